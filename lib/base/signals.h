@@ -1,0 +1,21 @@
+/* Signals as DESIGN 4 wants them. */
+#ifndef LLM_BASE_SIGNALS_H
+#define LLM_BASE_SIGNALS_H
+
+#include <stdbool.h>
+
+/* First thing in main: fills closed descriptors 0-2 with /dev/null, ignores SIGXFSZ (a write then fails with EFBIG). */
+void llm_start(void);
+/* SIGINT, SIGTERM, SIGHUP set a flag instead of killing; a second one kills at once. Temporary files of io/atomic.h are
+ * removed by the default handlers that llm_start installs when no flag is wanted. */
+void llm_signals_catch(void);
+/* The signal caught so far, or 0. Cheap: look at it between steps or tokens. */
+int llm_signal_caught(void);
+/* Restores the default action and raises the signal again, so that the shell sees a death by signal. Does nothing if none. */
+void llm_signal_die(void);
+/* io/atomic.h registers the path of its temporary file here, to be unlinked when a signal kills (async-signal-safe).
+ * Returns a slot, or -1 when all are taken. */
+int llm_signal_unlink_add(const char *path);
+void llm_signal_unlink_drop(int slot);
+
+#endif

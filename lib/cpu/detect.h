@@ -1,0 +1,22 @@
+/* Which instruction set to use: what CPU and operating system allow, lowered by LLM_ISA=scalar|avx2|avx512|avx512bf16|amx|neon. */
+#ifndef LLM_CPU_DETECT_H
+#define LLM_CPU_DETECT_H
+
+#include "base/err.h"
+
+/* One row an instruction set, weakest first. */
+struct llm_isa {
+    const char *name;
+    int (*usable)(void);                       /* by CPUID and XGETBV / auxv (and arch_prctl for AMX) */
+    void (*fill)(struct llm_kernels *k);       /* overrides what it improves */
+};
+struct llm_kernels;
+extern const struct llm_isa llm_isas[];
+
+/* Fills llm_k (cpu/kernels.h) once; an unknown or unusable LLM_ISA is status 2 / 69. Called by llm_pool_start. */
+int llm_kernels_init(struct llm_err *e) LLM_MUST_CHECK;
+/* "avx512bf16", and the CPU's name for people. */
+const char *llm_isa_name(void);
+void llm_cpu_name(char *text, size_t n);
+
+#endif

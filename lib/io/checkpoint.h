@@ -1,0 +1,31 @@
+/* `.llm`: one tensor message of kind `checkpoint` in zstd (formats/checkpoint.md). Knows bytes, not models: lib/model says what the
+ * tensors mean. Metadata carries "llm.config" (config.json as text), "llm.training" (state as JSON text), and so on. */
+#ifndef LLM_IO_CHECKPOINT_H
+#define LLM_IO_CHECKPOINT_H
+
+#include "io/message.h"
+
+/* ---- reading: from a file in parallel, one tensor alone, or from a pipe in order; plain safetensors too (mapped) ---- */
+struct llm_checkpoint; /* opaque; after opening, llm_checkpoint_read may be called from several threads when `seekable` */
+struct llm_checkpoint *llm_checkpoint_open(const char *path, struct llm_err *e) LLM_MUST_CHECK; /* "-": stdin */
+struct llm_checkpoint *llm_checkpoint_from_file(struct llm_file *f, struct llm_err *e) LLM_MUST_CHECK; /* takes f over */
+const struct llm_header *llm_checkpoint_header(const struct llm_checkpoint *c);
+const char *llm_checkpoint_name(const struct llm_checkpoint *c);
+/* Decodes tensor `t` (an entry of the header) into `out` (its true bytes: llm_dtype_bytes). Uses all threads of the pool. From a pipe
+ * tensors not read yet are decoded into memory on the way. */
+int llm_checkpoint_read(struct llm_checkpoint *c, const struct llm_entry *t, void *out, struct llm_err *e) LLM_MUST_CHECK;
+/* A pointer to the tensor's bytes where the file is mapped and unpacked (safetensors), else NULL. Lives as long as `c`. */
+const void *llm_checkpoint_borrow(const struct llm_checkpoint *c, const struct llm_entry *t);
+void llm_checkpoint_close(struct llm_checkpoint *c);
+
+/* ---- writing ---- */
+struct llm_checkpoint_options {
+    bool planes;    /* split float tensors into byte planes (default on) */
+    int level;      /* zstd level; 0: the fast default */
+    bool plain;     /* write plain safetensors, no zstd */
+};
+/* Writes the whole message; compresses with all threads; the bytes do not depend on their number. `o` is not committed. */
+int llm_checkpoint_write(struct llm_output *o, const json_t *meta, const struct llm_tensor_out *t, size_t n,
+                         const struct llm_checkpoint_options *opt, struct llm_err *e) LLM_MUST_CHECK;
+
+#endif

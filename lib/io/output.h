@@ -1,0 +1,27 @@
+/* Writing: outputs appear whole or not at all.
+ * An absent or regular target (symbolic links followed) is written to a temporary file beside it, fsynced, renamed, and
+ * the directory fsynced; anything else (stdout, /dev/null, a FIFO) is written straight through. */
+#ifndef LLM_IO_OUTPUT_H
+#define LLM_IO_OUTPUT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stddef.h>
+#include "base/err.h"
+
+struct llm_output; /* opaque; buffered; one thread at a time */
+
+/* `path` NULL or "-": stdout. `binary`: refuses a terminal (status 2). */
+struct llm_output *llm_output_open(const char *path, bool binary, struct llm_err *e) LLM_MUST_CHECK;
+const char *llm_output_name(const struct llm_output *o);
+int llm_output_write(struct llm_output *o, const void *p, size_t n, struct llm_err *e) LLM_MUST_CHECK;
+int llm_output_printf(struct llm_output *o, struct llm_err *e, const char *fmt, ...) LLM_PRINTF(3, 4) LLM_MUST_CHECK;
+/* Pushes the buffer out (a stream of text that a person watches). */
+int llm_output_flush(struct llm_output *o, struct llm_err *e) LLM_MUST_CHECK;
+uint64_t llm_output_offset(const struct llm_output *o); /* bytes written so far */
+/* Flushes, fsyncs, renames; only then does the target change. Frees `o` either way. 0 or -1. */
+int llm_output_commit(struct llm_output *o, struct llm_err *e) LLM_MUST_CHECK;
+/* Gives up: removes the temporary file, frees. NULL is fine. */
+void llm_output_abandon(struct llm_output *o);
+
+#endif
