@@ -1,0 +1,60 @@
+/* Tokenizers: text to ids and back. One object serves every model type (byte-level BPE, byte, char; later Unigram, WordPiece): a type
+ * is one file in token/model/ and a row. */
+#ifndef LLM_TOKEN_TOKENIZER_H
+#define LLM_TOKEN_TOKENIZER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include "base/buf.h"
+#include "base/json.h"
+#include "io/message.h"
+
+struct llm_tokenizer; /* opaque; immutable once loaded: any number of threads may encode with one, each with its own llm_encoder */
+
+/* Recognised by content: tokenizer.json, tiktoken ranks (`pattern` NULL: known by hash), a folder or encoder.json with vocab.bpe beside
+ * it, a `.llm` checkpoint or token stream that carries one. */
+struct llm_tokenizer *llm_tokenizer_load(const char *path, const char *pattern, struct llm_err *e) LLM_MUST_CHECK;
+struct llm_tokenizer *llm_tokenizer_from_json(const char *json, size_t n, const char *where, struct llm_err *e) LLM_MUST_CHECK;
+void llm_tokenizer_destroy(struct llm_tokenizer *t);
+/* tokenizer.json as text (what a checkpoint carries as the U8 tensor "tokenizer.json"). */
+int llm_tokenizer_to_json(const struct llm_tokenizer *t, struct llm_buf *out, struct llm_err *e) LLM_MUST_CHECK;
+/* The compiled table as plain tensors "tokenizer.pieces", "tokenizer.offsets", "tokenizer.merges", …, put after `*n` entries of `out`
+ * (room for 8). The data belongs to `t`. And back, with the tokenizer.json left unparsed unless asked for. */
+int llm_tokenizer_tables(const struct llm_tokenizer *t, struct llm_tensor_out *out, size_t *n, struct llm_err *e) LLM_MUST_CHECK;
+
+/* Identity: SHA-256 of the canonical form (type, id → bytes, merges or scores, normaliser, split), 64 hex digits. */
+const char *llm_tokenizer_id(const struct llm_tokenizer *t);
+int32_t llm_tokenizer_vocab_size(const struct llm_tokenizer *t); /* largest id + 1 */
+const char *llm_tokenizer_type(const struct llm_tokenizer *t);   /* "bpe", "byte", "char" */
+/* Bytes of one id (specials as their text); NULL when the id has none. */
+const char *llm_tokenizer_piece(const struct llm_tokenizer *t, int32_t id, size_t *n);
+bool llm_tokenizer_is_special(const struct llm_tokenizer *t, int32_t id);
+/* The id of an added or special token by its text, or -1. */
+int32_t llm_tokenizer_special(const struct llm_tokenizer *t, const char *text);
+/* -1 when the tokenizer has none. eos: what separates documents and ends generation. */
+int32_t llm_tokenizer_bos(const struct llm_tokenizer *t);
+int32_t llm_tokenizer_eos(const struct llm_tokenizer *t);
+
+/* Encoding a stream of any length in constant memory. */
+enum { LLM_ENCODE_SPECIAL = 1,      /* special tokens written in the text count */
+       LLM_ENCODE_ADD_SPECIAL = 2,  /* BOS and EOS as the post-processor says */
+       LLM_ENCODE_STRICT = 4 };     /* invalid UTF-8 is an error that names the byte */
+struct llm_encoder;
+struct llm_encoder *llm_encoder_create(const struct llm_tokenizer *t, int flags, struct llm_err *e) LLM_MUST_CHECK;
+/* Feeds text; ids that are certain are appended to *ids (grown with llm_grow). `last`: the document ends here, everything comes out and
+ * the encoder is ready for the next document. */
+int llm_encoder_feed(struct llm_encoder *en, const char *text, size_t n, bool last, int32_t **ids, size_t *n_ids, size_t *room,
+                     struct llm_err *e) LLM_MUST_CHECK;
+void llm_encoder_destroy(struct llm_encoder *en);
+/* A whole text at once. *ids is malloced. */
+int llm_encode(const struct llm_tokenizer *t, const char *text, size_t n, int flags, int32_t **ids, size_t *n_ids, struct llm_err *e)
+    LLM_MUST_CHECK;
+
+/* Decoding a stream of ids; bytes appended to `out`. An id outside the vocabulary is EX_DATAERR. `skip_special`: specials print nothing. */
+int llm_decode(const struct llm_tokenizer *t, const int32_t *ids, size_t n, bool skip_special, struct llm_buf *out, struct llm_err *e)
+    LLM_MUST_CHECK;
+/* For people watching: how many of the `n` bytes can be shown now without cutting a UTF-8 character in two. */
+size_t llm_utf8_complete(const char *s, size_t n);
+
+#endif
