@@ -1,0 +1,35 @@
+/* The kernels of this process: function pointers filled once at start (cpu/detect.h). A family is one source in cpu/kernels/, built once per
+ * instruction set with the vectors of cpu/simd.h; its header cpu/kernels/<family>.h has the struct of its pointers, the contract of each,
+ * and stands in the list below. The scalar build is the same source with vectors of one element: the reference that the tests compare
+ * the others with, beside formulas in double. A micro-kernel (cpu/micro/<tile>_<isa>.c) overrides single pointers.
+ *
+ * To add a family: kernels/<name>.c and .h, and its row in LLM_KERNEL_FAMILIES. */
+#ifndef LLM_CPU_KERNELS_H
+#define LLM_CPU_KERNELS_H
+
+#include "cpu/kernels/gemm.h"        /* matmul tiles, packing, quantised dots */
+#include "cpu/kernels/elementwise.h" /* convert, add, scale, activations, gated activations, dropout, rope */
+#include "cpu/kernels/rows.h"        /* softmax, norms and their backward, reductions over rows, cross-entropy rows */
+#include "cpu/kernels/attention.h"   /* 64-key tiles of online softmax, forward and backward */
+#include "cpu/kernels/optim.h"       /* AdamW and friends, sums of squares */
+
+#define LLM_KERNEL_FAMILIES(X) X(gemm) X(elementwise) X(rows) X(attention) X(optim)
+
+struct llm_kernels {
+    const char *isa;
+    struct llm_gemm_kernels gemm;
+    struct llm_elementwise_kernels elementwise;
+    struct llm_rows_kernels rows;
+    struct llm_attention_kernels attention;
+    struct llm_optim_kernels optim;
+};
+
+extern struct llm_kernels llm_k;
+
+/* In cpu/kernels/<family>.c:  void KERNEL(llm_fill_<family>)(struct llm_kernels *k)  sets k-><family>.
+ * KERNEL(name) is name_<isa>. */
+#define LLM_KERNEL_PASTE2(a, b) a##_##b
+#define LLM_KERNEL_PASTE(a, b) LLM_KERNEL_PASTE2(a, b)
+#define KERNEL(name) LLM_KERNEL_PASTE(name, LLM_ISA)
+
+#endif

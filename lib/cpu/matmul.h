@@ -1,0 +1,52 @@
+/* Matrix products over all threads, in the canonical order (DESIGN 3): an output element's order of summation depends on K, the dtypes and
+ * the instruction set alone, never on M, N, threads or batch. So a token's row comes out with the same bits alone (decoding), in a
+ * prompt (prefill) and in a batch.
+ *
+ * Compute types: F32 (all operands F32, FMA), BF16 (operands rounded to BF16 to nearest even, FP32 accumulation), and int8 for
+ * block-quantised weights (activations quantised per block of 32, integer dots, FP32 across blocks). */
+#ifndef LLM_CPU_MATMUL_H
+#define LLM_CPU_MATMUL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include "base/err.h"
+#include "cpu/dtype.h"
+
+enum llm_compute { LLM_COMPUTE_F32, LLM_COMPUTE_BF16 };
+
+/* A weight matrix [n, k] as y = x·wᵀ uses it (k contiguous: the Hugging Face / PyTorch layout), with forms of it that kernels like better,
+ * made on demand and kept until the weight changes. */
+struct llm_weight {
+    const void *data;       /* [n, k], row after row */
+    enum llm_dtype dtype;   /* F32, F16, BF16, Q8_0, Q4_0, … */
+    int64_t n, k;
+    void *packed[4];        /* forward / backward forms, owned; NULL until made; which slot means what is matmul.c's business */
+    size_t packed_bytes;
+};
+/* Makes the packed form for training (once per optimizer step; forward and, if asked, dX) in memory kept across steps. Optional: without
+ * it panels are packed on the fly in per-thread scratch, with the same bits. 0 or -1. */
+int llm_weight_pack(struct llm_weight *w, enum llm_compute compute, bool backward, struct llm_err *e) LLM_MUST_CHECK;
+/* The data changed: packed forms are made again when next needed. */
+void llm_weight_changed(struct llm_weight *w);
+void llm_weight_release(struct llm_weight *w); /* packed forms; not data */
+
+struct llm_matmul {
+    int64_t m;                  /* rows (tokens) */
+    const float *x; int64_t ldx; /* activations, row stride in elements */
+    float *y; int64_t ldy;
+    const float *bias;          /* [n] or NULL, forward only */
+    bool accumulate;            /* y += instead of y = */
+    enum llm_compute compute;
+};
+/* y[m, n] = x[m, k] · wᵀ + bias. Every dtype of w. Quantised w: int8 path unless compute is F32, which dequantises exactly. */
+int llm_matmul(const struct llm_matmul *a, struct llm_weight *w, struct llm_err *e) LLM_MUST_CHECK;
+/* y[m, k] = x[m, n] · w    (dX from dY). F32 and BF16 weights. */
+int llm_matmul_dx(const struct llm_matmul *a, struct llm_weight *w, struct llm_err *e) LLM_MUST_CHECK;
+/* dw[n, k] += dyᵀ[n, m] · x[m, k]: tokens are rows of row_len (m a multiple); in each row blocks of 256 tokens, each summed from zero and added
+ * to dw in order, rows in order. So 1 × 32 rows = 32 × 1 row, bit for bit. ldx for x, ldy for dy. */
+int llm_matmul_dw(float *dw, const float *dy, int64_t ldy, const float *x, int64_t ldx, int64_t m, int64_t row_len, int64_t n, int64_t k,
+                  enum llm_compute compute, struct llm_err *e) LLM_MUST_CHECK;
+/* What dtype a product really computes in, for messages and bench: "bf16", "int8", "f32". */
+const char *llm_matmul_kind(enum llm_dtype w, enum llm_compute compute);
+
+#endif

@@ -1,0 +1,95 @@
+/* The operations. Each is one file in tensor/op/: forward, backward and its gradient-check row together (tensor/gradcheck.h).
+ * x, y: [tokens, width] unless said. All sums over tokens that make parameter gradients fold blocks of 256 tokens within a row, rows in
+ * order (llm_matmul_dw says how). Nothing here depends on the number of threads. */
+#ifndef LLM_TENSOR_OPS_H
+#define LLM_TENSOR_OPS_H
+
+#include "tensor/tensor.h"
+#include "base/rng.h"
+
+/* y[t] = table[ids[t]]; any dtype of table. ids are checked by the caller to be below table->shape[0]. `lookup` gradient goes to grad_lookup when
+ * the parameter has one. scale multiplies (1: none; Gemma's sqrt(hidden)). */
+struct llm_tensor *llm_embedding(struct llm_ctx *c, const int32_t *ids, int64_t n, struct llm_param *table, float scale);
+/* y = x + PE(positions), Vaswani 2017 3.5: sin at even, cos at odd channels, base 10000. */
+struct llm_tensor *llm_add_sinusoidal(struct llm_ctx *c, struct llm_tensor *x, const int32_t *positions);
+/* y = x·wᵀ + b; b may be NULL. */
+struct llm_tensor *llm_linear(struct llm_ctx *c, struct llm_tensor *x, struct llm_param *w, struct llm_param *b);
+struct llm_tensor *llm_layernorm(struct llm_ctx *c, struct llm_tensor *x, struct llm_param *gain, struct llm_param *bias, float eps);
+/* gain_offset: 0, or 1 where the file stores gain - 1 (Gemma). Also over runs of `group` columns (q/k norm: group = head_dim; else cols). */
+struct llm_tensor *llm_rmsnorm(struct llm_ctx *c, struct llm_tensor *x, struct llm_param *gain, float eps, float gain_offset, int64_t group);
+
+enum llm_rope_pairing { LLM_ROPE_HALVES /* (i, i + d/2): Hugging Face Llama, NeoX */, LLM_ROPE_INTERLEAVED /* (2i, 2i+1): original */ };
+struct llm_rope {
+    int64_t head_dim, rotary_dim;     /* the first rotary_dim channels of each head turn */
+    enum llm_rope_pairing pairing;
+    const float *inv_freq;            /* [rotary_dim / 2], scaling variants already applied (model/config) */
+    float magnitude;                  /* YaRN's attention factor; 1 */
+};
+/* Turns each head of x by positions[t]·inv_freq (angles in double, then float). */
+struct llm_tensor *llm_rope(struct llm_ctx *c, struct llm_tensor *x, const int32_t *positions, const struct llm_rope *r);
+
+enum llm_act { LLM_ACT_GELU /* erf */, LLM_ACT_GELU_TANH, LLM_ACT_RELU, LLM_ACT_SILU, LLM_ACT_SIGMOID, LLM_ACT_TANH, LLM_N_ACTS };
+/* "gelu", "gelu_new"/"gelu_pytorch_tanh", "relu", "silu"/"swish", "sigmoid", "tanh"; -1 when unknown. */
+int llm_act_find(const char *hf_name);
+struct llm_tensor *llm_activation(struct llm_ctx *c, struct llm_tensor *x, enum llm_act act);
+/* act(gate) ⊙ up: SwiGLU (silu), GeGLU (gelu). */
+struct llm_tensor *llm_gated(struct llm_ctx *c, struct llm_tensor *gate, struct llm_tensor *up, enum llm_act act);
+struct llm_tensor *llm_softmax(struct llm_ctx *c, struct llm_tensor *x);
+struct llm_tensor *llm_add(struct llm_ctx *c, struct llm_tensor *a, struct llm_tensor *b);
+struct llm_tensor *llm_scale(struct llm_ctx *c, struct llm_tensor *x, float factor);
+/* Zero with probability p, the rest × 1/(1-p), by counter (seed, step, layer, site, global row, position, channel). p = 0 or not training:
+ * returns x itself. */
+struct llm_tensor *llm_dropout(struct llm_ctx *c, struct llm_tensor *x, float p, enum llm_rng_site site);
+
+/* ---- attention (op/attention.c; kernels in cpu/kernels/attention.c) ---- */
+struct llm_attn {
+    int64_t n_heads, n_kv_heads, d_k, d_v; /* q [tokens, n_heads·d_k], k [.., n_kv_heads·d_k], v [.., n_kv_heads·d_v] → [tokens, n_heads·d_v] */
+    float scale;                /* usually 1/sqrt(d_k) */
+    bool causal;
+    int64_t window;             /* 0: none; key j is seen by query i when |i - j| < window (and j ≤ i when causal) */
+    int64_t prefix;             /* the first `prefix` keys of a row are seen by all its queries (prefix LM); 0 */
+    const int32_t *doc_start;   /* [tokens]: for each token the position in its row where its document begins; NULL: 0. Nothing before is seen. */
+    int64_t kv_row_len;         /* cross-attention: rows of k/v have this length; 0: row_len */
+    const int32_t *kv_len;      /* [n_rows]: keys beyond are masked; NULL: all */
+    float softcap;              /* s = softcap·tanh(s/softcap); 0: none */
+    struct llm_param *sinks;    /* [n_heads]: a logit that takes probability and gives nothing; NULL */
+    struct llm_param *rel_bias; /* [n_heads, 2·rel_max - 1] added to scores at clamp(j - i) + rel_max - 1; NULL */
+    int64_t rel_max;
+    float dropout;              /* on probabilities */
+};
+/* Tiled online softmax: 64-key tiles from the document's start, chunks of 1,024 keys merged left to right. Memory linear in row_len.
+ * *lse (may be NULL) gets [tokens, n_heads], the log-sum-exp of each query's scores. */
+struct llm_tensor *llm_attention(struct llm_ctx *c, struct llm_tensor *q, struct llm_tensor *k, struct llm_tensor *v, const struct llm_attn *a,
+                                 struct llm_tensor **lse);
+
+/* One layer of one sequence's KV cache, as lib/infer keeps it: tiles of 64 keys, tile i holding positions 64i..64i+63 as [n_kv_heads][64][d]. */
+#define LLM_KV_TILE 64
+struct llm_kv_view {
+    void *const *k, *const *v;  /* tiles; enough of them for pos + n tokens */
+    enum llm_dtype dtype;       /* F32, F16, BF16, Q8_0 */
+};
+/* A run of new tokens of one sequence: rows [first, first + n) of q, k, v stand at positions pos .. pos + n - 1. */
+struct llm_kv_seq { int64_t first, n, pos; struct llm_kv_view view; };
+/* Stores k and v of the new tokens in their caches, then attends: the same bits as llm_attention over the whole row when the cache dtype is the
+ * compute type's. Not recorded. */
+struct llm_tensor *llm_attention_cached(struct llm_ctx *c, struct llm_tensor *q, struct llm_tensor *k, struct llm_tensor *v,
+                                        const struct llm_attn *a, const struct llm_kv_seq *seqs, int64_t n_seqs);
+
+/* ---- the loss (op/cross_entropy.c) ---- */
+struct llm_loss {               /* what came out */
+    double nll;                 /* Σ over counted tokens of -log p(target), nats; folded in canonical order */
+    int64_t tokens;             /* how many counted */
+};
+struct llm_cross_entropy {
+    const int32_t *targets;     /* [tokens]; -1: ignored */
+    const uint8_t *mask;        /* [tokens] or NULL; 0: ignored */
+    float logit_scale;          /* 1, or 1/sqrt(hidden) */
+    float logit_softcap;        /* 0: none */
+    double grad_scale;          /* dloss: the gradient is that of grad_scale · nll (1 / tokens of the whole step) */
+    float *token_nll;           /* [tokens] or NULL */
+};
+/* Projection, loss and, when recording, its gradients in chunks of tokens: logits of all tokens never exist. With a tape this sets x's gradient and
+ * adds to w's at once; llm_backward then goes on from x. */
+struct llm_loss llm_cross_entropy(struct llm_ctx *c, struct llm_tensor *x, struct llm_param *w, const struct llm_cross_entropy *a);
+
+#endif

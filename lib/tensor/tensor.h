@@ -1,0 +1,80 @@
+/* Tensors, parameters and the context in which operations run: eager, recorded on a tape when gradients are wanted (DESIGN 3).
+ *
+ * Activations are matrices [tokens, width] of F32. Memory is last-in-first-out: outputs and what a backward needs lie on the arena `acts`
+ * in the order of the forward; backward walks the tape and pops as it goes; gradients of activations live on `grads`.
+ * Errors are sticky: an op that fails records the first error in the context and every later op returns quietly, so a forward
+ * function is plain C that reads like the formula, and its caller checks llm_ctx_failed once. */
+#ifndef LLM_TENSOR_TENSOR_H
+#define LLM_TENSOR_TENSOR_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include "base/arena.h"
+#include "cpu/matmul.h"
+
+/* A parameter: named, persistent, shared by training, inference and files. */
+struct llm_param {
+    const char *name;         /* Hugging Face name; owned by the model */
+    int n_dims;
+    int64_t shape[4];
+    struct llm_weight weight; /* what ops read: F32, BF16 working copy, F16 or quantised; [shape[0], rest] */
+    float *master;            /* F32 values while training (== weight.data in pure F32 training); NULL otherwise */
+    float *grad;              /* F32, accumulated over the step; NULL: frozen */
+    float *grad_lookup;       /* tied embeddings: the lookup's gradient has its own accumulator, added to grad at the step's end */
+    bool decay;               /* weight decay applies (matrices only) */
+    bool owned;               /* weight.data was malloced by the model */
+};
+static inline int64_t llm_param_count(const struct llm_param *p)
+{
+    int64_t n = 1;
+    for (int i = 0; i < p->n_dims; i++) n *= p->shape[i];
+    return n;
+}
+
+/* An activation. Columns are contiguous; `stride` is the distance between rows, so a run of columns is a view. */
+struct llm_tensor {
+    int64_t rows, cols, stride;
+    float *data;
+    float *grad;              /* during backward: same rows, cols; stride grad_stride; NULL until something was added */
+    int64_t grad_stride;
+    struct llm_tensor *base;  /* a view's whole; its gradient lies in the base's */
+    int64_t column;           /* where the view begins */
+    bool needs_grad;
+};
+
+struct llm_tape;
+
+struct llm_ctx {
+    struct llm_arena acts, grads;
+    struct llm_tape *tape;    /* NULL: not recording */
+    enum llm_compute compute;
+    bool training;            /* dropout acts */
+    /* Geometry of the batch: rows of row_len tokens (training). first_row: global number of the first, for random numbers. */
+    int64_t n_rows, row_len, first_row;
+    uint64_t seed, step;
+    uint32_t layer;           /* set by the model before each block, for random numbers and messages */
+    struct llm_err err;       /* the first failure; status 0: none */
+};
+
+/* Reserves address space for both stacks. `recording`: with a tape. 0 or -1. */
+int llm_ctx_init(struct llm_ctx *c, size_t acts_limit, size_t grads_limit, bool recording, struct llm_err *e) LLM_MUST_CHECK;
+void llm_ctx_release(struct llm_ctx *c);
+static inline bool llm_ctx_failed(const struct llm_ctx *c) { return c->err.status != 0; }
+/* Forgets the tape and all activations: between steps. */
+void llm_ctx_reset(struct llm_ctx *c);
+
+/* An uninitialised activation on `acts`. Never NULL: after a failure a harmless empty one. */
+struct llm_tensor *llm_tensor_create(struct llm_ctx *c, int64_t rows, int64_t cols);
+/* Columns [from, from + n) of x, sharing data and gradient. */
+struct llm_tensor *llm_columns(struct llm_ctx *c, struct llm_tensor *x, int64_t from, int64_t n);
+
+/* Walks the tape from its end: `out`'s gradient must be set (or the loss op has set those of its inputs). Parameters' grad accumulate. */
+void llm_backward(struct llm_ctx *c);
+
+/* Runs `block` so that only its input and output stay in memory: without a tape the arena is popped and the result moved down; with a tape
+ * (activation checkpointing) the block runs unrecorded now and again, recorded, on the way back. Same bits either way.
+ * `keep` true (training without checkpointing): simply calls the block. */
+struct llm_tensor *llm_run_block(struct llm_ctx *c, struct llm_tensor *(*block)(struct llm_ctx *, void *arg, struct llm_tensor *x),
+                                 void *arg, struct llm_tensor *x, bool keep);
+
+#endif
