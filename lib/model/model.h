@@ -1,0 +1,70 @@
+/* Models: one definition of each architecture serves training, prefill, decoding, cost accounting and checkpoints.
+ * A family is one file model/arch/<name>.c and a row in arch.c: its configuration keys, its parameters' names and shapes, its forward function,
+ * built from model/block/<name>.c. */
+#ifndef LLM_MODEL_MODEL_H
+#define LLM_MODEL_MODEL_H
+
+#include "io/checkpoint.h"
+#include "model/config.h"
+#include "token/tokenizer.h"
+
+struct llm_model {
+    struct llm_config config;
+    const struct llm_arch *arch;
+    struct llm_param *params;      /* in the order of declaration: embeddings, layers, final norm, head */
+    size_t n_params;
+    struct llm_tokenizer *tokenizer; /* NULL when the file carries none; owned */
+    char fingerprint[17];          /* XXH64 of weights and configuration, hex, written when the model is; "" when not known */
+    json_t *training;              /* state stored by llm-train, or NULL; owned */
+    struct llm_checkpoint *file;   /* kept open while weights are borrowed from a mapping */
+    void *layout;                  /* the family's own view of params (pointers by layer) */
+};
+
+/* What a forward pass works on. Training: n_rows × row_len tokens (also in ctx). Inference: sequences with caches. */
+struct llm_batch {
+    const int32_t *ids, *positions; /* [n_tokens] */
+    int64_t n_tokens;
+    const int32_t *doc_start;       /* as in struct llm_attn; NULL */
+    const struct llm_kv_seq *seqs;  /* inference: per layer views: seqs[layer * n_seqs + s]; NULL in training */
+    int64_t n_seqs;
+    int64_t checkpoint_every;       /* activation checkpointing: keep every d-th block's input only; 0: none */
+};
+
+/* Fresh weights from `seed` (normal(0, initializer_range), residual projections scaled by 1/sqrt(2·layers) for gpt2; Philox by parameter number, so
+ * not by threads), F32. */
+struct llm_model *llm_model_create(const struct llm_config *c, uint64_t seed, struct llm_err *e) LLM_MUST_CHECK;
+/* From `.llm` or safetensors (with metadata llm.config; or a Hugging Face folder), "-" is stdin. Weights keep the file's dtype, mapped where the layout serves.
+ * Names, shapes and dtypes are checked against the configuration: missing, extra, wrong shape are each one clear error. */
+struct llm_model *llm_model_load(const char *path, struct llm_err *e) LLM_MUST_CHECK;
+void llm_model_destroy(struct llm_model *m);
+struct llm_param *llm_model_find(const struct llm_model *m, const char *name);
+
+/* Final hidden states [n_tokens, hidden] after the last norm. */
+struct llm_tensor *llm_model_forward(struct llm_ctx *c, struct llm_model *m, const struct llm_batch *b);
+/* The head's matrix [vocab, hidden] (the embedding when tied). */
+struct llm_param *llm_model_head(const struct llm_model *m);
+/* logits [rows, vocab] = hidden · headᵀ × logit_scale, for inference. */
+struct llm_tensor *llm_model_logits(struct llm_ctx *c, struct llm_model *m, struct llm_tensor *hidden);
+
+/* Size of one layer's cache entry per token: n_kv_heads, d_k, d_v. */
+struct llm_cache_shape { int64_t n_layers, n_kv_heads, d_k, d_v; };
+struct llm_cache_shape llm_model_cache_shape(const struct llm_config *c);
+
+/* Everything that a checkpoint of this model stores except training state: metadata (llm.config, llm.fingerprint, …) and tensors (weights, tokenizer and
+ * its tables). Appends to growable arrays; tensor data is borrowed from the model. */
+struct llm_tensor_list { struct llm_tensor_out *v; size_t n, room; };
+int llm_model_describe(struct llm_model *m, json_t *meta, struct llm_tensor_list *tensors, struct llm_err *e) LLM_MUST_CHECK;
+/* Writes the model alone. */
+int llm_model_save(struct llm_model *m, struct llm_output *o, const struct llm_checkpoint_options *opt, struct llm_err *e) LLM_MUST_CHECK;
+
+/* ---- cost, from what each module says of itself (model/cost.c) ---- */
+struct llm_cost_row {
+    char name[64];                /* "attention", "mlp", "norms", "embeddings", "head" */
+    double params, flops_forward; /* per token; FLOPs at the context given */
+};
+/* Rows of one block and of the model; formulas of the transformer-block notes. Returns how many rows (≤ room). */
+size_t llm_model_cost(const struct llm_config *c, int64_t context, struct llm_cost_row *rows, size_t room);
+double llm_model_params(const struct llm_config *c);
+double llm_model_kv_bytes_per_token(const struct llm_config *c, enum llm_dtype cache);
+
+#endif
