@@ -1,0 +1,36 @@
+/* One vocabulary of FP32 vectors for every instruction set. A kernel family (cpu/kernels/<family>.c) is written once with it and compiled once for
+ * each: the Makefile defines LLM_ISA_<isa>. Include it in kernel sources only.
+ *
+ *   V, VI, M         a vector of VN floats, of VN int32, a mask of VN lanes
+ *   v_load, v_store  VN floats, no alignment needed
+ *   v_load_n(p, n)   the first min(n, VN) floats, the rest zero; touches nothing beyond. v_store_n likewise
+ *   m_first(n)       lanes [0, n) set; v_iota: 0, 1, 2, …
+ *   v_fma(a, b, c)   a·b + c, in one rounding but for the scalar build; v_fnma: c − a·b
+ *   v_max, v_min     where one is NaN: b. v_round: to nearest even; v_to_i32 rounds so too
+ *   v_lt, v_le, v_eq false where one is NaN. v_select(m, a, b): a where m, else b
+ *   v_sum            a fixed tree: upper half added to lower half until one is left; v_hmax
+ *   v_bits, v_from_bits   the same bits as integers; vi_shr is logical, vi_sar arithmetic (constant counts)
+ *   v_load_bf16, v_load_f16, v_load_i8, v_store_bf16, v_store_f16 and _n: conversion to nearest even, NaN stays NaN, subnormals kept
+ *
+ * and from cpu/simd/math.h: v_exp v_tanh v_erf v_sigmoid v_abs v_neg. */
+#ifndef LLM_CPU_SIMD_H
+#define LLM_CPU_SIMD_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include "cpu/half.h"
+
+#if defined LLM_ISA_avx512 || defined LLM_ISA_avx512bf16 || defined LLM_ISA_amx
+#include "cpu/simd/avx512.h"
+#elif defined LLM_ISA_avx2
+#include "cpu/simd/avx2.h"
+#elif defined LLM_ISA_neon
+#include "cpu/simd/neon.h"
+#else
+#include "cpu/simd/scalar.h"
+#endif
+
+#include "cpu/simd/math.h"
+
+#endif
