@@ -69,7 +69,12 @@ struct llm_kv_view {
     enum llm_dtype dtype;       /* F32, F16, BF16, Q8_0 */
 };
 /* A run of new tokens of one sequence: rows [first, first + n) of q, k, v stand at positions pos .. pos + n - 1. */
-struct llm_kv_seq { int64_t first, n, pos; struct llm_kv_view view; };
+struct llm_kv_seq {
+    int64_t first, n, pos;
+    struct llm_kv_view view;
+    float *queries;             /* NULL, or a ring of n_queries rows [n_heads·d_k]: the query at position p is copied to row p mod n_queries */
+    int64_t n_queries;
+};
 /* Stores k and v of the new tokens in their caches, then attends: the same bits as llm_attention over the whole row when the cache dtype is the
  * compute type's. Not recorded. */
 struct llm_tensor *llm_attention_cached(struct llm_ctx *c, struct llm_tensor *q, struct llm_tensor *k, struct llm_tensor *v,
