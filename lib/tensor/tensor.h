@@ -54,6 +54,7 @@ struct llm_ctx {
     uint64_t seed, step;
     uint32_t layer;           /* set by the model before each block, for random numbers and messages */
     struct llm_err err;       /* the first failure; status 0: none */
+    struct llm_tensor nothing; /* what ops return after a failure: [0, 0] */
 };
 
 /* Reserves address space for both stacks. `recording`: with a tape. 0 or -1. */
@@ -63,13 +64,20 @@ static inline bool llm_ctx_failed(const struct llm_ctx *c) { return c->err.statu
 /* Forgets the tape and all activations: between steps. */
 void llm_ctx_reset(struct llm_ctx *c);
 
-/* An uninitialised activation on `acts`. Never NULL: after a failure a harmless empty one. */
+/* An uninitialised activation on `acts`, without gradient. Never NULL: after a failure a harmless empty one. */
 struct llm_tensor *llm_tensor_create(struct llm_ctx *c, int64_t rows, int64_t cols);
 /* Columns [from, from + n) of x, sharing data and gradient. */
 struct llm_tensor *llm_columns(struct llm_ctx *c, struct llm_tensor *x, int64_t from, int64_t n);
 
-/* Walks the tape from its end: `out`'s gradient must be set (or the loss op has set those of its inputs). Parameters' grad accumulate. */
+/* Gradient of x to write before llm_backward (contiguous rows, zeroed if it is new); NULL when x takes none or memory is short. */
+float *llm_tensor_grad(struct llm_ctx *c, struct llm_tensor *x);
+/* Walks the tape from its end: `out`'s gradient must be set (or the loss op has set those of its inputs). Parameters' grad accumulate. Each
+ * op's memory is given up as soon as it is undone, its output with it. */
 void llm_backward(struct llm_ctx *c);
+
+/* Gives up everything that lies on `acts` above `mark` except y, which moves down to it (as a contiguous tensor; the old pointer is void).
+ * When recording, or when y lies below, nothing happens. A model that calls it after each block keeps one hidden state in memory. */
+struct llm_tensor *llm_keep_only(struct llm_ctx *c, size_t mark, struct llm_tensor *y);
 
 /* Runs `block` so that only its input and output stay in memory: without a tape the arena is popped and the result moved down; with a tape
  * (activation checkpointing) the block runs unrecorded now and again, recorded, on the way back. Same bits either way.

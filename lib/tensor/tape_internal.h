@@ -1,0 +1,20 @@
+/* What tensor.c, tape.c and grad.c share. */
+#ifndef LLM_TENSOR_TAPE_INTERNAL_H
+#define LLM_TENSOR_TAPE_INTERNAL_H
+
+#include "tensor/tape.h"
+
+struct llm_grad_block;
+struct llm_tape {
+    struct llm_node *last;
+    struct llm_grad_block *top; /* the highest block of `grads` */
+};
+
+/* Forgets all blocks. */
+void llm_grad_reset(struct llm_ctx *c);
+/* Zeroes the columns of a whole tensor's gradient that no view has set; nothing when there is no gradient. */
+void llm_grad_finish(struct llm_tensor *x);
+/* x no longer needs its gradient. */
+void llm_grad_drop(struct llm_ctx *c, struct llm_tensor *x);
+
+#endif
