@@ -1,0 +1,56 @@
+# What every bats file loads (`load ../helper`): the programs first in PATH, a fresh empty folder as the working directory.
+#
+#   $ROOT    the checkout
+#   $SHARED  test data beside the checkout; need_shared skips the test when it is absent
+#   $BIN     the folder of the programs under test (make asan and its like give another)
+#
+# setup_file runs in $BATS_FILE_TMPDIR, each test in a folder of its own.
+
+bats_require_minimum_version 1.5.0
+bats_load_library bats-support
+bats_load_library bats-assert
+bats_load_library bats-file
+
+ROOT=$(cd "${BASH_SOURCE[0]%/*}/.." && pwd)
+SHARED=${LLM_SHARED:-$ROOT/../shared}
+BIN=${BIN:-bin}
+[[ $BIN == /* ]] || BIN=$ROOT/$BIN
+export ROOT SHARED BIN PATH="$BIN:$PATH" LC_ALL=C.UTF-8
+unset LLM_THREADS LLM_ISA
+
+if [[ -n ${BATS_TEST_TMPDIR-} ]]; then
+    mkdir -p "$BATS_TEST_TMPDIR/work"
+    cd "$BATS_TEST_TMPDIR/work" || exit 1
+elif [[ -n ${BATS_FILE_TMPDIR-} ]]; then
+    cd "$BATS_FILE_TMPDIR" || exit 1
+fi
+
+# need_shared [FILE]: skips unless $SHARED/data (or $SHARED/data/FILE) is there.
+need_shared() {
+    [[ -e $SHARED/data/${1-} ]] || skip "${1:-data} is not in ../shared/data"
+}
+
+# need_tool NAME...: skips unless all these programs are in PATH.
+need_tool() {
+    local tool
+    for tool; do
+        command -v "$tool" > /dev/null || skip "$tool is not installed"
+    done
+}
+
+# need_plain_memory: skips under AddressSanitizer and its like, which take address space of their own.
+need_plain_memory() {
+    [[ -z ${SANITIZER-} ]] || skip "memory limits mean nothing under $SANITIZER"
+}
+
+# one_line TEXT: TEXT is a message of exactly one line (what the toolkit promises of an error).
+one_line() {
+    [[ -n $1 && $1 != *$'\n'* ]] || fail "expected one line, found: $1"
+}
+
+# nothing_left [FILE]: no temporary file stands beside FILE (the current folder when not given).
+nothing_left() {
+    local found
+    found=$(find "${1:-.}" -name '.*.tmp*' -o -name '*.tmp*' -o -name '.llm-*' | head)
+    [[ -z $found ]] || fail "left behind: $found"
+}
