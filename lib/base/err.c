@@ -1,0 +1,71 @@
+#include "base/err.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+const char *llm_program = "llmutils";
+
+static void put(struct llm_err *e, int status, const char *fmt, va_list args)
+{
+    e->status = status;
+    vsnprintf(e->text, sizeof e->text, fmt, args);
+}
+
+int llm_fail(struct llm_err *e, int status, const char *fmt, ...)
+{
+    if (!e) return -1;
+    va_list args;
+    va_start(args, fmt);
+    put(e, status, fmt, args);
+    va_end(args);
+    return -1;
+}
+
+int llm_fail_errno(struct llm_err *e, int status, const char *fmt, ...)
+{
+    int saved = errno;
+    if (!e) return -1;
+    va_list args;
+    va_start(args, fmt);
+    put(e, status, fmt, args);
+    va_end(args);
+    size_t n = strlen(e->text);
+    snprintf(e->text + n, sizeof e->text - n, ": %s", strerror(saved));
+    errno = saved;
+    return -1;
+}
+
+int llm_in(struct llm_err *e, const char *fmt, ...)
+{
+    if (!e) return -1;
+    char context[sizeof e->text], text[sizeof e->text];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(context, sizeof context, fmt, args);
+    va_end(args);
+    memcpy(text, e->text, sizeof text);
+    size_t n = strlen(context);
+    if (n > sizeof e->text / 2) n = sizeof e->text / 2; /* a long context must not push out the reason */
+    snprintf(e->text, sizeof e->text, "%.*s: %.*s", (int)n, context, (int)(sizeof e->text - n - 3), text);
+    return -1;
+}
+
+int llm_no_memory(struct llm_err *e, const char *what)
+{
+    return llm_fail(e, EX_UNAVAILABLE, "out of memory: %s", what);
+}
+
+int llm_report(const struct llm_err *e)
+{
+    char line[sizeof e->text + 64];
+    int n = snprintf(line, sizeof line - 1, "%s: %s", llm_program, e->text);
+    size_t len = n < 0 ? 0 : (size_t)n < sizeof line - 1 ? (size_t)n : sizeof line - 2;
+    for (size_t i = 0; i < len; i++)
+        if ((unsigned char)line[i] < 0x20 || line[i] == 0x7f) line[i] = '?';
+    line[len++] = '\n';
+    ssize_t ignored = write(STDERR_FILENO, line, len); /* nowhere left to complain to */
+    (void)ignored;
+    return e->status ? e->status : LLM_EX_FAILURE;
+}

@@ -1,0 +1,155 @@
+#include "base/json.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+json_t *llm_json_parse(const char *text, size_t n, struct llm_err *e)
+{
+    json_error_t err;
+    json_t *v = json_loadb(text, n, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL, &err);
+    if (!v) llm_fail(e, EX_DATAERR, "JSON: line %d, column %d: %s", err.line, err.column, err.text);
+    return v;
+}
+
+json_t *llm_json_load(const char *path, size_t max, struct llm_err *e)
+{
+    bool is_stdin = strcmp(path, "-") == 0;
+    struct llm_buf b = {0};
+    json_t *v = NULL;
+    int fd = is_stdin ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+        llm_fail_errno(e, EX_NOINPUT, "%s", path);
+        return NULL;
+    }
+    ssize_t got = 0;
+    do {
+        if (b.n >= max) {
+            llm_fail(e, EX_DATAERR, "larger than %zu bytes", max);
+            goto done;
+        }
+        if (llm_buf_reserve(&b, b.n + 65536, e) < 0) goto done;
+        got = read(fd, b.p + b.n, 65536);
+        if (got < 0 && errno != EINTR) {
+            llm_fail_errno(e, errno == EISDIR ? EX_NOINPUT : EX_IOERR, "cannot read");
+            goto done;
+        }
+        if (got > 0) b.n += (size_t)got;
+    } while (got != 0);
+    v = llm_json_parse(b.p, b.n, e);
+done:
+    if (!v) llm_in(e, "%s", is_stdin ? "standard input" : path);
+    if (!is_stdin) close(fd);
+    llm_buf_release(&b);
+    return v;
+}
+
+static int dump_piece(const char *p, size_t n, void *arg)
+{
+    return llm_buf_put(arg, p, n, NULL);
+}
+
+int llm_json_dump(const json_t *v, struct llm_buf *out, struct llm_err *e)
+{
+    if (json_dump_callback(v, dump_piece, out, JSON_COMPACT | JSON_ENCODE_ANY) < 0) return llm_no_memory(e, "JSON text");
+    return 0;
+}
+
+static const json_t *member(const json_t *o, const char *key)
+{
+    const json_t *v = json_object_get(o, key);
+    return v && !json_is_null(v) ? v : NULL;
+}
+
+int llm_json_int(const json_t *o, const char *key, int64_t min, int64_t max, int64_t *out, struct llm_err *e)
+{
+    const json_t *v = member(o, key);
+    if (!v) return 0;
+    double r = json_number_value(v);
+    if (!json_is_integer(v) && !(json_is_real(v) && r == floor(r) && fabs(r) < 9e15))
+        return llm_fail(e, EX_DATAERR, "'%s': expected an integer", key);
+    int64_t i = json_is_integer(v) ? (int64_t)json_integer_value(v) : (int64_t)r;
+    if (i < min || i > max)
+        return llm_fail(e, EX_DATAERR, "'%s': expected %" JSON_INTEGER_FORMAT " to %" JSON_INTEGER_FORMAT
+                        ", found %" JSON_INTEGER_FORMAT, key, (json_int_t)min, (json_int_t)max, (json_int_t)i);
+    *out = i;
+    return 0;
+}
+
+int llm_json_real(const json_t *o, const char *key, double *out, struct llm_err *e)
+{
+    const json_t *v = member(o, key);
+    if (!v) return 0;
+    if (!json_is_number(v)) return llm_fail(e, EX_DATAERR, "'%s': expected a number", key);
+    *out = json_number_value(v);
+    return 0;
+}
+
+int llm_json_bool(const json_t *o, const char *key, bool *out, struct llm_err *e)
+{
+    const json_t *v = member(o, key);
+    if (!v) return 0;
+    if (!json_is_boolean(v)) return llm_fail(e, EX_DATAERR, "'%s': expected true or false", key);
+    *out = json_is_true(v);
+    return 0;
+}
+
+int llm_json_str(const json_t *o, const char *key, const char **out, struct llm_err *e)
+{
+    const json_t *v = member(o, key);
+    if (!v) return 0;
+    if (!json_is_string(v)) return llm_fail(e, EX_DATAERR, "'%s': expected a string", key);
+    if (strlen(json_string_value(v)) != json_string_length(v)) return llm_fail(e, EX_DATAERR, "'%s': NUL in a string", key);
+    *out = json_string_value(v);
+    return 0;
+}
+
+/* Length of the valid UTF-8 sequence at s (RFC 3629: no surrogates, no overlong forms), 0 when there is none. */
+static size_t utf8_length(const unsigned char *s, size_t n)
+{
+    if (s[0] < 0x80) return 1;
+    if (s[0] < 0xC2 || s[0] > 0xF4) return 0;
+    size_t want = s[0] < 0xE0 ? 2 : s[0] < 0xF0 ? 3 : 4;
+    if (n < want) return 0;
+    for (size_t i = 1; i < want; i++)
+        if ((s[i] & 0xC0) != 0x80) return 0;
+    if ((s[0] == 0xE0 && s[1] < 0xA0) || (s[0] == 0xED && s[1] > 0x9F) || (s[0] == 0xF0 && s[1] < 0x90)
+        || (s[0] == 0xF4 && s[1] > 0x8F)) return 0;
+    return want;
+}
+
+int llm_json_quote(struct llm_buf *b, const char *s, size_t n, struct llm_err *e)
+{
+    if (llm_buf_put(b, "\"", 1, e) < 0) return -1;
+    for (size_t i = 0; i < n;) {
+        unsigned char ch = (unsigned char)s[i];
+        size_t length = utf8_length((const unsigned char *)s + i, n - i);
+        int got;
+        if (ch == '"' || ch == '\\') got = llm_buf_printf(b, e, "\\%c", ch);
+        else if (ch == '\n') got = llm_buf_put(b, "\\n", 2, e);
+        else if (ch == '\t') got = llm_buf_put(b, "\\t", 2, e);
+        else if (ch == '\r') got = llm_buf_put(b, "\\r", 2, e);
+        else if (ch < 0x20 || ch == 0x7f) got = llm_buf_printf(b, e, "\\u%04x", ch);
+        else if (length == 0) got = llm_buf_put(b, "\xEF\xBF\xBD", 3, e);
+        else got = llm_buf_put(b, s + i, length, e);
+        if (got < 0) return -1;
+        i += length ? length : 1;
+    }
+    return llm_buf_put(b, "\"", 1, e);
+}
+
+int llm_json_number(struct llm_buf *b, double v, struct llm_err *e)
+{
+    char text[40];
+    if (!isfinite(v)) return llm_buf_put(b, "null", 4, e);
+    for (int digits = 1; digits <= 17; digits++) {
+        snprintf(text, sizeof text, "%.*g", digits, v);
+        double back;
+        if (sscanf(text, "%lf", &back) == 1 && back == v) break;
+    }
+    return llm_buf_put(b, text, strlen(text), e);
+}

@@ -1,0 +1,86 @@
+#include "base/signals.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const int fatal[] = {SIGINT, SIGTERM, SIGHUP};
+enum { N_FATAL = sizeof fatal / sizeof *fatal, N_SLOTS = 16, PATH_ROOM = 4096 };
+
+/* Fixed memory, because a handler reads it. `live` is set after the path is complete. */
+static struct { char path[PATH_ROOM]; volatile sig_atomic_t live; } slots[N_SLOTS];
+static volatile sig_atomic_t caught;
+
+static void unlink_all(void)
+{
+    for (int i = 0; i < N_SLOTS; i++)
+        if (slots[i].live) unlink(slots[i].path);
+}
+
+static void die(int signal_number)
+{
+    unlink_all();
+    signal(signal_number, SIG_DFL);
+    raise(signal_number);
+}
+
+static void note(int signal_number)
+{
+    if (caught) die(signal_number); /* asked twice: now */
+    caught = signal_number;
+}
+
+static void install(void (*handler)(int))
+{
+    struct sigaction old, new = {.sa_handler = handler, .sa_flags = SA_NODEFER};
+    sigemptyset(&new.sa_mask);
+    for (int i = 0; i < N_FATAL; i++) {
+        sigaction(fatal[i], NULL, &old);
+        if (old.sa_handler != SIG_IGN) sigaction(fatal[i], &new, NULL); /* nohup stays nohup */
+    }
+}
+
+void llm_start(void)
+{
+    for (int fd = 0; fd < 3; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && errno == EBADF) open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY); /* using it fails, as it should */
+    signal(SIGXFSZ, SIG_IGN);
+    install(die);
+}
+
+void llm_signals_catch(void)
+{
+    install(note);
+}
+
+int llm_signal_caught(void)
+{
+    return caught;
+}
+
+void llm_signal_die(void)
+{
+    if (caught) die(caught);
+}
+
+int llm_signal_unlink_add(const char *path)
+{
+    size_t n = strlen(path) + 1;
+    if (n > PATH_ROOM) return -1;
+    for (int i = 0; i < N_SLOTS; i++)
+        if (!slots[i].live) {
+            memcpy(slots[i].path, path, n);
+            slots[i].live = 1;
+            return i;
+        }
+    return -1;
+}
+
+void llm_signal_unlink_drop(int slot)
+{
+    if (slot >= 0) slots[slot].live = 0;
+}
