@@ -1,0 +1,123 @@
+/* Buffers, errors, JSON text. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "base/arena.h"
+#include "base/hash.h"
+#include "base/json.h"
+
+static void errors_gain_context(void **state)
+{
+    struct llm_err e = {0};
+    (void)state;
+    assert_int_equal(llm_fail(&e, EX_DATAERR, "byte %d", 7), -1);
+    assert_int_equal(llm_in(&e, "%s", "model.llm"), -1);
+    assert_string_equal(e.text, "model.llm: byte 7");
+    assert_int_equal(e.status, 65);
+    char longer[3000];
+    memset(longer, 'x', sizeof longer - 1);
+    longer[sizeof longer - 1] = 0;
+    llm_in(&e, "%s", longer); /* the reason stays readable */
+    assert_non_null(strstr(e.text, "model.llm: byte 7"));
+}
+
+static void buffers_grow(void **state)
+{
+    struct llm_buf b = {0};
+    struct llm_err e = {0};
+    (void)state;
+    for (int i = 0; i < 1000; i++) assert_int_equal(llm_buf_printf(&b, &e, "%d,", i), 0);
+    assert_int_equal(b.n, 3890);
+    assert_string_equal(b.p + b.n - 4, "999,");
+    assert_int_equal(llm_buf_put(&b, "x", SIZE_MAX - 10, &e), -1);
+    assert_int_equal(e.status, EX_UNAVAILABLE);
+    llm_buf_release(&b);
+    assert_null(b.p);
+}
+
+static void arenas_are_stacks(void **state)
+{
+    struct llm_arena a;
+    struct llm_err e = {0};
+    (void)state;
+    assert_int_equal(llm_arena_init(&a, 1 << 20, &e), 0);
+    char *p = llm_arena_alloc(&a, 3), *q;
+    size_t mark = llm_arena_mark(&a);
+    q = llm_arena_alloc(&a, 100);
+    assert_int_equal((uintptr_t)q % 64, 0);
+    assert_int_equal(q - p, 64);
+    llm_arena_pop(&a, mark);
+    assert_ptr_equal(llm_arena_alloc(&a, 1), q);
+    assert_null(llm_arena_alloc(&a, (size_t)1 << 40));
+    assert_null(llm_arena_alloc(&a, SIZE_MAX));
+    llm_arena_release(&a);
+}
+
+static void json_is_strict(void **state)
+{
+    static const char *const bad[] = {"", "{", "{\"a\":1,\"a\":2}", "1 2", "{\"a\":\"\xff\"}", "[1,]"};
+    struct llm_err e = {0};
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        assert_null(llm_json_parse(bad[i], strlen(bad[i]), &e));
+        assert_int_equal(e.status, EX_DATAERR);
+    }
+    static const char good[] = "{\"n\":5,\"r\":1.5,\"s\":\"a\\u0000b\",\"z\":null}";
+    json_t *o = llm_json_parse(good, strlen(good), &e);
+    assert_non_null(o);
+    int64_t n = 0, z = 42;
+    const char *s = NULL;
+    assert_int_equal(llm_json_int(o, "n", 0, 10, &n, &e), 0);
+    assert_int_equal(n, 5);
+    assert_int_equal(llm_json_int(o, "n", 0, 4, &n, &e), -1);
+    assert_int_equal(llm_json_int(o, "r", 0, 4, &n, &e), -1);
+    assert_int_equal(llm_json_int(o, "z", 0, 4, &z, &e), 0);
+    assert_int_equal(z, 42);
+    assert_int_equal(llm_json_str(o, "s", &s, &e), -1);
+    json_decref(o);
+}
+
+static void json_text(void **state)
+{
+    struct llm_buf b = {0};
+    struct llm_err e = {0};
+    (void)state;
+    assert_int_equal(llm_json_quote(&b, "a\"\\\n\x01\xff\xc3\xa9\xed\xa0\x80", 11, &e), 0);
+    assert_string_equal(b.p, "\"a\\\"\\\\\\n\\u0001\xef\xbf\xbd\xc3\xa9\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\"");
+    b.n = 0;
+    assert_int_equal(llm_json_number(&b, 0.1, &e), 0);
+    assert_string_equal(b.p, "0.1");
+    b.n = 0;
+    assert_int_equal(llm_json_number(&b, NAN, &e), 0);
+    assert_string_equal(b.p, "null");
+    llm_buf_release(&b);
+}
+
+static void hashes(void **state)
+{
+    struct llm_err e = {0};
+    char hex[65];
+    (void)state;
+    struct llm_sha256 *h = llm_sha256_create(&e);
+    llm_sha256_update(h, "ab", 2);
+    llm_sha256_update(h, "c", 1);
+    llm_sha256_finish(h, hex);
+    assert_string_equal(hex, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"); /* FIPS 180-2 */
+    assert_true(llm_xxh64("", 0, 0) == 0xEF46DB3751D8E999); /* xxHash specification */
+    struct llm_xxh *x = llm_xxh_create(&e);
+    llm_xxh_update(x, "abc", 3);
+    assert_true(llm_xxh_digest(x) == llm_xxh64("abc", 3, 0));
+    llm_xxh_destroy(x);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(errors_gain_context), cmocka_unit_test(buffers_grow), cmocka_unit_test(arenas_are_stacks),
+                                       cmocka_unit_test(json_is_strict), cmocka_unit_test(json_text), cmocka_unit_test(hashes)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
