@@ -30,6 +30,8 @@ int llm_file_regular(const struct llm_file *f, uint64_t *size);
 /* A read-only private mapping of a whole regular file. */
 struct llm_map { const unsigned char *p; uint64_t n; };
 int llm_map_open(struct llm_map *m, const char *path, struct llm_err *e) LLM_MUST_CHECK;
+/* The same of an open descriptor, which may be closed afterwards. 0 bytes map to NULL. */
+int llm_map_fd(struct llm_map *m, int fd, uint64_t size, const char *name, struct llm_err *e) LLM_MUST_CHECK;
 void llm_map_close(struct llm_map *m);
 
 #endif

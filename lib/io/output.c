@@ -1,0 +1,219 @@
+#include "io/output.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/signals.h"
+
+enum { BUFFER = 1 << 18 };
+
+struct llm_output {
+    int fd;
+    bool owns_fd;
+    char *name;              /* for messages */
+    char *target, *temporary; /* both set when the file is renamed at the end */
+    int slot;                /* in base/signals.h */
+    uint64_t written;
+    size_t used;
+    unsigned char buffer[BUFFER];
+};
+
+static int write_all(struct llm_output *o, const void *p, size_t n, struct llm_err *e)
+{
+    while (n) {
+        ssize_t got = write(o->fd, p, n);
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) return llm_fail_errno(e, EX_IOERR, "%s: cannot write", o->name);
+        p = (const char *)p + got;
+        n -= (size_t)got;
+    }
+    return 0;
+}
+
+/* The temporary file lies beside the target, so that rename never crosses a file system. */
+static int open_temporary(struct llm_output *o, mode_t mode, struct llm_err *e)
+{
+    size_t room = strlen(o->target) + 16;
+    o->temporary = llm_alloc(room, 1, o->target, e);
+    if (!o->temporary) return -1;
+    snprintf(o->temporary, room, "%s.XXXXXX", o->target);
+    o->fd = mkostemp(o->temporary, O_CLOEXEC);
+    if (o->fd < 0) {
+        free(o->temporary);
+        o->temporary = NULL;
+        return llm_fail_errno(e, EX_CANTCREAT, "%s: cannot create", o->name);
+    }
+    o->slot = llm_signal_unlink_add(o->temporary);
+    if (fchmod(o->fd, mode) < 0) return llm_fail_errno(e, EX_CANTCREAT, "%s: cannot set the mode", o->name);
+    return 0;
+}
+
+static mode_t default_mode(void)
+{
+    mode_t mask = umask(0);
+    umask(mask);
+    return 0666 & ~mask;
+}
+
+/* Where the path really leads: links followed, also one whose end does not exist yet. NULL: see `e`. */
+static char *resolve(const char *path, struct llm_err *e)
+{
+    char link[PATH_MAX], next[PATH_MAX];
+    if (snprintf(link, sizeof link, "%s", path) >= (int)sizeof link) {
+        llm_fail(e, EX_CANTCREAT, "%s: name too long", path);
+        return NULL;
+    }
+    for (int hops = 0; hops < 40; hops++) {
+        ssize_t n = readlink(link, next, sizeof next - 1);
+        if (n < 0) {
+            char *copy = strdup(link);
+            if (!copy) llm_no_memory(e, path);
+            return copy;
+        }
+        next[n] = 0;
+        char *slash = strrchr(link, '/');
+        size_t dir = next[0] == '/' || !slash ? 0 : (size_t)(slash - link) + 1;
+        if (dir + (size_t)n >= sizeof link) break;
+        memcpy(link + dir, next, (size_t)n + 1);
+    }
+    errno = ELOOP;
+    llm_fail_errno(e, EX_CANTCREAT, "%s", path);
+    return NULL;
+}
+
+static int open_target(struct llm_output *o, const char *path, struct llm_err *e)
+{
+    struct stat st;
+    bool exists = stat(path, &st) == 0;
+    if (exists && !S_ISREG(st.st_mode)) {
+        o->fd = open(path, O_WRONLY | O_CLOEXEC);
+        o->owns_fd = true;
+        return o->fd < 0 ? llm_fail_errno(e, EX_CANTCREAT, "%s: cannot write", path) : 0;
+    }
+    if (exists && access(path, W_OK) < 0) return llm_fail_errno(e, EX_CANTCREAT, "%s: cannot write", path);
+    o->target = resolve(path, e);
+    o->owns_fd = true;
+    if (!o->target) return -1;
+    return open_temporary(o, exists ? st.st_mode & 07777 : default_mode(), e);
+}
+
+struct llm_output *llm_output_open(const char *path, bool binary, struct llm_err *e)
+{
+    bool is_stdout = !path || strcmp(path, "-") == 0;
+    struct llm_output *o = llm_calloc(1, sizeof *o, is_stdout ? "output" : path, e);
+    if (!o) return NULL;
+    o->fd = is_stdout ? STDOUT_FILENO : -1;
+    o->slot = -1;
+    o->name = strdup(is_stdout ? "standard output" : path);
+    int got = 0;
+    if (!o->name) got = llm_no_memory(e, "output");
+    else if (!is_stdout) got = open_target(o, path, e);
+    if (got == 0 && binary && isatty(o->fd))
+        got = llm_fail(e, LLM_EX_USAGE, "%s: refusing to write binary data to a terminal (redirect it, or give -o FILE)", o->name);
+    if (got == 0) return o;
+    llm_output_abandon(o);
+    return NULL;
+}
+
+const char *llm_output_name(const struct llm_output *o)
+{
+    return o->name;
+}
+
+uint64_t llm_output_offset(const struct llm_output *o)
+{
+    return o->written;
+}
+
+int llm_output_flush(struct llm_output *o, struct llm_err *e)
+{
+    size_t n = o->used;
+    o->used = 0;
+    return write_all(o, o->buffer, n, e);
+}
+
+int llm_output_write(struct llm_output *o, const void *p, size_t n, struct llm_err *e)
+{
+    o->written += n;
+    if (n > BUFFER - o->used && llm_output_flush(o, e) < 0) return -1;
+    if (n >= BUFFER) return write_all(o, p, n, e);
+    if (n) memcpy(o->buffer + o->used, p, n);
+    o->used += n;
+    return 0;
+}
+
+int llm_output_printf(struct llm_output *o, struct llm_err *e, const char *fmt, ...)
+{
+    char small[1024], *text = small;
+    va_list args, again;
+    va_start(args, fmt);
+    va_copy(again, args);
+    int n = vsnprintf(small, sizeof small, fmt, args), got = -1;
+    va_end(args);
+    if (n >= (int)sizeof small) {
+        text = llm_alloc((size_t)n + 1, 1, o->name, e);
+        if (text) vsnprintf(text, (size_t)n + 1, fmt, again);
+    }
+    va_end(again);
+    if (text && n >= 0) got = llm_output_write(o, text, (size_t)n, e);
+    if (text != small) free(text);
+    return got;
+}
+
+/* The rename is durable once its directory is. Some file systems cannot sync a directory (EINVAL): nothing more can be done there. */
+static int sync_directory(const struct llm_output *o, struct llm_err *e)
+{
+    const char *slash = strrchr(o->target, '/');
+    char dir[PATH_MAX] = ".";
+    if (slash) snprintf(dir, sizeof dir, "%.*s", slash == o->target ? 1 : (int)(slash - o->target), o->target);
+    int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC), got = 0;
+    if (fd < 0) return errno == EACCES ? 0 : llm_fail_errno(e, EX_IOERR, "%s", dir);
+    if (fsync(fd) < 0 && errno != EINVAL) got = llm_fail_errno(e, EX_IOERR, "%s: cannot sync", dir);
+    close(fd);
+    return got;
+}
+
+int llm_output_commit(struct llm_output *o, struct llm_err *e)
+{
+    int got = llm_output_flush(o, e);
+    if (got == 0 && o->temporary && fsync(o->fd) < 0) got = llm_fail_errno(e, EX_IOERR, "%s: cannot sync", o->name);
+    if (o->owns_fd || o->fd == STDOUT_FILENO) {
+        int fd = o->fd;
+        o->fd = -1;
+        /* close reports what NFS and quotas kept back; stdout too, since nothing is written after a commit. */
+        if (close(fd) < 0 && got == 0 && errno != EINTR) got = llm_fail_errno(e, EX_IOERR, "%s: cannot write", o->name);
+    }
+    if (got == 0 && o->temporary) {
+        if (rename(o->temporary, o->target) < 0) got = llm_fail_errno(e, EX_CANTCREAT, "%s: cannot create", o->name);
+        else {
+            llm_signal_unlink_drop(o->slot);
+            free(o->temporary);
+            o->temporary = NULL;
+            o->slot = -1;
+            got = sync_directory(o, e);
+        }
+    }
+    llm_output_abandon(o);
+    return got;
+}
+
+void llm_output_abandon(struct llm_output *o)
+{
+    if (!o) return;
+    int saved = errno;
+    if (o->owns_fd && o->fd >= 0) close(o->fd);
+    if (o->temporary) unlink(o->temporary);
+    llm_signal_unlink_drop(o->slot);
+    free(o->temporary);
+    free(o->target);
+    free(o->name);
+    free(o);
+    errno = saved;
+}
