@@ -1,0 +1,92 @@
+/* Choosing the next token from logits. Two kinds of steps, each a row in sampler.c, applied in this order (llama.cpp's default chain):
+ *   edits of logits      logit bias, penalties
+ *   filters              top-k, typical, top-p, min-p
+ *   temperature          divides the logits of what is left
+ * and then one draw from the softmax of what is left, walking ids upwards. Probabilities are computed in double. A temperature of 0 takes the
+ * most likely token after the edits, the lowest id among equals.
+ *
+ * The random number depends on (seed, sample, position) alone, so a sequence comes out the same whatever else is in the batch.
+ * To add a step: sample/<name>.c with its row, a line in llm_sample_steps, its parameters in llm_sampling. */
+#ifndef LLM_INFER_SAMPLE_SAMPLER_H
+#define LLM_INFER_SAMPLE_SAMPLER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include "base/err.h"
+
+struct llm_logit_bias {
+    int32_t id;
+    float bias; /* added to the logit; -infinity: never chosen */
+};
+
+struct llm_sampling {
+    double temperature;
+    int64_t top_k;              /* 0: all */
+    double top_p, min_p, typical; /* off: 1, 0, 1 */
+    double repeat_penalty;      /* divides positive and multiplies negative logits of tokens seen; 1: off */
+    double presence_penalty;    /* subtracted once from tokens seen */
+    double frequency_penalty;   /* subtracted once for each time seen */
+    int64_t repeat_last_n;      /* how many of the last tokens count as seen; -1: all */
+    const struct llm_logit_bias *bias; /* borrowed */
+    size_t n_bias;
+    uint64_t seed;
+};
+/* llama.cpp's defaults: temperature .8, top-k 40, top-p .95, min-p .05, the last 64 tokens; everything else off; seed 0. */
+extern const struct llm_sampling llm_sampling_defaults;
+/* Ranges, and bias ids below the vocabulary: status 2. */
+int llm_sampling_check(const struct llm_sampling *p, int64_t vocab_size, struct llm_err *e) LLM_MUST_CHECK;
+
+/* A token that may still be chosen. */
+struct llm_candidate {
+    float logit;
+    int32_t id;
+};
+/* What is left of the vocabulary. Filters reorder `v` and lower `n`, never to 0. */
+struct llm_candidates {
+    struct llm_candidate *v;
+    double *scratch; /* one number for each id */
+    size_t n;
+    size_t sorted;   /* so many at the front are in order: the larger logit first, of equals the lower id */
+};
+
+/* What came before, for the penalties. */
+struct llm_history {
+    const int32_t *ids;
+    int64_t n;
+};
+
+struct llm_sample_step {
+    const char *name;
+    bool (*active)(const struct llm_sampling *p);
+    /* One of the two. An edit changes logits of the whole vocabulary; scratch holds history->n ids. */
+    void (*edit)(const struct llm_sampling *p, const struct llm_history *h, int32_t *scratch, float *logits, size_t n);
+    void (*filter)(const struct llm_sampling *p, struct llm_candidates *c);
+};
+/* In the order of application; ends with a row without a name. */
+extern const struct llm_sample_step *const llm_sample_steps[];
+
+/* Brings the k largest (k ≤ n) to the front, sorted: linear in n, not a sort of all. */
+void llm_candidates_sort(struct llm_candidates *c, size_t k);
+/* The largest logit. */
+float llm_candidates_max(const struct llm_candidates *c);
+/* Σ exp(logit - max), summed in the order of `v`. */
+double llm_candidates_mass(const struct llm_candidates *c);
+
+/* Memory for choosing, kept from token to token; one thread at a time. */
+struct llm_sampler {
+    struct llm_candidates c;
+    size_t room;
+    int32_t *seen;
+    size_t seen_room;
+};
+/* Chooses. `logits` [n] are changed. `sample` and `position` (of the token to come) pick the random number. Not finite logits (NaN, +infinity, or all
+ * -infinity) fail with status 1. Zero-initialise the sampler. */
+int llm_sampler_choose(struct llm_sampler *s, const struct llm_sampling *p, const struct llm_history *h, float *logits, size_t n,
+                       uint32_t sample, uint32_t position, int32_t *id, struct llm_err *e) LLM_MUST_CHECK;
+/* The edits and filters alone: s->c holds what is left, temperature applied. For tests and tools. */
+int llm_sampler_filter(struct llm_sampler *s, const struct llm_sampling *p, const struct llm_history *h, float *logits, size_t n,
+                       struct llm_err *e) LLM_MUST_CHECK;
+void llm_sampler_release(struct llm_sampler *s);
+
+#endif
