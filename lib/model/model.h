@@ -54,6 +54,8 @@ struct llm_cache_shape llm_model_cache_shape(const struct llm_config *c);
  * its tables). Appends to growable arrays; tensor data is borrowed from the model. */
 struct llm_tensor_list { struct llm_tensor_out *v; size_t n, room; };
 int llm_model_describe(struct llm_model *m, json_t *meta, struct llm_tensor_list *tensors, struct llm_err *e) LLM_MUST_CHECK;
+/* Fills m->fingerprint where it is not known yet (it reads all weights: only a cache needs it). */
+int llm_model_fingerprint(struct llm_model *m, struct llm_err *e) LLM_MUST_CHECK;
 /* Writes the model alone. */
 int llm_model_save(struct llm_model *m, struct llm_output *o, const struct llm_checkpoint_options *opt, struct llm_err *e) LLM_MUST_CHECK;
 
