@@ -4,8 +4,9 @@
 #ifndef LLM_TENSOR_OPS_H
 #define LLM_TENSOR_OPS_H
 
-#include "tensor/tensor.h"
 #include "base/rng.h"
+#include "cpu/kernels/elementwise.h"
+#include "tensor/tensor.h"
 
 /* y[t] = table[ids[t]]; any dtype of table. ids are checked by the caller to be below table->shape[0]. `lookup` gradient goes to grad_lookup when
  * the parameter has one. scale multiplies (1: none; Gemma's sqrt(hidden)). */
@@ -28,8 +29,7 @@ struct llm_rope {
 /* Turns each head of x by positions[t]·inv_freq (angles in double, then float). */
 struct llm_tensor *llm_rope(struct llm_ctx *c, struct llm_tensor *x, const int32_t *positions, const struct llm_rope *r);
 
-enum llm_act { LLM_ACT_GELU /* erf */, LLM_ACT_GELU_TANH, LLM_ACT_RELU, LLM_ACT_SILU, LLM_ACT_SIGMOID, LLM_ACT_TANH, LLM_N_ACTS };
-/* "gelu", "gelu_new"/"gelu_pytorch_tanh", "relu", "silu"/"swish", "sigmoid", "tanh"; -1 when unknown. */
+/* enum llm_act is that of cpu/kernels/elementwise.h. "gelu", "gelu_new"/"gelu_pytorch_tanh", "relu", "silu"/"swish", "sigmoid", "tanh"; -1 when unknown. */
 int llm_act_find(const char *hf_name);
 struct llm_tensor *llm_activation(struct llm_ctx *c, struct llm_tensor *x, enum llm_act act);
 /* act(gate) ⊙ up: SwiGLU (silu), GeGLU (gelu). */
