@@ -9,6 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/buf.h"
+
 enum { BUFFER = 1 << 18, PEEK = 1 << 16 };
 
 struct llm_file {

@@ -20,6 +20,7 @@ struct llm_entry {
     int64_t shape[LLM_MAX_DIMS];  /* true shape */
     uint64_t offset, bytes;       /* within the message's data, as stored */
     int planes;                   /* 1: stored as split byte planes (checkpoints only) */
+    const void *source;           /* writing: the tensor's bytes, borrowed; NULL when read */
 };
 
 /* A message's header: entries sorted by offset, metadata as a JSON object of strings. */
@@ -54,6 +55,9 @@ const char *llm_stream_name(const struct llm_stream *s);
 uint64_t llm_stream_offset(const struct llm_stream *s);
 void llm_stream_destroy(struct llm_stream *s);
 
+/* The 8-byte length and the JSON of one message, kept in `json` (8 bytes, then the text), parsed into *h. */
+int llm_read_header(struct llm_file *f, struct llm_buf *json, struct llm_header *h, struct llm_err *e) LLM_MUST_CHECK;
+
 /* ---- writing ---- */
 struct llm_tensor_out {           /* a tensor to write */
     const char *name;
@@ -73,5 +77,7 @@ void llm_writer_destroy(struct llm_writer *w);
 /* Makes the header JSON alone, padded so that data starts on a multiple of 64 (8-byte length not included). For checkpoints. */
 int llm_header_build(const char *kind, const json_t *meta, const struct llm_entry *entries, size_t n, struct llm_buf *out,
                      struct llm_err *e) LLM_MUST_CHECK;
+/* Puts `n` tensors into canonical order with their offsets; `planes`: float tensors will be split. entries: room for n; names borrowed. */
+int llm_layout(const struct llm_tensor_out *t, size_t n, bool planes, struct llm_entry *entries, struct llm_err *e) LLM_MUST_CHECK;
 
 #endif
