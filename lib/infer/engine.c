@@ -1,0 +1,137 @@
+#include "infer/engine.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/buf.h"
+#include "base/log.h"
+#include "base/signals.h"
+
+#define ARENA ((size_t)1 << 36) /* address space for one pass */
+
+int llm_engine_init(struct llm_engine *g, struct llm_model *m, const struct llm_engine_options *o, struct llm_err *e)
+{
+    struct llm_cache_shape shape = llm_model_cache_shape(&m->config);
+    enum llm_dtype compute_type = o->compute == LLM_COMPUTE_F32 ? LLM_F32 : LLM_BF16;
+    int64_t most = m->config.max_position_embeddings;
+    *g = (struct llm_engine){.model = m, .context = o->context ? o->context : most, .batch = o->batch};
+    if (g->context > most && m->config.position == LLM_POSITION_LEARNED) {
+        return llm_fail(e, LLM_EX_USAGE, "context %" PRId64 ": the model has learned %" PRId64 " positions", g->context, most);
+    }
+    if (g->context > most) llm_warn("context %" PRId64 ": the model was made for %" PRId64 " positions", g->context, most);
+    if (llm_ctx_init(&g->ctx, ARENA, 4096, false, e) < 0) return -1;
+    g->ctx.compute = o->compute;
+    g->ids = llm_alloc((size_t)g->batch, sizeof *g->ids, "a pass's tokens", e);
+    g->positions = llm_alloc((size_t)g->batch, sizeof *g->positions, "a pass's tokens", e);
+    if (!g->ids || !g->positions) return -1;
+    return llm_kv_pool_init(&g->pool, &shape, o->cache == LLM_NO_DTYPE ? compute_type : o->cache, e);
+}
+
+void llm_engine_release(struct llm_engine *g)
+{
+    if (!g->model) return;
+    llm_ctx_release(&g->ctx);
+    llm_kv_pool_release(&g->pool);
+    free(g->ids);
+    free(g->positions);
+    free(g->seqs);
+    *g = (struct llm_engine){0};
+}
+
+static int prepare(struct llm_engine *g, const struct llm_feed *feeds, int64_t n, int64_t *total, struct llm_err *e)
+{
+    int64_t layers = g->pool.shape.n_layers, at = 0;
+    if (llm_grow((void **)&g->seqs, &g->seqs_room, (size_t)(layers * n), sizeof *g->seqs, e) < 0) return -1;
+    for (int64_t s = 0; s < n; s++) {
+        struct llm_kv *kv = feeds[s].kv;
+        if (kv->n + feeds[s].n > g->context) {
+            return llm_fail(e, EX_DATAERR, "expected at most %" PRId64 " tokens (the context), found %" PRId64, g->context, kv->n + feeds[s].n);
+        }
+        if (llm_kv_reserve(kv, kv->n + feeds[s].n, e) < 0) return -1;
+        for (int64_t i = 0; i < feeds[s].n; i++) {
+            g->ids[at + i] = feeds[s].ids[i];
+            g->positions[at + i] = (int32_t)(kv->n + i);
+        }
+        for (int64_t l = 0; l < layers; l++) {
+            g->seqs[l * n + s] = (struct llm_kv_seq){.first = at, .n = feeds[s].n, .pos = kv->n, .view = llm_kv_view(kv, l)};
+            if (!kv->queries) continue;
+            g->seqs[l * n + s].queries = kv->queries + l * kv->n_queries * kv->query_width;
+            g->seqs[l * n + s].n_queries = kv->n_queries;
+        }
+        at += feeds[s].n;
+    }
+    *total = at;
+    return 0;
+}
+
+struct llm_tensor *llm_engine_run(struct llm_engine *g, const struct llm_feed *feeds, int64_t n, struct llm_err *e)
+{
+    int64_t total;
+    if (prepare(g, feeds, n, &total, e) < 0) return NULL;
+    llm_ctx_reset(&g->ctx);
+    struct llm_batch b = {.ids = g->ids, .positions = g->positions, .n_tokens = total, .seqs = g->seqs, .n_seqs = n};
+    struct llm_tensor *hidden = llm_model_forward(&g->ctx, g->model, &b);
+    if (llm_ctx_failed(&g->ctx)) {
+        llm_fail(e, g->ctx.err.status, "%s", g->ctx.err.text);
+        return NULL;
+    }
+    for (int64_t s = 0; s < n; s++) llm_kv_append(feeds[s].kv, feeds[s].ids, feeds[s].n);
+    g->passes++;
+    g->tokens += total;
+    return hidden;
+}
+
+float *llm_engine_logits(struct llm_engine *g, const struct llm_tensor *hidden, const int64_t *rows, int64_t n_rows, struct llm_err *e)
+{
+    struct llm_tensor *picked = llm_tensor_create(&g->ctx, n_rows, hidden->cols), *logits = NULL;
+    if (!llm_ctx_failed(&g->ctx)) {
+        for (int64_t i = 0; i < n_rows; i++) {
+            memcpy(picked->data + i * picked->stride, hidden->data + rows[i] * hidden->stride, (size_t)hidden->cols * sizeof(float));
+        }
+        logits = llm_model_logits(&g->ctx, g->model, picked);
+    }
+    if (llm_ctx_failed(&g->ctx)) {
+        llm_fail(e, g->ctx.err.status, "%s", g->ctx.err.text);
+        return NULL;
+    }
+    return logits->data;
+}
+
+static int visit_spans(struct llm_engine *g, const struct llm_tensor *hidden, int64_t first, bool want_logits, llm_span_visit *visit, void *arg,
+                       struct llm_err *e)
+{
+    int64_t rows[LLM_SPAN_MAX];
+    for (int64_t at = 0; at < hidden->rows; at += LLM_SPAN_MAX) {
+        size_t mark = llm_arena_mark(&g->ctx.acts);
+        struct llm_span s = {first + at, hidden->rows - at < LLM_SPAN_MAX ? hidden->rows - at : LLM_SPAN_MAX, NULL, NULL};
+        s.hidden = hidden->data + at * hidden->stride;
+        for (int64_t i = 0; i < s.n; i++) rows[i] = at + i;
+        if (want_logits && !(s.logits = llm_engine_logits(g, hidden, rows, s.n, e))) return -1;
+        if (visit(arg, &s, e) < 0) return -1;
+        llm_arena_pop(&g->ctx.acts, mark);
+    }
+    return 0;
+}
+
+int llm_engine_prefill(struct llm_engine *g, struct llm_kv *kv, const int32_t *ids, int64_t n, bool want_logits, llm_span_visit *visit, void *arg,
+                       struct llm_err *e)
+{
+    for (int64_t at = 0, step; at < n; at += step) {
+        step = n - at < g->batch ? n - at : g->batch;
+        struct llm_feed feed = {kv, ids + at, step};
+        if (llm_signal_caught()) return 1;
+        struct llm_tensor *hidden = llm_engine_run(g, &feed, 1, e);
+        if (!hidden || (visit && visit_spans(g, hidden, at, want_logits, visit, arg, e) < 0)) return -1;
+    }
+    return 0;
+}
+
+double llm_log_prob(const float *logits, int64_t n, int32_t id)
+{
+    float max = -INFINITY;
+    for (int64_t i = 0; i < n; i++) max = logits[i] > max ? logits[i] : max;
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++) sum += exp((double)logits[i] - max);
+    return (double)logits[id] - max - log(sum);
+}

@@ -1,0 +1,58 @@
+/* Runs a model over sequences with caches. What comes out of a token does not depend on what else is in the pass, nor on how a prompt is cut into
+ * passes (DESIGN 3, canonical order). */
+#ifndef LLM_INFER_ENGINE_H
+#define LLM_INFER_ENGINE_H
+
+#include "infer/kv.h"
+
+struct llm_engine {
+    struct llm_model *model;   /* borrowed */
+    struct llm_ctx ctx;
+    struct llm_kv_pool pool;
+    int64_t context;           /* most tokens of a sequence */
+    int64_t batch;             /* most tokens of a pass */
+    int32_t *ids, *positions;  /* [batch] */
+    struct llm_kv_seq *seqs;
+    size_t seqs_room;
+    int64_t passes, tokens;    /* done so far */
+};
+
+struct llm_engine_options {
+    enum llm_compute compute;
+    enum llm_dtype cache;      /* LLM_NO_DTYPE: the compute type's */
+    int64_t context;           /* 0: the model's max_position_embeddings */
+    int64_t batch;
+};
+/* Zero-initialise `g`; release it either way. */
+int llm_engine_init(struct llm_engine *g, struct llm_model *m, const struct llm_engine_options *o, struct llm_err *e) LLM_MUST_CHECK;
+void llm_engine_release(struct llm_engine *g);
+
+/* A sequence's part of a pass: n ≥ 1 tokens behind what `kv` holds. */
+struct llm_feed {
+    struct llm_kv *kv;
+    const int32_t *ids;
+    int64_t n;
+};
+/* One pass over all feeds (Σ n ≤ batch): afterwards the caches hold the tokens. Final hidden states [Σ n, hidden_size] in the order of the feeds, valid
+ * until the next pass; NULL on failure. */
+struct llm_tensor *llm_engine_run(struct llm_engine *g, const struct llm_feed *feeds, int64_t n, struct llm_err *e) LLM_MUST_CHECK;
+/* Logits [n_rows, vocab_size] of some rows of `hidden`, on top of it; NULL on failure. */
+float *llm_engine_logits(struct llm_engine *g, const struct llm_tensor *hidden, const int64_t *rows, int64_t n_rows, struct llm_err *e)
+    LLM_MUST_CHECK;
+
+/* What a visitor sees of a prompt: some of its tokens, in order. */
+struct llm_span {
+    int64_t first, n;          /* tokens of those given to llm_engine_prefill */
+    const float *hidden;       /* [n, hidden_size] */
+    const float *logits;       /* [n, vocab_size] or NULL when not wanted */
+};
+#define LLM_SPAN_MAX 64        /* tokens a visit, so that logits of a whole prompt never exist */
+typedef int llm_span_visit(void *arg, const struct llm_span *s, struct llm_err *e);
+/* Runs `n` tokens behind what `kv` holds, pass after pass. `visit` may be NULL; its -1 ends the run, and so does a caught signal (1 is returned). */
+int llm_engine_prefill(struct llm_engine *g, struct llm_kv *kv, const int32_t *ids, int64_t n, bool want_logits, llm_span_visit *visit, void *arg,
+                       struct llm_err *e) LLM_MUST_CHECK;
+
+/* log softmax(logits)[id], in double. */
+double llm_log_prob(const float *logits, int64_t n, int32_t id);
+
+#endif

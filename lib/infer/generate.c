@@ -1,0 +1,341 @@
+#include "infer/generate.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/buf.h"
+#include "base/log.h"
+#include "base/signals.h"
+#include "cpu/pool.h"
+
+#define HELD 16 /* times as many as are under way may wait for a slow one before them */
+
+const char *const llm_finish_names[] = {"stop", "length", "context"};
+
+/* A prompt and its completions. */
+struct job {
+    struct job *next;
+    struct llm_prompt prompt;
+    struct llm_kv kv;            /* the prompt, while completions may still begin from it */
+    int64_t fed;                 /* of prompt.n */
+    float *logits;               /* behind the prompt; NULL until it has been read */
+    double started, seconds;
+    struct llm_completion *completions; /* [samples] */
+    int64_t begun, delivered;
+};
+
+struct state {
+    const struct llm_generate *g;
+    struct llm_err *e;
+    struct job *first, **last;   /* in order */
+    int64_t running;             /* completions under way */
+    int64_t waiting;             /* completions not begun, of jobs taken */
+    int64_t held;                /* completions that ended and wait for their turn */
+    bool no_more;
+    struct llm_err source_error; /* `next` failed so */
+    /* of the pass at hand */
+    struct llm_feed *feeds;
+    int64_t *rows;               /* of hidden states whose logits are wanted */
+    struct llm_completion **active;
+    struct job **prefilled;      /* for each feed behind the active ones: its job, or NULL where the prompt goes on */
+    int64_t n_active, n_feeds;
+    float *logits;
+};
+
+static int64_t vocab(const struct state *s)
+{
+    return s->g->engine->model->config.vocab_size;
+}
+
+static bool is_end(const struct state *s, int32_t id)
+{
+    const struct llm_model *m = s->g->engine->model;
+    return id == m->config.eos_token_id || (m->tokenizer && id == llm_tokenizer_eos(m->tokenizer));
+}
+
+/* ---- jobs ---- */
+
+static void completion_release(struct llm_completion *c)
+{
+    if (c->kv.pool) llm_kv_release(&c->kv);
+    llm_text_release(&c->text);
+    llm_sampler_release(&c->sampler);
+    free(c->ids);
+    c->ids = NULL;
+}
+
+static void job_destroy(struct job *j)
+{
+    for (int64_t i = 0; j->completions && i < j->prompt.samples; i++) completion_release(&j->completions[i]);
+    free(j->completions);
+    llm_kv_release(&j->kv);
+    free(j->logits);
+    free(j);
+}
+
+static int job_begin(struct state *s, const struct llm_prompt *p)
+{
+    struct llm_engine *g = s->g->engine;
+    struct job *j = llm_calloc(1, sizeof *j, "a prompt", s->e);
+    if (!j) return -1;
+    j->prompt = *p;
+    j->started = llm_now();
+    llm_kv_init(&j->kv, &g->pool);
+    *s->last = j;
+    s->last = &j->next;
+    s->waiting += p->samples;
+    j->completions = llm_calloc((size_t)p->samples, sizeof *j->completions, "completions", s->e);
+    if (!j->completions) return -1;
+    if (p->trace_queries > 0
+        && llm_kv_trace(&j->kv, p->trace_queries, g->model->config.num_attention_heads * g->pool.shape.d_k, s->e) < 0) return -1;
+    if (p->begin && llm_kv_fork(&j->kv, p->begin, s->e) < 0) return -1;
+    if (p->n > 0) return 0;
+    /* Nothing to add: the last token is read again, so that its logits are there. */
+    j->prompt.ids = p->begin->ids + p->begin->n - 1;
+    j->prompt.n = 1;
+    llm_kv_truncate(&j->kv, p->begin->n - 1);
+    return 0;
+}
+
+static int admit(struct state *s)
+{
+    while (!s->no_more && s->running + s->waiting < s->g->parallel && s->held < HELD * s->g->parallel) {
+        struct llm_prompt p = {0};
+        int got = s->g->next(s->g->arg, &p, &s->source_error);
+        if (got <= 0) s->no_more = true;
+        else if (job_begin(s, &p) < 0) return -1;
+    }
+    return 0;
+}
+
+/* ---- completions ---- */
+
+/* Chooses the next token from `logits` (changed) and sees whether the completion ends with it. Runs on any thread. */
+static void choose(struct state *s, struct llm_completion *c, float *logits)
+{
+    const struct llm_model *m = s->g->engine->model;
+    const struct llm_prompt *p = &c->prompt;
+    struct llm_history h = {c->kv.ids, c->kv.n};
+    int32_t id;
+    if (p->ignore_eos) {
+        int32_t own = m->tokenizer ? llm_tokenizer_eos(m->tokenizer) : -1;
+        if (m->config.eos_token_id >= 0 && m->config.eos_token_id < vocab(s)) logits[m->config.eos_token_id] = -INFINITY;
+        if (own >= 0 && own < vocab(s)) logits[own] = -INFINITY;
+    }
+    if (llm_sampler_choose(&c->sampler, &p->sampling, &h, logits, (size_t)vocab(s), (uint32_t)c->sample, (uint32_t)c->kv.n, &id, &c->err) < 0) {
+        return;
+    }
+    c->ended = true;
+    c->finish = LLM_FINISH_STOP;
+    if (is_end(s, id) && !p->ignore_eos) return;
+    if (llm_grow((void **)&c->ids, &c->ids_room, (size_t)c->n + 1, sizeof *c->ids, &c->err) < 0) return;
+    c->ids[c->n++] = id;
+    if (m->tokenizer && id < llm_tokenizer_vocab_size(m->tokenizer) && !llm_tokenizer_is_special(m->tokenizer, id)) {
+        size_t n = 0;
+        const char *piece = llm_tokenizer_piece(m->tokenizer, id, &n);
+        if (piece && llm_text_put(&c->text, piece, n, &c->err) < 0) return;
+    }
+    if (c->text.stopped) return;
+    c->finish = LLM_FINISH_LENGTH;
+    if (p->max_tokens >= 0 && c->n >= p->max_tokens) return;
+    c->finish = LLM_FINISH_CONTEXT;
+    if (c->kv.n + 1 >= s->g->engine->context) return;
+    c->ended = false;
+}
+
+static int settle(struct state *s, struct llm_completion *c)
+{
+    if (c->err.status) {
+        if (s->e) *s->e = c->err;
+        return -1;
+    }
+    if (!c->ended) return 0;
+    c->running = false;
+    c->decode_seconds = llm_now() - c->started;
+    if (!c->prompt.keep_cache) llm_kv_release(&c->kv);
+    s->running--;
+    s->held++;
+    return 0;
+}
+
+static int begin_completion(struct state *s, struct job *j)
+{
+    struct llm_completion *c = &j->completions[j->begun];
+    c->prompt = j->prompt;
+    c->sample = j->begun++;
+    c->prompt_seconds = j->seconds;
+    c->prompt_tokens = j->kv.n;
+    c->started = llm_now();
+    c->text.stops = j->prompt.stops;
+    c->text.n_stops = j->prompt.n_stops;
+    c->running = true;
+    s->waiting--;
+    s->running++;
+    if (j->begun == j->prompt.samples) {
+        c->kv = j->kv;
+        llm_kv_init(&j->kv, c->kv.pool);
+    } else {
+        llm_kv_init(&c->kv, j->kv.pool);
+        if (llm_kv_fork(&c->kv, &j->kv, s->e) < 0) return -1;
+    }
+    if (j->prompt.max_tokens == 0) {
+        c->ended = true;
+        c->finish = LLM_FINISH_LENGTH;
+    } else {
+        memcpy(s->logits, j->logits, (size_t)vocab(s) * sizeof *s->logits);
+        choose(s, c, s->logits);
+    }
+    return settle(s, c);
+}
+
+static int begin_completions(struct state *s)
+{
+    for (struct job *j = s->first; j; j = j->next) {
+        while (j->logits && j->begun < j->prompt.samples && s->running < s->g->parallel) {
+            if (begin_completion(s, j) < 0) return -1;
+        }
+    }
+    return 0;
+}
+
+/* ---- a pass ---- */
+
+static void assemble(struct state *s)
+{
+    int64_t left = s->g->engine->batch, at = 0;
+    s->n_active = s->n_feeds = 0;
+    for (struct job *j = s->first; j; j = j->next) {
+        for (int64_t i = 0; i < j->begun && left > 0; i++) {
+            struct llm_completion *c = &j->completions[i];
+            if (!c->running) continue;
+            s->active[s->n_active] = c;
+            s->rows[s->n_active] = at++;
+            s->feeds[s->n_active++] = (struct llm_feed){&c->kv, c->ids + c->n - 1, 1};
+            left--;
+        }
+    }
+    s->n_feeds = s->n_active;
+    for (struct job *j = s->first; j && left > 0; j = j->next) {
+        if (j->logits) continue;
+        int64_t n = j->prompt.n - j->fed < left ? j->prompt.n - j->fed : left;
+        s->feeds[s->n_feeds] = (struct llm_feed){&j->kv, j->prompt.ids + j->fed, n};
+        left -= n;
+        at += n;
+        j->fed += n;
+        s->prefilled[s->n_feeds] = j->fed == j->prompt.n ? j : NULL;
+        s->rows[s->n_feeds++] = at - 1;
+    }
+}
+
+static void choose_piece(void *arg, size_t i, int thread)
+{
+    struct state *s = arg;
+    (void)thread;
+    choose(s, s->active[i], s->logits + (int64_t)i * vocab(s));
+}
+
+static int pass(struct state *s)
+{
+    struct llm_engine *g = s->g->engine;
+    int64_t wanted = s->n_active;
+    struct llm_tensor *hidden = llm_engine_run(g, s->feeds, s->n_feeds, s->e);
+    if (!hidden) return -1;
+    for (int64_t i = s->n_active; i < s->n_feeds; i++) { /* of prompts only those read to their end */
+        if (!s->prefilled[i]) continue;
+        s->prefilled[wanted] = s->prefilled[i];
+        s->rows[wanted++] = s->rows[i];
+    }
+    if (wanted == 0) return 0;
+    s->logits = llm_engine_logits(g, hidden, s->rows, wanted, s->e);
+    if (!s->logits) return -1;
+    for (int64_t i = s->n_active; i < wanted; i++) {
+        struct job *j = s->prefilled[i];
+        j->seconds = llm_now() - j->started;
+        j->logits = llm_alloc((size_t)vocab(s), sizeof *j->logits, "logits", s->e);
+        if (!j->logits) return -1;
+        memcpy(j->logits, s->logits + i * vocab(s), (size_t)vocab(s) * sizeof *j->logits);
+    }
+    llm_parallel((size_t)s->n_active, choose_piece, s);
+    for (int64_t i = 0; i < s->n_active; i++) {
+        if (settle(s, s->active[i]) < 0) return -1;
+    }
+    return 0;
+}
+
+/* ---- handing over, in order ---- */
+
+static int show(struct state *s, struct llm_completion *c)
+{
+    size_t n = llm_text_ready(&c->text, c->ended);
+    if (n > 0 && s->g->text && s->g->text(s->g->arg, c, c->text.bytes.p + c->text.shown, n, s->e) < 0) return -1;
+    c->text.shown += n;
+    return 0;
+}
+
+static int deliver(struct state *s)
+{
+    while (s->first) {
+        struct job *j = s->first;
+        for (; j->delivered < j->begun; j->delivered++) {
+            struct llm_completion *c = &j->completions[j->delivered];
+            if (show(s, c) < 0) return -1;
+            if (!c->ended) return 0;
+            if (s->g->done(s->g->arg, c, s->e) < 0) return -1;
+            completion_release(c);
+            c->kv.pool = NULL;
+            s->held--;
+        }
+        if (j->delivered < j->prompt.samples) return 0;
+        s->first = j->next;
+        if (!s->first) s->last = &s->first;
+        job_destroy(j);
+    }
+    return 0;
+}
+
+static int run(struct state *s)
+{
+    float *spare = llm_alloc((size_t)vocab(s), sizeof *spare, "logits", s->e);
+    int status = spare ? 0 : -1;
+    while (status == 0) {
+        if (llm_signal_caught()) {
+            status = 1;
+            break;
+        }
+        s->logits = spare;
+        if (admit(s) < 0 || begin_completions(s) < 0 || deliver(s) < 0) {
+            status = -1;
+            break;
+        }
+        assemble(s);
+        if (s->n_feeds > 0) status = pass(s);
+        else if (s->no_more && !s->first) break;
+    }
+    free(spare);
+    return status;
+}
+
+int llm_generate(const struct llm_generate *g, struct llm_err *e)
+{
+    struct state s = {.g = g, .e = e, .last = &s.first};
+    size_t room = (size_t)(g->parallel + g->engine->batch) + 1;
+    s.feeds = llm_alloc(room, sizeof *s.feeds, "a pass", e);
+    s.rows = llm_alloc(room, sizeof *s.rows, "a pass", e);
+    s.active = llm_alloc(room, sizeof *s.active, "a pass", e);
+    s.prefilled = llm_alloc(room, sizeof *s.prefilled, "a pass", e);
+    int status = s.feeds && s.rows && s.active && s.prefilled ? run(&s) : -1;
+    while (s.first) {
+        struct job *j = s.first;
+        s.first = j->next;
+        job_destroy(j);
+    }
+    free(s.feeds);
+    free(s.rows);
+    free(s.active);
+    free(s.prefilled);
+    if (status == 0 && s.source_error.status) {
+        if (e) *e = s.source_error;
+        return -1;
+    }
+    return status;
+}

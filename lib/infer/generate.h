@@ -1,0 +1,65 @@
+/* Generation of many completions at once (continuous batching): each pass takes one token of every completion under way and, in the room that is left,
+ * tokens of prompts not yet read. Completions begin when there is a place for them and leave when they end; samples of one prompt share its cache. None
+ * of this shows in the results: each completion is what it would be alone.
+ *
+ * Results are handed over in the order of the prompts and their samples, whatever order they end in. */
+#ifndef LLM_INFER_GENERATE_H
+#define LLM_INFER_GENERATE_H
+
+#include "infer/engine.h"
+#include "infer/sample/sampler.h"
+#include "infer/text.h"
+
+/* What to continue. Pointers live until the last of its completions was handed over. */
+struct llm_prompt {
+    const int32_t *ids;          /* tokens behind what `begin` holds, checked to be below the vocabulary */
+    int64_t n;
+    const struct llm_kv *begin;  /* a cache to begin with, of the engine's pool; NULL: none. n ≥ 1 or begin->n ≥ 1 */
+    int64_t max_tokens;          /* -1: until the context is full */
+    int64_t samples;             /* completions wanted, ≥ 1 */
+    struct llm_sampling sampling;
+    const char *const *stops;
+    size_t n_stops;
+    bool ignore_eos;             /* the end token is never chosen */
+    bool keep_cache;             /* until it is handed over; else the cache is given back when the completion ends */
+    int64_t trace_queries;       /* tokens whose queries are kept; 0: none */
+    void *user;                  /* the caller's own */
+};
+
+enum llm_finish { LLM_FINISH_STOP /* end token or stop string */, LLM_FINISH_LENGTH, LLM_FINISH_CONTEXT };
+extern const char *const llm_finish_names[]; /* "stop", "length", "context" */
+
+struct llm_completion {
+    struct llm_prompt prompt;
+    int64_t sample;              /* 0 .. samples - 1 */
+    int32_t *ids;                /* [n] what was generated; an end token is not part of it, the tokens of a stop string are */
+    int64_t n;
+    size_t ids_room;
+    struct llm_text text;
+    enum llm_finish finish;
+    struct llm_kv kv;            /* prompt and all generated tokens but the last, with keep_cache */
+    double prompt_seconds, decode_seconds; /* from the first pass of its kind to the last */
+    int64_t prompt_tokens;       /* begin->n + n */
+    /* the generator's own */
+    struct llm_sampler sampler;
+    double started;
+    bool running, ended;
+    struct llm_err err;
+};
+
+struct llm_generate {
+    struct llm_engine *engine;
+    int64_t parallel;            /* most completions under way at once */
+    /* The next prompt: 1, 0 (no more), or -1. */
+    int (*next)(void *arg, struct llm_prompt *p, struct llm_err *e);
+    /* More text of the completion whose turn it is (may be NULL). */
+    int (*text)(void *arg, const struct llm_completion *c, const char *bytes, size_t n, struct llm_err *e);
+    /* A completion has ended and all of its text was shown. It may be changed, and is freed afterwards. */
+    int (*done)(void *arg, struct llm_completion *c, struct llm_err *e);
+    void *arg;
+};
+/* Until `next` has no more. 0; 1 when a signal was caught (unfinished completions are dropped); -1. When `next` fails, the completions begun before are
+ * finished and handed over first. */
+int llm_generate(const struct llm_generate *g, struct llm_err *e) LLM_MUST_CHECK;
+
+#endif

@@ -1,0 +1,21 @@
+/* The text of a completion as it grows: shows no half of a UTF-8 character, and nothing that may turn out to begin a stop string. */
+#ifndef LLM_INFER_TEXT_H
+#define LLM_INFER_TEXT_H
+
+#include <stdbool.h>
+#include "base/buf.h"
+
+struct llm_text {
+    struct llm_buf bytes;      /* everything so far; ends before the stop string once one has come */
+    size_t shown;              /* bytes given out by llm_text_ready */
+    const char *const *stops;  /* borrowed; none is empty */
+    size_t n_stops;
+    bool stopped;
+};
+/* Adds a token's bytes. */
+int llm_text_put(struct llm_text *t, const char *bytes, size_t n, struct llm_err *e) LLM_MUST_CHECK;
+/* How many bytes from t->bytes.p + t->shown may be shown now; the caller adds what it shows to t->shown. `last`: nothing more will come, all of it. */
+size_t llm_text_ready(const struct llm_text *t, bool last);
+void llm_text_release(struct llm_text *t);
+
+#endif
