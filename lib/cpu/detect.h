@@ -2,7 +2,10 @@
 #ifndef LLM_CPU_DETECT_H
 #define LLM_CPU_DETECT_H
 
+#include <stddef.h>
 #include "base/err.h"
+
+struct llm_kernels;
 
 /* One row an instruction set, weakest first. */
 struct llm_isa {
@@ -10,7 +13,6 @@ struct llm_isa {
     int (*usable)(void);                       /* by CPUID and XGETBV / auxv (and arch_prctl for AMX) */
     void (*fill)(struct llm_kernels *k);       /* overrides what it improves */
 };
-struct llm_kernels;
 extern const struct llm_isa llm_isas[];
 
 /* Fills llm_k (cpu/kernels.h) once; an unknown or unusable LLM_ISA is status 2 / 69. Called by llm_pool_start. */

@@ -31,5 +31,9 @@ extern struct llm_kernels llm_k;
 #define LLM_KERNEL_PASTE2(a, b) a##_##b
 #define LLM_KERNEL_PASTE(a, b) LLM_KERNEL_PASTE2(a, b)
 #define KERNEL(name) LLM_KERNEL_PASTE(name, LLM_ISA)
+#ifdef LLM_ISA
+#define LLM_KERNEL_PROTOTYPE(family) void KERNEL(llm_fill_##family)(struct llm_kernels *k);
+LLM_KERNEL_FAMILIES(LLM_KERNEL_PROTOTYPE)
+#endif
 
 #endif

@@ -1,0 +1,20 @@
+/* The rows' functions, one file in this folder a type or group of types. */
+#ifndef LLM_CPU_DTYPE_INTERNAL_H
+#define LLM_CPU_DTYPE_INTERNAL_H
+
+#include <stddef.h>
+
+void llm_f32_decode(const void *in, float *out, size_t n);
+void llm_f32_encode(const float *in, void *out, size_t n);
+void llm_f64_decode(const void *in, float *out, size_t n);
+void llm_f64_encode(const float *in, void *out, size_t n);
+void llm_f16_decode_n(const void *in, float *out, size_t n);
+void llm_f16_encode_n(const float *in, void *out, size_t n);
+void llm_bf16_decode_n(const void *in, float *out, size_t n);
+void llm_bf16_encode_n(const float *in, void *out, size_t n);
+void llm_q8_0_decode(const void *in, float *out, size_t n);
+void llm_q8_0_encode(const float *in, void *out, size_t n);
+void llm_q4_0_decode(const void *in, float *out, size_t n);
+void llm_q4_0_encode(const float *in, void *out, size_t n);
+
+#endif

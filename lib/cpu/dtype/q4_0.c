@@ -1,0 +1,45 @@
+/* Q4_0, ggml's layout: blocks of 32 values, each a scale d (f16) and 16 bytes; byte j has q of value j in its low and of value j + 16 in its
+ * high half; value = d · (q - 8). Encoding: d = m / -8 with m the value of largest size, sign included, so that m is met exactly;
+ * q = the integer below x / d + 8.5, at most 15. */
+#include <math.h>
+#include <string.h>
+#include "cpu/dtype/dtype_internal.h"
+#include "cpu/half.h"
+
+enum { BLOCK = 32 };
+struct q4_0 { uint16_t d; uint8_t q[BLOCK / 2]; };
+_Static_assert(sizeof(struct q4_0) == 18, "a block of Q4_0 has 18 bytes");
+
+void llm_q4_0_decode(const void *in, float *out, size_t n)
+{
+    struct q4_0 b;
+    for (size_t i = 0; i < n / BLOCK; i++, out += BLOCK) {
+        memcpy(&b, (const char *)in + i * sizeof b, sizeof b);
+        float d = llm_f16_decode(b.d);
+        for (int j = 0; j < BLOCK / 2; j++) {
+            out[j] = (float)((b.q[j] & 15) - 8) * d;
+            out[j + BLOCK / 2] = (float)((b.q[j] >> 4) - 8) * d;
+        }
+    }
+}
+
+static uint8_t level(float x)
+{
+    x += 8.5f;
+    return x < 15 ? x > 0 ? (uint8_t)x : 0 : x >= 15 ? 15 : 8; /* 8, that is zero, for NaN */
+}
+
+void llm_q4_0_encode(const float *in, void *out, size_t n)
+{
+    struct q4_0 b;
+    for (size_t i = 0; i < n / BLOCK; i++, in += BLOCK) {
+        float most = 0;
+        for (int j = 0; j < BLOCK; j++)
+            if (fabsf(in[j]) > fabsf(most)) most = in[j];
+        float d = most / -8, inverse = d != 0 ? 1 / d : 0;
+        b.d = llm_f16_encode(d);
+        for (int j = 0; j < BLOCK / 2; j++)
+            b.q[j] = (uint8_t)(level(in[j] * inverse) | level(in[j + BLOCK / 2] * inverse) << 4);
+        memcpy((char *)out + i * sizeof b, &b, sizeof b);
+    }
+}

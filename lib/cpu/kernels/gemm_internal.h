@@ -1,0 +1,18 @@
+/* Shared by the sources of the gemm family and its micro-kernels. */
+#ifndef LLM_CPU_KERNELS_GEMM_INTERNAL_H
+#define LLM_CPU_KERNELS_GEMM_INTERNAL_H
+
+#include "cpu/kernels.h"
+
+#if defined __clang__
+#define LLM_UNROLL _Pragma("unroll")
+#else
+#define LLM_UNROLL _Pragma("GCC unroll 32")
+#endif
+
+/* The quantised products of this instruction set (kernels/gemm_quantised.c). */
+void KERNEL(llm_fill_gemm_quantised)(struct llm_kernels *k);
+/* BF16 by vdpbf16ps (micro/gemm_pairs_avx512bf16.c). */
+void llm_fill_gemm_pairs_avx512bf16(struct llm_kernels *k);
+
+#endif

@@ -1,0 +1,189 @@
+#include "cpu/matmul.h"
+
+#include <stdatomic.h>
+#include <string.h>
+#include "cpu/matmul_internal.h"
+#include "cpu/pool.h"
+#include "cpu/scratch.h"
+
+#define ROW_BLOCK 256   /* rows of a piece */
+#define TOKEN_BLOCK 256 /* of a weight's gradient: the canonical order's */
+
+/* One product on its way through the pool: pieces are blocks of c. */
+struct product {
+    const struct llm_gemm *g;
+    int64_t m, n, k;
+    const float *x;     /* a before packing */
+    int64_t ldx;
+    char *a;            /* packed panels; NULL: x is used as it is */
+    const char *b;      /* packed panels; NULL: each piece packs its own */
+    const struct llm_weight *w;
+    bool backward, add;
+    float *c;
+    int64_t ldc;
+    const float *bias;
+    int64_t row_blocks, columns;
+    atomic_bool failed;
+};
+
+static void pack_rows(void *arg, size_t i, int thread)
+{
+    struct product *p = arg;
+    int64_t first = (int64_t)i * LLM_GEMM_PANEL, rows = p->m - first < LLM_GEMM_PANEL ? p->m - first : LLM_GEMM_PANEL;
+    (void)thread;
+    p->g->pack_a(p->x + first * p->ldx, p->ldx, rows, p->k, p->a + i * panel_bytes(p->g, p->k));
+}
+
+static void multiply_block(const struct product *p, const char *b, int64_t row, int64_t column, int64_t columns)
+{
+    const struct llm_gemm_job job = {
+        .a = p->a ? (const void *)(p->a + (size_t)(row / LLM_GEMM_PANEL) * panel_bytes(p->g, p->k)) : p->x + row * p->ldx,
+        .lda = p->a ? p->k : p->ldx, .b = b,
+        .m = p->m - row < ROW_BLOCK ? p->m - row : ROW_BLOCK, .n = columns, .k = p->k,
+        .c = p->c + row * p->ldc + column, .ldc = p->ldc, .bias = p->bias ? p->bias + column : NULL, .add = p->add};
+    p->g->multiply(&job);
+}
+
+/* Packed b: one block of rows by one of columns. Else: all rows by one block of columns, which is packed once. */
+static void product_piece(void *arg, size_t i, int thread)
+{
+    struct product *p = arg;
+    size_t panel = panel_bytes(p->g, p->k);
+    int64_t column = (p->b ? (int64_t)i / p->row_blocks : (int64_t)i) * p->columns;
+    int64_t columns = p->n - column < p->columns ? p->n - column : p->columns;
+    if (p->b) {
+        multiply_block(p, p->b + (size_t)(column / LLM_GEMM_PANEL) * panel, (int64_t)i % p->row_blocks * ROW_BLOCK, column, columns);
+        return;
+    }
+    char *b = llm_scratch_slot(thread, LLM_SCRATCH_PANEL, (size_t)panels_of(columns) * panel);
+    bool packed = b != NULL;
+    for (int64_t j = 0; packed && j < panels_of(columns); j++)
+        packed = llm_weight_pack_panel(p->w, p->g, p->backward, column / LLM_GEMM_PANEL + j, thread, b + (size_t)j * panel);
+    for (int64_t row = 0; packed && row < p->m; row += ROW_BLOCK) multiply_block(p, b, row, column, columns);
+    if (!packed) atomic_store(&p->failed, true);
+}
+
+static int run(struct product *p, struct llm_err *e)
+{
+    if (p->m == 0 || p->n == 0) return 0;
+    if (!p->g->direct) {
+        p->a = llm_scratch_slot(llm_pool_current(), LLM_SCRATCH_CALL, (size_t)panels_of(p->m) * panel_bytes(p->g, p->k));
+        if (!p->a) return llm_no_memory(e, "activations of a matrix product");
+        llm_parallel((size_t)panels_of(p->m), pack_rows, p);
+    }
+    p->row_blocks = p->b ? (p->m + ROW_BLOCK - 1) / ROW_BLOCK : 1;
+    p->columns = columns_of_piece(p->row_blocks, p->n);
+    llm_parallel((size_t)(p->row_blocks * ((p->n + p->columns - 1) / p->columns)), product_piece, p);
+    return atomic_load(&p->failed) ? llm_no_memory(e, "packing a weight") : 0;
+}
+
+int llm_matmul(const struct llm_matmul *a, struct llm_weight *w, struct llm_err *e)
+{
+    const void *form;
+    if (llm_dtypes[w->dtype].is_quantised && a->compute != LLM_COMPUTE_F32) return llm_matmul_quantised(a, w, e);
+    if (llm_weight_form(w, a->compute, false, &form, e) < 0) return -1;
+    struct product p = {.g = gemm_of(a->compute), .m = a->m, .n = w->n, .k = w->k, .x = a->x, .ldx = a->ldx, .b = form, .w = w,
+                        .add = a->accumulate, .c = a->y, .ldc = a->ldy, .bias = a->bias};
+    return run(&p, e);
+}
+
+int llm_matmul_dx(const struct llm_matmul *a, struct llm_weight *w, struct llm_err *e)
+{
+    const void *form;
+    if (w->dtype != LLM_F32 && w->dtype != LLM_BF16)
+        return llm_fail(e, LLM_EX_FAILURE, "gradient through a weight: expected f32 or bf16, found %s", llm_dtypes[w->dtype].name);
+    if (llm_weight_form(w, a->compute, true, &form, e) < 0) return -1;
+    struct product p = {.g = gemm_of(a->compute), .m = a->m, .n = w->k, .k = w->n, .x = a->x, .ldx = a->ldx, .b = form, .w = w,
+                        .backward = true, .add = a->accumulate, .c = a->y, .ldc = a->ldy};
+    return run(&p, e);
+}
+
+/* A weight's gradient: for each block of tokens, panels of dyᵀ (16 of n) and of x (16 of k), all packed before the products. */
+struct gradient {
+    const struct llm_gemm *g;
+    float *dw;
+    const float *dy, *x;
+    int64_t ldy, ldx, n, k, row_len, blocks_of_row;
+    char *a, *b;
+    size_t panel;           /* bytes, of a whole block of tokens */
+    int64_t rows, columns;  /* of a piece */
+};
+
+static int64_t block_start(const struct gradient *p, int64_t block)
+{
+    return block / p->blocks_of_row * p->row_len + block % p->blocks_of_row * TOKEN_BLOCK;
+}
+
+static int64_t block_length(const struct gradient *p, int64_t block)
+{
+    int64_t left = p->row_len - block % p->blocks_of_row * TOKEN_BLOCK;
+    return left < TOKEN_BLOCK ? left : TOKEN_BLOCK;
+}
+
+static void pack_tokens(void *arg, size_t i, int thread)
+{
+    struct gradient *p = arg;
+    int64_t n_panels = panels_of(p->n), k_panels = panels_of(p->k), all = n_panels + k_panels;
+    int64_t block = (int64_t)i, tokens = block_length(p, block), start = block_start(p, block);
+    size_t panel = panel_bytes(p->g, tokens);
+    (void)thread;
+    for (int64_t j = 0; j < all; j++) {
+        int64_t first = (j < n_panels ? j : j - n_panels) * LLM_GEMM_PANEL, of = j < n_panels ? p->n : p->k;
+        int64_t lines = of - first < LLM_GEMM_PANEL ? of - first : LLM_GEMM_PANEL;
+        if (j < n_panels)
+            p->g->pack_a_transposed(p->dy + start * p->ldy + first, p->ldy, lines, tokens,
+                                    p->a + (size_t)(block * n_panels) * p->panel + (size_t)j * panel);
+        else
+            p->g->pack_b_transposed(p->x + start * p->ldx + first, p->ldx, lines, tokens,
+                                    p->b + (size_t)(block * k_panels) * p->panel + (size_t)(j - n_panels) * panel);
+    }
+}
+
+struct gradient_call { struct gradient *p; int64_t blocks; };
+
+static void gradient_piece(void *arg, size_t i, int thread)
+{
+    const struct gradient_call *call = arg;
+    const struct gradient *p = call->p;
+    int64_t row_blocks = (p->n + p->rows - 1) / p->rows;
+    int64_t row = (int64_t)i % row_blocks * p->rows, column = (int64_t)i / row_blocks * p->columns;
+    int64_t n_panels = panels_of(p->n), k_panels = panels_of(p->k);
+    (void)thread;
+    for (int64_t block = 0; block < call->blocks; block++) {
+        int64_t tokens = block_length(p, block);
+        size_t panel = panel_bytes(p->g, tokens);
+        const struct llm_gemm_job job = {
+            .a = p->a + (size_t)(block * n_panels) * p->panel + (size_t)(row / LLM_GEMM_PANEL) * panel, .lda = tokens,
+            .b = p->b + (size_t)(block * k_panels) * p->panel + (size_t)(column / LLM_GEMM_PANEL) * panel,
+            .m = p->n - row < p->rows ? p->n - row : p->rows, .n = p->k - column < p->columns ? p->k - column : p->columns,
+            .k = tokens, .c = p->dw + row * p->k + column, .ldc = p->k, .add = true};
+        p->g->multiply(&job);
+    }
+}
+
+int llm_matmul_dw(float *dw, const float *dy, int64_t ldy, const float *x, int64_t ldx, int64_t m, int64_t row_len, int64_t n, int64_t k,
+                  enum llm_compute compute, struct llm_err *e)
+{
+    if (row_len < 1 || m % row_len)
+        return llm_fail(e, LLM_EX_FAILURE, "gradient of a weight: expected a multiple of %lld tokens, found %lld", (long long)row_len,
+                        (long long)m);
+    if (m == 0 || n == 0 || k == 0) return 0;
+    struct gradient p = {.g = gemm_of(compute), .dw = dw, .dy = dy, .x = x, .ldy = ldy, .ldx = ldx, .n = n, .k = k, .row_len = row_len,
+                         .blocks_of_row = (row_len + TOKEN_BLOCK - 1) / TOKEN_BLOCK, .rows = ROW_BLOCK};
+    struct gradient_call call = {&p, m / row_len * p.blocks_of_row};
+    p.panel = panel_bytes(p.g, row_len < TOKEN_BLOCK ? row_len : TOKEN_BLOCK);
+    p.columns = columns_of_piece((n + p.rows - 1) / p.rows, k);
+    size_t a_bytes = (size_t)(call.blocks * panels_of(n)) * p.panel, b_bytes = (size_t)(call.blocks * panels_of(k)) * p.panel;
+    p.a = llm_scratch_slot(llm_pool_current(), LLM_SCRATCH_CALL, a_bytes + b_bytes);
+    if (!p.a) return llm_no_memory(e, "the gradient of a weight");
+    p.b = p.a + a_bytes;
+    llm_parallel((size_t)call.blocks, pack_tokens, &p);
+    llm_parallel((size_t)(((n + p.rows - 1) / p.rows) * ((k + p.columns - 1) / p.columns)), gradient_piece, &call);
+    return 0;
+}
+
+const char *llm_matmul_kind(enum llm_dtype w, enum llm_compute compute)
+{
+    if (compute == LLM_COMPUTE_F32) return "f32";
+    return llm_dtypes[w].is_quantised ? "int8" : "bf16";
+}

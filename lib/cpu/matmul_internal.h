@@ -1,0 +1,44 @@
+/* Between matmul.c, matmul_weight.c and matmul_quantised.c. */
+#ifndef LLM_CPU_MATMUL_INTERNAL_H
+#define LLM_CPU_MATMUL_INTERNAL_H
+
+#include "cpu/kernels.h"
+#include "cpu/matmul.h"
+
+/* What llm_weight.packed[] holds. Block-quantised weights have the first alone. */
+enum { PACKED_BF16, PACKED_BF16_DX, PACKED_F32, PACKED_F32_DX };
+
+static inline int64_t panels_of(int64_t n) { return (n + LLM_GEMM_PANEL - 1) / LLM_GEMM_PANEL; }
+
+/* Bytes of a panel of k elements in each of its 16 lines. */
+static inline size_t panel_bytes(const struct llm_gemm *g, int64_t k)
+{
+    return (size_t)((k + g->k_unit - 1) / g->k_unit * g->k_unit) * LLM_GEMM_PANEL * (size_t)g->element;
+}
+
+static inline const struct llm_gemm *gemm_of(enum llm_compute compute)
+{
+    return compute == LLM_COMPUTE_BF16 ? &llm_k.gemm.bf16 : &llm_k.gemm.f32;
+}
+
+static inline const struct llm_gemm_q *gemm_q_of(enum llm_dtype t)
+{
+    return t == LLM_Q8_0 ? &llm_k.gemm.q8_0 : t == LLM_Q4_0 ? &llm_k.gemm.q4_0 : NULL;
+}
+
+/* Columns of a piece: enough pieces for many threads, large enough to reuse what is packed; by shape alone. */
+static inline int64_t columns_of_piece(int64_t row_blocks, int64_t n)
+{
+    int64_t columns = 384;
+    while (columns > 48 && row_blocks * ((n + columns - 1) / columns) < 16) columns /= 2;
+    return columns;
+}
+
+/* Packs panel `panel` of w for a product: forward, or for dX. False when scratch memory is short. */
+bool llm_weight_pack_panel(const struct llm_weight *w, const struct llm_gemm *g, bool backward, int64_t panel, int thread, void *out);
+/* The valid packed form, made again if the weight changed, or NULL when there is none. -1: memory. */
+int llm_weight_form(struct llm_weight *w, enum llm_compute compute, bool backward, const void **form, struct llm_err *e);
+/* Quantised weights, integer dots. */
+int llm_matmul_quantised(const struct llm_matmul *a, struct llm_weight *w, struct llm_err *e);
+
+#endif

@@ -1,0 +1,124 @@
+/* Packed forms of weights. */
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include "cpu/matmul_internal.h"
+#include "cpu/pool.h"
+#include "cpu/scratch.h"
+
+/* Stands before the panels, in an allocation of its own. */
+struct form { size_t bytes; bool valid; };
+enum { HEAD = 64 };
+_Static_assert(sizeof(struct form) <= HEAD, "the head fits");
+
+bool llm_weight_pack_panel(const struct llm_weight *w, const struct llm_gemm *g, bool backward, int64_t panel, int thread, void *out)
+{
+    int64_t first = panel * LLM_GEMM_PANEL, of = backward ? w->k : w->n;
+    int64_t columns = of - first < LLM_GEMM_PANEL ? of - first : LLM_GEMM_PANEL;
+    int64_t skip = backward ? first : first * w->k, depth = backward ? w->n : w->k;
+    if (w->dtype == LLM_BF16) {
+        const uint16_t *in = (const uint16_t *)w->data + skip;
+        (backward ? g->pack_b_bf16_transposed : g->pack_b_bf16)(in, w->k, columns, depth, out);
+    } else if (w->dtype == LLM_F32) {
+        const float *in = (const float *)w->data + skip;
+        (backward ? g->pack_b_transposed : g->pack_b)(in, w->k, columns, depth, out);
+    } else {
+        size_t row_bytes = llm_dtype_bytes(w->dtype, (uint64_t)w->k);
+        float *rows = llm_scratch_slot(thread, LLM_SCRATCH_DECODED, (size_t)(columns * w->k) * sizeof *rows);
+        if (!rows) return false;
+        for (int64_t r = 0; r < columns; r++)
+            llm_dtypes[w->dtype].decode((const char *)w->data + (size_t)(first + r) * row_bytes, rows + r * w->k, (size_t)w->k);
+        g->pack_b(rows, w->k, columns, w->k, out);
+    }
+    return true;
+}
+
+struct packing {
+    const struct llm_weight *w;
+    const struct llm_gemm *g;
+    const struct llm_gemm_q *q;
+    bool backward;
+    size_t panel;
+    char *out;
+    atomic_bool failed;
+};
+
+static void pack_piece(void *arg, size_t i, int thread)
+{
+    struct packing *p = arg;
+    const struct llm_weight *w = p->w;
+    if (p->q) {
+        size_t row_bytes = llm_dtype_bytes(w->dtype, (uint64_t)w->k);
+        int64_t first = (int64_t)i * LLM_GEMM_PANEL, rows = w->n - first < LLM_GEMM_PANEL ? w->n - first : LLM_GEMM_PANEL;
+        p->q->pack((const char *)w->data + (size_t)first * row_bytes, row_bytes, rows, w->k, p->out + i * p->panel);
+    } else if (!llm_weight_pack_panel(w, p->g, p->backward, (int64_t)i, thread, p->out + i * p->panel)) {
+        atomic_store(&p->failed, true);
+    }
+}
+
+static int make(struct llm_weight *w, enum llm_compute compute, bool backward, int slot, struct llm_err *e)
+{
+    struct packing p = {.w = w, .g = gemm_of(compute), .q = slot == PACKED_BF16 ? gemm_q_of(w->dtype) : NULL, .backward = backward};
+    size_t panels = (size_t)panels_of(backward ? w->k : w->n), bytes;
+    const size_t huge = (size_t)2 << 20;
+    p.panel = p.q ? p.q->block_bytes * (size_t)(w->k / 32) : panel_bytes(p.g, backward ? w->n : w->k);
+    if (__builtin_mul_overflow(panels, p.panel, &bytes) || bytes > SIZE_MAX / 2) return llm_no_memory(e, "a packed weight");
+    struct form *form = w->packed[slot];
+    if (!form) {
+        size_t unit = bytes < huge ? 4096 : huge, whole = (HEAD + bytes + unit - 1) / unit * unit;
+        form = aligned_alloc(unit, whole);
+        if (!form) return llm_no_memory(e, "a packed weight");
+        if (unit == huge) madvise(form, whole, MADV_HUGEPAGE);
+        *form = (struct form){.bytes = bytes};
+        w->packed[slot] = form;
+        w->packed_bytes += bytes;
+    }
+    p.out = (char *)form + HEAD;
+    llm_parallel(panels, pack_piece, &p);
+    if (atomic_load(&p.failed)) return llm_no_memory(e, "packing a weight");
+    form->valid = true;
+    return 0;
+}
+
+static int slot_of(const struct llm_weight *w, enum llm_compute compute, bool backward)
+{
+    if (compute == LLM_COMPUTE_F32) return backward ? PACKED_F32_DX : PACKED_F32;
+    return backward && !llm_dtypes[w->dtype].is_quantised ? PACKED_BF16_DX : PACKED_BF16;
+}
+
+int llm_weight_form(struct llm_weight *w, enum llm_compute compute, bool backward, const void **out, struct llm_err *e)
+{
+    int slot = slot_of(w, compute, backward);
+    struct form *form = w->packed[slot];
+    *out = NULL;
+    if (!form) return 0;
+    if (!form->valid && make(w, compute, backward, slot, e) < 0) return -1;
+    *out = (const char *)form + HEAD;
+    return 0;
+}
+
+int llm_weight_pack(struct llm_weight *w, enum llm_compute compute, bool backward, struct llm_err *e)
+{
+    for (int b = 0; b <= (backward && !llm_dtypes[w->dtype].is_quantised); b++) {
+        int slot = slot_of(w, compute, b);
+        struct form *form = w->packed[slot];
+        if ((!form || !form->valid) && make(w, compute, b, slot, e) < 0) return -1;
+    }
+    return 0;
+}
+
+void llm_weight_changed(struct llm_weight *w)
+{
+    for (int i = 0; i < 4; i++)
+        if (w->packed[i]) ((struct form *)w->packed[i])->valid = false;
+}
+
+void llm_weight_release(struct llm_weight *w)
+{
+    for (int i = 0; i < 4; i++) {
+        free(w->packed[i]);
+        w->packed[i] = NULL;
+    }
+    w->packed_bytes = 0;
+}

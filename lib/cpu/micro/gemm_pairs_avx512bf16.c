@@ -1,0 +1,222 @@
+/* BF16 products by vdpbf16ps: pairs of k in order, subnormals taken as zero (layouts: kernels/gemm.h). AMX uses the same panels. */
+#include "cpu/kernels/gemm_internal.h"
+#include "cpu/simd.h"
+
+#define PANEL LLM_GEMM_PANEL
+#define UNIT 32  /* k of a block of a panel: 16 lines of 64 bytes */
+enum { ROWS = 8, PANELS = 3 };
+
+static inline __m512i narrow(V high, V low) { return (__m512i)_mm512_cvtne2ps_pbh(high, low); }
+
+/* Words (high, low) from two rows: lane j has low[j] in its lower half. */
+static inline __m512i interleave(V low, V high)
+{
+    const __m512i order = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6, 21, 5, 20, 4, 19, 3,
+                                           18, 2, 17, 1, 16, 0);
+    return _mm512_permutexvar_epi16(order, narrow(high, low));
+}
+
+static inline __m512i interleave_bf16(__m256i low, __m256i high)
+{
+    return _mm512_or_si512(_mm512_cvtepu16_epi32(low), _mm512_slli_epi32(_mm512_cvtepu16_epi32(high), 16));
+}
+
+/* 16 × 16 words of 32 bits, in registers. */
+static inline void transpose(__m512i r[16])
+{
+    __m512i t[16];
+    LLM_UNROLL
+    for (int i = 0; i < 16; i += 2) {
+        t[i] = _mm512_unpacklo_epi32(r[i], r[i + 1]);
+        t[i + 1] = _mm512_unpackhi_epi32(r[i], r[i + 1]);
+    }
+    LLM_UNROLL
+    for (int i = 0; i < 16; i += 4) {
+        r[i] = _mm512_unpacklo_epi64(t[i], t[i + 2]);
+        r[i + 1] = _mm512_unpackhi_epi64(t[i], t[i + 2]);
+        r[i + 2] = _mm512_unpacklo_epi64(t[i + 1], t[i + 3]);
+        r[i + 3] = _mm512_unpackhi_epi64(t[i + 1], t[i + 3]);
+    }
+    LLM_UNROLL
+    for (int i = 0; i < 4; i++) {
+        t[i] = _mm512_shuffle_i32x4(r[i], r[i + 4], 0x88);
+        t[i + 4] = _mm512_shuffle_i32x4(r[i], r[i + 4], 0xdd);
+        t[i + 8] = _mm512_shuffle_i32x4(r[i + 8], r[i + 12], 0x88);
+        t[i + 12] = _mm512_shuffle_i32x4(r[i + 8], r[i + 12], 0xdd);
+    }
+    LLM_UNROLL
+    for (int i = 0; i < 8; i++) {
+        r[i] = _mm512_shuffle_i32x4(t[i], t[i + 8], 0x88);
+        r[i + 8] = _mm512_shuffle_i32x4(t[i], t[i + 8], 0xdd);
+    }
+}
+
+/* 32 k of a row, as far as there are `left`, the rest zero. */
+static inline __m512i load_row(const float *x, int64_t left)
+{
+    if (left >= UNIT) return narrow(v_load(x + VN), v_load(x));
+    V low = v_load_n(x, (size_t)left), high = left > VN ? v_load_n(x + VN, (size_t)(left - VN)) : v_zero();
+    return narrow(high, low);
+}
+
+static inline __m512i load_row_bf16(const uint16_t *x, int64_t left)
+{
+    return left >= UNIT ? _mm512_loadu_si512(x) : _mm512_maskz_loadu_epi16((1u << left) - 1, x);
+}
+
+static void pack_a(const float *x, int64_t ldx, int64_t rows, int64_t k, void *panel)
+{
+    for (int64_t r = 0; r < rows; r++) {
+        char *out = (char *)panel + r * 64;
+        for (int64_t i = 0; i < k; i += UNIT, out += PANEL * 64) _mm512_store_si512(out, load_row(x + r * ldx + i, k - i));
+    }
+}
+
+/* A pair of k for 16 lines: rows i and i + 1 of a matrix whose rows are k. */
+static inline __m512i load_pair(const float *x, int64_t ldx, int64_t lines, int64_t left)
+{
+    V low = left > 0 ? v_load_n(x, (size_t)lines) : v_zero();
+    return interleave(low, left > 1 ? v_load_n(x + ldx, (size_t)lines) : v_zero());
+}
+
+static void pack_a_transposed(const float *x, int64_t ldx, int64_t rows, int64_t k, void *panel)
+{
+    char *out = panel;
+    for (int64_t i = 0; i < k; i += UNIT, out += PANEL * 64) {
+        __m512i r[16];
+        for (int p = 0; p < 16; p++) r[p] = load_pair(x + (i + 2 * p) * ldx, ldx, rows, k - i - 2 * p);
+        transpose(r);
+        for (int p = 0; p < 16; p++) _mm512_store_si512(out + p * 64, r[p]);
+    }
+}
+
+static void pack_b(const float *w, int64_t ldw, int64_t n, int64_t k, void *panel)
+{
+    char *out = panel;
+    for (int64_t i = 0; i < k; i += UNIT, out += PANEL * 64) {
+        __m512i r[16];
+        for (int j = 0; j < 16; j++) r[j] = j < n ? load_row(w + j * ldw + i, k - i) : _mm512_setzero_si512();
+        transpose(r);
+        for (int p = 0; p < 16; p++) _mm512_store_si512(out + p * 64, r[p]);
+    }
+}
+
+static void pack_b_bf16(const uint16_t *w, int64_t ldw, int64_t n, int64_t k, void *panel)
+{
+    char *out = panel;
+    for (int64_t i = 0; i < k; i += UNIT, out += PANEL * 64) {
+        __m512i r[16];
+        for (int j = 0; j < 16; j++) r[j] = j < n ? load_row_bf16(w + j * ldw + i, k - i) : _mm512_setzero_si512();
+        transpose(r);
+        for (int p = 0; p < 16; p++) _mm512_store_si512(out + p * 64, r[p]);
+    }
+}
+
+static int64_t padded(int64_t k) { return (k + UNIT - 1) / UNIT * UNIT; }
+
+static void pack_b_transposed(const float *w, int64_t ldw, int64_t n, int64_t k, void *panel)
+{
+    char *out = panel;
+    for (int64_t i = 0; i < padded(k); i += 2, out += 64) _mm512_store_si512(out, load_pair(w + i * ldw, ldw, n, k - i));
+}
+
+static void pack_b_bf16_transposed(const uint16_t *w, int64_t ldw, int64_t n, int64_t k, void *panel)
+{
+    char *out = panel;
+    M lines = m_first((size_t)n);
+    for (int64_t i = 0; i < padded(k); i += 2, out += 64) {
+        __m256i low = i < k ? _mm256_maskz_loadu_epi16(lines, w + i * ldw) : _mm256_setzero_si256();
+        __m256i high = i + 1 < k ? _mm256_maskz_loadu_epi16(lines, w + (i + 1) * ldw) : _mm256_setzero_si256();
+        _mm512_store_si512(out, interleave_bf16(low, high));
+    }
+}
+
+static inline __attribute__((always_inline)) void tile(const struct llm_gemm_job *g, int64_t row, int64_t column, const int rows,
+                                                       const int panels)
+{
+    int64_t panel_bytes = padded(g->k) * PANEL * 2;
+    const char *a = (const char *)g->a + row / PANEL * panel_bytes + row % PANEL * 64;
+    const char *b = (const char *)g->b + column / PANEL * panel_bytes;
+    V sum[ROWS][PANELS];
+    LLM_UNROLL
+    for (int r = 0; r < rows; r++) {
+        LLM_UNROLL
+        for (int v = 0; v < panels; v++) sum[r][v] = v_zero();
+    }
+    for (int64_t i = 0; i < g->k; i += UNIT, a += PANEL * 64) {
+        for (int p = 0; p < UNIT / 2; p++, b += 64) {
+            __m512bh w[PANELS];
+            LLM_UNROLL
+            for (int v = 0; v < panels; v++) w[v] = (__m512bh)_mm512_load_si512(b + v * panel_bytes);
+            LLM_UNROLL
+            for (int r = 0; r < rows; r++) {
+                int32_t pair;
+                memcpy(&pair, a + r * 64 + p * 4, 4);
+                __m512bh x = (__m512bh)_mm512_set1_epi32(pair);
+                LLM_UNROLL
+                for (int v = 0; v < panels; v++) sum[r][v] = _mm512_dpbf16_ps(sum[r][v], x, w[v]);
+            }
+        }
+    }
+    LLM_UNROLL
+    for (int r = 0; r < rows; r++) {
+        LLM_UNROLL
+        for (int v = 0; v < panels; v++) {
+            int64_t at = column + v * PANEL;
+            float *c = g->c + (row + r) * g->ldc + at;
+            size_t left = (size_t)(g->n - at);
+            V s = sum[r][v];
+            if (g->bias) s = v_add(s, v_load_n(g->bias + at, left));
+            if (g->add) s = v_add(v_load_n(c, left), s);
+            v_store_n(c, s, left);
+        }
+    }
+}
+
+#define TILE_ROWS(n, panels) \
+    case n: tile(g, row, column, n, panels); break;
+#define TILE_CASES(panels)                                                                          \
+    switch (rows) {                                                                                 \
+        TILE_ROWS(8, panels) TILE_ROWS(7, panels) TILE_ROWS(6, panels) TILE_ROWS(5, panels)         \
+        TILE_ROWS(4, panels) TILE_ROWS(3, panels) TILE_ROWS(2, panels) TILE_ROWS(1, panels)         \
+    }
+
+static void multiply(const struct llm_gemm_job *g)
+{
+    for (int64_t column = 0; column < g->n; column += PANELS * PANEL) {
+        int64_t left = (g->n - column + PANEL - 1) / PANEL;
+        for (int64_t row = 0; row < g->m; row += ROWS) {
+            int64_t rows = g->m - row < ROWS ? g->m - row : ROWS;
+            if (left >= 3) TILE_CASES(3)
+            else if (left == 2) TILE_CASES(2)
+            else TILE_CASES(1)
+        }
+    }
+}
+
+static double peak_bf16(int64_t iterations)
+{
+    V sum[12];
+    for (int j = 0; j < 12; j++) sum[j] = v_set1((float)j);
+    __m512bh a = (__m512bh)_mm512_set1_epi32(0x3f003f00);
+    for (int64_t i = 0; i < iterations; i++) {
+        LLM_UNROLL
+        for (int j = 0; j < 12; j++) {
+            sum[j] = _mm512_dpbf16_ps(sum[j], a, a);
+            __asm__ volatile("" : "+v"(sum[j]));
+        }
+    }
+    V all = v_zero();
+    for (int j = 0; j < 12; j++) all = v_add(all, sum[j]);
+    volatile float keep = v_sum(all);
+    (void)keep;
+    return (double)iterations * 12 * VN * 4;
+}
+
+void llm_fill_gemm_pairs_avx512bf16(struct llm_kernels *k)
+{
+    k->gemm.bf16 = (struct llm_gemm){.k_unit = UNIT, .element = 2, .pack_a = pack_a, .pack_a_transposed = pack_a_transposed, .pack_b = pack_b,
+                                     .pack_b_bf16 = pack_b_bf16, .pack_b_transposed = pack_b_transposed,
+                                     .pack_b_bf16_transposed = pack_b_bf16_transposed, .multiply = multiply};
+    k->gemm.peak_bf16 = peak_bf16;
+}

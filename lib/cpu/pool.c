@@ -1,0 +1,268 @@
+/* One job at a time. `ticket` holds the job's number and the next piece to hand out, and threads take pieces from it by compare-and-swap: a
+ * thread that comes late finds another number or no piece left and touches nothing, so the caller waits for pieces, never for threads. */
+#include "cpu/pool.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include "cpu/detect.h"
+#include "cpu/scratch.h"
+
+#define SPINS 2000           /* about 50 to 100 us of pauses before a thread sleeps */
+#define PIECE_BITS 40        /* of a ticket; the job's number has the rest */
+#define NO_PIECE ((UINT64_C(1) << PIECE_BITS) - 1)
+
+typedef void piece_fn(void *arg, size_t i, int thread);
+
+static struct {
+    int threads; /* the caller's included; 0 before start */
+    pthread_t worker[LLM_MAX_THREADS];
+    pthread_mutex_t caller;  /* held while a job runs */
+    pthread_mutex_t lock;    /* for sleeping */
+    pthread_cond_t work, done;
+    _Atomic uint64_t ticket;
+    _Atomic(piece_fn *) piece;
+    _Atomic(void *) arg;
+    _Atomic size_t n, finished;
+    atomic_int sleepers, caller_sleeps, stopping;
+} pool = {.caller = PTHREAD_MUTEX_INITIALIZER, .lock = PTHREAD_MUTEX_INITIALIZER,
+          .work = PTHREAD_COND_INITIALIZER, .done = PTHREAD_COND_INITIALIZER};
+
+static _Thread_local int current; /* this thread's number */
+static _Thread_local bool inside; /* a piece is running on this thread */
+
+static struct { void *p; size_t n; } scratch[LLM_MAX_THREADS][LLM_SCRATCH_SLOTS];
+
+static inline void pause_cpu(void)
+{
+#if defined __x86_64__
+    __builtin_ia32_pause();
+#elif defined __aarch64__
+    __asm__ volatile("yield");
+#endif
+}
+
+/* Takes and runs pieces of job `number` until none is left. */
+static void run_pieces(uint64_t number)
+{
+    piece_fn *piece = atomic_load_explicit(&pool.piece, memory_order_acquire);
+    void *arg = atomic_load_explicit(&pool.arg, memory_order_acquire);
+    size_t n = atomic_load_explicit(&pool.n, memory_order_acquire);
+    uint64_t t = atomic_load(&pool.ticket);
+    for (;;) {
+        uint64_t i = t & NO_PIECE;
+        if (t >> PIECE_BITS != number || i >= n) return;
+        if (!atomic_compare_exchange_weak(&pool.ticket, &t, t + 1)) continue;
+        piece(arg, (size_t)i, current);
+        if (atomic_fetch_add(&pool.finished, 1) + 1 == n && atomic_load(&pool.caller_sleeps)) {
+            pthread_mutex_lock(&pool.lock);
+            pthread_cond_signal(&pool.done);
+            pthread_mutex_unlock(&pool.lock);
+        }
+        t = atomic_load(&pool.ticket);
+    }
+}
+
+static bool nothing_new(uint64_t seen)
+{
+    uint64_t t = atomic_load_explicit(&pool.ticket, memory_order_acquire);
+    return (t >> PIECE_BITS == seen || (t & NO_PIECE) == NO_PIECE) && !atomic_load_explicit(&pool.stopping, memory_order_acquire);
+}
+
+static void *work(void *number)
+{
+    uint64_t seen = 0;
+    current = (int)(intptr_t)number;
+    inside = true;
+    for (;;) {
+        for (int i = 0; i < SPINS && nothing_new(seen); i++) pause_cpu();
+        if (nothing_new(seen)) {
+            pthread_mutex_lock(&pool.lock);
+            atomic_fetch_add(&pool.sleepers, 1);
+            while (nothing_new(seen)) pthread_cond_wait(&pool.work, &pool.lock);
+            atomic_fetch_sub(&pool.sleepers, 1);
+            pthread_mutex_unlock(&pool.lock);
+        }
+        if (atomic_load(&pool.stopping)) return NULL;
+        uint64_t t = atomic_load(&pool.ticket);
+        if ((t & NO_PIECE) == NO_PIECE) continue; /* still being described */
+        seen = t >> PIECE_BITS;
+        run_pieces(seen);
+    }
+}
+
+static void wait_for(size_t n)
+{
+    for (int i = 0; i < SPINS; i++) {
+        if (atomic_load(&pool.finished) == n) return;
+        pause_cpu();
+    }
+    pthread_mutex_lock(&pool.lock);
+    atomic_store(&pool.caller_sleeps, 1);
+    while (atomic_load(&pool.finished) != n) pthread_cond_wait(&pool.done, &pool.lock);
+    atomic_store(&pool.caller_sleeps, 0);
+    pthread_mutex_unlock(&pool.lock);
+}
+
+void llm_parallel(size_t n, piece_fn *piece, void *arg)
+{
+    if (inside || pool.threads <= 1 || n <= 1) {
+        bool before = inside;
+        inside = true;
+        for (size_t i = 0; i < n; i++) piece(arg, i, current);
+        inside = before;
+        return;
+    }
+    pthread_mutex_lock(&pool.caller);
+    uint64_t number = ((atomic_load(&pool.ticket) >> PIECE_BITS) + 1) & (UINT64_MAX >> PIECE_BITS);
+    atomic_store(&pool.ticket, number << PIECE_BITS | NO_PIECE); /* closed while the job is being described */
+    atomic_store_explicit(&pool.piece, piece, memory_order_release);
+    atomic_store_explicit(&pool.arg, arg, memory_order_release);
+    atomic_store_explicit(&pool.n, n, memory_order_release);
+    atomic_store(&pool.finished, 0);
+    atomic_store(&pool.ticket, number << PIECE_BITS);
+    if (atomic_load(&pool.sleepers)) {
+        pthread_mutex_lock(&pool.lock);
+        pthread_cond_broadcast(&pool.work);
+        pthread_mutex_unlock(&pool.lock);
+    }
+    inside = true;
+    run_pieces(number);
+    wait_for(n);
+    inside = false;
+    pthread_mutex_unlock(&pool.caller);
+}
+
+int llm_pool_threads(void) { return pool.threads ? pool.threads : 1; }
+
+/* CPUs that the cgroup folder `dir` and those above it, up to `root`, allow; `most` when none says less. */
+static int64_t quota_in(const char *root, const char *dir, bool v2, int64_t most)
+{
+    char path[600], folder[400];
+    snprintf(folder, sizeof folder, "%s", dir);
+    for (;;) {
+        int64_t quota = -1, period = 0;
+        snprintf(path, sizeof path, "%s%s/%s", root, folder, v2 ? "cpu.max" : "cpu.cfs_quota_us");
+        FILE *f = fopen(path, "re");
+        if (f && v2 && fscanf(f, "%" SCNd64 " %" SCNd64, &quota, &period) != 2) quota = -1; /* "max" */
+        if (f && !v2 && fscanf(f, "%" SCNd64, &quota) != 1) quota = -1;
+        if (f) fclose(f);
+        snprintf(path, sizeof path, "%s%s/cpu.cfs_period_us", root, folder);
+        f = v2 ? NULL : fopen(path, "re");
+        if (f && fscanf(f, "%" SCNd64, &period) != 1) period = 0;
+        if (f) fclose(f);
+        if (quota > 0 && period > 0 && (quota + period - 1) / period < most) most = (quota + period - 1) / period;
+        char *slash = strrchr(folder, '/');
+        if (!slash) return most;
+        *slash = 0;
+    }
+}
+
+static int64_t cgroup_limit(int64_t most)
+{
+    char line[400];
+    FILE *f = fopen("/proc/self/cgroup", "re");
+    while (f && fgets(line, sizeof line, f)) { /* "0::/path" for version 2, "3:cpu,cpuacct:/path" for version 1 */
+        line[strcspn(line, "\n")] = 0;
+        char *list = strchr(line, ':'), *dir = list ? strchr(list + 1, ':') : NULL;
+        if (!dir) continue;
+        *dir++ = 0;
+        if (strcmp(dir, "/") == 0) dir++;
+        if (list[1] == 0) most = quota_in("/sys/fs/cgroup", dir, true, most);
+        for (char *save, *word = strtok_r(list + 1, ",", &save); word; word = strtok_r(NULL, ",", &save))
+            if (strcmp(word, "cpu") == 0) most = quota_in("/sys/fs/cgroup/cpu", dir, false, most);
+    }
+    if (f) fclose(f);
+    return most;
+}
+
+static int64_t usable_cpus(void)
+{
+    cpu_set_t *set = CPU_ALLOC(8192);
+    int64_t n = 1;
+    if (set && sched_getaffinity(0, CPU_ALLOC_SIZE(8192), set) == 0) n = CPU_COUNT_S(CPU_ALLOC_SIZE(8192), set);
+    CPU_FREE(set);
+    return cgroup_limit(n > 0 ? n : 1);
+}
+
+static int count_threads(int64_t want, int *threads, struct llm_err *e)
+{
+    const char *text = getenv("LLM_THREADS");
+    if (want == 0 && text && *text) {
+        char *end;
+        errno = 0;
+        want = strtoll(text, &end, 10);
+        if (errno || *end || want < 1 || want > LLM_MAX_THREADS)
+            return llm_fail(e, LLM_EX_USAGE, "LLM_THREADS: expected a number from 1 to %d, found '%s'", LLM_MAX_THREADS, text);
+    }
+    if (want < 0 || want > LLM_MAX_THREADS)
+        return llm_fail(e, LLM_EX_USAGE, "threads: expected a number from 1 to %d, found %" PRId64, LLM_MAX_THREADS, want);
+    if (want == 0) want = usable_cpus();
+    *threads = want > LLM_MAX_THREADS ? LLM_MAX_THREADS : (int)want;
+    return 0;
+}
+
+int llm_pool_start(int64_t want, struct llm_err *e)
+{
+    int threads = 1;
+    if (llm_kernels_init(e) < 0 || count_threads(want, &threads, e) < 0) return -1;
+    llm_pool_stop();
+    atomic_store(&pool.ticket, NO_PIECE);
+    pool.threads = 1;
+    sigset_t all, before; /* signals are the main thread's */
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int failed = 0;
+    while (pool.threads < threads && !failed) {
+        failed = pthread_create(&pool.worker[pool.threads], NULL, work, (void *)(intptr_t)pool.threads);
+        if (!failed) pool.threads++;
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (!failed) return 0;
+    llm_pool_stop();
+    return llm_fail(e, EX_UNAVAILABLE, "threads: cannot start %d: %s", threads, strerror(failed));
+}
+
+void llm_pool_stop(void)
+{
+    pthread_mutex_lock(&pool.lock);
+    atomic_store(&pool.stopping, 1);
+    pthread_cond_broadcast(&pool.work);
+    pthread_mutex_unlock(&pool.lock);
+    for (int i = 1; i < pool.threads; i++) pthread_join(pool.worker[i], NULL);
+    for (int i = 0; i < LLM_MAX_THREADS; i++)
+        for (int s = 0; s < LLM_SCRATCH_SLOTS; s++) {
+            free(scratch[i][s].p);
+            scratch[i][s].p = NULL;
+            scratch[i][s].n = 0;
+        }
+    pool.threads = 0;
+    atomic_store(&pool.stopping, 0);
+}
+
+void *llm_scratch_slot(int thread, enum llm_scratch_use use, size_t bytes)
+{
+    const size_t huge = (size_t)2 << 20;
+    if (bytes > scratch[thread][use].n) {
+        size_t want = bytes + bytes / 4, unit = want < huge ? 4096 : huge;
+        if (want > SIZE_MAX - huge) return NULL;
+        want = (want + unit - 1) / unit * unit;
+        free(scratch[thread][use].p);
+        scratch[thread][use].p = aligned_alloc(unit, want);
+        scratch[thread][use].n = scratch[thread][use].p ? want : 0;
+        if (scratch[thread][use].p && unit == huge) madvise(scratch[thread][use].p, want, MADV_HUGEPAGE);
+    }
+    return scratch[thread][use].p;
+}
+
+void *llm_scratch(int thread, size_t bytes) { return llm_scratch_slot(thread, LLM_SCRATCH_PIECE, bytes); }
+
+int llm_pool_current(void) { return current; }

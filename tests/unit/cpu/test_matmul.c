@@ -1,0 +1,248 @@
+/* Products of every usable instruction set: against double, the same bits for any number of rows, threads and packing. */
+#include "isas.h"
+#include "cpu/half.h"
+#include "cpu/matmul.h"
+
+static const int64_t shapes[][3] = {{1, 1, 1}, {1, 16, 32}, {2, 3, 5}, {5, 17, 31}, {7, 33, 33}, {8, 48, 64}, {13, 40, 7}, {16, 64, 100}, {17, 31, 130},
+                                    {31, 65, 66}, {33, 100, 40}, {40, 15, 600}, {3, 50, 1030}, {64, 130, 96}, {300, 47, 1050}, {1, 400, 70}};
+enum { N_SHAPES = sizeof shapes / sizeof *shapes };
+
+static float operand(float x, enum llm_compute c) { return c == LLM_COMPUTE_BF16 ? llm_bf16_decode(llm_bf16_encode(x)) : x; }
+
+/* Within what `terms` roundings can do to a sum whose terms have `size` in all. */
+static void close_to(float got, double want, double size, int64_t terms, const char *what)
+{
+    double bound = size * (double)(terms + 4) * 0x1p-24 + 1e-30;
+    if (!(fabs(got - want) <= bound)) fail_msg("%s %s: expected %.9g, found %.9g, bound %.2g", llm_k.isa, what, want, got, bound);
+}
+
+static void forward(int64_t m, int64_t n, int64_t k, enum llm_compute compute, enum llm_dtype dtype, bool packed, bool accumulate, bool bias)
+{
+    float *x = noisy((size_t)(m * k), 1), *w = noisy((size_t)(n * k), 2), *b = noisy((size_t)n, 3), *y = noisy((size_t)(m * n), 4);
+    float *before = malloc((size_t)(m * n) * sizeof *before);
+    memcpy(before, y, (size_t)(m * n) * sizeof *before);
+    void *data = guarded(llm_dtype_bytes(dtype, (uint64_t)(n * k)));
+    llm_dtypes[dtype].encode(w, data, (size_t)(n * k));
+    llm_dtypes[dtype].decode(data, w, (size_t)(n * k));
+    struct llm_weight weight = {.data = data, .dtype = dtype, .n = n, .k = k};
+    struct llm_err e = {0};
+    if (packed) assert_int_equal(llm_weight_pack(&weight, compute, false, &e), 0);
+    struct llm_matmul a = {.m = m, .x = x, .ldx = k, .y = y, .ldy = n, .bias = bias ? b : NULL, .accumulate = accumulate, .compute = compute};
+    assert_int_equal(llm_matmul(&a, &weight, &e), 0);
+    for (int64_t i = 0; i < m; i++)
+        for (int64_t j = 0; j < n; j++) {
+            double sum = 0, size = 2;
+            for (int64_t p = 0; p < k; p++) {
+                double term = (double)operand(x[i * k + p], compute) * operand(w[j * k + p], compute);
+                sum += term;
+                size += fabs(term);
+            }
+            sum += (bias ? b[j] : 0) + (accumulate ? before[i * n + j] : 0);
+            close_to(y[i * n + j], sum, size, k, "forward");
+        }
+    llm_weight_release(&weight);
+    free(before);
+}
+
+static void test_forward(void **state)
+{
+    (void)state;
+    FOR_EACH_ISA(isa)
+        for (int s = 0; s < N_SHAPES; s++)
+            for (int c = 0; c < 2; c++) {
+                int64_t m = shapes[s][0], n = shapes[s][1], k = shapes[s][2];
+                forward(m, n, k, c, LLM_F32, s % 2, false, s % 3 == 0);
+                forward(m, n, k, c, LLM_BF16, !(s % 2), s % 4 == 1, s % 3 == 1);
+                forward(m, n, k, c, LLM_F16, s % 2, s % 4 == 0, false);
+            }
+}
+
+static void test_dx(void **state)
+{
+    (void)state;
+    FOR_EACH_ISA(isa)
+        for (int s = 0; s < N_SHAPES; s++)
+            for (int c = 0; c < 4; c++) {
+                int64_t m = shapes[s][0], n = shapes[s][2], k = shapes[s][1];
+                enum llm_compute compute = c & 1;
+                float *dy = noisy((size_t)(m * n), 1), *w = noisy((size_t)(n * k), 2), *dx = noisy((size_t)(m * k), 3);
+                struct llm_weight weight = {.data = w, .dtype = LLM_F32, .n = n, .k = k};
+                struct llm_err e = {0};
+                if (c & 2) assert_int_equal(llm_weight_pack(&weight, compute, true, &e), 0);
+                struct llm_matmul a = {.m = m, .x = dy, .ldx = n, .y = dx, .ldy = k, .compute = compute};
+                assert_int_equal(llm_matmul_dx(&a, &weight, &e), 0);
+                for (int64_t i = 0; i < m; i++)
+                    for (int64_t j = 0; j < k; j++) {
+                        double sum = 0, size = 0;
+                        for (int64_t p = 0; p < n; p++) {
+                            double term = (double)operand(dy[i * n + p], compute) * operand(w[p * k + j], compute);
+                            sum += term;
+                            size += fabs(term);
+                        }
+                        close_to(dx[i * k + j], sum, size, n, "dx");
+                    }
+                llm_weight_release(&weight);
+            }
+}
+
+static void test_dw(void **state)
+{
+    static const int64_t cases[][4] = {{1, 1, 1, 1}, {6, 3, 5, 7}, {40, 40, 33, 17}, {600, 300, 31, 50}, {130, 130, 64, 100}, {514, 257, 40, 48}};
+    (void)state;
+    FOR_EACH_ISA(isa)
+        for (int s = 0; s < 6; s++)
+            for (int c = 0; c < 2; c++) {
+                int64_t m = cases[s][0], row_len = cases[s][1], n = cases[s][2], k = cases[s][3];
+                float *dy = noisy((size_t)(m * n), 1), *x = noisy((size_t)(m * k), 2), *dw = noisy((size_t)(n * k), 3);
+                float *split = guarded((size_t)(n * k) * sizeof *split), *before = guarded((size_t)(n * k) * sizeof *split);
+                struct llm_err e = {0};
+                memcpy(split, dw, (size_t)(n * k) * sizeof *split);
+                memcpy(before, dw, (size_t)(n * k) * sizeof *split);
+                assert_int_equal(llm_matmul_dw(dw, dy, n, x, k, m, row_len, n, k, c, &e), 0);
+                for (int64_t i = 0; i < n; i++)
+                    for (int64_t j = 0; j < k; j++) {
+                        double sum = before[i * k + j], size = 1;
+                        for (int64_t t = 0; t < m; t++) {
+                            double term = (double)operand(dy[t * n + i], c) * operand(x[t * k + j], c);
+                            sum += term;
+                            size += fabs(term);
+                        }
+                        close_to(dw[i * k + j], sum, size, m, "dw");
+                    }
+                for (int64_t row = 0; row < m; row += row_len) /* one row at a time: the same bits */
+                    assert_int_equal(llm_matmul_dw(split, dy + row * n, n, x + row * k, k, row_len, row_len, n, k, c, &e), 0);
+                assert_memory_equal(split, dw, (size_t)(n * k) * sizeof *dw);
+            }
+}
+
+/* A row of the product has the same bits alone and among 7, 64 and 300 rows; packed and not; at any number of threads. */
+static void same_bits(enum llm_dtype dtype, enum llm_compute compute, int64_t n, int64_t k)
+{
+    static const int64_t rows[] = {1, 7, 64, 300};
+    float *x = noisy((size_t)(300 * k), 1), *w = noisy((size_t)(n * k), 2), *y = guarded((size_t)(300 * n) * sizeof *y);
+    float *other = guarded((size_t)(300 * n) * sizeof *y);
+    void *data = malloc(llm_dtype_bytes(dtype, (uint64_t)(n * k)));
+    llm_dtypes[dtype].encode(w, data, (size_t)(n * k));
+    struct llm_weight weight = {.data = data, .dtype = dtype, .n = n, .k = k};
+    struct llm_err e = {0};
+    struct llm_matmul a = {.m = 300, .x = x, .ldx = k, .y = y, .ldy = n, .compute = compute};
+    assert_int_equal(llm_matmul(&a, &weight, &e), 0);
+    a.y = other;
+    for (int packed = 0; packed < 2; packed++) {
+        if (packed) assert_int_equal(llm_weight_pack(&weight, compute, false, &e), 0);
+        for (int r = 0; r < 4; r++)
+            for (int64_t first = 0; first + rows[r] <= 300; first += 97) {
+                a.m = rows[r];
+                a.x = x + first * k;
+                memset(other, 0, (size_t)(300 * n) * sizeof *y);
+                assert_int_equal(llm_matmul(&a, &weight, &e), 0);
+                if (memcmp(other, y + first * n, (size_t)(rows[r] * n) * sizeof *y) != 0)
+                    fail_msg("%s %s: %d rows from row %d differ", llm_k.isa, llm_dtypes[dtype].name, (int)rows[r], (int)first);
+            }
+    }
+    llm_weight_release(&weight);
+    free(data);
+}
+
+static void test_same_bits(void **state)
+{
+    (void)state;
+    FOR_EACH_ISA(isa) {
+        static const enum llm_dtype types[] = {LLM_F32, LLM_F16, LLM_BF16, LLM_Q8_0, LLM_Q4_0};
+        for (int t = 0; t < 5; t++)
+            for (int c = 0; c < 2; c++) {
+                same_bits(types[t], c, 77, 160);
+                same_bits(types[t], c, 16, 2080);
+            }
+    }
+}
+
+static void test_threads(void **state)
+{
+    enum { M = 270, N = 130, K = 544 };
+    float *x = noisy(M * K, 1), *w = noisy(N * K, 2), *first[4] = {0};
+    struct llm_err e = {0};
+    (void)state;
+    FOR_EACH_ISA(isa) {
+        for (int threads = 1; threads <= 8; threads++) {
+            assert_int_equal(llm_pool_start(threads, &e), 0);
+            float *out[4];
+            for (int c = 0; c < 2; c++) {
+                struct llm_weight weight = {.data = w, .dtype = LLM_F32, .n = N, .k = K};
+                struct llm_matmul a = {.m = M, .x = x, .ldx = K, .ldy = N, .compute = c};
+                out[c] = a.y = calloc(M * N, sizeof(float));
+                out[2 + c] = calloc(N * K, sizeof(float));
+                assert_int_equal(llm_matmul(&a, &weight, &e), 0);
+                assert_int_equal(llm_matmul_dw(out[2 + c], out[c], N, x, K, M, 90, N, K, c, &e), 0);
+            }
+            for (int i = 0; i < 4; i++) {
+                if (threads > 1) assert_memory_equal(out[i], first[i], (i < 2 ? M * N : N * K) * sizeof(float));
+                if (threads > 1) free(out[i]);
+                else first[i] = out[i];
+            }
+        }
+        for (int i = 0; i < 4; i++) free(first[i]);
+    }
+    assert_int_equal(llm_pool_start(2, &e), 0);
+}
+
+/* Quantised weights against the formula: activations rounded to int8 in blocks, exact dots, sums in double. */
+static void test_quantised(void **state)
+{
+    static const int64_t some[][3] = {{1, 1, 32}, {1, 16, 64}, {3, 17, 96}, {9, 40, 320}, {20, 33, 64}};
+    (void)state;
+    FOR_EACH_ISA(isa)
+        for (int s = 0; s < 5; s++)
+            for (enum llm_dtype t = LLM_Q8_0; t <= LLM_Q4_0; t++) {
+                int64_t m = some[s][0], n = some[s][1], k = some[s][2];
+                float *x = noisy((size_t)(m * k), 1), *w = noisy((size_t)(n * k), 2), *y = guarded((size_t)(m * n) * sizeof *y);
+                void *data = guarded(llm_dtype_bytes(t, (uint64_t)(n * k)));
+                llm_dtypes[t].encode(w, data, (size_t)(n * k));
+                llm_dtypes[t].decode(data, w, (size_t)(n * k));
+                struct llm_weight weight = {.data = data, .dtype = t, .n = n, .k = k};
+                struct llm_matmul a = {.m = m, .x = x, .ldx = k, .y = y, .ldy = n, .compute = LLM_COMPUTE_BF16};
+                struct llm_err e = {0};
+                assert_int_equal(llm_matmul(&a, &weight, &e), 0);
+                for (int64_t i = 0; i < m; i++)
+                    for (int64_t j = 0; j < n; j++) {
+                        double sum = 0, size = 0;
+                        for (int64_t block = 0; block < k / 32; block++) {
+                            float top = 0;
+                            for (int p = 0; p < 32; p++) top = fmaxf(top, fabsf(x[i * k + block * 32 + p]));
+                            for (int p = 0; p < 32; p++) {
+                                double q = rint(x[i * k + block * 32 + p] * (127 / top)) * (top / 127);
+                                sum += q * w[j * k + block * 32 + p];
+                                size += fabs(q * w[j * k + block * 32 + p]);
+                            }
+                        }
+                        close_to(y[i * n + j], sum, size, k, llm_dtypes[t].name);
+                    }
+            }
+}
+
+/* A weight that changed is packed again. */
+static void test_changed(void **state)
+{
+    float *w = noisy(20 * 40, 1), x[40] = {1}, y[20];
+    struct llm_weight weight = {.data = w, .dtype = LLM_F32, .n = 20, .k = 40};
+    struct llm_matmul a = {.m = 1, .x = x, .ldx = 40, .y = y, .ldy = 20, .compute = LLM_COMPUTE_F32};
+    struct llm_err e = {0};
+    (void)state;
+    isa_use(llm_isas);
+    assert_int_equal(llm_weight_pack(&weight, LLM_COMPUTE_F32, true, &e), 0);
+    w[40] = 7;
+    llm_weight_changed(&weight);
+    assert_int_equal(llm_matmul(&a, &weight, &e), 0);
+    assert_true(y[1] == 7);
+    llm_weight_release(&weight);
+}
+
+int main(void)
+{
+    struct llm_err e = {0};
+    if (llm_pool_start(2, &e) < 0) return llm_report(&e);
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_forward), cmocka_unit_test(test_dx), cmocka_unit_test(test_dw),
+                                       cmocka_unit_test(test_same_bits), cmocka_unit_test(test_threads), cmocka_unit_test(test_quantised),
+                                       cmocka_unit_test(test_changed)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
