@@ -1,0 +1,79 @@
+/* Attention: the small products and the softmax of one tile of 64 keys. tensor/op/attention*.c calls these and has the order in which tiles follow
+ * one another.
+ *
+ * Products read packed operands made of 4-byte units. A unit holds one float (F32; BF16 where the CPU multiplies no BF16: then a float rounded to
+ * BF16), or two BF16 numbers that are neighbours along the depth, the lower in the low half. Two forms, `units` being llm_attn_units(math, depth):
+ *   A  [rows][ld]         unit u of a row has depths u·per_unit ...
+ *   B  [units][ld]        columns contiguous, ld a multiple of 16
+ * The depth is padded with zeros to whole units and to `align` units. Each element of a product is one chain of additions along the depth, whatever the
+ * numbers of rows and columns. */
+#ifndef LLM_CPU_KERNELS_ATTENTION_H
+#define LLM_CPU_KERNELS_ATTENTION_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define LLM_ATTN_TILE 64  /* keys a tile, and the most query rows of one call */
+#define LLM_ATTN_LANES 16 /* columns are padded to a multiple */
+
+/* Scores to probabilities, online: [rows] query rows by the tile's 64 keys. */
+struct llm_attn_softmax {
+    int rows;
+    float *s;              /* [rows][64] in: products q·k; destroyed */
+    float *p;              /* out: e^(score - m), times keep; form A, ld = units of 64 */
+    float *m, *l;          /* [rows] largest score so far and Σ e^(score - m), both updated; -infinity and 0 at first */
+    float *o; int64_t ldo; /* [rows][ldo] Σ p·v so far: multiplied so as to belong to the new m */
+    float scale, softcap;  /* score = softcap·tanh(s·scale/softcap) + bias; softcap 0: s·scale + bias */
+    const float *bias;     /* [rows][64] or NULL */
+    const float *keep;     /* [rows][64] dropout: 0 or 1/(1-p); NULL: all 1 */
+    bool full;             /* all keys are seen, else row r sees keys < prefix and those in [first[r], last[r]) */
+    uint8_t first[LLM_ATTN_TILE], last[LLM_ATTN_TILE];
+    int prefix;
+};
+
+/* The same tile on the way back, turned round: rows are keys, columns queries. p = e^(score - m)·inv_l; ds = p·(keep·dp - d). */
+struct llm_attn_back {
+    const float *s, *dp;           /* [64][64] products k·q and v·dout */
+    float *p_a;                    /* out: p·keep; form A, rows keys, depth queries */
+    float *ds_a, *ds_b;            /* out: the gradient of s, in form A likewise and in form B (depth keys, columns queries; one buffer where per_unit is 1) */
+    float *d_score;                /* [64][64] out, or NULL: gradient of score, that is of bias */
+    const float *m, *inv_l, *d;    /* [64] of the queries; d = Σ dout·out */
+    float scale, softcap;
+    const float *bias, *keep;      /* [64][64] or NULL, rows keys */
+    bool full;                     /* else key r is seen by the queries in [first[r], last[r]) */
+    uint8_t first[LLM_ATTN_TILE], last[LLM_ATTN_TILE];
+};
+
+/* One per enum llm_compute. `have` ≤ the number of source rows the form has room for: the rest become zeros. */
+struct llm_attention_math {
+    int per_unit, align; /* numbers a unit; units a depth is padded to */
+    void (*pack_a)(float *dst, int64_t ldd, const float *src, int64_t lds, int64_t rows, int64_t depth);
+    /* of the transpose: dst row c has src[0..have)[c], depth `depth` */
+    void (*pack_at)(float *dst, int64_t ldd, const float *src, int64_t lds, int64_t have, int64_t cols, int64_t depth);
+    void (*pack_b)(float *dst, int64_t ldd, const float *src, int64_t lds, int64_t have, int64_t cols, int64_t depth);
+    /* of the transpose: column r has src[r][0..depth), columns have .. ldd are zero */
+    void (*pack_bt)(float *dst, int64_t ldd, const float *src, int64_t lds, int64_t have, int64_t depth);
+    /* c[m][n] = or += a · b; n a multiple of 16 */
+    void (*product)(float *c, int64_t ldc, const float *a, int64_t lda, const float *b, int64_t ldb, int64_t m, int64_t n, int64_t units,
+                    bool accumulate);
+    void (*softmax)(struct llm_attn_softmax *t);
+    void (*back)(const struct llm_attn_back *t);
+    /* Σ x·y, x rounded as a product would round it. */
+    float (*dot)(const float *x, const float *y, int64_t n);
+};
+struct llm_attention_kernels {
+    struct llm_attention_math math[2];
+    /* Merges the state (m, l, o[n]) of a later chunk of keys of one query row into that of the earlier ones. */
+    void (*merge)(float *m, float *l, float *o, const float *m2, const float *l2, const float *o2, int64_t n);
+    /* Counts a logit that takes probability and gives no value. */
+    void (*sink)(float *m, float *l, float *o, float logit, int64_t n);
+};
+
+static inline int64_t llm_attn_units(const struct llm_attention_math *math, int64_t depth)
+{
+    int64_t units = (depth + math->per_unit - 1) / math->per_unit;
+    return (units + math->align - 1) / math->align * math->align;
+}
+
+#endif

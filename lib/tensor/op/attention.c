@@ -1,0 +1,172 @@
+/* Attention over the rows of a batch: softmax(scale · q·kᵀ + masks) · v, tile by tile (Dao et al., FlashAttention, 2022).
+ * Each document of a row is a problem of its own, cut into blocks of queries that run side by side. */
+#include "tensor/op/attention_internal.h"
+
+#include <stdatomic.h>
+#include <string.h>
+#include "cpu/dtype.h"
+#include "cpu/pool.h"
+
+bool attn_check(struct llm_ctx *c, const struct llm_tensor *q, const struct llm_tensor *k, const struct llm_tensor *v, const struct llm_attn *a)
+{
+    const char *wrong = NULL;
+    if (a->n_heads < 1 || a->n_kv_heads < 1 || a->n_heads % a->n_kv_heads) wrong = "n_heads: expected a multiple of n_kv_heads";
+    else if (a->d_k < 1 || a->d_v < 1) wrong = "head widths: expected 1 or more";
+    else if (q->cols != a->n_heads * a->d_k) wrong = "q: expected n_heads·d_k columns";
+    else if (k->cols != a->n_kv_heads * a->d_k) wrong = "k: expected n_kv_heads·d_k columns";
+    else if (v->cols != a->n_kv_heads * a->d_v) wrong = "v: expected n_kv_heads·d_v columns";
+    else if (k->rows != v->rows) wrong = "k and v: expected as many rows";
+    else if (a->window < 0 || a->prefix < 0 || a->kv_row_len < 0) wrong = "window, prefix, kv_row_len: expected 0 or more";
+    else if (a->rel_bias && a->rel_max < 1) wrong = "rel_max: expected 1 or more";
+    else if (!(a->dropout >= 0 && a->dropout < 1)) wrong = "dropout: expected a probability below 1";
+    if (wrong) llm_op_fail(c, LLM_EX_FAILURE, "attention: %s", wrong);
+    return !wrong;
+}
+
+const float *attn_values(struct llm_ctx *c, const struct llm_param *p, int64_t n, const char *what)
+{
+    if (!p || llm_ctx_failed(c)) return NULL;
+    if (llm_param_count(p) != n) {
+        llm_op_fail(c, LLM_EX_FAILURE, "attention: %s: expected %lld values", what, (long long)n);
+        return NULL;
+    }
+    if (p->weight.dtype == LLM_F32) return p->weight.data;
+    float *values = llm_op_alloc(c, n, sizeof *values);
+    if (values) llm_dtypes[p->weight.dtype].decode(p->weight.data, values, (size_t)n);
+    return values;
+}
+
+/* Checks that the batch's rows fit q and k, and gives their lengths. */
+static bool row_lengths(struct llm_ctx *c, const struct attn_op *op, int64_t *q_len, int64_t *k_len)
+{
+    const struct llm_attn *a = &op->a;
+    *q_len = c->row_len;
+    *k_len = a->kv_row_len ? a->kv_row_len : c->row_len;
+    if (op->q->rows != c->n_rows * *q_len || op->k->rows != c->n_rows * *k_len) {
+        llm_op_fail(c, LLM_EX_FAILURE, "attention: expected %lld rows of %lld queries and %lld keys", (long long)c->n_rows, (long long)*q_len,
+                    (long long)*k_len);
+        return false;
+    }
+    if (a->doc_start && a->kv_row_len && a->kv_row_len != c->row_len) {
+        llm_op_fail(c, LLM_EX_FAILURE, "attention: documents and cross-attention exclude one another");
+        return false;
+    }
+    return true;
+}
+
+/* Appends the documents of one row; returns false when doc_start is not made of runs that begin where they say. */
+static bool add_documents(struct attn_op *op, struct attn_document *all, int64_t row, int64_t q_len, int64_t k_len)
+{
+    const struct llm_attn *a = &op->a;
+    int64_t limit = a->kv_len ? attn_max(0, attn_min(k_len, a->kv_len[row])) : k_len, end;
+    for (int64_t start = 0; start < q_len; start = end) {
+        const int32_t *starts = a->doc_start ? a->doc_start + row * q_len : NULL;
+        if (starts && starts[start] != start) return false;
+        end = start + 1;
+        while (end < q_len && (!starts || starts[end] == start)) end++;
+        const struct attn_document *before = op->n_documents ? &all[op->n_documents - 1] : NULL;
+        struct attn_document *d = &all[op->n_documents++];
+        *d = (struct attn_document){.query = row * q_len + start, .n_queries = end - start, .key = row * k_len + start, .row = row, .origin = start};
+        d->n_keys = starts ? attn_max(0, attn_min(end, limit) - start) : limit;
+        d->grad_block = before ? before->grad_block + attn_blocks(before->n_queries, ATTN_GRAD_BLOCK) : 0;
+    }
+    return true;
+}
+
+static bool find_documents(struct llm_ctx *c, struct attn_op *op)
+{
+    int64_t q_len, k_len, most = c->n_rows;
+    if (!row_lengths(c, op, &q_len, &k_len)) return false;
+    if (op->a.doc_start)
+        for (int64_t t = 0; t < op->q->rows; t++) most += t % q_len && op->a.doc_start[t] == t % q_len;
+    struct attn_document *all = llm_op_alloc(c, most, sizeof *all);
+    if (!all) return false;
+    op->documents = all;
+    for (int64_t row = 0; row < c->n_rows; row++)
+        if (!add_documents(op, all, row, q_len, k_len)) {
+            llm_op_fail(c, LLM_EX_FAILURE, "attention: doc_start: expected runs that begin at the position they name, row %lld", (long long)row);
+            return false;
+        }
+    return true;
+}
+
+struct attn_job attn_job_of(const struct attn_op *op, const struct attn_document *d, int64_t kv_head, int64_t from, int64_t n)
+{
+    const struct llm_attn *a = &op->a;
+    int64_t n_rep = a->n_heads / a->n_kv_heads, head = kv_head * n_rep, token = d->query + from;
+    struct attn_job j = {.a = a, .math = op->math, .pos = from, .n_queries = n, .head = head, .n_rep = n_rep, .bias = op->bias, .sinks = op->sinks,
+                         .dropout = op->dropout};
+    j.keys = (struct attn_keys){.n = d->n_keys, .k = op->k->data + d->key * op->k->stride + kv_head * a->d_k, .ldk = op->k->stride,
+                                .v = op->v->data + d->key * op->v->stride + kv_head * a->d_v, .ldv = op->v->stride};
+    j.q = op->q->data + token * op->q->stride + head * a->d_k;
+    j.ldq = op->q->stride;
+    j.out = op->out->data + token * op->out->stride + head * a->d_v;
+    j.ldo = op->out->stride;
+    j.stats = op->stats ? op->stats + 2 * token * a->n_heads : NULL;
+    j.lse = op->lse ? op->lse + token * a->n_heads : NULL;
+    j.dropout.row += (uint32_t)d->row;
+    j.dropout.query_origin = d->origin;
+    j.dropout.key_origin = a->doc_start ? d->origin : 0;
+    return j;
+}
+
+struct piece { const struct attn_document *d; int64_t from, n; };
+struct forward {
+    const struct attn_op *op;
+    const struct piece *pieces;
+    int64_t n_pieces;
+    atomic_bool no_memory;
+};
+
+static void forward_piece(void *arg, size_t i, int thread)
+{
+    struct forward *f = arg;
+    const struct llm_attn *a = &f->op->a;
+    /* the last queries of a causal row have most to do: first, so that threads end together */
+    const struct piece *p = &f->pieces[f->n_pieces - 1 - (int64_t)i / a->n_kv_heads];
+    struct attn_job j = attn_job_of(f->op, p->d, (int64_t)i % a->n_kv_heads, p->from, p->n);
+    if (!attn_run(&j, thread)) atomic_store(&f->no_memory, true);
+}
+
+static void run_forward(struct llm_ctx *c, const struct attn_op *op)
+{
+    int64_t block = attn_max(1, ATTN_ROWS * op->a.n_kv_heads / op->a.n_heads), n = 0;
+    for (int64_t d = 0; d < op->n_documents; d++) n += attn_blocks(op->documents[d].n_queries, block);
+    struct piece *pieces = llm_op_alloc(c, n, sizeof *pieces);
+    if (!pieces) return;
+    n = 0;
+    for (int64_t i = 0; i < op->n_documents; i++) {
+        const struct attn_document *d = &op->documents[i];
+        for (int64_t from = 0; from < d->n_queries; from += block) pieces[n++] = (struct piece){d, from, attn_min(block, d->n_queries - from)};
+    }
+    struct forward f = {.op = op, .pieces = pieces, .n_pieces = n};
+    llm_parallel((size_t)(n * op->a.n_kv_heads), forward_piece, &f);
+    if (atomic_load(&f.no_memory)) llm_op_fail(c, EX_UNAVAILABLE, "out of memory in attention");
+}
+
+static struct attn_dropout dropout_of(const struct llm_ctx *c, const struct llm_attn *a)
+{
+    int64_t keys = a->kv_row_len ? a->kv_row_len : c->row_len;
+    return (struct attn_dropout){.p = c->training ? a->dropout : 0, .seed = c->seed, .step = c->step, .layer = c->layer,
+                                 .row = (uint32_t)c->first_row, .stride = (uint32_t)(attn_blocks(keys, 4) * 4)};
+}
+
+struct llm_tensor *llm_attention(struct llm_ctx *c, struct llm_tensor *q, struct llm_tensor *k, struct llm_tensor *v, const struct llm_attn *a,
+                                 struct llm_tensor **lse)
+{
+    if (lse) *lse = &c->nothing;
+    if (llm_ctx_failed(c) || !attn_check(c, q, k, v, a)) return &c->nothing;
+    struct llm_node n = {.backward = attn_backward, .mark = llm_arena_mark(&c->acts), .in = {q, k, v}, .param = {a->sinks, a->rel_bias}};
+    struct attn_op op = {.a = *a, .math = &llm_k.attention.math[c->compute], .q = q, .k = k, .v = v, .dropout = dropout_of(c, a)};
+    n.out = op.out = llm_tensor_create(c, q->rows, a->n_heads * a->d_v);
+    if (lse) *lse = llm_tensor_create(c, q->rows, a->n_heads);
+    op.lse = lse ? (*lse)->data : NULL;
+    op.stats = llm_tape_wants(c, &n) ? llm_op_alloc(c, 2 * q->rows * a->n_heads, sizeof(float)) : NULL;
+    op.sinks = attn_values(c, a->sinks, a->n_heads, "sinks");
+    op.bias = attn_values(c, a->rel_bias, a->n_heads * (2 * a->rel_max - 1), "rel_bias");
+    if (llm_ctx_failed(c) || !find_documents(c, &op)) return &c->nothing;
+    size_t mark = llm_arena_mark(&c->acts);
+    run_forward(c, &op);
+    llm_arena_pop(&c->acts, mark);
+    return llm_record(c, &n, &op, sizeof op);
+}

@@ -1,0 +1,367 @@
+/* Attention backward. P is computed again from the saved maximum and sum of each query. The tile is turned round (rows are keys, columns queries),
+ * so that every product reads its operands as they come out: Pᵀ and dSᵀ are left operands of dV and dK, and dSᵀ is the right one of dQᵀ.
+ *
+ * Orders: dK and dV of a key: heads of the group in order, each summed over blocks of 64 queries from the document's start. dQ of a query: tiles of keys in
+ * order. So one pass over both and one pass for each give the same bits, and whichever keeps the threads busy is taken. */
+#include "tensor/op/attention_internal.h"
+
+#include <math.h>
+#include <stdatomic.h>
+#include <string.h>
+#include "cpu/pool.h"
+
+struct backward {
+    struct llm_ctx *c;
+    const struct attn_op *op;
+    struct llm_grad q, k, v; /* p NULL: not wanted */
+    const float *d_out; int64_t ldd;
+    float *d;        /* [tokens, n_heads] Σ dout·out */
+    float *d_bias;   /* [blocks of ATTN_GRAD_BLOCK queries, n_heads, 2·rel_max - 1] or NULL */
+    const struct attn_document **item_document; /* of each piece */
+    const int64_t *item_from;
+    atomic_bool no_memory;
+};
+
+/* What one piece computes: dK and dV of tiles, dQ of blocks of 64 queries, or both. */
+struct extent { int64_t first_tile, end_tile, first_block, end_block; bool keys, queries; };
+
+/* A piece's work space for one head; per block of 64 queries: the forms of q and dout, dQᵀ, and m, 1/l, d. */
+struct space {
+    float *q_t, *o_t;  /* form B of the transposes: [units(d_k)][64], [units(d_v)][64] */
+    float *q_b, *o_b;  /* form B: [units(64)][dk], [units(64)][dv] */
+    float *dq_t;       /* [d_k][64] */
+    float *m, *inv_l, *d;
+    float *k_a, *v_a, *k_at; /* the tile: [64][units(d_k)], [64][units(d_v)], [d_k][units(64)], form A */
+    float *s, *dp, *p_a, *ds_a, *ds_b, *dk, *dv, *bias, *keep, *d_score;
+};
+
+static float *take(float **at, int64_t n)
+{
+    float *p = *at;
+    *at += (n + 15) / 16 * 16;
+    return p;
+}
+
+struct sizes { int64_t units_k, units_v, units_tile, dk, dv; };
+static struct sizes sizes_of(const struct attn_op *op)
+{
+    return (struct sizes){llm_attn_units(op->math, op->a.d_k), llm_attn_units(op->math, op->a.d_v), llm_attn_units(op->math, ATTN_TILE),
+                          attn_padded(op->a.d_k), attn_padded(op->a.d_v)};
+}
+
+static float *layout(const struct backward *b, struct space *w, int64_t blocks, float *at)
+{
+    struct sizes z = sizes_of(b->op);
+    int64_t square = ATTN_TILE * ATTN_TILE, d_k = b->op->a.d_k;
+    w->q_t = take(&at, blocks * z.units_k * ATTN_TILE);
+    w->o_t = take(&at, blocks * z.units_v * ATTN_TILE);
+    w->q_b = take(&at, blocks * z.units_tile * z.dk);
+    w->o_b = take(&at, blocks * z.units_tile * z.dv);
+    w->dq_t = take(&at, blocks * d_k * ATTN_TILE);
+    w->m = take(&at, blocks * ATTN_TILE);
+    w->inv_l = take(&at, blocks * ATTN_TILE);
+    w->d = take(&at, blocks * ATTN_TILE);
+    w->k_a = take(&at, ATTN_TILE * z.units_k);
+    w->v_a = take(&at, ATTN_TILE * z.units_v);
+    w->k_at = take(&at, d_k * z.units_tile);
+    w->s = take(&at, square);
+    w->dp = take(&at, square);
+    w->p_a = take(&at, ATTN_TILE * z.units_tile);
+    w->ds_a = take(&at, ATTN_TILE * z.units_tile);
+    w->ds_b = b->op->math->per_unit == 1 ? w->ds_a : take(&at, z.units_tile * ATTN_TILE);
+    w->dk = take(&at, ATTN_TILE * z.dk);
+    w->dv = take(&at, ATTN_TILE * z.dv);
+    w->bias = b->op->bias ? take(&at, square) : NULL;
+    w->keep = b->op->dropout.p > 0 ? take(&at, square) : NULL;
+    w->d_score = b->d_bias ? take(&at, square) : NULL;
+    return at;
+}
+
+/* The queries of block `block` of one head in their four forms; w is the whole piece's space and `first` its first block. */
+static void pack_queries(const struct backward *b, const struct attn_job *j, const struct attn_document *doc, int64_t g, int64_t block,
+                         int64_t first, const struct space *w)
+{
+    const struct attn_op *op = b->op;
+    const struct llm_attn *a = &op->a;
+    struct sizes z = sizes_of(op);
+    int64_t at = block * ATTN_TILE, n = attn_min(ATTN_TILE, doc->n_queries - at), slot = block - first, head = j->head + g;
+    const float *q = j->q + at * j->ldq + g * a->d_k, *d_out = b->d_out + (doc->query + at) * b->ldd + head * a->d_v;
+    op->math->pack_bt(w->q_t + slot * z.units_k * ATTN_TILE, ATTN_TILE, q, j->ldq, n, a->d_k);
+    op->math->pack_bt(w->o_t + slot * z.units_v * ATTN_TILE, ATTN_TILE, d_out, b->ldd, n, a->d_v);
+    op->math->pack_b(w->q_b + slot * z.units_tile * z.dk, z.dk, q, j->ldq, n, a->d_k, ATTN_TILE);
+    op->math->pack_b(w->o_b + slot * z.units_tile * z.dv, z.dv, d_out, b->ldd, n, a->d_v, ATTN_TILE);
+    for (int64_t i = 0; i < ATTN_TILE; i++) {
+        int64_t to = slot * ATTN_TILE + i, from = (doc->query + at + i) * a->n_heads + head;
+        w->m[to] = i < n ? op->stats[2 * from] : 0;
+        w->inv_l[to] = i < n ? op->stats[2 * from + 1] : 0;
+        w->d[to] = i < n ? b->d[from] : 0;
+    }
+}
+
+static void pack_keys(const struct backward *b, const struct attn_job *j, int64_t tile, const struct space *w)
+{
+    const struct llm_attn *a = &b->op->a;
+    struct sizes z = sizes_of(b->op);
+    int64_t at = tile * ATTN_TILE, n = attn_min(ATTN_TILE, j->keys.n - at);
+    const float *k = j->keys.k + at * j->keys.ldk, *v = j->keys.v + at * j->keys.ldv;
+    if (n < ATTN_TILE) { /* the last tile's missing keys */
+        memset(w->k_a, 0, (size_t)(ATTN_TILE * z.units_k) * sizeof(float));
+        memset(w->v_a, 0, (size_t)(ATTN_TILE * z.units_v) * sizeof(float));
+    }
+    b->op->math->pack_a(w->k_a, z.units_k, k, j->keys.ldk, n, a->d_k);
+    b->op->math->pack_a(w->v_a, z.units_v, v, j->keys.ldv, n, a->d_v);
+    b->op->math->pack_at(w->k_at, z.units_tile, k, j->keys.ldk, n, a->d_k, ATTN_TILE);
+}
+
+/* Masks, bias and dropout of a turned tile. */
+static void set_tile(const struct backward *b, const struct attn_job *j, int64_t head, int64_t tile, int64_t block, const struct space *w,
+                     struct llm_attn_back *t)
+{
+    const struct llm_attn *a = &b->op->a;
+    int64_t key0 = tile * ATTN_TILE, query0 = block * ATTN_TILE, n_queries = attn_min(ATTN_TILE, j->n_queries - query0);
+    t->full = n_queries == ATTN_TILE && attn_tile_full(a, key0, query0, query0 + ATTN_TILE - 1, j->keys.n);
+    t->bias = w->bias;
+    t->keep = w->keep;
+    t->d_score = w->d_score;
+    for (int64_t r = 0; !t->full && r < ATTN_TILE; r++) {
+        int64_t key = key0 + r, first = 0, last = key < j->keys.n ? n_queries : 0;
+        if (key >= a->prefix) {
+            if (a->causal) first = attn_max(first, key - query0);
+            if (a->window > 0) {
+                first = attn_max(first, key - a->window + 1 - query0);
+                last = attn_min(last, key + a->window - query0);
+            }
+        }
+        t->first[r] = (uint8_t)attn_min(first, ATTN_TILE);
+        t->last[r] = (uint8_t)attn_max(0, last);
+    }
+    const float *table = b->op->bias ? b->op->bias + head * (2 * a->rel_max - 1) : NULL;
+    for (int64_t i = 0; i < ATTN_TILE && (w->bias || w->keep); i++) {
+        for (int64_t r = 0; w->bias && r < ATTN_TILE; r++) w->bias[r * ATTN_TILE + i] = attn_bias(table, a->rel_max, key0 + r, query0 + i);
+        if (w->keep) attn_keep(&j->dropout, head, query0 + i, key0, w->keep + i, ATTN_TILE, ATTN_TILE);
+    }
+}
+
+static void add_bias_gradient(const struct backward *b, const struct attn_document *doc, int64_t head, int64_t tile, int64_t block,
+                              const struct llm_attn_back *t)
+{
+    const struct llm_attn *a = &b->op->a;
+    int64_t width = 2 * a->rel_max - 1, partial = doc->grad_block + block * ATTN_TILE / ATTN_GRAD_BLOCK;
+    float *sum = b->d_bias + (partial * a->n_heads + head) * width;
+    for (int64_t r = 0; r < ATTN_TILE; r++)
+        for (int64_t i = t->full ? 0 : t->first[r]; i < (t->full ? ATTN_TILE : t->last[r]); i++) {
+            int64_t d = attn_max(-(a->rel_max - 1), attn_min(a->rel_max - 1, (tile - block) * ATTN_TILE + r - i));
+            sum[d + a->rel_max - 1] += t->d_score[r * ATTN_TILE + i];
+        }
+}
+
+/* One tile of keys with one block of queries: five products. */
+static void back_tile(const struct backward *b, const struct attn_job *j, const struct attn_document *doc, int64_t g, int64_t tile, int64_t block,
+                      const struct extent *e, const struct space *w)
+{
+    const struct attn_op *op = b->op;
+    struct sizes z = sizes_of(op);
+    int64_t slot = block - e->first_block, head = j->head + g;
+    struct llm_attn_back t = {.s = w->s, .dp = w->dp, .p_a = w->p_a, .ds_a = w->ds_a, .ds_b = w->ds_b, .m = w->m + slot * ATTN_TILE,
+                              .inv_l = w->inv_l + slot * ATTN_TILE, .d = w->d + slot * ATTN_TILE, .scale = op->a.scale, .softcap = op->a.softcap};
+    op->math->product(w->s, ATTN_TILE, w->k_a, z.units_k, w->q_t + slot * z.units_k * ATTN_TILE, ATTN_TILE, ATTN_TILE, ATTN_TILE, z.units_k, false);
+    op->math->product(w->dp, ATTN_TILE, w->v_a, z.units_v, w->o_t + slot * z.units_v * ATTN_TILE, ATTN_TILE, ATTN_TILE, ATTN_TILE, z.units_v, false);
+    set_tile(b, j, head, tile, block, w, &t);
+    op->math->back(&t);
+    if (e->keys) {
+        op->math->product(w->dv, z.dv, w->p_a, z.units_tile, w->o_b + slot * z.units_tile * z.dv, z.dv, ATTN_TILE, z.dv, z.units_tile, true);
+        op->math->product(w->dk, z.dk, w->ds_a, z.units_tile, w->q_b + slot * z.units_tile * z.dk, z.dk, ATTN_TILE, z.dk, z.units_tile, true);
+    }
+    if (e->queries) {
+        op->math->product(w->dq_t + slot * op->a.d_k * ATTN_TILE, ATTN_TILE, w->k_at, z.units_tile, w->ds_b, ATTN_TILE, op->a.d_k, ATTN_TILE,
+                          z.units_tile, true);
+        if (w->d_score) add_bias_gradient(b, doc, head, tile, block, &t);
+    }
+}
+
+/* Adds n rows of width d from a padded matrix to a gradient. */
+static void add_rows(const struct llm_grad *g, int64_t row, int64_t column, const float *x, int64_t ldx, int64_t n, int64_t d)
+{
+    for (int64_t r = 0; r < n; r++) {
+        float *to = g->p + (row + r) * g->stride + column;
+        for (int64_t i = 0; i < d; i++) to[i] += x[r * ldx + i];
+    }
+}
+
+static void add_dq(const struct backward *b, const struct attn_job *j, const struct attn_document *doc, int64_t g, const struct extent *e,
+                   const struct space *w)
+{
+    int64_t d_k = b->op->a.d_k;
+    for (int64_t i = e->first_block * ATTN_TILE; i < attn_min(doc->n_queries, e->end_block * ATTN_TILE); i++) {
+        const float *from = w->dq_t + (i / ATTN_TILE - e->first_block) * d_k * ATTN_TILE + i % ATTN_TILE;
+        float *to = b->q.p + (doc->query + i) * b->q.stride + (j->head + g) * d_k;
+        for (int64_t x = 0; x < d_k; x++) to[x] += from[x * ATTN_TILE];
+    }
+}
+
+static void back_head(const struct backward *b, const struct attn_job *j, const struct attn_document *doc, int64_t g, const struct extent *e,
+                      const struct space *w)
+{
+    const struct llm_attn *a = &b->op->a;
+    struct sizes z = sizes_of(b->op);
+    for (int64_t block = e->first_block; block < e->end_block; block++) pack_queries(b, j, doc, g, block, e->first_block, w);
+    memset(w->dq_t, 0, (size_t)((e->end_block - e->first_block) * a->d_k * ATTN_TILE) * sizeof(float));
+    for (int64_t tile = e->first_tile; tile < e->end_tile; tile++) {
+        bool packed = false;
+        for (int64_t block = e->first_block; block < e->end_block; block++) {
+            int64_t i0 = block * ATTN_TILE, i1 = attn_min(doc->n_queries, i0 + ATTN_TILE) - 1;
+            if (!attn_tile_seen(a, tile * ATTN_TILE, i0, i1, j->keys.n)) continue;
+            if (!packed) {
+                pack_keys(b, j, tile, w);
+                memset(w->dk, 0, (size_t)(ATTN_TILE * z.dk) * sizeof(float));
+                memset(w->dv, 0, (size_t)(ATTN_TILE * z.dv) * sizeof(float));
+                packed = true;
+            }
+            back_tile(b, j, doc, g, tile, block, e, w);
+        }
+        if (!packed || !e->keys) continue;
+        int64_t at = tile * ATTN_TILE, n = attn_min(ATTN_TILE, j->keys.n - at), kv_head = j->head / j->n_rep;
+        if (b->k.p) add_rows(&b->k, doc->key + at, kv_head * a->d_k, w->dk, z.dk, n, a->d_k);
+        if (b->v.p) add_rows(&b->v, doc->key + at, kv_head * a->d_v, w->dv, z.dv, n, a->d_v);
+    }
+    if (e->queries && b->q.p) add_dq(b, j, doc, g, e, w);
+}
+
+static void back_extent(struct backward *b, const struct attn_document *doc, int64_t kv_head, const struct extent *e, int thread)
+{
+    struct space w;
+    float origin[1];
+    struct attn_job j = attn_job_of(b->op, doc, kv_head, 0, doc->n_queries);
+    size_t bytes = (size_t)(layout(b, &w, e->end_block - e->first_block, origin) - origin) * sizeof(float);
+    float *memory = llm_scratch(thread, bytes);
+    if (!memory) {
+        atomic_store(&b->no_memory, true);
+        return;
+    }
+    layout(b, &w, e->end_block - e->first_block, memory);
+    for (int64_t g = 0; g < j.n_rep; g++) back_head(b, &j, doc, g, e, &w);
+}
+
+static struct extent whole(const struct attn_document *d)
+{
+    return (struct extent){0, attn_blocks(d->n_keys, ATTN_TILE), 0, attn_blocks(d->n_queries, ATTN_TILE), true, true};
+}
+
+static void document_piece(void *arg, size_t i, int thread)
+{
+    struct backward *b = arg;
+    int64_t heads = b->op->a.n_kv_heads;
+    const struct attn_document *d = &b->op->documents[(int64_t)i / heads];
+    struct extent e = whole(d);
+    back_extent(b, d, (int64_t)i % heads, &e, thread);
+}
+
+/* A run of ATTN_CHUNK keys with all queries: dK and dV. */
+static void keys_piece(void *arg, size_t i, int thread)
+{
+    struct backward *b = arg;
+    int64_t heads = b->op->a.n_kv_heads, item = (int64_t)i / heads, tiles = ATTN_CHUNK / ATTN_TILE;
+    struct extent e = whole(b->item_document[item]);
+    e.queries = false;
+    e.first_tile = b->item_from[item] * tiles;
+    e.end_tile = attn_min(e.end_tile, e.first_tile + tiles);
+    if (b->op->a.causal && b->op->a.prefix == 0) e.first_block = attn_min(e.first_tile, e.end_block);
+    back_extent(b, b->item_document[item], (int64_t)i % heads, &e, thread);
+}
+
+/* A run of ATTN_GRAD_BLOCK queries with all keys: dQ. */
+static void queries_piece(void *arg, size_t i, int thread)
+{
+    struct backward *b = arg;
+    int64_t heads = b->op->a.n_kv_heads, item = (int64_t)i / heads, blocks = ATTN_GRAD_BLOCK / ATTN_TILE;
+    struct extent e = whole(b->item_document[item]);
+    e.keys = false;
+    e.first_block = b->item_from[item] * blocks;
+    e.end_block = attn_min(e.end_block, e.first_block + blocks);
+    back_extent(b, b->item_document[item], (int64_t)i % heads, &e, thread);
+}
+
+/* Cuts the documents into runs of `size` keys or queries and runs a piece for each run and KV head. */
+static void run_cut(struct backward *b, int64_t size, bool keys, void (*piece)(void *, size_t, int))
+{
+    const struct attn_op *op = b->op;
+    int64_t n = 0;
+    for (int64_t i = 0; i < op->n_documents; i++) n += attn_blocks(keys ? op->documents[i].n_keys : op->documents[i].n_queries, size);
+    b->item_document = llm_op_alloc(b->c, n, sizeof *b->item_document);
+    int64_t *from = llm_op_alloc(b->c, n, sizeof *from);
+    if (!from || !b->item_document) return;
+    b->item_from = from;
+    n = 0;
+    for (int64_t i = 0; i < op->n_documents; i++) {
+        const struct attn_document *d = &op->documents[i];
+        for (int64_t run = 0; run < attn_blocks(keys ? d->n_keys : d->n_queries, size); run++) {
+            b->item_document[n] = d;
+            from[n++] = run;
+        }
+    }
+    llm_parallel((size_t)(n * op->a.n_kv_heads), piece, b);
+}
+
+/* D = Σ dout·out of rows [from, to) of tokens. */
+static void d_rows(void *arg, int64_t from, int64_t to, int thread)
+{
+    struct backward *b = arg;
+    const struct llm_attn *a = &b->op->a;
+    (void)thread;
+    for (int64_t t = from; t < to; t++)
+        for (int64_t h = 0; h < a->n_heads; h++)
+            b->d[t * a->n_heads + h] = b->op->math->dot(b->d_out + t * b->ldd + h * a->d_v,
+                                                        b->op->out->data + t * b->op->out->stride + h * a->d_v, a->d_v);
+}
+
+/* d sink = -Σ p_sink·D, in blocks of queries. */
+static void add_sink_gradient(const struct backward *b, float *grad)
+{
+    const struct attn_op *op = b->op;
+    for (int64_t i = 0; i < op->n_documents; i++) {
+        const struct attn_document *d = &op->documents[i];
+        for (int64_t from = 0; from < d->n_queries; from += ATTN_GRAD_BLOCK)
+            for (int64_t h = 0; h < op->a.n_heads; h++) {
+                double sum = 0;
+                for (int64_t t = from; t < attn_min(d->n_queries, from + ATTN_GRAD_BLOCK); t++) {
+                    int64_t at = (d->query + t) * op->a.n_heads + h;
+                    sum -= exp((double)op->sinks[h] - op->stats[2 * at]) * op->stats[2 * at + 1] * b->d[at];
+                }
+                grad[h] += (float)sum;
+            }
+    }
+}
+
+static void run_backward(struct backward *b)
+{
+    const struct attn_op *op = b->op;
+    if (op->n_documents * op->a.n_kv_heads >= 2 * llm_pool_threads() || llm_pool_threads() == 1) {
+        llm_parallel((size_t)(op->n_documents * op->a.n_kv_heads), document_piece, b);
+    } else {
+        run_cut(b, ATTN_CHUNK, true, keys_piece);
+        run_cut(b, ATTN_GRAD_BLOCK, false, queries_piece);
+    }
+    if (atomic_load(&b->no_memory)) llm_op_fail(b->c, EX_UNAVAILABLE, "out of memory in attention's backward");
+}
+
+void attn_backward(struct llm_ctx *c, struct llm_node *n)
+{
+    const struct attn_op *op = n->args;
+    const struct llm_attn *a = &op->a;
+    struct backward b = {.c = c, .op = op, .d_out = n->out->grad, .ldd = n->out->grad_stride};
+    float *sinks = a->sinks ? a->sinks->grad : NULL, *bias = a->rel_bias ? a->rel_bias->grad : NULL;
+    int64_t width = a->n_heads * (2 * a->rel_max - 1), blocks = 0;
+    if (!llm_grad_open_zeroed(c, op->q, &b.q)) b.q.p = NULL;
+    if (!llm_grad_open_zeroed(c, op->k, &b.k)) b.k.p = NULL;
+    if (!llm_grad_open_zeroed(c, op->v, &b.v)) b.v.p = NULL;
+    if (op->n_documents) blocks = op->documents[op->n_documents - 1].grad_block + attn_blocks(op->documents[op->n_documents - 1].n_queries, ATTN_GRAD_BLOCK);
+    b.d = llm_op_alloc(c, op->q->rows * a->n_heads, sizeof *b.d);
+    b.d_bias = bias ? llm_op_alloc(c, blocks * width, sizeof *b.d_bias) : NULL;
+    if (llm_ctx_failed(c)) return;
+    if (b.d_bias) memset(b.d_bias, 0, (size_t)(blocks * width) * sizeof *b.d_bias);
+    llm_for_rows(op->q->rows, a->n_heads * a->d_v, d_rows, &b);
+    run_backward(&b);
+    if (sinks) add_sink_gradient(&b, sinks);
+    for (int64_t i = 0; bias && i < blocks; i++)
+        for (int64_t x = 0; x < width; x++) bias[x] += b.d_bias[i * width + x];
+}

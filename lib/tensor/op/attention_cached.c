@@ -1,0 +1,185 @@
+/* Attention of new tokens over a KV cache: prefill in one call or many, decoding, sequences of any lengths together. The walk over tiles is that of
+ * llm_attention, so a token's row has the bits it has there. */
+#include "tensor/op/attention_internal.h"
+
+#include <stdatomic.h>
+#include <string.h>
+#include "cpu/dtype.h"
+#include "cpu/pool.h"
+
+#define FEW 16 /* a run of at most so many new tokens is cut along the keys too: a long context then keeps all threads busy */
+
+struct piece { int64_t seq, from, n, chunk; float *states; }; /* chunk -1: all of them, no states kept */
+struct cached {
+    const struct attn_op *op;
+    const struct llm_kv_seq *seqs;
+    int64_t n_seqs;
+    const struct piece *pieces;
+    int64_t n_pieces;
+    const int64_t *store_seq, *store_from; /* runs of new tokens to be stored */
+    atomic_bool no_memory;
+};
+
+static void store_row(enum llm_dtype type, void *tile, int64_t row, int64_t n_kv_heads, int64_t d, const float *x)
+{
+    size_t bytes = llm_dtype_bytes(type, (uint64_t)d);
+    for (int64_t h = 0; h < n_kv_heads; h++)
+        llm_dtypes[type].encode(x + h * d, (char *)tile + (size_t)(h * ATTN_TILE + row) * bytes, (size_t)d);
+}
+
+/* Stores up to 64 new tokens of one sequence. */
+static void store_piece(void *arg, size_t i, int thread)
+{
+    const struct cached *f = arg;
+    const struct llm_attn *a = &f->op->a;
+    const struct llm_kv_seq *s = &f->seqs[f->store_seq[i]];
+    (void)thread;
+    for (int64_t t = f->store_from[i]; t < attn_min(s->n, f->store_from[i] + ATTN_TILE); t++) {
+        int64_t at = s->pos + t, tile = at / ATTN_TILE, row = at % ATTN_TILE;
+        store_row(s->view.dtype, s->view.k[tile], row, a->n_kv_heads, a->d_k, f->op->k->data + (s->first + t) * f->op->k->stride);
+        store_row(s->view.dtype, s->view.v[tile], row, a->n_kv_heads, a->d_v, f->op->v->data + (s->first + t) * f->op->v->stride);
+        if (s->queries && t >= s->n - s->n_queries) { /* earlier ones would be overwritten */
+            int64_t width = a->n_heads * a->d_k;
+            memcpy(s->queries + at % s->n_queries * width, f->op->q->data + (s->first + t) * f->op->q->stride, (size_t)width * sizeof(float));
+        }
+    }
+}
+
+static struct attn_job job_of(const struct cached *f, const struct piece *p, int64_t kv_head)
+{
+    const struct llm_kv_seq *s = &f->seqs[p->seq];
+    struct attn_document d = {.query = s->first + p->from, .n_queries = p->n};
+    struct attn_job j = attn_job_of(f->op, &d, kv_head, 0, p->n);
+    j.pos = s->pos + p->from;
+    j.keys = (struct attn_keys){.n = s->pos + s->n, .view = &s->view, .kv_head = kv_head};
+    return j;
+}
+
+static float *state_memory(const struct attn_job *j, const struct piece *p, int64_t chunk)
+{
+    int64_t chunks = attn_job_end_chunk(j), kv_head = j->head / j->n_rep;
+    return p->states + (kv_head * chunks + chunk) * attn_state_floats(attn_job_rows(j), j->a->d_v);
+}
+
+static void attend_piece(void *arg, size_t i, int thread)
+{
+    struct cached *f = arg;
+    const struct piece *p = &f->pieces[f->n_pieces - 1 - (int64_t)i / f->op->a.n_kv_heads];
+    struct attn_job j = job_of(f, p, (int64_t)i % f->op->a.n_kv_heads);
+    if (p->chunk < 0) {
+        if (!attn_run(&j, thread)) atomic_store(&f->no_memory, true);
+        return;
+    }
+    float *space = llm_scratch(thread, attn_space_bytes(&j));
+    if (!space) {
+        atomic_store(&f->no_memory, true);
+        return;
+    }
+    attn_chunk(&j, p->chunk, attn_state_in(state_memory(&j, p, p->chunk), attn_job_rows(&j)), space);
+}
+
+/* Merges the chunks that pieces of their own have made; a run's first piece stands for all. */
+static void merge_piece(void *arg, size_t i, int thread)
+{
+    const struct cached *f = arg;
+    const struct piece *p = &f->pieces[(int64_t)i / f->op->a.n_kv_heads];
+    (void)thread;
+    if (p->chunk < 0) return;
+    struct attn_job j = job_of(f, p, (int64_t)i % f->op->a.n_kv_heads);
+    int64_t first = attn_job_first_chunk(&j), rows = attn_job_rows(&j);
+    if (p->chunk != first) return;
+    struct attn_state all = attn_state_in(state_memory(&j, p, first), rows);
+    for (int64_t chunk = first + 1; chunk < attn_job_end_chunk(&j); chunk++)
+        attn_state_merge(&j, all, attn_state_in(state_memory(&j, p, chunk), rows));
+    attn_finish(&j, all);
+}
+
+/* Fills `pieces` (NULL: only counts) and sums the floats of the states that are kept. */
+static int64_t cut(const struct cached *f, struct piece *pieces, float *states, int64_t *n_floats)
+{
+    const struct llm_attn *a = &f->op->a;
+    int64_t block = attn_max(1, ATTN_ROWS * a->n_kv_heads / a->n_heads), n = 0;
+    *n_floats = 0;
+    for (int64_t s = 0; s < f->n_seqs; s++) {
+        int64_t tokens = f->seqs[s].n;
+        struct piece p = {.seq = s, .n = tokens, .chunk = -1};
+        struct attn_job j = tokens > 0 ? job_of(f, &p, 0) : (struct attn_job){0};
+        if (tokens > 0 && tokens <= FEW && attn_job_end_chunk(&j) - attn_job_first_chunk(&j) > 1) {
+            p.states = states ? states + *n_floats : NULL;
+            for (p.chunk = attn_job_first_chunk(&j); p.chunk < attn_job_end_chunk(&j); p.chunk++, n++)
+                if (pieces) pieces[n] = p;
+            *n_floats += a->n_kv_heads * attn_job_end_chunk(&j) * attn_state_floats(attn_job_rows(&j), a->d_v);
+            continue;
+        }
+        for (p.from = 0; p.from < tokens; p.from += block, n++) {
+            p.n = attn_min(block, tokens - p.from);
+            if (pieces) pieces[n] = p;
+        }
+    }
+    return n;
+}
+
+static void run_store(struct llm_ctx *c, struct cached *f)
+{
+    int64_t n = 0;
+    for (int64_t s = 0; s < f->n_seqs; s++) n += attn_blocks(f->seqs[s].n, ATTN_TILE);
+    int64_t *seq = llm_op_alloc(c, n, sizeof *seq), *from = llm_op_alloc(c, n, sizeof *from);
+    if (!seq || !from) return;
+    f->store_seq = seq;
+    f->store_from = from;
+    n = 0;
+    for (int64_t s = 0; s < f->n_seqs; s++)
+        for (int64_t t = 0; t < f->seqs[s].n; t += ATTN_TILE, n++) {
+            seq[n] = s;
+            from[n] = t;
+        }
+    llm_parallel((size_t)n, store_piece, f);
+}
+
+static void run_attend(struct llm_ctx *c, struct cached *f)
+{
+    int64_t n_floats;
+    f->n_pieces = cut(f, NULL, NULL, &n_floats);
+    struct piece *pieces = llm_op_alloc(c, f->n_pieces, sizeof *pieces);
+    float *states = llm_op_alloc(c, n_floats, sizeof *states);
+    if (llm_ctx_failed(c)) return;
+    cut(f, pieces, states, &n_floats);
+    f->pieces = pieces;
+    llm_parallel((size_t)(f->n_pieces * f->op->a.n_kv_heads), attend_piece, f);
+    if (n_floats) llm_parallel((size_t)(f->n_pieces * f->op->a.n_kv_heads), merge_piece, f);
+    if (atomic_load(&f->no_memory)) llm_op_fail(c, EX_UNAVAILABLE, "out of memory in attention");
+}
+
+static bool check_sequences(struct llm_ctx *c, const struct attn_op *op, const struct llm_kv_seq *seqs, int64_t n_seqs)
+{
+    const struct llm_attn *a = &op->a;
+    const char *wrong = NULL;
+    if (a->doc_start || a->kv_len || a->kv_row_len) wrong = "a cache holds one document of one sequence";
+    for (int64_t s = 0; s < n_seqs && !wrong; s++) {
+        const struct llm_kv_seq *q = &seqs[s];
+        int block = llm_dtypes[q->view.dtype].block_size;
+        if (q->first < 0 || q->n < 0 || q->pos < 0 || q->n > op->q->rows - q->first) wrong = "expected the new tokens within q";
+        else if (!llm_dtypes[q->view.dtype].encode || !llm_dtypes[q->view.dtype].decode) wrong = "expected a cache of floating point or block type";
+        else if (a->d_k % block || a->d_v % block) wrong = "expected head widths of whole blocks of the cache's type";
+    }
+    if (op->k->rows != op->q->rows) wrong = "expected as many keys as queries";
+    if (wrong) llm_op_fail(c, LLM_EX_FAILURE, "attention over a cache: %s", wrong);
+    return !wrong;
+}
+
+struct llm_tensor *llm_attention_cached(struct llm_ctx *c, struct llm_tensor *q, struct llm_tensor *k, struct llm_tensor *v, const struct llm_attn *a,
+                                        const struct llm_kv_seq *seqs, int64_t n_seqs)
+{
+    if (llm_ctx_failed(c) || !attn_check(c, q, k, v, a)) return &c->nothing;
+    struct attn_op op = {.a = *a, .math = &llm_k.attention.math[c->compute], .q = q, .k = k, .v = v};
+    if (!check_sequences(c, &op, seqs, n_seqs)) return &c->nothing;
+    op.out = llm_tensor_create(c, q->rows, a->n_heads * a->d_v);
+    size_t mark = llm_arena_mark(&c->acts);
+    op.sinks = attn_values(c, a->sinks, a->n_heads, "sinks");
+    op.bias = attn_values(c, a->rel_bias, a->n_heads * (2 * a->rel_max - 1), "rel_bias");
+    struct cached f = {.op = &op, .seqs = seqs, .n_seqs = n_seqs};
+    if (!llm_ctx_failed(c)) run_store(c, &f);
+    if (!llm_ctx_failed(c)) run_attend(c, &f);
+    llm_arena_pop(&c->acts, mark);
+    return llm_ctx_failed(c) ? &c->nothing : op.out;
+}

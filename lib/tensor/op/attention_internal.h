@@ -1,0 +1,138 @@
+/* What attention's forward, backward and cached forms share: which keys a query sees, and the walk of a block of queries over tiles of keys.
+ * Positions are counted from the document's start, so that a document packed with others has the bits it has alone. */
+#ifndef LLM_TENSOR_OP_ATTENTION_INTERNAL_H
+#define LLM_TENSOR_OP_ATTENTION_INTERNAL_H
+
+#include "cpu/kernels.h"
+#include "tensor/ops.h"
+#include "tensor/tape.h"
+
+#define ATTN_TILE LLM_ATTN_TILE
+#define ATTN_CHUNK 1024    /* keys whose tiles share one running maximum; chunks are merged left to right */
+#define ATTN_ROWS 256      /* query rows that share a packed tile */
+#define ATTN_GRAD_BLOCK 256 /* tokens a parameter's gradient is summed over from zero (llm_matmul_dw) */
+
+static inline int64_t attn_min(int64_t a, int64_t b) { return a < b ? a : b; }
+static inline int64_t attn_max(int64_t a, int64_t b) { return a > b ? a : b; }
+static inline int64_t attn_blocks(int64_t n, int64_t size) { return (n + size - 1) / size; }
+static inline int64_t attn_padded(int64_t n) { return attn_blocks(n, LLM_ATTN_LANES) * LLM_ATTN_LANES; }
+
+/* The keys [first, last) that query i sees among n, beside the prefix. */
+struct attn_range { int64_t first, last; };
+static inline struct attn_range attn_seen(const struct llm_attn *a, int64_t i, int64_t n)
+{
+    struct attn_range r = {0, n};
+    if (a->causal) r.last = attn_min(r.last, i + 1);
+    if (a->window > 0) {
+        r.first = attn_max(0, i - a->window + 1);
+        r.last = attn_min(r.last, i + a->window);
+    }
+    return r;
+}
+/* Does any query of [i0, i1] see a key of the tile that begins at `at`? */
+static inline bool attn_tile_seen(const struct llm_attn *a, int64_t at, int64_t i0, int64_t i1, int64_t n)
+{
+    return at < n && (at < a->prefix || (attn_seen(a, i0, n).first < at + ATTN_TILE && attn_seen(a, i1, n).last > at));
+}
+/* Does every query of [i0, i1] see all keys of the tile? */
+static inline bool attn_tile_full(const struct llm_attn *a, int64_t at, int64_t i0, int64_t i1, int64_t n)
+{
+    if (at + ATTN_TILE > n) return false;
+    return at + ATTN_TILE <= a->prefix || (attn_seen(a, i1, n).first <= at && attn_seen(a, i0, n).last >= at + ATTN_TILE);
+}
+
+/* Where dropout's numbers come from: counters of (row, position in row, head · stride + key's position in row). */
+struct attn_dropout {
+    float p;
+    uint64_t seed, step;
+    uint32_t layer, row, stride;
+    int64_t query_origin, key_origin; /* position in the row of the document's first query and key */
+};
+/* 0 or 1/(1-p) for n keys from `key` on. */
+void attn_keep(const struct attn_dropout *d, int64_t head, int64_t query, int64_t key, float *keep, int64_t stride, int64_t n);
+/* rel_bias of one head, expanded: the entry for key - query. */
+static inline float attn_bias(const float *table, int64_t rel_max, int64_t key, int64_t query)
+{
+    int64_t d = attn_max(-(rel_max - 1), attn_min(rel_max - 1, key - query));
+    return table[d + rel_max - 1];
+}
+
+/* The keys and values of one KV head of one document: matrices, or tiles of a cache. */
+struct attn_keys {
+    int64_t n;
+    const float *k, *v;
+    int64_t ldk, ldv;
+    const struct llm_kv_view *view; /* NULL: the matrices */
+    int64_t kv_head;
+};
+
+/* A run of queries of one document, all heads that share one KV head. Row i · n_rep + g is query i, head g. */
+struct attn_job {
+    const struct llm_attn *a;
+    const struct llm_attention_math *math;
+    struct attn_keys keys;
+    int64_t pos, n_queries, head, n_rep; /* position of the first query; number of the first head */
+    const float *q; int64_t ldq;
+    float *out; int64_t ldo;
+    float *stats;            /* [n_queries, n_heads, 2]: m and 1/l of each query and head, for the backward; or NULL */
+    float *lse;              /* [n_queries, n_heads] or NULL */
+    const float *bias, *sinks; /* [n_heads, 2·rel_max - 1], [n_heads]; NULL */
+    struct attn_dropout dropout; /* p = 0: none */
+};
+static inline int64_t attn_job_rows(const struct attn_job *j) { return j->n_queries * j->n_rep; }
+/* The chunks that any of its queries can see, at least one: [attn_job_first_chunk, attn_job_end_chunk). */
+static inline int64_t attn_job_first_chunk(const struct attn_job *j)
+{
+    int64_t first = attn_seen(j->a, j->pos, j->keys.n).first;
+    return j->a->prefix > 0 ? 0 : attn_min(first, attn_max(0, j->keys.n - 1)) / ATTN_CHUNK;
+}
+static inline int64_t attn_job_end_chunk(const struct attn_job *j)
+{
+    int64_t end = attn_max(attn_seen(j->a, j->pos + j->n_queries - 1, j->keys.n).last, attn_min(j->a->prefix, j->keys.n));
+    return attn_max(attn_job_first_chunk(j) + 1, attn_blocks(end, ATTN_CHUNK));
+}
+
+/* The running softmax of a job's rows. o is [rows, attn_padded(d_v)]. */
+struct attn_state { float *m, *l, *o; };
+static inline int64_t attn_state_floats(int64_t rows, int64_t d_v) { return rows * (attn_padded(d_v) + 2); }
+struct attn_state attn_state_in(float *memory, int64_t rows);
+
+size_t attn_space_bytes(const struct attn_job *j);
+/* Fills `state` from the keys of one chunk alone. `space`: attn_space_bytes of work space. */
+void attn_chunk(const struct attn_job *j, int64_t chunk, struct attn_state state, void *space);
+/* The next chunk's state into that of the earlier ones. */
+void attn_state_merge(const struct attn_job *j, struct attn_state all, struct attn_state next);
+/* Adds the sinks, divides, writes out, stats and lse. */
+void attn_finish(const struct attn_job *j, struct attn_state all);
+/* All of that in the thread's scratch, chunk after chunk. False: out of memory. */
+bool attn_run(const struct attn_job *j, int thread);
+
+/* One document of one row of a batch. */
+struct attn_document {
+    int64_t query, n_queries; /* first token of q; how many */
+    int64_t key, n_keys;      /* first token of k and v; how many are seen */
+    int64_t row, origin;      /* row of the batch; position in the row of the first query (and key, unless cross-attention) */
+    int64_t grad_block;       /* number of its first block of ATTN_GRAD_BLOCK queries, counted over all documents */
+};
+
+/* An op's arguments and what its backward needs. */
+struct attn_op {
+    struct llm_attn a;
+    const struct llm_attention_math *math;
+    struct llm_tensor *q, *k, *v, *out;
+    float *stats, *lse;         /* [tokens, n_heads, 2] and [tokens, n_heads], or NULL */
+    const float *bias, *sinks;  /* the parameters' values as F32, or NULL */
+    struct attn_dropout dropout; /* of row 0 */
+    const struct attn_document *documents;
+    int64_t n_documents;
+};
+/* The job of the queries [from, from + n) of a document (counted from its start). */
+struct attn_job attn_job_of(const struct attn_op *op, const struct attn_document *d, int64_t kv_head, int64_t from, int64_t n);
+void attn_backward(struct llm_ctx *c, struct llm_node *n);
+
+/* False, with the context failed, when the arguments make no sense or disagree with the widths. */
+bool attn_check(struct llm_ctx *c, const struct llm_tensor *q, const struct llm_tensor *k, const struct llm_tensor *v, const struct llm_attn *a);
+/* A small parameter's n values as F32, on `acts` where they have to be converted; NULL where p is NULL and after a failure. */
+const float *attn_values(struct llm_ctx *c, const struct llm_param *p, int64_t n, const char *what);
+
+#endif

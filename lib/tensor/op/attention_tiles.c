@@ -1,0 +1,194 @@
+/* Attention forward over one job: the walk over chunks and tiles, for training, prefill and decoding alike. */
+#include "tensor/op/attention_internal.h"
+
+#include <math.h>
+#include <string.h>
+#include "cpu/dtype.h"
+#include "cpu/pool.h"
+
+/* One thread's work space, laid out in one piece of memory; all sizes in floats. */
+struct attn_space {
+    float *q;          /* [rows][units(d_k)], form A */
+    float *k, *v;      /* the tile: [units(d_k)][64] and [units(64)][dv], form B */
+    float *s, *p;      /* [64][64] and [64][units(64)] */
+    float *bias, *keep; /* [64][64] */
+    float *decoded_k, *decoded_v; /* [64][d_k], [64][d_v] from a cache */
+};
+
+static float *take(float **at, int64_t n)
+{
+    float *p = *at;
+    *at += (n + 15) / 16 * 16;
+    return p;
+}
+
+/* Lays the space out from `at`; returns its end. */
+static float *layout(const struct attn_job *j, struct attn_space *w, float *at)
+{
+    const struct llm_attn *a = j->a;
+    int64_t units = llm_attn_units(j->math, a->d_k), tile_units = llm_attn_units(j->math, ATTN_TILE);
+    w->q = take(&at, attn_job_rows(j) * units);
+    w->k = take(&at, units * ATTN_TILE);
+    w->v = take(&at, tile_units * attn_padded(a->d_v));
+    w->s = take(&at, ATTN_TILE * ATTN_TILE);
+    w->p = take(&at, ATTN_TILE * tile_units);
+    w->bias = j->bias ? take(&at, ATTN_TILE * ATTN_TILE) : NULL;
+    w->keep = j->dropout.p > 0 ? take(&at, ATTN_TILE * ATTN_TILE) : NULL;
+    w->decoded_k = j->keys.view ? take(&at, ATTN_TILE * a->d_k) : NULL;
+    w->decoded_v = j->keys.view ? take(&at, ATTN_TILE * a->d_v) : NULL;
+    return at;
+}
+
+size_t attn_space_bytes(const struct attn_job *j)
+{
+    struct attn_space w;
+    float origin[1];
+    return (size_t)(layout(j, &w, origin) - origin) * sizeof(float);
+}
+
+struct attn_state attn_state_in(float *memory, int64_t rows)
+{
+    return (struct attn_state){memory, memory + rows, memory + 2 * rows};
+}
+
+void attn_keep(const struct attn_dropout *d, int64_t head, int64_t query, int64_t key, float *keep, int64_t stride, int64_t n)
+{
+    struct llm_rng r = llm_rng_at(d->seed, d->step, LLM_RNG_DROPOUT_ATTN, d->layer, d->row, (uint32_t)(d->query_origin + query));
+    uint32_t channel = (uint32_t)head * d->stride + (uint32_t)(d->key_origin + key);
+    float kept = 1 / (1 - d->p);
+    for (int64_t i = 0; i < n; i++) keep[i * stride] = llm_rng_uniform(&r, channel + (uint32_t)i) < d->p ? 0 : kept;
+}
+
+/* The rows of tile t of a cached matrix as floats. */
+static const float *cached_tile(const struct attn_job *j, void *const *tiles, int64_t t, int64_t width, int64_t n, float *decoded)
+{
+    enum llm_dtype type = j->keys.view->dtype;
+    size_t plane = llm_dtype_bytes(type, (uint64_t)(ATTN_TILE * width));
+    const char *data = (const char *)tiles[t] + (size_t)j->keys.kv_head * plane;
+    if (type == LLM_F32) return (const float *)(const void *)data;
+    llm_dtypes[type].decode(data, decoded, (size_t)(n * width));
+    return decoded;
+}
+
+static void pack_tile(const struct attn_job *j, const struct attn_space *w, int64_t t)
+{
+    const struct llm_attn *a = j->a;
+    int64_t at = t * ATTN_TILE, n = attn_min(ATTN_TILE, j->keys.n - at), ldk = j->keys.ldk, ldv = j->keys.ldv;
+    const float *k, *v;
+    if (j->keys.view) {
+        k = cached_tile(j, j->keys.view->k, t, a->d_k, n, w->decoded_k);
+        v = cached_tile(j, j->keys.view->v, t, a->d_v, n, w->decoded_v);
+        ldk = a->d_k;
+        ldv = a->d_v;
+    } else {
+        k = j->keys.k + at * ldk;
+        v = j->keys.v + at * ldv;
+    }
+    j->math->pack_bt(w->k, ATTN_TILE, k, ldk, n, a->d_k);
+    j->math->pack_b(w->v, attn_padded(a->d_v), v, ldv, n, a->d_v, ATTN_TILE);
+}
+
+/* Masks, bias and dropout of the rows [row, row + t->rows) for the tile that begins at key `at`. */
+static void set_tile(const struct attn_job *j, const struct attn_space *w, int64_t row, int64_t at, struct llm_attn_softmax *t)
+{
+    const struct llm_attn *a = j->a;
+    int64_t n = j->keys.n, first = j->pos + row / j->n_rep, last = j->pos + (row + t->rows - 1) / j->n_rep;
+    t->full = attn_tile_full(a, at, first, last, n);
+    t->prefix = (int)attn_max(0, attn_min(ATTN_TILE, attn_min(a->prefix, n) - at));
+    t->bias = w->bias;
+    t->keep = w->keep;
+    if (t->full && !w->bias && !w->keep) return;
+    for (int r = 0; r < t->rows; r++) {
+        int64_t i = j->pos + (row + r) / j->n_rep, head = j->head + (row + r) % j->n_rep;
+        struct attn_range seen = attn_seen(a, i, n);
+        t->first[r] = (uint8_t)attn_max(0, attn_min(ATTN_TILE, seen.first - at));
+        t->last[r] = (uint8_t)attn_max(0, attn_min(ATTN_TILE, seen.last - at));
+        if (w->bias) {
+            const float *table = j->bias + head * (2 * a->rel_max - 1);
+            for (int key = 0; key < ATTN_TILE; key++) w->bias[r * ATTN_TILE + key] = attn_bias(table, a->rel_max, at + key, i);
+        }
+        if (w->keep) attn_keep(&j->dropout, head, i, at, w->keep + r * ATTN_TILE, 1, ATTN_TILE);
+    }
+}
+
+static void attend_tile(const struct attn_job *j, const struct attn_space *w, int64_t t, struct attn_state state)
+{
+    const struct llm_attn *a = j->a;
+    int64_t rows = attn_job_rows(j), at = t * ATTN_TILE, dv = attn_padded(a->d_v);
+    int64_t units = llm_attn_units(j->math, a->d_k), tile_units = llm_attn_units(j->math, ATTN_TILE);
+    for (int64_t row = 0; row < rows; row += ATTN_TILE) {
+        int64_t m = attn_min(ATTN_TILE, rows - row);
+        if (!attn_tile_seen(a, at, j->pos + row / j->n_rep, j->pos + (row + m - 1) / j->n_rep, j->keys.n)) continue;
+        struct llm_attn_softmax x = {.rows = (int)m, .s = w->s, .p = w->p, .m = state.m + row, .l = state.l + row,
+                                     .o = state.o + row * dv, .ldo = dv, .scale = a->scale, .softcap = a->softcap};
+        j->math->product(w->s, ATTN_TILE, w->q + row * units, units, w->k, ATTN_TILE, m, ATTN_TILE, units, false);
+        set_tile(j, w, row, at, &x);
+        j->math->softmax(&x);
+        j->math->product(x.o, dv, w->p, tile_units, w->v, dv, m, dv, tile_units, true);
+    }
+}
+
+void attn_chunk(const struct attn_job *j, int64_t chunk, struct attn_state state, void *space)
+{
+    const struct llm_attn *a = j->a;
+    struct attn_space w;
+    layout(j, &w, space);
+    int64_t rows = attn_job_rows(j), units = llm_attn_units(j->math, a->d_k);
+    for (int64_t g = 0; g < j->n_rep; g++)
+        j->math->pack_a(w.q + g * units, j->n_rep * units, j->q + g * a->d_k, j->ldq, j->n_queries, a->d_k);
+    for (int64_t r = 0; r < rows; r++) {
+        state.m[r] = -INFINITY;
+        state.l[r] = 0;
+    }
+    memset(state.o, 0, (size_t)(rows * attn_padded(a->d_v)) * sizeof(float));
+    int64_t end = attn_min(j->keys.n, (chunk + 1) * ATTN_CHUNK);
+    for (int64_t at = chunk * ATTN_CHUNK; at < end; at += ATTN_TILE) {
+        if (!attn_tile_seen(a, at, j->pos, j->pos + j->n_queries - 1, j->keys.n)) continue;
+        pack_tile(j, &w, at / ATTN_TILE);
+        attend_tile(j, &w, at / ATTN_TILE, state);
+    }
+}
+
+void attn_state_merge(const struct attn_job *j, struct attn_state all, struct attn_state next)
+{
+    int64_t dv = attn_padded(j->a->d_v), rows = attn_job_rows(j);
+    for (int64_t r = 0; r < rows; r++)
+        llm_k.attention.merge(all.m + r, all.l + r, all.o + r * dv, next.m + r, next.l + r, next.o + r * dv, dv);
+}
+
+void attn_finish(const struct attn_job *j, struct attn_state all)
+{
+    const struct llm_attn *a = j->a;
+    int64_t dv = attn_padded(a->d_v);
+    for (int64_t i = 0; i < j->n_queries; i++)
+        for (int64_t g = 0; g < j->n_rep; g++) {
+            int64_t r = i * j->n_rep + g, head = j->head + g;
+            float *o = all.o + r * dv, *out = j->out + i * j->ldo + g * a->d_v;
+            if (j->sinks) llm_k.attention.sink(&all.m[r], &all.l[r], o, j->sinks[head], dv);
+            bool seen = all.l[r] > 0 || all.l[r] != all.l[r]; /* a NaN is passed on */
+            float inv = seen ? 1 / all.l[r] : 0;
+            for (int64_t c = 0; c < a->d_v; c++) out[c] = o[c] * inv + 0.0f; /* + 0: -0 that underflow left becomes 0 */
+            if (j->stats) {
+                float *stats = j->stats + 2 * (i * a->n_heads + head);
+                stats[0] = seen ? all.m[r] : 0;
+                stats[1] = inv;
+            }
+            if (j->lse) j->lse[i * a->n_heads + head] = seen ? (float)(all.m[r] + log(all.l[r])) : -INFINITY;
+        }
+}
+
+bool attn_run(const struct attn_job *j, int thread)
+{
+    int64_t rows = attn_job_rows(j), state = attn_blocks(attn_state_floats(rows, j->a->d_v), 16) * 16;
+    float *memory = llm_scratch(thread, 2 * (size_t)state * sizeof(float) + attn_space_bytes(j));
+    if (!memory) return false;
+    struct attn_state all = attn_state_in(memory, rows), next = attn_state_in(memory + state, rows);
+    int64_t first = attn_job_first_chunk(j), end = attn_job_end_chunk(j);
+    attn_chunk(j, first, all, memory + 2 * state);
+    for (int64_t chunk = first + 1; chunk < end; chunk++) {
+        attn_chunk(j, chunk, next, memory + 2 * state);
+        attn_state_merge(j, all, next);
+    }
+    attn_finish(j, all);
+    return true;
+}
