@@ -1,57 +1,42 @@
-#include "io/zstd_frames.h"
+#include "io/planes.h"
 
+#include <stdint.h>
 #include <string.h>
 
-/* One width of both directions. The inner loops have a fixed length, so that compilers make vectors of them at -O2. */
-#define BLOCK 64
-#define DEFINE_PLANES(type, bits)                                                                   \
-    static void split_##bits(const unsigned char *numbers, unsigned char *planes, size_t count)     \
-    {                                                                                               \
-        size_t i = 0;                                                                               \
-        type x[BLOCK] = {0};                                                                        \
-        for (; i < count; i += BLOCK) {                                                             \
-            size_t n = count - i < BLOCK ? count - i : BLOCK;                                       \
-            unsigned char bytes[BLOCK];                                                             \
-            memcpy(x, numbers + i * sizeof(type), n * sizeof(type));                                \
-            for (size_t k = 0; k < BLOCK; k++) x[k] = (type)(x[k] << 1 | x[k] >> (bits - 1));       \
-            for (size_t b = 0; b < sizeof(type); b++) {                                             \
-                int shift = bits - 8 - 8 * (int)b;                                                  \
-                for (size_t k = 0; k < BLOCK; k++) bytes[k] = (unsigned char)(x[k] >> shift);       \
-                memcpy(planes + b * count + i, bytes, n);                                           \
-            }                                                                                       \
-        }                                                                                           \
-    }                                                                                               \
-    static void join_##bits(const unsigned char *planes, unsigned char *numbers, size_t count)      \
-    {                                                                                               \
-        type x[BLOCK] = {0};                                                                        \
-        unsigned char bytes[BLOCK] = {0};                                                           \
-        for (size_t i = 0; i < count; i += BLOCK) {                                                 \
-            size_t n = count - i < BLOCK ? count - i : BLOCK;                                       \
-            for (size_t k = 0; k < BLOCK; k++) x[k] = 0;                                            \
-            for (size_t b = 0; b < sizeof(type); b++) {                                             \
-                int shift = bits - 8 - 8 * (int)b;                                                  \
-                memcpy(bytes, planes + b * count + i, n);                                           \
-                for (size_t k = 0; k < BLOCK; k++) x[k] = (type)(x[k] | (type)bytes[k] << shift);   \
-            }                                                                                       \
-            for (size_t k = 0; k < BLOCK; k++) x[k] = (type)(x[k] >> 1 | x[k] << (bits - 1));       \
-            memcpy(numbers + i * sizeof(type), x, n * sizeof(type));                                \
-        }                                                                                           \
+/* One pair of loops a width, with constant trip counts inside, so that the compiler vectorises them. */
+#define PLANES(bits, width)                                                                      \
+    static void split##bits(const unsigned char *in, unsigned char *out, size_t n)              \
+    {                                                                                            \
+        for (size_t i = 0; i < n; i++) {                                                         \
+            uint##bits##_t v;                                                                    \
+            memcpy(&v, in + i * (width), (width));                                               \
+            v = (uint##bits##_t)(v << 1 | v >> (bits - 1));                                      \
+            for (size_t b = 0; b < (width); b++) out[b * n + i] = (unsigned char)(v >> (8 * b)); \
+        }                                                                                        \
+    }                                                                                            \
+    static void join##bits(const unsigned char *in, unsigned char *out, size_t n)               \
+    {                                                                                            \
+        for (size_t i = 0; i < n; i++) {                                                         \
+            uint##bits##_t v = 0;                                                                \
+            for (size_t b = 0; b < (width); b++) v = (uint##bits##_t)(v | (uint##bits##_t)in[b * n + i] << (8 * b)); \
+            v = (uint##bits##_t)(v >> 1 | v << (bits - 1));                                      \
+            memcpy(out + i * (width), &v, (width));                                              \
+        }                                                                                        \
     }
+PLANES(16, 2)
+PLANES(32, 4)
+PLANES(64, 8)
 
-DEFINE_PLANES(uint16_t, 16)
-DEFINE_PLANES(uint32_t, 32)
-DEFINE_PLANES(uint64_t, 64)
-
-void llm_planes_split(const void *numbers, void *planes, size_t n, int width)
+void llm_planes_split(const unsigned char *in, unsigned char *out, size_t bytes, int width)
 {
-    if (width == 2) split_16(numbers, planes, n / 2);
-    else if (width == 4) split_32(numbers, planes, n / 4);
-    else split_64(numbers, planes, n / 8);
+    if (width == 2) split16(in, out, bytes / 2);
+    else if (width == 4) split32(in, out, bytes / 4);
+    else split64(in, out, bytes / 8);
 }
 
-void llm_planes_join(const void *planes, void *numbers, size_t n, int width)
+void llm_planes_join(const unsigned char *in, unsigned char *out, size_t bytes, int width)
 {
-    if (width == 2) join_16(planes, numbers, n / 2);
-    else if (width == 4) join_32(planes, numbers, n / 4);
-    else join_64(planes, numbers, n / 8);
+    if (width == 2) join16(in, out, bytes / 2);
+    else if (width == 4) join32(in, out, bytes / 4);
+    else join64(in, out, bytes / 8);
 }

@@ -1,53 +1,47 @@
-/* Frames of a `.llm` (formats/checkpoint.md): the naming frame, zstd frames of at most 4 MiB each made and undone in one shot, the seek table; and the
- * byte planes inside them. */
+/* zstd frames of a checkpoint: each compressed in one shot with its checksum, listed in a seekable table at the end of the file
+ * (zstd's contrib/seekable_format specification). Bytes only: checkpoint.c knows what they mean. */
 #ifndef LLM_IO_ZSTD_FRAMES_H
 #define LLM_IO_ZSTD_FRAMES_H
 
-#include <stddef.h>
+#include <stdbool.h>
 #include <stdint.h>
-#include "base/buf.h"
-#include "cpu/dtype.h"
+#include "io/file.h"
+#include "io/output.h"
 
-#define LLM_FRAME_CONTENT ((size_t)4 << 20) /* most content of a frame */
-#define LLM_NAMING_FRAME 32                 /* bytes of the naming frame */
+#define LLM_SKIPPABLE_NAME 0x184D2A50u  /* first frame: names the file */
+#define LLM_SKIPPABLE_SEEK 0x184D2A5Eu  /* last frame: the seekable table */
+#define LLM_SEEK_MAGIC 0x8F92EAB1u
+#define LLM_CHECKPOINT_NAME "llmutils checkpoint 1\n"
 
-/* The naming frame, which begins every `.llm`. */
-extern const unsigned char llm_naming_frame[LLM_NAMING_FRAME];
-/* Whether the `n` bytes begin with one. -1: they do, but it says something this version does not know (see `e`). */
-int llm_naming_frame_check(const unsigned char *p, size_t n, const char *where, struct llm_err *e) LLM_MUST_CHECK;
+struct llm_frame { uint64_t offset; uint32_t packed, bytes; }; /* in the file; compressed and raw size */
 
-/* Where each frame lies. The naming frame is number 0, with no content. */
-struct llm_frames {
-    uint32_t *compressed, *content; /* bytes of each */
-    size_t n, room;
-    uint64_t *at, *from;            /* prefix sums, n + 1 each: llm_frames_index makes them; else NULL */
+/* ---- writing ---- */
+struct llm_frame_writer; /* opaque: the output, the table so far */
+struct llm_frame_job {   /* one frame to make */
+    const unsigned char *raw;
+    size_t bytes;        /* 1 … LLM_FRAME_BYTES */
+    int plane_width;     /* 0: as it is; 2, 4, 8: split into planes first */
 };
-int llm_frames_add(struct llm_frames *f, uint64_t compressed, uint64_t content, struct llm_err *e) LLM_MUST_CHECK;
-int llm_frames_index(struct llm_frames *f, struct llm_err *e) LLM_MUST_CHECK;
-void llm_frames_release(struct llm_frames *f);
-/* The frame that begins with content byte `from`; n when none does. Empty frames are passed over. */
-size_t llm_frames_find(const struct llm_frames *f, uint64_t from);
+struct llm_frame_writer *llm_frame_writer_create(struct llm_output *o, int level, struct llm_err *e) LLM_MUST_CHECK; /* writes the naming frame */
+/* Compresses the jobs with all threads and writes them in order. */
+int llm_frames_write(struct llm_frame_writer *w, const struct llm_frame_job *jobs, size_t n, struct llm_err *e) LLM_MUST_CHECK;
+int llm_frames_finish(struct llm_frame_writer *w, struct llm_err *e) LLM_MUST_CHECK; /* writes the table */
+void llm_frame_writer_destroy(struct llm_frame_writer *w);
 
-/* The seek table as bytes. */
-int llm_seek_table_put(const struct llm_frames *f, struct llm_buf *out, struct llm_err *e) LLM_MUST_CHECK;
-/* Reads the table at the end of a whole file of `n` bytes and checks it against that length: fills and indexes *f. */
-int llm_seek_table_get(struct llm_frames *f, const unsigned char *file, uint64_t n, const char *where, struct llm_err *e) LLM_MUST_CHECK;
-/* Checks a table's own bytes (all of its frame) against the frames that really came. */
-int llm_seek_table_check(const struct llm_frames *f, const unsigned char *table, size_t n, const char *where, struct llm_err *e) LLM_MUST_CHECK;
-
-/* How content is compressed. */
-enum llm_frame_coding { LLM_FRAME_BYTES, LLM_FRAME_PLANES };
-/* Most bytes that a frame of n content bytes takes. */
-size_t llm_frame_bound(size_t n);
-/* One frame, with content size and checksum. level 0: the fast default. Returns its bytes, or 0 and `e`. */
-size_t llm_frame_compress(void *out, size_t room, const void *content, size_t n, enum llm_frame_coding coding, int level, struct llm_err *e)
+/* ---- reading a mapped file ---- */
+/* The table of a whole file: frames with content only. Checked against the file: sizes add up to its length. *frames is malloced. */
+int llm_frames_table(const unsigned char *file, uint64_t size, const char *name, struct llm_frame **frames, size_t *n, struct llm_err *e)
     LLM_MUST_CHECK;
-/* Undoes one frame, which must hold exactly n bytes. */
-int llm_frame_decompress(void *content, size_t n, const void *frame, size_t frame_bytes, struct llm_err *e) LLM_MUST_CHECK;
+/* Decompresses one frame, which must give exactly f->bytes. */
+int llm_frame_decode(const unsigned char *file, const struct llm_frame *f, void *out, const char *name, struct llm_err *e) LLM_MUST_CHECK;
 
-/* n bytes of numbers `width` wide (2, 4 or 8; n a multiple): each rotated left by one bit, so that its sign becomes the lowest, then the most
- * significant byte of all, the next of all, … And back. */
-void llm_planes_split(const void *numbers, void *planes, size_t n, int width);
-void llm_planes_join(const void *planes, void *numbers, size_t n, int width);
+/* ---- reading a pipe ---- */
+struct llm_unzstd; /* opaque */
+struct llm_unzstd *llm_unzstd_create(struct llm_file *f, struct llm_err *e) LLM_MUST_CHECK; /* borrows f */
+/* Exactly n bytes of content, or -1. */
+int llm_unzstd_read(struct llm_unzstd *z, void *p, size_t n, struct llm_err *e) LLM_MUST_CHECK;
+/* Reads on to the end, where no more content may come. */
+int llm_unzstd_finish(struct llm_unzstd *z, struct llm_err *e) LLM_MUST_CHECK;
+void llm_unzstd_destroy(struct llm_unzstd *z);
 
 #endif

@@ -1,0 +1,376 @@
+#include "io/checkpoint.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cpu/pool.h"
+#include "io/planes.h"
+#include "io/zstd_frames.h"
+
+/* Where a checkpoint's bytes come from: four ways, one interface.
+ *   zstd in a file (mapped, frames at random) · zstd in a pipe (in order) · plain in a file (mapped) · plain in a pipe (in order) */
+struct llm_checkpoint {
+    struct llm_file *file;
+    struct llm_map map;              /* files */
+    struct llm_frame *frames;        /* zstd in a file: those with tensor data, in order */
+    size_t n_frames, *first_frame;   /* first_frame[i]: of entry i */
+    struct llm_unzstd *unzstd;       /* zstd in a pipe */
+    struct llm_header header;
+    size_t next;                     /* pipes: the next entry to come */
+    unsigned char **kept;            /* pipes: entries that went by before they were asked for, as stored */
+};
+
+const struct llm_header *llm_checkpoint_header(const struct llm_checkpoint *c)
+{
+    return &c->header;
+}
+
+const char *llm_checkpoint_name(const struct llm_checkpoint *c)
+{
+    return llm_file_name(c->file);
+}
+
+void llm_checkpoint_close(struct llm_checkpoint *c)
+{
+    if (!c) return;
+    for (size_t i = 0; c->kept && i < c->header.n_entries; i++) free(c->kept[i]);
+    free(c->kept);
+    free(c->first_frame);
+    free(c->frames);
+    llm_unzstd_destroy(c->unzstd);
+    llm_header_release(&c->header);
+    llm_map_close(&c->map);
+    llm_file_close(c->file);
+    free(c);
+}
+
+static uint64_t length_at(const unsigned char *p)
+{
+    uint64_t n = 0;
+    for (int i = 0; i < 8; i++) n |= (uint64_t)p[i] << (8 * i);
+    return n;
+}
+
+static int bad_length(const struct llm_checkpoint *c, uint64_t n, struct llm_err *e)
+{
+    return llm_fail(e, EX_DATAERR, "%s: byte 0: header length: expected at most %d, found %llu", llm_checkpoint_name(c), LLM_MAX_HEADER,
+                    (unsigned long long)n);
+}
+
+static int map_file(struct llm_checkpoint *c, struct llm_err *e)
+{
+    uint64_t size;
+    int fd = llm_file_regular(c->file, &size);
+    return llm_map_fd(&c->map, fd, size, llm_checkpoint_name(c), e);
+}
+
+static int open_plain_file(struct llm_checkpoint *c, struct llm_err *e)
+{
+    const char *name = llm_checkpoint_name(c);
+    if (map_file(c, e) < 0) return -1;
+    if (c->map.n < 8) return llm_fail(e, EX_DATAERR, "%s: byte 0: cut short: expected 8 bytes, found %llu", name, (unsigned long long)c->map.n);
+    uint64_t n = length_at(c->map.p);
+    if (n > LLM_MAX_HEADER) return bad_length(c, n, e);
+    if (n > c->map.n - 8)
+        return llm_fail(e, EX_DATAERR, "%s: byte 8: cut short: expected a header of %llu bytes, found %llu", name, (unsigned long long)n,
+                        (unsigned long long)(c->map.n - 8));
+    if (llm_header_parse(&c->header, (const char *)c->map.p + 8, n, name, e) < 0) return -1;
+    uint64_t want = c->header.header_bytes + c->header.data_bytes;
+    if (c->map.n != want)
+        return llm_fail(e, EX_DATAERR, "%s: %s: the header asks for %llu bytes in all, found %llu", name,
+                        c->map.n < want ? "cut short" : "more than one message", (unsigned long long)want, (unsigned long long)c->map.n);
+    return 0;
+}
+
+/* Each tensor begins with a frame of its own, and all but its last are full. */
+static int assign_frames(struct llm_checkpoint *c, struct llm_err *e)
+{
+    size_t at = 0;
+    c->first_frame = llm_calloc(c->header.n_entries, sizeof *c->first_frame, "header", e);
+    if (!c->first_frame) return -1;
+    for (size_t i = 0; i < c->header.n_entries; i++) {
+        c->first_frame[i] = at;
+        for (uint64_t left = c->header.entries[i].bytes, want; left; left -= want, at++) {
+            want = left < LLM_FRAME_BYTES ? left : LLM_FRAME_BYTES;
+            if (at >= c->n_frames || c->frames[at].bytes != want)
+                return llm_fail(e, EX_DATAERR, "%s: tensor '%s': expected a frame of %llu bytes, found %u", llm_checkpoint_name(c),
+                                c->header.entries[i].name, (unsigned long long)want, at < c->n_frames ? c->frames[at].bytes : 0);
+        }
+    }
+    if (at != c->n_frames) return llm_fail(e, EX_DATAERR, "%s: %zu frames more than the header asks for", llm_checkpoint_name(c), c->n_frames - at);
+    return 0;
+}
+
+static int open_zstd_file(struct llm_checkpoint *c, struct llm_err *e)
+{
+    const char *name = llm_checkpoint_name(c);
+    struct llm_buf head = {0};
+    size_t used = 0;
+    uint64_t want = 8;
+    int got = -1;
+    if (map_file(c, e) < 0 || llm_frames_table(c->map.p, c->map.n, name, &c->frames, &c->n_frames, e) < 0) return -1;
+    while (head.n < want) { /* the header's frames come first; it ends where a frame ends */
+        if (used == c->n_frames) {
+            llm_fail(e, EX_DATAERR, "%s: cut short: expected a header of %llu bytes, found %zu", name, (unsigned long long)want, head.n);
+            goto done;
+        }
+        const struct llm_frame *f = &c->frames[used++];
+        if (llm_buf_reserve(&head, head.n + f->bytes, e) < 0 || llm_frame_decode(c->map.p, f, head.p + head.n, name, e) < 0) goto done;
+        head.n += f->bytes;
+        if (want == 8 && head.n >= 8) {
+            uint64_t n = length_at((unsigned char *)head.p);
+            if (n > LLM_MAX_HEADER) {
+                bad_length(c, n, e);
+                goto done;
+            }
+            want = 8 + n;
+        }
+    }
+    if (head.n != want) llm_fail(e, EX_DATAERR, "%s: header: expected a frame to end after %llu bytes, found %zu", name, (unsigned long long)want, head.n);
+    else if (llm_header_parse(&c->header, head.p + 8, head.n - 8, name, e) == 0) got = 0;
+    memmove(c->frames, c->frames + used, (c->n_frames - used) * sizeof *c->frames);
+    c->n_frames -= used;
+done:
+    llm_buf_release(&head);
+    return got < 0 ? -1 : assign_frames(c, e);
+}
+
+/* The next n bytes of content from a pipe. */
+static int read_content(struct llm_checkpoint *c, void *p, size_t n, struct llm_err *e)
+{
+    return c->unzstd ? llm_unzstd_read(c->unzstd, p, n, e) : llm_file_read(c->file, p, n, e);
+}
+
+static int finish_content(struct llm_checkpoint *c, struct llm_err *e)
+{
+    if (c->unzstd) return llm_unzstd_finish(c->unzstd, e);
+    int end = llm_file_at_end(c->file, e);
+    return end < 0 ? -1 : end ? 0 : llm_file_bad(c->file, e, "more content than the header says");
+}
+
+static int open_zstd_pipe(struct llm_checkpoint *c, struct llm_err *e)
+{
+    unsigned char raw[8];
+    struct llm_buf json = {0};
+    int got = -1;
+    c->unzstd = llm_unzstd_create(c->file, e);
+    if (!c->unzstd || llm_unzstd_read(c->unzstd, raw, sizeof raw, e) < 0) return -1;
+    uint64_t n = length_at(raw);
+    if (n > LLM_MAX_HEADER) return bad_length(c, n, e);
+    for (uint64_t have = 0, step; have < n; have += step) { /* memory follows bytes that came */
+        step = n - have < 1 << 20 ? n - have : 1 << 20;
+        if (llm_buf_reserve(&json, have + step, e) < 0 || llm_unzstd_read(c->unzstd, json.p + have, step, e) < 0) goto done;
+    }
+    got = llm_header_parse(&c->header, json.p, n, llm_checkpoint_name(c), e);
+done:
+    llm_buf_release(&json);
+    return got;
+}
+
+static int open_plain_pipe(struct llm_checkpoint *c, struct llm_err *e)
+{
+    struct llm_buf json = {0};
+    int got = llm_read_header(c->file, &json, &c->header, e);
+    llm_buf_release(&json);
+    return got;
+}
+
+struct llm_checkpoint *llm_checkpoint_from_file(struct llm_file *f, struct llm_err *e)
+{
+    size_t n;
+    struct llm_checkpoint *c = llm_calloc(1, sizeof *c, "checkpoint", e);
+    if (!c) {
+        llm_file_close(f);
+        return NULL;
+    }
+    c->file = f;
+    int got = -1;
+    const unsigned char *head = llm_file_peek(f, 16, &n, e);
+    bool regular = llm_file_regular(f, NULL) >= 0;
+    if (head && n == 0) {
+        llm_file_bad(f, e, "empty: expected a checkpoint");
+    } else if (head) {
+        bool zstd = n >= 4 && ((head[0] & 0xF0) == 0x50 || head[0] == 0x28) && memcmp(head + 1, head[0] == 0x28 ? "\xB5\x2F\xFD" : "\x2A\x4D\x18", 3) == 0;
+        if (!zstd && n >= 9 && length_at(head) <= LLM_MAX_HEADER && head[8] != '{') {
+            llm_file_bad(f, e, "expected a checkpoint (.llm) or safetensors");
+        } else {
+            got = zstd ? (regular ? open_zstd_file(c, e) : open_zstd_pipe(c, e)) : (regular ? open_plain_file(c, e) : open_plain_pipe(c, e));
+        }
+    }
+    if (got == 0 && !regular) {
+        c->kept = llm_calloc(c->header.n_entries, sizeof *c->kept, "header", e);
+        if (!c->kept || (c->header.n_entries == 0 && finish_content(c, e) < 0)) got = -1;
+    }
+    if (got == 0) return c;
+    llm_checkpoint_close(c);
+    return NULL;
+}
+
+struct llm_checkpoint *llm_checkpoint_open(const char *path, struct llm_err *e)
+{
+    struct llm_file *f = llm_file_open(path, e);
+    return f ? llm_checkpoint_from_file(f, e) : NULL;
+}
+
+/* ---- one tensor ---- */
+
+static int plane_width(const struct llm_entry *t)
+{
+    return t->planes ? llm_dtypes[t->dtype].block_bytes : 0;
+}
+
+static void join_stored(const struct llm_entry *t, const unsigned char *stored, unsigned char *out)
+{
+    for (uint64_t at = 0, step; at < t->bytes; at += step) {
+        step = t->bytes - at < LLM_FRAME_BYTES ? t->bytes - at : LLM_FRAME_BYTES;
+        if (t->planes) llm_planes_join(stored + at, out + at, step, plane_width(t));
+        else memcpy(out + at, stored + at, step);
+    }
+}
+
+struct decode_job {
+    const struct llm_checkpoint *c;
+    const struct llm_entry *t;
+    size_t first;
+    unsigned char *out;
+    struct llm_err *e;
+    int failed;
+    pthread_mutex_t lock;
+};
+
+static void decode_piece(void *arg, size_t i, int thread)
+{
+    struct decode_job *j = arg;
+    const struct llm_frame *f = &j->c->frames[j->first + i];
+    unsigned char *out = j->out + i * LLM_FRAME_BYTES, *raw = out;
+    struct llm_err e = {0};
+    int got = 0;
+    if (j->t->planes) raw = malloc(f->bytes); /* not llm_scratch: several tensors may be read at once from pieces */
+    (void)thread;
+    if (!raw) got = llm_no_memory(&e, j->t->name);
+    else got = llm_frame_decode(j->c->map.p, f, raw, llm_checkpoint_name(j->c), &e);
+    if (got == 0 && j->t->planes) llm_planes_join(raw, out, f->bytes, plane_width(j->t));
+    if (raw != out) free(raw);
+    if (got == 0) return;
+    pthread_mutex_lock(&j->lock);
+    if (!j->failed++) *j->e = e;
+    pthread_mutex_unlock(&j->lock);
+}
+
+static int read_frames(struct llm_checkpoint *c, const struct llm_entry *t, void *out, struct llm_err *e)
+{
+    struct llm_err mine = {0};
+    struct decode_job j = {.c = c, .t = t, .first = c->first_frame[t - c->header.entries], .out = out, .e = &mine};
+    pthread_mutex_init(&j.lock, NULL);
+    llm_parallel((t->bytes + LLM_FRAME_BYTES - 1) / LLM_FRAME_BYTES, decode_piece, &j);
+    pthread_mutex_destroy(&j.lock);
+    if (!j.failed) return 0;
+    if (e) *e = mine;
+    return -1;
+}
+
+/* Reads entry `next` of a pipe as it is stored. Memory follows bytes that came. NULL: see `e`. */
+static unsigned char *take_next(struct llm_checkpoint *c, struct llm_err *e)
+{
+    const struct llm_entry *t = &c->header.entries[c->next];
+    struct llm_buf b = {0};
+    for (uint64_t have = 0, step; have < t->bytes; have += step) {
+        uint64_t room = have < 64 << 20 ? 64 << 20 : have; /* doubles */
+        step = t->bytes - have < room ? t->bytes - have : room;
+        if (llm_buf_reserve(&b, have + step, e) < 0 || read_content(c, b.p + have, step, e) < 0) goto bad;
+    }
+    if (!b.p && llm_buf_reserve(&b, 1, e) < 0) goto bad;
+    c->next++;
+    if (c->next == c->header.n_entries && finish_content(c, e) < 0) goto bad;
+    return (unsigned char *)b.p;
+bad:
+    llm_buf_release(&b);
+    return NULL;
+}
+
+static int read_pipe(struct llm_checkpoint *c, const struct llm_entry *t, void *out, struct llm_err *e)
+{
+    size_t index = (size_t)(t - c->header.entries);
+    while (c->next <= index) {
+        size_t at = c->next;
+        c->kept[at] = take_next(c, e);
+        if (!c->kept[at]) return llm_in(e, "tensor '%s'", c->header.entries[at].name);
+    }
+    if (!c->kept[index]) return llm_fail(e, LLM_EX_FAILURE, "%s: tensor '%s' was read before", llm_checkpoint_name(c), t->name);
+    join_stored(t, c->kept[index], out);
+    free(c->kept[index]);
+    c->kept[index] = NULL;
+    return 0;
+}
+
+int llm_checkpoint_read(struct llm_checkpoint *c, const struct llm_entry *t, void *out, struct llm_err *e)
+{
+    if (c->frames) return read_frames(c, t, out, e);
+    if (c->kept) return read_pipe(c, t, out, e);
+    join_stored(t, c->map.p + c->header.header_bytes + t->offset, out);
+    return 0;
+}
+
+const void *llm_checkpoint_borrow(const struct llm_checkpoint *c, const struct llm_entry *t)
+{
+    if (c->frames || c->kept || t->planes) return NULL;
+    return c->map.p + c->header.header_bytes + t->offset;
+}
+
+/* ---- writing ---- */
+
+static int write_plain(struct llm_output *o, const struct llm_buf *head, const struct llm_entry *entries, size_t n, struct llm_err *e)
+{
+    if (llm_output_write(o, head->p, head->n, e) < 0) return -1;
+    for (size_t i = 0; i < n; i++)
+        if (llm_output_write(o, entries[i].source, entries[i].bytes, e) < 0) return -1;
+    return 0;
+}
+
+static size_t cut(struct llm_frame_job *jobs, const void *p, uint64_t bytes, int width)
+{
+    size_t n = 0;
+    for (uint64_t at = 0, step; at < bytes; at += step, n++) {
+        step = bytes - at < LLM_FRAME_BYTES ? bytes - at : LLM_FRAME_BYTES;
+        if (jobs) jobs[n] = (struct llm_frame_job){(const unsigned char *)p + at, step, width};
+    }
+    return n;
+}
+
+static int write_zstd(struct llm_output *o, const struct llm_buf *head, const struct llm_entry *entries, size_t n, int level, struct llm_err *e)
+{
+    size_t total = cut(NULL, NULL, head->n, 0), at;
+    for (size_t i = 0; i < n; i++) total += cut(NULL, NULL, entries[i].bytes, 0);
+    struct llm_frame_job *jobs = llm_alloc(total, sizeof *jobs, "checkpoint", e);
+    struct llm_frame_writer *w = jobs ? llm_frame_writer_create(o, level, e) : NULL;
+    int got = -1;
+    if (w) {
+        at = cut(jobs, head->p, head->n, 0);
+        for (size_t i = 0; i < n; i++) at += cut(jobs + at, entries[i].source, entries[i].bytes, plane_width(&entries[i]));
+        got = llm_frames_write(w, jobs, total, e);
+        if (got == 0) got = llm_frames_finish(w, e);
+    }
+    llm_frame_writer_destroy(w);
+    free(jobs);
+    return got;
+}
+
+int llm_checkpoint_write(struct llm_output *o, const json_t *meta, const struct llm_tensor_out *t, size_t n,
+                         const struct llm_checkpoint_options *opt, struct llm_err *e)
+{
+    struct llm_buf head = {0};
+    struct llm_entry *entries = llm_calloc(n, sizeof *entries, "checkpoint", e);
+    int got = -1;
+    if (entries && llm_layout(t, n, opt->planes && !opt->plain, entries, e) == 0 && llm_buf_put(&head, "\0\0\0\0\0\0\0", 8, e) == 0) {
+        struct llm_buf json = {0};
+        got = llm_header_build("checkpoint", meta, entries, n, &json, e);
+        if (got == 0) got = llm_buf_put(&head, json.p, json.n, e);
+        for (int i = 0; got == 0 && i < 8; i++) head.p[i] = (char)((uint64_t)json.n >> (8 * i));
+        llm_buf_release(&json);
+    }
+    if (got == 0) got = opt->plain ? write_plain(o, &head, entries, n, e) : write_zstd(o, &head, entries, n, opt->level, e);
+    llm_buf_release(&head);
+    free(entries);
+    return got;
+}
