@@ -17,6 +17,8 @@ struct llm_file {
     int fd;
     bool owns_fd, regular, ended;
     uint64_t size;            /* of a regular file */
+    const unsigned char *memory; /* instead of a descriptor */
+    size_t memory_left;
     uint64_t consumed;        /* bytes handed out */
     size_t begin, end;        /* what the buffer holds */
     char *name;
@@ -45,6 +47,20 @@ struct llm_file *llm_file_open(const char *path, struct llm_err *e)
         f->size = f->regular ? (uint64_t)st.st_size : 0;
         return f;
     }
+    llm_file_close(f);
+    return NULL;
+}
+
+struct llm_file *llm_file_from_memory(const void *p, size_t n, const char *name, struct llm_err *e)
+{
+    struct llm_file *f = llm_calloc(1, sizeof *f, name, e);
+    if (!f) return NULL;
+    f->fd = -1;
+    f->memory = p ? p : (const unsigned char *)"";
+    f->memory_left = n;
+    f->name = strdup(name);
+    if (f->name) return f;
+    llm_no_memory(e, name);
     llm_file_close(f);
     return NULL;
 }
@@ -79,6 +95,14 @@ int llm_file_regular(const struct llm_file *f, uint64_t *size)
 static int64_t read_once(struct llm_file *f, void *p, size_t n, struct llm_err *e)
 {
     ssize_t got;
+    if (f->memory) {
+        if (n > f->memory_left) n = f->memory_left;
+        memcpy(p, f->memory, n);
+        f->memory += n;
+        f->memory_left -= n;
+        f->ended = n == 0;
+        return (int64_t)n;
+    }
     do got = read(f->fd, p, n);
     while (got < 0 && errno == EINTR);
     if (got < 0) return llm_fail_errno(e, EX_IOERR, "%s: byte %llu", f->name, (unsigned long long)f->consumed);

@@ -11,6 +11,8 @@ struct llm_file; /* opaque; one thread at a time */
 
 /* Opens `path` ("-": stdin, named "standard input" in messages). Missing: EX_NOINPUT; a directory: EX_NOINPUT. */
 struct llm_file *llm_file_open(const char *path, struct llm_err *e) LLM_MUST_CHECK;
+/* Reads `n` bytes of memory, borrowed, as if they were a file called `name` (not a regular one). */
+struct llm_file *llm_file_from_memory(const void *p, size_t n, const char *name, struct llm_err *e) LLM_MUST_CHECK;
 void llm_file_close(struct llm_file *f); /* NULL is fine */
 const char *llm_file_name(const struct llm_file *f);
 uint64_t llm_file_offset(const struct llm_file *f); /* bytes consumed */
