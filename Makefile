@@ -1,12 +1,13 @@
 # llmutils: `make help` lists the targets.
 .DEFAULT_GOAL := all
 SHELL := /bin/bash
-CC ?= gcc
 PREFIX ?= /usr/local
 DESTDIR ?=
 BUILD ?= build
 BIN ?= bin
 OPT ?= -O2 -g
+FUZZ_SECONDS ?= 10
+VERSION := $(shell sed -n 's/^\#define LLM_VERSION "\(.*\)"/\1/p' lib/base/cli.h)
 PKGS := libzstd jansson libxxhash libcrypto libpcre2-8 libutf8proc libpng
 WARN := -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion -Wstrict-prototypes -Wmissing-prototypes -Wvla
 
@@ -21,33 +22,52 @@ FLAGS_avx512bf16 := $(FLAGS_avx512) -mavx512bf16 -mavx512vnni
 FLAGS_amx := $(FLAGS_avx512bf16) -mamx-tile -mamx-bf16 -mamx-int8
 FLAGS_neon := -march=armv8.2-a+dotprod+bf16+fp16
 
-PKG_CFLAGS := $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
-PKG_LIBS = $(shell pkg-config --libs $(PKGS) 2>/dev/null)
+# A missing library is one clear line, said when something is about to be compiled.
+MISSING := $(if $(PKGS),$(shell for p in $(PKGS); do pkg-config --exists $$p || echo $$p; done 2>&1))
+PKG_CFLAGS = $(if $(MISSING),$(error missing: $(MISSING); `make deps` installs what is needed))$(PKG_CFLAGS_FOUND)
+PKG_CFLAGS_FOUND := $(if $(PKGS),$(shell pkg-config --cflags $(PKGS) 2>/dev/null))
+PKG_LIBS := $(if $(PKGS),$(shell pkg-config --libs $(PKGS) 2>/dev/null))
 FLAGS = -std=c11 -D_GNU_SOURCE -Ilib $(WARN) -ffp-contract=off -fno-math-errno -fvisibility=hidden \
 	-ffile-prefix-map=$(CURDIR)=. -MMD -MP $(PKG_CFLAGS) $(OPT) $(CFLAGS)
+# Libraries that a program does not call are not loaded by it.
+LINK = $(CC) $(OPT) $(CFLAGS) $(if $(filter Linux,$(shell uname)),-Wl$(comma)--as-needed) $(LDFLAGS)
 LIBS = $(PKG_LIBS) -lm -lpthread
+comma := ,
 
 PROGRAMS := $(patsubst bin/%.c,%,$(wildcard bin/llm-*.c))
 # A kernel family is one source built once per instruction set; a micro-kernel's file name ends in its own (gemm_amx.c).
 KERNELS := $(wildcard lib/cpu/kernels/*.c)
-MICRO := $(filter $(patsubst %,lib/cpu/micro/%,$(foreach i,$(ISAS) $(if $(filter x86_64,$(ARCH)),amx),$(notdir $(wildcard lib/cpu/micro/*_$i.c)))),$(wildcard lib/cpu/micro/*.c))
-SOURCES := $(filter-out $(KERNELS) lib/cpu/micro/%,$(shell find lib -name '*.c' | LC_ALL=C sort))
+MICRO := $(foreach i,$(ISAS) $(if $(filter x86_64,$(ARCH)),amx),$(wildcard lib/cpu/micro/*_$i.c))
+SOURCES ?= $(filter-out $(KERNELS) lib/cpu/micro/%,$(shell find lib -name '*.c' | LC_ALL=C sort))
 OBJ := $(SOURCES:%.c=$(BUILD)/%.o) $(foreach i,$(ISAS),$(KERNELS:%.c=$(BUILD)/%.$i.o)) $(MICRO:%.c=$(BUILD)/%.o)
 LIBRARY := $(BUILD)/libllm.a
-UNIT := $(patsubst tests/unit/%.c,$(BUILD)/tests/unit/%,$(shell find tests/unit -name 'test_*.c' 2>/dev/null | LC_ALL=C sort))
+UNIT_SOURCES ?= $(shell find tests/unit -name 'test_*.c' 2>/dev/null | LC_ALL=C sort)
+BATS := $(sort $(wildcard tests/pipe/*.bats)) $(sort $(wildcard tests/cli/*.bats))
+LINT := $(sort $(wildcard tests/lint/*.bats))
+
+# TESTS: unit tests by their source, bats files, or folders of either.
+CHOSEN := $(foreach t,$(TESTS),$(if $(filter %.c %.bats,$t),$t,$(shell find $t -name 'test_*.c' -o -name '*.bats')))
+CHOSEN_UNIT := $(filter %.c,$(if $(TESTS),$(CHOSEN),$(UNIT_SOURCES)))
+CHOSEN_BATS := $(filter %.bats,$(if $(TESTS),$(CHOSEN),$(BATS) $(if $(SANITIZER),,$(LINT))))
+UNIT := $(CHOSEN_UNIT:%.c=$(BUILD)/%)
 
 ## all         build the programs into bin/
 all: $(PROGRAMS:%=$(BIN)/%)
 
-$(BUILD)/%.o: %.c
+# Changes when the compiler or its flags do, and then everything is built again.
+$(BUILD)/flags: FORCE
+	@mkdir -p $(@D)
+	@echo '$(CC) $(FLAGS)' | cmp -s - $@ || echo '$(CC) $(FLAGS)' > $@
+
+$(BUILD)/%.o: %.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(CC) $(FLAGS) -c -o $@ $<
 
 define isa_rule
-$(BUILD)/lib/cpu/kernels/%.$1.o: lib/cpu/kernels/%.c
+$(BUILD)/lib/cpu/kernels/%.$1.o: lib/cpu/kernels/%.c $(BUILD)/flags
 	@mkdir -p $$(@D)
 	$$(CC) $$(FLAGS) -O3 $$(FLAGS_$1) -DLLM_ISA_$1 -DLLM_ISA=$1 -c -o $$@ $$<
-$(BUILD)/lib/cpu/micro/%_$1.o: lib/cpu/micro/%_$1.c
+$(BUILD)/lib/cpu/micro/%_$1.o: lib/cpu/micro/%_$1.c $(BUILD)/flags
 	@mkdir -p $$(@D)
 	$$(CC) $$(FLAGS) -O3 $$(FLAGS_$1) -DLLM_ISA_$1 -DLLM_ISA=$1 -c -o $$@ $$<
 endef
@@ -59,25 +79,125 @@ $(LIBRARY): $(OBJ)
 
 # bin/llm-x.c, with the sub-commands that outgrew it in bin/x/*.c
 .SECONDEXPANSION:
-$(BIN)/llm-%: $(BUILD)/bin/llm-%.o $$(patsubst %.c,$(BUILD)/%.o,$$(wildcard bin/$$*/*.c)) $(LIBRARY)
+$(BIN)/llm-%: $(BUILD)/bin/llm-%.o $$(patsubst %.c,$(BUILD)/%.o,$$(sort $$(wildcard bin/$$*/*.c))) $(LIBRARY)
 	@mkdir -p $(@D)
-	$(CC) $(OPT) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
+	$(LINK) -o $@ $^ $(LIBS)
 
-$(BUILD)/tests/unit/%: $(BUILD)/tests/unit/%.o $(LIBRARY)
-	$(CC) $(OPT) $(CFLAGS) $(LDFLAGS) -o $@ $< $(LIBRARY) $(LIBS) -lcmocka
+$(BUILD)/tests/unit/%: $(BUILD)/tests/unit/%.o $(BUILD)/tests/unit/filter.o $(LIBRARY)
+	$(LINK) -o $@ $^ $(LIBS) $(or $(CMOCKA),-lcmocka)
 
 ## unit        build the unit tests and run them; one: make unit TESTS=tests/unit/base/test_err.c
-unit: $(if $(TESTS),$(patsubst tests/unit/%.c,$(BUILD)/tests/unit/%,$(filter %.c,$(TESTS))),$(UNIT))
-	@set -e; for t in $^; do echo "== $$t"; $$t; done
+unit: $(UNIT)
+	@$(if $(TESTS),set -e; for t in $^; do echo "== $$t"; TEST_FILTER='$(FILTER:%=*%*)' $$t; done,tests/run $^)
+
+## check       what a push needs; some: make check TESTS=tests/cli/x.bats FILTER='full disk'
+check: deps
+	@$(MAKE) --no-print-directory check-built
+check-built: all $(UNIT)
+	@BIN=$(abspath $(BIN)) FILTER='$(FILTER)' tests/run -o $(BUILD)/check $(CHOSEN_BATS) $(UNIT)
+
+## check-slow  train to known losses; the kernels for ARM under qemu
+check-slow: deps
+	@$(MAKE) --no-print-directory all
+	@status=0; BIN=$(abspath $(BIN)) LIMIT=3000 JOBS=1 tests/run $(sort $(wildcard tests/slow/*.bats)) || status=1; \
+	tests/cross/run || status=1; exit $$status
+
+## asan        unit tests and bats files under AddressSanitizer, in build/asan; likewise:
+## ubsan       under UndefinedBehaviorSanitizer
+## tsan        under ThreadSanitizer
+## asan-ubsan  under the first two at once
+SANITIZE_asan := address
+SANITIZE_ubsan := undefined
+SANITIZE_tsan := thread
+SANITIZE_asan-ubsan := address,undefined
+export ASAN_OPTIONS ?= allocator_may_return_null=1:detect_leaks=1:exitcode=99
+export UBSAN_OPTIONS ?= print_stacktrace=1:halt_on_error=1:exitcode=99
+export TSAN_OPTIONS ?= exitcode=99
+asan ubsan tsan asan-ubsan: deps
+	@SANITIZER=$@ LIMIT=$(or $(LIMIT),600) $(MAKE) --no-print-directory BUILD=build/$@ BIN=build/$@/bin OPT='-O1 -g' \
+		CFLAGS='-fsanitize=$(SANITIZE_$@) -fno-sanitize-recover=all -fno-omit-frame-pointer $(CFLAGS)' SANITIZER=$@ check-built
+
+## fuzz        each parser under libFuzzer for FUZZ_SECONDS (10), from the seeds in tests/fuzz/seeds
+fuzz: deps
+	@$(MAKE) --no-print-directory CC=clang BUILD=build/fuzz OPT='-O1 -g' \
+		CFLAGS='-fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all $(CFLAGS)' fuzz-built
+FUZZERS := $(patsubst %.c,$(BUILD)/%,$(sort $(wildcard tests/fuzz/fuzz_*.c)))
+$(BUILD)/tests/fuzz/%: $(BUILD)/tests/fuzz/%.o $(LIBRARY)
+	$(LINK) -fsanitize=fuzzer -o $@ $^ $(LIBS)
+fuzz-built: $(FUZZERS)
+	@tests/fuzz/run $(FUZZ_SECONDS) $^
+
+## bench       this machine's peaks, and the toolkit's speed against them
+bench: deps
+	@$(MAKE) --no-print-directory all
+	@BIN=$(abspath $(BIN)) tests/bench/run
+
+## demo        stories: tokenize, train, infer, quantize, measure, inspect; other text: make demo TEXT=my.txt
+demo: deps
+	@$(MAKE) --no-print-directory all $(BUILD)/stories
+	@BIN=$(abspath $(BIN)) STORIES=$(abspath $(BUILD)/stories) tests/demo/run $(TEXT)
+$(BUILD)/stories: tests/demo/stories.c
+	@mkdir -p $(@D)
+	$(CC) -std=c11 $(WARN) $(OPT) $(CFLAGS) $(LDFLAGS) -o $@ $<
+
+## lint        layers, banned functions, options against manual pages, mandoc, scripts; warnings of gcc and clang
+lint: all
+	@BIN=$(abspath $(BIN)) tests/run $(LINT)
+	@tests/lint/warnings
+
+## format      clang-format on every source
+format:
+	clang-format -i $(shell find bin lib tests -name '*.[ch]')
+
+## man         check the manual pages and render them as text into build/man
+man:
+	@mkdir -p $(BUILD)/man
+	@for m in $(wildcard man/*.[17]); do \
+		mandoc -Tlint -Wwarning $$m && mandoc -Tutf8 $$m > $(BUILD)/man/$${m##*/}.txt || exit 1; done
+
+# Every path that `install` makes, so that `uninstall` removes just those.
+MAN1 := $(wildcard man/*.1)
+MAN7 := $(wildcard man/*.7)
+SHARE := $(DESTDIR)$(PREFIX)/share
+COMPLETIONS := $(SHARE)/bash-completion/completions
+INSTALLED = $(PROGRAMS:%=$(DESTDIR)$(PREFIX)/bin/%) $(MAN1:man/%=$(SHARE)/man/man1/%) $(MAN7:man/%=$(SHARE)/man/man7/%) \
+	$(PROGRAMS:%=$(COMPLETIONS)/%) $(patsubst %,$(SHARE)/doc/llmutils/%,README.md LICENSE $(wildcard formats/*))
+
+## install     programs, manual pages, bash completion, format pages under PREFIX (/usr/local); DESTDIR is put before
+install: all
+	install -d $(sort $(dir $(INSTALLED)))
+	install -m 755 $(PROGRAMS:%=$(BIN)/%) $(DESTDIR)$(PREFIX)/bin/
+	install -m 644 $(MAN1) $(SHARE)/man/man1/
+	install -m 644 $(MAN7) $(SHARE)/man/man7/
+	for p in $(PROGRAMS); do install -m 644 man/completion.bash $(COMPLETIONS)/$$p || exit 1; done
+	install -m 644 README.md LICENSE $(SHARE)/doc/llmutils/
+	install -m 644 $(wildcard formats/*) $(SHARE)/doc/llmutils/formats/
+
+## uninstall   remove what install put there
+uninstall:
+	rm -f $(INSTALLED)
+	-rmdir $(SHARE)/doc/llmutils/formats $(SHARE)/doc/llmutils 2>/dev/null
+
+## deps        install what is missing (apt, dnf, apk, pacman, brew); DEPS=no only reports
+deps:
+	@.ci/deps $(DEPS)
+
+## dist        dist/llmutils-VERSION.tar.gz of the committed tree, the same bytes every time
+dist:
+	@mkdir -p dist
+	git archive --format=tar --prefix=llmutils-$(VERSION)/ HEAD | gzip -9n > dist/llmutils-$(VERSION).tar.gz
 
 ## clean       remove what was built
 clean:
-	rm -rf build $(PROGRAMS:%=bin/%)
+	rm -rf build dist $(PROGRAMS:%=bin/%)
 
 ## help        this list
 help:
 	@sed -n 's/^## //p' Makefile
 
-.PHONY: all unit clean help
+FORCE:
+.PHONY: FORCE all unit check check-built check-slow asan ubsan tsan asan-ubsan fuzz fuzz-built bench demo lint format man \
+	install uninstall deps dist clean help
 .SECONDARY:
--include $(OBJ:.o=.d) $(PROGRAMS:%=$(BUILD)/bin/%.d) $(UNIT:=.d)
+.DELETE_ON_ERROR:
+-include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

@@ -1,0 +1,30 @@
+#!/bin/bash
+# A layer includes its own headers and those of the layers before it in this list, never those after it; bin and tests may
+# include all of lib. Prints each breach and returns 1. Usage: tests/lint/layers.sh [FOLDER that holds lib/ and bin/]
+set -u
+cd "${1:-${0%/*}/../..}" || exit 1
+layers='base cpu io dist token tensor model data infer quant measure train bin'
+
+find lib bin -name '*.[ch]' | LC_ALL=C sort | xargs awk -v layers="$layers" '
+    BEGIN { n = split(layers, name, " "); for (i = 1; i <= n; i++) rank[name[i]] = i }
+    FNR == 1 {
+        split(FILENAME, part, "/")
+        own = part[1] == "lib" ? part[2] : part[1]
+        if (!(own in rank)) { print FILENAME ": expected a layer of: " layers; bad = 1 }
+    }
+    /^[[:space:]]*#[[:space:]]*include[[:space:]]*"/ {
+        split($0, quoted, "\"")
+        if (split(quoted[2], path, "/") < 2) {
+            print FILENAME ":" FNR ": \"" quoted[2] "\": expected a path that begins with a layer (\"base/err.h\")"
+            bad = 1
+        } else if (path[1] in rank) {
+            if (rank[path[1]] > rank[own]) {
+                print FILENAME ":" FNR ": " own " may not include " quoted[2]
+                bad = 1
+            }
+        } else {
+            print FILENAME ":" FNR ": \"" quoted[2] "\": no such layer"
+            bad = 1
+        }
+    }
+    END { exit bad }'
