@@ -37,10 +37,12 @@ ISA_FILL(avx512bf16, llm_fill_avx512(k);)
 /* AMX has tiles for products and nothing else. */
 void llm_fill_amx(struct llm_kernels *k);
 DECLARE(gemm, amx)
+DECLARE(attention, amx)
 void llm_fill_amx(struct llm_kernels *k)
 {
     llm_fill_avx512bf16(k);
     CALL(gemm, amx)
+    CALL(attention, amx)
 }
 #elif defined __aarch64__
 #define DECLARE_neon(family) DECLARE(family, neon)

@@ -29,9 +29,9 @@ struct extent { int64_t first_tile, end_tile, first_block, end_block; bool keys,
 struct space {
     float *q_t, *o_t;  /* form B of the transposes: [units(d_k)][64], [units(d_v)][64] */
     float *q_b, *o_b;  /* form B: [units(64)][dk], [units(64)][dv] */
-    float *dq_t;       /* [d_k][64] */
+    float *dq_t;       /* [dk][64] */
     float *m, *inv_l, *d;
-    float *k_a, *v_a, *k_at; /* the tile: [64][units(d_k)], [64][units(d_v)], [d_k][units(64)], form A */
+    float *k_a, *v_a, *k_at; /* the tile: [64][units(d_k)], [64][units(d_v)], [dk][units(64)], form A */
     float *s, *dp, *p_a, *ds_a, *ds_b, *dk, *dv, *bias, *keep, *d_score;
 };
 
@@ -52,18 +52,18 @@ static struct sizes sizes_of(const struct attn_op *op)
 static float *layout(const struct backward *b, struct space *w, int64_t blocks, float *at)
 {
     struct sizes z = sizes_of(b->op);
-    int64_t square = ATTN_TILE * ATTN_TILE, d_k = b->op->a.d_k;
+    int64_t square = ATTN_TILE * ATTN_TILE;
     w->q_t = take(&at, blocks * z.units_k * ATTN_TILE);
     w->o_t = take(&at, blocks * z.units_v * ATTN_TILE);
     w->q_b = take(&at, blocks * z.units_tile * z.dk);
     w->o_b = take(&at, blocks * z.units_tile * z.dv);
-    w->dq_t = take(&at, blocks * d_k * ATTN_TILE);
+    w->dq_t = take(&at, blocks * z.dk * ATTN_TILE);
     w->m = take(&at, blocks * ATTN_TILE);
     w->inv_l = take(&at, blocks * ATTN_TILE);
     w->d = take(&at, blocks * ATTN_TILE);
     w->k_a = take(&at, ATTN_TILE * z.units_k);
     w->v_a = take(&at, ATTN_TILE * z.units_v);
-    w->k_at = take(&at, d_k * z.units_tile);
+    w->k_at = take(&at, z.dk * z.units_tile);
     w->s = take(&at, square);
     w->dp = take(&at, square);
     w->p_a = take(&at, ATTN_TILE * z.units_tile);
@@ -173,7 +173,7 @@ static void back_tile(const struct backward *b, const struct attn_job *j, const 
         op->math->product(w->dk, z.dk, w->ds_a, z.units_tile, w->q_b + slot * z.units_tile * z.dk, z.dk, ATTN_TILE, z.dk, z.units_tile, true);
     }
     if (e->queries) {
-        op->math->product(w->dq_t + slot * op->a.d_k * ATTN_TILE, ATTN_TILE, w->k_at, z.units_tile, w->ds_b, ATTN_TILE, op->a.d_k, ATTN_TILE,
+        op->math->product(w->dq_t + slot * z.dk * ATTN_TILE, ATTN_TILE, w->k_at, z.units_tile, w->ds_b, ATTN_TILE, op->a.d_k, ATTN_TILE,
                           z.units_tile, true);
         if (w->d_score) add_bias_gradient(b, doc, head, tile, block, &t);
     }
@@ -191,9 +191,9 @@ static void add_rows(const struct llm_grad *g, int64_t row, int64_t column, cons
 static void add_dq(const struct backward *b, const struct attn_job *j, const struct attn_document *doc, int64_t g, const struct extent *e,
                    const struct space *w)
 {
-    int64_t d_k = b->op->a.d_k;
+    int64_t d_k = b->op->a.d_k, dk = attn_padded(d_k);
     for (int64_t i = e->first_block * ATTN_TILE; i < attn_min(doc->n_queries, e->end_block * ATTN_TILE); i++) {
-        const float *from = w->dq_t + (i / ATTN_TILE - e->first_block) * d_k * ATTN_TILE + i % ATTN_TILE;
+        const float *from = w->dq_t + (i / ATTN_TILE - e->first_block) * dk * ATTN_TILE + i % ATTN_TILE;
         float *to = b->q.p + (doc->query + i) * b->q.stride + (j->head + g) * d_k;
         for (int64_t x = 0; x < d_k; x++) to[x] += from[x * ATTN_TILE];
     }
@@ -205,7 +205,7 @@ static void back_head(const struct backward *b, const struct attn_job *j, const 
     const struct llm_attn *a = &b->op->a;
     struct sizes z = sizes_of(b->op);
     for (int64_t block = e->first_block; block < e->end_block; block++) pack_queries(b, j, doc, g, block, e->first_block, w);
-    memset(w->dq_t, 0, (size_t)((e->end_block - e->first_block) * a->d_k * ATTN_TILE) * sizeof(float));
+    memset(w->dq_t, 0, (size_t)((e->end_block - e->first_block) * z.dk * ATTN_TILE) * sizeof(float));
     for (int64_t tile = e->first_tile; tile < e->end_tile; tile++) {
         bool packed = false;
         for (int64_t block = e->first_block; block < e->end_block; block++) {

@@ -15,6 +15,7 @@
 static inline int64_t attn_min(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t attn_max(int64_t a, int64_t b) { return a > b ? a : b; }
 static inline int64_t attn_blocks(int64_t n, int64_t size) { return (n + size - 1) / size; }
+/* Columns and rows as the kernels want room for them. */
 static inline int64_t attn_padded(int64_t n) { return attn_blocks(n, LLM_ATTN_LANES) * LLM_ATTN_LANES; }
 
 /* The keys [first, last) that query i sees among n, beside the prefix. */
@@ -94,7 +95,7 @@ static inline int64_t attn_job_end_chunk(const struct attn_job *j)
 
 /* The running softmax of a job's rows. o is [rows, attn_padded(d_v)]. */
 struct attn_state { float *m, *l, *o; };
-static inline int64_t attn_state_floats(int64_t rows, int64_t d_v) { return rows * (attn_padded(d_v) + 2); }
+static inline int64_t attn_state_floats(int64_t rows, int64_t d_v) { return attn_padded(rows) * (attn_padded(d_v) + 2); }
 struct attn_state attn_state_in(float *memory, int64_t rows);
 
 size_t attn_space_bytes(const struct attn_job *j);

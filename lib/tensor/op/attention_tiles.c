@@ -27,7 +27,7 @@ static float *layout(const struct attn_job *j, struct attn_space *w, float *at)
 {
     const struct llm_attn *a = j->a;
     int64_t units = llm_attn_units(j->math, a->d_k), tile_units = llm_attn_units(j->math, ATTN_TILE);
-    w->q = take(&at, attn_job_rows(j) * units);
+    w->q = take(&at, attn_padded(attn_job_rows(j)) * units);
     w->k = take(&at, units * ATTN_TILE);
     w->v = take(&at, tile_units * attn_padded(a->d_v));
     w->s = take(&at, ATTN_TILE * ATTN_TILE);
@@ -48,6 +48,7 @@ size_t attn_space_bytes(const struct attn_job *j)
 
 struct attn_state attn_state_in(float *memory, int64_t rows)
 {
+    rows = attn_padded(rows);
     return (struct attn_state){memory, memory + rows, memory + 2 * rows};
 }
 
@@ -179,7 +180,7 @@ void attn_finish(const struct attn_job *j, struct attn_state all)
 
 bool attn_run(const struct attn_job *j, int thread)
 {
-    int64_t rows = attn_job_rows(j), state = attn_blocks(attn_state_floats(rows, j->a->d_v), 16) * 16;
+    int64_t rows = attn_job_rows(j), state = attn_state_floats(rows, j->a->d_v);
     float *memory = llm_scratch(thread, 2 * (size_t)state * sizeof(float) + attn_space_bytes(j));
     if (!memory) return false;
     struct attn_state all = attn_state_in(memory, rows), next = attn_state_in(memory + state, rows);
