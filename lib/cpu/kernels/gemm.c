@@ -161,6 +161,20 @@ static double peak_f32(int64_t iterations)
     return (double)iterations * 12 * VN * 2;
 }
 
+static float read_all(const void *p, size_t bytes)
+{
+    const float *x = p;
+    enum { STREAMS = 64 / VN };
+    VI all[STREAMS];
+    for (int j = 0; j < STREAMS; j++) all[j] = vi_set1(0);
+    for (size_t i = 0; i < bytes / sizeof *x; i += 64) {
+        LLM_UNROLL
+        for (int j = 0; j < STREAMS; j++) all[j] = vi_xor(all[j], v_bits(v_load(x + i + j * VN)));
+    }
+    for (int j = 1; j < STREAMS; j++) all[0] = vi_xor(all[0], all[j]);
+    return v_sum(v_from_i32(all[0]));
+}
+
 void KERNEL(llm_fill_gemm)(struct llm_kernels *k)
 {
     k->gemm.f32 = (struct llm_gemm){.k_unit = 1, .element = 4, .direct = true, .pack_a = pack_a_same,
@@ -174,6 +188,7 @@ void KERNEL(llm_fill_gemm)(struct llm_kernels *k)
     k->gemm.bf16.pack_b = pack_b_rounded;
     k->gemm.bf16.pack_b_transposed = pack_b_transposed_rounded;
     k->gemm.peak_f32 = peak_f32;
+    k->gemm.read = read_all;
     KERNEL(llm_fill_gemm_quantised)(k);
 #ifdef LLM_ISA_avx512bf16
     llm_fill_gemm_pairs_avx512bf16(k);

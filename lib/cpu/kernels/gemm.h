@@ -79,6 +79,8 @@ struct llm_gemm_kernels {
     double (*peak_f32)(int64_t iterations);
     double (*peak_bf16)(int64_t iterations);
     double (*peak_int8)(int64_t iterations);
+    /* Reads `bytes` (a multiple of 256) as a decoding product does, front to back; returns something that depends on all of them. */
+    float (*read)(const void *p, size_t bytes);
 };
 
 #endif

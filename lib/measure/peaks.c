@@ -1,0 +1,84 @@
+#include "measure/peaks.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include "base/log.h"
+#include "cpu/kernels.h"
+#include "cpu/pool.h"
+
+enum { RUNS = 5, PIECES_A_THREAD = 4 };
+#define READ_BYTES ((size_t)256 << 20) /* a thread's share is beyond any private cache; the whole beyond most shared ones */
+#define READ_PIECE ((size_t)1 << 20)
+
+struct loop { double (*run)(int64_t iterations); int64_t iterations; double done[LLM_MAX_THREADS * PIECES_A_THREAD]; };
+
+static void loop_piece(void *arg, size_t i, int thread)
+{
+    struct loop *l = arg;
+    (void)thread;
+    l->done[i] = l->run(l->iterations);
+}
+
+/* Operations a second of all threads; 0 when there is no such loop. */
+static double rate(double (*run)(int64_t))
+{
+    struct loop l = {.run = run, .iterations = 1000};
+    size_t pieces = (size_t)llm_pool_threads() * PIECES_A_THREAD;
+    double best = 0;
+    if (!run) return 0;
+    for (double seconds = 0; seconds < 0.001; l.iterations *= 2) { /* a piece takes a millisecond or two */
+        double start = llm_now();
+        run(l.iterations);
+        seconds = llm_now() - start;
+    }
+    for (int r = 0; r < RUNS * 2; r++) {
+        double start = llm_now(), all = 0;
+        llm_parallel(pieces, loop_piece, &l);
+        double seconds = llm_now() - start;
+        for (size_t i = 0; i < pieces; i++) all += l.done[i];
+        if (all / seconds > best) best = all / seconds;
+    }
+    return best;
+}
+
+struct reading { const char *p; size_t bytes; };
+
+static void read_piece(void *arg, size_t i, int thread)
+{
+    const struct reading *r = arg;
+    size_t from = i * READ_PIECE, n = r->bytes - from < READ_PIECE ? r->bytes - from : READ_PIECE;
+    volatile float keep = llm_k.gemm.read(r->p + from, n / 256 * 256);
+    (void)keep;
+    (void)thread;
+}
+
+double llm_peaks_read_once(const void *memory, size_t bytes)
+{
+    struct reading r = {memory, bytes};
+    double start = llm_now();
+    llm_parallel((bytes + READ_PIECE - 1) / READ_PIECE, read_piece, &r);
+    return (double)bytes / (llm_now() - start);
+}
+
+static int read_bandwidth(double *best, struct llm_err *e)
+{
+    void *p = aligned_alloc((size_t)2 << 20, READ_BYTES);
+    if (!p) return llm_no_memory(e, "the memory bandwidth test");
+    madvise(p, READ_BYTES, MADV_HUGEPAGE);
+    memset(p, 1, READ_BYTES);
+    *best = 0;
+    for (int i = 0; i < RUNS; i++) {
+        double now = llm_peaks_read_once(p, READ_BYTES);
+        if (now > *best) *best = now;
+    }
+    free(p);
+    return 0;
+}
+
+int llm_peaks_measure(struct llm_peaks *out, struct llm_err *e)
+{
+    *out = (struct llm_peaks){.f32 = rate(llm_k.gemm.peak_f32), .bf16 = rate(llm_k.gemm.peak_bf16), .int8 = rate(llm_k.gemm.peak_int8),
+                              .threads = llm_pool_threads()};
+    return read_bandwidth(&out->read_bandwidth, e);
+}

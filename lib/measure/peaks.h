@@ -1,0 +1,23 @@
+/* What this machine can do with all threads of the pool: the limits that speeds are given as shares of. Measured, not looked up: by loops of
+ * independent instructions in registers and by reading memory that no cache holds. Each takes about a tenth of a second; best of several
+ * runs, since neighbours only ever slow a run down. */
+#ifndef LLM_MEASURE_PEAKS_H
+#define LLM_MEASURE_PEAKS_H
+
+#include <stddef.h>
+#include "base/err.h"
+
+struct llm_peaks {
+    double f32;            /* FMA in FP32: operations a second, a multiply and an add are two */
+    double bf16;           /* BF16 dot products; 0 where the instruction set has none (products then run at f32) */
+    double int8;           /* int8 dot products */
+    double read_bandwidth; /* bytes a second, sequential reads, huge pages where the kernel gives them */
+    int threads;
+};
+
+/* 0, or -1 when there is no memory for the bandwidth test. */
+int llm_peaks_measure(struct llm_peaks *out, struct llm_err *e) LLM_MUST_CHECK;
+/* Bytes a second of one sequential read of `bytes` by all threads, now: to be taken alternately with what is compared to it. */
+double llm_peaks_read_once(const void *memory, size_t bytes);
+
+#endif
