@@ -1,0 +1,15 @@
+/* The table of families. */
+#include "model/arch.h"
+
+#include <string.h>
+
+extern const struct llm_arch llm_arch_gpt2, llm_arch_llama, llm_arch_mistral;
+const struct llm_arch *const llm_archs[] = {&llm_arch_gpt2, &llm_arch_llama, &llm_arch_mistral, NULL};
+
+const struct llm_arch *llm_arch_find(const char *model_type)
+{
+    for (size_t i = 0; llm_archs[i]; i++) {
+        if (strcmp(llm_archs[i]->model_type, model_type) == 0) return llm_archs[i];
+    }
+    return NULL;
+}

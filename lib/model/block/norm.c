@@ -1,0 +1,23 @@
+/* The norm before or after a sub-layer: LayerNorm or RMSNorm by configuration. */
+#include "model/block.h"
+
+struct llm_tensor *llm_norm_apply(struct llm_ctx *c, const struct llm_config *config, const struct llm_linear_params *p, struct llm_tensor *x)
+{
+    float eps = (float)config->norm_eps;
+    if (config->norm == LLM_NORM_LAYER) return llm_layernorm(c, x, p->w, p->b, eps);
+    return llm_rmsnorm(c, x, p->w, eps, 0, config->hidden_size);
+}
+
+static void declare(struct llm_declare *d, struct llm_module *m)
+{
+    char name[100];
+    llm_declare_name(d, m->stem, name, sizeof name);
+    llm_declare_norm(d, &m->p[0], name);
+}
+
+static struct llm_tensor *forward(struct llm_ctx *c, const struct llm_module *m, const struct llm_pass *p, struct llm_tensor *x)
+{
+    return llm_norm_apply(c, p->config, &m->p[0], x);
+}
+
+const struct llm_module_kind llm_module_norm = {.name = "norms", .declare = declare, .forward = forward};

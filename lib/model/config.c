@@ -1,0 +1,212 @@
+/* Configurations from JSON and back, by the families' tables of keys. */
+#include "model/config.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include "model/arch.h"
+#include "model/preset.h"
+
+static const char *const act_names[LLM_N_ACTS] = {"gelu", "gelu_new", "relu", "silu", "sigmoid", "tanh"};
+static const char sqrt_scale[] = "1/sqrt(hidden)";
+
+static int read_word(const json_t *o, const struct llm_config_key *k, int *out, struct llm_err *e)
+{
+    const char *word = NULL;
+    if (llm_json_str(o, k->name, &word, e) < 0) return -1;
+    if (!word) return 0;
+    if (k->type == LLM_KEY_ACT) {
+        int act = llm_act_find(word);
+        if (act < 0) return llm_fail(e, EX_DATAERR, "%s: expected an activation (gelu, gelu_new, relu, silu, …), found '%s'", k->name, word);
+        *out = act;
+        return 0;
+    }
+    for (int i = 0; k->words[i]; i++) {
+        if (strcmp(word, k->words[i]) == 0) {
+            *out = i;
+            return 0;
+        }
+    }
+    char list[128] = "";
+    for (int i = 0; k->words[i]; i++) {
+        strncat(list, i ? ", " : "", sizeof list - strlen(list) - 1);
+        strncat(list, k->words[i], sizeof list - strlen(list) - 1);
+    }
+    return llm_fail(e, EX_DATAERR, "%s: expected one of %s; found '%s'", k->name, list, word);
+}
+
+static int read_real(const json_t *o, const struct llm_config_key *k, double *out, struct llm_err *e)
+{
+    double v = *out;
+    if (llm_json_real(o, k->name, &v, e) < 0) return -1;
+    if (!(v >= k->min && v <= k->max)) return llm_fail(e, EX_DATAERR, "%s: expected %g to %g, found %g", k->name, k->min, k->max, v);
+    *out = v;
+    return 0;
+}
+
+static int read_token(const json_t *o, const char *name, int64_t *out, struct llm_err *e)
+{
+    const json_t *v = json_object_get(o, name);
+    if (json_is_null(v)) *out = -1;
+    if (!json_is_array(v)) return llm_json_int(o, name, -1, INT32_MAX, out, e);
+    v = json_array_get(v, 0);
+    if (!json_is_integer(v) || json_integer_value(v) < 0 || json_integer_value(v) > INT32_MAX) {
+        return llm_fail(e, EX_DATAERR, "%s: expected token ids", name);
+    }
+    *out = json_integer_value(v);
+    return 0;
+}
+
+static int read_key(struct llm_config *c, const json_t *o, const struct llm_config_key *k, struct llm_err *e)
+{
+    void *at = (char *)c + k->offset;
+    switch (k->type) {
+    case LLM_KEY_INT: return llm_json_int(o, k->name, (int64_t)k->min, (int64_t)k->max, at, e);
+    case LLM_KEY_TOKEN: return read_token(o, k->name, at, e);
+    case LLM_KEY_REAL: return read_real(o, k, at, e);
+    case LLM_KEY_BOOL: return llm_json_bool(o, k->name, at, e);
+    case LLM_KEY_WORD:
+    case LLM_KEY_ACT: return read_word(o, k, at, e);
+    case LLM_KEY_SCALE: {
+        const char *text = json_string_value(json_object_get(o, k->name));
+        if (!text) return read_real(o, k, at, e);
+        if (strcmp(text, sqrt_scale) != 0) return llm_fail(e, EX_DATAERR, "%s: expected a number or \"%s\", found '%s'", k->name, sqrt_scale, text);
+        *(double *)at = 0; /* resolved when hidden_size is known */
+        return 0;
+    }
+    }
+    return 0;
+}
+
+/* What holds for all families; the rest of the code multiplies without asking again. */
+static int check(const struct llm_config *c, struct llm_err *e)
+{
+    if (c->num_attention_heads % c->num_key_value_heads != 0) {
+        return llm_fail(e, EX_DATAERR, "num_attention_heads: expected a multiple of num_key_value_heads (%lld), found %lld",
+                        (long long)c->num_key_value_heads, (long long)c->num_attention_heads);
+    }
+    if (c->head_dim < 1 || c->num_attention_heads > (1 << 22) / c->head_dim) {
+        return llm_fail(e, EX_DATAERR, "head_dim: expected 1 to %lld with %lld heads, found %lld", (1LL << 22) / (long long)c->num_attention_heads,
+                        (long long)c->num_attention_heads, (long long)c->head_dim);
+    }
+    if (c->position == LLM_POSITION_ROPE && c->head_dim % 2 != 0) {
+        return llm_fail(e, EX_DATAERR, "head_dim: expected an even number for rotary positions, found %lld", (long long)c->head_dim);
+    }
+    return 0;
+}
+
+static int from_json(struct llm_config *c, const json_t *o, struct llm_err *e)
+{
+    const char *type = NULL;
+    if (!json_is_object(o)) return llm_fail(e, EX_DATAERR, "configuration: expected a JSON object");
+    if (llm_json_str(o, "model_type", &type, e) < 0) return -1;
+    const struct llm_arch *arch = type ? llm_arch_find(type) : NULL;
+    if (!arch) {
+        char list[128] = "";
+        for (size_t i = 0; llm_archs[i]; i++) {
+            strncat(list, i ? ", " : "", sizeof list - strlen(list) - 1);
+            strncat(list, llm_archs[i]->model_type, sizeof list - strlen(list) - 1);
+        }
+        return llm_fail(e, EX_DATAERR, "model_type: expected one of %s; found %s%s%s", list, type ? "'" : "", type ? type : "none", type ? "'" : "");
+    }
+    *c = (struct llm_config){.logit_scale = 1, .initializer_range = .02, .bos_token_id = -1, .eos_token_id = -1};
+    strncpy(c->model_type, type, sizeof c->model_type - 1);
+    arch->defaults(c);
+    for (const struct llm_config_key *k = arch->keys; k->name; k++) {
+        if (read_key(c, o, k, e) < 0) return -1;
+    }
+    if (arch->finish && arch->finish(c, o, e) < 0) return -1;
+    if (c->logit_scale == 0) c->logit_scale = 1 / sqrt((double)c->hidden_size);
+    return check(c, e);
+}
+
+int llm_config_from_json(struct llm_config *c, const json_t *o, struct llm_err *e)
+{
+    if (from_json(c, o, e) < 0) return -1;
+    if (c->vocab_size < 1) return llm_fail(e, EX_DATAERR, "vocab_size: expected at least 1, found %lld", (long long)c->vocab_size);
+    return 0;
+}
+
+static json_t *write_key(const struct llm_config *c, const struct llm_config_key *k)
+{
+    const void *at = (const char *)c + k->offset;
+    switch (k->type) {
+    case LLM_KEY_INT: return json_integer(*(const int64_t *)at);
+    case LLM_KEY_TOKEN: return *(const int64_t *)at < 0 ? json_null() : json_integer(*(const int64_t *)at);
+    case LLM_KEY_REAL: return json_real(*(const double *)at);
+    case LLM_KEY_BOOL: return json_boolean(*(const bool *)at);
+    case LLM_KEY_WORD: return json_string(k->words[*(const int *)at]);
+    case LLM_KEY_ACT: return json_string(act_names[*(const int *)at]);
+    case LLM_KEY_SCALE:
+        if (*(const double *)at == 1 / sqrt((double)c->hidden_size)) return json_string(sqrt_scale);
+        return json_real(*(const double *)at);
+    }
+    return NULL;
+}
+
+json_t *llm_config_to_json(const struct llm_config *c, struct llm_err *e)
+{
+    const struct llm_arch *arch = llm_arch_find(c->model_type);
+    struct llm_config plain = {.logit_scale = 1};
+    arch->defaults(&plain);
+    json_t *o = json_pack("{s:[s],s:s}", "architectures", arch->architecture, "model_type", arch->model_type);
+    for (const struct llm_config_key *k = arch->keys; o && k->name; k++) {
+        json_t *v = write_key(c, k), *usual = write_key(&plain, k);
+        int failed = 0;
+        if (!k->extension || !json_equal(v, usual)) failed = json_object_set(o, k->name, v);
+        json_decref(v);
+        json_decref(usual);
+        if (failed || !v) {
+            json_decref(o);
+            o = NULL;
+        }
+    }
+    if (!o) llm_no_memory(e, "configuration");
+    return o;
+}
+
+/* "key=value" into `o`; the value is JSON where it parses as such, else a word. */
+static int set(json_t *o, const char *text, struct llm_err *e)
+{
+    const char *equals = strchr(text, '=');
+    const struct llm_arch *arch = llm_arch_find(json_string_value(json_object_get(o, "model_type")));
+    char name[64];
+    if (!equals || equals == text || (size_t)(equals - text) >= sizeof name) {
+        return llm_fail(e, LLM_EX_USAGE, "--set: expected KEY=VALUE, found '%s'", text);
+    }
+    memcpy(name, text, (size_t)(equals - text));
+    name[equals - text] = 0;
+    const struct llm_config_key *k = arch->keys;
+    while (k->name && strcmp(k->name, name) != 0) k++;
+    if (!k->name) {
+        char list[900] = "";
+        for (k = arch->keys; k->name; k++) {
+            strncat(list, k == arch->keys ? "" : " ", sizeof list - strlen(list) - 1);
+            strncat(list, k->name, sizeof list - strlen(list) - 1);
+        }
+        return llm_fail(e, LLM_EX_USAGE, "--set: unknown key '%s'; %s has: %s", name, arch->model_type, list);
+    }
+    json_t *v = json_loads(equals + 1, JSON_DECODE_ANY, NULL);
+    if (!v) v = json_string(equals + 1);
+    if (!v || json_object_set_new(o, name, v) < 0) return llm_fail(e, LLM_EX_USAGE, "--set %s: expected a value, found '%s'", name, equals + 1);
+    return 0;
+}
+
+int llm_config_load(struct llm_config *c, const char *what, const char *const *sets, size_t n_sets, struct llm_err *e)
+{
+    const char *preset = llm_preset_find(what);
+    json_t *o = preset ? llm_json_parse(preset, strlen(preset), e) : llm_json_load(what, 1 << 20, e);
+    if (!o) {
+        if (e->status == EX_NOINPUT && !strchr(what, '/') && !strchr(what, '.')) llm_in(e, "neither a preset nor a file");
+        return -1;
+    }
+    int r = from_json(c, o, e); /* so that the family is known to be one */
+    if (r < 0) llm_in(e, "%s", what);
+    for (size_t i = 0; r == 0 && i < n_sets; i++) r = set(o, sets[i], e);
+    if (r == 0 && n_sets > 0 && (r = from_json(c, o, e)) < 0) {
+        e->status = preset ? LLM_EX_USAGE : e->status;
+        llm_in(e, "%s with --set", what);
+    }
+    json_decref(o);
+    return r;
+}

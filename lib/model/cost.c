@@ -1,0 +1,74 @@
+/* What a configuration costs, from what its modules declare: parameters, and FLOPs of a forward pass per token (2 for each element of a matrix
+ * that is multiplied, and what the module adds). Formulas of the transformer-block notes. */
+#include <stdio.h>
+#include <string.h>
+#include "model/arch.h"
+
+static void add(struct llm_cost_row *rows, size_t *n, size_t room, const char *name, double params, double flops)
+{
+    size_t i = 0;
+    while (i < *n && strcmp(rows[i].name, name) != 0) i++;
+    if (i == room) return;
+    if (i == *n) {
+        rows[i] = (struct llm_cost_row){.params = 0};
+        snprintf(rows[i].name, sizeof rows[i].name, "%s", name);
+        ++*n;
+    }
+    rows[i].params += params;
+    rows[i].flops_forward += flops;
+}
+
+static double matrix_flops(const struct llm_param_spec *s)
+{
+    return s->n_dims < 2 || s->lookup ? 0 : 2 * (double)s->shape[0] * (double)s->shape[1];
+}
+
+size_t llm_model_cost(const struct llm_config *c, int64_t context, struct llm_cost_row *rows, size_t room)
+{
+    struct llm_declare d;
+    struct llm_decoder *layout;
+    struct llm_err e;
+    size_t n = 0;
+    if (llm_model_declare(c, &d, &layout, &e) < 0) return 0;
+    for (int pass = 0; pass < 2; pass++) { /* one block (the first), then the model */
+        for (size_t i = 0; i < d.n; i++) {
+            const struct llm_param_spec *s = &d.specs[i];
+            char name[64];
+            if (pass == 0 && s->layer != 0) continue;
+            snprintf(name, sizeof name, "%s%s", pass == 0 ? "block " : "", s->row);
+            add(rows, &n, room, name, (double)s->shape[0] * (double)s->shape[1], matrix_flops(s));
+        }
+        for (int64_t l = 0; l < (pass == 0 ? 1 : layout->n_layers); l++) {
+            const struct llm_module *modules[] = {&layout->layers[l].mixer, &layout->layers[l].ffn};
+            for (int i = 0; i < 2; i++) {
+                char name[64];
+                snprintf(name, sizeof name, "%s%s", pass == 0 ? "block " : "", modules[i]->kind->name);
+                if (modules[i]->kind->extra_flops) add(rows, &n, room, name, 0, modules[i]->kind->extra_flops(c, context));
+            }
+        }
+    }
+    if (c->tie_word_embeddings) add(rows, &n, room, "head", 0, 2 * (double)c->vocab_size * (double)c->hidden_size);
+    llm_decoder_destroy(layout, 0);
+    llm_declare_release(&d);
+    return n;
+}
+
+double llm_model_params(const struct llm_config *c)
+{
+    struct llm_declare d;
+    struct llm_decoder *layout;
+    struct llm_err e;
+    double n = 0;
+    if (llm_model_declare(c, &d, &layout, &e) < 0) return 0;
+    for (size_t i = 0; i < d.n; i++) n += (double)d.specs[i].shape[0] * (double)d.specs[i].shape[1];
+    llm_decoder_destroy(layout, 0);
+    llm_declare_release(&d);
+    return n;
+}
+
+double llm_model_kv_bytes_per_token(const struct llm_config *c, enum llm_dtype cache)
+{
+    struct llm_cache_shape s = llm_model_cache_shape(c);
+    const struct llm_dtype_row *t = &llm_dtypes[cache];
+    return (double)(s.n_layers * s.n_kv_heads * (s.d_k + s.d_v)) / t->block_size * t->block_bytes;
+}

@@ -1,0 +1,70 @@
+/* Declarations of parameters (model/block.h). */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "model/arch.h"
+
+void llm_declare_release(struct llm_declare *d)
+{
+    free(d->specs);
+    d->specs = NULL;
+    d->n = d->room = 0;
+}
+
+static struct llm_param_spec *add(struct llm_declare *d, struct llm_param **slot, const char *name, const char *suffix, const char *dims)
+{
+    static struct llm_param_spec none;
+    if (d->failed || llm_grow((void **)&d->specs, &d->room, d->n + 1, sizeof *d->specs, d->err) < 0) {
+        d->failed = true;
+        return &none;
+    }
+    struct llm_param_spec *s = &d->specs[d->n++];
+    *s = (struct llm_param_spec){.dims = dims, .row = d->row, .layer = d->layer, .slot = slot};
+    snprintf(s->name, sizeof s->name, "%s%s", name, suffix);
+    return s;
+}
+
+static void matrix(struct llm_param_spec *s, int64_t rows, int64_t cols)
+{
+    s->n_dims = 2;
+    s->shape[0] = rows;
+    s->shape[1] = cols;
+}
+
+static void vector(struct llm_param_spec *s, int64_t n, enum llm_init init)
+{
+    s->n_dims = 1;
+    s->shape[0] = n;
+    s->shape[1] = 1;
+    s->init = init;
+}
+
+void llm_declare_name(const struct llm_declare *d, enum llm_stem stem, char *out, size_t n)
+{
+    snprintf(out, n, "%s%s%d.%s", d->names->prefix, d->names->layer, d->layer, d->names->stem[stem]);
+}
+
+void llm_declare_linear(struct llm_declare *d, struct llm_linear_params *p, enum llm_stem stem, int64_t out, int64_t in, const char *dims, bool bias)
+{
+    char name[100];
+    llm_declare_name(d, stem, name, sizeof name);
+    struct llm_param_spec *s = add(d, &p->w, name, ".weight", dims);
+    matrix(s, out, in);
+    s->transposed = d->transposed;
+    if (stem == LLM_STEM_OUT || stem == LLM_STEM_DOWN) s->init = LLM_INIT_RESIDUAL;
+    if (bias) vector(add(d, &p->b, name, ".bias", dims), out, LLM_INIT_ZERO);
+}
+
+void llm_declare_norm(struct llm_declare *d, struct llm_linear_params *p, const char *name)
+{
+    const struct llm_config *c = d->config;
+    vector(add(d, &p->w, name, ".weight", "hidden_size"), c->hidden_size, LLM_INIT_ONE);
+    if (c->norm == LLM_NORM_LAYER && c->norm_bias) vector(add(d, &p->b, name, ".bias", "hidden_size"), c->hidden_size, LLM_INIT_ZERO);
+}
+
+void llm_declare_table(struct llm_declare *d, struct llm_param **slot, const char *name, int64_t rows, int64_t cols, const char *dims, bool lookup)
+{
+    struct llm_param_spec *s = add(d, slot, name, ".weight", dims);
+    matrix(s, rows, cols);
+    s->lookup = lookup;
+}

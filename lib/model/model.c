@@ -1,0 +1,118 @@
+/* Models in memory (model/model.h). */
+#include <stdlib.h>
+#include <string.h>
+#include "model/arch.h"
+
+int llm_model_declare(const struct llm_config *c, struct llm_declare *d, struct llm_decoder **layout, struct llm_err *e)
+{
+    const struct llm_arch *arch = llm_arch_find(c->model_type);
+    *d = (struct llm_declare){.config = c, .names = &arch->names, .transposed = arch->transposed, .layer = -1, .err = e};
+    *layout = llm_calloc(1, sizeof **layout, "model", e);
+    if (*layout && arch->declare(d, *layout) == 0) return 0;
+    llm_decoder_destroy(*layout, 0);
+    llm_declare_release(d);
+    *layout = NULL;
+    return -1;
+}
+
+struct llm_model *llm_model_shape(const struct llm_config *c, struct llm_declare *d, struct llm_err *e)
+{
+    struct llm_decoder *layout;
+    if (llm_model_declare(c, d, &layout, e) < 0) return NULL;
+    struct llm_model *m = llm_calloc(1, sizeof *m, "model", e);
+    if (m) m->params = llm_calloc(d->n, sizeof *m->params, "model", e);
+    if (!m || !m->params) {
+        free(m);
+        llm_decoder_destroy(layout, 0);
+        llm_declare_release(d);
+        return NULL;
+    }
+    m->config = *c;
+    m->arch = llm_arch_find(c->model_type);
+    m->layout = layout;
+    for (size_t i = 0; i < d->n; i++) {
+        const struct llm_param_spec *s = &d->specs[i];
+        struct llm_param *p = &m->params[i];
+        *p = (struct llm_param){.n_dims = s->n_dims, .shape = {s->shape[0], s->n_dims > 1 ? s->shape[1] : 0}, .decay = s->n_dims > 1};
+        p->weight.n = s->shape[0];
+        p->weight.k = s->shape[1];
+        *s->slot = p;
+        p->name = strdup(s->name);
+        m->n_params++;
+        if (p->name) continue;
+        llm_no_memory(e, "model");
+        llm_model_destroy(m);
+        llm_declare_release(d);
+        return NULL;
+    }
+    return m;
+}
+
+void llm_model_destroy(struct llm_model *m)
+{
+    if (!m) return;
+    for (size_t i = 0; i < m->n_params; i++) {
+        struct llm_param *p = &m->params[i];
+        llm_weight_release(&p->weight);
+        if (p->master != p->weight.data) free(p->master);
+        if (p->owned) free((void *)p->weight.data);
+        free(p->grad);
+        free(p->grad_lookup);
+        free((void *)p->name);
+    }
+    llm_decoder_destroy(m->layout, m->n_params);
+    free(m->params);
+    llm_tokenizer_destroy(m->tokenizer);
+    json_decref(m->training);
+    if (m->file) llm_checkpoint_close(m->file);
+    free(m);
+}
+
+struct llm_param *llm_model_find(const struct llm_model *m, const char *name)
+{
+    for (size_t i = 0; i < m->n_params; i++) {
+        if (strcmp(m->params[i].name, name) == 0) return &m->params[i];
+    }
+    return NULL;
+}
+
+struct llm_param *llm_model_head(const struct llm_model *m)
+{
+    const struct llm_decoder *d = m->layout;
+    return d->head ? d->head : d->embed;
+}
+
+/* Ids and positions are looked up: they must lie within their tables. */
+static int check_batch(const struct llm_model *m, const struct llm_batch *b, struct llm_err *e)
+{
+    int64_t vocab = m->config.vocab_size, room = m->config.max_position_embeddings;
+    for (int64_t t = 0; t < b->n_tokens; t++) {
+        if (b->ids[t] < 0 || b->ids[t] >= vocab) {
+            return llm_fail(e, EX_DATAERR, "token id: expected below %lld (vocab_size), found %d", (long long)vocab, b->ids[t]);
+        }
+    }
+    if (m->config.position != LLM_POSITION_LEARNED) return 0;
+    for (int64_t t = 0; t < b->n_tokens; t++) {
+        if (b->positions[t] < 0 || b->positions[t] >= room) {
+            return llm_fail(e, EX_DATAERR, "position: expected below %lld (the model's context), found %d", (long long)room, b->positions[t]);
+        }
+    }
+    return 0;
+}
+
+struct llm_tensor *llm_model_forward(struct llm_ctx *c, struct llm_model *m, const struct llm_batch *b)
+{
+    if (llm_ctx_failed(c) || check_batch(m, b, &c->err) < 0) return &c->nothing;
+    return m->arch->forward(c, m, b);
+}
+
+struct llm_tensor *llm_model_logits(struct llm_ctx *c, struct llm_model *m, struct llm_tensor *hidden)
+{
+    struct llm_tensor *logits = llm_linear(c, hidden, llm_model_head(m), NULL);
+    return m->config.logit_scale == 1 ? logits : llm_scale(c, logits, (float)m->config.logit_scale);
+}
+
+struct llm_cache_shape llm_model_cache_shape(const struct llm_config *c)
+{
+    return (struct llm_cache_shape){c->num_hidden_layers, c->num_key_value_heads, c->head_dim, c->head_dim};
+}

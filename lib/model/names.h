@@ -1,0 +1,19 @@
+/* Names in checkpoints beside those of weights (formats/checkpoint.md). */
+#ifndef LLM_MODEL_NAMES_H
+#define LLM_MODEL_NAMES_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include "base/err.h"
+
+#define LLM_META_CONFIG "llm.config"
+#define LLM_META_TRAINING "llm.training"
+#define LLM_META_FINGERPRINT "llm.fingerprint"
+#define LLM_NAME_TOKENIZER "tokenizer."          /* the tokenizer's tensors begin with this */
+#define LLM_NAME_TOKENIZER_JSON "tokenizer.json"
+#define LLM_NAME_TRAINING "training."            /* masters and moments: training.master.<name>, training.m.<name>, … */
+
+/* [rows, cols] → [cols, rows], malloced. */
+void *llm_turned(const void *data, size_t element, int64_t rows, int64_t cols, struct llm_err *e) LLM_MUST_CHECK;
+
+#endif

@@ -1,0 +1,42 @@
+/* Named configurations, as config.json. */
+#include "model/preset.h"
+
+#include <string.h>
+#include "model/config.h"
+
+static const struct {
+    const char *name, *json;
+} presets[] = {
+    /* nanoGPT's setting for a CPU: no biases, no dropout */
+    {"nano", "{\"model_type\": \"gpt2\", \"vocab_size\": 256, \"n_positions\": 256, \"n_embd\": 128, \"n_layer\": 4, \"n_head\": 4,"
+             " \"bias\": false, \"activation_function\": \"gelu\", \"embd_pdrop\": 0, \"attn_pdrop\": 0, \"resid_pdrop\": 0,"
+             " \"bos_token_id\": null, \"eos_token_id\": null}"},
+    /* 4.98M with a vocabulary of 4,096 */
+    {"tiny", "{\"model_type\": \"llama\", \"vocab_size\": 4096, \"hidden_size\": 256, \"intermediate_size\": 768, \"num_hidden_layers\": 5,"
+             " \"num_attention_heads\": 4, \"num_key_value_heads\": 2, \"max_position_embeddings\": 512, \"rms_norm_eps\": 1e-5,"
+             " \"tie_word_embeddings\": true, \"bos_token_id\": null, \"eos_token_id\": null}"},
+    /* 29.4M with a vocabulary of 8,192 */
+    {"small", "{\"model_type\": \"llama\", \"vocab_size\": 8192, \"hidden_size\": 512, \"intermediate_size\": 1536, \"num_hidden_layers\": 8,"
+              " \"num_attention_heads\": 8, \"num_key_value_heads\": 8, \"max_position_embeddings\": 1024, \"rms_norm_eps\": 1e-5,"
+              " \"tie_word_embeddings\": true, \"bos_token_id\": null, \"eos_token_id\": null}"},
+    {"gpt2", "{\"model_type\": \"gpt2\", \"embd_pdrop\": 0, \"attn_pdrop\": 0, \"resid_pdrop\": 0}"},
+    {"smollm", "{\"model_type\": \"llama\", \"vocab_size\": 49152, \"hidden_size\": 576, \"intermediate_size\": 1536, \"num_hidden_layers\": 30,"
+               " \"num_attention_heads\": 9, \"num_key_value_heads\": 3, \"max_position_embeddings\": 2048, \"rms_norm_eps\": 1e-5,"
+               " \"tie_word_embeddings\": true, \"bos_token_id\": 0, \"eos_token_id\": 0}"},
+};
+enum { N_PRESETS = sizeof presets / sizeof *presets };
+
+const char *llm_preset_find(const char *name)
+{
+    for (size_t i = 0; i < N_PRESETS; i++) {
+        if (strcmp(presets[i].name, name) == 0) return presets[i].json;
+    }
+    return NULL;
+}
+
+const char *const *llm_config_presets(void)
+{
+    static const char *names[N_PRESETS + 1];
+    for (size_t i = 0; i < N_PRESETS; i++) names[i] = presets[i].name;
+    return names;
+}

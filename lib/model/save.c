@@ -1,0 +1,120 @@
+/* Models to files (model/model.h). */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/hash.h"
+#include "model/arch.h"
+#include "model/names.h"
+
+static int append(struct llm_tensor_list *l, const struct llm_tensor_out *t, struct llm_err *e)
+{
+    if (llm_grow((void **)&l->v, &l->room, l->n + 1, sizeof *l->v, e) < 0) return -1;
+    l->v[l->n++] = *t;
+    return 0;
+}
+
+/* The parameter as files keep it. The transposed copy, where one is needed, lives until the next description or the model's end. */
+static int describe_param(struct llm_model *m, size_t i, struct llm_tensor_out *out, struct llm_err *e)
+{
+    struct llm_decoder *layout = m->layout;
+    const struct llm_param *p = &m->params[i];
+    const struct llm_dtype_row *row = &llm_dtypes[p->weight.dtype];
+    bool in_layer = strncmp(p->name + strlen(m->arch->names.prefix), m->arch->names.layer, strlen(m->arch->names.layer)) == 0;
+    bool turn = m->arch->transposed && in_layer && p->n_dims == 2 && !row->is_quantised;
+    *out = (struct llm_tensor_out){.name = p->name, .dtype = p->weight.dtype, .n_dims = p->n_dims, .shape = {p->shape[0], p->shape[1]},
+                                   .data = p->weight.data};
+    if (!turn) return 0;
+    if (!layout->staging && !(layout->staging = llm_calloc(m->n_params, sizeof *layout->staging, "staging", e))) return -1;
+    free(layout->staging[i]);
+    out->data = layout->staging[i] = llm_turned(p->weight.data, (size_t)row->block_bytes, p->shape[0], p->shape[1], e);
+    out->shape[0] = p->shape[1];
+    out->shape[1] = p->shape[0];
+    return out->data ? 0 : -1;
+}
+
+static int set_text(json_t *meta, const char *key, const char *text, size_t n, struct llm_err *e)
+{
+    if (json_object_set_new(meta, key, json_stringn(text, n)) < 0) return llm_no_memory(e, "metadata");
+    return 0;
+}
+
+static int config_text(const struct llm_model *m, struct llm_buf *b, struct llm_err *e)
+{
+    json_t *o = llm_config_to_json(&m->config, e);
+    int r = o ? llm_json_dump(o, b, e) : -1;
+    json_decref(o);
+    return r;
+}
+
+static int hash_model(struct llm_model *m, const struct llm_buf *config, const struct llm_tensor_out *t, size_t n, struct llm_err *e)
+{
+    struct llm_xxh *h = llm_xxh_create(e);
+    if (!h) return -1;
+    llm_xxh_update(h, config->p, config->n);
+    for (size_t i = 0; i < n; i++) {
+        llm_xxh_update(h, t[i].name, strlen(t[i].name) + 1);
+        llm_xxh_update(h, t[i].data, llm_dtype_bytes(t[i].dtype, (uint64_t)llm_param_count(&m->params[i])));
+    }
+    snprintf(m->fingerprint, sizeof m->fingerprint, "%016llx", (unsigned long long)llm_xxh_digest(h));
+    llm_xxh_destroy(h);
+    return 0;
+}
+
+static int describe_tokenizer(struct llm_model *m, struct llm_tensor_list *l, struct llm_err *e)
+{
+    struct llm_decoder *layout = m->layout;
+    struct llm_tensor_out tables[8];
+    size_t n = 0;
+    if (!m->tokenizer) return 0;
+    layout->tokenizer_json.n = 0;
+    if (llm_tokenizer_to_json(m->tokenizer, &layout->tokenizer_json, e) < 0 || llm_tokenizer_tables(m->tokenizer, tables, &n, e) < 0) return -1;
+    const struct llm_tensor_out text = {.name = LLM_NAME_TOKENIZER_JSON, .dtype = LLM_U8, .n_dims = 1,
+                                        .shape = {(int64_t)layout->tokenizer_json.n}, .data = layout->tokenizer_json.p};
+    if (append(l, &text, e) < 0) return -1;
+    for (size_t i = 0; i < n; i++) {
+        if (append(l, &tables[i], e) < 0) return -1;
+    }
+    return 0;
+}
+
+int llm_model_describe(struct llm_model *m, json_t *meta, struct llm_tensor_list *tensors, struct llm_err *e)
+{
+    struct llm_buf config = {0};
+    size_t first = tensors->n;
+    int r = config_text(m, &config, e);
+    for (size_t i = 0; r == 0 && i < m->n_params; i++) {
+        struct llm_tensor_out t;
+        r = describe_param(m, i, &t, e);
+        if (r == 0) r = append(tensors, &t, e);
+    }
+    if (r == 0) r = hash_model(m, &config, tensors->v + first, m->n_params, e);
+    if (r == 0) r = set_text(meta, "format", "pt", 2, e); /* transformers asks for it */
+    if (r == 0) r = set_text(meta, LLM_META_CONFIG, config.p, config.n, e);
+    if (r == 0) r = set_text(meta, LLM_META_FINGERPRINT, m->fingerprint, strlen(m->fingerprint), e);
+    if (r == 0 && m->tokenizer) r = set_text(meta, "llm.tokenizer", llm_tokenizer_id(m->tokenizer), strlen(llm_tokenizer_id(m->tokenizer)), e);
+    if (r == 0) r = describe_tokenizer(m, tensors, e);
+    llm_buf_release(&config);
+    return r;
+}
+
+int llm_model_fingerprint(struct llm_model *m, struct llm_err *e)
+{
+    struct llm_tensor_list l = {0};
+    if (m->fingerprint[0]) return 0;
+    json_t *meta = json_object();
+    int r = meta ? llm_model_describe(m, meta, &l, e) : llm_no_memory(e, "metadata");
+    json_decref(meta);
+    free(l.v);
+    return r;
+}
+
+int llm_model_save(struct llm_model *m, struct llm_output *o, const struct llm_checkpoint_options *opt, struct llm_err *e)
+{
+    struct llm_tensor_list l = {0};
+    json_t *meta = json_object();
+    int r = meta ? llm_model_describe(m, meta, &l, e) : llm_no_memory(e, "metadata");
+    if (r == 0) r = llm_checkpoint_write(o, meta, l.v, l.n, opt, e);
+    json_decref(meta);
+    free(l.v);
+    return r;
+}
