@@ -6,6 +6,7 @@
 
 #define ROW_BLOCK 256
 #define Q_BLOCK 32
+#define GROUP 6 /* panels packed together for many rows */
 
 struct product {
     const struct llm_gemm_q *g;
@@ -49,12 +50,15 @@ static void product_piece(void *arg, size_t i, int thread)
         return;
     }
     size_t row_bytes = llm_dtype_bytes(w->dtype, (uint64_t)w->k);
-    char *b = llm_scratch_slot(thread, LLM_SCRATCH_PANEL, p->panel);
+    int64_t group = p->a->m < LLM_GEMM_PANEL ? 1 : GROUP;
+    char *b = llm_scratch_slot(thread, LLM_SCRATCH_PANEL, p->panel * GROUP);
     if (!b) atomic_store(&p->failed, true);
-    for (int64_t at = column; b && at < column + columns; at += LLM_GEMM_PANEL) {
-        int64_t rows = column + columns - at < LLM_GEMM_PANEL ? column + columns - at : LLM_GEMM_PANEL;
-        p->g->pack((const char *)w->data + (size_t)at * row_bytes, row_bytes, rows, w->k, b);
-        for (int64_t row = 0; row < p->a->m; row += ROW_BLOCK) multiply_block(p, b, row, at, rows);
+    for (int64_t at = column, end = column + columns; b && at < end; at += group * LLM_GEMM_PANEL) {
+        int64_t here = end - at < group * LLM_GEMM_PANEL ? end - at : group * LLM_GEMM_PANEL;
+        for (int64_t j = 0; j < here; j += LLM_GEMM_PANEL)
+            p->g->pack((const char *)w->data + (size_t)(at + j) * row_bytes, row_bytes, here - j < LLM_GEMM_PANEL ? here - j : LLM_GEMM_PANEL,
+                       w->k, b + (size_t)(j / LLM_GEMM_PANEL) * p->panel);
+        for (int64_t row = 0; row < p->a->m; row += ROW_BLOCK) multiply_block(p, b, row, at, here);
     }
 }
 

@@ -39,7 +39,7 @@ static void quantise(const float *x, int64_t k, int8_t *q, float *scale, int32_t
     }
 }
 
-/* One panel: the scales of 16 rows' blocks, then their bytes four by four, `flip` applied to each word of four. */
+/* One panel: the scales of 16 rows' blocks, then their bytes four by four, `flip` applied to each word of four; `none` where there is no row. */
 static void pack(const unsigned char *w, size_t ldw, int64_t n, int64_t k, unsigned char *out, int block_bytes, uint32_t flip, uint32_t none)
 {
     int words = (block_bytes - 2) / 4;
@@ -60,14 +60,91 @@ static void pack(const unsigned char *w, size_t ldw, int64_t n, int64_t k, unsig
     }
 }
 
+#if VN == 16
+/* The same for 16 rows in registers: 8 words of rows r and r + 8, then 4 × 4 words in each quarter, then the quarters. */
+static void pack_16_q8_0(const unsigned char *w, size_t ldw, int64_t k, unsigned char *out)
+{
+    const char *next = (const char *)w + PANEL * ldw; /* the next 16 rows lie behind these */
+    const __m512i even = _mm512_setr_epi64(0, 1, 8, 9, 4, 5, 12, 13), odd = _mm512_setr_epi64(2, 3, 10, 11, 6, 7, 14, 15);
+    for (int64_t block = 0; block < k / BLOCK; block++, w += Q8_0_BYTES, out += SCALES + BLOCK * PANEL) {
+        __m512i r[8], t[8];
+        for (int i = 0; i < Q8_0_BYTES * PANEL; i += 64) _mm_prefetch(next + i, _MM_HINT_T1);
+        next += Q8_0_BYTES * PANEL;
+        for (int i = 0; i < PANEL; i++) memcpy(out + i * 2, w + (size_t)i * ldw, 2);
+        LLM_UNROLL
+        for (int i = 0; i < 8; i++) {
+            __m256i low = _mm256_loadu_si256((const __m256i *)(const void *)(w + (size_t)i * ldw + 2));
+            __m256i high = _mm256_loadu_si256((const __m256i *)(const void *)(w + (size_t)(i + 8) * ldw + 2));
+            t[i] = _mm512_xor_si512(_mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1), _mm512_set1_epi8(-128));
+        }
+        LLM_UNROLL
+        for (int i = 0; i < 8; i += 2) {
+            r[i] = _mm512_unpacklo_epi32(t[i], t[i + 1]);
+            r[i + 1] = _mm512_unpackhi_epi32(t[i], t[i + 1]);
+        }
+        LLM_UNROLL
+        for (int i = 0; i < 8; i += 4) {
+            t[i] = _mm512_unpacklo_epi64(r[i], r[i + 2]);
+            t[i + 1] = _mm512_unpackhi_epi64(r[i], r[i + 2]);
+            t[i + 2] = _mm512_unpacklo_epi64(r[i + 1], r[i + 3]);
+            t[i + 3] = _mm512_unpackhi_epi64(r[i + 1], r[i + 3]);
+        }
+        LLM_UNROLL
+        for (int i = 0; i < 4; i++) {
+            _mm512_storeu_si512(out + SCALES + i * 64, _mm512_permutex2var_epi64(t[i], even, t[i + 4]));
+            _mm512_storeu_si512(out + SCALES + (i + 4) * 64, _mm512_permutex2var_epi64(t[i], odd, t[i + 4]));
+        }
+    }
+}
+
+static void pack_16_q4_0(const unsigned char *w, size_t ldw, int64_t k, unsigned char *out)
+{
+    const char *next = (const char *)w + PANEL * ldw;
+    for (int64_t block = 0; block < k / BLOCK; block++, w += Q4_0_BYTES, out += SCALES + BLOCK * PANEL / 2) {
+        __m512i r[4], t[4];
+        for (int i = 0; i < Q4_0_BYTES * PANEL; i += 64) _mm_prefetch(next + i, _MM_HINT_T1);
+        next += Q4_0_BYTES * PANEL;
+        for (int i = 0; i < PANEL; i++) memcpy(out + i * 2, w + (size_t)i * ldw, 2);
+        LLM_UNROLL
+        for (int i = 0; i < 4; i++) { /* rows i, i + 4, i + 8, i + 12 */
+            const unsigned char *in = w + (size_t)i * ldw + 2;
+            t[i] = _mm512_castsi128_si512(_mm_loadu_si128((const __m128i *)(const void *)in));
+            t[i] = _mm512_inserti32x4(t[i], _mm_loadu_si128((const __m128i *)(const void *)(in + 4 * ldw)), 1);
+            t[i] = _mm512_inserti32x4(t[i], _mm_loadu_si128((const __m128i *)(const void *)(in + 8 * ldw)), 2);
+            t[i] = _mm512_inserti32x4(t[i], _mm_loadu_si128((const __m128i *)(const void *)(in + 12 * ldw)), 3);
+        }
+        r[0] = _mm512_unpacklo_epi32(t[0], t[1]);
+        r[1] = _mm512_unpackhi_epi32(t[0], t[1]);
+        r[2] = _mm512_unpacklo_epi32(t[2], t[3]);
+        r[3] = _mm512_unpackhi_epi32(t[2], t[3]);
+        _mm512_storeu_si512(out + SCALES, _mm512_unpacklo_epi64(r[0], r[2]));
+        _mm512_storeu_si512(out + SCALES + 64, _mm512_unpackhi_epi64(r[0], r[2]));
+        _mm512_storeu_si512(out + SCALES + 128, _mm512_unpacklo_epi64(r[1], r[3]));
+        _mm512_storeu_si512(out + SCALES + 192, _mm512_unpackhi_epi64(r[1], r[3]));
+    }
+}
+#else
+static void pack_16_q8_0(const unsigned char *w, size_t ldw, int64_t k, unsigned char *out)
+{
+    pack(w, ldw, PANEL, k, out, Q8_0_BYTES, 0x80808080u, 0);
+}
+
+static void pack_16_q4_0(const unsigned char *w, size_t ldw, int64_t k, unsigned char *out)
+{
+    pack(w, ldw, PANEL, k, out, Q4_0_BYTES, 0, 0);
+}
+#endif
+
 static void pack_q8_0(const void *w, size_t ldw, int64_t n, int64_t k, void *panel)
 {
-    pack(w, ldw, n, k, panel, Q8_0_BYTES, 0x80808080u, 0x80808080u);
+    if (n == PANEL) pack_16_q8_0(w, ldw, k, panel);
+    else pack(w, ldw, n, k, panel, Q8_0_BYTES, 0x80808080u, 0x80808080u);
 }
 
 static void pack_q4_0(const void *w, size_t ldw, int64_t n, int64_t k, void *panel)
 {
-    pack(w, ldw, n, k, panel, Q4_0_BYTES, 0, 0x88888888u);
+    if (n == PANEL) pack_16_q4_0(w, ldw, k, panel);
+    else pack(w, ldw, n, k, panel, Q4_0_BYTES, 0, 0x88888888u);
 }
 
 /* sum += dots of VN words of four unsigned bytes with four signed ones. */
@@ -114,7 +191,6 @@ static inline __attribute__((always_inline)) void tile(const struct llm_gemm_q_j
     const size_t block_bytes = SCALES + (size_t)words * PANEL * 4;
     int64_t blocks = g->k / BLOCK;
     const unsigned char *b = (const unsigned char *)g->b + (size_t)(column / PANEL) * (size_t)blocks * block_bytes;
-    const VI offset = vi_set1(four_bits ? 8 : 128);
     V sum[ROWS][VECTORS];
     for (int r = 0; r < rows; r++)
         for (int v = 0; v < VECTORS; v++) sum[r][v] = v_zero();
@@ -135,7 +211,8 @@ static inline __attribute__((always_inline)) void tile(const struct llm_gemm_q_j
             LLM_UNROLL
             for (int r = 0; r < rows; r++) {
                 int64_t at = (row + r) * blocks + block;
-                VI dot = vi_sub(vi_set1(0), vi_mul(offset, vi_set1(g->sum[at])));
+                VI sum_q = vi_set1(g->sum[at]); /* the bytes of w are 8 or 128 too large */
+                VI dot = vi_sub(vi_set1(0), four_bits ? vi_shl(sum_q, 3) : vi_shl(sum_q, 7));
                 LLM_UNROLL
                 for (int i = 0; i < 8; i++) {
                     int32_t x;

@@ -170,4 +170,5 @@ void llm_fill_gemm_amx(struct llm_kernels *k)
 {
     k->gemm.bf16.multiply = multiply;
     k->gemm.peak_bf16 = peak_bf16;
+    llm_fill_gemm_int8_amx(k);
 }
