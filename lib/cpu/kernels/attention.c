@@ -20,6 +20,13 @@ INLINE V pairs_along(V low, V high)
 {
     return v_from_bits((__m512i)_mm512_cvtne2ps_pbh(high, low));
 }
+/* Two floats, each a lane of its own, to one unit a lane. */
+INLINE V pairs_across(V low, V high)
+{
+    const __m512i order = _mm512_setr_epi32(0x100000, 0x110001, 0x120002, 0x130003, 0x140004, 0x150005, 0x160006, 0x170007, 0x180008, 0x190009,
+                                            0x1a000a, 0x1b000b, 0x1c000c, 0x1d000d, 0x1e000e, 0x1f000f);
+    return v_from_bits(_mm512_permutexvar_epi16(order, (__m512i)_mm512_cvtne2ps_pbh(high, low)));
+}
 #else
 #define NATIVE ROUNDED
 #define dot_pairs v_fma
@@ -28,6 +35,7 @@ INLINE V pairs_along(V low, V high)
     (void)high;
     return low;
 }
+#define pairs_across pairs_along
 #endif
 
 /* To the nearest BF16, as float; NaN stays. */
@@ -36,12 +44,6 @@ INLINE V round_bf16(V x)
     VI u = v_bits(x), odd = vi_and(vi_shr(u, 16), vi_set1(1));
     VI r = vi_and(vi_add(u, vi_add(odd, vi_set1(0x7fff))), vi_set1((int32_t)0xffff0000u));
     return v_select(v_eq(x, x), v_from_bits(r), x);
-}
-/* Two floats, each a lane of its own, to one unit a lane. */
-INLINE V pairs_across(V low, V high)
-{
-    VI top = v_bits(round_bf16(high));
-    return v_from_bits(vi_or(vi_shr(v_bits(round_bf16(low)), 16), vi_and(top, vi_set1((int32_t)0xffff0000u))));
 }
 INLINE V as_unit(V x, enum form f) { return f == FLOATS ? x : round_bf16(x); }
 
@@ -190,42 +192,23 @@ INLINE void product(float *c, int64_t ldc, const float *a, int64_t lda, const fl
     for (; j < n; j += VN) product_columns(c + j, ldc, a, lda, b + j, ldb, m, units, accumulate, 1, f);
 }
 
-/* Lanes at..at + VN that lie in [first, last). */
-INLINE M in_range(int at, int first, int last)
+/* e^x for x that is hardly above 0. Where the instruction set helps, below -87 (a subnormal result) it is 0. */
+#if VN == 16
+INLINE V exp_below(V x)
 {
-    V lane = v_add(v_iota(), v_set1((float)at));
-    return m_and(v_le(v_set1((float)first), lane), v_lt(lane, v_set1((float)last)));
+    const V shift = v_set1(0x1.8p23f);
+    V n = v_sub(v_fma(x, v_set1(0x1.715476p0f), shift), shift); /* x / ln 2 to the nearest integer */
+    V r = v_fnma(n, v_set1(0x1.7f7d1cp-20f), v_fnma(n, v_set1(0x1.62e4p-1f), x));
+    V p = v_fma(v_set1(0.0013926376f), r, v_set1(0.00836333308f)); /* v_exp's polynomial */
+    p = v_fma(p, r, v_set1(0.0416665535f));
+    p = v_fma(p, r, v_set1(0.166665761f));
+    p = v_fma(p, r, v_set1(0.5f));
+    p = v_add(v_fma(p, v_mul(r, r), r), v_set1(1));
+    return _mm512_maskz_scalef_ps(_mm512_cmp_ps_mask(x, v_set1(-87), _CMP_NLT_UQ), p, n);
 }
-
-INLINE V score_of(V s, float scale, float softcap)
-{
-    V x = v_mul(s, v_set1(scale));
-    return softcap > 0 ? v_mul(v_set1(softcap), v_tanh(v_div(x, v_set1(softcap)))) : x;
-}
-
-/* Scores of one row in place of s; returns the largest. */
-INLINE V row_scores(const struct llm_attn_softmax *t, int r)
-{
-    float *s = t->s + r * TILE;
-    V most = v_set1(-INFINITY);
-    for (int j = 0; j < TILE; j += VN) {
-        V x = score_of(v_load(s + j), t->scale, t->softcap);
-        if (t->bias) x = v_add(x, v_load(t->bias + r * TILE + j));
-        if (!t->full) {
-            M seen = m_or(in_range(j, t->first[r], t->last[r]), in_range(j, 0, t->prefix));
-            x = v_select(seen, x, v_set1(-INFINITY));
-        }
-        v_store(s + j, x);
-        most = v_max(most, x);
-    }
-    return most;
-}
-
-/* 64 floats to a row of form A. */
-INLINE void store_row(float *dst, const float *x, enum form f)
-{
-    for (int u = 0; u < (f == PAIRS ? TILE / 2 : TILE); u += VN) v_store(dst + u, row_units(x, TILE, u, f));
-}
+#else
+#define exp_below v_exp
+#endif
 
 INLINE float exp_of(float x)
 {
@@ -234,23 +217,72 @@ INLINE float exp_of(float x)
     return lanes[0];
 }
 
+/* Lanes at..at + VN that lie in [first, last). */
+INLINE M in_range(int at, int first, int last)
+{
+    V lane = v_add(v_iota(), v_set1((float)at));
+    return m_and(v_le(v_set1((float)first), lane), v_lt(lane, v_set1((float)last)));
+}
+
+INLINE V capped(V x, float softcap) { return v_mul(v_set1(softcap), v_tanh(v_div(x, v_set1(softcap)))); }
+
+/* VN or 2·VN neighbours in a row of 64 floats to units of form A, from lane j on. */
+INLINE void store_units(float *row, int j, V low, V high, enum form f)
+{
+    if (f == PAIRS) {
+        v_store(row + j / 2, pairs_along(low, high));
+    } else {
+        v_store(row + j, as_unit(low, f));
+        v_store(row + j + VN, as_unit(high, f));
+    }
+}
+
+#define VECTORS (TILE / VN) /* of a row */
+
+INLINE V score(V s, float scale, float softcap, const float *bias)
+{
+    V x = v_mul(s, v_set1(scale));
+    if (softcap > 0) x = capped(x, softcap);
+    return bias ? v_add(x, v_load(bias)) : x;
+}
+
+/* Scores of row r; those of unseen keys are -infinity. */
+INLINE void row_scores(const struct llm_attn_softmax *t, int r, V x[VECTORS])
+{
+#pragma GCC unroll 8
+    for (int i = 0; i < VECTORS; i++) {
+        int at = r * TILE + i * VN;
+        x[i] = score(v_load(t->s + at), t->scale, t->softcap, t->bias ? t->bias + at : NULL);
+        if (!t->full) {
+            M seen = m_or(in_range(i * VN, t->first[r], t->last[r]), in_range(i * VN, 0, t->prefix));
+            x[i] = v_select(seen, x[i], v_set1(-INFINITY));
+        }
+    }
+}
+
 INLINE void softmax(struct llm_attn_softmax *t, enum form f)
 {
     const int units = f == PAIRS ? TILE / 2 : TILE;
     for (int r = 0; r < t->rows; r++) {
-        float *s = t->s + r * TILE, *o = t->o + r * t->ldo;
-        float top = v_hmax(row_scores(t, r)), m = t->m[r] > top ? t->m[r] : top;
+        V x[VECTORS];
+        row_scores(t, r, x);
+        float *p = t->p + r * units, *o = t->o + r * t->ldo;
+        V most = x[0], sum = v_zero();
+#pragma GCC unroll 8
+        for (int i = 1; i < VECTORS; i++) most = v_max(most, x[i]);
+        float top = v_hmax(most), m = t->m[r] > top ? t->m[r] : top;
         if (m == -INFINITY) { /* nothing seen yet */
-            for (int u = 0; u < units; u += VN) v_store(t->p + r * units + u, v_zero());
+            for (int u = 0; u < units; u += VN) v_store(p + u, v_zero());
             continue;
         }
-        V sum = v_zero();
-        for (int j = 0; j < TILE; j += VN) {
-            V p = v_exp(v_sub(v_load(s + j), v_set1(m)));
-            sum = v_add(sum, p);
-            v_store(s + j, t->keep ? v_mul(p, v_load(t->keep + r * TILE + j)) : p);
+#pragma GCC unroll 8
+        for (int i = 0; i < VECTORS; i++) {
+            x[i] = exp_below(v_sub(x[i], v_set1(m)));
+            sum = v_add(sum, x[i]);
+            if (t->keep) x[i] = v_mul(x[i], v_load(t->keep + r * TILE + i * VN));
         }
-        store_row(t->p + r * units, s, f);
+#pragma GCC unroll 4
+        for (int i = 0; i < VECTORS; i += 2) store_units(p, i * VN, x[i], x[i + 1], f);
         float shrink = t->m[r] == m ? 1 : exp_of(t->m[r] - m);
         if (shrink != 1)
             for (int64_t c = 0; c < t->ldo; c += VN) v_store(o + c, v_mul(v_load(o + c), v_set1(shrink)));
@@ -259,39 +291,42 @@ INLINE void softmax(struct llm_attn_softmax *t, enum form f)
     }
 }
 
-/* One key's row of probabilities and gradients, as floats. */
-INLINE void back_row(const struct llm_attn_back *t, int r, float *p_out, float *ds_out)
+/* p·keep and the gradient of s for VN queries from lane j on of key r. */
+struct turned { V p, ds; };
+INLINE struct turned turned(const struct llm_attn_back *t, int r, int j)
 {
-    for (int j = 0; j < TILE; j += VN) {
-        V capped = score_of(v_load(t->s + r * TILE + j), t->scale, t->softcap), x = capped;
-        if (t->bias) x = v_add(x, v_load(t->bias + r * TILE + j));
-        V p = v_mul(v_exp(v_sub(x, v_load(t->m + j))), v_load(t->inv_l + j)), dp = v_load(t->dp + r * TILE + j);
-        if (!t->full) p = v_select(in_range(j, t->first[r], t->last[r]), p, v_zero());
-        V keep = t->keep ? v_load(t->keep + r * TILE + j) : v_set1(1);
-        V ds = v_mul(p, v_sub(v_mul(dp, keep), v_load(t->d + j)));
-        if (t->d_score) v_store(t->d_score + r * TILE + j, ds);
-        if (t->softcap > 0) {
-            V slope = v_div(capped, v_set1(t->softcap));
-            ds = v_mul(ds, v_fnma(slope, slope, v_set1(1)));
-        }
-        v_store(p_out + j, v_mul(p, keep));
-        v_store(ds_out + j, v_mul(ds, v_set1(t->scale)));
+    int at = r * TILE + j;
+    V slope = v_set1(t->scale), s = v_load(t->s + at), x = score(s, t->scale, t->softcap, t->bias ? t->bias + at : NULL);
+    if (t->softcap > 0) {
+        V y = v_tanh(v_div(v_mul(s, slope), v_set1(t->softcap)));
+        slope = v_mul(slope, v_fnma(y, y, v_set1(1)));
     }
+    V p = v_mul(exp_below(v_sub(x, v_load(t->m + j))), v_load(t->inv_l + j)), dp = v_load(t->dp + at);
+    if (!t->full) p = v_select(in_range(j, t->first[r], t->last[r]), p, v_zero());
+    V kept = p;
+    if (t->keep) {
+        V keep = v_load(t->keep + at);
+        dp = v_mul(dp, keep);
+        kept = v_mul(p, keep);
+    }
+    V ds = v_mul(p, v_sub(dp, v_load(t->d + j)));
+    if (t->d_score) v_store(t->d_score + at, ds);
+    return (struct turned){kept, v_mul(ds, slope)};
 }
 
 INLINE void back(const struct llm_attn_back *t, enum form f)
 {
     const int units = f == PAIRS ? TILE / 2 : TILE;
-    for (int r = 0; r < TILE; r += 2) {
-        float p[2][TILE], ds[2][TILE];
-        for (int i = 0; i < 2; i++) {
-            back_row(t, r + i, p[i], ds[i]);
-            store_row(t->p_a + (r + i) * units, p[i], f);
-            store_row(t->ds_a + (r + i) * units, ds[i], f);
+    for (int r = 0; r < TILE; r += 2)
+        for (int j = 0; j < TILE; j += 2 * VN) {
+            struct turned x[2][2];
+            for (int i = 0; i < 4; i++) x[i / 2][i % 2] = turned(t, r + i / 2, j + i % 2 * VN);
+            for (int i = 0; i < 2; i++) {
+                store_units(t->p_a + (r + i) * units, j, x[i][0].p, x[i][1].p, f);
+                store_units(t->ds_a + (r + i) * units, j, x[i][0].ds, x[i][1].ds, f);
+            }
+            for (int i = 0; f == PAIRS && i < 2; i++) v_store(t->ds_b + r / 2 * TILE + j + i * VN, pairs_across(x[0][i].ds, x[1][i].ds));
         }
-        if (f == PAIRS)
-            for (int j = 0; j < TILE; j += VN) v_store(t->ds_b + r / 2 * TILE + j, pairs_across(v_load(ds[0] + j), v_load(ds[1] + j)));
-    }
 }
 
 static void merge(float *m, float *l, float *o, const float *m2, const float *l2, const float *o2, int64_t n)

@@ -10,6 +10,7 @@
 #define ATTN_TILE LLM_ATTN_TILE
 #define ATTN_CHUNK 1024    /* keys whose tiles share one running maximum; chunks are merged left to right */
 #define ATTN_ROWS 256      /* query rows that share a packed tile */
+#define ATTN_SUB_ROWS 32   /* of them taken at a time, so that scores and probabilities stay in the first cache */
 #define ATTN_GRAD_BLOCK 256 /* tokens a parameter's gradient is summed over from zero (llm_matmul_dw) */
 
 static inline int64_t attn_min(int64_t a, int64_t b) { return a < b ? a : b; }

@@ -117,8 +117,8 @@ static void attend_tile(const struct attn_job *j, const struct attn_space *w, in
     const struct llm_attn *a = j->a;
     int64_t rows = attn_job_rows(j), at = t * ATTN_TILE, dv = attn_padded(a->d_v);
     int64_t units = llm_attn_units(j->math, a->d_k), tile_units = llm_attn_units(j->math, ATTN_TILE);
-    for (int64_t row = 0; row < rows; row += ATTN_TILE) {
-        int64_t m = attn_min(ATTN_TILE, rows - row);
+    for (int64_t row = 0; row < rows; row += ATTN_SUB_ROWS) {
+        int64_t m = attn_min(ATTN_SUB_ROWS, rows - row);
         if (!attn_tile_seen(a, at, j->pos + row / j->n_rep, j->pos + (row + m - 1) / j->n_rep, j->keys.n)) continue;
         struct llm_attn_softmax x = {.rows = (int)m, .s = w->s, .p = w->p, .m = state.m + row, .l = state.l + row,
                                      .o = state.o + row * dv, .ldo = dv, .scale = a->scale, .softcap = a->softcap};
