@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include "base/buf.h"
 #include "base/json.h"
+#include "io/checkpoint.h"
 #include "io/message.h"
 
 struct llm_tokenizer; /* opaque; immutable once loaded: any number of threads may encode with one, each with its own llm_encoder */
@@ -16,11 +17,13 @@ struct llm_tokenizer; /* opaque; immutable once loaded: any number of threads ma
  * it, a `.llm` checkpoint or token stream that carries one. */
 struct llm_tokenizer *llm_tokenizer_load(const char *path, const char *pattern, struct llm_err *e) LLM_MUST_CHECK;
 struct llm_tokenizer *llm_tokenizer_from_json(const char *json, size_t n, const char *where, struct llm_err *e) LLM_MUST_CHECK;
+/* The one that a checkpoint carries: its tables, else its tokenizer.json. */
+struct llm_tokenizer *llm_tokenizer_from_checkpoint(struct llm_checkpoint *c, struct llm_err *e) LLM_MUST_CHECK;
 void llm_tokenizer_destroy(struct llm_tokenizer *t);
 /* tokenizer.json as text (what a checkpoint carries as the U8 tensor "tokenizer.json"). */
 int llm_tokenizer_to_json(const struct llm_tokenizer *t, struct llm_buf *out, struct llm_err *e) LLM_MUST_CHECK;
 /* The compiled table as plain tensors "tokenizer.pieces", "tokenizer.offsets", "tokenizer.merges", …, put after `*n` entries of `out`
- * (room for 8). The data belongs to `t`. And back, with the tokenizer.json left unparsed unless asked for. */
+ * (room for 8). The data belongs to `t`. llm_tokenizer_from_checkpoint reads them back, leaving the tokenizer.json unparsed. */
 int llm_tokenizer_tables(const struct llm_tokenizer *t, struct llm_tensor_out *out, size_t *n, struct llm_err *e) LLM_MUST_CHECK;
 
 /* Identity: SHA-256 of the canonical form (type, id → bytes, merges or scores, normaliser, split), 64 hex digits. */

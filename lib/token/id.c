@@ -1,0 +1,112 @@
+/* Identity: SHA-256 of a canonical form, the same whichever file the tokenizer came from.
+ *   "llm-tokenizer 1\n", type, "\n", normaliser ("-": none), "\n", for each split: its row's name or "/" and its pattern, "\n"; "\n";
+ *   "P" when a space is put in front; "W" when whole pieces win over merges and that changes something; "\n";
+ *   for each id: length (32 bits, little-endian; all ones: no such id), bytes;
+ *   for each token of the model that merges make, in the order of rank: left, right, id (32 bits each).
+ * A merge that never makes its token when the token's bytes are encoded alone (rank files have many) is not part of it. */
+#include <stdlib.h>
+#include <string.h>
+#include "base/hash.h"
+#include "token/internal.h"
+
+struct llm_bpe_merge *llm_tokenizer_derivations(const struct llm_tokenizer *t, bool *all_made, struct llm_err *e)
+{
+    struct llm_bpe_merge *made = llm_alloc((size_t)t->vocab_size, sizeof *made, "merges", e);
+    struct llm_bpe_work work = {0};
+    int32_t *ids = NULL;
+    size_t room = 0;
+    *all_made = true;
+    for (int32_t id = 0; made && id < t->vocab_size; id++) {
+        size_t n = t->offsets[id + 1] - t->offsets[id], n_ids = 0;
+        made[id] = (struct llm_bpe_merge){LLM_BPE_NONE, LLM_BPE_NONE, LLM_BPE_NONE, (uint32_t)id};
+        if (n == 0 || !(t->flags[id] & LLM_TOKEN_MODEL))
+            continue;
+        struct llm_err why = {0};
+        if (llm_grow((void **)&ids, &room, n, sizeof *ids, &why) < 0
+            || (llm_bpe_derive(&t->bpe, &work, t->pieces + t->offsets[id], n, ids, &n_ids, &made[id], &why) < 0
+                && why.status != EX_DATAERR)) { /* a token with a byte that has none is one that is never made */
+            free(made);
+            made = NULL;
+            if (e)
+                *e = why;
+        } else if (n_ids != 1 || ids[0] != id) {
+            made[id].left = LLM_BPE_NONE;
+            *all_made = *all_made && t->flags[id] & LLM_TOKEN_ADDED;
+        }
+    }
+    free(ids);
+    llm_bpe_work_release(&work);
+    return made;
+}
+
+static void put32(struct llm_sha256 *h, uint32_t v)
+{
+    unsigned char b[4] = {(unsigned char)v, (unsigned char)(v >> 8), (unsigned char)(v >> 16), (unsigned char)(v >> 24)};
+    llm_sha256_update(h, b, 4);
+}
+
+static void put_text(struct llm_sha256 *h, const char *s)
+{
+    llm_sha256_update(h, s, strlen(s));
+}
+
+static int by_rank(const void *a, const void *b)
+{
+    const struct llm_bpe_merge *x = a, *y = b;
+    return x->rank != y->rank ? (x->rank > y->rank) - (x->rank < y->rank) : (x->id > y->id) - (x->id < y->id);
+}
+
+static int compute(const struct llm_tokenizer *t, char hex[65], struct llm_err *e)
+{
+    bool all_made = true;
+    struct llm_bpe_merge *made = NULL;
+    if (t->model == &llm_model_bpe) {
+        made = llm_tokenizer_derivations(t, &all_made, e);
+        if (!made)
+            return -1;
+        qsort(made, (size_t)t->vocab_size, sizeof *made, by_rank);
+    }
+    struct llm_sha256 *h = llm_sha256_create(e);
+    if (!h) {
+        free(made);
+        return -1;
+    }
+    put_text(h, "llm-tokenizer 1\n");
+    put_text(h, t->model->name);
+    put_text(h, "\n");
+    put_text(h, t->normaliser ? t->normaliser->name : "-");
+    for (int i = 0; i < t->n_splits; i++) {
+        put_text(h, t->splits[i].row ? "\n" : "\n/");
+        put_text(h, t->splits[i].row ? t->splits[i].row->name : t->splits[i].pattern);
+    }
+    put_text(h, "\n\n");
+    put_text(h, t->add_prefix_space ? "P" : "");
+    put_text(h, t->ignore_merges && !all_made ? "W" : "");
+    put_text(h, "\n");
+    for (int32_t id = 0; id < t->vocab_size; id++) {
+        uint32_t n = t->offsets[id + 1] - t->offsets[id];
+        put32(h, t->flags[id] ? n : UINT32_MAX);
+        llm_sha256_update(h, t->pieces + t->offsets[id], n);
+    }
+    for (int32_t i = 0; made && i < t->vocab_size && made[i].rank != LLM_BPE_NONE; i++) {
+        if (made[i].left == LLM_BPE_NONE)
+            continue;
+        put32(h, made[i].left);
+        put32(h, made[i].right);
+        put32(h, made[i].id);
+    }
+    llm_sha256_finish(h, hex);
+    free(made);
+    return 0;
+}
+
+const char *llm_tokenizer_id(const struct llm_tokenizer *t)
+{
+    struct llm_tokenizer *own = (struct llm_tokenizer *)(uintptr_t)t; /* a cache behind a lock: the object stays the same */
+    struct llm_err e;
+    pthread_mutex_lock(&own->lock);
+    if (!own->id_known && compute(t, own->id, &e) == 0)
+        own->id_known = true;
+    pthread_mutex_unlock(&own->lock);
+    return own->id;
+}

@@ -1,0 +1,133 @@
+/* What the files of lib/token share. */
+#ifndef LLM_TOKEN_INTERNAL_H
+#define LLM_TOKEN_INTERNAL_H
+
+#include <pthread.h>
+#include "token/added.h"
+#include "token/model/bpe.h"
+#include "token/normalise.h"
+#include "token/split/split.h"
+#include "token/tokenizer.h"
+
+#define LLM_MAX_SPLITS 8    /* pre-tokenizers one after another */
+#define LLM_MAX_TEMPLATE 16 /* ids that a post-processor puts on one side */
+#define LLM_MAX_VOCAB (1 << 24)
+
+enum { /* flags of an id */
+    LLM_TOKEN_PRESENT = 1,
+    LLM_TOKEN_ADDED = 2,      /* found in text before the model sees it */
+    LLM_TOKEN_SPECIAL = 4,    /* … only when specials count; not shown by skip_special */
+    LLM_TOKEN_NORMALIZED = 8, /* looked for in the normalised text */
+    LLM_TOKEN_MODEL = 16,     /* the model itself may produce it */
+    LLM_TOKEN_FLAGS = 31
+};
+
+/* A model type: one file in model/ and a row. `name` is what llm_tokenizer_type says. */
+struct llm_model_row {
+    const char *name;
+    /* Encodes one piece with llm_encoder_room ids to spare. */
+    int (*encode)(struct llm_encoder *en, const unsigned char *p, size_t n, struct llm_err *e);
+    bool any_cut; /* pieces may be cut between any two characters (there is nothing to merge) */
+};
+extern const struct llm_model_row llm_model_bpe, llm_model_byte, llm_model_char;
+
+struct llm_char_id { uint32_t cp; int32_t id; };
+struct llm_piece_slot { uint32_t hash; int32_t id; }; /* id -1: empty */
+
+struct llm_tokenizer {
+    const struct llm_model_row *model;
+    int32_t vocab_size;      /* largest id + 1 */
+    unsigned char *pieces;   /* all pieces one after another */
+    uint32_t *offsets;       /* [vocab_size + 1] into pieces */
+    unsigned char *flags;    /* [vocab_size] */
+    struct llm_bpe bpe;
+    struct llm_char_id *chars; /* ascending; model "char" */
+    size_t n_chars;
+    struct llm_piece_slot *whole; /* bytes → id, 2^whole_bits: only with ignore_merges */
+    int whole_bits;
+    const struct llm_normaliser_row *normaliser; /* NULL: none */
+    struct llm_split splits[LLM_MAX_SPLITS];
+    int n_splits;
+    bool ignore_merges;      /* a piece that is a token is not merged up */
+    bool add_prefix_space;
+    int32_t unknown;         /* id of what the model does not know, or -1 */
+    int32_t before[LLM_MAX_TEMPLATE], after[LLM_MAX_TEMPLATE]; /* what --add-special puts around a document */
+    int n_before, n_after;
+    int32_t bos, eos;
+    struct llm_buf json;     /* the tokenizer.json it came from; empty: made when asked for */
+    pthread_mutex_t lock;    /* of what follows: made when asked for */
+    struct llm_buf settings; /* the table "tokenizer.settings" */
+    char id[65];
+    bool id_known;
+};
+
+/* ---- building one: create, vocabulary, settings, finish ---- */
+struct llm_tokenizer *llm_tokenizer_create(struct llm_err *e) LLM_MUST_CHECK;
+/* A vocabulary in the making: ids in any order. */
+struct llm_vocab_entry { const unsigned char *text; uint32_t n; unsigned char flags; };
+struct llm_vocab {
+    struct llm_vocab_entry *v; /* by id; text borrowed */
+    size_t n, room;
+    int64_t limit;             /* ids stay below this: a few times the number of tokens that the file lists */
+};
+/* Refuses an id that is negative, taken, or not below the limit. */
+int llm_vocab_put(struct llm_vocab *v, int64_t id, const unsigned char *text, size_t n, unsigned char flags, struct llm_err *e) LLM_MUST_CHECK;
+void llm_vocab_release(struct llm_vocab *v);
+/* Copies the vocabulary into `t`. */
+int llm_tokenizer_set_vocab(struct llm_tokenizer *t, const struct llm_vocab *v, struct llm_err *e) LLM_MUST_CHECK;
+/* After vocabulary, model and settings: byte table, merges (taken over), whole pieces, bos and eos. */
+int llm_tokenizer_finish(struct llm_tokenizer *t, struct llm_bpe_merge *merges, size_t n_merges, struct llm_err *e) LLM_MUST_CHECK;
+/* Looks `text` up among present ids of the vocabulary; -1. Needs `whole`. */
+int32_t llm_tokenizer_whole(const struct llm_tokenizer *t, const unsigned char *p, size_t n);
+int llm_tokenizer_index_whole(struct llm_tokenizer *t, struct llm_err *e) LLM_MUST_CHECK;
+int llm_tokenizer_add_split(struct llm_tokenizer *t, const char *pattern, struct llm_err *e) LLM_MUST_CHECK;
+
+/* ---- readers, by content ---- */
+/* `root` is borrowed. */
+struct llm_tokenizer *llm_tokenizer_from_value(const json_t *root, struct llm_err *e) LLM_MUST_CHECK;
+struct llm_tokenizer *llm_tokenizer_from_ranks(const unsigned char *text, size_t n, const char *pattern, struct llm_err *e) LLM_MUST_CHECK;
+struct llm_tokenizer *llm_tokenizer_from_gpt2(const char *encoder_json, const char *vocab_bpe, struct llm_err *e) LLM_MUST_CHECK;
+
+/* ---- identity ---- */
+/* The merge that makes each token when it is encoded alone, or left = NONE: [vocab_size]. *all_made: every token of the model comes out
+ * as itself, so that ignore_merges changes nothing. */
+struct llm_bpe_merge *llm_tokenizer_derivations(const struct llm_tokenizer *t, bool *all_made, struct llm_err *e) LLM_MUST_CHECK;
+
+/* ---- GPT-2's alphabet: a printable character for each byte ---- */
+uint32_t llm_byte_char(unsigned char byte);
+int llm_char_byte(uint32_t cp); /* -1: not of the alphabet */
+/* Bytes that `text` (UTF-8) stands for, appended to `out`. 1: done; 0: a character is not of the alphabet, nothing appended; -1. */
+int llm_byte_text_decode(const char *text, size_t n, struct llm_buf *out, struct llm_err *e) LLM_MUST_CHECK;
+int llm_byte_text_encode(const unsigned char *p, size_t n, struct llm_buf *out, struct llm_err *e) LLM_MUST_CHECK;
+
+/* ---- encoder.c ---- */
+struct llm_word_cache;
+struct llm_encoder {
+    const struct llm_tokenizer *t;
+    int flags;
+    struct llm_added raw_set, normal_set; /* tokens looked for before and after normalising */
+    struct llm_buf raw, unnormal, normal, text; /* what each stage keeps */
+    size_t unnormal_want;                 /* the normaliser waits for this much */
+    size_t text_at, text_want;            /* text before text_at is encoded; splitting waits for text_want bytes */
+    bool in_document, in_segment;
+    uint64_t document_bytes;              /* for messages */
+    unsigned char cut[4];                 /* strict: a character cut by the last feed */
+    size_t n_cut;
+    struct llm_regex_state *regex[LLM_MAX_SPLITS];
+    struct llm_bpe_work work;
+    struct llm_word_cache *cache;
+    int32_t *ids; /* the caller's, while feeding */
+    size_t n_ids, room;
+};
+/* Room for `n` more ids. */
+static inline int llm_encoder_room(struct llm_encoder *en, size_t n, struct llm_err *e)
+{
+    if (en->room - en->n_ids >= n)
+        return 0;
+    return llm_grow((void **)&en->ids, &en->room, en->n_ids + n, sizeof *en->ids, e);
+}
+/* model/word.c */
+struct llm_word_cache *llm_word_cache_create(struct llm_err *e) LLM_MUST_CHECK;
+void llm_word_cache_destroy(struct llm_word_cache *c);
+
+#endif

@@ -1,0 +1,45 @@
+/* Byte-pair encoding of one piece: the pair with the lowest rank is merged first, the leftmost among equals. */
+#ifndef LLM_TOKEN_MODEL_BPE_H
+#define LLM_TOKEN_MODEL_BPE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include "base/err.h"
+
+#define LLM_BPE_NONE UINT32_MAX
+
+/* A merge: ids left and right become `id`. */
+struct llm_bpe_merge { uint32_t left, right, rank, id; };
+struct llm_bpe_slot { uint64_t pair; uint32_t rank, id; }; /* pair: left << 32 | right; all ones: empty */
+
+struct llm_bpe {
+    struct llm_bpe_merge *merges; /* as they came; owned */
+    size_t n_merges;
+    struct llm_bpe_slot *slots;   /* hash of pairs, 2^bits */
+    int bits;
+    struct llm_bpe_slot *bytes;   /* [256 × 256]: the merge of two bytes; rank NONE when there is none */
+    uint32_t byte_id[256];        /* NONE: no token for this byte */
+};
+/* Takes `merges` over (also when it fails). byte_id is filled by the caller before. A pair that stands twice keeps its first rank. */
+int llm_bpe_init(struct llm_bpe *b, struct llm_bpe_merge *merges, size_t n, struct llm_err *e) LLM_MUST_CHECK;
+void llm_bpe_release(struct llm_bpe *b);
+/* NULL when left and right do not merge. */
+const struct llm_bpe_slot *llm_bpe_find(const struct llm_bpe *b, uint32_t left, uint32_t right);
+
+/* A thread's working memory; zero-initialise it. */
+struct llm_bpe_work {
+    void *long_words; /* grown for pieces above LLM_BPE_SHORT */
+    size_t room;
+};
+#define LLM_BPE_SHORT 96
+void llm_bpe_work_release(struct llm_bpe_work *w);
+/* Encodes n > 0 bytes at p; `out` has room for n ids. *n_out counts them. 0 or -1: a byte without a
+ * token (EX_DATAERR), or memory is short. */
+int llm_bpe_encode(const struct llm_bpe *b, struct llm_bpe_work *w, const unsigned char *p, size_t n, int32_t *out, size_t *n_out,
+                   struct llm_err *e) LLM_MUST_CHECK;
+/* The same, and the last merge that was made (`last->left` NONE: none). */
+int llm_bpe_derive(const struct llm_bpe *b, struct llm_bpe_work *w, const unsigned char *p, size_t n, int32_t *out, size_t *n_out,
+                   struct llm_bpe_merge *last, struct llm_err *e) LLM_MUST_CHECK;
+
+#endif

@@ -1,0 +1,120 @@
+/* The model "bpe": pieces to ids, remembering what words became. Text is made of few words: most pieces end at the first look-up. */
+#include <stdlib.h>
+#include <string.h>
+#include "base/hash.h"
+#include "token/internal.h"
+
+/* Up to 16 bytes that became up to 3 ids: two to a cache line, the newer first. */
+struct word {
+    uint64_t key[2]; /* the bytes, zero-padded */
+    int32_t ids[3];
+    uint8_t n_bytes, n_ids;
+};
+#define WORD_BITS 16
+/* Longer ones, or of more ids. */
+struct phrase {
+    int32_t ids[12];
+    uint8_t bytes[78];
+    uint8_t n_bytes, n_ids;
+};
+#define PHRASE_BITS 12
+
+struct llm_word_cache {
+    struct word words[(size_t)1 << WORD_BITS];
+    struct phrase phrases[(size_t)1 << PHRASE_BITS];
+};
+
+struct llm_word_cache *llm_word_cache_create(struct llm_err *e)
+{
+    void *p = NULL;
+    if (posix_memalign(&p, 64, sizeof(struct llm_word_cache)) != 0) {
+        llm_no_memory(e, "the word cache");
+        return NULL;
+    }
+    memset(p, 0, sizeof(struct llm_word_cache));
+    return p;
+}
+
+void llm_word_cache_destroy(struct llm_word_cache *c)
+{
+    free(c);
+}
+
+static int encode_new(struct llm_encoder *en, const unsigned char *p, size_t n, size_t *n_out, struct llm_err *e)
+{
+    const struct llm_tokenizer *t = en->t;
+    if (t->ignore_merges) {
+        int32_t id = llm_tokenizer_whole(t, p, n);
+        if (id >= 0) {
+            en->ids[en->n_ids] = id;
+            *n_out = 1;
+            return 0;
+        }
+    }
+    return llm_bpe_encode(&t->bpe, &en->work, p, n, en->ids + en->n_ids, n_out, e);
+}
+
+/* A piece that does not fit a `word`. */
+static int encode_phrase(struct llm_encoder *en, const unsigned char *p, size_t n, struct llm_err *e)
+{
+    size_t n_out;
+    if (n > sizeof en->cache->phrases->bytes) {
+        if (encode_new(en, p, n, &n_out, e) < 0)
+            return -1;
+        en->n_ids += n_out;
+        return 0;
+    }
+    struct phrase *f = &en->cache->phrases[llm_xxh64(p, n, 0) >> (64 - PHRASE_BITS)];
+    if (f->n_bytes != n || memcmp(f->bytes, p, n) != 0) {
+        if (encode_new(en, p, n, &n_out, e) < 0)
+            return -1;
+        if (n_out <= sizeof f->ids / sizeof *f->ids) {
+            memcpy(f->bytes, p, n);
+            memcpy(f->ids, en->ids + en->n_ids, n_out * sizeof *f->ids);
+            f->n_bytes = (uint8_t)n;
+            f->n_ids = (uint8_t)n_out;
+        }
+        en->n_ids += n_out;
+        return 0;
+    }
+    memcpy(en->ids + en->n_ids, f->ids, sizeof f->ids);
+    en->n_ids += f->n_ids;
+    return 0;
+}
+
+static int encode_word(struct llm_encoder *en, const unsigned char *p, size_t n, struct llm_err *e)
+{
+    if (n > 16)
+        return encode_phrase(en, p, n, e);
+    uint64_t key[2];
+    memcpy(key, p, 16); /* the encoder's buffers end in 16 spare bytes */
+    if (n < 8) {
+        key[0] &= (UINT64_C(1) << 8 * n) - 1;
+        key[1] = 0;
+    } else if (n < 16) {
+        key[1] &= (UINT64_C(1) << 8 * (n - 8)) - 1;
+    }
+    uint64_t h = (key[0] ^ key[1] * UINT64_C(0xC2B2AE3D27D4EB4F)) * UINT64_C(0x9E3779B97F4A7C15);
+    struct word *w = &en->cache->words[(h >> (64 - WORD_BITS)) & ~(uint64_t)1];
+    if (w->key[0] != key[0] || w->key[1] != key[1] || w->n_bytes != n) {
+        if (w[1].key[0] == key[0] && w[1].key[1] == key[1] && w[1].n_bytes == n) {
+            w++;
+        } else {
+            size_t n_out;
+            if (encode_new(en, p, n, &n_out, e) < 0)
+                return -1;
+            if (n_out > 3) {
+                en->n_ids += n_out;
+                return 0;
+            }
+            w[1] = w[0];
+            *w = (struct word){{key[0], key[1]}, {0}, (uint8_t)n, (uint8_t)n_out};
+            memcpy(w->ids, en->ids + en->n_ids, n_out * sizeof *w->ids);
+        }
+    }
+    memcpy(en->ids + en->n_ids, w->ids, sizeof w->ids);
+    en->n_ids += w->n_ids;
+    return 0;
+}
+
+const struct llm_model_row llm_model_bpe = {"bpe", encode_word, false};

@@ -1,0 +1,285 @@
+/* The object: its parts put together, and what others ask of it. */
+#include <stdlib.h>
+#include <string.h>
+#include "base/hash.h"
+#include "token/internal.h"
+#include "token/unicode.h"
+
+struct llm_tokenizer *llm_tokenizer_create(struct llm_err *e)
+{
+    struct llm_tokenizer *t = llm_calloc(1, sizeof *t, "a tokenizer", e);
+    if (!t)
+        return NULL;
+    t->unknown = t->bos = t->eos = -1;
+    for (int i = 0; i < 256; i++)
+        t->bpe.byte_id[i] = LLM_BPE_NONE;
+    pthread_mutex_init(&t->lock, NULL);
+    return t;
+}
+
+void llm_tokenizer_destroy(struct llm_tokenizer *t)
+{
+    if (!t)
+        return;
+    free(t->pieces);
+    free(t->offsets);
+    free(t->flags);
+    free(t->chars);
+    free(t->whole);
+    llm_bpe_release(&t->bpe);
+    for (int i = 0; i < t->n_splits; i++)
+        llm_split_release(&t->splits[i]);
+    llm_buf_release(&t->json);
+    llm_buf_release(&t->settings);
+    pthread_mutex_destroy(&t->lock);
+    free(t);
+}
+
+/* ---- vocabulary ---- */
+
+int llm_vocab_put(struct llm_vocab *v, int64_t id, const unsigned char *text, size_t n, unsigned char flags, struct llm_err *e)
+{
+    if (id < 0 || id >= v->limit || id >= LLM_MAX_VOCAB)
+        return llm_fail(e, EX_DATAERR, "token id %lld: expected 0 to %lld in a vocabulary of this size", (long long)id,
+                        (long long)(v->limit < LLM_MAX_VOCAB ? v->limit : LLM_MAX_VOCAB) - 1);
+    if (n > UINT32_MAX / 4)
+        return llm_fail(e, EX_DATAERR, "token %lld: %zu bytes long", (long long)id, n);
+    if ((size_t)id >= v->n) {
+        size_t old = v->n;
+        if (llm_grow((void **)&v->v, &v->room, (size_t)id + 1, sizeof *v->v, e) < 0)
+            return -1;
+        v->n = (size_t)id + 1;
+        memset(v->v + old, 0, (v->n - old) * sizeof *v->v);
+    }
+    if (v->v[id].flags)
+        return llm_fail(e, EX_DATAERR, "token id %lld is given twice", (long long)id);
+    v->v[id] = (struct llm_vocab_entry){text, (uint32_t)n, flags | LLM_TOKEN_PRESENT};
+    return 0;
+}
+
+void llm_vocab_release(struct llm_vocab *v)
+{
+    free(v->v);
+    *v = (struct llm_vocab){0};
+}
+
+int llm_tokenizer_set_vocab(struct llm_tokenizer *t, const struct llm_vocab *v, struct llm_err *e)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < v->n; i++)
+        bytes += v->v[i].n;
+    if (v->n == 0)
+        return llm_fail(e, EX_DATAERR, "the vocabulary is empty");
+    if (bytes > UINT32_MAX)
+        return llm_fail(e, EX_DATAERR, "the vocabulary's texts are %llu bytes long", (unsigned long long)bytes);
+    t->pieces = llm_alloc((size_t)bytes, 1, "a vocabulary", e);
+    t->offsets = llm_alloc(v->n + 1, sizeof *t->offsets, "a vocabulary", e);
+    t->flags = llm_alloc(v->n, 1, "a vocabulary", e);
+    if (!t->pieces || !t->offsets || !t->flags)
+        return -1;
+    uint32_t at = 0;
+    for (size_t i = 0; i < v->n; i++) {
+        t->offsets[i] = at;
+        t->flags[i] = v->v[i].flags;
+        if (v->v[i].n)
+            memcpy(t->pieces + at, v->v[i].text, v->v[i].n);
+        at += v->v[i].n;
+    }
+    t->offsets[v->n] = at;
+    t->vocab_size = (int32_t)v->n;
+    return 0;
+}
+
+static uint32_t hash_piece(const unsigned char *p, size_t n)
+{
+    return (uint32_t)(llm_xxh64(p, n, 0) >> 32);
+}
+
+int32_t llm_tokenizer_whole(const struct llm_tokenizer *t, const unsigned char *p, size_t n)
+{
+    uint32_t h = hash_piece(p, n);
+    size_t mask = ((size_t)1 << t->whole_bits) - 1;
+    for (size_t i = h & mask; t->whole[i].id >= 0; i = (i + 1) & mask) {
+        size_t len;
+        if (t->whole[i].hash != h)
+            continue;
+        const char *text = llm_tokenizer_piece(t, t->whole[i].id, &len);
+        if (len == n && memcmp(text, p, n) == 0)
+            return t->whole[i].id;
+    }
+    return -1;
+}
+
+int llm_tokenizer_index_whole(struct llm_tokenizer *t, struct llm_err *e)
+{
+    for (t->whole_bits = 8; (int32_t)1 << t->whole_bits < t->vocab_size * 2; t->whole_bits++) {
+    }
+    size_t slots = (size_t)1 << t->whole_bits;
+    t->whole = llm_alloc(slots, sizeof *t->whole, "a vocabulary's index", e);
+    if (!t->whole)
+        return -1;
+    memset(t->whole, 0xFF, slots * sizeof *t->whole);
+    for (int32_t id = 0; id < t->vocab_size; id++) {
+        uint32_t n = t->offsets[id + 1] - t->offsets[id];
+        if (n == 0 || !(t->flags[id] & LLM_TOKEN_MODEL))
+            continue;
+        uint32_t h = hash_piece(t->pieces + t->offsets[id], n);
+        size_t at = h & (slots - 1);
+        while (t->whole[at].id >= 0)
+            at = (at + 1) & (slots - 1);
+        t->whole[at] = (struct llm_piece_slot){h, id};
+    }
+    return 0;
+}
+
+/* ---- the model's own tables ---- */
+
+static int by_character(const void *a, const void *b)
+{
+    const struct llm_char_id *x = a, *y = b;
+    return x->cp != y->cp ? (x->cp > y->cp) - (x->cp < y->cp) : (x->id > y->id) - (x->id < y->id);
+}
+
+static int index_chars(struct llm_tokenizer *t, struct llm_err *e)
+{
+    t->chars = llm_alloc((size_t)t->vocab_size, sizeof *t->chars, "a vocabulary", e);
+    if (!t->chars)
+        return -1;
+    for (int32_t id = 0; id < t->vocab_size; id++) {
+        size_t n = t->offsets[id + 1] - t->offsets[id];
+        uint32_t cp;
+        if (n && t->flags[id] & LLM_TOKEN_MODEL && llm_utf8_next(t->pieces + t->offsets[id], n, &cp) == (int)n)
+            t->chars[t->n_chars++] = (struct llm_char_id){cp, id};
+    }
+    qsort(t->chars, t->n_chars, sizeof *t->chars, by_character);
+    return 0;
+}
+
+static int32_t special_of(const struct llm_tokenizer *t, const char *const *names)
+{
+    for (; *names; names++) {
+        int32_t id = llm_tokenizer_special(t, *names);
+        if (id >= 0)
+            return id;
+    }
+    return -1;
+}
+
+/* Files seldom say which tokens begin and end a document; the post-processor's come first, then the names that models use. */
+static void find_ends(struct llm_tokenizer *t)
+{
+    static const char *const begins[] = {"<|begin_of_text|>", "<s>", "<bos>", "<|startoftext|>", "<｜begin▁of▁sentence｜>", NULL};
+    static const char *const ends[] = {"<|end_of_text|>", "<|endoftext|>", "</s>", "<eos>", "<｜end▁of▁sentence｜>", NULL};
+    if (t->bos < 0)
+        t->bos = t->n_before ? t->before[0] : special_of(t, begins);
+    if (t->eos < 0)
+        t->eos = t->n_after ? t->after[t->n_after - 1] : special_of(t, ends);
+}
+
+static int check_ids(const struct llm_tokenizer *t, struct llm_err *e)
+{
+    size_t n;
+    for (int i = 0; i < t->n_before + t->n_after; i++) {
+        int32_t id = i < t->n_before ? t->before[i] : t->after[i - t->n_before];
+        if (!llm_tokenizer_piece(t, id, &n))
+            return llm_fail(e, EX_DATAERR, "the post-processor's id %d is not in the vocabulary", id);
+    }
+    return 0;
+}
+
+int llm_tokenizer_finish(struct llm_tokenizer *t, struct llm_bpe_merge *merges, size_t n_merges, struct llm_err *e)
+{
+    if (t->model == &llm_model_char) {
+        free(merges);
+        if (index_chars(t, e) < 0)
+            return -1;
+    } else {
+        for (int32_t id = 0; id < t->vocab_size; id++)
+            if (t->offsets[id + 1] - t->offsets[id] == 1 && t->flags[id] & LLM_TOKEN_MODEL) {
+                uint32_t *slot = &t->bpe.byte_id[t->pieces[t->offsets[id]]];
+                if (*slot == LLM_BPE_NONE)
+                    *slot = (uint32_t)id;
+            }
+        if (llm_bpe_init(&t->bpe, merges, n_merges, e) < 0)
+            return -1;
+        if (t->model == &llm_model_byte && t->n_splits)
+            t->model = &llm_model_bpe;
+    }
+    if (t->ignore_merges && !t->whole && llm_tokenizer_index_whole(t, e) < 0)
+        return -1;
+    find_ends(t);
+    return check_ids(t, e);
+}
+
+int llm_tokenizer_add_split(struct llm_tokenizer *t, const char *pattern, struct llm_err *e)
+{
+    if (t->n_splits == LLM_MAX_SPLITS)
+        return llm_fail(e, EX_UNAVAILABLE, "more than %d splits one after another", LLM_MAX_SPLITS);
+    if (llm_split_init(&t->splits[t->n_splits], pattern, e) < 0)
+        return -1;
+    t->n_splits++;
+    return 0;
+}
+
+/* ---- answers ---- */
+
+int32_t llm_tokenizer_vocab_size(const struct llm_tokenizer *t)
+{
+    return t->vocab_size;
+}
+
+const char *llm_tokenizer_type(const struct llm_tokenizer *t)
+{
+    return t->model->name;
+}
+
+const char *llm_tokenizer_piece(const struct llm_tokenizer *t, int32_t id, size_t *n)
+{
+    *n = 0;
+    if (id < 0 || id >= t->vocab_size || !(t->flags[id] & LLM_TOKEN_PRESENT))
+        return NULL;
+    *n = t->offsets[id + 1] - t->offsets[id];
+    return (const char *)t->pieces + t->offsets[id];
+}
+
+bool llm_tokenizer_is_special(const struct llm_tokenizer *t, int32_t id)
+{
+    return id >= 0 && id < t->vocab_size && t->flags[id] & LLM_TOKEN_SPECIAL;
+}
+
+int32_t llm_tokenizer_special(const struct llm_tokenizer *t, const char *text)
+{
+    size_t want = strlen(text);
+    for (int32_t id = 0; id < t->vocab_size; id++) {
+        size_t n = t->offsets[id + 1] - t->offsets[id];
+        if (t->flags[id] & LLM_TOKEN_ADDED && n == want && memcmp(t->pieces + t->offsets[id], text, n) == 0)
+            return id;
+    }
+    return -1;
+}
+
+int32_t llm_tokenizer_bos(const struct llm_tokenizer *t)
+{
+    return t->bos;
+}
+
+int32_t llm_tokenizer_eos(const struct llm_tokenizer *t)
+{
+    return t->eos;
+}
+
+int llm_decode(const struct llm_tokenizer *t, const int32_t *ids, size_t n, bool skip_special, struct llm_buf *out, struct llm_err *e)
+{
+    for (size_t i = 0; i < n; i++) {
+        size_t len;
+        const char *text = llm_tokenizer_piece(t, ids[i], &len);
+        if (!text)
+            return llm_fail(e, EX_DATAERR, "token %zu: expected an id below %d, found %d%s", i, t->vocab_size, ids[i],
+                            ids[i] >= 0 && ids[i] < t->vocab_size ? ", which has no text" : "");
+        if (skip_special && t->flags[ids[i]] & LLM_TOKEN_SPECIAL)
+            continue;
+        if (llm_buf_put(out, text, len, e) < 0)
+            return -1;
+    }
+    return 0;
+}
