@@ -339,6 +339,33 @@ static void merge(float *m, float *l, float *o, const float *m2, const float *l2
     *m = top;
 }
 
+static void add(float *y, int64_t ldy, const float *x, int64_t ldx, int64_t rows, int64_t cols)
+{
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t c = 0; c < cols; c += VN) {
+            size_t n = (size_t)(cols - c);
+            float *to = y + r * ldy + c;
+            v_store_n(to, v_add(v_load_n(to, n), v_load_n(x + r * ldx + c, n)), n);
+        }
+}
+
+static void add_turned(float *y, int64_t ldy, const float *x, int64_t rows, int64_t cols)
+{
+    for (int64_t r = 0; r < rows; r += VN)
+        for (int64_t c = 0; c < cols; c += VN) {
+            size_t n = (size_t)(cols - c);
+            V block[VN];
+            for (int i = 0; i < VN; i++) block[i] = c + i < cols ? v_load(x + (c + i) * TILE + r) : v_zero();
+            transpose(block);
+            for (int i = 0; i < VN && r + i < rows; i++) {
+                float *to = y + (r + i) * ldy + c;
+                v_store_n(to, v_add(v_load_n(to, n), block[i]), n);
+            }
+        }
+}
+
+static void nothing(void) {}
+
 static void sink(float *m, float *l, float *o, float logit, int64_t n)
 {
     float top = *m > logit ? *m : logit;
@@ -378,12 +405,12 @@ INLINE float dot(const float *x, const float *y, int64_t n, enum form f)
 FORM(f32, FLOATS)
 FORM(bf16, NATIVE)
 #define MATH(name, numbers, multiple) \
-    {.per_unit = numbers, .align = multiple, .pack_a = pack_a_##name, .pack_at = pack_at_##name, .pack_b = pack_b_##name, \
+    {.per_unit = numbers, .align = multiple, .begin = nothing, .end = nothing, .pack_a = pack_a_##name, .pack_at = pack_at_##name, .pack_b = pack_b_##name, \
      .pack_bt = pack_bt_##name, .product = product_##name, .softmax = softmax_##name, .back = back_##name, .dot = dot_##name}
 
 void KERNEL(llm_fill_attention)(struct llm_kernels *k)
 {
     k->attention = (struct llm_attention_kernels){
         .math = {MATH(f32, 1, 1), MATH(bf16, NATIVE == PAIRS ? 2 : 1, NATIVE == PAIRS ? 16 : 1)}, 
-        .merge = merge, .sink = sink};
+        .merge = merge, .sink = sink, .add = add, .add_turned = add_turned};
 }

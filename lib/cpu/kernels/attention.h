@@ -48,6 +48,7 @@ struct llm_attn_back {
 /* One per enum llm_compute. `have` ≤ the number of source rows the form has room for: the rest become zeros. */
 struct llm_attention_math {
     int per_unit, align; /* numbers a unit; units a depth is padded to */
+    void (*begin)(void), (*end)(void); /* around each run of products on a thread */
     void (*pack_a)(float *dst, int64_t ldd, const float *src, int64_t lds, int64_t rows, int64_t depth);
     /* of the transpose: dst row c has src[0..have)[c], depth `depth` */
     void (*pack_at)(float *dst, int64_t ldd, const float *src, int64_t lds, int64_t have, int64_t cols, int64_t depth);
@@ -69,6 +70,9 @@ struct llm_attention_kernels {
     void (*merge)(float *m, float *l, float *o, const float *m2, const float *l2, const float *o2, int64_t n);
     /* Counts a logit that takes probability and gives no value. */
     void (*sink)(float *m, float *l, float *o, float logit, int64_t n);
+    /* y[rows][cols] += x[rows][cols], and += the transpose of x[cols][64] */
+    void (*add)(float *y, int64_t ldy, const float *x, int64_t ldx, int64_t rows, int64_t cols);
+    void (*add_turned)(float *y, int64_t ldy, const float *x, int64_t rows, int64_t cols);
 };
 
 static inline int64_t llm_attn_units(const struct llm_attention_math *math, int64_t depth)

@@ -92,13 +92,18 @@ static void strip(const struct operands *o, int64_t row, int64_t column)
     _tile_stored(3, c + 192, o->ldc);
 }
 
+static void begin(void)
+{
+    __asm__ volatile("" : : "r"(&whole) : "memory"); /* the intrinsic tells the compiler of the first bytes alone */
+    _tile_loadconfig(&whole);
+}
+static void end(void) { _tile_release(); }
+
 static void product(float *c, int64_t ldc, const float *a, int64_t lda, const float *b, int64_t ldb, int64_t m, int64_t n, int64_t units,
                     bool accumulate)
 {
     const struct operands o = {c, a, b, (size_t)ldc * 4, (size_t)lda * 4, (size_t)ldb * 4, units, accumulate};
     int64_t row = 0, column;
-    __asm__ volatile("" : : "r"(&whole) : "memory"); /* the intrinsic tells the compiler of the first bytes alone */
-    _tile_loadconfig(&whole);
     for (; row + SIDE < m; row += 2 * SIDE) {
         for (column = 0; column + 2 * SIDE <= n; column += 2 * SIDE) square(&o, row, column);
         for (; column < n; column += SIDE) {
@@ -108,10 +113,12 @@ static void product(float *c, int64_t ldc, const float *a, int64_t lda, const fl
     }
     for (column = 0; row < m && column + 4 * SIDE <= n; column += 4 * SIDE) strip(&o, row, column);
     for (; row < m && column < n; column += SIDE) single(&o, row, column);
-    _tile_release();
 }
 
 void KERNEL(llm_fill_attention)(struct llm_kernels *k)
 {
-    k->attention.math[1].product = product; /* LLM_COMPUTE_BF16 */
+    struct llm_attention_math *math = &k->attention.math[1]; /* LLM_COMPUTE_BF16 */
+    math->begin = begin;
+    math->end = end;
+    math->product = product;
 }

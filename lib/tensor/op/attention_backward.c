@@ -10,6 +10,8 @@
 #include <string.h>
 #include "cpu/pool.h"
 
+#define GROUP 4 /* tiles of keys that a block of queries meets while it is in the cache */
+
 struct backward {
     struct llm_ctx *c;
     const struct attn_op *op;
@@ -31,8 +33,9 @@ struct space {
     float *q_b, *o_b;  /* form B: [units(64)][dk], [units(64)][dv] */
     float *dq_t;       /* [dk][64] */
     float *m, *inv_l, *d;
-    float *k_a, *v_a, *k_at; /* the tile: [64][units(d_k)], [64][units(d_v)], [dk][units(64)], form A */
-    float *s, *dp, *p_a, *ds_a, *ds_b, *dk, *dv, *bias, *keep, *d_score;
+    float *k_a, *v_a, *k_at; /* each tile of a group: [64][units(d_k)], [64][units(d_v)], [dk][units(64)], form A */
+    float *dk, *dv;          /* and its sums, [64][dk] and [64][dv] */
+    float *s, *dp, *p_a, *ds_a, *ds_b, *bias, *keep, *d_score; /* one tile with one block */
 };
 
 static float *take(float **at, int64_t n)
@@ -61,16 +64,16 @@ static float *layout(const struct backward *b, struct space *w, int64_t blocks, 
     w->m = take(&at, blocks * ATTN_TILE);
     w->inv_l = take(&at, blocks * ATTN_TILE);
     w->d = take(&at, blocks * ATTN_TILE);
-    w->k_a = take(&at, ATTN_TILE * z.units_k);
-    w->v_a = take(&at, ATTN_TILE * z.units_v);
-    w->k_at = take(&at, z.dk * z.units_tile);
+    w->k_a = take(&at, GROUP * ATTN_TILE * z.units_k);
+    w->v_a = take(&at, GROUP * ATTN_TILE * z.units_v);
+    w->k_at = take(&at, GROUP * z.dk * z.units_tile);
     w->s = take(&at, square);
     w->dp = take(&at, square);
     w->p_a = take(&at, ATTN_TILE * z.units_tile);
     w->ds_a = take(&at, ATTN_TILE * z.units_tile);
     w->ds_b = b->op->math->per_unit == 1 ? w->ds_a : take(&at, z.units_tile * ATTN_TILE);
-    w->dk = take(&at, ATTN_TILE * z.dk);
-    w->dv = take(&at, ATTN_TILE * z.dv);
+    w->dk = take(&at, GROUP * ATTN_TILE * z.dk);
+    w->dv = take(&at, GROUP * ATTN_TILE * z.dv);
     w->bias = b->op->bias ? take(&at, square) : NULL;
     w->keep = b->op->dropout.p > 0 ? take(&at, square) : NULL;
     w->d_score = b->d_bias ? take(&at, square) : NULL;
@@ -98,19 +101,34 @@ static void pack_queries(const struct backward *b, const struct attn_job *j, con
     }
 }
 
-static void pack_keys(const struct backward *b, const struct attn_job *j, int64_t tile, const struct space *w)
+/* The space of the i-th tile of a group. */
+static struct space tile_space(const struct attn_op *op, const struct space *w, int64_t i)
 {
-    const struct llm_attn *a = &b->op->a;
-    struct sizes z = sizes_of(b->op);
+    struct sizes z = sizes_of(op);
+    struct space t = *w;
+    t.k_a += i * ATTN_TILE * z.units_k;
+    t.v_a += i * ATTN_TILE * z.units_v;
+    t.k_at += i * z.dk * z.units_tile;
+    t.dk += i * ATTN_TILE * z.dk;
+    t.dv += i * ATTN_TILE * z.dv;
+    return t;
+}
+
+static void pack_keys(const struct attn_op *op, const struct attn_job *j, int64_t tile, const struct space *w)
+{
+    const struct llm_attn *a = &op->a;
+    struct sizes z = sizes_of(op);
     int64_t at = tile * ATTN_TILE, n = attn_min(ATTN_TILE, j->keys.n - at);
     const float *k = j->keys.k + at * j->keys.ldk, *v = j->keys.v + at * j->keys.ldv;
     if (n < ATTN_TILE) { /* the last tile's missing keys */
         memset(w->k_a, 0, (size_t)(ATTN_TILE * z.units_k) * sizeof(float));
         memset(w->v_a, 0, (size_t)(ATTN_TILE * z.units_v) * sizeof(float));
     }
-    b->op->math->pack_a(w->k_a, z.units_k, k, j->keys.ldk, n, a->d_k);
-    b->op->math->pack_a(w->v_a, z.units_v, v, j->keys.ldv, n, a->d_v);
-    b->op->math->pack_at(w->k_at, z.units_tile, k, j->keys.ldk, n, a->d_k, ATTN_TILE);
+    op->math->pack_a(w->k_a, z.units_k, k, j->keys.ldk, n, a->d_k);
+    op->math->pack_a(w->v_a, z.units_v, v, j->keys.ldv, n, a->d_v);
+    op->math->pack_at(w->k_at, z.units_tile, k, j->keys.ldk, n, a->d_k, ATTN_TILE);
+    memset(w->dk, 0, (size_t)(ATTN_TILE * z.dk) * sizeof(float));
+    memset(w->dv, 0, (size_t)(ATTN_TILE * z.dv) * sizeof(float));
 }
 
 /* Masks, bias and dropout of a turned tile. */
@@ -179,51 +197,58 @@ static void back_tile(const struct backward *b, const struct attn_job *j, const 
     }
 }
 
-/* Adds n rows of width d from a padded matrix to a gradient. */
-static void add_rows(const struct llm_grad *g, int64_t row, int64_t column, const float *x, int64_t ldx, int64_t n, int64_t d)
+static void add_dk_dv(const struct backward *b, const struct attn_job *j, const struct attn_document *doc, int64_t tile, const struct space *w)
 {
-    for (int64_t r = 0; r < n; r++) {
-        float *to = g->p + (row + r) * g->stride + column;
-        for (int64_t i = 0; i < d; i++) to[i] += x[r * ldx + i];
-    }
+    const struct llm_attn *a = &b->op->a;
+    struct sizes z = sizes_of(b->op);
+    int64_t at = tile * ATTN_TILE, n = attn_min(ATTN_TILE, j->keys.n - at), kv_head = j->head / j->n_rep, row = doc->key + at;
+    if (b->k.p) llm_k.attention.add(b->k.p + row * b->k.stride + kv_head * a->d_k, b->k.stride, w->dk, z.dk, n, a->d_k);
+    if (b->v.p) llm_k.attention.add(b->v.p + row * b->v.stride + kv_head * a->d_v, b->v.stride, w->dv, z.dv, n, a->d_v);
 }
 
 static void add_dq(const struct backward *b, const struct attn_job *j, const struct attn_document *doc, int64_t g, const struct extent *e,
                    const struct space *w)
 {
     int64_t d_k = b->op->a.d_k, dk = attn_padded(d_k);
-    for (int64_t i = e->first_block * ATTN_TILE; i < attn_min(doc->n_queries, e->end_block * ATTN_TILE); i++) {
-        const float *from = w->dq_t + (i / ATTN_TILE - e->first_block) * dk * ATTN_TILE + i % ATTN_TILE;
-        float *to = b->q.p + (doc->query + i) * b->q.stride + (j->head + g) * d_k;
-        for (int64_t x = 0; x < d_k; x++) to[x] += from[x * ATTN_TILE];
+    for (int64_t block = e->first_block; block < e->end_block; block++) {
+        int64_t at = block * ATTN_TILE, n = attn_min(ATTN_TILE, doc->n_queries - at);
+        float *to = b->q.p + (doc->query + at) * b->q.stride + (j->head + g) * d_k;
+        llm_k.attention.add_turned(to, b->q.stride, w->dq_t + (block - e->first_block) * dk * ATTN_TILE, n, d_k);
     }
+}
+
+/* Tiles [first, end), at most GROUP, with all blocks. */
+static void back_group(const struct backward *b, const struct attn_job *j, const struct attn_document *doc, int64_t g, int64_t first, int64_t end,
+                       const struct extent *e, const struct space *w)
+{
+    struct space tiles[GROUP];
+    bool packed[GROUP] = {false};
+    for (int64_t block = e->first_block; block < e->end_block; block++) {
+        int64_t i0 = block * ATTN_TILE, i1 = attn_min(doc->n_queries, i0 + ATTN_TILE) - 1;
+        for (int64_t tile = first; tile < end; tile++) {
+            int64_t i = tile - first;
+            if (!attn_tile_seen(&b->op->a, tile * ATTN_TILE, i0, i1, j->keys.n)) continue;
+            if (!packed[i]) {
+                tiles[i] = tile_space(b->op, w, i);
+                pack_keys(b->op, j, tile, &tiles[i]);
+                packed[i] = true;
+            }
+            back_tile(b, j, doc, g, tile, block, e, &tiles[i]);
+        }
+    }
+    for (int64_t tile = first; tile < end && e->keys; tile++)
+        if (packed[tile - first]) add_dk_dv(b, j, doc, tile, &tiles[tile - first]);
 }
 
 static void back_head(const struct backward *b, const struct attn_job *j, const struct attn_document *doc, int64_t g, const struct extent *e,
                       const struct space *w)
 {
-    const struct llm_attn *a = &b->op->a;
-    struct sizes z = sizes_of(b->op);
     for (int64_t block = e->first_block; block < e->end_block; block++) pack_queries(b, j, doc, g, block, e->first_block, w);
-    memset(w->dq_t, 0, (size_t)((e->end_block - e->first_block) * z.dk * ATTN_TILE) * sizeof(float));
-    for (int64_t tile = e->first_tile; tile < e->end_tile; tile++) {
-        bool packed = false;
-        for (int64_t block = e->first_block; block < e->end_block; block++) {
-            int64_t i0 = block * ATTN_TILE, i1 = attn_min(doc->n_queries, i0 + ATTN_TILE) - 1;
-            if (!attn_tile_seen(a, tile * ATTN_TILE, i0, i1, j->keys.n)) continue;
-            if (!packed) {
-                pack_keys(b, j, tile, w);
-                memset(w->dk, 0, (size_t)(ATTN_TILE * z.dk) * sizeof(float));
-                memset(w->dv, 0, (size_t)(ATTN_TILE * z.dv) * sizeof(float));
-                packed = true;
-            }
-            back_tile(b, j, doc, g, tile, block, e, w);
-        }
-        if (!packed || !e->keys) continue;
-        int64_t at = tile * ATTN_TILE, n = attn_min(ATTN_TILE, j->keys.n - at), kv_head = j->head / j->n_rep;
-        if (b->k.p) add_rows(&b->k, doc->key + at, kv_head * a->d_k, w->dk, z.dk, n, a->d_k);
-        if (b->v.p) add_rows(&b->v, doc->key + at, kv_head * a->d_v, w->dv, z.dv, n, a->d_v);
-    }
+    memset(w->dq_t, 0, (size_t)((e->end_block - e->first_block) * attn_padded(b->op->a.d_k) * ATTN_TILE) * sizeof(float));
+    b->op->math->begin();
+    for (int64_t tile = e->first_tile; tile < e->end_tile; tile += GROUP)
+        back_group(b, j, doc, g, tile, attn_min(tile + GROUP, e->end_tile), e, w);
+    b->op->math->end();
     if (e->queries && b->q.p) add_dq(b, j, doc, g, e, w);
 }
 

@@ -143,11 +143,13 @@ void attn_chunk(const struct attn_job *j, int64_t chunk, struct attn_state state
     }
     memset(state.o, 0, (size_t)(rows * attn_padded(a->d_v)) * sizeof(float));
     int64_t end = attn_min(j->keys.n, (chunk + 1) * ATTN_CHUNK);
+    j->math->begin();
     for (int64_t at = chunk * ATTN_CHUNK; at < end; at += ATTN_TILE) {
         if (!attn_tile_seen(a, at, j->pos, j->pos + j->n_queries - 1, j->keys.n)) continue;
         pack_tile(j, &w, at / ATTN_TILE);
         attend_tile(j, &w, at / ATTN_TILE, state);
     }
+    j->math->end();
 }
 
 void attn_state_merge(const struct attn_job *j, struct attn_state all, struct attn_state next)
