@@ -27,4 +27,4 @@ find lib bin -name '*.[ch]' | LC_ALL=C sort | xargs awk -v layers="$layers" '
             bad = 1
         }
     }
-    END { exit bad }'
+    END { exit bad }' || exit 1

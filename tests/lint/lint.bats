@@ -1,0 +1,111 @@
+# The rules of the tree itself. Each check is a script or a line here; those that could go blind are tried on a planted breach.
+load ../helper
+
+setup() {
+    cd "$ROOT" || exit 1
+}
+
+# plant FILE TEXT: a small tree in $BATS_TEST_TMPDIR/tree with that file.
+plant() {
+    mkdir -p "$BATS_TEST_TMPDIR/tree/bin" "$BATS_TEST_TMPDIR/tree/${1%/*}"
+    printf '%s\n' "$2" > "$BATS_TEST_TMPDIR/tree/$1"
+}
+
+@test "a file includes headers of its own layer and those before it only" {
+    run -0 tests/lint/layers.sh
+    assert_output ""
+}
+
+@test "the layer check sees a header of a later layer, an unknown one, and a bare name" {
+    plant lib/cpu/x.c '#include "model/model.h"'
+    run -1 tests/lint/layers.sh "$BATS_TEST_TMPDIR/tree"
+    assert_output "lib/cpu/x.c:1: cpu may not include model/model.h"
+    plant lib/cpu/x.c '#include "nowhere/x.h"'
+    run -1 tests/lint/layers.sh "$BATS_TEST_TMPDIR/tree"
+    plant lib/cpu/x.c '#include "x.h"'
+    run -1 tests/lint/layers.sh "$BATS_TEST_TMPDIR/tree"
+}
+
+@test "no banned function is called" {
+    run -0 tests/lint/banned.sh
+    assert_output ""
+}
+
+@test "the check of banned functions sees a call, and not a word in a comment" {
+    plant lib/io/x.c 'void f(char *s) { strcpy(s, "x"); }'
+    run -1 tests/lint/banned.sh "$BATS_TEST_TMPDIR/tree"
+    plant lib/io/x.c '/* strcpy(s) */ int x; // sprintf()'
+    run -0 tests/lint/banned.sh "$BATS_TEST_TMPDIR/tree"
+    plant lib/io/x.c 'void f(void) { exit(1); }'
+    run -1 tests/lint/banned.sh "$BATS_TEST_TMPDIR/tree"
+}
+
+@test "every program has a manual page, and both name the same options" {
+    local source name bad=0
+    for source in bin/llm-*.c; do
+        name=${source#bin/}
+        name=${name%.c}
+        [[ -e man/$name.1 ]] || { echo "man/$name.1 is missing"; bad=1; continue; }
+        tests/lint/options.sh "$BIN/$name" "man/$name.1" || bad=1
+    done
+    ((bad == 0))
+}
+
+@test "every option's help, every page's line and every sub-command is within reach of --help" {
+    local source name command
+    for source in bin/llm-*.c; do
+        name=${source#bin/}
+        name=${name%.c}
+        run -0 "$name" --help
+        [[ $output == *"$name"* ]]
+        while read -r command; do
+            run -0 "$name" "$command" --help
+            [[ $output == *"$name $command"* ]]
+        done < <("$name" --complete-options | awk -F'\t' '$1 == "command" { print $2 }')
+    done
+}
+
+@test "manual pages pass mandoc -Tlint" {
+    run -0 mandoc -Tlint -Wwarning man/*.[17]
+    assert_output ""
+}
+
+@test "the top level holds only what it should" {
+    local name bad=0
+    while read -r name; do
+        case $name in
+        bin | lib | formats | man | tests | Makefile | README.md | LICENSE | .ci | .clang-format | .gitignore) ;;
+        *) echo "not expected at the top: $name"; bad=1 ;;
+        esac
+    done < <(git ls-files 2> /dev/null | cut -d/ -f1 | sort -u)
+    ((bad == 0))
+}
+
+@test "no source file is longer than 700 lines, no line longer than 160 columns" {
+    run -0 env LC_ALL=C awk 'FNR == 701 { print FILENAME " is longer than 700 lines" }
+        { line = $0; gsub(/[\200-\277]/, "", line) } length(line) > 160 { print FILENAME ":" FNR ": a line of " length(line) " columns" }' \
+        $(find lib bin tests -name '*.[ch]')
+    assert_output ""
+}
+
+@test "shell scripts parse" {
+    local script
+    for script in .ci/* tests/run tests/helper.bash tests/*/run tests/*/*.sh man/*.bash; do
+        [[ ! -f $script ]] || bash -n "$script"
+    done
+}
+
+@test "every golden that a format page names exists, and each page of bytes names one" {
+    local page path bad=0
+    for page in formats/*.md; do
+        grep -q 'tests/golden/' "$page" || { echo "$page names no golden"; bad=1; }
+        while read -r path; do
+            compgen -G "$path" > /dev/null || { echo "$page: $path does not exist"; bad=1; }
+        done < <(grep -oE 'tests/golden/[A-Za-z0-9_./*-]*[A-Za-z0-9_*]' "$page")
+    done
+    ((bad == 0))
+}
+
+@test "no source says TODO, FIXME or XXX" {
+    run -1 grep -rnE '\b(TODO|FIXME|XXX|HACK)\b' lib bin
+}
