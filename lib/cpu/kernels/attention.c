@@ -237,8 +237,6 @@ INLINE void store_units(float *row, int j, V low, V high, enum form f)
     }
 }
 
-#define VECTORS (TILE / VN) /* of a row */
-
 INLINE V score(V s, float scale, float softcap, const float *bias)
 {
     V x = v_mul(s, v_set1(scale));
@@ -246,87 +244,120 @@ INLINE V score(V s, float scale, float softcap, const float *bias)
     return bias ? v_add(x, v_load(bias)) : x;
 }
 
-/* Scores of row r; those of unseen keys are -infinity. */
-INLINE void row_scores(const struct llm_attn_softmax *t, int r, V x[VECTORS])
+/* The largest score of row r. Where products have to be more than multiplied, the scores take the place of s (unseen keys: -infinity). */
+INLINE float row_top(const struct llm_attn_softmax *t, int r, bool plain)
 {
-#pragma GCC unroll 8
-    for (int i = 0; i < VECTORS; i++) {
-        int at = r * TILE + i * VN;
-        x[i] = score(v_load(t->s + at), t->scale, t->softcap, t->bias ? t->bias + at : NULL);
-        if (!t->full) {
-            M seen = m_or(in_range(i * VN, t->first[r], t->last[r]), in_range(i * VN, 0, t->prefix));
-            x[i] = v_select(seen, x[i], v_set1(-INFINITY));
+    float *s = t->s + r * TILE;
+    V most = v_set1(-INFINITY);
+#pragma GCC unroll 4
+    for (int j = 0; j < TILE; j += VN) {
+        V x = v_load(s + j);
+        if (!plain) {
+            x = score(x, t->scale, t->softcap, t->bias ? t->bias + r * TILE + j : NULL);
+            if (!t->full) {
+                M seen = m_or(in_range(j, t->first[r], t->last[r]), in_range(j, 0, t->prefix));
+                x = v_select(seen, x, v_set1(-INFINITY));
+            }
+            v_store(s + j, x);
         }
+        most = v_max(most, x);
     }
+    return plain ? v_hmax(most) * t->scale : v_hmax(most); /* rounding keeps order: the largest product makes the largest score */
+}
+
+/* p of row r; returns Σ e^(score - m). */
+INLINE float row_probabilities(const struct llm_attn_softmax *t, int r, float factor, float m, const float *keep, enum form f)
+{
+    const float *s = t->s + r * TILE;
+    float *p = t->p + r * (f == PAIRS ? TILE / 2 : TILE);
+    V sum = v_zero();
+#pragma GCC unroll 4
+    for (int j = 0; j < TILE; j += 2 * VN) {
+        V low = exp_below(v_sub(v_mul(v_load(s + j), v_set1(factor)), v_set1(m)));
+        V high = exp_below(v_sub(v_mul(v_load(s + j + VN), v_set1(factor)), v_set1(m)));
+        sum = v_add(v_add(sum, low), high);
+        if (keep) {
+            low = v_mul(low, v_load(keep + r * TILE + j));
+            high = v_mul(high, v_load(keep + r * TILE + j + VN));
+        }
+        store_units(p, j, low, high, f);
+    }
+    return v_sum(sum);
 }
 
 INLINE void softmax(struct llm_attn_softmax *t, enum form f)
 {
-    const int units = f == PAIRS ? TILE / 2 : TILE;
-    for (int r = 0; r < t->rows; r++) {
-        V x[VECTORS];
-        row_scores(t, r, x);
-        float *p = t->p + r * units, *o = t->o + r * t->ldo;
-        V most = x[0], sum = v_zero();
-#pragma GCC unroll 8
-        for (int i = 1; i < VECTORS; i++) most = v_max(most, x[i]);
-        float top = v_hmax(most), m = t->m[r] > top ? t->m[r] : top;
-        if (m == -INFINITY) { /* nothing seen yet */
-            for (int u = 0; u < units; u += VN) v_store(p + u, v_zero());
-            continue;
-        }
-#pragma GCC unroll 8
-        for (int i = 0; i < VECTORS; i++) {
-            x[i] = exp_below(v_sub(x[i], v_set1(m)));
-            sum = v_add(sum, x[i]);
-            if (t->keep) x[i] = v_mul(x[i], v_load(t->keep + r * TILE + i * VN));
-        }
-#pragma GCC unroll 4
-        for (int i = 0; i < VECTORS; i += 2) store_units(p, i * VN, x[i], x[i + 1], f);
-        float shrink = t->m[r] == m ? 1 : exp_of(t->m[r] - m);
-        if (shrink != 1)
-            for (int64_t c = 0; c < t->ldo; c += VN) v_store(o + c, v_mul(v_load(o + c), v_set1(shrink)));
-        t->l[r] = t->l[r] * shrink + v_sum(sum);
-        t->m[r] = m;
+    const bool plain = t->full && t->softcap == 0 && !t->bias && t->scale > 0;
+    const int rows = t->rows;
+    float m[TILE], shrink[TILE], sum[TILE];
+    for (int r = rows; r < TILE; r++) m[r] = shrink[r] = 0;
+    if (plain)
+        for (int r = 0; r < rows; r++) m[r] = row_top(t, r, true);
+    else
+        for (int r = 0; r < rows; r++) m[r] = row_top(t, r, false);
+    for (int r = 0; r < rows; r++) {
+        float top = m[r] > t->m[r] ? m[r] : t->m[r];
+        m[r] = top == -INFINITY ? 0 : top; /* 0: nothing seen yet */
+        shrink[r] = t->m[r] - m[r];
+        t->m[r] = top;
+    }
+    for (int r = 0; r < rows; r += VN) v_store(shrink + r, exp_below(v_load(shrink + r)));
+    const float factor = plain ? t->scale : 1;
+    if (t->keep)
+        for (int r = 0; r < rows; r++) sum[r] = row_probabilities(t, r, factor, m[r], t->keep, f);
+    else
+        for (int r = 0; r < rows; r++) sum[r] = row_probabilities(t, r, factor, m[r], NULL, f);
+    for (int r = 0; r < rows; r++) {
+        t->l[r] = t->l[r] * shrink[r] + sum[r];
+        if (shrink[r] == 1) continue;
+        float *o = t->o + r * t->ldo;
+        for (int64_t c = 0; c < t->ldo; c += VN) v_store(o + c, v_mul(v_load(o + c), v_set1(shrink[r])));
     }
 }
 
-/* p·keep and the gradient of s for VN queries from lane j on of key r. */
+/* p·keep and the gradient of s for VN queries from lane j on of key r. `plain`: all are seen, and the scores are products multiplied. */
 struct turned { V p, ds; };
-INLINE struct turned turned(const struct llm_attn_back *t, int r, int j)
+INLINE struct turned turned(const struct llm_attn_back *t, int r, int j, bool plain)
 {
     int at = r * TILE + j;
-    V slope = v_set1(t->scale), s = v_load(t->s + at), x = score(s, t->scale, t->softcap, t->bias ? t->bias + at : NULL);
-    if (t->softcap > 0) {
-        V y = v_tanh(v_div(v_mul(s, slope), v_set1(t->softcap)));
-        slope = v_mul(slope, v_fnma(y, y, v_set1(1)));
-    }
-    V p = v_mul(exp_below(v_sub(x, v_load(t->m + j))), v_load(t->inv_l + j)), dp = v_load(t->dp + at);
-    if (!t->full) p = v_select(in_range(j, t->first[r], t->last[r]), p, v_zero());
-    V kept = p;
-    if (t->keep) {
+    V slope = v_set1(t->scale), s = v_load(t->s + at), x;
+    x = plain ? v_mul(s, slope) : score(s, t->scale, t->softcap, t->bias ? t->bias + at : NULL);
+    V p = v_mul(exp_below(v_sub(x, v_load(t->m + j))), v_load(t->inv_l + j)), dp = v_load(t->dp + at), kept = p;
+    if (!plain && !t->full) kept = p = v_select(in_range(j, t->first[r], t->last[r]), p, v_zero());
+    if (!plain && t->keep) {
         V keep = v_load(t->keep + at);
         dp = v_mul(dp, keep);
         kept = v_mul(p, keep);
     }
     V ds = v_mul(p, v_sub(dp, v_load(t->d + j)));
-    if (t->d_score) v_store(t->d_score + at, ds);
+    if (!plain && t->d_score) v_store(t->d_score + at, ds);
+    if (!plain && t->softcap > 0) {
+        V y = v_tanh(v_div(v_mul(s, slope), v_set1(t->softcap)));
+        slope = v_mul(slope, v_fnma(y, y, v_set1(1)));
+    }
     return (struct turned){kept, v_mul(ds, slope)};
 }
 
-INLINE void back(const struct llm_attn_back *t, enum form f)
+INLINE void back_rows(const struct llm_attn_back *t, enum form f, bool plain)
 {
     const int units = f == PAIRS ? TILE / 2 : TILE;
     for (int r = 0; r < TILE; r += 2)
         for (int j = 0; j < TILE; j += 2 * VN) {
             struct turned x[2][2];
-            for (int i = 0; i < 4; i++) x[i / 2][i % 2] = turned(t, r + i / 2, j + i % 2 * VN);
+            for (int i = 0; i < 4; i++) x[i / 2][i % 2] = turned(t, r + i / 2, j + i % 2 * VN, plain);
             for (int i = 0; i < 2; i++) {
                 store_units(t->p_a + (r + i) * units, j, x[i][0].p, x[i][1].p, f);
                 store_units(t->ds_a + (r + i) * units, j, x[i][0].ds, x[i][1].ds, f);
             }
             for (int i = 0; f == PAIRS && i < 2; i++) v_store(t->ds_b + r / 2 * TILE + j + i * VN, pairs_across(x[0][i].ds, x[1][i].ds));
         }
+}
+
+INLINE void back(const struct llm_attn_back *t, enum form f)
+{
+    const struct llm_attn_back local = *t; /* nothing that is stored can change it */
+    if (t->full && t->softcap == 0 && !t->bias && !t->keep && !t->d_score) back_rows(&local, f, true);
+    else back_rows(&local, f, false);
 }
 
 static void merge(float *m, float *l, float *o, const float *m2, const float *l2, const float *o2, int64_t n)

@@ -90,6 +90,13 @@ static bool find_documents(struct llm_ctx *c, struct attn_op *op)
     return true;
 }
 
+int64_t attn_piece_queries(const struct llm_attn *a, int64_t queries)
+{
+    int64_t rows = ATTN_ROWS;
+    while (rows > ATTN_TILE && queries * a->n_heads < ATTN_PIECES * rows) rows /= 2;
+    return attn_max(1, rows * a->n_kv_heads / a->n_heads);
+}
+
 struct attn_job attn_job_of(const struct attn_op *op, const struct attn_document *d, int64_t kv_head, int64_t from, int64_t n)
 {
     const struct llm_attn *a = &op->a;
@@ -130,7 +137,7 @@ static void forward_piece(void *arg, size_t i, int thread)
 
 static void run_forward(struct llm_ctx *c, const struct attn_op *op)
 {
-    int64_t block = attn_max(1, ATTN_ROWS * op->a.n_kv_heads / op->a.n_heads), n = 0;
+    int64_t block = attn_piece_queries(&op->a, op->q->rows), n = 0;
     for (int64_t d = 0; d < op->n_documents; d++) n += attn_blocks(op->documents[d].n_queries, block);
     struct piece *pieces = llm_op_alloc(c, n, sizeof *pieces);
     if (!pieces) return;

@@ -98,7 +98,7 @@ static void merge_piece(void *arg, size_t i, int thread)
 static int64_t cut(const struct cached *f, struct piece *pieces, float *states, int64_t *n_floats)
 {
     const struct llm_attn *a = &f->op->a;
-    int64_t block = attn_max(1, ATTN_ROWS * a->n_kv_heads / a->n_heads), n = 0;
+    int64_t block = attn_piece_queries(a, f->op->q->rows), n = 0;
     *n_floats = 0;
     for (int64_t s = 0; s < f->n_seqs; s++) {
         int64_t tokens = f->seqs[s].n;

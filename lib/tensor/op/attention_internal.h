@@ -9,7 +9,8 @@
 
 #define ATTN_TILE LLM_ATTN_TILE
 #define ATTN_CHUNK 1024    /* keys whose tiles share one running maximum; chunks are merged left to right */
-#define ATTN_ROWS 256      /* query rows that share a packed tile */
+#define ATTN_ROWS 1024     /* query rows that share a packed tile, at most: their sums stay in the second cache */
+#define ATTN_PIECES 32     /* fewer share it where there would be fewer pieces of work than this */
 #define ATTN_SUB_ROWS 32   /* of them taken at a time, so that scores and probabilities stay in the first cache */
 #define ATTN_GRAD_BLOCK 256 /* tokens a parameter's gradient is summed over from zero (llm_matmul_dw) */
 
@@ -129,6 +130,8 @@ struct attn_op {
     int64_t n_documents;
 };
 /* The job of the queries [from, from + n) of a document (counted from its start). */
+/* Queries a piece, by the shape of the work: all queries of the op. */
+int64_t attn_piece_queries(const struct llm_attn *a, int64_t queries);
 struct attn_job attn_job_of(const struct attn_op *op, const struct attn_document *d, int64_t kv_head, int64_t from, int64_t n);
 void attn_backward(struct llm_ctx *c, struct llm_node *n);
 

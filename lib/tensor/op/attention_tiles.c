@@ -112,20 +112,40 @@ static void set_tile(const struct attn_job *j, const struct attn_space *w, int64
     }
 }
 
+static int64_t rows_at(int64_t rows, int64_t row) { return attn_min(ATTN_SUB_ROWS, rows - row); }
+
+/* The first rows from `row` on of which one sees a key of the tile. */
+static int64_t next_rows(const struct attn_job *j, int64_t at, int64_t row)
+{
+    int64_t rows = attn_job_rows(j);
+    for (; row < rows; row += ATTN_SUB_ROWS) {
+        int64_t first = j->pos + row / j->n_rep, last = j->pos + (row + rows_at(rows, row) - 1) / j->n_rep;
+        if (attn_tile_seen(j->a, at, first, last, j->keys.n)) break;
+    }
+    return row;
+}
+
+/* The tile with all rows that see any of it, a few at a time. The next rows' scores are made before these rows' probabilities are used, so that those
+ * have reached the cache by then. */
 static void attend_tile(const struct attn_job *j, const struct attn_space *w, int64_t t, struct attn_state state)
 {
     const struct llm_attn *a = j->a;
-    int64_t rows = attn_job_rows(j), at = t * ATTN_TILE, dv = attn_padded(a->d_v);
+    int64_t rows = attn_job_rows(j), at = t * ATTN_TILE, dv = attn_padded(a->d_v), row = 0, next;
     int64_t units = llm_attn_units(j->math, a->d_k), tile_units = llm_attn_units(j->math, ATTN_TILE);
-    for (int64_t row = 0; row < rows; row += ATTN_SUB_ROWS) {
-        int64_t m = attn_min(ATTN_SUB_ROWS, rows - row);
-        if (!attn_tile_seen(a, at, j->pos + row / j->n_rep, j->pos + (row + m - 1) / j->n_rep, j->keys.n)) continue;
-        struct llm_attn_softmax x = {.rows = (int)m, .s = w->s, .p = w->p, .m = state.m + row, .l = state.l + row,
+    float *s = w->s, *other = w->s + ATTN_SUB_ROWS * ATTN_TILE;
+    row = next_rows(j, at, 0);
+    if (row < rows) j->math->product(s, ATTN_TILE, w->q + row * units, units, w->k, ATTN_TILE, rows_at(rows, row), ATTN_TILE, units, false);
+    for (; row < rows; row = next) {
+        struct llm_attn_softmax x = {.rows = (int)rows_at(rows, row), .s = s, .p = w->p, .m = state.m + row, .l = state.l + row,
                                      .o = state.o + row * dv, .ldo = dv, .scale = a->scale, .softcap = a->softcap};
-        j->math->product(w->s, ATTN_TILE, w->q + row * units, units, w->k, ATTN_TILE, m, ATTN_TILE, units, false);
         set_tile(j, w, row, at, &x);
         j->math->softmax(&x);
-        j->math->product(x.o, dv, w->p, tile_units, w->v, dv, m, dv, tile_units, true);
+        next = next_rows(j, at, row + ATTN_SUB_ROWS);
+        if (next < rows)
+            j->math->product(other, ATTN_TILE, w->q + next * units, units, w->k, ATTN_TILE, rows_at(rows, next), ATTN_TILE, units, false);
+        j->math->product(x.o, dv, w->p, tile_units, w->v, dv, x.rows, dv, tile_units, true);
+        other = s;
+        s = s == w->s ? w->s + ATTN_SUB_ROWS * ATTN_TILE : w->s;
     }
 }
 
