@@ -79,7 +79,7 @@ $(LIBRARY): $(OBJ)
 
 # bin/llm-x.c, with the sub-commands that outgrew it in bin/x/*.c
 .SECONDEXPANSION:
-$(BIN)/llm-%: $(BUILD)/bin/llm-%.o $$(patsubst %.c,$(BUILD)/%.o,$$(sort $$(wildcard bin/$$*/*.c))) $(LIBRARY)
+$(BIN)/llm-%: $(BUILD)/bin/llm-%.o $$(addprefix $(BUILD)/,$$(addsuffix .o,$$(basename $$(sort $$(wildcard bin/$$*/*.c))))) $(LIBRARY)
 	@mkdir -p $(@D)
 	$(LINK) -o $@ $^ $(LIBS)
 
