@@ -27,7 +27,7 @@ MISSING := $(if $(PKGS),$(shell for p in $(PKGS); do pkg-config --exists $$p || 
 PKG_CFLAGS = $(if $(MISSING),$(error missing: $(MISSING); `make deps` installs what is needed))$(PKG_CFLAGS_FOUND)
 PKG_CFLAGS_FOUND := $(if $(PKGS),$(shell pkg-config --cflags $(PKGS) 2>/dev/null))
 PKG_LIBS := $(if $(PKGS),$(shell pkg-config --libs $(PKGS) 2>/dev/null))
-FLAGS = -std=c11 -D_GNU_SOURCE -Ilib $(WARN) -ffp-contract=off -fno-math-errno -fvisibility=hidden \
+FLAGS = -std=c11 -D_GNU_SOURCE -Ilib -I. $(WARN) -ffp-contract=off -fno-math-errno -fvisibility=hidden \
 	-ffile-prefix-map=$(CURDIR)=. -MMD -MP $(PKG_CFLAGS) $(OPT) $(CFLAGS)
 # Libraries that a program does not call are not loaded by it.
 LINK = $(CC) $(OPT) $(CFLAGS) $(if $(filter Linux,$(shell uname)),-Wl$(comma)--as-needed) $(LDFLAGS)
