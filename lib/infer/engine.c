@@ -67,7 +67,7 @@ static int prepare(struct llm_engine *g, const struct llm_feed *feeds, int64_t n
 
 struct llm_tensor *llm_engine_run(struct llm_engine *g, const struct llm_feed *feeds, int64_t n, struct llm_err *e)
 {
-    int64_t total;
+    int64_t total = 0;
     if (prepare(g, feeds, n, &total, e) < 0) return NULL;
     llm_ctx_reset(&g->ctx);
     struct llm_batch b = {.ids = g->ids, .positions = g->positions, .n_tokens = total, .seqs = g->seqs, .n_seqs = n};

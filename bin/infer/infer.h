@@ -1,0 +1,46 @@
+/* llm-infer: what its parts share. */
+#ifndef LLM_BIN_INFER_H
+#define LLM_BIN_INFER_H
+
+#include "base/cli.h"
+#include "infer/generate.h"
+#include "infer/kvfile.h"
+
+struct args {
+    struct llm_common common;
+    const char *model, *tokenizer, *file, *kv_in, *kv_out;
+    int jsonl, score, logits, embed, ids, special, echo, ignore_eos, no_timings, plan;
+    int64_t n, context, batch, parallel, samples, kv_keep, trace_queries;
+    int precision, cache_type, pool;
+    double temperature, top_p, min_p, typical, repeat_penalty, presence_penalty, frequency_penalty;
+    int64_t top_k, repeat_last_n;
+    struct llm_strs stop, logit_bias;
+};
+
+struct session {
+    const struct args *a;
+    struct llm_model *model;
+    struct llm_engine engine;
+    struct llm_sampling sampling;  /* from the options */
+    struct llm_logit_bias *bias;
+    struct llm_kv begin;           /* from --kv-in; empty without */
+    struct llm_output *out;        /* text, tables or tensors; NULL when the cache alone goes to standard output */
+};
+
+/* Tokens of a text, with what the options say; checked to be below the vocabulary. *ids is malloced. */
+int prompt_encode(const struct session *s, const char *text, size_t n, int32_t **ids, size_t *n_ids, struct llm_err *e) LLM_MUST_CHECK;
+/* The prompt that operand, -f or standard input give; tokens that begin a text where it is empty. */
+int prompt_read(const struct session *s, const char *operand, int32_t **ids, size_t *n_ids, struct llm_err *e) LLM_MUST_CHECK;
+/* The prompt and what there is of the cache must fit the context: nothing is cut. */
+int prompt_check(const struct session *s, size_t n_ids, struct llm_err *e) LLM_MUST_CHECK;
+
+/* Each runs one way of working: 0, 1 when a signal was caught, -1. */
+int run_text(struct session *s, const int32_t *ids, size_t n, struct llm_err *e) LLM_MUST_CHECK;
+int run_jsonl(struct session *s, const char *operand, struct llm_err *e) LLM_MUST_CHECK;
+int run_score(struct session *s, const int32_t *ids, size_t n, struct llm_err *e) LLM_MUST_CHECK;
+int run_tensors(struct session *s, const int32_t *ids, size_t n, struct llm_err *e) LLM_MUST_CHECK;
+int run_plan(struct session *s, struct llm_err *e) LLM_MUST_CHECK;
+/* The prompt and -n tokens behind it, as one sequence. *all is malloced. */
+int extend(struct session *s, const int32_t *ids, size_t n, int32_t **all, size_t *n_all, struct llm_err *e) LLM_MUST_CHECK;
+
+#endif

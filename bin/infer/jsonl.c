@@ -1,0 +1,234 @@
+/* --jsonl: a prompt a line, a completion a line. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/buf.h"
+#include "bin/infer/infer.h"
+
+/* One line of input. */
+struct line {
+    struct line *next;
+    json_t *object;          /* what is copied to the output */
+    int32_t *ids;
+    const char **stops;
+    json_t *stop_list;       /* keeps the stops alive */
+};
+
+struct run {
+    struct session *s;
+    struct llm_file *in;
+    struct llm_buf text;     /* read and not yet used, from `at` */
+    size_t at;
+    int64_t number;          /* of the line at hand, from 1 */
+    struct line *first, **last; /* being worked on, in order */
+};
+
+static void line_destroy(struct line *l)
+{
+    json_decref(l->object);
+    json_decref(l->stop_list);
+    free(l->ids);
+    free(l->stops);
+    free(l);
+}
+
+/* Lines are done with in the order in which they came. */
+static void drop_first_line(struct run *r)
+{
+    struct line *l = r->first;
+    r->first = l->next;
+    if (!r->first) r->last = &r->first;
+    line_destroy(l);
+}
+
+/* 1: a line without its newline; 0: no more. */
+static int read_line(struct run *r, const char **line, size_t *n, struct llm_err *e)
+{
+    for (size_t seen = r->at;;) {
+        const char *end = r->text.n > seen ? memchr(r->text.p + seen, '\n', r->text.n - seen) : NULL;
+        seen = r->text.n;
+        if (!end) {
+            if (r->at > 0) memmove(r->text.p, r->text.p + r->at, r->text.n -= r->at);
+            seen -= r->at;
+            r->at = 0;
+            if (llm_buf_reserve(&r->text, r->text.n + (1 << 16), e) < 0) return -1;
+            int64_t got = llm_file_read_some(r->in, r->text.p + r->text.n, 1 << 16, e);
+            if (got < 0) return -1;
+            r->text.n += (size_t)got;
+            if (got > 0) continue;
+            if (r->text.n == 0) return 0;
+            end = r->text.p + r->text.n; /* the last line may lack its newline */
+        }
+        *line = r->text.p + r->at;
+        *n = (size_t)(end - *line);
+        r->at += *n + (r->at + *n < r->text.n);
+        r->number++;
+        return 1;
+    }
+}
+
+/* Options of one line, over those of the command line; used up keys leave the object. */
+static int take_options(json_t *o, struct llm_prompt *p, struct llm_err *e)
+{
+    static const char *const used[] = {"max_tokens", "samples", "seed", "temperature", "top_k", "top_p", "min_p", "typical", "repeat_penalty",
+                                       "presence_penalty", "frequency_penalty"};
+    int64_t seed = (int64_t)p->sampling.seed;
+    if (llm_json_int(o, "max_tokens", -1, INT32_MAX, &p->max_tokens, e) < 0 || llm_json_int(o, "samples", 1, 1 << 20, &p->samples, e) < 0
+        || llm_json_int(o, "seed", 0, INT64_MAX, &seed, e) < 0 || llm_json_real(o, "temperature", &p->sampling.temperature, e) < 0
+        || llm_json_int(o, "top_k", 0, INT32_MAX, &p->sampling.top_k, e) < 0 || llm_json_real(o, "top_p", &p->sampling.top_p, e) < 0
+        || llm_json_real(o, "min_p", &p->sampling.min_p, e) < 0 || llm_json_real(o, "typical", &p->sampling.typical, e) < 0
+        || llm_json_real(o, "repeat_penalty", &p->sampling.repeat_penalty, e) < 0
+        || llm_json_real(o, "presence_penalty", &p->sampling.presence_penalty, e) < 0
+        || llm_json_real(o, "frequency_penalty", &p->sampling.frequency_penalty, e) < 0) return -1;
+    p->sampling.seed = (uint64_t)seed;
+    for (size_t i = 0; i < sizeof used / sizeof *used; i++) json_object_del(o, used[i]);
+    return 0;
+}
+
+static int take_stops(struct line *l, struct llm_prompt *p, struct llm_err *e)
+{
+    json_t *stop = json_object_get(l->object, "stop");
+    if (!stop || json_is_null(stop)) return 0;
+    l->stop_list = json_is_string(stop) ? json_pack("[O]", stop) : json_incref(stop);
+    size_t n = json_array_size(l->stop_list);
+    if (!json_is_array(l->stop_list)) return llm_fail(e, EX_DATAERR, "\"stop\": expected a string or a list of strings");
+    l->stops = llm_calloc(n + 1, sizeof *l->stops, "stop strings", e);
+    if (!l->stops) return -1;
+    for (size_t i = 0; i < n; i++) {
+        json_t *s = json_array_get(l->stop_list, i);
+        if (!json_is_string(s) || json_string_length(s) == 0 || strlen(json_string_value(s)) != json_string_length(s)) {
+            return llm_fail(e, EX_DATAERR, "\"stop\": expected strings that are not empty, without NUL");
+        }
+        l->stops[i] = json_string_value(s);
+    }
+    p->stops = l->stops;
+    p->n_stops = n;
+    json_object_del(l->object, "stop");
+    return 0;
+}
+
+static int take_ids(struct run *r, struct line *l, json_t *list, size_t *n, struct llm_err *e)
+{
+    int64_t vocab = r->s->model->config.vocab_size;
+    *n = json_array_size(list);
+    l->ids = llm_alloc(*n, sizeof *l->ids, "a prompt", e);
+    if (!l->ids) return -1;
+    for (size_t i = 0; i < *n; i++) {
+        json_t *id = json_array_get(list, i);
+        if (!json_is_integer(id) || json_integer_value(id) < 0 || json_integer_value(id) >= vocab) {
+            return llm_fail(e, EX_DATAERR, "\"ids\": element %zu: expected a token id below %" PRId64, i, vocab);
+        }
+        l->ids[i] = (int32_t)json_integer_value(id);
+    }
+    return 0;
+}
+
+static int take_line(struct run *r, const char *text, size_t n, struct line *l, struct llm_prompt *p, struct llm_err *e)
+{
+    const struct args *a = r->s->a;
+    size_t n_ids = 0;
+    *p = (struct llm_prompt){.max_tokens = a->n, .samples = a->samples, .sampling = r->s->sampling, .stops = a->stop.v, .n_stops = a->stop.n,
+                             .ignore_eos = a->ignore_eos, .begin = r->s->begin.n > 0 ? &r->s->begin : NULL, .user = l};
+    l->object = llm_json_parse(text, n, e);
+    if (!l->object) return -1;
+    if (!json_is_object(l->object)) return llm_fail(e, EX_DATAERR, "expected an object {\"id\": …, \"prompt\": …}");
+    json_t *prompt = json_object_get(l->object, "prompt"), *ids = json_object_get(l->object, "ids");
+    if (json_is_string(prompt) && !ids) {
+        if (prompt_encode(r->s, json_string_value(prompt), json_string_length(prompt), &l->ids, &n_ids, e) < 0) return llm_in(e, "\"prompt\"");
+    } else if (json_is_array(ids) && !prompt) {
+        if (take_ids(r, l, ids, &n_ids, e) < 0) return -1;
+    } else {
+        return llm_fail(e, EX_DATAERR, "expected \"prompt\" (a string) or \"ids\" (a list)");
+    }
+    if (n_ids == 0 && !p->begin) return llm_fail(e, EX_DATAERR, "\"prompt\": expected a token at least, found none");
+    json_object_del(l->object, "prompt");
+    json_object_del(l->object, "ids");
+    p->ids = l->ids;
+    p->n = (int64_t)n_ids;
+    if (take_options(l->object, p, e) < 0 || take_stops(l, p, e) < 0 || prompt_check(r->s, n_ids, e) < 0) return -1;
+    if (llm_sampling_check(&p->sampling, r->s->model->config.vocab_size, e) < 0) {
+        e->status = EX_DATAERR;
+        return -1;
+    }
+    if (!json_object_get(l->object, "id")) json_object_set_new(l->object, "id", json_integer(r->number));
+    return 0;
+}
+
+static int next(void *arg, struct llm_prompt *p, struct llm_err *e)
+{
+    struct run *r = arg;
+    const char *text;
+    size_t n;
+    for (;;) {
+        int got = read_line(r, &text, &n, e);
+        if (got <= 0) return got;
+        if (strspn(text, " \t\r") < n && n > 0) break; /* blank lines are skipped */
+    }
+    struct line *l = llm_calloc(1, sizeof *l, "a line", e);
+    if (!l) return -1;
+    *r->last = l;
+    r->last = &l->next;
+    if (take_line(r, text, n, l, p, e) == 0) return 1;
+    return llm_in(e, "%s: line %" PRId64, llm_file_name(r->in), r->number);
+}
+
+static json_t *timings(const struct llm_completion *c)
+{
+    return json_pack("{s:f,s:f,s:f}", "prompt_ms", c->prompt_seconds * 1e3, "decode_ms", c->decode_seconds * 1e3, "tokens_per_second",
+                     c->decode_seconds > 0 ? (double)c->n / c->decode_seconds : 0.);
+}
+
+/* "id" first, then what the line carried, then the results. NULL: no memory. */
+static json_t *result(const struct run *r, const struct llm_completion *c, struct llm_err *e)
+{
+    const struct args *a = r->s->a;
+    const struct line *l = c->prompt.user;
+    struct llm_buf text = {0};
+    json_t *o = json_object(), *ids = json_array();
+    int bad = !o || !ids ? -1 : 0;
+    bad |= json_object_set(o, "id", json_object_get(l->object, "id"));
+    bad |= json_object_update(o, l->object);
+    if (c->prompt.samples > 1) bad |= json_object_set_new(o, "sample", json_integer(c->sample));
+    for (int64_t i = 0; i < c->n && a->ids; i++) bad |= json_array_append_new(ids, json_integer(c->ids[i]));
+    if (a->ids) {
+        bad |= json_object_set(o, "ids", ids);
+    } else { /* the quoting makes it UTF-8 */
+        bad |= llm_json_quote(&text, c->text.bytes.p ? c->text.bytes.p : "", c->text.bytes.n, e);
+        if (!bad) bad |= json_object_set_new(o, "text", json_loadb(text.p, text.n, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL));
+    }
+    bad |= json_object_set_new(o, "finish_reason", json_string(llm_finish_names[c->finish]));
+    bad |= json_object_set_new(o, "prompt_tokens", json_integer(c->prompt_tokens));
+    bad |= json_object_set_new(o, "completion_tokens", json_integer(c->n));
+    if (!a->no_timings) bad |= json_object_set_new(o, "timings", timings(c));
+    llm_buf_release(&text);
+    json_decref(ids);
+    if (!bad) return o;
+    json_decref(o);
+    llm_no_memory(e, "a line of output");
+    return NULL;
+}
+
+static int done(void *arg, struct llm_completion *c, struct llm_err *e)
+{
+    struct run *r = arg;
+    struct llm_buf b = {0};
+    json_t *o = result(r, c, e);
+    int bad = !o || llm_json_dump(o, &b, e) < 0 || llm_buf_put(&b, "\n", 1, e) < 0 || llm_output_write(r->s->out, b.p, b.n, e) < 0
+              || llm_output_flush(r->s->out, e) < 0;
+    json_decref(o);
+    llm_buf_release(&b);
+    if (c->sample + 1 == c->prompt.samples) drop_first_line(r);
+    return bad ? -1 : 0;
+}
+
+int run_jsonl(struct session *s, const char *operand, struct llm_err *e)
+{
+    struct run r = {.s = s, .last = &r.first};
+    struct llm_generate g = {&s->engine, s->a->parallel, next, NULL, done, &r};
+    r.in = llm_file_open(s->a->file ? s->a->file : operand ? operand : "-", e);
+    int status = r.in ? llm_generate(&g, e) : -1;
+    while (r.first) drop_first_line(&r);
+    llm_file_close(r.in);
+    llm_buf_release(&r.text);
+    return status;
+}

@@ -1,0 +1,108 @@
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/buf.h"
+#include "bin/infer/infer.h"
+
+/* Token ids separated by white space. */
+static int parse_ids(const char *text, size_t n, int32_t **ids, size_t *n_ids, struct llm_err *e)
+{
+    size_t room = 0;
+    for (size_t i = 0; i < n;) {
+        size_t length = 0;
+        char word[24];
+        int64_t id;
+        while (i < n && strchr(" \t\r\n\f\v", text[i]) && text[i]) i++;
+        while (i + length < n && (!strchr(" \t\r\n\f\v", text[i + length]) || !text[i + length])) length++;
+        if (length == 0) break;
+        if (length < sizeof word) memcpy(word, text + i, length);
+        word[length < sizeof word ? length : 0] = 0;
+        if (llm_parse_int(word, &id) < 0 || id < 0 || id > INT32_MAX) {
+            return llm_fail(e, EX_DATAERR, "byte %zu: expected a token id, found '%.*s'", i, (int)(length < 40 ? length : 40), text + i);
+        }
+        if (llm_grow((void **)ids, &room, *n_ids + 1, sizeof **ids, e) < 0) return -1;
+        (*ids)[(*n_ids)++] = (int32_t)id;
+        i += length;
+    }
+    return 0;
+}
+
+int prompt_encode(const struct session *s, const char *text, size_t n, int32_t **ids, size_t *n_ids, struct llm_err *e)
+{
+    const struct llm_model *m = s->model;
+    int flags = (s->begin.n > 0 ? 0 : LLM_ENCODE_ADD_SPECIAL) | (s->a->special ? LLM_ENCODE_SPECIAL : 0);
+    *ids = NULL;
+    *n_ids = 0;
+    if (s->a->ids) {
+        if (parse_ids(text, n, ids, n_ids, e) < 0) return -1;
+    } else if (!m->tokenizer) {
+        return llm_fail(e, EX_DATAERR, "%s: the model carries no tokenizer: name one with -T, or give token ids with --ids", s->a->model);
+    } else if (llm_encode(m->tokenizer, text, n, flags, ids, n_ids, e) < 0) {
+        return -1;
+    }
+    for (size_t i = 0; i < *n_ids; i++) {
+        if ((*ids)[i] >= m->config.vocab_size) {
+            return llm_fail(e, EX_DATAERR, "token %zu: expected an id below %" PRId64 " (the model's vocabulary), found %" PRId32, i,
+                            m->config.vocab_size, (*ids)[i]);
+        }
+    }
+    return 0;
+}
+
+static int read_all(const char *path, struct llm_buf *text, struct llm_err *e)
+{
+    struct llm_file *f = llm_file_open(path, e);
+    int64_t got = f ? 1 : -1;
+    while (got > 0) {
+        if (llm_buf_reserve(text, text->n + (1 << 16), e) < 0) got = -1;
+        else got = llm_file_read_some(f, text->p + text->n, 1 << 16, e);
+        if (got > 0) text->n += (size_t)got;
+    }
+    llm_file_close(f);
+    return got < 0 ? -1 : 0;
+}
+
+/* What stands before the first token of a text. */
+static int32_t beginning(const struct llm_model *m)
+{
+    int64_t bos = m->tokenizer ? llm_tokenizer_bos(m->tokenizer) : m->config.bos_token_id;
+    int64_t eos = m->tokenizer ? llm_tokenizer_eos(m->tokenizer) : m->config.eos_token_id;
+    int64_t id = bos >= 0 ? bos : eos;
+    return id < m->config.vocab_size ? (int32_t)id : -1;
+}
+
+int prompt_read(const struct session *s, const char *operand, int32_t **ids, size_t *n_ids, struct llm_err *e)
+{
+    struct llm_buf text = {0};
+    const char *path = s->a->file ? s->a->file : "-";
+    int status;
+    if (operand) {
+        status = prompt_encode(s, operand, strlen(operand), ids, n_ids, e);
+        if (status < 0) llm_in(e, "prompt");
+    } else if (s->begin.n > 0 && !s->a->file) { /* a cache is prompt enough */
+        *ids = NULL;
+        *n_ids = 0;
+        return 0;
+    } else {
+        status = read_all(path, &text, e);
+        if (status == 0 && (status = prompt_encode(s, text.p ? text.p : "", text.n, ids, n_ids, e)) < 0) {
+            llm_in(e, "%s", strcmp(path, "-") == 0 ? "standard input" : path);
+        }
+    }
+    llm_buf_release(&text);
+    if (status < 0 || *n_ids > 0 || s->begin.n > 0) return status;
+    int32_t first = beginning(s->model);
+    if (first < 0) return llm_fail(e, EX_DATAERR, "the prompt is empty, and the model has no token to begin a text with");
+    free(*ids);
+    *ids = llm_alloc(1, sizeof **ids, "a prompt", e);
+    if (!*ids) return -1;
+    (*ids)[(*n_ids)++] = first;
+    return 0;
+}
+
+int prompt_check(const struct session *s, size_t n_ids, struct llm_err *e)
+{
+    int64_t all = s->begin.n + (int64_t)n_ids;
+    if (all <= s->engine.context) return 0;
+    return llm_fail(e, EX_DATAERR, "prompt: expected at most %" PRId64 " tokens (the context), found %" PRId64, s->engine.context, all);
+}

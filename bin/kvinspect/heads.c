@@ -1,0 +1,72 @@
+#include <stdlib.h>
+#include "base/buf.h"
+#include "cpu/pool.h"
+#include "bin/kvinspect/kvinspect.h"
+#include "measure/kv.h"
+
+struct args {
+    struct llm_common common;
+    int64_t layer;
+    int map;
+    const char *png;
+};
+static const struct llm_opt options[] = {
+    {'l', "layer", "N", "only layer N, from 0 [all]", LLM_INT, offsetof(struct args, layer), 0, 1 << 20, NULL},
+    {0, "png", "FILE", "also paint a heat map: a line a head, a column a token", LLM_STR, offsetof(struct args, png), 0, 0, NULL},
+    {0, "map", "WHAT", "what --png shows: norms of k or v, or attention [k]", LLM_CHOICE, offsetof(struct args, map), 0, 0, "k|v|attention"},
+    {0}};
+const struct llm_cli kv_heads_cli = {
+    .name = "llm-kvinspect heads", .summary = "norms of keys and values, and where traced queries look, head by head", .usage = "[OPTION]... [FILE]",
+    .options = options, .examples = "llm-kvinspect heads cache.kv\nllm-kvinspect heads --png attention.png --map attention cache.kv",
+    .common = LLM_COMMON_OUTPUT | LLM_COMMON_JSON | LLM_COMMON_THREADS};
+
+static const char *const columns[] = {"layer", "head", "kv_head", "k_norm", "k_norm_sd", "k_norm_first", "v_norm", "v_norm_sd", "v_norm_first",
+                                      "entropy", "entropy_most", "sink", "largest", "distance", NULL};
+
+static int print(const struct llm_kv_head *rows, int64_t first, int64_t last, const struct args *a, struct llm_err *e)
+{
+    struct table t;
+    if (table_open(&t, a->common.output, a->common.json, columns, e) < 0) return -1;
+    for (int64_t i = first; i < last; i++) {
+        const struct llm_kv_head *h = &rows[i];
+        const double numbers[] = {h->k_norm, h->k_norm_sd, h->k_norm_first, h->v_norm, h->v_norm_sd, h->v_norm_first,
+                                  h->entropy, h->entropy_most, h->sink, h->largest, h->distance};
+        table_integer(&t, h->layer);
+        table_integer(&t, h->head);
+        table_integer(&t, h->kv_head);
+        for (size_t k = 0; k < sizeof numbers / sizeof *numbers; k++) table_number(&t, numbers[k]);
+    }
+    return table_close(&t, 0);
+}
+
+static int heads(const struct llm_kv_file *f, const struct args *a, struct llm_err *e)
+{
+    int64_t per_layer = f->config.num_attention_heads, all = f->shape.n_layers * per_layer, first = 0, last = all;
+    if (a->layer >= f->shape.n_layers) return llm_fail(e, LLM_EX_USAGE, "--layer: expected below %lld, found %lld", (long long)f->shape.n_layers, (long long)a->layer);
+    if (a->layer >= 0) {
+        first = a->layer * per_layer;
+        last = first + per_layer;
+    }
+    struct llm_kv_head *rows = llm_calloc((size_t)all, sizeof *rows, "a table of heads", e);
+    float *maps = a->png ? llm_calloc((size_t)all, (size_t)f->n * sizeof *maps, "a heat map", e) : NULL;
+    int status = rows && (maps || !a->png) ? llm_kv_heads(f, rows, "kva"[a->map], maps, e) : -1;
+    if (status == 0) status = print(rows, first, last, a, e);
+    if (status == 0 && a->png) status = paint(a->png, maps + first * f->n, last - first, f->n, e);
+    free(rows);
+    free(maps);
+    return status;
+}
+
+int kv_heads(int argc, char **argv, struct llm_err *e)
+{
+    struct args a = {.layer = -1};
+    struct llm_kv_file f = {0};
+    const char *path = one_operand(&kv_heads_cli, llm_cli_parse(&kv_heads_cli, &a, argc, argv), argc, argv);
+    check_png(&kv_heads_cli, &a.common, a.png);
+    int status = llm_pool_start(a.common.threads, e);
+    if (status == 0) status = llm_kv_file_read(&f, path, e);
+    if (status == 0) status = heads(&f, &a, e);
+    llm_kv_file_release(&f);
+    llm_pool_stop();
+    return status;
+}

@@ -1,0 +1,38 @@
+#include "infer/kvfile.h"
+#include "bin/kvinspect/kvinspect.h"
+
+struct args { struct llm_common common; };
+static const struct llm_opt options[] = {{0}};
+const struct llm_cli kv_size_cli = {
+    .name = "llm-kvinspect size", .summary = "bytes it takes, as it is and in every cache type", .usage = "[OPTION]... [FILE]", .options = options,
+    .examples = "llm-kvinspect size cache.kv", .common = LLM_COMMON_OUTPUT | LLM_COMMON_JSON};
+
+static int print(const struct llm_kv_file *f, const struct args *a, struct llm_err *e)
+{
+    static const char *const columns[] = {"type", "here", "bytes_per_token_and_layer", "bytes_per_token", "bytes", "bytes_at_full_context", NULL};
+    static const enum llm_dtype types[] = {LLM_F32, LLM_F16, LLM_BF16, LLM_Q8_0};
+    struct table t;
+    if (table_open(&t, a->common.output, a->common.json, columns, e) < 0) return -1;
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        double token = llm_model_kv_bytes_per_token(&f->config, types[i]);
+        if (llm_dtype_bytes(types[i], (uint64_t)f->shape.d_k) == 0) continue; /* heads that are no whole blocks */
+        table_text(&t, llm_dtypes[types[i]].name);
+        table_text(&t, types[i] == f->dtype ? "yes" : "no");
+        table_integer(&t, (int64_t)token / f->shape.n_layers);
+        table_integer(&t, (int64_t)token);
+        table_integer(&t, (int64_t)token * f->n);
+        table_integer(&t, (int64_t)token * f->config.max_position_embeddings);
+    }
+    return table_close(&t, 0);
+}
+
+int kv_size(int argc, char **argv, struct llm_err *e)
+{
+    struct args a = {0};
+    struct llm_kv_file f = {0};
+    const char *path = one_operand(&kv_size_cli, llm_cli_parse(&kv_size_cli, &a, argc, argv), argc, argv);
+    int status = llm_kv_file_read(&f, path, e);
+    if (status == 0) status = print(&f, &a, e);
+    llm_kv_file_release(&f);
+    return status;
+}

@@ -1,0 +1,229 @@
+/* llm-infer: continues texts, scores them, shows what the model makes of them. */
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/buf.h"
+#include "base/log.h"
+#include "base/signals.h"
+#include "cpu/pool.h"
+#include "bin/infer/infer.h"
+
+#define AT(field) offsetof(struct args, field)
+enum { UNSET = -2 };
+
+static const struct llm_opt options[] = {
+    {.type = LLM_HEADING, .help = "Input"},
+    {'m', "model", "FILE", "the model: .llm, .safetensors or a Hugging Face folder; - is standard input", LLM_STR, AT(model), 0, 0, NULL},
+    {'T', "tokenizer", "FILE", "the tokenizer [the model's own]", LLM_STR, AT(tokenizer), 0, 0, NULL},
+    {'f', "file", "FILE", "read the prompt from FILE [standard input]", LLM_STR, AT(file), 0, 0, NULL},
+    {0, "jsonl", NULL, "a prompt a line, {\"id\": ..., \"prompt\": ...}; a completion a line", LLM_FLAG, AT(jsonl), 0, 0, NULL},
+    {0, "ids", NULL, "prompt and completion are token ids", LLM_FLAG, AT(ids), 0, 0, NULL},
+    {0, "special", NULL, "special tokens written in the prompt count", LLM_FLAG, AT(special), 0, 0, NULL},
+    {0, "kv-in", "FILE", "begin with a saved cache; a prompt continues it", LLM_STR, AT(kv_in), 0, 0, NULL},
+    {0, "kv-keep", "N", "use only the first N tokens of --kv-in [all]", LLM_INT, AT(kv_keep), 1, 2147483647, NULL},
+    {.type = LLM_HEADING, .help = "Output: one of these owns standard output instead of the text"},
+    {0, "score", NULL, "the prompt's tokens: id, text, log-probability", LLM_FLAG, AT(score), 0, 0, NULL},
+    {0, "logits", NULL, "a tensor stream of the prompt's logits", LLM_FLAG, AT(logits), 0, 0, NULL},
+    {0, "embed", NULL, "a tensor stream with a vector for the prompt", LLM_FLAG, AT(embed), 0, 0, NULL},
+    {0, "pool", "KIND", "what --embed makes of the final hidden states: mean or last [mean]", LLM_CHOICE, AT(pool), 0, 0, "mean|last"},
+    {0, "kv-out", "FILE", "save the cache; - is standard output", LLM_STR, AT(kv_out), 0, 0, NULL},
+    {0, "trace-queries", "N", "save the queries of the last N tokens with it [0]", LLM_INT, AT(trace_queries), 0, 1 << 20, NULL},
+    {0, "echo", NULL, "print the prompt before its completion", LLM_FLAG, AT(echo), 0, 0, NULL},
+    {0, "no-timings", NULL, "leave timings out of --jsonl, so that equal runs print equal bytes", LLM_FLAG, AT(no_timings), 0, 0, NULL},
+    {.type = LLM_HEADING, .help = "Generation"},
+    {'n', "tokens", "N", "generate at most N tokens, -1: until the context is full [256]", LLM_INT, AT(n), -1, 2147483647, NULL},
+    {'c', "context", "N", "most tokens of prompt and completion [the model's]", LLM_SIZE, AT(context), 1, 1 << 24, NULL},
+    {0, "samples", "K", "K completions of each prompt [1]", LLM_INT, AT(samples), 1, 1 << 20, NULL},
+    {0, "stop", "TEXT", "end where TEXT would come; may be given several times", LLM_LIST, AT(stop), 0, 0, NULL},
+    {0, "ignore-eos", NULL, "never choose the end token", LLM_FLAG, AT(ignore_eos), 0, 0, NULL},
+    {.type = LLM_HEADING, .help = "Choosing tokens, in the order in which they are applied"},
+    {0, "logit-bias", "ID+X", "add X to the logit of token ID (ID-X, ID-inf: never); may be given several times", LLM_LIST, AT(logit_bias), 0, 0,
+     NULL},
+    {0, "repeat-penalty", "X", "divide the logits of recent tokens [1: off]", LLM_REAL, AT(repeat_penalty), 1e-6, 1e6, NULL},
+    {0, "presence-penalty", "X", "subtract X from recent tokens [0]", LLM_REAL, AT(presence_penalty), -1e6, 1e6, NULL},
+    {0, "frequency-penalty", "X", "subtract X from recent tokens for each time [0]", LLM_REAL, AT(frequency_penalty), -1e6, 1e6, NULL},
+    {0, "repeat-last-n", "N", "how many tokens are recent, -1: all [64]", LLM_INT, AT(repeat_last_n), -1, 2147483647, NULL},
+    {0, "top-k", "K", "the K most likely, 0: all [40]", LLM_INT, AT(top_k), 0, 2147483647, NULL},
+    {0, "typical", "P", "the most typical up to probability P [1: off]", LLM_REAL, AT(typical), 0, 1, NULL},
+    {0, "top-p", "P", "the most likely up to probability P [0.95]", LLM_REAL, AT(top_p), 0, 1, NULL},
+    {0, "min-p", "P", "those at least P times as likely as the most likely [0.05]", LLM_REAL, AT(min_p), 0, 1, NULL},
+    {0, "temp", "T", "temperature, 0: the most likely token [0.8]", LLM_REAL, AT(temperature), 0, 1e6, NULL},
+    {.type = LLM_HEADING, .help = "Computing"},
+    {0, "precision", "TYPE", "compute in f32 or bf16 [bf16]", LLM_CHOICE, AT(precision), 0, 0, "f32|bf16"},
+    {0, "cache-type", "TYPE", "store keys and values as f32, f16, bf16 or q8_0 [as --precision]", LLM_CHOICE, AT(cache_type), 0, 0, LLM_KV_TYPES},
+    {'b', "batch", "N", "work on at most N tokens at once [512]", LLM_INT, AT(batch), 1, 1 << 20, NULL},
+    {0, "parallel", "N", "at most N completions under way at once [16]", LLM_INT, AT(parallel), 1, 4096, NULL},
+    {0, "plan", NULL, "say what the run needs in memory and compute, and stop", LLM_FLAG, AT(plan), 0, 0, NULL},
+    {0}};
+
+static const struct llm_cli cli = {
+    .name = "llm-infer",
+    .summary = "Continue texts with a language model, score them, look at what it makes of them.",
+    .usage = "-m MODEL [OPTION]... [PROMPT]\n-m MODEL --jsonl [OPTION]... [FILE]",
+    .examples = "llm-infer -m model.llm -n 200 \"Once upon a time\"\n"
+                "llm-infer -m model.llm --score -f held-out.txt | awk '{s += $NF} END {print exp(-s / NR)}'\n"
+                "llm-infer -m model.llm --kv-out - < prompt.txt | llm-kvinspect heads -\n"
+                "llm-infer -m model.llm --jsonl --samples 4 < prompts.jsonl",
+    .options = options,
+    .common = LLM_COMMON_THREADS | LLM_COMMON_OUTPUT | LLM_COMMON_SEED,
+};
+
+static bool is_dash(const char *s)
+{
+    return s && strcmp(s, "-") == 0;
+}
+
+/* What cannot go together: status 2. */
+static void check_usage(struct args *a, const char *operand)
+{
+    bool to_stdout = !a->common.output || is_dash(a->common.output);
+    int owners = a->score + a->logits + a->embed, from_stdin = is_dash(a->model) + is_dash(a->kv_in) + is_dash(a->tokenizer);
+    bool reads_prompt = !operand && (a->jsonl || a->file || !a->kv_in) && !a->plan;
+    if (!a->model) llm_usage(&cli, "expected a model (-m MODEL)");
+    if (operand && a->file) llm_usage(&cli, "expected one prompt, found an operand and -f");
+    if (a->jsonl ? is_dash(operand) || is_dash(a->file) || (!operand && !a->file) : reads_prompt && (!a->file || is_dash(a->file))) from_stdin++;
+    if (from_stdin > 1) llm_usage(&cli, "standard input cannot be two inputs at once");
+    if (owners > 1 || (is_dash(a->kv_out) && to_stdout && owners > 0)) {
+        llm_usage(&cli, "standard output has one owner: expected one of --score, --logits, --embed, --kv-out -");
+    }
+    if (a->jsonl && (owners > 0 || a->kv_out || a->echo)) llm_usage(&cli, "--jsonl does not go with --score, --logits, --embed, --kv-out or --echo");
+    if (a->samples > 1 && (owners > 0 || a->kv_out)) llm_usage(&cli, "--samples goes with text and --jsonl only");
+    if (a->trace_queries > 0 && !a->kv_out) llm_usage(&cli, "--trace-queries goes with --kv-out");
+    if (a->kv_keep > 0 && !a->kv_in) llm_usage(&cli, "--kv-keep goes with --kv-in");
+    for (size_t i = 0; i < a->stop.n; i++) {
+        if (!a->stop.v[i][0]) llm_usage(&cli, "--stop: expected a text that is not empty");
+    }
+    if (a->n == UNSET) a->n = owners > 0 || (is_dash(a->kv_out) && to_stdout) ? 0 : 256;
+}
+
+/* "ID+X", "ID-X", "ID-inf" */
+static struct llm_logit_bias *parse_biases(const struct llm_strs *list)
+{
+    struct llm_err e;
+    struct llm_logit_bias *v = llm_calloc(list->n + 1, sizeof *v, "logit biases", &e);
+    if (!v) exit(llm_report(&e));
+    for (size_t i = 0; i < list->n; i++) {
+        const char *s = list->v[i], *sign = s + strspn(s, "0123456789");
+        char digits[24];
+        int64_t id;
+        double x = -INFINITY;
+        size_t n = (size_t)(sign - s);
+        snprintf(digits, sizeof digits, "%.*s", (int)(n < 20 ? n : 20), s);
+        if (llm_parse_int(digits, &id) < 0 || id > INT32_MAX || (*sign != '+' && *sign != '-')
+            || (strcmp(sign, "-inf") != 0 && llm_parse_real(sign, &x) < 0)) {
+            llm_usage(&cli, "--logit-bias: expected ID+X or ID-X, found '%s'", s);
+        }
+        v[i] = (struct llm_logit_bias){(int32_t)id, (float)x};
+    }
+    return v;
+}
+
+static int load_cache(struct session *s, struct llm_err *e)
+{
+    const struct args *a = s->a;
+    struct llm_kv_file f = {0};
+    int64_t keep = 0;
+    int status = llm_kv_file_read(&f, a->kv_in, e);
+    if (status == 0) {
+        keep = a->kv_keep ? a->kv_keep : f.n;
+        if (keep > f.n) status = llm_fail(e, EX_DATAERR, "--kv-keep: expected at most %" PRId64 " (the tokens in it), found %" PRId64, f.n, keep);
+        else status = llm_kv_file_restore(&f, keep, s->model, &s->begin, e);
+        if (status < 0) llm_in(e, "%s", is_dash(a->kv_in) ? "standard input" : a->kv_in);
+    }
+    llm_kv_file_release(&f);
+    return status;
+}
+
+static int load(struct session *s, struct llm_err *e)
+{
+    const struct args *a = s->a;
+    struct llm_engine_options o = {.compute = a->precision == 0 ? LLM_COMPUTE_F32 : LLM_COMPUTE_BF16, .context = a->context, .batch = a->batch};
+    o.cache = a->cache_type < 0 ? LLM_NO_DTYPE : llm_kv_types[a->cache_type];
+    s->model = llm_model_load(a->model, e);
+    if (!s->model) return -1;
+    if (a->tokenizer) {
+        llm_tokenizer_destroy(s->model->tokenizer);
+        s->model->tokenizer = llm_tokenizer_load(a->tokenizer, NULL, e);
+        if (!s->model->tokenizer) return -1;
+    }
+    s->sampling = (struct llm_sampling){
+        .temperature = a->temperature, .top_k = a->top_k, .top_p = a->top_p, .min_p = a->min_p, .typical = a->typical,
+        .repeat_penalty = a->repeat_penalty, .presence_penalty = a->presence_penalty, .frequency_penalty = a->frequency_penalty,
+        .repeat_last_n = a->repeat_last_n, .bias = s->bias, .n_bias = a->logit_bias.n, .seed = (uint64_t)a->common.seed};
+    if (llm_sampling_check(&s->sampling, s->model->config.vocab_size, e) < 0 || llm_engine_init(&s->engine, s->model, &o, e) < 0) return -1;
+    llm_kv_init(&s->begin, &s->engine.pool);
+    return a->kv_in ? load_cache(s, e) : 0;
+}
+
+static int run_prompt(struct session *s, const char *operand, struct llm_err *e)
+{
+    const struct args *a = s->a;
+    int32_t *ids = NULL, *all = NULL;
+    size_t n = 0, n_all = 0;
+    int status = prompt_read(s, operand, &ids, &n, e);
+    if (status == 0 && !a->score) status = prompt_check(s, n, e);
+    if (status == 0 && !a->score && !a->logits && !a->embed) {
+        status = run_text(s, ids, n, e);
+    } else if (status == 0) {
+        bool extended = a->n != 0 || a->kv_out;
+        if (extended) status = extend(s, ids, n, &all, &n_all, e);
+        if (status == 0) status = (a->score ? run_score : run_tensors)(s, extended ? all : ids, extended ? n_all : n, e);
+    }
+    free(ids);
+    free(all);
+    return status;
+}
+
+static int run(struct session *s, const char *operand, struct llm_err *e)
+{
+    const struct args *a = s->a;
+    bool binary = a->logits || a->embed, to_stdout = !a->common.output || is_dash(a->common.output);
+    if (load(s, e) < 0) return -1;
+    if (a->plan) return run_plan(s, e);
+    if (!(is_dash(a->kv_out) && to_stdout)) {
+        s->out = llm_output_open(a->common.output, binary, e);
+        if (!s->out) return -1;
+    }
+    int status = a->jsonl ? run_jsonl(s, operand, e) : run_prompt(s, operand, e);
+    struct llm_output *o = s->out;
+    s->out = NULL;
+    if (!o) return status;
+    if (status == 0 || !a->common.output || is_dash(a->common.output)) {
+        struct llm_err late = {0};
+        if (llm_output_commit(o, &late) < 0 && status == 0) {
+            *e = late;
+            return -1;
+        }
+        return status;
+    }
+    llm_output_abandon(o);
+    return status;
+}
+
+int main(int argc, char **argv)
+{
+    const struct llm_sampling *d = &llm_sampling_defaults;
+    struct args a = {.n = UNSET, .batch = 512, .parallel = 16, .samples = 1, .precision = 1, .cache_type = -1, .temperature = d->temperature,
+                     .top_k = d->top_k, .top_p = d->top_p, .min_p = d->min_p, .typical = d->typical, .repeat_penalty = d->repeat_penalty,
+                     .presence_penalty = d->presence_penalty, .frequency_penalty = d->frequency_penalty, .repeat_last_n = d->repeat_last_n};
+    struct llm_err e = {0};
+    llm_start();
+    int rest = llm_cli_parse(&cli, &a, argc, argv);
+    const char *operand = rest < argc ? argv[rest] : NULL;
+    if (rest + 1 < argc) llm_usage(&cli, "expected one prompt, found another operand '%s' (quote a prompt of several words)", argv[rest + 1]);
+    check_usage(&a, operand);
+    struct session s = {.a = &a, .bias = parse_biases(&a.logit_bias)};
+    int status = llm_pool_start(a.common.threads, &e);
+    llm_signals_catch();
+    if (status == 0) status = run(&s, operand, &e);
+    if (s.begin.pool) llm_kv_release(&s.begin);
+    llm_engine_release(&s.engine);
+    llm_model_destroy(s.model);
+    free(s.bias);
+    llm_pool_stop();
+    llm_signal_die();
+    return status < 0 ? llm_report(&e) : 0;
+}

@@ -1,0 +1,148 @@
+/* llm-quantize: stores a model's weights in another type. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include "base/log.h"
+#include "base/signals.h"
+#include "cpu/pool.h"
+#include "quant/quant.h"
+
+struct args {
+    struct llm_common common;
+    int type, to, planes;
+    const char *report;
+    struct llm_strs only, except;
+};
+#define AT(field) offsetof(struct args, field)
+enum { UNSET = -1, TO_LLM, TO_SAFETENSORS };
+
+static const struct llm_opt options[] = {
+    {'t', "type", "TYPE", "the type to store matrices in: f32, f16, bf16, q8_0 or q4_0", LLM_CHOICE, AT(type), 0, 0, LLM_QUANT_TYPES},
+    {0, "to", "FORMAT", "write llm or safetensors [by OUT's suffix; -: llm]", LLM_CHOICE, AT(to), 0, 0, "llm|safetensors"},
+    {0, "only", "PATTERN", "change only tensors whose names match; may be given several times", LLM_LIST, AT(only), 0, 0, NULL},
+    {0, "except", "PATTERN", "leave tensors whose names match as they are; may be given several times", LLM_LIST, AT(except), 0, 0, NULL},
+    {0, "planes", "on|off", "split floating point numbers into byte planes in .llm [on]", LLM_CHOICE, AT(planes), 0, 0, "on|off"},
+    {0, "report", "FILE", "write the table of errors to FILE [standard error with -v]", LLM_STR, AT(report), 0, 0, NULL},
+    {0}};
+
+static const struct llm_cli cli = {
+    .name = "llm-quantize",
+    .summary = "Store a model's weights in another type, and say what that costs.",
+    .usage = "-t TYPE [OPTION]... IN OUT",
+    .examples = "llm-quantize -t q8_0 model.llm model-q8.llm\n"
+                "llm-quantize -t q4_0 --except '*embed*' --report report.tsv model.llm small.safetensors\n"
+                "llm-quantize -t q8_0 model.llm - | llm-infer -m - --score -f held-out.txt",
+    .options = options,
+    .common = LLM_COMMON_THREADS | LLM_COMMON_JSON,
+};
+
+/* The table: a line a tensor. */
+struct table {
+    struct llm_output *o;
+    bool json;
+    uint64_t bytes_from, bytes_to;
+    size_t changed;
+};
+
+static int put_json(struct table *t, const struct llm_quant_report *r, const char *shape, struct llm_err *e)
+{
+    struct llm_buf b = {0};
+    const struct { const char *name; double v; } numbers[] = {
+        {"rmse", r->rmse}, {"max_error", r->max_error}, {"snr_db", r->snr_db}, {"cosine", r->cosine}};
+    int bad = llm_buf_printf(&b, e, "{\"name\":") < 0 || llm_json_quote(&b, r->name, strlen(r->name), e) < 0
+              || llm_buf_printf(&b, e, ",\"shape\":[%s],\"from\":\"%s\",\"to\":\"%s\",\"kept\":", shape, llm_dtypes[r->from].name,
+                                llm_dtypes[r->to].name) < 0
+              || llm_buf_printf(&b, e, r->kept ? "\"%s\"" : "null", r->kept) < 0
+              || llm_buf_printf(&b, e, ",\"bytes_from\":%" PRIu64 ",\"bytes_to\":%" PRIu64, r->bytes_from, r->bytes_to) < 0;
+    for (size_t i = 0; i < 4 && !bad; i++) {
+        bad = llm_buf_printf(&b, e, ",\"%s\":", numbers[i].name) < 0 || llm_json_number(&b, numbers[i].v, e) < 0;
+    }
+    bad = bad || llm_buf_put(&b, "}\n", 2, e) < 0 || llm_output_write(t->o, b.p, b.n, e) < 0;
+    llm_buf_release(&b);
+    return bad ? -1 : 0;
+}
+
+static int put_row(void *arg, const struct llm_quant_report *r, struct llm_err *e)
+{
+    struct table *t = arg;
+    char shape[100] = "";
+    t->bytes_from += r->bytes_from;
+    t->bytes_to += r->bytes_to;
+    t->changed += !r->kept;
+    for (int i = 0; i < r->n_dims; i++) {
+        size_t used = strlen(shape);
+        snprintf(shape + used, sizeof shape - used, "%s%" PRId64, i ? "," : "", r->shape[i]);
+    }
+    if (!t->o) {
+        llm_verbose("%s [%s] %s -> %s%s%s: rmse %.4g, max %.4g, snr %.2f dB", r->name, shape, llm_dtypes[r->from].name, llm_dtypes[r->to].name,
+                    r->kept ? ", kept: " : "", r->kept ? r->kept : "", r->rmse, r->max_error, r->snr_db);
+        return 0;
+    }
+    if (t->json) return put_json(t, r, shape, e);
+    return llm_output_printf(t->o, e, "%s\t%s\t%s\t%s\t%s\t%" PRIu64 "\t%" PRIu64 "\t%.6g\t%.6g\t%.4f\t%.8f\n", r->name, shape,
+                             llm_dtypes[r->from].name, llm_dtypes[r->to].name, r->kept ? r->kept : "-", r->bytes_from, r->bytes_to, r->rmse,
+                             r->max_error, r->snr_db, r->cosine);
+}
+
+static int quantize(struct llm_model *m, const struct args *a, struct llm_err *e)
+{
+    struct table t = {.json = a->common.json};
+    const struct llm_quant_plan plan = {llm_quant_types[a->type], &a->only, &a->except};
+    static const char heading[] = "name\tshape\tfrom\tto\tkept\tbytes_from\tbytes_to\trmse\tmax_error\tsnr_db\tcosine\n";
+    if (a->report && !(t.o = llm_output_open(a->report, false, e))) return -1;
+    if (t.o && !t.json && llm_output_write(t.o, heading, sizeof heading - 1, e) < 0) {
+        llm_output_abandon(t.o);
+        return -1;
+    }
+    if (llm_quantize_model(m, &plan, put_row, &t, e) < 0) {
+        llm_output_abandon(t.o);
+        return -1;
+    }
+    llm_note("%zu of %zu tensors to %s: %.1f -> %.1f MiB of weights", t.changed, m->n_params, llm_dtypes[plan.type].name,
+             (double)t.bytes_from / 1048576, (double)t.bytes_to / 1048576);
+    return t.o ? llm_output_commit(t.o, e) : 0;
+}
+
+static int save(struct llm_model *m, const struct args *a, const char *out, struct llm_err *e)
+{
+    const struct llm_checkpoint_options options_of = {.planes = a->planes == 0, .plain = a->to == TO_SAFETENSORS};
+    struct llm_output *o = llm_output_open(out, true, e);
+    if (!o) return -1;
+    if (llm_model_save(m, o, &options_of, e) < 0) {
+        llm_output_abandon(o);
+        return -1;
+    }
+    return llm_output_commit(o, e);
+}
+
+static int run(const struct args *a, const char *in, const char *out, struct llm_err *e)
+{
+    if (llm_pool_start(a->common.threads, e) < 0) return -1;
+    struct llm_model *m = llm_model_load(in, e);
+    int status = m ? quantize(m, a, e) : -1;
+    if (status == 0) status = save(m, a, out, e);
+    llm_model_destroy(m);
+    llm_pool_stop();
+    return status;
+}
+
+static bool ends_with(const char *s, const char *end)
+{
+    size_t n = strlen(s), k = strlen(end);
+    return n >= k && strcmp(s + n - k, end) == 0;
+}
+
+int main(int argc, char **argv)
+{
+    struct args a = {.type = UNSET, .to = UNSET};
+    struct llm_err e = {0};
+    llm_start();
+    int rest = llm_cli_parse(&cli, &a, argc, argv);
+    if (a.type == UNSET) llm_usage(&cli, "expected a type (-t f32, f16, bf16, q8_0 or q4_0)");
+    if (argc - rest != 2) llm_usage(&cli, "expected two operands, IN and OUT, found %d", argc - rest);
+    const char *in = argv[rest], *out = argv[rest + 1];
+    if (strcmp(out, "-") == 0 && a.report && strcmp(a.report, "-") == 0) llm_usage(&cli, "standard output cannot be OUT and the report at once");
+    if (a.to == UNSET) a.to = ends_with(out, ".safetensors") ? TO_SAFETENSORS : TO_LLM;
+    if (a.to == TO_LLM && ends_with(out, ".gguf")) llm_usage(&cli, "%s: GGUF cannot be written: expected .llm or .safetensors", out);
+    return run(&a, in, out, &e) < 0 ? llm_report(&e) : 0;
+}

@@ -1,0 +1,17 @@
+/* What inference needs, before it is done. */
+#ifndef LLM_INFER_PLAN_H
+#define LLM_INFER_PLAN_H
+
+#include "infer/engine.h"
+
+struct llm_infer_plan {
+    double parameters, weight_bytes;
+    double cache_bytes_per_token;
+    double cache_bytes;        /* of `sequences` full contexts, in whole pages */
+    double working_bytes;      /* activations of a full pass */
+    double flops_per_token, read_bytes_per_token; /* decoding at the end of a full context: weights and cache */
+};
+/* Runs two small passes of the engine to see how working memory grows with their size. 0 or -1. */
+int llm_infer_plan(struct llm_engine *g, int64_t sequences, struct llm_infer_plan *p, struct llm_err *e) LLM_MUST_CHECK;
+
+#endif

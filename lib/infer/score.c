@@ -1,0 +1,53 @@
+#include "infer/score.h"
+
+#include <inttypes.h>
+#include "cpu/pool.h"
+
+struct window {
+    const int32_t *ids;          /* of this window */
+    int64_t n, first, skip;      /* its tokens; its first token's place in the text; tokens of it scored before */
+    int64_t vocab;
+    llm_score_visit *visit;
+    void *arg;
+    const struct llm_span *span;
+    double log_prob[LLM_SPAN_MAX];
+};
+
+static void score_row(void *arg, size_t i, int thread)
+{
+    struct window *w = arg;
+    int64_t target = w->span->first + (int64_t)i + 1;
+    (void)thread;
+    if (target < w->n && target >= w->skip) w->log_prob[i] = llm_log_prob(w->span->logits + (int64_t)i * w->vocab, w->vocab, w->ids[target]);
+}
+
+static int score_span(void *arg, const struct llm_span *s, struct llm_err *e)
+{
+    struct window *w = arg;
+    w->span = s;
+    llm_parallel((size_t)s->n, score_row, w);
+    for (int64_t i = 0; i < s->n; i++) {
+        int64_t target = s->first + i + 1;
+        if (target < w->n && target >= w->skip && w->visit(w->arg, w->first + target, w->log_prob[i], e) < 0) return -1;
+    }
+    return 0;
+}
+
+int llm_score(struct llm_engine *g, const struct llm_kv *begin, const int32_t *ids, int64_t n, llm_score_visit *visit, void *arg, struct llm_err *e)
+{
+    int64_t held = begin ? begin->n : 0, stride = g->context / 2 > 0 ? g->context / 2 : 1;
+    if (held > 0 && held + n > g->context) {
+        return llm_fail(e, EX_DATAERR, "expected at most %" PRId64 " tokens (the context), found %" PRId64, g->context, held + n);
+    }
+    for (int64_t at = 0;; at += stride) {
+        struct window w = {.ids = ids + at, .n = n - at < g->context ? n - at : g->context, .first = at, .visit = visit, .arg = arg};
+        w.skip = at == 0 ? 1 : g->context - stride;
+        w.vocab = g->model->config.vocab_size;
+        struct llm_kv kv;
+        llm_kv_init(&kv, &g->pool);
+        int status = begin ? llm_kv_fork(&kv, begin, e) : 0;
+        if (status == 0 && w.n > 0) status = llm_engine_prefill(g, &kv, w.ids, w.n, true, score_span, &w, e);
+        llm_kv_release(&kv);
+        if (status != 0 || at + w.n >= n) return status;
+    }
+}

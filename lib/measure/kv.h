@@ -1,0 +1,35 @@
+/* What a KV cache looks like: sizes of keys and values, where traced queries look, how two caches differ. */
+#ifndef LLM_MEASURE_KV_H
+#define LLM_MEASURE_KV_H
+
+#include "infer/kvfile.h"
+
+/* One query head and the keys and values that it reads. Norms are Euclidean, over the head's channels, of each token. */
+struct llm_kv_head {
+    int64_t layer, head, kv_head;
+    double k_norm, k_norm_sd, k_norm_first; /* mean and deviation over tokens; of the first token, where sinks show */
+    double v_norm, v_norm_sd, v_norm_first;
+    /* Of the traced queries, averages (NaN when the cache has none): */
+    double entropy;      /* nats, of the attention's distribution over the keys in sight */
+    double entropy_most; /* log of their number: the most it can be */
+    double sink;         /* probability of the first token in the cache */
+    double largest;      /* probability of the likeliest key */
+    double distance;     /* Σ probability × tokens back */
+};
+/* rows [n_layers · n_heads], layer by layer. maps: NULL, or [n_layers · n_heads, f->n]: where `what` is 'k' or 'v' the norms of each token, 'a' the mean probability over
+ * the traced queries. 0, or -1 when memory is short or nothing was traced. */
+int llm_kv_heads(const struct llm_kv_file *f, struct llm_kv_head *rows, char what, float *maps, struct llm_err *e) LLM_MUST_CHECK;
+
+/* How two caches of one shape differ in a head of keys or values, over the tokens that both hold. */
+struct llm_kv_difference {
+    int64_t layer, kv_head;
+    char what;                    /* 'k', 'v' */
+    double rmse, max_error, relative; /* relative: ‖a - b‖ / ‖a‖ */
+    double cosine;
+};
+/* rows [n_layers · n_kv_heads · 2], k before v. maps: NULL, or [rows, common tokens]: root of the mean square of each token. */
+int llm_kv_diff(const struct llm_kv_file *a, const struct llm_kv_file *b, struct llm_kv_difference *rows, float *maps, struct llm_err *e) LLM_MUST_CHECK;
+/* Leading tokens with the same ids and positions. */
+int64_t llm_kv_common(const struct llm_kv_file *a, const struct llm_kv_file *b);
+
+#endif
