@@ -51,7 +51,7 @@ void *llm_turned(const void *data, size_t element, int64_t rows, int64_t cols, s
 static int load_param(struct llm_model *m, const struct llm_param_spec *s, struct llm_param *p, struct llm_checkpoint *f, const struct llm_entry *t,
                       struct llm_err *e)
 {
-    bool turned;
+    bool turned = false;
     if (check_shape(s, t, &turned, e) < 0) return -1;
     size_t bytes = llm_dtype_bytes(t->dtype, (uint64_t)llm_param_count(p)), element = (size_t)llm_dtypes[t->dtype].block_bytes;
     if (llm_dtypes[t->dtype].is_quantised && s->shape[1] % llm_dtypes[t->dtype].block_size != 0) {

@@ -1,0 +1,103 @@
+/* llm-train: trains language models. Options, wiring, messages; the work is lib/train's. */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/log.h"
+#include "base/signals.h"
+#include "cpu/pool.h"
+#include "bin/train/train.h"
+
+static const struct llm_opt options[] = {
+    {0, NULL, NULL, "Model:", LLM_HEADING, 0, 0, 0, NULL},
+    {'c', "config", "CONFIG", "a new model: nano, tiny, small, gpt2, smollm, or a config.json", LLM_STR, offsetof(struct args, config), 0, 0, NULL},
+    {0, "set", "KEY=VALUE", "change a key of the configuration; may be given again", LLM_LIST, offsetof(struct args, sets), 0, 0, NULL},
+    {0, "init", "MODEL", "begin from the weights of MODEL", LLM_STR, offsetof(struct args, init), 0, 0, NULL},
+    {0, "resume", "FILE", "go on with the run that FILE holds; its options and data hold unless given anew", LLM_STR, offsetof(struct args, resume),
+     0, 0, NULL},
+    {'T', "tokenizer", "FILE", "the tokenizer that made the data; travels in the model", LLM_STR, offsetof(struct args, tokenizer), 0, 0, NULL},
+    {0, "dropout", "P", "dropout of embeddings, attention and residuals", LLM_REAL, offsetof(struct args, dropout), 0, .999, NULL},
+    {0, NULL, NULL, "Data:", LLM_HEADING, 0, 0, 0, NULL},
+    {0, "val", "FILE|SHARE", "validate on FILE, or on the last SHARE of the data", LLM_STR, offsetof(struct args, val), 0, 0, NULL},
+    {0, "order", "ORDER", "shuffle (epochs), random (windows anywhere), sequential [shuffle]", LLM_CHOICE, offsetof(struct args, o.order), 0, 0,
+     "shuffle|random|sequential"},
+    {0, "cross-document", NULL, "let documents packed into one row see each other", LLM_FLAG, offsetof(struct args, o.cross_document), 0, 0, NULL},
+    {0, NULL, NULL, "Steps:", LLM_HEADING, 0, 0, 0, NULL},
+    {0, "objective", "NAME", "what is minimised: lm [lm]", LLM_CHOICE, offsetof(struct args, o.objective), 0, 0, "lm"},
+    {'n', "steps", "N", "steps in all [1000]", LLM_INT, offsetof(struct args, o.steps), 1, 1e12, NULL},
+    {'b', "batch", "N", "rows a pass [8]", LLM_INT, offsetof(struct args, o.batch), 1, 1 << 20, NULL},
+    {'l', "context", "N", "tokens a row [the configuration's]", LLM_SIZE, offsetof(struct args, o.context), 1, 1 << 24, NULL},
+    {0, "accumulate", "N", "passes a step [1]", LLM_INT, offsetof(struct args, o.accumulate), 1, 1 << 20, NULL},
+    {0, "lr", "RATE", "learning rate [1e-3]", LLM_REAL, offsetof(struct args, o.lr), 0, 1e6, NULL},
+    {0, "min-lr", "RATE", "where the schedule ends [lr/10]", LLM_REAL, offsetof(struct args, o.min_lr), 0, 1e6, NULL},
+    {0, "warmup", "N", "steps of linear warm-up [a tenth of the steps, at most 100]", LLM_INT, offsetof(struct args, o.warmup), 0, 1e12, NULL},
+    {0, "schedule", "NAME", "cosine, linear, constant [cosine]", LLM_CHOICE, offsetof(struct args, o.schedule), 0, 0, "cosine|linear|constant"},
+    {0, "optimizer", "NAME", "adamw, adam, sgd, adagrad [adamw]", LLM_CHOICE, offsetof(struct args, o.optimizer), 0, 0, "adamw|adam|sgd|adagrad"},
+    {0, "beta1", "X", "decay of the first moment [0.9]", LLM_REAL, offsetof(struct args, o.beta1), 0, .999999999, NULL},
+    {0, "beta2", "X", "decay of the second moment [0.95]", LLM_REAL, offsetof(struct args, o.beta2), 0, .999999999, NULL},
+    {0, "eps", "X", "added to the root of the second moment [1e-8]", LLM_REAL, offsetof(struct args, o.eps), 0, 1, NULL},
+    {0, "momentum", "X", "of sgd [0.9]", LLM_REAL, offsetof(struct args, o.momentum), 0, .999999999, NULL},
+    {0, "weight-decay", "X", "of matrices [0.1]", LLM_REAL, offsetof(struct args, o.weight_decay), 0, 1e6, NULL},
+    {0, "clip", "NORM", "largest norm of the gradient, 0: any [1]", LLM_REAL, offsetof(struct args, o.clip), 0, 1e12, NULL},
+    {0, "precision", "TYPE", "f32, or bf16 products with f32 masters [bf16]", LLM_CHOICE, offsetof(struct args, o.precision), 0, 0, "f32|bf16"},
+    {0, "checkpoint-every", "D", "keep every D-th block's input only and compute the rest again, 0: keep all [0]", LLM_INT,
+     offsetof(struct args, o.checkpoint_every), 0, 10000, NULL},
+    {0, NULL, NULL, "Output:", LLM_HEADING, 0, 0, 0, NULL},
+    {0, "save-every", "N", "also save each N steps [0: at the end]", LLM_INT, offsetof(struct args, save_every), 0, 1e12, NULL},
+    {0, "keep-best", "FILE", "write the model with the lowest validation loss to FILE", LLM_STR, offsetof(struct args, best), 0, 0, NULL},
+    {0, "eval-every", "N", "validate each N steps, 0: at the end [250]", LLM_INT, offsetof(struct args, o.eval_every), 0, 1e12, NULL},
+    {0, "eval-rows", "N", "validate on the first N rows, 0: all [0]", LLM_INT, offsetof(struct args, o.eval_rows), 0, 1e12, NULL},
+    {0, "log", "FILE", "a JSON line for each step", LLM_STR, offsetof(struct args, log), 0, 0, NULL},
+    {0, NULL, NULL, "Instead of training:", LLM_HEADING, 0, 0, 0, NULL},
+    {0, "plan", NULL, "print what memory, work and time the run would take", LLM_FLAG, offsetof(struct args, plan), 0, 0, NULL},
+    {0, "gradcheck", NULL, "compare gradients with differences of the loss, tensor by tensor", LLM_FLAG, offsetof(struct args, gradcheck), 0, 0, NULL},
+    {0, "overfit-one", NULL, "learn one batch by heart; fails when the loss stays above 0.1", LLM_FLAG, offsetof(struct args, o.overfit_one), 0, 0,
+     NULL},
+    {0, NULL, NULL, NULL, LLM_FLAG, 0, 0, 0, NULL},
+};
+
+static const struct llm_cli cli = {
+    .name = "llm-train",
+    .summary = "Train a language model on tokens.",
+    .usage = "-c CONFIG [-T TOK] [OPTION]... -o OUT.llm DATA...\n--init MODEL [OPTION]... -o OUT.llm DATA...\n--resume FILE [OPTION]... [DATA...]",
+    .examples = "llm-tokenize encode -T tok.json corpus.txt | llm-train -c small -T tok.json -o model.llm -\nllm-train --resume model.llm --steps 2000\n",
+    .options = options,
+    .common = LLM_COMMON_ALL,
+};
+
+static void defaults(struct args *a)
+{
+    *a = (struct args){.dropout = -1};
+    llm_train_options_default(&a->o);
+    a->common.seed = a->o.seed;
+}
+
+int main(int argc, char **argv)
+{
+    struct args a;
+    struct llm_err e = {0};
+    struct llm_run run = {0};
+    llm_start();
+    signal(SIGPIPE, SIG_IGN); /* a reader that goes away must not cost the run: it is saved, and the write fails with 74 */
+    defaults(&a);
+    int rest = llm_cli_parse(&cli, &a, argc, argv);
+    if (llm_run_check(&cli, &a, rest < argc, &e) < 0 || llm_pool_start(a.common.threads, &e) < 0) return llm_report(&e);
+    llm_signals_catch();
+    if (a.resume) {
+        /* The run's own options first, then what the command line says anew. */
+        struct llm_train_options stored;
+        if (llm_run_load(&run, a.resume, &stored, &e) < 0) return llm_report(&e);
+        defaults(&a);
+        a.o = stored;
+        a.common.seed = stored.seed;
+        rest = llm_cli_parse(&cli, &a, argc, argv);
+        if (!a.common.output) a.common.output = a.resume;
+    }
+    a.o.seed = a.common.seed;
+    int failed = llm_run_begin(&run, &a, (const char *const *)argv + rest, (size_t)(argc - rest), &e) < 0 || llm_run_go(&run, &a, &e) < 0;
+    llm_run_release(&run);
+    if (failed) return llm_report(&e);
+    llm_signal_die();
+    if (llm_close_stdout(&e) < 0) return llm_report(&e);
+    return 0;
+}

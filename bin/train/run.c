@@ -1,0 +1,175 @@
+/* Wiring of llm-train: from options to a trainer. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include "bin/train/train.h"
+#include "base/log.h"
+#include "model/preset.h"
+#include "train/gradcheck.h"
+#include "train/plan.h"
+
+int llm_run_check(const struct llm_cli *cli, const struct args *a, int has_data, struct llm_err *e)
+{
+    int sources = (a->config != NULL) + (a->init != NULL) + (a->resume != NULL);
+    if (sources != 1) llm_usage(cli, "expected one of -c CONFIG, --init MODEL, --resume FILE; found %d", sources);
+    if (a->sets.n > 0 && !a->config) llm_usage(cli, "--set changes a new configuration: it needs -c");
+    if (a->plan || a->gradcheck) return 0;
+    if (!has_data && !a->resume) llm_usage(cli, "expected data: token streams that llm-tokenize encode made, or - for stdin");
+    if (!a->resume && !a->common.output && !a->o.overfit_one) llm_usage(cli, "expected -o OUT.llm (- writes to stdout)");
+    if (a->log && strcmp(a->log, "-") == 0 && a->common.output && strcmp(a->common.output, "-") == 0) {
+        llm_usage(cli, "-o - and --log - cannot both have stdout");
+    }
+    (void)e;
+    return 0;
+}
+
+int llm_run_load(struct llm_run *r, const char *path, struct llm_train_options *o, struct llm_err *e)
+{
+    llm_train_options_default(o);
+    r->model = llm_model_load(path, e);
+    if (!r->model) return -1;
+    if (!r->model->training) return llm_fail(e, EX_DATAERR, "%s: expected a training state, found a model alone; --init begins from its weights", path);
+    return llm_state_options(r->model, o, e) < 0 ? llm_in(e, "%s", path) : 0;
+}
+
+static bool is_set(const struct args *a, const char *key)
+{
+    size_t n = strlen(key);
+    for (size_t i = 0; i < a->sets.n; i++) {
+        if (strncmp(a->sets.v[i], key, n) == 0 && a->sets.v[i][n] == '=') return true;
+    }
+    return false;
+}
+
+/* What a new configuration takes from the tokenizer and the options. */
+static int fit_config(struct llm_config *c, const struct args *a, const struct llm_tokenizer *tok, int64_t data_vocab, struct llm_err *e)
+{
+    bool preset = llm_preset_find(a->config) != NULL;
+    int64_t vocab = tok ? llm_tokenizer_vocab_size(tok) : data_vocab;
+    if (vocab > 0 && (preset || c->vocab_size == 0) && !is_set(a, "vocab_size")) c->vocab_size = vocab;
+    if (c->vocab_size < 1) return llm_fail(e, LLM_EX_USAGE, "%s: vocab_size: expected one, or a tokenizer (-T) that says it", a->config);
+    if (vocab > c->vocab_size) {
+        return llm_fail(e, EX_DATAERR, "%s: vocab_size: expected at least the tokenizer's %lld, found %lld", a->config, (long long)vocab,
+                        (long long)c->vocab_size);
+    }
+    if (tok && preset) {
+        c->bos_token_id = llm_tokenizer_bos(tok);
+        c->eos_token_id = llm_tokenizer_eos(tok);
+    }
+    bool learned = c->position == LLM_POSITION_LEARNED;
+    if (a->o.context > 0 && ((learned && preset && !is_set(a, "n_positions")) || (!learned && a->o.context > c->max_position_embeddings))) {
+        c->max_position_embeddings = a->o.context;
+    }
+    return 0;
+}
+
+static int new_model(struct llm_run *r, const struct args *a, struct llm_tokenizer *tok, const struct llm_tokens *data, struct llm_err *e)
+{
+    struct llm_config c;
+    int64_t vocab = data ? llm_tokens_vocab_size(data) : 0;
+    if (llm_config_load(&c, a->config, a->sets.v, a->sets.n, e) < 0 || fit_config(&c, a, tok, vocab, e) < 0) return -1;
+    r->config = c;
+    if (a->plan) return 0;
+    r->model = llm_model_create(&c, (uint64_t)a->o.seed, e);
+    return r->model ? 0 : -1;
+}
+
+/* The data is opened with the tokenizer that the options or the model bring. */
+static int open_data(struct llm_run *r, const struct args *a, const struct llm_tokenizer *tok, const char *const *paths, size_t n,
+                     struct llm_train_data *d, struct llm_err *e)
+{
+    const char **stored = NULL, *val = a->val;
+    size_t n_stored = 0;
+    const char *stored_val = NULL;
+    int got = 0;
+    if (a->resume && (n == 0 || !val) && llm_state_data(r->model, &stored, &n_stored, &stored_val, e) < 0) return llm_in(e, "%s", a->resume);
+    if (a->resume && n == 0) {
+        paths = stored;
+        n = n_stored;
+    }
+    if (a->resume && !val) val = stored_val;
+    if (n > 0) {
+        const struct llm_tokenizer *known = tok ? tok : r->model ? r->model->tokenizer : NULL;
+        int64_t vocab = known ? llm_tokenizer_vocab_size(known) : r->model ? r->model->config.vocab_size : 0;
+        got = llm_train_data_open(d, paths, n, val, known ? llm_tokenizer_id(known) : NULL, vocab, e);
+    }
+    free(stored);
+    return got;
+}
+
+/* Whether the output can be made is known before the work begins. */
+static int try_output(const char *path, struct llm_err *e)
+{
+    struct stat st;
+    if (!path || strcmp(path, "-") == 0 || (stat(path, &st) == 0 && !S_ISREG(st.st_mode))) return 0;
+    struct llm_output *o = llm_output_open(path, true, e);
+    if (!o) return -1;
+    llm_output_abandon(o);
+    return 0;
+}
+
+static int make(struct llm_run *r, const struct args *a, struct llm_tokenizer **tok, const char *const *data, size_t n_data, struct llm_err *e)
+{
+    struct llm_train_data d = {0};
+    if (a->tokenizer && !(*tok = llm_tokenizer_load(a->tokenizer, NULL, e))) return -1;
+    if (a->init && !(r->model = llm_model_load(a->init, e))) return -1;
+    int got = open_data(r, a, *tok, data, n_data, &d, e);
+    if (got == 0 && a->config) got = new_model(r, a, *tok, d.train, e);
+    if (got < 0) {
+        llm_train_data_release(&d);
+        return -1;
+    }
+    if (a->plan) {
+        if (!a->config) r->config = r->model->config;
+        llm_train_data_release(&d);
+        return 0;
+    }
+    struct llm_model *m = r->model;
+    if (*tok) {
+        llm_tokenizer_destroy(m->tokenizer);
+        m->tokenizer = *tok;
+        *tok = NULL;
+    }
+    if (a->dropout >= 0) m->config.embd_pdrop = m->config.attn_pdrop = m->config.resid_pdrop = a->dropout;
+    r->model = NULL; /* the trainer's from here on */
+    struct llm_train_options o = a->o;
+    if (a->gradcheck) o.precision = LLM_COMPUTE_F32;
+    if (llm_trainer_init(&r->trainer, &o, m, &d, e) < 0) return -1;
+    return a->resume && llm_state_restore(&r->trainer, e) < 0 ? llm_in(e, "%s", a->resume) : 0;
+}
+
+int llm_run_begin(struct llm_run *r, const struct args *a, const char *const *data, size_t n_data, struct llm_err *e)
+{
+    struct llm_tokenizer *tok = NULL;
+    if (!a->plan && !a->gradcheck && (try_output(a->common.output, e) < 0 || try_output(a->best, e) < 0)) return -1;
+    int got = make(r, a, &tok, data, n_data, e);
+    llm_tokenizer_destroy(tok);
+    return got;
+}
+
+int llm_run_go(struct llm_run *r, const struct args *a, struct llm_err *e)
+{
+    struct llm_metrics metrics;
+    struct llm_trainer *t = &r->trainer;
+    if (a->plan) {
+        struct llm_plan plan;
+        return llm_plan_make(&plan, &r->config, &a->o, e) < 0 ? -1 : llm_plan_print(&plan, stdout, a->common.json, e);
+    }
+    if (a->gradcheck) return llm_gradcheck_print(t, stdout, e);
+    if (llm_metrics_open(&metrics, a->log, a->resume != NULL, t, e) < 0) return -1;
+    struct llm_loop loop = {.t = t, .metrics = &metrics, .output = a->common.output, .best = a->best, .save_every = a->save_every};
+    struct llm_err closing;
+    int got = llm_loop_run(&loop, e);
+    if (llm_metrics_close(&metrics, &closing) < 0 && got == 0) {
+        *e = closing;
+        got = -1;
+    }
+    return got;
+}
+
+void llm_run_release(struct llm_run *r)
+{
+    llm_model_destroy(r->model);
+    llm_trainer_release(&r->trainer);
+}

@@ -1,0 +1,32 @@
+/* What llm-train's parts share. */
+#ifndef BIN_TRAIN_H
+#define BIN_TRAIN_H
+
+#include "base/cli.h"
+#include "train/loop.h"
+
+struct args {
+    struct llm_common common;
+    const char *config, *init, *resume, *tokenizer, *val, *best, *log;
+    struct llm_strs sets;
+    struct llm_train_options o;
+    double dropout;             /* -1: not given */
+    int64_t save_every;
+    int plan, gradcheck;
+};
+struct llm_run {
+    struct llm_model *model;    /* until the trainer takes it */
+    struct llm_config config;   /* --plan: of the model that is not made */
+    struct llm_trainer trainer;
+};
+/* Options that exclude or need each other; misuse exits. */
+int llm_run_check(const struct llm_cli *cli, const struct args *a, int has_data, struct llm_err *e) LLM_MUST_CHECK;
+/* The model of a run that was saved, and its options. */
+int llm_run_load(struct llm_run *r, const char *path, struct llm_train_options *o, struct llm_err *e) LLM_MUST_CHECK;
+/* Model, data and trainer are made. */
+int llm_run_begin(struct llm_run *r, const struct args *a, const char *const *data, size_t n_data, struct llm_err *e) LLM_MUST_CHECK;
+/* Trains, or does what is asked for instead. */
+int llm_run_go(struct llm_run *r, const struct args *a, struct llm_err *e) LLM_MUST_CHECK;
+void llm_run_release(struct llm_run *r);
+
+#endif

@@ -1,0 +1,88 @@
+#include "data/batch.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int llm_rows_init(struct llm_rows *r, int64_t n_rows, int64_t row_len, struct llm_err *e)
+{
+    size_t n;
+    *r = (struct llm_rows){.n_rows = n_rows, .row_len = row_len};
+    if (__builtin_mul_overflow((size_t)n_rows, (size_t)row_len, &n)) return llm_no_memory(e, "a batch");
+    r->ids = llm_calloc(n, sizeof *r->ids, "a batch", e);
+    r->targets = r->ids ? llm_calloc(n, sizeof *r->targets, "a batch", e) : NULL;
+    r->positions = r->targets ? llm_calloc(n, sizeof *r->positions, "a batch", e) : NULL;
+    r->doc_start = r->positions ? llm_calloc(n, sizeof *r->doc_start, "a batch", e) : NULL;
+    r->window = r->doc_start ? llm_calloc((size_t)row_len + 1, sizeof *r->window, "a batch", e) : NULL;
+    r->mask = r->window ? llm_calloc((size_t)row_len + 1, 1, "a batch", e) : NULL;
+    return r->mask ? 0 : -1;
+}
+
+void llm_rows_release(struct llm_rows *r)
+{
+    free(r->ids);
+    free(r->targets);
+    free(r->positions);
+    free(r->doc_start);
+    free(r->window);
+    free(r->mask);
+    *r = (struct llm_rows){.n_rows = 0};
+}
+
+struct llm_rows llm_rows_part(const struct llm_rows *r, int64_t first, int64_t n)
+{
+    struct llm_rows part = *r;
+    int64_t at = first * r->row_len;
+    part.n_rows = n;
+    part.ids += at;
+    part.targets += at;
+    part.positions += at;
+    part.doc_start += at;
+    part.documents = false;
+    part.counted = 0;
+    for (int64_t i = 0; i < n * r->row_len; i++) {
+        part.counted += part.targets[i] >= 0;
+        part.documents |= part.doc_start[i] != 0;
+    }
+    return part;
+}
+
+void llm_rows_put(struct llm_rows *r, int64_t row, const int32_t *ids, const uint8_t *mask, int64_t n_tokens, const uint64_t *ends, size_t n_ends,
+                  uint64_t origin, bool cross_document)
+{
+    int64_t at = row * r->row_len, document = 0;
+    size_t next = 0;
+    for (int64_t i = 0; i < r->row_len; i++) {
+        bool here = i < n_tokens, follows = i + 1 < n_tokens;
+        while (next < n_ends && ends[next] <= origin + (uint64_t)i) { /* the document that ended here */
+            if (ends[next] > origin) document = (int64_t)(ends[next] - origin);
+            next++;
+        }
+        bool last = next < n_ends && ends[next] == origin + (uint64_t)i + 1;
+        r->ids[at + i] = here ? ids[i] : 0;
+        r->targets[at + i] = follows && mask[i + 1] && (cross_document || !last) ? ids[i + 1] : -1;
+        r->doc_start[at + i] = cross_document ? 0 : (int32_t)document;
+        r->positions[at + i] = (int32_t)(i - (cross_document ? 0 : document));
+    }
+}
+
+/* The first document end beyond `at`. */
+static size_t end_beyond(const uint64_t *ends, size_t n, uint64_t at)
+{
+    size_t low = 0, high = n;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (ends[middle] > at) high = middle;
+        else low = middle + 1;
+    }
+    return low;
+}
+
+void llm_rows_cut(struct llm_rows *r, int64_t row, const struct llm_tokens *t, uint64_t at, int64_t n_tokens, bool cross_document)
+{
+    size_t n_ends;
+    const uint64_t *ends = llm_tokens_doc_ends(t, &n_ends);
+    if (n_tokens > r->row_len + 1) n_tokens = r->row_len + 1;
+    llm_tokens_get(t, at, (size_t)n_tokens, r->window, r->mask);
+    size_t first = end_beyond(ends, n_ends, at);
+    llm_rows_put(r, row, r->window, r->mask, n_tokens, n_ends ? ends + first : NULL, n_ends - first, at, cross_document);
+}

@@ -1,0 +1,31 @@
+/* Rows of tokens as a model takes them, cut from a corpus: inputs, targets, positions, and where each token's document begins. */
+#ifndef LLM_DATA_BATCH_H
+#define LLM_DATA_BATCH_H
+
+#include <stdbool.h>
+#include "data/order.h"
+#include "data/tokens.h"
+
+struct llm_rows {
+    int64_t n_rows, row_len;
+    int32_t *ids, *targets, *positions, *doc_start; /* [n_rows, row_len]; targets: -1 where no loss counts */
+    uint8_t *mask;          /* [row_len + 1], scratch */
+    int32_t *window;        /* [row_len + 1], scratch */
+    bool documents;         /* some row holds more than one document: doc_start counts */
+    int64_t counted;        /* targets that count */
+};
+/* Memory for rows × row_len tokens. Zero-initialise; release either way. */
+int llm_rows_init(struct llm_rows *r, int64_t n_rows, int64_t row_len, struct llm_err *e) LLM_MUST_CHECK;
+void llm_rows_release(struct llm_rows *r);
+/* A view of rows [first, first + n): shares memory, not to be released. `counted` is that of these rows. */
+struct llm_rows llm_rows_part(const struct llm_rows *r, int64_t first, int64_t n);
+
+/* Row `row` becomes the window of row_len + 1 tokens at `at`. cross_document: documents see each other and positions run on; else each document's
+ * positions begin at 0, and the first token of a document is no target of the one before. A target whose loss mask is 0 does not count.
+ * n_tokens: how many of the window's row_len + 1 tokens there are; what is missing at the end is padding that does not count. */
+void llm_rows_cut(struct llm_rows *r, int64_t row, const struct llm_tokens *t, uint64_t at, int64_t n_tokens, bool cross_document);
+/* The same of tokens in memory: ids and mask [n_tokens], ends: document ends relative to the window, ascending, n_ends of them. */
+void llm_rows_put(struct llm_rows *r, int64_t row, const int32_t *ids, const uint8_t *mask, int64_t n_tokens, const uint64_t *ends, size_t n_ends,
+                  uint64_t origin, bool cross_document);
+
+#endif

@@ -1,0 +1,23 @@
+/* In which order windows of a corpus are seen: sample number → place, by counters alone, so that a run can go on from any sample. */
+#ifndef LLM_DATA_ORDER_H
+#define LLM_DATA_ORDER_H
+
+#include <stdint.h>
+
+enum llm_order_kind {
+    LLM_ORDER_SHUFFLE,     /* epochs: windows that do not overlap, in a new order and from a new offset each epoch */
+    LLM_ORDER_RANDOM,      /* each window begins anywhere */
+    LLM_ORDER_SEQUENTIAL   /* from the beginning, over and over */
+};
+struct llm_order {
+    enum llm_order_kind kind;
+    uint64_t seed;
+    uint64_t first, n;     /* the tokens [first, first + n) of a corpus; n > context */
+    int64_t context;       /* a window is context + 1 tokens: inputs and, one later, targets */
+};
+/* Windows that do not overlap (but in the one token that is a target here and an input there). */
+uint64_t llm_order_windows(const struct llm_order *o);
+/* Where the window of a sample begins. */
+uint64_t llm_order_at(const struct llm_order *o, uint64_t sample);
+
+#endif

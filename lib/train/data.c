@@ -1,0 +1,42 @@
+/* What a run learns from (train/trainer.h). */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/cli.h"
+#include "train/trainer.h"
+
+static int open_val(struct llm_train_data *d, const char *val, const char *tokenizer_id, int64_t vocab_size, struct llm_err *e)
+{
+    double share;
+    if (!(d->val_path = strdup(val))) return llm_no_memory(e, "a path");
+    if (llm_parse_real(val, &share) == 0) {
+        if (!(share > 0 && share < 1)) return llm_fail(e, LLM_EX_USAGE, "--val: expected a file or a share between 0 and 1, found '%s'", val);
+        d->val_share = share;
+        return 0;
+    }
+    d->val = llm_tokens_open(&val, 1, tokenizer_id, (int32_t)vocab_size, e);
+    return d->val ? llm_tokens_fingerprint(d->val, d->val_fingerprint, e) : -1;
+}
+
+int llm_train_data_open(struct llm_train_data *d, const char *const *paths, size_t n_paths, const char *val, const char *tokenizer_id,
+                        int64_t vocab_size, struct llm_err *e)
+{
+    d->paths = llm_calloc(n_paths + 1, sizeof *d->paths, "paths", e);
+    if (!d->paths) return -1;
+    for (; d->n_paths < n_paths; d->n_paths++) {
+        if (!(d->paths[d->n_paths] = strdup(paths[d->n_paths]))) return llm_no_memory(e, "a path");
+    }
+    d->train = llm_tokens_open(paths, n_paths, tokenizer_id, (int32_t)vocab_size, e);
+    if (!d->train || llm_tokens_fingerprint(d->train, d->fingerprint, e) < 0) return -1;
+    return val ? open_val(d, val, tokenizer_id, vocab_size, e) : 0;
+}
+
+void llm_train_data_release(struct llm_train_data *d)
+{
+    for (size_t i = 0; i < d->n_paths; i++) free(d->paths[i]);
+    free(d->paths);
+    free(d->val_path);
+    if (d->train) llm_tokens_close(d->train);
+    if (d->val) llm_tokens_close(d->val);
+    *d = (struct llm_train_data){0};
+}

@@ -1,0 +1,97 @@
+#include "train/gradcheck.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/rng.h"
+
+struct probe {
+    struct llm_trainer *t;
+    struct llm_param *p;
+    size_t n;
+    float *saved, *direction;
+};
+
+/* Mean loss of the step's rows with the parameter moved by h along the direction. */
+static int loss_at(struct probe *q, double h, double *loss, struct llm_err *e)
+{
+    struct llm_trainer *t = q->t;
+    double sum = 0;
+    int64_t counted = 0;
+    for (size_t i = 0; i < q->n; i++) q->p->master[i] = (float)((double)q->saved[i] + h * (double)q->direction[i]);
+    llm_weight_changed(&q->p->weight);
+    for (int64_t pass = 0; pass < t->o.accumulate; pass++) {
+        struct llm_rows part = llm_rows_part(&t->rows, pass * t->o.batch, t->o.batch);
+        t->eval_ctx.training = true; /* the same dropout as in the step */
+        t->eval_ctx.step = (uint64_t)t->step;
+        t->eval_ctx.first_row = pass * t->o.batch;
+        if (t->objective->run(&t->eval_ctx, t->model, &part, 0, 1, t->token_loss, e) < 0) return -1;
+        llm_ctx_reset(&t->eval_ctx);
+        for (int64_t i = 0; i < part.n_rows * part.row_len; i++) sum += part.targets[i] < 0 ? 0 : (double)t->token_loss[i];
+        counted += part.counted;
+    }
+    *loss = sum / (double)counted;
+    return 0;
+}
+
+static int slope(struct probe *q, double h, double *out, struct llm_err *e)
+{
+    double up, down;
+    if (loss_at(q, h, &up, e) < 0 || loss_at(q, -h, &down, e) < 0) return -1;
+    *out = (up - down) / (2 * h);
+    return 0;
+}
+
+/* Fills the direction; the slope along it by the gradient, and a step that changes the loss by about a hundredth. */
+static double aim(struct probe *q, size_t number, double *h)
+{
+    double norm = 0, analytic = 0, size = 0;
+    for (size_t i = 0; i < q->n; i++) {
+        norm += (double)q->p->grad[i] * (double)q->p->grad[i];
+        size += (double)q->saved[i] * (double)q->saved[i];
+    }
+    norm = sqrt(norm);
+    for (size_t i = 0; i < q->n; i++) {
+        struct llm_rng r = llm_rng_at(1, 0, LLM_RNG_TEST, (uint32_t)number, (uint32_t)(i >> 20), 0);
+        double sign = llm_rng_u32(&r, (uint32_t)(i & 0xFFFFF)) & 1 ? 1 : -1;
+        q->direction[i] = (float)((norm > 0 ? (double)q->p->grad[i] / norm : 0) + .5 * sign / sqrt((double)q->n));
+        analytic += (double)q->p->grad[i] * (double)q->direction[i];
+    }
+    double most = .05 * sqrt(size) + 1e-3;
+    *h = analytic != 0 && .01 / fabs(analytic) < most ? .01 / fabs(analytic) : most;
+    return analytic;
+}
+
+static int check_param(struct probe *q, size_t number, FILE *out, double *worst, struct llm_err *e)
+{
+    double h, near = 0, far = 0, analytic = aim(q, number, &h);
+    if (slope(q, h, &near, e) < 0 || slope(q, 2 * h, &far, e) < 0) return -1;
+    double numeric = (4 * near - far) / 3, noise = 1e-6 / h, size = fabs(analytic) > fabs(numeric) ? fabs(analytic) : fabs(numeric);
+    double difference = fabs(analytic - numeric) <= noise ? 0 : fabs(analytic - numeric) / size;
+    memcpy(q->p->master, q->saved, q->n * sizeof(float));
+    llm_weight_changed(&q->p->weight);
+    fprintf(out, "%s\t%.6e\t%.6e\t%.1e\n", q->p->name, analytic, numeric, difference);
+    if (!(difference <= *worst)) *worst = difference;
+    return 0;
+}
+
+int llm_gradcheck_print(struct llm_trainer *t, FILE *out, struct llm_err *e)
+{
+    struct llm_step_report r;
+    double worst = 0;
+    int got = llm_trainer_gradient(t, &r, e);
+    fprintf(out, "tensor\tanalytic\tnumeric\tdifference\n");
+    for (size_t i = 0; got == 0 && i < t->n_params; i++) {
+        struct llm_param *p = t->params[i].p;
+        struct probe q = {.t = t, .p = p, .n = (size_t)llm_param_count(p)};
+        q.saved = llm_alloc(q.n, sizeof(float), "gradient check", e);
+        q.direction = q.saved ? llm_alloc(q.n, sizeof(float), "gradient check", e) : NULL;
+        if (q.direction) memcpy(q.saved, p->master, q.n * sizeof(float));
+        got = q.direction ? check_param(&q, i, out, &worst, e) : -1;
+        free(q.saved);
+        free(q.direction);
+    }
+    if (got) return got;
+    if (worst <= LLM_MODEL_GRADCHECK_TOLERANCE) return 0;
+    return llm_fail(e, LLM_EX_FAILURE, "gradient check: expected differences of at most %g, found %.1e", LLM_MODEL_GRADCHECK_TOLERANCE, worst);
+}

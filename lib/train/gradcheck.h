@@ -1,0 +1,14 @@
+/* Gradients of a whole model against differences of its loss, tensor by tensor, in FP32. */
+#ifndef LLM_TRAIN_GRADCHECK_H
+#define LLM_TRAIN_GRADCHECK_H
+
+#include <stdio.h>
+#include "train/trainer.h"
+
+#define LLM_MODEL_GRADCHECK_TOLERANCE 2e-3
+
+/* Along a direction that is half the gradient's own and half random signs, the analytic slope and (L(w + h) - L(w - h)) / 2h, extrapolated from two h.
+ * Prints a line a tensor (TSV: tensor, analytic, numeric, relative difference). -1 with LLM_EX_FAILURE when one differs by more than the tolerance. */
+int llm_gradcheck_print(struct llm_trainer *t, FILE *out, struct llm_err *e) LLM_MUST_CHECK;
+
+#endif

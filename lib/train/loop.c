@@ -1,0 +1,90 @@
+#include "train/loop.h"
+
+#include <math.h>
+#include <stdio.h>
+#include "base/log.h"
+#include "base/signals.h"
+
+static int save(struct llm_loop *l, struct llm_err *e)
+{
+    if (!l->output) return 0;
+    double started = llm_now();
+    if (llm_trainer_save(l->t, l->output, false, e) < 0) return -1;
+    llm_verbose("step %lld: saved in %.2f s", (long long)l->t->step, llm_now() - started);
+    return 0;
+}
+
+/* 1: a signal was caught. */
+static int evaluate(struct llm_loop *l, const struct llm_step_report *r, double *loss, double *bits, struct llm_err *e)
+{
+    struct llm_trainer *t = l->t;
+    int got = llm_trainer_eval(t, loss, bits, e);
+    if (got) return got;
+    char text[48] = "";
+    if (!isnan(*bits)) snprintf(text, sizeof text, " (%.4f bits per byte)", *bits);
+    llm_note("step %lld: loss %.4f, validation %.4f%s", (long long)t->step, r->loss, *loss, text);
+    t->eval_step = t->step;
+    if (*loss >= t->best_loss) return 0;
+    t->best_loss = *loss;
+    t->best_step = t->step;
+    return l->best ? llm_trainer_save(t, l->best, true, e) : 0;
+}
+
+static bool eval_due(const struct llm_trainer *t)
+{
+    bool due = t->step == t->o.steps || (t->o.eval_every > 0 && t->step % t->o.eval_every == 0);
+    return due && t->step > 0 && t->step != t->eval_step && llm_trainer_has_val(t);
+}
+
+/* One step and what is due after it. 1: a signal was caught, and the step dropped or its evaluation. */
+static int advance(struct llm_loop *l, struct llm_step_report *r, struct llm_err *e)
+{
+    struct llm_trainer *t = l->t;
+    double val = NAN, bits = NAN;
+    int got = llm_trainer_step(t, r, e);
+    if (got) return got;
+    if (eval_due(t) && (got = evaluate(l, r, &val, &bits, e)) != 0) return got;
+    struct llm_err problem;
+    if (llm_metrics_step(l->metrics, t, r, val, bits, &problem) < 0) {
+        if (save(l, e) == 0) *e = problem;
+        return -1;
+    }
+    return l->save_every > 0 && t->step % l->save_every == 0 && t->step < t->o.steps ? save(l, e) : 0;
+}
+
+int llm_loop_run(struct llm_loop *l, struct llm_err *e)
+{
+    struct llm_trainer *t = l->t;
+    struct llm_step_report r = {.loss = NAN};
+    struct llm_progress bar;
+    double started = llm_now();
+    int64_t first = t->step, tokens = 0;
+    double val, bits;
+    int got = eval_due(t) ? evaluate(l, &r, &val, &bits, e) : 0; /* a signal came between a step and its evaluation */
+    llm_progress_start(&bar, "train", "tokens", (t->o.steps - first) * t->rows.n_rows * t->o.context);
+    while (got == 0 && t->step < t->o.steps && !llm_signal_caught()) {
+        char note[64];
+        got = advance(l, &r, e);
+        if (got) break;
+        tokens += r.tokens;
+        snprintf(note, sizeof note, "step %lld of %lld, loss %.4f", (long long)t->step, (long long)t->o.steps, r.loss);
+        llm_progress_set(&bar, tokens, note);
+    }
+    llm_progress_end(&bar);
+    if (got < 0) return -1;
+    if (save(l, e) < 0) return -1;
+    double seconds = llm_now() - started;
+    if (llm_signal_caught()) {
+        llm_note("stopped after step %lld of %lld%s", (long long)t->step, (long long)t->o.steps, l->output ? "; --resume goes on" : "");
+        return 0;
+    }
+    if (t->step > first) {
+        llm_note("%lld steps, loss %.4f, %.0f tokens/s, %.1f GFLOP/s (6N)", (long long)(t->step - first), r.loss, (double)tokens / seconds,
+                 (double)tokens / seconds * l->metrics->flops_per_token / 1e9);
+    }
+    if (t->o.overfit_one && !(r.loss < LLM_OVERFIT_LOSS)) {
+        return llm_fail(e, LLM_EX_FAILURE, "--overfit-one: expected a loss below %g after %lld steps on one batch, found %.4f", LLM_OVERFIT_LOSS,
+                        (long long)t->step, r.loss);
+    }
+    return 0;
+}

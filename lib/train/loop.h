@@ -1,0 +1,21 @@
+/* The loop of a run: steps, evaluations, checkpoints, words for people. */
+#ifndef LLM_TRAIN_LOOP_H
+#define LLM_TRAIN_LOOP_H
+
+#include "train/metrics.h"
+
+struct llm_loop {
+    struct llm_trainer *t;
+    struct llm_metrics *metrics;
+    const char *output;     /* path of the checkpoint; NULL: none is written */
+    const char *best;       /* path of the model with the lowest validation loss; NULL */
+    int64_t save_every;     /* 0: at the end only */
+};
+/* Until t->o.steps are done, or a signal is caught: then the unfinished step is dropped, the state saved, and 0 returned (llm_signal_caught tells).
+ * A failure to write metrics saves before it is reported; other failures leave what was saved before. */
+int llm_loop_run(struct llm_loop *l, struct llm_err *e) LLM_MUST_CHECK;
+
+/* With overfit_one: the loss that one batch, seen again and again, must fall below. */
+#define LLM_OVERFIT_LOSS .1
+
+#endif

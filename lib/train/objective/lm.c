@@ -1,0 +1,21 @@
+/* Language modelling: -log p(next token). */
+#include "train/objective.h"
+
+static int run(struct llm_ctx *c, struct llm_model *m, const struct llm_rows *rows, int64_t checkpoint_every, double grad_scale, float *token_loss,
+               struct llm_err *e)
+{
+    c->n_rows = rows->n_rows;
+    c->row_len = rows->row_len;
+    const struct llm_batch b = {.ids = rows->ids, .positions = rows->positions, .n_tokens = rows->n_rows * rows->row_len,
+                                .doc_start = rows->documents ? rows->doc_start : NULL, .checkpoint_every = checkpoint_every};
+    struct llm_tensor *hidden = llm_model_forward(c, m, &b);
+    const struct llm_cross_entropy loss = {.targets = rows->targets, .logit_scale = (float)m->config.logit_scale, .grad_scale = grad_scale,
+                                           .token_nll = token_loss};
+    llm_cross_entropy(c, hidden, llm_model_head(m), &loss);
+    if (!llm_ctx_failed(c)) return 0;
+    *e = c->err;
+    return -1;
+}
+
+extern const struct llm_objective llm_objective_lm;
+const struct llm_objective llm_objective_lm = {"lm", "predict the next token", run};

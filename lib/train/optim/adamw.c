@@ -1,0 +1,10 @@
+/* AdamW (Loshchilov and Hutter 2019). */
+#include "train/optim.h"
+
+static void update(const struct llm_optim_span *s, const struct llm_optim_step *o)
+{
+    llm_k.optim.adamw(s, o);
+}
+
+extern const struct llm_optim llm_optim_adamw;
+const struct llm_optim llm_optim_adamw = {"adamw", "m", "v", update};

@@ -1,0 +1,10 @@
+/* Stochastic gradient descent with momentum. */
+#include "train/optim.h"
+
+static void update(const struct llm_optim_span *s, const struct llm_optim_step *o)
+{
+    llm_k.optim.sgd(s, o);
+}
+
+extern const struct llm_optim llm_optim_sgd;
+const struct llm_optim llm_optim_sgd = {"sgd", "m", NULL, update};

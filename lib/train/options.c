@@ -1,0 +1,141 @@
+#include "train/options.h"
+
+#include <math.h>
+#include <string.h>
+#include "cpu/matmul.h"
+#include "data/order.h"
+#include "train/objective.h"
+#include "train/optim.h"
+#include "train/schedule.h"
+
+void llm_train_options_default(struct llm_train_options *o)
+{
+    *o = (struct llm_train_options){.steps = 1000, .batch = 8, .context = 0, .accumulate = 1, .lr = 1e-3, .min_lr = -1, .warmup = -1, .beta1 = .9,
+                                    .beta2 = .95, .eps = 1e-8, .momentum = .9, .weight_decay = .1, .clip = 1, .precision = LLM_COMPUTE_BF16,
+                                    .order = LLM_ORDER_SHUFFLE, .eval_every = 250, .seed = 1};
+}
+
+/* Names of table rows and of enums, for JSON. */
+static const char *schedule_name(int i) { return llm_schedules[i] ? llm_schedules[i]->name : NULL; }
+static const char *optim_name(int i) { return llm_optims[i] ? llm_optims[i]->name : NULL; }
+static const char *objective_name(int i) { return llm_objectives[i] ? llm_objectives[i]->name : NULL; }
+static const char *precision_name(int i) { return i == LLM_COMPUTE_F32 ? "f32" : i == LLM_COMPUTE_BF16 ? "bf16" : NULL; }
+static const char *order_name(int i)
+{
+    static const char *const names[] = {[LLM_ORDER_SHUFFLE] = "shuffle", [LLM_ORDER_RANDOM] = "random", [LLM_ORDER_SEQUENTIAL] = "sequential", NULL};
+    return names[i];
+}
+
+enum type { INT, REAL, FLAG, NAME };
+static const struct key {
+    const char *name;
+    enum type type;
+    size_t at;
+    const char *(*word)(int);
+} keys[] = {
+#define AT(field) offsetof(struct llm_train_options, field)
+    {"steps", INT, AT(steps), NULL},
+    {"batch", INT, AT(batch), NULL},
+    {"context", INT, AT(context), NULL},
+    {"accumulate", INT, AT(accumulate), NULL},
+    {"lr", REAL, AT(lr), NULL},
+    {"min_lr", REAL, AT(min_lr), NULL},
+    {"warmup", INT, AT(warmup), NULL},
+    {"schedule", NAME, AT(schedule), schedule_name},
+    {"optimizer", NAME, AT(optimizer), optim_name},
+    {"objective", NAME, AT(objective), objective_name},
+    {"beta1", REAL, AT(beta1), NULL},
+    {"beta2", REAL, AT(beta2), NULL},
+    {"eps", REAL, AT(eps), NULL},
+    {"momentum", REAL, AT(momentum), NULL},
+    {"weight_decay", REAL, AT(weight_decay), NULL},
+    {"clip", REAL, AT(clip), NULL},
+    {"precision", NAME, AT(precision), precision_name},
+    {"order", NAME, AT(order), order_name},
+    {"cross_document", FLAG, AT(cross_document), NULL},
+    {"overfit_one", FLAG, AT(overfit_one), NULL},
+    {"stream", FLAG, AT(stream), NULL},
+    {"eval_every", INT, AT(eval_every), NULL},
+    {"eval_rows", INT, AT(eval_rows), NULL},
+    {"seed", INT, AT(seed), NULL},
+};
+enum { N_KEYS = sizeof keys / sizeof *keys };
+
+static json_t *write_key(const struct llm_train_options *o, const struct key *k)
+{
+    const char *at = (const char *)o + k->at;
+    switch (k->type) {
+    case INT: return json_integer(*(const int64_t *)at);
+    case REAL: return json_real(*(const double *)at);
+    case FLAG: return json_boolean(*(const int *)at);
+    case NAME: return json_string(k->word(*(const int *)at));
+    }
+    return NULL;
+}
+
+json_t *llm_train_options_to_json(const struct llm_train_options *o, struct llm_err *e)
+{
+    json_t *j = json_object();
+    for (size_t i = 0; j && i < N_KEYS; i++) {
+        if (json_object_set_new(j, keys[i].name, write_key(o, &keys[i])) == 0) continue;
+        json_decref(j);
+        j = NULL;
+    }
+    if (!j) llm_no_memory(e, "training options");
+    return j;
+}
+
+static int read_name(const json_t *j, const struct key *k, int *out, struct llm_err *e)
+{
+    const char *word = NULL;
+    if (llm_json_str(j, k->name, &word, e) < 0) return -1;
+    if (!word) return 0;
+    for (int i = 0; k->word(i); i++) {
+        if (strcmp(k->word(i), word) != 0) continue;
+        *out = i;
+        return 0;
+    }
+    return llm_fail(e, EX_DATAERR, "%s: expected a known one, found '%s'", k->name, word);
+}
+
+static int read_key(const json_t *j, const struct key *k, void *at, struct llm_err *e)
+{
+    if (k->type == INT) return llm_json_int(j, k->name, -1, INT64_MAX / 2, at, e);
+    if (k->type == REAL) return llm_json_real(j, k->name, at, e);
+    if (k->type == NAME) return read_name(j, k, at, e);
+    bool flag = *(int *)at;
+    if (llm_json_bool(j, k->name, &flag, e) < 0) return -1;
+    *(int *)at = flag;
+    return 0;
+}
+
+int llm_train_options_from_json(struct llm_train_options *o, const json_t *j, struct llm_err *e)
+{
+    for (size_t i = 0; i < N_KEYS; i++) {
+        if (read_key(j, &keys[i], (char *)o + keys[i].at, e) < 0) return -1;
+    }
+    return llm_train_options_check(o, e);
+}
+
+static int bad(struct llm_err *e, const char *name, const char *expected, double found)
+{
+    return llm_fail(e, LLM_EX_USAGE, "%s: expected %s, found %g", name, expected, found);
+}
+
+int llm_train_options_check(const struct llm_train_options *o, struct llm_err *e)
+{
+    int64_t rows, tokens;
+    if (o->steps < 1) return bad(e, "steps", "at least 1", (double)o->steps);
+    if (o->batch < 1) return bad(e, "batch", "at least 1", (double)o->batch);
+    if (o->accumulate < 1) return bad(e, "accumulate", "at least 1", (double)o->accumulate);
+    if (__builtin_mul_overflow(o->batch, o->accumulate, &rows) || __builtin_mul_overflow(rows, o->context + 1, &tokens) || tokens > INT32_MAX) {
+        return llm_fail(e, LLM_EX_USAGE, "batch * accumulate * context: expected below 2^31 tokens");
+    }
+    if (!(o->lr >= 0 && isfinite(o->lr))) return bad(e, "lr", "a number not below 0", o->lr);
+    if (!(o->beta1 >= 0 && o->beta1 < 1)) return bad(e, "beta1", "within [0, 1)", o->beta1);
+    if (!(o->beta2 >= 0 && o->beta2 < 1)) return bad(e, "beta2", "within [0, 1)", o->beta2);
+    if (!(o->eps >= 0)) return bad(e, "eps", "not below 0", o->eps);
+    if (!(o->clip >= 0)) return bad(e, "clip", "not below 0", o->clip);
+    if (!(o->weight_decay >= 0)) return bad(e, "weight_decay", "not below 0", o->weight_decay);
+    return 0;
+}

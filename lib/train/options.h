@@ -1,0 +1,29 @@
+/* What of a training run changes its result. Travels in checkpoints; threads, paths of outputs and times do not. */
+#ifndef LLM_TRAIN_OPTIONS_H
+#define LLM_TRAIN_OPTIONS_H
+
+#include <stdint.h>
+#include "base/json.h"
+
+struct llm_train_options {
+    int64_t steps, batch, context, accumulate; /* a step is batch × accumulate rows of `context` tokens */
+    double lr, min_lr;
+    int64_t warmup;
+    int schedule, optimizer, objective;        /* rows of llm_schedules, llm_optims, llm_objectives */
+    double beta1, beta2, eps, momentum, weight_decay, clip; /* clip 0: none */
+    int precision;                             /* LLM_COMPUTE_F32, LLM_COMPUTE_BF16 */
+    int order;                                 /* enum llm_order_kind */
+    int cross_document, overfit_one, stream;
+    int64_t checkpoint_every;                  /* activation checkpointing; does not change the result */
+    int64_t eval_every, eval_rows;             /* 0: only at the end; all rows */
+    int64_t seed;
+};
+void llm_train_options_default(struct llm_train_options *o);
+/* New reference; NULL and `e` on failure. */
+json_t *llm_train_options_to_json(const struct llm_train_options *o, struct llm_err *e) LLM_MUST_CHECK;
+/* Keys that are absent keep their values. */
+int llm_train_options_from_json(struct llm_train_options *o, const json_t *j, struct llm_err *e) LLM_MUST_CHECK;
+/* What no range of a single option says. */
+int llm_train_options_check(const struct llm_train_options *o, struct llm_err *e) LLM_MUST_CHECK;
+
+#endif

@@ -1,0 +1,70 @@
+/* Parameters under training: FP32 masters, BF16 working copies of matrices, gradients, moments. */
+#include <stdlib.h>
+#include <string.h>
+#include "train/trainer.h"
+
+static void *zeroed(size_t n, size_t size, struct llm_err *e)
+{
+    size_t bytes;
+    void *p = __builtin_mul_overflow(n, size, &bytes) || bytes > SIZE_MAX - 64 ? NULL : aligned_alloc(64, (bytes + 63) / 64 * 64);
+    if (!p) {
+        llm_no_memory(e, "weights, gradients and moments");
+        return NULL;
+    }
+    memset(p, 0, bytes);
+    return p;
+}
+
+static int make_master(struct llm_param *p, struct llm_err *e)
+{
+    size_t n = (size_t)llm_param_count(p);
+    const struct llm_dtype_row *row = &llm_dtypes[p->weight.dtype];
+    if (row->is_quantised) {
+        return llm_fail(e, EX_DATAERR, "tensor '%s': expected floating point to train, found %s; llm-quantize -t bf16 makes it so", p->name, row->name);
+    }
+    if (p->weight.dtype == LLM_F32 && p->owned) {
+        p->master = (float *)p->weight.data;
+        return 0;
+    }
+    p->master = zeroed(n, sizeof(float), e);
+    if (!p->master) return -1;
+    row->decode(p->weight.data, p->master, n);
+    if (p->owned) free((void *)p->weight.data);
+    p->weight.data = p->master;
+    p->weight.dtype = LLM_F32;
+    p->owned = true;
+    return 0;
+}
+
+/* Rounds the masters of matrices to the copy that products read. Vectors stay as they are. */
+static int make_working(struct llm_param *p, struct llm_err *e)
+{
+    size_t n = (size_t)llm_param_count(p);
+    if (p->n_dims < 2) return 0;
+    uint16_t *copy = zeroed(n, sizeof *copy, e);
+    if (!copy) return -1;
+    llm_dtypes[LLM_BF16].encode(p->master, copy, n);
+    p->weight.data = copy;
+    p->weight.dtype = LLM_BF16;
+    return 0;
+}
+
+int llm_trainer_prepare(struct llm_trainer *t, struct llm_err *e)
+{
+    struct llm_model *m = t->model;
+    t->params = llm_calloc(m->n_params, sizeof *t->params, "training", e);
+    if (!t->params) return -1;
+    t->n_params = m->n_params;
+    for (size_t i = 0; i < m->n_params; i++) {
+        struct llm_param *p = &m->params[i];
+        size_t n = (size_t)llm_param_count(p);
+        t->params[i].p = p;
+        if (make_master(p, e) < 0 || (t->o.precision == LLM_COMPUTE_BF16 && make_working(p, e) < 0)) return -1;
+        if (!(p->grad = zeroed(n, sizeof(float), e))) return -1;
+        bool looked_up_too = m->config.tie_word_embeddings && p == llm_model_head(m);
+        if (looked_up_too && !(p->grad_lookup = zeroed(n, sizeof(float), e))) return -1;
+        if (t->optim->m && !(t->params[i].m = zeroed(n, sizeof(float), e))) return -1;
+        if (t->optim->v && !(t->params[i].v = zeroed(n, sizeof(float), e))) return -1;
+    }
+    return 0;
+}

@@ -1,0 +1,71 @@
+#include "train/plan.h"
+
+#include <string.h>
+#include "train/metrics.h"
+
+/* Peak of the two stacks of activations and the time of a step, with `layers` layers. */
+struct sample { double bytes, seconds; };
+
+static int try_layers(const struct llm_config *c, const struct llm_train_options *o, int64_t layers, struct sample *s, struct llm_err *e)
+{
+    struct llm_config small = *c;
+    struct llm_train_options options = *o;
+    struct llm_train_data none = {0};
+    struct llm_trainer t = {.step = 0};
+    struct llm_step_report r;
+    small.num_hidden_layers = layers;
+    if (options.checkpoint_every > layers) options.checkpoint_every = layers;
+    options.accumulate = 1; /* passes repeat: memory is that of one, time is multiplied */
+    struct llm_model *m = llm_model_create(&small, 1, e);
+    int got = m ? llm_trainer_init(&t, &options, m, &none, e) : -1;
+    for (int i = 0; got == 0 && i < 2; i++) { /* the first touches memory */
+        got = llm_trainer_step(&t, &r, e);
+        if (got == 0) *s = (struct sample){(double)(t.ctx.acts.peak + t.ctx.grads.peak), r.seconds};
+    }
+    if (m) llm_trainer_release(&t);
+    return got;
+}
+
+int llm_plan_make(struct llm_plan *p, const struct llm_config *c, const struct llm_train_options *o, struct llm_err *e)
+{
+    struct sample one, two;
+    struct llm_cost_row rows[32];
+    bool bf16 = o->precision == LLM_COMPUTE_BF16;
+    const struct llm_optim *optim = llm_optims[o->optimizer];
+    int64_t context = o->context ? o->context : c->max_position_embeddings, every = o->checkpoint_every > 0 ? o->checkpoint_every : 1;
+    double n = llm_model_params(c), embed = (double)c->vocab_size * (double)c->hidden_size, attention = 0;
+    int64_t few = every, more = 2 * every;
+    if (try_layers(c, o, few, &one, e) < 0 || try_layers(c, o, more, &two, e) < 0) return -1;
+    size_t n_rows = llm_model_cost(c, context / 2, rows, sizeof rows / sizeof *rows); /* a causal token sees half on average */
+    for (size_t i = 0; i < n_rows; i++) {
+        if (strcmp(rows[i].name, "attention") == 0) attention = rows[i].flops_forward - 2 * rows[i].params;
+    }
+    double steps = (double)(c->num_hidden_layers - few) / (double)(more - few);
+    *p = (struct llm_plan){.params = n, .weights = bf16 ? 2 * n : 4 * n, .masters = bf16 ? 4 * n : 0,
+                           .gradients = 4 * n + (c->tie_word_embeddings ? 4 * embed : 0), .moments = 4 * n * ((optim->m != NULL) + (optim->v != NULL)),
+                           .tokens_per_step = (double)(o->batch * o->accumulate * context), .peak = llm_measured_peak((enum llm_compute)o->precision)};
+    p->activations = one.bytes + steps * (two.bytes - one.bytes);
+    p->other = 16e6 + 20.0 * (double)(o->batch * o->accumulate * context);
+    p->total = p->weights + p->masters + p->gradients + p->moments + p->activations + p->other;
+    p->flops_per_step = p->tokens_per_step * (6 * n + 3 * attention);
+    p->step_seconds = (one.seconds + steps * (two.seconds - one.seconds)) * (double)o->accumulate;
+    p->seconds = p->step_seconds * (double)o->steps;
+    return 0;
+}
+
+int llm_plan_print(const struct llm_plan *p, FILE *out, int json, struct llm_err *e)
+{
+    const struct { const char *key; double v; } rows[] = {
+        {"parameters", p->params}, {"weight_bytes", p->weights}, {"master_bytes", p->masters}, {"gradient_bytes", p->gradients},
+        {"moment_bytes", p->moments}, {"activation_bytes", p->activations}, {"other_bytes", p->other}, {"total_bytes", p->total},
+        {"tokens_per_step", p->tokens_per_step}, {"flops_per_step", p->flops_per_step}, {"step_seconds", p->step_seconds},
+        {"seconds", p->seconds}, {"peak_flops_per_second", p->peak},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        bool small = strstr(rows[i].key, "seconds") && rows[i].v < 1e6;
+        if (json) fprintf(out, "%s\"%s\": %.*f", i ? ", " : "{", rows[i].key, small ? 6 : 0, rows[i].v);
+        else fprintf(out, "%s\t%.*f\n", rows[i].key, small ? 6 : 0, rows[i].v);
+    }
+    if (json) fprintf(out, "}\n");
+    return ferror(out) ? llm_fail_errno(e, EX_IOERR, "standard output") : 0;
+}

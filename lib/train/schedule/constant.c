@@ -1,0 +1,11 @@
+/* No change after the warm-up. */
+#include "train/schedule.h"
+
+static double share(double progress)
+{
+    (void)progress;
+    return 1;
+}
+
+extern const struct llm_schedule llm_schedule_constant;
+const struct llm_schedule llm_schedule_constant = {"constant", share};

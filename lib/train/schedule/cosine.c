@@ -1,0 +1,11 @@
+/* Half a cosine (Loshchilov and Hutter 2017). */
+#include <math.h>
+#include "train/schedule.h"
+
+static double share(double progress)
+{
+    return .5 * (1 + cos(3.141592653589793 * progress));
+}
+
+extern const struct llm_schedule llm_schedule_cosine;
+const struct llm_schedule llm_schedule_cosine = {"cosine", share};

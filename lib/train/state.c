@@ -1,0 +1,161 @@
+/* A run in a checkpoint, and back: masters, moments, options, where in the data we are. Nothing that does not change the result. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "model/names.h"
+#include "train/trainer.h"
+
+static json_t *data_json(const struct llm_train_data *d)
+{
+    json_t *paths = json_array();
+    for (size_t i = 0; paths && i < d->n_paths; i++) json_array_append_new(paths, json_string(d->paths[i]));
+    json_t *o = json_pack("{s:o,s:s,s:I}", "paths", paths, "fingerprint", d->fingerprint, "tokens", (json_int_t)llm_tokens_count(d->train));
+    if (o && d->val_path) json_object_set_new(o, "val", json_string(d->val_path));
+    if (o && d->val) json_object_set_new(o, "val_fingerprint", json_string(d->val_fingerprint));
+    return o;
+}
+
+static int set_training(const struct llm_trainer *t, json_t *meta, struct llm_err *e)
+{
+    struct llm_buf text = {0};
+    json_t *options = llm_train_options_to_json(&t->o, e);
+    if (!options) return -1;
+    json_t *o = json_pack("{s:I,s:I,s:I,s:I,s:o,s:o}", "step", (json_int_t)t->step, "sample", (json_int_t)t->sample, "tokens",
+                          (json_int_t)t->tokens, "eval_step", (json_int_t)t->eval_step, "options", options, "data", data_json(&t->data));
+    if (o && isfinite(t->best_loss)) {
+        json_object_set_new(o, "best_loss", json_real(t->best_loss));
+        json_object_set_new(o, "best_step", json_integer(t->best_step));
+    }
+    int r = o ? llm_json_dump(o, &text, e) : llm_no_memory(e, "training state");
+    if (r == 0 && json_object_set_new(meta, LLM_META_TRAINING, json_stringn(text.p, text.n)) < 0) r = llm_no_memory(e, "training state");
+    json_decref(o);
+    llm_buf_release(&text);
+    return r;
+}
+
+/* "training.m.model.norm.weight" */
+static char *state_name(const char *what, const char *name, struct llm_err *e)
+{
+    struct llm_buf b = {0};
+    if (llm_buf_printf(&b, e, LLM_NAME_TRAINING "%s.%s", what, name) == 0) return b.p;
+    llm_buf_release(&b);
+    return NULL;
+}
+
+static int append(struct llm_tensor_list *l, const char *what, const struct llm_param *p, const float *data, struct llm_err *e)
+{
+    char *name = state_name(what, p->name, e);
+    if (!name || llm_grow((void **)&l->v, &l->room, l->n + 1, sizeof *l->v, e) < 0) {
+        free(name);
+        return -1;
+    }
+    l->v[l->n++] = (struct llm_tensor_out){.name = name, .dtype = LLM_F32, .n_dims = p->n_dims, .shape = {p->shape[0], p->shape[1]}, .data = data};
+    return 0;
+}
+
+static int append_state(const struct llm_trainer *t, struct llm_tensor_list *l, struct llm_err *e)
+{
+    for (size_t i = 0; i < t->n_params; i++) {
+        const struct llm_trainable *p = &t->params[i];
+        if (p->p->master != p->p->weight.data && append(l, "master", p->p, p->p->master, e) < 0) return -1;
+        if (p->m && append(l, t->optim->m, p->p, p->m, e) < 0) return -1;
+        if (p->v && append(l, t->optim->v, p->p, p->v, e) < 0) return -1;
+    }
+    return 0;
+}
+
+int llm_trainer_save(struct llm_trainer *t, const char *path, bool model_alone, struct llm_err *e)
+{
+    const struct llm_checkpoint_options opt = {.planes = true};
+    struct llm_tensor_list l = {0};
+    struct llm_output *o = llm_output_open(path, true, e);
+    json_t *meta = json_object();
+    int r = !o ? -1 : meta ? llm_model_describe(t->model, meta, &l, e) : llm_no_memory(e, "metadata");
+    size_t first = l.n;
+    if (r == 0 && !model_alone) r = set_training(t, meta, e);
+    if (r == 0 && !model_alone) r = append_state(t, &l, e);
+    if (r == 0) r = llm_checkpoint_write(o, meta, l.v, l.n, &opt, e);
+    if (r == 0) r = llm_output_commit(o, e);
+    else llm_output_abandon(o);
+    for (size_t i = first; i < l.n; i++) free((void *)l.v[i].name);
+    free(l.v);
+    json_decref(meta);
+    return r;
+}
+
+int llm_state_options(const struct llm_model *m, struct llm_train_options *o, struct llm_err *e)
+{
+    const json_t *options = json_object_get(m->training, "options");
+    if (!json_is_object(options)) return llm_fail(e, EX_DATAERR, "training state: expected options, found none");
+    return llm_train_options_from_json(o, options, e) < 0 ? llm_in(e, "training state") : 0;
+}
+
+int llm_state_data(const struct llm_model *m, const char ***paths, size_t *n_paths, const char **val, struct llm_err *e)
+{
+    const json_t *data = json_object_get(m->training, "data"), *list = json_object_get(data, "paths"), *v;
+    size_t i;
+    *val = NULL;
+    if (!json_is_array(list) || json_array_size(list) == 0) return llm_fail(e, EX_DATAERR, "training state: expected paths of data, found none");
+    if (llm_json_str(data, "val", val, e) < 0) return -1;
+    *n_paths = json_array_size(list);
+    *paths = llm_calloc(*n_paths, sizeof **paths, "paths", e);
+    if (!*paths) return -1;
+    json_array_foreach(list, i, v) {
+        if (!((*paths)[i] = json_string_value(v))) return llm_fail(e, EX_DATAERR, "training state: expected paths of data as text");
+    }
+    return 0;
+}
+
+static int read_tensor(struct llm_trainer *t, const char *what, const struct llm_param *p, float *out, struct llm_err *e)
+{
+    char *name = state_name(what, p->name, e);
+    if (!name) return -1;
+    const struct llm_entry *entry = llm_header_find(llm_checkpoint_header(t->model->file), name);
+    int r = 0;
+    if (!entry) r = llm_fail(e, EX_DATAERR, "tensor '%s': expected to go on with %s, found none", name, t->optim->name);
+    else if (entry->dtype != LLM_F32 || entry->n_dims != p->n_dims || entry->shape[0] != p->shape[0] || (p->n_dims > 1 && entry->shape[1] != p->shape[1])) {
+        r = llm_fail(e, EX_DATAERR, "tensor '%s': expected F32 of the weight's shape", name);
+    } else r = llm_checkpoint_read(t->model->file, entry, out, e);
+    free(name);
+    return r;
+}
+
+static int check_data(const struct llm_trainer *t, struct llm_err *e)
+{
+    const json_t *data = json_object_get(t->model->training, "data");
+    const char *found = NULL, *val = NULL;
+    if (llm_json_str(data, "fingerprint", &found, e) < 0 || llm_json_str(data, "val_fingerprint", &val, e) < 0) return -1;
+    if (found && strcmp(found, t->data.fingerprint) != 0) {
+        return llm_fail(e, EX_DATAERR, "%s: expected the data that the run began with (fingerprint %s), found %s", t->data.paths[0], found,
+                        t->data.fingerprint);
+    }
+    if (val && t->data.val && strcmp(val, t->data.val_fingerprint) != 0) {
+        return llm_fail(e, EX_DATAERR, "%s: expected the validation data that the run began with (fingerprint %s), found %s", t->data.val_path, val,
+                        t->data.val_fingerprint);
+    }
+    return 0;
+}
+
+int llm_state_restore(struct llm_trainer *t, struct llm_err *e)
+{
+    const json_t *s = t->model->training;
+    int64_t sample = -1, tokens = -1;
+    t->step = -1;
+    if (llm_json_int(s, "step", 0, INT64_MAX / 2, &t->step, e) < 0 || llm_json_int(s, "sample", 0, INT64_MAX / 2, &sample, e) < 0
+        || llm_json_int(s, "tokens", 0, INT64_MAX / 2, &tokens, e) < 0 || llm_json_real(s, "best_loss", &t->best_loss, e) < 0
+        || llm_json_int(s, "eval_step", 0, INT64_MAX / 2, &t->eval_step, e) < 0 || llm_json_int(s, "best_step", 0, INT64_MAX / 2, &t->best_step, e) < 0) {
+        return llm_in(e, "training state");
+    }
+    if (t->step < 0 || sample < 0 || tokens < 0) return llm_fail(e, EX_DATAERR, "training state: expected step, sample and tokens");
+    t->sample = (uint64_t)sample;
+    t->tokens = (uint64_t)tokens;
+    if (check_data(t, e) < 0) return -1;
+    for (size_t i = 0; i < t->n_params; i++) {
+        struct llm_trainable *p = &t->params[i];
+        if (p->p->master != p->p->weight.data && read_tensor(t, "master", p->p, p->p->master, e) < 0) return -1;
+        if (p->m && read_tensor(t, t->optim->m, p->p, p->m, e) < 0) return -1;
+        if (p->v && read_tensor(t, t->optim->v, p->p, p->v, e) < 0) return -1;
+    }
+    return 0;
+}

@@ -1,0 +1,293 @@
+/* Steps and evaluations (train/trainer.h). */
+#include "train/trainer.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "base/hash.h"
+#include "base/log.h"
+#include "base/signals.h"
+#include "cpu/pool.h"
+
+static size_t memory_bytes(void)
+{
+    long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
+    return pages > 0 && size > 0 ? (size_t)pages * (size_t)size : (size_t)16 << 30;
+}
+
+static void resolve(struct llm_trainer *t)
+{
+    struct llm_train_options *o = &t->o;
+    if (o->context == 0) o->context = t->model->config.max_position_embeddings;
+    if (o->min_lr < 0) o->min_lr = o->lr / 10;
+    if (o->warmup < 0) o->warmup = o->steps / 10 < 100 ? o->steps / 10 : 100;
+    t->optim = llm_optims[o->optimizer];
+    t->schedule = llm_schedules[o->schedule];
+    t->objective = llm_objectives[o->objective];
+    t->best_loss = INFINITY;
+}
+
+static int count_pieces(struct llm_trainer *t, struct llm_err *e)
+{
+    const struct llm_tokenizer *tok = t->model->tokenizer;
+    if (!tok) return 0;
+    int64_t n = t->model->config.vocab_size;
+    t->piece_bytes = llm_calloc((size_t)n, sizeof *t->piece_bytes, "piece lengths", e);
+    if (!t->piece_bytes) return -1;
+    for (int32_t id = 0; id < n && id < llm_tokenizer_vocab_size(tok); id++) {
+        size_t bytes = 0;
+        bool text = !llm_tokenizer_is_special(tok, id) && llm_tokenizer_piece(tok, id, &bytes);
+        t->piece_bytes[id] = text ? (uint32_t)bytes : 0;
+    }
+    return 0;
+}
+
+static int place_data(struct llm_trainer *t, struct llm_err *e)
+{
+    const struct llm_train_data *d = &t->data;
+    uint64_t n = d->train ? llm_tokens_count(d->train) : 0, held = (uint64_t)((double)n * (1 - d->val_share));
+    t->order = (struct llm_order){.kind = (enum llm_order_kind)t->o.order, .seed = (uint64_t)t->o.seed, .n = held, .context = t->o.context};
+    if (d->train && held <= (uint64_t)t->o.context) {
+        return llm_fail(e, EX_DATAERR, "training data: expected more than one context of %lld tokens, found %llu", (long long)t->o.context,
+                        (unsigned long long)held);
+    }
+    if (d->val_share > 0 && n - held < 2) return llm_fail(e, EX_DATAERR, "validation data: expected at least 2 tokens, found %llu",
+                                                          (unsigned long long)(n - held));
+    if (d->val && llm_tokens_count(d->val) < 2) return llm_fail(e, EX_DATAERR, "%s: expected at least 2 tokens to validate on", d->val_path);
+    return 0;
+}
+
+int llm_trainer_init(struct llm_trainer *t, const struct llm_train_options *o, struct llm_model *m, struct llm_train_data *d, struct llm_err *e)
+{
+    t->o = *o;
+    t->model = m;
+    t->data = *d;
+    *d = (struct llm_train_data){0};
+    resolve(t);
+    if (llm_train_options_check(&t->o, e) < 0) return -1;
+    if (m->config.position == LLM_POSITION_LEARNED && t->o.context > m->config.max_position_embeddings) {
+        return llm_fail(e, LLM_EX_USAGE, "--context: expected at most %lld (the model's positions), found %lld",
+                        (long long)m->config.max_position_embeddings, (long long)t->o.context);
+    }
+    int64_t rows = t->o.batch * t->o.accumulate, eval_rows = t->o.batch > 2048 / t->o.context ? t->o.batch : 2048 / t->o.context;
+    if (place_data(t, e) < 0 || llm_trainer_prepare(t, e) < 0 || count_pieces(t, e) < 0) return -1;
+    if (llm_rows_init(&t->rows, rows, t->o.context, e) < 0 || llm_rows_init(&t->eval_rows, eval_rows, t->o.context, e) < 0) return -1;
+    t->token_loss = llm_calloc((size_t)((rows > eval_rows ? rows : eval_rows) * t->o.context), sizeof *t->token_loss, "losses", e);
+    if (!t->token_loss) return -1;
+    size_t limit = memory_bytes();
+    if (llm_ctx_init(&t->ctx, limit, limit, true, e) < 0 || llm_ctx_init(&t->eval_ctx, limit, 0, false, e) < 0) return -1;
+    t->ctx.compute = t->eval_ctx.compute = (enum llm_compute)t->o.precision;
+    t->ctx.seed = t->eval_ctx.seed = (uint64_t)t->o.seed;
+    t->ctx.training = true;
+    return 0;
+}
+
+void llm_trainer_release(struct llm_trainer *t)
+{
+    for (size_t i = 0; i < t->n_params; i++) {
+        free(t->params[i].m);
+        free(t->params[i].v);
+    }
+    free(t->params);
+    llm_ctx_release(&t->ctx);
+    llm_ctx_release(&t->eval_ctx);
+    llm_rows_release(&t->rows);
+    llm_rows_release(&t->eval_rows);
+    free(t->token_loss);
+    free(t->piece_bytes);
+    llm_model_destroy(t->model);
+    llm_train_data_release(&t->data);
+    *t = (struct llm_trainer){.step = 0};
+}
+
+/* ---- a step ---- */
+
+/* Σ of losses in the order of tokens, whatever the passes were. Bytes: of the text behind counted targets. */
+static double fold(const struct llm_trainer *t, const struct llm_rows *rows, double *bytes)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < rows->n_rows * rows->row_len; i++) {
+        if (rows->targets[i] < 0) continue;
+        sum += (double)t->token_loss[i];
+        if (t->piece_bytes) *bytes += t->piece_bytes[rows->targets[i]];
+    }
+    return sum;
+}
+
+/* Tokens drawn at random, where there is no data (plans, gradient checks). */
+static void invent(struct llm_trainer *t, int64_t row)
+{
+    struct llm_rng r = llm_rng_at((uint64_t)t->o.seed, (uint64_t)t->step, LLM_RNG_TEST, 0, (uint32_t)row, 0);
+    for (int64_t i = 0; i <= t->o.context; i++) {
+        t->rows.window[i] = (int32_t)llm_rng_below(&r, (uint32_t)i, (uint64_t)t->model->config.vocab_size);
+        t->rows.mask[i] = 1;
+    }
+    llm_rows_put(&t->rows, row, t->rows.window, t->rows.mask, t->o.context + 1, NULL, 0, 0, true);
+}
+
+static int gather(struct llm_trainer *t, int64_t *counted, struct llm_err *e)
+{
+    for (int64_t r = 0; r < t->rows.n_rows; r++) {
+        if (!t->data.train) {
+            invent(t, r);
+            continue;
+        }
+        uint64_t sample = t->o.overfit_one ? (uint64_t)r : t->sample + (uint64_t)r;
+        llm_rows_cut(&t->rows, r, t->data.train, llm_order_at(&t->order, sample), t->o.context + 1, t->o.cross_document);
+    }
+    *counted = llm_rows_part(&t->rows, 0, t->rows.n_rows).counted;
+    if (*counted > 0) return 0;
+    return llm_fail(e, EX_DATAERR, "step %lld: expected some tokens to learn from, found all %lld targets masked", (long long)t->step + 1,
+                    (long long)(t->rows.n_rows * t->o.context));
+}
+
+/* The first tensor that is not finite, in the order of the model. */
+static const char *first_bad(const struct llm_trainer *t, bool gradients)
+{
+    for (size_t i = 0; i < t->n_params; i++) {
+        const struct llm_param *p = t->params[i].p;
+        const float *x = gradients ? p->grad : p->master;
+        for (int64_t k = 0, n = llm_param_count(p); k < n; k++) {
+            if (!isfinite(x[k])) return p->name;
+        }
+    }
+    return NULL;
+}
+
+static int not_finite(const struct llm_trainer *t, double loss, struct llm_err *e)
+{
+    const char *name = first_bad(t, false);
+    if (name) {
+        return llm_fail(e, LLM_EX_FAILURE, "step %lld: loss is not finite (%g): first bad tensor: weight '%s'", (long long)t->step + 1, loss, name);
+    }
+    return llm_fail(e, LLM_EX_FAILURE, "step %lld: loss is not finite (%g): all weights are finite, an activation is not; lower --lr or --clip",
+                    (long long)t->step + 1, loss);
+}
+
+static void clear_gradients(struct llm_trainer *t)
+{
+    for (size_t i = 0; i < t->n_params; i++) {
+        struct llm_param *p = t->params[i].p;
+        memset(p->grad, 0, (size_t)llm_param_count(p) * sizeof(float));
+        if (p->grad_lookup) memset(p->grad_lookup, 0, (size_t)llm_param_count(p) * sizeof(float));
+    }
+}
+
+int llm_trainer_gradient(struct llm_trainer *t, struct llm_step_report *r, struct llm_err *e)
+{
+    const struct llm_param *bad;
+    int64_t counted;
+    double bytes = 0, loss;
+    if (gather(t, &counted, e) < 0) return -1;
+    for (int64_t i = 0; i < t->o.accumulate; i++) {
+        struct llm_rows part = llm_rows_part(&t->rows, i * t->o.batch, t->o.batch);
+        t->ctx.step = (uint64_t)t->step;
+        t->ctx.first_row = i * t->o.batch;
+        if (t->objective->run(&t->ctx, t->model, &part, t->o.checkpoint_every, 1.0 / (double)counted,
+                              t->token_loss + i * t->o.batch * t->o.context, e) < 0) {
+            return -1;
+        }
+        llm_backward(&t->ctx);
+        if (llm_ctx_failed(&t->ctx)) {
+            *e = t->ctx.err;
+            return -1;
+        }
+        llm_ctx_reset(&t->ctx);
+        if (llm_signal_caught()) return 1;
+    }
+    loss = fold(t, &t->rows, &bytes) / (double)counted;
+    if (!isfinite(loss)) return not_finite(t, loss, e);
+    r->grad_norm = llm_optim_grad_norm(t->params, t->n_params, &bad);
+    if (!isfinite(r->grad_norm)) {
+        const char *name = first_bad(t, true);
+        return llm_fail(e, LLM_EX_FAILURE, "step %lld: gradient is not finite (%g): first bad tensor: gradient of '%s'", (long long)t->step + 1,
+                        r->grad_norm, name ? name : bad ? bad->name : "?");
+    }
+    r->loss = loss;
+    r->bits_per_byte = bytes > 0 ? loss * (double)counted / log(2) / bytes : NAN;
+    r->tokens = t->rows.n_rows * t->o.context;
+    t->tokens += (uint64_t)counted;
+    return 0;
+}
+
+int llm_trainer_step(struct llm_trainer *t, struct llm_step_report *r, struct llm_err *e)
+{
+    double started = llm_now();
+    struct llm_train_options *o = &t->o;
+    *r = (struct llm_step_report){.step = t->step + 1, .lr = llm_schedule_lr(t->schedule, t->step, o->steps, o->warmup, o->lr, o->min_lr)};
+    int dropped = llm_trainer_gradient(t, r, e);
+    if (dropped) {
+        clear_gradients(t);
+        return dropped;
+    }
+    double n = (double)(t->step + 1);
+    const struct llm_optim_step s = {.lr = r->lr, .clip = o->clip > 0 && r->grad_norm > o->clip ? o->clip / r->grad_norm : 1,
+                                     .weight_decay = o->weight_decay, .beta1 = o->beta1, .beta2 = o->beta2, .eps = o->eps,
+                                     .correction1 = 1 - pow(o->beta1, n), .correction2 = 1 - pow(o->beta2, n), .momentum = o->momentum};
+    llm_optim_update(t->optim, t->params, t->n_params, &s);
+    t->step++;
+    t->sample += (uint64_t)t->rows.n_rows;
+    r->seconds = llm_now() - started;
+    return 0;
+}
+
+/* ---- evaluation ---- */
+
+bool llm_trainer_has_val(const struct llm_trainer *t)
+{
+    return t->data.val || t->data.val_share > 0;
+}
+
+int llm_trainer_eval(struct llm_trainer *t, double *loss, double *bits_per_byte, struct llm_err *e)
+{
+    const struct llm_tokens *tokens = t->data.val ? t->data.val : t->data.train;
+    uint64_t first = t->data.val ? 0 : t->order.n, end = llm_tokens_count(tokens), context = (uint64_t)t->o.context;
+    uint64_t windows = (end - first - 1 + context - 1) / context;
+    double sum = 0, bytes = 0;
+    int64_t counted = 0;
+    if (t->o.eval_rows > 0 && windows > (uint64_t)t->o.eval_rows) windows = (uint64_t)t->o.eval_rows;
+    for (uint64_t w = 0, n; w < windows; w += n) {
+        n = windows - w < (uint64_t)t->eval_rows.n_rows ? windows - w : (uint64_t)t->eval_rows.n_rows;
+        for (uint64_t i = 0; i < n; i++) {
+            uint64_t at = first + (w + i) * context, left = end - at;
+            llm_rows_cut(&t->eval_rows, (int64_t)i, tokens, at, (int64_t)(left < context + 1 ? left : context + 1), t->o.cross_document);
+        }
+        struct llm_rows part = llm_rows_part(&t->eval_rows, 0, (int64_t)n);
+        if (llm_signal_caught()) return 1;
+        if (part.counted == 0) continue;
+        if (t->objective->run(&t->eval_ctx, t->model, &part, 0, 1, t->token_loss, e) < 0) return -1;
+        llm_ctx_reset(&t->eval_ctx);
+        sum += fold(t, &part, &bytes);
+        counted += part.counted;
+    }
+    if (counted == 0) return llm_fail(e, EX_DATAERR, "validation data: expected tokens to predict, found all masked");
+    *loss = sum / (double)counted;
+    *bits_per_byte = bytes > 0 ? sum / log(2) / bytes : NAN;
+    if (!isfinite(*loss)) return not_finite(t, *loss, e);
+    return 0;
+}
+
+struct hash_work {
+    const struct llm_trainer *t;
+    uint64_t *hashes;
+};
+
+static void hash_piece(void *arg, size_t i, int thread)
+{
+    const struct hash_work *w = arg;
+    const struct llm_param *p = w->t->params[i].p;
+    (void)thread;
+    w->hashes[i] = llm_xxh64(p->master, (size_t)llm_param_count(p) * sizeof(float), 0);
+}
+
+uint64_t llm_trainer_hash(const struct llm_trainer *t)
+{
+    struct hash_work w = {t, calloc(t->n_params, sizeof *w.hashes)};
+    if (!w.hashes) return 0;
+    llm_parallel(t->n_params, hash_piece, &w);
+    uint64_t h = llm_xxh64(w.hashes, t->n_params * sizeof *w.hashes, 0);
+    free(w.hashes);
+    return h;
+}

@@ -1,0 +1,83 @@
+/* A training run: weights, gradients, moments, data and where in it we are. One call a step; the caller decides when to evaluate, save and stop. */
+#ifndef LLM_TRAIN_TRAINER_H
+#define LLM_TRAIN_TRAINER_H
+
+#include "data/batch.h"
+#include "train/objective.h"
+#include "train/optim.h"
+#include "train/options.h"
+#include "train/schedule.h"
+
+/* What is learned from. Paths are kept in checkpoints, so that a run can go on by itself. */
+struct llm_train_data {
+    struct llm_tokens *train, *val;    /* owned; val NULL: none, or a share of train */
+    char **paths;                      /* owned; of train */
+    size_t n_paths;
+    char *val_path;                    /* owned; NULL */
+    double val_share;                  /* the last share of train is held out; 0: none */
+    char fingerprint[17], val_fingerprint[17];
+};
+/* Opens the files (`tokenizer_id` NULL: not checked; ids are checked to be below vocab_size) and takes their fingerprints. Zero-initialise. */
+int llm_train_data_open(struct llm_train_data *d, const char *const *paths, size_t n_paths, const char *val, const char *tokenizer_id,
+                        int64_t vocab_size, struct llm_err *e) LLM_MUST_CHECK;
+void llm_train_data_release(struct llm_train_data *d);
+
+struct llm_trainer {
+    struct llm_train_options o;
+    struct llm_model *model;           /* owned */
+    struct llm_train_data data;        /* owned */
+    const struct llm_optim *optim;
+    const struct llm_schedule *schedule;
+    const struct llm_objective *objective;
+    struct llm_trainable *params;
+    size_t n_params;
+    struct llm_ctx ctx, eval_ctx;
+    struct llm_order order;
+    struct llm_rows rows, eval_rows;   /* a whole step's; one pass of evaluation */
+    float *token_loss;                 /* as many as the larger of them */
+    uint32_t *piece_bytes;             /* bytes of text behind each id; NULL without a tokenizer */
+    int64_t step;                      /* steps done */
+    uint64_t sample, tokens;           /* rows seen; targets learned from */
+    double best_loss;                  /* of evaluations; infinite: none */
+    int64_t best_step, eval_step;      /* eval_step: of the last evaluation */
+};
+
+struct llm_step_report {
+    int64_t step;                      /* that was done, from 1 */
+    double loss;                       /* nats per counted token */
+    double bits_per_byte;              /* NaN without a tokenizer */
+    double lr, grad_norm;              /* before clipping */
+    int64_t tokens;                    /* that went through the model */
+    double seconds;
+};
+
+/* Takes over `m` and `*d` (also on failure). o->context 0: the model's. Resolves what the options leave open. Zero-initialise; release either way. */
+int llm_trainer_init(struct llm_trainer *t, const struct llm_train_options *o, struct llm_model *m, struct llm_train_data *d, struct llm_err *e)
+    LLM_MUST_CHECK;
+void llm_trainer_release(struct llm_trainer *t);
+/* One step: forward, backward, update. On failure (a loss or gradient that is not finite names the first bad tensor) no weight has changed.
+ * 1: a signal was caught, the step was dropped. */
+int llm_trainer_step(struct llm_trainer *t, struct llm_step_report *r, struct llm_err *e) LLM_MUST_CHECK;
+/* The loss and gradient of the next step's rows without an update: gradients are left in the parameters. For checks. */
+int llm_trainer_gradient(struct llm_trainer *t, struct llm_step_report *r, struct llm_err *e) LLM_MUST_CHECK;
+bool llm_trainer_has_val(const struct llm_trainer *t);
+/* Mean loss over the held-out windows, in order; bits_per_byte as in the report. 1: a signal was caught, nothing came out. */
+int llm_trainer_eval(struct llm_trainer *t, double *loss, double *bits_per_byte, struct llm_err *e) LLM_MUST_CHECK;
+/* XXH64 of all weights (masters), so that two runs can be compared as they go. */
+uint64_t llm_trainer_hash(const struct llm_trainer *t);
+
+/* ---- state.c ---- */
+/* Writes everything (or the model alone). */
+int llm_trainer_save(struct llm_trainer *t, const char *path, bool model_alone, struct llm_err *e) LLM_MUST_CHECK;
+/* From a model that llm_train saved: options, and where its data was. `m->training` must not be NULL. */
+int llm_state_options(const struct llm_model *m, struct llm_train_options *o, struct llm_err *e) LLM_MUST_CHECK;
+/* Borrowed from m->training: paths of the data and the validation's (NULL: none). */
+int llm_state_data(const struct llm_model *m, const char ***paths, size_t *n_paths, const char **val, struct llm_err *e) LLM_MUST_CHECK;
+/* Puts masters, moments and position into a trainer made of the same model; checks the data's fingerprint. */
+int llm_state_restore(struct llm_trainer *t, struct llm_err *e) LLM_MUST_CHECK;
+
+/* ---- params.c ---- */
+/* Masters, working copies, gradients and moments of all parameters. */
+int llm_trainer_prepare(struct llm_trainer *t, struct llm_err *e) LLM_MUST_CHECK;
+
+#endif
