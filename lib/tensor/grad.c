@@ -2,6 +2,7 @@
  * which few gradients live at once, goes over the same memory layer after layer. Blocks stand in address order; neighbours that are free join, and
  * a free one at the top is popped. */
 #include <string.h>
+#include "cpu/kernels.h"
 #include "tensor/tape_internal.h"
 
 enum { SETS = 4 };
@@ -219,7 +220,7 @@ static void add_rows(void *arg, int64_t from, int64_t to, int thread)
         float *out = w->to.p + r * w->to.stride;
         const float *in = w->from + r * w->from_stride;
         if (!w->to.add) memcpy(out, in, (size_t)w->cols * sizeof(float));
-        else for (int64_t i = 0; i < w->cols; i++) out[i] += in[i];
+        else llm_k.elementwise.add(out, out, in, (size_t)w->cols);
     }
 }
 

@@ -62,9 +62,30 @@ bool llm_grad_open_over(struct llm_ctx *c, struct llm_tensor *x, struct llm_tens
 /* x's gradient += y's: shared without a copy when x has none yet. Shapes are equal. */
 void llm_grad_pass(struct llm_ctx *c, struct llm_tensor *x, struct llm_tensor *y);
 
+/* ---- the canonical order of sums over tokens ----
+ * Parameter gradients fold blocks of LLM_FOLD tokens within a row, rows in order: each block is summed from zero, then added. */
+enum { LLM_FOLD = 256 };
+/* Tokens a row of a tensor with so many rows: the batch's row_len, or that of another side of it (an encoder's), or all of them as one row. */
+static inline int64_t llm_row_len(const struct llm_ctx *c, int64_t rows)
+{
+    return c->n_rows > 0 && rows > 0 && rows % c->n_rows == 0 ? rows / c->n_rows : rows;
+}
+/* Where the block that begins at token `at` ends. */
+static inline int64_t llm_fold_end(int64_t rows, int64_t row_len, int64_t at)
+{
+    int64_t row_end = (at / row_len + 1) * row_len, end = at + LLM_FOLD;
+    if (end > row_end) end = row_end;
+    return end < rows ? end : rows;
+}
+
+/* A vector parameter as n floats: its own memory when it is F32, else decoded on `acts`. NULL after a failure, also when the length is not n. */
+const float *llm_op_vector(struct llm_ctx *c, const struct llm_param *p, int64_t n);
+
 /* ---- work over rows ----
  * Calls piece(arg, from, to, thread) for runs of rows that cover [0, rows), over all threads; runs are about 16 Ki elements. Only for work whose
  * rows are independent. */
 void llm_for_rows(int64_t rows, int64_t cols, void (*piece)(void *arg, int64_t from, int64_t to, int thread), void *arg);
+/* The same over runs of columns, 64 a run: for gradients of parameters, each of whose elements one thread sums in order. */
+void llm_for_columns(int64_t cols, void (*piece)(void *arg, int64_t from, int64_t to, int thread), void *arg);
 
 #endif

@@ -4,6 +4,7 @@
 #include <string.h>
 #include "base/buf.h"
 #include "cpu/pool.h"
+#include "tensor/op/rope_internal.h"
 #include "tensor/tape_internal.h"
 
 int llm_ctx_init(struct llm_ctx *c, size_t acts_limit, size_t grads_limit, bool recording, struct llm_err *e)
@@ -21,7 +22,9 @@ void llm_ctx_release(struct llm_ctx *c)
 {
     if (c->acts.base) llm_arena_release(&c->acts);
     if (c->grads.base) llm_arena_release(&c->grads);
+    llm_rope_tables_destroy(c->rope_tables);
     free(c->tape);
+    c->rope_tables = NULL;
     c->tape = NULL;
 }
 
@@ -117,16 +120,29 @@ struct llm_tensor *llm_keep_only(struct llm_ctx *c, size_t mark, struct llm_tens
     return y;
 }
 
-struct rows_work {
-    int64_t rows, run;
+const float *llm_op_vector(struct llm_ctx *c, const struct llm_param *p, int64_t n)
+{
+    if (llm_ctx_failed(c)) return NULL;
+    if (llm_param_count(p) != n) {
+        llm_op_fail(c, LLM_EX_FAILURE, "'%s': expected [%lld], found [%lld]", p->name, (long long)n, (long long)llm_param_count(p));
+        return NULL;
+    }
+    if (p->weight.dtype == LLM_F32) return p->weight.data;
+    float *v = llm_op_alloc(c, n, sizeof *v);
+    if (v) llm_dtypes[p->weight.dtype].decode(p->weight.data, v, (size_t)n);
+    return v;
+}
+
+struct runs {
+    int64_t n, run;
     void (*piece)(void *arg, int64_t from, int64_t to, int thread);
     void *arg;
 };
 
-static void rows_piece(void *arg, size_t i, int thread)
+static void runs_piece(void *arg, size_t i, int thread)
 {
-    const struct rows_work *w = arg;
-    int64_t from = (int64_t)i * w->run, to = from + w->run < w->rows ? from + w->run : w->rows;
+    const struct runs *w = arg;
+    int64_t from = (int64_t)i * w->run, to = from + w->run < w->n ? from + w->run : w->n;
     w->piece(w->arg, from, to, thread);
 }
 
@@ -134,6 +150,12 @@ void llm_for_rows(int64_t rows, int64_t cols, void (*piece)(void *arg, int64_t f
 {
     const int64_t elements = 16 << 10;
     if (rows <= 0) return;
-    struct rows_work w = {rows, cols >= elements ? 1 : elements / (cols > 0 ? cols : 1), piece, arg};
-    llm_parallel((size_t)((rows + w.run - 1) / w.run), rows_piece, &w);
+    struct runs w = {rows, cols >= elements ? 1 : elements / (cols > 0 ? cols : 1), piece, arg};
+    llm_parallel((size_t)((rows + w.run - 1) / w.run), runs_piece, &w);
+}
+
+void llm_for_columns(int64_t cols, void (*piece)(void *arg, int64_t from, int64_t to, int thread), void *arg)
+{
+    struct runs w = {cols, 64, piece, arg};
+    if (cols > 0) llm_parallel((size_t)((cols + w.run - 1) / w.run), runs_piece, &w);
 }

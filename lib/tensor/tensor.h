@@ -43,6 +43,7 @@ struct llm_tensor {
 };
 
 struct llm_tape;
+struct llm_rope_tables;
 
 struct llm_ctx {
     struct llm_arena acts, grads;
@@ -54,6 +55,7 @@ struct llm_ctx {
     uint64_t seed, step;
     uint32_t layer;           /* set by the model before each block, for random numbers and messages */
     struct llm_err err;       /* the first failure; status 0: none */
+    struct llm_rope_tables *rope_tables; /* op/rope.c's, NULL until needed */
     struct llm_tensor nothing; /* what ops return after a failure: [0, 0] */
 };
 

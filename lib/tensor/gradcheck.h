@@ -1,0 +1,43 @@
+/* Gradient checks: each op's file has rows here, a small case of odd sizes and the formula in plain double. The check compares the op's forward with
+ * the formula, and its gradients with central differences of the formula.
+ *
+ * To add one: an array of rows ended by {0} in the op's file, and its name in LLM_GRADCHECKS. */
+#ifndef LLM_TENSOR_GRADCHECK_H
+#define LLM_TENSOR_GRADCHECK_H
+
+#include "tensor/tensor.h"
+
+enum { LLM_GRADCHECK_INPUTS = 4, LLM_GRADCHECK_PARAMS = 3 };
+
+struct llm_gradcheck {
+    const char *name;
+    struct { int64_t rows, cols; } in[LLM_GRADCHECK_INPUTS];    /* activations, standard normal; those with rows 0 are not there */
+    struct { int64_t rows, cols; } param[LLM_GRADCHECK_PARAMS]; /* likewise; rows 1: a vector */
+    struct { int64_t rows, cols; } out;
+    int64_t n_rows;      /* of the batch; 0: 1 */
+    double spread;       /* inputs and parameters are multiplied by it; 0: 1 */
+    double tolerance;    /* ‖difference‖ / ‖gradient‖; 0: 1e-5 */
+    /* The op. Its result's gradient is a fixed random matrix; a row whose op sets gradients itself (a loss) returns NULL, and its formula's one number is
+     * what is differentiated. */
+    struct llm_tensor *(*run)(struct llm_ctx *c, struct llm_tensor *const *in, struct llm_param *const *param);
+    /* The same in double, rows contiguous. */
+    void (*formula)(const struct llm_gradcheck *g, const double *const *in, const double *const *param, double *y);
+};
+
+#define LLM_GRADCHECKS(X) \
+    X(embedding) X(sinusoidal) X(linear) X(layernorm) X(rmsnorm) X(rope) X(activation) X(softmax) X(add) X(scale) X(dropout) X(cross_entropy)
+#define LLM_GRADCHECK_DECLARE(op) extern const struct llm_gradcheck llm_gradcheck_##op[];
+LLM_GRADCHECKS(LLM_GRADCHECK_DECLARE)
+
+/* All rows' arrays, ended by NULL. */
+extern const struct llm_gradcheck *const llm_gradchecks[];
+
+struct llm_gradcheck_result {
+    double forward;   /* largest |difference| / largest |value| */
+    double worst;     /* largest ‖difference‖ / ‖gradient‖ over inputs and parameters */
+    char where[32];   /* which one: "input 1", "parameter 0" */
+};
+/* Runs one row with numbers drawn from `seed`. -1: something failed, or a difference is above the tolerance (`e` says which). */
+int llm_gradcheck_run(const struct llm_gradcheck *g, uint64_t seed, struct llm_gradcheck_result *r, struct llm_err *e) LLM_MUST_CHECK;
+
+#endif

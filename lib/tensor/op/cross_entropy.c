@@ -1,0 +1,184 @@
+/* Projection, softmax cross-entropy and their gradients, a chunk of tokens at a time: the logits of a chunk become the gradient in place, and are used
+ * up before the next. A chunk is whole blocks of the canonical order, so its size does not show in the bits. */
+#include <math.h>
+#include <string.h>
+#include "cpu/kernels.h"
+#include "tensor/gradcheck.h"
+#include "tensor/ops.h"
+#include "tensor/tape.h"
+
+struct work {
+    const struct llm_cross_entropy *a;
+    int64_t first, vocab;  /* the chunk's first token */
+    float *logits;         /* [chunk, vocab] */
+    double *nll;           /* [tokens of all chunks] */
+    bool gradient;
+};
+
+static bool counted(const struct llm_cross_entropy *a, int64_t token)
+{
+    return a->targets[token] >= 0 && (!a->mask || a->mask[token]);
+}
+
+static void loss_rows(void *arg, int64_t from, int64_t to, int thread)
+{
+    const struct work *w = arg;
+    const struct llm_cross_entropy *a = w->a;
+    (void)thread;
+    for (int64_t r = from; r < to; r++) {
+        int64_t token = w->first + r;
+        float *x = w->logits + r * w->vocab;
+        w->nll[token] = 0;
+        if (!counted(a, token)) {
+            if (w->gradient) memset(x, 0, (size_t)w->vocab * sizeof *x);
+            continue;
+        }
+        size_t target = (size_t)a->targets[token];
+        float logit = x[target] * a->logit_scale;
+        struct llm_ce_row row = llm_k.rows.ce_forward(x, a->logit_scale, a->logit_softcap, (size_t)w->vocab);
+        if (a->logit_softcap != 0) logit = x[target];
+        w->nll[token] = log((double)row.sum) - ((double)logit - (double)row.max);
+        if (w->gradient) {
+            llm_k.rows.ce_back(x, row, target, (float)a->grad_scale, a->logit_scale, a->logit_softcap, (size_t)w->vocab);
+        }
+    }
+}
+
+/* Where the chunk that begins at token `at` ends: whole rows, or whole blocks of one row, as many as fit `most` logits, at least one. */
+static int64_t chunk_end(int64_t tokens, int64_t row_len, int64_t vocab, int64_t at)
+{
+    const int64_t most = 8 << 20;
+    if (at % row_len == 0 && row_len * vocab <= most) {
+        int64_t rows = most / (row_len * vocab), end = at + rows * row_len;
+        return end < tokens ? end : tokens;
+    }
+    int64_t row_end = (at / row_len + 1) * row_len, blocks = most / (LLM_FOLD * vocab), end = at + (blocks > 1 ? blocks : 1) * LLM_FOLD;
+    return end < row_end ? end : row_end;
+}
+
+/* One chunk [at, end). False after a failure. */
+static bool chunk(struct llm_ctx *c, struct llm_tensor *x, struct llm_param *w, struct work *work, const struct llm_grad *dx, int64_t at, int64_t end)
+{
+    int64_t m = end - at, row_len = llm_row_len(c, x->rows);
+    const float *rows = x->data + at * x->stride;
+    struct llm_matmul project = {.m = m, .x = rows, .ldx = x->stride, .y = work->logits, .ldy = work->vocab, .compute = c->compute};
+    if (llm_matmul(&project, &w->weight, &c->err) < 0) return false;
+    work->first = at;
+    llm_for_rows(m, work->vocab, loss_rows, work);
+    if (w->grad && work->gradient && llm_matmul_dw(w->grad, work->logits, work->vocab, rows, x->stride, m, row_len < m ? row_len : m, work->vocab,
+                                                  x->cols, c->compute, &c->err) < 0) return false;
+    if (!dx->p) return true;
+    struct llm_matmul back = {.m = m, .x = work->logits, .ldx = work->vocab, .y = dx->p + at * dx->stride, .ldy = dx->stride, .accumulate = dx->add,
+                              .compute = c->compute};
+    return llm_matmul_dx(&back, &w->weight, &c->err) == 0;
+}
+
+/* Blocks from zero, added in order within a row; rows in order. */
+static struct llm_loss fold(const struct llm_ctx *c, const struct llm_cross_entropy *a, const double *nll, int64_t tokens)
+{
+    struct llm_loss loss = {0};
+    int64_t row_len = llm_row_len(c, tokens);
+    double row = 0;
+    for (int64_t at = 0, end; at < tokens; at = end) {
+        double block = 0;
+        end = llm_fold_end(tokens, row_len, at);
+        for (int64_t t = at; t < end; t++) {
+            block += nll[t];
+            loss.tokens += counted(a, t);
+            if (a->token_nll) a->token_nll[t] = (float)nll[t];
+        }
+        row += block;
+        if (end % row_len == 0 || end == tokens) {
+            loss.nll += row;
+            row = 0;
+        }
+    }
+    return loss;
+}
+
+struct llm_loss llm_cross_entropy(struct llm_ctx *c, struct llm_tensor *x, struct llm_param *w, const struct llm_cross_entropy *a)
+{
+    int64_t vocab = w->weight.n, tokens = x->rows;
+    size_t mark = llm_arena_mark(&c->acts);
+    if (llm_ctx_failed(c)) return (struct llm_loss){0};
+    if (x->cols != w->weight.k) {
+        llm_op_fail(c, LLM_EX_FAILURE, "'%s': expected inputs [*, %lld], found [%lld, %lld]", w->name, (long long)w->weight.k, (long long)tokens,
+                    (long long)x->cols);
+    }
+    int64_t longest = 0;
+    for (int64_t at = 0, end; at < tokens; at = end) {
+        end = chunk_end(tokens, llm_row_len(c, tokens), vocab, at);
+        if (end - at > longest) longest = end - at;
+    }
+    for (int64_t t = 0; t < tokens && !llm_ctx_failed(c); t++) {
+        if (a->targets[t] >= vocab) llm_op_fail(c, EX_DATAERR, "target: expected below %lld, found %d", (long long)vocab, (int)a->targets[t]);
+    }
+    struct llm_grad dx = {0};
+    struct llm_node n = {.in = {x}, .param = {w}};
+    struct work work = {.a = a, .vocab = vocab, .gradient = llm_tape_wants(c, &n)};
+    work.nll = llm_op_alloc(c, tokens, sizeof *work.nll);
+    work.logits = llm_op_alloc(c, longest, (size_t)vocab * sizeof *work.logits);
+    if (work.gradient && !llm_grad_open(c, x, &dx)) dx.p = NULL;
+    for (int64_t at = 0, end; at < tokens && !llm_ctx_failed(c); at = end) {
+        end = chunk_end(tokens, llm_row_len(c, tokens), vocab, at);
+        if (!chunk(c, x, w, &work, &dx, at, end)) llm_in(&c->err, "'%s'", w->name);
+    }
+    if (llm_ctx_failed(c)) return (struct llm_loss){0};
+    struct llm_loss loss = fold(c, a, work.nll, tokens);
+    llm_arena_pop(&c->acts, mark);
+    return loss;
+}
+
+/* ---- gradient check ---- */
+
+static const int32_t check_targets[12] = {3, 0, 46, 12, -1, 46, 7, 21, 33, -1, 9, 1};
+static const uint8_t check_mask[12] = {1, 1, 1, 0, 1, 1, 1, 1, 0, 1, 1, 1};
+static const struct llm_cross_entropy check_plain = {check_targets, check_mask, 1, 0, 1, NULL};
+static const struct llm_cross_entropy check_capped = {check_targets, NULL, 0.25f, 1.5f, 1, NULL};
+
+static struct llm_tensor *run_plain(struct llm_ctx *c, struct llm_tensor *const *in, struct llm_param *const *p)
+{
+    llm_cross_entropy(c, in[0], p[0], &check_plain);
+    return NULL;
+}
+
+static struct llm_tensor *run_capped(struct llm_ctx *c, struct llm_tensor *const *in, struct llm_param *const *p)
+{
+    llm_cross_entropy(c, in[0], p[0], &check_capped);
+    return NULL;
+}
+
+static void formula(const struct llm_gradcheck *g, const struct llm_cross_entropy *a, const double *x, const double *w, double *y)
+{
+    int64_t vocab = g->param[0].rows, width = g->param[0].cols;
+    double cap = (double)a->logit_softcap;
+    *y = 0;
+    for (int64_t t = 0; t < g->in[0].rows; t++) {
+        double sum = 0, target = 0;
+        if (!counted(a, t)) continue;
+        for (int64_t v = 0; v < vocab; v++) {
+            double logit = 0;
+            for (int64_t i = 0; i < width; i++) logit += x[t * width + i] * w[v * width + i];
+            logit *= (double)a->logit_scale;
+            if (cap > 0) logit = cap * tanh(logit / cap);
+            if (v == a->targets[t]) target = logit;
+            sum += exp(logit);
+        }
+        *y += log(sum) - target;
+    }
+}
+
+static void formula_plain(const struct llm_gradcheck *g, const double *const *in, const double *const *p, double *y)
+{
+    formula(g, &check_plain, in[0], p[0], y);
+}
+
+static void formula_capped(const struct llm_gradcheck *g, const double *const *in, const double *const *p, double *y)
+{
+    formula(g, &check_capped, in[0], p[0], y);
+}
+
+const struct llm_gradcheck llm_gradcheck_cross_entropy[] = {
+    {.name = "cross-entropy", .in = {{12, 13}}, .param = {{47, 13}}, .out = {1, 1}, .n_rows = 3, .run = run_plain, .formula = formula_plain},
+    {.name = "cross-entropy, scaled and capped", .in = {{12, 13}}, .param = {{47, 13}}, .out = {1, 1}, .run = run_capped, .formula = formula_capped},
+    {0}};

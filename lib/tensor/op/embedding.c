@@ -1,0 +1,112 @@
+/* y[t] = scale · table[ids[t]]. On the way back tokens are sorted by id, so that each row of the table that occurs is visited once and the others
+ * not at all. */
+#include <string.h>
+#include "cpu/kernels.h"
+#include "tensor/gradcheck.h"
+#include "tensor/ops.h"
+#include "tensor/tape.h"
+
+struct embedding_args { const int32_t *ids; float scale; };
+struct work { const int32_t *ids; const struct llm_param *table; struct llm_tensor *y; size_t row_bytes; float scale; };
+
+static void forward_rows(void *arg, int64_t from, int64_t to, int thread)
+{
+    const struct work *w = arg;
+    const struct llm_weight *table = &w->table->weight;
+    size_t cols = (size_t)w->y->cols;
+    (void)thread;
+    for (int64_t t = from; t < to; t++) {
+        float *y = w->y->data + t * w->y->stride;
+        const char *row = (const char *)table->data + (size_t)w->ids[t] * w->row_bytes;
+        if (table->dtype == LLM_F32) memcpy(y, row, cols * sizeof(float));
+        else if (table->dtype == LLM_BF16) llm_k.elementwise.from_bf16(y, (const uint16_t *)(const void *)row, cols);
+        else llm_dtypes[table->dtype].decode(row, y, cols);
+        if (w->scale != 1) llm_k.elementwise.scale(y, w->scale, y, cols);
+    }
+}
+
+/* Tokens in the order of (id, token): byte by byte from the lowest, each pass keeping the order of those before. Returns the sorted one of two
+ * buffers [n]. */
+static int32_t *sort_tokens(const int32_t *ids, int64_t n, int32_t *order, int32_t *spare)
+{
+    int32_t most = 0;
+    for (int64_t t = 0; t < n; t++) {
+        order[t] = (int32_t)t;
+        if (ids[t] > most) most = ids[t];
+    }
+    for (int shift = 0; shift < 32 && most >> shift; shift += 8) {
+        int64_t start[257] = {0};
+        for (int64_t t = 0; t < n; t++) start[(ids[t] >> shift & 255) + 1]++;
+        for (int i = 0; i < 256; i++) start[i + 1] += start[i];
+        for (int64_t t = 0; t < n; t++) spare[start[ids[order[t]] >> shift & 255]++] = order[t];
+        int32_t *swap = order;
+        order = spare;
+        spare = swap;
+    }
+    return order;
+}
+
+struct back_work { const int32_t *ids, *order; float *grad; const float *dy; int64_t dy_stride, n, row_len, cols; float scale; };
+
+static void backward_columns(void *arg, int64_t from, int64_t to, int thread)
+{
+    const struct back_work *w = arg;
+    float sum[64];
+    size_t n = (size_t)(to - from);
+    (void)thread;
+    for (int64_t i = 0; i < w->n;) {
+        int32_t id = w->ids[w->order[i]];
+        int64_t end = llm_fold_end(w->n, w->row_len, w->order[i] / w->row_len * w->row_len + w->order[i] % w->row_len / LLM_FOLD * LLM_FOLD);
+        memset(sum, 0, n * sizeof *sum);
+        for (; i < w->n && w->order[i] < end && w->ids[w->order[i]] == id; i++) {
+            llm_k.elementwise.axpy(sum, w->scale, w->dy + w->order[i] * w->dy_stride + from, n);
+        }
+        float *grad = w->grad + id * w->cols + from;
+        llm_k.elementwise.add(grad, grad, sum, n);
+    }
+}
+
+static void embedding_backward(struct llm_ctx *c, struct llm_node *node)
+{
+    const struct embedding_args *a = node->args;
+    struct llm_param *table = node->param[0];
+    struct llm_tensor *y = node->out;
+    int32_t *order = llm_op_alloc(c, y->rows, sizeof *order), *spare = llm_op_alloc(c, y->rows, sizeof *spare);
+    if (llm_ctx_failed(c)) return;
+    struct back_work w = {a->ids, sort_tokens(a->ids, y->rows, order, spare), table->grad_lookup ? table->grad_lookup : table->grad, y->grad,
+                          y->grad_stride, y->rows, llm_row_len(c, y->rows), y->cols, a->scale};
+    llm_for_columns(y->cols, backward_columns, &w);
+}
+
+struct llm_tensor *llm_embedding(struct llm_ctx *c, const int32_t *ids, int64_t n, struct llm_param *table, float scale)
+{
+    if (llm_ctx_failed(c)) return &c->nothing;
+    struct llm_node node = {.backward = embedding_backward, .mark = llm_arena_mark(&c->acts), .param = {table}};
+    if (n > INT32_MAX) return llm_op_fail(c, LLM_EX_FAILURE, "'%s': expected fewer than 2^31 tokens, found %lld", table->name, (long long)n);
+    node.out = llm_tensor_create(c, n, table->weight.k);
+    if (llm_ctx_failed(c)) return &c->nothing;
+    struct work w = {ids, table, node.out, llm_dtype_bytes(table->weight.dtype, (uint64_t)table->weight.k), scale};
+    llm_for_rows(n, table->weight.k, forward_rows, &w);
+    return llm_record(c, &node, &(struct embedding_args){ids, scale}, sizeof(struct embedding_args));
+}
+
+/* ---- gradient check ---- */
+
+static const int32_t check_ids[12] = {3, 0, 6, 3, 3, 5, 0, 3, 6, 1, 3, 0};
+
+static struct llm_tensor *check_run(struct llm_ctx *c, struct llm_tensor *const *in, struct llm_param *const *p)
+{
+    (void)in;
+    return llm_embedding(c, check_ids, 12, p[0], 1.25f);
+}
+
+static void check_formula(const struct llm_gradcheck *g, const double *const *in, const double *const *p, double *y)
+{
+    (void)in;
+    for (int64_t t = 0; t < 12; t++) {
+        for (int64_t i = 0; i < g->out.cols; i++) y[t * g->out.cols + i] = 1.25 * p[0][check_ids[t] * g->out.cols + i];
+    }
+}
+
+const struct llm_gradcheck llm_gradcheck_embedding[] = {
+    {.name = "embedding", .param = {{7, 67}}, .out = {12, 67}, .n_rows = 3, .run = check_run, .formula = check_formula}, {0}};

@@ -1,0 +1,96 @@
+/* y = x·wᵀ + b */
+#include "cpu/kernels.h"
+#include "tensor/gradcheck.h"
+#include "tensor/ops.h"
+#include "tensor/tape.h"
+
+struct bias_work { float *grad; const float *dy; int64_t dy_stride, rows, row_len; };
+
+static void bias_columns(void *arg, int64_t from, int64_t to, int thread)
+{
+    const struct bias_work *w = arg;
+    (void)thread;
+    for (int64_t at = 0, end; at < w->rows; at = end) {
+        end = llm_fold_end(w->rows, w->row_len, at);
+        llm_k.rows.column_sums(w->grad + from, w->dy + at * w->dy_stride + from, (size_t)w->dy_stride, (size_t)(end - at), (size_t)(to - from));
+    }
+}
+
+static void linear_backward(struct llm_ctx *c, struct llm_node *n)
+{
+    struct llm_tensor *x = n->in[0], *y = n->out;
+    struct llm_param *w = n->param[0], *b = n->param[1];
+    int64_t row_len = llm_row_len(c, x->rows);
+    struct llm_grad g;
+    if (w->grad && llm_matmul_dw(w->grad, y->grad, y->grad_stride, x->data, x->stride, x->rows, row_len, y->cols, x->cols, c->compute, &c->err) < 0)
+        return;
+    if (b && b->grad) {
+        struct bias_work work = {b->grad, y->grad, y->grad_stride, x->rows, row_len};
+        llm_for_columns(y->cols, bias_columns, &work);
+    }
+    if (!llm_grad_open(c, x, &g)) return;
+    struct llm_matmul dx = {.m = x->rows, .x = y->grad, .ldx = y->grad_stride, .y = g.p, .ldy = g.stride, .accumulate = g.add, .compute = c->compute};
+    if (llm_matmul_dx(&dx, &w->weight, &c->err) < 0) llm_in(&c->err, "'%s'", w->name);
+}
+
+struct llm_tensor *llm_linear(struct llm_ctx *c, struct llm_tensor *x, struct llm_param *w, struct llm_param *b)
+{
+    if (llm_ctx_failed(c)) return &c->nothing;
+    if (x->cols != w->weight.k) {
+        return llm_op_fail(c, LLM_EX_FAILURE, "'%s': expected inputs [*, %lld], found [%lld, %lld]", w->name, (long long)w->weight.k,
+                           (long long)x->rows, (long long)x->cols);
+    }
+    struct llm_node n = {.backward = linear_backward, .mark = llm_arena_mark(&c->acts), .in = {x}, .param = {w, b}};
+    n.out = llm_tensor_create(c, x->rows, w->weight.n);
+    size_t scratch = llm_arena_mark(&c->acts);
+    const float *bias = b ? llm_op_vector(c, b, w->weight.n) : NULL;
+    if (llm_ctx_failed(c)) return &c->nothing;
+    struct llm_matmul a = {.m = x->rows, .x = x->data, .ldx = x->stride, .y = n.out->data, .ldy = n.out->stride, .bias = bias, .compute = c->compute};
+    if (llm_matmul(&a, &w->weight, &c->err) < 0) {
+        llm_in(&c->err, "'%s'", w->name);
+        return &c->nothing;
+    }
+    llm_arena_pop(&c->acts, scratch);
+    return llm_record(c, &n, NULL, 0);
+}
+
+/* ---- gradient check ---- */
+
+static struct llm_tensor *check_run(struct llm_ctx *c, struct llm_tensor *const *in, struct llm_param *const *p)
+{
+    return llm_linear(c, in[0], p[0], p[1]);
+}
+
+static void check_formula(const struct llm_gradcheck *g, const double *const *in, const double *const *p, double *y)
+{
+    int64_t k = g->param[0].cols, n = g->param[0].rows;
+    for (int64_t t = 0; t < g->in[0].rows; t++) {
+        for (int64_t j = 0; j < n; j++) {
+            double sum = p[1] ? p[1][j] : 0;
+            for (int64_t i = 0; i < k; i++) sum += in[0][t * k + i] * p[0][j * k + i];
+            y[t * n + j] = sum;
+        }
+    }
+}
+
+/* x used twice: its gradient is added to. */
+static struct llm_tensor *check_twice(struct llm_ctx *c, struct llm_tensor *const *in, struct llm_param *const *p)
+{
+    return llm_add(c, llm_linear(c, llm_columns(c, in[0], 3, 17), p[0], NULL), llm_linear(c, llm_columns(c, in[0], 5, 17), p[1], NULL));
+}
+
+static void formula_twice(const struct llm_gradcheck *g, const double *const *in, const double *const *p, double *y)
+{
+    for (int64_t t = 0; t < g->in[0].rows; t++) {
+        for (int64_t j = 0; j < 13; j++) {
+            double sum = 0;
+            for (int64_t i = 0; i < 17; i++) sum += in[0][t * 29 + 3 + i] * p[0][j * 17 + i] + in[0][t * 29 + 5 + i] * p[1][j * 17 + i];
+            y[t * 13 + j] = sum;
+        }
+    }
+}
+
+const struct llm_gradcheck llm_gradcheck_linear[] = {
+    {.name = "linear", .in = {{11, 29}}, .param = {{13, 29}, {1, 13}}, .out = {11, 13}, .run = check_run, .formula = check_formula},
+    {.name = "linear without bias", .in = {{11, 29}}, .param = {{13, 29}}, .out = {11, 13}, .run = check_run, .formula = check_formula},
+    {.name = "linear of views", .in = {{6, 29}}, .param = {{13, 17}, {13, 17}}, .out = {6, 13}, .run = check_twice, .formula = formula_twice}, {0}};

@@ -1,0 +1,104 @@
+/* y = x / sqrt(mean(x²) + eps) ⊙ (gain + offset), over the whole row or over runs of `group` columns */
+#include <math.h>
+#include "cpu/kernels.h"
+#include "tensor/gradcheck.h"
+#include "tensor/op/norm_internal.h"
+#include "tensor/ops.h"
+
+struct rmsnorm_args { const float *gain; float *rstd, offset; int64_t group; };
+struct work {
+    const struct llm_tensor *x, *y;
+    const float *gain;
+    float offset, eps, *rstd; /* rstd: [rows][cols / group] */
+    int64_t group;
+    const float *dy;
+    int64_t dy_stride;
+    struct llm_grad g;
+};
+
+static void forward_rows(void *arg, int64_t from, int64_t to, int thread)
+{
+    const struct work *w = arg;
+    int64_t groups = w->x->cols / w->group;
+    (void)thread;
+    for (int64_t r = from; r < to; r++) {
+        for (int64_t j = 0; j < groups; j++) {
+            float rstd;
+            llm_k.rows.rmsnorm(w->y->data + r * w->y->stride + j * w->group, w->x->data + r * w->x->stride + j * w->group, w->gain, w->offset, w->eps,
+                               (size_t)w->group, &rstd);
+            if (w->rstd) w->rstd[r * groups + j] = rstd;
+        }
+    }
+}
+
+static void backward_rows(void *arg, int64_t from, int64_t to, int thread)
+{
+    const struct work *w = arg;
+    int64_t groups = w->x->cols / w->group;
+    (void)thread;
+    for (int64_t r = from; r < to; r++) {
+        for (int64_t j = 0; j < groups; j++) {
+            int64_t at = j * w->group;
+            llm_k.rows.rmsnorm_back(w->g.p + r * w->g.stride + at, w->x->data + r * w->x->stride + at, w->dy + r * w->dy_stride + at, w->gain,
+                                    w->offset, w->rstd[r * groups + j], w->g.add, (size_t)w->group);
+        }
+    }
+}
+
+static void rmsnorm_backward(struct llm_ctx *c, struct llm_node *n)
+{
+    const struct rmsnorm_args *a = n->args;
+    struct llm_tensor *x = n->in[0];
+    struct work w = {.x = x, .gain = a->gain, .offset = a->offset, .rstd = a->rstd, .group = a->group, .dy = n->out->grad,
+                     .dy_stride = n->out->grad_stride};
+    llm_norm_params_back(c, x, n->out, n->param[0], NULL, NULL, a->rstd, a->group); /* before dx takes the place of dy */
+    if (llm_grad_open_over(c, x, n->out, &w.g)) llm_for_rows(x->rows, x->cols, backward_rows, &w);
+}
+
+struct llm_tensor *llm_rmsnorm(struct llm_ctx *c, struct llm_tensor *x, struct llm_param *gain, float eps, float gain_offset, int64_t group)
+{
+    if (llm_ctx_failed(c)) return &c->nothing;
+    if (group <= 0 || x->cols % group) {
+        return llm_op_fail(c, LLM_EX_FAILURE, "'%s': expected columns in groups of %lld, found %lld", gain->name, (long long)group, (long long)x->cols);
+    }
+    struct llm_node n = {.backward = rmsnorm_backward, .mark = llm_arena_mark(&c->acts), .in = {x}, .param = {gain}};
+    struct work w = {.x = x, .offset = gain_offset, .eps = eps, .group = group};
+    n.out = llm_tensor_create(c, x->rows, x->cols);
+    w.y = n.out;
+    w.gain = llm_op_vector(c, gain, group);
+    if (llm_tape_wants(c, &n)) w.rstd = llm_op_alloc(c, x->rows * (x->cols / group), sizeof *w.rstd);
+    if (llm_ctx_failed(c)) return &c->nothing;
+    llm_for_rows(x->rows, x->cols, forward_rows, &w);
+    struct rmsnorm_args args = {w.gain, w.rstd, gain_offset, group};
+    return llm_record(c, &n, &args, sizeof args);
+}
+
+/* ---- gradient check ---- */
+
+static struct llm_tensor *check_run(struct llm_ctx *c, struct llm_tensor *const *in, struct llm_param *const *p)
+{
+    return llm_rmsnorm(c, in[0], p[0], 1e-2f, 0, in[0]->cols);
+}
+
+static struct llm_tensor *check_groups(struct llm_ctx *c, struct llm_tensor *const *in, struct llm_param *const *p)
+{
+    return llm_rmsnorm(c, llm_columns(c, in[0], 5, 57), p[0], 1e-2f, 1, 19);
+}
+
+static void check_formula(const struct llm_gradcheck *g, const double *const *in, const double *const *p, double *y)
+{
+    int64_t n = g->param[0].cols, skip = g->in[0].cols > g->out.cols ? 5 : 0;
+    double offset = skip ? 1 : 0;
+    for (int64_t t = 0; t < g->out.rows; t++) {
+        for (int64_t j = 0; j < g->out.cols; j += n) {
+            const double *x = in[0] + t * g->in[0].cols + skip + j;
+            double squares = 0;
+            for (int64_t i = 0; i < n; i++) squares += x[i] * x[i] / (double)n;
+            for (int64_t i = 0; i < n; i++) y[t * g->out.cols + j + i] = x[i] / sqrt(squares + (double)1e-2f) * (p[0][i] + offset);
+        }
+    }
+}
+
+const struct llm_gradcheck llm_gradcheck_rmsnorm[] = {
+    {.name = "rmsnorm", .in = {{9, 71}}, .param = {{1, 71}}, .out = {9, 71}, .n_rows = 3, .run = check_run, .formula = check_formula},
+    {.name = "rmsnorm in groups", .in = {{6, 66}}, .param = {{1, 19}}, .out = {6, 57}, .run = check_groups, .formula = check_formula}, {0}};

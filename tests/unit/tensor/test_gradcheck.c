@@ -1,0 +1,59 @@
+/* Every op's rows: forward against the formula in double, gradients against its central differences. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include "cpu/pool.h"
+#include "tensor/gradcheck.h"
+
+static void check_row(void **state)
+{
+    struct llm_err e = {0};
+    struct llm_gradcheck_result r;
+    for (uint64_t seed = 1; seed <= 3; seed++) {
+        if (llm_gradcheck_run(*state, seed, &r, &e) < 0) fail_msg("seed %d: %s", (int)seed, e.text);
+    }
+}
+
+/* The check itself can fail: a formula that is wrong by one part in a thousand is found. */
+static void wrong_formula(const struct llm_gradcheck *g, const double *const *in, const double *const *p, double *y)
+{
+    llm_gradcheck_softmax[0].formula(g, in, p, y);
+    for (int64_t i = 0; i < g->out.rows * g->out.cols; i++) y[i] += 1e-3 * y[i] * y[i];
+}
+
+static void wrong_slope(const struct llm_gradcheck *g, const double *const *in, const double *const *p, double *y)
+{
+    llm_gradcheck_softmax[0].formula(g, in, p, y);
+    y[3] += in[0][3];
+}
+
+static void check_refuses(void **state)
+{
+    struct llm_err e = {0};
+    struct llm_gradcheck_result r;
+    struct llm_gradcheck wrong = llm_gradcheck_softmax[0];
+    (void)state;
+    wrong.formula = wrong_formula;
+    assert_int_equal(llm_gradcheck_run(&wrong, 1, &r, &e), -1);
+    wrong.formula = wrong_slope;
+    wrong.tolerance = 1e9;
+    assert_int_equal(llm_gradcheck_run(&wrong, 1, &r, &e), 0);
+    assert_true(r.worst > 0.1);
+}
+
+int main(void)
+{
+    enum { MOST = 64 };
+    struct CMUnitTest tests[MOST] = {{.name = "a wrong formula is found", .test_func = check_refuses}};
+    struct llm_err e = {0};
+    size_t n = 1;
+    if (llm_pool_start(2, &e) < 0) return llm_report(&e);
+    for (const struct llm_gradcheck *const *op = llm_gradchecks; *op; op++) {
+        for (const struct llm_gradcheck *row = *op; row->name && n < MOST; row++) {
+            tests[n++] = (struct CMUnitTest){.name = row->name, .test_func = check_row, .initial_state = (void *)(uintptr_t)row};
+        }
+    }
+    return _cmocka_run_group_tests("gradcheck", tests, n, NULL, NULL);
+}
