@@ -6,7 +6,7 @@
 #define PANEL LLM_GEMM_PANEL
 #define UNIT 32
 #define TILE 1024    /* bytes */
-#define K_BLOCK 1024
+#define K_BLOCK 512 /* two panels of b of this depth stay in the first cache */
 
 /* What LDTILECFG reads. */
 struct tile_config {
