@@ -6,6 +6,7 @@
 
 #include "cpu/pool.h"
 #include "io/planes.h"
+#include "io/sniff.h"
 #include "io/zstd_frames.h"
 
 /* Where a checkpoint's bytes come from: four ways, one interface.
@@ -176,28 +177,32 @@ static int open_plain_pipe(struct llm_checkpoint *c, struct llm_err *e)
     return got;
 }
 
+/* One of the four ways, by content. */
+static int open_any(struct llm_checkpoint *c, bool regular, struct llm_err *e)
+{
+    enum llm_content content;
+    if (llm_sniff(c->file, &content, e) < 0) return -1;
+    switch (content) {
+    case LLM_CONTENT_CHECKPOINT: return regular ? open_zstd_file(c, e) : open_zstd_pipe(c, e);
+    case LLM_CONTENT_MESSAGE: return regular ? open_plain_file(c, e) : open_plain_pipe(c, e);
+    default:
+        return llm_fail(e, EX_DATAERR, "%s: byte 0: expected a checkpoint (.llm) or safetensors, found %s", llm_checkpoint_name(c),
+                        llm_content_name(content));
+    }
+}
+
 struct llm_checkpoint *llm_checkpoint_from_file(struct llm_file *f, struct llm_err *e)
 {
-    size_t n;
     struct llm_checkpoint *c = llm_calloc(1, sizeof *c, "checkpoint", e);
     if (!c) {
         llm_file_close(f);
         return NULL;
     }
     c->file = f;
-    int got = -1;
-    const unsigned char *head = llm_file_peek(f, 16, &n, e);
     bool regular = llm_file_regular(f, NULL) >= 0;
-    if (head && n == 0) {
-        llm_file_bad(f, e, "empty: expected a checkpoint");
-    } else if (head) {
-        bool zstd = n >= 4 && ((head[0] & 0xF0) == 0x50 || head[0] == 0x28) && memcmp(head + 1, head[0] == 0x28 ? "\xB5\x2F\xFD" : "\x2A\x4D\x18", 3) == 0;
-        if (!zstd && n >= 9 && length_at(head) <= LLM_MAX_HEADER && head[8] != '{') {
-            llm_file_bad(f, e, "expected a checkpoint (.llm) or safetensors");
-        } else {
-            got = zstd ? (regular ? open_zstd_file(c, e) : open_zstd_pipe(c, e)) : (regular ? open_plain_file(c, e) : open_plain_pipe(c, e));
-        }
-    }
+    int got = open_any(c, regular, e);
+    if (got == 0 && c->header.kind && strcmp(c->header.kind, "checkpoint") != 0)
+        got = llm_fail(e, EX_DATAERR, "%s: expected a checkpoint, found a message of kind '%s'", llm_file_name(f), c->header.kind);
     if (got == 0 && !regular) {
         c->kept = llm_calloc(c->header.n_entries, sizeof *c->kept, "header", e);
         if (!c->kept || (c->header.n_entries == 0 && finish_content(c, e) < 0)) got = -1;
@@ -229,44 +234,64 @@ static void join_stored(const struct llm_entry *t, const unsigned char *stored, 
     }
 }
 
+/* Frames of several tensors, decoded at once. */
 struct decode_job {
     const struct llm_checkpoint *c;
-    const struct llm_entry *t;
-    size_t first;
-    unsigned char *out;
-    struct llm_err *e;
-    int failed;
+    const struct llm_wanted *wanted;
+    size_t *first;               /* [n + 1]: pieces before tensor i */
+    size_t n;
     pthread_mutex_t lock;
+    size_t failed_piece;         /* the first of those that failed: the message does not depend on threads */
+    struct llm_err e;
 };
+
+static int decode_frame(const struct llm_checkpoint *c, const struct llm_entry *t, const struct llm_frame *f, unsigned char *out, struct llm_err *e)
+{
+    if (!t->planes) return llm_frame_decode(c->map.p, f, out, llm_checkpoint_name(c), e);
+    unsigned char *planes = llm_alloc(f->bytes, 1, t->name, e); /* not llm_scratch: a piece of the caller's may read a tensor and use that */
+    if (!planes) return -1;
+    int got = llm_frame_decode(c->map.p, f, planes, llm_checkpoint_name(c), e);
+    if (got == 0) llm_planes_join(planes, out, f->bytes, plane_width(t));
+    free(planes);
+    return got;
+}
 
 static void decode_piece(void *arg, size_t i, int thread)
 {
     struct decode_job *j = arg;
-    const struct llm_frame *f = &j->c->frames[j->first + i];
-    unsigned char *out = j->out + i * LLM_FRAME_BYTES, *raw = out;
     struct llm_err e = {0};
-    int got = 0;
-    if (j->t->planes) raw = malloc(f->bytes); /* not llm_scratch: several tensors may be read at once from pieces */
+    size_t low = 0, high = j->n;
     (void)thread;
-    if (!raw) got = llm_no_memory(&e, j->t->name);
-    else got = llm_frame_decode(j->c->map.p, f, raw, llm_checkpoint_name(j->c), &e);
-    if (got == 0 && j->t->planes) llm_planes_join(raw, out, f->bytes, plane_width(j->t));
-    if (raw != out) free(raw);
-    if (got == 0) return;
+    while (high - low > 1) { /* the tensor that piece i is of: the last that begins at or before it */
+        size_t middle = low + (high - low) / 2;
+        if (j->first[middle] <= i) low = middle;
+        else high = middle;
+    }
+    const struct llm_entry *t = j->wanted[low].entry;
+    size_t k = i - j->first[low];
+    const struct llm_frame *f = &j->c->frames[j->c->first_frame[t - j->c->header.entries] + k];
+    if (decode_frame(j->c, t, f, (unsigned char *)j->wanted[low].out + k * LLM_FRAME_BYTES, &e) == 0) return;
+    llm_in(&e, "tensor '%s'", t->name);
     pthread_mutex_lock(&j->lock);
-    if (!j->failed++) *j->e = e;
+    if (i < j->failed_piece) {
+        j->failed_piece = i;
+        j->e = e;
+    }
     pthread_mutex_unlock(&j->lock);
 }
 
-static int read_frames(struct llm_checkpoint *c, const struct llm_entry *t, void *out, struct llm_err *e)
+static int read_frames(struct llm_checkpoint *c, const struct llm_wanted *w, size_t n, struct llm_err *e)
 {
-    struct llm_err mine = {0};
-    struct decode_job j = {.c = c, .t = t, .first = c->first_frame[t - c->header.entries], .out = out, .e = &mine};
+    struct decode_job j = {.c = c, .wanted = w, .n = n, .failed_piece = SIZE_MAX};
+    j.first = llm_calloc(n + 1, sizeof *j.first, "checkpoint", e);
+    if (!j.first) return -1;
+    for (size_t i = 0; i < n; i++) j.first[i + 1] = j.first[i] + (w[i].entry->bytes + LLM_FRAME_BYTES - 1) / LLM_FRAME_BYTES;
     pthread_mutex_init(&j.lock, NULL);
-    llm_parallel((t->bytes + LLM_FRAME_BYTES - 1) / LLM_FRAME_BYTES, decode_piece, &j);
+    llm_parallel(j.first[n], decode_piece, &j);
     pthread_mutex_destroy(&j.lock);
-    if (!j.failed) return 0;
-    if (e) *e = mine;
+    free(j.first);
+    if (j.failed_piece == SIZE_MAX) return 0;
+    if (e) *e = j.e;
     return -1;
 }
 
@@ -304,18 +329,29 @@ static int read_pipe(struct llm_checkpoint *c, const struct llm_entry *t, void *
     return 0;
 }
 
+int llm_checkpoint_read_many(struct llm_checkpoint *c, const struct llm_wanted *w, size_t n, struct llm_err *e)
+{
+    if (c->frames) return read_frames(c, w, n, e);
+    for (size_t i = 0; i < n; i++) {
+        if (c->kept && read_pipe(c, w[i].entry, w[i].out, e) < 0) return -1;
+        if (!c->kept) join_stored(w[i].entry, c->map.p + c->header.header_bytes + w[i].entry->offset, w[i].out);
+    }
+    return 0;
+}
+
 int llm_checkpoint_read(struct llm_checkpoint *c, const struct llm_entry *t, void *out, struct llm_err *e)
 {
-    if (c->frames) return read_frames(c, t, out, e);
-    if (c->kept) return read_pipe(c, t, out, e);
-    join_stored(t, c->map.p + c->header.header_bytes + t->offset, out);
-    return 0;
+    const struct llm_wanted one = {t, out};
+    return llm_checkpoint_read_many(c, &one, 1, e);
 }
 
 const void *llm_checkpoint_borrow(const struct llm_checkpoint *c, const struct llm_entry *t)
 {
     if (c->frames || c->kept || t->planes) return NULL;
-    return c->map.p + c->header.header_bytes + t->offset;
+    const unsigned char *p = c->map.p + c->header.header_bytes + t->offset;
+    const struct llm_dtype_row *row = &llm_dtypes[t->dtype];
+    uintptr_t alignment = row->block_size > 1 ? 2 : (uintptr_t)row->block_bytes; /* blocks begin with a half */
+    return (uintptr_t)p % alignment ? NULL : p;
 }
 
 /* ---- writing ---- */

@@ -6,15 +6,19 @@
 #include "io/message.h"
 
 /* ---- reading: from a file in parallel, one tensor alone, or from a pipe in order; plain safetensors too (mapped) ---- */
-struct llm_checkpoint; /* opaque; after opening, llm_checkpoint_read may be called from several threads when `seekable` */
+struct llm_checkpoint; /* opaque; of a file, tensors may be read from several threads; of a pipe, from one */
 struct llm_checkpoint *llm_checkpoint_open(const char *path, struct llm_err *e) LLM_MUST_CHECK; /* "-": stdin */
 struct llm_checkpoint *llm_checkpoint_from_file(struct llm_file *f, struct llm_err *e) LLM_MUST_CHECK; /* takes f over */
 const struct llm_header *llm_checkpoint_header(const struct llm_checkpoint *c);
 const char *llm_checkpoint_name(const struct llm_checkpoint *c);
 /* Decodes tensor `t` (an entry of the header) into `out` (its true bytes: llm_dtype_bytes). Uses all threads of the pool. From a pipe
- * tensors not read yet are decoded into memory on the way. */
+ * tensors that come before it are kept in memory, and each can be read once; with the last one the end of the input is checked. */
 int llm_checkpoint_read(struct llm_checkpoint *c, const struct llm_entry *t, void *out, struct llm_err *e) LLM_MUST_CHECK;
-/* A pointer to the tensor's bytes where the file is mapped and unpacked (safetensors), else NULL. Lives as long as `c`. */
+/* The same for several tensors at once: faster where they are small. */
+struct llm_wanted { const struct llm_entry *entry; void *out; };
+int llm_checkpoint_read_many(struct llm_checkpoint *c, const struct llm_wanted *w, size_t n, struct llm_err *e) LLM_MUST_CHECK;
+/* A pointer to the tensor's bytes where the file is mapped, unpacked (safetensors) and they are aligned for their dtype, else NULL. Lives as
+ * long as `c`. */
 const void *llm_checkpoint_borrow(const struct llm_checkpoint *c, const struct llm_entry *t);
 void llm_checkpoint_close(struct llm_checkpoint *c);
 

@@ -10,14 +10,21 @@ void llm_header_release(struct llm_header *h)
 {
     for (size_t i = 0; i < h->n_entries; i++) free((char *)h->entries[i].name);
     free(h->entries);
+    free(h->by_name);
     json_decref(h->metadata);
     *h = (struct llm_header){0};
 }
 
 const struct llm_entry *llm_header_find(const struct llm_header *h, const char *name)
 {
-    for (size_t i = 0; i < h->n_entries; i++)
-        if (strcmp(h->entries[i].name, name) == 0) return &h->entries[i];
+    size_t low = 0, high = h->n_entries;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        int order = strcmp(h->by_name[middle]->name, name);
+        if (order == 0) return h->by_name[middle];
+        if (order < 0) low = middle + 1;
+        else high = middle;
+    }
     return NULL;
 }
 
@@ -72,7 +79,12 @@ static int parse_offsets(struct llm_entry *t, const json_t *offsets, struct llm_
 static int parse_true_type(struct llm_entry *t, const json_t *said, struct llm_err *e)
 {
     const char *dtype = NULL, *encoding = NULL;
+    const char *key;
+    json_t *v;
     if (!json_is_object(said)) return llm_fail(e, EX_DATAERR, "llm.tensors: '%s': expected an object", t->name);
+    json_object_foreach((json_t *)said, key, v)
+        if (strcmp(key, "dtype") != 0 && strcmp(key, "shape") != 0 && strcmp(key, "encoding") != 0)
+            return llm_fail(e, EX_DATAERR, "llm.tensors: '%s': unknown key '%s'", t->name, key);
     if (t->dtype != LLM_U8) return llm_fail(e, EX_DATAERR, "tensor '%s': in llm.tensors, but not of dtype U8", t->name);
     if (llm_json_str(said, "dtype", &dtype, e) < 0 || llm_json_str(said, "encoding", &encoding, e) < 0) return llm_in(e, "tensor '%s'", t->name);
     t->dtype = dtype ? llm_dtype_find(dtype) : LLM_NO_DTYPE;
@@ -114,6 +126,11 @@ static int by_offset(const void *a, const void *b)
     return strcmp(x->name, y->name);
 }
 
+static int by_name(const void *a, const void *b)
+{
+    return strcmp((*(const struct llm_entry *const *)a)->name, (*(const struct llm_entry *const *)b)->name);
+}
+
 static int parse_metadata(struct llm_header *h, json_t *o, json_t **true_types, struct llm_err *e)
 {
     const char *key;
@@ -121,8 +138,12 @@ static int parse_metadata(struct llm_header *h, json_t *o, json_t **true_types, 
     h->metadata = meta ? json_incref(meta) : json_object();
     if (!h->metadata) return llm_no_memory(e, "header");
     if (!json_is_object(h->metadata)) return llm_fail(e, EX_DATAERR, "__metadata__: expected an object");
-    json_object_foreach(h->metadata, key, v)
-        if (!json_is_string(v)) return llm_fail(e, EX_DATAERR, "__metadata__: '%s': expected a string", key);
+    json_object_foreach(h->metadata, key, v) {
+        if (!json_is_string(v) || strlen(json_string_value(v)) != json_string_length(v))
+            return llm_fail(e, EX_DATAERR, "__metadata__: '%s': expected a string without NUL", key);
+        if (strncmp(key, "llm.require.", 12) == 0)
+            return llm_fail(e, EX_DATAERR, "__metadata__: '%s': made by a later version, which changed the meaning of the data", key);
+    }
     h->kind = llm_header_meta(h, "llm.kind");
     const char *text = llm_header_meta(h, "llm.tensors");
     if (!text) return 0;
@@ -157,6 +178,10 @@ static int parse_object(struct llm_header *h, json_t *o, struct llm_err *e)
         }
         h->data_bytes += t->bytes; /* each is below 2^63 and they follow one another, so the sum is the last end */
     }
+    h->by_name = llm_calloc(h->n_entries, sizeof *h->by_name, "header", e);
+    if (!h->by_name) goto done;
+    for (size_t i = 0; i < h->n_entries; i++) h->by_name[i] = &h->entries[i];
+    qsort(h->by_name, h->n_entries, sizeof *h->by_name, by_name);
     got = 0;
 done:
     json_decref(true_types);

@@ -28,6 +28,7 @@ struct llm_header {
     const char *kind;             /* "tokens", …; NULL for other people's files */
     json_t *metadata;             /* object of strings; never NULL; owned */
     struct llm_entry *entries;    /* names owned by the header */
+    const struct llm_entry **by_name; /* the same, sorted by name */
     size_t n_entries;
     uint64_t header_bytes;        /* 8 + JSON length */
     uint64_t data_bytes;

@@ -109,7 +109,7 @@ int llm_stream_read(struct llm_stream *s, void *p, size_t n, struct llm_err *e)
 {
     if (n > s->left) return llm_fail(e, EX_DATAERR, "%s: message holds %" PRIu64 " more bytes, wanted %zu", llm_stream_name(s), s->left, n);
     if (llm_file_read(s->file, p, n, e) < 0) return -1;
-    llm_xxh_update(s->hash, p, n);
+    if (s->open_multi) llm_xxh_update(s->hash, p, n);
     s->left -= n;
     return 0;
 }

@@ -1,15 +1,16 @@
+#define ZSTD_STATIC_LINKING_ONLY /* for the name ZSTD_c_literalCompressionMode; every libzstd since 1.3.8 knows the parameter */
 #include "io/zstd_frames.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <zstd.h>
-#include <zstd_errors.h>
 
 #include "base/buf.h"
 #include "cpu/pool.h"
 #include "io/planes.h"
 
-enum { SKIPPABLE_HEADER = 8, SEEK_ENTRY = 8, SEEK_FOOTER = 9, BATCH = 16, MIN_MATCH = 7, PIECE = 1 << 17 };
+enum { SKIPPABLE_HEADER = 8, SEEK_ENTRY = 8, SEEK_FOOTER = 9, BATCH = 16, PIECE = 1 << 17, CHECKSUM_FLAG = 4, WINDOW_LOG = 22 };
+enum { NAMING_FRAME = SKIPPABLE_HEADER + sizeof LLM_CHECKPOINT_NAME - 1 };
 
 static void put32(unsigned char *p, uint32_t v)
 {
@@ -23,14 +24,20 @@ static uint32_t get32(const unsigned char *p)
 
 /* ---- writing ---- */
 
+struct packed { unsigned char *p; size_t room, bytes, raw_bytes; }; /* a frame until it is written; bytes 0: no memory */
+
 struct llm_frame_writer {
     struct llm_output *out;
     int level;
     struct llm_frame *table;
     size_t n, room;
-    unsigned char *packed[BATCH]; /* what the threads made, until it is written */
-    size_t packed_bytes[BATCH];
+    /* While one batch is compressed, the one before is written. */
+    struct packed batch[2][BATCH];
+    int turn;
+    size_t n_before;
     const struct llm_frame_job *jobs;
+    struct llm_err *e;
+    bool failed;
 };
 
 static int note_frame(struct llm_frame_writer *w, size_t packed, size_t bytes, struct llm_err *e)
@@ -62,58 +69,89 @@ struct llm_frame_writer *llm_frame_writer_create(struct llm_output *o, int level
 void llm_frame_writer_destroy(struct llm_frame_writer *w)
 {
     if (!w) return;
-    for (int i = 0; i < BATCH; i++) free(w->packed[i]);
+    for (int i = 0; i < BATCH; i++) {
+        free(w->batch[0][i].p);
+        free(w->batch[1][i].p);
+    }
     free(w->table);
     free(w);
 }
 
-/* The fast strategy with long matches only: on planes of floats matches are rare and Huffman does the work (formats/checkpoint.md). */
+/* Measured on BF16 weights (tests/bench/checkpoint_bench.c): exponents repeat as symbols and not as strings, mantissas not at all, so looking for matches
+ * costs time and even bytes. A huge targetLength makes the fast strategy leap over the content; the Huffman code of the literals, which that would
+ * switch off, does the work. */
+static void set_for_planes(ZSTD_CCtx *c)
+{
+    ZSTD_CCtx_setParameter(c, ZSTD_c_compressionLevel, 1);
+    ZSTD_CCtx_setParameter(c, ZSTD_c_strategy, ZSTD_fast);
+    ZSTD_CCtx_setParameter(c, ZSTD_c_minMatch, 7);
+    ZSTD_CCtx_setParameter(c, ZSTD_c_windowLog, 17);
+    ZSTD_CCtx_setParameter(c, ZSTD_c_hashLog, 6);
+    ZSTD_CCtx_setParameter(c, ZSTD_c_targetLength, ZSTD_TARGETLENGTH_MAX);
+    ZSTD_CCtx_setParameter(c, ZSTD_c_literalCompressionMode, 1);
+}
+
 static size_t compress(const struct llm_frame_writer *w, const struct llm_frame_job *job, unsigned char *out, size_t room, const void *raw)
 {
     ZSTD_CCtx *c = ZSTD_createCCtx();
     if (!c) return 0;
-    ZSTD_CCtx_setParameter(c, ZSTD_c_compressionLevel, w->level ? w->level : job->plane_width ? 1 : 3);
-    if (!w->level && job->plane_width) {
-        ZSTD_CCtx_setParameter(c, ZSTD_c_strategy, ZSTD_fast);
-        ZSTD_CCtx_setParameter(c, ZSTD_c_minMatch, MIN_MATCH);
-    }
+    if (job->plane_width && !w->level) set_for_planes(c);
+    else ZSTD_CCtx_setParameter(c, ZSTD_c_compressionLevel, w->level ? w->level : 3);
     ZSTD_CCtx_setParameter(c, ZSTD_c_checksumFlag, 1);
     size_t got = ZSTD_compress2(c, out, room, raw, job->bytes);
     ZSTD_freeCCtx(c);
     return ZSTD_isError(got) ? 0 : got;
 }
 
-static void compress_piece(void *arg, size_t i, int thread)
+static void compress_job(struct llm_frame_writer *w, struct packed *p, const struct llm_frame_job *job, int thread)
 {
-    struct llm_frame_writer *w = arg;
-    const struct llm_frame_job *job = &w->jobs[i];
+    struct llm_err ignored;
     size_t room = ZSTD_compressBound(job->bytes);
     const void *raw = job->raw;
-    w->packed_bytes[i] = 0;
-    if (!w->packed[i]) w->packed[i] = malloc(ZSTD_compressBound(LLM_FRAME_BYTES));
-    if (!w->packed[i]) return;
+    p->bytes = 0;
+    p->raw_bytes = job->bytes;
+    void *grown = p->p;
+    if (llm_grow(&grown, &p->room, room, 1, &ignored) < 0) return;
+    p->p = grown;
     if (job->plane_width) {
         unsigned char *planes = llm_scratch(thread, job->bytes);
         if (!planes) return;
         llm_planes_split(job->raw, planes, job->bytes, job->plane_width);
         raw = planes;
     }
-    w->packed_bytes[i] = compress(w, job, w->packed[i], room, raw);
+    p->bytes = compress(w, job, p->p, room, raw);
+}
+
+static int write_batch(struct llm_frame_writer *w, struct packed *batch, size_t n, struct llm_err *e)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (!batch[i].bytes) return llm_no_memory(e, "compressing a frame");
+        if (llm_output_write(w->out, batch[i].p, batch[i].bytes, e) < 0 || note_frame(w, batch[i].bytes, batch[i].raw_bytes, e) < 0) return -1;
+    }
+    return 0;
+}
+
+/* Piece 0 writes the batch before, the others compress one frame each. */
+static void batch_piece(void *arg, size_t i, int thread)
+{
+    struct llm_frame_writer *w = arg;
+    if (i) compress_job(w, &w->batch[w->turn][i - 1], &w->jobs[i - 1], thread);
+    else w->failed = write_batch(w, w->batch[!w->turn], w->n_before, w->e) < 0;
 }
 
 int llm_frames_write(struct llm_frame_writer *w, const struct llm_frame_job *jobs, size_t n, struct llm_err *e)
 {
-    for (size_t at = 0; at < n; at += BATCH) {
+    w->n_before = 0;
+    w->e = e;
+    for (size_t at = 0; at < n; at += w->n_before) {
         size_t step = n - at < BATCH ? n - at : BATCH;
         w->jobs = jobs + at;
-        llm_parallel(step, compress_piece, w);
-        for (size_t i = 0; i < step; i++) {
-            if (!w->packed_bytes[i]) return llm_no_memory(e, "compressing a frame");
-            if (llm_output_write(w->out, w->packed[i], w->packed_bytes[i], e) < 0) return -1;
-            if (note_frame(w, w->packed_bytes[i], jobs[at + i].bytes, e) < 0) return -1;
-        }
+        llm_parallel(step + 1, batch_piece, w);
+        if (w->failed) return -1;
+        w->n_before = step;
+        w->turn = !w->turn;
     }
-    return 0;
+    return write_batch(w, w->batch[!w->turn], w->n_before, e);
 }
 
 int llm_frames_finish(struct llm_frame_writer *w, struct llm_err *e)
@@ -134,13 +172,39 @@ int llm_frames_finish(struct llm_frame_writer *w, struct llm_err *e)
     return llm_output_write(w->out, footer, sizeof footer, e);
 }
 
+/* ---- reading: what a file and a pipe have in common ---- */
+
+bool llm_is_checkpoint(const unsigned char *p, size_t n)
+{
+    static const char name[] = LLM_CHECKPOINT_NAME;
+    size_t known = sizeof name - 3; /* without the version */
+    return n >= SKIPPABLE_HEADER + known && get32(p) == LLM_SKIPPABLE_NAME && memcmp(p + SKIPPABLE_HEADER, name, known) == 0;
+}
+
+static int check_name(const unsigned char *p, const char *where, struct llm_err *e)
+{
+    static const char name[] = LLM_CHECKPOINT_NAME;
+    if (!llm_is_checkpoint(p, NAMING_FRAME)) return llm_fail(e, EX_DATAERR, "%s: byte 0: expected the frame that names a checkpoint", where);
+    if (get32(p + 4) == sizeof name - 1 && memcmp(p + SKIPPABLE_HEADER, name, sizeof name - 1) == 0) return 0;
+    return llm_fail(e, EX_DATAERR, "%s: byte %d: checkpoint of a version that is not known", where, NAMING_FRAME - 2);
+}
+
+/* A frame that begins with these 5 bytes. */
+static int check_frame_head(const unsigned char *p, const char *where, uint64_t at, struct llm_err *e)
+{
+    if (get32(p) != ZSTD_MAGICNUMBER) return llm_fail(e, EX_DATAERR, "%s: byte %llu: expected a zstd frame", where, (unsigned long long)at);
+    if (p[4] & CHECKSUM_FLAG) return 0;
+    return llm_fail(e, EX_DATAERR, "%s: byte %llu: zstd frame without a checksum", where, (unsigned long long)at);
+}
+
 /* ---- reading a mapped file ---- */
 
 int llm_frames_table(const unsigned char *file, uint64_t size, const char *name, struct llm_frame **frames, size_t *n, struct llm_err *e)
 {
     *frames = NULL;
     *n = 0;
-    if (size < SKIPPABLE_HEADER + SEEK_FOOTER || get32(file + size - 4) != LLM_SEEK_MAGIC)
+    if (size >= NAMING_FRAME && check_name(file, name, e) < 0) return -1;
+    if (size < NAMING_FRAME + SKIPPABLE_HEADER + SEEK_FOOTER || get32(file + size - 4) != LLM_SEEK_MAGIC)
         return llm_fail(e, EX_DATAERR, "%s: byte %llu: expected the seekable table at the end (cut short?)", name, (unsigned long long)size);
     uint32_t count = get32(file + size - SEEK_FOOTER);
     uint64_t content = (uint64_t)count * SEEK_ENTRY + SEEK_FOOTER;
@@ -155,11 +219,12 @@ int llm_frames_table(const unsigned char *file, uint64_t size, const char *name,
     for (uint32_t i = 0; i < count; i++) {
         struct llm_frame f = {at, get32(head + SKIPPABLE_HEADER + SEEK_ENTRY * (size_t)i), get32(head + SKIPPABLE_HEADER + SEEK_ENTRY * (size_t)i + 4)};
         at += f.packed;
-        if (at > start || f.packed == 0 || f.bytes > LLM_FRAME_BYTES) {
+        bool possible = i == 0 ? f.packed == NAMING_FRAME && f.bytes == 0 : f.packed > SEEK_ENTRY && f.bytes > 0 && f.bytes <= LLM_FRAME_BYTES;
+        if (at > start || !possible) {
             llm_fail(e, EX_DATAERR, "%s: seekable table: frame %u at byte %llu: impossible size", name, i, (unsigned long long)f.offset);
             goto bad;
         }
-        if (f.bytes) v[(*n)++] = f;
+        if (i) v[(*n)++] = f;
     }
     if (at == start) {
         *frames = v;
@@ -174,6 +239,7 @@ bad:
 
 int llm_frame_decode(const unsigned char *file, const struct llm_frame *f, void *out, const char *name, struct llm_err *e)
 {
+    if (check_frame_head(file + f->offset, name, f->offset, e) < 0) return -1;
     size_t whole = ZSTD_findFrameCompressedSize(file + f->offset, f->packed);
     if (ZSTD_isError(whole) || whole != f->packed)
         return llm_fail(e, EX_DATAERR, "%s: byte %llu: expected one zstd frame of %u bytes", name, (unsigned long long)f->offset, f->packed);
@@ -190,9 +256,52 @@ struct llm_unzstd {
     struct llm_file *file;
     ZSTD_DStream *z;
     ZSTD_inBuffer in;
-    bool mid_frame;
+    struct llm_frame *table;  /* what came, to compare with the table at the end */
+    size_t n, room;
+    uint64_t packed, bytes;   /* of the current frame, so far */
+    bool in_frame, ended;
     unsigned char buffer[PIECE];
 };
+
+/* The file's offset without what is still in the buffer. */
+static unsigned long long offset(const struct llm_unzstd *z)
+{
+    return (unsigned long long)(llm_file_offset(z->file) - (z->in.size - z->in.pos));
+}
+
+/* At least n bytes in the buffer (n ≤ 64), or all that are left: how many there are, or -1. */
+static int64_t look(struct llm_unzstd *z, size_t n, struct llm_err *e)
+{
+    size_t have = z->in.size - z->in.pos;
+    if (have >= n) return (int64_t)have;
+    memmove(z->buffer, z->buffer + z->in.pos, have);
+    for (int64_t more = 1; have < n && more > 0; have += (size_t)more)
+        if ((more = llm_file_read_some(z->file, z->buffer + have, sizeof z->buffer - have, e)) < 0) return -1;
+    z->in = (ZSTD_inBuffer){z->buffer, have, 0};
+    return (int64_t)have;
+}
+
+/* Takes n bytes that must be there; NULL: see `e`. */
+static const unsigned char *take(struct llm_unzstd *z, size_t n, const char *what, struct llm_err *e)
+{
+    int64_t have = look(z, n, e);
+    if (have < 0) return NULL;
+    if ((size_t)have < n) {
+        llm_fail(e, EX_DATAERR, "%s: byte %llu: cut short: expected %s", llm_file_name(z->file), offset(z), what);
+        return NULL;
+    }
+    z->in.pos += n;
+    return z->buffer + z->in.pos - n;
+}
+
+static int note_came(struct llm_unzstd *z, uint64_t packed, uint64_t bytes, struct llm_err *e)
+{
+    void *table = z->table;
+    if (llm_grow(&table, &z->room, z->n + 1, sizeof *z->table, e) < 0) return -1;
+    z->table = table;
+    z->table[z->n++] = (struct llm_frame){.packed = (uint32_t)packed, .bytes = (uint32_t)bytes};
+    return 0;
+}
 
 struct llm_unzstd *llm_unzstd_create(struct llm_file *f, struct llm_err *e)
 {
@@ -201,11 +310,13 @@ struct llm_unzstd *llm_unzstd_create(struct llm_file *f, struct llm_err *e)
     z->file = f;
     z->in.src = z->buffer;
     z->z = ZSTD_createDStream();
-    if (z->z) {
-        ZSTD_DCtx_setParameter(z->z, ZSTD_d_windowLogMax, 27);
+    const unsigned char *name = NULL;
+    if (!z->z) llm_no_memory(e, "zstd");
+    else name = take(z, NAMING_FRAME, "the frame that names a checkpoint", e);
+    if (name && check_name(name, llm_file_name(f), e) == 0 && note_came(z, NAMING_FRAME, 0, e) == 0) {
+        ZSTD_DCtx_setParameter(z->z, ZSTD_d_windowLogMax, WINDOW_LOG);
         return z;
     }
-    llm_no_memory(e, "zstd");
     llm_unzstd_destroy(z);
     return NULL;
 }
@@ -214,33 +325,82 @@ void llm_unzstd_destroy(struct llm_unzstd *z)
 {
     if (!z) return;
     ZSTD_freeDStream(z->z);
+    free(z->table);
     free(z);
+}
+
+/* The seekable table, which must say what came and be the last of the input. */
+static int read_table(struct llm_unzstd *z, struct llm_err *e)
+{
+    const char *name = llm_file_name(z->file);
+    const unsigned char *p = take(z, SKIPPABLE_HEADER, "the seekable table", e);
+    if (!p) return -1;
+    if (get32(p + 4) != z->n * SEEK_ENTRY + SEEK_FOOTER)
+        return llm_fail(e, EX_DATAERR, "%s: byte %llu: expected a seekable table of %zu frames", name, offset(z) - SKIPPABLE_HEADER, z->n);
+    for (size_t i = 0; i < z->n; i++) {
+        if (!(p = take(z, SEEK_ENTRY, "the seekable table", e))) return -1;
+        if (get32(p) != z->table[i].packed || get32(p + 4) != z->table[i].bytes)
+            return llm_fail(e, EX_DATAERR, "%s: byte %llu: seekable table: frame %zu: wrong size", name, offset(z) - SEEK_ENTRY, i);
+    }
+    if (!(p = take(z, SEEK_FOOTER, "the seekable table", e))) return -1;
+    if (get32(p) != z->n || p[4] != 0 || get32(p + 5) != LLM_SEEK_MAGIC)
+        return llm_fail(e, EX_DATAERR, "%s: byte %llu: seekable table: wrong footer", name, offset(z) - SEEK_FOOTER);
+    int64_t more = look(z, 1, e);
+    if (more > 0) return llm_fail(e, EX_DATAERR, "%s: byte %llu: expected the end after the seekable table", name, offset(z));
+    z->ended = true;
+    return more < 0 ? -1 : 0;
+}
+
+/* Between frames: another one begins, or the table comes. */
+static int begin_frame(struct llm_unzstd *z, struct llm_err *e)
+{
+    int64_t have = look(z, SKIPPABLE_HEADER, e);
+    if (have < 0) return -1;
+    const unsigned char *p = z->buffer + z->in.pos;
+    if (have < SKIPPABLE_HEADER)
+        return llm_fail(e, EX_DATAERR, "%s: byte %llu: cut short: expected a frame or the seekable table", llm_file_name(z->file), offset(z));
+    if (get32(p) == LLM_SKIPPABLE_SEEK) return read_table(z, e);
+    if (check_frame_head(p, llm_file_name(z->file), offset(z), e) < 0) return -1;
+    z->in_frame = true;
+    z->packed = z->bytes = 0;
+    return 0;
 }
 
 /* Decodes up to n bytes; *got 0 only at the end of input. */
 static int unzstd_some(struct llm_unzstd *z, void *p, size_t n, size_t *got, struct llm_err *e)
 {
-    ZSTD_outBuffer out = {p, n, 0};
-    for (;;) {
+    const char *name = llm_file_name(z->file);
+    *got = 0;
+    while (*got == 0 && !z->ended) {
+        if (!z->in_frame) {
+            if (begin_frame(z, e) < 0) return -1;
+            continue;
+        }
+        int64_t have = look(z, 1, e);
+        if (have < 0) return -1;
+        if (have == 0) return llm_fail(e, EX_DATAERR, "%s: byte %llu: cut short within a zstd frame", name, offset(z));
         size_t before = z->in.pos;
+        ZSTD_outBuffer out = {p, n, 0};
         size_t hint = ZSTD_decompressStream(z->z, &out, &z->in);
-        if (ZSTD_isError(hint)) return llm_file_bad(z->file, e, "zstd: %s", ZSTD_getErrorName(hint));
-        if (z->in.pos != before || out.pos) z->mid_frame = hint != 0;
-        *got = out.pos;
-        if (out.pos) return 0;
-        if (z->in.pos < z->in.size) continue;
-        int64_t more = llm_file_read_some(z->file, z->buffer, sizeof z->buffer, e);
-        if (more < 0) return -1;
-        if (more == 0) return z->mid_frame ? llm_file_bad(z->file, e, "cut short within a zstd frame") : 0;
-        z->in = (ZSTD_inBuffer){z->buffer, (size_t)more, 0};
+        if (ZSTD_isError(hint)) return llm_fail(e, EX_DATAERR, "%s: byte %llu: zstd frame: %s", name, offset(z), ZSTD_getErrorName(hint));
+        z->packed += z->in.pos - before;
+        z->bytes += *got = out.pos;
+        if (z->bytes > LLM_FRAME_BYTES)
+            return llm_fail(e, EX_DATAERR, "%s: byte %llu: zstd frame of more than %zu bytes", name, offset(z), LLM_FRAME_BYTES);
+        if (hint == 0) {
+            z->in_frame = false;
+            if (note_came(z, z->packed, z->bytes, e) < 0) return -1;
+        }
     }
+    return 0;
 }
 
 int llm_unzstd_read(struct llm_unzstd *z, void *p, size_t n, struct llm_err *e)
 {
     for (size_t have = 0, got; have < n; have += got) {
         if (unzstd_some(z, (char *)p + have, n - have, &got, e) < 0) return -1;
-        if (got == 0) return llm_file_bad(z->file, e, "cut short: expected %zu more bytes of content", n - have);
+        if (got == 0)
+            return llm_fail(e, EX_DATAERR, "%s: byte %llu: cut short: expected %zu more bytes of content", llm_file_name(z->file), offset(z), n - have);
     }
     return 0;
 }
@@ -250,5 +410,6 @@ int llm_unzstd_finish(struct llm_unzstd *z, struct llm_err *e)
     unsigned char extra;
     size_t got;
     if (unzstd_some(z, &extra, 1, &got, e) < 0) return -1;
-    return got ? llm_file_bad(z->file, e, "more content than the header says") : 0;
+    if (got == 0) return 0;
+    return llm_fail(e, EX_DATAERR, "%s: byte %llu: more content than the header says", llm_file_name(z->file), offset(z));
 }

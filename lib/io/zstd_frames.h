@@ -28,6 +28,9 @@ int llm_frames_write(struct llm_frame_writer *w, const struct llm_frame_job *job
 int llm_frames_finish(struct llm_frame_writer *w, struct llm_err *e) LLM_MUST_CHECK; /* writes the table */
 void llm_frame_writer_destroy(struct llm_frame_writer *w);
 
+/* Whether these first bytes are a checkpoint's naming frame, of whatever version (29 bytes are enough). */
+bool llm_is_checkpoint(const unsigned char *p, size_t n);
+
 /* ---- reading a mapped file ---- */
 /* The table of a whole file: frames with content only. Checked against the file: sizes add up to its length. *frames is malloced. */
 int llm_frames_table(const unsigned char *file, uint64_t size, const char *name, struct llm_frame **frames, size_t *n, struct llm_err *e)
@@ -40,7 +43,7 @@ struct llm_unzstd; /* opaque */
 struct llm_unzstd *llm_unzstd_create(struct llm_file *f, struct llm_err *e) LLM_MUST_CHECK; /* borrows f */
 /* Exactly n bytes of content, or -1. */
 int llm_unzstd_read(struct llm_unzstd *z, void *p, size_t n, struct llm_err *e) LLM_MUST_CHECK;
-/* Reads on to the end, where no more content may come. */
+/* Reads on to the end: no more content may come, and the seekable table must say what came. */
 int llm_unzstd_finish(struct llm_unzstd *z, struct llm_err *e) LLM_MUST_CHECK;
 void llm_unzstd_destroy(struct llm_unzstd *z);
 
