@@ -150,6 +150,65 @@ static void formula(void **state)
     }
 }
 
+/* The tensor's norm and eight random projections against those of tests/golden/attention.tsv. */
+static void projections(const char *name, const char *what, char *numbers, uint32_t seed, uint32_t which, const float *x, int64_t n)
+{
+    double norm = 0, limit = strcmp(what, "out") == 0 || strcmp(what, "lse") == 0 ? 2e-6 : 1e-5;
+    for (int64_t i = 0; i < n; i++) norm += isinf(x[i]) ? 0 : (double)x[i] * x[i];
+    double want = strtod(numbers, &numbers), scale = want;
+    norm = sqrt(norm);
+    for (uint32_t p = 0;; p++) {
+        if (!(fabs(norm - want) <= limit * 4 * fmax(scale, 1e-2)))
+            fail_msg("%s, %s: expected %.9g in number %u, found %.9g", name, what, want, p, norm);
+        if (p == 8) break;
+        float *direction = normals(seed, 100 + 8 * which + p, n, 1);
+        norm = 0;
+        for (int64_t i = 0; i < n; i++) norm += isinf(x[i]) ? 0 : (double)x[i] * direction[i];
+        want = strtod(numbers, &numbers);
+        free(direction);
+    }
+}
+
+/* PyTorch's numbers (tests/oracle/attention.py). */
+static void goldens(void **state)
+{
+    static const char *const names[] = {"out", "lse", "dq", "dk", "dv", "d bias", "d sinks"};
+    FILE *f = fopen("tests/golden/attention.tsv", "re");
+    char line[1024], done[sizeof line] = "";
+    int lines = 0;
+    struct problem p = {0};
+    struct result r = {0};
+    uint32_t seed = 0, which = 0;
+    (void)state;
+    assert_non_null(f);
+    while (fgets(line, sizeof line, f)) {
+        char *what = strchr(line, '\t'), *numbers = what ? strchr(what + 1, '\t') : NULL;
+        assert_non_null(numbers);
+        *what++ = *numbers++ = 0;
+        if (strcmp(done, line) != 0) {
+            result_release(&r);
+            problem_release(&p);
+            for (seed = 1; seed <= (uint32_t)n_cases && strcmp(cases[seed - 1].name, line) != 0;) seed++;
+            assert_true(seed <= (uint32_t)n_cases);
+            p = problem_make(&cases[seed - 1], seed);
+            r = run(&p, LLM_COMPUTE_F32);
+            memcpy(done, line, sizeof done);
+            which = 0;
+        }
+        int64_t nq = queries(&p) * p.a.n_heads, nk = keys(&p) * p.a.n_kv_heads;
+        const int64_t n[] = {nq * p.a.d_v, nq, nq * p.a.d_k, nk * p.a.d_k, nk * p.a.d_v, p.a.n_heads * (2 * p.a.rel_max - 1), p.a.n_heads};
+        const float *const x[] = {r.out, r.lse, r.dq, r.dk, r.dv, r.d_bias, r.d_sinks};
+        int i = 0;
+        while (strcmp(names[i], what) != 0) assert_true(++i < 7);
+        projections(p.name, what, numbers, seed, which++, x[i], n[i]);
+        lines++;
+    }
+    assert_true(lines > 80);
+    fclose(f);
+    result_release(&r);
+    problem_release(&p);
+}
+
 /* The formula's gradient against its own central differences, along random directions. */
 static void reference_gradient(void **state)
 {
@@ -355,7 +414,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reference_gradient), cmocka_unit_test(threads), cmocka_unit_test(packing), cmocka_unit_test(window_limits),
-        cmocka_unit_test(grouped), cmocka_unit_test(laws), cmocka_unit_test(refusals), cmocka_unit_test(formula),
+        cmocka_unit_test(grouped), cmocka_unit_test(laws), cmocka_unit_test(refusals), cmocka_unit_test(goldens),
+        cmocka_unit_test(formula),
     };
     return cmocka_run_group_tests(tests, start, NULL);
 }
