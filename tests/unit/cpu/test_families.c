@@ -1,0 +1,303 @@
+/* Elementwise, row and optimizer kernels: every instruction set against the scalar build and against formulas in double; all lengths, memory that ends at
+ * a guard page. */
+#include "isas.h"
+#include "base/rng.h"
+#include "cpu/half.h"
+#include "cpu/optim.h"
+
+enum { LONGEST = 150 };
+static struct llm_kernels scalar;
+
+/* |a - b| ≤ tolerance · (1 + |b|) everywhere. */
+static void close_to(const float *a, const float *b, size_t n, double tolerance, const char *what)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (!(fabs((double)a[i] - (double)b[i]) <= tolerance * (1 + fabs((double)b[i]))))
+            fail_msg("%s %s: length %zu, element %zu: expected %.9g, found %.9g", llm_k.isa, what, n, i, (double)b[i], (double)a[i]);
+    }
+}
+
+static float *times(const float *x, float factor, size_t n)
+{
+    float *y = guarded(n * sizeof *y);
+    for (size_t i = 0; i < n; i++) y[i] = factor * x[i];
+    return y;
+}
+
+static void elementwise_one(size_t n)
+{
+    const struct llm_elementwise_kernels *k = &llm_k.elementwise, *s = &scalar.elementwise;
+    float *a = times(noisy(n, 1), 6, n), *b = times(noisy(n, 2), 3, n), *y = noisy(n, 3), *z = guarded(n * sizeof *z);
+    memcpy(z, y, n * sizeof *z);
+    k->axpy(y, 0.7f, a, n);
+    s->axpy(z, 0.7f, a, n);
+    close_to(y, z, n, 3e-7, "axpy");
+    k->add(y, a, b, n);
+    s->add(z, a, b, n);
+    assert_memory_equal(y, z, n * sizeof *y);
+    k->scale(y, -1.25f, a, n);
+    s->scale(z, -1.25f, a, n);
+    assert_memory_equal(y, z, n * sizeof *y);
+    uint16_t *h = guarded(n * sizeof *h), *g = guarded(n * sizeof *g);
+    k->to_bf16(h, a, n);
+    s->to_bf16(g, a, n);
+    assert_memory_equal(h, g, n * sizeof *h);
+    k->from_bf16(y, h, n);
+    s->from_bf16(z, h, n);
+    assert_memory_equal(y, z, n * sizeof *y);
+    k->from_f16(y, h, n);
+    s->from_f16(z, h, n);
+    assert_memory_equal(y, z, n * sizeof *y);
+    for (int act = 0; act < LLM_N_ACTS; act++) {
+        k->act[act](y, a, n);
+        s->act[act](z, a, n);
+        close_to(y, z, n, 1e-6, "activation");
+        k->gated[act](y, a, b, n);
+        s->gated[act](z, a, b, n);
+        close_to(y, z, n, 2e-6, "gated");
+        for (int add = 0; add < 2; add++) {
+            memcpy(y, b, n * sizeof *y);
+            memcpy(z, b, n * sizeof *z);
+            k->act_back[act](y, a, b, add, n);
+            s->act_back[act](z, a, b, add, n);
+            close_to(y, z, n, 3e-6, "activation backward");
+            float *u = times(a, 1, n), *v = times(a, 1, n);
+            k->gated_back[act](y, u, a, b, a, add, add, n);
+            s->gated_back[act](z, v, a, b, a, add, add, n);
+            close_to(y, z, n, 1e-5, "gated backward");
+            close_to(u, v, n, 1e-5, "gated backward");
+        }
+    }
+    for (int add = 0; add < 2; add++) {
+        size_t half = n / 2;
+        memcpy(y, b, n * sizeof *y);
+        memcpy(z, b, n * sizeof *z);
+        k->rope_halves(y + n % 2, a + n % 2, b, b + half, add, half);
+        s->rope_halves(z + n % 2, a + n % 2, b, b + half, add, half);
+        close_to(y, z, n, 2e-6, "rope_halves");
+        k->rope_interleaved(y + n % 2, a + n % 2, b, b + half, add, half);
+        s->rope_interleaved(z + n % 2, a + n % 2, b, b + half, add, half);
+        close_to(y, z, n, 2e-6, "rope_interleaved");
+    }
+}
+
+static void test_elementwise(void **state)
+{
+    (void)state;
+    FOR_EACH_ISA(isa) {
+        for (size_t n = 0; n < LONGEST; n += n < 70 ? 1 : 13) elementwise_one(n);
+    }
+}
+
+static void test_dropout_numbers(void **state)
+{
+    (void)state;
+    struct llm_rng r = llm_rng_at(3, 4, LLM_RNG_DROPOUT_EMBED, 5, 6, 7);
+    FOR_EACH_ISA(isa) {
+        for (size_t n = 0; n < 300; n += 37) {
+            float *x = noisy(n, 9), *y = noisy(n, 10), *before = times(y, 1, n);
+            llm_k.elementwise.dropout(y, x, r.key, r.counter, (uint32_t)ceil(0.4 * 0x1p24), 2, true, n);
+            for (size_t i = 0; i < n; i++) {
+                float expected = before[i] + (llm_rng_uniform(&r, (uint32_t)i) < 0.4f ? 0 : 2 * x[i]);
+                assert_true(y[i] == expected);
+            }
+        }
+    }
+}
+
+static void norms_one(size_t n)
+{
+    const struct llm_rows_kernels *k = &llm_k.rows, *s = &scalar.rows;
+    float *x = times(noisy(n, 1), 3, n), *dy = noisy(n, 2), *gain = noisy(n, 3), *bias = noisy(n, 4), *y = noisy(n, 5), *z = times(y, 1, n);
+    float mean, rstd, mean2, rstd2;
+    k->layernorm(y, x, gain, bias, 1e-5f, n, &mean, &rstd);
+    s->layernorm(z, x, gain, bias, 1e-5f, n, &mean2, &rstd2);
+    close_to(&mean, &mean2, 1, 1e-6, "mean");
+    if (n > 2) close_to(y, z, n, 2e-5, "layernorm"); /* two numbers may be as good as equal */
+    for (int add = 0; add < 2; add++) {
+        k->layernorm_back(y, x, dy, gain, mean2, 1.25f, add, n);
+        s->layernorm_back(z, x, dy, gain, mean2, 1.25f, add, n);
+        close_to(y, z, n, 1e-4, "layernorm backward");
+        k->rmsnorm_back(y, x, dy, gain, 1, 0.75f, add, n);
+        s->rmsnorm_back(z, x, dy, gain, 1, 0.75f, add, n);
+        close_to(y, z, n, 1e-4, "rmsnorm backward");
+    }
+    k->rmsnorm(y, x, gain, 1, 1e-5f, n, &rstd);
+    s->rmsnorm(z, x, gain, 1, 1e-5f, n, &rstd2);
+    close_to(y, z, n, 2e-6, "rmsnorm");
+}
+
+static void softmax_one(size_t n)
+{
+    const struct llm_rows_kernels *k = &llm_k.rows, *s = &scalar.rows;
+    float *x = times(noisy(n, 1), 8, n), *dy = noisy(n, 2), *y = noisy(n, 5), *z = times(y, 1, n);
+    k->softmax(y, x, n);
+    s->softmax(z, x, n);
+    close_to(y, z, n, 2e-6, "softmax");
+    for (int add = 0; add < 2; add++) {
+        float *p = times(z, 1, n), *q = times(z, 1, n);
+        k->softmax_back(p, z, dy, add, n);
+        s->softmax_back(q, z, dy, add, n);
+        close_to(p, q, n, 2e-6, "softmax backward");
+    }
+    for (int capped = 0; capped < 2; capped++) {
+        float *p = times(x, 1, n), *q = times(x, 1, n), scale = capped ? 0.5f : 1, cap = capped ? 3 : 0;
+        struct llm_ce_row a = k->ce_forward(p, scale, cap, n), b = s->ce_forward(q, scale, cap, n);
+        close_to(&a.max, &b.max, 1, 1e-6, "largest logit");
+        close_to(&a.sum, &b.sum, 1, 2e-6, "sum of exponentials");
+        k->ce_back(p, a, n / 2, 0.01f, scale, cap, n);
+        s->ce_back(q, b, n / 2, 0.01f, scale, cap, n);
+        close_to(p, q, n, 1e-7, "cross-entropy backward");
+    }
+}
+
+static void test_rows(void **state)
+{
+    (void)state;
+    FOR_EACH_ISA(isa) {
+        for (size_t n = 1; n < LONGEST; n += n < 70 ? 1 : 13) {
+            norms_one(n);
+            softmax_one(n);
+        }
+    }
+}
+
+/* Blocks: 5 tokens of 3 groups of n channels. Order is by token, then group: the scalar build's chain in another instruction set is the same but for
+ * the rounding of multiply-add. */
+static void test_column_sums(void **state)
+{
+    (void)state;
+    FOR_EACH_ISA(isa) {
+        for (size_t n = 1; n < LONGEST; n += 7) {
+            size_t ld = 3 * n + 2;
+            float *x = noisy(5 * ld - 2, 1), *dy = noisy(5 * ld - 2, 2), *mean = noisy(15, 3), *rstd = noisy(15, 4);
+            float *gain = noisy(n, 5), *gain2 = times(gain, 1, n), *bias = noisy(n, 6), *bias2 = times(bias, 1, n);
+            struct llm_norm_block b = {gain, bias, x, dy, ld, ld, 3, n, mean, rstd, 5, n};
+            llm_k.rows.norm_params_back(&b);
+            b.d_gain = gain2;
+            b.d_bias = bias2;
+            scalar.rows.norm_params_back(&b);
+            close_to(gain, gain2, n, 1e-6, "gain");
+            assert_memory_equal(bias, bias2, n * sizeof *bias);
+            llm_k.rows.column_sums(bias, dy, ld, 5, n);
+            scalar.rows.column_sums(bias2, dy, ld, 5, n);
+            assert_memory_equal(bias, bias2, n * sizeof *bias);
+        }
+    }
+}
+
+/* ---- optimizers against the formulas of their papers in double ---- */
+
+struct twin { double w, m, v; };
+
+static void twin_step(struct twin *t, double grad, const struct llm_optim_step *o, int method, bool momentum)
+{
+    double g = grad * o->clip;
+    if (method != 0) g += o->weight_decay * t->w;
+    if (method <= 1) { /* AdamW, Adam */
+        if (method == 0) t->w -= o->lr * o->weight_decay * t->w;
+        t->m = o->beta1 * t->m + (1 - o->beta1) * g;
+        t->v = o->beta2 * t->v + (1 - o->beta2) * g * g;
+        t->w -= o->lr * (t->m / o->correction1) / (sqrt(t->v / o->correction2) + o->eps);
+    } else if (method == 2) {
+        t->m = o->momentum * t->m + g;
+        t->w -= o->lr * (!momentum ? g : o->nesterov ? g + o->momentum * t->m : t->m);
+    } else {
+        t->v += g * g;
+        t->w -= o->lr * g / (sqrt(t->v) + o->eps);
+    }
+}
+
+static void optimizer_one(int method, bool momentum, bool nesterov)
+{
+    enum { N = 77, STEPS = 100 };
+    void (*const methods[])(const struct llm_optim_span *, const struct llm_optim_step *) = {
+        llm_k.optim.adamw, llm_k.optim.adam, llm_k.optim.sgd, llm_k.optim.adagrad};
+    float *w = noisy(N, 1), *grad = guarded(N * sizeof *grad), *m = guarded(N * sizeof *m), *v = guarded(N * sizeof *v);
+    uint16_t *bf16 = guarded(N * sizeof *bf16);
+    struct twin twin[N];
+    memset(m, 0, N * sizeof *m);
+    memset(v, 0, N * sizeof *v);
+    for (int i = 0; i < N; i++) twin[i] = (struct twin){.w = (double)w[i]};
+    struct llm_optim_span span = {w, grad, bf16, momentum || method < 2 ? m : NULL, method == 2 ? NULL : v, N};
+    for (int t = 1; t <= STEPS; t++) {
+        uint64_t seed = (uint64_t)t;
+        struct llm_optim_step o = {.lr = 1e-2, .clip = 0.7, .weight_decay = 0.1, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8,
+                                   .correction1 = 1 - pow(0.9, t), .correction2 = 1 - pow(0.999, t), .momentum = 0.9, .nesterov = nesterov,
+                                   .clear = t % 2};
+        for (int i = 0; i < N; i++) {
+            grad[i] = noise(&seed);
+            twin_step(&twin[i], (double)grad[i], &o, method, momentum);
+        }
+        float first = grad[0];
+        methods[method](&span, &o);
+        assert_true(grad[0] == (t % 2 ? 0 : first));
+    }
+    for (int i = 0; i < N; i++) {
+        if (!(fabs((double)w[i] - twin[i].w) <= 3e-6)) fail_msg("%s method %d: expected %.9g, found %.9g", llm_k.isa, method, twin[i].w, (double)w[i]);
+        assert_int_equal(bf16[i], llm_bf16_encode(w[i]));
+    }
+}
+
+static void test_optimizers(void **state)
+{
+    (void)state;
+    FOR_EACH_ISA(isa) {
+        optimizer_one(0, true, false);
+        optimizer_one(1, true, false);
+        optimizer_one(2, false, false);
+        optimizer_one(2, true, false);
+        optimizer_one(2, true, true);
+        optimizer_one(3, false, false);
+    }
+}
+
+/* ORACLES: Adam's first step is -lr·sign(g) as eps → 0; AdamW with g = 0 leaves w(1 - lr·wd). */
+static void test_adam_limits(void **state)
+{
+    (void)state;
+    FOR_EACH_ISA(isa) {
+        float w[2] = {2, 2}, g[2] = {-3e-4f, 0}, m[2] = {0}, v[2] = {0};
+        struct llm_optim_span s = {w, g, NULL, m, v, 2};
+        struct llm_optim_step o = {.lr = 0.5, .clip = 1, .weight_decay = 0, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-30, .correction1 = 1 - 0.9,
+                                   .correction2 = 1 - 0.95};
+        llm_k.optim.adam(&s, &o);
+        assert_true(fabs((double)w[0] - 2.5) < 1e-6);
+        w[1] = 2;
+        o.weight_decay = 0.25;
+        o.eps = 1e-8;
+        llm_k.optim.adamw(&s, &o);
+        assert_true(w[1] == 1.75f);
+    }
+}
+
+static void test_sum_squares(void **state)
+{
+    (void)state;
+    const size_t n = 3 * LLM_OPTIM_BLOCK + 1234;
+    float *x = noisy(n, 1);
+    double exact = 0;
+    for (size_t i = 0; i < n; i++) exact += (double)x[i] * (double)x[i];
+    FOR_EACH_ISA(isa) {
+        double one = llm_sum_squares(x, n);
+        assert_true(fabs(one / exact - 1) < 2e-7);
+        assert_true(llm_sum_squares(x, 0) == 0);
+        struct llm_err e = {0};
+        for (int threads = 1; threads <= 4; threads++) {
+            llm_pool_stop();
+            assert_int_equal(llm_pool_start(threads, &e), 0);
+            assert_true(llm_sum_squares(x, n) == one);
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_elementwise), cmocka_unit_test(test_dropout_numbers), cmocka_unit_test(test_rows), cmocka_unit_test(test_column_sums),
+        cmocka_unit_test(test_optimizers), cmocka_unit_test(test_adam_limits), cmocka_unit_test(test_sum_squares)};
+    struct llm_err e = {0};
+    if (llm_pool_start(2, &e) < 0) return llm_report(&e);
+    llm_isas[0].fill(&scalar);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
