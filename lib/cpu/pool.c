@@ -252,8 +252,8 @@ void *llm_scratch_slot(int thread, enum llm_scratch_use use, size_t bytes)
 {
     const size_t huge = (size_t)2 << 20;
     if (bytes > scratch[thread][use].n) {
+        if (bytes > SIZE_MAX / 2) return NULL;
         size_t want = bytes + bytes / 4, unit = want < huge ? 4096 : huge;
-        if (want > SIZE_MAX - huge) return NULL;
         want = (want + unit - 1) / unit * unit;
         free(scratch[thread][use].p);
         scratch[thread][use].p = aligned_alloc(unit, want);

@@ -164,6 +164,13 @@ static inline VI dot4(VI sum, VI w, VI x)
     VI x_even = _mm256_srai_epi16(_mm256_slli_epi16(x, 8), 8), x_odd = _mm256_srai_epi16(x, 8);
     return vi_add(sum, vi_add(_mm256_madd_epi16(even, x_even), _mm256_madd_epi16(odd, x_odd)));
 }
+#elif defined LLM_ISA_neon
+static inline VI dot4(VI sum, VI w, VI x)
+{
+    int8x16_t xs = vreinterpretq_s8_s32(x), ws = veorq_s8(vreinterpretq_s8_s32(w), vdupq_n_s8(-128)); /* w - 128 */
+    sum = vdotq_s32(sum, ws, xs);
+    return vdotq_s32(vdotq_s32(sum, xs, vdupq_n_s8(64)), xs, vdupq_n_s8(64));
+}
 #else
 static inline VI dot4(VI sum, VI w, VI x)
 {
