@@ -43,7 +43,7 @@ static int number(struct llm_metrics *m, const char *key, double v, struct llm_e
 {
     if (isnan(v)) return 0;
     if (llm_buf_printf(&m->line, e, "%s\"%s\": ", m->line.n > 1 ? ", " : "", key) < 0) return -1;
-    return llm_json_number(&m->line, v, e);
+    return v == floor(v) && fabs(v) < 1e15 ? llm_buf_printf(&m->line, e, "%.0f", v) : llm_json_number(&m->line, v, e);
 }
 
 int llm_metrics_step(struct llm_metrics *m, const struct llm_trainer *t, const struct llm_step_report *r, double val_loss, double val_bits_per_byte,

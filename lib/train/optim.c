@@ -3,9 +3,8 @@
 
 #include <math.h>
 #include <string.h>
+#include "cpu/optim.h"
 #include "cpu/pool.h"
-
-#define BLOCK (64 << 10) /* elements: the unit of sums and of work */
 
 extern const struct llm_optim llm_optim_adamw, llm_optim_adam, llm_optim_sgd, llm_optim_adagrad;
 const struct llm_optim *const llm_optims[] = {&llm_optim_adamw, &llm_optim_adam, &llm_optim_sgd, &llm_optim_adagrad, NULL};
@@ -18,80 +17,41 @@ const struct llm_optim *llm_optim_find(const char *name)
     return NULL;
 }
 
-static size_t blocks_of(const struct llm_param *p)
+/* grad += the lookup's, which becomes zero. */
+static void join_block(void *arg, size_t i, int thread)
 {
-    return ((size_t)llm_param_count(p) + BLOCK - 1) / BLOCK;
-}
-
-static size_t block_size(const struct llm_param *p, size_t i)
-{
-    size_t n = (size_t)llm_param_count(p) - i * BLOCK;
-    return n < BLOCK ? n : BLOCK;
-}
-
-enum { BATCH = 256 }; /* blocks whose sums are made at a time */
-struct norm_work {
-    const struct llm_param *p;
-    size_t first;
-    double sums[BATCH];
-};
-
-static void norm_piece(void *arg, size_t i, int thread)
-{
-    struct norm_work *w = arg;
-    size_t at = (w->first + i) * BLOCK, n = block_size(w->p, w->first + i);
+    const struct llm_param *p = arg;
+    size_t at = i * LLM_OPTIM_BLOCK, left = (size_t)llm_param_count(p) - at, n = left < LLM_OPTIM_BLOCK ? left : LLM_OPTIM_BLOCK;
     (void)thread;
-    if (w->p->grad_lookup) {
-        llm_k.elementwise.add(w->p->grad + at, w->p->grad + at, w->p->grad_lookup + at, n);
-        memset(w->p->grad_lookup + at, 0, n * sizeof(float));
-    }
-    w->sums[i] = llm_k.optim.sum_squares(w->p->grad + at, n);
+    llm_k.elementwise.add(p->grad + at, p->grad + at, p->grad_lookup + at, n);
+    memset(p->grad_lookup + at, 0, n * sizeof(float));
 }
 
-double llm_optim_grad_norm(struct llm_trainable *t, size_t n, const struct llm_param **bad)
+double llm_grad_norm(struct llm_trainable *t, size_t n, const struct llm_param **bad)
 {
     double sum = 0;
     *bad = NULL;
-    for (size_t k = 0; k < n; k++) {
-        struct norm_work w = {.p = t[k].p};
-        size_t blocks = blocks_of(w.p);
-        double mine = 0;
-        for (; w.first < blocks; w.first += BATCH) {
-            size_t now = blocks - w.first < BATCH ? blocks - w.first : BATCH;
-            llm_parallel(now, norm_piece, &w);
-            for (size_t i = 0; i < now; i++) mine += w.sums[i];
-        }
-        if (!isfinite(mine) && !*bad) *bad = t[k].p;
+    for (size_t i = 0; i < n; i++) {
+        struct llm_param *p = t[i].p;
+        size_t count = (size_t)llm_param_count(p);
+        if (p->grad_lookup) llm_parallel((count + LLM_OPTIM_BLOCK - 1) / LLM_OPTIM_BLOCK, join_block, p);
+        double mine = llm_sum_squares(p->grad, count);
+        if (!isfinite(mine) && !*bad) *bad = p;
         sum += mine;
     }
     return sqrt(sum);
 }
 
-struct update_work {
-    const struct llm_optim *optim;
-    const struct llm_trainable *t;
-    struct llm_optim_step step;
-};
-
-static void update_piece(void *arg, size_t i, int thread)
+void llm_params_update(const struct llm_optim *o, struct llm_trainable *t, size_t n, const struct llm_optim_step *step)
 {
-    const struct update_work *w = arg;
-    const struct llm_trainable *t = w->t;
-    size_t at = i * BLOCK;
-    (void)thread;
-    struct llm_optim_span s = {.master = t->p->master + at, .grad = t->p->grad + at, .m = t->m ? t->m + at : NULL, .v = t->v ? t->v + at : NULL,
-                               .n = block_size(t->p, i)};
-    if (t->p->weight.dtype == LLM_BF16) s.bf16 = (uint16_t *)t->p->weight.data + at;
-    w->optim->update(&s, &w->step);
-}
-
-void llm_optim_update(const struct llm_optim *o, struct llm_trainable *t, size_t n, const struct llm_optim_step *step)
-{
-    for (size_t k = 0; k < n; k++) {
-        struct update_work w = {o, &t[k], *step};
-        w.step.clear = true;
-        if (!t[k].p->decay) w.step.weight_decay = 0;
-        llm_parallel(blocks_of(t[k].p), update_piece, &w);
-        llm_weight_changed(&t[k].p->weight);
+    for (size_t i = 0; i < n; i++) {
+        struct llm_param *p = t[i].p;
+        struct llm_optim_step mine = *step;
+        struct llm_optim_span s = {.master = p->master, .grad = p->grad, .m = t[i].m, .v = t[i].v, .n = (size_t)llm_param_count(p)};
+        mine.clear = true;
+        if (!p->decay) mine.weight_decay = 0;
+        if (p->weight.dtype == LLM_BF16) s.bf16 = (uint16_t *)p->weight.data;
+        llm_optim_update(o->update, &s, &mine);
+        llm_weight_changed(&p->weight);
     }
 }

@@ -21,8 +21,8 @@ struct llm_trainable {
 
 /* √Σ g² over all parameters: sums of blocks of 64 Ki elements added in order. Tied embeddings: the lookup's gradient is first added to the head's.
  * A gradient that is not finite: *bad is the first such parameter and the result is not finite either. */
-double llm_optim_grad_norm(struct llm_trainable *t, size_t n, const struct llm_param **bad);
+double llm_grad_norm(struct llm_trainable *t, size_t n, const struct llm_param **bad);
 /* One update of everything; clears gradients. `step` has no weight decay for parameters that do not decay. */
-void llm_optim_update(const struct llm_optim *o, struct llm_trainable *t, size_t n, const struct llm_optim_step *step);
+void llm_params_update(const struct llm_optim *o, struct llm_trainable *t, size_t n, const struct llm_optim_step *step);
 
 #endif

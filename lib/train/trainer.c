@@ -199,7 +199,7 @@ int llm_trainer_gradient(struct llm_trainer *t, struct llm_step_report *r, struc
     }
     loss = fold(t, &t->rows, &bytes) / (double)counted;
     if (!isfinite(loss)) return not_finite(t, loss, e);
-    r->grad_norm = llm_optim_grad_norm(t->params, t->n_params, &bad);
+    r->grad_norm = llm_grad_norm(t->params, t->n_params, &bad);
     if (!isfinite(r->grad_norm)) {
         const char *name = first_bad(t, true);
         return llm_fail(e, LLM_EX_FAILURE, "step %lld: gradient is not finite (%g): first bad tensor: gradient of '%s'", (long long)t->step + 1,
@@ -226,7 +226,7 @@ int llm_trainer_step(struct llm_trainer *t, struct llm_step_report *r, struct ll
     const struct llm_optim_step s = {.lr = r->lr, .clip = o->clip > 0 && r->grad_norm > o->clip ? o->clip / r->grad_norm : 1,
                                      .weight_decay = o->weight_decay, .beta1 = o->beta1, .beta2 = o->beta2, .eps = o->eps,
                                      .correction1 = 1 - pow(o->beta1, n), .correction2 = 1 - pow(o->beta2, n), .momentum = o->momentum};
-    llm_optim_update(t->optim, t->params, t->n_params, &s);
+    llm_params_update(t->optim, t->params, t->n_params, &s);
     t->step++;
     t->sample += (uint64_t)t->rows.n_rows;
     r->seconds = llm_now() - started;
