@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "token/internal.h"
+#include "token/train/counts.h"
 #include "token/unicode.h"
 
 #define SPARE 16 /* bytes after a buffer's end that model/word.c may read */
@@ -40,6 +41,8 @@ struct llm_encoder *llm_encoder_create(const struct llm_tokenizer *t, int flags,
             goto fail;
     if (t->model == &llm_model_bpe && !(en->cache = llm_word_cache_create(e)))
         goto fail;
+    if (t->model->counts && !(en->counts = llm_calloc(1, sizeof *en->counts, "word counts", e)))
+        goto fail;
     return en;
 fail:
     llm_encoder_destroy(en);
@@ -60,6 +63,9 @@ void llm_encoder_destroy(struct llm_encoder *en)
         llm_regex_state_destroy(en->regex[i]);
     llm_bpe_work_release(&en->work);
     llm_word_cache_destroy(en->cache);
+    if (en->counts)
+        llm_counts_release(en->counts);
+    free(en->counts);
     free(en);
 }
 
@@ -307,6 +313,22 @@ int llm_encoder_feed(struct llm_encoder *en, const char *text, size_t n, bool la
     en->ids = NULL;
     if (bad < 0)
         reset(en);
+    return bad;
+}
+
+int llm_encoder_chunk(struct llm_encoder *en, const unsigned char *p, size_t n, bool first, bool last, uint64_t offset, struct llm_err *e)
+{
+    en->n_ids = 0;
+    en->in_document = en->in_segment = !first;
+    en->document_bytes = offset;
+    int bad = !first || put_ids(en, en->t->before, en->t->n_before, e) == 0 ? 0 : -1;
+    if (bad == 0 && en->flags & LLM_ENCODE_STRICT)
+        bad = check_utf8(en, p, n, true, e);
+    if (bad == 0)
+        bad = cut_tokens(en, &en->raw_set, &en->raw, p, n, true, take_segment, e);
+    if (bad == 0 && last)
+        bad = put_ids(en, en->t->after, en->t->n_after, e);
+    reset(en);
     return bad;
 }
 

@@ -28,6 +28,7 @@ struct llm_model_row {
     /* Encodes one piece with llm_encoder_room ids to spare. */
     int (*encode)(struct llm_encoder *en, const unsigned char *p, size_t n, struct llm_err *e);
     bool any_cut; /* pieces may be cut between any two characters (there is nothing to merge) */
+    bool counts;  /* it counts words instead of making ids (train/train.c) */
 };
 extern const struct llm_model_row llm_model_bpe, llm_model_byte, llm_model_char;
 
@@ -102,6 +103,8 @@ int llm_byte_text_encode(const unsigned char *p, size_t n, struct llm_buf *out, 
 
 /* ---- encoder.c ---- */
 struct llm_word_cache;
+struct llm_counts;
+struct llm_encode_stream;
 struct llm_encoder {
     const struct llm_tokenizer *t;
     int flags;
@@ -116,6 +119,7 @@ struct llm_encoder {
     struct llm_regex_state *regex[LLM_MAX_SPLITS];
     struct llm_bpe_work work;
     struct llm_word_cache *cache;
+    struct llm_counts *counts;
     int32_t *ids; /* the caller's, while feeding */
     size_t n_ids, room;
 };
@@ -126,6 +130,12 @@ static inline int llm_encoder_room(struct llm_encoder *en, size_t n, struct llm_
         return 0;
     return llm_grow((void **)&en->ids, &en->room, en->n_ids + n, sizeof *en->ids, e);
 }
+/* A part of a document that begins and ends at safe cuts (stream.c), into en->ids from 0 on; en->ids, n_ids and room are the caller's to
+ * set and take back. `offset`: of p in its document. */
+int llm_encoder_chunk(struct llm_encoder *en, const unsigned char *p, size_t n, bool first, bool last, uint64_t offset, struct llm_err *e)
+    LLM_MUST_CHECK;
+/* stream.c: the encoder of thread i, or of documents alone (LLM_MAX_THREADS); NULL: it was never needed. */
+struct llm_encoder *llm_encode_stream_encoder(struct llm_encode_stream *s, int i);
 /* model/word.c */
 struct llm_word_cache *llm_word_cache_create(struct llm_err *e) LLM_MUST_CHECK;
 void llm_word_cache_destroy(struct llm_word_cache *c);

@@ -117,4 +117,4 @@ static int encode_word(struct llm_encoder *en, const unsigned char *p, size_t n,
     return 0;
 }
 
-const struct llm_model_row llm_model_bpe = {"bpe", encode_word, false};
+const struct llm_model_row llm_model_bpe = {"bpe", encode_word, false, false};

@@ -1,0 +1,163 @@
+/* llm-tokenize encode: documents to token streams. */
+#include <inttypes.h>
+#include <string.h>
+#include "base/log.h"
+#include "cpu/pool.h"
+#include "data/tokens.h"
+#include "token/stream.h"
+#include "bin/tokenize/tokenize.h"
+
+struct args {
+    struct llm_common common;
+    const char *tokenizer, *pattern;
+    struct document_options documents;
+    int text, count, special, add_special, append_eos, strict;
+};
+#define AT(field) offsetof(struct args, field)
+
+static const struct llm_opt options[] = {
+    {'T', "tokenizer", "TOK", "the tokenizer: tokenizer.json, tiktoken ranks, a folder, or a checkpoint", LLM_STR, AT(tokenizer), 0, 0, NULL},
+    {0, "pattern", "NAME|REGEX", "split pattern of a rank file that is not a known one", LLM_STR, AT(pattern), 0, 0, NULL},
+    DOCUMENT_OPTIONS(struct args, documents),
+    {0, "text", NULL, "write ids as text, a line a document", LLM_FLAG, AT(text), 0, 0, NULL},
+    {0, "count", NULL, "write only how many tokens there are", LLM_FLAG, AT(count), 0, 0, NULL},
+    {0, "special", NULL, "special tokens written in the text count as such", LLM_FLAG, AT(special), 0, 0, NULL},
+    {0, "add-special", NULL, "add what the post-processor adds to a document (BOS, EOS)", LLM_FLAG, AT(add_special), 0, 0, NULL},
+    {0, "append-eos", NULL, "end each document with the end-of-text token", LLM_FLAG, AT(append_eos), 0, 0, NULL},
+    {0, "strict", NULL, "refuse text that is not UTF-8", LLM_FLAG, AT(strict), 0, 0, NULL},
+    {0}};
+
+const struct llm_cli tokenize_encode_cli = {
+    .name = "llm-tokenize encode",
+    .summary = "Turn text into token ids.",
+    .usage = "-T TOK [OPTION]... [FILE]...",
+    .examples = "llm-tokenize encode -T tok.json corpus.txt > corpus.tok\n"
+                "llm-tokenize encode -T tok.json --text < prompt.txt\n"
+                "llm-tokenize encode -T tok.json --jsonl --field text --append-eos data.jsonl > data.tok",
+    .options = options,
+    .common = LLM_COMMON_THREADS | LLM_COMMON_OUTPUT,
+};
+
+struct job {
+    const struct args *a;
+    struct llm_encode_stream *stream;
+    struct llm_output *out;
+    struct llm_tokens_writer *writer; /* neither --text nor --count */
+    int32_t eos;                      /* appended; -1: not wanted */
+    uint64_t tokens, documents;
+    bool in_line;
+};
+
+static int put_line(struct job *j, const int32_t *ids, size_t n, bool ends, struct llm_err *e)
+{
+    char line[16 * 256];
+    for (size_t i = 0; i < n;) {
+        size_t used = 0;
+        for (size_t k = 0; k < 256 && i < n; k++, i++) {
+            if (j->in_line)
+                line[used++] = ' ';
+            j->in_line = true;
+            char digits[12];
+            size_t d = sizeof digits;
+            for (uint32_t v = (uint32_t)ids[i]; d == sizeof digits || v; v /= 10)
+                digits[--d] = (char)('0' + v % 10);
+            memcpy(line + used, digits + d, sizeof digits - d);
+            used += sizeof digits - d;
+        }
+        if (llm_output_write(j->out, line, used, e) < 0)
+            return -1;
+    }
+    if (!ends)
+        return 0;
+    j->in_line = false;
+    return llm_output_write(j->out, "\n", 1, e);
+}
+
+static int put_ids(struct job *j, const int32_t *ids, size_t n, bool ends, struct llm_err *e)
+{
+    j->tokens += n;
+    if (j->a->count)
+        return 0;
+    if (j->a->text)
+        return put_line(j, ids, n, ends, e);
+    return llm_tokens_put(j->writer, ids, NULL, n, e) < 0 || (ends && llm_tokens_end_document(j->writer, e) < 0) ? -1 : 0;
+}
+
+static int take_ids(void *arg, const int32_t *ids, size_t n, bool document_ends, struct llm_err *e)
+{
+    struct job *j = arg;
+    bool eos = document_ends && j->eos >= 0;
+    j->documents += document_ends;
+    if (put_ids(j, ids, n, document_ends && !eos, e) < 0)
+        return -1;
+    return eos ? put_ids(j, &j->eos, 1, true, e) : 0;
+}
+
+static void begin(void *arg, const char *name, const char *what, uint64_t number)
+{
+    llm_encode_stream_label(((struct job *)arg)->stream, name, what, number);
+}
+
+static int part(void *arg, const char *text, size_t n, struct llm_err *e)
+{
+    return llm_encode_stream_put(((struct job *)arg)->stream, text, n, e);
+}
+
+static int end(void *arg, struct llm_err *e)
+{
+    return llm_encode_stream_end_document(((struct job *)arg)->stream, e);
+}
+
+static int encode(struct job *j, const struct llm_tokenizer *t, char *const *paths, int n_paths, struct llm_err *e)
+{
+    const struct args *a = j->a;
+    const struct document_sink sink = {j, part, end, begin};
+    int flags = (a->special ? LLM_ENCODE_SPECIAL : 0) | (a->add_special ? LLM_ENCODE_ADD_SPECIAL : 0) | (a->strict ? LLM_ENCODE_STRICT : 0);
+    j->eos = a->append_eos ? llm_tokenizer_eos(t) : -1;
+    if (a->append_eos && j->eos < 0)
+        return llm_fail(e, EX_DATAERR, "%s: --append-eos: this tokenizer has no end-of-text token", a->tokenizer);
+    j->out = llm_output_open(a->common.output, !a->text && !a->count, e);
+    if (!j->out)
+        return -1;
+    if (!a->text && !a->count
+        && !(j->writer = llm_tokens_writer_create(j->out, llm_tokenizer_id(t), llm_tokenizer_vocab_size(t), false, e)))
+        return -1;
+    j->stream = llm_encode_stream_create(t, flags, take_ids, j, e);
+    if (!j->stream || read_documents(&a->documents, paths, n_paths, &sink, e) < 0 || llm_encode_stream_finish(j->stream, e) < 0)
+        return -1;
+    if (j->writer && llm_tokens_finish(j->writer, e) < 0)
+        return -1;
+    if (a->count && llm_output_printf(j->out, e, "%" PRIu64 "\n", j->tokens) < 0)
+        return -1;
+    struct llm_output *done = j->out;
+    j->out = NULL;
+    return llm_output_commit(done, e);
+}
+
+int tokenize_encode(int argc, char **argv)
+{
+    struct args a = {0};
+    struct llm_err e = {0};
+    int rest = llm_cli_parse(&tokenize_encode_cli, &a, argc, argv);
+    struct job j = {.a = &a};
+    if (!a.tokenizer)
+        llm_usage(&tokenize_encode_cli, "expected -T TOK");
+    if (a.text && a.count)
+        llm_usage(&tokenize_encode_cli, "--text and --count: only one of them");
+    check_documents(&tokenize_encode_cli, &a.documents);
+    check_inputs(&tokenize_encode_cli, a.tokenizer, argv + rest, argc - rest);
+    if (llm_pool_start(a.common.threads, &e) < 0)
+        return llm_report(&e);
+    double start = llm_now();
+    struct llm_tokenizer *t = llm_tokenizer_load(a.tokenizer, a.pattern, &e);
+    int bad = t ? encode(&j, t, argv + rest, argc - rest, &e) : -1;
+    llm_encode_stream_destroy(j.stream);
+    llm_tokens_writer_destroy(j.writer);
+    llm_output_abandon(j.out);
+    llm_tokenizer_destroy(t);
+    llm_pool_stop();
+    if (bad < 0)
+        return llm_report(&e);
+    llm_verbose("%" PRIu64 " tokens in %" PRIu64 " documents, %.2f s", j.tokens, j.documents, llm_now() - start);
+    return 0;
+}

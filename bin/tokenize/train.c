@@ -1,0 +1,112 @@
+/* llm-tokenize train: text to a tokenizer. */
+#include <string.h>
+#include "base/log.h"
+#include "cpu/pool.h"
+#include "io/output.h"
+#include "token/train/train.h"
+#include "bin/tokenize/tokenize.h"
+
+struct args {
+    struct llm_common common;
+    struct document_options documents;
+    int64_t vocab_size, min_frequency;
+    int model, ties, alphabet;
+    const char *pattern;
+    struct llm_strs specials;
+};
+#define AT(field) offsetof(struct args, field)
+
+static const struct llm_opt options[] = {
+    {0, "vocab-size", "N", "entries of the vocabulary, special tokens included [32768; char: as many as there are]", LLM_INT, AT(vocab_size), 1,
+     16777216, NULL},
+    {0, "model", "TYPE", "bpe, byte or char [bpe]", LLM_CHOICE, AT(model), 0, 0, "bpe|byte|char"},
+    {0, "pattern", "NAME|REGEX", "where words split: gpt2, llama3, cl100k, qwen2, o200k or a regular expression [gpt2]", LLM_STR, AT(pattern), 0,
+     0, NULL},
+    {0, "min-frequency", "N", "leave alone what comes fewer times [bpe: 2; char: 1]", LLM_INT, AT(min_frequency), 1, 9e18, NULL},
+    {0, "special", "TOKEN", "a special token; may be given several times", LLM_LIST, AT(specials), 0, 0, NULL},
+    {0, "ties", "ORDER", "of equally frequent pairs take the lower ids (hf) or the greater bytes (lexical) [hf]", LLM_CHOICE, AT(ties), 0, 0,
+     "hf|lexical"},
+    {0, "alphabet", "SET", "begin with all 256 bytes, or those in the text (seen) [bytes]", LLM_CHOICE, AT(alphabet), 0, 0, "bytes|seen"},
+    DOCUMENT_OPTIONS(struct args, documents),
+    {0}};
+
+const struct llm_cli tokenize_train_cli = {
+    .name = "llm-tokenize train",
+    .summary = "Train a tokenizer on text; write it as tokenizer.json.",
+    .usage = "[OPTION]... [FILE]...",
+    .examples = "llm-tokenize train --vocab-size 4096 corpus.txt > tok.json\n"
+                "llm-tokenize train --vocab-size 8192 --pattern llama3 --special '<|endoftext|>' -o tok.json corpus.txt\n"
+                "llm-tokenize train --model char corpus.txt > chars.json",
+    .options = options,
+    .common = LLM_COMMON_THREADS | LLM_COMMON_OUTPUT,
+};
+
+static int part(void *arg, const char *text, size_t n, struct llm_err *e)
+{
+    return llm_trainer_put(arg, text, n, e);
+}
+
+static int end(void *arg, struct llm_err *e)
+{
+    return llm_trainer_end_document(arg, e);
+}
+
+static void begin(void *arg, const char *name, const char *what, uint64_t number)
+{
+    llm_trainer_label(arg, name, what, number);
+}
+
+static int write_json(const struct llm_tokenizer *t, struct llm_output *o, struct llm_err *e)
+{
+    struct llm_buf json = {0};
+    int bad = llm_tokenizer_to_json(t, &json, e) < 0 || llm_output_write(o, json.p, json.n, e) < 0 ? -1 : 0;
+    llm_buf_release(&json);
+    return bad;
+}
+
+static int train(const struct args *a, char *const *paths, int n_paths, struct llm_err *e)
+{
+    const struct llm_train_options o = {.model = (enum llm_train_model)a->model, .vocab_size = a->vocab_size, .pattern = a->pattern,
+                                        .min_frequency = a->min_frequency, .ties = (enum llm_train_ties)a->ties,
+                                        .seen_bytes_only = a->alphabet == 1, .specials = &a->specials};
+    struct llm_tokenizer *t = NULL;
+    struct llm_output *out = llm_output_open(a->common.output, false, e);
+    struct llm_trainer *r = out ? llm_trainer_create(&o, e) : NULL;
+    const struct document_sink sink = {r, part, end, begin};
+    double start = llm_now(), counted = start;
+    /* a byte vocabulary needs no text */
+    if (r && (o.model == LLM_TRAIN_BYTE || read_documents(&a->documents, paths, n_paths, &sink, e) == 0)) {
+        counted = llm_now();
+        t = llm_trainer_finish(r, e);
+    }
+    int bad = t ? write_json(t, out, e) : -1;
+    if (t)
+        llm_verbose("%d tokens; %.2f s to count words, %.2f s to merge", llm_tokenizer_vocab_size(t), counted - start, llm_now() - counted);
+    if (t && o.model == LLM_TRAIN_BPE && llm_tokenizer_vocab_size(t) < o.vocab_size)
+        llm_note("the text gives only %d of %lld tokens", llm_tokenizer_vocab_size(t), (long long)o.vocab_size);
+    llm_trainer_destroy(r);
+    llm_tokenizer_destroy(t);
+    if (bad < 0) {
+        llm_output_abandon(out);
+        return -1;
+    }
+    return llm_output_commit(out, e);
+}
+
+int tokenize_train(int argc, char **argv)
+{
+    struct args a = {.pattern = "gpt2"};
+    struct llm_err e = {0};
+    int rest = llm_cli_parse(&tokenize_train_cli, &a, argc, argv);
+    check_documents(&tokenize_train_cli, &a.documents);
+    if (!a.vocab_size && a.model == LLM_TRAIN_BPE)
+        a.vocab_size = 32768;
+    if (!a.min_frequency)
+        a.min_frequency = a.model == LLM_TRAIN_BPE ? 2 : 1;
+    check_inputs(&tokenize_train_cli, NULL, argv + rest, argc - rest);
+    if (llm_pool_start(a.common.threads, &e) < 0)
+        return llm_report(&e);
+    int bad = train(&a, argv + rest, argc - rest, &e);
+    llm_pool_stop();
+    return bad < 0 ? llm_report(&e) : 0;
+}
