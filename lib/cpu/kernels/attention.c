@@ -148,6 +148,61 @@ INLINE void pack_bt(float *dst, int64_t ldd, const float *src, int64_t lds, int6
         }
 }
 
+#ifdef LLM_ISA_avx512bf16
+static void pack_b_bf16_pairs(float *dst, int64_t ldd, const uint16_t *src, int64_t lds, int64_t have, int64_t cols, int64_t depth)
+{
+    int64_t units = depth_units(depth, PAIRS);
+    for (int64_t u = 0; u < units; u++)
+        for (int64_t c = 0; c < ldd; c += VN) {
+            M low = 2 * u < have ? m_first((size_t)at_least_0(cols - c)) : 0, high = 2 * u + 1 < have ? low : 0;
+            const uint16_t *at = src + 2 * u * lds + c;
+            VI a = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(low, low ? at : src));
+            VI b = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(high, high ? at + lds : src));
+            v_store(dst + u * ldd + c, v_from_bits(vi_or(a, vi_shl(b, 16))));
+        }
+}
+
+static void pack_bt_bf16_pairs(float *dst, int64_t ldd, const uint16_t *src, int64_t lds, int64_t have, int64_t depth)
+{
+    int64_t units = depth_units(depth, PAIRS);
+    for (int64_t c = 0; c < ldd; c += VN)
+        for (int64_t u = 0; u < units; u += VN) {
+            int64_t n = at_least_0(depth - 2 * u);
+            __mmask32 there = n >= 32 ? ~(__mmask32)0 : ((__mmask32)1 << n) - 1;
+            V r[VN];
+            for (int i = 0; i < VN; i++) {
+                const uint16_t *at = c + i < have && there ? src + (c + i) * lds + 2 * u : src;
+                r[i] = v_from_bits(_mm512_maskz_loadu_epi16(c + i < have ? there : 0, at));
+            }
+            transpose(r);
+            for (int i = 0; i < VN && u + i < units; i++) v_store(dst + (u + i) * ldd + c, r[i]);
+        }
+}
+#endif
+
+static void decode_q8_0(const void *in, float *out, int64_t n)
+{
+    const char *block = in;
+    for (int64_t i = 0; i < n; i += 32, block += 34) {
+        uint16_t half;
+        memcpy(&half, block, sizeof half);
+        V d = v_set1(llm_f16_decode(half));
+        for (int j = 0; j < 32; j += VN) v_store(out + i + j, v_mul(v_load_i8((const int8_t *)block + 2 + j), d));
+    }
+}
+
+static void decode(enum llm_dtype type, const void *in, float *out, int64_t n)
+{
+    if (type == LLM_BF16)
+        for (int64_t i = 0; i < n; i += VN) v_store_n(out + i, v_load_bf16_n((const uint16_t *)in + i, (size_t)(n - i)), (size_t)(n - i));
+    else if (type == LLM_F16)
+        for (int64_t i = 0; i < n; i += VN) v_store_n(out + i, v_load_f16_n((const uint16_t *)in + i, (size_t)(n - i)), (size_t)(n - i));
+    else if (type == LLM_Q8_0)
+        decode_q8_0(in, out, n);
+    else
+        llm_dtypes[type].decode(in, out, (size_t)n);
+}
+
 /* mr rows by nv vectors of the product, accumulators in registers. */
 INLINE void product_block(float *c, int64_t ldc, const float *a, int64_t lda, const float *b, int64_t ldb, int64_t units, bool accumulate,
                           const int mr, const int nv, enum form f)
@@ -443,5 +498,9 @@ void KERNEL(llm_fill_attention)(struct llm_kernels *k)
 {
     k->attention = (struct llm_attention_kernels){
         .math = {MATH(f32, 1, 1), MATH(bf16, NATIVE == PAIRS ? 2 : 1, NATIVE == PAIRS ? 16 : 1)}, 
-        .merge = merge, .sink = sink, .add = add, .add_turned = add_turned};
+        .merge = merge, .sink = sink, .decode = decode, .add = add, .add_turned = add_turned};
+#ifdef LLM_ISA_avx512bf16
+    k->attention.math[1].pack_b_bf16 = pack_b_bf16_pairs;
+    k->attention.math[1].pack_bt_bf16 = pack_bt_bf16_pairs;
+#endif
 }

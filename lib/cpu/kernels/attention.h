@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include "cpu/dtype.h"
 
 #define LLM_ATTN_TILE 64  /* keys a tile, and the most query rows of one call */
 #define LLM_ATTN_LANES 16 /* columns are padded to a multiple */
@@ -55,6 +56,9 @@ struct llm_attention_math {
     void (*pack_b)(float *dst, int64_t ldd, const float *src, int64_t lds, int64_t have, int64_t cols, int64_t depth);
     /* of the transpose: column r has src[r][0..depth), columns have .. ldd are zero */
     void (*pack_bt)(float *dst, int64_t ldd, const float *src, int64_t lds, int64_t have, int64_t depth);
+    /* pack_b and pack_bt of BF16 numbers; NULL: decode them first */
+    void (*pack_b_bf16)(float *dst, int64_t ldd, const uint16_t *src, int64_t lds, int64_t have, int64_t cols, int64_t depth);
+    void (*pack_bt_bf16)(float *dst, int64_t ldd, const uint16_t *src, int64_t lds, int64_t have, int64_t depth);
     /* c[m][n] = or += a · b; n a multiple of 16. Memory of a and c must have room for m rounded up to whole 16 rows, where anything may be read and
      * left. */
     void (*product)(float *c, int64_t ldc, const float *a, int64_t lda, const float *b, int64_t ldb, int64_t m, int64_t n, int64_t units,
@@ -70,6 +74,8 @@ struct llm_attention_kernels {
     void (*merge)(float *m, float *l, float *o, const float *m2, const float *l2, const float *o2, int64_t n);
     /* Counts a logit that takes probability and gives no value. */
     void (*sink)(float *m, float *l, float *o, float logit, int64_t n);
+    /* n numbers of a cache to floats; n a multiple of the type's block */
+    void (*decode)(enum llm_dtype type, const void *in, float *out, int64_t n);
     /* y[rows][cols] += x[rows][cols], and += the transpose of x[cols][64] */
     void (*add)(float *y, int64_t ldy, const float *x, int64_t ldx, int64_t rows, int64_t cols);
     void (*add_turned)(float *y, int64_t ldy, const float *x, int64_t rows, int64_t cols);

@@ -60,33 +60,38 @@ void attn_keep(const struct attn_dropout *d, int64_t head, int64_t query, int64_
     for (int64_t i = 0; i < n; i++) keep[i * stride] = llm_rng_uniform(&r, channel + (uint32_t)i) < d->p ? 0 : kept;
 }
 
-/* The rows of tile t of a cached matrix as floats. */
-static const float *cached_tile(const struct attn_job *j, void *const *tiles, int64_t t, int64_t width, int64_t n, float *decoded)
+/* One KV head's 64 rows in a cached tile. */
+static const void *cached_rows(const struct attn_job *j, void *const *tiles, int64_t t, int64_t width)
 {
-    enum llm_dtype type = j->keys.view->dtype;
-    size_t plane = llm_dtype_bytes(type, (uint64_t)(ATTN_TILE * width));
-    const char *data = (const char *)tiles[t] + (size_t)j->keys.kv_head * plane;
-    if (type == LLM_F32) return (const float *)(const void *)data;
-    llm_dtypes[type].decode(data, decoded, (size_t)(n * width));
-    return decoded;
+    return (const char *)tiles[t] + (size_t)j->keys.kv_head * llm_dtype_bytes(j->keys.view->dtype, (uint64_t)(ATTN_TILE * width));
 }
 
+static const float *decoded(const struct attn_job *j, const void *rows, int64_t n, float *memory)
+{
+    if (j->keys.view->dtype == LLM_F32) return rows;
+    llm_k.attention.decode(j->keys.view->dtype, rows, memory, n);
+    return memory;
+}
+
+/* The n keys and values of tile t, packed. */
 static void pack_tile(const struct attn_job *j, const struct attn_space *w, int64_t t)
 {
     const struct llm_attn *a = j->a;
-    int64_t at = t * ATTN_TILE, n = attn_min(ATTN_TILE, j->keys.n - at), ldk = j->keys.ldk, ldv = j->keys.ldv;
-    const float *k, *v;
-    if (j->keys.view) {
-        k = cached_tile(j, j->keys.view->k, t, a->d_k, n, w->decoded_k);
-        v = cached_tile(j, j->keys.view->v, t, a->d_v, n, w->decoded_v);
-        ldk = a->d_k;
-        ldv = a->d_v;
-    } else {
-        k = j->keys.k + at * ldk;
-        v = j->keys.v + at * ldv;
+    const struct llm_attention_math *math = j->math;
+    int64_t at = t * ATTN_TILE, n = attn_min(ATTN_TILE, j->keys.n - at), dv = attn_padded(a->d_v);
+    if (!j->keys.view) {
+        math->pack_bt(w->k, ATTN_TILE, j->keys.k + at * j->keys.ldk, j->keys.ldk, n, a->d_k);
+        math->pack_b(w->v, dv, j->keys.v + at * j->keys.ldv, j->keys.ldv, n, a->d_v, ATTN_TILE);
+        return;
     }
-    j->math->pack_bt(w->k, ATTN_TILE, k, ldk, n, a->d_k);
-    j->math->pack_b(w->v, attn_padded(a->d_v), v, ldv, n, a->d_v, ATTN_TILE);
+    const void *k = cached_rows(j, j->keys.view->k, t, a->d_k), *v = cached_rows(j, j->keys.view->v, t, a->d_v);
+    if (j->keys.view->dtype == LLM_BF16 && math->pack_b_bf16) {
+        math->pack_bt_bf16(w->k, ATTN_TILE, k, a->d_k, n, a->d_k);
+        math->pack_b_bf16(w->v, dv, v, a->d_v, n, a->d_v, ATTN_TILE);
+    } else {
+        math->pack_bt(w->k, ATTN_TILE, decoded(j, k, n * a->d_k, w->decoded_k), a->d_k, n, a->d_k);
+        math->pack_b(w->v, dv, decoded(j, v, n * a->d_v, w->decoded_v), a->d_v, n, a->d_v, ATTN_TILE);
+    }
 }
 
 /* Masks, bias and dropout of the rows [row, row + t->rows) for the tile that begins at key `at`. */
