@@ -1,0 +1,215 @@
+/* A GPT-2 and a Llama shape with hard weights against PyTorch in double (tests/oracle/train_goldens.py): logits within 5e-6 of their range, each gradient
+ * within 1e-5 of its norm, 20 losses of a run within 2e-6. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "cpu/pool.h"
+#include "io/checkpoint.h"
+#include "train/trainer.h"
+
+enum { SEED = 11, ROWS = 3, LENGTH = 80, STEPS = 20, PROJECTIONS = 64, EVERY = 5 };
+
+struct golden {
+    float *logits;
+    double *loss, *norms, *projections, *curve;
+    struct llm_config config;
+};
+
+static void *load_tensor(struct llm_checkpoint *f, const char *name)
+{
+    struct llm_err e;
+    const struct llm_entry *t = llm_header_find(llm_checkpoint_header(f), name);
+    assert_non_null(t);
+    void *p = malloc((size_t)t->bytes);
+    assert_int_equal(llm_checkpoint_read(f, t, p, &e), 0);
+    return p;
+}
+
+static struct golden load(const char *path)
+{
+    struct llm_err e = {0};
+    struct golden g;
+    struct llm_checkpoint *f = llm_checkpoint_open(path, &e);
+    if (!f) fail_msg("%s", e.text);
+    const char *text = llm_header_meta(llm_checkpoint_header(f), "llm.config");
+    json_t *config = llm_json_parse(text, strlen(text), &e);
+    assert_non_null(config);
+    if (llm_config_from_json(&g.config, config, &e) < 0) fail_msg("%s", e.text);
+    json_decref(config);
+    g.logits = load_tensor(f, "logits");
+    g.loss = load_tensor(f, "loss");
+    g.norms = load_tensor(f, "norms");
+    g.projections = load_tensor(f, "projections");
+    g.curve = load_tensor(f, "curve");
+    llm_checkpoint_close(f);
+    return g;
+}
+
+static void release(struct golden *g)
+{
+    free(g->logits);
+    free(g->loss);
+    free(g->norms);
+    free(g->projections);
+    free(g->curve);
+}
+
+/* The deviations of train_goldens.py. */
+static double deviation_of(const struct llm_param *p)
+{
+    static const char *const strong[] = {"c_attn.weight", "q_proj.weight", "k_proj.weight", "v_proj.weight"};
+    if (p->n_dims == 1) return .3;
+    if (strstr(p->name, "wte") || strstr(p->name, "wpe") || strstr(p->name, "embed") || strstr(p->name, "lm_head")) return .5;
+    for (size_t i = 0; i < sizeof strong / sizeof *strong; i++) {
+        if (strstr(p->name, strong[i])) return 1.7 / sqrt((double)p->shape[1]);
+    }
+    return 1 / sqrt((double)p->shape[1]);
+}
+
+static void harden(struct llm_model *m)
+{
+    for (size_t i = 0; i < m->n_params; i++) {
+        struct llm_param *p = &m->params[i];
+        int64_t cols = p->n_dims > 1 ? p->shape[1] : 1;
+        float deviation = (float)deviation_of(p), *w = (float *)p->weight.data;
+        bool gain = p->n_dims == 1 && strstr(p->name, ".weight");
+        for (int64_t r = 0; r < p->shape[0]; r++) {
+            struct llm_rng rng = llm_rng_at(SEED, 0, LLM_RNG_TEST, (uint32_t)i, (uint32_t)r, 0);
+            for (int64_t c = 0; c < cols; c++) w[r * cols + c] = llm_rng_normal(&rng, (uint32_t)c) * deviation + (float)gain;
+        }
+    }
+}
+
+/* The corpus of the run: ROWS windows of LENGTH + 1 tokens a step, one after another. The trainer invents the same tokens itself. */
+static struct llm_trainer make(const struct golden *g)
+{
+    struct llm_err e = {0};
+    struct llm_train_options o;
+    struct llm_train_data none = {0};
+    struct llm_trainer t = {.step = 0};
+    llm_train_options_default(&o);
+    o.steps = STEPS;
+    o.batch = ROWS;
+    o.context = LENGTH;
+    o.lr = o.min_lr = 1e-3;
+    o.warmup = 0;
+    o.schedule = 2;
+    o.precision = LLM_COMPUTE_F32;
+    o.seed = SEED;
+    struct llm_model *m = llm_model_create(&g->config, 0, &e);
+    if (!m) fail_msg("%s", e.text);
+    harden(m);
+    assert_string_equal(llm_schedules[o.schedule]->name, "constant");
+    if (llm_trainer_init(&t, &o, m, &none, &e) < 0) fail_msg("%s", e.text);
+    return t;
+}
+
+static void check_logits(struct llm_trainer *t, const struct golden *g)
+{
+    struct llm_ctx *c = &t->eval_ctx;
+    int64_t vocab = g->config.vocab_size;
+    const struct llm_batch b = {.ids = t->rows.ids, .positions = t->rows.positions, .n_tokens = ROWS * LENGTH};
+    float low = INFINITY, high = -INFINITY;
+    double worst = 0;
+    c->n_rows = ROWS;
+    c->row_len = LENGTH;
+    struct llm_tensor *logits = llm_model_logits(c, t->model, llm_model_forward(c, t->model, &b));
+    assert_int_equal(c->err.status, 0);
+    for (int64_t r = 0; r < ROWS * LENGTH / EVERY; r++) {
+        for (int64_t i = 0; i < vocab; i++) {
+            float want = g->logits[r * vocab + i];
+            low = fminf(low, want);
+            high = fmaxf(high, want);
+            worst = fmax(worst, fabs((double)logits->data[r * EVERY * logits->stride + i] - (double)want));
+        }
+    }
+    print_message("  logits: worst difference %.1e of their range\n", worst / (double)(high - low));
+    assert_true(worst <= 5e-6 * (double)(high - low));
+    llm_ctx_reset(c);
+}
+
+/* Projections on random signs: for a difference d between gradients each is about ‖d‖, whatever its direction. */
+static double gradient_error(const struct llm_param *p, uint32_t number, const double *want)
+{
+    double got[PROJECTIONS] = {0}, sum = 0;
+    int64_t cols = p->n_dims > 1 ? p->shape[1] : 1;
+    for (int64_t r = 0; r < p->shape[0]; r++) {
+        struct llm_rng rng = llm_rng_at(SEED, 1, LLM_RNG_TEST, number, (uint32_t)r, 0);
+        for (int64_t c = 0; c < cols; c++) {
+            uint64_t bits = llm_rng_u32(&rng, (uint32_t)(2 * c)) | (uint64_t)llm_rng_u32(&rng, (uint32_t)(2 * c + 1)) << 32;
+            double x = (double)p->grad[r * cols + c];
+            for (int i = 0; i < PROJECTIONS; i++) got[i] += bits >> i & 1 ? -x : x;
+        }
+    }
+    for (int i = 0; i < PROJECTIONS; i++) sum += (got[i] - want[i]) * (got[i] - want[i]);
+    return sqrt(sum / PROJECTIONS);
+}
+
+static void check_gradients(struct llm_trainer *t, const struct golden *g)
+{
+    struct llm_err e = {0};
+    struct llm_step_report r = {.step = 0};
+    double worst = 0, total = 0;
+    if (llm_trainer_gradient(t, &r, &e) != 0) fail_msg("%s", e.text);
+    assert_true(fabs(r.loss / g->loss[0] - 1) < 1e-6);
+    for (size_t i = 0; i < t->n_params; i++) {
+        const struct llm_param *p = t->params[i].p;
+        double error = gradient_error(p, (uint32_t)i, g->projections + i * PROJECTIONS) / g->norms[i];
+        total += g->norms[i] * g->norms[i];
+        worst = fmax(worst, error);
+        if (!(error <= 1e-5)) fail_msg("gradient of %s: off by %.1e of its norm", p->name, error);
+    }
+    print_message("  gradients: worst difference %.1e of a norm\n", worst);
+    assert_true(fabs(r.grad_norm / sqrt(total) - 1) < 1e-5);
+    for (size_t i = 0; i < t->n_params; i++) memset(t->params[i].p->grad, 0, (size_t)llm_param_count(t->params[i].p) * sizeof(float));
+}
+
+static void check_curve(struct llm_trainer *t, const struct golden *g)
+{
+    struct llm_err e = {0};
+    struct llm_step_report r;
+    double worst = 0;
+    for (int i = 0; i < STEPS; i++) {
+        if (llm_trainer_step(t, &r, &e) != 0) fail_msg("%s", e.text);
+        worst = fmax(worst, fabs(r.loss / g->curve[i] - 1));
+    }
+    print_message("  curve: worst difference %.1e\n", worst);
+    assert_true(worst <= 2e-6);
+}
+
+static void check_model(const char *path)
+{
+    struct golden g = load(path);
+    struct llm_trainer t = make(&g);
+    check_gradients(&t, &g);
+    check_logits(&t, &g);
+    check_curve(&t, &g);
+    llm_trainer_release(&t);
+    release(&g);
+}
+
+static void test_gpt2(void **state)
+{
+    (void)state;
+    check_model("tests/golden/train/gpt2.safetensors");
+}
+
+static void test_llama(void **state)
+{
+    (void)state;
+    check_model("tests/golden/train/llama.safetensors");
+}
+
+int main(void)
+{
+    struct llm_err e;
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_gpt2), cmocka_unit_test(test_llama)};
+    if (llm_pool_start(0, &e) < 0) return llm_report(&e);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
