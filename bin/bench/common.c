@@ -1,0 +1,86 @@
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include "bin/bench/bench.h"
+#include "base/json.h"
+
+/* What a model's file says of itself, without its weights. */
+static int config_of_model(struct llm_config *c, const char *path, struct llm_err *e)
+{
+    struct llm_checkpoint *f = llm_checkpoint_open(path, e);
+    int status = -1;
+    if (!f) return -1;
+    const char *text = llm_header_meta(llm_checkpoint_header(f), "llm.config");
+    json_t *o = NULL;
+    if (!text) llm_fail(e, EX_DATAERR, "%s: expected a model with its configuration, found none", path);
+    else o = llm_json_parse(text, strlen(text), e);
+    if (o) status = llm_config_from_json(c, o, e);
+    if (status < 0 && text) llm_in(e, "%s: llm.config", path);
+    json_decref(o);
+    llm_checkpoint_close(f);
+    return status;
+}
+
+int bench_config(struct llm_config *c, const char *what, const struct llm_strs *sets, struct llm_err *e)
+{
+    struct stat st;
+    char path[4096];
+    unsigned char first = 0;
+    FILE *f;
+    for (const char *const *p = llm_config_presets(); *p; p++) {
+        if (strcmp(*p, what) == 0) return llm_config_load(c, what, sets->v, sets->n, e);
+    }
+    if (stat(what, &st) == 0 && S_ISDIR(st.st_mode)) {
+        if (snprintf(path, sizeof path, "%s/config.json", what) >= (int)sizeof path) {
+            return llm_fail(e, EX_NOINPUT, "%s: the name is too long", what);
+        }
+        return llm_config_load(c, path, sets->v, sets->n, e);
+    }
+    /* A JSON text begins with a brace or white space, a model with neither. */
+    f = fopen(what, "rb");
+    if (f) {
+        if (fread(&first, 1, 1, f) != 1) first = 0;
+        fclose(f);
+    }
+    if (!f || first == '{' || first == ' ' || first == '\n' || first == '\r' || first == '\t') {
+        return llm_config_load(c, what, sets->v, sets->n, e);
+    }
+    return config_of_model(c, what, e);
+}
+
+int bench_print(const struct llm_common *common, struct llm_table *const *tables, size_t n, struct llm_err *e)
+{
+    bool to_stdout = !common->output || strcmp(common->output, "-") == 0;
+    enum llm_table_form form = common->json ? LLM_TABLE_JSON : to_stdout && isatty(1) ? LLM_TABLE_ALIGNED : LLM_TABLE_TSV;
+    struct llm_output *o = llm_output_open(common->output, false, e);
+    int status = o ? 0 : -1;
+    for (size_t i = 0; i < n; i++) {
+        if (status == 0 && i > 0 && form != LLM_TABLE_JSON) status = llm_output_write(o, "\n", 1, e);
+        if (status == 0) status = llm_table_write(tables[i], form, o, e);
+        llm_table_release(tables[i]);
+    }
+    if (status < 0) {
+        llm_output_abandon(o);
+        return -1;
+    }
+    return llm_output_commit(o, e);
+}
+
+size_t bench_numbers(const struct llm_cli *cli, const char *option, const char *text, int64_t min, int64_t max, int64_t *out, size_t room)
+{
+    char one[32];
+    size_t n = 0;
+    for (const char *s = text;; s++) {
+        size_t length = strcspn(s, ",");
+        if (n == room) llm_usage(cli, "--%s: expected at most %zu numbers", option, room);
+        snprintf(one, sizeof one, "%.*s", (int)(length < sizeof one ? length : sizeof one - 1), s);
+        if (llm_parse_int(one, &out[n]) < 0 || out[n] < min || out[n] > max) {
+            llm_usage(cli, "--%s: expected whole numbers from %lld to %lld with commas between, found '%s'", option, (long long)min,
+                      (long long)max, text);
+        }
+        n++;
+        s += length;
+        if (!*s) return n;
+    }
+}

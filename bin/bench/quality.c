@@ -1,0 +1,161 @@
+/* llm-bench quality: how well a model predicts a text. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/signals.h"
+#include "bin/bench/bench.h"
+#include "cpu/pool.h"
+#include "data/tokens.h"
+#include "io/file.h"
+#include "measure/quality.h"
+
+struct args {
+    struct llm_common common;
+    const char *model, *tokenizer;
+    int64_t context, batch, most;
+    int cache, precision;
+};
+#define AT(field) offsetof(struct args, field)
+
+static const struct llm_opt options[] = {
+    {'m', "model", "MODEL", "the model", LLM_STR, AT(model), 0, 0, NULL},
+    {'T', "tokenizer", "TOK", "encode text with this tokenizer [the model's]", LLM_STR, AT(tokenizer), 0, 0, NULL},
+    {'c', "context", "N", "length of the windows [the model's]", LLM_INT, AT(context), 2, 1 << 24, NULL},
+    {'n', "tokens", "N", "only the first N tokens of each file [all]", LLM_INT, AT(most), 2, 1e15, NULL},
+    {'b', "batch", "N", "most tokens of a pass [512]", LLM_INT, AT(batch), 1, 65536, NULL},
+    {0, "cache-type", "TYPE", "f32, f16, bf16 or q8_0 [that of the arithmetic]", LLM_CHOICE, AT(cache), 0, 0, LLM_KV_TYPES},
+    {0, "precision", "f32|bf16", "arithmetic of plain weights [bf16]", LLM_CHOICE, AT(precision), 0, 0, "f32|bf16"},
+    {0}};
+
+const struct llm_cli bench_quality_cli = {
+    .name = "llm-bench quality",
+    .summary = "Perplexity, nats per token and bits per byte on text or token streams.",
+    .usage = "-m MODEL [OPTION]... [FILE]...",
+    .examples = "llm-bench quality -m model.llm held-out.txt\n"
+                "llm-bench quality -m model.llm -c 128 corpus.tok\n"
+                "llm-quantize -t q4_0 model.llm - | llm-bench quality -m - held-out.txt",
+    .options = options,
+    .common = LLM_COMMON_THREADS | LLM_COMMON_OUTPUT | LLM_COMMON_JSON,
+};
+
+static const char *const columns[] = {"file", "tokens", "bytes", "nats_per_token", "nats_error", "perplexity", "bits_per_byte", "bits_error", NULL};
+
+/* A token stream begins with a message: eight bytes of length, then a brace. */
+static int is_tokens(struct llm_file *f, bool *yes, struct llm_err *e)
+{
+    size_t got = 0;
+    const unsigned char *p = llm_file_peek(f, 9, &got, e);
+    if (!p) return -1;
+    *yes = got == 9 && p[8] == '{' && p[4] == 0 && p[5] == 0 && p[6] == 0 && p[7] == 0;
+    return 0;
+}
+
+static int read_text(struct llm_file *f, const struct llm_model *m, int32_t **ids, size_t *n, struct llm_err *e)
+{
+    struct llm_buf text = {0};
+    int64_t got;
+    int status = -1;
+    do {
+        got = llm_buf_reserve(&text, text.n + (1 << 16), e) < 0 ? -1 : llm_file_read_some(f, text.p + text.n, 1 << 16, e);
+        if (got > 0) text.n += (size_t)got;
+    } while (got > 0);
+    if (got == 0 && !m->tokenizer) llm_fail(e, EX_DATAERR, "the model carries no tokenizer: name one with -T, or give a token stream");
+    else if (got == 0) status = llm_encode(m->tokenizer, text.p ? text.p : "", text.n, LLM_ENCODE_ADD_SPECIAL, ids, n, e);
+    llm_buf_release(&text);
+    return status;
+}
+
+static int read_tokens(const char *path, const struct llm_model *m, int32_t **ids, size_t *n, struct llm_err *e)
+{
+    struct llm_tokens *t = llm_tokens_open(&path, 1, m->tokenizer ? llm_tokenizer_id(m->tokenizer) : NULL, (int32_t)m->config.vocab_size, e);
+    if (!t) return -1;
+    *n = (size_t)llm_tokens_count(t);
+    *ids = llm_alloc(*n, sizeof **ids, "tokens", e);
+    if (*ids) llm_tokens_get(t, 0, *n, *ids, NULL);
+    llm_tokens_close(t);
+    return *ids ? 0 : -1;
+}
+
+/* The tokens of a file: a stream of them, or text. *ids is malloced. */
+static int read_ids(const char *path, const struct llm_model *m, int32_t **ids, size_t *n, struct llm_err *e)
+{
+    struct llm_file *f = llm_file_open(path, e);
+    bool tokens = false;
+    uint64_t size;
+    if (!f) return -1;
+    int status = is_tokens(f, &tokens, e);
+    if (status == 0 && tokens && llm_file_regular(f, &size) < 0) {
+        status = llm_fail(e, EX_DATAERR, "%s: expected text, found a token stream (name its file)", llm_file_name(f));
+    } else if (status == 0 && !tokens && (status = read_text(f, m, ids, n, e)) < 0) {
+        llm_in(e, "%s", llm_file_name(f));
+    }
+    llm_file_close(f);
+    if (status == 0 && tokens) status = read_tokens(path, m, ids, n, e);
+    for (size_t i = 0; status == 0 && i < *n; i++) {
+        if ((*ids)[i] >= m->config.vocab_size) {
+            return llm_fail(e, EX_DATAERR, "%s: token %zu: expected an id below %" PRId64 " (the model's vocabulary), found %" PRId32, path, i,
+                            m->config.vocab_size, (*ids)[i]);
+        }
+    }
+    return status;
+}
+
+static int measure(struct llm_table *t, struct llm_engine *g, const struct args *a, const char *path, struct llm_err *e)
+{
+    struct llm_quality q;
+    int32_t *ids = NULL;
+    size_t n = 0;
+    int status = read_ids(path, g->model, &ids, &n, e);
+    if (a->most && n > (size_t)a->most) n = (size_t)a->most;
+    if (status == 0 && (status = llm_quality_of(g, ids, (int64_t)n, &q, e)) < 0) llm_in(e, "%s", path);
+    free(ids);
+    if (status != 0) return status;
+    llm_table_text(t, path);
+    llm_table_count(t, (double)q.tokens);
+    llm_table_count(t, q.bytes);
+    llm_table_number(t, q.nats, 6);
+    llm_table_number(t, q.nats_error, 3);
+    llm_table_number(t, q.perplexity, 6);
+    llm_table_number(t, q.bits_per_byte, 6);
+    llm_table_number(t, q.bits_per_byte_error, 3);
+    return 0;
+}
+
+static int start(const struct args *a, struct llm_model **m, struct llm_engine *g, struct llm_err *e)
+{
+    struct llm_engine_options o = {.compute = a->precision == 0 ? LLM_COMPUTE_F32 : LLM_COMPUTE_BF16, .context = a->context, .batch = a->batch};
+    o.cache = a->cache < 0 ? LLM_NO_DTYPE : llm_kv_types[a->cache];
+    if (llm_pool_start(a->common.threads, e) < 0) return -1;
+    llm_signals_catch();
+    *m = llm_model_load(a->model, e);
+    if (!*m) return -1;
+    if (a->tokenizer) {
+        llm_tokenizer_destroy((*m)->tokenizer);
+        (*m)->tokenizer = llm_tokenizer_load(a->tokenizer, NULL, e);
+        if (!(*m)->tokenizer) return -1;
+    }
+    return llm_engine_init(g, *m, &o, e);
+}
+
+int bench_quality(int argc, char **argv, struct llm_err *e)
+{
+    struct args a = {.batch = 512, .cache = -1, .precision = 1};
+    int rest = llm_cli_parse(&bench_quality_cli, &a, argc, argv);
+    struct llm_model *m = NULL;
+    struct llm_engine g = {0};
+    struct llm_table t, *tables[] = {&t};
+    size_t from_stdin = 0;
+    if (!a.model) llm_usage(&bench_quality_cli, "expected a model: -m MODEL");
+    for (int i = rest; i < argc; i++) from_stdin += strcmp(argv[i], "-") == 0;
+    if (from_stdin + (rest == argc) + (strcmp(a.model, "-") == 0) > 1) llm_usage(&bench_quality_cli, "only one input can be standard input");
+    llm_table_init(&t, columns);
+    int status = start(&a, &m, &g, e);
+    for (int i = rest; i < argc + (rest == argc) && status == 0; i++) status = measure(&t, &g, &a, i < argc ? argv[i] : "-", e);
+    llm_engine_release(&g);
+    llm_model_destroy(m);
+    llm_pool_stop();
+    llm_signal_die();
+    if (status == 0) return bench_print(&a.common, tables, 1, e);
+    llm_table_release(&t);
+    return -1;
+}

@@ -1,0 +1,157 @@
+/* llm-bench train: speed of training steps on random tokens. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+#include "base/rng.h"
+#include "base/signals.h"
+#include "bin/bench/bench.h"
+#include "cpu/detect.h"
+#include "cpu/pool.h"
+#include "measure/cost.h"
+#include "measure/stats.h"
+#include "train/trainer.h"
+
+struct args {
+    struct llm_common common;
+    const char *config;
+    struct llm_strs set;
+    int64_t batch, context, accumulate, checkpoint_every, runs;
+    int precision;
+};
+#define AT(field) offsetof(struct args, field)
+enum { MAX_RUNS = 1000 };
+
+static const struct llm_opt options[] = {
+    {'c', "config", "CONFIG", "a preset, a config.json or a model [small]", LLM_STR, AT(config), 0, 0, NULL},
+    {0, "set", "KEY=VALUE", "change the configuration; may be given several times", LLM_LIST, AT(set), 0, 0, NULL},
+    {'b', "batch", "N", "rows of a step [4]", LLM_INT, AT(batch), 1, 65536, NULL},
+    {0, "context", "N", "tokens of a row [256]", LLM_INT, AT(context), 1, 1 << 20, NULL},
+    {0, "accumulate", "N", "passes of a step [1]", LLM_INT, AT(accumulate), 1, 65536, NULL},
+    {0, "checkpoint-every", "N", "keep every N-th block's input only; 0: keep all [0]", LLM_INT, AT(checkpoint_every), 0, 1024, NULL},
+    {'r', "runs", "N", "steps that count, after one that does not [5]", LLM_INT, AT(runs), 1, MAX_RUNS, NULL},
+    {0, "precision", "f32|bf16", "arithmetic [bf16]", LLM_CHOICE, AT(precision), 0, 0, "f32|bf16"},
+    {0}};
+
+const struct llm_cli bench_train_cli = {
+    .name = "llm-bench train",
+    .summary = "Tokens a second of training, and the share of this machine's arithmetic peak.",
+    .usage = "[OPTION]...",
+    .examples = "llm-bench train -c small\n"
+                "llm-bench train -c gpt2 --batch 4 --context 256",
+    .options = options,
+    .common = LLM_COMMON_THREADS | LLM_COMMON_OUTPUT | LLM_COMMON_JSON,
+};
+
+static const char *const columns[] = {"config", "parameters", "batch", "context", "precision", "threads", "isa", "tokens_per_s", "deviation",
+                                      "gflops_6n", "gflops", "share_of_peak", "seconds_a_step", "peak_rss_bytes", NULL};
+
+/* Random tokens in a file of their own, as training reads nothing else; the file is gone once it is open. */
+static int random_data(struct llm_train_data *d, int64_t n, const struct llm_config *c, struct llm_err *e)
+{
+    const char *folder = getenv("TMPDIR");
+    char path[4096];
+    int32_t ids[1024];
+    struct llm_rng r = llm_rng_at(1, 0, LLM_RNG_TEST, 0, 0, 0);
+    const char *const paths[] = {path};
+    if (snprintf(path, sizeof path, "%s/llm-bench.XXXXXX", folder ? folder : "/tmp") >= (int)sizeof path) path[0] = 0;
+    int fd = mkstemp(path);
+    if (fd < 0) return llm_fail(e, EX_CANTCREAT, "%s: %s", path, strerror(errno));
+    close(fd);
+    struct llm_output *o = llm_output_open(path, true, e);
+    struct llm_tokens_writer *w = o ? llm_tokens_writer_create(o, "", (int32_t)c->vocab_size, false, e) : NULL;
+    int status = w ? 0 : -1;
+    for (int64_t at = 0; at < n && status == 0; at += 1024) {
+        for (int64_t i = 0; i < 1024; i++) ids[i] = (int32_t)llm_rng_below(&r, (uint32_t)(at + i), (uint64_t)c->vocab_size);
+        status = llm_tokens_put(w, ids, NULL, 1024, e);
+    }
+    if (status == 0) status = llm_tokens_end_document(w, e);
+    if (status == 0) status = llm_tokens_finish(w, e);
+    llm_tokens_writer_destroy(w);
+    if (status == 0) status = llm_output_commit(o, e);
+    else llm_output_abandon(o);
+    if (status == 0) status = llm_train_data_open(d, paths, 1, NULL, NULL, c->vocab_size, e);
+    unlink(path);
+    return status;
+}
+
+static int steps(struct llm_trainer *t, const struct args *a, double *rates, struct llm_err *e)
+{
+    struct llm_step_report r;
+    int status = llm_trainer_step(t, &r, e);
+    for (int64_t i = 0; i < a->runs && status == 0; i++) {
+        status = llm_trainer_step(t, &r, e);
+        rates[i] = (double)r.tokens / r.seconds;
+    }
+    return status;
+}
+
+static int put(struct llm_table *t, const struct args *a, const struct llm_config *c, const double *rates, const struct llm_peaks *p,
+               struct llm_err *e)
+{
+    struct llm_cost cost;
+    struct rusage use;
+    double sorted[MAX_RUNS], peak = a->precision == 1 && p->bf16 > 0 ? p->bf16 : p->f32;
+    if (llm_cost_of(&cost, c, (a->context + 1) / 2, e) < 0) return -1; /* a token sees half of its row on average */
+    memcpy(sorted, rates, (size_t)a->runs * sizeof *rates);
+    double rate = llm_median(sorted, (size_t)a->runs);
+    getrusage(RUSAGE_SELF, &use);
+    llm_table_text(t, a->config);
+    llm_table_count(t, cost.params);
+    llm_table_count(t, (double)(a->batch * a->accumulate));
+    llm_table_count(t, (double)a->context);
+    llm_table_text(t, a->precision == 1 ? "bf16" : "f32");
+    llm_table_count(t, llm_pool_threads());
+    llm_table_text(t, llm_isa_name());
+    llm_table_number(t, rate, 5);
+    llm_table_number(t, llm_deviation(rates, (size_t)a->runs), 3);
+    llm_table_number(t, 6 * cost.params * rate / 1e9, 4);
+    llm_table_number(t, 3 * cost.forward_flops * rate / 1e9, 4);
+    llm_table_number(t, 3 * cost.forward_flops * rate / peak, 3);
+    llm_table_number(t, (double)(a->batch * a->accumulate * a->context) / rate, 4);
+    llm_table_count(t, (double)use.ru_maxrss * 1024);
+    return 0;
+}
+
+int bench_train(int argc, char **argv, struct llm_err *e)
+{
+    struct args a = {.config = "small", .batch = 4, .context = 256, .accumulate = 1, .runs = 5, .precision = 1};
+    int rest = llm_cli_parse(&bench_train_cli, &a, argc, argv);
+    struct llm_trainer t = {0};
+    struct llm_train_data data = {0};
+    struct llm_train_options o;
+    struct llm_config c;
+    struct llm_peaks peaks;
+    struct llm_table table, *tables[] = {&table};
+    double rates[MAX_RUNS];
+    if (rest < argc) llm_usage(&bench_train_cli, "expected no operand, found '%s'", argv[rest]);
+    if (bench_config(&c, a.config, &a.set, e) < 0) return -1;
+    if (a.context > c.max_position_embeddings) c.max_position_embeddings = a.context;
+    llm_train_options_default(&o);
+    o.steps = a.runs + 1;
+    o.batch = a.batch, o.context = a.context, o.accumulate = a.accumulate, o.checkpoint_every = a.checkpoint_every;
+    o.precision = a.precision == 1 ? LLM_COMPUTE_BF16 : LLM_COMPUTE_F32;
+    if (llm_pool_start(a.common.threads, e) < 0 || llm_peaks_measure(&peaks, e) < 0) return -1;
+    llm_signals_catch();
+    struct llm_model *m = llm_model_create(&c, 1, e);
+    int64_t need = a.batch * a.accumulate * (a.context + 1);
+    int status = m ? random_data(&data, need < 65536 ? 65536 : need, &c, e) : -1;
+    if (status < 0) {
+        llm_train_data_release(&data);
+        llm_model_destroy(m);
+        return -1;
+    }
+    llm_table_init(&table, columns);
+    status = llm_trainer_init(&t, &o, m, &data, e);
+    if (status == 0) status = steps(&t, &a, rates, e);
+    if (status == 0) status = put(&table, &a, &c, rates, &peaks, e);
+    llm_trainer_release(&t);
+    llm_pool_stop();
+    llm_signal_die();
+    if (status == 0) return bench_print(&a.common, tables, 1, e);
+    llm_table_release(&table);
+    return -1;
+}

@@ -1,0 +1,154 @@
+#include "measure/speed.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include "base/log.h"
+#include "base/rng.h"
+#include "base/signals.h"
+#include "infer/plan.h"
+#include "measure/cost.h"
+#include "measure/stats.h"
+
+#define PROBE_BYTES ((size_t)128 << 20) /* read between tokens to know what memory gives just now */
+#define PROBE_EVERY 0.05                /* seconds */
+
+static int32_t *some_tokens(int64_t n, int64_t vocab, struct llm_err *e)
+{
+    int32_t *ids = llm_alloc((size_t)n, sizeof *ids, "tokens", e);
+    struct llm_rng r = llm_rng_at(0, 0, LLM_RNG_TEST, 0, 0, 0);
+    for (int64_t i = 0; ids && i < n; i++) ids[i] = (int32_t)llm_rng_below(&r, (uint32_t)i, (uint64_t)vocab);
+    return ids;
+}
+
+static void summarise(struct llm_speed *out, const double *rates, double *shares, int64_t runs)
+{
+    double sorted[LLM_SPEED_MAX_RUNS];
+    memcpy(sorted, rates, (size_t)runs * sizeof *rates);
+    out->rate = llm_mean(rates, (size_t)runs);
+    out->deviation = llm_deviation(rates, (size_t)runs);
+    out->median = llm_median(sorted, (size_t)runs);
+    out->share = llm_median(shares, (size_t)runs);
+}
+
+/* The arithmetic that most of a pass is done in. */
+static double arithmetic_peak(const struct llm_engine *g, const struct llm_peaks *p, const char **name)
+{
+    const struct llm_param *largest = &g->model->params[0];
+    for (size_t i = 0; i < g->model->n_params; i++) {
+        const struct llm_param *q = &g->model->params[i];
+        if (q != llm_model_head(g->model) && q->n_dims > 1 && q->shape[0] != g->model->config.vocab_size) {
+            largest = q;
+            break;
+        }
+    }
+    *name = llm_matmul_kind(largest->weight.dtype, g->ctx.compute);
+    if (strcmp(*name, "int8") == 0 && p->int8 > 0) return p->int8;
+    if (strcmp(*name, "bf16") == 0 && p->bf16 > 0) return p->bf16;
+    return p->f32;
+}
+
+/* Feeds n tokens and makes the logits of the last, as before sampling. 0, 1, -1. */
+static int feed(struct llm_engine *g, struct llm_kv *kv, const int32_t *ids, int64_t n, struct llm_err *e)
+{
+    for (int64_t at = 0; at < n;) {
+        int64_t part = n - at < g->batch ? n - at : g->batch, last = part - 1;
+        struct llm_feed one = {kv, ids + at, part};
+        struct llm_tensor *hidden = llm_engine_run(g, &one, 1, e);
+        at += part;
+        if (!hidden || (at == n && !llm_engine_logits(g, hidden, &last, 1, e))) return -1;
+        if (llm_signal_caught()) return 1;
+    }
+    return 0;
+}
+
+int llm_speed_prompt(struct llm_engine *g, int64_t depth, int64_t n, int64_t runs, const struct llm_peaks *peaks, struct llm_speed *out,
+                     struct llm_err *e)
+{
+    double rates[LLM_SPEED_MAX_RUNS], shares[LLM_SPEED_MAX_RUNS];
+    struct llm_cost cost;
+    struct llm_kv kv;
+    int32_t *ids = some_tokens(depth + n, g->model->config.vocab_size, e);
+    *out = (struct llm_speed){.limit = NULL};
+    if (!ids || llm_cost_of(&cost, &g->model->config, depth + (n + 1) / 2, e) < 0) {
+        free(ids);
+        return -1;
+    }
+    double flops = (cost.forward_flops - cost.head_flops) * (double)n + cost.head_flops, peak = arithmetic_peak(g, peaks, &out->limit);
+    llm_kv_init(&kv, &g->pool);
+    int status = depth > 0 ? feed(g, &kv, ids, depth, e) : 0;
+    for (int64_t run = -1; run < runs && status == 0; run++) {
+        double start = llm_now();
+        status = feed(g, &kv, ids + depth, n, e);
+        double seconds = llm_now() - start;
+        llm_kv_truncate(&kv, depth);
+        if (run < 0) continue; /* the first one warms up */
+        rates[run] = (double)n / seconds;
+        shares[run] = flops / seconds / peak;
+    }
+    if (status == 0) summarise(out, rates, shares, runs);
+    llm_kv_release(&kv);
+    free(ids);
+    return status;
+}
+
+/* Decodes n tokens. *seconds without the probes, *bandwidth as the probes between them found it. */
+static int decode(struct llm_engine *g, struct llm_kv *kv, const int32_t *ids, int64_t n, const void *probe, double *seconds,
+                  double *bandwidth, struct llm_err *e)
+{
+    double reading = 0, since = PROBE_EVERY;
+    int64_t probes = 0;
+    int status = 0;
+    *seconds = 0;
+    for (int64_t i = 0; i < n && status == 0; i++) {
+        if (since >= PROBE_EVERY) {
+            reading += 1 / llm_peaks_read_once(probe, PROBE_BYTES);
+            probes++;
+            since = 0;
+        }
+        double start = llm_now(), took;
+        status = feed(g, kv, ids + i, 1, e);
+        took = llm_now() - start;
+        *seconds += took;
+        since += took;
+    }
+    reading += 1 / llm_peaks_read_once(probe, PROBE_BYTES);
+    *bandwidth = (double)(probes + 1) / reading;
+    return status;
+}
+
+int llm_speed_generate(struct llm_engine *g, int64_t depth, int64_t n, int64_t runs, struct llm_speed *out, struct llm_err *e)
+{
+    double rates[LLM_SPEED_MAX_RUNS], shares[LLM_SPEED_MAX_RUNS];
+    struct llm_infer_plan plan;
+    struct llm_kv kv;
+    int32_t *ids = some_tokens(depth + n, g->model->config.vocab_size, e);
+    void *probe = aligned_alloc((size_t)2 << 20, PROBE_BYTES);
+    int status = ids && probe ? llm_infer_plan(g, 1, &plan, e) : -1;
+    if (ids && !probe) llm_no_memory(e, "the memory bandwidth test");
+    if (status < 0) {
+        free(ids);
+        free(probe);
+        return -1;
+    }
+    madvise(probe, PROBE_BYTES, MADV_HUGEPAGE);
+    memset(probe, 1, PROBE_BYTES);
+    double seen = (double)depth + (double)n / 2; /* tokens in the cache, on average */
+    double bytes = plan.read_bytes_per_token - plan.cache_bytes_per_token * ((double)g->context - seen);
+    *out = (struct llm_speed){.limit = "memory"};
+    llm_kv_init(&kv, &g->pool);
+    if (depth > 0) status = feed(g, &kv, ids, depth, e);
+    for (int64_t run = -1; run < runs && status == 0; run++) {
+        double seconds, bandwidth;
+        status = decode(g, &kv, ids + depth, run < 0 ? 1 : n, probe, &seconds, &bandwidth, e);
+        llm_kv_truncate(&kv, depth);
+        if (run < 0) continue; /* the first one warms up */
+        rates[run] = (double)n / seconds;
+        shares[run] = bytes * rates[run] / bandwidth;
+    }
+    if (status == 0) summarise(out, rates, shares, runs);
+    llm_kv_release(&kv);
+    free(ids);
+    free(probe);
+    return status;
+}

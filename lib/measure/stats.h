@@ -1,0 +1,26 @@
+/* Small statistics of measurements. */
+#ifndef LLM_MEASURE_STATS_H
+#define LLM_MEASURE_STATS_H
+
+#include <stddef.h>
+#include "base/err.h"
+
+double llm_mean(const double *v, size_t n);      /* NaN for n = 0 */
+double llm_deviation(const double *v, size_t n); /* of the sample (n - 1); 0 for n < 2 */
+double llm_median(double *v, size_t n);          /* sorts v; NaN for n = 0 */
+
+/* Mean of values that come one after another, with a standard error that counts how neighbours go together: from the means of consecutive runs
+ * of LLM_RUN values (method of batch means). Zero-initialise. */
+#define LLM_RUN 64
+struct llm_running {
+    size_t n, n_runs;
+    double sum, run_sum;
+    double run_mean, run_m2; /* Welford, over means of whole runs */
+    double m2, mean;         /* Welford, over values */
+};
+void llm_running_add(struct llm_running *r, double v);
+double llm_running_mean(const struct llm_running *r);
+/* From whole runs when there are eight or more, else as if values were independent; NaN for n < 2. */
+double llm_running_error(const struct llm_running *r);
+
+#endif
