@@ -72,7 +72,7 @@ static int run(struct product *p, struct llm_err *e)
         llm_parallel((size_t)panels_of(p->m), pack_rows, p);
     }
     p->row_blocks = p->b ? (p->m + ROW_BLOCK - 1) / ROW_BLOCK : 1;
-    p->columns = columns_of_piece(p->row_blocks, p->n);
+    p->columns = columns_of_piece(p->row_blocks, p->n, p->k);
     llm_parallel((size_t)(p->row_blocks * ((p->n + p->columns - 1) / p->columns)), product_piece, p);
     return atomic_load(&p->failed) ? llm_no_memory(e, "packing a weight") : 0;
 }
@@ -120,22 +120,26 @@ static int64_t block_length(const struct gradient *p, int64_t block)
     return left < TOKEN_BLOCK ? left : TOKEN_BLOCK;
 }
 
+/* Line by line of 16 columns a block of tokens lies on as many pages as it has tokens; so where panels are made of units of k, it is packed a unit
+ * of tokens at a time, over the whole width. */
 static void pack_tokens(void *arg, size_t i, int thread)
 {
     struct gradient *p = arg;
     int64_t n_panels = panels_of(p->n), k_panels = panels_of(p->k), all = n_panels + k_panels;
     int64_t block = (int64_t)i, tokens = block_length(p, block), start = block_start(p, block);
-    size_t panel = panel_bytes(p->g, tokens);
+    int64_t step = p->g->k_unit > 1 ? p->g->k_unit : tokens;
+    size_t panel = panel_bytes(p->g, tokens), unit = panel_bytes(p->g, step);
+    char *a = p->a + (size_t)(block * n_panels) * p->panel, *b = p->b + (size_t)(block * k_panels) * p->panel;
     (void)thread;
-    for (int64_t j = 0; j < all; j++) {
-        int64_t first = (j < n_panels ? j : j - n_panels) * LLM_GEMM_PANEL, of = j < n_panels ? p->n : p->k;
-        int64_t lines = of - first < LLM_GEMM_PANEL ? of - first : LLM_GEMM_PANEL;
-        if (j < n_panels)
-            p->g->pack_a_transposed(p->dy + start * p->ldy + first, p->ldy, lines, tokens,
-                                    p->a + (size_t)(block * n_panels) * p->panel + (size_t)j * panel);
-        else
-            p->g->pack_b_transposed(p->x + start * p->ldx + first, p->ldx, lines, tokens,
-                                    p->b + (size_t)(block * k_panels) * p->panel + (size_t)(j - n_panels) * panel);
+    for (int64_t from = 0; from < tokens; from += step, a += unit, b += unit) {
+        const float *dy = p->dy + (start + from) * p->ldy, *x = p->x + (start + from) * p->ldx;
+        int64_t here = tokens - from < step ? tokens - from : step;
+        for (int64_t j = 0; j < all; j++) {
+            int64_t first = (j < n_panels ? j : j - n_panels) * LLM_GEMM_PANEL, of = j < n_panels ? p->n : p->k;
+            int64_t lines = of - first < LLM_GEMM_PANEL ? of - first : LLM_GEMM_PANEL;
+            if (j < n_panels) p->g->pack_a_transposed(dy + first, p->ldy, lines, here, a + (size_t)j * panel);
+            else p->g->pack_b_transposed(x + first, p->ldx, lines, here, b + (size_t)(j - n_panels) * panel);
+        }
     }
 }
 
@@ -172,7 +176,7 @@ int llm_matmul_dw(float *dw, const float *dy, int64_t ldy, const float *x, int64
                          .blocks_of_row = (row_len + TOKEN_BLOCK - 1) / TOKEN_BLOCK, .rows = ROW_BLOCK};
     struct gradient_call call = {&p, m / row_len * p.blocks_of_row};
     p.panel = panel_bytes(p.g, row_len < TOKEN_BLOCK ? row_len : TOKEN_BLOCK);
-    p.columns = columns_of_piece((n + p.rows - 1) / p.rows, k);
+    p.columns = columns_of_piece((n + p.rows - 1) / p.rows, k, TOKEN_BLOCK);
     size_t a_bytes = (size_t)(call.blocks * panels_of(n)) * p.panel, b_bytes = (size_t)(call.blocks * panels_of(k)) * p.panel;
     p.a = llm_scratch_slot(llm_pool_current(), LLM_SCRATCH_CALL, a_bytes + b_bytes);
     if (!p.a) return llm_no_memory(e, "the gradient of a weight");

@@ -26,11 +26,12 @@ static inline const struct llm_gemm_q *gemm_q_of(enum llm_dtype t)
     return t == LLM_Q8_0 ? &llm_k.gemm.q8_0 : t == LLM_Q4_0 ? &llm_k.gemm.q4_0 : NULL;
 }
 
-/* Columns of a piece: enough pieces for many threads, large enough to reuse what is packed; by shape alone. */
-static inline int64_t columns_of_piece(int64_t row_blocks, int64_t n)
+/* Columns of a piece: enough pieces for many threads, large enough to reuse what is packed (each piece reads all k of its rows, which no cache
+ * holds when k is a vocabulary); by shape alone. */
+static inline int64_t columns_of_piece(int64_t row_blocks, int64_t n, int64_t k)
 {
-    int64_t columns = 384;
-    while (columns > 48 && row_blocks * ((n + columns - 1) / columns) < 16) columns /= 2;
+    int64_t columns = 384, pieces = k < 8192 ? 16 : 4;
+    while (columns > 96 && row_blocks * ((n + columns - 1) / columns) < pieces) columns /= 2;
     return columns;
 }
 

@@ -76,7 +76,7 @@ int llm_matmul_quantised(const struct llm_matmul *a, struct llm_weight *w, struc
     p.q = (int8_t *)(p.sum + m * blocks);
     llm_parallel(m, quantise_row, &p);
     p.row_blocks = p.b ? (a->m + ROW_BLOCK - 1) / ROW_BLOCK : 1;
-    p.columns = columns_of_piece(p.row_blocks, w->n);
+    p.columns = columns_of_piece(p.row_blocks, w->n, w->k);
     llm_parallel((size_t)(p.row_blocks * ((w->n + p.columns - 1) / p.columns)), product_piece, &p);
     return atomic_load(&p.failed) ? llm_no_memory(e, "packing a weight") : 0;
 }
