@@ -2,6 +2,7 @@
 #include <math.h>
 #include "cpu/kernels.h"
 #include "cpu/simd.h"
+#include "cpu/simd/philox.h"
 
 #define TILE LLM_ATTN_TILE
 #define INLINE static inline __attribute__((always_inline))
@@ -179,6 +180,14 @@ static void pack_bt_bf16_pairs(float *dst, int64_t ldd, const uint16_t *src, int
         }
 }
 #endif
+
+static void keep(float *factors, const uint32_t key[2], const uint32_t counter[3], uint32_t channel, uint32_t drop, float kept, int64_t n)
+{
+    uint32_t draws[2 * LLM_PHILOX_DRAWS], first = channel % 4;
+    llm_philox_draws(draws, channel / 4, key, counter);
+    if (first + n > LLM_PHILOX_DRAWS) llm_philox_draws(draws + LLM_PHILOX_DRAWS, channel / 4 + LLM_PHILOX_BLOCKS, key, counter);
+    for (int64_t i = 0; i < n; i++) factors[i] = draws[first + i] < drop ? 0 : kept;
+}
 
 static void decode_q8_0(const void *in, float *out, int64_t n)
 {
@@ -498,7 +507,7 @@ void KERNEL(llm_fill_attention)(struct llm_kernels *k)
 {
     k->attention = (struct llm_attention_kernels){
         .math = {MATH(f32, 1, 1), MATH(bf16, NATIVE == PAIRS ? 2 : 1, NATIVE == PAIRS ? 16 : 1)}, 
-        .merge = merge, .sink = sink, .decode = decode, .add = add, .add_turned = add_turned};
+        .merge = merge, .sink = sink, .keep = keep, .decode = decode, .add = add, .add_turned = add_turned};
 #ifdef LLM_ISA_avx512bf16
     k->attention.math[1].pack_b_bf16 = pack_b_bf16_pairs;
     k->attention.math[1].pack_bt_bf16 = pack_bt_bf16_pairs;

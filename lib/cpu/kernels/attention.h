@@ -74,6 +74,8 @@ struct llm_attention_kernels {
     void (*merge)(float *m, float *l, float *o, const float *m2, const float *l2, const float *o2, int64_t n);
     /* Counts a logit that takes probability and gives no value. */
     void (*sink)(float *m, float *l, float *o, float logit, int64_t n);
+    /* Dropout's factors of n ≤ 64 keys: 0 where the 24-bit draw of channel, channel + 1, … is below `drop` (p·2^24), else `kept` (base/rng.h). */
+    void (*keep)(float *keep, const uint32_t key[2], const uint32_t counter[3], uint32_t channel, uint32_t drop, float kept, int64_t n);
     /* n numbers of a cache to floats; n a multiple of the type's block */
     void (*decode)(enum llm_dtype type, const void *in, float *out, int64_t n);
     /* y[rows][cols] += x[rows][cols], and += the transpose of x[cols][64] */

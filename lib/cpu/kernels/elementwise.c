@@ -1,6 +1,7 @@
 /* Elementwise kernels (cpu/kernels/elementwise.h). */
 #include "cpu/kernels.h"
 #include "cpu/simd.h"
+#include "cpu/simd/philox.h"
 
 /* Runs `body` for each vector at i with `count` lanes in use; loads and stores inside are LOAD and STORE. */
 #define FOR_VECTORS(n, body)                                   \
@@ -126,43 +127,12 @@ ACTIVATION(silu)
 ACTIVATION(sigmoid)
 ACTIVATION(tanh)
 
-/* 24-bit draws of channels 4·first … 4·(first + 16) - 1. Philox4x32-10 as in base/rng.c, sixteen counters abreast; the compiler makes vectors of
- * the inner loops. */
-enum { BLOCKS = 16 };
-static void draw(uint32_t out[4 * BLOCKS], uint32_t first, const uint32_t key[2], const uint32_t counter[3])
-{
-    uint32_t c0[BLOCKS], c1[BLOCKS], c2[BLOCKS], c3[BLOCKS], k0 = key[0], k1 = key[1];
-    for (uint32_t j = 0; j < BLOCKS; j++) {
-        c0[j] = first + j;
-        c1[j] = counter[0];
-        c2[j] = counter[1];
-        c3[j] = counter[2];
-    }
-    for (int round = 0; round < 10; round++) {
-        for (int j = 0; j < BLOCKS; j++) {
-            uint64_t a = (uint64_t)0xD2511F53 * c0[j], b = (uint64_t)0xCD9E8D57 * c2[j];
-            c0[j] = (uint32_t)(b >> 32) ^ c1[j] ^ k0;
-            c2[j] = (uint32_t)(a >> 32) ^ c3[j] ^ k1;
-            c1[j] = (uint32_t)b;
-            c3[j] = (uint32_t)a;
-        }
-        k0 += 0x9E3779B9;
-        k1 += 0xBB67AE85;
-    }
-    for (int j = 0; j < BLOCKS; j++) {
-        out[4 * j] = c0[j] >> 8;
-        out[4 * j + 1] = c1[j] >> 8;
-        out[4 * j + 2] = c2[j] >> 8;
-        out[4 * j + 3] = c3[j] >> 8;
-    }
-}
-
 static void dropout(float *y, const float *x, const uint32_t key[2], const uint32_t counter[3], uint32_t drop, float factor, bool add_y, size_t n)
 {
-    uint32_t draws[4 * BLOCKS];
-    for (size_t at = 0; at < n; at += 4 * BLOCKS) {
-        size_t run = n - at < 4 * BLOCKS ? n - at : 4 * BLOCKS;
-        draw(draws, (uint32_t)(at / 4), key, counter);
+    uint32_t draws[LLM_PHILOX_DRAWS];
+    for (size_t at = 0; at < n; at += LLM_PHILOX_DRAWS) {
+        size_t run = n - at < LLM_PHILOX_DRAWS ? n - at : LLM_PHILOX_DRAWS;
+        llm_philox_draws(draws, (uint32_t)(at / 4), key, counter);
         for (size_t j = 0; j < run; j++) {
             float kept = draws[j] < drop ? 0 : x[at + j] * factor;
             y[at + j] = add_y ? y[at + j] + kept : kept;

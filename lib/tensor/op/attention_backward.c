@@ -156,7 +156,10 @@ static void set_tile(const struct backward *b, const struct attn_job *j, int64_t
     const float *table = b->op->bias ? b->op->bias + head * (2 * a->rel_max - 1) : NULL;
     for (int64_t i = 0; i < ATTN_TILE && (w->bias || w->keep); i++) {
         for (int64_t r = 0; w->bias && r < ATTN_TILE; r++) w->bias[r * ATTN_TILE + i] = attn_bias(table, a->rel_max, key0 + r, query0 + i);
-        if (w->keep) attn_keep(&j->dropout, head, query0 + i, key0, w->keep + i, ATTN_TILE, ATTN_TILE);
+        if (!w->keep) continue;
+        float keep[ATTN_TILE];
+        attn_keep(&j->dropout, head, query0 + i, key0, keep);
+        for (int64_t r = 0; r < ATTN_TILE; r++) w->keep[r * ATTN_TILE + i] = keep[r];
     }
 }
 

@@ -51,8 +51,8 @@ struct attn_dropout {
     uint32_t layer, row, stride;
     int64_t query_origin, key_origin; /* position in the row of the document's first query and key */
 };
-/* 0 or 1/(1-p) for n keys from `key` on. */
-void attn_keep(const struct attn_dropout *d, int64_t head, int64_t query, int64_t key, float *keep, int64_t stride, int64_t n);
+/* 0 or 1/(1-p) for 64 keys from `key` on. */
+void attn_keep(const struct attn_dropout *d, int64_t head, int64_t query, int64_t key, float *keep);
 /* rel_bias of one head, expanded: the entry for key - query. */
 static inline float attn_bias(const float *table, int64_t rel_max, int64_t key, int64_t query)
 {

@@ -52,12 +52,11 @@ struct attn_state attn_state_in(float *memory, int64_t rows)
     return (struct attn_state){memory, memory + rows, memory + 2 * rows};
 }
 
-void attn_keep(const struct attn_dropout *d, int64_t head, int64_t query, int64_t key, float *keep, int64_t stride, int64_t n)
+void attn_keep(const struct attn_dropout *d, int64_t head, int64_t query, int64_t key, float *keep)
 {
     struct llm_rng r = llm_rng_at(d->seed, d->step, LLM_RNG_DROPOUT_ATTN, d->layer, d->row, (uint32_t)(d->query_origin + query));
-    uint32_t channel = (uint32_t)head * d->stride + (uint32_t)(d->key_origin + key);
-    float kept = 1 / (1 - d->p);
-    for (int64_t i = 0; i < n; i++) keep[i * stride] = llm_rng_uniform(&r, channel + (uint32_t)i) < d->p ? 0 : kept;
+    uint32_t channel = (uint32_t)head * d->stride + (uint32_t)(d->key_origin + key), drop = (uint32_t)ceil((double)d->p * 0x1p24);
+    llm_k.attention.keep(keep, r.key, r.counter, channel, drop, 1 / (1 - d->p), ATTN_TILE);
 }
 
 /* One KV head's 64 rows in a cached tile. */
@@ -113,7 +112,7 @@ static void set_tile(const struct attn_job *j, const struct attn_space *w, int64
             const float *table = j->bias + head * (2 * a->rel_max - 1);
             for (int key = 0; key < ATTN_TILE; key++) w->bias[r * ATTN_TILE + key] = attn_bias(table, a->rel_max, at + key, i);
         }
-        if (w->keep) attn_keep(&j->dropout, head, i, at, w->keep + r * ATTN_TILE, 1, ATTN_TILE);
+        if (w->keep) attn_keep(&j->dropout, head, i, at, w->keep + r * ATTN_TILE);
     }
 }
 

@@ -1,0 +1,38 @@
+/* Random draws for kernel sources: Philox4x32-10 as in base/rng.c, sixteen counters abreast; the compiler makes vectors of the inner loops. */
+#ifndef LLM_CPU_SIMD_PHILOX_H
+#define LLM_CPU_SIMD_PHILOX_H
+
+#include <stdint.h>
+
+enum { LLM_PHILOX_BLOCKS = 16, LLM_PHILOX_DRAWS = 4 * LLM_PHILOX_BLOCKS };
+
+/* 24-bit draws of channels 4·first … 4·(first + 16) - 1: those of llm_rng_uniform before it divides. */
+static inline void llm_philox_draws(uint32_t out[LLM_PHILOX_DRAWS], uint32_t first, const uint32_t key[2], const uint32_t counter[3])
+{
+    uint32_t c0[LLM_PHILOX_BLOCKS], c1[LLM_PHILOX_BLOCKS], c2[LLM_PHILOX_BLOCKS], c3[LLM_PHILOX_BLOCKS], k0 = key[0], k1 = key[1];
+    for (uint32_t j = 0; j < LLM_PHILOX_BLOCKS; j++) {
+        c0[j] = first + j;
+        c1[j] = counter[0];
+        c2[j] = counter[1];
+        c3[j] = counter[2];
+    }
+    for (int round = 0; round < 10; round++) {
+        for (int j = 0; j < LLM_PHILOX_BLOCKS; j++) {
+            uint64_t a = (uint64_t)0xD2511F53 * c0[j], b = (uint64_t)0xCD9E8D57 * c2[j];
+            c0[j] = (uint32_t)(b >> 32) ^ c1[j] ^ k0;
+            c2[j] = (uint32_t)(a >> 32) ^ c3[j] ^ k1;
+            c1[j] = (uint32_t)b;
+            c3[j] = (uint32_t)a;
+        }
+        k0 += 0x9E3779B9;
+        k1 += 0xBB67AE85;
+    }
+    for (int j = 0; j < LLM_PHILOX_BLOCKS; j++) {
+        out[4 * j] = c0[j] >> 8;
+        out[4 * j + 1] = c1[j] >> 8;
+        out[4 * j + 2] = c2[j] >> 8;
+        out[4 * j + 3] = c3[j] >> 8;
+    }
+}
+
+#endif
