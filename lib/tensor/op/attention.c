@@ -36,18 +36,21 @@ const float *attn_values(struct llm_ctx *c, const struct llm_param *p, int64_t n
     return values;
 }
 
-/* Checks that the batch's rows fit q and k, and gives their lengths. */
-static bool row_lengths(struct llm_ctx *c, const struct attn_op *op, int64_t *q_len, int64_t *k_len)
+/* Rows of the batch as q and k have them. */
+struct lengths { int64_t rows, q, k; };
+
+static bool row_lengths(struct llm_ctx *c, const struct attn_op *op, struct lengths *n)
 {
     const struct llm_attn *a = &op->a;
-    *q_len = c->row_len;
-    *k_len = a->kv_row_len ? a->kv_row_len : c->row_len;
-    if (op->q->rows != c->n_rows * *q_len || op->k->rows != c->n_rows * *k_len) {
-        llm_op_fail(c, LLM_EX_FAILURE, "attention: expected %lld rows of %lld queries and %lld keys", (long long)c->n_rows, (long long)*q_len,
-                    (long long)*k_len);
+    n->q = llm_row_len(c, op->q->rows);
+    n->k = a->kv_row_len ? a->kv_row_len : n->q;
+    n->rows = n->q ? op->q->rows / n->q : 0;
+    if (op->k->rows != n->rows * n->k) {
+        llm_op_fail(c, LLM_EX_FAILURE, "attention: expected %lld rows of %lld keys, found %lld keys in all", (long long)n->rows, (long long)n->k,
+                    (long long)op->k->rows);
         return false;
     }
-    if (a->doc_start && a->kv_row_len && a->kv_row_len != c->row_len) {
+    if (a->doc_start && n->k != n->q) {
         llm_op_fail(c, LLM_EX_FAILURE, "attention: documents and cross-attention exclude one another");
         return false;
     }
@@ -55,9 +58,10 @@ static bool row_lengths(struct llm_ctx *c, const struct attn_op *op, int64_t *q_
 }
 
 /* Appends the documents of one row; returns false when doc_start is not made of runs that begin where they say. */
-static bool add_documents(struct attn_op *op, struct attn_document *all, int64_t row, int64_t q_len, int64_t k_len)
+static bool add_documents(struct attn_op *op, struct attn_document *all, int64_t row, const struct lengths *n)
 {
     const struct llm_attn *a = &op->a;
+    int64_t q_len = n->q, k_len = n->k;
     int64_t limit = a->kv_len ? attn_max(0, attn_min(k_len, a->kv_len[row])) : k_len, end;
     for (int64_t start = 0; start < q_len; start = end) {
         const int32_t *starts = a->doc_start ? a->doc_start + row * q_len : NULL;
@@ -68,22 +72,24 @@ static bool add_documents(struct attn_op *op, struct attn_document *all, int64_t
         struct attn_document *d = &all[op->n_documents++];
         *d = (struct attn_document){.query = row * q_len + start, .n_queries = end - start, .key = row * k_len + start, .row = row, .origin = start};
         d->n_keys = starts ? attn_max(0, attn_min(end, limit) - start) : limit;
-        d->grad_block = before ? before->grad_block + attn_blocks(before->n_queries, ATTN_GRAD_BLOCK) : 0;
+        d->grad_block = before ? before->grad_block + attn_blocks(before->n_queries, LLM_FOLD) : 0;
     }
     return true;
 }
 
 static bool find_documents(struct llm_ctx *c, struct attn_op *op)
 {
-    int64_t q_len, k_len, most = c->n_rows;
-    if (!row_lengths(c, op, &q_len, &k_len)) return false;
+    struct lengths n;
+    if (!row_lengths(c, op, &n)) return false;
+    int64_t most = n.rows;
     if (op->a.doc_start)
-        for (int64_t t = 0; t < op->q->rows; t++) most += t % q_len && op->a.doc_start[t] == t % q_len;
+        for (int64_t t = 0; t < op->q->rows; t++) most += t % n.q && op->a.doc_start[t] == t % n.q;
+    op->dropout.stride = (uint32_t)(attn_blocks(n.k, 4) * 4);
     struct attn_document *all = llm_op_alloc(c, most, sizeof *all);
     if (!all) return false;
     op->documents = all;
-    for (int64_t row = 0; row < c->n_rows; row++)
-        if (!add_documents(op, all, row, q_len, k_len)) {
+    for (int64_t row = 0; row < n.rows; row++)
+        if (!add_documents(op, all, row, &n)) {
             llm_op_fail(c, LLM_EX_FAILURE, "attention: doc_start: expected runs that begin at the position they name, row %lld", (long long)row);
             return false;
         }
@@ -153,9 +159,8 @@ static void run_forward(struct llm_ctx *c, const struct attn_op *op)
 
 static struct attn_dropout dropout_of(const struct llm_ctx *c, const struct llm_attn *a)
 {
-    int64_t keys = a->kv_row_len ? a->kv_row_len : c->row_len;
     return (struct attn_dropout){.p = c->training ? a->dropout : 0, .seed = c->seed, .step = c->step, .layer = c->layer,
-                                 .row = (uint32_t)c->first_row, .stride = (uint32_t)(attn_blocks(keys, 4) * 4)};
+                                 .row = (uint32_t)c->first_row};
 }
 
 struct llm_tensor *llm_attention(struct llm_ctx *c, struct llm_tensor *q, struct llm_tensor *k, struct llm_tensor *v, const struct llm_attn *a,

@@ -18,7 +18,7 @@ struct backward {
     struct llm_grad q, k, v; /* p NULL: not wanted */
     const float *d_out; int64_t ldd;
     float *d;        /* [tokens, n_heads] Σ dout·out */
-    float *d_bias;   /* [blocks of ATTN_GRAD_BLOCK queries, n_heads, 2·rel_max - 1] or NULL */
+    float *d_bias;   /* [blocks of LLM_FOLD queries, n_heads, 2·rel_max - 1] or NULL */
     const struct attn_document **item_document; /* of each piece */
     const int64_t *item_from;
     atomic_bool no_memory;
@@ -167,7 +167,7 @@ static void add_bias_gradient(const struct backward *b, const struct attn_docume
                               const struct llm_attn_back *t)
 {
     const struct llm_attn *a = &b->op->a;
-    int64_t width = 2 * a->rel_max - 1, partial = doc->grad_block + block * ATTN_TILE / ATTN_GRAD_BLOCK;
+    int64_t width = 2 * a->rel_max - 1, partial = doc->grad_block + block * ATTN_TILE / LLM_FOLD;
     float *sum = b->d_bias + (partial * a->n_heads + head) * width;
     for (int64_t r = 0; r < ATTN_TILE; r++)
         for (int64_t i = t->full ? 0 : t->first[r]; i < (t->full ? ATTN_TILE : t->last[r]); i++) {
@@ -297,11 +297,11 @@ static void keys_piece(void *arg, size_t i, int thread)
     back_extent(b, b->item_document[item], (int64_t)i % heads, &e, thread);
 }
 
-/* A run of ATTN_GRAD_BLOCK queries with all keys: dQ. */
+/* A run of LLM_FOLD queries with all keys: dQ. */
 static void queries_piece(void *arg, size_t i, int thread)
 {
     struct backward *b = arg;
-    int64_t heads = b->op->a.n_kv_heads, item = (int64_t)i / heads, blocks = ATTN_GRAD_BLOCK / ATTN_TILE;
+    int64_t heads = b->op->a.n_kv_heads, item = (int64_t)i / heads, blocks = LLM_FOLD / ATTN_TILE;
     struct extent e = whole(b->item_document[item]);
     e.keys = false;
     e.first_block = b->item_from[item] * blocks;
@@ -348,10 +348,10 @@ static void add_sink_gradient(const struct backward *b, float *grad)
     const struct attn_op *op = b->op;
     for (int64_t i = 0; i < op->n_documents; i++) {
         const struct attn_document *d = &op->documents[i];
-        for (int64_t from = 0; from < d->n_queries; from += ATTN_GRAD_BLOCK)
+        for (int64_t from = 0; from < d->n_queries; from += LLM_FOLD)
             for (int64_t h = 0; h < op->a.n_heads; h++) {
                 double sum = 0;
-                for (int64_t t = from; t < attn_min(d->n_queries, from + ATTN_GRAD_BLOCK); t++) {
+                for (int64_t t = from; t < attn_min(d->n_queries, from + LLM_FOLD); t++) {
                     int64_t at = (d->query + t) * op->a.n_heads + h;
                     sum -= exp((double)op->sinks[h] - op->stats[2 * at]) * op->stats[2 * at + 1] * b->d[at];
                 }
@@ -367,7 +367,7 @@ static void run_backward(struct backward *b)
         llm_parallel((size_t)(op->n_documents * op->a.n_kv_heads), document_piece, b);
     } else {
         run_cut(b, ATTN_CHUNK, true, keys_piece);
-        run_cut(b, ATTN_GRAD_BLOCK, false, queries_piece);
+        run_cut(b, LLM_FOLD, false, queries_piece);
     }
     if (atomic_load(&b->no_memory)) llm_op_fail(b->c, EX_UNAVAILABLE, "out of memory in attention's backward");
 }
@@ -382,7 +382,7 @@ void attn_backward(struct llm_ctx *c, struct llm_node *n)
     if (!llm_grad_open_zeroed(c, op->q, &b.q)) b.q.p = NULL;
     if (!llm_grad_open_zeroed(c, op->k, &b.k)) b.k.p = NULL;
     if (!llm_grad_open_zeroed(c, op->v, &b.v)) b.v.p = NULL;
-    if (op->n_documents) blocks = op->documents[op->n_documents - 1].grad_block + attn_blocks(op->documents[op->n_documents - 1].n_queries, ATTN_GRAD_BLOCK);
+    if (op->n_documents) blocks = op->documents[op->n_documents - 1].grad_block + attn_blocks(op->documents[op->n_documents - 1].n_queries, LLM_FOLD);
     b.d = llm_op_alloc(c, op->q->rows * a->n_heads, sizeof *b.d);
     b.d_bias = bias ? llm_op_alloc(c, blocks * width, sizeof *b.d_bias) : NULL;
     if (llm_ctx_failed(c)) return;

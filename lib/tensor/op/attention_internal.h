@@ -12,7 +12,6 @@
 #define ATTN_ROWS 1024     /* query rows that share a packed tile, at most: their sums stay in the second cache */
 #define ATTN_PIECES 32     /* fewer share it where there would be fewer pieces of work than this */
 #define ATTN_SUB_ROWS 32   /* of them taken at a time, so that scores and probabilities stay in the first cache */
-#define ATTN_GRAD_BLOCK 256 /* tokens a parameter's gradient is summed over from zero (llm_matmul_dw) */
 
 static inline int64_t attn_min(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t attn_max(int64_t a, int64_t b) { return a > b ? a : b; }
@@ -115,7 +114,7 @@ struct attn_document {
     int64_t query, n_queries; /* first token of q; how many */
     int64_t key, n_keys;      /* first token of k and v; how many are seen */
     int64_t row, origin;      /* row of the batch; position in the row of the first query (and key, unless cross-attention) */
-    int64_t grad_block;       /* number of its first block of ATTN_GRAD_BLOCK queries, counted over all documents */
+    int64_t grad_block;       /* number of its first block of LLM_FOLD queries, counted over all documents */
 };
 
 /* An op's arguments and what its backward needs. */

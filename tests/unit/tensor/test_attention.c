@@ -393,7 +393,7 @@ static void refusals(void **state)
         struct llm_tensor *v = llm_tensor_create(&c, p.row_len, a.n_kv_heads * a.d_v);
         if (bad == 0) starts[3] = 2;
         if (bad == 1) a.n_kv_heads = 3;
-        if (bad == 2) c.row_len--;
+        if (bad == 2) a.kv_row_len = p.row_len - 1;
         if (bad == 3) a.d_v++;
         assert_int_equal(llm_attention(&c, q, k, v, &a, NULL)->rows, 0);
         assert_int_equal(c.err.status, LLM_EX_FAILURE);
