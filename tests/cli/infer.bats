@@ -1,0 +1,186 @@
+load ../helper
+
+setup() {
+    M=$ROOT/tests/golden/tiny
+    P='Once upon a time there was a red cat. She liked the garden.'
+}
+
+@test "log-probabilities and greedy tokens are those of transformers in double precision" {
+    need_tool jq
+    llm-infer -m "$M" --precision f32 --score "$(jq -r .prompt "$M/expected.json")" > scores.tsv
+    cut -f1 scores.tsv > ids
+    jq '.ids[1:][]' "$M/expected.json" > wanted
+    cmp ids wanted
+    jq '.log_probs[]' "$M/expected.json" | paste - <(cut -f3 scores.tsv) | awk '{d = $1 - $2; if (d < 0) d = -d; if (d > 1e-5) exit 1}'
+    run -0 llm-infer -m "$M" --precision f32 --temp 0 -n 24 --ids "$(jq -r '.ids | join(" ")' "$M/expected.json")"
+    assert_output "$(jq -r '.greedy | join(" ")' "$M/expected.json")"
+}
+
+@test "last logits of the stream are those of transformers" {
+    need_tool jq
+    llm-infer -m "$M" --precision f32 --logits -b 20 --ids "$(jq -r '.ids | join(" ")' "$M/expected.json")" > logits.llmt
+    n=$(jq '.ids | length' "$M/expected.json")
+    # one message: ids, logits [n, 300], positions
+    header=$(od -An -N8 -tu8 logits.llmt | tr -d ' ')
+    tail -c +$((8 + header + 4 * n + (n - 1) * 1200 + 1)) logits.llmt | head -c 1200 | od -An -v -w4 -tf4 > found
+    jq '.last_logits[]' "$M/expected.json" | paste - found | awk '{d = $1 - $2; if (d < 0) d = -d; if (d > 2e-5) exit 1} END {if (NR != 300) exit 1}'
+}
+
+@test "stories260K: log-probabilities, last logits and greedy tokens of the reference" {
+    need_shared models/stories260K/hf
+    need_tool jq
+    G=$SHARED/data/golden/model/stories260K-logits.json
+    S=$SHARED/data/models/stories260K/hf
+    for i in 0 1 2 3 4; do
+        ids=$(jq -r ".cases[$i].ids | join(\" \")" "$G")
+        llm-infer -m "$S" --precision f32 --score --ids "$ids" | cut -f3 > found
+        jq ".cases[$i].nll[]" "$G" | paste - found | awk '{d = $1 + $2; if (d < 0) d = -d; if (d > 2e-5) exit 1}'
+        # greedy: all gaps of these five exceed .007
+        n=$(jq ".cases[$i] | (.greedy_ids | length) - (.ids | length)" "$G")
+        run -0 llm-infer -m "$S" --precision f32 --temp 0 -n "$n" --ids "$ids"
+        assert_output "$(jq -r ".cases[$i] | .greedy_ids[(.ids | length):] | join(\" \")" "$G")"
+    done
+}
+
+@test "a prompt comes from the operand, from -f and from standard input" {
+    llm-infer -m "$M" -n 20 "$P" > a
+    printf %s "$P" > prompt
+    llm-infer -m "$M" -n 20 -f prompt > b
+    llm-infer -m "$M" -n 20 < prompt > c
+    llm-infer -m "$M" -n 20 -f - < prompt > d
+    cmp a b && cmp a c && cmp a d
+    [[ -s a ]]
+}
+
+@test "a model comes through a pipe" {
+    llm-quantize -q -t q8_0 "$M" q8.llm
+    llm-infer -m q8.llm -n 20 --score "$P" > a
+    llm-quantize -q -t q8_0 "$M" - | llm-infer -m - -n 20 --score "$P" > b
+    cmp a b
+}
+
+@test "--echo prints the prompt, and the text ends with one newline" {
+    llm-infer -m "$M" -n 5 --echo "$P" > a
+    llm-infer -m "$M" -n 5 "$P" > b
+    { printf %s "$P"; cat b; } | cmp - a
+    [[ $(tail -c1 a | od -An -tx1) == " 0a" ]]
+}
+
+@test "samples differ, a sample depends on seed and number alone" {
+    llm-infer -m "$M" --ids -n 12 --samples 3 --seed 5 "1 2 3" | grep . > three
+    llm-infer -m "$M" --ids -n 12 --samples 3 --parallel 1 --seed 5 "1 2 3" | grep . > three_in_turn
+    llm-infer -m "$M" --ids -n 12 --seed 5 "1 2 3" > one
+    llm-infer -m "$M" --ids -n 12 --seed 6 "1 2 3" > other
+    cmp three three_in_turn
+    cmp <(head -1 three) one
+    ! cmp -s one other
+    [[ $(sort -u three | wc -l) == 3 ]]
+}
+
+@test "-n bounds, the context bounds, -n 0 generates nothing" {
+    run -0 llm-infer -m "$M" --ids --ignore-eos -n 7 "1 2 3"
+    [[ $(wc -w <<< "$output") == 7 ]]
+    run -0 --separate-stderr llm-infer -m "$M" --ids --ignore-eos -n -1 -c 50 "1 2 3"
+    [[ $(wc -w <<< "$output") == 47 ]]
+    [[ $stderr == *"context of 50 tokens is full"* ]]
+    run -0 llm-infer -m "$M" -n 0 "$P"
+    assert_output ''
+}
+
+@test "--stop ends before the text, wherever tokens cut it" {
+    text=$(llm-infer -m "$M" -n 40 --seed 3 "$P" | tr -d '\0')
+    for stop in "${text:7:1}" "${text:5:3}" "${text:9:5}"; do
+        LC_ALL=C
+        run -0 llm-infer -m "$M" -n 40 --seed 3 --stop "$stop" --stop 'not there' "$P"
+        LC_ALL=C.UTF-8
+        assert_output "${text%%"$stop"*}"
+    done
+}
+
+@test "the end token ends, --ignore-eos goes on, a bias forces and bans" {
+    run -0 llm-infer -m "$M" --ids -n 5 --temp 0 --logit-bias 0+1000 "1 2 3"
+    assert_output ''
+    run -0 llm-infer -m "$M" --ids -n 5 --temp 0 --ignore-eos --logit-bias 0+1000 "1 2 3"
+    [[ $(wc -w <<< "$output") == 5 ]]
+    run -0 llm-infer -m "$M" --ids -n 5 --temp 0 --logit-bias 42+1000 "1 2 3"
+    assert_output '42 42 42 42 42'
+    first=$(llm-infer -m "$M" --ids -n 1 --temp 0 "1 2 3")
+    run -0 llm-infer -m "$M" --ids -n 1 --temp 0 --logit-bias "$first-inf" "1 2 3"
+    [[ $output != "$first" && -n $output ]]
+}
+
+@test "penalties and filters change what is chosen; top-k 1 is greedy" {
+    greedy=$(llm-infer -m "$M" --ids -n 30 --temp 0 "5 6 7 5 6 7")
+    run -0 llm-infer -m "$M" --ids -n 30 --top-k 1 "5 6 7 5 6 7"
+    assert_output "$greedy"
+    run -0 llm-infer -m "$M" --ids -n 30 --top-p 0 "5 6 7 5 6 7"
+    assert_output "$greedy"
+    run -0 llm-infer -m "$M" --ids -n 30 --min-p 1 "5 6 7 5 6 7"
+    assert_output "$greedy"
+    for penalty in '--repeat-penalty 3' '--presence-penalty 9' '--frequency-penalty 9'; do
+        run -0 llm-infer -m "$M" --ids -n 30 --temp 0 $penalty "5 6 7 5 6 7"
+        [[ $output != "$greedy" ]]
+    done
+    # nothing repeats where a token seen once is never chosen again
+    run -0 llm-infer -m "$M" --ids -n 30 --temp 0 --presence-penalty 1000 --repeat-last-n -1 "5 6 7"
+    [[ $(tr ' ' '\n' <<< "$output" | sort | uniq -d) == '' ]]
+}
+
+@test "--score keeps one line a token, whatever the text" {
+    printf 'a\tb\nc\\d\r\x01 \xc3\xa9 \xff\0z' > odd
+    llm-infer -m "$M" --score -f odd > scores
+    awk -F'\t' 'NF != 3 || $3 > 0 {exit 1}' scores
+    cut -f2 scores | tr -d '\n' > text
+    printf '\\tb\\nc\\\\d\\r\\x01 ' > wanted
+    cmp -n "$(stat -c %s wanted)" text wanted
+    grep -q '\\xff' text
+    grep -q '\\x00' text
+}
+
+@test "perplexity by awk, of a text longer than the context too" {
+    run -0 --separate-stderr bash -c "for i in {1..80}; do printf '%s ' '$P'; done | llm-infer -m '$M' --score | awk '{s += \$NF} END {print NR, exp(-s / NR)}'"
+    [[ ${output% *} -gt 256 ]]
+    [[ $stderr == *'scored in windows'* ]]
+    # every token once: as many lines as tokens but the first
+    tokens=$(for i in {1..80}; do printf '%s ' "$P"; done | llm-tokenize encode -T "$M/tokenizer.json" --text | wc -w)
+    [[ ${output% *} == $((tokens - 1)) ]]
+}
+
+@test "--embed: one vector, the mean or the last" {
+    for pool in mean last; do
+        llm-infer -m "$M" --embed --pool $pool "$P" > $pool.llmt
+        grep -aq '"llm.kind":"embeddings"' $pool.llmt
+    done
+    ! cmp -s mean.llmt last.llmt
+    llm-infer -m "$M" --embed -b 3 "$P" | cmp - mean.llmt
+}
+
+@test "an empty prompt begins with the end-of-text token" {
+    llm-infer -m "$M" --ids -n 8 0 > a
+    llm-infer -m "$M" --ids -n 8 '' > b
+    cmp a b
+}
+
+@test "--plan says what is needed, to within 5% of the file" {
+    llm-infer -m "$M" --plan > plan
+    [[ $(awk '$1 == "parameters" {print $2}' plan) == 34336 ]]
+    [[ $(awk '$1 == "weight_bytes" {print $2}' plan) == 68672 ]]
+    [[ $(awk '$1 == "cache_bytes_per_token" {print $2}' plan) == 256 ]]
+    [[ $(awk '$1 == "memory_bytes" {print $2}' plan) -gt 68672 ]]
+}
+
+@test "SIGINT: what is finished stays, the shell sees a death by signal" {
+    # a background job of a shell ignores SIGINT unless told otherwise
+    env --default-signal=INT llm-infer -m "$M" -n 50000 -c 100000 --ignore-eos --ids 1 > out 2> err &
+    pid=$!
+    sleep .5
+    kill -INT $pid
+    status=0
+    wait $pid || status=$?
+    [[ $status == 130 ]]
+}
+
+@test "SIGPIPE is silent" {
+    run -0 --separate-stderr bash -c 'llm-infer -m "$0" -n 200 --ignore-eos "$1" | head -c 1 > /dev/null' "$M" "$P"
+    [[ -z $stderr ]]
+}
