@@ -1,0 +1,336 @@
+/* Merging: short and long pieces agree with the definition; bytes come back; streams do not depend on how they are fed or on threads. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/rng.h"
+#include "cpu/pool.h"
+#include "token/internal.h"
+#include "token/stream.h"
+#include "token/train/train.h"
+
+static uint32_t draws;
+
+static uint32_t draw(uint32_t below)
+{
+    struct llm_rng r = llm_rng_at(11, 0, LLM_RNG_TEST, 0, 0, 0);
+    return (uint32_t)llm_rng_below(&r, draws++, below);
+}
+
+/* Text of few letters, so that much merges. */
+static void few_letters(unsigned char *p, size_t n, uint32_t letters)
+{
+    for (size_t i = 0; i < n; i++)
+        p[i] = (unsigned char)(draw(6) == 0 ? ' ' : 'a' + draw(letters));
+}
+
+static struct llm_tokenizer *train(const char *text, size_t n, const struct llm_train_options *o)
+{
+    struct llm_err e = {0};
+    struct llm_trainer *r = llm_trainer_create(o, &e);
+    if (!r || llm_trainer_put(r, text, n, &e) < 0 || llm_trainer_end_document(r, &e) < 0)
+        fail_msg("%s", e.text);
+    struct llm_tokenizer *t = llm_trainer_finish(r, &e);
+    if (!t)
+        fail_msg("%s", e.text);
+    llm_trainer_destroy(r);
+    return t;
+}
+
+static struct llm_tokenizer *tokenizer;
+static const char *const special_texts[] = {"<|end|>", "<|end|>x"};
+static const struct llm_strs specials = {(const char **)(uintptr_t)special_texts, 2};
+
+static int make(void **state)
+{
+    (void)state;
+    char *text = malloc(60000);
+    const struct llm_train_options o = {.model = LLM_TRAIN_BPE, .vocab_size = 900, .pattern = "gpt2", .min_frequency = 1, .specials = &specials};
+    few_letters((unsigned char *)text, 60000, 4);
+    tokenizer = train(text, 60000, &o);
+    free(text);
+    return 0;
+}
+
+static int drop(void **state)
+{
+    (void)state;
+    llm_tokenizer_destroy(tokenizer);
+    return 0;
+}
+
+/* The definition: again and again the leftmost of the pairs with the lowest rank. */
+static size_t merge_plainly(const struct llm_bpe *b, const unsigned char *p, size_t n, int32_t *out)
+{
+    for (size_t i = 0; i < n; i++)
+        out[i] = (int32_t)b->byte_id[p[i]];
+    for (;;) {
+        const struct llm_bpe_slot *best = NULL;
+        size_t at = 0;
+        for (size_t i = 0; i + 1 < n; i++) {
+            const struct llm_bpe_slot *s = llm_bpe_find(b, (uint32_t)out[i], (uint32_t)out[i + 1]);
+            if (s && (!best || s->rank < best->rank)) {
+                best = s;
+                at = i;
+            }
+        }
+        if (!best)
+            return n;
+        out[at] = (int32_t)best->id;
+        memmove(out + at + 1, out + at + 2, (n - at - 2) * sizeof *out);
+        n--;
+    }
+}
+
+static void short_and_long_are_the_definition(void **state)
+{
+    struct llm_bpe_work w = {0};
+    (void)state;
+    for (int round = 0; round < 400; round++) {
+        unsigned char text[700];
+        int32_t want[700], got[700];
+        size_t n = 1 + draw(round % 4 ? LLM_BPE_SHORT + 20 : 700), n_got;
+        few_letters(text, n, 1 + draw(5));
+        size_t n_want = merge_plainly(&tokenizer->bpe, text, n, want);
+        assert_int_equal(llm_bpe_encode(&tokenizer->bpe, &w, text, n, got, &n_got, NULL), 0);
+        assert_int_equal(n_got, n_want);
+        assert_memory_equal(got, want, n_got * sizeof *got);
+    }
+    llm_bpe_work_release(&w);
+}
+
+static void expect_back(const struct llm_tokenizer *t, const char *text, size_t n, int flags)
+{
+    int32_t *ids = NULL;
+    size_t n_ids;
+    struct llm_buf out = {0};
+    struct llm_err e = {0};
+    if (llm_encode(t, text, n, flags, &ids, &n_ids, &e) < 0 || llm_decode(t, ids, n_ids, false, &out, &e) < 0)
+        fail_msg("%s", e.text);
+    assert_int_equal(out.n, n);
+    assert_memory_equal(out.p ? out.p : "", text, n);
+    free(ids);
+    llm_buf_release(&out);
+}
+
+static void any_bytes_come_back(void **state)
+{
+    char text[600];
+    (void)state;
+    const struct llm_train_options byte = {.model = LLM_TRAIN_BYTE, .specials = &specials};
+    struct llm_tokenizer *bytes = train("", 0, &byte);
+    for (int round = 0; round < 300; round++) {
+        size_t n = draw(sizeof text);
+        for (size_t i = 0; i < n; i++)
+            text[i] = (char)(round % 3 ? draw(256) : (unsigned char)"a <|end|>x\xC3\xA9\xE4\xB8\xAD"[draw(15)]);
+        expect_back(tokenizer, text, n, round % 2 ? LLM_ENCODE_SPECIAL : 0);
+        expect_back(bytes, text, n, 0);
+    }
+    assert_string_equal(llm_tokenizer_type(bytes), "byte");
+    assert_int_equal(llm_tokenizer_vocab_size(bytes), 258);
+    llm_tokenizer_destroy(bytes);
+}
+
+static void special_tokens_count_only_when_asked(void **state)
+{
+    static const char text[] = "ab<|end|>xc<|end|><|end|";
+    int32_t *ids = NULL;
+    size_t n;
+    int found[2] = {0, 0};
+    (void)state;
+    for (int flags = 0; flags <= LLM_ENCODE_SPECIAL; flags++) {
+        assert_int_equal(llm_encode(tokenizer, text, sizeof text - 1, flags, &ids, &n, NULL), 0);
+        found[0] = found[1] = 0;
+        for (size_t i = 0; i < n; i++)
+            if (ids[i] < 2)
+                found[ids[i]]++;
+        assert_int_equal(found[0], flags ? 1 : 0); /* of two that begin alike, the longer */
+        assert_int_equal(found[1], flags ? 1 : 0);
+        free(ids);
+    }
+    assert_int_equal(llm_tokenizer_special(tokenizer, "<|end|>x"), 1);
+    assert_true(llm_tokenizer_is_special(tokenizer, 0) && !llm_tokenizer_is_special(tokenizer, 2));
+}
+
+/* ---- streams ---- */
+
+struct collected { int32_t *ids; size_t n, room; int documents; };
+
+static int collect(void *arg, const int32_t *ids, size_t n, bool ends, struct llm_err *e)
+{
+    struct collected *c = arg;
+    if (llm_grow((void **)&c->ids, &c->room, c->n + n + 1, sizeof *c->ids, e) < 0)
+        return -1;
+    memcpy(c->ids + c->n, ids, n * sizeof *ids);
+    c->n += n;
+    if (ends)
+        c->ids[c->n++] = -1;
+    c->documents += ends;
+    return 0;
+}
+
+static struct collected stream(const char *text, size_t n, size_t step, size_t document, int flags)
+{
+    struct collected c = {0};
+    struct llm_err e = {0};
+    struct llm_encode_stream *s = llm_encode_stream_create(tokenizer, flags, collect, &c, &e);
+    for (size_t at = 0; at < n;) {
+        size_t left = document - at % document, k = step < left ? step : left;
+        if (k > n - at)
+            k = n - at;
+        if (llm_encode_stream_put(s, text + at, k, &e) < 0)
+            fail_msg("%s", e.text);
+        at += k;
+        if (at % document == 0 && llm_encode_stream_end_document(s, &e) < 0)
+            fail_msg("%s", e.text);
+    }
+    assert_int_equal(llm_encode_stream_finish(s, &e), 0);
+    llm_encode_stream_destroy(s);
+    return c;
+}
+
+/* Long words, no spaces for megabytes, special tokens at cuts: the ids are those of one encoder. */
+static void streams_are_one_encoder(void **state)
+{
+    size_t n = (size_t)11 << 20, documents[] = {(size_t)11 << 20, (size_t)5 << 20, 30011};
+    char *text = malloc(n);
+    (void)state;
+    few_letters((unsigned char *)text, n, 4);
+    memset(text + (5 << 20) + 1000, 'b', (size_t)5 << 20); /* fills a batch without a cut */
+    for (size_t at = 0; at + 100 < n; at += 90000 + draw(90000))
+        memcpy(text + at, draw(2) ? "<|end|>x\n\n a" : "a\n<|end|>  \n", 12);
+    for (size_t d = 0; d < 3; d++) {
+        struct collected want = {0}, got = stream(text, n, 70001, documents[d], LLM_ENCODE_SPECIAL);
+        for (size_t at = 0; at < n; at += documents[d]) {
+            int32_t *ids = NULL;
+            size_t n_ids, k = documents[d] < n - at ? documents[d] : n - at;
+            assert_int_equal(llm_encode(tokenizer, text + at, k, LLM_ENCODE_SPECIAL, &ids, &n_ids, NULL), 0);
+            assert_int_equal(collect(&want, ids, n_ids, true, NULL), 0);
+            free(ids);
+        }
+        assert_int_equal(got.documents, want.documents);
+        assert_int_equal(got.n, want.n);
+        assert_memory_equal(got.ids, want.ids, got.n * sizeof *got.ids);
+        free(got.ids);
+        free(want.ids);
+    }
+    free(text);
+}
+
+static void strict_names_the_byte(void **state)
+{
+    static const struct { const char *text; size_t n; const char *says; } cases[] = {
+        {"ab\xFFz", 4, "byte 2:"}, {"ab\xE4\xB8", 4, "byte 2:"}, {"\xE4\xB8\xAD\xC3(", 5, "byte 3:"}, {"\xED\xA0\x80", 3, "byte 0:"}};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (size_t step = 1; step <= 4; step++) {
+            struct llm_err e = {0};
+            struct llm_encoder *en = llm_encoder_create(tokenizer, LLM_ENCODE_STRICT, &e);
+            int32_t *ids = NULL;
+            size_t n = 0, room = 0, at = 0;
+            int bad = 0;
+            while (at < cases[i].n && bad == 0) {
+                size_t k = step < cases[i].n - at ? step : cases[i].n - at;
+                bad = llm_encoder_feed(en, cases[i].text + at, k, at + k == cases[i].n, &ids, &n, &room, &e);
+                at += k;
+            }
+            assert_int_equal(bad, -1);
+            assert_int_equal(e.status, EX_DATAERR);
+            if (strncmp(e.text, cases[i].says, 7) != 0)
+                fail_msg("case %zu, step %zu: %s", i, step, e.text);
+            free(ids);
+            llm_encoder_destroy(en);
+        }
+}
+
+static void cut_characters_are_held(void **state)
+{
+    (void)state;
+    assert_int_equal(llm_utf8_complete("a\xE4\xB8\xAD", 4), 4);
+    assert_int_equal(llm_utf8_complete("a\xE4\xB8", 3), 1);
+    assert_int_equal(llm_utf8_complete("a\xF0\x9F\x98", 4), 1);
+    assert_int_equal(llm_utf8_complete("a\xFF", 2), 2);
+    assert_int_equal(llm_utf8_complete("\x80\x80\x80\x80", 4), 4);
+    assert_int_equal(llm_utf8_complete("", 0), 0);
+}
+
+/* ---- training ---- */
+
+static void training_does_not_depend_on_threads(void **state)
+{
+    size_t n = 3000000;
+    char *text = malloc(n), first[65] = "";
+    const struct llm_train_options o = {.model = LLM_TRAIN_BPE, .vocab_size = 700, .pattern = "llama3", .min_frequency = 2};
+    (void)state;
+    few_letters((unsigned char *)text, n, 6);
+    for (int threads = 1; threads <= 5; threads += 2) {
+        struct llm_err e = {0};
+        llm_pool_stop();
+        assert_int_equal(llm_pool_start(threads, &e), 0);
+        struct llm_tokenizer *t = train(text, n, &o);
+        if (*first)
+            assert_string_equal(llm_tokenizer_id(t), first);
+        memcpy(first, llm_tokenizer_id(t), 65);
+        assert_int_equal(strlen(first), 64);
+        llm_tokenizer_destroy(t);
+    }
+    free(text);
+}
+
+static void writing_and_reading_keep_the_identity(void **state)
+{
+    static const enum llm_train_model models[] = {LLM_TRAIN_BPE, LLM_TRAIN_BYTE, LLM_TRAIN_CHAR};
+    static const char text[] = "la la \"land\" \\ caf\xC3\xA9 caf\xC3\xA9\n";
+    (void)state;
+    for (size_t i = 0; i < 3; i++) {
+        const struct llm_train_options o = {.model = models[i], .vocab_size = i == 2 ? 0 : 300, .pattern = "cl100k", .min_frequency = 1, .specials = &specials};
+        struct llm_tokenizer *t = train(text, sizeof text - 1, &o);
+        struct llm_buf json = {0};
+        struct llm_err e = {0};
+        assert_int_equal(llm_tokenizer_to_json(t, &json, &e), 0);
+        struct llm_tokenizer *back = llm_tokenizer_from_json(json.p, json.n, "x", &e);
+        if (!back)
+            fail_msg("%s", e.text);
+        assert_string_equal(llm_tokenizer_type(back), llm_tokenizer_type(t));
+        assert_string_equal(llm_tokenizer_id(back), llm_tokenizer_id(t));
+        expect_back(back, text, sizeof text - 1, 0);
+        llm_tokenizer_destroy(back);
+        llm_tokenizer_destroy(t);
+        llm_buf_release(&json);
+    }
+}
+
+static void characters(void **state)
+{
+    static const char text[] = "b\xC3\xA9" "a\na";
+    const struct llm_train_options o = {.model = LLM_TRAIN_CHAR, .min_frequency = 1};
+    static const int32_t want[] = {2, 3, 1, 0, 1}; /* in the order of the characters */
+    struct llm_tokenizer *t = train(text, sizeof text - 1, &o);
+    int32_t *ids;
+    size_t n;
+    struct llm_err e = {0};
+    (void)state;
+    assert_int_equal(llm_encode(t, text, sizeof text - 1, 0, &ids, &n, &e), 0);
+    assert_int_equal(n, 5);
+    assert_memory_equal(ids, want, sizeof want);
+    free(ids);
+    assert_int_equal(llm_encode(t, "ax", 2, 0, &ids, &n, &e), -1);
+    assert_non_null(strstr(e.text, "U+0078"));
+    assert_int_equal(llm_encode(t, "a\xFF", 2, 0, &ids, &n, &e), -1);
+    assert_int_equal(e.status, EX_DATAERR);
+    llm_tokenizer_destroy(t);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(short_and_long_are_the_definition), cmocka_unit_test(any_bytes_come_back),
+        cmocka_unit_test(special_tokens_count_only_when_asked), cmocka_unit_test(streams_are_one_encoder),
+        cmocka_unit_test(strict_names_the_byte), cmocka_unit_test(cut_characters_are_held),
+        cmocka_unit_test(training_does_not_depend_on_threads), cmocka_unit_test(writing_and_reading_keep_the_identity),
+        cmocka_unit_test(characters)};
+    return cmocka_run_group_tests_name("bpe", tests, make, drop);
+}
