@@ -31,14 +31,14 @@ setup() {
     need_tool jq
     G=$SHARED/data/golden/model/stories260K-logits.json
     S=$SHARED/data/models/stories260K/hf
-    for i in 0 1 2 3 4; do
-        ids=$(jq -r ".cases[$i].ids | join(\" \")" "$G")
+    for number in 0 1 2 3 4; do
+        ids=$(jq -r ".cases[$number].ids | join(\" \")" "$G")
         llm-infer -m "$S" --precision f32 --score --ids "$ids" | cut -f3 > found
-        jq ".cases[$i].nll[]" "$G" | paste - found | awk '{d = $1 + $2; if (d < 0) d = -d; if (d > 2e-5) exit 1}'
+        jq ".cases[$number].nll[]" "$G" | paste - found | awk '{d = $1 + $2; if (d < 0) d = -d; if (d > 2e-5) exit 1}'
         # greedy: all gaps of these five exceed .007
-        n=$(jq ".cases[$i] | (.greedy_ids | length) - (.ids | length)" "$G")
+        n=$(jq ".cases[$number] | (.greedy_ids | length) - (.ids | length)" "$G")
         run -0 llm-infer -m "$S" --precision f32 --temp 0 -n "$n" --ids "$ids"
-        assert_output "$(jq -r ".cases[$i] | .greedy_ids[(.ids | length):] | join(\" \")" "$G")"
+        assert_output "$(jq -r ".cases[$number] | .greedy_ids[(.ids | length):] | join(\" \")" "$G")"
     done
 }
 

@@ -1,0 +1,169 @@
+# Bad input: the right status, one line, nothing half done.
+load ../helper
+
+setup() {
+    M=$ROOT/tests/golden/tiny
+    P='Once upon a time'
+}
+
+# refused STATUS PATTERN COMMAND...: fails so, in one line, and prints nothing
+refused() {
+    local wanted=$1 pattern=$2
+    shift 2
+    run "-$wanted" --separate-stderr "$@" < /dev/null
+    [[ -z $output ]] || fail "printed: $output"
+    # misuse adds the line "Try '… --help'."
+    [[ $wanted == 2 ]] && stderr=${stderr%$'\n'Try*}
+    one_line "$stderr"
+    [[ $stderr == llm-infer:*$pattern* ]] || fail "expected '$pattern', found: $stderr"
+    nothing_left
+}
+
+@test "misuse is status 2" {
+    refused 2 'expected a model' llm-infer "$P"
+    refused 2 'standard input cannot be two inputs' llm-infer -m -
+    refused 2 'standard input cannot be two inputs' llm-infer -m - --jsonl
+    refused 2 'standard input cannot be two inputs' llm-infer -m - --kv-in -
+    refused 2 'one owner' llm-infer -m "$M" --score --logits "$P"
+    refused 2 'one owner' llm-infer -m "$M" --score --kv-out - "$P"
+    refused 2 'one owner' llm-infer -m "$M" --embed --logits -o x "$P"
+    refused 2 'expected one prompt' llm-infer -m "$M" Once upon
+    refused 2 'expected one prompt' llm-infer -m "$M" -f x "$P"
+    refused 2 '--jsonl does not go with' llm-infer -m "$M" --jsonl --score
+    refused 2 '--samples goes with' llm-infer -m "$M" --samples 2 --score "$P"
+    refused 2 '--trace-queries goes with' llm-infer -m "$M" --trace-queries 2 "$P"
+    refused 2 '--kv-keep goes with' llm-infer -m "$M" --kv-keep 2 "$P"
+    refused 2 '--threads' llm-infer -m "$M" -j 0 "$P"
+    refused 2 '--threads' llm-infer -m "$M" -j two "$P"
+    refused 2 '--temp' llm-infer -m "$M" --temp=-1 "$P"
+    refused 2 '--temp' llm-infer -m "$M" --temp nan "$P"
+    refused 2 '--top-p' llm-infer -m "$M" --top-p 1.5 "$P"
+    refused 2 '--top-k' llm-infer -m "$M" --top-k=-1 "$P"
+    refused 2 '--tokens' llm-infer -m "$M" -n=-2 "$P"
+    refused 2 '--samples' llm-infer -m "$M" --samples 0 "$P"
+    refused 2 '--stop' llm-infer -m "$M" --stop '' "$P"
+    refused 2 '--precision' llm-infer -m "$M" --precision f8 "$P"
+    refused 2 '--logit-bias' llm-infer -m "$M" --logit-bias 5 "$P"
+    refused 2 'logit-bias: expected a token id below 300' llm-infer -m "$M" --logit-bias 300+1 "$P"
+    refused 2 'unknown' llm-infer -m "$M" --no-such "$P"
+}
+
+@test "models that are missing, empty, cut, changed" {
+    llm-quantize -q -t f16 "$M" m.llm
+    llm-quantize -q -t f16 "$M" m.safetensors
+    refused 66 'No such file' llm-infer -m absent.llm "$P"
+    : > empty
+    refused 65 empty llm-infer -m empty "$P"
+    mkdir folder
+    refused 66 'config.json' llm-infer -m folder "$P"
+    echo 'not a model at all, but text' > text
+    refused 65 text llm-infer -m text "$P"
+    size=$(stat -c %s m.llm)
+    for cut in 1 7 60 $((size / 2)) $((size - 1)); do
+        head -c "$cut" m.llm > cut.llm
+        refused 65 cut.llm llm-infer -m cut.llm "$P"
+    done
+    size=$(stat -c %s m.safetensors)
+    for cut in 1 7 8 100 $((size / 2)) $((size - 1)); do
+        head -c "$cut" m.safetensors > cut.safetensors
+        refused 65 cut.safetensors llm-infer -m cut.safetensors "$P"
+    done
+    # a flipped byte in every part of the packed file
+    size=$(stat -c %s m.llm)
+    for at in 2 200 $((size / 2)) $((size - 3)); do
+        cp m.llm flipped.llm
+        byte=$(od -An -tu1 -j "$at" -N 1 m.llm)
+        printf "\\x$(printf %02x $((byte ^ 16)))" | dd of=flipped.llm bs=1 seek="$at" conv=notrunc status=none
+        refused 65 flipped.llm llm-infer -m flipped.llm "$P"
+    done
+    printf '\xff\xff\xff\xff\xff\xff\xff\x7f{}' > huge.safetensors
+    refused 65 huge.safetensors llm-infer -m huge.safetensors "$P"
+}
+
+@test "a configuration that disagrees with the tensors" {
+    mkdir m
+    cp "$M"/* m/
+    sed -i 's/"num_hidden_layers": 2/"num_hidden_layers": 3/' m/config.json
+    refused 65 'model.layers.2' llm-infer -m m "$P"
+    sed -i 's/"num_hidden_layers": 3/"num_hidden_layers": 1/' m/config.json
+    refused 65 'model.layers.1' llm-infer -m m "$P"
+    sed -i 's/"num_hidden_layers": 1/"num_hidden_layers": 2/; s/"vocab_size": 300/"vocab_size": 301/' m/config.json
+    refused 65 'embed_tokens' llm-infer -m m "$P"
+    sed -i 's/"vocab_size": 301/"vocab_size": 300/; s/"model_type": "llama"/"model_type": "lama"/' m/config.json
+    refused 65 'lama' llm-infer -m m "$P"
+    echo '{' > m/config.json
+    refused 65 'config.json' llm-infer -m m "$P"
+}
+
+@test "prompts that are too long, not ids, beyond the vocabulary, without a tokenizer" {
+    refused 65 'at most 256 tokens (the context), found 257' llm-infer -m "$M" --ids "$(seq -s ' ' 1 257)"
+    refused 65 'at most 4 tokens' llm-infer -m "$M" -c 4 --ids "1 2 3 4 5"
+    refused 65 'below 300' llm-infer -m "$M" --ids "1 2 300"
+    refused 65 'expected a token id' llm-infer -m "$M" --ids "1 2 -3"
+    refused 65 'expected a token id' llm-infer -m "$M" --ids "1 two"
+    refused 65 'expected a token id' llm-infer -m "$M" --ids "99999999999999999999"
+    refused 66 'No such file' llm-infer -m "$M" -f absent
+    mkdir m
+    cp "$M"/config.json "$M"/model.safetensors m/
+    refused 65 'no tokenizer' llm-infer -m m "$P"
+    run -0 llm-infer -m m -T "$M/tokenizer.json" -n 5 "$P"
+    refused 65 'wrong.json' bash -c 'echo {} > wrong.json; llm-infer -m m -T wrong.json x'
+}
+
+@test "text that is not UTF-8, and NUL, pass through" {
+    printf 'a\0b\xff\xfe' | llm-infer -m "$M" -n 3 > out
+    [[ -s out ]]
+}
+
+@test "outputs that cannot be written" {
+    refused 74 '' bash -c 'llm-infer -m "$0" "$1" > /dev/full' "$M" "$P"
+    refused 74 '' bash -c 'llm-infer -m "$0" --score "$1" > /dev/full' "$M" "$P"
+    refused 74 '' bash -c 'llm-infer -m "$0" --logits "$1" > /dev/full' "$M" "$P"
+    refused 74 '' bash -c 'llm-infer -m "$0" --kv-out - "$1" > /dev/full' "$M" "$P"
+    refused 74 '' bash -c 'llm-infer -m "$0" --jsonl <<< "{\"prompt\": \"a\"}" > /dev/full' "$M"
+    refused 74 '' bash -c 'llm-infer -m "$0" "$1" >&-' "$M" "$P"
+    refused 73 'absent/x' llm-infer -m "$M" -o absent/x "$P"
+    refused 73 'absent/x' llm-infer -m "$M" -n 0 --kv-out absent/x "$P"
+    echo kept > target
+    refused 65 'at most' llm-infer -m "$M" -c 2 -o target --score "$P" --kv-out c.kv
+    [[ $(< target) == kept && ! -e c.kv ]]
+    refused 65 'at most' llm-infer -m "$M" -c 2 -o target "$P"
+    [[ $(< target) == kept ]]
+}
+
+@test "a bad line of JSON: what came before is done, the error names the line" {
+    run -65 --separate-stderr llm-infer -m "$M" -n 3 --jsonl << 'END'
+{"id": "first", "prompt": "a"}
+
+{"id": "second", "prompt": 7}
+{"id": "third", "prompt": "c"}
+END
+    [[ $output == '{"id":"first",'* ]]
+    one_line "$output"
+    one_line "$stderr"
+    [[ $stderr == 'llm-infer: standard input: line 3: expected "prompt"'* ]]
+    for line in '{' '[1]' '{}' '{"prompt": ""}' '{"prompt": "a", "ids": [1]}' '{"ids": [300]}' '{"ids": ["a"]}' '{"prompt": "a", "top_p": 7}' \
+        '{"prompt": "a", "max_tokens": "many"}' '{"prompt": "a", "stop": [""]}' '{"prompt": "a", "stop": 3}' '{"prompt": "a", "prompt": "b"}'; do
+        run -65 --separate-stderr llm-infer -m "$M" -n 3 --jsonl <<< "$line"
+        [[ -z $output ]]
+        one_line "$stderr"
+        [[ $stderr == 'llm-infer: standard input: line 1: '* ]] || fail "$stderr"
+    done
+    refused 65 'line 1: prompt: expected at most 256 tokens' bash -c 'printf "{\"ids\": [%s]}" "$(seq -s , 1 257)" | llm-infer -m "$0" --jsonl' "$M"
+}
+
+@test "caches of another model, cut, changed, with gaps" {
+    llm-infer -m "$M" -n 0 --kv-out good.kv --ids "1 2 3 4 5"
+    llm-quantize -q -t f16 "$M" other.llm
+    refused 65 'expected a cache of this model' llm-infer -m other.llm --kv-in good.kv
+    refused 66 'No such file' llm-infer -m "$M" --kv-in absent.kv
+    refused 65 'cut.kv' bash -c 'head -c 300 good.kv > cut.kv; llm-infer -m "$0" --kv-in cut.kv' "$M"
+    refused 65 'cut.kv' bash -c 'head -c -3 good.kv > cut.kv; llm-infer -m "$0" --kv-in cut.kv' "$M"
+    refused 65 'expected a KV cache' llm-infer -m "$M" --kv-in "$M/model.safetensors"
+    refused 65 'at most 5' llm-infer -m "$M" --kv-in good.kv --kv-keep 6
+    refused 65 'found 257' llm-infer -m "$M" --kv-in good.kv --ids "$(seq -s ' ' 1 252)"
+    sed 's/"layers.1.v"/"layers.7.v"/' good.kv > missing.kv
+    refused 65 'missing.kv: expected k and v of 2 layers, found 3' llm-infer -m "$M" --kv-in missing.kv
+    sed 's/\[5,1,32\]/[1,5,32]/' good.kv > shape.kv
+    refused 65 'shape.kv' llm-infer -m "$M" --kv-in shape.kv
+}
