@@ -342,6 +342,33 @@ static void grouped(void **state)
     problem_release(&p);
 }
 
+/* Gradients of parameters: two rows in one call have the bits of one row after the other. */
+static void accumulation(void **state)
+{
+    (void)state;
+    struct attn_case with = plain_case;
+    with.a.rel_max = 30;
+    with.sinks = true;
+    struct problem p = problem_make(&with, 12), one = p;
+    int64_t wq = p.a.n_heads * p.a.d_k, wk = p.a.n_kv_heads * p.a.d_k, wv = p.a.n_kv_heads * p.a.d_v, wo = p.a.n_heads * p.a.d_v;
+    struct result both = run(&p, LLM_COMPUTE_F32), row[2];
+    one.n_rows = 1;
+    for (int r = 0; r < 2; r++) {
+        row[r] = run(&one, LLM_COMPUTE_F32);
+        one.q += p.row_len * wq;
+        one.k += p.row_len * wk;
+        one.v += p.row_len * wv;
+        one.d_out += p.row_len * wo;
+    }
+    for (int64_t i = 0; i < p.a.n_heads * (2 * p.a.rel_max - 1); i++) row[0].d_bias[i] += row[1].d_bias[i];
+    for (int64_t i = 0; i < p.a.n_heads; i++) row[0].d_sinks[i] += row[1].d_sinks[i];
+    same("d bias", "two rows", both.d_bias, row[0].d_bias, p.a.n_heads * (2 * p.a.rel_max - 1));
+    same("d sinks", "two rows", both.d_sinks, row[0].d_sinks, p.a.n_heads);
+    result_release(&both);
+    for (int r = 0; r < 2; r++) result_release(&row[r]);
+    problem_release(&p);
+}
+
 static void laws(void **state)
 {
     (void)state;
@@ -414,7 +441,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reference_gradient), cmocka_unit_test(threads), cmocka_unit_test(packing), cmocka_unit_test(window_limits),
-        cmocka_unit_test(grouped), cmocka_unit_test(laws), cmocka_unit_test(refusals), cmocka_unit_test(goldens),
+        cmocka_unit_test(grouped), cmocka_unit_test(accumulation),
+        cmocka_unit_test(laws), cmocka_unit_test(refusals), cmocka_unit_test(goldens),
         cmocka_unit_test(formula),
     };
     return cmocka_run_group_tests(tests, start, NULL);
