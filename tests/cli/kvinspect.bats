@@ -1,0 +1,175 @@
+load ../helper
+
+setup_file() {
+    export M=$ROOT/tests/golden/tiny
+    llm-infer -m "$M" --precision f32 -n 0 --trace-queries 8 --kv-out c.kv --ids "$(seq -s ' ' 1 70)"
+    export KV=$PWD/c.kv
+}
+
+refused() {
+    local wanted=$1 pattern=$2
+    shift 2
+    run "-$wanted" --separate-stderr "$@" < /dev/null
+    [[ -z $output ]] || fail "printed: $output"
+    [[ $wanted == 2 ]] && stderr=${stderr%$'\n'Try*}
+    one_line "$stderr"
+    [[ $stderr == llm-kvinspect*$pattern* ]] || fail "expected '$pattern', found: $stderr"
+    nothing_left
+}
+
+value() {
+    awk -F'\t' -v key="$1" '$1 == key {print $2}'
+}
+
+@test "a summary is what comes without a command, of a file and of standard input" {
+    llm-kvinspect "$KV" > a
+    llm-kvinspect summary "$KV" > b
+    llm-kvinspect < "$KV" > c
+    llm-kvinspect - < "$KV" > d
+    cmp a b && cmp a c && cmp a d
+    [[ $(value tokens < a) == 70 && $(value layers < a) == 2 && $(value heads < a) == 2 && $(value kv_heads < a) == 1 ]]
+    [[ $(value type < a) == f32 && $(value bytes_per_token < a) == 512 && $(value traced_queries < a) == 8 ]]
+    [[ $(llm-kvinspect --json "$KV" | jq -c '[.tokens, .type, .last_position]') == '[70,"f32",69]' ]]
+}
+
+@test "size in every cache type" {
+    llm-kvinspect size "$KV" > sizes
+    [[ $(awk '$1 == "f32" {print $2, $4, $5}' sizes) == 'yes 512 35840' ]]
+    [[ $(awk '$1 == "bf16" {print $2, $4, $5}' sizes) == 'no 256 17920' ]]
+    [[ $(awk '$1 == "q8_0" {print $2, $4, $5}' sizes) == 'no 136 9520' ]]
+}
+
+@test "an exported tensor is what NumPy reads" {
+    need_tool python3
+    python3 -c 'import numpy' 2> /dev/null || skip "NumPy is not installed"
+    for type in f32 f16 bf16 q8_0; do
+        llm-infer -m "$M" --precision f32 --cache-type $type -n 0 --kv-out $type.kv --ids "$(seq -s ' ' 1 70)"
+        llm-kvinspect export --tensor layers.1.k -o $type.npy $type.kv
+    done
+    llm-kvinspect export --tensor ids "$KV" > ids.npy
+    llm-kvinspect export --tensor layers.0.q "$KV" > q.npy
+    python3 - << 'END'
+import numpy as np
+k = {t: np.load(t + ".npy") for t in ("f32", "f16", "bf16", "q8_0")}
+assert all(a.shape == (70, 1, 32) for a in k.values())
+assert k["f32"].dtype == k["bf16"].dtype == k["q8_0"].dtype == np.float32 and k["f16"].dtype == np.float16
+size = np.abs(k["f32"]).max()
+for t, bound in (("f16", 1e-3), ("bf16", 1e-2), ("q8_0", 3e-2)):
+    difference = np.abs(k[t].astype(np.float32) - k["f32"]).max() / size
+    assert 0 < difference < bound, (t, difference)
+assert (np.load("ids.npy") == np.arange(1, 71)).all()
+assert np.load("q.npy").shape == (8, 2, 32)
+END
+}
+
+@test "heads: norms and attention are those that NumPy computes" {
+    need_tool python3
+    python3 -c 'import numpy' 2> /dev/null || skip "NumPy is not installed"
+    for name in k v q; do llm-kvinspect export --tensor layers.1.$name -o $name.npy "$KV"; done
+    llm-kvinspect heads "$KV" > heads.tsv
+    python3 - << 'END'
+import numpy as np
+k, v, q = (np.load(n + ".npy").astype(np.float64) for n in "kvq")
+names, *rows = [line.rstrip("\n").split("\t") for line in open("heads.tsv")]
+assert len(rows) == 4
+for row in rows[2:]:
+    h = dict(zip(names, row))
+    head, n = int(h["head"]), 8
+    norm = np.linalg.norm(k[:, 0], axis=1)
+    e = {"k_norm": norm.mean(), "k_norm_sd": norm.std(ddof=1), "k_norm_first": norm[0], "v_norm": np.linalg.norm(v[:, 0], axis=1).mean()}
+    entropy, sink, largest, distance, most = [], [], [], [], []
+    for i in range(n):
+        t = 70 - n + i
+        s = k[:t + 1, 0] @ q[i, head] / np.sqrt(32)
+        p = np.exp(s - s.max())
+        p /= p.sum()
+        entropy.append(-(p * np.log(p)).sum()), sink.append(p[0]), largest.append(p.max())
+        distance.append((p * (t - np.arange(t + 1))).sum()), most.append(np.log(t + 1))
+    e.update(entropy=np.mean(entropy), entropy_most=np.mean(most), sink=np.mean(sink), largest=np.mean(largest), distance=np.mean(distance))
+    for name, value in e.items():
+        assert abs(float(h[name]) - value) <= 1e-5 * max(abs(value), 1e-12), (name, h[name], value)
+END
+}
+
+@test "heads without traced queries, of one layer, as JSON, the same for any threads" {
+    llm-infer -m "$M" -n 0 --kv-out plain.kv --ids "1 2 3"
+    run -0 llm-kvinspect heads -l 1 plain.kv
+    [[ ${#lines[@]} == 3 && ${lines[1]} == $'1\t0\t0\t'*$'\t-\t-\t-\t-\t-' ]]
+    [[ $(llm-kvinspect heads --json plain.kv | jq -s -c '[length, .[0].entropy, .[3].layer]') == '[4,null,1]' ]]
+    llm-kvinspect heads -j 1 "$KV" > one
+    llm-kvinspect heads -j 3 "$KV" | cmp - one
+    refused 2 'expected below 2' llm-kvinspect heads -l 2 plain.kv
+    refused 65 'expected traced queries' llm-kvinspect heads --png x.png --map attention plain.kv
+    [[ ! -e x.png ]]
+}
+
+@test "pictures are PNG of a line a head and a column a token" {
+    need_tool file
+    for map in k v attention; do
+        llm-kvinspect heads --png $map.png --map $map "$KV" > /dev/null
+        [[ $(file $map.png) == *'PNG image data, 1190 x 128, 8-bit/color RGB'* ]]
+    done
+    ! cmp -s k.png v.png
+    llm-kvinspect heads -o table.tsv --png - "$KV" | cmp - k.png
+    refused 2 'one owner' llm-kvinspect heads --png - "$KV"
+}
+
+@test "diff: nothing between equals, the loss of a type, what is common" {
+    run -0 --separate-stderr llm-kvinspect diff "$KV" "$KV"
+    [[ -z $stderr && ${#lines[@]} == 5 && ${lines[1]} == $'0\t0\tk\t0\t0\t0\t1' ]]
+    llm-infer -m "$M" --precision f32 --cache-type q8_0 -n 0 --kv-out q8.kv --ids "$(seq -s ' ' 1 70)"
+    run -1 --separate-stderr llm-kvinspect diff "$KV" q8.kv
+    [[ -z $stderr && $(awk 'NR > 1 && !($6 > 0 && $6 < .05 && $7 > .999) {print}' <<< "$output") == '' ]]
+    llm-infer -m "$M" --precision f32 -n 0 --kv-out short.kv --ids "$(seq -s ' ' 1 40)"
+    run -1 --separate-stderr llm-kvinspect diff --png d.png short.kv "$KV"
+    [[ $stderr == *'40 and 70 tokens, of which the first 40 are the same'* && -s d.png ]]
+    [[ $(awk 'NR > 1 && $5 != 0 {print}' <<< "$output") == '' ]]
+    refused 2 'expected two files' llm-kvinspect diff "$KV"
+    refused 2 'two inputs' llm-kvinspect diff - -
+}
+
+@test "bad input: one line, the right status, nothing printed" {
+    refused 66 'No such file' llm-kvinspect absent.kv
+    refused 66 '' llm-kvinspect .
+    : > empty.kv
+    refused 65 'empty.kv' llm-kvinspect empty.kv
+    size=$(stat -c %s "$KV")
+    for cut in 1 7 8 100 700 $((size / 2)) $((size - 1)); do
+        head -c "$cut" "$KV" > cut.kv
+        refused 65 'cut.kv' llm-kvinspect heads cut.kv
+    done
+    { cat "$KV"; echo more; } > more.kv
+    refused 65 'more.kv' llm-kvinspect more.kv
+    printf '\0\0\0\0\0\0\0\x80{}' > huge.kv
+    refused 65 'huge.kv' llm-kvinspect huge.kv
+    refused 65 'expected a KV cache' llm-kvinspect "$M/model.safetensors"
+    for change in 's/"kvcache"/"kvcahce"/' 's/layers.0.k/layers.9.k/' 's/"positions"/"posixions"/' 's/\[70,1,32\]/[70,2,16]/' 's/num_hidden_layers/num_hidden_lajers/' \
+        's/"dtype":"F32","shape":\[70/"dtype":"I32","shape":[70/' 's/\[70\]/[71]/'; do
+        sed "$change" "$KV" > changed.kv
+        cmp -s changed.kv "$KV" && fail "nothing changed by $change"
+        refused 65 'changed.kv' llm-kvinspect heads changed.kv
+    done
+    refused 65 'layers.0 to layers.1' llm-kvinspect export --tensor layers.2.k "$KV"
+    refused 2 'expected a tensor' llm-kvinspect export "$KV"
+    refused 2 'another operand' llm-kvinspect "$KV" "$KV"
+    refused 2 '--threads' llm-kvinspect heads -j 0 "$KV"
+}
+
+@test "an id beyond the vocabulary and positions that do not ascend" {
+    at=$(($(od -An -N8 -tu8 "$KV") + 8)) # ids come first, positions last
+    cp "$KV" bad.kv
+    printf '\xff\xff' | dd of=bad.kv bs=1 seek=$((at + 4)) conv=notrunc status=none
+    refused 65 "bad.kv: tensor 'ids': token 1: expected an id below 300, found 65535" llm-kvinspect bad.kv
+    cp "$KV" bad.kv
+    printf '\0' | dd of=bad.kv bs=1 seek=$(($(stat -c %s "$KV") - 280 + 8)) conv=notrunc status=none
+    refused 65 "bad.kv: tensor 'positions': token 2" llm-kvinspect bad.kv
+}
+
+@test "outputs that cannot be written" {
+    refused 74 '' bash -c 'llm-kvinspect "$0" > /dev/full' "$KV"
+    refused 74 '' bash -c 'llm-kvinspect heads "$0" > /dev/full' "$KV"
+    refused 74 '' bash -c 'llm-kvinspect export --tensor ids "$0" > /dev/full' "$KV"
+    refused 74 '' bash -c 'llm-kvinspect heads -o table --png - "$0" > /dev/full' "$KV"
+    refused 74 '' bash -c 'llm-kvinspect "$0" >&-' "$KV"
+    refused 73 'absent/k.npy' llm-kvinspect export --tensor ids -o absent/k.npy "$KV"
+}

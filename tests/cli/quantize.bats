@@ -1,0 +1,146 @@
+load ../helper
+
+setup() {
+    M=$ROOT/tests/golden/tiny
+    P='Once upon a time there was a red cat.'
+}
+
+refused() {
+    local wanted=$1 pattern=$2
+    shift 2
+    run "-$wanted" --separate-stderr "$@" < /dev/null
+    [[ -z $output ]] || fail "printed: $output"
+    [[ $wanted == 2 ]] && stderr=${stderr%$'\n'Try*}
+    one_line "$stderr"
+    [[ $stderr == llm-quantize:*$pattern* ]] || fail "expected '$pattern', found: $stderr"
+    nothing_left
+}
+
+score() {
+    llm-infer -m "$1" --precision f32 --score "$P" | cut -f3
+}
+
+@test "every type, in both formats: the same model within the type's error" {
+    score "$M" > whole
+    for type in f32 f16 bf16 q8_0 q4_0; do
+        for suffix in llm safetensors; do
+            llm-quantize -q -t $type "$M" m.$suffix
+            score m.$suffix > $suffix.score
+        done
+        cmp llm.score safetensors.score
+        [[ $type == f32 || $type == bf16 ]] && cmp llm.score whole # the file is BF16: nothing is lost
+        paste llm.score whole | awk -v type=$type 'BEGIN {bound = type == "q4_0" ? 8 : type == "q8_0" ? .6 : .01}
+            {d = $1 - $2; if (d < 0) d = -d; if (d > bound) exit 1}'
+    done
+}
+
+@test "the tokenizer and the configuration go along" {
+    llm-quantize -q -t q8_0 "$M" m.llm
+    [[ -n $(llm-infer -m m.llm -n 5 "$P") ]]
+    zstd -dqc m.llm | grep -aq 'max_position_embeddings'
+    zstd -tq m.llm
+}
+
+@test "the report: what changed, what stayed and why, how much was lost" {
+    llm-quantize -t q4_0 --only '*proj*' --except '*.1.*down*' --report r.tsv "$M" m.llm 2> err
+    [[ $(head -1 r.tsv) == $'name\tshape\tfrom\tto\tkept\tbytes_from\tbytes_to\trmse\tmax_error\tsnr_db\tcosine' ]]
+    [[ $(awk -F'\t' 'NR > 1 {print $5}' r.tsv | sort | uniq -c | tr -s ' ' | tr '\n' ';') == ' 13 -; 5 1-D; 2 pattern;' ]]
+    awk -F'\t' 'NR > 1 && $5 == "-" && !($4 == "q4_0" && $8 > 0 && $9 >= $8 && $10 > 15 && $10 < 30 && $11 > .98 && $11 < 1) {exit 1}' r.tsv
+    awk -F'\t' 'NR > 1 && $5 != "-" && !($3 == $4 && $6 == $7 && $8 == 0 && $10 == "inf") {exit 1}' r.tsv
+    [[ $(< err) == *'13 of 20 tensors to q4_0'* ]]
+    llm-quantize -q -t q4_0 --json --report - "$M" m.llm | jq -es 'length == 20 and .[0].to == "q4_0" and .[0].kept == null' > /dev/null
+    run -0 --separate-stderr llm-quantize -q -t q4_0 "$M" m.llm
+    [[ -z $output$stderr ]]
+}
+
+@test "what was rounded to a type once loses nothing more by it" {
+    llm-quantize -q -t q8_0 --report a.tsv "$M" q8.llm
+    llm-quantize -q -t q8_0 --report b.tsv q8.llm again.llm
+    [[ $(awk -F'\t' 'NR > 1 {print $5}' b.tsv | sort -u | tr '\n' ' ') == '1-D same ' ]]
+    cmp q8.llm again.llm
+    # rounding to Q8_0 what was rounded to Q8_0 changes nothing more
+    llm-quantize -q -t f32 q8.llm f32.llm
+    llm-quantize -q -t q8_0 --report c.tsv f32.llm q8b.llm
+    awk -F'\t' 'NR > 1 && $5 == "-" && $8 > 1e-6 {exit 1}' c.tsv
+}
+
+@test "rows that are no whole blocks stay" {
+    need_shared models/stories260K/hf
+    llm-quantize -q -t q8_0 --report r.tsv "$SHARED/data/models/stories260K/hf" m.llm
+    [[ $(awk -F'\t' '$5 == "rows" {print $1}' r.tsv | grep -c down_proj) == 5 ]]
+    [[ $(awk -F'\t' '$5 == "rows"' r.tsv | wc -l) == 5 ]]
+}
+
+@test "- on both sides, the same bytes as files, for any threads" {
+    llm-quantize -q -t q8_0 "$M" m.llm
+    llm-quantize -q -t f32 "$M" - | llm-quantize -q -t q8_0 - - | cmp - m.llm
+    llm-quantize -q -j 1 -t q8_0 "$M" - | cmp - m.llm
+    llm-quantize -q -j 3 -t q8_0 "$M" - | cmp - m.llm
+    llm-quantize -q -t q8_0 --to safetensors "$M" - > m.safetensors
+    llm-quantize -q -t q8_0 "$M" n.safetensors
+    cmp m.safetensors n.safetensors
+    llm-infer -m - -n 4 "$P" < m.safetensors > /dev/null
+}
+
+@test "safetensors of plain types are what others read" {
+    need_tool python3
+    llm-quantize -q -t f32 "$M" m.safetensors
+    llm-quantize -q -t q8_0 "$M" q.safetensors
+    python3 - << 'END'
+import json, struct
+for name, dtype, shape in (("m", "F32", [300, 32]), ("q", "U8", [10200])):
+    f = open(name + ".safetensors", "rb")
+    h = json.loads(f.read(struct.unpack("<Q", f.read(8))[0]))
+    t = h["model.embed_tokens.weight"]
+    assert t["dtype"] == dtype and t["shape"][0] * (t["shape"][1] if len(t["shape"]) > 1 else 1) == shape[0] * (shape[1] if len(shape) > 1 else 1), t
+    if name == "q":
+        assert json.loads(h["__metadata__"]["llm.tensors"])["model.embed_tokens.weight"]["shape"] == [300, 32]
+END
+}
+
+@test "--planes=off: zstd -dc gives a plain safetensors file" {
+    llm-quantize -q -t bf16 --planes off "$M" m.llm
+    llm-quantize -q -t bf16 "$M" m.safetensors
+    zstd -dqc m.llm > plain.safetensors
+    [[ $(llm-infer -m plain.safetensors -n 0 --score "$P") == "$(llm-infer -m m.safetensors -n 0 --score "$P")" ]]
+}
+
+@test "misuse is status 2" {
+    refused 2 'expected a type' llm-quantize "$M" m.llm
+    refused 2 '--type' llm-quantize -t q9_9 "$M" m.llm
+    refused 2 'expected two operands' llm-quantize -t f16 "$M"
+    refused 2 'expected two operands' llm-quantize -t f16 "$M" a b
+    refused 2 'GGUF' llm-quantize -t f16 "$M" m.gguf
+    refused 2 'at once' llm-quantize -t f16 --report - "$M" -
+    refused 2 '--threads' llm-quantize -j 0 -t f16 "$M" m.llm
+    [[ ! -e m.llm && ! -e m.gguf ]]
+}
+
+@test "bad models: one line, and the target stays as it was" {
+    echo kept > out.llm
+    refused 66 'No such file' llm-quantize -t f16 absent out.llm
+    : > empty
+    refused 65 'empty' llm-quantize -t f16 empty out.llm
+    llm-quantize -q -t f16 "$M" m.llm
+    size=$(stat -c %s m.llm)
+    for cut in 3 50 $((size / 3)) $((size - 1)); do
+        head -c "$cut" m.llm > cut.llm
+        refused 65 'cut.llm' llm-quantize -t q8_0 cut.llm out.llm
+        refused 65 'standard input' bash -c 'llm-quantize -t q8_0 - out.llm < cut.llm'
+    done
+    # a NaN among the weights
+    cp -r "$M" nan
+    chmod -R u+w nan
+    at=$(($(od -An -N8 -tu8 nan/model.safetensors) + 8))
+    printf '\xff\x7f' | dd of=nan/model.safetensors bs=1 seek="$at" conv=notrunc status=none
+    refused 65 'found NaN or infinity' llm-quantize -t q8_0 nan out.llm
+    [[ $(< out.llm) == kept ]]
+}
+
+@test "outputs that cannot be written" {
+    refused 74 '' bash -c 'llm-quantize -q -t f16 "$0" - > /dev/full' "$M"
+    refused 74 '' bash -c 'llm-quantize -q -t f16 "$0" - >&-' "$M"
+    refused 73 'absent/m.llm' llm-quantize -q -t f16 "$M" absent/m.llm
+    refused 74 '' bash -c 'ulimit -f 8; llm-quantize -q -t f32 "$0" big.llm' "$M"
+    [[ ! -e big.llm ]]
+}
