@@ -17,6 +17,9 @@ struct llm_checkpoint {
     struct llm_frame *frames;        /* zstd in a file: those with tensor data, in order */
     size_t n_frames, *first_frame;   /* first_frame[i]: of entry i */
     struct llm_unzstd *unzstd;       /* zstd in a pipe */
+    pthread_mutex_t lock;            /* of the decoders that wait for a thread: as many as ever worked at once */
+    struct llm_decoder *idle[LLM_MAX_THREADS];
+    size_t n_idle;
     struct llm_header header;
     size_t next;                     /* pipes: the next entry to come */
     unsigned char **kept;            /* pipes: entries that went by before they were asked for, as stored */
@@ -35,6 +38,8 @@ const char *llm_checkpoint_name(const struct llm_checkpoint *c)
 void llm_checkpoint_close(struct llm_checkpoint *c)
 {
     if (!c) return;
+    for (size_t i = 0; i < c->n_idle; i++) llm_decoder_destroy(c->idle[i]);
+    pthread_mutex_destroy(&c->lock);
     for (size_t i = 0; c->kept && i < c->header.n_entries; i++) free(c->kept[i]);
     free(c->kept);
     free(c->first_frame);
@@ -103,6 +108,32 @@ static int assign_frames(struct llm_checkpoint *c, struct llm_err *e)
     return 0;
 }
 
+static struct llm_decoder *take_decoder(struct llm_checkpoint *c, struct llm_err *e)
+{
+    pthread_mutex_lock(&c->lock);
+    struct llm_decoder *d = c->n_idle ? c->idle[--c->n_idle] : NULL;
+    pthread_mutex_unlock(&c->lock);
+    return d ? d : llm_decoder_create(e);
+}
+
+static void give_decoder(struct llm_checkpoint *c, struct llm_decoder *d)
+{
+    pthread_mutex_lock(&c->lock);
+    bool kept = c->n_idle < LLM_MAX_THREADS;
+    if (kept) c->idle[c->n_idle++] = d;
+    pthread_mutex_unlock(&c->lock);
+    if (!kept) llm_decoder_destroy(d);
+}
+
+static int decode_frame(struct llm_checkpoint *c, const struct llm_frame *f, int width, void *out, struct llm_err *e)
+{
+    struct llm_decoder *d = take_decoder(c, e);
+    if (!d) return -1;
+    int got = llm_frame_decode(d, c->map.p, f, width, out, llm_checkpoint_name(c), e);
+    give_decoder(c, d);
+    return got;
+}
+
 static int open_zstd_file(struct llm_checkpoint *c, struct llm_err *e)
 {
     const char *name = llm_checkpoint_name(c);
@@ -117,7 +148,7 @@ static int open_zstd_file(struct llm_checkpoint *c, struct llm_err *e)
             goto done;
         }
         const struct llm_frame *f = &c->frames[used++];
-        if (llm_buf_reserve(&head, head.n + f->bytes, e) < 0 || llm_frame_decode(c->map.p, f, head.p + head.n, name, e) < 0) goto done;
+        if (llm_buf_reserve(&head, head.n + f->bytes, e) < 0 || decode_frame(c, f, 0, head.p + head.n, e) < 0) goto done;
         head.n += f->bytes;
         if (want == 8 && head.n >= 8) {
             uint64_t n = length_at((unsigned char *)head.p);
@@ -199,6 +230,7 @@ struct llm_checkpoint *llm_checkpoint_from_file(struct llm_file *f, struct llm_e
         return NULL;
     }
     c->file = f;
+    pthread_mutex_init(&c->lock, NULL);
     bool regular = llm_file_regular(f, NULL) >= 0;
     int got = open_any(c, regular, e);
     if (got == 0 && c->header.kind && strcmp(c->header.kind, "checkpoint") != 0)
@@ -236,7 +268,7 @@ static void join_stored(const struct llm_entry *t, const unsigned char *stored, 
 
 /* Frames of several tensors, decoded at once. */
 struct decode_job {
-    const struct llm_checkpoint *c;
+    struct llm_checkpoint *c;
     const struct llm_wanted *wanted;
     size_t *first;               /* [n + 1]: pieces before tensor i */
     size_t n;
@@ -244,17 +276,6 @@ struct decode_job {
     size_t failed_piece;         /* the first of those that failed: the message does not depend on threads */
     struct llm_err e;
 };
-
-static int decode_frame(const struct llm_checkpoint *c, const struct llm_entry *t, const struct llm_frame *f, unsigned char *out, struct llm_err *e)
-{
-    if (!t->planes) return llm_frame_decode(c->map.p, f, out, llm_checkpoint_name(c), e);
-    unsigned char *planes = llm_alloc(f->bytes, 1, t->name, e); /* not llm_scratch: a piece of the caller's may read a tensor and use that */
-    if (!planes) return -1;
-    int got = llm_frame_decode(c->map.p, f, planes, llm_checkpoint_name(c), e);
-    if (got == 0) llm_planes_join(planes, out, f->bytes, plane_width(t));
-    free(planes);
-    return got;
-}
 
 static void decode_piece(void *arg, size_t i, int thread)
 {
@@ -270,7 +291,7 @@ static void decode_piece(void *arg, size_t i, int thread)
     const struct llm_entry *t = j->wanted[low].entry;
     size_t k = i - j->first[low];
     const struct llm_frame *f = &j->c->frames[j->c->first_frame[t - j->c->header.entries] + k];
-    if (decode_frame(j->c, t, f, (unsigned char *)j->wanted[low].out + k * LLM_FRAME_BYTES, &e) == 0) return;
+    if (decode_frame(j->c, f, plane_width(t), (unsigned char *)j->wanted[low].out + k * LLM_FRAME_BYTES, &e) == 0) return;
     llm_in(&e, "tensor '%s'", t->name);
     pthread_mutex_lock(&j->lock);
     if (i < j->failed_piece) {

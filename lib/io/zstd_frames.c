@@ -9,7 +9,7 @@
 #include "cpu/pool.h"
 #include "io/planes.h"
 
-enum { SKIPPABLE_HEADER = 8, SEEK_ENTRY = 8, SEEK_FOOTER = 9, BATCH = 16, PIECE = 1 << 17, CHECKSUM_FLAG = 4, WINDOW_LOG = 22 };
+enum { SKIPPABLE_HEADER = 8, SEEK_ENTRY = 8, SEEK_FOOTER = 9, BATCH_LIMIT = 64, PIECE = 1 << 17, CHECKSUM_FLAG = 4, WINDOW_LOG = 22 };
 enum { NAMING_FRAME = SKIPPABLE_HEADER + sizeof LLM_CHECKPOINT_NAME - 1 };
 
 static void put32(unsigned char *p, uint32_t v)
@@ -32,7 +32,7 @@ struct llm_frame_writer {
     struct llm_frame *table;
     size_t n, room;
     /* While one batch is compressed, the one before is written. */
-    struct packed batch[2][BATCH];
+    struct packed batch[2][BATCH_LIMIT];
     int turn;
     size_t n_before;
     const struct llm_frame_job *jobs;
@@ -69,7 +69,7 @@ struct llm_frame_writer *llm_frame_writer_create(struct llm_output *o, int level
 void llm_frame_writer_destroy(struct llm_frame_writer *w)
 {
     if (!w) return;
-    for (int i = 0; i < BATCH; i++) {
+    for (int i = 0; i < BATCH_LIMIT; i++) {
         free(w->batch[0][i].p);
         free(w->batch[1][i].p);
     }
@@ -141,10 +141,12 @@ static void batch_piece(void *arg, size_t i, int thread)
 
 int llm_frames_write(struct llm_frame_writer *w, const struct llm_frame_job *jobs, size_t n, struct llm_err *e)
 {
+    size_t limit = 4 * (size_t)llm_pool_threads(); /* enough for all to be busy; the frames do not depend on it */
+    if (limit > BATCH_LIMIT) limit = BATCH_LIMIT;
     w->n_before = 0;
     w->e = e;
     for (size_t at = 0; at < n; at += w->n_before) {
-        size_t step = n - at < BATCH ? n - at : BATCH;
+        size_t step = n - at < limit ? n - at : limit;
         w->jobs = jobs + at;
         llm_parallel(step + 1, batch_piece, w);
         if (w->failed) return -1;
@@ -237,16 +239,50 @@ bad:
     return -1;
 }
 
-int llm_frame_decode(const unsigned char *file, const struct llm_frame *f, void *out, const char *name, struct llm_err *e)
+struct llm_decoder {
+    ZSTD_DCtx *z;
+    unsigned char *planes;    /* LLM_FRAME_BYTES, made when first needed */
+};
+
+struct llm_decoder *llm_decoder_create(struct llm_err *e)
+{
+    struct llm_decoder *d = llm_calloc(1, sizeof *d, "zstd", e);
+    if (!d) return NULL;
+    d->z = ZSTD_createDCtx();
+    if (d->z) return d;
+    llm_no_memory(e, "zstd");
+    llm_decoder_destroy(d);
+    return NULL;
+}
+
+void llm_decoder_destroy(struct llm_decoder *d)
+{
+    if (!d) return;
+    ZSTD_freeDCtx(d->z);
+    free(d->planes);
+    free(d);
+}
+
+static int decode(struct llm_decoder *d, const unsigned char *file, const struct llm_frame *f, void *out, const char *name, struct llm_err *e)
 {
     if (check_frame_head(file + f->offset, name, f->offset, e) < 0) return -1;
     size_t whole = ZSTD_findFrameCompressedSize(file + f->offset, f->packed);
     if (ZSTD_isError(whole) || whole != f->packed)
         return llm_fail(e, EX_DATAERR, "%s: byte %llu: expected one zstd frame of %u bytes", name, (unsigned long long)f->offset, f->packed);
-    size_t got = ZSTD_decompress(out, f->bytes, file + f->offset, f->packed);
+    size_t got = ZSTD_decompressDCtx(d->z, out, f->bytes, file + f->offset, f->packed);
     if (ZSTD_isError(got)) return llm_fail(e, EX_DATAERR, "%s: byte %llu: zstd frame: %s", name, (unsigned long long)f->offset, ZSTD_getErrorName(got));
     if (got != f->bytes)
         return llm_fail(e, EX_DATAERR, "%s: byte %llu: zstd frame: expected %u bytes, found %zu", name, (unsigned long long)f->offset, f->bytes, got);
+    return 0;
+}
+
+int llm_frame_decode(struct llm_decoder *d, const unsigned char *file, const struct llm_frame *f, int plane_width, void *out, const char *name,
+                     struct llm_err *e)
+{
+    if (!plane_width) return decode(d, file, f, out, name, e);
+    if (!d->planes) d->planes = llm_alloc(LLM_FRAME_BYTES, 1, "planes", e);
+    if (!d->planes || decode(d, file, f, d->planes, name, e) < 0) return -1;
+    llm_planes_join(d->planes, out, f->bytes, plane_width);
     return 0;
 }
 
