@@ -18,7 +18,7 @@ struct llm_checkpoint {
     size_t n_frames, *first_frame;   /* first_frame[i]: of entry i */
     struct llm_unzstd *unzstd;       /* zstd in a pipe */
     pthread_mutex_t lock;            /* of the decoders that wait for a thread: as many as ever worked at once */
-    struct llm_decoder *idle[LLM_MAX_THREADS];
+    struct llm_frame_decoder *idle[LLM_MAX_THREADS];
     size_t n_idle;
     struct llm_header header;
     size_t next;                     /* pipes: the next entry to come */
@@ -38,7 +38,7 @@ const char *llm_checkpoint_name(const struct llm_checkpoint *c)
 void llm_checkpoint_close(struct llm_checkpoint *c)
 {
     if (!c) return;
-    for (size_t i = 0; i < c->n_idle; i++) llm_decoder_destroy(c->idle[i]);
+    for (size_t i = 0; i < c->n_idle; i++) llm_frame_decoder_destroy(c->idle[i]);
     pthread_mutex_destroy(&c->lock);
     for (size_t i = 0; c->kept && i < c->header.n_entries; i++) free(c->kept[i]);
     free(c->kept);
@@ -108,26 +108,26 @@ static int assign_frames(struct llm_checkpoint *c, struct llm_err *e)
     return 0;
 }
 
-static struct llm_decoder *take_decoder(struct llm_checkpoint *c, struct llm_err *e)
+static struct llm_frame_decoder *take_decoder(struct llm_checkpoint *c, struct llm_err *e)
 {
     pthread_mutex_lock(&c->lock);
-    struct llm_decoder *d = c->n_idle ? c->idle[--c->n_idle] : NULL;
+    struct llm_frame_decoder *d = c->n_idle ? c->idle[--c->n_idle] : NULL;
     pthread_mutex_unlock(&c->lock);
-    return d ? d : llm_decoder_create(e);
+    return d ? d : llm_frame_decoder_create(e);
 }
 
-static void give_decoder(struct llm_checkpoint *c, struct llm_decoder *d)
+static void give_decoder(struct llm_checkpoint *c, struct llm_frame_decoder *d)
 {
     pthread_mutex_lock(&c->lock);
     bool kept = c->n_idle < LLM_MAX_THREADS;
     if (kept) c->idle[c->n_idle++] = d;
     pthread_mutex_unlock(&c->lock);
-    if (!kept) llm_decoder_destroy(d);
+    if (!kept) llm_frame_decoder_destroy(d);
 }
 
 static int decode_frame(struct llm_checkpoint *c, const struct llm_frame *f, int width, void *out, struct llm_err *e)
 {
-    struct llm_decoder *d = take_decoder(c, e);
+    struct llm_frame_decoder *d = take_decoder(c, e);
     if (!d) return -1;
     int got = llm_frame_decode(d, c->map.p, f, width, out, llm_checkpoint_name(c), e);
     give_decoder(c, d);

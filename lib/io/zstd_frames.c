@@ -239,23 +239,23 @@ bad:
     return -1;
 }
 
-struct llm_decoder {
+struct llm_frame_decoder {
     ZSTD_DCtx *z;
     unsigned char *planes;    /* LLM_FRAME_BYTES, made when first needed */
 };
 
-struct llm_decoder *llm_decoder_create(struct llm_err *e)
+struct llm_frame_decoder *llm_frame_decoder_create(struct llm_err *e)
 {
-    struct llm_decoder *d = llm_calloc(1, sizeof *d, "zstd", e);
+    struct llm_frame_decoder *d = llm_calloc(1, sizeof *d, "zstd", e);
     if (!d) return NULL;
     d->z = ZSTD_createDCtx();
     if (d->z) return d;
     llm_no_memory(e, "zstd");
-    llm_decoder_destroy(d);
+    llm_frame_decoder_destroy(d);
     return NULL;
 }
 
-void llm_decoder_destroy(struct llm_decoder *d)
+void llm_frame_decoder_destroy(struct llm_frame_decoder *d)
 {
     if (!d) return;
     ZSTD_freeDCtx(d->z);
@@ -263,7 +263,7 @@ void llm_decoder_destroy(struct llm_decoder *d)
     free(d);
 }
 
-static int decode(struct llm_decoder *d, const unsigned char *file, const struct llm_frame *f, void *out, const char *name, struct llm_err *e)
+static int decode(struct llm_frame_decoder *d, const unsigned char *file, const struct llm_frame *f, void *out, const char *name, struct llm_err *e)
 {
     if (check_frame_head(file + f->offset, name, f->offset, e) < 0) return -1;
     size_t whole = ZSTD_findFrameCompressedSize(file + f->offset, f->packed);
@@ -276,7 +276,7 @@ static int decode(struct llm_decoder *d, const unsigned char *file, const struct
     return 0;
 }
 
-int llm_frame_decode(struct llm_decoder *d, const unsigned char *file, const struct llm_frame *f, int plane_width, void *out, const char *name,
+int llm_frame_decode(struct llm_frame_decoder *d, const unsigned char *file, const struct llm_frame *f, int plane_width, void *out, const char *name,
                      struct llm_err *e)
 {
     if (!plane_width) return decode(d, file, f, out, name, e);

@@ -36,11 +36,11 @@ bool llm_is_checkpoint(const unsigned char *p, size_t n);
 int llm_frames_table(const unsigned char *file, uint64_t size, const char *name, struct llm_frame **frames, size_t *n, struct llm_err *e)
     LLM_MUST_CHECK;
 /* What one thread needs to decode frames; worth keeping. */
-struct llm_decoder;
-struct llm_decoder *llm_decoder_create(struct llm_err *e) LLM_MUST_CHECK;
-void llm_decoder_destroy(struct llm_decoder *d);
+struct llm_frame_decoder;
+struct llm_frame_decoder *llm_frame_decoder_create(struct llm_err *e) LLM_MUST_CHECK;
+void llm_frame_decoder_destroy(struct llm_frame_decoder *d);
 /* Decodes one frame, which must give exactly f->bytes, and joins its planes (width 0: it has none) into `out`. */
-int llm_frame_decode(struct llm_decoder *d, const unsigned char *file, const struct llm_frame *f, int plane_width, void *out, const char *name,
+int llm_frame_decode(struct llm_frame_decoder *d, const unsigned char *file, const struct llm_frame *f, int plane_width, void *out, const char *name,
                      struct llm_err *e) LLM_MUST_CHECK;
 
 /* ---- reading a pipe ---- */
