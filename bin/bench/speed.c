@@ -49,6 +49,12 @@ const struct llm_cli bench_speed_cli = {
 static const char *const columns[] = {"model", "parameters", "weight_bytes", "type", "threads", "isa", "test", "tokens_per_s", "deviation", "limit",
                                       "share_of_limit", NULL};
 
+static int say_nothing(void *arg, const struct llm_quant_report *r, struct llm_err *e)
+{
+    (void)arg, (void)r, (void)e;
+    return 0;
+}
+
 static struct llm_model *load(const struct args *a, struct llm_err *e)
 {
     struct llm_strs none = {0};
@@ -64,7 +70,7 @@ static struct llm_model *load(const struct args *a, struct llm_err *e)
     }
     if (!m || type == UNSET) return m;
     plan.type = llm_quant_types[type];
-    if (llm_quantize_model(m, &plan, NULL, NULL, e) == 0) return m;
+    if (llm_quantize_model(m, &plan, say_nothing, NULL, e) == 0) return m;
     llm_model_destroy(m);
     return NULL;
 }

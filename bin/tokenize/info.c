@@ -6,7 +6,7 @@
 struct args {
     struct llm_common common;
     const char *tokenizer, *pattern;
-    int vocab;
+    int vocab, export;
 };
 #define AT(field) offsetof(struct args, field)
 
@@ -14,6 +14,7 @@ static const struct llm_opt options[] = {
     {'T', "tokenizer", "TOK", "the tokenizer: tokenizer.json, tiktoken ranks, a folder, or a checkpoint", LLM_STR, AT(tokenizer), 0, 0, NULL},
     {0, "pattern", "NAME|REGEX", "split pattern of a rank file that is not a known one", LLM_STR, AT(pattern), 0, 0, NULL},
     {0, "vocab", NULL, "list every token instead: id, kind (token or special), text as a JSON string", LLM_FLAG, AT(vocab), 0, 0, NULL},
+    {0, "export", NULL, "write the tokenizer as tokenizer.json instead", LLM_FLAG, AT(export), 0, 0, NULL},
     {0}};
 
 const struct llm_cli tokenize_info_cli = {
@@ -22,7 +23,8 @@ const struct llm_cli tokenize_info_cli = {
     .usage = "-T TOK [OPTION]...",
     .examples = "llm-tokenize info -T tok.json\n"
                 "llm-tokenize info -T tok.json --json\n"
-                "llm-tokenize info -T tok.json --vocab | head",
+                "llm-tokenize info -T tok.json --vocab | head\n"
+                "llm-tokenize info -T cl100k_base.tiktoken --export > tokenizer.json",
     .options = options,
     .common = LLM_COMMON_JSON | LLM_COMMON_OUTPUT,
 };
@@ -93,11 +95,14 @@ int tokenize_info(int argc, char **argv)
     int rest = llm_cli_parse(&tokenize_info_cli, &a, argc, argv), bad = -1;
     if (!a.tokenizer)
         llm_usage(&tokenize_info_cli, "expected -T TOK");
+    if (a.vocab + a.export + a.common.json > 1)
+        llm_usage(&tokenize_info_cli, "--vocab, --export and --json: only one of them");
     if (rest < argc)
         llm_usage(&tokenize_info_cli, "unexpected operand '%s'", argv[rest]);
     struct llm_tokenizer *t = llm_tokenizer_load(a.tokenizer, a.pattern, &e);
     struct llm_output *o = NULL;
-    if (t && (a.vocab ? list(&b, t, &e) : describe(&b, t, a.common.json, &e)) == 0 && (o = llm_output_open(a.common.output, false, &e)))
+    int made = !t ? -1 : a.vocab ? list(&b, t, &e) : a.export ? llm_tokenizer_to_json(t, &b, &e) : describe(&b, t, a.common.json, &e);
+    if (made == 0 && (o = llm_output_open(a.common.output, false, &e)))
         bad = llm_output_write(o, b.p ? b.p : "", b.n, &e) < 0 ? (llm_output_abandon(o), -1) : llm_output_commit(o, &e);
     llm_buf_release(&b);
     llm_tokenizer_destroy(t);

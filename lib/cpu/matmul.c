@@ -81,7 +81,7 @@ int llm_matmul(const struct llm_matmul *a, struct llm_weight *w, struct llm_err 
 {
     const void *form;
     if (llm_dtypes[w->dtype].is_quantised && a->compute != LLM_COMPUTE_F32) return llm_matmul_quantised(a, w, e);
-    if (llm_weight_form(w, a->compute, false, &form, e) < 0) return -1;
+    if (llm_weight_form(w, a->compute, false, a->m, &form, e) < 0) return -1;
     struct product p = {.g = gemm_of(a->compute), .m = a->m, .n = w->n, .k = w->k, .x = a->x, .ldx = a->ldx, .b = form, .w = w,
                         .add = a->accumulate, .c = a->y, .ldc = a->ldy, .bias = a->bias};
     return run(&p, e);
@@ -92,7 +92,7 @@ int llm_matmul_dx(const struct llm_matmul *a, struct llm_weight *w, struct llm_e
     const void *form;
     if (w->dtype != LLM_F32 && w->dtype != LLM_BF16)
         return llm_fail(e, LLM_EX_FAILURE, "gradient through a weight: expected f32 or bf16, found %s", llm_dtypes[w->dtype].name);
-    if (llm_weight_form(w, a->compute, true, &form, e) < 0) return -1;
+    if (llm_weight_form(w, a->compute, true, a->m, &form, e) < 0) return -1;
     struct product p = {.g = gemm_of(a->compute), .m = a->m, .n = w->k, .k = w->n, .x = a->x, .ldx = a->ldx, .b = form, .w = w,
                         .backward = true, .add = a->accumulate, .c = a->y, .ldc = a->ldy};
     return run(&p, e);

@@ -22,6 +22,7 @@ struct llm_weight {
     int64_t n, k;
     void *packed[4];        /* forward / backward forms, owned; NULL until made; which slot means what is matmul.c's business */
     size_t packed_bytes;
+    int few_rows;           /* products of a few rows without a packed form: the second makes it, see llm_matmul */
 };
 /* Makes the packed form for training (once per optimizer step; forward and, if asked, dX) in memory kept across steps. Optional: without
  * it panels are packed on the fly in per-thread scratch, with the same bits. 0 or -1. */
@@ -38,7 +39,8 @@ struct llm_matmul {
     bool accumulate;            /* y += instead of y = */
     enum llm_compute compute;
 };
-/* y[m, n] = x[m, k] · wᵀ + bias. Every dtype of w. Quantised w: int8 path unless compute is F32, which dequantises exactly. */
+/* y[m, n] = x[m, k] · wᵀ + bias. Every dtype of w. Quantised w: int8 path unless compute is F32, which dequantises exactly.
+ * The second product of a few rows (decoding) packs the weight, if it fits into half of the memory that is free: same bits, read at full speed. */
 int llm_matmul(const struct llm_matmul *a, struct llm_weight *w, struct llm_err *e) LLM_MUST_CHECK;
 /* y[m, k] = x[m, n] · w    (dX from dY). F32 and BF16 weights. */
 int llm_matmul_dx(const struct llm_matmul *a, struct llm_weight *w, struct llm_err *e) LLM_MUST_CHECK;

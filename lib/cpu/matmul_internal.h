@@ -37,8 +37,9 @@ static inline int64_t columns_of_piece(int64_t row_blocks, int64_t n, int64_t k)
 
 /* Packs panel `panel` of w for a product: forward, or for dX. False when scratch memory is short. */
 bool llm_weight_pack_panel(const struct llm_weight *w, const struct llm_gemm *g, bool backward, int64_t panel, int thread, void *out);
-/* The valid packed form, made again if the weight changed, or NULL when there is none. -1: memory. */
-int llm_weight_form(struct llm_weight *w, enum llm_compute compute, bool backward, const void **form, struct llm_err *e);
+/* The valid packed form, made again if the weight changed, or NULL when there is none and m, the rows of the product, is no reason to make it.
+ * -1: memory. */
+int llm_weight_form(struct llm_weight *w, enum llm_compute compute, bool backward, int64_t m, const void **form, struct llm_err *e);
 /* Quantised weights, integer dots. */
 int llm_matmul_quantised(const struct llm_matmul *a, struct llm_weight *w, struct llm_err *e);
 

@@ -67,7 +67,7 @@ int llm_matmul_quantised(const struct llm_matmul *a, struct llm_weight *w, struc
     const void *form;
     size_t m = (size_t)a->m, k = (size_t)w->k, blocks = k / Q_BLOCK;
     if (a->m == 0 || w->n == 0) return 0;
-    if (llm_weight_form(w, LLM_COMPUTE_BF16, false, &form, e) < 0) return -1;
+    if (llm_weight_form(w, LLM_COMPUTE_BF16, false, a->m, &form, e) < 0) return -1;
     struct product p = {.g = gemm_q_of(w->dtype), .a = a, .w = w, .b = form};
     p.panel = p.g->block_bytes * blocks;
     p.scale = llm_scratch_slot(llm_pool_current(), LLM_SCRATCH_CALL, m * blocks * (sizeof(float) + sizeof(int32_t)) + m * k);

@@ -3,13 +3,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 #include "cpu/matmul_internal.h"
 #include "cpu/pool.h"
 #include "cpu/scratch.h"
 
 /* Stands before the panels, in an allocation of its own. */
 struct form { size_t bytes; bool valid; };
-enum { HEAD = 64 };
+enum { HEAD = 64, FEW_ROWS = 8 };
 _Static_assert(sizeof(struct form) <= HEAD, "the head fits");
 
 bool llm_weight_pack_panel(const struct llm_weight *w, const struct llm_gemm *g, bool backward, int64_t panel, int thread, void *out)
@@ -27,8 +28,11 @@ bool llm_weight_pack_panel(const struct llm_weight *w, const struct llm_gemm *g,
         size_t row_bytes = llm_dtype_bytes(w->dtype, (uint64_t)w->k);
         float *rows = llm_scratch_slot(thread, LLM_SCRATCH_DECODED, (size_t)(columns * w->k) * sizeof *rows);
         if (!rows) return false;
-        for (int64_t r = 0; r < columns; r++)
-            llm_dtypes[w->dtype].decode((const char *)w->data + (size_t)(first + r) * row_bytes, rows + r * w->k, (size_t)w->k);
+        for (int64_t r = 0; r < columns; r++) {
+            const char *in = (const char *)w->data + (size_t)(first + r) * row_bytes;
+            if (w->dtype == LLM_F16) llm_k.elementwise.from_f16(rows + r * w->k, (const uint16_t *)(const void *)in, (size_t)w->k);
+            else llm_dtypes[w->dtype].decode(in, rows + r * w->k, (size_t)w->k);
+        }
         g->pack_b(rows, w->k, columns, w->k, out);
     }
     return true;
@@ -87,12 +91,26 @@ static int slot_of(const struct llm_weight *w, enum llm_compute compute, bool ba
     return backward && !llm_dtypes[w->dtype].is_quantised ? PACKED_BF16_DX : PACKED_BF16;
 }
 
-int llm_weight_form(struct llm_weight *w, enum llm_compute compute, bool backward, const void **out, struct llm_err *e)
+/* A weight that products of a few rows keep coming to is worth packing, which costs about three of them; when memory is plenty. */
+static bool worth_packing(struct llm_weight *w, enum llm_compute compute, int64_t m)
+{
+    if (m > FEW_ROWS || llm_pool_inside() || w->few_rows++ == 0) return false;
+    w->few_rows = 1;
+    long pages = sysconf(_SC_AVPHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+    double free_bytes = pages > 0 && page > 0 ? (double)pages * (double)page : 0;
+    int bytes = llm_dtypes[w->dtype].is_quantised ? 1 : compute == LLM_COMPUTE_BF16 ? gemm_of(compute)->element : 4;
+    return (double)w->n * (double)w->k * bytes < free_bytes / 2;
+}
+
+int llm_weight_form(struct llm_weight *w, enum llm_compute compute, bool backward, int64_t m, const void **out, struct llm_err *e)
 {
     int slot = slot_of(w, compute, backward);
-    struct form *form = w->packed[slot];
     *out = NULL;
-    if (!form) return 0;
+    if (!w->packed[slot]) {
+        if (backward || !worth_packing(w, compute, m)) return 0;
+        if (make(w, compute, backward, slot, &(struct llm_err){0}) < 0) return 0; /* then without */
+    }
+    struct form *form = w->packed[slot];
     if (!form->valid && make(w, compute, backward, slot, e) < 0) return -1;
     *out = (const char *)form + HEAD;
     return 0;

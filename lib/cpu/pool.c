@@ -266,3 +266,4 @@ void *llm_scratch_slot(int thread, enum llm_scratch_use use, size_t bytes)
 void *llm_scratch(int thread, size_t bytes) { return llm_scratch_slot(thread, LLM_SCRATCH_PIECE, bytes); }
 
 int llm_pool_current(void) { return current; }
+bool llm_pool_inside(void) { return inside; }

@@ -2,6 +2,7 @@
 #ifndef LLM_CPU_SCRATCH_H
 #define LLM_CPU_SCRATCH_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 enum llm_scratch_use {
@@ -16,5 +17,7 @@ enum llm_scratch_use {
 void *llm_scratch_slot(int thread, enum llm_scratch_use use, size_t bytes);
 /* The number of the thread this is called on, as a piece is told it. */
 int llm_pool_current(void);
+/* A piece is running on this thread. */
+bool llm_pool_inside(void);
 
 #endif

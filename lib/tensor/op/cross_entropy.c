@@ -47,7 +47,7 @@ static void loss_rows(void *arg, int64_t from, int64_t to, int thread)
 /* Where the chunk that begins at token `at` ends: whole rows, or whole blocks of one row, as many as fit `most` logits, at least one. */
 static int64_t chunk_end(int64_t tokens, int64_t row_len, int64_t vocab, int64_t at)
 {
-    const int64_t most = 8 << 20;
+    const int64_t most = 32 << 20; /* 128 MiB: the more, the fewer passes over the gradient of w */
     if (at % row_len == 0 && row_len * vocab <= most) {
         int64_t rows = most / (row_len * vocab), end = at + rows * row_len;
         return end < tokens ? end : tokens;

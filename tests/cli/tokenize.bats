@@ -1,0 +1,255 @@
+# llm-tokenize: what it promises, on its own.
+load ../helper
+
+setup() {
+    printf 'the cat sat on the mat, the rat sat on the cat\n\nThat is the end of it.\n' > corpus.txt
+}
+
+# tok.json: a small tokenizer with two special tokens; eos is known by its name.
+make_tok() {
+    llm-tokenize train -q --vocab-size 290 --special '<|endoftext|>' --special '<s>' -o tok.json corpus.txt
+}
+
+@test "train, encode, decode: the text comes back" {
+    make_tok
+    llm-tokenize encode -T tok.json corpus.txt > corpus.tok
+    llm-tokenize decode -T tok.json corpus.tok > back.txt
+    cmp corpus.txt back.txt
+    llm-tokenize encode -T tok.json --text < corpus.txt | llm-tokenize decode -T tok.json > back.txt
+    cmp corpus.txt back.txt
+}
+
+@test "any bytes come back, NULs and all, from bpe and byte" {
+    make_tok
+    llm-tokenize train -q --model byte < /dev/null > byte.json
+    head -c 100000 "$BIN/llm-tokenize" > any
+    for tok in tok.json byte.json; do
+        llm-tokenize encode -T "$tok" any | llm-tokenize decode -T "$tok" > back
+        cmp any back
+    done
+}
+
+@test "the commands of the manual's EXAMPLES run" {
+    printf '{"text": "the cat"}\n{"text": "the mat"}\n' > data.jsonl
+    mapfile -t lines < <(awk '/^\.Sh EXAMPLES/ { on = 1 } /^\.Sh SEE/ { on = 0 } on && /^\.Bd/ { code = 1; next } /^\.Ed/ { code = 0 } on && code' \
+        "$ROOT/man/llm-tokenize.1" | sed 's/\\e/\\/g')
+    ((${#lines[@]} >= 7))
+    for line in "${lines[@]}"; do
+        run -0 bash -o pipefail -c "$line"
+    done
+}
+
+@test "special tokens in the text count only with --special" {
+    make_tok
+    printf 'a<|endoftext|>b' > in
+    run -0 --separate-stderr llm-tokenize encode -T tok.json --text --special in
+    [[ $output =~ ^[0-9]+" 0 "[0-9]+$ ]]
+    plain=$(llm-tokenize encode -T tok.json --text in)
+    [[ " $plain " != *" 0 "* ]]
+    llm-tokenize encode -T tok.json --special in | llm-tokenize decode -T tok.json --skip-special > out
+    [[ $(cat out) == ab ]]
+}
+
+@test "--append-eos ends each document; --add-special follows the post-processor" {
+    make_tok
+    run -0 llm-tokenize encode -T tok.json --text --append-eos --lines corpus.txt
+    ((${#lines[@]} == 3))
+    for line in "${lines[@]}"; do [[ $line == *" 0" ]]; done
+    post='{"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<s>"}}, {"Sequence": {"id": "A"}}], "special_tokens": {"<s>": {"ids": [1]}}}'
+    sed "s|\"post_processor\": null|\"post_processor\": $post|" tok.json > bos.json
+    run -0 llm-tokenize encode -T bos.json --text --add-special corpus.txt
+    [[ $output == "1 "* ]]
+    run -0 llm-tokenize encode -T bos.json --text corpus.txt
+    [[ $output != "1 "* ]]
+}
+
+@test "documents: files, separators, lines, lines of JSON" {
+    make_tok
+    printf 'one--two--' > a
+    printf 'three' > b
+    count() { llm-tokenize encode -T tok.json --text "$@" | wc -l; }
+    [[ $(count a b) == 2 ]]
+    [[ $(count --separator -- a b) == 3 ]]
+    [[ $(printf 'x\n\ny\n' | count --separator '\n\n') == 2 ]]
+    [[ $(printf 'x\ny\nz' | count --lines) == 3 ]]
+    printf '{"t": "x", "n": 1}\n\n{"t": "y\\u0000"}' > j
+    [[ $(count --jsonl --field t j) == 2 ]]
+    [[ $(llm-tokenize encode -T tok.json --separator -- a | llm-tokenize decode -T tok.json --separator '|') == 'one|two|' ]]
+}
+
+@test "--count counts" {
+    make_tok
+    ids=$(llm-tokenize encode -T tok.json --text corpus.txt | wc -w)
+    [[ $(llm-tokenize encode -T tok.json --count corpus.txt) == "$ids" ]]
+    [[ $(llm-tokenize encode -T tok.json --count < /dev/null) == 0 ]]
+}
+
+@test "the ids do not depend on the number of threads, nor does training" {
+    for i in {1..4000}; do echo "line $i of the text: $((i * 7919 % 1000)) cats"; done > long.txt
+    cat long.txt{,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,} > longer.txt
+    for j in 1 2 5; do
+        llm-tokenize train -q -j $j --vocab-size 400 long.txt > tok$j.json
+        llm-tokenize encode -j $j -T tok1.json longer.txt > $j.tok
+        cmp tok1.json tok$j.json
+        cmp 1.tok $j.tok
+    done
+    LLM_THREADS=3 llm-tokenize encode -T tok1.json longer.txt | cmp - 1.tok
+}
+
+@test "invalid UTF-8 passes; --strict names the byte" {
+    make_tok
+    printf 'ab\xffcd' > bad
+    llm-tokenize encode -T tok.json bad | llm-tokenize decode -T tok.json | cmp - bad
+    run -65 --separate-stderr llm-tokenize encode -T tok.json --strict -o out.tok bad
+    assert_equal "$stderr" "llm-tokenize encode: bad: byte 2: expected UTF-8, found 0xFF"
+    assert_not_exist out.tok
+    nothing_left
+}
+
+@test "char: an id for each character in order; others are refused by name" {
+    printf 'hello' | llm-tokenize train --model char > char.json
+    [[ $(printf 'hole' | llm-tokenize encode -T char.json --text) == "1 3 2 0" ]]
+    run -65 --separate-stderr llm-tokenize encode -T char.json --text <<< 'hello'
+    one_line "$stderr"
+    [[ $stderr == *"U+000A"* ]]
+    run -0 llm-tokenize info -T char.json
+    assert_line $'type\tchar'
+}
+
+@test "info: lines, JSON, the vocabulary" {
+    make_tok
+    run -0 llm-tokenize info -T tok.json
+    assert_line $'type\tbpe'
+    assert_line $'eos\t0'
+    assert_line $'special\t1\t"<s>"'
+    id=$(llm-tokenize info -T tok.json | awk -F'\t' '$1 == "id" { print $2 }')
+    [[ $id =~ ^[0-9a-f]{64}$ ]]
+    [[ $(llm-tokenize info -T tok.json --json) == *"\"id\": \"$id\""* ]]
+    size=$(llm-tokenize info -T tok.json | awk -F'\t' '$1 == "vocab_size" { print $2 }')
+    [[ $(llm-tokenize info -T tok.json --vocab | wc -l) == "$size" ]]
+}
+
+@test "a stream made with another tokenizer is refused" {
+    make_tok
+    llm-tokenize train -q --vocab-size 270 corpus.txt > other.json
+    llm-tokenize encode -T tok.json corpus.txt > corpus.tok
+    run -65 --separate-stderr llm-tokenize decode -T other.json corpus.tok
+    one_line "$stderr"
+    [[ $stderr == *"another tokenizer"* ]]
+}
+
+@test "an id beyond the vocabulary is refused, naming its place" {
+    make_tok
+    run -65 --separate-stderr llm-tokenize decode -T tok.json <<< '5 6 100000'
+    assert_equal "$stderr" "llm-tokenize decode: standard input: token 2: id 100000 is not in the vocabulary of $(llm-tokenize info -T tok.json | sed -n 's/^vocab_size\t//p')"
+    run -65 --separate-stderr llm-tokenize decode -T tok.json <<< '5 99999999999'
+    run -65 --separate-stderr llm-tokenize decode -T tok.json <<< '5 -1'
+    run -65 --separate-stderr llm-tokenize decode -T tok.json <<< '5 x'
+    assert_equal "$stderr" "llm-tokenize decode: standard input: byte 2: expected ids in decimal, found 0x78"
+}
+
+@test "a cut token stream is refused" {
+    make_tok
+    llm-tokenize encode -T tok.json corpus.txt > corpus.tok
+    for n in 4 40 400 $(($(stat -c %s corpus.tok) - 3)); do
+        head -c "$n" corpus.tok > cut.tok
+        run -65 --separate-stderr llm-tokenize decode -T tok.json cut.tok
+        one_line "$stderr"
+    done
+}
+
+@test "inputs that are not there: 66" {
+    make_tok
+    mkdir folder
+    run -66 --separate-stderr llm-tokenize encode -T tok.json absent.txt
+    one_line "$stderr"
+    run -66 --separate-stderr llm-tokenize encode -T tok.json folder
+    one_line "$stderr"
+    run -66 --separate-stderr llm-tokenize encode -T absent.json corpus.txt
+    one_line "$stderr"
+    run -66 --separate-stderr llm-tokenize encode -T folder corpus.txt
+    one_line "$stderr"
+    run -66 --separate-stderr llm-tokenize train folder
+    one_line "$stderr"
+}
+
+@test "misuse: 2" {
+    make_tok
+    run -2 --separate-stderr llm-tokenize
+    run -2 --separate-stderr llm-tokenize frob
+    run -2 --separate-stderr llm-tokenize encode corpus.txt
+    run -2 --separate-stderr llm-tokenize encode -T tok.json -j 0 corpus.txt
+    run -2 --separate-stderr llm-tokenize encode -T tok.json -j x corpus.txt
+    run -2 --separate-stderr llm-tokenize encode -T tok.json --text --count corpus.txt
+    run -2 --separate-stderr llm-tokenize encode -T tok.json --jsonl --lines corpus.txt
+    run -2 --separate-stderr llm-tokenize encode -T tok.json --separator '\q' corpus.txt
+    run -2 --separate-stderr llm-tokenize encode -T - -
+    run -2 --separate-stderr llm-tokenize encode -T tok.json - -
+    run -2 --separate-stderr llm-tokenize train --vocab-size 10 corpus.txt
+    run -2 --separate-stderr llm-tokenize train --vocab-size 0 corpus.txt
+    run -2 --separate-stderr llm-tokenize train --special a --special a corpus.txt
+    run -2 --separate-stderr llm-tokenize info -T tok.json extra
+    LLM_THREADS=zero run -2 --separate-stderr llm-tokenize encode -T tok.json corpus.txt
+}
+
+@test "a full disk is 74, a read-only folder 73, and no half output stays" {
+    make_tok
+    run -74 --separate-stderr bash -c 'llm-tokenize encode -T tok.json corpus.txt > /dev/full'
+    run -74 --separate-stderr bash -c 'llm-tokenize decode -T tok.json <<< "5 6 7" > /dev/full'
+    run -74 --separate-stderr bash -c 'llm-tokenize train corpus.txt > /dev/full'
+    run -74 --separate-stderr bash -c 'llm-tokenize info -T tok.json > /dev/full'
+    run -74 --separate-stderr bash -c 'ulimit -f 1; llm-tokenize train -q -o big.json corpus.txt'
+    assert_not_exist big.json
+    run -73 --separate-stderr llm-tokenize train -o absent/tok.json corpus.txt
+    one_line "$stderr"
+    nothing_left
+}
+
+@test "a reader that leaves early is no error message; a closed stdout is 74" {
+    make_tok
+    for i in {1..20000}; do echo "the cat sat on the mat $i"; done > long.txt
+    run bash -c 'set -o pipefail; llm-tokenize encode -T tok.json --text --lines long.txt | head -n 1 > /dev/null'
+    [[ $status == 141 && -z $output ]]
+    run -74 --separate-stderr bash -c 'llm-tokenize encode -T tok.json --text corpus.txt >&-'
+}
+
+@test "SIGTERM: death by the signal, no output" {
+    make_tok
+    mkfifo in
+    llm-tokenize encode -T tok.json -o out.tok in 3>&- &
+    pid=$!
+    exec 9> in
+    echo some text >&9
+    sleep 0.3
+    kill -TERM "$pid"
+    status=0
+    wait "$pid" || status=$?
+    exec 9>&-
+    [[ $status == 143 ]]
+    assert_not_exist out.tok
+    nothing_left
+}
+
+@test "JSON lines: bad ones are named by file and line" {
+    make_tok
+    printf '{"text": "a"}\n{"text": 1}\n' > j
+    run -65 --separate-stderr llm-tokenize encode -T tok.json --jsonl j
+    assert_equal "$stderr" "llm-tokenize encode: j: line 2: field 'text': expected a string, found something else"
+    printf '{"text": "a"}\n{"tex' > j
+    run -65 --separate-stderr llm-tokenize encode -T tok.json --jsonl j
+    one_line "$stderr"
+    [[ $stderr == "llm-tokenize encode: j: line 2: "* ]]
+}
+
+@test "text of one letter without end takes no more than its length" {
+    make_tok
+    head -c 3000000 /dev/zero | tr '\0' a > run.txt
+    llm-tokenize encode -T tok.json run.txt | llm-tokenize decode -T tok.json | cmp - run.txt
+}
+
+@test "a long stream of text takes constant memory" {
+    need_plain_memory
+    make_tok
+    run -0 bash -c 'ulimit -v 400000; yes "the cat sat on the mat" | head -c 200000000 | llm-tokenize encode -j 2 -T tok.json --count'
+    ((output > 1000000))
+}
