@@ -50,7 +50,8 @@ static const struct llm_opt options[] = {
     {0, "log", "FILE", "a JSON line for each step", LLM_STR, offsetof(struct args, log), 0, 0, NULL},
     {0, NULL, NULL, "Instead of training:", LLM_HEADING, 0, 0, 0, NULL},
     {0, "plan", NULL, "print what memory, work and time the run would take", LLM_FLAG, offsetof(struct args, plan), 0, 0, NULL},
-    {0, "gradcheck", NULL, "compare gradients with differences of the loss, tensor by tensor", LLM_FLAG, offsetof(struct args, gradcheck), 0, 0, NULL},
+    {0, "gradcheck", NULL, "compare gradients with differences of the loss, tensor by tensor", LLM_FLAG, offsetof(struct args, gradcheck), 0, 0,
+     NULL},
     {0, "overfit-one", NULL, "learn one batch by heart; fails when the loss stays above 0.1", LLM_FLAG, offsetof(struct args, o.overfit_one), 0, 0,
      NULL},
     {0, NULL, NULL, NULL, LLM_FLAG, 0, 0, 0, NULL},
@@ -60,7 +61,8 @@ static const struct llm_cli cli = {
     .name = "llm-train",
     .summary = "Train a language model on tokens.",
     .usage = "-c CONFIG [-T TOK] [OPTION]... -o OUT.llm DATA...\n--init MODEL [OPTION]... -o OUT.llm DATA...\n--resume FILE [OPTION]... [DATA...]",
-    .examples = "llm-tokenize encode -T tok.json corpus.txt | llm-train -c small -T tok.json -o model.llm -\nllm-train --resume model.llm --steps 2000\n",
+    .examples =
+        "llm-tokenize encode -T tok.json corpus.txt | llm-train -c small -T tok.json -o model.llm -\nllm-train --resume model.llm --steps 2000\n",
     .options = options,
     .common = LLM_COMMON_ALL,
 };

@@ -12,9 +12,12 @@ struct args {
 };
 static const struct llm_opt options[] = {
     {0, "png", "FILE", "also paint a heat map: a line a head of k and of v, a column a token", LLM_STR, offsetof(struct args, png), 0, 0, NULL}, {0}};
-const struct llm_cli kv_diff_cli = {
-    .name = "llm-kvinspect diff", .summary = "how two caches differ, head by head; status 1 when they do", .usage = "[OPTION]... A B", .options = options,
-    .examples = "llm-kvinspect diff f32.kv q8_0.kv", .common = LLM_COMMON_OUTPUT | LLM_COMMON_JSON | LLM_COMMON_THREADS};
+const struct llm_cli kv_diff_cli = {.name = "llm-kvinspect diff",
+                                    .summary = "how two caches differ, head by head; status 1 when they do",
+                                    .usage = "[OPTION]... A B",
+                                    .options = options,
+                                    .examples = "llm-kvinspect diff f32.kv q8_0.kv",
+                                    .common = LLM_COMMON_OUTPUT | LLM_COMMON_JSON | LLM_COMMON_THREADS};
 
 static int print(const struct llm_kv_difference *rows, int64_t n, const struct args *a, bool *differ, struct llm_err *e)
 {

@@ -42,7 +42,8 @@ static int print(const struct llm_kv_head *rows, int64_t first, int64_t last, co
 static int heads(const struct llm_kv_file *f, const struct args *a, struct llm_err *e)
 {
     int64_t per_layer = f->config.num_attention_heads, all = f->shape.n_layers * per_layer, first = 0, last = all;
-    if (a->layer >= f->shape.n_layers) return llm_fail(e, LLM_EX_USAGE, "--layer: expected below %lld, found %lld", (long long)f->shape.n_layers, (long long)a->layer);
+    if (a->layer >= f->shape.n_layers)
+        return llm_fail(e, LLM_EX_USAGE, "--layer: expected below %lld, found %lld", (long long)f->shape.n_layers, (long long)a->layer);
     if (a->layer >= 0) {
         first = a->layer * per_layer;
         last = first + per_layer;

@@ -6,9 +6,12 @@
 
 struct args { struct llm_common common; };
 static const struct llm_opt options[] = {{0}};
-const struct llm_cli kv_summary_cli = {
-    .name = "llm-kvinspect summary", .summary = "what the cache is (the default)", .usage = "[OPTION]... [FILE]", .options = options,
-    .examples = "llm-kvinspect cache.kv\nllm-infer -m model.llm --kv-out - \"Once upon\" | llm-kvinspect", .common = LLM_COMMON_OUTPUT | LLM_COMMON_JSON};
+const struct llm_cli kv_summary_cli = {.name = "llm-kvinspect summary",
+                                       .summary = "what the cache is (the default)",
+                                       .usage = "[OPTION]... [FILE]",
+                                       .options = options,
+                                       .examples = "llm-kvinspect cache.kv\nllm-infer -m model.llm --kv-out - \"Once upon\" | llm-kvinspect",
+                                       .common = LLM_COMMON_OUTPUT | LLM_COMMON_JSON};
 
 static int print(const struct llm_kv_file *f, const struct args *a, struct llm_err *e)
 {

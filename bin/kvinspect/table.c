@@ -83,5 +83,6 @@ int paint(const char *path, const float *v, int64_t rows, int64_t cols, struct l
 void check_png(const struct llm_cli *cli, const struct llm_common *common, const char *png)
 {
     bool to_stdout = !common->output || strcmp(common->output, "-") == 0;
-    if (png && strcmp(png, "-") == 0 && to_stdout) llm_usage(cli, "standard output has one owner: write the table (-o) or the picture (--png) to a file");
+    if (png && strcmp(png, "-") == 0 && to_stdout)
+        llm_usage(cli, "standard output has one owner: write the table (-o) or the picture (--png) to a file");
 }

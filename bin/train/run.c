@@ -29,7 +29,8 @@ int llm_run_load(struct llm_run *r, const char *path, struct llm_train_options *
     llm_train_options_default(o);
     r->model = llm_model_load(path, e);
     if (!r->model) return -1;
-    if (!r->model->training) return llm_fail(e, EX_DATAERR, "%s: expected a training state, found a model alone; --init begins from its weights", path);
+    if (!r->model->training)
+        return llm_fail(e, EX_DATAERR, "%s: expected a training state, found a model alone; --init begins from its weights", path);
     return llm_state_options(r->model, o, e) < 0 ? llm_in(e, "%s", path) : 0;
 }
 

@@ -25,7 +25,8 @@ struct llm_tokens_writer {
     uint64_t messages;
 };
 
-struct llm_tokens_writer *llm_tokens_writer_create(struct llm_output *o, const char *tokenizer_id, int32_t vocab_size, bool with_mask, struct llm_err *e)
+struct llm_tokens_writer *llm_tokens_writer_create(struct llm_output *o, const char *tokenizer_id, int32_t vocab_size, bool with_mask,
+                                                   struct llm_err *e)
 {
     struct llm_tokens_writer *w = llm_calloc(1, sizeof *w, "tokens", e);
     if (!w) return NULL;
@@ -193,7 +194,8 @@ static int check_ids(const struct piece *p, int32_t vocab_size, const char *name
 }
 
 /* The tensors of one message, checked: ids, doc_ends, loss_mask. */
-static int add_message(struct llm_tokens *t, const struct llm_header *h, const unsigned char *data, int32_t vocab_size, const char *name, struct llm_err *e)
+static int add_message(struct llm_tokens *t, const struct llm_header *h, const unsigned char *data, int32_t vocab_size, const char *name,
+                       struct llm_err *e)
 {
     const struct llm_entry *ids = llm_header_find(h, "ids"), *ends = llm_header_find(h, "doc_ends"), *mask = llm_header_find(h, "loss_mask");
     const char *id = llm_header_meta(h, "llm.tokenizer"), *vocab = llm_header_meta(h, "llm.vocab_size");
@@ -204,7 +206,8 @@ static int add_message(struct llm_tokens *t, const struct llm_header *h, const u
         return llm_fail(e, EX_DATAERR, "%s: tensor 'ids': expected U16 or U32 of one dimension", name);
     if (mask && (mask->dtype != LLM_U8 || mask->n_dims != 1 || mask->shape[0] != ids->shape[0]))
         return llm_fail(e, EX_DATAERR, "%s: tensor 'loss_mask': expected U8 [%lld]", name, (long long)ids->shape[0]);
-    if (ends && (ends->dtype != LLM_U64 || ends->n_dims != 1)) return llm_fail(e, EX_DATAERR, "%s: tensor 'doc_ends': expected U64 of one dimension", name);
+    if (ends && (ends->dtype != LLM_U64 || ends->n_dims != 1))
+        return llm_fail(e, EX_DATAERR, "%s: tensor 'doc_ends': expected U64 of one dimension", name);
     if (vocab && (llm_parse_int(vocab, &declared) < 0 || declared < 1 || declared > INT32_MAX))
         return llm_fail(e, EX_DATAERR, "%s: llm.vocab_size: expected a positive number, found '%s'", name, vocab);
     if (id && t->tokenizer[0] && strcmp(id, t->tokenizer) != 0)
@@ -225,7 +228,8 @@ static int add_message(struct llm_tokens *t, const struct llm_header *h, const u
     for (uint64_t i = 0; i < n_ends; i++) {
         uint64_t at;
         memcpy(&at, data + ends->offset + 8 * i, 8);
-        if (at <= last || at > p->n) return llm_fail(e, EX_DATAERR, "%s: doc_ends[%" PRIu64 "]: %" PRIu64 ": expected ascending, at most %" PRIu64, name, i, at, p->n);
+        if (at <= last || at > p->n)
+            return llm_fail(e, EX_DATAERR, "%s: doc_ends[%" PRIu64 "]: %" PRIu64 ": expected ascending, at most %" PRIu64, name, i, at, p->n);
         t->doc_ends[t->n_ends++] = t->count + at;
         last = at;
     }

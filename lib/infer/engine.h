@@ -33,8 +33,8 @@ struct llm_feed {
     const int32_t *ids;
     int64_t n;
 };
-/* One pass over all feeds (Σ n ≤ batch): afterwards the caches hold the tokens. Final hidden states [Σ n, hidden_size] in the order of the feeds, valid
- * until the next pass; NULL on failure. */
+/* One pass over all feeds (Σ n ≤ batch): afterwards the caches hold the tokens. Final hidden states [Σ n, hidden_size] in the order of the feeds,
+ * valid until the next pass; NULL on failure. */
 struct llm_tensor *llm_engine_run(struct llm_engine *g, const struct llm_feed *feeds, int64_t n, struct llm_err *e) LLM_MUST_CHECK;
 /* Logits [n_rows, vocab_size] of some rows of `hidden`, on top of it; NULL on failure. */
 float *llm_engine_logits(struct llm_engine *g, const struct llm_tensor *hidden, const int64_t *rows, int64_t n_rows, struct llm_err *e)

@@ -1,6 +1,6 @@
-/* Generation of many completions at once (continuous batching): each pass takes one token of every completion under way and, in the room that is left,
- * tokens of prompts not yet read. Completions begin when there is a place for them and leave when they end; samples of one prompt share its cache. None
- * of this shows in the results: each completion is what it would be alone.
+/* Generation of many completions at once (continuous batching): each pass takes one token of every completion under way and, in the room that is
+ * left, tokens of prompts not yet read. Completions begin when there is a place for them and leave when they end; samples of one prompt share its
+ * cache. None of this shows in the results: each completion is what it would be alone.
  *
  * Results are handed over in the order of the prompts and their samples, whatever order they end in. */
 #ifndef LLM_INFER_GENERATE_H
@@ -58,8 +58,8 @@ struct llm_generate {
     int (*done)(void *arg, struct llm_completion *c, struct llm_err *e);
     void *arg;
 };
-/* Until `next` has no more. 0; 1 when a signal was caught (unfinished completions are dropped); -1. When `next` fails, the completions begun before are
- * finished and handed over first. */
+/* Until `next` has no more. 0; 1 when a signal was caught (unfinished completions are dropped); -1. When `next` fails, the completions begun before
+ * are finished and handed over first. */
 int llm_generate(const struct llm_generate *g, struct llm_err *e) LLM_MUST_CHECK;
 
 #endif

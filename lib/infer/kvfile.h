@@ -23,8 +23,8 @@ int llm_kv_file_read(struct llm_kv_file *f, const char *path, struct llm_err *e)
 void llm_kv_file_release(struct llm_kv_file *f);
 /* Writes what `kv` holds; `m` says of which model. `o` is not committed. */
 int llm_kv_file_write(const struct llm_kv *kv, struct llm_model *m, struct llm_output *o, struct llm_err *e) LLM_MUST_CHECK;
-/* Puts the first `n` tokens (n ≤ f->n) into `kv` (initialised, empty), encoding anew where the pool's dtype is another. Fails (65) when the file is of
- * another model or does not begin at position 0. */
+/* Puts the first `n` tokens (n ≤ f->n) into `kv` (initialised, empty), encoding anew where the pool's dtype is another. Fails (65) when the file is
+ * of another model or does not begin at position 0. */
 int llm_kv_file_restore(const struct llm_kv_file *f, int64_t n, struct llm_model *m, struct llm_kv *kv, struct llm_err *e) LLM_MUST_CHECK;
 
 /* Layer `l`'s keys or values (`what` 'k' or 'v'; 'q' queries) of token `t`, head `h`, decoded into out [d]. */

@@ -14,7 +14,8 @@ struct llm_text {
 };
 /* Adds a token's bytes. */
 int llm_text_put(struct llm_text *t, const char *bytes, size_t n, struct llm_err *e) LLM_MUST_CHECK;
-/* How many bytes from t->bytes.p + t->shown may be shown now; the caller adds what it shows to t->shown. `last`: nothing more will come, all of it. */
+/* How many bytes from t->bytes.p + t->shown may be shown now; the caller adds what it shows to t->shown. `last`: nothing more will come, all of it.
+ */
 size_t llm_text_ready(const struct llm_text *t, bool last);
 void llm_text_release(struct llm_text *t);
 

@@ -159,7 +159,8 @@ static int open_zstd_file(struct llm_checkpoint *c, struct llm_err *e)
             want = 8 + n;
         }
     }
-    if (head.n != want) llm_fail(e, EX_DATAERR, "%s: header: expected a frame to end after %llu bytes, found %zu", name, (unsigned long long)want, head.n);
+    if (head.n != want)
+        llm_fail(e, EX_DATAERR, "%s: header: expected a frame to end after %llu bytes, found %zu", name, (unsigned long long)want, head.n);
     else if (llm_header_parse(&c->header, head.p + 8, head.n - 8, name, e) == 0) got = 0;
     memmove(c->frames, c->frames + used, (c->n_frames - used) * sizeof *c->frames);
     c->n_frames -= used;

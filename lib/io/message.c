@@ -260,7 +260,8 @@ int llm_header_build(const char *kind, const json_t *meta, const struct llm_entr
             return -1;
         const struct llm_entry flat = {.n_dims = 1, .shape = {(int64_t)t->bytes}};
         if (put_shape(out, is_native(t) ? t : &flat, e) < 0
-            || llm_buf_printf(out, e, ",\"data_offsets\":[%llu,%llu]}", (unsigned long long)t->offset, (unsigned long long)(t->offset + t->bytes)) < 0)
+            || llm_buf_printf(out, e, ",\"data_offsets\":[%llu,%llu]}", (unsigned long long)t->offset, (unsigned long long)(t->offset + t->bytes))
+                   < 0)
             return -1;
     }
     if (llm_buf_put(out, "}", 1, e) < 0) return -1;

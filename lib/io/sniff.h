@@ -18,7 +18,8 @@ enum llm_content {
 int llm_sniff(struct llm_file *f, enum llm_content *content, struct llm_err *e) LLM_MUST_CHECK;
 /* For people: "a GGUF file". */
 const char *llm_content_name(enum llm_content content);
-/* The kind that a message's header names, without consuming it: "tokens", …, or "" when it has none or does not put it first (formats/tensor-message.md). */
+/* The kind that a message's header names, without consuming it: "tokens", …, or "" when it has none or does not put it first
+ * (formats/tensor-message.md). */
 int llm_sniff_kind(struct llm_file *f, char kind[32], struct llm_err *e) LLM_MUST_CHECK;
 
 #endif

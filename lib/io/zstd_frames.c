@@ -77,9 +77,9 @@ void llm_frame_writer_destroy(struct llm_frame_writer *w)
     free(w);
 }
 
-/* Measured on BF16 weights (tests/bench/checkpoint_bench.c): exponents repeat as symbols and not as strings, mantissas not at all, so looking for matches
- * costs time and even bytes. A huge targetLength makes the fast strategy leap over the content; the Huffman code of the literals, which that would
- * switch off, does the work. */
+/* Measured on BF16 weights (tests/bench/checkpoint_bench.c): exponents repeat as symbols and not as strings, mantissas not at all, so looking for
+ * matches costs time and even bytes. A huge targetLength makes the fast strategy leap over the content; the Huffman code of the literals, which that
+ * would switch off, does the work. */
 static void set_for_planes(ZSTD_CCtx *c)
 {
     ZSTD_CCtx_setParameter(c, ZSTD_c_compressionLevel, 1);
@@ -210,7 +210,8 @@ int llm_frames_table(const unsigned char *file, uint64_t size, const char *name,
         return llm_fail(e, EX_DATAERR, "%s: byte %llu: expected the seekable table at the end (cut short?)", name, (unsigned long long)size);
     uint32_t count = get32(file + size - SEEK_FOOTER);
     uint64_t content = (uint64_t)count * SEEK_ENTRY + SEEK_FOOTER;
-    if (file[size - 5] != 0) return llm_fail(e, EX_DATAERR, "%s: byte %llu: seekable table: unknown descriptor %u", name, (unsigned long long)(size - 5), file[size - 5]);
+    if (file[size - 5] != 0)
+        return llm_fail(e, EX_DATAERR, "%s: byte %llu: seekable table: unknown descriptor %u", name, (unsigned long long)(size - 5), file[size - 5]);
     if (content + SKIPPABLE_HEADER > size) return llm_fail(e, EX_DATAERR, "%s: seekable table of %u frames is larger than the file", name, count);
     uint64_t start = size - content - SKIPPABLE_HEADER, at = 0;
     const unsigned char *head = file + start;
@@ -219,7 +220,8 @@ int llm_frames_table(const unsigned char *file, uint64_t size, const char *name,
     struct llm_frame *v = llm_alloc(count, sizeof *v, "seekable table", e);
     if (!v) return -1;
     for (uint32_t i = 0; i < count; i++) {
-        struct llm_frame f = {at, get32(head + SKIPPABLE_HEADER + SEEK_ENTRY * (size_t)i), get32(head + SKIPPABLE_HEADER + SEEK_ENTRY * (size_t)i + 4)};
+        struct llm_frame f = {at, get32(head + SKIPPABLE_HEADER + SEEK_ENTRY * (size_t)i),
+                              get32(head + SKIPPABLE_HEADER + SEEK_ENTRY * (size_t)i + 4)};
         at += f.packed;
         bool possible = i == 0 ? f.packed == NAMING_FRAME && f.bytes == 0 : f.packed > SEEK_ENTRY && f.bytes > 0 && f.bytes <= LLM_FRAME_BYTES;
         if (at > start || !possible) {
@@ -270,7 +272,8 @@ static int decode(struct llm_frame_decoder *d, const unsigned char *file, const 
     if (ZSTD_isError(whole) || whole != f->packed)
         return llm_fail(e, EX_DATAERR, "%s: byte %llu: expected one zstd frame of %u bytes", name, (unsigned long long)f->offset, f->packed);
     size_t got = ZSTD_decompressDCtx(d->z, out, f->bytes, file + f->offset, f->packed);
-    if (ZSTD_isError(got)) return llm_fail(e, EX_DATAERR, "%s: byte %llu: zstd frame: %s", name, (unsigned long long)f->offset, ZSTD_getErrorName(got));
+    if (ZSTD_isError(got))
+        return llm_fail(e, EX_DATAERR, "%s: byte %llu: zstd frame: %s", name, (unsigned long long)f->offset, ZSTD_getErrorName(got));
     if (got != f->bytes)
         return llm_fail(e, EX_DATAERR, "%s: byte %llu: zstd frame: expected %u bytes, found %zu", name, (unsigned long long)f->offset, f->bytes, got);
     return 0;
@@ -436,7 +439,8 @@ int llm_unzstd_read(struct llm_unzstd *z, void *p, size_t n, struct llm_err *e)
     for (size_t have = 0, got; have < n; have += got) {
         if (unzstd_some(z, (char *)p + have, n - have, &got, e) < 0) return -1;
         if (got == 0)
-            return llm_fail(e, EX_DATAERR, "%s: byte %llu: cut short: expected %zu more bytes of content", llm_file_name(z->file), offset(z), n - have);
+            return llm_fail(e, EX_DATAERR, "%s: byte %llu: cut short: expected %zu more bytes of content", llm_file_name(z->file), offset(z),
+                            n - have);
     }
     return 0;
 }

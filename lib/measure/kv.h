@@ -16,8 +16,8 @@ struct llm_kv_head {
     double largest;      /* probability of the likeliest key */
     double distance;     /* Σ probability × tokens back */
 };
-/* rows [n_layers · n_heads], layer by layer. maps: NULL, or [n_layers · n_heads, f->n]: where `what` is 'k' or 'v' the norms of each token, 'a' the mean probability over
- * the traced queries. 0, or -1 when memory is short or nothing was traced. */
+/* rows [n_layers · n_heads], layer by layer. maps: NULL, or [n_layers · n_heads, f->n]: where `what` is 'k' or 'v' the norms of each token, 'a' the
+ * mean probability over the traced queries. 0, or -1 when memory is short or nothing was traced. */
 int llm_kv_heads(const struct llm_kv_file *f, struct llm_kv_head *rows, char what, float *maps, struct llm_err *e) LLM_MUST_CHECK;
 
 /* How two caches of one shape differ in a head of keys or values, over the tokens that both hold. */
@@ -28,7 +28,8 @@ struct llm_kv_difference {
     double cosine;
 };
 /* rows [n_layers · n_kv_heads · 2], k before v. maps: NULL, or [rows, common tokens]: root of the mean square of each token. */
-int llm_kv_diff(const struct llm_kv_file *a, const struct llm_kv_file *b, struct llm_kv_difference *rows, float *maps, struct llm_err *e) LLM_MUST_CHECK;
+int llm_kv_diff(const struct llm_kv_file *a, const struct llm_kv_file *b, struct llm_kv_difference *rows, float *maps,
+                struct llm_err *e) LLM_MUST_CHECK;
 /* Leading tokens with the same ids and positions. */
 int64_t llm_kv_common(const struct llm_kv_file *a, const struct llm_kv_file *b);
 

@@ -158,7 +158,7 @@ static struct llm_model *from_checkpoint(struct llm_checkpoint *f, const json_t 
         int r = load_params(m, &d, f, e);
         if (r == 0) r = load_tokenizer(m, f, e);
         if (r == 0 && training && !(m->training = llm_json_parse(training, strlen(training), e))) r = llm_in(e, LLM_META_TRAINING);
-        if (fingerprint && strlen(fingerprint) < sizeof m->fingerprint) strcpy(m->fingerprint, fingerprint);
+        if (fingerprint && strlen(fingerprint) < sizeof m->fingerprint) memcpy(m->fingerprint, fingerprint, strlen(fingerprint) + 1);
         llm_declare_release(&d);
         m->file = f;
         if (r == 0) return m;
@@ -203,7 +203,8 @@ struct llm_model *llm_model_load(const char *path, struct llm_err *e)
     json_t *config = text ? llm_json_parse(text, strlen(text), e) : NULL;
     if (!config) {
         if (text) llm_in(e, "%s: metadata %s", llm_checkpoint_name(f), LLM_META_CONFIG);
-        else llm_fail(e, EX_DATAERR, "%s: expected a model (metadata %s), found none; of a Hugging Face model give the folder", path, LLM_META_CONFIG);
+        else
+            llm_fail(e, EX_DATAERR, "%s: expected a model (metadata %s), found none; of a Hugging Face model give the folder", path, LLM_META_CONFIG);
         llm_checkpoint_close(f);
         return NULL;
     }

@@ -33,8 +33,8 @@ struct llm_batch {
 /* Fresh weights from `seed` (normal(0, initializer_range), residual projections scaled by 1/sqrt(2·layers) for gpt2; Philox by parameter number, so
  * not by threads), F32. */
 struct llm_model *llm_model_create(const struct llm_config *c, uint64_t seed, struct llm_err *e) LLM_MUST_CHECK;
-/* From `.llm` or safetensors (with metadata llm.config; or a Hugging Face folder), "-" is stdin. Weights keep the file's dtype, mapped where the layout serves.
- * Names, shapes and dtypes are checked against the configuration: missing, extra, wrong shape are each one clear error. */
+/* From `.llm` or safetensors (with metadata llm.config; or a Hugging Face folder), "-" is stdin. Weights keep the file's dtype, mapped where the
+ * layout serves. Names, shapes and dtypes are checked against the configuration: missing, extra, wrong shape are each one clear error. */
 struct llm_model *llm_model_load(const char *path, struct llm_err *e) LLM_MUST_CHECK;
 void llm_model_destroy(struct llm_model *m);
 struct llm_param *llm_model_find(const struct llm_model *m, const char *name);
@@ -50,8 +50,8 @@ struct llm_tensor *llm_model_logits(struct llm_ctx *c, struct llm_model *m, stru
 struct llm_cache_shape { int64_t n_layers, n_kv_heads, d_k, d_v; };
 struct llm_cache_shape llm_model_cache_shape(const struct llm_config *c);
 
-/* Everything that a checkpoint of this model stores except training state: metadata (llm.config, llm.fingerprint, …) and tensors (weights, tokenizer and
- * its tables). Appends to growable arrays; tensor data is borrowed from the model. */
+/* Everything that a checkpoint of this model stores except training state: metadata (llm.config, llm.fingerprint, …) and tensors (weights, tokenizer
+ * and its tables). Appends to growable arrays; tensor data is borrowed from the model. */
 struct llm_tensor_list { struct llm_tensor_out *v; size_t n, room; };
 int llm_model_describe(struct llm_model *m, json_t *meta, struct llm_tensor_list *tensors, struct llm_err *e) LLM_MUST_CHECK;
 /* Fills m->fingerprint where it is not known yet (it reads all weights: only a cache needs it). */

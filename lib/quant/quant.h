@@ -27,14 +27,14 @@ struct llm_quant_plan {
     enum llm_dtype type;
     const struct llm_strs *only, *except; /* shell patterns of names; `only` empty: all. A name that both match stays */
 };
-/* Changes the model's matrices to plan->type, one after the other; each one's old values are given back at once, so there is never more than one tensor twice.
- * Vectors (norms, biases) stay, as do matrices whose rows are no whole blocks of the type and those that the patterns leave out. `report` is called for every tensor, in the model's order.
- * The fingerprint is forgotten. 0 or -1; a value that is not finite is EX_DATAERR. */
+/* Changes the model's matrices to plan->type, one after the other; each one's old values are given back at once, so there is never more than one
+ * tensor twice. Vectors (norms, biases) stay, as do matrices whose rows are no whole blocks of the type and those that the patterns leave out.
+ * `report` is called for every tensor, in the model's order. The fingerprint is forgotten. 0 or -1; a value that is not finite is EX_DATAERR. */
 int llm_quantize_model(struct llm_model *m, const struct llm_quant_plan *plan,
                        int (*report)(void *arg, const struct llm_quant_report *r, struct llm_err *e), void *arg, struct llm_err *e) LLM_MUST_CHECK;
 
-/* n values of type `from`, in rows of whole blocks of both, to type `to`; fills the error fields of `r`. Works on all threads in pieces of fixed size: the
- * same sums for any number. */
+/* n values of type `from`, in rows of whole blocks of both, to type `to`; fills the error fields of `r`. Works on all threads in pieces of fixed
+ * size: the same sums for any number. */
 int llm_quantize_tensor(const void *in, enum llm_dtype from, void *out, enum llm_dtype to, uint64_t n, struct llm_quant_report *r,
                         struct llm_err *e) LLM_MUST_CHECK;
 

@@ -17,15 +17,16 @@ struct llm_gradcheck {
     int64_t n_rows;      /* of the batch; 0: 1 */
     double spread;       /* inputs and parameters are multiplied by it; 0: 1 */
     double tolerance;    /* ‖difference‖ / ‖gradient‖; 0: 1e-5 */
-    /* The op. Its result's gradient is a fixed random matrix; a row whose op sets gradients itself (a loss) returns NULL, and its formula's one number is
-     * what is differentiated. */
+    /* The op. Its result's gradient is a fixed random matrix; a row whose op sets gradients itself (a loss) returns NULL, and its formula's one
+     * number is what is differentiated. */
     struct llm_tensor *(*run)(struct llm_ctx *c, struct llm_tensor *const *in, struct llm_param *const *param);
     /* The same in double, rows contiguous. */
     void (*formula)(const struct llm_gradcheck *g, const double *const *in, const double *const *param, double *y);
 };
 
 #define LLM_GRADCHECKS(X) \
-    X(embedding) X(sinusoidal) X(linear) X(layernorm) X(rmsnorm) X(rope) X(activation) X(softmax) X(attention) X(add) X(scale) X(dropout) X(cross_entropy)
+    X(embedding)          \
+    X(sinusoidal) X(linear) X(layernorm) X(rmsnorm) X(rope) X(activation) X(softmax) X(attention) X(add) X(scale) X(dropout) X(cross_entropy)
 #define LLM_GRADCHECK_DECLARE(op) extern const struct llm_gradcheck llm_gradcheck_##op[];
 LLM_GRADCHECKS(LLM_GRADCHECK_DECLARE)
 

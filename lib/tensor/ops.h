@@ -29,7 +29,8 @@ struct llm_rope {
 /* Turns each head of x by positions[t]·inv_freq (angles in double, then float). */
 struct llm_tensor *llm_rope(struct llm_ctx *c, struct llm_tensor *x, const int32_t *positions, const struct llm_rope *r);
 
-/* enum llm_act is that of cpu/kernels/elementwise.h. "gelu", "gelu_new"/"gelu_pytorch_tanh", "relu", "silu"/"swish", "sigmoid", "tanh"; -1 when unknown. */
+/* enum llm_act is that of cpu/kernels/elementwise.h. "gelu", "gelu_new"/"gelu_pytorch_tanh", "relu", "silu"/"swish", "sigmoid", "tanh"; -1 when
+ * unknown. */
 int llm_act_find(const char *hf_name);
 struct llm_tensor *llm_activation(struct llm_ctx *c, struct llm_tensor *x, enum llm_act act);
 /* act(gate) ⊙ up: SwiGLU (silu), GeGLU (gelu). */

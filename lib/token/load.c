@@ -89,7 +89,8 @@ static bool is_json(const unsigned char *p, size_t n)
 /* zstd's magic (plain or skippable frame), or safetensors' header length and brace. */
 static bool is_checkpoint(const unsigned char *p, size_t n)
 {
-    if (n >= 4 && ((p[0] == 0x28 && p[1] == 0xB5 && p[2] == 0x2F && p[3] == 0xFD) || (p[0] >> 4 == 5 && p[1] == 0x2A && p[2] == 0x4D && p[3] == 0x18)))
+    if (n >= 4
+        && ((p[0] == 0x28 && p[1] == 0xB5 && p[2] == 0x2F && p[3] == 0xFD) || (p[0] >> 4 == 5 && p[1] == 0x2A && p[2] == 0x4D && p[3] == 0x18)))
         return true;
     return n >= 9 && p[8] == '{' && p[4] == 0 && p[5] == 0 && p[6] == 0 && p[7] == 0;
 }

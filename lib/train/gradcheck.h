@@ -7,8 +7,9 @@
 
 #define LLM_MODEL_GRADCHECK_TOLERANCE 1e-3
 
-/* Along a direction that is half the gradient's own and half random signs, the analytic slope and (L(w + h) - L(w - h)) / 2h, extrapolated from two h.
- * Prints a line a tensor (TSV: tensor, analytic, numeric, relative difference). -1 with LLM_EX_FAILURE when one differs by more than the tolerance. */
+/* Along a direction that is half the gradient's own and half random signs, the analytic slope and (L(w + h) - L(w - h)) / 2h, extrapolated from two
+ * h. Prints a line a tensor (TSV: tensor, analytic, numeric, relative difference). -1 with LLM_EX_FAILURE when one differs by more than the
+ * tolerance. */
 int llm_gradcheck_print(struct llm_trainer *t, FILE *out, struct llm_err *e) LLM_MUST_CHECK;
 
 #endif

@@ -20,7 +20,8 @@ static int make_master(struct llm_param *p, struct llm_err *e)
     size_t n = (size_t)llm_param_count(p);
     const struct llm_dtype_row *row = &llm_dtypes[p->weight.dtype];
     if (row->is_quantised) {
-        return llm_fail(e, EX_DATAERR, "tensor '%s': expected floating point to train, found %s; llm-quantize -t bf16 makes it so", p->name, row->name);
+        return llm_fail(e, EX_DATAERR, "tensor '%s': expected floating point to train, found %s; llm-quantize -t bf16 makes it so", p->name,
+                        row->name);
     }
     if (p->weight.dtype == LLM_F32 && p->owned) {
         p->master = (float *)p->weight.data;

@@ -41,9 +41,13 @@ int llm_plan_make(struct llm_plan *p, const struct llm_config *c, const struct l
         if (strcmp(rows[i].name, "attention") == 0) attention = rows[i].flops_forward - 2 * rows[i].params;
     }
     double steps = (double)(c->num_hidden_layers - few) / (double)(more - few);
-    *p = (struct llm_plan){.params = n, .weights = bf16 ? 2 * n : 4 * n, .masters = bf16 ? 4 * n : 0,
-                           .gradients = 4 * n + (c->tie_word_embeddings ? 4 * embed : 0), .moments = 4 * n * ((optim->m != NULL) + (optim->v != NULL)),
-                           .tokens_per_step = (double)(o->batch * o->accumulate * context), .peak = llm_measured_peak((enum llm_compute)o->precision)};
+    *p = (struct llm_plan){.params = n,
+                           .weights = bf16 ? 2 * n : 4 * n,
+                           .masters = bf16 ? 4 * n : 0,
+                           .gradients = 4 * n + (c->tie_word_embeddings ? 4 * embed : 0),
+                           .moments = 4 * n * ((optim->m != NULL) + (optim->v != NULL)),
+                           .tokens_per_step = (double)(o->batch * o->accumulate * context),
+                           .peak = llm_measured_peak((enum llm_compute)o->precision)};
     p->activations = one.bytes + steps * (two.bytes - one.bytes);
     p->other = 16e6 + 20.0 * (double)(o->batch * o->accumulate * context);
     p->total = p->weights + p->masters + p->gradients + p->moments + p->activations + p->other;

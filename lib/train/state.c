@@ -114,7 +114,8 @@ static int read_tensor(struct llm_trainer *t, const char *what, const struct llm
     const struct llm_entry *entry = llm_header_find(llm_checkpoint_header(t->model->file), name);
     int r = 0;
     if (!entry) r = llm_fail(e, EX_DATAERR, "tensor '%s': expected to go on with %s, found none", name, t->optim->name);
-    else if (entry->dtype != LLM_F32 || entry->n_dims != p->n_dims || entry->shape[0] != p->shape[0] || (p->n_dims > 1 && entry->shape[1] != p->shape[1])) {
+    else if (entry->dtype != LLM_F32 || entry->n_dims != p->n_dims || entry->shape[0] != p->shape[0]
+             || (p->n_dims > 1 && entry->shape[1] != p->shape[1])) {
         r = llm_fail(e, EX_DATAERR, "tensor '%s': expected F32 of the weight's shape", name);
     } else r = llm_checkpoint_read(t->model->file, entry, out, e);
     free(name);
@@ -144,7 +145,8 @@ int llm_state_restore(struct llm_trainer *t, struct llm_err *e)
     t->step = -1;
     if (llm_json_int(s, "step", 0, INT64_MAX / 2, &t->step, e) < 0 || llm_json_int(s, "sample", 0, INT64_MAX / 2, &sample, e) < 0
         || llm_json_int(s, "tokens", 0, INT64_MAX / 2, &tokens, e) < 0 || llm_json_real(s, "best_loss", &t->best_loss, e) < 0
-        || llm_json_int(s, "eval_step", 0, INT64_MAX / 2, &t->eval_step, e) < 0 || llm_json_int(s, "best_step", 0, INT64_MAX / 2, &t->best_step, e) < 0) {
+        || llm_json_int(s, "eval_step", 0, INT64_MAX / 2, &t->eval_step, e) < 0
+        || llm_json_int(s, "best_step", 0, INT64_MAX / 2, &t->best_step, e) < 0) {
         return llm_in(e, "training state");
     }
     if (t->step < 0 || sample < 0 || tokens < 0) return llm_fail(e, EX_DATAERR, "training state: expected step, sample and tokens");

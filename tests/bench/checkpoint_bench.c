@@ -3,9 +3,9 @@
  *   make build/libllm.a && cc -O2 -D_GNU_SOURCE -Ilib -o build/checkpoint_bench tests/bench/checkpoint_bench.c build/libllm.a \
  *       -lzstd -ljansson -lxxhash -lcrypto -lm -lpthread && build/checkpoint_bench [MODEL [TENSOR-PREFIX]]
  *
- * MODEL is a .llm or .safetensors whose float tensors (of this prefix) are taken as they are; without it normal numbers in BF16 and, as the moments of AdamW
- * look, in F32. Prints per dtype: packed / raw bytes, GB/s of raw bytes written and read (in memory), the same per
- * second of CPU (what a core does, also when others are busy), and the median of paired ratios to the peer. */
+ * MODEL is a .llm or .safetensors whose float tensors (of this prefix) are taken as they are; without it normal numbers in BF16 and, as the moments
+ * of AdamW look, in F32. Prints per dtype: packed / raw bytes, GB/s of raw bytes written and read (in memory), the same per second of CPU (what a
+ * core does, also when others are busy), and the median of paired ratios to the peer. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -130,8 +130,9 @@ static void measure(const char *what, enum llm_dtype dtype)
         faster[1][i] = t[4] / (t[3] - t[2]);
     }
     for (size_t i = 0; i < n; i++) peer += packed_bytes[i];
-    printf("%s\t%s\t%.1f\t%.4f\t%.4f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\n", what, llm_dtypes[dtype].name, (double)raw_bytes / 1e6, size / (double)raw_bytes,
-           (double)peer / (double)raw_bytes, median(ours[0]), median(core[0]), median(faster[0]), median(ours[1]), median(core[1]), median(faster[1]));
+    printf("%s\t%s\t%.1f\t%.4f\t%.4f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\n", what, llm_dtypes[dtype].name, (double)raw_bytes / 1e6,
+           size / (double)raw_bytes, (double)peer / (double)raw_bytes, median(ours[0]), median(core[0]), median(faster[0]), median(ours[1]),
+           median(core[1]), median(faster[1]));
     fflush(stdout);
     remove(path);
     free(back);
@@ -143,7 +144,8 @@ static void synthetic(const char *what, enum llm_dtype dtype, bool second, size_
     size_t width = (size_t)llm_dtypes[dtype].block_bytes;
     unsigned char *p = malloc(count * width);
     for (size_t i = 0; i < count; i++) {
-        struct llm_rng r = llm_rng_at(1, 0, LLM_RNG_TEST, 0, (uint32_t)(i >> 10), (uint32_t)(i & 1023)), row = llm_rng_at(2, 0, LLM_RNG_TEST, 0, (uint32_t)(i >> 10), 0);
+        struct llm_rng r = llm_rng_at(1, 0, LLM_RNG_TEST, 0, (uint32_t)(i >> 10), (uint32_t)(i & 1023)),
+                       row = llm_rng_at(2, 0, LLM_RNG_TEST, 0, (uint32_t)(i >> 10), 0);
         float x = 0.02f * llm_rng_normal(&r, 0);
         if (second) x = x * x * llm_rng_uniform(&row, 0);
         llm_dtypes[dtype].encode(&x, p + i * width, 1);
@@ -181,7 +183,8 @@ int main(int argc, char **argv)
     struct llm_err e = {0};
     check(llm_pool_start(0, &e), &e);
     for (size_t i = 0; i < MAX_FRAMES; i++) packed[i] = malloc(ZSTD_compressBound(LLM_FRAME_BYTES));
-    printf("# threads %d, libzstd %s\n# what\tdtype\tMB\tsize\tpeer's size\twrite GB/s\tper core\tfaster\tread GB/s\tper core\tfaster\n", llm_pool_threads(), ZSTD_versionString());
+    printf("# threads %d, libzstd %s\n# what\tdtype\tMB\tsize\tpeer's size\twrite GB/s\tper core\tfaster\tread GB/s\tper core\tfaster\n",
+           llm_pool_threads(), ZSTD_versionString());
     if (argc > 1) {
         real(argv[1], argc > 2 ? argv[2] : "");
     } else {

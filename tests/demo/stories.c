@@ -83,12 +83,14 @@ static const char *const plots[] = {
     "[cold and wet|wet from head to toe]. \"May I come in, {hero}?\" asked {friend}. \"My house is full of water.\" \"Of course,\" said "
     "{hero}. {H.he} gave {friend} a [towel|warm blanket] and {a.food}.\n{Hero} and {friend} sat together and told stories. {Hero} showed {friend} "
     "the {thing}, and {friend} [laughed|smiled]. Soon {hero} was not afraid any more. In the morning the sun came out, and the storm was "
-    "over. \"Thank you, {hero},\" said {friend}. \"[You are very brave|You were brave].\" [And {hero} felt brave, too|{Hero} held the {thing} and smiled].\n",
+    "over. \"Thank you, {hero},\" said {friend}. \"[You are very brave|You were brave].\" [And {hero} felt brave, too|"
+     "{Hero} held the {thing} and smiled].\n",
     /* the box */
     "One day, {hero} and {friend} were playing {near}. {Hero} saw something in the grass. \"[Look|Come and see], {friend}!\" {h.he} "
     "[called|said]. It was an old box. {Friend} tried to open it, but {f.he} could not. \"We need a key,\" {f.he} said.\nThey looked for the key "
     "{far}. They looked {last}. There, under a stone, was the key! {Hero} ran back and opened the box. Inside the box was {a.thing}.\n\"[It is "
-    "beautiful|How wonderful]!\" said {friend}. \"But whose {thing} is it?\" {Hero} thought for a while. \"[It belongs to the old {old.kind}|I think it "
+    "beautiful|How wonderful]!\" said {friend}. \"But whose {thing} is it?\" {Hero} thought for a while. "
+     "\"[It belongs to the old {old.kind}|I think it "
     "belongs to the old {old.kind}],\" {h.he} said. So they took the {thing} to the old {old.kind}. The old {old.kind} was very happy to see the "
     "{thing} again, and gave {hero} and {friend} {a.food}. They ate the {food} together {near}.\n",
     /* the present */
@@ -102,7 +104,8 @@ static const char *const plots[] = {
     "One morning, {friend} said, \"I can run faster than you, {hero}!\" \"[No, you cannot|We will see about that],\" said {hero}. So they had a "
     "race. The first one to find the {thing} that was {far} would win.\n{Friend} was very fast. Soon {f.he} was far ahead. But {near}, {f.he} fell "
     "and hurt {f.his} foot. \"[Ouch|Help]!\" cried {friend}. {Hero} heard {f.him}. {H.he} could win the race now. But {h.he} stopped and helped "
-    "{friend} to get up.\n\"You could have won,\" said {friend}. \"[A friend is better than a prize|I like you more than I like to win],\" said {hero}. "
+    "{friend} to get up.\n\"You could have won,\" said {friend}. "
+     "\"[A friend is better than a prize|I like you more than I like to win],\" said {hero}. "
     "They walked on together, slowly, and found the {thing} {far}. \"[You should have it|It is yours], {hero},\" said {friend}. But {hero} said, "
     "\"The {thing} is for both of us.\" [And so it was|And they were both happy].\n",
 };

@@ -500,8 +500,9 @@ INLINE float dot(const float *x, const float *y, int64_t n, enum form f)
 FORM(f32, FLOATS)
 FORM(bf16, NATIVE)
 #define MATH(name, numbers, multiple) \
-    {.per_unit = numbers, .align = multiple, .begin = nothing, .end = nothing, .pack_a = pack_a_##name, .pack_at = pack_at_##name, .pack_b = pack_b_##name, \
-     .pack_bt = pack_bt_##name, .product = product_##name, .softmax = softmax_##name, .back = back_##name, .dot = dot_##name}
+    {.per_unit = numbers, .align = multiple, .begin = nothing, .end = nothing, .pack_a = pack_a_##name, .pack_at = pack_at_##name, \
+     .pack_b = pack_b_##name, .pack_bt = pack_bt_##name, .product = product_##name, .softmax = softmax_##name, .back = back_##name, \
+     .dot = dot_##name}
 
 void KERNEL(llm_fill_attention)(struct llm_kernels *k)
 {

@@ -5,8 +5,8 @@
  * BF16), or two BF16 numbers that are neighbours along the depth, the lower in the low half. Two forms, `units` being llm_attn_units(math, depth):
  *   A  [rows][ld]         unit u of a row has depths u·per_unit ...
  *   B  [units][ld]        columns contiguous, ld a multiple of 16
- * The depth is padded with zeros to whole units and to `align` units. Each element of a product is one chain of additions along the depth, whatever the
- * numbers of rows and columns. */
+ * The depth is padded with zeros to whole units and to `align` units. Each element of a product is one chain of additions along the depth, whatever
+ * the numbers of rows and columns. */
 #ifndef LLM_CPU_KERNELS_ATTENTION_H
 #define LLM_CPU_KERNELS_ATTENTION_H
 
@@ -37,7 +37,7 @@ struct llm_attn_softmax {
 struct llm_attn_back {
     const float *s, *dp;           /* [64][64] products k·q and v·dout */
     float *p_a;                    /* out: p·keep; form A, rows keys, depth queries */
-    float *ds_a, *ds_b;            /* out: the gradient of s, in form A likewise and in form B (depth keys, columns queries; one buffer where per_unit is 1) */
+    float *ds_a, *ds_b; /* out: the gradient of s, in form A likewise and in form B (depth keys, columns queries; one buffer where per_unit is 1) */
     float *d_score;                /* [64][64] out, or NULL: gradient of score, that is of bias */
     const float *m, *inv_l, *d;    /* [64] of the queries; d = Σ dout·out */
     float scale, softcap;

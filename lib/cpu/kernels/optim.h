@@ -29,7 +29,8 @@ struct llm_optim_kernels {
     void (*adamw)(const struct llm_optim_span *s, const struct llm_optim_step *o);
     /* The same with weight decay as L2: g += wd·w (torch.optim.Adam) */
     void (*adam)(const struct llm_optim_span *s, const struct llm_optim_step *o);
-    /* g += wd·w; with momentum m = momentum·m + g (m begins as 0: the first m is g), g = nesterov ? g + momentum·m : m; w -= lr·g. m NULL: no momentum. */
+    /* g += wd·w; with momentum m = momentum·m + g (m begins as 0: the first m is g), g = nesterov ? g + momentum·m : m; w -= lr·g. m NULL: no
+     * momentum. */
     void (*sgd)(const struct llm_optim_span *s, const struct llm_optim_step *o);
     /* g += wd·w; v += g²; w -= lr·g/(sqrt(v) + eps) */
     void (*adagrad)(const struct llm_optim_span *s, const struct llm_optim_step *o);

@@ -1,5 +1,5 @@
-/* Kernels over whole rows, or over blocks of tokens for gradients of per-channel parameters. Rows are contiguous; statistics are FP32 sums in an order
- * that depends on the row's length alone. Outputs may stand where the inputs of the same shape do. */
+/* Kernels over whole rows, or over blocks of tokens for gradients of per-channel parameters. Rows are contiguous; statistics are FP32 sums in an
+ * order that depends on the row's length alone. Outputs may stand where the inputs of the same shape do. */
 #ifndef LLM_CPU_KERNELS_ROWS_H
 #define LLM_CPU_KERNELS_ROWS_H
 
@@ -9,8 +9,8 @@
 
 struct llm_ce_row { float max, sum; }; /* log-sum-exp = max + log(sum) */
 
-/* Gradients of per-channel parameters from one block of tokens: each channel is summed over the tokens (and the groups within each) in order from zero,
- * then added. d_gain[j] += Σ dy·(x - mean)·rstd, d_bias[j] += Σ dy. */
+/* Gradients of per-channel parameters from one block of tokens: each channel is summed over the tokens (and the groups within each) in order from
+ * zero, then added. d_gain[j] += Σ dy·(x - mean)·rstd, d_bias[j] += Σ dy. */
 struct llm_norm_block {
     float *d_gain, *d_bias;      /* [n]; either may be NULL */
     const float *x, *dy;         /* at the block's first token and the first channel wanted */

@@ -1,5 +1,5 @@
-/* Locally typical sampling (Meister et al. 2022): the tokens whose surprise -log p lies nearest to the entropy, as few as add up to at least the given
- * probability; of equally near ones the lower id. */
+/* Locally typical sampling (Meister et al. 2022): the tokens whose surprise -log p lies nearest to the entropy, as few as add up to at least the
+ * given probability; of equally near ones the lower id. */
 #include <math.h>
 #include "infer/sample/steps.h"
 

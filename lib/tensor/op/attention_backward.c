@@ -1,8 +1,8 @@
 /* Attention backward. P is computed again from the saved maximum and sum of each query. The tile is turned round (rows are keys, columns queries),
  * so that every product reads its operands as they come out: Pᵀ and dSᵀ are left operands of dV and dK, and dSᵀ is the right one of dQᵀ.
  *
- * Orders: dK and dV of a key: heads of the group in order, each summed over blocks of 64 queries from the document's start. dQ of a query: tiles of keys in
- * order. So one pass over both and one pass for each give the same bits, and whichever keeps the threads busy is taken. */
+ * Orders: dK and dV of a key: heads of the group in order, each summed over blocks of 64 queries from the document's start. dQ of a query: tiles of
+ * keys in order. So one pass over both and one pass for each give the same bits, and whichever keeps the threads busy is taken. */
 #include "tensor/op/attention_internal.h"
 
 #include <math.h>

@@ -1,4 +1,5 @@
-/* Gradient-check rows of attention: the plain formula in double. Masks, packing and caches have tests of their own (tests/unit/tensor/test_attention*.c). */
+/* Gradient-check rows of attention: the plain formula in double. Masks, packing and caches have tests of their own
+ * (tests/unit/tensor/test_attention*.c). */
 #include <math.h>
 #include "tensor/gradcheck.h"
 #include "tensor/op/attention_internal.h"

@@ -1,5 +1,5 @@
-/* Projection, softmax cross-entropy and their gradients, a chunk of tokens at a time: the logits of a chunk become the gradient in place, and are used
- * up before the next. A chunk is whole blocks of the canonical order, so its size does not show in the bits. */
+/* Projection, softmax cross-entropy and their gradients, a chunk of tokens at a time: the logits of a chunk become the gradient in place, and are
+ * used up before the next. A chunk is whole blocks of the canonical order, so its size does not show in the bits. */
 #include <math.h>
 #include <string.h>
 #include "cpu/kernels.h"

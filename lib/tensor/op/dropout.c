@@ -23,7 +23,8 @@ static void rows(void *arg, int64_t from, int64_t to, int thread)
     uint32_t drop = (uint32_t)ceil((double)w->a.p * 0x1p24);
     (void)thread;
     for (int64_t r = from; r < to; r++) {
-        struct llm_rng rng = llm_rng_at(w->seed, w->step, w->a.site, w->a.layer, (uint32_t)(w->first_row + r / w->row_len), (uint32_t)(r % w->row_len));
+        struct llm_rng rng =
+            llm_rng_at(w->seed, w->step, w->a.site, w->a.layer, (uint32_t)(w->first_row + r / w->row_len), (uint32_t)(r % w->row_len));
         llm_k.elementwise.dropout(w->to + r * w->to_stride, w->from + r * w->from_stride, rng.key, rng.counter, drop, 1 / (1 - w->a.p), w->add,
                                   (size_t)w->cols);
     }

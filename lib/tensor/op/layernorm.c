@@ -21,7 +21,8 @@ static void forward_rows(void *arg, int64_t from, int64_t to, int thread)
     (void)thread;
     for (int64_t r = from; r < to; r++) {
         float mean, rstd;
-        llm_k.rows.layernorm(w->y->data + r * w->y->stride, w->x->data + r * w->x->stride, w->gain, w->bias, w->eps, (size_t)w->x->cols, &mean, &rstd);
+        llm_k.rows.layernorm(w->y->data + r * w->y->stride, w->x->data + r * w->x->stride, w->gain, w->bias, w->eps, (size_t)w->x->cols, &mean,
+                             &rstd);
         if (!w->mean) continue;
         w->mean[r] = mean;
         w->rstd[r] = rstd;

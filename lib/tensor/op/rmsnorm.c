@@ -59,7 +59,8 @@ struct llm_tensor *llm_rmsnorm(struct llm_ctx *c, struct llm_tensor *x, struct l
 {
     if (llm_ctx_failed(c)) return &c->nothing;
     if (group <= 0 || x->cols % group) {
-        return llm_op_fail(c, LLM_EX_FAILURE, "'%s': expected columns in groups of %lld, found %lld", gain->name, (long long)group, (long long)x->cols);
+        return llm_op_fail(c, LLM_EX_FAILURE, "'%s': expected columns in groups of %lld, found %lld", gain->name, (long long)group,
+                           (long long)x->cols);
     }
     struct llm_node n = {.backward = rmsnorm_backward, .mark = llm_arena_mark(&c->acts), .in = {x}, .param = {gain}};
     struct work w = {.x = x, .offset = gain_offset, .eps = eps, .group = group};

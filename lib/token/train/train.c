@@ -250,7 +250,9 @@ struct llm_tokenizer *llm_trainer_finish(struct llm_trainer *r, struct llm_err *
     struct llm_tokenizer *t = llm_tokenizer_create(e);
     int bad = !t || gather(r, &all, e) < 0 ? -1 : 0;
     if (bad == 0)
-        bad = r->o.model == LLM_TRAIN_BPE ? build_bpe(r, t, &all, &v, e) : r->o.model == LLM_TRAIN_BYTE ? build_byte(r, t, e) : build_char(r, t, &all, e);
+        bad = r->o.model == LLM_TRAIN_BPE    ? build_bpe(r, t, &all, &v, e)
+              : r->o.model == LLM_TRAIN_BYTE ? build_byte(r, t, e)
+                                             : build_char(r, t, &all, e);
     llm_counts_release(&all);
     llm_growing_vocab_release(&v);
     if (bad < 0) {

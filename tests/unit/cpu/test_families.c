@@ -1,5 +1,5 @@
-/* Elementwise, row and optimizer kernels: every instruction set against the scalar build and against formulas in double; all lengths, memory that ends at
- * a guard page. */
+/* Elementwise, row and optimizer kernels: every instruction set against the scalar build and against formulas in double; all lengths, memory that
+ * ends at a guard page. */
 #include "isas.h"
 #include "base/rng.h"
 #include "cpu/half.h"
@@ -234,7 +234,8 @@ static void optimizer_one(int method, bool momentum, bool nesterov)
         assert_true(grad[0] == (t % 2 ? 0 : first));
     }
     for (int i = 0; i < N; i++) {
-        if (!(fabs((double)w[i] - twin[i].w) <= 3e-6)) fail_msg("%s method %d: expected %.9g, found %.9g", llm_k.isa, method, twin[i].w, (double)w[i]);
+        if (!(fabs((double)w[i] - twin[i].w) <= 3e-6))
+            fail_msg("%s method %d: expected %.9g, found %.9g", llm_k.isa, method, twin[i].w, (double)w[i]);
         assert_int_equal(bf16[i], llm_bf16_encode(w[i]));
     }
 }

@@ -3,8 +3,9 @@
 #include "cpu/half.h"
 #include "cpu/matmul.h"
 
-static const int64_t shapes[][3] = {{1, 1, 1}, {1, 16, 32}, {2, 3, 5}, {5, 17, 31}, {7, 33, 33}, {8, 48, 64}, {13, 40, 7}, {16, 64, 100}, {17, 31, 130},
-                                    {31, 65, 66}, {33, 100, 40}, {40, 15, 600}, {3, 50, 1030}, {64, 130, 96}, {300, 47, 1050}, {1, 400, 70}};
+static const int64_t shapes[][3] = {{1, 1, 1},     {1, 16, 32},   {2, 3, 5},       {5, 17, 31},  {7, 33, 33},   {8, 48, 64},
+                                    {13, 40, 7},   {16, 64, 100}, {17, 31, 130},   {31, 65, 66}, {33, 100, 40}, {40, 15, 600},
+                                    {3, 50, 1030}, {64, 130, 96}, {300, 47, 1050}, {1, 400, 70}};
 enum { N_SHAPES = sizeof shapes / sizeof *shapes };
 
 static float operand(float x, enum llm_compute c) { return c == LLM_COMPUTE_BF16 ? llm_bf16_decode(llm_bf16_encode(x)) : x; }

@@ -1,5 +1,5 @@
-/* A second reader of tensor messages and checkpoints, written from formats/tensor-message.md and formats/checkpoint.md alone and without lib/: whole files in
- * memory, one pass, no care for speed. What it reads and refuses is compared with what lib/io does. */
+/* A second reader of tensor messages and checkpoints, written from formats/tensor-message.md and formats/checkpoint.md alone and without lib/: whole
+ * files in memory, one pass, no care for speed. What it reads and refuses is compared with what lib/io does. */
 #ifndef TESTS_UNIT_IO_SECOND_READER_H
 #define TESTS_UNIT_IO_SECOND_READER_H
 
@@ -29,9 +29,9 @@ static inline bool second_says(struct second *s, const char *a, const char *b, u
 /* Bits of an element of a native dtype, 0 when unknown; blocks: bytes of 32 elements. */
 static inline int second_dtype(const char *name, int *block)
 {
-    static const struct { const char *name; int bits, block; } rows[] = {
-        {"F64", 64, 0}, {"F32", 32, 0}, {"F16", 16, 0}, {"BF16", 16, 0}, {"I64", 64, 0}, {"U64", 64, 0}, {"I32", 32, 0}, {"U32", 32, 0}, {"I16", 16, 0},
-        {"U16", 16, 0}, {"I8", 8, 0}, {"U8", 8, 0}, {"BOOL", 8, 0}, {"q8_0", 0, 34}, {"q4_0", 0, 18}};
+    static const struct { const char *name; int bits, block;
+    } rows[] = {{"F64", 64, 0}, {"F32", 32, 0}, {"F16", 16, 0}, {"BF16", 16, 0}, {"I64", 64, 0}, {"U64", 64, 0},  {"I32", 32, 0}, {"U32", 32, 0},
+                {"I16", 16, 0}, {"U16", 16, 0}, {"I8", 8, 0},   {"U8", 8, 0},    {"BOOL", 8, 0}, {"q8_0", 0, 34}, {"q4_0", 0, 18}};
     *block = 0;
     for (size_t i = 0; name && i < sizeof rows / sizeof *rows; i++)
         if (strcmp(rows[i].name, name) == 0) {
@@ -103,7 +103,8 @@ static inline bool second_tensors(struct second *s, const json_t *header, const 
                 uint64_t from, to;
                 const json_t *o = json_object_get(t, "data_offsets");
                 if (strcmp(name, "__metadata__") == 0 || json_array_size(o) != 2 || !second_whole(json_array_get(o, 0), &from)
-                    || !second_whole(json_array_get(o, 1), &to) || to < from || json_object_get(t, "seen") || from != *data || (to == from) != (pass == 0))
+                    || !second_whole(json_array_get(o, 1), &to) || to < from || json_object_get(t, "seen") || from != *data
+                    || (to == from) != (pass == 0))
                     continue;
                 const char *dtype = json_string_value(json_object_get(t, "dtype")), *encoding = NULL;
                 const json_t *said = json_object_get(types, name);
@@ -147,7 +148,8 @@ static inline bool second_message(struct second *s, const unsigned char *p, uint
     if (*metadata && !json_is_object(*metadata)) goto done;
     json_object_foreach(*metadata, key, v)
         if (!json_is_string(v) || strncmp(key, "llm.require.", 12) == 0) goto done;
-    const char *word = json_string_value(json_object_get(*metadata, "llm.kind")), *text = json_string_value(json_object_get(*metadata, "llm.tensors"));
+    const char *word = json_string_value(json_object_get(*metadata, "llm.kind")),
+               *text = json_string_value(json_object_get(*metadata, "llm.tensors"));
     snprintf(kind, 40, "%s", word ? word : "");
     if (text && !(types = json_loads(text, JSON_REJECT_DUPLICATES, NULL))) goto done;
     if (types && !json_is_object(types)) goto done;

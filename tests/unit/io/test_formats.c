@@ -44,7 +44,9 @@ static bool first_checkpoint(struct second *s, const char *path, struct llm_err 
         const struct llm_entry *t = &h->entries[i];
         unsigned char *p = malloc(t->bytes + 1);
         good = llm_checkpoint_read(c, t, p, e) == 0;
-        if (good) second_says(s, t->name, llm_dtypes[t->dtype].safetensors ? llm_dtypes[t->dtype].safetensors : llm_dtypes[t->dtype].name, t->bytes, XXH64(p, t->bytes, 0));
+        if (good)
+            second_says(s, t->name, llm_dtypes[t->dtype].safetensors ? llm_dtypes[t->dtype].safetensors : llm_dtypes[t->dtype].name, t->bytes,
+                        XXH64(p, t->bytes, 0));
         free(p);
     }
     llm_checkpoint_close(c);
@@ -147,7 +149,8 @@ static void what_we_write(void **state)
     static const uint16_t half[5] = {1, 2, 3, 0x8004, 5};
     static const double wide[3] = {1, -2, 3};
     static const unsigned char block[34] = {1, 2, 3};
-    const struct llm_tensor_out t[] = {{"h", LLM_BF16, 1, {5}, half}, {"w", LLM_F64, 2, {3, 1}, wide}, {"q", LLM_Q8_0, 2, {1, 32}, block}, {"e", LLM_F32, 1, {0}, NULL}};
+    const struct llm_tensor_out t[] = {
+        {"h", LLM_BF16, 1, {5}, half}, {"w", LLM_F64, 2, {3, 1}, wide}, {"q", LLM_Q8_0, 2, {1, 32}, block}, {"e", LLM_F32, 1, {0}, NULL}};
     struct llm_err e = {0};
     (void)state;
     for (int planes = 0; planes < 2; planes++) {

@@ -19,8 +19,11 @@ static void good_headers(void **state)
     assert_int_equal(h.n_entries, 0);
     llm_header_release(&h);
     /* in any order, empty tensors and scalars too, padded with spaces */
-    assert_int_equal(parse("{\"b\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[8,11]},\"z\":{\"dtype\":\"F32\",\"shape\":[0,7],\"data_offsets\":[8,8]},"
-                           "\"a\":{\"dtype\":\"F64\",\"shape\":[],\"data_offsets\":[0,8]},\"__metadata__\":{\"format\":\"pt\"}}   ", &h, &e), 0);
+    assert_int_equal(
+        parse("{\"b\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[8,11]},\"z\":{\"dtype\":\"F32\",\"shape\":[0,7],\"data_offsets\":[8,8]},"
+              "\"a\":{\"dtype\":\"F64\",\"shape\":[],\"data_offsets\":[0,8]},\"__metadata__\":{\"format\":\"pt\"}}   ",
+              &h, &e),
+        0);
     assert_int_equal(h.n_entries, 3);
     assert_int_equal(h.data_bytes, 11);
     assert_string_equal(h.entries[0].name, "a");
@@ -45,8 +48,13 @@ static void good_headers(void **state)
 
 static void bad_headers(void **state)
 {
-    static const struct { const char *json, *says; } rows[] = {
-        {"", "'{'"}, {"[]", "'{'"}, {" {}", "'{'"}, {"{", "JSON"}, {"{} x", "JSON"},
+    static const struct { const char *json, *says;
+    } rows[] = {
+        {"", "'{'"},
+        {"[]", "'{'"},
+        {" {}", "'{'"},
+        {"{", "JSON"},
+        {"{} x", "JSON"},
         {ONE("F32", "[2]", "[0,9]"), "expected 8 bytes"},
         {ONE("F32", "[2]", "[4,12]"), "expected to begin at 0"},
         {ONE("F32", "[2]", "[8,0]"), "data_offsets"},
@@ -68,8 +76,10 @@ static void bad_headers(void **state)
         {"{\"w\":{\"shape\":[1],\"data_offsets\":[0,1]}}", "unknown dtype"},
         {"{\"w\":{\"dtype\":5,\"shape\":[1],\"data_offsets\":[0,1]}}", "expected a string"},
         {"{\"w\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]},\"w\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[1,2]}}", "JSON"},
-        {"{\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]},\"b\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[1,3]}}", "expected to begin at 2"},
-        {"{\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]},\"b\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[3,5]}}", "expected to begin at 2"},
+        {"{\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]},\"b\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[1,3]}}",
+         "expected to begin at 2"},
+        {"{\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]},\"b\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[3,5]}}",
+         "expected to begin at 2"},
         {"{\"__metadata__\":[]}", "__metadata__"},
         {"{\"__metadata__\":{\"a\":1}}", "expected a string"},
         {"{\"__metadata__\":{\"a\":\"x\\u0000y\"}}", "without NUL"},
@@ -89,7 +99,8 @@ static void bad_headers(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         if (parse(rows[i].json, &h, &e) == 0) fail_msg("accepted: %s", rows[i].json);
-        if (e.status != EX_DATAERR || strncmp(e.text, "x: header: ", 11) != 0 || !strstr(e.text, rows[i].says)) fail_msg("%s\n says: %s", rows[i].json, e.text);
+        if (e.status != EX_DATAERR || strncmp(e.text, "x: header: ", 11) != 0 || !strstr(e.text, rows[i].says))
+            fail_msg("%s\n says: %s", rows[i].json, e.text);
     }
 }
 

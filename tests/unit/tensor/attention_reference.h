@@ -16,7 +16,8 @@ struct attn_case {
     int32_t documents[8];
 };
 
-static const struct attn_case plain_case = {"plain", 2, 150, {.n_heads = 4, .n_kv_heads = 2, .d_k = 24, .d_v = 17, .causal = true}, false, false, {0}};
+static const struct attn_case plain_case = {"plain", 2, 150, {.n_heads = 4, .n_kv_heads = 2, .d_k = 24, .d_v = 17, .causal = true},
+                                            false, false, {0}};
 static const struct attn_case packed_case = {"packed", 1, 333, {.n_heads = 4, .n_kv_heads = 2, .d_k = 13, .d_v = 16, .causal = true}, false, false,
                                              {1, 65, 70, 134, 300, 0}};
 static const struct attn_case cases[] = {
@@ -38,8 +39,9 @@ static const struct attn_case cases[] = {
     {"dropout", 2, 100, {.n_heads = 4, .n_kv_heads = 2, .d_k = 16, .d_v = 16, .causal = true, .dropout = 0.3f}, false, false, {0}},
     {"chunks", 1, 1100, {.n_heads = 1, .n_kv_heads = 1, .d_k = 8, .d_v = 8, .causal = true}, false, false, {0}},
     {"chunks, two-sided", 1, 20, {.n_heads = 2, .n_kv_heads = 1, .d_k = 8, .d_v = 8, .kv_row_len = 2100}, true, false, {0}},
-    {"everything", 2, 210, {.n_heads = 6, .n_kv_heads = 3, .d_k = 20, .d_v = 12, .causal = true, .window = 90, .prefix = 5, .softcap = 8, .rel_max = 40,
-                            .dropout = 0.1f}, true, true, {1, 66, 140, 0}},
+    {"everything", 2, 210,
+     {.n_heads = 6, .n_kv_heads = 3, .d_k = 20, .d_v = 12, .causal = true, .window = 90, .prefix = 5, .softcap = 8, .rel_max = 40, .dropout = 0.1f},
+     true, true, {1, 66, 140, 0}},
 };
 static const int n_cases = sizeof cases / sizeof *cases;
 

@@ -36,8 +36,9 @@ static inline struct network *network_create(void)
     param_make(&n->p[2], 2, 1, WIDTH, 0.2f, 1);
     param_make(&n->p[3], 3, 1, WIDTH, 0.2f, 0);
     for (uint32_t l = 0; l < LAYERS; l++) {
-        const int64_t shape[PER_LAYER][2] = {{1, WIDTH}, {1, WIDTH}, {3 * HEADS * HEAD, WIDTH}, {1, 3 * HEADS * HEAD}, {1, HEAD}, {WIDTH, HEADS * HEAD},
-                                             {1, WIDTH}, {1, WIDTH}, {HIDDEN, WIDTH}, {HIDDEN, WIDTH}, {WIDTH, HIDDEN}, {1, WIDTH}};
+        const int64_t shape[PER_LAYER][2] = {
+            {1, WIDTH}, {1, WIDTH}, {3 * HEADS * HEAD, WIDTH}, {1, 3 * HEADS * HEAD}, {1, HEAD},       {WIDTH, HEADS * HEAD},
+            {1, WIDTH}, {1, WIDTH}, {HIDDEN, WIDTH},           {HIDDEN, WIDTH},       {WIDTH, HIDDEN}, {1, WIDTH}};
         for (uint32_t i = 0; i < PER_LAYER; i++) {
             bool gain = i == 0 || i == 4 || i == 7;
             param_make(&n->p[GLOBAL + l * PER_LAYER + i], 10 + l * PER_LAYER + i, shape[i][0], shape[i][1], 0.2f, gain ? 1 : 0);

@@ -225,7 +225,8 @@ static void same(const char *what, const char *name, const float *x, const float
 {
     for (int64_t i = 0; i < n; i++)
         if (memcmp(x + i, y + i, sizeof *x) != 0)
-            fail_msg("%s, %s, %s: expected the same bits, found %.9g and %.9g at %lld", llm_isa_name(), name, what, (double)x[i], (double)y[i], (long long)i);
+            fail_msg("%s, %s, %s: expected the same bits, found %.9g and %.9g at %lld", llm_isa_name(), name, what, (double)x[i], (double)y[i],
+                     (long long)i);
 }
 
 static void same_results(const char *name, const struct problem *p, const struct result *x, const struct result *y)

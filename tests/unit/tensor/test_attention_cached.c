@@ -20,7 +20,8 @@ struct cache { void **k, **v; int64_t tiles; struct llm_kv_view view; };
 static struct cache cache_make(const struct llm_attn *a, int64_t tokens, enum llm_dtype type)
 {
     struct cache c = {.tiles = (tokens + LLM_KV_TILE - 1) / LLM_KV_TILE};
-    size_t k = llm_dtype_bytes(type, (uint64_t)(a->n_kv_heads * LLM_KV_TILE * a->d_k)), v = llm_dtype_bytes(type, (uint64_t)(a->n_kv_heads * LLM_KV_TILE * a->d_v));
+    size_t k = llm_dtype_bytes(type, (uint64_t)(a->n_kv_heads * LLM_KV_TILE * a->d_k)),
+           v = llm_dtype_bytes(type, (uint64_t)(a->n_kv_heads * LLM_KV_TILE * a->d_v));
     c.k = calloc((size_t)c.tiles, sizeof *c.k);
     c.v = calloc((size_t)c.tiles, sizeof *c.v);
     for (int64_t t = 0; t < c.tiles; t++) {
@@ -45,7 +46,8 @@ static void cache_release(struct cache *c)
 
 static const struct attn_case cached_cases[] = {
     {"grouped", 3, 150, {.n_heads = 4, .n_kv_heads = 2, .d_k = 32, .d_v = 64, .causal = true}, false, false, {0}},
-    {"window, sinks, cap", 3, 140, {.n_heads = 3, .n_kv_heads = 1, .d_k = 64, .d_v = 32, .causal = true, .window = 50, .softcap = 5}, true, false, {0}},
+    {"window, sinks, cap", 3, 140,
+     {.n_heads = 3, .n_kv_heads = 1, .d_k = 64, .d_v = 32, .causal = true, .window = 50, .softcap = 5}, true, false, {0}},
     {"bias, prefix", 2, 131, {.n_heads = 2, .n_kv_heads = 2, .d_k = 32, .d_v = 32, .causal = true, .rel_max = 30}, false, false, {0}},
     {"chunks", 1, 2100, {.n_heads = 4, .n_kv_heads = 2, .d_k = 32, .d_v = 32, .causal = true}, false, false, {0}},
     {"chunks, window", 1, 2100, {.n_heads = 2, .n_kv_heads = 1, .d_k = 32, .d_v = 32, .causal = true, .window = 1000}, true, false, {0}},
@@ -83,8 +85,8 @@ static struct llm_tensor *rows(struct fixture *f, const float *x, int64_t width,
     return t;
 }
 
-/* Feeds every sequence (row) of the problem in runs of step[0], step[1], … tokens (the last repeats), all sequences in one call, or each alone; returns the
- * outputs in the order of the problem's rows. */
+/* Feeds every sequence (row) of the problem in runs of step[0], step[1], … tokens (the last repeats), all sequences in one call, or each alone;
+ * returns the outputs in the order of the problem's rows. */
 static float *feed(struct fixture *f, enum llm_dtype type, const int64_t *steps, bool together)
 {
     const struct llm_attn *a = &f->a;
@@ -138,7 +140,8 @@ static void same_as_row(const struct attn_case *what, enum llm_compute compute, 
         for (int together = 0; together < 2; together++) {
             float *got = feed(&f, type, splits[s], together);
             if (memcmp(got, want->data, (size_t)n * sizeof *got) != 0)
-                fail_msg("%s, %s, compute %d, split %zu, together %d: expected the bits of the whole row", llm_isa_name(), what->name, (int)compute, s, together);
+                fail_msg("%s, %s, compute %d, split %zu, together %d: expected the bits of the whole row", llm_isa_name(), what->name, (int)compute,
+                         s, together);
             free(got);
         }
     fixture_close(&f);
@@ -179,7 +182,8 @@ static void cache_types(void **state)
                 size += want.out[x] * want.out[x];
             }
             if (!(sqrt(difference / size) < rows_of[t].limit))
-                fail_msg("%s, %s: expected within %g, found %g", cached_cases[i].name, llm_dtypes[rows_of[t].type].name, rows_of[t].limit, sqrt(difference / size));
+                fail_msg("%s, %s: expected within %g, found %g", cached_cases[i].name, llm_dtypes[rows_of[t].type].name, rows_of[t].limit,
+                         sqrt(difference / size));
             for (int threads = 1; threads <= 3; threads += 2) {
                 llm_pool_stop();
                 assert_int_equal(llm_pool_start(threads, &e), 0);
@@ -247,6 +251,7 @@ static int start(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(cache_types), cmocka_unit_test(refusals), cmocka_unit_test(kept_queries), cmocka_unit_test(same_bits)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(cache_types), cmocka_unit_test(refusals), cmocka_unit_test(kept_queries),
+                                       cmocka_unit_test(same_bits)};
     return cmocka_run_group_tests(tests, start, NULL);
 }

@@ -255,7 +255,8 @@ static void test_embedding_dtypes(void **state)
         void *table = malloc(llm_dtype_bytes(dtypes[d], ROWS * COLS));
         row->encode(values->data, table, ROWS * COLS);
         row->decode(table, decoded, ROWS * COLS);
-        struct llm_param p = {.name = "table", .n_dims = 2, .shape = {ROWS, COLS}, .weight = {.data = table, .dtype = dtypes[d], .n = ROWS, .k = COLS}};
+        struct llm_param p = {
+            .name = "table", .n_dims = 2, .shape = {ROWS, COLS}, .weight = {.data = table, .dtype = dtypes[d], .n = ROWS, .k = COLS}};
         const float *y = llm_embedding(&c, ids, 3, &p, 1)->data;
         for (int t = 0; t < 3; t++) assert_memory_equal(y + t * COLS, decoded + ids[t] * COLS, COLS * sizeof *y);
         free(table);

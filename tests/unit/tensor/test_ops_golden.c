@@ -1,4 +1,5 @@
-/* Ops against PyTorch in FP64 (tests/oracle/ops.py): outputs and gradients by norm and 64 projections on vectors of signs. F32 within 1e-5 of the norm. */
+/* Ops against PyTorch in FP64 (tests/oracle/ops.py): outputs and gradients by norm and 64 projections on vectors of signs. F32 within 1e-5 of the
+ * norm. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -78,7 +79,8 @@ static void compare(const char *name, const char *what, const float *x, int64_t 
         for (int k = 0; k < 64; k++) sums[k] += bits >> k & 1 ? (double)x[i] : -(double)x[i];
         squares += (double)x[i] * (double)x[i];
     }
-    if (!(norm > 0) || !(fabs(sqrt(squares) - norm) <= 1e-5 * norm)) fail_msg("%s: norm of %s: expected %.9g, found %.9g", name, what, norm, sqrt(squares));
+    if (!(norm > 0) || !(fabs(sqrt(squares) - norm) <= 1e-5 * norm))
+        fail_msg("%s: norm of %s: expected %.9g, found %.9g", name, what, norm, sqrt(squares));
     for (int k = 0; k < 64; k++) {
         double expected = json_number_value(json_array_get(projections, (size_t)k));
         if (!(fabs(sums[k] - expected) <= 1e-5 * norm))

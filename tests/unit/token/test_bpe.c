@@ -286,7 +286,8 @@ static void writing_and_reading_keep_the_identity(void **state)
     static const char text[] = "la la \"land\" \\ caf\xC3\xA9 caf\xC3\xA9\n";
     (void)state;
     for (size_t i = 0; i < 3; i++) {
-        const struct llm_train_options o = {.model = models[i], .vocab_size = i == 2 ? 0 : 300, .pattern = "cl100k", .min_frequency = 1, .specials = &specials};
+        const struct llm_train_options o = {
+            .model = models[i], .vocab_size = i == 2 ? 0 : 300, .pattern = "cl100k", .min_frequency = 1, .specials = &specials};
         struct llm_tokenizer *t = train(text, sizeof text - 1, &o);
         struct llm_buf json = {0};
         struct llm_err e = {0};

@@ -101,7 +101,8 @@ static void splitter_is_pattern(void **state)
                 size_t ours = row->next(text + at, text + n, true);
                 long theirs = llm_regex_next(m, text, at, n, true, &e);
                 if ((long)ours != theirs)
-                    fail_msg("%s (spelling %zu), round %d: at byte %zu of %zu: %zu bytes, PCRE2 %ld", row->name, spelling, round, at, n, ours, theirs);
+                    fail_msg("%s (spelling %zu), round %d: at byte %zu of %zu: %zu bytes, PCRE2 %ld", row->name, spelling, round, at, n, ours,
+                             theirs);
                 at += ours;
             }
         }

@@ -1,5 +1,5 @@
-/* A GPT-2 and a Llama shape with hard weights against PyTorch in double (tests/oracle/train_goldens.py): logits within 5e-6 of their range, each gradient
- * within 1e-5 of its norm, 20 losses of a run within 2e-6. */
+/* A GPT-2 and a Llama shape with hard weights against PyTorch in double (tests/oracle/train_goldens.py): logits within 5e-6 of their range, each
+ * gradient within 1e-5 of its norm, 20 losses of a run within 2e-6. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
