@@ -14,7 +14,7 @@ GOLDEN=$ROOT/tests/golden/formats
         od -A x -t x1z -v "$GOLDEN/$file" > golden.hex
         cmp page.hex golden.hex || fail "$page: the example is not $file"
     done
-    [[ $n == 4 ]]
+    [[ $n == 5 ]]
 }
 
 @test "file(1) names every format with formats/magic" {
@@ -40,4 +40,13 @@ GOLDEN=$ROOT/tests/golden/formats
     cut -f 1 "$GOLDEN/bad.tsv" | sort > listed
     (cd "$GOLDEN" && printf '%s\n' bad/*) | sort > there
     cmp listed there
+}
+
+@test "tokenizer tables alone are a tokenizer: the one of the same vocabulary in JSON" {
+    printf ab | llm-tokenize train --model char --special '<e>' -o tok.json
+    run -0 llm-tokenize info -T "$GOLDEN/tokenizer.safetensors"
+    assert_output "$(llm-tokenize info -T tok.json)"
+    assert_line $'id\tff9abae39d93d1f5b3a9e6d5661b789470ea686207a83e72f19f8d41f37014db'
+    run -0 bash -c 'printf "ab<e>a" | llm-tokenize encode --special --text -T "$0"' "$GOLDEN/tokenizer.safetensors"
+    assert_output "0 1 2 0"
 }

@@ -136,6 +136,13 @@ def main():
                  [("ids", "I32", [2], struct.pack("<2i", 5, 1)), ("positions", "I32", [2], struct.pack("<2i", 0, 1)),
                   ("layers.0.k", "F16", [2, 1, 2], struct.pack("<4e", 1, 2, 3, 4)), ("layers.0.v", "F16", [2, 1, 2], struct.pack("<4e", 5, 6, 7, 8))])
     put("cache.kv", kv, "message", good)
+    settings = dump({"type": "char", "normalizer": None, "splits": [], "ignore_merges": False, "add_prefix_space": False, "unknown": -1,
+                     "before": [], "after": [], "bos": -1, "eos": -1,
+                     "id": "ff9abae39d93d1f5b3a9e6d5661b789470ea686207a83e72f19f8d41f37014db"}).encode()
+    put("tokenizer.safetensors", message("checkpoint", {}, [("tokenizer.offsets", "U32", [4], struct.pack("<4I", 0, 1, 2, 5)),
+                                                            ("tokenizer.flags", "U8", [3], bytes((0x11, 0x11, 7))),
+                                                            ("tokenizer.pieces", "U8", [5], b"ab<e>"),
+                                                            ("tokenizer.settings", "U8", [len(settings)], settings)]), "checkpoint", good)
 
     def tensor(dtype="U8", shape="[4]", offsets="[0,4]", name="a"):
         return '"%s":{"dtype":"%s","shape":%s,"data_offsets":%s}' % (name, dtype, shape, offsets)
