@@ -42,7 +42,7 @@ SOURCES ?= $(filter-out $(KERNELS) lib/cpu/micro/%,$(shell find lib -name '*.c' 
 OBJ := $(SOURCES:%.c=$(BUILD)/%.o) $(foreach i,$(ISAS),$(KERNELS:%.c=$(BUILD)/%.$i.o)) $(MICRO:%.c=$(BUILD)/%.o)
 LIBRARY := $(BUILD)/libllm.a
 UNIT_SOURCES ?= $(shell find tests/unit -name 'test_*.c' 2>/dev/null | LC_ALL=C sort)
-BATS := $(sort $(wildcard tests/pipe/*.bats)) $(sort $(wildcard tests/cli/*.bats))
+BATS := $(sort $(wildcard tests/pipe/*.bats)) $(sort $(wildcard tests/cli/*.bats)) $(sort $(wildcard tests/fault/*.bats))
 LINT := $(sort $(wildcard tests/lint/*.bats))
 
 # TESTS: unit tests by their source, bats files, or folders of either.
@@ -50,6 +50,10 @@ CHOSEN := $(foreach t,$(TESTS),$(if $(filter %.c %.bats,$t),$t,$(shell find $t -
 CHOSEN_UNIT := $(filter %.c,$(if $(TESTS),$(CHOSEN),$(UNIT_SOURCES)))
 CHOSEN_BATS := $(filter %.bats,$(if $(TESTS),$(CHOSEN),$(BATS) $(if $(SANITIZER),,$(LINT))))
 UNIT := $(CHOSEN_UNIT:%.c=$(BUILD)/%)
+# The fuzzers without libFuzzer: their seeds, and a few changes of them.
+FUZZ := $(patsubst tests/fuzz/fuzz_%.c,%,$(sort $(wildcard tests/fuzz/fuzz_*.c)))
+FUZZ_PARTS := $(BUILD)/bin/tokenize/input.o
+REPLAYS := $(if $(TESTS),,$(FUZZ:%=$(BUILD)/tests/fuzz/replay_%))
 
 ## all         build the programs into bin/
 all: $(PROGRAMS:%=$(BIN)/%)
@@ -93,8 +97,10 @@ unit: $(UNIT)
 ## check       what a push needs; some: make check TESTS=tests/cli/x.bats FILTER='full disk'
 check: deps
 	@$(MAKE) --no-print-directory check-built
-check-built: all $(UNIT)
-	@BIN=$(abspath $(BIN)) FILTER='$(FILTER)' tests/run -o $(BUILD)/check $(CHOSEN_BATS) $(UNIT)
+check-built: all $(UNIT) $(REPLAYS)
+	@BIN=$(abspath $(BIN)) FILTER='$(FILTER)' tests/run -o $(BUILD)/check $(CHOSEN_BATS) $(UNIT) $(if $(FILTER),,$(REPLAYS))
+$(BUILD)/tests/fuzz/replay_%: $(BUILD)/tests/fuzz/fuzz_%.o $(BUILD)/tests/fuzz/replay.o $(FUZZ_PARTS) $(LIBRARY)
+	$(LINK) -o $@ $^ $(LIBS)
 
 ## check-slow  train to known losses; the kernels for ARM under qemu
 check-slow: deps
@@ -121,8 +127,8 @@ asan ubsan tsan asan-ubsan: deps
 fuzz: deps
 	@$(MAKE) --no-print-directory CC=clang BUILD=build/fuzz OPT='-O1 -g' \
 		CFLAGS='-fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all $(CFLAGS)' fuzz-built
-FUZZERS := $(patsubst %.c,$(BUILD)/%,$(sort $(wildcard tests/fuzz/fuzz_*.c)))
-$(BUILD)/tests/fuzz/%: $(BUILD)/tests/fuzz/%.o $(LIBRARY)
+FUZZERS := $(FUZZ:%=$(BUILD)/tests/fuzz/fuzz_%)
+$(BUILD)/tests/fuzz/fuzz_%: $(BUILD)/tests/fuzz/fuzz_%.o $(FUZZ_PARTS) $(LIBRARY)
 	$(LINK) -fsanitize=fuzzer -o $@ $^ $(LIBS)
 fuzz-built: $(FUZZERS)
 	@tests/fuzz/run $(FUZZ_SECONDS) $^
@@ -135,7 +141,7 @@ bench: deps
 ## demo        stories: tokenize, train, infer, quantize, measure, inspect; other text: make demo TEXT=my.txt
 demo: deps
 	@$(MAKE) --no-print-directory all $(BUILD)/stories
-	@BIN=$(abspath $(BIN)) STORIES=$(abspath $(BUILD)/stories) tests/demo/run $(TEXT)
+	@BIN=$(abspath $(BIN)) STORIES=$(abspath $(BUILD)/stories) FOLDER=$(abspath $(BUILD)/demo) tests/demo/run '$(TEXT)'
 $(BUILD)/stories: tests/demo/stories.c
 	@mkdir -p $(@D)
 	$(CC) -std=c11 $(WARN) $(OPT) $(CFLAGS) $(LDFLAGS) -o $@ $<

@@ -95,7 +95,7 @@ static int read_metadata(struct llm_kv_file *f, const struct llm_header *h, stru
 static char parse_name(const char *name, int64_t n_layers, int64_t *layer)
 {
     char *end;
-    if (strncmp(name, "layers.", 7) != 0 || name[7] < '0' || name[7] > '9') return 0;
+    if (strncmp(name, "layers.", 7) != 0 || name[7] < '0' || name[7] > '9' || (name[7] == '0' && name[8] != '.')) return 0;
     *layer = strtoll(name + 7, &end, 10);
     if (*layer >= n_layers || end[0] != '.' || !strchr("kvq", end[1]) || !end[1] || end[2]) return 0;
     return end[1];

@@ -101,6 +101,9 @@ static int all_merges(const struct llm_tokenizer *t, struct llm_bpe_merge **merg
         size_t len = t->offsets[id + 1] - t->offsets[id];
         if (!(t->flags[id] & LLM_TOKEN_MODEL))
             continue;
+        int32_t first = llm_tokenizer_whole(t, p, len);
+        if (first != id)
+            return llm_fail(e, EX_DATAERR, "ranks %d and %d have the same bytes", first, id);
         for (size_t cut = 1; cut < len; cut++) {
             int32_t left = llm_tokenizer_whole(t, p, cut), right = left < 0 ? -1 : llm_tokenizer_whole(t, p + cut, len - cut);
             if (right < 0)

@@ -1,0 +1,146 @@
+# Outputs appear whole or not at all: each call that writing a file depends on is made to fail, one after another (fail.c).
+load ../helper
+
+setup_file() {
+    [[ -z ${SANITIZER-} ]] || return 0
+    "${CC:-cc}" -shared -fPIC -O1 -w -o "$BATS_FILE_TMPDIR/fail.so" "$ROOT/tests/fault/fail.c" -ldl
+    printf 'the cat sat on the mat, the rat sat on the cat\n' > text
+    llm-tokenize train -q --vocab-size 270 -o tok.json text
+}
+
+setup() {
+    need_plain_memory # a sanitizer's library wants to be the first that is loaded
+    for i in {1..3000}; do echo "the cat $i sat on the mat"; done > text
+    mkdir here
+}
+
+# broken CALL AT [ERRNO]: runs "${command[@]}" with that call failing; 1 when there was no such call.
+broken() {
+    rm -f failed
+    run --separate-stderr env LD_PRELOAD="$BATS_FILE_TMPDIR/fail.so" FAIL_CALL="$1" FAIL_AT="$2" FAIL_ERRNO="${3-28}" FAIL_UNDER="$PWD/here" \
+        FAIL_FILE="$PWD/failed" "${command[@]}"
+    [[ -e failed ]]
+}
+
+# all_failures: "${command[@]}" writes here/out. Whichever call fails: 73 or 74, one line, and the folder as it was before.
+all_failures() {
+    local call at n=0 before=$1
+    for call in open write write-short fsync fchmod close rename; do
+        for ((at = 1; at < 100; at++)); do
+            if [[ $before == old ]]; then echo old > here/out; else rm -f here/out; fi
+            broken "$call" "$at" || break
+            n=$((n + 1))
+            if [[ $call == fsync && $at == 2 ]]; then # the folder's, when the file has its name already: whole, but perhaps not for ever
+                [[ $status == 74 && $(ls -A here) == out ]] || fail "$call $at: status $status: $stderr; $(ls -A here)"
+                continue
+            fi
+            [[ $status == 73 || $status == 74 ]] || fail "$call $at: status $status: $stderr"
+            [[ $call != write* || $status == 74 ]] || fail "$call $at: status $status, expected 74"
+            [[ $call != open || $status == 73 ]] || fail "$call $at: status $status, expected 73"
+            one_line "$stderr"
+            [[ -z $output ]]
+            if [[ $before == old ]]; then
+                [[ $(ls -A here) == out && $(cat here/out) == old ]] || fail "$call $at: $(ls -A here)"
+            else
+                [[ -z $(ls -A here) ]] || fail "$call $at: left $(ls -A here)"
+            fi
+        done
+        ((at > 1)) || fail "no $call was ever called: the shim is blind"
+        [[ $status == 0 ]] || fail "without a failure: status $status: $stderr"
+    done
+    ((n >= 7))
+}
+
+@test "tokens" {
+    command=(llm-tokenize encode -j 1 -T "$BATS_FILE_TMPDIR/tok.json" -o here/out text)
+    all_failures new
+    all_failures old
+}
+
+@test "a tokenizer" {
+    command=(llm-tokenize train -q -j 1 --vocab-size 270 -o here/out text)
+    all_failures new
+}
+
+@test "a checkpoint, packed and plain" {
+    command=(llm-quantize -q -j 1 -t q8_0 --to llm "$ROOT/tests/golden/tiny" here/out)
+    all_failures new
+    all_failures old
+    command=(llm-quantize -q -j 1 -t f32 --to safetensors "$ROOT/tests/golden/tiny" here/out)
+    all_failures old
+}
+
+@test "a cache" {
+    command=(llm-infer -q -j 1 -m "$ROOT/tests/golden/tiny" -n 0 --kv-out here/out "Once upon a time")
+    all_failures new
+    all_failures old
+}
+
+@test "an output that is no regular file is written straight, and its failures are told" {
+    command=(llm-tokenize encode -j 1 -T "$BATS_FILE_TMPDIR/tok.json" -o here/out text)
+    mkfifo here/out
+    cat here/out > copy &
+    "${command[@]}"
+    wait
+    llm-tokenize encode -T "$BATS_FILE_TMPDIR/tok.json" text | cmp - copy
+    cat here/out > copy &
+    broken write 1
+    wait
+    [[ $status == 74 ]]
+    one_line "$stderr"
+    [[ $(ls -A here) == out && -p here/out ]]
+    run -0 llm-tokenize encode -T "$BATS_FILE_TMPDIR/tok.json" -o /dev/null text
+    [[ -c /dev/null ]]
+}
+
+# killed SIGNAL STATUS: the program has written megabytes and waits for more when the signal comes.
+killed() {
+    local pid got=0
+    echo old > here/out
+    mkfifo more
+    llm-tokenize encode -j 2 --text -T "$BATS_FILE_TMPDIR/tok.json" -o here/out more &
+    pid=$!
+    exec 9> more
+    for _ in {1..60}; do cat text; done >&9
+    kill "-$1" "$pid"
+    wait "$pid" || got=$?
+    exec 9>&-
+    rm more
+    [[ $got == "$2" ]] || fail "SIG$1: status $got"
+    [[ $(cat here/out) == old ]]
+}
+
+@test "SIGTERM and SIGHUP: death by signal, the target as it was, nothing beside it" {
+    killed TERM 143
+    killed HUP 129
+    [[ $(ls -A here) == out ]]
+}
+
+@test "kill -9: the target as it was" {
+    killed KILL 137
+}
+
+@test "a limit of file size: 74, the target as it was" {
+    echo old > here/out
+    run --separate-stderr bash -c 'ulimit -f 8; exec "$@"' _ llm-tokenize encode -T "$BATS_FILE_TMPDIR/tok.json" -o here/out text
+    [[ $status == 74 && $(cat here/out) == old && $(ls -A here) == out ]]
+    one_line "$stderr"
+    run --separate-stderr bash -c 'ulimit -f 8; exec "$@"' _ llm-quantize -q -t f32 "$ROOT/tests/golden/tiny" here/new.llm
+    [[ $status == 74 && $(ls -A here) == out ]]
+    one_line "$stderr"
+    run --separate-stderr bash -c 'ulimit -f 2; exec "$@"' _ llm-infer -q -m "$ROOT/tests/golden/tiny" -n 0 --kv-out here/new.kv "Once upon a time"
+    [[ $status == 74 && $(ls -A here) == out ]]
+    one_line "$stderr"
+}
+
+@test "a full file system: 74, the target as it was" {
+    mount -t tmpfs -o size=32k tmpfs here 2> /dev/null || skip "a small tmpfs cannot be mounted"
+    echo old > here/out
+    run --separate-stderr llm-tokenize encode -T "$BATS_FILE_TMPDIR/tok.json" -o here/out text
+    got="$status $(cat here/out) $(ls -A here)"
+    run --separate-stderr llm-quantize -q -t f32 "$ROOT/tests/golden/tiny" here/new.llm
+    got+=" $status $(ls -A here)"
+    umount here
+    assert_equal "$got" "74 old out 74 out"
+    one_line "$stderr"
+}
