@@ -9,7 +9,8 @@ static struct llm_tokenizer *tokenizers[ROWS];
 
 static struct llm_tokenizer *train(const char *pattern)
 {
-    static const char text[] = "the cat sat on the mat. It's the cat's mat, they said: 1234 5678  2024\n\n  and THE END\r\nof it!!! \xC3\xA9t\xC3\xA9 "
+    static const char text[] = "the cat sat on the mat. It's the cat's mat, they said: 1234 5678  2024\n\n  and THE END\r\nof it!!! "
+                               "\xC3\xA9t\xC3\xA9 "
                                "\xE4\xB8\xAD\xE6\x96\x87 the cat sat on the mat. It's the cat's mat, they said: 1234 5678  2024\n\n  and THE END";
     static const char *special = "<|end|>";
     struct llm_strs specials = {.v = &special, .n = 1};

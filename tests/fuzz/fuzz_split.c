@@ -4,7 +4,8 @@
 #include "token/unicode.h"
 
 enum { CLASSES = 5, ROWS = 8 };
-static const char *const class_patterns[CLASSES] = {"\\p{L}", "\\p{N}", "\\s", "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]", "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"};
+static const char *const class_patterns[CLASSES] = {"\\p{L}", "\\p{N}", "\\s",
+                                                    "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]", "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"};
 static const unsigned class_bits[CLASSES] = {LLM_CH_LETTER, LLM_CH_NUMBER, LLM_CH_SPACE, LLM_CH_UPPER, LLM_CH_LOWER};
 static struct llm_regex_state *classes[CLASSES], *rows[ROWS];
 static unsigned char known[0x110000]; /* 1: the Unicode tables of PCRE2 and ours agree, 2: their versions differ */

@@ -6,11 +6,11 @@
 #define SIDE 16 /* rows and columns of a tile of sums, units of a tile of operands */
 
 /* What LDTILECFG reads: all eight tiles 16 rows of 64 bytes. */
-static const struct {
+static const _Alignas(64) struct {
     uint8_t palette, start_row, reserved[14];
     uint16_t row_bytes[16];
     uint8_t rows[16];
-} _Alignas(64) whole = {.palette = 1, .row_bytes = {64, 64, 64, 64, 64, 64, 64, 64}, .rows = {16, 16, 16, 16, 16, 16, 16, 16}};
+} whole = {.palette = 1, .row_bytes = {64, 64, 64, 64, 64, 64, 64, 64}, .rows = {16, 16, 16, 16, 16, 16, 16, 16}};
 
 struct operands {
     float *c;
