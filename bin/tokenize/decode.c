@@ -4,6 +4,7 @@
 #include <string.h>
 #include "base/log.h"
 #include "io/message.h"
+#include "io/sniff.h"
 #include "bin/tokenize/tokenize.h"
 
 struct args {
@@ -191,20 +192,37 @@ static int decode_stream(struct job *j, struct llm_file *f, struct llm_err *e)
     return got;
 }
 
+/* Ids in decimal, or a token stream? What begins with ids needs no further look: they may come slowly. */
+static int recognise(struct llm_file *f, bool *text, struct llm_err *e)
+{
+    enum llm_content content;
+    size_t n, digits = 0;
+    const unsigned char *p = llm_file_peek(f, 9, &n, e);
+    if (!p)
+        return -1;
+    while (digits < n && strchr("0123456789 \t\r\n", p[digits]) && p[digits])
+        digits++;
+    *text = n && digits == n;
+    if (*text)
+        return 0;
+    if (llm_sniff(f, &content, e) < 0)
+        return -1;
+    *text = content == LLM_CONTENT_TEXT; /* it says which byte is none of an id */
+    return *text || content == LLM_CONTENT_MESSAGE ? 0 : llm_sniff_refuse(f, "token ids (a token stream, or numbers in decimal)", e);
+}
+
 static int decode_file(struct job *j, const char *path, struct llm_err *e)
 {
     struct llm_file *f = llm_file_open(path, e);
     if (!f)
         return -1;
     const char *name = strcmp(path, "-") == 0 ? "standard input" : path;
-    size_t n;
-    const unsigned char *p = llm_file_peek(f, 9, &n, e);
-    if (!p) {
+    bool text = j->a->text;
+    if (!text && recognise(f, &text, e) < 0) {
         llm_file_close(f);
         return -1;
     }
     j->tokens = 0;
-    bool text = j->a->text || !(n == 9 && p[8] == '{');
     int bad;
     if (text) {
         bad = decode_text(j, f, e);

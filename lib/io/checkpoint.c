@@ -209,18 +209,16 @@ static int open_plain_pipe(struct llm_checkpoint *c, struct llm_err *e)
     return got;
 }
 
-/* One of the four ways, by content. */
+/* One of the four ways, by content. What clearly is something else is not parsed first. */
 static int open_any(struct llm_checkpoint *c, bool regular, struct llm_err *e)
 {
     enum llm_content content;
-    if (llm_sniff(c->file, &content, e) < 0) return -1;
-    switch (content) {
-    case LLM_CONTENT_CHECKPOINT: return regular ? open_zstd_file(c, e) : open_zstd_pipe(c, e);
-    case LLM_CONTENT_MESSAGE: return regular ? open_plain_file(c, e) : open_plain_pipe(c, e);
-    default:
-        return llm_fail(e, EX_DATAERR, "%s: byte 0: expected a checkpoint (.llm) or safetensors, found %s", llm_checkpoint_name(c),
-                        llm_content_name(content));
-    }
+    char kind[32];
+    if (llm_sniff(c->file, &content, e) < 0 || llm_sniff_kind(c->file, kind, e) < 0) return -1;
+    if (content == LLM_CONTENT_CHECKPOINT) return regular ? open_zstd_file(c, e) : open_zstd_pipe(c, e);
+    if (content != LLM_CONTENT_MESSAGE || (kind[0] && strcmp(kind, "checkpoint") != 0))
+        return llm_sniff_refuse(c->file, "a checkpoint (.llm) or safetensors", e);
+    return regular ? open_plain_file(c, e) : open_plain_pipe(c, e);
 }
 
 struct llm_checkpoint *llm_checkpoint_from_file(struct llm_file *f, struct llm_err *e)

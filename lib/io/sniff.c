@@ -91,3 +91,12 @@ int llm_sniff_kind(struct llm_file *f, char kind[32], struct llm_err *e)
     }
     return 0;
 }
+
+int llm_sniff_refuse(struct llm_file *f, const char *what, struct llm_err *e)
+{
+    enum llm_content content;
+    char kind[32];
+    if (llm_sniff(f, &content, e) < 0 || llm_sniff_kind(f, kind, e) < 0) return -1;
+    return llm_fail(e, EX_DATAERR, "%s: expected %s, found %s%s%s%s", llm_file_name(f), what, llm_content_name(content), kind[0] ? " of kind '" : "",
+                    kind, kind[0] ? "'" : "");
+}

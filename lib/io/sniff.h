@@ -21,5 +21,7 @@ const char *llm_content_name(enum llm_content content);
 /* The kind that a message's header names, without consuming it: "tokens", …, or "" when it has none or does not put it first
  * (formats/tensor-message.md). */
 int llm_sniff_kind(struct llm_file *f, char kind[32], struct llm_err *e) LLM_MUST_CHECK;
+/* EX_DATAERR: "file: expected `what`, found …" with what the file looks like. Returns -1. */
+int llm_sniff_refuse(struct llm_file *f, const char *what, struct llm_err *e);
 
 #endif

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "io/sniff.h"
 
 enum { CHUNK = 1 << 20 };
 
@@ -122,6 +123,14 @@ static int skip(struct llm_stream *s, struct llm_err *e)
     return 0;
 }
 
+/* What is known to be something else is not read as a length: text would be a very large one. */
+static int check_content(struct llm_stream *s, struct llm_err *e)
+{
+    enum llm_content content;
+    if (llm_sniff(s->file, &content, e) < 0) return -1;
+    return content == LLM_CONTENT_MESSAGE || content == LLM_CONTENT_OTHER ? 0 : llm_sniff_refuse(s->file, "a tensor message", e);
+}
+
 int llm_stream_next(struct llm_stream *s, const struct llm_header **h, struct llm_err *e)
 {
     if (skip(s, e) < 0) return -1;
@@ -130,7 +139,7 @@ int llm_stream_next(struct llm_stream *s, const struct llm_header **h, struct ll
         int end = llm_file_at_end(s->file, e);
         if (end < 0) return -1;
         if (end && s->open_multi) return llm_file_bad(s->file, e, "cut short: expected another message or 'end'");
-        if (end && llm_stream_offset(s) == 0) return llm_file_bad(s->file, e, "empty: expected a tensor message");
+        if (llm_stream_offset(s) == 0 && check_content(s, e) < 0) return -1;
         if (end) return 0;
         s->json.n = 0;
         if (llm_read_header(s->file, &s->json, &s->header, e) < 0) return -1;

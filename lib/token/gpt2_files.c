@@ -12,7 +12,7 @@ static json_t *read_merges(const char *path, struct llm_err *e)
     if (llm_map_open(&m, path, e) < 0)
         return NULL;
     json_t *list = json_array();
-    const char *p = (const char *)m.p, *end = p + m.n;
+    const char *p = m.p ? (const char *)m.p : "", *end = p + m.n;
     for (size_t line = 1; list && p < end; line++) {
         const char *stop = memchr(p, '\n', (size_t)(end - p));
         if (!stop)

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include "io/file.h"
+#include "io/sniff.h"
 #include "token/internal.h"
 
 #define MAX_FILE ((size_t)1 << 30)
@@ -78,23 +79,6 @@ static bool has_model(const struct llm_buf *b)
     return false;
 }
 
-static bool is_json(const unsigned char *p, size_t n)
-{
-    size_t i = 0;
-    while (i < n && (p[i] == ' ' || p[i] == '\t' || p[i] == '\r' || p[i] == '\n'))
-        i++;
-    return i < n && p[i] == '{';
-}
-
-/* zstd's magic (plain or skippable frame), or safetensors' header length and brace. */
-static bool is_checkpoint(const unsigned char *p, size_t n)
-{
-    if (n >= 4
-        && ((p[0] == 0x28 && p[1] == 0xB5 && p[2] == 0x2F && p[3] == 0xFD) || (p[0] >> 4 == 5 && p[1] == 0x2A && p[2] == 0x4D && p[3] == 0x18)))
-        return true;
-    return n >= 9 && p[8] == '{' && p[4] == 0 && p[5] == 0 && p[6] == 0 && p[7] == 0;
-}
-
 static bool is_ranks(const unsigned char *p, size_t n)
 {
     size_t i = 0;
@@ -131,23 +115,20 @@ struct llm_tokenizer *llm_tokenizer_load(const char *path, const char *pattern, 
     if (!f)
         return NULL;
     size_t n;
-    const unsigned char *p = llm_file_peek(f, 1024, &n, e);
+    enum llm_content content = LLM_CONTENT_EMPTY;
+    const unsigned char *p = llm_sniff(f, &content, e) < 0 ? NULL : llm_file_peek(f, 1024, &n, e);
     struct llm_tokenizer *t = NULL;
-    if (!p) {
-        llm_file_close(f);
-        return NULL;
-    }
-    if (is_checkpoint(p, n)) {
+    if (p && (content == LLM_CONTENT_CHECKPOINT || content == LLM_CONTENT_MESSAGE)) {
         struct llm_checkpoint *c = llm_checkpoint_from_file(f, e); /* takes f */
         if (c)
             t = llm_tokenizer_from_checkpoint(c, e);
         llm_checkpoint_close(c);
         return t;
     }
-    if (is_json(p, n) || is_ranks(p, n))
-        t = load_text(f, path, pattern, is_json(p, n), e);
-    else
-        llm_file_bad(f, e, "expected a tokenizer (tokenizer.json, tiktoken ranks or a checkpoint), found %s", n ? "something else" : "nothing");
+    if (p && (content == LLM_CONTENT_JSON || is_ranks(p, n)))
+        t = load_text(f, path, pattern, content == LLM_CONTENT_JSON, e);
+    else if (p)
+        llm_sniff_refuse(f, "a tokenizer (tokenizer.json, tiktoken ranks or a checkpoint)", e);
     llm_file_close(f);
     return t;
 }

@@ -14,7 +14,7 @@
 struct llm_tokenizer; /* opaque; immutable once loaded: any number of threads may encode with one, each with its own llm_encoder */
 
 /* Recognised by content: tokenizer.json, tiktoken ranks (`pattern` NULL: known by hash), a folder or encoder.json with vocab.bpe beside
- * it, a `.llm` checkpoint or token stream that carries one. */
+ * it, a `.llm` or safetensors file that carries one. */
 struct llm_tokenizer *llm_tokenizer_load(const char *path, const char *pattern, struct llm_err *e) LLM_MUST_CHECK;
 struct llm_tokenizer *llm_tokenizer_from_json(const char *json, size_t n, const char *where, struct llm_err *e) LLM_MUST_CHECK;
 /* The one that a checkpoint carries: its tables, else its tokenizer.json. */

@@ -138,6 +138,41 @@ make_tok() {
     [[ $stderr == *"another tokenizer"* ]]
 }
 
+@test "a file of another kind is named for what it is: 65, one line" {
+    make_tok
+    local golden=$ROOT/tests/golden/formats file found
+    printf 'GGUF\3\0\0\0\0\0\0\0' > x.gguf
+    printf '\050\265\057\375aaaa' > x.zst
+    printf 'a\0b' > bytes
+    : > empty
+    while IFS=$'\t' read -r file found; do
+        for command in "decode -T tok.json" "info -T"; do
+            # shellcheck disable=SC2086  # words
+            run -65 --separate-stderr llm-tokenize $command "$file"
+            one_line "$stderr"
+            [[ $stderr == "llm-tokenize ${command%% *}: $file: expected "*", found $found" ]] || fail "$command: $stderr"
+        done
+    done <<END
+x.gguf	a GGUF file
+x.zst	zstd data
+bytes	data of an unknown kind
+empty	an empty file
+END
+    run -65 --separate-stderr llm-tokenize info -T "$golden/tokens.tok"
+    [[ $stderr == *"found a tensor message of kind 'tokens'" ]]
+    run -65 --separate-stderr llm-tokenize info -T corpus.txt
+    [[ $stderr == *"found text" ]]
+    run -65 --separate-stderr llm-tokenize decode -T tok.json tok.json
+    [[ $stderr == *"found JSON" ]]
+    run -65 --separate-stderr llm-tokenize decode -T tok.json "$golden/checkpoint.llm"
+    [[ $stderr == *"found a checkpoint (.llm)" ]]
+    run -65 --separate-stderr llm-tokenize decode -T tok.json "$golden/cache.kv"
+    [[ $stderr == *"expected a message of kind 'tokens', found 'kvcache'" ]]
+    # no ids at all are an empty text only when it is said that they are ids
+    run -0 llm-tokenize decode -T tok.json --text empty
+    [[ -z $output ]]
+}
+
 @test "an id beyond the vocabulary is refused, naming its place" {
     make_tok
     run -65 --separate-stderr llm-tokenize decode -T tok.json <<< '5 6 100000'
