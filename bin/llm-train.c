@@ -24,7 +24,7 @@ static const struct llm_opt options[] = {
     {0, "cross-document", NULL, "let documents packed into one row see each other", LLM_FLAG, offsetof(struct args, o.cross_document), 0, 0, NULL},
     {0, NULL, NULL, "Steps:", LLM_HEADING, 0, 0, 0, NULL},
     {0, "objective", "NAME", "what is minimised: lm [lm]", LLM_CHOICE, offsetof(struct args, o.objective), 0, 0, "lm"},
-    {'n', "steps", "N", "steps in all [1000]", LLM_INT, offsetof(struct args, o.steps), 1, 1e12, NULL},
+    {'n', "steps", "N", "steps in all; 0 saves the fresh model [1000]", LLM_INT, offsetof(struct args, o.steps), 0, 1e12, NULL},
     {'b', "batch", "N", "rows a pass [8]", LLM_INT, offsetof(struct args, o.batch), 1, 1 << 20, NULL},
     {'l', "context", "N", "tokens a row [the configuration's]", LLM_SIZE, offsetof(struct args, o.context), 1, 1 << 24, NULL},
     {0, "accumulate", "N", "passes a step [1]", LLM_INT, offsetof(struct args, o.accumulate), 1, 1 << 20, NULL},
@@ -84,7 +84,6 @@ int main(int argc, char **argv)
     defaults(&a);
     int rest = llm_cli_parse(&cli, &a, argc, argv);
     if (llm_run_check(&cli, &a, rest < argc, &e) < 0 || llm_pool_start(a.common.threads, &e) < 0) return llm_report(&e);
-    llm_signals_catch();
     if (a.resume) {
         /* The run's own options first, then what the command line says anew. */
         struct llm_train_options stored;
@@ -96,7 +95,9 @@ int main(int argc, char **argv)
         if (!a.common.output) a.common.output = a.resume;
     }
     a.o.seed = a.common.seed;
-    int failed = llm_run_begin(&run, &a, (const char *const *)argv + rest, (size_t)(argc - rest), &e) < 0 || llm_run_go(&run, &a, &e) < 0;
+    int failed = llm_run_begin(&run, &a, (const char *const *)argv + rest, (size_t)(argc - rest), &e) < 0;
+    if (!failed && !a.plan && !a.gradcheck) llm_signals_catch(); /* until here there is nothing to save */
+    failed = failed || llm_run_go(&run, &a, &e) < 0;
     llm_run_release(&run);
     if (failed) return llm_report(&e);
     llm_signal_die();

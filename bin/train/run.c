@@ -15,7 +15,7 @@ int llm_run_check(const struct llm_cli *cli, const struct args *a, int has_data,
     if (sources != 1) llm_usage(cli, "expected one of -c CONFIG, --init MODEL, --resume FILE; found %d", sources);
     if (a->sets.n > 0 && !a->config) llm_usage(cli, "--set changes a new configuration: it needs -c");
     if (a->plan || a->gradcheck) return 0;
-    if (!has_data && !a->resume) llm_usage(cli, "expected data: token streams that llm-tokenize encode made, or - for stdin");
+    if (!has_data && !a->resume && a->o.steps > 0) llm_usage(cli, "expected data: token streams that llm-tokenize encode made, or - for stdin");
     if (!a->resume && !a->common.output && !a->o.overfit_one) llm_usage(cli, "expected -o OUT.llm (- writes to stdout)");
     if (a->log && strcmp(a->log, "-") == 0 && a->common.output && strcmp(a->common.output, "-") == 0) {
         llm_usage(cli, "-o - and --log - cannot both have stdout");
@@ -90,6 +90,10 @@ static int open_data(struct llm_run *r, const struct args *a, const struct llm_t
         n = n_stored;
     }
     if (a->resume && !val) val = stored_val;
+    if (a->resume && n == 0 && a->o.steps > 0) {
+        free(stored);
+        return llm_fail(e, EX_NOINPUT, "%s: expected data on the command line: the run has had none", a->resume);
+    }
     if (n > 0) {
         const struct llm_tokenizer *known = tok ? tok : r->model ? r->model->tokenizer : NULL;
         int64_t vocab = known ? llm_tokenizer_vocab_size(known) : r->model ? r->model->config.vocab_size : 0;

@@ -9,6 +9,7 @@
 
 #include "base/cli.h"
 #include "base/hash.h"
+#include "io/sniff.h"
 
 /* ---- writing ---- */
 
@@ -257,11 +258,25 @@ static int add_map(struct llm_tokens *t, const struct llm_map *m, int32_t vocab_
     return got;
 }
 
+/* What is known to be something else is said at once. */
+static int check_content(struct llm_file *f, struct llm_err *e)
+{
+    enum llm_content content;
+    if (llm_sniff(f, &content, e) < 0) return -1;
+    if (content == LLM_CONTENT_MESSAGE || content == LLM_CONTENT_OTHER) return 0; /* the reader says what is wrong, and where */
+    return llm_fail(e, EX_DATAERR, "%s: expected a token stream (llm-tokenize encode makes one), found %s", llm_file_name(f),
+                    llm_content_name(content));
+}
+
 static int add_input(struct llm_tokens *t, const char *path, int32_t vocab_size, struct llm_err *e)
 {
     struct llm_file *f = llm_file_open(path, e);
     uint64_t size = 0;
     if (!f) return -1;
+    if (check_content(f, e) < 0) {
+        llm_file_close(f);
+        return -1;
+    }
     int fd = llm_file_regular(f, &size), spooled = -1, got = -1;
     if (fd < 0) fd = spooled = spool(f, &size, e);
     const char *name = llm_file_name(f);

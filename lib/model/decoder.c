@@ -80,10 +80,10 @@ void llm_decoder_destroy(struct llm_decoder *m, size_t n_params)
     free(m);
 }
 
-/* A run of layers, as llm_run_block wants it. */
+/* A run of layers, as llm_run_block wants it. A copy of the batch, since the way back comes when the caller's may be gone. */
 struct run {
     const struct llm_model *model;
-    const struct llm_batch *batch;
+    struct llm_batch batch;
     int64_t first, n;
 };
 
@@ -101,7 +101,7 @@ static struct llm_tensor *layers(struct llm_ctx *c, void *arg, struct llm_tensor
     const struct run *r = arg;
     const struct llm_decoder *m = r->model->layout;
     for (int64_t l = r->first; l < r->first + r->n; l++) {
-        const struct llm_pass p = {.config = &r->model->config, .batch = r->batch, .inv_freq = m->inv_freq, .layer = l};
+        const struct llm_pass p = {.config = &r->model->config, .batch = &r->batch, .inv_freq = m->inv_freq, .layer = l};
         const struct llm_layer *layer = &m->layers[l];
         c->layer = (uint32_t)l;
         x = sub_layer(c, &layer->norm[0], &layer->mixer, &p, LLM_RNG_DROPOUT_RESID, x);
@@ -128,7 +128,7 @@ struct llm_tensor *llm_decoder_forward(struct llm_ctx *c, struct llm_model *mode
     x = llm_dropout(c, x, (float)f->embd_pdrop, LLM_RNG_DROPOUT_EMBED);
     for (int64_t l = 0, n; l < m->n_layers; l += n) {
         n = m->n_layers - l < every ? m->n_layers - l : every;
-        runs[l] = (struct run){model, b, l, n};
+        runs[l] = (struct run){model, *b, l, n};
         x = llm_run_block(c, layers, &runs[l], x, keep);
     }
     return llm_norm_apply(c, f, &m->final_norm, x);

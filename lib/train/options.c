@@ -12,7 +12,7 @@ void llm_train_options_default(struct llm_train_options *o)
 {
     *o = (struct llm_train_options){.steps = 1000, .batch = 8, .context = 0, .accumulate = 1, .lr = 1e-3, .min_lr = -1, .warmup = -1, .beta1 = .9,
                                     .beta2 = .95, .eps = 1e-8, .momentum = .9, .weight_decay = .1, .clip = 1, .precision = LLM_COMPUTE_BF16,
-                                    .order = LLM_ORDER_SHUFFLE, .eval_every = 250, .seed = 1};
+                                    .order = LLM_ORDER_SHUFFLE, .eval_every = 250};
 }
 
 /* Names of table rows and of enums, for JSON. */
@@ -54,7 +54,6 @@ static const struct key {
     {"order", NAME, AT(order), order_name},
     {"cross_document", FLAG, AT(cross_document), NULL},
     {"overfit_one", FLAG, AT(overfit_one), NULL},
-    {"stream", FLAG, AT(stream), NULL},
     {"eval_every", INT, AT(eval_every), NULL},
     {"eval_rows", INT, AT(eval_rows), NULL},
     {"seed", INT, AT(seed), NULL},
@@ -125,7 +124,7 @@ static int bad(struct llm_err *e, const char *name, const char *expected, double
 int llm_train_options_check(const struct llm_train_options *o, struct llm_err *e)
 {
     int64_t rows, tokens;
-    if (o->steps < 1) return bad(e, "steps", "at least 1", (double)o->steps);
+    if (o->steps < 0) return bad(e, "steps", "at least 0", (double)o->steps);
     if (o->batch < 1) return bad(e, "batch", "at least 1", (double)o->batch);
     if (o->accumulate < 1) return bad(e, "accumulate", "at least 1", (double)o->accumulate);
     if (__builtin_mul_overflow(o->batch, o->accumulate, &rows) || __builtin_mul_overflow(rows, o->context + 1, &tokens) || tokens > INT32_MAX) {

@@ -21,8 +21,9 @@ static int set_training(const struct llm_trainer *t, json_t *meta, struct llm_er
     struct llm_buf text = {0};
     json_t *options = llm_train_options_to_json(&t->o, e);
     if (!options) return -1;
-    json_t *o = json_pack("{s:I,s:I,s:I,s:I,s:o,s:o}", "step", (json_int_t)t->step, "sample", (json_int_t)t->sample, "tokens",
-                          (json_int_t)t->tokens, "eval_step", (json_int_t)t->eval_step, "options", options, "data", data_json(&t->data));
+    json_t *o = json_pack("{s:I,s:I,s:I,s:I,s:o}", "step", (json_int_t)t->step, "sample", (json_int_t)t->sample, "tokens",
+                          (json_int_t)t->tokens, "eval_step", (json_int_t)t->eval_step, "options", options);
+    if (o && t->data.train) json_object_set_new(o, "data", data_json(&t->data));
     if (o && isfinite(t->best_loss)) {
         json_object_set_new(o, "best_loss", json_real(t->best_loss));
         json_object_set_new(o, "best_step", json_integer(t->best_step));
@@ -96,7 +97,8 @@ int llm_state_data(const struct llm_model *m, const char ***paths, size_t *n_pat
     const json_t *data = json_object_get(m->training, "data"), *list = json_object_get(data, "paths"), *v;
     size_t i;
     *val = NULL;
-    if (!json_is_array(list) || json_array_size(list) == 0) return llm_fail(e, EX_DATAERR, "training state: expected paths of data, found none");
+    if (!list) return 0; /* a model that was never trained */
+    if (!json_is_array(list)) return llm_fail(e, EX_DATAERR, "training state: expected paths of data as a list");
     if (llm_json_str(data, "val", val, e) < 0) return -1;
     *n_paths = json_array_size(list);
     *paths = llm_calloc(*n_paths, sizeof **paths, "paths", e);

@@ -71,7 +71,7 @@ uint64_t llm_trainer_hash(const struct llm_trainer *t);
 int llm_trainer_save(struct llm_trainer *t, const char *path, bool model_alone, struct llm_err *e) LLM_MUST_CHECK;
 /* From a model that llm_train saved: options, and where its data was. `m->training` must not be NULL. */
 int llm_state_options(const struct llm_model *m, struct llm_train_options *o, struct llm_err *e) LLM_MUST_CHECK;
-/* Borrowed from m->training: paths of the data and the validation's (NULL: none). */
+/* Borrowed from m->training: paths of the data and the validation's (NULL: none). The list is the caller's to free. */
 int llm_state_data(const struct llm_model *m, const char ***paths, size_t *n_paths, const char **val, struct llm_err *e) LLM_MUST_CHECK;
 /* Puts masters, moments and position into a trainer made of the same model; checks the data's fingerprint. */
 int llm_state_restore(struct llm_trainer *t, struct llm_err *e) LLM_MUST_CHECK;
