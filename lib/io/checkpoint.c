@@ -89,23 +89,26 @@ static int open_plain_file(struct llm_checkpoint *c, struct llm_err *e)
     return 0;
 }
 
-/* Each tensor begins with a frame of its own, and all but its last are full. */
-static int assign_frames(struct llm_checkpoint *c, struct llm_err *e)
+/* Each tensor begins with a frame of its own, and all but its last are full. first_frame[i], where it is not NULL: of entry i. */
+static int check_frames(const struct llm_checkpoint *c, const struct llm_frame *frames, size_t n, size_t *first_frame, struct llm_err *e)
 {
     size_t at = 0;
-    c->first_frame = llm_calloc(c->header.n_entries, sizeof *c->first_frame, "header", e);
-    if (!c->first_frame) return -1;
     for (size_t i = 0; i < c->header.n_entries; i++) {
-        c->first_frame[i] = at;
+        if (first_frame) first_frame[i] = at;
         for (uint64_t left = c->header.entries[i].bytes, want; left; left -= want, at++) {
             want = left < LLM_FRAME_BYTES ? left : LLM_FRAME_BYTES;
-            if (at >= c->n_frames || c->frames[at].bytes != want)
+            if (at >= n || frames[at].bytes != want)
                 return llm_fail(e, EX_DATAERR, "%s: tensor '%s': expected a frame of %llu bytes, found %u", llm_checkpoint_name(c),
-                                c->header.entries[i].name, (unsigned long long)want, at < c->n_frames ? c->frames[at].bytes : 0);
+                                c->header.entries[i].name, (unsigned long long)want, at < n ? frames[at].bytes : 0);
         }
     }
-    if (at != c->n_frames) return llm_fail(e, EX_DATAERR, "%s: %zu frames more than the header asks for", llm_checkpoint_name(c), c->n_frames - at);
-    return 0;
+    return at == n ? 0 : llm_fail(e, EX_DATAERR, "%s: %zu frames more than the header asks for", llm_checkpoint_name(c), n - at);
+}
+
+static int header_frame(const struct llm_checkpoint *c, uint64_t want, uint64_t found, struct llm_err *e)
+{
+    return llm_fail(e, EX_DATAERR, "%s: header: expected a frame to end after %llu bytes, found %llu", llm_checkpoint_name(c),
+                    (unsigned long long)want, (unsigned long long)found);
 }
 
 static struct llm_frame_decoder *take_decoder(struct llm_checkpoint *c, struct llm_err *e)
@@ -160,13 +163,14 @@ static int open_zstd_file(struct llm_checkpoint *c, struct llm_err *e)
         }
     }
     if (head.n != want)
-        llm_fail(e, EX_DATAERR, "%s: header: expected a frame to end after %llu bytes, found %zu", name, (unsigned long long)want, head.n);
+        header_frame(c, want, head.n, e);
     else if (llm_header_parse(&c->header, head.p + 8, head.n - 8, name, e) == 0) got = 0;
     memmove(c->frames, c->frames + used, (c->n_frames - used) * sizeof *c->frames);
     c->n_frames -= used;
 done:
     llm_buf_release(&head);
-    return got < 0 ? -1 : assign_frames(c, e);
+    if (got == 0) c->first_frame = llm_calloc(c->header.n_entries, sizeof *c->first_frame, "header", e);
+    return c->first_frame ? check_frames(c, c->frames, c->n_frames, c->first_frame, e) : -1;
 }
 
 /* The next n bytes of content from a pipe. */
@@ -175,9 +179,21 @@ static int read_content(struct llm_checkpoint *c, void *p, size_t n, struct llm_
     return c->unzstd ? llm_unzstd_read(c->unzstd, p, n, e) : llm_file_read(c->file, p, n, e);
 }
 
+/* Only now is it known how the content was cut into frames. */
+static int finish_zstd_pipe(struct llm_checkpoint *c, struct llm_err *e)
+{
+    if (llm_unzstd_finish(c->unzstd, e) < 0) return -1;
+    size_t n, used = 1;
+    uint64_t have = 0;
+    const struct llm_frame *frames = llm_unzstd_frames(c->unzstd, &n);
+    while (used < n && have < c->header.header_bytes) have += frames[used++].bytes;
+    if (have != c->header.header_bytes) return header_frame(c, c->header.header_bytes, have, e);
+    return check_frames(c, frames + used, n - used, NULL, e);
+}
+
 static int finish_content(struct llm_checkpoint *c, struct llm_err *e)
 {
-    if (c->unzstd) return llm_unzstd_finish(c->unzstd, e);
+    if (c->unzstd) return finish_zstd_pipe(c, e);
     int end = llm_file_at_end(c->file, e);
     return end < 0 ? -1 : end ? 0 : llm_file_bad(c->file, e, "more content than the header says");
 }

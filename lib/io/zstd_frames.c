@@ -368,6 +368,12 @@ void llm_unzstd_destroy(struct llm_unzstd *z)
     free(z);
 }
 
+const struct llm_frame *llm_unzstd_frames(const struct llm_unzstd *z, size_t *n)
+{
+    *n = z->n;
+    return z->table;
+}
+
 /* The seekable table, which must say what came and be the last of the input. */
 static int read_table(struct llm_unzstd *z, struct llm_err *e)
 {

@@ -50,6 +50,8 @@ struct llm_unzstd *llm_unzstd_create(struct llm_file *f, struct llm_err *e) LLM_
 int llm_unzstd_read(struct llm_unzstd *z, void *p, size_t n, struct llm_err *e) LLM_MUST_CHECK;
 /* Reads on to the end: no more content may come, and the seekable table must say what came. */
 int llm_unzstd_finish(struct llm_unzstd *z, struct llm_err *e) LLM_MUST_CHECK;
+/* The frames that came so far, the naming frame first. */
+const struct llm_frame *llm_unzstd_frames(const struct llm_unzstd *z, size_t *n);
 void llm_unzstd_destroy(struct llm_unzstd *z);
 
 #endif

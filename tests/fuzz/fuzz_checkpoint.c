@@ -44,6 +44,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     int file = read_all(llm_file_open(path, &e), &from_file);
     int pipe = read_all(llm_file_from_memory(data, n, "fuzz", &e), &from_pipe);
     close(fd);
-    if (file == 0 && (pipe != 0 || from_file != from_pipe)) abort();
+    if (file != pipe || (file == 0 && from_file != from_pipe)) abort();
     return 0;
 }
