@@ -13,7 +13,7 @@ struct args {
     struct llm_common common;
     const char *model, *tokenizer;
     int64_t context, batch, most;
-    int cache, precision;
+    int cache, precision, cross_document;
 };
 #define AT(field) offsetof(struct args, field)
 
@@ -22,6 +22,7 @@ static const struct llm_opt options[] = {
     {'T', "tokenizer", "TOK", "encode text with this tokenizer [the model's]", LLM_STR, AT(tokenizer), 0, 0, NULL},
     {'c', "context", "N", "length of the windows [the model's]", LLM_INT, AT(context), 2, 1 << 24, NULL},
     {'n', "tokens", "N", "only the first N tokens of each file [all]", LLM_INT, AT(most), 2, 1e15, NULL},
+    {0, "cross-document", NULL, "score a token stream as one document, not each of its documents by itself", LLM_FLAG, AT(cross_document), 0, 0, NULL},
     {'b', "batch", "N", "most tokens of a pass [512]", LLM_INT, AT(batch), 1, 65536, NULL},
     {0, "cache-type", "TYPE", "f32, f16, bf16 or q8_0 [that of the arithmetic]", LLM_CHOICE, AT(cache), 0, 0, LLM_KV_TYPES},
     {0, "precision", "f32|bf16", "arithmetic of plain weights [bf16]", LLM_CHOICE, AT(precision), 0, 0, "f32|bf16"},
@@ -50,7 +51,22 @@ static int is_tokens(struct llm_file *f, bool *yes, struct llm_err *e)
     return 0;
 }
 
-static int read_text(struct llm_file *f, const struct llm_model *m, int32_t **ids, size_t *n, struct llm_err *e)
+/* What is scored: the ids are allocated, the ends those of `stream`. */
+struct input {
+    int32_t *ids;
+    uint8_t *mask;
+    size_t n;
+    struct llm_tokens *stream; /* NULL: text */
+};
+
+static void release(struct input *in)
+{
+    free(in->ids);
+    free(in->mask);
+    llm_tokens_close(in->stream);
+}
+
+static int read_text(struct input *in, struct llm_file *f, const struct llm_model *m, struct llm_err *e)
 {
     struct llm_buf text = {0};
     int64_t got;
@@ -60,24 +76,25 @@ static int read_text(struct llm_file *f, const struct llm_model *m, int32_t **id
         if (got > 0) text.n += (size_t)got;
     } while (got > 0);
     if (got == 0 && !m->tokenizer) llm_fail(e, EX_DATAERR, "the model carries no tokenizer: name one with -T, or give a token stream");
-    else if (got == 0) status = llm_encode(m->tokenizer, text.p ? text.p : "", text.n, LLM_ENCODE_ADD_SPECIAL, ids, n, e);
+    else if (got == 0) status = llm_encode(m->tokenizer, text.p ? text.p : "", text.n, LLM_ENCODE_ADD_SPECIAL, &in->ids, &in->n, e);
     llm_buf_release(&text);
     return status;
 }
 
-static int read_tokens(const char *path, const struct llm_model *m, int32_t **ids, size_t *n, struct llm_err *e)
+static int read_tokens(struct input *in, const char *path, const struct llm_model *m, struct llm_err *e)
 {
-    struct llm_tokens *t = llm_tokens_open(&path, 1, m->tokenizer ? llm_tokenizer_id(m->tokenizer) : NULL, (int32_t)m->config.vocab_size, e);
-    if (!t) return -1;
-    *n = (size_t)llm_tokens_count(t);
-    *ids = llm_alloc(*n, sizeof **ids, "tokens", e);
-    if (*ids) llm_tokens_get(t, 0, *n, *ids, NULL);
-    llm_tokens_close(t);
-    return *ids ? 0 : -1;
+    const char *id = m->tokenizer ? llm_tokenizer_id(m->tokenizer) : NULL;
+    in->stream = llm_tokens_open(&path, 1, id, (int32_t)m->config.vocab_size, e);
+    if (!in->stream) return -1;
+    in->n = (size_t)llm_tokens_count(in->stream);
+    in->ids = llm_alloc(in->n, sizeof *in->ids, "tokens", e);
+    in->mask = llm_alloc(in->n, 1, "tokens", e);
+    if (!in->ids || !in->mask) return -1;
+    llm_tokens_get(in->stream, 0, in->n, in->ids, in->mask);
+    return 0;
 }
 
-/* The tokens of a file: a stream of them, or text. *ids is malloced. */
-static int read_ids(const char *path, const struct llm_model *m, int32_t **ids, size_t *n, struct llm_err *e)
+static int read_input(struct input *in, const char *path, const struct llm_model *m, struct llm_err *e)
 {
     struct llm_file *f = llm_file_open(path, e);
     bool tokens = false;
@@ -86,15 +103,15 @@ static int read_ids(const char *path, const struct llm_model *m, int32_t **ids, 
     int status = is_tokens(f, &tokens, e);
     if (status == 0 && tokens && llm_file_regular(f, &size) < 0) {
         status = llm_fail(e, EX_DATAERR, "%s: expected text, found a token stream (name its file)", llm_file_name(f));
-    } else if (status == 0 && !tokens && (status = read_text(f, m, ids, n, e)) < 0) {
+    } else if (status == 0 && !tokens && (status = read_text(in, f, m, e)) < 0) {
         llm_in(e, "%s", llm_file_name(f));
     }
     llm_file_close(f);
-    if (status == 0 && tokens) status = read_tokens(path, m, ids, n, e);
-    for (size_t i = 0; status == 0 && i < *n; i++) {
-        if ((*ids)[i] >= m->config.vocab_size) {
+    if (status == 0 && tokens) status = read_tokens(in, path, m, e);
+    for (size_t i = 0; status == 0 && i < in->n; i++) {
+        if (in->ids[i] >= m->config.vocab_size) {
             return llm_fail(e, EX_DATAERR, "%s: token %zu: expected an id below %" PRId64 " (the model's vocabulary), found %" PRId32, path, i,
-                            m->config.vocab_size, (*ids)[i]);
+                            m->config.vocab_size, in->ids[i]);
         }
     }
     return status;
@@ -102,13 +119,16 @@ static int read_ids(const char *path, const struct llm_model *m, int32_t **ids, 
 
 static int measure(struct llm_table *t, struct llm_engine *g, const struct args *a, const char *path, struct llm_err *e)
 {
+    struct input in = {0};
     struct llm_quality q;
-    int32_t *ids = NULL;
-    size_t n = 0;
-    int status = read_ids(path, g->model, &ids, &n, e);
-    if (a->most && n > (size_t)a->most) n = (size_t)a->most;
-    if (status == 0 && (status = llm_quality_of(g, ids, (int64_t)n, &q, e)) < 0) llm_in(e, "%s", path);
-    free(ids);
+    int status = read_input(&in, path, g->model, e);
+    if (status == 0) {
+        struct llm_quality_text text = {.ids = in.ids, .mask = in.mask, .n = (int64_t)in.n};
+        if (a->most && text.n > a->most) text.n = a->most;
+        if (in.stream && !a->cross_document) text.ends = llm_tokens_doc_ends(in.stream, &text.n_ends);
+        if ((status = llm_quality_of(g, &text, &q, e)) < 0) llm_in(e, "%s", path);
+    }
+    release(&in);
     if (status != 0) return status;
     llm_table_text(t, path);
     llm_table_count(t, (double)q.tokens);
