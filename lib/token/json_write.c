@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "token/internal.h"
+#include "token/unicode.h"
 
 static int quote_piece(const struct llm_tokenizer *t, int32_t id, struct llm_buf *piece, struct llm_buf *out, struct llm_err *e)
 {
@@ -52,13 +53,38 @@ static int write_splits(const struct llm_tokenizer *t, struct llm_buf *out, stru
                           own ? "true" : "false", t->n_splits && !own ? "]}" : "");
 }
 
+/* Hugging Face's library takes an added token's id from the vocabulary and numbers those that are not there anew, so they are listed there too.
+ * Not where the model would then make them: the text is one of its own tokens, or a single character. 1, 0, or -1. */
+static int listed(const struct llm_tokenizer *t, int32_t id, struct llm_buf *bytes, struct llm_err *e)
+{
+    uint32_t cp;
+    size_t n = t->offsets[id + 1] - t->offsets[id];
+    const unsigned char *text = t->pieces + t->offsets[id];
+    if (t->flags[id] & LLM_TOKEN_MODEL || !(t->flags[id] & LLM_TOKEN_ADDED))
+        return 1;
+    bytes->n = 0;
+    int byte_text = t->model == &llm_model_char ? 0 : llm_byte_text_decode((const char *)text, n, bytes, e);
+    if (byte_text < 0)
+        return -1;
+    if (n == 0 || bytes->n == 1 || llm_utf8_next(text, n, &cp) == (int)n)
+        return 0;
+    for (int32_t k = 0; byte_text && k < t->vocab_size; k++)
+        if (t->flags[k] & LLM_TOKEN_MODEL && t->offsets[k + 1] - t->offsets[k] == bytes->n
+            && memcmp(t->pieces + t->offsets[k], bytes->p, bytes->n) == 0)
+            return 0;
+    return 1;
+}
+
 static int write_vocab(const struct llm_tokenizer *t, struct llm_buf *out, struct llm_err *e)
 {
     struct llm_buf piece = {0};
     const char *comma = "";
     int bad = 0;
     for (int32_t id = 0; id < t->vocab_size && bad == 0; id++) {
-        if (!(t->flags[id] & LLM_TOKEN_PRESENT) || (t->flags[id] & LLM_TOKEN_ADDED && !(t->flags[id] & LLM_TOKEN_MODEL)))
+        int in = t->flags[id] & LLM_TOKEN_PRESENT ? listed(t, id, &piece, e) : 0;
+        if (in < 0)
+            bad = -1;
+        if (in <= 0)
             continue;
         if (llm_buf_printf(out, e, "%s\n      ", comma) < 0 || quote_piece(t, id, &piece, out, e) < 0 || llm_buf_printf(out, e, ": %d", id) < 0)
             bad = -1;
@@ -119,6 +145,57 @@ static int write_model(const struct llm_tokenizer *t, struct llm_buf *out, struc
     return llm_buf_printf(out, e, "%s]\n  }", t->bpe.n_merges ? "\n    " : "");
 }
 
+static int write_template_side(const struct llm_tokenizer *t, const int32_t *ids, int n, bool comma, struct llm_buf *out, struct llm_err *e)
+{
+    for (int i = 0; i < n; i++) {
+        size_t len;
+        const char *text = llm_tokenizer_piece(t, ids[i], &len);
+        if (llm_buf_printf(out, e, "%s{\"SpecialToken\": {\"id\": ", i || comma ? ", " : "") < 0 || llm_json_quote(out, text, len, e) < 0
+            || llm_buf_printf(out, e, ", \"type_id\": 0}}") < 0)
+            return -1;
+    }
+    return 0;
+}
+
+static bool earlier(const int32_t *ids, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (ids[i] == ids[n])
+            return true;
+    return false;
+}
+
+/* What --add-special puts around a document. */
+static int write_post(const struct llm_tokenizer *t, struct llm_buf *out, struct llm_err *e)
+{
+    int32_t ids[2 * LLM_MAX_TEMPLATE];
+    int n = t->n_before + t->n_after;
+    if (n == 0)
+        return llm_buf_printf(out, e, "null");
+    if (llm_buf_printf(out, e, "{\"type\": \"TemplateProcessing\", \"single\": [") < 0
+        || write_template_side(t, t->before, t->n_before, false, out, e) < 0
+        || llm_buf_printf(out, e, "%s{\"Sequence\": {\"id\": \"A\", \"type_id\": 0}}", t->n_before ? ", " : "") < 0
+        || write_template_side(t, t->after, t->n_after, true, out, e) < 0
+        || llm_buf_printf(out, e,
+                          "],\n    \"pair\": [{\"Sequence\": {\"id\": \"A\", \"type_id\": 0}}, {\"Sequence\": {\"id\": \"B\", \"type_id\": 1}}],\n"
+                          "    \"special_tokens\": {") < 0)
+        return -1;
+    memcpy(ids, t->before, sizeof t->before);
+    memcpy(ids + t->n_before, t->after, (size_t)t->n_after * sizeof *ids);
+    for (int i = 0; i < n; i++) {
+        size_t len;
+        const char *text = llm_tokenizer_piece(t, ids[i], &len);
+        if (earlier(ids, i))
+            continue;
+        if (llm_buf_printf(out, e, "%s", i ? ", " : "") < 0 || llm_json_quote(out, text, len, e) < 0
+            || llm_buf_printf(out, e, ": {\"id\": ") < 0 || llm_json_quote(out, text, len, e) < 0
+            || llm_buf_printf(out, e, ", \"ids\": [%d], \"tokens\": [", ids[i]) < 0 || llm_json_quote(out, text, len, e) < 0
+            || llm_buf_printf(out, e, "]}") < 0)
+            return -1;
+    }
+    return llm_buf_printf(out, e, "}}");
+}
+
 int llm_tokenizer_to_json(const struct llm_tokenizer *t, struct llm_buf *out, struct llm_err *e)
 {
     if (t->json.n)
@@ -129,7 +206,8 @@ int llm_tokenizer_to_json(const struct llm_tokenizer *t, struct llm_buf *out, st
     if (t->normaliser ? llm_buf_printf(out, e, "{\"type\": \"%s\"}", t->normaliser->name) < 0 : llm_buf_printf(out, e, "null") < 0)
         return -1;
     if (llm_buf_printf(out, e, ",\n  \"pre_tokenizer\": ") < 0 || write_splits(t, out, e) < 0
-        || llm_buf_printf(out, e, ",\n  \"post_processor\": null,\n  \"decoder\": ") < 0)
+        || llm_buf_printf(out, e, ",\n  \"post_processor\": ") < 0 || write_post(t, out, e) < 0
+        || llm_buf_printf(out, e, ",\n  \"decoder\": ") < 0)
         return -1;
     const char *decoder = t->model == &llm_model_char
                               ? "{\"type\": \"Fuse\"}"

@@ -50,6 +50,17 @@ make_tok() {
     [[ $(cat out) == ab ]]
 }
 
+@test "special tokens stand in the vocabulary too: Hugging Face's library would number them anew" {
+    make_tok
+    grep -q '^      "<|endoftext|>": 0,$' tok.json
+    grep -q '^      "<s>": 1,$' tok.json
+    # but not where the model would make them
+    llm-tokenize train -q --vocab-size 290 --special '#' -o own.json corpus.txt
+    run ! grep -q '^      "#": 0,$' own.json
+    [[ $(printf 'a#' | llm-tokenize encode -T own.json --text) != *" 0" ]]
+    [[ $(printf 'a#' | llm-tokenize encode -T own.json --text --special) == *" 0" ]]
+}
+
 @test "--append-eos ends each document; --add-special follows the post-processor" {
     make_tok
     run -0 llm-tokenize encode -T tok.json --text --append-eos --lines corpus.txt
