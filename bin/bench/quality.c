@@ -81,10 +81,10 @@ static int read_text(struct input *in, struct llm_file *f, const struct llm_mode
     return status;
 }
 
-static int read_tokens(struct input *in, const char *path, const struct llm_model *m, struct llm_err *e)
+static int read_tokens(struct input *in, struct llm_file *f, const struct llm_model *m, struct llm_err *e)
 {
     const char *id = m->tokenizer ? llm_tokenizer_id(m->tokenizer) : NULL;
-    in->stream = llm_tokens_open(&path, 1, id, (int32_t)m->config.vocab_size, e);
+    in->stream = llm_tokens_from_file(f, id, (int32_t)m->config.vocab_size, e);
     if (!in->stream) return -1;
     in->n = (size_t)llm_tokens_count(in->stream);
     in->ids = llm_alloc(in->n, sizeof *in->ids, "tokens", e);
@@ -98,17 +98,12 @@ static int read_input(struct input *in, const char *path, const struct llm_model
 {
     struct llm_file *f = llm_file_open(path, e);
     bool tokens = false;
-    uint64_t size;
     if (!f) return -1;
     int status = is_tokens(f, &tokens, e);
-    if (status == 0 && tokens && llm_file_regular(f, &size) < 0) {
-        status = llm_fail(e, EX_DATAERR, "%s: expected text, found a token stream (name its file)", llm_file_name(f));
-    } else if (status == 0 && !tokens && (status = read_text(in, f, m, e)) < 0) {
-        llm_in(e, "%s", llm_file_name(f));
-    }
+    if (status == 0 && tokens) status = read_tokens(in, f, m, e);
+    else if (status == 0 && (status = read_text(in, f, m, e)) < 0) llm_in(e, "%s", llm_file_name(f));
     llm_file_close(f);
-    if (status == 0 && tokens) status = read_tokens(in, path, m, e);
-    for (size_t i = 0; status == 0 && i < in->n; i++) {
+    for (size_t i = 0; status == 0 && !tokens && i < in->n; i++) {
         if (in->ids[i] >= m->config.vocab_size) {
             return llm_fail(e, EX_DATAERR, "%s: token %zu: expected an id below %" PRId64 " (the model's vocabulary), found %" PRId32, path, i,
                             m->config.vocab_size, in->ids[i]);

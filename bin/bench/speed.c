@@ -133,6 +133,9 @@ int bench_speed(int argc, char **argv, struct llm_err *e)
     size_t n_prompts = bench_numbers(&bench_speed_cli, "prompt", a.prompt, 0, 1 << 24, prompts, MAX_NUMBERS);
     size_t n_generates = bench_numbers(&bench_speed_cli, "generate", a.generate, 0, 1 << 24, generates, MAX_NUMBERS);
     size_t n_depths = bench_numbers(&bench_speed_cli, "depth", a.depth, 0, 1 << 24, depths, MAX_NUMBERS);
+    bool any = false;
+    for (size_t i = 0; i < n_prompts + n_generates; i++) any = any || (i < n_prompts ? prompts[i] : generates[i - n_prompts]) > 0;
+    if (!any) llm_usage(&bench_speed_cli, "expected a test: a number above 0 for one of -p and -n");
     if (llm_pool_start(a.common.threads, e) < 0) return -1;
     llm_signals_catch();
     struct llm_model *m = load(&a, e);

@@ -268,21 +268,23 @@ static int check_content(struct llm_file *f, struct llm_err *e)
                     llm_content_name(content));
 }
 
-static int add_input(struct llm_tokens *t, const char *path, int32_t vocab_size, struct llm_err *e)
+static int add_file(struct llm_tokens *t, struct llm_file *f, int32_t vocab_size, struct llm_err *e)
 {
-    struct llm_file *f = llm_file_open(path, e);
     uint64_t size = 0;
-    if (!f) return -1;
-    if (check_content(f, e) < 0) {
-        llm_file_close(f);
-        return -1;
-    }
+    if (check_content(f, e) < 0) return -1;
     int fd = llm_file_regular(f, &size), spooled = -1, got = -1;
     if (fd < 0) fd = spooled = spool(f, &size, e);
     const char *name = llm_file_name(f);
     if (fd >= 0) got = llm_map_fd(&t->maps[t->n_maps], fd, size, name, e);
     if (got == 0) got = add_map(t, &t->maps[t->n_maps++], vocab_size, name, e);
     if (spooled >= 0) close(spooled);
+    return got;
+}
+
+static int add_input(struct llm_tokens *t, const char *path, int32_t vocab_size, struct llm_err *e)
+{
+    struct llm_file *f = llm_file_open(path, e);
+    int got = f ? add_file(t, f, vocab_size, e) : -1;
     llm_file_close(f);
     return got;
 }
@@ -302,19 +304,37 @@ static int hash_all(struct llm_tokens *t, struct llm_err *e)
     return 0;
 }
 
-struct llm_tokens *llm_tokens_open(const char *const *paths, size_t n_paths, const char *tokenizer_id, int32_t vocab_size, struct llm_err *e)
+/* Room for n inputs, and none yet. */
+static struct llm_tokens *create(size_t n, const char *tokenizer_id, struct llm_err *e)
 {
     struct llm_tokens *t = llm_calloc(1, sizeof *t, "tokens", e);
     if (!t) return NULL;
-    int got = 0;
-    t->maps = llm_calloc(n_paths, sizeof *t->maps, "tokens", e);
-    if (!t->maps) got = -1;
     if (tokenizer_id) snprintf(t->tokenizer, sizeof t->tokenizer, "%s", tokenizer_id);
-    for (size_t i = 0; got == 0 && i < n_paths; i++) got = add_input(t, paths[i], vocab_size, e);
-    if (got == 0) got = hash_all(t, e);
-    if (got == 0) return t;
+    t->maps = llm_calloc(n, sizeof *t->maps, "tokens", e);
+    if (t->maps) return t;
     llm_tokens_close(t);
     return NULL;
+}
+
+static struct llm_tokens *finish(struct llm_tokens *t, int got, struct llm_err *e)
+{
+    if (got == 0 && hash_all(t, e) == 0) return t;
+    llm_tokens_close(t);
+    return NULL;
+}
+
+struct llm_tokens *llm_tokens_open(const char *const *paths, size_t n_paths, const char *tokenizer_id, int32_t vocab_size, struct llm_err *e)
+{
+    struct llm_tokens *t = create(n_paths, tokenizer_id, e);
+    int got = t ? 0 : -1;
+    for (size_t i = 0; got == 0 && i < n_paths; i++) got = add_input(t, paths[i], vocab_size, e);
+    return finish(t, got, e);
+}
+
+struct llm_tokens *llm_tokens_from_file(struct llm_file *f, const char *tokenizer_id, int32_t vocab_size, struct llm_err *e)
+{
+    struct llm_tokens *t = create(1, tokenizer_id, e);
+    return finish(t, t ? add_file(t, f, vocab_size, e) : -1, e);
 }
 
 void llm_tokens_get(const struct llm_tokens *t, uint64_t at, size_t n, int32_t *ids, uint8_t *mask)

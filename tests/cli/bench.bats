@@ -1,0 +1,268 @@
+# llm-bench: what it counts is exact, what it measures agrees with llm-infer; speeds are never asserted, only that they are numbers.
+load ../helper
+
+setup_file() {
+    local t=$ROOT/tests/golden/tiny
+    printf 'Once upon a time there was a girl.\n' > a.txt
+    printf 'She had a red ball and a blue hat, and so on.\n' > b.txt
+    cat a.txt b.txt > ab.txt
+    llm-tokenize encode -T "$t/tokenizer.json" a.txt > a.tok
+    llm-tokenize encode -T "$t/tokenizer.json" a.txt b.txt > both.tok
+    cat > llama2-7b.json << 'END'
+{"model_type": "llama", "vocab_size": 32000, "hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32,
+ "num_attention_heads": 32, "num_key_value_heads": 32, "max_position_embeddings": 4096, "rms_norm_eps": 1e-5, "tie_word_embeddings": false}
+END
+    cat > llama3-70b.json << 'END'
+{"model_type": "llama", "vocab_size": 128256, "hidden_size": 8192, "intermediate_size": 28672, "num_hidden_layers": 80,
+ "num_attention_heads": 64, "num_key_value_heads": 8, "max_position_embeddings": 8192, "rope_theta": 500000.0, "tie_word_embeddings": false}
+END
+}
+
+setup() {
+    D=$BATS_FILE_TMPDIR M=$ROOT/tests/golden/tiny
+}
+
+# cell FILE ROW COLUMN: of a TSV table; ROW is the text of the first column
+cell() {
+    awk -F'\t' -v row="$2" -v column="$3" '$1 == row { print $column }' "$1"
+}
+
+# refused STATUS PATTERN COMMAND...: fails so, in one line, and prints nothing
+refused() {
+    local wanted=$1 pattern=$2
+    shift 2
+    run "-$wanted" --separate-stderr "$@" < /dev/null
+    [[ -z $output ]] || fail "printed: $output"
+    [[ $wanted == 2 ]] && stderr=${stderr%$'\n'Try*}
+    one_line "$stderr"
+    [[ $stderr == llm-bench*$pattern* ]] || fail "expected '$pattern', found: $stderr"
+    nothing_left
+}
+
+@test "cost: Llama-2 7B to the parameter, its block to the FLOP" {
+    llm-bench cost "$D/llama2-7b.json" > t
+    [[ $(cell t model 3) == 6738415616 ]]
+    [[ $(cell t block 3) == 202383360 ]]
+    [[ $(cell t "32 blocks" 3) == 6476267520 ]]
+    [[ $(cell t embeddings 3) == 131072000 ]]
+    [[ $(cell t "final norm, head" 3) == 131076096 ]]
+    [[ $(cell t model.layers.0.self_attn.q_proj.weight 5) == 33554432 ]]
+    [[ $(cell t model.layers.0.mlp.down_proj.weight 3) == 45088768 ]]
+    [[ $(cell t model.layers.0.mlp.down_proj.weight 5) == 90177536 ]]
+    [[ $(cell t "scores and values, context 4096" 5) == $((4 * 4096 * 4096)) ]]
+    # 8 d² + 6 d d_ff for the matrices, 4 d L for the scores; the head once
+    [[ $(cell t block 5) == $((8 * 4096 ** 2 + 6 * 4096 * 11008 + 4 * 4096 * 4096)) ]]
+    [[ $(cell t model 5) == $((32 * (8 * 4096 ** 2 + 6 * 4096 * 11008 + 4 * 4096 * 4096) + 2 * 32000 * 4096)) ]]
+    # a third of the parameters in attention, two thirds in the feed-forward part
+    [[ $(cell t "block: attention" 4) == 0.3316 && $(cell t "block: feed-forward" 4) == 0.6684 ]]
+}
+
+@test "cost: Llama-2 7B in bytes: weights, cache, training" {
+    llm-bench cost --table totals "$D/llama2-7b.json" > t
+    [[ $(cell t "weights in f32" 2) == $((4 * 6738415616)) ]]
+    [[ $(cell t "weights in bf16" 2) == $((2 * 6738415616)) ]]
+    local matrices=$((6738415616 - 65 * 4096))
+    [[ $(cell t "weights in q8_0" 2) == $((matrices / 32 * 34 + 65 * 4096 * 4)) ]]
+    [[ $(cell t "weights in q4_0" 2) == $((matrices / 32 * 18 + 65 * 4096 * 4)) ]]
+    [[ $(cell t "KV cache in bf16, one token" 2) == 524288 ]]
+    [[ $(cell t "KV cache in bf16, context 4096" 2) == 2147483648 ]]
+    [[ $(cell t "KV cache in q8_0, one token" 2) == 278528 ]]
+    [[ $(cell t "training by the rule 6N" 2) == $((6 * 6738415616)) ]]
+    [[ $(cell t "training: AdamW's two moments" 2) == $((8 * 6738415616)) ]]
+    [[ $(cell t "training: the four together, without activations" 2) == $((16 * 6738415616 + 2 * matrices)) ]]
+}
+
+@test "cost: Llama-3 70B, whose keys have an eighth of the heads" {
+    llm-bench cost "$D/llama3-70b.json" > t
+    [[ $(cell t model 3) == 70553706496 ]]
+    [[ $(cell t model.layers.0.self_attn.k_proj.weight 2) == "[1024, 8192]" ]]
+    [[ $(cell t "block: attention" 3) == $((9 * 8192 ** 2 / 4)) ]] # 2.25 d²
+    [[ $(cell t "KV cache in bf16, one token" 2) == 327680 ]]
+    [[ $(cell t "scores and values, context 8192" 5) == $((4 * 8192 * 8192)) ]]
+    llm-bench cost --table totals --context 100000 --set num_key_value_heads=64 "$D/llama3-70b.json" > t
+    [[ $(cell t "KV cache in bf16, one token" 2) == $((8 * 327680)) ]]
+    [[ $(cell t "KV cache in bf16, context 100000" 2) == $((8 * 327680 * 100000)) ]]
+}
+
+@test "cost: GPT-2 and SmolLM have the published sizes, with a tied head counted once" {
+    llm-bench cost gpt2 > t
+    [[ $(cell t model 3) == 124439808 && $(cell t "final norm, tied head" 3) == 1536 ]]
+    [[ $(cell t "final norm, tied head" 5) == $((2 * 50257 * 768)) ]]
+    llm-bench cost --table parts --set n_layer=24 --set n_embd=1024 --set n_head=16 gpt2 > t
+    [[ $(cell t model 3) == 354823168 ]]
+    llm-bench cost smollm > t
+    [[ $(cell t model 3) == 134515008 ]]
+}
+
+@test "cost: a window bounds what attention sees" {
+    llm-bench cost --table parts --set sliding_window=1024 "$D/llama2-7b.json" > t
+    [[ $(cell t model 5) == $((32 * (8 * 4096 ** 2 + 6 * 4096 * 11008 + 4 * 4096 * 1024) + 2 * 32000 * 4096)) ]]
+}
+
+@test "cost: of a preset, a config.json, a folder, a model: the same" {
+    llm-quantize -q -t f32 "$M" m.llm
+    llm-bench cost "$M" > folder
+    llm-bench cost "$M/config.json" > config
+    llm-bench cost m.llm > model
+    cmp folder config
+    cmp folder model
+    [[ $(cell folder model 3) == 34336 ]]
+}
+
+@test "cost: JSON Lines hold every number in full, TSV has one heading a table" {
+    run -0 llm-bench cost --json --table totals "$D/llama2-7b.json"
+    assert_line '{"what":"weights in f32","value":26953662464,"unit":"bytes"}'
+    run -0 llm-bench cost "$D/llama2-7b.json"
+    assert_line -n 0 $'part\tshape\tparameters\tparameters_share\tflops_per_token\tflops_share'
+    assert_line $'what\tvalue\tunit'
+    llm-bench cost -o file.tsv "$D/llama2-7b.json"
+    [[ $output == "$(cat file.tsv)" ]]
+}
+
+@test "quality: the mean of llm-infer --score, its exponential, and bits a byte" {
+    llm-bench quality --json -m "$M" --precision f32 "$D/ab.txt" > q
+    llm-infer -m "$M" --precision f32 --score -f "$D/ab.txt" | awk '{ s -= $NF } END { print NR, s }' > score
+    read -r n sum < score
+    awk -v n="$n" -v sum="$sum" -F'[:,}]' '{
+        for (i = 1; i < NF; i += 2) { gsub(/[{"]/, "", $i); v[$i] = $(i + 1) }
+        near("tokens", v["tokens"], n)
+        near("nats", v["nats_per_token"], sum / n)
+        near("perplexity", v["perplexity"], exp(sum / n))
+        near("bits", v["bits_per_byte"], sum / log(2) / v["bytes"])
+        near("error", v["bits_error"], v["nats_error"] * n / log(2) / v["bytes"])
+    }
+    function near(what, x, y) { if (x - y > 1e-4 * y || y - x > 1e-4 * y) { print what ": " x ", expected " y; exit 1 } }' q
+    # all bytes but those of the first token
+    [[ $(cut -f 2 <(llm-infer -m "$M" --score -f "$D/ab.txt") | wc -l) == "$n" ]]
+}
+
+@test "quality: a token stream is scored document by document, or as one" {
+    llm-bench quality -m "$M" --precision f32 "$D/a.txt" "$D/b.txt" "$D/ab.txt" > text
+    llm-bench quality -m "$M" --precision f32 "$D/both.tok" > stream
+    local a b ab
+    a=$(cell text "$D/a.txt" 2) b=$(cell text "$D/b.txt" 2) ab=$(cell text "$D/ab.txt" 2)
+    [[ $(cell stream "$D/both.tok" 2) == $((a + b)) ]]
+    awk -v x="$(cell stream "$D/both.tok" 4)" -v a="$a" -v na="$(cell text "$D/a.txt" 4)" -v b="$b" -v nb="$(cell text "$D/b.txt" 4)" \
+        'BEGIN { y = (a * na + b * nb) / (a + b); exit !(x - y < 1e-4 && y - x < 1e-4) }'
+    llm-bench quality -m "$M" --precision f32 --cross-document "$D/both.tok" > one
+    [[ $(cut -f 2- one | tail -n 1) == $(cut -f 2- text | tail -n 1) ]]
+    [[ $(cell one "$D/both.tok" 2) == "$ab" && $ab == $((a + b + 1)) ]]
+}
+
+@test "quality: text and token streams from standard input, a model from standard input" {
+    llm-bench quality -m "$M" "$D/ab.txt" "$D/both.tok" | cut -f 2- > files
+    llm-bench quality -m "$M" < "$D/ab.txt" | cut -f 2- > text
+    cat "$D/both.tok" | llm-bench quality -m "$M" - | cut -f 2- > stream
+    [[ $(sed -n 2p files) == "$(sed -n 2p text)" && $(sed -n 3p files) == "$(sed -n 2p stream)" ]]
+    llm-quantize -q -t bf16 "$M" - | llm-bench quality -m - "$D/ab.txt" | cut -f 2- > piped
+    cmp <(sed -n 2p piped) <(sed -n 2p files)
+}
+
+@test "quality: windows, and the first tokens alone" {
+    [[ $(cell <(llm-bench quality -m "$M" -n 5 "$D/ab.txt") "$D/ab.txt" 2) == 4 ]]
+    llm-bench quality -m "$M" "$D/ab.txt" > whole
+    llm-bench quality -m "$M" -c 8 "$D/ab.txt" > windows
+    [[ $(cell whole "$D/ab.txt" 2) == $(cell windows "$D/ab.txt" 2) ]]
+    [[ $(cell whole "$D/ab.txt" 4) != $(cell windows "$D/ab.txt" 4) ]]
+}
+
+@test "quality: the same bits whatever the threads and the pass" {
+    llm-bench quality --json -m "$M" "$D/ab.txt" > all
+    llm-bench quality --json -j 1 -b 1 -m "$M" "$D/ab.txt" | cmp - all
+    llm-bench quality --json -j 3 -b 7 -m "$M" "$D/ab.txt" | cmp - all
+}
+
+@test "speed: a row a test at each depth, named as llama-bench names them" {
+    llm-bench speed -m "$M" -p 16,8 -n 4 -d 0,8 -r 2 > t
+    [[ $(cut -f 7 t | tr '\n' ,) == "test,pp16,pp8,tg4,pp16 @ d8,pp8 @ d8,tg4 @ d8," ]]
+    awk -F'\t' 'NR > 1 && !($8 > 0 && $9 >= 0 && $11 > 0 && $2 == 34336 && $3 == 68672) { print; exit 1 }' t
+    [[ $(awk -F'\t' 'NR > 1 { print $10 }' t | sort -u | grep -c memory) == 1 ]]
+    llm-bench speed -c nano -t q8_0 -p 0 -n 2 -r 1 > t
+    [[ $(cut -f 4,7 t | tail -n 1) == $'q8_0\ttg2' && $(wc -l < t) == 2 ]]
+}
+
+@test "train: one row, whose rates belong together" {
+    llm-bench train -c nano --batch 2 --context 16 --accumulate 2 -r 2 > t
+    # tokens/s × seconds = 2 × 2 × 16 tokens; 6N × tokens/s
+    awk -F'\t' 'NR == 2 { n = $8 * $13 / 64; f = $10 * 1e9 / (6 * $2 * $8); exit !(n > .99 && n < 1.01 && f > .99 && f < 1.01 && $3 == 4 && $4 == 16) }' t
+    [[ -z $(ls /tmp/llm-bench.* 2> /dev/null) ]]
+}
+
+@test "kernels: four peaks, then a product of each kind that the shape allows" {
+    llm-bench kernels --peaks > t
+    [[ $(cut -f 1 t | tr '\n' ,) == "peak,f32,bf16,int8,read," ]]
+    llm-bench kernels --shape 16x32x64 --shape 2x3x5 --seconds 0.001 | sed '1,/^$/d' > t
+    [[ $(cut -f 1-4 t | tr '\t\n' ' ,') == "product m n k,"*"f32 16 32 64,"*"q4_0 16 32 64,f32 2 3 5,bf16 2 3 5,bf16 dx 2 3 5,bf16 dw 2 3 5," ]]
+    awk -F'\t' 'NR > 1 && !($6 > 0 && $7 >= $6) { print; exit 1 }' t
+}
+
+@test "misuse is status 2" {
+    refused 2 'expected a command' llm-bench
+    refused 2 'speeed' llm-bench speeed
+    refused 2 'one of -m and -c' llm-bench speed
+    refused 2 'one of -m and -c' llm-bench speed -m "$M" -c nano
+    refused 2 '--set goes with' llm-bench speed -m "$M" --set n_layer=1
+    refused 2 '--prompt' llm-bench speed -m "$M" -p 5,x
+    refused 2 '--prompt' llm-bench speed -m "$M" -p 5,,6
+    refused 2 '--generate' llm-bench speed -m "$M" -n=-1
+    refused 2 '--depth' llm-bench speed -m "$M" -d ''
+    refused 2 'expected a test' llm-bench speed -m "$M" -p 0 -n 0
+    refused 2 '--runs' llm-bench speed -m "$M" -r 0
+    refused 2 '--type' llm-bench speed -m "$M" -t q9_9
+    refused 2 '--threads' llm-bench speed -m "$M" -j 0
+    refused 2 'no operand' llm-bench train nano
+    refused 2 '--context' llm-bench train --context 0
+    refused 2 '--shape' llm-bench kernels --shape 5x5
+    refused 2 '--shape' llm-bench kernels --shape 5x5x5x5
+    refused 2 '--shape' llm-bench kernels --shape 0x5x5
+    refused 2 '--seconds' llm-bench kernels --seconds nan
+    refused 2 'expected one model' llm-bench cost
+    refused 2 'expected one model' llm-bench cost nano tiny
+    refused 2 '--table' llm-bench cost --table some nano
+    refused 2 '--set' llm-bench cost --set n_layer nano
+    refused 2 'expected a model' llm-bench quality "$D/ab.txt"
+    refused 2 'standard input' llm-bench quality -m - -
+    refused 2 'standard input' llm-bench quality -m -
+    refused 2 'standard input' llm-bench quality -m "$M" - -
+    refused 2 '--context' llm-bench quality -c 1 -m "$M" "$D/ab.txt"
+}
+
+@test "missing and bad inputs: 66 and 65, the file named" {
+    refused 66 absent llm-bench cost absent.json
+    refused 66 absent llm-bench speed -m absent.llm
+    refused 66 absent llm-bench quality -m "$M" absent.txt
+    refused 66 'config.json' llm-bench cost .
+    echo '{"model_type": "abacus"}' > unknown.json
+    run --separate-stderr llm-bench cost unknown.json
+    [[ $status == 65 || $status == 69 ]] && [[ $stderr == *abacus* ]]
+    echo '{"model_type": ' > cut.json
+    refused 65 cut.json llm-bench cost cut.json
+    echo '{"model_type": "llama", "hidden_size": -4}' > negative.json
+    refused 65 hidden_size llm-bench cost negative.json
+    head -c 3000 "$M/model.safetensors" > cut.safetensors
+    refused 65 cut.safetensors llm-bench speed -m cut.safetensors
+    : > empty
+    refused 65 empty llm-bench quality -m "$M" empty
+    refused 65 'empty' llm-bench cost empty
+    printf a > one.txt
+    refused 65 'at least 2 tokens' llm-bench quality -m "$M" one.txt
+    head -c -9 "$D/both.tok" > cut.tok
+    refused 65 cut.tok llm-bench quality -m "$M" cut.tok
+    printf ab | llm-tokenize train --model char -o other.json
+    printf abab | llm-tokenize encode -T other.json > other.tok
+    refused 65 okenizer llm-bench quality -m "$M" other.tok
+    run -65 --separate-stderr llm-bench quality -m "$M" -T "$ROOT/tests/golden/formats/tokenizer.safetensors" "$D/ab.txt"
+}
+
+@test "outputs that cannot be: 73 and 74" {
+    refused 73 nowhere llm-bench cost -o nowhere/out.tsv nano
+    run -74 --separate-stderr bash -c 'llm-bench cost nano > /dev/full'
+    one_line "$stderr"
+    run -74 --separate-stderr bash -c 'llm-bench cost nano >&-'
+    refused 73 nowhere env TMPDIR="$PWD/nowhere" llm-bench train -c nano
+}
+
+@test "an interrupt ends it by that signal, and nothing is printed" {
+    run -130 --separate-stderr timeout --preserve-status -s INT 1 llm-bench train -c small --runs 1000
+    [[ -z $output ]]
+}
