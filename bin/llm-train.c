@@ -101,6 +101,7 @@ int main(int argc, char **argv)
     llm_run_release(&run);
     if (failed) return llm_report(&e);
     llm_signal_die();
-    if (llm_close_stdout(&e) < 0) return llm_report(&e);
+    bool written = !a.plan && !a.gradcheck && a.common.output && strcmp(a.common.output, "-") == 0; /* and closed, and checked */
+    if (!written && llm_close_stdout(&e) < 0) return llm_report(&e);
     return 0;
 }

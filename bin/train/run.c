@@ -17,6 +17,7 @@ int llm_run_check(const struct llm_cli *cli, const struct args *a, int has_data,
     if (a->plan || a->gradcheck) return 0;
     if (!has_data && !a->resume && a->o.steps > 0) llm_usage(cli, "expected data: token streams that llm-tokenize encode made, or - for stdin");
     if (!a->resume && !a->common.output && !a->o.overfit_one) llm_usage(cli, "expected -o OUT.llm (- writes to stdout)");
+    if (a->save_every && a->common.output && strcmp(a->common.output, "-") == 0) llm_usage(cli, "--save-every needs a file to write to: -o FILE");
     if (a->log && strcmp(a->log, "-") == 0 && a->common.output && strcmp(a->common.output, "-") == 0) {
         llm_usage(cli, "-o - and --log - cannot both have stdout");
     }

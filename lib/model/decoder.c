@@ -110,6 +110,17 @@ static struct llm_tensor *layers(struct llm_ctx *c, void *arg, struct llm_tensor
     return x;
 }
 
+static struct llm_tensor *embed(struct llm_ctx *c, const struct llm_model *model, const struct llm_batch *b)
+{
+    const struct llm_config *f = &model->config;
+    const struct llm_decoder *m = model->layout;
+    c->layer = 0;
+    struct llm_tensor *x = llm_embedding(c, b->ids, b->n_tokens, m->embed, 1);
+    if (f->position == LLM_POSITION_LEARNED) x = llm_add(c, x, llm_embedding(c, b->positions, b->n_tokens, m->positions, 1));
+    if (f->position == LLM_POSITION_SINUSOIDAL) x = llm_add_sinusoidal(c, x, b->positions);
+    return llm_dropout(c, x, (float)f->embd_pdrop, LLM_RNG_DROPOUT_EMBED);
+}
+
 struct llm_tensor *llm_decoder_forward(struct llm_ctx *c, struct llm_model *model, const struct llm_batch *b)
 {
     const struct llm_config *f = &model->config;
@@ -121,15 +132,51 @@ struct llm_tensor *llm_decoder_forward(struct llm_ctx *c, struct llm_model *mode
         if (!llm_ctx_failed(c)) llm_fail(&c->err, EX_UNAVAILABLE, "activations: expected at most %zu MiB, found more", c->acts.limit >> 20);
         return &c->nothing;
     }
-    c->layer = 0;
-    struct llm_tensor *x = llm_embedding(c, b->ids, b->n_tokens, m->embed, 1);
-    if (f->position == LLM_POSITION_LEARNED) x = llm_add(c, x, llm_embedding(c, b->positions, b->n_tokens, m->positions, 1));
-    if (f->position == LLM_POSITION_SINUSOIDAL) x = llm_add_sinusoidal(c, x, b->positions);
-    x = llm_dropout(c, x, (float)f->embd_pdrop, LLM_RNG_DROPOUT_EMBED);
+    struct llm_tensor *x = embed(c, model, b);
     for (int64_t l = 0, n; l < m->n_layers; l += n) {
         n = m->n_layers - l < every ? m->n_layers - l : every;
         runs[l] = (struct run){model, *b, l, n};
         x = llm_run_block(c, layers, &runs[l], x, keep);
     }
     return llm_norm_apply(c, f, &m->final_norm, x);
+}
+
+static bool all_finite(const struct llm_tensor *x)
+{
+    for (int64_t r = 0; r < x->rows; r++) {
+        for (int64_t i = 0; i < x->cols; i++) {
+            if (!isfinite(x->data[r * x->stride + i])) return false;
+        }
+    }
+    return true;
+}
+
+bool llm_model_first_bad(struct llm_ctx *c, struct llm_model *model, const struct llm_batch *b, char *name, size_t n)
+{
+    const struct llm_decoder *m = model->layout;
+    const struct llm_names *names = &model->arch->names;
+    struct llm_tensor *x = embed(c, model, b);
+    bool bad = !all_finite(x);
+    snprintf(name, n, "the embeddings");
+    for (int64_t l = 0; l < m->n_layers && !bad; l++) {
+        const struct llm_layer *layer = &m->layers[l];
+        const struct llm_pass p = {.config = &model->config, .batch = b, .inv_freq = m->inv_freq, .layer = l};
+        for (int i = 0; i < 2 && !bad; i++) {
+            const struct llm_module *module = i ? &layer->ffn : &layer->mixer;
+            c->layer = (uint32_t)l;
+            x = sub_layer(c, &layer->norm[i], module, &p, i ? LLM_RNG_DROPOUT_FFN : LLM_RNG_DROPOUT_RESID, x);
+            bad = !all_finite(x);
+            snprintf(name, n, "%s%s%lld after its %s", names->prefix, names->layer, (long long)l, module->kind->name);
+        }
+    }
+    if (!bad) {
+        x = llm_norm_apply(c, &model->config, &m->final_norm, x);
+        bad = !all_finite(x);
+        snprintf(name, n, "%s%s", names->prefix, names->final_norm);
+    }
+    if (!bad) {
+        bad = !all_finite(llm_model_logits(c, model, x));
+        snprintf(name, n, "the logits");
+    }
+    return bad && !llm_ctx_failed(c);
 }

@@ -41,6 +41,8 @@ struct llm_param *llm_model_find(const struct llm_model *m, const char *name);
 
 /* Final hidden states [n_tokens, hidden] after the last norm. */
 struct llm_tensor *llm_model_forward(struct llm_ctx *c, struct llm_model *m, const struct llm_batch *b);
+/* Runs the model over a batch and names, for a message, the first place whose values are not finite. false: all are. */
+bool llm_model_first_bad(struct llm_ctx *c, struct llm_model *m, const struct llm_batch *b, char *name, size_t n);
 /* The head's matrix [vocab, hidden] (the embedding when tied). */
 struct llm_param *llm_model_head(const struct llm_model *m);
 /* logits [rows, vocab] = hidden · headᵀ × logit_scale, for inference. */

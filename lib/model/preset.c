@@ -15,7 +15,7 @@ static const struct {
     {"tiny", "{\"model_type\": \"llama\", \"vocab_size\": 4096, \"hidden_size\": 256, \"intermediate_size\": 768, \"num_hidden_layers\": 5,"
              " \"num_attention_heads\": 4, \"num_key_value_heads\": 2, \"max_position_embeddings\": 512, \"rms_norm_eps\": 1e-5,"
              " \"tie_word_embeddings\": true, \"bos_token_id\": null, \"eos_token_id\": null}"},
-    /* 29.4M with a vocabulary of 8,192 */
+    /* 31.5M with a vocabulary of 8,192 */
     {"small", "{\"model_type\": \"llama\", \"vocab_size\": 8192, \"hidden_size\": 512, \"intermediate_size\": 1536, \"num_hidden_layers\": 8,"
               " \"num_attention_heads\": 8, \"num_key_value_heads\": 8, \"max_position_embeddings\": 1024, \"rms_norm_eps\": 1e-5,"
               " \"tie_word_embeddings\": true, \"bos_token_id\": null, \"eos_token_id\": null}"},

@@ -78,7 +78,7 @@ static int check_param(struct probe *q, size_t number, FILE *out, double *worst,
 int llm_gradcheck_print(struct llm_trainer *t, FILE *out, struct llm_err *e)
 {
     struct llm_step_report r;
-    double worst = 0;
+    double worst = 0, tolerance = t->model->config.act == LLM_ACT_RELU ? LLM_MODEL_GRADCHECK_CORNERS : LLM_MODEL_GRADCHECK_TOLERANCE;
     int got = llm_trainer_gradient(t, &r, e);
     fprintf(out, "tensor\tanalytic\tnumeric\tdifference\n");
     for (size_t i = 0; got == 0 && i < t->n_params; i++) {
@@ -92,6 +92,6 @@ int llm_gradcheck_print(struct llm_trainer *t, FILE *out, struct llm_err *e)
         free(q.direction);
     }
     if (got) return got;
-    if (worst <= LLM_MODEL_GRADCHECK_TOLERANCE) return 0;
-    return llm_fail(e, LLM_EX_FAILURE, "gradient check: expected differences of at most %g, found %.1e", LLM_MODEL_GRADCHECK_TOLERANCE, worst);
+    if (worst <= tolerance) return 0;
+    return llm_fail(e, LLM_EX_FAILURE, "gradient check: expected differences of at most %g, found %.1e", tolerance, worst);
 }

@@ -6,6 +6,7 @@
 #include "train/trainer.h"
 
 #define LLM_MODEL_GRADCHECK_TOLERANCE 1e-3
+#define LLM_MODEL_GRADCHECK_CORNERS 5e-2 /* with ReLU: differences step over corners */
 
 /* Along a direction that is half the gradient's own and half random signs, the analytic slope and (L(w + h) - L(w - h)) / 2h, extrapolated from two
  * h. Prints a line a tensor (TSV: tensor, analytic, numeric, relative difference). -1 with LLM_EX_FAILURE when one differs by more than the

@@ -20,9 +20,10 @@ static int evaluate(struct llm_loop *l, const struct llm_step_report *r, double 
     struct llm_trainer *t = l->t;
     int got = llm_trainer_eval(t, loss, bits, e);
     if (got) return got;
-    char text[48] = "";
+    char text[48] = "", trained[48] = "";
+    if (!isnan(r->loss)) snprintf(trained, sizeof trained, "loss %.4f, ", r->loss);
     if (!isnan(*bits)) snprintf(text, sizeof text, " (%.4f bits per byte)", *bits);
-    llm_note("step %lld: loss %.4f, validation %.4f%s", (long long)t->step, r->loss, *loss, text);
+    llm_note("step %lld: %svalidation %.4f%s", (long long)t->step, trained, *loss, text);
     t->eval_step = t->step;
     if (*loss >= t->best_loss) return 0;
     t->best_loss = *loss;
@@ -43,24 +44,29 @@ static int advance(struct llm_loop *l, struct llm_step_report *r, struct llm_err
     double val = NAN, bits = NAN;
     int got = llm_trainer_step(t, r, e);
     if (got) return got;
-    if (eval_due(t) && (got = evaluate(l, r, &val, &bits, e)) != 0) return got;
+    if (eval_due(t) && (got = evaluate(l, r, &val, &bits, e)) < 0) return got;
     struct llm_err problem;
     if (llm_metrics_step(l->metrics, t, r, val, bits, &problem) < 0) {
         if (save(l, e) == 0) *e = problem;
         return -1;
     }
+    if (got) return got;
     return l->save_every > 0 && t->step % l->save_every == 0 && t->step < t->o.steps ? save(l, e) : 0;
 }
 
 int llm_loop_run(struct llm_loop *l, struct llm_err *e)
 {
     struct llm_trainer *t = l->t;
-    struct llm_step_report r = {.loss = NAN};
+    struct llm_step_report r = {.step = t->step, .loss = NAN, .bits_per_byte = NAN, .lr = NAN, .grad_norm = NAN};
     struct llm_progress bar;
     double started = llm_now();
     int64_t first = t->step, tokens = 0;
     double val, bits;
-    int got = eval_due(t) ? evaluate(l, &r, &val, &bits, e) : 0; /* a signal came between a step and its evaluation */
+    int got = 0;
+    if (eval_due(t)) { /* a signal came between a step and its evaluation */
+        got = evaluate(l, &r, &val, &bits, e);
+        if (got == 0) got = llm_metrics_step(l->metrics, t, &r, val, bits, e);
+    }
     llm_progress_start(&bar, "train", "tokens", (t->o.steps - first) * t->rows.n_rows * t->o.context);
     while (got == 0 && t->step < t->o.steps && !llm_signal_caught()) {
         char note[64];
@@ -72,15 +78,16 @@ int llm_loop_run(struct llm_loop *l, struct llm_err *e)
     }
     llm_progress_end(&bar);
     if (got < 0) return -1;
-    if (save(l, e) < 0) return -1;
     double seconds = llm_now() - started;
+    if (save(l, e) < 0) return -1;
     if (llm_signal_caught()) {
         llm_note("stopped after step %lld of %lld%s", (long long)t->step, (long long)t->o.steps, l->output ? "; --resume goes on" : "");
         return 0;
     }
     if (t->step > first) {
-        llm_note("%lld steps, loss %.4f, %.0f tokens/s, %.1f GFLOP/s (6N)", (long long)(t->step - first), r.loss, (double)tokens / seconds,
-                 (double)tokens / seconds * l->metrics->flops_per_token / 1e9);
+        double rate = (double)tokens / seconds;
+        llm_note("%lld step%s, loss %.4f, %.0f tokens/s, %.1f GFLOP/s (6N)", (long long)(t->step - first), t->step - first == 1 ? "" : "s", r.loss,
+                 rate, rate * l->metrics->flops_per_token / 1e9);
     }
     if (t->o.overfit_one && !(r.loss < LLM_OVERFIT_LOSS)) {
         return llm_fail(e, LLM_EX_FAILURE, "--overfit-one: expected a loss below %g after %lld steps on one batch, found %.4f", LLM_OVERFIT_LOSS,

@@ -156,14 +156,30 @@ static const char *first_bad(const struct llm_trainer *t, bool gradients)
     return NULL;
 }
 
-static int not_finite(const struct llm_trainer *t, double loss, struct llm_err *e)
+/* Where, in the model, the first row whose loss is not finite becomes so. */
+static bool bad_activation(struct llm_trainer *t, const struct llm_rows *rows, char *name, size_t n)
 {
-    const char *name = first_bad(t, false);
-    if (name) {
-        return llm_fail(e, LLM_EX_FAILURE, "step %lld: loss is not finite (%g): first bad tensor: weight '%s'", (long long)t->step + 1, loss, name);
-    }
-    return llm_fail(e, LLM_EX_FAILURE, "step %lld: loss is not finite (%g): all weights are finite, an activation is not; lower --lr or --clip",
-                    (long long)t->step + 1, loss);
+    struct llm_ctx *c = &t->eval_ctx;
+    int64_t at = 0;
+    while (at < rows->n_rows * rows->row_len - 1 && isfinite(t->token_loss[at])) at++;
+    struct llm_rows part = llm_rows_part(rows, at / rows->row_len, 1);
+    const struct llm_batch b = {.ids = part.ids, .positions = part.positions, .n_tokens = part.row_len,
+                                .doc_start = part.documents ? part.doc_start : NULL};
+    c->n_rows = 1;
+    c->row_len = part.row_len;
+    bool bad = llm_model_first_bad(c, t->model, &b, name, n);
+    llm_ctx_reset(c);
+    return bad;
+}
+
+static int not_finite(struct llm_trainer *t, const struct llm_rows *rows, double loss, struct llm_err *e)
+{
+    const char *weight = first_bad(t, false), *value = isnan(loss) ? "not a number" : "infinite";
+    char name[200];
+    long long step = (long long)t->step + 1;
+    if (weight) return llm_fail(e, LLM_EX_FAILURE, "step %lld: the loss is %s: first bad tensor: weight '%s'", step, value, weight);
+    if (!bad_activation(t, rows, name, sizeof name)) snprintf(name, sizeof name, "an activation under dropout");
+    return llm_fail(e, LLM_EX_FAILURE, "step %lld: the loss is %s: first bad tensor: %s; a lower --lr or --clip may help", step, value, name);
 }
 
 static void clear_gradients(struct llm_trainer *t)
@@ -198,12 +214,12 @@ int llm_trainer_gradient(struct llm_trainer *t, struct llm_step_report *r, struc
         if (llm_signal_caught()) return 1;
     }
     loss = fold(t, &t->rows, &bytes) / (double)counted;
-    if (!isfinite(loss)) return not_finite(t, loss, e);
+    if (!isfinite(loss)) return not_finite(t, &t->rows, loss, e);
     r->grad_norm = llm_grad_norm(t->params, t->n_params, &bad);
     if (!isfinite(r->grad_norm)) {
         const char *name = first_bad(t, true);
-        return llm_fail(e, LLM_EX_FAILURE, "step %lld: gradient is not finite (%g): first bad tensor: gradient of '%s'", (long long)t->step + 1,
-                        r->grad_norm, name ? name : bad ? bad->name : "?");
+        return llm_fail(e, LLM_EX_FAILURE, "step %lld: the norm of the gradient is %s: first bad tensor: gradient of '%s'", (long long)t->step + 1,
+                        isnan(r->grad_norm) ? "not a number" : "infinite", name ? name : bad->name);
     }
     r->loss = loss;
     r->bits_per_byte = bytes > 0 ? loss * (double)counted / log(2) / bytes : NAN;
@@ -261,11 +277,11 @@ int llm_trainer_eval(struct llm_trainer *t, double *loss, double *bits_per_byte,
         llm_ctx_reset(&t->eval_ctx);
         sum += fold(t, &part, &bytes);
         counted += part.counted;
+        if (!isfinite(sum)) return not_finite(t, &part, sum, e);
     }
     if (counted == 0) return llm_fail(e, EX_DATAERR, "validation data: expected tokens to predict, found all masked");
     *loss = sum / (double)counted;
     *bits_per_byte = bytes > 0 ? sum / log(2) / bytes : NAN;
-    if (!isfinite(*loss)) return not_finite(t, *loss, e);
     return 0;
 }
 

@@ -1,0 +1,306 @@
+# llm-train: what each option does. (train_equal.bats: the same bytes; train_bad.bats: what is refused.)
+load ../helper
+
+setup_file() {
+    awk 'BEGIN { split("red green small old quick", a); split("cat dog bird fish hen", n); split("sees likes hears follows", v)
+        for (i = 0; i < 400; i++) printf "the %s %s %s the %s\n", a[i % 5 + 1], n[i * 7 % 5 + 1], v[i * 3 % 4 + 1], n[i * 11 % 5 + 1] }' > text
+    llm-tokenize train --vocab-size 280 -o tok.json text
+    llm-tokenize encode -T tok.json --lines -o data.tok text
+    llm-tokenize train --model byte -o byte.json text
+    export F=$PWD
+}
+
+setup() {
+    model=(-c nano --set n_layer=2 --set n_embd=32 --set n_head=2 -T "$F/tok.json")
+    tiny=(llm-train -q "${model[@]}" -l 24 "$F/data.tok")
+    llama=(llm-train -q -c tiny --set num_hidden_layers=2 --set hidden_size=32 --set intermediate_size=64 -T "$F/tok.json" -l 24 "$F/data.tok")
+}
+
+# near A B TOLERANCE: relative
+near() {
+    awk -v a="$1" -v b="$2" -v t="$3" 'BEGIN { d = a - b; if (d < 0) d = -d; if (b < 0) b = -b; exit !(d <= t * b) }' ||
+        fail "expected $2 within $3, found $1"
+}
+
+hash_of() {
+    tail -n 1 "$1" | jq -r .hash
+}
+
+@test "the log has every field at every step, as it should be" {
+    "${tiny[@]}" -n 40 -b 4 --accumulate 2 --val .1 --eval-every 15 --warmup 9 --lr 1e-2 --min-lr 1e-3 --clip .5 --log log.jsonl -o model.llm
+    assert_equal "$(jq -s length log.jsonl)" 40
+    assert_equal "$(jq -s -c 'map(.step) == [range(1; 41)]' log.jsonl)" true
+    jq -es 'all(.[]; (keys_unsorted - ["val_loss", "val_nats_per_byte", "val_bits_per_byte"]) == ["step", "loss", "nats_per_byte",
+        "bits_per_byte", "lr", "grad_norm", "tokens", "tokens_per_second", "peak_share", "seconds", "hash"])' log.jsonl
+    # an untrained model knows nothing; a trained one something
+    near "$(jq -s '.[0].loss' log.jsonl)" "$(awk 'BEGIN { print log(280) }')" .02
+    jq -es '.[39].loss < .[0].loss - 1' log.jsonl
+    jq -es 'map(select(.val_loss)) | map(.step) == [15, 30, 40]' log.jsonl
+    jq -es 'map(select(.val_loss)) | all(.val_bits_per_byte * (2 | log) - .val_nats_per_byte | fabs < 1e-12)' log.jsonl
+    jq -es 'all(.[]; (.bits_per_byte * (2 | log) - .nats_per_byte | fabs) < 1e-12)' log.jsonl
+    # lr: warm-up, then half a cosine
+    jq -es '.[0].lr - 1e-2 / 10 | fabs < 1e-12' log.jsonl
+    jq -es '.[9].lr - 1e-2 | fabs < 1e-12' log.jsonl
+    jq -es '.[24].lr - (1e-3 + .5 * (1 + (15 / 31 * 3.141592653589793 | cos)) * 9e-3) | fabs < 1e-12' log.jsonl
+    # a step counts what is not the first of a document; a norm is of before clipping
+    jq -es '.[0].tokens <= 4 * 2 * 24 and .[0].tokens > 4 * 2 * 16 and .[39].tokens > 39 * .[0].tokens / 2' log.jsonl
+    jq -es 'any(.[]; .grad_norm > .5)' log.jsonl
+    jq -es 'all(.[]; .seconds > 0 and .peak_share > 0 and .peak_share < 1.5 and .tokens_per_second > 0)' log.jsonl
+    jq -es 'all(.[]; (.tokens_per_second * .seconds - 4 * 2 * 24 | fabs) < 1e-6)' log.jsonl
+    jq -es '(map(.hash) | unique | length) == 40 and all(.[]; .hash | test("^[0-9a-f]{16}$"))' log.jsonl
+}
+
+@test "bits per byte: with a token for each byte, nats a token over ln 2" {
+    llm-tokenize encode -T "$F/byte.json" -o byte.tok "$F/text"
+    llm-train -q -c nano --set n_layer=1 -T "$F/byte.json" -l 16 -n 2 --log log.jsonl -o model.llm byte.tok
+    jq -es 'all(.[]; (.loss - .nats_per_byte | fabs) < 1e-12)' log.jsonl
+    # and without a tokenizer nobody knows
+    llm-train -q -c nano --set n_layer=1 -l 16 -n 2 --log log.jsonl -o model.llm byte.tok
+    jq -es 'all(.[]; has("bits_per_byte") | not)' log.jsonl
+}
+
+@test "the log can be standard output, and goes on where a run does" {
+    "${tiny[@]}" -n 3 --log - -o model.llm > log.jsonl
+    llm-train -q --resume model.llm -n 5 --log log.jsonl
+    assert_equal "$(jq -s -c 'map(.step)' log.jsonl)" "[1,2,3,4,5]"
+}
+
+@test "words for people go to stderr, and -q says nothing" {
+    run -0 --separate-stderr llm-train "${model[@]}" -l 24 "$F/data.tok" -n 3 --val .1 -o model.llm
+    assert_equal "$output" ""
+    [[ ${stderr_lines[0]} =~ ^"llm-train: step 3: loss "[0-9.]+", validation "[0-9.]+" ("[0-9.]+" bits per byte)"$ ]]
+    run -0 --separate-stderr "${tiny[@]}" -n 3 --val .1 -o model.llm
+    assert_equal "$output$stderr" ""
+}
+
+@test "a checkpoint to standard output is the one to a file" {
+    "${tiny[@]}" -n 2 -o model.llm
+    "${tiny[@]}" -n 2 -o - > piped.llm
+    cmp model.llm piped.llm
+    zstd -tq model.llm
+}
+
+@test "documents in one row: alone by default, in sight of each other with --cross-document" {
+    printf 'the red cat sees' > a
+    printf 'the old hen likes the dog' > b
+    local name
+    for name in a b; do llm-tokenize encode -T "$F/byte.json" -o $name.tok $name; done
+    llm-tokenize encode -T "$F/byte.json" -o ab.tok a b
+    cat a b > joined
+    llm-tokenize encode -T "$F/byte.json" -o joined.tok joined
+    # loss of the first step, over the tokens that count
+    loss() {
+        local data=$1
+        shift
+        llm-train -q -c nano --set n_layer=2 --set n_positions=64 -T "$F/byte.json" -n 1 -b 1 --order sequential --precision f32 --seed 2 \
+            --log log "$@" -o x.llm "$data"
+        jq -r '"\(.loss) \(.tokens)"' log
+    }
+    read -r a na <<< "$(loss a.tok -l 15)"
+    read -r b nb <<< "$(loss b.tok -l 24)"
+    read -r ab nab <<< "$(loss ab.tok -l 40)"
+    read -r cross ncross <<< "$(loss ab.tok -l 40 --cross-document)"
+    read -r joined njoined <<< "$(loss joined.tok -l 40)"
+    assert_equal "$na $nb $nab $ncross $njoined" "15 24 39 40 40"
+    near "$ab" "$(awk "BEGIN { printf \"%.9f\", ($a * $na + $b * $nb) / $nab }")" 1e-6
+    near "$cross" "$joined" 1e-7
+    run ! near "$cross" "$ab" 1e-6
+}
+
+@test "--keep-best holds the model of the lowest validation loss" {
+    # the last lines are not like the others: learning those makes these worse
+    { head -n 30 "$F/text"; for i in {1..20}; do echo "hen the fish the dog red"; done; } > mixed
+    llm-tokenize encode -T "$F/tok.json" -o mixed.tok mixed
+    llm-train -q "${model[@]}" -l 24 -b 4 -n 60 --lr 2e-2 --warmup 0 --schedule constant --val .3 --eval-every 5 --keep-best best.llm --log log \
+        -o model.llm mixed.tok
+    local best
+    best=$(jq -s 'map(select(.val_loss)) | min_by(.val_loss) | .step' log)
+    ((best < 60))
+    llm-train -q "${model[@]}" -l 24 -b 4 -n "$best" --lr 2e-2 --warmup 0 --schedule constant --val .3 -o then.llm mixed.tok
+    llm-quantize -q -t f32 best.llm best.safetensors
+    llm-quantize -q -t f32 then.llm then.safetensors
+    cmp best.safetensors then.safetensors
+    run -65 --separate-stderr llm-train --resume best.llm -n 100
+    assert_equal "$stderr" "llm-train: best.llm: expected a training state, found a model alone; --init begins from its weights"
+    # an interruption does not forget what was best
+    rm best.llm
+    llm-train -q --resume model.llm -n 61 --keep-best best.llm --lr 0 --min-lr 0
+    [[ ! -e best.llm ]]
+}
+
+@test "--save-every leaves a checkpoint that a run that was killed goes on from" {
+    "${tiny[@]}" -n 60 -o straight.llm
+    mkfifo fifo
+    "${tiny[@]}" -n 100000 --warmup 6 --save-every 20 --log fifo -o model.llm &
+    { head -n 25 > /dev/null; kill -KILL $!; cat > /dev/null; } < fifo
+    wait $! || true
+    zstd -tq model.llm
+    llm-train -q --resume model.llm -n 100001 --plan > /dev/null
+}
+
+@test "validation on a file, or on the last share of the data, on all rows or some" {
+    llm-tokenize encode -T "$F/tok.json" --lines -o first.tok <(head -n 300 "$F/text")
+    llm-tokenize encode -T "$F/tok.json" --lines -o last.tok <(tail -n 100 "$F/text")
+    local n=0 share
+    n=$(llm-tokenize encode -T "$F/tok.json" --lines --count "$F/text")
+    share=$(awk -v n="$n" -v m="$(llm-tokenize encode -T "$F/tok.json" --lines --count <(tail -n 100 "$F/text"))" 'BEGIN { printf "%.9f", m / n }')
+    llm-train -q "${model[@]}" -l 24 -n 3 --val last.tok --log file -o model.llm first.tok
+    llm-train -q "${model[@]}" -l 24 -n 3 --val "$share" --log share -o model.llm "$F/data.tok"
+    assert_equal "$(jq -c '[.loss, .val_loss, .hash]' file)" "$(jq -c '[.loss, .val_loss, .hash]' share)"
+    llm-train -q "${model[@]}" -l 24 -n 3 --val last.tok --eval-rows 2 --log some -o model.llm first.tok
+    [[ $(jq -s '.[2].val_loss' file) != "$(jq -s '.[2].val_loss' some)" ]]
+}
+
+@test "--order: sequential takes the data from its beginning" {
+    head -n 4 "$F/text" | tr -d '\n' > start
+    llm-tokenize encode -T "$F/byte.json" -o start.tok start
+    cat start "$F/text" > long
+    llm-tokenize encode -T "$F/byte.json" -o long.tok long
+    for name in start long; do
+        llm-train -q -c nano --set n_layer=1 -T "$F/byte.json" -n 1 -b 1 -l 60 --order sequential --log $name -o x.llm $name.tok
+    done
+    assert_equal "$(jq .loss start)" "$(jq .loss long)"
+}
+
+@test "--optimizer: each learns; a first step is what its formula says" {
+    local o
+    for o in adamw adam sgd adagrad; do
+        "${tiny[@]}" -n 40 -b 8 --optimizer $o --lr "$([[ $o == sgd ]] && echo .3 || echo .01)" --log $o.log -o x.llm
+        jq -es '.[39].loss < .[0].loss - .5' $o.log || fail $o
+    done
+    # without momentum, decay and clipping, twice the rate is twice the way
+    change() {
+        "${tiny[@]}" -n 1 -b 2 --optimizer sgd --momentum 0 --weight-decay 0 --clip 0 --warmup 0 --precision f32 --lr "$1" -o x.llm
+        llm-quantize -q -t f32 --to safetensors x.llm -
+    }
+    change 0 > zero
+    "${tiny[@]}" -n 0 --precision f32 -o x.llm
+    llm-quantize -q -t f32 --to safetensors x.llm - | cmp - zero
+    change .1 > one
+    run ! cmp -s zero one
+}
+
+@test "--schedule: constant stays, linear is half way in the middle, cosine too" {
+    local s
+    for s in constant linear cosine; do
+        "${tiny[@]}" -n 11 -b 1 --warmup 0 --schedule $s --lr 1e-3 --min-lr 1e-4 --log $s -o x.llm
+    done
+    near "$(jq -s '.[10].lr' constant)" 1e-3 1e-12
+    near "$(jq -s '.[5].lr' linear)" "$(awk 'BEGIN { printf "%.12g", 1e-3 - 9e-4 * 5 / 11 }')" 1e-9
+    near "$(jq -s '.[10].lr' linear)" "$(awk 'BEGIN { printf "%.12g", 1e-3 - 9e-4 * 10 / 11 }')" 1e-9
+    near "$(jq -s '.[5].lr' cosine)" "$(awk 'BEGIN { printf "%.12g", 1e-4 + .5 * (1 + cos(3.14159265358979 * 5 / 11)) * 9e-4 }')" 1e-9
+}
+
+@test "dropout: none is no change, some changes training and not validation" {
+    "${tiny[@]}" -n 2 --val .1 --log none -o x.llm
+    "${tiny[@]}" -n 2 --val .1 --dropout 0 --log zero -o x.llm
+    "${tiny[@]}" -n 2 --val .1 --dropout .3 --log some -o x.llm
+    "${tiny[@]}" -n 1 --val .1 --lr 0 --min-lr 0 --dropout .3 --log still -o x.llm
+    "${tiny[@]}" -n 1 --val .1 --lr 0 --min-lr 0 --log sober -o x.llm
+    assert_equal "$(hash_of none)" "$(hash_of zero)"
+    [[ $(hash_of none) != "$(hash_of some)" ]]
+    assert_equal "$(jq .val_loss still)" "$(jq .val_loss sober)"
+    [[ $(jq .loss still) != "$(jq .loss sober)" ]]
+}
+
+@test "each variant of the architecture: its gradients are right, it learns, and it is not another" {
+    local v
+    variants() { # COMMAND... and lines of --set
+        while read -r v; do
+            local sets=()
+            for word in $v; do sets+=(--set "$word"); done
+            "$@" "${sets[@]}" -b 2 -l 16 --gradcheck > table || fail "$v: $(cat table)"
+            "$@" "${sets[@]}" -b 4 -n 30 --lr 1e-2 --log log -o x.llm
+            jq -es '.[29].loss < .[0].loss - .7' log > /dev/null || fail "$v does not learn"
+            hash_of log >> hashes
+        done
+    }
+    variants "${tiny[@]}" << 'END'
+n_head=2
+n_head=4
+norm_place=post
+position_embedding=sinusoidal
+position_embedding=rope
+position_embedding=none
+bias=true
+activation_function=gelu_new
+activation_function=relu
+activation_function=silu
+activation_function=sigmoid
+activation_function=tanh
+sliding_window=3
+tie_word_embeddings=false
+n_inner=48
+logit_scale=1/sqrt(hidden)
+layer_norm_epsilon=0.1
+END
+    variants "${llama[@]}" << 'END'
+num_key_value_heads=2
+num_key_value_heads=1
+num_key_value_heads=4
+head_dim=12
+sliding_window=4
+rope_theta=100
+rope_pairing=interleaved
+norm_place=post
+attention_bias=true
+mlp_bias=true
+tie_word_embeddings=false
+hidden_act=gelu
+position_embedding=learned
+position_embedding=sinusoidal
+rms_norm_eps=0.1
+END
+    assert_equal "$(sort -u hashes | wc -l)" 32
+}
+
+@test "presets have the parameters that they say" {
+    parameters() {
+        llm-train -c "$1" -b 1 -l 8 "${@:2}" --plan | awk '$1 == "parameters" { print $2 }'
+    }
+    assert_equal "$(parameters tiny)" 4983552
+    assert_equal "$(parameters nano --set vocab_size=65 -l 64)" 804096
+}
+
+@test "--plan: lines that add up, and one JSON object; no data is needed" {
+    run -0 --separate-stderr llm-train -c nano --set n_layer=3 --set vocab_size=300 -b 2 -l 32 --steps 500 --accumulate 3 --plan
+    assert_equal "$stderr" ""
+    awk -F'\t' '/_bytes/ && !/total/ { sum += $2 } /total_bytes/ { total = $2 } END { exit !(sum == total && sum > 0) }' <<< "$output"
+    awk -F'\t' '$1 == "tokens_per_step" { exit $2 != 2 * 32 * 3 }' <<< "$output"
+    llm-train -c nano --set n_layer=3 --set vocab_size=300 -b 2 -l 32 --steps 500 --plan --json |
+        jq -e '.seconds > 0 and (.seconds / .step_seconds - 500 | fabs) < 1 and .peak_flops_per_second > 0 and .flops_per_step > 0'
+    # what it says of memory is what a run then takes, moments and all
+    plan=$(llm-train -c nano --set n_layer=3 --set vocab_size=300 -b 2 -l 32 --plan | awk '$1 == "moment_bytes" { print $2 }')
+    assert_equal "$plan" $((8 * (300 * 128 + 32 * 128 + 3 * (12 * 128 * 128 + 2 * 128) + 128)))
+}
+
+@test "--gradcheck: a line for each tensor; with data and without" {
+    run -0 "${tiny[@]}" --gradcheck
+    assert_equal "${lines[0]}" $'tensor\tanalytic\tnumeric\tdifference'
+    assert_equal "${#lines[@]}" 16
+    awk -F'\t' 'NR > 1 && !($4 < 1e-3 && $2 != 0) { bad = 1; print } END { exit bad }' <<< "$output"
+    run -0 llm-train -c nano --set n_layer=1 --set n_embd=16 --set vocab_size=50 -l 8 -b 2 --gradcheck
+    assert_equal "${#lines[@]}" 10
+}
+
+@test "--overfit-one learns a batch by heart, or fails" {
+    "${tiny[@]}" --overfit-one -b 2 -n 150 --lr 1e-2 --cross-document
+    run -1 --separate-stderr "${tiny[@]}" --overfit-one -b 2 -n 3
+    assert_regex "$stderr" '^llm-train: --overfit-one: expected a loss below 0.1 after 3 steps on one batch, found [0-9.]+$'
+}
+
+@test "bf16 and f32 are close, and not the same" {
+    "${tiny[@]}" -n 10 --precision f32 --log f32 -o x.llm
+    "${tiny[@]}" -n 10 --precision bf16 --log bf16 -o x.llm
+    near "$(jq -s '.[9].loss' f32)" "$(jq -s '.[9].loss' bf16)" .01
+    [[ $(hash_of f32) != "$(hash_of bf16)" ]]
+}
+
+@test "what was trained can be sampled, scored and quantised" {
+    "${tiny[@]}" -n 150 -b 8 --lr 1e-2 -o model.llm
+    run -0 llm-infer -m model.llm -n 12 --temp 0 "the red"
+    assert_regex "$output" '(cat|dog|bird|fish|hen)'
+    llm-quantize -q -t q8_0 model.llm small.llm
+    run -0 llm-infer -m small.llm -n 12 --temp 0 "the red"
+    assert_regex "$output" '(cat|dog|bird|fish|hen)'
+}
