@@ -7,7 +7,7 @@
 
 enum llm_dtype {
     LLM_F32, LLM_F16, LLM_BF16, LLM_F64, LLM_I8, LLM_U8, LLM_I16, LLM_U16, LLM_I32, LLM_U32, LLM_I64, LLM_U64, LLM_BOOL,
-    LLM_Q8_0, LLM_Q4_0,
+    LLM_Q8_0, LLM_Q4_0, LLM_Q4_1, LLM_Q5_0, LLM_Q5_1, LLM_Q2_K, LLM_Q3_K, LLM_Q4_K, LLM_Q5_K, LLM_Q6_K, LLM_Q8_K, LLM_IQ4_NL, LLM_IQ4_XS, LLM_MXFP4,
     LLM_N_DTYPES, LLM_NO_DTYPE = -1
 };
 
@@ -18,7 +18,8 @@ struct llm_dtype_row {
     int block_bytes;
     int is_float;            /* plain floating point: F32 F16 BF16 F64 */
     int is_quantised;
-    /* n elements, a multiple of block_size; NULL for integer types. Encoding rounds to nearest even; block types as ggml does. */
+    /* n elements, a multiple of block_size; NULL for integer types. Encoding rounds to nearest even; block types as ggml does.
+     * encode: NULL too for block types that are only read. */
     void (*decode)(const void *in, float *out, size_t n);
     void (*encode)(const float *in, void *out, size_t n);
 };

@@ -16,5 +16,17 @@ void llm_q8_0_decode(const void *in, float *out, size_t n);
 void llm_q8_0_encode(const float *in, void *out, size_t n);
 void llm_q4_0_decode(const void *in, float *out, size_t n);
 void llm_q4_0_encode(const float *in, void *out, size_t n);
+void llm_q4_1_decode(const void *in, float *out, size_t n);
+void llm_q5_0_decode(const void *in, float *out, size_t n);
+void llm_q5_1_decode(const void *in, float *out, size_t n);
+void llm_q2_k_decode(const void *in, float *out, size_t n);
+void llm_q3_k_decode(const void *in, float *out, size_t n);
+void llm_q4_k_decode(const void *in, float *out, size_t n);
+void llm_q5_k_decode(const void *in, float *out, size_t n);
+void llm_q6_k_decode(const void *in, float *out, size_t n);
+void llm_q8_k_decode(const void *in, float *out, size_t n);
+void llm_iq4_nl_decode(const void *in, float *out, size_t n);
+void llm_iq4_xs_decode(const void *in, float *out, size_t n);
+void llm_mxfp4_decode(const void *in, float *out, size_t n);
 
 #endif

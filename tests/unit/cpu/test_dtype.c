@@ -1,5 +1,6 @@
 /* Data types: every 16-bit code, rounding to nearest even, NaN; block types against ggml's own encoder (tests/oracle/dtypes.py). */
 #include "isas.h"
+#include "base/hash.h"
 #include "cpu/dtype.h"
 
 static uint32_t bits(float x)
@@ -69,9 +70,9 @@ static void test_rows(void **state)
         if (row->safetensors) assert_int_equal(llm_dtype_find(row->safetensors), t);
         assert_true(row->is_quantised == (row->block_size > 1));
         assert_true((row->decode != NULL) == (row->is_float || row->is_quantised));
-        assert_int_equal(llm_dtype_bytes(t, 64), 64 / row->block_size * row->block_bytes);
-        assert_int_equal(llm_dtype_bytes(t, UINT64_MAX - UINT64_MAX % 32), row->block_bytes > row->block_size
-                             ? 0 : (UINT64_MAX - UINT64_MAX % 32) / (uint64_t)row->block_size * (uint64_t)row->block_bytes);
+        assert_int_equal(llm_dtype_bytes(t, 512), 512 / row->block_size * row->block_bytes);
+        assert_int_equal(llm_dtype_bytes(t, UINT64_MAX - UINT64_MAX % 256), row->block_bytes > row->block_size
+                             ? 0 : (UINT64_MAX - UINT64_MAX % 256) / (uint64_t)row->block_size * (uint64_t)row->block_bytes);
     }
     assert_int_equal(llm_dtype_bytes(LLM_Q8_0, 33), 0);
     assert_int_equal(llm_dtype_find("q8_0"), llm_dtype_find("Q8_0"));
@@ -118,6 +119,33 @@ static void test_golden(void **state)
     assert_int_equal(lines, 128);
 }
 
+/* tests/golden/blocks.tsv (tests/oracle/blocks.py): "name<TAB>block<TAB>SHA-256 of the decoded FP32 values", by the gguf package. */
+static void test_blocks(void **state)
+{
+    char name[16], block[1024], want[80], got[65];
+    unsigned char b[512];
+    float values[256];
+    bool seen[LLM_N_DTYPES] = {0};
+    FILE *f = fopen("tests/golden/blocks.tsv", "r");
+    (void)state;
+    assert_non_null(f);
+    while (fscanf(f, "%15s %1023s %79s", name, block, want) == 3) {
+        enum llm_dtype t = llm_dtype_find(name);
+        assert_true(t != LLM_NO_DTYPE);
+        size_t n = (size_t)llm_dtypes[t].block_size;
+        assert_int_equal(from_hex(block, b), llm_dtypes[t].block_bytes);
+        llm_dtypes[t].decode(b, values, n);
+        struct llm_sha256 *h = llm_sha256_create(NULL);
+        assert_non_null(h);
+        llm_sha256_update(h, values, n * sizeof *values);
+        llm_sha256_finish(h, got);
+        if (strcmp(got, want) != 0) fail_msg("%s: block %s decodes differently", name, block);
+        seen[t] = true;
+    }
+    fclose(f);
+    for (int t = 0; t < LLM_N_DTYPES; t++) assert_true(seen[t] == (llm_dtypes[t].is_quantised != 0));
+}
+
 /* What is not finite stays visible or becomes zero, and nothing is undefined. */
 static void test_not_finite(void **state)
 {
@@ -147,6 +175,6 @@ static void test_not_finite(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_bf16), cmocka_unit_test(test_f16), cmocka_unit_test(test_rows),
-                                       cmocka_unit_test(test_golden), cmocka_unit_test(test_not_finite)};
+                                       cmocka_unit_test(test_golden), cmocka_unit_test(test_blocks), cmocka_unit_test(test_not_finite)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,112 @@
+/* The K types, ggml's layouts: super-blocks of 256 values in 8 groups of 32 or 16 of 16, whose scales (and least values) are small integers
+ * that the super-block's own scale multiplies. Products are taken in ggml's order, so that values are equal to the bit. */
+#include <string.h>
+#include "cpu/dtype/dtype_internal.h"
+#include "cpu/half.h"
+
+enum { BLOCK = 256 };
+struct q2_k { uint8_t scales[16], q[64]; uint16_t d, least; };
+struct q3_k { uint8_t high[32], q[64], scales[12]; uint16_t d; };
+struct q4_k { uint16_t d, least; uint8_t scales[12], q[128]; };
+struct q5_k { uint16_t d, least; uint8_t scales[12], high[32], q[128]; };
+struct q6_k { uint8_t low[128], high[64]; int8_t scales[16]; uint16_t d; };
+struct q8_k { float d; int8_t q[256]; int16_t sums[16]; };
+_Static_assert(sizeof(struct q2_k) == 84 && sizeof(struct q3_k) == 110 && sizeof(struct q4_k) == 144 && sizeof(struct q5_k) == 176
+                   && sizeof(struct q6_k) == 210 && sizeof(struct q8_k) == 292, "sizes of ggml's blocks");
+
+/* Two bits a value: value i of half h (128 values) is in byte 32·h + i mod 32, bits 2·(i / 32). Scales: low half; least values: high half. */
+void llm_q2_k_decode(const void *in, float *out, size_t n)
+{
+    struct q2_k b;
+    for (size_t i = 0; i < n / BLOCK; i++) {
+        memcpy(&b, (const char *)in + i * sizeof b, sizeof b);
+        float d = llm_f16_decode(b.d), least = llm_f16_decode(b.least);
+        for (int j = 0; j < BLOCK; j++) {
+            int scale = b.scales[j / 16], q = b.q[j / 128 * 32 + j % 32] >> j % 128 / 32 * 2 & 3;
+            *out++ = d * (float)(scale & 15) * (float)q - least * (float)(scale >> 4);
+        }
+    }
+}
+
+/* Two low bits as Q2_K; the third (zero takes 4 away) in `high`: byte i mod 32, bit i / 32. Scales of six bits less 32: the low four in bytes
+ * 0-7 (scales 8-15 in the high halves), the upper two in bytes 8-11, two bits each four scales. */
+void llm_q3_k_decode(const void *in, float *out, size_t n)
+{
+    struct q3_k b;
+    for (size_t i = 0; i < n / BLOCK; i++) {
+        memcpy(&b, (const char *)in + i * sizeof b, sizeof b);
+        float d = llm_f16_decode(b.d);
+        for (int j = 0; j < BLOCK; j++) {
+            int s = j / 16, low = s < 8 ? b.scales[s] & 15 : b.scales[s - 8] >> 4, scale = low | (b.scales[8 + s % 4] >> s / 4 * 2 & 3) << 4;
+            int q = (b.q[j / 128 * 32 + j % 32] >> j % 128 / 32 * 2 & 3) - (b.high[j % 32] >> j / 32 & 1 ? 0 : 4);
+            *out++ = d * (float)(scale - 32) * (float)q;
+        }
+    }
+}
+
+/* Scale and least value of group g of eight, six bits each: for g < 4 in bytes g and g + 4; for the others four bits in byte g + 4 and the
+ * upper two in the spare bits of bytes g - 4 and g. */
+static void group_scales(const uint8_t *scales, int g, int *scale, int *least)
+{
+    if (g < 4) {
+        *scale = scales[g] & 63;
+        *least = scales[g + 4] & 63;
+    } else {
+        *scale = (scales[g + 4] & 15) | scales[g - 4] >> 6 << 4;
+        *least = scales[g + 4] >> 4 | scales[g] >> 6 << 4;
+    }
+}
+
+/* Groups 2·p and 2·p + 1 share 32 bytes: low halves, then high halves. */
+void llm_q4_k_decode(const void *in, float *out, size_t n)
+{
+    struct q4_k b;
+    int scale, least;
+    for (size_t i = 0; i < n / BLOCK; i++) {
+        memcpy(&b, (const char *)in + i * sizeof b, sizeof b);
+        for (int g = 0; g < 8; g++) {
+            group_scales(b.scales, g, &scale, &least);
+            float d = llm_f16_decode(b.d) * (float)scale, m = llm_f16_decode(b.least) * (float)least;
+            for (int j = 0; j < 32; j++) *out++ = d * (float)(b.q[g / 2 * 32 + j] >> g % 2 * 4 & 15) - m;
+        }
+    }
+}
+
+/* As Q4_K with a fifth bit: byte j of `high`, bit g. */
+void llm_q5_k_decode(const void *in, float *out, size_t n)
+{
+    struct q5_k b;
+    int scale, least;
+    for (size_t i = 0; i < n / BLOCK; i++) {
+        memcpy(&b, (const char *)in + i * sizeof b, sizeof b);
+        for (int g = 0; g < 8; g++) {
+            group_scales(b.scales, g, &scale, &least);
+            float d = llm_f16_decode(b.d) * (float)scale, m = llm_f16_decode(b.least) * (float)least;
+            for (int j = 0; j < 32; j++) *out++ = d * (float)((b.q[g / 2 * 32 + j] >> g % 2 * 4 & 15) | (b.high[j] >> g & 1) << 4) - m;
+        }
+    }
+}
+
+/* Value i of half h: four low bits in byte 64·h + i mod 64 (i ≥ 64: high half), two upper bits in byte 32·h + i mod 32, bits 2·(i / 32). */
+void llm_q6_k_decode(const void *in, float *out, size_t n)
+{
+    struct q6_k b;
+    for (size_t i = 0; i < n / BLOCK; i++) {
+        memcpy(&b, (const char *)in + i * sizeof b, sizeof b);
+        float d = llm_f16_decode(b.d);
+        for (int j = 0; j < BLOCK; j++) {
+            int half = j / 128, k = j % 128, low = b.low[half * 64 + k % 64] >> k / 64 * 4 & 15;
+            int q = (low | (b.high[half * 32 + k % 32] >> k / 32 * 2 & 3) << 4) - 32;
+            *out++ = d * (float)b.scales[j / 16] * (float)q;
+        }
+    }
+}
+
+void llm_q8_k_decode(const void *in, float *out, size_t n)
+{
+    struct q8_k b;
+    for (size_t i = 0; i < n / BLOCK; i++) {
+        memcpy(&b, (const char *)in + i * sizeof b, sizeof b);
+        for (int j = 0; j < BLOCK; j++) *out++ = b.d * (float)b.q[j];
+    }
+}

@@ -1,0 +1,35 @@
+#!/usr/bin/env python3
+"""tests/golden/blocks.tsv: random blocks of each block type, decoded by the gguf package.
+
+    tests/oracle/blocks.py > tests/golden/blocks.tsv
+
+A line: type, the block in hexadecimal, SHA-256 of its decoded values as little-endian FP32. Needs numpy and gguf.
+"""
+import hashlib
+
+import numpy as np
+from gguf import GGML_QUANT_SIZES
+from gguf import GGMLQuantizationType as Type
+from gguf.quants import dequantize
+
+# where a block's FP16 numbers stand; random bits would make them NaN or infinite
+HALVES = {"Q8_0": [0], "Q4_0": [0], "Q4_1": [0, 2], "Q5_0": [0], "Q5_1": [0, 2], "Q2_K": [80, 82], "Q3_K": [108], "Q4_K": [0, 2], "Q5_K": [0, 2],
+          "Q6_K": [208], "Q8_K": [], "IQ4_NL": [0], "IQ4_XS": [0], "MXFP4": []}
+rng = np.random.default_rng(20261121)
+for name, halves in HALVES.items():
+    size, n_bytes = GGML_QUANT_SIZES[Type[name]]
+    for i in range(12):
+        block = rng.integers(0, 256, n_bytes, dtype=np.uint8)
+        for at in halves:
+            block[at : at + 2] = np.frombuffer(np.float16(rng.standard_normal() * 10.0 ** -int(i % 5)).tobytes(), np.uint8)
+        if name == "MXFP4":
+            block[0] = [0, 1, 2, 120, 127, 128, 140, 200, 240, 245, 117, 64][i]
+        if name == "Q8_K":  # the package has no decoder: d · q
+            block[:4] = np.frombuffer(np.float32(rng.standard_normal()).tobytes(), np.uint8)
+            values = block[:4].view("<f4") * block[4:260].view(np.int8).astype(np.float32)
+        else:
+            with np.errstate(over="ignore"):
+                values = dequantize(block[None, :], Type[name])[0]
+        values = values.astype("<f4")
+        assert np.isfinite(values).all() and len(values) == size, name
+        print(name.lower(), block.tobytes().hex(), hashlib.sha256(values.tobytes()).hexdigest(), sep="\t")
