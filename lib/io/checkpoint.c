@@ -9,11 +9,16 @@
 #include "io/sniff.h"
 #include "io/zstd_frames.h"
 
-/* Where a checkpoint's bytes come from: four ways, one interface.
- *   zstd in a file (mapped, frames at random) · zstd in a pipe (in order) · plain in a file (mapped) · plain in a pipe (in order) */
+/* Where a checkpoint's bytes come from: five ways, one interface.
+ *   zstd in a file (mapped, frames at random) · zstd in a pipe (in order) · plain in a file (mapped) · plain in a pipe (in order) · GGUF (mapped,
+ *   or all of a pipe in memory: its tensors are in no order that a reader could wait for) */
 struct llm_checkpoint {
     struct llm_file *file;
     struct llm_map map;              /* files */
+    struct llm_buf whole;            /* GGUF from a pipe */
+    const unsigned char *bytes;      /* of a file as a whole: map, or whole */
+    struct llm_gguf gguf;
+    bool is_gguf;
     struct llm_frame *frames;        /* zstd in a file: those with tensor data, in order */
     size_t n_frames, *first_frame;   /* first_frame[i]: of entry i */
     struct llm_unzstd *unzstd;       /* zstd in a pipe */
@@ -28,6 +33,11 @@ struct llm_checkpoint {
 const struct llm_header *llm_checkpoint_header(const struct llm_checkpoint *c)
 {
     return &c->header;
+}
+
+const struct llm_gguf *llm_checkpoint_gguf(const struct llm_checkpoint *c)
+{
+    return c->is_gguf ? &c->gguf : NULL;
 }
 
 const char *llm_checkpoint_name(const struct llm_checkpoint *c)
@@ -45,7 +55,9 @@ void llm_checkpoint_close(struct llm_checkpoint *c)
     free(c->first_frame);
     free(c->frames);
     llm_unzstd_destroy(c->unzstd);
+    llm_gguf_release(&c->gguf);
     llm_header_release(&c->header);
+    llm_buf_release(&c->whole);
     llm_map_close(&c->map);
     llm_file_close(c->file);
     free(c);
@@ -68,7 +80,9 @@ static int map_file(struct llm_checkpoint *c, struct llm_err *e)
 {
     uint64_t size;
     int fd = llm_file_regular(c->file, &size);
-    return llm_map_fd(&c->map, fd, size, llm_checkpoint_name(c), e);
+    if (llm_map_fd(&c->map, fd, size, llm_checkpoint_name(c), e) < 0) return -1;
+    c->bytes = c->map.p;
+    return 0;
 }
 
 static int open_plain_file(struct llm_checkpoint *c, struct llm_err *e)
@@ -225,15 +239,31 @@ static int open_plain_pipe(struct llm_checkpoint *c, struct llm_err *e)
     return got;
 }
 
-/* One of the four ways, by content. What clearly is something else is not parsed first. */
+static int open_gguf(struct llm_checkpoint *c, bool regular, struct llm_err *e)
+{
+    int64_t got = 1;
+    c->is_gguf = true;
+    if (regular && map_file(c, e) < 0) return -1;
+    while (!regular && got > 0) { /* memory follows bytes that came */
+        if (llm_buf_reserve(&c->whole, c->whole.n + (1 << 20), e) < 0) return -1;
+        got = llm_file_read_some(c->file, c->whole.p + c->whole.n, 1 << 20, e);
+        if (got < 0) return -1;
+        c->whole.n += (size_t)got;
+        c->bytes = (const unsigned char *)c->whole.p;
+    }
+    return llm_gguf_parse(&c->gguf, &c->header, c->bytes, regular ? c->map.n : c->whole.n, llm_checkpoint_name(c), e);
+}
+
+/* One of the five ways, by content. What clearly is something else is not parsed first. */
 static int open_any(struct llm_checkpoint *c, bool regular, struct llm_err *e)
 {
     enum llm_content content;
     char kind[32];
     if (llm_sniff(c->file, &content, e) < 0 || llm_sniff_kind(c->file, kind, e) < 0) return -1;
     if (content == LLM_CONTENT_CHECKPOINT) return regular ? open_zstd_file(c, e) : open_zstd_pipe(c, e);
+    if (content == LLM_CONTENT_GGUF) return open_gguf(c, regular, e);
     if (content != LLM_CONTENT_MESSAGE || (kind[0] && strcmp(kind, "checkpoint") != 0))
-        return llm_sniff_refuse(c->file, "a checkpoint (.llm) or safetensors", e);
+        return llm_sniff_refuse(c->file, "a checkpoint (.llm), safetensors or GGUF", e);
     return regular ? open_plain_file(c, e) : open_plain_pipe(c, e);
 }
 
@@ -250,7 +280,7 @@ struct llm_checkpoint *llm_checkpoint_from_file(struct llm_file *f, struct llm_e
     int got = open_any(c, regular, e);
     if (got == 0 && c->header.kind && strcmp(c->header.kind, "checkpoint") != 0)
         got = llm_fail(e, EX_DATAERR, "%s: expected a checkpoint, found a message of kind '%s'", llm_file_name(f), c->header.kind);
-    if (got == 0 && !regular) {
+    if (got == 0 && !regular && !c->is_gguf) {
         c->kept = llm_calloc(c->header.n_entries, sizeof *c->kept, "header", e);
         if (!c->kept || (c->header.n_entries == 0 && finish_content(c, e) < 0)) got = -1;
     }
@@ -370,7 +400,7 @@ int llm_checkpoint_read_many(struct llm_checkpoint *c, const struct llm_wanted *
     if (c->frames) return read_frames(c, w, n, e);
     for (size_t i = 0; i < n; i++) {
         if (c->kept && read_pipe(c, w[i].entry, w[i].out, e) < 0) return -1;
-        if (!c->kept) join_stored(w[i].entry, c->map.p + c->header.header_bytes + w[i].entry->offset, w[i].out);
+        if (!c->kept) join_stored(w[i].entry, c->bytes + c->header.header_bytes + w[i].entry->offset, w[i].out);
     }
     return 0;
 }
@@ -384,7 +414,7 @@ int llm_checkpoint_read(struct llm_checkpoint *c, const struct llm_entry *t, voi
 const void *llm_checkpoint_borrow(const struct llm_checkpoint *c, const struct llm_entry *t)
 {
     if (c->frames || c->kept || t->planes) return NULL;
-    const unsigned char *p = c->map.p + c->header.header_bytes + t->offset;
+    const unsigned char *p = c->bytes + c->header.header_bytes + t->offset;
     const struct llm_dtype_row *row = &llm_dtypes[t->dtype];
     uintptr_t alignment = row->block_size > 1 ? 2 : (uintptr_t)row->block_bytes; /* blocks begin with a half */
     return (uintptr_t)p % alignment ? NULL : p;

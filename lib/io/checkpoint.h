@@ -3,13 +3,17 @@
 #ifndef LLM_IO_CHECKPOINT_H
 #define LLM_IO_CHECKPOINT_H
 
+#include "io/gguf.h"
 #include "io/message.h"
 
-/* ---- reading: from a file in parallel, one tensor alone, or from a pipe in order; plain safetensors too (mapped) ---- */
+/* ---- reading: from a file in parallel, one tensor alone, or from a pipe in order; plain safetensors and
+ * GGUF too (mapped; GGUF from a pipe is kept in memory) ---- */
 struct llm_checkpoint; /* opaque; of a file, tensors may be read from several threads; of a pipe, from one */
 struct llm_checkpoint *llm_checkpoint_open(const char *path, struct llm_err *e) LLM_MUST_CHECK; /* "-": stdin */
 struct llm_checkpoint *llm_checkpoint_from_file(struct llm_file *f, struct llm_err *e) LLM_MUST_CHECK; /* takes f over */
 const struct llm_header *llm_checkpoint_header(const struct llm_checkpoint *c);
+/* The metadata of a GGUF file, alive as long as `c`; NULL for others. */
+const struct llm_gguf *llm_checkpoint_gguf(const struct llm_checkpoint *c);
 const char *llm_checkpoint_name(const struct llm_checkpoint *c);
 /* Decodes tensor `t` (an entry of the header) into `out` (its true bytes: llm_dtype_bytes). Uses all threads of the pool. From a pipe
  * tensors that come before it are kept in memory, and each can be read once; with the last one the end of the input is checked. */
@@ -17,7 +21,7 @@ int llm_checkpoint_read(struct llm_checkpoint *c, const struct llm_entry *t, voi
 /* The same for several tensors at once: faster where they are small. */
 struct llm_wanted { const struct llm_entry *entry; void *out; };
 int llm_checkpoint_read_many(struct llm_checkpoint *c, const struct llm_wanted *w, size_t n, struct llm_err *e) LLM_MUST_CHECK;
-/* A pointer to the tensor's bytes where the file is mapped, unpacked (safetensors) and they are aligned for their dtype, else NULL. Lives as
+/* A pointer to the tensor's bytes where the file is mapped, unpacked (safetensors, GGUF) and they are aligned for their dtype, else NULL. Lives as
  * long as `c`. */
 const void *llm_checkpoint_borrow(const struct llm_checkpoint *c, const struct llm_entry *t);
 void llm_checkpoint_close(struct llm_checkpoint *c);
