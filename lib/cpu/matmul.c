@@ -80,7 +80,7 @@ static int run(struct product *p, struct llm_err *e)
 int llm_matmul(const struct llm_matmul *a, struct llm_weight *w, struct llm_err *e)
 {
     const void *form;
-    if (llm_dtypes[w->dtype].is_quantised && a->compute != LLM_COMPUTE_F32) return llm_matmul_quantised(a, w, e);
+    if (gemm_q_of(w->dtype) && a->compute != LLM_COMPUTE_F32) return llm_matmul_quantised(a, w, e);
     if (llm_weight_form(w, a->compute, false, a->m, &form, e) < 0) return -1;
     struct product p = {.g = gemm_of(a->compute), .m = a->m, .n = w->n, .k = w->k, .x = a->x, .ldx = a->ldx, .b = form, .w = w,
                         .add = a->accumulate, .c = a->y, .ldc = a->ldy, .bias = a->bias};
@@ -189,5 +189,5 @@ int llm_matmul_dw(float *dw, const float *dy, int64_t ldy, const float *x, int64
 const char *llm_matmul_kind(enum llm_dtype w, enum llm_compute compute)
 {
     if (compute == LLM_COMPUTE_F32) return "f32";
-    return llm_dtypes[w].is_quantised ? "int8" : "bf16";
+    return gemm_q_of(w) ? "int8" : "bf16";
 }

@@ -88,7 +88,7 @@ static int make(struct llm_weight *w, enum llm_compute compute, bool backward, i
 static int slot_of(const struct llm_weight *w, enum llm_compute compute, bool backward)
 {
     if (compute == LLM_COMPUTE_F32) return backward ? PACKED_F32_DX : PACKED_F32;
-    return backward && !llm_dtypes[w->dtype].is_quantised ? PACKED_BF16_DX : PACKED_BF16;
+    return backward && !gemm_q_of(w->dtype) ? PACKED_BF16_DX : PACKED_BF16;
 }
 
 /* A weight that products of a few rows keep coming to is worth packing, which costs about three of them; when memory is plenty. */
@@ -98,7 +98,7 @@ static bool worth_packing(struct llm_weight *w, enum llm_compute compute, int64_
     w->few_rows = 1;
     long pages = sysconf(_SC_AVPHYS_PAGES), page = sysconf(_SC_PAGESIZE);
     double free_bytes = pages > 0 && page > 0 ? (double)pages * (double)page : 0;
-    int bytes = llm_dtypes[w->dtype].is_quantised ? 1 : compute == LLM_COMPUTE_BF16 ? gemm_of(compute)->element : 4;
+    int bytes = gemm_q_of(w->dtype) ? 1 : compute == LLM_COMPUTE_BF16 ? gemm_of(compute)->element : 4;
     return (double)w->n * (double)w->k * bytes < free_bytes / 2;
 }
 
@@ -118,7 +118,7 @@ int llm_weight_form(struct llm_weight *w, enum llm_compute compute, bool backwar
 
 int llm_weight_pack(struct llm_weight *w, enum llm_compute compute, bool backward, struct llm_err *e)
 {
-    for (int b = 0; b <= (backward && !llm_dtypes[w->dtype].is_quantised); b++) {
+    for (int b = 0; b <= (backward && !gemm_q_of(w->dtype)); b++) {
         int slot = slot_of(w, compute, b);
         struct form *form = w->packed[slot];
         if ((!form || !form->valid) && make(w, compute, b, slot, e) < 0) return -1;

@@ -20,6 +20,7 @@ int llm_engine_init(struct llm_engine *g, struct llm_model *m, const struct llm_
         return llm_fail(e, LLM_EX_USAGE, "context %" PRId64 ": the model has learned %" PRId64 " positions", g->context, most);
     }
     if (g->context > most) llm_warn("context %" PRId64 ": the model was made for %" PRId64 " positions", g->context, most);
+    if (llm_model_set_context(m, g->context, e) < 0) return -1;
     if (llm_ctx_init(&g->ctx, ARENA, 4096, false, e) < 0) return -1;
     g->ctx.compute = o->compute;
     g->ids = llm_alloc((size_t)g->batch, sizeof *g->ids, "a pass's tokens", e);

@@ -41,17 +41,17 @@ static struct moments norms(const struct llm_kv_file *f, char what, int64_t laye
 
 /* ---- attention of the traced queries ---- */
 
-/* Probabilities p[0..t] of one query at token t. */
-static int64_t attend(const struct llm_kv_file *f, const float *keys, const float *query, int64_t t, double *p)
+/* Probabilities p[0..t] of one query of a layer at token t. */
+static int64_t attend(const struct llm_kv_file *f, int64_t layer, const float *keys, const float *query, int64_t t, double *p)
 {
-    int64_t d = f->shape.d_k, window = f->config.sliding_window, first = 0;
-    double max = -INFINITY, sum = 0, scale = 1 / sqrt((double)d);
+    int64_t d = f->shape.d_k, window = llm_config_window(&f->config, layer), first = 0;
+    double max = -INFINITY, sum = 0, scale = llm_config_attention_scale(&f->config), cap = f->config.attn_logit_softcapping;
     while (window > 0 && f->positions[t] - f->positions[first] >= window) first++;
     for (int64_t j = 0; j < first; j++) p[j] = 0;
     for (int64_t j = first; j <= t; j++) {
         double s = 0;
         for (int64_t i = 0; i < d; i++) s += (double)query[i] * (double)keys[j * d + i];
-        p[j] = s * scale;
+        p[j] = cap > 0 ? cap * tanh(s * scale / cap) : s * scale;
         max = p[j] > max ? p[j] : max;
     }
     for (int64_t j = first; j <= t; j++) sum += p[j] = exp(p[j] - max);
@@ -68,7 +68,7 @@ static void look(const struct llm_kv_file *f, struct llm_kv_head *h, const float
         int64_t t = f->n - f->n_queries + i;
         double largest = 0;
         llm_kv_file_decode(f, 'q', h->layer, i, h->head, query);
-        int64_t first = attend(f, keys, query, t, p);
+        int64_t first = attend(f, h->layer, keys, query, t, p);
         for (int64_t j = first; j <= t; j++) {
             if (p[j] > 0) h->entropy -= p[j] * log(p[j]) / n;
             h->distance += p[j] * (double)(f->positions[t] - f->positions[j]) / n;

@@ -8,7 +8,9 @@
 enum llm_key_type {
     LLM_KEY_INT,      /* int64_t within [min, max]; null keeps the default */
     LLM_KEY_TOKEN,    /* int64_t ≥ 0, null: -1; of a list the first */
+    LLM_KEY_LENGTH,   /* int64_t ≥ 0, where null is 0 */
     LLM_KEY_REAL, LLM_KEY_BOOL,
+    LLM_KEY_CAP,      /* double ≥ 0, where null is 0 */
     LLM_KEY_WORD,     /* enum: one of `words` (NULL-terminated) */
     LLM_KEY_ACT,      /* enum llm_act by its Hugging Face name */
     LLM_KEY_SCALE     /* double, or "1/sqrt(hidden)" */
@@ -25,18 +27,34 @@ struct llm_config_key {
 
 struct llm_arch {
     const char *model_type;
+    const char *gguf;              /* its general.architecture in GGUF files; NULL: has none of its own */
     const char *architecture;      /* "LlamaForCausalLM": what transformers makes of config.json */
     const struct llm_config_key *keys; /* ends with a name of NULL */
     void (*defaults)(struct llm_config *c);
     /* Keys that need more than a table row; then what follows from the others (head_dim, n_inner). May be NULL. */
     int (*finish)(struct llm_config *c, const json_t *o, struct llm_err *e);
     int (*extra)(const struct llm_config *c, json_t *o); /* writes what `finish` reads; 0, or -1 when memory is short */
+    void (*in_gguf)(struct llm_config *c); /* how GGUF files differ: converters turn pairs of channels, add 1 to gains. May be NULL */
     struct llm_names names;
     bool transposed;               /* matrices within layers lie [in, out] in files (Conv1D) */
+    bool out_bias_apart;           /* attention_bias says nothing of the output projection */
     bool scaled_residual;          /* initial residual projections × 1/sqrt(2·layers) */
     int (*declare)(struct llm_declare *d, struct llm_decoder *m);
     struct llm_tensor *(*forward)(struct llm_ctx *c, struct llm_model *m, const struct llm_batch *b);
 };
+
+/* What decoders like Llama share: keys (arch/keys.h), `finish` (heads, rotary positions, which layers are local) and `extra`. */
+int llm_decoder_finish(struct llm_config *c, const json_t *o, struct llm_err *e) LLM_MUST_CHECK;
+int llm_decoder_extra(const struct llm_config *c, json_t *o);
+extern const struct llm_names llm_gguf_names;
+
+/* The family's defaults, before any key is read. */
+struct llm_config llm_config_blank(const struct llm_arch *arch);
+/* What follows from the keys, whichever file they came from (`o`: further keys, maybe an empty object), and that all of it fits. */
+int llm_config_finish(struct llm_config *c, const json_t *o, struct llm_err *e) LLM_MUST_CHECK;
+/* A GGUF file's metadata; what only its tensors tell (vocabulary size, a head of its own, factors) is for the caller to add before llm_config_finish. */
+int llm_gguf_config(struct llm_config *c, const struct llm_gguf *g, struct llm_err *e) LLM_MUST_CHECK;
+int llm_gguf_rope_factors(struct llm_config *c, struct llm_checkpoint *f, struct llm_err *e) LLM_MUST_CHECK;
 
 extern const struct llm_arch *const llm_archs[]; /* NULL-terminated */
 const struct llm_arch *llm_arch_find(const char *model_type);

@@ -9,13 +9,14 @@
 /* Places of modules in a layer, by which a family names their parameters. */
 enum llm_stem {
     LLM_STEM_Q, LLM_STEM_K, LLM_STEM_V, LLM_STEM_QKV, LLM_STEM_OUT, LLM_STEM_GATE, LLM_STEM_UP, LLM_STEM_DOWN, LLM_STEM_NORM_1, LLM_STEM_NORM_2,
+    LLM_STEM_POST_1, LLM_STEM_POST_2, LLM_STEM_Q_NORM, LLM_STEM_K_NORM, LLM_STEM_GATE_UP,
     LLM_N_STEMS
 };
 /* How a family names its parameters; ".weight" and ".bias" are added. */
 struct llm_names {
     const char *prefix;             /* "model.": also looked for without it */
     const char *embed, *positions, *layer, *final_norm, *head; /* after the prefix; `layer` before the number; head without the prefix */
-    const char *stem[LLM_N_STEMS];  /* after the layer's name; NULL where the family has none (QKV fused or apart) */
+    const char *stem[LLM_N_STEMS];  /* after the layer's name; NULL where the family has none (QKV and GATE_UP: fused or apart) */
 };
 
 enum llm_init { LLM_INIT_NORMAL, LLM_INIT_RESIDUAL, LLM_INIT_ZERO, LLM_INIT_ONE };
@@ -28,6 +29,7 @@ struct llm_param_spec {
     int64_t shape[2];               /* in memory: [out, in] */
     enum llm_init init;
     bool transposed;                /* in files: [in, out], unless quantised */
+    bool by_head;                   /* in files: rows of q, k and v head by head */
     bool lookup;                    /* rows are looked up, not multiplied: no FLOPs */
     int layer;                      /* -1: of no layer */
     struct llm_param **slot;        /* where the layout wants the pointer */
@@ -36,7 +38,8 @@ struct llm_param_spec {
 /* Collects declarations. Errors are sticky: checked once at the end. */
 struct llm_declare {
     const struct llm_config *config;
-    const struct llm_names *names;
+    const struct llm_arch *arch;
+    const struct llm_names *names;  /* the family's, or those of GGUF files */
     bool transposed;
     int layer;
     const char *row;
@@ -50,19 +53,20 @@ void llm_declare_release(struct llm_declare *d);
 struct llm_linear_params { struct llm_param *w, *b; };
 /* y = x·wᵀ (+ b) at `stem` of the current layer. */
 void llm_declare_linear(struct llm_declare *d, struct llm_linear_params *p, enum llm_stem stem, int64_t out, int64_t in, const char *dims, bool bias);
-/* Gain (and bias, for LayerNorm with biases) named `name` in full without suffix. */
-void llm_declare_norm(struct llm_declare *d, struct llm_linear_params *p, const char *name);
+/* Gain [width] (and bias, for LayerNorm with biases) named `name` in full without suffix; `dims` says what the width is. */
+void llm_declare_norm(struct llm_declare *d, struct llm_linear_params *p, const char *name, int64_t width, const char *dims);
 /* A table of rows, [rows, cols], named in full without suffix. */
 void llm_declare_table(struct llm_declare *d, struct llm_param **slot, const char *name, int64_t rows, int64_t cols, const char *dims, bool lookup);
 /* The current layer's name and `stem`, without suffix. */
 void llm_declare_name(const struct llm_declare *d, enum llm_stem stem, char *out, size_t n);
 
+struct llm_arch;
 struct llm_module;
 /* What a module sees of the pass. */
 struct llm_pass {
     const struct llm_config *config;
     const struct llm_batch *batch;
-    const float *inv_freq;          /* [head_dim / 2], RoPE only */
+    const struct llm_rope *rope;    /* NULL: this layer's queries and keys do not turn */
     int64_t layer;
 };
 struct llm_module_kind {
@@ -70,25 +74,27 @@ struct llm_module_kind {
     void (*declare)(struct llm_declare *d, struct llm_module *m);
     struct llm_tensor *(*forward)(struct llm_ctx *c, const struct llm_module *m, const struct llm_pass *p, struct llm_tensor *x);
     /* FLOPs per token beside 2 × matrix elements, with `context` tokens in sight; NULL: none. */
-    double (*extra_flops)(const struct llm_config *c, int64_t context);
+    double (*extra_flops)(const struct llm_config *c, int64_t layer, int64_t context);
 };
 struct llm_module {
     const struct llm_module_kind *kind;
     enum llm_stem stem;             /* norms: which of the layer's */
-    struct llm_linear_params p[6];  /* by the module's own numbering */
+    struct llm_linear_params p[8];  /* by the module's own numbering */
 };
 extern const struct llm_module_kind llm_module_attention, llm_module_mlp, llm_module_norm;
 /* The norm at hand, also outside layers. */
 struct llm_tensor *llm_norm_apply(struct llm_ctx *c, const struct llm_config *config, const struct llm_linear_params *p, struct llm_tensor *x);
 
 /* A decoder: embeddings, layers, final norm, head. The layout of both families. */
-struct llm_layer { struct llm_module norm[2], mixer, ffn; };
+/* Norms before and after a sub-layer; kind NULL: none. */
+struct llm_layer { struct llm_module before[2], after[2], mixer, ffn; };
 struct llm_decoder {
     struct llm_param *embed, *positions, *head; /* head NULL: tied; positions NULL: not learned */
     struct llm_layer *layers;
     int64_t n_layers;
     struct llm_linear_params final_norm;
-    float *inv_freq;
+    float *inv_freq[2];             /* global, local; NULL: as global */
+    struct llm_rope rope[2];
     struct llm_buf tokenizer_json;  /* of the last description */
     void **staging;                 /* transposed copies made for a save, one a parameter at most */
 };
@@ -97,9 +103,13 @@ int llm_decoder_declare(struct llm_declare *d, struct llm_decoder *m);
 struct llm_tensor *llm_decoder_forward(struct llm_ctx *c, struct llm_model *m, const struct llm_batch *b);
 void llm_decoder_destroy(struct llm_decoder *m, size_t n_params);
 
-/* The parameters of a configuration, in order; for model.c, load.c and cost.c. Both are released with llm_declare_release and
- * llm_decoder_destroy. */
+/* Rotary frequencies for texts of up to `context` tokens (0: the configuration's own). */
+int llm_decoder_set_rope(struct llm_decoder *m, const struct llm_config *c, int64_t context, struct llm_err *e) LLM_MUST_CHECK;
+
+/* The parameters of a configuration, in order; for model.c, load.c and cost.c. Both are released with llm_declare_release and llm_decoder_destroy. */
 int llm_model_declare(const struct llm_config *c, struct llm_declare *d, struct llm_decoder **layout, struct llm_err *e) LLM_MUST_CHECK;
+/* The same parameters under the names that GGUF files give them. */
+int llm_model_declare_gguf(const struct llm_config *c, struct llm_declare *d, struct llm_err *e) LLM_MUST_CHECK;
 /* A model with params named and shaped, without data. */
 struct llm_model *llm_model_shape(const struct llm_config *c, struct llm_declare *d, struct llm_err *e) LLM_MUST_CHECK;
 

@@ -44,6 +44,12 @@ static int read_real(const json_t *o, const struct llm_config_key *k, double *ou
     return 0;
 }
 
+static int read_length(const json_t *o, const struct llm_config_key *k, int64_t *out, struct llm_err *e)
+{
+    if (json_is_null(json_object_get(o, k->name))) *out = 0;
+    return llm_json_int(o, k->name, (int64_t)k->min, (int64_t)k->max, out, e);
+}
+
 static int read_token(const json_t *o, const char *name, int64_t *out, struct llm_err *e)
 {
     const json_t *v = json_object_get(o, name);
@@ -63,6 +69,10 @@ static int read_key(struct llm_config *c, const json_t *o, const struct llm_conf
     switch (k->type) {
     case LLM_KEY_INT: return llm_json_int(o, k->name, (int64_t)k->min, (int64_t)k->max, at, e);
     case LLM_KEY_TOKEN: return read_token(o, k->name, at, e);
+    case LLM_KEY_LENGTH: return read_length(o, k, at, e);
+    case LLM_KEY_CAP:
+        if (json_is_null(json_object_get(o, k->name))) *(double *)at = 0;
+        return read_real(o, k, at, e);
     case LLM_KEY_REAL: return read_real(o, k, at, e);
     case LLM_KEY_BOOL: return llm_json_bool(o, k->name, at, e);
     case LLM_KEY_WORD:
@@ -89,10 +99,33 @@ static int check(const struct llm_config *c, struct llm_err *e)
         return llm_fail(e, EX_DATAERR, "head_dim: expected 1 to %lld with %lld heads, found %lld", (1LL << 22) / (long long)c->num_attention_heads,
                         (long long)c->num_attention_heads, (long long)c->head_dim);
     }
-    if (c->position == LLM_POSITION_ROPE && c->head_dim % 2 != 0) {
-        return llm_fail(e, EX_DATAERR, "head_dim: expected an even number for rotary positions, found %lld", (long long)c->head_dim);
+    if (c->position == LLM_POSITION_ROPE && (c->rotary_dim < 2 || c->rotary_dim % 2 != 0 || c->rotary_dim > c->head_dim)) {
+        return llm_fail(e, EX_DATAERR, "head_dim: expected an even number of channels that turn, 2 to %lld, found %lld", (long long)c->head_dim,
+                        (long long)c->rotary_dim);
+    }
+    if (c->rope_scaling.n_factors && c->rope_scaling.n_factors != c->rotary_dim / 2) {
+        return llm_fail(e, EX_DATAERR, "long_factor: expected %lld numbers, found %d", (long long)c->rotary_dim / 2, c->rope_scaling.n_factors);
     }
     return 0;
+}
+
+struct llm_config llm_config_blank(const struct llm_arch *arch)
+{
+    struct llm_config c = {.logit_scale = 1, .embedding_scale = 1, .partial_rotary_factor = 1, .initializer_range = .02, .use_sliding_window = true,
+                           .bos_token_id = -1, .eos_token_id = -1};
+    strncpy(c.model_type, arch->model_type, sizeof c.model_type - 1);
+    arch->defaults(&c);
+    return c;
+}
+
+int llm_config_finish(struct llm_config *c, const json_t *o, struct llm_err *e)
+{
+    const struct llm_arch *arch = llm_arch_find(c->model_type);
+    if (!arch->out_bias_apart) c->attention_out_bias = c->attention_bias;
+    if (arch->finish && arch->finish(c, o, e) < 0) return -1;
+    if (c->logit_scale == 0) c->logit_scale = 1 / sqrt((double)c->hidden_size);
+    if (c->embedding_scale == 0) c->embedding_scale = sqrt((double)c->hidden_size);
+    return check(c, e);
 }
 
 static int from_json(struct llm_config *c, const json_t *o, struct llm_err *e)
@@ -102,22 +135,18 @@ static int from_json(struct llm_config *c, const json_t *o, struct llm_err *e)
     if (llm_json_str(o, "model_type", &type, e) < 0) return -1;
     const struct llm_arch *arch = type ? llm_arch_find(type) : NULL;
     if (!arch) {
-        char list[128] = "";
+        char list[256] = "";
         for (size_t i = 0; llm_archs[i]; i++) {
             strncat(list, i ? ", " : "", sizeof list - strlen(list) - 1);
             strncat(list, llm_archs[i]->model_type, sizeof list - strlen(list) - 1);
         }
         return llm_fail(e, EX_DATAERR, "model_type: expected one of %s; found %s%s%s", list, type ? "'" : "", type ? type : "none", type ? "'" : "");
     }
-    *c = (struct llm_config){.logit_scale = 1, .initializer_range = .02, .bos_token_id = -1, .eos_token_id = -1};
-    strncpy(c->model_type, type, sizeof c->model_type - 1);
-    arch->defaults(c);
+    *c = llm_config_blank(arch);
     for (const struct llm_config_key *k = arch->keys; k->name; k++) {
         if (read_key(c, o, k, e) < 0) return -1;
     }
-    if (arch->finish && arch->finish(c, o, e) < 0) return -1;
-    if (c->logit_scale == 0) c->logit_scale = 1 / sqrt((double)c->hidden_size);
-    return check(c, e);
+    return llm_config_finish(c, o, e);
 }
 
 int llm_config_from_json(struct llm_config *c, const json_t *o, struct llm_err *e)
@@ -133,6 +162,8 @@ static json_t *write_key(const struct llm_config *c, const struct llm_config_key
     switch (k->type) {
     case LLM_KEY_INT: return json_integer(*(const int64_t *)at);
     case LLM_KEY_TOKEN: return *(const int64_t *)at < 0 ? json_null() : json_integer(*(const int64_t *)at);
+    case LLM_KEY_LENGTH: return *(const int64_t *)at == 0 ? json_null() : json_integer(*(const int64_t *)at);
+    case LLM_KEY_CAP: return *(const double *)at == 0 ? json_null() : json_real(*(const double *)at);
     case LLM_KEY_REAL: return json_real(*(const double *)at);
     case LLM_KEY_BOOL: return json_boolean(*(const bool *)at);
     case LLM_KEY_WORD: return json_string(k->words[*(const int *)at]);
@@ -147,8 +178,7 @@ static json_t *write_key(const struct llm_config *c, const struct llm_config_key
 json_t *llm_config_to_json(const struct llm_config *c, struct llm_err *e)
 {
     const struct llm_arch *arch = llm_arch_find(c->model_type);
-    struct llm_config plain = {.logit_scale = 1};
-    arch->defaults(&plain);
+    const struct llm_config plain = llm_config_blank(arch);
     json_t *o = json_pack("{s:[s],s:s}", "architectures", arch->architecture, "model_type", arch->model_type);
     for (const struct llm_config_key *k = arch->keys; o && k->name; k++) {
         json_t *v = write_key(c, k), *usual = write_key(&plain, k);
@@ -160,6 +190,10 @@ json_t *llm_config_to_json(const struct llm_config *c, struct llm_err *e)
             json_decref(o);
             o = NULL;
         }
+    }
+    if (o && arch->extra && arch->extra(c, o) < 0) {
+        json_decref(o);
+        o = NULL;
     }
     if (!o) llm_no_memory(e, "configuration");
     return o;

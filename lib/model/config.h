@@ -6,27 +6,53 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include "base/json.h"
+#include "model/rope_scaling.h"
 #include "tensor/ops.h"
 
 enum llm_norm_kind { LLM_NORM_RMS, LLM_NORM_LAYER };
-enum llm_norm_place { LLM_NORM_PRE, LLM_NORM_POST };
+enum llm_norm_place {
+    LLM_NORM_PRE,      /* x + f(norm(x)) */
+    LLM_NORM_POST,     /* norm(x + f(x)) */
+    LLM_NORM_SANDWICH, /* x + norm(f(norm(x))): Gemma 2 */
+    LLM_NORM_OUTPUT    /* x + norm(f(x)): OLMo 2 */
+};
+/* Norms of queries and keys: none, each head by itself, or all heads as one vector. */
+enum llm_qk_norm { LLM_QK_NORM_NONE, LLM_QK_NORM_HEAD, LLM_QK_NORM_ALL };
 enum llm_position_kind { LLM_POSITION_ROPE, LLM_POSITION_LEARNED, LLM_POSITION_SINUSOIDAL, LLM_POSITION_NONE };
 
+#define LLM_MAX_LAYERS 1024
+typedef uint64_t llm_layer_set[LLM_MAX_LAYERS / 64]; /* a bit a layer */
+
 struct llm_config {
-    char model_type[32];           /* "gpt2", "llama" */
+    char model_type[32];           /* "gpt2", "llama", … */
     int64_t vocab_size, hidden_size, intermediate_size, num_hidden_layers, num_attention_heads, num_key_value_heads, head_dim;
     int64_t max_position_embeddings;
     enum llm_norm_kind norm;
     enum llm_norm_place norm_place;
-    double norm_eps;
+    double norm_eps, norm_gain_offset; /* gain_offset: 1 where files keep gain - 1 */
+    enum llm_qk_norm qk_norm;
+    bool parallel_residual;        /* x + attention(norm1(x)) + mlp(norm2(x)) */
+    bool qkv_by_head;              /* rows of the fused projection in files: q, k, v of head 0, of head 1, … */
     enum llm_position_kind position;
-    double rope_theta;
+    double rope_theta, rope_local_theta; /* local: of layers with a window; 0: the same */
+    double partial_rotary_factor;
+    int64_t rotary_dim;            /* the first channels of each head turn; even */
+    struct llm_rope_scaling rope_scaling; /* not of layers with a base of their own */
+    llm_layer_set no_rope_layers;  /* without positions */
     enum llm_rope_pairing rope_pairing;
-    int64_t sliding_window;        /* 0: none */
+    int64_t sliding_window;        /* of local layers; 0: none */
+    llm_layer_set local_layers;    /* what the next four say, unless "layer_types" lists them */
+    bool use_sliding_window;
+    int64_t sliding_window_pattern; /* each such layer is global; 0: none is */
+    int64_t max_window_layers;     /* the first layers, which are global */
+    int64_t no_rope_layer_interval; /* each such layer has no positions; 0: none */
+    double query_pre_attn_scalar;  /* scores × 1/sqrt of this; 0: head_dim */
+    double attn_logit_softcapping, final_logit_softcapping; /* 0: none */
     enum llm_act act;
     bool gated;                    /* SwiGLU / GeGLU: gate_proj and up_proj */
-    bool attention_bias, mlp_bias, norm_bias, tie_word_embeddings;
+    bool attention_bias, attention_out_bias, mlp_bias, norm_bias, tie_word_embeddings;
     double logit_scale;            /* multiplies logits; 1, or 1/sqrt(hidden_size) with "logit_scale": "1/sqrt(hidden)" resolved */
+    double embedding_scale;        /* multiplies embeddings; 1 */
     double embd_pdrop, attn_pdrop, resid_pdrop;
     double initializer_range;
     int64_t bos_token_id, eos_token_id; /* -1: none */
@@ -40,6 +66,11 @@ json_t *llm_config_to_json(const struct llm_config *c, struct llm_err *e) LLM_MU
 /* `what`: a preset ("nano", "tiny", "small", "gpt2", "smollm") or a JSON file. `sets`: "key=value" overrides on top, checked against the family's
  * keys. */
 int llm_config_load(struct llm_config *c, const char *what, const char *const *sets, size_t n_sets, struct llm_err *e) LLM_MUST_CHECK;
+bool llm_layer_in(const llm_layer_set s, int64_t layer);
+/* The window of a layer's attention, 0: none. */
+int64_t llm_config_window(const struct llm_config *c, int64_t layer);
+/* What multiplies query · key. */
+double llm_config_attention_scale(const struct llm_config *c);
 /* NULL-terminated list of preset names. */
 const char *const *llm_config_presets(void);
 

@@ -43,7 +43,7 @@ size_t llm_model_cost(const struct llm_config *c, int64_t context, struct llm_co
             for (int i = 0; i < 2; i++) {
                 char name[64];
                 snprintf(name, sizeof name, "%s%s", pass == 0 ? "block " : "", modules[i]->kind->name);
-                if (modules[i]->kind->extra_flops) add(rows, &n, room, name, 0, modules[i]->kind->extra_flops(c, context));
+                if (modules[i]->kind->extra_flops) add(rows, &n, room, name, 0, modules[i]->kind->extra_flops(c, l, context));
             }
         }
     }

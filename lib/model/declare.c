@@ -51,15 +51,19 @@ void llm_declare_linear(struct llm_declare *d, struct llm_linear_params *p, enum
     struct llm_param_spec *s = add(d, &p->w, name, ".weight", dims);
     matrix(s, out, in);
     s->transposed = d->transposed;
+    s->by_head = stem == LLM_STEM_QKV && d->config->qkv_by_head && d->names == &d->arch->names;
     if (stem == LLM_STEM_OUT || stem == LLM_STEM_DOWN) s->init = LLM_INIT_RESIDUAL;
-    if (bias) vector(add(d, &p->b, name, ".bias", dims), out, LLM_INIT_ZERO);
+    if (!bias) return;
+    struct llm_param_spec *b = add(d, &p->b, name, ".bias", dims);
+    vector(b, out, LLM_INIT_ZERO);
+    b->by_head = stem == LLM_STEM_QKV && d->config->qkv_by_head && d->names == &d->arch->names;
 }
 
-void llm_declare_norm(struct llm_declare *d, struct llm_linear_params *p, const char *name)
+void llm_declare_norm(struct llm_declare *d, struct llm_linear_params *p, const char *name, int64_t width, const char *dims)
 {
     const struct llm_config *c = d->config;
-    vector(add(d, &p->w, name, ".weight", "hidden_size"), c->hidden_size, LLM_INIT_ONE);
-    if (c->norm == LLM_NORM_LAYER && c->norm_bias) vector(add(d, &p->b, name, ".bias", "hidden_size"), c->hidden_size, LLM_INIT_ZERO);
+    vector(add(d, &p->w, name, ".weight", dims), width, c->norm_gain_offset == 1 ? LLM_INIT_ZERO : LLM_INIT_ONE);
+    if (c->norm == LLM_NORM_LAYER && c->norm_bias) vector(add(d, &p->b, name, ".bias", dims), width, LLM_INIT_ZERO);
 }
 
 void llm_declare_table(struct llm_declare *d, struct llm_param **slot, const char *name, int64_t rows, int64_t cols, const char *dims, bool lookup)

@@ -25,14 +25,30 @@ static void declare_module(struct llm_declare *d, struct llm_module *m, const st
     kind->declare(d, m);
 }
 
-static int make_inv_freq(struct llm_declare *d, struct llm_decoder *m)
+int llm_decoder_set_rope(struct llm_decoder *m, const struct llm_config *c, int64_t context, struct llm_err *e)
 {
-    const struct llm_config *c = d->config;
+    static const struct llm_rope_scaling plain = {.kind = LLM_ROPE_PLAIN};
     if (c->position != LLM_POSITION_ROPE) return 0;
-    m->inv_freq = llm_alloc((size_t)c->head_dim / 2, sizeof *m->inv_freq, "rotary frequencies", d->err);
-    if (!m->inv_freq) return -1;
-    for (int64_t i = 0; i < c->head_dim / 2; i++) m->inv_freq[i] = (float)pow(c->rope_theta, -2.0 * (double)i / (double)c->head_dim);
+    for (int local = 0; local < (c->rope_local_theta > 0 ? 2 : 1); local++) {
+        struct llm_rope *r = &m->rope[local];
+        if (!m->inv_freq[local]) m->inv_freq[local] = llm_alloc((size_t)c->rotary_dim / 2, sizeof **m->inv_freq, "rotary frequencies", e);
+        if (!m->inv_freq[local]) return -1;
+        *r = (struct llm_rope){.head_dim = c->head_dim, .rotary_dim = c->rotary_dim, .pairing = c->rope_pairing, .inv_freq = m->inv_freq[local]};
+        llm_rope_frequencies(local ? &plain : &c->rope_scaling, local ? c->rope_local_theta : c->rope_theta, c->rotary_dim,
+                             context ? context : c->max_position_embeddings, c->max_position_embeddings, m->inv_freq[local], &r->magnitude);
+    }
     return 0;
+}
+
+/* Attention (i = 0) or feed-forward (1) with the norms that stand around it. */
+static void declare_sub_layer(struct llm_declare *d, struct llm_layer *layer, int i, struct llm_module *m, const struct llm_module_kind *kind)
+{
+    enum llm_norm_place place = d->config->norm_place;
+    enum llm_stem before = i ? LLM_STEM_NORM_2 : LLM_STEM_NORM_1, after = i ? LLM_STEM_POST_2 : LLM_STEM_POST_1;
+    if (place == LLM_NORM_POST) declare_module(d, &layer->after[i], &llm_module_norm, before);
+    if (place == LLM_NORM_PRE || place == LLM_NORM_SANDWICH) declare_module(d, &layer->before[i], &llm_module_norm, before);
+    declare_module(d, m, kind, 0);
+    if (place == LLM_NORM_SANDWICH || place == LLM_NORM_OUTPUT) declare_module(d, &layer->after[i], &llm_module_norm, after);
 }
 
 int llm_decoder_declare(struct llm_declare *d, struct llm_decoder *m)
@@ -41,7 +57,7 @@ int llm_decoder_declare(struct llm_declare *d, struct llm_decoder *m)
     char name[100];
     m->n_layers = c->num_hidden_layers;
     m->layers = llm_calloc((size_t)m->n_layers, sizeof *m->layers, "layers", d->err);
-    if (!m->layers || make_inv_freq(d, m) < 0) return -1;
+    if (!m->layers || llm_decoder_set_rope(m, c, 0, d->err) < 0) return -1;
     d->layer = -1;
     d->row = "embeddings";
     snprintf(name, sizeof name, "%s%s", d->names->prefix, d->names->embed);
@@ -53,15 +69,13 @@ int llm_decoder_declare(struct llm_declare *d, struct llm_decoder *m)
     for (int l = 0; l < m->n_layers; l++) {
         struct llm_layer *layer = &m->layers[l];
         d->layer = l;
-        declare_module(d, &layer->norm[0], &llm_module_norm, LLM_STEM_NORM_1);
-        declare_module(d, &layer->mixer, mixer_of(c, l), 0);
-        declare_module(d, &layer->norm[1], &llm_module_norm, LLM_STEM_NORM_2);
-        declare_module(d, &layer->ffn, ffn_of(c, l), 0);
+        declare_sub_layer(d, layer, 0, &layer->mixer, mixer_of(c, l));
+        declare_sub_layer(d, layer, 1, &layer->ffn, ffn_of(c, l));
     }
     d->layer = -1;
     d->row = llm_module_norm.name;
     snprintf(name, sizeof name, "%s%s", d->names->prefix, d->names->final_norm);
-    llm_declare_norm(d, &m->final_norm, name);
+    llm_declare_norm(d, &m->final_norm, name, c->hidden_size, "hidden_size");
     d->row = "head";
     if (!c->tie_word_embeddings) {
         llm_declare_table(d, &m->head, d->names->head, c->vocab_size, c->hidden_size, "vocab_size, hidden_size", false);
@@ -75,7 +89,8 @@ void llm_decoder_destroy(struct llm_decoder *m, size_t n_params)
     for (size_t i = 0; m->staging && i < n_params; i++) free(m->staging[i]);
     free(m->staging);
     llm_buf_release(&m->tokenizer_json);
-    free(m->inv_freq);
+    free(m->inv_freq[0]);
+    free(m->inv_freq[1]);
     free(m->layers);
     free(m);
 }
@@ -87,13 +102,39 @@ struct run {
     int64_t first, n;
 };
 
-static struct llm_tensor *sub_layer(struct llm_ctx *c, const struct llm_module *norm, const struct llm_module *module, const struct llm_pass *p,
-                                    enum llm_rng_site site, struct llm_tensor *x)
+static struct llm_tensor *norm(struct llm_ctx *c, const struct llm_module *m, const struct llm_pass *p, struct llm_tensor *x)
 {
-    bool pre = p->config->norm_place == LLM_NORM_PRE;
-    struct llm_tensor *y = module->kind->forward(c, module, p, pre ? norm->kind->forward(c, norm, p, x) : x);
-    x = llm_add(c, x, llm_dropout(c, y, (float)p->config->resid_pdrop, site));
-    return pre ? x : norm->kind->forward(c, norm, p, x);
+    return m->kind ? m->kind->forward(c, m, p, x) : x;
+}
+
+/* What sub-layer i adds to x. */
+static struct llm_tensor *branch(struct llm_ctx *c, const struct llm_layer *layer, int i, const struct llm_pass *p, struct llm_tensor *x)
+{
+    const struct llm_module *m = i ? &layer->ffn : &layer->mixer;
+    struct llm_tensor *y = m->kind->forward(c, m, p, norm(c, &layer->before[i], p, x));
+    if (p->config->norm_place != LLM_NORM_POST) y = norm(c, &layer->after[i], p, y);
+    return llm_dropout(c, y, (float)p->config->resid_pdrop, i ? LLM_RNG_DROPOUT_FFN : LLM_RNG_DROPOUT_RESID);
+}
+
+/* x and sub-layer i of `of`, normed where norms stand behind the sum. */
+static struct llm_tensor *add_branch(struct llm_ctx *c, const struct llm_layer *layer, int i, const struct llm_pass *p, struct llm_tensor *x,
+                                     struct llm_tensor *of)
+{
+    x = llm_add(c, x, branch(c, layer, i, p, of));
+    return p->config->norm_place == LLM_NORM_POST ? norm(c, &layer->after[i], p, x) : x;
+}
+
+static struct llm_tensor *layer_forward(struct llm_ctx *c, const struct llm_layer *layer, const struct llm_pass *p, struct llm_tensor *x)
+{
+    struct llm_tensor *y = add_branch(c, layer, 0, p, x, x);
+    return add_branch(c, layer, 1, p, y, p->config->parallel_residual ? x : y);
+}
+
+/* The rotation of a layer's queries and keys, or NULL. */
+static const struct llm_rope *rope_of(const struct llm_decoder *m, const struct llm_config *c, int64_t layer)
+{
+    if (c->position != LLM_POSITION_ROPE || llm_layer_in(c->no_rope_layers, layer)) return NULL;
+    return &m->rope[c->rope_local_theta > 0 && llm_config_window(c, layer) > 0];
 }
 
 static struct llm_tensor *layers(struct llm_ctx *c, void *arg, struct llm_tensor *x)
@@ -101,11 +142,9 @@ static struct llm_tensor *layers(struct llm_ctx *c, void *arg, struct llm_tensor
     const struct run *r = arg;
     const struct llm_decoder *m = r->model->layout;
     for (int64_t l = r->first; l < r->first + r->n; l++) {
-        const struct llm_pass p = {.config = &r->model->config, .batch = &r->batch, .inv_freq = m->inv_freq, .layer = l};
-        const struct llm_layer *layer = &m->layers[l];
+        const struct llm_pass p = {.config = &r->model->config, .batch = &r->batch, .rope = rope_of(m, &r->model->config, l), .layer = l};
         c->layer = (uint32_t)l;
-        x = sub_layer(c, &layer->norm[0], &layer->mixer, &p, LLM_RNG_DROPOUT_RESID, x);
-        x = sub_layer(c, &layer->norm[1], &layer->ffn, &p, LLM_RNG_DROPOUT_FFN, x);
+        x = layer_forward(c, &m->layers[l], &p, x);
     }
     return x;
 }
@@ -115,7 +154,7 @@ static struct llm_tensor *embed(struct llm_ctx *c, const struct llm_model *model
     const struct llm_config *f = &model->config;
     const struct llm_decoder *m = model->layout;
     c->layer = 0;
-    struct llm_tensor *x = llm_embedding(c, b->ids, b->n_tokens, m->embed, 1);
+    struct llm_tensor *x = llm_embedding(c, b->ids, b->n_tokens, m->embed, (float)f->embedding_scale);
     if (f->position == LLM_POSITION_LEARNED) x = llm_add(c, x, llm_embedding(c, b->positions, b->n_tokens, m->positions, 1));
     if (f->position == LLM_POSITION_SINUSOIDAL) x = llm_add_sinusoidal(c, x, b->positions);
     return llm_dropout(c, x, (float)f->embd_pdrop, LLM_RNG_DROPOUT_EMBED);
@@ -160,13 +199,12 @@ bool llm_model_first_bad(struct llm_ctx *c, struct llm_model *model, const struc
     snprintf(name, n, "the embeddings");
     for (int64_t l = 0; l < m->n_layers && !bad; l++) {
         const struct llm_layer *layer = &m->layers[l];
-        const struct llm_pass p = {.config = &model->config, .batch = b, .inv_freq = m->inv_freq, .layer = l};
+        const struct llm_pass p = {.config = &model->config, .batch = b, .rope = rope_of(m, &model->config, l), .layer = l};
         for (int i = 0; i < 2 && !bad; i++) {
-            const struct llm_module *module = i ? &layer->ffn : &layer->mixer;
             c->layer = (uint32_t)l;
-            x = sub_layer(c, &layer->norm[i], module, &p, i ? LLM_RNG_DROPOUT_FFN : LLM_RNG_DROPOUT_RESID, x);
+            x = add_branch(c, layer, i, &p, x, x);
             bad = !all_finite(x);
-            snprintf(name, n, "%s%s%lld after its %s", names->prefix, names->layer, (long long)l, module->kind->name);
+            snprintf(name, n, "%s%s%lld after its %s", names->prefix, names->layer, (long long)l, (i ? &layer->ffn : &layer->mixer)->kind->name);
         }
     }
     if (!bad) {

@@ -1,4 +1,4 @@
-/* Models from files: `.llm`, safetensors with our metadata, Hugging Face folders. Here (and in save.c, back) matrices that a file keeps as
+/* Models from files: `.llm`, safetensors with our metadata, Hugging Face folders, GGUF. Here (and in save.c, back) matrices that a file keeps as
  * [in, out] are turned to [out, in]; quantised matrices are always [out, in], whose rows are whole blocks. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -48,6 +48,32 @@ void *llm_turned(const void *data, size_t element, int64_t rows, int64_t cols, s
     return out;
 }
 
+void llm_rows_by_head(const struct llm_config *c, const void *data, size_t row_bytes, bool to_file, void *out)
+{
+    int64_t d = c->head_dim, n = c->num_attention_heads;
+    for (int64_t part = 0; part < 3; part++) {
+        for (int64_t head = 0; head < n; head++) {
+            size_t ours = (size_t)((part * n + head) * d) * row_bytes, theirs = (size_t)((head * 3 + part) * d) * row_bytes;
+            memcpy((char *)out + (to_file ? theirs : ours), (const char *)data + (to_file ? ours : theirs), (size_t)d * row_bytes);
+        }
+    }
+}
+
+/* What stands in the file otherwise than in memory, put right: in a new allocation. */
+static void *rearrange(const struct llm_config *c, const struct llm_param_spec *s, void *data, size_t bytes, size_t element, struct llm_err *e)
+{
+    void *out;
+    if (s->by_head) {
+        out = aligned_alloc(64, (bytes + 63) / 64 * 64);
+        if (out) llm_rows_by_head(c, data, bytes / (size_t)s->shape[0], false, out);
+        else llm_no_memory(e, s->name);
+    } else {
+        out = llm_turned(data, element, s->shape[1], s->shape[0], e);
+    }
+    free(data);
+    return out;
+}
+
 static int load_param(struct llm_model *m, const struct llm_param_spec *s, struct llm_param *p, struct llm_checkpoint *f, const struct llm_entry *t,
                       struct llm_err *e)
 {
@@ -60,7 +86,7 @@ static int load_param(struct llm_model *m, const struct llm_param_spec *s, struc
     }
     p->weight.dtype = t->dtype;
     const void *mapped = llm_checkpoint_borrow(f, t);
-    if (mapped && !turned && (size_t)mapped % 8 == 0) {
+    if (mapped && !turned && !s->by_head && (size_t)mapped % 8 == 0) {
         p->weight.data = mapped;
         return 0;
     }
@@ -69,14 +95,11 @@ static int load_param(struct llm_model *m, const struct llm_param_spec *s, struc
     p->weight.data = data;
     p->owned = true;
     if (llm_checkpoint_read(f, t, data, e) < 0) return -1;
-    if (turned) {
-        p->weight.data = llm_turned(data, element, s->shape[1], s->shape[0], e);
-        free(data);
+    if (turned || s->by_head) {
+        p->weight.data = rearrange(&m->config, s, data, bytes, element, e);
         p->owned = p->weight.data != NULL;
-        if (!p->owned) return -1;
     }
-    (void)m;
-    return 0;
+    return p->weight.data ? 0 : -1;
 }
 
 /* The parameter's entry, also where the file leaves out the family's prefix. */
@@ -90,12 +113,14 @@ static const struct llm_entry *find_entry(const struct llm_model *m, const struc
 /* Tensors that other people's files carry beside parameters: masks and frequencies that follow from the configuration. */
 static bool is_buffer(const struct llm_model *m, const char *name)
 {
-    static const char *const ends[] = {".attn.bias", ".attn.masked_bias", ".rotary_emb.inv_freq"};
+    static const char *const ends[] = {".attn.bias",   ".attn.masked_bias", ".rotary_emb.inv_freq", ".attention.bias", ".attention.masked_bias",
+                                       "rope_freqs.weight", "rope_factors_short.weight", "rope_factors_long.weight"};
     size_t n = strlen(name);
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
-        if (n > strlen(ends[i]) && strcmp(name + n - strlen(ends[i]), ends[i]) == 0) return true;
+        if (n >= strlen(ends[i]) && strcmp(name + n - strlen(ends[i]), ends[i]) == 0) return true;
     }
-    return m->config.tie_word_embeddings && strcmp(name, "lm_head.weight") == 0;
+    n = strlen(m->arch->names.head);
+    return m->config.tie_word_embeddings && strncmp(name, m->arch->names.head, n) == 0 && strcmp(name + n, ".weight") == 0;
 }
 
 static bool is_ours(const char *name)
@@ -103,15 +128,21 @@ static bool is_ours(const char *name)
     return strncmp(name, LLM_NAME_TOKENIZER, strlen(LLM_NAME_TOKENIZER)) == 0 || strncmp(name, LLM_NAME_TRAINING, strlen(LLM_NAME_TRAINING)) == 0;
 }
 
-static int check_extra(const struct llm_model *m, const struct llm_header *h, struct llm_err *e)
+static bool is_declared(const struct llm_model *m, const struct llm_declare *d, const char *name)
 {
-    size_t n = strlen(m->arch->names.prefix);
+    const char *prefix = m->arch->names.prefix;
+    for (size_t i = 0; i < d->n; i++) {
+        const char *ours = d->specs[i].name;
+        if (strcmp(ours, name) == 0 || (strncmp(ours, prefix, strlen(prefix)) == 0 && strcmp(ours + strlen(prefix), name) == 0)) return true;
+    }
+    return false;
+}
+
+static int check_extra(const struct llm_model *m, const struct llm_declare *d, const struct llm_header *h, struct llm_err *e)
+{
     for (size_t i = 0; i < h->n_entries; i++) {
         const char *name = h->entries[i].name;
-        char full[300];
-        if (is_ours(name) || llm_model_find(m, name) || is_buffer(m, name)) continue;
-        snprintf(full, sizeof full, "%.*s%s", (int)n, m->arch->names.prefix, name);
-        if (strlen(name) < 200 && llm_model_find(m, full)) continue;
+        if (is_ours(name) || is_buffer(m, name) || is_declared(m, d, name)) continue;
         return llm_fail(e, EX_DATAERR, "tensor '%s': expected one of a %s of %lld layers, found one that the configuration does not have", name,
                         m->config.model_type, (long long)m->config.num_hidden_layers);
     }
@@ -134,39 +165,78 @@ static int load_params(struct llm_model *m, const struct llm_declare *d, struct 
 {
     const struct llm_header *h = llm_checkpoint_header(f);
     for (size_t i = 0; i < m->n_params; i++) {
-        const struct llm_entry *t = find_entry(m, h, m->params[i].name);
+        const struct llm_entry *t = find_entry(m, h, d->specs[i].name);
         if (!t) {
-            return llm_fail(e, EX_DATAERR, "tensor '%s': expected by the configuration (%s, %lld layers), found none", m->params[i].name,
+            return llm_fail(e, EX_DATAERR, "tensor '%s': expected by the configuration (%s, %lld layers), found none", d->specs[i].name,
                             m->config.model_type, (long long)m->config.num_hidden_layers);
         }
         if (load_param(m, &d->specs[i], &m->params[i], f, t, e) < 0) return -1;
     }
-    return check_extra(m, h, e);
+    return check_extra(m, d, h, e);
+}
+
+/* The model of configuration `c`; takes f over. */
+static struct llm_model *from_config(struct llm_checkpoint *f, const struct llm_config *c, struct llm_err *e)
+{
+    struct llm_declare d;
+    struct llm_model *m = llm_model_shape(c, &d, e);
+    if (!m) {
+        llm_checkpoint_close(f);
+        return NULL;
+    }
+    m->file = f;
+    const char *training = llm_header_meta(llm_checkpoint_header(f), LLM_META_TRAINING);
+    const char *fingerprint = llm_header_meta(llm_checkpoint_header(f), LLM_META_FINGERPRINT);
+    int r = 0;
+    if (llm_checkpoint_gguf(f)) {
+        llm_declare_release(&d);
+        r = llm_model_declare_gguf(c, &d, e);
+    }
+    if (r == 0) r = load_params(m, &d, f, e);
+    if (r == 0) r = load_tokenizer(m, f, e);
+    if (r == 0 && training && !(m->training = llm_json_parse(training, strlen(training), e))) r = llm_in(e, LLM_META_TRAINING);
+    if (fingerprint && strlen(fingerprint) < sizeof m->fingerprint) strcpy(m->fingerprint, fingerprint);
+    llm_declare_release(&d);
+    if (r == 0) return m;
+    llm_in(e, "%s", llm_checkpoint_name(f));
+    llm_model_destroy(m);
+    return NULL;
 }
 
 /* Takes f over. */
 static struct llm_model *from_checkpoint(struct llm_checkpoint *f, const json_t *config, struct llm_err *e)
 {
     struct llm_config c;
-    struct llm_declare d;
-    struct llm_model *m = NULL;
-    if (llm_config_from_json(&c, config, e) < 0) {
-        llm_in(e, "configuration");
-    } else if ((m = llm_model_shape(&c, &d, e)) != NULL) {
-        const char *training = llm_header_meta(llm_checkpoint_header(f), LLM_META_TRAINING);
-        const char *fingerprint = llm_header_meta(llm_checkpoint_header(f), LLM_META_FINGERPRINT);
-        int r = load_params(m, &d, f, e);
-        if (r == 0) r = load_tokenizer(m, f, e);
-        if (r == 0 && training && !(m->training = llm_json_parse(training, strlen(training), e))) r = llm_in(e, LLM_META_TRAINING);
-        if (fingerprint && strlen(fingerprint) < sizeof m->fingerprint) memcpy(m->fingerprint, fingerprint, strlen(fingerprint) + 1);
-        llm_declare_release(&d);
-        m->file = f;
-        if (r == 0) return m;
-        llm_in(e, "%s", llm_checkpoint_name(f));
-        llm_model_destroy(m);
-        return NULL;
+    if (llm_config_from_json(&c, config, e) == 0) return from_config(f, &c, e);
+    llm_in(e, "%s: configuration", llm_checkpoint_name(f));
+    llm_checkpoint_close(f);
+    return NULL;
+}
+
+static int gguf_config(struct llm_config *c, struct llm_checkpoint *f, struct llm_err *e)
+{
+    const struct llm_header *h = llm_checkpoint_header(f);
+    const struct llm_entry *embed = llm_header_find(h, "token_embd.weight");
+    if (llm_gguf_config(c, llm_checkpoint_gguf(f), e) < 0) return -1;
+    if (!embed || embed->n_dims != 2 || embed->shape[0] < 1 || embed->shape[0] > 1 << 24) {
+        return llm_fail(e, EX_DATAERR, "tensor 'token_embd.weight': expected [vocabulary, %lld], found %s", (long long)c->hidden_size,
+                        embed ? "another shape" : "none");
     }
-    if (e) llm_in(e, "%s", llm_checkpoint_name(f));
+    c->vocab_size = embed->shape[0];
+    c->tie_word_embeddings = !llm_header_find(h, "output.weight");
+    if (llm_gguf_rope_factors(c, f, e) < 0) return -1;
+    json_t *nothing = json_object();
+    int r = nothing ? llm_config_finish(c, nothing, e) : llm_no_memory(e, "configuration");
+    json_decref(nothing);
+    return r;
+}
+
+/* Takes f over. */
+static struct llm_model *from_gguf(struct llm_checkpoint *f, struct llm_err *e)
+{
+    struct llm_config c;
+    if (gguf_config(&c, f, e) == 0) return from_config(f, &c, e);
+    llm_in(e, "%s", llm_checkpoint_name(f));
     llm_checkpoint_close(f);
     return NULL;
 }
@@ -199,6 +269,7 @@ struct llm_model *llm_model_load(const char *path, struct llm_err *e)
     if (strcmp(path, "-") != 0 && stat(path, &st) == 0 && S_ISDIR(st.st_mode)) return from_folder(path, e);
     struct llm_checkpoint *f = llm_checkpoint_open(path, e);
     if (!f) return NULL;
+    if (llm_checkpoint_gguf(f)) return from_gguf(f, e);
     const char *text = llm_header_meta(llm_checkpoint_header(f), LLM_META_CONFIG);
     json_t *config = text ? llm_json_parse(text, strlen(text), e) : NULL;
     if (!config) {

@@ -3,16 +3,30 @@
 #include <string.h>
 #include "model/arch.h"
 
-int llm_model_declare(const struct llm_config *c, struct llm_declare *d, struct llm_decoder **layout, struct llm_err *e)
+static int declare(const struct llm_config *c, bool gguf, struct llm_declare *d, struct llm_decoder **layout, struct llm_err *e)
 {
     const struct llm_arch *arch = llm_arch_find(c->model_type);
-    *d = (struct llm_declare){.config = c, .names = &arch->names, .transposed = arch->transposed, .layer = -1, .err = e};
+    *d = (struct llm_declare){.config = c, .arch = arch, .names = gguf ? &llm_gguf_names : &arch->names, .transposed = arch->transposed && !gguf,
+                              .layer = -1, .err = e};
     *layout = llm_calloc(1, sizeof **layout, "model", e);
     if (*layout && arch->declare(d, *layout) == 0) return 0;
     llm_decoder_destroy(*layout, 0);
     llm_declare_release(d);
     *layout = NULL;
     return -1;
+}
+
+int llm_model_declare(const struct llm_config *c, struct llm_declare *d, struct llm_decoder **layout, struct llm_err *e)
+{
+    return declare(c, false, d, layout, e);
+}
+
+int llm_model_declare_gguf(const struct llm_config *c, struct llm_declare *d, struct llm_err *e)
+{
+    struct llm_decoder *layout;
+    if (declare(c, true, d, &layout, e) < 0) return -1;
+    llm_decoder_destroy(layout, 0); /* names and shapes are all that is wanted: slots are not filled */
+    return 0;
 }
 
 struct llm_model *llm_model_shape(const struct llm_config *c, struct llm_declare *d, struct llm_err *e)
@@ -109,7 +123,14 @@ struct llm_tensor *llm_model_forward(struct llm_ctx *c, struct llm_model *m, con
 struct llm_tensor *llm_model_logits(struct llm_ctx *c, struct llm_model *m, struct llm_tensor *hidden)
 {
     struct llm_tensor *logits = llm_linear(c, hidden, llm_model_head(m), NULL);
-    return m->config.logit_scale == 1 ? logits : llm_scale(c, logits, (float)m->config.logit_scale);
+    float cap = (float)m->config.final_logit_softcapping;
+    if (m->config.logit_scale != 1) logits = llm_scale(c, logits, (float)m->config.logit_scale);
+    return cap > 0 ? llm_scale(c, llm_activation(c, llm_scale(c, logits, 1 / cap), LLM_ACT_TANH), cap) : logits;
+}
+
+int llm_model_set_context(struct llm_model *m, int64_t context, struct llm_err *e)
+{
+    return llm_decoder_set_rope(m->layout, &m->config, context, e);
 }
 
 struct llm_cache_shape llm_model_cache_shape(const struct llm_config *c)

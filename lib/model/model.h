@@ -48,6 +48,9 @@ struct llm_param *llm_model_head(const struct llm_model *m);
 /* logits [rows, vocab] = hidden · headᵀ × logit_scale, for inference. */
 struct llm_tensor *llm_model_logits(struct llm_ctx *c, struct llm_model *m, struct llm_tensor *hidden);
 
+/* Texts will have up to `context` tokens: some scalings of rotary positions (dynamic, longrope) depend on it. Before the first pass. */
+int llm_model_set_context(struct llm_model *m, int64_t context, struct llm_err *e) LLM_MUST_CHECK;
+
 /* Size of one layer's cache entry per token: n_kv_heads, d_k, d_v. */
 struct llm_cache_shape { int64_t n_layers, n_kv_heads, d_k, d_v; };
 struct llm_cache_shape llm_model_cache_shape(const struct llm_config *c);

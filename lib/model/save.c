@@ -21,11 +21,18 @@ static int describe_param(struct llm_model *m, size_t i, struct llm_tensor_out *
     const struct llm_dtype_row *row = &llm_dtypes[p->weight.dtype];
     bool in_layer = strncmp(p->name + strlen(m->arch->names.prefix), m->arch->names.layer, strlen(m->arch->names.layer)) == 0;
     bool turn = m->arch->transposed && in_layer && p->n_dims == 2 && !row->is_quantised;
+    bool by_head = m->config.qkv_by_head && in_layer && strstr(p->name, m->arch->names.stem[LLM_STEM_QKV]);
     *out = (struct llm_tensor_out){.name = p->name, .dtype = p->weight.dtype, .n_dims = p->n_dims, .shape = {p->shape[0], p->shape[1]},
                                    .data = p->weight.data};
-    if (!turn) return 0;
+    if (!turn && !by_head) return 0;
     if (!layout->staging && !(layout->staging = llm_calloc(m->n_params, sizeof *layout->staging, "staging", e))) return -1;
     free(layout->staging[i]);
+    if (by_head) {
+        size_t bytes = llm_dtype_bytes(p->weight.dtype, (uint64_t)llm_param_count(p));
+        out->data = layout->staging[i] = llm_alloc(bytes, 1, "staging", e);
+        if (out->data) llm_rows_by_head(&m->config, p->weight.data, bytes / (size_t)p->shape[0], true, layout->staging[i]);
+        return out->data ? 0 : -1;
+    }
     out->data = layout->staging[i] = llm_turned(p->weight.data, (size_t)row->block_bytes, p->shape[0], p->shape[1], e);
     out->shape[0] = p->shape[1];
     out->shape[1] = p->shape[0];

@@ -1,36 +1,30 @@
 /* GPT-2 (Radford et al. 2019) and what differs from it by parameters: LayerNorm, learned or sinusoidal positions, GELU, biases, tied head.
  * Keys and names are those of transformers' GPT2LMHeadModel; its matrices are Conv1D, [in, out] in files. */
-#include <string.h>
-#include "model/arch.h"
-
-#define AT(field) offsetof(struct llm_config, field)
-
-static const char *const positions[] = {"rope", "learned", "sinusoidal", "none", NULL};
-static const char *const places[] = {"pre", "post", NULL};
+#include "model/arch/keys.h"
 
 static const struct llm_config_key keys[] = {
-    {"vocab_size", LLM_KEY_INT, AT(vocab_size), 0, 1 << 24, NULL, false},
-    {"n_positions", LLM_KEY_INT, AT(max_position_embeddings), 1, 1 << 24, NULL, false},
-    {"n_embd", LLM_KEY_INT, AT(hidden_size), 1, 1 << 20, NULL, false},
-    {"n_layer", LLM_KEY_INT, AT(num_hidden_layers), 1, 10000, NULL, false},
-    {"n_head", LLM_KEY_INT, AT(num_attention_heads), 1, 1 << 14, NULL, false},
-    {"n_inner", LLM_KEY_INT, AT(intermediate_size), 1, 1 << 22, NULL, false},
-    {"activation_function", LLM_KEY_ACT, AT(act), 0, 0, NULL, false},
-    {"layer_norm_epsilon", LLM_KEY_REAL, AT(norm_eps), 0, 1, NULL, false},
-    {"embd_pdrop", LLM_KEY_REAL, AT(embd_pdrop), 0, .999, NULL, false},
-    {"attn_pdrop", LLM_KEY_REAL, AT(attn_pdrop), 0, .999, NULL, false},
-    {"resid_pdrop", LLM_KEY_REAL, AT(resid_pdrop), 0, .999, NULL, false},
-    {"initializer_range", LLM_KEY_REAL, AT(initializer_range), 0, 100, NULL, false},
-    {"tie_word_embeddings", LLM_KEY_BOOL, AT(tie_word_embeddings), 0, 0, NULL, false},
-    {"bos_token_id", LLM_KEY_TOKEN, AT(bos_token_id), 0, 0, NULL, false},
-    {"eos_token_id", LLM_KEY_TOKEN, AT(eos_token_id), 0, 0, NULL, false},
-    {"bias", LLM_KEY_BOOL, AT(norm_bias), 0, 0, NULL, true},
-    {"position_embedding", LLM_KEY_WORD, AT(position), 0, 0, positions, true},
-    {"rope_theta", LLM_KEY_REAL, AT(rope_theta), 1, 1e12, NULL, true},
-    {"norm_place", LLM_KEY_WORD, AT(norm_place), 0, 0, places, true},
-    {"sliding_window", LLM_KEY_INT, AT(sliding_window), 0, 1 << 24, NULL, true},
-    {"logit_scale", LLM_KEY_SCALE, AT(logit_scale), 0, 1e6, NULL, true},
-    {NULL, LLM_KEY_INT, 0, 0, 0, NULL, false},
+    {"vocab_size", LLM_KEY_INT, LLM_AT(vocab_size), 0, 1 << 24, NULL, false},
+    {"n_positions", LLM_KEY_INT, LLM_AT(max_position_embeddings), 1, 1 << 24, NULL, false},
+    {"n_embd", LLM_KEY_INT, LLM_AT(hidden_size), 1, 1 << 20, NULL, false},
+    {"n_layer", LLM_KEY_INT, LLM_AT(num_hidden_layers), 1, LLM_MAX_LAYERS, NULL, false},
+    {"n_head", LLM_KEY_INT, LLM_AT(num_attention_heads), 1, 1 << 14, NULL, false},
+    {"n_inner", LLM_KEY_INT, LLM_AT(intermediate_size), 1, 1 << 22, NULL, false},
+    {"activation_function", LLM_KEY_ACT, LLM_AT(act), 0, 0, NULL, false},
+    {"layer_norm_epsilon", LLM_KEY_REAL, LLM_AT(norm_eps), 0, 1, NULL, false},
+    {"embd_pdrop", LLM_KEY_REAL, LLM_AT(embd_pdrop), 0, .999, NULL, false},
+    {"attn_pdrop", LLM_KEY_REAL, LLM_AT(attn_pdrop), 0, .999, NULL, false},
+    {"resid_pdrop", LLM_KEY_REAL, LLM_AT(resid_pdrop), 0, .999, NULL, false},
+    {"initializer_range", LLM_KEY_REAL, LLM_AT(initializer_range), 0, 100, NULL, false},
+    {"tie_word_embeddings", LLM_KEY_BOOL, LLM_AT(tie_word_embeddings), 0, 0, NULL, false},
+    {"bos_token_id", LLM_KEY_TOKEN, LLM_AT(bos_token_id), 0, 0, NULL, false},
+    {"eos_token_id", LLM_KEY_TOKEN, LLM_AT(eos_token_id), 0, 0, NULL, false},
+    {"bias", LLM_KEY_BOOL, LLM_AT(norm_bias), 0, 0, NULL, true},
+    {"position_embedding", LLM_KEY_WORD, LLM_AT(position), 0, 0, llm_position_words, true},
+    {"rope_theta", LLM_KEY_REAL, LLM_AT(rope_theta), 1, 1e12, NULL, true},
+    {"norm_place", LLM_KEY_WORD, LLM_AT(norm_place), 0, 0, llm_place_words, true},
+    {"sliding_window", LLM_KEY_LENGTH, LLM_AT(sliding_window), 0, 1 << 24, NULL, true},
+    {"logit_scale", LLM_KEY_SCALE, LLM_AT(logit_scale), 0, 1e6, NULL, true},
+    LLM_KEY_END,
 };
 
 static void defaults(struct llm_config *c)
@@ -52,7 +46,6 @@ static void defaults(struct llm_config *c)
 
 static int finish(struct llm_config *c, const json_t *o, struct llm_err *e)
 {
-    (void)o;
     c->num_key_value_heads = c->num_attention_heads;
     if (c->intermediate_size == 0) c->intermediate_size = 4 * c->hidden_size;
     if (c->hidden_size % c->num_attention_heads != 0) {
@@ -61,15 +54,17 @@ static int finish(struct llm_config *c, const json_t *o, struct llm_err *e)
     }
     c->head_dim = c->hidden_size / c->num_attention_heads;
     c->attention_bias = c->mlp_bias = c->norm_bias;
-    return 0;
+    return llm_decoder_finish(c, o, e);
 }
 
 const struct llm_arch llm_arch_gpt2 = {
     .model_type = "gpt2",
+    .gguf = "gpt2",
     .architecture = "GPT2LMHeadModel",
     .keys = keys,
     .defaults = defaults,
     .finish = finish,
+    .extra = llm_decoder_extra,
     .names = {.prefix = "transformer.", .embed = "wte", .positions = "wpe", .layer = "h.", .final_norm = "ln_f", .head = "lm_head",
               .stem = {[LLM_STEM_QKV] = "attn.c_attn", [LLM_STEM_OUT] = "attn.c_proj", [LLM_STEM_UP] = "mlp.c_fc",
                        [LLM_STEM_DOWN] = "mlp.c_proj", [LLM_STEM_NORM_1] = "ln_1", [LLM_STEM_NORM_2] = "ln_2"}},

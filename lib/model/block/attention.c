@@ -1,21 +1,38 @@
 /* Attention with separate or fused projections; multi-query and grouped-query by the number of key/value heads. */
-#include <math.h>
-#include "model/block.h"
+#include "model/arch.h"
 
-enum { Q, K, V, OUT, QKV };
+enum { Q, K, V, OUT, QKV, Q_NORM, K_NORM };
+
+static void declare_norm(struct llm_declare *d, struct llm_linear_params *p, enum llm_stem stem, int64_t n_heads)
+{
+    const struct llm_config *c = d->config;
+    char name[100];
+    if (c->qk_norm == LLM_QK_NORM_NONE) return;
+    llm_declare_name(d, stem, name, sizeof name);
+    if (c->qk_norm == LLM_QK_NORM_HEAD) llm_declare_norm(d, p, name, c->head_dim, "head_dim");
+    else llm_declare_norm(d, p, name, n_heads * c->head_dim, "heads * head_dim");
+}
 
 static void declare(struct llm_declare *d, struct llm_module *m)
 {
     const struct llm_config *c = d->config;
     int64_t q = c->num_attention_heads * c->head_dim, kv = c->num_key_value_heads * c->head_dim;
-    if (d->names->stem[LLM_STEM_QKV]) {
-        llm_declare_linear(d, &m->p[QKV], LLM_STEM_QKV, q + 2 * kv, c->hidden_size, "3 hidden_size, hidden_size", c->attention_bias);
+    if (d->arch->names.stem[LLM_STEM_QKV]) {
+        llm_declare_linear(d, &m->p[QKV], LLM_STEM_QKV, q + 2 * kv, c->hidden_size, "(num_attention_heads + 2 num_key_value_heads) * head_dim, hidden_size", c->attention_bias);
     } else {
         llm_declare_linear(d, &m->p[Q], LLM_STEM_Q, q, c->hidden_size, "num_attention_heads * head_dim, hidden_size", c->attention_bias);
         llm_declare_linear(d, &m->p[K], LLM_STEM_K, kv, c->hidden_size, "num_key_value_heads * head_dim, hidden_size", c->attention_bias);
         llm_declare_linear(d, &m->p[V], LLM_STEM_V, kv, c->hidden_size, "num_key_value_heads * head_dim, hidden_size", c->attention_bias);
     }
-    llm_declare_linear(d, &m->p[OUT], LLM_STEM_OUT, c->hidden_size, q, "hidden_size, num_attention_heads * head_dim", c->attention_bias);
+    llm_declare_linear(d, &m->p[OUT], LLM_STEM_OUT, c->hidden_size, q, "hidden_size, num_attention_heads * head_dim", c->attention_out_bias);
+    declare_norm(d, &m->p[Q_NORM], LLM_STEM_Q_NORM, c->num_attention_heads);
+    declare_norm(d, &m->p[K_NORM], LLM_STEM_K_NORM, c->num_key_value_heads);
+}
+
+static struct llm_tensor *head_norm(struct llm_ctx *c, const struct llm_config *f, struct llm_param *gain, struct llm_tensor *x, int64_t width)
+{
+    int64_t group = f->qk_norm == LLM_QK_NORM_HEAD ? f->head_dim : width;
+    return llm_rmsnorm(c, x, gain, (float)f->norm_eps, (float)f->norm_gain_offset, group);
 }
 
 static struct llm_tensor *forward(struct llm_ctx *c, const struct llm_module *m, const struct llm_pass *p, struct llm_tensor *x)
@@ -34,24 +51,27 @@ static struct llm_tensor *forward(struct llm_ctx *c, const struct llm_module *m,
         k = llm_linear(c, x, m->p[K].w, m->p[K].b);
         v = llm_linear(c, x, m->p[V].w, m->p[V].b);
     }
-    if (f->position == LLM_POSITION_ROPE) {
-        const struct llm_rope rope = {.head_dim = f->head_dim, .rotary_dim = f->head_dim, .pairing = f->rope_pairing, .inv_freq = p->inv_freq,
-                                      .magnitude = 1};
-        q = llm_rope(c, q, b->positions, &rope);
-        k = llm_rope(c, k, b->positions, &rope);
+    if (f->qk_norm != LLM_QK_NORM_NONE) {
+        q = head_norm(c, f, m->p[Q_NORM].w, q, n_q);
+        k = head_norm(c, f, m->p[K_NORM].w, k, n_kv);
+    }
+    if (p->rope) {
+        q = llm_rope(c, q, b->positions, p->rope);
+        k = llm_rope(c, k, b->positions, p->rope);
     }
     const struct llm_attn a = {.n_heads = f->num_attention_heads, .n_kv_heads = f->num_key_value_heads, .d_k = f->head_dim, .d_v = f->head_dim,
-                               .scale = (float)(1 / sqrt((double)f->head_dim)), .causal = true, .window = f->sliding_window,
-                               .doc_start = b->doc_start, .dropout = c->training ? (float)f->attn_pdrop : 0};
+                               .scale = (float)llm_config_attention_scale(f), .causal = true, .window = llm_config_window(f, p->layer),
+                               .softcap = (float)f->attn_logit_softcapping, .doc_start = b->doc_start,
+                               .dropout = c->training ? (float)f->attn_pdrop : 0};
     struct llm_tensor *y = b->seqs ? llm_attention_cached(c, q, k, v, &a, b->seqs + p->layer * b->n_seqs, b->n_seqs)
                                    : llm_attention(c, q, k, v, &a, NULL);
     return llm_linear(c, y, m->p[OUT].w, m->p[OUT].b);
 }
 
 /* Scores and the weighted sum of values: 2 FLOPs for each of d_k and d_v, head and token in sight. */
-static double extra_flops(const struct llm_config *c, int64_t context)
+static double extra_flops(const struct llm_config *c, int64_t layer, int64_t context)
 {
-    int64_t seen = c->sliding_window > 0 && c->sliding_window < context ? c->sliding_window : context;
+    int64_t window = llm_config_window(c, layer), seen = window > 0 && window < context ? window : context;
     return 4.0 * (double)(c->num_attention_heads * c->head_dim) * (double)seen;
 }
 

@@ -5,14 +5,14 @@ struct llm_tensor *llm_norm_apply(struct llm_ctx *c, const struct llm_config *co
 {
     float eps = (float)config->norm_eps;
     if (config->norm == LLM_NORM_LAYER) return llm_layernorm(c, x, p->w, p->b, eps);
-    return llm_rmsnorm(c, x, p->w, eps, 0, config->hidden_size);
+    return llm_rmsnorm(c, x, p->w, eps, (float)config->norm_gain_offset, config->hidden_size);
 }
 
 static void declare(struct llm_declare *d, struct llm_module *m)
 {
     char name[100];
     llm_declare_name(d, m->stem, name, sizeof name);
-    llm_declare_norm(d, &m->p[0], name);
+    llm_declare_norm(d, &m->p[0], name, d->config->hidden_size, "hidden_size");
 }
 
 static struct llm_tensor *forward(struct llm_ctx *c, const struct llm_module *m, const struct llm_pass *p, struct llm_tensor *x)

@@ -1,0 +1,54 @@
+/* GPT-NeoX (Black et al. 2022) and Pythia: LayerNorm, biases, attention and feed-forward side by side, a quarter of each head turned, queries, keys
+ * and values of each head together in one matrix. */
+#include "model/arch/keys.h"
+
+static const struct llm_config_key keys[] = {
+    LLM_KEYS_SIZES,
+    {"hidden_act", LLM_KEY_ACT, LLM_AT(act), 0, 0, NULL, false},
+    {"layer_norm_eps", LLM_KEY_REAL, LLM_AT(norm_eps), 0, 1, NULL, false},
+    {"attention_bias", LLM_KEY_BOOL, LLM_AT(attention_bias), 0, 0, NULL, false},
+    {"use_parallel_residual", LLM_KEY_BOOL, LLM_AT(parallel_residual), 0, 0, NULL, false},
+    {"rotary_pct", LLM_KEY_REAL, LLM_AT(partial_rotary_factor), 0, 1, NULL, false},
+    {"rotary_emb_base", LLM_KEY_REAL, LLM_AT(rope_theta), 1, 1e12, NULL, false},
+    LLM_KEYS_WINDOW,
+    LLM_KEYS_VARIANTS,
+    LLM_KEY_END,
+};
+
+static void defaults(struct llm_config *c)
+{
+    c->vocab_size = 50432;
+    c->hidden_size = 6144;
+    c->intermediate_size = 24576;
+    c->num_hidden_layers = 44;
+    c->num_attention_heads = 64;
+    c->max_position_embeddings = 2048;
+    c->norm = LLM_NORM_LAYER;
+    c->norm_eps = 1e-5;
+    c->position = LLM_POSITION_ROPE;
+    c->rope_theta = 10000;
+    c->partial_rotary_factor = .25;
+    c->act = LLM_ACT_GELU;
+    c->attention_bias = c->mlp_bias = c->norm_bias = true;
+    c->parallel_residual = true;
+    c->qkv_by_head = true;
+    c->bos_token_id = 0;
+    c->eos_token_id = 2;
+}
+
+const struct llm_arch llm_arch_gpt_neox = {
+    .model_type = "gpt_neox",
+    .gguf = "gptneox",
+    .architecture = "GPTNeoXForCausalLM",
+    .keys = keys,
+    .defaults = defaults,
+    .finish = llm_decoder_finish,
+    .extra = llm_decoder_extra,
+    .names = {.prefix = "gpt_neox.", .embed = "embed_in", .positions = "embed_positions", .layer = "layers.", .final_norm = "final_layer_norm",
+              .head = "embed_out",
+              .stem = {[LLM_STEM_QKV] = "attention.query_key_value", [LLM_STEM_OUT] = "attention.dense", [LLM_STEM_UP] = "mlp.dense_h_to_4h",
+                       [LLM_STEM_DOWN] = "mlp.dense_4h_to_h", [LLM_STEM_NORM_1] = "input_layernorm",
+                       [LLM_STEM_NORM_2] = "post_attention_layernorm"}},
+    .declare = llm_decoder_declare,
+    .forward = llm_decoder_forward,
+};

@@ -1,0 +1,58 @@
+/* Keys of config.json that families share, for their tables. */
+#ifndef LLM_MODEL_ARCH_KEYS_H
+#define LLM_MODEL_ARCH_KEYS_H
+
+#include "model/arch.h"
+
+#define LLM_AT(field) offsetof(struct llm_config, field)
+#define LLM_KEY_END {NULL, LLM_KEY_INT, 0, 0, 0, NULL, false}
+
+static const char *const llm_position_words[] = {"rope", "learned", "sinusoidal", "none", NULL};
+static const char *const llm_place_words[] = {"pre", "post", "sandwich", "output", NULL};
+static const char *const llm_pairing_words[] = {"halves", "interleaved", NULL};
+
+/* Sizes, tokens and rotary base, named as in LlamaConfig. */
+#define LLM_KEYS_SIZES \
+    {"vocab_size", LLM_KEY_INT, LLM_AT(vocab_size), 0, 1 << 24, NULL, false}, \
+    {"hidden_size", LLM_KEY_INT, LLM_AT(hidden_size), 1, 1 << 20, NULL, false}, \
+    {"intermediate_size", LLM_KEY_INT, LLM_AT(intermediate_size), 1, 1 << 22, NULL, false}, \
+    {"num_hidden_layers", LLM_KEY_INT, LLM_AT(num_hidden_layers), 1, LLM_MAX_LAYERS, NULL, false}, \
+    {"num_attention_heads", LLM_KEY_INT, LLM_AT(num_attention_heads), 1, 1 << 14, NULL, false}, \
+    {"num_key_value_heads", LLM_KEY_INT, LLM_AT(num_key_value_heads), 1, 1 << 14, NULL, false}, \
+    {"head_dim", LLM_KEY_INT, LLM_AT(head_dim), 1, 1 << 14, NULL, false}, \
+    {"max_position_embeddings", LLM_KEY_INT, LLM_AT(max_position_embeddings), 1, 1 << 24, NULL, false}, \
+    {"attention_dropout", LLM_KEY_REAL, LLM_AT(attn_pdrop), 0, .999, NULL, false}, \
+    {"initializer_range", LLM_KEY_REAL, LLM_AT(initializer_range), 0, 100, NULL, false}, \
+    {"tie_word_embeddings", LLM_KEY_BOOL, LLM_AT(tie_word_embeddings), 0, 0, NULL, false}, \
+    {"bos_token_id", LLM_KEY_TOKEN, LLM_AT(bos_token_id), 0, 0, NULL, false}, \
+    {"eos_token_id", LLM_KEY_TOKEN, LLM_AT(eos_token_id), 0, 0, NULL, false}, \
+    {"rope_theta", LLM_KEY_REAL, LLM_AT(rope_theta), 1, 1e12, NULL, false}
+
+/* Attention within a window. */
+#define LLM_KEYS_WINDOW \
+    {"sliding_window", LLM_KEY_LENGTH, LLM_AT(sliding_window), 0, 1 << 24, NULL, true}, \
+    {"use_sliding_window", LLM_KEY_BOOL, LLM_AT(use_sliding_window), 0, 0, NULL, true}, \
+    {"max_window_layers", LLM_KEY_INT, LLM_AT(max_window_layers), 0, 1 << 24, NULL, true}, \
+    {"sliding_window_pattern", LLM_KEY_LENGTH, LLM_AT(sliding_window_pattern), 0, LLM_MAX_LAYERS, NULL, true}
+
+/* What other families vary, under names of our own where transformers has none. */
+#define LLM_KEYS_VARIANTS \
+    {"embd_pdrop", LLM_KEY_REAL, LLM_AT(embd_pdrop), 0, .999, NULL, true}, \
+    {"resid_pdrop", LLM_KEY_REAL, LLM_AT(resid_pdrop), 0, .999, NULL, true}, \
+    {"position_embedding", LLM_KEY_WORD, LLM_AT(position), 0, 0, llm_position_words, true}, \
+    {"rope_pairing", LLM_KEY_WORD, LLM_AT(rope_pairing), 0, 0, llm_pairing_words, true}, \
+    {"partial_rotary_factor", LLM_KEY_REAL, LLM_AT(partial_rotary_factor), 0, 1, NULL, true}, \
+    {"norm_place", LLM_KEY_WORD, LLM_AT(norm_place), 0, 0, llm_place_words, true}, \
+    {"norm_gain_offset", LLM_KEY_REAL, LLM_AT(norm_gain_offset), 0, 1, NULL, true}, \
+    {"embedding_scale", LLM_KEY_REAL, LLM_AT(embedding_scale), 0, 1e6, NULL, true}, \
+    {"logit_scale", LLM_KEY_SCALE, LLM_AT(logit_scale), 0, 1e6, NULL, true}
+
+/* How Llama's layers lie in files of transformers. */
+#define LLM_NAMES_LLAMA(...) \
+    {.prefix = "model.", .embed = "embed_tokens", .positions = "embed_positions", .layer = "layers.", .final_norm = "norm", .head = "lm_head", \
+     .stem = {[LLM_STEM_Q] = "self_attn.q_proj", [LLM_STEM_K] = "self_attn.k_proj", [LLM_STEM_V] = "self_attn.v_proj", \
+              [LLM_STEM_OUT] = "self_attn.o_proj", [LLM_STEM_GATE] = "mlp.gate_proj", [LLM_STEM_UP] = "mlp.up_proj", \
+              [LLM_STEM_DOWN] = "mlp.down_proj", [LLM_STEM_NORM_1] = "input_layernorm", [LLM_STEM_NORM_2] = "post_attention_layernorm", \
+              __VA_ARGS__}}
+
+#endif

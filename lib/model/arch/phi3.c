@@ -1,0 +1,45 @@
+/* Phi-3 (Abdin et al. 2024): Llama with queries, keys and values in one matrix, gate and up in another. */
+#include "model/arch/keys.h"
+
+static const struct llm_config_key keys[] = {
+    LLM_KEYS_SIZES,
+    {"hidden_act", LLM_KEY_ACT, LLM_AT(act), 0, 0, NULL, false},
+    {"rms_norm_eps", LLM_KEY_REAL, LLM_AT(norm_eps), 0, 1, NULL, false},
+    LLM_KEYS_WINDOW,
+    LLM_KEYS_VARIANTS,
+    LLM_KEY_END,
+};
+
+static void defaults(struct llm_config *c)
+{
+    c->vocab_size = 32064;
+    c->hidden_size = 3072;
+    c->intermediate_size = 8192;
+    c->num_hidden_layers = c->num_attention_heads = 32;
+    c->max_position_embeddings = 4096;
+    c->norm = LLM_NORM_RMS;
+    c->norm_eps = 1e-5;
+    c->position = LLM_POSITION_ROPE;
+    c->rope_theta = 10000;
+    c->act = LLM_ACT_SILU;
+    c->gated = true;
+    c->bos_token_id = 1;
+    c->eos_token_id = 32000;
+}
+
+const struct llm_arch llm_arch_phi3 = {
+    .model_type = "phi3",
+    .gguf = "phi3",
+    .architecture = "Phi3ForCausalLM",
+    .keys = keys,
+    .defaults = defaults,
+    .finish = llm_decoder_finish,
+    .extra = llm_decoder_extra,
+    .names = {.prefix = "model.", .embed = "embed_tokens", .positions = "embed_positions", .layer = "layers.", .final_norm = "norm",
+              .head = "lm_head",
+              .stem = {[LLM_STEM_QKV] = "self_attn.qkv_proj", [LLM_STEM_OUT] = "self_attn.o_proj", [LLM_STEM_GATE_UP] = "mlp.gate_up_proj",
+                       [LLM_STEM_DOWN] = "mlp.down_proj", [LLM_STEM_NORM_1] = "input_layernorm",
+                       [LLM_STEM_NORM_2] = "post_attention_layernorm"}},
+    .declare = llm_decoder_declare,
+    .forward = llm_decoder_forward,
+};

@@ -1,0 +1,73 @@
+/* Qwen 2 and 2.5 (Yang et al. 2024): Llama with biases on queries, keys and values. Qwen 3 (2025): without them, each head of queries and keys
+ * normed instead. */
+#include "model/arch/keys.h"
+
+#define KEYS \
+    LLM_KEYS_SIZES, \
+    {"hidden_act", LLM_KEY_ACT, LLM_AT(act), 0, 0, NULL, false}, \
+    {"rms_norm_eps", LLM_KEY_REAL, LLM_AT(norm_eps), 0, 1, NULL, false}, \
+    LLM_KEYS_WINDOW, \
+    LLM_KEYS_VARIANTS
+
+static const struct llm_config_key qwen2_keys[] = {KEYS, LLM_KEY_END};
+static const struct llm_config_key qwen3_keys[] = {
+    KEYS, {"attention_bias", LLM_KEY_BOOL, LLM_AT(attention_bias), 0, 0, NULL, false}, LLM_KEY_END};
+
+static void defaults(struct llm_config *c)
+{
+    c->vocab_size = 151936;
+    c->hidden_size = 4096;
+    c->intermediate_size = 22016;
+    c->num_hidden_layers = c->num_attention_heads = 32;
+    c->num_key_value_heads = 32;
+    c->max_position_embeddings = 32768;
+    c->norm = LLM_NORM_RMS;
+    c->norm_eps = 1e-6;
+    c->position = LLM_POSITION_ROPE;
+    c->rope_theta = 10000;
+    c->act = LLM_ACT_SILU;
+    c->gated = true;
+    c->use_sliding_window = false;
+    c->sliding_window = 4096;
+    c->max_window_layers = 28;
+}
+
+static void qwen2_defaults(struct llm_config *c)
+{
+    defaults(c);
+    c->attention_bias = true;
+}
+
+static void qwen3_defaults(struct llm_config *c)
+{
+    defaults(c);
+    c->head_dim = 128;
+    c->qk_norm = LLM_QK_NORM_HEAD;
+}
+
+const struct llm_arch llm_arch_qwen2 = {
+    .model_type = "qwen2",
+    .gguf = "qwen2",
+    .architecture = "Qwen2ForCausalLM",
+    .keys = qwen2_keys,
+    .defaults = qwen2_defaults,
+    .finish = llm_decoder_finish,
+    .extra = llm_decoder_extra,
+    .names = LLM_NAMES_LLAMA(),
+    .out_bias_apart = true,
+    .declare = llm_decoder_declare,
+    .forward = llm_decoder_forward,
+};
+
+const struct llm_arch llm_arch_qwen3 = {
+    .model_type = "qwen3",
+    .gguf = "qwen3",
+    .architecture = "Qwen3ForCausalLM",
+    .keys = qwen3_keys,
+    .defaults = qwen3_defaults,
+    .finish = llm_decoder_finish,
+    .extra = llm_decoder_extra,
+    .names = LLM_NAMES_LLAMA([LLM_STEM_Q_NORM] = "self_attn.q_norm", [LLM_STEM_K_NORM] = "self_attn.k_norm"),
+    .declare = llm_decoder_declare,
+    .forward = llm_decoder_forward,
+};

@@ -1,0 +1,55 @@
+/* SmolLM3 (2025): Llama in which every fourth layer has no positions. (SmolLM and SmolLM2 are plain Llamas.) */
+#include "model/arch/keys.h"
+
+static const struct llm_config_key keys[] = {
+    LLM_KEYS_SIZES,
+    {"hidden_act", LLM_KEY_ACT, LLM_AT(act), 0, 0, NULL, false},
+    {"rms_norm_eps", LLM_KEY_REAL, LLM_AT(norm_eps), 0, 1, NULL, false},
+    {"attention_bias", LLM_KEY_BOOL, LLM_AT(attention_bias), 0, 0, NULL, false},
+    {"mlp_bias", LLM_KEY_BOOL, LLM_AT(mlp_bias), 0, 0, NULL, false},
+    {"no_rope_layer_interval", LLM_KEY_LENGTH, LLM_AT(no_rope_layer_interval), 0, LLM_MAX_LAYERS, NULL, false},
+    LLM_KEYS_WINDOW,
+    LLM_KEYS_VARIANTS,
+    LLM_KEY_END,
+};
+
+static void defaults(struct llm_config *c)
+{
+    c->vocab_size = 128256;
+    c->hidden_size = 2048;
+    c->intermediate_size = 11008;
+    c->num_hidden_layers = 36;
+    c->num_attention_heads = 16;
+    c->num_key_value_heads = 4;
+    c->max_position_embeddings = 32768;
+    c->norm = LLM_NORM_RMS;
+    c->norm_eps = 1e-6;
+    c->position = LLM_POSITION_ROPE;
+    c->rope_theta = 2e6;
+    c->no_rope_layer_interval = 4;
+    c->act = LLM_ACT_SILU;
+    c->gated = true;
+    c->tie_word_embeddings = true;
+    c->use_sliding_window = false;
+    c->bos_token_id = 128000;
+    c->eos_token_id = 128001;
+}
+
+static void in_gguf(struct llm_config *c)
+{
+    c->rope_pairing = LLM_ROPE_INTERLEAVED;
+}
+
+const struct llm_arch llm_arch_smollm3 = {
+    .model_type = "smollm3",
+    .gguf = "smollm3",
+    .architecture = "SmolLM3ForCausalLM",
+    .keys = keys,
+    .defaults = defaults,
+    .finish = llm_decoder_finish,
+    .extra = llm_decoder_extra,
+    .in_gguf = in_gguf,
+    .names = LLM_NAMES_LLAMA(),
+    .declare = llm_decoder_declare,
+    .forward = llm_decoder_forward,
+};

@@ -1,0 +1,134 @@
+/* Configurations from the metadata of GGUF files. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include "model/arch.h"
+
+static const struct llm_arch *find_arch(const struct llm_gguf *g, struct llm_err *e)
+{
+    const char *name = NULL;
+    char list[256] = "";
+    size_t n = 0;
+    if (llm_gguf_str(g, "general.architecture", &name, &n, e) < 0) return NULL;
+    for (size_t i = 0; llm_archs[i]; i++) {
+        const char *ours = llm_archs[i]->gguf;
+        if (!ours) continue;
+        if (name && strlen(ours) == n && memcmp(ours, name, n) == 0) return llm_archs[i];
+        strncat(list, list[0] ? ", " : "", sizeof list - strlen(list) - 1);
+        strncat(list, ours, sizeof list - strlen(list) - 1);
+    }
+    llm_fail(e, EX_DATAERR, "general.architecture: expected one of %s; found %s%.*s%s", list, name ? "'" : "none", (int)(n < 64 ? n : 64),
+             name ? name : "", name ? "'" : "");
+    return NULL;
+}
+
+#define AT(field) offsetof(struct llm_config, field)
+
+/* After the architecture's name. */
+static const struct { const char *key; size_t offset; int64_t min, max; } wholes[] = {
+    {"context_length", AT(max_position_embeddings), 1, 1 << 24},
+    {"embedding_length", AT(hidden_size), 1, 1 << 20},
+    {"feed_forward_length", AT(intermediate_size), 1, 1 << 22},
+    {"block_count", AT(num_hidden_layers), 1, LLM_MAX_LAYERS},
+    {"attention.head_count", AT(num_attention_heads), 1, 1 << 14},
+    {"attention.head_count_kv", AT(num_key_value_heads), 1, 1 << 14},
+    {"attention.key_length", AT(head_dim), 1, 1 << 14},
+    {"attention.sliding_window", AT(sliding_window), 0, 1 << 24},
+    {"rope.dimension_count", AT(rotary_dim), 0, 1 << 14},
+    {"rope.scaling.original_context_length", AT(rope_scaling.original_context), 1, 1 << 24},
+};
+static const struct { const char *key; size_t offset; double min, max; } reals[] = {
+    {"attention.layer_norm_rms_epsilon", AT(norm_eps), 0, 1},
+    {"attention.layer_norm_epsilon", AT(norm_eps), 0, 1},
+    {"rope.freq_base", AT(rope_theta), 1, 1e12},
+    {"rope.freq_base_swa", AT(rope_local_theta), 1, 1e12},
+    {"rope.scaling.factor", AT(rope_scaling.factor), 1e-6, 1e6},
+    {"rope.scaling.attn_factor", AT(rope_scaling.attention_factor), 0, 1e6},
+    {"attn_logit_softcapping", AT(attn_logit_softcapping), 0, 1e6},
+    {"final_logit_softcapping", AT(final_logit_softcapping), 0, 1e6},
+};
+
+static int read_numbers(struct llm_config *c, const struct llm_gguf *g, const char *arch, struct llm_err *e)
+{
+    char key[128];
+    for (size_t i = 0; i < sizeof wholes / sizeof *wholes; i++) {
+        snprintf(key, sizeof key, "%s.%s", arch, wholes[i].key);
+        if (llm_gguf_int(g, key, wholes[i].min, wholes[i].max, (int64_t *)(void *)((char *)c + wholes[i].offset), e) < 0) return -1;
+    }
+    for (size_t i = 0; i < sizeof reals / sizeof *reals; i++) {
+        double *out = (double *)(void *)((char *)c + reals[i].offset), v = *out;
+        snprintf(key, sizeof key, "%s.%s", arch, reals[i].key);
+        if (llm_gguf_real(g, key, &v, e) < 0) return -1;
+        if (llm_gguf_find(g, key) && !(v >= reals[i].min && v <= reals[i].max)) {
+            return llm_fail(e, EX_DATAERR, "%s: expected %g to %g, found %g", key, reals[i].min, reals[i].max, v);
+        }
+        *out = v;
+    }
+    snprintf(key, sizeof key, "%s.use_parallel_residual", arch);
+    return llm_gguf_bool(g, key, &c->parallel_residual, e);
+}
+
+static int read_scaling(struct llm_config *c, const struct llm_gguf *g, const char *arch, struct llm_err *e)
+{
+    struct llm_rope_scaling *s = &c->rope_scaling;
+    char key[128];
+    const char *type = NULL;
+    size_t n = 0;
+    snprintf(key, sizeof key, "%s.rope.scaling.type", arch);
+    if (llm_gguf_str(g, key, &type, &n, e) < 0) return -1;
+    if (!type || (n == 4 && memcmp(type, "none", 4) == 0)) return 0;
+    if (n == 6 && memcmp(type, "linear", 6) == 0) s->kind = LLM_ROPE_LINEAR;
+    else if (n == 4 && memcmp(type, "yarn", 4) == 0) s->kind = LLM_ROPE_YARN;
+    else if (n != 8 || memcmp(type, "longrope", 8) != 0) { /* longrope: by its tensors */
+        return llm_fail(e, EX_DATAERR, "%s: expected none, linear, yarn or longrope; found '%.*s'", key, (int)(n < 64 ? n : 64), type);
+    }
+    s->beta_fast = 32;
+    s->beta_slow = 1;
+    s->truncate = true;
+    if (s->kind != LLM_ROPE_PLAIN && s->factor == 0) return llm_fail(e, EX_DATAERR, "%s: expected a rope.scaling.factor beside it", key);
+    return 0;
+}
+
+int llm_gguf_config(struct llm_config *c, const struct llm_gguf *g, struct llm_err *e)
+{
+    const struct llm_arch *arch = find_arch(g, e);
+    if (!arch) return -1;
+    *c = llm_config_blank(arch);
+    c->num_key_value_heads = c->head_dim = 0; /* what the file leaves out follows from the rest */
+    if (read_numbers(c, g, arch->gguf, e) < 0 || read_scaling(c, g, arch->gguf, e) < 0
+        || llm_gguf_int(g, "tokenizer.ggml.bos_token_id", 0, INT32_MAX, &c->bos_token_id, e) < 0
+        || llm_gguf_int(g, "tokenizer.ggml.eos_token_id", 0, INT32_MAX, &c->eos_token_id, e) < 0) return -1;
+    if (arch->in_gguf) arch->in_gguf(c);
+    c->qkv_by_head = false;
+    return 0;
+}
+
+/* The factors that converters compute for llama3 (one list) and longrope (two). */
+int llm_gguf_rope_factors(struct llm_config *c, struct llm_checkpoint *f, struct llm_err *e)
+{
+    static const struct { const char *name; bool is_short, is_long; } rows[] = {
+        {"rope_freqs.weight", true, true}, {"rope_factors_short.weight", true, false}, {"rope_factors_long.weight", false, true}};
+    struct llm_rope_scaling *s = &c->rope_scaling;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        float v[LLM_MAX_ROTARY_PAIRS];
+        const struct llm_entry *t = llm_header_find(llm_checkpoint_header(f), rows[i].name);
+        if (!t) continue;
+        if (t->dtype != LLM_F32 || t->n_dims != 1 || t->shape[0] < 1 || t->shape[0] > LLM_MAX_ROTARY_PAIRS
+            || (s->n_factors && t->shape[0] != s->n_factors)) {
+            return llm_fail(e, EX_DATAERR, "tensor '%s': expected f32 [half of rope.dimension_count]", t->name);
+        }
+        if (llm_checkpoint_read(f, t, v, e) < 0) return -1;
+        s->n_factors = (int)t->shape[0];
+        for (int j = 0; j < s->n_factors; j++) {
+            if (!(v[j] > 0 && v[j] < 1e6f)) return llm_fail(e, EX_DATAERR, "tensor '%s': expected numbers above 0", t->name);
+            if (rows[i].is_short) s->short_factors[j] = v[j];
+            if (rows[i].is_long) s->long_factors[j] = v[j];
+        }
+        s->kind = LLM_ROPE_LONGROPE;
+        if (i == 0) s->attention_factor = 1;
+    }
+    for (int j = 0; j < s->n_factors; j++) {
+        if (s->short_factors[j] == 0 || s->long_factors[j] == 0) return llm_fail(e, EX_DATAERR, "rotary factors: expected both lists, found one");
+    }
+    return 0;
+}
