@@ -44,7 +44,7 @@ static int read_rope(struct llm_config *c, const json_t *o, struct llm_err *e)
         if (llm_json_real(global ? global : r, "partial_rotary_factor", &c->partial_rotary_factor, e) < 0) return -1;
     }
     if (old && !json_is_null(old) && llm_rope_scaling_from_json(&c->rope_scaling, &c->rope_theta, old, "rope_scaling", e) < 0) return -1;
-    if (c->rope_scaling.original_context == 0
+    if (c->rope_scaling.kind != LLM_ROPE_PLAIN && c->rope_scaling.original_context == 0
         && llm_json_int(o, "original_max_position_embeddings", 1, 1 << 24, &c->rope_scaling.original_context, e) < 0) return -1;
     if (!(c->rope_theta >= 1 && c->rope_theta <= 1e12)) {
         return llm_fail(e, EX_DATAERR, "rope_theta: expected 1 to 1e12, found %g", c->rope_theta);

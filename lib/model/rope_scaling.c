@@ -71,6 +71,7 @@ int llm_rope_scaling_from_json(struct llm_rope_scaling *s, double *theta, const 
     if (r == 0 && s->kind == LLM_ROPE_LONGROPE) r = read_factors(o, "short_factor", s->short_factors, &s->n_factors, e);
     if (r == 0 && s->kind == LLM_ROPE_LONGROPE) r = read_factors(o, "long_factor", s->long_factors, &s->n_factors, e);
     if (r == 0) r = check(s, e);
+    if (s->kind == LLM_ROPE_PLAIN) *s = (struct llm_rope_scaling){.kind = LLM_ROPE_PLAIN}; /* the rest says nothing then */
     return r < 0 ? llm_in(e, "%s", key) : 0;
 }
 

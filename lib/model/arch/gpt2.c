@@ -53,7 +53,7 @@ static int finish(struct llm_config *c, const json_t *o, struct llm_err *e)
                         (long long)c->hidden_size);
     }
     c->head_dim = c->hidden_size / c->num_attention_heads;
-    c->attention_bias = c->mlp_bias = c->norm_bias;
+    c->attention_bias = c->attention_out_bias = c->mlp_bias = c->norm_bias;
     return llm_decoder_finish(c, o, e);
 }
 

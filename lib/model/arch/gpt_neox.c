@@ -36,13 +36,19 @@ static void defaults(struct llm_config *c)
     c->eos_token_id = 2;
 }
 
+static int finish(struct llm_config *c, const json_t *o, struct llm_err *e)
+{
+    c->num_key_value_heads = c->num_attention_heads;
+    return llm_decoder_finish(c, o, e);
+}
+
 const struct llm_arch llm_arch_gpt_neox = {
     .model_type = "gpt_neox",
     .gguf = "gptneox",
     .architecture = "GPTNeoXForCausalLM",
     .keys = keys,
     .defaults = defaults,
-    .finish = llm_decoder_finish,
+    .finish = finish,
     .extra = llm_decoder_extra,
     .names = {.prefix = "gpt_neox.", .embed = "embed_in", .positions = "embed_positions", .layer = "layers.", .final_norm = "final_layer_norm",
               .head = "embed_out",

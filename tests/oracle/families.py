@@ -1,0 +1,114 @@
+#!/usr/bin/env python3
+"""Goldens for tests/unit/model/test_families.c: tiny models of every family, made hard (ORACLES, "Tests that can fail"): random gains and biases, attention
+scores that deviate by 2 to 5, windows of 16, prompts beyond the original context. Logits by transformers in double precision throughout.
+
+    /work/tmp/venv/bin/python tests/oracle/families.py tests/golden/families
+
+Each golden is a safetensors file: "logits" (every EVERY-th row), and in its metadata config.json, the tensors' names and shapes, and the context that the
+test is to ask for. Weights are not stored: parameter i in order of names is drawn from Philox by both sides.
+"""
+import json
+import math
+import os
+import sys
+
+import numpy as np
+import torch
+
+torch.float32 = torch.float = torch.float64  # what transformers casts to single precision stays double
+torch.Tensor.float = torch.Tensor.double
+torch.set_default_dtype(torch.float64)
+
+import transformers
+from safetensors.numpy import save_file
+
+sys.path.insert(0, os.path.dirname(__file__))
+import philox
+
+SEED, LENGTH, EVERY, VOCAB = 23, 40, 5, 61
+BASE = dict(vocab_size=VOCAB, hidden_size=48, intermediate_size=80, num_hidden_layers=3, num_attention_heads=6, num_key_value_heads=2,
+            max_position_embeddings=64, attn_implementation="eager", bos_token_id=None, eos_token_id=None, pad_token_id=None)
+ROPE = dict(rope_theta=300.0, original_max_position_embeddings=16)
+
+
+def factors(low, high, n):
+    return [round(low + (high - low) * i / (n - 1), 3) for i in range(n)]
+
+
+LONG = dict(rope_type="longrope", rope_theta=300.0, short_factor=factors(1, 1.5, 4), long_factor=factors(1.2, 6, 4))
+CASES = {
+    "llama": ("LlamaConfig", dict(attention_bias=True, mlp_bias=True, rope_parameters=dict(rope_type="default", rope_theta=300.0))),
+    "llama-llama3": ("LlamaConfig", dict(rope_parameters=dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, **ROPE))),
+    "llama-linear": ("LlamaConfig", dict(rope_parameters=dict(rope_type="linear", factor=4.0, rope_theta=300.0))),
+    "llama-dynamic": ("LlamaConfig", dict(max_position_embeddings=24, rope_parameters=dict(rope_type="dynamic", factor=3.0, rope_theta=300.0))),
+    "llama-yarn": ("LlamaConfig", dict(rope_parameters=dict(rope_type="yarn", factor=4.0, **ROPE))),
+    "mistral": ("MistralConfig", dict(head_dim=8, sliding_window=16, rope_parameters=dict(rope_type="default", rope_theta=300.0))),
+    "qwen2": ("Qwen2Config", dict(tie_word_embeddings=True, rope_parameters=dict(rope_type="default", rope_theta=300.0))),
+    "qwen2-window": ("Qwen2Config", dict(use_sliding_window=True, sliding_window=16, max_window_layers=1)),
+    "qwen3": ("Qwen3Config", dict(head_dim=12)),
+    "gemma2": ("Gemma2Config", dict(head_dim=16, query_pre_attn_scalar=24, sliding_window=16, attn_logit_softcapping=3.0,
+                                    final_logit_softcapping=5.0)),
+    "gemma3": ("Gemma3TextConfig", dict(head_dim=16, query_pre_attn_scalar=24, sliding_window=16, num_hidden_layers=4, sliding_window_pattern=3)),
+    "phi3": ("Phi3Config", dict(sliding_window=16)),
+    "phi3-short": ("Phi3Config", dict(original_max_position_embeddings=48, rope_parameters=dict(LONG, original_max_position_embeddings=48))),
+    "phi3-long": ("Phi3Config", dict(original_max_position_embeddings=16, rope_parameters=dict(LONG, original_max_position_embeddings=16))),
+    "smollm3": ("SmolLM3Config", dict(num_hidden_layers=4, no_rope_layer_interval=2)),
+    "olmo2": ("Olmo2Config", dict()),
+    "gpt2": ("GPT2Config", dict(n_inner=80, activation_function="gelu_new")),
+    "gpt_neox": ("GPTNeoXConfig", dict(rotary_pct=.5, rope_parameters=dict(rope_type="default", rope_theta=300.0, partial_rotary_factor=.5))),
+    "gpt_neox-serial": ("GPTNeoXConfig", dict(use_parallel_residual=False)),
+    "stablelm": ("StableLmConfig", dict(use_qkv_bias=True, rope_parameters=dict(rope_type="default", rope_theta=300.0, partial_rotary_factor=.5))),
+}
+
+
+def harden(model):
+    offset = 0 if "gemma" in model.config.model_type else 1
+    tied = model.config.tie_word_embeddings
+    named = sorted((n, p) for n, p in model.state_dict().items() if not (tied and n == "lm_head.weight"))
+    if model.config.model_type == "gpt_neox":  # its name in files
+        named = sorted((n.replace("lm_head", "embed_out"), p) for n, p in named)
+    for i, (name, p) in enumerate(named):
+        x = philox.matrix(SEED, i, p.shape[0], p.shape[1] if p.dim() > 1 else 1, philox.TEST)
+        if p.dim() == 1:
+            gain = ("norm" in name or ".ln_" in name) and name.endswith("weight")
+            x = x[:, 0] * np.float32(.3) + np.float32(gain * offset + ("q_norm" in name or "k_norm" in name))
+        elif any(s in name for s in ("embed", "wte", "wpe", "lm_head")):
+            x = x * np.float32(.5)
+        else:
+            fan_in = p.shape[0] if model.config.model_type == "gpt2" else p.shape[1]
+            strong = any(s in name for s in ("q_proj", "k_proj", "v_proj", "qkv", "c_attn", "query_key_value"))
+            x = x * np.float32((1.7 if strong else 1) / math.sqrt(fan_in))
+        p.copy_(torch.tensor(x.astype(np.float64)))
+    return named
+
+
+def round_frequencies(model):
+    """Angles are position · frequency, with frequencies rounded to single precision as every implementation keeps them."""
+    for module in model.modules():
+        for name, x in list(module.named_buffers(recurse=False)):
+            if "inv_freq" in name:
+                x.copy_(torch.tensor(x.numpy().astype(np.float32).astype(np.float64)))
+
+
+def run(name, kind, changes, out):
+    config = getattr(transformers, kind)(**{**BASE, **changes})
+    if kind == "GPT2Config":
+        config = transformers.GPT2Config(vocab_size=VOCAB, n_positions=64, n_embd=48, n_layer=3, n_head=6, attn_implementation="eager",
+                                         bos_token_id=None, eos_token_id=None, **changes)
+    model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval()
+    with torch.no_grad():
+        named = harden(model)
+        ids = torch.tensor(philox.below(SEED, 0, philox.TEST, 0, 0, 0, LENGTH, VOCAB))[None]
+        model(ids)  # some frequencies are set by the first pass
+        round_frequencies(model)
+        logits = model(ids).logits[0].numpy()
+    text = config.to_dict()
+    text.pop("transformers_version", None)
+    shapes = json.dumps([[n, list(p.shape)] for n, p in named])
+    save_file({"logits": logits[::EVERY].astype(np.float32).copy()}, os.path.join(out, name + ".safetensors"),
+              metadata={"config": json.dumps(text), "tensors": shapes, "context": str(LENGTH)})
+    print(f"{name:18} logits deviate by {logits.std():.2f}, range {logits.max() - logits.min():.1f}")
+
+
+for case, (kind, changes) in CASES.items():
+    run(case, kind, changes, sys.argv[1])

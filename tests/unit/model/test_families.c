@@ -1,0 +1,235 @@
+/* Tiny models of every family, made hard, against transformers in double (tests/oracle/families.py): each is written out as a Hugging Face folder, loaded,
+ * its logits compared within 5e-6 of their range; then its tensors must come out of a save as they went in, and the configuration that a save writes
+ * must give the same logits. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <dirent.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include "base/rng.h"
+#include "cpu/pool.h"
+#include "io/checkpoint.h"
+#include "model/arch.h"
+#include "model/model.h"
+
+enum { SEED = 23, EVERY = 5, MAX_TENSORS = 128, ARENA = 1 << 28 };
+
+struct golden {
+    struct llm_checkpoint *file;
+    json_t *config, *tensors; /* [[name, shape], …] */
+    float *logits;
+    int64_t rows, vocab, length;
+    const char *model_type;
+};
+
+static char folder[] = "/tmp/llm-families-XXXXXX";
+
+static void load_golden(struct golden *g, const char *path)
+{
+    struct llm_err e;
+    g->file = llm_checkpoint_open(path, &e);
+    if (!g->file) fail_msg("%s", e.text);
+    const struct llm_header *h = llm_checkpoint_header(g->file);
+    const char *config = llm_header_meta(h, "config"), *tensors = llm_header_meta(h, "tensors");
+    g->config = llm_json_parse(config, strlen(config), &e);
+    g->tensors = llm_json_parse(tensors, strlen(tensors), &e);
+    assert_non_null(g->config);
+    assert_non_null(g->tensors);
+    const struct llm_entry *t = llm_header_find(h, "logits");
+    assert_non_null(t);
+    g->rows = t->shape[0];
+    g->vocab = t->shape[1];
+    g->length = strtol(llm_header_meta(h, "context"), NULL, 10);
+    g->logits = malloc((size_t)t->bytes);
+    assert_int_equal(llm_checkpoint_read(g->file, t, g->logits, &e), 0);
+    g->model_type = json_string_value(json_object_get(g->config, "model_type"));
+}
+
+static bool has(const char *name, const char *part)
+{
+    return strstr(name, part) != NULL;
+}
+
+/* What families.py adds to and multiplies the numbers of parameter `name` with. */
+static void hardness(const struct golden *g, const char *name, bool vector, int64_t rows, int64_t cols, float *factor, float *plus)
+{
+    static const char *const strong[] = {"q_proj", "k_proj", "v_proj", "qkv", "c_attn", "query_key_value"};
+    static const char *const tables[] = {"embed", "wte", "wpe", "lm_head"};
+    *plus = 0;
+    if (vector) {
+        bool gain = (has(name, "norm") || has(name, ".ln_")) && strcmp(name + strlen(name) - 6, "weight") == 0;
+        *factor = .3f;
+        *plus = (float)(gain && !has(g->model_type, "gemma")) + (float)(has(name, "q_norm") || has(name, "k_norm"));
+        return;
+    }
+    double scale = 1 / sqrt((double)(strcmp(g->model_type, "gpt2") == 0 ? rows : cols));
+    for (size_t i = 0; i < sizeof strong / sizeof *strong; i++) {
+        if (has(name, strong[i])) {
+            scale *= 1.7;
+            break;
+        }
+    }
+    *factor = (float)scale;
+    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {
+        if (has(name, tables[i])) *factor = .5f;
+    }
+}
+
+static struct llm_tensor_out make_tensor(const struct golden *g, size_t i)
+{
+    const json_t *row = json_array_get(g->tensors, i), *shape = json_array_get(row, 1);
+    struct llm_tensor_out t = {.name = json_string_value(json_array_get(row, 0)), .dtype = LLM_F32, .n_dims = (int)json_array_size(shape)};
+    float factor, plus;
+    for (int d = 0; d < t.n_dims; d++) t.shape[d] = json_integer_value(json_array_get(shape, (size_t)d));
+    int64_t rows = t.shape[0], cols = t.n_dims > 1 ? t.shape[1] : 1;
+    hardness(g, t.name, t.n_dims == 1, rows, cols, &factor, &plus);
+    float *data = malloc((size_t)(rows * cols) * sizeof *data);
+    for (int64_t r = 0; r < rows; r++) {
+        struct llm_rng rng = llm_rng_at(SEED, 0, LLM_RNG_TEST, (uint32_t)i, (uint32_t)r, 0);
+        for (int64_t c = 0; c < cols; c++) data[r * cols + c] = llm_rng_normal(&rng, (uint32_t)c) * factor + plus;
+    }
+    t.data = data;
+    return t;
+}
+
+static void write_folder(const json_t *config, const struct llm_tensor_out *t, size_t n)
+{
+    char path[128];
+    struct llm_err e;
+    const struct llm_checkpoint_options plain = {.plain = true};
+    snprintf(path, sizeof path, "%s/config.json", folder);
+    assert_int_equal(json_dump_file(config, path, 0), 0);
+    snprintf(path, sizeof path, "%s/model.safetensors", folder);
+    struct llm_output *o = llm_output_open(path, true, &e);
+    assert_non_null(o);
+    json_t *meta = json_pack("{s:s}", "format", "pt");
+    if (llm_checkpoint_write(o, meta, t, n, &plain, &e) < 0 || llm_output_commit(o, &e) < 0) fail_msg("%s", e.text);
+    json_decref(meta);
+}
+
+static void check_logits(const struct golden *g, struct llm_model *m, const char *name)
+{
+    struct llm_err e;
+    struct llm_ctx c;
+    int32_t ids[64], positions[64];
+    float low = INFINITY, high = -INFINITY;
+    double worst = 0;
+    struct llm_rng rng = llm_rng_at(SEED, 0, LLM_RNG_TEST, 0, 0, 0);
+    for (int32_t i = 0; i < g->length; i++) {
+        ids[i] = (int32_t)llm_rng_below(&rng, (uint32_t)i, (uint64_t)g->vocab);
+        positions[i] = i;
+    }
+    assert_int_equal(llm_model_set_context(m, g->length, &e), 0);
+    assert_int_equal(llm_ctx_init(&c, ARENA, 64, false, &e), 0);
+    c.compute = LLM_COMPUTE_F32;
+    c.n_rows = 1;
+    c.row_len = g->length;
+    const struct llm_batch b = {.ids = ids, .positions = positions, .n_tokens = g->length};
+    struct llm_tensor *logits = llm_model_logits(&c, m, llm_model_forward(&c, m, &b));
+    if (llm_ctx_failed(&c)) fail_msg("%s: %s", name, c.err.text);
+    for (int64_t r = 0; r < g->rows; r++) {
+        for (int64_t i = 0; i < g->vocab; i++) {
+            float want = g->logits[r * g->vocab + i];
+            low = fminf(low, want);
+            high = fmaxf(high, want);
+            worst = fmax(worst, fabs((double)logits->data[r * EVERY * logits->stride + i] - (double)want));
+        }
+    }
+    print_message("  %-36s worst difference %.1e of the range\n", name, worst / (double)(high - low));
+    if (!(worst <= 5e-6 * (double)(high - low))) fail_msg("%s: logits differ by %g of their range", name, worst / (double)(high - low));
+    llm_ctx_release(&c);
+}
+
+static void check_save(struct llm_model *m, const struct llm_tensor_out *t, size_t n, const char *name)
+{
+    struct llm_err e;
+    struct llm_tensor_list l = {0};
+    json_t *meta = json_object();
+    assert_int_equal(llm_model_describe(m, meta, &l, &e), 0);
+    assert_int_equal(l.n, n);
+    for (size_t i = 0; i < l.n; i++) {
+        size_t j = 0;
+        while (j < n && strcmp(t[j].name, l.v[i].name) != 0) j++;
+        if (j == n) fail_msg("%s: %s was not there", name, l.v[i].name);
+        assert_int_equal(l.v[i].n_dims, t[j].n_dims);
+        assert_memory_equal(l.v[i].shape, t[j].shape, (size_t)t[j].n_dims * sizeof *t[j].shape);
+        int64_t count = t[j].shape[0] * (t[j].n_dims > 1 ? t[j].shape[1] : 1);
+        if (memcmp(l.v[i].data, t[j].data, (size_t)count * sizeof(float)) != 0) fail_msg("%s: %s does not come back", name, t[j].name);
+    }
+    free(l.v);
+    json_decref(meta);
+}
+
+static void check_golden(const char *path)
+{
+    struct golden g;
+    struct llm_err e;
+    struct llm_tensor_out t[MAX_TENSORS];
+    load_golden(&g, path);
+    size_t n = json_array_size(g.tensors);
+    assert_true(n <= MAX_TENSORS);
+    for (size_t i = 0; i < n; i++) t[i] = make_tensor(&g, i);
+    json_t *config = json_incref(g.config);
+    for (int again = 0; again < 2; again++) { /* with the configuration of transformers, with ours */
+        write_folder(config, t, n);
+        json_decref(config);
+        struct llm_model *m = llm_model_load(folder, &e);
+        if (!m) fail_msg("%s: %s", path, e.text);
+        check_logits(&g, m, path + strlen("tests/golden/families/"));
+        if (!again) check_save(m, t, n, path);
+        config = llm_config_to_json(&m->config, &e);
+        assert_non_null(config);
+        llm_model_destroy(m);
+    }
+    json_decref(config);
+    for (size_t i = 0; i < n; i++) free((void *)t[i].data);
+    free(g.logits);
+    json_decref(g.config);
+    json_decref(g.tensors);
+    llm_checkpoint_close(g.file);
+}
+
+static int by_text(const struct dirent **a, const struct dirent **b)
+{
+    return strcmp((*a)->d_name, (*b)->d_name);
+}
+
+static void test_families(void **state)
+{
+    struct dirent **names;
+    char path[400];
+    int n = scandir("tests/golden/families", &names, NULL, by_text), seen = 0;
+    (void)state;
+    assert_true(n > 0);
+    assert_non_null(mkdtemp(folder));
+    for (int i = 0; i < n; i++) {
+        if (strstr(names[i]->d_name, ".safetensors")) {
+            snprintf(path, sizeof path, "tests/golden/families/%s", names[i]->d_name);
+            check_golden(path);
+            seen++;
+        }
+        free(names[i]);
+    }
+    free(names);
+    snprintf(path, sizeof path, "%s/config.json", folder);
+    unlink(path);
+    snprintf(path, sizeof path, "%s/model.safetensors", folder);
+    unlink(path);
+    rmdir(folder);
+    assert_true(seen >= 20);
+}
+
+int main(void)
+{
+    struct llm_err e;
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_families)};
+    if (llm_pool_start(0, &e) < 0) return llm_report(&e);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
