@@ -9,14 +9,15 @@ enum { MAX_GGUF_DIMS = 4, DEFAULT_ALIGNMENT = 32, MIN_VALUE = 13, MIN_TENSOR = 3
 
 /* ggml's numbers of tensor types; those that are not here are refused by number. */
 static const struct { uint32_t number; enum llm_dtype dtype; } tensor_types[] = {
-    {0, LLM_F32},   {1, LLM_F16},   {2, LLM_Q4_0},  {3, LLM_Q4_1},  {6, LLM_Q5_0},  {7, LLM_Q5_1},    {8, LLM_Q8_0},    {10, LLM_Q2_K}, {11, LLM_Q3_K},
-    {12, LLM_Q4_K}, {13, LLM_Q5_K}, {14, LLM_Q6_K}, {15, LLM_Q8_K}, {20, LLM_IQ4_NL}, {23, LLM_IQ4_XS}, {24, LLM_I8}, {25, LLM_I16},  {26, LLM_I32},
-    {27, LLM_I64},  {28, LLM_F64},  {30, LLM_BF16}, {39, LLM_MXFP4},
+    {0, LLM_F32},   {1, LLM_F16},   {2, LLM_Q4_0},  {3, LLM_Q4_1},  {6, LLM_Q5_0},    {7, LLM_Q5_1},    {8, LLM_Q8_0}, {10, LLM_Q2_K},
+    {11, LLM_Q3_K}, {12, LLM_Q4_K}, {13, LLM_Q5_K}, {14, LLM_Q6_K}, {15, LLM_Q8_K},   {20, LLM_IQ4_NL}, {23, LLM_IQ4_XS}, {24, LLM_I8},
+    {25, LLM_I16},  {26, LLM_I32},  {27, LLM_I64},  {28, LLM_F64},  {30, LLM_BF16},   {39, LLM_MXFP4},
 };
 
 /* Bytes of one element; 0: strings and arrays. */
 static const unsigned char widths[LLM_GGUF_N_TYPES] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
-static const char *const type_names[LLM_GGUF_N_TYPES] = {"u8", "i8", "u16", "i16", "u32", "i32", "f32", "bool", "a string", "an array", "u64", "i64", "f64"};
+static const char *const type_names[LLM_GGUF_N_TYPES] = {
+    "u8", "i8", "u16", "i16", "u32", "i32", "f32", "bool", "a string", "an array", "u64", "i64", "f64"};
 
 /* Reading in order; the first error sticks. */
 struct reader {
@@ -181,7 +182,8 @@ static void read_tensor(struct reader *r, struct llm_entry *t)
         bad(r, at, "tensor '%s': expected rows of whole blocks of %d (%s), found %llu", name, row->block_size, row->name,
             (unsigned long long)(n_dims ? dims[0] : 1));
     }
-    if (__builtin_mul_overflow(elements / (uint64_t)row->block_size, (uint64_t)row->block_bytes, &t->bytes)) bad(r, at, "tensor '%s': too large", name);
+    if (__builtin_mul_overflow(elements / (uint64_t)row->block_size, (uint64_t)row->block_bytes, &t->bytes))
+        bad(r, at, "tensor '%s': too large", name);
     t->offset = number(r, 8, name);
 }
 
@@ -213,8 +215,9 @@ static void check_places(struct reader *r, const struct llm_gguf *g, struct llm_
     qsort(h->entries, h->n_entries, sizeof *h->entries, by_offset);
     for (size_t i = 0; i < h->n_entries && !r->failed; i++) {
         const struct llm_entry *t = &h->entries[i];
-        if (t->offset & mask) bad(r, r->at, "tensor '%s': expected an offset that is a multiple of %lld, found %llu", t->name, (long long)alignment,
-                                  (unsigned long long)t->offset);
+        if (t->offset & mask)
+            bad(r, r->at, "tensor '%s': expected an offset that is a multiple of %lld, found %llu", t->name, (long long)alignment,
+                (unsigned long long)t->offset);
         else if (t->offset > h->data_bytes || t->bytes > h->data_bytes - t->offset)
             bad(r, r->at, "tensor '%s': cut short: expected %llu bytes at offset %llu, the file has %llu", t->name, (unsigned long long)t->bytes,
                 (unsigned long long)t->offset, (unsigned long long)h->data_bytes);
@@ -329,7 +332,8 @@ int llm_gguf_int(const struct llm_gguf *g, const char *key, int64_t min, int64_t
     if (single(g, key, is_whole, "a whole number", &v, e) < 0) return -1;
     if (!v) return 0;
     int64_t x = llm_gguf_whole(v, 0);
-    if (x < min || x > max) return llm_fail(e, EX_DATAERR, "%s: expected %lld to %lld, found %lld", key, (long long)min, (long long)max, (long long)x);
+    if (x < min || x > max)
+        return llm_fail(e, EX_DATAERR, "%s: expected %lld to %lld, found %lld", key, (long long)min, (long long)max, (long long)x);
     *out = x;
     return 0;
 }

@@ -34,7 +34,8 @@ struct llm_arch {
     /* Keys that need more than a table row; then what follows from the others (head_dim, n_inner). May be NULL. */
     int (*finish)(struct llm_config *c, const json_t *o, struct llm_err *e);
     int (*extra)(const struct llm_config *c, json_t *o); /* writes what `finish` reads; 0, or -1 when memory is short */
-    void (*in_gguf)(struct llm_config *c); /* how GGUF files differ: converters turn pairs of channels, add 1 to gains. May be NULL */
+    /* How GGUF files differ: converters turn pairs of channels, add 1 to gains. May be NULL. */
+    void (*in_gguf)(struct llm_config *c);
     struct llm_names names;
     bool transposed;               /* matrices within layers lie [in, out] in files (Conv1D) */
     bool out_bias_apart;           /* attention_bias says nothing of the output projection */
@@ -52,7 +53,8 @@ extern const struct llm_names llm_gguf_names;
 struct llm_config llm_config_blank(const struct llm_arch *arch);
 /* What follows from the keys, whichever file they came from (`o`: further keys, maybe an empty object), and that all of it fits. */
 int llm_config_finish(struct llm_config *c, const json_t *o, struct llm_err *e) LLM_MUST_CHECK;
-/* A GGUF file's metadata; what only its tensors tell (vocabulary size, a head of its own, factors) is for the caller to add before llm_config_finish. */
+/* A GGUF file's metadata; what only its tensors tell (vocabulary size, a head of its own, factors) is for the caller to add, before
+ * llm_config_finish. */
 int llm_gguf_config(struct llm_config *c, const struct llm_gguf *g, struct llm_err *e) LLM_MUST_CHECK;
 int llm_gguf_rope_factors(struct llm_config *c, struct llm_checkpoint *f, struct llm_err *e) LLM_MUST_CHECK;
 

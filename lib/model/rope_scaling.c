@@ -36,8 +36,9 @@ static int read_factors(const json_t *o, const char *key, float *out, int *n, st
 
 static int check(const struct llm_rope_scaling *s, struct llm_err *e)
 {
+    bool scaled = s->kind != LLM_ROPE_PLAIN && s->kind != LLM_ROPE_LONGROPE;
     const struct { const char *name; double value, least; } rows[] = {
-        {"factor", s->factor, s->kind == LLM_ROPE_PLAIN || s->kind == LLM_ROPE_LONGROPE ? 0 : 1e-6}, {"low_freq_factor", s->low_freq_factor, 1e-6}, {"high_freq_factor", s->high_freq_factor, 1e-6},
+        {"factor", s->factor, scaled ? 1e-6 : 0}, {"low_freq_factor", s->low_freq_factor, 1e-6}, {"high_freq_factor", s->high_freq_factor, 1e-6},
         {"beta_fast", s->beta_fast, 1e-6}, {"beta_slow", s->beta_slow, 1e-6}, {"attention_factor", s->attention_factor, 0},
         {"mscale", s->mscale, 0}, {"mscale_all_dim", s->mscale_all_dim, 0}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {

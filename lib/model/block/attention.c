@@ -18,7 +18,8 @@ static void declare(struct llm_declare *d, struct llm_module *m)
     const struct llm_config *c = d->config;
     int64_t q = c->num_attention_heads * c->head_dim, kv = c->num_key_value_heads * c->head_dim;
     if (d->arch->names.stem[LLM_STEM_QKV]) {
-        llm_declare_linear(d, &m->p[QKV], LLM_STEM_QKV, q + 2 * kv, c->hidden_size, "(num_attention_heads + 2 num_key_value_heads) * head_dim, hidden_size", c->attention_bias);
+        llm_declare_linear(d, &m->p[QKV], LLM_STEM_QKV, q + 2 * kv, c->hidden_size,
+                           "(num_attention_heads + 2 num_key_value_heads) * head_dim, hidden_size", c->attention_bias);
     } else {
         llm_declare_linear(d, &m->p[Q], LLM_STEM_Q, q, c->hidden_size, "num_attention_heads * head_dim, hidden_size", c->attention_bias);
         llm_declare_linear(d, &m->p[K], LLM_STEM_K, kv, c->hidden_size, "num_key_value_heads * head_dim, hidden_size", c->attention_bias);

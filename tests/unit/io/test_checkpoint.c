@@ -219,7 +219,7 @@ static void damage_is_noticed(void **state)
 static void other_things_are_refused(void **state)
 {
     static const struct { const char *bytes; size_t n; const char *says; } rows[] = {
-        {"", 0, "empty"}, {"GGUF\3\0\0\0........", 16, "GGUF"}, {"{\"version\":\"1.0\"}", 17, "JSON"}, {"Once upon a time", 16, "text"},
+        {"", 0, "empty"}, {"GGUF\3\0\0\0........", 16, "number of tensors"}, {"{\"version\":\"1.0\"}", 17, "JSON"}, {"Once upon a time", 16, "text"},
         {"\x28\xB5\x2F\xFD....", 8, "zstd data"}, {"\0\0\0\0\0\0\0\x80{}      ", 16, "header length"},
         {"\x2b\0\0\0\0\0\0\0{\"__metadata__\":{\"llm.kind\":\"kvcache\"}}    ", 51, "found a tensor message of kind 'kvcache'"}};
     struct llm_err e;

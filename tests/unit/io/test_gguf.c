@@ -85,7 +85,8 @@ static void values(void **state)
 static void check_tensors(struct llm_file *file)
 {
     static const struct { const char *name; enum llm_dtype dtype; double most; } rows[] = {
-        {"a.f32", LLM_F32, 0}, {"b.f16", LLM_F16, 0}, {"c.q8_0", LLM_Q8_0, .05}, {"d.q4_0", LLM_Q4_0, .8}, {"e.q5_1", LLM_Q5_1, .3}, {"f.bf16", LLM_BF16, .05}};
+        {"a.f32", LLM_F32, 0}, {"b.f16", LLM_F16, 0}, {"c.q8_0", LLM_Q8_0, .05}, {"d.q4_0", LLM_Q4_0, .8}, {"e.q5_1", LLM_Q5_1, .3},
+        {"f.bf16", LLM_BF16, .05}};
     struct llm_err e;
     assert_non_null(file);
     struct llm_checkpoint *c = llm_checkpoint_from_file(file, &e);

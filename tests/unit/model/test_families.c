@@ -1,6 +1,6 @@
-/* Tiny models of every family, made hard, against transformers in double (tests/oracle/families.py): each is written out as a Hugging Face folder, loaded,
- * its logits compared within 5e-6 of their range; then its tensors must come out of a save as they went in, and the configuration that a save writes
- * must give the same logits. */
+/* Tiny models of every family, made hard, against transformers in double (tests/oracle/families.py): each is written out as a Hugging Face folder,
+ * loaded, its logits compared within 5e-6 of their range; then its tensors must come out of a save as they went in, and the configuration that a
+ * save writes must give the same logits. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
