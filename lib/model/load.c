@@ -195,7 +195,7 @@ static struct llm_model *from_config(struct llm_checkpoint *f, const struct llm_
     if (r == 0) r = load_params(m, &d, f, e);
     if (r == 0) r = load_tokenizer(m, f, e);
     if (r == 0 && training && !(m->training = llm_json_parse(training, strlen(training), e))) r = llm_in(e, LLM_META_TRAINING);
-    if (fingerprint && strlen(fingerprint) < sizeof m->fingerprint) strcpy(m->fingerprint, fingerprint);
+    if (fingerprint && strlen(fingerprint) < sizeof m->fingerprint) snprintf(m->fingerprint, sizeof m->fingerprint, "%s", fingerprint);
     llm_declare_release(&d);
     if (r == 0) return m;
     llm_in(e, "%s", llm_checkpoint_name(f));
