@@ -200,9 +200,10 @@ bool llm_model_first_bad(struct llm_ctx *c, struct llm_model *model, const struc
     for (int64_t l = 0; l < m->n_layers && !bad; l++) {
         const struct llm_layer *layer = &m->layers[l];
         const struct llm_pass p = {.config = &model->config, .batch = b, .rope = rope_of(m, &model->config, l), .layer = l};
+        struct llm_tensor *in = x;
         for (int i = 0; i < 2 && !bad; i++) {
             c->layer = (uint32_t)l;
-            x = add_branch(c, layer, i, &p, x, x);
+            x = add_branch(c, layer, i, &p, x, model->config.parallel_residual ? in : x);
             bad = !all_finite(x);
             snprintf(name, n, "%s%s%lld after its %s", names->prefix, names->layer, (long long)l, (i ? &layer->ffn : &layer->mixer)->kind->name);
         }
