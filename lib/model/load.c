@@ -103,11 +103,11 @@ static int load_param(struct llm_model *m, const struct llm_param_spec *s, struc
 }
 
 /* The parameter's entry, also where the file leaves out the family's prefix. */
-static const struct llm_entry *find_entry(const struct llm_model *m, const char *name, struct llm_checkpoint **file)
+static const struct llm_entry *find_entry(const struct llm_model *m, const struct llm_header *h, const char *name)
 {
-    const struct llm_entry *t = llm_shards_find(&m->files, name, file);
+    const struct llm_entry *t = llm_header_find(h, name);
     size_t n = strlen(m->arch->names.prefix);
-    return t || strncmp(name, m->arch->names.prefix, n) != 0 ? t : llm_shards_find(&m->files, name + n, file);
+    return t || strncmp(name, m->arch->names.prefix, n) != 0 ? t : llm_header_find(h, name + n);
 }
 
 /* Tensors that other people's files carry beside parameters: masks and frequencies that follow from the configuration. */
@@ -161,87 +161,83 @@ static int load_tokenizer(struct llm_model *m, struct llm_checkpoint *f, struct 
     return m->tokenizer ? 0 : -1;
 }
 
-static int load_params(struct llm_model *m, const struct llm_declare *d, struct llm_err *e)
+static int load_params(struct llm_model *m, const struct llm_declare *d, struct llm_checkpoint *f, struct llm_err *e)
 {
-    struct llm_checkpoint *f;
+    const struct llm_header *h = llm_checkpoint_header(f);
     for (size_t i = 0; i < m->n_params; i++) {
-        const struct llm_entry *t = find_entry(m, d->specs[i].name, &f);
+        const struct llm_entry *t = find_entry(m, h, d->specs[i].name);
         if (!t) {
             return llm_fail(e, EX_DATAERR, "tensor '%s': expected by the configuration (%s, %lld layers), found none", d->specs[i].name,
                             m->config.model_type, (long long)m->config.num_hidden_layers);
         }
         if (load_param(m, &d->specs[i], &m->params[i], f, t, e) < 0) return -1;
     }
-    for (size_t i = 0; i < m->files.n; i++) {
-        if (check_extra(m, d, llm_checkpoint_header(m->files.v[i]), e) < 0) return -1;
-    }
-    return 0;
+    return check_extra(m, d, h, e);
 }
 
-/* The model of configuration `c`; takes the files over. */
-static struct llm_model *from_config(struct llm_shards *files, const struct llm_config *c, struct llm_err *e)
+/* The model of configuration `c`; takes f over. */
+static struct llm_model *from_config(struct llm_checkpoint *f, const struct llm_config *c, struct llm_err *e)
 {
     struct llm_declare d;
-    struct llm_checkpoint *first = files->v[0];
     struct llm_model *m = llm_model_shape(c, &d, e);
     if (!m) {
-        llm_shards_close(files);
+        llm_checkpoint_close(f);
         return NULL;
     }
-    m->files = *files;
-    const char *training = llm_header_meta(llm_checkpoint_header(first), LLM_META_TRAINING);
-    const char *fingerprint = llm_header_meta(llm_checkpoint_header(first), LLM_META_FINGERPRINT);
+    m->file = f;
+    const char *training = llm_header_meta(llm_checkpoint_header(f), LLM_META_TRAINING);
+    const char *fingerprint = llm_header_meta(llm_checkpoint_header(f), LLM_META_FINGERPRINT);
     int r = 0;
-    if (llm_checkpoint_gguf(first)) {
+    if (llm_checkpoint_gguf(f)) {
         llm_declare_release(&d);
         r = llm_model_declare_gguf(c, &d, e);
     }
-    if (r == 0) r = load_params(m, &d, e);
-    if (r == 0) r = load_tokenizer(m, first, e);
+    if (r == 0) r = load_params(m, &d, f, e);
+    if (r == 0) r = load_tokenizer(m, f, e);
     if (r == 0 && training && !(m->training = llm_json_parse(training, strlen(training), e))) r = llm_in(e, LLM_META_TRAINING);
     if (fingerprint && strlen(fingerprint) < sizeof m->fingerprint) snprintf(m->fingerprint, sizeof m->fingerprint, "%s", fingerprint);
     llm_declare_release(&d);
     if (r == 0) return m;
-    llm_in(e, "%s", llm_checkpoint_name(first));
+    llm_in(e, "%s", llm_checkpoint_name(f));
     llm_model_destroy(m);
     return NULL;
 }
 
-/* Takes the files over. */
-static struct llm_model *from_json(struct llm_shards *files, const json_t *config, struct llm_err *e)
+/* Takes f over. */
+static struct llm_model *from_checkpoint(struct llm_checkpoint *f, const json_t *config, struct llm_err *e)
 {
     struct llm_config c;
-    if (llm_config_from_json(&c, config, e) == 0) return from_config(files, &c, e);
-    llm_in(e, "%s: configuration", llm_checkpoint_name(files->v[0]));
-    llm_shards_close(files);
+    if (llm_config_from_json(&c, config, e) == 0) return from_config(f, &c, e);
+    llm_in(e, "%s: configuration", llm_checkpoint_name(f));
+    llm_checkpoint_close(f);
     return NULL;
 }
 
-static int gguf_config(struct llm_config *c, const struct llm_shards *files, struct llm_err *e)
+static int gguf_config(struct llm_config *c, struct llm_checkpoint *f, struct llm_err *e)
 {
-    struct llm_checkpoint *f;
-    const struct llm_entry *embed = llm_shards_find(files, "token_embd.weight", &f);
-    if (llm_gguf_config(c, llm_checkpoint_gguf(files->v[0]), e) < 0) return -1;
+    const struct llm_header *h = llm_checkpoint_header(f);
+    const struct llm_entry *embed = llm_header_find(h, "token_embd.weight");
+    if (llm_gguf_config(c, llm_checkpoint_gguf(f), e) < 0) return -1;
     if (!embed || embed->n_dims != 2 || embed->shape[0] < 1 || embed->shape[0] > 1 << 24) {
         return llm_fail(e, EX_DATAERR, "tensor 'token_embd.weight': expected [vocabulary, %lld], found %s", (long long)c->hidden_size,
                         embed ? "another shape" : "none");
     }
     c->vocab_size = embed->shape[0];
-    c->tie_word_embeddings = !llm_shards_find(files, "output.weight", &f);
-    if (llm_gguf_rope_factors(c, files, e) < 0) return -1;
+    c->tie_word_embeddings = !llm_header_find(h, "output.weight");
+    if (llm_gguf_rope_factors(c, f, e) < 0) return -1;
     json_t *nothing = json_object();
     int r = nothing ? llm_config_finish(c, nothing, e) : llm_no_memory(e, "configuration");
     json_decref(nothing);
     return r;
 }
 
-/* Takes the files over. */
-static struct llm_model *from_gguf(struct llm_shards *files, struct llm_err *e)
+/* Takes f over. */
+static struct llm_model *from_gguf(struct llm_checkpoint *f, struct llm_err *e)
 {
     struct llm_config c;
-    if (gguf_config(&c, files, e) == 0) return from_config(files, &c, e);
-    llm_in(e, "%s", llm_checkpoint_name(files->v[0]));
-    llm_shards_close(files);
+    if (gguf_config(&c, f, e) == 0) return from_config(f, &c, e);
+    llm_in(e, "%s", llm_checkpoint_name(f));
+    llm_checkpoint_close(f);
     return NULL;
 }
 
@@ -249,14 +245,15 @@ static struct llm_model *from_folder(const char *path, struct llm_err *e)
 {
     char name[4096];
     struct stat st;
-    struct llm_shards files;
     if (snprintf(name, sizeof name, "%s/config.json", path) >= (int)sizeof name - 20) {
         llm_fail(e, EX_NOINPUT, "%s: name too long", path);
         return NULL;
     }
     json_t *config = llm_json_load(name, 1 << 20, e);
     if (!config) return NULL;
-    struct llm_model *m = llm_shards_open_folder(&files, path, e) == 0 ? from_json(&files, config, e) : NULL;
+    snprintf(name, sizeof name, "%s/model.safetensors", path);
+    struct llm_checkpoint *f = llm_checkpoint_open(name, e);
+    struct llm_model *m = f ? from_checkpoint(f, config, e) : NULL;
     json_decref(config);
     snprintf(name, sizeof name, "%s/tokenizer.json", path);
     if (m && !m->tokenizer && stat(name, &st) == 0 && !(m->tokenizer = llm_tokenizer_load(name, NULL, e))) {
@@ -269,20 +266,20 @@ static struct llm_model *from_folder(const char *path, struct llm_err *e)
 struct llm_model *llm_model_load(const char *path, struct llm_err *e)
 {
     struct stat st;
-    struct llm_shards files;
     if (strcmp(path, "-") != 0 && stat(path, &st) == 0 && S_ISDIR(st.st_mode)) return from_folder(path, e);
-    if (llm_shards_open(&files, path, e) < 0) return NULL;
-    if (llm_checkpoint_gguf(files.v[0])) return from_gguf(&files, e);
-    const char *text = llm_header_meta(llm_checkpoint_header(files.v[0]), LLM_META_CONFIG);
+    struct llm_checkpoint *f = llm_checkpoint_open(path, e);
+    if (!f) return NULL;
+    if (llm_checkpoint_gguf(f)) return from_gguf(f, e);
+    const char *text = llm_header_meta(llm_checkpoint_header(f), LLM_META_CONFIG);
     json_t *config = text ? llm_json_parse(text, strlen(text), e) : NULL;
     if (!config) {
-        if (text) llm_in(e, "%s: metadata %s", path, LLM_META_CONFIG);
+        if (text) llm_in(e, "%s: metadata %s", llm_checkpoint_name(f), LLM_META_CONFIG);
         else
             llm_fail(e, EX_DATAERR, "%s: expected a model (metadata %s), found none; of a Hugging Face model give the folder", path, LLM_META_CONFIG);
-        llm_shards_close(&files);
+        llm_checkpoint_close(f);
         return NULL;
     }
-    struct llm_model *m = from_json(&files, config, e);
+    struct llm_model *m = from_checkpoint(f, config, e);
     json_decref(config);
     return m;
 }

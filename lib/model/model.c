@@ -78,7 +78,7 @@ void llm_model_destroy(struct llm_model *m)
     free(m->params);
     llm_tokenizer_destroy(m->tokenizer);
     json_decref(m->training);
-    llm_shards_close(&m->files);
+    if (m->file) llm_checkpoint_close(m->file);
     free(m);
 }
 

@@ -6,7 +6,6 @@
 
 #include "io/checkpoint.h"
 #include "model/config.h"
-#include "model/shards.h"
 #include "token/tokenizer.h"
 
 struct llm_model {
@@ -17,7 +16,7 @@ struct llm_model {
     struct llm_tokenizer *tokenizer; /* NULL when the file carries none; owned */
     char fingerprint[17];          /* XXH64 of weights and configuration, hex, written when the model is; "" when not known */
     json_t *training;              /* state stored by llm-train, or NULL; owned */
-    struct llm_shards files;       /* kept open while weights are borrowed from a mapping; none for a model made anew */
+    struct llm_checkpoint *file;   /* kept open while weights are borrowed from a mapping */
     void *layout;                  /* the family's own view of params (pointers by layer) */
 };
 
@@ -34,7 +33,7 @@ struct llm_batch {
 /* Fresh weights from `seed` (normal(0, initializer_range), residual projections scaled by 1/sqrt(2·layers) for gpt2; Philox by parameter number, so
  * not by threads), F32. */
 struct llm_model *llm_model_create(const struct llm_config *c, uint64_t seed, struct llm_err *e) LLM_MUST_CHECK;
-/* From `.llm`, safetensors (with metadata llm.config; or a Hugging Face folder, in one file or several) or GGUF, "-" is stdin. Weights keep the file's dtype, mapped where the
+/* From `.llm` or safetensors (with metadata llm.config; or a Hugging Face folder), "-" is stdin. Weights keep the file's dtype, mapped where the
  * layout serves. Names, shapes and dtypes are checked against the configuration: missing, extra, wrong shape are each one clear error. */
 struct llm_model *llm_model_load(const char *path, struct llm_err *e) LLM_MUST_CHECK;
 void llm_model_destroy(struct llm_model *m);
