@@ -184,3 +184,9 @@ setup() {
     run -0 --separate-stderr bash -c 'llm-infer -m "$0" -n 200 --ignore-eos "$1" | head -c 1 > /dev/null' "$M" "$P"
     [[ -z $stderr ]]
 }
+
+@test "the commands of the manual's EXAMPLES run" {
+    llm-quantize -q -t bf16 "$M" model.llm
+    printf 'Once upon a time there was a cat.' | tee held-out.txt > prompt.txt
+    manual_examples llm-infer 7
+}

@@ -155,6 +155,19 @@ END
     refused 2 '--threads' llm-kvinspect heads -j 0 "$KV"
 }
 
+@test "what is no cache is named for what it is" {
+    llm-quantize -q -t f16 "$M" m.llm
+    printf 'the cat' | llm-tokenize encode -T "$M/tokenizer.json" -o c.tok
+    llm-infer -m "$M" --logits -o logits "a"
+    : > empty
+    refused 65 'm.llm: expected a KV cache, found a checkpoint (.llm)' llm-kvinspect m.llm
+    refused 65 "c.tok: expected a KV cache, found a tensor message of kind 'tokens'" llm-kvinspect heads c.tok
+    refused 65 "logits: expected a KV cache, found a tensor message of kind 'logits'" llm-kvinspect size logits
+    refused 65 'tokenizer.json: expected a KV cache, found JSON' llm-kvinspect diff "$M/tokenizer.json" "$KV"
+    refused 65 'empty: expected a KV cache, found an empty file' llm-kvinspect export --tensor ids empty
+    refused 65 'standard input: expected a KV cache, found text' bash -c 'echo hello | llm-kvinspect'
+}
+
 @test "an id beyond the vocabulary and positions that do not ascend" {
     at=$(($(od -An -N8 -tu8 "$KV") + 8)) # ids come first, positions last
     cp "$KV" bad.kv
@@ -163,6 +176,12 @@ END
     cp "$KV" bad.kv
     printf '\0' | dd of=bad.kv bs=1 seek=$(($(stat -c %s "$KV") - 280 + 8)) conv=notrunc status=none
     refused 65 "bad.kv: tensor 'positions': token 2" llm-kvinspect bad.kv
+}
+
+@test "the commands of the manual's EXAMPLES run" {
+    llm-quantize -q -t bf16 "$M" model.llm
+    printf 'Once upon a time there was a cat.' > prompt.txt
+    manual_examples llm-kvinspect 5
 }
 
 @test "outputs that cannot be written" {

@@ -105,6 +105,21 @@ END
     [[ $(llm-infer -m plain.safetensors -n 0 --score "$P") == "$(llm-infer -m m.safetensors -n 0 --score "$P")" ]]
 }
 
+@test "what is no model is named for what it is" {
+    printf 'the cat' | llm-tokenize encode -T "$M/tokenizer.json" -o c.tok
+    llm-infer -m "$M" -n 0 --kv-out c.kv "the cat"
+    refused 65 "c.tok: expected a checkpoint (.llm) or safetensors, found a tensor message of kind 'tokens'" llm-quantize -t f16 c.tok x.llm
+    refused 65 "c.kv: expected a checkpoint (.llm) or safetensors, found a tensor message of kind 'kvcache'" llm-quantize -t f16 c.kv -
+    refused 65 "standard input: expected a checkpoint (.llm) or safetensors, found text" bash -c 'echo text | llm-quantize -t f16 - x.llm'
+    [[ ! -e x.llm ]]
+}
+
+@test "the commands of the manual's EXAMPLES run" {
+    llm-quantize -q -t f32 "$M" model.llm
+    printf 'Once upon a time there was a cat.' > held-out.txt
+    manual_examples llm-quantize 4
+}
+
 @test "misuse is status 2" {
     refused 2 'expected a type' llm-quantize "$M" m.llm
     refused 2 '--type' llm-quantize -t q9_9 "$M" m.llm
