@@ -294,8 +294,12 @@ static int read_vocab(struct reader *r, struct llm_err *e)
         }
         if (id >= 0 && (size_t)id < r->vocab.n && r->vocab.v[id].flags & LLM_TOKEN_ADDED) { /* an added token that is listed here too */
             struct llm_vocab_entry *added = &r->vocab.v[id];
+            size_t raw = strlen(text);
             if (added->n == n && memcmp(added->text, p, n) == 0)
                 added->flags |= flags;
+            else if (added->n != raw || memcmp(added->text, text, raw) != 0)
+                return llm_fail(e, EX_DATAERR, "token id %lld is '%s' in the vocabulary and '%.*s' among added tokens", (long long)id, text,
+                                (int)(added->n < 100 ? added->n : 100), (const char *)added->text);
             continue;
         }
         if (llm_vocab_put(&r->vocab, id, p, n, flags, e) < 0)

@@ -57,6 +57,7 @@ refused() {
     model='{"type": "BPE", "vocab": {"a": 0}, "merges": [["a"]]}' tok > tok.json;         refused 65 "merges[0]"
     model='{"type": "BPE", "vocab": {}, "merges": []}' tok > tok.json;                    refused 65 empty
     added='[{"id": 0}]' tok > tok.json;                                                   refused 65 "added_tokens[0]"
+    added='[{"id": 2, "content": "x"}]' tok > tok.json;                                   refused 65 "token id 2 is 'ab' in the vocabulary and 'x'"
     added='[{"content": "x"}]' tok > tok.json;                                            refused 65 "added_tokens[0]"
     pre='{"type": "Split", "pattern": {"Regex": "("}, "behavior": "Isolated"}' tok > tok.json; refused 65 "split pattern"
     post='{"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "x"}}], "special_tokens": {}}' tok > tok.json; refused 65 "'x'"
