@@ -266,3 +266,9 @@ refused() {
     run -130 --separate-stderr timeout --preserve-status -s INT 1 llm-bench train -c small --runs 1000
     [[ -z $output ]]
 }
+
+@test "the commands of the manual's EXAMPLES run" {
+    llm-quantize -q -t bf16 "$M" model.llm
+    cp "$D/ab.txt" held-out.txt
+    manual_examples llm-bench 5
+}
