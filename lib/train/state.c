@@ -113,13 +113,13 @@ static int read_tensor(struct llm_trainer *t, const char *what, const struct llm
 {
     char *name = state_name(what, p->name, e);
     if (!name) return -1;
-    const struct llm_entry *entry = llm_header_find(llm_checkpoint_header(t->model->file), name);
+    const struct llm_entry *entry = llm_header_find(llm_checkpoint_header(t->model->files[0]), name);
     int r = 0;
     if (!entry) r = llm_fail(e, EX_DATAERR, "tensor '%s': expected to go on with %s, found none", name, t->optim->name);
     else if (entry->dtype != LLM_F32 || entry->n_dims != p->n_dims || entry->shape[0] != p->shape[0]
              || (p->n_dims > 1 && entry->shape[1] != p->shape[1])) {
         r = llm_fail(e, EX_DATAERR, "tensor '%s': expected F32 of the weight's shape", name);
-    } else r = llm_checkpoint_read(t->model->file, entry, out, e);
+    } else r = llm_checkpoint_read(t->model->files[0], entry, out, e);
     free(name);
     return r;
 }

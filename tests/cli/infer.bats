@@ -26,6 +26,24 @@ setup() {
     jq '.last_logits[]' "$M/expected.json" | paste - found | awk '{d = $1 - $2; if (d < 0) d = -d; if (d > 2e-5) exit 1} END {if (NR != 300) exit 1}'
 }
 
+@test "a GPT-2 that transformers saved in several files: its log-probabilities and greedy tokens" {
+    need_tool jq
+    G=$ROOT/tests/golden/gpt2-shards
+    ids=$(jq -r '.ids | join(" ")' "$G/expected.json")
+    llm-infer -m "$G" --precision f32 --score --ids "$ids" | cut -f3 > found
+    [[ $(wc -l < found) == 69 ]]
+    jq '.log_probs[]' "$G/expected.json" | paste - found | awk '{d = $1 - $2; if (d < 0) d = -d; if (d > 2e-5) exit 1}'
+    run -0 llm-infer -m "$G" --precision f32 --temp 0 -n 20 --ids "$ids"
+    assert_output "$(jq -r '.greedy | join(" ")' "$G/expected.json")"
+}
+
+@test "safetensors find their configuration and tokenizer beside them" {
+    llm-infer -m "$M" -n 9 "$P" > folder
+    llm-infer -m "$M/model.safetensors" -n 9 "$P" | cmp - folder
+    cp "$M/model.safetensors" "$M/config.json" "$M/tokenizer.json" .
+    llm-infer -m model.safetensors -n 9 "$P" | cmp - folder
+}
+
 @test "stories260K: log-probabilities, last logits and greedy tokens of the reference" {
     need_shared models/stories260K/hf
     need_tool jq

@@ -108,6 +108,30 @@ refused() {
     refused 65 'config.json' llm-infer -m m "$P"
 }
 
+@test "folders of several files: a bad index, files that lack, tensors that come twice" {
+    cp -r "$ROOT/tests/golden/gpt2-shards" m
+    index=m/model.safetensors.index.json
+    cp $index good
+    for change in 's/"weight_map"/"weight_mop"/' 's/: "model-00002-of-00004.safetensors"/: 2/' 's/"model-00002/"..\/model-00002/' \
+        's/"model-00002[^"]*"/""/' 's/"model-00002[^"]*"/"."/' 's/{/[/'; do
+        sed "$change" good > $index
+        cmp -s good $index && fail "nothing changed by $change"
+        refused 65 'm/model.safetensors.index.json: ' llm-infer -m m --ids 1
+    done
+    sed 's/model-00002-of/model-00007-of/' good > $index
+    refused 66 'm/model-00007-of-00004.safetensors: No such file' llm-infer -m m --ids 1
+    sed 's/model-00002-of/model-00001-of/' good > $index
+    refused 65 "m/model.safetensors.index.json: tensor 'transformer.h." llm-infer -m m --ids 1
+    cp good $index
+    cp m/model-00002-of-00004.safetensors m/again.safetensors
+    sed 's/"model-00003[^"]*"/"again.safetensors"/' good > $index
+    refused 65 'expected once, found in m/model-00002-of-00004.safetensors and in m/again.safetensors' llm-infer -m m --ids 1
+    cp good $index
+    head -c 5000 m/model-00003-of-00004.safetensors > cut
+    cp cut m/model-00003-of-00004.safetensors
+    refused 65 'm/model-00003-of-00004.safetensors' llm-infer -m m --ids 1
+}
+
 @test "prompts that are too long, not ids, beyond the vocabulary, without a tokenizer" {
     refused 65 'at most 256 tokens (the context), found 257' llm-infer -m "$M" --ids "$(seq -s ' ' 1 257)"
     refused 65 'at most 4 tokens' llm-infer -m "$M" -c 4 --ids "1 2 3 4 5"

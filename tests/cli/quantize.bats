@@ -34,6 +34,31 @@ score() {
     done
 }
 
+@test "blocks are those of ggml's reference, bit for bit" {
+    need_tool jq
+    for type in q8_0 q4_0; do
+        llm-quantize -q -t $type "$M" $type.safetensors
+        header=$(od -An -N8 -tu8 $type.safetensors | tr -d ' ')
+        head -c $((8 + header)) $type.safetensors | tail -c "$header" > header.json
+        while read -r name hash; do
+            read -r from to < <(jq -r --arg name "$name" '.[$name].data_offsets | @tsv' header.json)
+            found=$(tail -c +$((8 + header + from + 1)) $type.safetensors | head -c $((to - from)) | sha256sum)
+            [[ ${found%% *} == "$hash" ]] || fail "$name in $type differs"
+        done < <(awk -F'\t' -v type=$type '$1 == type {print $2, $3}' "$M/quantized.tsv")
+    done
+    [[ $(wc -l < "$M/quantized.tsv") == 30 ]]
+}
+
+@test "a folder of several files becomes one" {
+    G=$ROOT/tests/golden/gpt2-shards
+    llm-quantize -q -t bf16 "$G" m.safetensors
+    llm-quantize -q -t bf16 "$G" m.llm
+    ids=$(seq -s ' ' 1 90)
+    llm-infer -m "$G" --score --ids "$ids" > whole
+    llm-infer -m m.safetensors --score --ids "$ids" | cmp - whole
+    llm-infer -m m.llm --score --ids "$ids" | cmp - whole
+}
+
 @test "the tokenizer and the configuration go along" {
     llm-quantize -q -t q8_0 "$M" m.llm
     [[ -n $(llm-infer -m m.llm -n 5 "$P") ]]
