@@ -35,8 +35,8 @@ struct llm_batch {
  * not by threads), F32. */
 struct llm_model *llm_model_create(const struct llm_config *c, uint64_t seed, struct llm_err *e) LLM_MUST_CHECK;
 /* From `.llm` or safetensors (with metadata llm.config, or config.json beside it) or a Hugging Face folder (one file or several), "-" is stdin.
- * Weights keep the file's dtype, mapped where the layout serves. Names, shapes and dtypes are checked against the configuration: missing, extra, wrong
- * shape are each one clear error. */
+ * Weights keep the file's dtype, mapped where the layout serves. Names, shapes and dtypes are checked against the configuration: missing, extra,
+ * wrong shape are each one clear error. */
 struct llm_model *llm_model_load(const char *path, struct llm_err *e) LLM_MUST_CHECK;
 void llm_model_destroy(struct llm_model *m);
 struct llm_param *llm_model_find(const struct llm_model *m, const char *name);
