@@ -30,8 +30,8 @@ static int count_chars(struct llm_encoder *en, const unsigned char *p, size_t n,
     return 0;
 }
 
-static const struct llm_model_row counting_words = {"bpe", count_word, false, true};
-static const struct llm_model_row counting_chars = {"char", count_chars, true, true};
+static const struct llm_model_row counting_words = {"bpe", count_word, NULL, false, true};
+static const struct llm_model_row counting_chars = {"char", count_chars, NULL, true, true};
 
 struct llm_trainer {
     struct llm_train_options o;
