@@ -20,16 +20,11 @@ struct llm_detokenizer {
 
 int llm_byte_piece(const unsigned char *p, size_t n)
 {
-    int v = 0;
-    if (n != 6 || memcmp(p, "<0x", 3) != 0 || p[5] != '>')
+    static const char digits[] = "0123456789ABCDEF0123456789abcdef";
+    const char *high, *low;
+    if (n != 6 || memcmp(p, "<0x", 3) != 0 || p[5] != '>' || !(high = memchr(digits, p[3], 32)) || !(low = memchr(digits, p[4], 32)))
         return -1;
-    for (int i = 3; i < 5; i++) {
-        int digit = p[i] >= '0' && p[i] <= '9' ? p[i] - '0' : p[i] >= 'A' && p[i] <= 'F' ? p[i] - 'A' + 10 : p[i] >= 'a' && p[i] <= 'f' ? p[i] - 'a' + 10 : -1;
-        if (digit < 0)
-            return -1;
-        v = v << 4 | digit;
-    }
-    return v;
+    return (int)((high - digits) % 16 * 16 + (low - digits) % 16);
 }
 
 /* Is step i behind a Fuse, where parts of one text come? */

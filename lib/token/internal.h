@@ -124,6 +124,8 @@ static inline const unsigned char *llm_model_piece(const struct llm_tokenizer *t
 /* ---- parts.c: normalizer, pre-tokenizer, decoder as tokenizer.json has them (borrowed; NULL or null: none) ---- */
 int llm_tokenizer_set_parts(struct llm_tokenizer *t, const json_t *normalizer, const json_t *pre_tokenizer, const json_t *decoder,
                             struct llm_err *e) LLM_MUST_CHECK;
+/* Where t->generic was left false and the model is one of bytes or single characters: the streaming form. */
+int llm_tokenizer_stream_parts(struct llm_tokenizer *t, struct llm_err *e) LLM_MUST_CHECK;
 
 /* ---- models.c: tables of models over characters, after vocabulary and settings ---- */
 int llm_model_prepare(struct llm_tokenizer *t, struct llm_err *e) LLM_MUST_CHECK;

@@ -341,6 +341,8 @@ static int model_bpe(struct reader *r, const json_t *o, struct llm_err *e)
         return -1;
     bool chars = !t->byte_level && (t->generic || n || t->byte_fallback || t->fuse_unknown || !is_alphabet(r));
     t->generic = t->generic || chars;
+    if (!t->generic && llm_tokenizer_stream_parts(t, e) < 0)
+        return -1;
     t->model = t->byte_level ? n || t->n_splits || t->generic ? &llm_model_bpe : &llm_model_byte : chars ? &llm_model_bpe_chars : &llm_model_char;
     if (llm_tokenizer_set_vocab(t, &r->vocab, e) < 0)
         return -1;

@@ -104,7 +104,8 @@ static int read_parts(struct llm_tokenizer *t, const json_t *o, struct llm_err *
     const char *prefix = "";
     if (!parts)
         return t->model == &llm_model_unigram || t->model == &llm_model_wordpiece ? llm_fail(e, EX_DATAERR, "parts: missing") : 0;
-    if (llm_tokenizer_set_parts(t, json_object_get(parts, "normalizer"), json_object_get(parts, "pre_tokenizer"), json_object_get(parts, "decoder"), e) < 0
+    if (llm_tokenizer_set_parts(t, json_object_get(parts, "normalizer"), json_object_get(parts, "pre_tokenizer"),
+                                json_object_get(parts, "decoder"), e) < 0
         || llm_json_bool(o, "byte_fallback", &t->byte_fallback, e) < 0 || llm_json_bool(o, "fuse_unk", &t->fuse_unknown, e) < 0
         || llm_json_bool(o, "sentencepiece", &t->sentencepiece, e) < 0 || llm_json_str(o, "prefix", &prefix, e) < 0
         || llm_json_int(o, "max_word", 0, INT32_MAX, &t->max_word, e) < 0)

@@ -133,7 +133,8 @@ static int read_sentencepiece(struct llm_norm *s, const json_t *o, struct llm_er
 }
 
 /* What the first characters of [p, p + n) become; how many bytes they are. */
-static size_t normal_prefix(const struct llm_norm *s, const struct llm_norm_place *at, const unsigned char *p, size_t n, const char **text, size_t *len)
+static size_t normal_prefix(const struct llm_norm *s, const struct llm_norm_place *at, const unsigned char *p, size_t n, const char **text,
+                            size_t *len)
 {
     int32_t id;
     uint32_t cp;

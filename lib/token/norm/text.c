@@ -127,7 +127,8 @@ static int replace_string(const struct llm_norm *s, const unsigned char *p, size
     return llm_buf_put(out, p, (size_t)(end - p), e);
 }
 
-static int replace(const struct llm_norm *s, const struct llm_norm_place *at, const unsigned char *p, size_t n, struct llm_buf *out, struct llm_err *e)
+static int replace(const struct llm_norm *s, const struct llm_norm_place *at, const unsigned char *p, size_t n, struct llm_buf *out,
+                   struct llm_err *e)
 {
     if (!s->regex)
         return replace_string(s, p, n, out, e);
@@ -259,7 +260,8 @@ static int fold(unsigned flags, const struct llm_buf *from, struct llm_buf *out,
     return 0;
 }
 
-static int bert(const struct llm_norm *s, const struct llm_norm_place *at, const unsigned char *p, size_t n, struct llm_buf *out, struct llm_err *e)
+static int bert(const struct llm_norm *s, const struct llm_norm_place *at, const unsigned char *p, size_t n, struct llm_buf *out,
+                struct llm_err *e)
 {
     struct llm_buf cleaned = {0}, decomposed = {0};
     int bad = clean(s->flags, p, n, &cleaned, e);
