@@ -77,7 +77,7 @@ letters='{"type": "BPE", "unk_token": "?", "vocab": {"?": 0, "a": 1, "b": 2, "c"
     normalizer='{"type": "NFC"}' tok > tok.json;                             ids_of "0" 'e\xcc\x80'
     normalizer='{"type": "NFKC"}' tok > tok.json;                            ids_of "1" 'ａ'
     normalizer='{"type": "NFKD"}' tok > tok.json;                            ids_of "6 0 0" '½'
-    normalizer='{"type": "Replace", "pattern": {"String": "bb"}, "content": "a"}' tok > tok.json; ids_of "1 2" bbb
+    normalizer='{"type": "Replace", "pattern": {"String": "bb"}, "content": "a"}' tok > tok.json; ids_of "8" bbb
     normalizer='{"type": "Replace", "pattern": {"Regex": "[bc]+"}, "content": "a"}' tok > tok.json; ids_of "1 1 1" bcab
     normalizer='{"type": "Prepend", "prepend": "a"}' tok > tok.json;         ids_of "8" b
     ids_of "" ""

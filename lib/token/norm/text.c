@@ -162,7 +162,8 @@ static int read_prepend(struct llm_norm *s, const json_t *o, struct llm_err *e)
     return llm_buf_put(&s->text, text, strlen(text), e);
 }
 
-static int prepend(const struct llm_norm *s, const struct llm_norm_place *at, const unsigned char *p, size_t n, struct llm_buf *out, struct llm_err *e)
+static int prepend(const struct llm_norm *s, const struct llm_norm_place *at, const unsigned char *p, size_t n, struct llm_buf *out,
+                   struct llm_err *e)
 {
     if (at->first && n && llm_buf_put(out, s->text.p, s->text.n, e) < 0)
         return -1;
