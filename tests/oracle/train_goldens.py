@@ -201,4 +201,5 @@ def main(folder):
         save_file(tensors, os.path.join(folder, name + ".safetensors"), meta)
 
 
-main(sys.argv[1])
+if __name__ == "__main__":
+    main(sys.argv[1])
