@@ -108,7 +108,7 @@ static int open_data(struct llm_run *r, const struct args *a, const struct llm_t
 static int try_output(const char *path, struct llm_err *e)
 {
     struct stat st;
-    if (!path || strcmp(path, "-") == 0 || (stat(path, &st) == 0 && !S_ISREG(st.st_mode))) return 0;
+    if (!path || strcmp(path, "-") == 0 || (stat(path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))) return 0;
     struct llm_output *o = llm_output_open(path, true, e);
     if (!o) return -1;
     llm_output_abandon(o);
@@ -120,6 +120,10 @@ static int make(struct llm_run *r, const struct args *a, struct llm_tokenizer **
     struct llm_train_data d = {0};
     if (a->tokenizer && !(*tok = llm_tokenizer_load(a->tokenizer, NULL, e))) return -1;
     if (a->init && !(r->model = llm_model_load(a->init, e))) return -1;
+    if (*tok && r->model && llm_tokenizer_vocab_size(*tok) > r->model->config.vocab_size) {
+        return llm_fail(e, EX_DATAERR, "%s: expected a tokenizer of at most the model's %lld tokens, found %d", a->tokenizer,
+                        (long long)r->model->config.vocab_size, (int)llm_tokenizer_vocab_size(*tok));
+    }
     int got = open_data(r, a, *tok, data, n_data, &d, e);
     if (got == 0 && a->config) got = new_model(r, a, *tok, d.train, e);
     if (got < 0) {

@@ -84,6 +84,7 @@ int llm_loop_run(struct llm_loop *l, struct llm_err *e)
         llm_note("stopped after step %lld of %lld%s", (long long)t->step, (long long)t->o.steps, l->output ? "; --resume goes on" : "");
         return 0;
     }
+    if (t->step >= t->o.steps && t->step == first && t->step > 0) llm_note("all %lld steps were done; --steps asks for more", (long long)t->step);
     if (t->step > first) {
         double rate = (double)tokens / seconds;
         llm_note("%lld step%s, loss %.4f, %.0f tokens/s, %.1f GFLOP/s (6N)", (long long)(t->step - first), t->step - first == 1 ? "" : "s", r.loss,

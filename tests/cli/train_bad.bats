@@ -63,6 +63,9 @@ misused() {
     refused 65 "$F/byte.tok: made with another tokenizer: expected *, found *" "${tiny[@]}" --val "$F/byte.tok" "$F/data.tok"
     refused 65 "$F/byte.tok: made with another tokenizer: expected *, found *" llm-train -q --init "$F/model.llm" -n 2 -o out.llm "$F/byte.tok"
     refused 65 "nano: vocab_size: expected at least the tokenizer's 280, found 100" "${tiny[@]}" --set vocab_size=100 "$F/data.tok"
+    llm-tokenize train --vocab-size 290 -o larger.json "$F/text"
+    refused 65 "larger.json: expected a tokenizer of at most the model's 280 tokens, found 290" \
+        llm-train -q --init "$F/model.llm" -T larger.json -n 2 -o out.llm "$F/data.tok"
     head -n 1 "$F/text" | llm-tokenize encode -T "$F/tok.json" -o short.tok
     refused 65 "training data: expected more than one context of 24 tokens, found *" "${tiny[@]}" short.tok
     refused 65 "validation data: expected at least 2 tokens, found *" "${tiny[@]}" --val 0.00001 "$F/data.tok"
@@ -157,6 +160,8 @@ misused() {
 
 @test "outputs that cannot be made are known before the work begins" {
     refused 73 "nowhere/out.llm: *" "${tiny[@]}" -o nowhere/out.llm "$F/data.tok"
+    mkdir folder
+    refused 73 "folder: *" "${tiny[@]}" -o folder "$F/data.tok"
     refused 73 "nowhere/best.llm: *" "${tiny[@]}" --val .1 --keep-best nowhere/best.llm "$F/data.tok"
     refused 73 "nowhere/log: *" "${tiny[@]}" --log nowhere/log "$F/data.tok"
 }
