@@ -70,17 +70,17 @@ $(BUILD)/flags: FORCE
 
 $(BUILD)/%.o: %.c $(BUILD)/flags
 	@mkdir -p $(@D)
-	$(CC) $(FLAGS) -c -o $@ $<
+	$(call quiet,cc)$(CC) $(FLAGS) -c -o $@ $<
 
 # Without what libFuzzer asks for: no parser is in there, and clang takes minutes over it.
 KERNEL_FLAGS = $(filter-out -fsanitize=fuzzer%,$(FLAGS))
 define isa_rule
 $(BUILD)/lib/cpu/kernels/%.$1.o: lib/cpu/kernels/%.c $(BUILD)/flags
 	@mkdir -p $$(@D)
-	$$(CC) $$(KERNEL_FLAGS) -O3 $$(FLAGS_$1) -DLLM_ISA_$1 -DLLM_ISA=$1 -c -o $$@ $$<
+	$$(call quiet,cc)$$(CC) $$(KERNEL_FLAGS) -O3 $$(FLAGS_$1) -DLLM_ISA_$1 -DLLM_ISA=$1 -c -o $$@ $$<
 $(BUILD)/lib/cpu/micro/%_$1.o: lib/cpu/micro/%_$1.c $(BUILD)/flags
 	@mkdir -p $$(@D)
-	$$(CC) $$(KERNEL_FLAGS) -O3 $$(FLAGS_$1) -DLLM_ISA_$1 -DLLM_ISA=$1 -c -o $$@ $$<
+	$$(call quiet,cc)$$(CC) $$(KERNEL_FLAGS) -O3 $$(FLAGS_$1) -DLLM_ISA_$1 -DLLM_ISA=$1 -c -o $$@ $$<
 endef
 $(foreach i,$(ISAS) amx,$(eval $(call isa_rule,$i)))
 
