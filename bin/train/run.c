@@ -55,10 +55,8 @@ static int fit_config(struct llm_config *c, const struct args *a, const struct l
         return llm_fail(e, EX_DATAERR, "%s: vocab_size: expected at least the tokenizer's %lld, found %lld", a->config, (long long)vocab,
                         (long long)c->vocab_size);
     }
-    if (tok && preset) {
-        c->bos_token_id = llm_tokenizer_bos(tok);
-        c->eos_token_id = llm_tokenizer_eos(tok);
-    }
+    if (tok && (preset || c->bos_token_id < 0)) c->bos_token_id = llm_tokenizer_bos(tok);
+    if (tok && (preset || c->eos_token_id < 0)) c->eos_token_id = llm_tokenizer_eos(tok);
     bool learned = c->position == LLM_POSITION_LEARNED;
     if (a->o.context > 0 && ((learned && preset && !is_set(a, "n_positions")) || (!learned && a->o.context > c->max_position_embeddings))) {
         c->max_position_embeddings = a->o.context;

@@ -101,3 +101,18 @@ setup() {
     llm-infer -m plain.safetensors --score -f "$D/prompt.txt" > plain
     llm-infer -m <(cat "$M") --score -f "$D/prompt.txt" | cmp - plain
 }
+
+@test "a config.json that names no end token takes the tokenizer's" {
+    cat > config.json << 'END'
+{"model_type": "llama", "vocab_size": 300, "hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 1,
+ "max_position_embeddings": 64, "tie_word_embeddings": true}
+END
+    llm-tokenize train --vocab-size 300 --special '<|a|>' --special '<|endoftext|>' -o tok.json "$D/corpus.txt"
+    llm-tokenize encode -T tok.json -o corpus.tok "$D/held-out.txt"
+    llm-train -q -c config.json -T tok.json --steps 0 -o new.llm corpus.tok
+    run -0 bash -c 'zstd -q -dc new.llm | head -c 2000 | tr -d "\\\\" | grep -a -o "\"[a-z]*_[a-z_]*\":[0-9n][a-z0-9]*"'
+    assert_line '"eos_token_id":1'
+    llm-train -q -c config.json --set eos_token_id=7 -T tok.json --steps 0 -o set.llm corpus.tok
+    run -0 bash -c 'zstd -q -dc set.llm | head -c 2000 | tr -d "\\\\" | grep -a -o "\"[a-z]*_[a-z_]*\":[0-9n][a-z0-9]*"'
+    assert_line '"eos_token_id":7'
+}
