@@ -64,10 +64,10 @@ static int fit_config(struct llm_config *c, const struct args *a, const struct l
     return 0;
 }
 
-static int new_model(struct llm_run *r, const struct args *a, struct llm_tokenizer *tok, const struct llm_tokens *data, struct llm_err *e)
+static int new_model(struct llm_run *r, const struct args *a, struct llm_tokenizer *tok, const struct llm_train_data *data, struct llm_err *e)
 {
     struct llm_config c;
-    int64_t vocab = data ? llm_tokens_vocab_size(data) : 0;
+    int64_t vocab = llm_train_data_vocab_size(data);
     if (llm_config_load(&c, a->config, a->sets.v, a->sets.n, e) < 0 || fit_config(&c, a, tok, vocab, e) < 0) return -1;
     r->config = c;
     if (a->plan) return 0;
@@ -96,7 +96,7 @@ static int open_data(struct llm_run *r, const struct args *a, const struct llm_t
     if (n > 0) {
         const struct llm_tokenizer *known = tok ? tok : r->model ? r->model->tokenizer : NULL;
         int64_t vocab = known ? llm_tokenizer_vocab_size(known) : r->model ? r->model->config.vocab_size : 0;
-        got = llm_train_data_open(d, paths, n, val, known ? llm_tokenizer_id(known) : NULL, vocab, e);
+        got = (a->o.stream ? llm_train_data_stream : llm_train_data_open)(d, paths, n, val, known ? llm_tokenizer_id(known) : NULL, vocab, e);
     }
     free(stored);
     return got;
@@ -123,7 +123,7 @@ static int make(struct llm_run *r, const struct args *a, struct llm_tokenizer **
                         (long long)r->model->config.vocab_size, (int)llm_tokenizer_vocab_size(*tok));
     }
     int got = open_data(r, a, *tok, data, n_data, &d, e);
-    if (got == 0 && a->config) got = new_model(r, a, *tok, d.train, e);
+    if (got == 0 && a->config) got = new_model(r, a, *tok, &d, e);
     if (got < 0) {
         llm_train_data_release(&d);
         return -1;
@@ -147,9 +147,20 @@ static int make(struct llm_run *r, const struct args *a, struct llm_tokenizer **
     return a->resume && llm_state_restore(&r->trainer, e) < 0 ? llm_in(e, "%s", a->resume) : 0;
 }
 
+/* Standard input has one reader. */
+static int check_stdin(const struct args *a, const char *const *data, size_t n_data, struct llm_err *e)
+{
+    const char *const named[] = {a->config, a->init, a->resume, a->tokenizer, a->val};
+    size_t readers = 0;
+    for (size_t i = 0; i < sizeof named / sizeof *named; i++) readers += named[i] && strcmp(named[i], "-") == 0;
+    for (size_t i = 0; i < n_data; i++) readers += strcmp(data[i], "-") == 0;
+    return readers < 2 ? 0 : llm_fail(e, LLM_EX_USAGE, "expected one input from standard input (-) at most, found %zu", readers);
+}
+
 int llm_run_begin(struct llm_run *r, const struct args *a, const char *const *data, size_t n_data, struct llm_err *e)
 {
     struct llm_tokenizer *tok = NULL;
+    if (check_stdin(a, data, n_data, e) < 0) return -1;
     if (!a->plan && !a->gradcheck && (try_output(a->common.output, e) < 0 || try_output(a->best, e) < 0)) return -1;
     int got = make(r, a, &tok, data, n_data, e);
     llm_tokenizer_destroy(tok);

@@ -75,6 +75,7 @@ static void test_mask_and_padding(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_one_document), cmocka_unit_test(test_documents), cmocka_unit_test(test_mask_and_padding)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_one_document), cmocka_unit_test(test_documents),
+                                       cmocka_unit_test(test_mask_and_padding)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

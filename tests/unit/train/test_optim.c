@@ -1,4 +1,5 @@
-/* Optimizers against torch.optim in double over 100 steps (tests/oracle/optim.py), and in closed form; schedules in closed form; norms and clipping. */
+/* Optimizers against torch.optim in double over 100 steps (tests/oracle/optim.py), and in closed form; schedules;
+ * norms of gradients. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
