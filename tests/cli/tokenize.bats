@@ -184,6 +184,21 @@ END
     [[ -z $output ]]
 }
 
+@test "training on nothing is no tokenizer; a bad pattern is a usage error" {
+    : > empty
+    for model in bpe char; do
+        run -65 --separate-stderr llm-tokenize train --model $model -o tok.json empty
+        assert_equal "$stderr" "llm-tokenize train: empty: expected text to train on, found none"
+        run -65 --separate-stderr bash -c 'llm-tokenize train --model "$0" --jsonl > out < /dev/null' $model
+        assert_equal "$stderr" "llm-tokenize train: standard input: expected text to train on, found none"
+        [[ ! -s out && ! -e tok.json ]]
+    done
+    run -2 --separate-stderr llm-tokenize train --pattern '(' -o tok.json corpus.txt
+    assert_equal "$stderr" "llm-tokenize train: --pattern: split pattern '(': missing closing parenthesis"
+    run -2 --separate-stderr llm-tokenize train --vocab-size 99999999999 corpus.txt
+    [[ $stderr == *"from 1 to 16777216, found"* ]]
+}
+
 @test "an id beyond the vocabulary is refused, naming its place" {
     make_tok
     run -65 --separate-stderr llm-tokenize decode -T tok.json <<< '5 6 100000'
