@@ -167,6 +167,11 @@ misused() {
     refused 73 "nowhere/log: *" "${tiny[@]}" --log nowhere/log "$F/data.tok"
 }
 
+@test "a pipe that cannot be copied is an error, and --stream does without the copy" {
+    TMPDIR=/nowhere refused 73 "/nowhere/llm-tokens.*: cannot spool standard input: No such file or directory" "${tiny[@]}" - < <(cat "$F/data.tok")
+    TMPDIR=/nowhere "${tiny[@]}" --stream - < <(cat "$F/data.tok")
+}
+
 @test "a full disk and a closed pipe: 74, and what was learned is saved where it can be" {
     refused 74 "/dev/full: *" "${tiny[@]}" -o /dev/full "$F/data.tok"
     run -74 --separate-stderr "${tiny[@]}" --log /dev/full "$F/data.tok"

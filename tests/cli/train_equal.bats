@@ -45,6 +45,31 @@ steps_of() {
     cmp straight.llm model.llm
 }
 
+@test "an interruption between a step and its evaluation loses neither what was best nor a step" {
+    local k options=(-b 2 --val .3 --eval-every 2 --keep-best best.llm)
+    "${tiny[@]}" -n 60 "${options[@]}" --log straight.jsonl -o straight.llm
+    mv best.llm wanted.llm
+    "${tiny[@]}" -n 60 "${options[@]}" --log part.jsonl -o part.llm &
+    for k in {1..8}; do
+        sleep .04
+        kill -TERM $! || true
+        wait $! || true
+        # before there was anything to save it has begun again
+        if [[ -e part.llm ]]; then
+            llm-train -q --resume part.llm "${options[@]:4}" --log part.jsonl &
+        else
+            "${tiny[@]}" -n 60 "${options[@]}" --log part.jsonl -o part.llm &
+        fi
+    done
+    wait $!
+    cmp straight.llm part.llm
+    cmp wanted.llm best.llm
+    # each step and each evaluation stands in the log once
+    assert_equal "$(jq -s -c 'map([.step, .loss // empty]) | map(select(length == 2))' part.jsonl)" \
+        "$(jq -s -c 'map([.step, .loss])' straight.jsonl)"
+    assert_equal "$(jq -c 'select(.val_loss) | [.step, .val_loss]' part.jsonl)" "$(jq -c 'select(.val_loss) | [.step, .val_loss]' straight.jsonl)"
+}
+
 @test "a run that stops at each of its first steps goes on with the same bytes" {
     local k
     for precision in f32 bf16; do
