@@ -36,20 +36,19 @@ static int put(struct run *r, const char *bytes, size_t n, struct llm_err *e)
     return llm_output_flush(r->s->out, e);
 }
 
+static int put_ids(struct run *r, const struct llm_completion *c, struct llm_err *e)
+{
+    if (!r->s->out || c->ids_shown == c->n) return 0;
+    for (int64_t i = c->ids_shown; i < c->n; i++) {
+        if (llm_output_printf(r->s->out, e, i ? " %d" : "%d", c->ids[i]) < 0) return -1;
+    }
+    return llm_output_flush(r->s->out, e);
+}
+
 static int text(void *arg, const struct llm_completion *c, const char *bytes, size_t n, struct llm_err *e)
 {
     struct run *r = arg;
-    (void)c;
-    return r->s->a->ids ? 0 : put(r, bytes, n, e);
-}
-
-static int put_ids(struct run *r, const struct llm_completion *c, struct llm_err *e)
-{
-    if (!r->s->out) return 0;
-    for (int64_t i = 0; i < c->n; i++) {
-        if (llm_output_printf(r->s->out, e, i ? " %d" : "%d", c->ids[i]) < 0) return -1;
-    }
-    return 0;
+    return r->s->a->ids ? put_ids(r, c, e) : put(r, bytes, n, e);
 }
 
 /* The cache takes in the last token too, so that it holds all of the text. */
@@ -70,7 +69,6 @@ static int done(void *arg, struct llm_completion *c, struct llm_err *e)
 {
     struct run *r = arg;
     const struct args *a = r->s->a;
-    if (a->ids && put_ids(r, c, e) < 0) return -1;
     if (a->n != 0 && (!r->at_line_start || a->ids) && put(r, "\n", 1, e) < 0) return -1;
     if (c->sample + 1 < a->samples && put(r, "\n", 1, e) < 0) return -1;
     if (c->finish == LLM_FINISH_CONTEXT) llm_note("stopped: the context of %lld tokens is full", (long long)r->s->engine.context);

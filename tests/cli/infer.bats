@@ -105,6 +105,37 @@ setup() {
     assert_output ''
 }
 
+@test "a prompt as long as the context is continued by nothing, and its cache can be saved" {
+    ids=$(seq -s ' ' 1 50)
+    run -0 --separate-stderr llm-infer -m "$M" --ids --ignore-eos -c 50 --kv-out c.kv "$ids"
+    [[ -z $output && $stderr == *'context of 50 tokens is full'* ]]
+    run -0 llm-kvinspect export --tensor ids -o ids.npy c.kv
+    [[ $(llm-kvinspect c.kv | awk '$1 == "tokens" {print $2}') == 50 ]]
+    run -0 --separate-stderr llm-infer -m "$M" --ids --ignore-eos -c 51 --kv-out c.kv "$ids"
+    [[ $(wc -w <<< "$output") == 1 && $(llm-kvinspect c.kv | awk '$1 == "tokens" {print $2}') == 51 ]]
+    run -0 llm-infer -m "$M" -q -c 50 --jsonl --no-timings <<< "{\"ids\": [${ids// /, }]}"
+    assert_output '{"id":1,"text":"","finish_reason":"context","prompt_tokens":50,"completion_tokens":0}'
+}
+
+@test "text and ids come as they are made, not at the end" {
+    for options in --ids --echo; do
+        mkfifo out$options
+        llm-infer -q -m "$M" $options -n -1 -c 1000000 --ignore-eos '1 2 3' > out$options 3>&- &
+        pid=$!
+        head -c 200 out$options > begin
+        wait $pid || true
+        [[ $(stat -c %s begin) == 200 ]]
+    done
+}
+
+@test "windows: what begins in the second sees half a context, exactly" {
+    llm-infer -q -m "$M" -c 64 --score --ids "$(seq -s ' ' 1 150)" > all
+    llm-infer -m "$M" -c 64 --score --ids "$(seq -s ' ' 33 96)" | tail -32 > second
+    sed -n '64,95p' all | cmp - second
+    llm-infer -m "$M" -c 64 --score --ids "$(seq -s ' ' 1 64)" | cmp - <(head -63 all)
+    [[ $(cut -f1 all | tr '\n' ' ') == "$(seq -s ' ' 2 150) " ]]
+}
+
 @test "--stop ends before the text, wherever tokens cut it" {
     text=$(llm-infer -m "$M" -n 40 --seed 3 "$P" | tr -d '\0')
     for stop in "${text:7:1}" "${text:5:3}" "${text:9:5}"; do
