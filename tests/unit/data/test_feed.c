@@ -108,12 +108,50 @@ static void test_refusals(void **state)
     llm_rows_release(&r);
 }
 
+/* 0: the whole stream is good. */
+static int whole_feed(const char *path, struct llm_err *e)
+{
+    struct llm_feed *f = llm_feed_create(&path, 1, NULL, 0, e);
+    int got = f ? llm_feed_advance(f, 1 << 20, e) : -1;
+    llm_feed_destroy(f);
+    return got;
+}
+
+/* Whatever byte is changed and wherever the file ends: a feed takes it exactly when the reader of files does. */
+static void test_damage(void **state)
+{
+    (void)state;
+    struct llm_err e = {0};
+    unsigned char bytes[4096];
+    const char *path = "x.tok";
+    write_tokens("a.tok", 0, 90, true);
+    FILE *f = fopen("a.tok", "rb");
+    assert_non_null(f);
+    size_t n = fread(bytes, 1, sizeof bytes, f), refused = 0;
+    fclose(f);
+    assert_true(n > 500 && n < sizeof bytes);
+    for (size_t i = 0; i < 3 * n; i++) {
+        size_t at = i / 3;
+        unsigned char kept = bytes[at];
+        if (i % 3) bytes[at] ^= i % 3 == 1 ? 0x01 : 0x90;
+        put_file(path, bytes, i % 3 ? n : at);
+        bytes[at] = kept;
+        struct llm_tokens *t = llm_tokens_open(&path, 1, NULL, 0, &e);
+        if ((whole_feed(path, &e) == 0) != (t != NULL)) fail_msg("byte %zu, way %zu: %s", at, i % 3, e.text);
+        refused += !t;
+        llm_tokens_close(t);
+    }
+    print_message("  %zu of %zu refused\n", refused, 3 * n);
+    assert_true(refused > 3 * n * 9 / 10);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_messages, fixture_setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(test_files, fixture_setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(test_refusals, fixture_setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_damage, fixture_setup, fixture_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
