@@ -6,6 +6,7 @@
  * Of a tokenizer whose texts are handled as a whole, instead of normaliser, splits and "P": "n", name and parameters of each normaliser, "p", those
  * of each pre-tokenizer, "m", those of the model (see put_settings); behind the texts the scores of a Unigram model (doubles, little-endian) and,
  * where there are user-defined symbols, their ids.
+ * Merges over characters that make runs of "▁" are left out.
  * A merge that never makes its token when the token's bytes are encoded alone (rank files have many) is not part of it. */
 #include <stdlib.h>
 #include <string.h>
@@ -113,6 +114,17 @@ static void put_scores(struct llm_sha256 *h, const struct llm_tokenizer *t)
             put32(h, (uint32_t)id);
 }
 
+/* "▁▁…": the same however the list of merges builds it up, which is where lists for one .model differ. */
+static bool is_indent(const struct llm_tokenizer *t, int32_t id)
+{
+    size_t n;
+    const unsigned char *p = llm_model_piece(t, id, &n);
+    for (size_t i = 0; i < n; i += 3)
+        if (n % 3 || memcmp(p + i, "\xE2\x96\x81", 3) != 0)
+            return false;
+    return t->model == &llm_model_bpe_chars;
+}
+
 static int compute(const struct llm_tokenizer *t, char hex[65], struct llm_err *e)
 {
     bool all_made = true;
@@ -151,7 +163,7 @@ static int compute(const struct llm_tokenizer *t, char hex[65], struct llm_err *
     if (t->generic)
         put_scores(h, t);
     for (int32_t i = 0; made && i < t->vocab_size && made[i].rank != LLM_BPE_NONE; i++) {
-        if (made[i].left == LLM_BPE_NONE)
+        if (made[i].left == LLM_BPE_NONE || is_indent(t, (int32_t)made[i].id))
             continue;
         put32(h, made[i].left);
         put32(h, made[i].right);

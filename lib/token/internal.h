@@ -131,6 +131,9 @@ int llm_tokenizer_stream_parts(struct llm_tokenizer *t, struct llm_err *e) LLM_M
 int llm_model_prepare(struct llm_tokenizer *t, struct llm_err *e) LLM_MUST_CHECK;
 /* Each way to cut a token into two tokens is a merge; `rank` of a token is that of its merges. *merges grows. */
 int llm_all_merges(const struct llm_tokenizer *t, const uint32_t *rank, struct llm_bpe_merge **merges, size_t *n, struct llm_err *e) LLM_MUST_CHECK;
+/* Merges of a vocabulary whose scores say their order (indexed by text: llm_tokenizer_index_whole). *merges grows. */
+int llm_merges_by_score(const struct llm_tokenizer *t, const double *scores, struct llm_bpe_merge **merges, size_t *n, struct llm_err *e)
+    LLM_MUST_CHECK;
 /* Ids for a character that the model does not know: its bytes, else the unknown token. */
 int llm_put_unknown(struct llm_encoder *en, const unsigned char *p, size_t n, struct llm_err *e) LLM_MUST_CHECK;
 
@@ -153,6 +156,8 @@ int llm_cut_whole(struct llm_encoder *en, const struct llm_added *set, const uns
 /* `root` is borrowed. */
 struct llm_tokenizer *llm_tokenizer_from_value(const json_t *root, struct llm_err *e) LLM_MUST_CHECK;
 struct llm_tokenizer *llm_tokenizer_from_ranks(const unsigned char *text, size_t n, const char *pattern, struct llm_err *e) LLM_MUST_CHECK;
+struct llm_tokenizer *llm_tokenizer_from_spm(const unsigned char *p, size_t n, struct llm_err *e) LLM_MUST_CHECK;
+bool llm_is_spm(const unsigned char *p, size_t n); /* does a file that begins so look like a SentencePiece model? */
 struct llm_tokenizer *llm_tokenizer_from_gpt2(const char *encoder_json, const char *vocab_bpe, struct llm_err *e) LLM_MUST_CHECK;
 
 /* ---- identity ---- */
@@ -193,6 +198,7 @@ struct llm_encoder {
     struct llm_buf raw_valid;             /* text with U+FFFD for what is no character */
     struct llm_buf added_texts;           /* of normal_set, when normalisers change them */
     bool whole;                           /* added tokens reach for what stands around them: documents are held */
+    size_t unknown_end;                   /* n_ids behind an unknown token that the next may join; SIZE_MAX: none */
     bool at_start;                        /* nothing of the document came yet */
     void *paths;                          /* Unigram: [room_paths] */
     size_t room_paths;

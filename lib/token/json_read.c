@@ -245,6 +245,18 @@ static int merge_texts(const json_t *m, struct llm_buf *both, const char **right
     return 0;
 }
 
+/* "ranks": of each merge in our own files where some are equal. */
+static int read_ranks(const json_t *list, struct llm_bpe_merge *merges, size_t n, struct llm_err *e)
+{
+    for (size_t i = 0; list && i < n; i++) {
+        json_int_t rank = json_integer_value(json_array_get(list, i));
+        if (json_array_size(list) != n || rank < 0 || (size_t)rank >= n || (i && (uint64_t)rank < merges[i - 1].rank))
+            return llm_fail(e, EX_DATAERR, "ranks: expected %zu numbers that do not fall", n);
+        merges[i].rank = (uint32_t)rank;
+    }
+    return 0;
+}
+
 static int read_merges(struct reader *r, const json_t *list, struct llm_bpe_merge *merges, struct llm_err *e)
 {
     struct llm_buf both = {0}, joined = {0};
@@ -349,7 +361,7 @@ static int model_bpe(struct reader *r, const json_t *o, struct llm_err *e)
     struct llm_bpe_merge *merges = llm_alloc(n, sizeof *merges, "merges", e);
     if (!merges)
         return -1;
-    if (read_merges(r, list, merges, e) < 0) {
+    if (read_merges(r, list, merges, e) < 0 || read_ranks(get(o, "ranks"), merges, n, e) < 0) {
         free(merges);
         return -1;
     }
@@ -392,7 +404,7 @@ static int model_unigram(struct reader *r, const json_t *o, struct llm_err *e)
         || read_scored(r, list, e) < 0 || read_model_ids(r, o, e) < 0 || read_user_defined(r, o, e) < 0)
         return -1;
     t->unknown = (int32_t)unknown;
-    t->generic = true;
+    t->generic = t->fuse_unknown = true;
     t->model = &llm_model_unigram;
     return llm_tokenizer_set_vocab(t, &r->vocab, e) < 0 ? -1 : llm_tokenizer_finish(t, NULL, 0, e);
 }
@@ -405,7 +417,8 @@ static int model_wordpiece(struct reader *r, const json_t *o, struct llm_err *e)
     if (!json_is_object(r->ids))
         return llm_fail(e, EX_DATAERR, "expected 'vocab', an object");
     if (no_byte_level(r, e) < 0 || llm_json_str(o, "continuing_subword_prefix", &prefix, e) < 0
-        || llm_json_int(o, "max_input_chars_per_word", 0, INT32_MAX, &t->max_word, e) < 0 || read_vocab(r, e) < 0 || read_unknown(r, o, e) < 0)
+        || llm_json_int(o, "max_input_chars_per_word", 0, INT32_MAX, &t->max_word, e) < 0
+        || llm_json_bool(o, "fuse_unk", &t->fuse_unknown, e) < 0 || read_vocab(r, e) < 0 || read_unknown(r, o, e) < 0)
         return -1;
     t->prefix = strdup(prefix);
     t->generic = true;

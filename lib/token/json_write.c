@@ -106,12 +106,35 @@ static int write_vocab(const struct llm_tokenizer *t, struct llm_buf *out, struc
     return bad;
 }
 
+struct long_merge { struct llm_bpe_merge m; uint32_t left, right; }; /* characters of both */
+
 static int by_rank(const void *a, const void *b)
 {
     const struct llm_bpe_merge *x = a, *y = b;
     if (x->rank != y->rank)
         return (x->rank > y->rank) - (x->rank < y->rank);
     return x->left != y->left ? (x->left > y->left) - (x->left < y->left) : (x->right > y->right) - (x->right < y->right);
+}
+
+/* Of merges that are made at once, those with longer texts first: Hugging Face's converter of SentencePiece's models has this order. */
+static int by_rank_and_length(const void *a, const void *b)
+{
+    const struct long_merge *x = a, *y = b;
+    if (x->m.rank != y->m.rank)
+        return (x->m.rank > y->m.rank) - (x->m.rank < y->m.rank);
+    if (x->left != y->left)
+        return (x->left < y->left) - (x->left > y->left);
+    return x->right != y->right ? (x->right < y->right) - (x->right > y->right) : by_rank(&x->m, &y->m);
+}
+
+static uint32_t characters(const struct llm_tokenizer *t, uint32_t id)
+{
+    size_t n;
+    const unsigned char *p = llm_model_piece(t, (int32_t)id, &n);
+    uint32_t count = 0;
+    for (size_t i = 0; i < n; i++)
+        count += (p[i] & 0xC0) != 0x80;
+    return count;
 }
 
 static int put_piece(const struct llm_tokenizer *t, uint32_t id, struct llm_buf *out, struct llm_err *e)
@@ -121,22 +144,46 @@ static int put_piece(const struct llm_tokenizer *t, uint32_t id, struct llm_buf 
     return is_text(t) ? llm_buf_put(out, text, n, e) : llm_byte_text_encode(text, n, out, e);
 }
 
+/* Ends the list; where merges into different tokens are made from left to right, their ranks follow: a list alone would not say so. */
+static int write_ranks(const struct llm_tokenizer *t, const struct long_merge *m, size_t n, struct llm_buf *out, struct llm_err *e)
+{
+    bool equal = false;
+    for (size_t i = 1; is_text(t) && i < n; i++)
+        equal = equal || (m[i].m.rank == m[i - 1].m.rank && m[i].m.id != m[i - 1].m.id);
+    if (llm_buf_printf(out, e, "%s]%s", n ? "\n    " : "", equal ? ",\n    \"ranks\": [" : "") < 0)
+        return -1;
+    uint32_t rank = 0;
+    for (size_t i = 0; equal && i < n; i++) {
+        rank += i && m[i].m.rank != m[i - 1].m.rank;
+        if (llm_buf_printf(out, e, "%s%u", i ? ", " : "", rank) < 0)
+            return -1;
+    }
+    return equal ? llm_buf_printf(out, e, "]") : 0;
+}
+
 static int write_merges(const struct llm_tokenizer *t, struct llm_buf *out, struct llm_err *e)
 {
     size_t n = t->bpe.n_merges;
     struct llm_buf piece = {0};
-    struct llm_bpe_merge *m = llm_alloc(n, sizeof *m, "merges", e);
+    struct long_merge *m = llm_alloc(n, sizeof *m, "merges", e);
     int bad = m ? 0 : -1;
-    if (m && n) {
-        memcpy(m, t->bpe.merges, n * sizeof *m);
-        qsort(m, n, sizeof *m, by_rank);
+    for (size_t i = 0; m && i < n; i++) {
+        m[i] = (struct long_merge){t->bpe.merges[i], 0, 0};
+        if (is_text(t)) {
+            m[i].left = characters(t, m[i].m.left);
+            m[i].right = characters(t, m[i].m.right);
+        }
     }
+    if (m && n)
+        qsort(m, n, sizeof *m, by_rank_and_length);
     for (size_t i = 0; i < n && bad == 0; i++) {
         piece.n = 0;
-        if (put_piece(t, m[i].left, &piece, e) < 0 || llm_buf_put(&piece, " ", 1, e) < 0 || put_piece(t, m[i].right, &piece, e) < 0
+        if (put_piece(t, m[i].m.left, &piece, e) < 0 || llm_buf_put(&piece, " ", 1, e) < 0 || put_piece(t, m[i].m.right, &piece, e) < 0
             || llm_buf_printf(out, e, "%s\n      ", i ? "," : "") < 0 || llm_json_quote(out, piece.p, piece.n, e) < 0)
             bad = -1;
     }
+    if (bad == 0)
+        bad = write_ranks(t, m, n, out, e);
     free(m);
     llm_buf_release(&piece);
     return bad;
@@ -176,7 +223,7 @@ static int write_bpe(const struct llm_tokenizer *t, struct llm_buf *out, struct 
         || write_ids(t, "user_defined", LLM_TOKEN_USER, true, out, e) < 0 || llm_buf_printf(out, e, ",\n    \"vocab\": {") < 0
         || write_vocab(t, out, e) < 0 || llm_buf_printf(out, e, "\n    },\n    \"merges\": [") < 0 || write_merges(t, out, e) < 0)
         return -1;
-    return llm_buf_printf(out, e, "%s]\n  }", t->bpe.n_merges ? "\n    " : "");
+    return llm_buf_printf(out, e, "\n  }");
 }
 
 static int write_unigram(const struct llm_tokenizer *t, struct llm_buf *out, struct llm_err *e)
@@ -201,7 +248,8 @@ static int write_wordpiece(const struct llm_tokenizer *t, struct llm_buf *out, s
 {
     if (llm_buf_printf(out, e, "{\n    \"type\": \"WordPiece\", \"unk_token\": ") < 0 || write_unknown(t, out, e) < 0
         || llm_buf_printf(out, e, ", \"continuing_subword_prefix\": ") < 0 || llm_json_quote(out, t->prefix, strlen(t->prefix), e) < 0
-        || llm_buf_printf(out, e, ", \"max_input_chars_per_word\": %lld,\n    \"vocab\": {", (long long)t->max_word) < 0
+        || llm_buf_printf(out, e, ", \"max_input_chars_per_word\": %lld%s,\n    \"vocab\": {", (long long)t->max_word,
+                          t->fuse_unknown ? ", \"fuse_unk\": true" : "") < 0
         || write_vocab(t, out, e) < 0)
         return -1;
     return llm_buf_printf(out, e, "\n    }\n  }");

@@ -5,17 +5,22 @@
 #include "token/internal.h"
 #include "token/unicode.h"
 
+static bool is_user(const struct llm_tokenizer *t, int32_t id)
+{
+    return t->flags[id] & LLM_TOKEN_USER && !(t->flags[id] & LLM_TOKEN_ADDED);
+}
+
 int llm_all_merges(const struct llm_tokenizer *t, const uint32_t *rank, struct llm_bpe_merge **merges, size_t *n, struct llm_err *e)
 {
     size_t room = 0;
     for (int32_t id = 0; id < t->vocab_size; id++) {
         size_t len;
         const unsigned char *p = llm_model_piece(t, id, &len);
-        if (!(t->flags[id] & LLM_TOKEN_MODEL) || (t->flags[id] & LLM_TOKEN_USER && !(t->flags[id] & LLM_TOKEN_ADDED)))
+        if (!(t->flags[id] & LLM_TOKEN_MODEL) || is_user(t, id))
             continue;
         for (size_t cut = 1; cut < len; cut++) {
             int32_t left = llm_tokenizer_whole(t, p, cut), right = left < 0 ? -1 : llm_tokenizer_whole(t, p + cut, len - cut);
-            if (right < 0)
+            if (right < 0 || is_user(t, left) || is_user(t, right))
                 continue;
             if (llm_grow((void **)merges, &room, *n + 1, sizeof **merges, e) < 0)
                 return -1;
@@ -23,11 +28,6 @@ int llm_all_merges(const struct llm_tokenizer *t, const uint32_t *rank, struct l
         }
     }
     return 0;
-}
-
-static bool is_user(const struct llm_tokenizer *t, int32_t id)
-{
-    return t->flags[id] & LLM_TOKEN_USER && !(t->flags[id] & LLM_TOKEN_ADDED);
 }
 
 /* Ids of "<0x00>" to "<0xFF>". */

@@ -50,6 +50,7 @@ static int take_piece(struct llm_encoder *en, const unsigned char *p, size_t n, 
     if (n == 0)
         return 0;
     en->at_start = false;
+    en->unknown_end = SIZE_MAX;
     return llm_pre_run(en, 0, p, n, first, e);
 }
 
@@ -60,7 +61,8 @@ int llm_pipeline_run(struct llm_encoder *en, const unsigned char *p, size_t n, b
     bool changed = false;
     if (n == 0)
         return 0;
-    if (!t->byte_level && make_valid(p, n, &en->raw_valid, &changed, e) < 0)
+    bool own = t->n_norms && t->norms[0].row == &llm_norm_sentencepiece; /* it has its own way with what is not UTF-8 */
+    if (!t->byte_level && !own && make_valid(p, n, &en->raw_valid, &changed, e) < 0)
         return -1;
     if (changed) {
         p = (const unsigned char *)en->raw_valid.p;

@@ -22,4 +22,16 @@ static int encode_new(struct llm_encoder *en, const unsigned char *p, size_t n, 
     return 0;
 }
 
-const struct llm_model_row llm_model_wordpiece = {"wordpiece", llm_word_encode, encode_new, false, false};
+static int encode(struct llm_encoder *en, const unsigned char *p, size_t n, struct llm_err *e)
+{
+    size_t start = en->n_ids;
+    if (llm_word_encode(en, p, n, e) < 0)
+        return -1;
+    if (en->t->fuse_unknown && en->n_ids == start + 1 && en->ids[start] == en->t->unknown) {
+        en->n_ids -= en->unknown_end == start;
+        en->unknown_end = en->n_ids;
+    }
+    return 0;
+}
+
+const struct llm_model_row llm_model_wordpiece = {"wordpiece", encode, encode_new, false, false};

@@ -141,8 +141,15 @@ static size_t normal_prefix(const struct llm_norm *s, const struct llm_norm_plac
     size_t used = at->kept ? llm_trie_longest(at->kept, 0, p, n, &id) : 0;
     if (!used && s->map.n && (used = llm_charsmap_find(&s->map, p, n, true, text, len)))
         return used;
-    if (!used)
-        used = (size_t)llm_utf8_next(p, n, &cp);
+    if (!used) {
+        int one = llm_utf8_next(p, n, &cp);
+        if (one <= 0) { /* not looked up: there are rules for U+FFFD itself */
+            *text = "\xEF\xBF\xBD";
+            *len = 3;
+            return 1;
+        }
+        used = (size_t)one;
+    }
     *text = (const char *)p;
     *len = used;
     return used;

@@ -35,7 +35,7 @@ struct llm_norm_row {
     const char *name; /* "Lowercase" */
     /* Parameters from tokenizer.json; NULL: it has none. */
     int (*read)(struct llm_norm *s, const json_t *o, struct llm_err *e);
-    /* Appends the normal form of the n bytes of UTF-8 at p to `out`. */
+    /* Appends the normal form of the n bytes of UTF-8 (SentencePiece: of any kind) at p to `out`. */
     int (*run)(const struct llm_norm *s, const struct llm_norm_place *at, const unsigned char *p, size_t n, struct llm_buf *out, struct llm_err *e);
 };
 /* To add one: its file, its row here and in norm.c. */

@@ -65,7 +65,10 @@ static void forms(void **state)
 
 int main(void)
 {
-    static const char *const names[] = {"mistral-v1-hf/tokenizer.json", "pegasus-unigram/tokenizer.json", "bert/tokenizer.json"};
+    static const char *const names[] = {"mistral-v1-hf/tokenizer.json", "pegasus-unigram/tokenizer.json", "bert/tokenizer.json",
+                                        "llama2/tokenizer.model", "mistral-spm/mistral_instruct_tokenizer_240323.model.v3",
+                                        "sentencepiece-test/test_model.model", "spm-trained/ts-word2000.model", "spm-trained/ts-char.model",
+                                        "spm-trained/ts-unigram4000-nfkc_cf.model"};
     struct CMUnitTest tests[sizeof names / sizeof *names];
     size_t n = 0;
     for (; n < sizeof names / sizeof *names; n++)
