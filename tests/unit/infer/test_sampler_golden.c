@@ -1,5 +1,5 @@
-/* Every filter, penalty and the temperature, alone and in chains, against transformers' own in double precision (tests/oracle/sampling.py): what is left,
- * and with what probability; and that draws come with these probabilities. */
+/* Every filter, penalty and the temperature, alone and in chains, against transformers' own in double precision (tests/oracle/sampling.py): what is
+ * left, and with what probability; and that draws come with these probabilities. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
