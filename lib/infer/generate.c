@@ -101,6 +101,7 @@ static int admit(struct state *s)
 {
     while (!s->no_more && s->running + s->waiting < s->g->parallel && s->held < HELD * s->g->parallel) {
         struct llm_prompt p = {0};
+        if (s->first && s->g->ready && !s->g->ready(s->g->arg)) break;
         int got = s->g->next(s->g->arg, &p, &s->source_error);
         if (got <= 0) s->no_more = true;
         else if (job_begin(s, &p) < 0) return -1;

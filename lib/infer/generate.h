@@ -53,6 +53,8 @@ struct llm_generate {
     int64_t parallel;            /* most completions under way at once */
     /* The next prompt: 1, 0 (no more), or -1. */
     int (*next)(void *arg, struct llm_prompt *p, struct llm_err *e);
+    /* Whether `next` would answer without waiting; NULL: always. What is under way goes on meanwhile, so that who waits for an answer gets it. */
+    bool (*ready)(void *arg);
     /* More of the completion whose turn it is: tokens ids[ids_shown..n), and text that can be shown now, of them or earlier ones; either may be
      * none. May be NULL. */
     int (*text)(void *arg, const struct llm_completion *c, const char *bytes, size_t n, struct llm_err *e);

@@ -103,3 +103,34 @@ ended() {
     [[ ! -e big && ! -e m.llm ]]
     nothing_left
 }
+
+@test "SIGINT and SIGTERM while the prompt is awaited" {
+    mkfifo slow
+    for number in 130 143; do
+        for options in '' --jsonl '--score' '--kv-in slow'; do
+            sleep 5 > slow 3>&- & # holds it open and writes nothing
+            writer=$!
+            env --default-signal=INT llm-infer -m "$M" $options < slow > out 2> err 3>&- &
+            pid=$!
+            sleep .2
+            kill -$((number - 128)) $pid
+            status=0
+            wait $pid || status=$?
+            kill $writer
+            [[ $status == "$number" && ! -s out && ! -s err ]] || fail "'$options': expected $number, found $status: $(< err)"
+        done
+    done
+}
+
+@test "--jsonl answers a prompt before the next one is there" {
+    coproc llm-infer -m "$M" --jsonl --no-timings -n 3 --samples 2
+    for id in 1 2 3; do
+        echo "{\"prompt\": \"Once $id\"}" >&"${COPROC[1]}"
+        for sample in 0 1; do
+            read -r -t 20 -u "${COPROC[0]}" line
+            [[ $line == "{\"id\":$id,\"sample\":$sample,"* ]] || fail "$line"
+        done
+    done
+    exec {COPROC[1]}>&-
+    wait $COPROC_PID
+}
