@@ -1,5 +1,5 @@
-/* Buffered reading of a file or stdin that can peek, so that content is recognised on a pipe too; and mapping. Waiting for bytes ends with an error when
- * a signal is caught (base/signals.h). */
+/* Buffered reading of a file or stdin that can peek, so that content is recognised on a pipe too; and mapping. Waiting for bytes ends with an error
+ * when a signal is caught (base/signals.h). */
 #ifndef LLM_IO_FILE_H
 #define LLM_IO_FILE_H
 
