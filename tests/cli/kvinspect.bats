@@ -51,7 +51,7 @@ npy() {
 @test "an exported tensor is a NumPy file of the cache's numbers" {
     for type in f32 f16 bf16 q8_0; do
         llm-infer -m "$M" --precision f32 --cache-type $type -n 0 --kv-out $type.kv --ids "$(seq -s ' ' 1 70)"
-        llm-kvinspect export --tensor layers.1.k -o $type.npy $type.kv
+        llm-kvinspect export --tensor layers.0.k -o $type.npy $type.kv # the same numbers, rounded once
         head -c 128 $type.npy | grep -aqE "'fortran_order': False, 'shape': \(70, 1, 32,?\)"
     done
     for type in f32 bf16 q8_0; do head -c 128 $type.npy | grep -aq "'descr': '<f4'"; done
@@ -62,7 +62,7 @@ npy() {
     npy f4 q8_0.npy > q8_0
     npy u2 f16.npy | awk '{sign = $1 >= 32768 ? -1 : 1; e = int($1 / 1024) % 32; m = $1 % 1024
         print sign * (e ? (1 + m / 1024) * 2 ^ (e - 15) : m * 2 ^ -24)}' > f16
-    for type in f16:1e-3 bf16:1e-2 q8_0:3e-2; do
+    for type in f16:5e-4 bf16:4e-3 q8_0:4e-3; do
         paste f32 "${type%:*}" | awk -v bound="${type#*:}" '{a = $1 < 0 ? -$1 : $1; d = $1 - $2; if (d < 0) d = -d; if (a > size) size = a; if (d > most) most = d}
             END {exit !(most > 0 && most < bound * size)}' || fail "$type"
     done
