@@ -186,6 +186,20 @@ misused() {
     zstd -tq out.llm
 }
 
+@test "standard output closed or full: 74, unless nothing goes there" {
+    local to
+    for to in '> /dev/full' '>&-'; do
+        for what in "-o -" "--log -" "--plan" "--gradcheck" "--help"; do
+            run -74 bash -c "\"\$@\" $what $to" - "${tiny[@]}" "$F/data.tok"
+            one_line "$output"
+            assert_regex "$output" "^llm-train: standard output: "
+        done
+    done
+    bash -c '"$@" >&- <&- 2>&-' - "${tiny[@]}" "$F/data.tok"
+    run -74 bash -c '"$@" <&-' - "${tiny[@]}" -
+    one_line "$output"
+}
+
 @test "a save that fails half way leaves the checkpoint before it whole" {
     need_plain_memory
     local size
