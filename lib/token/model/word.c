@@ -11,6 +11,7 @@ struct word {
     uint8_t n_bytes, n_ids;
 };
 #define WORD_BITS 16
+#define LINE 64 /* bytes of a cache line */
 /* Longer ones, or of more ids. */
 struct phrase {
     int32_t ids[12];
@@ -20,23 +21,31 @@ struct phrase {
 #define PHRASE_BITS 12
 
 struct llm_word_cache {
-    struct word words[(size_t)1 << WORD_BITS];
-    struct phrase phrases[(size_t)1 << PHRASE_BITS];
+    void *memory;          /* zeros that cost nothing until they are used: a prompt of ten words needs a few pages */
+    struct word *words;    /* [2^WORD_BITS], on a cache line */
+    struct phrase *phrases; /* [2^PHRASE_BITS] */
 };
 
 struct llm_word_cache *llm_word_cache_create(struct llm_err *e)
 {
-    void *p = NULL;
-    if (posix_memalign(&p, 64, sizeof(struct llm_word_cache)) != 0) {
-        llm_no_memory(e, "the word cache");
+    struct llm_word_cache *c = llm_calloc(1, sizeof *c, "the word cache", e);
+    if (!c)
+        return NULL;
+    size_t words = sizeof *c->words << WORD_BITS, phrases = sizeof *c->phrases << PHRASE_BITS;
+    c->memory = llm_calloc(1, LINE + words + phrases, "the word cache", e);
+    if (!c->memory) {
+        free(c);
         return NULL;
     }
-    memset(p, 0, sizeof(struct llm_word_cache));
-    return p;
+    c->words = (void *)(((uintptr_t)c->memory + LINE - 1) / LINE * LINE);
+    c->phrases = (void *)((unsigned char *)c->words + words);
+    return c;
 }
 
 void llm_word_cache_destroy(struct llm_word_cache *c)
 {
+    if (c)
+        free(c->memory);
     free(c);
 }
 
