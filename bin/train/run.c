@@ -83,7 +83,10 @@ static int open_data(struct llm_run *r, const struct args *a, const struct llm_t
     size_t n_stored = 0;
     const char *stored_val = NULL;
     int got = 0;
-    if (a->resume && (n == 0 || !val) && llm_state_data(r->model, &stored, &n_stored, &stored_val, e) < 0) return llm_in(e, "%s", a->resume);
+    if (a->resume && (n == 0 || !val) && llm_state_data(r->model, &stored, &n_stored, &stored_val, e) < 0) {
+        free(stored);
+        return llm_in(e, "%s", a->resume);
+    }
     if (a->resume && n == 0) {
         paths = stored;
         n = n_stored;
