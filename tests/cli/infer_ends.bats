@@ -108,7 +108,7 @@ ended() {
     mkfifo slow
     for number in 130 143; do
         for options in '' --jsonl '--score' '--kv-in slow'; do
-            sleep 5 > slow 3>&- & # holds it open and writes nothing
+            sleep 30 > slow 3>&- & # holds it open and writes nothing
             writer=$!
             env --default-signal=INT llm-infer -m "$M" $options < slow > out 2> err 3>&- &
             pid=$!
@@ -116,7 +116,7 @@ ended() {
             kill -$((number - 128)) $pid
             status=0
             wait $pid || status=$?
-            kill $writer
+            kill $writer || true
             [[ $status == "$number" && ! -s out && ! -s err ]] || fail "'$options': expected $number, found $status: $(< err)"
         done
     done
