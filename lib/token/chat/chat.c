@@ -63,6 +63,7 @@ void llm_chat_spans_release(struct llm_chat_spans *s)
 static struct value message_value(struct work *w, const json_t *message)
 {
     static const char *const fields[] = {"reasoning_content", "thinking", "reasoning"};
+    const struct value error = {.type = V_ERROR};
     struct value v = llm_jinja_from_json(w, message), *reasoning = NULL;
     if (is_error(v)) return v;
     if (v.type != V_DICT) return llm_jinja_fail(w, "messages: expected objects, found %s", llm_jinja_type(v));
@@ -72,10 +73,10 @@ static struct value message_value(struct work *w, const json_t *message)
     }
     if (!reasoning) return v;
     struct value out = llm_jinja_dict(w), text = *reasoning;
-    if (is_error(out) || llm_jinja_dict_set(w, out.as.dict, llm_jinja_borrow(w, fields[1], strlen(fields[1])), text) < 0) return (struct value){.type = V_ERROR};
+    if (is_error(out) || llm_jinja_dict_set(w, out.as.dict, llm_jinja_borrow(w, fields[1], strlen(fields[1])), text) < 0) return error;
     for (size_t i = 0; i < v.as.dict->n; i++)
-        if (llm_jinja_dict_set(w, out.as.dict, v.as.dict->keys[i], v.as.dict->values[i]) < 0) return (struct value){.type = V_ERROR};
-    if (llm_jinja_dict_set(w, out.as.dict, llm_jinja_borrow(w, fields[0], strlen(fields[0])), text) < 0) return (struct value){.type = V_ERROR};
+        if (llm_jinja_dict_set(w, out.as.dict, v.as.dict->keys[i], v.as.dict->values[i]) < 0) return error;
+    if (llm_jinja_dict_set(w, out.as.dict, llm_jinja_borrow(w, fields[0], strlen(fields[0])), text) < 0) return error;
     return out;
 }
 

@@ -234,7 +234,8 @@ static struct value filter_truncate(struct work *w, struct value v, const struct
     v = llm_jinja_str(w, v);
     if (is_error(v) || is_error(end)) return error;
     int64_t end_chars = (int64_t)llm_jinja_chars(end.as.text);
-    if (length < end_chars || leeway < 0 || leeway > INT32_MAX || length > INT32_MAX) return llm_jinja_fail(w, "truncate: a length that does not fit");
+    if (length < end_chars || leeway < 0 || leeway > INT32_MAX || length > INT32_MAX)
+        return llm_jinja_fail(w, "truncate: a length that does not fit");
     if ((int64_t)llm_jinja_chars(v.as.text) <= length + leeway) return v;
     range[1] = v_int(length - end_chars);
     v = llm_jinja_slice(w, v, range);

@@ -291,6 +291,7 @@ struct value llm_jinja_select(struct work *w, const char *name, struct value v, 
     struct value out = llm_jinja_sequence(w, S_GENERATOR, 0);
     size_t at = by_attribute;
     const char *test = NULL;
+    if (!llm_jinja_truth(v)) return out; /* none, as Jinja has it, and nothing is looked at */
     if (by_attribute && c->n == 0) return llm_jinja_fail(w, "%s: Missing parameter for attribute name", name);
     if (c->n > at && !(test = name_of(w, c->v[at]))) return error;
     if (llm_jinja_items(w, v, &items) < 0 || is_error(out)) return error;
@@ -309,6 +310,7 @@ struct value llm_jinja_map(struct work *w, struct value v, const struct call *c)
     struct sequence *items;
     struct value out = llm_jinja_sequence(w, S_GENERATOR, 0), arg[2] = {absent, absent};
     const char *filter = NULL;
+    if (!llm_jinja_truth(v)) return out;
     if (c->n == 0 && llm_jinja_bind(w, "map", "attribute default", c, arg) < 0) return error;
     if (c->n == 0 && arg[0].type == V_ABSENT) return llm_jinja_fail(w, "map requires a filter argument");
     if (arg[1].type == V_NONE) arg[1] = absent;

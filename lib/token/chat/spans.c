@@ -133,7 +133,7 @@ int llm_chat_render_spans(const struct llm_chat_template *t, const struct llm_ch
         if (!role || strcmp(role, "assistant") != 0) continue;
         struct turn turn = {.full = out->p + offset, .n = out->n - offset, .said = json_is_string(content) ? json_string_value(content) : ""};
         size_t n = json_is_string(content) ? json_string_length(content) : 0, skip = llm_jinja_skip_space(turn.said, n, 0);
-        struct llm_chat_span span;
+        struct llm_chat_span span = {0, 0};
         turn.said += skip;
         turn.n_said = llm_jinja_trim_end(turn.said, n - skip);
         status = find_turn(t, r, i, &turn, &done, &span, e);

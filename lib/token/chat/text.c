@@ -193,7 +193,7 @@ static int split_space(struct work *w, struct text *t, int64_t count, struct seq
     size_t at = llm_jinja_skip_space(t->p, t->n, 0), length;
     while (at < t->n) {
         size_t to = at;
-        if (count-- == 0) return llm_jinja_append(w, s, part(w, t, at, at + llm_jinja_trim_end(t->p + at, t->n - at)));
+        if (count-- == 0) return llm_jinja_append(w, s, part(w, t, at, t->n));
         while (to < t->n && !llm_jinja_is_space(char_at(t->p + to, t->n - to, &length))) to += length;
         if (llm_jinja_append(w, s, part(w, t, at, to)) < 0) return -1;
         at = llm_jinja_skip_space(t->p, t->n, to);
@@ -206,7 +206,7 @@ static int split_space_right(struct work *w, struct text *t, int64_t count, stru
     size_t to = llm_jinja_trim_end(t->p, t->n), length;
     while (to > 0) {
         size_t at = to;
-        if (count-- == 0) return llm_jinja_append(w, s, part(w, t, llm_jinja_skip_space(t->p, to, 0), to));
+        if (count-- == 0) return llm_jinja_append(w, s, part(w, t, 0, to));
         while (at > 0 && !llm_jinja_is_space(char_before(t->p, at, &length))) at -= length;
         if (llm_jinja_append(w, s, part(w, t, at, to)) < 0) return -1;
         to = llm_jinja_trim_end(t->p, at);
