@@ -1,5 +1,6 @@
 # llm-train: what each option does. (train_equal.bats: the same bytes; train_bad.bats: what is refused.)
 load ../helper
+export LLM_THREADS=1 # models as small as these gain nothing by more, and files run at once
 
 setup_file() {
     awk 'BEGIN { split("red green small old quick", a); split("cat dog bird fish hen", n); split("sees likes hears follows", v)

@@ -1,5 +1,6 @@
 # The same bytes, whatever the threads, the passes of a step, the interruptions.
 load ../helper
+export LLM_THREADS=1 # models as small as these gain nothing by more, and files run at once
 
 setup_file() {
     awk 'BEGIN { split("red green small old quick", a); split("cat dog bird fish hen", n); split("sees likes hears follows", v)
