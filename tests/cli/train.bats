@@ -305,3 +305,9 @@ END
     run -0 llm-infer -m small.llm -n 12 --temp 0 "the red"
     assert_regex "$output" '(cat|dog|bird|fish|hen)'
 }
+
+@test "the commands of the manual's EXAMPLES run" {
+    cp "$F/text" corpus.txt
+    manual_examples llm-train 5
+    assert_equal "$(jq -s length log.jsonl)" 20
+}
