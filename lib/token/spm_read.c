@@ -286,6 +286,30 @@ static int check_alphabet(const struct llm_tokenizer *t, struct llm_err *e)
     return 0;
 }
 
+static int by_text(const void *a, const void *b)
+{
+    const struct piece *x = *(const struct piece *const *)a, *y = *(const struct piece *const *)b;
+    size_t both = x->n < y->n ? x->n : y->n;
+    int d = both ? memcmp(x->text, y->text, both) : 0;
+    return d ? d : x->n != y->n ? (x->n > y->n) - (x->n < y->n) : (x > y) - (x < y);
+}
+
+/* Pieces of every type: what is no piece of the model stands in the vocabulary too. */
+static int check_distinct(const struct model *m, struct llm_err *e)
+{
+    const struct piece **v = llm_alloc(m->n, sizeof *v, "pieces", e);
+    int bad = v ? 0 : -1;
+    for (size_t i = 0; v && i < m->n; i++)
+        v[i] = &m->pieces[i];
+    if (v && m->n)
+        qsort(v, m->n, sizeof *v, by_text);
+    for (size_t i = 1; bad == 0 && i < m->n; i++)
+        if (v[i]->n == v[i - 1]->n && (v[i]->n == 0 || memcmp(v[i]->text, v[i - 1]->text, v[i]->n) == 0))
+            bad = llm_fail(e, EX_DATAERR, "pieces %td and %td are the same", v[i - 1] - m->pieces, v[i] - m->pieces);
+    free(v);
+    return bad;
+}
+
 static int build(struct llm_tokenizer *t, const struct model *m, struct llm_vocab *v, struct llm_err *e)
 {
     struct llm_bpe_merge *merges = NULL;
@@ -300,15 +324,8 @@ static int build(struct llm_tokenizer *t, const struct model *m, struct llm_voca
         if (!t->prefix)
             return llm_no_memory(e, "a tokenizer");
     }
-    if (set_parts(t, m, e) < 0 || put_pieces(t, m, v, e) < 0 || llm_tokenizer_set_vocab(t, v, e) < 0 || llm_tokenizer_index_whole(t, e) < 0)
+    if (check_distinct(m, e) < 0 || set_parts(t, m, e) < 0 || put_pieces(t, m, v, e) < 0 || llm_tokenizer_set_vocab(t, v, e) < 0 || llm_tokenizer_index_whole(t, e) < 0)
         return -1;
-    for (int32_t id = 0; id < t->vocab_size; id++) {
-        size_t len;
-        const unsigned char *p = llm_model_piece(t, id, &len);
-        int32_t first = t->flags[id] & LLM_TOKEN_MODEL ? llm_tokenizer_whole(t, p, len) : id;
-        if (first != id)
-            return llm_fail(e, EX_DATAERR, "pieces %d and %d are the same", first, id);
-    }
     if (m->type == BPE) {
         double *scores = llm_alloc(m->n, sizeof *scores, "scores", e);
         for (size_t i = 0; scores && i < m->n; i++)
