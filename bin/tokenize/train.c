@@ -19,7 +19,7 @@ struct args {
 static const struct llm_opt options[] = {
     {0, "vocab-size", "N", "entries of the vocabulary, special tokens included [32768; char: as many as there are]", LLM_INT, AT(vocab_size), 1,
      16777216, NULL},
-    {0, "model", "TYPE", "bpe, byte or char [bpe]", LLM_CHOICE, AT(model), 0, 0, "bpe|byte|char"},
+    {0, "model", "TYPE", "bpe, byte, char or unigram [bpe]", LLM_CHOICE, AT(model), 0, 0, "bpe|byte|char|unigram"},
     {0, "pattern", "NAME|REGEX", "where words split: gpt2, llama3, cl100k, qwen2, o200k or a regular expression [gpt2]", LLM_STR, AT(pattern), 0,
      0, NULL},
     {0, "min-frequency", "N", "leave alone what comes fewer times [bpe: 2; char: 1]", LLM_INT, AT(min_frequency), 1, 9e18, NULL},
@@ -36,7 +36,8 @@ const struct llm_cli tokenize_train_cli = {
     .usage = "[OPTION]... [FILE]...",
     .examples = "llm-tokenize train --vocab-size 4096 corpus.txt > tok.json\n"
                 "llm-tokenize train --vocab-size 8192 --pattern llama3 --special '<|endoftext|>' -o tok.json corpus.txt\n"
-                "llm-tokenize train --model char corpus.txt > chars.json",
+                "llm-tokenize train --model char corpus.txt > chars.json\n"
+                "llm-tokenize train --model unigram --vocab-size 8000 --lines corpus.txt > unigram.json",
     .options = options,
     .common = LLM_COMMON_THREADS | LLM_COMMON_OUTPUT,
 };
@@ -112,7 +113,7 @@ int tokenize_train(int argc, char **argv)
     struct llm_err e = {0};
     int rest = llm_cli_parse(&tokenize_train_cli, &a, argc, argv);
     check_documents(&tokenize_train_cli, &a.documents);
-    if (!a.vocab_size && a.model == LLM_TRAIN_BPE)
+    if (!a.vocab_size && (a.model == LLM_TRAIN_BPE || a.model == LLM_TRAIN_UNIGRAM))
         a.vocab_size = 32768;
     if (!a.min_frequency)
         a.min_frequency = a.model == LLM_TRAIN_BPE ? 2 : 1;

@@ -314,3 +314,27 @@ END
     run -0 bash -c 'ulimit -v 400000; yes "the cat sat on the mat" | head -c 200000000 | llm-tokenize encode -j 2 -T tok.json --count'
     ((output > 1000000))
 }
+
+@test "train --model unigram: pieces of words, every character, a tokenizer that comes back as it was" {
+    for i in $(seq 200); do echo "the cat sat on the mat and the rat ran to the hat $((i % 7))"; done > lines.txt
+    llm-tokenize train -q --model unigram --vocab-size 40 --lines --special '<sep>' -o uni.json lines.txt
+    run -0 llm-tokenize info -T uni.json
+    assert_line $'type\tunigram'
+    assert_line $'special\t0\t"<unk>"'
+    assert_line $'special\t3\t"<sep>"'
+    run -0 llm-tokenize info -T uni.json --vocab
+    assert_line --regexp $'\ttoken\t" t'
+    llm-tokenize encode -T uni.json --lines lines.txt | llm-tokenize decode -T uni.json --separator '\n' | cmp - lines.txt
+    [[ $(printf 'the cat' | llm-tokenize encode -T uni.json --count) -lt 8 ]]
+    llm-tokenize info -T uni.json --export > again.json
+    cmp uni.json again.json
+    # the same whatever the threads
+    llm-tokenize train -q -j 3 --model unigram --vocab-size 40 --lines --special '<sep>' -o three.json lines.txt
+    cmp uni.json three.json
+    run -2 --separate-stderr llm-tokenize train --model unigram --vocab-size 3 lines.txt
+    one_line "$stderr"
+    run -65 --separate-stderr llm-tokenize train --model unigram --vocab-size 9 lines.txt
+    [[ $stderr == *"characters: the vocabulary has room for 6"* ]]
+    run -65 --separate-stderr llm-tokenize train --model unigram --vocab-size 40 /dev/null
+    [[ $stderr == *"the text has no words"* ]]
+}
