@@ -335,6 +335,7 @@ END
     one_line "$stderr"
     run -65 --separate-stderr llm-tokenize train --model unigram --vocab-size 9 lines.txt
     [[ $stderr == *"characters: the vocabulary has room for 6"* ]]
-    run -65 --separate-stderr llm-tokenize train --model unigram --vocab-size 40 /dev/null
+    echo '  ' > blank
+    run -65 --separate-stderr llm-tokenize train --model unigram --vocab-size 40 blank
     [[ $stderr == *"the text has no words"* ]]
 }
