@@ -1,6 +1,6 @@
 #!/bin/bash
-# Prefill and decoding: shares of the arithmetic peak and of a streaming read of the same bytes, measured in turns within the run; then decoding in turns
-# with llama.cpp on the same Q8_0 weights (decode_peer.py), where the Python environment has it. Takes a few minutes.
+# Prefill and decoding: shares of the arithmetic peak and of a streaming read of the same bytes, measured in turns within the run; then decoding in
+# turns with llama.cpp on the same Q8_0 weights (decode_peer.py), where the Python environment has it. Takes a few minutes.
 #
 #   tests/bench/infer.sh [RUNS]
 #
