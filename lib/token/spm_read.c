@@ -324,7 +324,8 @@ static int build(struct llm_tokenizer *t, const struct model *m, struct llm_voca
         if (!t->prefix)
             return llm_no_memory(e, "a tokenizer");
     }
-    if (check_distinct(m, e) < 0 || set_parts(t, m, e) < 0 || put_pieces(t, m, v, e) < 0 || llm_tokenizer_set_vocab(t, v, e) < 0
+    if (check_distinct(m, e) < 0 || set_parts(t, m, e) < 0 || put_pieces(t, m, v, e) < 0
+        || llm_tokenizer_set_vocab(t, v, e) < 0
         || llm_tokenizer_index_whole(t, e) < 0)
         return -1;
     if (m->type == BPE) {
