@@ -164,7 +164,9 @@ void llm_chat_release(struct llm_chat *c)
 
 size_t llm_chat_turn_ends(const struct llm_chat *c, const struct llm_tokenizer *t, int32_t ids[4])
 {
-    static const char said[] = "said-by-the-assistant", talk[] = "[{\"role\":\"user\",\"content\":\"x\"},{\"role\":\"assistant\",\"content\":\"said-by-the-assistant\"}]";
+    static const char said[] = "said-by-the-assistant";
+    static const char talk[] =
+        "[{\"role\":\"user\",\"content\":\"x\"},{\"role\":\"assistant\",\"content\":\"said-by-the-assistant\"}]";
     struct llm_err e;
     struct llm_buf out = {0};
     const struct llm_chat_options o = {.bos = c->bos, .eos = c->eos};
