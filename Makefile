@@ -34,6 +34,11 @@ LINK = $(CC) $(OPT) $(CFLAGS) $(if $(filter Linux,$(shell uname)),-Wl$(comma)--a
 LIBS = $(PKG_LIBS) -lm -lpthread
 comma := ,
 
+# Commands are shown short; whole with V=1.
+quiet = $(if $(V),,@$(if $(findstring s,$(firstword -$(MAKEFLAGS))),,printf '  %-3s %s\n' '$1' '$@';) )
+# All CPUs unless -j says how many.
+PARALLEL = $(if $(filter -j% --jobserver%,$(MAKEFLAGS)),,-j$(shell nproc 2>/dev/null || getconf _NPROCESSORS_ONLN))
+
 PROGRAMS := $(patsubst bin/%.c,%,$(wildcard bin/llm-*.c))
 # A kernel family is one source built once per instruction set; a micro-kernel's file name ends in its own (gemm_amx.c).
 KERNELS := $(wildcard lib/cpu/kernels/*.c)
@@ -65,17 +70,17 @@ $(BUILD)/flags: FORCE
 
 $(BUILD)/%.o: %.c $(BUILD)/flags
 	@mkdir -p $(@D)
-	$(CC) $(FLAGS) -c -o $@ $<
+	$(call quiet,cc)$(CC) $(FLAGS) -c -o $@ $<
 
 # Without what libFuzzer asks for: no parser is in there, and clang takes minutes over it.
 KERNEL_FLAGS = $(filter-out -fsanitize=fuzzer%,$(FLAGS))
 define isa_rule
 $(BUILD)/lib/cpu/kernels/%.$1.o: lib/cpu/kernels/%.c $(BUILD)/flags
 	@mkdir -p $$(@D)
-	$$(CC) $$(KERNEL_FLAGS) -O3 $$(FLAGS_$1) -DLLM_ISA_$1 -DLLM_ISA=$1 -c -o $$@ $$<
+	$$(call quiet,cc)$$(CC) $$(KERNEL_FLAGS) -O3 $$(FLAGS_$1) -DLLM_ISA_$1 -DLLM_ISA=$1 -c -o $$@ $$<
 $(BUILD)/lib/cpu/micro/%_$1.o: lib/cpu/micro/%_$1.c $(BUILD)/flags
 	@mkdir -p $$(@D)
-	$$(CC) $$(KERNEL_FLAGS) -O3 $$(FLAGS_$1) -DLLM_ISA_$1 -DLLM_ISA=$1 -c -o $$@ $$<
+	$$(call quiet,cc)$$(CC) $$(KERNEL_FLAGS) -O3 $$(FLAGS_$1) -DLLM_ISA_$1 -DLLM_ISA=$1 -c -o $$@ $$<
 endef
 $(foreach i,$(ISAS) amx,$(eval $(call isa_rule,$i)))
 
@@ -87,26 +92,26 @@ $(LIBRARY): $(OBJ)
 .SECONDEXPANSION:
 $(BIN)/llm-%: $(BUILD)/bin/llm-%.o $$(addprefix $(BUILD)/,$$(addsuffix .o,$$(basename $$(sort $$(wildcard bin/$$*/*.c))))) $(LIBRARY)
 	@mkdir -p $(@D)
-	$(LINK) -o $@ $^ $(LIBS)
+	$(call quiet,ld)$(LINK) -o $@ $^ $(LIBS)
 
 $(BUILD)/tests/unit/%: $(BUILD)/tests/unit/%.o $(BUILD)/tests/unit/filter.o $(LIBRARY)
-	$(LINK) -o $@ $^ $(LIBS) $(or $(CMOCKA),-lcmocka)
+	$(call quiet,ld)$(LINK) -o $@ $^ $(LIBS) $(or $(CMOCKA),-lcmocka)
 
-## unit        build the unit tests and run them; one: make unit TESTS=tests/unit/base/test_err.c
+## unit        build the unit tests and run them; one: make unit TESTS=tests/unit/base/test_cli.c
 unit: $(UNIT)
 	@$(if $(TESTS),set -e; for t in $^; do echo "== $$t"; TEST_FILTER='$(FILTER:%=*%*)' $$t; done,tests/run $^)
 
 ## check       what a push needs; some: make check TESTS=tests/cli/x.bats FILTER='full disk'
 check: deps
-	@$(MAKE) --no-print-directory check-built
+	@$(MAKE) --no-print-directory $(PARALLEL) check-built
 check-built: all $(UNIT) $(REPLAYS)
 	@BIN=$(abspath $(BIN)) FILTER='$(FILTER)' tests/run -o $(BUILD)/check $(CHOSEN_BATS) $(UNIT) $(if $(FILTER),,$(REPLAYS))
 $(BUILD)/tests/fuzz/replay_%: $(BUILD)/tests/fuzz/fuzz_%.o $(BUILD)/tests/fuzz/replay.o $(FUZZ_PARTS) $(LIBRARY)
-	$(LINK) -o $@ $^ $(LIBS)
+	$(call quiet,ld)$(LINK) -o $@ $^ $(LIBS)
 
 ## check-slow  train to known losses; the kernels for ARM under qemu
 check-slow: deps
-	@$(MAKE) --no-print-directory all
+	@$(MAKE) --no-print-directory $(PARALLEL) all
 	@status=0; BIN=$(abspath $(BIN)) LIMIT=3000 JOBS=1 tests/run $(sort $(wildcard tests/slow/*.bats)) || status=1; \
 	tests/cross/run || status=1; exit $$status
 
@@ -122,31 +127,31 @@ export ASAN_OPTIONS ?= allocator_may_return_null=1:detect_leaks=1:exitcode=99
 export UBSAN_OPTIONS ?= print_stacktrace=1:halt_on_error=1:exitcode=99
 export TSAN_OPTIONS ?= exitcode=99
 asan ubsan tsan asan-ubsan: deps
-	@SANITIZER=$@ LIMIT=$(or $(LIMIT),600) $(MAKE) --no-print-directory BUILD=build/$@ BIN=build/$@/bin OPT='-O1 -g' \
+	@SANITIZER=$@ LIMIT=$(or $(LIMIT),600) $(MAKE) --no-print-directory $(PARALLEL) BUILD=build/$@ BIN=build/$@/bin OPT='-O1 -g' \
 		CFLAGS='-fsanitize=$(SANITIZE_$@) -fno-sanitize-recover=all -fno-omit-frame-pointer $(CFLAGS)' SANITIZER=$@ check-built
 
 ## fuzz        each parser under libFuzzer for FUZZ_SECONDS (10), from the seeds in tests/fuzz/seeds
 fuzz: deps
-	@$(MAKE) --no-print-directory CC=clang BUILD=build/fuzz OPT='-O1 -g' \
+	@$(MAKE) --no-print-directory $(PARALLEL) CC=clang BUILD=build/fuzz OPT='-O1 -g' \
 		CFLAGS='-fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all $(CFLAGS)' fuzz-built
 FUZZERS := $(FUZZ:%=$(BUILD)/tests/fuzz/fuzz_%)
 $(BUILD)/tests/fuzz/fuzz_%: $(BUILD)/tests/fuzz/fuzz_%.o $(FUZZ_PARTS) $(LIBRARY)
-	$(LINK) -fsanitize=fuzzer -o $@ $^ $(LIBS)
+	$(call quiet,ld)$(LINK) -fsanitize=fuzzer -o $@ $^ $(LIBS)
 fuzz-built: $(FUZZERS)
 	@tests/fuzz/run $(FUZZ_SECONDS) $^
 
 ## bench       this machine's peaks, and the toolkit's speed against them
 bench: deps
-	@$(MAKE) --no-print-directory all
+	@$(MAKE) --no-print-directory $(PARALLEL) all
 	@BIN=$(abspath $(BIN)) tests/bench/run
 
 ## demo        stories: tokenize, train, infer, quantize, measure, inspect; other text: make demo TEXT=my.txt
 demo: deps
-	@$(MAKE) --no-print-directory all $(BUILD)/stories
+	@$(MAKE) --no-print-directory $(PARALLEL) all $(BUILD)/stories
 	@BIN=$(abspath $(BIN)) STORIES=$(abspath $(BUILD)/stories) FOLDER=$(abspath $(BUILD)/demo) tests/demo/run '$(TEXT)'
 $(BUILD)/stories: tests/demo/stories.c
 	@mkdir -p $(@D)
-	$(CC) -std=c11 $(WARN) $(OPT) $(CFLAGS) $(LDFLAGS) -o $@ $<
+	$(call quiet,cc)$(CC) -std=c11 $(WARN) $(OPT) $(CFLAGS) $(LDFLAGS) -o $@ $<
 
 ## lint        layers, banned functions, options against manual pages, mandoc, scripts; warnings of gcc and clang
 lint: all

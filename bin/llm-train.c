@@ -21,6 +21,8 @@ static const struct llm_opt options[] = {
     {0, "val", "FILE|SHARE", "validate on FILE, or on the last SHARE of the data", LLM_STR, offsetof(struct args, val), 0, 0, NULL},
     {0, "order", "ORDER", "shuffle (epochs), random (windows anywhere), sequential [shuffle]", LLM_CHOICE, offsetof(struct args, o.order), 0, 0,
      "shuffle|random|sequential"},
+    {0, "stream", NULL, "one pass over the data, in the order it comes, without a copy of a pipe", LLM_FLAG, offsetof(struct args, o.stream), 0, 0,
+     NULL},
     {0, "cross-document", NULL, "let documents packed into one row see each other", LLM_FLAG, offsetof(struct args, o.cross_document), 0, 0, NULL},
     {0, NULL, NULL, "Steps:", LLM_HEADING, 0, 0, 0, NULL},
     {0, "objective", "NAME", "what is minimised: lm [lm]", LLM_CHOICE, offsetof(struct args, o.objective), 0, 0, "lm"},
@@ -87,7 +89,10 @@ int main(int argc, char **argv)
     if (a.resume) {
         /* The run's own options first, then what the command line says anew. */
         struct llm_train_options stored;
-        if (llm_run_load(&run, a.resume, &stored, &e) < 0) return llm_report(&e);
+        if (llm_run_load(&run, a.resume, &stored, &e) < 0) {
+            llm_run_release(&run);
+            return llm_report(&e);
+        }
         defaults(&a);
         a.o = stored;
         a.common.seed = stored.seed;

@@ -54,3 +54,14 @@ nothing_left() {
     found=$(find "${1:-.}" -name '.*.tmp*' -o -name '*.tmp*' -o -name '.llm-*' | head)
     [[ -z $found ]] || fail "left behind: $found"
 }
+
+# manual_examples PROGRAM N: runs each block of the EXAMPLES of man/PROGRAM.1; there are N of them.
+manual_examples() {
+    local block blocks
+    mapfile -t -d '' blocks < <(awk '/^\.Sh EXAMPLES/ { on = 1 } /^\.Sh SEE/ { on = 0 } !on { next } /^\.Bd/ { code = 1; next }
+        /^\.Ed/ { code = 0; printf "%c", 0 } code' "$ROOT/man/$1.1" | sed 's/\\e/\\/g; s/^\\&//')
+    [[ ${#blocks[@]} == "$2" ]] || fail "expected $2 examples, found ${#blocks[@]}"
+    for block in "${blocks[@]}"; do
+        run -0 bash -e -o pipefail -c "$block"
+    done
+}

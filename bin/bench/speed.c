@@ -102,8 +102,7 @@ static void put(struct llm_table *t, const struct args *a, const struct llm_mode
 }
 
 /* One engine a test: its context is what the test needs. 0, 1, -1. */
-static int run_test(struct llm_table *t, const struct args *a, struct llm_model *m, const struct llm_peaks *peaks, const struct test *test,
-                    struct llm_err *e)
+static int run_test(struct llm_table *t, const struct args *a, struct llm_model *m, const struct test *test, struct llm_err *e)
 {
     struct llm_engine g = {0};
     struct llm_engine_options o = {.compute = a->precision == 0 ? LLM_COMPUTE_F32 : LLM_COMPUTE_BF16, .batch = a->batch,
@@ -112,7 +111,7 @@ static int run_test(struct llm_table *t, const struct args *a, struct llm_model 
     o.cache = a->cache < 0 ? LLM_NO_DTYPE : llm_kv_types[a->cache];
     int status = llm_engine_init(&g, m, &o, e);
     if (status == 0) {
-        status = test->prompt ? llm_speed_prompt(&g, test->depth, test->prompt, a->runs, peaks, &s, e)
+        status = test->prompt ? llm_speed_prompt(&g, test->depth, test->prompt, a->runs, &s, e)
                               : llm_speed_generate(&g, test->depth, test->generate, a->runs, &s, e);
     }
     if (status == 0) put(t, a, m, test, &s);
@@ -125,7 +124,6 @@ int bench_speed(int argc, char **argv, struct llm_err *e)
     struct args a = {.prompt = "512", .generate = "128", .depth = "0", .runs = 5, .batch = 512, .type = UNSET, .cache = UNSET, .precision = 1};
     int rest = llm_cli_parse(&bench_speed_cli, &a, argc, argv);
     int64_t prompts[MAX_NUMBERS], generates[MAX_NUMBERS], depths[MAX_NUMBERS];
-    struct llm_peaks peaks;
     struct llm_table t, *tables[] = {&t};
     if (rest < argc) llm_usage(&bench_speed_cli, "expected no operand, found '%s'", argv[rest]);
     if (!a.model == !a.config) llm_usage(&bench_speed_cli, "expected a model: one of -m and -c");
@@ -139,14 +137,14 @@ int bench_speed(int argc, char **argv, struct llm_err *e)
     if (llm_pool_start(a.common.threads, e) < 0) return -1;
     llm_signals_catch();
     struct llm_model *m = load(&a, e);
-    int status = m ? llm_peaks_measure(&peaks, e) : -1;
+    int status = m ? 0 : -1;
     llm_table_init(&t, columns);
     for (size_t d = 0; d < n_depths && status == 0; d++) {
         for (size_t i = 0; i < n_prompts + n_generates && status == 0; i++) {
             struct test test = {.depth = depths[d]};
             if (i < n_prompts) test.prompt = prompts[i];
             else test.generate = generates[i - n_prompts];
-            if (test.prompt || test.generate) status = run_test(&t, &a, m, &peaks, &test, e);
+            if (test.prompt || test.generate) status = run_test(&t, &a, m, &test, e);
         }
     }
     llm_model_destroy(m);

@@ -78,23 +78,28 @@ static int random_data(struct llm_train_data *d, int64_t n, const struct llm_con
     return status;
 }
 
-static int steps(struct llm_trainer *t, const struct args *a, double *rates, struct llm_err *e)
+/* Tokens a second of each step, and how many a second of the arithmetic's peak, as measured before and after it, that is. */
+static int steps(struct llm_trainer *t, const struct args *a, double *rates, double *per_peak, struct llm_err *e)
 {
     struct llm_step_report r;
+    const char *kind = a->precision == 1 ? "bf16" : "f32";
     int status = llm_trainer_step(t, &r, e);
+    double before = llm_peaks_compute_once(kind);
     for (int64_t i = 0; i < a->runs && status == 0; i++) {
         status = llm_trainer_step(t, &r, e);
+        double after = llm_peaks_compute_once(kind);
         rates[i] = (double)r.tokens / r.seconds;
+        per_peak[i] = rates[i] / ((before + after) / 2);
+        before = after;
     }
     return status;
 }
 
-static int put(struct llm_table *t, const struct args *a, const struct llm_config *c, const double *rates, const struct llm_peaks *p,
-               struct llm_err *e)
+static int put(struct llm_table *t, const struct args *a, const struct llm_config *c, const double *rates, double *per_peak, struct llm_err *e)
 {
     struct llm_cost cost;
     struct rusage use;
-    double sorted[MAX_RUNS], peak = a->precision == 1 && p->bf16 > 0 ? p->bf16 : p->f32;
+    double sorted[MAX_RUNS];
     if (llm_cost_of(&cost, c, (a->context + 1) / 2, e) < 0) return -1; /* a token sees half of its row on average */
     memcpy(sorted, rates, (size_t)a->runs * sizeof *rates);
     double rate = llm_median(sorted, (size_t)a->runs);
@@ -110,7 +115,7 @@ static int put(struct llm_table *t, const struct args *a, const struct llm_confi
     llm_table_number(t, llm_deviation(rates, (size_t)a->runs), 3);
     llm_table_number(t, 6 * cost.params * rate / 1e9, 4);
     llm_table_number(t, 3 * cost.forward_flops * rate / 1e9, 4);
-    llm_table_number(t, 3 * cost.forward_flops * rate / peak, 3);
+    llm_table_number(t, 3 * cost.forward_flops * llm_median(per_peak, (size_t)a->runs), 3);
     llm_table_number(t, (double)(a->batch * a->accumulate * a->context) / rate, 4);
     llm_table_count(t, (double)use.ru_maxrss * 1024);
     return 0;
@@ -124,9 +129,8 @@ int bench_train(int argc, char **argv, struct llm_err *e)
     struct llm_train_data data = {0};
     struct llm_train_options o;
     struct llm_config c;
-    struct llm_peaks peaks;
     struct llm_table table, *tables[] = {&table};
-    double rates[MAX_RUNS];
+    double rates[MAX_RUNS], per_peak[MAX_RUNS];
     if (rest < argc) llm_usage(&bench_train_cli, "expected no operand, found '%s'", argv[rest]);
     if (bench_config(&c, a.config, &a.set, e) < 0) return -1;
     if (a.context > c.max_position_embeddings) c.max_position_embeddings = a.context;
@@ -134,7 +138,7 @@ int bench_train(int argc, char **argv, struct llm_err *e)
     o.steps = a.runs + 1;
     o.batch = a.batch, o.context = a.context, o.accumulate = a.accumulate, o.checkpoint_every = a.checkpoint_every;
     o.precision = a.precision == 1 ? LLM_COMPUTE_BF16 : LLM_COMPUTE_F32;
-    if (llm_pool_start(a.common.threads, e) < 0 || llm_peaks_measure(&peaks, e) < 0) return -1;
+    if (llm_pool_start(a.common.threads, e) < 0) return -1;
     llm_signals_catch();
     struct llm_model *m = llm_model_create(&c, 1, e);
     int64_t need = a.batch * a.accumulate * (a.context + 1);
@@ -146,8 +150,8 @@ int bench_train(int argc, char **argv, struct llm_err *e)
     }
     llm_table_init(&table, columns);
     status = llm_trainer_init(&t, &o, m, &data, e);
-    if (status == 0) status = steps(&t, &a, rates, e);
-    if (status == 0) status = put(&table, &a, &c, rates, &peaks, e);
+    if (status == 0) status = steps(&t, &a, rates, per_peak, e);
+    if (status == 0) status = put(&table, &a, &c, rates, per_peak, e);
     llm_trainer_release(&t);
     llm_pool_stop();
     llm_signal_die();

@@ -172,6 +172,13 @@ static int next(void *arg, struct llm_prompt *p, struct llm_err *e)
     return llm_in(e, "%s: line %" PRId64, llm_file_name(r->in), r->number);
 }
 
+/* A line, or some of one: who has begun a line is expected to end it. */
+static bool ready(void *arg)
+{
+    const struct run *r = arg;
+    return r->text.n > r->at || llm_file_ready(r->in);
+}
+
 static json_t *timings(const struct llm_completion *c)
 {
     return json_pack("{s:f,s:f,s:f}", "prompt_ms", c->prompt_seconds * 1e3, "decode_ms", c->decode_seconds * 1e3, "tokens_per_second",
@@ -224,7 +231,7 @@ static int done(void *arg, struct llm_completion *c, struct llm_err *e)
 int run_jsonl(struct session *s, const char *operand, struct llm_err *e)
 {
     struct run r = {.s = s, .last = &r.first};
-    struct llm_generate g = {&s->engine, s->a->parallel, next, NULL, done, &r};
+    struct llm_generate g = {&s->engine, s->a->parallel, next, ready, NULL, done, &r};
     r.in = llm_file_open(s->a->file ? s->a->file : operand ? operand : "-", e);
     int status = r.in ? llm_generate(&g, e) : -1;
     while (r.first) drop_first_line(&r);

@@ -36,26 +36,25 @@ static int put(struct run *r, const char *bytes, size_t n, struct llm_err *e)
     return llm_output_flush(r->s->out, e);
 }
 
+static int put_ids(struct run *r, const struct llm_completion *c, struct llm_err *e)
+{
+    if (!r->s->out || c->ids_shown == c->n) return 0;
+    for (int64_t i = c->ids_shown; i < c->n; i++) {
+        if (llm_output_printf(r->s->out, e, i ? " %d" : "%d", c->ids[i]) < 0) return -1;
+    }
+    return llm_output_flush(r->s->out, e);
+}
+
 static int text(void *arg, const struct llm_completion *c, const char *bytes, size_t n, struct llm_err *e)
 {
     struct run *r = arg;
-    (void)c;
-    return r->s->a->ids ? 0 : put(r, bytes, n, e);
-}
-
-static int put_ids(struct run *r, const struct llm_completion *c, struct llm_err *e)
-{
-    if (!r->s->out) return 0;
-    for (int64_t i = 0; i < c->n; i++) {
-        if (llm_output_printf(r->s->out, e, i ? " %d" : "%d", c->ids[i]) < 0) return -1;
-    }
-    return 0;
+    return r->s->a->ids ? put_ids(r, c, e) : put(r, bytes, n, e);
 }
 
 /* The cache takes in the last token too, so that it holds all of the text. */
 static int save_cache(struct session *s, struct llm_completion *c, struct llm_err *e)
 {
-    struct llm_feed last = {&c->kv, c->ids + c->n - 1, 1};
+    struct llm_feed last = {&c->kv, c->n > 0 ? c->ids + c->n - 1 : NULL, 1};
     if (c->n > 0 && !llm_engine_run(&s->engine, &last, 1, e)) return -1;
     struct llm_output *o = llm_output_open(s->a->kv_out, true, e);
     if (!o) return -1;
@@ -70,7 +69,6 @@ static int done(void *arg, struct llm_completion *c, struct llm_err *e)
 {
     struct run *r = arg;
     const struct args *a = r->s->a;
-    if (a->ids && put_ids(r, c, e) < 0) return -1;
     if (a->n != 0 && (!r->at_line_start || a->ids) && put(r, "\n", 1, e) < 0) return -1;
     if (c->sample + 1 < a->samples && put(r, "\n", 1, e) < 0) return -1;
     if (c->finish == LLM_FINISH_CONTEXT) llm_note("stopped: the context of %lld tokens is full", (long long)r->s->engine.context);
@@ -101,7 +99,7 @@ static int echo(struct run *r, struct llm_err *e)
 int run_text(struct session *s, const int32_t *ids, size_t n, struct llm_err *e)
 {
     struct run r = {.s = s, .ids = ids, .n = n, .at_line_start = true};
-    struct llm_generate g = {&s->engine, s->a->parallel, next, text, done, &r};
+    struct llm_generate g = {&s->engine, s->a->parallel, next, NULL, text, done, &r};
     if (s->a->echo && echo(&r, e) < 0) return -1;
     return llm_generate(&g, e);
 }
@@ -120,7 +118,7 @@ static int keep(void *arg, struct llm_completion *c, struct llm_err *e)
 int extend(struct session *s, const int32_t *ids, size_t n, int32_t **all, size_t *n_all, struct llm_err *e)
 {
     struct run r = {.s = s, .ids = ids, .n = n, .kept = all, .n_kept = n_all};
-    struct llm_generate g = {&s->engine, 1, next, NULL, keep, &r};
+    struct llm_generate g = {&s->engine, 1, next, NULL, NULL, keep, &r};
     *all = NULL;
     return llm_generate(&g, e);
 }

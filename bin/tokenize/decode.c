@@ -37,6 +37,7 @@ const struct llm_cli tokenize_decode_cli = {
 struct job {
     const struct args *a;
     const struct llm_tokenizer *t;
+    struct llm_detokenizer *detokenizer;
     struct llm_output *out;
     struct llm_buf bytes;
     char separator[256];
@@ -54,9 +55,18 @@ static int put_ids(struct job *j, const int32_t *ids, size_t n, struct llm_err *
     }
     j->bytes.n = 0;
     j->tokens += n;
-    if (llm_decode(j->t, ids, n, j->a->skip_special, &j->bytes, e) < 0)
+    if (llm_detokenizer_put(j->detokenizer, ids, n, &j->bytes, e) < 0)
         return -1;
-    return llm_output_write(j->out, j->bytes.p, j->bytes.n, e);
+    return j->bytes.n ? llm_output_write(j->out, j->bytes.p, j->bytes.n, e) : 0;
+}
+
+/* A text ends. */
+static int end_text(struct job *j, struct llm_err *e)
+{
+    j->bytes.n = 0;
+    if (llm_detokenizer_end(j->detokenizer, &j->bytes, e) < 0)
+        return -1;
+    return j->bytes.n ? llm_output_write(j->out, j->bytes.p, j->bytes.n, e) : 0;
 }
 
 static int put_separator(struct job *j, struct llm_err *e)
@@ -94,13 +104,13 @@ static int decode_text(struct job *j, struct llm_file *f, struct llm_err *e)
                 bad = put_ids(j, ids, n, e);
                 n = 0;
             }
-            if (c == '\n' && bad == 0)
-                bad = put_separator(j, e);
+            if (c == '\n' && bad == 0 && j->n_separator)
+                bad = end_text(j, e) < 0 ? -1 : put_separator(j, e);
         }
     if (bad == 0 && value >= 0)
         ids[n++] = (int32_t)value;
     if (bad == 0)
-        bad = got < 0 ? -1 : put_ids(j, ids, n, e);
+        bad = got < 0 || put_ids(j, ids, n, e) < 0 ? -1 : end_text(j, e);
     free(chunk);
     free(ids);
     return bad;
@@ -130,7 +140,7 @@ static int decode_ids(struct job *j, struct llm_stream *s, const struct llm_entr
     int32_t *ids = llm_alloc(CHUNK, sizeof *ids, "ids", e);
     int bad = raw && ids ? 0 : -1;
     while (bad == 0 && at < n) {
-        uint64_t stop = end < n_ends && j->n_separator && ends[end] < n ? ends[end] : n;
+        uint64_t stop = end < n_ends && ends[end] < n ? ends[end] : n;
         size_t k = stop - at < CHUNK ? (size_t)(stop - at) : CHUNK;
         if (llm_stream_read(s, raw, k * width, e) < 0) {
             bad = -1;
@@ -144,7 +154,7 @@ static int decode_ids(struct job *j, struct llm_stream *s, const struct llm_entr
         bad = put_ids(j, ids, k, e);
         at += k;
         for (; bad == 0 && end < n_ends && ends[end] <= at; end++)
-            bad = put_separator(j, e);
+            bad = end_text(j, e) < 0 ? -1 : put_separator(j, e);
     }
     free(raw);
     free(ids);
@@ -164,7 +174,7 @@ static int decode_message(struct job *j, struct llm_stream *s, const struct llm_
             bad = llm_stream_read(s, skipped, sizeof skipped < t->offset - at ? sizeof skipped : (size_t)(t->offset - at), e);
         if (bad < 0)
             break;
-        if (strcmp(t->name, "doc_ends") == 0 && t->dtype == LLM_U64 && j->n_separator) {
+        if (strcmp(t->name, "doc_ends") == 0 && t->dtype == LLM_U64) {
             n_ends = (size_t)(t->bytes / 8);
             ends = llm_alloc(n_ends, 8, "document ends", e);
             bad = ends ? llm_stream_read(s, ends, n_ends * 8, e) : -1;
@@ -189,7 +199,7 @@ static int decode_stream(struct job *j, struct llm_file *f, struct llm_err *e)
             break;
         }
     llm_stream_destroy(s);
-    return got;
+    return got < 0 ? -1 : end_text(j, e);
 }
 
 /* Ids in decimal, or a token stream? What begins with ids needs no further look: they may come slowly. */
@@ -262,9 +272,11 @@ int tokenize_decode(int argc, char **argv)
     check_inputs(&tokenize_decode_cli, a.tokenizer, argv + rest, argc - rest);
     struct llm_tokenizer *t = llm_tokenizer_load(a.tokenizer, a.pattern, &e);
     j.t = t;
-    int bad = t ? decode(&j, argv + rest, argc - rest, &e) : -1;
+    j.detokenizer = t ? llm_detokenizer_create(t, a.skip_special, &e) : NULL;
+    int bad = j.detokenizer ? decode(&j, argv + rest, argc - rest, &e) : -1;
     llm_output_abandon(j.out);
     llm_buf_release(&j.bytes);
+    llm_detokenizer_destroy(j.detokenizer);
     llm_tokenizer_destroy(t);
     return bad < 0 ? llm_report(&e) : 0;
 }

@@ -5,20 +5,27 @@
 #include "cpu/pool.h"
 #include "data/tokens.h"
 #include "token/stream.h"
+#include "bin/tokenize/chat.h"
 #include "bin/tokenize/tokenize.h"
 
 struct args {
     struct llm_common common;
     const char *tokenizer, *pattern;
     struct document_options documents;
-    int text, count, special, add_special, append_eos, strict;
+    const char *chat_template;
+    int text, count, special, add_special, append_eos, strict, chat, generation_prompt;
 };
 #define AT(field) offsetof(struct args, field)
+#define CHAT_NAMES "chatml, gemma, llama2, llama3, mistral, phi3, vicuna or zephyr"
 
 static const struct llm_opt options[] = {
     {'T', "tokenizer", "TOK", "the tokenizer: tokenizer.json, tiktoken ranks, a folder, or a checkpoint", LLM_STR, AT(tokenizer), 0, 0, NULL},
     {0, "pattern", "NAME|REGEX", "split pattern of a rank file that is not a known one", LLM_STR, AT(pattern), 0, 0, NULL},
     DOCUMENT_OPTIONS(struct args, documents),
+    {0, "chat", NULL, "each line is a JSON object with \"messages\"; loss_mask marks the assistant's", LLM_FLAG, AT(chat), 0, 0, NULL},
+    {0, "chat-template", "FILE|NAME", "the template of --chat: a file, or " CHAT_NAMES " [the tokenizer's own]", LLM_STR, AT(chat_template), 0, 0,
+     NULL},
+    {0, "add-generation-prompt", NULL, "end each conversation with what begins the assistant's turn", LLM_FLAG, AT(generation_prompt), 0, 0, NULL},
     {0, "text", NULL, "write ids as text, a line a document", LLM_FLAG, AT(text), 0, 0, NULL},
     {0, "count", NULL, "write only how many tokens there are", LLM_FLAG, AT(count), 0, 0, NULL},
     {0, "special", NULL, "special tokens written in the text count as such", LLM_FLAG, AT(special), 0, 0, NULL},
@@ -46,6 +53,12 @@ struct job {
     int32_t eos;                      /* appended; -1: not wanted */
     uint64_t tokens, documents;
     bool in_line;
+    const struct llm_tokenizer *tokenizer;
+    struct llm_chat chat;
+    struct chat_tokens conversation;
+    struct llm_buf line;              /* of --chat, as far as it was read */
+    const char *name;
+    uint64_t number;
 };
 
 static int put_line(struct job *j, const int32_t *ids, size_t n, bool ends, struct llm_err *e)
@@ -108,22 +121,57 @@ static int end(void *arg, struct llm_err *e)
     return llm_encode_stream_end_document(((struct job *)arg)->stream, e);
 }
 
+static void begin_line(void *arg, const char *name, const char *what, uint64_t number)
+{
+    struct job *j = arg;
+    (void)what;
+    j->name = name;
+    j->number = number;
+    j->line.n = 0;
+}
+
+static int line_part(void *arg, const char *text, size_t n, struct llm_err *e)
+{
+    return llm_buf_put(&((struct job *)arg)->line, text, n, e);
+}
+
+/* A whole conversation has been read. Lines of white space are none. */
+static int end_line(void *arg, struct llm_err *e)
+{
+    struct job *j = arg;
+    size_t blank = 0;
+    while (blank < j->line.n && strchr(" \t\r\n", j->line.p[blank]) && j->line.p[blank]) blank++;
+    if (blank == j->line.n) return 0;
+    struct chat_tokens *c = &j->conversation;
+    if (chat_encode(c, &j->chat, j->tokenizer, j->line.p, j->line.n, j->a->generation_prompt, e) < 0)
+        return llm_in(e, "%s: line %" PRIu64, j->name, j->number);
+    if (!j->writer) return take_ids(j, c->ids, c->n, true, e);
+    j->tokens += c->n;
+    j->documents++;
+    return llm_tokens_put(j->writer, c->ids, c->mask, c->n, e) < 0 ? -1 : llm_tokens_end_document(j->writer, e);
+}
+
 static int encode(struct job *j, const struct llm_tokenizer *t, char *const *paths, int n_paths, struct llm_err *e)
 {
     const struct args *a = j->a;
-    const struct document_sink sink = {j, part, end, begin};
+    const struct document_sink sink = {j, part, end, begin}, lines = {j, line_part, end_line, begin_line};
     int flags = (a->special ? LLM_ENCODE_SPECIAL : 0) | (a->add_special ? LLM_ENCODE_ADD_SPECIAL : 0) | (a->strict ? LLM_ENCODE_STRICT : 0);
     j->eos = a->append_eos ? llm_tokenizer_eos(t) : -1;
     if (a->append_eos && j->eos < 0)
         return llm_fail(e, EX_DATAERR, "%s: --append-eos: this tokenizer has no end-of-text token", a->tokenizer);
+    j->tokenizer = t;
+    if (a->chat && llm_chat_find(&j->chat, a->chat_template, a->tokenizer, t, e) < 0)
+        return -1;
     j->out = llm_output_open(a->common.output, !a->text && !a->count, e);
     if (!j->out)
         return -1;
     if (!a->text && !a->count
-        && !(j->writer = llm_tokens_writer_create(j->out, llm_tokenizer_id(t), llm_tokenizer_vocab_size(t), false, e)))
+        && !(j->writer = llm_tokens_writer_create(j->out, llm_tokenizer_id(t), llm_tokenizer_vocab_size(t), a->chat, e)))
         return -1;
-    j->stream = llm_encode_stream_create(t, flags, take_ids, j, e);
-    if (!j->stream || read_documents(&a->documents, paths, n_paths, &sink, e) < 0 || llm_encode_stream_finish(j->stream, e) < 0)
+    j->stream = a->chat ? NULL : llm_encode_stream_create(t, flags, take_ids, j, e);
+    if (!a->chat && !j->stream)
+        return -1;
+    if (read_documents(&a->documents, paths, n_paths, a->chat ? &lines : &sink, e) < 0 || (j->stream && llm_encode_stream_finish(j->stream, e) < 0))
         return -1;
     if (j->writer && llm_tokens_finish(j->writer, e) < 0)
         return -1;
@@ -144,7 +192,12 @@ int tokenize_encode(int argc, char **argv)
         llm_usage(&tokenize_encode_cli, "expected -T TOK");
     if (a.text && a.count)
         llm_usage(&tokenize_encode_cli, "--text and --count: only one of them");
+    if (!a.chat && (a.chat_template || a.generation_prompt))
+        llm_usage(&tokenize_encode_cli, "--chat-template and --add-generation-prompt need --chat");
+    if (a.chat && (a.documents.jsonl || a.documents.lines || a.documents.separator || a.add_special || a.append_eos || a.special || a.strict))
+        llm_usage(&tokenize_encode_cli, "--chat does not go with options that say what a document is or what is added to it");
     check_documents(&tokenize_encode_cli, &a.documents);
+    a.documents.lines |= a.chat;
     check_inputs(&tokenize_encode_cli, a.tokenizer, argv + rest, argc - rest);
     if (llm_pool_start(a.common.threads, &e) < 0)
         return llm_report(&e);
@@ -154,6 +207,9 @@ int tokenize_encode(int argc, char **argv)
     llm_encode_stream_destroy(j.stream);
     llm_tokens_writer_destroy(j.writer);
     llm_output_abandon(j.out);
+    llm_chat_release(&j.chat);
+    chat_tokens_release(&j.conversation);
+    llm_buf_release(&j.line);
     llm_tokenizer_destroy(t);
     llm_pool_stop();
     if (bad < 0)

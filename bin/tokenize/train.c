@@ -19,7 +19,7 @@ struct args {
 static const struct llm_opt options[] = {
     {0, "vocab-size", "N", "entries of the vocabulary, special tokens included [32768; char: as many as there are]", LLM_INT, AT(vocab_size), 1,
      16777216, NULL},
-    {0, "model", "TYPE", "bpe, byte or char [bpe]", LLM_CHOICE, AT(model), 0, 0, "bpe|byte|char"},
+    {0, "model", "TYPE", "bpe, byte, char or unigram [bpe]", LLM_CHOICE, AT(model), 0, 0, "bpe|byte|char|unigram"},
     {0, "pattern", "NAME|REGEX", "where words split: gpt2, llama3, cl100k, qwen2, o200k or a regular expression [gpt2]", LLM_STR, AT(pattern), 0,
      0, NULL},
     {0, "min-frequency", "N", "leave alone what comes fewer times [bpe: 2; char: 1]", LLM_INT, AT(min_frequency), 1, 9e18, NULL},
@@ -36,24 +36,32 @@ const struct llm_cli tokenize_train_cli = {
     .usage = "[OPTION]... [FILE]...",
     .examples = "llm-tokenize train --vocab-size 4096 corpus.txt > tok.json\n"
                 "llm-tokenize train --vocab-size 8192 --pattern llama3 --special '<|endoftext|>' -o tok.json corpus.txt\n"
-                "llm-tokenize train --model char corpus.txt > chars.json",
+                "llm-tokenize train --model char corpus.txt > chars.json\n"
+                "llm-tokenize train --model unigram --vocab-size 8000 --lines corpus.txt > unigram.json",
     .options = options,
     .common = LLM_COMMON_THREADS | LLM_COMMON_OUTPUT,
 };
 
+struct job {
+    struct llm_trainer *trainer;
+    uint64_t bytes; /* of text */
+};
+
 static int part(void *arg, const char *text, size_t n, struct llm_err *e)
 {
-    return llm_trainer_put(arg, text, n, e);
+    struct job *j = arg;
+    j->bytes += n;
+    return llm_trainer_put(j->trainer, text, n, e);
 }
 
 static int end(void *arg, struct llm_err *e)
 {
-    return llm_trainer_end_document(arg, e);
+    return llm_trainer_end_document(((struct job *)arg)->trainer, e);
 }
 
 static void begin(void *arg, const char *name, const char *what, uint64_t number)
 {
-    llm_trainer_label(arg, name, what, number);
+    llm_trainer_label(((struct job *)arg)->trainer, name, what, number);
 }
 
 static int write_json(const struct llm_tokenizer *t, struct llm_output *o, struct llm_err *e)
@@ -70,21 +78,27 @@ static int train(const struct args *a, char *const *paths, int n_paths, struct l
                                         .min_frequency = a->min_frequency, .ties = (enum llm_train_ties)a->ties,
                                         .seen_bytes_only = a->alphabet == 1, .specials = &a->specials};
     struct llm_tokenizer *t = NULL;
-    struct llm_output *out = llm_output_open(a->common.output, false, e);
-    struct llm_trainer *r = out ? llm_trainer_create(&o, e) : NULL;
-    const struct document_sink sink = {r, part, end, begin};
+    struct job j = {.trainer = llm_trainer_create(&o, e)};
+    if (!j.trainer && e->status == EX_DATAERR) { /* the pattern, which is no data here */
+        e->status = LLM_EX_USAGE;
+        llm_in(e, "--pattern");
+    }
+    struct llm_output *out = j.trainer ? llm_output_open(a->common.output, false, e) : NULL;
+    const struct document_sink sink = {&j, part, end, begin};
     double start = llm_now(), counted = start;
-    /* a byte vocabulary needs no text */
-    if (r && (o.model == LLM_TRAIN_BYTE || read_documents(&a->documents, paths, n_paths, &sink, e) == 0)) {
+    int read = !out ? -1 : o.model == LLM_TRAIN_BYTE ? 0 : read_documents(&a->documents, paths, n_paths, &sink, e); /* bytes need no text */
+    if (read == 0 && o.model != LLM_TRAIN_BYTE && j.bytes == 0)
+        read = llm_fail(e, EX_DATAERR, "%s: expected text to train on, found none", n_paths == 0 ? "standard input" : paths[n_paths - 1]);
+    if (read == 0) {
         counted = llm_now();
-        t = llm_trainer_finish(r, e);
+        t = llm_trainer_finish(j.trainer, e);
     }
     int bad = t ? write_json(t, out, e) : -1;
     if (t)
         llm_verbose("%d tokens; %.2f s to count words, %.2f s to merge", llm_tokenizer_vocab_size(t), counted - start, llm_now() - counted);
     if (t && o.model == LLM_TRAIN_BPE && llm_tokenizer_vocab_size(t) < o.vocab_size)
         llm_note("the text gives only %d of %lld tokens", llm_tokenizer_vocab_size(t), (long long)o.vocab_size);
-    llm_trainer_destroy(r);
+    llm_trainer_destroy(j.trainer);
     llm_tokenizer_destroy(t);
     if (bad < 0) {
         llm_output_abandon(out);
@@ -99,7 +113,7 @@ int tokenize_train(int argc, char **argv)
     struct llm_err e = {0};
     int rest = llm_cli_parse(&tokenize_train_cli, &a, argc, argv);
     check_documents(&tokenize_train_cli, &a.documents);
-    if (!a.vocab_size && a.model == LLM_TRAIN_BPE)
+    if (!a.vocab_size && (a.model == LLM_TRAIN_BPE || a.model == LLM_TRAIN_UNIGRAM))
         a.vocab_size = 32768;
     if (!a.min_frequency)
         a.min_frequency = a.model == LLM_TRAIN_BPE ? 2 : 1;

@@ -55,10 +55,8 @@ static int fit_config(struct llm_config *c, const struct args *a, const struct l
         return llm_fail(e, EX_DATAERR, "%s: vocab_size: expected at least the tokenizer's %lld, found %lld", a->config, (long long)vocab,
                         (long long)c->vocab_size);
     }
-    if (tok && preset) {
-        c->bos_token_id = llm_tokenizer_bos(tok);
-        c->eos_token_id = llm_tokenizer_eos(tok);
-    }
+    if (tok && (preset || c->bos_token_id < 0)) c->bos_token_id = llm_tokenizer_bos(tok);
+    if (tok && (preset || c->eos_token_id < 0)) c->eos_token_id = llm_tokenizer_eos(tok);
     bool learned = c->position == LLM_POSITION_LEARNED;
     if (a->o.context > 0 && ((learned && preset && !is_set(a, "n_positions")) || (!learned && a->o.context > c->max_position_embeddings))) {
         c->max_position_embeddings = a->o.context;
@@ -66,10 +64,10 @@ static int fit_config(struct llm_config *c, const struct args *a, const struct l
     return 0;
 }
 
-static int new_model(struct llm_run *r, const struct args *a, struct llm_tokenizer *tok, const struct llm_tokens *data, struct llm_err *e)
+static int new_model(struct llm_run *r, const struct args *a, struct llm_tokenizer *tok, const struct llm_train_data *data, struct llm_err *e)
 {
     struct llm_config c;
-    int64_t vocab = data ? llm_tokens_vocab_size(data) : 0;
+    int64_t vocab = llm_train_data_vocab_size(data);
     if (llm_config_load(&c, a->config, a->sets.v, a->sets.n, e) < 0 || fit_config(&c, a, tok, vocab, e) < 0) return -1;
     r->config = c;
     if (a->plan) return 0;
@@ -85,7 +83,10 @@ static int open_data(struct llm_run *r, const struct args *a, const struct llm_t
     size_t n_stored = 0;
     const char *stored_val = NULL;
     int got = 0;
-    if (a->resume && (n == 0 || !val) && llm_state_data(r->model, &stored, &n_stored, &stored_val, e) < 0) return llm_in(e, "%s", a->resume);
+    if (a->resume && (n == 0 || !val) && llm_state_data(r->model, &stored, &n_stored, &stored_val, e) < 0) {
+        free(stored);
+        return llm_in(e, "%s", a->resume);
+    }
     if (a->resume && n == 0) {
         paths = stored;
         n = n_stored;
@@ -98,7 +99,7 @@ static int open_data(struct llm_run *r, const struct args *a, const struct llm_t
     if (n > 0) {
         const struct llm_tokenizer *known = tok ? tok : r->model ? r->model->tokenizer : NULL;
         int64_t vocab = known ? llm_tokenizer_vocab_size(known) : r->model ? r->model->config.vocab_size : 0;
-        got = llm_train_data_open(d, paths, n, val, known ? llm_tokenizer_id(known) : NULL, vocab, e);
+        got = (a->o.stream ? llm_train_data_stream : llm_train_data_open)(d, paths, n, val, known ? llm_tokenizer_id(known) : NULL, vocab, e);
     }
     free(stored);
     return got;
@@ -108,7 +109,7 @@ static int open_data(struct llm_run *r, const struct args *a, const struct llm_t
 static int try_output(const char *path, struct llm_err *e)
 {
     struct stat st;
-    if (!path || strcmp(path, "-") == 0 || (stat(path, &st) == 0 && !S_ISREG(st.st_mode))) return 0;
+    if (!path || strcmp(path, "-") == 0 || (stat(path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))) return 0;
     struct llm_output *o = llm_output_open(path, true, e);
     if (!o) return -1;
     llm_output_abandon(o);
@@ -120,8 +121,12 @@ static int make(struct llm_run *r, const struct args *a, struct llm_tokenizer **
     struct llm_train_data d = {0};
     if (a->tokenizer && !(*tok = llm_tokenizer_load(a->tokenizer, NULL, e))) return -1;
     if (a->init && !(r->model = llm_model_load(a->init, e))) return -1;
+    if (*tok && r->model && llm_tokenizer_vocab_size(*tok) > r->model->config.vocab_size) {
+        return llm_fail(e, EX_DATAERR, "%s: expected a tokenizer of at most the model's %lld tokens, found %d", a->tokenizer,
+                        (long long)r->model->config.vocab_size, (int)llm_tokenizer_vocab_size(*tok));
+    }
     int got = open_data(r, a, *tok, data, n_data, &d, e);
-    if (got == 0 && a->config) got = new_model(r, a, *tok, d.train, e);
+    if (got == 0 && a->config) got = new_model(r, a, *tok, &d, e);
     if (got < 0) {
         llm_train_data_release(&d);
         return -1;
@@ -145,9 +150,20 @@ static int make(struct llm_run *r, const struct args *a, struct llm_tokenizer **
     return a->resume && llm_state_restore(&r->trainer, e) < 0 ? llm_in(e, "%s", a->resume) : 0;
 }
 
+/* Standard input has one reader. */
+static int check_stdin(const struct args *a, const char *const *data, size_t n_data, struct llm_err *e)
+{
+    const char *const named[] = {a->config, a->init, a->resume, a->tokenizer, a->val};
+    size_t readers = 0;
+    for (size_t i = 0; i < sizeof named / sizeof *named; i++) readers += named[i] && strcmp(named[i], "-") == 0;
+    for (size_t i = 0; i < n_data; i++) readers += strcmp(data[i], "-") == 0;
+    return readers < 2 ? 0 : llm_fail(e, LLM_EX_USAGE, "expected one input from standard input (-) at most, found %zu", readers);
+}
+
 int llm_run_begin(struct llm_run *r, const struct args *a, const char *const *data, size_t n_data, struct llm_err *e)
 {
     struct llm_tokenizer *tok = NULL;
+    if (check_stdin(a, data, n_data, e) < 0) return -1;
     if (!a->plan && !a->gradcheck && (try_output(a->common.output, e) < 0 || try_output(a->best, e) < 0)) return -1;
     int got = make(r, a, &tok, data, n_data, e);
     llm_tokenizer_destroy(tok);

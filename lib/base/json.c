@@ -12,7 +12,8 @@ json_t *llm_json_parse(const char *text, size_t n, struct llm_err *e)
 {
     json_error_t err;
     json_t *v = json_loadb(text, n, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL, &err);
-    if (!v) llm_fail(e, EX_DATAERR, "JSON: line %d, column %d: %s", err.line, err.column, err.text);
+    if (!v && !err.text[0]) llm_no_memory(e, "JSON"); /* the parser has words for everything else */
+    else if (!v) llm_fail(e, EX_DATAERR, "JSON: line %d, column %d: %s", err.line, err.column, err.text);
     return v;
 }
 

@@ -142,3 +142,25 @@ void llm_cpu_name(char *text, size_t n)
     }
     if (f) fclose(f);
 }
+
+/* The number behind `key` in a file of lines "key number unit", or alone in a file (key ""). -1: no such file, line or number ("max"). */
+static double number_in(const char *path, const char *key)
+{
+    char line[256];
+    double number = -1;
+    size_t n = strlen(key);
+    FILE *f = fopen(path, "re");
+    while (f && number < 0 && fgets(line, sizeof line, f))
+        if (strncmp(line, key, n) == 0 && sscanf(line + n, "%lf", &number) != 1) number = -1;
+    if (f) fclose(f);
+    return number;
+}
+
+double llm_memory_available(void)
+{
+    double all = number_in("/proc/meminfo", "MemAvailable:") * 1024;
+    double limit = number_in("/sys/fs/cgroup/memory.max", ""), used = number_in("/sys/fs/cgroup/memory.current", "");
+    double left = limit >= 0 && used >= 0 ? limit - used : all;
+    if (all < 0) return 0;
+    return left < 0 ? 0 : left < all ? left : all;
+}

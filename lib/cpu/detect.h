@@ -20,5 +20,7 @@ int llm_kernels_init(struct llm_err *e) LLM_MUST_CHECK;
 /* "avx512bf16", and the CPU's name for people. */
 const char *llm_isa_name(void);
 void llm_cpu_name(char *text, size_t n);
+/* Bytes of memory that could be had now without swapping, by the kernel's estimate and the limit of the process's container; 0: not known. */
+double llm_memory_available(void);
 
 #endif

@@ -40,7 +40,8 @@ struct llm_matmul {
     enum llm_compute compute;
 };
 /* y[m, n] = x[m, k] · wᵀ + bias. Every dtype of w. Quantised w: int8 path unless compute is F32, which dequantises exactly.
- * The second product of a few rows (decoding) packs the weight, if it fits into half of the memory that is free: same bits, read at full speed. */
+ * The second product of a few rows (decoding) packs the weight, if that takes less than half of the memory that can be had: same bits, read at
+ * full speed. */
 int llm_matmul(const struct llm_matmul *a, struct llm_weight *w, struct llm_err *e) LLM_MUST_CHECK;
 /* y[m, k] = x[m, n] · w    (dX from dY). F32 and BF16 weights. */
 int llm_matmul_dx(const struct llm_matmul *a, struct llm_weight *w, struct llm_err *e) LLM_MUST_CHECK;

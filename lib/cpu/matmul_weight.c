@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
+#include "cpu/detect.h"
 #include "cpu/matmul_internal.h"
 #include "cpu/pool.h"
 #include "cpu/scratch.h"
@@ -91,15 +91,13 @@ static int slot_of(const struct llm_weight *w, enum llm_compute compute, bool ba
     return backward && !gemm_q_of(w->dtype) ? PACKED_BF16_DX : PACKED_BF16;
 }
 
-/* A weight that products of a few rows keep coming to is worth packing, which costs about three of them; when memory is plenty. */
+/* A weight that products of a few rows keep coming to is worth packing, which costs about three of them, when memory is plenty. Asked at the second
+ * product alone: a no stays one. */
 static bool worth_packing(struct llm_weight *w, enum llm_compute compute, int64_t m)
 {
-    if (m > FEW_ROWS || llm_pool_inside() || w->few_rows++ == 0) return false;
-    w->few_rows = 1;
-    long pages = sysconf(_SC_AVPHYS_PAGES), page = sysconf(_SC_PAGESIZE);
-    double free_bytes = pages > 0 && page > 0 ? (double)pages * (double)page : 0;
+    if (m > FEW_ROWS || llm_pool_inside() || w->few_rows >= 2 || ++w->few_rows < 2) return false;
     int bytes = gemm_q_of(w->dtype) ? 1 : compute == LLM_COMPUTE_BF16 ? gemm_of(compute)->element : 4;
-    return (double)w->n * (double)w->k * bytes < free_bytes / 2;
+    return (double)w->n * (double)w->k * bytes < llm_memory_available() / 2;
 }
 
 int llm_weight_form(struct llm_weight *w, enum llm_compute compute, bool backward, int64_t m, const void **out, struct llm_err *e)
@@ -139,4 +137,5 @@ void llm_weight_release(struct llm_weight *w)
         w->packed[i] = NULL;
     }
     w->packed_bytes = 0;
+    w->few_rows = 0;
 }

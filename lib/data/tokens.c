@@ -194,9 +194,7 @@ static int check_ids(const struct piece *p, int32_t vocab_size, const char *name
     return 0;
 }
 
-/* The tensors of one message, checked: ids, doc_ends, loss_mask. */
-static int add_message(struct llm_tokens *t, const struct llm_header *h, const unsigned char *data, int32_t vocab_size, const char *name,
-                       struct llm_err *e)
+int llm_tokens_message_check(const struct llm_header *h, char tokenizer[65], const char *name, struct llm_tokens_message *m, struct llm_err *e)
 {
     const struct llm_entry *ids = llm_header_find(h, "ids"), *ends = llm_header_find(h, "doc_ends"), *mask = llm_header_find(h, "loss_mask");
     const char *id = llm_header_meta(h, "llm.tokenizer"), *vocab = llm_header_meta(h, "llm.vocab_size");
@@ -211,16 +209,27 @@ static int add_message(struct llm_tokens *t, const struct llm_header *h, const u
         return llm_fail(e, EX_DATAERR, "%s: tensor 'doc_ends': expected U64 of one dimension", name);
     if (vocab && (llm_parse_int(vocab, &declared) < 0 || declared < 1 || declared > INT32_MAX))
         return llm_fail(e, EX_DATAERR, "%s: llm.vocab_size: expected a positive number, found '%s'", name, vocab);
-    if (id && t->tokenizer[0] && strcmp(id, t->tokenizer) != 0)
-        return llm_fail(e, EX_DATAERR, "%s: made with another tokenizer: expected %.16s..., found %.16s...", name, t->tokenizer, id);
-    if (id && !t->tokenizer[0]) snprintf(t->tokenizer, sizeof t->tokenizer, "%s", id);
-    if (declared > t->vocab_size) t->vocab_size = (int32_t)declared;
+    if (id && tokenizer[0] && strcmp(id, tokenizer) != 0)
+        return llm_fail(e, EX_DATAERR, "%s: made with another tokenizer: expected %.16s..., found %.16s...", name, tokenizer, id);
+    if (id && !tokenizer[0]) snprintf(tokenizer, 65, "%s", id);
+    *m = (struct llm_tokens_message){ids, ends, mask, (int32_t)declared};
+    return 0;
+}
+
+/* The tensors of one message, checked. */
+static int add_message(struct llm_tokens *t, const struct llm_header *h, const unsigned char *data, int32_t vocab_size, const char *name,
+                       struct llm_err *e)
+{
+    struct llm_tokens_message m;
+    if (llm_tokens_message_check(h, t->tokenizer, name, &m, e) < 0) return -1;
+    const struct llm_entry *ids = m.ids, *ends = m.ends, *mask = m.mask;
+    if (m.vocab_size > t->vocab_size) t->vocab_size = m.vocab_size;
     void *pieces = t->pieces;
     if (llm_grow(&pieces, &t->room_pieces, t->n_pieces + 1, sizeof *t->pieces, e) < 0) return -1;
     t->pieces = pieces;
     struct piece *p = &t->pieces[t->n_pieces++];
     *p = (struct piece){t->count, (uint64_t)ids->shape[0], data + ids->offset, mask ? data + mask->offset : NULL, ids->dtype == LLM_U32};
-    int32_t limit = vocab_size > 0 ? vocab_size : (int32_t)declared;
+    int32_t limit = vocab_size > 0 ? vocab_size : m.vocab_size;
     if (limit > 0 && check_ids(p, limit, name, e) < 0) return -1;
     uint64_t n_ends = ends ? (uint64_t)ends->shape[0] : 0, last = 0;
     void *all = t->doc_ends;
@@ -266,6 +275,14 @@ static int check_content(struct llm_file *f, struct llm_err *e)
     if (content == LLM_CONTENT_MESSAGE || content == LLM_CONTENT_OTHER) return 0; /* the reader says what is wrong, and where */
     return llm_fail(e, EX_DATAERR, "%s: expected a token stream (llm-tokenize encode makes one), found %s", llm_file_name(f),
                     llm_content_name(content));
+}
+
+struct llm_file *llm_tokens_file(const char *path, struct llm_err *e)
+{
+    struct llm_file *f = llm_file_open(path, e);
+    if (f && check_content(f, e) == 0) return f;
+    llm_file_close(f);
+    return NULL;
 }
 
 static int add_file(struct llm_tokens *t, struct llm_file *f, int32_t vocab_size, struct llm_err *e)

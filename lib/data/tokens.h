@@ -36,4 +36,12 @@ const uint64_t *llm_tokens_doc_ends(const struct llm_tokens *t, size_t *n);
 /* XXH64 of all ids, masks and document ends, 16 hex digits: the fingerprint that --resume checks. */
 int llm_tokens_fingerprint(const struct llm_tokens *t, char hex[17], struct llm_err *e) LLM_MUST_CHECK;
 
+/* ---- what readers of all kinds share ---- */
+struct llm_tokens_message { const struct llm_entry *ids, *ends, *mask; int32_t vocab_size; }; /* ends, mask: or NULL; vocab_size 0: not declared */
+/* Whether a message is of tokens, made with `tokenizer` ("": any, which it then becomes); its tensors. */
+int llm_tokens_message_check(const struct llm_header *h, char tokenizer[65], const char *name, struct llm_tokens_message *m, struct llm_err *e)
+    LLM_MUST_CHECK;
+/* Opens a file or stdin ("-") unless it is known to be no token stream. */
+struct llm_file *llm_tokens_file(const char *path, struct llm_err *e) LLM_MUST_CHECK;
+
 #endif

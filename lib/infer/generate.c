@@ -101,6 +101,7 @@ static int admit(struct state *s)
 {
     while (!s->no_more && s->running + s->waiting < s->g->parallel && s->held < HELD * s->g->parallel) {
         struct llm_prompt p = {0};
+        if (s->first && s->g->ready && !s->g->ready(s->g->arg)) break;
         int got = s->g->next(s->g->arg, &p, &s->source_error);
         if (got <= 0) s->no_more = true;
         else if (job_begin(s, &p) < 0) return -1;
@@ -181,6 +182,9 @@ static int begin_completion(struct state *s, struct job *j)
     if (j->prompt.max_tokens == 0) {
         c->ended = true;
         c->finish = LLM_FINISH_LENGTH;
+    } else if (c->kv.n >= s->g->engine->context) {
+        c->ended = true;
+        c->finish = LLM_FINISH_CONTEXT;
     } else {
         memcpy(s->logits, j->logits, (size_t)vocab(s) * sizeof *s->logits);
         choose(s, c, s->logits);
@@ -267,8 +271,10 @@ static int pass(struct state *s)
 static int show(struct state *s, struct llm_completion *c)
 {
     size_t n = llm_text_ready(&c->text, c->ended);
-    if (n > 0 && s->g->text && s->g->text(s->g->arg, c, c->text.bytes.p + c->text.shown, n, s->e) < 0) return -1;
+    const char *bytes = n > 0 ? c->text.bytes.p + c->text.shown : "";
+    if ((n > 0 || c->n > c->ids_shown) && s->g->text && s->g->text(s->g->arg, c, bytes, n, s->e) < 0) return -1;
     c->text.shown += n;
+    c->ids_shown = c->n;
     return 0;
 }
 

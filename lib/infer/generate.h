@@ -35,6 +35,7 @@ struct llm_completion {
     int32_t *ids;                /* [n] what was generated; an end token is not part of it, the tokens of a stop string are */
     int64_t n;
     size_t ids_room;
+    int64_t ids_shown;           /* those before were there when `text` was called last */
     struct llm_text text;
     enum llm_finish finish;
     struct llm_kv kv;            /* prompt and all generated tokens but the last, with keep_cache */
@@ -52,7 +53,10 @@ struct llm_generate {
     int64_t parallel;            /* most completions under way at once */
     /* The next prompt: 1, 0 (no more), or -1. */
     int (*next)(void *arg, struct llm_prompt *p, struct llm_err *e);
-    /* More text of the completion whose turn it is (may be NULL). */
+    /* Whether `next` would answer without waiting; NULL: always. What is under way goes on meanwhile, so that who waits for an answer gets it. */
+    bool (*ready)(void *arg);
+    /* More of the completion whose turn it is: tokens ids[ids_shown..n), and text that can be shown now, of them or earlier ones; either may be
+     * none. May be NULL. */
     int (*text)(void *arg, const struct llm_completion *c, const char *bytes, size_t n, struct llm_err *e);
     /* A completion has ended and all of its text was shown. It may be changed, and is freed afterwards. */
     int (*done)(void *arg, struct llm_completion *c, struct llm_err *e);

@@ -163,7 +163,7 @@ int llm_kv_reserve(struct llm_kv *kv, int64_t n, struct llm_err *e)
 
 void llm_kv_append(struct llm_kv *kv, const int32_t *ids, int64_t n)
 {
-    memcpy(kv->ids + kv->n, ids, (size_t)n * sizeof *ids);
+    if (n > 0) memcpy(kv->ids + kv->n, ids, (size_t)n * sizeof *ids); /* an empty sequence has no ids to point to */
     kv->n += n;
 }
 

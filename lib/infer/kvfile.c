@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/buf.h"
+#include "io/sniff.h"
 
 #define STEP ((size_t)16 << 20) /* memory follows bytes that came, so many at a time */
 
@@ -186,10 +187,29 @@ static int check_tokens(const struct llm_kv_file *f, struct llm_err *e)
     return 0;
 }
 
+/* What clearly is something else is named for what it is, before anything of it is parsed. */
+static struct llm_stream *open_cache(const char *path, struct llm_err *e)
+{
+    enum llm_content content;
+    char kind[32];
+    struct llm_file *file = llm_file_open(path, e);
+    if (!file) return NULL;
+    if (llm_sniff(file, &content, e) < 0 || llm_sniff_kind(file, kind, e) < 0) {
+        llm_file_close(file);
+        return NULL;
+    }
+    if ((content != LLM_CONTENT_MESSAGE && content != LLM_CONTENT_OTHER) || (kind[0] && strcmp(kind, "kvcache") != 0)) {
+        llm_sniff_refuse(file, "a KV cache", e);
+        llm_file_close(file);
+        return NULL;
+    }
+    return llm_stream_from_file(file, e);
+}
+
 int llm_kv_file_read(struct llm_kv_file *f, const char *path, struct llm_err *e)
 {
     const struct llm_header *h;
-    struct llm_stream *s = llm_stream_create(path, e);
+    struct llm_stream *s = open_cache(path, e);
     if (!s) return -1;
     int got = llm_stream_next(s, &h, e);
     if (got == 0) got = llm_fail(e, EX_DATAERR, "%s: expected a KV cache, found an empty file", llm_stream_name(s));

@@ -1,6 +1,7 @@
 #include "io/checkpoint.h"
 
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -297,6 +298,14 @@ struct llm_checkpoint *llm_checkpoint_open(const char *path, struct llm_err *e)
 
 /* ---- one tensor ---- */
 
+/* Behind the text, which begins with the file's name. */
+static int in_tensor(struct llm_err *e, const char *name)
+{
+    size_t n = e ? strlen(e->text) : 0;
+    if (e) snprintf(e->text + n, sizeof e->text - n, " (tensor '%s')", name);
+    return -1;
+}
+
 static int plane_width(const struct llm_entry *t)
 {
     return t->planes ? llm_dtypes[t->dtype].block_bytes : 0;
@@ -337,7 +346,7 @@ static void decode_piece(void *arg, size_t i, int thread)
     size_t k = i - j->first[low];
     const struct llm_frame *f = &j->c->frames[j->c->first_frame[t - j->c->header.entries] + k];
     if (decode_frame(j->c, f, plane_width(t), (unsigned char *)j->wanted[low].out + k * LLM_FRAME_BYTES, &e) == 0) return;
-    llm_in(&e, "tensor '%s'", t->name);
+    in_tensor(&e, t->name);
     pthread_mutex_lock(&j->lock);
     if (i < j->failed_piece) {
         j->failed_piece = i;
@@ -386,7 +395,7 @@ static int read_pipe(struct llm_checkpoint *c, const struct llm_entry *t, void *
     while (c->next <= index) {
         size_t at = c->next;
         c->kept[at] = take_next(c, e);
-        if (!c->kept[at]) return llm_in(e, "tensor '%s'", c->header.entries[at].name);
+        if (!c->kept[at]) return in_tensor(e, c->header.entries[at].name);
     }
     if (!c->kept[index]) return llm_fail(e, LLM_EX_FAILURE, "%s: tensor '%s' was read before", llm_checkpoint_name(c), t->name);
     join_stored(t, c->kept[index], out);

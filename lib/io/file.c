@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/buf.h"
+#include "base/signals.h"
 
 enum { BUFFER = 1 << 18, PEEK = 1 << 16 };
 
@@ -85,13 +87,19 @@ uint64_t llm_file_offset(const struct llm_file *f)
     return f->consumed;
 }
 
+bool llm_file_ready(const struct llm_file *f)
+{
+    struct pollfd p = {.fd = f->fd, .events = POLLIN};
+    return f->memory || f->begin < f->end || f->ended || poll(&p, 1, 0) != 0;
+}
+
 int llm_file_regular(const struct llm_file *f, uint64_t *size)
 {
     if (size) *size = f->size;
     return f->regular ? f->fd : -1;
 }
 
-/* read(2) that goes on after a signal. */
+/* read(2) that goes on after a signal, unless that is one to end by. */
 static int64_t read_once(struct llm_file *f, void *p, size_t n, struct llm_err *e)
 {
     ssize_t got;
@@ -104,7 +112,7 @@ static int64_t read_once(struct llm_file *f, void *p, size_t n, struct llm_err *
         return (int64_t)n;
     }
     do got = read(f->fd, p, n);
-    while (got < 0 && errno == EINTR);
+    while (got < 0 && errno == EINTR && !llm_signal_caught());
     if (got < 0) return llm_fail_errno(e, EX_IOERR, "%s: byte %llu", f->name, (unsigned long long)f->consumed);
     if (got == 0) f->ended = true;
     return got;

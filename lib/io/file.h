@@ -1,4 +1,5 @@
-/* Buffered reading of a file or stdin that can peek, so that content is recognised on a pipe too; and mapping. */
+/* Buffered reading of a file or stdin that can peek, so that content is recognised on a pipe too; and mapping. Waiting for bytes ends with an error
+ * when a signal is caught (base/signals.h). */
 #ifndef LLM_IO_FILE_H
 #define LLM_IO_FILE_H
 
@@ -24,6 +25,8 @@ int llm_file_at_end(struct llm_file *f, struct llm_err *e) LLM_MUST_CHECK;
 int llm_file_read(struct llm_file *f, void *p, size_t n, struct llm_err *e) LLM_MUST_CHECK;
 /* At most n bytes; 0 only at the end; -1 on error. */
 int64_t llm_file_read_some(struct llm_file *f, void *p, size_t n, struct llm_err *e) LLM_MUST_CHECK;
+/* Whether reading some would not wait: bytes are there, or the end, or an error. */
+bool llm_file_ready(const struct llm_file *f);
 /* EX_DATAERR: "file: byte OFFSET: text". Returns -1. */
 int llm_file_bad(const struct llm_file *f, struct llm_err *e, const char *fmt, ...) LLM_PRINTF(3, 4);
 /* The descriptor when this is a regular file read from its start (mapping serves), else -1. */

@@ -12,7 +12,7 @@
 #include "base/buf.h"
 #include "base/signals.h"
 
-enum { BUFFER = 1 << 18 };
+enum { BUFFER = 1 << 18, LONGEST_NAME = 200 };
 
 struct llm_output {
     int fd;
@@ -37,13 +37,14 @@ static int write_all(struct llm_output *o, const void *p, size_t n, struct llm_e
     return 0;
 }
 
-/* The temporary file lies beside the target, so that rename never crosses a file system. */
+/* The temporary file lies beside the target, so that rename never crosses a file system, and is called after it, as far as names may be long. */
 static int open_temporary(struct llm_output *o, mode_t mode, struct llm_err *e)
 {
-    size_t room = strlen(o->target) + 16;
+    const char *slash = strrchr(o->target, '/'), *base = slash ? slash + 1 : o->target;
+    size_t room = strlen(o->target) + 16, folder = (size_t)(base - o->target);
     o->temporary = llm_alloc(room, 1, o->target, e);
     if (!o->temporary) return -1;
-    snprintf(o->temporary, room, "%s.XXXXXX", o->target);
+    snprintf(o->temporary, room, "%.*s%.*s.tmp-XXXXXX", (int)folder, o->target, LONGEST_NAME, base);
     o->fd = mkostemp(o->temporary, O_CLOEXEC);
     if (o->fd < 0) {
         free(o->temporary);

@@ -11,6 +11,9 @@ struct llm_gemm_job {
     enum llm_compute compute;
     enum llm_gemm_pass pass;
 };
+/* Whether the weight is read from memory each time: products of a few tokens, as in decoding. The other passes and larger ones find it in caches. */
+bool llm_gemm_is_cold(const struct llm_gemm_job *job);
+double llm_gemm_bytes(const struct llm_gemm_job *job); /* of weight, inputs and outputs */
 /* Operations a second (2·m·n·k each), median of runs over about `seconds`; *best the fastest. 0 or -1. */
 int llm_gemm_speed(const struct llm_gemm_job *job, double seconds, double *median, double *best, struct llm_err *e) LLM_MUST_CHECK;
 

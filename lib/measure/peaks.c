@@ -20,26 +20,49 @@ static void loop_piece(void *arg, size_t i, int thread)
     l->done[i] = l->run(l->iterations);
 }
 
-/* Operations a second of all threads; 0 when there is no such loop. */
-static double rate(double (*run)(int64_t))
+/* So many iterations that a piece takes a millisecond or two. */
+static int64_t calibrate(double (*run)(int64_t))
 {
-    struct loop l = {.run = run, .iterations = 1000};
-    size_t pieces = (size_t)llm_pool_threads() * PIECES_A_THREAD;
-    double best = 0;
-    if (!run) return 0;
-    for (double seconds = 0; seconds < 0.001; l.iterations *= 2) { /* a piece takes a millisecond or two */
+    int64_t iterations = 500;
+    for (double seconds = 0; seconds < 0.001;) {
+        iterations *= 2;
         double start = llm_now();
-        run(l.iterations);
+        run(iterations);
         seconds = llm_now() - start;
     }
+    return iterations;
+}
+
+/* Operations a second of all threads. */
+static double once(double (*run)(int64_t), int64_t iterations)
+{
+    struct loop l = {.run = run, .iterations = iterations};
+    size_t pieces = (size_t)llm_pool_threads() * PIECES_A_THREAD;
+    double start = llm_now(), all = 0;
+    llm_parallel(pieces, loop_piece, &l);
+    double seconds = llm_now() - start;
+    for (size_t i = 0; i < pieces; i++) all += l.done[i];
+    return all / seconds;
+}
+
+/* The best of several; 0 when there is no such loop. */
+static double rate(double (*run)(int64_t))
+{
+    double best = 0;
+    if (!run) return 0;
+    int64_t iterations = calibrate(run);
     for (int r = 0; r < RUNS * 2; r++) {
-        double start = llm_now(), all = 0;
-        llm_parallel(pieces, loop_piece, &l);
-        double seconds = llm_now() - start;
-        for (size_t i = 0; i < pieces; i++) all += l.done[i];
-        if (all / seconds > best) best = all / seconds;
+        double now = once(run, iterations);
+        if (now > best) best = now;
     }
     return best;
+}
+
+double llm_peaks_compute_once(const char *kind)
+{
+    double (*run)(int64_t) = strcmp(kind, "bf16") == 0 ? llm_k.gemm.peak_bf16 : strcmp(kind, "int8") == 0 ? llm_k.gemm.peak_int8 : NULL;
+    if (!run) run = llm_k.gemm.peak_f32;
+    return once(run, calibrate(run));
 }
 
 struct reading { const char *p; size_t bytes; };

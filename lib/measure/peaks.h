@@ -19,5 +19,7 @@ struct llm_peaks {
 int llm_peaks_measure(struct llm_peaks *out, struct llm_err *e) LLM_MUST_CHECK;
 /* Bytes a second of one sequential read of `bytes` by all threads, now: to be taken alternately with what is compared to it. */
 double llm_peaks_read_once(const void *memory, size_t bytes);
+/* Likewise operations a second of `kind` ("bf16", "int8", else or where there is no such loop "f32"); takes about ten milliseconds. */
+double llm_peaks_compute_once(const char *kind);
 
 #endif

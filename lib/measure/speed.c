@@ -32,7 +32,7 @@ static void summarise(struct llm_speed *out, const double *rates, double *shares
 }
 
 /* The arithmetic that most of a pass is done in. */
-static double arithmetic_peak(const struct llm_engine *g, const struct llm_peaks *p, const char **name)
+static const char *arithmetic(const struct llm_engine *g)
 {
     const struct llm_param *largest = &g->model->params[0];
     for (size_t i = 0; i < g->model->n_params; i++) {
@@ -42,10 +42,7 @@ static double arithmetic_peak(const struct llm_engine *g, const struct llm_peaks
             break;
         }
     }
-    *name = llm_matmul_kind(largest->weight.dtype, g->ctx.compute);
-    if (strcmp(*name, "int8") == 0 && p->int8 > 0) return p->int8;
-    if (strcmp(*name, "bf16") == 0 && p->bf16 > 0) return p->bf16;
-    return p->f32;
+    return llm_matmul_kind(largest->weight.dtype, g->ctx.compute);
 }
 
 /* Feeds n tokens and makes the logits of the last, as before sampling. 0, 1, -1. */
@@ -62,26 +59,26 @@ static int feed(struct llm_engine *g, struct llm_kv *kv, const int32_t *ids, int
     return 0;
 }
 
-int llm_speed_prompt(struct llm_engine *g, int64_t depth, int64_t n, int64_t runs, const struct llm_peaks *peaks, struct llm_speed *out,
-                     struct llm_err *e)
+int llm_speed_prompt(struct llm_engine *g, int64_t depth, int64_t n, int64_t runs, struct llm_speed *out, struct llm_err *e)
 {
     double rates[LLM_SPEED_MAX_RUNS], shares[LLM_SPEED_MAX_RUNS];
     struct llm_cost cost;
     struct llm_kv kv;
     int32_t *ids = some_tokens(depth + n, g->model->config.vocab_size, e);
-    *out = (struct llm_speed){.limit = NULL};
+    *out = (struct llm_speed){.limit = arithmetic(g)};
     if (!ids || llm_cost_of(&cost, &g->model->config, depth + (n + 1) / 2, e) < 0) {
         free(ids);
         return -1;
     }
-    double flops = (cost.forward_flops - cost.head_flops) * (double)n + cost.head_flops, peak = arithmetic_peak(g, peaks, &out->limit);
+    double flops = (cost.forward_flops - cost.head_flops) * (double)n + cost.head_flops;
     llm_kv_init(&kv, &g->pool);
     int status = depth > 0 ? feed(g, &kv, ids, depth, e) : 0;
     for (int64_t run = -1; run < runs && status == 0; run++) {
-        double start = llm_now();
+        double peak = llm_peaks_compute_once(out->limit), start = llm_now();
         status = feed(g, &kv, ids + depth, n, e);
         double seconds = llm_now() - start;
         llm_kv_truncate(&kv, depth);
+        peak = (peak + llm_peaks_compute_once(out->limit)) / 2;
         if (run < 0) continue; /* the first one warms up */
         rates[run] = (double)n / seconds;
         shares[run] = flops / seconds / peak;

@@ -77,6 +77,14 @@ static size_t columns_of(const char *s)
     return n;
 }
 
+/* A text as a cell of TSV: control characters, tabs among them, would break the table. In place; JSON has them quoted. */
+static void mask(char *s)
+{
+    for (; *s; s++) {
+        if ((unsigned char)*s < ' ' || *s == 127) *s = '?';
+    }
+}
+
 static int put_padded(struct llm_output *o, const char *text, size_t width, bool right, bool last, struct llm_err *e)
 {
     size_t have = columns_of(text);
@@ -96,6 +104,7 @@ static int write_columns(const struct llm_table *t, bool aligned, struct llm_out
         const struct llm_cell *c = &t->cells[i];
         size_t column = i % t->n_columns, n;
         if (!c->text) show(c, number, sizeof number);
+        else mask((char *)c->text);
         n = columns_of(c->text ? c->text : number);
         if (n > width[column]) width[column] = n;
         if (c->text) is_text[column] = true;

@@ -4,6 +4,7 @@
 #define LLM_MODEL_ARCH_H
 
 #include "model/block.h"
+#include "model/files.h"
 
 enum llm_key_type {
     LLM_KEY_INT,      /* int64_t within [min, max]; null keeps the default */
@@ -56,7 +57,7 @@ int llm_config_finish(struct llm_config *c, const json_t *o, struct llm_err *e) 
 /* A GGUF file's metadata; what only its tensors tell (vocabulary size, a head of its own, factors) is for the caller to add, before
  * llm_config_finish. */
 int llm_gguf_config(struct llm_config *c, const struct llm_gguf *g, struct llm_err *e) LLM_MUST_CHECK;
-int llm_gguf_rope_factors(struct llm_config *c, struct llm_checkpoint *f, struct llm_err *e) LLM_MUST_CHECK;
+int llm_gguf_rope_factors(struct llm_config *c, const struct llm_model_files *files, struct llm_err *e) LLM_MUST_CHECK;
 
 extern const struct llm_arch *const llm_archs[]; /* NULL-terminated */
 const struct llm_arch *llm_arch_find(const char *model_type);

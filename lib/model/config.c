@@ -234,6 +234,11 @@ int llm_config_load(struct llm_config *c, const char *what, const char *const *s
         if (e->status == EX_NOINPUT && !strchr(what, '/') && !strchr(what, '.')) llm_in(e, "neither a preset nor a file");
         return -1;
     }
+    /* A new model has the tokens of its own tokenizer: not the family's usual ones where the file names none. */
+    static const char *const tokens[] = {"bos_token_id", "eos_token_id"};
+    for (size_t i = 0; !preset && json_is_object(o) && i < sizeof tokens / sizeof *tokens; i++) {
+        if (!json_object_get(o, tokens[i])) json_object_set_new(o, tokens[i], json_null());
+    }
     int r = from_json(c, o, e); /* so that the family is known to be one */
     if (r < 0) llm_in(e, "%s", what);
     for (size_t i = 0; r == 0 && i < n_sets; i++) r = set(o, sets[i], e);

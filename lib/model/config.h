@@ -64,7 +64,7 @@ int llm_config_from_json(struct llm_config *c, const json_t *o, struct llm_err *
 /* The family's own keys, in a fixed order; llm_config_from_json gives the same configuration back. New reference. */
 json_t *llm_config_to_json(const struct llm_config *c, struct llm_err *e) LLM_MUST_CHECK;
 /* `what`: a preset ("nano", "tiny", "small", "gpt2", "smollm") or a JSON file. `sets`: "key=value" overrides on top, checked against the family's
- * keys. */
+ * keys. It is for new models: where the file names no bos_token_id or eos_token_id there is none. */
 int llm_config_load(struct llm_config *c, const char *what, const char *const *sets, size_t n_sets, struct llm_err *e) LLM_MUST_CHECK;
 bool llm_layer_in(const llm_layer_set s, int64_t layer);
 /* The window of a layer's attention, 0: none. */

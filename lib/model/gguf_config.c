@@ -104,14 +104,15 @@ int llm_gguf_config(struct llm_config *c, const struct llm_gguf *g, struct llm_e
 }
 
 /* The factors that converters compute for llama3 (one list) and longrope (two). */
-int llm_gguf_rope_factors(struct llm_config *c, struct llm_checkpoint *f, struct llm_err *e)
+int llm_gguf_rope_factors(struct llm_config *c, const struct llm_model_files *files, struct llm_err *e)
 {
     static const struct { const char *name; bool is_short, is_long; } rows[] = {
         {"rope_freqs.weight", true, true}, {"rope_factors_short.weight", true, false}, {"rope_factors_long.weight", false, true}};
     struct llm_rope_scaling *s = &c->rope_scaling;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         float v[LLM_MAX_ROTARY_PAIRS];
-        const struct llm_entry *t = llm_header_find(llm_checkpoint_header(f), rows[i].name);
+        struct llm_checkpoint *f;
+        const struct llm_entry *t = llm_model_files_find(files, rows[i].name, &f);
         if (!t) continue;
         if (t->dtype != LLM_F32 || t->n_dims != 1 || t->shape[0] < 1 || t->shape[0] > LLM_MAX_ROTARY_PAIRS
             || (s->n_factors && t->shape[0] != s->n_factors)) {

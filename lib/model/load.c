@@ -1,10 +1,11 @@
-/* Models from files: `.llm`, safetensors with our metadata, Hugging Face folders, GGUF. Here (and in save.c, back) matrices that a file keeps as
- * [in, out] are turned to [out, in]; quantised matrices are always [out, in], whose rows are whole blocks. */
+/* Models from files: `.llm`, safetensors with our metadata, Hugging Face folders and GGUF, of one file or several. Here (and in save.c, back) matrices
+ * that a file keeps as [in, out] are turned to [out, in]; quantised matrices are always [out, in], whose rows are whole blocks. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include "model/arch.h"
+#include "model/files.h"
 #include "model/names.h"
 
 static void shape_text(const int64_t *shape, int n_dims, char *out, size_t n)
@@ -102,12 +103,30 @@ static int load_param(struct llm_model *m, const struct llm_param_spec *s, struc
     return p->weight.data ? 0 : -1;
 }
 
-/* The parameter's entry, also where the file leaves out the family's prefix. */
-static const struct llm_entry *find_entry(const struct llm_model *m, const struct llm_header *h, const char *name)
+/* The parameter's entry, also where a file leaves out the family's prefix; *file: where it stands. A tensor in two files is refused. */
+static const struct llm_entry *find_entry(const struct llm_model *m, const char *name, struct llm_checkpoint **file, struct llm_err *e)
 {
-    const struct llm_entry *t = llm_header_find(h, name);
-    size_t n = strlen(m->arch->names.prefix);
-    return t || strncmp(name, m->arch->names.prefix, n) != 0 ? t : llm_header_find(h, name + n);
+    const struct llm_entry *found = NULL;
+    size_t prefix = strlen(m->arch->names.prefix);
+    bool prefixed = strncmp(name, m->arch->names.prefix, prefix) == 0;
+    for (size_t i = 0; i < m->n_files; i++) {
+        const struct llm_header *h = llm_checkpoint_header(m->files[i]);
+        const struct llm_entry *t = llm_header_find(h, name);
+        if (!t && prefixed) t = llm_header_find(h, name + prefix);
+        if (!t) continue;
+        if (found) {
+            llm_fail(e, EX_DATAERR, "tensor '%s': expected once, found in %s and in %s", name, llm_checkpoint_name(*file),
+                     llm_checkpoint_name(m->files[i]));
+            return NULL;
+        }
+        found = t;
+        *file = m->files[i];
+    }
+    if (!found) {
+        llm_fail(e, EX_DATAERR, "tensor '%s': expected by the configuration (%s, %lld layers), found none", name, m->config.model_type,
+                 (long long)m->config.num_hidden_layers);
+    }
+    return found;
 }
 
 /* Tensors that other people's files carry beside parameters: masks and frequencies that follow from the configuration. */
@@ -161,125 +180,158 @@ static int load_tokenizer(struct llm_model *m, struct llm_checkpoint *f, struct 
     return m->tokenizer ? 0 : -1;
 }
 
-static int load_params(struct llm_model *m, const struct llm_declare *d, struct llm_checkpoint *f, struct llm_err *e)
+static int load_params(struct llm_model *m, const struct llm_declare *d, struct llm_err *e)
 {
-    const struct llm_header *h = llm_checkpoint_header(f);
     for (size_t i = 0; i < m->n_params; i++) {
-        const struct llm_entry *t = find_entry(m, h, d->specs[i].name);
-        if (!t) {
-            return llm_fail(e, EX_DATAERR, "tensor '%s': expected by the configuration (%s, %lld layers), found none", d->specs[i].name,
-                            m->config.model_type, (long long)m->config.num_hidden_layers);
-        }
-        if (load_param(m, &d->specs[i], &m->params[i], f, t, e) < 0) return -1;
+        struct llm_checkpoint *f = NULL;
+        const struct llm_entry *t = find_entry(m, d->specs[i].name, &f, e);
+        if (!t || load_param(m, &d->specs[i], &m->params[i], f, t, e) < 0) return -1;
     }
-    return check_extra(m, d, h, e);
+    for (size_t i = 0; i < m->n_files; i++) {
+        if (check_extra(m, d, llm_checkpoint_header(m->files[i]), e) < 0) return -1;
+    }
+    return 0;
 }
 
-/* The model of configuration `c`; takes f over. */
-static struct llm_model *from_config(struct llm_checkpoint *f, const struct llm_config *c, struct llm_err *e)
+static int load_state(struct llm_model *m, struct llm_checkpoint *f, struct llm_err *e)
+{
+    const char *training = llm_header_meta(llm_checkpoint_header(f), LLM_META_TRAINING);
+    const char *fingerprint = llm_header_meta(llm_checkpoint_header(f), LLM_META_FINGERPRINT);
+    if (load_tokenizer(m, f, e) < 0) return -1;
+    if (training && !(m->training = llm_json_parse(training, strlen(training), e))) return llm_in(e, LLM_META_TRAINING);
+    if (fingerprint && strlen(fingerprint) < sizeof m->fingerprint) memcpy(m->fingerprint, fingerprint, strlen(fingerprint) + 1);
+    return 0;
+}
+
+/* The model of configuration `c`; takes the files over. `name`: what the whole is called in messages. */
+static struct llm_model *from_config(struct llm_model_files *files, const char *name, const struct llm_config *c, struct llm_err *e)
 {
     struct llm_declare d;
     struct llm_model *m = llm_model_shape(c, &d, e);
     if (!m) {
-        llm_checkpoint_close(f);
+        llm_in(e, "%s", name);
+        llm_model_files_close(files);
         return NULL;
     }
-    m->file = f;
-    const char *training = llm_header_meta(llm_checkpoint_header(f), LLM_META_TRAINING);
-    const char *fingerprint = llm_header_meta(llm_checkpoint_header(f), LLM_META_FINGERPRINT);
+    m->files = files->v;
+    m->n_files = files->n;
     int r = 0;
-    if (llm_checkpoint_gguf(f)) {
+    if (llm_checkpoint_gguf(m->files[0])) { /* the same parameters under other names */
         llm_declare_release(&d);
         r = llm_model_declare_gguf(c, &d, e);
     }
-    if (r == 0) r = load_params(m, &d, f, e);
-    if (r == 0) r = load_tokenizer(m, f, e);
-    if (r == 0 && training && !(m->training = llm_json_parse(training, strlen(training), e))) r = llm_in(e, LLM_META_TRAINING);
-    if (fingerprint && strlen(fingerprint) < sizeof m->fingerprint) snprintf(m->fingerprint, sizeof m->fingerprint, "%s", fingerprint);
+    if (r == 0) r = load_params(m, &d, e);
+    if (r == 0) r = load_state(m, m->files[0], e);
     llm_declare_release(&d);
     if (r == 0) return m;
-    llm_in(e, "%s", llm_checkpoint_name(f));
+    llm_in(e, "%s", name);
     llm_model_destroy(m);
     return NULL;
 }
 
-/* Takes f over. */
-static struct llm_model *from_checkpoint(struct llm_checkpoint *f, const json_t *config, struct llm_err *e)
+/* Takes the files over. */
+static struct llm_model *from_files(struct llm_model_files *files, const char *name, const json_t *config, struct llm_err *e)
 {
     struct llm_config c;
-    if (llm_config_from_json(&c, config, e) == 0) return from_config(f, &c, e);
-    llm_in(e, "%s: configuration", llm_checkpoint_name(f));
-    llm_checkpoint_close(f);
+    if (llm_config_from_json(&c, config, e) == 0) return from_config(files, name, &c, e);
+    llm_in(e, "%s: configuration", name);
+    llm_model_files_close(files);
     return NULL;
 }
 
-static int gguf_config(struct llm_config *c, struct llm_checkpoint *f, struct llm_err *e)
+static int gguf_config(struct llm_config *c, const struct llm_model_files *files, struct llm_err *e)
 {
-    const struct llm_header *h = llm_checkpoint_header(f);
-    const struct llm_entry *embed = llm_header_find(h, "token_embd.weight");
-    if (llm_gguf_config(c, llm_checkpoint_gguf(f), e) < 0) return -1;
+    struct llm_checkpoint *f;
+    const struct llm_entry *embed = llm_model_files_find(files, "token_embd.weight", &f);
+    if (llm_gguf_config(c, llm_checkpoint_gguf(files->v[0]), e) < 0) return -1;
     if (!embed || embed->n_dims != 2 || embed->shape[0] < 1 || embed->shape[0] > 1 << 24) {
         return llm_fail(e, EX_DATAERR, "tensor 'token_embd.weight': expected [vocabulary, %lld], found %s", (long long)c->hidden_size,
                         embed ? "another shape" : "none");
     }
     c->vocab_size = embed->shape[0];
-    c->tie_word_embeddings = !llm_header_find(h, "output.weight");
-    if (llm_gguf_rope_factors(c, f, e) < 0) return -1;
+    c->tie_word_embeddings = !llm_model_files_find(files, "output.weight", &f);
+    if (llm_gguf_rope_factors(c, files, e) < 0) return -1;
     json_t *nothing = json_object();
     int r = nothing ? llm_config_finish(c, nothing, e) : llm_no_memory(e, "configuration");
     json_decref(nothing);
     return r;
 }
 
-/* Takes f over. */
-static struct llm_model *from_gguf(struct llm_checkpoint *f, struct llm_err *e)
+/* Takes the files over. */
+static struct llm_model *from_gguf(struct llm_model_files *files, const char *path, struct llm_err *e)
 {
     struct llm_config c;
-    if (gguf_config(&c, f, e) == 0) return from_config(f, &c, e);
-    llm_in(e, "%s", llm_checkpoint_name(f));
-    llm_checkpoint_close(f);
+    if (llm_model_files_open_split(files, path, e) < 0) return NULL;
+    if (gguf_config(&c, files, e) == 0) return from_config(files, llm_checkpoint_name(files->v[0]), &c, e);
+    llm_in(e, "%s", llm_checkpoint_name(files->v[0]));
+    llm_model_files_close(files);
     return NULL;
 }
 
-static struct llm_model *from_folder(const char *path, struct llm_err *e)
+/* "folder/name", or -1 with an error. */
+static int join(char out[4096], const char *folder, size_t n, const char *name, struct llm_err *e)
 {
-    char name[4096];
+    if (snprintf(out, 4096, "%.*s/%s", (int)n, folder, name) < 4096) return 0;
+    return llm_fail(e, EX_NOINPUT, "%.*s: name too long", (int)n, folder);
+}
+
+/* A model whose configuration and tokenizer stand beside its weights. Takes the files over. */
+static struct llm_model *from_folder(const char *folder, size_t n, struct llm_model_files *files, const char *name, struct llm_err *e)
+{
+    char path[4096];
     struct stat st;
-    if (snprintf(name, sizeof name, "%s/config.json", path) >= (int)sizeof name - 20) {
-        llm_fail(e, EX_NOINPUT, "%s: name too long", path);
+    json_t *config = join(path, folder, n, "config.json", e) == 0 ? llm_json_load(path, 1 << 20, e) : NULL;
+    if (!config) {
+        llm_model_files_close(files);
         return NULL;
     }
-    json_t *config = llm_json_load(name, 1 << 20, e);
-    if (!config) return NULL;
-    snprintf(name, sizeof name, "%s/model.safetensors", path);
-    struct llm_checkpoint *f = llm_checkpoint_open(name, e);
-    struct llm_model *m = f ? from_checkpoint(f, config, e) : NULL;
+    struct llm_model *m = from_files(files, name, config, e);
     json_decref(config);
-    snprintf(name, sizeof name, "%s/tokenizer.json", path);
-    if (m && !m->tokenizer && stat(name, &st) == 0 && !(m->tokenizer = llm_tokenizer_load(name, NULL, e))) {
-        llm_model_destroy(m);
+    if (!m || m->tokenizer) return m;
+    if (join(path, folder, n, "tokenizer.json", e) == 0
+        && (stat(path, &st) != 0 || (m->tokenizer = llm_tokenizer_load(path, NULL, e)) != NULL)) return m;
+    llm_model_destroy(m);
+    return NULL;
+}
+
+static struct llm_model *load_folder(const char *folder, struct llm_err *e)
+{
+    char config[4096], whole[4096], index[4096];
+    struct llm_model_files files = {0};
+    struct stat st;
+    size_t n = strlen(folder);
+    if (join(config, folder, n, "config.json", e) < 0 || join(whole, folder, n, "model.safetensors", e) < 0
+        || join(index, folder, n, LLM_MODEL_INDEX, e) < 0) return NULL;
+    if (stat(config, &st) != 0) { /* said first: it is what makes a folder a model */
+        llm_fail_errno(e, EX_NOINPUT, "%s", config);
         return NULL;
     }
-    return m;
+    bool many = stat(whole, &st) != 0 && stat(index, &st) == 0;
+    if ((many ? llm_model_files_open_index(&files, index, e) : llm_model_files_open(&files, whole, e)) < 0) return NULL;
+    return from_folder(folder, n, &files, many ? index : whole, e);
 }
 
 struct llm_model *llm_model_load(const char *path, struct llm_err *e)
 {
+    struct llm_model_files files = {0};
     struct stat st;
-    if (strcmp(path, "-") != 0 && stat(path, &st) == 0 && S_ISDIR(st.st_mode)) return from_folder(path, e);
-    struct llm_checkpoint *f = llm_checkpoint_open(path, e);
-    if (!f) return NULL;
-    if (llm_checkpoint_gguf(f)) return from_gguf(f, e);
-    const char *text = llm_header_meta(llm_checkpoint_header(f), LLM_META_CONFIG);
+    char beside[4096];
+    bool pipe = strcmp(path, "-") == 0;
+    if (!pipe && stat(path, &st) == 0 && S_ISDIR(st.st_mode)) return load_folder(path, e);
+    if (llm_model_files_open(&files, path, e) < 0) return NULL;
+    if (llm_checkpoint_gguf(files.v[0])) return from_gguf(&files, path, e);
+    const char *name = llm_checkpoint_name(files.v[0]), *text = llm_header_meta(llm_checkpoint_header(files.v[0]), LLM_META_CONFIG);
+    const char *slash = strrchr(path, '/'), *folder = !slash ? "." : path;
+    size_t n = !slash ? 1 : (size_t)(slash - path);
+    if (!text && !pipe && join(beside, folder, n, "config.json", e) == 0 && stat(beside, &st) == 0) return from_folder(folder, n, &files, path, e);
     json_t *config = text ? llm_json_parse(text, strlen(text), e) : NULL;
     if (!config) {
-        if (text) llm_in(e, "%s: metadata %s", llm_checkpoint_name(f), LLM_META_CONFIG);
-        else
-            llm_fail(e, EX_DATAERR, "%s: expected a model (metadata %s), found none; of a Hugging Face model give the folder", path, LLM_META_CONFIG);
-        llm_checkpoint_close(f);
+        if (text) llm_in(e, "%s: metadata %s", name, LLM_META_CONFIG);
+        else llm_fail(e, EX_DATAERR, "%s: expected a model (metadata %s, or config.json beside it), found none", name, LLM_META_CONFIG);
+        llm_model_files_close(&files);
         return NULL;
     }
-    struct llm_model *m = from_checkpoint(f, config, e);
+    struct llm_model *m = from_files(&files, name, config, e);
     json_decref(config);
     return m;
 }

@@ -16,7 +16,8 @@ struct llm_model {
     struct llm_tokenizer *tokenizer; /* NULL when the file carries none; owned */
     char fingerprint[17];          /* XXH64 of weights and configuration, hex, written when the model is; "" when not known */
     json_t *training;              /* state stored by llm-train, or NULL; owned */
-    struct llm_checkpoint *file;   /* kept open while weights are borrowed from a mapping */
+    struct llm_checkpoint **files; /* [n_files] kept open while weights are borrowed from their mappings; owned */
+    size_t n_files;
     void *layout;                  /* the family's own view of params (pointers by layer) */
 };
 
@@ -33,8 +34,9 @@ struct llm_batch {
 /* Fresh weights from `seed` (normal(0, initializer_range), residual projections scaled by 1/sqrt(2·layers) for gpt2; Philox by parameter number, so
  * not by threads), F32. */
 struct llm_model *llm_model_create(const struct llm_config *c, uint64_t seed, struct llm_err *e) LLM_MUST_CHECK;
-/* From `.llm` or safetensors (with metadata llm.config; or a Hugging Face folder), "-" is stdin. Weights keep the file's dtype, mapped where the
- * layout serves. Names, shapes and dtypes are checked against the configuration: missing, extra, wrong shape are each one clear error. */
+/* From `.llm` or safetensors (with metadata llm.config, or config.json beside it) or a Hugging Face folder (one file or several), "-" is stdin.
+ * Weights keep the file's dtype, mapped where the layout serves. Names, shapes and dtypes are checked against the configuration: missing, extra,
+ * wrong shape are each one clear error. */
 struct llm_model *llm_model_load(const char *path, struct llm_err *e) LLM_MUST_CHECK;
 void llm_model_destroy(struct llm_model *m);
 struct llm_param *llm_model_find(const struct llm_model *m, const char *name);

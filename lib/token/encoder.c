@@ -7,21 +7,41 @@
 #include "token/unicode.h"
 
 #define SPARE 16 /* bytes after a buffer's end that model/word.c may read */
+#define LONG_TEXT ((size_t)1 << 16) /* texts that go through the pipeline are cut when they are longer */
+
+#define REACHES (LLM_TOKEN_STRIP_LEFT | LLM_TOKEN_STRIP_RIGHT | LLM_TOKEN_SINGLE_WORD)
+
+/* A token that is looked for in normal text, by its own normal form. Offsets into added_texts stand for pointers until all are there. */
+static int add_normal(struct llm_encoder *en, const unsigned char *text, size_t n, int32_t id, struct llm_err *e)
+{
+    size_t at = en->added_texts.n;
+    if (en->t->generic ? llm_pipeline_normalise(en, text, n, true, true, &en->added_texts, e) < 0 : llm_buf_put(&en->added_texts, text, n, e) < 0)
+        return -1;
+    size_t len = en->added_texts.n - at;
+    if (len == 0)
+        return 0;
+    if (llm_added_put(&en->normal_set, (const unsigned char *)en->added_texts.p + at, len, id, e) < 0)
+        return -1;
+    en->normal_set.entries[en->normal_set.n - 1].text = (const unsigned char *)(uintptr_t)at;
+    return 0;
+}
 
 static int add_tokens(struct llm_encoder *en, struct llm_err *e)
 {
     const struct llm_tokenizer *t = en->t;
+    bool normal = t->normaliser || t->n_norms; /* without a normaliser both texts are the same */
     for (int32_t id = 0; id < t->vocab_size; id++) {
         unsigned f = t->flags[id];
         size_t n;
         if (!(f & LLM_TOKEN_ADDED) || (f & LLM_TOKEN_SPECIAL && !(en->flags & LLM_ENCODE_SPECIAL)))
             continue;
-        const char *text = llm_tokenizer_piece(t, id, &n);
-        /* without a normaliser both texts are the same */
-        struct llm_added *set = t->normaliser && f & LLM_TOKEN_NORMALIZED ? &en->normal_set : &en->raw_set;
-        if (n && llm_added_put(set, (const unsigned char *)text, n, id, e) < 0)
+        const unsigned char *text = llm_model_piece(t, id, &n);
+        if (n && (normal && f & LLM_TOKEN_NORMALIZED ? add_normal(en, text, n, id, e) : llm_added_put(&en->raw_set, text, n, id, e)) < 0)
             return -1;
+        en->whole = en->whole || f & REACHES;
     }
+    for (size_t i = 0; i < en->normal_set.n; i++)
+        en->normal_set.entries[i].text = (const unsigned char *)en->added_texts.p + (uintptr_t)en->normal_set.entries[i].text;
     llm_added_sort(&en->raw_set);
     llm_added_sort(&en->normal_set);
     return 0;
@@ -39,7 +59,7 @@ struct llm_encoder *llm_encoder_create(const struct llm_tokenizer *t, int flags,
     for (int i = 0; i < t->n_splits; i++)
         if (t->splits[i].regex && !(en->regex[i] = llm_regex_state_create(t->splits[i].regex, e)))
             goto fail;
-    if (t->model == &llm_model_bpe && !(en->cache = llm_word_cache_create(e)))
+    if (t->model->encode_new && !(en->cache = llm_word_cache_create(e)))
         goto fail;
     if (t->model->counts && !(en->counts = llm_calloc(1, sizeof *en->counts, "word counts", e)))
         goto fail;
@@ -59,8 +79,16 @@ void llm_encoder_destroy(struct llm_encoder *en)
     llm_buf_release(&en->unnormal);
     llm_buf_release(&en->normal);
     llm_buf_release(&en->text);
-    for (int i = 0; i < LLM_MAX_SPLITS; i++)
+    for (int i = 0; i < LLM_MAX_SPLITS; i++) {
         llm_regex_state_destroy(en->regex[i]);
+        llm_regex_state_destroy(en->norm_regex[i]);
+        llm_buf_release(&en->stages[i]);
+    }
+    llm_buf_release(&en->forms[0]);
+    llm_buf_release(&en->forms[1]);
+    llm_buf_release(&en->raw_valid);
+    llm_buf_release(&en->added_texts);
+    free(en->paths);
     llm_bpe_work_release(&en->work);
     llm_word_cache_destroy(en->cache);
     if (en->counts)
@@ -168,11 +196,9 @@ static int take_text(struct llm_encoder *en, const unsigned char *p, size_t n, b
 
 /* ---- added tokens ---- */
 
-typedef int sink(struct llm_encoder *en, const unsigned char *p, size_t n, bool last, struct llm_err *e);
-
 /* Looks for the tokens of `set`, gives the text between them to `next`. */
 static int cut_tokens(struct llm_encoder *en, const struct llm_added *set, struct llm_buf *b, const unsigned char *p, size_t n, bool last,
-                      sink *next, struct llm_err *e)
+                      llm_text_sink *next, struct llm_err *e)
 {
     if (set->n == 0)
         return next(en, p, n, last, e);
@@ -183,6 +209,13 @@ static int cut_tokens(struct llm_encoder *en, const struct llm_added *set, struc
         n = b->n;
     }
     size_t at = 0;
+    if (en->whole && !last)
+        return b->n ? 0 : llm_buf_put(b, p, n, e);
+    if (en->whole) {
+        int bad = llm_cut_whole(en, set, p, n, next, e);
+        b->n = 0;
+        return bad;
+    }
     while (at < n) {
         size_t len;
         int32_t id;
@@ -195,6 +228,7 @@ static int cut_tokens(struct llm_encoder *en, const struct llm_added *set, struc
         if (llm_encoder_room(en, 1, e) < 0)
             return -1;
         en->ids[en->n_ids++] = id;
+        en->at_start = false;
         at += len;
     }
     if (last) {
@@ -213,9 +247,35 @@ static int take_normal(struct llm_encoder *en, const unsigned char *p, size_t n,
     return cut_tokens(en, &en->normal_set, &en->normal, p, n, last, take_text, e);
 }
 
+/* Text for the pipeline: segments, cut where that changes nothing when they are long. */
+static int take_generic(struct llm_encoder *en, const unsigned char *p, size_t n, bool last, struct llm_err *e)
+{
+    struct llm_buf *b = &en->unnormal;
+    if (!last || b->n) {
+        if (llm_buf_put(b, p, n, e) < 0)
+            return -1;
+        p = (const unsigned char *)b->p;
+        n = b->n;
+    }
+    size_t cut = last ? n : n >= LONG_TEXT && n >= en->unnormal_want && !en->whole ? llm_pipeline_cut(en->t, p, n) : 0;
+    if (!cut && !last) {
+        en->unnormal_want = n >= LONG_TEXT ? n + n / 2 : 0; /* looked at again only when there is much more: linear in all */
+        return 0;
+    }
+    if (llm_pipeline_run(en, p, cut, !en->in_segment, last, e) < 0)
+        return -1;
+    en->unnormal_want = 0;
+    en->in_segment = !last && (en->in_segment || n);
+    if (b->n)
+        drop(b, cut);
+    return 0;
+}
+
 static int take_segment(struct llm_encoder *en, const unsigned char *p, size_t n, bool last, struct llm_err *e)
 {
     const struct llm_normaliser_row *row = en->t->normaliser;
+    if (en->t->generic)
+        return take_generic(en, p, n, last, e);
     if (!row)
         return take_normal(en, p, n, last, e);
     struct llm_buf *b = &en->unnormal;
@@ -276,8 +336,11 @@ static int put_ids(struct llm_encoder *en, const int32_t *ids, int n, struct llm
 
 static int feed(struct llm_encoder *en, const unsigned char *p, size_t n, bool last, struct llm_err *e)
 {
-    if (!en->in_document && put_ids(en, en->t->before, en->t->n_before, e) < 0)
-        return -1;
+    if (!en->in_document) {
+        en->at_start = true;
+        if (put_ids(en, en->t->before, en->t->n_before, e) < 0)
+            return -1;
+    }
     en->in_document = true;
     if (en->flags & LLM_ENCODE_STRICT && check_utf8(en, p, n, last, e) < 0)
         return -1;
@@ -320,6 +383,7 @@ int llm_encoder_chunk(struct llm_encoder *en, const unsigned char *p, size_t n, 
 {
     en->n_ids = 0;
     en->in_document = en->in_segment = !first;
+    en->at_start = first;
     en->document_bytes = offset;
     int bad = !first || put_ids(en, en->t->before, en->t->n_before, e) == 0 ? 0 : -1;
     if (bad == 0 && en->flags & LLM_ENCODE_STRICT)

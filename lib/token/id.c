@@ -3,6 +3,10 @@
  *   "P" when a space is put in front; "W" when whole pieces win over merges and that changes something; "\n";
  *   for each id: length (32 bits, little-endian; all ones: no such id), bytes;
  *   for each token of the model that merges make, in the order of rank: left, right, id (32 bits each).
+ * Of a tokenizer whose texts are handled as a whole, instead of normaliser, splits and "P": "n", name and parameters of each normaliser, "p", those
+ * of each pre-tokenizer, "m", those of the model (see put_settings); behind the texts the scores of a Unigram model (doubles, little-endian) and,
+ * where there are user-defined symbols, their ids.
+ * Merges over characters that make runs of "▁" are left out.
  * A merge that never makes its token when the token's bytes are encoded alone (rank files have many) is not part of it. */
 #include <stdlib.h>
 #include <string.h>
@@ -22,9 +26,12 @@ struct llm_bpe_merge *llm_tokenizer_derivations(const struct llm_tokenizer *t, b
         if (n == 0 || !(t->flags[id] & LLM_TOKEN_MODEL))
             continue;
         struct llm_err why = {0};
-        if (llm_grow((void **)&ids, &room, n, sizeof *ids, &why) < 0
-            || (llm_bpe_derive(&t->bpe, &work, t->pieces + t->offsets[id], n, ids, &n_ids, &made[id], &why) < 0
-                && why.status != EX_DATAERR)) { /* a token with a byte that has none is one that is never made */
+        int derived = llm_grow((void **)&ids, &room, n, sizeof *ids, &why);
+        if (derived == 0 && t->model == &llm_model_bpe_chars)
+            derived = llm_bpe_chars_derive(t, &work, t->pieces + t->offsets[id], n, ids, &n_ids, &made[id], &why);
+        else if (derived == 0)
+            derived = llm_bpe_derive(&t->bpe, &work, t->pieces + t->offsets[id], n, ids, &n_ids, &made[id], &why);
+        if (derived < 0 && why.status != EX_DATAERR) { /* a token with a byte that has none is one that is never made */
             free(made);
             made = NULL;
             if (e)
@@ -56,11 +63,73 @@ static int by_rank(const void *a, const void *b)
     return x->rank != y->rank ? (x->rank > y->rank) - (x->rank < y->rank) : (x->id > y->id) - (x->id < y->id);
 }
 
+static void put_buf(struct llm_sha256 *h, const struct llm_buf *b)
+{
+    put32(h, (uint32_t)b->n);
+    llm_sha256_update(h, b->p, b->n);
+}
+
+static void put_settings(struct llm_sha256 *h, const struct llm_tokenizer *t)
+{
+    for (int i = 0; i < t->n_norms; i++) {
+        const struct llm_norm *s = &t->norms[i];
+        put_text(h, "\nn");
+        put_text(h, s->row->name);
+        put32(h, s->flags | (s->regex ? 1u << 31 : 0));
+        put_buf(h, &s->text);
+        put_buf(h, &s->content);
+        put_buf(h, &s->map);
+    }
+    for (int i = 0; i < t->n_pres; i++) {
+        const struct llm_pre *s = &t->pres[i];
+        const char *pattern = s->split.row ? s->split.row->name : s->split.pattern;
+        put_text(h, "\np");
+        put_text(h, s->row->name);
+        put32(h, (uint32_t)s->behaviour | s->chars << 8 | (uint32_t)s->prepend << 16 | (s->invert ? 1u << 24 : 0) | (s->cut ? 1u << 25 : 0)
+                     | (s->split.row ? 1u << 26 : 0));
+        put_buf(h, &s->text);
+        put_text(h, pattern ? pattern : "");
+    }
+    put_text(h, "\nm");
+    put32(h, (uint32_t)t->unknown);
+    put32(h, (t->byte_fallback ? 1 : 0) | (t->fuse_unknown ? 2 : 0) | (t->sentencepiece ? 4 : 0));
+    if (t->model == &llm_model_wordpiece) {
+        put32(h, (uint32_t)t->max_word);
+        put_text(h, t->prefix);
+    }
+}
+
+static void put_scores(struct llm_sha256 *h, const struct llm_tokenizer *t)
+{
+    for (int32_t id = 0; t->scores && id < t->vocab_size; id++) {
+        uint64_t bits;
+        memcpy(&bits, &t->scores[id], 8);
+        if (!(t->flags[id] & LLM_TOKEN_MODEL))
+            bits = UINT64_MAX;
+        put32(h, (uint32_t)bits);
+        put32(h, (uint32_t)(bits >> 32));
+    }
+    for (int32_t id = 0; id < t->vocab_size; id++)
+        if (t->flags[id] & LLM_TOKEN_USER && !(t->flags[id] & LLM_TOKEN_ADDED))
+            put32(h, (uint32_t)id);
+}
+
+/* "▁▁…": the same however the list of merges builds it up, which is where lists for one .model differ. */
+static bool is_indent(const struct llm_tokenizer *t, int32_t id)
+{
+    size_t n;
+    const unsigned char *p = llm_model_piece(t, id, &n);
+    for (size_t i = 0; i < n; i += 3)
+        if (n % 3 || memcmp(p + i, "\xE2\x96\x81", 3) != 0)
+            return false;
+    return t->model == &llm_model_bpe_chars;
+}
+
 static int compute(const struct llm_tokenizer *t, char hex[65], struct llm_err *e)
 {
     bool all_made = true;
     struct llm_bpe_merge *made = NULL;
-    if (t->model == &llm_model_bpe) {
+    if (t->model == &llm_model_bpe || t->model == &llm_model_bpe_chars) {
         made = llm_tokenizer_derivations(t, &all_made, e);
         if (!made)
             return -1;
@@ -74,7 +143,10 @@ static int compute(const struct llm_tokenizer *t, char hex[65], struct llm_err *
     put_text(h, "llm-tokenizer 1\n");
     put_text(h, t->model->name);
     put_text(h, "\n");
-    put_text(h, t->normaliser ? t->normaliser->name : "-");
+    if (t->generic)
+        put_settings(h, t);
+    else
+        put_text(h, t->normaliser ? t->normaliser->name : "-");
     for (int i = 0; i < t->n_splits; i++) {
         put_text(h, t->splits[i].row ? "\n" : "\n/");
         put_text(h, t->splits[i].row ? t->splits[i].row->name : t->splits[i].pattern);
@@ -88,8 +160,10 @@ static int compute(const struct llm_tokenizer *t, char hex[65], struct llm_err *
         put32(h, t->flags[id] ? n : UINT32_MAX);
         llm_sha256_update(h, t->pieces + t->offsets[id], n);
     }
+    if (t->generic)
+        put_scores(h, t);
     for (int32_t i = 0; made && i < t->vocab_size && made[i].rank != LLM_BPE_NONE; i++) {
-        if (made[i].left == LLM_BPE_NONE)
+        if (made[i].left == LLM_BPE_NONE || is_indent(t, (int32_t)made[i].id))
             continue;
         put32(h, made[i].left);
         put32(h, made[i].right);

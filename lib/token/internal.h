@@ -4,10 +4,14 @@
 
 #include <pthread.h>
 #include "token/added.h"
+#include "token/detokenizer.h"
 #include "token/model/bpe.h"
+#include "token/norm/norm.h"
 #include "token/normalise.h"
+#include "token/pre/pre.h"
 #include "token/split/split.h"
 #include "token/tokenizer.h"
+#include "token/trie.h"
 
 #define LLM_MAX_SPLITS 8    /* pre-tokenizers one after another */
 #define LLM_MAX_TEMPLATE 16 /* ids that a post-processor puts on one side */
@@ -19,7 +23,10 @@ enum { /* flags of an id */
     LLM_TOKEN_SPECIAL = 4,    /* … only when specials count; not shown by skip_special */
     LLM_TOKEN_NORMALIZED = 8, /* looked for in the normalised text */
     LLM_TOKEN_MODEL = 16,     /* the model itself may produce it */
-    LLM_TOKEN_FLAGS = 31
+    LLM_TOKEN_USER = 32,      /* not ADDED: SentencePiece's user-defined symbol, found before the model's own pieces, never normalised */
+    LLM_TOKEN_STRIP_RIGHT = 32, /* ADDED: white space behind it belongs to it … */
+    LLM_TOKEN_STRIP_LEFT = 64,  /* … before it … */
+    LLM_TOKEN_SINGLE_WORD = 128 /* … and letters do not touch it */
 };
 
 /* A model type: one file in model/ and a row. `name` is what llm_tokenizer_type says. */
@@ -27,10 +34,12 @@ struct llm_model_row {
     const char *name;
     /* Encodes one piece with llm_encoder_room ids to spare. */
     int (*encode)(struct llm_encoder *en, const unsigned char *p, size_t n, struct llm_err *e);
+    /* The same without what is remembered of earlier words; NULL: nothing is. */
+    int (*encode_new)(struct llm_encoder *en, const unsigned char *p, size_t n, struct llm_err *e);
     bool any_cut; /* pieces may be cut between any two characters (there is nothing to merge) */
     bool counts;  /* it counts words instead of making ids (train/train.c) */
 };
-extern const struct llm_model_row llm_model_bpe, llm_model_byte, llm_model_char;
+extern const struct llm_model_row llm_model_bpe, llm_model_byte, llm_model_char, llm_model_bpe_chars, llm_model_unigram, llm_model_wordpiece;
 
 struct llm_char_id { uint32_t cp; int32_t id; };
 struct llm_piece_slot { uint32_t hash; int32_t id; }; /* id -1: empty */
@@ -40,7 +49,7 @@ struct llm_tokenizer {
     int32_t vocab_size;      /* largest id + 1 */
     unsigned char *pieces;   /* all pieces one after another */
     uint32_t *offsets;       /* [vocab_size + 1] into pieces */
-    unsigned char *flags;    /* [vocab_size] */
+    unsigned char *flags;    /* [vocab_size] LLM_TOKEN_… */
     struct llm_bpe bpe;
     struct llm_char_id *chars; /* ascending; model "char" */
     size_t n_chars;
@@ -49,6 +58,29 @@ struct llm_tokenizer {
     const struct llm_normaliser_row *normaliser; /* NULL: none */
     struct llm_split splits[LLM_MAX_SPLITS];
     int n_splits;
+    /* what goes beyond byte-level models, with texts handled as a whole (pipeline.c) */
+    bool byte_level;         /* pieces are bytes: texts of the vocabulary are in GPT-2's alphabet in tokenizer.json */
+    bool generic;            /* norms and pres hold what normaliser and splits cannot */
+    struct llm_norm *norms;
+    struct llm_pre *pres;
+    int n_norms, n_pres;
+    bool may_cut;            /* a long text can be encoded in parts (llm_pipeline_cut) */
+    unsigned char added_end[256]; /* 1: some added token ends in this byte */
+    struct llm_decode_step *decoders; /* none: pieces are joined */
+    int n_decoders;
+    json_t *parts;           /* {"normalizer", "pre_tokenizer", "decoder"} as in tokenizer.json, for writing */
+    unsigned char *shown;    /* what each id puts into the middle of a text, as pieces and offsets; NULL: its piece */
+    uint32_t *shown_at;
+    double *scores;          /* [vocab_size] of a Unigram model */
+    bool sentencepiece;      /* Unigram: sums in single precision, user-defined pieces always win, as SentencePiece has it */
+    double unknown_score, best_score;
+    bool byte_fallback, fuse_unknown;
+    int32_t byte_token[256]; /* "<0x0A>", or -1 */
+    struct llm_trie trie;    /* Unigram, WordPiece: texts → ids */
+    struct llm_trie kept;    /* user-defined symbols */
+    bool words;              /* no token of the model goes on across the beginning of a word ("\u2581" behind something else) */
+    char *prefix;            /* WordPiece: before what goes on within a word */
+    int64_t max_word;        /* WordPiece: longer words are unknown, characters */
     bool ignore_merges;      /* a piece that is a token is not merged up */
     bool add_prefix_space;
     int32_t unknown;         /* id of what the model does not know, or -1 */
@@ -65,7 +97,7 @@ struct llm_tokenizer {
 /* ---- building one: create, vocabulary, settings, finish ---- */
 struct llm_tokenizer *llm_tokenizer_create(struct llm_err *e) LLM_MUST_CHECK;
 /* A vocabulary in the making: ids in any order. */
-struct llm_vocab_entry { const unsigned char *text; uint32_t n; unsigned char flags; };
+struct llm_vocab_entry { const unsigned char *text; uint32_t n; unsigned char flags; double score; };
 struct llm_vocab {
     struct llm_vocab_entry *v; /* by id; text borrowed */
     size_t n, room;
@@ -82,17 +114,60 @@ int llm_tokenizer_finish(struct llm_tokenizer *t, struct llm_bpe_merge *merges, 
 int32_t llm_tokenizer_whole(const struct llm_tokenizer *t, const unsigned char *p, size_t n);
 int llm_tokenizer_index_whole(struct llm_tokenizer *t, struct llm_err *e) LLM_MUST_CHECK;
 int llm_tokenizer_add_split(struct llm_tokenizer *t, const char *pattern, struct llm_err *e) LLM_MUST_CHECK;
+/* The text of an id as the model has it: llm_tokenizer_piece is what it puts into a text. */
+static inline const unsigned char *llm_model_piece(const struct llm_tokenizer *t, int32_t id, size_t *n)
+{
+    *n = t->offsets[id + 1] - t->offsets[id];
+    return t->pieces + t->offsets[id];
+}
+
+/* ---- parts.c: normalizer, pre-tokenizer, decoder as tokenizer.json has them (borrowed; NULL or null: none) ---- */
+int llm_tokenizer_set_parts(struct llm_tokenizer *t, const json_t *normalizer, const json_t *pre_tokenizer, const json_t *decoder,
+                            struct llm_err *e) LLM_MUST_CHECK;
+/* Where t->generic was left false and the model is one of bytes or single characters: the streaming form. */
+int llm_tokenizer_stream_parts(struct llm_tokenizer *t, struct llm_err *e) LLM_MUST_CHECK;
+
+/* ---- models.c: tables of models over characters, after vocabulary and settings ---- */
+int llm_model_prepare(struct llm_tokenizer *t, struct llm_err *e) LLM_MUST_CHECK;
+/* Each way to cut a token into two tokens is a merge; `rank` of a token is that of its merges. *merges grows. */
+int llm_all_merges(const struct llm_tokenizer *t, const uint32_t *rank, struct llm_bpe_merge **merges, size_t *n, struct llm_err *e) LLM_MUST_CHECK;
+/* Merges of a vocabulary whose scores say their order (indexed by text: llm_tokenizer_index_whole). *merges grows. */
+int llm_merges_by_score(const struct llm_tokenizer *t, const double *scores, struct llm_bpe_merge **merges, size_t *n, struct llm_err *e)
+    LLM_MUST_CHECK;
+/* Ids for a character that the model does not know: its bytes, else the unknown token. */
+int llm_put_unknown(struct llm_encoder *en, const unsigned char *p, size_t n, struct llm_err *e) LLM_MUST_CHECK;
+
+/* ---- pipeline.c: texts as a whole ---- */
+/* A part of a segment (text between added tokens that are looked for in text as written). */
+int llm_pipeline_run(struct llm_encoder *en, const unsigned char *p, size_t n, bool first, bool last, struct llm_err *e) LLM_MUST_CHECK;
+/* The last place in [1, n) where a text may be cut, or 0. */
+size_t llm_pipeline_cut(const struct llm_tokenizer *t, const unsigned char *p, size_t n);
+/* `text` through all normalisers as a text of its own. */
+int llm_pipeline_normalise(struct llm_encoder *en, const unsigned char *p, size_t n, bool first, bool last, struct llm_buf *out,
+                           struct llm_err *e) LLM_MUST_CHECK;
+void llm_pipeline_plan(struct llm_tokenizer *t); /* sets may_cut */
+/* Text between added tokens; `last`: a token or the text's end follows. */
+typedef int llm_text_sink(struct llm_encoder *en, const unsigned char *p, size_t n, bool last, struct llm_err *e);
+/* Cuts a whole text at the tokens of `set`, with what they take of the white space around them. */
+int llm_cut_whole(struct llm_encoder *en, const struct llm_added *set, const unsigned char *p, size_t n, llm_text_sink *next,
+                  struct llm_err *e) LLM_MUST_CHECK;
 
 /* ---- readers, by content ---- */
 /* `root` is borrowed. */
 struct llm_tokenizer *llm_tokenizer_from_value(const json_t *root, struct llm_err *e) LLM_MUST_CHECK;
 struct llm_tokenizer *llm_tokenizer_from_ranks(const unsigned char *text, size_t n, const char *pattern, struct llm_err *e) LLM_MUST_CHECK;
+struct llm_tokenizer *llm_tokenizer_from_spm(const unsigned char *p, size_t n, struct llm_err *e) LLM_MUST_CHECK;
+bool llm_is_spm(const unsigned char *p, size_t n); /* does a file that begins so look like a SentencePiece model? */
 struct llm_tokenizer *llm_tokenizer_from_gpt2(const char *encoder_json, const char *vocab_bpe, struct llm_err *e) LLM_MUST_CHECK;
 
 /* ---- identity ---- */
 /* The merge that makes each token when it is encoded alone, or left = NONE: [vocab_size]. *all_made: every token of the model comes out
  * as itself, so that ignore_merges changes nothing. */
 struct llm_bpe_merge *llm_tokenizer_derivations(const struct llm_tokenizer *t, bool *all_made, struct llm_err *e) LLM_MUST_CHECK;
+
+/* As llm_bpe_derive, for merges over characters. */
+int llm_bpe_chars_derive(const struct llm_tokenizer *t, struct llm_bpe_work *w, const unsigned char *p, size_t n, int32_t *ids, size_t *n_ids,
+                         struct llm_bpe_merge *last, struct llm_err *e) LLM_MUST_CHECK;
 
 /* ---- GPT-2's alphabet: a printable character for each byte ---- */
 uint32_t llm_byte_char(unsigned char byte);
@@ -117,6 +192,16 @@ struct llm_encoder {
     unsigned char cut[4];                 /* strict: a character cut by the last feed */
     size_t n_cut;
     struct llm_regex_state *regex[LLM_MAX_SPLITS];
+    struct llm_regex_state *norm_regex[LLM_MAX_SPLITS];
+    struct llm_buf stages[LLM_MAX_SPLITS]; /* texts that pre-tokenizers change */
+    struct llm_buf forms[2];              /* texts that normalisers make, in turn */
+    struct llm_buf raw_valid;             /* text with U+FFFD for what is no character */
+    struct llm_buf added_texts;           /* of normal_set, when normalisers change them */
+    bool whole;                           /* added tokens reach for what stands around them: documents are held */
+    size_t unknown_end;                   /* n_ids behind an unknown token that the next may join; SIZE_MAX: none */
+    bool at_start;                        /* nothing of the document came yet */
+    void *paths;                          /* Unigram: [room_paths] */
+    size_t room_paths;
     struct llm_bpe_work work;
     struct llm_word_cache *cache;
     struct llm_counts *counts;
@@ -139,5 +224,7 @@ struct llm_encoder *llm_encode_stream_encoder(struct llm_encode_stream *s, int i
 /* model/word.c */
 struct llm_word_cache *llm_word_cache_create(struct llm_err *e) LLM_MUST_CHECK;
 void llm_word_cache_destroy(struct llm_word_cache *c);
+/* One piece through the model, or from memory; 16 bytes at p may be read. */
+int llm_word_encode(struct llm_encoder *en, const unsigned char *p, size_t n, struct llm_err *e) LLM_MUST_CHECK;
 
 #endif

@@ -8,7 +8,6 @@
 struct reader {
     struct llm_tokenizer *t;
     const json_t *root;
-    bool byte_level;       /* texts of the vocabulary are in GPT-2's alphabet */
     struct llm_vocab vocab;
     struct llm_buf decoded; /* bytes of the vocabulary, kept in place by reserving all of it first */
     json_t *ids;           /* text → id: the model's vocabulary object, borrowed */
@@ -65,90 +64,6 @@ static int nothing(struct reader *r, const json_t *o, struct llm_err *e)
 {
     (void)r, (void)o, (void)e;
     return 0;
-}
-
-/* ---- normalizers ---- */
-
-static int normalizer_sequence(struct reader *r, const json_t *o, struct llm_err *e);
-
-static int normalizer_row(struct reader *r, const json_t *o, struct llm_err *e)
-{
-    if (r->t->normaliser)
-        return llm_fail(e, EX_UNAVAILABLE, "more than one normalizer is not supported");
-    r->t->normaliser = llm_normaliser_find(json_string_value(json_object_get(o, "type")));
-    return 0;
-}
-
-static const struct component normalizers[] = {{"NFC", normalizer_row}, {"Sequence", normalizer_sequence}, {NULL, NULL}};
-
-static int normalizer_sequence(struct reader *r, const json_t *o, struct llm_err *e)
-{
-    return read_sequence(r, normalizers, "normalizer", o, "normalizers", e);
-}
-
-/* ---- pre-tokenizers ---- */
-
-static int split_sequence(struct reader *r, const json_t *o, struct llm_err *e);
-
-static int split_byte_level(struct reader *r, const json_t *o, struct llm_err *e)
-{
-    bool prefix = true, regex = true;
-    if (llm_json_bool(o, "add_prefix_space", &prefix, e) < 0 || llm_json_bool(o, "use_regex", &regex, e) < 0)
-        return -1;
-    if (r->byte_level)
-        return llm_fail(e, EX_DATAERR, "it stands twice");
-    if (prefix && r->t->n_splits)
-        return llm_fail(e, EX_UNAVAILABLE, "'add_prefix_space' after a split is not supported");
-    r->t->add_prefix_space = prefix;
-    r->byte_level = true;
-    return regex ? llm_tokenizer_add_split(r->t, "gpt2", e) : 0;
-}
-
-/* A plain string as a pattern. */
-static int quote_pattern(const char *text, struct llm_buf *out, struct llm_err *e)
-{
-    for (; *text; text++)
-        if (((unsigned char)*text < 0x80 && strchr("\\^$.|?*+()[]{}#", *text) && llm_buf_put(out, "\\", 1, e) < 0)
-            || llm_buf_put(out, text, 1, e) < 0)
-            return -1;
-    return 0;
-}
-
-static int split_pattern(struct reader *r, const json_t *o, struct llm_err *e)
-{
-    const char *regex = NULL, *string = NULL, *behavior = NULL;
-    bool invert = false;
-    const json_t *pattern = get(o, "pattern");
-    if (r->byte_level)
-        return llm_fail(e, EX_UNAVAILABLE, "a split after ByteLevel is not supported");
-    if (!json_is_object(pattern))
-        return llm_fail(e, EX_DATAERR, "pattern: expected an object");
-    if (llm_json_str(pattern, "Regex", &regex, e) < 0 || llm_json_str(pattern, "String", &string, e) < 0
-        || llm_json_str(o, "behavior", &behavior, e) < 0 || llm_json_bool(o, "invert", &invert, e) < 0)
-        return -1;
-    if (!regex && !string)
-        return llm_fail(e, EX_DATAERR, "pattern: expected 'Regex' or 'String'");
-    struct llm_buf quoted = {0};
-    int bad = regex ? 0 : quote_pattern(string, &quoted, e);
-    if (bad == 0)
-        bad = llm_tokenizer_add_split(r->t, regex ? regex : quoted.p ? quoted.p : "", e);
-    llm_buf_release(&quoted);
-    if (bad < 0)
-        return -1;
-    /* the known patterns match everything, so that what is removed outside of matches is nothing */
-    bool all_matched = r->t->splits[r->t->n_splits - 1].row != NULL;
-    if (behavior && (strcmp(behavior, "Isolated") == 0 || (strcmp(behavior, "Removed") == 0 && invert && all_matched)))
-        return 0;
-    return llm_fail(e, EX_UNAVAILABLE, "behavior '%s'%s is not supported with this pattern", behavior ? behavior : "",
-                    invert ? " inverted" : "");
-}
-
-static const struct component pre_tokenizers[] = {
-    {"ByteLevel", split_byte_level}, {"Split", split_pattern}, {"Sequence", split_sequence}, {NULL, NULL}};
-
-static int split_sequence(struct reader *r, const json_t *o, struct llm_err *e)
-{
-    return read_sequence(r, pre_tokenizers, "pre_tokenizer", o, "pretokenizers", e);
 }
 
 /* ---- post-processors: what --add-special puts around a document ---- */
@@ -228,16 +143,6 @@ static int post_sequence(struct reader *r, const json_t *o, struct llm_err *e)
     return read_sequence(r, post_processors, "post_processor", o, "processors", e);
 }
 
-/* ---- decoders: those under which pieces are simply joined ---- */
-
-static int decoder_sequence(struct reader *r, const json_t *o, struct llm_err *e);
-static const struct component decoders[] = {{"ByteLevel", nothing}, {"Fuse", nothing}, {"Sequence", decoder_sequence}, {NULL, NULL}};
-
-static int decoder_sequence(struct reader *r, const json_t *o, struct llm_err *e)
-{
-    return read_sequence(r, decoders, "decoder", o, "decoders", e);
-}
-
 /* ---- added tokens ---- */
 
 static int read_added(struct reader *r, struct llm_err *e)
@@ -248,14 +153,16 @@ static int read_added(struct reader *r, struct llm_err *e)
     for (size_t i = 0; i < json_array_size(list); i++) {
         const json_t *o = json_array_get(list, i), *content = json_object_get(o, "content");
         int64_t id = -1;
-        bool special = false, normalized = false;
+        bool special = false, normalized = false, single = false, left = false, right = false;
         if (!json_is_string(content) || json_string_length(content) == 0)
             return llm_fail(e, EX_DATAERR, "added_tokens[%zu]: expected a content", i);
         if (llm_json_int(o, "id", 0, LLM_MAX_VOCAB - 1, &id, e) < 0 || llm_json_bool(o, "special", &special, e) < 0
-            || llm_json_bool(o, "normalized", &normalized, e) < 0 || must_be_off(o, "single_word", e) < 0 || must_be_off(o, "lstrip", e) < 0
-            || must_be_off(o, "rstrip", e) < 0)
+            || llm_json_bool(o, "normalized", &normalized, e) < 0 || llm_json_bool(o, "single_word", &single, e) < 0
+            || llm_json_bool(o, "lstrip", &left, e) < 0 || llm_json_bool(o, "rstrip", &right, e) < 0)
             return llm_in(e, "added_tokens[%zu]", i);
-        unsigned char flags = (unsigned char)(LLM_TOKEN_ADDED | (special ? LLM_TOKEN_SPECIAL : 0) | (normalized ? LLM_TOKEN_NORMALIZED : 0));
+        unsigned char flags = (unsigned char)(LLM_TOKEN_ADDED | (special ? LLM_TOKEN_SPECIAL : 0) | (normalized ? LLM_TOKEN_NORMALIZED : 0)
+                                              | (single ? LLM_TOKEN_SINGLE_WORD : 0) | (left ? LLM_TOKEN_STRIP_LEFT : 0)
+                                              | (right ? LLM_TOKEN_STRIP_RIGHT : 0));
         if (llm_vocab_put(&r->vocab, id, (const unsigned char *)json_string_value(content), json_string_length(content), flags, e) < 0)
             return llm_in(e, "added_tokens[%zu]", i);
     }
@@ -280,7 +187,7 @@ static int read_vocab(struct reader *r, struct llm_err *e)
         int64_t id = json_integer_value(value);
         const unsigned char *p = (const unsigned char *)text;
         unsigned char flags = LLM_TOKEN_MODEL;
-        if (r->byte_level) {
+        if (r->t->byte_level) {
             size_t at = r->decoded.n;
             int done = llm_byte_text_decode(text, n, &r->decoded, e);
             if (done < 0)
@@ -294,8 +201,12 @@ static int read_vocab(struct reader *r, struct llm_err *e)
         }
         if (id >= 0 && (size_t)id < r->vocab.n && r->vocab.v[id].flags & LLM_TOKEN_ADDED) { /* an added token that is listed here too */
             struct llm_vocab_entry *added = &r->vocab.v[id];
+            size_t raw = strlen(text);
             if (added->n == n && memcmp(added->text, p, n) == 0)
                 added->flags |= flags;
+            else if (added->n != raw || memcmp(added->text, text, raw) != 0)
+                return llm_fail(e, EX_DATAERR, "token id %lld is '%s' in the vocabulary and '%.*s' among added tokens", (long long)id, text,
+                                (int)(added->n < 100 ? added->n : 100), (const char *)added->text);
             continue;
         }
         if (llm_vocab_put(&r->vocab, id, p, n, flags, e) < 0)
@@ -331,6 +242,18 @@ static int merge_texts(const json_t *m, struct llm_buf *both, const char **right
         || llm_buf_put(both, json_string_value(b), json_string_length(b) + 1, e) < 0)
         return -1;
     *right = both->p + json_string_length(a) + 1;
+    return 0;
+}
+
+/* "ranks": of each merge in our own files where some are equal. */
+static int read_ranks(const json_t *list, struct llm_bpe_merge *merges, size_t n, struct llm_err *e)
+{
+    for (size_t i = 0; list && i < n; i++) {
+        json_int_t rank = json_integer_value(json_array_get(list, i));
+        if (json_array_size(list) != n || rank < 0 || (size_t)rank >= n || (i && (uint64_t)rank < merges[i - 1].rank))
+            return llm_fail(e, EX_DATAERR, "ranks: expected %zu numbers that do not fall", n);
+        merges[i].rank = (uint32_t)rank;
+    }
     return 0;
 }
 
@@ -375,57 +298,162 @@ static int read_unknown(struct reader *r, const json_t *model, struct llm_err *e
     return 0;
 }
 
+/* Ids in an array under `key` that are of the vocabulary get `flag`, or lose it. SentencePiece's tokenizers have such lists. */
+static int flag_ids(struct reader *r, const json_t *o, const char *key, unsigned char set, unsigned char clear, struct llm_err *e)
+{
+    const json_t *list = get(o, key);
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        json_int_t id = json_integer_value(json_array_get(list, i));
+        if (!json_is_integer(json_array_get(list, i)) || id < 0 || (size_t)id >= r->vocab.n || !r->vocab.v[id].flags)
+            return llm_fail(e, EX_DATAERR, "%s[%zu]: expected an id of the vocabulary", key, i);
+        r->vocab.v[id].flags = (unsigned char)((r->vocab.v[id].flags | set) & ~clear);
+    }
+    return 0;
+}
+
+static int read_user_defined(struct reader *r, const json_t *o, struct llm_err *e)
+{
+    return flag_ids(r, o, "user_defined", LLM_TOKEN_USER, 0, e);
+}
+
+/* "never": what the model itself does not make. */
+static int read_model_ids(struct reader *r, const json_t *o, struct llm_err *e)
+{
+    return flag_ids(r, o, "never", 0, LLM_TOKEN_MODEL, e);
+}
+
+/* Tokens that are single characters, and an unknown one: nothing to merge. */
+static bool is_alphabet(const struct reader *r)
+{
+    for (int32_t id = 0; id < (int32_t)r->vocab.n; id++) {
+        uint32_t cp;
+        if (r->vocab.v[id].flags == (LLM_TOKEN_PRESENT | LLM_TOKEN_MODEL) && id != r->t->unknown
+            && llm_utf8_next(r->vocab.v[id].text, r->vocab.v[id].n, &cp) != (int)r->vocab.v[id].n)
+            return false;
+    }
+    return true;
+}
+
 static int model_bpe(struct reader *r, const json_t *o, struct llm_err *e)
 {
+    struct llm_tokenizer *t = r->t;
     const json_t *list = get(o, "merges");
     r->ids = json_object_get(o, "vocab");
     if (!json_is_object(r->ids) || !json_is_array(list))
         return llm_fail(e, EX_DATAERR, "expected 'vocab' and 'merges'");
     if (must_be_off(o, "dropout", e) < 0 || must_be_off(o, "continuing_subword_prefix", e) < 0 || must_be_off(o, "end_of_word_suffix", e) < 0
-        || must_be_off(o, "byte_fallback", e) < 0 || must_be_off(o, "fuse_unk", e) < 0
-        || llm_json_bool(o, "ignore_merges", &r->t->ignore_merges, e) < 0)
+        || llm_json_bool(o, "byte_fallback", &t->byte_fallback, e) < 0 || llm_json_bool(o, "fuse_unk", &t->fuse_unknown, e) < 0
+        || llm_json_bool(o, "ignore_merges", &t->ignore_merges, e) < 0)
         return -1;
+    if (t->byte_level && (t->byte_fallback || t->fuse_unknown)) { /* every byte has a token there; neither can happen */
+        t->byte_fallback = t->fuse_unknown = false;
+    }
     size_t n = json_array_size(list);
-    if (!r->byte_level && n)
-        return llm_fail(e, EX_UNAVAILABLE, "merges without the ByteLevel pre-tokenizer are not supported");
-    if (read_vocab(r, e) < 0 || read_unknown(r, o, e) < 0 || llm_tokenizer_set_vocab(r->t, &r->vocab, e) < 0)
+    if (read_vocab(r, e) < 0 || read_unknown(r, o, e) < 0 || read_user_defined(r, o, e) < 0)
         return -1;
-    for (int32_t id = 0; id < (int32_t)r->vocab.n; id++)
-        if (!r->byte_level && r->vocab.v[id].flags == (LLM_TOKEN_PRESENT | LLM_TOKEN_MODEL)) {
-            uint32_t cp;
-            if (id != r->t->unknown && llm_utf8_next(r->vocab.v[id].text, r->vocab.v[id].n, &cp) != (int)r->vocab.v[id].n)
-                return llm_fail(e, EX_UNAVAILABLE, "token %d has several characters and nothing merges into it: not supported", id);
-        }
+    bool chars = !t->byte_level && (t->generic || n || t->byte_fallback || t->fuse_unknown || !is_alphabet(r));
+    t->generic = t->generic || chars;
+    if (!t->generic && llm_tokenizer_stream_parts(t, e) < 0)
+        return -1;
+    t->model = t->byte_level ? n || t->n_splits || t->generic ? &llm_model_bpe : &llm_model_byte : chars ? &llm_model_bpe_chars : &llm_model_char;
+    if (llm_tokenizer_set_vocab(t, &r->vocab, e) < 0)
+        return -1;
     struct llm_bpe_merge *merges = llm_alloc(n, sizeof *merges, "merges", e);
     if (!merges)
         return -1;
-    if (read_merges(r, list, merges, e) < 0) {
+    if (read_merges(r, list, merges, e) < 0 || read_ranks(get(o, "ranks"), merges, n, e) < 0) {
         free(merges);
         return -1;
     }
-    r->t->model = !r->byte_level ? &llm_model_char : n || r->t->n_splits ? &llm_model_bpe : &llm_model_byte;
-    return llm_tokenizer_finish(r->t, merges, n, e);
+    return llm_tokenizer_finish(t, merges, n, e);
 }
 
-static const struct component models[] = {{"BPE", model_bpe}, {NULL, NULL}};
+static int no_byte_level(const struct reader *r, struct llm_err *e)
+{
+    return r->t->byte_level ? llm_fail(e, EX_UNAVAILABLE, "pre_tokenizer 'ByteLevel' is not supported with it") : 0;
+}
+
+/* [text, score] in the order of ids. */
+static int read_scored(struct reader *r, const json_t *list, struct llm_err *e)
+{
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *entry = json_array_get(list, i), *text = json_array_get(entry, 0), *score = json_array_get(entry, 1);
+        if (!json_is_string(text) || !json_is_number(score))
+            return llm_fail(e, EX_DATAERR, "vocab[%zu]: expected [text, score]", i);
+        const unsigned char *p = (const unsigned char *)json_string_value(text);
+        size_t n = json_string_length(text);
+        struct llm_vocab_entry *added = i < r->vocab.n && r->vocab.v[i].flags & LLM_TOKEN_ADDED ? &r->vocab.v[i] : NULL;
+        if (!added && llm_vocab_put(&r->vocab, (int64_t)i, p, n, LLM_TOKEN_MODEL, e) < 0)
+            return llm_in(e, "vocab");
+        if (added && added->n == n && memcmp(added->text, p, n) == 0)
+            added->flags |= LLM_TOKEN_MODEL;
+        r->vocab.v[i].score = json_number_value(score);
+    }
+    return 0;
+}
+
+static int model_unigram(struct reader *r, const json_t *o, struct llm_err *e)
+{
+    struct llm_tokenizer *t = r->t;
+    const json_t *list = get(o, "vocab");
+    int64_t unknown = -1;
+    if (!json_is_array(list))
+        return llm_fail(e, EX_DATAERR, "expected 'vocab', an array");
+    if (no_byte_level(r, e) < 0 || llm_json_int(o, "unk_id", 0, (int64_t)json_array_size(list) - 1, &unknown, e) < 0
+        || llm_json_bool(o, "byte_fallback", &t->byte_fallback, e) < 0 || llm_json_bool(o, "sentencepiece", &t->sentencepiece, e) < 0
+        || read_scored(r, list, e) < 0 || read_model_ids(r, o, e) < 0 || read_user_defined(r, o, e) < 0)
+        return -1;
+    t->unknown = (int32_t)unknown;
+    t->generic = t->fuse_unknown = true;
+    t->model = &llm_model_unigram;
+    return llm_tokenizer_set_vocab(t, &r->vocab, e) < 0 ? -1 : llm_tokenizer_finish(t, NULL, 0, e);
+}
+
+static int model_wordpiece(struct reader *r, const json_t *o, struct llm_err *e)
+{
+    struct llm_tokenizer *t = r->t;
+    const char *prefix = "##";
+    r->ids = json_object_get(o, "vocab");
+    if (!json_is_object(r->ids))
+        return llm_fail(e, EX_DATAERR, "expected 'vocab', an object");
+    if (no_byte_level(r, e) < 0 || llm_json_str(o, "continuing_subword_prefix", &prefix, e) < 0
+        || llm_json_int(o, "max_input_chars_per_word", 0, INT32_MAX, &t->max_word, e) < 0
+        || llm_json_bool(o, "fuse_unk", &t->fuse_unknown, e) < 0 || read_vocab(r, e) < 0 || read_unknown(r, o, e) < 0)
+        return -1;
+    t->prefix = strdup(prefix);
+    t->generic = true;
+    t->model = &llm_model_wordpiece;
+    if (!t->prefix)
+        return llm_no_memory(e, "a tokenizer");
+    return llm_tokenizer_set_vocab(t, &r->vocab, e) < 0 ? -1 : llm_tokenizer_finish(t, NULL, 0, e);
+}
+
+static const struct component models[] = {
+    {"BPE", model_bpe}, {"Unigram", model_unigram}, {"WordPiece", model_wordpiece}, {NULL, NULL}};
+
+/* Old files leave the type out. */
+static const char *guess_type(const json_t *model)
+{
+    if (get(model, "merges"))
+        return "BPE";
+    return json_is_array(get(model, "vocab")) ? "Unigram" : get(model, "max_input_chars_per_word") ? "WordPiece" : "BPE";
+}
 
 static int read_all(struct reader *r, struct llm_err *e)
 {
-    static const struct { const char *key; const struct component *rows; } parts[] = {
-        {"normalizer", normalizers}, {"pre_tokenizer", pre_tokenizers}, {"post_processor", post_processors}, {"decoder", decoders}};
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
-        const json_t *o = get(r->root, parts[i].key);
-        if (o && read_component(r, parts[i].rows, parts[i].key, o, e) < 0)
-            return -1;
-    }
-    const json_t *model = get(r->root, "model");
+    const json_t *model = get(r->root, "model"), *post = get(r->root, "post_processor");
+    if (llm_tokenizer_set_parts(r->t, json_object_get(r->root, "normalizer"), json_object_get(r->root, "pre_tokenizer"),
+                                json_object_get(r->root, "decoder"), e) < 0
+        || (post && read_component(r, post_processors, "post_processor", post, e) < 0))
+        return -1;
     if (!json_is_object(model))
         return llm_fail(e, EX_DATAERR, "expected a tokenizer.json (an object with a 'model')");
-    r->vocab.limit = 1024 + 8 * (int64_t)(json_object_size(json_object_get(model, "vocab")) + json_array_size(get(r->root, "added_tokens")));
+    const json_t *vocab = json_object_get(model, "vocab");
+    r->vocab.limit = 1024 + 8 * (int64_t)(json_object_size(vocab) + json_array_size(vocab) + json_array_size(get(r->root, "added_tokens")));
     json_t *typed = NULL;
-    if (!get(model, "type")) { /* old files leave the type out */
+    if (!get(model, "type")) {
         typed = json_copy((json_t *)(uintptr_t)model);
-        if (!typed || json_object_set_new(typed, "type", json_string("BPE")) < 0)
+        if (!typed || json_object_set_new(typed, "type", json_string(guess_type(model))) < 0)
             return llm_no_memory(e, "a tokenizer");
         model = typed;
     }

@@ -106,6 +106,16 @@ static struct llm_tokenizer *load_text(struct llm_file *f, const char *path, con
     return t;
 }
 
+static struct llm_tokenizer *load_spm(struct llm_file *f, struct llm_err *e)
+{
+    struct llm_buf b = {0};
+    struct llm_tokenizer *t = read_whole(f, &b, e) == 0 ? llm_tokenizer_from_spm((const unsigned char *)b.p, b.n, e) : NULL;
+    if (!t)
+        llm_in(e, "%s", llm_file_name(f));
+    llm_buf_release(&b);
+    return t;
+}
+
 struct llm_tokenizer *llm_tokenizer_load(const char *path, const char *pattern, struct llm_err *e)
 {
     struct stat s;
@@ -127,8 +137,10 @@ struct llm_tokenizer *llm_tokenizer_load(const char *path, const char *pattern, 
     }
     if (p && (content == LLM_CONTENT_JSON || is_ranks(p, n)))
         t = load_text(f, path, pattern, content == LLM_CONTENT_JSON, e);
+    else if (p && llm_is_spm(p, n))
+        t = load_spm(f, e);
     else if (p)
-        llm_sniff_refuse(f, "a tokenizer (tokenizer.json, tiktoken ranks or a checkpoint)", e);
+        llm_sniff_refuse(f, "a tokenizer (tokenizer.json, tiktoken ranks, SentencePiece's .model or a checkpoint)", e);
     llm_file_close(f);
     return t;
 }

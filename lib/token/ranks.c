@@ -4,6 +4,7 @@
 #include <string.h>
 #include "base/hash.h"
 #include "token/internal.h"
+#include "token/norm/norm.h"
 
 struct special { const char *text; int32_t id; };
 struct known {
@@ -34,40 +35,8 @@ static const struct known *find_known(const unsigned char *text, size_t n, struc
     return NULL;
 }
 
-static int base64_digit(unsigned char c)
-{
-    if (c >= 'A' && c <= 'Z')
-        return c - 'A';
-    if (c >= 'a' && c <= 'z')
-        return c - 'a' + 26;
-    if (c >= '0' && c <= '9')
-        return c - '0' + 52;
-    return c == '+' ? 62 : c == '/' ? 63 : -1;
-}
-
-/* Decodes [p, end) to `out`; its length, or -1. */
-static long base64(const unsigned char *p, const unsigned char *end, unsigned char *out)
-{
-    unsigned char *start = out;
-    size_t n = (size_t)(end - p);
-    if (n == 0 || n % 4)
-        return -1;
-    for (; p < end; p += 4) {
-        int a = base64_digit(p[0]), b = base64_digit(p[1]), c = base64_digit(p[2]), d = base64_digit(p[3]);
-        bool last = p + 4 == end, two = last && p[3] == '=', one = two && p[2] == '=';
-        if (a < 0 || b < 0 || (c < 0 && !one) || (d < 0 && !two))
-            return -1;
-        *out++ = (unsigned char)(a << 2 | b >> 4);
-        if (!one)
-            *out++ = (unsigned char)(b << 4 | c >> 2);
-        if (!two)
-            *out++ = (unsigned char)(c << 6 | d);
-    }
-    return out - start;
-}
-
-/* Every line into the vocabulary; decoded bytes into `out`, which is at least as long as the text. */
-static int read_lines(const unsigned char *p, size_t n, unsigned char *out, struct llm_vocab *v, struct llm_err *e)
+/* Every line into the vocabulary; decoded bytes into `out`, which has room for the whole text and so stays where it is. */
+static int read_lines(const unsigned char *p, size_t n, struct llm_buf *out, struct llm_vocab *v, struct llm_err *e)
 {
     const unsigned char *end = p + n;
     for (size_t line = 1; p < end; line++) {
@@ -78,40 +47,16 @@ static int read_lines(const unsigned char *p, size_t n, unsigned char *out, stru
         const unsigned char *text_end = stop > p && stop[-1] == '\r' ? stop - 1 : stop;
         if (text_end > p) {
             space = memchr(p, ' ', (size_t)(text_end - p));
-            long len = space ? base64(p, space, out) : -1;
+            size_t at = out->n;
+            bool decoded = space && space > p && llm_base64_decode((const char *)p, (size_t)(space - p), out, NULL) == 0;
             for (q = space ? space + 1 : text_end; q < text_end && *q >= '0' && *q <= '9' && rank < LLM_MAX_VOCAB; q++)
                 rank = rank * 10 + (*q - '0');
-            if (len <= 0 || q != text_end || q == space + 1)
+            if (!decoded || q != text_end || q == space + 1)
                 return llm_fail(e, EX_DATAERR, "line %zu: expected base64, a space and a rank", line);
-            if (llm_vocab_put(v, rank, out, (size_t)len, LLM_TOKEN_MODEL, e) < 0)
+            if (llm_vocab_put(v, rank, (const unsigned char *)out->p + at, out->n - at, LLM_TOKEN_MODEL, e) < 0)
                 return llm_in(e, "line %zu", line);
-            out += len;
         }
         p = stop + 1;
-    }
-    return 0;
-}
-
-/* Each way to cut a token into two tokens is a merge of its rank. */
-static int all_merges(const struct llm_tokenizer *t, struct llm_bpe_merge **merges, size_t *n, struct llm_err *e)
-{
-    size_t room = 0;
-    for (int32_t id = 0; id < t->vocab_size; id++) {
-        const unsigned char *p = t->pieces + t->offsets[id];
-        size_t len = t->offsets[id + 1] - t->offsets[id];
-        if (!(t->flags[id] & LLM_TOKEN_MODEL))
-            continue;
-        int32_t first = llm_tokenizer_whole(t, p, len);
-        if (first != id)
-            return llm_fail(e, EX_DATAERR, "ranks %d and %d have the same bytes", first, id);
-        for (size_t cut = 1; cut < len; cut++) {
-            int32_t left = llm_tokenizer_whole(t, p, cut), right = left < 0 ? -1 : llm_tokenizer_whole(t, p + cut, len - cut);
-            if (right < 0)
-                continue;
-            if (llm_grow((void **)merges, &room, *n + 1, sizeof **merges, e) < 0)
-                return -1;
-            (*merges)[(*n)++] = (struct llm_bpe_merge){(uint32_t)left, (uint32_t)right, (uint32_t)id, (uint32_t)id};
-        }
     }
     return 0;
 }
@@ -126,9 +71,16 @@ static int build(struct llm_tokenizer *t, struct llm_vocab *v, const char *patte
     t->ignore_merges = true;
     if (llm_tokenizer_add_split(t, pattern, e) < 0 || llm_tokenizer_set_vocab(t, v, e) < 0 || llm_tokenizer_index_whole(t, e) < 0)
         return -1;
+    for (int32_t id = 0; id < t->vocab_size; id++) {
+        size_t len;
+        const unsigned char *p = llm_model_piece(t, id, &len);
+        int32_t first = t->flags[id] & LLM_TOKEN_MODEL ? llm_tokenizer_whole(t, p, len) : id;
+        if (first != id)
+            return llm_fail(e, EX_DATAERR, "ranks %d and %d have the same bytes", first, id);
+    }
     struct llm_bpe_merge *merges = NULL;
     size_t n = 0;
-    if (all_merges(t, &merges, &n, e) < 0) {
+    if (llm_all_merges(t, NULL, &merges, &n, e) < 0) {
         free(merges);
         return -1;
     }
@@ -146,13 +98,13 @@ struct llm_tokenizer *llm_tokenizer_from_ranks(const unsigned char *text, size_t
         pattern = k->pattern;
         specials = k->specials;
     }
-    unsigned char *bytes = llm_alloc(n, 1, "a vocabulary", e);
-    struct llm_tokenizer *t = bytes ? llm_tokenizer_create(e) : NULL;
-    if (t && (read_lines(text, n, bytes, &v, e) < 0 || build(t, &v, pattern, specials, e) < 0)) {
+    struct llm_buf bytes = {0};
+    struct llm_tokenizer *t = llm_buf_reserve(&bytes, n + 4, e) == 0 ? llm_tokenizer_create(e) : NULL;
+    if (t && (read_lines(text, n, &bytes, &v, e) < 0 || build(t, &v, pattern, specials, e) < 0)) {
         llm_tokenizer_destroy(t);
         t = NULL;
     }
-    free(bytes);
+    llm_buf_release(&bytes);
     llm_vocab_release(&v);
     return t;
 }

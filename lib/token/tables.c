@@ -1,11 +1,15 @@
 /* The compiled form: plain tensors that need no parsing. "tokenizer.pieces" U8 (all texts), "tokenizer.offsets" U32 [ids + 1],
- * "tokenizer.flags" U8 [ids], "tokenizer.merges" U32 [merges, 4] (left, right, rank, id), "tokenizer.settings" U8 (a small JSON object). */
+ * "tokenizer.flags" U8 [ids], "tokenizer.merges" U32 [merges, 4] (left, right, rank, id), "tokenizer.settings" U8 (a small JSON object),
+ * "tokenizer.scores" F64 [ids] of a Unigram model. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include "io/checkpoint.h"
 #include "token/internal.h"
+#include "token/unicode.h"
 
-static const struct llm_model_row *const models[] = {&llm_model_bpe, &llm_model_byte, &llm_model_char};
+/* llm_model_bpe_chars is "bpe" with parts and without ByteLevel among them. */
+static const struct llm_model_row *const models[] = {&llm_model_bpe, &llm_model_byte, &llm_model_char, &llm_model_unigram, &llm_model_wordpiece};
 
 static json_t *id_list(const int32_t *ids, int n)
 {
@@ -24,6 +28,13 @@ static int make_settings(struct llm_tokenizer *t, struct llm_err *e)
                           t->normaliser ? t->normaliser->name : NULL, "splits", splits, "ignore_merges", t->ignore_merges, "add_prefix_space",
                           t->add_prefix_space, "unknown", t->unknown, "before", id_list(t->before, t->n_before), "after",
                           id_list(t->after, t->n_after), "bos", t->bos, "eos", t->eos, "id", t->id);
+    if (o && t->generic
+        && json_object_update_new(o, json_pack("{s:O, s:b, s:b, s:b, s:s, s:I}", "parts", t->parts, "byte_fallback", t->byte_fallback, "fuse_unk",
+                                               t->fuse_unknown, "sentencepiece", t->sentencepiece, "prefix", t->prefix ? t->prefix : "",
+                                               "max_word", (json_int_t)t->max_word)) < 0) {
+        json_decref(o);
+        o = NULL;
+    }
     int bad = o ? llm_json_dump(o, &t->settings, e) : llm_no_memory(e, "a tokenizer's settings");
     json_decref(o);
     return bad;
@@ -46,6 +57,8 @@ int llm_tokenizer_tables(const struct llm_tokenizer *t, struct llm_tensor_out *o
     out[(*n)++] = (struct llm_tensor_out){"tokenizer.settings", LLM_U8, 1, {(int64_t)t->settings.n}, t->settings.p};
     if (merges)
         out[(*n)++] = (struct llm_tensor_out){"tokenizer.merges", LLM_U32, 2, {merges, 4}, t->bpe.merges};
+    if (t->scores)
+        out[(*n)++] = (struct llm_tensor_out){"tokenizer.scores", LLM_F64, 1, {ids}, t->scores};
     return 0;
 }
 
@@ -84,6 +97,29 @@ static int read_ids(const json_t *o, const char *key, int32_t *ids, int *n, stru
     return 0;
 }
 
+/* What a tokenizer whose texts are handled as a whole has more. */
+static int read_parts(struct llm_tokenizer *t, const json_t *o, struct llm_err *e)
+{
+    const json_t *parts = json_object_get(o, "parts");
+    const char *prefix = "";
+    if (!parts)
+        return t->model == &llm_model_unigram || t->model == &llm_model_wordpiece ? llm_fail(e, EX_DATAERR, "parts: missing") : 0;
+    if (llm_tokenizer_set_parts(t, json_object_get(parts, "normalizer"), json_object_get(parts, "pre_tokenizer"),
+                                json_object_get(parts, "decoder"), e) < 0
+        || llm_json_bool(o, "byte_fallback", &t->byte_fallback, e) < 0 || llm_json_bool(o, "fuse_unk", &t->fuse_unknown, e) < 0
+        || llm_json_bool(o, "sentencepiece", &t->sentencepiece, e) < 0 || llm_json_str(o, "prefix", &prefix, e) < 0
+        || llm_json_int(o, "max_word", 0, INT32_MAX, &t->max_word, e) < 0)
+        return -1;
+    bool bytes = t->model == &llm_model_bpe && t->byte_level;
+    if ((t->byte_level && !bytes) || t->model == &llm_model_byte || t->model == &llm_model_char)
+        return llm_fail(e, EX_DATAERR, "parts: they do not fit a model of type '%s'", t->model->name);
+    if (t->model == &llm_model_bpe && !bytes)
+        t->model = &llm_model_bpe_chars;
+    t->generic = true;
+    t->prefix = strdup(prefix);
+    return t->prefix ? 0 : llm_no_memory(e, "a tokenizer");
+}
+
 static int read_settings(struct llm_tokenizer *t, const json_t *o, struct llm_err *e)
 {
     const char *type = "", *normalizer = NULL, *id = "";
@@ -100,6 +136,8 @@ static int read_settings(struct llm_tokenizer *t, const json_t *o, struct llm_er
             t->model = models[i];
     if (!t->model)
         return llm_fail(e, EX_UNAVAILABLE, "model '%s' is not supported", type);
+    if (read_parts(t, o, e) < 0)
+        return -1;
     t->normaliser = normalizer ? llm_normaliser_find(normalizer) : NULL;
     if (normalizer && !t->normaliser)
         return llm_fail(e, EX_UNAVAILABLE, "normalizer '%s' is not supported", normalizer);
@@ -123,8 +161,8 @@ static int check_vocab(const struct llm_tokenizer *t, int64_t n_bytes, int64_t n
     if (n_flags < 1 || n_flags > LLM_MAX_VOCAB || n_offsets != n_flags + 1)
         return llm_fail(e, EX_DATAERR, "tensor 'tokenizer.offsets': expected [%lld], found [%lld]", (long long)n_flags + 1, (long long)n_offsets);
     for (int64_t i = 0; i < n_flags; i++)
-        if (t->offsets[i] > t->offsets[i + 1] || t->flags[i] & ~LLM_TOKEN_FLAGS)
-            return llm_fail(e, EX_DATAERR, "token %lld: a bad offset or flag", (long long)i);
+        if (t->offsets[i] > t->offsets[i + 1])
+            return llm_fail(e, EX_DATAERR, "token %lld: a bad offset", (long long)i);
     if (t->offsets[0] != 0 || t->offsets[n_flags] != n_bytes)
         return llm_fail(e, EX_DATAERR, "tensor 'tokenizer.offsets': expected 0 to %lld", (long long)n_bytes);
     return 0;
@@ -148,6 +186,34 @@ static int read_merges(struct llm_tokenizer *t, struct llm_checkpoint *c, struct
     return llm_tokenizer_finish(t, merges, (size_t)n, e);
 }
 
+static int read_scores(struct llm_tokenizer *t, struct llm_checkpoint *c, struct llm_err *e)
+{
+    int64_t n = 0;
+    if (t->model != &llm_model_unigram)
+        return 0;
+    t->scores = read_table(c, "tokenizer.scores", LLM_F64, 1, &n, e);
+    if (!t->scores)
+        return -1;
+    if (n != t->vocab_size)
+        return llm_fail(e, EX_DATAERR, "tensor 'tokenizer.scores': expected [%d], found [%lld]", t->vocab_size, (long long)n);
+    for (int64_t i = 0; i < n; i++)
+        if (!isfinite(t->scores[i]))
+            return llm_fail(e, EX_DATAERR, "tensor 'tokenizer.scores': token %lld: not a finite number", (long long)i);
+    return 0;
+}
+
+/* Models over characters take their tokens for text. */
+static int check_texts(const struct llm_tokenizer *t, struct llm_err *e)
+{
+    for (int32_t id = 0; t->model->encode_new && t->model != &llm_model_bpe && id < t->vocab_size; id++) {
+        size_t n;
+        const unsigned char *p = llm_model_piece(t, id, &n);
+        if (llm_utf8_invalid(p, n) < n)
+            return llm_fail(e, EX_DATAERR, "token %d: expected UTF-8", id);
+    }
+    return 0;
+}
+
 static int read_tables(struct llm_tokenizer *t, struct llm_checkpoint *c, struct llm_err *e)
 {
     int64_t n_bytes, n_offsets, n_flags, n_settings, n_json;
@@ -162,7 +228,7 @@ static int read_tables(struct llm_tokenizer *t, struct llm_checkpoint *c, struct
     int bad = o ? read_settings(t, o, e) : -1;
     json_decref(o);
     free(settings);
-    if (bad < 0 || read_merges(t, c, e) < 0)
+    if (bad < 0 || check_texts(t, e) < 0 || read_scores(t, c, e) < 0 || read_merges(t, c, e) < 0)
         return -1;
     if (llm_header_find(llm_checkpoint_header(c), "tokenizer.json")) {
         char *text = read_table(c, "tokenizer.json", LLM_U8, 1, &n_json, e);

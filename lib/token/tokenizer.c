@@ -11,6 +11,7 @@ struct llm_tokenizer *llm_tokenizer_create(struct llm_err *e)
     if (!t)
         return NULL;
     t->unknown = t->bos = t->eos = -1;
+    t->max_word = 100;
     for (int i = 0; i < 256; i++)
         t->bpe.byte_id[i] = LLM_BPE_NONE;
     pthread_mutex_init(&t->lock, NULL);
@@ -29,6 +30,22 @@ void llm_tokenizer_destroy(struct llm_tokenizer *t)
     llm_bpe_release(&t->bpe);
     for (int i = 0; i < t->n_splits; i++)
         llm_split_release(&t->splits[i]);
+    for (int i = 0; i < t->n_norms; i++)
+        llm_norm_release(&t->norms[i]);
+    for (int i = 0; i < t->n_pres; i++)
+        llm_pre_release(&t->pres[i]);
+    for (int i = 0; i < t->n_decoders; i++)
+        llm_decode_step_release(&t->decoders[i]);
+    free(t->norms);
+    free(t->pres);
+    free(t->decoders);
+    free(t->shown);
+    free(t->shown_at);
+    free(t->scores);
+    free(t->prefix);
+    json_decref(t->parts);
+    llm_trie_release(&t->trie);
+    llm_trie_release(&t->kept);
     llm_buf_release(&t->json);
     llm_buf_release(&t->settings);
     pthread_mutex_destroy(&t->lock);
@@ -53,7 +70,7 @@ int llm_vocab_put(struct llm_vocab *v, int64_t id, const unsigned char *text, si
     }
     if (v->v[id].flags)
         return llm_fail(e, EX_DATAERR, "token id %lld is given twice", (long long)id);
-    v->v[id] = (struct llm_vocab_entry){text, (uint32_t)n, flags | LLM_TOKEN_PRESENT};
+    v->v[id] = (struct llm_vocab_entry){text, (uint32_t)n, flags | LLM_TOKEN_PRESENT, 0};
     return 0;
 }
 
@@ -75,12 +92,16 @@ int llm_tokenizer_set_vocab(struct llm_tokenizer *t, const struct llm_vocab *v, 
     t->pieces = llm_alloc((size_t)bytes, 1, "a vocabulary", e);
     t->offsets = llm_alloc(v->n + 1, sizeof *t->offsets, "a vocabulary", e);
     t->flags = llm_alloc(v->n, 1, "a vocabulary", e);
-    if (!t->pieces || !t->offsets || !t->flags)
+    if (t->model == &llm_model_unigram)
+        t->scores = llm_alloc(v->n, sizeof *t->scores, "a vocabulary", e);
+    if (!t->pieces || !t->offsets || !t->flags || (t->model == &llm_model_unigram && !t->scores))
         return -1;
     uint32_t at = 0;
     for (size_t i = 0; i < v->n; i++) {
         t->offsets[i] = at;
         t->flags[i] = v->v[i].flags;
+        if (t->scores)
+            t->scores[i] = v->v[i].score;
         if (v->v[i].n)
             memcpy(t->pieces + at, v->v[i].text, v->v[i].n);
         at += v->v[i].n;
@@ -103,7 +124,7 @@ int32_t llm_tokenizer_whole(const struct llm_tokenizer *t, const unsigned char *
         size_t len;
         if (t->whole[i].hash != h)
             continue;
-        const char *text = llm_tokenizer_piece(t, t->whole[i].id, &len);
+        const unsigned char *text = llm_model_piece(t, t->whole[i].id, &len);
         if (len == n && memcmp(text, p, n) == 0)
             return t->whole[i].id;
     }
@@ -187,26 +208,46 @@ static int check_ids(const struct llm_tokenizer *t, struct llm_err *e)
     return 0;
 }
 
+static int finish_bytes(struct llm_tokenizer *t, struct llm_bpe_merge *merges, size_t n_merges, struct llm_err *e)
+{
+    for (int32_t id = 0; id < t->vocab_size; id++)
+        if (t->offsets[id + 1] - t->offsets[id] == 1 && t->flags[id] & LLM_TOKEN_MODEL) {
+            uint32_t *slot = &t->bpe.byte_id[t->pieces[t->offsets[id]]];
+            if (*slot == LLM_BPE_NONE)
+                *slot = (uint32_t)id;
+        }
+    if (llm_bpe_init(&t->bpe, merges, n_merges, e) < 0)
+        return -1;
+    if (t->model == &llm_model_byte && (t->n_splits || t->generic))
+        t->model = &llm_model_bpe;
+    return 0;
+}
+
+/* Models over characters. */
+static int finish_chars(struct llm_tokenizer *t, struct llm_bpe_merge *merges, size_t n_merges, struct llm_err *e)
+{
+    if (t->model != &llm_model_bpe_chars)
+        free(merges);
+    else if (llm_bpe_init(&t->bpe, merges, n_merges, e) < 0)
+        return -1;
+    return llm_model_prepare(t, e);
+}
+
 int llm_tokenizer_finish(struct llm_tokenizer *t, struct llm_bpe_merge *merges, size_t n_merges, struct llm_err *e)
 {
+    bool over_chars = t->model->encode_new && t->model != &llm_model_bpe;
     if (t->model == &llm_model_char) {
         free(merges);
         if (index_chars(t, e) < 0)
             return -1;
-    } else {
-        for (int32_t id = 0; id < t->vocab_size; id++)
-            if (t->offsets[id + 1] - t->offsets[id] == 1 && t->flags[id] & LLM_TOKEN_MODEL) {
-                uint32_t *slot = &t->bpe.byte_id[t->pieces[t->offsets[id]]];
-                if (*slot == LLM_BPE_NONE)
-                    *slot = (uint32_t)id;
-            }
-        if (llm_bpe_init(&t->bpe, merges, n_merges, e) < 0)
-            return -1;
-        if (t->model == &llm_model_byte && t->n_splits)
-            t->model = &llm_model_bpe;
+    } else if ((over_chars ? finish_chars : finish_bytes)(t, merges, n_merges, e) < 0) {
+        return -1;
     }
     if (t->ignore_merges && !t->whole && llm_tokenizer_index_whole(t, e) < 0)
         return -1;
+    if (t->generic && !t->byte_level && llm_detokenizer_show(t, e) < 0)
+        return -1;
+    llm_pipeline_plan(t);
     find_ends(t);
     return check_ids(t, e);
 }
@@ -238,8 +279,11 @@ const char *llm_tokenizer_piece(const struct llm_tokenizer *t, int32_t id, size_
     *n = 0;
     if (id < 0 || id >= t->vocab_size || !(t->flags[id] & LLM_TOKEN_PRESENT))
         return NULL;
-    *n = t->offsets[id + 1] - t->offsets[id];
-    return (const char *)t->pieces + t->offsets[id];
+    if (t->shown) {
+        *n = t->shown_at[id + 1] - t->shown_at[id];
+        return (const char *)t->shown + t->shown_at[id];
+    }
+    return (const char *)llm_model_piece(t, id, n);
 }
 
 bool llm_tokenizer_is_special(const struct llm_tokenizer *t, int32_t id)
@@ -266,20 +310,4 @@ int32_t llm_tokenizer_bos(const struct llm_tokenizer *t)
 int32_t llm_tokenizer_eos(const struct llm_tokenizer *t)
 {
     return t->eos;
-}
-
-int llm_decode(const struct llm_tokenizer *t, const int32_t *ids, size_t n, bool skip_special, struct llm_buf *out, struct llm_err *e)
-{
-    for (size_t i = 0; i < n; i++) {
-        size_t len;
-        const char *text = llm_tokenizer_piece(t, ids[i], &len);
-        if (!text)
-            return llm_fail(e, EX_DATAERR, "token %zu: expected an id below %d, found %d%s", i, t->vocab_size, ids[i],
-                            ids[i] >= 0 && ids[i] < t->vocab_size ? ", which has no text" : "");
-        if (skip_special && t->flags[ids[i]] & LLM_TOKEN_SPECIAL)
-            continue;
-        if (llm_buf_put(out, text, len, e) < 0)
-            return -1;
-    }
-    return 0;
 }

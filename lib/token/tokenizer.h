@@ -1,5 +1,5 @@
-/* Tokenizers: text to ids and back. One object serves every model type (byte-level BPE, byte, char; later Unigram, WordPiece): a type
- * is one file in token/model/ and a row. */
+/* Tokenizers: text to ids and back. One object serves every model type (BPE, byte, char, Unigram, WordPiece): a type is one file in
+ * token/model/ and a row. */
 #ifndef LLM_TOKEN_TOKENIZER_H
 #define LLM_TOKEN_TOKENIZER_H
 
@@ -29,8 +29,8 @@ int llm_tokenizer_tables(const struct llm_tokenizer *t, struct llm_tensor_out *o
 /* Identity: SHA-256 of the canonical form (type, id → bytes, merges or scores, normaliser, split), 64 hex digits. */
 const char *llm_tokenizer_id(const struct llm_tokenizer *t);
 int32_t llm_tokenizer_vocab_size(const struct llm_tokenizer *t); /* largest id + 1 */
-const char *llm_tokenizer_type(const struct llm_tokenizer *t);   /* "bpe", "byte", "char" */
-/* Bytes of one id (specials as their text); NULL when the id has none. */
+const char *llm_tokenizer_type(const struct llm_tokenizer *t);   /* "bpe", "byte", "char", "unigram", "wordpiece" */
+/* What one id puts into the middle of a text (specials their text, a part of a character its byte); NULL when the id has none. */
 const char *llm_tokenizer_piece(const struct llm_tokenizer *t, int32_t id, size_t *n);
 bool llm_tokenizer_is_special(const struct llm_tokenizer *t, int32_t id);
 /* The id of an added or special token by its text, or -1. */
@@ -57,6 +57,13 @@ int llm_encode(const struct llm_tokenizer *t, const char *text, size_t n, int fl
 /* Decoding a stream of ids; bytes appended to `out`. An id outside the vocabulary is EX_DATAERR. `skip_special`: specials print nothing. */
 int llm_decode(const struct llm_tokenizer *t, const int32_t *ids, size_t n, bool skip_special, struct llm_buf *out, struct llm_err *e)
     LLM_MUST_CHECK;
+/* The same in parts: what a decoder puts at the beginning of a text, or joins from several ids, comes out as for the whole. */
+struct llm_detokenizer;
+struct llm_detokenizer *llm_detokenizer_create(const struct llm_tokenizer *t, bool skip_special, struct llm_err *e) LLM_MUST_CHECK;
+int llm_detokenizer_put(struct llm_detokenizer *d, const int32_t *ids, size_t n, struct llm_buf *out, struct llm_err *e) LLM_MUST_CHECK;
+/* What was held back; the decoder is then ready for the next text. */
+int llm_detokenizer_end(struct llm_detokenizer *d, struct llm_buf *out, struct llm_err *e) LLM_MUST_CHECK;
+void llm_detokenizer_destroy(struct llm_detokenizer *d);
 /* For people watching: how many of the `n` bytes can be shown now without cutting a UTF-8 character in two. */
 size_t llm_utf8_complete(const char *s, size_t n);
 

@@ -10,6 +10,7 @@ static int open_val(struct llm_train_data *d, const char *val, const char *token
     double share;
     if (!(d->val_path = strdup(val))) return llm_no_memory(e, "a path");
     if (llm_parse_real(val, &share) == 0) {
+        if (d->feed) return llm_fail(e, LLM_EX_USAGE, "--val: expected a file with --stream, found the share %s", val);
         if (!(share > 0 && share < 1)) return llm_fail(e, LLM_EX_USAGE, "--val: expected a file or a share between 0 and 1, found '%s'", val);
         d->val_share = share;
         return 0;
@@ -18,17 +19,37 @@ static int open_val(struct llm_train_data *d, const char *val, const char *token
     return d->val ? llm_tokens_fingerprint(d->val, d->val_fingerprint, e) : -1;
 }
 
-int llm_train_data_open(struct llm_train_data *d, const char *const *paths, size_t n_paths, const char *val, const char *tokenizer_id,
-                        int64_t vocab_size, struct llm_err *e)
+static int keep_paths(struct llm_train_data *d, const char *const *paths, size_t n_paths, struct llm_err *e)
 {
     d->paths = llm_calloc(n_paths + 1, sizeof *d->paths, "paths", e);
     if (!d->paths) return -1;
     for (; d->n_paths < n_paths; d->n_paths++) {
         if (!(d->paths[d->n_paths] = strdup(paths[d->n_paths]))) return llm_no_memory(e, "a path");
     }
+    return 0;
+}
+
+int llm_train_data_open(struct llm_train_data *d, const char *const *paths, size_t n_paths, const char *val, const char *tokenizer_id,
+                        int64_t vocab_size, struct llm_err *e)
+{
+    if (keep_paths(d, paths, n_paths, e) < 0) return -1;
     d->train = llm_tokens_open(paths, n_paths, tokenizer_id, (int32_t)vocab_size, e);
     if (!d->train || llm_tokens_fingerprint(d->train, d->fingerprint, e) < 0) return -1;
     return val ? open_val(d, val, tokenizer_id, vocab_size, e) : 0;
+}
+
+int llm_train_data_stream(struct llm_train_data *d, const char *const *paths, size_t n_paths, const char *val, const char *tokenizer_id,
+                          int64_t vocab_size, struct llm_err *e)
+{
+    if (keep_paths(d, paths, n_paths, e) < 0) return -1;
+    d->feed = llm_feed_create(paths, n_paths, tokenizer_id, (int32_t)vocab_size, e);
+    if (!d->feed) return -1;
+    return val ? open_val(d, val, tokenizer_id, vocab_size, e) : 0;
+}
+
+int64_t llm_train_data_vocab_size(const struct llm_train_data *d)
+{
+    return d->feed ? llm_feed_vocab_size(d->feed) : d->train ? llm_tokens_vocab_size(d->train) : 0;
 }
 
 void llm_train_data_release(struct llm_train_data *d)
@@ -37,6 +58,7 @@ void llm_train_data_release(struct llm_train_data *d)
     free(d->paths);
     free(d->val_path);
     if (d->train) llm_tokens_close(d->train);
+    llm_feed_destroy(d->feed);
     if (d->val) llm_tokens_close(d->val);
     *d = (struct llm_train_data){0};
 }

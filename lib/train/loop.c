@@ -33,7 +33,7 @@ static int evaluate(struct llm_loop *l, const struct llm_step_report *r, double 
 
 static bool eval_due(const struct llm_trainer *t)
 {
-    bool due = t->step == t->o.steps || (t->o.eval_every > 0 && t->step % t->o.eval_every == 0);
+    bool due = t->ended || t->step == t->o.steps || (t->o.eval_every > 0 && t->step % t->o.eval_every == 0);
     return due && t->step > 0 && t->step != t->eval_step && llm_trainer_has_val(t);
 }
 
@@ -42,8 +42,10 @@ static int advance(struct llm_loop *l, struct llm_step_report *r, struct llm_err
 {
     struct llm_trainer *t = l->t;
     double val = NAN, bits = NAN;
-    int got = llm_trainer_step(t, r, e);
+    struct llm_step_report now;
+    int got = llm_trainer_step(t, &now, e);
     if (got) return got;
+    *r = now;
     if (eval_due(t) && (got = evaluate(l, r, &val, &bits, e)) < 0) return got;
     struct llm_err problem;
     if (llm_metrics_step(l->metrics, t, r, val, bits, &problem) < 0) {
@@ -54,19 +56,23 @@ static int advance(struct llm_loop *l, struct llm_step_report *r, struct llm_err
     return l->save_every > 0 && t->step % l->save_every == 0 && t->step < t->o.steps ? save(l, e) : 0;
 }
 
+/* An evaluation that no step brings with it; a line of its own in the log. 1: a signal was caught. */
+static int late_eval(struct llm_loop *l, const struct llm_step_report *r, struct llm_err *e)
+{
+    double val, bits;
+    const struct llm_step_report alone = {.step = l->t->step, .loss = NAN, .bits_per_byte = NAN, .lr = NAN, .grad_norm = NAN};
+    int got = evaluate(l, r, &val, &bits, e);
+    return got ? got : llm_metrics_step(l->metrics, l->t, &alone, val, bits, e);
+}
+
 int llm_loop_run(struct llm_loop *l, struct llm_err *e)
 {
     struct llm_trainer *t = l->t;
-    struct llm_step_report r = {.step = t->step, .loss = NAN, .bits_per_byte = NAN, .lr = NAN, .grad_norm = NAN};
+    struct llm_step_report r = {.loss = NAN};
     struct llm_progress bar;
     double started = llm_now();
     int64_t first = t->step, tokens = 0;
-    double val, bits;
-    int got = 0;
-    if (eval_due(t)) { /* a signal came between a step and its evaluation */
-        got = evaluate(l, &r, &val, &bits, e);
-        if (got == 0) got = llm_metrics_step(l->metrics, t, &r, val, bits, e);
-    }
+    int got = eval_due(t) ? late_eval(l, &r, e) : 0; /* a signal came between a step and its evaluation */
     llm_progress_start(&bar, "train", "tokens", (t->o.steps - first) * t->rows.n_rows * t->o.context);
     while (got == 0 && t->step < t->o.steps && !llm_signal_caught()) {
         char note[64];
@@ -78,12 +84,17 @@ int llm_loop_run(struct llm_loop *l, struct llm_err *e)
     }
     llm_progress_end(&bar);
     if (got < 0) return -1;
+    if (t->ended && !llm_signal_caught()) {
+        llm_note("the data ended after step %lld of %lld", (long long)t->step, (long long)t->o.steps);
+        if (eval_due(t) && late_eval(l, &r, e) < 0) return -1;
+    }
     double seconds = llm_now() - started;
     if (save(l, e) < 0) return -1;
     if (llm_signal_caught()) {
         llm_note("stopped after step %lld of %lld%s", (long long)t->step, (long long)t->o.steps, l->output ? "; --resume goes on" : "");
         return 0;
     }
+    if (t->step >= t->o.steps && t->step == first && t->step > 0) llm_note("all %lld steps were done; --steps asks for more", (long long)t->step);
     if (t->step > first) {
         double rate = (double)tokens / seconds;
         llm_note("%lld step%s, loss %.4f, %.0f tokens/s, %.1f GFLOP/s (6N)", (long long)(t->step - first), t->step - first == 1 ? "" : "s", r.loss,

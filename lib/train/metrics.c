@@ -31,7 +31,8 @@ double llm_measured_peak(enum llm_compute compute)
 
 int llm_metrics_open(struct llm_metrics *m, const char *path, bool append, const struct llm_trainer *t, struct llm_err *e)
 {
-    *m = (struct llm_metrics){.name = path, .flops_per_token = 6 * llm_model_params(&t->model->config)};
+    *m = (struct llm_metrics){.name = path && strcmp(path, "-") == 0 ? "standard output" : path,
+                              .flops_per_token = 6 * llm_model_params(&t->model->config)};
     if (!path) return 0;
     m->file = strcmp(path, "-") == 0 ? stdout : fopen(path, append ? "a" : "w");
     if (!m->file) return llm_fail_errno(e, EX_CANTCREAT, "%s", path);

@@ -54,6 +54,7 @@ static const struct key {
     {"order", NAME, AT(order), order_name},
     {"cross_document", FLAG, AT(cross_document), NULL},
     {"overfit_one", FLAG, AT(overfit_one), NULL},
+    {"stream", FLAG, AT(stream), NULL},
     {"eval_every", INT, AT(eval_every), NULL},
     {"eval_rows", INT, AT(eval_rows), NULL},
     {"seed", INT, AT(seed), NULL},

@@ -13,7 +13,7 @@ struct llm_train_options {
     double beta1, beta2, eps, momentum, weight_decay, clip; /* clip 0: none */
     int precision;                             /* LLM_COMPUTE_F32, LLM_COMPUTE_BF16 */
     int order;                                 /* enum llm_order_kind */
-    int cross_document, overfit_one;
+    int cross_document, overfit_one, stream;   /* stream: one pass over the data as it comes; `order` has no say */
     int64_t checkpoint_every;                  /* activation checkpointing; does not change the result */
     int64_t eval_every, eval_rows;             /* 0: only at the end; all rows */
     int64_t seed;

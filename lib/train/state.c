@@ -10,7 +10,15 @@ static json_t *data_json(const struct llm_train_data *d)
 {
     json_t *paths = json_array();
     for (size_t i = 0; paths && i < d->n_paths; i++) json_array_append_new(paths, json_string(d->paths[i]));
-    json_t *o = json_pack("{s:o,s:s,s:I}", "paths", paths, "fingerprint", d->fingerprint, "tokens", (json_int_t)llm_tokens_count(d->train));
+    json_t *o = json_pack("{s:o}", "paths", paths);
+    if (o && d->train) {
+        json_object_set_new(o, "fingerprint", json_string(d->fingerprint));
+        json_object_set_new(o, "tokens", json_integer((json_int_t)llm_tokens_count(d->train)));
+    }
+    if (o && d->feed) {
+        json_object_set_new(o, "streamed", json_integer((json_int_t)llm_feed_position(d->feed)));
+        json_object_set_new(o, "hash", json_sprintf("%016llx", (unsigned long long)llm_feed_hash(d->feed)));
+    }
     if (o && d->val_path) json_object_set_new(o, "val", json_string(d->val_path));
     if (o && d->val) json_object_set_new(o, "val_fingerprint", json_string(d->val_fingerprint));
     return o;
@@ -23,7 +31,7 @@ static int set_training(const struct llm_trainer *t, json_t *meta, struct llm_er
     if (!options) return -1;
     json_t *o = json_pack("{s:I,s:I,s:I,s:I,s:o}", "step", (json_int_t)t->step, "sample", (json_int_t)t->sample, "tokens",
                           (json_int_t)t->tokens, "eval_step", (json_int_t)t->eval_step, "options", options);
-    if (o && t->data.train) json_object_set_new(o, "data", data_json(&t->data));
+    if (o && t->data.n_paths > 0) json_object_set_new(o, "data", data_json(&t->data));
     if (o && isfinite(t->best_loss)) {
         json_object_set_new(o, "best_loss", json_real(t->best_loss));
         json_object_set_new(o, "best_step", json_integer(t->best_step));
@@ -113,15 +121,31 @@ static int read_tensor(struct llm_trainer *t, const char *what, const struct llm
 {
     char *name = state_name(what, p->name, e);
     if (!name) return -1;
-    const struct llm_entry *entry = llm_header_find(llm_checkpoint_header(t->model->file), name);
+    const struct llm_entry *entry = llm_header_find(llm_checkpoint_header(t->model->files[0]), name);
     int r = 0;
     if (!entry) r = llm_fail(e, EX_DATAERR, "tensor '%s': expected to go on with %s, found none", name, t->optim->name);
     else if (entry->dtype != LLM_F32 || entry->n_dims != p->n_dims || entry->shape[0] != p->shape[0]
              || (p->n_dims > 1 && entry->shape[1] != p->shape[1])) {
         r = llm_fail(e, EX_DATAERR, "tensor '%s': expected F32 of the weight's shape", name);
-    } else r = llm_checkpoint_read(t->model->file, entry, out, e);
+    } else r = llm_checkpoint_read(t->model->files[0], entry, out, e);
     free(name);
     return r;
+}
+
+/* Passes over what the run has seen, and makes sure that it is that. */
+static int find_place(const struct llm_trainer *t, const json_t *data, struct llm_err *e)
+{
+    struct llm_feed *f = t->data.feed;
+    const char *want = NULL;
+    char found[17];
+    int64_t n = -1;
+    if (llm_json_int(data, "streamed", 0, INT64_MAX / 2, &n, e) < 0 || llm_json_str(data, "hash", &want, e) < 0) return -1;
+    if (n < 0) return t->step == 0 ? 0 : llm_fail(e, LLM_EX_USAGE, "--stream: expected a run that began with it");
+    if (llm_feed_advance(f, (uint64_t)n, e) < 0) return -1;
+    snprintf(found, sizeof found, "%016llx", (unsigned long long)llm_feed_hash(f));
+    if (want && strcmp(want, found) == 0) return 0;
+    return llm_fail(e, EX_DATAERR, "%s: expected the data that the run began with (hash %s of %lld tokens), found %s", t->data.paths[0],
+                    want ? want : "none", (long long)n, found);
 }
 
 static int check_data(const struct llm_trainer *t, struct llm_err *e)
@@ -129,7 +153,8 @@ static int check_data(const struct llm_trainer *t, struct llm_err *e)
     const json_t *data = json_object_get(t->model->training, "data");
     const char *found = NULL, *val = NULL;
     if (llm_json_str(data, "fingerprint", &found, e) < 0 || llm_json_str(data, "val_fingerprint", &val, e) < 0) return -1;
-    if (found && strcmp(found, t->data.fingerprint) != 0) {
+    if (t->data.feed && find_place(t, data, e) < 0) return -1;
+    if (found && t->data.train && strcmp(found, t->data.fingerprint) != 0) {
         return llm_fail(e, EX_DATAERR, "%s: expected the data that the run began with (fingerprint %s), found %s", t->data.paths[0], found,
                         t->data.fingerprint);
     }

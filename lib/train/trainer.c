@@ -127,9 +127,25 @@ static void invent(struct llm_trainer *t, int64_t row)
     llm_rows_put(&t->rows, row, t->rows.window, t->rows.mask, t->o.context + 1, NULL, 0, 0, true);
 }
 
+/* A row of the feed. 1: it has ended, or a signal came. */
+static int feed_row(struct llm_trainer *t, int64_t r, struct llm_err *e)
+{
+    int got = llm_feed_cut(t->data.feed, &t->rows, r, (uint64_t)(r * t->o.context), t->o.cross_document, e);
+    if (got > 0) return 0;
+    if (llm_signal_caught()) return 1; /* which may have ended the producer too */
+    if (got < 0) return -1;
+    t->ended = true;
+    return 1;
+}
+
 static int gather(struct llm_trainer *t, int64_t *counted, struct llm_err *e)
 {
     for (int64_t r = 0; r < t->rows.n_rows; r++) {
+        if (t->data.feed) {
+            int got = feed_row(t, r, e);
+            if (got) return got;
+            continue;
+        }
         if (!t->data.train) {
             invent(t, r);
             continue;
@@ -196,7 +212,8 @@ int llm_trainer_gradient(struct llm_trainer *t, struct llm_step_report *r, struc
     const struct llm_param *bad;
     int64_t counted;
     double bytes = 0, loss;
-    if (gather(t, &counted, e) < 0) return -1;
+    int got = gather(t, &counted, e);
+    if (got) return got;
     for (int64_t i = 0; i < t->o.accumulate; i++) {
         struct llm_rows part = llm_rows_part(&t->rows, i * t->o.batch, t->o.batch);
         t->ctx.step = (uint64_t)t->step;
@@ -245,6 +262,7 @@ int llm_trainer_step(struct llm_trainer *t, struct llm_step_report *r, struct ll
     llm_params_update(t->optim, t->params, t->n_params, &s);
     t->step++;
     t->sample += (uint64_t)t->rows.n_rows;
+    if (t->data.feed && !o->overfit_one && llm_feed_advance(t->data.feed, (uint64_t)r->tokens, e) < 0) return -1;
     r->seconds = llm_now() - started;
     return 0;
 }

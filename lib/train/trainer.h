@@ -2,7 +2,7 @@
 #ifndef LLM_TRAIN_TRAINER_H
 #define LLM_TRAIN_TRAINER_H
 
-#include "data/batch.h"
+#include "data/feed.h"
 #include "train/objective.h"
 #include "train/optim.h"
 #include "train/options.h"
@@ -11,6 +11,7 @@
 /* What is learned from. Paths are kept in checkpoints, so that a run can go on by itself. */
 struct llm_train_data {
     struct llm_tokens *train, *val;    /* owned; val NULL: none, or a share of train */
+    struct llm_feed *feed;             /* owned; in place of train: one pass as the data comes */
     char **paths;                      /* owned; of train */
     size_t n_paths;
     char *val_path;                    /* owned; NULL */
@@ -20,6 +21,11 @@ struct llm_train_data {
 /* Opens the files (`tokenizer_id` NULL: not checked; ids are checked to be below vocab_size) and takes their fingerprints. Zero-initialise. */
 int llm_train_data_open(struct llm_train_data *d, const char *const *paths, size_t n_paths, const char *val, const char *tokenizer_id,
                         int64_t vocab_size, struct llm_err *e) LLM_MUST_CHECK;
+/* The same as a feed. */
+int llm_train_data_stream(struct llm_train_data *d, const char *const *paths, size_t n_paths, const char *val, const char *tokenizer_id,
+                          int64_t vocab_size, struct llm_err *e) LLM_MUST_CHECK;
+/* That the data declares; 0: none. */
+int64_t llm_train_data_vocab_size(const struct llm_train_data *d);
 void llm_train_data_release(struct llm_train_data *d);
 
 struct llm_trainer {
@@ -40,6 +46,7 @@ struct llm_trainer {
     uint64_t sample, tokens;           /* rows seen; targets learned from */
     double best_loss;                  /* of evaluations; infinite: none */
     int64_t best_step, eval_step;      /* eval_step: of the last evaluation */
+    bool ended;                        /* a feed has no whole step left */
 };
 
 struct llm_step_report {
@@ -56,7 +63,7 @@ int llm_trainer_init(struct llm_trainer *t, const struct llm_train_options *o, s
     LLM_MUST_CHECK;
 void llm_trainer_release(struct llm_trainer *t);
 /* One step: forward, backward, update. On failure (a loss or gradient that is not finite names the first bad tensor) no weight has changed.
- * 1: a signal was caught, the step was dropped. */
+ * 1: a signal was caught or the feed has ended (t->ended), the step was dropped. */
 int llm_trainer_step(struct llm_trainer *t, struct llm_step_report *r, struct llm_err *e) LLM_MUST_CHECK;
 /* The loss and gradient of the next step's rows without an update: gradients are left in the parameters. For checks. */
 int llm_trainer_gradient(struct llm_trainer *t, struct llm_step_report *r, struct llm_err *e) LLM_MUST_CHECK;

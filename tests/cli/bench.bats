@@ -182,10 +182,11 @@ refused() {
 }
 
 @test "train: one row, whose rates belong together" {
-    llm-bench train -c nano --batch 2 --context 16 --accumulate 2 -r 2 > t
+    mkdir temporary
+    TMPDIR=$PWD/temporary llm-bench train -c nano --batch 2 --context 16 --accumulate 2 -r 2 > t
     # tokens/s × seconds = 2 × 2 × 16 tokens; 6N × tokens/s
     awk -F'\t' 'NR == 2 { n = $8 * $13 / 64; f = $10 * 1e9 / (6 * $2 * $8); exit !(n > .99 && n < 1.01 && f > .99 && f < 1.01 && $3 == 4 && $4 == 16) }' t
-    [[ -z $(ls /tmp/llm-bench.* 2> /dev/null) ]]
+    [[ -z $(ls -A temporary) ]]
 }
 
 @test "kernels: four peaks, then a product of each kind that the shape allows" {
@@ -265,4 +266,10 @@ refused() {
 @test "an interrupt ends it by that signal, and nothing is printed" {
     run -130 --separate-stderr timeout --preserve-status -s INT 1 llm-bench train -c small --runs 1000
     [[ -z $output ]]
+}
+
+@test "the commands of the manual's EXAMPLES run" {
+    llm-quantize -q -t bf16 "$M" model.llm
+    cp "$D/ab.txt" held-out.txt
+    manual_examples llm-bench 5
 }

@@ -26,6 +26,24 @@ setup() {
     jq '.last_logits[]' "$M/expected.json" | paste - found | awk '{d = $1 - $2; if (d < 0) d = -d; if (d > 2e-5) exit 1} END {if (NR != 300) exit 1}'
 }
 
+@test "a GPT-2 that transformers saved in several files: its log-probabilities and greedy tokens" {
+    need_tool jq
+    G=$ROOT/tests/golden/gpt2-shards
+    ids=$(jq -r '.ids | join(" ")' "$G/expected.json")
+    llm-infer -m "$G" --precision f32 --score --ids "$ids" | cut -f3 > found
+    [[ $(wc -l < found) == 69 ]]
+    jq '.log_probs[]' "$G/expected.json" | paste - found | awk '{d = $1 - $2; if (d < 0) d = -d; if (d > 2e-5) exit 1}'
+    run -0 llm-infer -m "$G" --precision f32 --temp 0 -n 20 --ids "$ids"
+    assert_output "$(jq -r '.greedy | join(" ")' "$G/expected.json")"
+}
+
+@test "safetensors find their configuration and tokenizer beside them" {
+    llm-infer -m "$M" -n 9 "$P" > folder
+    llm-infer -m "$M/model.safetensors" -n 9 "$P" | cmp - folder
+    cp "$M/model.safetensors" "$M/config.json" "$M/tokenizer.json" .
+    llm-infer -m model.safetensors -n 9 "$P" | cmp - folder
+}
+
 @test "stories260K: log-probabilities, last logits and greedy tokens of the reference" {
     need_shared models/stories260K/hf
     need_tool jq
@@ -85,6 +103,37 @@ setup() {
     [[ $stderr == *"context of 50 tokens is full"* ]]
     run -0 llm-infer -m "$M" -n 0 "$P"
     assert_output ''
+}
+
+@test "a prompt as long as the context is continued by nothing, and its cache can be saved" {
+    ids=$(seq -s ' ' 1 50)
+    run -0 --separate-stderr llm-infer -m "$M" --ids --ignore-eos -c 50 --kv-out c.kv "$ids"
+    [[ -z $output && $stderr == *'context of 50 tokens is full'* ]]
+    run -0 llm-kvinspect export --tensor ids -o ids.npy c.kv
+    [[ $(llm-kvinspect c.kv | awk '$1 == "tokens" {print $2}') == 50 ]]
+    run -0 --separate-stderr llm-infer -m "$M" --ids --ignore-eos -c 51 --kv-out c.kv "$ids"
+    [[ $(wc -w <<< "$output") == 1 && $(llm-kvinspect c.kv | awk '$1 == "tokens" {print $2}') == 51 ]]
+    run -0 llm-infer -m "$M" -q -c 50 --jsonl --no-timings <<< "{\"ids\": [${ids// /, }]}"
+    assert_output '{"id":1,"text":"","finish_reason":"context","prompt_tokens":50,"completion_tokens":0}'
+}
+
+@test "text and ids come as they are made, not at the end" {
+    for options in --ids --echo; do
+        mkfifo out$options
+        llm-infer -q -m "$M" $options -n -1 -c 1000000 --ignore-eos '1 2 3' > out$options 3>&- &
+        pid=$!
+        head -c 200 out$options > begin
+        wait $pid || true
+        [[ $(stat -c %s begin) == 200 ]]
+    done
+}
+
+@test "windows: what begins in the second sees half a context, exactly" {
+    llm-infer -q -m "$M" -c 64 --score --ids "$(seq -s ' ' 1 150)" > all
+    llm-infer -m "$M" -c 64 --score --ids "$(seq -s ' ' 33 96)" | tail -32 > second
+    sed -n '64,95p' all | cmp - second
+    llm-infer -m "$M" -c 64 --score --ids "$(seq -s ' ' 1 64)" | cmp - <(head -63 all)
+    [[ $(cut -f1 all | tr '\n' ' ') == "$(seq -s ' ' 2 150) " ]]
 }
 
 @test "--stop ends before the text, wherever tokens cut it" {
@@ -183,4 +232,10 @@ setup() {
 @test "SIGPIPE is silent" {
     run -0 --separate-stderr bash -c 'llm-infer -m "$0" -n 200 --ignore-eos "$1" | head -c 1 > /dev/null' "$M" "$P"
     [[ -z $stderr ]]
+}
+
+@test "the commands of the manual's EXAMPLES run" {
+    llm-quantize -q -t bf16 "$M" model.llm
+    printf 'Once upon a time there was a cat.' | tee held-out.txt > prompt.txt
+    manual_examples llm-infer 7
 }

@@ -80,6 +80,19 @@ refused() {
     refused 65 huge.safetensors llm-infer -m huge.safetensors "$P"
 }
 
+@test "what is no model and what is no cache is named for what it is" {
+    printf 'the cat' | llm-tokenize encode -T "$M/tokenizer.json" -o c.tok
+    llm-infer -m "$M" -n 0 --kv-out c.kv "$P"
+    llm-quantize -q -t f16 "$M" m.llm
+    refused 65 "c.tok: expected a checkpoint (.llm) or safetensors, found a tensor message of kind 'tokens'" llm-infer -m c.tok "$P"
+    refused 65 "c.kv: expected a checkpoint (.llm) or safetensors, found a tensor message of kind 'kvcache'" llm-infer -m c.kv "$P"
+    refused 65 "standard input: expected a checkpoint (.llm) or safetensors, found a tensor message of kind 'tokens'" \
+        bash -c 'llm-infer -m - "$0" < c.tok' "$P"
+    refused 65 "c.tok: expected a KV cache, found a tensor message of kind 'tokens'" llm-infer -m "$M" --kv-in c.tok "$P"
+    refused 65 "m.llm: expected a KV cache, found a checkpoint (.llm)" llm-infer -m "$M" --kv-in m.llm "$P"
+    refused 65 "c.kv: expected a" llm-infer -m "$M" -T c.kv "$P"
+}
+
 @test "a configuration that disagrees with the tensors" {
     mkdir m
     cp "$M"/* m/
@@ -93,6 +106,30 @@ refused() {
     refused 65 'lama' llm-infer -m m "$P"
     echo '{' > m/config.json
     refused 65 'config.json' llm-infer -m m "$P"
+}
+
+@test "folders of several files: a bad index, files that lack, tensors that come twice" {
+    cp -r "$ROOT/tests/golden/gpt2-shards" m
+    index=m/model.safetensors.index.json
+    cp $index good
+    for change in 's/"weight_map"/"weight_mop"/' 's/: "model-00002-of-00004.safetensors"/: 2/' 's/"model-00002/"..\/model-00002/' \
+        's/"model-00002[^"]*"/""/' 's/"model-00002[^"]*"/"."/' 's/{/[/'; do
+        sed "$change" good > $index
+        cmp -s good $index && fail "nothing changed by $change"
+        refused 65 'm/model.safetensors.index.json: ' llm-infer -m m --ids 1
+    done
+    sed 's/model-00002-of/model-00007-of/' good > $index
+    refused 66 'm/model-00007-of-00004.safetensors: No such file' llm-infer -m m --ids 1
+    sed 's/model-00002-of/model-00001-of/' good > $index
+    refused 65 "m/model.safetensors.index.json: tensor 'transformer.h." llm-infer -m m --ids 1
+    cp good $index
+    cp m/model-00002-of-00004.safetensors m/again.safetensors
+    sed 's/"model-00003[^"]*"/"again.safetensors"/' good > $index
+    refused 65 'expected once, found in m/model-00002-of-00004.safetensors and in m/again.safetensors' llm-infer -m m --ids 1
+    cp good $index
+    head -c 5000 m/model-00003-of-00004.safetensors > cut
+    cp cut m/model-00003-of-00004.safetensors
+    refused 65 'm/model-00003-of-00004.safetensors' llm-infer -m m --ids 1
 }
 
 @test "prompts that are too long, not ids, beyond the vocabulary, without a tokenizer" {

@@ -39,56 +39,110 @@ value() {
     [[ $(awk '$1 == "q8_0" {print $2, $4, $5}' sizes) == 'no 136 9520' ]]
 }
 
-@test "an exported tensor is what NumPy reads" {
-    need_tool python3
-    python3 -c 'import numpy' 2> /dev/null || skip "NumPy is not installed"
-    for type in f32 f16 bf16 q8_0; do
-        llm-infer -m "$M" --precision f32 --cache-type $type -n 0 --kv-out $type.kv --ids "$(seq -s ' ' 1 70)"
-        llm-kvinspect export --tensor layers.1.k -o $type.npy $type.kv
-    done
-    llm-kvinspect export --tensor ids "$KV" > ids.npy
-    llm-kvinspect export --tensor layers.0.q "$KV" > q.npy
-    python3 - << 'END'
-import numpy as np
-k = {t: np.load(t + ".npy") for t in ("f32", "f16", "bf16", "q8_0")}
-assert all(a.shape == (70, 1, 32) for a in k.values())
-assert k["f32"].dtype == k["bf16"].dtype == k["q8_0"].dtype == np.float32 and k["f16"].dtype == np.float16
-size = np.abs(k["f32"]).max()
-for t, bound in (("f16", 1e-3), ("bf16", 1e-2), ("q8_0", 3e-2)):
-    difference = np.abs(k[t].astype(np.float32) - k["f32"]).max() / size
-    assert 0 < difference < bound, (t, difference)
-assert (np.load("ids.npy") == np.arange(1, 71)).all()
-assert np.load("q.npy").shape == (8, 2, 32)
-END
+# npy TYPE FILE: the numbers of a NumPy file of version 1, one a line, as od has them (f4, u2, d4, ...).
+npy() {
+    [[ $(head -c 8 "$2" | od -An -tx1) == ' 93 4e 55 4d 50 59 01 00' ]] || fail "$2 is no NumPy file"
+    local header
+    header=$(od -An -tu2 -j 8 -N 2 "$2" | tr -d ' ')
+    (((10 + header) % 64 == 0)) || fail "$2: data begin at $((10 + header))"
+    od -An -v -w"${1#?}" -t"$1" -j $((10 + header)) "$2" | tr -d ' '
 }
 
-@test "heads: norms and attention are those that NumPy computes" {
-    need_tool python3
-    python3 -c 'import numpy' 2> /dev/null || skip "NumPy is not installed"
-    for name in k v q; do llm-kvinspect export --tensor layers.1.$name -o $name.npy "$KV"; done
-    llm-kvinspect heads "$KV" > heads.tsv
-    python3 - << 'END'
-import numpy as np
-k, v, q = (np.load(n + ".npy").astype(np.float64) for n in "kvq")
-names, *rows = [line.rstrip("\n").split("\t") for line in open("heads.tsv")]
-assert len(rows) == 4
-for row in rows[2:]:
-    h = dict(zip(names, row))
-    head, n = int(h["head"]), 8
-    norm = np.linalg.norm(k[:, 0], axis=1)
-    e = {"k_norm": norm.mean(), "k_norm_sd": norm.std(ddof=1), "k_norm_first": norm[0], "v_norm": np.linalg.norm(v[:, 0], axis=1).mean()}
-    entropy, sink, largest, distance, most = [], [], [], [], []
-    for i in range(n):
-        t = 70 - n + i
-        s = k[:t + 1, 0] @ q[i, head] / np.sqrt(32)
-        p = np.exp(s - s.max())
-        p /= p.sum()
-        entropy.append(-(p * np.log(p)).sum()), sink.append(p[0]), largest.append(p.max())
-        distance.append((p * (t - np.arange(t + 1))).sum()), most.append(np.log(t + 1))
-    e.update(entropy=np.mean(entropy), entropy_most=np.mean(most), sink=np.mean(sink), largest=np.mean(largest), distance=np.mean(distance))
-    for name, value in e.items():
-        assert abs(float(h[name]) - value) <= 1e-5 * max(abs(value), 1e-12), (name, h[name], value)
-END
+@test "an exported tensor is a NumPy file of the cache's numbers" {
+    for type in f32 f16 bf16 q8_0; do
+        llm-infer -m "$M" --precision f32 --cache-type $type -n 0 --kv-out $type.kv --ids "$(seq -s ' ' 1 70)"
+        llm-kvinspect export --tensor layers.0.k -o $type.npy $type.kv # the same numbers, rounded once
+        head -c 128 $type.npy | grep -aqE "'fortran_order': False, 'shape': \(70, 1, 32,?\)"
+    done
+    for type in f32 bf16 q8_0; do head -c 128 $type.npy | grep -aq "'descr': '<f4'"; done
+    head -c 128 f16.npy | grep -aq "'descr': '<f2'"
+    npy f4 f32.npy > f32
+    [[ $(wc -l < f32) == 2240 ]]
+    npy f4 bf16.npy > bf16
+    npy f4 q8_0.npy > q8_0
+    npy u2 f16.npy | awk '{sign = $1 >= 32768 ? -1 : 1; e = int($1 / 1024) % 32; m = $1 % 1024
+        print sign * (e ? (1 + m / 1024) * 2 ^ (e - 15) : m * 2 ^ -24)}' > f16
+    for type in f16:5e-4 bf16:4e-3 q8_0:4e-3; do
+        paste f32 "${type%:*}" | awk -v bound="${type#*:}" '{a = $1 < 0 ? -$1 : $1; d = $1 - $2; if (d < 0) d = -d; if (a > size) size = a; if (d > most) most = d}
+            END {exit !(most > 0 && most < bound * size)}' || fail "$type"
+    done
+    # BF16 has the upper half of the bits
+    npy u4 bf16.npy | awk '$1 % 65536 {exit 1}'
+    llm-kvinspect export --tensor ids "$KV" > ids.npy
+    npy d4 ids.npy | cmp - <(seq 1 70)
+    llm-kvinspect export --tensor positions "$KV" > positions.npy
+    npy d4 positions.npy | cmp - <(seq 0 69)
+    llm-kvinspect export --tensor layers.0.q "$KV" > q.npy
+    head -c 128 q.npy | grep -aqE "'shape': \(8, 2, 32,?\)"
+}
+
+@test "heads: norms and attention are those of the exported numbers" {
+    for name in k v q; do
+        llm-kvinspect export --tensor layers.1.$name -o $name.npy "$KV"
+        npy f4 $name.npy > $name
+    done
+    llm-kvinspect heads -l 1 "$KV" > heads.tsv
+    [[ $(wc -l < heads.tsv) == 3 ]]
+    awk -F'\t' '
+        function moments(x, m,    t, i, s) {
+            m["mean"] = m["sd"] = 0
+            for (t = 0; t < 70; t++) {
+                s = 0
+                for (i = 0; i < 32; i++) s += x[32 * t + i] ^ 2
+                m[t] = sqrt(s)
+                m["mean"] += m[t] / 70
+            }
+            for (t = 0; t < 70; t++) m["sd"] += (m[t] - m["mean"]) ^ 2 / 69
+            m["sd"] = sqrt(m["sd"])
+        }
+        function same(name, want,    d) {
+            d = $column[name] - want
+            if ((d < 0 ? -d : d) > 1e-5 * (want < 0 ? -want : want)) { print name, $column[name], want; bad = 1 }
+        }
+        FILENAME == "k" { k[FNR - 1] = $1; next }
+        FILENAME == "v" { v[FNR - 1] = $1; next }
+        FILENAME == "q" { q[FNR - 1] = $1; next }
+        FNR == 1 { for (i = 1; i <= NF; i++) column[$i] = i; moments(k, km); moments(v, vm); next }
+        {
+            entropy = most = sink = largest = distance = 0
+            for (n = 0; n < 8; n++) {
+                sum = top = 0
+                for (t = 0; t <= 62 + n; t++) {
+                    s = 0
+                    for (i = 0; i < 32; i++) s += q[(2 * n + FNR - 2) * 32 + i] * k[32 * t + i]
+                    p[t] = exp(s / sqrt(32))
+                    sum += p[t]
+                }
+                for (t = 0; t <= 62 + n; t++) {
+                    p[t] /= sum
+                    entropy -= p[t] * log(p[t]) / 8
+                    distance += p[t] * (62 + n - t) / 8
+                    if (p[t] > top) top = p[t]
+                }
+                sink += p[0] / 8
+                largest += top / 8
+                most += log(63 + n) / 8
+            }
+            same("layer", 1); same("head", FNR - 2); same("kv_head", 0)
+            same("k_norm", km["mean"]); same("k_norm_sd", km["sd"]); same("k_norm_first", km[0])
+            same("v_norm", vm["mean"]); same("v_norm_sd", vm["sd"]); same("v_norm_first", vm[0])
+            same("entropy", entropy); same("entropy_most", most); same("sink", sink); same("largest", largest); same("distance", distance)
+        }
+        END { exit bad }' k v q heads.tsv
+}
+
+@test "diff: the numbers that it gives are those of the exported numbers" {
+    llm-infer -m "$M" --precision f32 --cache-type q8_0 -n 0 --kv-out q8.kv --ids "$(seq -s ' ' 1 70)"
+    for cache in "$KV" q8.kv; do
+        llm-kvinspect export --tensor layers.1.v -o v.npy $cache
+        npy f4 v.npy > "v.${cache##*/}"
+    done
+    run -1 llm-kvinspect diff "$KV" q8.kv
+    [[ ${lines[4]} == $'1\t0\tv\t'* ]]
+    paste v.c.kv v.q8.kv | awk -v line="${lines[4]}" '
+        { d = $1 - $2; dd += d * d; xx += $1 ^ 2; yy += $2 ^ 2; xy += $1 * $2; if (d < 0) d = -d; if (d > most) most = d }
+        function same(found, want) { d = found - want; if ((d < 0 ? -d : d) > 1e-5 * want) { print found, want; bad = 1 } }
+        END { split(line, f, "\t"); same(f[4], sqrt(dd / NR)); same(f[5], most); same(f[6], sqrt(dd / xx)); same(f[7], xy / sqrt(xx * yy)); exit bad }'
 }
 
 @test "heads without traced queries, of one layer, as JSON, the same for any threads" {
@@ -155,6 +209,19 @@ END
     refused 2 '--threads' llm-kvinspect heads -j 0 "$KV"
 }
 
+@test "what is no cache is named for what it is" {
+    llm-quantize -q -t f16 "$M" m.llm
+    printf 'the cat' | llm-tokenize encode -T "$M/tokenizer.json" -o c.tok
+    llm-infer -m "$M" --logits -o logits "a"
+    : > empty
+    refused 65 'm.llm: expected a KV cache, found a checkpoint (.llm)' llm-kvinspect m.llm
+    refused 65 "c.tok: expected a KV cache, found a tensor message of kind 'tokens'" llm-kvinspect heads c.tok
+    refused 65 "logits: expected a KV cache, found a tensor message of kind 'logits'" llm-kvinspect size logits
+    refused 65 'tokenizer.json: expected a KV cache, found JSON' llm-kvinspect diff "$M/tokenizer.json" "$KV"
+    refused 65 'empty: expected a KV cache, found an empty file' llm-kvinspect export --tensor ids empty
+    refused 65 'standard input: expected a KV cache, found text' bash -c 'echo hello | llm-kvinspect'
+}
+
 @test "an id beyond the vocabulary and positions that do not ascend" {
     at=$(($(od -An -N8 -tu8 "$KV") + 8)) # ids come first, positions last
     cp "$KV" bad.kv
@@ -163,6 +230,12 @@ END
     cp "$KV" bad.kv
     printf '\0' | dd of=bad.kv bs=1 seek=$(($(stat -c %s "$KV") - 280 + 8)) conv=notrunc status=none
     refused 65 "bad.kv: tensor 'positions': token 2" llm-kvinspect bad.kv
+}
+
+@test "the commands of the manual's EXAMPLES run" {
+    llm-quantize -q -t bf16 "$M" model.llm
+    printf 'Once upon a time there was a cat.' > prompt.txt
+    manual_examples llm-kvinspect 5
 }
 
 @test "outputs that cannot be written" {

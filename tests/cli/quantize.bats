@@ -34,6 +34,31 @@ score() {
     done
 }
 
+@test "blocks are those of ggml's reference, bit for bit" {
+    need_tool jq
+    for type in q8_0 q4_0; do
+        llm-quantize -q -t $type "$M" $type.safetensors
+        header=$(od -An -N8 -tu8 $type.safetensors | tr -d ' ')
+        head -c $((8 + header)) $type.safetensors | tail -c "$header" > header.json
+        while read -r name hash; do
+            read -r from to < <(jq -r --arg name "$name" '.[$name].data_offsets | @tsv' header.json)
+            found=$(tail -c +$((8 + header + from + 1)) $type.safetensors | head -c $((to - from)) | sha256sum)
+            [[ ${found%% *} == "$hash" ]] || fail "$name in $type differs"
+        done < <(awk -F'\t' -v type=$type '$1 == type {print $2, $3}' "$M/quantized.tsv")
+    done
+    [[ $(wc -l < "$M/quantized.tsv") == 30 ]]
+}
+
+@test "a folder of several files becomes one" {
+    G=$ROOT/tests/golden/gpt2-shards
+    llm-quantize -q -t bf16 "$G" m.safetensors
+    llm-quantize -q -t bf16 "$G" m.llm
+    ids=$(seq -s ' ' 1 90)
+    llm-infer -m "$G" --score --ids "$ids" > whole
+    llm-infer -m m.safetensors --score --ids "$ids" | cmp - whole
+    llm-infer -m m.llm --score --ids "$ids" | cmp - whole
+}
+
 @test "the tokenizer and the configuration go along" {
     llm-quantize -q -t q8_0 "$M" m.llm
     [[ -n $(llm-infer -m m.llm -n 5 "$P") ]]
@@ -103,6 +128,21 @@ END
     llm-quantize -q -t bf16 "$M" m.safetensors
     zstd -dqc m.llm > plain.safetensors
     [[ $(llm-infer -m plain.safetensors -n 0 --score "$P") == "$(llm-infer -m m.safetensors -n 0 --score "$P")" ]]
+}
+
+@test "what is no model is named for what it is" {
+    printf 'the cat' | llm-tokenize encode -T "$M/tokenizer.json" -o c.tok
+    llm-infer -m "$M" -n 0 --kv-out c.kv "the cat"
+    refused 65 "c.tok: expected a checkpoint (.llm) or safetensors, found a tensor message of kind 'tokens'" llm-quantize -t f16 c.tok x.llm
+    refused 65 "c.kv: expected a checkpoint (.llm) or safetensors, found a tensor message of kind 'kvcache'" llm-quantize -t f16 c.kv -
+    refused 65 "standard input: expected a checkpoint (.llm) or safetensors, found text" bash -c 'echo text | llm-quantize -t f16 - x.llm'
+    [[ ! -e x.llm ]]
+}
+
+@test "the commands of the manual's EXAMPLES run" {
+    llm-quantize -q -t f32 "$M" model.llm
+    printf 'Once upon a time there was a cat.' > held-out.txt
+    manual_examples llm-quantize 4
 }
 
 @test "misuse is status 2" {

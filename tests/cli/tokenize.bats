@@ -96,7 +96,7 @@ make_tok() {
 }
 
 @test "the ids do not depend on the number of threads, nor does training" {
-    for i in {1..4000}; do echo "line $i of the text: $((i * 7919 % 1000)) cats"; done > long.txt
+    seq 4000 | awk '{ print "line " $1 " of the text: " $1 * 7919 % 1000 " cats" }' > long.txt
     cat long.txt{,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,} > longer.txt
     for j in 1 2 5; do
         llm-tokenize train -q -j $j --vocab-size 400 long.txt > tok$j.json
@@ -184,6 +184,21 @@ END
     [[ -z $output ]]
 }
 
+@test "training on nothing is no tokenizer; a bad pattern is a usage error" {
+    : > empty
+    for model in bpe char; do
+        run -65 --separate-stderr llm-tokenize train --model $model -o tok.json empty
+        assert_equal "$stderr" "llm-tokenize train: empty: expected text to train on, found none"
+        run -65 --separate-stderr bash -c 'llm-tokenize train --model "$0" --jsonl > out < /dev/null' $model
+        assert_equal "$stderr" "llm-tokenize train: standard input: expected text to train on, found none"
+        [[ ! -s out && ! -e tok.json ]]
+    done
+    run -2 --separate-stderr llm-tokenize train --pattern '(' -o tok.json corpus.txt
+    assert_equal "$stderr" "llm-tokenize train: --pattern: split pattern '(': missing closing parenthesis"
+    run -2 --separate-stderr llm-tokenize train --vocab-size 99999999999 corpus.txt
+    [[ $stderr == *"from 1 to 16777216, found"* ]]
+}
+
 @test "an id beyond the vocabulary is refused, naming its place" {
     make_tok
     run -65 --separate-stderr llm-tokenize decode -T tok.json <<< '5 6 100000'
@@ -253,7 +268,7 @@ END
 
 @test "a reader that leaves early is no error message; a closed stdout is 74" {
     make_tok
-    for i in {1..20000}; do echo "the cat sat on the mat $i"; done > long.txt
+    seq -f 'the cat sat on the mat %.0f' 20000 > long.txt
     run bash -c 'set -o pipefail; llm-tokenize encode -T tok.json --text --lines long.txt | head -n 1 > /dev/null'
     [[ $status == 141 && -z $output ]]
     run -74 --separate-stderr bash -c 'llm-tokenize encode -T tok.json --text corpus.txt >&-'
@@ -298,4 +313,29 @@ END
     make_tok
     run -0 bash -c 'ulimit -v 400000; yes "the cat sat on the mat" | head -c 200000000 | llm-tokenize encode -j 2 -T tok.json --count'
     ((output > 1000000))
+}
+
+@test "train --model unigram: pieces of words, every character, a tokenizer that comes back as it was" {
+    for i in $(seq 200); do echo "the cat sat on the mat and the rat ran to the hat $((i % 7))"; done > lines.txt
+    llm-tokenize train -q --model unigram --vocab-size 40 --lines --special '<sep>' -o uni.json lines.txt
+    run -0 llm-tokenize info -T uni.json
+    assert_line $'type\tunigram'
+    assert_line $'special\t0\t"<unk>"'
+    assert_line $'special\t3\t"<sep>"'
+    run -0 llm-tokenize info -T uni.json --vocab
+    assert_line --regexp $'\ttoken\t" t'
+    llm-tokenize encode -T uni.json --lines lines.txt | llm-tokenize decode -T uni.json --separator '\n' | cmp - lines.txt
+    [[ $(printf 'the cat' | llm-tokenize encode -T uni.json --count) -lt 8 ]]
+    llm-tokenize info -T uni.json --export > again.json
+    cmp uni.json again.json
+    # the same whatever the threads
+    llm-tokenize train -q -j 3 --model unigram --vocab-size 40 --lines --special '<sep>' -o three.json lines.txt
+    cmp uni.json three.json
+    run -2 --separate-stderr llm-tokenize train --model unigram --vocab-size 3 lines.txt
+    one_line "$stderr"
+    run -65 --separate-stderr llm-tokenize train --model unigram --vocab-size 9 lines.txt
+    [[ $stderr == *"characters: the vocabulary has room for 6"* ]]
+    echo '  ' > blank
+    run -65 --separate-stderr llm-tokenize train --model unigram --vocab-size 40 blank
+    [[ $stderr == *"the text has no words"* ]]
 }

@@ -1,5 +1,6 @@
 # llm-train refuses: one line, the right status, nothing half written, what was there before left whole.
 load ../helper
+export LLM_THREADS=1 # models as small as these gain nothing by more, and files run at once
 
 setup_file() {
     awk 'BEGIN { split("red green small old quick", a); split("cat dog bird fish hen", n); split("sees likes hears follows", v)
@@ -63,6 +64,9 @@ misused() {
     refused 65 "$F/byte.tok: made with another tokenizer: expected *, found *" "${tiny[@]}" --val "$F/byte.tok" "$F/data.tok"
     refused 65 "$F/byte.tok: made with another tokenizer: expected *, found *" llm-train -q --init "$F/model.llm" -n 2 -o out.llm "$F/byte.tok"
     refused 65 "nano: vocab_size: expected at least the tokenizer's 280, found 100" "${tiny[@]}" --set vocab_size=100 "$F/data.tok"
+    llm-tokenize train --vocab-size 290 -o larger.json "$F/text"
+    refused 65 "larger.json: expected a tokenizer of at most the model's 280 tokens, found 290" \
+        llm-train -q --init "$F/model.llm" -T larger.json -n 2 -o out.llm "$F/data.tok"
     head -n 1 "$F/text" | llm-tokenize encode -T "$F/tok.json" -o short.tok
     refused 65 "training data: expected more than one context of 24 tokens, found *" "${tiny[@]}" short.tok
     refused 65 "validation data: expected at least 2 tokens, found *" "${tiny[@]}" --val 0.00001 "$F/data.tok"
@@ -149,6 +153,7 @@ misused() {
     refused 2 "--context: expected at most 24 (the model's positions), found 25" llm-train --init "$F/model.llm" -l 25 -o out.llm "$F/data.tok"
     refused 2 "batch * accumulate * context: expected below 2^31 tokens" "${tiny[@]}" -b 1048576 --accumulate 1048576 "$F/data.tok"
     refused 66 "neither a preset nor a file: *" llm-train -c giant -o out.llm "$F/data.tok"
+    refused 2 "expected one input from standard input (-) at most, found 2" "${tiny[@]}" --val - -
     echo '{"model_type": "bert"}' > config.json
     refused 65 "config.json: model_type: expected one of *" llm-train -c config.json -o out.llm "$F/data.tok"
     echo '{"model_type": ' > config.json
@@ -157,8 +162,15 @@ misused() {
 
 @test "outputs that cannot be made are known before the work begins" {
     refused 73 "nowhere/out.llm: *" "${tiny[@]}" -o nowhere/out.llm "$F/data.tok"
+    mkdir folder
+    refused 73 "folder: *" "${tiny[@]}" -o folder "$F/data.tok"
     refused 73 "nowhere/best.llm: *" "${tiny[@]}" --val .1 --keep-best nowhere/best.llm "$F/data.tok"
     refused 73 "nowhere/log: *" "${tiny[@]}" --log nowhere/log "$F/data.tok"
+}
+
+@test "a pipe that cannot be copied is an error, and --stream does without the copy" {
+    TMPDIR=/nowhere refused 73 "/nowhere/llm-tokens.*: cannot spool standard input: No such file or directory" "${tiny[@]}" - < <(cat "$F/data.tok")
+    TMPDIR=/nowhere "${tiny[@]}" --stream - < <(cat "$F/data.tok")
 }
 
 @test "a full disk and a closed pipe: 74, and what was learned is saved where it can be" {
@@ -173,6 +185,20 @@ misused() {
     cmp out.llm whole.llm
     run -74 bash -c '"$@" | head -n 1 > /dev/null; exit ${PIPESTATUS[0]}' - "${tiny[@]}" -n 20000 --log - "$F/data.tok"
     zstd -tq out.llm
+}
+
+@test "standard output closed or full: 74, unless nothing goes there" {
+    local to
+    for to in '> /dev/full' '>&-'; do
+        for what in "-o -" "--log -" "--plan" "--gradcheck" "--help"; do
+            run -74 bash -c "\"\$@\" $what $to" - "${tiny[@]}" "$F/data.tok"
+            one_line "$output"
+            assert_regex "$output" "^llm-train: standard output: "
+        done
+    done
+    bash -c '"$@" >&- <&- 2>&-' - "${tiny[@]}" "$F/data.tok"
+    run -74 bash -c '"$@" <&-' - "${tiny[@]}" -
+    one_line "$output"
 }
 
 @test "a save that fails half way leaves the checkpoint before it whole" {

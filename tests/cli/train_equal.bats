@@ -1,5 +1,6 @@
 # The same bytes, whatever the threads, the passes of a step, the interruptions.
 load ../helper
+export LLM_THREADS=1 # models as small as these gain nothing by more, and files run at once
 
 setup_file() {
     awk 'BEGIN { split("red green small old quick", a); split("cat dog bird fish hen", n); split("sees likes hears follows", v)
@@ -43,6 +44,31 @@ steps_of() {
     (($(steps_of model.llm) < 1500))
     llm-train -q --resume model.llm
     cmp straight.llm model.llm
+}
+
+@test "an interruption between a step and its evaluation loses neither what was best nor a step" {
+    local k options=(-b 2 --val .3 --eval-every 2 --keep-best best.llm)
+    "${tiny[@]}" -n 60 "${options[@]}" --log straight.jsonl -o straight.llm
+    mv best.llm wanted.llm
+    "${tiny[@]}" -n 60 "${options[@]}" --log part.jsonl -o part.llm &
+    for k in {1..8}; do
+        sleep .04
+        kill -TERM $! || true
+        wait $! || true
+        # before there was anything to save it has begun again
+        if [[ -e part.llm ]]; then
+            llm-train -q --resume part.llm "${options[@]:4}" --log part.jsonl &
+        else
+            "${tiny[@]}" -n 60 "${options[@]}" --log part.jsonl -o part.llm &
+        fi
+    done
+    wait $!
+    cmp straight.llm part.llm
+    cmp wanted.llm best.llm
+    # each step and each evaluation stands in the log once
+    assert_equal "$(jq -s -c 'map([.step, .loss // empty]) | map(select(length == 2))' part.jsonl)" \
+        "$(jq -s -c 'map([.step, .loss])' straight.jsonl)"
+    assert_equal "$(jq -c 'select(.val_loss) | [.step, .val_loss]' part.jsonl)" "$(jq -c 'select(.val_loss) | [.step, .val_loss]' straight.jsonl)"
 }
 
 @test "a run that stops at each of its first steps goes on with the same bytes" {
@@ -127,11 +153,48 @@ steps_of() {
     cmp pipe.safetensors file.safetensors
 }
 
+@test "--stream: as sequentially from the file, to the end of the data, and on from where it was" {
+    cat "$F/data.tok" | "${new[@]}" -n 30 -b 3 --stream --log stream.jsonl -o stream.llm -
+    "${tiny[@]}" -n 30 -b 3 --order sequential --log file.jsonl -o file.llm
+    assert_equal "$(jq .hash stream.jsonl)" "$(jq .hash file.jsonl)"
+    # interrupted, and given the data again
+    rm -f fifo
+    mkfifo fifo
+    cat "$F/data.tok" | "${new[@]}" -n 30 -b 3 --stream --save-every 11 --log fifo -o part.llm - &
+    { head -n 12 > /dev/null; kill -KILL $!; cat > /dev/null; } < fifo
+    wait $! || true
+    for i in 1 2 3; do
+        [[ ! -e part.llm ]] || break
+        sleep .1
+    done
+    cat "$F/data.tok" | llm-train -q --resume part.llm -
+    cmp part.llm stream.llm
+    # to the end: no row twice, no part of a step
+    local n
+    n=$(llm-tokenize encode -T "$F/tok.json" --lines --count "$F/text")
+    cat "$F/data.tok" | "${new[@]}" -n 100000 -b 3 --stream --val "$F/data.tok" --log all.jsonl -o all.llm -
+    assert_equal "$(jq -s 'map(select(.loss)) | length' all.jsonl)" $(((n - 1) / 72))
+    assert_equal "$(jq -s -c 'map(select(.val_loss)) | length' all.jsonl)" 1
+    # other data, and a share of what is not known
+    tac "$F/text" | llm-tokenize encode -T "$F/tok.json" --lines -o other.tok
+    run -65 --separate-stderr llm-train --resume stream.llm -n 40 - < <(cat other.tok)
+    assert_regex "$stderr" '^llm-train: stream.llm: -: expected the data that the run began with \(hash [0-9a-f]{16} of 2160 tokens\), found [0-9a-f]{16}$'
+    run -2 --separate-stderr "${new[@]}" --stream --val .1 -o x.llm - < <(cat "$F/data.tok")
+    assert_equal "$stderr" "llm-train: --val: expected a file with --stream, found the share .1"
+    # a producer that died is noticed
+    run -65 --separate-stderr "${new[@]}" -n 100000 -b 3 --stream -o x.llm - < <(head -c -1 "$F/data.tok")
+    one_line "$stderr"
+    [[ ! -e x.llm ]]
+}
+
 @test "several files are one after another" {
     llm-tokenize encode -T "$F/tok.json" --lines -o a.tok <(head -n 100 "$F/text")
     llm-tokenize encode -T "$F/tok.json" --lines -o b.tok <(tail -n +101 "$F/text")
     llm-train -q -c nano --set n_layer=1 -n 3 -l 24 -T "$F/tok.json" --log two.jsonl -o two.llm a.tok b.tok
     llm-train -q -c nano --set n_layer=1 -n 3 -l 24 -T "$F/tok.json" --log one.jsonl -o one.llm "$F/data.tok"
+    llm-train -q -c nano --set n_layer=1 -n 3 -b 60 -l 24 -T "$F/tok.json" --stream --log streamed.jsonl -o x.llm a.tok b.tok
+    llm-train -q -c nano --set n_layer=1 -n 3 -b 60 -l 24 -T "$F/tok.json" --order sequential --log whole.jsonl -o x.llm "$F/data.tok"
+    assert_equal "$(jq .hash whole.jsonl)" "$(jq .hash streamed.jsonl)"
     cat a.tok b.tok | llm-train -q -c nano --set n_layer=1 -n 3 -l 24 -T "$F/tok.json" --log cat.jsonl -o cat.llm -
     assert_equal "$(jq .hash one.jsonl)" "$(jq .hash two.jsonl)"
     assert_equal "$(jq .hash one.jsonl)" "$(jq .hash cat.jsonl)"

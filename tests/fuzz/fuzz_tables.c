@@ -9,7 +9,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     MUST(t || e.status);
     llm_checkpoint_close(c);
     if (t && t->vocab_size <= 4096) /* its identity is as the file claims, which nothing checks */
-        for (int flags = 0; flags < 8; flags++) fuzz_encode(t, flags);
+        for (size_t i = 0; i < sizeof fuzz_flags / sizeof *fuzz_flags; i++) fuzz_encode(t, fuzz_flags[i]);
     llm_tokenizer_destroy(t);
     return 0;
 }

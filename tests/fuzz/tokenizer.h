@@ -7,6 +7,8 @@
 
 static const char fuzz_text[] = "Hello, world! it's  1234\n\n \xC3\xA9\xCC\x81 \xE4\xB8\xAD <s>ab</s> \xFF\x80 end ";
 
+static const int fuzz_flags[] = {0, LLM_ENCODE_SPECIAL | LLM_ENCODE_ADD_SPECIAL, LLM_ENCODE_STRICT};
+
 /* Its ids have text; decoding them gives the text back where the model carries all bytes. */
 static inline void fuzz_encode(const struct llm_tokenizer *t, int flags)
 {
@@ -24,8 +26,8 @@ static inline void fuzz_encode(const struct llm_tokenizer *t, int flags)
     if (got == 0) {
         MUST(n == n_fed && memcmp(ids, fed, n * sizeof *ids) == 0);
         MUST(llm_decode(t, ids, n, false, &back, &e) == 0);
-        /* an id of "unknown" loses what it stands for; so may an added token that is spelled otherwise in the vocabulary */
-        if (!t->normaliser && t->unknown < 0 && !t->add_prefix_space && !(flags & LLM_ENCODE_ADD_SPECIAL))
+        /* an id of "unknown" loses what it stands for; so may normalisers, pre-tokenizers and decoders that are not of bytes */
+        if (!t->generic && !t->n_decoders && !t->normaliser && t->unknown < 0 && !t->add_prefix_space && !(flags & LLM_ENCODE_ADD_SPECIAL))
             MUST(back.n == size && memcmp(back.p, fuzz_text, size) == 0);
     }
     llm_encoder_destroy(en);
@@ -38,7 +40,7 @@ static inline void fuzz_same(const struct llm_tokenizer *a, const struct llm_tok
 {
     struct llm_err e = {0};
     MUST(strcmp(llm_tokenizer_id(a), llm_tokenizer_id(b)) == 0);
-    for (int flags = 0; flags < 4; flags++) {
+    for (int flags = 0; flags < 4; flags += 3) {
         int32_t *x = NULL, *y = NULL;
         size_t n = 0, m = 0;
         int got = llm_encode(a, fuzz_text, sizeof fuzz_text - 1, flags, &x, &n, &e);
@@ -77,7 +79,7 @@ static inline void fuzz_tokenizer(struct llm_tokenizer *t)
 {
     struct llm_err e = {0};
     if (t->vocab_size <= 4096) {
-        for (int flags = 0; flags < 8; flags++) fuzz_encode(t, flags);
+        for (size_t i = 0; i < sizeof fuzz_flags / sizeof *fuzz_flags; i++) fuzz_encode(t, fuzz_flags[i]);
         struct llm_tokenizer *again = fuzz_from_tables(t);
         fuzz_same(t, again);
         llm_tokenizer_destroy(again);

@@ -51,6 +51,11 @@ def rms(x, g):
     return F.rms_norm(x, (x.shape[-1],), g, float(np.float32(1e-5)))
 
 
+def sinusoidal(x):  # "Attention Is All You Need", 3.5
+    angle = 5 * torch.arange(70, dtype=torch.float64)[:, None] * 10000.0 ** (-torch.arange(0, 48, 2, dtype=torch.float64) / 48)
+    return x + torch.stack((angle.sin(), angle.cos()), -1).reshape(70, 48)
+
+
 TOKENS, IDS = 70, [(7 * t * t + 3 * t) % 97 for t in range(70)]
 TARGETS = [-1 if t % 9 == 4 else (11 * t * t + t) % 97 for t in range(70)]
 EPS = float(np.float32(1e-5))
@@ -67,6 +72,9 @@ CASES = {  # name: (shapes of inputs, shapes of parameters, function)
     "tanh": ([(70, 48)], [], torch.tanh),
     "swiglu": ([(70, 48), (70, 48)], [], lambda g, u: F.silu(g) * u),
     "geglu": ([(70, 48), (70, 48)], [], lambda g, u: F.gelu(g) * u),
+    "add": ([(70, 48), (70, 48)], [], torch.add),
+    "scale": ([(70, 48)], [], lambda x: x * 0.375),
+    "sinusoidal": ([(70, 48)], [], sinusoidal),
     "softmax": ([(70, 48)], [], lambda x: F.softmax(x, -1)),
     "rope_halves": ([(70, 48)], [], rope_halves),
     "rope_pairs": ([(70, 48)], [], rope_pairs),

@@ -9,7 +9,7 @@ typedef __m512 V;
 typedef __m512i VI;
 typedef __mmask16 M;
 
-static inline M m_first(size_t n) { return n >= 16 ? (M)0xffff : (M)((1u << n) - 1); }
+static inline M m_first(size_t n) { return (M)(n >= 16 ? 0xffffu : (1u << n) - 1); }
 
 static inline V v_zero(void) { return _mm512_setzero_ps(); }
 static inline V v_set1(float x) { return _mm512_set1_ps(x); }

@@ -83,17 +83,9 @@ static int no_token(unsigned char byte, struct llm_err *e)
     return llm_fail(e, EX_DATAERR, "byte 0x%02X has no token in this vocabulary", byte);
 }
 
-static void encode_short(const struct llm_bpe *b, const unsigned char *p, size_t n, int32_t *out, size_t *n_out,
-                         struct llm_bpe_merge *last)
+/* Merges `n` symbols, of which `rank` and `made` belong to the pair with the next. How many are left. */
+static inline size_t merge_short(const struct llm_bpe *b, uint32_t *id, uint32_t *rank, uint32_t *made, size_t n, struct llm_bpe_merge *last)
 {
-    uint32_t id[LLM_BPE_SHORT + 1], rank[LLM_BPE_SHORT + 1], made[LLM_BPE_SHORT + 1];
-    for (size_t i = 0; i < n; i++)
-        id[i] = b->byte_id[p[i]];
-    for (size_t i = 0; i + 1 < n; i++) {
-        const struct llm_bpe_slot *s = &b->bytes[p[i] << 8 | p[i + 1]];
-        rank[i] = s->rank;
-        made[i] = s->id;
-    }
     while (n > 1) {
         size_t best = 0;
         uint32_t lowest = rank[0];
@@ -122,6 +114,21 @@ static void encode_short(const struct llm_bpe *b, const unsigned char *p, size_t
             made[best - 1] = s ? s->id : 0;
         }
     }
+    return n;
+}
+
+static void encode_short(const struct llm_bpe *b, const unsigned char *p, size_t n, int32_t *out, size_t *n_out,
+                         struct llm_bpe_merge *last)
+{
+    uint32_t id[LLM_BPE_SHORT + 1], rank[LLM_BPE_SHORT + 1], made[LLM_BPE_SHORT + 1];
+    for (size_t i = 0; i < n; i++)
+        id[i] = b->byte_id[p[i]];
+    for (size_t i = 0; i + 1 < n; i++) {
+        const struct llm_bpe_slot *s = &b->bytes[p[i] << 8 | p[i + 1]];
+        rank[i] = s->rank;
+        made[i] = s->id;
+    }
+    n = merge_short(b, id, rank, made, n, last);
     for (size_t i = 0; i < n; i++)
         out[i] = (int32_t)id[i];
     *n_out = n;
@@ -161,30 +168,37 @@ static void rerank(const struct llm_bpe *b, struct node *v, struct heap *h, uint
         push(h, (uint64_t)v[at].rank << 32 | at);
 }
 
-static int encode_long(const struct llm_bpe *b, struct llm_bpe_work *w, const unsigned char *p, size_t n, int32_t *out, size_t *n_out,
-                       struct llm_bpe_merge *last, struct llm_err *e)
+/* What a long piece needs: nodes, and a heap. Each merge takes one entry off the heap and puts at most two on, so 2n + 1 are enough. */
+static struct node *make_room(struct llm_bpe_work *w, struct heap *h, size_t n, struct llm_err *e)
 {
-    /* each merge takes one entry off the heap and puts at most two on, so 2n + 1 are enough */
-    size_t each = sizeof(struct node) + 2 * sizeof(uint64_t);
-    if (n >= LLM_BPE_NONE)
-        return llm_fail(e, EX_UNAVAILABLE, "a piece of %zu bytes without a split point: at most 4 GiB can be merged", n);
-    if (llm_grow(&w->long_words, &w->room, n + 1, each, e) < 0)
-        return -1;
-    struct heap h = {w->long_words, 0};
-    struct node *v = (struct node *)(h.v + 2 * (n + 1));
-    for (size_t i = 0; i < n; i++) {
-        uint32_t rank = i + 1 < n ? b->bytes[p[i] << 8 | p[i + 1]].rank : LLM_BPE_NONE;
-        v[i] = (struct node){b->byte_id[p[i]], rank, i ? (uint32_t)i - 1 : LLM_BPE_NONE, i + 1 < n ? (uint32_t)i + 1 : LLM_BPE_NONE};
-        if (rank != LLM_BPE_NONE)
-            h.v[h.n++] = (uint64_t)rank << 32 | i;
+    if (n >= LLM_BPE_NONE) {
+        llm_fail(e, EX_UNAVAILABLE, "a piece of %zu bytes without a split point: at most 4 GiB can be merged", n);
+        return NULL;
     }
-    for (size_t i = h.n / 2; i-- > 0;)
-        sift_down(&h, i);
-    while (h.n) {
-        uint32_t rank = (uint32_t)(h.v[0] >> 32), at = (uint32_t)h.v[0];
-        h.v[0] = h.v[--h.n];
-        if (h.n)
-            sift_down(&h, 0);
+    if (llm_grow(&w->long_words, &w->room, n + 1, sizeof(struct node) + 2 * sizeof(uint64_t), e) < 0)
+        return NULL;
+    *h = (struct heap){w->long_words, 0};
+    return (struct node *)(h->v + 2 * (n + 1));
+}
+
+static void put_node(struct node *v, struct heap *h, size_t i, size_t n, uint32_t id, uint32_t rank)
+{
+    v[i] = (struct node){id, rank, i ? (uint32_t)i - 1 : LLM_BPE_NONE, i + 1 < n ? (uint32_t)i + 1 : LLM_BPE_NONE};
+    if (rank != LLM_BPE_NONE)
+        h->v[h->n++] = (uint64_t)rank << 32 | i;
+}
+
+/* Merges n symbols in `v`; what is left goes to `out`. */
+static size_t merge_long(const struct llm_bpe *b, struct llm_bpe_work *w, struct node *v, struct heap *h, size_t n, int32_t *out,
+                         struct llm_bpe_merge *last)
+{
+    for (size_t i = h->n / 2; i-- > 0;)
+        sift_down(h, i);
+    while (h->n) {
+        uint32_t rank = (uint32_t)(h->v[0] >> 32), at = (uint32_t)h->v[0];
+        h->v[0] = h->v[--h->n];
+        if (h->n)
+            sift_down(h, 0);
         if (v[at].rank != rank)
             continue; /* merged away or changed since */
         uint32_t gone = v[at].after;
@@ -196,18 +210,56 @@ static int encode_long(const struct llm_bpe *b, struct llm_bpe_work *w, const un
         if (v[at].after != LLM_BPE_NONE)
             v[v[at].after].before = at;
         v[gone].rank = LLM_BPE_NONE;
-        rerank(b, v, &h, at);
+        rerank(b, v, h, at);
         if (v[at].before != LLM_BPE_NONE)
-            rerank(b, v, &h, v[at].before);
+            rerank(b, v, h, v[at].before);
     }
     size_t k = 0;
     for (uint32_t i = 0; i != LLM_BPE_NONE; i = v[i].after)
         out[k++] = (int32_t)v[i].id;
-    *n_out = k;
     if (n > (size_t)1 << 20) {
         free(w->long_words); /* rare; not kept */
         *w = (struct llm_bpe_work){0};
     }
+    return k;
+}
+
+static int encode_long(const struct llm_bpe *b, struct llm_bpe_work *w, const unsigned char *p, size_t n, int32_t *out, size_t *n_out,
+                       struct llm_bpe_merge *last, struct llm_err *e)
+{
+    struct heap h;
+    struct node *v = make_room(w, &h, n, e);
+    if (!v)
+        return -1;
+    for (size_t i = 0; i < n; i++)
+        put_node(v, &h, i, n, b->byte_id[p[i]], i + 1 < n ? b->bytes[p[i] << 8 | p[i + 1]].rank : LLM_BPE_NONE);
+    *n_out = merge_long(b, w, v, &h, n, out, last);
+    return 0;
+}
+
+int llm_bpe_merge_ids(const struct llm_bpe *b, struct llm_bpe_work *w, int32_t *ids, size_t *n, struct llm_bpe_merge *last, struct llm_err *e)
+{
+    struct heap h;
+    if (*n <= LLM_BPE_SHORT) {
+        uint32_t id[LLM_BPE_SHORT + 1], rank[LLM_BPE_SHORT + 1], made[LLM_BPE_SHORT + 1];
+        for (size_t i = 0; i < *n; i++)
+            id[i] = (uint32_t)ids[i];
+        for (size_t i = 0; i + 1 < *n; i++) {
+            const struct llm_bpe_slot *s = llm_bpe_find(b, id[i], id[i + 1]);
+            rank[i] = s ? s->rank : LLM_BPE_NONE;
+            made[i] = s ? s->id : 0;
+        }
+        *n = merge_short(b, id, rank, made, *n, last);
+        for (size_t i = 0; i < *n; i++)
+            ids[i] = (int32_t)id[i];
+        return 0;
+    }
+    struct node *v = make_room(w, &h, *n, e);
+    if (!v)
+        return -1;
+    for (size_t i = 0; i < *n; i++)
+        put_node(v, &h, i, *n, (uint32_t)ids[i], i + 1 < *n ? rank_of(b, (uint32_t)ids[i], (uint32_t)ids[i + 1]) : LLM_BPE_NONE);
+    *n = merge_long(b, w, v, &h, *n, ids, last);
     return 0;
 }
 

@@ -41,5 +41,8 @@ int llm_bpe_encode(const struct llm_bpe *b, struct llm_bpe_work *w, const unsign
 /* The same, and the last merge that was made (`last->left` NONE: none). */
 int llm_bpe_derive(const struct llm_bpe *b, struct llm_bpe_work *w, const unsigned char *p, size_t n, int32_t *out, size_t *n_out,
                    struct llm_bpe_merge *last, struct llm_err *e) LLM_MUST_CHECK;
+/* Merges *n > 0 symbols in place; `last` as above, or NULL. */
+int llm_bpe_merge_ids(const struct llm_bpe *b, struct llm_bpe_work *w, int32_t *ids, size_t *n, struct llm_bpe_merge *last, struct llm_err *e)
+    LLM_MUST_CHECK;
 
 #endif

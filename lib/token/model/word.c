@@ -1,4 +1,4 @@
-/* The model "bpe": pieces to ids, remembering what words became. Text is made of few words: most pieces end at the first look-up. */
+/* Pieces to ids, remembering what words became; the model "bpe". Text is made of few words: most pieces end at the first look-up. */
 #include <stdlib.h>
 #include <string.h>
 #include "base/hash.h"
@@ -11,6 +11,7 @@ struct word {
     uint8_t n_bytes, n_ids;
 };
 #define WORD_BITS 16
+#define LINE 64 /* bytes of a cache line */
 /* Longer ones, or of more ids. */
 struct phrase {
     int32_t ids[12];
@@ -20,61 +21,69 @@ struct phrase {
 #define PHRASE_BITS 12
 
 struct llm_word_cache {
-    struct word words[(size_t)1 << WORD_BITS];
-    struct phrase phrases[(size_t)1 << PHRASE_BITS];
+    void *memory;          /* zeros that cost nothing until they are used: a prompt of ten words needs a few pages */
+    struct word *words;    /* [2^WORD_BITS], on a cache line */
+    struct phrase *phrases; /* [2^PHRASE_BITS] */
 };
 
 struct llm_word_cache *llm_word_cache_create(struct llm_err *e)
 {
-    void *p = NULL;
-    if (posix_memalign(&p, 64, sizeof(struct llm_word_cache)) != 0) {
-        llm_no_memory(e, "the word cache");
+    struct llm_word_cache *c = llm_calloc(1, sizeof *c, "the word cache", e);
+    if (!c)
+        return NULL;
+    size_t words = sizeof *c->words << WORD_BITS, phrases = sizeof *c->phrases << PHRASE_BITS;
+    c->memory = llm_calloc(1, LINE + words + phrases, "the word cache", e);
+    if (!c->memory) {
+        free(c);
         return NULL;
     }
-    memset(p, 0, sizeof(struct llm_word_cache));
-    return p;
+    c->words = (void *)(((uintptr_t)c->memory + LINE - 1) / LINE * LINE);
+    c->phrases = (void *)((unsigned char *)c->words + words);
+    return c;
 }
 
 void llm_word_cache_destroy(struct llm_word_cache *c)
 {
+    if (c)
+        free(c->memory);
     free(c);
 }
 
-static int encode_new(struct llm_encoder *en, const unsigned char *p, size_t n, size_t *n_out, struct llm_err *e)
+static int bpe_new(struct llm_encoder *en, const unsigned char *p, size_t n, struct llm_err *e)
 {
     const struct llm_tokenizer *t = en->t;
+    size_t n_out;
     if (t->ignore_merges) {
         int32_t id = llm_tokenizer_whole(t, p, n);
         if (id >= 0) {
-            en->ids[en->n_ids] = id;
-            *n_out = 1;
+            en->ids[en->n_ids++] = id;
             return 0;
         }
     }
-    return llm_bpe_encode(&t->bpe, &en->work, p, n, en->ids + en->n_ids, n_out, e);
+    if (llm_bpe_encode(&t->bpe, &en->work, p, n, en->ids + en->n_ids, &n_out, e) < 0)
+        return -1;
+    en->n_ids += n_out;
+    return 0;
 }
 
 /* A piece that does not fit a `word`. */
 static int encode_phrase(struct llm_encoder *en, const unsigned char *p, size_t n, struct llm_err *e)
 {
-    size_t n_out;
-    if (n > sizeof en->cache->phrases->bytes) {
-        if (encode_new(en, p, n, &n_out, e) < 0)
-            return -1;
-        en->n_ids += n_out;
-        return 0;
-    }
+    const struct llm_model_row *model = en->t->model;
+    if (n > sizeof en->cache->phrases->bytes)
+        return model->encode_new(en, p, n, e);
     struct phrase *f = &en->cache->phrases[llm_xxh64(p, n, 0) >> (64 - PHRASE_BITS)];
     if (f->n_bytes != n || memcmp(f->bytes, p, n) != 0) {
-        if (encode_new(en, p, n, &n_out, e) < 0)
+        size_t start = en->n_ids;
+        if (model->encode_new(en, p, n, e) < 0)
             return -1;
+        size_t n_out = en->n_ids - start;
         if (n_out <= sizeof f->ids / sizeof *f->ids) {
             memcpy(f->bytes, p, n);
-            memcpy(f->ids, en->ids + en->n_ids, n_out * sizeof *f->ids);
+            memcpy(f->ids, en->ids + start, n_out * sizeof *f->ids);
             f->n_bytes = (uint8_t)n;
             f->n_ids = (uint8_t)n_out;
         }
-        en->n_ids += n_out;
         return 0;
     }
     memcpy(en->ids + en->n_ids, f->ids, sizeof f->ids);
@@ -82,7 +91,7 @@ static int encode_phrase(struct llm_encoder *en, const unsigned char *p, size_t 
     return 0;
 }
 
-static int encode_word(struct llm_encoder *en, const unsigned char *p, size_t n, struct llm_err *e)
+int llm_word_encode(struct llm_encoder *en, const unsigned char *p, size_t n, struct llm_err *e)
 {
     if (n > 16)
         return encode_phrase(en, p, n, e);
@@ -100,16 +109,16 @@ static int encode_word(struct llm_encoder *en, const unsigned char *p, size_t n,
         if (w[1].key[0] == key[0] && w[1].key[1] == key[1] && w[1].n_bytes == n) {
             w++;
         } else {
-            size_t n_out;
-            if (encode_new(en, p, n, &n_out, e) < 0)
+            size_t start = en->n_ids;
+            if (en->t->model->encode_new(en, p, n, e) < 0)
                 return -1;
-            if (n_out > 3) {
-                en->n_ids += n_out;
+            size_t n_out = en->n_ids - start;
+            if (n_out > 3)
                 return 0;
-            }
             w[1] = w[0];
             *w = (struct word){{key[0], key[1]}, {0}, (uint8_t)n, (uint8_t)n_out};
-            memcpy(w->ids, en->ids + en->n_ids, n_out * sizeof *w->ids);
+            memcpy(w->ids, en->ids + start, n_out * sizeof *w->ids);
+            return 0;
         }
     }
     memcpy(en->ids + en->n_ids, w->ids, sizeof w->ids);
@@ -117,4 +126,4 @@ static int encode_word(struct llm_encoder *en, const unsigned char *p, size_t n,
     return 0;
 }
 
-const struct llm_model_row llm_model_bpe = {"bpe", encode_word, false, false};
+const struct llm_model_row llm_model_bpe = {"bpe", llm_word_encode, bpe_new, false, false};

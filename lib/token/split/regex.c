@@ -122,6 +122,26 @@ static size_t valid_until(const unsigned char *p, size_t n, bool last, bool *mor
     return at;
 }
 
+static int gave_up(int code, struct llm_err *e)
+{
+    PCRE2_UCHAR why[200] = "";
+    pcre2_get_error_message(code, why, sizeof why);
+    return llm_fail(e, EX_DATAERR, "split pattern gave up: %s", (const char *)why);
+}
+
+int llm_regex_find(struct llm_regex_state *m, const unsigned char *text, size_t at, size_t n, size_t *from, size_t *to, struct llm_err *e)
+{
+    int got = pcre2_match(m->regex->code, text, n, at, PCRE2_NO_UTF_CHECK | PCRE2_NOTEMPTY, m->data, m->context);
+    if (got == PCRE2_ERROR_NOMATCH)
+        return 0;
+    if (got < 0)
+        return gave_up(got, e);
+    const PCRE2_SIZE *v = pcre2_get_ovector_pointer(m->data);
+    *from = v[0] < at ? at : v[0]; /* \K in a look-behind can move a match back */
+    *to = v[1];
+    return *to > *from;
+}
+
 long llm_regex_next(struct llm_regex_state *m, const unsigned char *text, size_t at, size_t n, bool last, struct llm_err *e)
 {
     /* A match looks at no more than this at first: checking all that is there for every piece would be quadratic. */
@@ -145,11 +165,8 @@ long llm_regex_next(struct llm_regex_state *m, const unsigned char *text, size_t
         }
         if (got == PCRE2_ERROR_NOMATCH)
             return (long)valid;
-        if (got < 0) {
-            PCRE2_UCHAR why[200] = "";
-            pcre2_get_error_message(got, why, sizeof why);
-            return llm_fail(e, EX_DATAERR, "split pattern gave up: %s", (const char *)why);
-        }
+        if (got < 0)
+            return gave_up(got, e);
         const PCRE2_SIZE *v = pcre2_get_ovector_pointer(m->data);
         size_t from = v[0] + start, to = v[1] + start;
         if (from > at)

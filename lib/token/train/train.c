@@ -6,6 +6,7 @@
 #include "token/stream.h"
 #include "token/train/counts.h"
 #include "token/train/merge.h"
+#include "token/train/unigram.h"
 #include "token/unicode.h"
 
 /* Counting is encoding with a model that counts: what splits text, keeps special tokens apart and works on all threads is the same. */
@@ -30,8 +31,22 @@ static int count_chars(struct llm_encoder *en, const unsigned char *p, size_t n,
     return 0;
 }
 
-static const struct llm_model_row counting_words = {"bpe", count_word, false, true};
-static const struct llm_model_row counting_chars = {"char", count_chars, true, true};
+/* A word and what stands behind it: strings that go on in one way only are no pieces. */
+static int count_marked(struct llm_encoder *en, const unsigned char *p, size_t n, struct llm_err *e)
+{
+    const struct llm_buf *text = &en->stages[0]; /* Metaspace's: the words lie in it */
+    struct llm_buf *b = &en->stages[1];
+    bool ends = (const char *)p + n == text->p + text->n;
+    b->n = 0;
+    if (llm_buf_put(b, p, n, e) < 0 || llm_buf_put(b, &(char){ends ? LLM_WORD_ENDS : LLM_WORD_GOES_ON}, 1, e) < 0
+        || llm_buf_reserve(b, b->n + 16, e) < 0)
+        return -1;
+    return llm_counts_add(en->counts, (const unsigned char *)b->p, b->n, 1, e);
+}
+
+static const struct llm_model_row counting_marked = {"unigram", count_marked, NULL, false, true};
+static const struct llm_model_row counting_words = {"bpe", count_word, NULL, false, true};
+static const struct llm_model_row counting_chars = {"char", count_chars, NULL, true, true};
 
 struct llm_trainer {
     struct llm_train_options o;
@@ -61,6 +76,20 @@ static int put_specials(const struct llm_train_options *o, struct llm_vocab *v, 
     return 0;
 }
 
+/* Normal forms and white space as SentencePiece's default rules have them, in parts that Hugging Face's library knows. */
+static int set_unigram_parts(struct llm_tokenizer *t, struct llm_err *e)
+{
+    static const char mark[] = "\xE2\x96\x81";
+    json_t *normalizer = json_pack("{s:s, s:[{s:s}, {s:s}, {s:s, s:b, s:b}, {s:s, s:{s:s}, s:s}]}", "type", "Sequence", "normalizers", "type", "Nmt",
+                                   "type", "NFKC", "type", "Strip", "strip_left", 1, "strip_right", 1, "type", "Replace", "pattern", "Regex",
+                                   " {2,}", "content", " ");
+    json_t *pre = json_pack("{s:s, s:s, s:s, s:b}", "type", "Metaspace", "replacement", mark, "prepend_scheme", "always", "split", 1);
+    int bad = normalizer && pre ? llm_tokenizer_set_parts(t, normalizer, pre, pre, e) : llm_no_memory(e, "a tokenizer");
+    json_decref(normalizer);
+    json_decref(pre);
+    return bad;
+}
+
 static int make_counter(struct llm_trainer *r, struct llm_err *e)
 {
     struct llm_vocab v = {.limit = LLM_MAX_VOCAB};
@@ -71,7 +100,13 @@ static int make_counter(struct llm_trainer *r, struct llm_err *e)
     llm_vocab_release(&v);
     if (bad)
         return -1;
-    t->model = r->o.model == LLM_TRAIN_CHAR ? &counting_chars : &counting_words;
+    t->model = r->o.model == LLM_TRAIN_CHAR ? &counting_chars : r->o.model == LLM_TRAIN_UNIGRAM ? &counting_marked : &counting_words;
+    if (r->o.model == LLM_TRAIN_UNIGRAM) {
+        if (set_unigram_parts(t, e) < 0)
+            return -1;
+        llm_pipeline_plan(t);
+        return 0;
+    }
     return r->o.model == LLM_TRAIN_BPE ? llm_tokenizer_add_split(t, r->o.pattern, e) : 0;
 }
 
@@ -81,7 +116,8 @@ struct llm_trainer *llm_trainer_create(const struct llm_train_options *o, struct
     if (!r)
         return NULL;
     r->o = *o;
-    int64_t specials = o->specials ? (int64_t)o->specials->n : 0, least = specials + (o->model == LLM_TRAIN_CHAR || o->seen_bytes_only ? 1 : 256);
+    int64_t specials = o->specials ? (int64_t)o->specials->n : 0;
+    int64_t least = specials + (o->model == LLM_TRAIN_UNIGRAM ? 4 : o->model == LLM_TRAIN_CHAR || o->seen_bytes_only ? 1 : 256);
     if ((o->vocab_size && o->vocab_size < least) || o->vocab_size > LLM_MAX_VOCAB)
         llm_fail(e, LLM_EX_USAGE, "a vocabulary of %lld: expected %lld to %d", (long long)o->vocab_size, (long long)least, LLM_MAX_VOCAB);
     else if (make_counter(r, e) == 0 && (r->stream = llm_encode_stream_create(r->counter, LLM_ENCODE_SPECIAL, no_ids, NULL, e)))
@@ -188,6 +224,36 @@ static int build_bpe(struct llm_trainer *r, struct llm_tokenizer *t, struct llm_
     return bad < 0 ? -1 : llm_tokenizer_finish(t, merges, n_merges, e);
 }
 
+/* ---- Unigram ---- */
+
+static int build_unigram(struct llm_trainer *r, struct llm_tokenizer *t, const struct llm_counts *c, struct llm_err *e)
+{
+    static const char *const first[] = {"<unk>", "<s>", "</s>"};
+    struct llm_vocab vocab = {.limit = LLM_MAX_VOCAB};
+    struct llm_unigram_pieces pieces = {0};
+    int64_t specials = 3 + (r->o.specials ? (int64_t)r->o.specials->n : 0);
+    int bad = llm_train_unigram(c, (size_t)(r->o.vocab_size - specials), (size_t)r->o.vocab_size, &pieces, e);
+    for (int64_t i = 0; i < 3 && bad == 0; i++)
+        bad = llm_vocab_put(&vocab, i, (const unsigned char *)first[i], strlen(first[i]), LLM_TOKEN_ADDED | LLM_TOKEN_SPECIAL, e);
+    if (bad == 0)
+        bad = put_specials(&r->o, &vocab, 3, e);
+    for (size_t i = 0; i < pieces.n && bad == 0; i++) {
+        int64_t id = specials + (int64_t)i;
+        bad = llm_vocab_put(&vocab, id, (const unsigned char *)pieces.v[i].text, pieces.v[i].n, LLM_TOKEN_MODEL, e);
+        if (bad == 0)
+            vocab.v[id].score = pieces.v[i].score;
+    }
+    t->model = &llm_model_unigram;
+    t->fuse_unknown = true;
+    t->unknown = 0;
+    if (bad == 0)
+        bad = set_unigram_parts(t, e) < 0 || llm_tokenizer_set_vocab(t, &vocab, e) < 0 ? -1 : 0;
+    t->generic = true;
+    llm_vocab_release(&vocab);
+    llm_unigram_pieces_release(&pieces);
+    return bad < 0 ? -1 : llm_tokenizer_finish(t, NULL, 0, e);
+}
+
 /* ---- bytes and characters ---- */
 
 static int build_byte(struct llm_trainer *r, struct llm_tokenizer *t, struct llm_err *e)
@@ -250,9 +316,10 @@ struct llm_tokenizer *llm_trainer_finish(struct llm_trainer *r, struct llm_err *
     struct llm_tokenizer *t = llm_tokenizer_create(e);
     int bad = !t || gather(r, &all, e) < 0 ? -1 : 0;
     if (bad == 0)
-        bad = r->o.model == LLM_TRAIN_BPE    ? build_bpe(r, t, &all, &v, e)
-              : r->o.model == LLM_TRAIN_BYTE ? build_byte(r, t, e)
-                                             : build_char(r, t, &all, e);
+        bad = r->o.model == LLM_TRAIN_BPE       ? build_bpe(r, t, &all, &v, e)
+              : r->o.model == LLM_TRAIN_UNIGRAM ? build_unigram(r, t, &all, e)
+              : r->o.model == LLM_TRAIN_BYTE    ? build_byte(r, t, e)
+                                                : build_char(r, t, &all, e);
     llm_counts_release(&all);
     llm_growing_vocab_release(&v);
     if (bad < 0) {

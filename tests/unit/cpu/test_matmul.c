@@ -158,16 +158,44 @@ static void test_same_bits(void **state)
     }
 }
 
+/* Likewise a row of the gradient of x. */
+static void test_same_bits_dx(void **state)
+{
+    enum { M = 300, N = 77, K = 100 };
+    static const int64_t rows[] = {64, 1, 7};
+    float *dy = noisy(M * N, 1), *w = noisy(N * K, 2), *dx = guarded(M * K * sizeof *dx), *other = guarded(M * K * sizeof *dx);
+    struct llm_err e = {0};
+    (void)state;
+    FOR_EACH_ISA(isa)
+        for (int c = 0; c < 2; c++) {
+            struct llm_weight weight = {.data = w, .dtype = LLM_F32, .n = N, .k = K};
+            struct llm_matmul a = {.m = M, .x = dy, .ldx = N, .y = dx, .ldy = K, .compute = c};
+            assert_int_equal(llm_matmul_dx(&a, &weight, &e), 0);
+            a.y = other;
+            for (int i = 0; i < 6; i++) {
+                if (i == 3) assert_int_equal(llm_weight_pack(&weight, c, true, &e), 0);
+                for (int64_t first = 0; first + rows[i % 3] <= M; first += 97) {
+                    a.m = rows[i % 3];
+                    a.x = dy + first * N;
+                    assert_int_equal(llm_matmul_dx(&a, &weight, &e), 0);
+                    assert_memory_equal(other, dx + first * K, (size_t)(a.m * K) * sizeof *dx);
+                }
+            }
+            llm_weight_release(&weight);
+        }
+}
+
 static void test_threads(void **state)
 {
-    enum { M = 270, N = 130, K = 544 };
-    float *x = noisy(M * K, 1), *w = noisy(N * K, 2), *first[4] = {0};
+    enum { M = 270, N = 130, K = 544, N_OUT = 6 };
+    static const size_t counts[N_OUT] = {M * N, M * N, N * K, N * K, M * K, M * K};
+    float *x = noisy(M * K, 1), *w = noisy(N * K, 2), *first[N_OUT] = {0};
     struct llm_err e = {0};
     (void)state;
     FOR_EACH_ISA(isa) {
         for (int threads = 1; threads <= 8; threads++) {
             assert_int_equal(llm_pool_start(threads, &e), 0);
-            float *out[4];
+            float *out[N_OUT];
             for (int c = 0; c < 2; c++) {
                 struct llm_weight weight = {.data = w, .dtype = LLM_F32, .n = N, .k = K};
                 struct llm_matmul a = {.m = M, .x = x, .ldx = K, .ldy = N, .compute = c};
@@ -175,14 +203,18 @@ static void test_threads(void **state)
                 out[2 + c] = calloc(N * K, sizeof(float));
                 assert_int_equal(llm_matmul(&a, &weight, &e), 0);
                 assert_int_equal(llm_matmul_dw(out[2 + c], out[c], N, x, K, M, 90, N, K, c, &e), 0);
+                out[4 + c] = calloc(M * K, sizeof(float));
+                struct llm_matmul back = {.m = M, .x = out[c], .ldx = N, .y = out[4 + c], .ldy = K, .compute = c};
+                assert_int_equal(llm_matmul_dx(&back, &weight, &e), 0);
+                llm_weight_release(&weight);
             }
-            for (int i = 0; i < 4; i++) {
-                if (threads > 1) assert_memory_equal(out[i], first[i], (i < 2 ? M * N : N * K) * sizeof(float));
+            for (int i = 0; i < N_OUT; i++) {
+                if (threads > 1) assert_memory_equal(out[i], first[i], counts[i] * sizeof(float));
                 if (threads > 1) free(out[i]);
                 else first[i] = out[i];
             }
         }
-        for (int i = 0; i < 4; i++) free(first[i]);
+        for (int i = 0; i < N_OUT; i++) free(first[i]);
     }
     assert_int_equal(llm_pool_start(2, &e), 0);
 }
@@ -243,7 +275,7 @@ int main(void)
     struct llm_err e = {0};
     if (llm_pool_start(2, &e) < 0) return llm_report(&e);
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_forward), cmocka_unit_test(test_dx), cmocka_unit_test(test_dw),
-                                       cmocka_unit_test(test_same_bits), cmocka_unit_test(test_threads), cmocka_unit_test(test_quantised),
-                                       cmocka_unit_test(test_changed)};
+                                       cmocka_unit_test(test_same_bits), cmocka_unit_test(test_same_bits_dx), cmocka_unit_test(test_threads),
+                                       cmocka_unit_test(test_quantised), cmocka_unit_test(test_changed)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

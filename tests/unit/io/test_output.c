@@ -68,6 +68,11 @@ static void commits(void **state)
     write_text("ahead", "three");
     expect_text("folder/later", "three");
     assert_int_equal(files_here(), 4);
+    /* as long as a name may be */
+    char name[7 + 255 + 1] = "folder/";
+    memset(name + 7, 'n', 255);
+    write_text(name, "four");
+    expect_text(name, "four");
 }
 
 static void nothing_until_committed(void **state)

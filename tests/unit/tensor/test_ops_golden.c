@@ -33,6 +33,9 @@ static struct llm_tensor *sigmoid(struct llm_ctx *c, struct operands *o) { retur
 static struct llm_tensor *tanh_op(struct llm_ctx *c, struct operands *o) { return llm_activation(c, o->x[0], LLM_ACT_TANH); }
 static struct llm_tensor *swiglu(struct llm_ctx *c, struct operands *o) { return llm_gated(c, o->x[0], o->x[1], LLM_ACT_SILU); }
 static struct llm_tensor *geglu(struct llm_ctx *c, struct operands *o) { return llm_gated(c, o->x[0], o->x[1], LLM_ACT_GELU); }
+static struct llm_tensor *add(struct llm_ctx *c, struct operands *o) { return llm_add(c, o->x[0], o->x[1]); }
+static struct llm_tensor *scale(struct llm_ctx *c, struct operands *o) { return llm_scale(c, o->x[0], 0.375f); }
+static struct llm_tensor *sinusoidal(struct llm_ctx *c, struct operands *o) { return llm_add_sinusoidal(c, o->x[0], positions); }
 static struct llm_tensor *softmax(struct llm_ctx *c, struct operands *o) { return llm_softmax(c, o->x[0]); }
 static struct llm_tensor *rope_halves(struct llm_ctx *c, struct operands *o)
 {
@@ -60,6 +63,7 @@ static const struct { const char *name; op_fn *run; int n_inputs; int64_t params
     {"layernorm", layernorm, 1, {{1, WIDTH}, {1, WIDTH}}}, {"rmsnorm", rmsnorm, 1, {{1, WIDTH}}}, {"gelu", gelu, 1, {{0}}},
     {"gelu_tanh", gelu_tanh, 1, {{0}}}, {"relu", relu, 1, {{0}}}, {"silu", silu, 1, {{0}}}, {"sigmoid", sigmoid, 1, {{0}}},
     {"tanh", tanh_op, 1, {{0}}}, {"swiglu", swiglu, 2, {{0}}}, {"geglu", geglu, 2, {{0}}}, {"softmax", softmax, 1, {{0}}},
+    {"add", add, 2, {{0}}}, {"scale", scale, 1, {{0}}}, {"sinusoidal", sinusoidal, 1, {{0}}},
     {"rope_halves", rope_halves, 1, {{0}}}, {"rope_pairs", rope_pairs, 1, {{0}}}, {"cross_entropy", cross_entropy, 1, {{VOCAB, WIDTH}}}};
 
 static void draw(float *x, int64_t n, uint64_t step, uint32_t layer)

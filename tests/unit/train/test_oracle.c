@@ -1,5 +1,6 @@
-/* A GPT-2 and a Llama shape with hard weights against PyTorch in double (tests/oracle/train_goldens.py): logits within 5e-6 of their range, each
- * gradient within 1e-5 of its norm, 20 losses of a run within 2e-6. */
+/* GPT-2 and Llama shapes with hard weights against PyTorch in double (tests/oracle/train_goldens.py): logits within 5e-6 of their range, each
+ * gradient within 1e-5 of its norm and twice what PyTorch is off in single precision, 20 losses of a run within 2e-6. And that these limits see
+ * what is easily got wrong. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,7 +18,7 @@ enum { SEED = 11, ROWS = 3, LENGTH = 80, STEPS = 20, PROJECTIONS = 64, EVERY = 5
 
 struct golden {
     float *logits;
-    double *loss, *norms, *projections, *curve;
+    double *loss, *norms, *projections, *single, *curve;
     struct llm_config config;
 };
 
@@ -46,6 +47,7 @@ static struct golden load(const char *path)
     g.loss = load_tensor(f, "loss");
     g.norms = load_tensor(f, "norms");
     g.projections = load_tensor(f, "projections");
+    g.single = load_tensor(f, "single");
     g.curve = load_tensor(f, "curve");
     llm_checkpoint_close(f);
     return g;
@@ -57,6 +59,7 @@ static void release(struct golden *g)
     free(g->loss);
     free(g->norms);
     free(g->projections);
+    free(g->single);
     free(g->curve);
 }
 
@@ -87,7 +90,7 @@ static void harden(struct llm_model *m)
 }
 
 /* The corpus of the run: ROWS windows of LENGTH + 1 tokens a step, one after another. The trainer invents the same tokens itself. */
-static struct llm_trainer make(const struct golden *g)
+static struct llm_trainer make(const struct golden *g, void (*wrong)(struct llm_config *c, struct llm_train_options *o, struct llm_model *m))
 {
     struct llm_err e = {0};
     struct llm_train_options o;
@@ -102,15 +105,19 @@ static struct llm_trainer make(const struct golden *g)
     o.schedule = 2;
     o.precision = LLM_COMPUTE_F32;
     o.seed = SEED;
-    struct llm_model *m = llm_model_create(&g->config, 0, &e);
+    struct llm_config config = g->config;
+    if (wrong) wrong(&config, &o, NULL);
+    struct llm_model *m = llm_model_create(&config, 0, &e);
     if (!m) fail_msg("%s", e.text);
     harden(m);
+    if (wrong) wrong(&config, &o, m);
     assert_string_equal(llm_schedules[o.schedule]->name, "constant");
     if (llm_trainer_init(&t, &o, m, &none, &e) < 0) fail_msg("%s", e.text);
     return t;
 }
 
-static void check_logits(struct llm_trainer *t, const struct golden *g)
+/* The worst difference between logits, as a share of their range. */
+static double logits_error(struct llm_trainer *t, const struct golden *g)
 {
     struct llm_ctx *c = &t->eval_ctx;
     int64_t vocab = g->config.vocab_size;
@@ -129,9 +136,8 @@ static void check_logits(struct llm_trainer *t, const struct golden *g)
             worst = fmax(worst, fabs((double)logits->data[r * EVERY * logits->stride + i] - (double)want));
         }
     }
-    print_message("  logits: worst difference %.1e of their range\n", worst / (double)(high - low));
-    assert_true(worst <= 5e-6 * (double)(high - low));
     llm_ctx_reset(c);
+    return worst / (double)(high - low);
 }
 
 /* Projections on random signs: for a difference d between gradients each is about ‖d‖, whatever its direction. */
@@ -151,26 +157,29 @@ static double gradient_error(const struct llm_param *p, uint32_t number, const d
     return sqrt(sum / PROJECTIONS);
 }
 
-static void check_gradients(struct llm_trainer *t, const struct golden *g)
+/* The worst of all gradients, as a share of its norm; `many`: of what is allowed, which is also twice PyTorch's own error. */
+static double gradients_error(struct llm_trainer *t, const struct golden *g, double *many)
 {
     struct llm_err e = {0};
     struct llm_step_report r = {.step = 0};
     double worst = 0, total = 0;
+    *many = 0;
     if (llm_trainer_gradient(t, &r, &e) != 0) fail_msg("%s", e.text);
-    assert_true(fabs(r.loss / g->loss[0] - 1) < 1e-6);
     for (size_t i = 0; i < t->n_params; i++) {
         const struct llm_param *p = t->params[i].p;
         double error = gradient_error(p, (uint32_t)i, g->projections + i * PROJECTIONS) / g->norms[i];
         total += g->norms[i] * g->norms[i];
         worst = fmax(worst, error);
-        if (!(error <= 1e-5)) fail_msg("gradient of %s: off by %.1e of its norm", p->name, error);
+        *many = fmax(*many, error / fmin(1e-5, 2 * g->single[i]));
     }
-    print_message("  gradients: worst difference %.1e of a norm\n", worst);
-    assert_true(fabs(r.grad_norm / sqrt(total) - 1) < 1e-5);
+    *many = fmax(*many, fabs(r.loss / g->loss[0] - 1) / 1e-6);
+    *many = fmax(*many, fabs(r.grad_norm / sqrt(total) - 1) / 1e-5);
     for (size_t i = 0; i < t->n_params; i++) memset(t->params[i].p->grad, 0, (size_t)llm_param_count(t->params[i].p) * sizeof(float));
+    return worst;
 }
 
-static void check_curve(struct llm_trainer *t, const struct golden *g)
+/* The worst of STEPS losses, relative. */
+static double curve_error(struct llm_trainer *t, const struct golden *g)
 {
     struct llm_err e = {0};
     struct llm_step_report r;
@@ -179,37 +188,117 @@ static void check_curve(struct llm_trainer *t, const struct golden *g)
         if (llm_trainer_step(t, &r, &e) != 0) fail_msg("%s", e.text);
         worst = fmax(worst, fabs(r.loss / g->curve[i] - 1));
     }
-    print_message("  curve: worst difference %.1e\n", worst);
-    assert_true(worst <= 2e-6);
+    return worst;
 }
 
 static void check_model(const char *path)
 {
     struct golden g = load(path);
-    struct llm_trainer t = make(&g);
-    check_gradients(&t, &g);
-    check_logits(&t, &g);
-    check_curve(&t, &g);
+    struct llm_trainer t = make(&g, NULL);
+    double many, gradients = gradients_error(&t, &g, &many), logits = logits_error(&t, &g), curve = curve_error(&t, &g);
+    print_message("  gradients: off by %.1e of a norm, %.2f of what is allowed; logits by %.1e of their range; the curve by %.1e\n", gradients, many,
+                  logits, curve);
+    assert_true(many <= 1);
+    assert_true(logits <= 5e-6);
+    assert_true(curve <= 2e-6);
     llm_trainer_release(&t);
     release(&g);
 }
 
+#define GOLDENS "tests/golden/train/"
+
 static void test_gpt2(void **state)
 {
     (void)state;
-    check_model("tests/golden/train/gpt2.safetensors");
+    check_model(GOLDENS "gpt2.safetensors");
 }
 
 static void test_llama(void **state)
 {
     (void)state;
-    check_model("tests/golden/train/llama.safetensors");
+    check_model(GOLDENS "llama.safetensors");
+}
+
+/* Post-norm, sinusoidal positions, GELU by erf, no biases, a head of its own, scaled logits, a window. */
+static void test_gpt2_odd(void **state)
+{
+    (void)state;
+    check_model(GOLDENS "gpt2-odd.safetensors");
+}
+
+/* One key head, interleaved rotation, GeGLU, biases, tied embeddings, no window. */
+static void test_llama_odd(void **state)
+{
+    (void)state;
+    check_model(GOLDENS "llama-odd.safetensors");
+}
+
+/* ---- the tests can fail: what is easily got wrong in the model shows in its logits and gradients, in the optimizer along the curve ---- */
+
+typedef struct llm_config config;
+typedef struct llm_train_options options;
+
+static void wrong_gelu(config *c, options *o, struct llm_model *m) { (void)o, (void)m, c->act = LLM_ACT_GELU; }
+static void wrong_norm_eps(config *c, options *o, struct llm_model *m) { (void)o, (void)m, c->norm_eps *= 100; }
+static void wrong_window(config *c, options *o, struct llm_model *m) { (void)o, (void)m, c->sliding_window++; }
+static void no_window(config *c, options *o, struct llm_model *m) { (void)o, (void)m, c->sliding_window = 0; }
+static void wrong_pairing(config *c, options *o, struct llm_model *m) { (void)o, (void)m, c->rope_pairing = LLM_ROPE_INTERLEAVED; }
+static void wrong_theta(config *c, options *o, struct llm_model *m) { (void)o, (void)m, c->rope_theta *= 1.01; }
+static void wrong_scale(config *c, options *o, struct llm_model *m) { (void)o, (void)m, c->logit_scale *= 1.001; }
+static void wrong_norm_place(config *c, options *o, struct llm_model *m) { (void)o, (void)m, c->norm_place = LLM_NORM_PRE; }
+static void no_decay(config *c, options *o, struct llm_model *m) { (void)c, (void)m, o->weight_decay = 0; }
+static void wrong_eps(config *c, options *o, struct llm_model *m) { (void)c, (void)m, o->eps *= 100; }
+static void wrong_beta2(config *c, options *o, struct llm_model *m) { (void)c, (void)m, o->beta2 = .951; }
+static void no_clip(config *c, options *o, struct llm_model *m) { (void)c, (void)m, o->clip = 0; }
+static void a_warmup(config *c, options *o, struct llm_model *m) { (void)c, (void)m, o->warmup = 1; }
+static void decay_of_gains(config *c, options *o, struct llm_model *m)
+{
+    (void)c, (void)o;
+    for (size_t i = 0; m && i < m->n_params; i++) m->params[i].decay = true;
+}
+
+static const struct {
+    const char *name, *golden;
+    void (*wrong)(config *c, options *o, struct llm_model *m);
+    bool model; /* else it is the optimizer's */
+} wrongs[] = {
+    {"GELU by erf", GOLDENS "gpt2.safetensors", wrong_gelu, true},
+    {"epsilon of LayerNorm x 100", GOLDENS "gpt2.safetensors", wrong_norm_eps, true},
+    {"epsilon of RMSNorm x 100", GOLDENS "llama.safetensors", wrong_norm_eps, true},
+    {"a window wider by one", GOLDENS "llama.safetensors", wrong_window, true},
+    {"no window", GOLDENS "llama.safetensors", no_window, true},
+    {"interleaved rotation", GOLDENS "llama.safetensors", wrong_pairing, true},
+    {"rotation by 1.01 theta", GOLDENS "llama.safetensors", wrong_theta, true},
+    {"logits x 1.001", GOLDENS "gpt2-odd.safetensors", wrong_scale, true},
+    {"norms before", GOLDENS "gpt2-odd.safetensors", wrong_norm_place, true},
+    {"no weight decay", GOLDENS "gpt2.safetensors", no_decay, false},
+    {"decay of gains and biases", GOLDENS "gpt2.safetensors", decay_of_gains, false},
+    {"epsilon of AdamW x 100", GOLDENS "llama.safetensors", wrong_eps, false},
+    {"beta2 .951", GOLDENS "gpt2.safetensors", wrong_beta2, false},
+    {"no clipping", GOLDENS "llama.safetensors", no_clip, false},
+    {"a step of warm-up", GOLDENS "llama.safetensors", a_warmup, false},
+};
+
+static void test_wrongs_show(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof wrongs / sizeof *wrongs; i++) {
+        struct golden g = load(wrongs[i].golden);
+        struct llm_trainer t = make(&g, wrongs[i].wrong);
+        double many, gradients = gradients_error(&t, &g, &many), logits = logits_error(&t, &g), curve = curve_error(&t, &g);
+        print_message("  %s: gradients off by %.1e, logits by %.1e, the curve by %.1e\n", wrongs[i].name, gradients, logits, curve);
+        assert_true(curve > 2e-6);
+        assert_true(wrongs[i].model ? many > 1 && logits > 5e-6 : many <= 1 && logits <= 5e-6);
+        llm_trainer_release(&t);
+        release(&g);
+    }
 }
 
 int main(void)
 {
     struct llm_err e;
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_gpt2), cmocka_unit_test(test_llama)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_gpt2),     cmocka_unit_test(test_llama), cmocka_unit_test(test_gpt2_odd),
+                                       cmocka_unit_test(test_llama_odd), cmocka_unit_test(test_wrongs_show)};
     if (llm_pool_start(0, &e) < 0) return llm_report(&e);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,20 @@
+/* One rendering of a conversation, and the search for the assistant's text by several. */
+#ifndef LLM_TOKEN_CHAT_RENDER_H
+#define LLM_TOKEN_CHAT_RENDER_H
+
+#include "token/chat/jinja.h"
+
+struct llm_chat_request {
+    const json_t *messages;
+    size_t n;               /* the first n of them */
+    const json_t *tools;    /* or NULL */
+    const struct llm_chat_options *options; /* whose add_generation_prompt is not looked at */
+    bool add_generation_prompt;
+};
+int llm_chat_render_once(const struct llm_chat_template *t, const struct llm_chat_request *r, struct llm_buf *out, struct llm_chat_spans *spans,
+                         struct llm_err *e);
+/* As llm_chat_render, for a template without {% generation %}. */
+int llm_chat_render_spans(const struct llm_chat_template *t, const struct llm_chat_request *r, struct llm_buf *out, struct llm_chat_spans *spans,
+                          struct llm_err *e);
+
+#endif

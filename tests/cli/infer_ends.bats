@@ -1,0 +1,136 @@
+# How runs end that do not end by themselves: readers that go away, signals, full disks.
+load ../helper
+
+setup() {
+    M=$ROOT/tests/golden/tiny
+}
+
+# wait_for FILE: until FILE is not empty
+wait_for() {
+    local i
+    for ((i = 0; i < 200; i++)); do
+        [[ -s $1 ]] && return
+        sleep .05
+    done
+    fail "$1 stayed empty"
+}
+
+# ended STATUS COMMAND...: COMMAND writes to `progress` until the signal that makes this status of it
+ended() {
+    local wanted=$1 pid status=0
+    shift
+    : > progress
+    env --default-signal=INT,HUP "$@" 2> err 3>&- &
+    pid=$!
+    wait_for progress
+    kill -$((wanted - 128)) $pid
+    wait $pid || status=$?
+    [[ $status == "$wanted" ]] || fail "expected $wanted, found $status: $(< err)"
+}
+
+@test "a reader that goes away: silence, and death by SIGPIPE, in every way of working" {
+    for i in {1..300}; do printf 'Once upon a time there was a red cat. '; done > long.txt
+    echo 'Once' > short.txt
+    for i in {1..2000}; do echo '{"prompt": "Once"}'; done > prompts
+    for options in '-n 20000 -c 50000 --ignore-eos -f short.txt' '--jsonl prompts' '--score -f long.txt' '--logits -c 300000 -f long.txt'; do
+        run --separate-stderr bash -c 'llm-infer -q -m "$0" "$@" | head -1 > /dev/null; exit "${PIPESTATUS[0]}"' "$M" $options
+        [[ $status == 141 ]] || fail "$options: expected 141, found $status"
+        [[ -z $stderr ]] || fail "$options: $stderr"
+    done
+    llm-infer -m "$M" -q -c 5000 --kv-out c.kv --ids -n 0 "$(seq -s ' ' 1 200 | sed 's/.*/& & & & &/')"
+    run --separate-stderr bash -c 'llm-kvinspect export --tensor layers.0.k c.kv | head -c 1 > /dev/null; exit "${PIPESTATUS[0]}"'
+    [[ $status == 141 && -z $stderr ]]
+    run --separate-stderr bash -c 'llm-quantize -q -t f32 "$0" - | head -c 1 > /dev/null; exit "${PIPESTATUS[0]}"' "$M"
+    [[ $status == 141 && -z $stderr ]]
+}
+
+@test "with SIGPIPE ignored it is a write error" {
+    for i in {1..2000}; do echo '{"prompt": "Once"}'; done > prompts
+    run --separate-stderr bash -c 'trap "" PIPE; llm-infer -q -m "$0" --jsonl prompts | head -1 > /dev/null; exit "${PIPESTATUS[0]}"' "$M"
+    [[ $status == 74 ]]
+    one_line "$stderr"
+    [[ $stderr == *'standard output'*'Broken pipe' ]]
+}
+
+@test "SIGINT, SIGTERM and SIGHUP: whole lines stay on standard output, no file is made" {
+    for number in 130 143 129; do
+        ended $number bash -c 'exec llm-infer -m "$0" --jsonl -n 20 <(yes "{\"prompt\": \"The cat\"}") > progress' "$M"
+        [[ ! -s err ]]
+        jq -es 'length > 0 and all(.[]; .finish_reason == "length" or .finish_reason == "stop")' progress > /dev/null
+        ended $number bash -c 'exec llm-infer -q -m "$0" -n -1 -c 1000000 --ignore-eos --kv-out c.kv "The cat" > progress' "$M"
+        [[ ! -s err && ! -e c.kv ]]
+        ended $number bash -c '(sleep .3; echo going > progress) & exec llm-infer -q -m "$0" -n -1 -c 1000000 --ignore-eos -o out "The cat"' "$M"
+        [[ ! -s err && ! -e out ]]
+        nothing_left
+    done
+}
+
+@test "a signal while the input is awaited: the target stays as it was" {
+    echo kept > m.llm
+    mkfifo slow
+    for number in 130 143; do
+        (exec 9<> slow; llm-quantize -q -t f32 --to safetensors "$M" - | head -c 3000 >&9; sleep 1) 3>&- &
+        env --default-signal=INT llm-quantize -q -t f16 - m.llm < slow 3>&- &
+        pid=$!
+        sleep .3
+        kill -$((number - 128)) $pid
+        status=0
+        wait $pid || status=$?
+        [[ $status == "$number" ]] || fail "expected $number, found $status"
+        [[ $(< m.llm) == kept ]]
+        nothing_left
+        wait
+    done
+}
+
+@test "a disk that fills up: status 74, one line, no half file" {
+    for i in {1..60}; do printf 'Once upon a time there was a red cat. '; done > long.txt
+    for options in '-o big --score -f long.txt' '-o big --logits -c 5000 -f long.txt' '-n 0 -c 5000 --kv-out big -f long.txt' \
+        '-o big -n 2000 -c 20000 --ignore-eos --ids 1'; do
+        run -74 --separate-stderr bash -c 'ulimit -f 4; llm-infer -q -m "$0" "$@"' "$M" $options
+        [[ -z $output ]]
+        one_line "$stderr"
+        [[ $stderr == 'llm-infer: big: '* && ! -e big ]]
+        nothing_left
+    done
+    llm-infer -q -m "$M" -n 0 -c 5000 --kv-out c.kv -f long.txt
+    run -74 --separate-stderr bash -c 'ulimit -f 4; llm-kvinspect export --tensor layers.0.k -o big c.kv'
+    one_line "$stderr"
+    run -74 --separate-stderr bash -c 'ulimit -f 1; llm-kvinspect heads -o table --png big c.kv'
+    one_line "$stderr"
+    run -74 --separate-stderr bash -c 'ulimit -f 1; llm-quantize -q -t q8_0 --report big "$0" m.llm' "$M"
+    one_line "$stderr"
+    [[ ! -e big && ! -e m.llm ]]
+    nothing_left
+}
+
+@test "SIGINT and SIGTERM while the prompt is awaited" {
+    mkfifo slow
+    for number in 130 143; do
+        for options in '' --jsonl '--score' '--kv-in slow'; do
+            sleep 30 > slow 3>&- & # holds it open and writes nothing
+            writer=$!
+            env --default-signal=INT llm-infer -m "$M" $options < slow > out 2> err 3>&- &
+            pid=$!
+            sleep .2
+            kill -$((number - 128)) $pid
+            status=0
+            wait $pid || status=$?
+            kill $writer || true
+            [[ $status == "$number" && ! -s out && ! -s err ]] || fail "'$options': expected $number, found $status: $(< err)"
+        done
+    done
+}
+
+@test "--jsonl answers a prompt before the next one is there" {
+    coproc llm-infer -m "$M" --jsonl --no-timings -n 3 --samples 2
+    for id in 1 2 3; do
+        echo "{\"prompt\": \"Once $id\"}" >&"${COPROC[1]}"
+        for sample in 0 1; do
+            read -r -t 20 -u "${COPROC[0]}" line
+            [[ $line == "{\"id\":$id,\"sample\":$sample,"* ]] || fail "$line"
+        done
+    done
+    exec {COPROC[1]}>&-
+    wait $COPROC_PID
+}

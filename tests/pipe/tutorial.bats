@@ -1,0 +1,37 @@
+# llmutils(7) is a tutorial: its commands run as they stand, one after another, in a folder with two texts.
+load ../helper
+
+setup_file() {
+    cc -O1 -o stories "$ROOT/tests/demo/stories.c"
+    ./stories 60000 > corpus.txt
+    ./stories 3000 2 > held-out.txt
+    rm stories
+}
+
+@test "every command of llmutils(7) works, in the order of the page" {
+    local block blocks n=0
+    cd "$BATS_FILE_TMPDIR"
+    command -v zstd > /dev/null || skip "zstd is not installed"
+    mapfile -t -d '' blocks < <(awk '/^\.Bd/ { code = 1; next } /^\.Ed/ { code = 0; printf "%c", 0 } code' "$ROOT/man/llmutils.7" |
+        sed 's/\\e/\\/g; s/^\\&//')
+    [[ ${#blocks[@]} -ge 12 ]]
+    for block in "${blocks[@]}"; do
+        echo "$block"
+        run -0 --separate-stderr bash -e -o pipefail -c "$block"
+        n=$((n + 1))
+        printf '%s\n' "$output" > "output.$n"
+    done
+    # what it says of some of them
+    [[ -s model.llm && -s model-q8.llm && -s heads.png ]]
+    [[ $(wc -l < log.jsonl) == 40 ]]
+    [[ $(cat output.* | grep -c '"id":') == 4 ]]
+}
+
+@test "every program and page of the package is named in it" {
+    local source name
+    for source in "$ROOT"/bin/llm-*.c; do
+        name=$(basename "$source" .c)
+        grep -q "^\.Xr $name 1" "$ROOT/man/llmutils.7"
+        grep -q '^\.Xr llmutils 7' "$ROOT/man/$name.1"
+    done
+}

@@ -1,0 +1,66 @@
+/* Statistics against values worked out by hand, and the error of a mean against runs that are known to go together. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "base/rng.h"
+#include "measure/stats.h"
+
+static void near(double x, double y, double by)
+{
+    if (!(fabs(x - y) <= by)) fail_msg("expected %.17g, found %.17g", y, x);
+}
+
+static void of_few_values(void **state)
+{
+    double v[] = {4, 1, 3, 2}, odd[] = {9, -1, 5};
+    (void)state;
+    near(llm_mean(v, 4), 2.5, 0);
+    near(llm_deviation(v, 4), sqrt(5.0 / 3), 1e-15);
+    near(llm_median(v, 4), 2.5, 0);
+    near(llm_median(odd, 3), 5, 0);
+    near(llm_median(odd, 1), -1, 0);
+    near(llm_deviation(v, 1), 0, 0);
+    assert_true(isnan(llm_mean(v, 0)));
+    assert_true(isnan(llm_median(v, 0)));
+}
+
+static double uniform(uint32_t i)
+{
+    struct llm_rng r = llm_rng_at(7, 0, LLM_RNG_TEST, 0, 0, 0);
+    return (double)llm_rng_below(&r, i, 1 << 20) / (1 << 20);
+}
+
+static void the_error_of_a_mean(void **state)
+{
+    struct llm_running r = {0}, few = {0};
+    (void)state;
+    assert_true(isnan(llm_running_mean(&r)));
+    assert_true(isnan(llm_running_error(&r)));
+    for (int i = 1; i <= 4; i++) llm_running_add(&few, i);
+    near(llm_running_mean(&few), 2.5, 0);
+    near(llm_running_error(&few), sqrt(5.0 / 3 / 4), 1e-15); /* too few for runs: deviation / sqrt(n) */
+    uint32_t n = 200 * LLM_RUN;
+    for (uint32_t i = 0; i < n; i++) llm_running_add(&r, uniform(i));
+    near(llm_running_mean(&r), 0.5, 4 / sqrt(12.0 * n));
+    near(llm_running_error(&r) / (1 / sqrt(12.0 * n)), 1, 0.2); /* independent: as the formula says */
+}
+
+static void neighbours_that_go_together_count_less(void **state)
+{
+    struct llm_running r = {0};
+    uint32_t groups = 200, n = groups * LLM_RUN;
+    (void)state;
+    for (uint32_t i = 0; i < n; i++) llm_running_add(&r, uniform(i / LLM_RUN));
+    near(llm_running_error(&r) / (1 / sqrt(12.0 * groups)), 1, 0.2); /* as many values as there are groups */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(of_few_values), cmocka_unit_test(the_error_of_a_mean),
+                                       cmocka_unit_test(neighbours_that_go_together_count_less)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
