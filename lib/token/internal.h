@@ -160,6 +160,15 @@ struct llm_tokenizer *llm_tokenizer_from_spm(const unsigned char *p, size_t n, s
 bool llm_is_spm(const unsigned char *p, size_t n); /* does a file that begins so look like a SentencePiece model? */
 struct llm_tokenizer *llm_tokenizer_from_gpt2(const char *encoder_json, const char *vocab_bpe, struct llm_err *e) LLM_MUST_CHECK;
 
+struct llm_gguf;
+struct llm_tokenizer *llm_tokenizer_from_gguf(const struct llm_gguf *g, struct llm_err *e) LLM_MUST_CHECK;
+/* gguf_pre.c: what a tokenizer.ggml.pre means. */
+#define LLM_GGUF_MAX_SPLITS 6
+enum { LLM_GGUF_WHOLE = 1, /* pieces that are tokens are not merged */
+       LLM_GGUF_BOS = 2 }; /* a document begins with BOS */
+struct llm_gguf_pre { const char *names, *splits[LLM_GGUF_MAX_SPLITS]; int flags; }; /* names: separated by spaces */
+const struct llm_gguf_pre *llm_gguf_pre_find(const char *name, size_t n); /* NULL: not known */
+
 /* ---- identity ---- */
 /* The merge that makes each token when it is encoded alone, or left = NONE: [vocab_size]. *all_made: every token of the model comes out
  * as itself, so that ignore_merges changes nothing. */

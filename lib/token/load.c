@@ -128,7 +128,7 @@ struct llm_tokenizer *llm_tokenizer_load(const char *path, const char *pattern, 
     enum llm_content content = LLM_CONTENT_EMPTY;
     const unsigned char *p = llm_sniff(f, &content, e) < 0 ? NULL : llm_file_peek(f, 1024, &n, e);
     struct llm_tokenizer *t = NULL;
-    if (p && (content == LLM_CONTENT_CHECKPOINT || content == LLM_CONTENT_MESSAGE)) {
+    if (p && (content == LLM_CONTENT_CHECKPOINT || content == LLM_CONTENT_MESSAGE || content == LLM_CONTENT_GGUF)) {
         struct llm_checkpoint *c = llm_checkpoint_from_file(f, e); /* takes f */
         if (c)
             t = llm_tokenizer_from_checkpoint(c, e);

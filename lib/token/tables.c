@@ -244,7 +244,9 @@ struct llm_tokenizer *llm_tokenizer_from_checkpoint(struct llm_checkpoint *c, st
 {
     const struct llm_header *h = llm_checkpoint_header(c);
     struct llm_tokenizer *t = NULL;
-    if (llm_header_find(h, "tokenizer.pieces")) {
+    if (llm_checkpoint_gguf(c)) {
+        t = llm_tokenizer_from_gguf(llm_checkpoint_gguf(c), e);
+    } else if (llm_header_find(h, "tokenizer.pieces")) {
         t = llm_tokenizer_create(e);
         if (t && read_tables(t, c, e) < 0) {
             llm_tokenizer_destroy(t);

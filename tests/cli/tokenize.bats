@@ -164,11 +164,14 @@ make_tok() {
             [[ $stderr == "llm-tokenize ${command%% *}: $file: expected "*", found $found" ]] || fail "$command: $stderr"
         done
     done <<END
-x.gguf	a GGUF file
 x.zst	zstd data
 bytes	data of an unknown kind
 empty	an empty file
 END
+    run -65 --separate-stderr llm-tokenize decode -T tok.json x.gguf
+    [[ $stderr == *"found a GGUF file" ]]
+    run -65 --separate-stderr llm-tokenize info -T x.gguf
+    one_line "$stderr"
     run -65 --separate-stderr llm-tokenize info -T "$golden/tokens.tok"
     [[ $stderr == *"found a tensor message of kind 'tokens'" ]]
     run -65 --separate-stderr llm-tokenize info -T corpus.txt
