@@ -171,6 +171,10 @@ static int check_extra(const struct llm_model *m, const struct llm_declare *d, c
 static int load_tokenizer(struct llm_model *m, struct llm_checkpoint *f, struct llm_err *e)
 {
     const struct llm_entry *t = llm_header_find(llm_checkpoint_header(f), LLM_NAME_TOKENIZER_JSON);
+    if (llm_checkpoint_gguf(f) && llm_gguf_find(llm_checkpoint_gguf(f), "tokenizer.ggml.tokens")) {
+        m->tokenizer = llm_tokenizer_from_checkpoint(f, e);
+        return m->tokenizer ? 0 : -1;
+    }
     if (!t) return 0;
     char *text = llm_alloc((size_t)t->bytes + 1, 1, "tokenizer", e);
     if (!text) return -1;

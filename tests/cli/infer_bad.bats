@@ -84,9 +84,9 @@ refused() {
     printf 'the cat' | llm-tokenize encode -T "$M/tokenizer.json" -o c.tok
     llm-infer -m "$M" -n 0 --kv-out c.kv "$P"
     llm-quantize -q -t f16 "$M" m.llm
-    refused 65 "c.tok: expected a checkpoint (.llm) or safetensors, found a tensor message of kind 'tokens'" llm-infer -m c.tok "$P"
-    refused 65 "c.kv: expected a checkpoint (.llm) or safetensors, found a tensor message of kind 'kvcache'" llm-infer -m c.kv "$P"
-    refused 65 "standard input: expected a checkpoint (.llm) or safetensors, found a tensor message of kind 'tokens'" \
+    refused 65 "c.tok: expected a checkpoint (.llm), safetensors or GGUF, found a tensor message of kind 'tokens'" llm-infer -m c.tok "$P"
+    refused 65 "c.kv: expected a checkpoint (.llm), safetensors or GGUF, found a tensor message of kind 'kvcache'" llm-infer -m c.kv "$P"
+    refused 65 "standard input: expected a checkpoint (.llm), safetensors or GGUF, found a tensor message of kind 'tokens'" \
         bash -c 'llm-infer -m - "$0" < c.tok' "$P"
     refused 65 "c.tok: expected a KV cache, found a tensor message of kind 'tokens'" llm-infer -m "$M" --kv-in c.tok "$P"
     refused 65 "m.llm: expected a KV cache, found a checkpoint (.llm)" llm-infer -m "$M" --kv-in m.llm "$P"

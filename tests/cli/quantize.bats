@@ -133,9 +133,9 @@ END
 @test "what is no model is named for what it is" {
     printf 'the cat' | llm-tokenize encode -T "$M/tokenizer.json" -o c.tok
     llm-infer -m "$M" -n 0 --kv-out c.kv "the cat"
-    refused 65 "c.tok: expected a checkpoint (.llm) or safetensors, found a tensor message of kind 'tokens'" llm-quantize -t f16 c.tok x.llm
-    refused 65 "c.kv: expected a checkpoint (.llm) or safetensors, found a tensor message of kind 'kvcache'" llm-quantize -t f16 c.kv -
-    refused 65 "standard input: expected a checkpoint (.llm) or safetensors, found text" bash -c 'echo text | llm-quantize -t f16 - x.llm'
+    refused 65 "c.tok: expected a checkpoint (.llm), safetensors or GGUF, found a tensor message of kind 'tokens'" llm-quantize -t f16 c.tok x.llm
+    refused 65 "c.kv: expected a checkpoint (.llm), safetensors or GGUF, found a tensor message of kind 'kvcache'" llm-quantize -t f16 c.kv -
+    refused 65 "standard input: expected a checkpoint (.llm), safetensors or GGUF, found text" bash -c 'echo text | llm-quantize -t f16 - x.llm'
     [[ ! -e x.llm ]]
 }
 
