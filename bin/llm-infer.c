@@ -20,6 +20,10 @@ static const struct llm_opt options[] = {
     {'T', "tokenizer", "FILE", "the tokenizer [the model's own]", LLM_STR, AT(tokenizer), 0, 0, NULL},
     {'f', "file", "FILE", "read the prompt from FILE [standard input]", LLM_STR, AT(file), 0, 0, NULL},
     {0, "jsonl", NULL, "a prompt a line, {\"id\": ..., \"prompt\": ...}; a completion a line", LLM_FLAG, AT(jsonl), 0, 0, NULL},
+    {0, "chat", NULL, "answer turns of a conversation, a line each; with --jsonl {\"messages\": [...]}", LLM_FLAG, AT(chat), 0, 0, NULL},
+    {0, "chat-template", "FILE|NAME", "the template of --chat: a file, chatml, llama3, ... [the model's own]", LLM_STR, AT(chat_template), 0, 0,
+     NULL},
+    {0, "system", "TEXT", "what the system says before the first turn of --chat", LLM_STR, AT(system), 0, 0, NULL},
     {0, "ids", NULL, "prompt and completion are token ids", LLM_FLAG, AT(ids), 0, 0, NULL},
     {0, "special", NULL, "special tokens written in the prompt count", LLM_FLAG, AT(special), 0, 0, NULL},
     {0, "kv-in", "FILE", "begin with a saved cache; a prompt continues it", LLM_STR, AT(kv_in), 0, 0, NULL},
@@ -90,6 +94,10 @@ static void check_usage(struct args *a, const char *operand)
         llm_usage(&cli, "standard output has one owner: expected one of --score, --logits, --embed, --kv-out -");
     }
     if (a->jsonl && (owners > 0 || a->kv_out || a->echo)) llm_usage(&cli, "--jsonl does not go with --score, --logits, --embed, --kv-out or --echo");
+    if (!a->chat && (a->chat_template || a->system)) llm_usage(&cli, "--chat-template and --system go with --chat");
+    if (a->chat && (operand || owners > 0 || a->kv_out || a->kv_in || a->ids || a->echo || a->samples > 1)) {
+        llm_usage(&cli, "--chat reads turns from -f or standard input, and goes with no prompt, --ids, --echo, --samples, cache or other output");
+    }
     if (a->samples > 1 && (owners > 0 || a->kv_out)) llm_usage(&cli, "--samples goes with text and --jsonl only");
     if (a->trace_queries > 0 && !a->kv_out) llm_usage(&cli, "--trace-queries goes with --kv-out");
     if (a->kv_keep > 0 && !a->kv_in) llm_usage(&cli, "--kv-keep goes with --kv-in");
@@ -187,7 +195,7 @@ static int run(struct session *s, const char *operand, struct llm_err *e)
         s->out = llm_output_open(a->common.output, binary, e);
         if (!s->out) return -1;
     }
-    int status = a->jsonl ? run_jsonl(s, operand, e) : run_prompt(s, operand, e);
+    int status = a->chat ? run_chat(s, operand, e) : a->jsonl ? run_jsonl(s, operand, e) : run_prompt(s, operand, e);
     struct llm_output *o = s->out;
     s->out = NULL;
     if (!o) return status;

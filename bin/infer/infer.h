@@ -8,6 +8,8 @@
 
 struct args {
     struct llm_common common;
+    const char *chat_template, *system;
+    int chat;
     const char *model, *tokenizer, *file, *kv_in, *kv_out;
     int jsonl, score, logits, embed, ids, special, echo, ignore_eos, no_timings, plan;
     int64_t n, context, batch, parallel, samples, kv_keep, trace_queries;
@@ -37,6 +39,8 @@ int prompt_check(const struct session *s, size_t n_ids, struct llm_err *e) LLM_M
 /* Each runs one way of working: 0, 1 when a signal was caught, -1. */
 int run_text(struct session *s, const int32_t *ids, size_t n, struct llm_err *e) LLM_MUST_CHECK;
 int run_jsonl(struct session *s, const char *operand, struct llm_err *e) LLM_MUST_CHECK;
+/* Turns on standard input (or `operand`, -f) answered one after another. */
+int run_chat(struct session *s, const char *operand, struct llm_err *e) LLM_MUST_CHECK;
 int run_score(struct session *s, const int32_t *ids, size_t n, struct llm_err *e) LLM_MUST_CHECK;
 int run_tensors(struct session *s, const int32_t *ids, size_t n, struct llm_err *e) LLM_MUST_CHECK;
 int run_plan(struct session *s, struct llm_err *e) LLM_MUST_CHECK;

@@ -47,9 +47,11 @@ static int64_t vocab(const struct state *s)
     return s->g->engine->model->config.vocab_size;
 }
 
-static bool is_end(const struct state *s, int32_t id)
+static bool is_end(const struct state *s, const struct llm_prompt *p, int32_t id)
 {
     const struct llm_model *m = s->g->engine->model;
+    for (size_t i = 0; i < p->n_ends; i++)
+        if (p->ends[i] == id) return true;
     return id == m->config.eos_token_id || (m->tokenizer && id == llm_tokenizer_eos(m->tokenizer));
 }
 
@@ -128,7 +130,7 @@ static void choose(struct state *s, struct llm_completion *c, float *logits)
     }
     c->ended = true;
     c->finish = LLM_FINISH_STOP;
-    if (is_end(s, id) && !p->ignore_eos) return;
+    if (is_end(s, p, id) && !p->ignore_eos) return;
     if (llm_grow((void **)&c->ids, &c->ids_room, (size_t)c->n + 1, sizeof *c->ids, &c->err) < 0) return;
     c->ids[c->n++] = id;
     if (m->tokenizer && id < llm_tokenizer_vocab_size(m->tokenizer) && !llm_tokenizer_is_special(m->tokenizer, id)) {

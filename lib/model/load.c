@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include "token/chat/find.h"
 #include "model/arch.h"
 #include "model/files.h"
 #include "model/names.h"
@@ -201,7 +202,9 @@ static int load_state(struct llm_model *m, struct llm_checkpoint *f, struct llm_
 {
     const char *training = llm_header_meta(llm_checkpoint_header(f), LLM_META_TRAINING);
     const char *fingerprint = llm_header_meta(llm_checkpoint_header(f), LLM_META_FINGERPRINT);
+    const char *chat_template = llm_header_meta(llm_checkpoint_header(f), LLM_META_CHAT_TEMPLATE);
     if (load_tokenizer(m, f, e) < 0) return -1;
+    if (chat_template && !m->chat_template && !(m->chat_template = strdup(chat_template))) return llm_no_memory(e, "chat template");
     if (training && !(m->training = llm_json_parse(training, strlen(training), e))) return llm_in(e, LLM_META_TRAINING);
     if (fingerprint && strlen(fingerprint) < sizeof m->fingerprint) memcpy(m->fingerprint, fingerprint, strlen(fingerprint) + 1);
     return 0;
@@ -279,6 +282,19 @@ static int join(char out[4096], const char *folder, size_t n, const char *name, 
     return llm_fail(e, EX_NOINPUT, "%.*s: name too long", (int)n, folder);
 }
 
+/* The folder's chat template, where it has one that parses: a model without serves all but chats, which look for it again and say why. */
+static void take_chat_template(struct llm_model *m, const char *folder, size_t n)
+{
+    char path[4096];
+    struct llm_chat c = {0};
+    struct llm_err e;
+    if (join(path, folder, n, "", &e) == 0 && llm_chat_find(&c, NULL, path, NULL, &e) == 0 && !m->chat_template) {
+        m->chat_template = c.text;
+        c.text = NULL;
+    }
+    llm_chat_release(&c);
+}
+
 /* A model whose configuration and tokenizer stand beside its weights. Takes the files over. */
 static struct llm_model *from_folder(const char *folder, size_t n, struct llm_model_files *files, const char *name, struct llm_err *e)
 {
@@ -291,6 +307,7 @@ static struct llm_model *from_folder(const char *folder, size_t n, struct llm_mo
     }
     struct llm_model *m = from_files(files, name, config, e);
     json_decref(config);
+    if (m) take_chat_template(m, folder, n);
     if (!m || m->tokenizer) return m;
     if (join(path, folder, n, "tokenizer.json", e) == 0
         && (stat(path, &st) != 0 || (m->tokenizer = llm_tokenizer_load(path, NULL, e)) != NULL)) return m;

@@ -78,6 +78,7 @@ void llm_model_destroy(struct llm_model *m)
     free(m->params);
     llm_tokenizer_destroy(m->tokenizer);
     json_decref(m->training);
+    free(m->chat_template);
     for (size_t i = 0; i < m->n_files; i++) llm_checkpoint_close(m->files[i]);
     free(m->files);
     free(m);

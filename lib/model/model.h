@@ -15,6 +15,7 @@ struct llm_model {
     size_t n_params;
     struct llm_tokenizer *tokenizer; /* NULL when the file carries none; owned */
     char fingerprint[17];          /* XXH64 of weights and configuration, hex, written when the model is; "" when not known */
+    char *chat_template;           /* Jinja, or NULL; owned */
     json_t *training;              /* state stored by llm-train, or NULL; owned */
     struct llm_checkpoint **files; /* [n_files] kept open while weights are borrowed from their mappings; owned */
     size_t n_files;

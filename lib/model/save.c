@@ -99,6 +99,7 @@ int llm_model_describe(struct llm_model *m, json_t *meta, struct llm_tensor_list
     if (r == 0) r = set_text(meta, LLM_META_CONFIG, config.p, config.n, e);
     if (r == 0) r = set_text(meta, LLM_META_FINGERPRINT, m->fingerprint, strlen(m->fingerprint), e);
     if (r == 0 && m->tokenizer) r = set_text(meta, "llm.tokenizer", llm_tokenizer_id(m->tokenizer), strlen(llm_tokenizer_id(m->tokenizer)), e);
+    if (r == 0 && m->chat_template) r = set_text(meta, LLM_META_CHAT_TEMPLATE, m->chat_template, strlen(m->chat_template), e);
     if (r == 0) r = describe_tokenizer(m, tensors, e);
     llm_buf_release(&config);
     return r;

@@ -68,3 +68,26 @@ P
     run -2 llm-tokenize encode -T tok.json --chat-template chatml talk.jsonl
     run -2 llm-tokenize encode -T tok.json --chat --lines talk.jsonl
 }
+
+@test "llm-infer --chat: turns are answered one after another; --jsonl answers conversations; what is wrong is said" {
+    M=$ROOT/tests/golden/tiny
+    printf 'Once upon\na time\n' > turns.txt
+    run -0 --separate-stderr llm-infer -m "$M" --chat --chat-template chatml --system 'Be kind' --temp 0 -n 3 -f turns.txt
+    [[ -n $output ]]
+    printf '{"messages": [{"role": "system", "content": "Be kind"}, {"role": "user", "content": "Once upon"}]}\n' > talk.jsonl
+    run -0 --separate-stderr llm-infer -m "$M" --chat --jsonl --chat-template chatml --temp 0 -n 3 -f talk.jsonl
+    [[ ${lines[0]} == '{"role": "assistant", "content": "'*'"}' ]]
+    run -65 --separate-stderr llm-infer -m "$M" --chat -f turns.txt
+    [[ $stderr == *"it comes without a chat template: name one with --chat-template" ]]
+    run -2 llm-infer -m "$M" --chat --ids
+    run -2 llm-infer -m "$M" --system x hello
+}
+
+@test "the chat template of a folder travels in the checkpoint made of it" {
+    cp -r "$ROOT/tests/golden/tiny" model
+    chmod -R u+w model
+    printf '{"chat_template": "{%% for m in messages %%}{{ m.content }}{%% endfor %%}", "eos_token": "</s>"}' > model/tokenizer_config.json
+    llm-quantize -q -t bf16 model model.llm
+    run -0 --separate-stderr llm-infer -m model.llm --chat --temp 0 -n 2 <<< 'Once upon'
+    [[ -n $output ]]
+}

@@ -30,7 +30,9 @@ static int read_file(const char *path, struct llm_buf *text, struct llm_err *e)
 static int make(struct llm_chat *c, const char *where, const char *text, size_t n, struct llm_err *e)
 {
     c->template = llm_chat_template_create(text, n, NULL, e);
-    return c->template ? 0 : llm_in(e, "%s", where);
+    if (!c->template) return llm_in(e, "%s", where);
+    c->text = strndup(text, n);
+    return c->text ? 0 : llm_no_memory(e, "template");
 }
 
 /* "chat_template": a text, or a list of {"name", "template"} of which "default" is taken. */
@@ -157,6 +159,7 @@ int llm_chat_find(struct llm_chat *c, const char *spec, const char *path, const 
 void llm_chat_release(struct llm_chat *c)
 {
     llm_chat_template_destroy(c->template);
+    free(c->text);
     free(c->bos);
     free(c->eos);
     *c = (struct llm_chat){0};

@@ -7,6 +7,7 @@
 
 struct llm_chat {
     struct llm_chat_template *template;
+    char *text;      /* what it was made from */
     char *bos, *eos; /* bos_token, eos_token; NULL where there is none */
 };
 /* spec: the name of a built-in template, or a file that holds one (Jinja, or JSON with "chat_template"). NULL: the one that belongs to `path`, a
