@@ -16,7 +16,7 @@ enum { UNSET = -2 };
 
 static const struct llm_opt options[] = {
     {.type = LLM_HEADING, .help = "Input"},
-    {'m', "model", "FILE", "the model: .llm, .safetensors or a Hugging Face folder; - is standard input", LLM_STR, AT(model), 0, 0, NULL},
+    {'m', "model", "FILE", "the model: .llm, .gguf, .safetensors or a Hugging Face folder; - is standard input", LLM_STR, AT(model), 0, 0, NULL},
     {'T', "tokenizer", "FILE", "the tokenizer [the model's own]", LLM_STR, AT(tokenizer), 0, 0, NULL},
     {'f', "file", "FILE", "read the prompt from FILE [standard input]", LLM_STR, AT(file), 0, 0, NULL},
     {0, "jsonl", NULL, "a prompt a line, {\"id\": ..., \"prompt\": ...}; a completion a line", LLM_FLAG, AT(jsonl), 0, 0, NULL},

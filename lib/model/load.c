@@ -1,5 +1,5 @@
-/* Models from files: `.llm`, safetensors with our metadata, Hugging Face folders and GGUF, of one file or several. Here (and in save.c, back) matrices
- * that a file keeps as [in, out] are turned to [out, in]; quantised matrices are always [out, in], whose rows are whole blocks. */
+/* Models from files: `.llm`, safetensors with our metadata, Hugging Face folders and GGUF, of one file or several. Here (and in save.c, back)
+ * matrices that a file keeps as [in, out] are turned to [out, in]; quantised matrices are always [out, in], whose rows are whole blocks. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -198,12 +198,23 @@ static int load_params(struct llm_model *m, const struct llm_declare *d, struct 
     return 0;
 }
 
+/* tokenizer.chat_template of a GGUF file. */
+static int load_gguf_template(struct llm_model *m, const struct llm_gguf *g, struct llm_err *e)
+{
+    const char *text = NULL;
+    size_t n = 0;
+    if (llm_gguf_str(g, "tokenizer.chat_template", &text, &n, e) < 0) return -1;
+    if (text && !memchr(text, 0, n) && !(m->chat_template = strndup(text, n))) return llm_no_memory(e, "chat template");
+    return 0;
+}
+
 static int load_state(struct llm_model *m, struct llm_checkpoint *f, struct llm_err *e)
 {
     const char *training = llm_header_meta(llm_checkpoint_header(f), LLM_META_TRAINING);
     const char *fingerprint = llm_header_meta(llm_checkpoint_header(f), LLM_META_FINGERPRINT);
     const char *chat_template = llm_header_meta(llm_checkpoint_header(f), LLM_META_CHAT_TEMPLATE);
     if (load_tokenizer(m, f, e) < 0) return -1;
+    if (llm_checkpoint_gguf(f)) return load_gguf_template(m, llm_checkpoint_gguf(f), e);
     if (chat_template && !m->chat_template && !(m->chat_template = strdup(chat_template))) return llm_no_memory(e, "chat template");
     if (training && !(m->training = llm_json_parse(training, strlen(training), e))) return llm_in(e, LLM_META_TRAINING);
     if (fingerprint && strlen(fingerprint) < sizeof m->fingerprint) memcpy(m->fingerprint, fingerprint, strlen(fingerprint) + 1);

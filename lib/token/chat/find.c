@@ -87,7 +87,7 @@ static int from_folder(struct llm_chat *c, const char *folder, size_t n, struct 
     return status;
 }
 
-/* The template that a checkpoint or safetensors file carries. */
+/* The template that a checkpoint, a safetensors or a GGUF file carries. */
 static int from_metadata(struct llm_chat *c, const char *path, struct llm_err *e)
 {
     enum llm_content content;
@@ -95,11 +95,13 @@ static int from_metadata(struct llm_chat *c, const char *path, struct llm_err *e
     if (!f) return -1;
     int status = llm_sniff(f, &content, e);
     llm_file_close(f);
-    if (status < 0 || (content != LLM_CONTENT_CHECKPOINT && content != LLM_CONTENT_MESSAGE)) return status;
+    if (status < 0 || (content != LLM_CONTENT_CHECKPOINT && content != LLM_CONTENT_MESSAGE && content != LLM_CONTENT_GGUF)) return status;
     struct llm_checkpoint *k = llm_checkpoint_open(path, e);
     if (!k) return -1;
     const char *text = llm_header_meta(llm_checkpoint_header(k), "llm.chat_template");
-    status = text ? make(c, path, text, strlen(text), e) : 0;
+    size_t n = text ? strlen(text) : 0;
+    if (llm_checkpoint_gguf(k)) status = llm_gguf_str(llm_checkpoint_gguf(k), "tokenizer.chat_template", &text, &n, e);
+    if (status == 0 && text) status = make(c, path, text, n, e);
     llm_checkpoint_close(k);
     return status;
 }
