@@ -6,7 +6,7 @@
 #include "bin/bench/bench.h"
 #include "cpu/pool.h"
 #include "data/tokens.h"
-#include "io/file.h"
+#include "io/sniff.h"
 #include "measure/quality.h"
 
 struct args {
@@ -94,6 +94,15 @@ static int read_tokens(struct input *in, struct llm_file *f, const struct llm_mo
     return 0;
 }
 
+/* Any bytes may be a text, but not what clearly is another thing. */
+static int check_text(struct llm_file *f, struct llm_err *e)
+{
+    enum llm_content content;
+    if (llm_sniff(f, &content, e) < 0) return -1;
+    if (content != LLM_CONTENT_CHECKPOINT && content != LLM_CONTENT_ZSTD && content != LLM_CONTENT_GGUF) return 0;
+    return llm_sniff_refuse(f, "text or a token stream", e);
+}
+
 static int read_input(struct input *in, const char *path, const struct llm_model *m, struct llm_err *e)
 {
     struct llm_file *f = llm_file_open(path, e);
@@ -101,7 +110,7 @@ static int read_input(struct input *in, const char *path, const struct llm_model
     if (!f) return -1;
     int status = is_tokens(f, &tokens, e);
     if (status == 0 && tokens) status = read_tokens(in, f, m, e);
-    else if (status == 0 && (status = read_text(in, f, m, e)) < 0) llm_in(e, "%s", llm_file_name(f));
+    else if (status == 0 && (status = check_text(f, e)) == 0 && (status = read_text(in, f, m, e)) < 0) llm_in(e, "%s", llm_file_name(f));
     llm_file_close(f);
     for (size_t i = 0; status == 0 && !tokens && i < in->n; i++) {
         if (in->ids[i] >= m->config.vocab_size) {

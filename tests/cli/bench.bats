@@ -252,6 +252,8 @@ refused() {
     printf ab | llm-tokenize train --model char -o other.json
     printf abab | llm-tokenize encode -T other.json > other.tok
     refused 65 okenizer llm-bench quality -m "$M" other.tok
+    refused 65 'expected text or a token stream, found a checkpoint' llm-bench quality -m "$M" "$ROOT/tests/golden/formats/checkpoint.llm"
+    refused 65 'found a GGUF file' llm-bench quality -m "$M" "$ROOT/tests/golden/formats/sample.gguf"
     run -65 --separate-stderr llm-bench quality -m "$M" -T "$ROOT/tests/golden/formats/tokenizer.safetensors" "$D/ab.txt"
 }
 
