@@ -48,6 +48,8 @@ struct llm_arch {
 /* What decoders like Llama share: keys (arch/keys.h), `finish` (heads, rotary positions, which layers are local) and `extra`. */
 int llm_decoder_finish(struct llm_config *c, const json_t *o, struct llm_err *e) LLM_MUST_CHECK;
 int llm_decoder_extra(const struct llm_config *c, json_t *o);
+/* Llama's defaults, from which families that grew out of it differ by a few. */
+void llm_llama_defaults(struct llm_config *c);
 extern const struct llm_names llm_gguf_names;
 
 /* The family's defaults, before any key is read. */

@@ -71,14 +71,13 @@ static void in_gguf(struct llm_config *c)
     c->query_pre_attn_scalar = largest ? (double)c->hidden_size / (double)c->num_attention_heads : 0;
 }
 
-#define STEMS \
-    [LLM_STEM_POST_1] = "post_attention_layernorm", [LLM_STEM_NORM_2] = "pre_feedforward_layernorm", \
-    [LLM_STEM_POST_2] = "post_feedforward_layernorm", [LLM_STEM_Q_NORM] = "self_attn.q_norm", [LLM_STEM_K_NORM] = "self_attn.k_norm"
 #define NAMES \
     {.prefix = "model.", .embed = "embed_tokens", .positions = "embed_positions", .layer = "layers.", .final_norm = "norm", .head = "lm_head", \
      .stem = {[LLM_STEM_Q] = "self_attn.q_proj", [LLM_STEM_K] = "self_attn.k_proj", [LLM_STEM_V] = "self_attn.v_proj", \
               [LLM_STEM_OUT] = "self_attn.o_proj", [LLM_STEM_GATE] = "mlp.gate_proj", [LLM_STEM_UP] = "mlp.up_proj", \
-              [LLM_STEM_DOWN] = "mlp.down_proj", [LLM_STEM_NORM_1] = "input_layernorm", STEMS}}
+              [LLM_STEM_DOWN] = "mlp.down_proj", [LLM_STEM_NORM_1] = "input_layernorm", \
+              [LLM_STEM_POST_1] = "post_attention_layernorm", [LLM_STEM_NORM_2] = "pre_feedforward_layernorm", \
+              [LLM_STEM_POST_2] = "post_feedforward_layernorm", [LLM_STEM_Q_NORM] = "self_attn.q_norm", [LLM_STEM_K_NORM] = "self_attn.k_norm"}}
 
 const struct llm_arch llm_arch_gemma2 = {
     .model_type = "gemma2",

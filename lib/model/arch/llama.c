@@ -13,7 +13,7 @@ static const struct llm_config_key keys[] = {
     LLM_KEY_END,
 };
 
-static void defaults(struct llm_config *c)
+void llm_llama_defaults(struct llm_config *c)
 {
     c->vocab_size = 32000;
     c->hidden_size = 4096;
@@ -32,7 +32,7 @@ static void defaults(struct llm_config *c)
 
 static void mistral_defaults(struct llm_config *c)
 {
-    defaults(c);
+    llm_llama_defaults(c);
     c->intermediate_size = 14336;
     c->num_key_value_heads = 8;
     c->max_position_embeddings = 4096 * 32;
@@ -50,7 +50,7 @@ const struct llm_arch llm_arch_llama = {
     .gguf = "llama",
     .architecture = "LlamaForCausalLM",
     .keys = keys,
-    .defaults = defaults,
+    .defaults = llm_llama_defaults,
     .finish = llm_decoder_finish,
     .extra = llm_decoder_extra,
     .in_gguf = in_gguf,

@@ -12,18 +12,12 @@ static const struct llm_config_key keys[] = {
 
 static void defaults(struct llm_config *c)
 {
+    llm_llama_defaults(c);
     c->vocab_size = 32064;
     c->hidden_size = 3072;
     c->intermediate_size = 8192;
-    c->num_hidden_layers = c->num_attention_heads = 32;
     c->max_position_embeddings = 4096;
-    c->norm = LLM_NORM_RMS;
     c->norm_eps = 1e-5;
-    c->position = LLM_POSITION_ROPE;
-    c->rope_theta = 10000;
-    c->act = LLM_ACT_SILU;
-    c->gated = true;
-    c->bos_token_id = 1;
     c->eos_token_id = 32000;
 }
 

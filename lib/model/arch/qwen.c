@@ -15,21 +15,15 @@ static const struct llm_config_key qwen3_keys[] = {
 
 static void defaults(struct llm_config *c)
 {
+    llm_llama_defaults(c);
     c->vocab_size = 151936;
-    c->hidden_size = 4096;
     c->intermediate_size = 22016;
-    c->num_hidden_layers = c->num_attention_heads = 32;
     c->num_key_value_heads = 32;
     c->max_position_embeddings = 32768;
-    c->norm = LLM_NORM_RMS;
-    c->norm_eps = 1e-6;
-    c->position = LLM_POSITION_ROPE;
-    c->rope_theta = 10000;
-    c->act = LLM_ACT_SILU;
-    c->gated = true;
     c->use_sliding_window = false;
     c->sliding_window = 4096;
     c->max_window_layers = 28;
+    c->bos_token_id = c->eos_token_id = -1;
 }
 
 static void qwen2_defaults(struct llm_config *c)

@@ -15,20 +15,15 @@ static const struct llm_config_key keys[] = {
 
 static void defaults(struct llm_config *c)
 {
+    llm_llama_defaults(c);
     c->vocab_size = 128256;
     c->hidden_size = 2048;
-    c->intermediate_size = 11008;
     c->num_hidden_layers = 36;
     c->num_attention_heads = 16;
     c->num_key_value_heads = 4;
     c->max_position_embeddings = 32768;
-    c->norm = LLM_NORM_RMS;
-    c->norm_eps = 1e-6;
-    c->position = LLM_POSITION_ROPE;
     c->rope_theta = 2e6;
     c->no_rope_layer_interval = 4;
-    c->act = LLM_ACT_SILU;
-    c->gated = true;
     c->tie_word_embeddings = true;
     c->use_sliding_window = false;
     c->bos_token_id = 128000;
