@@ -103,19 +103,22 @@ struct gradient {
     const struct llm_gemm *g;
     float *dw;
     const float *dy, *x;
-    int64_t ldy, ldx, n, k, row_len, blocks_of_row;
+    int64_t ldy, ldx, n, k;
+    const int64_t *starts;  /* [blocks + 1] or NULL: rows of row_len tokens, each in blocks of TOKEN_BLOCK */
+    int64_t row_len, blocks_of_row;
     char *a, *b;
-    size_t panel;           /* bytes, of a whole block of tokens */
+    size_t panel;           /* bytes, of the longest block of tokens */
     int64_t rows, columns;  /* of a piece */
 };
 
 static int64_t block_start(const struct gradient *p, int64_t block)
 {
-    return block / p->blocks_of_row * p->row_len + block % p->blocks_of_row * TOKEN_BLOCK;
+    return p->starts ? p->starts[block] : block / p->blocks_of_row * p->row_len + block % p->blocks_of_row * TOKEN_BLOCK;
 }
 
 static int64_t block_length(const struct gradient *p, int64_t block)
 {
+    if (p->starts) return p->starts[block + 1] - p->starts[block];
     int64_t left = p->row_len - block % p->blocks_of_row * TOKEN_BLOCK;
     return left < TOKEN_BLOCK ? left : TOKEN_BLOCK;
 }
@@ -165,6 +168,21 @@ static void gradient_piece(void *arg, size_t i, int thread)
     }
 }
 
+static int gradient_run(struct gradient *p, int64_t blocks, int64_t longest, struct llm_err *e)
+{
+    struct gradient_call call = {p, blocks};
+    p->rows = ROW_BLOCK;
+    p->panel = panel_bytes(p->g, longest);
+    p->columns = columns_of_piece((p->n + p->rows - 1) / p->rows, p->k, TOKEN_BLOCK);
+    size_t a_bytes = (size_t)(blocks * panels_of(p->n)) * p->panel, b_bytes = (size_t)(blocks * panels_of(p->k)) * p->panel;
+    p->a = llm_scratch_slot(llm_pool_current(), LLM_SCRATCH_CALL, a_bytes + b_bytes);
+    if (!p->a) return llm_no_memory(e, "the gradient of a weight");
+    p->b = p->a + a_bytes;
+    llm_parallel((size_t)blocks, pack_tokens, p);
+    llm_parallel((size_t)(((p->n + p->rows - 1) / p->rows) * ((p->k + p->columns - 1) / p->columns)), gradient_piece, &call);
+    return 0;
+}
+
 int llm_matmul_dw(float *dw, const float *dy, int64_t ldy, const float *x, int64_t ldx, int64_t m, int64_t row_len, int64_t n, int64_t k,
                   enum llm_compute compute, struct llm_err *e)
 {
@@ -173,17 +191,20 @@ int llm_matmul_dw(float *dw, const float *dy, int64_t ldy, const float *x, int64
                         (long long)m);
     if (m == 0 || n == 0 || k == 0) return 0;
     struct gradient p = {.g = gemm_of(compute), .dw = dw, .dy = dy, .x = x, .ldy = ldy, .ldx = ldx, .n = n, .k = k, .row_len = row_len,
-                         .blocks_of_row = (row_len + TOKEN_BLOCK - 1) / TOKEN_BLOCK, .rows = ROW_BLOCK};
-    struct gradient_call call = {&p, m / row_len * p.blocks_of_row};
-    p.panel = panel_bytes(p.g, row_len < TOKEN_BLOCK ? row_len : TOKEN_BLOCK);
-    p.columns = columns_of_piece((n + p.rows - 1) / p.rows, k, TOKEN_BLOCK);
-    size_t a_bytes = (size_t)(call.blocks * panels_of(n)) * p.panel, b_bytes = (size_t)(call.blocks * panels_of(k)) * p.panel;
-    p.a = llm_scratch_slot(llm_pool_current(), LLM_SCRATCH_CALL, a_bytes + b_bytes);
-    if (!p.a) return llm_no_memory(e, "the gradient of a weight");
-    p.b = p.a + a_bytes;
-    llm_parallel((size_t)call.blocks, pack_tokens, &p);
-    llm_parallel((size_t)(((n + p.rows - 1) / p.rows) * ((k + p.columns - 1) / p.columns)), gradient_piece, &call);
-    return 0;
+                         .blocks_of_row = (row_len + TOKEN_BLOCK - 1) / TOKEN_BLOCK};
+    return gradient_run(&p, m / row_len * p.blocks_of_row, row_len < TOKEN_BLOCK ? row_len : TOKEN_BLOCK, e);
+}
+
+int llm_matmul_dw_blocks(float *dw, const float *dy, int64_t ldy, const float *x, int64_t ldx, const int64_t *starts, int64_t n_blocks, int64_t n,
+                         int64_t k, enum llm_compute compute, struct llm_err *e)
+{
+    int64_t longest = 0;
+    for (int64_t i = 0; i < n_blocks; i++) {
+        if (starts[i + 1] - starts[i] > longest) longest = starts[i + 1] - starts[i];
+    }
+    if (longest == 0 || n == 0 || k == 0) return 0;
+    struct gradient p = {.g = gemm_of(compute), .dw = dw, .dy = dy, .x = x, .ldy = ldy, .ldx = ldx, .n = n, .k = k, .starts = starts};
+    return gradient_run(&p, n_blocks, longest, e);
 }
 
 const char *llm_matmul_kind(enum llm_dtype w, enum llm_compute compute)

@@ -49,6 +49,9 @@ int llm_matmul_dx(const struct llm_matmul *a, struct llm_weight *w, struct llm_e
  * to dw in order, rows in order. So 1 × 32 rows = 32 × 1 row, bit for bit. ldx for x, ldy for dy. */
 int llm_matmul_dw(float *dw, const float *dy, int64_t ldy, const float *x, int64_t ldx, int64_t m, int64_t row_len, int64_t n, int64_t k,
                   enum llm_compute compute, struct llm_err *e) LLM_MUST_CHECK;
+/* The same where the blocks of tokens are given: block i is tokens [starts[i], starts[i + 1]), at least one. */
+int llm_matmul_dw_blocks(float *dw, const float *dy, int64_t ldy, const float *x, int64_t ldx, const int64_t *starts, int64_t n_blocks, int64_t n,
+                         int64_t k, enum llm_compute compute, struct llm_err *e) LLM_MUST_CHECK;
 /* What dtype a product really computes in, for messages and bench: "bf16", "int8", "f32". */
 const char *llm_matmul_kind(enum llm_dtype w, enum llm_compute compute);
 

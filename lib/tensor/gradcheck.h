@@ -7,7 +7,7 @@
 
 #include "tensor/tensor.h"
 
-enum { LLM_GRADCHECK_INPUTS = 4, LLM_GRADCHECK_PARAMS = 3 };
+enum { LLM_GRADCHECK_INPUTS = 4, LLM_GRADCHECK_PARAMS = 9 };
 
 struct llm_gradcheck {
     const char *name;
@@ -26,7 +26,7 @@ struct llm_gradcheck {
 
 #define LLM_GRADCHECKS(X) \
     X(embedding)          \
-    X(sinusoidal) X(linear) X(layernorm) X(rmsnorm) X(rope) X(activation) X(softmax) X(attention) X(add) X(scale) X(dropout) X(cross_entropy)
+    X(sinusoidal) X(linear) X(layernorm) X(rmsnorm) X(rope) X(activation) X(softmax) X(attention) X(add) X(scale) X(dropout) X(cross_entropy) X(route) X(mixture)
 #define LLM_GRADCHECK_DECLARE(op) extern const struct llm_gradcheck llm_gradcheck_##op[];
 LLM_GRADCHECKS(LLM_GRADCHECK_DECLARE)
 

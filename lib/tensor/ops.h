@@ -81,6 +81,34 @@ struct llm_kv_seq {
 struct llm_tensor *llm_attention_cached(struct llm_ctx *c, struct llm_tensor *q, struct llm_tensor *k, struct llm_tensor *v,
                                         const struct llm_attn *a, const struct llm_kv_seq *seqs, int64_t n_seqs);
 
+/* ---- mixture of experts (op/route.c, op/experts.c) ---- */
+#define LLM_MOST_EXPERTS 1024
+struct llm_route {
+    int64_t k;                  /* experts a token */
+    bool sigmoid;               /* probabilities of each expert by itself (DeepSeek-V3); else softmax over all */
+    bool normalise;             /* weights are shares of what the chosen ones have together */
+    double scale;               /* of the weights */
+    int64_t n_group, topk_group, group_top; /* n_group > 1: only experts of the topk_group best groups, a group's worth is the sum of its group_top best */
+    struct llm_param *bias;     /* [experts] or NULL: added when choosing, not when weighing; its grad counts tokens (LLM_UPDATE_BALANCE) */
+    bool straight_through;      /* weights are 1/k, their gradient that of shares */
+    bool gumbel;                /* training: choice and weights from softmax((logits + Gumbel noise) / temperature) */
+    double temperature;
+    double capacity;            /* training: an expert takes capacity·k·row_len/experts tokens of a row, those that come first; 0: all */
+    double balance, z;          /* the router's own losses, × ctx's token_weight a token: experts·Σ load·mean probability over a row; logsumexp² */
+};
+/* x: logits [tokens, experts] → weights [tokens, k]. *experts: [tokens, k], ascending in a token, on `acts`; negative: no room there, weight 0.
+ * The backward adds what it sees to ctx's router report. */
+struct llm_tensor *llm_route(struct llm_ctx *c, struct llm_tensor *x, const struct llm_route *o, const int32_t **experts);
+/* Gated feed-forwards: gate and up [width, hidden], down [hidden, width], one of each an expert. */
+struct llm_experts {
+    int64_t n;
+    struct llm_param *const *gate, *const *up, *const *down; /* [n] */
+    enum llm_act act;
+};
+/* y[t] = Σ over slots, experts ascending: weights[t, s] · down(act(gate(x[t])) ⊙ up(x[t])). */
+struct llm_tensor *llm_mixture(struct llm_ctx *c, struct llm_tensor *x, struct llm_tensor *weights, const int32_t *experts,
+                               const struct llm_experts *o);
+
 /* ---- the loss (op/cross_entropy.c) ---- */
 struct llm_loss {               /* what came out */
     double nll;                 /* Σ over counted tokens of -log p(target), nats; folded in canonical order */

@@ -22,6 +22,8 @@ struct llm_param {
     float *grad;              /* F32, accumulated over the step; NULL: frozen */
     float *grad_lookup;       /* tied embeddings: the lookup's gradient has its own accumulator, added to grad at the step's end */
     bool decay;               /* weight decay applies (matrices only) */
+    float balance_rate;       /* not 0: no gradient; each step moves elements whose grad, a count, is below the mean up by this, those above it down
+                               * (DeepSeek-V3's bias of routers) */
     bool owned;               /* weight.data was malloced by the model */
 };
 static inline int64_t llm_param_count(const struct llm_param *p)
@@ -45,6 +47,14 @@ struct llm_tensor {
 struct llm_tape;
 struct llm_rope_tables;
 
+/* What backward passes saw of routers (op/route.c): sums over tokens and layers, divided by `tokens` they are means. */
+struct llm_router_report {
+    double balance;           /* 1: even */
+    double z;                 /* logsumexp² of the logits */
+    double peak;              /* the busiest expert's load by the mean load, × the tokens of the pass */
+    int64_t tokens, dropped;  /* dropped: slots for which the expert had no room */
+};
+
 struct llm_ctx {
     struct llm_arena acts, grads;
     struct llm_tape *tape;    /* NULL: not recording */
@@ -53,6 +63,8 @@ struct llm_ctx {
     /* Geometry of the batch: rows of row_len tokens (training). first_row: global number of the first, for random numbers. */
     int64_t n_rows, row_len, first_row;
     uint64_t seed, step;
+    double token_weight;      /* of a token's own losses (routers') in the loss of the step; 0: none are wanted */
+    struct llm_router_report router;
     uint32_t layer;           /* set by the model before each block, for random numbers and messages */
     struct llm_err err;       /* the first failure; status 0: none */
     struct llm_rope_tables *rope_tables; /* op/rope.c's, NULL until needed */

@@ -4,6 +4,7 @@
 #include "tensor/ops.h"
 #include "tensor/tape.h"
 
+struct linear_args { enum llm_compute compute; };
 struct bias_work { float *grad; const float *dy; int64_t dy_stride, rows, row_len; };
 
 static void bias_columns(void *arg, int64_t from, int64_t to, int thread)
@@ -20,16 +21,17 @@ static void linear_backward(struct llm_ctx *c, struct llm_node *n)
 {
     struct llm_tensor *x = n->in[0], *y = n->out;
     struct llm_param *w = n->param[0], *b = n->param[1];
+    enum llm_compute compute = ((const struct linear_args *)n->args)->compute;
     int64_t row_len = llm_row_len(c, x->rows);
     struct llm_grad g;
-    if (w->grad && llm_matmul_dw(w->grad, y->grad, y->grad_stride, x->data, x->stride, x->rows, row_len, y->cols, x->cols, c->compute, &c->err) < 0)
+    if (w->grad && llm_matmul_dw(w->grad, y->grad, y->grad_stride, x->data, x->stride, x->rows, row_len, y->cols, x->cols, compute, &c->err) < 0)
         return;
     if (b && b->grad) {
         struct bias_work work = {b->grad, y->grad, y->grad_stride, x->rows, row_len};
         llm_for_columns(y->cols, bias_columns, &work);
     }
     if (!llm_grad_open(c, x, &g)) return;
-    struct llm_matmul dx = {.m = x->rows, .x = y->grad, .ldx = y->grad_stride, .y = g.p, .ldy = g.stride, .accumulate = g.add, .compute = c->compute};
+    struct llm_matmul dx = {.m = x->rows, .x = y->grad, .ldx = y->grad_stride, .y = g.p, .ldy = g.stride, .accumulate = g.add, .compute = compute};
     if (llm_matmul_dx(&dx, &w->weight, &c->err) < 0) llm_in(&c->err, "'%s'", w->name);
 }
 
@@ -51,7 +53,7 @@ struct llm_tensor *llm_linear(struct llm_ctx *c, struct llm_tensor *x, struct ll
         return &c->nothing;
     }
     llm_arena_pop(&c->acts, scratch);
-    return llm_record(c, &n, NULL, 0);
+    return llm_record(c, &n, &(struct linear_args){c->compute}, sizeof(struct linear_args));
 }
 
 /* ---- gradient check ---- */
