@@ -113,7 +113,7 @@ static int put(struct llm_table *t, const struct args *a, const struct llm_confi
     llm_table_text(t, llm_isa_name());
     llm_table_number(t, rate, 5);
     llm_table_number(t, llm_deviation(rates, (size_t)a->runs), 3);
-    llm_table_number(t, 6 * cost.params * rate / 1e9, 4);
+    llm_table_number(t, 6 * cost.active_params * rate / 1e9, 4);
     llm_table_number(t, 3 * cost.forward_flops * rate / 1e9, 4);
     llm_table_number(t, 3 * cost.forward_flops * llm_median(per_peak, (size_t)a->runs), 3);
     llm_table_number(t, (double)(a->batch * a->accumulate * a->context) / rate, 4);

@@ -16,13 +16,23 @@ static double of(const struct llm_cost_row *rows, size_t n, const char *name, bo
     return 0;
 }
 
+/* FLOPs of the first block's rows, or of the whole model's. */
+static double all_flops(const struct llm_cost_row *rows, size_t n, bool block)
+{
+    double sum = 0;
+    for (size_t i = 0; i < n; i++) {
+        if ((strncmp(rows[i].name, "block ", 6) == 0) == block) sum += rows[i].flops_forward;
+    }
+    return sum;
+}
+
 int llm_cost_of(struct llm_cost *out, const struct llm_config *c, int64_t context, struct llm_err *e)
 {
     struct llm_declare d;
     struct llm_decoder *layout;
     struct llm_cost_row still[MAX_ROWS], seeing[MAX_ROWS];
     size_t n = llm_model_cost(c, 0, still, MAX_ROWS);
-    *out = (struct llm_cost){.params = llm_model_params(c)};
+    *out = (struct llm_cost){.params = llm_model_params(c), .active_params = llm_model_active_params(c)};
     if (llm_model_declare(c, &d, &layout, e) < 0) return -1;
     for (size_t i = 0; i < d.n; i++) {
         double elements = (double)d.specs[i].shape[0] * (double)d.specs[i].shape[1];
@@ -34,12 +44,13 @@ int llm_cost_of(struct llm_cost *out, const struct llm_config *c, int64_t contex
     llm_decoder_destroy(layout, 0);
     llm_declare_release(&d);
     out->block_attention_params = of(still, n, "block attention", false);
-    out->block_mlp_params = of(still, n, "block mlp", false);
-    out->block_flops = of(still, n, "block attention", true) + of(still, n, "block mlp", true);
+    out->block_mlp_params = of(still, n, "block mlp", false) + of(still, n, "block experts", false);
+    out->block_mlp_flops = of(still, n, "block mlp", true) + of(still, n, "block experts", true);
+    out->block_flops = all_flops(still, n, true);
     out->head_flops = of(still, n, "head", true);
     n = llm_model_cost(c, context, seeing, MAX_ROWS);
-    out->block_score_flops = of(seeing, n, "block attention", true) + of(seeing, n, "block mlp", true) - out->block_flops;
-    out->forward_flops = blocks * (out->block_flops + out->block_score_flops) + out->head_flops;
+    out->block_score_flops = all_flops(seeing, n, true) - out->block_flops;
+    out->forward_flops = all_flops(seeing, n, false);
     out->final_params = out->params - out->embedding_params - blocks * out->block_params;
     return 0;
 }
@@ -66,13 +77,13 @@ static void block_parts(struct llm_table *t, const struct llm_declare *d, const 
         if (s->layer != 0) continue;
         if (s->n_dims < 2) snprintf(shape, sizeof shape, "[%" PRId64 "]", s->shape[0]);
         else snprintf(shape, sizeof shape, "[%" PRId64 ", %" PRId64 "]", s->shape[0], s->shape[1]);
-        part(t, s->name, shape, elements, cost->block_params, s->n_dims < 2 ? 0 : 2 * elements, flops_all);
+        part(t, s->name, shape, elements, cost->block_params, s->n_dims < 2 ? 0 : 2 * elements * (s->active > 0 ? s->active : 1), flops_all);
     }
     snprintf(name, sizeof name, "scores and values, context %" PRId64, context);
     part(t, name, "-", 0, cost->block_params, cost->block_score_flops, flops_all);
     part(t, "block: attention", "-", cost->block_attention_params, cost->block_params,
          2 * cost->block_attention_params + cost->block_score_flops, flops_all);
-    part(t, "block: feed-forward", "-", cost->block_mlp_params, cost->block_params, 2 * cost->block_mlp_params, flops_all);
+    part(t, "block: feed-forward", "-", cost->block_mlp_params, cost->block_params, cost->block_mlp_flops, flops_all);
     part(t, "block", "-", cost->block_params, cost->block_params, flops_all, flops_all);
 }
 

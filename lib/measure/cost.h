@@ -8,7 +8,9 @@
 
 struct llm_cost {
     double params;              /* of the model */
+    double active_params;       /* those that a token meets: of experts only its share */
     double block_params, block_attention_params, block_mlp_params; /* of the first block; norms are the rest */
+    double block_mlp_flops;
     double embedding_params;    /* all tables that are looked up */
     double final_params;        /* final norm, and the head unless it is tied */
     double block_flops;         /* the block's matrices */

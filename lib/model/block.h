@@ -10,6 +10,9 @@
 enum llm_stem {
     LLM_STEM_Q, LLM_STEM_K, LLM_STEM_V, LLM_STEM_QKV, LLM_STEM_OUT, LLM_STEM_GATE, LLM_STEM_UP, LLM_STEM_DOWN, LLM_STEM_NORM_1, LLM_STEM_NORM_2,
     LLM_STEM_POST_1, LLM_STEM_POST_2, LLM_STEM_Q_NORM, LLM_STEM_K_NORM, LLM_STEM_GATE_UP,
+    LLM_STEM_ROUTER, LLM_STEM_ROUTER_BIAS, LLM_STEM_EXPERTS, LLM_STEM_EXPERT_GATE, LLM_STEM_EXPERT_UP, LLM_STEM_EXPERT_DOWN, /* EXPERTS: then the
+                                     * number, then one of the next three */
+    LLM_STEM_SHARED_GATE, LLM_STEM_SHARED_UP, LLM_STEM_SHARED_DOWN,
     LLM_N_STEMS
 };
 /* How a family names its parameters; ".weight" and ".bias" are added. */
@@ -30,6 +33,8 @@ struct llm_param_spec {
     enum llm_init init;
     bool transposed;                /* in files: [in, out], unless quantised */
     bool by_head;                   /* in files: rows of q, k and v head by head */
+    double active;                  /* the share of tokens that it multiplies: experts; 0: all */
+    bool balances;                  /* a router's bias: struct llm_param, balance_rate */
     bool lookup;                    /* rows are looked up, not multiplied: no FLOPs */
     int layer;                      /* -1: of no layer */
     struct llm_param **slot;        /* where the layout wants the pointer */
@@ -55,6 +60,10 @@ struct llm_linear_params { struct llm_param *w, *b; };
 void llm_declare_linear(struct llm_declare *d, struct llm_linear_params *p, enum llm_stem stem, int64_t out, int64_t in, const char *dims, bool bias);
 /* Gain [width] (and bias, for LayerNorm with biases) named `name` in full without suffix; `dims` says what the width is. */
 void llm_declare_norm(struct llm_declare *d, struct llm_linear_params *p, const char *name, int64_t width, const char *dims);
+/* The matrices of expert `expert` of the current layer. */
+void llm_declare_expert(struct llm_declare *d, struct llm_param **slot, int64_t expert, enum llm_stem stem, int64_t out, int64_t in, const char *dims);
+/* A router's bias, [n]: no gradient, no suffix to its name. */
+void llm_declare_router_bias(struct llm_declare *d, struct llm_param **slot, int64_t n);
 /* A table of rows, [rows, cols], named in full without suffix. */
 void llm_declare_table(struct llm_declare *d, struct llm_param **slot, const char *name, int64_t rows, int64_t cols, const char *dims, bool lookup);
 /* The current layer's name and `stem`, without suffix. */
@@ -80,8 +89,9 @@ struct llm_module {
     const struct llm_module_kind *kind;
     enum llm_stem stem;             /* norms: which of the layer's */
     struct llm_linear_params p[8];  /* by the module's own numbering */
+    struct llm_param **experts;     /* mixtures: [3][num_experts]: gates, ups, downs; owned */
 };
-extern const struct llm_module_kind llm_module_attention, llm_module_mlp, llm_module_norm;
+extern const struct llm_module_kind llm_module_attention, llm_module_mlp, llm_module_moe, llm_module_norm;
 /* The norm at hand, also outside layers. */
 struct llm_tensor *llm_norm_apply(struct llm_ctx *c, const struct llm_config *config, const struct llm_linear_params *p, struct llm_tensor *x);
 

@@ -103,6 +103,18 @@ static int check(const struct llm_config *c, struct llm_err *e)
         return llm_fail(e, EX_DATAERR, "head_dim: expected an even number of channels that turn, 2 to %lld, found %lld", (long long)c->head_dim,
                         (long long)c->rotary_dim);
     }
+    if (c->num_experts > 0 && (c->num_experts_per_tok < 1 || c->num_experts_per_tok > c->num_experts)) {
+        return llm_fail(e, EX_DATAERR, "num_experts_per_tok: expected 1 to %lld, found %lld", (long long)c->num_experts,
+                        (long long)c->num_experts_per_tok);
+    }
+    if (c->num_experts > 0 && (!c->gated || c->moe_intermediate_size < 1)) {
+        return llm_fail(e, EX_DATAERR, "moe_intermediate_size: expected gated experts of at least 1, found %lld", (long long)c->moe_intermediate_size);
+    }
+    if (c->num_experts > 0 && (c->num_experts % c->n_group != 0 || c->topk_group > c->n_group ||
+                               c->topk_group * (c->num_experts / c->n_group) < c->num_experts_per_tok)) {
+        return llm_fail(e, EX_DATAERR, "n_group, topk_group: expected groups of equal size with num_experts_per_tok experts in those chosen, found %lld of %lld",
+                        (long long)c->topk_group, (long long)c->n_group);
+    }
     if (c->rope_scaling.n_factors && c->rope_scaling.n_factors != c->rotary_dim / 2) {
         return llm_fail(e, EX_DATAERR, "long_factor: expected %lld numbers, found %d", (long long)c->rotary_dim / 2, c->rope_scaling.n_factors);
     }
@@ -112,6 +124,8 @@ static int check(const struct llm_config *c, struct llm_err *e)
 struct llm_config llm_config_blank(const struct llm_arch *arch)
 {
     struct llm_config c = {.logit_scale = 1, .embedding_scale = 1, .partial_rotary_factor = 1, .initializer_range = .02, .use_sliding_window = true,
+                           .moe_layer_freq = 1, .n_group = 1, .topk_group = 1, .group_top = 1, .routed_scaling_factor = 1, .router_temperature = 1,
+                           .router_bias_update_rate = .001,
                            .bos_token_id = -1, .eos_token_id = -1};
     strncpy(c.model_type, arch->model_type, sizeof c.model_type - 1);
     arch->defaults(&c);

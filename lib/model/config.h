@@ -20,6 +20,11 @@ enum llm_norm_place {
 enum llm_qk_norm { LLM_QK_NORM_NONE, LLM_QK_NORM_HEAD, LLM_QK_NORM_ALL };
 enum llm_position_kind { LLM_POSITION_ROPE, LLM_POSITION_LEARNED, LLM_POSITION_SINUSOIDAL, LLM_POSITION_NONE };
 
+/* A router's probabilities: over all experts, or each by itself (DeepSeek-V3). */
+enum llm_scoring { LLM_SCORING_SOFTMAX, LLM_SCORING_SIGMOID };
+/* How routers train: the plain gradient through the weights, with Gumbel noise, or with equal weights and the gradient of the soft ones. */
+enum llm_routing { LLM_ROUTING_SOFT, LLM_ROUTING_GUMBEL, LLM_ROUTING_STRAIGHT_THROUGH };
+
 #define LLM_MAX_LAYERS 1024
 typedef uint64_t llm_layer_set[LLM_MAX_LAYERS / 64]; /* a bit a layer */
 
@@ -50,6 +55,16 @@ struct llm_config {
     double attn_logit_softcapping, final_logit_softcapping; /* 0: none */
     enum llm_act act;
     bool gated;                    /* SwiGLU / GeGLU: gate_proj and up_proj */
+    int64_t num_experts;           /* 0: feed-forward parts are not mixtures */
+    int64_t num_experts_per_tok, moe_intermediate_size, n_shared_experts;
+    int64_t first_k_dense_replace, moe_layer_freq; /* the first layers, and all but each such layer, are no mixtures */
+    enum llm_scoring router_scoring;
+    bool router_bias;              /* "e_score_correction_bias": chooses, does not weigh */
+    bool norm_topk_prob;
+    int64_t n_group, topk_group, group_top; /* choice among groups of experts; see struct llm_route */
+    double routed_scaling_factor, router_aux_loss_coef, router_z_loss_coef;
+    double router_bias_update_rate, expert_capacity_factor, router_temperature;
+    enum llm_routing routing;
     bool attention_bias, attention_out_bias, mlp_bias, norm_bias, tie_word_embeddings;
     double logit_scale;            /* multiplies logits; 1, or 1/sqrt(hidden_size) with "logit_scale": "1/sqrt(hidden)" resolved */
     double embedding_scale;        /* multiplies embeddings; 1 */
@@ -69,6 +84,8 @@ int llm_config_load(struct llm_config *c, const char *what, const char *const *s
 bool llm_layer_in(const llm_layer_set s, int64_t layer);
 /* The window of a layer's attention, 0: none. */
 int64_t llm_config_window(const struct llm_config *c, int64_t layer);
+/* Whether a layer's feed-forward part is a mixture of experts. */
+bool llm_config_is_mixture(const struct llm_config *c, int64_t layer);
 /* What multiplies query · key. */
 double llm_config_attention_scale(const struct llm_config *c);
 /* NULL-terminated list of preset names. */

@@ -20,7 +20,7 @@ static void add(struct llm_cost_row *rows, size_t *n, size_t room, const char *n
 
 static double matrix_flops(const struct llm_param_spec *s)
 {
-    return s->n_dims < 2 || s->lookup ? 0 : 2 * (double)s->shape[0] * (double)s->shape[1];
+    return s->n_dims < 2 || s->lookup ? 0 : 2 * (double)s->shape[0] * (double)s->shape[1] * (s->active > 0 ? s->active : 1);
 }
 
 size_t llm_model_cost(const struct llm_config *c, int64_t context, struct llm_cost_row *rows, size_t room)
@@ -53,18 +53,24 @@ size_t llm_model_cost(const struct llm_config *c, int64_t context, struct llm_co
     return n;
 }
 
-double llm_model_params(const struct llm_config *c)
+static double count(const struct llm_config *c, bool active)
 {
     struct llm_declare d;
     struct llm_decoder *layout;
     struct llm_err e;
     double n = 0;
     if (llm_model_declare(c, &d, &layout, &e) < 0) return 0;
-    for (size_t i = 0; i < d.n; i++) n += (double)d.specs[i].shape[0] * (double)d.specs[i].shape[1];
+    for (size_t i = 0; i < d.n; i++) {
+        const struct llm_param_spec *s = &d.specs[i];
+        n += (double)s->shape[0] * (double)s->shape[1] * (active && s->active > 0 ? s->active : 1);
+    }
     llm_decoder_destroy(layout, 0);
     llm_declare_release(&d);
     return n;
 }
+
+double llm_model_params(const struct llm_config *c) { return count(c, false); }
+double llm_model_active_params(const struct llm_config *c) { return count(c, true); }
 
 double llm_model_kv_bytes_per_token(const struct llm_config *c, enum llm_dtype cache)
 {

@@ -52,11 +52,34 @@ void llm_declare_linear(struct llm_declare *d, struct llm_linear_params *p, enum
     matrix(s, out, in);
     s->transposed = d->transposed;
     s->by_head = stem == LLM_STEM_QKV && d->config->qkv_by_head && d->names == &d->arch->names;
-    if (stem == LLM_STEM_OUT || stem == LLM_STEM_DOWN) s->init = LLM_INIT_RESIDUAL;
+    if (stem == LLM_STEM_OUT || stem == LLM_STEM_DOWN || stem == LLM_STEM_SHARED_DOWN) s->init = LLM_INIT_RESIDUAL;
     if (!bias) return;
     struct llm_param_spec *b = add(d, &p->b, name, ".bias", dims);
     vector(b, out, LLM_INIT_ZERO);
     b->by_head = stem == LLM_STEM_QKV && d->config->qkv_by_head && d->names == &d->arch->names;
+}
+
+void llm_declare_expert(struct llm_declare *d, struct llm_param **slot, int64_t expert, enum llm_stem stem, int64_t out, int64_t in, const char *dims)
+{
+    const struct llm_config *c = d->config;
+    char name[100];
+    size_t used;
+    llm_declare_name(d, LLM_STEM_EXPERTS, name, sizeof name);
+    used = strlen(name);
+    snprintf(name + used, sizeof name - used, ".%lld.%s", (long long)expert, d->names->stem[stem]);
+    struct llm_param_spec *s = add(d, slot, name, ".weight", dims);
+    matrix(s, out, in);
+    s->active = (double)c->num_experts_per_tok / (double)c->num_experts;
+    if (stem == LLM_STEM_EXPERT_DOWN) s->init = LLM_INIT_RESIDUAL;
+}
+
+void llm_declare_router_bias(struct llm_declare *d, struct llm_param **slot, int64_t n)
+{
+    char name[100];
+    llm_declare_name(d, LLM_STEM_ROUTER_BIAS, name, sizeof name);
+    struct llm_param_spec *s = add(d, slot, name, "", "num_experts");
+    vector(s, n, LLM_INIT_ZERO);
+    s->balances = true;
 }
 
 void llm_declare_norm(struct llm_declare *d, struct llm_linear_params *p, const char *name, int64_t width, const char *dims)

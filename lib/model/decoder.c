@@ -13,8 +13,7 @@ static const struct llm_module_kind *mixer_of(const struct llm_config *c, int64_
 
 static const struct llm_module_kind *ffn_of(const struct llm_config *c, int64_t layer)
 {
-    (void)c, (void)layer;
-    return &llm_module_mlp;
+    return llm_config_is_mixture(c, layer) ? &llm_module_moe : &llm_module_mlp;
 }
 
 static void declare_module(struct llm_declare *d, struct llm_module *m, const struct llm_module_kind *kind, enum llm_stem stem)
@@ -89,6 +88,7 @@ void llm_decoder_destroy(struct llm_decoder *m, size_t n_params)
     for (size_t i = 0; m->staging && i < n_params; i++) free(m->staging[i]);
     free(m->staging);
     llm_buf_release(&m->tokenizer_json);
+    for (int64_t l = 0; m->layers && l < m->n_layers; l++) free(m->layers[l].ffn.experts);
     free(m->inv_freq[0]);
     free(m->inv_freq[1]);
     free(m->layers);

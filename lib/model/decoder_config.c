@@ -26,6 +26,11 @@ int64_t llm_config_window(const struct llm_config *c, int64_t layer)
     return llm_layer_in(c->local_layers, layer) ? c->sliding_window : 0;
 }
 
+bool llm_config_is_mixture(const struct llm_config *c, int64_t layer)
+{
+    return c->num_experts > 0 && layer >= c->first_k_dense_replace && (layer + 1) % c->moe_layer_freq == 0;
+}
+
 double llm_config_attention_scale(const struct llm_config *c)
 {
     return 1 / sqrt(c->query_pre_attn_scalar > 0 ? c->query_pre_attn_scalar : (double)c->head_dim);

@@ -76,6 +76,8 @@ struct llm_cost_row {
 /* Rows of one block and of the model; formulas of the transformer-block notes. Returns how many rows (≤ room). */
 size_t llm_model_cost(const struct llm_config *c, int64_t context, struct llm_cost_row *rows, size_t room);
 double llm_model_params(const struct llm_config *c);
+/* Those that a token meets: of experts only the share that it goes to. */
+double llm_model_active_params(const struct llm_config *c);
 double llm_model_kv_bytes_per_token(const struct llm_config *c, enum llm_dtype cache);
 
 #endif

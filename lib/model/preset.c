@@ -19,6 +19,11 @@ static const struct {
     {"small", "{\"model_type\": \"llama\", \"vocab_size\": 8192, \"hidden_size\": 512, \"intermediate_size\": 1536, \"num_hidden_layers\": 8,"
               " \"num_attention_heads\": 8, \"num_key_value_heads\": 8, \"max_position_embeddings\": 1024, \"rms_norm_eps\": 1e-5,"
               " \"tie_word_embeddings\": true, \"bos_token_id\": null, \"eos_token_id\": null}"},
+    /* 13.9M of which a token meets 5.0M, with a vocabulary of 4,096 */
+    {"moe", "{\"model_type\": \"mixtral\", \"vocab_size\": 4096, \"hidden_size\": 256, \"intermediate_size\": 384, \"num_hidden_layers\": 5,"
+            " \"num_local_experts\": 8, \"num_experts_per_tok\": 2, \"router_aux_loss_coef\": 0.01, \"num_attention_heads\": 4,"
+            " \"num_key_value_heads\": 2, \"max_position_embeddings\": 512, \"rope_theta\": 10000, \"tie_word_embeddings\": true,"
+            " \"bos_token_id\": null, \"eos_token_id\": null}"},
     {"gpt2", "{\"model_type\": \"gpt2\", \"embd_pdrop\": 0, \"attn_pdrop\": 0, \"resid_pdrop\": 0}"},
     {"smollm", "{\"model_type\": \"llama\", \"vocab_size\": 49152, \"hidden_size\": 576, \"intermediate_size\": 1536, \"num_hidden_layers\": 30,"
                " \"num_attention_heads\": 9, \"num_key_value_heads\": 3, \"max_position_embeddings\": 2048, \"rms_norm_eps\": 1e-5,"

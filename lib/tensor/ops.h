@@ -88,7 +88,7 @@ struct llm_route {
     bool sigmoid;               /* probabilities of each expert by itself (DeepSeek-V3); else softmax over all */
     bool normalise;             /* weights are shares of what the chosen ones have together */
     double scale;               /* of the weights */
-    int64_t n_group, topk_group, group_top; /* n_group > 1: only experts of the topk_group best groups, a group's worth is the sum of its group_top best */
+    int64_t n_group, topk_group, group_top; /* n_group > 1: only experts of the topk_group best groups, by the sum of each one's group_top best */
     struct llm_param *bias;     /* [experts] or NULL: added when choosing, not when weighing; its grad counts tokens (LLM_UPDATE_BALANCE) */
     bool straight_through;      /* weights are 1/k, their gradient that of shares */
     bool gumbel;                /* training: choice and weights from softmax((logits + Gumbel noise) / temperature) */

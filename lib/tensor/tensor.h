@@ -55,6 +55,10 @@ struct llm_router_report {
     int64_t tokens, dropped;  /* dropped: slots for which the expert had no room */
 };
 
+/* The choices of all routers of a forward pass, kept to be made again whatever the logits: for differences of a loss, which must not see the jumps
+ * between one choice and another. */
+struct llm_choices { int32_t *ids; size_t n, room, at; bool replay; };
+
 struct llm_ctx {
     struct llm_arena acts, grads;
     struct llm_tape *tape;    /* NULL: not recording */
@@ -65,6 +69,7 @@ struct llm_ctx {
     uint64_t seed, step;
     double token_weight;      /* of a token's own losses (routers') in the loss of the step; 0: none are wanted */
     struct llm_router_report router;
+    struct llm_choices *choices; /* NULL: choices are neither kept nor given; borrowed */
     uint32_t layer;           /* set by the model before each block, for random numbers and messages */
     struct llm_err err;       /* the first failure; status 0: none */
     struct llm_rope_tables *rope_tables; /* op/rope.c's, NULL until needed */

@@ -24,6 +24,7 @@ static int loss_at(struct probe *q, double h, double *loss, struct llm_err *e)
         struct llm_rows part = llm_rows_part(&t->rows, pass * t->o.batch, t->o.batch);
         t->eval_ctx.training = true; /* the same dropout as in the step */
         t->eval_ctx.step = (uint64_t)t->step;
+        if (pass == 0 && t->eval_ctx.choices) t->eval_ctx.choices->at = 0;
         t->eval_ctx.first_row = pass * t->o.batch;
         if (t->objective->run(&t->eval_ctx, t->model, &part, 0, 1, t->token_loss, e) < 0) return -1;
         llm_ctx_reset(&t->eval_ctx);
@@ -79,10 +80,16 @@ int llm_gradcheck_print(struct llm_trainer *t, FILE *out, struct llm_err *e)
 {
     struct llm_step_report r;
     double worst = 0, tolerance = t->model->config.act == LLM_ACT_RELU ? LLM_MODEL_GRADCHECK_CORNERS : LLM_MODEL_GRADCHECK_TOLERANCE;
+    struct llm_choices choices = {0};
+    t->main_loss_alone = true;
+    t->eval_ctx.choices = &choices;
     int got = llm_trainer_gradient(t, &r, e);
+    if (got == 0) got = loss_at(&(struct probe){.t = t, .p = t->params[0].p}, 0, &r.loss, e);
+    choices.replay = true;
     fprintf(out, "tensor\tanalytic\tnumeric\tdifference\n");
     for (size_t i = 0; got == 0 && i < t->n_params; i++) {
         struct llm_param *p = t->params[i].p;
+        if (p->balance_rate != 0) continue;
         struct probe q = {.t = t, .p = p, .n = (size_t)llm_param_count(p)};
         q.saved = llm_alloc(q.n, sizeof(float), "gradient check", e);
         q.direction = q.saved ? llm_alloc(q.n, sizeof(float), "gradient check", e) : NULL;
@@ -91,6 +98,8 @@ int llm_gradcheck_print(struct llm_trainer *t, FILE *out, struct llm_err *e)
         free(q.saved);
         free(q.direction);
     }
+    t->eval_ctx.choices = NULL;
+    free(choices.ids);
     if (got) return got;
     if (worst <= tolerance) return 0;
     return llm_fail(e, LLM_EX_FAILURE, "gradient check: expected differences of at most %g, found %.1e", tolerance, worst);

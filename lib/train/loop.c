@@ -60,7 +60,8 @@ static int advance(struct llm_loop *l, struct llm_step_report *r, struct llm_err
 static int late_eval(struct llm_loop *l, const struct llm_step_report *r, struct llm_err *e)
 {
     double val, bits;
-    const struct llm_step_report alone = {.step = l->t->step, .loss = NAN, .bits_per_byte = NAN, .lr = NAN, .grad_norm = NAN};
+    const struct llm_step_report alone = {.step = l->t->step, .loss = NAN, .bits_per_byte = NAN, .lr = NAN, .grad_norm = NAN,
+                                         .router_balance = NAN, .router_peak = NAN, .router_z = NAN, .router_dropped = NAN};
     int got = evaluate(l, r, &val, &bits, e);
     return got ? got : llm_metrics_step(l->metrics, l->t, &alone, val, bits, e);
 }

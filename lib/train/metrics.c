@@ -32,7 +32,7 @@ double llm_measured_peak(enum llm_compute compute)
 int llm_metrics_open(struct llm_metrics *m, const char *path, bool append, const struct llm_trainer *t, struct llm_err *e)
 {
     *m = (struct llm_metrics){.name = path && strcmp(path, "-") == 0 ? "standard output" : path,
-                              .flops_per_token = 6 * llm_model_params(&t->model->config)};
+                              .flops_per_token = 6 * llm_model_active_params(&t->model->config)};
     if (!path) return 0;
     m->file = strcmp(path, "-") == 0 ? stdout : fopen(path, append ? "a" : "w");
     if (!m->file) return llm_fail_errno(e, EX_CANTCREAT, "%s", path);
@@ -55,7 +55,10 @@ int llm_metrics_step(struct llm_metrics *m, const struct llm_trainer *t, const s
     const struct { const char *key; double v; } fields[] = {
         {"step", (double)r->step}, {"loss", r->loss}, {"nats_per_byte", r->bits_per_byte * log(2)}, {"bits_per_byte", r->bits_per_byte},
         {"val_loss", val_loss}, {"val_nats_per_byte", val_bits_per_byte * log(2)}, {"val_bits_per_byte", val_bits_per_byte}, {"lr", r->lr},
-        {"grad_norm", r->grad_norm}, {"tokens", (double)t->tokens}, {"tokens_per_second", rate},
+        {"grad_norm", r->grad_norm},
+        {"router_balance", r->router_balance},
+        {"router_peak_load", r->router_peak}, {"router_z", r->router_z}, {"router_dropped", r->router_dropped},
+        {"tokens", (double)t->tokens}, {"tokens_per_second", rate},
         {"peak_share", m->peak > 0 ? rate * m->flops_per_token / m->peak : NAN}, {"seconds", r->seconds > 0 ? r->seconds : NAN},
     };
     m->line.n = 0;

@@ -8,7 +8,7 @@
 struct llm_metrics {
     FILE *file;             /* NULL: nothing is written */
     const char *name;
-    double flops_per_token; /* 6 × parameters */
+    double flops_per_token; /* 6 × the parameters that a token meets */
     double peak;            /* FLOP/s that matrix products reach here, measured */
     struct llm_buf line;
 };

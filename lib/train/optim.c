@@ -34,6 +34,7 @@ double llm_grad_norm(struct llm_trainable *t, size_t n, const struct llm_param *
     for (size_t i = 0; i < n; i++) {
         struct llm_param *p = t[i].p;
         size_t count = (size_t)llm_param_count(p);
+        if (p->balance_rate != 0) continue; /* counts, no gradient */
         if (p->grad_lookup) llm_parallel((count + LLM_OPTIM_BLOCK - 1) / LLM_OPTIM_BLOCK, join_block, p);
         double mine = llm_sum_squares(p->grad, count);
         if (!isfinite(mine) && !*bad) *bad = p;
@@ -42,10 +43,28 @@ double llm_grad_norm(struct llm_trainable *t, size_t n, const struct llm_param *
     return sqrt(sum);
 }
 
+/* b += rate·sign(mean load - load): Wang et al. 2024, "Auxiliary-loss-free load balancing". */
+static void balance(struct llm_param *p)
+{
+    int64_t n = llm_param_count(p);
+    double mean = 0;
+    for (int64_t i = 0; i < n; i++) mean += (double)p->grad[i] / (double)n;
+    for (int64_t i = 0; i < n; i++) {
+        double gap = mean - (double)p->grad[i];
+        p->master[i] += gap > 0 ? p->balance_rate : gap < 0 ? -p->balance_rate : 0;
+        p->grad[i] = 0;
+    }
+    llm_weight_changed(&p->weight);
+}
+
 void llm_params_update(const struct llm_optim *o, struct llm_trainable *t, size_t n, const struct llm_optim_step *step)
 {
     for (size_t i = 0; i < n; i++) {
         struct llm_param *p = t[i].p;
+        if (p->balance_rate != 0) {
+            balance(p);
+            continue;
+        }
         struct llm_optim_step mine = *step;
         struct llm_optim_span s = {.master = p->master, .grad = p->grad, .m = t[i].m, .v = t[i].v, .n = (size_t)llm_param_count(p)};
         mine.clear = true;

@@ -51,7 +51,7 @@ int llm_plan_make(struct llm_plan *p, const struct llm_config *c, const struct l
     p->activations = one.bytes + steps * (two.bytes - one.bytes);
     p->other = 16e6 + 20.0 * (double)(o->batch * o->accumulate * context);
     p->total = p->weights + p->masters + p->gradients + p->moments + p->activations + p->other;
-    p->flops_per_step = p->tokens_per_step * (6 * n + 3 * attention);
+    p->flops_per_step = p->tokens_per_step * (6 * llm_model_active_params(c) + 3 * attention);
     double each = two.seconds > one.seconds ? two.seconds - one.seconds : 0; /* of a disturbed clock, not less than nothing */
     p->step_seconds = (one.seconds + steps * each) * (double)o->accumulate;
     p->seconds = p->step_seconds * (double)o->steps;

@@ -207,6 +207,17 @@ static void clear_gradients(struct llm_trainer *t)
     }
 }
 
+static void report_routers(struct llm_trainer *t, struct llm_step_report *r)
+{
+    const struct llm_router_report *q = &t->ctx.router;
+    double tokens = q->tokens > 0 ? (double)q->tokens : NAN;
+    r->router_balance = q->balance / tokens;
+    r->router_peak = q->peak / tokens;
+    r->router_z = q->z / tokens;
+    r->router_dropped = (double)q->dropped / (tokens * (double)t->model->config.num_experts_per_tok);
+    t->ctx.router = (struct llm_router_report){0};
+}
+
 int llm_trainer_gradient(struct llm_trainer *t, struct llm_step_report *r, struct llm_err *e)
 {
     const struct llm_param *bad;
@@ -218,6 +229,7 @@ int llm_trainer_gradient(struct llm_trainer *t, struct llm_step_report *r, struc
         struct llm_rows part = llm_rows_part(&t->rows, i * t->o.batch, t->o.batch);
         t->ctx.step = (uint64_t)t->step;
         t->ctx.first_row = i * t->o.batch;
+        t->ctx.token_weight = t->main_loss_alone ? 0 : 1.0 / (double)counted;
         if (t->objective->run(&t->ctx, t->model, &part, t->o.checkpoint_every, 1.0 / (double)counted,
                               t->token_loss + i * t->o.batch * t->o.context, e) < 0) {
             return -1;
@@ -238,6 +250,7 @@ int llm_trainer_gradient(struct llm_trainer *t, struct llm_step_report *r, struc
         return llm_fail(e, LLM_EX_FAILURE, "step %lld: the norm of the gradient is %s: first bad tensor: gradient of '%s'", (long long)t->step + 1,
                         isnan(r->grad_norm) ? "not a number" : "infinite", name ? name : bad->name);
     }
+    report_routers(t, r);
     r->loss = loss;
     r->bits_per_byte = bytes > 0 ? loss * (double)counted / log(2) / bytes : NAN;
     r->tokens = t->rows.n_rows * t->o.context;

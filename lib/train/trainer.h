@@ -46,6 +46,7 @@ struct llm_trainer {
     uint64_t sample, tokens;           /* rows seen; targets learned from */
     double best_loss;                  /* of evaluations; infinite: none */
     int64_t best_step, eval_step;      /* eval_step: of the last evaluation */
+    bool main_loss_alone;              /* routers' own losses have no gradient */
     bool ended;                        /* a feed has no whole step left */
 };
 
@@ -54,6 +55,9 @@ struct llm_step_report {
     double loss;                       /* nats per counted token */
     double bits_per_byte;              /* NaN without a tokenizer */
     double lr, grad_norm;              /* before clipping */
+    /* Of mixtures of experts, means over tokens and layers; NaN without. Balance: experts·Σ load·probability, 1 is even; peak: the busiest expert's
+     * load by the mean; z: logsumexp² of the router's logits; dropped: the share of choices that found no room. */
+    double router_balance, router_peak, router_z, router_dropped;
     int64_t tokens;                    /* that went through the model */
     double seconds;
 };

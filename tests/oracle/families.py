@@ -2,7 +2,7 @@
 """Goldens for tests/unit/model/test_families.c: tiny models of every family, made hard (ORACLES, "Tests that can fail"): random gains and biases, attention
 scores that deviate by 2 to 5, windows of 16, prompts beyond the original context. Logits by transformers in double precision throughout.
 
-    /work/tmp/venv/bin/python tests/oracle/families.py tests/golden/families
+    /work/tmp/venv/bin/python tests/oracle/families.py tests/golden/families [CASE...]
 
 Each golden is a safetensors file: "logits" (every EVERY-th row), and in its metadata config.json, the tensors' names and shapes, and the context that the
 test is to ask for. Weights are not stored: parameter i in order of names is drawn from Philox by both sides.
@@ -11,6 +11,7 @@ import json
 import math
 import os
 import sys
+import tempfile
 
 import numpy as np
 import torch
@@ -21,6 +22,7 @@ torch.set_default_dtype(torch.float64)
 
 import transformers
 from safetensors.numpy import save_file
+from safetensors.torch import load_file, save_file as save_torch
 
 sys.path.insert(0, os.path.dirname(__file__))
 import philox
@@ -57,14 +59,37 @@ CASES = {
     "gpt2": ("GPT2Config", dict(n_inner=80, activation_function="gelu_new")),
     "gpt_neox": ("GPTNeoXConfig", dict(rotary_pct=.5, rope_parameters=dict(rope_type="default", rope_theta=300.0, partial_rotary_factor=.5))),
     "gpt_neox-serial": ("GPTNeoXConfig", dict(use_parallel_residual=False)),
+    "mixtral": ("MixtralConfig", dict(num_local_experts=5, num_experts_per_tok=2, intermediate_size=40)),
+    "qwen3_moe": ("Qwen3MoeConfig", dict(head_dim=12, num_experts=6, num_experts_per_tok=3, moe_intermediate_size=20, norm_topk_prob=True)),
+    "qwen3_moe-plain": ("Qwen3MoeConfig", dict(head_dim=12, num_experts=6, num_experts_per_tok=2, moe_intermediate_size=20, norm_topk_prob=False,
+                                               decoder_sparse_step=2)),
     "stablelm": ("StableLmConfig", dict(use_qkv_bias=True, rope_parameters=dict(rope_type="default", rope_theta=300.0, partial_rotary_factor=.5))),
 }
 
 
+def file_tensors(model):
+    """Names as files have them: transformers keeps the matrices of all experts as one, files do not."""
+    with tempfile.TemporaryDirectory() as folder:
+        model.save_pretrained(folder)
+        return load_file(os.path.join(folder, "model.safetensors"))
+
+
+def with_file_tensors(model, tensors):
+    with tempfile.TemporaryDirectory() as folder:
+        model.config.save_pretrained(folder)
+        save_torch(tensors, os.path.join(folder, "model.safetensors"), metadata={"format": "pt"})
+        again = type(model).from_pretrained(folder, dtype=torch.float64, attn_implementation="eager", experts_implementation="eager").eval()
+    for name, p in again.named_parameters():
+        assert p.dtype == torch.float64, name
+    return again
+
+
 def harden(model):
+    mixture = "num_experts_per_tok" in model.config.to_dict()
     offset = 0 if "gemma" in model.config.model_type else 1
     tied = model.config.tie_word_embeddings
-    named = sorted((n, p) for n, p in model.state_dict().items() if not (tied and n == "lm_head.weight"))
+    tensors = file_tensors(model) if mixture else model.state_dict()
+    named = sorted((n, p) for n, p in tensors.items() if not (tied and n == "lm_head.weight"))
     if model.config.model_type == "gpt_neox":  # its name in files
         named = sorted((n.replace("lm_head", "embed_out"), p) for n, p in named)
     for i, (name, p) in enumerate(named):
@@ -79,7 +104,7 @@ def harden(model):
             strong = any(s in name for s in ("q_proj", "k_proj", "v_proj", "qkv", "c_attn", "query_key_value"))
             x = x * np.float32((1.7 if strong else 1) / math.sqrt(fan_in))
         p.copy_(torch.tensor(x.astype(np.float64)))
-    return named
+    return named, with_file_tensors(model, tensors) if mixture else model
 
 
 def round_frequencies(model):
@@ -97,7 +122,7 @@ def run(name, kind, changes, out):
                                          bos_token_id=None, eos_token_id=None, **changes)
     model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval()
     with torch.no_grad():
-        named = harden(model)
+        named, model = harden(model)
         ids = torch.tensor(philox.below(SEED, 0, philox.TEST, 0, 0, 0, LENGTH, VOCAB))[None]
         model(ids)  # some frequencies are set by the first pass
         round_frequencies(model)
@@ -111,4 +136,6 @@ def run(name, kind, changes, out):
 
 
 for case, (kind, changes) in CASES.items():
+    if len(sys.argv) > 2 and case not in sys.argv[2:]:
+        continue
     run(case, kind, changes, sys.argv[1])

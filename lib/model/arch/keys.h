@@ -9,6 +9,8 @@
 
 static const char *const llm_position_words[] = {"rope", "learned", "sinusoidal", "none", NULL};
 static const char *const llm_place_words[] = {"pre", "post", "sandwich", "output", NULL};
+static const char *const llm_scoring_words[] __attribute__((unused)) = {"softmax", "sigmoid", NULL};
+static const char *const llm_routing_words[] __attribute__((unused)) = {"soft", "gumbel", "straight_through", NULL};
 static const char *const llm_pairing_words[] = {"halves", "interleaved", NULL};
 
 /* Sizes, tokens and rotary base, named as in LlamaConfig. */
@@ -46,6 +48,29 @@ static const char *const llm_pairing_words[] = {"halves", "interleaved", NULL};
     {"norm_gain_offset", LLM_KEY_REAL, LLM_AT(norm_gain_offset), 0, 1, NULL, true}, \
     {"embedding_scale", LLM_KEY_REAL, LLM_AT(embedding_scale), 0, 1e6, NULL, true}, \
     {"logit_scale", LLM_KEY_SCALE, LLM_AT(logit_scale), 0, 1e6, NULL, true}
+
+/* Mixtures of experts. */
+#define LLM_KEYS_EXPERTS \
+    {"num_experts_per_tok", LLM_KEY_INT, LLM_AT(num_experts_per_tok), 1, LLM_MOST_EXPERTS, NULL, false}, \
+    {"router_aux_loss_coef", LLM_KEY_REAL, LLM_AT(router_aux_loss_coef), 0, 1e3, NULL, false}, \
+    {"n_shared_experts", LLM_KEY_LENGTH, LLM_AT(n_shared_experts), 0, 1 << 10, NULL, true}, \
+    {"first_k_dense_replace", LLM_KEY_LENGTH, LLM_AT(first_k_dense_replace), 0, LLM_MAX_LAYERS, NULL, true}, \
+    {"moe_layer_freq", LLM_KEY_INT, LLM_AT(moe_layer_freq), 1, LLM_MAX_LAYERS, NULL, true}, \
+    {"scoring_func", LLM_KEY_WORD, LLM_AT(router_scoring), 0, 0, llm_scoring_words, true}, \
+    {"router_bias", LLM_KEY_BOOL, LLM_AT(router_bias), 0, 0, NULL, true}, \
+    {"router_bias_update_rate", LLM_KEY_REAL, LLM_AT(router_bias_update_rate), 0, 1, NULL, true}, \
+    {"n_group", LLM_KEY_INT, LLM_AT(n_group), 1, LLM_MOST_EXPERTS, NULL, true}, \
+    {"topk_group", LLM_KEY_INT, LLM_AT(topk_group), 1, LLM_MOST_EXPERTS, NULL, true}, \
+    {"routed_scaling_factor", LLM_KEY_REAL, LLM_AT(routed_scaling_factor), 1e-6, 1e6, NULL, true}, \
+    {"router_z_loss_coef", LLM_KEY_REAL, LLM_AT(router_z_loss_coef), 0, 1e3, NULL, true}, \
+    {"expert_capacity_factor", LLM_KEY_REAL, LLM_AT(expert_capacity_factor), 0, 1e3, NULL, true}, \
+    {"routing", LLM_KEY_WORD, LLM_AT(routing), 0, 0, llm_routing_words, true}, \
+    {"router_temperature", LLM_KEY_REAL, LLM_AT(router_temperature), 1e-3, 1e3, NULL, true}
+#define LLM_NAMES_EXPERTS(block, gate, up, down) \
+    [LLM_STEM_ROUTER] = block ".gate", [LLM_STEM_ROUTER_BIAS] = block ".gate.e_score_correction_bias", [LLM_STEM_EXPERTS] = block ".experts", \
+    [LLM_STEM_EXPERT_GATE] = gate, [LLM_STEM_EXPERT_UP] = up, [LLM_STEM_EXPERT_DOWN] = down, \
+    [LLM_STEM_SHARED_GATE] = block ".shared_experts.gate_proj", [LLM_STEM_SHARED_UP] = block ".shared_experts.up_proj", \
+    [LLM_STEM_SHARED_DOWN] = block ".shared_experts.down_proj"
 
 /* How Llama's layers lie in files of transformers. */
 #define LLM_NAMES_LLAMA(...) \

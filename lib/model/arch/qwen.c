@@ -13,6 +13,15 @@ static const struct llm_config_key qwen2_keys[] = {KEYS, LLM_KEY_END};
 static const struct llm_config_key qwen3_keys[] = {
     KEYS, {"attention_bias", LLM_KEY_BOOL, LLM_AT(attention_bias), 0, 0, NULL, false}, LLM_KEY_END};
 
+static const struct llm_config_key qwen3_moe_keys[] = {
+    KEYS, {"attention_bias", LLM_KEY_BOOL, LLM_AT(attention_bias), 0, 0, NULL, false},
+    {"num_experts", LLM_KEY_INT, LLM_AT(num_experts), 1, LLM_MOST_EXPERTS, NULL, false},
+    {"num_local_experts", LLM_KEY_INT, LLM_AT(num_experts), 1, LLM_MOST_EXPERTS, NULL, false}, /* as newer files say it */
+    {"moe_intermediate_size", LLM_KEY_INT, LLM_AT(moe_intermediate_size), 1, 1 << 22, NULL, false},
+    {"norm_topk_prob", LLM_KEY_BOOL, LLM_AT(norm_topk_prob), 0, 0, NULL, false},
+    {"decoder_sparse_step", LLM_KEY_INT, LLM_AT(moe_layer_freq), 1, LLM_MAX_LAYERS, NULL, false},
+    LLM_KEYS_EXPERTS, LLM_KEY_END};
+
 static void defaults(struct llm_config *c)
 {
     llm_llama_defaults(c);
@@ -39,6 +48,21 @@ static void qwen3_defaults(struct llm_config *c)
     c->qk_norm = LLM_QK_NORM_HEAD;
 }
 
+static void qwen3_moe_defaults(struct llm_config *c)
+{
+    defaults(c);
+    c->vocab_size = 151936;
+    c->hidden_size = 2048;
+    c->intermediate_size = 6144;
+    c->num_hidden_layers = 24;
+    c->num_key_value_heads = 4;
+    c->qk_norm = LLM_QK_NORM_HEAD;
+    c->num_experts = 128;
+    c->num_experts_per_tok = 8;
+    c->moe_intermediate_size = 768;
+    c->router_aux_loss_coef = .001;
+}
+
 const struct llm_arch llm_arch_qwen2 = {
     .model_type = "qwen2",
     .gguf = "qwen2",
@@ -62,6 +86,19 @@ const struct llm_arch llm_arch_qwen3 = {
     .finish = llm_decoder_finish,
     .extra = llm_decoder_extra,
     .names = LLM_NAMES_LLAMA([LLM_STEM_Q_NORM] = "self_attn.q_norm", [LLM_STEM_K_NORM] = "self_attn.k_norm"),
+    .declare = llm_decoder_declare,
+    .forward = llm_decoder_forward,
+};
+
+const struct llm_arch llm_arch_qwen3_moe = {
+    .model_type = "qwen3_moe",
+    .architecture = "Qwen3MoeForCausalLM",
+    .keys = qwen3_moe_keys,
+    .defaults = qwen3_moe_defaults,
+    .finish = llm_decoder_finish,
+    .extra = llm_decoder_extra,
+    .names = LLM_NAMES_LLAMA([LLM_STEM_Q_NORM] = "self_attn.q_norm", [LLM_STEM_K_NORM] = "self_attn.k_norm",
+                             LLM_NAMES_EXPERTS("mlp", "gate_proj", "up_proj", "down_proj")),
     .declare = llm_decoder_declare,
     .forward = llm_decoder_forward,
 };

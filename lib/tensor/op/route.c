@@ -2,6 +2,7 @@
  * (Switch Transformer, Fedus et al. 2021, 2.2, over each row of the batch), and small logits (z-loss, ST-MoE, Zoph et al. 2022, eq. 5). */
 #include <math.h>
 #include <string.h>
+#include "base/buf.h"
 #include "cpu/kernels.h"
 #include "cpu/pool.h"
 #include "tensor/gradcheck.h"
@@ -26,6 +27,7 @@ struct work {
     const struct llm_route *o;
     const struct llm_tensor *x, *y;
     const float *bias;
+    const int32_t *given;  /* [tokens, k] or NULL: choices of an earlier pass */
     float *p;
     int32_t *ids, *load;
     int64_t row_len;
@@ -99,7 +101,8 @@ static void token(const struct work *w, int64_t row, int64_t t)
     if (o->gumbel && w->c->training) add_noise(w, row, t % w->row_len, p);
     if (o->sigmoid) llm_k.elementwise.act[LLM_ACT_SIGMOID](p, p, (size_t)n);
     else llm_k.rows.softmax(p, p, (size_t)n);
-    choose(w, p, ids);
+    if (w->given) memcpy(ids, w->given + t * o->k, (size_t)o->k * sizeof *ids);
+    else choose(w, p, ids);
     double sum = 0;
     for (int64_t s = 0; s < o->k; s++) sum += (double)p[ids[s]];
     for (int64_t s = 0; s < o->k; s++) {
@@ -234,6 +237,24 @@ static void route_backward(struct llm_ctx *c, struct llm_node *node)
     note(c, a, &w, rows, a->o.bias);
 }
 
+/* Keeps the choices of this pass, or gives those that were kept. */
+static const int32_t *given_choices(struct llm_ctx *c, int64_t n)
+{
+    struct llm_choices *k = c->choices;
+    if (!k || !k->replay) return NULL;
+    k->at += (size_t)n;
+    if (k->at <= k->n) return k->ids + k->at - n;
+    llm_op_fail(c, LLM_EX_FAILURE, "router: expected a pass like the one whose choices were kept");
+    return NULL;
+}
+
+static void keep_choices(struct llm_ctx *c, const int32_t *ids, int64_t n)
+{
+    struct llm_choices *k = c->choices;
+    if (!k || k->replay || llm_grow((void **)&k->ids, &k->room, k->n + (size_t)n, sizeof *k->ids, &c->err) < 0) return;
+    for (int64_t i = 0; i < n; i++) k->ids[k->n++] = chosen_expert(ids[i]);
+}
+
 struct llm_tensor *llm_route(struct llm_ctx *c, struct llm_tensor *x, const struct llm_route *o, const int32_t **experts)
 {
     if (llm_ctx_failed(c)) return &c->nothing;
@@ -249,8 +270,10 @@ struct llm_tensor *llm_route(struct llm_ctx *c, struct llm_tensor *x, const stru
     w.p = llm_op_alloc(c, x->rows * n, sizeof *w.p);
     w.load = llm_op_alloc(c, x->rows / row_len * n, sizeof *w.load);
     w.bias = o->bias ? llm_op_vector(c, o->bias, n) : NULL;
+    w.given = given_choices(c, x->rows * o->k);
     if (llm_ctx_failed(c)) return &c->nothing;
     llm_parallel((size_t)(x->rows / row_len), forward_row, &w);
+    keep_choices(c, w.ids, x->rows * o->k);
     *experts = w.ids;
     return llm_record(c, &node, &(struct route_args){*o, w.p, w.ids, w.load, row_len, c->token_weight}, sizeof(struct route_args));
 }

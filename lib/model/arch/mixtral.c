@@ -1,0 +1,48 @@
+/* Mixtral (Jiang et al. 2024): Mistral whose feed-forward parts are mixtures. Also where mixtures of one's own are made: all that
+ * struct llm_route can do is a key here. */
+#include "model/arch/keys.h"
+
+static const struct llm_config_key keys[] = {
+    LLM_KEYS_SIZES,
+    {"hidden_act", LLM_KEY_ACT, LLM_AT(act), 0, 0, NULL, false},
+    {"rms_norm_eps", LLM_KEY_REAL, LLM_AT(norm_eps), 0, 1, NULL, false},
+    {"num_local_experts", LLM_KEY_INT, LLM_AT(num_experts), 1, LLM_MOST_EXPERTS, NULL, false},
+    {"moe_intermediate_size", LLM_KEY_INT, LLM_AT(moe_intermediate_size), 0, 1 << 22, NULL, true},
+    {"norm_topk_prob", LLM_KEY_BOOL, LLM_AT(norm_topk_prob), 0, 0, NULL, true},
+    LLM_KEYS_EXPERTS,
+    LLM_KEYS_WINDOW,
+    LLM_KEYS_VARIANTS,
+    LLM_KEY_END,
+};
+
+static void defaults(struct llm_config *c)
+{
+    llm_llama_defaults(c);
+    c->intermediate_size = 14336;
+    c->num_key_value_heads = 8;
+    c->max_position_embeddings = 4096 * 32;
+    c->norm_eps = 1e-5;
+    c->rope_theta = 1e6;
+    c->num_experts = 8;
+    c->num_experts_per_tok = 2;
+    c->norm_topk_prob = true;
+    c->router_aux_loss_coef = .001;
+}
+
+static int finish(struct llm_config *c, const json_t *o, struct llm_err *e)
+{
+    if (c->moe_intermediate_size == 0) c->moe_intermediate_size = c->intermediate_size;
+    return llm_decoder_finish(c, o, e);
+}
+
+const struct llm_arch llm_arch_mixtral = {
+    .model_type = "mixtral",
+    .architecture = "MixtralForCausalLM",
+    .keys = keys,
+    .defaults = defaults,
+    .finish = finish,
+    .extra = llm_decoder_extra,
+    .names = LLM_NAMES_LLAMA(LLM_NAMES_EXPERTS("block_sparse_moe", "w1", "w3", "w2")),
+    .declare = llm_decoder_declare,
+    .forward = llm_decoder_forward,
+};

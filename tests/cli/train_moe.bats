@@ -1,0 +1,78 @@
+# Mixtures of experts, from configuration to text.
+load ../helper
+export LLM_THREADS=1
+
+setup_file() {
+    awk 'BEGIN { split("red green small old quick", a); split("cat dog bird fish hen", n); split("sees likes hears follows", v)
+        for (i = 0; i < 400; i++) printf "the %s %s %s the %s\n", a[i % 5 + 1], n[i * 7 % 5 + 1], v[i * 3 % 4 + 1], n[i * 11 % 5 + 1] }' > text
+    llm-tokenize train --vocab-size 280 -o tok.json text
+    llm-tokenize encode -T tok.json --lines -o data.tok text
+    export F=$PWD
+}
+
+setup() {
+    plain=(llm-train -q -c moe --set num_hidden_layers=2 --set hidden_size=32 --set intermediate_size=24 --set num_local_experts=5 -l 24
+        -T "$F/tok.json" "$F/data.tok")
+    deep=("${plain[@]}" --set n_shared_experts=1 --set first_k_dense_replace=1 --set scoring_func=sigmoid --set router_bias=true
+        --set routed_scaling_factor=2.5 --set router_z_loss_coef=0.001)
+}
+
+@test "gradients of mixtures pass the check, with every kind of router" {
+    "${plain[@]}" -n 1 -b 2 --precision f32 --gradcheck > checked
+    grep -q 'block_sparse_moe.gate.weight' checked
+    "${deep[@]}" -n 1 -b 2 --precision f32 --gradcheck > checked
+    grep -q 'shared_experts.up_proj.weight' checked
+    "${plain[@]}" -n 1 -b 2 --precision f32 --gradcheck --set routing=gumbel > /dev/null
+    "${plain[@]}" -n 1 -b 2 --precision f32 --gradcheck --set expert_capacity_factor=0.7 > /dev/null
+}
+
+@test "a mixture learns one batch by heart" {
+    "${plain[@]}" -n 300 -b 1 --overfit-one --lr 3e-3 -o model.llm
+}
+
+@test "the same bytes by any threads, any passes of a step, and after an interruption" {
+    for kind in plain deep; do
+        declare -n command=$kind
+        "${command[@]}" -n 6 -b 4 -o whole.llm
+        "${command[@]}" -n 6 -b 4 -j 2 -o two.llm
+        cmp whole.llm two.llm
+        "${command[@]}" -n 6 -b 4 --checkpoint-every 1 --log every.jsonl -o every.llm
+        "${command[@]}" -n 6 -b 1 --accumulate 4 --log accumulated.jsonl -o accumulated.llm
+        assert_equal "$(jq -r .hash accumulated.jsonl)" "$(jq -r .hash every.jsonl)"
+        "${command[@]}" -n 3 -b 4 --schedule constant --warmup 2 -o part.llm
+        "${command[@]}" -n 6 -b 4 --schedule constant --warmup 2 -o straight.llm
+        llm-train -q --resume part.llm -n 6 -o resumed.llm
+        cmp straight.llm resumed.llm
+    done
+}
+
+@test "the router's bias moves by its rate towards an even load; the log tells of the load" {
+    "${deep[@]}" -n 4 -b 2 --log log.jsonl -o model.llm
+    jq -e '.router_balance > 0 and .router_peak_load >= 1 and .router_z >= 0 and .router_dropped == 0' log.jsonl
+    llm-quantize -q -t f32 model.llm model.safetensors
+    local length=$(($(od -An -tu8 -N8 model.safetensors))) from
+    from=$(tail -c +9 model.safetensors | head -c $length | jq '."model.layers.1.block_sparse_moe.gate.e_score_correction_bias".data_offsets[0]')
+    # four steps of .001 up or down (or none, at the mean)
+    od -An -v -tf4 -w4 -j $((8 + length + from)) -N 20 model.safetensors > biases
+    assert_equal "$(wc -l < biases)" 5
+    awk '{ v = $1 * 1000; if (v > 4.01 || v < -4.01 || (v - int(v + (v > 0 ? .5 : -.5))) ^ 2 > 1e-6) exit 1; n += v != 0 } END { exit n == 0 }' biases
+}
+
+@test "text of a mixture is the same however the prompt is cut and whoever is beside it" {
+    "${deep[@]}" -n 30 -b 2 -o model.llm
+    llm-infer -m model.llm --logits "the red cat sees the old dog" > whole
+    for b in 1 3 64; do
+        llm-infer -m model.llm --logits -b $b "the red cat sees the old dog" | cmp - whole
+    done
+    llm-infer -m model.llm --logits -j 2 "the red cat sees the old dog" | cmp - whole
+    llm-infer -m model.llm --temp 0 -n 20 "the red" > one
+    printf '{"prompt": "the red"}\n{"prompt": "the old bird"}\n' | llm-infer -m model.llm --jsonl --temp 0 -n 20 > both
+    assert_equal "$(cat one)" "$(jq -r 'select(.id == 1 or .id == "1" or .index == 0) | .text' both)"
+}
+
+@test "mixtures that cannot be are refused by the key's name" {
+    run -2 "${plain[@]}" --set num_experts_per_tok=6 -n 0 -o x.llm
+    [[ $stderr$output == *num_experts_per_tok* ]]
+    run -2 "${plain[@]}" --set n_group=2 -n 0 -o x.llm
+    [[ $stderr$output == *n_group* ]]
+}
