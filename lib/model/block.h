@@ -61,7 +61,8 @@ void llm_declare_linear(struct llm_declare *d, struct llm_linear_params *p, enum
 /* Gain [width] (and bias, for LayerNorm with biases) named `name` in full without suffix; `dims` says what the width is. */
 void llm_declare_norm(struct llm_declare *d, struct llm_linear_params *p, const char *name, int64_t width, const char *dims);
 /* The matrices of expert `expert` of the current layer. */
-void llm_declare_expert(struct llm_declare *d, struct llm_param **slot, int64_t expert, enum llm_stem stem, int64_t out, int64_t in, const char *dims);
+void llm_declare_expert(struct llm_declare *d, struct llm_param **slot, int64_t expert, enum llm_stem stem, int64_t out, int64_t in,
+                        const char *dims);
 /* A router's bias, [n]: no gradient, no suffix to its name. */
 void llm_declare_router_bias(struct llm_declare *d, struct llm_param **slot, int64_t n);
 /* A table of rows, [rows, cols], named in full without suffix. */

@@ -88,6 +88,22 @@ static int read_key(struct llm_config *c, const json_t *o, const struct llm_conf
     return 0;
 }
 
+static int check_experts(const struct llm_config *c, struct llm_err *e)
+{
+    if (c->num_experts_per_tok < 1 || c->num_experts_per_tok > c->num_experts) {
+        return llm_fail(e, EX_DATAERR, "num_experts_per_tok: expected 1 to %lld, found %lld", (long long)c->num_experts,
+                        (long long)c->num_experts_per_tok);
+    }
+    if (!c->gated || c->moe_intermediate_size < 1) {
+        return llm_fail(e, EX_DATAERR, "moe_intermediate_size: expected gated experts of at least 1, found %lld",
+                        (long long)c->moe_intermediate_size);
+    }
+    if (c->num_experts % c->n_group == 0 && c->topk_group <= c->n_group &&
+        c->topk_group * (c->num_experts / c->n_group) >= c->num_experts_per_tok) return 0;
+    return llm_fail(e, EX_DATAERR, "n_group, topk_group: expected equal groups with num_experts_per_tok experts in those chosen, found %lld of %lld",
+                    (long long)c->topk_group, (long long)c->n_group);
+}
+
 /* What holds for all families; the rest of the code multiplies without asking again. */
 static int check(const struct llm_config *c, struct llm_err *e)
 {
@@ -103,18 +119,7 @@ static int check(const struct llm_config *c, struct llm_err *e)
         return llm_fail(e, EX_DATAERR, "head_dim: expected an even number of channels that turn, 2 to %lld, found %lld", (long long)c->head_dim,
                         (long long)c->rotary_dim);
     }
-    if (c->num_experts > 0 && (c->num_experts_per_tok < 1 || c->num_experts_per_tok > c->num_experts)) {
-        return llm_fail(e, EX_DATAERR, "num_experts_per_tok: expected 1 to %lld, found %lld", (long long)c->num_experts,
-                        (long long)c->num_experts_per_tok);
-    }
-    if (c->num_experts > 0 && (!c->gated || c->moe_intermediate_size < 1)) {
-        return llm_fail(e, EX_DATAERR, "moe_intermediate_size: expected gated experts of at least 1, found %lld", (long long)c->moe_intermediate_size);
-    }
-    if (c->num_experts > 0 && (c->num_experts % c->n_group != 0 || c->topk_group > c->n_group ||
-                               c->topk_group * (c->num_experts / c->n_group) < c->num_experts_per_tok)) {
-        return llm_fail(e, EX_DATAERR, "n_group, topk_group: expected groups of equal size with num_experts_per_tok experts in those chosen, found %lld of %lld",
-                        (long long)c->topk_group, (long long)c->n_group);
-    }
+    if (c->num_experts > 0 && check_experts(c, e) < 0) return -1;
     if (c->rope_scaling.n_factors && c->rope_scaling.n_factors != c->rotary_dim / 2) {
         return llm_fail(e, EX_DATAERR, "long_factor: expected %lld numbers, found %d", (long long)c->rotary_dim / 2, c->rope_scaling.n_factors);
     }

@@ -59,7 +59,8 @@ void llm_declare_linear(struct llm_declare *d, struct llm_linear_params *p, enum
     b->by_head = stem == LLM_STEM_QKV && d->config->qkv_by_head && d->names == &d->arch->names;
 }
 
-void llm_declare_expert(struct llm_declare *d, struct llm_param **slot, int64_t expert, enum llm_stem stem, int64_t out, int64_t in, const char *dims)
+void llm_declare_expert(struct llm_declare *d, struct llm_param **slot, int64_t expert, enum llm_stem stem, int64_t out, int64_t in,
+                        const char *dims)
 {
     const struct llm_config *c = d->config;
     char name[100];

@@ -44,8 +44,8 @@ static struct llm_tensor *forward(struct llm_ctx *c, const struct llm_module *m,
     const struct llm_config *f = p->config;
     const int32_t *chosen = NULL;
     const struct llm_route route = {
-        .k = f->num_experts_per_tok, .sigmoid = f->router_scoring == LLM_SCORING_SIGMOID, .normalise = f->norm_topk_prob, .scale = f->routed_scaling_factor,
-        .n_group = f->n_group, .topk_group = f->topk_group, .group_top = f->group_top, .bias = m->p[BIAS].w,
+        .k = f->num_experts_per_tok, .sigmoid = f->router_scoring == LLM_SCORING_SIGMOID, .normalise = f->norm_topk_prob,
+        .scale = f->routed_scaling_factor, .n_group = f->n_group, .topk_group = f->topk_group, .group_top = f->group_top, .bias = m->p[BIAS].w,
         .straight_through = f->routing == LLM_ROUTING_STRAIGHT_THROUGH, .gumbel = f->routing == LLM_ROUTING_GUMBEL,
         .temperature = f->router_temperature, .capacity = f->expert_capacity_factor, .balance = f->router_aux_loss_coef,
         .z = f->router_z_loss_coef};
