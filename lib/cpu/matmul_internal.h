@@ -21,9 +21,16 @@ static inline const struct llm_gemm *gemm_of(enum llm_compute compute)
     return compute == LLM_COMPUTE_BF16 ? &llm_k.gemm.bf16 : &llm_k.gemm.f32;
 }
 
+/* NULL: not block-quantised. */
 static inline const struct llm_gemm_q *gemm_q_of(enum llm_dtype t)
 {
-    return t == LLM_Q8_0 ? &llm_k.gemm.q8_0 : t == LLM_Q4_0 ? &llm_k.gemm.q4_0 : NULL;
+    return llm_k.gemm.quantised[t].multiply ? &llm_k.gemm.quantised[t] : NULL;
+}
+
+/* The same of a block-quantised type. */
+static inline size_t panel_bytes_q(const struct llm_gemm_q *g, const struct llm_weight *w)
+{
+    return g->block_bytes * (size_t)(w->k / llm_dtypes[w->dtype].block_size);
 }
 
 /* Columns of a piece: enough pieces for many threads, large enough to reuse what is packed (each piece reads all k of its rows, which no cache

@@ -1,5 +1,6 @@
 /* Block-quantised weights times activations rounded to int8 in blocks of 32. */
 #include <stdatomic.h>
+#include <string.h>
 #include "cpu/matmul_internal.h"
 #include "cpu/pool.h"
 #include "cpu/scratch.h"
@@ -12,30 +13,43 @@ struct product {
     const struct llm_gemm_q *g;
     const struct llm_matmul *a;
     const struct llm_weight *w;
-    int8_t *q;
-    float *scale;
-    int32_t *sum;
+    struct llm_gemm_q_x x;
+    int64_t step_row;
     const char *b;  /* packed, or NULL */
     size_t panel;   /* bytes */
     int64_t row_blocks, columns;
     atomic_bool failed;
 };
 
+/* The activations from row `row` on. */
+static struct llm_gemm_q_x rows_from(const struct product *p, int64_t row)
+{
+    struct llm_gemm_q_x x = p->x;
+    int64_t at = row / LLM_GEMM_PANEL * LLM_GEMM_PANEL * (p->w->k / Q_BLOCK) + row % LLM_GEMM_PANEL * p->step_row;
+    x.q += row * p->w->k;
+    x.scale += at;
+    for (int part = 0; part < p->g->parts; part++) {
+        x.start[part] += at;
+        if (x.sum[part]) x.sum[part] += at;
+    }
+    return x;
+}
+
 static void quantise_row(void *arg, size_t i, int thread)
 {
     struct product *p = arg;
-    int64_t blocks = p->w->k / Q_BLOCK, row = (int64_t)i;
+    int64_t row = (int64_t)i;
+    const struct llm_gemm_q_x x = rows_from(p, row);
     (void)thread;
-    llm_k.gemm.quantise(p->a->x + row * p->a->ldx, p->w->k, p->q + row * p->w->k, p->scale + row * blocks, p->sum + row * blocks);
+    llm_k.gemm.quantise(p->a->x + row * p->a->ldx, p->w->k, p->g, &x);
 }
 
 static void multiply_block(const struct product *p, const char *b, int64_t row, int64_t column, int64_t columns)
 {
-    int64_t blocks = p->w->k / Q_BLOCK, left = p->a->m - row;
+    int64_t left = p->a->m - row;
     const struct llm_gemm_q_job job = {
-        .q = p->q + row * p->w->k, .scale = p->scale + row * blocks, .sum = p->sum + row * blocks, .b = b,
-        .m = left < ROW_BLOCK ? left : ROW_BLOCK, .n = columns, .k = p->w->k, .c = p->a->y + row * p->a->ldy + column, .ldc = p->a->ldy,
-        .bias = p->a->bias ? p->a->bias + column : NULL, .add = p->a->accumulate};
+        .x = rows_from(p, row), .step_row = p->step_row, .b = b, .m = left < ROW_BLOCK ? left : ROW_BLOCK, .n = columns, .k = p->w->k,
+        .c = p->a->y + row * p->a->ldy + column, .ldc = p->a->ldy, .bias = p->a->bias ? p->a->bias + column : NULL, .add = p->a->accumulate};
     p->g->multiply(&job);
 }
 
@@ -62,19 +76,36 @@ static void product_piece(void *arg, size_t i, int thread)
     }
 }
 
+/* Memory for the activations. Of many rows, 16 abreast have their numbers of a group side by side, those of rows that are not there zero. */
+static int make_room(struct product *p, struct llm_err *e)
+{
+    bool abreast = p->a->m >= LLM_GEMM_Q_ABREAST;
+    size_t m = (size_t)p->a->m, k = (size_t)p->w->k, parts = (size_t)p->g->parts, arrays = 1 + parts + (p->g->least ? parts : 0);
+    size_t n = (abreast ? (m + LLM_GEMM_PANEL - 1) / LLM_GEMM_PANEL * LLM_GEMM_PANEL : m) * (k / Q_BLOCK);
+    char *room = llm_scratch_slot(llm_pool_current(), LLM_SCRATCH_CALL, arrays * n * sizeof(float) + m * k);
+    if (!room) return llm_no_memory(e, "activations of a matrix product");
+    if (abreast && m % LLM_GEMM_PANEL) {
+        size_t last = m / LLM_GEMM_PANEL * LLM_GEMM_PANEL * (k / Q_BLOCK);
+        for (size_t i = 0; i < arrays; i++) memset(room + (i * n + last) * sizeof(float), 0, (n - last) * sizeof(float));
+    }
+    p->step_row = abreast ? 1 : (int64_t)(k / Q_BLOCK);
+    p->x = (struct llm_gemm_q_x){.scale = (float *)(void *)room, .step = abreast ? LLM_GEMM_PANEL : 1, .q = (int8_t *)room + arrays * n * sizeof(float)};
+    for (size_t part = 0; part < parts; part++) {
+        p->x.start[part] = (int32_t *)(void *)(room + (1 + part) * n * sizeof(float));
+        if (p->g->least) p->x.sum[part] = (float *)(void *)(room + (1 + parts + part) * n * sizeof(float));
+    }
+    return 0;
+}
+
 int llm_matmul_quantised(const struct llm_matmul *a, struct llm_weight *w, struct llm_err *e)
 {
     const void *form;
-    size_t m = (size_t)a->m, k = (size_t)w->k, blocks = k / Q_BLOCK;
     if (a->m == 0 || w->n == 0) return 0;
     if (llm_weight_form(w, LLM_COMPUTE_BF16, false, a->m, &form, e) < 0) return -1;
     struct product p = {.g = gemm_q_of(w->dtype), .a = a, .w = w, .b = form};
-    p.panel = p.g->block_bytes * blocks;
-    p.scale = llm_scratch_slot(llm_pool_current(), LLM_SCRATCH_CALL, m * blocks * (sizeof(float) + sizeof(int32_t)) + m * k);
-    if (!p.scale) return llm_no_memory(e, "activations of a matrix product");
-    p.sum = (int32_t *)(p.scale + m * blocks);
-    p.q = (int8_t *)(p.sum + m * blocks);
-    llm_parallel(m, quantise_row, &p);
+    p.panel = panel_bytes_q(p.g, w);
+    if (make_room(&p, e) < 0) return -1;
+    llm_parallel((size_t)a->m, quantise_row, &p);
     p.row_blocks = p.b ? (a->m + ROW_BLOCK - 1) / ROW_BLOCK : 1;
     p.columns = columns_of_piece(p.row_blocks, w->n, w->k);
     llm_parallel((size_t)(p.row_blocks * ((w->n + p.columns - 1) / p.columns)), product_piece, &p);

@@ -66,7 +66,7 @@ static int make(struct llm_weight *w, enum llm_compute compute, bool backward, i
     struct packing p = {.w = w, .g = gemm_of(compute), .q = slot == PACKED_BF16 ? gemm_q_of(w->dtype) : NULL, .backward = backward};
     size_t panels = (size_t)panels_of(backward ? w->k : w->n), bytes;
     const size_t huge = (size_t)2 << 20;
-    p.panel = p.q ? p.q->block_bytes * (size_t)(w->k / 32) : panel_bytes(p.g, backward ? w->n : w->k);
+    p.panel = p.q ? panel_bytes_q(p.q, w) : panel_bytes(p.g, backward ? w->n : w->k);
     if (__builtin_mul_overflow(panels, p.panel, &bytes) || bytes > SIZE_MAX / 2) return llm_no_memory(e, "a packed weight");
     struct form *form = w->packed[slot];
     if (!form) {

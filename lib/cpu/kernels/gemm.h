@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include "cpu/dtype.h"
 
 #define LLM_GEMM_PANEL 16
 
@@ -45,17 +46,34 @@ struct llm_gemm {
     void (*multiply)(const struct llm_gemm_job *job);
 };
 
-/* Block-quantised weights: activations as int8 in blocks of 32 with an FP32 scale, weights as they are, dots of a block exact in int32, blocks
- * added in order: sum = fma(dot, weight scale · activation scale, sum).
+/* Block-quantised weights, every type that lib/cpu/dtype decodes. Activations are int8 in groups of 32 with an FP32 scale xs; weights are as they
+ * are in the file. For each group in order of k, with q the activations' integers, w the weights' integers and dots exact in int32:
  *
- * Activations of a row: `q` [k] int8, `scale` [k / 32], `sum` [k / 32] (of the q of the block).
- * Weights: panels of 16 rows of w; for each block of 32 k: 16 scales (f16), then [32 / 4][16 rows][4] bytes of w + 128 for 8-bit types,
- * [16 / 4][16 rows][4] bytes for 4-bit ones (value + 8; low nibbles: the first 16 k, high: the others). */
+ *   Q8_0 Q4_0 Q5_0 Q8_K IQ4_NL IQ4_XS MXFP4   sum = fma(q·w, ws·xs, sum)
+ *   Q4_1 Q5_1 Q4_K Q5_K                       that, then sum = fma(least, xs·Σq, sum)
+ *   Q3_K Q6_K                                 sum = fma(s₀ (q·w)₀ + s₁ (q·w)₁, ws·xs, sum) over the halves of the group, s their integer scales
+ *   Q2_K                                      that, then sum = fma(least₀, xs·(Σq)₀, sum), sum = fma(least₁, xs·(Σq)₁, sum)
+ *
+ * ws is the group's scale: d, or d·s where a super-block has an integer scale s for each group; of the types with scales of halves: d. `least` is what
+ * is added to each value: m of Q4_1 and Q5_1, else -(dmin·m). A group with a NaN or an infinity has xs = NaN. */
+
+/* A row's activations, quantised; for group i the others than q stand at [i · step]. */
+struct llm_gemm_q_x {
+    int8_t *q;          /* [k] */
+    float *scale;       /* xs */
+    int32_t *start[2];  /* -zero·Σq of the parts of the group, from which their dots begin (llm_gemm_q.zero) */
+    float *sum[2];      /* xs·Σq of the parts, or NULL */
+    int64_t step;
+};
+
+/* From so many rows on step_row is 1 and x.step 16: 16 rows' numbers of a group stand side by side. For fewer: step_row k / 32, x.step 1. */
+#define LLM_GEMM_Q_ABREAST 9
+
+/* c = q · wᵀ. Row r of the activations is r · k further in x.q, and at (r / 16 · 16 · k / 32 + r mod 16 · step_row) in x's other arrays. */
 struct llm_gemm_q_job {
-    const int8_t *q;      /* [m][k] */
-    const float *scale;   /* [m][k / 32] */
-    const int32_t *sum;   /* [m][k / 32] */
-    const void *b;        /* panels */
+    struct llm_gemm_q_x x;
+    int64_t step_row;
+    const void *b;        /* panels of 16 rows of w */
     int64_t m, n, k;
     float *c;
     int64_t ldc;
@@ -63,8 +81,13 @@ struct llm_gemm_q_job {
     bool add;
 };
 
+/* A type's products. A panel takes no more bytes than 16 rows in the file: blocks one after the other, in each the fields of the type's block
+ * (kernels/gemm_blocks.h), each interleaved over the 16 rows, quants by words of four bytes. */
 struct llm_gemm_q {
-    size_t block_bytes; /* of 16 rows × 32 k in a panel */
+    size_t block_bytes; /* of 16 blocks of the type in a panel */
+    int zero;           /* what the unsigned bytes that are multiplied are too large by */
+    int parts;          /* of a group that have a dot of their own: 1 or 2 */
+    bool least;         /* has least values */
     /* One panel from n rows (at most 16; others become zero) of ldw bytes each. */
     void (*pack)(const void *w, size_t ldw, int64_t n, int64_t k, void *panel);
     void (*multiply)(const struct llm_gemm_q_job *job);
@@ -72,9 +95,9 @@ struct llm_gemm_q {
 
 struct llm_gemm_kernels {
     struct llm_gemm f32, bf16;
-    struct llm_gemm_q q8_0, q4_0;
-    /* k floats, a multiple of 32, to int8: scale = max |x| / 127, q to nearest even. */
-    void (*quantise)(const float *x, int64_t k, int8_t *q, float *scale, int32_t *sum);
+    struct llm_gemm_q quantised[LLM_N_DTYPES]; /* multiply is NULL for the other types */
+    /* k floats, a multiple of 32, to int8: scale = max |x| / 127, q to nearest even; for products of `g`. */
+    void (*quantise)(const float *x, int64_t k, const struct llm_gemm_q *g, const struct llm_gemm_q_x *out);
     /* Loops of independent instructions of the product's kind for `iterations`; the operations done. NULL: there is no such unit. */
     double (*peak_f32)(int64_t iterations);
     double (*peak_bf16)(int64_t iterations);

@@ -1,178 +1,145 @@
-/* Products with block-quantised weights: integer dots of 32, exact, then FP32 across blocks (contract and layouts: gemm.h). */
+/* Products with block-quantised weights (the rule of each type: gemm.h; what a panel holds: gemm_blocks.h). */
 #include <math.h>
-#include "cpu/kernels/gemm_internal.h"
-#include "cpu/simd.h"
+#include "cpu/kernels/gemm_blocks.h"
 
-#define PANEL LLM_GEMM_PANEL
-#define BLOCK 32
 #define VECTORS (PANEL / VN)
-#define SCALES (PANEL * 2) /* bytes */
 
-/* The layouts of ggml's blocks. */
-enum { Q8_0_BYTES = 34, Q4_0_BYTES = 18 };
-
-static void quantise(const float *x, int64_t k, int8_t *q, float *scale, int32_t *sum)
+/* A block with a NaN or an infinity must show in the product. */
+static void poison(const struct llm_gemm_q_x *out, int64_t at)
 {
-    for (int64_t block = 0; block < k / BLOCK; block++, x += BLOCK, q += BLOCK) {
-        V largest = v_zero(), poison = v_zero();
-        int32_t total = 0, one[VN];
-        for (int i = 0; i < BLOCK; i += VN) {
+    out->scale[at] = NAN;
+    for (int part = 0; part < 2; part++) {
+        if (out->start[part]) out->start[part][at] = 0;
+        if (out->sum[part]) out->sum[part][at] = NAN;
+    }
+}
+
+static void quantise(const float *x, int64_t k, const struct llm_gemm_q *g, const struct llm_gemm_q_x *out)
+{
+    int8_t *q = out->q;
+    for (int64_t at = 0; at < k / GROUP * out->step; at += out->step, x += GROUP, q += GROUP) {
+        V largest = v_zero(), bad = v_zero();
+        int32_t one[GROUP], total[2] = {0, 0};
+        for (int i = 0; i < GROUP; i += VN) {
             largest = v_max(largest, v_abs(v_load(x + i)));
-            poison = v_fma(v_load(x + i), v_zero(), poison);
+            bad = v_fma(v_load(x + i), v_zero(), bad);
         }
-        float top = v_hmax(largest), inverse = top > 1e-30f ? 127 / top : 0;
-        if (v_sum(poison) != 0) { /* a NaN or an infinity must show in the product */
-            memset(q, 0, BLOCK);
-            scale[block] = NAN;
-            sum[block] = 0;
+        float top = v_hmax(largest), inverse = top > 1e-30f ? 127 / top : 0, scale = inverse > 0 ? top / 127 : 0;
+        if (v_sum(bad) != 0) {
+            memset(q, 0, GROUP);
+            poison(out, at);
             continue;
         }
-        for (int i = 0; i < BLOCK; i += VN) {
-            vi_store(one, v_to_i32(v_mul(v_load(x + i), v_set1(inverse))));
-            for (int j = 0; j < VN; j++) {
-                q[i + j] = (int8_t)one[j];
-                total += one[j];
-            }
+        for (int i = 0; i < GROUP; i += VN) vi_store(one + i, v_to_i32(v_mul(v_load(x + i), v_set1(inverse))));
+        for (int i = 0; i < GROUP; i++) {
+            q[i] = (int8_t)one[i];
+            total[i / (GROUP / 2)] += one[i];
         }
-        scale[block] = inverse > 0 ? top / 127 : 0;
-        sum[block] = total;
-    }
-}
-
-/* One panel: the scales of 16 rows' blocks, then their bytes four by four, `flip` applied to each word of four; `none` where there is no row. */
-static void pack(const unsigned char *w, size_t ldw, int64_t n, int64_t k, unsigned char *out, int block_bytes, uint32_t flip, uint32_t none)
-{
-    int words = (block_bytes - 2) / 4;
-    for (int64_t block = 0; block < k / BLOCK; block++) {
-        for (int64_t r = 0; r < PANEL; r++) {
-            const unsigned char *in = w + (size_t)r * ldw + (size_t)block * (size_t)block_bytes;
-            uint16_t scale = 0;
-            if (r < n) memcpy(&scale, in, 2);
-            memcpy(out + r * 2, &scale, 2);
-            for (int i = 0; i < words; i++) {
-                uint32_t word = none;
-                if (r < n) memcpy(&word, in + 2 + i * 4, 4);
-                word ^= r < n ? flip : 0;
-                memcpy(out + SCALES + (i * PANEL + r) * 4, &word, 4);
-            }
-        }
-        out += SCALES + words * PANEL * 4;
-    }
-}
-
-#if VN == 16
-/* The same for 16 rows in registers: 8 words of rows r and r + 8, then 4 × 4 words in each quarter, then the quarters. */
-static void pack_16_q8_0(const unsigned char *w, size_t ldw, int64_t k, unsigned char *out)
-{
-    const char *next = (const char *)w + PANEL * ldw; /* the next 16 rows lie behind these */
-    const __m512i even = _mm512_setr_epi64(0, 1, 8, 9, 4, 5, 12, 13), odd = _mm512_setr_epi64(2, 3, 10, 11, 6, 7, 14, 15);
-    for (int64_t block = 0; block < k / BLOCK; block++, w += Q8_0_BYTES, out += SCALES + BLOCK * PANEL) {
-        __m512i r[8], t[8];
-        for (int i = 0; i < Q8_0_BYTES * PANEL; i += 64) _mm_prefetch(next + i, _MM_HINT_T1);
-        next += Q8_0_BYTES * PANEL;
-        for (int i = 0; i < PANEL; i++) memcpy(out + i * 2, w + (size_t)i * ldw, 2);
-        LLM_UNROLL
-        for (int i = 0; i < 8; i++) {
-            __m256i low = _mm256_loadu_si256((const __m256i *)(const void *)(w + (size_t)i * ldw + 2));
-            __m256i high = _mm256_loadu_si256((const __m256i *)(const void *)(w + (size_t)(i + 8) * ldw + 2));
-            t[i] = _mm512_xor_si512(_mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1), _mm512_set1_epi8(-128));
-        }
-        LLM_UNROLL
-        for (int i = 0; i < 8; i += 2) {
-            r[i] = _mm512_unpacklo_epi32(t[i], t[i + 1]);
-            r[i + 1] = _mm512_unpackhi_epi32(t[i], t[i + 1]);
-        }
-        LLM_UNROLL
-        for (int i = 0; i < 8; i += 4) {
-            t[i] = _mm512_unpacklo_epi64(r[i], r[i + 2]);
-            t[i + 1] = _mm512_unpackhi_epi64(r[i], r[i + 2]);
-            t[i + 2] = _mm512_unpacklo_epi64(r[i + 1], r[i + 3]);
-            t[i + 3] = _mm512_unpackhi_epi64(r[i + 1], r[i + 3]);
-        }
-        LLM_UNROLL
-        for (int i = 0; i < 4; i++) {
-            _mm512_storeu_si512(out + SCALES + i * 64, _mm512_permutex2var_epi64(t[i], even, t[i + 4]));
-            _mm512_storeu_si512(out + SCALES + (i + 4) * 64, _mm512_permutex2var_epi64(t[i], odd, t[i + 4]));
+        out->scale[at] = scale;
+        if (g->parts == 1) total[0] += total[1];
+        for (int part = 0; part < g->parts; part++) {
+            out->start[part][at] = -g->zero * total[part];
+            if (g->least) out->sum[part][at] = scale * (float)total[part];
         }
     }
 }
 
-static void pack_16_q4_0(const unsigned char *w, size_t ldw, int64_t k, unsigned char *out)
+/* Bit 4·i + b of each word to bit 8·b + i, so that open_fifth_bit finds those of one word side by side. */
+static inline VI spread_bits(VI x)
 {
-    const char *next = (const char *)w + PANEL * ldw;
-    for (int64_t block = 0; block < k / BLOCK; block++, w += Q4_0_BYTES, out += SCALES + BLOCK * PANEL / 2) {
-        __m512i r[4], t[4];
-        for (int i = 0; i < Q4_0_BYTES * PANEL; i += 64) _mm_prefetch(next + i, _MM_HINT_T1);
-        next += Q4_0_BYTES * PANEL;
-        for (int i = 0; i < PANEL; i++) memcpy(out + i * 2, w + (size_t)i * ldw, 2);
+    VI all = vi_set1(0);
+    LLM_UNROLL
+    for (int b = 3; b >= 0; b--) {
+        VI of_b = vi_and(vi_shrv(x, vi_set1(b)), vi_set1(0x11111111));
+        of_b = vi_and(vi_or(of_b, vi_shr(of_b, 3)), vi_set1(0x03030303));
+        of_b = vi_and(vi_or(of_b, vi_shr(of_b, 6)), vi_set1(0x000f000f));
+        of_b = vi_and(vi_or(of_b, vi_shr(of_b, 12)), vi_set1(255));
+        all = vi_or(vi_shl(all, 8), of_b);
+    }
+    return all;
+}
+
+/* Four words of 16 rows, from each of which they are `from` bytes, become four lines. */
+#if VN >= 8
+static inline void turn_words(const unsigned char *const *rows, size_t from, uint32_t flip, unsigned char *out)
+{
+    LLM_UNROLL
+    for (int r = 0; r < PANEL; r += 4) {
+        __m128i t[4], u[4];
         LLM_UNROLL
-        for (int i = 0; i < 4; i++) { /* rows i, i + 4, i + 8, i + 12 */
-            const unsigned char *in = w + (size_t)i * ldw + 2;
-            t[i] = _mm512_castsi128_si512(_mm_loadu_si128((const __m128i *)(const void *)in));
-            t[i] = _mm512_inserti32x4(t[i], _mm_loadu_si128((const __m128i *)(const void *)(in + 4 * ldw)), 1);
-            t[i] = _mm512_inserti32x4(t[i], _mm_loadu_si128((const __m128i *)(const void *)(in + 8 * ldw)), 2);
-            t[i] = _mm512_inserti32x4(t[i], _mm_loadu_si128((const __m128i *)(const void *)(in + 12 * ldw)), 3);
-        }
-        r[0] = _mm512_unpacklo_epi32(t[0], t[1]);
-        r[1] = _mm512_unpackhi_epi32(t[0], t[1]);
-        r[2] = _mm512_unpacklo_epi32(t[2], t[3]);
-        r[3] = _mm512_unpackhi_epi32(t[2], t[3]);
-        _mm512_storeu_si512(out + SCALES, _mm512_unpacklo_epi64(r[0], r[2]));
-        _mm512_storeu_si512(out + SCALES + 64, _mm512_unpackhi_epi64(r[0], r[2]));
-        _mm512_storeu_si512(out + SCALES + 128, _mm512_unpacklo_epi64(r[1], r[3]));
-        _mm512_storeu_si512(out + SCALES + 192, _mm512_unpackhi_epi64(r[1], r[3]));
+        for (int i = 0; i < 4; i++)
+            t[i] = _mm_xor_si128(_mm_loadu_si128((const __m128i *)(const void *)(rows[r + i] + from)), _mm_set1_epi32((int)flip));
+        u[0] = _mm_unpacklo_epi32(t[0], t[1]);
+        u[1] = _mm_unpackhi_epi32(t[0], t[1]);
+        u[2] = _mm_unpacklo_epi32(t[2], t[3]);
+        u[3] = _mm_unpackhi_epi32(t[2], t[3]);
+        _mm_storeu_si128((__m128i *)(void *)(out + r * 4), _mm_unpacklo_epi64(u[0], u[2]));
+        _mm_storeu_si128((__m128i *)(void *)(out + LINE + r * 4), _mm_unpackhi_epi64(u[0], u[2]));
+        _mm_storeu_si128((__m128i *)(void *)(out + 2 * LINE + r * 4), _mm_unpacklo_epi64(u[1], u[3]));
+        _mm_storeu_si128((__m128i *)(void *)(out + 3 * LINE + r * 4), _mm_unpackhi_epi64(u[1], u[3]));
     }
 }
 #else
-static void pack_16_q8_0(const unsigned char *w, size_t ldw, int64_t k, unsigned char *out)
+static inline void turn_words(const unsigned char *const *rows, size_t from, uint32_t flip, unsigned char *out)
 {
-    pack(w, ldw, PANEL, k, out, Q8_0_BYTES, 0x80808080u, 0);
-}
-
-static void pack_16_q4_0(const unsigned char *w, size_t ldw, int64_t k, unsigned char *out)
-{
-    pack(w, ldw, PANEL, k, out, Q4_0_BYTES, 0, 0);
+    for (int i = 0; i < 4; i++)
+        for (int r = 0; r < PANEL; r++) {
+            uint32_t word;
+            memcpy(&word, rows[r] + from + i * 4, 4);
+            word ^= flip;
+            memcpy(out + i * LINE + r * 4, &word, 4);
+        }
 }
 #endif
 
-static void pack_q8_0(const void *w, size_t ldw, int64_t n, int64_t k, void *panel)
+INLINE unsigned char *pack_field(const unsigned char *const *rows, const struct field *f, unsigned char *out)
 {
-    if (n == PANEL) pack_16_q8_0(w, ldw, k, panel);
-    else pack(w, ldw, n, k, panel, Q8_0_BYTES, 0x80808080u, 0x80808080u);
+    const uint32_t flip = f->turn == SIGNED ? 0x80808080u : 0;
+    size_t from = (size_t)f->from, unit = (size_t)f->unit, end = from + unit * (size_t)f->count;
+    if (unit == 4)
+        for (; from + 16 <= end; from += 16, out += 4 * LINE) turn_words(rows, from, flip, out);
+    for (; from < end; from += unit, out += PANEL * unit) {
+        for (size_t r = 0; r < PANEL; r++) memcpy(out + r * unit, rows[r] + from, unit);
+        if (f->turn == BITS)
+            for (int v = 0; v < VECTORS; v++) vi_store((int32_t *)(void *)out + v * VN, spread_bits(line(out, 0, v)));
+    }
+    return out;
 }
 
-static void pack_q4_0(const void *w, size_t ldw, int64_t n, int64_t k, void *panel)
+INLINE void pack(const struct kind *k, const unsigned char *w, size_t ldw, int64_t n, int64_t depth, unsigned char *out)
 {
-    if (n == PANEL) pack_16_q4_0(w, ldw, k, panel);
-    else pack(w, ldw, n, k, panel, Q4_0_BYTES, 0, 0x88888888u);
+    static const unsigned char none[512];
+    const size_t block_bytes = (size_t)llm_dtypes[k->type].block_bytes;
+    const unsigned char *rows[PANEL], *next = w + PANEL * ldw; /* the next 16 rows lie behind these */
+    for (int r = 0; r < PANEL; r++) rows[r] = r < n ? w + (size_t)r * ldw : none;
+    for (int64_t block = 0; block < depth / (GROUP * k->groups); block++, next += PANEL * block_bytes) {
+        for (size_t i = 0; i < block_bytes * PANEL; i += 64) __builtin_prefetch(next + i, 0, 2);
+        LLM_UNROLL
+        for (int f = 0; f < 6; f++)
+            if (k->fields[f].count) out = pack_field(rows, &k->fields[f], out);
+        for (int r = 0; r < n; r++) rows[r] += block_bytes;
+    }
 }
 
-/* sum += dots of VN words of four unsigned bytes with four signed ones. */
+/* sum += dots of VN words of four bytes up to 127 (with the vector neural network instructions: 255) with four signed ones. */
 #if defined LLM_ISA_avx512bf16
-static inline VI dot4(VI sum, VI w, VI x) { return _mm512_dpbusd_epi32(sum, w, x); }
-#elif defined LLM_ISA_avx512
-static inline VI dot4(VI sum, VI w, VI x)
-{
-    VI even = _mm512_and_si512(w, _mm512_set1_epi16(255)), odd = _mm512_srli_epi16(w, 8);
-    VI x_even = _mm512_srai_epi16(_mm512_slli_epi16(x, 8), 8), x_odd = _mm512_srai_epi16(x, 8);
-    return vi_add(sum, vi_add(_mm512_madd_epi16(even, x_even), _mm512_madd_epi16(odd, x_odd)));
-}
-#elif defined LLM_ISA_avx2
-static inline VI dot4(VI sum, VI w, VI x)
-{
-    VI even = _mm256_and_si256(w, _mm256_set1_epi16(255)), odd = _mm256_srli_epi16(w, 8);
-    VI x_even = _mm256_srai_epi16(_mm256_slli_epi16(x, 8), 8), x_odd = _mm256_srai_epi16(x, 8);
-    return vi_add(sum, vi_add(_mm256_madd_epi16(even, x_even), _mm256_madd_epi16(odd, x_odd)));
-}
+INLINE VI dot4(VI sum, VI w, VI x) { return _mm512_dpbusd_epi32(sum, w, x); }
+#elif VN == 16
+INLINE VI products(VI w, VI x) { return _mm512_maddubs_epi16(w, x); }
+INLINE VI add_16(VI a, VI b) { return _mm512_add_epi16(a, b); }
+INLINE VI pairs_of(VI a) { return _mm512_madd_epi16(a, _mm512_set1_epi16(1)); }
+INLINE VI size_of(VI a) { return _mm512_abs_epi8(a); }
+INLINE VI signed_by(VI a, VI sign) { return _mm512_mask_sub_epi8(a, _mm512_movepi8_mask(sign), _mm512_setzero_si512(), a); }
+#elif VN == 8
+INLINE VI products(VI w, VI x) { return _mm256_maddubs_epi16(w, x); }
+INLINE VI add_16(VI a, VI b) { return _mm256_add_epi16(a, b); }
+INLINE VI pairs_of(VI a) { return _mm256_madd_epi16(a, _mm256_set1_epi16(1)); }
+INLINE VI size_of(VI a) { return _mm256_abs_epi8(a); }
+INLINE VI signed_by(VI a, VI sign) { return _mm256_sign_epi8(a, sign); }
 #elif defined LLM_ISA_neon
-static inline VI dot4(VI sum, VI w, VI x)
-{
-    int8x16_t xs = vreinterpretq_s8_s32(x), ws = veorq_s8(vreinterpretq_s8_s32(w), vdupq_n_s8(-128)); /* w - 128 */
-    sum = vdotq_s32(sum, ws, xs);
-    return vdotq_s32(vdotq_s32(sum, xs, vdupq_n_s8(64)), xs, vdupq_n_s8(64));
-}
+INLINE VI dot4(VI sum, VI w, VI x) { return vdotq_s32(sum, vreinterpretq_s8_s32(w), vreinterpretq_s8_s32(x)); }
 #else
-static inline VI dot4(VI sum, VI w, VI x)
+INLINE VI dot4(VI sum, VI w, VI x)
 {
     int32_t a[VN], b[VN], s[VN];
     vi_store(a, w);
@@ -184,49 +151,97 @@ static inline VI dot4(VI sum, VI w, VI x)
 }
 #endif
 
+INLINE VI four_of(const int8_t *q)
+{
+    int32_t x;
+    memcpy(&x, q, 4);
+    return vi_set1(x);
+}
+
+/* Dots of `words` words of unsigned bytes, VN rows, with the signed ones of one row, from `start`, which makes up for what stands for zero.
+ * Where bytes above 127 cannot be multiplied they become signed first, and then need no start. */
+#if defined LLM_ISA_avx512bf16 || VN == 1
+INLINE VI dot(const struct kind *k, const VI *w, const int words, const int8_t *q, int32_t start)
+{
+    VI sum = vi_set1(start);
+    (void)k;
+    LLM_UNROLL
+    for (int i = 0; i < words; i++) sum = dot4(sum, w[i], four_of(q + i * 4));
+    return sum;
+}
+#elif defined LLM_ISA_neon
+INLINE VI dot(const struct kind *k, const VI *w, const int words, const int8_t *q, int32_t start)
+{
+    const bool wide = k->top > 127;
+    VI sum = vi_set1(wide ? 0 : start);
+    LLM_UNROLL
+    for (int i = 0; i < words; i++) sum = dot4(sum, wide ? vi_xor(w[i], vi_set1((int32_t)0x80808080u)) : w[i], four_of(q + i * 4));
+    return sum;
+}
+#else
+INLINE VI dot4(VI sum, VI w, VI x) { return vi_add(sum, pairs_of(products(w, x))); }
+
+/* Sums of two products have 16 bits on their way: so many of them fit. */
+INLINE VI dot(const struct kind *k, const VI *w, const int words, const int8_t *q, int32_t start)
+{
+    const bool wide = k->top > 127;
+    const int most = wide ? 1 : k->top > 31 ? 2 : k->top > 15 ? 4 : 8;
+    VI sum = vi_set1(wide ? 0 : start), some = sum;
+    LLM_UNROLL
+    for (int i = 0; i < words; i++) {
+        VI s = vi_xor(w[i], vi_set1((int32_t)0x80808080u)), x = four_of(q + i * 4);
+        VI two = wide ? products(size_of(s), signed_by(x, s)) : products(w[i], x);
+        some = i % most ? add_16(some, two) : two;
+        if (i % most == most - 1 || i == words - 1) sum = vi_add(sum, pairs_of(some));
+    }
+    return sum;
+}
+#endif
+
 #if VN == 16
 enum { ROWS = 8 };
 #else
 enum { ROWS = 2 };
 #endif
 
-/* `rows` rows of one panel of columns. */
-static inline __attribute__((always_inline)) void tile(const struct llm_gemm_q_job *g, int64_t row, int64_t column, const int rows,
-                                                       const bool four_bits)
+/* One group of one row of x on to `sum`; x's numbers of it stand at `at`. */
+INLINE V add_group(const struct llm_gemm_q_x *x, int64_t at, const int8_t *q, const struct kind *k, const VI *w, const struct head *h, int g, V sum)
 {
-    const int words = four_bits ? 4 : 8;
-    const size_t block_bytes = SCALES + (size_t)words * PANEL * 4;
-    int64_t blocks = g->k / BLOCK;
+    const int words = k->parts == 2 ? 4 : 8;
+    V dots = v_from_i32(dot(k, w, words, q, x->start[0][at])), scale = h->scale[k->parts == 2 ? 0 : g];
+    if (k->parts == 2) { /* whole numbers below 2^24: exact */
+        V second = v_from_i32(dot(k, w + 4, 4, q + GROUP / 2, x->start[1][at]));
+        dots = v_fma(dots, h->part[2 * g], v_mul(second, h->part[2 * g + 1]));
+    }
+    sum = v_fma(dots, v_mul(scale, v_set1(x->scale[at])), sum);
+    if (k->least)
+        for (int part = 0; part < k->parts; part++) sum = v_fma(h->least[g * k->parts + part], v_set1(x->sum[part][at]), sum);
+    return sum;
+}
+
+/* `rows` rows of one panel of columns. */
+INLINE void tile(const struct llm_gemm_q_job *g, int64_t row, int64_t column, const int rows, const struct kind *k)
+{
+    const size_t block_bytes = (size_t)k->bytes * PANEL;
+    int64_t blocks = g->k / (GROUP * k->groups), first = row / PANEL * PANEL * (g->k / GROUP) + row % PANEL * g->step_row;
     const unsigned char *b = (const unsigned char *)g->b + (size_t)(column / PANEL) * (size_t)blocks * block_bytes;
     V sum[ROWS][VECTORS];
     for (int r = 0; r < rows; r++)
         for (int v = 0; v < VECTORS; v++) sum[r][v] = v_zero();
     for (int64_t block = 0; block < blocks; block++, b += block_bytes) {
-        __builtin_prefetch(b + 4096);
-        __builtin_prefetch(b + 4096 + 64 * 4);
         for (int v = 0; v < VECTORS; v++) {
-            VI w[8];
-            V scale = v_load_f16((const uint16_t *)(const void *)b + v * VN);
-            LLM_UNROLL
-            for (int i = 0; i < words; i++) {
-                w[i] = vi_load((const int32_t *)(const void *)(b + SCALES) + i * PANEL + v * VN);
-                if (four_bits) {
-                    w[i + 4] = vi_and(vi_shr(w[i], 4), vi_set1(0x0f0f0f0f));
-                    w[i] = vi_and(w[i], vi_set1(0x0f0f0f0f));
-                }
-            }
-            LLM_UNROLL
-            for (int r = 0; r < rows; r++) {
-                int64_t at = (row + r) * blocks + block;
-                VI sum_q = vi_set1(g->sum[at]); /* the bytes of w are 8 or 128 too large */
-                VI dot = vi_sub(vi_set1(0), four_bits ? vi_shl(sum_q, 3) : vi_shl(sum_q, 7));
+            struct head h;
+            open_head(k, b, v, &h);
+            for (int i = 0; i < k->groups; i++) {
+                VI w[8];
+                int64_t group = block * k->groups + i;
+                __builtin_prefetch(b + 4096 + (size_t)i * (block_bytes / (size_t)k->groups));
+                __builtin_prefetch(b + 4096 + (size_t)i * (block_bytes / (size_t)k->groups) + 256);
+                open_group(k, b, i, v, w);
                 LLM_UNROLL
-                for (int i = 0; i < 8; i++) {
-                    int32_t x;
-                    memcpy(&x, g->q + at * BLOCK + i * 4, 4);
-                    dot = dot4(dot, w[i], vi_set1(x));
-                }
-                sum[r][v] = v_fma(v_from_i32(dot), v_mul(scale, v_set1(g->scale[at])), sum[r][v]);
+                for (int r = 0; r < rows; r++)
+                    sum[r][v] = add_group(&g->x, first + r * g->step_row + group * g->x.step, g->x.q + (row + r) * g->k + group * GROUP, k, w, &h, i,
+                                          sum[r][v]);
             }
         }
     }
@@ -240,17 +255,19 @@ static inline __attribute__((always_inline)) void tile(const struct llm_gemm_q_j
         }
 }
 
-static inline __attribute__((always_inline)) void multiply(const struct llm_gemm_q_job *g, const bool four_bits)
+INLINE void multiply(const struct llm_gemm_q_job *g, const struct kind *k)
 {
     for (int64_t column = 0; column < g->n; column += PANEL) {
         int64_t row = 0;
-        for (; row + ROWS <= g->m; row += ROWS) tile(g, row, column, ROWS, four_bits);
-        for (; row < g->m; row++) tile(g, row, column, 1, four_bits);
+        for (; row + ROWS <= g->m; row += ROWS) tile(g, row, column, ROWS, k);
+        for (; row < g->m; row++) tile(g, row, column, 1, k);
     }
 }
 
-static void multiply_q8_0(const struct llm_gemm_q_job *g) { multiply(g, false); }
-static void multiply_q4_0(const struct llm_gemm_q_job *g) { multiply(g, true); }
+#define KIND(i, name)                                                                                  \
+    static void multiply_##name(const struct llm_gemm_q_job *g) { multiply(g, &kinds[i]); }            \
+    static void pack_##name(const void *w, size_t ldw, int64_t n, int64_t k, void *panel) { pack(&kinds[i], w, ldw, n, k, panel); }
+LLM_QUANTISED_KINDS(KIND)
 
 static double peak_int8(int64_t iterations)
 {
@@ -269,10 +286,14 @@ static double peak_int8(int64_t iterations)
     return (double)iterations * 12 * VN * 8;
 }
 
+#define FILL(i, name)                                                                                                            \
+    k->gemm.quantised[kinds[i].type] = (struct llm_gemm_q){.block_bytes = (size_t)kinds[i].bytes * PANEL, .zero = kinds[i].zero, \
+                                                           .parts = kinds[i].parts, .least = kinds[i].least, .pack = pack_##name, \
+                                                           .multiply = multiply_##name};
+
 void KERNEL(llm_fill_gemm_quantised)(struct llm_kernels *k)
 {
-    k->gemm.q8_0 = (struct llm_gemm_q){.block_bytes = SCALES + BLOCK * PANEL, .pack = pack_q8_0, .multiply = multiply_q8_0};
-    k->gemm.q4_0 = (struct llm_gemm_q){.block_bytes = SCALES + BLOCK * PANEL / 2, .pack = pack_q4_0, .multiply = multiply_q4_0};
+    LLM_QUANTISED_KINDS(FILL)
     k->gemm.quantise = quantise;
     k->gemm.peak_int8 = peak_int8;
 }

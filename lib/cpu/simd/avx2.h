@@ -82,6 +82,11 @@ static inline VI vi_xor(VI a, VI b) { return _mm256_xor_si256(a, b); }
 #define vi_shl(a, bits) _mm256_slli_epi32(a, bits)
 #define vi_shr(a, bits) _mm256_srli_epi32(a, bits)
 #define vi_sar(a, bits) _mm256_srai_epi32(a, bits)
+static inline VI vi_shrv(VI a, VI bits) { return _mm256_srlv_epi32(a, bits); }
+static inline VI vi_lookup(const uint8_t *table, VI index)
+{
+    return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)table)), index);
+}
 static inline M vi_lt(VI a, VI b) { return _mm256_castsi256_ps(_mm256_cmpgt_epi32(b, a)); }
 static inline M vi_eq(VI a, VI b) { return _mm256_castsi256_ps(_mm256_cmpeq_epi32(a, b)); }
 static inline VI vi_select(M m, VI a, VI b) { return _mm256_blendv_epi8(b, a, _mm256_castps_si256(m)); }

@@ -67,6 +67,11 @@ static inline VI vi_xor(VI a, VI b) { return _mm512_xor_si512(a, b); }
 #define vi_shl(a, bits) _mm512_slli_epi32(a, bits)
 #define vi_shr(a, bits) _mm512_srli_epi32(a, bits)
 #define vi_sar(a, bits) _mm512_srai_epi32(a, bits)
+static inline VI vi_shrv(VI a, VI bits) { return _mm512_srlv_epi32(a, bits); }
+static inline VI vi_lookup(const uint8_t *table, VI index)
+{
+    return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)table)), index);
+}
 static inline M vi_lt(VI a, VI b) { return _mm512_cmplt_epi32_mask(a, b); }
 static inline M vi_eq(VI a, VI b) { return _mm512_cmpeq_epi32_mask(a, b); }
 static inline VI vi_select(M m, VI a, VI b) { return _mm512_mask_blend_epi32(m, b, a); }

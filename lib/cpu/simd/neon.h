@@ -91,6 +91,11 @@ static inline VI vi_xor(VI a, VI b) { return veorq_s32(a, b); }
 #define vi_shl(a, bits) vshlq_n_s32(a, bits)
 #define vi_shr(a, bits) vreinterpretq_s32_u32(vshrq_n_u32(vreinterpretq_u32_s32(a), bits))
 #define vi_sar(a, bits) vshrq_n_s32(a, bits)
+static inline VI vi_shrv(VI a, VI bits) { return vreinterpretq_s32_u32(vshlq_u32(vreinterpretq_u32_s32(a), vnegq_s32(bits))); }
+static inline VI vi_lookup(const uint8_t *table, VI index)
+{
+    return vreinterpretq_s32_u8(vqtbl1q_u8(vld1q_u8(table), vreinterpretq_u8_s32(index)));
+}
 static inline M vi_lt(VI a, VI b) { return vcltq_s32(a, b); }
 static inline M vi_eq(VI a, VI b) { return vceqq_s32(a, b); }
 static inline VI vi_select(M m, VI a, VI b) { return vbslq_s32(m, a, b); }

@@ -60,6 +60,12 @@ static inline VI vi_xor(VI a, VI b) { return a ^ b; }
 #define vi_shl(a, bits) ((VI)((uint32_t)(a) << (bits)))
 #define vi_shr(a, bits) ((VI)((uint32_t)(a) >> (bits)))
 #define vi_sar(a, bits) ((VI)((a) >> (bits)))
+static inline VI vi_shrv(VI a, VI bits) { return vi_shr(a, bits); }
+static inline VI vi_lookup(const uint8_t *table, VI index)
+{
+    uint32_t i = (uint32_t)index;
+    return (VI)(table[i & 15] | (uint32_t)table[i >> 8 & 15] << 8 | (uint32_t)table[i >> 16 & 15] << 16 | (uint32_t)table[i >> 24 & 15] << 24);
+}
 static inline M vi_lt(VI a, VI b) { return a < b; }
 static inline M vi_eq(VI a, VI b) { return a == b; }
 static inline VI vi_select(M m, VI a, VI b) { return m ? a : b; }

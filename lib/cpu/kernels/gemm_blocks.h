@@ -1,0 +1,234 @@
+/* Block-quantised types as products see them: what a packed panel holds and how its bytes become vectors whose lanes are rows of w. Included by
+ * the sources of products, each with the vectors of its instruction set. A new type is a row in `kinds` and its cases in open_head and open_group.
+ *
+ * A group is 32 k. A panel's block: the fields of the type's block in the file, in the order of `fields`, each as `count` lines; a line has one unit
+ * (1, 2 or 4 bytes) of each of 16 rows. */
+#ifndef LLM_CPU_KERNELS_GEMM_BLOCKS_H
+#define LLM_CPU_KERNELS_GEMM_BLOCKS_H
+
+#include "cpu/kernels/gemm_internal.h"
+#include "cpu/simd.h"
+
+#define PANEL LLM_GEMM_PANEL
+#define GROUP 32
+#define LINE (PANEL * 4) /* bytes of a line of words */
+#define INLINE static inline __attribute__((always_inline))
+
+enum turn { AS_IS, SIGNED, BITS }; /* SIGNED bytes are made unsigned; BITS: see spread_bits */
+
+struct field {
+    int from; /* byte in the file's block */
+    int unit, count;
+    enum turn turn;
+};
+
+struct kind {
+    enum llm_dtype type;
+    int bytes;  /* of a row in a panel's block */
+    int groups; /* in a block */
+    int top;    /* the largest of the unsigned bytes that open_group makes */
+    int zero;   /* which of them stands for 0 */
+    int parts;  /* dots of a group: one, or one for each half */
+    bool least;
+    struct field fields[6]; /* ends with count 0 */
+};
+
+#define HALF(from) {from, 2, 1, AS_IS}
+#define WORDS(from, count) {from, 4, count, AS_IS}
+static const struct kind kinds[] = {
+    {LLM_Q8_0, 34, 1, 255, 128, 1, false, {HALF(0), {2, 4, 8, SIGNED}}},
+    {LLM_Q4_0, 18, 1, 15, 8, 1, false, {HALF(0), WORDS(2, 4)}},
+    {LLM_Q4_1, 20, 1, 15, 0, 1, true, {HALF(0), HALF(2), WORDS(4, 4)}},
+    {LLM_Q5_0, 22, 1, 31, 16, 1, false, {HALF(0), {2, 4, 1, BITS}, WORDS(6, 4)}},
+    {LLM_Q5_1, 24, 1, 31, 0, 1, true, {HALF(0), HALF(2), {4, 4, 1, BITS}, WORDS(8, 4)}},
+    {LLM_Q2_K, 84, 8, 3, 0, 2, true, {HALF(80), HALF(82), WORDS(0, 4), WORDS(16, 16)}},
+    {LLM_Q3_K, 110, 8, 7, 4, 2, false, {HALF(108), WORDS(96, 3), WORDS(0, 8), WORDS(32, 16)}},
+    {LLM_Q4_K, 144, 8, 15, 0, 1, true, {HALF(0), HALF(2), WORDS(4, 3), WORDS(16, 32)}},
+    {LLM_Q5_K, 176, 8, 31, 0, 1, true, {HALF(0), HALF(2), WORDS(4, 3), WORDS(16, 8), WORDS(48, 32)}},
+    {LLM_Q6_K, 210, 8, 63, 32, 2, false, {HALF(208), WORDS(192, 4), WORDS(0, 32), WORDS(128, 16)}},
+    {LLM_Q8_K, 260, 8, 255, 128, 1, false, {WORDS(0, 1), {4, 4, 64, SIGNED}}}, /* without the sums */
+    {LLM_IQ4_NL, 18, 1, 255, 128, 1, false, {HALF(0), WORDS(2, 4)}},
+    {LLM_IQ4_XS, 136, 8, 255, 128, 1, false, {HALF(0), HALF(2), WORDS(4, 1), WORDS(8, 32)}},
+    {LLM_MXFP4, 17, 1, 24, 12, 1, false, {{0, 1, 1, AS_IS}, WORDS(1, 4)}},
+};
+enum { N_KINDS = sizeof kinds / sizeof *kinds };
+/* X(row, name): a product of each is made from its row, which the compiler knows. */
+#define LLM_QUANTISED_KINDS(X)                                                                                                                \
+    X(0, q8_0) X(1, q4_0) X(2, q4_1) X(3, q5_0) X(4, q5_1) X(5, q2_k) X(6, q3_k) X(7, q4_k) X(8, q5_k) X(9, q6_k) X(10, q8_k) X(11, iq4_nl) \
+    X(12, iq4_xs) X(13, mxfp4)
+
+/* What a block has for all of its groups, for VN rows. */
+struct head {
+    V scale[8];   /* of a group; types with two parts: the first alone, of the block */
+    V part[16];   /* integer scales of the parts */
+    V least[16];  /* of the groups, or of the parts */
+};
+
+INLINE VI line(const unsigned char *b, int i, int v) { return vi_load((const int32_t *)(const void *)(b + i * LINE) + v * VN); }
+INLINE V half_line(const unsigned char *b, int v) { return v_load_f16((const uint16_t *)(const void *)b + v * VN); }
+INLINE V byte_of(VI word, int i) { return v_from_i32(vi_and(vi_shr(word, i * 8), vi_set1(255))); }
+
+/* Scales and least values of eight groups, six bits each (dtype/k_quants.c). */
+INLINE void open_scales_k4(const unsigned char *b, int v, V d, V least, struct head *h)
+{
+    const VI six = vi_set1(0x3f3f3f3f), four = vi_set1(0x0f0f0f0f), upper = vi_set1(0x30303030);
+    VI w0 = line(b, 0, v), w1 = line(b, 1, v), w2 = line(b, 2, v);
+    VI scale[2] = {vi_and(w0, six), vi_or(vi_and(w2, four), vi_and(vi_shr(w0, 2), upper))};
+    VI low[2] = {vi_and(w1, six), vi_or(vi_and(vi_shr(w2, 4), four), vi_and(vi_shr(w1, 2), upper))};
+    LLM_UNROLL
+    for (int i = 0; i < 8; i++) {
+        h->scale[i] = v_mul(d, byte_of(scale[i / 4], i % 4));
+        h->least[i] = v_neg(v_mul(least, byte_of(low[i / 4], i % 4)));
+    }
+}
+
+INLINE void open_scales_q2(const unsigned char *b, int v, V least, struct head *h)
+{
+    LLM_UNROLL
+    for (int i = 0; i < 16; i++) {
+        VI word = line(b, i / 4, v), four = vi_set1(0x0f0f0f0f);
+        h->part[i] = byte_of(vi_and(word, four), i % 4);
+        h->least[i] = v_neg(v_mul(least, byte_of(vi_and(vi_shr(word, 4), four), i % 4)));
+    }
+}
+
+INLINE void open_scales_q3(const unsigned char *b, int v, struct head *h)
+{
+    const VI four = vi_set1(0x0f0f0f0f), upper = vi_set1(0x30303030);
+    VI w0 = line(b, 0, v), w1 = line(b, 1, v), w2 = line(b, 2, v);
+    VI s[4] = {vi_or(vi_and(w0, four), vi_and(vi_shl(w2, 4), upper)), vi_or(vi_and(w1, four), vi_and(vi_shl(w2, 2), upper)),
+               vi_or(vi_and(vi_shr(w0, 4), four), vi_and(w2, upper)), vi_or(vi_and(vi_shr(w1, 4), four), vi_and(vi_shr(w2, 2), upper))};
+    LLM_UNROLL
+    for (int i = 0; i < 16; i++) h->part[i] = v_sub(byte_of(s[i / 4], i % 4), v_set1(32));
+}
+
+INLINE void open_scales_q6(const unsigned char *b, int v, struct head *h)
+{
+    LLM_UNROLL
+    for (int i = 0; i < 16; i++) h->part[i] = v_from_i32(vi_sar(vi_shl(line(b, i / 4, v), 24 - i % 4 * 8), 24));
+}
+
+INLINE void open_scales_iq4(const unsigned char *b, int v, V d, struct head *h)
+{
+    VI high = vi_shr(v_bits(v_load_bf16((const uint16_t *)(const void *)b + v * VN)), 16), low = line(b + LINE / 2, 0, v);
+    LLM_UNROLL
+    for (int i = 0; i < 8; i++) {
+        VI s = vi_or(vi_and(vi_shr(low, i * 4), vi_set1(15)), vi_shl(vi_and(vi_shr(high, i * 2), vi_set1(3)), 4));
+        h->scale[i] = v_mul(d, v_from_i32(vi_sub(s, vi_set1(32))));
+    }
+}
+
+/* 2^(e - 128) */
+INLINE V open_scale_mxfp4(const unsigned char *b, int v)
+{
+    VI e = vi_and(v_to_i32(v_load_i8((const int8_t *)b + v * VN)), vi_set1(255));
+    VI small = vi_mul(vi_add(e, vi_set1(1)), vi_set1(0x00200000));
+    return v_from_bits(vi_select(vi_lt(e, vi_set1(2)), small, vi_shl(vi_sub(e, vi_set1(1)), 23)));
+}
+
+/* Rows [v · VN, v · VN + VN) of the panel's block at b. */
+INLINE void open_head(const struct kind *k, const unsigned char *b, int v, struct head *h)
+{
+    const unsigned char *second = b + LINE / 2, *third = b + LINE;
+    switch (k->type) {
+    case LLM_MXFP4: h->scale[0] = open_scale_mxfp4(b, v); break;
+    case LLM_Q8_K:
+        h->scale[0] = v_from_bits(line(b, 0, v));
+        LLM_UNROLL
+        for (int i = 1; i < 8; i++) h->scale[i] = h->scale[0];
+        break;
+    case LLM_IQ4_XS: open_scales_iq4(second, v, half_line(b, v), h); break;
+    case LLM_Q4_K:
+    case LLM_Q5_K: open_scales_k4(third, v, half_line(b, v), half_line(second, v), h); break;
+    default: h->scale[0] = half_line(b, v);
+    }
+    if (k->type == LLM_Q4_1 || k->type == LLM_Q5_1) h->least[0] = half_line(second, v);
+    if (k->type == LLM_Q2_K) open_scales_q2(third, v, half_line(second, v), h);
+    if (k->type == LLM_Q3_K) open_scales_q3(second, v, h);
+    if (k->type == LLM_Q6_K) open_scales_q6(second, v, h);
+}
+
+static const uint8_t nl_levels[16] = {1, 24, 45, 63, 79, 93, 106, 118, 129, 141, 153, 166, 181, 197, 217, 241}; /* + 128 */
+static const uint8_t e2m1_twice[16] = {12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0};               /* + 12 */
+
+/* Words of which the low halves are k 0 to 15 of the group, the high ones the others. */
+INLINE void open_nibbles(const unsigned char *b, int v, VI *w)
+{
+    const VI four = vi_set1(0x0f0f0f0f);
+    LLM_UNROLL
+    for (int i = 0; i < 4; i++) {
+        VI both = line(b, i, v);
+        w[i] = vi_and(both, four);
+        w[i + 4] = vi_and(vi_shr(both, 4), four);
+    }
+}
+
+/* Adds a bit of weight 16 to each byte: bit 8·b + i of `bits` to byte b of word i. */
+INLINE void open_fifth_bit(VI bits, VI *w)
+{
+    LLM_UNROLL
+    for (int i = 0; i < 8; i++)
+        w[i] = vi_or(w[i], vi_and(i < 4 ? vi_shl(bits, 4 - i) : vi_shr(bits, i - 4), vi_set1(0x10101010)));
+}
+
+/* The bits of eight lines from `shift` on that `mask` keeps. */
+INLINE void open_bits(const unsigned char *b, int v, int shift, int32_t mask, VI *w)
+{
+    LLM_UNROLL
+    for (int i = 0; i < 8; i++) w[i] = vi_and(vi_shrv(line(b, i, v), vi_set1(shift)), vi_set1(mask));
+}
+
+INLINE void add_high_bits(const VI *high, int shift, VI *w)
+{
+    LLM_UNROLL
+    for (int i = 0; i < 8; i++) w[i] = vi_or(w[i], shift == 4 ? vi_shl(high[i], 4) : vi_shl(high[i], 2));
+}
+
+/* Group g of the block at b: w[i] has the unsigned bytes of k 4·i to 4·i + 3 of VN rows. */
+INLINE void open_group(const struct kind *k, const unsigned char *b, int g, int v, VI *w)
+{
+    VI high[8];
+    const int half = g / 4, quarter = g % 4;
+    switch (k->type) {
+    case LLM_Q8_0: open_bits(b + LINE / 2, v, 0, -1, w); break;
+    case LLM_Q8_K: open_bits(b + LINE + g * 8 * LINE, v, 0, -1, w); break;
+    case LLM_Q4_0:
+    case LLM_IQ4_NL: open_nibbles(b + LINE / 2, v, w); break;
+    case LLM_Q4_1: open_nibbles(b + LINE, v, w); break;
+    case LLM_MXFP4: open_nibbles(b + PANEL, v, w); break;
+    case LLM_IQ4_XS: open_nibbles(b + LINE * 2 + g * 4 * LINE, v, w); break;
+    case LLM_Q5_0:
+        open_nibbles(b + LINE / 2 + LINE, v, w);
+        open_fifth_bit(line(b + LINE / 2, 0, v), w);
+        break;
+    case LLM_Q5_1:
+        open_nibbles(b + LINE * 2, v, w);
+        open_fifth_bit(line(b + LINE, 0, v), w);
+        break;
+    case LLM_Q4_K: open_bits(b + LINE * (4 + g / 2 * 8), v, g % 2 * 4, 0x0f0f0f0f, w); break;
+    case LLM_Q5_K:
+        open_bits(b + LINE * (12 + g / 2 * 8), v, g % 2 * 4, 0x0f0f0f0f, w);
+        open_bits(b + LINE * 4, v, g, 0x01010101, high);
+        add_high_bits(high, 4, w);
+        break;
+    case LLM_Q6_K:
+        open_bits(b + LINE / 2 + LINE * (4 + half * 16 + quarter % 2 * 8), v, quarter / 2 * 4, 0x0f0f0f0f, w);
+        open_bits(b + LINE / 2 + LINE * (36 + half * 8), v, quarter * 2, 0x03030303, high);
+        add_high_bits(high, 4, w);
+        break;
+    case LLM_Q2_K: open_bits(b + LINE * (5 + half * 8), v, quarter * 2, 0x03030303, w); break;
+    case LLM_Q3_K:
+        open_bits(b + LINE / 2 + LINE * (11 + half * 8), v, quarter * 2, 0x03030303, w);
+        open_bits(b + LINE / 2 + LINE * 3, v, g, 0x01010101, high);
+        add_high_bits(high, 2, w);
+        break;
+    default: break;
+    }
+    LLM_UNROLL
+    for (int i = 0; i < 8; i++) {
+        if (k->type == LLM_IQ4_NL || k->type == LLM_IQ4_XS) w[i] = vi_lookup(nl_levels, w[i]);
+        if (k->type == LLM_MXFP4) w[i] = vi_lookup(e2m1_twice, w[i]);
+    }
+}
+
+#endif
