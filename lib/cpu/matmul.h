@@ -20,6 +20,7 @@ struct llm_weight {
     const void *data;       /* [n, k], row after row */
     enum llm_dtype dtype;   /* F32, F16, BF16, Q8_0, Q4_0, … */
     int64_t n, k;
+    bool mapped;            /* data lies in a read-only mapping of a file, whose pages are given back when a packed form takes their place */
     void *packed[4];        /* forward / backward forms, owned; NULL until made; which slot means what is matmul.c's business */
     size_t packed_bytes;
     int few_rows;           /* products of a few rows without a packed form: the second makes it, see llm_matmul */
@@ -41,7 +42,7 @@ struct llm_matmul {
 };
 /* y[m, n] = x[m, k] · wᵀ + bias. Every dtype of w. Quantised w: int8 path unless compute is F32, which dequantises exactly.
  * The second product of a few rows (decoding) packs the weight, if that takes less than half of the memory that can be had: same bits, read at
- * full speed. */
+ * full speed. Of block-quantised weights that form has the size of the data. */
 int llm_matmul(const struct llm_matmul *a, struct llm_weight *w, struct llm_err *e) LLM_MUST_CHECK;
 /* y[m, k] = x[m, n] · w    (dX from dY). F32 and BF16 weights. */
 int llm_matmul_dx(const struct llm_matmul *a, struct llm_weight *w, struct llm_err *e) LLM_MUST_CHECK;

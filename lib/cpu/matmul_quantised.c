@@ -89,7 +89,8 @@ static int make_room(struct product *p, struct llm_err *e)
         for (size_t i = 0; i < arrays; i++) memset(room + (i * n + last) * sizeof(float), 0, (n - last) * sizeof(float));
     }
     p->step_row = abreast ? 1 : (int64_t)(k / Q_BLOCK);
-    p->x = (struct llm_gemm_q_x){.scale = (float *)(void *)room, .step = abreast ? LLM_GEMM_PANEL : 1, .q = (int8_t *)room + arrays * n * sizeof(float)};
+    p->x = (struct llm_gemm_q_x){.scale = (float *)(void *)room, .step = abreast ? LLM_GEMM_PANEL : 1,
+                                 .q = (int8_t *)room + arrays * n * sizeof(float)};
     for (size_t part = 0; part < parts; part++) {
         p->x.start[part] = (int32_t *)(void *)(room + (1 + part) * n * sizeof(float));
         if (p->g->least) p->x.sum[part] = (float *)(void *)(room + (1 + parts + part) * n * sizeof(float));

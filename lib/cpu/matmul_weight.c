@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 #include "cpu/detect.h"
 #include "cpu/matmul_internal.h"
 #include "cpu/pool.h"
@@ -10,7 +11,7 @@
 
 /* Stands before the panels, in an allocation of its own. */
 struct form { size_t bytes; bool valid; };
-enum { HEAD = 64, FEW_ROWS = 8 };
+enum { HEAD = 64, FEW_ROWS = 8, PIECE_BYTES = 128 << 10 };
 _Static_assert(sizeof(struct form) <= HEAD, "the head fits");
 
 bool llm_weight_pack_panel(const struct llm_weight *w, const struct llm_gemm *g, bool backward, int64_t panel, int thread, void *out)
@@ -38,12 +39,20 @@ bool llm_weight_pack_panel(const struct llm_weight *w, const struct llm_gemm *g,
     return true;
 }
 
+/* Gives the whole pages among `bytes` of the data back, to be read from the file again by whoever needs them. */
+static void release_pages(const struct llm_weight *w, size_t from, size_t bytes)
+{
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    uintptr_t first = ((uintptr_t)w->data + from + page - 1) / page * page, end = ((uintptr_t)w->data + from + bytes) / page * page;
+    if (w->mapped && first < end) madvise((void *)first, end - first, MADV_DONTNEED);
+}
+
 struct packing {
     const struct llm_weight *w;
     const struct llm_gemm *g;
     const struct llm_gemm_q *q;
     bool backward;
-    size_t panel;
+    size_t panel, panels, together; /* bytes; how many there are, and in a piece */
     char *out;
     atomic_bool failed;
 };
@@ -52,35 +61,49 @@ static void pack_piece(void *arg, size_t i, int thread)
 {
     struct packing *p = arg;
     const struct llm_weight *w = p->w;
-    if (p->q) {
-        size_t row_bytes = llm_dtype_bytes(w->dtype, (uint64_t)w->k);
-        int64_t first = (int64_t)i * LLM_GEMM_PANEL, rows = w->n - first < LLM_GEMM_PANEL ? w->n - first : LLM_GEMM_PANEL;
-        p->q->pack((const char *)w->data + (size_t)first * row_bytes, row_bytes, rows, w->k, p->out + i * p->panel);
-    } else if (!llm_weight_pack_panel(w, p->g, p->backward, (int64_t)i, thread, p->out + i * p->panel)) {
-        atomic_store(&p->failed, true);
+    const size_t row_bytes = llm_dtype_bytes(w->dtype, (uint64_t)w->k), first = i * p->together;
+    const size_t end = p->panels - first < p->together ? p->panels : first + p->together;
+    for (size_t panel = first; panel < end; panel++) {
+        int64_t row = (int64_t)panel * LLM_GEMM_PANEL, rows = w->n - row < LLM_GEMM_PANEL ? w->n - row : LLM_GEMM_PANEL;
+        if (p->q) p->q->pack((const char *)w->data + (size_t)row * row_bytes, row_bytes, rows, w->k, p->out + panel * p->panel);
+        else if (!llm_weight_pack_panel(w, p->g, p->backward, (int64_t)panel, thread, p->out + panel * p->panel)) atomic_store(&p->failed, true);
     }
+    if (!p->backward) release_pages(w, first * LLM_GEMM_PANEL * row_bytes, (end - first) * LLM_GEMM_PANEL * row_bytes);
+}
+
+/* Memory for a form of `bytes`, in huge pages but for what does not fill one. */
+static struct form *create_form(size_t bytes, struct llm_err *e)
+{
+    const size_t huge = (size_t)2 << 20, whole = (HEAD + bytes + 4095) / 4096 * 4096;
+    void *form;
+    if (posix_memalign(&form, whole < huge ? 4096 : huge, whole) != 0) {
+        llm_no_memory(e, "a packed weight");
+        return NULL;
+    }
+    if (whole >= huge) madvise(form, whole / huge * huge, MADV_HUGEPAGE);
+    *(struct form *)form = (struct form){.bytes = bytes};
+    return form;
 }
 
 static int make(struct llm_weight *w, enum llm_compute compute, bool backward, int slot, struct llm_err *e)
 {
     struct packing p = {.w = w, .g = gemm_of(compute), .q = slot == PACKED_BF16 ? gemm_q_of(w->dtype) : NULL, .backward = backward};
-    size_t panels = (size_t)panels_of(backward ? w->k : w->n), bytes;
-    const size_t huge = (size_t)2 << 20;
+    size_t bytes;
+    p.panels = (size_t)panels_of(backward ? w->k : w->n);
     p.panel = p.q ? panel_bytes_q(p.q, w) : panel_bytes(p.g, backward ? w->n : w->k);
-    if (__builtin_mul_overflow(panels, p.panel, &bytes) || bytes > SIZE_MAX / 2) return llm_no_memory(e, "a packed weight");
+    if (__builtin_mul_overflow(p.panels, p.panel, &bytes) || bytes > SIZE_MAX / 2) return llm_no_memory(e, "a packed weight");
     struct form *form = w->packed[slot];
     if (!form) {
-        size_t unit = bytes < huge ? 4096 : huge, whole = (HEAD + bytes + unit - 1) / unit * unit;
-        form = aligned_alloc(unit, whole);
-        if (!form) return llm_no_memory(e, "a packed weight");
-        if (unit == huge) madvise(form, whole, MADV_HUGEPAGE);
-        *form = (struct form){.bytes = bytes};
+        form = create_form(bytes, e);
+        if (!form) return -1;
         w->packed[slot] = form;
         w->packed_bytes += bytes;
     }
     p.out = (char *)form + HEAD;
-    llm_parallel(panels, pack_piece, &p);
+    p.together = p.panel < PIECE_BYTES ? PIECE_BYTES / (p.panel + 1) + 1 : 1;
+    llm_parallel((p.panels + p.together - 1) / p.together, pack_piece, &p);
     if (atomic_load(&p.failed)) return llm_no_memory(e, "packing a weight");
+    if (!backward) release_pages(w, 0, llm_dtype_bytes(w->dtype, (uint64_t)(w->n * w->k)));
     form->valid = true;
     return 0;
 }
@@ -96,8 +119,9 @@ static int slot_of(const struct llm_weight *w, enum llm_compute compute, bool ba
 static bool worth_packing(struct llm_weight *w, enum llm_compute compute, int64_t m)
 {
     if (m > FEW_ROWS || llm_pool_inside() || w->few_rows >= 2 || ++w->few_rows < 2) return false;
-    int bytes = gemm_q_of(w->dtype) ? 1 : compute == LLM_COMPUTE_BF16 ? gemm_of(compute)->element : 4;
-    return (double)w->n * (double)w->k * bytes < llm_memory_available() / 2;
+    double elements = (double)w->n * (double)w->k, bytes = gemm_of(compute)->element * elements;
+    if (compute != LLM_COMPUTE_F32 && gemm_q_of(w->dtype)) bytes = elements / llm_dtypes[w->dtype].block_size * llm_dtypes[w->dtype].block_bytes;
+    return bytes < llm_memory_available() / 2;
 }
 
 int llm_weight_form(struct llm_weight *w, enum llm_compute compute, bool backward, int64_t m, const void **out, struct llm_err *e)

@@ -429,6 +429,11 @@ const void *llm_checkpoint_borrow(const struct llm_checkpoint *c, const struct l
     return (uintptr_t)p % alignment ? NULL : p;
 }
 
+bool llm_checkpoint_is_mapped(const struct llm_checkpoint *c)
+{
+    return c->map.p && c->bytes == c->map.p;
+}
+
 /* ---- writing ---- */
 
 static int write_plain(struct llm_output *o, const struct llm_buf *head, const struct llm_entry *entries, size_t n, struct llm_err *e)

@@ -24,6 +24,8 @@ int llm_checkpoint_read_many(struct llm_checkpoint *c, const struct llm_wanted *
 /* A pointer to the tensor's bytes where the file is mapped, unpacked (safetensors, GGUF) and they are aligned for their dtype, else NULL. Lives as
  * long as `c`. */
 const void *llm_checkpoint_borrow(const struct llm_checkpoint *c, const struct llm_entry *t);
+/* What is borrowed lies in a mapping of a file: its pages can be given back at any time and come again when they are read. */
+bool llm_checkpoint_is_mapped(const struct llm_checkpoint *c);
 void llm_checkpoint_close(struct llm_checkpoint *c);
 
 /* ---- writing ---- */

@@ -90,6 +90,7 @@ static int load_param(struct llm_model *m, const struct llm_param_spec *s, struc
     const void *mapped = llm_checkpoint_borrow(f, t);
     if (mapped && !turned && !s->by_head && (size_t)mapped % 8 == 0) {
         p->weight.data = mapped;
+        p->weight.mapped = llm_checkpoint_is_mapped(f);
         return 0;
     }
     void *data = aligned_alloc(64, (bytes + 63) / 64 * 64);

@@ -51,11 +51,11 @@ struct llm_gemm {
  *
  *   Q8_0 Q4_0 Q5_0 Q8_K IQ4_NL IQ4_XS MXFP4   sum = fma(q·w, ws·xs, sum)
  *   Q4_1 Q5_1 Q4_K Q5_K                       that, then sum = fma(least, xs·Σq, sum)
- *   Q3_K Q6_K                                 sum = fma(s₀ (q·w)₀ + s₁ (q·w)₁, ws·xs, sum) over the halves of the group, s their integer scales
+ *   Q3_K Q6_K                                 sum = fma(s₀ (q·w)₀ + s₁ (q·w)₁, ws·xs, sum), halves of the group with integer scales s
  *   Q2_K                                      that, then sum = fma(least₀, xs·(Σq)₀, sum), sum = fma(least₁, xs·(Σq)₁, sum)
  *
- * ws is the group's scale: d, or d·s where a super-block has an integer scale s for each group; of the types with scales of halves: d. `least` is what
- * is added to each value: m of Q4_1 and Q5_1, else -(dmin·m). A group with a NaN or an infinity has xs = NaN. */
+ * ws is the group's scale: d, or d·s where a super-block has an integer scale s for each group; of the types with scales of halves: d. `least` is
+ * what is added to each value: m of Q4_1 and Q5_1, else -(dmin·m). A group with a NaN or an infinity has xs = NaN. */
 
 /* A row's activations, quantised; for group i the others than q stand at [i · step]. */
 struct llm_gemm_q_x {

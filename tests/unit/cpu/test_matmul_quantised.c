@@ -1,4 +1,4 @@
-/* Products with every block-quantised type: bit for bit the rule of cpu/kernels/gemm.h as plain C states it, near the decoded weights' product, the same
+/* Products with every block-quantised type: bit for bit the rule of cpu/kernels/gemm.h stated in plain C, near the decoded weights' product, the same
  * bits alone and among many rows, packed and not, at any number of threads. */
 #include "isas.h"
 #include "cpu/half.h"
@@ -175,8 +175,8 @@ static void test_rule(void **state)
                     for (int64_t j = 0; j < n; j++) {
                         float want = product(t, x + r * k, data + (size_t)j * row_bytes, k);
                         if (memcmp(&want, &y[r * n + j], sizeof want) != 0)
-                            fail_msg("%s %s, %d x %d x %d, (%d, %d): expected %.9g, found %.9g", llm_k.isa, llm_dtypes[t].name, (int)m, (int)n, (int)k,
-                                     (int)r, (int)j, want, y[r * n + j]);
+                            fail_msg("%s %s, %d x %d x %d, (%d, %d): expected %.9g, found %.9g", llm_k.isa, llm_dtypes[t].name, (int)m, (int)n,
+                                     (int)k, (int)r, (int)j, want, y[r * n + j]);
                     }
             }
 }
