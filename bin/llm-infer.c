@@ -10,6 +10,7 @@
 #include "base/signals.h"
 #include "cpu/pool.h"
 #include "bin/infer/infer.h"
+#include "infer/embed.h"
 
 #define AT(field) offsetof(struct args, field)
 enum { UNSET = -2 };
@@ -31,8 +32,11 @@ static const struct llm_opt options[] = {
     {.type = LLM_HEADING, .help = "Output: one of these owns standard output instead of the text"},
     {0, "score", NULL, "the prompt's tokens: id, text, log-probability", LLM_FLAG, AT(score), 0, 0, NULL},
     {0, "logits", NULL, "a tensor stream of the prompt's logits", LLM_FLAG, AT(logits), 0, 0, NULL},
-    {0, "embed", NULL, "a tensor stream with a vector for the prompt", LLM_FLAG, AT(embed), 0, 0, NULL},
-    {0, "pool", "KIND", "what --embed makes of the final hidden states: mean or last [mean]", LLM_CHOICE, AT(pool), 0, 0, "mean|last"},
+    {0, "embed", NULL, "a tensor stream with a vector for the prompt; with --jsonl a vector a line", LLM_FLAG, AT(embed), 0, 0, NULL},
+    {0, "pooling", "KIND", "what --embed makes of the final hidden states: mean, cls or last [as the model asks, else mean]", LLM_CHOICE, AT(pooling),
+     0, 0, "mean|cls|last"},
+    {0, "embd-normalize", "P", "divide vectors by: -1 nothing, 0 so that the largest is 32760, 1 sum, 2 length, P p-norm [as the model asks, else -1]",
+     LLM_INT, AT(embd_normalize), -1, 1000, NULL},
     {0, "kv-out", "FILE", "save the cache; - is standard output", LLM_STR, AT(kv_out), 0, 0, NULL},
     {0, "trace-queries", "N", "save the queries of the last N tokens with it [0]", LLM_INT, AT(trace_queries), 0, 1 << 20, NULL},
     {0, "echo", NULL, "print the prompt before its completion", LLM_FLAG, AT(echo), 0, 0, NULL},
@@ -93,7 +97,9 @@ static void check_usage(struct args *a, const char *operand)
     if (owners > 1 || (is_dash(a->kv_out) && to_stdout && owners > 0)) {
         llm_usage(&cli, "standard output has one owner: expected one of --score, --logits, --embed, --kv-out -");
     }
-    if (a->jsonl && (owners > 0 || a->kv_out || a->echo)) llm_usage(&cli, "--jsonl does not go with --score, --logits, --embed, --kv-out or --echo");
+    if (a->jsonl && (a->score || a->logits || a->kv_out || a->echo)) llm_usage(&cli, "--jsonl does not go with --score, --logits, --kv-out or --echo");
+    if (a->jsonl && a->embed && (a->chat || a->kv_in)) llm_usage(&cli, "--embed of lines does not go with --chat or --kv-in");
+    if (!a->embed && (a->pooling >= 0 || a->embd_normalize != UNSET)) llm_usage(&cli, "--pooling and --embd-normalize go with --embed");
     if (!a->chat && (a->chat_template || a->system)) llm_usage(&cli, "--chat-template and --system go with --chat");
     if (a->chat && (operand || owners > 0 || a->kv_out || a->kv_in || a->ids || a->echo || a->samples > 1)) {
         llm_usage(&cli, "--chat reads turns from -f or standard input, and goes with no prompt, --ids, --echo, --samples, cache or other output");
@@ -152,6 +158,7 @@ static int load(struct session *s, struct llm_err *e)
     o.cache = a->cache_type < 0 ? LLM_NO_DTYPE : llm_kv_types[a->cache_type];
     s->model = llm_model_load(a->model, e);
     if (!s->model) return -1;
+    if (!a->plan && !a->embed && !a->logits && llm_model_must_generate(s->model, e) < 0) return llm_in(e, "%s", a->model);
     if (a->tokenizer) {
         llm_tokenizer_destroy(s->model->tokenizer);
         s->model->tokenizer = llm_tokenizer_load(a->tokenizer, NULL, e);
@@ -164,6 +171,17 @@ static int load(struct session *s, struct llm_err *e)
     if (llm_sampling_check(&s->sampling, s->model->config.vocab_size, e) < 0 || llm_engine_init(&s->engine, s->model, &o, e) < 0) return -1;
     llm_kv_init(&s->begin, &s->engine.pool);
     return a->kv_in ? load_cache(s, e) : 0;
+}
+
+/* How --embed makes a vector: as told, else as the model asks. */
+static int choose_pooling(struct session *s, struct llm_err *e)
+{
+    static const enum llm_pool_kind kinds[] = {LLM_POOL_MEAN, LLM_POOL_CLS, LLM_POOL_LAST};
+    const struct args *a = s->a;
+    if (a->pooling >= 0) s->pool = kinds[a->pooling];
+    else if (llm_embed_pooling(&s->model->config, &s->pool, e) < 0) return llm_in(e, "%s", a->model);
+    s->normalize = a->embd_normalize != UNSET ? a->embd_normalize : s->model->config.normalize_embeddings ? 2 : -1;
+    return 0;
 }
 
 static int run_prompt(struct session *s, const char *operand, struct llm_err *e)
@@ -188,14 +206,15 @@ static int run_prompt(struct session *s, const char *operand, struct llm_err *e)
 static int run(struct session *s, const char *operand, struct llm_err *e)
 {
     const struct args *a = s->a;
-    bool binary = a->logits || a->embed, to_stdout = !a->common.output || is_dash(a->common.output);
+    bool binary = a->logits || (a->embed && !a->jsonl), to_stdout = !a->common.output || is_dash(a->common.output);
     if (load(s, e) < 0) return -1;
     if (a->plan) return run_plan(s, e);
+    if (a->embed && choose_pooling(s, e) < 0) return -1;
     if (!(is_dash(a->kv_out) && to_stdout)) {
         s->out = llm_output_open(a->common.output, binary, e);
         if (!s->out) return -1;
     }
-    int status = a->chat ? run_chat(s, operand, e) : a->jsonl ? run_jsonl(s, operand, e) : run_prompt(s, operand, e);
+    int status = a->chat ? run_chat(s, operand, e) : a->jsonl && a->embed ? run_embed_lines(s, operand, e) : a->jsonl ? run_jsonl(s, operand, e) : run_prompt(s, operand, e);
     struct llm_output *o = s->out;
     s->out = NULL;
     if (!o) return status;
@@ -214,7 +233,7 @@ static int run(struct session *s, const char *operand, struct llm_err *e)
 int main(int argc, char **argv)
 {
     const struct llm_sampling *d = &llm_sampling_defaults;
-    struct args a = {.n = UNSET, .batch = 512, .parallel = 16, .samples = 1, .precision = 1, .cache_type = -1, .temperature = d->temperature,
+    struct args a = {.n = UNSET, .batch = 512, .parallel = 16, .samples = 1, .precision = 1, .cache_type = -1, .pooling = -1, .embd_normalize = UNSET, .temperature = d->temperature,
                      .top_k = d->top_k, .top_p = d->top_p, .min_p = d->min_p, .typical = d->typical, .repeat_penalty = d->repeat_penalty,
                      .presence_penalty = d->presence_penalty, .frequency_penalty = d->frequency_penalty, .repeat_last_n = d->repeat_last_n};
     struct llm_err e = {0};

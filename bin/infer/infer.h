@@ -13,7 +13,8 @@ struct args {
     const char *model, *tokenizer, *file, *kv_in, *kv_out;
     int jsonl, score, logits, embed, ids, special, echo, ignore_eos, no_timings, plan;
     int64_t n, context, batch, parallel, samples, kv_keep, trace_queries;
-    int precision, cache_type, pool;
+    int precision, cache_type, pooling;
+    int64_t embd_normalize;
     double temperature, top_p, min_p, typical, repeat_penalty, presence_penalty, frequency_penalty;
     int64_t top_k, repeat_last_n;
     struct llm_strs stop, logit_bias;
@@ -26,11 +27,15 @@ struct session {
     struct llm_sampling sampling;  /* from the options */
     struct llm_logit_bias *bias;
     struct llm_kv begin;           /* from --kv-in; empty without */
+    enum llm_pool_kind pool;       /* of --embed */
+    int64_t normalize;
     struct llm_output *out;        /* text, tables or tensors; NULL when the cache alone goes to standard output */
 };
 
 /* Tokens of a text, with what the options say; checked to be below the vocabulary. *ids is malloced. */
 int prompt_encode(const struct session *s, const char *text, size_t n, int32_t **ids, size_t *n_ids, struct llm_err *e) LLM_MUST_CHECK;
+/* The same of a JSON list of ids. *ids is malloced. */
+int prompt_take_ids(const struct session *s, const json_t *list, int32_t **ids, size_t *n_ids, struct llm_err *e) LLM_MUST_CHECK;
 /* The prompt that operand, -f or standard input give; tokens that begin a text where it is empty. */
 int prompt_read(const struct session *s, const char *operand, int32_t **ids, size_t *n_ids, struct llm_err *e) LLM_MUST_CHECK;
 /* The prompt and what there is of the cache must fit the context: nothing is cut. */
@@ -39,6 +44,8 @@ int prompt_check(const struct session *s, size_t n_ids, struct llm_err *e) LLM_M
 /* Each runs one way of working: 0, 1 when a signal was caught, -1. */
 int run_text(struct session *s, const int32_t *ids, size_t n, struct llm_err *e) LLM_MUST_CHECK;
 int run_jsonl(struct session *s, const char *operand, struct llm_err *e) LLM_MUST_CHECK;
+/* A text a line, a vector a line. */
+int run_embed_lines(struct session *s, const char *operand, struct llm_err *e) LLM_MUST_CHECK;
 /* Turns on standard input (or `operand`, -f) answered one after another. */
 int run_chat(struct session *s, const char *operand, struct llm_err *e) LLM_MUST_CHECK;
 int run_score(struct session *s, const int32_t *ids, size_t n, struct llm_err *e) LLM_MUST_CHECK;

@@ -4,6 +4,7 @@
 #include <string.h>
 #include "base/buf.h"
 #include "bin/infer/infer.h"
+#include "bin/infer/lines.h"
 
 /* One line of input. */
 struct line {
@@ -16,10 +17,7 @@ struct line {
 
 struct run {
     struct session *s;
-    struct llm_file *in;
-    struct llm_buf text;     /* read and not yet used, from `at` */
-    size_t at;
-    int64_t number;          /* of the line at hand, from 1 */
+    struct lines in;
     struct line *first, **last; /* being worked on, in order */
 };
 
@@ -39,32 +37,6 @@ static void drop_first_line(struct run *r)
     r->first = l->next;
     if (!r->first) r->last = &r->first;
     line_destroy(l);
-}
-
-/* 1: a line without its newline; 0: no more. */
-static int read_line(struct run *r, const char **line, size_t *n, struct llm_err *e)
-{
-    for (size_t seen = r->at;;) {
-        const char *end = r->text.n > seen ? memchr(r->text.p + seen, '\n', r->text.n - seen) : NULL;
-        seen = r->text.n;
-        if (!end) {
-            if (r->at > 0) memmove(r->text.p, r->text.p + r->at, r->text.n -= r->at);
-            seen -= r->at;
-            r->at = 0;
-            if (llm_buf_reserve(&r->text, r->text.n + (1 << 16), e) < 0) return -1;
-            int64_t got = llm_file_read_some(r->in, r->text.p + r->text.n, 1 << 16, e);
-            if (got < 0) return -1;
-            r->text.n += (size_t)got;
-            if (got > 0) continue;
-            if (r->text.n == 0) return 0;
-            end = r->text.p + r->text.n; /* the last line may lack its newline */
-        }
-        *line = r->text.p + r->at;
-        *n = (size_t)(end - *line);
-        r->at += *n + (r->at + *n < r->text.n);
-        r->number++;
-        return 1;
-    }
 }
 
 /* Options of one line, over those of the command line; used up keys leave the object. */
@@ -107,22 +79,6 @@ static int take_stops(struct line *l, struct llm_prompt *p, struct llm_err *e)
     return 0;
 }
 
-static int take_ids(struct run *r, struct line *l, json_t *list, size_t *n, struct llm_err *e)
-{
-    int64_t vocab = r->s->model->config.vocab_size;
-    *n = json_array_size(list);
-    l->ids = llm_alloc(*n, sizeof *l->ids, "a prompt", e);
-    if (!l->ids) return -1;
-    for (size_t i = 0; i < *n; i++) {
-        json_t *id = json_array_get(list, i);
-        if (!json_is_integer(id) || json_integer_value(id) < 0 || json_integer_value(id) >= vocab) {
-            return llm_fail(e, EX_DATAERR, "\"ids\": element %zu: expected a token id below %" PRId64, i, vocab);
-        }
-        l->ids[i] = (int32_t)json_integer_value(id);
-    }
-    return 0;
-}
-
 static int take_line(struct run *r, const char *text, size_t n, struct line *l, struct llm_prompt *p, struct llm_err *e)
 {
     const struct args *a = r->s->a;
@@ -136,7 +92,7 @@ static int take_line(struct run *r, const char *text, size_t n, struct line *l, 
     if (json_is_string(prompt) && !ids) {
         if (prompt_encode(r->s, json_string_value(prompt), json_string_length(prompt), &l->ids, &n_ids, e) < 0) return llm_in(e, "\"prompt\"");
     } else if (json_is_array(ids) && !prompt) {
-        if (take_ids(r, l, ids, &n_ids, e) < 0) return -1;
+        if (prompt_take_ids(r->s, ids, &l->ids, &n_ids, e) < 0) return -1;
     } else {
         return llm_fail(e, EX_DATAERR, "expected \"prompt\" (a string) or \"ids\" (a list)");
     }
@@ -150,7 +106,7 @@ static int take_line(struct run *r, const char *text, size_t n, struct line *l, 
         e->status = EX_DATAERR;
         return -1;
     }
-    if (!json_object_get(l->object, "id")) json_object_set_new(l->object, "id", json_integer(r->number));
+    if (!json_object_get(l->object, "id")) json_object_set_new(l->object, "id", json_integer(r->in.number));
     return 0;
 }
 
@@ -159,24 +115,21 @@ static int next(void *arg, struct llm_prompt *p, struct llm_err *e)
     struct run *r = arg;
     const char *text;
     size_t n;
-    for (;;) {
-        int got = read_line(r, &text, &n, e);
-        if (got <= 0) return got;
-        if (strspn(text, " \t\r") < n && n > 0) break; /* blank lines are skipped */
-    }
+    int got = lines_next(&r->in, &text, &n, e);
+    if (got <= 0) return got;
     struct line *l = llm_calloc(1, sizeof *l, "a line", e);
     if (!l) return -1;
     *r->last = l;
     r->last = &l->next;
     if (take_line(r, text, n, l, p, e) == 0) return 1;
-    return llm_in(e, "%s: line %" PRId64, llm_file_name(r->in), r->number);
+    return llm_in(e, "%s: line %" PRId64, llm_file_name(r->in.file), r->in.number);
 }
 
 /* A line, or some of one: who has begun a line is expected to end it. */
 static bool ready(void *arg)
 {
     const struct run *r = arg;
-    return r->text.n > r->at || llm_file_ready(r->in);
+    return r->in.text.n > r->in.at || llm_file_ready(r->in.file);
 }
 
 static json_t *timings(const struct llm_completion *c)
@@ -232,10 +185,8 @@ int run_jsonl(struct session *s, const char *operand, struct llm_err *e)
 {
     struct run r = {.s = s, .last = &r.first};
     struct llm_generate g = {&s->engine, s->a->parallel, next, ready, NULL, done, &r};
-    r.in = llm_file_open(s->a->file ? s->a->file : operand ? operand : "-", e);
-    int status = r.in ? llm_generate(&g, e) : -1;
+    int status = lines_open(&r.in, s->a->file ? s->a->file : operand ? operand : "-", e) == 0 ? llm_generate(&g, e) : -1;
     while (r.first) drop_first_line(&r);
-    llm_file_close(r.in);
-    llm_buf_release(&r.text);
+    lines_close(&r.in);
     return status;
 }

@@ -49,6 +49,22 @@ int prompt_encode(const struct session *s, const char *text, size_t n, int32_t *
     return 0;
 }
 
+int prompt_take_ids(const struct session *s, const json_t *list, int32_t **ids, size_t *n_ids, struct llm_err *e)
+{
+    int64_t vocab = s->model->config.vocab_size;
+    *n_ids = json_array_size(list);
+    *ids = llm_alloc(*n_ids, sizeof **ids, "a prompt", e);
+    if (!*ids) return -1;
+    for (size_t i = 0; i < *n_ids; i++) {
+        json_t *id = json_array_get(list, i);
+        if (!json_is_integer(id) || json_integer_value(id) < 0 || json_integer_value(id) >= vocab) {
+            return llm_fail(e, EX_DATAERR, "\"ids\": element %zu: expected a token id below %" PRId64, i, vocab);
+        }
+        (*ids)[i] = (int32_t)json_integer_value(id);
+    }
+    return 0;
+}
+
 static int read_all(const char *path, struct llm_buf *text, struct llm_err *e)
 {
     struct llm_file *f = llm_file_open(path, e);

@@ -55,7 +55,8 @@ static int write_embedding(struct run *r, struct llm_kv *kv, int64_t n, struct l
     int64_t width = r->s->model->config.hidden_size;
     r->rows = llm_alloc((size_t)width, sizeof *r->rows, "an embedding", e);
     if (!r->rows) return -1;
-    int status = llm_embed(&r->s->engine, kv, r->ids, n, (enum llm_pool_kind)r->s->a->pool, r->rows, e);
+    int status = llm_embed(&r->s->engine, kv, r->ids, n, r->s->pool, r->rows, e);
+    llm_embed_normalize(r->rows, width, r->s->normalize);
     struct llm_tensor_out t = {"embeddings", LLM_F32, 2, {1, width}, r->rows};
     return status == 0 ? llm_writer_message(r->w, "embeddings", r->meta, &t, 1, e) : status;
 }

@@ -1,7 +1,9 @@
 #include "infer/embed.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include "base/buf.h"
+#include "base/signals.h"
 
 struct sum {
     double *v;
@@ -9,14 +11,28 @@ struct sum {
     enum llm_pool_kind pool;
 };
 
+/* One more row, in order. */
+static void add(struct sum *s, const float *row)
+{
+    if (s->pool == LLM_POOL_CLS && s->n > 0) return;
+    for (int64_t k = 0; k < s->width; k++) s->v[k] = (s->pool == LLM_POOL_LAST ? 0 : s->v[k]) + (double)row[k];
+    s->n = s->pool == LLM_POOL_MEAN ? s->n + 1 : 1;
+}
+
+static void finish(struct sum *s, float *out)
+{
+    for (int64_t k = 0; k < s->width; k++) {
+        out[k] = (float)(s->v[k] / (double)s->n);
+        s->v[k] = 0;
+    }
+    s->n = 0;
+}
+
 static int take(void *arg, const struct llm_span *span, struct llm_err *e)
 {
     struct sum *s = arg;
     (void)e;
-    for (int64_t i = 0; i < span->n; i++) {
-        for (int64_t k = 0; k < s->width; k++) s->v[k] = (s->pool == LLM_POOL_LAST ? 0 : s->v[k]) + (double)span->hidden[i * s->width + k];
-    }
-    s->n = s->pool == LLM_POOL_LAST ? 1 : s->n + span->n;
+    for (int64_t i = 0; i < span->n; i++) add(s, span->hidden + i * s->width);
     return 0;
 }
 
@@ -25,7 +41,66 @@ int llm_embed(struct llm_engine *g, struct llm_kv *kv, const int32_t *ids, int64
     struct sum s = {.width = g->model->config.hidden_size, .pool = pool};
     s.v = llm_calloc((size_t)s.width, sizeof *s.v, "an embedding", e);
     int status = s.v ? llm_engine_prefill(g, kv, ids, n, false, take, &s, e) : -1;
-    for (int64_t k = 0; status == 0 && k < s.width; k++) out[k] = (float)(s.v[k] / (double)s.n);
+    if (status == 0) finish(&s, out);
     free(s.v);
     return status;
+}
+
+/* Texts of an encoder, from the first on, as many as one pass takes; *n: how many. */
+static int encode_some(struct llm_engine *g, const int32_t *ids, const int64_t *lengths, int64_t n_texts, struct sum *s, float *out, int64_t *n,
+                       struct llm_err *e)
+{
+    int64_t total = lengths[0], row = 0;
+    for (*n = 1; *n < n_texts && total + lengths[*n] <= g->batch; ++*n) total += lengths[*n];
+    const struct llm_tensor *hidden = llm_engine_encode(g, ids, lengths, *n, e);
+    if (!hidden) return -1;
+    for (int64_t t = 0; t < *n; t++) {
+        for (int64_t i = 0; i < lengths[t]; i++) add(s, hidden->data + row++ * hidden->stride);
+        finish(s, out + t * s->width);
+    }
+    return 0;
+}
+
+static int embed_apart(struct llm_engine *g, const int32_t *ids, int64_t length, enum llm_pool_kind pool, float *out, struct llm_err *e)
+{
+    struct llm_kv kv;
+    llm_kv_init(&kv, &g->pool);
+    int status = llm_embed(g, &kv, ids, length, pool, out, e);
+    llm_kv_release(&kv);
+    return status;
+}
+
+int llm_embed_texts(struct llm_engine *g, const int32_t *ids, const int64_t *lengths, int64_t n_texts, enum llm_pool_kind pool, float *out,
+                    struct llm_err *e)
+{
+    struct sum s = {.width = g->model->config.hidden_size, .pool = pool};
+    s.v = llm_calloc((size_t)s.width, sizeof *s.v, "an embedding", e);
+    int status = s.v ? 0 : -1;
+    for (int64_t at = 0, n = 1; at < n_texts && status == 0; at += n) {
+        if (llm_signal_caught()) status = 1;
+        else if (g->model->config.bidirectional) status = encode_some(g, ids, lengths + at, n_texts - at, &s, out + at * s.width, &n, e);
+        else status = embed_apart(g, ids, lengths[at], pool, out + at * s.width, e);
+        for (int64_t t = 0; t < n; t++) ids += lengths[at + t];
+    }
+    free(s.v);
+    return status;
+}
+
+int llm_embed_pooling(const struct llm_config *c, enum llm_pool_kind *pool, struct llm_err *e)
+{
+    *pool = c->pooling == LLM_POOL_UNSET ? LLM_POOL_MEAN : c->pooling;
+    if (c->pooling != LLM_POOL_OTHER) return 0;
+    return llm_fail(e, EX_UNAVAILABLE, "the model asks for vectors made in a way that is not supported (modules.json); --pooling chooses another");
+}
+
+void llm_embed_normalize(float *v, int64_t n, int64_t kind)
+{
+    double size = 0;
+    for (int64_t i = 0; i < n && kind >= 0; i++) {
+        double x = fabs((double)v[i]);
+        if (kind == 0) size = fmax(size, x / 32760);
+        else size += kind == 1 ? x : kind == 2 ? x * x : pow(x, (double)kind);
+    }
+    if (kind >= 2) size = kind == 2 ? sqrt(size) : pow(size, 1 / (double)kind);
+    for (int64_t i = 0; i < n && size > 0; i++) v[i] = (float)((double)v[i] / size);
 }

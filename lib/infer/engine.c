@@ -83,6 +83,39 @@ struct llm_tensor *llm_engine_run(struct llm_engine *g, const struct llm_feed *f
     return hidden;
 }
 
+struct llm_tensor *llm_engine_encode(struct llm_engine *g, const int32_t *ids, const int64_t *lengths, int64_t n_texts, struct llm_err *e)
+{
+    int64_t total = 0, at = 0;
+    for (int64_t t = 0; t < n_texts; t++) {
+        if (lengths[t] > g->context) {
+            llm_fail(e, EX_DATAERR, "expected at most %" PRId64 " tokens (the context), found %" PRId64, g->context, lengths[t]);
+            return NULL;
+        }
+        total += lengths[t];
+    }
+    llm_ctx_reset(&g->ctx);
+    int32_t *positions = llm_arena_alloc(&g->ctx.acts, 2 * (size_t)total * sizeof *positions), *starts = positions + total;
+    if (!positions) {
+        llm_no_memory(e, "a pass's tokens");
+        return NULL;
+    }
+    for (int64_t t = 0; t < n_texts; at += lengths[t++]) {
+        for (int64_t i = 0; i < lengths[t]; i++) {
+            positions[at + i] = (int32_t)i;
+            starts[at + i] = (int32_t)at;
+        }
+    }
+    struct llm_batch b = {.ids = ids, .positions = positions, .n_tokens = total, .doc_start = starts};
+    struct llm_tensor *hidden = llm_model_forward(&g->ctx, g->model, &b);
+    if (llm_ctx_failed(&g->ctx)) {
+        llm_fail(e, g->ctx.err.status, "%s", g->ctx.err.text);
+        return NULL;
+    }
+    g->passes++;
+    g->tokens += total;
+    return hidden;
+}
+
 float *llm_engine_logits(struct llm_engine *g, const struct llm_tensor *hidden, const int64_t *rows, int64_t n_rows, struct llm_err *e)
 {
     struct llm_tensor *picked = llm_tensor_create(&g->ctx, n_rows, hidden->cols), *logits = NULL;
@@ -118,6 +151,10 @@ static int visit_spans(struct llm_engine *g, const struct llm_tensor *hidden, in
 int llm_engine_prefill(struct llm_engine *g, struct llm_kv *kv, const int32_t *ids, int64_t n, bool want_logits, llm_span_visit *visit, void *arg,
                        struct llm_err *e)
 {
+    if (g->model->config.bidirectional) {
+        struct llm_tensor *hidden = llm_engine_encode(g, ids, &n, 1, e);
+        return !hidden || (visit && visit_spans(g, hidden, 0, want_logits, visit, arg, e) < 0) ? -1 : 0;
+    }
     for (int64_t at = 0, step; at < n; at += step) {
         step = n - at < g->batch ? n - at : g->batch;
         struct llm_feed feed = {kv, ids + at, step};

@@ -36,6 +36,10 @@ struct llm_feed {
 /* One pass over all feeds (Σ n ≤ batch): afterwards the caches hold the tokens. Final hidden states [Σ n, hidden_size] in the order of the feeds,
  * valid until the next pass; NULL on failure. */
 struct llm_tensor *llm_engine_run(struct llm_engine *g, const struct llm_feed *feeds, int64_t n, struct llm_err *e) LLM_MUST_CHECK;
+/* An encoder over texts without a cache: ids one text after another, lengths[n_texts], none longer than the context. Texts do not see each
+ * other. Final hidden states, as of llm_engine_run. */
+struct llm_tensor *llm_engine_encode(struct llm_engine *g, const int32_t *ids, const int64_t *lengths, int64_t n_texts, struct llm_err *e)
+    LLM_MUST_CHECK;
 /* Logits [n_rows, vocab_size] of some rows of `hidden`, on top of it; NULL on failure. */
 float *llm_engine_logits(struct llm_engine *g, const struct llm_tensor *hidden, const int64_t *rows, int64_t n_rows, struct llm_err *e)
     LLM_MUST_CHECK;
@@ -48,7 +52,7 @@ struct llm_span {
 };
 #define LLM_SPAN_MAX 64        /* tokens a visit, so that logits of a whole prompt never exist */
 typedef int llm_span_visit(void *arg, const struct llm_span *s, struct llm_err *e);
-/* Runs `n` tokens behind what `kv` holds, pass after pass. `visit` may be NULL; its -1 ends the run, and so does a caught signal (1 is returned). */
+/* Runs `n` tokens behind what `kv` holds, pass after pass; an encoder takes them whole and leaves `kv` alone. `visit` may be NULL; its -1 ends the run, and so does a caught signal (1 is returned). */
 int llm_engine_prefill(struct llm_engine *g, struct llm_kv *kv, const int32_t *ids, int64_t n, bool want_logits, llm_span_visit *visit, void *arg,
                        struct llm_err *e) LLM_MUST_CHECK;
 

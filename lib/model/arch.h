@@ -35,9 +35,13 @@ struct llm_arch {
     /* Keys that need more than a table row; then what follows from the others (head_dim, n_inner). May be NULL. */
     int (*finish)(struct llm_config *c, const json_t *o, struct llm_err *e);
     int (*extra)(const struct llm_config *c, json_t *o); /* writes what `finish` reads; 0, or -1 when memory is short */
+    /* What only the tensors of files tell: parts that a model may have or not. May be NULL. */
+    void (*in_files)(struct llm_config *c, const struct llm_model_files *files);
     /* How GGUF files differ: converters turn pairs of channels, add 1 to gains. May be NULL. */
     void (*in_gguf)(struct llm_config *c);
     struct llm_names names;
+    const struct llm_names *gguf_names; /* NULL: llm_gguf_names */
+    const char *const *unused;     /* beginnings of names of tensors that files may carry and that are not read; NULL-terminated, or NULL */
     bool transposed;               /* matrices within layers lie [in, out] in files (Conv1D) */
     bool out_bias_apart;           /* attention_bias says nothing of the output projection */
     bool scaled_residual;          /* initial residual projections × 1/sqrt(2·layers) */

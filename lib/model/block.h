@@ -19,6 +19,8 @@ enum llm_stem {
 struct llm_names {
     const char *prefix;             /* "model.": also looked for without it */
     const char *embed, *positions, *layer, *final_norm, *head; /* after the prefix; `layer` before the number; head without the prefix */
+    const char *token_types, *embed_norm, *pooler;             /* after the prefix; NULL where the family has none */
+    const char *head_dense, *head_norm, *head_bias;            /* a head's transform and bias, without the prefix; NULL */
     const char *stem[LLM_N_STEMS];  /* after the layer's name; NULL where the family has none (QKV and GATE_UP: fused or apart) */
 };
 
@@ -58,6 +60,10 @@ void llm_declare_release(struct llm_declare *d);
 struct llm_linear_params { struct llm_param *w, *b; };
 /* y = x·wᵀ (+ b) at `stem` of the current layer. */
 void llm_declare_linear(struct llm_declare *d, struct llm_linear_params *p, enum llm_stem stem, int64_t out, int64_t in, const char *dims, bool bias);
+/* The same of no layer, named in full without suffix. */
+void llm_declare_dense(struct llm_declare *d, struct llm_linear_params *p, const char *name, int64_t out, int64_t in, const char *dims);
+/* A bias [n], named in full without suffix. */
+void llm_declare_bias(struct llm_declare *d, struct llm_param **slot, const char *name, int64_t n, const char *dims);
 /* Gain [width] (and bias, for LayerNorm with biases) named `name` in full without suffix; `dims` says what the width is. */
 void llm_declare_norm(struct llm_declare *d, struct llm_linear_params *p, const char *name, int64_t width, const char *dims);
 /* The matrices of expert `expert` of the current layer. */
@@ -96,11 +102,13 @@ extern const struct llm_module_kind llm_module_attention, llm_module_mlp, llm_mo
 /* The norm at hand, also outside layers. */
 struct llm_tensor *llm_norm_apply(struct llm_ctx *c, const struct llm_config *config, const struct llm_linear_params *p, struct llm_tensor *x);
 
-/* A decoder: embeddings, layers, final norm, head. The layout of both families. */
+/* Embeddings, layers, final norm, head: the layout of decoders, and of encoders, whose attention looks both ways. */
 /* Norms before and after a sub-layer; kind NULL: none. */
 struct llm_layer { struct llm_module before[2], after[2], mixer, ffn; };
 struct llm_decoder {
     struct llm_param *embed, *positions, *head; /* head NULL: tied; positions NULL: not learned */
+    struct llm_param *token_types, *head_bias;  /* NULL: none */
+    struct llm_linear_params embed_norm, pooler, head_dense, head_norm; /* w NULL: none */
     struct llm_layer *layers;
     int64_t n_layers;
     struct llm_linear_params final_norm;

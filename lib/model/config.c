@@ -10,6 +10,14 @@
 static const char *const act_names[LLM_N_ACTS] = {"gelu", "gelu_new", "relu", "silu", "sigmoid", "tanh"};
 static const char sqrt_scale[] = "1/sqrt(hidden)";
 
+/* Keys of all families. */
+static const char *const pooling_words[] = {"unset", "mean", "cls", "last", "other", NULL};
+static const struct llm_config_key common_keys[] = {
+    {"pooling", LLM_KEY_WORD, offsetof(struct llm_config, pooling), 0, 0, pooling_words, true},
+    {"normalize_embeddings", LLM_KEY_BOOL, offsetof(struct llm_config, normalize_embeddings), 0, 0, NULL, true},
+};
+enum { N_COMMON = sizeof common_keys / sizeof *common_keys };
+
 static int read_word(const json_t *o, const struct llm_config_key *k, int *out, struct llm_err *e)
 {
     const char *word = NULL;
@@ -165,6 +173,9 @@ static int from_json(struct llm_config *c, const json_t *o, struct llm_err *e)
     for (const struct llm_config_key *k = arch->keys; k->name; k++) {
         if (read_key(c, o, k, e) < 0) return -1;
     }
+    for (size_t i = 0; i < N_COMMON; i++) {
+        if (read_key(c, o, &common_keys[i], e) < 0) return -1;
+    }
     return llm_config_finish(c, o, e);
 }
 
@@ -194,27 +205,31 @@ static json_t *write_key(const struct llm_config *c, const struct llm_config_key
     return NULL;
 }
 
+/* Keys that transformers does not know stand there only where they say something. 0 or -1. */
+static int put_key(json_t *o, const struct llm_config *c, const struct llm_config *plain, const struct llm_config_key *k)
+{
+    json_t *v = write_key(c, k), *usual = write_key(plain, k);
+    int failed = v ? 0 : -1;
+    if (v && (!k->extension || !json_equal(v, usual))) failed = json_object_set(o, k->name, v);
+    json_decref(v);
+    json_decref(usual);
+    return failed;
+}
+
 json_t *llm_config_to_json(const struct llm_config *c, struct llm_err *e)
 {
     const struct llm_arch *arch = llm_arch_find(c->model_type);
     const struct llm_config plain = llm_config_blank(arch);
     json_t *o = json_pack("{s:[s],s:s}", "architectures", arch->architecture, "model_type", arch->model_type);
-    for (const struct llm_config_key *k = arch->keys; o && k->name; k++) {
-        json_t *v = write_key(c, k), *usual = write_key(&plain, k);
-        int failed = 0;
-        if (!k->extension || !json_equal(v, usual)) failed = json_object_set(o, k->name, v);
-        json_decref(v);
-        json_decref(usual);
-        if (failed || !v) {
-            json_decref(o);
-            o = NULL;
-        }
-    }
-    if (o && arch->extra && arch->extra(c, o) < 0) {
+    int failed = o ? 0 : -1;
+    for (const struct llm_config_key *k = arch->keys; !failed && k->name; k++) failed = put_key(o, c, &plain, k);
+    for (size_t i = 0; !failed && i < N_COMMON; i++) failed = put_key(o, c, &plain, &common_keys[i]);
+    if (!failed && arch->extra) failed = arch->extra(c, o);
+    if (failed) {
         json_decref(o);
-        o = NULL;
+        llm_no_memory(e, "configuration");
+        return NULL;
     }
-    if (!o) llm_no_memory(e, "configuration");
     return o;
 }
 

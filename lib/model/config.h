@@ -18,6 +18,14 @@ enum llm_norm_place {
 };
 /* Norms of queries and keys: none, each head by itself, or all heads as one vector. */
 enum llm_qk_norm { LLM_QK_NORM_NONE, LLM_QK_NORM_HEAD, LLM_QK_NORM_ALL };
+/* What makes one vector of a text's final hidden states. */
+enum llm_pool_kind {
+    LLM_POOL_UNSET,                /* the model does not say */
+    LLM_POOL_MEAN,                 /* of all tokens */
+    LLM_POOL_CLS,                  /* the first token's */
+    LLM_POOL_LAST,                 /* the last token's */
+    LLM_POOL_OTHER                 /* in a way that we do not have */
+};
 enum llm_position_kind { LLM_POSITION_ROPE, LLM_POSITION_LEARNED, LLM_POSITION_SINUSOIDAL, LLM_POSITION_NONE };
 
 /* A router's probabilities: over all experts, or each by itself (DeepSeek-V3). */
@@ -36,6 +44,14 @@ struct llm_config {
     enum llm_norm_place norm_place;
     double norm_eps, norm_gain_offset; /* gain_offset: 1 where files keep gain - 1 */
     enum llm_qk_norm qk_norm;
+    bool no_final_norm;            /* nothing stands behind the last layer */
+    bool bidirectional;            /* an encoder: tokens see those behind them too, and nothing is generated */
+    int64_t type_vocab_size;       /* kinds of segments, which are added to embeddings; 0: none */
+    bool embedding_norm;           /* a norm behind the sum of embeddings */
+    bool head_transform;           /* before the head: norm(act(x·W + b)); behind it a bias: BERT's masked-token head */
+    bool pooler;                   /* tanh(x·W + b) of a text's first token, for classifying */
+    enum llm_pool_kind pooling;    /* how the model is meant to embed texts */
+    bool normalize_embeddings;     /* to length 1 */
     bool parallel_residual;        /* x + attention(norm1(x)) + mlp(norm2(x)) */
     bool qkv_by_head;              /* rows of the fused projection in files: q, k, v of head 0, of head 1, … */
     enum llm_position_kind position;

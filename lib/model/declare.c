@@ -83,6 +83,17 @@ void llm_declare_router_bias(struct llm_declare *d, struct llm_param **slot, int
     s->balances = true;
 }
 
+void llm_declare_dense(struct llm_declare *d, struct llm_linear_params *p, const char *name, int64_t out, int64_t in, const char *dims)
+{
+    matrix(add(d, &p->w, name, ".weight", dims), out, in);
+    vector(add(d, &p->b, name, ".bias", dims), out, LLM_INIT_ZERO);
+}
+
+void llm_declare_bias(struct llm_declare *d, struct llm_param **slot, const char *name, int64_t n, const char *dims)
+{
+    vector(add(d, slot, name, ".bias", dims), n, LLM_INIT_ZERO);
+}
+
 void llm_declare_norm(struct llm_declare *d, struct llm_linear_params *p, const char *name, int64_t width, const char *dims)
 {
     const struct llm_config *c = d->config;

@@ -1,7 +1,8 @@
-/* The decoder that both families are: embeddings, layers of mixer and feed-forward, final norm, head. */
+/* Embeddings, layers of mixer and feed-forward, final norm, head: decoders, and encoders, which differ by parameters. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include "model/arch.h"
 
 /* What a layer is made of. */
@@ -50,35 +51,77 @@ static void declare_sub_layer(struct llm_declare *d, struct llm_layer *layer, in
     if (place == LLM_NORM_SANDWICH || place == LLM_NORM_OUTPUT) declare_module(d, &layer->after[i], &llm_module_norm, after);
 }
 
+/* Whether these names (GGUF's have not all) can say what the configuration asks for. */
+static int check_names(const struct llm_declare *d)
+{
+    const struct llm_config *c = d->config;
+    const struct llm_names *n = d->names;
+    const struct { bool wanted; const char *name, *what; } parts[] = {
+        {c->type_vocab_size > 0, n->token_types, "kinds of segments"}, {c->embedding_norm, n->embed_norm, "a norm of embeddings"},
+        {c->pooler, n->pooler, "a pooler"}, {c->head_transform, n->head_dense, "a masked-token head"}};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        if (parts[i].wanted && !parts[i].name) return llm_fail(d->err, EX_UNAVAILABLE, "%s of %s has no name here", parts[i].what, c->model_type);
+    }
+    return 0;
+}
+
+/* A name after the family's prefix; until the next call. */
+static const char *full(const struct llm_declare *d, const char *name)
+{
+    static _Thread_local char text[100];
+    snprintf(text, sizeof text, "%s%s", d->names->prefix, name);
+    return text;
+}
+
+static void declare_embeddings(struct llm_declare *d, struct llm_decoder *m)
+{
+    const struct llm_config *c = d->config;
+    const struct llm_names *n = d->names;
+    d->layer = -1;
+    d->row = "embeddings";
+    llm_declare_table(d, &m->embed, full(d, n->embed), c->vocab_size, c->hidden_size, "vocab_size, hidden_size", true);
+    if (c->position == LLM_POSITION_LEARNED) {
+        llm_declare_table(d, &m->positions, full(d, n->positions), c->max_position_embeddings, c->hidden_size,
+                          "max_position_embeddings, hidden_size", true);
+    }
+    if (c->type_vocab_size > 0) {
+        llm_declare_table(d, &m->token_types, full(d, n->token_types), c->type_vocab_size, c->hidden_size, "type_vocab_size, hidden_size", true);
+    }
+    d->row = llm_module_norm.name;
+    if (c->embedding_norm) llm_declare_norm(d, &m->embed_norm, full(d, n->embed_norm), c->hidden_size, "hidden_size");
+}
+
+static void declare_head(struct llm_declare *d, struct llm_decoder *m)
+{
+    const struct llm_config *c = d->config;
+    const struct llm_names *n = d->names;
+    d->layer = -1;
+    d->row = llm_module_norm.name;
+    if (!c->no_final_norm) llm_declare_norm(d, &m->final_norm, full(d, n->final_norm), c->hidden_size, "hidden_size");
+    d->row = "head";
+    if (c->pooler) llm_declare_dense(d, &m->pooler, full(d, n->pooler), c->hidden_size, c->hidden_size, "hidden_size, hidden_size");
+    if (c->head_transform) {
+        llm_declare_dense(d, &m->head_dense, n->head_dense, c->hidden_size, c->hidden_size, "hidden_size, hidden_size");
+        llm_declare_norm(d, &m->head_norm, n->head_norm, c->hidden_size, "hidden_size");
+        llm_declare_bias(d, &m->head_bias, n->head_bias, c->vocab_size, "vocab_size");
+    }
+    if (!c->tie_word_embeddings) llm_declare_table(d, &m->head, n->head, c->vocab_size, c->hidden_size, "vocab_size, hidden_size", false);
+}
+
 int llm_decoder_declare(struct llm_declare *d, struct llm_decoder *m)
 {
     const struct llm_config *c = d->config;
-    char name[100];
     m->n_layers = c->num_hidden_layers;
     m->layers = llm_calloc((size_t)m->n_layers, sizeof *m->layers, "layers", d->err);
-    if (!m->layers || llm_decoder_set_rope(m, c, 0, d->err) < 0) return -1;
-    d->layer = -1;
-    d->row = "embeddings";
-    snprintf(name, sizeof name, "%s%s", d->names->prefix, d->names->embed);
-    llm_declare_table(d, &m->embed, name, c->vocab_size, c->hidden_size, "vocab_size, hidden_size", true);
-    if (c->position == LLM_POSITION_LEARNED) {
-        snprintf(name, sizeof name, "%s%s", d->names->prefix, d->names->positions);
-        llm_declare_table(d, &m->positions, name, c->max_position_embeddings, c->hidden_size, "max_position_embeddings, hidden_size", true);
-    }
+    if (!m->layers || check_names(d) < 0 || llm_decoder_set_rope(m, c, 0, d->err) < 0) return -1;
+    declare_embeddings(d, m);
     for (int l = 0; l < m->n_layers; l++) {
         struct llm_layer *layer = &m->layers[l];
         d->layer = l;
         declare_sub_layer(d, layer, 0, &layer->mixer, mixer_of(c, l));
         declare_sub_layer(d, layer, 1, &layer->ffn, ffn_of(c, l));
     }
-    d->layer = -1;
-    d->row = llm_module_norm.name;
-    snprintf(name, sizeof name, "%s%s", d->names->prefix, d->names->final_norm);
-    llm_declare_norm(d, &m->final_norm, name, c->hidden_size, "hidden_size");
-    d->row = "head";
-    if (!c->tie_word_embeddings) {
-        llm_declare_table(d, &m->head, d->names->head, c->vocab_size, c->hidden_size, "vocab_size, hidden_size", false);
-    }
+    declare_head(d, m);
     return d->failed ? -1 : 0;
 }
 
@@ -149,6 +192,18 @@ static struct llm_tensor *layers(struct llm_ctx *c, void *arg, struct llm_tensor
     return x;
 }
 
+/* Every token is of the first kind of segment. */
+static struct llm_tensor *add_types(struct llm_ctx *c, const struct llm_decoder *m, struct llm_tensor *x)
+{
+    int32_t *kinds = llm_arena_alloc(&c->acts, (size_t)x->rows * sizeof *kinds);
+    if (!kinds) {
+        if (!llm_ctx_failed(c)) llm_fail(&c->err, EX_UNAVAILABLE, "activations: expected at most %zu MiB, found more", c->acts.limit >> 20);
+        return &c->nothing;
+    }
+    memset(kinds, 0, (size_t)x->rows * sizeof *kinds);
+    return llm_add(c, x, llm_embedding(c, kinds, x->rows, m->token_types, 1));
+}
+
 static struct llm_tensor *embed(struct llm_ctx *c, const struct llm_model *model, const struct llm_batch *b)
 {
     const struct llm_config *f = &model->config;
@@ -157,6 +212,8 @@ static struct llm_tensor *embed(struct llm_ctx *c, const struct llm_model *model
     struct llm_tensor *x = llm_embedding(c, b->ids, b->n_tokens, m->embed, (float)f->embedding_scale);
     if (f->position == LLM_POSITION_LEARNED) x = llm_add(c, x, llm_embedding(c, b->positions, b->n_tokens, m->positions, 1));
     if (f->position == LLM_POSITION_SINUSOIDAL) x = llm_add_sinusoidal(c, x, b->positions);
+    if (m->token_types) x = add_types(c, m, x);
+    if (m->embed_norm.w) x = llm_norm_apply(c, f, &m->embed_norm, x);
     return llm_dropout(c, x, (float)f->embd_pdrop, LLM_RNG_DROPOUT_EMBED);
 }
 
@@ -177,7 +234,7 @@ struct llm_tensor *llm_decoder_forward(struct llm_ctx *c, struct llm_model *mode
         runs[l] = (struct run){model, *b, l, n};
         x = llm_run_block(c, layers, &runs[l], x, keep);
     }
-    return llm_norm_apply(c, f, &m->final_norm, x);
+    return m->final_norm.w ? llm_norm_apply(c, f, &m->final_norm, x) : x;
 }
 
 static bool all_finite(const struct llm_tensor *x)
@@ -208,7 +265,7 @@ bool llm_model_first_bad(struct llm_ctx *c, struct llm_model *model, const struc
             snprintf(name, n, "%s%s%lld after its %s", names->prefix, names->layer, (long long)l, (i ? &layer->ffn : &layer->mixer)->kind->name);
         }
     }
-    if (!bad) {
+    if (!bad && m->final_norm.w) {
         x = llm_norm_apply(c, &model->config, &m->final_norm, x);
         bad = !all_finite(x);
         snprintf(name, n, "%s%s", names->prefix, names->final_norm);

@@ -89,13 +89,25 @@ static int read_scaling(struct llm_config *c, const struct llm_gguf *g, const ch
     return 0;
 }
 
+/* How the model is meant to embed texts: 0 not said, 1 mean, 2 cls, 3 last, 4 a ranking. */
+static int read_pooling(struct llm_config *c, const struct llm_gguf *g, const char *arch, struct llm_err *e)
+{
+    static const enum llm_pool_kind kinds[] = {LLM_POOL_UNSET, LLM_POOL_MEAN, LLM_POOL_CLS, LLM_POOL_LAST, LLM_POOL_OTHER};
+    char key[128];
+    int64_t kind = 0;
+    snprintf(key, sizeof key, "%s.pooling_type", arch);
+    if (llm_gguf_int(g, key, 0, 4, &kind, e) < 0) return -1;
+    c->pooling = kinds[kind];
+    return 0;
+}
+
 int llm_gguf_config(struct llm_config *c, const struct llm_gguf *g, struct llm_err *e)
 {
     const struct llm_arch *arch = find_arch(g, e);
     if (!arch) return -1;
     *c = llm_config_blank(arch);
     c->num_key_value_heads = c->head_dim = 0; /* what the file leaves out follows from the rest */
-    if (read_numbers(c, g, arch->gguf, e) < 0 || read_scaling(c, g, arch->gguf, e) < 0
+    if (read_numbers(c, g, arch->gguf, e) < 0 || read_scaling(c, g, arch->gguf, e) < 0 || read_pooling(c, g, arch->gguf, e) < 0
         || llm_gguf_int(g, "tokenizer.ggml.bos_token_id", 0, INT32_MAX, &c->bos_token_id, e) < 0
         || llm_gguf_int(g, "tokenizer.ggml.eos_token_id", 0, INT32_MAX, &c->eos_token_id, e) < 0) return -1;
     if (arch->in_gguf) arch->in_gguf(c);

@@ -8,6 +8,7 @@
 #include "model/arch.h"
 #include "model/files.h"
 #include "model/names.h"
+#include "model/sentence.h"
 
 static void shape_text(const int64_t *shape, int n_dims, char *out, size_t n)
 {
@@ -105,16 +106,34 @@ static int load_param(struct llm_model *m, const struct llm_param_spec *s, struc
     return p->weight.data ? 0 : -1;
 }
 
-/* The parameter's entry, also where a file leaves out the family's prefix; *file: where it stands. A tensor in two files is refused. */
+/* Names that files may give a parameter: with or without the family's prefix, and, of old, "gamma" and "beta" in norms. k counts from 0; NULL:
+ * no more. */
+static const char *alias(const struct llm_model *m, const char *name, int k, char text[128])
+{
+    static const char *const suffixes[][2] = {{"LayerNorm.weight", "LayerNorm.gamma"}, {"LayerNorm.bias", "LayerNorm.beta"}};
+    size_t prefix = strlen(m->arch->names.prefix), n = strlen(name);
+    bool prefixed = strncmp(name, m->arch->names.prefix, prefix) == 0;
+    if (k > 3) return NULL;
+    if (k < 2) return k == 0 || !prefixed ? name : name + prefix;
+    for (size_t i = 0; i < 2; i++) {
+        size_t old = strlen(suffixes[i][0]);
+        if (n < old || strcmp(name + n - old, suffixes[i][0]) != 0) continue;
+        snprintf(text, 128, "%.*s%s", (int)(n - old), name, suffixes[i][1]);
+        return k == 2 || !prefixed ? text : text + prefix;
+    }
+    return NULL;
+}
+
+/* The parameter's entry; *file: where it stands. A tensor in two files is refused. */
 static const struct llm_entry *find_entry(const struct llm_model *m, const char *name, struct llm_checkpoint **file, struct llm_err *e)
 {
     const struct llm_entry *found = NULL;
-    size_t prefix = strlen(m->arch->names.prefix);
-    bool prefixed = strncmp(name, m->arch->names.prefix, prefix) == 0;
     for (size_t i = 0; i < m->n_files; i++) {
         const struct llm_header *h = llm_checkpoint_header(m->files[i]);
-        const struct llm_entry *t = llm_header_find(h, name);
-        if (!t && prefixed) t = llm_header_find(h, name + prefix);
+        const struct llm_entry *t = NULL;
+        char text[128];
+        const char *other;
+        for (int k = 0; !t && (other = alias(m, name, k, text)); k++) t = llm_header_find(h, other);
         if (!t) continue;
         if (found) {
             llm_fail(e, EX_DATAERR, "tensor '%s': expected once, found in %s and in %s", name, llm_checkpoint_name(*file),
@@ -140,8 +159,12 @@ static bool is_buffer(const struct llm_model *m, const char *name)
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
         if (n >= strlen(ends[i]) && strcmp(name + n - strlen(ends[i]), ends[i]) == 0) return true;
     }
+    for (size_t i = 0; m->arch->unused && m->arch->unused[i]; i++) {
+        if (strncmp(name, m->arch->unused[i], strlen(m->arch->unused[i])) == 0) return true;
+    }
     n = strlen(m->arch->names.head);
-    return m->config.tie_word_embeddings && strncmp(name, m->arch->names.head, n) == 0 && strcmp(name + n, ".weight") == 0;
+    if (strncmp(name, m->arch->names.head, n) != 0) return false;
+    return (m->config.tie_word_embeddings && strcmp(name + n, ".weight") == 0) || (m->config.head_transform && strcmp(name + n, ".bias") == 0);
 }
 
 static bool is_ours(const char *name)
@@ -151,10 +174,12 @@ static bool is_ours(const char *name)
 
 static bool is_declared(const struct llm_model *m, const struct llm_declare *d, const char *name)
 {
-    const char *prefix = m->arch->names.prefix;
     for (size_t i = 0; i < d->n; i++) {
-        const char *ours = d->specs[i].name;
-        if (strcmp(ours, name) == 0 || (strncmp(ours, prefix, strlen(prefix)) == 0 && strcmp(ours + strlen(prefix), name) == 0)) return true;
+        char text[128];
+        const char *other;
+        for (int k = 0; (other = alias(m, d->specs[i].name, k, text)); k++) {
+            if (strcmp(other, name) == 0) return true;
+        }
     }
     return false;
 }
@@ -226,7 +251,10 @@ static int load_state(struct llm_model *m, struct llm_checkpoint *f, struct llm_
 static struct llm_model *from_config(struct llm_model_files *files, const char *name, const struct llm_config *c, struct llm_err *e)
 {
     struct llm_declare d;
-    struct llm_model *m = llm_model_shape(c, &d, e);
+    struct llm_config fitted = *c;
+    const struct llm_arch *arch = llm_arch_find(c->model_type);
+    if (arch->in_files) arch->in_files(&fitted, files);
+    struct llm_model *m = llm_model_shape(&fitted, &d, e);
     if (!m) {
         llm_in(e, "%s", name);
         llm_model_files_close(files);
@@ -237,7 +265,7 @@ static struct llm_model *from_config(struct llm_model_files *files, const char *
     int r = 0;
     if (llm_checkpoint_gguf(m->files[0])) { /* the same parameters under other names */
         llm_declare_release(&d);
-        r = llm_model_declare_gguf(c, &d, e);
+        r = llm_model_declare_gguf(&fitted, &d, e);
     }
     if (r == 0) r = load_params(m, &d, e);
     if (r == 0) r = load_state(m, m->files[0], e);
@@ -320,6 +348,10 @@ static struct llm_model *from_folder(const char *folder, size_t n, struct llm_mo
     struct llm_model *m = from_files(files, name, config, e);
     json_decref(config);
     if (m) take_chat_template(m, folder, n);
+    if (m && llm_sentence_read(&m->config, folder, n, e) < 0) {
+        llm_model_destroy(m);
+        return NULL;
+    }
     if (!m || m->tokenizer) return m;
     if (join(path, folder, n, "tokenizer.json", e) == 0
         && (stat(path, &st) != 0 || (m->tokenizer = llm_tokenizer_load(path, NULL, e)) != NULL)) return m;

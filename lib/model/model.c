@@ -6,7 +6,8 @@
 static int declare(const struct llm_config *c, bool gguf, struct llm_declare *d, struct llm_decoder **layout, struct llm_err *e)
 {
     const struct llm_arch *arch = llm_arch_find(c->model_type);
-    *d = (struct llm_declare){.config = c, .arch = arch, .names = gguf ? &llm_gguf_names : &arch->names, .transposed = arch->transposed && !gguf,
+    const struct llm_names *names = !gguf ? &arch->names : arch->gguf_names ? arch->gguf_names : &llm_gguf_names;
+    *d = (struct llm_declare){.config = c, .arch = arch, .names = names, .transposed = arch->transposed && !gguf,
                               .layer = -1, .err = e};
     *layout = llm_calloc(1, sizeof **layout, "model", e);
     if (*layout && arch->declare(d, *layout) == 0) return 0;
@@ -120,12 +121,33 @@ static int check_batch(const struct llm_model *m, const struct llm_batch *b, str
 struct llm_tensor *llm_model_forward(struct llm_ctx *c, struct llm_model *m, const struct llm_batch *b)
 {
     if (llm_ctx_failed(c) || check_batch(m, b, &c->err) < 0) return &c->nothing;
+    if (b->seqs && llm_model_must_generate(m, &c->err) < 0) return &c->nothing;
     return m->arch->forward(c, m, b);
+}
+
+int llm_model_must_generate(const struct llm_model *m, struct llm_err *e)
+{
+    if (!m->config.bidirectional) return 0;
+    return llm_fail(e, EX_UNAVAILABLE, "expected a model that predicts the next token, found an encoder (%s): it embeds texts (llm-infer --embed)",
+                    m->config.model_type);
+}
+
+struct llm_tensor *llm_model_before_head(struct llm_ctx *c, struct llm_model *m, struct llm_tensor *hidden)
+{
+    const struct llm_decoder *d = m->layout;
+    if (!d->head_dense.w) return hidden;
+    hidden = llm_activation(c, llm_linear(c, hidden, d->head_dense.w, d->head_dense.b), m->config.act);
+    return llm_norm_apply(c, &m->config, &d->head_norm, hidden);
 }
 
 struct llm_tensor *llm_model_logits(struct llm_ctx *c, struct llm_model *m, struct llm_tensor *hidden)
 {
-    struct llm_tensor *logits = llm_linear(c, hidden, llm_model_head(m), NULL);
+    const struct llm_decoder *d = m->layout;
+    if (m->config.bidirectional && !m->config.head_transform && !llm_ctx_failed(c)) {
+        llm_fail(&c->err, EX_UNAVAILABLE, "expected a model with a masked-token head, found an encoder (%s) without one", m->config.model_type);
+    }
+    if (llm_ctx_failed(c)) return &c->nothing;
+    struct llm_tensor *logits = llm_linear(c, llm_model_before_head(c, m, hidden), llm_model_head(m), d->head_bias);
     float cap = (float)m->config.final_logit_softcapping;
     if (m->config.logit_scale != 1) logits = llm_scale(c, logits, (float)m->config.logit_scale);
     return cap > 0 ? llm_scale(c, llm_activation(c, llm_scale(c, logits, 1 / cap), LLM_ACT_TANH), cap) : logits;
@@ -138,5 +160,5 @@ int llm_model_set_context(struct llm_model *m, int64_t context, struct llm_err *
 
 struct llm_cache_shape llm_model_cache_shape(const struct llm_config *c)
 {
-    return (struct llm_cache_shape){c->num_hidden_layers, c->num_key_value_heads, c->head_dim, c->head_dim};
+    return (struct llm_cache_shape){c->bidirectional ? 0 : c->num_hidden_layers, c->num_key_value_heads, c->head_dim, c->head_dim};
 }

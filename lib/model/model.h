@@ -48,13 +48,17 @@ struct llm_tensor *llm_model_forward(struct llm_ctx *c, struct llm_model *m, con
 bool llm_model_first_bad(struct llm_ctx *c, struct llm_model *m, const struct llm_batch *b, char *name, size_t n);
 /* The head's matrix [vocab, hidden] (the embedding when tied). */
 struct llm_param *llm_model_head(const struct llm_model *m);
+/* What the head multiplies: the hidden states, or what a transform of the model's makes of them. */
+struct llm_tensor *llm_model_before_head(struct llm_ctx *c, struct llm_model *m, struct llm_tensor *hidden);
+/* 0, or -1 (EX_UNAVAILABLE) for an encoder, which predicts no next token. */
+int llm_model_must_generate(const struct llm_model *m, struct llm_err *e) LLM_MUST_CHECK;
 /* logits [rows, vocab] = hidden · headᵀ × logit_scale, for inference. */
 struct llm_tensor *llm_model_logits(struct llm_ctx *c, struct llm_model *m, struct llm_tensor *hidden);
 
 /* Texts will have up to `context` tokens: some scalings of rotary positions (dynamic, longrope) depend on it. Before the first pass. */
 int llm_model_set_context(struct llm_model *m, int64_t context, struct llm_err *e) LLM_MUST_CHECK;
 
-/* Size of one layer's cache entry per token: n_kv_heads, d_k, d_v. */
+/* Size of one layer's cache entry per token: n_kv_heads, d_k, d_v. Encoders have no layers that cache. */
 struct llm_cache_shape { int64_t n_layers, n_kv_heads, d_k, d_v; };
 struct llm_cache_shape llm_model_cache_shape(const struct llm_config *c);
 

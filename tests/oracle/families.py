@@ -4,7 +4,7 @@ scores that deviate by 2 to 5, windows of 16, prompts beyond the original contex
 
     /work/tmp/venv/bin/python tests/oracle/families.py tests/golden/families [CASE...]
 
-Each golden is a safetensors file: "logits" (every EVERY-th row), and in its metadata config.json, the tensors' names and shapes, and the context that the
+Each golden is a safetensors file: "logits" (every EVERY-th row; of a model without a head its final hidden states), and in its metadata config.json, the tensors' names and shapes, and the context that the
 test is to ask for. Weights are not stored: parameter i in order of names is drawn from Philox by both sides.
 """
 import json
@@ -63,6 +63,8 @@ CASES = {
     "qwen3_moe": ("Qwen3MoeConfig", dict(head_dim=12, num_experts=6, num_experts_per_tok=3, moe_intermediate_size=20, norm_topk_prob=True)),
     "qwen3_moe-plain": ("Qwen3MoeConfig", dict(head_dim=12, num_experts=6, num_experts_per_tok=2, moe_intermediate_size=20, norm_topk_prob=False,
                                                decoder_sparse_step=2)),
+    "bert": ("BertConfig", dict(type_vocab_size=3, hidden_act="gelu")),
+    "bert-model": ("BertConfig", dict(hidden_act="gelu_new", layer_norm_eps=1e-5)),
     "stablelm": ("StableLmConfig", dict(use_qkv_bias=True, rope_parameters=dict(rope_type="default", rope_theta=300.0, partial_rotary_factor=.5))),
 }
 
@@ -89,19 +91,23 @@ def harden(model):
     offset = 0 if "gemma" in model.config.model_type else 1
     tied = model.config.tie_word_embeddings
     tensors = file_tensors(model) if mixture else model.state_dict()
-    named = sorted((n, p) for n, p in tensors.items() if not (tied and n == "lm_head.weight"))
+    named = sorted((n, p) for n, p in tensors.items() if not (tied and n in ("lm_head.weight", "cls.predictions.decoder.weight")))
+    if model.config.model_type == "bert":
+        named = [(n, p) for n, p in named if n not in ("cls.predictions.decoder.bias", "embeddings.position_ids", "bert.embeddings.position_ids")]
+    if type(model).__name__ == "BertModel":  # norms as old files name them
+        named = [(n.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta"), p) for n, p in named]
     if model.config.model_type == "gpt_neox":  # its name in files
         named = sorted((n.replace("lm_head", "embed_out"), p) for n, p in named)
     for i, (name, p) in enumerate(named):
         x = philox.matrix(SEED, i, p.shape[0], p.shape[1] if p.dim() > 1 else 1, philox.TEST)
         if p.dim() == 1:
-            gain = ("norm" in name or ".ln_" in name) and name.endswith("weight")
+            gain = ("norm" in name or ".ln_" in name or "LayerNorm" in name) and name.endswith(("weight", "gamma"))
             x = x[:, 0] * np.float32(.3) + np.float32(gain * offset + ("q_norm" in name or "k_norm" in name))
         elif any(s in name for s in ("embed", "wte", "wpe", "lm_head")):
             x = x * np.float32(.5)
         else:
             fan_in = p.shape[0] if model.config.model_type == "gpt2" else p.shape[1]
-            strong = any(s in name for s in ("q_proj", "k_proj", "v_proj", "qkv", "c_attn", "query_key_value"))
+            strong = any(s in name for s in ("q_proj", "k_proj", "v_proj", "qkv", "c_attn", "query_key_value", "self.query", "self.key", "self.value"))
             x = x * np.float32((1.7 if strong else 1) / math.sqrt(fan_in))
         p.copy_(torch.tensor(x.astype(np.float64)))
     return named, with_file_tensors(model, tensors) if mixture else model
@@ -120,13 +126,15 @@ def run(name, kind, changes, out):
     if kind == "GPT2Config":
         config = transformers.GPT2Config(vocab_size=VOCAB, n_positions=64, n_embd=48, n_layer=3, n_head=6, attn_implementation="eager",
                                          bos_token_id=None, eos_token_id=None, **changes)
-    model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval()
+    auto = transformers.AutoModel if name == "bert-model" else transformers.AutoModelForMaskedLM if kind == "BertConfig" else \
+        transformers.AutoModelForCausalLM
+    model = auto.from_config(config, attn_implementation="eager").eval()
     with torch.no_grad():
         named, model = harden(model)
         ids = torch.tensor(philox.below(SEED, 0, philox.TEST, 0, 0, 0, LENGTH, VOCAB))[None]
         model(ids)  # some frequencies are set by the first pass
         round_frequencies(model)
-        logits = model(ids).logits[0].numpy()
+        logits = model(ids)[0][0].numpy()
     text = config.to_dict()
     text.pop("transformers_version", None)
     shapes = json.dumps([[n, list(p.shape)] for n, p in named])

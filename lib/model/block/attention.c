@@ -61,7 +61,7 @@ static struct llm_tensor *forward(struct llm_ctx *c, const struct llm_module *m,
         k = llm_rope(c, k, b->positions, p->rope);
     }
     const struct llm_attn a = {.n_heads = f->num_attention_heads, .n_kv_heads = f->num_key_value_heads, .d_k = f->head_dim, .d_v = f->head_dim,
-                               .scale = (float)llm_config_attention_scale(f), .causal = true, .window = llm_config_window(f, p->layer),
+                               .scale = (float)llm_config_attention_scale(f), .causal = !f->bidirectional, .window = llm_config_window(f, p->layer),
                                .softcap = (float)f->attn_logit_softcapping, .doc_start = b->doc_start,
                                .dropout = c->training ? (float)f->attn_pdrop : 0};
     struct llm_tensor *y = b->seqs ? llm_attention_cached(c, q, k, v, &a, b->seqs + p->layer * b->n_seqs, b->n_seqs)

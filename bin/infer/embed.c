@@ -1,0 +1,130 @@
+/* --embed --jsonl: a text a line, {"id": …, "prompt": …} or {"id": …, "ids": […]}; a vector a line. Lines are read ahead, so that an encoder has a
+ * whole pass to do. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/buf.h"
+#include "bin/infer/infer.h"
+#include "bin/infer/lines.h"
+#include "infer/embed.h"
+
+enum { AHEAD = 64 };
+
+struct run {
+    struct session *s;
+    struct lines in;
+    json_t *objects[AHEAD];  /* what is copied to the output */
+    int64_t lengths[AHEAD];
+    int64_t n;
+    int32_t *ids;            /* of all of them, one after another */
+    size_t n_ids, room;
+    float *vectors;          /* [AHEAD, hidden_size] */
+    struct llm_buf out;
+};
+
+static int take_text(struct run *r, json_t *o, int32_t **ids, size_t *n, struct llm_err *e)
+{
+    json_t *prompt = json_object_get(o, "prompt"), *list = json_object_get(o, "ids");
+    if (json_is_string(prompt) && !list) {
+        if (prompt_encode(r->s, json_string_value(prompt), json_string_length(prompt), ids, n, e) < 0) return llm_in(e, "\"prompt\"");
+    } else if (json_is_array(list) && !prompt) {
+        if (prompt_take_ids(r->s, list, ids, n, e) < 0) return -1;
+    } else {
+        return llm_fail(e, EX_DATAERR, "expected \"prompt\" (a string) or \"ids\" (a list)");
+    }
+    if (*n == 0) return llm_fail(e, EX_DATAERR, "\"prompt\": expected a token at least, found none");
+    return prompt_check(r->s, *n, e);
+}
+
+static int take_line(struct run *r, const char *text, size_t n, struct llm_err *e)
+{
+    int32_t *ids = NULL;
+    size_t n_ids = 0;
+    json_t *o = llm_json_parse(text, n, e);
+    if (!o) return -1;
+    r->objects[r->n++] = o;
+    int status = json_is_object(o) ? take_text(r, o, &ids, &n_ids, e) : llm_fail(e, EX_DATAERR, "expected an object {\"id\": …, \"prompt\": …}");
+    if (status == 0) status = llm_grow((void **)&r->ids, &r->room, r->n_ids + n_ids, sizeof *ids, e);
+    if (status == 0) {
+        memcpy(r->ids + r->n_ids, ids, n_ids * sizeof *ids);
+        r->n_ids += n_ids;
+        r->lengths[r->n - 1] = (int64_t)n_ids;
+        json_object_del(o, "prompt");
+        json_object_del(o, "ids");
+        if (!json_object_get(o, "id")) json_object_set_new(o, "id", json_integer(r->in.number));
+    }
+    free(ids);
+    return status;
+}
+
+/* "id" first, then what the line carried, then the results. */
+static int write_line(struct run *r, int64_t i, struct llm_err *e)
+{
+    int64_t width = r->s->model->config.hidden_size;
+    const float *v = r->vectors + i * width;
+    json_t *o = json_object();
+    r->out.n = 0;
+    int bad = !o || json_object_set(o, "id", json_object_get(r->objects[i], "id")) < 0 || json_object_update(o, r->objects[i]) < 0
+              || json_object_set_new(o, "prompt_tokens", json_integer(r->lengths[i])) < 0;
+    bad = bad ? llm_no_memory(e, "a line of output") : llm_json_dump(o, &r->out, e);
+    json_decref(o);
+    if (bad) return -1;
+    r->out.n--; /* the object goes on: its brace comes at the end */
+    if (llm_buf_printf(&r->out, e, ",\"embedding\":") < 0) return -1;
+    for (int64_t k = 0; k < width; k++) {
+        if (llm_buf_printf(&r->out, e, "%c%.9g", k ? ',' : '[', (double)v[k]) < 0) return -1;
+    }
+    return llm_buf_printf(&r->out, e, "]}\n") < 0 ? -1 : llm_output_write(r->s->out, r->out.p, r->out.n, e);
+}
+
+static void forget(struct run *r)
+{
+    for (int64_t i = 0; i < r->n; i++) json_decref(r->objects[i]);
+    r->n = 0;
+    r->n_ids = 0;
+}
+
+static int flush(struct run *r, struct llm_err *e)
+{
+    int64_t width = r->s->model->config.hidden_size;
+    int status = llm_embed_texts(&r->s->engine, r->ids, r->lengths, r->n, r->s->pool, r->vectors, e);
+    for (int64_t i = 0; i < r->n && status == 0; i++) {
+        llm_embed_normalize(r->vectors + i * width, width, r->s->normalize);
+        status = write_line(r, i, e);
+    }
+    forget(r);
+    return status ? status : llm_output_flush(r->s->out, e);
+}
+
+/* Whether there is a pass's work, or nobody knows when there will be more. */
+static bool enough(const struct run *r)
+{
+    bool waiting = r->in.text.n == r->in.at && !llm_file_ready(r->in.file);
+    return r->n == AHEAD || (int64_t)r->n_ids >= r->s->engine.batch || waiting;
+}
+
+static int each_line(struct run *r, struct llm_err *e)
+{
+    const char *text;
+    size_t n;
+    int got, status = 0;
+    while (status == 0 && (got = lines_next(&r->in, &text, &n, e)) != 0) {
+        if (got < 0) return -1;
+        if (take_line(r, text, n, e) < 0) return llm_in(e, "%s: line %" PRId64, llm_file_name(r->in.file), r->in.number);
+        if (enough(r)) status = flush(r, e);
+    }
+    return status == 0 && r->n > 0 ? flush(r, e) : status;
+}
+
+int run_embed_lines(struct session *s, const char *operand, struct llm_err *e)
+{
+    struct run r = {.s = s};
+    r.vectors = llm_alloc((size_t)s->model->config.hidden_size, AHEAD * sizeof *r.vectors, "embeddings", e);
+    int status = r.vectors && lines_open(&r.in, s->a->file ? s->a->file : operand ? operand : "-", e) == 0 ? each_line(&r, e) : -1;
+    forget(&r);
+    lines_close(&r.in);
+    llm_buf_release(&r.out);
+    free(r.vectors);
+    free(r.ids);
+    return status;
+}
