@@ -35,7 +35,7 @@ static const struct llm_opt options[] = {
     {0, "embed", NULL, "a tensor stream with a vector for the prompt; with --jsonl a vector a line", LLM_FLAG, AT(embed), 0, 0, NULL},
     {0, "pooling", "KIND", "what --embed makes of the final hidden states: mean, cls or last [as the model asks, else mean]", LLM_CHOICE, AT(pooling),
      0, 0, "mean|cls|last"},
-    {0, "embd-normalize", "P", "divide vectors by: -1 nothing, 0 so that the largest is 32760, 1 sum, 2 length, P p-norm [as the model asks, else -1]",
+    {0, "embd-normalize", "P", "divide vectors: -1 not, 0 to a largest of 32760, by 1 sum, 2 length, P p-norm [as the model asks, else -1]",
      LLM_INT, AT(embd_normalize), -1, 1000, NULL},
     {0, "kv-out", "FILE", "save the cache; - is standard output", LLM_STR, AT(kv_out), 0, 0, NULL},
     {0, "trace-queries", "N", "save the queries of the last N tokens with it [0]", LLM_INT, AT(trace_queries), 0, 1 << 20, NULL},
@@ -97,7 +97,8 @@ static void check_usage(struct args *a, const char *operand)
     if (owners > 1 || (is_dash(a->kv_out) && to_stdout && owners > 0)) {
         llm_usage(&cli, "standard output has one owner: expected one of --score, --logits, --embed, --kv-out -");
     }
-    if (a->jsonl && (a->score || a->logits || a->kv_out || a->echo)) llm_usage(&cli, "--jsonl does not go with --score, --logits, --kv-out or --echo");
+    if (a->jsonl && (a->score || a->logits || a->kv_out || a->echo))
+        llm_usage(&cli, "--jsonl does not go with --score, --logits, --kv-out or --echo");
     if (a->jsonl && a->embed && (a->chat || a->kv_in)) llm_usage(&cli, "--embed of lines does not go with --chat or --kv-in");
     if (!a->embed && (a->pooling >= 0 || a->embd_normalize != UNSET)) llm_usage(&cli, "--pooling and --embd-normalize go with --embed");
     if (!a->chat && (a->chat_template || a->system)) llm_usage(&cli, "--chat-template and --system go with --chat");
@@ -214,7 +215,9 @@ static int run(struct session *s, const char *operand, struct llm_err *e)
         s->out = llm_output_open(a->common.output, binary, e);
         if (!s->out) return -1;
     }
-    int status = a->chat ? run_chat(s, operand, e) : a->jsonl && a->embed ? run_embed_lines(s, operand, e) : a->jsonl ? run_jsonl(s, operand, e) : run_prompt(s, operand, e);
+    int (*work)(struct session *, const char *, struct llm_err *) = a->chat ? run_chat
+                                                                     : !a->jsonl ? run_prompt : a->embed ? run_embed_lines : run_jsonl;
+    int status = work(s, operand, e);
     struct llm_output *o = s->out;
     s->out = NULL;
     if (!o) return status;
@@ -233,7 +236,8 @@ static int run(struct session *s, const char *operand, struct llm_err *e)
 int main(int argc, char **argv)
 {
     const struct llm_sampling *d = &llm_sampling_defaults;
-    struct args a = {.n = UNSET, .batch = 512, .parallel = 16, .samples = 1, .precision = 1, .cache_type = -1, .pooling = -1, .embd_normalize = UNSET, .temperature = d->temperature,
+    struct args a = {.n = UNSET, .batch = 512, .parallel = 16, .samples = 1, .precision = 1, .cache_type = -1, .pooling = -1,
+                     .embd_normalize = UNSET, .temperature = d->temperature,
                      .top_k = d->top_k, .top_p = d->top_p, .min_p = d->min_p, .typical = d->typical, .repeat_penalty = d->repeat_penalty,
                      .presence_penalty = d->presence_penalty, .frequency_penalty = d->frequency_penalty, .repeat_last_n = d->repeat_last_n};
     struct llm_err e = {0};

@@ -68,6 +68,10 @@ static struct llm_model *load(const struct args *a, struct llm_err *e)
         m = llm_model_create(&c, 1, e);
         if (type == UNSET) type = 2;
     }
+    if (m && llm_model_must_generate(m, e) < 0) {
+        llm_model_destroy(m);
+        return NULL;
+    }
     if (!m || type == UNSET) return m;
     plan.type = llm_quant_types[type];
     if (llm_quantize_model(m, &plan, say_nothing, NULL, e) == 0) return m;

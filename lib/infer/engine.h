@@ -52,7 +52,8 @@ struct llm_span {
 };
 #define LLM_SPAN_MAX 64        /* tokens a visit, so that logits of a whole prompt never exist */
 typedef int llm_span_visit(void *arg, const struct llm_span *s, struct llm_err *e);
-/* Runs `n` tokens behind what `kv` holds, pass after pass; an encoder takes them whole and leaves `kv` alone. `visit` may be NULL; its -1 ends the run, and so does a caught signal (1 is returned). */
+/* Runs `n` tokens behind what `kv` holds, pass after pass; an encoder takes them whole and leaves `kv` alone. `visit` may
+ * be NULL; its -1 ends the run, and so does a caught signal (1 is returned). */
 int llm_engine_prefill(struct llm_engine *g, struct llm_kv *kv, const int32_t *ids, int64_t n, bool want_logits, llm_span_visit *visit, void *arg,
                        struct llm_err *e) LLM_MUST_CHECK;
 

@@ -14,8 +14,9 @@ static int peak(struct llm_engine *g, int64_t n, double *bytes, struct llm_err *
     llm_ctx_reset(&g->ctx);
     g->ctx.acts.peak = 0;
     struct llm_feed feed = {&kv, ids, n};
-    struct llm_tensor *hidden = llm_engine_run(g, &feed, 1, e);
-    int status = hidden && llm_engine_logits(g, hidden, &row, 1, e) ? 0 : -1;
+    bool encoder = g->model->config.bidirectional;
+    struct llm_tensor *hidden = encoder ? llm_engine_encode(g, ids, &n, 1, e) : llm_engine_run(g, &feed, 1, e);
+    int status = hidden && (encoder || llm_engine_logits(g, hidden, &row, 1, e)) ? 0 : -1;
     *bytes = (double)g->ctx.acts.peak;
     llm_kv_release(&kv);
     return status;
@@ -26,7 +27,7 @@ int llm_infer_plan(struct llm_engine *g, int64_t sequences, struct llm_infer_pla
     const struct llm_model *m = g->model;
     double small, large, read = 0;
     struct llm_cost_row rows[32];
-    int64_t pages = (g->context + LLM_KV_TILE - 1) / LLM_KV_TILE, most = g->batch < g->context ? g->batch : g->context;
+    int64_t pages = (g->context + LLM_KV_TILE - 1) / LLM_KV_TILE, most = g->batch < g->context && !m->config.bidirectional ? g->batch : g->context;
     int64_t sizes[2] = {g->context < SMALL ? 1 : SMALL, g->context < LARGE ? g->context : LARGE};
     *p = (struct llm_infer_plan){.parameters = llm_model_params(&m->config)};
     for (size_t i = 0; i < m->n_params; i++) {

@@ -162,7 +162,7 @@ static int from_json(struct llm_config *c, const json_t *o, struct llm_err *e)
     if (llm_json_str(o, "model_type", &type, e) < 0) return -1;
     const struct llm_arch *arch = type ? llm_arch_find(type) : NULL;
     if (!arch) {
-        char list[256] = "";
+        char list[512] = "";
         for (size_t i = 0; llm_archs[i]; i++) {
             strncat(list, i ? ", " : "", sizeof list - strlen(list) - 1);
             strncat(list, llm_archs[i]->model_type, sizeof list - strlen(list) - 1);

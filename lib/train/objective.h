@@ -7,6 +7,8 @@
 
 struct llm_objective {
     const char *name, *summary;
+    /* Whether it can be asked of the model: 0 or -1. */
+    int (*check)(const struct llm_model *m, struct llm_err *e);
     /* Runs the model over rows. With a tape in `c` the gradient of grad_scale · Σ loss is then ready for llm_backward.
      * token_loss [n_rows, row_len]: each token's loss, 0 where none counts. 0 or -1. */
     int (*run)(struct llm_ctx *c, struct llm_model *m, const struct llm_rows *rows, int64_t checkpoint_every, double grad_scale, float *token_loss,

@@ -66,6 +66,7 @@ int llm_trainer_init(struct llm_trainer *t, const struct llm_train_options *o, s
     t->data = *d;
     *d = (struct llm_train_data){0};
     resolve(t);
+    if (t->objective->check(m, e) < 0) return llm_in(e, "--objective %s", t->objective->name);
     if (llm_train_options_check(&t->o, e) < 0) return -1;
     if (m->config.position == LLM_POSITION_LEARNED && t->o.context > m->config.max_position_embeddings) {
         return llm_fail(e, LLM_EX_USAGE, "--context: expected at most %lld (the model's positions), found %lld",

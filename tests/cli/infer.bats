@@ -195,12 +195,13 @@ setup() {
     [[ ${output% *} == $((tokens - 1)) ]]
 }
 
-@test "--embed: one vector, the mean or the last" {
-    for pool in mean last; do
-        llm-infer -m "$M" --embed --pool $pool "$P" > $pool.llmt
+@test "--embed: one vector, the mean, the first or the last" {
+    for pool in mean cls last; do
+        llm-infer -m "$M" --embed --pooling $pool "$P" > $pool.llmt
         grep -aq '"llm.kind":"embeddings"' $pool.llmt
     done
     ! cmp -s mean.llmt last.llmt
+    ! cmp -s cls.llmt last.llmt
     llm-infer -m "$M" --embed -b 3 "$P" | cmp - mean.llmt
 }
 

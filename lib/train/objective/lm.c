@@ -19,4 +19,4 @@ static int run(struct llm_ctx *c, struct llm_model *m, const struct llm_rows *ro
 }
 
 extern const struct llm_objective llm_objective_lm;
-const struct llm_objective llm_objective_lm = {"lm", "predict the next token", run};
+const struct llm_objective llm_objective_lm = {"lm", "predict the next token", llm_model_must_generate, run};

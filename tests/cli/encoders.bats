@@ -1,0 +1,122 @@
+load ../helper
+
+setup() {
+    M=$ROOT/tests/golden/tiny-bert
+    D=$ROOT/tests/golden/tiny
+}
+
+# differ FILE KEY: the largest difference between vectors in FILE and those that transformers made (tests/oracle/tiny_bert.py)
+differ() {
+    jq -s --arg key "$2" --slurpfile want "$M/expected.json" \
+        '[.[] | .embedding] as $got | [range($got | length) as $t | range($got[$t] | length) as $k | $got[$t][$k] - $want[0][$t][$key][$k] | fabs] | max' "$1"
+}
+
+# below X LIMIT
+below() {
+    awk -v x="$1" -v limit="$2" 'BEGIN {exit !(x < limit)}'
+}
+
+@test "vectors of an encoder are those of transformers in double precision, pooled and normalised as the folder asks" {
+    need_tool jq
+    jq -c '.[] | {prompt}' "$M/expected.json" > texts.jsonl
+    llm-infer -m "$M" --precision f32 --embed --jsonl texts.jsonl > mean.jsonl
+    below "$(differ mean.jsonl mean)" 1e-6
+    for pool in cls last; do
+        llm-infer -m "$M" --precision f32 --embed --jsonl --pooling $pool --embd-normalize -1 texts.jsonl > $pool.jsonl
+        below "$(differ $pool.jsonl $pool)" 2e-6
+    done
+    run -0 jq -c '[.id, .prompt_tokens]' mean.jsonl
+    assert_output "$(jq -c '. as $all | range(length) | [. + 1, ($all[.].ids | length)]' "$M/expected.json")"
+}
+
+@test "a line's vector has the same bits alone, in other company, by ids, with any --threads and as a tensor" {
+    need_tool jq
+    jq -c '.[] | {prompt}' "$M/expected.json" > texts.jsonl
+    llm-infer -m "$M" --embed --jsonl texts.jsonl | jq -c .embedding > all
+    sed -n 3p texts.jsonl | llm-infer -m "$M" -j 1 --embed --jsonl | jq -c .embedding | cmp - <(sed -n 3p all)
+    llm-infer -m "$M" -b 4 --embed --jsonl texts.jsonl | jq -c .embedding | cmp - all
+    jq -c '.[] | {ids}' "$M/expected.json" | llm-infer -m "$M" --embed --jsonl | jq -c .embedding | cmp - all
+    llm-infer -m "$M" --embed "$(jq -r '.[2].prompt' "$M/expected.json")" > one.llmt
+    header=$(od -An -N8 -tu8 one.llmt | tr -d ' ')
+    tail -c +$((8 + header + 1)) one.llmt | head -c 96 | od -An -v -w4 -tf4 > found
+    sed -n 3p all | jq '.[]' | paste - found | awk '{d = $1 - $2; if (d < 0) d = -d; if (d > 1e-7) exit 1} END {if (NR != 24) exit 1}'
+}
+
+@test "lines carry their members along; a model of next tokens embeds lines too" {
+    need_tool jq
+    run -0 bash -c "echo '{\"id\": \"a\", \"prompt\": \"red\", \"kind\": [1]}' | llm-infer -m '$M' --embed --jsonl | jq -c 'del(.embedding)'"
+    assert_output '{"id":"a","kind":[1],"prompt_tokens":3}'
+    echo '{"prompt": "Once upon a time"}' | llm-infer -m "$D" --embed --jsonl | jq '.embedding[]' > line
+    llm-infer -m "$D" --embed "Once upon a time" > one.llmt
+    header=$(od -An -N8 -tu8 one.llmt | tr -d ' ')
+    tail -c +$((8 + header + 1)) one.llmt | head -c "$((4 * $(wc -l < line)))" | od -An -v -w4 -tf4 | paste - line \
+        | awk '{d = $1 - $2; if (d < 0) d = -d; if (d > 1e-6) exit 1}'
+}
+
+@test "normalising: by length, by sum, by the largest, not at all" {
+    need_tool jq
+    for p in -1 0 1 2 3; do
+        llm-infer -m "$M" --precision f32 --embed --embd-normalize "$p" --jsonl <<< '{"prompt": "the cat"}' > "n$p"
+    done
+    run -0 jq -c '[.embedding[] | fabs] | (max * 1000 | round)' n0
+    assert_output 32760000
+    run -0 jq -c '[.embedding[] | fabs] | (add * 1e6 | round)' n1
+    assert_output 1000000
+    run -0 jq -c '[.embedding[] | . * .] | (add * 1e6 | round)' n2
+    assert_output 1000000
+    run -0 jq -c '[.embedding[] | fabs | . * . * .] | (add * 1e6 | round)' n3
+    assert_output 1000000
+    run -0 jq -c '[.embedding[] | . * .] | add > 1.1' n-1
+    assert_output true
+}
+
+@test "a checkpoint of an encoder keeps what it asks for" {
+    llm-quantize -t f32 "$M" model.llm
+    llm-infer -m "$M" --embed --jsonl <<< '{"prompt": "red cats"}' > a
+    llm-infer -m model.llm --embed --jsonl <<< '{"prompt": "red cats"}' | cmp - a
+}
+
+@test "what an encoder cannot do is one line with status 69" {
+    local says="expected a model that predicts the next token, found an encoder (bert): it embeds texts (llm-infer --embed)"
+    run -69 --separate-stderr llm-infer -m "$M" "the cat"
+    assert_equal "$stderr" "llm-infer: $M: $says"
+    run -69 --separate-stderr llm-infer -m "$M" --score "the cat"
+    assert_equal "$stderr" "llm-infer: $M: $says"
+    run -69 --separate-stderr llm-infer -m "$M" --jsonl <<< '{"prompt": "x"}'
+    assert_equal "$stderr" "llm-infer: $M: $says"
+    run -69 --separate-stderr llm-infer -m "$M" --logits "the cat"
+    [[ $stderr == "llm-infer: "*"expected a model with a masked-token head, found an encoder (bert) without one" ]]
+    echo "the cat liked the garden" > text
+    run -69 --separate-stderr llm-bench quality -m "$M" text
+    assert_equal "$stderr" "llm-bench quality: $M: $says"
+    run -69 --separate-stderr llm-bench speed -m "$M"
+    [[ $stderr == *"$says" ]]
+    run -2 --separate-stderr llm-infer -m "$M" --pooling cls "the cat"
+    [[ $stderr == "llm-infer: --pooling and --embd-normalize go with --embed"* ]]
+}
+
+@test "--plan of an encoder: no cache" {
+    run -0 llm-infer -m "$M" --plan
+    assert_line $'cache_bytes\t0'
+}
+
+@test "bad lines and bad folders are refused by line and file" {
+    run -65 --separate-stderr llm-infer -m "$M" --embed --jsonl <<< $'{"prompt": "red"}\n{"promt": "red"}'
+    [[ $stderr == 'llm-infer: standard input: line 2: expected "prompt" (a string) or "ids" (a list)' ]]
+    run -65 --separate-stderr llm-infer -m "$M" --embed --jsonl <<< '{"ids": [1, 70000]}'
+    [[ $stderr == *'line 1: "ids": element 1: expected a token id below '* ]]
+    run -65 --separate-stderr llm-infer -m "$M" --embed "$(printf 'red %.0s' {1..40})"
+    [[ $stderr == *"expected at most 32 tokens (the context), found 42" ]]
+    cp -r "$M" folder
+    echo '[{"type": "sentence_transformers.models.Pooling", "path": "../x"}]' > folder/modules.json
+    run -65 --separate-stderr llm-infer -m folder --embed red
+    [[ $stderr == *"folder/modules.json: path: expected a name in this folder, found '../x'" ]]
+    echo '[{"type": "sentence_transformers.models.Dense", "path": "2_Dense"}]' > folder/modules.json
+    run -69 --separate-stderr llm-infer -m folder --embed red
+    [[ $stderr == *"folder: the model asks for vectors made in a way that is not supported (modules.json); --pooling chooses another" ]]
+    llm-infer -m folder --embed --pooling mean red > v.llmt
+    rm folder/modules.json
+    sed -i 's/"model_type": "bert"/"model_type": "albert"/' folder/config.json
+    run -65 --separate-stderr llm-infer -m folder --embed red
+    [[ $stderr == *"model_type: expected one of gpt2, llama, "*", bert; found 'albert'" ]]
+}
