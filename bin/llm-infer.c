@@ -160,6 +160,9 @@ static int load(struct session *s, struct llm_err *e)
     s->model = llm_model_load(a->model, e);
     if (!s->model) return -1;
     if (!a->plan && !a->embed && !a->logits && llm_model_must_generate(s->model, e) < 0) return llm_in(e, "%s", a->model);
+    if (s->model->ngram && (a->embed || a->kv_out || a->kv_in)) {
+        return llm_fail(e, EX_DATAERR, "%s: an n-gram model has neither hidden states nor a cache", a->model);
+    }
     if (a->tokenizer) {
         llm_tokenizer_destroy(s->model->tokenizer);
         s->model->tokenizer = llm_tokenizer_load(a->tokenizer, NULL, e);

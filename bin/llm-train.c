@@ -20,13 +20,14 @@ static const struct llm_opt options[] = {
     {0, "dropout", "P", "dropout of embeddings, attention and residuals", LLM_REAL, offsetof(struct args, dropout), 0, .999, NULL},
     {0, NULL, NULL, "Data:", LLM_HEADING, 0, 0, 0, NULL},
     {0, "val", "FILE|SHARE", "validate on FILE, or on the last SHARE of the data", LLM_STR, offsetof(struct args, val), 0, 0, NULL},
-    {0, "order", "ORDER", "shuffle (epochs), random (windows anywhere), sequential [shuffle]", LLM_CHOICE, offsetof(struct args, o.order), 0, 0,
-     "shuffle|random|sequential"},
+    {0, "order", "ORDER|N", "shuffle (epochs), random (windows anywhere), sequential [shuffle]; N: of n-grams [5]", LLM_STR,
+     offsetof(struct args, order), 0, 0, NULL},
     {0, "stream", NULL, "one pass over the data, in the order it comes, without a copy of a pipe", LLM_FLAG, offsetof(struct args, o.stream), 0, 0,
      NULL},
     {0, "cross-document", NULL, "let documents packed into one row see each other", LLM_FLAG, offsetof(struct args, o.cross_document), 0, 0, NULL},
     {0, NULL, NULL, "Steps:", LLM_HEADING, 0, 0, 0, NULL},
-    {0, "objective", "NAME", "what is minimised: lm [lm]", LLM_CHOICE, offsetof(struct args, o.objective), 0, 0, "lm"},
+    {0, "objective", "NAME", "what is minimised: lm; or counted: ngram [lm]", LLM_CHOICE, offsetof(struct args, o.objective), 0, 0,
+     "lm|ngram"},
     {'n', "steps", "N", "steps in all; 0 saves the fresh model [1000]", LLM_INT, offsetof(struct args, o.steps), 0, 1e12, NULL},
     {'b', "batch", "N", "rows a pass [8]", LLM_INT, offsetof(struct args, o.batch), 1, 1 << 20, NULL},
     {'l', "context", "N", "tokens a row [the configuration's]", LLM_SIZE, offsetof(struct args, o.context), 1, 1 << 24, NULL},
@@ -45,6 +46,14 @@ static const struct llm_opt options[] = {
     {0, "precision", "TYPE", "f32, or bf16 products with f32 masters [bf16]", LLM_CHOICE, offsetof(struct args, o.precision), 0, 0, "f32|bf16"},
     {0, "checkpoint-every", "D", "keep every D-th block's input only and compute the rest again, 0: keep all [0]", LLM_INT,
      offsetof(struct args, o.checkpoint_every), 0, 10000, NULL},
+    {0, NULL, NULL, "Counting n-grams:", LLM_HEADING, 0, 0, 0, NULL},
+    {'S', "memory", "SIZE", "sort in so much memory, on disk what is more [half of the machine's]", LLM_SIZE, offsetof(struct args, memory), 1 << 18,
+     1e18, NULL},
+    {0, "prune", "N,N,...", "leave out n-grams of 1, 2, ... tokens that came N times or less [0]", LLM_STR, offsetof(struct args, prune), 0, 0, NULL},
+    {0, "ngram-bar", NULL, "before training, say what n-grams reach on --val: of --order N [the best]", LLM_FLAG, offsetof(struct args, ngram_bar), 0,
+     0, NULL},
+    {0, "to", "FORMAT", "write n-grams as llm, safetensors or arpa [by the output's suffix]", LLM_CHOICE, offsetof(struct args, to), 0, 0,
+     "llm|safetensors|arpa"},
     {0, NULL, NULL, "Output:", LLM_HEADING, 0, 0, 0, NULL},
     {0, "save-every", "N", "also save each N steps [0: at the end]", LLM_INT, offsetof(struct args, save_every), 0, 1e12, NULL},
     {0, "keep-best", "FILE", "write the model with the lowest validation loss to FILE", LLM_STR, offsetof(struct args, best), 0, 0, NULL},
@@ -63,18 +72,29 @@ static const struct llm_opt options[] = {
 static const struct llm_cli cli = {
     .name = "llm-train",
     .summary = "Train a language model on tokens.",
-    .usage = "-c CONFIG [-T TOK] [OPTION]... -o OUT.llm DATA...\n--init MODEL [OPTION]... -o OUT.llm DATA...\n--resume FILE [OPTION]... [DATA...]",
+    .usage = "-c CONFIG [-T TOK] [OPTION]... -o OUT.llm DATA...\n"
+             "--objective ngram [--order N] [-T TOK] [OPTION]... -o OUT DATA...\n"
+             "--init MODEL [OPTION]... -o OUT.llm DATA...\n--resume FILE [OPTION]... [DATA...]",
     .examples =
-        "llm-tokenize encode -T tok.json corpus.txt | llm-train -c small -T tok.json -o model.llm -\nllm-train --resume model.llm --steps 2000\n",
+        "llm-tokenize encode -T tok.json corpus.txt | llm-train -c small -T tok.json -o model.llm -\nllm-train --resume model.llm --steps 2000\n"
+        "llm-train --objective ngram --order 5 -T tok.json --val .1 -o ngrams.llm corpus.tok\n",
     .options = options,
     .common = LLM_COMMON_ALL,
 };
 
 static void defaults(struct args *a)
 {
-    *a = (struct args){.dropout = -1};
+    *a = (struct args){.dropout = -1, .to = -1};
     llm_train_options_default(&a->o);
     a->common.seed = a->o.seed;
+}
+
+static int run_ngram(struct args *a, const char *const *data, size_t n_data)
+{
+    struct llm_err e = {0};
+    if (llm_pool_start(a->common.threads, &e) < 0 || llm_run_ngram(&cli, a, data, n_data, &e) < 0) return llm_report(&e);
+    llm_signal_die();
+    return a->plan && llm_close_stdout(&e) < 0 ? llm_report(&e) : 0;
 }
 
 int main(int argc, char **argv)
@@ -86,6 +106,8 @@ int main(int argc, char **argv)
     signal(SIGPIPE, SIG_IGN); /* a reader that goes away must not cost the run: it is saved, and the write fails with 74 */
     defaults(&a);
     int rest = llm_cli_parse(&cli, &a, argc, argv);
+    llm_run_order(&cli, &a);
+    if (llm_run_is_ngram(&a)) return run_ngram(&a, (const char *const *)argv + rest, (size_t)(argc - rest));
     if (llm_run_check(&cli, &a, rest < argc, &e) < 0 || llm_pool_start(a.common.threads, &e) < 0) return llm_report(&e);
     if (a.resume) {
         /* The run's own options first, then what the command line says anew. */
@@ -98,6 +120,7 @@ int main(int argc, char **argv)
         a.o = stored;
         a.common.seed = stored.seed;
         rest = llm_cli_parse(&cli, &a, argc, argv);
+        llm_run_order(&cli, &a);
         if (!a.common.output) a.common.output = a.resume;
     }
     a.o.seed = a.common.seed;

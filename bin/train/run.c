@@ -5,9 +5,34 @@
 #include <sys/stat.h>
 #include "bin/train/train.h"
 #include "base/log.h"
+#include "model/ngram.h"
 #include "model/preset.h"
 #include "train/gradcheck.h"
 #include "train/plan.h"
+
+bool llm_run_is_ngram(const struct args *a)
+{
+    return strcmp(llm_objectives[a->o.objective]->name, "ngram") == 0;
+}
+
+void llm_run_order(const struct llm_cli *cli, struct args *a)
+{
+    static const char *const words[] = {"shuffle", "random", "sequential"}; /* enum llm_order_kind */
+    int64_t n;
+    a->ngram_order = 0;
+    for (int i = 0; a->order && i < 3; i++) {
+        if (strcmp(a->order, words[i]) != 0) continue;
+        if (llm_run_is_ngram(a)) llm_usage(cli, "--order: expected a number, of tokens of an n-gram, found '%s'", a->order);
+        a->o.order = i;
+        return;
+    }
+    if (!a->order) return;
+    if (!llm_run_is_ngram(a) && !a->ngram_bar) llm_usage(cli, "--order: expected one of shuffle, random, sequential; found '%s'", a->order);
+    if (llm_parse_int(a->order, &n) < 0 || n < 1 || n > LLM_NGRAM_MAX_ORDER) {
+        llm_usage(cli, "--order: expected 1 to %d, found '%s'", LLM_NGRAM_MAX_ORDER, a->order);
+    }
+    a->ngram_order = (int)n;
+}
 
 int llm_run_check(const struct llm_cli *cli, const struct args *a, int has_data, struct llm_err *e)
 {
@@ -105,8 +130,7 @@ static int open_data(struct llm_run *r, const struct args *a, const struct llm_t
     return got;
 }
 
-/* Whether the output can be made is known before the work begins. */
-static int try_output(const char *path, struct llm_err *e)
+int llm_run_try_output(const char *path, struct llm_err *e)
 {
     struct stat st;
     if (!path || strcmp(path, "-") == 0 || (stat(path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))) return 0;
@@ -121,6 +145,9 @@ static int make(struct llm_run *r, const struct args *a, struct llm_tokenizer **
     struct llm_train_data d = {0};
     if (a->tokenizer && !(*tok = llm_tokenizer_load(a->tokenizer, NULL, e))) return -1;
     if (a->init && !(r->model = llm_model_load(a->init, e))) return -1;
+    if (r->model && r->model->ngram) {
+        return llm_fail(e, EX_DATAERR, "%s: an n-gram model is counted anew (--objective ngram), not trained by steps", a->init);
+    }
     if (*tok && r->model && llm_tokenizer_vocab_size(*tok) > r->model->config.vocab_size) {
         return llm_fail(e, EX_DATAERR, "%s: expected a tokenizer of at most the model's %lld tokens, found %d", a->tokenizer,
                         (long long)r->model->config.vocab_size, (int)llm_tokenizer_vocab_size(*tok));
@@ -150,8 +177,7 @@ static int make(struct llm_run *r, const struct args *a, struct llm_tokenizer **
     return a->resume && llm_state_restore(&r->trainer, e) < 0 ? llm_in(e, "%s", a->resume) : 0;
 }
 
-/* Standard input has one reader. */
-static int check_stdin(const struct args *a, const char *const *data, size_t n_data, struct llm_err *e)
+int llm_run_check_stdin(const struct args *a, const char *const *data, size_t n_data, struct llm_err *e)
 {
     const char *const named[] = {a->config, a->init, a->resume, a->tokenizer, a->val};
     size_t readers = 0;
@@ -163,8 +189,8 @@ static int check_stdin(const struct args *a, const char *const *data, size_t n_d
 int llm_run_begin(struct llm_run *r, const struct args *a, const char *const *data, size_t n_data, struct llm_err *e)
 {
     struct llm_tokenizer *tok = NULL;
-    if (check_stdin(a, data, n_data, e) < 0) return -1;
-    if (!a->plan && !a->gradcheck && (try_output(a->common.output, e) < 0 || try_output(a->best, e) < 0)) return -1;
+    if (llm_run_check_stdin(a, data, n_data, e) < 0) return -1;
+    if (!a->plan && !a->gradcheck && (llm_run_try_output(a->common.output, e) < 0 || llm_run_try_output(a->best, e) < 0)) return -1;
     int got = make(r, a, &tok, data, n_data, e);
     llm_tokenizer_destroy(tok);
     return got;
@@ -179,6 +205,8 @@ int llm_run_go(struct llm_run *r, const struct args *a, struct llm_err *e)
         return llm_plan_make(&plan, &r->config, &a->o, e) < 0 ? -1 : llm_plan_print(&plan, stdout, a->common.json, e);
     }
     if (a->gradcheck) return llm_gradcheck_print(t, stdout, e);
+    int counted = a->ngram_bar ? llm_run_ngram_bar(t, a, e) : 0;
+    if (counted != 0) return counted < 0 ? -1 : 0;
     if (llm_metrics_open(&metrics, a->log, a->resume != NULL, t, e) < 0) return -1;
     struct llm_loop loop = {.t = t, .metrics = &metrics, .output = a->common.output, .best = a->best, .save_every = a->save_every};
     struct llm_err closing;

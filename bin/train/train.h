@@ -13,6 +13,10 @@ struct args {
     double dropout;             /* -1: not given */
     int64_t save_every;
     int plan, gradcheck;
+    const char *order, *prune;  /* --order: of the data, or of n-grams */
+    int64_t memory;             /* of counting n-grams; 0: half of the machine's */
+    int ngram_order, ngram_bar; /* ngram_order 0: not given */
+    int to;                     /* what n-grams are written as; -1: by the output's name */
 };
 struct llm_run {
     struct llm_model *model;    /* until the trainer takes it */
@@ -27,6 +31,16 @@ int llm_run_load(struct llm_run *r, const char *path, struct llm_train_options *
 int llm_run_begin(struct llm_run *r, const struct args *a, const char *const *data, size_t n_data, struct llm_err *e) LLM_MUST_CHECK;
 /* Trains, or does what is asked for instead. */
 int llm_run_go(struct llm_run *r, const struct args *a, struct llm_err *e) LLM_MUST_CHECK;
+/* --order as a word or a number, --objective ngram and what goes with it; misuse exits. */
+void llm_run_order(const struct llm_cli *cli, struct args *a);
+bool llm_run_is_ngram(const struct args *a);
+/* Counts n-grams and writes the model, or the plan. */
+int llm_run_ngram(const struct llm_cli *cli, struct args *a, const char *const *data, size_t n_data, struct llm_err *e) LLM_MUST_CHECK;
+/* Says what n-grams reach on the run's validation data. 0, 1 (signal), -1. */
+int llm_run_ngram_bar(const struct llm_trainer *t, const struct args *a, struct llm_err *e) LLM_MUST_CHECK;
+/* Whether the output can be made is known before the work begins; standard input has one reader. */
+int llm_run_try_output(const char *path, struct llm_err *e) LLM_MUST_CHECK;
+int llm_run_check_stdin(const struct args *a, const char *const *data, size_t n_data, struct llm_err *e) LLM_MUST_CHECK;
 void llm_run_release(struct llm_run *r);
 
 #endif

@@ -37,13 +37,16 @@ void llm_engine_release(struct llm_engine *g)
     free(g->ids);
     free(g->positions);
     free(g->seqs);
+    free(g->before);
     *g = (struct llm_engine){0};
 }
 
 static int prepare(struct llm_engine *g, const struct llm_feed *feeds, int64_t n, int64_t *total, struct llm_err *e)
 {
     int64_t layers = g->pool.shape.n_layers, at = 0;
-    if (llm_grow((void **)&g->seqs, &g->seqs_room, (size_t)(layers * n), sizeof *g->seqs, e) < 0) return -1;
+    int64_t rows = layers > 0 ? layers : 1; /* who has no cache still learns which tokens are whose */
+    if (llm_grow((void **)&g->seqs, &g->seqs_room, (size_t)(rows * n), sizeof *g->seqs, e) < 0
+        || llm_grow((void **)&g->before, &g->before_room, (size_t)n, sizeof *g->before, e) < 0) return -1;
     for (int64_t s = 0; s < n; s++) {
         struct llm_kv *kv = feeds[s].kv;
         if (kv->n + feeds[s].n > g->context) {
@@ -54,8 +57,10 @@ static int prepare(struct llm_engine *g, const struct llm_feed *feeds, int64_t n
             g->ids[at + i] = feeds[s].ids[i];
             g->positions[at + i] = (int32_t)(kv->n + i);
         }
-        for (int64_t l = 0; l < layers; l++) {
-            g->seqs[l * n + s] = (struct llm_kv_seq){.first = at, .n = feeds[s].n, .pos = kv->n, .view = llm_kv_view(kv, l)};
+        g->before[s] = kv->ids;
+        for (int64_t l = 0; l < rows; l++) {
+            g->seqs[l * n + s] = (struct llm_kv_seq){.first = at, .n = feeds[s].n, .pos = kv->n};
+            if (layers > 0) g->seqs[l * n + s].view = llm_kv_view(kv, l);
             if (!kv->queries) continue;
             g->seqs[l * n + s].queries = kv->queries + l * kv->n_queries * kv->query_width;
             g->seqs[l * n + s].n_queries = kv->n_queries;
@@ -71,7 +76,7 @@ struct llm_tensor *llm_engine_run(struct llm_engine *g, const struct llm_feed *f
     int64_t total = 0;
     if (prepare(g, feeds, n, &total, e) < 0) return NULL;
     llm_ctx_reset(&g->ctx);
-    struct llm_batch b = {.ids = g->ids, .positions = g->positions, .n_tokens = total, .seqs = g->seqs, .n_seqs = n};
+    struct llm_batch b = {.ids = g->ids, .positions = g->positions, .n_tokens = total, .seqs = g->seqs, .n_seqs = n, .before = g->before};
     struct llm_tensor *hidden = llm_model_forward(&g->ctx, g->model, &b);
     if (llm_ctx_failed(&g->ctx)) {
         llm_fail(e, g->ctx.err.status, "%s", g->ctx.err.text);

@@ -14,6 +14,8 @@ struct llm_engine {
     int32_t *ids, *positions;  /* [batch] */
     struct llm_kv_seq *seqs;
     size_t seqs_room;
+    const int32_t **before;    /* [sequences of the pass] */
+    size_t before_room;
     int64_t passes, tokens;    /* done so far */
 };
 

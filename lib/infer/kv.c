@@ -57,7 +57,7 @@ static struct llm_kv_page *page_create(struct llm_kv_pool *p, struct llm_err *e)
     } else {
         page = llm_calloc(1, sizeof *page, "a page of the cache", e);
         if (!page) return NULL;
-        page->data = aligned_alloc(64, (p->page_bytes + 63) / 64 * 64);
+        page->data = aligned_alloc(64, p->page_bytes / 64 * 64 + 64); /* models without a cache have pages of no bytes */
         if (!page->data) {
             free(page);
             llm_no_memory(e, "a page of the cache");

@@ -7,6 +7,7 @@ struct window {
     const int32_t *ids;          /* of this window */
     int64_t n, first, skip;      /* its tokens; its first token's place in the text; tokens of it scored before */
     int64_t vocab;
+    const struct llm_model *model;
     llm_score_visit *visit;
     void *arg;
     const struct llm_span *span;
@@ -18,7 +19,10 @@ static void score_row(void *arg, size_t i, int thread)
     struct window *w = arg;
     int64_t target = w->span->first + (int64_t)i + 1;
     (void)thread;
-    if (target < w->n && target >= w->skip) w->log_prob[i] = llm_log_prob(w->span->logits + (int64_t)i * w->vocab, w->vocab, w->ids[target]);
+    if (target >= w->n || target < w->skip) return;
+    const float *hidden = w->span->hidden + (int64_t)i * w->model->config.hidden_size;
+    if (!w->span->logits) (void)llm_model_log_prob(w->model, hidden, w->ids[target], &w->log_prob[i]);
+    else w->log_prob[i] = llm_log_prob(w->span->logits + (int64_t)i * w->vocab, w->vocab, w->ids[target]);
 }
 
 static int score_span(void *arg, const struct llm_span *s, struct llm_err *e)
@@ -44,10 +48,11 @@ int llm_score(struct llm_engine *g, const struct llm_kv *begin, const int32_t *i
         struct window w = {.ids = ids + at, .n = n - at < g->context ? n - at : g->context, .first = at, .visit = visit, .arg = arg};
         w.skip = at == 0 ? 1 : g->context - stride;
         w.vocab = g->model->config.vocab_size;
+        w.model = g->model;
         struct llm_kv kv;
         llm_kv_init(&kv, &g->pool);
         int status = begin ? llm_kv_fork(&kv, begin, e) : 0;
-        if (status == 0 && w.n > 0) status = llm_engine_prefill(g, &kv, w.ids, w.n, true, score_span, &w, e);
+        if (status == 0 && w.n > 0) status = llm_engine_prefill(g, &kv, w.ids, w.n, !llm_model_has_log_prob(g->model), score_span, &w, e);
         llm_kv_release(&kv);
         if (status != 0 || at + w.n >= n) return status;
     }

@@ -31,6 +31,13 @@ static bool is_json(const unsigned char *p, size_t n)
     return i < n && (p[i] == '{' || p[i] == '[');
 }
 
+static bool is_arpa(const unsigned char *p, size_t n)
+{
+    size_t i = 0;
+    while (i < n && (p[i] == ' ' || p[i] == '\t' || p[i] == '\n' || p[i] == '\r')) i++;
+    return n - i >= 6 && memcmp(p + i, "\\data\\", 6) == 0;
+}
+
 /* No NUL, no byte that UTF-8 never has, no control characters but white space and escape. */
 static bool is_text(const unsigned char *p, size_t n)
 {
@@ -45,6 +52,7 @@ static const struct { bool (*is)(const unsigned char *p, size_t n); enum llm_con
     {is_zstd, LLM_CONTENT_ZSTD, "zstd data"},
     {is_gguf, LLM_CONTENT_GGUF, "a GGUF file"},
     {is_message, LLM_CONTENT_MESSAGE, "a tensor message"},
+    {is_arpa, LLM_CONTENT_ARPA, "an ARPA file"},
     {is_json, LLM_CONTENT_JSON, "JSON"},
     {is_text, LLM_CONTENT_TEXT, "text"},
 };

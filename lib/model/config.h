@@ -87,6 +87,7 @@ struct llm_config {
     double embd_pdrop, attn_pdrop, resid_pdrop;
     double initializer_range;
     int64_t bos_token_id, eos_token_id; /* -1: none */
+    int64_t ngram_order, ngram_begin; /* n-grams: their order; what stands before a text, vocab_size: no token */
 };
 
 /* From config.json; the family is looked up by model_type, an unknown one is refused with the list of known ones (EX_DATAERR). Every value is checked

@@ -38,7 +38,7 @@ size_t llm_model_cost(const struct llm_config *c, int64_t context, struct llm_co
             snprintf(name, sizeof name, "%s%s", pass == 0 ? "block " : "", s->row);
             add(rows, &n, room, name, (double)s->shape[0] * (double)s->shape[1], matrix_flops(s));
         }
-        for (int64_t l = 0; l < (pass == 0 ? 1 : layout->n_layers); l++) {
+        for (int64_t l = 0; l < (pass == 0 && layout->n_layers > 1 ? 1 : layout->n_layers); l++) {
             const struct llm_module *modules[] = {&layout->layers[l].mixer, &layout->layers[l].ffn};
             for (int i = 0; i < 2; i++) {
                 char name[64];

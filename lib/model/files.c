@@ -8,18 +8,24 @@
 
 enum { MOST_FILES = 1024, INDEX_BYTES = 64 << 20 };
 
-int llm_model_files_open(struct llm_model_files *f, const char *path, struct llm_err *e)
+int llm_model_files_take(struct llm_model_files *f, struct llm_file *file, struct llm_err *e)
 {
-    struct llm_checkpoint *c = llm_checkpoint_open(path, e);
+    struct llm_checkpoint *c = llm_checkpoint_from_file(file, e);
     if (!c) return -1;
     struct llm_checkpoint **v = realloc(f->v, (f->n + 1) * sizeof *v);
     if (!v) {
         llm_checkpoint_close(c);
-        return llm_no_memory(e, path);
+        return llm_no_memory(e, "a model's files");
     }
     f->v = v;
     f->v[f->n++] = c;
     return 0;
+}
+
+int llm_model_files_open(struct llm_model_files *f, const char *path, struct llm_err *e)
+{
+    struct llm_file *file = llm_file_open(path, e);
+    return file ? llm_model_files_take(f, file, e) : -1;
 }
 
 void llm_model_files_close(struct llm_model_files *f)

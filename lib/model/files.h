@@ -13,6 +13,8 @@ struct llm_model_files {
 };
 /* One file ("-": stdin). 0 or -1; zero-initialise. */
 int llm_model_files_open(struct llm_model_files *f, const char *path, struct llm_err *e) LLM_MUST_CHECK;
+/* The same of a file that is open; takes it over. */
+int llm_model_files_take(struct llm_model_files *f, struct llm_file *file, struct llm_err *e) LLM_MUST_CHECK;
 /* Those that the index at `path` names in its weight_map, in the folder it stands in. */
 int llm_model_files_open_index(struct llm_model_files *f, const char *path, struct llm_err *e) LLM_MUST_CHECK;
 /* The others of a GGUF file that is split, name-00001-of-00003.gguf, of which `f` holds the first, at `path`. On failure all are closed. */

@@ -47,6 +47,11 @@ static void fill(const struct llm_config *c, const struct llm_arch *arch, const 
 struct llm_model *llm_model_create(const struct llm_config *c, uint64_t seed, struct llm_err *e)
 {
     struct llm_declare d;
+    const struct llm_arch *arch = llm_arch_find(c->model_type);
+    if (arch && arch->load) { /* weights that are no parameters have no beginning */
+        llm_fail(e, LLM_EX_USAGE, "model_type %s: expected a network to train (llm-train --objective ngram counts n-grams)", c->model_type);
+        return NULL;
+    }
     struct llm_model *m = llm_model_shape(c, &d, e);
     if (!m) return NULL;
     for (size_t i = 0; i < m->n_params; i++) {

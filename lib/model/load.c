@@ -5,9 +5,11 @@
 #include <string.h>
 #include <sys/stat.h>
 #include "token/chat/find.h"
+#include "io/sniff.h"
 #include "model/arch.h"
 #include "model/files.h"
 #include "model/names.h"
+#include "model/ngram.h"
 #include "model/sentence.h"
 
 static void shape_text(const int64_t *shape, int n_dims, char *out, size_t n)
@@ -263,11 +265,13 @@ static struct llm_model *from_config(struct llm_model_files *files, const char *
     m->files = files->v;
     m->n_files = files->n;
     int r = 0;
-    if (llm_checkpoint_gguf(m->files[0])) { /* the same parameters under other names */
+    if (m->arch->load) {
+        r = m->arch->load(m, m->files[0], e);
+    } else if (llm_checkpoint_gguf(m->files[0])) { /* the same parameters under other names */
         llm_declare_release(&d);
         r = llm_model_declare_gguf(&fitted, &d, e);
     }
-    if (r == 0) r = load_params(m, &d, e);
+    if (r == 0 && !m->arch->load) r = load_params(m, &d, e);
     if (r == 0) r = load_state(m, m->files[0], e);
     llm_declare_release(&d);
     if (r == 0) return m;
@@ -383,7 +387,15 @@ struct llm_model *llm_model_load(const char *path, struct llm_err *e)
     char beside[4096];
     bool pipe = strcmp(path, "-") == 0;
     if (!pipe && stat(path, &st) == 0 && S_ISDIR(st.st_mode)) return load_folder(path, e);
-    if (llm_model_files_open(&files, path, e) < 0) return NULL;
+    struct llm_file *f = llm_file_open(path, e);
+    enum llm_content content;
+    if (!f) return NULL;
+    if (llm_sniff(f, &content, e) < 0) {
+        llm_file_close(f);
+        return NULL;
+    }
+    if (content == LLM_CONTENT_ARPA) return llm_arpa_read(f, e);
+    if (llm_model_files_take(&files, f, e) < 0) return NULL;
     if (llm_checkpoint_gguf(files.v[0])) return from_gguf(&files, path, e);
     const char *name = llm_checkpoint_name(files.v[0]), *text = llm_header_meta(llm_checkpoint_header(files.v[0]), LLM_META_CONFIG);
     const char *slash = strrchr(path, '/'), *folder = !slash ? "." : path;

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "model/arch.h"
+#include "model/ngram.h"
 
 static int declare(const struct llm_config *c, bool gguf, struct llm_declare *d, struct llm_decoder **layout, struct llm_err *e)
 {
@@ -77,6 +78,7 @@ void llm_model_destroy(struct llm_model *m)
         free((void *)p->name);
     }
     llm_decoder_destroy(m->layout, m->n_params);
+    llm_ngram_destroy(m->ngram);
     free(m->params);
     llm_tokenizer_destroy(m->tokenizer);
     json_decref(m->training);
@@ -143,6 +145,7 @@ struct llm_tensor *llm_model_before_head(struct llm_ctx *c, struct llm_model *m,
 struct llm_tensor *llm_model_logits(struct llm_ctx *c, struct llm_model *m, struct llm_tensor *hidden)
 {
     const struct llm_decoder *d = m->layout;
+    if (m->arch->logits) return m->arch->logits(c, m, hidden);
     if (m->config.bidirectional && !m->config.head_transform && !llm_ctx_failed(c)) {
         llm_fail(&c->err, EX_UNAVAILABLE, "expected a model with a masked-token head, found an encoder (%s) without one", m->config.model_type);
     }
@@ -151,6 +154,15 @@ struct llm_tensor *llm_model_logits(struct llm_ctx *c, struct llm_model *m, stru
     float cap = (float)m->config.final_logit_softcapping;
     if (m->config.logit_scale != 1) logits = llm_scale(c, logits, (float)m->config.logit_scale);
     return cap > 0 ? llm_scale(c, llm_activation(c, llm_scale(c, logits, 1 / cap), LLM_ACT_TANH), cap) : logits;
+}
+
+bool llm_model_has_log_prob(const struct llm_model *m) { return m->arch->log_prob != NULL; }
+
+bool llm_model_log_prob(const struct llm_model *m, const float *hidden, int32_t id, double *out)
+{
+    if (!m->arch->log_prob) return false;
+    *out = m->arch->log_prob(m, hidden, id);
+    return true;
 }
 
 int llm_model_set_context(struct llm_model *m, int64_t context, struct llm_err *e)

@@ -20,6 +20,7 @@ struct llm_model {
     struct llm_checkpoint **files; /* [n_files] kept open while weights are borrowed from their mappings; owned */
     size_t n_files;
     void *layout;                  /* the family's own view of params (pointers by layer) */
+    struct llm_ngram *ngram;       /* of n-gram models, which have no params; owned; NULL */
 };
 
 /* What a forward pass works on. Training: n_rows × row_len tokens (also in ctx). Inference: sequences with caches. */
@@ -29,6 +30,7 @@ struct llm_batch {
     const int32_t *doc_start;       /* as in struct llm_attn; NULL */
     const struct llm_kv_seq *seqs;  /* inference: per layer views: seqs[layer * n_seqs + s]; NULL in training */
     int64_t n_seqs;
+    const int32_t *const *before;   /* inference: [n_seqs] the tokens that stand before each sequence's part, seqs[s].pos of them */
     int64_t checkpoint_every;       /* activation checkpointing: keep every d-th block's input only; 0: none */
 };
 
@@ -54,6 +56,10 @@ struct llm_tensor *llm_model_before_head(struct llm_ctx *c, struct llm_model *m,
 int llm_model_must_generate(const struct llm_model *m, struct llm_err *e) LLM_MUST_CHECK;
 /* logits [rows, vocab] = hidden · headᵀ × logit_scale, for inference. */
 struct llm_tensor *llm_model_logits(struct llm_ctx *c, struct llm_model *m, struct llm_tensor *hidden);
+/* log p(id) behind a hidden state [hidden_size], where the family says it without the logits of all other ids. false: it does not. */
+bool llm_model_log_prob(const struct llm_model *m, const float *hidden, int32_t id, double *out);
+/* Whether it does. */
+bool llm_model_has_log_prob(const struct llm_model *m);
 
 /* Texts will have up to `context` tokens: some scalings of rotary positions (dynamic, longrope) depend on it. Before the first pass. */
 int llm_model_set_context(struct llm_model *m, int64_t context, struct llm_err *e) LLM_MUST_CHECK;

@@ -5,6 +5,7 @@
 #include "base/hash.h"
 #include "model/arch.h"
 #include "model/names.h"
+#include "model/ngram.h"
 
 static int append(struct llm_tensor_list *l, const struct llm_tensor_out *t, struct llm_err *e)
 {
@@ -60,7 +61,9 @@ static int hash_model(struct llm_model *m, const struct llm_buf *config, const s
     llm_xxh_update(h, config->p, config->n);
     for (size_t i = 0; i < n; i++) {
         llm_xxh_update(h, t[i].name, strlen(t[i].name) + 1);
-        llm_xxh_update(h, t[i].data, llm_dtype_bytes(t[i].dtype, (uint64_t)llm_param_count(&m->params[i])));
+        uint64_t count = 1;
+        for (int d = 0; d < t[i].n_dims; d++) count *= (uint64_t)t[i].shape[d];
+        llm_xxh_update(h, t[i].data, llm_dtype_bytes(t[i].dtype, count));
     }
     snprintf(m->fingerprint, sizeof m->fingerprint, "%016llx", (unsigned long long)llm_xxh_digest(h));
     llm_xxh_destroy(h);
@@ -94,7 +97,13 @@ int llm_model_describe(struct llm_model *m, json_t *meta, struct llm_tensor_list
         r = describe_param(m, i, &t, e);
         if (r == 0) r = append(tensors, &t, e);
     }
-    if (r == 0) r = hash_model(m, &config, tensors->v + first, m->n_params, e);
+    for (size_t i = 0; r == 0 && m->ngram; i++) {
+        const struct llm_ngram_array *a = i < LLM_NGRAM_MAX_TENSORS ? llm_ngram_tensor(m->ngram, i, m->ngram->names[i]) : NULL;
+        if (!a) break;
+        const struct llm_tensor_out t = {.name = m->ngram->names[i], .dtype = a->dtype, .n_dims = 1, .shape = {(int64_t)a->n}, .data = a->data};
+        r = append(tensors, &t, e);
+    }
+    if (r == 0) r = hash_model(m, &config, tensors->v + first, tensors->n - first, e);
     if (r == 0) r = set_text(meta, "format", "pt", 2, e); /* transformers asks for it */
     if (r == 0) r = set_text(meta, LLM_META_CONFIG, config.p, config.n, e);
     if (r == 0) r = set_text(meta, LLM_META_FINGERPRINT, m->fingerprint, strlen(m->fingerprint), e);

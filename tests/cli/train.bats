@@ -308,6 +308,6 @@ END
 
 @test "the commands of the manual's EXAMPLES run" {
     cp "$F/text" corpus.txt
-    manual_examples llm-train 5
+    manual_examples llm-train 6
     assert_equal "$(jq -s length log.jsonl)" 20
 }
