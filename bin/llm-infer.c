@@ -102,8 +102,11 @@ static void check_usage(struct args *a, const char *operand)
     if (a->jsonl && a->embed && (a->chat || a->kv_in)) llm_usage(&cli, "--embed of lines does not go with --chat or --kv-in");
     if (!a->embed && (a->pooling >= 0 || a->embd_normalize != UNSET)) llm_usage(&cli, "--pooling and --embd-normalize go with --embed");
     if (!a->chat && (a->chat_template || a->system)) llm_usage(&cli, "--chat-template and --system go with --chat");
-    if (a->chat && (operand || owners > 0 || a->kv_out || a->kv_in || a->ids || a->echo || a->samples > 1)) {
-        llm_usage(&cli, "--chat reads turns from -f or standard input, and goes with no prompt, --ids, --echo, --samples, cache or other output");
+    if (a->chat && !a->jsonl && (operand || a->samples > 1)) {
+        llm_usage(&cli, "--chat reads turns from -f or standard input: expected no prompt and no --samples");
+    }
+    if (a->chat && (owners > 0 || a->kv_out || a->kv_in || a->ids || a->echo)) {
+        llm_usage(&cli, "--chat does not go with --ids, --echo, a cache or other output");
     }
     if (a->samples > 1 && (owners > 0 || a->kv_out)) llm_usage(&cli, "--samples goes with text and --jsonl only");
     if (a->trace_queries > 0 && !a->kv_out) llm_usage(&cli, "--trace-queries goes with --kv-out");
@@ -174,6 +177,7 @@ static int load(struct session *s, struct llm_err *e)
         .repeat_last_n = a->repeat_last_n, .bias = s->bias, .n_bias = a->logit_bias.n, .seed = (uint64_t)a->common.seed};
     if (llm_sampling_check(&s->sampling, s->model->config.vocab_size, e) < 0 || llm_engine_init(&s->engine, s->model, &o, e) < 0) return -1;
     llm_kv_init(&s->begin, &s->engine.pool);
+    if (a->chat && chat_open(s, e) < 0) return -1;
     return a->kv_in ? load_cache(s, e) : 0;
 }
 
@@ -218,8 +222,8 @@ static int run(struct session *s, const char *operand, struct llm_err *e)
         s->out = llm_output_open(a->common.output, binary, e);
         if (!s->out) return -1;
     }
-    int (*work)(struct session *, const char *, struct llm_err *) = a->chat ? run_chat
-                                                                     : !a->jsonl ? run_prompt : a->embed ? run_embed_lines : run_jsonl;
+    int (*work)(struct session *, const char *, struct llm_err *) = !a->jsonl ? a->chat ? run_chat : run_prompt
+                                                                   : a->embed ? run_embed_lines : run_jsonl;
     int status = work(s, operand, e);
     struct llm_output *o = s->out;
     s->out = NULL;
@@ -254,6 +258,7 @@ int main(int argc, char **argv)
     llm_signals_catch();
     if (status == 0) status = run(&s, operand, &e);
     if (s.begin.pool) llm_kv_release(&s.begin);
+    chat_release(&s);
     llm_engine_release(&s.engine);
     llm_model_destroy(s.model);
     free(s.bias);

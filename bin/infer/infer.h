@@ -5,6 +5,7 @@
 #include "base/cli.h"
 #include "infer/generate.h"
 #include "infer/kvfile.h"
+#include "token/chat/find.h"
 
 struct args {
     struct llm_common common;
@@ -20,6 +21,14 @@ struct args {
     struct llm_strs stop, logit_bias;
 };
 
+/* What --chat knows of the model. */
+struct chat {
+    struct llm_chat found;
+    struct tm now;
+    int32_t ends[4];
+    size_t n_ends;
+};
+
 struct session {
     const struct args *a;
     struct llm_model *model;
@@ -29,6 +38,7 @@ struct session {
     struct llm_kv begin;           /* from --kv-in; empty without */
     enum llm_pool_kind pool;       /* of --embed */
     int64_t normalize;
+    struct chat chat;              /* with --chat */
     struct llm_output *out;        /* text, tables or tensors; NULL when the cache alone goes to standard output */
 };
 
@@ -38,15 +48,23 @@ int prompt_encode(const struct session *s, const char *text, size_t n, int32_t *
 int prompt_take_ids(const struct session *s, const json_t *list, int32_t **ids, size_t *n_ids, struct llm_err *e) LLM_MUST_CHECK;
 /* The prompt that operand, -f or standard input give; tokens that begin a text where it is empty. */
 int prompt_read(const struct session *s, const char *operand, int32_t **ids, size_t *n_ids, struct llm_err *e) LLM_MUST_CHECK;
+/* Ids of a model's own tokenizer may exceed its embedding. */
+int prompt_check_vocab(const struct session *s, const int32_t *ids, size_t n, struct llm_err *e) LLM_MUST_CHECK;
 /* The prompt and what there is of the cache must fit the context: nothing is cut. */
 int prompt_check(const struct session *s, size_t n_ids, struct llm_err *e) LLM_MUST_CHECK;
+
+/* Finds the template and what ends a turn. */
+int chat_open(struct session *s, struct llm_err *e) LLM_MUST_CHECK;
+void chat_release(struct session *s);
+/* Tokens of a conversation up to where the assistant speaks next. messages: an array; tools: an array or NULL. *ids is malloced. */
+int chat_encode(const struct session *s, const json_t *messages, const json_t *tools, int32_t **ids, size_t *n_ids, struct llm_err *e) LLM_MUST_CHECK;
 
 /* Each runs one way of working: 0, 1 when a signal was caught, -1. */
 int run_text(struct session *s, const int32_t *ids, size_t n, struct llm_err *e) LLM_MUST_CHECK;
 int run_jsonl(struct session *s, const char *operand, struct llm_err *e) LLM_MUST_CHECK;
 /* A text a line, a vector a line. */
 int run_embed_lines(struct session *s, const char *operand, struct llm_err *e) LLM_MUST_CHECK;
-/* Turns on standard input (or `operand`, -f) answered one after another. */
+/* Turns on standard input (or -f) answered one after another. */
 int run_chat(struct session *s, const char *operand, struct llm_err *e) LLM_MUST_CHECK;
 int run_score(struct session *s, const int32_t *ids, size_t n, struct llm_err *e) LLM_MUST_CHECK;
 int run_tensors(struct session *s, const int32_t *ids, size_t n, struct llm_err *e) LLM_MUST_CHECK;

@@ -79,17 +79,37 @@ static int take_stops(struct line *l, struct llm_prompt *p, struct llm_err *e)
     return 0;
 }
 
+static int take_messages(struct run *r, struct line *l, size_t *n, struct llm_err *e)
+{
+    json_t *messages = json_object_get(l->object, "messages"), *tools = json_object_get(l->object, "tools");
+    const char *system = r->s->a->system;
+    if (!json_is_array(messages)) return llm_fail(e, EX_DATAERR, "expected an object with \"messages\", an array");
+    if (tools && !json_is_array(tools) && !json_is_null(tools)) return llm_fail(e, EX_DATAERR, "\"tools\": expected an array");
+    const char *first = json_string_value(json_object_get(json_array_get(messages, 0), "role"));
+    if (system && (!first || strcmp(first, "system") != 0)
+        && json_array_insert_new(messages, 0, json_pack("{s:s,s:s}", "role", "system", "content", system)) < 0) {
+        return llm_no_memory(e, "messages");
+    }
+    if (chat_encode(r->s, messages, json_is_array(tools) ? tools : NULL, &l->ids, n, e) < 0) return -1;
+    json_object_del(l->object, "messages");
+    json_object_del(l->object, "tools");
+    return 0;
+}
+
 static int take_line(struct run *r, const char *text, size_t n, struct line *l, struct llm_prompt *p, struct llm_err *e)
 {
     const struct args *a = r->s->a;
     size_t n_ids = 0;
     *p = (struct llm_prompt){.max_tokens = a->n, .samples = a->samples, .sampling = r->s->sampling, .stops = a->stop.v, .n_stops = a->stop.n,
-                             .ignore_eos = a->ignore_eos, .begin = r->s->begin.n > 0 ? &r->s->begin : NULL, .user = l};
+                             .ignore_eos = a->ignore_eos, .begin = r->s->begin.n > 0 ? &r->s->begin : NULL, .ends = r->s->chat.ends, .n_ends = r->s->chat.n_ends,
+                             .user = l};
     l->object = llm_json_parse(text, n, e);
     if (!l->object) return -1;
-    if (!json_is_object(l->object)) return llm_fail(e, EX_DATAERR, "expected an object {\"id\": …, \"prompt\": …}");
+    if (!json_is_object(l->object)) return llm_fail(e, EX_DATAERR, "expected an object with \"%s\"", a->chat ? "messages" : "prompt");
     json_t *prompt = json_object_get(l->object, "prompt"), *ids = json_object_get(l->object, "ids");
-    if (json_is_string(prompt) && !ids) {
+    if (a->chat) {
+        if (take_messages(r, l, &n_ids, e) < 0) return -1;
+    } else if (json_is_string(prompt) && !ids) {
         if (prompt_encode(r->s, json_string_value(prompt), json_string_length(prompt), &l->ids, &n_ids, e) < 0) return llm_in(e, "\"prompt\"");
     } else if (json_is_array(ids) && !prompt) {
         if (prompt_take_ids(r->s, ids, &l->ids, &n_ids, e) < 0) return -1;
@@ -154,7 +174,9 @@ static json_t *result(const struct run *r, const struct llm_completion *c, struc
         bad |= json_object_set(o, "ids", ids);
     } else { /* the quoting makes it UTF-8 */
         bad |= llm_json_quote(&text, c->text.bytes.p ? c->text.bytes.p : "", c->text.bytes.n, e);
-        if (!bad) bad |= json_object_set_new(o, "text", json_loadb(text.p, text.n, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL));
+        json_t *said = bad ? NULL : json_loadb(text.p, text.n, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
+        if (a->chat) said = json_pack("{s:s,s:o}", "role", "assistant", "content", said);
+        bad |= json_object_set_new(o, a->chat ? "message" : "text", said);
     }
     bad |= json_object_set_new(o, "finish_reason", json_string(llm_finish_names[c->finish]));
     bad |= json_object_set_new(o, "prompt_tokens", json_integer(c->prompt_tokens));

@@ -27,6 +27,17 @@ static int parse_ids(const char *text, size_t n, int32_t **ids, size_t *n_ids, s
     return 0;
 }
 
+int prompt_check_vocab(const struct session *s, const int32_t *ids, size_t n, struct llm_err *e)
+{
+    int64_t vocab = s->model->config.vocab_size;
+    for (size_t i = 0; i < n; i++) {
+        if (ids[i] >= vocab) {
+            return llm_fail(e, EX_DATAERR, "token %zu: expected an id below %" PRId64 " (the model's vocabulary), found %" PRId32, i, vocab, ids[i]);
+        }
+    }
+    return 0;
+}
+
 int prompt_encode(const struct session *s, const char *text, size_t n, int32_t **ids, size_t *n_ids, struct llm_err *e)
 {
     const struct llm_model *m = s->model;
@@ -40,13 +51,7 @@ int prompt_encode(const struct session *s, const char *text, size_t n, int32_t *
     } else if (llm_encode(m->tokenizer, text, n, flags, ids, n_ids, e) < 0) {
         return -1;
     }
-    for (size_t i = 0; i < *n_ids; i++) {
-        if ((*ids)[i] >= m->config.vocab_size) {
-            return llm_fail(e, EX_DATAERR, "token %zu: expected an id below %" PRId64 " (the model's vocabulary), found %" PRId32, i,
-                            m->config.vocab_size, (*ids)[i]);
-        }
-    }
-    return 0;
+    return prompt_check_vocab(s, *ids, *n_ids, e);
 }
 
 int prompt_take_ids(const struct session *s, const json_t *list, int32_t **ids, size_t *n_ids, struct llm_err *e)

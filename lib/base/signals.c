@@ -62,6 +62,13 @@ int llm_signal_caught(void)
     return caught;
 }
 
+bool llm_signal_take(int signal_number)
+{
+    if (caught != signal_number) return false;
+    caught = 0;
+    return true;
+}
+
 void llm_signal_die(void)
 {
     if (caught) die(caught);

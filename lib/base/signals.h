@@ -11,6 +11,8 @@ void llm_start(void);
 void llm_signals_catch(void);
 /* The signal caught so far, or 0. Cheap: look at it between steps or tokens. */
 int llm_signal_caught(void);
+/* Takes back `signal_number` where it was the one caught: the program goes on. Whether it was. */
+bool llm_signal_take(int signal_number);
 /* Restores the default action and raises the signal again, so that the shell sees a death by signal. Does nothing if none. */
 void llm_signal_die(void);
 /* io/atomic.h registers the path of its temporary file here, to be unlinked when a signal kills (async-signal-safe).

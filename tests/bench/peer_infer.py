@@ -210,7 +210,8 @@ def part_perplexity(m):
     with tempfile.NamedTemporaryFile(suffix=".tok") as f:
         f.write(body + message({"llm.kind": "end", "llm.count": "1", "llm.xxh64": xxhash.xxh64(body).hexdigest()}, {}))
         f.flush()
-        ours = json.loads(run("llm-bench", "quality", "--json", "-j", THREADS, "-m", m.path, "-c", str(PPL_WINDOW), f.name))
+        command = ("llm-bench", "quality", "--json", "-j", THREADS, "-m", m.path, "-c", str(PPL_WINDOW), f.name)
+        ours, exact = (json.loads(run(*command, "--precision", precision)) for precision in ("bf16", "f32"))
     peer = Llama(m.path, PPL_WINDOW)
     nats = sum(peer.ask(do="score", documents=[d])["nats"][0] for d in documents)
     peer.close()
@@ -219,6 +220,8 @@ def part_perplexity(m):
     ratio = ours["perplexity"] / theirs
     row(f"perplexity, windows of {PPL_WINDOW}, {scored} tokens", m.name, f"{ours['perplexity']:.4f}", f"{theirs:.4f}",
         f"{100 * (ratio - 1):+.3f} % within 0.3 %", abs(ratio - 1) <= .003 and ours["tokens"] == scored)
+    row("from that of --precision f32", m.name, *(f"{100 * (x / exact['perplexity'] - 1):+.3f} %" for x in (ours["perplexity"], theirs)),
+        f"none ({exact['perplexity']:.4f})", True)
 
 
 def our_speed(path, prompt, generate):

@@ -1,4 +1,4 @@
-# Conversations: llm-tokenize encode --chat.
+# Conversations: llm-tokenize encode --chat, templates in checkpoints.
 load ../helper
 
 setup() {
@@ -67,20 +67,6 @@ P
     [[ $stderr == *"talk.jsonl: line 1: template: line 2: roles must alternate" ]]
     run -2 llm-tokenize encode -T tok.json --chat-template chatml talk.jsonl
     run -2 llm-tokenize encode -T tok.json --chat --lines talk.jsonl
-}
-
-@test "llm-infer --chat: turns are answered one after another; --jsonl answers conversations; what is wrong is said" {
-    M=$ROOT/tests/golden/tiny
-    printf 'Once upon\na time\n' > turns.txt
-    run -0 --separate-stderr llm-infer -m "$M" --chat --chat-template chatml --system 'Be kind' --temp 0 -n 3 -f turns.txt
-    [[ -n $output ]]
-    printf '{"messages": [{"role": "system", "content": "Be kind"}, {"role": "user", "content": "Once upon"}]}\n' > talk.jsonl
-    run -0 --separate-stderr llm-infer -m "$M" --chat --jsonl --chat-template chatml --temp 0 -n 3 -f talk.jsonl
-    [[ ${lines[0]} == '{"role": "assistant", "content": "'*'"}' ]]
-    run -65 --separate-stderr llm-infer -m "$M" --chat -f turns.txt
-    [[ $stderr == *"it comes without a chat template: name one with --chat-template" ]]
-    run -2 llm-infer -m "$M" --chat --ids
-    run -2 llm-infer -m "$M" --system x hello
 }
 
 @test "the chat template of a folder travels in the checkpoint made of it" {
