@@ -101,8 +101,8 @@ static int take_line(struct run *r, const char *text, size_t n, struct line *l, 
     const struct args *a = r->s->a;
     size_t n_ids = 0;
     *p = (struct llm_prompt){.max_tokens = a->n, .samples = a->samples, .sampling = r->s->sampling, .stops = a->stop.v, .n_stops = a->stop.n,
-                             .ignore_eos = a->ignore_eos, .begin = r->s->begin.n > 0 ? &r->s->begin : NULL, .ends = r->s->chat.ends, .n_ends = r->s->chat.n_ends,
-                             .user = l};
+                             .ignore_eos = a->ignore_eos, .begin = r->s->begin.n > 0 ? &r->s->begin : NULL, .user = l,
+                             .ends = r->s->chat.ends, .n_ends = r->s->chat.n_ends};
     l->object = llm_json_parse(text, n, e);
     if (!l->object) return -1;
     if (!json_is_object(l->object)) return llm_fail(e, EX_DATAERR, "expected an object with \"%s\"", a->chat ? "messages" : "prompt");
