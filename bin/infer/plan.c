@@ -11,7 +11,7 @@ int run_plan(struct session *s, struct llm_err *e)
     if (llm_infer_plan(&s->engine, sequences, &p, e) < 0) return -1;
     const struct { const char *name; double value; } rows[] = {
         {"parameters", p.parameters}, {"weight_bytes", p.weight_bytes}, {"cache_bytes_per_token", p.cache_bytes_per_token},
-        {"cache_bytes", p.cache_bytes}, {"working_bytes", p.working_bytes},
+        {"state_bytes", p.state_bytes}, {"cache_bytes", p.cache_bytes}, {"working_bytes", p.working_bytes},
         {"memory_bytes", p.weight_bytes + p.cache_bytes + p.working_bytes}, {"flops_per_token", p.flops_per_token},
         {"read_bytes_per_token", p.read_bytes_per_token}};
     struct llm_output *o = llm_output_open(a->common.output, false, e);

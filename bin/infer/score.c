@@ -46,19 +46,18 @@ static int line(void *arg, int64_t i, double log_prob, struct llm_err *e)
 int run_score(struct session *s, const int32_t *ids, size_t n, struct llm_err *e)
 {
     struct llm_kv *begin = s->begin.n > 0 ? &s->begin : NULL;
-    int32_t *all = llm_alloc(n + 1, sizeof *all, "tokens", e);
-    if (!all) return -1;
-    size_t kept = 0;
-    if (begin) { /* the last token of the cache is read again: it says how likely the first new one is */
-        all[kept++] = begin->ids[begin->n - 1];
-        llm_kv_truncate(begin, begin->n - 1);
-    }
+    int32_t last = begin ? begin->ids[begin->n - 1] : 0;
+    size_t kept = begin != NULL;
+    int status = begin ? llm_engine_rewind(&s->engine, begin, begin->n - 1, e) : 0;
+    int32_t *all = status == 0 ? llm_alloc(n + 1, sizeof *all, "tokens", e) : NULL;
+    if (!all) return status ? status : -1;
+    all[0] = last; /* of the cache, read again: it says how likely the first new one is */
     if (n > 0) memcpy(all + kept, ids, n * sizeof *ids);
     if ((int64_t)(n + kept) > s->engine.context && !begin) {
         llm_note("%zu tokens, more than the context of %" PRId64 ": scored in windows that overlap by half", n, s->engine.context);
     }
     struct run r = {s, all, {0}};
-    int status = llm_score(&s->engine, begin, all, (int64_t)(n + kept), line, &r, e);
+    status = llm_score(&s->engine, begin, all, (int64_t)(n + kept), line, &r, e);
     llm_buf_release(&r.line);
     free(all);
     return status;

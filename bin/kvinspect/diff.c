@@ -1,3 +1,4 @@
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include "base/buf.h"
@@ -25,10 +26,10 @@ static int print(const struct llm_kv_difference *rows, int64_t n, const struct a
     struct table t;
     if (table_open(&t, a->common.output, a->common.json, columns, e) < 0) return -1;
     for (int64_t i = 0; i < n; i++) {
-        const char what[2] = {rows[i].what, 0};
         table_integer(&t, rows[i].layer);
-        table_integer(&t, rows[i].kv_head);
-        table_text(&t, what);
+        if (rows[i].kv_head < 0) table_number(&t, (double)NAN);
+        else table_integer(&t, rows[i].kv_head);
+        table_text(&t, rows[i].what);
         table_number(&t, rows[i].rmse);
         table_number(&t, rows[i].max_error);
         table_number(&t, rows[i].relative);
@@ -40,7 +41,7 @@ static int print(const struct llm_kv_difference *rows, int64_t n, const struct a
 
 static int compare(const struct llm_kv_file *x, const struct llm_kv_file *y, const struct args *a, struct llm_err *e)
 {
-    int64_t n = x->shape.n_layers * x->shape.n_kv_heads * 2, common = llm_kv_common(x, y);
+    int64_t n = llm_kv_diff_rows(x), common = llm_kv_common(x, y);
     bool differ = common < x->n || common < y->n;
     struct llm_kv_difference *rows = llm_calloc((size_t)n, sizeof *rows, "a table of heads", e);
     float *maps = a->png ? llm_calloc((size_t)n, (size_t)(common + 1) * sizeof *maps, "a heat map", e) : NULL;

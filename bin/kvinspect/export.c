@@ -11,29 +11,24 @@ struct args {
     const char *tensor;
 };
 static const struct llm_opt options[] = {
-    {0, "tensor", "NAME", "which: ids, positions, layers.N.k, layers.N.v or layers.N.q", LLM_STR, offsetof(struct args, tensor), 0, 0, NULL}, {0}};
+    {0, "tensor", "NAME", "which: ids, positions, layers.N.k, layers.N.v, layers.N.q; layers.N.h, c, conv, ssm of recurrent models", LLM_STR,
+     offsetof(struct args, tensor), 0, 0, NULL},
+    {0}};
 const struct llm_cli kv_export_cli = {
     .name = "llm-kvinspect export", .summary = "one tensor as a NumPy file", .usage = "--tensor NAME [OPTION]... [FILE]", .options = options,
     .examples = "llm-kvinspect export --tensor layers.0.k -o k.npy cache.kv", .common = LLM_COMMON_OUTPUT};
 
-static int write_tensor(const struct llm_kv_file *f, const char *name, struct llm_output *o, struct llm_err *e)
+static int write_tensor(struct llm_kv_file *f, const char *name, struct llm_output *o, struct llm_err *e)
 {
     if (strcmp(name, "ids") == 0) return llm_npy_write(o, LLM_I32, 1, &f->n, f->ids, e);
     if (strcmp(name, "positions") == 0) return llm_npy_write(o, LLM_I32, 1, &f->n, f->positions, e);
-    char letter = 0, rest = 0;
-    int layer = -1;
-    if (sscanf(name, "layers.%d.%c%c", &layer, &letter, &rest) == 2 && layer >= 0 && layer < f->shape.n_layers) {
-        int64_t kv[3] = {f->n, f->shape.n_kv_heads, letter == 'v' ? f->shape.d_v : f->shape.d_k};
-        int64_t q[3] = {f->n_queries, f->config.num_attention_heads, f->shape.d_k};
-        if (letter == 'k') return llm_npy_write(o, f->dtype, 3, kv, f->k[layer], e);
-        if (letter == 'v') return llm_npy_write(o, f->dtype, 3, kv, f->v[layer], e);
-        if (letter == 'q' && f->n_queries > 0) return llm_npy_write(o, LLM_F32, 3, q, f->q[layer], e);
-    }
-    return llm_fail(e, EX_DATAERR, "tensor '%s': expected ids, positions, or k or v%s of layers.0 to layers.%" PRId64 ", found none such", name,
-                    f->n_queries > 0 ? " or q" : "", f->shape.n_layers - 1);
+    struct llm_kv_slot slot;
+    if (llm_kv_file_slot(f, name, &slot)) return llm_npy_write(o, slot.dtype, slot.n_dims, slot.shape, *slot.data, e);
+    return llm_fail(e, EX_DATAERR, "tensor '%s': expected ids, positions, or what the cache has of layers.0 to layers.%" PRId64
+                    " (llm-kvinspect summary names it), found none such", name, f->n_layers - 1);
 }
 
-static int export_tensor(const struct llm_kv_file *f, const struct args *a, struct llm_err *e)
+static int export_tensor(struct llm_kv_file *f, const struct args *a, struct llm_err *e)
 {
     struct llm_output *o = llm_output_open(a->common.output, true, e);
     if (!o) return -1;

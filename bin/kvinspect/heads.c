@@ -41,13 +41,14 @@ static int print(const struct llm_kv_head *rows, int64_t first, int64_t last, co
 
 static int heads(const struct llm_kv_file *f, const struct args *a, struct llm_err *e)
 {
-    int64_t per_layer = f->config.num_attention_heads, all = f->shape.n_layers * per_layer, first = 0, last = all;
-    if (a->layer >= f->shape.n_layers)
-        return llm_fail(e, LLM_EX_USAGE, "--layer: expected below %lld, found %lld", (long long)f->shape.n_layers, (long long)a->layer);
+    int64_t all = llm_kv_heads_rows(f, -1), first = 0, last = all;
+    if (a->layer >= f->n_layers)
+        return llm_fail(e, LLM_EX_USAGE, "--layer: expected below %lld, found %lld", (long long)f->n_layers, (long long)a->layer);
     if (a->layer >= 0) {
-        first = a->layer * per_layer;
-        last = first + per_layer;
+        first = llm_kv_heads_rows(f, a->layer);
+        last = llm_kv_heads_rows(f, a->layer + 1);
     }
+    if (first == last) return llm_fail(e, EX_DATAERR, "expected keys of attention, found none: the model keeps a state (llm-kvinspect summary)");
     struct llm_kv_head *rows = llm_calloc((size_t)all, sizeof *rows, "a table of heads", e);
     float *maps = a->png ? llm_calloc((size_t)all, (size_t)f->n * sizeof *maps, "a heat map", e) : NULL;
     int status = rows && (maps || !a->png) ? llm_kv_heads(f, rows, "kva"[a->map], maps, e) : -1;

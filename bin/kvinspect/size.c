@@ -7,21 +7,34 @@ const struct llm_cli kv_size_cli = {
     .name = "llm-kvinspect size", .summary = "bytes it takes, as it is and in every cache type", .usage = "[OPTION]... [FILE]", .options = options,
     .examples = "llm-kvinspect size cache.kv", .common = LLM_COMMON_OUTPUT | LLM_COMMON_JSON};
 
+/* Whether all heads are whole blocks of the type. */
+static bool serves(const struct llm_kv_file *f, enum llm_dtype type)
+{
+    for (int64_t l = 0; l < f->n_layers; l++) {
+        const struct llm_state_shape *s = &f->layers[l].shape;
+        if (s->n_kv_heads > 0 && (s->d_k % llm_dtypes[type].block_size != 0 || s->d_v % llm_dtypes[type].block_size != 0)) return false;
+    }
+    return true;
+}
+
 static int print(const struct llm_kv_file *f, const struct args *a, struct llm_err *e)
 {
-    static const char *const columns[] = {"type", "here", "bytes_per_token_and_layer", "bytes_per_token", "bytes", "bytes_at_full_context", NULL};
+    static const char *const columns[] = {"type", "here", "bytes_per_token_and_layer", "bytes_per_token", "bytes", "bytes_at_full_context",
+                                          "state_bytes", NULL};
     static const enum llm_dtype types[] = {LLM_F32, LLM_F16, LLM_BF16, LLM_Q8_0};
+    int64_t state = (int64_t)llm_model_state_bytes(&f->config);
     struct table t;
     if (table_open(&t, a->common.output, a->common.json, columns, e) < 0) return -1;
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
         double token = llm_model_kv_bytes_per_token(&f->config, types[i]);
-        if (llm_dtype_bytes(types[i], (uint64_t)f->shape.d_k) == 0) continue; /* heads that are no whole blocks */
+        if (!serves(f, types[i])) continue;
         table_text(&t, llm_dtypes[types[i]].name);
         table_text(&t, types[i] == f->dtype ? "yes" : "no");
-        table_integer(&t, (int64_t)token / f->shape.n_layers);
+        table_integer(&t, (int64_t)token / f->n_layers);
         table_integer(&t, (int64_t)token);
-        table_integer(&t, (int64_t)token * f->n);
-        table_integer(&t, (int64_t)token * f->config.max_position_embeddings);
+        table_integer(&t, state + (int64_t)token * f->n);
+        table_integer(&t, state + (int64_t)token * f->config.max_position_embeddings);
+        table_integer(&t, state);
     }
     return table_close(&t, 0);
 }

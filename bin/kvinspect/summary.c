@@ -13,23 +13,40 @@ const struct llm_cli kv_summary_cli = {.name = "llm-kvinspect summary",
                                        .examples = "llm-kvinspect cache.kv\nllm-infer -m model.llm --kv-out - \"Once upon\" | llm-kvinspect",
                                        .common = LLM_COMMON_OUTPUT | LLM_COMMON_JSON};
 
+/* "h [1, 128] c [1, 128]": of the first layer with a state. */
+static void list_parts(const struct llm_kv_file *f, char *text, size_t n)
+{
+    size_t at = 0;
+    int64_t l = 0;
+    text[0] = 0;
+    while (l < f->n_layers && !f->layers[l].shape.parts[0].name) l++;
+    for (int i = 0; l < f->n_layers && i < LLM_STATE_PARTS && f->layers[l].shape.parts[i].name && at < n; i++) {
+        const struct llm_state_part *p = &f->layers[l].shape.parts[i];
+        at += (size_t)snprintf(text + at, n - at, "%s%s [%" PRId64 ", %" PRId64 "]", i ? " " : "", p->name, p->rows, p->cols);
+    }
+}
+
 static int print(const struct llm_kv_file *f, const struct args *a, struct llm_err *e)
 {
     static const char *const names[] = {"model_type", "fingerprint", "tokenizer", "tokens", "first_position", "last_position", "layers", "heads",
-                                        "kv_heads", "d_k", "d_v", "type", "bytes_per_token", "bytes", "traced_queries", NULL};
+                                        "kv_heads", "d_k", "d_v", "type", "bytes_per_token", "bytes", "traced_queries", "state_bytes", "state", NULL};
     static const char *const pairs[] = {"key", "value", NULL};
-    int64_t per_token = f->shape.n_layers * f->shape.n_kv_heads
-                        * (int64_t)(llm_dtype_bytes(f->dtype, (uint64_t)f->shape.d_k) + llm_dtype_bytes(f->dtype, (uint64_t)f->shape.d_v));
+    int64_t per_token = (int64_t)llm_model_kv_bytes_per_token(&f->config, f->dtype), state = (int64_t)llm_model_state_bytes(&f->config);
+    struct llm_state_shape s = {0};
+    char parts[100];
+    for (int64_t l = f->n_layers - 1; l >= 0; l--) s = f->layers[l].shape.n_kv_heads > 0 ? f->layers[l].shape : s;
+    list_parts(f, parts, sizeof parts);
     const char *texts[] = {f->config.model_type, f->fingerprint, f->tokenizer};
-    const int64_t numbers[] = {f->n, f->n ? f->positions[0] : 0, f->n ? f->positions[f->n - 1] : 0, f->shape.n_layers,
-                               f->config.num_attention_heads, f->shape.n_kv_heads, f->shape.d_k, f->shape.d_v, 0, per_token, per_token * f->n,
-                               f->n_queries};
+    const int64_t numbers[] = {f->n, f->n ? f->positions[0] : 0, f->n ? f->positions[f->n - 1] : 0, f->n_layers,
+                               f->config.num_attention_heads, s.n_kv_heads, s.d_k, s.d_v, 0, per_token, per_token * f->n + state,
+                               f->n_queries, state};
     struct table t;
     if (table_open(&t, a->common.output, a->common.json, a->common.json ? names : pairs, e) < 0) return -1;
     for (int i = 0; names[i]; i++) {
         if (!a->common.json) table_text(&t, names[i]);
         if (i < 3) table_text(&t, texts[i]);
         else if (i == 11) table_text(&t, llm_dtypes[f->dtype].name);
+        else if (i == 16) table_text(&t, parts);
         else table_integer(&t, numbers[i - 3]);
     }
     return table_close(&t, 0);

@@ -12,7 +12,6 @@
 
 int llm_engine_init(struct llm_engine *g, struct llm_model *m, const struct llm_engine_options *o, struct llm_err *e)
 {
-    struct llm_cache_shape shape = llm_model_cache_shape(&m->config);
     enum llm_dtype compute_type = o->compute == LLM_COMPUTE_F32 ? LLM_F32 : LLM_BF16;
     int64_t most = m->config.max_position_embeddings;
     *g = (struct llm_engine){.model = m, .context = o->context ? o->context : most, .batch = o->batch};
@@ -26,7 +25,7 @@ int llm_engine_init(struct llm_engine *g, struct llm_model *m, const struct llm_
     g->ids = llm_alloc((size_t)g->batch, sizeof *g->ids, "a pass's tokens", e);
     g->positions = llm_alloc((size_t)g->batch, sizeof *g->positions, "a pass's tokens", e);
     if (!g->ids || !g->positions) return -1;
-    return llm_kv_pool_init(&g->pool, &shape, o->cache == LLM_NO_DTYPE ? compute_type : o->cache, e);
+    return llm_kv_pool_init(&g->pool, &m->config, o->cache == LLM_NO_DTYPE ? compute_type : o->cache, e);
 }
 
 void llm_engine_release(struct llm_engine *g)
@@ -43,7 +42,7 @@ void llm_engine_release(struct llm_engine *g)
 
 static int prepare(struct llm_engine *g, const struct llm_feed *feeds, int64_t n, int64_t *total, struct llm_err *e)
 {
-    int64_t layers = g->pool.shape.n_layers, at = 0;
+    int64_t layers = g->pool.n_layers, at = 0;
     int64_t rows = layers > 0 ? layers : 1; /* who has no cache still learns which tokens are whose */
     if (llm_grow((void **)&g->seqs, &g->seqs_room, (size_t)(rows * n), sizeof *g->seqs, e) < 0
         || llm_grow((void **)&g->before, &g->before_room, (size_t)n, sizeof *g->before, e) < 0) return -1;
@@ -61,6 +60,7 @@ static int prepare(struct llm_engine *g, const struct llm_feed *feeds, int64_t n
         for (int64_t l = 0; l < rows; l++) {
             g->seqs[l * n + s] = (struct llm_kv_seq){.first = at, .n = feeds[s].n, .pos = kv->n};
             if (layers > 0) g->seqs[l * n + s].view = llm_kv_view(kv, l);
+            if (layers > 0) g->seqs[l * n + s].state = llm_kv_state(kv, l);
             if (!kv->queries) continue;
             g->seqs[l * n + s].queries = kv->queries + l * kv->n_queries * kv->query_width;
             g->seqs[l * n + s].n_queries = kv->n_queries;
@@ -168,6 +168,28 @@ int llm_engine_prefill(struct llm_engine *g, struct llm_kv *kv, const int32_t *i
         if (!hidden || (visit && visit_spans(g, hidden, at, want_logits, visit, arg, e) < 0)) return -1;
     }
     return 0;
+}
+
+int llm_engine_rewind(struct llm_engine *g, struct llm_kv *kv, int64_t n, struct llm_err *e)
+{
+    if (llm_kv_can_truncate(kv, n)) {
+        llm_kv_truncate(kv, n);
+        return 0;
+    }
+    struct llm_kv again;
+    llm_kv_init(&again, kv->pool);
+    again.queries = kv->queries;
+    again.n_queries = kv->n_queries;
+    again.query_width = kv->query_width;
+    kv->queries = NULL;
+    int status = llm_engine_prefill(g, &again, kv->ids, n, false, NULL, NULL, e);
+    if (status == 0) {
+        struct llm_kv old = *kv;
+        *kv = again;
+        again = old;
+    }
+    llm_kv_release(&again);
+    return status;
 }
 
 double llm_log_prob(const float *logits, int64_t n, int32_t id)

@@ -42,6 +42,9 @@ struct llm_tensor *llm_engine_run(struct llm_engine *g, const struct llm_feed *f
  * other. Final hidden states, as of llm_engine_run. */
 struct llm_tensor *llm_engine_encode(struct llm_engine *g, const int32_t *ids, const int64_t *lengths, int64_t n_texts, struct llm_err *e)
     LLM_MUST_CHECK;
+/* Cuts `kv` back to its first n tokens. Where that is impossible (llm_kv_can_truncate) they are read again from the beginning. 0, 1 when a signal was
+ * caught, -1. */
+int llm_engine_rewind(struct llm_engine *g, struct llm_kv *kv, int64_t n, struct llm_err *e) LLM_MUST_CHECK;
 /* Logits [n_rows, vocab_size] of some rows of `hidden`, on top of it; NULL on failure. */
 float *llm_engine_logits(struct llm_engine *g, const struct llm_tensor *hidden, const int64_t *rows, int64_t n_rows, struct llm_err *e)
     LLM_MUST_CHECK;

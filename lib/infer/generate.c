@@ -75,6 +75,14 @@ static void job_destroy(struct job *j)
     free(j);
 }
 
+/* Of the widest layer. */
+static int64_t query_width(const struct llm_engine *g)
+{
+    int64_t d = 0;
+    for (int64_t l = 0; l < g->pool.n_layers; l++) d = g->pool.layers[l].shape.d_k > d ? g->pool.layers[l].shape.d_k : d;
+    return g->model->config.num_attention_heads * d;
+}
+
 static int job_begin(struct state *s, const struct llm_prompt *p)
 {
     struct llm_engine *g = s->g->engine;
@@ -88,15 +96,13 @@ static int job_begin(struct state *s, const struct llm_prompt *p)
     s->waiting += p->samples;
     j->completions = llm_calloc((size_t)p->samples, sizeof *j->completions, "completions", s->e);
     if (!j->completions) return -1;
-    if (p->trace_queries > 0
-        && llm_kv_trace(&j->kv, p->trace_queries, g->model->config.num_attention_heads * g->pool.shape.d_k, s->e) < 0) return -1;
+    if (p->trace_queries > 0 && llm_kv_trace(&j->kv, p->trace_queries, query_width(g), s->e) < 0) return -1;
     if (p->begin && llm_kv_fork(&j->kv, p->begin, s->e) < 0) return -1;
     if (p->n > 0) return 0;
     /* Nothing to add: the last token is read again, so that its logits are there. */
     j->prompt.ids = p->begin->ids + p->begin->n - 1;
     j->prompt.n = 1;
-    llm_kv_truncate(&j->kv, p->begin->n - 1);
-    return 0;
+    return llm_engine_rewind(g, &j->kv, p->begin->n - 1, s->e);
 }
 
 static int admit(struct state *s)

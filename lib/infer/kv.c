@@ -13,27 +13,44 @@ struct llm_kv_page {
     unsigned char *data; /* [n_layers][k tile, v tile], 64-byte aligned */
 };
 
-static size_t k_tile(const struct llm_kv_pool *p)
+static size_t tile_bytes(const struct llm_kv_layer *l, size_t row)
 {
-    return p->k_row * (size_t)p->shape.n_kv_heads * LLM_KV_TILE;
+    return row * (size_t)l->shape.n_kv_heads * LLM_KV_TILE;
 }
 
-static size_t v_tile(const struct llm_kv_pool *p)
+static int place(struct llm_kv_pool *p, int64_t layer, struct llm_err *e)
 {
-    return p->v_row * (size_t)p->shape.n_kv_heads * LLM_KV_TILE;
-}
-
-int llm_kv_pool_init(struct llm_kv_pool *p, const struct llm_cache_shape *shape, enum llm_dtype dtype, struct llm_err *e)
-{
-    *p = (struct llm_kv_pool){.shape = *shape, .dtype = dtype};
-    p->k_row = llm_dtype_bytes(dtype, (uint64_t)shape->d_k);
-    p->v_row = llm_dtype_bytes(dtype, (uint64_t)shape->d_v);
-    if (p->k_row == 0 || p->v_row == 0) {
+    struct llm_kv_layer *l = &p->layers[layer];
+    const struct llm_state_shape *s = &l->shape;
+    l->state_at = p->state_floats;
+    p->state_floats += llm_state_floats(s);
+    if (s->n_kv_heads == 0) return 0;
+    l->k_row = llm_dtype_bytes(p->dtype, (uint64_t)s->d_k);
+    l->v_row = llm_dtype_bytes(p->dtype, (uint64_t)s->d_v);
+    if (l->k_row == 0 || (l->v_row == 0 && s->d_v > 0)) {
         return llm_fail(e, EX_UNAVAILABLE, "cache type %s: expected heads of a multiple of %d, found %" PRId64 " and %" PRId64,
-                        llm_dtypes[dtype].name, llm_dtypes[dtype].block_size, shape->d_k, shape->d_v);
+                        llm_dtypes[p->dtype].name, llm_dtypes[p->dtype].block_size, s->d_k, s->d_v);
     }
-    size_t per_layer = k_tile(p) + v_tile(p);
-    if (__builtin_mul_overflow(per_layer, (size_t)shape->n_layers, &p->page_bytes)) return llm_no_memory(e, "a page of the cache");
+    if (s->source != layer) {
+        l->k_at = p->layers[s->source].k_at;
+        l->v_at = p->layers[s->source].v_at;
+        return 0;
+    }
+    l->k_at = p->page_bytes;
+    l->v_at = l->k_at + tile_bytes(l, l->k_row);
+    if (__builtin_add_overflow(p->page_bytes, tile_bytes(l, l->k_row + l->v_row), &p->page_bytes)) return llm_no_memory(e, "a page of the cache");
+    return 0;
+}
+
+int llm_kv_pool_init(struct llm_kv_pool *p, const struct llm_config *c, enum llm_dtype dtype, struct llm_err *e)
+{
+    *p = (struct llm_kv_pool){.dtype = dtype, .n_layers = c->num_hidden_layers};
+    p->layers = llm_calloc((size_t)p->n_layers, sizeof *p->layers, "a cache", e);
+    if (!p->layers) return -1;
+    for (int64_t l = 0; l < p->n_layers; l++) {
+        p->layers[l].shape = llm_model_state(c, l);
+        if (place(p, l, e) < 0) return -1;
+    }
     return 0;
 }
 
@@ -45,6 +62,8 @@ void llm_kv_pool_release(struct llm_kv_pool *p)
         free(page->data);
         free(page);
     }
+    free(p->layers);
+    p->layers = NULL;
     p->n_pages = 0;
 }
 
@@ -89,6 +108,7 @@ void llm_kv_release(struct llm_kv *kv)
     free(kv->ids);
     free(kv->pages);
     free(kv->tiles);
+    free(kv->state);
     free(kv->queries);
     *kv = (struct llm_kv){.pool = kv->pool};
 }
@@ -96,8 +116,9 @@ void llm_kv_release(struct llm_kv *kv)
 int llm_kv_trace(struct llm_kv *kv, int64_t n, int64_t width, struct llm_err *e)
 {
     size_t rows;
+    if (width == 0) return llm_fail(e, EX_UNAVAILABLE, "queries to trace: the model has no attention over keys");
     if (__builtin_mul_overflow((size_t)n, (size_t)width, &rows)) return llm_no_memory(e, "traced queries");
-    kv->queries = llm_calloc(rows, (size_t)kv->pool->shape.n_layers * sizeof *kv->queries, "traced queries", e);
+    kv->queries = llm_calloc(rows, (size_t)kv->pool->n_layers * sizeof *kv->queries, "traced queries", e);
     if (!kv->queries) return -1;
     kv->n_queries = n;
     kv->query_width = width;
@@ -112,11 +133,9 @@ static void **tiles_of(const struct llm_kv *kv, int64_t layer, int value)
 static void set_page(struct llm_kv *kv, int64_t at, struct llm_kv_page *page)
 {
     kv->pages[at] = page;
-    unsigned char *p = page->data;
-    for (int64_t layer = 0; layer < kv->pool->shape.n_layers; layer++) {
-        tiles_of(kv, layer, 0)[at] = p;
-        tiles_of(kv, layer, 1)[at] = p + k_tile(kv->pool);
-        p += k_tile(kv->pool) + v_tile(kv->pool);
+    for (int64_t layer = 0; layer < kv->pool->n_layers; layer++) {
+        tiles_of(kv, layer, 0)[at] = page->data + kv->pool->layers[layer].k_at;
+        tiles_of(kv, layer, 1)[at] = page->data + kv->pool->layers[layer].v_at;
     }
 }
 
@@ -125,7 +144,7 @@ static int grow_pages(struct llm_kv *kv, int64_t want, struct llm_err *e)
     if (want <= kv->pages_room) return 0;
     int64_t room = kv->pages_room * 2 > want ? kv->pages_room * 2 : want;
     struct llm_kv_page **pages = llm_alloc((size_t)room, sizeof *pages, "a cache's pages", e);
-    void **tiles = llm_alloc((size_t)room * 2, (size_t)kv->pool->shape.n_layers * sizeof *tiles, "a cache's pages", e);
+    void **tiles = llm_alloc((size_t)room * 2, (size_t)kv->pool->n_layers * sizeof *tiles, "a cache's pages", e);
     if (!pages || !tiles) {
         free(pages);
         free(tiles);
@@ -141,9 +160,23 @@ static int grow_pages(struct llm_kv *kv, int64_t want, struct llm_err *e)
     return 0;
 }
 
+/* Pages for n tokens; models without keys and values have none. */
+static int64_t pages_for(const struct llm_kv_pool *p, int64_t n)
+{
+    return p->page_bytes ? (n + LLM_KV_TILE - 1) / LLM_KV_TILE : 0;
+}
+
+static int make_state(struct llm_kv *kv, struct llm_err *e)
+{
+    if (kv->state || kv->pool->state_floats == 0) return 0;
+    kv->state = llm_calloc((size_t)kv->pool->state_floats, sizeof *kv->state, "a sequence's state", e);
+    return kv->state ? 0 : -1;
+}
+
 int llm_kv_reserve(struct llm_kv *kv, int64_t n, struct llm_err *e)
 {
-    int64_t pages = (n + LLM_KV_TILE - 1) / LLM_KV_TILE;
+    int64_t pages = pages_for(kv->pool, n);
+    if (make_state(kv, e) < 0) return -1;
     if (llm_grow((void **)&kv->ids, &kv->ids_room, (size_t)n + 1, sizeof *kv->ids, e) < 0 || grow_pages(kv, pages, e) < 0) return -1;
     for (int64_t i = kv->n / LLM_KV_TILE; i < kv->n_pages; i++) {
         if (kv->pages[i]->users == 1) continue;
@@ -167,18 +200,26 @@ void llm_kv_append(struct llm_kv *kv, const int32_t *ids, int64_t n)
     kv->n += n;
 }
 
+bool llm_kv_can_truncate(const struct llm_kv *kv, int64_t n)
+{
+    return kv->pool->state_floats == 0 || n == 0 || n >= kv->n;
+}
+
 void llm_kv_truncate(struct llm_kv *kv, int64_t n)
 {
-    if (n < kv->n) kv->n = n;
-    int64_t pages = (kv->n + LLM_KV_TILE - 1) / LLM_KV_TILE;
+    if (n < kv->n) {
+        kv->n = n;
+        if (kv->state) memset(kv->state, 0, (size_t)kv->pool->state_floats * sizeof *kv->state);
+    }
+    int64_t pages = pages_for(kv->pool, kv->n);
     while (kv->n_pages > pages) page_drop(kv->pool, kv->pages[--kv->n_pages]);
 }
 
 int llm_kv_fork(struct llm_kv *to, const struct llm_kv *from, struct llm_err *e)
 {
-    if (llm_grow((void **)&to->ids, &to->ids_room, (size_t)from->n + 1, sizeof *to->ids, e) < 0 || grow_pages(to, from->n_pages, e) < 0) {
-        return -1;
-    }
+    if (llm_grow((void **)&to->ids, &to->ids_room, (size_t)from->n + 1, sizeof *to->ids, e) < 0 || grow_pages(to, from->n_pages, e) < 0
+        || make_state(to, e) < 0) return -1;
+    if (from->state) memcpy(to->state, from->state, (size_t)to->pool->state_floats * sizeof *to->state);
     for (int64_t i = 0; i < from->n_pages; i++) {
         from->pages[i]->users++;
         set_page(to, i, from->pages[i]);
@@ -190,17 +231,28 @@ int llm_kv_fork(struct llm_kv *to, const struct llm_kv *from, struct llm_err *e)
 
 struct llm_kv_view llm_kv_view(const struct llm_kv *kv, int64_t layer)
 {
-    return (struct llm_kv_view){tiles_of(kv, layer, 0), tiles_of(kv, layer, 1), kv->pool->dtype};
+    void *const *values = kv->pool->layers[layer].shape.d_v > 0 ? tiles_of(kv, layer, 1) : NULL;
+    return (struct llm_kv_view){tiles_of(kv, layer, 0), values, kv->pool->dtype};
+}
+
+float *llm_kv_state(const struct llm_kv *kv, int64_t layer)
+{
+    return kv->state ? kv->state + kv->pool->layers[layer].state_at : NULL;
+}
+
+static void *element(const struct llm_kv *kv, int64_t layer, int value, int64_t head, int64_t position)
+{
+    const struct llm_kv_layer *l = &kv->pool->layers[layer];
+    unsigned char *tile = tiles_of(kv, layer, value)[position / LLM_KV_TILE];
+    return tile + (value ? l->v_row : l->k_row) * (size_t)(head * LLM_KV_TILE + position % LLM_KV_TILE);
 }
 
 void *llm_kv_key(const struct llm_kv *kv, int64_t layer, int64_t head, int64_t position)
 {
-    unsigned char *tile = tiles_of(kv, layer, 0)[position / LLM_KV_TILE];
-    return tile + kv->pool->k_row * (size_t)(head * LLM_KV_TILE + position % LLM_KV_TILE);
+    return element(kv, layer, 0, head, position);
 }
 
 void *llm_kv_value(const struct llm_kv *kv, int64_t layer, int64_t head, int64_t position)
 {
-    unsigned char *tile = tiles_of(kv, layer, 1)[position / LLM_KV_TILE];
-    return tile + kv->pool->v_row * (size_t)(head * LLM_KV_TILE + position % LLM_KV_TILE);
+    return element(kv, layer, 1, head, position);
 }

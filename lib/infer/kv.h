@@ -1,5 +1,6 @@
-/* The KV cache of sequences: pages of 64 positions, each with all layers' keys and values, so that sequences grow and end without copying and those
- * with the same beginning share it. A position's number is its index. */
+/* What models keep of sequences from one pass to the next. Keys and values lie in pages of 64 positions, each with those of all layers, so that
+ * sequences grow and end without copying and those with the same beginning share them. What does not grow with the sequence (the state of recurrent
+ * layers) is each sequence's own. A position's number is its index. */
 #ifndef LLM_INFER_KV_H
 #define LLM_INFER_KV_H
 
@@ -7,17 +8,26 @@
 
 struct llm_kv_page; /* one tile of k and one of v a layer; counted by the sequences that hold it */
 
+/* A layer, and where in a page and in a sequence's state its own begins. */
+struct llm_kv_layer {
+    struct llm_state_shape shape;
+    size_t k_row, v_row;       /* bytes of one head's key and value at one position */
+    size_t k_at, v_at;         /* bytes from a page's beginning; those of its source where the layer shares */
+    int64_t state_at;          /* floats from the beginning of the sequence's state */
+};
+
 /* Where pages come from. One thread at a time. */
 struct llm_kv_pool {
-    struct llm_cache_shape shape;
+    struct llm_kv_layer *layers;
+    int64_t n_layers;
     enum llm_dtype dtype;      /* F32, F16, BF16, Q8_0 */
-    size_t k_row, v_row;       /* bytes of one head's key and value at one position */
     size_t page_bytes;
+    int64_t state_floats;      /* of a sequence; 0: none */
     int64_t n_pages;           /* made so far: in use and waiting to be used again */
     struct llm_kv_page *unused;
 };
-/* Fails (69) when the dtype does not serve the shape: Q8_0 wants heads of a multiple of 32. */
-int llm_kv_pool_init(struct llm_kv_pool *p, const struct llm_cache_shape *shape, enum llm_dtype dtype, struct llm_err *e) LLM_MUST_CHECK;
+/* Fails (69) when the dtype does not serve the model: Q8_0 wants heads of a multiple of 32. Release either way. */
+int llm_kv_pool_init(struct llm_kv_pool *p, const struct llm_config *c, enum llm_dtype dtype, struct llm_err *e) LLM_MUST_CHECK;
 void llm_kv_pool_release(struct llm_kv_pool *p); /* after the sequences */
 /* The dtypes a cache can have, as LLM_CHOICE words, and the dtype of a choice. */
 #define LLM_KV_TYPES "f32|f16|bf16|q8_0"
@@ -26,12 +36,13 @@ extern const enum llm_dtype llm_kv_types[];
 /* One sequence. */
 struct llm_kv {
     struct llm_kv_pool *pool;
-    int64_t n;                 /* tokens whose keys and values are stored */
+    int64_t n;                 /* tokens whose keys and values are stored, and behind which the state stands */
     int32_t *ids;              /* [n] */
     size_t ids_room;
     struct llm_kv_page **pages;
     int64_t n_pages, pages_room;
     void **tiles;              /* [n_layers][2][pages_room]: what views point to */
+    float *state;              /* [pool->state_floats] from the first reserve on */
     float *queries;            /* NULL, or [n_layers][n_queries][query_width]: rings of the queries of the last tokens (struct llm_kv_seq) */
     int64_t n_queries, query_width;
 };
@@ -43,13 +54,18 @@ int llm_kv_trace(struct llm_kv *kv, int64_t n, int64_t width, struct llm_err *e)
 int llm_kv_reserve(struct llm_kv *kv, int64_t n, struct llm_err *e) LLM_MUST_CHECK;
 /* The cache holds `n` more tokens (their keys and values have been stored). Room must have been reserved. */
 void llm_kv_append(struct llm_kv *kv, const int32_t *ids, int64_t n);
-/* Forgets tokens from `n` on. */
+/* Whether the sequence can forget tokens from `n` on: keys and values can, a state goes back to its beginning only. A caller that will want to go
+ * back forks before; llm_engine_rewind goes back wherever it must. */
+bool llm_kv_can_truncate(const struct llm_kv *kv, int64_t n);
+/* Forgets tokens from `n` on. llm_kv_can_truncate must say so. */
 void llm_kv_truncate(struct llm_kv *kv, int64_t n);
 /* *to (initialised, empty, of the same pool) becomes a copy that shares pages. Queries are not copied. */
 int llm_kv_fork(struct llm_kv *to, const struct llm_kv *from, struct llm_err *e) LLM_MUST_CHECK;
 /* One layer; valid until the next reserve. */
 struct llm_kv_view llm_kv_view(const struct llm_kv *kv, int64_t layer);
-/* The key (value) of a head at a position: pool->k_row (v_row) bytes. */
+/* Where a layer's parts begin; NULL when the model has none. */
+float *llm_kv_state(const struct llm_kv *kv, int64_t layer);
+/* The key (value) of a head at a position: k_row (v_row) bytes. */
 void *llm_kv_key(const struct llm_kv *kv, int64_t layer, int64_t head, int64_t position);
 void *llm_kv_value(const struct llm_kv *kv, int64_t layer, int64_t head, int64_t position);
 

@@ -11,18 +11,66 @@
 
 void llm_kv_file_release(struct llm_kv_file *f)
 {
-    for (int64_t l = 0; l < f->shape.n_layers; l++) {
-        if (f->k) free(f->k[l]);
-        if (f->v) free(f->v[l]);
-        if (f->q) free(f->q[l]);
+    for (int64_t l = 0; f->layers && l < f->n_layers; l++) {
+        free(f->layers[l].k);
+        free(f->layers[l].v);
+        free(f->layers[l].q);
+        for (int i = 0; i < LLM_STATE_PARTS; i++) free(f->layers[l].parts[i]);
     }
-    free(f->k);
-    free(f->v);
-    free(f->q);
+    free(f->layers);
     free(f->ids);
     free(f->positions);
     json_decref(f->config_json);
     *f = (struct llm_kv_file){0};
+}
+
+static const char *key_name(const struct llm_state_shape *s)
+{
+    return s->d_v > 0 ? "k" : "latent";
+}
+
+/* Keys and values of its own. */
+static bool has_keys(const struct llm_state_shape *s, int64_t layer)
+{
+    return s->n_kv_heads > 0 && s->source == layer;
+}
+
+bool llm_kv_file_slot(struct llm_kv_file *f, const char *name, struct llm_kv_slot *slot)
+{
+    char *word;
+    if (strncmp(name, "layers.", 7) != 0 || name[7] < '0' || name[7] > '9' || (name[7] == '0' && name[8] != '.')) return false;
+    int64_t layer = strtoll(name + 7, &word, 10);
+    if (layer >= f->n_layers || *word++ != '.') return false;
+    struct llm_kv_file_layer *l = &f->layers[layer];
+    const struct llm_state_shape *s = &l->shape;
+    *slot = (struct llm_kv_slot){.dtype = f->dtype, .n_dims = 3, .shape = {f->n, s->n_kv_heads, s->d_k}};
+    if (has_keys(s, layer) && strcmp(word, key_name(s)) == 0) {
+        slot->data = &l->k;
+    } else if (has_keys(s, layer) && s->d_v > 0 && strcmp(word, "v") == 0) {
+        slot->data = &l->v;
+        slot->shape[2] = s->d_v;
+    } else if (s->n_kv_heads > 0 && f->n_queries > 0 && strcmp(word, "q") == 0) {
+        *slot = (struct llm_kv_slot){&l->q, LLM_F32, 3, {f->n_queries, f->config.num_attention_heads, s->d_k}};
+    }
+    for (int i = 0; i < LLM_STATE_PARTS; i++) {
+        if (s->parts[i].name && strcmp(word, s->parts[i].name) == 0) {
+            *slot = (struct llm_kv_slot){&l->parts[i], LLM_F32, 2, {s->parts[i].rows, s->parts[i].cols}};
+        }
+    }
+    return slot->data != NULL;
+}
+
+/* Tensors that a cache of this configuration has, beside ids and positions. */
+static int64_t count_slots(const struct llm_kv_file *f)
+{
+    int64_t n = 0;
+    for (int64_t l = 0; l < f->n_layers; l++) {
+        const struct llm_state_shape *s = &f->layers[l].shape;
+        if (has_keys(s, l)) n += 1 + (s->d_v > 0);
+        n += s->n_kv_heads > 0 && f->n_queries > 0;
+        for (int i = 0; i < LLM_STATE_PARTS; i++) n += s->parts[i].name != NULL;
+    }
+    return n;
 }
 
 /* ---- reading ---- */
@@ -58,19 +106,21 @@ static int skip_tensor(struct llm_stream *s, const struct llm_entry *t, struct l
     return 0;
 }
 
-/* The tensor must have this shape; the first dimension -1: any. */
+/* The tensor must have this shape. */
 static int check_shape(const struct llm_entry *t, int n_dims, const int64_t *shape, struct llm_err *e)
 {
+    char found[200] = "", wanted[100] = "";
     bool same = t->n_dims == n_dims;
-    for (int i = 0; same && i < n_dims; i++) same = t->shape[i] == shape[i] || (i == 0 && shape[0] < 0);
+    for (int i = 0; same && i < n_dims; i++) same = t->shape[i] == shape[i];
     if (same) return 0;
-    char text[200] = "";
     for (int i = 0, at = 0; i < t->n_dims && at < 160; i++) {
-        at += snprintf(text + at, sizeof text - (size_t)at, "%s%" PRId64, i ? ", " : "", t->shape[i]);
+        at += snprintf(found + at, sizeof found - (size_t)at, "%s%" PRId64, i ? ", " : "", t->shape[i]);
     }
-    if (n_dims == 1) return llm_fail(e, EX_DATAERR, "tensor '%s': expected [%" PRId64 "] (tokens), found [%s]", t->name, shape[0], text);
-    return llm_fail(e, EX_DATAERR, "tensor '%s': expected [%s%" PRId64 ", %" PRId64 ", %" PRId64 "] by its configuration, found [%s]", t->name,
-                    shape[0] < 0 ? "any, not " : "", shape[0], shape[1], shape[2], text);
+    if (n_dims == 1) return llm_fail(e, EX_DATAERR, "tensor '%s': expected [%" PRId64 "] (tokens), found [%s]", t->name, shape[0], found);
+    for (int i = 0, at = 0; i < n_dims; i++) {
+        at += snprintf(wanted + at, sizeof wanted - (size_t)at, "%s%" PRId64, i ? ", " : "", shape[i]);
+    }
+    return llm_fail(e, EX_DATAERR, "tensor '%s': expected [%s] by its configuration, found [%s]", t->name, wanted, found);
 }
 
 static int read_metadata(struct llm_kv_file *f, const struct llm_header *h, struct llm_err *e)
@@ -92,81 +142,78 @@ static int read_metadata(struct llm_kv_file *f, const struct llm_header *h, stru
     return 0;
 }
 
-/* The layer and letter of "layers.N.x"; 0 for other names. */
-static char parse_name(const char *name, int64_t n_layers, int64_t *layer)
+static int take_layers(struct llm_kv_file *f, struct llm_err *e)
 {
-    char *end;
-    if (strncmp(name, "layers.", 7) != 0 || name[7] < '0' || name[7] > '9' || (name[7] == '0' && name[8] != '.')) return 0;
-    *layer = strtoll(name + 7, &end, 10);
-    if (*layer >= n_layers || end[0] != '.' || !strchr("kvq", end[1]) || !end[1] || end[2]) return 0;
-    return end[1];
+    f->layers = llm_calloc((size_t)f->config.num_hidden_layers, sizeof *f->layers, "a cache", e);
+    if (!f->layers) return -1;
+    f->n_layers = f->config.num_hidden_layers;
+    for (int64_t l = 0; l < f->n_layers; l++) f->layers[l].shape = llm_model_state(&f->config, l);
+    return 0;
+}
+
+/* The dtype of keys and values, and how many queries there are, as the first layer that has them says. */
+static int look_at_keys(struct llm_kv_file *f, const struct llm_header *h, struct llm_err *e)
+{
+    char key[40], query[40];
+    int64_t l = 0;
+    while (l < f->n_layers && f->layers[l].shape.n_kv_heads == 0) l++;
+    f->dtype = LLM_F32;
+    if (l == f->n_layers) return 0;
+    snprintf(key, sizeof key, "layers.%" PRId64 ".%s", l, key_name(&f->layers[l].shape));
+    snprintf(query, sizeof query, "layers.%" PRId64 ".q", l);
+    const struct llm_entry *first = llm_header_find(h, key), *traced = llm_header_find(h, query);
+    if (!first) return llm_fail(e, EX_DATAERR, "expected a tensor '%s', found none", key);
+    f->dtype = first->dtype;
+    if (f->dtype != LLM_F32 && f->dtype != LLM_F16 && f->dtype != LLM_BF16 && f->dtype != LLM_Q8_0) {
+        return llm_fail(e, EX_DATAERR, "tensor '%s': expected F32, F16, BF16 or Q8_0, found %s", key, llm_dtypes[f->dtype].name);
+    }
+    if (!traced) return 0;
+    if (traced->n_dims != 3 || traced->shape[0] < 1 || traced->shape[0] > f->n) {
+        return llm_fail(e, EX_DATAERR, "tensor '%s': expected queries of 1 to %" PRId64 " tokens", query, f->n);
+    }
+    f->n_queries = traced->shape[0];
+    return 0;
 }
 
 static int check_tensors(struct llm_kv_file *f, const struct llm_header *h, struct llm_err *e)
 {
     const struct llm_entry *ids = llm_header_find(h, "ids"), *positions = llm_header_find(h, "positions");
-    const struct llm_entry *first = llm_header_find(h, "layers.0.k"), *traced = llm_header_find(h, "layers.0.q");
-    if (!ids || !positions || !first) {
-        return llm_fail(e, EX_DATAERR, "expected a tensor '%s', found none", !ids ? "ids" : !positions ? "positions" : "layers.0.k");
-    }
+    int64_t seen = 0;
+    if (!ids || !positions) return llm_fail(e, EX_DATAERR, "expected a tensor '%s', found none", !ids ? "ids" : "positions");
     int64_t flat[1] = {ids->n_dims == 1 ? ids->shape[0] : -1};
     if (ids->dtype != LLM_I32 || positions->dtype != LLM_I32) return llm_fail(e, EX_DATAERR, "tensors 'ids' and 'positions': expected I32");
     if (check_shape(ids, 1, flat, e) < 0 || check_shape(positions, 1, flat, e) < 0) return -1;
     f->n = flat[0];
-    f->dtype = first->dtype;
-    if (f->dtype != LLM_F32 && f->dtype != LLM_F16 && f->dtype != LLM_BF16 && f->dtype != LLM_Q8_0) {
-        return llm_fail(e, EX_DATAERR, "tensor '%s': expected F32, F16, BF16 or Q8_0, found %s", first->name, llm_dtypes[f->dtype].name);
-    }
-    if (traced) {
-        f->n_queries = traced->shape[0];
-        if (traced->n_dims != 3 || f->n_queries < 1 || f->n_queries > f->n) {
-            return llm_fail(e, EX_DATAERR, "tensor 'layers.0.q': expected queries of 1 to %" PRId64 " tokens", f->n);
-        }
-    }
-    struct llm_cache_shape s = llm_model_cache_shape(&f->config);
-    int64_t k[3] = {f->n, s.n_kv_heads, s.d_k}, v[3] = {f->n, s.n_kv_heads, s.d_v};
-    int64_t q[3] = {f->n_queries, f->config.num_attention_heads, s.d_k}, seen = 0;
+    if (take_layers(f, e) < 0 || look_at_keys(f, h, e) < 0) return -1;
     for (size_t i = 0; i < h->n_entries; i++) {
         const struct llm_entry *t = &h->entries[i];
-        int64_t layer;
-        char what = parse_name(t->name, s.n_layers, &layer);
-        if (!what) continue;
-        if (check_shape(t, 3, what == 'k' ? k : what == 'v' ? v : q, e) < 0) return -1;
-        enum llm_dtype wanted = what == 'q' ? LLM_F32 : f->dtype;
-        if (t->dtype != wanted) {
-            return llm_fail(e, EX_DATAERR, "tensor '%s': expected %s, found %s", t->name, llm_dtypes[wanted].name, llm_dtypes[t->dtype].name);
+        struct llm_kv_slot slot;
+        if (!llm_kv_file_slot(f, t->name, &slot)) continue;
+        if (check_shape(t, slot.n_dims, slot.shape, e) < 0) return -1;
+        if (t->dtype != slot.dtype) {
+            return llm_fail(e, EX_DATAERR, "tensor '%s': expected %s, found %s", t->name, llm_dtypes[slot.dtype].name, llm_dtypes[t->dtype].name);
         }
         seen++;
     }
-    if (seen != s.n_layers * (f->n_queries ? 3 : 2)) {
-        return llm_fail(e, EX_DATAERR, "expected k and v%s of %" PRId64 " layers, found %" PRId64 " such tensors", f->n_queries ? " and q" : "",
-                        s.n_layers, seen);
-    }
-    f->shape = s;
-    return 0;
+    if (seen == count_slots(f)) return 0;
+    return llm_fail(e, EX_DATAERR, "expected %" PRId64 " tensors of %" PRId64 " layers%s, found %" PRId64, count_slots(f), f->n_layers,
+                    f->n_queries ? " with their queries" : "", seen);
 }
 
 static int read_tensors(struct llm_kv_file *f, struct llm_stream *s, const struct llm_header *h, struct llm_err *e)
 {
-    size_t layers = (size_t)f->shape.n_layers;
-    f->k = llm_calloc(layers, sizeof *f->k, "a cache", e);
-    f->v = llm_calloc(layers, sizeof *f->v, "a cache", e);
-    f->q = llm_calloc(layers, sizeof *f->q, "a cache", e);
-    if (!f->k || !f->v || !f->q) return -1;
     for (size_t i = 0; i < h->n_entries; i++) {
         const struct llm_entry *t = &h->entries[i];
-        int64_t layer = 0;
-        char what = parse_name(t->name, f->shape.n_layers, &layer);
-        void *data = NULL;
-        if (!what && strcmp(t->name, "ids") != 0 && strcmp(t->name, "positions") != 0) {
+        struct llm_kv_slot slot;
+        bool is_ids = strcmp(t->name, "ids") == 0, is_positions = strcmp(t->name, "positions") == 0;
+        void *data = NULL, **to = llm_kv_file_slot(f, t->name, &slot) ? slot.data : NULL;
+        if (!to && !is_ids && !is_positions) {
             if (skip_tensor(s, t, e) < 0) return -1;
             continue;
         }
         if (read_tensor(s, t, &data, e) < 0) return -1;
-        if (what == 'k') f->k[layer] = data;
-        else if (what == 'v') f->v[layer] = data;
-        else if (what == 'q') f->q[layer] = data;
-        else if (t->name[0] == 'i') f->ids = data;
+        if (to) *to = data;
+        else if (is_ids) f->ids = data;
         else f->positions = data;
     }
     return 0;
@@ -229,8 +276,9 @@ int llm_kv_file_read(struct llm_kv_file *f, const char *path, struct llm_err *e)
 /* One layer's rows from pages to token order. `value` 0: keys, 1: values. */
 static void *gather(const struct llm_kv *kv, int64_t layer, int value, struct llm_err *e)
 {
-    size_t row = value ? kv->pool->v_row : kv->pool->k_row;
-    int64_t heads = kv->pool->shape.n_kv_heads;
+    const struct llm_kv_layer *l = &kv->pool->layers[layer];
+    size_t row = value ? l->v_row : l->k_row;
+    int64_t heads = l->shape.n_kv_heads;
     unsigned char *out = llm_alloc((size_t)(kv->n * heads), row, "a cache to write", e);
     for (int64_t t = 0, i = 0; out && t < kv->n; t++) {
         for (int64_t h = 0; h < heads; h++, i++) {
@@ -240,14 +288,22 @@ static void *gather(const struct llm_kv *kv, int64_t layer, int value, struct ll
     return out;
 }
 
-static float *gather_queries(const struct llm_kv *kv, int64_t layer, int64_t n, struct llm_err *e)
+/* The layer's ring has rows of its own width. */
+static float *gather_queries(const struct llm_kv *kv, int64_t layer, int64_t n, int64_t width, struct llm_err *e)
 {
-    float *out = llm_alloc((size_t)n, (size_t)kv->query_width * sizeof *out, "traced queries to write", e);
+    float *out = llm_alloc((size_t)n, (size_t)width * sizeof *out, "traced queries to write", e);
+    const float *ring = kv->queries + layer * kv->n_queries * kv->query_width;
     for (int64_t i = 0; out && i < n; i++) {
-        int64_t slot = (kv->n - n + i) % kv->n_queries;
-        memcpy(out + i * kv->query_width, kv->queries + (layer * kv->n_queries + slot) * kv->query_width,
-               (size_t)kv->query_width * sizeof *out);
+        memcpy(out + i * width, ring + (kv->n - n + i) % kv->n_queries * width, (size_t)width * sizeof *out);
     }
+    return out;
+}
+
+static float *copy_part(const float *state, int64_t n, struct llm_err *e)
+{
+    float *out = llm_alloc((size_t)n, sizeof *out, "a state to write", e);
+    if (out && state) memcpy(out, state, (size_t)n * sizeof *out);
+    else if (out) memset(out, 0, (size_t)n * sizeof *out);
     return out;
 }
 
@@ -267,31 +323,53 @@ static json_t *metadata(struct llm_model *m, struct llm_err *e)
     return NULL;
 }
 
-struct out_list { struct llm_tensor_out *v; char (*names)[32]; size_t n; };
+struct out_list { struct llm_tensor_out *v; char (*names)[48]; size_t n; };
 
-static int add(struct out_list *l, char what, int64_t layer, enum llm_dtype dtype, int64_t n, int64_t heads, int64_t d, void *data)
+static int add(struct out_list *l, const char *what, int64_t layer, const struct llm_tensor_out *t)
 {
-    snprintf(l->names[l->n], sizeof *l->names, "layers.%" PRId64 ".%c", layer, what);
-    l->v[l->n] = (struct llm_tensor_out){l->names[l->n], dtype, 3, {n, heads, d}, data};
+    snprintf(l->names[l->n], sizeof *l->names, "layers.%" PRId64 ".%s", layer, what);
+    l->v[l->n] = *t;
+    l->v[l->n].name = l->names[l->n];
     l->n++;
-    return data ? 0 : -1;
+    return t->data ? 0 : -1;
+}
+
+/* All tensors of a layer, whose data is then the list's. `traced`: queries. */
+static int add_layer(struct out_list *l, const struct llm_kv *kv, int64_t layer, int64_t heads, int64_t traced, struct llm_err *e)
+{
+    const struct llm_state_shape *s = &kv->pool->layers[layer].shape;
+    const float *state = llm_kv_state(kv, layer);
+    enum llm_dtype dtype = kv->pool->dtype;
+    int bad = 0;
+    if (has_keys(s, layer)) {
+        bad |= add(l, key_name(s), layer, &(struct llm_tensor_out){NULL, dtype, 3, {kv->n, s->n_kv_heads, s->d_k}, gather(kv, layer, 0, e)});
+    }
+    if (has_keys(s, layer) && s->d_v > 0) {
+        bad |= add(l, "v", layer, &(struct llm_tensor_out){NULL, dtype, 3, {kv->n, s->n_kv_heads, s->d_v}, gather(kv, layer, 1, e)});
+    }
+    if (s->n_kv_heads > 0 && traced > 0) {
+        float *q = gather_queries(kv, layer, traced, heads * s->d_k, e);
+        bad |= add(l, "q", layer, &(struct llm_tensor_out){NULL, LLM_F32, 3, {traced, heads, s->d_k}, q});
+    }
+    for (int i = 0; i < LLM_STATE_PARTS && s->parts[i].name; i++) {
+        int64_t n = s->parts[i].rows * s->parts[i].cols;
+        bad |= add(l, s->parts[i].name, layer,
+                   &(struct llm_tensor_out){NULL, LLM_F32, 2, {s->parts[i].rows, s->parts[i].cols}, copy_part(state, n, e)});
+        if (state) state += n;
+    }
+    return bad;
 }
 
 int llm_kv_file_write(const struct llm_kv *kv, struct llm_model *m, struct llm_output *o, struct llm_err *e)
 {
-    const struct llm_cache_shape *s = &kv->pool->shape;
-    size_t room = (size_t)s->n_layers * 3 + 2;
-    int64_t traced = kv->n_queries < kv->n ? kv->n_queries : kv->n, heads = m->config.num_attention_heads;
+    int64_t layers = kv->pool->n_layers, traced = kv->n_queries < kv->n ? kv->n_queries : kv->n;
+    size_t room = (size_t)layers * (3 + LLM_STATE_PARTS) + 2;
     struct llm_writer *w = NULL;
     json_t *meta = metadata(m, e);
     struct out_list l = {llm_calloc(room, sizeof *l.v, "a cache to write", e), llm_calloc(room, sizeof *l.names, "a cache to write", e), 0};
     int32_t *positions = llm_alloc((size_t)kv->n, sizeof *positions, "positions", e);
     int bad = !meta || !l.v || !l.names || !positions ? -1 : 0;
-    for (int64_t i = 0; !bad && i < s->n_layers; i++) {
-        bad |= add(&l, 'k', i, kv->pool->dtype, kv->n, s->n_kv_heads, s->d_k, gather(kv, i, 0, e));
-        bad |= add(&l, 'v', i, kv->pool->dtype, kv->n, s->n_kv_heads, s->d_v, gather(kv, i, 1, e));
-        if (traced > 0) bad |= add(&l, 'q', i, LLM_F32, traced, heads, s->d_k, gather_queries(kv, i, traced, e));
-    }
+    for (int64_t i = 0; !bad && i < layers; i++) bad = add_layer(&l, kv, i, m->config.num_attention_heads, traced, e);
     size_t owned = l.n;
     if (!bad) {
         for (int64_t i = 0; i < kv->n; i++) positions[i] = (int32_t)i;
@@ -301,7 +379,7 @@ int llm_kv_file_write(const struct llm_kv *kv, struct llm_model *m, struct llm_o
         bad = !w || llm_writer_message(w, "kvcache", meta, l.v, l.n, e) < 0 ? -1 : 0;
     }
     llm_writer_destroy(w);
-    for (size_t i = 0; i < owned; i++) free((void *)l.v[i].data);
+    for (size_t i = 0; l.v && i < owned; i++) free((void *)l.v[i].data);
     free(l.v);
     free(l.names);
     free(positions);
@@ -313,21 +391,27 @@ int llm_kv_file_write(const struct llm_kv *kv, struct llm_model *m, struct llm_o
 
 void llm_kv_file_decode(const struct llm_kv_file *f, char what, int64_t l, int64_t t, int64_t h, float *out)
 {
-    int64_t heads = what == 'q' ? f->config.num_attention_heads : f->shape.n_kv_heads, d = what == 'v' ? f->shape.d_v : f->shape.d_k;
+    const struct llm_kv_file_layer *layer = &f->layers[l], *source = &f->layers[layer->shape.source];
+    int64_t heads = what == 'q' ? f->config.num_attention_heads : layer->shape.n_kv_heads;
+    int64_t d = what == 'v' && source->v ? layer->shape.d_v : layer->shape.d_k;
     enum llm_dtype dtype = what == 'q' ? LLM_F32 : f->dtype;
-    const unsigned char *p = what == 'q' ? (void *)f->q[l] : what == 'v' ? f->v[l] : f->k[l];
+    const unsigned char *p = what == 'q' ? layer->q : what == 'v' && source->v ? source->v : source->k;
     llm_dtypes[dtype].decode(p + (size_t)(t * heads + h) * llm_dtype_bytes(dtype, (uint64_t)d), out, (size_t)d);
 }
 
 static int check_model(const struct llm_kv_file *f, struct llm_model *m, struct llm_err *e)
 {
+    bool same = f->n_layers == m->config.num_hidden_layers;
     if (llm_model_fingerprint(m, e) < 0) return -1;
     if (strcmp(f->fingerprint, m->fingerprint) != 0) {
         return llm_fail(e, EX_DATAERR, "expected a cache of this model (fingerprint %s), found one of %s", m->fingerprint,
                         f->fingerprint[0] ? f->fingerprint : "an unknown model");
     }
-    struct llm_cache_shape s = llm_model_cache_shape(&m->config);
-    if (memcmp(&s, &f->shape, sizeof s) != 0) return llm_fail(e, EX_DATAERR, "the cache's configuration does not agree with the model's");
+    for (int64_t l = 0; same && l < f->n_layers; l++) {
+        struct llm_state_shape s = llm_model_state(&m->config, l);
+        same = memcmp(&s, &f->layers[l].shape, sizeof s) == 0;
+    }
+    if (!same) return llm_fail(e, EX_DATAERR, "the cache's configuration does not agree with the model's");
     if (f->n > 0 && (f->positions[0] != 0 || f->positions[f->n - 1] != f->n - 1)) {
         return llm_fail(e, EX_DATAERR, "expected positions 0 to %" PRId64 ", found %" PRId32 " to %" PRId32 " (a cache with gaps cannot be resumed)",
                         f->n - 1, f->positions[0], f->positions[f->n - 1]);
@@ -335,27 +419,50 @@ static int check_model(const struct llm_kv_file *f, struct llm_model *m, struct 
     return 0;
 }
 
-int llm_kv_file_restore(const struct llm_kv_file *f, int64_t n, struct llm_model *m, struct llm_kv *kv, struct llm_err *e)
+/* `value` 0: keys, 1: values. */
+static void restore_rows(const struct llm_kv_file *f, int64_t l, int value, int64_t n, struct llm_kv *kv, float *row)
 {
     const struct llm_kv_pool *p = kv->pool;
+    const struct llm_state_shape *s = &f->layers[l].shape;
+    size_t bytes = value ? p->layers[l].v_row : p->layers[l].k_row;
+    const unsigned char *from = value ? f->layers[l].v : f->layers[l].k;
+    for (int64_t i = 0; i < n * s->n_kv_heads; i++) {
+        int64_t t = i / s->n_kv_heads, h = i % s->n_kv_heads;
+        void *to = value ? llm_kv_value(kv, l, h, t) : llm_kv_key(kv, l, h, t);
+        if (p->dtype == f->dtype) {
+            memcpy(to, from + (size_t)i * bytes, bytes);
+            continue;
+        }
+        llm_kv_file_decode(f, value ? 'v' : 'k', l, t, h, row);
+        llm_dtypes[p->dtype].encode(row, to, (size_t)(value ? s->d_v : s->d_k));
+    }
+}
+
+int llm_kv_file_restore(const struct llm_kv_file *f, int64_t n, struct llm_model *m, struct llm_kv *kv, struct llm_err *e)
+{
+    int64_t widest = 1;
     if (check_model(f, m, e) < 0 || llm_kv_reserve(kv, n, e) < 0) return -1;
-    int64_t widest = f->shape.d_k > f->shape.d_v ? f->shape.d_k : f->shape.d_v;
+    if (n < f->n && kv->pool->state_floats > 0) {
+        return llm_fail(e, EX_DATAERR, "expected to keep all %" PRId64 " tokens: the state of a recurrent model stands behind the last", f->n);
+    }
+    for (int64_t l = 0; l < f->n_layers; l++) {
+        const struct llm_state_shape *s = &f->layers[l].shape;
+        widest = s->d_k > widest ? s->d_k : widest;
+        widest = s->d_v > widest ? s->d_v : widest;
+    }
     float *row = llm_alloc((size_t)widest, sizeof *row, "a cache's row", e);
     if (!row) return -1;
-    for (int64_t l = 0; l < f->shape.n_layers; l++)
-        for (int64_t t = 0; t < n; t++)
-            for (int64_t h = 0; h < f->shape.n_kv_heads; h++) {
-                int64_t i = t * f->shape.n_kv_heads + h;
-                if (p->dtype == f->dtype) {
-                    memcpy(llm_kv_key(kv, l, h, t), (unsigned char *)f->k[l] + (size_t)i * p->k_row, p->k_row);
-                    memcpy(llm_kv_value(kv, l, h, t), (unsigned char *)f->v[l] + (size_t)i * p->v_row, p->v_row);
-                    continue;
-                }
-                llm_kv_file_decode(f, 'k', l, t, h, row);
-                llm_dtypes[p->dtype].encode(row, llm_kv_key(kv, l, h, t), (size_t)f->shape.d_k);
-                llm_kv_file_decode(f, 'v', l, t, h, row);
-                llm_dtypes[p->dtype].encode(row, llm_kv_value(kv, l, h, t), (size_t)f->shape.d_v);
-            }
+    for (int64_t l = 0; l < f->n_layers; l++) {
+        const struct llm_kv_file_layer *layer = &f->layers[l];
+        float *state = llm_kv_state(kv, l);
+        if (layer->k) restore_rows(f, l, 0, n, kv, row);
+        if (layer->v) restore_rows(f, l, 1, n, kv, row);
+        for (int i = 0; i < LLM_STATE_PARTS && layer->parts[i]; i++) {
+            int64_t count = layer->shape.parts[i].rows * layer->shape.parts[i].cols;
+            memcpy(state, layer->parts[i], (size_t)count * sizeof *state);
+            state += count;
+        }
+    }
     llm_kv_append(kv, f->ids, n);
     free(row);
     return 0;

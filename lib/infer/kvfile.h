@@ -4,18 +4,24 @@
 
 #include "infer/kv.h"
 
+/* What a layer has in the file; NULL where it has none: layers that read another's keys have queries alone. */
+struct llm_kv_file_layer {
+    struct llm_state_shape shape;
+    void *k, *v;                /* [n, n_kv_heads, d_k] (named "latent" where d_v is 0), [n, n_kv_heads, d_v] */
+    void *q;                    /* F32 [n_queries, n_heads, d_k], oldest first */
+    void *parts[LLM_STATE_PARTS]; /* F32 [rows, cols] */
+};
 struct llm_kv_file {
     int64_t n;                  /* tokens */
-    struct llm_cache_shape shape;
-    enum llm_dtype dtype;
+    int64_t n_layers;
+    struct llm_kv_file_layer *layers;
+    enum llm_dtype dtype;       /* of keys and values */
     struct llm_config config;   /* of the model that made it */
     json_t *config_json;        /* the same as it stands in the file; owned */
     char fingerprint[17];       /* of the model; "" when not known */
     char tokenizer[65];         /* its tokenizer's identity; "" when it has none */
     int32_t *ids, *positions;   /* [n]; positions ascend */
-    void **k, **v;              /* [n_layers] of [n, n_kv_heads, d] */
     int64_t n_queries;          /* queries of the last tokens, 0 when not traced */
-    float **q;                  /* [n_layers] of [n_queries, n_heads, d_k], oldest first */
 };
 
 /* Reads and checks a cache ("-": stdin). 0 or -1; release either way. Zero-initialise `f`. */
@@ -24,9 +30,17 @@ void llm_kv_file_release(struct llm_kv_file *f);
 /* Writes what `kv` holds; `m` says of which model. `o` is not committed. */
 int llm_kv_file_write(const struct llm_kv *kv, struct llm_model *m, struct llm_output *o, struct llm_err *e) LLM_MUST_CHECK;
 /* Puts the first `n` tokens (n ≤ f->n) into `kv` (initialised, empty), encoding anew where the pool's dtype is another. Fails (65) when the file is
- * of another model or does not begin at position 0. */
+ * of another model, does not begin at position 0, or holds a state and n < f->n. */
 int llm_kv_file_restore(const struct llm_kv_file *f, int64_t n, struct llm_model *m, struct llm_kv *kv, struct llm_err *e) LLM_MUST_CHECK;
 
+/* The tensor "layers.N.x" of a cache; false: there is none of this name. */
+struct llm_kv_slot {
+    void **data;
+    enum llm_dtype dtype;
+    int n_dims;
+    int64_t shape[3];
+};
+bool llm_kv_file_slot(struct llm_kv_file *f, const char *name, struct llm_kv_slot *slot);
 /* Layer `l`'s keys or values (`what` 'k' or 'v'; 'q' queries) of token `t`, head `h`, decoded into out [d]. */
 void llm_kv_file_decode(const struct llm_kv_file *f, char what, int64_t l, int64_t t, int64_t h, float *out);
 

@@ -7,7 +7,8 @@
 struct llm_infer_plan {
     double parameters, weight_bytes;
     double cache_bytes_per_token;
-    double cache_bytes;        /* of `sequences` full contexts, in whole pages */
+    double state_bytes;        /* of a sequence, whatever its length */
+    double cache_bytes;        /* of `sequences` full contexts, in whole pages, and their states */
     double working_bytes;      /* activations of a full pass */
     double flops_per_token, read_bytes_per_token; /* decoding at the end of a full context: weights and cache */
 };

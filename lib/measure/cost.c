@@ -143,6 +143,7 @@ int llm_cost_totals(struct llm_table *t, const struct llm_config *c, int64_t con
         snprintf(what, sizeof what, "KV cache in %s, context %" PRId64, llm_dtypes[caches[i]].name, context);
         total(t, each * (double)context, "bytes", what);
     }
+    if (llm_model_is_recurrent(c)) total(t, llm_model_state_bytes(c), "bytes", "state in F32, one sequence");
     total(t, 4 * cost.params, "bytes", "training: FP32 weights");
     total(t, 4 * cost.params, "bytes", "training: gradients");
     total(t, 8 * cost.params, "bytes", "training: AdamW's two moments");

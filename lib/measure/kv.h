@@ -16,18 +16,21 @@ struct llm_kv_head {
     double largest;      /* probability of the likeliest key */
     double distance;     /* Σ probability × tokens back */
 };
-/* rows [n_layers · n_heads], layer by layer. maps: NULL, or [n_layers · n_heads, f->n]: where `what` is 'k' or 'v' the norms of each token, 'a' the
+/* Rows of all layers that attend to keys, or (layer ≥ 0) of those before it. */
+int64_t llm_kv_heads_rows(const struct llm_kv_file *f, int64_t layer);
+/* rows [llm_kv_heads_rows(f, -1)], layer by layer. maps: NULL, or [rows, f->n]: where `what` is 'k' or 'v' the norms of each token, 'a' the
  * mean probability over the traced queries. 0, or -1 when memory is short or nothing was traced. */
 int llm_kv_heads(const struct llm_kv_file *f, struct llm_kv_head *rows, char what, float *maps, struct llm_err *e) LLM_MUST_CHECK;
 
-/* How two caches of one shape differ in a head of keys or values, over the tokens that both hold. */
+/* How two caches of one shape differ in a head of keys or values, over the tokens that both hold, or in a part of a layer's state. */
 struct llm_kv_difference {
-    int64_t layer, kv_head;
-    char what;                    /* 'k', 'v' */
+    int64_t layer, kv_head;       /* kv_head -1: a part of the state */
+    const char *what;             /* "k" (of latent vectors too), "v", or the part's name */
     double rmse, max_error, relative; /* relative: ‖a - b‖ / ‖a‖ */
     double cosine;
 };
-/* rows [n_layers · n_kv_heads · 2], k before v. maps: NULL, or [rows, common tokens]: root of the mean square of each token. */
+int64_t llm_kv_diff_rows(const struct llm_kv_file *f);
+/* rows [llm_kv_diff_rows(a)], k before v. maps: NULL, or [rows, common tokens]: root of the mean square of each token; 0 for parts of states. */
 int llm_kv_diff(const struct llm_kv_file *a, const struct llm_kv_file *b, struct llm_kv_difference *rows, float *maps,
                 struct llm_err *e) LLM_MUST_CHECK;
 /* Leading tokens with the same ids and positions. */

@@ -59,11 +59,18 @@ static int feed(struct llm_engine *g, struct llm_kv *kv, const int32_t *ids, int
     return 0;
 }
 
+/* A copy of `begin` with room for n tokens more. */
+static int copy(struct llm_kv *kv, const struct llm_kv *begin, int64_t n, struct llm_err *e)
+{
+    llm_kv_init(kv, begin->pool);
+    return llm_kv_fork(kv, begin, e) < 0 ? -1 : llm_kv_reserve(kv, begin->n + n, e);
+}
+
 int llm_speed_prompt(struct llm_engine *g, int64_t depth, int64_t n, int64_t runs, struct llm_speed *out, struct llm_err *e)
 {
     double rates[LLM_SPEED_MAX_RUNS], shares[LLM_SPEED_MAX_RUNS];
     struct llm_cost cost;
-    struct llm_kv kv;
+    struct llm_kv begin, kv;
     int32_t *ids = some_tokens(depth + n, g->model->config.vocab_size, e);
     *out = (struct llm_speed){.limit = arithmetic(g)};
     if (!ids || llm_cost_of(&cost, &g->model->config, depth + (n + 1) / 2, e) < 0) {
@@ -71,20 +78,21 @@ int llm_speed_prompt(struct llm_engine *g, int64_t depth, int64_t n, int64_t run
         return -1;
     }
     double flops = (cost.forward_flops - cost.head_flops) * (double)n + cost.head_flops;
-    llm_kv_init(&kv, &g->pool);
-    int status = depth > 0 ? feed(g, &kv, ids, depth, e) : 0;
+    llm_kv_init(&begin, &g->pool);
+    int status = depth > 0 ? feed(g, &begin, ids, depth, e) : 0;
     for (int64_t run = -1; run < runs && status == 0; run++) {
+        status = copy(&kv, &begin, n, e);
         double peak = llm_peaks_compute_once(out->limit), start = llm_now();
-        status = feed(g, &kv, ids + depth, n, e);
+        if (status == 0) status = feed(g, &kv, ids + depth, n, e);
         double seconds = llm_now() - start;
-        llm_kv_truncate(&kv, depth);
+        llm_kv_release(&kv);
         peak = (peak + llm_peaks_compute_once(out->limit)) / 2;
         if (run < 0) continue; /* the first one warms up */
         rates[run] = (double)n / seconds;
         shares[run] = flops / seconds / peak;
     }
     if (status == 0) summarise(out, rates, shares, runs);
-    llm_kv_release(&kv);
+    llm_kv_release(&begin);
     free(ids);
     return status;
 }
@@ -118,7 +126,7 @@ int llm_speed_generate(struct llm_engine *g, int64_t depth, int64_t n, int64_t r
 {
     double rates[LLM_SPEED_MAX_RUNS], shares[LLM_SPEED_MAX_RUNS];
     struct llm_infer_plan plan;
-    struct llm_kv kv;
+    struct llm_kv begin, kv;
     int32_t *ids = some_tokens(depth + n, g->model->config.vocab_size, e);
     void *probe = aligned_alloc((size_t)2 << 20, PROBE_BYTES);
     int status = ids && probe ? llm_infer_plan(g, 1, &plan, e) : -1;
@@ -133,18 +141,19 @@ int llm_speed_generate(struct llm_engine *g, int64_t depth, int64_t n, int64_t r
     double seen = (double)depth + (double)n / 2; /* tokens in the cache, on average */
     double bytes = plan.read_bytes_per_token - plan.cache_bytes_per_token * ((double)g->context - seen);
     *out = (struct llm_speed){.limit = "memory"};
-    llm_kv_init(&kv, &g->pool);
-    if (depth > 0) status = feed(g, &kv, ids, depth, e);
+    llm_kv_init(&begin, &g->pool);
+    if (depth > 0) status = feed(g, &begin, ids, depth, e);
     for (int64_t run = -1; run < runs && status == 0; run++) {
-        double seconds, bandwidth;
-        status = decode(g, &kv, ids + depth, run < 0 ? 1 : n, probe, &seconds, &bandwidth, e);
-        llm_kv_truncate(&kv, depth);
+        double seconds = 0, bandwidth = 0;
+        status = copy(&kv, &begin, n, e);
+        if (status == 0) status = decode(g, &kv, ids + depth, run < 0 ? 1 : n, probe, &seconds, &bandwidth, e);
+        llm_kv_release(&kv);
         if (run < 0) continue; /* the first one warms up */
         rates[run] = (double)n / seconds;
         shares[run] = bytes * rates[run] / bandwidth;
     }
     if (status == 0) summarise(out, rates, shares, runs);
-    llm_kv_release(&kv);
+    llm_kv_release(&begin);
     free(ids);
     free(probe);
     return status;

@@ -91,6 +91,8 @@ struct llm_module_kind {
     struct llm_tensor *(*forward)(struct llm_ctx *c, const struct llm_module *m, const struct llm_pass *p, struct llm_tensor *x);
     /* FLOPs per token beside 2 × matrix elements, with `context` tokens in sight; NULL: none. */
     double (*extra_flops)(const struct llm_config *c, int64_t layer, int64_t context);
+    /* Mixers: what the layer keeps of a sequence. `s` is empty but for source, which is the layer itself. NULL: nothing. */
+    void (*state)(const struct llm_config *c, int64_t layer, struct llm_state_shape *s);
 };
 struct llm_module {
     const struct llm_module_kind *kind;
@@ -119,6 +121,8 @@ struct llm_decoder {
 };
 /* Declares everything into `m` (zeroed; n_layers set by it). 0 or -1. */
 int llm_decoder_declare(struct llm_declare *d, struct llm_decoder *m);
+/* What mixes tokens in a layer. */
+const struct llm_module_kind *llm_decoder_mixer(const struct llm_config *c, int64_t layer);
 struct llm_tensor *llm_decoder_forward(struct llm_ctx *c, struct llm_model *m, const struct llm_batch *b);
 void llm_decoder_destroy(struct llm_decoder *m, size_t n_params);
 

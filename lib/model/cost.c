@@ -74,7 +74,21 @@ double llm_model_active_params(const struct llm_config *c) { return count(c, tru
 
 double llm_model_kv_bytes_per_token(const struct llm_config *c, enum llm_dtype cache)
 {
-    struct llm_cache_shape s = llm_model_cache_shape(c);
     const struct llm_dtype_row *t = &llm_dtypes[cache];
-    return (double)(s.n_layers * s.n_kv_heads * (s.d_k + s.d_v)) / t->block_size * t->block_bytes;
+    double elements = 0;
+    for (int64_t l = 0; l < c->num_hidden_layers; l++) {
+        struct llm_state_shape s = llm_model_state(c, l);
+        if (s.source == l) elements += (double)(s.n_kv_heads * (s.d_k + s.d_v));
+    }
+    return elements / t->block_size * t->block_bytes;
+}
+
+double llm_model_state_bytes(const struct llm_config *c)
+{
+    double bytes = 0;
+    for (int64_t l = 0; l < c->num_hidden_layers; l++) {
+        struct llm_state_shape s = llm_model_state(c, l);
+        bytes += (double)llm_state_floats(&s) * sizeof(float);
+    }
+    return bytes;
 }

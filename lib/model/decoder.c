@@ -6,7 +6,7 @@
 #include "model/arch.h"
 
 /* What a layer is made of. */
-static const struct llm_module_kind *mixer_of(const struct llm_config *c, int64_t layer)
+const struct llm_module_kind *llm_decoder_mixer(const struct llm_config *c, int64_t layer)
 {
     (void)c, (void)layer;
     return &llm_module_attention;
@@ -118,7 +118,7 @@ int llm_decoder_declare(struct llm_declare *d, struct llm_decoder *m)
     for (int l = 0; l < m->n_layers; l++) {
         struct llm_layer *layer = &m->layers[l];
         d->layer = l;
-        declare_sub_layer(d, layer, 0, &layer->mixer, mixer_of(c, l));
+        declare_sub_layer(d, layer, 0, &layer->mixer, llm_decoder_mixer(c, l));
         declare_sub_layer(d, layer, 1, &layer->ffn, ffn_of(c, l));
     }
     declare_head(d, m);

@@ -170,7 +170,22 @@ int llm_model_set_context(struct llm_model *m, int64_t context, struct llm_err *
     return llm_decoder_set_rope(m->layout, &m->config, context, e);
 }
 
-struct llm_cache_shape llm_model_cache_shape(const struct llm_config *c)
+struct llm_state_shape llm_model_state(const struct llm_config *c, int64_t layer)
 {
-    return (struct llm_cache_shape){c->bidirectional ? 0 : c->num_hidden_layers, c->num_key_value_heads, c->head_dim, c->head_dim};
+    const struct llm_module_kind *mixer = llm_decoder_mixer(c, layer);
+    struct llm_state_shape s = {.source = layer};
+    if (mixer->state) mixer->state(c, layer, &s);
+    return s;
+}
+
+int64_t llm_state_floats(const struct llm_state_shape *s)
+{
+    int64_t n = 0;
+    for (int i = 0; i < LLM_STATE_PARTS; i++) n += s->parts[i].name ? s->parts[i].rows * s->parts[i].cols : 0;
+    return n;
+}
+
+bool llm_model_is_recurrent(const struct llm_config *c)
+{
+    return llm_model_state_bytes(c) > 0;
 }

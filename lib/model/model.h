@@ -64,9 +64,22 @@ bool llm_model_has_log_prob(const struct llm_model *m);
 /* Texts will have up to `context` tokens: some scalings of rotary positions (dynamic, longrope) depend on it. Before the first pass. */
 int llm_model_set_context(struct llm_model *m, int64_t context, struct llm_err *e) LLM_MUST_CHECK;
 
-/* Size of one layer's cache entry per token: n_kv_heads, d_k, d_v. Encoders have no layers that cache. */
-struct llm_cache_shape { int64_t n_layers, n_kv_heads, d_k, d_v; };
-struct llm_cache_shape llm_model_cache_shape(const struct llm_config *c);
+/* What a layer keeps of a sequence from one pass to the next: for each token keys and values, and parts whose size does not grow. */
+#define LLM_STATE_PARTS 2
+struct llm_state_part {
+    const char *name;              /* as in files: "h", "c", "conv", "ssm", "window" */
+    int64_t rows, cols;            /* F32, all 0 before the first token */
+};
+struct llm_state_shape {
+    int64_t n_kv_heads, d_k, d_v;  /* of each token; n_kv_heads 0: nothing. d_v 0: a value is the first channels of its key (MLA's latent vector) */
+    int64_t source;                /* the layer, not behind this one, whose keys and values this layer reads; its own number: it makes them */
+    struct llm_state_part parts[LLM_STATE_PARTS]; /* those with a name */
+};
+struct llm_state_shape llm_model_state(const struct llm_config *c, int64_t layer);
+/* Numbers in all parts of a layer; they lie one after another. */
+int64_t llm_state_floats(const struct llm_state_shape *s);
+/* Whether some layer's state cannot be cut back to an earlier token. */
+bool llm_model_is_recurrent(const struct llm_config *c);
 
 /* Everything that a checkpoint of this model stores except training state: metadata (llm.config, llm.fingerprint, …) and tensors (weights, tokenizer
  * and its tables). Appends to growable arrays; tensor data is borrowed from the model. */
@@ -89,5 +102,6 @@ double llm_model_params(const struct llm_config *c);
 /* Those that a token meets: of experts only the share that it goes to. */
 double llm_model_active_params(const struct llm_config *c);
 double llm_model_kv_bytes_per_token(const struct llm_config *c, enum llm_dtype cache);
+double llm_model_state_bytes(const struct llm_config *c); /* of a sequence, however long */
 
 #endif

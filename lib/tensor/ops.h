@@ -66,7 +66,7 @@ struct llm_tensor *llm_attention(struct llm_ctx *c, struct llm_tensor *q, struct
 /* One layer of one sequence's KV cache, as lib/infer keeps it: tiles of 64 keys, tile i holding positions 64i..64i+63 as [n_kv_heads][64][d]. */
 #define LLM_KV_TILE 64
 struct llm_kv_view {
-    void *const *k, *const *v;  /* tiles; enough of them for pos + n tokens */
+    void *const *k, *const *v;  /* tiles; enough of them for pos + n tokens. v NULL: values are the first channels of keys */
     enum llm_dtype dtype;       /* F32, F16, BF16, Q8_0 */
 };
 /* A run of new tokens of one sequence: rows [first, first + n) of q, k, v stand at positions pos .. pos + n - 1. */
@@ -75,6 +75,7 @@ struct llm_kv_seq {
     struct llm_kv_view view;
     float *queries;             /* NULL, or a ring of n_queries rows [n_heads·d_k]: the query at position p is copied to row p mod n_queries */
     int64_t n_queries;
+    float *state;               /* of recurrent layers: what is kept whatever the length, as it stands before the run and, afterwards, behind it */
 };
 /* Stores k and v of the new tokens in their caches, then attends: the same bits as llm_attention over the whole row when the cache dtype is the
  * compute type's. Not recorded. */

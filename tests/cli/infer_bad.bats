@@ -200,7 +200,7 @@ END
     refused 65 'at most 5' llm-infer -m "$M" --kv-in good.kv --kv-keep 6
     refused 65 'found 257' llm-infer -m "$M" --kv-in good.kv --ids "$(seq -s ' ' 1 252)"
     sed 's/"layers.1.v"/"layers.7.v"/' good.kv > missing.kv
-    refused 65 'missing.kv: expected k and v of 2 layers, found 3' llm-infer -m "$M" --kv-in missing.kv
+    refused 65 'missing.kv: expected 4 tensors of 2 layers, found 3' llm-infer -m "$M" --kv-in missing.kv
     sed 's/\[5,1,32\]/[1,5,32]/' good.kv > shape.kv
     refused 65 'shape.kv' llm-infer -m "$M" --kv-in shape.kv
 }

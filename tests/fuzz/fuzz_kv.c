@@ -10,17 +10,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     int fd = fuzz_file(data, n, path), got = llm_kv_file_read(&f, path, &e);
     close(fd);
     MUST(got == 0 || e.status);
-    int64_t wide = f.shape.d_k > f.shape.d_v ? f.shape.d_k : f.shape.d_v;
-    float *row = got == 0 ? malloc((size_t)wide * sizeof *row) : NULL;
-    MUST(got < 0 || row);
-    for (int64_t l = 0; got == 0 && l < f.shape.n_layers; l++)
+    for (int64_t l = 0; got == 0 && l < f.n_layers; l++) {
+        const struct llm_state_shape *s = &f.layers[l].shape;
+        float *row = malloc((size_t)(s->d_k + s->d_v) * sizeof *row);
+        MUST(row || s->d_k + s->d_v == 0);
         for (int64_t t = 0; t < f.n; t++)
-            for (int64_t h = 0; h < f.shape.n_kv_heads; h++) {
+            for (int64_t h = 0; h < s->n_kv_heads; h++) {
                 llm_kv_file_decode(&f, 'k', l, t, h, row);
                 llm_kv_file_decode(&f, 'v', l, t, h, row);
                 if (t < f.n_queries) llm_kv_file_decode(&f, 'q', l, t, h, row);
             }
-    free(row);
+        free(row);
+    }
     llm_kv_file_release(&f);
     return 0;
 }

@@ -76,4 +76,13 @@ static double extra_flops(const struct llm_config *c, int64_t layer, int64_t con
     return 4.0 * (double)(c->num_attention_heads * c->head_dim) * (double)seen;
 }
 
-const struct llm_module_kind llm_module_attention = {.name = "attention", .declare = declare, .forward = forward, .extra_flops = extra_flops};
+static void state(const struct llm_config *c, int64_t layer, struct llm_state_shape *s)
+{
+    (void)layer;
+    if (c->bidirectional) return; /* encoders see texts whole */
+    s->n_kv_heads = c->num_key_value_heads;
+    s->d_k = s->d_v = c->head_dim;
+}
+
+const struct llm_module_kind llm_module_attention = {
+    .name = "attention", .declare = declare, .forward = forward, .extra_flops = extra_flops, .state = state};
