@@ -91,12 +91,13 @@ static int done(void *arg, struct llm_completion *c, struct llm_err *e)
     return end_line(t, e);
 }
 
-/* Of the cache stays what the conversation still begins with: a template may write earlier turns anew. One token at least is left to read. */
+/* Of the cache stays what the conversation still begins with: a template may write earlier turns anew. One token at least is left to read.
+ * A state that cannot be cut is given up. */
 static void keep_common(struct talk *t)
 {
     int64_t n = 0, most = (int64_t)t->n_ids - 1 < t->kv.n ? (int64_t)t->n_ids - 1 : t->kv.n;
     while (n < most && t->kv.ids[n] == t->ids[n]) n++;
-    llm_kv_truncate(&t->kv, n);
+    llm_kv_truncate(&t->kv, llm_kv_can_truncate(&t->kv, n) ? n : 0);
 }
 
 /* The assistant's answer to the messages so far, in t->reply. 0, 1 when a signal was caught, -1. */
