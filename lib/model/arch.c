@@ -3,15 +3,30 @@
 
 #include <string.h>
 
-extern const struct llm_arch llm_arch_ngram;
-extern const struct llm_arch llm_arch_gpt2, llm_arch_llama, llm_arch_mistral, llm_arch_mixtral, llm_arch_qwen2, llm_arch_qwen3, llm_arch_qwen3_moe,
-    llm_arch_gemma2, llm_arch_gemma3,
-    llm_arch_phi3, llm_arch_olmo2, llm_arch_smollm3, llm_arch_gpt_neox, llm_arch_stablelm, llm_arch_bert;
-const struct llm_arch *const llm_archs[] = {
-    &llm_arch_ngram,
-    &llm_arch_gpt2, &llm_arch_llama, &llm_arch_mistral, &llm_arch_mixtral, &llm_arch_qwen2, &llm_arch_qwen3, &llm_arch_qwen3_moe,
-    &llm_arch_gemma2, &llm_arch_gemma3, &llm_arch_phi3, &llm_arch_olmo2, &llm_arch_smollm3, &llm_arch_gpt_neox, &llm_arch_stablelm,
-    &llm_arch_bert, NULL};
+#define FAMILIES(X) \
+    X(gpt2) \
+    X(llama) \
+    X(mistral) \
+    X(mixtral) \
+    X(qwen2) \
+    X(qwen3) \
+    X(qwen3_moe) \
+    X(gemma2) \
+    X(gemma3) \
+    X(phi3) \
+    X(olmo2) \
+    X(smollm3) \
+    X(gpt_neox) \
+    X(stablelm) \
+    X(deepseek_v2) \
+    X(deepseek_v3) \
+    X(bert) \
+    X(ngram)
+
+#define DECLARED(name) extern const struct llm_arch llm_arch_##name;
+FAMILIES(DECLARED)
+#define LISTED(name) &llm_arch_##name,
+const struct llm_arch *const llm_archs[] = {FAMILIES(LISTED) NULL};
 
 const struct llm_arch *llm_arch_find(const char *model_type)
 {

@@ -12,6 +12,7 @@ enum llm_stem {
     LLM_STEM_POST_1, LLM_STEM_POST_2, LLM_STEM_Q_NORM, LLM_STEM_K_NORM, LLM_STEM_GATE_UP,
     LLM_STEM_ROUTER, LLM_STEM_ROUTER_BIAS, LLM_STEM_EXPERTS, LLM_STEM_EXPERT_GATE, LLM_STEM_EXPERT_UP, LLM_STEM_EXPERT_DOWN, /* EXPERTS: then the
                                      * number, then one of the next three */
+    LLM_STEM_Q_A, LLM_STEM_Q_A_NORM, LLM_STEM_Q_B, LLM_STEM_KV_A, LLM_STEM_KV_A_NORM, LLM_STEM_KV_B,
     LLM_STEM_SHARED_GATE, LLM_STEM_SHARED_UP, LLM_STEM_SHARED_DOWN,
     LLM_N_STEMS
 };
@@ -98,9 +99,11 @@ struct llm_module {
     const struct llm_module_kind *kind;
     enum llm_stem stem;             /* norms: which of the layer's */
     struct llm_linear_params p[8];  /* by the module's own numbering */
+    struct llm_absorbed *absorbed;  /* MLA: its decoding form; owned */
     struct llm_param **experts;     /* mixtures: [3][num_experts]: gates, ups, downs; owned */
 };
-extern const struct llm_module_kind llm_module_attention, llm_module_mlp, llm_module_moe, llm_module_norm;
+extern const struct llm_module_kind llm_module_attention, llm_module_mlp, llm_module_moe, llm_module_mla, llm_module_norm;
+void llm_absorbed_destroy(struct llm_absorbed *a); /* NULL is fine */
 /* The norm at hand, also outside layers. */
 struct llm_tensor *llm_norm_apply(struct llm_ctx *c, const struct llm_config *config, const struct llm_linear_params *p, struct llm_tensor *x);
 

@@ -30,6 +30,8 @@ enum llm_position_kind { LLM_POSITION_ROPE, LLM_POSITION_LEARNED, LLM_POSITION_S
 
 /* A router's probabilities: over all experts, or each by itself (DeepSeek-V3). */
 enum llm_scoring { LLM_SCORING_SOFTMAX, LLM_SCORING_SIGMOID };
+/* Among all experts, or within the best groups (n_group). */
+enum llm_topk_method { LLM_TOPK_GREEDY, LLM_TOPK_GROUPS, LLM_TOPK_NOAUX };
 /* How routers train: the plain gradient through the weights, with Gumbel noise, or with equal weights and the gradient of the soft ones. */
 enum llm_routing { LLM_ROUTING_SOFT, LLM_ROUTING_GUMBEL, LLM_ROUTING_STRAIGHT_THROUGH };
 
@@ -71,6 +73,9 @@ struct llm_config {
     double attn_logit_softcapping, final_logit_softcapping; /* 0: none */
     enum llm_act act;
     bool gated;                    /* SwiGLU / GeGLU: gate_proj and up_proj */
+    int64_t kv_lora_rank;          /* 0: attention keeps keys and values; else MLA keeps so many numbers of both, and qk_rope_head_dim beside them */
+    int64_t q_lora_rank;           /* MLA: 0: queries come from the hidden state at once */
+    int64_t qk_nope_head_dim, qk_rope_head_dim, v_head_dim;
     int64_t num_experts;           /* 0: feed-forward parts are not mixtures */
     int64_t num_experts_per_tok, moe_intermediate_size, n_shared_experts;
     int64_t first_k_dense_replace, moe_layer_freq; /* the first layers, and all but each such layer, are no mixtures */
@@ -80,6 +85,7 @@ struct llm_config {
     int64_t n_group, topk_group, group_top; /* choice among groups of experts; see struct llm_route */
     double routed_scaling_factor, router_aux_loss_coef, router_z_loss_coef;
     double router_bias_update_rate, expert_capacity_factor, router_temperature;
+    enum llm_topk_method topk_method; /* DeepSeek's word; what follows from it is in n_group */
     enum llm_routing routing;
     bool attention_bias, attention_out_bias, mlp_bias, norm_bias, tie_word_embeddings;
     double logit_scale;            /* multiplies logits; 1, or 1/sqrt(hidden_size) with "logit_scale": "1/sqrt(hidden)" resolved */

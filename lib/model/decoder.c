@@ -8,8 +8,8 @@
 /* What a layer is made of. */
 const struct llm_module_kind *llm_decoder_mixer(const struct llm_config *c, int64_t layer)
 {
-    (void)c, (void)layer;
-    return &llm_module_attention;
+    (void)layer;
+    return c->kv_lora_rank > 0 ? &llm_module_mla : &llm_module_attention;
 }
 
 static const struct llm_module_kind *ffn_of(const struct llm_config *c, int64_t layer)
@@ -131,7 +131,10 @@ void llm_decoder_destroy(struct llm_decoder *m, size_t n_params)
     for (size_t i = 0; m->staging && i < n_params; i++) free(m->staging[i]);
     free(m->staging);
     llm_buf_release(&m->tokenizer_json);
-    for (int64_t l = 0; m->layers && l < m->n_layers; l++) free(m->layers[l].ffn.experts);
+    for (int64_t l = 0; m->layers && l < m->n_layers; l++) {
+        free(m->layers[l].ffn.experts);
+        llm_absorbed_destroy(m->layers[l].mixer.absorbed);
+    }
     free(m->inv_freq[0]);
     free(m->inv_freq[1]);
     free(m->layers);

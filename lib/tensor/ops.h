@@ -21,13 +21,21 @@ struct llm_tensor *llm_rmsnorm(struct llm_ctx *c, struct llm_tensor *x, struct l
 
 enum llm_rope_pairing { LLM_ROPE_HALVES /* (i, i + d/2): Hugging Face Llama, NeoX */, LLM_ROPE_INTERLEAVED /* (2i, 2i+1): original */ };
 struct llm_rope {
-    int64_t head_dim, rotary_dim;     /* the first rotary_dim channels of each head turn */
+    int64_t head_dim, rotary_dim;     /* rotary_dim channels of each head turn, from `first` on */
     enum llm_rope_pairing pairing;
     const float *inv_freq;            /* [rotary_dim / 2], scaling variants already applied (model/config) */
     float magnitude;                  /* YaRN's attention factor; 1 */
+    int64_t first;                    /* channels of each head before those that turn */
 };
 /* Turns each head of x by positions[t]·inv_freq (angles in double, then float). */
 struct llm_tensor *llm_rope(struct llm_ctx *c, struct llm_tensor *x, const int32_t *positions, const struct llm_rope *r);
+
+/* Columns [from, from + width) of each of n_heads heads. */
+struct llm_tensor *llm_heads_part(struct llm_ctx *c, struct llm_tensor *x, int64_t n_heads, int64_t from, int64_t width);
+/* Each head of a with that of b behind it; shared: b is one head, which comes behind all. */
+struct llm_tensor *llm_heads_join(struct llm_ctx *c, struct llm_tensor *a, struct llm_tensor *b, int64_t n_heads, bool shared);
+/* Each head times its own weight: x [tokens, n_heads·k], w: n_heads of [n, k] → [tokens, n_heads·n]. Not recorded. */
+struct llm_tensor *llm_heads_linear(struct llm_ctx *c, struct llm_tensor *x, struct llm_weight *w, int64_t n_heads);
 
 /* enum llm_act is that of cpu/kernels/elementwise.h. "gelu", "gelu_new"/"gelu_pytorch_tanh", "relu", "silu"/"swish", "sigmoid", "tanh"; -1 when
  * unknown. */
@@ -66,7 +74,7 @@ struct llm_tensor *llm_attention(struct llm_ctx *c, struct llm_tensor *q, struct
 /* One layer of one sequence's KV cache, as lib/infer keeps it: tiles of 64 keys, tile i holding positions 64i..64i+63 as [n_kv_heads][64][d]. */
 #define LLM_KV_TILE 64
 struct llm_kv_view {
-    void *const *k, *const *v;  /* tiles; enough of them for pos + n tokens. v NULL: values are the first channels of keys */
+    void *const *k, *const *v;  /* tiles; enough of them for pos + n tokens. v NULL: a value is the first d_v channels of its key */
     enum llm_dtype dtype;       /* F32, F16, BF16, Q8_0 */
 };
 /* A run of new tokens of one sequence: rows [first, first + n) of q, k, v stand at positions pos .. pos + n - 1. */

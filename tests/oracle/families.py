@@ -65,6 +65,14 @@ CASES = {
                                                decoder_sparse_step=2)),
     "bert": ("BertConfig", dict(type_vocab_size=3, hidden_act="gelu")),
     "bert-model": ("BertConfig", dict(hidden_act="gelu_new", layer_norm_eps=1e-5)),
+    "deepseek_v2": ("DeepseekV2Config", dict(
+        num_key_value_heads=6, kv_lora_rank=20, q_lora_rank=None, qk_nope_head_dim=10, qk_rope_head_dim=6, v_head_dim=12, n_routed_experts=6,
+        num_experts_per_tok=2, n_shared_experts=2, moe_intermediate_size=20, first_k_dense_replace=1, topk_method="group_limited_greedy",
+        n_group=3, topk_group=2, routed_scaling_factor=1.7, rope_parameters=dict(rope_type="default", rope_theta=300.0))),
+    "deepseek_v3": ("DeepseekV3Config", dict(
+        num_key_value_heads=6, kv_lora_rank=20, q_lora_rank=18, qk_nope_head_dim=10, qk_rope_head_dim=6, v_head_dim=12, n_routed_experts=6,
+        num_experts_per_tok=2, n_shared_experts=1, moe_intermediate_size=20, first_k_dense_replace=1, n_group=3, topk_group=2,
+        rope_parameters=dict(rope_type="yarn", factor=4.0, mscale=1.0, mscale_all_dim=.8, **ROPE))),
     "stablelm": ("StableLmConfig", dict(use_qkv_bias=True, rope_parameters=dict(rope_type="default", rope_theta=300.0, partial_rotary_factor=.5))),
 }
 

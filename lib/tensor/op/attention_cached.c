@@ -37,7 +37,7 @@ static void store_piece(void *arg, size_t i, int thread)
     for (int64_t t = f->store_from[i]; t < attn_min(s->n, f->store_from[i] + ATTN_TILE); t++) {
         int64_t at = s->pos + t, tile = at / ATTN_TILE, row = at % ATTN_TILE;
         store_row(s->view.dtype, s->view.k[tile], row, a->n_kv_heads, a->d_k, f->op->k->data + (s->first + t) * f->op->k->stride);
-        store_row(s->view.dtype, s->view.v[tile], row, a->n_kv_heads, a->d_v, f->op->v->data + (s->first + t) * f->op->v->stride);
+        if (s->view.v) store_row(s->view.dtype, s->view.v[tile], row, a->n_kv_heads, a->d_v, f->op->v->data + (s->first + t) * f->op->v->stride);
         if (s->queries && t >= s->n - s->n_queries) { /* earlier ones would be overwritten */
             int64_t width = a->n_heads * a->d_k;
             memcpy(s->queries + at % s->n_queries * width, f->op->q->data + (s->first + t) * f->op->q->stride, (size_t)width * sizeof(float));

@@ -83,13 +83,19 @@ static void pack_tile(const struct attn_job *j, const struct attn_space *w, int6
         math->pack_b(w->v, dv, j->keys.v + at * j->keys.ldv, j->keys.ldv, n, a->d_v, ATTN_TILE);
         return;
     }
-    const void *k = cached_rows(j, j->keys.view->k, t, a->d_k), *v = cached_rows(j, j->keys.view->v, t, a->d_v);
+    const void *k = cached_rows(j, j->keys.view->k, t, a->d_k), *v = k;
+    int64_t ldv = a->d_k;
+    if (j->keys.view->v) {
+        v = cached_rows(j, j->keys.view->v, t, a->d_v);
+        ldv = a->d_v;
+    }
     if (j->keys.view->dtype == LLM_BF16 && math->pack_b_bf16) {
         math->pack_bt_bf16(w->k, ATTN_TILE, k, a->d_k, n, a->d_k);
-        math->pack_b_bf16(w->v, dv, v, a->d_v, n, a->d_v, ATTN_TILE);
+        math->pack_b_bf16(w->v, dv, v, ldv, n, a->d_v, ATTN_TILE);
     } else {
-        math->pack_bt(w->k, ATTN_TILE, decoded(j, k, n * a->d_k, w->decoded_k), a->d_k, n, a->d_k);
-        math->pack_b(w->v, dv, decoded(j, v, n * a->d_v, w->decoded_v), a->d_v, n, a->d_v, ATTN_TILE);
+        const float *keys = decoded(j, k, n * a->d_k, w->decoded_k);
+        math->pack_bt(w->k, ATTN_TILE, keys, a->d_k, n, a->d_k);
+        math->pack_b(w->v, dv, v == k ? keys : decoded(j, v, n * a->d_v, w->decoded_v), ldv, n, a->d_v, ATTN_TILE);
     }
 }
 

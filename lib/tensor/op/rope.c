@@ -99,12 +99,16 @@ struct work {
 static void turn_rows(void *arg, int64_t from, int64_t to, int thread)
 {
     const struct work *w = arg;
-    size_t half = (size_t)w->r->rotary_dim / 2, rest = (size_t)(w->r->head_dim - w->r->rotary_dim);
+    size_t half = (size_t)w->r->rotary_dim / 2, first = (size_t)w->r->first, rest = (size_t)(w->r->head_dim - w->r->rotary_dim) - first;
     (void)thread;
     for (int64_t t = from; t < to; t++) {
         for (int64_t h = 0; h < w->cols; h += w->r->head_dim) {
             const float *x = w->from + t * w->from_stride + h, *cos = w->cos + (size_t)t * half, *sin = w->sin + (size_t)t * half;
             float *y = w->to + t * w->to_stride + h;
+            if (w->add) llm_k.elementwise.add(y, y, x, first);
+            else if (first && x != y) memcpy(y, x, first * sizeof *y);
+            x += first;
+            y += first;
             if (w->r->pairing == LLM_ROPE_HALVES) llm_k.elementwise.rope_halves(y, x, cos, sin, w->add, half);
             else llm_k.elementwise.rope_interleaved(y, x, cos, sin, w->add, half);
             if (w->add) llm_k.elementwise.add(y + 2 * half, y + 2 * half, x + 2 * half, rest);
@@ -133,8 +137,8 @@ static void rope_backward(struct llm_ctx *c, struct llm_node *n)
 struct llm_tensor *llm_rope(struct llm_ctx *c, struct llm_tensor *x, const int32_t *positions, const struct llm_rope *r)
 {
     if (llm_ctx_failed(c)) return &c->nothing;
-    if (r->head_dim <= 0 || x->cols % r->head_dim || r->rotary_dim < 0 || r->rotary_dim > r->head_dim || r->rotary_dim % 2) {
-        return llm_op_fail(c, LLM_EX_FAILURE, "rope: expected heads of %lld, the first %lld (even) turned, found %lld columns",
+    if (r->head_dim <= 0 || x->cols % r->head_dim || r->rotary_dim < 0 || r->first + r->rotary_dim > r->head_dim || r->rotary_dim % 2) {
+        return llm_op_fail(c, LLM_EX_FAILURE, "rope: expected heads of %lld of which %lld (even) turn, found %lld columns",
                            (long long)r->head_dim, (long long)r->rotary_dim, (long long)x->cols);
     }
     struct llm_node n = {.backward = rope_backward, .mark = llm_arena_mark(&c->acts), .in = {x}};
@@ -151,8 +155,8 @@ struct llm_tensor *llm_rope(struct llm_ctx *c, struct llm_tensor *x, const int32
 
 static const int32_t check_positions[5] = {0, 1, 2, 900, 5};
 static const float check_frequencies[5] = {1, 0.3f, 0.1f, 0.03f, 0.01f};
-static const struct llm_rope check_halves = {17, 10, LLM_ROPE_HALVES, check_frequencies, 1};
-static const struct llm_rope check_pairs = {17, 10, LLM_ROPE_INTERLEAVED, check_frequencies, 1.25f};
+static const struct llm_rope check_halves = {17, 10, LLM_ROPE_HALVES, check_frequencies, 1, 3};
+static const struct llm_rope check_pairs = {17, 10, LLM_ROPE_INTERLEAVED, check_frequencies, 1.25f, 0};
 
 static struct llm_tensor *run_halves(struct llm_ctx *c, struct llm_tensor *const *in, struct llm_param *const *p)
 {
@@ -175,12 +179,12 @@ static void formula(const struct llm_rope *r, const double *x, int64_t ldx, doub
             const double *in = x + t * ldx + h;
             double *out = y + t * 51 + h;
             for (int64_t i = 0; i < 5; i++) {
-                int64_t a = halves ? i : 2 * i, b = halves ? i + 5 : 2 * i + 1;
+                int64_t a = r->first + (halves ? i : 2 * i), b = r->first + (halves ? i + 5 : 2 * i + 1);
                 double angle = check_positions[t] * (double)check_frequencies[i], m = (double)r->magnitude;
                 out[a] += m * (in[a] * cos(angle) - in[b] * sin(angle));
                 out[b] += m * (in[b] * cos(angle) + in[a] * sin(angle));
             }
-            for (int64_t i = 10; i < 17; i++) out[i] += in[i];
+            for (int64_t i = 0; i < 17; i++) out[i] += i < r->first || i >= r->first + 10 ? in[i] : 0;
         }
     }
 }

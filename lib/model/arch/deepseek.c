@@ -1,0 +1,142 @@
+/* DeepSeek-V2 (2024) and V3: multi-head latent attention, and mixtures of many small experts beside shared ones; V2 routes by softmax (and among groups
+ * by each one's best), V3 by sigmoids with a bias (and among groups by their best two). n_routed_experts null: plain feed-forward parts. */
+#include <math.h>
+#include "model/arch/keys.h"
+
+#define KEYS \
+    LLM_KEYS_SIZES, \
+    {"hidden_act", LLM_KEY_ACT, LLM_AT(act), 0, 0, NULL, false}, \
+    {"rms_norm_eps", LLM_KEY_REAL, LLM_AT(norm_eps), 0, 1, NULL, false}, \
+    {"attention_bias", LLM_KEY_BOOL, LLM_AT(attention_bias), 0, 0, NULL, false}, \
+    {"kv_lora_rank", LLM_KEY_INT, LLM_AT(kv_lora_rank), 1, 1 << 16, NULL, false}, \
+    {"q_lora_rank", LLM_KEY_LENGTH, LLM_AT(q_lora_rank), 0, 1 << 16, NULL, false}, \
+    {"qk_nope_head_dim", LLM_KEY_INT, LLM_AT(qk_nope_head_dim), 1, 1 << 14, NULL, false}, \
+    {"qk_rope_head_dim", LLM_KEY_INT, LLM_AT(qk_rope_head_dim), 2, 1 << 14, NULL, false}, \
+    {"v_head_dim", LLM_KEY_INT, LLM_AT(v_head_dim), 1, 1 << 14, NULL, false}, \
+    {"n_routed_experts", LLM_KEY_LENGTH, LLM_AT(num_experts), 0, LLM_MOST_EXPERTS, NULL, false}, \
+    {"moe_intermediate_size", LLM_KEY_INT, LLM_AT(moe_intermediate_size), 1, 1 << 22, NULL, false}, \
+    {"norm_topk_prob", LLM_KEY_BOOL, LLM_AT(norm_topk_prob), 0, 0, NULL, false}, \
+    LLM_KEYS_EXPERTS
+
+static const char *const methods[] = {"greedy", "group_limited_greedy", "noaux_tc", NULL};
+static const struct llm_config_key v2_keys[] = {
+    KEYS, {"topk_method", LLM_KEY_WORD, LLM_AT(topk_method), 0, 0, methods, false},
+    {"mlp_bias", LLM_KEY_BOOL, LLM_AT(mlp_bias), 0, 0, NULL, false}, LLM_KEY_END};
+static const struct llm_config_key v3_keys[] = {KEYS, LLM_KEY_END};
+
+static void defaults(struct llm_config *c)
+{
+    llm_llama_defaults(c);
+    c->rope_pairing = LLM_ROPE_INTERLEAVED;
+    c->qk_nope_head_dim = c->v_head_dim = 128;
+    c->qk_rope_head_dim = 64;
+    c->kv_lora_rank = 512;
+    c->q_lora_rank = 1536;
+    c->first_k_dense_replace = 1;
+    c->max_position_embeddings = 2048;
+    c->initializer_range = .02;
+}
+
+static void v2_defaults(struct llm_config *c)
+{
+    defaults(c);
+    c->num_experts = 64;
+    c->num_experts_per_tok = 6;
+    c->n_shared_experts = 2;
+    c->moe_intermediate_size = 1407;
+}
+
+static void v3_defaults(struct llm_config *c)
+{
+    defaults(c);
+    c->vocab_size = 129280;
+    c->hidden_size = 7168;
+    c->intermediate_size = 18432;
+    c->num_hidden_layers = 61;
+    c->num_attention_heads = c->num_key_value_heads = 128;
+    c->max_position_embeddings = 4096;
+    c->num_experts = 256;
+    c->num_experts_per_tok = 8;
+    c->n_shared_experts = 1;
+    c->moe_intermediate_size = 2048;
+    c->first_k_dense_replace = 3;
+    c->norm_topk_prob = true;
+    c->n_group = 8;
+    c->topk_group = 4;
+    c->group_top = 2;
+    c->routed_scaling_factor = 2.5;
+    c->router_scoring = LLM_SCORING_SIGMOID;
+    c->router_bias = true;
+    c->bos_token_id = 0;
+    c->eos_token_id = 1;
+}
+
+/* YaRN's temperature acts on scores (mscale_all_dim), beside what acts on cosines and sines. */
+static double score_factor(const struct llm_rope_scaling *s)
+{
+    if (s->kind == LLM_ROPE_PLAIN || !(s->mscale_all_dim > 0) || s->factor <= 1) return 1;
+    double m = .1 * s->mscale_all_dim * log(s->factor) + 1;
+    return m * m;
+}
+
+static int finish(struct llm_config *c, const json_t *o, struct llm_err *e)
+{
+    c->num_key_value_heads = c->num_attention_heads;
+    c->head_dim = c->rotary_dim = c->qk_rope_head_dim;
+    if (c->topk_method == LLM_TOPK_GREEDY) c->n_group = c->topk_group = 1;
+    if (c->num_attention_heads > (1 << 22) / (c->qk_nope_head_dim + c->qk_rope_head_dim + c->v_head_dim)) {
+        return llm_fail(e, EX_DATAERR, "num_attention_heads: expected heads of at most %d channels together, found %lld heads", 1 << 22,
+                        (long long)c->num_attention_heads);
+    }
+    if (llm_decoder_finish(c, o, e) < 0) return -1;
+    for (int64_t l = 0; l < c->num_hidden_layers; l++) {
+        if (llm_layer_in(c->no_rope_layers, l)) return llm_fail(e, EX_DATAERR, "no_rope_layers: expected none with latent attention, found layer %lld", (long long)l);
+    }
+    double scale = score_factor(&c->rope_scaling) / sqrt((double)(c->qk_nope_head_dim + c->qk_rope_head_dim));
+    c->query_pre_attn_scalar = 1 / (scale * scale);
+    return 0;
+}
+
+static int v3_finish(struct llm_config *c, const json_t *o, struct llm_err *e)
+{
+    bool pairs = true;
+    if (llm_json_bool(o, "rope_interleave", &pairs, e) < 0) return -1;
+    c->topk_method = LLM_TOPK_NOAUX;
+    if (!pairs) c->rope_pairing = LLM_ROPE_HALVES;
+    return finish(c, o, e);
+}
+
+static int v3_extra(const struct llm_config *c, json_t *o)
+{
+    if (c->rope_pairing == LLM_ROPE_HALVES && json_object_set_new(o, "rope_interleave", json_false()) < 0) return -1;
+    return llm_decoder_extra(c, o);
+}
+
+#define NAMES \
+    LLM_NAMES_LLAMA([LLM_STEM_Q_A] = "self_attn.q_a_proj", [LLM_STEM_Q_A_NORM] = "self_attn.q_a_layernorm", [LLM_STEM_Q_B] = "self_attn.q_b_proj", \
+                    [LLM_STEM_KV_A] = "self_attn.kv_a_proj_with_mqa", [LLM_STEM_KV_A_NORM] = "self_attn.kv_a_layernorm", \
+                    [LLM_STEM_KV_B] = "self_attn.kv_b_proj", LLM_NAMES_EXPERTS("mlp", "gate_proj", "up_proj", "down_proj"))
+
+const struct llm_arch llm_arch_deepseek_v2 = {
+    .model_type = "deepseek_v2",
+    .architecture = "DeepseekV2ForCausalLM",
+    .keys = v2_keys,
+    .defaults = v2_defaults,
+    .finish = finish,
+    .extra = llm_decoder_extra,
+    .names = NAMES,
+    .declare = llm_decoder_declare,
+    .forward = llm_decoder_forward,
+};
+
+const struct llm_arch llm_arch_deepseek_v3 = {
+    .model_type = "deepseek_v3",
+    .architecture = "DeepseekV3ForCausalLM",
+    .keys = v3_keys,
+    .defaults = v3_defaults,
+    .finish = v3_finish,
+    .extra = v3_extra,
+    .names = NAMES,
+    .declare = llm_decoder_declare,
+    .forward = llm_decoder_forward,
+};
