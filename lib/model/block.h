@@ -12,6 +12,7 @@ enum llm_stem {
     LLM_STEM_POST_1, LLM_STEM_POST_2, LLM_STEM_Q_NORM, LLM_STEM_K_NORM, LLM_STEM_GATE_UP,
     LLM_STEM_ROUTER, LLM_STEM_ROUTER_BIAS, LLM_STEM_EXPERTS, LLM_STEM_EXPERT_GATE, LLM_STEM_EXPERT_UP, LLM_STEM_EXPERT_DOWN, /* EXPERTS: then the
                                      * number, then one of the next three */
+    LLM_STEM_SINKS,
     LLM_STEM_Q_A, LLM_STEM_Q_A_NORM, LLM_STEM_Q_B, LLM_STEM_KV_A, LLM_STEM_KV_A_NORM, LLM_STEM_KV_B,
     LLM_STEM_SHARED_GATE, LLM_STEM_SHARED_UP, LLM_STEM_SHARED_DOWN,
     LLM_N_STEMS
@@ -70,8 +71,8 @@ void llm_declare_norm(struct llm_declare *d, struct llm_linear_params *p, const 
 /* The matrices of expert `expert` of the current layer. */
 void llm_declare_expert(struct llm_declare *d, struct llm_param **slot, int64_t expert, enum llm_stem stem, int64_t out, int64_t in,
                         const char *dims);
-/* A router's bias, [n]: no gradient, no suffix to its name. */
-void llm_declare_router_bias(struct llm_declare *d, struct llm_param **slot, int64_t n);
+/* A vector at `stem` of the current layer, of zeros, with no suffix to its name. `balances`: a router's bias, which has no gradient. */
+void llm_declare_vector(struct llm_declare *d, struct llm_param **slot, enum llm_stem stem, int64_t n, const char *dims, bool balances);
 /* A table of rows, [rows, cols], named in full without suffix. */
 void llm_declare_table(struct llm_declare *d, struct llm_param **slot, const char *name, int64_t rows, int64_t cols, const char *dims, bool lookup);
 /* The current layer's name and `stem`, without suffix. */

@@ -127,6 +127,9 @@ static int check(const struct llm_config *c, struct llm_err *e)
         return llm_fail(e, EX_DATAERR, "head_dim: expected an even number of channels that turn, 2 to %lld, found %lld", (long long)c->head_dim,
                         (long long)c->rotary_dim);
     }
+    if (c->attention_sinks && !llm_arch_find(c->model_type)->names.stem[LLM_STEM_SINKS]) {
+        return llm_fail(e, EX_DATAERR, "attention_sinks: expected of a family that has a name for them (llama), found %s", c->model_type);
+    }
     if (c->num_experts > 0 && check_experts(c, e) < 0) return -1;
     if (c->rope_scaling.n_factors && c->rope_scaling.n_factors != c->rotary_dim / 2) {
         return llm_fail(e, EX_DATAERR, "long_factor: expected %lld numbers, found %d", (long long)c->rotary_dim / 2, c->rope_scaling.n_factors);

@@ -74,13 +74,13 @@ void llm_declare_expert(struct llm_declare *d, struct llm_param **slot, int64_t 
     if (stem == LLM_STEM_EXPERT_DOWN) s->init = LLM_INIT_RESIDUAL;
 }
 
-void llm_declare_router_bias(struct llm_declare *d, struct llm_param **slot, int64_t n)
+void llm_declare_vector(struct llm_declare *d, struct llm_param **slot, enum llm_stem stem, int64_t n, const char *dims, bool balances)
 {
     char name[100];
-    llm_declare_name(d, LLM_STEM_ROUTER_BIAS, name, sizeof name);
-    struct llm_param_spec *s = add(d, slot, name, "", "num_experts");
+    llm_declare_name(d, stem, name, sizeof name);
+    struct llm_param_spec *s = add(d, slot, name, "", dims);
     vector(s, n, LLM_INIT_ZERO);
-    s->balances = true;
+    s->balances = balances;
 }
 
 void llm_declare_dense(struct llm_declare *d, struct llm_linear_params *p, const char *name, int64_t out, int64_t in, const char *dims)

@@ -47,6 +47,7 @@ static const char *const llm_pairing_words[] = {"halves", "interleaved", NULL};
     {"norm_place", LLM_KEY_WORD, LLM_AT(norm_place), 0, 0, llm_place_words, true}, \
     {"norm_gain_offset", LLM_KEY_REAL, LLM_AT(norm_gain_offset), 0, 1, NULL, true}, \
     {"embedding_scale", LLM_KEY_REAL, LLM_AT(embedding_scale), 0, 1e6, NULL, true}, \
+    {"attention_sinks", LLM_KEY_BOOL, LLM_AT(attention_sinks), 0, 0, NULL, true}, \
     {"logit_scale", LLM_KEY_SCALE, LLM_AT(logit_scale), 0, 1e6, NULL, true}
 
 /* Mixtures of experts. */
@@ -76,7 +77,8 @@ static const char *const llm_pairing_words[] = {"halves", "interleaved", NULL};
 #define LLM_NAMES_LLAMA(...) \
     {.prefix = "model.", .embed = "embed_tokens", .positions = "embed_positions", .layer = "layers.", .final_norm = "norm", .head = "lm_head", \
      .stem = {[LLM_STEM_Q] = "self_attn.q_proj", [LLM_STEM_K] = "self_attn.k_proj", [LLM_STEM_V] = "self_attn.v_proj", \
-              [LLM_STEM_OUT] = "self_attn.o_proj", [LLM_STEM_GATE] = "mlp.gate_proj", [LLM_STEM_UP] = "mlp.up_proj", \
+              [LLM_STEM_OUT] = "self_attn.o_proj", [LLM_STEM_SINKS] = "self_attn.sinks", [LLM_STEM_GATE] = "mlp.gate_proj", \
+              [LLM_STEM_UP] = "mlp.up_proj", \
               [LLM_STEM_DOWN] = "mlp.down_proj", [LLM_STEM_NORM_1] = "input_layernorm", [LLM_STEM_NORM_2] = "post_attention_layernorm", \
               __VA_ARGS__}}
 

@@ -1,7 +1,7 @@
 /* Attention with separate or fused projections; multi-query and grouped-query by the number of key/value heads. */
 #include "model/arch.h"
 
-enum { Q, K, V, OUT, QKV, Q_NORM, K_NORM };
+enum { Q, K, V, OUT, QKV, Q_NORM, K_NORM, SINKS };
 
 static void declare_norm(struct llm_declare *d, struct llm_linear_params *p, enum llm_stem stem, int64_t n_heads)
 {
@@ -28,6 +28,7 @@ static void declare(struct llm_declare *d, struct llm_module *m)
     llm_declare_linear(d, &m->p[OUT], LLM_STEM_OUT, c->hidden_size, q, "hidden_size, num_attention_heads * head_dim", c->attention_out_bias);
     declare_norm(d, &m->p[Q_NORM], LLM_STEM_Q_NORM, c->num_attention_heads);
     declare_norm(d, &m->p[K_NORM], LLM_STEM_K_NORM, c->num_key_value_heads);
+    if (c->attention_sinks) llm_declare_vector(d, &m->p[SINKS].w, LLM_STEM_SINKS, c->num_attention_heads, "num_attention_heads", false);
 }
 
 static struct llm_tensor *head_norm(struct llm_ctx *c, const struct llm_config *f, struct llm_param *gain, struct llm_tensor *x, int64_t width)
@@ -62,7 +63,7 @@ static struct llm_tensor *forward(struct llm_ctx *c, const struct llm_module *m,
     }
     const struct llm_attn a = {.n_heads = f->num_attention_heads, .n_kv_heads = f->num_key_value_heads, .d_k = f->head_dim, .d_v = f->head_dim,
                                .scale = (float)llm_config_attention_scale(f), .causal = !f->bidirectional, .window = llm_config_window(f, p->layer),
-                               .softcap = (float)f->attn_logit_softcapping, .doc_start = b->doc_start,
+                               .softcap = (float)f->attn_logit_softcapping, .doc_start = b->doc_start, .sinks = m->p[SINKS].w,
                                .dropout = c->training ? (float)f->attn_pdrop : 0};
     struct llm_tensor *y = b->seqs ? llm_attention_cached(c, q, k, v, &a, b->seqs + p->layer * b->n_seqs, b->n_seqs)
                                    : llm_attention(c, q, k, v, &a, NULL);

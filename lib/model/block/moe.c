@@ -9,7 +9,7 @@ static void declare(struct llm_declare *d, struct llm_module *m)
     const struct llm_config *c = d->config;
     int64_t n = c->num_experts, wide = c->moe_intermediate_size, shared = c->n_shared_experts * wide;
     llm_declare_linear(d, &m->p[ROUTER], LLM_STEM_ROUTER, n, c->hidden_size, "num_experts, hidden_size", false);
-    if (c->router_bias) llm_declare_router_bias(d, &m->p[BIAS].w, n);
+    if (c->router_bias) llm_declare_vector(d, &m->p[BIAS].w, LLM_STEM_ROUTER_BIAS, n, "num_experts", true);
     m->experts = llm_calloc((size_t)(3 * n), sizeof *m->experts, "experts", d->err);
     if (!m->experts) {
         d->failed = true;
