@@ -80,11 +80,14 @@ void llm_declare_name(const struct llm_declare *d, enum llm_stem stem, char *out
 
 struct llm_arch;
 struct llm_module;
+/* Keys and values that the next layers read too. */
+struct llm_shared_kv { struct llm_tensor *k, *v; };
 /* What a module sees of the pass. */
 struct llm_pass {
     const struct llm_config *config;
     const struct llm_batch *batch;
     const struct llm_rope *rope;    /* NULL: this layer's queries and keys do not turn */
+    struct llm_shared_kv *shared;
     int64_t layer;
 };
 struct llm_module_kind {

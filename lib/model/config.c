@@ -130,6 +130,9 @@ static int check(const struct llm_config *c, struct llm_err *e)
     if (c->attention_sinks && !llm_arch_find(c->model_type)->names.stem[LLM_STEM_SINKS]) {
         return llm_fail(e, EX_DATAERR, "attention_sinks: expected of a family that has a name for them (llama), found %s", c->model_type);
     }
+    if (c->kv_sharing > 1 && !llm_arch_find(c->model_type)->names.stem[LLM_STEM_K]) {
+        return llm_fail(e, EX_DATAERR, "kv_sharing: expected of a family with separate projections (llama), found %s", c->model_type);
+    }
     if (c->num_experts > 0 && check_experts(c, e) < 0) return -1;
     if (c->rope_scaling.n_factors && c->rope_scaling.n_factors != c->rotary_dim / 2) {
         return llm_fail(e, EX_DATAERR, "long_factor: expected %lld numbers, found %d", (long long)c->rotary_dim / 2, c->rope_scaling.n_factors);
@@ -140,8 +143,8 @@ static int check(const struct llm_config *c, struct llm_err *e)
 struct llm_config llm_config_blank(const struct llm_arch *arch)
 {
     struct llm_config c = {.logit_scale = 1, .embedding_scale = 1, .partial_rotary_factor = 1, .initializer_range = .02, .use_sliding_window = true,
-                           .moe_layer_freq = 1, .n_group = 1, .topk_group = 1, .group_top = 1, .routed_scaling_factor = 1, .router_temperature = 1,
-                           .router_bias_update_rate = .001,
+                           .moe_layer_freq = 1, .kv_sharing = 1, .n_group = 1, .topk_group = 1, .group_top = 1,
+                           .routed_scaling_factor = 1, .router_temperature = 1, .router_bias_update_rate = .001,
                            .bos_token_id = -1, .eos_token_id = -1};
     strncpy(c.model_type, arch->model_type, sizeof c.model_type - 1);
     arch->defaults(&c);

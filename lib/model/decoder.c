@@ -187,8 +187,10 @@ static struct llm_tensor *layers(struct llm_ctx *c, void *arg, struct llm_tensor
 {
     const struct run *r = arg;
     const struct llm_decoder *m = r->model->layout;
+    struct llm_shared_kv shared = {NULL, NULL};
     for (int64_t l = r->first; l < r->first + r->n; l++) {
-        const struct llm_pass p = {.config = &r->model->config, .batch = &r->batch, .rope = rope_of(m, &r->model->config, l), .layer = l};
+        const struct llm_pass p = {.config = &r->model->config, .batch = &r->batch, .rope = rope_of(m, &r->model->config, l),
+                                  .shared = &shared, .layer = l};
         c->layer = (uint32_t)l;
         x = layer_forward(c, &m->layers[l], &p, x);
     }
@@ -226,6 +228,7 @@ struct llm_tensor *llm_decoder_forward(struct llm_ctx *c, struct llm_model *mode
     const struct llm_decoder *m = model->layout;
     bool keep = c->tape && b->checkpoint_every <= 0;
     int64_t every = c->tape && b->checkpoint_every > 0 ? b->checkpoint_every : 1;
+    every = (every + f->kv_sharing - 1) / f->kv_sharing * f->kv_sharing; /* layers that share stay together */
     struct run *runs = llm_arena_alloc(&c->acts, (size_t)m->n_layers * sizeof *runs); /* below what the blocks give up */
     if (!runs) {
         if (!llm_ctx_failed(c)) llm_fail(&c->err, EX_UNAVAILABLE, "activations: expected at most %zu MiB, found more", c->acts.limit >> 20);

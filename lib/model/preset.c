@@ -24,9 +24,9 @@ static const struct {
             " \"num_local_experts\": 8, \"num_experts_per_tok\": 2, \"router_aux_loss_coef\": 0.01, \"num_attention_heads\": 4,"
             " \"num_key_value_heads\": 2, \"max_position_embeddings\": 512, \"rope_theta\": 10000, \"tie_word_embeddings\": true,"
             " \"bos_token_id\": null, \"eos_token_id\": null}"},
-    /* 4.9M with a vocabulary of 4,096; 80 numbers a token and layer in its cache, where the heads' keys and values would be 512 */
+    /* 4.8M with a vocabulary of 4,096; 96 numbers a token and layer in its cache, where the heads' keys and values would be 512 */
     {"mla", "{\"model_type\": \"deepseek_v2\", \"vocab_size\": 4096, \"hidden_size\": 256, \"intermediate_size\": 768, \"num_hidden_layers\": 5,"
-            " \"num_attention_heads\": 4, \"kv_lora_rank\": 64, \"q_lora_rank\": null, \"qk_nope_head_dim\": 48, \"qk_rope_head_dim\": 16,"
+            " \"num_attention_heads\": 4, \"kv_lora_rank\": 64, \"q_lora_rank\": null, \"qk_nope_head_dim\": 32, \"qk_rope_head_dim\": 32,"
             " \"v_head_dim\": 64, \"n_routed_experts\": null, \"max_position_embeddings\": 512, \"tie_word_embeddings\": true,"
             " \"bos_token_id\": null, \"eos_token_id\": null}"},
     {"gpt2", "{\"model_type\": \"gpt2\", \"embd_pdrop\": 0, \"attn_pdrop\": 0, \"resid_pdrop\": 0}"},

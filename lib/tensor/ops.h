@@ -86,7 +86,7 @@ struct llm_kv_seq {
     float *state;               /* of recurrent layers: what is kept whatever the length, as it stands before the run and, afterwards, behind it */
 };
 /* Stores k and v of the new tokens in their caches, then attends: the same bits as llm_attention over the whole row when the cache dtype is the
- * compute type's. Not recorded. */
+ * compute type's. Not recorded. k and v NULL: another layer has stored them. */
 struct llm_tensor *llm_attention_cached(struct llm_ctx *c, struct llm_tensor *q, struct llm_tensor *k, struct llm_tensor *v,
                                         const struct llm_attn *a, const struct llm_kv_seq *seqs, int64_t n_seqs);
 

@@ -1,5 +1,5 @@
-/* DeepSeek-V2 (2024) and V3: multi-head latent attention, and mixtures of many small experts beside shared ones; V2 routes by softmax (and among groups
- * by each one's best), V3 by sigmoids with a bias (and among groups by their best two). n_routed_experts null: plain feed-forward parts. */
+/* DeepSeek-V2 (2024) and V3: multi-head latent attention, and mixtures of many small experts beside shared ones; V2 routes by softmax (and among
+ * groups by each one's best), V3 by sigmoids with a bias (and among groups by their best two). n_routed_experts null: plain feed-forward parts. */
 #include <math.h>
 #include "model/arch/keys.h"
 
@@ -90,7 +90,8 @@ static int finish(struct llm_config *c, const json_t *o, struct llm_err *e)
     }
     if (llm_decoder_finish(c, o, e) < 0) return -1;
     for (int64_t l = 0; l < c->num_hidden_layers; l++) {
-        if (llm_layer_in(c->no_rope_layers, l)) return llm_fail(e, EX_DATAERR, "no_rope_layers: expected none with latent attention, found layer %lld", (long long)l);
+        if (!llm_layer_in(c->no_rope_layers, l)) continue;
+        return llm_fail(e, EX_DATAERR, "no_rope_layers: expected none with latent attention, found layer %lld", (long long)l);
     }
     double scale = score_factor(&c->rope_scaling) / sqrt((double)(c->qk_nope_head_dim + c->qk_rope_head_dim));
     c->query_pre_attn_scalar = 1 / (scale * scale);

@@ -13,6 +13,9 @@ static void declare_norm(struct llm_declare *d, struct llm_linear_params *p, enu
     else llm_declare_norm(d, p, name, n_heads * c->head_dim, "heads * head_dim");
 }
 
+/* Of kv_sharing layers, one after another, the first makes keys and values for all (Brandon et al. 2024, "Cross-layer attention"). */
+static bool makes_keys(const struct llm_config *c, int64_t layer) { return layer % c->kv_sharing == 0; }
+
 static void declare(struct llm_declare *d, struct llm_module *m)
 {
     const struct llm_config *c = d->config;
@@ -22,12 +25,14 @@ static void declare(struct llm_declare *d, struct llm_module *m)
                            "(num_attention_heads + 2 num_key_value_heads) * head_dim, hidden_size", c->attention_bias);
     } else {
         llm_declare_linear(d, &m->p[Q], LLM_STEM_Q, q, c->hidden_size, "num_attention_heads * head_dim, hidden_size", c->attention_bias);
-        llm_declare_linear(d, &m->p[K], LLM_STEM_K, kv, c->hidden_size, "num_key_value_heads * head_dim, hidden_size", c->attention_bias);
-        llm_declare_linear(d, &m->p[V], LLM_STEM_V, kv, c->hidden_size, "num_key_value_heads * head_dim, hidden_size", c->attention_bias);
+        if (makes_keys(c, d->layer)) {
+            llm_declare_linear(d, &m->p[K], LLM_STEM_K, kv, c->hidden_size, "num_key_value_heads * head_dim, hidden_size", c->attention_bias);
+            llm_declare_linear(d, &m->p[V], LLM_STEM_V, kv, c->hidden_size, "num_key_value_heads * head_dim, hidden_size", c->attention_bias);
+        }
     }
     llm_declare_linear(d, &m->p[OUT], LLM_STEM_OUT, c->hidden_size, q, "hidden_size, num_attention_heads * head_dim", c->attention_out_bias);
     declare_norm(d, &m->p[Q_NORM], LLM_STEM_Q_NORM, c->num_attention_heads);
-    declare_norm(d, &m->p[K_NORM], LLM_STEM_K_NORM, c->num_key_value_heads);
+    if (makes_keys(c, d->layer)) declare_norm(d, &m->p[K_NORM], LLM_STEM_K_NORM, c->num_key_value_heads);
     if (c->attention_sinks) llm_declare_vector(d, &m->p[SINKS].w, LLM_STEM_SINKS, c->num_attention_heads, "num_attention_heads", false);
 }
 
@@ -42,7 +47,8 @@ static struct llm_tensor *forward(struct llm_ctx *c, const struct llm_module *m,
     const struct llm_config *f = p->config;
     const struct llm_batch *b = p->batch;
     int64_t n_q = f->num_attention_heads * f->head_dim, n_kv = f->num_key_value_heads * f->head_dim;
-    struct llm_tensor *q, *k, *v;
+    struct llm_tensor *q, *k = NULL, *v = NULL;
+    bool makes = makes_keys(f, p->layer);
     if (m->p[QKV].w) {
         struct llm_tensor *qkv = llm_linear(c, x, m->p[QKV].w, m->p[QKV].b);
         q = llm_columns(c, qkv, 0, n_q);
@@ -50,16 +56,22 @@ static struct llm_tensor *forward(struct llm_ctx *c, const struct llm_module *m,
         v = llm_columns(c, qkv, n_q + n_kv, n_kv);
     } else {
         q = llm_linear(c, x, m->p[Q].w, m->p[Q].b);
-        k = llm_linear(c, x, m->p[K].w, m->p[K].b);
-        v = llm_linear(c, x, m->p[V].w, m->p[V].b);
+        if (makes) k = llm_linear(c, x, m->p[K].w, m->p[K].b);
+        if (makes) v = llm_linear(c, x, m->p[V].w, m->p[V].b);
     }
     if (f->qk_norm != LLM_QK_NORM_NONE) {
         q = head_norm(c, f, m->p[Q_NORM].w, q, n_q);
-        k = head_norm(c, f, m->p[K_NORM].w, k, n_kv);
+        if (makes) k = head_norm(c, f, m->p[K_NORM].w, k, n_kv);
     }
     if (p->rope) {
         q = llm_rope(c, q, b->positions, p->rope);
-        k = llm_rope(c, k, b->positions, p->rope);
+        if (makes) k = llm_rope(c, k, b->positions, p->rope);
+    }
+    if (makes) {
+        *p->shared = (struct llm_shared_kv){k, v};
+    } else if (!b->seqs) {
+        k = p->shared->k;
+        v = p->shared->v;
     }
     const struct llm_attn a = {.n_heads = f->num_attention_heads, .n_kv_heads = f->num_key_value_heads, .d_k = f->head_dim, .d_v = f->head_dim,
                                .scale = (float)llm_config_attention_scale(f), .causal = !f->bidirectional, .window = llm_config_window(f, p->layer),
@@ -79,8 +91,8 @@ static double extra_flops(const struct llm_config *c, int64_t layer, int64_t con
 
 static void state(const struct llm_config *c, int64_t layer, struct llm_state_shape *s)
 {
-    (void)layer;
     if (c->bidirectional) return; /* encoders see texts whole */
+    s->source = layer - layer % c->kv_sharing;
     s->n_kv_heads = c->num_key_value_heads;
     s->d_k = s->d_v = c->head_dim;
 }

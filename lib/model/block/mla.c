@@ -1,6 +1,6 @@
-/* Multi-head latent attention (DeepSeek-V2, 2024, 2.1): keys and values of all heads come from one latent vector a token, positions turn a few channels
- * that stand apart. Training makes keys and values of it; decoding keeps the latent vector and the turned channels alone, and lets queries and
- * outputs absorb the matrices between (the same, in another order of products). */
+/* Multi-head latent attention (DeepSeek-V2, 2024, 2.1): keys and values of all heads come from one latent vector a token, positions turn a few
+ * channels that stand apart. Training makes keys and values of it; decoding keeps the latent vector and the turned channels alone, and lets
+ * queries and outputs absorb the matrices between (the same, in another order of products). */
 #include <math.h>
 #include <stdlib.h>
 #include "model/arch.h"
@@ -170,4 +170,12 @@ static double extra_flops(const struct llm_config *c, int64_t layer, int64_t con
     return 2.0 * (double)(c->num_attention_heads * (c->qk_nope_head_dim + c->qk_rope_head_dim + c->v_head_dim)) * (double)seen;
 }
 
-const struct llm_module_kind llm_module_mla = {.name = "attention", .declare = declare, .forward = forward, .extra_flops = extra_flops};
+static void state(const struct llm_config *c, int64_t layer, struct llm_state_shape *s)
+{
+    (void)layer;
+    s->n_kv_heads = 1;
+    s->d_k = c->kv_lora_rank + c->qk_rope_head_dim;
+}
+
+const struct llm_module_kind llm_module_mla = {
+    .name = "attention", .declare = declare, .forward = forward, .extra_flops = extra_flops, .state = state};

@@ -171,14 +171,14 @@ struct llm_tensor *llm_attention_cached(struct llm_ctx *c, struct llm_tensor *q,
                                         const struct llm_kv_seq *seqs, int64_t n_seqs)
 {
     if (llm_ctx_failed(c) || !attn_check(c, q, k, v, a)) return &c->nothing;
-    struct attn_op op = {.a = *a, .math = &llm_k.attention.math[c->compute], .q = q, .k = k, .v = v};
+    struct attn_op op = {.a = *a, .math = &llm_k.attention.math[c->compute], .q = q, .k = k ? k : q, .v = k ? v : q}; /* jobs read the cache */
     if (!check_sequences(c, &op, seqs, n_seqs)) return &c->nothing;
     op.out = llm_tensor_create(c, q->rows, a->n_heads * a->d_v);
     size_t mark = llm_arena_mark(&c->acts);
     op.sinks = attn_values(c, a->sinks, a->n_heads, "sinks");
     op.bias = attn_values(c, a->rel_bias, a->n_heads * (2 * a->rel_max - 1), "rel_bias");
     struct cached f = {.op = &op, .seqs = seqs, .n_seqs = n_seqs};
-    if (!llm_ctx_failed(c)) run_store(c, &f);
+    if (k && !llm_ctx_failed(c)) run_store(c, &f);
     if (!llm_ctx_failed(c)) run_attend(c, &f);
     llm_arena_pop(&c->acts, mark);
     return llm_ctx_failed(c) ? &c->nothing : op.out;
