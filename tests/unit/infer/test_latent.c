@@ -58,8 +58,8 @@ static void compare(const char *const *sets, size_t n_sets, enum llm_dtype cache
     }
     print_message("  worst difference %.1e of the range\n", worst / (double)(high - low));
     assert_true(worst <= most * (double)(high - low));
-    assert_int_equal(g.pool.shape.d_v, 0);
-    assert_int_equal(g.pool.shape.d_k, c.kv_lora_rank + c.qk_rope_head_dim); /* once, for all heads */
+    assert_int_equal(g.pool.layers[0].shape.d_v, 0);
+    assert_int_equal(g.pool.layers[0].shape.d_k, c.kv_lora_rank + c.qk_rope_head_dim); /* once, for all heads */
     llm_kv_release(&kv);
     llm_engine_release(&g);
     llm_ctx_release(&ctx);
