@@ -190,7 +190,11 @@ int llm_run_begin(struct llm_run *r, const struct args *a, const char *const *da
 {
     struct llm_tokenizer *tok = NULL;
     if (llm_run_check_stdin(a, data, n_data, e) < 0) return -1;
-    if (!a->plan && !a->gradcheck && (llm_run_try_output(a->common.output, e) < 0 || llm_run_try_output(a->best, e) < 0)) return -1;
+    if (a->ema_output && a->o.ema == 0) return llm_fail(e, LLM_EX_USAGE, "--ema-output: expected an average of the weights (--ema), found none");
+    if (!a->plan && !a->gradcheck && (llm_run_try_output(a->common.output, e) < 0 || llm_run_try_output(a->best, e) < 0
+                                      || llm_run_try_output(a->ema_output, e) < 0)) {
+        return -1;
+    }
     int got = make(r, a, &tok, data, n_data, e);
     llm_tokenizer_destroy(tok);
     return got;
@@ -208,7 +212,8 @@ int llm_run_go(struct llm_run *r, const struct args *a, struct llm_err *e)
     int counted = a->ngram_bar ? llm_run_ngram_bar(t, a, e) : 0;
     if (counted != 0) return counted < 0 ? -1 : 0;
     if (llm_metrics_open(&metrics, a->log, a->resume != NULL, t, e) < 0) return -1;
-    struct llm_loop loop = {.t = t, .metrics = &metrics, .output = a->common.output, .best = a->best, .save_every = a->save_every};
+    struct llm_loop loop = {.t = t, .metrics = &metrics, .output = a->common.output, .best = a->best,
+                            .ema_output = a->ema_output, .save_every = a->save_every};
     struct llm_err closing;
     int got = llm_loop_run(&loop, e);
     if (llm_metrics_close(&metrics, &closing) < 0 && got == 0) {

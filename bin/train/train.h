@@ -7,7 +7,7 @@
 
 struct args {
     struct llm_common common;
-    const char *config, *init, *resume, *tokenizer, *val, *best, *log;
+    const char *config, *init, *resume, *tokenizer, *val, *best, *ema_output, *log;
     struct llm_strs sets;
     struct llm_train_options o;
     double dropout;             /* -1: not given */

@@ -37,6 +37,22 @@ void llm_optim_update(void (*method)(const struct llm_optim_span *s, const struc
     llm_parallel((s->n + LLM_OPTIM_BLOCK - 1) / LLM_OPTIM_BLOCK, update_block, &u);
 }
 
+struct combination { float *y; const float *x; size_t n; float a, b; };
+
+static void combine_block(void *arg, size_t i, int thread)
+{
+    const struct combination *c = arg;
+    size_t at = i * LLM_OPTIM_BLOCK;
+    (void)thread;
+    llm_k.optim.combine(c->y + at, c->x + at, c->a, c->b, block_length(c->n, at));
+}
+
+void llm_combine(float *y, const float *x, double a, double b, size_t n)
+{
+    struct combination c = {y, x, n, (float)a, (float)b};
+    llm_parallel((n + LLM_OPTIM_BLOCK - 1) / LLM_OPTIM_BLOCK, combine_block, &c);
+}
+
 enum { PARTIALS = 1024 };
 struct sum { const float *x; size_t n; double partial[PARTIALS]; };
 

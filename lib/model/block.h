@@ -35,6 +35,8 @@ struct llm_param_spec {
     int n_dims;
     int64_t shape[2];               /* in memory: [out, in] */
     enum llm_init init;
+    enum llm_role role;
+    int64_t parts[LLM_MOST_PARTS];  /* as in struct llm_param */
     bool transposed;                /* in files: [in, out], unless quantised */
     bool by_head;                   /* in files: rows of q, k and v head by head */
     double active;                  /* the share of tokens that it multiplies: experts; 0: all */
@@ -66,6 +68,8 @@ void llm_declare_linear(struct llm_declare *d, struct llm_linear_params *p, enum
 void llm_declare_dense(struct llm_declare *d, struct llm_linear_params *p, const char *name, int64_t out, int64_t in, const char *dims);
 /* A bias [n], named in full without suffix. */
 void llm_declare_bias(struct llm_declare *d, struct llm_param **slot, const char *name, int64_t n, const char *dims);
+/* The matrix declared last is three, of so many rows (c 0: two). */
+void llm_declare_parts(struct llm_declare *d, int64_t a, int64_t b, int64_t c);
 /* Gain [width] (and bias, for LayerNorm with biases) named `name` in full without suffix; `dims` says what the width is. */
 void llm_declare_norm(struct llm_declare *d, struct llm_linear_params *p, const char *name, int64_t width, const char *dims);
 /* The matrices of expert `expert` of the current layer. */

@@ -27,6 +27,7 @@ static struct llm_param_spec *add(struct llm_declare *d, struct llm_param **slot
 static void matrix(struct llm_param_spec *s, int64_t rows, int64_t cols)
 {
     s->n_dims = 2;
+    s->role = LLM_ROLE_HIDDEN;
     s->shape[0] = rows;
     s->shape[1] = cols;
 }
@@ -57,6 +58,15 @@ void llm_declare_linear(struct llm_declare *d, struct llm_linear_params *p, enum
     struct llm_param_spec *b = add(d, &p->b, name, ".bias", dims);
     vector(b, out, LLM_INIT_ZERO);
     b->by_head = stem == LLM_STEM_QKV && d->config->qkv_by_head && d->names == &d->arch->names;
+}
+
+void llm_declare_parts(struct llm_declare *d, int64_t a, int64_t b, int64_t c)
+{
+    for (size_t i = d->n; i-- > 0;) {
+        if (d->specs[i].n_dims < 2) continue; /* its bias */
+        memcpy(d->specs[i].parts, (int64_t[]){a, b, c}, sizeof d->specs[i].parts);
+        return;
+    }
 }
 
 void llm_declare_expert(struct llm_declare *d, struct llm_param **slot, int64_t expert, enum llm_stem stem, int64_t out, int64_t in,
@@ -106,4 +116,5 @@ void llm_declare_table(struct llm_declare *d, struct llm_param **slot, const cha
     struct llm_param_spec *s = add(d, slot, name, ".weight", dims);
     matrix(s, rows, cols);
     s->lookup = lookup;
+    s->role = lookup ? LLM_ROLE_TABLE : LLM_ROLE_HEAD;
 }

@@ -12,6 +12,15 @@
 #include "base/arena.h"
 #include "cpu/matmul.h"
 
+/* What a parameter does, for optimizers that treat kinds of them differently. */
+enum llm_role {
+    LLM_ROLE_VECTOR,          /* gains, biases */
+    LLM_ROLE_TABLE,           /* rows are looked up; also a head when tied */
+    LLM_ROLE_HIDDEN,          /* a matrix within the layers */
+    LLM_ROLE_HEAD             /* onto the vocabulary */
+};
+enum { LLM_MOST_PARTS = 3 };
+
 /* A parameter: named, persistent, shared by training, inference and files. */
 struct llm_param {
     const char *name;         /* Hugging Face name; owned by the model */
@@ -21,6 +30,8 @@ struct llm_param {
     float *master;            /* F32 values while training (== weight.data in pure F32 training); NULL otherwise */
     float *grad;              /* F32, accumulated over the step; NULL: frozen */
     float *grad_lookup;       /* tied embeddings: the lookup's gradient has its own accumulator, added to grad at the step's end */
+    enum llm_role role;
+    int64_t parts[LLM_MOST_PARTS]; /* rows of the matrices that lie one below the other in this one (q, k, v); 0: no more */
     bool decay;               /* weight decay applies (matrices only) */
     float balance_rate;       /* not 0: no gradient; each step moves elements whose grad, a count, is below the mean up by this, those above it down
                                * (DeepSeek-V3's bias of routers) */

@@ -5,11 +5,20 @@
 #include "base/log.h"
 #include "base/signals.h"
 
+static int save_average(struct llm_loop *l, struct llm_err *e)
+{
+    if (!l->ema_output) return 0;
+    llm_trainer_swap_ema(l->t);
+    int got = llm_trainer_save(l->t, l->ema_output, true, e);
+    llm_trainer_swap_ema(l->t);
+    return got;
+}
+
 static int save(struct llm_loop *l, struct llm_err *e)
 {
-    if (!l->output) return 0;
+    if (!l->output) return save_average(l, e);
     double started = llm_now();
-    if (llm_trainer_save(l->t, l->output, false, e) < 0) return -1;
+    if (llm_trainer_save(l->t, l->output, false, e) < 0 || save_average(l, e) < 0) return -1;
     llm_verbose("step %lld: saved in %.2f s", (long long)l->t->step, llm_now() - started);
     return 0;
 }
@@ -18,7 +27,9 @@ static int save(struct llm_loop *l, struct llm_err *e)
 static int evaluate(struct llm_loop *l, const struct llm_step_report *r, double *loss, double *bits, struct llm_err *e)
 {
     struct llm_trainer *t = l->t;
+    if (t->o.eval_ema) llm_trainer_swap_ema(t);
     int got = llm_trainer_eval(t, loss, bits, e);
+    if (t->o.eval_ema) llm_trainer_swap_ema(t);
     if (got) return got;
     char text[48] = "", trained[48] = "";
     if (!isnan(r->loss)) snprintf(trained, sizeof trained, "loss %.4f, ", r->loss);
@@ -28,7 +39,11 @@ static int evaluate(struct llm_loop *l, const struct llm_step_report *r, double 
     if (*loss >= t->best_loss) return 0;
     t->best_loss = *loss;
     t->best_step = t->step;
-    return l->best ? llm_trainer_save(t, l->best, true, e) : 0;
+    if (!l->best) return 0;
+    if (t->o.eval_ema) llm_trainer_swap_ema(t);
+    got = llm_trainer_save(t, l->best, true, e);
+    if (t->o.eval_ema) llm_trainer_swap_ema(t);
+    return got;
 }
 
 static bool eval_due(const struct llm_trainer *t)

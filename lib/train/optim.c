@@ -6,8 +6,9 @@
 #include "cpu/optim.h"
 #include "cpu/pool.h"
 
-extern const struct llm_optim llm_optim_adamw, llm_optim_adam, llm_optim_sgd, llm_optim_adagrad;
-const struct llm_optim *const llm_optims[] = {&llm_optim_adamw, &llm_optim_adam, &llm_optim_sgd, &llm_optim_adagrad, NULL};
+extern const struct llm_optim llm_optim_adamw, llm_optim_adam, llm_optim_sgd, llm_optim_adagrad, llm_optim_lion, llm_optim_muon;
+const struct llm_optim *const llm_optims[] = {&llm_optim_adamw, &llm_optim_adam, &llm_optim_sgd, &llm_optim_adagrad, &llm_optim_lion, &llm_optim_muon,
+                                              NULL};
 
 const struct llm_optim *llm_optim_find(const char *name)
 {
@@ -15,6 +16,18 @@ const struct llm_optim *llm_optim_find(const char *name)
         if (strcmp(llm_optims[i]->name, name) == 0) return llm_optims[i];
     }
     return NULL;
+}
+
+const struct llm_optim *llm_optim_of(const struct llm_optim *o, const struct llm_param *p)
+{
+    return o->others && p->role != LLM_ROLE_HIDDEN ? llm_optim_find(o->others) : o;
+}
+
+size_t llm_optim_work(const struct llm_optim *o, const struct llm_param *p)
+{
+    if (!o->update_matrix) return 0;
+    size_t rows = (size_t)p->shape[0], cols = (size_t)p->shape[1], least = rows < cols ? rows : cols;
+    return 2 * rows * cols + 2 * least * least;
 }
 
 /* grad += the lookup's, which becomes zero. */
@@ -57,20 +70,31 @@ static void balance(struct llm_param *p)
     llm_weight_changed(&p->weight);
 }
 
-void llm_params_update(const struct llm_optim *o, struct llm_trainable *t, size_t n, const struct llm_optim_step *step)
+static int update(struct llm_trainable *t, const struct llm_update *u, struct llm_err *e)
+{
+    struct llm_param *p = t->p;
+    struct llm_update mine = *u;
+    struct llm_optim_span s = {.master = p->master, .grad = p->grad, .m = t->m, .v = t->v, .n = (size_t)llm_param_count(p)};
+    mine.step.clear = true;
+    if (!p->decay) mine.step.weight_decay = 0;
+    if (t->lr_scale > 0) {
+        mine.step.lr *= t->lr_scale;
+        mine.matrix_lr *= t->lr_scale;
+        mine.step.weight_decay /= t->lr_scale;
+    }
+    if (p->weight.dtype == LLM_BF16) s.bf16 = (uint16_t *)p->weight.data;
+    if (t->optim->update_matrix && t->optim->update_matrix(t, &mine, e) < 0) return -1;
+    if (t->optim->update) llm_optim_update(t->optim->update, &s, &mine.step);
+    llm_weight_changed(&p->weight);
+    return 0;
+}
+
+int llm_params_update(struct llm_trainable *t, size_t n, const struct llm_update *u, struct llm_err *e)
 {
     for (size_t i = 0; i < n; i++) {
-        struct llm_param *p = t[i].p;
-        if (p->balance_rate != 0) {
-            balance(p);
-            continue;
-        }
-        struct llm_optim_step mine = *step;
-        struct llm_optim_span s = {.master = p->master, .grad = p->grad, .m = t[i].m, .v = t[i].v, .n = (size_t)llm_param_count(p)};
-        mine.clear = true;
-        if (!p->decay) mine.weight_decay = 0;
-        if (p->weight.dtype == LLM_BF16) s.bf16 = (uint16_t *)p->weight.data;
-        llm_optim_update(o->update, &s, &mine);
-        llm_weight_changed(&p->weight);
+        if (t[i].p->balance_rate != 0) balance(t[i].p);
+        else if (update(&t[i], u, e) < 0) return -1;
+        if (t[i].ema) llm_combine(t[i].ema, t[i].p->master, u->ema, 1 - u->ema, (size_t)llm_param_count(t[i].p));
     }
+    return 0;
 }

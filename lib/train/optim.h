@@ -5,24 +5,55 @@
 #include "cpu/kernels.h"
 #include "tensor/tensor.h"
 
+/* A parameter under training: what llm_param holds, and what is kept for it across steps. */
+struct llm_trainable {
+    struct llm_param *p;
+    const struct llm_optim *optim;
+    float *m, *v;
+    double lr_scale;            /* of its learning rate (muP); lr × weight decay stays. 0 counts as 1 */
+    float *ema;                 /* exponential moving average of the master; NULL: none is kept */
+};
+
+/* How Muon's steps are scaled by the shape of a matrix. */
+enum llm_muon_scale {
+    LLM_MUON_ORIGINAL,          /* sqrt(max(1, rows/cols)): Jordan 2024 */
+    LLM_MUON_MATCH_RMS          /* 0.2·sqrt(max(rows, cols)), as large as AdamW's: Liu et al. 2025 */
+};
+
+/* One update of everything. */
+struct llm_update {
+    struct llm_optim_step step; /* weight_decay is for parameters that decay */
+    double matrix_lr;           /* Muon's, of hidden matrices */
+    enum llm_muon_scale muon_scale;
+    enum llm_compute compute;   /* of Muon's products */
+    float *work;                /* llm_optim_work's */
+    double ema;                 /* decay of the averages */
+};
+
 struct llm_optim {
     const char *name;
     const char *m, *v;          /* names of the moments it keeps, in checkpoints; NULL: none */
-    void (*update)(const struct llm_optim_span *s, const struct llm_optim_step *o);
+    void (*update)(const struct llm_optim_span *s, const struct llm_optim_step *o); /* element by element; or NULL and: */
+    int (*update_matrix)(struct llm_trainable *t, const struct llm_update *u, struct llm_err *e); /* a whole matrix; clears the gradient */
+    const char *others;         /* what takes the parameters that are no hidden matrices; NULL: itself */
+    double beta2, momentum;     /* where the options do not say */
+    bool nesterov;
 };
 extern const struct llm_optim *const llm_optims[]; /* NULL-terminated */
 const struct llm_optim *llm_optim_find(const char *name);
-
-/* A parameter under training: what llm_param holds, and the moments. */
-struct llm_trainable {
-    struct llm_param *p;
-    float *m, *v;
-};
+/* What updates p when `o` is asked for: o, or its `others`. */
+const struct llm_optim *llm_optim_of(const struct llm_optim *o, const struct llm_param *p);
+/* Floats of scratch that the update of a parameter needs. */
+size_t llm_optim_work(const struct llm_optim *o, const struct llm_param *p);
 
 /* √Σ g² over all parameters: sums of blocks of 64 Ki elements added in order. Tied embeddings: the lookup's gradient is first added to the head's.
  * A gradient that is not finite: *bad is the first such parameter and the result is not finite either. */
 double llm_grad_norm(struct llm_trainable *t, size_t n, const struct llm_param **bad);
-/* One update of everything; clears gradients. `step` has no weight decay for parameters that do not decay. */
-void llm_params_update(const struct llm_optim *o, struct llm_trainable *t, size_t n, const struct llm_optim_step *step);
+/* One update of everything; clears gradients, moves averages. Fails only when memory is short. */
+int llm_params_update(struct llm_trainable *t, size_t n, const struct llm_update *u, struct llm_err *e) LLM_MUST_CHECK;
+
+/* g [rows, cols] becomes about U·Vᵀ of its singular value decomposition: five steps of X ← a·X + (b·A + c·A²)·X, A = X·Xᵀ, from g / |g|
+ * (Jordan 2024: a = 3.4445, b = -4.7750, c = 2.0315). work: 2·rows·cols + 2·min(rows, cols)² floats. 0 or -1. */
+int llm_newton_schulz(float *g, int64_t rows, int64_t cols, enum llm_compute compute, float *work, struct llm_err *e) LLM_MUST_CHECK;
 
 #endif

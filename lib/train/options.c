@@ -10,8 +10,9 @@
 
 void llm_train_options_default(struct llm_train_options *o)
 {
-    *o = (struct llm_train_options){.steps = 1000, .batch = 8, .context = 0, .accumulate = 1, .lr = 1e-3, .min_lr = -1, .warmup = -1, .beta1 = .9,
-                                    .beta2 = .95, .eps = 1e-8, .momentum = .9, .weight_decay = .1, .clip = 1, .precision = LLM_COMPUTE_BF16,
+    *o = (struct llm_train_options){.steps = 1000, .batch = 8, .context = 0, .accumulate = 1, .lr = 1e-3, .min_lr = -1, .warmup = -1, .decay_fraction = .1,
+                                    .beta1 = .9, .beta2 = -1, .eps = 1e-8, .momentum = -1, .nesterov = -1, .muon_lr = -1,
+                                    .weight_decay = .1, .clip = 1, .precision = LLM_COMPUTE_BF16,
                                     .order = LLM_ORDER_SHUFFLE, .eval_every = 250};
 }
 
@@ -23,6 +24,17 @@ static const char *precision_name(int i) { return i == LLM_COMPUTE_F32 ? "f32" :
 static const char *order_name(int i)
 {
     static const char *const names[] = {[LLM_ORDER_SHUFFLE] = "shuffle", [LLM_ORDER_RANDOM] = "random", [LLM_ORDER_SEQUENTIAL] = "sequential", NULL};
+    return names[i];
+}
+
+static const char *decay_name(int i)
+{
+    static const char *const names[] = {[LLM_DECAY_LINEAR] = "linear", [LLM_DECAY_COSINE] = "cosine", [LLM_DECAY_MINUS_SQRT] = "minus-sqrt", NULL};
+    return names[i];
+}
+static const char *muon_name(int i)
+{
+    static const char *const names[] = {[LLM_MUON_ORIGINAL] = "original", [LLM_MUON_MATCH_RMS] = "match-rms-adamw", NULL};
     return names[i];
 }
 
@@ -41,6 +53,8 @@ static const struct key {
     {"lr", REAL, AT(lr), NULL},
     {"min_lr", REAL, AT(min_lr), NULL},
     {"warmup", INT, AT(warmup), NULL},
+    {"decay_fraction", REAL, AT(decay_fraction), NULL},
+    {"decay_style", NAME, AT(decay_style), decay_name},
     {"schedule", NAME, AT(schedule), schedule_name},
     {"optimizer", NAME, AT(optimizer), optim_name},
     {"objective", NAME, AT(objective), objective_name},
@@ -48,6 +62,11 @@ static const struct key {
     {"beta2", REAL, AT(beta2), NULL},
     {"eps", REAL, AT(eps), NULL},
     {"momentum", REAL, AT(momentum), NULL},
+    {"nesterov", FLAG, AT(nesterov), NULL},
+    {"muon_lr", REAL, AT(muon_lr), NULL},
+    {"muon_scale", NAME, AT(muon_scale), muon_name},
+    {"ema", REAL, AT(ema), NULL},
+    {"eval_ema", FLAG, AT(eval_ema), NULL},
     {"weight_decay", REAL, AT(weight_decay), NULL},
     {"clip", REAL, AT(clip), NULL},
     {"precision", NAME, AT(precision), precision_name},
@@ -105,7 +124,7 @@ static int read_key(const json_t *j, const struct key *k, void *at, struct llm_e
     if (k->type == NAME) return read_name(j, k, at, e);
     bool flag = *(int *)at;
     if (llm_json_bool(j, k->name, &flag, e) < 0) return -1;
-    *(int *)at = flag;
+    if (json_object_get(j, k->name)) *(int *)at = flag;
     return 0;
 }
 
@@ -134,6 +153,11 @@ int llm_train_options_check(const struct llm_train_options *o, struct llm_err *e
     if (!(o->lr >= 0 && isfinite(o->lr))) return bad(e, "lr", "a number not below 0", o->lr);
     if (!(o->beta1 >= 0 && o->beta1 < 1)) return bad(e, "beta1", "within [0, 1)", o->beta1);
     if (!(o->beta2 >= 0 && o->beta2 < 1)) return bad(e, "beta2", "within [0, 1)", o->beta2);
+    if (!(o->momentum >= 0 && o->momentum < 1)) return bad(e, "momentum", "within [0, 1)", o->momentum);
+    if (!(o->muon_lr >= 0 && isfinite(o->muon_lr))) return bad(e, "muon_lr", "a number not below 0", o->muon_lr);
+    if (!(o->decay_fraction >= 0 && o->decay_fraction <= 1)) return bad(e, "decay_fraction", "within [0, 1]", o->decay_fraction);
+    if (!(o->ema >= 0 && o->ema < 1)) return bad(e, "ema", "within [0, 1)", o->ema);
+    if (o->eval_ema && o->ema == 0) return llm_fail(e, LLM_EX_USAGE, "--eval-ema: expected an average of the weights (--ema), found none");
     if (!(o->eps >= 0)) return bad(e, "eps", "not below 0", o->eps);
     if (!(o->clip >= 0)) return bad(e, "clip", "not below 0", o->clip);
     if (!(o->weight_decay >= 0)) return bad(e, "weight_decay", "not below 0", o->weight_decay);

@@ -9,8 +9,15 @@ struct llm_train_options {
     int64_t steps, batch, context, accumulate; /* a step is batch × accumulate rows of `context` tokens */
     double lr, min_lr;
     int64_t warmup;
+    double decay_fraction;                     /* schedules with a last part */
+    int decay_style;                           /* enum llm_decay_style */
     int schedule, optimizer, objective;        /* rows of llm_schedules, llm_optims, llm_objectives */
-    double beta1, beta2, eps, momentum, weight_decay, clip; /* clip 0: none */
+    double beta1, beta2, eps, momentum, weight_decay, clip; /* clip 0: none; beta2, momentum -1: the optimizer's own */
+    int nesterov;                              /* -1: the optimizer's own */
+    double muon_lr;                            /* of the matrices that Muon moves; -1: by its scale */
+    int muon_scale;                            /* enum llm_muon_scale */
+    double ema;                                /* decay of the average of the weights; 0: none is kept */
+    int eval_ema;                              /* validate the average */
     int precision;                             /* LLM_COMPUTE_F32, LLM_COMPUTE_BF16 */
     int order;                                 /* enum llm_order_kind */
     int cross_document, overfit_one, stream;   /* stream: one pass over the data as it comes; `order` has no say */

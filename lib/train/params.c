@@ -64,8 +64,15 @@ int llm_trainer_prepare(struct llm_trainer *t, struct llm_err *e)
         if (!(p->grad = zeroed(n, sizeof(float), e))) return -1;
         bool looked_up_too = m->config.tie_word_embeddings && p == llm_model_head(m);
         if (looked_up_too && !(p->grad_lookup = zeroed(n, sizeof(float), e))) return -1;
-        if (t->optim->m && !(t->params[i].m = zeroed(n, sizeof(float), e))) return -1;
-        if (t->optim->v && !(t->params[i].v = zeroed(n, sizeof(float), e))) return -1;
+        const struct llm_optim *o = t->params[i].optim = llm_optim_of(t->optim, p);
+        if (o->m && !(t->params[i].m = zeroed(n, sizeof(float), e))) return -1;
+        if (o->v && !(t->params[i].v = zeroed(n, sizeof(float), e))) return -1;
+        if (t->o.ema > 0) {
+            if (!(t->params[i].ema = zeroed(n, sizeof(float), e))) return -1;
+            memcpy(t->params[i].ema, p->master, n * sizeof(float));
+        }
+        if (llm_optim_work(o, p) > t->work_floats) t->work_floats = llm_optim_work(o, p);
     }
+    if (t->work_floats > 0 && !(t->work = zeroed(t->work_floats, sizeof(float), e))) return -1;
     return 0;
 }

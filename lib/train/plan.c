@@ -4,7 +4,18 @@
 #include "train/metrics.h"
 
 /* Peak of the two stacks of activations and the time of a step, with `layers` layers. */
-struct sample { double bytes, seconds; };
+struct sample { double bytes, moments, averages, work, seconds; };
+
+/* Moments and averages of all parameters, and the updates' scratch. */
+static void add_state(const struct llm_trainer *t, struct sample *s)
+{
+    for (size_t i = 0; i < t->n_params; i++) {
+        double bytes = 4 * (double)llm_param_count(t->params[i].p);
+        s->moments += bytes * ((t->params[i].m != NULL) + (t->params[i].v != NULL));
+        s->averages += t->params[i].ema ? bytes : 0;
+    }
+    s->work = 4 * (double)t->work_floats;
+}
 
 static int try_layers(const struct llm_config *c, const struct llm_train_options *o, int64_t layers, struct sample *s, struct llm_err *e)
 {
@@ -20,8 +31,9 @@ static int try_layers(const struct llm_config *c, const struct llm_train_options
     int got = m ? llm_trainer_init(&t, &options, m, &none, e) : -1;
     for (int i = 0; got == 0 && i < 2; i++) { /* the first touches memory */
         got = llm_trainer_step(&t, &r, e);
-        if (got == 0) *s = (struct sample){(double)(t.ctx.acts.peak + t.ctx.grads.peak), r.seconds};
+        if (got == 0) *s = (struct sample){.bytes = (double)(t.ctx.acts.peak + t.ctx.grads.peak), .seconds = r.seconds};
     }
+    if (got == 0) add_state(&t, s);
     if (m) llm_trainer_release(&t);
     return got;
 }
@@ -31,7 +43,6 @@ int llm_plan_make(struct llm_plan *p, const struct llm_config *c, const struct l
     struct sample one, two;
     struct llm_cost_row rows[32];
     bool bf16 = o->precision == LLM_COMPUTE_BF16;
-    const struct llm_optim *optim = llm_optims[o->optimizer];
     int64_t context = o->context ? o->context : c->max_position_embeddings, every = o->checkpoint_every > 0 ? o->checkpoint_every : 1;
     double n = llm_model_params(c), embed = (double)c->vocab_size * (double)c->hidden_size, attention = 0;
     int64_t few = every, more = 2 * every;
@@ -45,12 +56,13 @@ int llm_plan_make(struct llm_plan *p, const struct llm_config *c, const struct l
                            .weights = bf16 ? 2 * n : 4 * n,
                            .masters = bf16 ? 4 * n : 0,
                            .gradients = 4 * n + (c->tie_word_embeddings ? 4 * embed : 0),
-                           .moments = 4 * n * ((optim->m != NULL) + (optim->v != NULL)),
+                           .moments = one.moments + steps * (two.moments - one.moments),
+                           .averages = one.averages + steps * (two.averages - one.averages),
                            .tokens_per_step = (double)(o->batch * o->accumulate * context),
                            .peak = llm_measured_peak((enum llm_compute)o->precision)};
     p->activations = one.bytes + steps * (two.bytes - one.bytes);
-    p->other = 16e6 + 20.0 * (double)(o->batch * o->accumulate * context);
-    p->total = p->weights + p->masters + p->gradients + p->moments + p->activations + p->other;
+    p->other = 16e6 + two.work + 20.0 * (double)(o->batch * o->accumulate * context);
+    p->total = p->weights + p->masters + p->gradients + p->moments + p->averages + p->activations + p->other;
     p->flops_per_step = p->tokens_per_step * (6 * llm_model_active_params(c) + 3 * attention);
     double each = two.seconds > one.seconds ? two.seconds - one.seconds : 0; /* of a disturbed clock, not less than nothing */
     p->step_seconds = (one.seconds + steps * each) * (double)o->accumulate;
@@ -62,7 +74,7 @@ int llm_plan_print(const struct llm_plan *p, FILE *out, int json, struct llm_err
 {
     const struct { const char *key; double v; } rows[] = {
         {"parameters", p->params}, {"weight_bytes", p->weights}, {"master_bytes", p->masters}, {"gradient_bytes", p->gradients},
-        {"moment_bytes", p->moments}, {"activation_bytes", p->activations}, {"other_bytes", p->other}, {"total_bytes", p->total},
+        {"moment_bytes", p->moments}, {"average_bytes", p->averages}, {"activation_bytes", p->activations}, {"other_bytes", p->other}, {"total_bytes", p->total},
         {"tokens_per_step", p->tokens_per_step}, {"flops_per_step", p->flops_per_step}, {"step_seconds", p->step_seconds},
         {"seconds", p->seconds}, {"peak_flops_per_second", p->peak},
     };

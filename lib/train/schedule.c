@@ -3,8 +3,8 @@
 #include <stddef.h>
 #include <string.h>
 
-extern const struct llm_schedule llm_schedule_cosine, llm_schedule_linear, llm_schedule_constant;
-const struct llm_schedule *const llm_schedules[] = {&llm_schedule_cosine, &llm_schedule_linear, &llm_schedule_constant, NULL};
+extern const struct llm_schedule llm_schedule_cosine, llm_schedule_linear, llm_schedule_constant, llm_schedule_wsd;
+const struct llm_schedule *const llm_schedules[] = {&llm_schedule_cosine, &llm_schedule_linear, &llm_schedule_constant, &llm_schedule_wsd, NULL};
 
 const struct llm_schedule *llm_schedule_find(const char *name)
 {
@@ -14,9 +14,9 @@ const struct llm_schedule *llm_schedule_find(const char *name)
     return NULL;
 }
 
-double llm_schedule_lr(const struct llm_schedule *s, int64_t it, int64_t steps, int64_t warmup, double lr, double min_lr)
+double llm_schedule_lr(const struct llm_schedule *s, int64_t it, const struct llm_schedule_options *o)
 {
-    if (it < warmup) return lr * (double)(it + 1) / (double)(warmup + 1);
-    double progress = steps > warmup ? (double)(it - warmup) / (double)(steps - warmup) : 0;
-    return min_lr + s->share(progress > 1 ? 1 : progress) * (lr - min_lr);
+    if (it < o->warmup) return o->lr * (double)(it + 1) / (double)(o->warmup + 1);
+    double progress = o->steps > o->warmup ? (double)(it - o->warmup) / (double)(o->steps - o->warmup) : 0;
+    return o->min_lr + s->share(progress > 1 ? 1 : progress, o) * (o->lr - o->min_lr);
 }

@@ -68,8 +68,9 @@ static int append_state(const struct llm_trainer *t, struct llm_tensor_list *l, 
     for (size_t i = 0; i < t->n_params; i++) {
         const struct llm_trainable *p = &t->params[i];
         if (p->p->master != p->p->weight.data && append(l, "master", p->p, p->p->master, e) < 0) return -1;
-        if (p->m && append(l, t->optim->m, p->p, p->m, e) < 0) return -1;
-        if (p->v && append(l, t->optim->v, p->p, p->v, e) < 0) return -1;
+        if (p->m && append(l, p->optim->m, p->p, p->m, e) < 0) return -1;
+        if (p->v && append(l, p->optim->v, p->p, p->v, e) < 0) return -1;
+        if (p->ema && append(l, "ema", p->p, p->ema, e) < 0) return -1;
     }
     return 0;
 }
@@ -180,11 +181,15 @@ int llm_state_restore(struct llm_trainer *t, struct llm_err *e)
     t->sample = (uint64_t)sample;
     t->tokens = (uint64_t)tokens;
     if (check_data(t, e) < 0) return -1;
+    double averaged = 0; /* whether the run had averages so far */
+    if (llm_json_real(json_object_get(s, "options"), "ema", &averaged, e) < 0) return llm_in(e, "training state");
     for (size_t i = 0; i < t->n_params; i++) {
         struct llm_trainable *p = &t->params[i];
         if (p->p->master != p->p->weight.data && read_tensor(t, "master", p->p, p->p->master, e) < 0) return -1;
-        if (p->m && read_tensor(t, t->optim->m, p->p, p->m, e) < 0) return -1;
-        if (p->v && read_tensor(t, t->optim->v, p->p, p->v, e) < 0) return -1;
+        if (p->m && read_tensor(t, p->optim->m, p->p, p->m, e) < 0) return -1;
+        if (p->v && read_tensor(t, p->optim->v, p->p, p->v, e) < 0) return -1;
+        if (p->ema && averaged > 0 && read_tensor(t, "ema", p->p, p->ema, e) < 0) return -1;
+        if (p->ema && !(averaged > 0)) memcpy(p->ema, p->p->master, (size_t)llm_param_count(p->p) * sizeof(float)); /* they begin here */
     }
     return 0;
 }

@@ -24,6 +24,10 @@ static void resolve(struct llm_trainer *t)
     if (o->min_lr < 0) o->min_lr = o->lr / 10;
     if (o->warmup < 0) o->warmup = o->steps / 10 < 100 ? o->steps / 10 : 100;
     t->optim = llm_optims[o->optimizer];
+    if (o->beta2 < 0) o->beta2 = t->optim->beta2;
+    if (o->momentum < 0) o->momentum = t->optim->momentum;
+    if (o->nesterov < 0) o->nesterov = t->optim->nesterov;
+    if (o->muon_lr < 0) o->muon_lr = o->muon_scale == LLM_MUON_ORIGINAL ? .02 : o->lr;
     t->schedule = llm_schedules[o->schedule];
     t->objective = llm_objectives[o->objective];
     t->best_loss = INFINITY;
@@ -90,8 +94,10 @@ void llm_trainer_release(struct llm_trainer *t)
     for (size_t i = 0; i < t->n_params; i++) {
         free(t->params[i].m);
         free(t->params[i].v);
+        free(t->params[i].ema);
     }
     free(t->params);
+    free(t->work);
     llm_ctx_release(&t->ctx);
     llm_ctx_release(&t->eval_ctx);
     llm_rows_release(&t->rows);
@@ -259,26 +265,55 @@ int llm_trainer_gradient(struct llm_trainer *t, struct llm_step_report *r, struc
     return 0;
 }
 
+/* What the step does to the weights. */
+static struct llm_update update_of(const struct llm_trainer *t, const struct llm_step_report *r)
+{
+    const struct llm_train_options *o = &t->o;
+    double n = (double)(t->step + 1), clip = o->clip > 0 && r->grad_norm > o->clip ? o->clip / r->grad_norm : 1;
+    return (struct llm_update){
+        .step = {.lr = r->lr, .clip = clip, .weight_decay = o->weight_decay, .beta1 = o->beta1, .beta2 = o->beta2, .eps = o->eps,
+                 .correction1 = 1 - pow(o->beta1, n), .correction2 = 1 - pow(o->beta2, n), .momentum = o->momentum, .nesterov = o->nesterov > 0},
+        .matrix_lr = o->lr > 0 ? o->muon_lr * (r->lr / o->lr) : 0,
+        .muon_scale = (enum llm_muon_scale)o->muon_scale, .compute = (enum llm_compute)o->precision, .work = t->work, .ema = o->ema};
+}
+
 int llm_trainer_step(struct llm_trainer *t, struct llm_step_report *r, struct llm_err *e)
 {
     double started = llm_now();
-    struct llm_train_options *o = &t->o;
-    *r = (struct llm_step_report){.step = t->step + 1, .lr = llm_schedule_lr(t->schedule, t->step, o->steps, o->warmup, o->lr, o->min_lr)};
+    const struct llm_train_options *o = &t->o;
+    const struct llm_schedule_options rates = {.steps = o->steps, .warmup = o->warmup, .lr = o->lr, .min_lr = o->min_lr,
+                                               .decay_fraction = o->decay_fraction, .decay_style = (enum llm_decay_style)o->decay_style};
+    *r = (struct llm_step_report){.step = t->step + 1, .lr = llm_schedule_lr(t->schedule, t->step, &rates)};
     int dropped = llm_trainer_gradient(t, r, e);
     if (dropped) {
         clear_gradients(t);
         return dropped;
     }
-    double n = (double)(t->step + 1);
-    const struct llm_optim_step s = {.lr = r->lr, .clip = o->clip > 0 && r->grad_norm > o->clip ? o->clip / r->grad_norm : 1,
-                                     .weight_decay = o->weight_decay, .beta1 = o->beta1, .beta2 = o->beta2, .eps = o->eps,
-                                     .correction1 = 1 - pow(o->beta1, n), .correction2 = 1 - pow(o->beta2, n), .momentum = o->momentum};
-    llm_params_update(t->optim, t->params, t->n_params, &s);
+    const struct llm_update u = update_of(t, r);
+    if (llm_params_update(t->params, t->n_params, &u, e) < 0) return -1;
     t->step++;
     t->sample += (uint64_t)t->rows.n_rows;
     if (t->data.feed && !o->overfit_one && llm_feed_advance(t->data.feed, (uint64_t)r->tokens, e) < 0) return -1;
     r->seconds = llm_now() - started;
     return 0;
+}
+
+void llm_trainer_swap_ema(struct llm_trainer *t)
+{
+    for (size_t i = 0; i < t->n_params; i++) {
+        struct llm_param *p = t->params[i].p;
+        float *x = p->master, *y = t->params[i].ema;
+        size_t n = (size_t)llm_param_count(p);
+        if (!y) continue;
+        for (size_t k = 0; k < n; k++) {
+            float swapped = x[k];
+            x[k] = y[k];
+            y[k] = swapped;
+        }
+        if (p->weight.dtype == LLM_BF16) llm_dtypes[LLM_BF16].encode(x, (void *)p->weight.data, n);
+        llm_weight_changed(&p->weight);
+    }
+    t->ema_in_place = !t->ema_in_place;
 }
 
 /* ---- evaluation ---- */

@@ -37,6 +37,8 @@ struct llm_trainer {
     const struct llm_objective *objective;
     struct llm_trainable *params;
     size_t n_params;
+    float *work;                       /* of updates of matrices; NULL where none need it */
+    size_t work_floats;
     struct llm_ctx ctx, eval_ctx;
     struct llm_order order;
     struct llm_rows rows, eval_rows;   /* a whole step's; one pass of evaluation */
@@ -45,6 +47,7 @@ struct llm_trainer {
     int64_t step;                      /* steps done */
     uint64_t sample, tokens;           /* rows seen; targets learned from */
     double best_loss;                  /* of evaluations; infinite: none */
+    bool ema_in_place;                 /* the averages stand where the weights do, and these where the averages: during an evaluation of them */
     int64_t best_step, eval_step;      /* eval_step: of the last evaluation */
     bool main_loss_alone;              /* routers' own losses have no gradient */
     bool ended;                        /* a feed has no whole step left */
@@ -71,6 +74,8 @@ void llm_trainer_release(struct llm_trainer *t);
 int llm_trainer_step(struct llm_trainer *t, struct llm_step_report *r, struct llm_err *e) LLM_MUST_CHECK;
 /* The loss and gradient of the next step's rows without an update: gradients are left in the parameters. For checks. */
 int llm_trainer_gradient(struct llm_trainer *t, struct llm_step_report *r, struct llm_err *e) LLM_MUST_CHECK;
+/* Exchanges the weights and their averages: twice is nothing. Between, what is evaluated or saved alone is the average. */
+void llm_trainer_swap_ema(struct llm_trainer *t);
 bool llm_trainer_has_val(const struct llm_trainer *t);
 /* Mean loss over the held-out windows, in order; bits_per_byte as in the report. 1: a signal was caught, nothing came out. */
 int llm_trainer_eval(struct llm_trainer *t, double *loss, double *bits_per_byte, struct llm_err *e) LLM_MUST_CHECK;

@@ -47,6 +47,19 @@ static inline void adagrad_step(struct state *s, const struct llm_optim_step *o)
     s->w = v_fnma(v_of(o->lr), v_div(s->g, v_add(v_sqrt(s->v), v_of(o->eps))), s->w);
 }
 
+static inline void lion_step(struct state *s, const struct llm_optim_step *o)
+{
+    V way = v_fma(v_of(o->beta1), s->m, v_mul(v_of(1 - o->beta1), s->g));
+    V sign = v_select(v_eq(way, v_zero()), v_zero(), v_copysign(v_set1(1), way));
+    s->w = v_fnma(v_of(o->lr), sign, v_mul(s->w, v_of(1 - o->lr * o->weight_decay)));
+    s->m = v_fma(v_of(o->beta2), s->m, v_mul(v_of(1 - o->beta2), s->g));
+}
+
+static inline void decoupled_step(struct state *s, const struct llm_optim_step *o)
+{
+    s->w = v_fnma(v_of(o->lr), s->g, v_mul(s->w, v_of(1 - o->lr * o->weight_decay)));
+}
+
 static inline V load(const float *p, size_t count) { return count == VN ? v_load(p) : v_load_n(p, count); }
 static inline void store(float *p, V x, size_t count)
 {
@@ -78,6 +91,28 @@ PASS(adam, adam_step, 1, 1)
 PASS(sgd_plain, sgd_step, 0, 0)
 PASS(sgd_momentum, momentum_step, 1, 0)
 PASS(adagrad, adagrad_step, 0, 1)
+
+PASS(lion, lion_step, 1, 0)
+PASS(decoupled, decoupled_step, 0, 0)
+
+static void blend(const struct llm_optim_span *a, const struct llm_optim_step *o)
+{
+    V old = v_of(o->momentum), fresh = v_of((1 - o->momentum) * o->clip);
+    for (size_t i = 0; i < a->n; i += VN) {
+        size_t count = a->n - i < VN ? a->n - i : VN;
+        V g = v_mul(fresh, load(a->grad + i, count)), m = v_fma(old, load(a->m + i, count), g);
+        store(a->m + i, m, count);
+        store(a->grad + i, o->nesterov ? v_fma(old, m, g) : m, count);
+    }
+}
+
+static void combine(float *y, const float *x, float a, float b, size_t n)
+{
+    for (size_t i = 0; i < n; i += VN) {
+        size_t count = n - i < VN ? n - i : VN;
+        store(y + i, v_fma(v_set1(a), load(y + i, count), v_mul(v_set1(b), load(x + i, count))), count);
+    }
+}
 
 static void sgd(const struct llm_optim_span *a, const struct llm_optim_step *o)
 {
@@ -111,5 +146,6 @@ static double sum_squares(const float *x, size_t n)
 void KERNEL(llm_fill_optim)(struct llm_kernels *k);
 void KERNEL(llm_fill_optim)(struct llm_kernels *k)
 {
-    k->optim = (struct llm_optim_kernels){.adamw = adamw, .adam = adam, .sgd = sgd, .adagrad = adagrad, .sum_squares = sum_squares};
+    k->optim = (struct llm_optim_kernels){.adamw = adamw, .adam = adam, .sgd = sgd, .adagrad = adagrad, .lion = lion, .blend = blend,
+                                          .decoupled = decoupled, .combine = combine, .sum_squares = sum_squares};
 }

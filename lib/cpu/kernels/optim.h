@@ -34,6 +34,14 @@ struct llm_optim_kernels {
     void (*sgd)(const struct llm_optim_span *s, const struct llm_optim_step *o);
     /* g += wd·w; v += g²; w -= lr·g/(sqrt(v) + eps) */
     void (*adagrad)(const struct llm_optim_span *s, const struct llm_optim_step *o);
+    /* Chen et al. 2023: w -= lr·wd·w; w -= lr·sign(beta1·m + (1 - beta1)·g); m = beta2·m + (1 - beta2)·g */
+    void (*lion)(const struct llm_optim_span *s, const struct llm_optim_step *o);
+    /* m = momentum·m + (1 - momentum)·g; the gradient becomes nesterov ? momentum·m + (1 - momentum)·g : m. Weights stay. */
+    void (*blend)(const struct llm_optim_span *s, const struct llm_optim_step *o);
+    /* w -= lr·wd·w; w -= lr·g */
+    void (*decoupled)(const struct llm_optim_span *s, const struct llm_optim_step *o);
+    /* y = a·y + b·x */
+    void (*combine)(float *y, const float *x, float a, float b, size_t n);
     /* Σ x², runs of 1,024 in FP32 and these in double, in order. */
     double (*sum_squares)(const float *x, size_t n);
 };

@@ -23,6 +23,7 @@ static void declare(struct llm_declare *d, struct llm_module *m)
     if (d->arch->names.stem[LLM_STEM_QKV]) {
         llm_declare_linear(d, &m->p[QKV], LLM_STEM_QKV, q + 2 * kv, c->hidden_size,
                            "(num_attention_heads + 2 num_key_value_heads) * head_dim, hidden_size", c->attention_bias);
+        llm_declare_parts(d, q, kv, kv);
     } else {
         llm_declare_linear(d, &m->p[Q], LLM_STEM_Q, q, c->hidden_size, "num_attention_heads * head_dim, hidden_size", c->attention_bias);
         if (makes_keys(c, d->layer)) {

@@ -10,6 +10,7 @@ static void declare(struct llm_declare *d, struct llm_module *m)
     if (d->arch->names.stem[LLM_STEM_GATE_UP]) {
         llm_declare_linear(d, &m->p[GATE_UP], LLM_STEM_GATE_UP, 2 * c->intermediate_size, c->hidden_size, "2 intermediate_size, hidden_size",
                            c->mlp_bias);
+        llm_declare_parts(d, c->intermediate_size, c->intermediate_size, 0);
     } else {
         if (c->gated) llm_declare_linear(d, &m->p[GATE], LLM_STEM_GATE, c->intermediate_size, c->hidden_size, wide, c->mlp_bias);
         llm_declare_linear(d, &m->p[UP], LLM_STEM_UP, c->intermediate_size, c->hidden_size, wide, c->mlp_bias);

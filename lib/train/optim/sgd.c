@@ -1,4 +1,4 @@
-/* Stochastic gradient descent with momentum. */
+/* Stochastic gradient descent with momentum, Nesterov's by choice. */
 #include "train/optim.h"
 
 static void update(const struct llm_optim_span *s, const struct llm_optim_step *o)
@@ -7,4 +7,4 @@ static void update(const struct llm_optim_span *s, const struct llm_optim_step *
 }
 
 extern const struct llm_optim llm_optim_sgd;
-const struct llm_optim llm_optim_sgd = {"sgd", "m", NULL, update};
+const struct llm_optim llm_optim_sgd = {.name = "sgd", .m = "m", .update = update, .beta2 = .95, .momentum = .9};

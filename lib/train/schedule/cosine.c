@@ -2,8 +2,9 @@
 #include <math.h>
 #include "train/schedule.h"
 
-static double share(double progress)
+static double share(double progress, const struct llm_schedule_options *o)
 {
+    (void)o;
     return .5 * (1 + cos(3.141592653589793 * progress));
 }
 

@@ -1,8 +1,9 @@
 /* A straight line down. */
 #include "train/schedule.h"
 
-static double share(double progress)
+static double share(double progress, const struct llm_schedule_options *o)
 {
+    (void)o;
     return 1 - progress;
 }
 
