@@ -74,7 +74,8 @@ int llm_plan_print(const struct llm_plan *p, FILE *out, int json, struct llm_err
 {
     const struct { const char *key; double v; } rows[] = {
         {"parameters", p->params}, {"weight_bytes", p->weights}, {"master_bytes", p->masters}, {"gradient_bytes", p->gradients},
-        {"moment_bytes", p->moments}, {"average_bytes", p->averages}, {"activation_bytes", p->activations}, {"other_bytes", p->other}, {"total_bytes", p->total},
+        {"moment_bytes", p->moments}, {"average_bytes", p->averages},
+        {"activation_bytes", p->activations}, {"other_bytes", p->other}, {"total_bytes", p->total},
         {"tokens_per_step", p->tokens_per_step}, {"flops_per_step", p->flops_per_step}, {"step_seconds", p->step_seconds},
         {"seconds", p->seconds}, {"peak_flops_per_second", p->peak},
     };

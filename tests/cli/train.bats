@@ -165,8 +165,8 @@ hash_of() {
 
 @test "--optimizer: each learns; a first step is what its formula says" {
     local o
-    for o in adamw adam sgd adagrad; do
-        "${tiny[@]}" -n 40 -b 8 --optimizer $o --lr "$([[ $o == sgd ]] && echo .3 || echo .01)" --log $o.log -o x.llm
+    for o in adamw adam sgd adagrad lion muon; do
+        "${tiny[@]}" -n 40 -b 8 --optimizer $o --lr "$(case $o in sgd) echo .3 ;; lion) echo .002 ;; *) echo .01 ;; esac)" --log $o.log -o x.llm
         jq -es '.[39].loss < .[0].loss - .5' $o.log || fail $o
     done
     # without momentum, decay and clipping, twice the rate is twice the way
@@ -179,6 +179,56 @@ hash_of() {
     llm-quantize -q -t f32 --to safetensors x.llm - | cmp - zero
     change .1 > one
     run ! cmp -s zero one
+}
+
+@test "--optimizer muon: its own rate moves the matrices, AdamW's the rest" {
+    weights() { # the sums of the names given, of a model after 3 steps
+        "${tiny[@]}" -n 3 --optimizer muon "$@" --log log -o x.llm
+        llm-quantize -q -t f32 x.llm x.safetensors
+    }
+    weights --muon-lr 0 --weight-decay 0
+    cp x.safetensors still.safetensors
+    weights --muon-lr 0 --weight-decay .5
+    cp x.safetensors decayed.safetensors
+    weights --lr 0 --min-lr 0
+    cp x.safetensors none.safetensors
+    "${tiny[@]}" -n 0 -o x.llm
+    llm-quantize -q -t f32 x.llm fresh.safetensors
+    run ! cmp -s still.safetensors fresh.safetensors   # embeddings moved
+    run ! cmp -s still.safetensors decayed.safetensors # embeddings decayed
+    cmp none.safetensors fresh.safetensors             # the schedule of --lr is that of --muon-lr
+    # a rate that AdamW likes serves with the scale that matches it; moments are one for a matrix, two for the rest
+    "${tiny[@]}" -n 40 -b 8 --optimizer muon --muon-scale match-rms-adamw --lr .01 --log log -o x.llm
+    jq -es '.[39].loss < .[0].loss - .5' log
+    plan=$(llm-train -c nano --set n_layer=3 --set vocab_size=300 -b 2 -l 32 --optimizer muon --plan | awk '$1 == "moment_bytes" { print $2 }')
+    assert_equal "$plan" $((8 * (300 * 128 + 32 * 128 + 3 * 2 * 128 + 128) + 4 * 3 * 12 * 128 * 128))
+}
+
+@test "--ema: the average is kept, validated, written; the run itself does not change" {
+    "${tiny[@]}" -n 30 -b 4 --lr 1e-2 --val .2 --log plain -o plain.llm
+    "${tiny[@]}" -n 30 -b 4 --lr 1e-2 --val .2 --ema .8 --log kept --ema-output average.llm -o kept.llm
+    assert_equal "$(jq -c '[.loss, .val_loss, .hash]' plain)" "$(jq -c '[.loss, .val_loss, .hash]' kept)"
+    "${tiny[@]}" -n 30 -b 4 --lr 1e-2 --val .2 --ema .8 --eval-ema --eval-every 10 --log seen --keep-best best.llm --ema-output again.llm -o x.llm
+    assert_equal "$(jq -c '[.loss, .hash]' plain)" "$(jq -c '[.loss, .hash]' seen)"
+    [[ $(jq -s '.[29].val_loss' plain) != "$(jq -s '.[29].val_loss' seen)" ]]
+    cmp average.llm again.llm
+    cmp average.llm best.llm
+    # what was validated is what was written
+    llm-train -q --init average.llm -l 24 -n 1 --lr 0 --min-lr 0 --val .2 --log init -o x.llm "$F/data.tok"
+    near "$(jq .val_loss init)" "$(jq -s '.[29].val_loss' seen)" 1e-12
+    # averages can begin later; and what they take is planned
+    llm-train -q --resume plain.llm -n 31 --ema .5 --ema-output late.llm
+    run ! cmp -s plain.llm late.llm
+    assert_equal "$(llm-train -c nano --set n_layer=1 --set vocab_size=300 -l 8 --ema .9 --plan | awk '$1 == "average_bytes" { print $2 }')" \
+        $((4 * (300 * 128 + 8 * 128 + 12 * 128 * 128 + 3 * 128)))
+}
+
+@test "--schedule wsd: full rate, then down over the last steps" {
+    "${tiny[@]}" -n 20 -b 1 --warmup 2 --schedule wsd --decay-fraction .25 --lr 1e-3 --min-lr 1e-4 --log log -o x.llm
+    near "$(jq -s '.[2].lr' log)" 1e-3 1e-12
+    near "$(jq -s '.[15].lr' log)" 1e-3 1e-12
+    near "$(jq -s '.[16].lr' log)" "$(awk 'BEGIN { printf "%.12g", 1e-3 - 9e-4 / 5 }')" 1e-9
+    near "$(jq -s '.[19].lr' log)" "$(awk 'BEGIN { printf "%.12g", 1e-3 - 9e-4 * 4 / 5 }')" 1e-9
 }
 
 @test "--schedule: constant stays, linear is half way in the middle, cosine too" {

@@ -193,7 +193,8 @@ struct twin { double w, m, v; };
 static void twin_step(struct twin *t, double grad, const struct llm_optim_step *o, int method, bool momentum)
 {
     double g = grad * o->clip;
-    if (method != 0) g += o->weight_decay * t->w;
+    if (method >= 4) t->w -= o->lr * o->weight_decay * t->w;
+    else if (method != 0) g += o->weight_decay * t->w;
     if (method <= 1) { /* AdamW, Adam */
         if (method == 0) t->w -= o->lr * o->weight_decay * t->w;
         t->m = o->beta1 * t->m + (1 - o->beta1) * g;
@@ -202,9 +203,15 @@ static void twin_step(struct twin *t, double grad, const struct llm_optim_step *
     } else if (method == 2) {
         t->m = o->momentum * t->m + g;
         t->w -= o->lr * (!momentum ? g : o->nesterov ? g + o->momentum * t->m : t->m);
-    } else {
+    } else if (method == 3) {
         t->v += g * g;
         t->w -= o->lr * g / (sqrt(t->v) + o->eps);
+    } else if (method == 4) { /* Lion */
+        double way = o->beta1 * t->m + (1 - o->beta1) * g;
+        t->w -= o->lr * (way > 0 ? 1 : way < 0 ? -1 : 0);
+        t->m = o->beta2 * t->m + (1 - o->beta2) * g;
+    } else {
+        t->w -= o->lr * g;
     }
 }
 
@@ -212,7 +219,8 @@ static void optimizer_one(int method, bool momentum, bool nesterov)
 {
     enum { N = 77, STEPS = 100 };
     void (*const methods[])(const struct llm_optim_span *, const struct llm_optim_step *) = {
-        llm_k.optim.adamw, llm_k.optim.adam, llm_k.optim.sgd, llm_k.optim.adagrad};
+        llm_k.optim.adamw, llm_k.optim.adam, llm_k.optim.sgd, llm_k.optim.adagrad, llm_k.optim.lion,
+        llm_k.optim.decoupled};
     float *w = noisy(N, 1), *grad = guarded(N * sizeof *grad), *m = guarded(N * sizeof *m), *v = guarded(N * sizeof *v);
     uint16_t *bf16 = guarded(N * sizeof *bf16);
     struct twin twin[N];
@@ -250,6 +258,32 @@ static void test_optimizers(void **state)
         optimizer_one(2, true, false);
         optimizer_one(2, true, true);
         optimizer_one(3, false, false);
+        optimizer_one(4, true, false);
+        optimizer_one(5, false, false);
+    }
+}
+
+/* What Muon makes of a gradient before it is orthogonal, and sums of two arrays, in a length that is no multiple of a vector's. */
+static void test_blend(void **state)
+{
+    enum { N = 53 };
+    (void)state;
+    FOR_EACH_ISA(isa) {
+        for (int nesterov = 0; nesterov < 2; nesterov++) {
+            float *grad = noisy(N, 5), *m = noisy(N, 6), *y = noisy(N, 7), old_grad[N], old_m[N], old_y[N];
+            memcpy(old_grad, grad, sizeof old_grad);
+            memcpy(old_m, m, sizeof old_m);
+            memcpy(old_y, y, sizeof old_y);
+            const struct llm_optim_step o = {.clip = .5, .momentum = .95, .nesterov = nesterov};
+            llm_k.optim.blend(&(struct llm_optim_span){.grad = grad, .m = m, .n = N}, &o);
+            llm_k.optim.combine(y, m, -4.775F, 2.0315F, N);
+            for (int i = 0; i < N; i++) {
+                double g = .5 * (double)old_grad[i], blended = .95 * (double)old_m[i] + .05 * g;
+                assert_true(fabs((double)m[i] - blended) < 1e-6);
+                assert_true(fabs((double)grad[i] - (nesterov ? .95 * blended + .05 * g : blended)) < 1e-6);
+                assert_true(fabs((double)y[i] - (-4.775 * (double)old_y[i] + 2.0315 * blended)) < 2e-6);
+            }
+        }
     }
 }
 
@@ -296,7 +330,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_elementwise), cmocka_unit_test(test_dropout_numbers), cmocka_unit_test(test_rows), cmocka_unit_test(test_column_sums),
-        cmocka_unit_test(test_optimizers), cmocka_unit_test(test_adam_limits), cmocka_unit_test(test_sum_squares)};
+        cmocka_unit_test(test_optimizers), cmocka_unit_test(test_adam_limits), cmocka_unit_test(test_blend), cmocka_unit_test(test_sum_squares)};
     struct llm_err e = {0};
     if (llm_pool_start(2, &e) < 0) return llm_report(&e);
     llm_isas[0].fill(&scalar);

@@ -9,126 +9,256 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "cpu/half.h"
 #include "cpu/pool.h"
 #include "train/optim.h"
 #include "train/schedule.h"
 
-enum { STEPS = 100, ROWS = 3, COLS = 5, MATRIX = ROWS * COLS, VECTOR = 7, MOST = 40 };
+enum { STEPS = 100, N = 3, MATRIX = 15, VECTOR = 7, TALL = 24, MOST = 40 };
+static const int64_t shapes[N][2] = {{3, 5}, {VECTOR, 1}, {6, 4}};
 
-/* A matrix that decays and a vector that does not. */
-struct pair {
-    struct llm_param p[2];
-    struct llm_trainable t[2];
-    float w[2][MOST], g[2][MOST], m[2][MOST], v[2][MOST];
+/* Two matrices that decay and between them a vector that does not. */
+struct three {
+    struct llm_param p[N];
+    struct llm_trainable t[N];
+    float w[N][MOST], g[N][MOST], m[N][MOST], v[N][MOST], work[4 * MOST];
 };
 
-static void make(struct pair *a, const struct llm_optim *o)
+static int size_of(int k)
+{
+    return (int)(shapes[k][0] * shapes[k][1]);
+}
+
+static void make(struct three *a, const struct llm_optim *o)
 {
     memset(a, 0, sizeof *a);
-    for (int k = 0; k < 2; k++) {
-        a->p[k] = (struct llm_param){.name = k ? "vector" : "matrix", .n_dims = k ? 1 : 2, .shape = {k ? VECTOR : ROWS, COLS}, .decay = !k};
-        a->p[k].weight = (struct llm_weight){.data = a->w[k], .dtype = LLM_F32, .n = k ? 1 : ROWS, .k = k ? VECTOR : COLS};
+    for (int k = 0; k < N; k++) {
+        bool vector = k == 1;
+        a->p[k] = (struct llm_param){.name = vector ? "vector" : "matrix", .n_dims = vector ? 1 : 2, .shape = {shapes[k][0], shapes[k][1]},
+                                     .decay = !vector, .role = vector ? LLM_ROLE_VECTOR : LLM_ROLE_HIDDEN};
+        a->p[k].weight = (struct llm_weight){.data = a->w[k], .dtype = LLM_F32, .n = shapes[k][0], .k = shapes[k][1]};
         a->p[k].master = a->w[k];
         a->p[k].grad = a->g[k];
-        a->t[k] = (struct llm_trainable){.p = &a->p[k], .m = o->m ? a->m[k] : NULL, .v = o->v ? a->v[k] : NULL};
-        for (int i = 0; i < (k ? VECTOR : MATRIX); i++) a->w[k][i] = (float)cos(.9 * i + k);
+        const struct llm_optim *mine = llm_optim_of(o, &a->p[k]);
+        a->t[k] = (struct llm_trainable){.p = &a->p[k], .optim = mine, .m = mine->m ? a->m[k] : NULL, .v = mine->v ? a->v[k] : NULL};
+        assert_true(llm_optim_work(mine, &a->p[k]) <= sizeof a->work / sizeof *a->work);
+        for (int i = 0; i < size_of(k); i++) a->w[k][i] = (float)cos(.9 * i + k);
     }
 }
 
-static void gradients(struct pair *a, int step)
+static void gradients(struct three *a, int step)
 {
-    for (int k = 0; k < 2; k++) {
-        for (int i = 0; i < (k ? VECTOR : MATRIX); i++) a->g[k][i] = (float)(sin(1.3 * i + .7 * step + k) * (1 + .25 * i));
+    for (int k = 0; k < N; k++) {
+        for (int i = 0; i < size_of(k); i++) a->g[k][i] = (float)(sin(1.3 * i + .7 * step * (1 + i % 3) + k) * (1 + .25 * i));
     }
 }
 
-static struct llm_optim_step step_of(int step)
+static struct llm_update update_of(struct three *a, const struct llm_optim *o, int step)
 {
-    return (struct llm_optim_step){.lr = 1e-2, .clip = 1, .weight_decay = .1, .beta1 = .9, .beta2 = .95, .eps = 1e-8, .momentum = .9,
-                                   .correction1 = 1 - pow(.9, step + 1), .correction2 = 1 - pow(.95, step + 1)};
+    return (struct llm_update){.step = {.lr = 1e-2, .clip = 1, .weight_decay = .1, .beta1 = .9, .beta2 = o->beta2, .eps = 1e-8,
+                                        .momentum = o->momentum, .nesterov = o->nesterov, .correction1 = 1 - pow(.9, step + 1),
+                                        .correction2 = 1 - pow(o->beta2, step + 1)},
+                               .matrix_lr = 2e-2, .work = a->work};
+}
+
+static void update(struct three *a, const struct llm_update *u)
+{
+    struct llm_err e;
+    assert_int_equal(llm_params_update(a->t, N, u, &e), 0);
 }
 
 static void test_torch(void **state)
 {
+    static const struct variant { const char *name, *optim; bool turn_nesterov; enum llm_muon_scale scale; double tolerance; } variants[] = {
+        {"adamw", "adamw", false, 0, 5e-6}, {"adam", "adam", false, 0, 5e-6}, {"sgd", "sgd", false, 0, 5e-6},
+        {"sgd-nesterov", "sgd", true, 0, 5e-6}, {"adagrad", "adagrad", false, 0, 5e-6}, {"lion", "lion", false, 0, 5e-6},
+        {"muon", "muon", false, LLM_MUON_ORIGINAL, 2e-5}, {"muon-plain", "muon", true, LLM_MUON_ORIGINAL, 2e-5},
+        {"muon-match", "muon", false, LLM_MUON_MATCH_RMS, 2e-5},
+    };
     (void)state;
     FILE *f = fopen("tests/golden/train/optim.tsv", "r");
     char line[200], name[32];
-    int n = 0;
     assert_non_null(f);
     assert_non_null(fgets(line, sizeof line, f));
-    for (size_t i = 0; llm_optims[i]; i++) {
-        struct pair a;
+    for (size_t i = 0; i < sizeof variants / sizeof *variants; i++) {
+        const struct variant *v = &variants[i];
+        const struct llm_optim *o = llm_optim_find(v->optim);
+        struct three a;
         double worst = 0;
-        make(&a, llm_optims[i]);
+        make(&a, o);
         for (int step = 0; step < STEPS; step++) {
-            const struct llm_optim_step s = step_of(step);
+            struct llm_update u = update_of(&a, o, step);
+            u.step.nesterov = u.step.nesterov != v->turn_nesterov;
+            u.muon_scale = v->scale;
             gradients(&a, step);
-            llm_params_update(llm_optims[i], a.t, 2, &s);
-            assert_true(a.g[0][3] == 0 && a.g[1][3] == 0);
+            update(&a, &u);
+            assert_true(a.g[0][3] == 0 && a.g[1][3] == 0 && a.g[2][3] == 0);
         }
-        for (int j = 0; j < MATRIX + VECTOR; j++, n++) {
+        for (int j = 0; j < MATRIX + VECTOR + TALL; j++) {
             int k, at;
             double want;
             assert_int_equal(fscanf(f, "%31s %d %d %lf", name, &k, &at, &want), 4);
-            assert_string_equal(name, llm_optims[i]->name);
+            assert_string_equal(name, v->name);
             worst = fmax(worst, fabs((double)a.w[k][at] - want) / fmax(fabs(want), 1));
         }
-        print_message("  %s: off by %.1e\n", llm_optims[i]->name, worst);
-        assert_true(worst <= 5e-6);
+        print_message("  %s: off by %.1e\n", v->name, worst);
+        assert_true(worst <= v->tolerance);
     }
-    assert_int_equal(n, 4 * (MATRIX + VECTOR));
+    assert_int_equal(fscanf(f, "%31s", name), EOF);
     fclose(f);
+}
+
+/* What five steps make of singular values (ORACLES): a diagonal of norm 1 stays one, wide or tall, and singular vectors stay. */
+static void test_newton_schulz(void **state)
+{
+    static const double pairs[][2] = {{1, .696436}, {.5, .765439}, {.1, .712120}, {.01, .698917}, {.001, .470544}};
+    (void)state;
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+        for (int tall = 0; tall < 2; tall++) {
+            /* Q·diag(s, sqrt(1 - s²)) in two rows or columns of three, Q a turn by .3; its size does not matter */
+            double s = pairs[i][0], rest = sqrt(1 - s * s), c = cos(.3), d = sin(.3), u = c, v = d;
+            double m[2][3] = {{7 * c * s, -7 * d * rest, 0}, {7 * d * s, 7 * c * rest, 0}};
+            float g[6], work[40];
+            struct llm_err e;
+            for (int r = 0; r < 2; r++) {
+                for (int k = 0; k < 3; k++) g[tall ? k * 2 + r : r * 3 + k] = (float)m[r][k];
+            }
+            assert_int_equal(llm_newton_schulz(g, tall ? 3 : 2, tall ? 2 : 3, LLM_COMPUTE_F32, work, &e), 0);
+            /* the first column is s' times the first left singular vector */
+            double first = (double)g[0], second = (double)g[tall ? 1 : 3];
+            assert_true(fabs(first * u + second * v - pairs[i][1]) < 2e-5);
+            assert_true(fabs(second * u - first * v) < 2e-5);
+        }
+    }
+    float zero[6] = {0}, work[40];
+    struct llm_err e;
+    assert_int_equal(llm_newton_schulz(zero, 2, 3, LLM_COMPUTE_BF16, work, &e), 0);
+    for (int i = 0; i < 6; i++) assert_true(zero[i] == 0);
+}
+
+/* A matrix that is two, one below the other, is moved as the two would be. In BF16, with its working copy. */
+static void test_muon_parts(void **state)
+{
+    (void)state;
+    const struct llm_optim *muon = llm_optim_find("muon");
+    struct three a, b;
+    struct llm_update u;
+    uint16_t copy[TALL];
+    struct llm_err e;
+    make(&a, muon);
+    make(&b, muon);
+    u = update_of(&a, muon, 0);
+    u.compute = LLM_COMPUTE_BF16;
+    gradients(&a, 5);
+    gradients(&b, 5);
+    a.p[2].parts[0] = 2; /* and the other 4 */
+    a.p[2].weight.dtype = LLM_BF16;
+    a.p[2].weight.data = copy;
+    assert_int_equal(llm_params_update(&a.t[2], 1, &u, &e), 0);
+    for (int part = 0; part < 2; part++) { /* rows 0-1, then 2-5 */
+        struct llm_param p = b.p[2];
+        struct llm_trainable t = b.t[2];
+        p.shape[0] = part ? 4 : 2;
+        p.master += part * 8;
+        p.grad += part * 8;
+        t.m += part * 8;
+        t.p = &p;
+        u.work = b.work;
+        assert_int_equal(llm_params_update(&t, 1, &u, &e), 0);
+    }
+    assert_memory_equal(a.w[2], b.w[2], sizeof a.w[2]);
+    assert_memory_equal(a.m[2], b.m[2], sizeof a.m[2]);
+    for (int i = 0; i < TALL; i++) assert_true(fabs((double)llm_bf16_decode(copy[i]) - (double)a.w[2][i]) <= fabs((double)a.w[2][i]) / 256);
+}
+
+/* The averages follow the weights; a parameter with a rate of its own moves by it and decays as the others do. */
+static void test_ema_and_scale(void **state)
+{
+    (void)state;
+    const struct llm_optim *o = llm_optim_find("adamw");
+    struct three a, b;
+    float average[MATRIX], want[MATRIX];
+    make(&a, o);
+    make(&b, o);
+    a.t[0].ema = average;
+    memcpy(average, a.w[0], sizeof average);
+    memcpy(want, average, sizeof want);
+    for (int step = 0; step < 5; step++) {
+        struct llm_update u = update_of(&a, o, step);
+        u.ema = .75;
+        gradients(&a, step);
+        update(&a, &u);
+        for (int i = 0; i < MATRIX; i++) want[i] = .75F * want[i] + .25F * a.w[0][i];
+    }
+    for (int i = 0; i < MATRIX; i++) assert_true(fabsf(average[i] - want[i]) < 1e-6F);
+    struct llm_update u = update_of(&b, o, 0), double_rate = u;
+    make(&a, o);
+    gradients(&a, 0);
+    gradients(&b, 0);
+    a.t[0].lr_scale = 2;
+    double_rate.step.lr *= 2;
+    double_rate.step.weight_decay /= 2;
+    update(&a, &u);
+    update(&b, &double_rate);
+    assert_memory_equal(a.w[0], b.w[0], sizeof a.w[0]);
+    assert_true(memcmp(a.w[1], b.w[1], sizeof a.w[1]) != 0);
 }
 
 /* Adam's first step is -lr·sign(g); AdamW with no gradient multiplies by 1 - lr·wd, and leaves alone what does not decay. */
 static void test_closed(void **state)
 {
     (void)state;
-    struct pair a, before;
-    struct llm_optim_step s = step_of(0);
-    s.eps = 0;
-    make(&a, llm_optim_find("adam"));
+    struct three a, before;
+    const struct llm_optim *adam = llm_optim_find("adam"), *adamw = llm_optim_find("adamw"), *lion = llm_optim_find("lion");
+    struct llm_update u = update_of(&a, adam, 0);
+    u.step.eps = u.step.weight_decay = 0;
+    make(&a, adam);
     before = a;
     gradients(&a, 1);
-    s.weight_decay = 0;
-    llm_params_update(llm_optim_find("adam"), a.t, 2, &s);
     gradients(&before, 1);
+    update(&a, &u);
     for (int i = 0; i < MATRIX; i++) assert_true(fabsf(a.w[0][i] - (before.w[0][i] - .01F * copysignf(1, before.g[0][i]))) < 1e-6F);
-    make(&a, llm_optim_find("adamw"));
-    s = step_of(0);
-    llm_params_update(llm_optim_find("adamw"), a.t, 2, &s);
+    make(&a, adamw);
+    u = update_of(&a, adamw, 0);
+    update(&a, &u);
     for (int i = 0; i < MATRIX; i++) assert_true(fabsf(a.w[0][i] - before.w[0][i] * .999F) < 1e-7F);
     assert_memory_equal(a.w[1], before.w[1], sizeof a.w[1]);
-    assert_null(llm_optim_find("lion"));
+    make(&a, lion); /* where there is no gradient there is no sign */
+    u = update_of(&a, lion, 0);
+    update(&a, &u);
+    assert_memory_equal(a.w[1], before.w[1], sizeof a.w[1]);
+    assert_null(llm_optim_find("lamb"));
 }
 
 static void test_norm(void **state)
 {
     (void)state;
-    struct pair a;
+    struct three a;
     const struct llm_param *bad;
     double want = 0;
     float lookup[MOST];
     make(&a, llm_optim_find("sgd"));
     gradients(&a, 2);
-    for (int k = 0; k < 2; k++) {
-        for (int i = 0; i < (k ? VECTOR : MATRIX); i++) want += (double)a.g[k][i] * (double)a.g[k][i];
+    for (int k = 0; k < N; k++) {
+        for (int i = 0; i < size_of(k); i++) want += (double)a.g[k][i] * (double)a.g[k][i];
     }
-    assert_true(fabs(llm_grad_norm(a.t, 2, &bad) / sqrt(want) - 1) < 1e-6);
+    assert_true(fabs(llm_grad_norm(a.t, N, &bad) / sqrt(want) - 1) < 1e-6);
     assert_null(bad);
     /* the lookup's gradient of a tied embedding joins the head's */
     for (int i = 0; i < MATRIX; i++) lookup[i] = -a.g[0][i];
     a.p[0].grad_lookup = lookup;
     want = 0;
-    for (int i = 0; i < VECTOR; i++) want += (double)a.g[1][i] * (double)a.g[1][i];
-    assert_true(fabs(llm_grad_norm(a.t, 2, &bad) / sqrt(want) - 1) < 1e-6);
+    for (int k = 1; k < N; k++) {
+        for (int i = 0; i < size_of(k); i++) want += (double)a.g[k][i] * (double)a.g[k][i];
+    }
+    assert_true(fabs(llm_grad_norm(a.t, N, &bad) / sqrt(want) - 1) < 1e-6);
     assert_true(lookup[3] == 0);
     a.p[0].grad_lookup = NULL;
     a.g[1][4] = INFINITY;
-    assert_false(isfinite(llm_grad_norm(a.t, 2, &bad)));
+    assert_false(isfinite(llm_grad_norm(a.t, N, &bad)));
     assert_ptr_equal(bad, &a.p[1]);
     a.g[0][4] = NAN;
-    assert_false(isfinite(llm_grad_norm(a.t, 2, &bad)));
+    assert_false(isfinite(llm_grad_norm(a.t, N, &bad)));
     assert_ptr_equal(bad, &a.p[0]);
 }
 
@@ -140,17 +270,34 @@ static void near(double got, double want)
 static void test_schedules(void **state)
 {
     (void)state;
-    const struct llm_schedule *cosine = llm_schedule_find("cosine"), *linear = llm_schedule_find("linear"), *constant = llm_schedule_find("constant");
-    near(llm_schedule_lr(cosine, 0, 5000, 100, 1e-3, 1e-4), 1e-3 / 101); /* 9.901e-6 */
-    near(llm_schedule_lr(cosine, 99, 5000, 100, 1e-3, 1e-4), 1e-3 * 100 / 101);
-    near(llm_schedule_lr(cosine, 100, 5000, 100, 1e-3, 1e-4), 1e-3);
-    near(llm_schedule_lr(cosine, 2550, 5000, 100, 1e-3, 1e-4), 5.5e-4);
-    near(llm_schedule_lr(cosine, 5000, 5000, 100, 1e-3, 1e-4), 1e-4);
-    near(llm_schedule_lr(cosine, 9000, 5000, 100, 1e-3, 1e-4), 1e-4);
-    near(llm_schedule_lr(linear, 1325, 5000, 100, 1e-3, 1e-4), 7.75e-4);
-    near(llm_schedule_lr(constant, 4999, 5000, 100, 1e-3, 1e-4), 1e-3);
-    near(llm_schedule_lr(cosine, 0, 1, 0, 1e-3, 1e-4), 1e-3);
-    near(llm_schedule_lr(cosine, 5, 5, 5, 1e-3, 1e-4), 1e-3); /* nothing but warm-up */
+    const struct llm_schedule *cosine = llm_schedule_find("cosine"), *linear = llm_schedule_find("linear"), *constant = llm_schedule_find("constant"),
+                              *wsd = llm_schedule_find("wsd");
+    struct llm_schedule_options o = {.steps = 5000, .warmup = 100, .lr = 1e-3, .min_lr = 1e-4, .decay_fraction = .2};
+    near(llm_schedule_lr(cosine, 0, &o), 1e-3 / 101); /* 9.901e-6 */
+    near(llm_schedule_lr(cosine, 99, &o), 1e-3 * 100 / 101);
+    near(llm_schedule_lr(cosine, 100, &o), 1e-3);
+    near(llm_schedule_lr(cosine, 2550, &o), 5.5e-4);
+    near(llm_schedule_lr(cosine, 5000, &o), 1e-4);
+    near(llm_schedule_lr(cosine, 9000, &o), 1e-4);
+    near(llm_schedule_lr(linear, 1325, &o), 7.75e-4);
+    near(llm_schedule_lr(constant, 4999, &o), 1e-3);
+    near(llm_schedule_lr(wsd, 50, &o), 1e-3 * 51 / 101);
+    near(llm_schedule_lr(wsd, 100, &o), 1e-3);
+    near(llm_schedule_lr(wsd, 4000, &o), 1e-3);
+    near(llm_schedule_lr(wsd, 4250, &o), 1e-4 + .75 * 9e-4);
+    near(llm_schedule_lr(wsd, 5000, &o), 1e-4);
+    o.decay_style = LLM_DECAY_COSINE;
+    near(llm_schedule_lr(wsd, 4500, &o), 5.5e-4);
+    near(llm_schedule_lr(wsd, 4250, &o), 1e-4 + .5 * (1 + sqrt(.5)) * 9e-4);
+    o.decay_style = LLM_DECAY_MINUS_SQRT;
+    near(llm_schedule_lr(wsd, 4250, &o), 5.5e-4);
+    o.decay_fraction = 0; /* never */
+    near(llm_schedule_lr(wsd, 5000, &o), 1e-3);
+    o.steps = 1;
+    o.warmup = 0;
+    near(llm_schedule_lr(cosine, 0, &o), 1e-3);
+    o.steps = o.warmup = 5;
+    near(llm_schedule_lr(cosine, 5, &o), 1e-3); /* nothing but warm-up */
     assert_null(llm_schedule_find("step"));
 }
 
@@ -158,7 +305,8 @@ int main(void)
 {
     struct llm_err e;
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_torch), cmocka_unit_test(test_closed), cmocka_unit_test(test_norm),
-                                       cmocka_unit_test(test_schedules)};
+                                       cmocka_unit_test(test_newton_schulz), cmocka_unit_test(test_muon_parts),
+                                       cmocka_unit_test(test_ema_and_scale), cmocka_unit_test(test_schedules)};
     if (llm_pool_start(0, &e) < 0) return llm_report(&e);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
