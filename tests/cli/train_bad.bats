@@ -155,7 +155,7 @@ misused() {
     refused 2 "batch * accumulate * context: expected below 2^31 tokens" "${tiny[@]}" -b 1048576 --accumulate 1048576 "$F/data.tok"
     refused 66 "neither a preset nor a file: *" llm-train -c giant -o out.llm "$F/data.tok"
     refused 2 "expected one input from standard input (-) at most, found 2" "${tiny[@]}" --val - -
-    echo '{"model_type": "bert"}' > config.json
+    echo '{"model_type": "word2vec"}' > config.json
     refused 65 "config.json: model_type: expected one of *" llm-train -c config.json -o out.llm "$F/data.tok"
     echo '{"model_type": ' > config.json
     refused 65 "config.json: *" llm-train -c config.json -o out.llm "$F/data.tok"
