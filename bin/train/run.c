@@ -80,6 +80,8 @@ static int fit_config(struct llm_config *c, const struct args *a, const struct l
         return llm_fail(e, EX_DATAERR, "%s: vocab_size: expected at least the tokenizer's %lld, found %lld", a->config, (long long)vocab,
                         (long long)c->vocab_size);
     }
+    if (c->bidirectional && preset && c->mask_token_id < 0 && !(tok && llm_tokenizer_special(tok, "[MASK]") >= 0)
+        && !(tok && llm_tokenizer_special(tok, "<mask>") >= 0)) c->mask_token_id = c->vocab_size++; /* one of its own, behind the tokenizer's */
     if (tok && (preset || c->bos_token_id < 0)) c->bos_token_id = llm_tokenizer_bos(tok);
     if (tok && (preset || c->eos_token_id < 0)) c->eos_token_id = llm_tokenizer_eos(tok);
     bool learned = c->position == LLM_POSITION_LEARNED;

@@ -12,7 +12,9 @@ int llm_rows_init(struct llm_rows *r, int64_t n_rows, int64_t row_len, struct ll
     r->targets = r->ids ? llm_calloc(n, sizeof *r->targets, "a batch", e) : NULL;
     r->positions = r->targets ? llm_calloc(n, sizeof *r->positions, "a batch", e) : NULL;
     r->doc_start = r->positions ? llm_calloc(n, sizeof *r->doc_start, "a batch", e) : NULL;
-    r->window = r->doc_start ? llm_calloc((size_t)row_len + 1, sizeof *r->window, "a batch", e) : NULL;
+    r->own = r->doc_start ? llm_calloc(n, 1, "a batch", e) : NULL;
+    r->picks = r->own ? llm_calloc(n, sizeof *r->picks, "a batch", e) : NULL;
+    r->window = r->picks ? llm_calloc((size_t)row_len + 1, sizeof *r->window, "a batch", e) : NULL;
     r->mask = r->window ? llm_calloc((size_t)row_len + 1, 1, "a batch", e) : NULL;
     return r->mask ? 0 : -1;
 }
@@ -23,6 +25,8 @@ void llm_rows_release(struct llm_rows *r)
     free(r->targets);
     free(r->positions);
     free(r->doc_start);
+    free(r->own);
+    free(r->picks);
     free(r->window);
     free(r->mask);
     *r = (struct llm_rows){.n_rows = 0};
@@ -37,6 +41,8 @@ struct llm_rows llm_rows_part(const struct llm_rows *r, int64_t first, int64_t n
     part.targets += at;
     part.positions += at;
     part.doc_start += at;
+    part.own += at;
+    part.picks += at;
     part.documents = false;
     part.counted = 0;
     for (int64_t i = 0; i < n * r->row_len; i++) {
@@ -57,11 +63,14 @@ void llm_rows_put(struct llm_rows *r, int64_t row, const int32_t *ids, const uin
             if (ends[next] > origin) document = (int64_t)(ends[next] - origin);
             next++;
         }
+        if (!here && document < n_tokens) document = n_tokens;
         bool last = next < n_ends && ends[next] == origin + (uint64_t)i + 1;
         r->ids[at + i] = here ? ids[i] : 0;
         r->targets[at + i] = follows && mask[i + 1] && (cross_document || !last) ? ids[i + 1] : -1;
-        r->doc_start[at + i] = cross_document ? 0 : (int32_t)document;
-        r->positions[at + i] = (int32_t)(i - (cross_document ? 0 : document));
+        int64_t start = cross_document && here ? 0 : document;
+        r->own[at + i] = here && mask[i];
+        r->doc_start[at + i] = (int32_t)start;
+        r->positions[at + i] = (int32_t)(i - start);
     }
 }
 

@@ -9,6 +9,9 @@
 struct llm_rows {
     int64_t n_rows, row_len;
     int32_t *ids, *targets, *positions, *doc_start; /* [n_rows, row_len]; targets: -1 where no loss counts */
+    uint8_t *own;           /* [n_rows, row_len]: 1 where there is a token whose loss mask is not 0; 0 elsewhere, and behind the data's end */
+    int32_t *picks;         /* [n_rows, row_len]: the first n_picks of each row are places whose loss counts, ascending, and -1 behind them */
+    int64_t n_picks;        /* 0: the loss of every token is looked at */
     uint8_t *mask;          /* [row_len + 1], scratch */
     int32_t *window;        /* [row_len + 1], scratch */
     bool documents;         /* some row holds more than one document: doc_start counts */
@@ -22,7 +25,8 @@ struct llm_rows llm_rows_part(const struct llm_rows *r, int64_t first, int64_t n
 
 /* Row `row` becomes the window of row_len + 1 tokens at `at`. cross_document: documents see each other and positions run on; else each document's
  * positions begin at 0, and the first token of a document is no target of the one before. A target whose loss mask is 0 does not count.
- * n_tokens: how many of the window's row_len + 1 tokens there are; what is missing at the end is padding that does not count. */
+ * n_tokens: how many of the window's row_len + 1 tokens there are; what is missing at the end is padding that does not count, and that is a
+ * document of its own, so that nothing sees it. */
 void llm_rows_cut(struct llm_rows *r, int64_t row, const struct llm_tokens *t, uint64_t at, int64_t n_tokens, bool cross_document);
 /* The same of tokens in memory: ids and mask [n_tokens], ends: document ends relative to the window, ascending, n_ends of them. */
 void llm_rows_put(struct llm_rows *r, int64_t row, const int32_t *ids, const uint8_t *mask, int64_t n_tokens, const uint64_t *ends, size_t n_ends,

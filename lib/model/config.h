@@ -94,7 +94,7 @@ struct llm_config {
     double embedding_scale;        /* multiplies embeddings; 1 */
     double embd_pdrop, attn_pdrop, resid_pdrop;
     double initializer_range;
-    int64_t bos_token_id, eos_token_id; /* -1: none */
+    int64_t bos_token_id, eos_token_id, mask_token_id; /* -1: none; mask: the tokenizer's */
     int64_t ngram_order, ngram_begin; /* n-grams: their order; what stands before a text, vocab_size: no token */
 };
 

@@ -103,6 +103,19 @@ struct llm_param *llm_model_head(const struct llm_model *m)
     return d->head ? d->head : d->embed;
 }
 
+struct llm_param *llm_model_head_bias(const struct llm_model *m)
+{
+    return ((const struct llm_decoder *)m->layout)->head_bias;
+}
+
+int32_t llm_model_mask_token(const struct llm_model *m)
+{
+    int32_t id = (int32_t)m->config.mask_token_id;
+    if (id < 0 && m->tokenizer) id = llm_tokenizer_special(m->tokenizer, "[MASK]");
+    if (id < 0 && m->tokenizer) id = llm_tokenizer_special(m->tokenizer, "<mask>");
+    return id < m->config.vocab_size ? id : -1;
+}
+
 /* Ids and positions are looked up: they must lie within their tables. */
 static int check_batch(const struct llm_model *m, const struct llm_batch *b, struct llm_err *e)
 {

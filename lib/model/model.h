@@ -52,6 +52,10 @@ bool llm_model_first_bad(struct llm_ctx *c, struct llm_model *m, const struct ll
 struct llm_param *llm_model_head(const struct llm_model *m);
 /* What the head multiplies: the hidden states, or what a transform of the model's makes of them. */
 struct llm_tensor *llm_model_before_head(struct llm_ctx *c, struct llm_model *m, struct llm_tensor *hidden);
+/* The head's bias [vocab], or NULL. */
+struct llm_param *llm_model_head_bias(const struct llm_model *m);
+/* The token that stands for one to be guessed: the configuration's, else the tokenizer's [MASK] or <mask>; -1: none. */
+int32_t llm_model_mask_token(const struct llm_model *m);
 /* 0, or -1 (EX_UNAVAILABLE) for an encoder, which predicts no next token. */
 int llm_model_must_generate(const struct llm_model *m, struct llm_err *e) LLM_MUST_CHECK;
 /* logits [rows, vocab] = hidden · headᵀ × logit_scale, for inference. */

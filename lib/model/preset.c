@@ -29,6 +29,10 @@ static const struct {
             " \"num_attention_heads\": 4, \"kv_lora_rank\": 64, \"q_lora_rank\": null, \"qk_nope_head_dim\": 32, \"qk_rope_head_dim\": 32,"
             " \"v_head_dim\": 64, \"n_routed_experts\": null, \"max_position_embeddings\": 512, \"tie_word_embeddings\": true,"
             " \"bos_token_id\": null, \"eos_token_id\": null}"},
+    /* BERT-Mini's shape, without dropout */
+    {"bert-mini", "{\"model_type\": \"bert\", \"vocab_size\": 8192, \"hidden_size\": 256, \"intermediate_size\": 1024, \"num_hidden_layers\": 4,"
+                  " \"num_attention_heads\": 4, \"max_position_embeddings\": 512, \"hidden_dropout_prob\": 0,"
+                  " \"attention_probs_dropout_prob\": 0}"},
     {"gpt2", "{\"model_type\": \"gpt2\", \"embd_pdrop\": 0, \"attn_pdrop\": 0, \"resid_pdrop\": 0}"},
     {"smollm", "{\"model_type\": \"llama\", \"vocab_size\": 49152, \"hidden_size\": 576, \"intermediate_size\": 1536, \"num_hidden_layers\": 30,"
                " \"num_attention_heads\": 9, \"num_key_value_heads\": 3, \"max_position_embeddings\": 2048, \"rms_norm_eps\": 1e-5,"

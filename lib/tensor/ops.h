@@ -46,6 +46,8 @@ struct llm_tensor *llm_gated(struct llm_ctx *c, struct llm_tensor *gate, struct 
 struct llm_tensor *llm_softmax(struct llm_ctx *c, struct llm_tensor *x);
 struct llm_tensor *llm_add(struct llm_ctx *c, struct llm_tensor *a, struct llm_tensor *b);
 struct llm_tensor *llm_scale(struct llm_ctx *c, struct llm_tensor *x, float factor);
+/* y[i] = x[rows[i]], rows[n] in any order and number; -1: a row of zeros. `rows` must live until the backward. */
+struct llm_tensor *llm_gather(struct llm_ctx *c, struct llm_tensor *x, const int32_t *rows, int64_t n);
 /* Zero with probability p, the rest × 1/(1-p), by counter (seed, step, layer, site, global row, position, channel). p = 0 or not training:
  * returns x itself. */
 struct llm_tensor *llm_dropout(struct llm_ctx *c, struct llm_tensor *x, float p, enum llm_rng_site site);
@@ -126,6 +128,7 @@ struct llm_loss {               /* what came out */
 struct llm_cross_entropy {
     const int32_t *targets;     /* [tokens]; -1: ignored */
     const uint8_t *mask;        /* [tokens] or NULL; 0: ignored */
+    struct llm_param *bias;     /* [vocab], added to x·wᵀ; NULL */
     float logit_scale;          /* 1, or 1/sqrt(hidden) */
     float logit_softcap;        /* 0: none */
     double grad_scale;          /* dloss: the gradient is that of grad_scale · nll (1 / tokens of the whole step) */

@@ -81,6 +81,9 @@ static inline int64_t llm_fold_end(int64_t rows, int64_t row_len, int64_t at)
 /* A vector parameter as n floats: its own memory when it is F32, else decoded on `acts`. NULL after a failure, also when the length is not n. */
 const float *llm_op_vector(struct llm_ctx *c, const struct llm_param *p, int64_t n);
 
+/* b->grad [cols] += the sums of dy [rows, cols] over tokens, in the canonical order; nothing when b is NULL or frozen. */
+void llm_bias_grad(struct llm_param *b, const float *dy, int64_t dy_stride, int64_t rows, int64_t row_len, int64_t cols);
+
 /* ---- work over rows ----
  * Calls piece(arg, from, to, thread) for runs of rows that cover [0, rows), over all threads; runs are about 16 Ki elements. Only for work whose
  * rows are independent. */

@@ -2,8 +2,8 @@
 
 #include <string.h>
 
-extern const struct llm_objective llm_objective_lm, llm_objective_ngram;
-const struct llm_objective *const llm_objectives[] = {&llm_objective_lm, &llm_objective_ngram, NULL};
+extern const struct llm_objective llm_objective_lm, llm_objective_ngram, llm_objective_mlm;
+const struct llm_objective *const llm_objectives[] = {&llm_objective_lm, &llm_objective_ngram, &llm_objective_mlm, NULL};
 
 const struct llm_objective *llm_objective_find(const char *name)
 {

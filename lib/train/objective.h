@@ -3,18 +3,32 @@
 #define LLM_TRAIN_OBJECTIVE_H
 
 #include "data/batch.h"
+#include "train/options.h"
 #include "model/model.h"
+
+/* Which rows these are, for random numbers: the same for the same data wherever the run was interrupted. */
+struct llm_rows_key {
+    uint64_t seed, step;
+    int64_t first_row;
+};
+#define LLM_EVAL_STEP (UINT64_C(1) << 63) /* the step of evaluations, whose rows are windows of the data */
 
 struct llm_objective {
     const char *name, *summary;
     /* Whether it can be asked of the model: 0 or -1. */
     int (*check)(const struct llm_model *m, struct llm_err *e);
+    /* Makes of rows that were cut for the next token those that it learns from. NULL: they stay as they are. */
+    int (*remake)(const struct llm_model *m, const struct llm_train_options *o, const struct llm_rows_key *key, struct llm_rows *rows,
+                  struct llm_err *e);
     /* Runs the model over rows. With a tape in `c` the gradient of grad_scale · Σ loss is then ready for llm_backward.
      * token_loss [n_rows, row_len]: each token's loss, 0 where none counts. 0 or -1. */
     int (*run)(struct llm_ctx *c, struct llm_model *m, const struct llm_rows *rows, int64_t checkpoint_every, double grad_scale, float *token_loss,
                struct llm_err *e);
 };
 extern const struct llm_objective *const llm_objectives[]; /* NULL-terminated */
+/* `run` of objectives whose rows have picks. */
+int llm_objective_run_picks(struct llm_ctx *c, struct llm_model *m, const struct llm_rows *rows, int64_t checkpoint_every, double grad_scale,
+                            float *token_loss, struct llm_err *e);
 const struct llm_objective *llm_objective_find(const char *name);
 
 #endif

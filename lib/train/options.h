@@ -18,6 +18,7 @@ struct llm_train_options {
     int muon_scale;                            /* enum llm_muon_scale */
     double ema;                                /* decay of the average of the weights; 0: none is kept */
     int eval_ema;                              /* validate the average */
+    double mask_rate;                          /* of mlm: share of tokens to be guessed */
     int precision;                             /* LLM_COMPUTE_F32, LLM_COMPUTE_BF16 */
     int order;                                 /* enum llm_order_kind */
     int cross_document, overfit_one, stream;   /* stream: one pass over the data as it comes; `order` has no say */

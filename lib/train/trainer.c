@@ -160,6 +160,8 @@ static int gather(struct llm_trainer *t, int64_t *counted, struct llm_err *e)
         uint64_t sample = t->o.overfit_one ? (uint64_t)r : t->sample + (uint64_t)r;
         llm_rows_cut(&t->rows, r, t->data.train, llm_order_at(&t->order, sample), t->o.context + 1, t->o.cross_document);
     }
+    const struct llm_rows_key key = {(uint64_t)t->o.seed, t->o.overfit_one ? 0 : (uint64_t)t->step, 0};
+    if (t->objective->remake && t->objective->remake(t->model, &t->o, &key, &t->rows, e) < 0) return -1;
     *counted = llm_rows_part(&t->rows, 0, t->rows.n_rows).counted;
     if (*counted > 0) return 0;
     return llm_fail(e, EX_DATAERR, "step %lld: expected some tokens to learn from, found all %lld targets masked", (long long)t->step + 1,
@@ -338,6 +340,9 @@ int llm_trainer_eval(struct llm_trainer *t, double *loss, double *bits_per_byte,
             llm_rows_cut(&t->eval_rows, (int64_t)i, tokens, at, (int64_t)(left < context + 1 ? left : context + 1), t->o.cross_document);
         }
         struct llm_rows part = llm_rows_part(&t->eval_rows, 0, (int64_t)n);
+        const struct llm_rows_key key = {(uint64_t)t->o.seed, LLM_EVAL_STEP, (int64_t)w};
+        if (t->objective->remake && t->objective->remake(t->model, &t->o, &key, &part, e) < 0) return -1;
+        part = llm_rows_part(&part, 0, (int64_t)n);
         if (llm_signal_caught()) return 1;
         if (part.counted == 0) continue;
         if (t->objective->run(&t->eval_ctx, t->model, &part, 0, 1, t->token_loss, e) < 0) return -1;

@@ -18,6 +18,7 @@ static const struct llm_config_key keys[] = {
     {"initializer_range", LLM_KEY_REAL, LLM_AT(initializer_range), 0, 100, NULL, false},
     {"layer_norm_eps", LLM_KEY_REAL, LLM_AT(norm_eps), 0, 1, NULL, false},
     {"tie_word_embeddings", LLM_KEY_BOOL, LLM_AT(tie_word_embeddings), 0, 0, NULL, false},
+    {"mask_token_id", LLM_KEY_TOKEN, LLM_AT(mask_token_id), 0, 0, NULL, true},
     {"prediction_head", LLM_KEY_BOOL, LLM_AT(head_transform), 0, 0, NULL, true},
     {"add_pooling_layer", LLM_KEY_BOOL, LLM_AT(pooler), 0, 0, NULL, true},
     {"position_embedding", LLM_KEY_WORD, LLM_AT(position), 0, 0, llm_position_words, true},

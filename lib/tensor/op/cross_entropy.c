@@ -10,6 +10,7 @@
 struct work {
     const struct llm_cross_entropy *a;
     int64_t first, vocab;  /* the chunk's first token */
+    const float *bias;     /* [vocab] or NULL */
     float *logits;         /* [chunk, vocab] */
     double *nll;           /* [tokens of all chunks] */
     bool gradient;
@@ -61,10 +62,12 @@ static bool chunk(struct llm_ctx *c, struct llm_tensor *x, struct llm_param *w, 
 {
     int64_t m = end - at, row_len = llm_row_len(c, x->rows);
     const float *rows = x->data + at * x->stride;
-    struct llm_matmul project = {.m = m, .x = rows, .ldx = x->stride, .y = work->logits, .ldy = work->vocab, .compute = c->compute};
+    struct llm_matmul project = {.m = m, .x = rows, .ldx = x->stride, .y = work->logits, .ldy = work->vocab, .bias = work->bias,
+                                 .compute = c->compute};
     if (llm_matmul(&project, &w->weight, &c->err) < 0) return false;
     work->first = at;
     llm_for_rows(m, work->vocab, loss_rows, work);
+    if (work->gradient) llm_bias_grad(work->a->bias, work->logits, work->vocab, m, row_len < m ? row_len : m, work->vocab);
     if (w->grad && work->gradient && llm_matmul_dw(w->grad, work->logits, work->vocab, rows, x->stride, m, row_len < m ? row_len : m, work->vocab,
                                                   x->cols, c->compute, &c->err) < 0) return false;
     if (!dx->p) return true;
@@ -114,8 +117,9 @@ struct llm_loss llm_cross_entropy(struct llm_ctx *c, struct llm_tensor *x, struc
         if (a->targets[t] >= vocab) llm_op_fail(c, EX_DATAERR, "target: expected below %lld, found %d", (long long)vocab, (int)a->targets[t]);
     }
     struct llm_grad dx = {0};
-    struct llm_node n = {.in = {x}, .param = {w}};
+    struct llm_node n = {.in = {x}, .param = {w, a->bias}};
     struct work work = {.a = a, .vocab = vocab, .gradient = llm_tape_wants(c, &n)};
+    work.bias = a->bias ? llm_op_vector(c, a->bias, vocab) : NULL;
     work.nll = llm_op_alloc(c, tokens, sizeof *work.nll);
     work.logits = llm_op_alloc(c, longest, (size_t)vocab * sizeof *work.logits);
     if (work.gradient && !llm_grad_open(c, x, &dx)) dx.p = NULL;
@@ -133,8 +137,8 @@ struct llm_loss llm_cross_entropy(struct llm_ctx *c, struct llm_tensor *x, struc
 
 static const int32_t check_targets[12] = {3, 0, 46, 12, -1, 46, 7, 21, 33, -1, 9, 1};
 static const uint8_t check_mask[12] = {1, 1, 1, 0, 1, 1, 1, 1, 0, 1, 1, 1};
-static const struct llm_cross_entropy check_plain = {check_targets, check_mask, 1, 0, 1, NULL};
-static const struct llm_cross_entropy check_capped = {check_targets, NULL, 0.25f, 1.5f, 1, NULL};
+static const struct llm_cross_entropy check_plain = {check_targets, check_mask, NULL, 1, 0, 1, NULL};
+static const struct llm_cross_entropy check_capped = {check_targets, NULL, NULL, 0.25f, 1.5f, 1, NULL};
 
 static struct llm_tensor *run_plain(struct llm_ctx *c, struct llm_tensor *const *in, struct llm_param *const *p)
 {
@@ -148,7 +152,15 @@ static struct llm_tensor *run_capped(struct llm_ctx *c, struct llm_tensor *const
     return NULL;
 }
 
-static void formula(const struct llm_gradcheck *g, const struct llm_cross_entropy *a, const double *x, const double *w, double *y)
+static struct llm_tensor *run_biased(struct llm_ctx *c, struct llm_tensor *const *in, struct llm_param *const *p)
+{
+    struct llm_cross_entropy biased = check_capped;
+    biased.bias = p[1];
+    llm_cross_entropy(c, in[0], p[0], &biased);
+    return NULL;
+}
+
+static void formula(const struct llm_gradcheck *g, const struct llm_cross_entropy *a, const double *x, const double *w, const double *b, double *y)
 {
     int64_t vocab = g->param[0].rows, width = g->param[0].cols;
     double cap = (double)a->logit_softcap;
@@ -157,7 +169,7 @@ static void formula(const struct llm_gradcheck *g, const struct llm_cross_entrop
         double sum = 0, target = 0;
         if (!counted(a, t)) continue;
         for (int64_t v = 0; v < vocab; v++) {
-            double logit = 0;
+            double logit = b ? b[v] : 0;
             for (int64_t i = 0; i < width; i++) logit += x[t * width + i] * w[v * width + i];
             logit *= (double)a->logit_scale;
             if (cap > 0) logit = cap * tanh(logit / cap);
@@ -170,15 +182,17 @@ static void formula(const struct llm_gradcheck *g, const struct llm_cross_entrop
 
 static void formula_plain(const struct llm_gradcheck *g, const double *const *in, const double *const *p, double *y)
 {
-    formula(g, &check_plain, in[0], p[0], y);
+    formula(g, &check_plain, in[0], p[0], NULL, y);
 }
 
 static void formula_capped(const struct llm_gradcheck *g, const double *const *in, const double *const *p, double *y)
 {
-    formula(g, &check_capped, in[0], p[0], y);
+    formula(g, &check_capped, in[0], p[0], p[1], y);
 }
 
 const struct llm_gradcheck llm_gradcheck_cross_entropy[] = {
     {.name = "cross-entropy", .in = {{12, 13}}, .param = {{47, 13}}, .out = {1, 1}, .n_rows = 3, .run = run_plain, .formula = formula_plain},
     {.name = "cross-entropy, scaled and capped", .in = {{12, 13}}, .param = {{47, 13}}, .out = {1, 1}, .run = run_capped, .formula = formula_capped},
+    {.name = "cross-entropy with a bias", .in = {{12, 13}}, .param = {{47, 13}, {1, 47}}, .out = {1, 1}, .n_rows = 4, .run = run_biased,
+     .formula = formula_capped},
     {0}};

@@ -17,19 +17,22 @@ static void bias_columns(void *arg, int64_t from, int64_t to, int thread)
     }
 }
 
+void llm_bias_grad(struct llm_param *b, const float *dy, int64_t dy_stride, int64_t rows, int64_t row_len, int64_t cols)
+{
+    struct bias_work work = {b ? b->grad : NULL, dy, dy_stride, rows, row_len};
+    if (work.grad) llm_for_columns(cols, bias_columns, &work);
+}
+
 static void linear_backward(struct llm_ctx *c, struct llm_node *n)
 {
     struct llm_tensor *x = n->in[0], *y = n->out;
-    struct llm_param *w = n->param[0], *b = n->param[1];
+    struct llm_param *w = n->param[0];
     enum llm_compute compute = ((const struct linear_args *)n->args)->compute;
     int64_t row_len = llm_row_len(c, x->rows);
     struct llm_grad g;
     if (w->grad && llm_matmul_dw(w->grad, y->grad, y->grad_stride, x->data, x->stride, x->rows, row_len, y->cols, x->cols, compute, &c->err) < 0)
         return;
-    if (b && b->grad) {
-        struct bias_work work = {b->grad, y->grad, y->grad_stride, x->rows, row_len};
-        llm_for_columns(y->cols, bias_columns, &work);
-    }
+    llm_bias_grad(n->param[1], y->grad, y->grad_stride, x->rows, row_len, y->cols);
     if (!llm_grad_open(c, x, &g)) return;
     struct llm_matmul dx = {.m = x->rows, .x = y->grad, .ldx = y->grad_stride, .y = g.p, .ldy = g.stride, .accumulate = g.add, .compute = compute};
     if (llm_matmul_dx(&dx, &w->weight, &c->err) < 0) llm_in(&c->err, "'%s'", w->name);

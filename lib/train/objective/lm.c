@@ -1,6 +1,13 @@
 /* Language modelling: -log p(next token). */
 #include "train/objective.h"
 
+static int check(const struct llm_model *m, struct llm_err *e)
+{
+    if (!m->config.bidirectional) return 0;
+    return llm_fail(e, EX_UNAVAILABLE, "expected a model that predicts the next token, found an encoder (%s): --objective mlm trains it",
+                    m->config.model_type);
+}
+
 static int run(struct llm_ctx *c, struct llm_model *m, const struct llm_rows *rows, int64_t checkpoint_every, double grad_scale, float *token_loss,
                struct llm_err *e)
 {
@@ -19,4 +26,4 @@ static int run(struct llm_ctx *c, struct llm_model *m, const struct llm_rows *ro
 }
 
 extern const struct llm_objective llm_objective_lm;
-const struct llm_objective llm_objective_lm = {"lm", "predict the next token", llm_model_must_generate, run};
+const struct llm_objective llm_objective_lm = {"lm", "predict the next token", check, NULL, run};

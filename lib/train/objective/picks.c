@@ -1,0 +1,49 @@
+/* Losses at some places of each row only: the head is asked for those alone. */
+#include <string.h>
+#include "train/objective.h"
+
+/* Rows of the hidden states that are wanted, their targets, their losses: [n_rows · n_picks]. */
+struct wanted { int32_t *rows, *targets; float *nll; };
+
+static int find(struct llm_ctx *c, const struct llm_rows *rows, struct wanted *w, struct llm_err *e)
+{
+    size_t n = (size_t)(rows->n_rows * rows->n_picks);
+    w->rows = llm_arena_alloc(&c->acts, n * sizeof *w->rows);
+    w->targets = llm_arena_alloc(&c->acts, n * sizeof *w->targets);
+    w->nll = llm_arena_alloc(&c->acts, n * sizeof *w->nll);
+    if (!w->rows || !w->targets || !w->nll) return llm_no_memory(e, "a batch");
+    for (int64_t r = 0; r < rows->n_rows; r++) {
+        for (int64_t i = 0; i < rows->n_picks; i++) {
+            int32_t place = rows->picks[r * rows->row_len + i];
+            int64_t at = r * rows->n_picks + i;
+            w->rows[at] = place < 0 ? -1 : (int32_t)(r * rows->row_len + place);
+            w->targets[at] = place < 0 ? -1 : rows->targets[r * rows->row_len + place];
+        }
+    }
+    return 0;
+}
+
+int llm_objective_run_picks(struct llm_ctx *c, struct llm_model *m, const struct llm_rows *rows, int64_t checkpoint_every, double grad_scale,
+                            float *token_loss, struct llm_err *e)
+{
+    struct wanted w;
+    int64_t n = rows->n_rows * rows->row_len;
+    c->n_rows = rows->n_rows;
+    c->row_len = rows->row_len;
+    if (find(c, rows, &w, e) < 0) return -1;
+    const struct llm_batch b = {.ids = rows->ids, .positions = rows->positions, .n_tokens = n,
+                                .doc_start = rows->documents ? rows->doc_start : NULL, .checkpoint_every = checkpoint_every};
+    struct llm_tensor *hidden = llm_gather(c, llm_model_forward(c, m, &b), w.rows, rows->n_rows * rows->n_picks);
+    const struct llm_cross_entropy loss = {.targets = w.targets, .bias = llm_model_head_bias(m), .logit_scale = (float)m->config.logit_scale,
+                                           .logit_softcap = (float)m->config.final_logit_softcapping, .grad_scale = grad_scale, .token_nll = w.nll};
+    llm_cross_entropy(c, llm_model_before_head(c, m, hidden), llm_model_head(m), &loss);
+    if (llm_ctx_failed(c)) {
+        *e = c->err;
+        return -1;
+    }
+    memset(token_loss, 0, (size_t)n * sizeof *token_loss);
+    for (int64_t i = 0; i < rows->n_rows * rows->n_picks; i++) {
+        if (w.rows[i] >= 0) token_loss[w.rows[i]] = w.nll[i];
+    }
+    return 0;
+}
