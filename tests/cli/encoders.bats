@@ -118,5 +118,5 @@ below() {
     rm folder/modules.json
     sed -i 's/"model_type": "bert"/"model_type": "albert"/' folder/config.json
     run -65 --separate-stderr llm-infer -m folder --embed red
-    [[ $stderr == *"model_type: expected one of gpt2, llama, "*", bert; found 'albert'" ]]
+    [[ $stderr == *"model_type: expected one of gpt2, llama, "*", bert, "*"; found 'albert'" ]]
 }

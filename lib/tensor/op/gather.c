@@ -33,7 +33,8 @@ static void add_columns(void *arg, int64_t from, int64_t to, int thread)
 
 static void gather_backward(struct llm_ctx *c, struct llm_node *n)
 {
-    struct back_work w = {.rows = ((const struct gather_args *)n->args)->rows, .n = n->out->rows, .dy = n->out->grad, .dy_stride = n->out->grad_stride};
+    const struct gather_args *a = n->args;
+    struct back_work w = {.rows = a->rows, .n = n->out->rows, .dy = n->out->grad, .dy_stride = n->out->grad_stride};
     if (llm_grad_open_zeroed(c, n->in[0], &w.dx)) llm_for_columns(n->out->cols, add_columns, &w);
 }
 
