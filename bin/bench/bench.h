@@ -7,12 +7,13 @@
 #include "measure/table.h"
 #include "model/model.h"
 
-extern const struct llm_cli bench_speed_cli, bench_train_cli, bench_kernels_cli, bench_cost_cli, bench_quality_cli;
+extern const struct llm_cli bench_speed_cli, bench_train_cli, bench_kernels_cli, bench_cost_cli, bench_quality_cli, bench_zoo_cli;
 int bench_speed(int argc, char **argv, struct llm_err *e) LLM_MUST_CHECK;
 int bench_train(int argc, char **argv, struct llm_err *e) LLM_MUST_CHECK;
 int bench_kernels(int argc, char **argv, struct llm_err *e) LLM_MUST_CHECK;
 int bench_cost(int argc, char **argv, struct llm_err *e) LLM_MUST_CHECK;
 int bench_quality(int argc, char **argv, struct llm_err *e) LLM_MUST_CHECK;
+int bench_zoo(int argc, char **argv, struct llm_err *e) LLM_MUST_CHECK;
 
 /* The configuration that `what` names: a preset, a config.json, a folder that holds one, or a model. `sets` apply to the first three. */
 int bench_config(struct llm_config *c, const char *what, const struct llm_strs *sets, struct llm_err *e) LLM_MUST_CHECK;

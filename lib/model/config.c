@@ -268,26 +268,36 @@ static int set(json_t *o, const char *text, struct llm_err *e)
     return 0;
 }
 
-int llm_config_load(struct llm_config *c, const char *what, const char *const *sets, size_t n_sets, struct llm_err *e)
+/* Takes over `o`. `ours`: not a file of somebody's. */
+static int load(struct llm_config *c, json_t *o, const char *what, bool ours, const char *const *sets, size_t n_sets, struct llm_err *e)
 {
-    const char *preset = llm_preset_find(what);
-    json_t *o = preset ? llm_json_parse(preset, strlen(preset), e) : llm_json_load(what, 1 << 20, e);
-    if (!o) {
-        if (e->status == EX_NOINPUT && !strchr(what, '/') && !strchr(what, '.')) llm_in(e, "neither a preset nor a file");
-        return -1;
-    }
     /* A new model has the tokens of its own tokenizer: not the family's usual ones where the file names none. */
     static const char *const tokens[] = {"bos_token_id", "eos_token_id"};
-    for (size_t i = 0; !preset && json_is_object(o) && i < sizeof tokens / sizeof *tokens; i++) {
+    for (size_t i = 0; !ours && json_is_object(o) && i < sizeof tokens / sizeof *tokens; i++) {
         if (!json_object_get(o, tokens[i])) json_object_set_new(o, tokens[i], json_null());
     }
     int r = from_json(c, o, e); /* so that the family is known to be one */
     if (r < 0) llm_in(e, "%s", what);
     for (size_t i = 0; r == 0 && i < n_sets; i++) r = set(o, sets[i], e);
     if (r == 0 && n_sets > 0 && (r = from_json(c, o, e)) < 0) {
-        e->status = preset ? LLM_EX_USAGE : e->status;
+        e->status = ours ? LLM_EX_USAGE : e->status;
         llm_in(e, "%s with --set", what);
     }
     json_decref(o);
     return r;
+}
+
+int llm_config_load_text(struct llm_config *c, const char *text, const char *const *sets, size_t n_sets, struct llm_err *e)
+{
+    json_t *o = llm_json_parse(text, strlen(text), e);
+    return o ? load(c, o, "configuration", true, sets, n_sets, e) : -1;
+}
+
+int llm_config_load(struct llm_config *c, const char *what, const char *const *sets, size_t n_sets, struct llm_err *e)
+{
+    const char *preset = llm_preset_find(what);
+    json_t *o = preset ? llm_json_parse(preset, strlen(preset), e) : llm_json_load(what, 1 << 20, e);
+    if (o) return load(c, o, what, preset != NULL, sets, n_sets, e);
+    if (e->status == EX_NOINPUT && !strchr(what, '/') && !strchr(what, '.')) llm_in(e, "neither a preset nor a file");
+    return -1;
 }

@@ -106,6 +106,8 @@ json_t *llm_config_to_json(const struct llm_config *c, struct llm_err *e) LLM_MU
 /* `what`: a preset ("nano", "tiny", "small", "gpt2", "smollm") or a JSON file. `sets`: "key=value" overrides on top, checked against the family's
  * keys. It is for new models: where the file names no bos_token_id or eos_token_id there is none. */
 int llm_config_load(struct llm_config *c, const char *what, const char *const *sets, size_t n_sets, struct llm_err *e) LLM_MUST_CHECK;
+/* The same from the text of a configuration. */
+int llm_config_load_text(struct llm_config *c, const char *text, const char *const *sets, size_t n_sets, struct llm_err *e) LLM_MUST_CHECK;
 bool llm_layer_in(const llm_layer_set s, int64_t layer);
 /* The window of a layer's attention, 0: none. */
 int64_t llm_config_window(const struct llm_config *c, int64_t layer);
