@@ -14,7 +14,7 @@ GOLDEN=$ROOT/tests/golden/formats
         od -A x -t x1z -v "$GOLDEN/$file" > golden.hex
         cmp page.hex golden.hex || fail "$page: the example is not $file"
     done
-    [[ $n == 5 ]]
+    [[ $n == 6 ]]
 }
 
 @test "file(1) names every format with formats/magic" {

@@ -198,3 +198,63 @@ for r in range(0, len(v), w): print(.998 < sum(math.exp(x) for x in v[r:r + w]) 
     [[ -z $(ls tmp) && ! -e x.llm ]]
     nothing_left
 }
+
+@test "ARPA files are models: of words between white space, from a file or a pipe" {
+    run -0 --separate-stderr llm-infer -m "$GOLDEN/toy.arpa" --score "a a b zebra"
+    assert_equal "$(cut -f2 <<< "$output" | xargs)" "a a b <unk>"
+    assert_equal "$(awk -F'\t' '{ printf "%.5f ", $3 / log(10) }' <<< "$output")" "-0.37712 -0.14885 -0.20103 -1.50515 "
+    run -0 bash -c "llm-infer -m - --score 'a a b' < '$GOLDEN/toy.arpa' | tail -n 1 | cut -f 3"
+    assert_output -- "-0.462886"
+    run -0 llm-bench quality -m "$GOLDEN/toy.arpa" <(echo "a a b a")
+    assert_line -n 1 --regexp $'\t4\t'
+    run -0 llm-infer -m "$GOLDEN/toy.arpa" -n 2 --temp 0 "b"
+    printf '%s' '\data\' > cut.arpa
+    run -65 --separate-stderr llm-infer -m cut.arpa a
+    one_line "$stderr"
+    [[ $stderr == "llm-infer: cut.arpa: line "* ]]
+}
+
+@test "ARPA: words that would be ambiguous are escaped, and come back with the same ids" {
+    printf 'a b\n\\ <s>\t</s>\303\251' > odd
+    llm-tokenize train --model byte -o byte.json odd
+    llm-tokenize encode -T byte.json -o odd.tok odd
+    count --order 3 -T byte.json -o m.llm odd.tok
+    count --order 3 -T byte.json -o m.arpa odd.tok
+    grep -qF '\x20' m.arpa
+    grep -qF '\x5c' m.arpa
+    grep -qF '\xc3' m.arpa
+    llm-infer -m m.llm --score -f odd | cut -f1,3 > expected
+    llm-infer -m m.arpa -T byte.json --score -f odd | cut -f1,3 > found
+    paste expected found | awk '$1 != $3 || $2 - $4 > 3e-6 || $4 - $2 > 3e-6 { exit 1 }'
+}
+
+@test "ARPA files of other programs score as KenLM scores them" {
+    need_shared ngram
+    need_shared golden/ngram
+    local name
+    for name in toy0.arpa toy1.arpa test.arpa test_nounk.arpa; do
+        jq -r 'select(.tokens | length > 0) | .text' "$SHARED/data/golden/ngram/$name.jsonl" | head -n 8 > texts
+        jq -r 'select(.tokens | length > 0) | [.tokens[].lp] | @tsv' "$SHARED/data/golden/ngram/$name.jsonl" | head -n 8 | tr '\t' '\n' > expected
+        while read -r text; do llm-infer -m "$SHARED/data/ngram/$name" --score --special -- "$text </s>" | cut -f3; done < texts > found
+        paste expected found | awk '{ d = $1 - $2 / log(10); if (d < 0) d = -d; if (d > 3e-6) { print; bad = 1 } } END { exit bad || NR < 8 }'
+    done
+}
+
+@test "tinyshakespeare: nats per character of orders 2 to 7" {
+    need_shared corpora/tinyshakespeare.txt
+    head -c 1003854 "$SHARED/data/corpora/tinyshakespeare.txt" > train
+    tail -c +1003855 "$SHARED/data/corpora/tinyshakespeare.txt" > val
+    llm-tokenize train --model char -o char.json train
+    llm-tokenize encode -T char.json -o train.tok train
+    local n expected=(0 0 2.4835 2.0381 1.7190 1.5612 1.5226 1.5165)
+    for n in 2 3 4 5 6 7; do
+        count --order $n -T char.json -o m.llm train.tok
+        llm-infer -m m.llm --score -f val > scores
+        # the first character, a line feed or not, is told by how often it comes alone
+        count --order $n -T char.json -o m.arpa train.tok
+        first=$(head -c 1 val | sed 's/ /\\x20/')
+        run -0 awk -v first="${first:-\\\\x0a}" -F'\t' 'FNR == NR { if ($2 == first && !p) p = -$1 * log(10); next } { s -= $NF; n++ }
+            END { printf "%.4f", (s + p) / (n + 1) }' m.arpa scores
+        assert_output "${expected[n]}"
+    done
+}

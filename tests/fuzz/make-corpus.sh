@@ -1,12 +1,13 @@
 #!/bin/bash
 # Seeds for the fuzzers of formats, from the goldens:  tests/fuzz/make-corpus.sh FOLDER
-# makes FOLDER/fuzz_message, FOLDER/fuzz_json_header, FOLDER/fuzz_checkpoint and FOLDER/fuzz_spm.
+# makes FOLDER/fuzz_message, FOLDER/fuzz_json_header, FOLDER/fuzz_checkpoint, FOLDER/fuzz_spm and FOLDER/fuzz_ngram.
 set -eu
 golden=$(cd "${0%/*}/../golden/formats" && pwd)
-mkdir -p "$1"/fuzz_spm "$1"/fuzz_message "$1"/fuzz_json_header "$1"/fuzz_checkpoint
+mkdir -p "$1"/fuzz_ngram "$1"/fuzz_spm "$1"/fuzz_message "$1"/fuzz_json_header "$1"/fuzz_checkpoint
 cp "$golden"/*.{tensors,tok,kv,safetensors} "$golden"/bad/*.tensors "$1/fuzz_message"
 cp "$golden"/*.{llm,safetensors} "$golden"/bad/*.llm "$1/fuzz_checkpoint"
 for file in "$1"/fuzz_message/*; do
     tail -c +9 "$file" > "$1/fuzz_json_header/${file##*/}"
 done
 cp "$golden"/../sentencepiece/*.model "$1/fuzz_spm"
+cp "$golden"/ngram.safetensors "$1/fuzz_ngram"

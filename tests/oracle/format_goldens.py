@@ -212,4 +212,5 @@ def main():
             f.writelines(rows)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -45,6 +45,9 @@ static int next_line(struct lines *l, char **line, struct llm_err *e)
         if (end > *line && end[-1] == '\r') end--;
         *end = 0;
         l->number++;
+        if (memchr(*line, 0, (size_t)(end - *line))) {
+            return llm_fail(e, EX_DATAERR, "%s: line %" PRIu64 ": expected text, found NUL", llm_file_name(l->f), l->number);
+        }
         return 1;
     }
 }
