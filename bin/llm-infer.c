@@ -75,6 +75,8 @@ static const struct llm_cli cli = {
                 "llm-infer -m model.llm --score -f held-out.txt | awk '{s += $NF} END {print exp(-s / NR)}'\n"
                 "llm-infer -m model.llm --kv-out - < prompt.txt | llm-kvinspect heads -\n"
                 "llm-infer -m model.llm --jsonl --samples 4 < prompts.jsonl",
+    .rare = "chat-template|special|ids|kv-keep|trace-queries|pooling|embd-normalize|echo|no-timings|ignore-eos|logit-bias|presence-penalty|"
+            "frequency-penalty|repeat-last-n|typical|cache-type|batch|parallel",
     .options = options,
     .common = LLM_COMMON_THREADS | LLM_COMMON_OUTPUT | LLM_COMMON_SEED,
 };

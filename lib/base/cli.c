@@ -92,20 +92,46 @@ static size_t rows_of(const struct llm_cli *cli, const struct llm_opt **rows)
 static void print_row(const struct llm_opt *o)
 {
     char left[80];
-    if (o->type == LLM_HEADING) {
-        printf("\n%s\n", o->help);
-        return;
-    }
     char letter[5] = "    ";
     if (o->letter) snprintf(letter, sizeof letter, "-%c, ", o->letter);
     snprintf(left, sizeof left, "  %s--%s%s%s", letter, o->name, o->arg ? "=" : "", o->arg ? o->arg : "");
     printf("%-30s %s\n", left, o->help);
 }
 
-static void print_help(const struct llm_cli *cli)
+static int choose(const char *choices, const char *word)
 {
-    const struct llm_opt *rows[MAX_OPTIONS];
+    size_t n = strlen(word);
+    int index = 0;
+    for (const char *p = choices; *p; index++) {
+        size_t len = strcspn(p, "|");
+        if (len == n && strncasecmp(p, word, n) == 0) return index;
+        p += len + (p[len] == '|');
+    }
+    return -1;
+}
+
+/* Headings stand over the rows that are shown. */
+static void print_rows(const struct llm_cli *cli, bool all)
+{
+    const struct llm_opt *rows[MAX_OPTIONS], *heading = NULL;
     size_t n = rows_of(cli, rows);
+    bool first = true;
+    for (size_t i = 0; i < n; i++) {
+        if (rows[i]->type == LLM_HEADING) {
+            heading = rows[i];
+            continue;
+        }
+        if (!all && cli->rare && choose(cli->rare, rows[i]->name) >= 0) continue;
+        if (heading) printf("%s%s\n", first ? "" : "\n", heading->help);
+        heading = NULL;
+        first = false;
+        print_row(rows[i]);
+        if (!all && cli->rare && strcmp(rows[i]->name, "help") == 0) printf("%-30s show all options\n", "      --help=all");
+    }
+}
+
+static void print_help(const struct llm_cli *cli, bool all)
+{
     printf("%s: %s\n", cli->name, cli->summary);
     const char *line = cli->usage;
     for (bool first = true; line && *line; first = false) {
@@ -122,7 +148,7 @@ static void print_help(const struct llm_cli *cli)
         printf("\n'%s COMMAND --help' shows the options of one.\n", cli->name);
     } else {
         printf("\n");
-        for (size_t i = 0; i < n; i++) print_row(rows[i]);
+        print_rows(cli, all);
     }
     if (cli->examples) {
         printf("\nExamples:\n");
@@ -158,18 +184,6 @@ static _Noreturn void finish(void)
 {
     struct llm_err e = {0};
     exit(llm_close_stdout(&e) < 0 ? llm_report(&e) : 0);
-}
-
-static int choose(const char *choices, const char *word)
-{
-    size_t n = strlen(word);
-    int index = 0;
-    for (const char *p = choices; *p; index++) {
-        size_t len = strcspn(p, "|");
-        if (len == n && strncasecmp(p, word, n) == 0) return index;
-        p += len + (p[len] == '|');
-    }
-    return -1;
 }
 
 static void set_number(const struct llm_cli *cli, const struct llm_opt *o, void *field, const char *value)
@@ -230,6 +244,7 @@ static void tables(const struct llm_opt *const *rows, size_t n, struct option *l
     for (size_t i = 0; i < n; i++) {
         if (rows[i]->type == LLM_HEADING) continue;
         int has = rows[i]->type == LLM_FLAG ? no_argument : required_argument;
+        if (strcmp(rows[i]->name, "help") == 0) has = optional_argument; /* --help=all */
         longs[l++] = (struct option){rows[i]->name, has, NULL, LONG_ONLY + (int)i};
         if (!rows[i]->letter) continue;
         shorts[s++] = rows[i]->letter;
@@ -268,7 +283,8 @@ int llm_cli_parse(const struct llm_cli *cli, void *args, int argc, char **argv)
             if (rows[i]->letter == got && rows[i]->type != LLM_HEADING) o = rows[i];
         if (!o) llm_usage(cli, "unknown option");
         if (o->letter == 'h' && strcmp(o->name, "help") == 0) {
-            print_help(cli);
+            if (optarg && strcmp(optarg, "all") != 0) llm_usage(cli, "--help: expected all, found '%s'", optarg);
+            print_help(cli, optarg != NULL);
             finish();
         }
         if (o->letter == 'V' && strcmp(o->name, "version") == 0) {
