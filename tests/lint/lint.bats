@@ -52,12 +52,13 @@ plant() {
 }
 
 @test "every option's help, every page's line and every sub-command is within reach of --help" {
-    local source name command
+    local source name command all
     for source in bin/llm-*.c; do
         name=${source#bin/}
         name=${name%.c}
+        all=$("$name" --help=all)
         while read -r command; do
-            "$name" --help=all | grep -q -e "--$command[= ]" || fail "$name --help=all lacks --$command"
+            grep -q -e "--$command[= ]" <<< "$all" || fail "$name --help=all lacks --$command"
         done < <("$name" --complete-options | awk -F'\t' '$1 != "command" { print substr($2, 3) }')
         run -0 "$name" --help
         [[ $output == *"$name"* ]]
