@@ -17,6 +17,11 @@ static const struct llm_opt options[] = {
     {0, "resume", "FILE", "go on with the run that FILE holds; its options and data hold unless given anew", LLM_STR, offsetof(struct args, resume),
      0, 0, NULL},
     {'T', "tokenizer", "FILE", "the tokenizer that made the data; travels in the model", LLM_STR, offsetof(struct args, tokenizer), 0, 0, NULL},
+    {0, "mup", NULL, "maximal update parametrisation: rates found at --base-width serve at any width", LLM_FLAG, offsetof(struct args, mup), 0, 0,
+     NULL},
+    {0, "base-width", "N", "the width at which --mup is the standard parametrisation", LLM_INT, offsetof(struct args, o.mup_base_width), 1, 1 << 20,
+     NULL},
+    {0, "base-head-dim", "N", "the width of its heads [that of the model's]", LLM_INT, offsetof(struct args, base_head_dim), 1, 1 << 14, NULL},
     {0, "dropout", "P", "dropout of embeddings, attention and residuals", LLM_REAL, offsetof(struct args, dropout), 0, .999, NULL},
     {0, NULL, NULL, "Data:", LLM_HEADING, 0, 0, 0, NULL},
     {0, "val", "FILE|SHARE", "validate on FILE, or on the last SHARE of the data", LLM_STR, offsetof(struct args, val), 0, 0, NULL},
@@ -81,6 +86,9 @@ static const struct llm_opt options[] = {
     {0, "plan", NULL, "print what memory, work and time the run would take", LLM_FLAG, offsetof(struct args, plan), 0, 0, NULL},
     {0, "gradcheck", NULL, "compare gradients with differences of the loss, tensor by tensor", LLM_FLAG, offsetof(struct args, gradcheck), 0, 0,
      NULL},
+    {0, "coordcheck", "WIDTH,...", "how large activations become in the first steps of the model at these widths", LLM_STR,
+     offsetof(struct args, coordcheck), 0, 0, NULL},
+    {0, "coordcheck-png", "FILE", "the same as a heat map", LLM_STR, offsetof(struct args, coordcheck_png), 0, 0, NULL},
     {0, "overfit-one", NULL, "learn one batch by heart; fails when the loss stays above 0.1", LLM_FLAG, offsetof(struct args, o.overfit_one), 0, 0,
      NULL},
     {0, NULL, NULL, NULL, LLM_FLAG, 0, 0, 0, NULL},
@@ -144,12 +152,14 @@ int main(int argc, char **argv)
     }
     a.o.seed = a.common.seed;
     int failed = llm_run_begin(&run, &a, (const char *const *)argv + rest, (size_t)(argc - rest), &e) < 0;
-    if (!failed && !a.plan && !a.gradcheck) llm_signals_catch(); /* until here there is nothing to save */
-    failed = failed || llm_run_go(&run, &a, &e) < 0;
+    bool trains = !a.plan && !a.gradcheck && !a.coordcheck;
+    if (!failed && trains) llm_signals_catch(); /* until here there is nothing to save */
+    if (!failed && a.coordcheck) failed = llm_run_coordcheck(&run, &a, (const char *const *)argv + rest, (size_t)(argc - rest), &e) < 0;
+    else failed = failed || llm_run_go(&run, &a, &e) < 0;
     llm_run_release(&run);
     if (failed) return llm_report(&e);
     llm_signal_die();
-    bool written = !a.plan && !a.gradcheck && a.common.output && strcmp(a.common.output, "-") == 0; /* and closed, and checked */
+    bool written = trains && a.common.output && strcmp(a.common.output, "-") == 0; /* and closed, and checked */
     if (!written && llm_close_stdout(&e) < 0) return llm_report(&e);
     return 0;
 }

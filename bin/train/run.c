@@ -38,8 +38,13 @@ int llm_run_check(const struct llm_cli *cli, const struct args *a, int has_data,
 {
     int sources = (a->config != NULL) + (a->init != NULL) + (a->resume != NULL);
     if (sources != 1) llm_usage(cli, "expected one of -c CONFIG, --init MODEL, --resume FILE; found %d", sources);
+    if (a->mup != (a->o.mup_base_width > 0)) llm_usage(cli, "--mup and --base-width need each other");
+    if (a->mup && a->resume) llm_usage(cli, "--mup: a run that is resumed keeps how it began");
+    if (a->base_head_dim && !a->mup) llm_usage(cli, "--base-head-dim needs --mup");
+    if (a->coordcheck && !a->config) llm_usage(cli, "--coordcheck makes new models: it needs -c");
+    if (a->coordcheck_png && !a->coordcheck) llm_usage(cli, "--coordcheck-png needs --coordcheck");
     if (a->sets.n > 0 && !a->config) llm_usage(cli, "--set changes a new configuration: it needs -c");
-    if (a->plan || a->gradcheck) return 0;
+    if (a->plan || a->gradcheck || a->coordcheck) return 0;
     if (!has_data && !a->resume && a->o.steps > 0) llm_usage(cli, "expected data: token streams that llm-tokenize encode made, or - for stdin");
     if (!a->resume && !a->common.output && !a->o.overfit_one) llm_usage(cli, "expected -o OUT.llm (- writes to stdout)");
     if (a->save_every && a->common.output && strcmp(a->common.output, "-") == 0) llm_usage(cli, "--save-every needs a file to write to: -o FILE");
@@ -97,7 +102,8 @@ static int new_model(struct llm_run *r, const struct args *a, struct llm_tokeniz
     int64_t vocab = llm_train_data_vocab_size(data);
     if (llm_config_load(&c, a->config, a->sets.v, a->sets.n, e) < 0 || fit_config(&c, a, tok, vocab, e) < 0) return -1;
     r->config = c;
-    if (a->plan) return 0;
+    if (a->mup) llm_config_mup(&c, a->o.mup_base_width, a->base_head_dim);
+    if (a->plan || a->coordcheck) return 0;
     r->model = llm_model_create(&c, (uint64_t)a->o.seed, e);
     return r->model ? 0 : -1;
 }
@@ -160,7 +166,7 @@ static int make(struct llm_run *r, const struct args *a, struct llm_tokenizer **
         llm_train_data_release(&d);
         return -1;
     }
-    if (a->plan) {
+    if (a->plan || a->coordcheck) {
         if (!a->config) r->config = r->model->config;
         llm_train_data_release(&d);
         return 0;
@@ -193,7 +199,7 @@ int llm_run_begin(struct llm_run *r, const struct args *a, const char *const *da
     struct llm_tokenizer *tok = NULL;
     if (llm_run_check_stdin(a, data, n_data, e) < 0) return -1;
     if (a->ema_output && a->o.ema == 0) return llm_fail(e, LLM_EX_USAGE, "--ema-output: expected an average of the weights (--ema), found none");
-    if (!a->plan && !a->gradcheck && (llm_run_try_output(a->common.output, e) < 0 || llm_run_try_output(a->best, e) < 0
+    if (!a->plan && !a->gradcheck && !a->coordcheck && (llm_run_try_output(a->common.output, e) < 0 || llm_run_try_output(a->best, e) < 0
                                       || llm_run_try_output(a->ema_output, e) < 0)) {
         return -1;
     }

@@ -11,7 +11,9 @@ struct args {
     struct llm_strs sets;
     struct llm_train_options o;
     double dropout;             /* -1: not given */
-    int64_t save_every;
+    const char *coordcheck, *coordcheck_png;
+    int64_t base_head_dim, save_every;
+    int mup;
     int plan, gradcheck;
     const char *order, *prune;  /* --order: of the data, or of n-grams */
     int64_t memory;             /* of counting n-grams; 0: half of the machine's */
@@ -29,6 +31,8 @@ int llm_run_check(const struct llm_cli *cli, const struct args *a, int has_data,
 int llm_run_load(struct llm_run *r, const char *path, struct llm_train_options *o, struct llm_err *e) LLM_MUST_CHECK;
 /* Model, data and trainer are made. */
 int llm_run_begin(struct llm_run *r, const struct args *a, const char *const *data, size_t n_data, struct llm_err *e) LLM_MUST_CHECK;
+/* --coordcheck: the model of r->config at each width. */
+int llm_run_coordcheck(const struct llm_run *r, const struct args *a, const char *const *data, size_t n_data, struct llm_err *e) LLM_MUST_CHECK;
 /* Trains, or does what is asked for instead. */
 int llm_run_go(struct llm_run *r, const struct args *a, struct llm_err *e) LLM_MUST_CHECK;
 /* --order as a word or a number, --objective ngram and what goes with it; misuse exits. */

@@ -94,6 +94,7 @@ struct llm_config {
     double embedding_scale;        /* multiplies embeddings; 1 */
     double embd_pdrop, attn_pdrop, resid_pdrop;
     double initializer_range;
+    int64_t mup_base_width;        /* of fresh weights, not kept in files: llm_config_mup */
     int64_t bos_token_id, eos_token_id, mask_token_id; /* -1: none; mask: the tokenizer's */
     int64_t ngram_order, ngram_begin; /* n-grams: their order; what stands before a text, vocab_size: no token */
 };
@@ -115,6 +116,12 @@ int64_t llm_config_window(const struct llm_config *c, int64_t layer);
 bool llm_config_is_mixture(const struct llm_config *c, int64_t layer);
 /* What multiplies query · key. */
 double llm_config_attention_scale(const struct llm_config *c);
+/* Maximal update parametrisation (Yang et al. 2022, Tensor Programs V, table 8) relative to a model `base_width` wide whose heads are base_head_dim
+ * wide (0: as wide as these), with which it agrees at that width: the deviation of fresh matrices within layers × sqrt(base/width), logits × base/width,
+ * scores by 1/width of a head instead of 1/sqrt. Learning rates are train/mup.h's. Once, on a new model's configuration. */
+void llm_config_mup(struct llm_config *c, int64_t base_width, int64_t base_head_dim);
+/* The same model `width` wide: as many times the heads and the intermediate width, heads as wide as before. */
+int llm_config_widen(struct llm_config *c, int64_t width, struct llm_err *e) LLM_MUST_CHECK;
 /* NULL-terminated list of preset names. */
 const char *const *llm_config_presets(void);
 

@@ -243,42 +243,51 @@ struct llm_tensor *llm_decoder_forward(struct llm_ctx *c, struct llm_model *mode
     return m->final_norm.w ? llm_norm_apply(c, f, &m->final_norm, x) : x;
 }
 
-static bool all_finite(const struct llm_tensor *x)
+void llm_model_walk(struct llm_ctx *c, struct llm_model *model, const struct llm_batch *b,
+                    bool (*visit)(void *arg, const char *place, const struct llm_tensor *x), void *arg)
 {
-    for (int64_t r = 0; r < x->rows; r++) {
-        for (int64_t i = 0; i < x->cols; i++) {
-            if (!isfinite(x->data[r * x->stride + i])) return false;
+    const struct llm_decoder *m = model->layout;
+    const struct llm_names *names = &model->arch->names;
+    struct llm_shared_kv shared = {NULL, NULL};
+    char place[200];
+    struct llm_tensor *x = embed(c, model, b);
+    bool on = visit(arg, "the embeddings", x);
+    for (int64_t l = 0; l < m->n_layers && on; l++) {
+        const struct llm_layer *layer = &m->layers[l];
+        const struct llm_pass p = {.config = &model->config, .batch = b, .rope = rope_of(m, &model->config, l), .shared = &shared, .layer = l};
+        struct llm_tensor *in = x;
+        for (int i = 0; i < 2 && on; i++) {
+            c->layer = (uint32_t)l;
+            x = add_branch(c, layer, i, &p, x, model->config.parallel_residual ? in : x);
+            snprintf(place, sizeof place, "%s%s%lld after its %s", names->prefix, names->layer, (long long)l,
+                     (i ? &layer->ffn : &layer->mixer)->kind->name);
+            on = visit(arg, place, x);
         }
     }
-    return true;
+    if (on && m->final_norm.w) {
+        x = llm_norm_apply(c, &model->config, &m->final_norm, x);
+        snprintf(place, sizeof place, "%s%s", names->prefix, names->final_norm);
+        on = visit(arg, place, x);
+    }
+    if (on) visit(arg, "the logits", llm_model_logits(c, model, x));
+}
+
+struct search { char *name; size_t n; bool bad; };
+
+/* Notes the first place with a value that is not finite. */
+static bool look(void *arg, const char *place, const struct llm_tensor *x)
+{
+    struct search *s = arg;
+    for (int64_t r = 0; r < x->rows && !s->bad; r++) {
+        for (int64_t i = 0; i < x->cols && !s->bad; i++) s->bad = !isfinite(x->data[r * x->stride + i]);
+    }
+    if (s->bad) snprintf(s->name, s->n, "%s", place);
+    return !s->bad;
 }
 
 bool llm_model_first_bad(struct llm_ctx *c, struct llm_model *model, const struct llm_batch *b, char *name, size_t n)
 {
-    const struct llm_decoder *m = model->layout;
-    const struct llm_names *names = &model->arch->names;
-    struct llm_tensor *x = embed(c, model, b);
-    bool bad = !all_finite(x);
-    snprintf(name, n, "the embeddings");
-    for (int64_t l = 0; l < m->n_layers && !bad; l++) {
-        const struct llm_layer *layer = &m->layers[l];
-        const struct llm_pass p = {.config = &model->config, .batch = b, .rope = rope_of(m, &model->config, l), .layer = l};
-        struct llm_tensor *in = x;
-        for (int i = 0; i < 2 && !bad; i++) {
-            c->layer = (uint32_t)l;
-            x = add_branch(c, layer, i, &p, x, model->config.parallel_residual ? in : x);
-            bad = !all_finite(x);
-            snprintf(name, n, "%s%s%lld after its %s", names->prefix, names->layer, (long long)l, (i ? &layer->ffn : &layer->mixer)->kind->name);
-        }
-    }
-    if (!bad && m->final_norm.w) {
-        x = llm_norm_apply(c, &model->config, &m->final_norm, x);
-        bad = !all_finite(x);
-        snprintf(name, n, "%s%s", names->prefix, names->final_norm);
-    }
-    if (!bad) {
-        bad = !all_finite(llm_model_logits(c, model, x));
-        snprintf(name, n, "the logits");
-    }
-    return bad && !llm_ctx_failed(c);
+    struct search s = {name, n, false};
+    llm_model_walk(c, model, b, look, &s);
+    return s.bad && !llm_ctx_failed(c);
 }

@@ -46,6 +46,9 @@ struct llm_param *llm_model_find(const struct llm_model *m, const char *name);
 
 /* Final hidden states [n_tokens, hidden] after the last norm. */
 struct llm_tensor *llm_model_forward(struct llm_ctx *c, struct llm_model *m, const struct llm_batch *b);
+/* Runs the model over a batch and shows each place (the hidden states behind each branch, the logits) until `visit` returns false. */
+void llm_model_walk(struct llm_ctx *c, struct llm_model *m, const struct llm_batch *b,
+                    bool (*visit)(void *arg, const char *place, const struct llm_tensor *x), void *arg);
 /* Runs the model over a batch and names, for a message, the first place whose values are not finite. false: all are. */
 bool llm_model_first_bad(struct llm_ctx *c, struct llm_model *m, const struct llm_batch *b, char *name, size_t n);
 /* The head's matrix [vocab, hidden] (the embedding when tied). */

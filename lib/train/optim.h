@@ -30,8 +30,16 @@ struct llm_update {
     double ema;                 /* decay of the averages */
 };
 
+/* What the size of a step depends on. */
+enum llm_optim_kind {
+    LLM_OPTIM_ADAPTIVE,         /* not on the gradient's: Adam and its kind, element by element */
+    LLM_OPTIM_GRADIENT,         /* on the gradient's */
+    LLM_OPTIM_ORTHOGONAL        /* on the matrix's shape */
+};
+
 struct llm_optim {
     const char *name;
+    enum llm_optim_kind kind;
     const char *m, *v;          /* names of the moments it keeps, in checkpoints; NULL: none */
     void (*update)(const struct llm_optim_span *s, const struct llm_optim_step *o); /* element by element; or NULL and: */
     int (*update_matrix)(struct llm_trainable *t, const struct llm_update *u, struct llm_err *e); /* a whole matrix; clears the gradient */

@@ -16,6 +16,7 @@ struct llm_train_options {
     int nesterov;                              /* -1: the optimizer's own */
     double muon_lr;                            /* of the matrices that Muon moves; -1: by its scale */
     int muon_scale;                            /* enum llm_muon_scale */
+    int64_t mup_base_width;                    /* learning rates by width, as train/mup.h; 0: no */
     double ema;                                /* decay of the average of the weights; 0: none is kept */
     int eval_ema;                              /* validate the average */
     double mask_rate;                          /* of mlm: share of tokens to be guessed */

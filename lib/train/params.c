@@ -1,6 +1,7 @@
 /* Parameters under training: FP32 masters, BF16 working copies of matrices, gradients, moments. */
 #include <stdlib.h>
 #include <string.h>
+#include "train/mup.h"
 #include "train/trainer.h"
 
 static void *zeroed(size_t n, size_t size, struct llm_err *e)
@@ -64,7 +65,9 @@ int llm_trainer_prepare(struct llm_trainer *t, struct llm_err *e)
         if (!(p->grad = zeroed(n, sizeof(float), e))) return -1;
         bool looked_up_too = m->config.tie_word_embeddings && p == llm_model_head(m);
         if (looked_up_too && !(p->grad_lookup = zeroed(n, sizeof(float), e))) return -1;
+        double ratio = t->o.mup_base_width > 0 ? (double)m->config.hidden_size / (double)t->o.mup_base_width : 1;
         const struct llm_optim *o = t->params[i].optim = llm_optim_of(t->optim, p);
+        t->params[i].lr_scale = llm_mup_rate(o, p, ratio, (enum llm_muon_scale)t->o.muon_scale);
         if (o->m && !(t->params[i].m = zeroed(n, sizeof(float), e))) return -1;
         if (o->v && !(t->params[i].v = zeroed(n, sizeof(float), e))) return -1;
         if (t->o.ema > 0) {

@@ -126,7 +126,7 @@ static double fold(const struct llm_trainer *t, const struct llm_rows *rows, dou
 /* Tokens drawn at random, where there is no data (plans, gradient checks). */
 static void invent(struct llm_trainer *t, int64_t row)
 {
-    struct llm_rng r = llm_rng_at((uint64_t)t->o.seed, (uint64_t)t->step, LLM_RNG_TEST, 0, (uint32_t)row, 0);
+    struct llm_rng r = llm_rng_at((uint64_t)t->o.seed, t->o.overfit_one ? 0 : (uint64_t)t->step, LLM_RNG_TEST, 0, (uint32_t)row, 0);
     for (int64_t i = 0; i <= t->o.context; i++) {
         t->rows.window[i] = (int32_t)llm_rng_below(&r, (uint32_t)i, (uint64_t)t->model->config.vocab_size);
         t->rows.mask[i] = 1;
@@ -207,7 +207,7 @@ static int not_finite(struct llm_trainer *t, const struct llm_rows *rows, double
     return llm_fail(e, LLM_EX_FAILURE, "step %lld: the loss is %s: first bad tensor: %s; a lower --lr or --clip may help", step, value, name);
 }
 
-static void clear_gradients(struct llm_trainer *t)
+void llm_trainer_forget(struct llm_trainer *t)
 {
     for (size_t i = 0; i < t->n_params; i++) {
         struct llm_param *p = t->params[i].p;
@@ -288,7 +288,7 @@ int llm_trainer_step(struct llm_trainer *t, struct llm_step_report *r, struct ll
     *r = (struct llm_step_report){.step = t->step + 1, .lr = llm_schedule_lr(t->schedule, t->step, &rates)};
     int dropped = llm_trainer_gradient(t, r, e);
     if (dropped) {
-        clear_gradients(t);
+        llm_trainer_forget(t);
         return dropped;
     }
     const struct llm_update u = update_of(t, r);

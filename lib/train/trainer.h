@@ -76,6 +76,8 @@ int llm_trainer_step(struct llm_trainer *t, struct llm_step_report *r, struct ll
 int llm_trainer_gradient(struct llm_trainer *t, struct llm_step_report *r, struct llm_err *e) LLM_MUST_CHECK;
 /* Exchanges the weights and their averages: twice is nothing. Between, what is evaluated or saved alone is the average. */
 void llm_trainer_swap_ema(struct llm_trainer *t);
+/* Gradients become zero. */
+void llm_trainer_forget(struct llm_trainer *t);
 bool llm_trainer_has_val(const struct llm_trainer *t);
 /* Mean loss over the held-out windows, in order; bits_per_byte as in the report. 1: a signal was caught, nothing came out. */
 int llm_trainer_eval(struct llm_trainer *t, double *loss, double *bits_per_byte, struct llm_err *e) LLM_MUST_CHECK;

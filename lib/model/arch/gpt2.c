@@ -24,6 +24,7 @@ static const struct llm_config_key keys[] = {
     {"norm_place", LLM_KEY_WORD, LLM_AT(norm_place), 0, 0, llm_place_words, true},
     {"sliding_window", LLM_KEY_LENGTH, LLM_AT(sliding_window), 0, 1 << 24, NULL, true},
     {"logit_scale", LLM_KEY_SCALE, LLM_AT(logit_scale), 0, 1e6, NULL, true},
+    LLM_KEYS_SCORES,
     LLM_KEY_END,
 };
 

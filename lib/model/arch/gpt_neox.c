@@ -12,6 +12,7 @@ static const struct llm_config_key keys[] = {
     {"rotary_emb_base", LLM_KEY_REAL, LLM_AT(rope_theta), 1, 1e12, NULL, false},
     LLM_KEYS_WINDOW,
     LLM_KEYS_VARIANTS,
+    LLM_KEYS_SCORES,
     LLM_KEY_END,
 };
 

@@ -51,6 +51,10 @@ static const char *const llm_pairing_words[] = {"halves", "interleaved", NULL};
     {"attention_sinks", LLM_KEY_BOOL, LLM_AT(attention_sinks), 0, 0, NULL, true}, \
     {"logit_scale", LLM_KEY_SCALE, LLM_AT(logit_scale), 0, 1e6, NULL, true}
 
+/* Scores × 1/sqrt of this, where it is not the head's width: families that transformers gives it have their own row. */
+#define LLM_KEYS_SCORES \
+    {"query_pre_attn_scalar", LLM_KEY_REAL, LLM_AT(query_pre_attn_scalar), 0, 1e9, NULL, true}
+
 /* Mixtures of experts. */
 #define LLM_KEYS_EXPERTS \
     {"num_experts_per_tok", LLM_KEY_INT, LLM_AT(num_experts_per_tok), 1, LLM_MOST_EXPERTS, NULL, false}, \

@@ -12,6 +12,7 @@ static const struct llm_config_key keys[] = {
     LLM_KEYS_EXPERTS,
     LLM_KEYS_WINDOW,
     LLM_KEYS_VARIANTS,
+    LLM_KEYS_SCORES,
     LLM_KEY_END,
 };
 

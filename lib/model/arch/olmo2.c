@@ -8,6 +8,7 @@ static const struct llm_config_key keys[] = {
     {"attention_bias", LLM_KEY_BOOL, LLM_AT(attention_bias), 0, 0, NULL, false},
     LLM_KEYS_WINDOW,
     LLM_KEYS_VARIANTS,
+    LLM_KEYS_SCORES,
     LLM_KEY_END,
 };
 

@@ -7,6 +7,7 @@ static const struct llm_config_key keys[] = {
     {"rms_norm_eps", LLM_KEY_REAL, LLM_AT(norm_eps), 0, 1, NULL, false},
     LLM_KEYS_WINDOW,
     LLM_KEYS_VARIANTS,
+    LLM_KEYS_SCORES,
     LLM_KEY_END,
 };
 

@@ -10,6 +10,7 @@ static const struct llm_config_key keys[] = {
     {"no_rope_layer_interval", LLM_KEY_LENGTH, LLM_AT(no_rope_layer_interval), 0, LLM_MAX_LAYERS, NULL, false},
     LLM_KEYS_WINDOW,
     LLM_KEYS_VARIANTS,
+    LLM_KEYS_SCORES,
     LLM_KEY_END,
 };
 

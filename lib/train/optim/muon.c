@@ -39,5 +39,5 @@ static int update_matrix(struct llm_trainable *t, const struct llm_update *u, st
 }
 
 extern const struct llm_optim llm_optim_muon;
-const struct llm_optim llm_optim_muon = {.name = "muon", .m = "m", .update_matrix = update_matrix, .others = "adamw", .beta2 = .95, .momentum = .95,
-                                         .nesterov = true};
+const struct llm_optim llm_optim_muon = {.name = "muon", .kind = LLM_OPTIM_ORTHOGONAL, .m = "m", .update_matrix = update_matrix,
+                                         .others = "adamw", .beta2 = .95, .momentum = .95, .nesterov = true};

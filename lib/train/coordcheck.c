@@ -1,0 +1,153 @@
+#include "train/coordcheck.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include "measure/heatmap.h"
+
+struct look {
+    struct llm_coordcheck *k;
+    int64_t width, step;
+    struct llm_err *e;
+    bool failed;
+};
+
+static bool note(void *arg, const char *place, const struct llm_tensor *x)
+{
+    struct look *l = arg;
+    double sum = 0;
+    if (llm_grow((void **)&l->k->rows, &l->k->room, l->k->n + 1, sizeof *l->k->rows, l->e) < 0) {
+        l->failed = true;
+        return false;
+    }
+    for (int64_t r = 0; r < x->rows; r++) {
+        for (int64_t i = 0; i < x->cols; i++) sum += fabs((double)x->data[r * x->stride + i]);
+    }
+    struct llm_coordcheck_row *row = &l->k->rows[l->k->n++];
+    *row = (struct llm_coordcheck_row){.width = l->width, .step = l->step, .size = sum / (double)(x->rows * x->cols)};
+    snprintf(row->place, sizeof row->place, "%s", strncmp(place, "the ", 4) == 0 ? place + 4 : place);
+    return true;
+}
+
+/* The activations of the step's first pass. */
+static int measure(struct llm_coordcheck *k, struct llm_trainer *t, int64_t step, struct llm_err *e)
+{
+    struct llm_ctx *c = &t->eval_ctx;
+    struct llm_rows part = llm_rows_part(&t->rows, 0, t->o.batch);
+    const struct llm_batch b = {.ids = part.ids, .positions = part.positions, .n_tokens = part.n_rows * part.row_len,
+                                .doc_start = part.documents ? part.doc_start : NULL};
+    struct look l = {.k = k, .width = t->model->config.hidden_size, .step = step, .e = e};
+    c->n_rows = part.n_rows;
+    c->row_len = part.row_len;
+    llm_model_walk(c, t->model, &b, note, &l);
+    if (llm_ctx_failed(c) && !l.failed) {
+        *e = c->err;
+        l.failed = true;
+    }
+    llm_ctx_reset(c);
+    return l.failed ? -1 : 0;
+}
+
+int llm_coordcheck_run(struct llm_coordcheck *k, const struct llm_config *c, const struct llm_train_options *o, struct llm_train_data *d,
+                       struct llm_err *e)
+{
+    struct llm_train_options options = *o;
+    struct llm_trainer t = {.step = 0};
+    struct llm_step_report r;
+    options.steps = LLM_COORDCHECK_STEPS;
+    options.overfit_one = 1;
+    options.warmup = 0;
+    for (int i = 0; llm_schedules[i]; i++) {
+        if (strcmp(llm_schedules[i]->name, "constant") == 0) options.schedule = i;
+    }
+    struct llm_model *m = llm_model_create(c, (uint64_t)o->seed, e);
+    if (!m) {
+        llm_train_data_release(d);
+        return -1;
+    }
+    int got = llm_trainer_init(&t, &options, m, d, e);
+    /* the batch of every step is the first's: an update of nothing fetches it */
+    if (got == 0) got = llm_trainer_gradient(&t, &r, e);
+    if (got == 0) {
+        llm_trainer_forget(&t);
+        got = measure(k, &t, 0, e);
+    }
+    for (int64_t step = 1; got == 0 && step <= LLM_COORDCHECK_STEPS; step++) {
+        got = llm_trainer_step(&t, &r, e);
+        if (got == 0) got = measure(k, &t, step, e);
+    }
+    llm_trainer_release(&t);
+    return got;
+}
+
+void llm_coordcheck_release(struct llm_coordcheck *k)
+{
+    free(k->rows);
+    *k = (struct llm_coordcheck){0};
+}
+
+int llm_coordcheck_print(const struct llm_coordcheck *k, FILE *out, struct llm_err *e)
+{
+    fprintf(out, "width\tstep\tplace\tmean_abs\n");
+    for (size_t i = 0; i < k->n; i++) {
+        fprintf(out, "%lld\t%lld\t%s\t%.6g\n", (long long)k->rows[i].width, (long long)k->rows[i].step, k->rows[i].place, k->rows[i].size);
+    }
+    return ferror(out) ? llm_fail_errno(e, EX_IOERR, "standard output") : 0;
+}
+
+/* Rows of the first width and step: one for each place. */
+static size_t places(const struct llm_coordcheck *k)
+{
+    size_t n = 0;
+    while (n < k->n && k->rows[n].width == k->rows[0].width && k->rows[n].step == 0) n++;
+    return n;
+}
+
+/* Rows come by width, in it by step, in it by place. */
+static const struct llm_coordcheck_row *row_of(const struct llm_coordcheck *k, size_t width, size_t step, size_t place)
+{
+    return &k->rows[(width * (LLM_COORDCHECK_STEPS + 1) + step) * places(k) + place];
+}
+
+static size_t widths(const struct llm_coordcheck *k)
+{
+    return k->n ? k->n / ((LLM_COORDCHECK_STEPS + 1) * places(k)) : 0;
+}
+
+double llm_coordcheck_slope(const struct llm_coordcheck *k, const char **place)
+{
+    double steepest = 0;
+    *place = "";
+    for (size_t p = 0; p < places(k); p++) {
+        double n = (double)widths(k), x = 0, y = 0, xx = 0, xy = 0;
+        for (size_t w = 0; w < widths(k); w++) {
+            const struct llm_coordcheck_row *r = row_of(k, w, LLM_COORDCHECK_STEPS, p);
+            double a = log((double)r->width), b = log(r->size);
+            x += a;
+            y += b;
+            xx += a * a;
+            xy += a * b;
+        }
+        double spread = n * xx - x * x, slope = spread > 0 ? (n * xy - x * y) / spread : 0;
+        if (p > 0 && fabs(slope) <= fabs(steepest)) continue;
+        steepest = slope;
+        *place = row_of(k, 0, 0, p)->place;
+    }
+    return steepest;
+}
+
+int llm_coordcheck_draw(const struct llm_coordcheck *k, struct llm_output *o, struct llm_err *e)
+{
+    size_t lines = places(k), n = widths(k), columns = n * (LLM_COORDCHECK_STEPS + 1);
+    float *v = llm_alloc(lines * columns + 1, sizeof *v, "heat map", e);
+    if (!v) return -1;
+    for (size_t p = 0; p < lines; p++) {
+        for (size_t i = 0; i < columns; i++) {
+            v[p * columns + i] = (float)log(row_of(k, i % n, i / n, p)->size / row_of(k, 0, i / n, p)->size);
+        }
+    }
+    int got = llm_heatmap_write(o, v, (int64_t)lines, (int64_t)columns, e);
+    free(v);
+    return got;
+}
