@@ -168,8 +168,8 @@ static int converse(struct talk *t, const char *path, struct llm_err *e)
         while (n > 0 && (line[n - 1] == '\n' || line[n - 1] == '\r')) n--;
         if (n > 0) status = answer_turn(t, line, (size_t)n, e);
     }
-    if (status < 0) llm_in(e, "%s: line %zu", is_stdin ? "standard input" : path, number);
-    else if (status == 0 && ferror(f)) status = llm_fail_errno(e, EX_IOERR, "%s: cannot read", is_stdin ? "standard input" : path);
+    if (status < 0 && e->status == EX_DATAERR) llm_in(e, "%s: line %zu", is_stdin ? "standard input" : path, number);
+    if (status == 0 && ferror(f)) status = llm_fail_errno(e, EX_IOERR, "%s: cannot read", is_stdin ? "standard input" : path);
     free(line);
     if (!is_stdin) fclose(f);
     return status;

