@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/buf.h"
+#include "cpu/pool.h"
 #include "model/model.h"
 #include "model/ngram.h"
 #include "token/unicode.h"
@@ -16,7 +17,6 @@ struct arpa {
     struct llm_buf words;        /* NUL-terminated, one after another */
     size_t *word;                /* [vocab_size + 2]: where each begins; then <s>, <unk> */
     int64_t eos;
-    int32_t path[LLM_NGRAM_MAX_ORDER]; /* the context at hand, newest first */
 };
 
 static const char *word_of(const struct arpa *a, int64_t id)
@@ -103,20 +103,35 @@ static int make_words(struct arpa *a, const struct llm_model *m, struct llm_err 
 
 /* ---- lines ---- */
 
-static int put_number(struct arpa *a, double natural, char end, struct llm_err *e)
+enum { PIECE = 1 << 14, PIECES = 32, DECIMALS = 7 };
+
+/* Seven decimals, which is what F32 has of such numbers, without zeros at the end. Written by hand: it is most of the work. */
+static int put_number(struct llm_buf *b, double natural, char end, struct llm_err *e)
 {
     double v = isinf(natural) ? -99 : natural / log(10);
-    return llm_output_printf(a->o, e, "%.8g%c", v == 0 ? 0 : v, end); /* not -0 */
+    char text[40], *at = text + sizeof text;
+    if (!(fabs(v) < 1e9)) return llm_buf_printf(b, e, "%.8g%c", v, end);
+    uint64_t n = (uint64_t)(fabs(v) * 1e7 + .5);
+    bool negative = v < 0 && n > 0;
+    int decimals = DECIMALS;
+    *--at = end;
+    while (decimals > 0 && n % 10 == 0) n /= 10, decimals--;
+    for (int d = 0; d < decimals; d++, n /= 10) *--at = (char)('0' + n % 10);
+    if (decimals > 0) *--at = '.';
+    do *--at = (char)('0' + n % 10);
+    while ((n /= 10) > 0);
+    if (negative) *--at = '-';
+    return llm_buf_put(b, at, (size_t)(text + sizeof text - at), e);
 }
 
 /* The end of a line: the n-gram's backoff as a context, where there can be longer ones. */
-static int put_backoff(struct arpa *a, const int32_t *newest, int n, struct llm_err *e)
+static int put_backoff(const struct arpa *a, struct llm_buf *b, const int32_t *newest, int n, struct llm_err *e)
 {
     struct llm_ngram_state s;
-    if (n >= a->g->order) return llm_output_write(a->o, "\n", 1, e);
+    if (n >= a->g->order) return llm_buf_put(b, "\n", 1, e);
     llm_ngram_find(a->g, newest, n, &s);
     double backoff = s.n == n ? (double)((const float *)a->g->level[n].backoff.data)[s.context[n]] : 0;
-    return llm_output_write(a->o, "\t", 1, e) < 0 ? -1 : put_number(a, backoff, '\n', e);
+    return llm_buf_put(b, "\t", 1, e) < 0 ? -1 : put_number(b, backoff, '\n', e);
 }
 
 static bool has_own_begin(const struct arpa *a)
@@ -124,22 +139,22 @@ static bool has_own_begin(const struct arpa *a)
     return a->g->begin < a->g->vocab_size && a->g->begin != a->eos;
 }
 
-static int put_unigrams(struct arpa *a, struct llm_err *e)
+static int put_unigrams(const struct arpa *a, struct llm_buf *b, struct llm_err *e)
 {
     const struct llm_ngram *g = a->g;
     const float *p = g->unigram.data;
+    const char *no_backoff = g->order > 1 ? "\t0\n" : "\n";
     for (int64_t id = 0; id < g->vocab_size; id++) {
         int32_t newest = (int32_t)id;
         bool context = !(id == g->begin && id == a->eos); /* <s> has its backoff */
-        if (put_number(a, (double)p[id], '\t', e) < 0 || llm_output_printf(a->o, e, "%s", word_of(a, id)) < 0) return -1;
-        if (context ? put_backoff(a, &newest, 1, e) < 0 : llm_output_printf(a->o, e, g->order > 1 ? "\t0\n" : "\n") < 0) return -1;
+        if (put_number(b, (double)p[id], '\t', e) < 0 || llm_buf_printf(b, e, "%s", word_of(a, id)) < 0) return -1;
+        if (context ? put_backoff(a, b, &newest, 1, e) < 0 : llm_buf_put(b, no_backoff, strlen(no_backoff), e) < 0) return -1;
     }
     if (!has_own_begin(a)) {
         int32_t begin = (int32_t)g->begin;
-        if (llm_output_printf(a->o, e, "-99\t<s>") < 0 || put_backoff(a, &begin, 1, e) < 0) return -1;
+        if (llm_buf_printf(b, e, "-99\t<s>") < 0 || put_backoff(a, b, &begin, 1, e) < 0) return -1;
     }
-    if (put_number(a, (double)p[g->vocab_size], '\t', e) < 0) return -1;
-    return llm_output_printf(a->o, e, g->order > 1 ? "<unk>\t0\n" : "<unk>\n");
+    return put_number(b, (double)p[g->vocab_size], '\t', e) < 0 ? -1 : llm_buf_printf(b, e, "<unk>%s", no_backoff);
 }
 
 /* A token in front of all others that begins texts is <s>. */
@@ -158,54 +173,114 @@ static int bad_table(const struct llm_ngram *g, const char *what, struct llm_err
     return llm_fail(e, EX_DATAERR, "tables of n-grams: %s: expected what the %" PRId64 " tokens and the tables before it allow", what, g->vocab_size);
 }
 
-static int put_ngrams(struct arpa *a, int k, uint64_t context, struct llm_err *e)
+/* ---- n-grams, by pieces on all threads ---- */
+
+struct piece {
+    const struct arpa *a;
+    int k;                       /* n-grams of k + 1 tokens, whose newest context token is in [begin, end) */
+    int64_t begin, end;
+    int32_t path[LLM_NGRAM_MAX_ORDER]; /* the context at hand, newest first */
+    struct llm_buf text;
+    struct llm_err err;
+    bool failed;
+};
+
+static int put_ngrams(struct piece *p, uint64_t context, struct llm_err *e)
 {
-    const struct llm_ngram_level *l = &a->g->level[k];
+    const struct arpa *a = p->a;
+    const struct llm_ngram_level *l = &a->g->level[p->k];
     const uint32_t *first = l->first.data;
+    struct llm_buf *b = &p->text;
     if (first[context] > first[context + 1] || first[context + 1] > l->word.n) return bad_table(a->g, "offsets of n-grams", e);
     for (uint64_t i = first[context]; i < first[context + 1]; i++) {
         int32_t newest[LLM_NGRAM_MAX_ORDER];
         newest[0] = (int32_t)token_at(&l->word, i);
         if (newest[0] < 0 || newest[0] >= a->g->vocab_size) return bad_table(a->g, "a token", e);
-        memcpy(newest + 1, a->path, (size_t)k * sizeof *newest);
-        if (put_number(a, (double)((const float *)l->log_prob.data)[i], '\t', e) < 0) return -1;
-        for (int j = k; j >= 1; j--) {
-            if (llm_output_printf(a->o, e, "%s ", context_word(a, newest[j], j == k)) < 0) return -1;
+        memcpy(newest + 1, p->path, (size_t)p->k * sizeof *newest);
+        if (put_number(b, (double)((const float *)l->log_prob.data)[i], '\t', e) < 0) return -1;
+        for (int j = p->k; j >= 1; j--) {
+            const char *word = context_word(a, newest[j], j == p->k);
+            if (llm_buf_put(b, word, strlen(word), e) < 0 || llm_buf_put(b, " ", 1, e) < 0) return -1;
         }
-        if (llm_output_printf(a->o, e, "%s", word_of(a, newest[0])) < 0 || put_backoff(a, newest, k + 1, e) < 0) return -1;
+        const char *last = word_of(a, newest[0]);
+        if (llm_buf_put(b, last, strlen(last), e) < 0 || put_backoff(a, b, newest, p->k + 1, e) < 0) return -1;
     }
     return 0;
 }
 
 /* All contexts of k tokens that end with the `depth` tokens of the path, whose own number is `context`. */
-static int walk(struct arpa *a, int k, int depth, uint64_t context, struct llm_err *e)
+static int walk(struct piece *p, int depth, uint64_t context, struct llm_err *e)
 {
-    if (depth == k) return put_ngrams(a, k, context, e);
-    const struct llm_ngram_array *oldest = &a->g->level[depth + 1].oldest;
-    const uint32_t *deeper = a->g->level[depth].deeper.data;
-    if (deeper[context] > deeper[context + 1] || deeper[context + 1] > oldest->n) return bad_table(a->g, "offsets of contexts", e);
+    const struct llm_ngram *g = p->a->g;
+    if (depth == p->k) return put_ngrams(p, context, e);
+    const struct llm_ngram_array *oldest = &g->level[depth + 1].oldest;
+    const uint32_t *deeper = g->level[depth].deeper.data;
+    if (deeper[context] > deeper[context + 1] || deeper[context + 1] > oldest->n) return bad_table(g, "offsets of contexts", e);
     for (uint64_t i = deeper[context]; i < deeper[context + 1]; i++) {
-        a->path[depth] = (int32_t)token_at(oldest, i);
-        if (a->path[depth] < 0 || a->path[depth] > a->g->vocab_size) return bad_table(a->g, "a token", e);
-        if (walk(a, k, depth + 1, i, e) < 0) return -1;
+        p->path[depth] = (int32_t)token_at(oldest, i);
+        if (p->path[depth] < 0 || p->path[depth] > g->vocab_size) return bad_table(g, "a token", e);
+        if (walk(p, depth + 1, i, e) < 0) return -1;
     }
     return 0;
 }
 
-static int put_all(struct arpa *a, struct llm_err *e)
+static void write_piece(void *arg, size_t i, int thread)
+{
+    struct piece *p = (struct piece *)arg + i;
+    (void)thread;
+    p->text.n = 0;
+    for (int64_t id = p->begin; id < p->end && !p->failed; id++) {
+        p->path[0] = (int32_t)id;
+        p->failed = walk(p, 1, (uint64_t)id, &p->err) < 0;
+    }
+}
+
+/* Where the n-grams of k + 1 tokens begin whose newest context token is `id` or more; no more than there are, whatever the offsets say. */
+static uint64_t first_of(const struct llm_ngram *g, int k, int64_t id)
+{
+    uint64_t at = (uint64_t)id;
+    for (int depth = 1; depth < k; depth++) {
+        at = ((const uint32_t *)g->level[depth].deeper.data)[at];
+        if (at > g->level[depth + 1].oldest.n) at = g->level[depth + 1].oldest.n;
+    }
+    return ((const uint32_t *)g->level[k].first.data)[at];
+}
+
+static int put_level(const struct arpa *a, int k, struct piece *pieces, struct llm_err *e)
+{
+    int64_t id = 0, all = a->g->vocab_size + 1;
+    int got = 0;
+    while (got == 0 && id < all) {
+        size_t n = 0;
+        for (; n < PIECES && id < all; n++) {
+            uint64_t begin = first_of(a->g, k, id), end = begin;
+            struct piece *p = &pieces[n];
+            p->a = a;
+            p->k = k;
+            p->begin = id;
+            while (id < all && end < begin + PIECE) end = first_of(a->g, k, ++id);
+            p->end = id;
+        }
+        llm_parallel(n, write_piece, pieces);
+        for (size_t i = 0; got == 0 && i < n; i++) {
+            if (pieces[i].failed && e) *e = pieces[i].err;
+            got = pieces[i].failed ? -1 : llm_output_write(a->o, pieces[i].text.p ? pieces[i].text.p : "", pieces[i].text.n, e);
+        }
+    }
+    return got;
+}
+
+static int put_all(const struct arpa *a, struct piece *pieces, struct llm_err *e)
 {
     const struct llm_ngram *g = a->g;
-    if (llm_output_printf(a->o, e, "\\data\\\nngram 1=%" PRId64 "\n", g->vocab_size + 1 + !has_own_begin(a)) < 0) return -1;
+    struct llm_buf *b = &pieces[0].text;
+    if (llm_buf_printf(b, e, "\\data\\\nngram 1=%" PRId64 "\n", g->vocab_size + 1 + !has_own_begin(a)) < 0) return -1;
     for (int k = 1; k < g->order; k++) {
-        if (llm_output_printf(a->o, e, "ngram %d=%" PRIu64 "\n", k + 1, llm_ngram_count(g, k)) < 0) return -1;
+        if (llm_buf_printf(b, e, "ngram %d=%" PRIu64 "\n", k + 1, llm_ngram_count(g, k)) < 0) return -1;
     }
-    if (llm_output_printf(a->o, e, "\n\\1-grams:\n") < 0 || put_unigrams(a, e) < 0) return -1;
+    if (llm_buf_printf(b, e, "\n\\1-grams:\n") < 0 || put_unigrams(a, b, e) < 0 || llm_output_write(a->o, b->p, b->n, e) < 0) return -1;
     for (int k = 1; k < g->order; k++) {
-        if (llm_output_printf(a->o, e, "\n\\%d-grams:\n", k + 1) < 0) return -1;
-        for (int64_t id = 0; id <= g->vocab_size; id++) {
-            a->path[0] = (int32_t)id;
-            if (walk(a, k, 1, (uint64_t)id, e) < 0) return -1;
-        }
+        if (llm_output_printf(a->o, e, "\n\\%d-grams:\n", k + 1) < 0 || put_level(a, k, pieces, e) < 0) return -1;
     }
     return llm_output_printf(a->o, e, "\n\\end\\\n");
 }
@@ -214,8 +289,11 @@ int llm_arpa_write(const struct llm_model *m, struct llm_output *o, struct llm_e
 {
     struct arpa a = {.g = m->ngram, .o = o, .eos = m->config.eos_token_id};
     if (!m->ngram) return llm_fail(e, EX_DATAERR, "ARPA: expected an n-gram model, found a %s", m->config.model_type);
-    int got = make_words(&a, m, e);
-    if (got == 0) got = put_all(&a, e);
+    struct piece *pieces = llm_calloc(PIECES, sizeof *pieces, "text", e);
+    int got = pieces ? make_words(&a, m, e) : -1;
+    if (got == 0) got = put_all(&a, pieces, e);
+    for (size_t i = 0; pieces && i < PIECES; i++) llm_buf_release(&pieces[i].text);
+    free(pieces);
     llm_buf_release(&a.words);
     free(a.word);
     return got;
