@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/signals.h"
 #include "cpu/pool.h"
+#include "model/ngram.h"
 #include "quant/quant.h"
 
 struct args {
@@ -14,11 +15,12 @@ struct args {
     struct llm_strs only, except;
 };
 #define AT(field) offsetof(struct args, field)
-enum { UNSET = -1, TO_LLM, TO_SAFETENSORS };
+enum { UNSET = -1, TO_LLM, TO_SAFETENSORS, TO_ARPA };
 
 static const struct llm_opt options[] = {
     {'t', "type", "TYPE", "the type to store matrices in: f32, f16, bf16, q8_0 or q4_0", LLM_CHOICE, AT(type), 0, 0, LLM_QUANT_TYPES},
-    {0, "to", "FORMAT", "write llm or safetensors [by OUT's suffix; -: llm]", LLM_CHOICE, AT(to), 0, 0, "llm|safetensors"},
+    {0, "to", "FORMAT", "write llm, safetensors or, n-grams, arpa [by OUT's suffix; -: llm]", LLM_CHOICE, AT(to), 0, 0,
+     "llm|safetensors|arpa"},
     {0, "only", "PATTERN", "change only tensors whose names match; may be given several times", LLM_LIST, AT(only), 0, 0, NULL},
     {0, "except", "PATTERN", "leave tensors whose names match as they are; may be given several times", LLM_LIST, AT(except), 0, 0, NULL},
     {0, "planes", "on|off", "split floating point numbers into byte planes in .llm [on]", LLM_CHOICE, AT(planes), 0, 0, "on|off"},
@@ -106,9 +108,9 @@ static int quantize(struct llm_model *m, const struct args *a, struct llm_err *e
 static int save(struct llm_model *m, const struct args *a, const char *out, struct llm_err *e)
 {
     const struct llm_checkpoint_options options_of = {.planes = a->planes == 0, .plain = a->to == TO_SAFETENSORS};
-    struct llm_output *o = llm_output_open(out, true, e);
+    struct llm_output *o = llm_output_open(out, a->to != TO_ARPA, e);
     if (!o) return -1;
-    if (llm_model_save(m, o, &options_of, e) < 0) {
+    if ((a->to == TO_ARPA ? llm_arpa_write(m, o, e) : llm_model_save(m, o, &options_of, e)) < 0) {
         llm_output_abandon(o);
         return -1;
     }
@@ -119,7 +121,11 @@ static int run(const struct args *a, const char *in, const char *out, struct llm
 {
     if (llm_pool_start(a->common.threads, e) < 0) return -1;
     struct llm_model *m = llm_model_load(in, e);
-    int status = m ? quantize(m, a, e) : -1;
+    int status = m ? 0 : -1;
+    if (m && a->to == TO_ARPA && !m->ngram) {
+        status = llm_fail(e, EX_DATAERR, "%s: --to arpa: expected an n-gram model, found a %s", in, m->config.model_type);
+    }
+    if (status == 0 && !m->ngram) status = quantize(m, a, e); /* tables of n-grams stay as they are */
     if (status == 0) status = save(m, a, out, e);
     llm_model_destroy(m);
     llm_pool_stop();
@@ -132,17 +138,23 @@ static bool ends_with(const char *s, const char *end)
     return n >= k && strcmp(s + n - k, end) == 0;
 }
 
+/* Text has no types of numbers: none need be named. */
+static bool wants_arpa(const struct args *a, int argc, char **argv)
+{
+    return a->to == TO_ARPA || (a->to == UNSET && ends_with(argv[argc - 1], ".arpa"));
+}
+
 int main(int argc, char **argv)
 {
     struct args a = {.type = UNSET, .to = UNSET};
     struct llm_err e = {0};
     llm_start();
     int rest = llm_cli_parse(&cli, &a, argc, argv);
-    if (a.type == UNSET) llm_usage(&cli, "expected a type (-t f32, f16, bf16, q8_0 or q4_0)");
+    if (a.type == UNSET && !wants_arpa(&a, argc, argv)) llm_usage(&cli, "expected a type (-t f32, f16, bf16, q8_0 or q4_0)");
     if (argc - rest != 2) llm_usage(&cli, "expected two operands, IN and OUT, found %d", argc - rest);
     const char *in = argv[rest], *out = argv[rest + 1];
     if (strcmp(out, "-") == 0 && a.report && strcmp(a.report, "-") == 0) llm_usage(&cli, "standard output cannot be OUT and the report at once");
-    if (a.to == UNSET) a.to = ends_with(out, ".safetensors") ? TO_SAFETENSORS : TO_LLM;
+    if (a.to == UNSET) a.to = ends_with(out, ".safetensors") ? TO_SAFETENSORS : wants_arpa(&a, argc, argv) ? TO_ARPA : TO_LLM;
     if (a.to == TO_LLM && ends_with(out, ".gguf")) llm_usage(&cli, "%s: GGUF cannot be written: expected .llm or .safetensors", out);
     return run(&a, in, out, &e) < 0 ? llm_report(&e) : 0;
 }

@@ -214,6 +214,18 @@ for r in range(0, len(v), w): print(.998 < sum(math.exp(x) for x in v[r:r + w]) 
     [[ $stderr == "llm-infer: cut.arpa: line "* ]]
 }
 
+@test "llm-quantize turns ARPA into tables and back" {
+    llm-quantize -t f32 "$GOLDEN/letters.arpa" tables.llm
+    llm-quantize tables.llm back.arpa
+    same_arpa "$GOLDEN/letters.arpa" back.arpa
+    llm-quantize -q --to arpa tables.llm - | cmp - back.arpa
+    run -2 llm-quantize tables.llm x.llm
+    llm-train -q -c nano --set n_layer=1 --set n_embd=16 --set n_head=1 -T "$F/toy.json" -n 0 -o net.llm
+    run -65 --separate-stderr llm-quantize --to arpa net.llm x.arpa
+    one_line "$stderr"
+    [[ $stderr == *"expected an n-gram model, found a gpt2" && ! -e x.arpa ]]
+}
+
 @test "ARPA: words that would be ambiguous are escaped, and come back with the same ids" {
     printf 'a b\n\\ <s>\t</s>\303\251' > odd
     llm-tokenize train --model byte -o byte.json odd

@@ -16,7 +16,8 @@ struct arpa {
     struct llm_output *o;
     struct llm_buf words;        /* NUL-terminated, one after another */
     size_t *word;                /* [vocab_size + 2]: where each begins; then <s>, <unk> */
-    int64_t eos;
+    int64_t eos, unknown;        /* ids of </s> and <unk>; -1: none */
+    bool words_apart;            /* pieces are words, or their ##ends: they are written as they are */
 };
 
 static const char *word_of(const struct arpa *a, int64_t id)
@@ -40,9 +41,17 @@ static int put_escaped(struct llm_buf *b, const char *text, size_t n, struct llm
     return 0;
 }
 
+/* A word of a WordPiece vocabulary: pieces begin with the space before them, or continue a word. */
+static int put_whole(struct llm_buf *b, const char *text, size_t n, bool special, struct llm_err *e)
+{
+    bool begins = n > 0 && text[0] == ' ';
+    if (!begins && !special && llm_buf_put(b, "##", 2, e) < 0) return -1;
+    return llm_buf_put(b, text + begins, n - begins, e);
+}
+
 static int put_word(struct arpa *a, const struct llm_model *m, int64_t id, struct llm_err *e)
 {
-    static const char *const taken[] = {"<s>", "</s>", "<unk>", ""};
+    static const char *const taken[] = {"<s>", "</s>", ""};
     const struct llm_tokenizer *t = m->tokenizer;
     size_t n = 0, begin = a->words.n;
     const char *text = t && id < llm_tokenizer_vocab_size(t) ? llm_tokenizer_piece(t, (int32_t)id, &n) : NULL;
@@ -50,8 +59,11 @@ static int put_word(struct arpa *a, const struct llm_model *m, int64_t id, struc
     a->word[id] = begin;
     if (ends || begins) return llm_buf_put(&a->words, ends ? "</s>" : "<s>", ends ? 5 : 4, e);
     if (!t) return llm_buf_printf(&a->words, e, "%" PRId64, id) < 0 ? -1 : llm_buf_put(&a->words, "", 1, e);
-    if (text && (put_escaped(&a->words, text, n, e) < 0 || llm_buf_put(&a->words, "", 1, e) < 0)) return -1;
+    int got = !text ? 0 : a->words_apart ? put_whole(&a->words, text, n, llm_tokenizer_is_special(t, (int32_t)id), e)
+                                         : put_escaped(&a->words, text, n, e);
+    if (got < 0 || llm_buf_put(&a->words, "", 1, e) < 0) return -1;
     for (size_t i = 0; i < sizeof taken / sizeof *taken; i++) ambiguous = ambiguous || !text || strcmp(a->words.p + begin, taken[i]) == 0;
+    if (!ambiguous && a->unknown < 0 && strcmp(a->words.p + begin, "<unk>") == 0) a->unknown = id;
     if (!ambiguous) return 0;
     a->words.n = begin;
     return llm_buf_printf(&a->words, e, "\\i%" PRId64, id) < 0 ? -1 : llm_buf_put(&a->words, "", 1, e);
@@ -154,6 +166,7 @@ static int put_unigrams(const struct arpa *a, struct llm_buf *b, struct llm_err 
         int32_t begin = (int32_t)g->begin;
         if (llm_buf_printf(b, e, "-99\t<s>") < 0 || put_backoff(a, b, &begin, 1, e) < 0) return -1;
     }
+    if (a->unknown >= 0) return 0;
     return put_number(b, (double)p[g->vocab_size], '\t', e) < 0 ? -1 : llm_buf_printf(b, e, "<unk>%s", no_backoff);
 }
 
@@ -274,7 +287,7 @@ static int put_all(const struct arpa *a, struct piece *pieces, struct llm_err *e
 {
     const struct llm_ngram *g = a->g;
     struct llm_buf *b = &pieces[0].text;
-    if (llm_buf_printf(b, e, "\\data\\\nngram 1=%" PRId64 "\n", g->vocab_size + 1 + !has_own_begin(a)) < 0) return -1;
+    if (llm_buf_printf(b, e, "\\data\\\nngram 1=%" PRId64 "\n", g->vocab_size + (a->unknown < 0) + !has_own_begin(a)) < 0) return -1;
     for (int k = 1; k < g->order; k++) {
         if (llm_buf_printf(b, e, "ngram %d=%" PRIu64 "\n", k + 1, llm_ngram_count(g, k)) < 0) return -1;
     }
@@ -287,8 +300,9 @@ static int put_all(const struct arpa *a, struct piece *pieces, struct llm_err *e
 
 int llm_arpa_write(const struct llm_model *m, struct llm_output *o, struct llm_err *e)
 {
-    struct arpa a = {.g = m->ngram, .o = o, .eos = m->config.eos_token_id};
+    struct arpa a = {.g = m->ngram, .o = o, .eos = m->config.eos_token_id, .unknown = -1};
     if (!m->ngram) return llm_fail(e, EX_DATAERR, "ARPA: expected an n-gram model, found a %s", m->config.model_type);
+    a.words_apart = m->tokenizer && strcmp(llm_tokenizer_type(m->tokenizer), "wordpiece") == 0;
     struct piece *pieces = llm_calloc(PIECES, sizeof *pieces, "text", e);
     int got = pieces ? make_words(&a, m, e) : -1;
     if (got == 0) got = put_all(&a, pieces, e);
