@@ -234,11 +234,13 @@ struct llm_tensor *llm_decoder_forward(struct llm_ctx *c, struct llm_model *mode
         if (!llm_ctx_failed(c)) llm_fail(&c->err, EX_UNAVAILABLE, "activations: expected at most %zu MiB, found more", c->acts.limit >> 20);
         return &c->nothing;
     }
+    size_t mark = llm_arena_mark(&c->acts);
     struct llm_tensor *x = embed(c, model, b);
     for (int64_t l = 0, n; l < m->n_layers; l += n) {
         n = m->n_layers - l < every ? m->n_layers - l : every;
         runs[l] = (struct run){model, *b, l, n};
-        x = llm_run_block(c, layers, &runs[l], x, keep);
+        if (c->tape) x = llm_run_block(c, layers, &runs[l], x, keep);
+        else x = llm_keep_only(c, mark, layers(c, &runs[l], x)); /* one hidden state at a time */
     }
     return m->final_norm.w ? llm_norm_apply(c, f, &m->final_norm, x) : x;
 }
