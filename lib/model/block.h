@@ -12,6 +12,7 @@ enum llm_stem {
     LLM_STEM_POST_1, LLM_STEM_POST_2, LLM_STEM_Q_NORM, LLM_STEM_K_NORM, LLM_STEM_GATE_UP,
     LLM_STEM_ROUTER, LLM_STEM_ROUTER_BIAS, LLM_STEM_EXPERTS, LLM_STEM_EXPERT_GATE, LLM_STEM_EXPERT_UP, LLM_STEM_EXPERT_DOWN, /* EXPERTS: then the
                                      * number, then one of the next three */
+    LLM_STEM_NEXT_TOKEN_NORM, LLM_STEM_NEXT_HIDDEN_NORM, LLM_STEM_NEXT_JOIN, LLM_STEM_NEXT_NORM,
     LLM_STEM_SINKS,
     LLM_STEM_Q_A, LLM_STEM_Q_A_NORM, LLM_STEM_Q_B, LLM_STEM_KV_A, LLM_STEM_KV_A_NORM, LLM_STEM_KV_B,
     LLM_STEM_SHARED_GATE, LLM_STEM_SHARED_UP, LLM_STEM_SHARED_DOWN,
@@ -124,6 +125,8 @@ struct llm_decoder {
     struct llm_linear_params embed_norm, pooler, head_dense, head_norm; /* w NULL: none */
     struct llm_layer *layers;
     int64_t n_layers;
+    struct llm_next *next;          /* [n_next]; the layer of the k-th is layers[n_layers + k] */
+    int64_t n_next;
     struct llm_linear_params final_norm;
     float *inv_freq[2];             /* global, local; NULL: as global */
     struct llm_rope rope[2];
@@ -136,6 +139,13 @@ int llm_decoder_declare(struct llm_declare *d, struct llm_decoder *m);
 const struct llm_module_kind *llm_decoder_mixer(const struct llm_config *c, int64_t layer);
 struct llm_tensor *llm_decoder_forward(struct llm_ctx *c, struct llm_model *m, const struct llm_batch *b);
 void llm_decoder_destroy(struct llm_decoder *m, size_t n_params);
+
+/* What predicts the token after the next (DeepSeek-V3, 2024, 2.2), beside a layer of its own (model/next.c). */
+struct llm_next { struct llm_linear_params token_norm, hidden_norm, join, norm; };
+int llm_next_declare(struct llm_declare *d, struct llm_decoder *m);
+/* A layer's parameters, and the layer alone. */
+void llm_decoder_declare_layer(struct llm_declare *d, struct llm_layer *layer, int64_t number);
+struct llm_tensor *llm_decoder_layer(struct llm_ctx *c, const struct llm_model *m, const struct llm_batch *b, int64_t number, struct llm_tensor *x);
 
 /* Rotary frequencies for texts of up to `context` tokens (0: the configuration's own). */
 int llm_decoder_set_rope(struct llm_decoder *m, const struct llm_config *c, int64_t context, struct llm_err *e) LLM_MUST_CHECK;

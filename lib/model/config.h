@@ -36,6 +36,7 @@ enum llm_topk_method { LLM_TOPK_GREEDY, LLM_TOPK_GROUPS, LLM_TOPK_NOAUX };
 enum llm_routing { LLM_ROUTING_SOFT, LLM_ROUTING_GUMBEL, LLM_ROUTING_STRAIGHT_THROUGH };
 
 #define LLM_MAX_LAYERS 1024
+#define LLM_MOST_NEXT 4
 typedef uint64_t llm_layer_set[LLM_MAX_LAYERS / 64]; /* a bit a layer */
 
 struct llm_config {
@@ -78,6 +79,8 @@ struct llm_config {
     int64_t kv_lora_rank;          /* 0: attention keeps keys and values; else MLA keeps so many numbers of both, and qk_rope_head_dim beside them */
     int64_t q_lora_rank;           /* MLA: 0: queries come from the hidden state at once */
     int64_t qk_nope_head_dim, qk_rope_head_dim, v_head_dim;
+    int64_t num_nextn_predict_layers; /* layers behind the last that learn to predict the tokens after the next (DeepSeek-V3) */
+    double mtp_loss_weight;        /* of all their losses together */
     int64_t num_experts;           /* 0: feed-forward parts are not mixtures */
     int64_t num_experts_per_tok, moe_intermediate_size, n_shared_experts;
     int64_t first_k_dense_replace, moe_layer_freq; /* the first layers, and all but each such layer, are no mixtures */

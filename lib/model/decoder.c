@@ -108,20 +108,24 @@ static void declare_head(struct llm_declare *d, struct llm_decoder *m)
     if (!c->tie_word_embeddings) llm_declare_table(d, &m->head, n->head, c->vocab_size, c->hidden_size, "vocab_size, hidden_size", false);
 }
 
+void llm_decoder_declare_layer(struct llm_declare *d, struct llm_layer *layer, int64_t number)
+{
+    d->layer = (int)number;
+    declare_sub_layer(d, layer, 0, &layer->mixer, llm_decoder_mixer(d->config, number));
+    declare_sub_layer(d, layer, 1, &layer->ffn, ffn_of(d->config, number));
+}
+
 int llm_decoder_declare(struct llm_declare *d, struct llm_decoder *m)
 {
     const struct llm_config *c = d->config;
     m->n_layers = c->num_hidden_layers;
-    m->layers = llm_calloc((size_t)m->n_layers, sizeof *m->layers, "layers", d->err);
+    m->n_next = c->num_nextn_predict_layers;
+    m->layers = llm_calloc((size_t)(m->n_layers + m->n_next), sizeof *m->layers, "layers", d->err);
     if (!m->layers || check_names(d) < 0 || llm_decoder_set_rope(m, c, 0, d->err) < 0) return -1;
     declare_embeddings(d, m);
-    for (int l = 0; l < m->n_layers; l++) {
-        struct llm_layer *layer = &m->layers[l];
-        d->layer = l;
-        declare_sub_layer(d, layer, 0, &layer->mixer, llm_decoder_mixer(c, l));
-        declare_sub_layer(d, layer, 1, &layer->ffn, ffn_of(c, l));
-    }
+    for (int64_t l = 0; l < m->n_layers; l++) llm_decoder_declare_layer(d, &m->layers[l], l);
     declare_head(d, m);
+    if (m->n_next > 0 && llm_next_declare(d, m) < 0) return -1;
     return d->failed ? -1 : 0;
 }
 
@@ -131,13 +135,14 @@ void llm_decoder_destroy(struct llm_decoder *m, size_t n_params)
     for (size_t i = 0; m->staging && i < n_params; i++) free(m->staging[i]);
     free(m->staging);
     llm_buf_release(&m->tokenizer_json);
-    for (int64_t l = 0; m->layers && l < m->n_layers; l++) {
+    for (int64_t l = 0; m->layers && l < m->n_layers + m->n_next; l++) {
         free(m->layers[l].ffn.experts);
         llm_absorbed_destroy(m->layers[l].mixer.absorbed);
     }
     free(m->inv_freq[0]);
     free(m->inv_freq[1]);
     free(m->layers);
+    free(m->next);
     free(m);
 }
 
@@ -181,6 +186,16 @@ static const struct llm_rope *rope_of(const struct llm_decoder *m, const struct 
 {
     if (c->position != LLM_POSITION_ROPE || llm_layer_in(c->no_rope_layers, layer)) return NULL;
     return &m->rope[c->rope_local_theta > 0 && llm_config_window(c, layer) > 0];
+}
+
+struct llm_tensor *llm_decoder_layer(struct llm_ctx *c, const struct llm_model *model, const struct llm_batch *b, int64_t number,
+                                     struct llm_tensor *x)
+{
+    const struct llm_decoder *m = model->layout;
+    struct llm_shared_kv shared = {NULL, NULL};
+    const struct llm_pass p = {.config = &model->config, .batch = b, .rope = rope_of(m, &model->config, number), .shared = &shared, .layer = number};
+    c->layer = (uint32_t)number;
+    return layer_forward(c, &m->layers[number], &p, x);
 }
 
 static struct llm_tensor *layers(struct llm_ctx *c, void *arg, struct llm_tensor *x)

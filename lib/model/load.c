@@ -156,6 +156,7 @@ static const struct llm_entry *find_entry(const struct llm_model *m, const char 
 static bool is_buffer(const struct llm_model *m, const char *name)
 {
     static const char *const ends[] = {".attn.bias",   ".attn.masked_bias", ".rotary_emb.inv_freq", ".attention.bias", ".attention.masked_bias",
+                                       ".embed_tokens.weight", ".shared_head.head.weight", /* copies, of layers that predict further */
                                        "rope_freqs.weight", "rope_factors_short.weight", "rope_factors_long.weight"};
     size_t n = strlen(name);
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {

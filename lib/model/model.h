@@ -51,6 +51,10 @@ void llm_model_walk(struct llm_ctx *c, struct llm_model *m, const struct llm_bat
                     bool (*visit)(void *arg, const char *place, const struct llm_tensor *x), void *arg);
 /* Runs the model over a batch and names, for a message, the first place whose values are not finite. false: all are. */
 bool llm_model_first_bad(struct llm_ctx *c, struct llm_model *m, const struct llm_batch *b, char *name, size_t n);
+/* Hidden states [n_tokens, hidden] from which the head predicts, for each token, the one k + 2 places on (k from 0 to num_nextn_predict_layers - 1).
+ * hidden: those of k - 1, or of the model; ids: for each token the one k + 1 places on. Training alone. */
+struct llm_tensor *llm_model_next(struct llm_ctx *c, struct llm_model *m, int64_t k, struct llm_tensor *hidden, const int32_t *ids,
+                                  const struct llm_batch *b);
 /* The head's matrix [vocab, hidden] (the embedding when tied). */
 struct llm_param *llm_model_head(const struct llm_model *m);
 /* What the head multiplies: the hidden states, or what a transform of the model's makes of them. */

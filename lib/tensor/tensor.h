@@ -21,6 +21,7 @@ enum llm_role {
 };
 enum { LLM_MOST_PARTS = 3 };
 
+#define LLM_GRAD_USES 8
 /* A parameter: named, persistent, shared by training, inference and files. */
 struct llm_param {
     const char *name;         /* Hugging Face name; owned by the model */
@@ -32,6 +33,7 @@ struct llm_param {
     float *grad_lookup;       /* tied embeddings: the lookup's gradient has its own accumulator, added to grad at the step's end */
     enum llm_role role;
     int64_t parts[LLM_MOST_PARTS]; /* rows of the matrices that lie one below the other in this one (q, k, v); 0: no more */
+    float *grad_use[LLM_GRAD_USES]; /* likewise of further uses: of llm_ctx.use u the lookup's at 2(u - 1), the head's behind it */
     bool decay;               /* weight decay applies (matrices only) */
     float balance_rate;       /* not 0: no gradient; each step moves elements whose grad, a count, is below the mean up by this, those above it down
                                * (DeepSeek-V3's bias of routers) */
@@ -80,6 +82,9 @@ struct llm_ctx {
     uint64_t seed, step;
     double token_weight;      /* of a token's own losses (routers') in the loss of the step; 0: none are wanted */
     struct llm_router_report router;
+    double next_nll;          /* Σ -log p of tokens after the next one, where training predicts them; and how many */
+    int64_t next_tokens;
+    int use;                  /* which use of matrices that stand in several places (embeddings, head) comes next: 0: the first */
     struct llm_choices *choices; /* NULL: choices are neither kept nor given; borrowed */
     uint32_t layer;           /* set by the model before each block, for random numbers and messages */
     struct llm_err err;       /* the first failure; status 0: none */

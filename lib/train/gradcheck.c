@@ -31,6 +31,9 @@ static int loss_at(struct probe *q, double h, double *loss, struct llm_err *e)
         for (int64_t i = 0; i < part.n_rows * part.row_len; i++) sum += part.targets[i] < 0 ? 0 : (double)t->token_loss[i];
         counted += part.counted;
     }
+    const struct llm_config *f = &t->model->config;
+    if (f->num_nextn_predict_layers > 0) sum += t->eval_ctx.next_nll * f->mtp_loss_weight / (double)f->num_nextn_predict_layers;
+    t->eval_ctx.next_nll = 0;
     *loss = sum / (double)counted;
     return 0;
 }

@@ -76,7 +76,7 @@ static int late_eval(struct llm_loop *l, const struct llm_step_report *r, struct
 {
     double val, bits;
     const struct llm_step_report alone = {.step = l->t->step, .loss = NAN, .bits_per_byte = NAN, .lr = NAN, .grad_norm = NAN,
-                                         .router_balance = NAN, .router_peak = NAN, .router_z = NAN, .router_dropped = NAN};
+                                         .next_loss = NAN, .router_balance = NAN, .router_peak = NAN, .router_z = NAN, .router_dropped = NAN};
     int got = evaluate(l, r, &val, &bits, e);
     return got ? got : llm_metrics_step(l->metrics, l->t, &alone, val, bits, e);
 }

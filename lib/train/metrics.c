@@ -56,7 +56,7 @@ int llm_metrics_step(struct llm_metrics *m, const struct llm_trainer *t, const s
         {"step", (double)r->step}, {"loss", r->loss}, {"nats_per_byte", r->bits_per_byte * log(2)}, {"bits_per_byte", r->bits_per_byte},
         {"val_loss", val_loss}, {"val_nats_per_byte", val_bits_per_byte * log(2)}, {"val_bits_per_byte", val_bits_per_byte}, {"lr", r->lr},
         {"grad_norm", r->grad_norm},
-        {"router_balance", r->router_balance}, {"router_peak_load", r->router_peak}, {"router_z", r->router_z},
+        {"mtp_loss", r->next_loss}, {"router_balance", r->router_balance}, {"router_peak_load", r->router_peak}, {"router_z", r->router_z},
         {"router_dropped", r->router_dropped},
         {"tokens", (double)t->tokens}, {"tokens_per_second", rate},
         {"peak_share", m->peak > 0 ? rate * m->flops_per_token / m->peak : NAN}, {"seconds", r->seconds > 0 ? r->seconds : NAN},

@@ -30,14 +30,22 @@ size_t llm_optim_work(const struct llm_optim *o, const struct llm_param *p)
     return 2 * rows * cols + 2 * least * least;
 }
 
-/* grad += the lookup's, which becomes zero. */
+static void join(float *grad, float *more, size_t n)
+{
+    llm_k.elementwise.add(grad, grad, more, n);
+    memset(more, 0, n * sizeof *more);
+}
+
+/* grad += those of other uses, which become zero. */
 static void join_block(void *arg, size_t i, int thread)
 {
     const struct llm_param *p = arg;
     size_t at = i * LLM_OPTIM_BLOCK, left = (size_t)llm_param_count(p) - at, n = left < LLM_OPTIM_BLOCK ? left : LLM_OPTIM_BLOCK;
     (void)thread;
-    llm_k.elementwise.add(p->grad + at, p->grad + at, p->grad_lookup + at, n);
-    memset(p->grad_lookup + at, 0, n * sizeof(float));
+    if (p->grad_lookup) join(p->grad + at, p->grad_lookup + at, n);
+    for (int u = 0; u < LLM_GRAD_USES; u++) {
+        if (p->grad_use[u]) join(p->grad + at, p->grad_use[u] + at, n);
+    }
 }
 
 double llm_grad_norm(struct llm_trainable *t, size_t n, const struct llm_param **bad)
@@ -48,7 +56,9 @@ double llm_grad_norm(struct llm_trainable *t, size_t n, const struct llm_param *
         struct llm_param *p = t[i].p;
         size_t count = (size_t)llm_param_count(p);
         if (p->balance_rate != 0) continue; /* counts, no gradient */
-        if (p->grad_lookup) llm_parallel((count + LLM_OPTIM_BLOCK - 1) / LLM_OPTIM_BLOCK, join_block, p);
+        bool several = p->grad_lookup != NULL;
+        for (int u = 0; u < LLM_GRAD_USES; u++) several |= p->grad_use[u] != NULL;
+        if (several) llm_parallel((count + LLM_OPTIM_BLOCK - 1) / LLM_OPTIM_BLOCK, join_block, p);
         double mine = llm_sum_squares(p->grad, count);
         if (!isfinite(mine) && !*bad) *bad = p;
         sum += mine;

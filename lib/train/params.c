@@ -51,6 +51,17 @@ static int make_working(struct llm_param *p, struct llm_err *e)
     return 0;
 }
 
+/* Layers that predict further look tokens up and ask the head again. */
+static int make_uses(const struct llm_model *m, struct llm_param *p, size_t n, struct llm_err *e)
+{
+    bool head = p == llm_model_head(m), lookup = m->config.tie_word_embeddings ? head : p == &m->params[0];
+    for (int64_t k = 0; k < m->config.num_nextn_predict_layers; k++) {
+        if (lookup && !(p->grad_use[2 * k] = zeroed(n, sizeof(float), e))) return -1;
+        if (head && !(p->grad_use[2 * k + 1] = zeroed(n, sizeof(float), e))) return -1;
+    }
+    return 0;
+}
+
 int llm_trainer_prepare(struct llm_trainer *t, struct llm_err *e)
 {
     struct llm_model *m = t->model;
@@ -65,6 +76,7 @@ int llm_trainer_prepare(struct llm_trainer *t, struct llm_err *e)
         if (!(p->grad = zeroed(n, sizeof(float), e))) return -1;
         bool looked_up_too = m->config.tie_word_embeddings && p == llm_model_head(m);
         if (looked_up_too && !(p->grad_lookup = zeroed(n, sizeof(float), e))) return -1;
+        if (make_uses(m, p, n, e) < 0) return -1;
         double ratio = t->o.mup_base_width > 0 ? (double)m->config.hidden_size / (double)t->o.mup_base_width : 1;
         const struct llm_optim *o = t->params[i].optim = llm_optim_of(t->optim, p);
         t->params[i].lr_scale = llm_mup_rate(o, p, ratio, (enum llm_muon_scale)t->o.muon_scale);

@@ -213,6 +213,9 @@ void llm_trainer_forget(struct llm_trainer *t)
         struct llm_param *p = t->params[i].p;
         memset(p->grad, 0, (size_t)llm_param_count(p) * sizeof(float));
         if (p->grad_lookup) memset(p->grad_lookup, 0, (size_t)llm_param_count(p) * sizeof(float));
+        for (int u = 0; u < LLM_GRAD_USES; u++) {
+            if (p->grad_use[u]) memset(p->grad_use[u], 0, (size_t)llm_param_count(p) * sizeof(float));
+        }
     }
 }
 
@@ -225,6 +228,9 @@ static void report_routers(struct llm_trainer *t, struct llm_step_report *r)
     r->router_z = q->z / tokens;
     r->router_dropped = (double)q->dropped / (tokens * (double)t->model->config.num_experts_per_tok);
     t->ctx.router = (struct llm_router_report){0};
+    r->next_loss = t->ctx.next_tokens > 0 ? t->ctx.next_nll / (double)t->ctx.next_tokens : NAN;
+    t->ctx.next_nll = 0;
+    t->ctx.next_tokens = 0;
 }
 
 int llm_trainer_gradient(struct llm_trainer *t, struct llm_step_report *r, struct llm_err *e)

@@ -60,6 +60,7 @@ struct llm_step_report {
     double lr, grad_norm;              /* before clipping */
     /* Of mixtures of experts, means over tokens and layers; NaN without. Balance: experts·Σ load·probability, 1 is even; peak: the busiest expert's
      * load by the mean; z: logsumexp² of the router's logits; dropped: the share of choices that found no room. */
+    double next_loss;                  /* nats, of tokens after the next one where the model predicts them; else NaN */
     double router_balance, router_peak, router_z, router_dropped;
     int64_t tokens;                    /* that went through the model */
     double seconds;

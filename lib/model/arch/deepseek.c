@@ -1,6 +1,7 @@
 /* DeepSeek-V2 (2024) and V3: multi-head latent attention, and mixtures of many small experts beside shared ones; V2 routes by softmax (and among
  * groups by each one's best), V3 by sigmoids with a bias (and among groups by their best two). n_routed_experts null: plain feed-forward parts. */
 #include <math.h>
+#include <stdio.h>
 #include "model/arch/keys.h"
 
 #define KEYS \
@@ -16,7 +17,7 @@
     {"n_routed_experts", LLM_KEY_LENGTH, LLM_AT(num_experts), 0, LLM_MOST_EXPERTS, NULL, false}, \
     {"moe_intermediate_size", LLM_KEY_INT, LLM_AT(moe_intermediate_size), 1, 1 << 22, NULL, false}, \
     {"norm_topk_prob", LLM_KEY_BOOL, LLM_AT(norm_topk_prob), 0, 0, NULL, false}, \
-    LLM_KEYS_EXPERTS
+    LLM_KEYS_EXPERTS, LLM_KEYS_NEXT
 
 static const char *const methods[] = {"greedy", "group_limited_greedy", "noaux_tc", NULL};
 static const struct llm_config_key v2_keys[] = {
@@ -113,6 +114,17 @@ static int v3_extra(const struct llm_config *c, json_t *o)
     return llm_decoder_extra(c, o);
 }
 
+/* Configurations tell of layers that many files leave out: they are for training. */
+static void in_files(struct llm_config *c, const struct llm_model_files *files)
+{
+    char name[80];
+    struct llm_checkpoint *file;
+    for (int64_t k = 0; k < c->num_nextn_predict_layers; k++) {
+        snprintf(name, sizeof name, "model.layers.%lld.eh_proj.weight", (long long)(c->num_hidden_layers + k));
+        if (!llm_model_files_find(files, name, &file)) c->num_nextn_predict_layers = k;
+    }
+}
+
 #define NAMES \
     LLM_NAMES_LLAMA([LLM_STEM_Q_A] = "self_attn.q_a_proj", [LLM_STEM_Q_A_NORM] = "self_attn.q_a_layernorm", [LLM_STEM_Q_B] = "self_attn.q_b_proj", \
                     [LLM_STEM_KV_A] = "self_attn.kv_a_proj_with_mqa", [LLM_STEM_KV_A_NORM] = "self_attn.kv_a_layernorm", \
@@ -125,6 +137,7 @@ const struct llm_arch llm_arch_deepseek_v2 = {
     .defaults = v2_defaults,
     .finish = finish,
     .extra = llm_decoder_extra,
+    .in_files = in_files,
     .names = NAMES,
     .declare = llm_decoder_declare,
     .forward = llm_decoder_forward,
@@ -137,6 +150,7 @@ const struct llm_arch llm_arch_deepseek_v3 = {
     .defaults = v3_defaults,
     .finish = v3_finish,
     .extra = v3_extra,
+    .in_files = in_files,
     .names = NAMES,
     .declare = llm_decoder_declare,
     .forward = llm_decoder_forward,

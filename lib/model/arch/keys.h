@@ -37,6 +37,11 @@ static const char *const llm_pairing_words[] = {"halves", "interleaved", NULL};
     {"max_window_layers", LLM_KEY_INT, LLM_AT(max_window_layers), 0, 1 << 24, NULL, true}, \
     {"sliding_window_pattern", LLM_KEY_LENGTH, LLM_AT(sliding_window_pattern), 0, LLM_MAX_LAYERS, NULL, true}
 
+/* Prediction of several tokens. */
+#define LLM_KEYS_NEXT \
+    {"num_nextn_predict_layers", LLM_KEY_LENGTH, LLM_AT(num_nextn_predict_layers), 0, LLM_MOST_NEXT, NULL, true}, \
+    {"mtp_loss_weight", LLM_KEY_REAL, LLM_AT(mtp_loss_weight), 0, 100, NULL, true}
+
 /* What other families vary, under names of our own where transformers has none. */
 #define LLM_KEYS_VARIANTS \
     {"embd_pdrop", LLM_KEY_REAL, LLM_AT(embd_pdrop), 0, .999, NULL, true}, \
@@ -47,6 +52,7 @@ static const char *const llm_pairing_words[] = {"halves", "interleaved", NULL};
     {"norm_place", LLM_KEY_WORD, LLM_AT(norm_place), 0, 0, llm_place_words, true}, \
     {"norm_gain_offset", LLM_KEY_REAL, LLM_AT(norm_gain_offset), 0, 1, NULL, true}, \
     {"embedding_scale", LLM_KEY_REAL, LLM_AT(embedding_scale), 0, 1e6, NULL, true}, \
+    LLM_KEYS_NEXT, \
     {"kv_sharing", LLM_KEY_INT, LLM_AT(kv_sharing), 1, LLM_MAX_LAYERS, NULL, true}, \
     {"attention_sinks", LLM_KEY_BOOL, LLM_AT(attention_sinks), 0, 0, NULL, true}, \
     {"logit_scale", LLM_KEY_SCALE, LLM_AT(logit_scale), 0, 1e6, NULL, true}
@@ -85,6 +91,7 @@ static const char *const llm_pairing_words[] = {"halves", "interleaved", NULL};
               [LLM_STEM_OUT] = "self_attn.o_proj", [LLM_STEM_SINKS] = "self_attn.sinks", [LLM_STEM_GATE] = "mlp.gate_proj", \
               [LLM_STEM_UP] = "mlp.up_proj", \
               [LLM_STEM_DOWN] = "mlp.down_proj", [LLM_STEM_NORM_1] = "input_layernorm", [LLM_STEM_NORM_2] = "post_attention_layernorm", \
-              __VA_ARGS__}}
+              [LLM_STEM_NEXT_TOKEN_NORM] = "enorm", [LLM_STEM_NEXT_HIDDEN_NORM] = "hnorm", [LLM_STEM_NEXT_JOIN] = "eh_proj", \
+              [LLM_STEM_NEXT_NORM] = "shared_head.norm", __VA_ARGS__}}
 
 #endif

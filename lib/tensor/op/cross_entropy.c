@@ -68,8 +68,9 @@ static bool chunk(struct llm_ctx *c, struct llm_tensor *x, struct llm_param *w, 
     work->first = at;
     llm_for_rows(m, work->vocab, loss_rows, work);
     if (work->gradient) llm_bias_grad(work->a->bias, work->logits, work->vocab, m, row_len < m ? row_len : m, work->vocab);
-    if (w->grad && work->gradient && llm_matmul_dw(w->grad, work->logits, work->vocab, rows, x->stride, m, row_len < m ? row_len : m, work->vocab,
-                                                  x->cols, c->compute, &c->err) < 0) return false;
+    float *grad = c->use > 0 && w->grad_use[2 * c->use - 1] ? w->grad_use[2 * c->use - 1] : w->grad;
+    if (grad && work->gradient && llm_matmul_dw(grad, work->logits, work->vocab, rows, x->stride, m, row_len < m ? row_len : m, work->vocab, x->cols,
+                                               c->compute, &c->err) < 0) return false;
     if (!dx->p) return true;
     struct llm_matmul back = {.m = m, .x = work->logits, .ldx = work->vocab, .y = dx->p + at * dx->stride, .ldy = dx->stride, .accumulate = dx->add,
                               .compute = c->compute};

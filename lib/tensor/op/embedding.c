@@ -6,7 +6,7 @@
 #include "tensor/ops.h"
 #include "tensor/tape.h"
 
-struct embedding_args { const int32_t *ids; float scale; };
+struct embedding_args { const int32_t *ids; float scale; int use; };
 struct work { const int32_t *ids; const struct llm_param *table; struct llm_tensor *y; size_t row_bytes; float scale; };
 
 static void forward_rows(void *arg, int64_t from, int64_t to, int thread)
@@ -66,6 +66,12 @@ static void backward_columns(void *arg, int64_t from, int64_t to, int thread)
     }
 }
 
+static float *accumulator(const struct llm_param *table, int use)
+{
+    if (use > 0 && table->grad_use[2 * (use - 1)]) return table->grad_use[2 * (use - 1)];
+    return table->grad_lookup ? table->grad_lookup : table->grad;
+}
+
 static void embedding_backward(struct llm_ctx *c, struct llm_node *node)
 {
     const struct embedding_args *a = node->args;
@@ -73,7 +79,7 @@ static void embedding_backward(struct llm_ctx *c, struct llm_node *node)
     struct llm_tensor *y = node->out;
     int32_t *order = llm_op_alloc(c, y->rows, sizeof *order), *spare = llm_op_alloc(c, y->rows, sizeof *spare);
     if (llm_ctx_failed(c)) return;
-    struct back_work w = {a->ids, sort_tokens(a->ids, y->rows, order, spare), table->grad_lookup ? table->grad_lookup : table->grad, y->grad,
+    struct back_work w = {a->ids, sort_tokens(a->ids, y->rows, order, spare), accumulator(table, a->use), y->grad,
                           y->grad_stride, y->rows, llm_row_len(c, y->rows), y->cols, a->scale};
     llm_for_columns(y->cols, backward_columns, &w);
 }
@@ -87,7 +93,7 @@ struct llm_tensor *llm_embedding(struct llm_ctx *c, const int32_t *ids, int64_t 
     if (llm_ctx_failed(c)) return &c->nothing;
     struct work w = {ids, table, node.out, llm_dtype_bytes(table->weight.dtype, (uint64_t)table->weight.k), scale};
     llm_for_rows(n, table->weight.k, forward_rows, &w);
-    return llm_record(c, &node, &(struct embedding_args){ids, scale}, sizeof(struct embedding_args));
+    return llm_record(c, &node, &(struct embedding_args){ids, scale, c->use}, sizeof(struct embedding_args));
 }
 
 /* ---- gradient check ---- */

@@ -1,4 +1,5 @@
 /* Language modelling: -log p(next token). */
+#include "tensor/tape.h"
 #include "train/objective.h"
 
 static int check(const struct llm_model *m, struct llm_err *e)
@@ -6,6 +7,47 @@ static int check(const struct llm_model *m, struct llm_err *e)
     if (!m->config.bidirectional) return 0;
     return llm_fail(e, EX_UNAVAILABLE, "expected a model that predicts the next token, found an encoder (%s): --objective mlm trains it",
                     m->config.model_type);
+}
+
+/* The token `ahead` places on from place i of its row, in the same document; -1: none. */
+static int32_t token_ahead(const struct llm_rows *r, int64_t at, int64_t ahead)
+{
+    int64_t i = at % r->row_len, last = r->row_len - 1;
+    if (i + ahead > r->row_len) return -1;
+    if (i + ahead == r->row_len) return r->positions[at + last - i] == r->positions[at] + last - i ? r->targets[at + last - i] : -1;
+    return r->positions[at + ahead] == r->positions[at] + ahead ? r->ids[at + ahead] : -1;
+}
+
+/* What the layers behind the last are to see (ids) and to predict (targets), for the k-th of them. */
+static void look_ahead(const struct llm_rows *r, int64_t k, int32_t *ids, int32_t *targets)
+{
+    for (int64_t at = 0; at < r->n_rows * r->row_len; at++) {
+        int32_t seen = token_ahead(r, at, k + 1), wanted = seen < 0 ? -1 : token_ahead(r, at, k + 2);
+        bool counts = wanted >= 0 && r->targets[at + k + 1] >= 0;
+        ids[at] = seen < 0 ? 0 : seen;
+        targets[at] = counts ? wanted : -1;
+    }
+}
+
+/* Losses of the tokens after the next one, where the model has layers for them. */
+static void predict_further(struct llm_ctx *c, struct llm_model *m, const struct llm_rows *rows, const struct llm_batch *b, double grad_scale,
+                            struct llm_tensor *hidden)
+{
+    int64_t n = m->config.num_nextn_predict_layers, tokens = rows->n_rows * rows->row_len;
+    struct llm_cross_entropy loss = {.logit_scale = (float)m->config.logit_scale, .logit_softcap = (float)m->config.final_logit_softcapping,
+                                     .grad_scale = grad_scale * m->config.mtp_loss_weight / (double)n};
+    for (int64_t k = 0; k < n; k++) {
+        int32_t *ids = llm_op_alloc(c, tokens, sizeof *ids), *targets = llm_op_alloc(c, tokens, sizeof *targets);
+        if (llm_ctx_failed(c)) return;
+        look_ahead(rows, k, ids, targets);
+        hidden = llm_model_next(c, m, k, hidden, ids, b);
+        loss.targets = targets;
+        c->use = (int)k + 1;
+        struct llm_loss l = llm_cross_entropy(c, hidden, llm_model_head(m), &loss);
+        c->use = 0;
+        c->next_nll += l.nll;
+        c->next_tokens += l.tokens;
+    }
 }
 
 static int run(struct llm_ctx *c, struct llm_model *m, const struct llm_rows *rows, int64_t checkpoint_every, double grad_scale, float *token_loss,
@@ -20,6 +62,7 @@ static int run(struct llm_ctx *c, struct llm_model *m, const struct llm_rows *ro
                                            .logit_softcap = (float)m->config.final_logit_softcapping, .grad_scale = grad_scale,
                                            .token_nll = token_loss};
     llm_cross_entropy(c, hidden, llm_model_head(m), &loss);
+    if (c->training && m->config.num_nextn_predict_layers > 0) predict_further(c, m, rows, &b, grad_scale, hidden);
     if (!llm_ctx_failed(c)) return 0;
     *e = c->err;
     return -1;

@@ -45,7 +45,7 @@ static inline struct network *network_create(void)
         }
     }
     for (int i = 0; i < HEAD / 2; i++) n->frequency[i] = 1 / (float)(1 + 3 * i);
-    n->rope = (struct llm_rope){HEAD, HEAD, LLM_ROPE_HALVES, n->frequency, 1};
+    n->rope = (struct llm_rope){HEAD, HEAD, LLM_ROPE_HALVES, n->frequency, 1, 0};
     return n;
 }
 

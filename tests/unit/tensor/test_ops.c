@@ -105,7 +105,7 @@ static void test_rope(void **state)
     struct llm_ctx c;
     ctx_make(&c);
     for (int pairing = 0; pairing < 2; pairing++) {
-        struct llm_rope r = {16, 16, pairing ? LLM_ROPE_INTERLEAVED : LLM_ROPE_HALVES, frequency, 1};
+        struct llm_rope r = {16, 16, pairing ? LLM_ROPE_INTERLEAVED : LLM_ROPE_HALVES, frequency, 1, 0};
         struct llm_tensor *q = random_tensor(&c, 1, 16, 1), *k = random_tensor(&c, 1, 16, 2);
         double dots[3], before = 0, after = 0;
         const int32_t at[3][2] = {{7, 3}, {1007, 1003}, {4, 0}};

@@ -16,7 +16,7 @@ enum { TOKENS = 70, WIDTH = 48, VOCAB = 97, MOST = 3 };
 
 static int32_t ids[TOKENS], targets[TOKENS], positions[TOKENS];
 static float frequency[8];
-static struct llm_rope rope = {16, 16, LLM_ROPE_HALVES, frequency, 1};
+static struct llm_rope rope = {16, 16, LLM_ROPE_HALVES, frequency, 1, 0};
 
 struct operands { struct llm_tensor *x[MOST]; struct llm_param *p[MOST]; double loss; };
 typedef struct llm_tensor *op_fn(struct llm_ctx *c, struct operands *o);

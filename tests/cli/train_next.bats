@@ -1,0 +1,58 @@
+# Layers behind the last that learn to predict the tokens after the next one.
+load ../helper
+export LLM_THREADS=1
+
+setup_file() {
+    awk 'BEGIN { split("red green small old quick", a); split("cat dog bird fish hen", n); split("sees likes hears follows", v)
+        for (i = 0; i < 400; i++) printf "the %s %s %s the %s\n", a[i % 5 + 1], n[i * 7 % 5 + 1], v[i * 3 % 4 + 1], n[i * 11 % 5 + 1] }' > text
+    llm-tokenize train --vocab-size 280 -o tok.json text
+    llm-tokenize encode -T tok.json --lines -o data.tok text
+    export F=$PWD
+}
+
+setup() {
+    tiny=(llm-train -q -c tiny --set num_hidden_layers=2 --set hidden_size=32 --set intermediate_size=48 -l 24 -T "$F/tok.json" "$F/data.tok")
+    further=("${tiny[@]}" --set num_nextn_predict_layers=2)
+}
+
+@test "their gradients pass the check, tied and untied" {
+    "${further[@]}" -n 1 -b 2 --precision f32 --gradcheck > tied.tsv
+    "${further[@]}" -n 1 -b 2 --precision f32 --gradcheck --set tie_word_embeddings=false > untied.tsv
+    for name in layers.2.enorm layers.2.eh_proj layers.3.hnorm layers.3.shared_head.norm layers.3.mlp.down_proj; do
+        grep -q "^model.$name.weight" tied.tsv
+        grep -q "^model.$name.weight" untied.tsv
+    done
+}
+
+@test "the same bytes by any threads, any passes of a step, and after an interruption" {
+    for tied in true false; do
+        "${further[@]}" --set tie_word_embeddings=$tied -n 6 -b 4 --log whole.jsonl -o whole.llm
+        "${further[@]}" --set tie_word_embeddings=$tied -n 6 -b 4 -j 2 -o two.llm
+        cmp whole.llm two.llm
+        "${further[@]}" --set tie_word_embeddings=$tied -n 6 -b 1 --accumulate 4 --log parts.jsonl -o parts.llm
+        assert_equal "$(jq -r .hash parts.jsonl)" "$(jq -r .hash whole.jsonl)"
+    done
+    "${further[@]}" -n 6 -b 2 --schedule constant --warmup 2 -o straight.llm
+    "${further[@]}" -n 3 -b 2 --schedule constant --warmup 2 -o part.llm
+    llm-train -q --resume part.llm -n 6 -o resumed.llm
+    cmp straight.llm resumed.llm
+}
+
+@test "they learn, and leave decoding alone" {
+    "${further[@]}" -n 200 -b 4 --lr 3e-3 --log log.jsonl -o model.llm
+    jq -s -e '.[0].mtp_loss > 5 and .[-1].mtp_loss < 3' log.jsonl
+    "${tiny[@]}" -n 2 --log plain.jsonl -o plain.llm
+    jq -s -e 'all(has("mtp_loss") | not)' plain.jsonl
+    llm-infer -m model.llm --temp 0 -n 12 "the red" > text
+    (($(wc -c < text) > 5))
+    # a weight of nothing leaves the rest of the model as it is without them
+    "${tiny[@]}" -n 3 -b 2 --clip 0 -o without.llm
+    "${further[@]}" -n 3 -b 2 --clip 0 --set mtp_loss_weight=0 -o with.llm
+    assert_equal "$(llm-infer -m with.llm --precision f32 --score "the red cat sees the old dog")" \
+        "$(llm-infer -m without.llm --precision f32 --score "the red cat sees the old dog")"
+}
+
+@test "a family without names for them says so" {
+    run -2 --separate-stderr llm-train -c gpt2 --set num_nextn_predict_layers=1 -n 0 -o x.llm
+    one_line "$stderr"
+}
