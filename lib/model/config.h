@@ -120,8 +120,8 @@ bool llm_config_is_mixture(const struct llm_config *c, int64_t layer);
 /* What multiplies query · key. */
 double llm_config_attention_scale(const struct llm_config *c);
 /* Maximal update parametrisation (Yang et al. 2022, Tensor Programs V, table 8) relative to a model `base_width` wide whose heads are base_head_dim
- * wide (0: as wide as these), with which it agrees at that width: the deviation of fresh matrices within layers × sqrt(base/width), logits × base/width,
- * scores by 1/width of a head instead of 1/sqrt. Learning rates are train/mup.h's. Once, on a new model's configuration. */
+ * wide (0: as wide as these), with which it agrees at that width: the deviation of fresh matrices within layers × sqrt(base/width), logits ×
+ * base/width, scores by 1/width of a head instead of 1/sqrt. Learning rates are train/mup.h's. Once, on a new model's configuration. */
 void llm_config_mup(struct llm_config *c, int64_t base_width, int64_t base_head_dim);
 /* The same model `width` wide: as many times the heads and the intermediate width, heads as wide as before. */
 int llm_config_widen(struct llm_config *c, int64_t width, struct llm_err *e) LLM_MUST_CHECK;
