@@ -112,7 +112,7 @@ $(BUILD)/tests/fuzz/replay_%: $(BUILD)/tests/fuzz/fuzz_%.o $(BUILD)/tests/fuzz/r
 ## check-slow  train to known losses; the kernels for ARM under qemu
 check-slow: deps
 	@$(MAKE) --no-print-directory $(PARALLEL) all
-	@status=0; BIN=$(abspath $(BIN)) LIMIT=3000 JOBS=1 tests/run $(sort $(wildcard tests/slow/*.bats)) || status=1; \
+	@status=0; BIN=$(abspath $(BIN)) LIMIT=50000 JOBS=1 tests/run $(sort $(wildcard tests/slow/*.bats)) || status=1; \
 	tests/cross/run || status=1; exit $$status
 
 ## asan        unit tests and bats files under AddressSanitizer, in build/asan; likewise:
