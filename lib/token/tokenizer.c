@@ -101,7 +101,7 @@ int llm_tokenizer_set_vocab(struct llm_tokenizer *t, const struct llm_vocab *v, 
         t->offsets[i] = at;
         t->flags[i] = v->v[i].flags;
         if (t->scores)
-            t->scores[i] = v->v[i].score;
+            t->scores[i] = v->v[i].score + 0.0; /* no -0: it would be written as 0 */
         if (v->v[i].n)
             memcpy(t->pieces + at, v->v[i].text, v->v[i].n);
         at += v->v[i].n;

@@ -17,6 +17,10 @@ int llm_charsmap_check(const struct llm_buf *map, struct llm_err *e)
         return llm_fail(e, EX_DATAERR, "character map: expected a trie of up to %zu bytes and texts, found a trie of %u", map->n, bytes);
     if (map->p[map->n - 1] != '\0')
         return llm_fail(e, EX_DATAERR, "character map: the last text does not end");
+    const unsigned char *texts = (const unsigned char *)map->p + 4 + bytes;
+    size_t size = map->n - 4 - bytes, bad = llm_utf8_invalid(texts, size);
+    if (bad < size)
+        return llm_fail(e, EX_DATAERR, "character map: byte %zu of its texts: expected UTF-8, found 0x%02X", bad, texts[bad]);
     return 0;
 }
 
@@ -46,6 +50,8 @@ size_t llm_charsmap_find(const struct llm_buf *map, const unsigned char *p, size
     if (!found_length || found >= texts)
         return 0;
     *text = map->p + 4 + bytes + found;
+    if (((unsigned char)**text & 0xC0) == 0x80) /* within a character: models must be able to trust what they are given */
+        return 0;
     *len = strlen(*text);
     return found_length;
 }
