@@ -2,11 +2,14 @@
  * keeps only what later text could still change. */
 #include <stdlib.h>
 #include <string.h>
+#include "cpu/detect.h"
+#include "cpu/kernels.h"
 #include "token/internal.h"
 #include "token/train/counts.h"
 #include "token/unicode.h"
 
 #define SPARE 16 /* bytes after a buffer's end that model/word.c may read */
+#define WINDOW 64
 #define LONG_TEXT ((size_t)1 << 16) /* texts that go through the pipeline are cut when they are longer */
 
 #define REACHES (LLM_TOKEN_STRIP_LEFT | LLM_TOKEN_STRIP_RIGHT | LLM_TOKEN_SINGLE_WORD)
@@ -54,7 +57,7 @@ struct llm_encoder *llm_encoder_create(const struct llm_tokenizer *t, int flags,
         return NULL;
     en->t = t;
     en->flags = flags;
-    if (add_tokens(en, e) < 0)
+    if (llm_kernels_init(e) < 0 || add_tokens(en, e) < 0)
         goto fail;
     for (int i = 0; i < t->n_splits; i++)
         if (t->splits[i].regex && !(en->regex[i] = llm_regex_state_create(t->splits[i].regex, e)))
@@ -124,7 +127,38 @@ static int split_piece(struct llm_encoder *en, int stage, const unsigned char *p
     return 0;
 }
 
-/* Encodes what is certain of text[text_at..]. The usual case, one hand-written splitter, is the hot loop of the program. */
+/* The usual case, one hand-written splitter, is the hot loop of the program: 64 bytes at a time while there are as many. */
+static int split_once(struct llm_encoder *en, const unsigned char *p, const unsigned char *end, bool last, struct llm_err *e)
+{
+    const struct llm_model_row *model = en->t->model;
+    const struct llm_split_row *row = en->t->splits[0].row;
+    bool windows = row->window && model->encode_window;
+    for (const unsigned char *q = p; q < end;) {
+        size_t len;
+        while (windows && end - q >= WINDOW) {
+            struct llm_byte_masks m;
+            llm_k.bytes.classify(&m, q);
+            uint64_t ends = row->window(&m, q, WINDOW);
+            if (!ends)
+                break;
+            if (model->encode_window(en, q, ends, e) < 0)
+                return -1;
+            len = (size_t)(63 - __builtin_clzll(ends));
+            q += len;
+            en->text_at += len;
+        }
+        len = row->next(q, end, last);
+        if (len == 0)
+            break;
+        if (model->encode(en, q, len, e) < 0)
+            return -1;
+        q += len;
+        en->text_at += len;
+    }
+    return 0;
+}
+
+/* Encodes what is certain of text[text_at..]. */
 static int split_text(struct llm_encoder *en, bool last, struct llm_err *e)
 {
     const struct llm_tokenizer *t = en->t;
@@ -137,20 +171,9 @@ static int split_text(struct llm_encoder *en, bool last, struct llm_err *e)
         en->text_at = upto;
         return 0;
     }
+    if (t->splits[0].row && t->n_splits == 1)
+        return split_once(en, p + at, end, last, e);
     llm_split_next *next = t->splits[0].row ? t->splits[0].row->next : NULL;
-    if (next && t->n_splits == 1) {
-        int (*encode)(struct llm_encoder *, const unsigned char *, size_t, struct llm_err *) = t->model->encode;
-        for (const unsigned char *q = p + at; q < end;) {
-            size_t len = next(q, end, last);
-            if (len == 0)
-                break;
-            if (encode(en, q, len, e) < 0)
-                return -1;
-            q += len;
-            en->text_at += len;
-        }
-        return 0;
-    }
     while (at < n) {
         long len = next ? (long)next(p + at, end, last) : llm_regex_next(en->regex[0], p, at, n, last, e);
         if (len < 0)
@@ -175,6 +198,8 @@ static int take_text(struct llm_encoder *en, const unsigned char *p, size_t n, b
     if (llm_buf_reserve(b, b->n + n + SPARE, e) < 0 || llm_buf_put(b, p, n, e) < 0)
         return -1;
     size_t waiting = b->n - en->text_at;
+    if (en->cache)
+        llm_word_cache_expect(en->cache, waiting);
     if (!last && waiting < en->text_want)
         return 0;
     if (llm_encoder_room(en, waiting + SPARE, e) < 0 || split_text(en, last, e) < 0)

@@ -36,6 +36,8 @@ struct llm_model_row {
     int (*encode)(struct llm_encoder *en, const unsigned char *p, size_t n, struct llm_err *e);
     /* The same without what is remembered of earlier words; NULL: nothing is. */
     int (*encode_new)(struct llm_encoder *en, const unsigned char *p, size_t n, struct llm_err *e);
+    /* All pieces of 64 bytes at p, one ending at each set bit, with ids to spare for all of them; NULL: `encode` for each. */
+    int (*encode_window)(struct llm_encoder *en, const unsigned char *p, uint64_t ends, struct llm_err *e);
     bool any_cut; /* pieces may be cut between any two characters (there is nothing to merge) */
     bool counts;  /* it counts words instead of making ids (train/train.c) */
 };
@@ -233,7 +235,10 @@ struct llm_encoder *llm_encode_stream_encoder(struct llm_encode_stream *s, int i
 /* model/word.c */
 struct llm_word_cache *llm_word_cache_create(struct llm_err *e) LLM_MUST_CHECK;
 void llm_word_cache_destroy(struct llm_word_cache *c);
-/* One piece through the model, or from memory; 16 bytes at p may be read. */
+/* More than n bytes of text will come. */
+void llm_word_cache_expect(struct llm_word_cache *c, size_t n);
+/* One piece through the model, or from memory; 16 bytes at p may be read, and 12 ids written. */
 int llm_word_encode(struct llm_encoder *en, const unsigned char *p, size_t n, struct llm_err *e) LLM_MUST_CHECK;
+int llm_words_encode(struct llm_encoder *en, const unsigned char *p, uint64_t ends, struct llm_err *e) LLM_MUST_CHECK;
 
 #endif

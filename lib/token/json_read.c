@@ -171,6 +171,26 @@ static int read_added(struct reader *r, struct llm_err *e)
 
 /* ---- the model ---- */
 
+static int64_t id_of(const struct reader *r, const char *text)
+{
+    const json_t *v = json_object_get(r->ids, text);
+    return json_is_integer(v) ? json_integer_value(v) : -1;
+}
+
+/* A text has one id. */
+static int check_added(const struct reader *r, struct llm_err *e)
+{
+    const json_t *list = get(r->root, "added_tokens");
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *o = json_array_get(list, i);
+        const char *text = json_string_value(json_object_get(o, "content"));
+        int64_t added = json_integer_value(json_object_get(o, "id")), id = id_of(r, text);
+        if (id >= 0 && id != added)
+            return llm_fail(e, EX_DATAERR, "added_tokens[%zu]: '%.99s' has id %lld here and %lld in the vocabulary", i, text, (long long)added, (long long)id);
+    }
+    return 0;
+}
+
 static int read_vocab(struct reader *r, struct llm_err *e)
 {
     const char *text;
@@ -212,13 +232,7 @@ static int read_vocab(struct reader *r, struct llm_err *e)
         if (llm_vocab_put(&r->vocab, id, p, n, flags, e) < 0)
             return llm_in(e, "vocab");
     }
-    return 0;
-}
-
-static int64_t id_of(const struct reader *r, const char *text)
-{
-    const json_t *v = json_object_get(r->ids, text);
-    return json_is_integer(v) ? json_integer_value(v) : -1;
+    return check_added(r, e);
 }
 
 /* "left right" or ["left", "right"] into two NUL-terminated texts in `both`; *right points at the second. */
@@ -418,7 +432,8 @@ static int model_wordpiece(struct reader *r, const json_t *o, struct llm_err *e)
         return llm_fail(e, EX_DATAERR, "expected 'vocab', an object");
     if (no_byte_level(r, e) < 0 || llm_json_str(o, "continuing_subword_prefix", &prefix, e) < 0
         || llm_json_int(o, "max_input_chars_per_word", 0, INT32_MAX, &t->max_word, e) < 0
-        || llm_json_bool(o, "fuse_unk", &t->fuse_unknown, e) < 0 || read_vocab(r, e) < 0 || read_unknown(r, o, e) < 0)
+        || llm_json_bool(o, "fuse_unk", &t->fuse_unknown, e) < 0 || read_vocab(r, e) < 0 || read_unknown(r, o, e) < 0
+        || read_model_ids(r, o, e) < 0 || read_user_defined(r, o, e) < 0)
         return -1;
     t->prefix = strdup(prefix);
     t->generic = true;

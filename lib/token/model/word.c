@@ -1,18 +1,28 @@
 /* Pieces to ids, remembering what words became; the model "bpe". Text is made of few words: most pieces end at the first look-up. */
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include "base/hash.h"
 #include "token/internal.h"
 
-/* Up to 16 bytes that became up to 3 ids: two to a cache line, the newer first. */
+/* Up to 15 bytes that became up to 3 ids: two to a cache line, the newer first. */
 struct word {
-    uint64_t key[2]; /* the bytes, zero-padded */
+    uint64_t key[2]; /* the bytes, zero-padded; the last is their number */
     int32_t ids[3];
-    uint8_t n_bytes, n_ids;
+    int32_t n_ids;
 };
-#define WORD_BITS 16
-#define LINE 64 /* bytes of a cache line */
-/* Longer ones, or of more ids. */
+#define WORD_BYTES 15
+#define WORD_IDS 3
+#define WORD_BITS 17
+#define PAGE ((size_t)2 << 20) /* a huge one, and a multiple of a cache line */
+/* As many bytes that became more ids. */
+struct syllables {
+    uint64_t key[2];
+    int32_t ids[11];
+    int32_t n_ids;
+};
+#define SYLLABLES_BITS 13
+/* Longer ones. */
 struct phrase {
     int32_t ids[12];
     uint8_t bytes[78];
@@ -21,9 +31,11 @@ struct phrase {
 #define PHRASE_BITS 12
 
 struct llm_word_cache {
-    void *memory;          /* zeros that cost nothing until they are used: a prompt of ten words needs a few pages */
-    struct word *words;    /* [2^WORD_BITS], on a cache line */
-    struct phrase *phrases; /* [2^PHRASE_BITS] */
+    struct word *words;          /* [2^WORD_BITS], on a page; zeros that cost nothing until they are used: a prompt of ten words needs a few pages */
+    void *memory;                /* where words begin */
+    struct syllables *syllables; /* [2^SYLLABLES_BITS] */
+    struct phrase *phrases;      /* [2^PHRASE_BITS] */
+    bool large;                  /* words are on huge pages */
 };
 
 struct llm_word_cache *llm_word_cache_create(struct llm_err *e)
@@ -31,22 +43,35 @@ struct llm_word_cache *llm_word_cache_create(struct llm_err *e)
     struct llm_word_cache *c = llm_calloc(1, sizeof *c, "the word cache", e);
     if (!c)
         return NULL;
-    size_t words = sizeof *c->words << WORD_BITS, phrases = sizeof *c->phrases << PHRASE_BITS;
-    c->memory = llm_calloc(1, LINE + words + phrases, "the word cache", e);
-    if (!c->memory) {
-        free(c);
+    c->memory = llm_calloc(1, PAGE + (sizeof *c->words << WORD_BITS), "the word cache", e);
+    c->syllables = llm_calloc((size_t)1 << SYLLABLES_BITS, sizeof *c->syllables, "the word cache", e);
+    c->phrases = llm_calloc((size_t)1 << PHRASE_BITS, sizeof *c->phrases, "the word cache", e);
+    if (!c->memory || !c->syllables || !c->phrases) {
+        llm_word_cache_destroy(c);
         return NULL;
     }
-    c->words = (void *)(((uintptr_t)c->memory + LINE - 1) / LINE * LINE);
-    c->phrases = (void *)((unsigned char *)c->words + words);
+    c->words = (void *)(((uintptr_t)c->memory + PAGE - 1) / PAGE * PAGE);
     return c;
 }
 
 void llm_word_cache_destroy(struct llm_word_cache *c)
 {
-    if (c)
-        free(c->memory);
+    if (!c)
+        return;
+    free(c->memory);
+    free(c->syllables);
+    free(c->phrases);
     free(c);
+}
+
+void llm_word_cache_expect(struct llm_word_cache *c, size_t n)
+{
+    if (c->large || n < 65536)
+        return;
+    c->large = true;
+#ifdef MADV_HUGEPAGE
+    (void)madvise(c->words, sizeof *c->words << WORD_BITS, MADV_HUGEPAGE); /* one fault instead of hundreds; without it, it is only slower */
+#endif
 }
 
 static int bpe_new(struct llm_encoder *en, const unsigned char *p, size_t n, struct llm_err *e)
@@ -91,39 +116,106 @@ static int encode_phrase(struct llm_encoder *en, const unsigned char *p, size_t 
     return 0;
 }
 
-int llm_word_encode(struct llm_encoder *en, const unsigned char *p, size_t n, struct llm_err *e)
+/* The first n bytes of a word. */
+#define BYTES(n) ((UINT64_C(1) << 8 * (n)) - 1)
+static const uint64_t low_bytes[WORD_BYTES + 1] = {0,        BYTES(1),   BYTES(2),   BYTES(3),   BYTES(4),   BYTES(5),   BYTES(6),   BYTES(7),
+                                                   UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX};
+static const uint64_t high_bytes[WORD_BYTES + 1] = {0, 0, 0, 0, 0, 0, 0, 0, 0, BYTES(1), BYTES(2), BYTES(3), BYTES(4), BYTES(5), BYTES(6), BYTES(7)};
+
+struct key { uint64_t low, high; };
+
+/* 16 bytes at p are read: the encoder's buffers end in spare ones. */
+static inline struct key key_of(const unsigned char *p, size_t n)
 {
-    if (n > 16)
-        return encode_phrase(en, p, n, e);
-    uint64_t key[2];
-    memcpy(key, p, 16); /* the encoder's buffers end in 16 spare bytes */
-    if (n < 8) {
-        key[0] &= (UINT64_C(1) << 8 * n) - 1;
-        key[1] = 0;
-    } else if (n < 16) {
-        key[1] &= (UINT64_C(1) << 8 * (n - 8)) - 1;
+    struct key k;
+    memcpy(&k.low, p, 8);
+    memcpy(&k.high, p + 8, 8);
+    k.low &= low_bytes[n];
+    k.high = (k.high & high_bytes[n]) | (uint64_t)n << 56;
+    return k;
+}
+
+static inline uint64_t hash_of(struct key k)
+{
+    return (k.low * UINT64_C(0x9E3779B97F4A7C15)) ^ (k.high * UINT64_C(0xC2B2AE3D27D4EB4F));
+}
+
+static inline struct word *pair_of(const struct llm_word_cache *c, uint64_t hash)
+{
+    return &c->words[(hash >> (64 - WORD_BITS)) & ~(uint64_t)1];
+}
+
+static inline uint64_t differs(const uint64_t key[2], struct key k)
+{
+    return (key[0] ^ k.low) | (key[1] ^ k.high);
+}
+
+/* A word that is in neither place of its pair. */
+static __attribute__((noinline)) int encode_word(struct llm_encoder *en, const unsigned char *p, size_t n, struct key k, struct llm_err *e)
+{
+    struct llm_word_cache *c = en->cache;
+    uint64_t hash = hash_of(k);
+    struct syllables *s = &c->syllables[hash >> 20 & (((uint64_t)1 << SYLLABLES_BITS) - 1)];
+    if (!differs(s->key, k)) {
+        memcpy(en->ids + en->n_ids, s->ids, sizeof s->ids);
+        en->n_ids += (size_t)s->n_ids;
+        return 0;
     }
-    uint64_t h = (key[0] ^ key[1] * UINT64_C(0xC2B2AE3D27D4EB4F)) * UINT64_C(0x9E3779B97F4A7C15);
-    struct word *w = &en->cache->words[(h >> (64 - WORD_BITS)) & ~(uint64_t)1];
-    if (w->key[0] != key[0] || w->key[1] != key[1] || w->n_bytes != n) {
-        if (w[1].key[0] == key[0] && w[1].key[1] == key[1] && w[1].n_bytes == n) {
-            w++;
-        } else {
-            size_t start = en->n_ids;
-            if (en->t->model->encode_new(en, p, n, e) < 0)
-                return -1;
-            size_t n_out = en->n_ids - start;
-            if (n_out > 3)
-                return 0;
-            w[1] = w[0];
-            *w = (struct word){{key[0], key[1]}, {0}, (uint8_t)n, (uint8_t)n_out};
-            memcpy(w->ids, en->ids + start, n_out * sizeof *w->ids);
-            return 0;
-        }
+    size_t start = en->n_ids;
+    if (en->t->model->encode_new(en, p, n, e) < 0)
+        return -1;
+    size_t n_out = en->n_ids - start;
+    if (n_out <= WORD_IDS) {
+        struct word *w = pair_of(c, hash);
+        w[1] = w[0];
+        *w = (struct word){{k.low, k.high}, {0}, (int32_t)n_out};
+        memcpy(w->ids, en->ids + start, n_out * sizeof *w->ids);
+    } else if (n_out <= sizeof s->ids / sizeof *s->ids) {
+        *s = (struct syllables){{k.low, k.high}, {0}, (int32_t)n_out};
+        memcpy(s->ids, en->ids + start, n_out * sizeof *s->ids);
     }
-    memcpy(en->ids + en->n_ids, w->ids, sizeof w->ids);
-    en->n_ids += w->n_ids;
     return 0;
 }
 
-const struct llm_model_row llm_model_bpe = {"bpe", llm_word_encode, bpe_new, false, false};
+int llm_word_encode(struct llm_encoder *en, const unsigned char *p, size_t n, struct llm_err *e)
+{
+    if (n > WORD_BYTES)
+        return encode_phrase(en, p, n, e);
+    struct key k = key_of(p, n);
+    const struct word *w = pair_of(en->cache, hash_of(k));
+    if (differs(w->key, k) && differs((++w)->key, k))
+        return encode_word(en, p, n, k, e);
+    memcpy(en->ids + en->n_ids, w->ids, sizeof w->ids);
+    en->n_ids += (size_t)w->n_ids;
+    return 0;
+}
+
+int llm_words_encode(struct llm_encoder *en, const unsigned char *p, uint64_t ends, struct llm_err *e)
+{
+    struct llm_word_cache *c = en->cache;
+    int32_t *ids = en->ids;
+    size_t n_ids = en->n_ids;
+    for (size_t from = 0, to; ends; ends &= ends - 1, from = to) {
+        to = (size_t)__builtin_ctzll(ends);
+        size_t n = to - from;
+        if (n <= WORD_BYTES) {
+            struct key k = key_of(p + from, n);
+            const struct word *w = pair_of(c, hash_of(k));
+            uint64_t first = differs(w[0].key, k), second = differs(w[1].key, k);
+            if (first == 0 || second == 0) {
+                w += first != 0;
+                memcpy(ids + n_ids, w->ids, sizeof w->ids);
+                n_ids += (size_t)w->n_ids;
+                continue;
+            }
+        }
+        en->n_ids = n_ids;
+        if (llm_word_encode(en, p + from, n, e) < 0)
+            return -1;
+        n_ids = en->n_ids;
+    }
+    en->n_ids = n_ids;
+    return 0;
+}
+
+const struct llm_model_row llm_model_bpe = {"bpe", llm_word_encode, bpe_new, llm_words_encode, false, false};

@@ -2,6 +2,7 @@
  * Llama 3 has it so; Qwen 2 and 3 take one digit at a time; tiktoken's cl100k_base has \s++$ before the new lines. */
 #include "token/split/scan.h"
 #include "token/split/split.h"
+#include "token/split/window.h"
 
 static inline size_t next(const unsigned char *p, const unsigned char *end, bool last, int digits, bool all_at_end)
 {
@@ -42,19 +43,30 @@ static size_t next_qwen2(const unsigned char *p, const unsigned char *end, bool 
     return next(p, end, last, 1, false);
 }
 
+/* What cl100k has more than Llama 3 is at the end of the text, where no window is. */
+static uint64_t window(const struct llm_byte_masks *m, const unsigned char *p, int n)
+{
+    return llm_window_words(m, p, n, (struct llm_window_style){false, false});
+}
+
+static uint64_t window_qwen2(const struct llm_byte_masks *m, const unsigned char *p, int n)
+{
+    return llm_window_words(m, p, n, (struct llm_window_style){true, false});
+}
+
 const struct llm_split_row llm_split_llama3 = {
     "llama3",
     {"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|"
      "\\s+(?!\\S)|\\s+"},
-    next_llama3};
+    next_llama3, window};
 const struct llm_split_row llm_split_cl100k = {
     "cl100k",
     {"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s+\\z|\\s*[\\r\\n]+|"
      "\\s+(?!\\S)|\\s+",
      "'(?i:[sdmt]|ll|ve|re)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}++|\\p{N}{1,3}+| ?[^\\s\\p{L}\\p{N}]++[\\r\\n]*+|\\s++$|\\s*[\\r\\n]|"
      "\\s+(?!\\S)|\\s"},
-    next_cl100k};
+    next_cl100k, window};
 const struct llm_split_row llm_split_qwen2 = {
     "qwen2",
     {"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"},
-    next_qwen2};
+    next_qwen2, window_qwen2};

@@ -1,6 +1,7 @@
 /* GPT-2's pattern: 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+ */
 #include "token/split/scan.h"
 #include "token/split/split.h"
+#include "token/split/window.h"
 
 static size_t contraction(struct llm_scan *s, const unsigned char *p)
 {
@@ -45,9 +46,27 @@ static size_t next(const unsigned char *p, const unsigned char *end, bool last)
     return llm_scan_done(&s, p, q);
 }
 
+static uint64_t window(const struct llm_byte_masks *m, const unsigned char *p, int n)
+{
+    struct llm_window w = llm_window_open(m, n, 0);
+    uint64_t same = (w.letters & w.letters << 1) | (w.digits & w.digits << 1) | (w.other & w.other << 1);
+    uint64_t starts = (~w.space & ~same & ~(m->blank << 1)) | (w.space & ~(w.space << 1 & w.space >> 1)) | 1;
+    for (uint64_t quotes = m->quote & starts & w.seen; quotes; quotes &= quotes - 1) {
+        int at = llm_first_bit(quotes);
+        if (at + 3 > w.n) {
+            w.seen &= llm_bits_below(at);
+            break;
+        }
+        int len = llm_window_contraction(p + at, false);
+        if (len)
+            starts = (starts & ~(UINT64_C(2) << at)) | (UINT64_C(1) << at) << len;
+    }
+    return llm_window_certain(&w, starts);
+}
+
 const struct llm_split_row llm_split_gpt2 = {
     "gpt2",
     {"'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+",
      "'(?:[sdmt]|ll|ve|re)| ?\\p{L}++| ?\\p{N}++| ?[^\\s\\p{L}\\p{N}]++|\\s++$|\\s+(?!\\S)|\\s",
      "'s|'t|'re|'ve|'m|'ll|'d| ?[\\p{L}]+| ?[\\p{N}]+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"},
-    next};
+    next, window};

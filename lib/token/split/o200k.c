@@ -3,6 +3,7 @@
  * with P = [^\r\n\p{L}\p{N}], U = [\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}], W = [\p{Ll}\p{Lm}\p{Lo}\p{M}], C = (?i:'s|'t|'re|'ve|'m|'ll|'d). */
 #include "token/split/scan.h"
 #include "token/split/split.h"
+#include "token/split/window.h"
 
 /* U*W+ at q: its end, or NULL. U* is greedy and gives back: when no W follows the run of U, the match ends after the last character in it
  * that is both. *run: the end of the run of U. */
@@ -67,10 +68,15 @@ static size_t next(const unsigned char *p, const unsigned char *end, bool last)
     return llm_scan_done(&s, p, q);
 }
 
+static uint64_t window(const struct llm_byte_masks *m, const unsigned char *p, int n)
+{
+    return llm_window_words(m, p, n, (struct llm_window_style){false, true});
+}
+
 #define CONTRACTION "(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
 const struct llm_split_row llm_split_o200k = {
     "o200k",
     {"[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]*[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]+" CONTRACTION
      "|[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]+[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]*" CONTRACTION
      "|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"},
-    next};
+    next, window};

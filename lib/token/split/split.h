@@ -7,14 +7,20 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include "base/err.h"
+#include "cpu/kernels/bytes.h"
 
 /* Length of the first piece of [p, end), p < end. `last`: the text ends at `end`; otherwise 0 means that more text is needed. */
 typedef size_t llm_split_next(const unsigned char *p, const unsigned char *end, bool last);
+
+/* Many pieces at once, in ASCII: of [p, p + n), n ≤ 64, with their classes in `m`: bit i > 0 says that a piece ends and another begins at p + i,
+ * whatever follows. Not all need be there: where there are none, llm_split_next says more. */
+typedef uint64_t llm_split_window(const struct llm_byte_masks *m, const unsigned char *p, int n);
 
 struct llm_split_row {
     const char *name;             /* "gpt2": what --pattern takes and identities hold */
     const char *patterns[3];      /* spellings of the same pattern in tokenizer.json files; the first is the one we write */
     llm_split_next *next;
+    llm_split_window *window;
 };
 /* NULL-terminated by name. To add one: a file with its row, and its address in split.c. */
 extern const struct llm_split_row *const llm_split_rows[];

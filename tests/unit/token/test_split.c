@@ -9,6 +9,8 @@
 #include <cmocka.h>
 #include <string.h>
 #include "base/rng.h"
+#include "cpu/detect.h"
+#include "cpu/kernels.h"
 #include "token/split/split.h"
 #include "token/unicode.h"
 
@@ -65,6 +67,7 @@ static size_t n_pool;
 static int fill_pool(void **state)
 {
     (void)state;
+    assert_int_equal(llm_kernels_init(NULL), 0);
     letter = llm_regex_create("\\p{L}", NULL);
     number = llm_regex_create("\\p{N}", NULL);
     space = llm_regex_create("\\s", NULL);
@@ -132,6 +135,43 @@ static void cut_text_gives_no_other_piece(void **state)
     assert_true(early > 1000);
     llm_regex_state_destroy(m);
     llm_regex_destroy(r);
+}
+
+/* Every end that a window is certain of is one of single pieces, from whatever piece the window begins at; and most are found. */
+static void windows_are_single_pieces(void **state)
+{
+    const struct llm_split_row *row = *state;
+    int found = 0, pieces = 0;
+    for (int round = 0; round < 40000; round++) {
+        unsigned char text[192];
+        size_t n = 0, want = 64 + draw(sizeof text - 64 - 4), kinds = 1 + draw(6);
+        while (n < want) {
+            uint32_t kind = draw((uint32_t)kinds), cp;
+            cp = kind == 0 ? 'a' + draw(26) : kind == 1 ? ' ' : kind == 2 ? telling[draw(27)] : kind == 3 ? draw(128) : kind == 4 ? 'A' + draw(26) : "\n/ '."[draw(5)];
+            if (draw(200) == 0)
+                cp = telling[draw(sizeof telling / sizeof *telling)];
+            n += (size_t)llm_utf8_put(cp, text + n);
+        }
+        for (size_t at = 0; at + 64 <= n;) {
+            struct llm_byte_masks m;
+            int seen = draw(4) ? 64 : (int)draw(65);
+            llm_k.bytes.classify(&m, text + at);
+            uint64_t ends = row->window(&m, text + at, seen), left = ends;
+            assert_true(!(ends & 1) && (seen == 64 || ends >> seen == 0));
+            for (size_t from = at; left; found++) {
+                size_t len = row->next(text + from, text + n, true), to = at + (size_t)__builtin_ctzll(left);
+                if (from + len != to)
+                    fail_msg("%s, round %d: window of %d bytes at %zu: piece at %zu: %zu bytes, expected %zu: %.*s", row->name, round, seen, at, from,
+                             to - from, len, (int)n, text);
+                from = to;
+                left &= left - 1;
+            }
+            for (size_t from = at, len; from < at + (size_t)seen; from += len, pieces++)
+                len = row->next(text + from, text + n, true);
+            at += row->next(text + at, text + n, true);
+        }
+    }
+    assert_true(found > pieces / 2);
 }
 
 static void bytes_that_are_no_text_get_through(void **state)
@@ -204,6 +244,7 @@ int main(void)
         void *row = (void *)(uintptr_t)llm_split_rows[i];
         tests[n++] = (struct CMUnitTest){llm_split_rows[i]->name, splitter_is_pattern, NULL, NULL, row};
         tests[n++] = (struct CMUnitTest){"… cut", cut_text_gives_no_other_piece, NULL, NULL, row};
+        tests[n++] = (struct CMUnitTest){"… windows", windows_are_single_pieces, NULL, NULL, row};
         tests[n++] = (struct CMUnitTest){"… bytes", bytes_that_are_no_text_get_through, NULL, NULL, row};
     }
     tests[n++] = (struct CMUnitTest)cmocka_unit_test(other_patterns);
