@@ -203,7 +203,9 @@ int tokenize_encode(int argc, char **argv)
         return llm_report(&e);
     double start = llm_now();
     struct llm_tokenizer *t = llm_tokenizer_load(a.tokenizer, a.pattern, &e);
+    double loaded = llm_now();
     int bad = t ? encode(&j, t, argv + rest, argc - rest, &e) : -1;
+    double done = llm_now();
     llm_encode_stream_destroy(j.stream);
     llm_tokens_writer_destroy(j.writer);
     llm_output_abandon(j.out);
@@ -214,6 +216,7 @@ int tokenize_encode(int argc, char **argv)
     llm_pool_stop();
     if (bad < 0)
         return llm_report(&e);
-    llm_verbose("%" PRIu64 " tokens in %" PRIu64 " documents, %.2f s", j.tokens, j.documents, llm_now() - start);
+    llm_verbose("%" PRIu64 " tokens in %" PRIu64 " documents; %.3f s to load, %.3f s to encode", j.tokens, j.documents, loaded - start,
+                done - loaded);
     return 0;
 }

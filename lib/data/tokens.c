@@ -68,18 +68,29 @@ static int flush(struct llm_tokens_writer *w, struct llm_err *e)
     return got;
 }
 
+/* A check and a loop of its own for each width: the compiler makes vectors of them. */
+static int put_ids(struct llm_tokens_writer *w, const int32_t *ids, size_t n, struct llm_err *e)
+{
+    uint32_t largest = 0;
+    for (size_t i = 0; i < n; i++) largest = (uint32_t)ids[i] > largest ? (uint32_t)ids[i] : largest;
+    for (size_t i = 0; n && largest >= (uint32_t)w->vocab_size && i < n; i++)
+        if (ids[i] < 0 || ids[i] >= w->vocab_size) return llm_fail(e, EX_DATAERR, "token id %d: expected below %d", ids[i], w->vocab_size);
+    if (w->wide) {
+        memcpy((uint32_t *)w->ids + w->n, ids, n * sizeof *ids);
+        return 0;
+    }
+    uint16_t *out = (uint16_t *)w->ids + w->n;
+    for (size_t i = 0; i < n; i++) out[i] = (uint16_t)ids[i];
+    return 0;
+}
+
 int llm_tokens_put(struct llm_tokens_writer *w, const int32_t *ids, const uint8_t *loss_mask, size_t n, struct llm_err *e)
 {
     for (size_t at = 0, step; at < n; at += step) {
         if (w->n == LLM_TOKENS_PER_MESSAGE && flush(w, e) < 0) return -1; /* only when more comes: an end of document may still join */
         step = LLM_TOKENS_PER_MESSAGE - w->n;
         if (step > n - at) step = n - at;
-        for (size_t i = 0; i < step; i++) {
-            int32_t id = ids[at + i];
-            if (id < 0 || id >= w->vocab_size) return llm_fail(e, EX_DATAERR, "token id %d: expected below %d", id, w->vocab_size);
-            if (w->wide) ((uint32_t *)w->ids)[w->n + i] = (uint32_t)id;
-            else ((uint16_t *)w->ids)[w->n + i] = (uint16_t)id;
-        }
+        if (put_ids(w, ids + at, step, e) < 0) return -1;
         if (w->with_mask && loss_mask) memcpy(w->mask + w->n, loss_mask + at, step);
         else if (w->with_mask) memset(w->mask + w->n, 1, step);
         w->n += step;

@@ -111,14 +111,34 @@ int llm_tokenizer_set_vocab(struct llm_tokenizer *t, const struct llm_vocab *v, 
     return 0;
 }
 
+static inline uint64_t load64(const unsigned char *p)
+{
+    uint64_t v;
+    memcpy(&v, p, 8);
+    return v;
+}
+
+static inline uint32_t load32(const unsigned char *p)
+{
+    uint32_t v;
+    memcpy(&v, p, 4);
+    return v;
+}
+
+/* Pieces are short: two loads that may overlap. Longer ones are rare. */
 static uint32_t hash_piece(const unsigned char *p, size_t n)
 {
-    return (uint32_t)(llm_xxh64(p, n, 0) >> 32);
+    if (n > 16)
+        return (uint32_t)(llm_xxh64(p, n, 0) >> 32);
+    uint64_t a = n >= 8 ? load64(p) : n >= 4 ? load32(p) : (uint64_t)p[0] << 16 | (uint64_t)p[n / 2] << 8 | p[n - 1];
+    uint64_t b = n >= 8 ? load64(p + n - 8) : n >= 4 ? load32(p + n - 4) : 0;
+    uint64_t h = (a + n) * UINT64_C(0x9E3779B97F4A7C15) ^ b * UINT64_C(0xC2B2AE3D27D4EB4F);
+    return (uint32_t)((h ^ h >> 29) * UINT64_C(0x9E3779B97F4A7C15) >> 32);
 }
 
 int32_t llm_tokenizer_whole(const struct llm_tokenizer *t, const unsigned char *p, size_t n)
 {
-    uint32_t h = hash_piece(p, n);
+    uint32_t h = n ? hash_piece(p, n) : 0;
     size_t mask = ((size_t)1 << t->whole_bits) - 1;
     for (size_t i = h & mask; t->whole[i].id >= 0; i = (i + 1) & mask) {
         size_t len;

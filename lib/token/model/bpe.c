@@ -1,65 +1,119 @@
-/* Short pieces merge in place by scanning for the lowest rank; long ones with a linked list and a heap, n log n. */
+/* Short pieces merge by scanning for the lowest rank; long ones with a linked list and a heap, n log n. */
 #include "token/model/bpe.h"
 #include <stdlib.h>
 #include <string.h>
 #include "base/buf.h"
 
+#define MADE_MASK (((uint64_t)1 << LLM_BPE_MADE_BITS) - 1)
+#define EMPTY UINT64_MAX
+
 static inline uint64_t pair_of(uint32_t left, uint32_t right)
 {
-    return (uint64_t)left << 32 | right;
+    return (uint64_t)left << LLM_BPE_ID_BITS | right;
 }
 
 static inline size_t slot_of(const struct llm_bpe *b, uint64_t pair)
 {
-    return (size_t)((pair ^ pair >> 29) * UINT64_C(0x9E3779B97F4A7C15) >> (64 - b->bits));
+    return (size_t)(pair * UINT64_C(0x9E3779B97F4A7C15) >> (64 - b->bits));
 }
 
-const struct llm_bpe_slot *llm_bpe_find(const struct llm_bpe *b, uint32_t left, uint32_t right)
+static inline uint32_t find(const struct llm_bpe *b, uint32_t left, uint32_t right)
 {
     uint64_t pair = pair_of(left, right);
     size_t mask = ((size_t)1 << b->bits) - 1;
     for (size_t i = slot_of(b, pair);; i = (i + 1) & mask) {
-        const struct llm_bpe_slot *s = &b->slots[i];
-        if (s->pair == pair)
-            return s;
-        if (s->pair == UINT64_MAX)
-            return NULL;
+        uint64_t s = b->slots[i];
+        if (s >> LLM_BPE_MADE_BITS == pair)
+            return (uint32_t)(s & MADE_MASK);
+        if (s == EMPTY)
+            return LLM_BPE_NONE;
     }
+}
+
+uint32_t llm_bpe_find(const struct llm_bpe *b, uint32_t left, uint32_t right)
+{
+    return find(b, left, right);
 }
 
 static inline uint32_t rank_of(const struct llm_bpe *b, uint32_t left, uint32_t right)
 {
-    const struct llm_bpe_slot *s = llm_bpe_find(b, left, right);
-    return s ? s->rank : LLM_BPE_NONE;
+    uint32_t made = find(b, left, right);
+    return made == LLM_BPE_NONE ? LLM_BPE_NONE : b->made[made].rank;
+}
+
+static int by_made(const void *a, const void *b)
+{
+    const struct llm_bpe_made *x = a, *y = b;
+    return x->rank != y->rank ? (x->rank > y->rank) - (x->rank < y->rank) : (x->id > y->id) - (x->id < y->id);
+}
+
+/* `made` in order, each once; how many there are. Lists of merges are in order already. */
+static size_t order_made(struct llm_bpe_made *made, size_t n)
+{
+    size_t kept = 0, i = 1;
+    while (i < n && by_made(&made[i - 1], &made[i]) <= 0)
+        i++;
+    if (i < n)
+        qsort(made, n, sizeof *made, by_made);
+    for (i = 0; i < n; i++)
+        if (kept == 0 || by_made(&made[kept - 1], &made[i]) != 0)
+            made[kept++] = made[i];
+    return kept;
+}
+
+static size_t index_of(const struct llm_bpe *b, size_t n, const struct llm_bpe_merge *m, size_t guess)
+{
+    const struct llm_bpe_made wanted = {m->rank, m->id};
+    for (size_t i = guess; i < guess + 2 && i < n; i++) /* the same as of the last merge, or the next */
+        if (by_made(&b->made[i], &wanted) == 0)
+            return i;
+    return (size_t)((const struct llm_bpe_made *)bsearch(&wanted, b->made, n, sizeof wanted, by_made) - b->made);
+}
+
+/* Merges into slots: of one pair the lowest rank. */
+static void fill_slots(struct llm_bpe *b, size_t n_made)
+{
+    size_t mask = ((size_t)1 << b->bits) - 1, made = 0;
+    memset(b->slots, 0xFF, (mask + 1) * sizeof *b->slots);
+    for (size_t i = 0; i < b->n_merges; i++) {
+        const struct llm_bpe_merge *m = &b->merges[i];
+        made = index_of(b, n_made, m, made);
+        uint64_t pair = pair_of(m->left, m->right), slot = pair << LLM_BPE_MADE_BITS | made;
+        size_t at = slot_of(b, pair);
+        while (b->slots[at] != EMPTY && b->slots[at] >> LLM_BPE_MADE_BITS != pair)
+            at = (at + 1) & mask;
+        if (slot < b->slots[at])
+            b->slots[at] = slot;
+    }
 }
 
 int llm_bpe_init(struct llm_bpe *b, struct llm_bpe_merge *merges, size_t n, struct llm_err *e)
 {
+    uint32_t largest = 0;
     b->merges = merges;
     b->n_merges = n;
-    for (b->bits = 10; (size_t)1 << b->bits < n * 2; b->bits++) {
+    for (b->bits = 10; (size_t)1 << b->bits < n + n / 2; b->bits++) {
     }
-    size_t slots = (size_t)1 << b->bits;
-    b->slots = llm_alloc(slots, sizeof *b->slots, "merges", e);
+    b->made = llm_alloc(n, sizeof *b->made, "merges", e);
+    b->slots = llm_alloc((size_t)1 << b->bits, sizeof *b->slots, "merges", e);
     b->bytes = llm_alloc(65536, sizeof *b->bytes, "merges", e);
-    if (!b->slots || !b->bytes)
+    if (!b->made || !b->slots || !b->bytes)
         return -1;
-    memset(b->slots, 0xFF, slots * sizeof *b->slots);
     for (size_t i = 0; i < n; i++) {
         const struct llm_bpe_merge *m = &merges[i];
-        uint64_t pair = pair_of(m->left, m->right);
-        size_t at = slot_of(b, pair);
-        while (b->slots[at].pair != UINT64_MAX && b->slots[at].pair != pair)
-            at = (at + 1) & (slots - 1);
-        if (b->slots[at].pair == UINT64_MAX || b->slots[at].rank > m->rank)
-            b->slots[at] = (struct llm_bpe_slot){pair, m->rank, m->id};
+        b->made[i] = (struct llm_bpe_made){m->rank, m->id};
+        largest |= m->left | m->right;
     }
+    size_t n_made = order_made(b->made, n);
+    if (largest >> LLM_BPE_ID_BITS || n_made >= MADE_MASK)
+        return llm_fail(e, EX_UNAVAILABLE, "a BPE vocabulary of more than %d tokens or %d merges", 1 << LLM_BPE_ID_BITS, (int)MADE_MASK);
+    for (size_t i = 1; i < n_made; i++)
+        b->tied = b->tied || b->made[i].rank == b->made[i - 1].rank;
+    fill_slots(b, n_made);
     for (unsigned left = 0; left < 256; left++)
         for (unsigned right = 0; right < 256; right++) {
-            const struct llm_bpe_slot *s = NULL;
-            if (b->byte_id[left] != LLM_BPE_NONE && b->byte_id[right] != LLM_BPE_NONE)
-                s = llm_bpe_find(b, b->byte_id[left], b->byte_id[right]);
-            b->bytes[left << 8 | right] = s ? *s : (struct llm_bpe_slot){UINT64_MAX, LLM_BPE_NONE, 0};
+            bool both = b->byte_id[left] != LLM_BPE_NONE && b->byte_id[right] != LLM_BPE_NONE;
+            b->bytes[left << 8 | right] = both ? find(b, b->byte_id[left], b->byte_id[right]) : LLM_BPE_NONE;
         }
     return 0;
 }
@@ -67,6 +121,7 @@ int llm_bpe_init(struct llm_bpe *b, struct llm_bpe_merge *merges, size_t n, stru
 void llm_bpe_release(struct llm_bpe *b)
 {
     free(b->merges);
+    free(b->made);
     free(b->slots);
     free(b->bytes);
     *b = (struct llm_bpe){0};
@@ -83,55 +138,62 @@ static int no_token(unsigned char byte, struct llm_err *e)
     return llm_fail(e, EX_DATAERR, "byte 0x%02X has no token in this vocabulary", byte);
 }
 
-/* Merges `n` symbols, of which `rank` and `made` belong to the pair with the next. How many are left. */
-static inline size_t merge_short(const struct llm_bpe *b, uint32_t *id, uint32_t *rank, uint32_t *made, size_t n, struct llm_bpe_merge *last)
+/* A pair of symbols in one number: rank, place and what it makes, so that the least of all is the next merge. */
+#define PLACE_BITS 7
+_Static_assert(PLACE_BITS + LLM_BPE_MADE_BITS <= 32 && LLM_BPE_SHORT <= 1 << PLACE_BITS, "a pair fits");
+#define NO_PAIR UINT64_MAX
+
+static inline uint64_t pair_at(const struct llm_bpe *b, size_t place, uint32_t made)
 {
-    while (n > 1) {
-        size_t best = 0;
-        uint32_t lowest = rank[0];
-        for (size_t i = 1; i + 1 < n; i++)
-            if (rank[i] < lowest) {
-                lowest = rank[i];
-                best = i;
-            }
-        if (lowest == LLM_BPE_NONE)
-            break;
-        if (last)
-            *last = (struct llm_bpe_merge){id[best], id[best + 1], lowest, made[best]};
-        id[best] = made[best];
-        n--;
-        memmove(id + best + 1, id + best + 2, (n - best - 1) * sizeof *id);
-        if (best + 1 < n) {
-            memmove(rank + best + 1, rank + best + 2, (n - best - 2) * sizeof *rank);
-            memmove(made + best + 1, made + best + 2, (n - best - 2) * sizeof *made);
-            const struct llm_bpe_slot *s = llm_bpe_find(b, id[best], id[best + 1]);
-            rank[best] = s ? s->rank : LLM_BPE_NONE;
-            made[best] = s ? s->id : 0;
-        }
-        if (best > 0) {
-            const struct llm_bpe_slot *s = llm_bpe_find(b, id[best - 1], id[best]);
-            rank[best - 1] = s ? s->rank : LLM_BPE_NONE;
-            made[best - 1] = s ? s->id : 0;
-        }
+    uint64_t rank = made == LLM_BPE_NONE || !b->tied ? made : b->made[made].rank;
+    return made == LLM_BPE_NONE ? NO_PAIR : rank << 32 | (uint64_t)place << LLM_BPE_MADE_BITS | made;
+}
+
+/* Merges `n` symbols; `pairs` has each with the next, the last none. Merged symbols leave holes: what is left is written to `out`. */
+static inline size_t merge_short(const struct llm_bpe *b, uint32_t *id, uint64_t *pairs, size_t n, int32_t *out, struct llm_bpe_merge *last)
+{
+    uint8_t before[LLM_BPE_SHORT + 1], after[LLM_BPE_SHORT + 1];
+    for (size_t i = 0; i < n; i++) {
+        before[i] = (uint8_t)(i - 1);
+        after[i] = (uint8_t)(i + 1);
     }
-    return n;
+    for (;;) {
+        uint64_t best = NO_PAIR;
+        for (size_t i = 0; i + 1 < n; i++)
+            best = pairs[i] < best ? pairs[i] : best;
+        if (best == NO_PAIR)
+            break;
+        uint32_t made = (uint32_t)(best & MADE_MASK);
+        size_t at = best >> LLM_BPE_MADE_BITS & ((1 << PLACE_BITS) - 1), gone = after[at], next = after[gone];
+        if (last)
+            *last = (struct llm_bpe_merge){id[at], id[gone], b->made[made].rank, b->made[made].id};
+        id[at] = b->made[made].id;
+        after[at] = (uint8_t)next;
+        pairs[gone] = pairs[at] = NO_PAIR;
+        if (next < n) {
+            before[next] = (uint8_t)at;
+            pairs[at] = pair_at(b, at, find(b, id[at], id[next]));
+        }
+        if (at > 0)
+            pairs[before[at]] = pair_at(b, before[at], find(b, id[before[at]], id[at]));
+    }
+    size_t n_out = 0;
+    for (size_t i = 0; i < n; i = after[i])
+        out[n_out++] = (int32_t)id[i];
+    return n_out;
 }
 
 static void encode_short(const struct llm_bpe *b, const unsigned char *p, size_t n, int32_t *out, size_t *n_out,
                          struct llm_bpe_merge *last)
 {
-    uint32_t id[LLM_BPE_SHORT + 1], rank[LLM_BPE_SHORT + 1], made[LLM_BPE_SHORT + 1];
+    uint32_t id[LLM_BPE_SHORT];
+    uint64_t pairs[LLM_BPE_SHORT];
     for (size_t i = 0; i < n; i++)
         id[i] = b->byte_id[p[i]];
-    for (size_t i = 0; i + 1 < n; i++) {
-        const struct llm_bpe_slot *s = &b->bytes[p[i] << 8 | p[i + 1]];
-        rank[i] = s->rank;
-        made[i] = s->id;
-    }
-    n = merge_short(b, id, rank, made, n, last);
-    for (size_t i = 0; i < n; i++)
-        out[i] = (int32_t)id[i];
-    *n_out = n;
+    for (size_t i = 0; i + 1 < n; i++)
+        pairs[i] = pair_at(b, i, b->bytes[p[i] << 8 | p[i + 1]]);
+    pairs[n - 1] = NO_PAIR;
+    *n_out = merge_short(b, id, pairs, n, out, last);
 }
 
 /* One symbol of a long piece; `rank` is that of its pair with the next. */
@@ -202,7 +264,7 @@ static size_t merge_long(const struct llm_bpe *b, struct llm_bpe_work *w, struct
         if (v[at].rank != rank)
             continue; /* merged away or changed since */
         uint32_t gone = v[at].after;
-        uint32_t id = llm_bpe_find(b, v[at].id, v[gone].id)->id;
+        uint32_t id = b->made[find(b, v[at].id, v[gone].id)].id;
         if (last)
             *last = (struct llm_bpe_merge){v[at].id, v[gone].id, rank, id};
         v[at].id = id;
@@ -232,7 +294,7 @@ static int encode_long(const struct llm_bpe *b, struct llm_bpe_work *w, const un
     if (!v)
         return -1;
     for (size_t i = 0; i < n; i++)
-        put_node(v, &h, i, n, b->byte_id[p[i]], i + 1 < n ? b->bytes[p[i] << 8 | p[i + 1]].rank : LLM_BPE_NONE);
+        put_node(v, &h, i, n, b->byte_id[p[i]], i + 1 < n ? rank_of(b, b->byte_id[p[i]], b->byte_id[p[i + 1]]) : LLM_BPE_NONE);
     *n_out = merge_long(b, w, v, &h, n, out, last);
     return 0;
 }
@@ -241,17 +303,14 @@ int llm_bpe_merge_ids(const struct llm_bpe *b, struct llm_bpe_work *w, int32_t *
 {
     struct heap h;
     if (*n <= LLM_BPE_SHORT) {
-        uint32_t id[LLM_BPE_SHORT + 1], rank[LLM_BPE_SHORT + 1], made[LLM_BPE_SHORT + 1];
+        uint32_t id[LLM_BPE_SHORT];
+        uint64_t pairs[LLM_BPE_SHORT];
         for (size_t i = 0; i < *n; i++)
             id[i] = (uint32_t)ids[i];
-        for (size_t i = 0; i + 1 < *n; i++) {
-            const struct llm_bpe_slot *s = llm_bpe_find(b, id[i], id[i + 1]);
-            rank[i] = s ? s->rank : LLM_BPE_NONE;
-            made[i] = s ? s->id : 0;
-        }
-        *n = merge_short(b, id, rank, made, *n, last);
-        for (size_t i = 0; i < *n; i++)
-            ids[i] = (int32_t)id[i];
+        for (size_t i = 0; i + 1 < *n; i++)
+            pairs[i] = pair_at(b, i, find(b, id[i], id[i + 1]));
+        pairs[*n - 1] = NO_PAIR;
+        *n = merge_short(b, id, pairs, *n, ids, last);
         return 0;
     }
     struct node *v = make_room(w, &h, *n, e);

@@ -11,28 +11,34 @@
 
 /* A merge: ids left and right become `id`. */
 struct llm_bpe_merge { uint32_t left, right, rank, id; };
-struct llm_bpe_slot { uint64_t pair; uint32_t rank, id; }; /* pair: left << 32 | right; all ones: empty */
+struct llm_bpe_made { uint32_t rank, id; };
+/* Vocabularies that can be merged: a pair and what it makes are one number of 64 bits, so that eight are looked at in one cache line. */
+#define LLM_BPE_ID_BITS 21
+#define LLM_BPE_MADE_BITS 22
 
 struct llm_bpe {
     struct llm_bpe_merge *merges; /* as they came; owned */
     size_t n_merges;
-    struct llm_bpe_slot *slots;   /* hash of pairs, 2^bits */
+    struct llm_bpe_made *made;    /* what merges make, ascending, each once */
+    bool tied;                    /* different tokens have the same rank: places in `made` do not stand for ranks */
+    uint64_t *slots;              /* hash of pairs, 2^bits: left, right, index into `made`; all ones: empty */
     int bits;
-    struct llm_bpe_slot *bytes;   /* [256 × 256]: the merge of two bytes; rank NONE when there is none */
+    uint32_t *bytes;              /* [256 × 256]: what two bytes make; NONE: nothing */
     uint32_t byte_id[256];        /* NONE: no token for this byte */
 };
-/* Takes `merges` over (also when it fails). byte_id is filled by the caller before. A pair that stands twice keeps its first rank. */
+/* Takes `merges` over (also when it fails). byte_id is filled by the caller before. A pair that stands twice keeps its first rank. A vocabulary of
+ * 2^21 tokens or more is EX_UNAVAILABLE. */
 int llm_bpe_init(struct llm_bpe *b, struct llm_bpe_merge *merges, size_t n, struct llm_err *e) LLM_MUST_CHECK;
 void llm_bpe_release(struct llm_bpe *b);
-/* NULL when left and right do not merge. */
-const struct llm_bpe_slot *llm_bpe_find(const struct llm_bpe *b, uint32_t left, uint32_t right);
+/* Index into `made`, or NONE when left and right do not merge. */
+uint32_t llm_bpe_find(const struct llm_bpe *b, uint32_t left, uint32_t right);
 
 /* A thread's working memory; zero-initialise it. */
 struct llm_bpe_work {
     void *long_words; /* grown for pieces above LLM_BPE_SHORT */
     size_t room;
 };
-#define LLM_BPE_SHORT 96
+#define LLM_BPE_SHORT 64
 void llm_bpe_work_release(struct llm_bpe_work *w);
 /* Encodes n > 0 bytes at p; `out` has room for n ids. *n_out counts them. 0 or -1: a byte without a
  * token (EX_DATAERR), or memory is short. */

@@ -68,10 +68,11 @@ static size_t merge_plainly(const struct llm_bpe *b, const unsigned char *p, siz
     for (size_t i = 0; i < n; i++)
         out[i] = (int32_t)b->byte_id[p[i]];
     for (;;) {
-        const struct llm_bpe_slot *best = NULL;
+        const struct llm_bpe_made *best = NULL;
         size_t at = 0;
         for (size_t i = 0; i + 1 < n; i++) {
-            const struct llm_bpe_slot *s = llm_bpe_find(b, (uint32_t)out[i], (uint32_t)out[i + 1]);
+            uint32_t found = llm_bpe_find(b, (uint32_t)out[i], (uint32_t)out[i + 1]);
+            const struct llm_bpe_made *s = found == LLM_BPE_NONE ? NULL : &b->made[found];
             if (s && (!best || s->rank < best->rank)) {
                 best = s;
                 at = i;
