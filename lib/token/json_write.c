@@ -72,7 +72,7 @@ static int listed(const struct llm_tokenizer *t, int32_t id, struct llm_buf *byt
     uint32_t cp;
     size_t n;
     const unsigned char *text = llm_model_piece(t, id, &n);
-    if (t->flags[id] & LLM_TOKEN_MODEL || !(t->flags[id] & LLM_TOKEN_ADDED))
+    if (t->flags[id] & LLM_TOKEN_MODEL || !(t->flags[id] & LLM_TOKEN_ADDED) || id == t->unknown)
         return 1;
     bytes->n = 0;
     int byte_text = is_text(t) ? 0 : llm_byte_text_decode((const char *)text, n, bytes, e);
@@ -213,6 +213,17 @@ static int write_unknown(const struct llm_tokenizer *t, struct llm_buf *out, str
     return llm_json_quote(out, (const char *)text, n, e);
 }
 
+/* An unknown token that would be a symbol of the model if it were one: a single character. */
+static int write_never(const struct llm_tokenizer *t, struct llm_buf *out, struct llm_err *e)
+{
+    uint32_t cp;
+    size_t n;
+    if (t->unknown < 0 || t->flags[t->unknown] & LLM_TOKEN_MODEL)
+        return 0;
+    const unsigned char *text = llm_model_piece(t, t->unknown, &n);
+    return n && llm_utf8_next(text, n, &cp) == (int)n ? llm_buf_printf(out, e, ", \"never\": [%d]", t->unknown) : 0;
+}
+
 static int write_bpe(const struct llm_tokenizer *t, struct llm_buf *out, struct llm_err *e)
 {
     if (llm_buf_printf(out, e, "{\n    \"type\": \"BPE\", \"dropout\": null, \"unk_token\": ") < 0 || write_unknown(t, out, e) < 0
@@ -220,8 +231,9 @@ static int write_bpe(const struct llm_tokenizer *t, struct llm_buf *out, struct 
                           ", \"continuing_subword_prefix\": null, \"end_of_word_suffix\": null, \"fuse_unk\": %s, \"byte_fallback\": %s, "
                           "\"ignore_merges\": %s",
                           truth(t->fuse_unknown), truth(t->byte_fallback), truth(t->ignore_merges)) < 0
-        || write_ids(t, "user_defined", LLM_TOKEN_USER, true, out, e) < 0 || llm_buf_printf(out, e, ",\n    \"vocab\": {") < 0
-        || write_vocab(t, out, e) < 0 || llm_buf_printf(out, e, "\n    },\n    \"merges\": [") < 0 || write_merges(t, out, e) < 0)
+        || write_never(t, out, e) < 0 || write_ids(t, "user_defined", LLM_TOKEN_USER, true, out, e) < 0
+        || llm_buf_printf(out, e, ",\n    \"vocab\": {") < 0 || write_vocab(t, out, e) < 0
+        || llm_buf_printf(out, e, "\n    },\n    \"merges\": [") < 0 || write_merges(t, out, e) < 0)
         return -1;
     return llm_buf_printf(out, e, "\n  }");
 }

@@ -38,6 +38,21 @@ static int translate(const char *pattern, struct llm_buf *out, struct llm_err *e
     return 0;
 }
 
+/* May this be a pattern that calls itself? Compiled to machine code, PCRE2 does not notice when such a call goes round for ever. */
+static bool may_recurse(const char *p)
+{
+    for (; (p = strpbrk(p, "(\\")) != NULL; p++) {
+        if (p[0] == '\\' && p[1] == 'g')
+            return true;
+        if (p[0] != '(' || p[1] != '?')
+            continue;
+        const char *q = p + 2 + (p[2] == '+' || p[2] == '-');
+        if (*q == 'R' || *q == '&' || (*q >= '0' && *q <= '9') || (q[0] == 'P' && q[1] == '>'))
+            return true;
+    }
+    return false;
+}
+
 struct llm_regex *llm_regex_create(const char *pattern, struct llm_err *e)
 {
     struct llm_buf text = {0};
@@ -60,7 +75,8 @@ struct llm_regex *llm_regex_create(const char *pattern, struct llm_err *e)
         llm_fail(e, EX_DATAERR, "split pattern '%s': %s", pattern, (const char *)why);
         goto fail;
     }
-    (void)pcre2_jit_compile(r->code, PCRE2_JIT_COMPLETE | PCRE2_JIT_PARTIAL_HARD); /* without JIT it is only slower */
+    if (!may_recurse(pattern))
+        (void)pcre2_jit_compile(r->code, PCRE2_JIT_COMPLETE | PCRE2_JIT_PARTIAL_HARD); /* without JIT it is only slower */
     pcre2_pattern_info(r->code, PCRE2_INFO_MAXLOOKBEHIND, &behind);
     r->lookbehind = (size_t)behind * 4;
     llm_buf_release(&text);
@@ -99,7 +115,6 @@ struct llm_regex_state *llm_regex_state_create(const struct llm_regex *r, struct
         return NULL;
     }
     pcre2_jit_stack_assign(m->context, NULL, m->stack);
-    pcre2_set_match_limit(m->context, 50000000);
     return m;
 }
 
@@ -122,6 +137,14 @@ static size_t valid_until(const unsigned char *p, size_t n, bool last, bool *mor
     return at;
 }
 
+/* A match may take this many steps: some for each byte that it can look at, and then as many as a pattern that explodes needs for a fraction of a
+ * second. */
+static void limit_steps(struct llm_regex_state *m, size_t n)
+{
+    size_t steps = n < 400000000 ? 1000000 + 8 * n : UINT32_MAX;
+    pcre2_set_match_limit(m->context, (uint32_t)steps);
+}
+
 static int gave_up(int code, struct llm_err *e)
 {
     PCRE2_UCHAR why[200] = "";
@@ -131,6 +154,7 @@ static int gave_up(int code, struct llm_err *e)
 
 int llm_regex_find(struct llm_regex_state *m, const unsigned char *text, size_t at, size_t n, size_t *from, size_t *to, struct llm_err *e)
 {
+    limit_steps(m, n - at);
     int got = pcre2_match(m->regex->code, text, n, at, PCRE2_NO_UTF_CHECK | PCRE2_NOTEMPTY, m->data, m->context);
     if (got == PCRE2_ERROR_NOMATCH)
         return 0;
@@ -156,6 +180,7 @@ long llm_regex_next(struct llm_regex_state *m, const unsigned char *text, size_t
             start++;
         if (llm_utf8_invalid(text + start, at - start) < at - start)
             start = at; /* looking behind ends at bytes that are no characters */
+        limit_steps(m, valid);
         int got = pcre2_match(m->regex->code, text + start, at + valid - start, at - start,
                               PCRE2_NO_UTF_CHECK | PCRE2_NOTEMPTY | (more ? PCRE2_PARTIAL_HARD : 0), m->data, m->context);
         if (got == PCRE2_ERROR_PARTIAL || (got == PCRE2_ERROR_NOMATCH && more)) {
