@@ -177,28 +177,6 @@ static int64_t id_of(const struct reader *r, const char *text)
     return json_is_integer(v) ? json_integer_value(v) : -1;
 }
 
-/* An added token whose text the model has with another id is that one, as Hugging Face's library has it. */
-static void move_added(struct reader *r, size_t from, size_t to)
-{
-    if (from == to || from >= r->vocab.n || to >= r->vocab.n || !(r->vocab.v[from].flags & LLM_TOKEN_ADDED))
-        return;
-    r->vocab.v[to].flags |= r->vocab.v[from].flags;
-    r->vocab.v[from] = (struct llm_vocab_entry){0};
-    while (!r->vocab.v[r->vocab.n - 1].flags)
-        r->vocab.n--;
-}
-
-static void move_all_added(struct reader *r)
-{
-    const json_t *list = get(r->root, "added_tokens");
-    for (size_t i = 0; i < json_array_size(list); i++) {
-        const json_t *o = json_array_get(list, i);
-        int64_t id = id_of(r, json_string_value(json_object_get(o, "content")));
-        if (id >= 0)
-            move_added(r, (size_t)json_integer_value(json_object_get(o, "id")), (size_t)id);
-    }
-}
-
 static int read_vocab(struct reader *r, struct llm_err *e)
 {
     const char *text;
@@ -240,7 +218,6 @@ static int read_vocab(struct reader *r, struct llm_err *e)
         if (llm_vocab_put(&r->vocab, id, p, n, flags, e) < 0)
             return llm_in(e, "vocab");
     }
-    move_all_added(r);
     return 0;
 }
 
@@ -411,15 +388,6 @@ static int read_scored(struct reader *r, const json_t *list, struct llm_err *e)
         if (added && added->n == n && memcmp(added->text, p, n) == 0)
             added->flags |= LLM_TOKEN_MODEL;
         r->vocab.v[i].score = json_number_value(score);
-    }
-    size_t n_list = json_array_size(list);
-    for (size_t id = n_list; id < r->vocab.n; id++) { /* added behind the list */
-        const struct llm_vocab_entry *added = &r->vocab.v[id];
-        size_t i = 0;
-        while (added->flags && i < n_list && (r->vocab.v[i].n != added->n || memcmp(r->vocab.v[i].text, added->text, added->n) != 0))
-            i++;
-        if (added->flags && i < n_list)
-            move_added(r, id, i);
     }
     return 0;
 }

@@ -75,12 +75,12 @@ static int listed(const struct llm_tokenizer *t, int32_t id, struct llm_buf *byt
     if (t->flags[id] & LLM_TOKEN_MODEL || !(t->flags[id] & LLM_TOKEN_ADDED) || id == t->unknown)
         return 1;
     bytes->n = 0;
-    int byte_text = is_text(t) ? 0 : llm_byte_text_decode((const char *)text, n, bytes, e);
-    if (byte_text < 0)
+    int as_model = is_text(t) ? llm_buf_put(bytes, text, n, e) == 0 ? 1 : -1 : llm_byte_text_decode((const char *)text, n, bytes, e);
+    if (as_model < 0)
         return -1;
-    if (n == 0 || bytes->n == 1 || llm_utf8_next(text, n, &cp) == (int)n)
+    if (n == 0 || (!is_text(t) && bytes->n == 1) || llm_utf8_next(text, n, &cp) == (int)n)
         return 0;
-    for (int32_t k = 0; byte_text && k < t->vocab_size; k++)
+    for (int32_t k = 0; as_model && k < t->vocab_size; k++)
         if (t->flags[k] & LLM_TOKEN_MODEL && t->offsets[k + 1] - t->offsets[k] == bytes->n
             && memcmp(t->pieces + t->offsets[k], bytes->p, bytes->n) == 0)
             return 0;

@@ -116,7 +116,7 @@ letters='{"type": "BPE", "unk_token": "?", "vocab": {"?": 0, "a": 1, "b": 2, "c"
     export normalizer=null pre=null model=$letters decoder='{"type": "Fuse"}'
     added='[{"id": 20, "content": "x", "lstrip": true, "special": true}]' tok > tok.json;        ids_of "1 20 4 1" 'a  x a'
     added='[{"id": 20, "content": "x", "rstrip": true, "special": true}]' tok > tok.json;        ids_of "1 4 20 1" 'a x\n a'
-    added='[{"id": 20, "content": "ab", "single_word": true, "special": false}]' tok > tok.json; ids_of "8 4 1 8 5 8" 'ab aab.ab'
+    added='[{"id": 20, "content": "ab", "single_word": true, "special": false}]' tok > tok.json; ids_of "20 4 1 8 5 20" 'ab aab.ab'
     added='[{"id": 20, "content": "CAB", "normalized": true}]' normalizer='{"type": "Lowercase"}' tok > tok.json; ids_of "20 1" 'cabA'
     added='[{"id": 20, "content": "CAB", "normalized": false}]' normalizer='{"type": "Lowercase"}' tok > tok.json; ids_of "3 8 20" 'cabCAB'
 }
