@@ -128,7 +128,10 @@ for r in range(0, len(v), w): print(.998 < sum(math.exp(x) for x in v[r:r + w]) 
 @test "--plan says how many n-grams, how much memory, how long" {
     run -0 --separate-stderr llm-train --objective ngram --order 4 -T "$F/letters.json" --plan "$F/letters.tok"
     assert_equal "$(cut -f1 <<< "$output" | tr '\n' ' ')" "tokens ngrams model_bytes memory_bytes file_bytes seconds "
-    assert_equal "$(awk '$1 == "ngrams" { print $2 }' <<< "$output")" 5524
+    # 5,524 in truth
+    run -0 awk '$1 == "ngrams" && $2 > 5524 * .97 && $2 < 5524 * 1.03 { print "near" }' <<< "$output"
+    assert_output near
+    run -0 --separate-stderr llm-train --objective ngram --order 4 -T "$F/letters.json" --plan "$F/letters.tok"
     count --order 4 -T "$F/letters.json" -o m.safetensors "$F/letters.tok"
     bytes=$(awk '$1 == "model_bytes" { print $2 }' <<< "$output")
     ((bytes > 0 && bytes < $(stat -c %s m.safetensors) && bytes * 10 > $(stat -c %s m.safetensors) * 6))

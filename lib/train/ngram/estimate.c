@@ -54,6 +54,12 @@ static int run(struct llm_estimate *w, struct llm_ngram *g, struct llm_err *e)
     return 0;
 }
 
+int64_t llm_ngram_begin(const struct llm_ngram_source *s)
+{
+    if (s->bos >= 0 && s->bos < s->vocab_size) return s->bos;
+    return s->eos >= 0 && s->eos < s->vocab_size ? s->eos : s->vocab_size;
+}
+
 int llm_ngram_estimate(const struct llm_ngram_source *s, const struct llm_ngram_options *o, struct llm_ngram **out, struct llm_ngram_report *report,
                        struct llm_err *e)
 {
@@ -62,7 +68,7 @@ int llm_ngram_estimate(const struct llm_ngram_source *s, const struct llm_ngram_
     struct llm_ngram *g = llm_calloc(1, sizeof *g, "n-grams", e);
     *report = (struct llm_ngram_report){.tokens = s->n};
     if (!g) return -1;
-    w.begin = s->bos >= 0 && s->bos < s->vocab_size ? s->bos : s->eos >= 0 && s->eos < s->vocab_size ? s->eos : s->vocab_size;
+    w.begin = llm_ngram_begin(s);
     g->order = o->order;
     g->vocab_size = s->vocab_size;
     g->begin = w.begin;

@@ -48,6 +48,11 @@ struct llm_estimate {
     struct llm_store records[LLM_NGRAM_MAX_ORDER]; /* [k]: n-grams of k + 1 tokens, k ≥ 1; keys: context newest first, then the last token */
     uint64_t n_records[LLM_NGRAM_MAX_ORDER];       /* n of a record: adjusted count × 2 + pruned; then bits of a double, the probability */
 };
+/* What stands before a text: an id, or vocab_size. */
+int64_t llm_ngram_begin(const struct llm_ngram_source *s);
+/* About how many different n-grams of k + 1 tokens there are: types [order]. Depends on the tokens alone. */
+int llm_ngram_distinct(const struct llm_ngram_source *s, const struct llm_ngram_options *o, double types[LLM_NGRAM_MAX_ORDER], struct llm_err *e)
+    LLM_MUST_CHECK;
 int llm_ngram_count_tokens(struct llm_estimate *w, struct llm_err *e) LLM_MUST_CHECK;   /* 0, 1, -1 */
 int llm_ngram_adjust(struct llm_estimate *w, struct llm_err *e) LLM_MUST_CHECK;         /* fills the report's types and discounts too */
 int llm_ngram_normalise(struct llm_estimate *w, struct llm_ngram *g, struct llm_err *e) LLM_MUST_CHECK;
