@@ -75,6 +75,8 @@ struct llm_config {
     enum llm_act act;
     bool gated;                    /* SwiGLU / GeGLU: gate_proj and up_proj */
     int64_t kv_sharing;            /* so many layers, one after another, read the keys and values of the first of them; 1: none share */
+    int64_t dual_chunk_size, dual_chunk_local; /* dual chunk attention: positions stay below the first, the last so many tokens keep their distances;
+                                    * 0: plain */
     bool attention_sinks;          /* a learned logit a head takes probability and gives nothing (gpt-oss, 2025) */
     int64_t kv_lora_rank;          /* 0: attention keeps keys and values; else MLA keeps so many numbers of both, and qk_rope_head_dim beside them */
     int64_t q_lora_rank;           /* MLA: 0: queries come from the hidden state at once */

@@ -62,6 +62,23 @@ static int read_rope(struct llm_config *c, const json_t *o, struct llm_err *e)
     return 0;
 }
 
+/* Qwen2.5-1M's object, or our own keys. */
+static int read_chunks(struct llm_config *c, const json_t *o, struct llm_err *e)
+{
+    const json_t *d = json_object_get(o, "dual_chunk_attention_config");
+    if (json_is_object(d) && (llm_json_int(d, "chunk_size", 1, 1 << 24, &c->dual_chunk_size, e) < 0
+                              || llm_json_int(d, "local_size", 0, 1 << 24, &c->dual_chunk_local, e) < 0)) {
+        return llm_in(e, "dual_chunk_attention_config");
+    }
+    if (c->dual_chunk_size == 0) return 0;
+    if (c->dual_chunk_local * 2 > c->dual_chunk_size) {
+        return llm_fail(e, EX_DATAERR, "dual_chunk_local: expected at most half of dual_chunk_size (%lld), found %lld", (long long)c->dual_chunk_size,
+                        (long long)c->dual_chunk_local);
+    }
+    if (c->kv_sharing == 1 && !c->attention_sinks && c->position == LLM_POSITION_ROPE) return 0;
+    return llm_fail(e, EX_UNAVAILABLE, "dual_chunk_size: expected rotary positions, keys of each layer's own and no sinks beside it");
+}
+
 static int read_no_rope(struct llm_config *c, const json_t *o, struct llm_err *e)
 {
     const json_t *list = json_object_get(o, "no_rope_layers"); /* 1: with positions */
@@ -116,7 +133,7 @@ int llm_decoder_finish(struct llm_config *c, const json_t *o, struct llm_err *e)
         c->head_dim = c->hidden_size / c->num_attention_heads;
     }
     if (c->position == LLM_POSITION_ROPE && read_rope(c, o, e) < 0) return -1;
-    if (read_no_rope(c, o, e) < 0) return -1;
+    if (read_chunks(c, o, e) < 0 || read_no_rope(c, o, e) < 0) return -1;
     return read_local(c, o, e);
 }
 

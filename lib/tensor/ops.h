@@ -53,6 +53,7 @@ struct llm_tensor *llm_gather(struct llm_ctx *c, struct llm_tensor *x, const int
 struct llm_tensor *llm_dropout(struct llm_ctx *c, struct llm_tensor *x, float p, enum llm_rng_site site);
 
 /* ---- attention (op/attention.c; kernels in cpu/kernels/attention.c) ---- */
+enum llm_chunk_part { LLM_CHUNK_OWN, LLM_CHUNK_BEFORE, LLM_CHUNK_EARLIER };
 struct llm_attn {
     int64_t n_heads, n_kv_heads, d_k, d_v; /* q [tokens, n_heads·d_k], k [.., n_kv_heads·d_k], v [.., n_kv_heads·d_v] → [tokens, n_heads·d_v] */
     float scale;                /* usually 1/sqrt(d_k) */
@@ -62,6 +63,8 @@ struct llm_attn {
     const int32_t *doc_start;   /* [tokens]: for each token the position in its row where its document begins; NULL: 0. Nothing before is seen. */
     int64_t kv_row_len;         /* cross-attention: rows of k/v have this length; 0: row_len */
     const int32_t *kv_len;      /* [n_rows]: keys beyond are masked; NULL: all */
+    int64_t chunk;              /* 0; else query i, in chunk i / chunk, sees of the keys before it those of a part alone (dual chunk attention): */
+    enum llm_chunk_part chunk_part; /* of its own chunk, of the one before, of all earlier ones */
     float softcap;              /* s = softcap·tanh(s/softcap); 0: none */
     struct llm_param *sinks;    /* [n_heads]: a logit that takes probability and gives nothing; NULL */
     struct llm_param *rel_bias; /* [n_heads, 2·rel_max - 1] added to scores at clamp(j - i) + rel_max - 1; NULL */
@@ -90,6 +93,14 @@ struct llm_kv_seq {
 /* Stores k and v of the new tokens in their caches, then attends: the same bits as llm_attention over the whole row when the cache dtype is the
  * compute type's. Not recorded. k and v NULL: another layer has stored them. */
 struct llm_tensor *llm_attention_cached(struct llm_ctx *c, struct llm_tensor *q, struct llm_tensor *k, struct llm_tensor *v,
+                                        const struct llm_attn *a, const struct llm_kv_seq *seqs, int64_t n_seqs);
+
+/* The same, and the log-sum-exp of each query's scores, [tokens, n_heads]. */
+struct llm_tensor *llm_attention_cached_lse(struct llm_ctx *c, struct llm_tensor *q, struct llm_tensor *k, struct llm_tensor *v,
+                                            const struct llm_attn *a, const struct llm_kv_seq *seqs, int64_t n_seqs, struct llm_tensor **lse);
+/* Dual chunk attention: queries turned for the keys of their own chunk of a->chunk tokens, of the one before, of earlier ones. seqs NULL: k and v are
+ * all there is. Not recorded. */
+struct llm_tensor *llm_attention_chunks(struct llm_ctx *c, struct llm_tensor *const q[3], struct llm_tensor *k, struct llm_tensor *v,
                                         const struct llm_attn *a, const struct llm_kv_seq *seqs, int64_t n_seqs);
 
 /* ---- mixture of experts (op/route.c, op/experts.c) ---- */

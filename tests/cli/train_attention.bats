@@ -78,6 +78,27 @@ new() {
     one_line "$stderr"
 }
 
+@test "dual chunk attention: within a chunk the plain one to the bit, beyond it the same however the text is cut" {
+    P="the red cat sees the old dog the small bird likes the green hen"
+    long=$(for k in 1 2 3 4; do printf '%s ' "$P"; done)
+    for more in '' '--set dual_chunk_size=24 --set dual_chunk_local=8'; do
+        llm-train -q -c tiny --set num_hidden_layers=2 --set hidden_size=64 --set intermediate_size=48 $more -l 12 -T "$F/tok.json" "$F/data.tok" \
+            -n 30 -b 2 -o "${more:+chunks}.llm"
+    done
+    llm-infer -m .llm --score "the red cat" > plain
+    llm-infer -m chunks.llm --score "the red cat" | cmp - plain
+    llm-infer -m chunks.llm --score "$long" > beyond
+    run ! cmp -s beyond <(llm-infer -m .llm --score "$long")
+    for b in 1 5 64; do
+        llm-infer -m chunks.llm --score -b $b "$long" | cmp - beyond
+    done
+    llm-infer -m chunks.llm -j 2 --score "$long" | cmp - beyond
+    run -69 --separate-stderr llm-train -q -c tiny --set dual_chunk_size=24 --set dual_chunk_local=8 -l 30 --cross-document -T "$F/tok.json" "$F/data.tok" -n 1 -o x.llm
+    one_line "$stderr"
+    run -2 --separate-stderr llm-train -c tiny --set dual_chunk_size=24 --set dual_chunk_local=20 -n 0 -o x.llm
+    one_line "$stderr"
+}
+
 @test "what a family cannot have is refused" {
     run -2 --separate-stderr llm-train -c gpt2 --set kv_sharing=2 -n 0 -o x.llm
     one_line "$stderr"

@@ -53,6 +53,8 @@ static const char *const llm_pairing_words[] = {"halves", "interleaved", NULL};
     {"norm_gain_offset", LLM_KEY_REAL, LLM_AT(norm_gain_offset), 0, 1, NULL, true}, \
     {"embedding_scale", LLM_KEY_REAL, LLM_AT(embedding_scale), 0, 1e6, NULL, true}, \
     LLM_KEYS_NEXT, \
+    {"dual_chunk_size", LLM_KEY_LENGTH, LLM_AT(dual_chunk_size), 0, 1 << 24, NULL, true}, \
+    {"dual_chunk_local", LLM_KEY_LENGTH, LLM_AT(dual_chunk_local), 0, 1 << 24, NULL, true}, \
     {"kv_sharing", LLM_KEY_INT, LLM_AT(kv_sharing), 1, LLM_MAX_LAYERS, NULL, true}, \
     {"attention_sinks", LLM_KEY_BOOL, LLM_AT(attention_sinks), 0, 0, NULL, true}, \
     {"logit_scale", LLM_KEY_SCALE, LLM_AT(logit_scale), 0, 1e6, NULL, true}

@@ -1,5 +1,6 @@
 /* Attention with separate or fused projections; multi-query and grouped-query by the number of key/value heads. */
 #include "model/arch.h"
+#include "tensor/tape.h"
 
 enum { Q, K, V, OUT, QKV, Q_NORM, K_NORM, SINKS };
 
@@ -43,6 +44,38 @@ static struct llm_tensor *head_norm(struct llm_ctx *c, const struct llm_config *
     return llm_rmsnorm(c, x, gain, (float)f->norm_eps, (float)f->norm_gain_offset, group);
 }
 
+/* Whether some token stands beyond the first chunk. Within it dual chunk attention is the plain one, to the bit. */
+static bool goes_beyond(const struct llm_pass *p)
+{
+    const struct llm_config *f = p->config;
+    bool beyond = false;
+    if (f->dual_chunk_size == 0 || !p->rope) return false;
+    for (int64_t t = 0; t < p->batch->n_tokens; t++) beyond |= p->batch->positions[t] >= f->dual_chunk_size - f->dual_chunk_local;
+    return beyond;
+}
+
+/* Queries turned for the three kinds of keys of dual chunk attention, keys by their places in their chunks (An et al. 2024, 2.2 to 2.4). */
+static struct llm_tensor *chunked(struct llm_ctx *c, const struct llm_pass *p, const struct llm_attn *a, struct llm_tensor *q, struct llm_tensor *k,
+                                  struct llm_tensor *v)
+{
+    const struct llm_config *f = p->config;
+    const struct llm_batch *b = p->batch;
+    int64_t size = f->dual_chunk_size, chunk = size - f->dual_chunk_local;
+    int32_t *own = llm_op_alloc(c, b->n_tokens, sizeof *own), *before = llm_op_alloc(c, b->n_tokens, sizeof *own);
+    int32_t *earlier = llm_op_alloc(c, b->n_tokens, sizeof *own);
+    if (llm_ctx_failed(c)) return &c->nothing;
+    for (int64_t t = 0; t < b->n_tokens; t++) {
+        int64_t place = b->positions[t] % chunk;
+        own[t] = (int32_t)place;
+        before[t] = (int32_t)(place + chunk < size ? place + chunk : size - 1);
+        earlier[t] = (int32_t)(size - 1);
+    }
+    struct llm_attn part = *a;
+    part.chunk = chunk;
+    struct llm_tensor *const turned[3] = {llm_rope(c, q, own, p->rope), llm_rope(c, q, before, p->rope), llm_rope(c, q, earlier, p->rope)};
+    return llm_attention_chunks(c, turned, llm_rope(c, k, own, p->rope), v, &part, b->seqs ? b->seqs + p->layer * b->n_seqs : NULL, b->n_seqs);
+}
+
 static struct llm_tensor *forward(struct llm_ctx *c, const struct llm_module *m, const struct llm_pass *p, struct llm_tensor *x)
 {
     const struct llm_config *f = p->config;
@@ -64,7 +97,8 @@ static struct llm_tensor *forward(struct llm_ctx *c, const struct llm_module *m,
         q = head_norm(c, f, m->p[Q_NORM].w, q, n_q);
         if (makes) k = head_norm(c, f, m->p[K_NORM].w, k, n_kv);
     }
-    if (p->rope) {
+    bool chunks = goes_beyond(p);
+    if (p->rope && !chunks) {
         q = llm_rope(c, q, b->positions, p->rope);
         if (makes) k = llm_rope(c, k, b->positions, p->rope);
     }
@@ -78,8 +112,10 @@ static struct llm_tensor *forward(struct llm_ctx *c, const struct llm_module *m,
                                .scale = (float)llm_config_attention_scale(f), .causal = !f->bidirectional, .window = llm_config_window(f, p->layer),
                                .softcap = (float)f->attn_logit_softcapping, .doc_start = b->doc_start, .sinks = m->p[SINKS].w,
                                .dropout = c->training ? (float)f->attn_pdrop : 0};
-    struct llm_tensor *y = b->seqs ? llm_attention_cached(c, q, k, v, &a, b->seqs + p->layer * b->n_seqs, b->n_seqs)
-                                   : llm_attention(c, q, k, v, &a, NULL);
+    struct llm_tensor *y;
+    if (chunks) y = chunked(c, p, &a, q, k, v);
+    else if (b->seqs) y = llm_attention_cached(c, q, k, v, &a, b->seqs + p->layer * b->n_seqs, b->n_seqs);
+    else y = llm_attention(c, q, k, v, &a, NULL);
     return llm_linear(c, y, m->p[OUT].w, m->p[OUT].b);
 }
 

@@ -16,6 +16,7 @@ bool attn_check(struct llm_ctx *c, const struct llm_tensor *q, const struct llm_
     else if (k && k->cols != a->n_kv_heads * a->d_k) wrong = "k: expected n_kv_heads·d_k columns";
     else if (k && v->cols != a->n_kv_heads * a->d_v) wrong = "v: expected n_kv_heads·d_v columns";
     else if (k && k->rows != v->rows) wrong = "k and v: expected as many rows";
+    else if (a->chunk < 0) wrong = "chunk: expected 0 or more";
     else if (a->window < 0 || a->prefix < 0 || a->kv_row_len < 0) wrong = "window, prefix, kv_row_len: expected 0 or more";
     else if (a->rel_bias && a->rel_max < 1) wrong = "rel_max: expected 1 or more";
     else if (!(a->dropout >= 0 && a->dropout < 1)) wrong = "dropout: expected a probability below 1";

@@ -170,10 +170,18 @@ static bool check_sequences(struct llm_ctx *c, const struct attn_op *op, const s
 struct llm_tensor *llm_attention_cached(struct llm_ctx *c, struct llm_tensor *q, struct llm_tensor *k, struct llm_tensor *v, const struct llm_attn *a,
                                         const struct llm_kv_seq *seqs, int64_t n_seqs)
 {
+    return llm_attention_cached_lse(c, q, k, v, a, seqs, n_seqs, NULL);
+}
+
+struct llm_tensor *llm_attention_cached_lse(struct llm_ctx *c, struct llm_tensor *q, struct llm_tensor *k, struct llm_tensor *v,
+                                            const struct llm_attn *a, const struct llm_kv_seq *seqs, int64_t n_seqs, struct llm_tensor **lse)
+{
+    if (lse) *lse = &c->nothing;
     if (llm_ctx_failed(c) || !attn_check(c, q, k, v, a)) return &c->nothing;
     struct attn_op op = {.a = *a, .math = &llm_k.attention.math[c->compute], .q = q, .k = k ? k : q, .v = k ? v : q}; /* jobs read the cache */
     if (!check_sequences(c, &op, seqs, n_seqs)) return &c->nothing;
     op.out = llm_tensor_create(c, q->rows, a->n_heads * a->d_v);
+    if (lse) op.lse = (*lse = llm_tensor_create(c, q->rows, a->n_heads))->data;
     size_t mark = llm_arena_mark(&c->acts);
     op.sinks = attn_values(c, a->sinks, a->n_heads, "sinks");
     op.bias = attn_values(c, a->rel_bias, a->n_heads * (2 * a->rel_max - 1), "rel_bias");

@@ -29,6 +29,11 @@ static inline struct attn_range attn_seen(const struct llm_attn *a, int64_t i, i
         r.first = attn_max(0, i - a->window + 1);
         r.last = attn_min(r.last, i + a->window);
     }
+    if (a->chunk > 0) {
+        int64_t own = i / a->chunk * a->chunk, before = attn_max(0, own - a->chunk);
+        if (a->chunk_part != LLM_CHUNK_EARLIER) r.first = attn_max(r.first, a->chunk_part == LLM_CHUNK_OWN ? own : before);
+        if (a->chunk_part != LLM_CHUNK_OWN) r.last = attn_min(r.last, a->chunk_part == LLM_CHUNK_BEFORE ? own : before);
+    }
     return r;
 }
 /* Does any query of [i0, i1] see a key of the tile that begins at `at`? */
