@@ -11,10 +11,11 @@
 #include "cpu/kernels/elementwise.h" /* convert, add, scale, activations, gated activations, dropout, rope */
 #include "cpu/kernels/rows.h"        /* softmax, norms and their backward, reductions over rows, cross-entropy rows */
 #include "cpu/kernels/attention.h"   /* 64-key tiles of online softmax, forward and backward */
+#include "cpu/kernels/recurrent.h"   /* steps of recurrent cells */
 #include "cpu/kernels/optim.h"       /* AdamW and friends, sums of squares */
 #include "cpu/kernels/bytes.h"       /* classes of characters */
 
-#define LLM_KERNEL_FAMILIES(X) X(gemm) X(elementwise) X(rows) X(attention) X(optim) X(bytes)
+#define LLM_KERNEL_FAMILIES(X) X(gemm) X(elementwise) X(rows) X(attention) X(recurrent) X(optim) X(bytes)
 
 struct llm_kernels {
     const char *isa;
@@ -22,6 +23,7 @@ struct llm_kernels {
     struct llm_elementwise_kernels elementwise;
     struct llm_rows_kernels rows;
     struct llm_attention_kernels attention;
+    struct llm_recurrent_kernels recurrent;
     struct llm_optim_kernels optim;
     struct llm_bytes_kernels bytes;
 };

@@ -131,6 +131,19 @@ struct llm_experts {
 struct llm_tensor *llm_mixture(struct llm_ctx *c, struct llm_tensor *x, struct llm_tensor *weights, const int32_t *experts,
                                const struct llm_experts *o);
 
+/* ---- recurrences over time ---- */
+/* A run of tokens that a recurrence goes through in order: rows [first, first + n), n ≥ 1. Runs do not overlap and are independent of each other. */
+struct llm_segment {
+    int64_t first, n;
+    const float *from;          /* the state before the first token; NULL: 0. No gradient goes there */
+    float *to;                  /* where the state behind the last token goes; may be `from`; NULL: nowhere */
+};
+/* op/recurrent.c. x: [tokens, gates·width], what the inputs give to each gate → y = h [tokens, width], gates 1 (tanh) or 4 (LSTM: i, f, g, o).
+ * h[t] = cell(x[t] + w·h[t-1] + b); w [gates·width, width], b [gates·width] or NULL. The state of a segment: h, and of an LSTM c behind it.
+ * Segments cover all rows; they are copied. */
+struct llm_recurrent { bool lstm; const struct llm_segment *segments; int64_t n_segments; };
+struct llm_tensor *llm_recurrent(struct llm_ctx *c, struct llm_tensor *x, struct llm_param *w, struct llm_param *b, const struct llm_recurrent *o);
+
 /* ---- the loss (op/cross_entropy.c) ---- */
 struct llm_loss {               /* what came out */
     double nll;                 /* Σ over counted tokens of -log p(target), nats; folded in canonical order */
