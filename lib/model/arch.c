@@ -21,7 +21,9 @@
     X(deepseek_v2) \
     X(deepseek_v3) \
     X(bert) \
-    X(ngram)
+    X(ngram) \
+    X(rnn) \
+    X(lstm)
 
 #define DECLARED(name) extern const struct llm_arch llm_arch_##name;
 FAMILIES(DECLARED)

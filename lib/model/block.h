@@ -78,6 +78,9 @@ void llm_declare_expert(struct llm_declare *d, struct llm_param **slot, int64_t 
                         const char *dims);
 /* A vector at `stem` of the current layer, of zeros, with no suffix to its name. `balances`: a router's bias, which has no gradient. */
 void llm_declare_vector(struct llm_declare *d, struct llm_param **slot, enum llm_stem stem, int64_t n, const char *dims, bool balances);
+/* A matrix (cols 0: a vector) named in full, with nothing behind. */
+void llm_declare_plain(struct llm_declare *d, struct llm_param **slot, const char *name, int64_t rows, int64_t cols, const char *dims,
+                       enum llm_init init);
 /* A table of rows, [rows, cols], named in full without suffix. */
 void llm_declare_table(struct llm_declare *d, struct llm_param **slot, const char *name, int64_t rows, int64_t cols, const char *dims, bool lookup);
 /* The current layer's name and `stem`, without suffix. */
@@ -111,8 +114,11 @@ struct llm_module {
     struct llm_absorbed *absorbed;  /* MLA: its decoding form; owned */
     struct llm_param **experts;     /* mixtures: [3][num_experts]: gates, ups, downs; owned */
 };
-extern const struct llm_module_kind llm_module_attention, llm_module_mlp, llm_module_moe, llm_module_mla, llm_module_norm;
+extern const struct llm_module_kind llm_module_attention, llm_module_mlp, llm_module_moe, llm_module_mla, llm_module_norm, llm_module_rnn, llm_module_lstm;
 void llm_absorbed_destroy(struct llm_absorbed *a); /* NULL is fine */
+/* The runs of tokens that recurrences of this pass go through, and, `skip` floats into each one's state, where that stands. On `acts`, NULL after a
+ * failure. Rows of training begin with 0 and break where documents begin. */
+const struct llm_segment *llm_pass_segments(struct llm_ctx *c, const struct llm_pass *p, int64_t skip, int64_t *n);
 /* The norm at hand, also outside layers. */
 struct llm_tensor *llm_norm_apply(struct llm_ctx *c, const struct llm_config *config, const struct llm_linear_params *p, struct llm_tensor *x);
 

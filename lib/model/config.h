@@ -14,8 +14,11 @@ enum llm_norm_place {
     LLM_NORM_PRE,      /* x + f(norm(x)) */
     LLM_NORM_POST,     /* norm(x + f(x)) */
     LLM_NORM_SANDWICH, /* x + norm(f(norm(x))): Gemma 2 */
-    LLM_NORM_OUTPUT    /* x + norm(f(x)): OLMo 2 */
+    LLM_NORM_OUTPUT,   /* x + norm(f(x)): OLMo 2 */
+    LLM_NORM_BARE      /* f(x): networks from before residual connections */
 };
+/* What mixes tokens in layers. */
+enum llm_mixer { LLM_MIXER_ATTENTION, LLM_MIXER_RNN, LLM_MIXER_LSTM };
 /* Norms of queries and keys: none, each head by itself, or all heads as one vector. */
 enum llm_qk_norm { LLM_QK_NORM_NONE, LLM_QK_NORM_HEAD, LLM_QK_NORM_ALL };
 /* What makes one vector of a text's final hidden states. */
@@ -47,6 +50,10 @@ struct llm_config {
     enum llm_norm_place norm_place;
     double norm_eps, norm_gain_offset; /* gain_offset: 1 where files keep gain - 1 */
     enum llm_qk_norm qk_norm;
+    enum llm_mixer mixer;          /* layers of others than attention have no feed-forward part */
+    int64_t embedding_size;        /* where it is not hidden_size; 0: it is */
+    bool recurrent_bias;           /* of recurrent cells */
+    bool head_bias;                /* a bias behind the head's product */
     bool no_final_norm;            /* nothing stands behind the last layer */
     bool bidirectional;            /* an encoder: tokens see those behind them too, and nothing is generated */
     int64_t type_vocab_size;       /* kinds of segments, which are added to embeddings; 0: none */
@@ -115,6 +122,8 @@ int llm_config_load(struct llm_config *c, const char *what, const char *const *s
 /* The same from the text of a configuration. */
 int llm_config_load_text(struct llm_config *c, const char *text, const char *const *sets, size_t n_sets, struct llm_err *e) LLM_MUST_CHECK;
 bool llm_layer_in(const llm_layer_set s, int64_t layer);
+/* Channels of an embedding. */
+int64_t llm_config_embedding(const struct llm_config *c);
 /* The window of a layer's attention, 0: none. */
 int64_t llm_config_window(const struct llm_config *c, int64_t layer);
 /* Whether a layer's feed-forward part is a mixture of experts. */

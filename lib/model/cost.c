@@ -42,8 +42,9 @@ size_t llm_model_cost(const struct llm_config *c, int64_t context, struct llm_co
             const struct llm_module *modules[] = {&layout->layers[l].mixer, &layout->layers[l].ffn};
             for (int i = 0; i < 2; i++) {
                 char name[64];
+                if (!modules[i]->kind || !modules[i]->kind->extra_flops) continue;
                 snprintf(name, sizeof name, "%s%s", pass == 0 ? "block " : "", modules[i]->kind->name);
-                if (modules[i]->kind->extra_flops) add(rows, &n, room, name, 0, modules[i]->kind->extra_flops(c, l, context));
+                add(rows, &n, room, name, 0, modules[i]->kind->extra_flops(c, l, context));
             }
         }
     }

@@ -111,6 +111,15 @@ void llm_declare_norm(struct llm_declare *d, struct llm_linear_params *p, const 
     if (c->norm == LLM_NORM_LAYER && c->norm_bias) vector(add(d, &p->b, name, ".bias", dims), width, LLM_INIT_ZERO);
 }
 
+void llm_declare_plain(struct llm_declare *d, struct llm_param **slot, const char *name, int64_t rows, int64_t cols, const char *dims,
+                       enum llm_init init)
+{
+    struct llm_param_spec *s = add(d, slot, name, "", dims);
+    if (cols > 0) matrix(s, rows, cols);
+    else vector(s, rows, init);
+    s->init = init;
+}
+
 void llm_declare_table(struct llm_declare *d, struct llm_param **slot, const char *name, int64_t rows, int64_t cols, const char *dims, bool lookup)
 {
     struct llm_param_spec *s = add(d, slot, name, ".weight", dims);

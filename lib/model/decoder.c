@@ -8,12 +8,16 @@
 /* What a layer is made of. */
 const struct llm_module_kind *llm_decoder_mixer(const struct llm_config *c, int64_t layer)
 {
+    static const struct llm_module_kind *const others[] = {[LLM_MIXER_RNN] = &llm_module_rnn, [LLM_MIXER_LSTM] = &llm_module_lstm};
     (void)layer;
+    if (c->mixer != LLM_MIXER_ATTENTION) return others[c->mixer];
     return c->kv_lora_rank > 0 ? &llm_module_mla : &llm_module_attention;
 }
 
+/* NULL: the layer has none. */
 static const struct llm_module_kind *ffn_of(const struct llm_config *c, int64_t layer)
 {
+    if (c->mixer != LLM_MIXER_ATTENTION) return NULL;
     return llm_config_is_mixture(c, layer) ? &llm_module_moe : &llm_module_mlp;
 }
 
@@ -44,6 +48,7 @@ int llm_decoder_set_rope(struct llm_decoder *m, const struct llm_config *c, int6
 static void declare_sub_layer(struct llm_declare *d, struct llm_layer *layer, int i, struct llm_module *m, const struct llm_module_kind *kind)
 {
     enum llm_norm_place place = d->config->norm_place;
+    if (!kind) return;
     enum llm_stem before = i ? LLM_STEM_NORM_2 : LLM_STEM_NORM_1, after = i ? LLM_STEM_POST_2 : LLM_STEM_POST_1;
     if (place == LLM_NORM_POST) declare_module(d, &layer->after[i], &llm_module_norm, before);
     if (place == LLM_NORM_PRE || place == LLM_NORM_SANDWICH) declare_module(d, &layer->before[i], &llm_module_norm, before);
@@ -79,7 +84,8 @@ static void declare_embeddings(struct llm_declare *d, struct llm_decoder *m)
     const struct llm_names *n = d->names;
     d->layer = -1;
     d->row = "embeddings";
-    llm_declare_table(d, &m->embed, full(d, n->embed), c->vocab_size, c->hidden_size, "vocab_size, hidden_size", true);
+    llm_declare_table(d, &m->embed, full(d, n->embed), c->vocab_size, llm_config_embedding(c),
+                      c->embedding_size > 0 ? "vocab_size, embedding_size" : "vocab_size, hidden_size", true);
     if (c->position == LLM_POSITION_LEARNED) {
         llm_declare_table(d, &m->positions, full(d, n->positions), c->max_position_embeddings, c->hidden_size,
                           "max_position_embeddings, hidden_size", true);
@@ -103,8 +109,8 @@ static void declare_head(struct llm_declare *d, struct llm_decoder *m)
     if (c->head_transform) {
         llm_declare_dense(d, &m->head_dense, n->head_dense, c->hidden_size, c->hidden_size, "hidden_size, hidden_size");
         llm_declare_norm(d, &m->head_norm, n->head_norm, c->hidden_size, "hidden_size");
-        llm_declare_bias(d, &m->head_bias, n->head_bias, c->vocab_size, "vocab_size");
     }
+    if (c->head_transform || c->head_bias) llm_declare_bias(d, &m->head_bias, n->head_bias, c->vocab_size, "vocab_size");
     if (!c->tie_word_embeddings) llm_declare_table(d, &m->head, n->head, c->vocab_size, c->hidden_size, "vocab_size, hidden_size", false);
 }
 
@@ -164,6 +170,7 @@ static struct llm_tensor *branch(struct llm_ctx *c, const struct llm_layer *laye
     const struct llm_module *m = i ? &layer->ffn : &layer->mixer;
     struct llm_tensor *y = m->kind->forward(c, m, p, norm(c, &layer->before[i], p, x));
     if (p->config->norm_place != LLM_NORM_POST) y = norm(c, &layer->after[i], p, y);
+    if (p->config->norm_place == LLM_NORM_BARE && p->layer == p->config->num_hidden_layers - 1) return y; /* dropout stands between layers */
     return llm_dropout(c, y, (float)p->config->resid_pdrop, i ? LLM_RNG_DROPOUT_FFN : LLM_RNG_DROPOUT_RESID);
 }
 
@@ -171,13 +178,16 @@ static struct llm_tensor *branch(struct llm_ctx *c, const struct llm_layer *laye
 static struct llm_tensor *add_branch(struct llm_ctx *c, const struct llm_layer *layer, int i, const struct llm_pass *p, struct llm_tensor *x,
                                      struct llm_tensor *of)
 {
-    x = llm_add(c, x, branch(c, layer, i, p, of));
+    struct llm_tensor *y = branch(c, layer, i, p, of);
+    if (p->config->norm_place == LLM_NORM_BARE) return y;
+    x = llm_add(c, x, y);
     return p->config->norm_place == LLM_NORM_POST ? norm(c, &layer->after[i], p, x) : x;
 }
 
 static struct llm_tensor *layer_forward(struct llm_ctx *c, const struct llm_layer *layer, const struct llm_pass *p, struct llm_tensor *x)
 {
     struct llm_tensor *y = add_branch(c, layer, 0, p, x, x);
+    if (!layer->ffn.kind) return y;
     return add_branch(c, layer, 1, p, y, p->config->parallel_residual ? x : y);
 }
 
@@ -273,7 +283,7 @@ void llm_model_walk(struct llm_ctx *c, struct llm_model *model, const struct llm
         const struct llm_layer *layer = &m->layers[l];
         const struct llm_pass p = {.config = &model->config, .batch = b, .rope = rope_of(m, &model->config, l), .shared = &shared, .layer = l};
         struct llm_tensor *in = x;
-        for (int i = 0; i < 2 && on; i++) {
+        for (int i = 0; i < (layer->ffn.kind ? 2 : 1) && on; i++) {
             c->layer = (uint32_t)l;
             x = add_branch(c, layer, i, &p, x, model->config.parallel_residual ? in : x);
             snprintf(place, sizeof place, "%s%s%lld after its %s", names->prefix, names->layer, (long long)l,

@@ -21,6 +21,11 @@ static void put_layer(llm_layer_set s, int64_t layer)
     s[layer / 64] |= (uint64_t)1 << layer % 64;
 }
 
+int64_t llm_config_embedding(const struct llm_config *c)
+{
+    return c->embedding_size > 0 ? c->embedding_size : c->hidden_size;
+}
+
 int64_t llm_config_window(const struct llm_config *c, int64_t layer)
 {
     return llm_layer_in(c->local_layers, layer) ? c->sliding_window : 0;

@@ -251,7 +251,6 @@ static const struct llm_segment check_segments[] = {{.first = 0, .n = 3}, {.firs
     static struct llm_tensor *check_##name(struct llm_ctx *c, struct llm_tensor *const *in, struct llm_param *const *p)               \
     {                                                                                                                                 \
         const struct llm_recurrent o = {is_lstm, check_segments, sizeof check_segments / sizeof *check_segments};                     \
-        struct llm_tensor *y = llm_recurrent(c, in[0], p[0], p[1], &o);                                                               \
         return llm_recurrent(c, in[0], p[0], p[1], &o);                                                                           \
     }
 CHECK(tanh, false)

@@ -58,7 +58,7 @@ static int run(struct llm_ctx *c, struct llm_model *m, const struct llm_rows *ro
     const struct llm_batch b = {.ids = rows->ids, .positions = rows->positions, .n_tokens = rows->n_rows * rows->row_len,
                                 .doc_start = rows->documents ? rows->doc_start : NULL, .checkpoint_every = checkpoint_every};
     struct llm_tensor *hidden = llm_model_forward(c, m, &b);
-    const struct llm_cross_entropy loss = {.targets = rows->targets, .logit_scale = (float)m->config.logit_scale,
+    const struct llm_cross_entropy loss = {.targets = rows->targets, .bias = llm_model_head_bias(m), .logit_scale = (float)m->config.logit_scale,
                                            .logit_softcap = (float)m->config.final_logit_softcapping, .grad_scale = grad_scale,
                                            .token_nll = token_loss};
     llm_cross_entropy(c, hidden, llm_model_head(m), &loss);
