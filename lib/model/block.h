@@ -27,7 +27,7 @@ struct llm_names {
     const char *stem[LLM_N_STEMS];  /* after the layer's name; NULL where the family has none (QKV and GATE_UP: fused or apart) */
 };
 
-enum llm_init { LLM_INIT_NORMAL, LLM_INIT_RESIDUAL, LLM_INIT_ZERO, LLM_INIT_ONE };
+enum llm_init { LLM_INIT_NORMAL, LLM_INIT_RESIDUAL, LLM_INIT_ZERO, LLM_INIT_ONE, LLM_INIT_UNIT /* normal(0, 1) */ };
 /* A parameter as declared. */
 struct llm_param_spec {
     char name[112];

@@ -86,6 +86,8 @@ static void declare_embeddings(struct llm_declare *d, struct llm_decoder *m)
     d->row = "embeddings";
     llm_declare_table(d, &m->embed, full(d, n->embed), c->vocab_size, llm_config_embedding(c),
                       c->embedding_size > 0 ? "vocab_size, embedding_size" : "vocab_size, hidden_size", true);
+    /* As torch.nn.Embedding: gates hear nothing of small ones. What is a head too begins small. */
+    if (c->norm_place == LLM_NORM_BARE && !c->tie_word_embeddings && !d->failed) d->specs[d->n - 1].init = LLM_INIT_UNIT;
     if (c->position == LLM_POSITION_LEARNED) {
         llm_declare_table(d, &m->positions, full(d, n->positions), c->max_position_embeddings, c->hidden_size,
                           "max_position_embeddings, hidden_size", true);

@@ -40,6 +40,7 @@ static void fill(const struct llm_config *c, const struct llm_arch *arch, const 
     }
     struct fill f = {.out = out, .rows = s->shape[0], .cols = s->shape[1], .run = 1 + 16384 / s->shape[1], .seed = seed, .param = number,
                      .deviation = c->initializer_range};
+    if (s->init == LLM_INIT_UNIT) f.deviation = 1;
     if (c->mup_base_width > 0 && s->role == LLM_ROLE_HIDDEN) f.deviation *= sqrt((double)c->mup_base_width / (double)c->hidden_size);
     if (s->init == LLM_INIT_RESIDUAL && arch->scaled_residual) f.deviation /= sqrt(2.0 * (double)c->num_hidden_layers);
     llm_parallel((size_t)((f.rows + f.run - 1) / f.run), normal_rows, &f);

@@ -35,7 +35,7 @@ static const struct {
                   " \"attention_probs_dropout_prob\": 0}"},
     /* 4.2M with a vocabulary of 4,096: layers of recurrence from before attention */
     {"rnn", "{\"model_type\": \"rnn\", \"vocab_size\": 4096, \"hidden_size\": 512, \"num_layers\": 2}"},
-    {"lstm", "{\"model_type\": \"lstm\", \"vocab_size\": 4096, \"hidden_size\": 512, \"num_layers\": 2, \"tie_word_embeddings\": true}"},
+    {"lstm", "{\"model_type\": \"lstm\", \"vocab_size\": 4096, \"hidden_size\": 512, \"num_layers\": 2}"},
     {"gpt2", "{\"model_type\": \"gpt2\", \"embd_pdrop\": 0, \"attn_pdrop\": 0, \"resid_pdrop\": 0}"},
     {"smollm", "{\"model_type\": \"llama\", \"vocab_size\": 49152, \"hidden_size\": 576, \"intermediate_size\": 1536, \"num_hidden_layers\": 30,"
                " \"num_attention_heads\": 9, \"num_key_value_heads\": 3, \"max_position_embeddings\": 2048, \"rms_norm_eps\": 1e-5,"

@@ -74,6 +74,13 @@ CASES = {
         num_experts_per_tok=2, n_shared_experts=1, moe_intermediate_size=20, first_k_dense_replace=1, n_group=3, topk_group=2,
         rope_parameters=dict(rope_type="yarn", factor=4.0, mscale=1.0, mscale_all_dim=.8, **ROPE))),
     "stablelm": ("StableLmConfig", dict(use_qkv_bias=True, rope_parameters=dict(rope_type="default", rope_theta=300.0, partial_rotary_factor=.5))),
+    "rnn": ("torch", dict(model_type="rnn", vocab_size=VOCAB, hidden_size=48, num_layers=2, bias=True, head_bias=True)),
+    "lstm": ("torch", dict(model_type="lstm", vocab_size=VOCAB, input_size=24, hidden_size=48, num_layers=3, bias=True, head_bias=False)),
+    "mamba": ("MambaConfig", dict(vocab_size=VOCAB, hidden_size=48, state_size=5, num_hidden_layers=3, expand=2, conv_kernel=4, time_step_rank=7)),
+    "mamba-bias": ("MambaConfig", dict(vocab_size=VOCAB, hidden_size=40, state_size=16, num_hidden_layers=2, intermediate_size=64, use_bias=True,
+                                       use_conv_bias=False, tie_word_embeddings=False, layer_norm_epsilon=.3)),
+    "mamba2": ("Mamba2Config", dict(vocab_size=VOCAB, hidden_size=48, state_size=12, num_hidden_layers=3, num_heads=6, head_dim=16, n_groups=2,
+                                    chunk_size=16, expand=2, conv_kernel=4, use_bias=True)),
 }
 
 
@@ -107,17 +114,17 @@ def harden(model):
     if model.config.model_type == "gpt_neox":  # its name in files
         named = sorted((n.replace("lm_head", "embed_out"), p) for n, p in named)
     for i, (name, p) in enumerate(named):
-        x = philox.matrix(SEED, i, p.shape[0], p.shape[1] if p.dim() > 1 else 1, philox.TEST)
+        x = philox.matrix(SEED, i, p.shape[0], math.prod(p.shape[1:]), philox.TEST)
         if p.dim() == 1:
             gain = ("norm" in name or ".ln_" in name or "LayerNorm" in name) and name.endswith(("weight", "gamma"))
             x = x[:, 0] * np.float32(.3) + np.float32(gain * offset + ("q_norm" in name or "k_norm" in name))
         elif any(s in name for s in ("embed", "wte", "wpe", "lm_head")):
             x = x * np.float32(.5)
         else:
-            fan_in = p.shape[0] if model.config.model_type == "gpt2" else p.shape[1]
+            fan_in = p.shape[0] if model.config.model_type == "gpt2" else math.prod(p.shape[1:])
             strong = any(s in name for s in ("q_proj", "k_proj", "v_proj", "qkv", "c_attn", "query_key_value", "self.query", "self.key", "self.value"))
             x = x * np.float32((1.7 if strong else 1) / math.sqrt(fan_in))
-        p.copy_(torch.tensor(x.astype(np.float64)))
+        p.copy_(torch.tensor(x.astype(np.float64)).reshape(p.shape))
     return named, with_file_tensors(model, tensors) if mixture else model
 
 
@@ -127,6 +134,39 @@ def round_frequencies(model):
         for name, x in list(module.named_buffers(recurse=False)):
             if "inv_freq" in name:
                 x.copy_(torch.tensor(x.numpy().astype(np.float32).astype(np.float64)))
+
+
+class Recurrent(torch.nn.Module):
+    """A language model of torch.nn.RNN or torch.nn.LSTM, with the names that our files have."""
+    def __init__(self, config):
+        super().__init__()
+        layers = {"rnn": torch.nn.RNN, "lstm": torch.nn.LSTM}[config["model_type"]]
+        width = config.get("input_size", config["hidden_size"])
+        self.config = transformers.PretrainedConfig(tie_word_embeddings=False)
+        self.config.model_type = config["model_type"]
+        self.embedding = torch.nn.Embedding(config["vocab_size"], width)
+        self.rnn = layers(width, config["hidden_size"], config["num_layers"], bias=config["bias"], batch_first=True)
+        self.lm_head = torch.nn.Linear(config["hidden_size"], config["vocab_size"], bias=config["head_bias"])
+
+    def forward(self, ids):
+        return (self.lm_head(self.rnn(self.embedding(ids))[0]),)
+
+
+def write(name, config, model, named, out):
+    with torch.no_grad():
+        ids = torch.tensor(philox.below(SEED, 0, philox.TEST, 0, 0, 0, LENGTH, VOCAB))[None]
+        logits = model(ids)[0][0].numpy()
+    shapes = json.dumps([[n, list(p.shape)] for n, p in named])
+    save_file({"logits": logits[::EVERY].astype(np.float32).copy()}, os.path.join(out, name + ".safetensors"),
+              metadata={"config": json.dumps(config), "tensors": shapes, "context": str(LENGTH)})
+    print(f"{name:18} logits deviate by {logits.std():.2f}, range {logits.max() - logits.min():.1f}")
+
+
+def run_torch(name, config, out):
+    model = Recurrent(config).eval()
+    with torch.no_grad():
+        named, model = harden(model)
+    write(name, config, model, named, out)
 
 
 def run(name, kind, changes, out):
@@ -142,16 +182,12 @@ def run(name, kind, changes, out):
         ids = torch.tensor(philox.below(SEED, 0, philox.TEST, 0, 0, 0, LENGTH, VOCAB))[None]
         model(ids)  # some frequencies are set by the first pass
         round_frequencies(model)
-        logits = model(ids)[0][0].numpy()
     text = config.to_dict()
     text.pop("transformers_version", None)
-    shapes = json.dumps([[n, list(p.shape)] for n, p in named])
-    save_file({"logits": logits[::EVERY].astype(np.float32).copy()}, os.path.join(out, name + ".safetensors"),
-              metadata={"config": json.dumps(text), "tensors": shapes, "context": str(LENGTH)})
-    print(f"{name:18} logits deviate by {logits.std():.2f}, range {logits.max() - logits.min():.1f}")
+    write(name, text, model, named, out)
 
 
 for case, (kind, changes) in CASES.items():
     if len(sys.argv) > 2 and case not in sys.argv[2:]:
         continue
-    run(case, kind, changes, sys.argv[1])
+    (run_torch(case, changes, sys.argv[1]) if kind == "torch" else run(case, kind, changes, sys.argv[1]))

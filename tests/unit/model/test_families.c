@@ -89,7 +89,8 @@ static struct llm_tensor_out make_tensor(const struct golden *g, size_t i)
     struct llm_tensor_out t = {.name = json_string_value(json_array_get(row, 0)), .dtype = LLM_F32, .n_dims = (int)json_array_size(shape)};
     float factor, plus;
     for (int d = 0; d < t.n_dims; d++) t.shape[d] = json_integer_value(json_array_get(shape, (size_t)d));
-    int64_t rows = t.shape[0], cols = t.n_dims > 1 ? t.shape[1] : 1;
+    int64_t rows = t.shape[0], cols = 1;
+    for (int d = 1; d < t.n_dims; d++) cols *= t.shape[d];
     hardness(g, t.name, t.n_dims == 1, rows, cols, &factor, &plus);
     float *data = malloc((size_t)(rows * cols) * sizeof *data);
     for (int64_t r = 0; r < rows; r++) {
@@ -176,7 +177,8 @@ static void check_save(struct llm_model *m, const struct llm_tensor_out *t, size
         if (j == n) fail_msg("%s: %s was not there", name, l.v[i].name);
         assert_int_equal(l.v[i].n_dims, t[j].n_dims);
         assert_memory_equal(l.v[i].shape, t[j].shape, (size_t)t[j].n_dims * sizeof *t[j].shape);
-        int64_t count = t[j].shape[0] * (t[j].n_dims > 1 ? t[j].shape[1] : 1);
+        int64_t count = 1;
+        for (int d = 0; d < t[j].n_dims; d++) count *= t[j].shape[d];
         if (memcmp(l.v[i].data, t[j].data, (size_t)count * sizeof(float)) != 0) fail_msg("%s: %s does not come back", name, t[j].name);
     }
     free(l.v);
