@@ -103,9 +103,8 @@ static const struct llm_cli cli = {
     .examples =
         "llm-tokenize encode -T tok.json corpus.txt | llm-train -c small -T tok.json -o model.llm -\nllm-train --resume model.llm --steps 2000\n"
         "llm-train --objective ngram --order 5 -T tok.json --val .1 -o ngrams.llm corpus.tok\n",
-    .rare = "base-head-dim|base-width|coordcheck-png|mup|coordcheck|"
-            "dropout|order|cross-document|accumulate|min-lr|beta1|beta2|eps|momentum|weight-decay|clip|checkpoint-every|memory|prune|ngram-bar|to|"
-            "keep-best|eval-rows|gradcheck|overfit-one|mask-rate|decay-fraction|decay-style|muon-lr|muon-scale|nesterov|ema|eval-ema|ema-output",
+    .usual = "config|set|init|resume|tokenizer|val|stream|objective|steps|batch|context|lr|warmup|schedule|optimizer|precision|save-every|eval-every|"
+             "log|plan",
     .options = options,
     .common = LLM_COMMON_ALL,
 };

@@ -114,19 +114,20 @@ static int choose(const char *choices, const char *word)
 static void print_rows(const struct llm_cli *cli, bool all)
 {
     const struct llm_opt *rows[MAX_OPTIONS], *heading = NULL;
-    size_t n = rows_of(cli, rows);
+    size_t n = rows_of(cli, rows), n_own = 0;
     bool first = true;
+    while (n_own < n && cli->options && (cli->options[n_own].name || cli->options[n_own].type == LLM_HEADING)) n_own++;
     for (size_t i = 0; i < n; i++) {
         if (rows[i]->type == LLM_HEADING) {
             heading = rows[i];
             continue;
         }
-        if (!all && cli->rare && choose(cli->rare, rows[i]->name) >= 0) continue;
+        if (!all && cli->usual && i < n_own && choose(cli->usual, rows[i]->name) < 0) continue;
         if (heading) printf("%s%s\n", first ? "" : "\n", heading->help);
         heading = NULL;
         first = false;
         print_row(rows[i]);
-        if (!all && cli->rare && strcmp(rows[i]->name, "help") == 0) printf("%-30s show all options\n", "      --help=all");
+        if (!all && cli->usual && strcmp(rows[i]->name, "help") == 0) printf("%-30s show all options\n", "      --help=all");
     }
 }
 

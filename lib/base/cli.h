@@ -46,7 +46,7 @@ struct llm_cli {
     const char *summary;        /* one line */
     const char *usage;          /* what follows the name: "[OPTION]... [FILE]..." ; several lines allowed */
     const char *examples;       /* lines, each a command */
-    const char *rare;           /* long names, "a|b|c", that --help leaves to --help=all; NULL: none */
+    const char *usual;          /* long names, "a|b|c", that --help shows beside the common ones; the others are for --help=all. NULL: all */
     const struct llm_opt *options; /* ends with {0} */
     int common;                 /* LLM_COMMON_* bits */
     const struct llm_cli *const *commands; /* sub-commands, NULL-terminated, or NULL */

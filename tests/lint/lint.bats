@@ -62,11 +62,11 @@ plant() {
         done < <("$name" --complete-options | awk -F'\t' '$1 != "command" { print substr($2, 3) }')
         run -0 "$name" --help
         [[ $output == *"$name"* ]]
-        [[ $(wc -l <<< "$output") -le 50 ]] || fail "$name --help: no longer on a screen of 50 lines: see .rare in base/cli.h"
+        [[ $(wc -l <<< "$output") -le 50 ]] || fail "$name --help: no longer on a screen of 50 lines: see .usual in base/cli.h"
         while read -r command; do
             run -0 "$name" "$command" --help
             [[ $output == *"$name $command"* ]]
-            [[ $(wc -l <<< "$output") -le 50 ]] || fail "$name $command --help: no longer on a screen of 50 lines: see .rare in base/cli.h"
+            [[ $(wc -l <<< "$output") -le 50 ]] || fail "$name $command --help: no longer on a screen of 50 lines: see .usual in base/cli.h"
         done < <("$name" --complete-options | awk -F'\t' '$1 == "command" { print $2 }')
     done
 }
