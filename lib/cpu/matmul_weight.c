@@ -1,15 +1,15 @@
 /* Packed forms of weights. */
 #include <stdatomic.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 #include "cpu/detect.h"
+#include "cpu/form_memory.h"
 #include "cpu/matmul_internal.h"
 #include "cpu/pool.h"
 #include "cpu/scratch.h"
 
-/* Stands before the panels, in an allocation of its own. */
+/* Stands before the panels. */
 struct form { size_t bytes; bool valid; };
 enum { HEAD = 64, FEW_ROWS = 8, PIECE_BYTES = 128 << 10 };
 _Static_assert(sizeof(struct form) <= HEAD, "the head fits");
@@ -71,20 +71,6 @@ static void pack_piece(void *arg, size_t i, int thread)
     if (!p->backward) release_pages(w, first * LLM_GEMM_PANEL * row_bytes, (end - first) * LLM_GEMM_PANEL * row_bytes);
 }
 
-/* Memory for a form of `bytes`, in huge pages but for what does not fill one. */
-static struct form *create_form(size_t bytes, struct llm_err *e)
-{
-    const size_t huge = (size_t)2 << 20, whole = (HEAD + bytes + 4095) / 4096 * 4096;
-    void *form;
-    if (posix_memalign(&form, whole < huge ? 4096 : huge, whole) != 0) {
-        llm_no_memory(e, "a packed weight");
-        return NULL;
-    }
-    if (whole >= huge) madvise(form, whole / huge * huge, MADV_HUGEPAGE);
-    *(struct form *)form = (struct form){.bytes = bytes};
-    return form;
-}
-
 static int make(struct llm_weight *w, enum llm_compute compute, bool backward, int slot, struct llm_err *e)
 {
     struct packing p = {.w = w, .g = gemm_of(compute), .q = slot == PACKED_BF16 ? gemm_q_of(w->dtype) : NULL, .backward = backward};
@@ -94,8 +80,9 @@ static int make(struct llm_weight *w, enum llm_compute compute, bool backward, i
     if (__builtin_mul_overflow(p.panels, p.panel, &bytes) || bytes > SIZE_MAX / 2) return llm_no_memory(e, "a packed weight");
     struct form *form = w->packed[slot];
     if (!form) {
-        form = create_form(bytes, e);
-        if (!form) return -1;
+        form = llm_form_memory_create(HEAD + bytes);
+        if (!form) return llm_no_memory(e, "a packed weight");
+        *form = (struct form){.bytes = bytes};
         w->packed[slot] = form;
         w->packed_bytes += bytes;
     }
@@ -157,7 +144,7 @@ void llm_weight_changed(struct llm_weight *w)
 void llm_weight_release(struct llm_weight *w)
 {
     for (int i = 0; i < 4; i++) {
-        free(w->packed[i]);
+        llm_form_memory_destroy(w->packed[i]);
         w->packed[i] = NULL;
     }
     w->packed_bytes = 0;

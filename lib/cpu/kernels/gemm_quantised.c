@@ -219,6 +219,18 @@ INLINE V add_group(const struct llm_gemm_q_x *x, int64_t at, const int8_t *q, co
     return sum;
 }
 
+#ifndef PF_DIST
+#define PF_DIST 4096
+#endif
+#ifndef PF_STEP
+#define PF_STEP 64
+#endif
+INLINE void prefetch(const unsigned char *b, int group, size_t group_bytes)
+{
+    LLM_UNROLL
+    for (size_t at = 0; at < group_bytes; at += PF_STEP) __builtin_prefetch(b + (size_t)group * group_bytes + PF_DIST + at);
+}
+
 /* `rows` rows of one panel of columns. */
 INLINE void tile(const struct llm_gemm_q_job *g, int64_t row, int64_t column, const int rows, const struct kind *k)
 {
@@ -235,8 +247,7 @@ INLINE void tile(const struct llm_gemm_q_job *g, int64_t row, int64_t column, co
             for (int i = 0; i < k->groups; i++) {
                 VI w[8];
                 int64_t group = block * k->groups + i;
-                __builtin_prefetch(b + 4096 + (size_t)i * (block_bytes / (size_t)k->groups));
-                __builtin_prefetch(b + 4096 + (size_t)i * (block_bytes / (size_t)k->groups) + 256);
+                if (v == 0) prefetch(b, i, block_bytes / (size_t)k->groups);
                 open_group(k, b, i, v, w);
                 LLM_UNROLL
                 for (int r = 0; r < rows; r++)

@@ -1,0 +1,12 @@
+/* Memory for packed forms of weights: huge pages, which small forms share, because a product that reads a form once a token spends a fifth of its
+ * time on the address translation of small ones. */
+#ifndef LLM_CPU_FORM_MEMORY_H
+#define LLM_CPU_FORM_MEMORY_H
+
+#include <stddef.h>
+
+/* `bytes` aligned to 64; NULL when memory is short. What is not written takes no memory but for the rest of a huge page. */
+void *llm_form_memory_create(size_t bytes);
+void llm_form_memory_destroy(void *p); /* NULL is fine */
+
+#endif
