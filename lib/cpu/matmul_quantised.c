@@ -26,7 +26,7 @@ static struct llm_gemm_q_x rows_from(const struct product *p, int64_t row)
 {
     struct llm_gemm_q_x x = p->x;
     int64_t at = row / LLM_GEMM_PANEL * LLM_GEMM_PANEL * (p->w->k / Q_BLOCK) + row % LLM_GEMM_PANEL * p->step_row;
-    x.q += row * p->w->k;
+    x.q += at * Q_BLOCK;
     x.scale += at;
     for (int part = 0; part < p->g->parts; part++) {
         x.start[part] += at;
@@ -76,21 +76,22 @@ static void product_piece(void *arg, size_t i, int thread)
     }
 }
 
-/* Memory for the activations. Of many rows, 16 abreast have their numbers of a group side by side, those of rows that are not there zero. */
+/* Memory for the activations. */
 static int make_room(struct product *p, struct llm_err *e)
 {
     bool abreast = p->a->m >= LLM_GEMM_Q_ABREAST;
-    size_t m = (size_t)p->a->m, k = (size_t)p->w->k, parts = (size_t)p->g->parts, arrays = 1 + parts + (p->g->least ? parts : 0);
-    size_t n = (abreast ? (m + LLM_GEMM_PANEL - 1) / LLM_GEMM_PANEL * LLM_GEMM_PANEL : m) * (k / Q_BLOCK);
-    char *room = llm_scratch_slot(llm_pool_current(), LLM_SCRATCH_CALL, arrays * n * sizeof(float) + m * k);
+    size_t m = (size_t)p->a->m, groups = (size_t)p->w->k / Q_BLOCK, parts = (size_t)p->g->parts, arrays = 1 + parts + (p->g->least ? parts : 0);
+    size_t n = (abreast ? (m + LLM_GEMM_PANEL - 1) / LLM_GEMM_PANEL * LLM_GEMM_PANEL : m) * groups;
+    char *room = llm_scratch_slot(llm_pool_current(), LLM_SCRATCH_CALL, n * (arrays * sizeof(float) + Q_BLOCK));
     if (!room) return llm_no_memory(e, "activations of a matrix product");
+    int8_t *q = (int8_t *)room + arrays * n * sizeof(float);
     if (abreast && m % LLM_GEMM_PANEL) {
-        size_t last = m / LLM_GEMM_PANEL * LLM_GEMM_PANEL * (k / Q_BLOCK);
+        size_t last = m / LLM_GEMM_PANEL * LLM_GEMM_PANEL * groups;
         for (size_t i = 0; i < arrays; i++) memset(room + (i * n + last) * sizeof(float), 0, (n - last) * sizeof(float));
+        memset(q + last * Q_BLOCK, 0, (n - last) * Q_BLOCK);
     }
-    p->step_row = abreast ? 1 : (int64_t)(k / Q_BLOCK);
-    p->x = (struct llm_gemm_q_x){.scale = (float *)(void *)room, .step = abreast ? LLM_GEMM_PANEL : 1,
-                                 .q = (int8_t *)room + arrays * n * sizeof(float)};
+    p->step_row = abreast ? 1 : (int64_t)groups;
+    p->x = (struct llm_gemm_q_x){.q = q, .scale = (float *)(void *)room, .step = abreast ? LLM_GEMM_PANEL : 1};
     for (size_t part = 0; part < parts; part++) {
         p->x.start[part] = (int32_t *)(void *)(room + (1 + part) * n * sizeof(float));
         if (p->g->least) p->x.sum[part] = (float *)(void *)(room + (1 + parts + part) * n * sizeof(float));

@@ -10,6 +10,7 @@
  *   v_lt, v_le, v_eq false where one is NaN. v_select(m, a, b): a where m, else b
  *   v_sum            a fixed tree: upper half added to lower half until one is left; v_hmax
  *   v_bits, v_from_bits   the same bits as integers; vi_shr is logical, vi_sar arithmetic (constant counts)
+ *   vi_sum; vi_store_i8   the sum of the lanes; VN bytes, each lane from -128 to 127
  *   vi_shrv               logical, by the counts in another vector (0 to 31)
  *   vi_lookup(t, i)       for each byte of i, which is 0 to 15, that byte of t
  *   v_load_bf16, v_load_f16, v_load_i8, v_store_bf16, v_store_f16 and _n: conversion to nearest even, NaN stays NaN, subnormals kept

@@ -57,19 +57,20 @@ struct llm_gemm {
  * ws is the group's scale: d, or d·s where a super-block has an integer scale s for each group; of the types with scales of halves: d. `least` is
  * what is added to each value: m of Q4_1 and Q5_1, else -(dmin·m). A group with a NaN or an infinity has xs = NaN. */
 
-/* A row's activations, quantised; for group i the others than q stand at [i · step]. */
+/* A row's activations, quantised: those of group i stand at [i · step], of q at [i · step · 32]. */
 struct llm_gemm_q_x {
-    int8_t *q;          /* [k] */
+    int8_t *q;
     float *scale;       /* xs */
     int32_t *start[2];  /* -zero·Σq of the parts of the group, from which their dots begin (llm_gemm_q.zero) */
     float *sum[2];      /* xs·Σq of the parts, or NULL */
     int64_t step;
 };
 
-/* From so many rows on step_row is 1 and x.step 16: 16 rows' numbers of a group stand side by side. For fewer: step_row k / 32, x.step 1. */
+/* From so many rows on step_row is 1 and x.step 16: 16 rows' numbers of a group stand side by side, those of rows that are not there are zero.
+ * For fewer rows: step_row is k / 32, x.step 1. */
 #define LLM_GEMM_Q_ABREAST 9
 
-/* c = q · wᵀ. Row r of the activations is r · k further in x.q, and at (r / 16 · 16 · k / 32 + r mod 16 · step_row) in x's other arrays. */
+/* c = q · wᵀ. Row r of the activations begins at r / 16 · 16 · k / 32 + r mod 16 · step_row (32 times that in x.q). */
 struct llm_gemm_q_job {
     struct llm_gemm_q_x x;
     int64_t step_row;

@@ -16,26 +16,33 @@ static void poison(const struct llm_gemm_q_x *out, int64_t at)
 
 static void quantise(const float *x, int64_t k, const struct llm_gemm_q *g, const struct llm_gemm_q_x *out)
 {
-    int8_t *q = out->q;
-    for (int64_t at = 0; at < k / GROUP * out->step; at += out->step, x += GROUP, q += GROUP) {
-        V largest = v_zero(), bad = v_zero();
-        int32_t one[GROUP], total[2] = {0, 0};
-        for (int i = 0; i < GROUP; i += VN) {
-            largest = v_max(largest, v_abs(v_load(x + i)));
-            bad = v_fma(v_load(x + i), v_zero(), bad);
+    enum { N = GROUP / VN };
+    for (int64_t at = 0; at < k / GROUP * out->step; at += out->step, x += GROUP) {
+        V value[N], largest = v_zero(), bad = v_zero();
+        VI q[N];
+        int8_t *bytes = out->q + at * GROUP;
+        int32_t total[2] = {0, 0};
+        for (int i = 0; i < N; i++) {
+            value[i] = v_load(x + i * VN);
+            largest = v_max(largest, v_abs(value[i]));
+            bad = v_fma(value[i], v_zero(), bad);
         }
         float top = v_hmax(largest), inverse = top > 1e-30f ? 127 / top : 0, scale = inverse > 0 ? top / 127 : 0;
-        if (v_sum(bad) != 0) {
-            memset(q, 0, GROUP);
+        if (m_any(m_not(v_eq(bad, v_zero())))) {
+            memset(bytes, 0, GROUP);
             poison(out, at);
             continue;
         }
-        for (int i = 0; i < GROUP; i += VN) vi_store(one + i, v_to_i32(v_mul(v_load(x + i), v_set1(inverse))));
-        for (int i = 0; i < GROUP; i++) {
-            q[i] = (int8_t)one[i];
-            total[i / (GROUP / 2)] += one[i];
+        for (int i = 0; i < N; i++) {
+            q[i] = v_to_i32(v_mul(value[i], v_set1(inverse)));
+            vi_store_i8(bytes + i * VN, q[i]);
         }
         out->scale[at] = scale;
+        for (int half = 0; half < 2; half++) {
+            VI sum = q[half * N / 2];
+            for (int i = half * N / 2 + 1; i < (half + 1) * N / 2; i++) sum = vi_add(sum, q[i]);
+            total[half] = vi_sum(sum);
+        }
         if (g->parts == 1) total[0] += total[1];
         for (int part = 0; part < g->parts; part++) {
             out->start[part][at] = -g->zero * total[part];
@@ -205,9 +212,10 @@ enum { ROWS = 2 };
 #endif
 
 /* One group of one row of x on to `sum`; x's numbers of it stand at `at`. */
-INLINE V add_group(const struct llm_gemm_q_x *x, int64_t at, const int8_t *q, const struct kind *k, const VI *w, const struct head *h, int g, V sum)
+INLINE V add_group(const struct llm_gemm_q_x *x, int64_t at, const struct kind *k, const VI *w, const struct head *h, int g, V sum)
 {
     const int words = k->parts == 2 ? 4 : 8;
+    const int8_t *q = x->q + at * GROUP;
     V dots = v_from_i32(dot(k, w, words, q, x->start[0][at])), scale = h->scale[k->parts == 2 ? 0 : g];
     if (k->parts == 2) { /* whole numbers below 2^24: exact */
         V second = v_from_i32(dot(k, w + 4, 4, q + GROUP / 2, x->start[1][at]));
@@ -217,18 +225,6 @@ INLINE V add_group(const struct llm_gemm_q_x *x, int64_t at, const int8_t *q, co
     if (k->least)
         for (int part = 0; part < k->parts; part++) sum = v_fma(h->least[g * k->parts + part], v_set1(x->sum[part][at]), sum);
     return sum;
-}
-
-#ifndef PF_DIST
-#define PF_DIST 4096
-#endif
-#ifndef PF_STEP
-#define PF_STEP 64
-#endif
-INLINE void prefetch(const unsigned char *b, int group, size_t group_bytes)
-{
-    LLM_UNROLL
-    for (size_t at = 0; at < group_bytes; at += PF_STEP) __builtin_prefetch(b + (size_t)group * group_bytes + PF_DIST + at);
 }
 
 /* `rows` rows of one panel of columns. */
@@ -246,13 +242,11 @@ INLINE void tile(const struct llm_gemm_q_job *g, int64_t row, int64_t column, co
             open_head(k, b, v, &h);
             for (int i = 0; i < k->groups; i++) {
                 VI w[8];
-                int64_t group = block * k->groups + i;
-                if (v == 0) prefetch(b, i, block_bytes / (size_t)k->groups);
+                int64_t group = first + (block * k->groups + i) * g->x.step;
                 open_group(k, b, i, v, w);
                 LLM_UNROLL
                 for (int r = 0; r < rows; r++)
-                    sum[r][v] = add_group(&g->x, first + r * g->step_row + group * g->x.step, g->x.q + (row + r) * g->k + group * GROUP, k, w, &h, i,
-                                          sum[r][v]);
+                    sum[r][v] = add_group(&g->x, group + r * g->step_row, k, w, &h, i, sum[r][v]);
             }
         }
     }

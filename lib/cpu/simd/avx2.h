@@ -82,6 +82,17 @@ static inline VI vi_xor(VI a, VI b) { return _mm256_xor_si256(a, b); }
 #define vi_shl(a, bits) _mm256_slli_epi32(a, bits)
 #define vi_shr(a, bits) _mm256_srli_epi32(a, bits)
 #define vi_sar(a, bits) _mm256_srai_epi32(a, bits)
+static inline int32_t vi_sum(VI a)
+{
+    __m128i c = _mm_add_epi32(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1));
+    c = _mm_add_epi32(c, _mm_unpackhi_epi64(c, c));
+    return _mm_cvtsi128_si32(_mm_add_epi32(c, _mm_shuffle_epi32(c, 1)));
+}
+static inline void vi_store_i8(int8_t *p, VI x)
+{
+    __m128i c = _mm_packs_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1));
+    _mm_storel_epi64((__m128i *)p, _mm_packs_epi16(c, c));
+}
 static inline VI vi_shrv(VI a, VI bits) { return _mm256_srlv_epi32(a, bits); }
 static inline VI vi_lookup(const uint8_t *table, VI index)
 {

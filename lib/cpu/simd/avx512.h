@@ -67,6 +67,8 @@ static inline VI vi_xor(VI a, VI b) { return _mm512_xor_si512(a, b); }
 #define vi_shl(a, bits) _mm512_slli_epi32(a, bits)
 #define vi_shr(a, bits) _mm512_srli_epi32(a, bits)
 #define vi_sar(a, bits) _mm512_srai_epi32(a, bits)
+static inline int32_t vi_sum(VI a) { return _mm512_reduce_add_epi32(a); }
+static inline void vi_store_i8(int8_t *p, VI x) { _mm_storeu_si128((__m128i *)p, _mm512_cvtepi32_epi8(x)); }
 static inline VI vi_shrv(VI a, VI bits) { return _mm512_srlv_epi32(a, bits); }
 static inline VI vi_lookup(const uint8_t *table, VI index)
 {

@@ -91,6 +91,13 @@ static inline VI vi_xor(VI a, VI b) { return veorq_s32(a, b); }
 #define vi_shl(a, bits) vshlq_n_s32(a, bits)
 #define vi_shr(a, bits) vreinterpretq_s32_u32(vshrq_n_u32(vreinterpretq_u32_s32(a), bits))
 #define vi_sar(a, bits) vshrq_n_s32(a, bits)
+static inline int32_t vi_sum(VI a) { return vaddvq_s32(a); }
+static inline void vi_store_i8(int8_t *p, VI x)
+{
+    int8_t t[8];
+    vst1_s8(t, vmovn_s16(vcombine_s16(vmovn_s32(x), vdup_n_s16(0))));
+    memcpy(p, t, 4);
+}
 static inline VI vi_shrv(VI a, VI bits) { return vreinterpretq_s32_u32(vshlq_u32(vreinterpretq_u32_s32(a), vnegq_s32(bits))); }
 static inline VI vi_lookup(const uint8_t *table, VI index)
 {

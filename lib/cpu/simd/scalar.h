@@ -60,6 +60,8 @@ static inline VI vi_xor(VI a, VI b) { return a ^ b; }
 #define vi_shl(a, bits) ((VI)((uint32_t)(a) << (bits)))
 #define vi_shr(a, bits) ((VI)((uint32_t)(a) >> (bits)))
 #define vi_sar(a, bits) ((VI)((a) >> (bits)))
+static inline int32_t vi_sum(VI a) { return a; }
+static inline void vi_store_i8(int8_t *p, VI x) { *p = (int8_t)x; }
 static inline VI vi_shrv(VI a, VI bits) { return vi_shr(a, bits); }
 static inline VI vi_lookup(const uint8_t *table, VI index)
 {
