@@ -21,6 +21,7 @@
     X(deepseek_v2) \
     X(deepseek_v3) \
     X(bert) \
+    X(t5) \
     X(ngram) \
     X(rnn) \
     X(lstm)

@@ -14,6 +14,7 @@ enum llm_stem {
                                      * number, then one of the next three */
     LLM_STEM_NEXT_TOKEN_NORM, LLM_STEM_NEXT_HIDDEN_NORM, LLM_STEM_NEXT_JOIN, LLM_STEM_NEXT_NORM,
     LLM_STEM_SINKS,
+    LLM_STEM_CROSS_Q, LLM_STEM_CROSS_K, LLM_STEM_CROSS_V, LLM_STEM_CROSS_OUT, LLM_STEM_CROSS_NORM, /* an encoder-decoder's cross-attention */
     LLM_STEM_Q_A, LLM_STEM_Q_A_NORM, LLM_STEM_Q_B, LLM_STEM_KV_A, LLM_STEM_KV_A_NORM, LLM_STEM_KV_B,
     LLM_STEM_SHARED_GATE, LLM_STEM_SHARED_UP, LLM_STEM_SHARED_DOWN,
     LLM_N_STEMS
@@ -24,6 +25,8 @@ struct llm_names {
     const char *embed, *positions, *layer, *final_norm, *head; /* after the prefix; `layer` before the number; head without the prefix */
     const char *token_types, *embed_norm, *pooler;             /* after the prefix; NULL where the family has none */
     const char *head_dense, *head_norm, *head_bias;            /* a head's transform and bias, without the prefix; NULL */
+    const char *rel_bias;                                      /* after the prefix: the table of LLM_POSITION_BUCKETS */
+    const struct llm_names *encoder; /* the other stack's layers, final norm and rel_bias; NULL */
     const char *stem[LLM_N_STEMS];  /* after the layer's name; NULL where the family has none (QKV and GATE_UP: fused or apart) */
 };
 
@@ -95,6 +98,11 @@ struct llm_pass {
     const struct llm_config *config;
     const struct llm_batch *batch;
     const struct llm_rope *rope;    /* NULL: this layer's queries and keys do not turn */
+    bool bidirectional;             /* tokens see those behind them too */
+    struct llm_param *rel_bias;     /* NULL, or the biases of distances, with the bucket of each */
+    const int32_t *rel_map;
+    struct llm_tensor *memory;      /* what the encoder made of the source, [n_rows · source_len, hidden]; NULL: none, or in batch->memories */
+    const int32_t *memory_len;      /* [n_rows]; NULL: all */
     struct llm_shared_kv *shared;
     int64_t layer;
 };
@@ -114,6 +122,7 @@ struct llm_module {
     struct llm_absorbed *absorbed;  /* MLA: its decoding form; owned */
     struct llm_param **experts;     /* mixtures: [3][num_experts]: gates, ups, downs; owned */
 };
+extern const struct llm_module_kind llm_module_cross;
 extern const struct llm_module_kind llm_module_attention, llm_module_mlp, llm_module_moe, llm_module_mla, llm_module_norm,
     llm_module_rnn, llm_module_lstm;
 void llm_absorbed_destroy(struct llm_absorbed *a); /* NULL is fine */
@@ -124,8 +133,9 @@ const struct llm_segment *llm_pass_segments(struct llm_ctx *c, const struct llm_
 struct llm_tensor *llm_norm_apply(struct llm_ctx *c, const struct llm_config *config, const struct llm_linear_params *p, struct llm_tensor *x);
 
 /* Embeddings, layers, final norm, head: the layout of decoders, and of encoders, whose attention looks both ways. */
-/* Norms before and after a sub-layer; kind NULL: none. */
-struct llm_layer { struct llm_module before[2], after[2], mixer, ffn; };
+/* Norms before and after a sub-layer: mixer, feed-forward, cross-attention (which runs between them); kind NULL: none. */
+enum { LLM_SUB_MIXER, LLM_SUB_FFN, LLM_SUB_CROSS, LLM_N_SUBS };
+struct llm_layer { struct llm_module before[LLM_N_SUBS], after[LLM_N_SUBS], mixer, ffn, cross; };
 struct llm_decoder {
     struct llm_param *embed, *positions, *head; /* head NULL: tied; positions NULL: not learned */
     struct llm_param *token_types, *head_bias;  /* NULL: none */
@@ -135,6 +145,11 @@ struct llm_decoder {
     struct llm_next *next;          /* [n_next]; the layer of the k-th is layers[n_layers + k] */
     int64_t n_next;
     struct llm_linear_params final_norm;
+    struct llm_layer *encoder;      /* an encoder-decoder's other stack; NULL */
+    int64_t n_encoder;
+    struct llm_linear_params encoder_norm;
+    struct llm_param *rel_bias[2];  /* causal, bidirectional; NULL */
+    int32_t *rel_map[2];            /* [2·rel_max_distance + 1]: the bucket of each distance */
     float *inv_freq[2];             /* global, local; NULL: as global */
     struct llm_rope rope[2];
     struct llm_buf tokenizer_json;  /* of the last description */
@@ -144,6 +159,11 @@ struct llm_decoder {
 int llm_decoder_declare(struct llm_declare *d, struct llm_decoder *m);
 /* What mixes tokens in a layer. */
 const struct llm_module_kind *llm_decoder_mixer(const struct llm_config *c, int64_t layer);
+/* The encoder's stack of an encoder-decoder alone. */
+struct llm_tensor *llm_decoder_encode(struct llm_ctx *c, struct llm_model *m, const struct llm_batch *b);
+/* Keys and values of one layer's cross-attention, from encoded tokens. */
+void llm_cross_keys(struct llm_ctx *c, const struct llm_module *m, struct llm_tensor *memory, struct llm_tensor **k, struct llm_tensor **v);
+struct llm_attn llm_cross_attn(const struct llm_config *c);
 struct llm_tensor *llm_decoder_forward(struct llm_ctx *c, struct llm_model *m, const struct llm_batch *b);
 void llm_decoder_destroy(struct llm_decoder *m, size_t n_params);
 

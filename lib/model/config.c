@@ -145,7 +145,7 @@ struct llm_config llm_config_blank(const struct llm_arch *arch)
     struct llm_config c = {.logit_scale = 1, .embedding_scale = 1, .partial_rotary_factor = 1, .initializer_range = .02, .use_sliding_window = true,
                            .moe_layer_freq = 1, .mtp_loss_weight = .3, .kv_sharing = 1, .n_group = 1, .topk_group = 1, .group_top = 1,
                            .routed_scaling_factor = 1, .router_temperature = 1, .router_bias_update_rate = .001,
-                           .bos_token_id = -1, .eos_token_id = -1, .mask_token_id = -1};
+                           .bos_token_id = -1, .eos_token_id = -1, .mask_token_id = -1, .decoder_start_token_id = -1};
     strncpy(c.model_type, arch->model_type, sizeof c.model_type - 1);
     arch->defaults(&c);
     return c;

@@ -29,7 +29,8 @@ enum llm_pool_kind {
     LLM_POOL_LAST,                 /* the last token's */
     LLM_POOL_OTHER                 /* in a way that we do not have */
 };
-enum llm_position_kind { LLM_POSITION_ROPE, LLM_POSITION_LEARNED, LLM_POSITION_SINUSOIDAL, LLM_POSITION_NONE };
+enum llm_position_kind { LLM_POSITION_ROPE, LLM_POSITION_LEARNED, LLM_POSITION_SINUSOIDAL, LLM_POSITION_NONE,
+                         LLM_POSITION_BUCKETS /* T5: a learned bias of scores for each bucket of distances */ };
 
 /* A router's probabilities: over all experts, or each by itself (DeepSeek-V3). */
 enum llm_scoring { LLM_SCORING_SOFTMAX, LLM_SCORING_SIGMOID };
@@ -54,6 +55,9 @@ struct llm_config {
     int64_t embedding_size;        /* where it is not hidden_size; 0: it is */
     bool recurrent_bias;           /* of recurrent cells */
     bool head_bias;                /* a bias behind the head's product */
+    int64_t num_encoder_layers;    /* beside num_hidden_layers that decode: an encoder-decoder; 0: there is one stack */
+    int64_t decoder_start_token_id; /* before what an encoder-decoder says; -1: bos, else eos, else 0 */
+    int64_t rel_buckets, rel_max_distance; /* of LLM_POSITION_BUCKETS */
     bool no_final_norm;            /* nothing stands behind the last layer */
     bool bidirectional;            /* an encoder: tokens see those behind them too, and nothing is generated */
     int64_t type_vocab_size;       /* kinds of segments, which are added to embeddings; 0: none */

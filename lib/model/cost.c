@@ -39,14 +39,17 @@ size_t llm_model_cost(const struct llm_config *c, int64_t context, struct llm_co
             add(rows, &n, room, name, (double)s->shape[0] * (double)s->shape[1], matrix_flops(s));
         }
         for (int64_t l = 0; l < (pass == 0 && layout->n_layers > 1 ? 1 : layout->n_layers); l++) {
-            const struct llm_module *modules[] = {&layout->layers[l].mixer, &layout->layers[l].ffn};
-            for (int i = 0; i < 2; i++) {
+            const struct llm_module *modules[] = {&layout->layers[l].mixer, &layout->layers[l].ffn, &layout->layers[l].cross};
+            for (int i = 0; i < 3; i++) {
                 char name[64];
                 if (!modules[i]->kind || !modules[i]->kind->extra_flops) continue;
                 snprintf(name, sizeof name, "%s%s", pass == 0 ? "block " : "", modules[i]->kind->name);
                 add(rows, &n, room, name, 0, modules[i]->kind->extra_flops(c, l, context));
             }
         }
+    }
+    for (int64_t l = 0; l < layout->n_encoder; l++) {
+        add(rows, &n, room, layout->encoder[l].mixer.kind->name, 0, layout->encoder[l].mixer.kind->extra_flops(c, l, context));
     }
     if (c->tie_word_embeddings) add(rows, &n, room, "head", 0, 2 * (double)c->vocab_size * (double)c->hidden_size);
     llm_decoder_destroy(layout, 0);

@@ -44,15 +44,22 @@ int llm_decoder_set_rope(struct llm_decoder *m, const struct llm_config *c, int6
     return 0;
 }
 
-/* Attention (i = 0) or feed-forward (1) with the norms that stand around it. */
-static void declare_sub_layer(struct llm_declare *d, struct llm_layer *layer, int i, struct llm_module *m, const struct llm_module_kind *kind)
+/* One of a layer's parts. */
+static struct llm_module *part_of(struct llm_layer *layer, int i)
 {
+    return i == LLM_SUB_MIXER ? &layer->mixer : i == LLM_SUB_FFN ? &layer->ffn : &layer->cross;
+}
+
+/* A part of a layer with the norms that stand around it. */
+static void declare_sub_layer(struct llm_declare *d, struct llm_layer *layer, int i, const struct llm_module_kind *kind)
+{
+    static const enum llm_stem befores[] = {LLM_STEM_NORM_1, LLM_STEM_NORM_2, LLM_STEM_CROSS_NORM};
     enum llm_norm_place place = d->config->norm_place;
     if (!kind) return;
-    enum llm_stem before = i ? LLM_STEM_NORM_2 : LLM_STEM_NORM_1, after = i ? LLM_STEM_POST_2 : LLM_STEM_POST_1;
+    enum llm_stem before = befores[i], after = i == LLM_SUB_FFN ? LLM_STEM_POST_2 : LLM_STEM_POST_1;
     if (place == LLM_NORM_POST) declare_module(d, &layer->after[i], &llm_module_norm, before);
     if (place == LLM_NORM_PRE || place == LLM_NORM_SANDWICH) declare_module(d, &layer->before[i], &llm_module_norm, before);
-    declare_module(d, m, kind, 0);
+    declare_module(d, part_of(layer, i), kind, 0);
     if (place == LLM_NORM_SANDWICH || place == LLM_NORM_OUTPUT) declare_module(d, &layer->after[i], &llm_module_norm, after);
 }
 
@@ -63,7 +70,8 @@ static int check_names(const struct llm_declare *d)
     const struct llm_names *n = d->names;
     const struct { bool wanted; const char *name, *what; } parts[] = {
         {c->type_vocab_size > 0, n->token_types, "kinds of segments"}, {c->embedding_norm, n->embed_norm, "a norm of embeddings"},
-        {c->pooler, n->pooler, "a pooler"}, {c->head_transform, n->head_dense, "a masked-token head"}};
+        {c->pooler, n->pooler, "a pooler"}, {c->position == LLM_POSITION_BUCKETS, n->rel_bias, "a bias of distances"},
+        {c->num_encoder_layers > 0, n->encoder ? n->encoder->layer : NULL, "an encoder"}, {c->head_transform, n->head_dense, "a masked-token head"}};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         if (parts[i].wanted && !parts[i].name) return llm_fail(d->err, EX_UNAVAILABLE, "%s of %s has no name here", parts[i].what, c->model_type);
     }
@@ -119,8 +127,60 @@ static void declare_head(struct llm_declare *d, struct llm_decoder *m)
 void llm_decoder_declare_layer(struct llm_declare *d, struct llm_layer *layer, int64_t number)
 {
     d->layer = (int)number;
-    declare_sub_layer(d, layer, 0, &layer->mixer, llm_decoder_mixer(d->config, number));
-    declare_sub_layer(d, layer, 1, &layer->ffn, ffn_of(d->config, number));
+    declare_sub_layer(d, layer, LLM_SUB_MIXER, llm_decoder_mixer(d->config, number));
+    if (d->config->num_encoder_layers > 0) declare_sub_layer(d, layer, LLM_SUB_CROSS, &llm_module_cross);
+    declare_sub_layer(d, layer, LLM_SUB_FFN, ffn_of(d->config, number));
+}
+
+/* T5's buckets (Raffel et al. 2020): near distances have their own, farther ones share them by their logarithm, in single precision as there. */
+static int32_t bucket(const struct llm_config *c, int64_t distance, bool bidirectional)
+{
+    int64_t n = bidirectional ? c->rel_buckets / 2 : c->rel_buckets, first = bidirectional && distance > 0 ? n : 0, exact = n / 2;
+    int64_t d = bidirectional ? (distance < 0 ? -distance : distance) : distance < 0 ? -distance : 0;
+    if (d < exact) return (int32_t)(first + d);
+    float share = logf((float)d / (float)exact) / (float)log((double)c->rel_max_distance / (double)exact) * (float)(n - exact);
+    int64_t at = exact + (int64_t)share;
+    return (int32_t)(first + (at < n ? at : n - 1));
+}
+
+static int declare_buckets(struct llm_declare *d, struct llm_decoder *m, const struct llm_names *names, bool bidirectional)
+{
+    const struct llm_config *c = d->config;
+    if (c->position != LLM_POSITION_BUCKETS) return 0;
+    int32_t *map = llm_alloc(2 * (size_t)c->rel_max_distance + 1, sizeof *map, "distances", d->err);
+    if (!map) return -1;
+    for (int64_t x = -c->rel_max_distance; x <= c->rel_max_distance; x++) map[x + c->rel_max_distance] = bucket(c, x, bidirectional);
+    m->rel_map[bidirectional] = map;
+    d->layer = -1;
+    d->row = "embeddings";
+    llm_declare_table(d, &m->rel_bias[bidirectional], full(d, names->rel_bias), c->rel_buckets, c->num_attention_heads,
+                      "relative_attention_num_buckets, num_heads", true);
+    return 0;
+}
+
+/* The other stack of an encoder-decoder, under its own names. Its layers count behind the decoder's where layers are counted. */
+static int declare_encoder(struct llm_declare *d, struct llm_decoder *m)
+{
+    const struct llm_config *c = d->config;
+    const struct llm_names *names = d->names;
+    size_t first = d->n;
+    m->n_encoder = c->num_encoder_layers;
+    if (m->n_encoder == 0) return 0;
+    m->encoder = llm_calloc((size_t)m->n_encoder, sizeof *m->encoder, "layers", d->err);
+    if (!m->encoder) return -1;
+    d->names = names->encoder;
+    if (declare_buckets(d, m, d->names, true) < 0) return -1;
+    for (int l = 0; l < m->n_encoder; l++) {
+        d->layer = l;
+        declare_sub_layer(d, &m->encoder[l], LLM_SUB_MIXER, &llm_module_attention);
+        declare_sub_layer(d, &m->encoder[l], LLM_SUB_FFN, &llm_module_mlp);
+    }
+    for (size_t i = first; i < d->n; i++) d->specs[i].layer += d->specs[i].layer >= 0 ? (int)c->num_hidden_layers : 0;
+    d->layer = -1;
+    d->row = llm_module_norm.name;
+    if (!c->no_final_norm) llm_declare_norm(d, &m->encoder_norm, full(d, d->names->final_norm), c->hidden_size, "hidden_size");
+    d->names = names;
+    return 0;
 }
 
 int llm_decoder_declare(struct llm_declare *d, struct llm_decoder *m)
@@ -131,6 +191,7 @@ int llm_decoder_declare(struct llm_declare *d, struct llm_decoder *m)
     m->layers = llm_calloc((size_t)(m->n_layers + m->n_next), sizeof *m->layers, "layers", d->err);
     if (!m->layers || check_names(d) < 0 || llm_decoder_set_rope(m, c, 0, d->err) < 0) return -1;
     declare_embeddings(d, m);
+    if (declare_encoder(d, m) < 0 || declare_buckets(d, m, d->names, c->bidirectional) < 0) return -1;
     for (int64_t l = 0; l < m->n_layers; l++) llm_decoder_declare_layer(d, &m->layers[l], l);
     declare_head(d, m);
     if (m->n_next > 0 && llm_next_declare(d, m) < 0) return -1;
@@ -151,6 +212,9 @@ void llm_decoder_destroy(struct llm_decoder *m, size_t n_params)
     free(m->inv_freq[1]);
     free(m->layers);
     free(m->next);
+    free(m->encoder);
+    free(m->rel_map[0]);
+    free(m->rel_map[1]);
     free(m);
 }
 
@@ -158,6 +222,9 @@ void llm_decoder_destroy(struct llm_decoder *m, size_t n_params)
 struct run {
     const struct llm_model *model;
     struct llm_batch batch;
+    bool encoder;              /* the other stack's layers */
+    struct llm_tensor *memory; /* what cross-attention looks at */
+    const int32_t *memory_len;
     int64_t first, n;
 };
 
@@ -169,11 +236,12 @@ static struct llm_tensor *norm(struct llm_ctx *c, const struct llm_module *m, co
 /* What sub-layer i adds to x. */
 static struct llm_tensor *branch(struct llm_ctx *c, const struct llm_layer *layer, int i, const struct llm_pass *p, struct llm_tensor *x)
 {
-    const struct llm_module *m = i ? &layer->ffn : &layer->mixer;
+    static const enum llm_rng_site sites[] = {LLM_RNG_DROPOUT_RESID, LLM_RNG_DROPOUT_FFN, LLM_RNG_DROPOUT_CROSS};
+    const struct llm_module *m = i == LLM_SUB_MIXER ? &layer->mixer : i == LLM_SUB_FFN ? &layer->ffn : &layer->cross;
     struct llm_tensor *y = m->kind->forward(c, m, p, norm(c, &layer->before[i], p, x));
     if (p->config->norm_place != LLM_NORM_POST) y = norm(c, &layer->after[i], p, y);
     if (p->config->norm_place == LLM_NORM_BARE && p->layer == p->config->num_hidden_layers - 1) return y; /* dropout stands between layers */
-    return llm_dropout(c, y, (float)p->config->resid_pdrop, i ? LLM_RNG_DROPOUT_FFN : LLM_RNG_DROPOUT_RESID);
+    return llm_dropout(c, y, (float)p->config->resid_pdrop, sites[i]);
 }
 
 /* x and sub-layer i of `of`, normed where norms stand behind the sum. */
@@ -188,9 +256,10 @@ static struct llm_tensor *add_branch(struct llm_ctx *c, const struct llm_layer *
 
 static struct llm_tensor *layer_forward(struct llm_ctx *c, const struct llm_layer *layer, const struct llm_pass *p, struct llm_tensor *x)
 {
-    struct llm_tensor *y = add_branch(c, layer, 0, p, x, x);
+    struct llm_tensor *y = add_branch(c, layer, LLM_SUB_MIXER, p, x, x);
+    if (layer->cross.kind) y = add_branch(c, layer, LLM_SUB_CROSS, p, y, y);
     if (!layer->ffn.kind) return y;
-    return add_branch(c, layer, 1, p, y, p->config->parallel_residual ? x : y);
+    return add_branch(c, layer, LLM_SUB_FFN, p, y, p->config->parallel_residual ? x : y);
 }
 
 /* The rotation of a layer's queries and keys, or NULL. */
@@ -200,12 +269,22 @@ static const struct llm_rope *rope_of(const struct llm_decoder *m, const struct 
     return &m->rope[c->rope_local_theta > 0 && llm_config_window(c, layer) > 0];
 }
 
+static struct llm_pass pass_of(const struct run *r, struct llm_shared_kv *shared, int64_t layer)
+{
+    const struct llm_config *f = &r->model->config;
+    const struct llm_decoder *m = r->model->layout;
+    bool both_ways = r->encoder || f->bidirectional;
+    return (struct llm_pass){.config = f, .batch = &r->batch, .rope = rope_of(m, f, layer), .bidirectional = both_ways, .rel_bias = m->rel_bias[both_ways],
+                             .rel_map = m->rel_map[both_ways], .memory = r->memory, .memory_len = r->memory_len, .shared = shared, .layer = layer};
+}
+
 struct llm_tensor *llm_decoder_layer(struct llm_ctx *c, const struct llm_model *model, const struct llm_batch *b, int64_t number,
                                      struct llm_tensor *x)
 {
     const struct llm_decoder *m = model->layout;
     struct llm_shared_kv shared = {NULL, NULL};
-    const struct llm_pass p = {.config = &model->config, .batch = b, .rope = rope_of(m, &model->config, number), .shared = &shared, .layer = number};
+    const struct run r = {.model = model, .batch = *b};
+    const struct llm_pass p = pass_of(&r, &shared, number);
     c->layer = (uint32_t)number;
     return layer_forward(c, &m->layers[number], &p, x);
 }
@@ -216,10 +295,9 @@ static struct llm_tensor *layers(struct llm_ctx *c, void *arg, struct llm_tensor
     const struct llm_decoder *m = r->model->layout;
     struct llm_shared_kv shared = {NULL, NULL};
     for (int64_t l = r->first; l < r->first + r->n; l++) {
-        const struct llm_pass p = {.config = &r->model->config, .batch = &r->batch, .rope = rope_of(m, &r->model->config, l),
-                                  .shared = &shared, .layer = l};
-        c->layer = (uint32_t)l;
-        x = layer_forward(c, &m->layers[l], &p, x);
+        const struct llm_pass p = pass_of(r, &shared, l);
+        c->layer = (uint32_t)(r->encoder ? m->n_layers + l : l); /* random numbers of their own */
+        x = layer_forward(c, r->encoder ? &m->encoder[l] : &m->layers[l], &p, x);
     }
     return x;
 }
@@ -236,11 +314,11 @@ static struct llm_tensor *add_types(struct llm_ctx *c, const struct llm_decoder 
     return llm_add(c, x, llm_embedding(c, kinds, x->rows, m->token_types, 1));
 }
 
-static struct llm_tensor *embed(struct llm_ctx *c, const struct llm_model *model, const struct llm_batch *b)
+static struct llm_tensor *embed(struct llm_ctx *c, const struct llm_model *model, const struct llm_batch *b, bool encoder)
 {
     const struct llm_config *f = &model->config;
     const struct llm_decoder *m = model->layout;
-    c->layer = 0;
+    c->layer = encoder ? (uint32_t)m->n_layers : 0;
     struct llm_tensor *x = llm_embedding(c, b->ids, b->n_tokens, m->embed, (float)f->embedding_scale);
     if (f->position == LLM_POSITION_LEARNED) x = llm_add(c, x, llm_embedding(c, b->positions, b->n_tokens, m->positions, 1));
     if (f->position == LLM_POSITION_SINUSOIDAL) x = llm_add_sinusoidal(c, x, b->positions);
@@ -249,47 +327,80 @@ static struct llm_tensor *embed(struct llm_ctx *c, const struct llm_model *model
     return llm_dropout(c, x, (float)f->embd_pdrop, LLM_RNG_DROPOUT_EMBED);
 }
 
-struct llm_tensor *llm_decoder_forward(struct llm_ctx *c, struct llm_model *model, const struct llm_batch *b)
+/* All layers of one stack, and the norm behind them. */
+static struct llm_tensor *run_stack(struct llm_ctx *c, const struct run *whole, int64_t n_layers, const struct llm_linear_params *last)
 {
-    const struct llm_config *f = &model->config;
-    const struct llm_decoder *m = model->layout;
+    const struct llm_config *f = &whole->model->config;
+    const struct llm_batch *b = &whole->batch;
     bool keep = c->tape && b->checkpoint_every <= 0;
     int64_t every = c->tape && b->checkpoint_every > 0 ? b->checkpoint_every : 1;
     every = (every + f->kv_sharing - 1) / f->kv_sharing * f->kv_sharing; /* layers that share stay together */
-    struct run *runs = llm_arena_alloc(&c->acts, (size_t)m->n_layers * sizeof *runs); /* below what the blocks give up */
+    struct run *runs = llm_arena_alloc(&c->acts, (size_t)n_layers * sizeof *runs); /* below what the blocks give up */
     if (!runs) {
         if (!llm_ctx_failed(c)) llm_fail(&c->err, EX_UNAVAILABLE, "activations: expected at most %zu MiB, found more", c->acts.limit >> 20);
         return &c->nothing;
     }
     size_t mark = llm_arena_mark(&c->acts);
-    struct llm_tensor *x = embed(c, model, b);
-    for (int64_t l = 0, n; l < m->n_layers; l += n) {
-        n = m->n_layers - l < every ? m->n_layers - l : every;
-        runs[l] = (struct run){model, *b, l, n};
+    struct llm_tensor *x = embed(c, whole->model, b, whole->encoder);
+    for (int64_t l = 0, n; l < n_layers; l += n) {
+        n = n_layers - l < every ? n_layers - l : every;
+        runs[l] = *whole;
+        runs[l].first = l;
+        runs[l].n = n;
         if (c->tape) x = llm_run_block(c, layers, &runs[l], x, keep);
         else x = llm_keep_only(c, mark, layers(c, &runs[l], x)); /* one hidden state at a time */
     }
-    return m->final_norm.w ? llm_norm_apply(c, f, &m->final_norm, x) : x;
+    return last->w ? llm_norm_apply(c, f, last, x) : x;
+}
+
+struct llm_tensor *llm_decoder_encode(struct llm_ctx *c, struct llm_model *model, const struct llm_batch *b)
+{
+    const struct llm_decoder *m = model->layout;
+    const struct run r = {.model = model, .batch = *b, .encoder = true};
+    return run_stack(c, &r, m->n_encoder, &m->encoder_norm);
+}
+
+/* A batch, with what its encoder makes of the source. */
+static struct run begin(struct llm_ctx *c, struct llm_model *model, const struct llm_batch *b)
+{
+    struct run r = {.model = model, .batch = *b};
+    if (!b->source) return r;
+    struct llm_batch source = *b->source;
+    source.checkpoint_every = b->checkpoint_every;
+    r.memory = llm_decoder_encode(c, model, &source);
+    r.memory_len = source.lengths;
+    return r;
+}
+
+struct llm_tensor *llm_decoder_forward(struct llm_ctx *c, struct llm_model *model, const struct llm_batch *b)
+{
+    const struct llm_decoder *m = model->layout;
+    const struct run r = begin(c, model, b);
+    return run_stack(c, &r, m->n_layers, &m->final_norm);
 }
 
 void llm_model_walk(struct llm_ctx *c, struct llm_model *model, const struct llm_batch *b,
                     bool (*visit)(void *arg, const char *place, const struct llm_tensor *x), void *arg)
 {
     const struct llm_decoder *m = model->layout;
+    static const int order[] = {LLM_SUB_MIXER, LLM_SUB_CROSS, LLM_SUB_FFN};
     const struct llm_names *names = &model->arch->names;
     struct llm_shared_kv shared = {NULL, NULL};
     char place[200];
-    struct llm_tensor *x = embed(c, model, b);
-    bool on = visit(arg, "the embeddings", x);
+    const struct run r = begin(c, model, b);
+    bool on = !r.memory || visit(arg, "what the encoder says", r.memory);
+    struct llm_tensor *x = embed(c, model, b, false);
+    on = on && visit(arg, "the embeddings", x);
     for (int64_t l = 0; l < m->n_layers && on; l++) {
-        const struct llm_layer *layer = &m->layers[l];
-        const struct llm_pass p = {.config = &model->config, .batch = b, .rope = rope_of(m, &model->config, l), .shared = &shared, .layer = l};
+        struct llm_layer *layer = &m->layers[l];
+        const struct llm_pass p = pass_of(&r, &shared, l);
         struct llm_tensor *in = x;
-        for (int i = 0; i < (layer->ffn.kind ? 2 : 1) && on; i++) {
+        for (int i = 0; i < LLM_N_SUBS && on; i++) {
+            const struct llm_module *part = part_of(layer, order[i]);
+            if (!part->kind) continue;
             c->layer = (uint32_t)l;
-            x = add_branch(c, layer, i, &p, x, model->config.parallel_residual ? in : x);
-            snprintf(place, sizeof place, "%s%s%lld after its %s", names->prefix, names->layer, (long long)l,
-                     (i ? &layer->ffn : &layer->mixer)->kind->name);
+            x = add_branch(c, layer, order[i], &p, x, order[i] == LLM_SUB_FFN && model->config.parallel_residual ? in : x);
+            snprintf(place, sizeof place, "%s%s%lld after its %s", names->prefix, names->layer, (long long)l, part->kind->name);
             on = visit(arg, place, x);
         }
     }

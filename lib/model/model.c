@@ -139,6 +139,11 @@ struct llm_tensor *llm_model_forward(struct llm_ctx *c, struct llm_model *m, con
 {
     if (llm_ctx_failed(c) || check_batch(m, b, &c->err) < 0) return &c->nothing;
     if (b->seqs && llm_model_must_generate(m, &c->err) < 0) return &c->nothing;
+    if (m->config.num_encoder_layers > 0 && !b->source && !b->memories) {
+        llm_fail(&c->err, EX_UNAVAILABLE, "expected a source text for an encoder-decoder (%s), found none", m->config.model_type);
+        return &c->nothing;
+    }
+    if (b->source && (b->source->n_tokens < 1 || check_batch(m, b->source, &c->err) < 0)) return &c->nothing;
     return m->arch->forward(c, m, b);
 }
 
@@ -147,6 +152,38 @@ int llm_model_must_generate(const struct llm_model *m, struct llm_err *e)
     if (!m->config.bidirectional) return 0;
     return llm_fail(e, EX_UNAVAILABLE, "expected a model that predicts the next token, found an encoder (%s): it embeds texts (llm-infer --embed)",
                     m->config.model_type);
+}
+
+int llm_model_must_continue(const struct llm_model *m, struct llm_err *e)
+{
+    if (m->config.num_encoder_layers == 0) return llm_model_must_generate(m, e);
+    return llm_fail(e, EX_UNAVAILABLE, "expected a model that continues texts, found an encoder-decoder (%s), which answers them", m->config.model_type);
+}
+
+struct llm_tensor *llm_model_encode(struct llm_ctx *c, struct llm_model *m, const struct llm_batch *b)
+{
+    if (m->config.num_encoder_layers == 0) return llm_model_forward(c, m, b);
+    if (llm_ctx_failed(c) || check_batch(m, b, &c->err) < 0) return &c->nothing;
+    return llm_decoder_encode(c, m, b);
+}
+
+void llm_model_remember(struct llm_ctx *c, struct llm_model *m, struct llm_tensor *hidden, const struct llm_kv_seq *seqs)
+{
+    const struct llm_decoder *d = m->layout;
+    const struct llm_attn a = llm_cross_attn(&m->config);
+    for (int64_t l = 0; l < d->n_layers && !llm_ctx_failed(c); l++) {
+        struct llm_tensor *k, *v;
+        size_t mark = llm_arena_mark(&c->acts);
+        llm_cross_keys(c, &d->layers[l].cross, hidden, &k, &v);
+        llm_attention_store(c, k, v, &a, seqs + l, 1);
+        llm_arena_pop(&c->acts, mark);
+    }
+}
+
+int32_t llm_model_answer_start(const struct llm_config *c)
+{
+    int64_t id = c->decoder_start_token_id >= 0 ? c->decoder_start_token_id : c->bos_token_id >= 0 ? c->bos_token_id : c->eos_token_id;
+    return id >= 0 && id < c->vocab_size ? (int32_t)id : 0;
 }
 
 struct llm_tensor *llm_model_before_head(struct llm_ctx *c, struct llm_model *m, struct llm_tensor *hidden)

@@ -31,6 +31,9 @@ struct llm_batch {
     const struct llm_kv_seq *seqs;  /* inference: per layer views: seqs[layer * n_seqs + s]; NULL in training */
     int64_t n_seqs;
     const int32_t *const *before;   /* inference: [n_seqs] the tokens that stand before each sequence's part, seqs[s].pos of them */
+    const int32_t *lengths;     /* [n_rows]: tokens of each row, those behind them are padding that is not seen; NULL: all (bidirectional stacks) */
+    const struct llm_batch *source; /* encoder-decoders in training: what the encoder reads, as many rows; NULL */
+    const struct llm_kv_seq *memories; /* and in inference: what llm_model_remember stored, as `seqs`, with n_keys */
     int64_t checkpoint_every;       /* activation checkpointing: keep every d-th block's input only; 0: none */
 };
 
@@ -49,6 +52,12 @@ struct llm_tensor *llm_model_forward(struct llm_ctx *c, struct llm_model *m, con
 /* Runs the model over a batch and shows each place (the hidden states behind each branch, the logits) until `visit` returns false. */
 void llm_model_walk(struct llm_ctx *c, struct llm_model *m, const struct llm_batch *b,
                     bool (*visit)(void *arg, const char *place, const struct llm_tensor *x), void *arg);
+/* What an encoder makes of a text, or the encoder of an encoder-decoder; final hidden states. */
+struct llm_tensor *llm_model_encode(struct llm_ctx *c, struct llm_model *m, const struct llm_batch *b);
+/* The keys and values that an encoder-decoder's layers have of encoded tokens [n, hidden], to one cache a layer: seqs[n_layers], n each. */
+void llm_model_remember(struct llm_ctx *c, struct llm_model *m, struct llm_tensor *hidden, const struct llm_kv_seq *seqs);
+/* What an encoder-decoder's answer begins with. */
+int32_t llm_model_answer_start(const struct llm_config *c);
 /* Runs the model over a batch and names, for a message, the first place whose values are not finite. false: all are. */
 bool llm_model_first_bad(struct llm_ctx *c, struct llm_model *m, const struct llm_batch *b, char *name, size_t n);
 /* Hidden states [n_tokens, hidden] from which the head predicts, for each token, the one k + 2 places on (k from 0 to num_nextn_predict_layers - 1).
@@ -65,6 +74,8 @@ struct llm_param *llm_model_head_bias(const struct llm_model *m);
 int32_t llm_model_mask_token(const struct llm_model *m);
 /* 0, or -1 (EX_UNAVAILABLE) for an encoder, which predicts no next token. */
 int llm_model_must_generate(const struct llm_model *m, struct llm_err *e) LLM_MUST_CHECK;
+/* The same for one that only answers texts (an encoder-decoder) as well: nothing is continued. */
+int llm_model_must_continue(const struct llm_model *m, struct llm_err *e) LLM_MUST_CHECK;
 /* logits [rows, vocab] = hidden · headᵀ × logit_scale, for inference. */
 struct llm_tensor *llm_model_logits(struct llm_ctx *c, struct llm_model *m, struct llm_tensor *hidden);
 /* log p(id) behind a hidden state [hidden_size], where the family says it without the logits of all other ids. false: it does not. */

@@ -69,6 +69,8 @@ struct llm_attn {
     struct llm_param *sinks;    /* [n_heads]: a logit that takes probability and gives nothing; NULL */
     struct llm_param *rel_bias; /* [n_heads, 2·rel_max - 1] added to scores at clamp(j - i) + rel_max - 1; NULL */
     int64_t rel_max;
+    const int32_t *rel_map;     /* NULL, or [2·rel_max - 1]: rel_bias is [rel_buckets, n_heads], and rel_map says which row serves a distance (T5) */
+    int64_t rel_buckets;
     float dropout;              /* on probabilities */
 };
 /* Tiled online softmax: 64-key tiles from the document's start, chunks of 1,024 keys merged left to right. Memory linear in row_len.
@@ -86,6 +88,7 @@ struct llm_kv_view {
 struct llm_kv_seq {
     int64_t first, n, pos;
     struct llm_kv_view view;
+    int64_t n_keys;             /* 0, or how many keys are all there are, wherever the tokens stand: cross-attention, with k and v NULL */
     float *queries;             /* NULL, or a ring of n_queries rows [n_heads·d_k]: the query at position p is copied to row p mod n_queries */
     int64_t n_queries;
     float *state;               /* of recurrent layers: what is kept whatever the length, as it stands before the run and, afterwards, behind it */
@@ -130,6 +133,11 @@ struct llm_experts {
 /* y[t] = Σ over slots, experts ascending: weights[t, s] · down(act(gate(x[t])) ⊙ up(x[t])). */
 struct llm_tensor *llm_mixture(struct llm_ctx *c, struct llm_tensor *x, struct llm_tensor *weights, const int32_t *experts,
                                const struct llm_experts *o);
+
+/* Stores alone: rows [first, first + n) of k and v become the keys and values at pos … of each sequence. llm_attention_cached with n_keys and
+ * without k and v then has the bits of llm_attention with kv_row_len = n_keys. */
+void llm_attention_store(struct llm_ctx *c, struct llm_tensor *k, struct llm_tensor *v, const struct llm_attn *a, const struct llm_kv_seq *seqs,
+                         int64_t n_seqs);
 
 /* ---- recurrences over time ---- */
 /* A run of tokens that a recurrence goes through in order: rows [first, first + n), n ≥ 1. Runs do not overlap and are independent of each other. */

@@ -73,6 +73,8 @@ CASES = {
         num_key_value_heads=6, kv_lora_rank=20, q_lora_rank=18, qk_nope_head_dim=10, qk_rope_head_dim=6, v_head_dim=12, n_routed_experts=6,
         num_experts_per_tok=2, n_shared_experts=1, moe_intermediate_size=20, first_k_dense_replace=1, n_group=3, topk_group=2,
         rope_parameters=dict(rope_type="yarn", factor=4.0, mscale=1.0, mscale_all_dim=.8, **ROPE))),
+    "t5": ("T5Config", dict(relative_attention_num_buckets=10, relative_attention_max_distance=18, num_decoder_layers=2)),
+    "t5-gated": ("T5Config", dict(feed_forward_proj="gated-gelu", tie_word_embeddings=False, relative_attention_max_distance=40)),
     "stablelm": ("StableLmConfig", dict(use_qkv_bias=True, rope_parameters=dict(rope_type="default", rope_theta=300.0, partial_rotary_factor=.5))),
     "rnn": ("torch", dict(model_type="rnn", vocab_size=VOCAB, hidden_size=48, num_layers=2, bias=True, head_bias=True)),
     "lstm": ("torch", dict(model_type="lstm", vocab_size=VOCAB, input_size=24, hidden_size=48, num_layers=3, bias=True, head_bias=False)),
@@ -106,9 +108,11 @@ def harden(model):
     offset = 0 if "gemma" in model.config.model_type else 1
     tied = model.config.tie_word_embeddings
     tensors = file_tensors(model) if mixture else model.state_dict()
-    named = sorted((n, p) for n, p in tensors.items() if not (tied and n in ("lm_head.weight", "cls.predictions.decoder.weight")))
+    named = sorted((n, p) for n, p in tensors.items() if not (tied and model.config.model_type != "t5" and n in ("lm_head.weight", "cls.predictions.decoder.weight")))
     if model.config.model_type == "bert":
         named = [(n, p) for n, p in named if n not in ("cls.predictions.decoder.bias", "embeddings.position_ids", "bert.embeddings.position_ids")]
+    if model.config.model_type == "t5":
+        named = [(n, p) for n, p in named if "embed_tokens" not in n and (n != "lm_head.weight" or model.lm_head.weight is not model.shared.weight)]
     if type(model).__name__ == "BertModel":  # norms as old files name them
         named = [(n.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta"), p) for n, p in named]
     if model.config.model_type == "gpt_neox":  # its name in files
@@ -155,7 +159,8 @@ class Recurrent(torch.nn.Module):
 def write(name, config, model, named, out):
     with torch.no_grad():
         ids = torch.tensor(philox.below(SEED, 0, philox.TEST, 0, 0, 0, LENGTH, VOCAB))[None]
-        logits = model(ids)[0][0].numpy()
+        more = dict(decoder_input_ids=ids.flip(1)) if config["model_type"] == "t5" else {}
+        logits = model(ids, **more)[0][0].numpy()
     shapes = json.dumps([[n, list(p.shape)] for n, p in named])
     save_file({"logits": logits[::EVERY].astype(np.float32).copy()}, os.path.join(out, name + ".safetensors"),
               metadata={"config": json.dumps(config), "tensors": shapes, "context": str(LENGTH)})
@@ -174,15 +179,27 @@ def run(name, kind, changes, out):
     if kind == "GPT2Config":
         config = transformers.GPT2Config(vocab_size=VOCAB, n_positions=64, n_embd=48, n_layer=3, n_head=6, attn_implementation="eager",
                                          bos_token_id=None, eos_token_id=None, **changes)
-    auto = transformers.AutoModel if name == "bert-model" else transformers.AutoModelForMaskedLM if kind == "BertConfig" else \
-        transformers.AutoModelForCausalLM
-    model = auto.from_config(config, attn_implementation="eager").eval()
+    if kind == "T5Config":
+        config = transformers.T5Config(vocab_size=VOCAB, d_model=48, d_kv=8, d_ff=80, num_layers=3, num_heads=6, decoder_start_token_id=0, **changes)
+        config._attn_implementation = "eager"
+    if kind == "T5Config":
+        model = transformers.T5ForConditionalGeneration(config).eval()
+        if "gated" in name:  # as 1.1 has it; transformers 5 ties what it makes itself
+            model.lm_head.weight = torch.nn.Parameter(model.lm_head.weight.clone())
+    else:
+        auto = transformers.AutoModel if name == "bert-model" else transformers.AutoModelForMaskedLM if kind == "BertConfig" else \
+            transformers.AutoModelForCausalLM
+        model = auto.from_config(config, attn_implementation="eager").eval()
     with torch.no_grad():
         named, model = harden(model)
         ids = torch.tensor(philox.below(SEED, 0, philox.TEST, 0, 0, 0, LENGTH, VOCAB))[None]
-        model(ids)  # some frequencies are set by the first pass
+        inputs = dict(input_ids=ids, decoder_input_ids=ids.flip(1)) if kind == "T5Config" else dict(input_ids=ids)
+        model(**inputs)  # some frequencies are set by the first pass
         round_frequencies(model)
     text = config.to_dict()
+    if name == "t5-gated":
+        text["tie_word_embeddings"] = False
+        text.pop("scale_decoder_outputs")
     text.pop("transformers_version", None)
     write(name, text, model, named, out)
 

@@ -7,7 +7,7 @@
 #define LLM_AT(field) offsetof(struct llm_config, field)
 #define LLM_KEY_END {NULL, LLM_KEY_INT, 0, 0, 0, NULL, false}
 
-static const char *const llm_position_words[] = {"rope", "learned", "sinusoidal", "none", NULL};
+static const char *const llm_position_words[] = {"rope", "learned", "sinusoidal", "none", "buckets", NULL};
 static const char *const llm_place_words[] = {"pre", "post", "sandwich", "output", NULL};
 static const char *const llm_scoring_words[] __attribute__((unused)) = {"softmax", "sigmoid", NULL};
 static const char *const llm_routing_words[] __attribute__((unused)) = {"soft", "gumbel", "straight_through", NULL};

@@ -109,8 +109,10 @@ static struct llm_tensor *forward(struct llm_ctx *c, const struct llm_module *m,
         v = p->shared->v;
     }
     const struct llm_attn a = {.n_heads = f->num_attention_heads, .n_kv_heads = f->num_key_value_heads, .d_k = f->head_dim, .d_v = f->head_dim,
-                               .scale = (float)llm_config_attention_scale(f), .causal = !f->bidirectional, .window = llm_config_window(f, p->layer),
+                               .scale = (float)llm_config_attention_scale(f), .causal = !p->bidirectional, .window = llm_config_window(f, p->layer),
                                .softcap = (float)f->attn_logit_softcapping, .doc_start = b->doc_start, .sinks = m->p[SINKS].w,
+                               .kv_len = b->lengths, .rel_bias = p->rel_bias, .rel_map = p->rel_map, .rel_max = f->rel_max_distance + 1,
+                               .rel_buckets = f->rel_buckets,
                                .dropout = c->training ? (float)f->attn_pdrop : 0};
     struct llm_tensor *y;
     if (chunks) y = chunked(c, p, &a, q, k, v);

@@ -18,7 +18,7 @@ bool attn_check(struct llm_ctx *c, const struct llm_tensor *q, const struct llm_
     else if (k && k->rows != v->rows) wrong = "k and v: expected as many rows";
     else if (a->chunk < 0) wrong = "chunk: expected 0 or more";
     else if (a->window < 0 || a->prefix < 0 || a->kv_row_len < 0) wrong = "window, prefix, kv_row_len: expected 0 or more";
-    else if (a->rel_bias && a->rel_max < 1) wrong = "rel_max: expected 1 or more";
+    else if (a->rel_bias && (a->rel_max < 1 || (a->rel_map && a->rel_buckets < 1))) wrong = "rel_max: expected 1 or more";
     else if (!(a->dropout >= 0 && a->dropout < 1)) wrong = "dropout: expected a probability below 1";
     if (wrong) llm_op_fail(c, LLM_EX_FAILURE, "attention: %s", wrong);
     return !wrong;
@@ -35,6 +35,19 @@ const float *attn_values(struct llm_ctx *c, const struct llm_param *p, int64_t n
     float *values = llm_op_alloc(c, n, sizeof *values);
     if (values) llm_dtypes[p->weight.dtype].decode(p->weight.data, values, (size_t)n);
     return values;
+}
+
+const float *attn_bias_table(struct llm_ctx *c, const struct llm_attn *a)
+{
+    int64_t width = 2 * a->rel_max - 1;
+    if (!a->rel_bias || !a->rel_map) return attn_values(c, a->rel_bias, a->n_heads * width, "rel_bias");
+    const float *buckets = attn_values(c, a->rel_bias, a->n_heads * a->rel_buckets, "rel_bias");
+    float *table = llm_op_alloc(c, a->n_heads * width, sizeof *table);
+    if (llm_ctx_failed(c)) return NULL;
+    for (int64_t h = 0; h < a->n_heads; h++) {
+        for (int64_t x = 0; x < width; x++) table[h * width + x] = buckets[a->rel_map[x] * a->n_heads + h];
+    }
+    return table;
 }
 
 /* Rows of the batch as q and k have them. */
@@ -176,7 +189,7 @@ struct llm_tensor *llm_attention(struct llm_ctx *c, struct llm_tensor *q, struct
     op.lse = lse ? (*lse)->data : NULL;
     op.stats = llm_tape_wants(c, &n) ? llm_op_alloc(c, 2 * q->rows * a->n_heads, sizeof(float)) : NULL;
     op.sinks = attn_values(c, a->sinks, a->n_heads, "sinks");
-    op.bias = attn_values(c, a->rel_bias, a->n_heads * (2 * a->rel_max - 1), "rel_bias");
+    op.bias = attn_bias_table(c, a);
     if (llm_ctx_failed(c) || !find_documents(c, &op)) return &c->nothing;
     size_t mark = llm_arena_mark(&c->acts);
     run_forward(c, &op);

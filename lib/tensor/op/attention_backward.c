@@ -372,6 +372,18 @@ static void run_backward(struct backward *b)
     if (atomic_load(&b->no_memory)) llm_op_fail(b->c, EX_UNAVAILABLE, "out of memory in attention's backward");
 }
 
+/* Blocks in order, each distance to its own number or to its bucket's. */
+static void fold_bias_gradient(const struct llm_attn *a, const float *blocks, int64_t n_blocks, float *grad)
+{
+    int64_t per_head = 2 * a->rel_max - 1, width = a->n_heads * per_head;
+    for (int64_t i = 0; i < n_blocks; i++) {
+        for (int64_t x = 0; x < width; x++) {
+            int64_t at = a->rel_map ? a->rel_map[x % per_head] * a->n_heads + x / per_head : x;
+            grad[at] += blocks[i * width + x];
+        }
+    }
+}
+
 void attn_backward(struct llm_ctx *c, struct llm_node *n)
 {
     const struct attn_op *op = n->args;
@@ -390,6 +402,5 @@ void attn_backward(struct llm_ctx *c, struct llm_node *n)
     llm_for_rows(op->q->rows, a->n_heads * a->d_v, d_rows, &b);
     run_backward(&b);
     if (sinks) add_sink_gradient(&b, sinks);
-    for (int64_t i = 0; bias && i < blocks; i++)
-        for (int64_t x = 0; x < width; x++) bias[x] += b.d_bias[i * width + x];
+    if (bias) fold_bias_gradient(a, b.d_bias, blocks, bias);
 }

@@ -51,7 +51,7 @@ static struct attn_job job_of(const struct cached *f, const struct piece *p, int
     struct attn_document d = {.query = s->first + p->from, .n_queries = p->n};
     struct attn_job j = attn_job_of(f->op, &d, kv_head, 0, p->n);
     j.pos = s->pos + p->from;
-    j.keys = (struct attn_keys){.n = s->pos + s->n, .view = &s->view, .kv_head = kv_head};
+    j.keys = (struct attn_keys){.n = s->n_keys ? s->n_keys : s->pos + s->n, .view = &s->view, .kv_head = kv_head};
     return j;
 }
 
@@ -150,7 +150,7 @@ static void run_attend(struct llm_ctx *c, struct cached *f)
     if (atomic_load(&f->no_memory)) llm_op_fail(c, EX_UNAVAILABLE, "out of memory in attention");
 }
 
-static bool check_sequences(struct llm_ctx *c, const struct attn_op *op, const struct llm_kv_seq *seqs, int64_t n_seqs)
+static bool check_sequences(struct llm_ctx *c, const struct attn_op *op, bool stores, const struct llm_kv_seq *seqs, int64_t n_seqs)
 {
     const struct llm_attn *a = &op->a;
     const char *wrong = NULL;
@@ -158,7 +158,8 @@ static bool check_sequences(struct llm_ctx *c, const struct attn_op *op, const s
     for (int64_t s = 0; s < n_seqs && !wrong; s++) {
         const struct llm_kv_seq *q = &seqs[s];
         int block = llm_dtypes[q->view.dtype].block_size;
-        if (q->first < 0 || q->n < 0 || q->pos < 0 || q->n > op->q->rows - q->first) wrong = "expected the new tokens within q";
+        if (q->n_keys < 0 || (q->n_keys && (stores || a->causal || a->window || a->rel_bias))) wrong = "n_keys: expected all keys to be seen as they are";
+        else if (q->first < 0 || q->n < 0 || q->pos < 0 || q->n > op->q->rows - q->first) wrong = "expected the new tokens within q";
         else if (!llm_dtypes[q->view.dtype].encode || !llm_dtypes[q->view.dtype].decode) wrong = "expected a cache of floating point or block type";
         else if (a->d_k % block || a->d_v % block) wrong = "expected head widths of whole blocks of the cache's type";
     }
@@ -179,15 +180,30 @@ struct llm_tensor *llm_attention_cached_lse(struct llm_ctx *c, struct llm_tensor
     if (lse) *lse = &c->nothing;
     if (llm_ctx_failed(c) || !attn_check(c, q, k, v, a)) return &c->nothing;
     struct attn_op op = {.a = *a, .math = &llm_k.attention.math[c->compute], .q = q, .k = k ? k : q, .v = k ? v : q}; /* jobs read the cache */
-    if (!check_sequences(c, &op, seqs, n_seqs)) return &c->nothing;
+    if (!check_sequences(c, &op, k != NULL, seqs, n_seqs)) return &c->nothing;
     op.out = llm_tensor_create(c, q->rows, a->n_heads * a->d_v);
     if (lse) op.lse = (*lse = llm_tensor_create(c, q->rows, a->n_heads))->data;
     size_t mark = llm_arena_mark(&c->acts);
     op.sinks = attn_values(c, a->sinks, a->n_heads, "sinks");
-    op.bias = attn_values(c, a->rel_bias, a->n_heads * (2 * a->rel_max - 1), "rel_bias");
+    op.bias = attn_bias_table(c, a);
     struct cached f = {.op = &op, .seqs = seqs, .n_seqs = n_seqs};
     if (k && !llm_ctx_failed(c)) run_store(c, &f);
     if (!llm_ctx_failed(c)) run_attend(c, &f);
     llm_arena_pop(&c->acts, mark);
     return llm_ctx_failed(c) ? &c->nothing : op.out;
+}
+
+void llm_attention_store(struct llm_ctx *c, struct llm_tensor *k, struct llm_tensor *v, const struct llm_attn *a, const struct llm_kv_seq *seqs,
+                         int64_t n_seqs)
+{
+    struct attn_op op = {.a = *a, .q = k, .k = k, .v = v};
+    if (llm_ctx_failed(c) || !check_sequences(c, &op, true, seqs, n_seqs)) return;
+    if (k->cols != a->n_kv_heads * a->d_k || v->cols != a->n_kv_heads * a->d_v || v->rows != k->rows) {
+        llm_op_fail(c, LLM_EX_FAILURE, "keys and values to store: expected n_kv_heads·d_k and n_kv_heads·d_v columns");
+        return;
+    }
+    struct cached f = {.op = &op, .seqs = seqs, .n_seqs = n_seqs};
+    size_t mark = llm_arena_mark(&c->acts);
+    run_store(c, &f);
+    llm_arena_pop(&c->acts, mark);
 }

@@ -9,6 +9,7 @@
 static const struct llm_attn grouped = {.n_heads = 4, .n_kv_heads = 2, .d_k = 5, .d_v = 3, .scale = 0.4f, .causal = true, .window = 40};
 static const struct llm_attn adorned = {.n_heads = 2, .n_kv_heads = 2, .d_k = 6, .d_v = 7, .scale = 0.4f, .prefix = 9, .causal = true, .softcap = 4,
                                         .rel_max = 12};
+static const int32_t buckets[23] = {0, 0, 0, 0, 0, 1, 1, 1, 2, 2, 3, 4, 5, 6, 6, 7, 7, 7, 8, 8, 8, 8, 8};
 
 static struct llm_tensor *check_grouped(struct llm_ctx *c, struct llm_tensor *const *in, struct llm_param *const *param)
 {
@@ -21,6 +22,17 @@ static struct llm_tensor *check_adorned(struct llm_ctx *c, struct llm_tensor *co
     struct llm_attn a = adorned;
     a.sinks = param[0];
     a.rel_bias = param[1];
+    return llm_attention(c, in[0], in[1], in[2], &a, NULL);
+}
+
+/* The same bias by buckets; the formula has them by distance. */
+static struct llm_tensor *check_buckets(struct llm_ctx *c, struct llm_tensor *const *in, struct llm_param *const *param)
+{
+    struct llm_attn a = adorned;
+    a.sinks = param[0];
+    a.rel_bias = param[1];
+    a.rel_map = buckets;
+    a.rel_buckets = 9;
     return llm_attention(c, in[0], in[1], in[2], &a, NULL);
 }
 
@@ -54,6 +66,17 @@ static void formula(const struct llm_attn *a, const double *const *in, const dou
         for (int64_t h = 0; h < a->n_heads; h++) formula_query(a, in, param, i, h, y + (i * a->n_heads + h) * a->d_v);
 }
 
+static void formula_buckets(const struct llm_gradcheck *g, const double *const *in, const double *const *param, double *y)
+{
+    double table[2 * 23];
+    const double *expanded[2] = {param[0], table};
+    (void)g;
+    for (int h = 0; h < 2; h++) {
+        for (int x = 0; x < 23; x++) table[h * 23 + x] = param[1][buckets[x] * 2 + h];
+    }
+    formula(&adorned, in, expanded, y);
+}
+
 static void formula_grouped(const struct llm_gradcheck *g, const double *const *in, const double *const *param, double *y)
 {
     (void)g;
@@ -71,4 +94,6 @@ const struct llm_gradcheck llm_gradcheck_attention[] = {
      .formula = formula_grouped},
     {.name = "attention, bias, sinks, soft-cap", .in = {{TOKENS, 12}, {TOKENS, 12}, {TOKENS, 14}}, .param = {{1, 2}, {2, 23}}, .out = {TOKENS, 14},
      .spread = 1.5, .run = check_adorned, .formula = formula_adorned},
+    {.name = "attention, bias by buckets", .in = {{TOKENS, 12}, {TOKENS, 12}, {TOKENS, 14}}, .param = {{1, 2}, {9, 2}}, .out = {TOKENS, 14},
+     .spread = 1.5, .run = check_buckets, .formula = formula_buckets},
     {0}};

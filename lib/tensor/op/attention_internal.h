@@ -141,6 +141,8 @@ void attn_backward(struct llm_ctx *c, struct llm_node *n);
 
 /* False, with the context failed, when the arguments make no sense or disagree with the widths. */
 bool attn_check(struct llm_ctx *c, const struct llm_tensor *q, const struct llm_tensor *k, const struct llm_tensor *v, const struct llm_attn *a);
+/* The bias by distance, [n_heads, 2·rel_max - 1], also where the parameter has buckets. NULL where there is none and after a failure. */
+const float *attn_bias_table(struct llm_ctx *c, const struct llm_attn *a);
 /* A small parameter's n values as F32, on `acts` where they have to be converted; NULL where p is NULL and after a failure. */
 const float *attn_values(struct llm_ctx *c, const struct llm_param *p, int64_t n, const char *what);
 

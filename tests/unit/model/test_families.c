@@ -120,20 +120,26 @@ static void check_logits(const struct golden *g, struct llm_model *m, const char
 {
     struct llm_err e;
     struct llm_ctx c;
-    int32_t ids[64], positions[64];
+    int32_t ids[64], answer[64], positions[64];
     float low = INFINITY, high = -INFINITY;
     double worst = 0;
     struct llm_rng rng = llm_rng_at(SEED, 0, LLM_RNG_TEST, 0, 0, 0);
     for (int32_t i = 0; i < g->length; i++) {
         ids[i] = (int32_t)llm_rng_below(&rng, (uint32_t)i, VOCAB);
         positions[i] = i;
+        answer[g->length - 1 - i] = ids[i];
     }
     assert_int_equal(llm_model_set_context(m, g->length, &e), 0);
     assert_int_equal(llm_ctx_init(&c, ARENA, 64, false, &e), 0);
     c.compute = LLM_COMPUTE_F32;
     c.n_rows = 1;
     c.row_len = g->length;
-    const struct llm_batch b = {.ids = ids, .positions = positions, .n_tokens = g->length};
+    const struct llm_batch text = {.ids = ids, .positions = positions, .n_tokens = g->length};
+    struct llm_batch b = text;
+    if (m->config.num_encoder_layers > 0) { /* answers the text with the same backwards */
+        b.ids = answer;
+        b.source = &text;
+    }
     struct llm_tensor *logits = llm_model_forward(&c, m, &b);
     if (!m->config.bidirectional || m->config.head_transform) logits = llm_model_logits(&c, m, logits);
     if (llm_ctx_failed(&c)) fail_msg("%s: %s", name, c.err.text);

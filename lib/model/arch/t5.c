@@ -1,0 +1,144 @@
+/* T5 (Raffel et al. 2020), also 1.1 and Flan: an encoder-decoder with RMSNorm before each part, no biases, scores not scaled, positions by a learned
+ * bias for each bucket of distances, ReLU or gated GELU. Keys and names are those of transformers' T5ForConditionalGeneration. */
+#include <math.h>
+#include <string.h>
+#include "model/arch/keys.h"
+
+static const struct llm_config_key keys[] = {
+    {"vocab_size", LLM_KEY_INT, LLM_AT(vocab_size), 0, 1 << 24, NULL, false},
+    {"d_model", LLM_KEY_INT, LLM_AT(hidden_size), 1, 1 << 20, NULL, false},
+    {"d_kv", LLM_KEY_INT, LLM_AT(head_dim), 1, 1 << 14, NULL, false},
+    {"d_ff", LLM_KEY_INT, LLM_AT(intermediate_size), 1, 1 << 22, NULL, false},
+    {"num_layers", LLM_KEY_INT, LLM_AT(num_encoder_layers), 1, LLM_MAX_LAYERS, NULL, false},
+    {"num_decoder_layers", LLM_KEY_LENGTH, LLM_AT(num_hidden_layers), 0, LLM_MAX_LAYERS, NULL, false},
+    {"num_heads", LLM_KEY_INT, LLM_AT(num_attention_heads), 1, 1 << 14, NULL, false},
+    {"n_positions", LLM_KEY_INT, LLM_AT(max_position_embeddings), 1, 1 << 24, NULL, false},
+    {"relative_attention_num_buckets", LLM_KEY_INT, LLM_AT(rel_buckets), 4, 1 << 16, NULL, false},
+    {"relative_attention_max_distance", LLM_KEY_INT, LLM_AT(rel_max_distance), 2, 1 << 20, NULL, false},
+    {"dropout_rate", LLM_KEY_REAL, LLM_AT(resid_pdrop), 0, .999, NULL, false},
+    {"layer_norm_epsilon", LLM_KEY_REAL, LLM_AT(norm_eps), 0, 1, NULL, false},
+    {"decoder_start_token_id", LLM_KEY_TOKEN, LLM_AT(decoder_start_token_id), 0, 0, NULL, false},
+    {"eos_token_id", LLM_KEY_TOKEN, LLM_AT(eos_token_id), 0, 0, NULL, false},
+    {"initializer_range", LLM_KEY_REAL, LLM_AT(initializer_range), 0, 100, NULL, true},
+    {"position_embedding", LLM_KEY_WORD, LLM_AT(position), 0, 0, llm_position_words, true},
+    {"rope_theta", LLM_KEY_REAL, LLM_AT(rope_theta), 1, 1e12, NULL, true},
+    LLM_KEY_END,
+};
+
+/* feed_forward_proj: an activation, gated or not; gated-gelu is the approximation. */
+static const struct { const char *word; bool gated; enum llm_act act; } kinds[] = {
+    {"relu", false, LLM_ACT_RELU}, {"gated-gelu", true, LLM_ACT_GELU_TANH}, {"gated-silu", true, LLM_ACT_SILU}, {"gated-relu", true, LLM_ACT_RELU},
+    {"gelu", false, LLM_ACT_GELU}, {"gelu_new", false, LLM_ACT_GELU_TANH}, {"silu", false, LLM_ACT_SILU}};
+enum { N_KINDS = sizeof kinds / sizeof *kinds };
+
+static void defaults(struct llm_config *c)
+{
+    c->vocab_size = 32128;
+    c->hidden_size = c->max_position_embeddings = 512;
+    c->head_dim = 64;
+    c->intermediate_size = 2048;
+    c->num_encoder_layers = 6;
+    c->num_attention_heads = 8;
+    c->rel_buckets = 32;
+    c->rel_max_distance = 128;
+    c->attn_pdrop = c->resid_pdrop = .1;
+    c->norm = LLM_NORM_RMS;
+    c->norm_eps = 1e-6;
+    c->position = LLM_POSITION_BUCKETS;
+    c->rope_theta = 10000;
+    c->query_pre_attn_scalar = 1;
+    c->act = LLM_ACT_RELU;
+    c->eos_token_id = 1;
+    c->decoder_start_token_id = 0;
+    c->tie_word_embeddings = true;
+}
+
+static int finish(struct llm_config *c, const json_t *o, struct llm_err *e)
+{
+    const char *word = NULL;
+    bool tied = true, scaled;
+    int i = 0;
+    if (llm_json_str(o, "feed_forward_proj", &word, e) < 0 || llm_json_bool(o, "tie_word_embeddings", &tied, e) < 0) return -1;
+    scaled = tied; /* 1.0 scales what its head sees, 1.1 neither scales nor ties */
+    if (llm_json_bool(o, "scale_decoder_outputs", &scaled, e) < 0) return -1;
+    while (word && i < N_KINDS && strcmp(kinds[i].word, word) != 0) i++;
+    if (i == N_KINDS) return llm_fail(e, EX_DATAERR, "feed_forward_proj: expected relu, gated-gelu, gated-silu or the like; found '%s'", word);
+    if (word) {
+        c->gated = kinds[i].gated;
+        c->act = kinds[i].act;
+    }
+    if (c->num_hidden_layers == 0) c->num_hidden_layers = c->num_encoder_layers;
+    c->tie_word_embeddings = tied;
+    c->logit_scale = scaled ? 1 / sqrt((double)c->hidden_size) : 1;
+    c->embd_pdrop = c->attn_pdrop = c->resid_pdrop;
+    if (c->position != LLM_POSITION_BUCKETS) c->query_pre_attn_scalar = 0;
+    if (c->rel_max_distance <= c->rel_buckets / 2) {
+        return llm_fail(e, EX_DATAERR, "relative_attention_max_distance: expected more than half of %lld buckets, found %lld", (long long)c->rel_buckets,
+                        (long long)c->rel_max_distance);
+    }
+    return llm_decoder_finish(c, o, e);
+}
+
+static int extra(const struct llm_config *c, json_t *o)
+{
+    int failed = json_object_set_new(o, "scale_decoder_outputs", json_boolean(c->logit_scale != 1));
+    failed |= json_object_set_new(o, "tie_word_embeddings", json_boolean(c->tie_word_embeddings));
+    failed |= json_object_set_new(o, "is_encoder_decoder", json_true());
+    for (int i = 0; i < N_KINDS; i++) {
+        if (kinds[i].gated != c->gated || kinds[i].act != c->act) continue;
+        failed |= json_object_set_new(o, "feed_forward_proj", json_string(kinds[i].word));
+        break;
+    }
+    return failed ? -1 : llm_decoder_extra(c, o);
+}
+
+static void in_files(struct llm_config *c, const struct llm_model_files *files)
+{
+    struct llm_checkpoint *f;
+    c->tie_word_embeddings = !llm_model_files_find(files, "lm_head.weight", &f); /* transformers 5 calls all of them tied */
+}
+
+/* The same embedding under other names, and a bias that cross-attention never used. */
+static const char *const unused[] = {"encoder.embed_tokens.", "decoder.embed_tokens.", "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.", NULL};
+
+/* One stack's names; `n` is the number of its feed-forward part. */
+#define STACK(side, n, ...) \
+    {.prefix = "", .embed = "shared", .layer = side ".block.", .final_norm = side ".final_layer_norm", .head = "lm_head", \
+     .rel_bias = side ".block.0.layer.0.SelfAttention.relative_attention_bias", \
+     .stem = {[LLM_STEM_Q] = "layer.0.SelfAttention.q", [LLM_STEM_K] = "layer.0.SelfAttention.k", [LLM_STEM_V] = "layer.0.SelfAttention.v", \
+              [LLM_STEM_OUT] = "layer.0.SelfAttention.o", [LLM_STEM_NORM_1] = "layer.0.layer_norm", \
+              [LLM_STEM_DOWN] = "layer." n ".DenseReluDense.wo", [LLM_STEM_NORM_2] = "layer." n ".layer_norm", __VA_ARGS__}}
+#define PLAIN(n) [LLM_STEM_UP] = "layer." n ".DenseReluDense.wi"
+#define GATED(n) [LLM_STEM_GATE] = "layer." n ".DenseReluDense.wi_0", [LLM_STEM_UP] = "layer." n ".DenseReluDense.wi_1"
+#define CROSS \
+    [LLM_STEM_CROSS_Q] = "layer.1.EncDecAttention.q", [LLM_STEM_CROSS_K] = "layer.1.EncDecAttention.k", \
+    [LLM_STEM_CROSS_V] = "layer.1.EncDecAttention.v", [LLM_STEM_CROSS_OUT] = "layer.1.EncDecAttention.o", \
+    [LLM_STEM_CROSS_NORM] = "layer.1.layer_norm"
+static const struct llm_names encoders[] = {STACK("encoder", "1", PLAIN("1")), STACK("encoder", "1", GATED("1"))};
+static const struct llm_names decoders[] = {STACK("decoder", "2", CROSS, PLAIN("2")), STACK("decoder", "2", CROSS, GATED("2"))};
+
+/* Gated or not, the feed-forward part has names of its own. */
+static int declare(struct llm_declare *d, struct llm_decoder *m)
+{
+    struct llm_names names = decoders[d->config->gated];
+    names.encoder = &encoders[d->config->gated];
+    d->names = &names;
+    int status = llm_decoder_declare(d, m);
+    d->names = &d->arch->names;
+    return status;
+}
+
+const struct llm_arch llm_arch_t5 = {
+    .model_type = "t5",
+    .architecture = "T5ForConditionalGeneration",
+    .keys = keys,
+    .defaults = defaults,
+    .finish = finish,
+    .extra = extra,
+    .in_files = in_files,
+    .out_bias_apart = true,
+    .names = STACK("decoder", "2", CROSS, PLAIN("2")),
+    .unused = unused,
+    .declare = declare,
+    .forward = llm_decoder_forward,
+};
