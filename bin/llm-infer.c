@@ -166,6 +166,8 @@ static int load(struct session *s, struct llm_err *e)
     s->model = llm_model_load(a->model, e);
     if (!s->model) return -1;
     if (!a->plan && !a->embed && !a->logits && llm_model_must_generate(s->model, e) < 0) return llm_in(e, "%s", a->model);
+    bool continues = a->score || a->chat || a->kv_in || a->kv_out || (a->logits && s->model->config.num_encoder_layers > 0);
+    if (continues && llm_model_must_continue(s->model, e) < 0) return llm_in(e, "%s", a->model);
     if (s->model->ngram && (a->embed || a->kv_out || a->kv_in)) {
         return llm_fail(e, EX_DATAERR, "%s: an n-gram model has neither hidden states nor a cache", a->model);
     }

@@ -153,7 +153,7 @@ static int start(const struct args *a, struct llm_model **m, struct llm_engine *
     llm_signals_catch();
     *m = llm_model_load(a->model, e);
     if (!*m) return -1;
-    if (llm_model_must_generate(*m, e) < 0) return llm_in(e, "%s", a->model);
+    if (llm_model_must_continue(*m, e) < 0) return llm_in(e, "%s", a->model);
     if (a->tokenizer) {
         llm_tokenizer_destroy((*m)->tokenizer);
         (*m)->tokenizer = llm_tokenizer_load(a->tokenizer, NULL, e);

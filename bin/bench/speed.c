@@ -68,7 +68,7 @@ static struct llm_model *load(const struct args *a, struct llm_err *e)
         m = llm_model_create(&c, 1, e);
         if (type == UNSET) type = 2;
     }
-    if (m && llm_model_must_generate(m, e) < 0) {
+    if (m && llm_model_must_continue(m, e) < 0) {
         llm_model_destroy(m);
         return NULL;
     }

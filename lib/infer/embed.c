@@ -76,9 +76,10 @@ int llm_embed_texts(struct llm_engine *g, const int32_t *ids, const int64_t *len
     struct sum s = {.width = g->model->config.hidden_size, .pool = pool};
     s.v = llm_calloc((size_t)s.width, sizeof *s.v, "an embedding", e);
     int status = s.v ? 0 : -1;
+    bool encodes = g->model->config.bidirectional || g->model->config.num_encoder_layers > 0;
     for (int64_t at = 0, n = 1; at < n_texts && status == 0; at += n) {
         if (llm_signal_caught()) status = 1;
-        else if (g->model->config.bidirectional) status = encode_some(g, ids, lengths + at, n_texts - at, &s, out + at * s.width, &n, e);
+        else if (encodes) status = encode_some(g, ids, lengths + at, n_texts - at, &s, out + at * s.width, &n, e);
         else status = embed_apart(g, ids, lengths[at], pool, out + at * s.width, e);
         for (int64_t t = 0; t < n; t++) ids += lengths[at + t];
     }

@@ -37,6 +37,7 @@ void llm_engine_release(struct llm_engine *g)
     free(g->positions);
     free(g->seqs);
     free(g->before);
+    free(g->memories);
     *g = (struct llm_engine){0};
 }
 
@@ -71,12 +72,45 @@ static int prepare(struct llm_engine *g, const struct llm_feed *feeds, int64_t n
     return 0;
 }
 
+/* What each layer's cross-attention looks at. */
+static int prepare_memories(struct llm_engine *g, const struct llm_feed *feeds, int64_t n, struct llm_err *e)
+{
+    int64_t layers = g->pool.n_layers;
+    if (g->model->config.num_encoder_layers == 0) return 0;
+    if (llm_grow((void **)&g->memories, &g->memories_room, (size_t)(layers * n), sizeof *g->memories, e) < 0) return -1;
+    for (int64_t s = 0; s < n; s++) {
+        const struct llm_kv *memory = feeds[s].kv->memory;
+        if (!memory) return llm_model_must_continue(g->model, e);
+        for (int64_t l = 0; l < layers; l++) {
+            g->memories[l * n + s] = g->seqs[l * n + s];
+            g->memories[l * n + s].view = llm_kv_view(memory, l);
+            g->memories[l * n + s].n_keys = memory->n;
+            g->memories[l * n + s].queries = NULL;
+        }
+    }
+    return 0;
+}
+
+int llm_engine_remember(struct llm_engine *g, struct llm_kv *kv, const int32_t *ids, int64_t n, struct llm_err *e)
+{
+    int64_t layers = g->pool.n_layers;
+    if (llm_grow((void **)&g->memories, &g->memories_room, (size_t)layers, sizeof *g->memories, e) < 0) return -1;
+    struct llm_tensor *hidden = llm_engine_encode(g, ids, &n, 1, e);
+    if (!hidden || llm_kv_remember(kv, n, e) < 0) return -1;
+    for (int64_t l = 0; l < layers; l++) g->memories[l] = (struct llm_kv_seq){.n = n, .view = llm_kv_view(kv->memory, l)};
+    llm_model_remember(&g->ctx, g->model, hidden, g->memories);
+    if (llm_ctx_failed(&g->ctx)) return llm_fail(e, g->ctx.err.status, "%s", g->ctx.err.text);
+    llm_kv_append(kv->memory, ids, n);
+    return 0;
+}
+
 struct llm_tensor *llm_engine_run(struct llm_engine *g, const struct llm_feed *feeds, int64_t n, struct llm_err *e)
 {
     int64_t total = 0;
-    if (prepare(g, feeds, n, &total, e) < 0) return NULL;
+    if (prepare(g, feeds, n, &total, e) < 0 || prepare_memories(g, feeds, n, e) < 0) return NULL;
     llm_ctx_reset(&g->ctx);
-    struct llm_batch b = {.ids = g->ids, .positions = g->positions, .n_tokens = total, .seqs = g->seqs, .n_seqs = n, .before = g->before};
+    struct llm_batch b = {.ids = g->ids, .positions = g->positions, .n_tokens = total, .seqs = g->seqs, .n_seqs = n, .before = g->before,
+                          .memories = g->model->config.num_encoder_layers > 0 ? g->memories : NULL};
     struct llm_tensor *hidden = llm_model_forward(&g->ctx, g->model, &b);
     if (llm_ctx_failed(&g->ctx)) {
         llm_fail(e, g->ctx.err.status, "%s", g->ctx.err.text);
@@ -111,7 +145,7 @@ struct llm_tensor *llm_engine_encode(struct llm_engine *g, const int32_t *ids, c
         }
     }
     struct llm_batch b = {.ids = ids, .positions = positions, .n_tokens = total, .doc_start = starts};
-    struct llm_tensor *hidden = llm_model_forward(&g->ctx, g->model, &b);
+    struct llm_tensor *hidden = llm_model_encode(&g->ctx, g->model, &b);
     if (llm_ctx_failed(&g->ctx)) {
         llm_fail(e, g->ctx.err.status, "%s", g->ctx.err.text);
         return NULL;
@@ -156,7 +190,7 @@ static int visit_spans(struct llm_engine *g, const struct llm_tensor *hidden, in
 int llm_engine_prefill(struct llm_engine *g, struct llm_kv *kv, const int32_t *ids, int64_t n, bool want_logits, llm_span_visit *visit, void *arg,
                        struct llm_err *e)
 {
-    if (g->model->config.bidirectional) {
+    if (g->model->config.bidirectional || g->model->config.num_encoder_layers > 0) {
         struct llm_tensor *hidden = llm_engine_encode(g, ids, &n, 1, e);
         return !hidden || (visit && visit_spans(g, hidden, 0, want_logits, visit, arg, e) < 0) ? -1 : 0;
     }

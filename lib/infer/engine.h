@@ -14,6 +14,8 @@ struct llm_engine {
     int32_t *ids, *positions;  /* [batch] */
     struct llm_kv_seq *seqs;
     size_t seqs_room;
+    struct llm_kv_seq *memories; /* as seqs, of encoder-decoders */
+    size_t memories_room;
     const int32_t **before;    /* [sequences of the pass] */
     size_t before_room;
     int64_t passes, tokens;    /* done so far */
@@ -38,6 +40,9 @@ struct llm_feed {
 /* One pass over all feeds (Σ n ≤ batch): afterwards the caches hold the tokens. Final hidden states [Σ n, hidden_size] in the order of the feeds,
  * valid until the next pass; NULL on failure. */
 struct llm_tensor *llm_engine_run(struct llm_engine *g, const struct llm_feed *feeds, int64_t n, struct llm_err *e) LLM_MUST_CHECK;
+/* An encoder-decoder reads ids[0..n), n ≥ 1: `kv`, empty, then holds what its answer looks at, and takes the answer's tokens, the first of which is
+ * llm_model_answer_start's. */
+int llm_engine_remember(struct llm_engine *g, struct llm_kv *kv, const int32_t *ids, int64_t n, struct llm_err *e) LLM_MUST_CHECK;
 /* An encoder over texts without a cache: ids one text after another, lengths[n_texts], none longer than the context. Texts do not see each
  * other. Final hidden states, as of llm_engine_run. */
 struct llm_tensor *llm_engine_encode(struct llm_engine *g, const int32_t *ids, const int64_t *lengths, int64_t n_texts, struct llm_err *e)

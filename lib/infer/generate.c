@@ -17,6 +17,7 @@ struct job {
     struct job *next;
     struct llm_prompt prompt;
     struct llm_kv kv;            /* the prompt, while completions may still begin from it */
+    int32_t start;               /* of an answer */
     int64_t fed;                 /* of prompt.n */
     float *logits;               /* behind the prompt; NULL until it has been read */
     double started, seconds;
@@ -97,6 +98,12 @@ static int job_begin(struct state *s, const struct llm_prompt *p)
     j->completions = llm_calloc((size_t)p->samples, sizeof *j->completions, "completions", s->e);
     if (!j->completions) return -1;
     if (p->trace_queries > 0 && llm_kv_trace(&j->kv, p->trace_queries, query_width(g), s->e) < 0) return -1;
+    if (g->model->config.num_encoder_layers > 0) { /* the prompt is what is answered */
+        j->start = llm_model_answer_start(&g->model->config);
+        j->prompt.ids = &j->start;
+        j->prompt.n = 1;
+        return llm_engine_remember(g, &j->kv, p->ids, p->n, s->e);
+    }
     if (p->begin && llm_kv_fork(&j->kv, p->begin, s->e) < 0) return -1;
     if (p->n > 0) return 0;
     /* Nothing to add: the last token is read again, so that its logits are there. */
@@ -173,7 +180,7 @@ static int begin_completion(struct state *s, struct job *j)
     c->prompt = j->prompt;
     c->sample = j->begun++;
     c->prompt_seconds = j->seconds;
-    c->prompt_tokens = j->kv.n;
+    c->prompt_tokens = j->kv.memory ? j->kv.memory->n : j->kv.n;
     c->started = llm_now();
     c->text.stops = j->prompt.stops;
     c->text.n_stops = j->prompt.n_stops;

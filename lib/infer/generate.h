@@ -12,7 +12,7 @@
 
 /* What to continue. Pointers live until the last of its completions was handed over. */
 struct llm_prompt {
-    const int32_t *ids;          /* tokens behind what `begin` holds, checked to be below the vocabulary */
+    const int32_t *ids;          /* tokens behind what `begin` holds, checked to be below the vocabulary; for an encoder-decoder the text to answer */
     int64_t n;
     const struct llm_kv *begin;  /* a cache to begin with, of the engine's pool; NULL: none. n ≥ 1 or begin->n ≥ 1 */
     int64_t max_tokens;          /* -1: until the context is full */

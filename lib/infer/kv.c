@@ -110,7 +110,19 @@ void llm_kv_release(struct llm_kv *kv)
     free(kv->tiles);
     free(kv->state);
     free(kv->queries);
+    if (kv->memory) llm_kv_release(kv->memory);
+    free(kv->memory);
     *kv = (struct llm_kv){.pool = kv->pool};
+}
+
+int llm_kv_remember(struct llm_kv *kv, int64_t n, struct llm_err *e)
+{
+    if (kv->memory) llm_kv_release(kv->memory);
+    free(kv->memory);
+    kv->memory = llm_calloc(1, sizeof *kv->memory, "a memory", e);
+    if (!kv->memory) return -1;
+    llm_kv_init(kv->memory, kv->pool);
+    return llm_kv_reserve(kv->memory, n, e);
 }
 
 int llm_kv_trace(struct llm_kv *kv, int64_t n, int64_t width, struct llm_err *e)
@@ -226,7 +238,11 @@ int llm_kv_fork(struct llm_kv *to, const struct llm_kv *from, struct llm_err *e)
     }
     to->n_pages = from->n_pages;
     llm_kv_append(to, from->ids, from->n);
-    return 0;
+    if (!from->memory) return 0;
+    to->memory = llm_calloc(1, sizeof *to->memory, "a memory", e);
+    if (!to->memory) return -1;
+    llm_kv_init(to->memory, to->pool);
+    return llm_kv_fork(to->memory, from->memory, e);
 }
 
 struct llm_kv_view llm_kv_view(const struct llm_kv *kv, int64_t layer)

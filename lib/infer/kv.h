@@ -45,9 +45,12 @@ struct llm_kv {
     float *state;              /* [pool->state_floats] from the first reserve on */
     float *queries;            /* NULL, or [n_layers][n_queries][query_width]: rings of the queries of the last tokens (struct llm_kv_seq) */
     int64_t n_queries, query_width;
+    struct llm_kv *memory;     /* encoder-decoders: the source's tokens, whose keys and values cross-attention looks at; NULL: none; owned */
 };
 void llm_kv_init(struct llm_kv *kv, struct llm_kv_pool *pool);
 void llm_kv_release(struct llm_kv *kv);
+/* An empty memory, with room for `n` tokens, in place of what there was. */
+int llm_kv_remember(struct llm_kv *kv, int64_t n, struct llm_err *e) LLM_MUST_CHECK;
 /* Keeps the queries of the last `n` tokens from now on; `width` = n_heads·d_k. */
 int llm_kv_trace(struct llm_kv *kv, int64_t n, int64_t width, struct llm_err *e) LLM_MUST_CHECK;
 /* Room for `n` tokens in all; pages from the present end on become this sequence's own. */
@@ -59,7 +62,7 @@ void llm_kv_append(struct llm_kv *kv, const int32_t *ids, int64_t n);
 bool llm_kv_can_truncate(const struct llm_kv *kv, int64_t n);
 /* Forgets tokens from `n` on. llm_kv_can_truncate must say so. */
 void llm_kv_truncate(struct llm_kv *kv, int64_t n);
-/* *to (initialised, empty, of the same pool) becomes a copy that shares pages. Queries are not copied. */
+/* *to (initialised, empty, of the same pool) becomes a copy that shares pages, also of a memory. Queries are not copied. */
 int llm_kv_fork(struct llm_kv *to, const struct llm_kv *from, struct llm_err *e) LLM_MUST_CHECK;
 /* One layer; valid until the next reserve. */
 struct llm_kv_view llm_kv_view(const struct llm_kv *kv, int64_t layer);

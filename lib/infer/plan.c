@@ -15,6 +15,10 @@ static int peak(struct llm_engine *g, int64_t n, double *bytes, struct llm_err *
     g->ctx.acts.peak = 0;
     struct llm_feed feed = {&kv, ids, n};
     bool encoder = g->model->config.bidirectional;
+    if (g->model->config.num_encoder_layers > 0 && llm_engine_remember(g, &kv, ids, n, e) < 0) {
+        llm_kv_release(&kv);
+        return -1;
+    }
     struct llm_tensor *hidden = encoder ? llm_engine_encode(g, ids, &n, 1, e) : llm_engine_run(g, &feed, 1, e);
     int status = hidden && (encoder || llm_engine_logits(g, hidden, &row, 1, e)) ? 0 : -1;
     *bytes = (double)g->ctx.acts.peak;

@@ -39,7 +39,7 @@ static int score_span(void *arg, const struct llm_span *s, struct llm_err *e)
 
 int llm_score(struct llm_engine *g, const struct llm_kv *begin, const int32_t *ids, int64_t n, llm_score_visit *visit, void *arg, struct llm_err *e)
 {
-    if (llm_model_must_generate(g->model, e) < 0) return -1;
+    if (llm_model_must_continue(g->model, e) < 0) return -1;
     int64_t held = begin ? begin->n : 0, stride = g->context / 2 > 0 ? g->context / 2 : 1;
     if (held > 0 && held + n > g->context) {
         return llm_fail(e, EX_DATAERR, "expected at most %" PRId64 " tokens (the context), found %" PRId64, g->context, held + n);

@@ -37,13 +37,14 @@ int llm_cost_of(struct llm_cost *out, const struct llm_config *c, int64_t contex
     for (size_t i = 0; i < d.n; i++) {
         double elements = (double)d.specs[i].shape[0] * (double)d.specs[i].shape[1];
         if (d.specs[i].layer == 0) out->block_params += elements;
-        if (d.specs[i].lookup) out->embedding_params += elements;
+        if (d.specs[i].lookup && strcmp(d.specs[i].row, "encoder") != 0) out->embedding_params += elements;
         if (d.specs[i].n_dims < 2) out->vector_params += elements;
     }
     double blocks = (double)layout->n_layers;
     llm_decoder_destroy(layout, 0);
     llm_declare_release(&d);
-    out->block_attention_params = of(still, n, "block attention", false);
+    out->block_attention_params = of(still, n, "block attention", false) + of(still, n, "block cross-attention", false);
+    out->encoder_params = of(still, n, "encoder", false);
     out->block_mlp_params = of(still, n, "block mlp", false) + of(still, n, "block experts", false);
     out->block_mlp_flops = of(still, n, "block mlp", true) + of(still, n, "block experts", true);
     out->block_flops = all_flops(still, n, true);
@@ -51,7 +52,8 @@ int llm_cost_of(struct llm_cost *out, const struct llm_config *c, int64_t contex
     n = llm_model_cost(c, context, seeing, MAX_ROWS);
     out->block_score_flops = all_flops(seeing, n, true) - out->block_flops;
     out->forward_flops = all_flops(seeing, n, false);
-    out->final_params = out->params - out->embedding_params - blocks * out->block_params;
+    out->encoder_flops = of(seeing, n, "encoder", true);
+    out->final_params = out->params - out->embedding_params - blocks * out->block_params - out->encoder_params;
     return 0;
 }
 
@@ -99,6 +101,7 @@ int llm_cost_parts(struct llm_table *t, const struct llm_config *c, int64_t cont
     part(t, "embeddings", "-", cost.embedding_params, cost.params, 0, cost.forward_flops);
     snprintf(name, sizeof name, "%.0f blocks", blocks);
     part(t, name, "-", blocks * cost.block_params, cost.params, blocks * (cost.block_flops + cost.block_score_flops), cost.forward_flops);
+    if (cost.encoder_params > 0) part(t, "encoder", "-", cost.encoder_params, cost.params, cost.encoder_flops, cost.forward_flops);
     part(t, c->tie_word_embeddings ? "final norm, tied head" : "final norm, head", "-", cost.final_params, cost.params, cost.head_flops,
          cost.forward_flops);
     part(t, "model", "-", cost.params, cost.params, cost.forward_flops, cost.forward_flops);

@@ -12,7 +12,7 @@ struct llm_cost {
     double block_params, block_attention_params, block_mlp_params; /* of the first block; norms are the rest */
     double block_mlp_flops;
     double embedding_params;    /* all tables that are looked up */
-    double final_params;        /* final norm, and the head unless it is tied */
+    double encoder_params, encoder_flops, final_params;        /* final norm, and the head unless it is tied */
     double block_flops;         /* the block's matrices */
     double block_score_flops;   /* scores and mixing of values with `context` tokens in sight: 4·heads·head_dim·context */
     double head_flops;

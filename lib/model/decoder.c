@@ -175,10 +175,12 @@ static int declare_encoder(struct llm_declare *d, struct llm_decoder *m)
         declare_sub_layer(d, &m->encoder[l], LLM_SUB_MIXER, &llm_module_attention);
         declare_sub_layer(d, &m->encoder[l], LLM_SUB_FFN, &llm_module_mlp);
     }
-    for (size_t i = first; i < d->n; i++) d->specs[i].layer += d->specs[i].layer >= 0 ? (int)c->num_hidden_layers : 0;
     d->layer = -1;
-    d->row = llm_module_norm.name;
     if (!c->no_final_norm) llm_declare_norm(d, &m->encoder_norm, full(d, d->names->final_norm), c->hidden_size, "hidden_size");
+    for (size_t i = first; i < d->n; i++) {
+        d->specs[i].row = "encoder";
+        d->specs[i].layer += d->specs[i].layer >= 0 ? (int)c->num_hidden_layers : 0;
+    }
     d->names = names;
     return 0;
 }
@@ -274,8 +276,8 @@ static struct llm_pass pass_of(const struct run *r, struct llm_shared_kv *shared
     const struct llm_config *f = &r->model->config;
     const struct llm_decoder *m = r->model->layout;
     bool both_ways = r->encoder || f->bidirectional;
-    return (struct llm_pass){.config = f, .batch = &r->batch, .rope = rope_of(m, f, layer), .bidirectional = both_ways, .rel_bias = m->rel_bias[both_ways],
-                             .rel_map = m->rel_map[both_ways], .memory = r->memory, .memory_len = r->memory_len, .shared = shared, .layer = layer};
+    return (struct llm_pass){.config = f, .batch = &r->batch, .rope = rope_of(m, f, layer), .bidirectional = both_ways,
+                             .rel_bias = m->rel_bias[both_ways], .rel_map = m->rel_map[both_ways], .memory = r->memory, .memory_len = r->memory_len, .shared = shared, .layer = layer};
 }
 
 struct llm_tensor *llm_decoder_layer(struct llm_ctx *c, const struct llm_model *model, const struct llm_batch *b, int64_t number,

@@ -157,7 +157,8 @@ int llm_model_must_generate(const struct llm_model *m, struct llm_err *e)
 int llm_model_must_continue(const struct llm_model *m, struct llm_err *e)
 {
     if (m->config.num_encoder_layers == 0) return llm_model_must_generate(m, e);
-    return llm_fail(e, EX_UNAVAILABLE, "expected a model that continues texts, found an encoder-decoder (%s), which answers them", m->config.model_type);
+    return llm_fail(e, EX_UNAVAILABLE, "expected a model that continues texts, found an encoder-decoder (%s), which answers them",
+                    m->config.model_type);
 }
 
 struct llm_tensor *llm_model_encode(struct llm_ctx *c, struct llm_model *m, const struct llm_batch *b)

@@ -115,7 +115,7 @@ int llm_model_save(struct llm_model *m, struct llm_output *o, const struct llm_c
 /* ---- cost, from what each module says of itself (model/cost.c) ---- */
 struct llm_cost_row {
     char name[64];                /* "block attention", "block mlp", "block norms": the first layer; then the model: "embeddings", "norms",
-                                   * "attention", "mlp", "head" */
+                                   * "attention", "mlp", "head"; of an encoder-decoder "cross-attention" and all of "encoder" */
     double params, flops_forward; /* per token; FLOPs at the context given */
 };
 /* Rows of one block and of the model; formulas of the transformer-block notes. Returns how many rows (≤ room). */

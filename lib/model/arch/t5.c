@@ -73,8 +73,8 @@ static int finish(struct llm_config *c, const json_t *o, struct llm_err *e)
     c->embd_pdrop = c->attn_pdrop = c->resid_pdrop;
     if (c->position != LLM_POSITION_BUCKETS) c->query_pre_attn_scalar = 0;
     if (c->rel_max_distance <= c->rel_buckets / 2) {
-        return llm_fail(e, EX_DATAERR, "relative_attention_max_distance: expected more than half of %lld buckets, found %lld", (long long)c->rel_buckets,
-                        (long long)c->rel_max_distance);
+        return llm_fail(e, EX_DATAERR, "relative_attention_max_distance: expected more than half of %lld buckets, found %lld",
+                        (long long)c->rel_buckets, (long long)c->rel_max_distance);
     }
     return llm_decoder_finish(c, o, e);
 }
@@ -99,7 +99,8 @@ static void in_files(struct llm_config *c, const struct llm_model_files *files)
 }
 
 /* The same embedding under other names, and a bias that cross-attention never used. */
-static const char *const unused[] = {"encoder.embed_tokens.", "decoder.embed_tokens.", "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.", NULL};
+static const char *const unused[] = {"encoder.embed_tokens.", "decoder.embed_tokens.",
+                                     "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.", NULL};
 
 /* One stack's names; `n` is the number of its feed-forward part. */
 #define STACK(side, n, ...) \

@@ -158,7 +158,8 @@ static bool check_sequences(struct llm_ctx *c, const struct attn_op *op, bool st
     for (int64_t s = 0; s < n_seqs && !wrong; s++) {
         const struct llm_kv_seq *q = &seqs[s];
         int block = llm_dtypes[q->view.dtype].block_size;
-        if (q->n_keys < 0 || (q->n_keys && (stores || a->causal || a->window || a->rel_bias))) wrong = "n_keys: expected all keys to be seen as they are";
+        bool masks = stores || a->causal || a->window || a->rel_bias;
+        if (q->n_keys < 0 || (q->n_keys && masks)) wrong = "n_keys: expected all keys to be seen as they are";
         else if (q->first < 0 || q->n < 0 || q->pos < 0 || q->n > op->q->rows - q->first) wrong = "expected the new tokens within q";
         else if (!llm_dtypes[q->view.dtype].encode || !llm_dtypes[q->view.dtype].decode) wrong = "expected a cache of floating point or block type";
         else if (a->d_k % block || a->d_v % block) wrong = "expected head widths of whole blocks of the cache's type";
