@@ -277,7 +277,8 @@ static struct llm_pass pass_of(const struct run *r, struct llm_shared_kv *shared
     const struct llm_decoder *m = r->model->layout;
     bool both_ways = r->encoder || f->bidirectional;
     return (struct llm_pass){.config = f, .batch = &r->batch, .rope = rope_of(m, f, layer), .bidirectional = both_ways,
-                             .rel_bias = m->rel_bias[both_ways], .rel_map = m->rel_map[both_ways], .memory = r->memory, .memory_len = r->memory_len, .shared = shared, .layer = layer};
+                             .rel_bias = m->rel_bias[both_ways], .rel_map = m->rel_map[both_ways], .memory = r->memory,
+                             .memory_len = r->memory_len, .shared = shared, .layer = layer};
 }
 
 struct llm_tensor *llm_decoder_layer(struct llm_ctx *c, const struct llm_model *model, const struct llm_batch *b, int64_t number,
