@@ -75,9 +75,8 @@ static const struct llm_cli cli = {
                 "llm-infer -m model.llm --score -f held-out.txt | awk '{s += $NF} END {print exp(-s / NR)}'\n"
                 "llm-infer -m model.llm --kv-out - < prompt.txt | llm-kvinspect heads -\n"
                 "llm-infer -m model.llm --jsonl --samples 4 < prompts.jsonl",
-
-        .usual = "model|tokenizer|file|jsonl|chat|system|kv-in|score|logits|embed|kv-out|tokens|context|samples|stop|repeat-penalty|top-k|top-p|min-p|temp|"
-             "precision|plan",
+    .usual = "model|tokenizer|file|jsonl|chat|system|kv-in|score|logits|embed|kv-out|tokens|context|samples|stop|repeat-penalty|top-k|top-p|"
+             "min-p|temp|precision|plan",
     .options = options,
     .common = LLM_COMMON_THREADS | LLM_COMMON_OUTPUT | LLM_COMMON_SEED,
 };
