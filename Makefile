@@ -74,13 +74,14 @@ $(BUILD)/%.o: %.c $(BUILD)/flags
 
 # Without what libFuzzer asks for: no parser is in there, and clang takes minutes over it.
 KERNEL_FLAGS = $(filter-out -fsanitize=fuzzer%,$(FLAGS))
+KERNEL_OPT ?= -O3
 define isa_rule
 $(BUILD)/lib/cpu/kernels/%.$1.o: lib/cpu/kernels/%.c $(BUILD)/flags
 	@mkdir -p $$(@D)
-	$$(call quiet,cc)$$(CC) $$(KERNEL_FLAGS) -O3 $$(FLAGS_$1) -DLLM_ISA_$1 -DLLM_ISA=$1 -c -o $$@ $$<
+	$$(call quiet,cc)$$(CC) $$(KERNEL_FLAGS) $$(KERNEL_OPT) $$(FLAGS_$1) -DLLM_ISA_$1 -DLLM_ISA=$1 -c -o $$@ $$<
 $(BUILD)/lib/cpu/micro/%_$1.o: lib/cpu/micro/%_$1.c $(BUILD)/flags
 	@mkdir -p $$(@D)
-	$$(call quiet,cc)$$(CC) $$(KERNEL_FLAGS) -O3 $$(FLAGS_$1) -DLLM_ISA_$1 -DLLM_ISA=$1 -c -o $$@ $$<
+	$$(call quiet,cc)$$(CC) $$(KERNEL_FLAGS) $$(KERNEL_OPT) $$(FLAGS_$1) -DLLM_ISA_$1 -DLLM_ISA=$1 -c -o $$@ $$<
 endef
 $(foreach i,$(ISAS) amx,$(eval $(call isa_rule,$i)))
 
@@ -127,12 +128,12 @@ export ASAN_OPTIONS ?= allocator_may_return_null=1:detect_leaks=1:exitcode=99
 export UBSAN_OPTIONS ?= print_stacktrace=1:halt_on_error=1:exitcode=99
 export TSAN_OPTIONS ?= exitcode=99
 asan ubsan tsan asan-ubsan: deps
-	@SANITIZER=$@ LIMIT=$(or $(LIMIT),600) $(MAKE) --no-print-directory $(PARALLEL) BUILD=build/$@ BIN=build/$@/bin OPT='-O1 -g' \
+	@SANITIZER=$@ LIMIT=$(or $(LIMIT),600) $(MAKE) --no-print-directory $(PARALLEL) BUILD=build/$@ BIN=build/$@/bin OPT='-O1 -g' KERNEL_OPT=-O1 \
 		CFLAGS='-fsanitize=$(SANITIZE_$@) -fno-sanitize-recover=all -fno-omit-frame-pointer $(CFLAGS)' SANITIZER=$@ check-built
 
 ## fuzz        each parser under libFuzzer for FUZZ_SECONDS (10), from the seeds in tests/fuzz/seeds
 fuzz: deps
-	@$(MAKE) --no-print-directory $(PARALLEL) CC=clang BUILD=build/fuzz OPT='-O1 -g' \
+	@$(MAKE) --no-print-directory $(PARALLEL) CC=clang BUILD=build/fuzz OPT='-O1 -g' KERNEL_OPT=-O1 \
 		CFLAGS='-fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all $(CFLAGS)' fuzz-built
 FUZZERS := $(FUZZ:%=$(BUILD)/tests/fuzz/fuzz_%)
 $(BUILD)/tests/fuzz/fuzz_%: $(BUILD)/tests/fuzz/fuzz_%.o $(FUZZ_PARTS) $(LIBRARY)
