@@ -1,6 +1,7 @@
 #include "infer/plan.h"
 
 #include <string.h>
+#include "model/ngram.h"
 
 enum { SMALL = 8, LARGE = 24 };
 
@@ -39,6 +40,11 @@ int llm_infer_plan(struct llm_engine *g, int64_t sequences, struct llm_infer_pla
         bool looked_up = &m->params[i] != llm_model_head(m) && m->params[i].shape[0] == m->config.vocab_size;
         p->weight_bytes += bytes;
         read += looked_up ? bytes / (double)m->config.vocab_size : bytes;
+    }
+    for (int k = 0; m->ngram && k < m->ngram->order; k++) p->parameters += (double)llm_ngram_count(m->ngram, k);
+    if (m->ngram) {
+        p->weight_bytes = llm_ngram_bytes(m->ngram);
+        read = (double)m->config.vocab_size * sizeof(float); /* the logits of a context that is in no table */
     }
     p->cache_bytes_per_token = llm_model_kv_bytes_per_token(&m->config, g->pool.dtype);
     p->state_bytes = llm_model_state_bytes(&m->config);

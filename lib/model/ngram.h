@@ -53,6 +53,9 @@ struct llm_model;
 /* A model of these tables, which it takes over (also on failure), without a tokenizer. */
 struct llm_model *llm_ngram_model(struct llm_ngram *g, int64_t bos, int64_t eos, struct llm_err *e) LLM_MUST_CHECK;
 
+/* Bytes of all tables. */
+double llm_ngram_bytes(const struct llm_ngram *g);
+
 /* ---- queries ---- */
 /* The contexts that a text's end has in the tables, the shortest first. */
 struct llm_ngram_state {

@@ -155,6 +155,8 @@ for r in range(0, len(v), w): print(.998 < sum(math.exp(x) for x in v[r:r + w]) 
     run -2 --separate-stderr llm-train -c config.json -n 1 -o x.llm "$F/toy.tok"
     one_line "$stderr"
     run -0 llm-infer -m m.llm --plan
+    assert_line $'parameters\t17'
+    assert_line --regexp $'^weight_bytes\t[1-9]'
     run -0 llm-bench cost m.llm
     local option
     for option in --embed "--kv-out x.kv"; do

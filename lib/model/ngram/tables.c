@@ -76,6 +76,18 @@ const struct llm_ngram_array *llm_ngram_tensor(const struct llm_ngram *g, size_t
     return NULL;
 }
 
+double llm_ngram_bytes(const struct llm_ngram *g)
+{
+    char name[32];
+    double bytes = 0;
+    for (size_t i = 0; i < LLM_NGRAM_MAX_TENSORS; i++) {
+        const struct llm_ngram_array *a = llm_ngram_tensor(g, i, name);
+        if (!a) break;
+        bytes += (double)llm_dtype_bytes(a->dtype, a->n);
+    }
+    return bytes;
+}
+
 /* ---- loading ---- */
 
 static int take(struct llm_ngram_array *a, struct llm_checkpoint *f, const char *name, enum llm_dtype dtype, struct llm_err *e)
