@@ -40,6 +40,7 @@ struct llm_param_spec {
     int64_t shape[2];               /* in memory: [out, in] */
     enum llm_init init;
     enum llm_role role;
+    bool running;                   /* as in struct llm_param */
     int64_t parts[LLM_MOST_PARTS];  /* as in struct llm_param */
     bool transposed;                /* in files: [in, out], unless quantised */
     bool by_head;                   /* in files: rows of q, k and v head by head */
@@ -65,7 +66,7 @@ struct llm_declare {
 };
 void llm_declare_release(struct llm_declare *d);
 
-struct llm_linear_params { struct llm_param *w, *b; };
+struct llm_linear_params { struct llm_param *w, *b, *mean, *var; }; /* mean, var: running ones, of BatchNorm */
 /* y = x·wᵀ (+ b) at `stem` of the current layer. */
 void llm_declare_linear(struct llm_declare *d, struct llm_linear_params *p, enum llm_stem stem, int64_t out, int64_t in, const char *dims, bool bias);
 /* The same of no layer, named in full without suffix. */

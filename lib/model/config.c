@@ -7,12 +7,15 @@
 #include "model/arch.h"
 #include "model/preset.h"
 
-static const char *const act_names[LLM_N_ACTS] = {"gelu", "gelu_new", "relu", "silu", "sigmoid", "tanh"};
+static const char *const act_names[LLM_N_ACTS] = {"gelu", "gelu_new", "relu", "silu", "sigmoid", "tanh", "relu2"};
 static const char sqrt_scale[] = "1/sqrt(hidden)";
 
 /* Keys of all families. */
 static const char *const pooling_words[] = {"unset", "mean", "cls", "last", "other", NULL};
+static const char *const norm_words[] = {"rms", "layer", "group", "batch", NULL};
 static const struct llm_config_key common_keys[] = {
+    {"norm", LLM_KEY_WORD, offsetof(struct llm_config, norm), 0, 0, norm_words, true},
+    {"norm_groups", LLM_KEY_INT, offsetof(struct llm_config, norm_groups), 1, 1 << 20, NULL, true},
     {"pooling", LLM_KEY_WORD, offsetof(struct llm_config, pooling), 0, 0, pooling_words, true},
     {"normalize_embeddings", LLM_KEY_BOOL, offsetof(struct llm_config, normalize_embeddings), 0, 0, NULL, true},
 };
@@ -142,7 +145,8 @@ static int check(const struct llm_config *c, struct llm_err *e)
 
 struct llm_config llm_config_blank(const struct llm_arch *arch)
 {
-    struct llm_config c = {.logit_scale = 1, .embedding_scale = 1, .partial_rotary_factor = 1, .initializer_range = .02, .use_sliding_window = true,
+    struct llm_config c = {.logit_scale = 1, .norm_groups = 8, .embedding_scale = 1, .partial_rotary_factor = 1, .initializer_range = .02,
+                           .use_sliding_window = true,
                            .moe_layer_freq = 1, .mtp_loss_weight = .3, .kv_sharing = 1, .n_group = 1, .topk_group = 1, .group_top = 1,
                            .routed_scaling_factor = 1, .router_temperature = 1, .router_bias_update_rate = .001,
                            .bos_token_id = -1, .eos_token_id = -1, .mask_token_id = -1, .decoder_start_token_id = -1};
@@ -157,6 +161,11 @@ int llm_config_finish(struct llm_config *c, const json_t *o, struct llm_err *e)
     if (!arch->out_bias_apart) c->attention_out_bias = c->attention_bias;
     if (arch->finish && arch->finish(c, o, e) < 0) return -1;
     if (c->logit_scale == 0) c->logit_scale = 1 / sqrt((double)c->hidden_size);
+    if (c->norm == LLM_NORM_GROUP && c->hidden_size % c->norm_groups != 0) {
+        return llm_fail(e, EX_DATAERR, "norm_groups: expected a divisor of hidden_size (%lld), found %lld", (long long)c->hidden_size,
+                        (long long)c->norm_groups);
+    }
+    if (c->norm != LLM_NORM_RMS && c->norm_gain_offset != 0) return llm_fail(e, EX_DATAERR, "norm: expected rms with norm_gain_offset");
     if (c->embedding_scale == 0) c->embedding_scale = sqrt((double)c->hidden_size);
     return check(c, e);
 }

@@ -9,7 +9,11 @@
 #include "model/rope_scaling.h"
 #include "tensor/ops.h"
 
-enum llm_norm_kind { LLM_NORM_RMS, LLM_NORM_LAYER };
+enum llm_norm_kind {
+    LLM_NORM_RMS, LLM_NORM_LAYER,
+    LLM_NORM_GROUP,    /* LayerNorm of norm_groups runs of channels, each by itself */
+    LLM_NORM_BATCH     /* each channel over the tokens of a pass; at inference by running statistics, which the model keeps */
+};
 enum llm_norm_place {
     LLM_NORM_PRE,      /* x + f(norm(x)) */
     LLM_NORM_POST,     /* norm(x + f(x)) */
@@ -49,6 +53,7 @@ struct llm_config {
     int64_t max_position_embeddings;
     enum llm_norm_kind norm;
     enum llm_norm_place norm_place;
+    int64_t norm_groups;
     double norm_eps, norm_gain_offset; /* gain_offset: 1 where files keep gain - 1 */
     enum llm_qk_norm qk_norm;
     enum llm_mixer mixer;          /* layers of others than attention have no feed-forward part */

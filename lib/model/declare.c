@@ -104,11 +104,20 @@ void llm_declare_bias(struct llm_declare *d, struct llm_param **slot, const char
     vector(add(d, slot, name, ".bias", dims), n, LLM_INIT_ZERO);
 }
 
+static void running(struct llm_param_spec *s, int64_t n, enum llm_init init)
+{
+    vector(s, n, init);
+    s->running = true;
+}
+
 void llm_declare_norm(struct llm_declare *d, struct llm_linear_params *p, const char *name, int64_t width, const char *dims)
 {
     const struct llm_config *c = d->config;
     vector(add(d, &p->w, name, ".weight", dims), width, c->norm_gain_offset == 1 ? LLM_INIT_ZERO : LLM_INIT_ONE);
-    if (c->norm == LLM_NORM_LAYER && c->norm_bias) vector(add(d, &p->b, name, ".bias", dims), width, LLM_INIT_ZERO);
+    if (c->norm != LLM_NORM_RMS && c->norm_bias) vector(add(d, &p->b, name, ".bias", dims), width, LLM_INIT_ZERO);
+    if (c->norm != LLM_NORM_BATCH || strcmp(dims, "hidden_size") != 0) return; /* queries and keys have RMSNorm */
+    running(add(d, &p->mean, name, ".running_mean", dims), width, LLM_INIT_ZERO);
+    running(add(d, &p->var, name, ".running_var", dims), width, LLM_INIT_ONE);
 }
 
 void llm_declare_plain(struct llm_declare *d, struct llm_param **slot, const char *name, int64_t rows, int64_t cols, const char *dims,

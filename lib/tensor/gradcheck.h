@@ -26,7 +26,8 @@ struct llm_gradcheck {
 
 #define LLM_GRADCHECKS(X) \
     X(embedding)          \
-    X(sinusoidal) X(linear) X(layernorm) X(rmsnorm) X(rope) X(activation) X(softmax) X(attention) X(add) X(scale) X(dropout) X(cross_entropy) \
+    X(sinusoidal) X(linear) X(layernorm) X(groupnorm) X(batchnorm) X(rmsnorm) X(rope) X(activation) X(softmax) X(attention) X(add) X(scale) \
+    X(dropout) X(cross_entropy) \
     X(route) X(mixture) X(heads) X(gather) X(recurrent)
 #define LLM_GRADCHECK_DECLARE(op) extern const struct llm_gradcheck llm_gradcheck_##op[];
 LLM_GRADCHECKS(LLM_GRADCHECK_DECLARE)

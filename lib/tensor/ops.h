@@ -16,6 +16,12 @@ struct llm_tensor *llm_add_sinusoidal(struct llm_ctx *c, struct llm_tensor *x, c
 /* y = x·wᵀ + b; b may be NULL. */
 struct llm_tensor *llm_linear(struct llm_ctx *c, struct llm_tensor *x, struct llm_param *w, struct llm_param *b);
 struct llm_tensor *llm_layernorm(struct llm_ctx *c, struct llm_tensor *x, struct llm_param *gain, struct llm_param *bias, float eps);
+/* The same of each of `groups` runs of channels by itself, gain and bias by channel (op/groupnorm.c). */
+struct llm_tensor *llm_groupnorm(struct llm_ctx *c, struct llm_tensor *x, struct llm_param *gain, struct llm_param *bias, int64_t groups, float eps);
+/* y = (x - mean) / sqrt(var + eps) ⊙ gain + bias with mean and (biased) variance of each channel over all tokens of the pass when training, else the
+ * running ones (op/batchnorm.c). On the way back the pass's mean and unbiased variance are added to the running ones' grad. bias may be NULL. */
+struct llm_tensor *llm_batchnorm(struct llm_ctx *c, struct llm_tensor *x, struct llm_param *gain, struct llm_param *bias, struct llm_param *mean,
+                                 struct llm_param *var, float eps);
 /* gain_offset: 0, or 1 where the file stores gain - 1 (Gemma). Also over runs of `group` columns (q/k norm: group = head_dim; else cols). */
 struct llm_tensor *llm_rmsnorm(struct llm_ctx *c, struct llm_tensor *x, struct llm_param *gain, float eps, float gain_offset, int64_t group);
 

@@ -37,6 +37,7 @@ struct llm_param {
     bool decay;               /* weight decay applies (matrices only) */
     float balance_rate;       /* not 0: no gradient; each step moves elements whose grad, a count, is below the mean up by this, those above it down
                                * (DeepSeek-V3's bias of routers) */
+    bool running;             /* no gradient: running statistics, which follow the mean of those that a step's passes added to grad (BatchNorm) */
     bool owned;               /* weight.data was malloced by the model */
 };
 static inline int64_t llm_param_count(const struct llm_param *p)
@@ -80,6 +81,7 @@ struct llm_ctx {
     /* Geometry of the batch: rows of row_len tokens (training). first_row: global number of the first, for random numbers. */
     int64_t n_rows, row_len, first_row;
     uint64_t seed, step;
+    double z_loss;            /* cross-entropies have the gradient of nll + z_loss·logsumexp², and still report nll */
     double token_weight;      /* of a token's own losses (routers') in the loss of the step; 0: none are wanted */
     struct llm_router_report router;
     double next_nll;          /* Σ -log p of tokens after the next one, where training predicts them; and how many */

@@ -55,7 +55,7 @@ double llm_grad_norm(struct llm_trainable *t, size_t n, const struct llm_param *
     for (size_t i = 0; i < n; i++) {
         struct llm_param *p = t[i].p;
         size_t count = (size_t)llm_param_count(p);
-        if (p->balance_rate != 0) continue; /* counts, no gradient */
+        if (p->balance_rate != 0 || p->running) continue; /* counts and statistics, no gradient */
         bool several = p->grad_lookup != NULL;
         for (int u = 0; u < LLM_GRAD_USES; u++) several |= p->grad_use[u] != NULL;
         if (several) llm_parallel((count + LLM_OPTIM_BLOCK - 1) / LLM_OPTIM_BLOCK, join_block, p);
@@ -77,6 +77,15 @@ static void balance(struct llm_param *p)
         p->master[i] += gap > 0 ? p->balance_rate : gap < 0 ? -p->balance_rate : 0;
         p->grad[i] = 0;
     }
+    llm_weight_changed(&p->weight);
+}
+
+/* Running statistics, as torch.nn.BatchNorm1d's: a tenth of the way to the mean of those of the step's passes. */
+static void follow(struct llm_param *p, int64_t passes)
+{
+    size_t n = (size_t)llm_param_count(p);
+    llm_combine(p->master, p->grad, .9, .1 / (double)passes, n);
+    memset(p->grad, 0, n * sizeof(float));
     llm_weight_changed(&p->weight);
 }
 
@@ -103,6 +112,7 @@ int llm_params_update(struct llm_trainable *t, size_t n, const struct llm_update
 {
     for (size_t i = 0; i < n; i++) {
         if (t[i].p->balance_rate != 0) balance(t[i].p);
+        else if (t[i].p->running) follow(t[i].p, u->passes > 0 ? u->passes : 1);
         else if (update(&t[i], u, e) < 0) return -1;
         if (t[i].ema) llm_combine(t[i].ema, t[i].p->master, u->ema, 1 - u->ema, (size_t)llm_param_count(t[i].p));
     }

@@ -28,6 +28,7 @@ struct llm_update {
     enum llm_compute compute;   /* of Muon's products */
     float *work;                /* llm_optim_work's */
     double ema;                 /* decay of the averages */
+    int64_t passes;             /* of the step; 0 counts as 1 */
 };
 
 /* What the size of a step depends on. */

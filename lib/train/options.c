@@ -67,6 +67,7 @@ static const struct key {
     {"muon_lr", REAL, AT(muon_lr), NULL},
     {"muon_scale", NAME, AT(muon_scale), muon_name},
     {"mup_base_width", INT, AT(mup_base_width), NULL},
+    {"z_loss", REAL, AT(z_loss), NULL},
     {"ema", REAL, AT(ema), NULL},
     {"eval_ema", FLAG, AT(eval_ema), NULL},
     {"weight_decay", REAL, AT(weight_decay), NULL},
@@ -160,6 +161,7 @@ int llm_train_options_check(const struct llm_train_options *o, struct llm_err *e
     if (!(o->muon_lr >= 0 && isfinite(o->muon_lr))) return bad(e, "muon_lr", "a number not below 0", o->muon_lr);
     if (!(o->decay_fraction >= 0 && o->decay_fraction <= 1)) return bad(e, "decay_fraction", "within [0, 1]", o->decay_fraction);
     if (o->mup_base_width < 0) return bad(e, "mup_base_width", "not below 0", (double)o->mup_base_width);
+    if (!(o->z_loss >= 0 && isfinite(o->z_loss))) return bad(e, "z_loss", "a number not below 0", o->z_loss);
     if (!(o->ema >= 0 && o->ema < 1)) return bad(e, "ema", "within [0, 1)", o->ema);
     if (o->eval_ema && o->ema == 0) return llm_fail(e, LLM_EX_USAGE, "--eval-ema: expected an average of the weights (--ema), found none");
     if (!(o->eps >= 0)) return bad(e, "eps", "not below 0", o->eps);

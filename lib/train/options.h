@@ -17,6 +17,7 @@ struct llm_train_options {
     double muon_lr;                            /* of the matrices that Muon moves; -1: by its scale */
     int muon_scale;                            /* enum llm_muon_scale */
     int64_t mup_base_width;                    /* learning rates by width, as train/mup.h; 0: no */
+    double z_loss;                             /* × logsumexp² of a token's logits, added to its loss */
     double ema;                                /* decay of the average of the weights; 0: none is kept */
     int eval_ema;                              /* validate the average */
     double mask_rate;                          /* of mlm: share of tokens to be guessed */

@@ -80,13 +80,14 @@ int llm_trainer_prepare(struct llm_trainer *t, struct llm_err *e)
         double ratio = t->o.mup_base_width > 0 ? (double)m->config.hidden_size / (double)t->o.mup_base_width : 1;
         const struct llm_optim *o = t->params[i].optim = llm_optim_of(t->optim, p);
         t->params[i].lr_scale = llm_mup_rate(o, p, ratio, (enum llm_muon_scale)t->o.muon_scale);
-        if (o->m && !(t->params[i].m = zeroed(n, sizeof(float), e))) return -1;
-        if (o->v && !(t->params[i].v = zeroed(n, sizeof(float), e))) return -1;
+        if (p->running) o = NULL;
+        if (o && o->m && !(t->params[i].m = zeroed(n, sizeof(float), e))) return -1;
+        if (o && o->v && !(t->params[i].v = zeroed(n, sizeof(float), e))) return -1;
         if (t->o.ema > 0) {
             if (!(t->params[i].ema = zeroed(n, sizeof(float), e))) return -1;
             memcpy(t->params[i].ema, p->master, n * sizeof(float));
         }
-        if (llm_optim_work(o, p) > t->work_floats) t->work_floats = llm_optim_work(o, p);
+        if (o && llm_optim_work(o, p) > t->work_floats) t->work_floats = llm_optim_work(o, p);
     }
     if (t->work_floats > 0 && !(t->work = zeroed(t->work_floats, sizeof(float), e))) return -1;
     return 0;

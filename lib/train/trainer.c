@@ -244,6 +244,7 @@ int llm_trainer_gradient(struct llm_trainer *t, struct llm_step_report *r, struc
         struct llm_rows part = llm_rows_part(&t->rows, i * t->o.batch, t->o.batch);
         t->ctx.step = (uint64_t)t->step;
         t->ctx.first_row = i * t->o.batch;
+        t->ctx.z_loss = t->main_loss_alone ? 0 : t->o.z_loss;
         t->ctx.token_weight = t->main_loss_alone ? 0 : 1.0 / (double)counted;
         if (t->objective->run(&t->ctx, t->model, &part, t->o.checkpoint_every, 1.0 / (double)counted,
                               t->token_loss + i * t->o.batch * t->o.context, e) < 0) {
@@ -282,7 +283,8 @@ static struct llm_update update_of(const struct llm_trainer *t, const struct llm
         .step = {.lr = r->lr, .clip = clip, .weight_decay = o->weight_decay, .beta1 = o->beta1, .beta2 = o->beta2, .eps = o->eps,
                  .correction1 = 1 - pow(o->beta1, n), .correction2 = 1 - pow(o->beta2, n), .momentum = o->momentum, .nesterov = o->nesterov > 0},
         .matrix_lr = o->lr > 0 ? o->muon_lr * (r->lr / o->lr) : 0,
-        .muon_scale = (enum llm_muon_scale)o->muon_scale, .compute = (enum llm_compute)o->precision, .work = t->work, .ema = o->ema};
+        .muon_scale = (enum llm_muon_scale)o->muon_scale, .compute = (enum llm_compute)o->precision, .work = t->work, .ema = o->ema,
+        .passes = o->accumulate};
 }
 
 int llm_trainer_step(struct llm_trainer *t, struct llm_step_report *r, struct llm_err *e)

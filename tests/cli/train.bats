@@ -279,6 +279,10 @@ activation_function=relu
 activation_function=silu
 activation_function=sigmoid
 activation_function=tanh
+activation_function=relu2
+norm=group norm_groups=4
+norm=batch
+norm=rms
 sliding_window=3
 tie_word_embeddings=false
 n_inner=48
@@ -298,11 +302,46 @@ attention_bias=true
 mlp_bias=true
 tie_word_embeddings=false
 hidden_act=gelu
+hidden_act=relu2
+norm=layer
+norm=batch
 position_embedding=learned
 position_embedding=sinusoidal
 rms_norm_eps=0.1
 END
-    assert_equal "$(sort -u hashes | wc -l)" 32
+    assert_equal "$(sort -u hashes | wc -l)" 39
+}
+
+@test "BatchNorm: running statistics travel in the model, follow the passes of training, and serve what is not training" {
+    batch=("${tiny[@]}" --set norm=batch -b 4 --lr 1e-2)
+    "${batch[@]}" -n 60 --val .2 --log log -o model.llm
+    near "$(jq -s '.[59].val_loss' log)" "$(jq -s '.[59].loss' log)" .5
+    llm-quantize -q -t f32 model.llm model.safetensors
+    header=$(head -c 8192 model.safetensors)
+    [[ $header == *'transformer.h.1.ln_2.running_mean'* && $header == *'transformer.ln_f.running_var'* ]]
+    run -0 llm-infer -m model.llm -n 8 --temp 0 "the red"
+    assert_regex "$output" '(cat|dog|bird|fish|hen)'
+    # kept activations or not, the statistics are noted once
+    "${batch[@]}" -n 5 --log keep -o x.llm
+    "${batch[@]}" -n 5 --checkpoint-every 1 --log again -o x.llm
+    assert_equal "$(hash_of keep)" "$(hash_of again)"
+    # a step of rate 0 moves nothing but them, and they do not depend on it
+    "${batch[@]}" -n 1 --lr 0 --min-lr 0 --log still -o x.llm
+    "${batch[@]}" -n 0 -o y.llm
+    [[ $(hash_of still) != "$(llm-train -q --init y.llm -n 1 --lr 0 --min-lr 0 -l 24 -b 4 "$F/data.tok" --log - -o z.llm --seed 1 | jq -r .hash)" ]]
+    run -65 --separate-stderr "${tiny[@]}" --set norm=group --set norm_groups=5 -n 1 -o x.llm
+    assert_regex "$stderr" "norm_groups: expected a divisor of hidden_size \(32\), found 5"
+}
+
+@test "--z-loss: the loss that is shown is without it; logits stay nearer to a sum of 1" {
+    "${tiny[@]}" -n 1 --log none -o x.llm
+    "${tiny[@]}" -n 1 --z-loss .1 --log some -o x.llm
+    assert_equal "$(jq .loss none)" "$(jq .loss some)"
+    [[ $(hash_of none) != "$(hash_of some)" ]]
+    "${tiny[@]}" -n 2 --z-loss 0 --log zero -o x.llm
+    "${tiny[@]}" -n 2 --log none -o x.llm
+    assert_equal "$(hash_of none)" "$(hash_of zero)"
+    "${tiny[@]}" --z-loss .1 --gradcheck > /dev/null # which is of the loss alone
 }
 
 @test "presets have the parameters that they say" {

@@ -141,7 +141,7 @@ misused() {
     misused "--save-every needs a file*" llm-train -c nano -o - --save-every 2 "$F/data.tok"
     local o
     for o in "-j 0" "-n -1" "-n x" "-b 0" "-l 0" "--accumulate 0" "--lr nan" "--lr -1" "--lr inf" "--beta1 1" "--beta2 2" "--eps -1" \
-        "--clip -1" "--dropout 1" "--optimizer lamb" "--muon-scale x" "--nesterov maybe" "--muon-lr -1" "--ema 1"\
+        "--clip -1" "--dropout 1" "--optimizer lamb" "--muon-scale x" "--nesterov maybe" "--muon-lr -1" "--ema 1" "--z-loss -1"\
         "--decay-fraction 2" "--decay-style x" "--schedule step" "--order backwards" "--precision f64" "--objective x" "--seed x" "--nonsense"; do
         run -2 --separate-stderr "${tiny[@]}" $o "$F/data.tok"
         [[ ! -e out.llm ]]

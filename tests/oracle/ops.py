@@ -56,6 +56,11 @@ def sinusoidal(x):  # "Attention Is All You Need", 3.5
     return x + torch.stack((angle.sin(), angle.cos()), -1).reshape(70, 48)
 
 
+def z_loss(x, w):  # PaLM's (Chowdhery et al. 2022), over the tokens that count
+    logits, targets = x @ w.T * 0.25, torch.tensor(TARGETS)
+    return F.cross_entropy(logits, targets, ignore_index=-1) + 0.01 * logits.logsumexp(-1).square()[targets >= 0].mean()
+
+
 TOKENS, IDS = 70, [(7 * t * t + 3 * t) % 97 for t in range(70)]
 TARGETS = [-1 if t % 9 == 4 else (11 * t * t + t) % 97 for t in range(70)]
 EPS = float(np.float32(1e-5))
@@ -66,6 +71,9 @@ CASES = {  # name: (shapes of inputs, shapes of parameters, function)
     "rmsnorm": ([(70, 48)], [(48,)], rms),
     "gelu": ([(70, 48)], [], lambda x: F.gelu(x)),
     "gelu_tanh": ([(70, 48)], [], lambda x: F.gelu(x, approximate="tanh")),
+    "groupnorm": ([(70, 48)], [(48,), (48,)], lambda x, g, b: F.group_norm(x, 6, g, b, EPS)),
+    "batchnorm": ([(70, 48)], [(48,), (48,)], lambda x, g, b: F.batch_norm(x, None, None, g, b, training=True, eps=EPS)),
+    "relu2": ([(70, 48)], [], lambda x: F.relu(x).square()),
     "relu": ([(70, 48)], [], F.relu),
     "silu": ([(70, 48)], [], F.silu),
     "sigmoid": ([(70, 48)], [], torch.sigmoid),
@@ -78,6 +86,7 @@ CASES = {  # name: (shapes of inputs, shapes of parameters, function)
     "softmax": ([(70, 48)], [], lambda x: F.softmax(x, -1)),
     "rope_halves": ([(70, 48)], [], rope_halves),
     "rope_pairs": ([(70, 48)], [], rope_pairs),
+    "z_loss": ([(70, 48)], [(97, 48)], z_loss),
     "cross_entropy": ([(70, 48)], [(97, 48)], lambda x, w: F.cross_entropy(x @ w.T * 0.25, torch.tensor(TARGETS), ignore_index=-1)),
 }
 

@@ -73,6 +73,12 @@ static inline struct both both_relu(V x)
     return (struct both){v_select(v_le(x, v_zero()), v_zero(), x), v_select(positive, v_set1(1), v_zero())};
 }
 
+static inline struct both both_relu2(V x)
+{
+    V kept = v_select(v_le(x, v_zero()), v_zero(), x);
+    return (struct both){v_mul(kept, kept), v_add(kept, kept)};
+}
+
 static inline struct both both_silu(V x)
 {
     V one = v_set1(1), s = v_sigmoid(x);
@@ -126,6 +132,7 @@ ACTIVATION(relu)
 ACTIVATION(silu)
 ACTIVATION(sigmoid)
 ACTIVATION(tanh)
+ACTIVATION(relu2)
 
 static void dropout(float *y, const float *x, const uint32_t key[2], const uint32_t counter[3], uint32_t drop, float factor, bool add_y, size_t n)
 {
@@ -170,7 +177,8 @@ static void rope_interleaved(float *y, const float *x, const float *cos, const f
 
 #define BY_ACT(prefix)                                                                                                     \
     {[LLM_ACT_GELU] = prefix##gelu, [LLM_ACT_GELU_TANH] = prefix##gelu_tanh, [LLM_ACT_RELU] = prefix##relu,                \
-     [LLM_ACT_SILU] = prefix##silu, [LLM_ACT_SIGMOID] = prefix##sigmoid, [LLM_ACT_TANH] = prefix##tanh}
+     [LLM_ACT_SILU] = prefix##silu, [LLM_ACT_SIGMOID] = prefix##sigmoid, [LLM_ACT_TANH] = prefix##tanh,                    \
+     [LLM_ACT_RELU2] = prefix##relu2}
 
 void KERNEL(llm_fill_elementwise)(struct llm_kernels *k);
 void KERNEL(llm_fill_elementwise)(struct llm_kernels *k)

@@ -7,7 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum llm_act { LLM_ACT_GELU /* erf */, LLM_ACT_GELU_TANH, LLM_ACT_RELU, LLM_ACT_SILU, LLM_ACT_SIGMOID, LLM_ACT_TANH, LLM_N_ACTS };
+enum llm_act { LLM_ACT_GELU /* erf */, LLM_ACT_GELU_TANH, LLM_ACT_RELU, LLM_ACT_SILU, LLM_ACT_SIGMOID, LLM_ACT_TANH, LLM_ACT_RELU2 /* relu² */,
+               LLM_N_ACTS };
 
 struct llm_elementwise_kernels {
     void (*add)(float *y, const float *a, const float *b, size_t n);                     /* y = a + b; y may be either */

@@ -10,7 +10,8 @@ int llm_act_find(const char *hf_name)
 {
     static const struct { const char *name; enum llm_act act; } names[] = {
         {"gelu", LLM_ACT_GELU}, {"gelu_new", LLM_ACT_GELU_TANH}, {"gelu_pytorch_tanh", LLM_ACT_GELU_TANH}, {"relu", LLM_ACT_RELU},
-        {"silu", LLM_ACT_SILU}, {"swish", LLM_ACT_SILU}, {"sigmoid", LLM_ACT_SIGMOID}, {"tanh", LLM_ACT_TANH}};
+        {"silu", LLM_ACT_SILU}, {"swish", LLM_ACT_SILU}, {"sigmoid", LLM_ACT_SIGMOID}, {"tanh", LLM_ACT_TANH},
+        {"relu2", LLM_ACT_RELU2}};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         if (strcmp(names[i].name, hf_name) == 0) return (int)names[i].act;
     }
@@ -109,6 +110,7 @@ static double value(enum llm_act act, double x)
     case LLM_ACT_GELU: return x * 0.5 * (1 + erf(x / sqrt(2)));
     case LLM_ACT_GELU_TANH: return 0.5 * x * (1 + tanh(sqrt(2 / acos(-1)) * (x + 0.044715 * x * x * x)));
     case LLM_ACT_RELU: return x > 0 ? x : 0;
+    case LLM_ACT_RELU2: return x > 0 ? x * x : 0;
     case LLM_ACT_SILU: return x / (1 + exp(-x));
     case LLM_ACT_SIGMOID: return 1 / (1 + exp(-x));
     default: return tanh(x);
@@ -132,6 +134,7 @@ CHECK(relu, LLM_ACT_RELU)
 CHECK(silu, LLM_ACT_SILU)
 CHECK(sigmoid, LLM_ACT_SIGMOID)
 CHECK(tanh, LLM_ACT_TANH)
+CHECK(relu2, LLM_ACT_RELU2)
 
 static struct llm_tensor *check_shared(struct llm_ctx *c, struct llm_tensor *const *in, struct llm_param *const *p)
 {
@@ -151,5 +154,5 @@ static void formula_shared(const struct llm_gradcheck *g, const double *const *i
 #define GATED_ROW(a) \
     {.name = "gated " #a, .in = {{5, 23}, {5, 23}}, .out = {5, 23}, .spread = 1.5, .run = check_##a, .formula = formula_##a}
 const struct llm_gradcheck llm_gradcheck_activation[] = {
-    ROW(gelu), ROW(gelu_tanh), ROW(relu), ROW(silu), ROW(sigmoid), ROW(tanh), GATED_ROW(silu), GATED_ROW(gelu), GATED_ROW(gelu_tanh),
+    ROW(gelu), ROW(gelu_tanh), ROW(relu), ROW(silu), ROW(sigmoid), ROW(tanh), ROW(relu2), GATED_ROW(silu), GATED_ROW(gelu), GATED_ROW(gelu_tanh),
     {.name = "gated views", .in = {{4, 26}}, .out = {4, 19}, .run = check_shared, .formula = formula_shared}, {0}};

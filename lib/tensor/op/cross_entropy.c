@@ -14,6 +14,7 @@ struct work {
     float *logits;         /* [chunk, vocab] */
     double *nll;           /* [tokens of all chunks] */
     bool gradient;
+    double z;
 };
 
 static bool counted(const struct llm_cross_entropy *a, int64_t token)
@@ -40,6 +41,8 @@ static void loss_rows(void *arg, int64_t from, int64_t to, int thread)
         if (a->logit_softcap != 0) logit = x[target];
         w->nll[token] = log((double)row.sum) - ((double)logit - (double)row.max);
         if (w->gradient) {
+            /* d(lse + z·lse²) = (1 + 2z·lse)·p: probabilities over a smaller sum */
+            if (w->z != 0) row.sum = (float)((double)row.sum / (1 + 2 * w->z * ((double)row.max + log((double)row.sum))));
             llm_k.rows.ce_back(x, row, target, (float)a->grad_scale, a->logit_scale, a->logit_softcap, (size_t)w->vocab);
         }
     }
@@ -119,7 +122,7 @@ struct llm_loss llm_cross_entropy(struct llm_ctx *c, struct llm_tensor *x, struc
     }
     struct llm_grad dx = {0};
     struct llm_node n = {.in = {x}, .param = {w, a->bias}};
-    struct work work = {.a = a, .vocab = vocab, .gradient = llm_tape_wants(c, &n)};
+    struct work work = {.a = a, .vocab = vocab, .gradient = llm_tape_wants(c, &n), .z = c->z_loss};
     work.bias = a->bias ? llm_op_vector(c, a->bias, vocab) : NULL;
     work.nll = llm_op_alloc(c, tokens, sizeof *work.nll);
     work.logits = llm_op_alloc(c, longest, (size_t)vocab * sizeof *work.logits);
@@ -161,7 +164,15 @@ static struct llm_tensor *run_biased(struct llm_ctx *c, struct llm_tensor *const
     return NULL;
 }
 
-static void formula(const struct llm_gradcheck *g, const struct llm_cross_entropy *a, const double *x, const double *w, const double *b, double *y)
+static struct llm_tensor *run_z(struct llm_ctx *c, struct llm_tensor *const *in, struct llm_param *const *p)
+{
+    c->z_loss = .05;
+    llm_cross_entropy(c, in[0], p[0], in[0]->cols > 13 ? &check_capped : &check_plain);
+    c->z_loss = 0;
+    return NULL;
+}
+
+static void formula(const struct llm_gradcheck *g, const struct llm_cross_entropy *a, const double *x, const double *w, const double *b, double z, double *y)
 {
     int64_t vocab = g->param[0].rows, width = g->param[0].cols;
     double cap = (double)a->logit_softcap;
@@ -177,23 +188,30 @@ static void formula(const struct llm_gradcheck *g, const struct llm_cross_entrop
             if (v == a->targets[t]) target = logit;
             sum += exp(logit);
         }
-        *y += log(sum) - target;
+        *y += log(sum) - target + z * log(sum) * log(sum);
     }
 }
 
 static void formula_plain(const struct llm_gradcheck *g, const double *const *in, const double *const *p, double *y)
 {
-    formula(g, &check_plain, in[0], p[0], NULL, y);
+    formula(g, &check_plain, in[0], p[0], NULL, 0, y);
 }
 
 static void formula_capped(const struct llm_gradcheck *g, const double *const *in, const double *const *p, double *y)
 {
-    formula(g, &check_capped, in[0], p[0], p[1], y);
+    formula(g, &check_capped, in[0], p[0], p[1], 0, y);
+}
+
+static void formula_z(const struct llm_gradcheck *g, const double *const *in, const double *const *p, double *y)
+{
+    formula(g, g->in[0].cols > 13 ? &check_capped : &check_plain, in[0], p[0], NULL, .05, y);
 }
 
 const struct llm_gradcheck llm_gradcheck_cross_entropy[] = {
     {.name = "cross-entropy", .in = {{12, 13}}, .param = {{47, 13}}, .out = {1, 1}, .n_rows = 3, .run = run_plain, .formula = formula_plain},
     {.name = "cross-entropy, scaled and capped", .in = {{12, 13}}, .param = {{47, 13}}, .out = {1, 1}, .run = run_capped, .formula = formula_capped},
+    {.name = "cross-entropy, z-loss", .in = {{12, 13}}, .param = {{47, 13}}, .out = {1, 1}, .n_rows = 3, .run = run_z, .formula = formula_z},
+    {.name = "cross-entropy, z-loss, capped", .in = {{12, 14}}, .param = {{47, 14}}, .out = {1, 1}, .run = run_z, .formula = formula_z},
     {.name = "cross-entropy with a bias", .in = {{12, 13}}, .param = {{47, 13}, {1, 47}}, .out = {1, 1}, .n_rows = 4, .run = run_biased,
      .formula = formula_capped},
     {0}};

@@ -230,6 +230,25 @@ static void test_closed(void **state)
     assert_null(llm_optim_find("lamb"));
 }
 
+/* Running statistics go a tenth of the way to the mean over the passes, have no part in the norm, and their sums begin again. */
+static void test_running(void **state)
+{
+    (void)state;
+    struct three a;
+    const struct llm_param *bad;
+    make(&a, llm_optim_find("adamw"));
+    struct llm_update u = update_of(&a, llm_optim_find("adamw"), 0);
+    u.passes = 2;
+    a.p[1].running = true;
+    for (int i = 0; i < VECTOR; i++) {
+        a.w[1][i] = 1;
+        a.g[1][i] = (float)(2 * i); /* of both passes */
+    }
+    assert_true(llm_grad_norm(a.t, N, &bad) == 0);
+    update(&a, &u);
+    for (int i = 0; i < VECTOR; i++) assert_true(fabs((double)a.w[1][i] - (.9 + .1 * i)) < 1e-6 && a.g[1][i] == 0);
+}
+
 static void test_norm(void **state)
 {
     (void)state;
@@ -304,7 +323,7 @@ static void test_schedules(void **state)
 int main(void)
 {
     struct llm_err e;
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_torch), cmocka_unit_test(test_closed), cmocka_unit_test(test_norm),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_torch), cmocka_unit_test(test_closed), cmocka_unit_test(test_norm), cmocka_unit_test(test_running),
                                        cmocka_unit_test(test_newton_schulz), cmocka_unit_test(test_muon_parts),
                                        cmocka_unit_test(test_ema_and_scale), cmocka_unit_test(test_schedules)};
     if (llm_pool_start(0, &e) < 0) return llm_report(&e);
