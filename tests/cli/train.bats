@@ -280,7 +280,7 @@ activation_function=silu
 activation_function=sigmoid
 activation_function=tanh
 activation_function=relu2
-norm=group norm_groups=4
+norm=group norm_groups=2
 norm=batch
 norm=rms
 sliding_window=3
@@ -317,7 +317,7 @@ END
     "${batch[@]}" -n 60 --val .2 --log log -o model.llm
     near "$(jq -s '.[59].val_loss' log)" "$(jq -s '.[59].loss' log)" .5
     llm-quantize -q -t f32 model.llm model.safetensors
-    header=$(head -c 8192 model.safetensors)
+    header=$(head -c 8192 model.safetensors | tr -d '\0')
     [[ $header == *'transformer.h.1.ln_2.running_mean'* && $header == *'transformer.ln_f.running_var'* ]]
     run -0 llm-infer -m model.llm -n 8 --temp 0 "the red"
     assert_regex "$output" '(cat|dog|bird|fish|hen)'
@@ -329,7 +329,7 @@ END
     "${batch[@]}" -n 1 --lr 0 --min-lr 0 --log still -o x.llm
     "${batch[@]}" -n 0 -o y.llm
     [[ $(hash_of still) != "$(llm-train -q --init y.llm -n 1 --lr 0 --min-lr 0 -l 24 -b 4 "$F/data.tok" --log - -o z.llm --seed 1 | jq -r .hash)" ]]
-    run -65 --separate-stderr "${tiny[@]}" --set norm=group --set norm_groups=5 -n 1 -o x.llm
+    run -2 --separate-stderr "${tiny[@]}" --set norm=group --set norm_groups=5 -n 1 -o x.llm
     assert_regex "$stderr" "norm_groups: expected a divisor of hidden_size \(32\), found 5"
 }
 

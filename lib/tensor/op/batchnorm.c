@@ -1,5 +1,5 @@
-/* BatchNorm (Ioffe and Szegedy 2015) over the tokens of a pass: y = (x - mean) / sqrt(var + eps) ⊙ gain + bias, a channel at a time. What a token becomes
- * depends on the others of its pass, so a step in several passes is another step. */
+/* BatchNorm (Ioffe and Szegedy 2015) over the tokens of a pass: y = (x - mean) / sqrt(var + eps) ⊙ gain + bias, a channel at a time. What a token
+ * becomes depends on the others of its pass, so a step in several passes is another step. */
 #include <math.h>
 #include "cpu/kernels.h"
 #include "tensor/gradcheck.h"

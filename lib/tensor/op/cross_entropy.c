@@ -172,7 +172,8 @@ static struct llm_tensor *run_z(struct llm_ctx *c, struct llm_tensor *const *in,
     return NULL;
 }
 
-static void formula(const struct llm_gradcheck *g, const struct llm_cross_entropy *a, const double *x, const double *w, const double *b, double z, double *y)
+static void formula(const struct llm_gradcheck *g, const struct llm_cross_entropy *a, const double *x, const double *w, const double *b, double z,
+                    double *y)
 {
     int64_t vocab = g->param[0].rows, width = g->param[0].cols;
     double cap = (double)a->logit_softcap;

@@ -323,7 +323,8 @@ static void test_schedules(void **state)
 int main(void)
 {
     struct llm_err e;
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_torch), cmocka_unit_test(test_closed), cmocka_unit_test(test_norm), cmocka_unit_test(test_running),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_torch), cmocka_unit_test(test_closed), cmocka_unit_test(test_norm),
+                                       cmocka_unit_test(test_running),
                                        cmocka_unit_test(test_newton_schulz), cmocka_unit_test(test_muon_parts),
                                        cmocka_unit_test(test_ema_and_scale), cmocka_unit_test(test_schedules)};
     if (llm_pool_start(0, &e) < 0) return llm_report(&e);
