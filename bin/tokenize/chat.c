@@ -73,9 +73,9 @@ static int encode_text(struct chat_tokens *c, const struct llm_tokenizer *t, con
 }
 
 int chat_encode(struct chat_tokens *c, const struct llm_chat *chat, const struct llm_tokenizer *t, const char *line, size_t n, bool prompt,
-                struct llm_err *e)
+                const struct tm *day, struct llm_err *e)
 {
-    const struct llm_chat_options o = {.add_generation_prompt = prompt, .bos = chat->bos, .eos = chat->eos};
+    const struct llm_chat_options o = {.add_generation_prompt = prompt, .bos = chat->bos, .eos = chat->eos, .now = day};
     struct llm_buf text = {0};
     struct llm_chat_spans spans = {0};
     c->n = 0;

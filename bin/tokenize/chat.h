@@ -2,12 +2,14 @@
 #ifndef LLM_BIN_TOKENIZE_CHAT_H
 #define LLM_BIN_TOKENIZE_CHAT_H
 
+#include <time.h>
 #include "token/chat/find.h"
 
 struct chat_tokens { int32_t *ids; uint8_t *mask; size_t n, room, mask_room; }; /* mask 1: the assistant's */
-/* The tokens of a line of JSON: {"messages": [...], "tools": [...]} or the array alone. `prompt`: end with the generation prompt. */
+/* The tokens of a line of JSON: {"messages": [...], "tools": [...]} or the array alone. `prompt`: end with the generation prompt. `day`: what the
+ * template's strftime_now speaks of, or NULL. */
 int chat_encode(struct chat_tokens *c, const struct llm_chat *chat, const struct llm_tokenizer *t, const char *line, size_t n, bool prompt,
-                struct llm_err *e) LLM_MUST_CHECK;
+                const struct tm *day, struct llm_err *e) LLM_MUST_CHECK;
 void chat_tokens_release(struct chat_tokens *c);
 
 #endif

@@ -1,6 +1,7 @@
 /* llm-tokenize encode: documents to token streams. */
 #include <inttypes.h>
 #include <string.h>
+#include <time.h>
 #include "base/log.h"
 #include "cpu/pool.h"
 #include "data/tokens.h"
@@ -12,7 +13,7 @@ struct args {
     struct llm_common common;
     const char *tokenizer, *pattern;
     struct document_options documents;
-    const char *chat_template;
+    const char *chat_template, *date;
     int text, count, special, add_special, append_eos, strict, chat, generation_prompt;
 };
 #define AT(field) offsetof(struct args, field)
@@ -25,6 +26,7 @@ static const struct llm_opt options[] = {
     {0, "chat", NULL, "each line is a JSON object with \"messages\"; loss_mask marks the assistant's", LLM_FLAG, AT(chat), 0, 0, NULL},
     {0, "chat-template", "FILE|NAME", "the template of --chat: a file, or " CHAT_NAMES " [the tokenizer's own]", LLM_STR, AT(chat_template), 0, 0,
      NULL},
+    {0, "date", "DAY", "what strftime_now in the template of --chat speaks of: YYYY-MM-DD, or today", LLM_STR, AT(date), 0, 0, NULL},
     {0, "add-generation-prompt", NULL, "end each conversation with what begins the assistant's turn", LLM_FLAG, AT(generation_prompt), 0, 0, NULL},
     {0, "text", NULL, "write ids as text, a line a document", LLM_FLAG, AT(text), 0, 0, NULL},
     {0, "count", NULL, "write only how many tokens there are", LLM_FLAG, AT(count), 0, 0, NULL},
@@ -56,6 +58,7 @@ struct job {
     const struct llm_tokenizer *tokenizer;
     struct llm_chat chat;
     struct chat_tokens conversation;
+    struct tm day;                    /* of --date */
     struct llm_buf line;              /* of --chat, as far as it was read */
     const char *name;
     uint64_t number;
@@ -143,7 +146,7 @@ static int end_line(void *arg, struct llm_err *e)
     while (blank < j->line.n && strchr(" \t\r\n", j->line.p[blank]) && j->line.p[blank]) blank++;
     if (blank == j->line.n) return 0;
     struct chat_tokens *c = &j->conversation;
-    if (chat_encode(c, &j->chat, j->tokenizer, j->line.p, j->line.n, j->a->generation_prompt, e) < 0)
+    if (chat_encode(c, &j->chat, j->tokenizer, j->line.p, j->line.n, j->a->generation_prompt, j->a->date ? &j->day : NULL, e) < 0)
         return llm_in(e, "%s: line %" PRIu64, j->name, j->number);
     if (!j->writer) return take_ids(j, c->ids, c->n, true, e);
     j->tokens += c->n;
@@ -182,6 +185,20 @@ static int encode(struct job *j, const struct llm_tokenizer *t, char *const *pat
     return llm_output_commit(done, e);
 }
 
+/* --date. Without it the result depends on the data alone, and strftime_now is not defined. */
+static void read_date(struct job *j)
+{
+    const char *text = j->a->date;
+    time_t seconds = time(NULL);
+    if (text && strcmp(text, "today") == 0) {
+        localtime_r(&seconds, &j->day);
+    } else if (text) {
+        const char *end = strptime(text, "%Y-%m-%d", &j->day);
+        if (!end || *end)
+            llm_usage(&tokenize_encode_cli, "--date: expected YYYY-MM-DD or today, found '%s'", text);
+    }
+}
+
 int tokenize_encode(int argc, char **argv)
 {
     struct args a = {0};
@@ -192,8 +209,9 @@ int tokenize_encode(int argc, char **argv)
         llm_usage(&tokenize_encode_cli, "expected -T TOK");
     if (a.text && a.count)
         llm_usage(&tokenize_encode_cli, "--text and --count: only one of them");
-    if (!a.chat && (a.chat_template || a.generation_prompt))
-        llm_usage(&tokenize_encode_cli, "--chat-template and --add-generation-prompt need --chat");
+    if (!a.chat && (a.chat_template || a.generation_prompt || a.date))
+        llm_usage(&tokenize_encode_cli, "--chat-template, --date and --add-generation-prompt need --chat");
+    read_date(&j);
     if (a.chat && (a.documents.jsonl || a.documents.lines || a.documents.separator || a.add_special || a.append_eos || a.special || a.strict))
         llm_usage(&tokenize_encode_cli, "--chat does not go with options that say what a document is or what is added to it");
     check_documents(&tokenize_encode_cli, &a.documents);

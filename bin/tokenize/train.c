@@ -10,7 +10,7 @@ struct args {
     struct llm_common common;
     struct document_options documents;
     int64_t vocab_size, min_frequency;
-    int model, ties, alphabet;
+    int model, ties, alphabet, cased;
     const char *pattern;
     struct llm_strs specials;
 };
@@ -19,7 +19,7 @@ struct args {
 static const struct llm_opt options[] = {
     {0, "vocab-size", "N", "entries of the vocabulary, special tokens included [32768; char: as many as there are]", LLM_INT, AT(vocab_size), 1,
      16777216, NULL},
-    {0, "model", "TYPE", "bpe, byte, char or unigram [bpe]", LLM_CHOICE, AT(model), 0, 0, "bpe|byte|char|unigram"},
+    {0, "model", "TYPE", "bpe, byte, char, unigram or wordpiece [bpe]", LLM_CHOICE, AT(model), 0, 0, "bpe|byte|char|unigram|wordpiece"},
     {0, "pattern", "NAME|REGEX", "where words split: gpt2, llama3, cl100k, qwen2, o200k or a regular expression [gpt2]", LLM_STR, AT(pattern), 0,
      0, NULL},
     {0, "min-frequency", "N", "leave alone what comes fewer times [bpe: 2; char: 1]", LLM_INT, AT(min_frequency), 1, 9e18, NULL},
@@ -27,6 +27,7 @@ static const struct llm_opt options[] = {
     {0, "ties", "ORDER", "of equally frequent pairs take the lower ids (hf) or the greater bytes (lexical) [hf]", LLM_CHOICE, AT(ties), 0, 0,
      "hf|lexical"},
     {0, "alphabet", "SET", "begin with all 256 bytes, or those in the text (seen) [bytes]", LLM_CHOICE, AT(alphabet), 0, 0, "bytes|seen"},
+    {0, "cased", NULL, "wordpiece: letters keep their case and accents", LLM_FLAG, AT(cased), 0, 0, NULL},
     DOCUMENT_OPTIONS(struct args, documents),
     {0}};
 
@@ -76,7 +77,7 @@ static int train(const struct args *a, char *const *paths, int n_paths, struct l
 {
     const struct llm_train_options o = {.model = (enum llm_train_model)a->model, .vocab_size = a->vocab_size, .pattern = a->pattern,
                                         .min_frequency = a->min_frequency, .ties = (enum llm_train_ties)a->ties,
-                                        .seen_bytes_only = a->alphabet == 1, .specials = &a->specials};
+                                        .cased = a->cased, .seen_bytes_only = a->alphabet == 1, .specials = &a->specials};
     struct llm_tokenizer *t = NULL;
     struct job j = {.trainer = llm_trainer_create(&o, e)};
     if (!j.trainer && e->status == EX_DATAERR) { /* the pattern, which is no data here */
@@ -96,7 +97,7 @@ static int train(const struct args *a, char *const *paths, int n_paths, struct l
     int bad = t ? write_json(t, out, e) : -1;
     if (t)
         llm_verbose("%d tokens; %.2f s to count words, %.2f s to merge", llm_tokenizer_vocab_size(t), counted - start, llm_now() - counted);
-    if (t && o.model == LLM_TRAIN_BPE && llm_tokenizer_vocab_size(t) < o.vocab_size)
+    if (t && (o.model == LLM_TRAIN_BPE || o.model == LLM_TRAIN_WORDPIECE) && llm_tokenizer_vocab_size(t) < o.vocab_size)
         llm_note("the text gives only %d of %lld tokens", llm_tokenizer_vocab_size(t), (long long)o.vocab_size);
     llm_trainer_destroy(j.trainer);
     llm_tokenizer_destroy(t);
@@ -113,7 +114,9 @@ int tokenize_train(int argc, char **argv)
     struct llm_err e = {0};
     int rest = llm_cli_parse(&tokenize_train_cli, &a, argc, argv);
     check_documents(&tokenize_train_cli, &a.documents);
-    if (!a.vocab_size && (a.model == LLM_TRAIN_BPE || a.model == LLM_TRAIN_UNIGRAM))
+    if (a.cased && a.model != LLM_TRAIN_WORDPIECE)
+        llm_usage(&tokenize_train_cli, "--cased is for --model wordpiece");
+    if (!a.vocab_size && (a.model == LLM_TRAIN_BPE || a.model == LLM_TRAIN_UNIGRAM || a.model == LLM_TRAIN_WORDPIECE))
         a.vocab_size = 32768;
     if (!a.min_frequency)
         a.min_frequency = a.model == LLM_TRAIN_BPE ? 2 : 1;

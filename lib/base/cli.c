@@ -304,6 +304,13 @@ const struct llm_cli *llm_cli_command(const struct llm_cli *cli, int argc, char 
     llm_program = cli->name;
     if (argc < 2) llm_usage(cli, "expected a command");
     if (argv[1][0] == '-') { /* --help, --version, or a mistake */
+        const char *o = argv[1] + strspn(argv[1], "-");
+        for (int i = 2; i < argc && *o != 'h' && *o != 'V' && strncmp(o, "ver", 3) != 0; i++)
+            for (const struct llm_cli *const *known = cli->commands; *known; known++) {
+                const char *verb = strrchr((*known)->name, ' ');
+                if (verb && strcmp(verb + 1, argv[i]) == 0)
+                    llm_usage(cli, "expected the command before its options: %s %s %s ...", cli->name, argv[i], argv[1]);
+            }
         struct llm_common c = {0};
         const struct llm_cli top = {.name = cli->name, .summary = cli->summary, .usage = cli->usage, .examples = cli->examples,
                                     .commands = cli->commands};

@@ -17,6 +17,7 @@ struct entry { int64_t count; uint32_t pair; };
 
 struct merger {
     const struct llm_train_options *o;
+    const struct llm_merge_alphabet *alphabet;
     struct llm_growing_vocab *vocab;
     struct word *words;
     size_t n_words;
@@ -189,7 +190,7 @@ static struct entry pop(struct merger *m)
 
 /* ---- words ---- */
 
-static int take_words(struct merger *m, const struct llm_counts *c, const uint32_t byte_id[256], struct llm_err *e)
+static int take_words(struct merger *m, const struct llm_counts *c, struct llm_err *e)
 {
     size_t total = 0, slots = c->slots ? (size_t)1 << c->bits : 0;
     for (size_t i = 0; i < slots; i++)
@@ -206,12 +207,10 @@ static int take_words(struct merger *m, const struct llm_counts *c, const uint32
         if (s->n == 0)
             continue;
         const unsigned char *p = llm_counts_word(c, s);
-        uint32_t word = (uint32_t)m->n_words++;
-        m->words[word] = (struct word){at, s->n, s->count};
-        for (uint32_t k = 0; k < s->n; k++)
-            m->symbols[at++] = byte_id[p[k]];
-        const uint32_t *v = m->symbols + m->words[word].at;
-        for (uint32_t k = 0; k + 1 < s->n; k++)
+        uint32_t word = (uint32_t)m->n_words++, *v = m->symbols + at, n = m->alphabet->symbols(m->alphabet->arg, p, s->n, v);
+        m->words[word] = (struct word){at, n, s->count};
+        at += n;
+        for (uint32_t k = 0; k + 1 < n; k++)
             if (add_pair(m, v[k], v[k + 1], word, e) < 0)
                 return -1;
     }
@@ -252,14 +251,6 @@ static size_t text_slot(const struct merger *m, const char *p, size_t n)
     return (size_t)(llm_xxh64(p, n, 0) >> (64 - m->text_bits));
 }
 
-static int index_texts(struct merger *m, struct llm_err *e)
-{
-    for (m->text_bits = 10; (int64_t)1 << m->text_bits < 2 * m->o->vocab_size; m->text_bits++) {
-    }
-    m->texts = llm_calloc((size_t)1 << m->text_bits, sizeof *m->texts, "a vocabulary", e);
-    return m->texts ? 0 : -1;
-}
-
 /* The id of these bytes, a new one when they are not in the vocabulary yet; UINT32_MAX: `e`. */
 static uint32_t id_of(struct merger *m, const char *p, size_t n, struct llm_err *e)
 {
@@ -276,6 +267,25 @@ static uint32_t id_of(struct merger *m, const char *p, size_t n, struct llm_err 
     return (uint32_t)m->vocab->n - 1;
 }
 
+/* What is in the vocabulary already is found, too: a merge may make the text of a special token. */
+static int index_texts(struct merger *m, struct llm_err *e)
+{
+    for (m->text_bits = 10; (int64_t)1 << m->text_bits < 2 * m->o->vocab_size; m->text_bits++) {
+    }
+    size_t mask = ((size_t)1 << m->text_bits) - 1;
+    m->texts = llm_calloc(mask + 1, sizeof *m->texts, "a vocabulary", e);
+    for (size_t id = 0; m->texts && id < m->vocab->n; id++) {
+        size_t n;
+        const char *text = text_of(m->vocab, (uint32_t)id, &n);
+        size_t at = text_slot(m, text, n);
+        while (n && m->texts[at])
+            at = (at + 1) & mask;
+        if (n)
+            m->texts[at] = (uint32_t)id + 1;
+    }
+    return m->texts ? 0 : -1;
+}
+
 static uint32_t new_token(struct merger *m, uint32_t left, uint32_t right, struct llm_err *e)
 {
     struct llm_buf joined = {0};
@@ -284,7 +294,10 @@ static uint32_t new_token(struct merger *m, uint32_t left, uint32_t right, struc
     uint32_t id = UINT32_MAX;
     if (llm_buf_put(&joined, l, nl, e) == 0) {
         const char *r = text_of(m->vocab, right, &nr);
-        if (llm_buf_put(&joined, r, nr, e) == 0)
+        size_t prefix = strlen(m->alphabet->prefix);
+        if (nr < prefix || memcmp(r, m->alphabet->prefix, prefix) != 0)
+            prefix = 0;
+        if (llm_buf_put(&joined, r + prefix, nr - prefix, e) == 0)
             id = id_of(m, joined.p, joined.n, e);
     }
     llm_buf_release(&joined);
@@ -329,12 +342,12 @@ static void release(struct merger *m)
     free(m->texts);
 }
 
-int llm_merge_words(const struct llm_counts *words, const struct llm_train_options *o, const uint32_t byte_id[256],
+int llm_merge_words(const struct llm_counts *words, const struct llm_train_options *o, const struct llm_merge_alphabet *alphabet,
                     struct llm_growing_vocab *vocab, struct llm_bpe_merge **merges, size_t *n_merges, struct llm_err *e)
 {
-    struct merger m = {.o = o, .vocab = vocab, .step = 1};
+    struct merger m = {.o = o, .alphabet = alphabet, .vocab = vocab, .step = 1};
     size_t room = 0;
-    int bad = index_texts(&m, e) < 0 || take_words(&m, words, byte_id, e) < 0 ? -1 : 0;
+    int bad = index_texts(&m, e) < 0 || take_words(&m, words, e) < 0 ? -1 : 0;
     for (size_t i = 0; i < m.n_pairs && bad == 0; i++)
         bad = push(&m, (uint32_t)i, e);
     while (bad >= 0 && m.n_heap && (int64_t)vocab->n < o->vocab_size) {

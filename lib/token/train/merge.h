@@ -15,8 +15,16 @@ struct llm_growing_vocab {
 int llm_growing_vocab_put(struct llm_growing_vocab *v, const void *bytes, size_t n, struct llm_err *e) LLM_MUST_CHECK;
 void llm_growing_vocab_release(struct llm_growing_vocab *v);
 
-/* Merges until the vocabulary has `o->vocab_size` entries or no pair is frequent enough. byte_id: the alphabet's ids. *merges is malloced. */
-int llm_merge_words(const struct llm_counts *words, const struct llm_train_options *o, const uint32_t byte_id[256],
+/* What words are made of before the first merge. */
+struct llm_merge_alphabet {
+    /* The ids of the symbols of a word of n bytes, at most n; how many. */
+    uint32_t (*symbols)(const void *arg, const unsigned char *p, uint32_t n, uint32_t *ids);
+    const void *arg;
+    const char *prefix; /* begins the text of what goes on within a word, and is left out where two texts join; "": none */
+};
+
+/* Merges until the vocabulary has `o->vocab_size` entries or no pair is frequent enough. *merges is malloced. */
+int llm_merge_words(const struct llm_counts *words, const struct llm_train_options *o, const struct llm_merge_alphabet *alphabet,
                     struct llm_growing_vocab *vocab, struct llm_bpe_merge **merges, size_t *n_merges, struct llm_err *e) LLM_MUST_CHECK;
 
 #endif

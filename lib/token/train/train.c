@@ -7,6 +7,7 @@
 #include "token/train/counts.h"
 #include "token/train/merge.h"
 #include "token/train/unigram.h"
+#include "token/train/wordpiece.h"
 #include "token/unicode.h"
 
 /* Counting is encoding with a model that counts: what splits text, keeps special tokens apart and works on all threads is the same. */
@@ -90,6 +91,25 @@ static int set_unigram_parts(struct llm_tokenizer *t, struct llm_err *e)
     return bad;
 }
 
+/* Text as BERT has it. */
+static int set_wordpiece_parts(struct llm_tokenizer *t, bool cased, struct llm_err *e)
+{
+    json_t *normalizer = json_pack("{s:s, s:b, s:b, s:n, s:b}", "type", "BertNormalizer", "clean_text", 1, "handle_chinese_chars", 1, "strip_accents",
+                                   "lowercase", !cased);
+    json_t *pre = json_pack("{s:s}", "type", "BertPreTokenizer");
+    json_t *decoder = json_pack("{s:s, s:s, s:b}", "type", "WordPiece", "prefix", LLM_WORDPIECE_PREFIX, "cleanup", 1);
+    int bad = normalizer && pre && decoder ? llm_tokenizer_set_parts(t, normalizer, pre, decoder, e) : llm_no_memory(e, "a tokenizer");
+    json_decref(normalizer);
+    json_decref(pre);
+    json_decref(decoder);
+    return bad;
+}
+
+static bool by_parts(enum llm_train_model model)
+{
+    return model == LLM_TRAIN_UNIGRAM || model == LLM_TRAIN_WORDPIECE;
+}
+
 static int make_counter(struct llm_trainer *r, struct llm_err *e)
 {
     struct llm_vocab v = {.limit = LLM_MAX_VOCAB};
@@ -101,8 +121,8 @@ static int make_counter(struct llm_trainer *r, struct llm_err *e)
     if (bad)
         return -1;
     t->model = r->o.model == LLM_TRAIN_CHAR ? &counting_chars : r->o.model == LLM_TRAIN_UNIGRAM ? &counting_marked : &counting_words;
-    if (r->o.model == LLM_TRAIN_UNIGRAM) {
-        if (set_unigram_parts(t, e) < 0)
+    if (by_parts(r->o.model)) {
+        if ((r->o.model == LLM_TRAIN_UNIGRAM ? set_unigram_parts(t, e) : set_wordpiece_parts(t, r->o.cased, e)) < 0)
             return -1;
         llm_pipeline_plan(t);
         return 0;
@@ -117,7 +137,9 @@ struct llm_trainer *llm_trainer_create(const struct llm_train_options *o, struct
         return NULL;
     r->o = *o;
     int64_t specials = o->specials ? (int64_t)o->specials->n : 0;
-    int64_t least = specials + (o->model == LLM_TRAIN_UNIGRAM ? 4 : o->model == LLM_TRAIN_CHAR || o->seen_bytes_only ? 1 : 256);
+    int64_t least = specials + (o->model == LLM_TRAIN_UNIGRAM     ? 4
+                                : o->model == LLM_TRAIN_WORDPIECE ? 6
+                                                                  : o->model == LLM_TRAIN_CHAR || o->seen_bytes_only ? 1 : 256);
     if ((o->vocab_size && o->vocab_size < least) || o->vocab_size > LLM_MAX_VOCAB)
         llm_fail(e, LLM_EX_USAGE, "a vocabulary of %lld: expected %lld to %d", (long long)o->vocab_size, (long long)least, LLM_MAX_VOCAB);
     else if (make_counter(r, e) == 0 && (r->stream = llm_encode_stream_create(r->counter, LLM_ENCODE_SPECIAL, no_ids, NULL, e)))
@@ -199,6 +221,14 @@ static int put_alphabet(const struct llm_trainer *r, const struct llm_counts *c,
     return 0;
 }
 
+static uint32_t byte_symbols(const void *arg, const unsigned char *p, uint32_t n, uint32_t *ids)
+{
+    const uint32_t *byte_id = arg;
+    for (uint32_t i = 0; i < n; i++)
+        ids[i] = byte_id[p[i]];
+    return n;
+}
+
 static int build_bpe(struct llm_trainer *r, struct llm_tokenizer *t, struct llm_counts *c, struct llm_growing_vocab *v, struct llm_err *e)
 {
     uint32_t byte_id[256];
@@ -208,9 +238,10 @@ static int build_bpe(struct llm_trainer *r, struct llm_tokenizer *t, struct llm_
     for (size_t i = 0; i < specials; i++)
         if (llm_growing_vocab_put(v, "", 0, e) < 0) /* their text is none that a merge could make */
             return -1;
+    const struct llm_merge_alphabet alphabet = {byte_symbols, byte_id, ""};
     int bad = put_alphabet(r, c, v, byte_id, e);
     if (bad == 0)
-        bad = llm_merge_words(c, &r->o, byte_id, v, &merges, &n_merges, e);
+        bad = llm_merge_words(c, &r->o, &alphabet, v, &merges, &n_merges, e);
     for (size_t id = specials; id < v->n && bad == 0; id++)
         bad = llm_vocab_put(&vocab, (int64_t)id, (const unsigned char *)v->bytes.p + v->offsets[id], v->offsets[id + 1] - v->offsets[id],
                             LLM_TOKEN_MODEL, e);
@@ -251,6 +282,45 @@ static int build_unigram(struct llm_trainer *r, struct llm_tokenizer *t, const s
     t->generic = true;
     llm_vocab_release(&vocab);
     llm_unigram_pieces_release(&pieces);
+    return bad < 0 ? -1 : llm_tokenizer_finish(t, NULL, 0, e);
+}
+
+/* ---- WordPiece ---- */
+
+static int build_wordpiece(struct llm_trainer *r, struct llm_tokenizer *t, const struct llm_counts *c, struct llm_growing_vocab *v, struct llm_err *e)
+{
+    static const char *const first[] = {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"};
+    enum { FIRST = sizeof first / sizeof *first };
+    struct llm_vocab vocab = {.limit = LLM_MAX_VOCAB};
+    size_t specials = FIRST + (r->o.specials ? r->o.specials->n : 0);
+    int bad = 0;
+    for (size_t i = 0; i < specials && bad == 0; i++) {
+        const char *text = i < FIRST ? first[i] : r->o.specials->v[i - FIRST];
+        bad = llm_growing_vocab_put(v, text, strlen(text), e);
+    }
+    if (bad == 0)
+        bad = llm_train_wordpiece(c, &r->o, v, e);
+    for (int64_t i = 0; i < FIRST && bad == 0; i++)
+        bad = llm_vocab_put(&vocab, i, (const unsigned char *)first[i], strlen(first[i]), LLM_TOKEN_ADDED | LLM_TOKEN_SPECIAL | LLM_TOKEN_MODEL, e);
+    if (bad == 0)
+        bad = put_specials(&r->o, &vocab, FIRST, e);
+    for (size_t id = FIRST; id < specials && bad == 0; id++)
+        vocab.v[id].flags |= LLM_TOKEN_MODEL; /* Hugging Face's models know all of their vocabulary */
+    for (size_t id = specials; id < v->n && bad == 0; id++)
+        bad = llm_vocab_put(&vocab, (int64_t)id, (const unsigned char *)v->bytes.p + v->offsets[id], v->offsets[id + 1] - v->offsets[id],
+                            LLM_TOKEN_MODEL, e);
+    t->model = &llm_model_wordpiece;
+    t->generic = true;
+    t->unknown = 1;
+    t->before[0] = 2;
+    t->after[0] = 3;
+    t->n_before = t->n_after = 1;
+    t->prefix = strdup(LLM_WORDPIECE_PREFIX);
+    if (bad == 0 && !t->prefix)
+        bad = llm_no_memory(e, "a tokenizer");
+    if (bad == 0)
+        bad = set_wordpiece_parts(t, r->o.cased, e) < 0 || llm_tokenizer_set_vocab(t, &vocab, e) < 0 ? -1 : 0;
+    llm_vocab_release(&vocab);
     return bad < 0 ? -1 : llm_tokenizer_finish(t, NULL, 0, e);
 }
 
@@ -318,6 +388,7 @@ struct llm_tokenizer *llm_trainer_finish(struct llm_trainer *r, struct llm_err *
     if (bad == 0)
         bad = r->o.model == LLM_TRAIN_BPE       ? build_bpe(r, t, &all, &v, e)
               : r->o.model == LLM_TRAIN_UNIGRAM ? build_unigram(r, t, &all, e)
+              : r->o.model == LLM_TRAIN_WORDPIECE ? build_wordpiece(r, t, &all, &v, e)
               : r->o.model == LLM_TRAIN_BYTE    ? build_byte(r, t, e)
                                                 : build_char(r, t, &all, e);
     llm_counts_release(&all);

@@ -6,7 +6,7 @@
 #include "base/cli.h"
 #include "token/tokenizer.h"
 
-enum llm_train_model { LLM_TRAIN_BPE, LLM_TRAIN_BYTE, LLM_TRAIN_CHAR, LLM_TRAIN_UNIGRAM };
+enum llm_train_model { LLM_TRAIN_BPE, LLM_TRAIN_BYTE, LLM_TRAIN_CHAR, LLM_TRAIN_UNIGRAM, LLM_TRAIN_WORDPIECE };
 /* Which of the pairs that are equally frequent is merged first. */
 enum llm_train_ties {
     LLM_TIES_ID,     /* the lower ids, left then right: Hugging Face's trainer */
@@ -19,8 +19,9 @@ struct llm_train_options {
     const char *pattern;     /* as llm_split_init takes it */
     int64_t min_frequency;   /* pairs (characters) rarer than this are left alone */
     enum llm_train_ties ties;
+    bool cased;              /* "wordpiece": letters keep their case and accents */
     bool seen_bytes_only;    /* the alphabet is the bytes of the text, not all 256 */
-    const struct llm_strs *specials; /* ids 0, 1, … of "bpe"; from 3 on of "unigram"; the last ids of the others */
+    const struct llm_strs *specials; /* ids 0, 1, … of "bpe"; from 3 on of "unigram", from 5 on of "wordpiece"; the last ids of the others */
 };
 
 struct llm_trainer;
