@@ -4,7 +4,7 @@
 #   tests/bench/tokenize.sh [SHARED [PYTHON]]
 #
 # SHARED holds data/ [../shared]; PYTHON has tiktoken and tokenizers (without it: ours alone). BIN: the folder of llm-tokenize [bin]. ROUNDS [5].
-# Times of ours are whole processes, the tokenizer's loading included, but beside peers: there both are without.
+# Beside peers: processor time of encoding the same 10 MB on one core, in turns, the medians; loading apart. Other times are whole processes.
 set -eu
 here=$(cd "${0%/*}/../.." && pwd)
 shared=${1:-$here/../shared}/data
@@ -31,52 +31,72 @@ size() { stat -c %s "$1"; }
 row() { printf '%s\t%s\t%s\n' "$@"; }
 
 cat > "$work/peer.py" <<'PY'
-import os, sys, time
+# peer.py tiktoken|tokenizers gpt2|llama3 TOKENIZERS TEXT...: processor seconds of loading, then of encoding each text; the number of ids of each.
+import json, os, sys, time
 os.environ["RAYON_NUM_THREADS"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
-which, ranks, path = sys.argv[1:4]
-text = open(path, encoding="utf-8", errors="replace", newline="").read()
+which, name, folder = sys.argv[1:4]
+texts = [open(path, encoding="utf-8", errors="replace", newline="").read() for path in sys.argv[4:]]
 if which == "tiktoken":
     import base64, tiktoken
-    table = {base64.b64decode(a): int(b) for a, b in (line.split() for line in open(ranks, "rb"))}
-    pattern = r"""'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s"""
-    encode = tiktoken.Encoding("r50k", pat_str=pattern, mergeable_ranks=table, special_tokens={}).encode_ordinary
+    start = time.process_time()
+    if name == "gpt2":
+        table = {base64.b64decode(a): int(b) for a, b in (line.split() for line in open(folder + "/tiktoken/r50k_base.tiktoken", "rb"))}
+        pattern = r"""'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s"""
+    else:
+        printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
+        byte = {chr(b): b for b in printable}
+        byte.update({chr(256 + i): b for i, b in enumerate(sorted(set(range(256)) - set(printable)))})
+        vocab = json.load(open(folder + "/llama3/tokenizer.json", encoding="utf-8"))["model"]["vocab"]
+        table = {bytes(byte[c] for c in text): id for text, id in vocab.items()}
+        pattern = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+    encode = tiktoken.Encoding(name, pat_str=pattern, mergeable_ranks=table, special_tokens={}).encode_ordinary
 else:
     from tokenizers import Tokenizer
-    t = Tokenizer.from_file(ranks)
+    start = time.process_time()
+    t = Tokenizer.from_file(f"{folder}/{name}/tokenizer.json")
     encode = lambda s: t.encode(s, add_special_tokens=False).ids
-start = time.time()
-n = len(encode(text))
-print(time.time() - start, n)
+print(time.process_time() - start)
+for text in texts:
+    start = time.process_time()
+    n = len(encode(text))
+    print(time.process_time() - start, n)
 PY
 
+# Processor seconds of one run of ours on one core, loading included.
+processor() {
+    local TIMEFORMAT='%U %S'
+    { time "$bin/llm-tokenize" encode -q -j 1 -T "$1" -o /dev/null "$2"; } 2>&1 | awk '{ print $1 + $2 }'
+}
+
 row what measured bar
-for name in once english; do
+head -c 10000000 "$work/english" > "$work/ten"
+declare -A file=([gpt2]=$shared/tokenizers/tiktoken/r50k_base.tiktoken [llama3]=$shared/tokenizers/llama3/tokenizer.json)
+for name in gpt2 llama3; do
     for ((i = 0; i < rounds; i++)); do
-        seconds "$bin/llm-tokenize" encode -q -j 1 -T "$tok" -o /dev/null "$work/$name" >> "$work/$name.s"
-    done
-    row "GPT-2 ids of English text, $(($(size "$work/$name") / 1000000)) MB" \
-        "$(rate "$(size "$work/$name")" "$(median < "$work/$name.s")")" "50 MB/s"
-done
-if [[ -n $python ]]; then
-    for ((i = 0; i < rounds; i++)); do seconds "$bin/llm-tokenize" encode -q -j 1 -T "$tok" -o /dev/null /dev/null >> "$work/load.s"; done
-    load=$(median < "$work/load.s")
-    for ((i = 0; i < (rounds + 1) / 2; i++)); do
-        for peer in tiktoken tokenizers; do
-            ranks=$tok
-            [[ $peer == tiktoken ]] || ranks=$shared/tokenizers/gpt2/tokenizer.json
-            "$python" "$work/peer.py" "$peer" "$ranks" "$work/once" >> "$work/$peer.s"
+        processor "${file[$name]}" /dev/null >> "$work/$name.load"
+        for text in ten english; do processor "${file[$name]}" "$work/$text" >> "$work/$name.$text"; done
+        [[ -z $python ]] || for peer in tiktoken tokenizers; do
+            [[ $peer == tiktoken || $i == 0 ]] || continue # it takes long
+            "$python" "$work/peer.py" $peer $name "$shared/tokenizers" "$work/ten" > "$work/peer"
+            sed -n 1p "$work/peer" >> "$work/$name.$peer.load"
+            sed -n '2s/ .*//p' "$work/peer" >> "$work/$name.$peer"
+            [[ $(sed -n '2s/.* //p' "$work/peer") == "$("$bin/llm-tokenize" encode --count -T "${file[$name]}" "$work/ten")" ]]
         done
-        seconds "$bin/llm-tokenize" encode -q -j 1 -T "$tok" -o /dev/null "$work/once" >> "$work/beside.s"
     done
-    ours=$(awk -v a="$(median < "$work/beside.s")" -v b="$load" 'BEGIN { print a - b }')
-    row "each word for the first time, 8 MB, one core" "$(rate "$(size "$work/once")" "$ours")" ""
-    for peer in tiktoken tokenizers; do
-        theirs=$(cut -d ' ' -f 1 "$work/$peer.s" | median)
-        row "the same by $peer, one thread" "$(rate "$(size "$work/once")" "$theirs")" \
-            "ours is $(awk -v a="$theirs" -v b="$ours" 'BEGIN { printf "%.1f", a / b }') times as fast"
+    load=$(median < "$work/$name.load")
+    for text in ten english; do
+        ours=$(awk -v a="$(median < "$work/$name.$text")" -v b="$load" 'BEGIN { print a - b }')
+        row "$name ids of English text, $(($(size "$work/$text") / 1000000)) MB, processor time without $load s of loading" \
+            "$(rate "$(size "$work/$text")" "$ours")" "120 MB/s"
+        [[ $text == ten ]] || continue
+        [[ -z $python ]] || for peer in tiktoken tokenizers; do
+            theirs=$(median < "$work/$name.$peer")
+            row "… by $peer without $(median < "$work/$name.$peer.load") s of loading" "$(rate "$(size "$work/$text")" "$theirs")" \
+                "10 times: ours is $(awk -v a="$theirs" -v b="$ours" 'BEGIN { printf "%.1f", a / b }') times as fast"
+        done
     done
-fi
+done
 
 for mb in 5 10 20; do
     head -c ${mb}000000 /dev/zero | tr '\0' a > "$work/run"
