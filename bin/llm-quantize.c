@@ -15,12 +15,12 @@ struct args {
     struct llm_strs only, except;
 };
 #define AT(field) offsetof(struct args, field)
-enum { UNSET = -1, TO_LLM, TO_SAFETENSORS, TO_ARPA };
+enum { UNSET = -1, TO_LLM, TO_SAFETENSORS, TO_GGUF, TO_ARPA };
 
 static const struct llm_opt options[] = {
-    {'t', "type", "TYPE", "the type to store matrices in: f32, f16, bf16, q8_0 or q4_0", LLM_CHOICE, AT(type), 0, 0, LLM_QUANT_TYPES},
-    {0, "to", "FORMAT", "write llm, safetensors or, n-grams, arpa [by OUT's suffix; -: llm]", LLM_CHOICE, AT(to), 0, 0,
-     "llm|safetensors|arpa"},
+    {'t', "type", "TYPE", "the type of matrices: f32, f16, bf16, q8_0, q4_0; keep: as they are", LLM_CHOICE, AT(type), 0, 0, LLM_QUANT_TYPES},
+    {0, "to", "FORMAT", "write llm, safetensors, gguf or, n-grams, arpa [by OUT's suffix; -: llm]", LLM_CHOICE, AT(to), 0, 0,
+     "llm|safetensors|gguf|arpa"},
     {0, "only", "PATTERN", "change only tensors whose names match; may be given several times", LLM_LIST, AT(only), 0, 0, NULL},
     {0, "except", "PATTERN", "leave tensors whose names match as they are; may be given several times", LLM_LIST, AT(except), 0, 0, NULL},
     {0, "planes", "on|off", "split floating point numbers into byte planes in .llm [on]", LLM_CHOICE, AT(planes), 0, 0, "on|off"},
@@ -29,10 +29,11 @@ static const struct llm_opt options[] = {
 
 static const struct llm_cli cli = {
     .name = "llm-quantize",
-    .summary = "Store a model's weights in another type, and say what that costs.",
+    .summary = "Store a model's weights in another type or format, and say what that costs.",
     .usage = "-t TYPE [OPTION]... IN OUT",
     .examples = "llm-quantize -t q8_0 model.llm model-q8.llm\n"
                 "llm-quantize -t q4_0 --except '*embed*' --report report.tsv model.llm small.safetensors\n"
+                "llm-quantize -t keep model.llm model.gguf\n"
                 "llm-quantize -t q8_0 model.llm - | llm-infer -m - --score -f held-out.txt",
     .options = options,
     .common = LLM_COMMON_THREADS | LLM_COMMON_JSON,
@@ -100,8 +101,9 @@ static int quantize(struct llm_model *m, const struct args *a, struct llm_err *e
         llm_output_abandon(t.o);
         return -1;
     }
-    llm_note("%zu of %zu tensors to %s: %.1f -> %.1f MiB of weights", t.changed, m->n_params, llm_dtypes[plan.type].name,
-             (double)t.bytes_from / 1048576, (double)t.bytes_to / 1048576);
+    if (plan.type == LLM_NO_DTYPE) llm_note("%zu tensors as they are: %.1f MiB of weights", m->n_params, (double)t.bytes_to / 1048576);
+    else llm_note("%zu of %zu tensors to %s: %.1f -> %.1f MiB of weights", t.changed, m->n_params, llm_dtypes[plan.type].name,
+                  (double)t.bytes_from / 1048576, (double)t.bytes_to / 1048576);
     return t.o ? llm_output_commit(t.o, e) : 0;
 }
 
@@ -110,7 +112,8 @@ static int save(struct llm_model *m, const struct args *a, const char *out, stru
     const struct llm_checkpoint_options options_of = {.planes = a->planes == 0, .plain = a->to == TO_SAFETENSORS};
     struct llm_output *o = llm_output_open(out, a->to != TO_ARPA, e);
     if (!o) return -1;
-    if ((a->to == TO_ARPA ? llm_arpa_write(m, o, e) : llm_model_save(m, o, &options_of, e)) < 0) {
+    int r = a->to == TO_ARPA ? llm_arpa_write(m, o, e) : a->to == TO_GGUF ? llm_model_save_gguf(m, o, e) : llm_model_save(m, o, &options_of, e);
+    if (r < 0) {
         llm_output_abandon(o);
         return -1;
     }
@@ -150,11 +153,11 @@ int main(int argc, char **argv)
     struct llm_err e = {0};
     llm_start();
     int rest = llm_cli_parse(&cli, &a, argc, argv);
-    if (a.type == UNSET && !wants_arpa(&a, argc, argv)) llm_usage(&cli, "expected a type (-t f32, f16, bf16, q8_0 or q4_0)");
+    if (a.type == UNSET && !wants_arpa(&a, argc, argv)) llm_usage(&cli, "expected a type (-t f32, f16, bf16, q8_0, q4_0 or keep)");
     if (argc - rest != 2) llm_usage(&cli, "expected two operands, IN and OUT, found %d", argc - rest);
     const char *in = argv[rest], *out = argv[rest + 1];
     if (strcmp(out, "-") == 0 && a.report && strcmp(a.report, "-") == 0) llm_usage(&cli, "standard output cannot be OUT and the report at once");
-    if (a.to == UNSET) a.to = ends_with(out, ".safetensors") ? TO_SAFETENSORS : wants_arpa(&a, argc, argv) ? TO_ARPA : TO_LLM;
-    if (a.to == TO_LLM && ends_with(out, ".gguf")) llm_usage(&cli, "%s: GGUF cannot be written: expected .llm or .safetensors", out);
+    if (a.to == UNSET && wants_arpa(&a, argc, argv)) a.to = TO_ARPA;
+    if (a.to == UNSET) a.to = ends_with(out, ".safetensors") ? TO_SAFETENSORS : ends_with(out, ".gguf") ? TO_GGUF : TO_LLM;
     return run(&a, in, out, &e) < 0 ? llm_report(&e) : 0;
 }

@@ -41,6 +41,8 @@ struct state {
     struct job **prefilled;      /* for each feed behind the active ones: its job, or NULL where the prompt goes on */
     int64_t n_active, n_feeds;
     float *logits;
+    int32_t ends[LLM_MAX_ENDS];  /* the model's own */
+    size_t n_ends;
 };
 
 static int64_t vocab(const struct state *s)
@@ -50,10 +52,11 @@ static int64_t vocab(const struct state *s)
 
 static bool is_end(const struct state *s, const struct llm_prompt *p, int32_t id)
 {
-    const struct llm_model *m = s->g->engine->model;
     for (size_t i = 0; i < p->n_ends; i++)
         if (p->ends[i] == id) return true;
-    return id == m->config.eos_token_id || (m->tokenizer && id == llm_tokenizer_eos(m->tokenizer));
+    for (size_t i = 0; i < s->n_ends; i++)
+        if (s->ends[i] == id) return true;
+    return false;
 }
 
 /* ---- jobs ---- */
@@ -133,11 +136,7 @@ static void choose(struct state *s, struct llm_completion *c, float *logits)
     const struct llm_prompt *p = &c->prompt;
     struct llm_history h = {c->kv.ids, c->kv.n};
     int32_t id;
-    if (p->ignore_eos) {
-        int32_t own = m->tokenizer ? llm_tokenizer_eos(m->tokenizer) : -1;
-        if (m->config.eos_token_id >= 0 && m->config.eos_token_id < vocab(s)) logits[m->config.eos_token_id] = -INFINITY;
-        if (own >= 0 && own < vocab(s)) logits[own] = -INFINITY;
-    }
+    for (size_t i = 0; p->ignore_eos && i < s->n_ends; i++) logits[s->ends[i]] = -INFINITY;
     if (llm_sampler_choose(&c->sampler, &p->sampling, &h, logits, (size_t)vocab(s), (uint32_t)c->sample, (uint32_t)c->kv.n, &id, &c->err) < 0) {
         return;
     }
@@ -340,6 +339,7 @@ int llm_generate(const struct llm_generate *g, struct llm_err *e)
 {
     struct state s = {.g = g, .e = e, .last = &s.first};
     size_t room = (size_t)(g->parallel + g->engine->batch) + 1;
+    s.n_ends = llm_model_ends(g->engine->model, s.ends);
     s.feeds = llm_alloc(room, sizeof *s.feeds, "a pass", e);
     s.rows = llm_alloc(room, sizeof *s.rows, "a pass", e);
     s.active = llm_alloc(room, sizeof *s.active, "a pass", e);

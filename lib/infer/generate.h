@@ -22,7 +22,7 @@ struct llm_prompt {
     size_t n_stops;
     const int32_t *ends;         /* tokens that end a completion besides the model's own */
     size_t n_ends;
-    bool ignore_eos;             /* the end token is never chosen */
+    bool ignore_eos;             /* the model's end tokens are never chosen */
     bool keep_cache;             /* until it is handed over; else the cache is given back when the completion ends */
     int64_t trace_queries;       /* tokens whose queries are kept; 0: none */
     void *user;                  /* the caller's own */

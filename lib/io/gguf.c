@@ -14,6 +14,14 @@ static const struct { uint32_t number; enum llm_dtype dtype; } tensor_types[] = 
     {25, LLM_I16},  {26, LLM_I32},  {27, LLM_I64},  {28, LLM_F64},  {30, LLM_BF16},   {39, LLM_MXFP4},
 };
 
+int llm_gguf_tensor_type(enum llm_dtype t)
+{
+    for (size_t i = 0; i < sizeof tensor_types / sizeof *tensor_types; i++) {
+        if (tensor_types[i].dtype == t) return (int)tensor_types[i].number;
+    }
+    return -1;
+}
+
 /* Bytes of one element; 0: strings and arrays. */
 static const unsigned char widths[LLM_GGUF_N_TYPES] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
 static const char *const type_names[LLM_GGUF_N_TYPES] = {

@@ -29,6 +29,7 @@ struct llm_config_key {
 struct llm_arch {
     const char *model_type;
     const char *gguf;              /* its general.architecture in GGUF files; NULL: has none of its own */
+    const char *gguf_as;           /* … and the family that it is written as instead; NULL: none */
     const char *architecture;      /* "LlamaForCausalLM": what transformers makes of config.json */
     const struct llm_config_key *keys; /* ends with a name of NULL */
     void (*defaults)(struct llm_config *c);
@@ -68,6 +69,7 @@ int llm_config_finish(struct llm_config *c, const json_t *o, struct llm_err *e) 
  * llm_config_finish. */
 int llm_gguf_config(struct llm_config *c, const struct llm_gguf *g, struct llm_err *e) LLM_MUST_CHECK;
 int llm_gguf_rope_factors(struct llm_config *c, const struct llm_model_files *files, struct llm_err *e) LLM_MUST_CHECK;
+void llm_gguf_biases(struct llm_config *c, const struct llm_model_files *files);
 
 extern const struct llm_arch *const llm_archs[]; /* NULL-terminated */
 const struct llm_arch *llm_arch_find(const char *model_type);

@@ -74,6 +74,33 @@ static int read_token(const json_t *o, const char *name, int64_t *out, struct ll
     return 0;
 }
 
+void llm_config_add_eos(struct llm_config *c, int64_t id)
+{
+    if (id < 0 || id == c->eos_token_id) return;
+    if (c->eos_token_id < 0) {
+        c->eos_token_id = id;
+        return;
+    }
+    for (int i = 0; i < c->n_more_eos; i++) {
+        if (c->more_eos_token_ids[i] == id) return;
+    }
+    if (c->n_more_eos < LLM_MAX_EOS) c->more_eos_token_ids[c->n_more_eos++] = id;
+}
+
+int llm_config_add_eos_from(struct llm_config *c, const json_t *o, const char *key, struct llm_err *e)
+{
+    const json_t *v = json_object_get(o, key);
+    size_t n = json_is_array(v) ? json_array_size(v) : v && !json_is_null(v);
+    for (size_t i = 0; i < n; i++) {
+        const json_t *id = json_is_array(v) ? json_array_get(v, i) : v;
+        if (!json_is_integer(id) || json_integer_value(id) < -1 || json_integer_value(id) > INT32_MAX) {
+            return llm_fail(e, EX_DATAERR, "%s: expected token ids", key);
+        }
+        llm_config_add_eos(c, json_integer_value(id));
+    }
+    return 0;
+}
+
 static int read_key(struct llm_config *c, const json_t *o, const struct llm_config_key *k, struct llm_err *e)
 {
     void *at = (char *)c + k->offset;
@@ -191,6 +218,7 @@ static int from_json(struct llm_config *c, const json_t *o, struct llm_err *e)
     for (size_t i = 0; i < N_COMMON; i++) {
         if (read_key(c, o, &common_keys[i], e) < 0) return -1;
     }
+    if (json_is_array(json_object_get(o, "eos_token_id")) && llm_config_add_eos_from(c, o, "eos_token_id", e) < 0) return -1;
     return llm_config_finish(c, o, e);
 }
 
@@ -231,6 +259,14 @@ static int put_key(json_t *o, const struct llm_config *c, const struct llm_confi
     return failed;
 }
 
+static int put_eos_list(json_t *o, const struct llm_config *c)
+{
+    json_t *list = json_pack("[I]", (json_int_t)c->eos_token_id);
+    int failed = !list;
+    for (int i = 0; i < c->n_more_eos && !failed; i++) failed = json_array_append_new(list, json_integer(c->more_eos_token_ids[i]));
+    return json_object_set_new(o, "eos_token_id", list) | failed ? -1 : 0;
+}
+
 json_t *llm_config_to_json(const struct llm_config *c, struct llm_err *e)
 {
     const struct llm_arch *arch = llm_arch_find(c->model_type);
@@ -239,6 +275,7 @@ json_t *llm_config_to_json(const struct llm_config *c, struct llm_err *e)
     int failed = o ? 0 : -1;
     for (const struct llm_config_key *k = arch->keys; !failed && k->name; k++) failed = put_key(o, c, &plain, k);
     for (size_t i = 0; !failed && i < N_COMMON; i++) failed = put_key(o, c, &plain, &common_keys[i]);
+    if (!failed && c->n_more_eos > 0) failed = put_eos_list(o, c);
     if (!failed && arch->extra) failed = arch->extra(c, o);
     if (failed) {
         json_decref(o);

@@ -45,6 +45,7 @@ enum llm_routing { LLM_ROUTING_SOFT, LLM_ROUTING_GUMBEL, LLM_ROUTING_STRAIGHT_TH
 
 #define LLM_MAX_LAYERS 1024
 #define LLM_MOST_NEXT 4
+#define LLM_MAX_EOS 16
 typedef uint64_t llm_layer_set[LLM_MAX_LAYERS / 64]; /* a bit a layer */
 
 struct llm_config {
@@ -117,6 +118,8 @@ struct llm_config {
     double initializer_range;
     int64_t mup_base_width;        /* of fresh weights, not kept in files: llm_config_mup */
     int64_t bos_token_id, eos_token_id, mask_token_id; /* -1: none; mask: the tokenizer's */
+    int64_t more_eos_token_ids[LLM_MAX_EOS]; /* where "eos_token_id" is a list: those behind the first */
+    int n_more_eos;
     int64_t ngram_order, ngram_begin; /* n-grams: their order; what stands before a text, vocab_size: no token */
 };
 
@@ -130,6 +133,10 @@ json_t *llm_config_to_json(const struct llm_config *c, struct llm_err *e) LLM_MU
 int llm_config_load(struct llm_config *c, const char *what, const char *const *sets, size_t n_sets, struct llm_err *e) LLM_MUST_CHECK;
 /* The same from the text of a configuration. */
 int llm_config_load_text(struct llm_config *c, const char *text, const char *const *sets, size_t n_sets, struct llm_err *e) LLM_MUST_CHECK;
+/* One more token that ends a text, unless it is known already or there are too many. */
+void llm_config_add_eos(struct llm_config *c, int64_t id);
+/* The ids under `key` of a JSON object: a number, a list, null or nothing. */
+int llm_config_add_eos_from(struct llm_config *c, const json_t *o, const char *key, struct llm_err *e) LLM_MUST_CHECK;
 bool llm_layer_in(const llm_layer_set s, int64_t layer);
 /* Channels of an embedding. */
 int64_t llm_config_embedding(const struct llm_config *c);

@@ -1,8 +1,8 @@
-/* Configurations from the metadata of GGUF files. */
+/* Configurations from the metadata of GGUF files, and back. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include "model/arch.h"
+#include "model/gguf_save.h"
 
 static const struct llm_arch *find_arch(const struct llm_gguf *g, struct llm_err *e)
 {
@@ -44,6 +44,8 @@ static const struct { const char *key; size_t offset; double min, max; } reals[]
     {"rope.freq_base_swa", AT(rope_local_theta), 1, 1e12},
     {"rope.scaling.factor", AT(rope_scaling.factor), 1e-6, 1e6},
     {"rope.scaling.attn_factor", AT(rope_scaling.attention_factor), 0, 1e6},
+    {"rope.scaling.yarn_beta_fast", AT(rope_scaling.beta_fast), 1e-6, 1e6},
+    {"rope.scaling.yarn_beta_slow", AT(rope_scaling.beta_slow), 1e-6, 1e6},
     {"attn_logit_softcapping", AT(attn_logit_softcapping), 0, 1e6},
     {"final_logit_softcapping", AT(final_logit_softcapping), 0, 1e6},
 };
@@ -82,10 +84,11 @@ static int read_scaling(struct llm_config *c, const struct llm_gguf *g, const ch
     else if (n != 8 || memcmp(type, "longrope", 8) != 0) { /* longrope: by its tensors */
         return llm_fail(e, EX_DATAERR, "%s: expected none, linear, yarn or longrope; found '%.*s'", key, (int)(n < 64 ? n : 64), type);
     }
-    s->beta_fast = 32;
-    s->beta_slow = 1;
+    if (s->beta_fast == 0) s->beta_fast = 32;
+    if (s->beta_slow == 0) s->beta_slow = 1;
     s->truncate = true;
     if (s->kind != LLM_ROPE_PLAIN && s->factor == 0) return llm_fail(e, EX_DATAERR, "%s: expected a rope.scaling.factor beside it", key);
+    if (s->kind == LLM_ROPE_YARN) s->attention_factor *= llm_gguf_yarn_magnitude(s->factor);
     return 0;
 }
 
@@ -101,18 +104,79 @@ static int read_pooling(struct llm_config *c, const struct llm_gguf *g, const ch
     return 0;
 }
 
+/* What llama.cpp multiplies a YaRN model's attn_factor with. */
+double llm_gguf_yarn_magnitude(double factor)
+{
+    return factor > 1 ? .1 * log(factor) + 1 : 1;
+}
+
 int llm_gguf_config(struct llm_config *c, const struct llm_gguf *g, struct llm_err *e)
 {
     const struct llm_arch *arch = find_arch(g, e);
     if (!arch) return -1;
     *c = llm_config_blank(arch);
     c->num_key_value_heads = c->head_dim = 0; /* what the file leaves out follows from the rest */
+    c->bos_token_id = c->eos_token_id = -1;
     if (read_numbers(c, g, arch->gguf, e) < 0 || read_scaling(c, g, arch->gguf, e) < 0 || read_pooling(c, g, arch->gguf, e) < 0
         || llm_gguf_int(g, "tokenizer.ggml.bos_token_id", 0, INT32_MAX, &c->bos_token_id, e) < 0
         || llm_gguf_int(g, "tokenizer.ggml.eos_token_id", 0, INT32_MAX, &c->eos_token_id, e) < 0) return -1;
+    static const char *const ends[] = {"tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"};
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        int64_t id = -1;
+        if (llm_gguf_int(g, ends[i], 0, INT32_MAX, &id, e) < 0) return -1;
+        llm_config_add_eos(c, id);
+    }
     if (arch->in_gguf) arch->in_gguf(c);
     c->qkv_by_head = false;
     return 0;
+}
+
+/* Which biases there are: files say it by having them. */
+void llm_gguf_biases(struct llm_config *c, const struct llm_model_files *files)
+{
+    struct llm_checkpoint *f;
+    bool optional = c->norm == LLM_NORM_LAYER; /* of those with RMSNorm, Qwen 2 must have its own */
+    bool attention = llm_model_files_find(files, "blk.0.attn_q.bias", &f) || llm_model_files_find(files, "blk.0.attn_qkv.bias", &f);
+    bool mlp = llm_model_files_find(files, "blk.0.ffn_up.bias", &f);
+    c->attention_bias = attention || (c->attention_bias && !optional);
+    c->mlp_bias = mlp || (c->mlp_bias && !optional);
+    if (optional) c->norm_bias = llm_model_files_find(files, "output_norm.bias", &f) != NULL;
+}
+
+void llm_gguf_put_config(struct llm_gguf_out *o, const struct llm_config *c, const char *arch)
+{
+    const struct llm_rope_scaling *s = &c->rope_scaling;
+    static const char *const types[LLM_N_ROPE_SCALINGS] = {[LLM_ROPE_LINEAR] = "linear", [LLM_ROPE_YARN] = "yarn", [LLM_ROPE_LONGROPE] = "longrope"};
+    char key[128];
+    for (size_t i = 0; i < sizeof wholes / sizeof *wholes; i++) {
+        int64_t v = *(const int64_t *)(const void *)((const char *)c + wholes[i].offset);
+        if (v == 0 || (strncmp(wholes[i].key, "rope.", 5) == 0 && c->position != LLM_POSITION_ROPE)) continue;
+        snprintf(key, sizeof key, "%s.%s", arch, wholes[i].key);
+        llm_gguf_put_u32(o, key, (uint32_t)v);
+    }
+    for (size_t i = 0; i < sizeof reals / sizeof *reals; i++) {
+        double v = *(const double *)(const void *)((const char *)c + reals[i].offset);
+        bool other_norm = reals[i].offset == AT(norm_eps) && (strstr(reals[i].key, "rms") != NULL) != (c->norm == LLM_NORM_RMS);
+        if (v == 0 || other_norm || (strncmp(reals[i].key, "rope.", 5) == 0 && c->position != LLM_POSITION_ROPE)) continue;
+        if (s->kind != LLM_ROPE_YARN && strstr(reals[i].key, "yarn")) continue;
+        if (reals[i].offset == AT(rope_scaling.attention_factor) && s->kind == LLM_ROPE_YARN) v /= llm_gguf_yarn_magnitude(s->factor);
+        snprintf(key, sizeof key, "%s.%s", arch, reals[i].key);
+        llm_gguf_put_f32(o, key, (float)v);
+    }
+    snprintf(key, sizeof key, "%s.attention.value_length", arch);
+    llm_gguf_put_u32(o, key, (uint32_t)c->head_dim);
+    snprintf(key, sizeof key, "%s.vocab_size", arch);
+    llm_gguf_put_u32(o, key, (uint32_t)c->vocab_size);
+    snprintf(key, sizeof key, "%s.use_parallel_residual", arch);
+    if (c->norm == LLM_NORM_LAYER && c->position == LLM_POSITION_ROPE) llm_gguf_put_bool(o, key, c->parallel_residual);
+    snprintf(key, sizeof key, "%s.rope.scaling.type", arch);
+    if (types[s->kind] && !llm_gguf_one_list(s)) llm_gguf_put_str(o, key, types[s->kind], strlen(types[s->kind]));
+}
+
+bool llm_gguf_one_list(const struct llm_rope_scaling *s)
+{
+    return s->kind == LLM_ROPE_LONGROPE && s->attention_factor == 1
+           && memcmp(s->short_factors, s->long_factors, (size_t)s->n_factors * sizeof *s->short_factors) == 0;
 }
 
 /* The factors that converters compute for llama3 (one list) and longrope (two). */

@@ -200,17 +200,12 @@ static int check_extra(const struct llm_model *m, const struct llm_declare *d, c
 
 static int load_tokenizer(struct llm_model *m, struct llm_checkpoint *f, struct llm_err *e)
 {
-    const struct llm_entry *t = llm_header_find(llm_checkpoint_header(f), LLM_NAME_TOKENIZER_JSON);
-    if (llm_checkpoint_gguf(f) && llm_gguf_find(llm_checkpoint_gguf(f), "tokenizer.ggml.tokens")) {
-        m->tokenizer = llm_tokenizer_from_checkpoint(f, e);
-        return m->tokenizer ? 0 : -1;
-    }
-    if (!t) return 0;
-    char *text = llm_alloc((size_t)t->bytes + 1, 1, "tokenizer", e);
-    if (!text) return -1;
-    int r = llm_checkpoint_read(f, t, text, e);
-    if (r == 0) m->tokenizer = llm_tokenizer_from_json(text, (size_t)t->shape[0], LLM_NAME_TOKENIZER_JSON, e);
-    free(text);
+    const struct llm_header *h = llm_checkpoint_header(f);
+    const struct llm_gguf *g = llm_checkpoint_gguf(f);
+    bool carries = g ? llm_gguf_find(g, "tokenizer.ggml.tokens") != NULL
+                     : llm_header_find(h, LLM_NAME_TOKENIZER_JSON) || llm_header_find(h, LLM_NAME_TOKENIZER "pieces");
+    if (!carries) return 0;
+    m->tokenizer = llm_tokenizer_from_checkpoint(f, e);
     return m->tokenizer ? 0 : -1;
 }
 
@@ -302,6 +297,7 @@ static int gguf_config(struct llm_config *c, const struct llm_model_files *files
     }
     c->vocab_size = embed->shape[0];
     c->tie_word_embeddings = !llm_model_files_find(files, "output.weight", &f);
+    llm_gguf_biases(c, files);
     if (llm_gguf_rope_factors(c, files, e) < 0) return -1;
     json_t *nothing = json_object();
     int r = nothing ? llm_config_finish(c, nothing, e) : llm_no_memory(e, "configuration");

@@ -243,3 +243,23 @@ bool llm_model_is_recurrent(const struct llm_config *c)
 {
     return llm_model_state_bytes(c) > 0;
 }
+
+static void add_end(const struct llm_model *m, int64_t id, int32_t *ids, size_t *n)
+{
+    if (id < 0 || id >= m->config.vocab_size || *n == LLM_MAX_ENDS) return;
+    for (size_t i = 0; i < *n; i++) {
+        if (ids[i] == id) return;
+    }
+    ids[(*n)++] = (int32_t)id;
+}
+
+size_t llm_model_ends(const struct llm_model *m, int32_t ids[LLM_MAX_ENDS])
+{
+    int32_t turns[8];
+    size_t n = 0, n_turns = m->tokenizer ? llm_tokenizer_turn_ends(m->tokenizer, turns, 8) : 0;
+    add_end(m, m->config.eos_token_id, ids, &n);
+    for (int i = 0; i < m->config.n_more_eos; i++) add_end(m, m->config.more_eos_token_ids[i], ids, &n);
+    if (m->tokenizer) add_end(m, llm_tokenizer_eos(m->tokenizer), ids, &n);
+    for (size_t i = 0; i < n_turns; i++) add_end(m, turns[i], ids, &n);
+    return n;
+}

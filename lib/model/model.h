@@ -107,10 +107,15 @@ bool llm_model_is_recurrent(const struct llm_config *c);
  * and its tables). Appends to growable arrays; tensor data is borrowed from the model. */
 struct llm_tensor_list { struct llm_tensor_out *v; size_t n, room; };
 int llm_model_describe(struct llm_model *m, json_t *meta, struct llm_tensor_list *tensors, struct llm_err *e) LLM_MUST_CHECK;
+/* Tokens that end a text, each once: the configuration's, the tokenizer's own, and those that its vocabulary is known to end turns with. */
+#define LLM_MAX_ENDS 32
+size_t llm_model_ends(const struct llm_model *m, int32_t ids[LLM_MAX_ENDS]);
 /* Fills m->fingerprint where it is not known yet (it reads all weights: only a cache needs it). */
 int llm_model_fingerprint(struct llm_model *m, struct llm_err *e) LLM_MUST_CHECK;
 /* Writes the model alone. */
 int llm_model_save(struct llm_model *m, struct llm_output *o, const struct llm_checkpoint_options *opt, struct llm_err *e) LLM_MUST_CHECK;
+/* The same as GGUF, as llama.cpp reads it. What GGUF cannot say of a model or of its tokenizer is EX_UNAVAILABLE, found before anything is written. */
+int llm_model_save_gguf(struct llm_model *m, struct llm_output *o, struct llm_err *e) LLM_MUST_CHECK;
 
 /* ---- cost, from what each module says of itself (model/cost.c) ---- */
 struct llm_cost_row {

@@ -8,7 +8,7 @@
 #include "base/buf.h"
 #include "cpu/pool.h"
 
-const enum llm_dtype llm_quant_types[] = {LLM_F32, LLM_F16, LLM_BF16, LLM_Q8_0, LLM_Q4_0};
+const enum llm_dtype llm_quant_types[] = {LLM_F32, LLM_F16, LLM_BF16, LLM_Q8_0, LLM_Q4_0, LLM_NO_DTYPE};
 
 #define PIECE 4096 /* values; a multiple of every block size */
 
@@ -81,6 +81,7 @@ static bool matches(const struct llm_strs *patterns, const char *name)
 
 static const char *why_kept(const struct llm_param *p, const struct llm_quant_plan *plan)
 {
+    if (plan->type == LLM_NO_DTYPE) return "keep";
     if (p->n_dims < 2) return "1-D";
     if ((plan->only->n > 0 && !matches(plan->only, p->name)) || matches(plan->except, p->name)) return "pattern";
     if (p->weight.dtype == plan->type) return "same";

@@ -5,8 +5,8 @@
 #include "base/cli.h"
 #include "model/model.h"
 
-/* Types that weights can be stored in: a row of cpu/dtype.h each. To add one: its dtype, and its name here. */
-#define LLM_QUANT_TYPES "f32|f16|bf16|q8_0|q4_0"
+/* Types that weights can be stored in: a row of cpu/dtype.h each. To add one: its dtype, and its name here. "keep" (LLM_NO_DTYPE): as they are. */
+#define LLM_QUANT_TYPES "f32|f16|bf16|q8_0|q4_0|keep"
 extern const enum llm_dtype llm_quant_types[];
 
 /* What became of one tensor. */
@@ -15,7 +15,7 @@ struct llm_quant_report {
     int n_dims;
     int64_t shape[4];
     enum llm_dtype from, to;
-    const char *kept;        /* why it stayed as it was: "1-D", "rows", "pattern", "same"; NULL: it changed */
+    const char *kept;        /* why it stayed as it was: "1-D", "rows", "pattern", "same", "keep"; NULL: it changed */
     uint64_t bytes_from, bytes_to;
     /* of the difference between the values before and after */
     double rmse, max_error;

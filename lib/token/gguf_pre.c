@@ -57,3 +57,8 @@ const struct llm_gguf_pre *llm_gguf_pre_find(const char *name, size_t n)
         }
     return NULL;
 }
+
+const struct llm_gguf_pre *llm_gguf_pre_row(size_t i)
+{
+    return i < sizeof rows / sizeof *rows ? &rows[i] : NULL;
+}

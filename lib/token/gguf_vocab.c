@@ -1,5 +1,6 @@
 /* The vocabulary of a GGUF file: llama (SentencePiece's BPE), gpt2 (byte-level BPE), bert (WordPiece), t5 (Unigram). */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "io/gguf.h"
@@ -71,6 +72,14 @@ static int read_ids(struct reader *r, struct llm_err *e)
     return 0;
 }
 
+/* What converters write where a model has more embeddings than its tokenizer tokens: no token. */
+static bool is_padding(int64_t id, const char *s, size_t n)
+{
+    char text[32];
+    int len = snprintf(text, sizeof text, "[PAD%lld]", (long long)id);
+    return n == (size_t)len && memcmp(text, s, n) == 0;
+}
+
 /* Every token through `put`, with its type. */
 static int each_token(struct reader *r, int (*put)(struct reader *, int64_t, int, const char *, size_t, struct llm_err *), struct llm_err *e)
 {
@@ -84,6 +93,8 @@ static int each_token(struct reader *r, int (*put)(struct reader *, int64_t, int
     at = 0;
     for (int64_t id = 0; llm_gguf_next(r->tokens, &at, &s, &n); id++) {
         int64_t type = r->types ? llm_gguf_whole(r->types, (uint64_t)id) : NORMAL;
+        if (type == UNUSED && is_padding(id, s, n))
+            continue;
         if (put(r, id, type < NORMAL || type > BYTE ? UNUSED : (int)type, s, n, e) < 0)
             return -1;
         double score = r->scores ? llm_gguf_number(r->scores, (uint64_t)id) : 0;

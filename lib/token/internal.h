@@ -170,6 +170,7 @@ enum { LLM_GGUF_WHOLE = 1, /* pieces that are tokens are not merged */
        LLM_GGUF_BOS = 2 }; /* a document begins with BOS */
 struct llm_gguf_pre { const char *names, *splits[LLM_GGUF_MAX_SPLITS]; int flags; }; /* names: separated by spaces */
 const struct llm_gguf_pre *llm_gguf_pre_find(const char *name, size_t n); /* NULL: not known */
+const struct llm_gguf_pre *llm_gguf_pre_row(size_t i); /* NULL behind the last */
 
 /* ---- identity ---- */
 /* The merge that makes each token when it is encoded alone, or left = NONE: [vocab_size]. *all_made: every token of the model comes out

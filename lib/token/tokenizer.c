@@ -217,6 +217,24 @@ static void find_ends(struct llm_tokenizer *t)
         t->eos = t->n_after ? t->after[t->n_after - 1] : special_of(t, ends);
 }
 
+size_t llm_tokenizer_turn_ends(const struct llm_tokenizer *t, int32_t *ids, size_t room)
+{
+    static const char *const names[] = {
+        "<|eot_id|>", "<|im_end|>", "<|end|>", "<|return|>", "<end_of_turn>", "<|endoftext|>", "<|end_of_text|>", "<|eom_id|>", "<EOT>", "_<EOT>",
+        "<｜end▁of▁sentence｜>", "<end_of_utterance>", "<|endofturn|>"};
+    size_t found = 0;
+    for (int32_t id = 0; id < t->vocab_size && found < room; id++) {
+        size_t n;
+        const unsigned char *text = llm_model_piece(t, id, &n);
+        if (!(t->flags[id] & LLM_TOKEN_SPECIAL))
+            continue;
+        for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+            if (found < room && strlen(names[i]) == n && memcmp(names[i], text, n) == 0)
+                ids[found++] = id;
+    }
+    return found;
+}
+
 static int check_ids(const struct llm_tokenizer *t, struct llm_err *e)
 {
     size_t n;

@@ -26,6 +26,12 @@ int llm_tokenizer_to_json(const struct llm_tokenizer *t, struct llm_buf *out, st
  * (room for 8). The data belongs to `t`. llm_tokenizer_from_checkpoint reads them back, leaving the tokenizer.json unparsed. */
 int llm_tokenizer_tables(const struct llm_tokenizer *t, struct llm_tensor_out *out, size_t *n, struct llm_err *e) LLM_MUST_CHECK;
 
+/* As the metadata of a GGUF file for a model with `n_tokens` embeddings; ids without a token get one that is never used. What GGUF cannot say is
+ * EX_UNAVAILABLE. bos, eos: the model's own; -1: the tokenizer's. */
+struct llm_gguf_out;
+int llm_tokenizer_to_gguf(const struct llm_tokenizer *t, int64_t n_tokens, int64_t bos, int64_t eos, struct llm_gguf_out *o, struct llm_err *e)
+    LLM_MUST_CHECK;
+
 /* Identity: SHA-256 of the canonical form (type, id → bytes, merges or scores, normaliser, split), 64 hex digits. */
 const char *llm_tokenizer_id(const struct llm_tokenizer *t);
 int32_t llm_tokenizer_vocab_size(const struct llm_tokenizer *t); /* largest id + 1 */
@@ -38,6 +44,8 @@ int32_t llm_tokenizer_special(const struct llm_tokenizer *t, const char *text);
 /* -1 when the tokenizer has none. eos: what separates documents and ends generation. */
 int32_t llm_tokenizer_bos(const struct llm_tokenizer *t);
 int32_t llm_tokenizer_eos(const struct llm_tokenizer *t);
+/* Special tokens that models are known to end a turn or a text with ("<|im_end|>"): at most `room` go to `ids`; how many. */
+size_t llm_tokenizer_turn_ends(const struct llm_tokenizer *t, int32_t *ids, size_t room);
 
 /* Encoding a stream of any length in constant memory. */
 enum { LLM_ENCODE_SPECIAL = 1,      /* special tokens written in the text count */

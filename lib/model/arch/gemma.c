@@ -68,7 +68,8 @@ static void in_gguf(struct llm_config *c)
 {
     bool largest = c->num_hidden_layers == (c->rope_local_theta > 0 ? 62 : 46);
     c->norm_gain_offset = 0;
-    c->query_pre_attn_scalar = largest ? (double)c->hidden_size / (double)c->num_attention_heads : 0;
+    bool own = c->head_dim > 0 && !largest;
+    c->query_pre_attn_scalar = own ? (double)c->head_dim : (double)c->hidden_size / (double)c->num_attention_heads;
 }
 
 #define NAMES \

@@ -62,6 +62,7 @@ const struct llm_arch llm_arch_llama = {
 
 const struct llm_arch llm_arch_mistral = {
     .model_type = "mistral",
+    .gguf_as = "llama",
     .architecture = "MistralForCausalLM",
     .keys = keys,
     .defaults = mistral_defaults,

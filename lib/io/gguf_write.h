@@ -1,0 +1,34 @@
+/* Writing GGUF, version 3, little-endian: metadata is collected in memory, tensors are asked for one after another as they are written. */
+#ifndef LLM_IO_GGUF_WRITE_H
+#define LLM_IO_GGUF_WRITE_H
+
+#include "base/buf.h"
+#include "io/gguf.h"
+
+/* Metadata in the making. Zero-initialise it with `err` set. Errors are sticky: checked once, by llm_gguf_header. */
+struct llm_gguf_out {
+    struct llm_buf values;
+    uint64_t n;
+    struct llm_err *err;
+    bool failed;
+};
+void llm_gguf_put_u32(struct llm_gguf_out *o, const char *key, uint32_t v);
+void llm_gguf_put_f32(struct llm_gguf_out *o, const char *key, float v);
+void llm_gguf_put_bool(struct llm_gguf_out *o, const char *key, bool v);
+void llm_gguf_put_str(struct llm_gguf_out *o, const char *key, const char *s, size_t n);
+/* An array: then its `n` elements, one by one. */
+void llm_gguf_put_array(struct llm_gguf_out *o, const char *key, enum llm_gguf_type type, uint64_t n);
+void llm_gguf_add_u8(struct llm_gguf_out *o, uint8_t v);
+void llm_gguf_add_i32(struct llm_gguf_out *o, int32_t v);
+void llm_gguf_add_f32(struct llm_gguf_out *o, float v);
+void llm_gguf_add_str(struct llm_gguf_out *o, const char *s, size_t n);
+void llm_gguf_out_release(struct llm_gguf_out *o);
+
+/* All before the data, padded to LLM_GGUF_ALIGNMENT, appended to `out`. Of `t` names, types and shapes (C order) count, in the order of the file. */
+#define LLM_GGUF_ALIGNMENT 32
+int llm_gguf_header(const struct llm_gguf_out *o, const struct llm_tensor_out *t, size_t n, struct llm_buf *out, struct llm_err *e) LLM_MUST_CHECK;
+/* The whole file. `data(arg, i)`: the bytes of t[i], valid until it is called again; NULL: see `e`. `out` is not committed. */
+int llm_gguf_write(struct llm_output *out, const struct llm_gguf_out *o, const struct llm_tensor_out *t, size_t n,
+                   const void *(*data)(void *arg, size_t i, struct llm_err *e), void *arg, struct llm_err *e) LLM_MUST_CHECK;
+
+#endif
