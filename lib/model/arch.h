@@ -69,6 +69,8 @@ int llm_config_finish(struct llm_config *c, const json_t *o, struct llm_err *e) 
  * llm_config_finish. */
 int llm_gguf_config(struct llm_config *c, const struct llm_gguf *g, struct llm_err *e) LLM_MUST_CHECK;
 int llm_gguf_rope_factors(struct llm_config *c, const struct llm_model_files *files, struct llm_err *e) LLM_MUST_CHECK;
+/* Adds the end tokens that the files of a Hugging Face folder name (folder.c); the model has its tokenizer. */
+int llm_folder_ends(struct llm_model *m, const char *folder, size_t n, struct llm_err *e) LLM_MUST_CHECK;
 void llm_gguf_biases(struct llm_config *c, const struct llm_model_files *files);
 
 extern const struct llm_arch *const llm_archs[]; /* NULL-terminated */

@@ -67,7 +67,8 @@ static struct llm_config config_in_file(const struct llm_config *c, const struct
 static bool same_windows(const struct llm_config *a, const struct llm_config *b)
 {
     for (int64_t l = 0; l < a->num_hidden_layers; l++) {
-        if (llm_config_window(a, l) != llm_config_window(b, l) || llm_layer_in(a->no_rope_layers, l) != llm_layer_in(b->no_rope_layers, l)) return false;
+        if (llm_config_window(a, l) != llm_config_window(b, l)) return false;
+        if (llm_layer_in(a->no_rope_layers, l) != llm_layer_in(b->no_rope_layers, l)) return false;
     }
     return a->num_hidden_layers == b->num_hidden_layers;
 }

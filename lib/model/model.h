@@ -114,7 +114,8 @@ size_t llm_model_ends(const struct llm_model *m, int32_t ids[LLM_MAX_ENDS]);
 int llm_model_fingerprint(struct llm_model *m, struct llm_err *e) LLM_MUST_CHECK;
 /* Writes the model alone. */
 int llm_model_save(struct llm_model *m, struct llm_output *o, const struct llm_checkpoint_options *opt, struct llm_err *e) LLM_MUST_CHECK;
-/* The same as GGUF, as llama.cpp reads it. What GGUF cannot say of a model or of its tokenizer is EX_UNAVAILABLE, found before anything is written. */
+/* The same as GGUF, as llama.cpp reads it. What GGUF cannot say of a model or of its tokenizer is EX_UNAVAILABLE, found before anything is
+ * written. */
 int llm_model_save_gguf(struct llm_model *m, struct llm_output *o, struct llm_err *e) LLM_MUST_CHECK;
 
 /* ---- cost, from what each module says of itself (model/cost.c) ---- */

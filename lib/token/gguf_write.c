@@ -276,7 +276,9 @@ static int compare(const struct llm_tokenizer *t, const struct llm_tokenizer *ba
 {
     static const char lost[] = "the tokenizer: GGUF cannot say all of it:";
     if (!same_pieces(t, back)) return llm_fail(e, EX_UNAVAILABLE, "%s the vocabulary does not come back", lost);
-    if (t->n_before != back->n_before || t->n_after != back->n_after) return llm_fail(e, EX_UNAVAILABLE, "%s the tokens around documents do not come back", lost);
+    if (t->n_before != back->n_before || t->n_after != back->n_after) {
+        return llm_fail(e, EX_UNAVAILABLE, "%s the tokens around documents do not come back", lost);
+    }
     if (strcmp(llm_tokenizer_id(t), llm_tokenizer_id(back)) == 0) return 0;
     for (size_t i = 0; i < sizeof probes / sizeof *probes; i++)
         if (!same_ids(t, back, probes[i])) return llm_fail(e, EX_UNAVAILABLE, "%s '%.20s' has other ids", lost, probes[i]);
@@ -307,7 +309,9 @@ int llm_tokenizer_to_gguf(const struct llm_tokenizer *t, int64_t n_tokens, int64
 {
     if (bos < 0) bos = t->bos;
     if (eos < 0) eos = t->eos;
-    if (bos >= n_tokens || eos >= n_tokens) return llm_fail(e, EX_DATAERR, "bos_token_id, eos_token_id: expected below %lld", (long long)n_tokens);
+    if (bos >= n_tokens || eos >= n_tokens) {
+        return llm_fail(e, EX_DATAERR, "bos_token_id, eos_token_id: expected below %lld", (long long)n_tokens);
+    }
     if (t->vocab_size > n_tokens) {
         return llm_fail(e, EX_DATAERR, "the tokenizer: expected at most %lld tokens, one a row of the embeddings, found %d", (long long)n_tokens,
                         t->vocab_size);

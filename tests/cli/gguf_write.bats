@@ -1,0 +1,131 @@
+# GGUF written: our reader gives the same tokens and text, blocks go through bit for bit, and what GGUF cannot say is refused.
+load ../helper
+
+setup() {
+    M=$ROOT/tests/golden/tiny
+    P='Once upon a time there was a red cat.'
+}
+
+score() {
+    llm-infer -m "$1" --precision f32 --score "$P" | cut -f3
+}
+
+close_to() { # FILE FILE BOUND: a number a line
+    paste "$1" "$2" | awk -v bound="$3" '{d = $1 - $2; if (d < 0) d = -d; if (!(d <= bound)) exit 1} END {exit NR < 5}'
+}
+
+refused() {
+    local wanted=$1 pattern=$2
+    shift 2
+    run "-$wanted" --separate-stderr "$@" < /dev/null
+    one_line "$stderr"
+    [[ -z $output && $stderr == llm-quantize:*$pattern* ]] || fail "expected '$pattern', found: $output$stderr"
+    nothing_left
+}
+
+@test "a folder as GGUF: the same ids, log-probabilities and text, from a file and through a pipe" {
+    llm-quantize -q -t keep "$M" m.gguf
+    [[ $(head -c 8 m.gguf | od -An -tx1 | tr -d ' ') == 4747554603000000 ]]
+    score "$M" > whole
+    score m.gguf > written
+    close_to whole written 1e-4
+    for text in "$P" '' $'  two\n\nlines\t\xc3\xa9 \xff 123'; do
+        printf %s "$text" | llm-tokenize encode -T "$M/tokenizer.json" --text > ids
+        printf %s "$text" | llm-tokenize encode -T m.gguf --text | cmp - ids
+    done
+    llm-infer -q -m "$M" --precision f32 --temp 0 -n 30 "$P" > text
+    [[ -s text ]]
+    llm-infer -q -m m.gguf --precision f32 --temp 0 -n 30 "$P" | cmp - text
+    llm-quantize -q -t keep --to gguf "$M" - > piped.gguf
+    cmp m.gguf piped.gguf
+    llm-infer -q -m - --precision f32 --temp 0 -n 30 "$P" < m.gguf | cmp - text
+    llm-quantize -q -j 3 -t keep "$M" three.gguf
+    cmp m.gguf three.gguf
+}
+
+@test "blocks and numbers go through GGUF, .llm and GGUF again bit for bit" {
+    local type
+    for type in keep f16 bf16 q8_0 q4_0; do
+        llm-quantize -q -t $type "$M" one.gguf
+        llm-quantize -q -t keep one.gguf one.llm
+        llm-quantize -q -t keep one.llm two.gguf
+        cmp one.gguf two.gguf
+        score one.gguf > a
+        score one.llm | cmp - a
+        # the same blocks as without GGUF, in other rows
+        llm-quantize -q -t $type "$M" direct.llm
+        score direct.llm > b
+        close_to a b 1e-3
+    done
+    rm one.llm two.gguf
+}
+
+@test "a SentencePiece vocabulary and a foreign model come back" {
+    need_shared models/stories260K/stories260K-f32.gguf
+    S=$SHARED/data/models/stories260K/stories260K-f32.gguf
+    llm-quantize -q -t keep "$S" one.gguf
+    llm-quantize -q -t keep one.gguf one.llm
+    llm-quantize -q -t keep one.llm two.gguf
+    cmp one.gguf two.gguf
+    llm-tokenize info --json -T "$S" | jq -r .id > id
+    llm-tokenize info --json -T one.gguf | jq -r .id | cmp - id
+    llm-infer -q -m "$S" --precision f32 --temp 0 -n 40 "Once upon a time" > text
+    llm-infer -q -m one.gguf --precision f32 --temp 0 -n 40 "Once upon a time" | cmp - text
+    llm-infer -q -m one.llm --precision f32 --temp 0 -n 40 "Once upon a time" | cmp - text
+}
+
+@test "tokenizers of every kind come back from GGUF with their ids" {
+    need_shared tokenizers/bert/tokenizer.json
+    need_tool jq
+    local t text=$'Hello, world! It\'s 1234567 o\'clock.\n\n  na\xc3\xafve caf\xc3\xa9 \xe4\xb8\xad\xe6\x96\x87'
+    for t in bert/tokenizer.json gpt2/tokenizer.json llama3/tokenizer.json mistral-v1-hf/tokenizer.json llama2/tokenizer.model \
+        sentencepiece-test/test_model.model; do
+        rm -rf m && mkdir m
+        vocab=$(($(llm-tokenize info --json -T "$SHARED/data/tokenizers/$t" | jq .vocab_size) + 5))
+        printf '{"model_type": "llama", "vocab_size": %d, "hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 1,
+            "num_attention_heads": 1, "tie_word_embeddings": true, "bos_token_id": null, "eos_token_id": null}' "$vocab" > m/config.json
+        python3 - "$vocab" << 'END'
+import json, struct, sys
+shapes = {"model.embed_tokens": [int(sys.argv[1]), 32], "model.norm": [32]}
+for n in ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj", "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"):
+    shapes["model.layers.0." + n] = [32, 32]
+shapes["model.layers.0.input_layernorm"] = shapes["model.layers.0.post_attention_layernorm"] = [32]
+head, at = {}, 0
+for n, s in shapes.items():
+    size = 2 * s[0] * (s[1] if len(s) > 1 else 1)
+    head[n + ".weight"] = {"dtype": "BF16", "shape": s, "data_offsets": [at, at + size]}
+    at += size
+text = json.dumps(head).encode()
+open("m/model.safetensors", "wb").write(struct.pack("<Q", len(text)) + text + bytes(at))
+END
+        cp "$SHARED/data/tokenizers/$t" m/tokenizer."${t##*.}"
+        llm-quantize -q -t keep m m.gguf
+        printf %s "$text" | llm-tokenize encode --add-special --text -T "$SHARED/data/tokenizers/$t" > ids
+        printf %s "$text" | llm-tokenize encode --add-special --text -T m.gguf | cmp - ids
+        [[ $(llm-tokenize info --json -T m.gguf | jq .vocab_size) == $((vocab - 5)) ]]
+    done
+}
+
+@test "what GGUF cannot say is refused by name, and the target stays as it was" {
+    need_tool jq
+    local key
+    echo kept > out.gguf
+    cp -r "$M" m
+    chmod -R u+w m
+    for key in '"logit_scale": 0.5' '"embedding_scale": 3' '"rope_scaling": {"rope_type": "dynamic", "factor": 2}'; do
+        jq ". + {$key}" "$M/config.json" > m/config.json
+        name=${key%%:*}
+        refused 69 "${name//\"/}: GGUF cannot say this of a model of type 'llama'" llm-quantize -q -t keep m out.gguf
+    done
+    printf 'abc\n' | llm-tokenize train --model char -o m/tokenizer.json
+    cp "$M/config.json" m/config.json
+    refused 69 'the tokenizer: GGUF has none of single characters' llm-quantize -q -t keep m out.gguf
+    [[ $(< out.gguf) == kept ]]
+}
+
+@test "outputs that cannot be written" {
+    refused 74 '' bash -c 'llm-quantize -q -t f16 --to gguf "$0" - > /dev/full' "$M"
+    refused 73 'absent/m.gguf' llm-quantize -q -t f16 "$M" absent/m.gguf
+    refused 74 '' bash -c 'ulimit -f 8; llm-quantize -q -t f32 "$0" big.gguf' "$M"
+    [[ ! -e big.gguf ]]
+}
