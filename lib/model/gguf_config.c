@@ -140,7 +140,7 @@ void llm_gguf_biases(struct llm_config *c, const struct llm_model_files *files)
     bool mlp = llm_model_files_find(files, "blk.0.ffn_up.bias", &f);
     c->attention_bias = attention || (c->attention_bias && !optional);
     c->mlp_bias = mlp || (c->mlp_bias && !optional);
-    if (optional) c->norm_bias = llm_model_files_find(files, "output_norm.bias", &f) != NULL;
+    if (optional) c->norm_bias = llm_model_files_find(files, "output_norm.bias", &f) || llm_model_files_find(files, "blk.0.attn_output_norm.bias", &f);
 }
 
 void llm_gguf_put_config(struct llm_gguf_out *o, const struct llm_config *c, const char *arch)

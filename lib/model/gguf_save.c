@@ -20,7 +20,7 @@ struct save {
 
 static const struct llm_arch *family_of(const struct llm_arch *arch, struct llm_err *e)
 {
-    if (arch->gguf) return arch;
+    if (arch->gguf && arch->gguf_names == NULL) return arch; /* encoders have names of their own, and are only read */
     if (arch->gguf_as) return llm_arch_find(arch->gguf_as);
     llm_fail(e, EX_UNAVAILABLE, "a model of type '%s' cannot be written as GGUF", arch->model_type);
     return NULL;
