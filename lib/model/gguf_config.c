@@ -140,7 +140,8 @@ void llm_gguf_biases(struct llm_config *c, const struct llm_model_files *files)
     bool mlp = llm_model_files_find(files, "blk.0.ffn_up.bias", &f);
     c->attention_bias = attention || (c->attention_bias && !optional);
     c->mlp_bias = mlp || (c->mlp_bias && !optional);
-    if (optional) c->norm_bias = llm_model_files_find(files, "output_norm.bias", &f) || llm_model_files_find(files, "blk.0.attn_output_norm.bias", &f);
+    bool norm = llm_model_files_find(files, "output_norm.bias", &f) || llm_model_files_find(files, "blk.0.attn_output_norm.bias", &f);
+    if (optional) c->norm_bias = norm;
 }
 
 void llm_gguf_put_config(struct llm_gguf_out *o, const struct llm_config *c, const char *arch)

@@ -216,7 +216,8 @@ static void soften(struct llm_config *c)
 /* Written as GGUF and read again: the same logits, though pairs of channels, gains and biases lie otherwise in the file. */
 static void check_gguf(struct golden *g, struct llm_model *m, const char *name)
 {
-    static const char *const none[] = {"dynamic", "mixtral", "qwen3_moe", "qwen2-window", "bert", "deepseek"}; /* GGUF cannot say them, or we do not read them */
+    /* GGUF cannot say them, or we do not write them */
+    static const char *const none[] = {"dynamic", "mixtral", "qwen3_moe", "qwen2-window", "bert", "deepseek"};
     char path[128];
     struct llm_err e;
     snprintf(path, sizeof path, "%s/model.gguf", folder);
