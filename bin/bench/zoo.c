@@ -48,8 +48,10 @@ const struct llm_cli bench_zoo_cli = {
 
 #define LLAMA "\"hidden_size\": 128, \"num_hidden_layers\": 4, \"num_attention_heads\": 4, \"rms_norm_eps\": 1e-5, \"tie_word_embeddings\": true"
 
-/* About 0.8M parameters that a token meets, four layers 128 wide. */
+/* About 0.8M parameters that a token meets; transformers of four layers 128 wide. */
 static const struct row { const char *name, *config; double lr; } rows[] = {
+    {"rnn", "{\"model_type\": \"rnn\", \"hidden_size\": 448, \"num_layers\": 2, \"tie_word_embeddings\": true}", 1e-3},
+    {"lstm", "{\"model_type\": \"lstm\", \"hidden_size\": 224, \"num_layers\": 2, \"tie_word_embeddings\": true}", 4e-3},
     {"gpt2", "{\"model_type\": \"gpt2\", \"n_embd\": 128, \"n_layer\": 4, \"n_head\": 4, \"bias\": false, \"embd_pdrop\": 0, \"attn_pdrop\": 0,"
              " \"resid_pdrop\": 0}", 2e-3},
     {"llama", "{\"model_type\": \"llama\", " LLAMA ", \"intermediate_size\": 344}", 3e-3},

@@ -16,12 +16,14 @@ zoo() { llm-bench zoo -q -T "$F/tok.json" --context 32 -b 4 "$@" "$F/data.tok"; 
     zoo --flops 1e9 -o zoo.tsv
     assert_equal "$(awk -F'\t' '{ print NF }' zoo.tsv | sort -u)" 10
     assert_equal "$(head -n 1 zoo.tsv | cut -f 1,9,10)" $'model\tval_nats\tval_bits_per_byte'
-    for name in ngram-1 ngram-5 gpt2 llama llama-mqa llama-window llama-shared-kv mla moe mla-moe; do
+    for name in ngram-1 ngram-5 rnn lstm gpt2 llama llama-mqa llama-window llama-shared-kv mla moe mla-moe; do
         assert_equal "$(cut -f 1 zoo.tsv | grep -cx -- $name)" 1
     done
     # an unseen character costs no more than a uniform guess would, and counting pairs beats counting characters
     awk -F'\t' '$1 == "ngram-1" { one = $9 } $1 == "ngram-2" { exit !($9 < one) }' zoo.tsv
     awk -F'\t' 'NR > 1 && !($9 > 0 && $9 < 4) { exit 1 }' zoo.tsv
+    # recurrent layers keep a state of one size
+    awk -F'\t' '$1 == "lstm" { exit !($7 == 0 && $8 == 2 * 2 * 224 * 4) }' zoo.tsv
     # a mixture has more parameters than a token meets; latent and shared caches are smaller
     awk -F'\t' '$1 == "moe" { exit !($2 > $3) }' zoo.tsv
     awk -F'\t' '{ bytes[$1] = $7 } END { exit !(bytes["llama-shared-kv"] * 2 == bytes["llama"] && bytes["mla"] * 4 == bytes["llama"]) }' zoo.tsv
