@@ -10,7 +10,7 @@
 
 static const struct llm_opt options[] = {
     {0, NULL, NULL, "Model:", LLM_HEADING, 0, 0, 0, NULL},
-    {'c', "config", "CONFIG", "a new model: nano, tiny, small, moe, mla, bert-mini, gpt2, smollm or a config.json",
+    {'c', "config", "CONFIG", "a new model: nano, tiny, small, moe, mla, bert-mini, t5-mini, gpt2, smollm or a config.json",
      LLM_STR, offsetof(struct args, config), 0, 0, NULL},
     {0, "set", "KEY=VALUE", "change a key of the configuration; may be given again", LLM_LIST, offsetof(struct args, sets), 0, 0, NULL},
     {0, "init", "MODEL", "begin from the weights of MODEL", LLM_STR, offsetof(struct args, init), 0, 0, NULL},
@@ -31,8 +31,8 @@ static const struct llm_opt options[] = {
      NULL},
     {0, "cross-document", NULL, "let documents packed into one row see each other", LLM_FLAG, offsetof(struct args, o.cross_document), 0, 0, NULL},
     {0, NULL, NULL, "Steps:", LLM_HEADING, 0, 0, 0, NULL},
-    {0, "objective", "NAME", "what is minimised: lm, mlm (for encoders); or counted: ngram [lm]", LLM_CHOICE, offsetof(struct args, o.objective), 0,
-     0, "lm|ngram|mlm"},
+    {0, "objective", "NAME", "what is minimised: lm, mlm (for encoders), seq2seq; or counted: ngram [lm]", LLM_CHOICE,
+     offsetof(struct args, o.objective), 0, 0, "lm|ngram|mlm|seq2seq"},
     {0, "mask-rate", "P", "share of tokens that mlm hides [0.15]", LLM_REAL, offsetof(struct args, o.mask_rate), 0, 1, NULL},
     {'n', "steps", "N", "steps in all; 0 saves the fresh model [1000]", LLM_INT, offsetof(struct args, o.steps), 0, 1e12, NULL},
     {'b', "batch", "N", "rows a pass [8]", LLM_INT, offsetof(struct args, o.batch), 1, 1 << 20, NULL},

@@ -34,6 +34,15 @@ static int grow(struct chat_tokens *c, size_t more, struct llm_err *e)
     return status;
 }
 
+int chat_tokens_add(struct chat_tokens *c, const int32_t *ids, size_t n, uint8_t masked, struct llm_err *e)
+{
+    if (grow(c, n, e) < 0) return -1;
+    if (n) memcpy(c->ids + c->n, ids, n * sizeof *ids);
+    if (n) memset(c->mask + c->n, masked, n);
+    c->n += n;
+    return 0;
+}
+
 /* One part of the text, all of it the assistant's or none. */
 static int encode_part(struct chat_tokens *c, const struct llm_tokenizer *t, const char *text, size_t n, uint8_t masked, struct llm_err *e)
 {
@@ -41,12 +50,7 @@ static int encode_part(struct chat_tokens *c, const struct llm_tokenizer *t, con
     size_t n_ids = 0;
     if (n == 0) return 0;
     int status = llm_encode(t, text, n, LLM_ENCODE_SPECIAL, &ids, &n_ids, e);
-    if (status == 0) status = grow(c, n_ids, e);
-    if (status == 0 && n_ids) {
-        memcpy(c->ids + c->n, ids, n_ids * sizeof *ids);
-        memset(c->mask + c->n, masked, n_ids);
-        c->n += n_ids;
-    }
+    if (status == 0) status = chat_tokens_add(c, ids, n_ids, masked, e);
     free(ids);
     return status;
 }

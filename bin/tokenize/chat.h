@@ -10,6 +10,8 @@ struct chat_tokens { int32_t *ids; uint8_t *mask; size_t n, room, mask_room; }; 
  * template's strftime_now speaks of, or NULL. */
 int chat_encode(struct chat_tokens *c, const struct llm_chat *chat, const struct llm_tokenizer *t, const char *line, size_t n, bool prompt,
                 const struct tm *day, struct llm_err *e) LLM_MUST_CHECK;
+/* More tokens, all of them with the same mask. */
+int chat_tokens_add(struct chat_tokens *c, const int32_t *ids, size_t n, uint8_t masked, struct llm_err *e) LLM_MUST_CHECK;
 void chat_tokens_release(struct chat_tokens *c);
 
 #endif

@@ -1,5 +1,7 @@
 /* llm-tokenize encode: documents to token streams. */
 #include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include "base/log.h"
@@ -13,7 +15,7 @@ struct args {
     struct llm_common common;
     const char *tokenizer, *pattern;
     struct document_options documents;
-    const char *chat_template, *date;
+    const char *chat_template, *date, *pair;
     int text, count, special, add_special, append_eos, strict, chat, generation_prompt;
 };
 #define AT(field) offsetof(struct args, field)
@@ -23,6 +25,7 @@ static const struct llm_opt options[] = {
     {'T', "tokenizer", "TOK", "the tokenizer: tokenizer.json, tiktoken ranks, a folder, or a checkpoint", LLM_STR, AT(tokenizer), 0, 0, NULL},
     {0, "pattern", "NAME|REGEX", "split pattern of a rank file that is not a known one", LLM_STR, AT(pattern), 0, 0, NULL},
     DOCUMENT_OPTIONS(struct args, documents),
+    {0, "pair", "SOURCE,TARGET", "each line is a JSON object with two texts, a document; loss_mask marks the target", LLM_STR, AT(pair), 0, 0, NULL},
     {0, "chat", NULL, "each line is a JSON object with \"messages\"; loss_mask marks the assistant's", LLM_FLAG, AT(chat), 0, 0, NULL},
     {0, "chat-template", "FILE|NAME", "the template of --chat: a file, or " CHAT_NAMES " [the tokenizer's own]", LLM_STR, AT(chat_template), 0, 0,
      NULL},
@@ -138,7 +141,37 @@ static int line_part(void *arg, const char *text, size_t n, struct llm_err *e)
     return llm_buf_put(&((struct job *)arg)->line, text, n, e);
 }
 
-/* A whole conversation has been read. Lines of white space are none. */
+/* One of the two texts of a line. */
+static int take_text(struct job *j, const json_t *o, const char *field, size_t n, bool target, struct llm_err *e)
+{
+    const struct args *a = j->a;
+    int flags = (a->special ? LLM_ENCODE_SPECIAL : 0) | (a->add_special ? LLM_ENCODE_ADD_SPECIAL : 0) | (a->strict ? LLM_ENCODE_STRICT : 0);
+    char name[256];
+    int32_t *ids = NULL;
+    size_t n_ids = 0;
+    snprintf(name, sizeof name, "%.*s", (int)n, field);
+    const json_t *text = json_object_get(o, name);
+    if (!json_is_string(text)) return llm_fail(e, EX_DATAERR, "field '%s': expected a string", name);
+    int bad = llm_encode(j->tokenizer, json_string_value(text), json_string_length(text), flags, &ids, &n_ids, e);
+    if (bad == 0) bad = chat_tokens_add(&j->conversation, ids, n_ids, target, e);
+    if (bad == 0 && target && j->eos >= 0) bad = chat_tokens_add(&j->conversation, &j->eos, 1, true, e);
+    free(ids);
+    return bad;
+}
+
+static int take_pair(struct job *j, struct llm_err *e)
+{
+    const char *pair = j->a->pair, *comma = strchr(pair, ',');
+    json_t *o = llm_json_parse(j->line.p, j->line.n, e);
+    if (!o) return -1;
+    j->conversation.n = 0;
+    int bad = take_text(j, o, pair, (size_t)(comma - pair), false, e);
+    if (bad == 0) bad = take_text(j, o, comma + 1, strlen(comma + 1), true, e);
+    json_decref(o);
+    return bad;
+}
+
+/* A whole line has been read. Lines of white space are none. */
 static int end_line(void *arg, struct llm_err *e)
 {
     struct job *j = arg;
@@ -146,7 +179,8 @@ static int end_line(void *arg, struct llm_err *e)
     while (blank < j->line.n && strchr(" \t\r\n", j->line.p[blank]) && j->line.p[blank]) blank++;
     if (blank == j->line.n) return 0;
     struct chat_tokens *c = &j->conversation;
-    if (chat_encode(c, &j->chat, j->tokenizer, j->line.p, j->line.n, j->a->generation_prompt, j->a->date ? &j->day : NULL, e) < 0)
+    const struct tm *day = j->a->date ? &j->day : NULL;
+    if (j->a->pair ? take_pair(j, e) < 0 : chat_encode(c, &j->chat, j->tokenizer, j->line.p, j->line.n, j->a->generation_prompt, day, e) < 0)
         return llm_in(e, "%s: line %" PRIu64, j->name, j->number);
     if (!j->writer) return take_ids(j, c->ids, c->n, true, e);
     j->tokens += c->n;
@@ -162,6 +196,7 @@ static int encode(struct job *j, const struct llm_tokenizer *t, char *const *pat
     j->eos = a->append_eos ? llm_tokenizer_eos(t) : -1;
     if (a->append_eos && j->eos < 0)
         return llm_fail(e, EX_DATAERR, "%s: --append-eos: this tokenizer has no end-of-text token", a->tokenizer);
+    bool by_line = a->chat || a->pair;
     j->tokenizer = t;
     if (a->chat && llm_chat_find(&j->chat, a->chat_template, a->tokenizer, t, e) < 0)
         return -1;
@@ -169,12 +204,12 @@ static int encode(struct job *j, const struct llm_tokenizer *t, char *const *pat
     if (!j->out)
         return -1;
     if (!a->text && !a->count
-        && !(j->writer = llm_tokens_writer_create(j->out, llm_tokenizer_id(t), llm_tokenizer_vocab_size(t), a->chat, e)))
+        && !(j->writer = llm_tokens_writer_create(j->out, llm_tokenizer_id(t), llm_tokenizer_vocab_size(t), by_line, e)))
         return -1;
-    j->stream = a->chat ? NULL : llm_encode_stream_create(t, flags, take_ids, j, e);
-    if (!a->chat && !j->stream)
+    j->stream = by_line ? NULL : llm_encode_stream_create(t, flags, take_ids, j, e);
+    if (!by_line && !j->stream)
         return -1;
-    if (read_documents(&a->documents, paths, n_paths, a->chat ? &lines : &sink, e) < 0 || (j->stream && llm_encode_stream_finish(j->stream, e) < 0))
+    if (read_documents(&a->documents, paths, n_paths, by_line ? &lines : &sink, e) < 0 || (j->stream && llm_encode_stream_finish(j->stream, e) < 0))
         return -1;
     if (j->writer && llm_tokens_finish(j->writer, e) < 0)
         return -1;
@@ -214,8 +249,12 @@ int tokenize_encode(int argc, char **argv)
     read_date(&j);
     if (a.chat && (a.documents.jsonl || a.documents.lines || a.documents.separator || a.add_special || a.append_eos || a.special || a.strict))
         llm_usage(&tokenize_encode_cli, "--chat does not go with options that say what a document is or what is added to it");
+    if (a.pair && (a.chat || a.documents.jsonl || a.documents.lines || a.documents.separator))
+        llm_usage(&tokenize_encode_cli, "--pair does not go with other options that say what a document is");
+    if (a.pair && (!strchr(a.pair, ',') || strchr(a.pair, ',') == a.pair || !strchr(a.pair, ',')[1]))
+        llm_usage(&tokenize_encode_cli, "--pair: expected SOURCE,TARGET, found '%s'", a.pair);
     check_documents(&tokenize_encode_cli, &a.documents);
-    a.documents.lines |= a.chat;
+    a.documents.lines |= a.chat || a.pair;
     check_inputs(&tokenize_encode_cli, a.tokenizer, argv + rest, argc - rest);
     if (llm_pool_start(a.common.threads, &e) < 0)
         return llm_report(&e);

@@ -12,8 +12,10 @@ struct llm_rows {
     uint8_t *own;           /* [n_rows, row_len]: 1 where there is a token whose loss mask is not 0; 0 elsewhere, and behind the data's end */
     int32_t *picks;         /* [n_rows, row_len]: the first n_picks of each row are places whose loss counts, ascending, and -1 behind them */
     int64_t n_picks;        /* 0: the loss of every token is looked at */
-    uint8_t *mask;          /* [row_len + 1], scratch */
-    int32_t *window;        /* [row_len + 1], scratch */
+    int32_t *source;        /* [n_rows, row_len]: the other text of each row, where an objective has two */
+    int32_t *source_len;    /* [n_rows]: its tokens, those behind them are padding */
+    uint8_t *mask;          /* [2 row_len + 2], scratch */
+    int32_t *window;        /* [2 row_len + 2], scratch */
     bool documents;         /* some row holds more than one document: doc_start counts */
     int64_t counted;        /* targets that count */
 };

@@ -63,6 +63,7 @@ struct llm_config {
     bool head_bias;                /* a bias behind the head's product */
     int64_t num_encoder_layers;    /* beside num_hidden_layers that decode: an encoder-decoder; 0: there is one stack */
     int64_t decoder_start_token_id; /* before what an encoder-decoder says; -1: bos, else eos, else 0 */
+    int feed_forward_kind;         /* T5's feed_forward_proj, which says `gated` and `act` */
     int64_t rel_buckets, rel_max_distance; /* of LLM_POSITION_BUCKETS */
     bool no_final_norm;            /* nothing stands behind the last layer */
     bool bidirectional;            /* an encoder: tokens see those behind them too, and nothing is generated */

@@ -36,6 +36,9 @@ static const struct {
     /* 4.2M with a vocabulary of 4,096: layers of recurrence from before attention */
     {"rnn", "{\"model_type\": \"rnn\", \"vocab_size\": 4096, \"hidden_size\": 512, \"num_layers\": 2}"},
     {"lstm", "{\"model_type\": \"lstm\", \"vocab_size\": 4096, \"hidden_size\": 512, \"num_layers\": 2}"},
+    /* an encoder-decoder in T5 1.1's manner, without dropout */
+    {"t5-mini", "{\"model_type\": \"t5\", \"vocab_size\": 8192, \"d_model\": 256, \"d_kv\": 64, \"d_ff\": 512, \"num_layers\": 4, \"num_heads\": 4,"
+                " \"feed_forward_proj\": \"gated-gelu\", \"scale_decoder_outputs\": false, \"dropout_rate\": 0}"},
     {"gpt2", "{\"model_type\": \"gpt2\", \"embd_pdrop\": 0, \"attn_pdrop\": 0, \"resid_pdrop\": 0}"},
     {"smollm", "{\"model_type\": \"llama\", \"vocab_size\": 49152, \"hidden_size\": 576, \"intermediate_size\": 1536, \"num_hidden_layers\": 30,"
                " \"num_attention_heads\": 9, \"num_key_value_heads\": 3, \"max_position_embeddings\": 2048, \"rms_norm_eps\": 1e-5,"

@@ -2,8 +2,8 @@
 
 #include <string.h>
 
-extern const struct llm_objective llm_objective_lm, llm_objective_ngram, llm_objective_mlm;
-const struct llm_objective *const llm_objectives[] = {&llm_objective_lm, &llm_objective_ngram, &llm_objective_mlm, NULL};
+extern const struct llm_objective llm_objective_lm, llm_objective_ngram, llm_objective_mlm, llm_objective_seq2seq;
+const struct llm_objective *const llm_objectives[] = {&llm_objective_lm, &llm_objective_ngram, &llm_objective_mlm, &llm_objective_seq2seq, NULL};
 
 const struct llm_objective *llm_objective_find(const char *name)
 {
@@ -11,4 +11,10 @@ const struct llm_objective *llm_objective_find(const char *name)
         if (strcmp(llm_objectives[i]->name, name) == 0) return llm_objectives[i];
     }
     return NULL;
+}
+
+struct llm_batch llm_rows_source(const struct llm_rows *rows)
+{
+    return (struct llm_batch){.ids = rows->source, .positions = rows->positions, .n_tokens = rows->n_rows * rows->row_len,
+                              .lengths = rows->source_len};
 }

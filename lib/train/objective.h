@@ -17,6 +17,9 @@ struct llm_objective {
     const char *name, *summary;
     /* Whether it can be asked of the model: 0 or -1. */
     int (*check)(const struct llm_model *m, struct llm_err *e);
+    /* Rows are documents, not windows: one becomes row `row`. NULL: they are windows. */
+    int (*document)(const struct llm_model *m, struct llm_rows *rows, int64_t row, const int32_t *ids, const uint8_t *mask, int64_t n,
+                    struct llm_err *e);
     /* Makes of rows that were cut for the next token those that it learns from. NULL: they stay as they are. */
     int (*remake)(const struct llm_model *m, const struct llm_train_options *o, const struct llm_rows_key *key, struct llm_rows *rows,
                   struct llm_err *e);
@@ -25,6 +28,8 @@ struct llm_objective {
     int (*run)(struct llm_ctx *c, struct llm_model *m, const struct llm_rows *rows, int64_t checkpoint_every, double grad_scale, float *token_loss,
                struct llm_err *e);
 };
+/* The sources of rows that have them, as an encoder takes them. */
+struct llm_batch llm_rows_source(const struct llm_rows *rows);
 extern const struct llm_objective *const llm_objectives[]; /* NULL-terminated */
 /* `run` of objectives whose rows have picks. */
 int llm_objective_run_picks(struct llm_ctx *c, struct llm_model *m, const struct llm_rows *rows, int64_t checkpoint_every, double grad_scale,

@@ -48,9 +48,25 @@ static int count_pieces(struct llm_trainer *t, struct llm_err *e)
     return 0;
 }
 
+/* Documents are drawn as windows of one token are. */
+static int place_documents(struct llm_trainer *t, struct llm_err *e)
+{
+    const struct llm_train_data *d = &t->data;
+    size_t n = 0, n_val = 0;
+    if (d->feed) return llm_fail(e, LLM_EX_USAGE, "--objective %s takes documents: not with --stream", t->objective->name);
+    if (d->train) llm_tokens_doc_ends(d->train, &n);
+    if (d->val) llm_tokens_doc_ends(d->val, &n_val);
+    uint64_t held = (uint64_t)((double)n * (1 - d->val_share));
+    t->order = (struct llm_order){.kind = (enum llm_order_kind)t->o.order, .seed = (uint64_t)t->o.seed, .n = held + 1, .context = 1};
+    if (d->train && held < 1) return llm_fail(e, EX_DATAERR, "training data: expected documents, found none");
+    if ((d->val && n_val < 1) || (d->val_share > 0 && n == held)) return llm_fail(e, EX_DATAERR, "validation data: expected documents, found none");
+    return 0;
+}
+
 static int place_data(struct llm_trainer *t, struct llm_err *e)
 {
     const struct llm_train_data *d = &t->data;
+    if (t->objective->document) return place_documents(t, e);
     uint64_t n = d->train ? llm_tokens_count(d->train) : 0, held = (uint64_t)((double)n * (1 - d->val_share));
     t->order = (struct llm_order){.kind = (enum llm_order_kind)t->o.order, .seed = (uint64_t)t->o.seed, .n = held, .context = t->o.context};
     if (d->train && held <= (uint64_t)t->o.context) {
@@ -123,15 +139,35 @@ static double fold(const struct llm_trainer *t, const struct llm_rows *rows, dou
     return sum;
 }
 
+/* Row `row` becomes document `number`. */
+static int put_document(struct llm_trainer *t, struct llm_rows *rows, int64_t row, const struct llm_tokens *tokens, uint64_t number,
+                        struct llm_err *e)
+{
+    size_t n_ends;
+    const uint64_t *ends = llm_tokens_doc_ends(tokens, &n_ends);
+    uint64_t from = number > 0 ? ends[number - 1] : 0, n = ends[number] - from;
+    int status = n <= 2 * (uint64_t)rows->row_len + 2 ? 0
+        : llm_fail(e, EX_DATAERR, "expected at most %lld tokens of source and of target (--context), found %llu in all", (long long)rows->row_len,
+                   (unsigned long long)n);
+    if (status == 0) {
+        llm_tokens_get(tokens, from, (size_t)n, rows->window, rows->mask);
+        status = t->objective->document(t->model, rows, row, rows->window, rows->mask, (int64_t)n, e);
+    }
+    return status < 0 ? llm_in(e, "document %llu", (unsigned long long)number + 1) : 0;
+}
+
 /* Tokens drawn at random, where there is no data (plans, gradient checks). */
-static void invent(struct llm_trainer *t, int64_t row)
+static int invent(struct llm_trainer *t, int64_t row, struct llm_err *e)
 {
     struct llm_rng r = llm_rng_at((uint64_t)t->o.seed, t->o.overfit_one ? 0 : (uint64_t)t->step, LLM_RNG_TEST, 0, (uint32_t)row, 0);
-    for (int64_t i = 0; i <= t->o.context; i++) {
+    for (int64_t i = 0; i <= (t->objective->document ? 2 : 1) * t->o.context; i++) {
         t->rows.window[i] = (int32_t)llm_rng_below(&r, (uint32_t)i, (uint64_t)t->model->config.vocab_size);
-        t->rows.mask[i] = 1;
+        t->rows.mask[i] = !t->objective->document || i >= t->o.context - row % 3;
     }
+    int64_t n = 2 * t->o.context - 1 - row % 3;
+    if (t->objective->document) return t->objective->document(t->model, &t->rows, row, t->rows.window, t->rows.mask, n, e);
     llm_rows_put(&t->rows, row, t->rows.window, t->rows.mask, t->o.context + 1, NULL, 0, 0, true);
+    return 0;
 }
 
 /* A row of the feed. 1: it has ended, or a signal came. */
@@ -154,10 +190,14 @@ static int gather(struct llm_trainer *t, int64_t *counted, struct llm_err *e)
             continue;
         }
         if (!t->data.train) {
-            invent(t, r);
+            if (invent(t, r, e) < 0) return -1;
             continue;
         }
         uint64_t sample = t->o.overfit_one ? (uint64_t)r : t->sample + (uint64_t)r;
+        if (t->objective->document) {
+            if (put_document(t, &t->rows, r, t->data.train, llm_order_at(&t->order, sample), e) < 0) return -1;
+            continue;
+        }
         llm_rows_cut(&t->rows, r, t->data.train, llm_order_at(&t->order, sample), t->o.context + 1, t->o.cross_document);
     }
     const struct llm_rows_key key = {(uint64_t)t->o.seed, t->o.overfit_one ? 0 : (uint64_t)t->step, 0};
@@ -188,8 +228,9 @@ static bool bad_activation(struct llm_trainer *t, const struct llm_rows *rows, c
     int64_t at = 0;
     while (at < rows->n_rows * rows->row_len - 1 && isfinite(t->token_loss[at])) at++;
     struct llm_rows part = llm_rows_part(rows, at / rows->row_len, 1);
+    const struct llm_batch source = llm_rows_source(&part);
     const struct llm_batch b = {.ids = part.ids, .positions = part.positions, .n_tokens = part.row_len,
-                                .doc_start = part.documents ? part.doc_start : NULL};
+                                .doc_start = part.documents ? part.doc_start : NULL, .source = t->objective->document ? &source : NULL};
     c->n_rows = 1;
     c->row_len = part.row_len;
     bool bad = llm_model_first_bad(c, t->model, &b, name, n);
@@ -338,12 +379,22 @@ int llm_trainer_eval(struct llm_trainer *t, double *loss, double *bits_per_byte,
     const struct llm_tokens *tokens = t->data.val ? t->data.val : t->data.train;
     uint64_t first = t->data.val ? 0 : t->order.n, end = llm_tokens_count(tokens), context = (uint64_t)t->o.context;
     uint64_t windows = (end - first - 1 + context - 1) / context;
+    if (t->objective->document) {
+        size_t n_ends;
+        llm_tokens_doc_ends(tokens, &n_ends);
+        first = t->data.val ? 0 : t->order.n - 1;
+        windows = n_ends - first;
+    }
     double sum = 0, bytes = 0;
     int64_t counted = 0;
     if (t->o.eval_rows > 0 && windows > (uint64_t)t->o.eval_rows) windows = (uint64_t)t->o.eval_rows;
     for (uint64_t w = 0, n; w < windows; w += n) {
         n = windows - w < (uint64_t)t->eval_rows.n_rows ? windows - w : (uint64_t)t->eval_rows.n_rows;
         for (uint64_t i = 0; i < n; i++) {
+            if (t->objective->document) {
+                if (put_document(t, &t->eval_rows, (int64_t)i, tokens, first + w + i, e) < 0) return -1;
+                continue;
+            }
             uint64_t at = first + (w + i) * context, left = end - at;
             llm_rows_cut(&t->eval_rows, (int64_t)i, tokens, at, (int64_t)(left < context + 1 ? left : context + 1), t->o.cross_document);
         }

@@ -4,6 +4,12 @@
 #include <string.h>
 #include "model/arch/keys.h"
 
+/* feed_forward_proj: an activation, gated or not; gated-gelu is the approximation. */
+static const char *const kind_words[] = {"relu", "gated-gelu", "gated-silu", "gated-relu", "gelu", "gelu_new", "silu", NULL};
+static const struct { bool gated; enum llm_act act; } kinds[] = {
+    {false, LLM_ACT_RELU}, {true, LLM_ACT_GELU_TANH}, {true, LLM_ACT_SILU}, {true, LLM_ACT_RELU}, {false, LLM_ACT_GELU}, {false, LLM_ACT_GELU_TANH},
+    {false, LLM_ACT_SILU}};
+
 static const struct llm_config_key keys[] = {
     {"vocab_size", LLM_KEY_INT, LLM_AT(vocab_size), 0, 1 << 24, NULL, false},
     {"d_model", LLM_KEY_INT, LLM_AT(hidden_size), 1, 1 << 20, NULL, false},
@@ -15,6 +21,8 @@ static const struct llm_config_key keys[] = {
     {"n_positions", LLM_KEY_INT, LLM_AT(max_position_embeddings), 1, 1 << 24, NULL, false},
     {"relative_attention_num_buckets", LLM_KEY_INT, LLM_AT(rel_buckets), 4, 1 << 16, NULL, false},
     {"relative_attention_max_distance", LLM_KEY_INT, LLM_AT(rel_max_distance), 2, 1 << 20, NULL, false},
+    {"feed_forward_proj", LLM_KEY_WORD, LLM_AT(feed_forward_kind), 0, 0, kind_words, false},
+    {"tie_word_embeddings", LLM_KEY_BOOL, LLM_AT(tie_word_embeddings), 0, 0, NULL, false},
     {"dropout_rate", LLM_KEY_REAL, LLM_AT(resid_pdrop), 0, .999, NULL, false},
     {"layer_norm_epsilon", LLM_KEY_REAL, LLM_AT(norm_eps), 0, 1, NULL, false},
     {"decoder_start_token_id", LLM_KEY_TOKEN, LLM_AT(decoder_start_token_id), 0, 0, NULL, false},
@@ -24,12 +32,6 @@ static const struct llm_config_key keys[] = {
     {"rope_theta", LLM_KEY_REAL, LLM_AT(rope_theta), 1, 1e12, NULL, true},
     LLM_KEY_END,
 };
-
-/* feed_forward_proj: an activation, gated or not; gated-gelu is the approximation. */
-static const struct { const char *word; bool gated; enum llm_act act; } kinds[] = {
-    {"relu", false, LLM_ACT_RELU}, {"gated-gelu", true, LLM_ACT_GELU_TANH}, {"gated-silu", true, LLM_ACT_SILU}, {"gated-relu", true, LLM_ACT_RELU},
-    {"gelu", false, LLM_ACT_GELU}, {"gelu_new", false, LLM_ACT_GELU_TANH}, {"silu", false, LLM_ACT_SILU}};
-enum { N_KINDS = sizeof kinds / sizeof *kinds };
 
 static void defaults(struct llm_config *c)
 {
@@ -55,20 +57,11 @@ static void defaults(struct llm_config *c)
 
 static int finish(struct llm_config *c, const json_t *o, struct llm_err *e)
 {
-    const char *word = NULL;
-    bool tied = true, scaled;
-    int i = 0;
-    if (llm_json_str(o, "feed_forward_proj", &word, e) < 0 || llm_json_bool(o, "tie_word_embeddings", &tied, e) < 0) return -1;
-    scaled = tied; /* 1.0 scales what its head sees, 1.1 neither scales nor ties */
+    bool scaled = c->tie_word_embeddings; /* 1.0 scales what its head sees, 1.1 neither scales nor ties */
     if (llm_json_bool(o, "scale_decoder_outputs", &scaled, e) < 0) return -1;
-    while (word && i < N_KINDS && strcmp(kinds[i].word, word) != 0) i++;
-    if (i == N_KINDS) return llm_fail(e, EX_DATAERR, "feed_forward_proj: expected relu, gated-gelu, gated-silu or the like; found '%s'", word);
-    if (word) {
-        c->gated = kinds[i].gated;
-        c->act = kinds[i].act;
-    }
+    c->gated = kinds[c->feed_forward_kind].gated;
+    c->act = kinds[c->feed_forward_kind].act;
     if (c->num_hidden_layers == 0) c->num_hidden_layers = c->num_encoder_layers;
-    c->tie_word_embeddings = tied;
     c->logit_scale = scaled ? 1 / sqrt((double)c->hidden_size) : 1;
     c->embd_pdrop = c->attn_pdrop = c->resid_pdrop;
     if (c->position != LLM_POSITION_BUCKETS) c->query_pre_attn_scalar = 0;
@@ -82,13 +75,7 @@ static int finish(struct llm_config *c, const json_t *o, struct llm_err *e)
 static int extra(const struct llm_config *c, json_t *o)
 {
     int failed = json_object_set_new(o, "scale_decoder_outputs", json_boolean(c->logit_scale != 1));
-    failed |= json_object_set_new(o, "tie_word_embeddings", json_boolean(c->tie_word_embeddings));
     failed |= json_object_set_new(o, "is_encoder_decoder", json_true());
-    for (int i = 0; i < N_KINDS; i++) {
-        if (kinds[i].gated != c->gated || kinds[i].act != c->act) continue;
-        failed |= json_object_set_new(o, "feed_forward_proj", json_string(kinds[i].word));
-        break;
-    }
     return failed ? -1 : llm_decoder_extra(c, o);
 }
 

@@ -4,6 +4,10 @@
 
 static int check(const struct llm_model *m, struct llm_err *e)
 {
+    if (m->config.num_encoder_layers > 0) {
+        return llm_fail(e, EX_UNAVAILABLE, "expected a model that continues texts, found an encoder-decoder (%s): --objective seq2seq trains it",
+                        m->config.model_type);
+    }
     if (!m->config.bidirectional) return 0;
     return llm_fail(e, EX_UNAVAILABLE, "expected a model that predicts the next token, found an encoder (%s): --objective mlm trains it",
                     m->config.model_type);
@@ -69,4 +73,4 @@ static int run(struct llm_ctx *c, struct llm_model *m, const struct llm_rows *ro
 }
 
 extern const struct llm_objective llm_objective_lm;
-const struct llm_objective llm_objective_lm = {"lm", "predict the next token", check, NULL, run};
+const struct llm_objective llm_objective_lm = {"lm", "predict the next token", check, NULL, NULL, run};
