@@ -42,6 +42,8 @@ static inline int64_t columns_of_piece(int64_t row_blocks, int64_t n, int64_t k)
     return columns;
 }
 
+/* Gives the whole pages among `bytes` of a mapped weight's data back, to be read from the file again by whoever needs them. */
+void llm_weight_release_pages(const struct llm_weight *w, size_t from, size_t bytes);
 /* Packs panel `panel` of w for a product: forward, or for dX. False when scratch memory is short. */
 bool llm_weight_pack_panel(const struct llm_weight *w, const struct llm_gemm *g, bool backward, int64_t panel, int thread, void *out);
 /* The valid packed form, made again if the weight changed, or NULL when there is none and m, the rows of the product, is no reason to make it.

@@ -8,6 +8,7 @@
 #define ROW_BLOCK 256
 #define Q_BLOCK 32
 #define GROUP 6 /* panels packed together for many rows */
+#define MANY 64 /* rows beside whose arithmetic it costs nothing to have the file's pages mapped again, which then do not add to their activations */
 
 struct product {
     const struct llm_gemm_q *g;
@@ -74,6 +75,7 @@ static void product_piece(void *arg, size_t i, int thread)
                        w->k, b + (size_t)(j / LLM_GEMM_PANEL) * p->panel);
         for (int64_t row = 0; row < p->a->m; row += ROW_BLOCK) multiply_block(p, b, row, at, here);
     }
+    if (b && p->a->m >= MANY) llm_weight_release_pages(w, (size_t)column * row_bytes, (size_t)columns * row_bytes);
 }
 
 /* Memory for the activations. */

@@ -39,8 +39,7 @@ bool llm_weight_pack_panel(const struct llm_weight *w, const struct llm_gemm *g,
     return true;
 }
 
-/* Gives the whole pages among `bytes` of the data back, to be read from the file again by whoever needs them. */
-static void release_pages(const struct llm_weight *w, size_t from, size_t bytes)
+void llm_weight_release_pages(const struct llm_weight *w, size_t from, size_t bytes)
 {
     const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
     uintptr_t first = ((uintptr_t)w->data + from + page - 1) / page * page, end = ((uintptr_t)w->data + from + bytes) / page * page;
@@ -68,7 +67,7 @@ static void pack_piece(void *arg, size_t i, int thread)
         if (p->q) p->q->pack((const char *)w->data + (size_t)row * row_bytes, row_bytes, rows, w->k, p->out + panel * p->panel);
         else if (!llm_weight_pack_panel(w, p->g, p->backward, (int64_t)panel, thread, p->out + panel * p->panel)) atomic_store(&p->failed, true);
     }
-    if (!p->backward) release_pages(w, first * LLM_GEMM_PANEL * row_bytes, (end - first) * LLM_GEMM_PANEL * row_bytes);
+    if (!p->backward) llm_weight_release_pages(w, first * LLM_GEMM_PANEL * row_bytes, (end - first) * LLM_GEMM_PANEL * row_bytes);
 }
 
 static int make(struct llm_weight *w, enum llm_compute compute, bool backward, int slot, struct llm_err *e)
@@ -90,7 +89,7 @@ static int make(struct llm_weight *w, enum llm_compute compute, bool backward, i
     p.together = p.panel < PIECE_BYTES ? PIECE_BYTES / (p.panel + 1) + 1 : 1;
     llm_parallel((p.panels + p.together - 1) / p.together, pack_piece, &p);
     if (atomic_load(&p.failed)) return llm_no_memory(e, "packing a weight");
-    if (!backward) release_pages(w, 0, llm_dtype_bytes(w->dtype, (uint64_t)(w->n * w->k)));
+    if (!backward) llm_weight_release_pages(w, 0, llm_dtype_bytes(w->dtype, (uint64_t)(w->n * w->k)));
     form->valid = true;
     return 0;
 }

@@ -109,6 +109,11 @@ struct llm_tensor *llm_engine_run(struct llm_engine *g, const struct llm_feed *f
     int64_t total = 0;
     if (prepare(g, feeds, n, &total, e) < 0 || prepare_memories(g, feeds, n, e) < 0) return NULL;
     llm_ctx_reset(&g->ctx);
+    if (total * 8 <= g->room) { /* behind a prompt come single tokens, which need little of its memory */
+        llm_arena_trim(&g->ctx.acts);
+        g->room = total;
+    }
+    if (total > g->room) g->room = total;
     struct llm_batch b = {.ids = g->ids, .positions = g->positions, .n_tokens = total, .seqs = g->seqs, .n_seqs = n, .before = g->before,
                           .memories = g->model->config.num_encoder_layers > 0 ? g->memories : NULL};
     struct llm_tensor *hidden = llm_model_forward(&g->ctx, g->model, &b);

@@ -19,6 +19,7 @@ struct llm_engine {
     const int32_t **before;    /* [sequences of the pass] */
     size_t before_room;
     int64_t passes, tokens;    /* done so far */
+    int64_t room;              /* tokens of the largest pass whose activations still have memory */
 };
 
 struct llm_engine_options {
