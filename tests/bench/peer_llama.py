@@ -5,6 +5,7 @@
     {"do": "encode", "text": TEXT}                              {"ids": [...]} with the token that begins a text, where the model wants it
     {"do": "logits", "ids": [...]}                              {"rows": N}, then N rows
     {"do": "score", "documents": [[...], ...]}                  {"nats": [...]} of each document's tokens but the first, summed
+    {"do": "memory", "ids": [...], "generate": N}               {"bytes": N} resident at most, less what Python had before the model was loaded
     {"do": "speed", "prompt": N, "generate": N}                 {"prompt": tokens a second, "generate": tokens a second}
 
 A crash of the library is then the end of this process and not of the comparison."""
@@ -18,8 +19,14 @@ import numpy as np
 PASS = 256  # tokens whose logits are in memory at once
 
 
+def resident(kind):
+    with open("/proc/self/status") as f:
+        return 1024 * int(f.read().split(kind + ":")[1].split()[0])
+
+
 class Peer:
     def __init__(self, request):
+        self.before = resident("VmRSS")
         model = lib.llama_model_default_params()
         model.use_extra_bufts = request.get("repack", True)
         self.model = lib.llama_model_load_from_file(request["model"].encode(), model)
@@ -75,6 +82,15 @@ class Peer:
                     nats += float(top - row[target]) + float(np.log(np.exp(row - top).sum(dtype=np.float64)))
             sums.append(nats)
         return {"nats": sums}
+
+    def memory(self, request):
+        self.clear()
+        ids = request["ids"]
+        for at in range(0, len(ids), 512):
+            self.decode(ids[at : at + 512], at, False)
+        for i in range(request["generate"]):
+            self.decode([i], len(ids) + i, False)
+        return {"bytes": resident("VmHWM") - self.before}
 
     def speed(self, request):
         rng, out = np.random.default_rng(1), {}
