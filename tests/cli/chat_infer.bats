@@ -93,6 +93,15 @@ P
     [[ $output == *'"content":""'*'"finish_reason":"stop"'*'"completion_tokens":0,'* ]]
 }
 
+@test "--chat: a token that models end turns with ends the answer though the template does not write it" {
+    llm-tokenize train -q --model byte --special '<|im_start|>' --special '<|im_end|>' -o tok.json /dev/null
+    id=$(llm-tokenize encode -T tok.json --special --text <<< '<|im_end|>' | grep -o '^[0-9]*')
+    printf '%s' '{% for m in messages %}{{ m.content }}{% endfor %}' > t.jinja
+    run -0 --separate-stderr llm-infer -m "$M" -j 1 -T tok.json --chat --chat-template t.jinja --jsonl --temp 0 -n 9 --logit-bias "$id+1000" \
+        <<< '{"messages": [{"role": "user", "content": "x"}]}'
+    [[ $output == *'"content":""'*'"finish_reason":"stop"'*'"completion_tokens":0,'* ]]
+}
+
 @test "--chat: what is wrong is said, behind the answers that came before" {
     printf '%s\n' '{"messages": [{"role": "user", "content": "Once"}]}' '{"prompt": "x"}' > bad.jsonl
     run -65 --separate-stderr "${CHAT[@]}" --jsonl --temp 0 -n 2 bad.jsonl
