@@ -65,6 +65,8 @@ static const struct llm_opt options[] = {
     {0, "z-loss", "X", "add x times the square of the log of the sum that softmax divides by to a token's loss [0]", LLM_REAL,
      offsetof(struct args, o.z_loss), 0, 1e6, NULL},
     {0, "precision", "TYPE", "f32, or bf16 products with f32 masters [bf16]", LLM_CHOICE, offsetof(struct args, o.precision), 0, 0, "f32|bf16"},
+    {0, "activations", "TYPE", "what is kept of blocks for their way back: f32, bf16, int8 [f32]", LLM_CHOICE, offsetof(struct args, o.activations), 0,
+     0, "f32|bf16|int8"},
     {0, "checkpoint-every", "D", "keep every D-th block's input only and compute the rest again, 0: keep all [0]", LLM_INT,
      offsetof(struct args, o.checkpoint_every), 0, 10000, NULL},
     {0, NULL, NULL, "Counting n-grams:", LLM_HEADING, 0, 0, 0, NULL},

@@ -34,8 +34,7 @@ struct llm_tensor *llm_record(struct llm_ctx *c, const struct llm_node *n, const
     return llm_tape_wants(c, n) ? push(c, n, args, n_args) : n->out;
 }
 
-/* Undoes what was recorded after `until`. */
-static void walk(struct llm_ctx *c, const struct llm_node *until)
+void llm_tape_walk(struct llm_ctx *c, const struct llm_node *until)
 {
     struct llm_node *n;
     while ((n = c->tape->last) != until) {
@@ -52,7 +51,7 @@ static void walk(struct llm_ctx *c, const struct llm_node *until)
 
 void llm_backward(struct llm_ctx *c)
 {
-    if (c->tape) walk(c, NULL);
+    if (c->tape) llm_tape_walk(c, NULL);
 }
 
 /* ---- activation checkpointing ---- */
@@ -73,7 +72,7 @@ static void checkpoint_backward(struct llm_ctx *c, struct llm_node *n)
     if (!llm_ctx_failed(c)) {
         llm_grad_pass(c, again, n->out);
         llm_grad_drop(c, n->out);
-        walk(c, until);
+        llm_tape_walk(c, until);
     }
     c->layer = layer;
 }
@@ -82,7 +81,7 @@ struct llm_tensor *llm_run_block(struct llm_ctx *c, struct llm_tensor *(*block)(
                                  void *arg, struct llm_tensor *x, bool keep)
 {
     if (llm_ctx_failed(c)) return &c->nothing;
-    if (c->tape && keep) return block(c, arg, x);
+    if (c->tape && keep) return c->stored == LLM_STORED_F32 ? block(c, arg, x) : llm_run_stored(c, block, arg, x);
     struct llm_tape *tape = c->tape;
     struct checkpoint_args args = {block, arg, c->layer};
     struct llm_node n = {.backward = checkpoint_backward, .mark = llm_arena_mark(&c->acts), .in = {x}};

@@ -10,6 +10,12 @@ struct llm_tape {
     struct llm_grad_block *top; /* the highest block of `grads` */
 };
 
+/* Undoes what was recorded after `until`. */
+void llm_tape_walk(struct llm_ctx *c, const struct llm_node *until);
+/* Runs and records a block whose activations then go to c->store, rounded; they come back for its way back (stored.c). */
+struct llm_tensor *llm_run_stored(struct llm_ctx *c, struct llm_tensor *(*block)(struct llm_ctx *, void *arg, struct llm_tensor *x), void *arg,
+                                  struct llm_tensor *x);
+
 /* Forgets all blocks. */
 void llm_grad_reset(struct llm_ctx *c);
 /* Zeroes the columns of a whole tensor's gradient that no view has set; nothing when there is no gradient. */

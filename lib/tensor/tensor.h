@@ -73,8 +73,13 @@ struct llm_router_report {
  * between one choice and another. */
 struct llm_choices { int32_t *ids; size_t n, room, at; bool replay; };
 
+/* How what a block computed is kept until its way back. */
+enum llm_stored { LLM_STORED_F32, LLM_STORED_BF16, LLM_STORED_INT8 /* in blocks of 32 with a scale */ };
+
 struct llm_ctx {
     struct llm_arena acts, grads;
+    struct llm_arena store;   /* when recording: what blocks computed, in fewer bits */
+    enum llm_stored stored;   /* other than F32: gradients are those of rounded activations; losses stay as they are */
     struct llm_tape *tape;    /* NULL: not recording */
     enum llm_compute compute;
     bool training;            /* dropout acts */

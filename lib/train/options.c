@@ -33,6 +33,11 @@ static const char *decay_name(int i)
     static const char *const names[] = {[LLM_DECAY_LINEAR] = "linear", [LLM_DECAY_COSINE] = "cosine", [LLM_DECAY_MINUS_SQRT] = "minus-sqrt", NULL};
     return names[i];
 }
+static const char *stored_name(int i)
+{
+    static const char *const names[] = {[LLM_STORED_F32] = "f32", [LLM_STORED_BF16] = "bf16", [LLM_STORED_INT8] = "int8", NULL};
+    return names[i];
+}
 static const char *muon_name(int i)
 {
     static const char *const names[] = {[LLM_MUON_ORIGINAL] = "original", [LLM_MUON_MATCH_RMS] = "match-rms-adamw", NULL};
@@ -68,6 +73,7 @@ static const struct key {
     {"muon_scale", NAME, AT(muon_scale), muon_name},
     {"mup_base_width", INT, AT(mup_base_width), NULL},
     {"z_loss", REAL, AT(z_loss), NULL},
+    {"activations", NAME, AT(activations), stored_name},
     {"ema", REAL, AT(ema), NULL},
     {"eval_ema", FLAG, AT(eval_ema), NULL},
     {"weight_decay", REAL, AT(weight_decay), NULL},
@@ -162,6 +168,10 @@ int llm_train_options_check(const struct llm_train_options *o, struct llm_err *e
     if (!(o->decay_fraction >= 0 && o->decay_fraction <= 1)) return bad(e, "decay_fraction", "within [0, 1]", o->decay_fraction);
     if (o->mup_base_width < 0) return bad(e, "mup_base_width", "not below 0", (double)o->mup_base_width);
     if (!(o->z_loss >= 0 && isfinite(o->z_loss))) return bad(e, "z_loss", "a number not below 0", o->z_loss);
+    if (o->activations != LLM_STORED_F32 && o->checkpoint_every > 0) {
+        return llm_fail(e, LLM_EX_USAGE, "--activations: expected f32 with --checkpoint-every, which keeps none, found %s",
+                        stored_name(o->activations));
+    }
     if (!(o->ema >= 0 && o->ema < 1)) return bad(e, "ema", "within [0, 1)", o->ema);
     if (o->eval_ema && o->ema == 0) return llm_fail(e, LLM_EX_USAGE, "--eval-ema: expected an average of the weights (--ema), found none");
     if (!(o->eps >= 0)) return bad(e, "eps", "not below 0", o->eps);

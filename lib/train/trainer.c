@@ -102,6 +102,7 @@ int llm_trainer_init(struct llm_trainer *t, const struct llm_train_options *o, s
     t->ctx.compute = t->eval_ctx.compute = (enum llm_compute)t->o.precision;
     t->ctx.seed = t->eval_ctx.seed = (uint64_t)t->o.seed;
     t->ctx.training = true;
+    t->ctx.stored = (enum llm_stored)t->o.activations;
     return 0;
 }
 

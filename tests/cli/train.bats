@@ -333,6 +333,22 @@ END
     assert_regex "$stderr" "norm_groups: expected a divisor of hidden_size \(32\), found 5"
 }
 
+@test "--activations: the first loss is the same, training nearly so, and less memory is planned" {
+    for kind in f32 bf16 int8; do
+        "${llama[@]}" -n 30 -b 4 --lr 1e-2 --activations $kind --log $kind -o x.llm
+        llm-train -c tiny --set vocab_size=300 --set num_hidden_layers=12 --set hidden_size=64 --set intermediate_size=128 -b 2 -l 64 --activations $kind \
+            --plan | awk '$1 == "activation_bytes" { print $2 }' > $kind.bytes
+    done
+    for kind in bf16 int8; do
+        assert_equal "$(jq -s '.[0].loss' f32)" "$(jq -s '.[0].loss' $kind)"
+        [[ $(hash_of f32) != "$(hash_of $kind)" ]]
+        near "$(jq -s '.[29].loss' $kind)" "$(jq -s '.[29].loss' f32)" .05
+    done
+    awk -v f="$(cat f32.bytes)" -v b="$(cat bf16.bytes)" -v i="$(cat int8.bytes)" 'BEGIN { print f, b, i; exit !(b < .75 * f && i < .55 * f) }'
+    run -2 --separate-stderr "${llama[@]}" -n 1 --activations int8 --checkpoint-every 1 -o x.llm
+    assert_regex "$stderr" "--activations: expected f32 with --checkpoint-every"
+}
+
 @test "--z-loss: the loss that is shown is without it; logits stay nearer to a sum of 1" {
     "${tiny[@]}" -n 1 --log none -o x.llm
     "${tiny[@]}" -n 1 --z-loss .1 --log some -o x.llm

@@ -91,7 +91,8 @@ steps_of() {
         "--optimizer lion --lr 1e-4" "--optimizer muon" "--optimizer muon --muon-scale match-rms-adamw" "--optimizer muon --nesterov no" \
         "--optimizer sgd --nesterov yes" "--optimizer muon --muon-lr .01 --momentum .9" "--schedule wsd" "--schedule wsd --decay-fraction .5" \
         "--schedule wsd --decay-style cosine" "--schedule wsd --decay-style minus-sqrt" "--ema .9" \
-        "--set norm=batch" "--set norm=group" "--z-loss .01"; do
+        "--set norm=batch" "--set norm=group" "--z-loss .01" \
+        "--activations bf16" "--activations int8"; do
         "${tiny[@]}" -n 150 -b 1 -l 20 --warmup 1 $o -o straight.llm
         run -143 interrupted TERM 3 "${tiny[@]}" -n 150 -b 1 -l 20 --warmup 1 $o -o part.llm
         (($(steps_of part.llm) < 150))
@@ -99,7 +100,7 @@ steps_of() {
         cmp straight.llm part.llm || fail "$o"
         sha256sum < straight.llm >> sums
     done
-    assert_equal "$(sort -u sums | wc -l)" 35
+    assert_equal "$(sort -u sums | wc -l)" 37
 }
 
 @test "-j 1 = -j 2 = -j 4" {
