@@ -1,7 +1,7 @@
 /* Activations of a block between its forward and its way back, in BF16 or 8 bits.
  *
- * When the block is done, all that lies on `acts` above its beginning is copied to `store`: outputs of ops rounded, the rest (nodes, what ops saved) as
- * it is; the memory is given up, the next block uses it. On the way back the copy returns to where it was, so that every pointer in it holds. */
+ * When the block is done, all that lies on `acts` above its beginning is copied to `store`: outputs of ops rounded, the rest (nodes, what ops saved)
+ * as it is; the memory is given up, the next block uses it. On the way back the copy returns to where it was, so that every pointer in it holds. */
 #include <stdlib.h>
 #include <string.h>
 #include "cpu/pool.h"
@@ -136,7 +136,8 @@ struct llm_tensor *llm_run_stored(struct llm_ctx *c, struct llm_tensor *(*block)
     struct llm_tensor *y = block(c, arg, x);
     if (llm_ctx_failed(c)) return &c->nothing;
     if (c->tape->last == before || y->rows != x->rows || y->cols != x->cols) return y; /* nothing to undo, or of another shape */
-    k->a = (struct stored_args){.from = from, .to = c->acts.used, .mark = llm_arena_mark(&c->store), .kind = c->stored, .last = c->tape->last, .y = y};
+    k->a = (struct stored_args){.from = from, .to = c->acts.used, .mark = llm_arena_mark(&c->store), .kind = c->stored,
+                               .last = c->tape->last, .y = y};
     k->rest = NULL;
     if (list_outputs(c, &k->a, before) == 0) k->rest = llm_arena_alloc(&c->store, rest_bytes(&k->a));
     if (!k->rest) return llm_op_fail(c, EX_UNAVAILABLE, "stored activations: expected at most %zu MiB, found more", c->store.limit >> 20);
