@@ -12,10 +12,11 @@
 #include "cpu/kernels/rows.h"        /* softmax, norms and their backward, reductions over rows, cross-entropy rows */
 #include "cpu/kernels/attention.h"   /* 64-key tiles of online softmax, forward and backward */
 #include "cpu/kernels/recurrent.h"   /* steps of recurrent cells */
+#include "cpu/kernels/scan.h"        /* selective scans, short convolutions */
 #include "cpu/kernels/optim.h"       /* AdamW and friends, sums of squares */
 #include "cpu/kernels/bytes.h"       /* classes of characters */
 
-#define LLM_KERNEL_FAMILIES(X) X(gemm) X(elementwise) X(rows) X(attention) X(recurrent) X(optim) X(bytes)
+#define LLM_KERNEL_FAMILIES(X) X(gemm) X(elementwise) X(rows) X(attention) X(recurrent) X(scan) X(optim) X(bytes)
 
 struct llm_kernels {
     const char *isa;
@@ -24,6 +25,7 @@ struct llm_kernels {
     struct llm_rows_kernels rows;
     struct llm_attention_kernels attention;
     struct llm_recurrent_kernels recurrent;
+    struct llm_scan_kernels scan;
     struct llm_optim_kernels optim;
     struct llm_bytes_kernels bytes;
 };

@@ -24,7 +24,9 @@
     X(t5) \
     X(ngram) \
     X(rnn) \
-    X(lstm)
+    X(lstm) \
+    X(mamba) \
+    X(mamba2)
 
 #define DECLARED(name) extern const struct llm_arch llm_arch_##name;
 FAMILIES(DECLARED)

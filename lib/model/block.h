@@ -30,7 +30,10 @@ struct llm_names {
     const char *stem[LLM_N_STEMS];  /* after the layer's name; NULL where the family has none (QKV and GATE_UP: fused or apart) */
 };
 
-enum llm_init { LLM_INIT_NORMAL, LLM_INIT_RESIDUAL, LLM_INIT_ZERO, LLM_INIT_ONE, LLM_INIT_UNIT /* normal(0, 1) */ };
+enum llm_init { LLM_INIT_NORMAL, LLM_INIT_RESIDUAL, LLM_INIT_ZERO, LLM_INIT_ONE, LLM_INIT_UNIT, /* normal(0, 1) */
+    LLM_INIT_CONV /* 1/sqrt(3·columns) */, LLM_INIT_TIME_PROJECTION /* 1/sqrt(3·columns) too: of uniform numbers within 1/sqrt(columns) */,
+    LLM_INIT_TIME_STEP /* softplus of it within [time_step_min, time_step_max], evenly in the logarithm */,
+    LLM_INIT_LOG_COLUMN /* log(1), log(2), … */ };
 /* A parameter as declared. */
 struct llm_param_spec {
     char name[112];
@@ -45,6 +48,8 @@ struct llm_param_spec {
     bool transposed;                /* in files: [in, out], unless quantised */
     bool by_head;                   /* in files: rows of q, k and v head by head */
     double active;                  /* the share of tokens that it multiplies: experts; 0: all */
+    bool exact;                     /* no matrix of a product: without weight decay */
+    bool middle;                    /* in files: [rows, 1, columns] */
     bool balances;                  /* a router's bias: struct llm_param, balance_rate */
     bool lookup;                    /* rows are looked up, not multiplied: no FLOPs */
     int layer;                      /* -1: of no layer */
@@ -85,6 +90,8 @@ void llm_declare_vector(struct llm_declare *d, struct llm_param **slot, enum llm
 /* A matrix (cols 0: a vector) named in full, with nothing behind. */
 void llm_declare_plain(struct llm_declare *d, struct llm_param **slot, const char *name, int64_t rows, int64_t cols, const char *dims,
                        enum llm_init init);
+/* The parameter declared last is no matrix of a product; `middle`: files have it as [rows, 1, columns]. */
+void llm_declare_exact(struct llm_declare *d, bool middle);
 /* A table of rows, [rows, cols], named in full without suffix. */
 void llm_declare_table(struct llm_declare *d, struct llm_param **slot, const char *name, int64_t rows, int64_t cols, const char *dims, bool lookup);
 /* The current layer's name and `stem`, without suffix. */
@@ -125,7 +132,7 @@ struct llm_module {
 };
 extern const struct llm_module_kind llm_module_cross;
 extern const struct llm_module_kind llm_module_attention, llm_module_mlp, llm_module_moe, llm_module_mla, llm_module_norm,
-    llm_module_rnn, llm_module_lstm;
+    llm_module_rnn, llm_module_lstm, llm_module_mamba, llm_module_mamba2;
 void llm_absorbed_destroy(struct llm_absorbed *a); /* NULL is fine */
 /* The runs of tokens that recurrences of this pass go through, and, `skip` floats into each one's state, where that stands. On `acts`, NULL after a
  * failure. Rows of training begin with 0 and break where documents begin. */

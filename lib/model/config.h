@@ -22,7 +22,7 @@ enum llm_norm_place {
     LLM_NORM_BARE      /* f(x): networks from before residual connections */
 };
 /* What mixes tokens in layers. */
-enum llm_mixer { LLM_MIXER_ATTENTION, LLM_MIXER_RNN, LLM_MIXER_LSTM };
+enum llm_mixer { LLM_MIXER_ATTENTION, LLM_MIXER_RNN, LLM_MIXER_LSTM, LLM_MIXER_MAMBA, LLM_MIXER_MAMBA2 };
 /* Norms of queries and keys: none, each head by itself, or all heads as one vector. */
 enum llm_qk_norm { LLM_QK_NORM_NONE, LLM_QK_NORM_HEAD, LLM_QK_NORM_ALL };
 /* What makes one vector of a text's final hidden states. */
@@ -60,6 +60,12 @@ struct llm_config {
     enum llm_mixer mixer;          /* layers of others than attention have no feed-forward part */
     int64_t embedding_size;        /* where it is not hidden_size; 0: it is */
     bool recurrent_bias;           /* of recurrent cells */
+    int64_t state_size, conv_kernel, time_step_rank; /* Mamba: states of a channel, taps, width that time steps come from */
+    int64_t ssm_heads, ssm_head_dim, ssm_groups;     /* Mamba 2 */
+    double ssm_expand;             /* intermediate_size by hidden_size */
+    bool conv_bias;
+    double time_step_min, time_step_max, time_step_floor; /* of fresh models */
+    double time_step_min_limit, time_step_max_limit;
     bool head_bias;                /* a bias behind the head's product */
     int64_t num_encoder_layers;    /* beside num_hidden_layers that decode: an encoder-decoder; 0: there is one stack */
     int64_t decoder_start_token_id; /* before what an encoder-decoder says; -1: bos, else eos, else 0 */

@@ -129,6 +129,15 @@ void llm_declare_plain(struct llm_declare *d, struct llm_param **slot, const cha
     s->init = init;
 }
 
+void llm_declare_exact(struct llm_declare *d, bool middle)
+{
+    if (d->failed) return;
+    struct llm_param_spec *s = &d->specs[d->n - 1];
+    s->exact = true;
+    s->middle = middle;
+    s->role = LLM_ROLE_VECTOR;
+}
+
 void llm_declare_table(struct llm_declare *d, struct llm_param **slot, const char *name, int64_t rows, int64_t cols, const char *dims, bool lookup)
 {
     struct llm_param_spec *s = add(d, slot, name, ".weight", dims);

@@ -32,15 +32,36 @@ static void normal_rows(void *arg, size_t piece, int thread)
     }
 }
 
+/* Decays of 1, 2, 3, … in each row (of a vector in all), and biases of time steps. */
+static void fill_scan(const struct llm_config *c, const struct llm_param_spec *s, uint32_t number, uint64_t seed, float *out)
+{
+    int64_t n = s->shape[0] * s->shape[1], columns = s->n_dims > 1 ? s->shape[1] : n;
+    const struct llm_rng r = llm_rng_at(seed, 0, LLM_RNG_INIT, number, 0, 0);
+    for (int64_t i = 0; i < n; i++) {
+        if (s->init == LLM_INIT_LOG_COLUMN) {
+            out[i] = (float)log((double)(i % columns + 1));
+            continue;
+        }
+        double low = log(c->time_step_min), step = exp(low + llm_rng_uniform64(&r, (uint32_t)i) * (log(c->time_step_max) - low));
+        if (step < c->time_step_floor) step = c->time_step_floor;
+        out[i] = (float)(step + log(-expm1(-step))); /* softplus turned round */
+    }
+}
+
 static void fill(const struct llm_config *c, const struct llm_arch *arch, const struct llm_param_spec *s, uint32_t number, uint64_t seed, float *out)
 {
     if (s->init == LLM_INIT_ZERO || s->init == LLM_INIT_ONE) {
         for (int64_t i = 0; i < s->shape[0]; i++) out[i] = s->init == LLM_INIT_ONE;
         return;
     }
+    if (s->init == LLM_INIT_LOG_COLUMN || s->init == LLM_INIT_TIME_STEP) {
+        fill_scan(c, s, number, seed, out);
+        return;
+    }
     struct fill f = {.out = out, .rows = s->shape[0], .cols = s->shape[1], .run = 1 + 16384 / s->shape[1], .seed = seed, .param = number,
                      .deviation = c->initializer_range};
     if (s->init == LLM_INIT_UNIT) f.deviation = 1;
+    if (s->init == LLM_INIT_CONV || s->init == LLM_INIT_TIME_PROJECTION) f.deviation = 1 / sqrt(3.0 * (double)s->shape[1]);
     if (c->mup_base_width > 0 && s->role == LLM_ROLE_HIDDEN) f.deviation *= sqrt((double)c->mup_base_width / (double)c->hidden_size);
     if (s->init == LLM_INIT_RESIDUAL && arch->scaled_residual) f.deviation /= sqrt(2.0 * (double)c->num_hidden_layers);
     llm_parallel((size_t)((f.rows + f.run - 1) / f.run), normal_rows, &f);

@@ -30,7 +30,8 @@ static int check_shape(const struct llm_param_spec *s, const struct llm_entry *t
     if (row->is_quantised && s->n_dims < 2) return llm_fail(e, EX_DATAERR, "tensor '%s': expected floating point, found %s", t->name, row->name);
     *turned = s->transposed && !row->is_quantised;
     int64_t shape[2] = {s->shape[*turned ? 1 : 0], s->shape[*turned ? 0 : 1]};
-    if (t->n_dims == s->n_dims && t->shape[0] == shape[0] && (s->n_dims == 1 || t->shape[1] == shape[1])) return 0;
+    if (s->middle && t->n_dims == 3 && t->shape[0] == s->shape[0] && t->shape[1] == 1 && t->shape[2] == s->shape[1]) return 0;
+    if (!s->middle && t->n_dims == s->n_dims && t->shape[0] == shape[0] && (s->n_dims == 1 || t->shape[1] == shape[1])) return 0;
     shape_text(shape, s->n_dims, want, sizeof want);
     shape_text(t->shape, t->n_dims, found, sizeof found);
     return llm_fail(e, EX_DATAERR, "tensor '%s': expected %s (%s), found %s", t->name, want, s->dims, found);

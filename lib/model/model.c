@@ -49,12 +49,18 @@ struct llm_model *llm_model_shape(const struct llm_config *c, struct llm_declare
     for (size_t i = 0; i < d->n; i++) {
         const struct llm_param_spec *s = &d->specs[i];
         struct llm_param *p = &m->params[i];
-        *p = (struct llm_param){.n_dims = s->n_dims, .shape = {s->shape[0], s->n_dims > 1 ? s->shape[1] : 0}, .decay = s->n_dims > 1, .role = s->role,
+        *p = (struct llm_param){.n_dims = s->n_dims, .shape = {s->shape[0], s->n_dims > 1 ? s->shape[1] : 0}, .decay = s->n_dims > 1 && !s->exact,
+                                 .role = s->role,
                                  .running = s->running,
                                  .balance_rate = s->balances ? (float)c->router_bias_update_rate : 0};
         memcpy(p->parts, s->parts, sizeof p->parts);
         p->weight.n = s->shape[0];
         p->weight.k = s->shape[1];
+        if (s->middle) {
+            p->n_dims = 3;
+            p->shape[1] = 1;
+            p->shape[2] = s->shape[1];
+        }
         *s->slot = p;
         p->name = strdup(s->name);
         m->n_params++;

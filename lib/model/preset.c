@@ -39,6 +39,12 @@ static const struct {
     /* an encoder-decoder in T5 1.1's manner, without dropout */
     {"t5-mini", "{\"model_type\": \"t5\", \"vocab_size\": 8192, \"d_model\": 256, \"d_kv\": 64, \"d_ff\": 512, \"num_layers\": 4, \"num_heads\": 4,"
                 " \"feed_forward_proj\": \"gated-gelu\", \"scale_decoder_outputs\": false, \"dropout_rate\": 0}"},
+    /* 4.9M with a vocabulary of 4,096 */
+    {"mamba", "{\"model_type\": \"mamba\", \"vocab_size\": 4096, \"hidden_size\": 256, \"num_hidden_layers\": 9, \"state_size\": 16,"
+              " \"initializer_range\": 0.02, \"max_position_embeddings\": 512, \"bos_token_id\": null, \"eos_token_id\": null}"},
+    {"mamba2", "{\"model_type\": \"mamba2\", \"vocab_size\": 4096, \"hidden_size\": 256, \"num_hidden_layers\": 9, \"state_size\": 32,"
+               " \"num_heads\": 8, \"head_dim\": 64, \"n_groups\": 1, \"tie_word_embeddings\": true, \"initializer_range\": 0.02,"
+               " \"max_position_embeddings\": 512, \"bos_token_id\": null, \"eos_token_id\": null}"},
     {"gpt2", "{\"model_type\": \"gpt2\", \"embd_pdrop\": 0, \"attn_pdrop\": 0, \"resid_pdrop\": 0}"},
     {"smollm", "{\"model_type\": \"llama\", \"vocab_size\": 49152, \"hidden_size\": 576, \"intermediate_size\": 1536, \"num_hidden_layers\": 30,"
                " \"num_attention_heads\": 9, \"num_key_value_heads\": 3, \"max_position_embeddings\": 2048, \"rms_norm_eps\": 1e-5,"

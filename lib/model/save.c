@@ -23,7 +23,7 @@ static int describe_param(struct llm_model *m, size_t i, struct llm_tensor_out *
     bool in_layer = strncmp(p->name + strlen(m->arch->names.prefix), m->arch->names.layer, strlen(m->arch->names.layer)) == 0;
     bool turn = m->arch->transposed && in_layer && p->n_dims == 2 && !row->is_quantised;
     bool by_head = m->config.qkv_by_head && in_layer && strstr(p->name, m->arch->names.stem[LLM_STEM_QKV]);
-    *out = (struct llm_tensor_out){.name = p->name, .dtype = p->weight.dtype, .n_dims = p->n_dims, .shape = {p->shape[0], p->shape[1]},
+    *out = (struct llm_tensor_out){.name = p->name, .dtype = p->weight.dtype, .n_dims = p->n_dims, .shape = {p->shape[0], p->shape[1], p->shape[2]},
                                    .data = p->weight.data};
     if (!turn && !by_head) return 0;
     if (!layout->staging && !(layout->staging = llm_calloc(m->n_params, sizeof *layout->staging, "staging", e))) return -1;

@@ -22,7 +22,8 @@ struct llm_tensor *llm_groupnorm(struct llm_ctx *c, struct llm_tensor *x, struct
  * running ones (op/batchnorm.c). On the way back the pass's mean and unbiased variance are added to the running ones' grad. bias may be NULL. */
 struct llm_tensor *llm_batchnorm(struct llm_ctx *c, struct llm_tensor *x, struct llm_param *gain, struct llm_param *bias, struct llm_param *mean,
                                  struct llm_param *var, float eps);
-/* gain_offset: 0, or 1 where the file stores gain - 1 (Gemma). Also over runs of `group` columns (q/k norm: group = head_dim; else cols). */
+/* gain_offset: 0, or 1 where the file stores gain - 1 (Gemma). Also over runs of `group` columns (q/k norm: group = head_dim; else cols), which
+ * share a gain of [group] or have their own of [cols]. */
 struct llm_tensor *llm_rmsnorm(struct llm_ctx *c, struct llm_tensor *x, struct llm_param *gain, float eps, float gain_offset, int64_t group);
 
 enum llm_rope_pairing { LLM_ROPE_HALVES /* (i, i + d/2): Hugging Face Llama, NeoX */, LLM_ROPE_INTERLEAVED /* (2i, 2i+1): original */ };
@@ -157,6 +158,24 @@ struct llm_segment {
  * Segments cover all rows; they are copied. */
 struct llm_recurrent { bool lstm; const struct llm_segment *segments; int64_t n_segments; };
 struct llm_tensor *llm_recurrent(struct llm_ctx *c, struct llm_tensor *x, struct llm_param *w, struct llm_param *b, const struct llm_recurrent *o);
+
+/* op/short_conv.c. y[t] = silu(b + Σ_j w[·, j] ⊙ x[t - k + 1 + j]), each channel by itself; w [cols, k], b [cols] or NULL. The state of a segment:
+ * its last k - 1 inputs, oldest first. Copies segments. */
+#define LLM_CONV_TAPS 16 /* most of k */
+struct llm_tensor *llm_short_conv(struct llm_ctx *c, struct llm_tensor *x, struct llm_param *w, struct llm_param *b,
+                                  const struct llm_segment *segments, int64_t n_segments);
+/* op/scan.c. With dt[t] = softplus(dt[t] + dt_bias), limited to [dt_min, dt_max], and a = -e^a_log:
+ * h[t] = e^(dt·a)·h[t-1] + dt·x·bᵀ, y = h·c + d ⊙ x. x [tokens, cols], b and c [tokens, groups·states]. Mamba: dt [tokens, cols], a_log
+ * [cols, states], d and dt_bias [cols]. Mamba 2 (by_head): dt [tokens, heads], all three [heads]. The state of a segment: h as [states, cols]. */
+struct llm_scan {
+    bool by_head;
+    int64_t heads, groups;      /* channels of a group see its b and c */
+    float dt_min, dt_max;
+    const struct llm_segment *segments;
+    int64_t n_segments;
+};
+struct llm_tensor *llm_selective_scan(struct llm_ctx *c, struct llm_tensor *x, struct llm_tensor *dt, struct llm_tensor *b, struct llm_tensor *cc,
+                                      struct llm_param *a_log, struct llm_param *d, struct llm_param *dt_bias, const struct llm_scan *o);
 
 /* ---- the loss (op/cross_entropy.c) ---- */
 struct llm_loss {               /* what came out */

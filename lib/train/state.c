@@ -59,7 +59,8 @@ static int append(struct llm_tensor_list *l, const char *what, const struct llm_
         free(name);
         return -1;
     }
-    l->v[l->n++] = (struct llm_tensor_out){.name = name, .dtype = LLM_F32, .n_dims = p->n_dims, .shape = {p->shape[0], p->shape[1]}, .data = data};
+    l->v[l->n++] = (struct llm_tensor_out){.name = name, .dtype = LLM_F32, .n_dims = p->n_dims, .shape = {p->shape[0], p->shape[1], p->shape[2]},
+                                           .data = data};
     return 0;
 }
 
@@ -126,7 +127,7 @@ static int read_tensor(struct llm_trainer *t, const char *what, const struct llm
     int r = 0;
     if (!entry) r = llm_fail(e, EX_DATAERR, "tensor '%s': expected to go on with %s, found none", name, t->optim->name);
     else if (entry->dtype != LLM_F32 || entry->n_dims != p->n_dims || entry->shape[0] != p->shape[0]
-             || (p->n_dims > 1 && entry->shape[1] != p->shape[1])) {
+             || (p->n_dims > 1 && entry->shape[1] != p->shape[1]) || (p->n_dims > 2 && entry->shape[2] != p->shape[2])) {
         r = llm_fail(e, EX_DATAERR, "tensor '%s': expected F32 of the weight's shape", name);
     } else r = llm_checkpoint_read(t->model->files[0], entry, out, e);
     free(name);

@@ -163,7 +163,7 @@ def write(name, config, model, named, out):
         logits = model(ids, **more)[0][0].numpy()
     shapes = json.dumps([[n, list(p.shape)] for n, p in named])
     save_file({"logits": logits[::EVERY].astype(np.float32).copy()}, os.path.join(out, name + ".safetensors"),
-              metadata={"config": json.dumps(config), "tensors": shapes, "context": str(LENGTH)})
+              metadata={"config": json.dumps(config).replace("Infinity", "null"), "tensors": shapes, "context": str(LENGTH)})
     print(f"{name:18} logits deviate by {logits.std():.2f}, range {logits.max() - logits.min():.1f}")
 
 

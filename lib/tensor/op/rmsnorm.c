@@ -5,12 +5,12 @@
 #include "tensor/op/norm_internal.h"
 #include "tensor/ops.h"
 
-struct rmsnorm_args { const float *gain; float *rstd, offset; int64_t group; };
+struct rmsnorm_args { const float *gain; float *rstd, offset; int64_t group, gain_step; };
 struct work {
     const struct llm_tensor *x, *y;
     const float *gain;
     float offset, eps, *rstd; /* rstd: [rows][cols / group] */
-    int64_t group;
+    int64_t group, gain_step; /* gain_step: 0 where groups share the gain, else group */
     const float *dy;
     int64_t dy_stride;
     struct llm_grad g;
@@ -24,7 +24,8 @@ static void forward_rows(void *arg, int64_t from, int64_t to, int thread)
     for (int64_t r = from; r < to; r++) {
         for (int64_t j = 0; j < groups; j++) {
             float rstd;
-            llm_k.rows.rmsnorm(w->y->data + r * w->y->stride + j * w->group, w->x->data + r * w->x->stride + j * w->group, w->gain, w->offset, w->eps,
+            llm_k.rows.rmsnorm(w->y->data + r * w->y->stride + j * w->group, w->x->data + r * w->x->stride + j * w->group,
+                               w->gain + j * w->gain_step, w->offset, w->eps,
                                (size_t)w->group, &rstd);
             if (w->rstd) w->rstd[r * groups + j] = rstd;
         }
@@ -39,9 +40,28 @@ static void backward_rows(void *arg, int64_t from, int64_t to, int thread)
     for (int64_t r = from; r < to; r++) {
         for (int64_t j = 0; j < groups; j++) {
             int64_t at = j * w->group;
-            llm_k.rows.rmsnorm_back(w->g.p + r * w->g.stride + at, w->x->data + r * w->x->stride + at, w->dy + r * w->dy_stride + at, w->gain,
+            llm_k.rows.rmsnorm_back(w->g.p + r * w->g.stride + at, w->x->data + r * w->x->stride + at, w->dy + r * w->dy_stride + at,
+                                    w->gain + j * w->gain_step,
                                     w->offset, w->rstd[r * groups + j], w->g.add, (size_t)w->group);
         }
+    }
+}
+
+/* Gains that groups do not share: one group after another. */
+static void gains_apart(struct llm_ctx *c, const struct llm_tensor *x, const struct llm_tensor *y, const struct llm_param *gain, const float *rstd,
+                        int64_t group)
+{
+    int64_t groups = x->cols / group;
+    float *own = llm_op_alloc(c, x->rows, sizeof *own);
+    for (int64_t j = 0; own && gain->grad && j < groups; j++) {
+        struct llm_tensor xj = *x, yj = *y;
+        struct llm_param gj = *gain;
+        xj.data += j * group;
+        yj.grad += j * group;
+        xj.cols = yj.cols = group;
+        gj.grad += j * group;
+        for (int64_t r = 0; r < x->rows; r++) own[r] = rstd[r * groups + j];
+        llm_norm_params_back(c, &xj, &yj, &gj, NULL, NULL, own, group);
     }
 }
 
@@ -49,9 +69,11 @@ static void rmsnorm_backward(struct llm_ctx *c, struct llm_node *n)
 {
     const struct rmsnorm_args *a = n->args;
     struct llm_tensor *x = n->in[0];
-    struct work w = {.x = x, .gain = a->gain, .offset = a->offset, .rstd = a->rstd, .group = a->group, .dy = n->out->grad,
+    struct work w = {.x = x, .gain = a->gain, .offset = a->offset, .rstd = a->rstd, .group = a->group, .gain_step = a->gain_step, .dy = n->out->grad,
                      .dy_stride = n->out->grad_stride};
-    llm_norm_params_back(c, x, n->out, n->param[0], NULL, NULL, a->rstd, a->group); /* before dx takes the place of dy */
+    /* before dx takes the place of dy */
+    if (a->gain_step > 0) gains_apart(c, x, n->out, n->param[0], a->rstd, a->group);
+    else llm_norm_params_back(c, x, n->out, n->param[0], NULL, NULL, a->rstd, a->group);
     if (llm_grad_open_over(c, x, n->out, &w.g)) llm_for_rows(x->rows, x->cols, backward_rows, &w);
 }
 
@@ -66,11 +88,13 @@ struct llm_tensor *llm_rmsnorm(struct llm_ctx *c, struct llm_tensor *x, struct l
     struct work w = {.x = x, .offset = gain_offset, .eps = eps, .group = group};
     n.out = llm_tensor_create(c, x->rows, x->cols);
     w.y = n.out;
-    w.gain = llm_op_vector(c, gain, group);
+    bool shared = llm_param_count(gain) == group;
+    w.gain_step = shared ? 0 : group;
+    w.gain = llm_op_vector(c, gain, shared ? group : x->cols);
     if (llm_tape_wants(c, &n)) w.rstd = llm_op_alloc(c, x->rows * (x->cols / group), sizeof *w.rstd);
     if (llm_ctx_failed(c)) return &c->nothing;
     llm_for_rows(x->rows, x->cols, forward_rows, &w);
-    struct rmsnorm_args args = {w.gain, w.rstd, gain_offset, group};
+    struct rmsnorm_args args = {w.gain, w.rstd, gain_offset, group, w.gain_step};
     return llm_record(c, &n, &args, sizeof args);
 }
 

@@ -18,6 +18,12 @@ enum { LENGTH = 83, VOCAB = 61 };
 static const char *const configs[] = {
     "{\"model_type\":\"rnn\",\"vocab_size\":61,\"hidden_size\":40,\"num_layers\":2}",
     "{\"model_type\":\"lstm\",\"vocab_size\":61,\"input_size\":24,\"hidden_size\":40,\"num_layers\":2}",
+    "{\"model_type\":\"mamba\",\"vocab_size\":61,\"hidden_size\":24,\"num_hidden_layers\":2,\"state_size\":5,\"conv_kernel\":4,"
+    "\"time_step_rank\":3,\"initializer_range\":0.3}",
+    "{\"model_type\":\"mamba\",\"vocab_size\":61,\"hidden_size\":40,\"num_hidden_layers\":2,\"state_size\":16,\"use_bias\":true,"
+    "\"initializer_range\":0.3}",
+    "{\"model_type\":\"mamba2\",\"vocab_size\":61,\"hidden_size\":24,\"num_hidden_layers\":2,\"state_size\":7,\"num_heads\":6,\"head_dim\":8,"
+    "\"n_groups\":2,\"initializer_range\":0.3}",
     "{\"model_type\":\"llama\",\"vocab_size\":61,\"hidden_size\":32,\"intermediate_size\":48,\"num_hidden_layers\":2,\"num_attention_heads\":2,"
     "\"initializer_range\":0.2}",
 };

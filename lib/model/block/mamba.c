@@ -1,0 +1,122 @@
+/* Mamba (Gu & Dao 2023) and Mamba 2 (Dao & Gu 2024): projections, a short convolution, a selective scan, a gate. Names and sizes are those of
+ * transformers' MambaForCausalLM and Mamba2ForCausalLM. */
+#include <stdio.h>
+#include "model/arch.h"
+
+enum { IN, CONV, X_PROJ, DT, OUT, SCAN /* w: A_log, b: D */, NORM };
+
+static void name_of(const struct llm_declare *d, const char *what, char *out, size_t n)
+{
+    snprintf(out, n, "%s%s%d.mixer.%s", d->names->prefix, d->names->layer, d->layer, what);
+}
+
+static void plain(struct llm_declare *d, struct llm_param **slot, const char *what, int64_t rows, int64_t cols, const char *dims, enum llm_init init)
+{
+    char name[100];
+    name_of(d, what, name, sizeof name);
+    llm_declare_plain(d, slot, name, rows, cols, dims, init);
+}
+
+static void conv(struct llm_declare *d, struct llm_module *m, int64_t channels)
+{
+    plain(d, &m->p[CONV].w, "conv1d.weight", channels, d->config->conv_kernel, "channels, conv_kernel", LLM_INIT_CONV);
+    llm_declare_exact(d, true);
+    if (d->config->conv_bias) plain(d, &m->p[CONV].b, "conv1d.bias", channels, 0, "channels", LLM_INIT_ZERO);
+}
+
+static void declare_mamba(struct llm_declare *d, struct llm_module *m)
+{
+    const struct llm_config *c = d->config;
+    int64_t inner = c->intermediate_size, rank = c->time_step_rank;
+    llm_declare_linear(d, &m->p[IN], LLM_STEM_QKV, 2 * inner, c->hidden_size, "2 intermediate_size, hidden_size", c->mlp_bias);
+    conv(d, m, inner);
+    plain(d, &m->p[X_PROJ].w, "x_proj.weight", rank + 2 * c->state_size, inner, "time_step_rank + 2 state_size, intermediate_size", LLM_INIT_NORMAL);
+    plain(d, &m->p[DT].w, "dt_proj.weight", inner, rank, "intermediate_size, time_step_rank", LLM_INIT_TIME_PROJECTION);
+    plain(d, &m->p[DT].b, "dt_proj.bias", inner, 0, "intermediate_size", LLM_INIT_TIME_STEP);
+    plain(d, &m->p[SCAN].w, "A_log", inner, c->state_size, "intermediate_size, state_size", LLM_INIT_LOG_COLUMN);
+    llm_declare_exact(d, false);
+    plain(d, &m->p[SCAN].b, "D", inner, 0, "intermediate_size", LLM_INIT_ONE);
+    llm_declare_linear(d, &m->p[OUT], LLM_STEM_OUT, c->hidden_size, inner, "hidden_size, intermediate_size", c->mlp_bias);
+}
+
+static struct llm_tensor *forward_mamba(struct llm_ctx *c, const struct llm_module *m, const struct llm_pass *p, struct llm_tensor *x)
+{
+    const struct llm_config *f = p->config;
+    int64_t inner = f->intermediate_size, n;
+    const struct llm_segment *last = llm_pass_segments(c, p, 0, &n);
+    struct llm_scan o = {.groups = 1, .dt_max = (float)f->time_step_max_limit};
+    o.segments = llm_pass_segments(c, p, (f->conv_kernel - 1) * inner, &o.n_segments);
+    struct llm_tensor *both = llm_linear(c, x, m->p[IN].w, m->p[IN].b);
+    struct llm_tensor *u = llm_short_conv(c, llm_columns(c, both, 0, inner), m->p[CONV].w, m->p[CONV].b, last, n);
+    struct llm_tensor *seen = llm_linear(c, u, m->p[X_PROJ].w, NULL);
+    struct llm_tensor *dt = llm_linear(c, llm_columns(c, seen, 0, f->time_step_rank), m->p[DT].w, NULL);
+    struct llm_tensor *b = llm_columns(c, seen, f->time_step_rank, f->state_size);
+    struct llm_tensor *to = llm_columns(c, seen, f->time_step_rank + f->state_size, f->state_size);
+    struct llm_tensor *y = llm_selective_scan(c, u, dt, b, to, m->p[SCAN].w, m->p[SCAN].b, m->p[DT].b, &o);
+    return llm_linear(c, llm_gated(c, llm_columns(c, both, inner, inner), y, LLM_ACT_SILU), m->p[OUT].w, m->p[OUT].b);
+}
+
+/* For each state of a channel: decay, input and output, beside the 2 that a_log counts for. */
+static double extra_flops(const struct llm_config *c, int64_t layer, int64_t context)
+{
+    (void)layer, (void)context;
+    return 5.0 * (double)c->intermediate_size * (double)c->state_size;
+}
+
+static void state_mamba(const struct llm_config *c, int64_t layer, struct llm_state_shape *s)
+{
+    (void)layer;
+    s->parts[0] = (struct llm_state_part){"conv", c->conv_kernel - 1, c->intermediate_size};
+    s->parts[1] = (struct llm_state_part){"ssm", c->state_size, c->intermediate_size};
+}
+
+const struct llm_module_kind llm_module_mamba = {.name = "mamba", .declare = declare_mamba, .forward = forward_mamba, .extra_flops = extra_flops,
+                                                 .state = state_mamba};
+
+/* ---- Mamba 2: a decay a head, groups of b and c, all through the convolution, a norm behind the gate ---- */
+
+static int64_t conv_width(const struct llm_config *c)
+{
+    return c->intermediate_size + 2 * c->ssm_groups * c->state_size;
+}
+
+static void declare_mamba2(struct llm_declare *d, struct llm_module *m)
+{
+    const struct llm_config *c = d->config;
+    int64_t inner = c->intermediate_size, heads = c->ssm_heads;
+    llm_declare_linear(d, &m->p[IN], LLM_STEM_QKV, inner + conv_width(c) + heads, c->hidden_size,
+                       "2 intermediate_size + 2 n_groups * state_size + num_heads, hidden_size", c->mlp_bias);
+    conv(d, m, conv_width(c));
+    plain(d, &m->p[DT].b, "dt_bias", heads, 0, "num_heads", LLM_INIT_TIME_STEP);
+    plain(d, &m->p[SCAN].w, "A_log", heads, 0, "num_heads", LLM_INIT_LOG_COLUMN);
+    plain(d, &m->p[SCAN].b, "D", heads, 0, "num_heads", LLM_INIT_ONE);
+    plain(d, &m->p[NORM].w, "norm.weight", inner, 0, "intermediate_size", LLM_INIT_ONE);
+    llm_declare_linear(d, &m->p[OUT], LLM_STEM_OUT, c->hidden_size, inner, "hidden_size, intermediate_size", c->mlp_bias);
+}
+
+static struct llm_tensor *forward_mamba2(struct llm_ctx *c, const struct llm_module *m, const struct llm_pass *p, struct llm_tensor *x)
+{
+    const struct llm_config *f = p->config;
+    int64_t inner = f->intermediate_size, wide = conv_width(f), bc = f->ssm_groups * f->state_size, n;
+    const struct llm_segment *last = llm_pass_segments(c, p, 0, &n);
+    struct llm_scan o = {.by_head = true, .heads = f->ssm_heads, .groups = f->ssm_groups, .dt_min = (float)f->time_step_min_limit,
+                         .dt_max = (float)f->time_step_max_limit};
+    o.segments = llm_pass_segments(c, p, (f->conv_kernel - 1) * wide, &o.n_segments);
+    struct llm_tensor *all = llm_linear(c, x, m->p[IN].w, m->p[IN].b);
+    struct llm_tensor *u = llm_short_conv(c, llm_columns(c, all, inner, wide), m->p[CONV].w, m->p[CONV].b, last, n);
+    struct llm_tensor *y = llm_selective_scan(c, llm_columns(c, u, 0, inner), llm_columns(c, all, inner + wide, f->ssm_heads),
+                                              llm_columns(c, u, inner, bc), llm_columns(c, u, inner + bc, bc), m->p[SCAN].w, m->p[SCAN].b, m->p[DT].b,
+                                              &o);
+    y = llm_gated(c, llm_columns(c, all, 0, inner), y, LLM_ACT_SILU);
+    y = llm_rmsnorm(c, y, m->p[NORM].w, (float)f->norm_eps, 0, inner / f->ssm_groups);
+    return llm_linear(c, y, m->p[OUT].w, m->p[OUT].b);
+}
+
+static void state_mamba2(const struct llm_config *c, int64_t layer, struct llm_state_shape *s)
+{
+    state_mamba(c, layer, s);
+    s->parts[0].cols = conv_width(c);
+}
+
+const struct llm_module_kind llm_module_mamba2 = {.name = "mamba2", .declare = declare_mamba2, .forward = forward_mamba2, .extra_flops = extra_flops,
+                                                  .state = state_mamba2};

@@ -1,0 +1,374 @@
+/* Selective scans: h[t] = e^(dt·a)·h[t-1] + dt·x·bᵀ, y = h·c + d·x. Time goes in order, runs of tokens and blocks of channels go abreast. On the way
+ * back states are computed again from those kept every few tokens. */
+#include <math.h>
+#include <stdatomic.h>
+#include <string.h>
+#include "cpu/kernels.h"
+#include "cpu/pool.h"
+#include "tensor/gradcheck.h"
+#include "tensor/ops.h"
+#include "tensor/tape.h"
+
+enum { BLOCK = 64 }; /* channels of a piece */
+
+/* A few tokens of a segment; the state before them is kept. */
+struct chunk { int64_t first, n, segment, part; };
+struct block { int64_t from, n, group; };
+
+/* What forward and backward share; on `acts`. */
+struct scan {
+    struct llm_scan o;
+    int64_t tokens, cols, states, n_chunks, n_parts, n_blocks;
+    struct llm_segment *segments;
+    struct chunk *chunks;        /* segment by segment; parts are runs of chunks that do not leave a block of the canonical order */
+    struct block *blocks;        /* channels, none in two groups */
+    float *a, *skip, *bias;      /* [states or 1, cols]; [cols]; [cols] */
+    float *dt;                   /* [tokens, cols] */
+    float *kept;                 /* [n_chunks, states, cols]; NULL when not recording */
+};
+struct scan_args { struct scan s; };
+struct work {
+    const struct scan *s;
+    const struct llm_tensor *x, *raw, *b, *c, *y;
+    /* backward */
+    float *d_dt, *d_bc, *partial; /* [tokens, cols]; [n_blocks, tokens, 2·states]; [n_parts, rows, cols]: of a, of skip */
+    float *dx;
+    int64_t ldx, a_rows;
+    float *d_raw;                /* [tokens, columns of raw] */
+    struct llm_grad gb, gc;
+    atomic_bool no_memory;
+};
+
+static struct llm_scan_run run_of(const struct work *w, const struct block *k, int64_t first, int64_t n)
+{
+    const struct scan *s = w->s;
+    return (struct llm_scan_run){
+        .tokens = (size_t)n, .channels = (size_t)k->n, .states = (size_t)s->states, .one_decay = s->o.by_head,
+        .a = s->a + k->from, .lda = (size_t)s->cols, .skip = s->skip + k->from, .x = w->x->data + first * w->x->stride + k->from, .ldx = (size_t)w->x->stride,
+        .dt = s->dt + first * s->cols + k->from, .ldt = (size_t)s->cols, .b = w->b->data + first * w->b->stride + k->group * s->states,
+        .ldb = (size_t)w->b->stride, .c = w->c->data + first * w->c->stride + k->group * s->states, .ldc = (size_t)w->c->stride};
+}
+
+static void forward_piece(void *arg, size_t i, int thread)
+{
+    struct work *w = arg;
+    const struct scan *s = w->s;
+    const struct llm_segment *g = &s->segments[(int64_t)i / s->n_blocks];
+    const struct block *k = &s->blocks[(int64_t)i % s->n_blocks];
+    float *h = llm_scratch(thread, (size_t)(s->states * BLOCK) * sizeof *h);
+    if (!h) {
+        atomic_store(&w->no_memory, true);
+        return;
+    }
+    for (int64_t n = 0; n < s->states; n++) {
+        if (g->from) memcpy(h + n * k->n, g->from + n * s->cols + k->from, (size_t)k->n * sizeof *h);
+        else memset(h + n * k->n, 0, (size_t)k->n * sizeof *h);
+    }
+    for (int64_t c = 0; s->kept && c < s->n_chunks; c++) {
+        if (s->chunks[c].segment != (int64_t)i / s->n_blocks) continue;
+        for (int64_t n = 0; n < s->states; n++) {
+            memcpy(s->kept + (c * s->states + n) * s->cols + k->from, h + n * k->n, (size_t)k->n * sizeof *h);
+        }
+        struct llm_scan_run r = run_of(w, k, s->chunks[c].first, s->chunks[c].n);
+        r.h = h;
+        r.ldh = (size_t)k->n;
+        r.y = w->y->data + s->chunks[c].first * w->y->stride + k->from;
+        r.ldy = (size_t)w->y->stride;
+        llm_k.scan.forward(&r);
+    }
+    if (!s->kept) {
+        struct llm_scan_run r = run_of(w, k, g->first, g->n);
+        r.h = h;
+        r.ldh = (size_t)k->n;
+        r.y = w->y->data + g->first * w->y->stride + k->from;
+        r.ldy = (size_t)w->y->stride;
+        llm_k.scan.forward(&r);
+    }
+    for (int64_t n = 0; n < s->states && g->to; n++) memcpy(g->to + n * s->cols + k->from, h + n * k->n, (size_t)k->n * sizeof *h);
+}
+
+static void time_rows(void *arg, int64_t from, int64_t to, int thread)
+{
+    struct work *w = arg;
+    const struct scan *s = w->s;
+    int64_t n = w->raw->cols, each = s->cols / n;
+    (void)thread;
+    for (int64_t t = from; t < to; t++) {
+        float *dt = s->dt + t * s->cols;
+        llm_k.scan.time_step(dt, w->raw->data + t * w->raw->stride, s->bias, s->o.dt_min, s->o.dt_max, (size_t)n);
+        for (int64_t j = n - 1; each > 1 && j >= 0; j--) { /* from behind: heads spread over what is read already */
+            float v = dt[j];
+            for (int64_t p = each - 1; p >= 0; p--) dt[j * each + p] = v;
+        }
+    }
+}
+
+/* Chunks of all segments; NULL: only counts. Returns how many; *parts likewise. */
+static int64_t cut(const struct scan *s, int64_t row_len, struct chunk *out, int64_t *parts)
+{
+    int64_t n = 0;
+    *parts = 0;
+    for (int64_t i = 0; i < s->o.n_segments; i++) {
+        const struct llm_segment *g = &s->segments[i];
+        for (int64_t at = g->first, end, part_end; at < g->first + g->n; at = part_end) {
+            part_end = llm_fold_end(g->first + g->n, row_len, at / row_len * row_len + at % row_len / LLM_FOLD * LLM_FOLD);
+            for (; at < part_end; at = end) {
+                end = at + LLM_SCAN_CHUNK < part_end ? at + LLM_SCAN_CHUNK : part_end;
+                if (out) out[n] = (struct chunk){at, end - at, i, *parts};
+                n++;
+            }
+            ++*parts;
+        }
+    }
+    return n;
+}
+
+static int64_t cut_channels(const struct scan *s, struct block *out)
+{
+    int64_t n = 0, wide = s->cols / s->o.groups;
+    for (int64_t g = 0; g < s->o.groups; g++) {
+        for (int64_t at = 0; at < wide; at += BLOCK, n++) {
+            if (out) out[n] = (struct block){g * wide + at, wide - at < BLOCK ? wide - at : BLOCK, g};
+        }
+    }
+    return n;
+}
+
+/* Copies of what is given, and a, skip and the time step's bias, for each channel. */
+static bool begin(struct llm_ctx *c, struct scan *s, struct llm_param *const *p, bool recording)
+{
+    int64_t rows = s->o.by_head ? 1 : s->states, params = s->o.by_head ? s->o.heads : s->cols, each = s->cols / params;
+    s->segments = llm_op_alloc(c, s->o.n_segments, sizeof *s->segments);
+    s->a = llm_op_alloc(c, rows * s->cols, sizeof(float));
+    s->skip = llm_op_alloc(c, s->cols, sizeof(float));
+    s->bias = llm_op_alloc(c, params, sizeof(float));
+    s->dt = llm_op_alloc(c, s->tokens * s->cols, sizeof(float));
+    if (llm_ctx_failed(c)) return false;
+    memcpy(s->segments, s->o.segments, (size_t)s->o.n_segments * sizeof *s->segments);
+    s->n_blocks = cut_channels(s, NULL);
+    s->blocks = llm_op_alloc(c, s->n_blocks, sizeof *s->blocks);
+    if (recording) {
+        s->n_chunks = cut(s, llm_row_len(c, s->tokens), NULL, &s->n_parts);
+        s->chunks = llm_op_alloc(c, s->n_chunks, sizeof *s->chunks);
+        s->kept = llm_op_alloc(c, s->n_chunks * s->states * s->cols, sizeof *s->kept);
+    }
+    size_t mark = llm_arena_mark(&c->acts);
+    float *a = llm_op_alloc(c, params * rows, sizeof *a);
+    const float *a_log = llm_op_vector(c, p[0], params * rows), *skip = llm_op_vector(c, p[1], params), *bias = llm_op_vector(c, p[2], params);
+    if (llm_ctx_failed(c)) return false;
+    cut_channels(s, s->blocks);
+    if (recording) cut(s, llm_row_len(c, s->tokens), s->chunks, &s->n_parts);
+    llm_k.scan.decay(a, a_log, (size_t)(params * rows));
+    for (int64_t i = 0; i < s->cols; i++) {
+        for (int64_t n = 0; n < rows; n++) s->a[n * s->cols + i] = a[i / each * rows + n];
+        s->skip[i] = skip[i / each];
+    }
+    memcpy(s->bias, bias, (size_t)params * sizeof *bias);
+    llm_arena_pop(&c->acts, mark);
+    return true;
+}
+
+static const char *wrong_of(const struct llm_tensor *x, const struct llm_tensor *dt, const struct llm_tensor *b, const struct llm_tensor *c,
+                            const struct llm_scan *o)
+{
+    if (o->groups < 1 || x->cols % o->groups) return "groups: expected a divisor of the channels";
+    int64_t states = b->cols / o->groups;
+    if (b->cols % o->groups || states < 1 || states > LLM_SCAN_STATES || c->cols != b->cols) return "states: expected 1 to 256";
+    if (o->by_head ? o->heads < 1 || x->cols % o->heads || o->heads % o->groups || dt->cols != o->heads : dt->cols != x->cols) {
+        return "time steps: expected one a channel or a head";
+    }
+    return x->rows == dt->rows && x->rows == b->rows && x->rows == c->rows ? NULL : "expected inputs of as many tokens";
+}
+
+static void scan_backward(struct llm_ctx *c, struct llm_node *n);
+
+struct llm_tensor *llm_selective_scan(struct llm_ctx *c, struct llm_tensor *x, struct llm_tensor *dt, struct llm_tensor *b, struct llm_tensor *cc,
+                                      struct llm_param *a_log, struct llm_param *d, struct llm_param *dt_bias, const struct llm_scan *o)
+{
+    if (llm_ctx_failed(c)) return &c->nothing;
+    const char *wrong = wrong_of(x, dt, b, cc, o);
+    if (wrong) return llm_op_fail(c, LLM_EX_FAILURE, "selective scan: %s", wrong);
+    struct llm_node n = {.backward = scan_backward, .mark = llm_arena_mark(&c->acts), .in = {x, dt, b, cc}, .param = {a_log, d, dt_bias}};
+    struct scan s = {.o = *o, .tokens = x->rows, .cols = x->cols, .states = b->cols / o->groups};
+    n.out = llm_tensor_create(c, x->rows, x->cols);
+    if (llm_ctx_failed(c) || !begin(c, &s, n.param, llm_tape_wants(c, &n))) return &c->nothing;
+    struct work w = {.s = &s, .x = x, .raw = dt, .b = b, .c = cc, .y = n.out};
+    llm_for_rows(x->rows, x->cols, time_rows, &w);
+    llm_parallel((size_t)(o->n_segments * s.n_blocks), forward_piece, &w);
+    if (atomic_load(&w.no_memory)) return llm_op_fail(c, EX_UNAVAILABLE, "out of memory in a selective scan");
+    return llm_record(c, &n, &(struct scan_args){s}, sizeof(struct scan_args));
+}
+
+/* ---- backward ---- */
+
+static void backward_piece(void *arg, size_t i, int thread)
+{
+    struct work *w = arg;
+    const struct scan *s = w->s;
+    int64_t segment = (int64_t)i / s->n_blocks, number = (int64_t)i % s->n_blocks;
+    const struct block *k = &s->blocks[number];
+    size_t state = (size_t)(s->states * BLOCK), scratch = LLM_SCAN_SCRATCH((size_t)s->states);
+    float *all = llm_scratch(thread, (scratch + 2 * state + BLOCK) * sizeof *all), *g = all + scratch, *da = g + state, *d_skip = da + state;
+    if (!all) {
+        atomic_store(&w->no_memory, true);
+        return;
+    }
+    memset(g, 0, (2 * state + BLOCK) * sizeof *g);
+    for (int64_t c = s->n_chunks - 1; c >= 0; c--) {
+        const struct chunk *q = &s->chunks[c];
+        if (q->segment != segment) continue;
+        struct llm_scan_back b = {.run = run_of(w, k, q->first, q->n), .dy = w->y->grad + q->first * w->y->grad_stride + k->from,
+                                  .ld_dy = (size_t)w->y->grad_stride, .g = g, .dx = w->dx + q->first * w->ldx + k->from, .ld_dx = (size_t)w->ldx,
+                                  .ddt = w->d_dt + q->first * s->cols + k->from, .ld_ddt = (size_t)s->cols,
+                                  .d_bc = w->d_bc + (number * s->tokens + q->first) * 2 * s->states, .da = da, .d_skip = d_skip, .scratch = all};
+        b.run.h = s->kept + c * s->states * s->cols + k->from;
+        b.run.ldh = (size_t)s->cols;
+        llm_k.scan.backward(&b);
+        if (c > 0 && s->chunks[c - 1].segment == segment && s->chunks[c - 1].part == q->part) continue;
+        float *out = w->partial + q->part * (w->a_rows + 1) * s->cols + k->from;
+        for (int64_t n = 0; n < w->a_rows; n++) memcpy(out + n * s->cols, da + n * k->n, (size_t)k->n * sizeof *out);
+        memcpy(out + w->a_rows * s->cols, d_skip, (size_t)k->n * sizeof *out);
+        memset(da, 0, (state + BLOCK) * sizeof *da);
+    }
+}
+
+/* Gradients of b and c, over the blocks of their group in order; of the time steps before their softplus. */
+static void gather_rows(void *arg, int64_t from, int64_t to, int thread)
+{
+    struct work *w = arg;
+    const struct scan *s = w->s;
+    int64_t per_group = s->n_blocks / s->o.groups, n = w->raw->cols, each = s->cols / n;
+    (void)thread;
+    for (int64_t t = from; t < to; t++) {
+        for (int64_t k = 0; k < s->n_blocks; k++) {
+            const float *part = w->d_bc + (k * s->tokens + t) * 2 * s->states;
+            for (int what = 0; what < 2; what++) {
+                const struct llm_grad *g = what ? &w->gc : &w->gb;
+                if (!g->p) continue;
+                float *out = g->p + t * g->stride + s->blocks[k].group * s->states;
+                if (k % per_group == 0 && !g->add) memcpy(out, part + what * s->states, (size_t)s->states * sizeof *out);
+                else llm_k.elementwise.add(out, out, part + what * s->states, (size_t)s->states);
+            }
+        }
+        float *d = w->d_dt + t * s->cols;
+        for (int64_t j = 0; each > 1 && j < n; j++) {
+            float sum = 0;
+            for (int64_t p = 0; p < each; p++) sum += d[j * each + p];
+            d[j] = sum;
+        }
+        llm_k.scan.time_step_back(w->d_raw + t * n, d, w->raw->data + t * w->raw->stride, s->bias, s->o.dt_min, s->o.dt_max, (size_t)n);
+    }
+}
+
+/* Parts are added in order: the canonical order. da_log = da·a. */
+static void add_params(const struct work *w, float *a_log, float *skip)
+{
+    const struct scan *s = w->s;
+    int64_t params = s->o.by_head ? s->o.heads : s->cols, each = s->cols / params;
+    for (int64_t part = 0; part < s->n_parts; part++) {
+        const float *p = w->partial + part * (w->a_rows + 1) * s->cols;
+        for (int64_t j = 0; j < params; j++) {
+            for (int64_t n = 0; a_log && n < w->a_rows; n++) {
+                float sum = 0;
+                for (int64_t i = j * each; i < (j + 1) * each; i++) sum += p[n * s->cols + i];
+                a_log[j * w->a_rows + n] += sum * s->a[n * s->cols + j * each];
+            }
+            float sum = 0;
+            for (int64_t i = j * each; i < (j + 1) * each; i++) sum += p[w->a_rows * s->cols + i];
+            if (skip) skip[j] += sum;
+        }
+    }
+}
+
+/* x's gradient takes what stands in `d` [rows, cols]. */
+static void give(struct llm_ctx *c, struct llm_tensor *x, const float *d)
+{
+    struct llm_grad g;
+    if (!llm_grad_open(c, x, &g)) return;
+    for (int64_t t = 0; t < x->rows; t++) {
+        float *out = g.p + t * g.stride;
+        if (g.add) llm_k.elementwise.add(out, out, d + t * x->cols, (size_t)x->cols);
+        else memcpy(out, d + t * x->cols, (size_t)x->cols * sizeof *out);
+    }
+}
+
+static void scan_backward(struct llm_ctx *c, struct llm_node *n)
+{
+    const struct scan *s = &((const struct scan_args *)n->args)->s;
+    struct work w = {.s = s, .x = n->in[0], .raw = n->in[1], .b = n->in[2], .c = n->in[3], .y = n->out, .ldx = s->cols,
+                     .a_rows = s->o.by_head ? 1 : s->states};
+    w.d_dt = llm_op_alloc(c, s->tokens * s->cols, sizeof(float));
+    w.dx = llm_op_alloc(c, s->tokens * s->cols, sizeof(float));
+    w.d_raw = llm_op_alloc(c, s->tokens * w.raw->cols, sizeof(float));
+    w.d_bc = llm_op_alloc(c, s->n_blocks * s->tokens * 2 * s->states, sizeof(float));
+    w.partial = llm_op_alloc(c, s->n_parts * (w.a_rows + 1) * s->cols, sizeof(float));
+    if (llm_ctx_failed(c)) return;
+    llm_parallel((size_t)(s->o.n_segments * s->n_blocks), backward_piece, &w);
+    if (atomic_load(&w.no_memory)) {
+        llm_op_fail(c, EX_UNAVAILABLE, "out of memory in a selective scan");
+        return;
+    }
+    if (!llm_grad_open(c, n->in[2], &w.gb)) w.gb.p = NULL;
+    if (!llm_grad_open(c, n->in[3], &w.gc)) w.gc.p = NULL;
+    llm_for_rows(s->tokens, s->cols, gather_rows, &w);
+    add_params(&w, n->param[0]->grad, n->param[1]->grad);
+    llm_bias_grad(n->param[2], w.d_raw, w.raw->cols, s->tokens, llm_row_len(c, s->tokens), w.raw->cols);
+    give(c, n->in[1], w.d_raw);
+    give(c, n->in[0], w.dx);
+}
+
+/* ---- gradient check ---- */
+
+enum { TOKENS = 76, CHANNELS = 6, STATES = 3 };
+static const float check_state[STATES * CHANNELS] = {.5f, -1, 2, .25f, [7] = .75f, [12] = -1.5f, [17] = 1};
+static const struct llm_segment check_segments[] = {{.first = 0, .n = 36}, {.first = 36, .n = 2}, {.first = 38, .n = 38, .from = check_state}};
+
+static struct llm_tensor *run(struct llm_ctx *c, struct llm_tensor *const *in, struct llm_param *const *p, const struct llm_scan *o)
+{
+    int64_t bc = STATES * o->groups;
+    return llm_selective_scan(c, in[0], in[1], llm_columns(c, in[2], 0, bc), llm_columns(c, in[2], bc, bc), p[0], p[1], p[2], o);
+}
+
+static struct llm_tensor *check_run(struct llm_ctx *c, struct llm_tensor *const *in, struct llm_param *const *p)
+{
+    return run(c, in, p, &(struct llm_scan){.groups = 1, .dt_max = INFINITY, .segments = check_segments, .n_segments = 3});
+}
+
+static struct llm_tensor *check_heads(struct llm_ctx *c, struct llm_tensor *const *in, struct llm_param *const *p)
+{
+    return run(c, in, p, &(struct llm_scan){.by_head = true, .heads = 2, .groups = 2, .dt_min = .3f, .dt_max = 1.5f, .segments = check_segments,
+                                            .n_segments = 3});
+}
+
+static void check_formula(const struct llm_gradcheck *g, const double *const *in, const double *const *p, double *y)
+{
+    bool by_head = g->in[1].cols == 2;
+    int64_t params = g->in[1].cols, each = CHANNELS / params, groups = by_head ? 2 : 1;
+    for (int s = 0; s < 3; s++) {
+        const struct llm_segment *q = &check_segments[s];
+        for (int i = 0; i < CHANNELS; i++) {
+            double h[STATES];
+            int64_t j = i / each, group = i / (CHANNELS / groups);
+            for (int n = 0; n < STATES; n++) h[n] = q->from ? (double)q->from[n * CHANNELS + i] : 0;
+            for (int64_t t = q->first; t < q->first + q->n; t++) {
+                const double *b = in[2] + t * 2 * STATES * groups + group * STATES, *c = b + STATES * groups;
+                double dt = log1p(exp(in[1][t * params + j] + p[2][j])), x = in[0][t * CHANNELS + i];
+                if (by_head) dt = fmin(1.5, fmax((double).3f, dt));
+                double sum = p[1][j] * x;
+                for (int n = 0; n < STATES; n++) {
+                    double a = -exp(by_head ? p[0][j] : p[0][i * STATES + n]);
+                    h[n] = exp(dt * a) * h[n] + dt * x * b[n];
+                    sum += h[n] * c[n];
+                }
+                y[t * CHANNELS + i] = sum;
+            }
+        }
+    }
+}
+
+const struct llm_gradcheck llm_gradcheck_scan[] = {
+    {.name = "selective scan", .in = {{TOKENS, CHANNELS}, {TOKENS, CHANNELS}, {TOKENS, 2 * STATES}},
+     .param = {{CHANNELS, STATES}, {1, CHANNELS}, {1, CHANNELS}}, .out = {TOKENS, CHANNELS}, .n_rows = 2, .run = check_run, .formula = check_formula},
+    {.name = "selective scan by heads", .in = {{TOKENS, CHANNELS}, {TOKENS, 2}, {TOKENS, 4 * STATES}}, .param = {{1, 2}, {1, 2}, {1, 2}},
+     .out = {TOKENS, CHANNELS}, .n_rows = 2, .run = check_heads, .formula = check_formula},
+    {0}};

@@ -1,0 +1,212 @@
+/* y[t] = silu(b + Σ_j w[j]·x[t - k + 1 + j]): the convolution over the last few tokens, each channel by itself, of Mamba. */
+#include <math.h>
+#include <string.h>
+#include "cpu/kernels.h"
+#include "cpu/pool.h"
+#include "tensor/gradcheck.h"
+#include "tensor/ops.h"
+#include "tensor/tape.h"
+
+/* What forward and backward share; on `acts`. */
+struct conv {
+    int64_t k, cols, n_segments;
+    struct llm_segment *segments;
+    int32_t *segment_of;         /* [tokens] */
+    const float *w, *bias;       /* [k, cols] turned; [cols] or NULL */
+    float *zeros;                /* [cols] */
+};
+struct conv_args { struct conv v; };
+struct work {
+    const struct conv *v;
+    const struct llm_tensor *x, *y;
+    float *d_sum;                /* [tokens, cols] */
+    struct llm_grad g;
+    float *dw;
+    int64_t row_len;
+};
+
+/* What a token sees, oldest first, from column `at` on. */
+static void taps_of(const struct work *w, int64_t t, int64_t at, const float **taps)
+{
+    const struct conv *v = w->v;
+    const struct llm_segment *s = &v->segments[v->segment_of[t]];
+    for (int64_t j = 0; j < v->k; j++) {
+        int64_t from = t - v->k + 1 + j;
+        if (from >= s->first) taps[j] = w->x->data + from * w->x->stride + at;
+        else taps[j] = (s->from ? s->from + (t - s->first + j) * v->cols : v->zeros) + at;
+    }
+}
+
+static void forward_rows(void *arg, int64_t from, int64_t to, int thread)
+{
+    const struct work *w = arg;
+    const struct conv *v = w->v;
+    const float *taps[LLM_CONV_TAPS];
+    (void)thread;
+    for (int64_t t = from; t < to; t++) {
+        taps_of(w, t, 0, taps);
+        llm_k.scan.conv(w->y->data + t * w->y->stride, taps, v->w, (size_t)v->cols, v->bias, (size_t)v->k, (size_t)v->cols);
+    }
+}
+
+/* The last inputs behind each segment. `to` may be `from`: rows move down only. */
+static void keep_inputs(const struct work *w)
+{
+    const struct conv *v = w->v;
+    for (int64_t i = 0; i < v->n_segments; i++) {
+        const struct llm_segment *s = &v->segments[i];
+        for (int64_t j = 0; s->to && j < v->k - 1; j++) {
+            int64_t at = s->n + j - (v->k - 1);
+            const float *row = at >= 0 ? w->x->data + (s->first + at) * w->x->stride : s->from ? s->from + (s->n + j) * v->cols : v->zeros;
+            memmove(s->to + j * v->cols, row, (size_t)v->cols * sizeof *row);
+        }
+    }
+}
+
+static bool begin(struct llm_ctx *c, struct conv *v, const struct llm_param *w, const struct llm_segment *segments, int64_t tokens, bool recording)
+{
+    float *turned = llm_op_alloc(c, v->k * v->cols, sizeof *turned);
+    v->segments = llm_op_alloc(c, v->n_segments, sizeof *v->segments);
+    v->segment_of = llm_op_alloc(c, tokens, sizeof *v->segment_of);
+    v->zeros = llm_op_alloc(c, v->cols, sizeof *v->zeros);
+    if (llm_ctx_failed(c)) return false;
+    memset(v->zeros, 0, (size_t)v->cols * sizeof *v->zeros);
+    memcpy(v->segments, segments, (size_t)v->n_segments * sizeof *segments);
+    for (int64_t i = 0; i < v->n_segments; i++) {
+        struct llm_segment *s = &v->segments[i];
+        for (int64_t t = s->first; t < s->first + s->n; t++) v->segment_of[t] = (int32_t)i;
+        if (!recording || !s->from) continue;
+        float *copy = llm_op_alloc(c, (v->k - 1) * v->cols, sizeof *copy); /* who carries states on may change them before the way back */
+        if (!copy) return false;
+        memcpy(copy, s->from, (size_t)((v->k - 1) * v->cols) * sizeof *copy);
+        s->from = copy;
+    }
+    size_t mark = llm_arena_mark(&c->acts);
+    float *rows = llm_op_alloc(c, v->k * v->cols, sizeof *rows);
+    if (!rows) return false;
+    llm_dtypes[w->weight.dtype].decode(w->weight.data, rows, (size_t)(v->k * v->cols));
+    for (int64_t i = 0; i < v->cols; i++) {
+        for (int64_t j = 0; j < v->k; j++) turned[j * v->cols + i] = rows[i * v->k + j];
+    }
+    llm_arena_pop(&c->acts, mark);
+    v->w = turned;
+    return true;
+}
+
+static void conv_backward(struct llm_ctx *c, struct llm_node *n);
+
+struct llm_tensor *llm_short_conv(struct llm_ctx *c, struct llm_tensor *x, struct llm_param *w, struct llm_param *b,
+                                  const struct llm_segment *segments, int64_t n_segments)
+{
+    if (llm_ctx_failed(c)) return &c->nothing;
+    if (x->cols != w->weight.n || w->weight.k < 1 || w->weight.k > LLM_CONV_TAPS || llm_dtypes[w->weight.dtype].is_quantised) {
+        return llm_op_fail(c, LLM_EX_FAILURE, "'%s': expected [%lld channels, 1 to %d taps] in floating point, found [%lld, %lld]", w->name,
+                           (long long)x->cols, LLM_CONV_TAPS, (long long)w->weight.n, (long long)w->weight.k);
+    }
+    struct llm_node n = {.backward = conv_backward, .mark = llm_arena_mark(&c->acts), .in = {x}, .param = {w, b}};
+    struct conv v = {.k = w->weight.k, .cols = x->cols, .n_segments = n_segments};
+    n.out = llm_tensor_create(c, x->rows, x->cols);
+    v.bias = b ? llm_op_vector(c, b, x->cols) : NULL;
+    if (llm_ctx_failed(c) || !begin(c, &v, w, segments, x->rows, llm_tape_wants(c, &n))) return &c->nothing;
+    struct work work = {.v = &v, .x = x, .y = n.out};
+    llm_for_rows(x->rows, x->cols, forward_rows, &work);
+    keep_inputs(&work);
+    return llm_record(c, &n, &(struct conv_args){v}, sizeof(struct conv_args));
+}
+
+static void sum_rows(void *arg, int64_t from, int64_t to, int thread)
+{
+    const struct work *w = arg;
+    const struct conv *v = w->v;
+    const float *taps[LLM_CONV_TAPS];
+    (void)thread;
+    for (int64_t t = from; t < to; t++) {
+        taps_of(w, t, 0, taps);
+        llm_k.scan.conv_back(w->d_sum + t * v->cols, w->y->grad + t * w->y->grad_stride, taps, v->w, (size_t)v->cols, v->bias, (size_t)v->k,
+                             (size_t)v->cols);
+    }
+}
+
+static void input_rows(void *arg, int64_t from, int64_t to, int thread)
+{
+    const struct work *w = arg;
+    const struct conv *v = w->v;
+    (void)thread;
+    for (int64_t t = from; t < to; t++) {
+        const struct llm_segment *s = &v->segments[v->segment_of[t]];
+        float *dx = w->g.p + t * w->g.stride;
+        if (!w->g.add) memset(dx, 0, (size_t)v->cols * sizeof *dx);
+        for (int64_t j = v->k - 1; j >= 0 && t + v->k - 1 - j < s->first + s->n; j--) {
+            llm_k.scan.mul_add(dx, v->w + j * v->cols, w->d_sum + (t + v->k - 1 - j) * v->cols, (size_t)v->cols);
+        }
+    }
+}
+
+static void weight_columns(void *arg, int64_t from, int64_t to, int thread)
+{
+    const struct work *w = arg;
+    const struct conv *v = w->v;
+    float sums[LLM_CONV_TAPS][64];
+    const float *taps[LLM_CONV_TAPS];
+    (void)thread;
+    for (int64_t at = 0, end; at < w->x->rows; at = end) {
+        end = llm_fold_end(w->x->rows, w->row_len, at);
+        memset(sums, 0, sizeof sums);
+        for (int64_t t = at; t < end; t++) {
+            taps_of(w, t, from, taps);
+            for (int64_t j = 0; j < v->k; j++) llm_k.scan.mul_add(sums[j], w->d_sum + t * v->cols + from, taps[j], (size_t)(to - from));
+        }
+        for (int64_t i = from; i < to; i++) {
+            for (int64_t j = 0; j < v->k; j++) w->dw[i * v->k + j] += sums[j][i - from];
+        }
+    }
+}
+
+static void conv_backward(struct llm_ctx *c, struct llm_node *n)
+{
+    const struct conv *v = &((const struct conv_args *)n->args)->v;
+    struct llm_param *p = n->param[0];
+    struct work w = {.v = v, .x = n->in[0], .y = n->out, .dw = p->grad, .row_len = llm_row_len(c, n->out->rows)};
+    w.d_sum = llm_op_alloc(c, n->out->rows * v->cols, sizeof *w.d_sum);
+    if (!w.d_sum) return;
+    llm_for_rows(n->out->rows, v->cols, sum_rows, &w);
+    if (p->grad) llm_for_columns(v->cols, weight_columns, &w);
+    llm_bias_grad(n->param[1], w.d_sum, v->cols, n->out->rows, w.row_len, v->cols);
+    if (llm_grad_open(c, n->in[0], &w.g)) llm_for_rows(n->out->rows, v->cols, input_rows, &w);
+}
+
+/* ---- gradient check ---- */
+
+enum { CHANNELS = 19, TAPS = 4 };
+static const float check_state[(TAPS - 1) * CHANNELS] = {.5f, -1, 2, [20] = .75f, [40] = -1.5f, [56] = 1};
+static const struct llm_segment check_segments[] = {{.first = 0, .n = 2}, {.first = 2, .n = 5, .from = check_state}, {.first = 7, .n = 7}};
+
+static struct llm_tensor *check_run(struct llm_ctx *c, struct llm_tensor *const *in, struct llm_param *const *p)
+{
+    return llm_short_conv(c, llm_columns(c, in[0], 3, CHANNELS), p[0], p[1], check_segments, 3);
+}
+
+static void check_formula(const struct llm_gradcheck *g, const double *const *in, const double *const *p, double *y)
+{
+    for (int s = 0; s < 3; s++) {
+        const struct llm_segment *q = &check_segments[s];
+        for (int64_t t = q->first; t < q->first + q->n; t++) {
+            for (int i = 0; i < CHANNELS; i++) {
+                double sum = p[1] ? p[1][i] : 0;
+                for (int64_t j = 0; j < TAPS; j++) {
+                    int64_t from = t - TAPS + 1 + j, back = t - q->first + j;
+                    if (from >= q->first) sum += p[0][i * TAPS + j] * in[0][from * g->in[0].cols + 3 + i];
+                    else if (q->from) sum += p[0][i * TAPS + j] * (double)q->from[back * CHANNELS + i];
+                }
+                y[t * CHANNELS + i] = sum / (1 + exp(-sum));
+            }
+        }
+    }
+}
+
+const struct llm_gradcheck llm_gradcheck_short_conv[] = {
+    {.name = "short convolution", .in = {{14, 24}}, .param = {{CHANNELS, TAPS}, {1, CHANNELS}}, .out = {14, CHANNELS}, .n_rows = 2, .run = check_run,
+     .formula = check_formula},
+    {.name = "short convolution without bias", .in = {{14, 24}}, .param = {{CHANNELS, TAPS}}, .out = {14, CHANNELS}, .run = check_run,
+     .formula = check_formula},
+    {0}};
