@@ -5,8 +5,8 @@
 #include "token/internal.h"
 #include "token/unicode.h"
 
-#define BATCH ((size_t)4 << 20) /* bytes encoded side by side */
-#define PART ((size_t)128 << 10) /* bytes of one part */
+#define BATCH ((size_t)2 << 20) /* bytes encoded side by side */
+#define PART ((size_t)64 << 10) /* bytes of one part */
 
 struct label {
     const char *name, *what;

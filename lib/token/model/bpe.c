@@ -2,6 +2,7 @@
 #include "token/model/bpe.h"
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include "base/buf.h"
 
 #define MADE_MASK (((uint64_t)1 << LLM_BPE_MADE_BITS) - 1)
@@ -87,6 +88,20 @@ static void fill_slots(struct llm_bpe *b, size_t n_made)
     }
 }
 
+/* A table that is read at random: on huge pages, where there are any, it is found without walking page tables. */
+static void *alloc_table(size_t bytes, struct llm_err *e)
+{
+    size_t page = (size_t)2 << 20;
+    void *p = bytes < page ? malloc(bytes) : aligned_alloc(page, (bytes + page - 1) / page * page);
+    if (!p)
+        llm_no_memory(e, "merges");
+#ifdef MADV_HUGEPAGE
+    else if (bytes >= page)
+        (void)madvise(p, bytes, MADV_HUGEPAGE);
+#endif
+    return p;
+}
+
 int llm_bpe_init(struct llm_bpe *b, struct llm_bpe_merge *merges, size_t n, struct llm_err *e)
 {
     uint32_t largest = 0;
@@ -95,7 +110,7 @@ int llm_bpe_init(struct llm_bpe *b, struct llm_bpe_merge *merges, size_t n, stru
     for (b->bits = 10; (size_t)1 << b->bits < n + n / 2; b->bits++) {
     }
     b->made = llm_alloc(n, sizeof *b->made, "merges", e);
-    b->slots = llm_alloc((size_t)1 << b->bits, sizeof *b->slots, "merges", e);
+    b->slots = alloc_table(sizeof *b->slots << b->bits, e);
     b->bytes = llm_alloc(65536, sizeof *b->bytes, "merges", e);
     if (!b->made || !b->slots || !b->bytes)
         return -1;

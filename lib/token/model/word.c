@@ -66,7 +66,7 @@ void llm_word_cache_destroy(struct llm_word_cache *c)
 
 void llm_word_cache_expect(struct llm_word_cache *c, size_t n)
 {
-    if (c->large || n < 65536)
+    if (c->large || n < 32768)
         return;
     c->large = true;
 #ifdef MADV_HUGEPAGE
