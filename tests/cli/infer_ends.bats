@@ -134,3 +134,65 @@ ended() {
     exec {COPROC[1]}>&-
     wait $COPROC_PID
 }
+
+# A copy of the tiny model in m/, and $cut: what it says up to its third token that did not come before.
+folder_with_end() {
+    need_tool jq
+    cp -r "$ROOT/tests/golden/tiny" m
+    chmod -R u+w m
+    rm -f m/generation_config.json
+    read -r -a all < <(llm-infer -q -m m --precision f32 --temp 0 --ids -n 12 "1 2 3 4 5")
+    end=${all[4]}
+    cut=
+    for id in "${all[@]}"; do
+        [[ $id != "$end" ]] || break
+        cut+="${cut:+ }$id"
+    done
+    [[ -n $cut ]]
+    ask=(llm-infer -q --precision f32 --temp 0 --ids -n 12 "1 2 3 4 5")
+    [[ $("${ask[@]}" -m m) == "${all[*]}" ]]
+}
+
+@test "every end token of generation_config.json and of a list in config.json counts, and goes along into .llm and GGUF" {
+    folder_with_end
+    printf '{"eos_token_id": [0, 1, %d]}' "$end" > m/generation_config.json
+    [[ $("${ask[@]}" -m m) == "$cut" ]]
+    [[ $("${ask[@]}" -m m --ignore-eos | tr ' ' '\n' | grep -cx "$end") == 0 ]]
+    llm-quantize -q -t keep m m.llm
+    [[ $("${ask[@]}" -m m.llm) == "$cut" ]]
+    llm-quantize -q -t keep m.llm m.gguf
+    [[ $("${ask[@]}" -m m.gguf) == "$cut" ]]
+    rm m/generation_config.json
+    jq ".eos_token_id = [0, $end]" m/config.json > c
+    mv c m/config.json
+    [[ $("${ask[@]}" -m m) == "$cut" ]]
+    for bad in '"x"' '[0, "x"]' '[-7]' '1e30'; do
+        printf '{"eos_token_id": %s}' "$bad" > m/generation_config.json
+        run -65 --separate-stderr "${ask[@]}" -m m
+        [[ $stderr == *"m/generation_config.json: eos_token_id: expected token ids" && $(wc -l <<< "$stderr") == 1 ]]
+    done
+    printf '{' > m/generation_config.json
+    run -65 --separate-stderr "${ask[@]}" -m m
+    [[ $stderr == *"m/generation_config.json"* && $(wc -l <<< "$stderr") == 1 ]]
+}
+
+@test "a special token that models are known to end turns with ends the text; the same text as no special token does not" {
+    folder_with_end
+    # the end token's text becomes <|im_end|>, the merges that it is part of go
+    jq --argjson id "$end" '.model.vocab |= with_entries(if .value == $id then .key = "<|im_end|>" else . end) | .model.merges = []' \
+        m/tokenizer.json > plain.json
+    cp plain.json m/tokenizer.json
+    [[ $("${ask[@]}" -m m) == "${all[*]}" ]]
+    jq --argjson id "$end" '.added_tokens += [{"id": $id, "content": "<|im_end|>", "single_word": false, "lstrip": false, "rstrip": false,
+        "normalized": false, "special": true}]' plain.json > m/tokenizer.json
+    [[ $("${ask[@]}" -m m) == "$cut" ]]
+    # eos_token of tokenizer_config.json, as text and as an object
+    sed 's/<|im_end|>/<|otherwise|>/' m/tokenizer.json > t
+    mv t m/tokenizer.json
+    [[ $("${ask[@]}" -m m) == "${all[*]}" ]]
+    echo '{"eos_token": {"content": "<|otherwise|>"}}' > m/tokenizer_config.json
+    [[ $("${ask[@]}" -m m) == "$cut" ]]
+    rm m/tokenizer_config.json
+    echo '{"eos_token": "<|otherwise|>"}' > m/special_tokens_map.json
+    [[ $("${ask[@]}" -m m) == "$cut" ]]
+}
