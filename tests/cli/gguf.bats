@@ -54,3 +54,42 @@ refused() {
     sed 's/general.architecture/general.architectura/' "$S" > nameless.gguf
     refused "general.architecture: expected one of gpt2, llama, qwen2" llm-infer -m nameless.gguf x
 }
+
+@test "damaged GGUF models are refused in one line: cut anywhere, without merges, with a vocabulary that does not fit" {
+    llm-quantize -q -t keep "$ROOT/tests/golden/tiny" m.gguf
+    size=$(stat -c %s m.gguf)
+    for cut in 4 8 16 24 32 100 1000 5000 $((size / 2)) $((size - 4096)) $((size - 64)) $((size - 1)); do
+        head -c "$cut" m.gguf > cut.gguf
+        refused "cut.gguf" llm-infer -m cut.gguf x
+        refused "standard input" llm-infer -m - x < cut.gguf
+    done
+    sed 's/tokenizer.ggml.merges/tokenizer.ggml.mergez/' m.gguf > bad.gguf
+    refused "tokenizer.ggml.merges" llm-infer -m bad.gguf x
+    sed 's/tokenizer.ggml.token_type/tokenizer.ggml.tokens\x00\x00\x00\x00\x00/' m.gguf > bad.gguf
+    refused "bad.gguf" llm-infer -m bad.gguf x
+    sed 's/llama.embedding_length/llama.embedding_lengtX/' m.gguf > bad.gguf
+    refused "bad.gguf" llm-infer -m bad.gguf x
+    # counts of 2^63
+    { head -c 8 m.gguf; printf '\0\0\0\0\0\0\0\200'; tail -c +17 m.gguf; } > bad.gguf
+    refused "number of tensors: expected at most" llm-infer -m bad.gguf x
+    { head -c 16 m.gguf; printf '\0\0\0\0\0\0\0\200'; tail -c +25 m.gguf; } > bad.gguf
+    refused "number of metadata values: expected at most" llm-infer -m bad.gguf x
+}
+
+@test "a split file without its other parts is refused by their name" {
+    llm-quantize -q -t keep "$ROOT/tests/golden/tiny" m.gguf
+    python3 - << 'END'
+import struct
+raw = open("m.gguf", "rb").read()
+n_tensors, n_values = struct.unpack_from("<QQ", raw, 8)
+def key(name, kind, value):
+    return struct.pack("<Q", len(name)) + name + struct.pack("<I", kind) + value
+more = key(b"split.no", 2, struct.pack("<H", 0)) + key(b"split.count", 2, struct.pack("<H", 2))
+more += key(b"s", 9, struct.pack("<IQ", 0, 0)) + key(b"pad", 8, b"")[:-0 or None]
+pad = -(len(more) + 8) % 32
+more += struct.pack("<Q", pad) + b"x" * pad
+open("m-00001-of-00002.gguf", "wb").write(raw[:16] + struct.pack("<Q", n_values + 4) + more + raw[24:])
+END
+    run -66 --separate-stderr llm-infer -m m-00001-of-00002.gguf x
+    [[ $stderr == *"m-00002-of-00002.gguf"*"No such file"* && $(wc -l <<< "$stderr") == 1 ]] || { echo "$stderr"; return 1; }
+}
