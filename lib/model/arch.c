@@ -26,7 +26,8 @@
     X(rnn) \
     X(lstm) \
     X(mamba) \
-    X(mamba2)
+    X(mamba2) \
+    X(mlp)
 
 #define DECLARED(name) extern const struct llm_arch llm_arch_##name;
 FAMILIES(DECLARED)

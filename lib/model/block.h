@@ -132,7 +132,7 @@ struct llm_module {
 };
 extern const struct llm_module_kind llm_module_cross;
 extern const struct llm_module_kind llm_module_attention, llm_module_mlp, llm_module_moe, llm_module_mla, llm_module_norm,
-    llm_module_rnn, llm_module_lstm, llm_module_mamba, llm_module_mamba2;
+    llm_module_rnn, llm_module_lstm, llm_module_mamba, llm_module_mamba2, llm_module_window;
 void llm_absorbed_destroy(struct llm_absorbed *a); /* NULL is fine */
 /* The runs of tokens that recurrences of this pass go through, and, `skip` floats into each one's state, where that stands. On `acts`, NULL after a
  * failure. Rows of training begin with 0 and break where documents begin. */

@@ -22,7 +22,7 @@ enum llm_norm_place {
     LLM_NORM_BARE      /* f(x): networks from before residual connections */
 };
 /* What mixes tokens in layers. */
-enum llm_mixer { LLM_MIXER_ATTENTION, LLM_MIXER_RNN, LLM_MIXER_LSTM, LLM_MIXER_MAMBA, LLM_MIXER_MAMBA2 };
+enum llm_mixer { LLM_MIXER_ATTENTION, LLM_MIXER_RNN, LLM_MIXER_LSTM, LLM_MIXER_MAMBA, LLM_MIXER_MAMBA2, LLM_MIXER_WINDOW };
 /* Norms of queries and keys: none, each head by itself, or all heads as one vector. */
 enum llm_qk_norm { LLM_QK_NORM_NONE, LLM_QK_NORM_HEAD, LLM_QK_NORM_ALL };
 /* What makes one vector of a text's final hidden states. */
@@ -59,6 +59,8 @@ struct llm_config {
     enum llm_qk_norm qk_norm;
     enum llm_mixer mixer;          /* layers of others than attention have no feed-forward part */
     int64_t embedding_size;        /* where it is not hidden_size; 0: it is */
+    int64_t context_window;        /* feed-forward language models: tokens in sight */
+    bool direct_connections;       /* the head sees their embeddings too */
     bool recurrent_bias;           /* of recurrent cells */
     int64_t state_size, conv_kernel, time_step_rank; /* Mamba: states of a channel, taps, width that time steps come from */
     int64_t ssm_heads, ssm_head_dim, ssm_groups;     /* Mamba 2 */

@@ -9,7 +9,8 @@
 const struct llm_module_kind *llm_decoder_mixer(const struct llm_config *c, int64_t layer)
 {
     static const struct llm_module_kind *const others[] = {[LLM_MIXER_RNN] = &llm_module_rnn, [LLM_MIXER_LSTM] = &llm_module_lstm,
-                                                         [LLM_MIXER_MAMBA] = &llm_module_mamba, [LLM_MIXER_MAMBA2] = &llm_module_mamba2};
+                                                         [LLM_MIXER_MAMBA] = &llm_module_mamba, [LLM_MIXER_MAMBA2] = &llm_module_mamba2,
+                                                         [LLM_MIXER_WINDOW] = &llm_module_window};
     (void)layer;
     if (c->mixer != LLM_MIXER_ATTENTION) return others[c->mixer];
     return c->kv_lora_rank > 0 ? &llm_module_mla : &llm_module_attention;

@@ -45,6 +45,11 @@ static const struct {
     {"mamba2", "{\"model_type\": \"mamba2\", \"vocab_size\": 4096, \"hidden_size\": 256, \"num_hidden_layers\": 9, \"state_size\": 32,"
                " \"num_heads\": 8, \"head_dim\": 64, \"n_groups\": 1, \"tie_word_embeddings\": true, \"initializer_range\": 0.02,"
                " \"max_position_embeddings\": 512, \"bos_token_id\": null, \"eos_token_id\": null}"},
+    /* windows of tokens: Bengio et al. (2003), and deeper without direct connections */
+    {"bengio", "{\"model_type\": \"mlp\", \"vocab_size\": 4096, \"context_window\": 5, \"embedding_size\": 60, \"intermediate_size\": 100,"
+               " \"direct_connections\": true}"},
+    {"mlp", "{\"model_type\": \"mlp\", \"vocab_size\": 4096, \"context_window\": 16, \"embedding_size\": 64, \"intermediate_size\": 512,"
+            " \"num_hidden_layers\": 2, \"hidden_act\": \"gelu\"}"},
     {"gpt2", "{\"model_type\": \"gpt2\", \"embd_pdrop\": 0, \"attn_pdrop\": 0, \"resid_pdrop\": 0}"},
     {"smollm", "{\"model_type\": \"llama\", \"vocab_size\": 49152, \"hidden_size\": 576, \"intermediate_size\": 1536, \"num_hidden_layers\": 30,"
                " \"num_attention_heads\": 9, \"num_key_value_heads\": 3, \"max_position_embeddings\": 2048, \"rms_norm_eps\": 1e-5,"

@@ -164,6 +164,8 @@ struct llm_tensor *llm_recurrent(struct llm_ctx *c, struct llm_tensor *x, struct
 #define LLM_CONV_TAPS 16 /* most of k */
 struct llm_tensor *llm_short_conv(struct llm_ctx *c, struct llm_tensor *x, struct llm_param *w, struct llm_param *b,
                                   const struct llm_segment *segments, int64_t n_segments);
+/* op/window.c. y[t] = x[t - k + 1], …, x[t] side by side, [tokens, k·cols]. The state of a segment as of the convolution. Copies segments. */
+struct llm_tensor *llm_window(struct llm_ctx *c, struct llm_tensor *x, int64_t k, const struct llm_segment *segments, int64_t n_segments);
 /* op/scan.c. With dt[t] = softplus(dt[t] + dt_bias), limited to [dt_min, dt_max], and a = -e^a_log:
  * h[t] = e^(dt·a)·h[t-1] + dt·x·bᵀ, y = h·c + d ⊙ x. x [tokens, cols], b and c [tokens, groups·states]. Mamba: dt [tokens, cols], a_log
  * [cols, states], d and dt_bias [cols]. Mamba 2 (by_head): dt [tokens, heads], all three [heads]. The state of a segment: h as [states, cols]. */

@@ -18,6 +18,8 @@ enum { LENGTH = 83, VOCAB = 61 };
 static const char *const configs[] = {
     "{\"model_type\":\"rnn\",\"vocab_size\":61,\"hidden_size\":40,\"num_layers\":2}",
     "{\"model_type\":\"lstm\",\"vocab_size\":61,\"input_size\":24,\"hidden_size\":40,\"num_layers\":2}",
+    "{\"model_type\":\"mlp\",\"vocab_size\":61,\"context_window\":4,\"embedding_size\":12,\"intermediate_size\":20,\"direct_connections\":true}",
+    "{\"model_type\":\"mlp\",\"vocab_size\":61,\"context_window\":7,\"embedding_size\":8,\"intermediate_size\":20,\"num_hidden_layers\":2}",
     "{\"model_type\":\"mamba\",\"vocab_size\":61,\"hidden_size\":24,\"num_hidden_layers\":2,\"state_size\":5,\"conv_kernel\":4,"
     "\"time_step_rank\":3,\"initializer_range\":0.3}",
     "{\"model_type\":\"mamba\",\"vocab_size\":61,\"hidden_size\":40,\"num_hidden_layers\":2,\"state_size\":16,\"use_bias\":true,"

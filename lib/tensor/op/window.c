@@ -1,0 +1,97 @@
+/* y[t] = x[t - k + 1], …, x[t] side by side: what a model with a window of k tokens sees. */
+#include <string.h>
+#include "cpu/kernels.h"
+#include "tensor/gradcheck.h"
+#include "tensor/ops.h"
+#include "tensor/tape.h"
+
+struct window { int64_t k; struct llm_segment *segments; int64_t n_segments; };
+struct window_args { struct window v; };
+
+/* The inputs behind each segment. `to` may be `from`: rows move down only. */
+static void keep_inputs(const struct window *v, const struct llm_tensor *x)
+{
+    size_t bytes = (size_t)x->cols * sizeof(float);
+    for (int64_t i = 0; i < v->n_segments; i++) {
+        const struct llm_segment *s = &v->segments[i];
+        for (int64_t j = 0; s->to && j < v->k - 1; j++) {
+            int64_t at = s->n + j - (v->k - 1);
+            if (at >= 0) memmove(s->to + j * x->cols, x->data + (s->first + at) * x->stride, bytes);
+            else if (s->from) memmove(s->to + j * x->cols, s->from + (s->n + j) * x->cols, bytes);
+            else memset(s->to + j * x->cols, 0, bytes);
+        }
+    }
+}
+
+static void window_backward(struct llm_ctx *c, struct llm_node *n)
+{
+    const struct window *v = &((const struct window_args *)n->args)->v;
+    struct llm_tensor *x = n->in[0], *y = n->out;
+    struct llm_grad g;
+    if (!llm_grad_open_zeroed(c, x, &g)) return;
+    for (int64_t i = 0; i < v->n_segments; i++) {
+        const struct llm_segment *s = &v->segments[i];
+        for (int64_t t = s->first; t < s->first + s->n; t++) {
+            for (int64_t j = 0; j < v->k; j++) {
+                int64_t from = t - v->k + 1 + j;
+                float *to = g.p + from * g.stride;
+                if (from >= s->first) llm_k.elementwise.add(to, to, y->grad + t * y->grad_stride + j * x->cols, (size_t)x->cols);
+            }
+        }
+    }
+}
+
+struct llm_tensor *llm_window(struct llm_ctx *c, struct llm_tensor *x, int64_t k, const struct llm_segment *segments, int64_t n_segments)
+{
+    if (llm_ctx_failed(c)) return &c->nothing;
+    struct llm_node n = {.backward = window_backward, .mark = llm_arena_mark(&c->acts), .in = {x}};
+    struct window v = {k, llm_op_alloc(c, n_segments, sizeof *segments), n_segments};
+    n.out = llm_tensor_create(c, x->rows, x->cols * k);
+    if (llm_ctx_failed(c)) return &c->nothing;
+    memcpy(v.segments, segments, (size_t)n_segments * sizeof *segments);
+    for (int64_t i = 0; i < n_segments; i++) {
+        const struct llm_segment *s = &segments[i];
+        for (int64_t t = s->first; t < s->first + s->n; t++) {
+            for (int64_t j = 0; j < k; j++) {
+                int64_t from = t - k + 1 + j;
+                float *to = n.out->data + t * n.out->stride + j * x->cols;
+                const float *row = from >= s->first ? x->data + from * x->stride : s->from ? s->from + (t - s->first + j) * x->cols : NULL;
+                if (row) memcpy(to, row, (size_t)x->cols * sizeof *to);
+                else memset(to, 0, (size_t)x->cols * sizeof *to);
+            }
+        }
+    }
+    keep_inputs(&v, x);
+    return llm_record(c, &n, &(struct window_args){v}, sizeof(struct window_args));
+}
+
+/* ---- gradient check ---- */
+
+static const float check_state[2 * 5] = {.5f, -1, 2, .25f, 1, -2, .75f, 3, 1.5f, -.5f};
+static const struct llm_segment check_segments[] = {{.first = 0, .n = 1}, {.first = 1, .n = 4, .from = check_state}, {.first = 5, .n = 6}};
+
+static struct llm_tensor *check_run(struct llm_ctx *c, struct llm_tensor *const *in, struct llm_param *const *p)
+{
+    (void)p;
+    return llm_window(c, in[0], 3, check_segments, 3);
+}
+
+static void check_formula(const struct llm_gradcheck *g, const double *const *in, const double *const *p, double *y)
+{
+    (void)g, (void)p;
+    for (int s = 0; s < 3; s++) {
+        const struct llm_segment *q = &check_segments[s];
+        for (int64_t t = q->first; t < q->first + q->n; t++) {
+            for (int64_t j = 0; j < 3; j++) {
+                for (int64_t i = 0; i < 5; i++) {
+                    int64_t from = t - 2 + j;
+                    double before = q->from && from < q->first ? (double)q->from[(t - q->first + j) * 5 + i] : 0;
+                    y[t * 15 + j * 5 + i] = from >= q->first ? in[0][from * 5 + i] : before;
+                }
+            }
+        }
+    }
+}
+
+const struct llm_gradcheck llm_gradcheck_window[] = {
+    {.name = "window of embeddings", .in = {{11, 5}}, .out = {11, 15}, .run = check_run, .formula = check_formula}, {0}};
