@@ -1,5 +1,5 @@
-/* Feed-forward language models: the embeddings of the last few tokens side by side, through hidden layers. With direct connections (Bengio et al. 2003)
- * the head sees them too, beside the last hidden layer. */
+/* Feed-forward language models: the embeddings of the last few tokens side by side, through hidden layers. With direct connections (Bengio et al.
+ * 2003) the head sees them too, beside the last hidden layer. */
 #include "model/arch.h"
 
 /* Channels of the embeddings in sight. */

@@ -44,7 +44,8 @@ static struct llm_scan_run run_of(const struct work *w, const struct block *k, i
     const struct scan *s = w->s;
     return (struct llm_scan_run){
         .tokens = (size_t)n, .channels = (size_t)k->n, .states = (size_t)s->states, .one_decay = s->o.by_head,
-        .a = s->a + k->from, .lda = (size_t)s->cols, .skip = s->skip + k->from, .x = w->x->data + first * w->x->stride + k->from, .ldx = (size_t)w->x->stride,
+        .a = s->a + k->from, .lda = (size_t)s->cols, .skip = s->skip + k->from,
+        .x = w->x->data + first * w->x->stride + k->from, .ldx = (size_t)w->x->stride,
         .dt = s->dt + first * s->cols + k->from, .ldt = (size_t)s->cols, .b = w->b->data + first * w->b->stride + k->group * s->states,
         .ldb = (size_t)w->b->stride, .c = w->c->data + first * w->c->stride + k->group * s->states, .ldc = (size_t)w->c->stride};
 }
