@@ -52,6 +52,9 @@ const struct llm_cli bench_zoo_cli = {
 static const struct row { const char *name, *config; double lr; } rows[] = {
     {"rnn", "{\"model_type\": \"rnn\", \"hidden_size\": 448, \"num_layers\": 2, \"tie_word_embeddings\": true}", 1e-3},
     {"lstm", "{\"model_type\": \"lstm\", \"hidden_size\": 224, \"num_layers\": 2, \"tie_word_embeddings\": true}", 4e-3},
+    {"mamba", "{\"model_type\": \"mamba\", \"hidden_size\": 128, \"num_hidden_layers\": 7, \"state_size\": 16, \"tie_word_embeddings\": true}", 3e-3},
+    {"mamba2", "{\"model_type\": \"mamba2\", \"hidden_size\": 128, \"num_hidden_layers\": 7, \"state_size\": 32, \"expand\": 2, \"num_heads\": 4,"
+               " \"head_dim\": 64, \"n_groups\": 1, \"tie_word_embeddings\": true}", 3e-3},
     {"gpt2", "{\"model_type\": \"gpt2\", \"n_embd\": 128, \"n_layer\": 4, \"n_head\": 4, \"bias\": false, \"embd_pdrop\": 0, \"attn_pdrop\": 0,"
              " \"resid_pdrop\": 0}", 2e-3},
     {"llama", "{\"model_type\": \"llama\", " LLAMA ", \"intermediate_size\": 344}", 3e-3},
@@ -77,6 +80,7 @@ struct sheet {
     const struct args *a;
     struct llm_buf text;
     bool to_file;
+    struct llm_output *stream; /* where lines go that are not to a file; opened by the first */
 };
 
 static bool has_row(const struct sheet *s, const char *name)
@@ -130,10 +134,13 @@ static int put_line(struct sheet *s, const char *name, const struct llm_cost *co
         else r = llm_buf_printf(&s->text, e, i < 7 ? "%.0f%s" : "%.4f%s", numbers[i], end);
     }
     if (r < 0) return -1;
-    struct llm_output *o = llm_output_open(s->a->common.output, true, e);
+    struct llm_output *o = s->stream ? s->stream : llm_output_open(s->a->common.output, true, e);
     if (!o) return -1;
-    size_t from = s->to_file || at == strcspn(s->text.p, "\n") + 1 ? 0 : at; /* a stream gets each line once */
-    if (llm_output_write(o, s->text.p + from, s->text.n - from, e) == 0) return llm_output_commit(o, e);
+    size_t from = s->stream ? at : 0; /* a stream gets each line once */
+    if (!s->to_file) s->stream = o;
+    r = llm_output_write(o, s->text.p + from, s->text.n - from, e);
+    if (!s->to_file) return r < 0 ? -1 : llm_output_flush(o, e);
+    if (r == 0) return llm_output_commit(o, e);
     llm_output_abandon(o);
     return -1;
 }
@@ -281,6 +288,8 @@ int bench_zoo(int argc, char **argv, struct llm_err *e)
     llm_signals_catch();
     struct zoo z = {.a = &a, .paths = (const char *const *)argv + rest, .n_paths = (size_t)(argc - rest), .sheet = {.a = &a}};
     int r = run(&z, e);
+    if (z.sheet.stream && r < 0) llm_output_abandon(z.sheet.stream);
+    else if (z.sheet.stream && llm_output_commit(z.sheet.stream, e) < 0) r = -1;
     llm_buf_release(&z.sheet.text);
     llm_pool_stop();
     llm_signal_die();

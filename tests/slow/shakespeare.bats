@@ -15,5 +15,6 @@ row() {
 @test "Llama: at most 1.51 nats within 6e14 FLOPs" { row llama; }
 @test "latent attention: at most 1.56 within 3e14" { row mla; }
 @test "a mixture of experts: at most 1.56 within 3e14" { row moe; }
+@test "Mamba: at most 1.56 within 3e14" { row mamba; }
 @test "LSTM: at most 1.60 within 3e14" { row lstm; }
 @test "nanoGPT's setting for a GPU, stopped at 6e14" { row nanogpt-gpu; }

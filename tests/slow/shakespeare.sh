@@ -20,6 +20,7 @@ text=${LLM_SHARED:-$here/../shared}/data/corpora/tinyshakespeare.txt
 rows='llama|6e14|1.51|-c tiny --set num_hidden_layers=6 --set num_key_value_heads=4 --dropout .15 --lr 2e-3
 mla|3e14|1.56|-c mla --set num_hidden_layers=6 --dropout .15 --lr 2e-3
 moe|3e14|1.56|-c moe --set num_hidden_layers=5 --dropout .15 --lr 2e-3
+mamba|3e14|1.56|-c mamba --set resid_pdrop=.15 --lr 2e-3
 lstm|3e14|1.60|-c lstm --dropout .2 --lr 2e-3
 nanogpt-gpu|6e14|9|-c nano --set n_layer=6 --set n_head=6 --set n_embd=384 --dropout .2 --lr 1e-3 --beta2 .99'
 
