@@ -192,7 +192,8 @@ for r in range(0, len(v), w): print(.998 < sum(math.exp(x) for x in v[r:r + w]) 
 
 @test "a signal ends counting at once: nothing is left behind" {
     mkdir tmp
-    for _ in {1..150}; do cat "$F/letters.tok"; done > long.tok
+    for _ in {1..50}; do cat "$F/letters.tok"; done > part.tok
+    for _ in {1..40}; do cat part.tok; done > long.tok # seconds of counting, on any machine
     TMPDIR=$PWD/tmp llm-train -q -S 256K --objective ngram --order 9 -T "$F/letters.json" -o x.llm long.tok &
     pid=$!
     sleep .3
