@@ -55,6 +55,20 @@ nothing_left() {
     [[ -z $found ]] || fail "left behind: $found"
 }
 
+# sentences N: N lines of made-up English, the same at each call.
+sentences() {
+    awk -v n="$1" 'BEGIN { split("red green small old quick", a); split("cat dog bird fish hen", b); split("sees likes hears follows", v)
+        for (i = 0; i < n; i++) printf "the %s %s %s the %s\n", a[i % 5 + 1], b[i * 7 % 5 + 1], v[i * 3 % 4 + 1], b[i * 11 % 5 + 1] }'
+}
+
+# sentences_tokens: in setup_file, $F with text, tok.json (280 tokens) and data.tok (a document a line).
+sentences_tokens() {
+    sentences 400 > text
+    llm-tokenize train --vocab-size 280 -o tok.json text
+    llm-tokenize encode -T tok.json --lines -o data.tok text
+    export F=$PWD
+}
+
 # manual_examples PROGRAM N: runs each block of the EXAMPLES of man/PROGRAM.1; there are N of them.
 manual_examples() {
     local block blocks

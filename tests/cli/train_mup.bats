@@ -2,13 +2,7 @@
 load ../helper
 export LLM_THREADS=1
 
-setup_file() {
-    awk 'BEGIN { split("red green small old quick", a); split("cat dog bird fish hen", n); split("sees likes hears follows", v)
-        for (i = 0; i < 400; i++) printf "the %s %s %s the %s\n", a[i % 5 + 1], n[i * 7 % 5 + 1], v[i * 3 % 4 + 1], n[i * 11 % 5 + 1] }' > text
-    llm-tokenize train --vocab-size 280 -o tok.json text
-    llm-tokenize encode -T tok.json --lines -o data.tok text
-    export F=$PWD
-}
+setup_file() { sentences_tokens; }
 
 setup() {
     new=(llm-train -q -c nano --set n_layer=2 --set n_embd=32 --set n_head=2 -T "$F/tok.json" -l 24)

@@ -2,13 +2,7 @@
 load ../helper
 export LLM_THREADS=1
 
-setup_file() {
-    awk 'BEGIN { split("red green small old quick", a); split("cat dog bird fish hen", n); split("sees likes hears follows", v)
-        for (i = 0; i < 400; i++) printf "the %s %s %s the %s\n", a[i % 5 + 1], n[i * 7 % 5 + 1], v[i * 3 % 4 + 1], n[i * 11 % 5 + 1] }' > text
-    llm-tokenize train --vocab-size 280 -o tok.json text
-    llm-tokenize encode -T tok.json --lines -o data.tok text
-    export F=$PWD
-}
+setup_file() { sentences_tokens; }
 
 setup() {
     tiny=(llm-train -q -c tiny --set num_hidden_layers=2 --set hidden_size=32 --set intermediate_size=48 -l 24 -T "$F/tok.json" "$F/data.tok")

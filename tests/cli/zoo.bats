@@ -3,8 +3,7 @@ load ../helper
 export LLM_THREADS=1
 
 setup_file() {
-    awk 'BEGIN { split("red green small old quick", a); split("cat dog bird fish hen", n); split("sees likes hears follows", v)
-        for (i = 0; i < 900; i++) printf "the %s %s %s the %s\n", a[i % 5 + 1], n[i * 7 % 5 + 1], v[i * 3 % 4 + 1], n[i * 11 % 5 + 1] }' > text
+    sentences 900 > text
     llm-tokenize train --model char -o tok.json text
     llm-tokenize encode -T tok.json -o data.tok text
     export F=$PWD
