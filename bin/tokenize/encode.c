@@ -22,7 +22,7 @@ struct args {
 #define CHAT_NAMES "chatml, gemma, llama2, llama3, mistral, phi3, vicuna or zephyr"
 
 static const struct llm_opt options[] = {
-    {'T', "tokenizer", "TOK", "the tokenizer: tokenizer.json, tiktoken ranks, a folder, or a checkpoint", LLM_STR, AT(tokenizer), 0, 0, NULL},
+    {'T', "tokenizer", "TOK", "the tokenizer: tokenizer.json, tiktoken ranks, a vocabulary, a folder, a model", LLM_STR, AT(tokenizer), 0, 0, NULL},
     {0, "pattern", "NAME|REGEX", "split pattern of a rank file that is not a known one", LLM_STR, AT(pattern), 0, 0, NULL},
     DOCUMENT_OPTIONS(struct args, documents),
     {0, "pair", "SOURCE,TARGET", "each line is a JSON object with two texts, a document; loss_mask marks the target", LLM_STR, AT(pair), 0, 0, NULL},

@@ -164,6 +164,12 @@ static int split_text(struct llm_encoder *en, bool last, struct llm_err *e)
     const struct llm_tokenizer *t = en->t;
     const unsigned char *p = (const unsigned char *)en->text.p, *end = p + en->text.n;
     size_t n = en->text.n, at = en->text_at;
+    if (t->n_splits == 0 && t->model->encode_front) {
+        size_t used = 0;
+        int bad = t->model->encode_front(en, p + at, n - at, last, &used, e);
+        en->text_at = at + used;
+        return bad;
+    }
     if (t->n_splits == 0) {
         size_t upto = last ? n : t->model->any_cut ? llm_utf8_complete(en->text.p, n) : at;
         if (upto > at && t->model->encode(en, p + at, upto - at, e) < 0)

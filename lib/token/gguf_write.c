@@ -212,6 +212,7 @@ static int put_kind(const struct llm_tokenizer *t, int64_t n, struct llm_gguf_ou
     bool bytes = t->model == &llm_model_bpe || t->model == &llm_model_byte, unigram = t->model == &llm_model_unigram;
     const char *name = bytes ? "gpt2" : unigram ? "t5" : t->model == &llm_model_wordpiece ? "bert" : "llama";
     if (t->model == &llm_model_char) return llm_fail(e, EX_UNAVAILABLE, "the tokenizer: GGUF has none of single characters");
+    if (t->model == &llm_model_greedy) return llm_fail(e, EX_UNAVAILABLE, "the tokenizer: writing one of type 'greedy' as GGUF is not supported");
     llm_gguf_put_str(o, "tokenizer.ggml.model", name, strlen(name));
     if (bytes) {
         if (put_pre(t, o, e) < 0 || put_tokens(t, n, o, e) < 0) return -1;

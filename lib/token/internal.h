@@ -38,10 +38,13 @@ struct llm_model_row {
     int (*encode_new)(struct llm_encoder *en, const unsigned char *p, size_t n, struct llm_err *e);
     /* All pieces of 64 bytes at p, one ending at each set bit, with ids to spare for all of them; NULL: `encode` for each. */
     int (*encode_window)(struct llm_encoder *en, const unsigned char *p, uint64_t ends, struct llm_err *e);
+    /* Ids of p[0, *used), as much of it as later text cannot change; NULL: of a text without splits nothing is certain but at its end. */
+    int (*encode_front)(struct llm_encoder *en, const unsigned char *p, size_t n, bool last, size_t *used, struct llm_err *e);
     bool any_cut; /* pieces may be cut between any two characters (there is nothing to merge) */
     bool counts;  /* it counts words instead of making ids (train/train.c) */
 };
-extern const struct llm_model_row llm_model_bpe, llm_model_byte, llm_model_char, llm_model_bpe_chars, llm_model_unigram, llm_model_wordpiece;
+extern const struct llm_model_row llm_model_bpe, llm_model_byte, llm_model_char, llm_model_greedy, llm_model_bpe_chars, llm_model_unigram,
+    llm_model_wordpiece;
 
 struct llm_char_id { uint32_t cp; int32_t id; };
 struct llm_piece_slot { uint32_t hash; int32_t id; }; /* id -1: empty */
@@ -78,7 +81,7 @@ struct llm_tokenizer {
     double unknown_score, best_score;
     bool byte_fallback, fuse_unknown;
     int32_t byte_token[256]; /* "<0x0A>", or -1 */
-    struct llm_trie trie;    /* Unigram, WordPiece: texts → ids */
+    struct llm_trie trie;    /* Unigram, WordPiece, greedy: texts → ids */
     struct llm_trie kept;    /* user-defined symbols */
     bool words;              /* no token of the model goes on across the beginning of a word ("\u2581" behind something else) */
     char *prefix;            /* WordPiece: before what goes on within a word */
@@ -136,6 +139,7 @@ int llm_all_merges(const struct llm_tokenizer *t, const uint32_t *rank, struct l
 /* Merges of a vocabulary whose scores say their order (indexed by text: llm_tokenizer_index_whole). *merges grows. */
 int llm_merges_by_score(const struct llm_tokenizer *t, const double *scores, struct llm_bpe_merge **merges, size_t *n, struct llm_err *e)
     LLM_MUST_CHECK;
+int llm_greedy_prepare(struct llm_tokenizer *t, struct llm_err *e) LLM_MUST_CHECK;
 /* Ids for a character that the model does not know: its bytes, else the unknown token. */
 int llm_put_unknown(struct llm_encoder *en, const unsigned char *p, size_t n, struct llm_err *e) LLM_MUST_CHECK;
 
@@ -160,6 +164,8 @@ struct llm_tokenizer *llm_tokenizer_from_value(const json_t *root, struct llm_er
 struct llm_tokenizer *llm_tokenizer_from_ranks(const unsigned char *text, size_t n, const char *pattern, struct llm_err *e) LLM_MUST_CHECK;
 struct llm_tokenizer *llm_tokenizer_from_spm(const unsigned char *p, size_t n, struct llm_err *e) LLM_MUST_CHECK;
 bool llm_is_spm(const unsigned char *p, size_t n); /* does a file that begins so look like a SentencePiece model? */
+struct llm_tokenizer *llm_tokenizer_from_rwkv(const unsigned char *text, size_t n, struct llm_err *e) LLM_MUST_CHECK;
+bool llm_is_rwkv(const unsigned char *p, size_t n); /* … like a vocabulary of RWKV? */
 struct llm_tokenizer *llm_tokenizer_from_gpt2(const char *encoder_json, const char *vocab_bpe, struct llm_err *e) LLM_MUST_CHECK;
 
 struct llm_gguf;

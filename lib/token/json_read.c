@@ -429,8 +429,23 @@ static int model_wordpiece(struct reader *r, const json_t *o, struct llm_err *e)
     return llm_tokenizer_set_vocab(t, &r->vocab, e) < 0 ? -1 : llm_tokenizer_finish(t, NULL, 0, e);
 }
 
+/* Our own: Hugging Face's library has no such type. */
+static int model_greedy(struct reader *r, const json_t *o, struct llm_err *e)
+{
+    struct llm_tokenizer *t = r->t;
+    r->ids = json_object_get(o, "vocab");
+    if (!json_is_object(r->ids))
+        return llm_fail(e, EX_DATAERR, "expected 'vocab', an object");
+    if (!t->byte_level || t->generic || t->n_norms || t->n_pres != 1 || t->pres[0].cut || t->pres[0].prepend != LLM_PREPEND_NEVER)
+        return llm_fail(e, EX_UNAVAILABLE, "only a ByteLevel pre-tokenizer that neither cuts nor puts a space in front is supported with it");
+    t->model = &llm_model_greedy;
+    if (llm_tokenizer_stream_parts(t, e) < 0 || read_vocab(r, e) < 0 || read_model_ids(r, o, e) < 0 || llm_tokenizer_set_vocab(t, &r->vocab, e) < 0)
+        return -1;
+    return llm_tokenizer_finish(t, NULL, 0, e);
+}
+
 static const struct component models[] = {
-    {"BPE", model_bpe}, {"Unigram", model_unigram}, {"WordPiece", model_wordpiece}, {NULL, NULL}};
+    {"BPE", model_bpe}, {"Unigram", model_unigram}, {"WordPiece", model_wordpiece}, {"Greedy", model_greedy}, {NULL, NULL}};
 
 /* Old files leave the type out. */
 static const char *guess_type(const json_t *model)

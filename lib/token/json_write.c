@@ -74,6 +74,8 @@ static int listed(const struct llm_tokenizer *t, int32_t id, struct llm_buf *byt
     const unsigned char *text = llm_model_piece(t, id, &n);
     if (t->flags[id] & LLM_TOKEN_MODEL || !(t->flags[id] & LLM_TOKEN_ADDED) || id == t->unknown)
         return 1;
+    if (t->model == &llm_model_greedy)
+        return 0;
     bytes->n = 0;
     int as_model = is_text(t) ? llm_buf_put(bytes, text, n, e) == 0 ? 1 : -1 : llm_byte_text_decode((const char *)text, n, bytes, e);
     if (as_model < 0)
@@ -267,10 +269,21 @@ static int write_wordpiece(const struct llm_tokenizer *t, struct llm_buf *out, s
     return llm_buf_printf(out, e, "\n    }\n  }");
 }
 
+/* A type of our own: no other library reads it. */
+static int write_greedy(const struct llm_tokenizer *t, struct llm_buf *out, struct llm_err *e)
+{
+    if (llm_buf_printf(out, e, "{\n    \"type\": \"Greedy\"") < 0 || write_ids(t, "never", LLM_TOKEN_MODEL, false, out, e) < 0
+        || llm_buf_printf(out, e, ",\n    \"vocab\": {") < 0 || write_vocab(t, out, e) < 0)
+        return -1;
+    return llm_buf_printf(out, e, "\n    }\n  }");
+}
+
 static int write_model(const struct llm_tokenizer *t, struct llm_buf *out, struct llm_err *e)
 {
-    return t->model == &llm_model_unigram ? write_unigram(t, out, e) : t->model == &llm_model_wordpiece ? write_wordpiece(t, out, e)
-                                                                                                        : write_bpe(t, out, e);
+    return t->model == &llm_model_unigram     ? write_unigram(t, out, e)
+           : t->model == &llm_model_wordpiece ? write_wordpiece(t, out, e)
+           : t->model == &llm_model_greedy    ? write_greedy(t, out, e)
+                                              : write_bpe(t, out, e);
 }
 
 /* ---- what stands around the model ---- */

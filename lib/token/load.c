@@ -106,10 +106,11 @@ static struct llm_tokenizer *load_text(struct llm_file *f, const char *path, con
     return t;
 }
 
-static struct llm_tokenizer *load_spm(struct llm_file *f, struct llm_err *e)
+static struct llm_tokenizer *load_with(struct llm_file *f, struct llm_tokenizer *(*from)(const unsigned char *, size_t, struct llm_err *),
+                                       struct llm_err *e)
 {
     struct llm_buf b = {0};
-    struct llm_tokenizer *t = read_whole(f, &b, e) == 0 ? llm_tokenizer_from_spm((const unsigned char *)b.p, b.n, e) : NULL;
+    struct llm_tokenizer *t = read_whole(f, &b, e) == 0 ? from((const unsigned char *)b.p, b.n, e) : NULL;
     if (!t)
         llm_in(e, "%s", llm_file_name(f));
     llm_buf_release(&b);
@@ -138,9 +139,11 @@ struct llm_tokenizer *llm_tokenizer_load(const char *path, const char *pattern, 
     if (p && (content == LLM_CONTENT_JSON || is_ranks(p, n)))
         t = load_text(f, path, pattern, content == LLM_CONTENT_JSON, e);
     else if (p && llm_is_spm(p, n))
-        t = load_spm(f, e);
+        t = load_with(f, llm_tokenizer_from_spm, e);
+    else if (p && llm_is_rwkv(p, n))
+        t = load_with(f, llm_tokenizer_from_rwkv, e);
     else if (p)
-        llm_sniff_refuse(f, "a tokenizer (tokenizer.json, tiktoken ranks, SentencePiece's .model or a checkpoint)", e);
+        llm_sniff_refuse(f, "a tokenizer (tokenizer.json, tiktoken ranks, SentencePiece's .model, RWKV's vocabulary or a checkpoint)", e);
     llm_file_close(f);
     return t;
 }

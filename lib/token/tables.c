@@ -9,7 +9,8 @@
 #include "token/unicode.h"
 
 /* llm_model_bpe_chars is "bpe" with parts and without ByteLevel among them. */
-static const struct llm_model_row *const models[] = {&llm_model_bpe, &llm_model_byte, &llm_model_char, &llm_model_unigram, &llm_model_wordpiece};
+static const struct llm_model_row *const models[] = {&llm_model_bpe, &llm_model_byte, &llm_model_char, &llm_model_greedy, &llm_model_unigram,
+                                                    &llm_model_wordpiece};
 
 static json_t *id_list(const int32_t *ids, int n)
 {
@@ -111,7 +112,7 @@ static int read_parts(struct llm_tokenizer *t, const json_t *o, struct llm_err *
         || llm_json_int(o, "max_word", 0, INT32_MAX, &t->max_word, e) < 0)
         return -1;
     bool bytes = t->model == &llm_model_bpe && t->byte_level;
-    if ((t->byte_level && !bytes) || t->model == &llm_model_byte || t->model == &llm_model_char)
+    if ((t->byte_level && !bytes) || t->model == &llm_model_byte || t->model == &llm_model_char || t->model == &llm_model_greedy)
         return llm_fail(e, EX_DATAERR, "parts: they do not fit a model of type '%s'", t->model->name);
     if (t->model == &llm_model_bpe && !bytes)
         t->model = &llm_model_bpe_chars;

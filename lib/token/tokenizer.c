@@ -210,7 +210,8 @@ static int32_t special_of(const struct llm_tokenizer *t, const char *const *name
 static void find_ends(struct llm_tokenizer *t)
 {
     static const char *const begins[] = {"<|begin_of_text|>", "<s>", "<bos>", "<|startoftext|>", "<｜begin▁of▁sentence｜>", NULL};
-    static const char *const ends[] = {"<|end_of_text|>", "<|endoftext|>", "</s>", "<eos>", "<｜end▁of▁sentence｜>", NULL};
+    static const char *const ends[] = {"<|end_of_text|>", "<|endoftext|>", "</s>", "<eos>", "<｜end▁of▁sentence｜>",
+                                       "<|rwkv_tokenizer_end_of_text|>", NULL};
     if (t->bos < 0)
         t->bos = t->n_before ? t->before[0] : special_of(t, begins);
     if (t->eos < 0)
@@ -221,7 +222,8 @@ size_t llm_tokenizer_turn_ends(const struct llm_tokenizer *t, int32_t *ids, size
 {
     static const char *const names[] = {
         "<|eot_id|>", "<|im_end|>", "<|end|>", "<|return|>", "<end_of_turn>", "<|endoftext|>", "<|end_of_text|>", "<|eom_id|>", "<EOT>", "_<EOT>",
-        "<｜end▁of▁sentence｜>", "<end_of_utterance>", "<|endofturn|>"};
+        "<｜end▁of▁sentence｜>", "<end_of_utterance>", "<|endofturn|>",
+        "<|rwkv_tokenizer_end_of_text|>"};
     size_t found = 0;
     for (int32_t id = 0; id < t->vocab_size && found < room; id++) {
         size_t n;
@@ -274,9 +276,9 @@ static int finish_chars(struct llm_tokenizer *t, struct llm_bpe_merge *merges, s
 int llm_tokenizer_finish(struct llm_tokenizer *t, struct llm_bpe_merge *merges, size_t n_merges, struct llm_err *e)
 {
     bool over_chars = t->model->encode_new && t->model != &llm_model_bpe;
-    if (t->model == &llm_model_char) {
+    if (t->model == &llm_model_char || t->model == &llm_model_greedy) {
         free(merges);
-        if (index_chars(t, e) < 0)
+        if ((t->model == &llm_model_char ? index_chars(t, e) : llm_greedy_prepare(t, e)) < 0)
             return -1;
     } else if ((over_chars ? finish_chars : finish_bytes)(t, merges, n_merges, e) < 0) {
         return -1;

@@ -1,4 +1,4 @@
-/* Tokenizers: text to ids and back. One object serves every model type (BPE, byte, char, Unigram, WordPiece): a type is one file in
+/* Tokenizers: text to ids and back. One object serves every model type (BPE, byte, char, Unigram, WordPiece, greedy): a type is one file in
  * token/model/ and a row. */
 #ifndef LLM_TOKEN_TOKENIZER_H
 #define LLM_TOKEN_TOKENIZER_H
@@ -13,8 +13,8 @@
 
 struct llm_tokenizer; /* opaque; immutable once loaded: any number of threads may encode with one, each with its own llm_encoder */
 
-/* Recognised by content: tokenizer.json, tiktoken ranks (`pattern` NULL: known by hash), a folder or encoder.json with vocab.bpe beside
- * it, a `.llm` or safetensors file that carries one. */
+/* Recognised by content: tokenizer.json, tiktoken ranks (`pattern` NULL: known by hash), SentencePiece's .model, RWKV's vocabulary, a folder or
+ * encoder.json with vocab.bpe beside it, a `.llm`, GGUF or safetensors file that carries one. */
 struct llm_tokenizer *llm_tokenizer_load(const char *path, const char *pattern, struct llm_err *e) LLM_MUST_CHECK;
 struct llm_tokenizer *llm_tokenizer_from_json(const char *json, size_t n, const char *where, struct llm_err *e) LLM_MUST_CHECK;
 /* The one that a checkpoint carries: its tables, else its tokenizer.json. */
@@ -35,7 +35,7 @@ int llm_tokenizer_to_gguf(const struct llm_tokenizer *t, int64_t n_tokens, int64
 /* Identity: SHA-256 of the canonical form (type, id → bytes, merges or scores, normaliser, split), 64 hex digits. */
 const char *llm_tokenizer_id(const struct llm_tokenizer *t);
 int32_t llm_tokenizer_vocab_size(const struct llm_tokenizer *t); /* largest id + 1 */
-const char *llm_tokenizer_type(const struct llm_tokenizer *t);   /* "bpe", "byte", "char", "unigram", "wordpiece" */
+const char *llm_tokenizer_type(const struct llm_tokenizer *t);   /* "bpe", "byte", "char", "unigram", "wordpiece", "greedy" */
 /* What one id puts into the middle of a text (specials their text, a part of a character its byte); NULL when the id has none. */
 const char *llm_tokenizer_piece(const struct llm_tokenizer *t, int32_t id, size_t *n);
 bool llm_tokenizer_is_special(const struct llm_tokenizer *t, int32_t id);

@@ -87,4 +87,4 @@ static int encode(struct llm_encoder *en, const unsigned char *p, size_t n, stru
     return llm_word_encode(en, p + from, n - from, e);
 }
 
-const struct llm_model_row llm_model_bpe_chars = {"bpe", encode, encode_new, NULL, false, false};
+const struct llm_model_row llm_model_bpe_chars = {"bpe", encode, encode_new, NULL, NULL, false, false};

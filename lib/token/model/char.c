@@ -31,4 +31,4 @@ static int encode(struct llm_encoder *en, const unsigned char *p, size_t n, stru
     return 0;
 }
 
-const struct llm_model_row llm_model_char = {"char", encode, NULL, NULL, true, false};
+const struct llm_model_row llm_model_char = {"char", encode, NULL, NULL, NULL, true, false};

@@ -76,4 +76,4 @@ static int encode_new(struct llm_encoder *en, const unsigned char *p, size_t n, 
 }
 
 /* Pieces of words are remembered; whole sentences would not come again. */
-const struct llm_model_row llm_model_unigram = {"unigram", llm_word_encode, encode_new, NULL, false, false};
+const struct llm_model_row llm_model_unigram = {"unigram", llm_word_encode, encode_new, NULL, NULL, false, false};

@@ -218,4 +218,4 @@ int llm_words_encode(struct llm_encoder *en, const unsigned char *p, uint64_t en
     return 0;
 }
 
-const struct llm_model_row llm_model_bpe = {"bpe", llm_word_encode, bpe_new, llm_words_encode, false, false};
+const struct llm_model_row llm_model_bpe = {"bpe", llm_word_encode, bpe_new, llm_words_encode, NULL, false, false};

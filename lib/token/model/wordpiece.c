@@ -34,4 +34,4 @@ static int encode(struct llm_encoder *en, const unsigned char *p, size_t n, stru
     return 0;
 }
 
-const struct llm_model_row llm_model_wordpiece = {"wordpiece", encode, encode_new, NULL, false, false};
+const struct llm_model_row llm_model_wordpiece = {"wordpiece", encode, encode_new, NULL, NULL, false, false};

@@ -45,9 +45,9 @@ static int count_marked(struct llm_encoder *en, const unsigned char *p, size_t n
     return llm_counts_add(en->counts, (const unsigned char *)b->p, b->n, 1, e);
 }
 
-static const struct llm_model_row counting_marked = {"unigram", count_marked, NULL, NULL, false, true};
-static const struct llm_model_row counting_words = {"bpe", count_word, NULL, NULL, false, true};
-static const struct llm_model_row counting_chars = {"char", count_chars, NULL, NULL, true, true};
+static const struct llm_model_row counting_marked = {"unigram", count_marked, NULL, NULL, NULL, false, true};
+static const struct llm_model_row counting_words = {"bpe", count_word, NULL, NULL, NULL, false, true};
+static const struct llm_model_row counting_chars = {"char", count_chars, NULL, NULL, NULL, true, true};
 
 struct llm_trainer {
     struct llm_train_options o;

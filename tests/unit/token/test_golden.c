@@ -47,6 +47,7 @@ static const struct pair pairs[] = {
     {"spm-trained/ts-unigram1000.model", "spm/spm-ts-unigram1000.jsonl"},
     {"spm-trained/ts-unigram4000-nfkc_cf.model", "spm/spm-ts-unigram4000-nfkc_cf.jsonl"},
     {"spm-trained/ts-word2000.model", "spm/spm-ts-word2000.jsonl"},
+    {"rwkv-world/rwkv_vocab_v20230424.txt", "rwkv/rwkv-world.jsonl"},
     {"../models/stories260K/tok512.rebuilt.model", "spm/stories260K-tok512.jsonl"},
 };
 
