@@ -9,8 +9,10 @@
 #include "base/log.h"
 #include "base/signals.h"
 #include "cpu/pool.h"
+#include "cpu/profile.h"
 #include "bin/infer/infer.h"
 #include "infer/embed.h"
+#include "measure/profile.h"
 
 #define AT(field) offsetof(struct args, field)
 enum { UNSET = -2 };
@@ -64,6 +66,7 @@ static const struct llm_opt options[] = {
     {0, "cache-type", "TYPE", "store keys and values as f32, f16, bf16 or q8_0 [as --precision]", LLM_CHOICE, AT(cache_type), 0, 0, LLM_KV_TYPES},
     {'b', "batch", "N", "work on at most N tokens at once [512]", LLM_INT, AT(batch), 1, 1 << 20, NULL},
     {0, "parallel", "N", "at most N completions under way at once [16]", LLM_INT, AT(parallel), 1, 4096, NULL},
+    {0, "profile", NULL, "at the end, say on standard error where the time went", LLM_FLAG, AT(profile), 0, 0, NULL},
     {0, "plan", NULL, "say what the run needs in memory and compute, and stop", LLM_FLAG, AT(plan), 0, 0, NULL},
     {0}};
 
@@ -160,6 +163,7 @@ static int load_cache(struct session *s, struct llm_err *e)
 static int load(struct session *s, struct llm_err *e)
 {
     const struct args *a = s->a;
+    LLM_PROFILE("load", 0);
     struct llm_engine_options o = {.compute = a->precision == 0 ? LLM_COMPUTE_F32 : LLM_COMPUTE_BF16, .context = a->context, .batch = a->batch};
     o.cache = a->cache_type < 0 ? LLM_NO_DTYPE : llm_kv_types[a->cache_type];
     s->model = llm_model_load(a->model, e);
@@ -260,7 +264,9 @@ int main(int argc, char **argv)
     struct session s = {.a = &a, .bias = parse_biases(&a.logit_bias)};
     int status = llm_pool_start(a.common.threads, &e);
     llm_signals_catch();
+    if (a.profile) llm_profile_start();
     if (status == 0) status = run(&s, operand, &e);
+    if (a.profile && status == 0) status = llm_profile_print(false, &e);
     if (s.begin.pool) llm_kv_release(&s.begin);
     chat_release(&s);
     llm_engine_release(&s.engine);

@@ -6,7 +6,9 @@
 #include "base/log.h"
 #include "base/signals.h"
 #include "cpu/pool.h"
+#include "cpu/profile.h"
 #include "bin/train/train.h"
+#include "measure/profile.h"
 
 static const struct llm_opt options[] = {
     {0, NULL, NULL, "Model:", LLM_HEADING, 0, 0, 0, NULL},
@@ -86,6 +88,7 @@ static const struct llm_opt options[] = {
     {0, "ema-output", "FILE", "write the model of averaged weights to FILE, when the run is saved", LLM_STR, offsetof(struct args, ema_output), 0, 0,
      NULL},
     {0, "log", "FILE", "a JSON line for each step", LLM_STR, offsetof(struct args, log), 0, 0, NULL},
+    {0, "profile", NULL, "at the end, say on standard error where the time went", LLM_FLAG, offsetof(struct args, profile), 0, 0, NULL},
     {0, NULL, NULL, "Instead of training:", LLM_HEADING, 0, 0, 0, NULL},
     {0, "plan", NULL, "print what memory, work and time the run would take", LLM_FLAG, offsetof(struct args, plan), 0, 0, NULL},
     {0, "gradcheck", NULL, "compare gradients with differences of the loss, tensor by tensor", LLM_FLAG, offsetof(struct args, gradcheck), 0, 0,
@@ -128,6 +131,12 @@ static int run_ngram(struct args *a, const char *const *data, size_t n_data)
     return a->plan && llm_close_stdout(&e) < 0 ? llm_report(&e) : 0;
 }
 
+static int begin(struct llm_run *run, const struct args *a, const char *const *data, size_t n_data, struct llm_err *e)
+{
+    LLM_PROFILE("load", 0);
+    return llm_run_begin(run, a, data, n_data, e);
+}
+
 int main(int argc, char **argv)
 {
     struct args a;
@@ -155,11 +164,13 @@ int main(int argc, char **argv)
         if (!a.common.output) a.common.output = a.resume;
     }
     a.o.seed = a.common.seed;
-    int failed = llm_run_begin(&run, &a, (const char *const *)argv + rest, (size_t)(argc - rest), &e) < 0;
+    if (a.profile) llm_profile_start();
+    int failed = begin(&run, &a, (const char *const *)argv + rest, (size_t)(argc - rest), &e) < 0;
     bool trains = !a.plan && !a.gradcheck && !a.coordcheck;
     if (!failed && trains) llm_signals_catch(); /* until here there is nothing to save */
     if (!failed && a.coordcheck) failed = llm_run_coordcheck(&run, &a, (const char *const *)argv + rest, (size_t)(argc - rest), &e) < 0;
     else failed = failed || llm_run_go(&run, &a, &e) < 0;
+    if (a.profile) failed = failed || llm_profile_print(a.common.json, &e) < 0;
     llm_run_release(&run);
     if (failed) return llm_report(&e);
     llm_signal_die();

@@ -12,7 +12,7 @@ struct args {
     const char *chat_template, *system;
     int chat;
     const char *model, *tokenizer, *file, *kv_in, *kv_out;
-    int jsonl, score, logits, embed, ids, special, echo, ignore_eos, no_timings, plan;
+    int jsonl, score, logits, embed, ids, special, echo, ignore_eos, no_timings, plan, profile;
     int64_t n, context, batch, parallel, samples, kv_keep, trace_queries;
     int precision, cache_type, pooling;
     int64_t embd_normalize;

@@ -3,6 +3,7 @@
 #include <string.h>
 #include "base/buf.h"
 #include "bin/infer/infer.h"
+#include "cpu/profile.h"
 
 /* Token ids separated by white space. */
 static int parse_ids(const char *text, size_t n, int32_t **ids, size_t *n_ids, struct llm_err *e)
@@ -42,6 +43,7 @@ int prompt_encode(const struct session *s, const char *text, size_t n, int32_t *
 {
     const struct llm_model *m = s->model;
     int flags = (s->begin.n > 0 ? 0 : LLM_ENCODE_ADD_SPECIAL) | (s->a->special ? LLM_ENCODE_SPECIAL : 0);
+    LLM_PROFILE("tokenize", n);
     *ids = NULL;
     *n_ids = 0;
     if (s->a->ids) {

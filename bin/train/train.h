@@ -14,7 +14,7 @@ struct args {
     const char *coordcheck, *coordcheck_png;
     int64_t base_head_dim, save_every;
     int mup;
-    int plan, gradcheck;
+    int plan, gradcheck, profile;
     const char *order, *prune;  /* --order: of the data, or of n-grams */
     int64_t memory;             /* of counting n-grams; 0: half of the machine's */
     int ngram_order, ngram_bar; /* ngram_order 0: not given */

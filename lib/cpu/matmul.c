@@ -4,6 +4,7 @@
 #include <string.h>
 #include "cpu/matmul_internal.h"
 #include "cpu/pool.h"
+#include "cpu/profile.h"
 #include "cpu/scratch.h"
 
 #define ROW_BLOCK 256   /* rows of a piece */
@@ -63,10 +64,28 @@ static void product_piece(void *arg, size_t i, int thread)
     if (!packed) atomic_store(&p->failed, true);
 }
 
+/* Counts a product with operands and results of so many bytes. */
+static void count_work(const char *kind, int64_t m, int64_t n, int64_t k, double bytes)
+{
+    enum llm_profile_unit unit = strcmp(kind, "bf16") == 0 ? LLM_PROFILE_BF16 : strcmp(kind, "int8") == 0 ? LLM_PROFILE_INT8 : LLM_PROFILE_F32;
+    llm_profile_work(unit, 2 * (double)m * (double)n * (double)k, bytes);
+}
+
+/* The same of a weight's. */
+static void count_product(const struct llm_matmul *a, const struct llm_weight *w, int64_t n, int64_t k)
+{
+    const char *kind = llm_matmul_kind(w->dtype, a->compute);
+    double elements = (double)n * (double)k, rows = 4 * (double)a->m;
+    double weight = strcmp(kind, "bf16") == 0 ? 2 * elements : 4 * elements;
+    if (strcmp(kind, "int8") == 0) weight = (double)llm_dtype_bytes(w->dtype, (uint64_t)(n * k));
+    count_work(kind, a->m, n, k, rows * (double)k + (a->accumulate ? 2 : 1) * rows * (double)n + weight);
+}
+
 static int run(struct product *p, struct llm_err *e)
 {
     if (p->m == 0 || p->n == 0) return 0;
     if (!p->g->direct) {
+        LLM_PROFILE_PART("packing of activations");
         p->a = llm_scratch_slot(llm_pool_current(), LLM_SCRATCH_CALL, (size_t)panels_of(p->m) * panel_bytes(p->g, p->k));
         if (!p->a) return llm_no_memory(e, "activations of a matrix product");
         llm_parallel((size_t)panels_of(p->m), pack_rows, p);
@@ -80,6 +99,8 @@ static int run(struct product *p, struct llm_err *e)
 int llm_matmul(const struct llm_matmul *a, struct llm_weight *w, struct llm_err *e)
 {
     const void *form;
+    LLM_PROFILE_PART("products");
+    if (llm_profiling) count_product(a, w, w->n, w->k);
     if (gemm_q_of(w->dtype) && a->compute != LLM_COMPUTE_F32) return llm_matmul_quantised(a, w, e);
     if (llm_weight_form(w, a->compute, false, a->m, &form, e) < 0) return -1;
     struct product p = {.g = gemm_of(a->compute), .m = a->m, .n = w->n, .k = w->k, .x = a->x, .ldx = a->ldx, .b = form, .w = w,
@@ -92,6 +113,8 @@ int llm_matmul_dx(const struct llm_matmul *a, struct llm_weight *w, struct llm_e
     const void *form;
     if (w->dtype != LLM_F32 && w->dtype != LLM_BF16)
         return llm_fail(e, LLM_EX_FAILURE, "gradient through a weight: expected f32 or bf16, found %s", llm_dtypes[w->dtype].name);
+    LLM_PROFILE_PART("products");
+    if (llm_profiling) count_product(a, w, w->k, w->n);
     if (llm_weight_form(w, a->compute, true, a->m, &form, e) < 0) return -1;
     struct product p = {.g = gemm_of(a->compute), .m = a->m, .n = w->k, .k = w->n, .x = a->x, .ldx = a->ldx, .b = form, .w = w,
                         .backward = true, .add = a->accumulate, .c = a->y, .ldc = a->ldy};
@@ -168,9 +191,23 @@ static void gradient_piece(void *arg, size_t i, int thread)
     }
 }
 
+static void pack_all_tokens(struct gradient *p, int64_t blocks)
+{
+    LLM_PROFILE_PART("packing of tokens for weights' gradients");
+    llm_parallel((size_t)blocks, pack_tokens, p);
+}
+
+static void count_gradient(const struct gradient *p, int64_t blocks)
+{
+    int64_t m = block_start(p, blocks - 1) + block_length(p, blocks - 1) - block_start(p, 0);
+    count_work(p->g == &llm_k.gemm.bf16 ? "bf16" : "f32", m, p->n, p->k, 4 * ((double)m * (double)(p->n + p->k) + 2 * (double)p->n * (double)p->k));
+}
+
 static int gradient_run(struct gradient *p, int64_t blocks, int64_t longest, struct llm_err *e)
 {
     struct gradient_call call = {p, blocks};
+    LLM_PROFILE_PART("products of weights' gradients");
+    if (llm_profiling) count_gradient(p, blocks);
     p->rows = ROW_BLOCK;
     p->panel = panel_bytes(p->g, longest);
     p->columns = columns_of_piece((p->n + p->rows - 1) / p->rows, p->k, TOKEN_BLOCK);
@@ -178,7 +215,7 @@ static int gradient_run(struct gradient *p, int64_t blocks, int64_t longest, str
     p->a = llm_scratch_slot(llm_pool_current(), LLM_SCRATCH_CALL, a_bytes + b_bytes);
     if (!p->a) return llm_no_memory(e, "the gradient of a weight");
     p->b = p->a + a_bytes;
-    llm_parallel((size_t)blocks, pack_tokens, p);
+    pack_all_tokens(p, blocks);
     llm_parallel((size_t)(((p->n + p->rows - 1) / p->rows) * ((p->k + p->columns - 1) / p->columns)), gradient_piece, &call);
     return 0;
 }

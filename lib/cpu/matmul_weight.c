@@ -7,6 +7,7 @@
 #include "cpu/form_memory.h"
 #include "cpu/matmul_internal.h"
 #include "cpu/pool.h"
+#include "cpu/profile.h"
 #include "cpu/scratch.h"
 
 /* Stands before the panels. */
@@ -74,6 +75,7 @@ static int make(struct llm_weight *w, enum llm_compute compute, bool backward, i
 {
     struct packing p = {.w = w, .g = gemm_of(compute), .q = slot == PACKED_BF16 ? gemm_q_of(w->dtype) : NULL, .backward = backward};
     size_t bytes;
+    LLM_PROFILE_PART("packing of weights");
     p.panels = (size_t)panels_of(backward ? w->k : w->n);
     p.panel = p.q ? panel_bytes_q(p.q, w) : panel_bytes(p.g, backward ? w->n : w->k);
     if (__builtin_mul_overflow(p.panels, p.panel, &bytes) || bytes > SIZE_MAX / 2) return llm_no_memory(e, "a packed weight");

@@ -14,6 +14,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include "cpu/detect.h"
+#include "cpu/profile.h"
 #include "cpu/scratch.h"
 
 #define SPINS 2000           /* about 50 to 100 us of pauses before a thread sleeps */
@@ -101,6 +102,7 @@ static void *work(void *number)
 
 static void wait_for(size_t n)
 {
+    LLM_PROFILE_PART("waiting for threads");
     for (int i = 0; i < SPINS; i++) {
         if (atomic_load(&pool.finished) == n) return;
         pause_cpu();
@@ -136,8 +138,8 @@ void llm_parallel(size_t n, piece_fn *piece, void *arg)
     }
     inside = true;
     run_pieces(number);
-    wait_for(n);
     inside = false;
+    wait_for(n);
     pthread_mutex_unlock(&pool.caller);
 }
 

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/signals.h"
 #include "cpu/pool.h"
+#include "cpu/profile.h"
 
 #define HELD 16 /* times as many as are under way may wait for a slow one before them */
 
@@ -252,6 +253,12 @@ static void choose_piece(void *arg, size_t i, int thread)
     choose(s, s->active[i], s->logits + (int64_t)i * vocab(s));
 }
 
+static void choose_all(struct state *s)
+{
+    LLM_PROFILE("sampling", 4 * (double)(s->n_active * vocab(s)));
+    llm_parallel((size_t)s->n_active, choose_piece, s);
+}
+
 static int pass(struct state *s)
 {
     struct llm_engine *g = s->g->engine;
@@ -273,7 +280,7 @@ static int pass(struct state *s)
         if (!j->logits) return -1;
         memcpy(j->logits, s->logits + i * vocab(s), (size_t)vocab(s) * sizeof *j->logits);
     }
-    llm_parallel((size_t)s->n_active, choose_piece, s);
+    choose_all(s);
     for (int64_t i = 0; i < s->n_active; i++) {
         if (settle(s, s->active[i]) < 0) return -1;
     }

@@ -2,6 +2,7 @@
 
 #include <inttypes.h>
 #include "cpu/pool.h"
+#include "cpu/profile.h"
 
 struct window {
     const int32_t *ids;          /* of this window */
@@ -29,6 +30,7 @@ static int score_span(void *arg, const struct llm_span *s, struct llm_err *e)
 {
     struct window *w = arg;
     w->span = s;
+    LLM_PROFILE("log-probabilities", 4 * (double)(s->n * w->vocab));
     llm_parallel((size_t)s->n, score_row, w);
     for (int64_t i = 0; i < s->n; i++) {
         int64_t target = s->first + i + 1;

@@ -85,15 +85,15 @@ static void mask(char *s)
     }
 }
 
-static int put_padded(struct llm_output *o, const char *text, size_t width, bool right, bool last, struct llm_err *e)
+static int put_padded(struct llm_buf *o, const char *text, size_t width, bool right, bool last, struct llm_err *e)
 {
     size_t have = columns_of(text);
     int gap = have < width ? (int)(width - have) : 0;
-    if (right) return llm_output_printf(o, e, "%*s%s%s", gap, "", text, last ? "\n" : "  ");
-    return llm_output_printf(o, e, "%s%*s%s", text, last ? 0 : gap, "", last ? "\n" : "  ");
+    if (right) return llm_buf_printf(o, e, "%*s%s%s", gap, "", text, last ? "\n" : "  ");
+    return llm_buf_printf(o, e, "%s%*s%s", text, last ? 0 : gap, "", last ? "\n" : "  ");
 }
 
-static int write_columns(const struct llm_table *t, bool aligned, struct llm_output *o, struct llm_err *e)
+static int show_columns(const struct llm_table *t, bool aligned, struct llm_buf *o, struct llm_err *e)
 {
     size_t *width = llm_calloc(t->n_columns, sizeof *width, "a table", e);
     bool *is_text = llm_calloc(t->n_columns, sizeof *is_text, "a table", e);
@@ -118,34 +118,40 @@ static int write_columns(const struct llm_table *t, bool aligned, struct llm_out
             text = number;
         }
         bad = aligned ? put_padded(o, text, width[column], !is_text[column], last, e)
-                      : llm_output_printf(o, e, "%s%c", text, last ? '\n' : '\t');
+                      : llm_buf_printf(o, e, "%s%c", text, last ? '\n' : '\t');
     }
     free(width);
     free(is_text);
     return bad;
 }
 
-static int write_json(const struct llm_table *t, struct llm_output *o, struct llm_err *e)
+static int show_json(const struct llm_table *t, struct llm_buf *b, struct llm_err *e)
 {
-    struct llm_buf b = {0};
     int bad = 0;
     for (size_t i = 0; i < t->n_cells && !bad; i++) {
         const struct llm_cell *c = &t->cells[i];
         size_t column = i % t->n_columns;
-        bad = llm_buf_printf(&b, e, "%s\"%s\":", column ? "," : "{", t->columns[column]) < 0
-              || (c->text ? llm_json_quote(&b, c->text, strlen(c->text), e) : llm_json_number(&b, c->number, e)) < 0
-              || (column + 1 == t->n_columns && llm_buf_put(&b, "}\n", 2, e) < 0);
+        bad = llm_buf_printf(b, e, "%s\"%s\":", column ? "," : "{", t->columns[column]) < 0
+              || (c->text ? llm_json_quote(b, c->text, strlen(c->text), e) : llm_json_number(b, c->number, e)) < 0
+              || (column + 1 == t->n_columns && llm_buf_put(b, "}\n", 2, e) < 0);
     }
-    if (!bad && b.n) bad = llm_output_write(o, b.p, b.n, e) < 0;
-    llm_buf_release(&b);
     return bad ? -1 : 0;
 }
 
-int llm_table_write(const struct llm_table *t, enum llm_table_form form, struct llm_output *o, struct llm_err *e)
+int llm_table_show(const struct llm_table *t, enum llm_table_form form, struct llm_buf *b, struct llm_err *e)
 {
     if (t->err.status) {
         *e = t->err;
         return -1;
     }
-    return form == LLM_TABLE_JSON ? write_json(t, o, e) : write_columns(t, form == LLM_TABLE_ALIGNED, o, e);
+    return form == LLM_TABLE_JSON ? show_json(t, b, e) : show_columns(t, form == LLM_TABLE_ALIGNED, b, e);
+}
+
+int llm_table_write(const struct llm_table *t, enum llm_table_form form, struct llm_output *o, struct llm_err *e)
+{
+    struct llm_buf b = {0};
+    int status = llm_table_show(t, form, &b, e);
+    if (status == 0 && b.n > 0) status = llm_output_write(o, b.p, b.n, e);
+    llm_buf_release(&b);
+    return status;
 }

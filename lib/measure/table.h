@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include "base/buf.h"
 #include "io/output.h"
 
 struct llm_cell {
@@ -27,7 +28,8 @@ void llm_table_count(struct llm_table *t, double whole);
 void llm_table_number(struct llm_table *t, double v, int digits);
 
 enum llm_table_form { LLM_TABLE_TSV, LLM_TABLE_ALIGNED, LLM_TABLE_JSON };
-/* JSON has every number in full. 0, or -1 also when filling the table had failed. */
+/* Puts the table behind what is in b. JSON has every number in full. 0, or -1 also when filling the table had failed. */
+int llm_table_show(const struct llm_table *t, enum llm_table_form form, struct llm_buf *b, struct llm_err *e) LLM_MUST_CHECK;
 int llm_table_write(const struct llm_table *t, enum llm_table_form form, struct llm_output *o, struct llm_err *e) LLM_MUST_CHECK;
 
 #endif

@@ -58,6 +58,8 @@ struct llm_tensor {
     bool needs_grad;
 };
 
+static inline double llm_tensor_bytes(const struct llm_tensor *t) { return (double)t->rows * (double)t->cols * sizeof(float); }
+
 struct llm_tape;
 struct llm_rope_tables;
 

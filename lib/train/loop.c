@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include "base/log.h"
 #include "base/signals.h"
+#include "cpu/profile.h"
 
 static int save_average(struct llm_loop *l, struct llm_err *e)
 {
@@ -18,6 +19,7 @@ static int save(struct llm_loop *l, struct llm_err *e)
 {
     if (!l->output) return save_average(l, e);
     double started = llm_now();
+    LLM_PROFILE("save", 0);
     if (llm_trainer_save(l->t, l->output, false, e) < 0 || save_average(l, e) < 0) return -1;
     llm_verbose("step %lld: saved in %.2f s", (long long)l->t->step, llm_now() - started);
     return 0;

@@ -5,6 +5,7 @@
 #include <string.h>
 #include "cpu/optim.h"
 #include "cpu/pool.h"
+#include "cpu/profile.h"
 
 extern const struct llm_optim llm_optim_adamw, llm_optim_adam, llm_optim_sgd, llm_optim_adagrad, llm_optim_lion, llm_optim_muon;
 const struct llm_optim *const llm_optims[] = {&llm_optim_adamw, &llm_optim_adam, &llm_optim_sgd, &llm_optim_adagrad, &llm_optim_lion, &llm_optim_muon,
@@ -56,6 +57,7 @@ double llm_grad_norm(struct llm_trainable *t, size_t n, const struct llm_param *
         struct llm_param *p = t[i].p;
         size_t count = (size_t)llm_param_count(p);
         if (p->balance_rate != 0 || p->running) continue; /* counts and statistics, no gradient */
+        LLM_PROFILE("gradient norm", 4 * (double)count);
         bool several = p->grad_lookup != NULL;
         for (int u = 0; u < LLM_GRAD_USES; u++) several |= p->grad_use[u] != NULL;
         if (several) llm_parallel((count + LLM_OPTIM_BLOCK - 1) / LLM_OPTIM_BLOCK, join_block, p);
@@ -94,6 +96,7 @@ static int update(struct llm_trainable *t, const struct llm_update *u, struct ll
     struct llm_param *p = t->p;
     struct llm_update mine = *u;
     struct llm_optim_span s = {.master = p->master, .grad = p->grad, .m = t->m, .v = t->v, .n = (size_t)llm_param_count(p)};
+    LLM_PROFILE("optimizer", 4 * (double)s.n * (4 + 2 * (t->m != NULL) + 2 * (t->v != NULL)) + 2 * (double)s.n * (p->weight.dtype == LLM_BF16));
     mine.step.clear = true;
     if (!p->decay) mine.step.weight_decay = 0;
     if (t->lr_scale > 0) {

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/signals.h"
 #include "cpu/pool.h"
+#include "cpu/profile.h"
 
 static size_t memory_bytes(void)
 {
@@ -184,6 +185,7 @@ static int feed_row(struct llm_trainer *t, int64_t r, struct llm_err *e)
 
 static int gather(struct llm_trainer *t, int64_t *counted, struct llm_err *e)
 {
+    LLM_PROFILE("batch", 0);
     for (int64_t r = 0; r < t->rows.n_rows; r++) {
         if (t->data.feed) {
             int got = feed_row(t, r, e);

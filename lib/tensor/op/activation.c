@@ -2,6 +2,7 @@
 #include <math.h>
 #include <string.h>
 #include "cpu/kernels.h"
+#include "cpu/profile.h"
 #include "tensor/gradcheck.h"
 #include "tensor/ops.h"
 #include "tensor/tape.h"
@@ -55,6 +56,7 @@ static void backward_rows(void *arg, int64_t from, int64_t to, int thread)
 
 static void activation_backward(struct llm_ctx *c, struct llm_node *n)
 {
+    LLM_PROFILE("activation backward", 3 * llm_tensor_bytes(n->out));
     const struct act_args *a = n->args;
     struct work w = {.act = a->act, .x = n->in[0], .dy = n->out->grad, .dy_stride = n->out->grad_stride};
     if (llm_grad_open_over(c, n->in[0], n->out, &w.gx)) llm_for_rows(w.x->rows, w.x->cols, backward_rows, &w);
@@ -62,6 +64,7 @@ static void activation_backward(struct llm_ctx *c, struct llm_node *n)
 
 static void gated_backward(struct llm_ctx *c, struct llm_node *n)
 {
+    LLM_PROFILE("gated activation backward", 5 * llm_tensor_bytes(n->out));
     const struct act_args *a = n->args;
     struct llm_tensor *gate = n->in[0], *up = n->in[1];
     struct work w = {.act = a->act, .x = gate, .up = up, .dy = n->out->grad, .dy_stride = n->out->grad_stride};
@@ -78,6 +81,7 @@ static void gated_backward(struct llm_ctx *c, struct llm_node *n)
 
 struct llm_tensor *llm_activation(struct llm_ctx *c, struct llm_tensor *x, enum llm_act act)
 {
+    LLM_PROFILE("activation", 2 * llm_tensor_bytes(x));
     if (llm_ctx_failed(c)) return &c->nothing;
     struct llm_node n = {.backward = activation_backward, .mark = llm_arena_mark(&c->acts), .in = {x}};
     n.out = llm_tensor_create(c, x->rows, x->cols);
@@ -89,6 +93,7 @@ struct llm_tensor *llm_activation(struct llm_ctx *c, struct llm_tensor *x, enum 
 
 struct llm_tensor *llm_gated(struct llm_ctx *c, struct llm_tensor *gate, struct llm_tensor *up, enum llm_act act)
 {
+    LLM_PROFILE("gated activation", 3 * llm_tensor_bytes(gate));
     if (llm_ctx_failed(c)) return &c->nothing;
     if (gate->rows != up->rows || gate->cols != up->cols) {
         return llm_op_fail(c, LLM_EX_FAILURE, "gated: expected [%lld, %lld], found [%lld, %lld]", (long long)gate->rows, (long long)gate->cols,

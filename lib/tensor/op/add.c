@@ -1,5 +1,6 @@
 /* y = a + b. On the way back y's gradient becomes that of both without a copy. */
 #include "cpu/kernels.h"
+#include "cpu/profile.h"
 #include "tensor/gradcheck.h"
 #include "tensor/ops.h"
 #include "tensor/tape.h"
@@ -17,12 +18,14 @@ static void rows(void *arg, int64_t from, int64_t to, int thread)
 
 static void add_backward(struct llm_ctx *c, struct llm_node *n)
 {
+    LLM_PROFILE("add backward", 0);
     llm_grad_pass(c, n->in[0], n->out);
     llm_grad_pass(c, n->in[1], n->out);
 }
 
 struct llm_tensor *llm_add(struct llm_ctx *c, struct llm_tensor *a, struct llm_tensor *b)
 {
+    LLM_PROFILE("add", 3 * llm_tensor_bytes(a));
     if (llm_ctx_failed(c)) return &c->nothing;
     if (a->rows != b->rows || a->cols != b->cols) {
         return llm_op_fail(c, LLM_EX_FAILURE, "add: expected [%lld, %lld], found [%lld, %lld]", (long long)a->rows, (long long)a->cols,

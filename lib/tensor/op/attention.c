@@ -6,6 +6,7 @@
 #include <string.h>
 #include "cpu/dtype.h"
 #include "cpu/pool.h"
+#include "cpu/profile.h"
 
 bool attn_check(struct llm_ctx *c, const struct llm_tensor *q, const struct llm_tensor *k, const struct llm_tensor *v, const struct llm_attn *a)
 {
@@ -48,6 +49,30 @@ const float *attn_bias_table(struct llm_ctx *c, const struct llm_attn *a)
         for (int64_t x = 0; x < width; x++) table[h * width + x] = buckets[a->rel_map[x] * a->n_heads + h];
     }
     return table;
+}
+
+void attn_count(const struct llm_ctx *c, const struct llm_attn *a, double pairs, int passes, double bytes)
+{
+    double flops = 2 * (double)(a->n_heads * (a->d_k + a->d_v)) * pairs * passes;
+    llm_profile_work(c->compute == LLM_COMPUTE_BF16 ? LLM_PROFILE_BF16 : LLM_PROFILE_F32, flops, bytes);
+}
+
+double attn_pairs(const struct llm_attn *a, int64_t from, int64_t n, int64_t n_keys)
+{
+    double pairs = 0;
+    for (int64_t i = from; i < from + n; i++) {
+        struct attn_range r = attn_seen(a, i, n_keys);
+        int64_t prefix = attn_min(a->prefix, n_keys), outside = attn_min(prefix, r.first) + attn_max(0, prefix - attn_max(r.first, r.last));
+        pairs += (double)(attn_max(0, r.last - r.first) + outside);
+    }
+    return pairs;
+}
+
+double attn_op_pairs(const struct attn_op *op)
+{
+    double pairs = 0;
+    for (int64_t i = 0; i < op->n_documents; i++) pairs += attn_pairs(&op->a, 0, op->documents[i].n_queries, op->documents[i].n_keys);
+    return pairs;
 }
 
 /* Rows of the batch as q and k have them. */
@@ -180,6 +205,7 @@ static struct attn_dropout dropout_of(const struct llm_ctx *c, const struct llm_
 struct llm_tensor *llm_attention(struct llm_ctx *c, struct llm_tensor *q, struct llm_tensor *k, struct llm_tensor *v, const struct llm_attn *a,
                                  struct llm_tensor **lse)
 {
+    LLM_PROFILE("attention", 2 * llm_tensor_bytes(q) + llm_tensor_bytes(k) + llm_tensor_bytes(v));
     if (lse) *lse = &c->nothing;
     if (llm_ctx_failed(c) || !attn_check(c, q, k, v, a)) return &c->nothing;
     struct llm_node n = {.backward = attn_backward, .mark = llm_arena_mark(&c->acts), .in = {q, k, v}, .param = {a->sinks, a->rel_bias}};
@@ -192,6 +218,7 @@ struct llm_tensor *llm_attention(struct llm_ctx *c, struct llm_tensor *q, struct
     op.bias = attn_bias_table(c, a);
     if (llm_ctx_failed(c) || !find_documents(c, &op)) return &c->nothing;
     size_t mark = llm_arena_mark(&c->acts);
+    if (llm_profiling) attn_count(c, a, attn_op_pairs(&op), 1, 0);
     run_forward(c, &op);
     llm_arena_pop(&c->acts, mark);
     return llm_record(c, &n, &op, sizeof op);

@@ -9,6 +9,7 @@
 #include <stdatomic.h>
 #include <string.h>
 #include "cpu/pool.h"
+#include "cpu/profile.h"
 
 #define GROUP 4 /* tiles of keys that a block of queries meets while it is in the cache */
 
@@ -386,6 +387,8 @@ static void fold_bias_gradient(const struct llm_attn *a, const float *blocks, in
 
 void attn_backward(struct llm_ctx *c, struct llm_node *n)
 {
+    LLM_PROFILE("attention backward", 3 * llm_tensor_bytes(n->in[0]) + 2 * (llm_tensor_bytes(n->in[1]) + llm_tensor_bytes(n->in[2]))
+                                      + llm_tensor_bytes(n->out));
     const struct attn_op *op = n->args;
     const struct llm_attn *a = &op->a;
     struct backward b = {.c = c, .op = op, .d_out = n->out->grad, .ldd = n->out->grad_stride};
@@ -400,6 +403,7 @@ void attn_backward(struct llm_ctx *c, struct llm_node *n)
     if (llm_ctx_failed(c)) return;
     if (b.d_bias) memset(b.d_bias, 0, (size_t)(blocks * width) * sizeof *b.d_bias);
     llm_for_rows(op->q->rows, a->n_heads * a->d_v, d_rows, &b);
+    if (llm_profiling) attn_count(c, a, attn_op_pairs(op), 2, 0); /* four products; scores made again do not count */
     run_backward(&b);
     if (sinks) add_sink_gradient(&b, sinks);
     if (bias) fold_bias_gradient(a, b.d_bias, blocks, bias);

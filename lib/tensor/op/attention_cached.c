@@ -6,6 +6,7 @@
 #include <string.h>
 #include "cpu/dtype.h"
 #include "cpu/pool.h"
+#include "cpu/profile.h"
 
 #define FEW 16 /* a run of at most so many new tokens is cut along the keys too: a long context then keeps all threads busy */
 
@@ -169,6 +170,19 @@ static bool check_sequences(struct llm_ctx *c, const struct attn_op *op, bool st
     return !wrong;
 }
 
+static void count_cached(const struct llm_ctx *c, const struct cached *f)
+{
+    const struct llm_attn *a = &f->op->a;
+    double width = (double)(a->n_kv_heads * (a->d_k + a->d_v));
+    for (int64_t s = 0; s < f->n_seqs; s++) {
+        const struct llm_kv_seq *q = &f->seqs[s];
+        const struct llm_dtype_row *type = &llm_dtypes[q->view.dtype];
+        int64_t keys = q->n_keys ? q->n_keys : q->pos + q->n;
+        double cache = width * (double)keys / type->block_size * type->block_bytes, rows = 4 * (double)(q->n * a->n_heads * (a->d_k + a->d_v));
+        attn_count(c, a, attn_pairs(a, q->pos, q->n, keys), 1, cache + rows);
+    }
+}
+
 struct llm_tensor *llm_attention_cached(struct llm_ctx *c, struct llm_tensor *q, struct llm_tensor *k, struct llm_tensor *v, const struct llm_attn *a,
                                         const struct llm_kv_seq *seqs, int64_t n_seqs)
 {
@@ -178,6 +192,7 @@ struct llm_tensor *llm_attention_cached(struct llm_ctx *c, struct llm_tensor *q,
 struct llm_tensor *llm_attention_cached_lse(struct llm_ctx *c, struct llm_tensor *q, struct llm_tensor *k, struct llm_tensor *v,
                                             const struct llm_attn *a, const struct llm_kv_seq *seqs, int64_t n_seqs, struct llm_tensor **lse)
 {
+    LLM_PROFILE("attention over a cache", 0);
     if (lse) *lse = &c->nothing;
     if (llm_ctx_failed(c) || !attn_check(c, q, k, v, a)) return &c->nothing;
     struct attn_op op = {.a = *a, .math = &llm_k.attention.math[c->compute], .q = q, .k = k ? k : q, .v = k ? v : q}; /* jobs read the cache */
@@ -188,6 +203,7 @@ struct llm_tensor *llm_attention_cached_lse(struct llm_ctx *c, struct llm_tensor
     op.sinks = attn_values(c, a->sinks, a->n_heads, "sinks");
     op.bias = attn_bias_table(c, a);
     struct cached f = {.op = &op, .seqs = seqs, .n_seqs = n_seqs};
+    if (llm_profiling) count_cached(c, &f);
     if (k && !llm_ctx_failed(c)) run_store(c, &f);
     if (!llm_ctx_failed(c)) run_attend(c, &f);
     llm_arena_pop(&c->acts, mark);
@@ -197,6 +213,7 @@ struct llm_tensor *llm_attention_cached_lse(struct llm_ctx *c, struct llm_tensor
 void llm_attention_store(struct llm_ctx *c, struct llm_tensor *k, struct llm_tensor *v, const struct llm_attn *a, const struct llm_kv_seq *seqs,
                          int64_t n_seqs)
 {
+    LLM_PROFILE("attention over a cache", 0);
     struct attn_op op = {.a = *a, .q = k, .k = k, .v = v};
     if (llm_ctx_failed(c) || !check_sequences(c, &op, true, seqs, n_seqs)) return;
     if (k->cols != a->n_kv_heads * a->d_k || v->cols != a->n_kv_heads * a->d_v || v->rows != k->rows) {

@@ -114,6 +114,12 @@ void attn_finish(const struct attn_job *j, struct attn_state all);
 /* All of that in the thread's scratch, chunk after chunk. False: out of memory. */
 bool attn_run(const struct attn_job *j, int thread);
 
+/* Counts what attending costs (cpu/profile.h): `pairs` of a query and a key that it sees, in so many passes over them; 2 FLOPs for each channel of
+ * scores and of values. */
+void attn_count(const struct llm_ctx *c, const struct llm_attn *a, double pairs, int passes, double bytes);
+/* Keys that the queries at positions [from, from + n) see among n_keys, together. */
+double attn_pairs(const struct llm_attn *a, int64_t from, int64_t n, int64_t n_keys);
+
 /* One document of one row of a batch. */
 struct attn_document {
     int64_t query, n_queries; /* first token of q; how many */
@@ -133,9 +139,11 @@ struct attn_op {
     const struct attn_document *documents;
     int64_t n_documents;
 };
-/* The job of the queries [from, from + n) of a document (counted from its start). */
+/* Its pairs. */
+double attn_op_pairs(const struct attn_op *op);
 /* Queries a piece, by the shape of the work: all queries of the op. */
 int64_t attn_piece_queries(const struct llm_attn *a, int64_t queries);
+/* The job of the queries [from, from + n) of a document (counted from its start). */
 struct attn_job attn_job_of(const struct attn_op *op, const struct attn_document *d, int64_t kv_head, int64_t from, int64_t n);
 void attn_backward(struct llm_ctx *c, struct llm_node *n);
 

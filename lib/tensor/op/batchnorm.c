@@ -2,6 +2,7 @@
  * becomes depends on the others of its pass, so a step in several passes is another step. */
 #include <math.h>
 #include "cpu/kernels.h"
+#include "cpu/profile.h"
 #include "tensor/gradcheck.h"
 #include "tensor/ops.h"
 #include "tensor/tape.h"
@@ -88,6 +89,7 @@ static void backward_columns(void *arg, int64_t from, int64_t to, int thread)
 
 static void batchnorm_backward(struct llm_ctx *c, struct llm_node *n)
 {
+    LLM_PROFILE("batchnorm backward", 3 * llm_tensor_bytes(n->out));
     const struct batchnorm_args *a = n->args;
     struct work w = {.x = n->in[0], .gain = a->gain, .mean = a->mean, .rstd = a->rstd, .node = n};
     if (!llm_grad_open(c, n->in[0], &w.g)) w.g.p = NULL;
@@ -101,6 +103,7 @@ static void batchnorm_backward(struct llm_ctx *c, struct llm_node *n)
 struct llm_tensor *llm_batchnorm(struct llm_ctx *c, struct llm_tensor *x, struct llm_param *gain, struct llm_param *bias, struct llm_param *mean,
                                  struct llm_param *var, float eps)
 {
+    LLM_PROFILE("batchnorm", 2 * llm_tensor_bytes(x));
     if (llm_ctx_failed(c)) return &c->nothing;
     struct llm_node n = {.backward = batchnorm_backward, .mark = llm_arena_mark(&c->acts), .in = {x}, .param = {gain, bias}};
     struct work w = {.x = x, .eps = eps};

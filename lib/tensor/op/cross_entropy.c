@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 #include "cpu/kernels.h"
+#include "cpu/profile.h"
 #include "tensor/gradcheck.h"
 #include "tensor/ops.h"
 #include "tensor/tape.h"
@@ -60,6 +61,12 @@ static int64_t chunk_end(int64_t tokens, int64_t row_len, int64_t vocab, int64_t
     return end < row_end ? end : row_end;
 }
 
+static int project_chunk(struct llm_ctx *c, const struct llm_matmul *a, struct llm_param *w)
+{
+    LLM_PROFILE("head", 0);
+    return llm_matmul(a, &w->weight, &c->err);
+}
+
 /* One chunk [at, end). False after a failure. */
 static bool chunk(struct llm_ctx *c, struct llm_tensor *x, struct llm_param *w, struct work *work, const struct llm_grad *dx, int64_t at, int64_t end)
 {
@@ -67,14 +74,18 @@ static bool chunk(struct llm_ctx *c, struct llm_tensor *x, struct llm_param *w, 
     const float *rows = x->data + at * x->stride;
     struct llm_matmul project = {.m = m, .x = rows, .ldx = x->stride, .y = work->logits, .ldy = work->vocab, .bias = work->bias,
                                  .compute = c->compute};
-    if (llm_matmul(&project, &w->weight, &c->err) < 0) return false;
+    if (project_chunk(c, &project, w) < 0) return false;
     work->first = at;
     llm_for_rows(m, work->vocab, loss_rows, work);
     if (work->gradient) llm_bias_grad(work->a->bias, work->logits, work->vocab, m, row_len < m ? row_len : m, work->vocab);
     float *grad = c->use > 0 && w->grad_use[2 * c->use - 1] ? w->grad_use[2 * c->use - 1] : w->grad;
-    if (grad && work->gradient && llm_matmul_dw(grad, work->logits, work->vocab, rows, x->stride, m, row_len < m ? row_len : m, work->vocab, x->cols,
-                                               c->compute, &c->err) < 0) return false;
+    if (grad && work->gradient) {
+        LLM_PROFILE("head dw", 0);
+        if (llm_matmul_dw(grad, work->logits, work->vocab, rows, x->stride, m, row_len < m ? row_len : m, work->vocab, x->cols, c->compute,
+                          &c->err) < 0) return false;
+    }
     if (!dx->p) return true;
+    LLM_PROFILE("head dx", 0);
     struct llm_matmul back = {.m = m, .x = work->logits, .ldx = work->vocab, .y = dx->p + at * dx->stride, .ldy = dx->stride, .accumulate = dx->add,
                               .compute = c->compute};
     return llm_matmul_dx(&back, &w->weight, &c->err) == 0;
@@ -106,6 +117,7 @@ static struct llm_loss fold(const struct llm_ctx *c, const struct llm_cross_entr
 struct llm_loss llm_cross_entropy(struct llm_ctx *c, struct llm_tensor *x, struct llm_param *w, const struct llm_cross_entropy *a)
 {
     int64_t vocab = w->weight.n, tokens = x->rows;
+    LLM_PROFILE("cross-entropy", 8 * (double)tokens * (double)vocab);
     size_t mark = llm_arena_mark(&c->acts);
     if (llm_ctx_failed(c)) return (struct llm_loss){0};
     if (x->cols != w->weight.k) {

@@ -2,6 +2,7 @@
  * backward draws it again. */
 #include <math.h>
 #include "cpu/kernels.h"
+#include "cpu/profile.h"
 #include "tensor/gradcheck.h"
 #include "tensor/ops.h"
 #include "tensor/tape.h"
@@ -37,6 +38,7 @@ static struct work work_for(const struct llm_ctx *c, const struct llm_tensor *x,
 
 static void dropout_backward(struct llm_ctx *c, struct llm_node *n)
 {
+    LLM_PROFILE("dropout backward", 2 * llm_tensor_bytes(n->out));
     struct llm_tensor *x = n->in[0];
     struct work w = work_for(c, x, *(const struct dropout_args *)n->args);
     struct llm_grad g;
@@ -53,6 +55,7 @@ struct llm_tensor *llm_dropout(struct llm_ctx *c, struct llm_tensor *x, float p,
 {
     if (llm_ctx_failed(c)) return &c->nothing;
     if (p <= 0 || !c->training) return x;
+    LLM_PROFILE("dropout", 2 * llm_tensor_bytes(x));
     struct dropout_args a = {c->layer, site, p};
     struct llm_node n = {.backward = dropout_backward, .mark = llm_arena_mark(&c->acts), .in = {x}};
     n.out = llm_tensor_create(c, x->rows, x->cols);

@@ -2,6 +2,7 @@
  * not at all. */
 #include <string.h>
 #include "cpu/kernels.h"
+#include "cpu/profile.h"
 #include "tensor/gradcheck.h"
 #include "tensor/ops.h"
 #include "tensor/tape.h"
@@ -74,6 +75,7 @@ static float *accumulator(const struct llm_param *table, int use)
 
 static void embedding_backward(struct llm_ctx *c, struct llm_node *node)
 {
+    LLM_PROFILE("embedding backward", 3 * llm_tensor_bytes(node->out));
     const struct embedding_args *a = node->args;
     struct llm_param *table = node->param[0];
     struct llm_tensor *y = node->out;
@@ -86,6 +88,7 @@ static void embedding_backward(struct llm_ctx *c, struct llm_node *node)
 
 struct llm_tensor *llm_embedding(struct llm_ctx *c, const int32_t *ids, int64_t n, struct llm_param *table, float scale)
 {
+    LLM_PROFILE("embedding", 2 * n * table->weight.k * (int64_t)sizeof(float));
     if (llm_ctx_failed(c)) return &c->nothing;
     struct llm_node node = {.backward = embedding_backward, .mark = llm_arena_mark(&c->acts), .param = {table}};
     if (n > INT32_MAX) return llm_op_fail(c, LLM_EX_FAILURE, "'%s': expected fewer than 2^31 tokens, found %lld", table->name, (long long)n);

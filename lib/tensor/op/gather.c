@@ -1,6 +1,7 @@
 /* y[i] = x[rows[i]]; a row of -1 is zeros. */
 #include <string.h>
 #include "cpu/kernels.h"
+#include "cpu/profile.h"
 #include "tensor/gradcheck.h"
 #include "tensor/ops.h"
 #include "tensor/tape.h"
@@ -33,6 +34,7 @@ static void add_columns(void *arg, int64_t from, int64_t to, int thread)
 
 static void gather_backward(struct llm_ctx *c, struct llm_node *n)
 {
+    LLM_PROFILE("gather backward", 3 * llm_tensor_bytes(n->out));
     const struct gather_args *a = n->args;
     struct back_work w = {.rows = a->rows, .n = n->out->rows, .dy = n->out->grad, .dy_stride = n->out->grad_stride};
     if (llm_grad_open_zeroed(c, n->in[0], &w.dx)) llm_for_columns(n->out->cols, add_columns, &w);
@@ -40,6 +42,7 @@ static void gather_backward(struct llm_ctx *c, struct llm_node *n)
 
 struct llm_tensor *llm_gather(struct llm_ctx *c, struct llm_tensor *x, const int32_t *rows, int64_t n)
 {
+    LLM_PROFILE("gather", 2 * n * x->cols * (int64_t)sizeof(float));
     if (llm_ctx_failed(c)) return &c->nothing;
     struct llm_node node = {.backward = gather_backward, .mark = llm_arena_mark(&c->acts), .in = {x}};
     for (int64_t i = 0; i < n; i++) {

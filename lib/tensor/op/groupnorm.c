@@ -1,6 +1,7 @@
 /* LayerNorm of runs of channels: y = (x - mean) / sqrt(var + eps) ⊙ gain + bias, mean and var of the run that the channel is in. */
 #include <math.h>
 #include "cpu/kernels.h"
+#include "cpu/profile.h"
 #include "tensor/gradcheck.h"
 #include "tensor/op/norm_internal.h"
 #include "tensor/ops.h"
@@ -63,6 +64,7 @@ static struct llm_param *part(struct llm_param *whole, struct llm_param *p, int6
 
 static void groupnorm_backward(struct llm_ctx *c, struct llm_node *n)
 {
+    LLM_PROFILE("groupnorm backward", 3 * llm_tensor_bytes(n->out));
     const struct groupnorm_args *a = n->args;
     struct llm_tensor *x = n->in[0];
     int64_t width = x->cols / a->groups;
@@ -82,6 +84,7 @@ static void groupnorm_backward(struct llm_ctx *c, struct llm_node *n)
 
 struct llm_tensor *llm_groupnorm(struct llm_ctx *c, struct llm_tensor *x, struct llm_param *gain, struct llm_param *bias, int64_t groups, float eps)
 {
+    LLM_PROFILE("groupnorm", 2 * llm_tensor_bytes(x));
     if (llm_ctx_failed(c)) return &c->nothing;
     if (groups < 1 || x->cols % groups != 0) {
         return llm_op_fail(c, LLM_EX_FAILURE, "groups: expected a divisor of %lld, found %lld", (long long)x->cols, (long long)groups);

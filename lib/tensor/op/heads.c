@@ -3,6 +3,7 @@
 #include <string.h>
 #include "cpu/kernels.h"
 #include "cpu/pool.h"
+#include "cpu/profile.h"
 #include "tensor/gradcheck.h"
 #include "tensor/ops.h"
 #include "tensor/tape.h"
@@ -37,6 +38,7 @@ struct part_args { int64_t n_heads, from, width; };
 
 static void part_backward(struct llm_ctx *c, struct llm_node *n)
 {
+    LLM_PROFILE("heads backward", 2 * llm_tensor_bytes(n->out));
     const struct part_args *a = n->args;
     struct llm_tensor *x = n->in[0], *y = n->out;
     struct llm_grad g;
@@ -46,6 +48,7 @@ static void part_backward(struct llm_ctx *c, struct llm_node *n)
 
 struct llm_tensor *llm_heads_part(struct llm_ctx *c, struct llm_tensor *x, int64_t n_heads, int64_t from, int64_t width)
 {
+    LLM_PROFILE("heads", 2 * x->rows * n_heads * width * (int64_t)sizeof(float));
     if (llm_ctx_failed(c)) return &c->nothing;
     struct part_args a = {n_heads, from, width};
     if (x->cols % n_heads || from + width > x->cols / n_heads) {
@@ -66,6 +69,7 @@ struct join_args { int64_t n_heads; bool shared; };
 /* Each head's part of dy that began as the one head of b, added in the order of heads. */
 static void join_backward(struct llm_ctx *c, struct llm_node *n)
 {
+    LLM_PROFILE("heads backward", 2 * llm_tensor_bytes(n->out));
     const struct join_args *args = n->args;
     struct llm_tensor *a = n->in[0], *b = n->in[1], *y = n->out;
     int64_t heads = args->n_heads, wide = y->cols / heads, left = a->cols / heads;
@@ -81,6 +85,7 @@ static void join_backward(struct llm_ctx *c, struct llm_node *n)
 
 struct llm_tensor *llm_heads_join(struct llm_ctx *c, struct llm_tensor *a, struct llm_tensor *b, int64_t n_heads, bool shared)
 {
+    LLM_PROFILE("heads", 2 * (llm_tensor_bytes(a) + llm_tensor_bytes(b)));
     if (llm_ctx_failed(c)) return &c->nothing;
     int64_t left = a->cols / n_heads, right = shared ? b->cols : b->cols / n_heads;
     if (a->rows != b->rows || a->cols % n_heads || (!shared && b->cols % n_heads)) {
@@ -117,6 +122,7 @@ static void head_product(void *arg, size_t h, int thread)
 
 struct llm_tensor *llm_heads_linear(struct llm_ctx *c, struct llm_tensor *x, struct llm_weight *w, int64_t n_heads)
 {
+    LLM_PROFILE("linear of heads", 0);
     if (llm_ctx_failed(c)) return &c->nothing;
     if (x->cols != n_heads * w->k) {
         return llm_op_fail(c, LLM_EX_FAILURE, "weights of heads: expected %lld heads of %lld, found %lld columns", (long long)n_heads,

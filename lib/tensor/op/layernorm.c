@@ -1,6 +1,7 @@
 /* y = (x - mean(x)) / sqrt(var(x) + eps) ⊙ gain + bias */
 #include <math.h>
 #include "cpu/kernels.h"
+#include "cpu/profile.h"
 #include "tensor/gradcheck.h"
 #include "tensor/op/norm_internal.h"
 #include "tensor/ops.h"
@@ -41,6 +42,7 @@ static void backward_rows(void *arg, int64_t from, int64_t to, int thread)
 
 static void layernorm_backward(struct llm_ctx *c, struct llm_node *n)
 {
+    LLM_PROFILE("layernorm backward", 3 * llm_tensor_bytes(n->out));
     const struct layernorm_args *a = n->args;
     struct llm_tensor *x = n->in[0];
     struct work w = {.x = x, .gain = a->gain, .mean = a->mean, .rstd = a->rstd, .dy = n->out->grad, .dy_stride = n->out->grad_stride};
@@ -50,6 +52,7 @@ static void layernorm_backward(struct llm_ctx *c, struct llm_node *n)
 
 struct llm_tensor *llm_layernorm(struct llm_ctx *c, struct llm_tensor *x, struct llm_param *gain, struct llm_param *bias, float eps)
 {
+    LLM_PROFILE("layernorm", 2 * llm_tensor_bytes(x));
     if (llm_ctx_failed(c)) return &c->nothing;
     struct llm_node n = {.backward = layernorm_backward, .mark = llm_arena_mark(&c->acts), .in = {x}, .param = {gain, bias}};
     struct work w = {.x = x, .eps = eps};

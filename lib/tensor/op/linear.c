@@ -1,5 +1,6 @@
 /* y = x·wᵀ + b */
 #include "cpu/kernels.h"
+#include "cpu/profile.h"
 #include "tensor/gradcheck.h"
 #include "tensor/ops.h"
 #include "tensor/tape.h"
@@ -20,6 +21,7 @@ static void bias_columns(void *arg, int64_t from, int64_t to, int thread)
 void llm_bias_grad(struct llm_param *b, const float *dy, int64_t dy_stride, int64_t rows, int64_t row_len, int64_t cols)
 {
     struct bias_work work = {b ? b->grad : NULL, dy, dy_stride, rows, row_len};
+    LLM_PROFILE("bias gradient", 4 * (double)rows * (double)cols);
     if (work.grad) llm_for_columns(cols, bias_columns, &work);
 }
 
@@ -30,9 +32,13 @@ static void linear_backward(struct llm_ctx *c, struct llm_node *n)
     enum llm_compute compute = ((const struct linear_args *)n->args)->compute;
     int64_t row_len = llm_row_len(c, x->rows);
     struct llm_grad g;
-    if (w->grad && llm_matmul_dw(w->grad, y->grad, y->grad_stride, x->data, x->stride, x->rows, row_len, y->cols, x->cols, compute, &c->err) < 0)
-        return;
+    {
+        LLM_PROFILE("linear dw", 0);
+        if (w->grad && llm_matmul_dw(w->grad, y->grad, y->grad_stride, x->data, x->stride, x->rows, row_len, y->cols, x->cols, compute, &c->err) < 0)
+            return;
+    }
     llm_bias_grad(n->param[1], y->grad, y->grad_stride, x->rows, row_len, y->cols);
+    LLM_PROFILE("linear dx", 0);
     if (!llm_grad_open(c, x, &g)) return;
     struct llm_matmul dx = {.m = x->rows, .x = y->grad, .ldx = y->grad_stride, .y = g.p, .ldy = g.stride, .accumulate = g.add, .compute = compute};
     if (llm_matmul_dx(&dx, &w->weight, &c->err) < 0) llm_in(&c->err, "'%s'", w->name);
@@ -40,6 +46,7 @@ static void linear_backward(struct llm_ctx *c, struct llm_node *n)
 
 struct llm_tensor *llm_linear(struct llm_ctx *c, struct llm_tensor *x, struct llm_param *w, struct llm_param *b)
 {
+    LLM_PROFILE("linear", 0);
     if (llm_ctx_failed(c)) return &c->nothing;
     if (x->cols != w->weight.k) {
         return llm_op_fail(c, LLM_EX_FAILURE, "'%s': expected inputs [*, %lld], found [%lld, %lld]", w->name, (long long)w->weight.k,

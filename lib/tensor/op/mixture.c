@@ -4,6 +4,7 @@
 #include <string.h>
 #include "cpu/kernels.h"
 #include "cpu/pool.h"
+#include "cpu/profile.h"
 #include "tensor/gradcheck.h"
 #include "tensor/ops.h"
 #include "tensor/tape.h"
@@ -177,6 +178,7 @@ static bool gradient(struct llm_ctx *c, struct llm_param *p, const float *dy, co
 
 static void mixture_backward(struct llm_ctx *c, struct llm_node *node)
 {
+    LLM_PROFILE("mixture backward", 0);
     const struct mixture_args *a = node->args;
     const struct places *p = &a->places;
     struct llm_tensor *x = node->in[0], *y = node->out;
@@ -222,6 +224,7 @@ static void mixture_backward(struct llm_ctx *c, struct llm_node *node)
 struct llm_tensor *llm_mixture(struct llm_ctx *c, struct llm_tensor *x, struct llm_tensor *weights, const int32_t *experts,
                                const struct llm_experts *o)
 {
+    LLM_PROFILE("mixture", 0);
     if (llm_ctx_failed(c)) return &c->nothing;
     if (x->rows != weights->rows || x->cols != o->gate[0]->weight.k || x->rows > INT32_MAX / weights->cols) {
         return llm_op_fail(c, LLM_EX_FAILURE, "'%s': expected inputs [%lld, %lld], found [%lld, %lld]", o->gate[0]->name, (long long)weights->rows,

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 #include "cpu/kernels.h"
+#include "cpu/profile.h"
 #include "tensor/gradcheck.h"
 #include "tensor/ops.h"
 #include "tensor/tape.h"
@@ -127,6 +128,7 @@ static void recurrent_backward(struct llm_ctx *c, struct llm_node *n);
 
 struct llm_tensor *llm_recurrent(struct llm_ctx *c, struct llm_tensor *x, struct llm_param *w, struct llm_param *b, const struct llm_recurrent *o)
 {
+    LLM_PROFILE("recurrent", 0);
     if (llm_ctx_failed(c) || check(c, x, w, o) < 0) return &c->nothing;
     struct llm_node n = {.backward = recurrent_backward, .mark = llm_arena_mark(&c->acts), .in = {x}, .param = {w, b}};
     struct recur r = {.lstm = o->lstm, .compute = c->compute, .width = w->weight.k, .gates = x->cols, .n_segments = o->n_segments};
@@ -217,6 +219,7 @@ static void add_rows(void *arg, int64_t from, int64_t to, int thread)
 
 static void recurrent_backward(struct llm_ctx *c, struct llm_node *n)
 {
+    LLM_PROFILE("recurrent backward", 0);
     const struct recur *r = &((const struct recurrent_args *)n->args)->r;
     struct llm_tensor *x = n->in[0], *y = n->out;
     struct llm_param *w = n->param[0], *b = n->param[1];

@@ -1,6 +1,7 @@
 /* y = x / sqrt(mean(x²) + eps) ⊙ (gain + offset), over the whole row or over runs of `group` columns */
 #include <math.h>
 #include "cpu/kernels.h"
+#include "cpu/profile.h"
 #include "tensor/gradcheck.h"
 #include "tensor/op/norm_internal.h"
 #include "tensor/ops.h"
@@ -67,6 +68,7 @@ static void gains_apart(struct llm_ctx *c, const struct llm_tensor *x, const str
 
 static void rmsnorm_backward(struct llm_ctx *c, struct llm_node *n)
 {
+    LLM_PROFILE("rmsnorm backward", 3 * llm_tensor_bytes(n->out));
     const struct rmsnorm_args *a = n->args;
     struct llm_tensor *x = n->in[0];
     struct work w = {.x = x, .gain = a->gain, .offset = a->offset, .rstd = a->rstd, .group = a->group, .gain_step = a->gain_step, .dy = n->out->grad,
@@ -79,6 +81,7 @@ static void rmsnorm_backward(struct llm_ctx *c, struct llm_node *n)
 
 struct llm_tensor *llm_rmsnorm(struct llm_ctx *c, struct llm_tensor *x, struct llm_param *gain, float eps, float gain_offset, int64_t group)
 {
+    LLM_PROFILE("rmsnorm", 2 * llm_tensor_bytes(x));
     if (llm_ctx_failed(c)) return &c->nothing;
     if (group <= 0 || x->cols % group) {
         return llm_op_fail(c, LLM_EX_FAILURE, "'%s': expected columns in groups of %lld, found %lld", gain->name, (long long)group,

@@ -4,6 +4,7 @@
 #include <string.h>
 #include "base/buf.h"
 #include "cpu/kernels.h"
+#include "cpu/profile.h"
 #include "tensor/gradcheck.h"
 #include "tensor/op/rope_internal.h"
 #include "tensor/ops.h"
@@ -120,6 +121,7 @@ static void turn_rows(void *arg, int64_t from, int64_t to, int thread)
 /* A rotation's transpose turns back. */
 static void rope_backward(struct llm_ctx *c, struct llm_node *n)
 {
+    LLM_PROFILE("rope backward", 2 * llm_tensor_bytes(n->out));
     const struct rope_args *a = n->args;
     struct llm_tensor *x = n->in[0];
     struct work w = {.r = &a->rope, .from = n->out->grad, .from_stride = n->out->grad_stride, .cols = x->cols};
@@ -136,6 +138,7 @@ static void rope_backward(struct llm_ctx *c, struct llm_node *n)
 
 struct llm_tensor *llm_rope(struct llm_ctx *c, struct llm_tensor *x, const int32_t *positions, const struct llm_rope *r)
 {
+    LLM_PROFILE("rope", 2 * llm_tensor_bytes(x));
     if (llm_ctx_failed(c)) return &c->nothing;
     if (r->head_dim <= 0 || x->cols % r->head_dim || r->rotary_dim < 0 || r->first + r->rotary_dim > r->head_dim || r->rotary_dim % 2) {
         return llm_op_fail(c, LLM_EX_FAILURE, "rope: expected heads of %lld of which %lld (even) turn, found %lld columns",

@@ -5,6 +5,7 @@
 #include "base/buf.h"
 #include "cpu/kernels.h"
 #include "cpu/pool.h"
+#include "cpu/profile.h"
 #include "tensor/gradcheck.h"
 #include "tensor/ops.h"
 #include "tensor/tape.h"
@@ -226,6 +227,7 @@ static void note(struct llm_ctx *c, const struct route_args *a, const struct bac
 
 static void route_backward(struct llm_ctx *c, struct llm_node *node)
 {
+    LLM_PROFILE("route backward", 2 * llm_tensor_bytes(node->in[0]));
     const struct route_args *a = node->args;
     struct llm_tensor *x = node->in[0];
     struct back_work w = {.a = a, .x = x, .dy = node->out->grad, .dy_stride = node->out->grad_stride};
@@ -257,6 +259,7 @@ static void keep_choices(struct llm_ctx *c, const int32_t *ids, int64_t n)
 
 struct llm_tensor *llm_route(struct llm_ctx *c, struct llm_tensor *x, const struct llm_route *o, const int32_t **experts)
 {
+    LLM_PROFILE("route", llm_tensor_bytes(x));
     if (llm_ctx_failed(c)) return &c->nothing;
     int64_t n = x->cols, row_len = x->rows ? llm_row_len(c, x->rows) : 1;
     if (n > MOST_EXPERTS || o->k < 1 || o->k > n || (o->n_group > 1 && (n % o->n_group || o->topk_group * (n / o->n_group) < o->k))) {

@@ -1,5 +1,6 @@
 /* y = factor·x */
 #include "cpu/kernels.h"
+#include "cpu/profile.h"
 #include "tensor/gradcheck.h"
 #include "tensor/ops.h"
 #include "tensor/tape.h"
@@ -21,6 +22,7 @@ static void rows(void *arg, int64_t from, int64_t to, int thread)
 
 static void scale_backward(struct llm_ctx *c, struct llm_node *n)
 {
+    LLM_PROFILE("scale backward", 2 * llm_tensor_bytes(n->out));
     const struct scale_args *a = n->args;
     struct llm_tensor *x = n->in[0];
     struct work w = {.from = n->out->grad, .from_stride = n->out->grad_stride, .cols = x->cols, .factor = a->factor};
@@ -34,6 +36,7 @@ static void scale_backward(struct llm_ctx *c, struct llm_node *n)
 
 struct llm_tensor *llm_scale(struct llm_ctx *c, struct llm_tensor *x, float factor)
 {
+    LLM_PROFILE("scale", 2 * llm_tensor_bytes(x));
     if (llm_ctx_failed(c)) return &c->nothing;
     struct llm_node n = {.backward = scale_backward, .mark = llm_arena_mark(&c->acts), .in = {x}};
     n.out = llm_tensor_create(c, x->rows, x->cols);

@@ -5,6 +5,7 @@
 #include <string.h>
 #include "cpu/kernels.h"
 #include "cpu/pool.h"
+#include "cpu/profile.h"
 #include "tensor/gradcheck.h"
 #include "tensor/ops.h"
 #include "tensor/tape.h"
@@ -181,11 +182,14 @@ static const char *wrong_of(const struct llm_tensor *x, const struct llm_tensor 
     return x->rows == dt->rows && x->rows == b->rows && x->rows == c->rows ? NULL : "expected inputs of as many tokens";
 }
 
+#define FLOPS_A_STATE 7.0 /* decay, input, output */
+
 static void scan_backward(struct llm_ctx *c, struct llm_node *n);
 
 struct llm_tensor *llm_selective_scan(struct llm_ctx *c, struct llm_tensor *x, struct llm_tensor *dt, struct llm_tensor *b, struct llm_tensor *cc,
                                       struct llm_param *a_log, struct llm_param *d, struct llm_param *dt_bias, const struct llm_scan *o)
 {
+    LLM_PROFILE("selective scan", 2 * llm_tensor_bytes(x) + llm_tensor_bytes(dt) + llm_tensor_bytes(b) + llm_tensor_bytes(cc));
     if (llm_ctx_failed(c)) return &c->nothing;
     const char *wrong = wrong_of(x, dt, b, cc, o);
     if (wrong) return llm_op_fail(c, LLM_EX_FAILURE, "selective scan: %s", wrong);
@@ -194,6 +198,7 @@ struct llm_tensor *llm_selective_scan(struct llm_ctx *c, struct llm_tensor *x, s
     n.out = llm_tensor_create(c, x->rows, x->cols);
     if (llm_ctx_failed(c) || !begin(c, &s, n.param, llm_tape_wants(c, &n))) return &c->nothing;
     struct work w = {.s = &s, .x = x, .raw = dt, .b = b, .c = cc, .y = n.out};
+    LLM_PROFILE_WORK(LLM_PROFILE_F32, FLOPS_A_STATE * (double)(x->rows * x->cols * s.states), 0);
     llm_for_rows(x->rows, x->cols, time_rows, &w);
     llm_parallel((size_t)(o->n_segments * s.n_blocks), forward_piece, &w);
     if (atomic_load(&w.no_memory)) return llm_op_fail(c, EX_UNAVAILABLE, "out of memory in a selective scan");
@@ -295,9 +300,11 @@ static void give(struct llm_ctx *c, struct llm_tensor *x, const float *d)
 
 static void scan_backward(struct llm_ctx *c, struct llm_node *n)
 {
+    LLM_PROFILE("selective scan backward", 5 * llm_tensor_bytes(n->out));
     const struct scan *s = &((const struct scan_args *)n->args)->s;
     struct work w = {.s = s, .x = n->in[0], .raw = n->in[1], .b = n->in[2], .c = n->in[3], .y = n->out, .ldx = s->cols,
                      .a_rows = s->o.by_head ? 1 : s->states};
+    LLM_PROFILE_WORK(LLM_PROFILE_F32, 2 * FLOPS_A_STATE * (double)(n->out->rows * s->cols * s->states), 0);
     w.d_dt = llm_op_alloc(c, s->tokens * s->cols, sizeof(float));
     w.dx = llm_op_alloc(c, s->tokens * s->cols, sizeof(float));
     w.d_raw = llm_op_alloc(c, s->tokens * w.raw->cols, sizeof(float));

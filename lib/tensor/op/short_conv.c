@@ -3,6 +3,7 @@
 #include <string.h>
 #include "cpu/kernels.h"
 #include "cpu/pool.h"
+#include "cpu/profile.h"
 #include "tensor/gradcheck.h"
 #include "tensor/ops.h"
 #include "tensor/tape.h"
@@ -98,6 +99,8 @@ static void conv_backward(struct llm_ctx *c, struct llm_node *n);
 struct llm_tensor *llm_short_conv(struct llm_ctx *c, struct llm_tensor *x, struct llm_param *w, struct llm_param *b,
                                   const struct llm_segment *segments, int64_t n_segments)
 {
+    LLM_PROFILE("short convolution", 2 * llm_tensor_bytes(x));
+    LLM_PROFILE_WORK(LLM_PROFILE_F32, 2 * (double)(x->rows * x->cols * w->weight.k), 0);
     if (llm_ctx_failed(c)) return &c->nothing;
     if (x->cols != w->weight.n || w->weight.k < 1 || w->weight.k > LLM_CONV_TAPS || llm_dtypes[w->weight.dtype].is_quantised) {
         return llm_op_fail(c, LLM_EX_FAILURE, "'%s': expected [%lld channels, 1 to %d taps] in floating point, found [%lld, %lld]", w->name,
@@ -164,6 +167,8 @@ static void weight_columns(void *arg, int64_t from, int64_t to, int thread)
 
 static void conv_backward(struct llm_ctx *c, struct llm_node *n)
 {
+    LLM_PROFILE("short convolution backward", 3 * llm_tensor_bytes(n->out));
+    LLM_PROFILE_WORK(LLM_PROFILE_F32, 4 * (double)(n->out->rows * n->out->cols * n->param[0]->weight.k), 0);
     const struct conv *v = &((const struct conv_args *)n->args)->v;
     struct llm_param *p = n->param[0];
     struct work w = {.v = v, .x = n->in[0], .y = n->out, .dw = p->grad, .row_len = llm_row_len(c, n->out->rows)};

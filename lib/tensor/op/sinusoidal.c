@@ -1,5 +1,6 @@
 /* y = x + PE(position): Vaswani et al. 2017, 3.5. PE(p)[2i] = sin(p·10000^(-2i/d)), PE(p)[2i + 1] the cosine. */
 #include <math.h>
+#include "cpu/profile.h"
 #include "tensor/gradcheck.h"
 #include "tensor/ops.h"
 #include "tensor/tape.h"
@@ -27,6 +28,7 @@ static void sinusoidal_backward(struct llm_ctx *c, struct llm_node *n)
 
 struct llm_tensor *llm_add_sinusoidal(struct llm_ctx *c, struct llm_tensor *x, const int32_t *positions)
 {
+    LLM_PROFILE("sinusoidal", 2 * llm_tensor_bytes(x));
     if (llm_ctx_failed(c)) return &c->nothing;
     struct llm_node n = {.backward = sinusoidal_backward, .mark = llm_arena_mark(&c->acts), .in = {x}};
     n.out = llm_tensor_create(c, x->rows, x->cols);

@@ -1,6 +1,7 @@
 /* y = softmax over each row. */
 #include <math.h>
 #include "cpu/kernels.h"
+#include "cpu/profile.h"
 #include "tensor/gradcheck.h"
 #include "tensor/ops.h"
 #include "tensor/tape.h"
@@ -25,12 +26,14 @@ static void backward_rows(void *arg, int64_t from, int64_t to, int thread)
 
 static void softmax_backward(struct llm_ctx *c, struct llm_node *n)
 {
+    LLM_PROFILE("softmax backward", 3 * llm_tensor_bytes(n->out));
     struct work w = {.y = n->out, .dy = n->out->grad, .dy_stride = n->out->grad_stride};
     if (llm_grad_open_over(c, n->in[0], n->out, &w.g)) llm_for_rows(n->out->rows, n->out->cols, backward_rows, &w);
 }
 
 struct llm_tensor *llm_softmax(struct llm_ctx *c, struct llm_tensor *x)
 {
+    LLM_PROFILE("softmax", 2 * llm_tensor_bytes(x));
     if (llm_ctx_failed(c)) return &c->nothing;
     struct llm_node n = {.backward = softmax_backward, .mark = llm_arena_mark(&c->acts), .in = {x}};
     n.out = llm_tensor_create(c, x->rows, x->cols);

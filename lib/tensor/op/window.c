@@ -1,6 +1,7 @@
 /* y[t] = x[t - k + 1], …, x[t] side by side: what a model with a window of k tokens sees. */
 #include <string.h>
 #include "cpu/kernels.h"
+#include "cpu/profile.h"
 #include "tensor/gradcheck.h"
 #include "tensor/ops.h"
 #include "tensor/tape.h"
@@ -25,6 +26,7 @@ static void keep_inputs(const struct window *v, const struct llm_tensor *x)
 
 static void window_backward(struct llm_ctx *c, struct llm_node *n)
 {
+    LLM_PROFILE("window backward", 2 * llm_tensor_bytes(n->out));
     const struct window *v = &((const struct window_args *)n->args)->v;
     struct llm_tensor *x = n->in[0], *y = n->out;
     struct llm_grad g;
@@ -43,6 +45,7 @@ static void window_backward(struct llm_ctx *c, struct llm_node *n)
 
 struct llm_tensor *llm_window(struct llm_ctx *c, struct llm_tensor *x, int64_t k, const struct llm_segment *segments, int64_t n_segments)
 {
+    LLM_PROFILE("window", (double)(1 + k) * llm_tensor_bytes(x));
     if (llm_ctx_failed(c)) return &c->nothing;
     struct llm_node n = {.backward = window_backward, .mark = llm_arena_mark(&c->acts), .in = {x}};
     struct window v = {k, llm_op_alloc(c, n_segments, sizeof *segments), n_segments};
