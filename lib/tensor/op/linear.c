@@ -21,8 +21,9 @@ static void bias_columns(void *arg, int64_t from, int64_t to, int thread)
 void llm_bias_grad(struct llm_param *b, const float *dy, int64_t dy_stride, int64_t rows, int64_t row_len, int64_t cols)
 {
     struct bias_work work = {b ? b->grad : NULL, dy, dy_stride, rows, row_len};
+    if (!work.grad) return;
     LLM_PROFILE("bias gradient", 4 * (double)rows * (double)cols);
-    if (work.grad) llm_for_columns(cols, bias_columns, &work);
+    llm_for_columns(cols, bias_columns, &work);
 }
 
 static void linear_backward(struct llm_ctx *c, struct llm_node *n)
