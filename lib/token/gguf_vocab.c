@@ -93,7 +93,7 @@ static int each_token(struct reader *r, int (*put)(struct reader *, int64_t, int
     at = 0;
     for (int64_t id = 0; llm_gguf_next(r->tokens, &at, &s, &n); id++) {
         int64_t type = r->types ? llm_gguf_whole(r->types, (uint64_t)id) : NORMAL;
-        if (type == UNUSED && is_padding(id, s, n))
+        if (n == 0 || (type == UNUSED && is_padding(id, s, n)))
             continue;
         if (put(r, id, type < NORMAL || type > BYTE ? UNUSED : (int)type, s, n, e) < 0)
             return -1;
@@ -102,6 +102,68 @@ static int each_token(struct reader *r, int (*put)(struct reader *, int64_t, int
             return llm_fail(e, EX_DATAERR, "tokenizer.ggml.scores: token %lld: expected a finite number", (long long)id);
         r->vocab.v[id].score = score;
     }
+    return 0;
+}
+
+static int by_text(const void *a, const void *b)
+{
+    const struct llm_vocab_entry *x = *(const struct llm_vocab_entry *const *)a, *y = *(const struct llm_vocab_entry *const *)b;
+    int d = memcmp(x->text, y->text, x->n < y->n ? x->n : y->n);
+    return d ? d : (x->n > y->n) - (x->n < y->n);
+}
+
+/* The token of the model that a text stands for where texts of a byte-level vocabulary are written in GPT-2's alphabet; -1. */
+static int32_t written_so(const struct reader *r, const struct llm_vocab_entry *x, struct llm_buf *bytes, struct llm_err *e)
+{
+    bytes->n = 0;
+    if (!r->t->byte_level)
+        return llm_tokenizer_whole(r->t, x->text, x->n);
+    return llm_byte_text_decode((const char *)x->text, x->n, bytes, e) == 1 ? llm_tokenizer_whole(r->t, (unsigned char *)bytes->p, bytes->n) : -1;
+}
+
+/* Two tokens that are written alike would be one in other forms. Those of the model are distinct: the index says so. Added tokens may look like them. */
+static int check_distinct(const struct reader *r, struct llm_err *e)
+{
+    struct llm_buf bytes = {0};
+    const struct llm_vocab *v = &r->vocab;
+    const struct llm_vocab_entry **others = llm_alloc(v->n, sizeof *others, "a vocabulary", e);
+    size_t n = 0;
+    if (!others)
+        return -1;
+    int bad = 0;
+    for (size_t i = 0; i < v->n && bad == 0; i++) {
+        if (!v->v[i].flags || v->v[i].flags & LLM_TOKEN_MODEL)
+            continue;
+        others[n++] = &v->v[i];
+        bool added = v->v[i].flags & LLM_TOKEN_ADDED && (int64_t)i != r->t->unknown;
+        int32_t same = added ? -1 : written_so(r, &v->v[i], &bytes, e);
+        if (same >= 0)
+            bad = llm_fail(e, EX_DATAERR, "tokens %zu and %d have the same text", i, same);
+    }
+    if (n && bad == 0)
+        qsort(others, n, sizeof *others, by_text);
+    for (size_t i = 1; i < n && bad == 0; i++)
+        if (by_text(&others[i - 1], &others[i]) == 0)
+            bad = llm_fail(e, EX_DATAERR, "tokens %td and %td have the same text", others[i - 1] - v->v, others[i] - v->v);
+    free(others);
+    llm_buf_release(&bytes);
+    return bad;
+}
+
+static bool is_there(const struct reader *r, int32_t id)
+{
+    return id >= 0 && (size_t)id < r->vocab.n && r->vocab.v[id].flags;
+}
+
+/* All tokens into the tokenizer. */
+static int set_tokens(struct reader *r, struct llm_err *e)
+{
+    struct llm_tokenizer *t = r->t;
+    if (llm_tokenizer_set_vocab(t, &r->vocab, e) < 0 || llm_tokenizer_index_whole(t, e) < 0 || check_distinct(r, e) < 0)
+        return -1;
+    t->bos = is_there(r, t->bos) ? t->bos : -1;
+    t->eos = is_there(r, t->eos) ? t->eos : -1;
+    t->unknown = is_there(r, t->unknown) ? t->unknown : -1;
     return 0;
 }
 
@@ -158,7 +220,7 @@ static int read_llama(struct reader *r, struct llm_err *e)
         normalizer = json_pack("{s:s, s:[{s:s, s:s}, o]}", "type", "Sequence", "normalizers", "type", "Prepend", "prepend", mark, replace);
     json_t *decoder = json_pack("{s:s, s:b, s:b}", "type", "SentencePiece", "add_dummy_prefix", prefix, "remove_extra_whitespaces", 0);
     if (set_parts(t, normalizer, NULL, decoder, e) < 0 || read_ids(r, e) < 0 || each_token(r, put_text, e) < 0
-        || llm_tokenizer_set_vocab(t, &r->vocab, e) < 0 || llm_tokenizer_index_whole(t, e) < 0)
+        || set_tokens(r, e) < 0)
         return -1;
     double *scores = llm_alloc((size_t)t->vocab_size, sizeof *scores, "scores", e);
     for (int32_t id = 0; scores && id < t->vocab_size; id++)
@@ -228,7 +290,7 @@ static int read_gpt2(struct reader *r, struct llm_err *e)
         if (llm_tokenizer_add_split(t, pre->splits[i], e) < 0)
             return -1;
     if (llm_gguf_bool(r->g, "tokenizer.ggml.add_space_prefix", &t->add_prefix_space, e) < 0 || read_ids(r, e) < 0
-        || each_token(r, put_bytes, e) < 0 || llm_tokenizer_set_vocab(t, &r->vocab, e) < 0 || llm_tokenizer_index_whole(t, e) < 0)
+        || each_token(r, put_bytes, e) < 0 || set_tokens(r, e) < 0)
         return -1;
     t->unknown = -1; /* every byte has a token */
     struct llm_bpe_merge *merges = llm_alloc((size_t)list->n, sizeof *merges, "merges", e);
@@ -282,7 +344,7 @@ static int read_bert(struct reader *r, struct llm_err *e)
         return llm_no_memory(e, "a tokenizer");
     if (set_parts(t, json_pack("{s:s}", "type", "BertNormalizer"), json_pack("{s:s}", "type", "BertPreTokenizer"),
                   json_pack("{s:s, s:s, s:b}", "type", "WordPiece", "prefix", "##", "cleanup", 1), e) < 0
-        || read_ids(r, e) < 0 || each_token(r, put_wordpiece, e) < 0 || llm_tokenizer_set_vocab(t, &r->vocab, e) < 0)
+        || read_ids(r, e) < 0 || each_token(r, put_wordpiece, e) < 0 || set_tokens(r, e) < 0)
         return -1;
     return llm_tokenizer_finish(t, NULL, 0, e);
 }
@@ -327,7 +389,7 @@ static int read_t5(struct reader *r, struct llm_err *e)
     for (size_t i = 0; i < r->vocab.n; i++)
         if (r->vocab.v[i].flags & LLM_TOKEN_USER && !(r->vocab.v[i].flags & LLM_TOKEN_ADDED))
             r->vocab.v[i].score = 0; /* scores are logarithms: nothing beats it */
-    return llm_tokenizer_set_vocab(t, &r->vocab, e) < 0 ? -1 : llm_tokenizer_finish(t, NULL, 0, e);
+    return set_tokens(r, e) < 0 ? -1 : llm_tokenizer_finish(t, NULL, 0, e);
 }
 
 static const struct { const char *name; int (*read)(struct reader *r, struct llm_err *e); } models[] = {

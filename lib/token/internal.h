@@ -117,6 +117,7 @@ int llm_tokenizer_set_vocab(struct llm_tokenizer *t, const struct llm_vocab *v, 
 int llm_tokenizer_finish(struct llm_tokenizer *t, struct llm_bpe_merge *merges, size_t n_merges, struct llm_err *e) LLM_MUST_CHECK;
 /* Looks `text` up among present ids of the vocabulary; -1. Needs `whole`. */
 int32_t llm_tokenizer_whole(const struct llm_tokenizer *t, const unsigned char *p, size_t n);
+/* Refuses a vocabulary with two tokens of one text. */
 int llm_tokenizer_index_whole(struct llm_tokenizer *t, struct llm_err *e) LLM_MUST_CHECK;
 int llm_tokenizer_add_split(struct llm_tokenizer *t, const char *pattern, struct llm_err *e) LLM_MUST_CHECK;
 /* The text of an id as the model has it: llm_tokenizer_piece is what it puts into a text. */

@@ -11,6 +11,7 @@ struct reader {
     struct llm_vocab vocab;
     struct llm_buf decoded; /* bytes of the vocabulary, kept in place by reserving all of it first */
     json_t *ids;           /* text → id: the model's vocabulary object, borrowed */
+    unsigned char *never;  /* [vocab.limit] 1: an id under "never"; NULL: there are none */
 };
 
 struct component {
@@ -193,7 +194,9 @@ static int read_vocab(struct reader *r, struct llm_err *e)
         int64_t id = json_integer_value(value);
         const unsigned char *p = (const unsigned char *)text;
         unsigned char flags = LLM_TOKEN_MODEL;
-        if (r->t->byte_level) {
+        if (r->never && id >= 0 && id < r->vocab.limit && r->never[id])
+            flags = 0; /* … its text stays as it is */
+        else if (r->t->byte_level) {
             size_t at = r->decoded.n;
             int done = llm_byte_text_decode(text, n, &r->decoded, e);
             if (done < 0)
@@ -316,7 +319,21 @@ static int read_user_defined(struct reader *r, const json_t *o, struct llm_err *
     return flag_ids(r, o, "user_defined", LLM_TOKEN_USER, 0, e);
 }
 
-/* "never": what the model itself does not make. */
+/* "never": what the model itself does not make. Before the vocabulary is read, whose texts these stand for as they are … */
+static int note_never(struct reader *r, const json_t *o, struct llm_err *e)
+{
+    const json_t *list = get(o, "never");
+    if (json_array_size(list) && !(r->never = llm_calloc((size_t)r->vocab.limit, 1, "a vocabulary", e)))
+        return -1;
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        json_int_t id = json_integer_value(json_array_get(list, i));
+        if (id >= 0 && id < r->vocab.limit)
+            r->never[id] = 1;
+    }
+    return 0;
+}
+
+/* … and behind it. */
 static int read_model_ids(struct reader *r, const json_t *o, struct llm_err *e)
 {
     return flag_ids(r, o, "never", 0, LLM_TOKEN_MODEL, e);
@@ -349,7 +366,8 @@ static int model_bpe(struct reader *r, const json_t *o, struct llm_err *e)
         t->byte_fallback = t->fuse_unknown = false;
     }
     size_t n = json_array_size(list);
-    if (read_vocab(r, e) < 0 || read_unknown(r, o, e) < 0 || read_model_ids(r, o, e) < 0 || read_user_defined(r, o, e) < 0)
+    if (note_never(r, o, e) < 0 || read_vocab(r, e) < 0 || read_unknown(r, o, e) < 0 || read_model_ids(r, o, e) < 0
+        || read_user_defined(r, o, e) < 0)
         return -1;
     bool chars = !t->byte_level && (t->generic || n || t->byte_fallback || t->fuse_unknown || !is_alphabet(r));
     t->generic = t->generic || chars;
@@ -439,7 +457,7 @@ static int model_greedy(struct reader *r, const json_t *o, struct llm_err *e)
     if (!t->byte_level || t->generic || t->n_norms || t->n_pres != 1 || t->pres[0].cut || t->pres[0].prepend != LLM_PREPEND_NEVER)
         return llm_fail(e, EX_UNAVAILABLE, "only a ByteLevel pre-tokenizer that neither cuts nor puts a space in front is supported with it");
     t->model = &llm_model_greedy;
-    if (llm_tokenizer_stream_parts(t, e) < 0 || read_vocab(r, e) < 0 || read_model_ids(r, o, e) < 0 || llm_tokenizer_set_vocab(t, &r->vocab, e) < 0)
+    if (llm_tokenizer_stream_parts(t, e) < 0 || note_never(r, o, e) < 0 || read_vocab(r, e) < 0 || read_model_ids(r, o, e) < 0 || llm_tokenizer_set_vocab(t, &r->vocab, e) < 0)
         return -1;
     return llm_tokenizer_finish(t, NULL, 0, e);
 }
@@ -484,6 +502,7 @@ struct llm_tokenizer *llm_tokenizer_from_value(const json_t *root, struct llm_er
     int bad = r.t ? read_all(&r, e) : -1;
     llm_vocab_release(&r.vocab);
     llm_buf_release(&r.decoded);
+    free(r.never);
     if (bad < 0) {
         llm_tokenizer_destroy(r.t);
         return NULL;

@@ -215,15 +215,32 @@ static int write_unknown(const struct llm_tokenizer *t, struct llm_buf *out, str
     return llm_json_quote(out, (const char *)text, n, e);
 }
 
-/* An unknown token that would be a symbol of the model if it were one: a single character. */
-static int write_never(const struct llm_tokenizer *t, struct llm_buf *out, struct llm_err *e)
+/* Would a token that is listed in the vocabulary be taken for one of the model's, and change something? Either as a single character, or as a
+ * whole piece, or because its text would be read as one in GPT-2's alphabet. */
+static bool is_mistaken(const struct llm_tokenizer *t, int32_t id)
 {
     uint32_t cp;
     size_t n;
-    if (t->unknown < 0 || t->flags[t->unknown] & LLM_TOKEN_MODEL)
-        return 0;
-    const unsigned char *text = llm_model_piece(t, t->unknown, &n);
-    return n && llm_utf8_next(text, n, &cp) == (int)n ? llm_buf_printf(out, e, ", \"never\": [%d]", t->unknown) : 0;
+    const unsigned char *text = llm_model_piece(t, id, &n);
+    if (t->flags[id] & LLM_TOKEN_MODEL || !(t->flags[id] & LLM_TOKEN_PRESENT) || (t->flags[id] & LLM_TOKEN_ADDED && id != t->unknown))
+        return false;
+    bool ascii = true;
+    for (size_t i = 0; i < n; i++)
+        ascii = ascii && text[i] < 0x80;
+    return t->ignore_merges || (n && llm_utf8_next(text, n, &cp) == (int)n) || (!is_text(t) && !ascii);
+}
+
+static int write_never(const struct llm_tokenizer *t, struct llm_buf *out, struct llm_err *e)
+{
+    bool any = false;
+    for (int32_t id = 0; id < t->vocab_size; id++) {
+        if (!is_mistaken(t, id))
+            continue;
+        if ((any ? llm_buf_printf(out, e, ", %d", id) : llm_buf_printf(out, e, ", \"never\": [%d", id)) < 0)
+            return -1;
+        any = true;
+    }
+    return any ? llm_buf_printf(out, e, "]") : 0;
 }
 
 static int write_bpe(const struct llm_tokenizer *t, struct llm_buf *out, struct llm_err *e)

@@ -71,13 +71,6 @@ static int build(struct llm_tokenizer *t, struct llm_vocab *v, const char *patte
     t->ignore_merges = true;
     if (llm_tokenizer_add_split(t, pattern, e) < 0 || llm_tokenizer_set_vocab(t, v, e) < 0 || llm_tokenizer_index_whole(t, e) < 0)
         return -1;
-    for (int32_t id = 0; id < t->vocab_size; id++) {
-        size_t len;
-        const unsigned char *p = llm_model_piece(t, id, &len);
-        int32_t first = t->flags[id] & LLM_TOKEN_MODEL ? llm_tokenizer_whole(t, p, len) : id;
-        if (first != id)
-            return llm_fail(e, EX_DATAERR, "ranks %d and %d have the same bytes", first, id);
-    }
     struct llm_bpe_merge *merges = NULL;
     size_t n = 0;
     if (llm_all_merges(t, NULL, &merges, &n, e) < 0) {

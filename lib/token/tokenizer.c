@@ -166,8 +166,12 @@ int llm_tokenizer_index_whole(struct llm_tokenizer *t, struct llm_err *e)
             continue;
         uint32_t h = hash_piece(t->pieces + t->offsets[id], n);
         size_t at = h & (slots - 1);
-        while (t->whole[at].id >= 0)
-            at = (at + 1) & (slots - 1);
+        for (; t->whole[at].id >= 0; at = (at + 1) & (slots - 1)) {
+            size_t len;
+            const unsigned char *text = llm_model_piece(t, t->whole[at].id, &len);
+            if (t->whole[at].hash == h && len == n && memcmp(text, t->pieces + t->offsets[id], n) == 0)
+                return llm_fail(e, EX_DATAERR, "tokens %d and %d have the same text", t->whole[at].id, id);
+        }
         t->whole[at] = (struct llm_piece_slot){h, id};
     }
     return 0;
@@ -285,6 +289,10 @@ int llm_tokenizer_finish(struct llm_tokenizer *t, struct llm_bpe_merge *merges, 
     }
     if (t->ignore_merges && !t->whole && llm_tokenizer_index_whole(t, e) < 0)
         return -1;
+    if (!t->ignore_merges) { /* a reader needed it */
+        free(t->whole);
+        t->whole = NULL;
+    }
     if (t->generic && !t->byte_level && llm_detokenizer_show(t, e) < 0)
         return -1;
     llm_pipeline_plan(t);

@@ -202,7 +202,7 @@ letters='{"type": "BPE", "unk_token": "?", "vocab": {"?": 0, "a": 1, "b": 2, "c"
     [[ $stderr == *"line 2"* ]]
     printf 'YQ== 0\nYg== 1\nYQ== 2\n' > ranks
     run -65 --separate-stderr llm-tokenize encode -T ranks --pattern gpt2 --text <<< ab
-    assert_equal "$stderr" "llm-tokenize encode: ranks: ranks 0 and 2 have the same bytes"
+    assert_equal "$stderr" "llm-tokenize encode: ranks: tokens 0 and 2 have the same text"
     printf 'YQ== 0\nYg== 99999999999999999999\n' > ranks
     run -65 --separate-stderr llm-tokenize encode -T ranks --pattern gpt2 --text <<< ab
     one_line "$stderr"

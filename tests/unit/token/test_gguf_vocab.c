@@ -126,17 +126,38 @@ static void every_name_compiles(void **state)
     assert_null(llm_gguf_pre_find("", 0));
 }
 
+/* What llama.cpp refuses as well; and tokens that are never made, though they look like others. */
+static void odd_vocabularies(void **state)
+{
+    struct llm_err e = {0};
+    int32_t *ids;
+    size_t n;
+    (void)state;
+    assert_null(llm_tokenizer_load("tests/fuzz/seeds/fuzz_gguf_vocab/twice", NULL, &e));
+    assert_int_equal(e.status, EX_DATAERR);
+    assert_non_null(strstr(e.text, "tokens 3 and 1 have the same text"));
+    struct llm_tokenizer *t = llm_tokenizer_load("tests/fuzz/seeds/fuzz_gguf_vocab/unused-llama", NULL, &e);
+    assert_non_null(t);
+    assert_int_equal(llm_encode(t, "ab\xC3\xA9" "b", 5, 0, &ids, &n, &e), 0);
+    static const int32_t want[] = {6, 0, 4, 0, 4}; /* the tokens of "a" and "é" are not used */
+    assert_int_equal(n, 5);
+    assert_memory_equal(ids, want, sizeof want);
+    fuzz_tokenizer(t);
+    free(ids);
+}
+
 int main(void)
 {
     static const struct vectors all[] = {
         {"bert-bge", NULL},  {"deepseek-coder", NULL}, {"deepseek-llm", NULL}, {"falcon", NULL}, {"gpt-2", NULL},
         {"llama-spm", NULL}, {"mpt", NULL},            {"phi-3", NULL},        {"refact", NULL}, {"starcoder", NULL},
         {"llama-bpe", "llama3/tokenizer.json"}, {"qwen2", "qwen3/tokenizer.json"}};
-    struct CMUnitTest tests[sizeof all / sizeof *all + 2];
+    struct CMUnitTest tests[sizeof all / sizeof *all + 3];
     size_t n = 0;
     for (; n < sizeof all / sizeof *all; n++)
         tests[n] = (struct CMUnitTest){all[n].name, vectors, NULL, NULL, (void *)(uintptr_t)&all[n]};
     tests[n++] = (struct CMUnitTest){"one identity in all forms", one_identity, NULL, NULL, NULL};
     tests[n++] = (struct CMUnitTest){"every name's splits compile", every_name_compiles, NULL, NULL, NULL};
+    tests[n++] = (struct CMUnitTest){"odd vocabularies", odd_vocabularies, NULL, NULL, NULL};
     return _cmocka_run_group_tests("gguf vocabularies", tests, n, NULL, NULL);
 }

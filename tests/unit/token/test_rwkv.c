@@ -97,7 +97,7 @@ static void longest(void **state)
         unsigned char p[N], seen[8][256] = {{0}};
         assert_int_equal(llm_buf_printf(&text, &e, "1 'a' 1\n2 'b' 1\n"), 0);
         for (int id = 3; id < 20; id++) {
-            uint32_t len = 2 + llm_rng_below(&r, draw++, 6), bits = llm_rng_below(&r, draw++, 1u << len);
+            uint32_t len = 2 + (uint32_t)llm_rng_below(&r, draw++, 6), bits = (uint32_t)llm_rng_below(&r, draw++, 1u << len);
             if (seen[len][bits]++) {
                 id--;
                 continue;
