@@ -121,7 +121,8 @@ static int32_t written_so(const struct reader *r, const struct llm_vocab_entry *
     return llm_byte_text_decode((const char *)x->text, x->n, bytes, e) == 1 ? llm_tokenizer_whole(r->t, (unsigned char *)bytes->p, bytes->n) : -1;
 }
 
-/* Two tokens that are written alike would be one in other forms. Those of the model are distinct: the index says so. Added tokens may look like them. */
+/* Two tokens that are written alike would be one in other forms. Those of the model are distinct: the index says so. Added tokens may look like
+ * them. */
 static int check_distinct(const struct reader *r, struct llm_err *e)
 {
     struct llm_buf bytes = {0};

@@ -457,7 +457,8 @@ static int model_greedy(struct reader *r, const json_t *o, struct llm_err *e)
     if (!t->byte_level || t->generic || t->n_norms || t->n_pres != 1 || t->pres[0].cut || t->pres[0].prepend != LLM_PREPEND_NEVER)
         return llm_fail(e, EX_UNAVAILABLE, "only a ByteLevel pre-tokenizer that neither cuts nor puts a space in front is supported with it");
     t->model = &llm_model_greedy;
-    if (llm_tokenizer_stream_parts(t, e) < 0 || note_never(r, o, e) < 0 || read_vocab(r, e) < 0 || read_model_ids(r, o, e) < 0 || llm_tokenizer_set_vocab(t, &r->vocab, e) < 0)
+    if (llm_tokenizer_stream_parts(t, e) < 0 || note_never(r, o, e) < 0 || read_vocab(r, e) < 0 || read_model_ids(r, o, e) < 0
+        || llm_tokenizer_set_vocab(t, &r->vocab, e) < 0)
         return -1;
     return llm_tokenizer_finish(t, NULL, 0, e);
 }
