@@ -46,7 +46,7 @@ static int write_logits(struct run *r, struct llm_kv *kv, int64_t n, struct llm_
 {
     r->rows = llm_alloc((size_t)r->s->model->config.vocab_size, LLM_SPAN_MAX * sizeof *r->rows, "logits to write", e);
     if (!r->rows) return -1;
-    int status = llm_engine_prefill(&r->s->engine, kv, r->ids, n, true, take, r, e);
+    int status = llm_engine_prefill(&r->s->engine, kv, r->ids, n, r->s->model->config.prefix_lm && kv->n == 0, true, take, r, e);
     return status == 0 ? flush(r, e) : status;
 }
 

@@ -54,7 +54,7 @@ static int text(void *arg, const struct llm_completion *c, const char *bytes, si
 /* The cache takes in the last token too, so that it holds all of the text. */
 static int save_cache(struct session *s, struct llm_completion *c, struct llm_err *e)
 {
-    struct llm_feed last = {&c->kv, c->n > 0 ? c->ids + c->n - 1 : NULL, 1};
+    struct llm_feed last = {&c->kv, c->n > 0 ? c->ids + c->n - 1 : NULL, 1, false};
     if (c->n > 0 && !llm_engine_run(&s->engine, &last, 1, e)) return -1;
     struct llm_output *o = llm_output_open(s->a->kv_out, true, e);
     if (!o) return -1;

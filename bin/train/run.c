@@ -96,11 +96,22 @@ static int fit_config(struct llm_config *c, const struct args *a, const struct l
     return 0;
 }
 
+/* What the objective asks for. */
+static int configure(struct llm_config *c, const struct args *a, const struct llm_train_data *data, struct llm_err *e)
+{
+    const struct llm_objective *o = llm_objectives[a->o.objective];
+    if (!o->configure || a->resume) return 0;
+    return o->configure(c, data->train, e) < 0 ? llm_in(e, "--objective %s", o->name) : 0;
+}
+
 static int new_model(struct llm_run *r, const struct args *a, struct llm_tokenizer *tok, const struct llm_train_data *data, struct llm_err *e)
 {
     struct llm_config c;
     int64_t vocab = llm_train_data_vocab_size(data);
-    if (llm_config_load(&c, a->config, a->sets.v, a->sets.n, e) < 0 || fit_config(&c, a, tok, vocab, e) < 0) return -1;
+    if (llm_config_load(&c, a->config, a->sets.v, a->sets.n, e) < 0 || fit_config(&c, a, tok, vocab, e) < 0
+        || configure(&c, a, data, e) < 0) {
+        return -1;
+    }
     r->config = c;
     if (a->mup) llm_config_mup(&c, a->o.mup_base_width, a->base_head_dim);
     if (a->plan || a->coordcheck) return 0;
@@ -162,6 +173,7 @@ static int make(struct llm_run *r, const struct args *a, struct llm_tokenizer **
     }
     int got = open_data(r, a, *tok, data, n_data, &d, e);
     if (got == 0 && a->config) got = new_model(r, a, *tok, &d, e);
+    else if (got == 0) got = configure(&r->model->config, a, &d, e);
     if (got < 0) {
         llm_train_data_release(&d);
         return -1;

@@ -12,6 +12,8 @@ struct llm_rows {
     uint8_t *own;           /* [n_rows, row_len]: 1 where there is a token whose loss mask is not 0; 0 elsewhere, and behind the data's end */
     int32_t *picks;         /* [n_rows, row_len]: the first n_picks of each row are places whose loss counts, ascending, and -1 behind them */
     int64_t n_picks;        /* 0: the loss of every token is looked at */
+    int32_t *prefixes;      /* [n_rows, row_len]: at a document's first token how many of its tokens are its prefix */
+    bool prefixed;          /* they count */
     int32_t *source;        /* [n_rows, row_len]: the other text of each row, where an objective has two */
     int32_t *source_len;    /* [n_rows]: its tokens, those behind them are padding */
     uint8_t *mask;          /* [2 row_len + 2], scratch */

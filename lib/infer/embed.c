@@ -40,7 +40,7 @@ int llm_embed(struct llm_engine *g, struct llm_kv *kv, const int32_t *ids, int64
 {
     struct sum s = {.width = g->model->config.hidden_size, .pool = pool};
     s.v = llm_calloc((size_t)s.width, sizeof *s.v, "an embedding", e);
-    int status = s.v ? llm_engine_prefill(g, kv, ids, n, false, take, &s, e) : -1;
+    int status = s.v ? llm_engine_prefill(g, kv, ids, n, g->model->config.prefix_lm && kv->n == 0, false, take, &s, e) : -1;
     if (status == 0) finish(&s, out);
     free(s.v);
     return status;

@@ -19,6 +19,7 @@ int llm_engine_init(struct llm_engine *g, struct llm_model *m, const struct llm_
         return llm_fail(e, LLM_EX_USAGE, "context %" PRId64 ": the model has learned %" PRId64 " positions", g->context, most);
     }
     if (g->context > most) llm_warn("context %" PRId64 ": the model was made for %" PRId64 " positions", g->context, most);
+    if (m->config.prefix_lm && g->batch < g->context) g->batch = g->context;
     if (llm_model_set_context(m, g->context, e) < 0) return -1;
     if (llm_ctx_init(&g->ctx, ARENA, 4096, false, e) < 0) return -1;
     g->ctx.compute = o->compute;
@@ -59,7 +60,8 @@ static int prepare(struct llm_engine *g, const struct llm_feed *feeds, int64_t n
         }
         g->before[s] = kv->ids;
         for (int64_t l = 0; l < rows; l++) {
-            g->seqs[l * n + s] = (struct llm_kv_seq){.first = at, .n = feeds[s].n, .pos = kv->n};
+            g->seqs[l * n + s] = (struct llm_kv_seq){.first = at, .n = feeds[s].n, .pos = kv->n,
+                                                     .prefix = feeds[s].together ? kv->n + feeds[s].n : 0};
             if (layers > 0) g->seqs[l * n + s].view = llm_kv_view(kv, l);
             if (layers > 0) g->seqs[l * n + s].state = llm_kv_state(kv, l);
             if (!kv->queries) continue;
@@ -192,8 +194,8 @@ static int visit_spans(struct llm_engine *g, const struct llm_tensor *hidden, in
     return 0;
 }
 
-int llm_engine_prefill(struct llm_engine *g, struct llm_kv *kv, const int32_t *ids, int64_t n, bool want_logits, llm_span_visit *visit, void *arg,
-                       struct llm_err *e)
+int llm_engine_prefill(struct llm_engine *g, struct llm_kv *kv, const int32_t *ids, int64_t n, bool together, bool want_logits,
+                       llm_span_visit *visit, void *arg, struct llm_err *e)
 {
     if (g->model->config.bidirectional || g->model->config.num_encoder_layers > 0) {
         struct llm_tensor *hidden = llm_engine_encode(g, ids, &n, 1, e);
@@ -201,7 +203,7 @@ int llm_engine_prefill(struct llm_engine *g, struct llm_kv *kv, const int32_t *i
     }
     for (int64_t at = 0, step; at < n; at += step) {
         step = n - at < g->batch ? n - at : g->batch;
-        struct llm_feed feed = {kv, ids + at, step};
+        struct llm_feed feed = {kv, ids + at, step, together};
         if (llm_signal_caught()) return 1;
         struct llm_tensor *hidden = llm_engine_run(g, &feed, 1, e);
         if (!hidden || (visit && visit_spans(g, hidden, at, want_logits, visit, arg, e) < 0)) return -1;
@@ -221,7 +223,7 @@ int llm_engine_rewind(struct llm_engine *g, struct llm_kv *kv, int64_t n, struct
     again.n_queries = kv->n_queries;
     again.query_width = kv->query_width;
     kv->queries = NULL;
-    int status = llm_engine_prefill(g, &again, kv->ids, n, false, NULL, NULL, e);
+    int status = llm_engine_prefill(g, &again, kv->ids, n, false, false, NULL, NULL, e);
     if (status == 0) {
         struct llm_kv old = *kv;
         *kv = again;

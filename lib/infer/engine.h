@@ -10,7 +10,7 @@ struct llm_engine {
     struct llm_ctx ctx;
     struct llm_kv_pool pool;
     int64_t context;           /* most tokens of a sequence */
-    int64_t batch;             /* most tokens of a pass */
+    int64_t batch;             /* most tokens of a pass; no fewer than the context where a prompt is read together */
     int32_t *ids, *positions;  /* [batch] */
     struct llm_kv_seq *seqs;
     size_t seqs_room;
@@ -37,6 +37,7 @@ struct llm_feed {
     struct llm_kv *kv;
     const int32_t *ids;
     int64_t n;
+    bool together;             /* these tokens see each other both ways, as the prompt of a model with prefix_lm does */
 };
 /* One pass over all feeds (Σ n ≤ batch): afterwards the caches hold the tokens. Final hidden states [Σ n, hidden_size] in the order of the feeds,
  * valid until the next pass; NULL on failure. */
@@ -63,10 +64,10 @@ struct llm_span {
 };
 #define LLM_SPAN_MAX 64        /* tokens a visit, so that logits of a whole prompt never exist */
 typedef int llm_span_visit(void *arg, const struct llm_span *s, struct llm_err *e);
-/* Runs `n` tokens behind what `kv` holds, pass after pass; an encoder takes them whole and leaves `kv` alone. `visit` may
+/* Runs `n` tokens behind what `kv` holds, pass after pass, or `together` in one; an encoder takes them whole and leaves `kv` alone. `visit` may
  * be NULL; its -1 ends the run, and so does a caught signal (1 is returned). */
-int llm_engine_prefill(struct llm_engine *g, struct llm_kv *kv, const int32_t *ids, int64_t n, bool want_logits, llm_span_visit *visit, void *arg,
-                       struct llm_err *e) LLM_MUST_CHECK;
+int llm_engine_prefill(struct llm_engine *g, struct llm_kv *kv, const int32_t *ids, int64_t n, bool together, bool want_logits,
+                       llm_span_visit *visit, void *arg, struct llm_err *e) LLM_MUST_CHECK;
 
 /* log softmax(logits)[id], in double. */
 double llm_log_prob(const float *logits, int64_t n, int32_t id);

@@ -229,15 +229,17 @@ static void assemble(struct state *s)
             if (!c->running) continue;
             s->active[s->n_active] = c;
             s->rows[s->n_active] = at++;
-            s->feeds[s->n_active++] = (struct llm_feed){&c->kv, c->ids + c->n - 1, 1};
+            s->feeds[s->n_active++] = (struct llm_feed){&c->kv, c->ids + c->n - 1, 1, false};
             left--;
         }
     }
     s->n_feeds = s->n_active;
     for (struct job *j = s->first; j && left > 0; j = j->next) {
         if (j->logits) continue;
+        bool together = s->g->engine->model->config.prefix_lm && j->kv.n == 0; /* not what comes behind a cache */
         int64_t n = j->prompt.n - j->fed < left ? j->prompt.n - j->fed : left;
-        s->feeds[s->n_feeds] = (struct llm_feed){&j->kv, j->prompt.ids + j->fed, n};
+        if (together && n < j->prompt.n) break; /* there is room when others have ended */
+        s->feeds[s->n_feeds] = (struct llm_feed){&j->kv, j->prompt.ids + j->fed, n, together};
         left -= n;
         at += n;
         j->fed += n;

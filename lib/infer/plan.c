@@ -14,7 +14,7 @@ static int peak(struct llm_engine *g, int64_t n, double *bytes, struct llm_err *
     llm_kv_init(&kv, &g->pool);
     llm_ctx_reset(&g->ctx);
     g->ctx.acts.peak = 0;
-    struct llm_feed feed = {&kv, ids, n};
+    struct llm_feed feed = {&kv, ids, n, g->model->config.prefix_lm};
     bool encoder = g->model->config.bidirectional;
     if (g->model->config.num_encoder_layers > 0 && llm_engine_remember(g, &kv, ids, n, e) < 0) {
         llm_kv_release(&kv);

@@ -54,7 +54,7 @@ int llm_score(struct llm_engine *g, const struct llm_kv *begin, const int32_t *i
         struct llm_kv kv;
         llm_kv_init(&kv, &g->pool);
         int status = begin ? llm_kv_fork(&kv, begin, e) : 0;
-        if (status == 0 && w.n > 0) status = llm_engine_prefill(g, &kv, w.ids, w.n, !llm_model_has_log_prob(g->model), score_span, &w, e);
+        if (status == 0 && w.n > 0) status = llm_engine_prefill(g, &kv, w.ids, w.n, false, !llm_model_has_log_prob(g->model), score_span, &w, e);
         llm_kv_release(&kv);
         if (status != 0 || at + w.n >= n) return status;
     }

@@ -50,7 +50,7 @@ static int feed(struct llm_engine *g, struct llm_kv *kv, const int32_t *ids, int
 {
     for (int64_t at = 0; at < n;) {
         int64_t part = n - at < g->batch ? n - at : g->batch, last = part - 1;
-        struct llm_feed one = {kv, ids + at, part};
+        struct llm_feed one = {kv, ids + at, part, false};
         struct llm_tensor *hidden = llm_engine_run(g, &one, 1, e);
         at += part;
         if (!hidden || (at == n && !llm_engine_logits(g, hidden, &last, 1, e))) return -1;

@@ -17,6 +17,7 @@ static const struct llm_config_key common_keys[] = {
     {"norm", LLM_KEY_WORD, offsetof(struct llm_config, norm), 0, 0, norm_words, true},
     {"norm_groups", LLM_KEY_INT, offsetof(struct llm_config, norm_groups), 1, 1 << 20, NULL, true},
     {"pooling", LLM_KEY_WORD, offsetof(struct llm_config, pooling), 0, 0, pooling_words, true},
+    {"prefix_lm", LLM_KEY_BOOL, offsetof(struct llm_config, prefix_lm), 0, 0, NULL, true},
     {"normalize_embeddings", LLM_KEY_BOOL, offsetof(struct llm_config, normalize_embeddings), 0, 0, NULL, true},
 };
 enum { N_COMMON = sizeof common_keys / sizeof *common_keys };

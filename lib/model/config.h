@@ -75,6 +75,7 @@ struct llm_config {
     int64_t rel_buckets, rel_max_distance; /* of LLM_POSITION_BUCKETS */
     bool no_final_norm;            /* nothing stands behind the last layer */
     bool bidirectional;            /* an encoder: tokens see those behind them too, and nothing is generated */
+    bool prefix_lm;                /* trained to see a prompt both ways: its tokens are read together */
     int64_t type_vocab_size;       /* kinds of segments, which are added to embeddings; 0: none */
     bool embedding_norm;           /* a norm behind the sum of embeddings */
     bool head_transform;           /* before the head: norm(act(x·W + b)); behind it a bias: BERT's masked-token head */

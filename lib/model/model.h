@@ -28,6 +28,7 @@ struct llm_batch {
     const int32_t *ids, *positions; /* [n_tokens] */
     int64_t n_tokens;
     const int32_t *doc_start;       /* as in struct llm_attn; NULL */
+    const int32_t *prefixes;        /* as in struct llm_attn; NULL */
     const struct llm_kv_seq *seqs;  /* inference: per layer views: seqs[layer * n_seqs + s]; NULL in training */
     int64_t n_seqs;
     const int32_t *const *before;   /* inference: [n_seqs] the tokens that stand before each sequence's part, seqs[s].pos of them */

@@ -66,7 +66,8 @@ struct llm_attn {
     float scale;                /* usually 1/sqrt(d_k) */
     bool causal;
     int64_t window;             /* 0: none; key j is seen by query i when |i - j| < window (and j ≤ i when causal) */
-    int64_t prefix;             /* the first `prefix` keys of a row are seen by all its queries (prefix LM); 0 */
+    int64_t prefix;             /* the first `prefix` keys of a document are seen by all its queries (prefix LM); 0 */
+    const int32_t *prefixes;    /* [tokens]: the same for each document, read at its first token; NULL: `prefix`. Not of caches, whose seqs say it */
     const int32_t *doc_start;   /* [tokens]: for each token the position in its row where its document begins; NULL: 0. Nothing before is seen. */
     int64_t kv_row_len;         /* cross-attention: rows of k/v have this length; 0: row_len */
     const int32_t *kv_len;      /* [n_rows]: keys beyond are masked; NULL: all */
@@ -95,6 +96,7 @@ struct llm_kv_view {
 struct llm_kv_seq {
     int64_t first, n, pos;
     struct llm_kv_view view;
+    int64_t prefix;             /* the first so many keys are seen by all the new tokens */
     int64_t n_keys;             /* 0, or how many keys are all there are, wherever the tokens stand: cross-attention, with k and v NULL */
     float *queries;             /* NULL, or a ring of n_queries rows [n_heads·d_k]: the query at position p is copied to row p mod n_queries */
     int64_t n_queries;

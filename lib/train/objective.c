@@ -2,8 +2,9 @@
 
 #include <string.h>
 
-extern const struct llm_objective llm_objective_lm, llm_objective_ngram, llm_objective_mlm, llm_objective_seq2seq;
-const struct llm_objective *const llm_objectives[] = {&llm_objective_lm, &llm_objective_ngram, &llm_objective_mlm, &llm_objective_seq2seq, NULL};
+extern const struct llm_objective llm_objective_lm, llm_objective_ngram, llm_objective_mlm, llm_objective_seq2seq, llm_objective_prefix;
+const struct llm_objective *const llm_objectives[] = {&llm_objective_lm, &llm_objective_ngram, &llm_objective_mlm, &llm_objective_seq2seq,
+                                                   &llm_objective_prefix, NULL};
 
 const struct llm_objective *llm_objective_find(const char *name)
 {

@@ -17,6 +17,8 @@ struct llm_objective {
     const char *name, *summary;
     /* Whether it can be asked of the model: 0 or -1. */
     int (*check)(const struct llm_model *m, struct llm_err *e);
+    /* What a configuration becomes for it, before there is a model of it. NULL: it stays. */
+    int (*configure)(struct llm_config *c, const struct llm_tokens *data, struct llm_err *e);
     /* Rows are documents, not windows: one becomes row `row`. NULL: they are windows. */
     int (*document)(const struct llm_model *m, struct llm_rows *rows, int64_t row, const int32_t *ids, const uint8_t *mask, int64_t n,
                     struct llm_err *e);
@@ -30,6 +32,11 @@ struct llm_objective {
 };
 /* The sources of rows that have them, as an encoder takes them. */
 struct llm_batch llm_rows_source(const struct llm_rows *rows);
+/* `run` of objectives that predict the next token of rows as they are. */
+int llm_objective_run_next(struct llm_ctx *c, struct llm_model *m, const struct llm_rows *rows, int64_t checkpoint_every, double grad_scale,
+                           float *token_loss, struct llm_err *e);
+/* Whether a model continues texts: 0 or -1. */
+int llm_objective_check_next(const struct llm_model *m, struct llm_err *e);
 extern const struct llm_objective *const llm_objectives[]; /* NULL-terminated */
 /* `run` of objectives whose rows have picks. */
 int llm_objective_run_picks(struct llm_ctx *c, struct llm_model *m, const struct llm_rows *rows, int64_t checkpoint_every, double grad_scale,

@@ -233,7 +233,8 @@ static bool bad_activation(struct llm_trainer *t, const struct llm_rows *rows, c
     struct llm_rows part = llm_rows_part(rows, at / rows->row_len, 1);
     const struct llm_batch source = llm_rows_source(&part);
     const struct llm_batch b = {.ids = part.ids, .positions = part.positions, .n_tokens = part.row_len,
-                                .doc_start = part.documents ? part.doc_start : NULL, .source = t->objective->document ? &source : NULL};
+                                .doc_start = part.documents ? part.doc_start : NULL,
+                                .prefixes = part.prefixed ? part.prefixes : NULL, .source = t->objective->document ? &source : NULL};
     c->n_rows = 1;
     c->row_len = part.row_len;
     bool bad = llm_model_first_bad(c, t->model, &b, name, n);

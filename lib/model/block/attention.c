@@ -110,7 +110,8 @@ static struct llm_tensor *forward(struct llm_ctx *c, const struct llm_module *m,
     }
     const struct llm_attn a = {.n_heads = f->num_attention_heads, .n_kv_heads = f->num_key_value_heads, .d_k = f->head_dim, .d_v = f->head_dim,
                                .scale = (float)llm_config_attention_scale(f), .causal = !p->bidirectional, .window = llm_config_window(f, p->layer),
-                               .softcap = (float)f->attn_logit_softcapping, .doc_start = b->doc_start, .sinks = m->p[SINKS].w,
+                               .softcap = (float)f->attn_logit_softcapping, .doc_start = b->doc_start, .prefixes = b->prefixes,
+                               .sinks = m->p[SINKS].w,
                                .kv_len = b->lengths, .rel_bias = p->rel_bias, .rel_map = p->rel_map, .rel_max = f->rel_max_distance + 1,
                                .rel_buckets = f->rel_buckets,
                                .dropout = c->training ? (float)f->attn_pdrop : 0};

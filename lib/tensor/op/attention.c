@@ -89,8 +89,8 @@ static bool row_lengths(struct llm_ctx *c, const struct attn_op *op, struct leng
                     (long long)op->k->rows);
         return false;
     }
-    if (a->doc_start && n->k != n->q) {
-        llm_op_fail(c, LLM_EX_FAILURE, "attention: documents and cross-attention exclude one another");
+    if ((a->doc_start || a->prefixes) && n->k != n->q) {
+        llm_op_fail(c, LLM_EX_FAILURE, "attention: documents, prefixes and cross-attention exclude one another");
         return false;
     }
     return true;
@@ -110,6 +110,7 @@ static bool add_documents(struct attn_op *op, struct attn_document *all, int64_t
         const struct attn_document *before = op->n_documents ? &all[op->n_documents - 1] : NULL;
         struct attn_document *d = &all[op->n_documents++];
         *d = (struct attn_document){.query = row * q_len + start, .n_queries = end - start, .key = row * k_len + start, .row = row, .origin = start};
+        d->prefix = a->prefixes ? attn_max(0, a->prefixes[row * q_len + start]) : a->prefix;
         d->n_keys = starts ? attn_max(0, attn_min(end, limit) - start) : limit;
         d->grad_block = before ? before->grad_block + attn_blocks(before->n_queries, LLM_FOLD) : 0;
     }
@@ -146,7 +147,8 @@ struct attn_job attn_job_of(const struct attn_op *op, const struct attn_document
 {
     const struct llm_attn *a = &op->a;
     int64_t n_rep = a->n_heads / a->n_kv_heads, head = kv_head * n_rep, token = d->query + from;
-    struct attn_job j = {.a = a, .math = op->math, .pos = from, .n_queries = n, .head = head, .n_rep = n_rep, .bias = op->bias, .sinks = op->sinks,
+    struct attn_job j = {.a = a, .math = op->math, .pos = from, .n_queries = n, .head = head, .n_rep = n_rep, .prefix = d->prefix,
+                         .bias = op->bias, .sinks = op->sinks,
                          .dropout = op->dropout};
     j.keys = (struct attn_keys){.n = d->n_keys, .k = op->k->data + d->key * op->k->stride + kv_head * a->d_k, .ldk = op->k->stride,
                                 .v = op->v->data + d->key * op->v->stride + kv_head * a->d_v, .ldv = op->v->stride};

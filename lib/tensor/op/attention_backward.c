@@ -138,13 +138,13 @@ static void set_tile(const struct backward *b, const struct attn_job *j, int64_t
 {
     const struct llm_attn *a = &b->op->a;
     int64_t key0 = tile * ATTN_TILE, query0 = block * ATTN_TILE, n_queries = attn_min(ATTN_TILE, j->n_queries - query0);
-    t->full = n_queries == ATTN_TILE && attn_tile_full(a, key0, query0, query0 + ATTN_TILE - 1, j->keys.n);
+    t->full = n_queries == ATTN_TILE && attn_tile_full(a, j->prefix, key0, query0, query0 + ATTN_TILE - 1, j->keys.n);
     t->bias = w->bias;
     t->keep = w->keep;
     t->d_score = w->d_score;
     for (int64_t r = 0; !t->full && r < ATTN_TILE; r++) {
         int64_t key = key0 + r, first = 0, last = key < j->keys.n ? n_queries : 0;
-        if (key >= a->prefix) {
+        if (key >= j->prefix) {
             if (a->causal) first = attn_max(first, key - query0);
             if (a->window > 0) {
                 first = attn_max(first, key - a->window + 1 - query0);
@@ -231,7 +231,7 @@ static void back_group(const struct backward *b, const struct attn_job *j, const
         int64_t i0 = block * ATTN_TILE, i1 = attn_min(doc->n_queries, i0 + ATTN_TILE) - 1;
         for (int64_t tile = first; tile < end; tile++) {
             int64_t i = tile - first;
-            if (!attn_tile_seen(&b->op->a, tile * ATTN_TILE, i0, i1, j->keys.n)) continue;
+            if (!attn_tile_seen(&b->op->a, j->prefix, tile * ATTN_TILE, i0, i1, j->keys.n)) continue;
             if (!packed[i]) {
                 tiles[i] = tile_space(b->op, w, i);
                 pack_keys(b->op, j, tile, &tiles[i]);
@@ -294,7 +294,7 @@ static void keys_piece(void *arg, size_t i, int thread)
     e.queries = false;
     e.first_tile = b->item_from[item] * tiles;
     e.end_tile = attn_min(e.end_tile, e.first_tile + tiles);
-    if (b->op->a.causal && b->op->a.prefix == 0) e.first_block = attn_min(e.first_tile, e.end_block);
+    if (b->op->a.causal && b->item_document[item]->prefix == 0) e.first_block = attn_min(e.first_tile, e.end_block);
     back_extent(b, b->item_document[item], (int64_t)i % heads, &e, thread);
 }
 

@@ -49,7 +49,7 @@ static void store_piece(void *arg, size_t i, int thread)
 static struct attn_job job_of(const struct cached *f, const struct piece *p, int64_t kv_head)
 {
     const struct llm_kv_seq *s = &f->seqs[p->seq];
-    struct attn_document d = {.query = s->first + p->from, .n_queries = p->n};
+    struct attn_document d = {.query = s->first + p->from, .n_queries = p->n, .prefix = attn_max(f->op->a.prefix, s->prefix)};
     struct attn_job j = attn_job_of(f->op, &d, kv_head, 0, p->n);
     j.pos = s->pos + p->from;
     j.keys = (struct attn_keys){.n = s->n_keys ? s->n_keys : s->pos + s->n, .view = &s->view, .kv_head = kv_head};
@@ -155,12 +155,13 @@ static bool check_sequences(struct llm_ctx *c, const struct attn_op *op, bool st
 {
     const struct llm_attn *a = &op->a;
     const char *wrong = NULL;
-    if (a->doc_start || a->kv_len || a->kv_row_len) wrong = "a cache holds one document of one sequence";
+    if (a->doc_start || a->prefixes || a->kv_len || a->kv_row_len) wrong = "a cache holds one document of one sequence";
     for (int64_t s = 0; s < n_seqs && !wrong; s++) {
         const struct llm_kv_seq *q = &seqs[s];
         int block = llm_dtypes[q->view.dtype].block_size;
         bool masks = stores || a->causal || a->window || a->rel_bias;
         if (q->n_keys < 0 || (q->n_keys && masks)) wrong = "n_keys: expected all keys to be seen as they are";
+        else if (q->prefix < 0 || (q->prefix > 0 && (a->chunk || a->window))) wrong = "expected a prefix without a window";
         else if (q->first < 0 || q->n < 0 || q->pos < 0 || q->n > op->q->rows - q->first) wrong = "expected the new tokens within q";
         else if (!llm_dtypes[q->view.dtype].encode || !llm_dtypes[q->view.dtype].decode) wrong = "expected a cache of floating point or block type";
         else if (a->d_k % block || a->d_v % block) wrong = "expected head widths of whole blocks of the cache's type";

@@ -39,7 +39,7 @@ struct llm_tensor *llm_attention_chunks(struct llm_ctx *c, struct llm_tensor *co
 {
     struct merge m = {.n_heads = a->n_heads, .d = a->d_v};
     if (llm_ctx_failed(c)) return &c->nothing;
-    if (c->tape || !a->causal || a->window || a->prefix || a->sinks || a->doc_start || a->chunk < 1) {
+    if (c->tape || !a->causal || a->window || a->prefix || a->prefixes || a->sinks || a->doc_start || a->chunk < 1) {
         return llm_op_fail(c, EX_UNAVAILABLE, "dual chunk attention: expected one causal text, without a window or sinks, and no training");
     }
     m.out = llm_tensor_create(c, q[0]->rows, a->n_heads * a->d_v);

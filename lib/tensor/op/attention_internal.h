@@ -37,15 +37,15 @@ static inline struct attn_range attn_seen(const struct llm_attn *a, int64_t i, i
     return r;
 }
 /* Does any query of [i0, i1] see a key of the tile that begins at `at`? */
-static inline bool attn_tile_seen(const struct llm_attn *a, int64_t at, int64_t i0, int64_t i1, int64_t n)
+static inline bool attn_tile_seen(const struct llm_attn *a, int64_t prefix, int64_t at, int64_t i0, int64_t i1, int64_t n)
 {
-    return at < n && (at < a->prefix || (attn_seen(a, i0, n).first < at + ATTN_TILE && attn_seen(a, i1, n).last > at));
+    return at < n && (at < prefix || (attn_seen(a, i0, n).first < at + ATTN_TILE && attn_seen(a, i1, n).last > at));
 }
 /* Does every query of [i0, i1] see all keys of the tile? */
-static inline bool attn_tile_full(const struct llm_attn *a, int64_t at, int64_t i0, int64_t i1, int64_t n)
+static inline bool attn_tile_full(const struct llm_attn *a, int64_t prefix, int64_t at, int64_t i0, int64_t i1, int64_t n)
 {
     if (at + ATTN_TILE > n) return false;
-    return at + ATTN_TILE <= a->prefix || (attn_seen(a, i1, n).first <= at && attn_seen(a, i0, n).last >= at + ATTN_TILE);
+    return at + ATTN_TILE <= prefix || (attn_seen(a, i1, n).first <= at && attn_seen(a, i0, n).last >= at + ATTN_TILE);
 }
 
 /* Where dropout's numbers come from: counters of (row, position in row, head · stride + key's position in row). */
@@ -79,6 +79,7 @@ struct attn_job {
     const struct llm_attention_math *math;
     struct attn_keys keys;
     int64_t pos, n_queries, head, n_rep; /* position of the first query; number of the first head */
+    int64_t prefix;          /* the first so many keys are seen by all queries */
     const float *q; int64_t ldq;
     float *out; int64_t ldo;
     float *stats;            /* [n_queries, n_heads, 2]: m and 1/l of each query and head, for the backward; or NULL */
@@ -91,11 +92,11 @@ static inline int64_t attn_job_rows(const struct attn_job *j) { return j->n_quer
 static inline int64_t attn_job_first_chunk(const struct attn_job *j)
 {
     int64_t first = attn_seen(j->a, j->pos, j->keys.n).first;
-    return j->a->prefix > 0 ? 0 : attn_min(first, attn_max(0, j->keys.n - 1)) / ATTN_CHUNK;
+    return j->prefix > 0 ? 0 : attn_min(first, attn_max(0, j->keys.n - 1)) / ATTN_CHUNK;
 }
 static inline int64_t attn_job_end_chunk(const struct attn_job *j)
 {
-    int64_t end = attn_max(attn_seen(j->a, j->pos + j->n_queries - 1, j->keys.n).last, attn_min(j->a->prefix, j->keys.n));
+    int64_t end = attn_max(attn_seen(j->a, j->pos + j->n_queries - 1, j->keys.n).last, attn_min(j->prefix, j->keys.n));
     return attn_max(attn_job_first_chunk(j) + 1, attn_blocks(end, ATTN_CHUNK));
 }
 
@@ -125,6 +126,7 @@ struct attn_document {
     int64_t query, n_queries; /* first token of q; how many */
     int64_t key, n_keys;      /* first token of k and v; how many are seen */
     int64_t row, origin;      /* row of the batch; position in the row of the first query (and key, unless cross-attention) */
+    int64_t prefix;           /* as of a job */
     int64_t grad_block;       /* number of its first block of LLM_FOLD queries, counted over all documents */
 };
 

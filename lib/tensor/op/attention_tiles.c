@@ -104,8 +104,8 @@ static void set_tile(const struct attn_job *j, const struct attn_space *w, int64
 {
     const struct llm_attn *a = j->a;
     int64_t n = j->keys.n, first = j->pos + row / j->n_rep, last = j->pos + (row + t->rows - 1) / j->n_rep;
-    t->full = attn_tile_full(a, at, first, last, n);
-    t->prefix = (int)attn_max(0, attn_min(ATTN_TILE, attn_min(a->prefix, n) - at));
+    t->full = attn_tile_full(a, j->prefix, at, first, last, n);
+    t->prefix = (int)attn_max(0, attn_min(ATTN_TILE, attn_min(j->prefix, n) - at));
     t->bias = w->bias;
     t->keep = w->keep;
     if (t->full && !w->bias && !w->keep) return;
@@ -130,7 +130,7 @@ static int64_t next_rows(const struct attn_job *j, int64_t at, int64_t row)
     int64_t rows = attn_job_rows(j);
     for (; row < rows; row += ATTN_SUB_ROWS) {
         int64_t first = j->pos + row / j->n_rep, last = j->pos + (row + rows_at(rows, row) - 1) / j->n_rep;
-        if (attn_tile_seen(j->a, at, first, last, j->keys.n)) break;
+        if (attn_tile_seen(j->a, j->prefix, at, first, last, j->keys.n)) break;
     }
     return row;
 }
@@ -175,7 +175,7 @@ void attn_chunk(const struct attn_job *j, int64_t chunk, struct attn_state state
     int64_t end = attn_min(j->keys.n, (chunk + 1) * ATTN_CHUNK);
     j->math->begin();
     for (int64_t at = chunk * ATTN_CHUNK; at < end; at += ATTN_TILE) {
-        if (!attn_tile_seen(a, at, j->pos, j->pos + j->n_queries - 1, j->keys.n)) continue;
+        if (!attn_tile_seen(a, j->prefix, at, j->pos, j->pos + j->n_queries - 1, j->keys.n)) continue;
         pack_tile(j, &w, at / ATTN_TILE);
         attend_tile(j, &w, at / ATTN_TILE, state);
     }

@@ -2,7 +2,7 @@
 #include "tensor/tape.h"
 #include "train/objective.h"
 
-static int check(const struct llm_model *m, struct llm_err *e)
+int llm_objective_check_next(const struct llm_model *m, struct llm_err *e)
 {
     if (m->config.num_encoder_layers > 0) {
         return llm_fail(e, EX_UNAVAILABLE, "expected a model that continues texts, found an encoder-decoder (%s): --objective seq2seq trains it",
@@ -54,13 +54,14 @@ static void predict_further(struct llm_ctx *c, struct llm_model *m, const struct
     }
 }
 
-static int run(struct llm_ctx *c, struct llm_model *m, const struct llm_rows *rows, int64_t checkpoint_every, double grad_scale, float *token_loss,
-               struct llm_err *e)
+int llm_objective_run_next(struct llm_ctx *c, struct llm_model *m, const struct llm_rows *rows, int64_t checkpoint_every, double grad_scale,
+                           float *token_loss, struct llm_err *e)
 {
     c->n_rows = rows->n_rows;
     c->row_len = rows->row_len;
     const struct llm_batch b = {.ids = rows->ids, .positions = rows->positions, .n_tokens = rows->n_rows * rows->row_len,
-                                .doc_start = rows->documents ? rows->doc_start : NULL, .checkpoint_every = checkpoint_every};
+                                .doc_start = rows->documents ? rows->doc_start : NULL, .prefixes = rows->prefixed ? rows->prefixes : NULL,
+                                .checkpoint_every = checkpoint_every};
     struct llm_tensor *hidden = llm_model_forward(c, m, &b);
     const struct llm_cross_entropy loss = {.targets = rows->targets, .bias = llm_model_head_bias(m), .logit_scale = (float)m->config.logit_scale,
                                            .logit_softcap = (float)m->config.final_logit_softcapping, .grad_scale = grad_scale,
@@ -73,4 +74,5 @@ static int run(struct llm_ctx *c, struct llm_model *m, const struct llm_rows *ro
 }
 
 extern const struct llm_objective llm_objective_lm;
-const struct llm_objective llm_objective_lm = {"lm", "predict the next token", check, NULL, NULL, run};
+const struct llm_objective llm_objective_lm = {.name = "lm", .summary = "predict the next token", .check = llm_objective_check_next,
+                                               .run = llm_objective_run_next};

@@ -74,4 +74,5 @@ static int remake(const struct llm_model *m, const struct llm_train_options *o, 
 }
 
 extern const struct llm_objective llm_objective_mlm;
-const struct llm_objective llm_objective_mlm = {"mlm", "guess masked tokens", check, NULL, remake, llm_objective_run_picks};
+const struct llm_objective llm_objective_mlm = {.name = "mlm", .summary = "guess masked tokens", .check = check, .remake = remake,
+                                                .run = llm_objective_run_picks};

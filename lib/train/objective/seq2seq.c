@@ -58,4 +58,5 @@ static int run(struct llm_ctx *c, struct llm_model *m, const struct llm_rows *ro
 }
 
 extern const struct llm_objective llm_objective_seq2seq;
-const struct llm_objective llm_objective_seq2seq = {"seq2seq", "answer a source text", check, document, NULL, run};
+const struct llm_objective llm_objective_seq2seq = {.name = "seq2seq", .summary = "answer a source text", .check = check, .document = document,
+                                                    .run = run};

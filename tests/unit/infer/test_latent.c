@@ -42,7 +42,7 @@ static void compare(const char *const *sets, size_t n_sets, enum llm_dtype cache
     llm_kv_init(&kv, &g.pool);
     for (int64_t at = 0, n; at < TOKENS; at += n) { /* passes of several lengths */
         n = at == 0 ? 16 : at < 20 ? 1 : TOKENS - at < 13 ? TOKENS - at : 13;
-        struct llm_feed feed = {&kv, ids + at, n};
+        struct llm_feed feed = {&kv, ids + at, n, false};
         int64_t rows[16];
         struct llm_tensor *hidden = llm_engine_run(&g, &feed, 1, &e);
         assert_non_null(hidden);

@@ -99,7 +99,7 @@ static void feed(struct fixture *f, struct llm_kv *kv, int64_t from, int64_t to,
     struct llm_err e;
     for (int64_t at = from; at < to; at += step) {
         int64_t n = to - at < step ? to - at : step;
-        const struct llm_feed feeds[2] = {{other, f->ids + 3, 2}, {kv, f->ids + at, n}};
+        const struct llm_feed feeds[2] = {{other, f->ids + 3, 2, false}, {kv, f->ids + at, n, false}};
         struct llm_tensor *y = llm_engine_run(&f->engine, other ? feeds : feeds + 1, other ? 2 : 1, &e);
         if (!y) fail_msg("%s", e.text);
         expect_rows(f, y, other ? 2 : 0, at, n);

@@ -20,6 +20,8 @@ static const struct attn_case plain_case = {"plain", 2, 150, {.n_heads = 4, .n_k
                                             false, false, {0}};
 static const struct attn_case packed_case = {"packed", 1, 333, {.n_heads = 4, .n_kv_heads = 2, .d_k = 13, .d_v = 16, .causal = true}, false, false,
                                              {1, 65, 70, 134, 300, 0}};
+/* Of the documents that begin at 0, 1, 66 and 140 of two rows. */
+static const int32_t prefixes[2 * 190] = {[0] = 1, [1] = 40, [66] = 1, [140] = 50, [191] = 65, [190 + 66] = 30};
 static const struct attn_case cases[] = {
     {"one token", 1, 1, {.n_heads = 1, .n_kv_heads = 1, .d_k = 1, .d_v = 1, .causal = true}, false, false, {0}},
     {"causal", 2, 131, {.n_heads = 2, .n_kv_heads = 2, .d_k = 33, .d_v = 33, .causal = true}, false, false, {0}},
@@ -42,6 +44,8 @@ static const struct attn_case cases[] = {
     {"everything", 2, 210,
      {.n_heads = 6, .n_kv_heads = 3, .d_k = 20, .d_v = 12, .causal = true, .window = 90, .prefix = 5, .softcap = 8, .rel_max = 40, .dropout = 0.1f},
      true, true, {1, 66, 140, 0}},
+    {"documents with prefixes of their own", 2, 190, {.n_heads = 4, .n_kv_heads = 2, .d_k = 16, .d_v = 24, .causal = true, .prefixes = prefixes},
+     false, false, {1, 66, 140, 0}},
 };
 static const int n_cases = sizeof cases / sizeof *cases;
 
@@ -120,7 +124,7 @@ static bool visible(const struct problem *p, int64_t row, int64_t i, int64_t j)
         start = a->doc_start[row * p->row_len + i];
         if (a->doc_start[row * p->row_len + j] != start) return false;
     }
-    if (j - start < a->prefix) return true;
+    if (j - start < (a->prefixes ? a->prefixes[row * p->row_len + start] : a->prefix)) return true;
     if (a->causal && j > i) return false;
     return a->window == 0 || llabs(i - j) < a->window;
 }
