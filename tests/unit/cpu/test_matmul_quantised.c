@@ -151,13 +151,13 @@ static float product(enum llm_dtype t, const float *x, const unsigned char *row,
     return sum;
 }
 
-static const int64_t shapes[][3] = {{1, 1, 256}, {1, 16, 512}, {2, 17, 256}, {9, 35, 768}, {17, 33, 512}, {33, 20, 2304}};
+static const int64_t shapes[][3] = {{1, 1, 256}, {1, 16, 512}, {2, 17, 256}, {9, 35, 768}, {17, 33, 512}, {33, 20, 2304}, {19, 70, 1280}};
 
 static void test_rule(void **state)
 {
     (void)state;
     FOR_EACH_ISA(isa)
-        for (int s = 0; s < 6; s++)
+        for (int s = 0; s < 7; s++)
             for (int i = 0; i < N_TYPES; i++) {
                 enum llm_dtype t = types[i];
                 int64_t m = shapes[s][0], n = shapes[s][1], k = shapes[s][2];
