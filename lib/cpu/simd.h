@@ -15,7 +15,7 @@
  *   vi_lookup(t, i)       for each byte of i, which is 0 to 15, that byte of t
  *   v_load_bf16, v_load_f16, v_load_i8, v_store_bf16, v_store_f16 and _n: conversion to nearest even, NaN stays NaN, subnormals kept
  *
- * and from cpu/simd/math.h: v_exp v_tanh v_erf v_sigmoid v_abs v_neg. */
+ * and from cpu/simd/math.h: v_exp v_tanh v_erf v_sigmoid v_abs v_neg v_round_bf16. */
 #ifndef LLM_CPU_SIMD_H
 #define LLM_CPU_SIMD_H
 

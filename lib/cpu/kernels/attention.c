@@ -1,7 +1,7 @@
 /* Attention's tile kernels; attention.h has the contracts. Written over units, so that FP32, rounded FP32 and pairs of BF16 share every loop. */
 #include <math.h>
 #include "cpu/kernels.h"
-#include "cpu/simd.h"
+#include "cpu/simd/transpose.h"
 #include "cpu/simd/philox.h"
 
 #define TILE LLM_ATTN_TILE
@@ -39,52 +39,7 @@ INLINE V pairs_along(V low, V high)
 #define pairs_across pairs_along
 #endif
 
-/* To the nearest BF16, as float; NaN stays. */
-INLINE V round_bf16(V x)
-{
-    VI u = v_bits(x), odd = vi_and(vi_shr(u, 16), vi_set1(1));
-    VI r = vi_and(vi_add(u, vi_add(odd, vi_set1(0x7fff))), vi_set1((int32_t)0xffff0000u));
-    return v_select(v_eq(x, x), v_from_bits(r), x);
-}
-INLINE V as_unit(V x, enum form f) { return f == FLOATS ? x : round_bf16(x); }
-
-/* Row i of r becomes column i. */
-#if VN == 16
-INLINE void transpose(V r[VN])
-{
-    V t[VN];
-    for (int i = 0; i < 16; i += 2) {
-        t[i] = _mm512_unpacklo_ps(r[i], r[i + 1]);
-        t[i + 1] = _mm512_unpackhi_ps(r[i], r[i + 1]);
-    }
-    for (int i = 0; i < 16; i += 4) {
-        for (int j = 0; j < 2; j++) {
-            __m512d a = _mm512_castps_pd(t[i + j]), b = _mm512_castps_pd(t[i + j + 2]);
-            r[i + 2 * j] = _mm512_castpd_ps(_mm512_unpacklo_pd(a, b));
-            r[i + 2 * j + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(a, b));
-        }
-    }
-    for (int j = 0; j < 4; j++) {
-        V a = _mm512_shuffle_f32x4(r[j], r[4 + j], 0x88), b = _mm512_shuffle_f32x4(r[j], r[4 + j], 0xdd);
-        V c = _mm512_shuffle_f32x4(r[8 + j], r[12 + j], 0x88), d = _mm512_shuffle_f32x4(r[8 + j], r[12 + j], 0xdd);
-        t[j] = _mm512_shuffle_f32x4(a, c, 0x88);
-        t[4 + j] = _mm512_shuffle_f32x4(b, d, 0x88);
-        t[8 + j] = _mm512_shuffle_f32x4(a, c, 0xdd);
-        t[12 + j] = _mm512_shuffle_f32x4(b, d, 0xdd);
-    }
-    for (int i = 0; i < VN; i++) r[i] = t[i];
-}
-#else
-INLINE void transpose(V r[VN])
-{
-    float t[VN][VN], column[VN];
-    for (int i = 0; i < VN; i++) v_store(t[i], r[i]);
-    for (int i = 0; i < VN; i++) {
-        for (int j = 0; j < VN; j++) column[j] = t[j][i];
-        r[i] = v_load(column);
-    }
-}
-#endif
+INLINE V as_unit(V x, enum form f) { return f == FLOATS ? x : v_round_bf16(x); }
 
 INLINE int64_t at_least_0(int64_t n) { return n > 0 ? n : 0; }
 INLINE int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
@@ -125,7 +80,7 @@ INLINE void pack_at(float *dst, int64_t ldd, const float *src, int64_t lds, int6
         for (int64_t c = 0; c < cols; c += VN) {
             V r[VN];
             for (int i = 0; i < VN; i++) r[i] = column_units(src, lds, have, cols, u + i, c, f);
-            transpose(r);
+            v_transpose(r);
             for (int i = 0; i < VN && c + i < cols; i++) v_store_n(dst + (c + i) * ldd + u, r[i], (size_t)(units - u));
         }
 }
@@ -144,7 +99,7 @@ INLINE void pack_bt(float *dst, int64_t ldd, const float *src, int64_t lds, int6
         for (int64_t u = 0; u < units; u += VN) {
             V r[VN];
             for (int i = 0; i < VN; i++) r[i] = c + i < have ? row_units(src + (c + i) * lds, depth, u, f) : v_zero();
-            transpose(r);
+            v_transpose(r);
             for (int i = 0; i < VN && u + i < units; i++) v_store(dst + (u + i) * ldd + c, r[i]);
         }
 }
@@ -175,7 +130,7 @@ static void pack_bt_bf16_pairs(float *dst, int64_t ldd, const uint16_t *src, int
                 const uint16_t *at = c + i < have && there ? src + (c + i) * lds + 2 * u : src;
                 r[i] = v_from_bits(_mm512_maskz_loadu_epi16(c + i < have ? there : 0, at));
             }
-            transpose(r);
+            v_transpose(r);
             for (int i = 0; i < VN && u + i < units; i++) v_store(dst + (u + i) * ldd + c, r[i]);
         }
 }
@@ -451,7 +406,7 @@ static void add_turned(float *y, int64_t ldy, const float *x, int64_t rows, int6
             size_t n = (size_t)(cols - c);
             V block[VN];
             for (int i = 0; i < VN; i++) block[i] = c + i < cols ? v_load(x + (c + i) * TILE + r) : v_zero();
-            transpose(block);
+            v_transpose(block);
             for (int i = 0; i < VN && r + i < rows; i++) {
                 float *to = y + (r + i) * ldy + c;
                 v_store_n(to, v_add(v_load_n(to, n), block[i]), n);
@@ -476,7 +431,7 @@ INLINE float dot(const float *x, const float *y, int64_t n, enum form f)
     V sum = v_zero();
     for (int64_t i = 0; i < n; i += VN) {
         V a = v_load_n(x + i, (size_t)(n - i)), b = v_load_n(y + i, (size_t)(n - i));
-        sum = v_fma(f == FLOATS ? a : round_bf16(a), b, sum);
+        sum = v_fma(f == FLOATS ? a : v_round_bf16(a), b, sum);
     }
     return v_sum(sum);
 }

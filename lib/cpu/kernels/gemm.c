@@ -1,6 +1,6 @@
 /* FP32 products with the vectors of cpu/simd.h, and BF16 ones for instruction sets without a BF16 dot product. */
 #include "cpu/kernels/gemm_internal.h"
-#include "cpu/simd.h"
+#include "cpu/simd/transpose.h"
 
 #define PANEL LLM_GEMM_PANEL
 #define VECTORS (PANEL / VN) /* in a row of a panel */
@@ -99,50 +99,73 @@ static void multiply(const struct llm_gemm_job *g)
     }
 }
 
-static float same(float x) { return x; }
-static float rounded(float x) { return llm_bf16_decode(llm_bf16_encode(x)); }
+static inline V same(V x) { return x; }
 
-/* Packing: `value` is what becomes of an element, known at compile time. */
-#define PACKERS(suffix, value)                                                                                          \
+/* The first `left` of VN numbers, zeros where there are none. */
+static inline V some(const float *p, int64_t left) { return left >= VN ? v_load(p) : left > 0 ? v_load_n(p, (size_t)left) : v_zero(); }
+static inline V some_bf16(const uint16_t *p, int64_t left)
+{
+    return left >= VN ? v_load_bf16(p) : left > 0 ? v_load_bf16_n(p, (size_t)left) : v_zero();
+}
+
+/* Lines of `depth` numbers, `line` elements apart, into columns: out[i · to + l] is number i of line l. Lines from `lines` on are zero. A matrix that
+ * is read across its rows is on another page with each line: the line of the next panel, beside this one's, is asked for in time. */
+#define PACKERS(suffix, type, load, value)                                                                              \
+    static void columns##suffix(const type *x, int64_t line, int64_t lines, int64_t depth, float *out, int64_t to)      \
+    {                                                                                                                   \
+        for (int64_t i = 0; i < depth; i += VN) {                                                                       \
+            V r[VN];                                                                                                    \
+            LLM_UNROLL                                                                                                  \
+            for (int l = 0; l < VN; l++) r[l] = l < lines ? value(load(x + l * line + i, depth - i)) : v_zero();        \
+            v_transpose(r);                                                                                             \
+            for (int64_t j = 0; j < VN && i + j < depth; j++) v_store(out + (i + j) * to, r[j]);                        \
+        }                                                                                                               \
+    }                                                                                                                   \
+    static void pack_b##suffix(const type *w, int64_t ldw, int64_t n, int64_t k, void *panel)                           \
+    {                                                                                                                   \
+        for (int64_t j = 0; j < PANEL; j += VN) columns##suffix(w + j * ldw, ldw, n - j, k, (float *)panel + j, PANEL); \
+    }                                                                                                                   \
+    static void pack_b_transposed##suffix(const type *w, int64_t ldw, int64_t n, int64_t k, void *panel)                \
+    {                                                                                                                   \
+        float *out = panel;                                                                                             \
+        for (int64_t i = 0; i < k; i++, w += ldw, out += PANEL) {                                                       \
+            __builtin_prefetch(w + PANEL);                                                                              \
+            LLM_UNROLL                                                                                                  \
+            for (int v = 0; v < VECTORS; v++) v_store(out + v * VN, value(load(w + v * VN, n - v * VN)));               \
+        }                                                                                                               \
+    }
+
+PACKERS(_same, float, some, same)
+PACKERS(_rounded, float, some, v_round_bf16)
+PACKERS(_bf16, uint16_t, some_bf16, same)
+
+#define PACKERS_OF_A(suffix, value)                                                                                     \
     static void pack_a##suffix(const float *x, int64_t ldx, int64_t rows, int64_t k, void *panel)                       \
     {                                                                                                                   \
-        for (int64_t r = 0; r < rows; r++)                                                                              \
-            for (int64_t i = 0; i < k; i++) ((float *)panel)[r * k + i] = value(x[r * ldx + i]);                        \
+        float *out = panel;                                                                                             \
+        for (int64_t r = 0; r < rows; r++, x += ldx, out += k)                                                          \
+            for (int64_t i = 0; i < k; i += VN) v_store_n(out + i, value(some(x + i, k - i)), (size_t)(k - i));         \
     }                                                                                                                   \
     static void pack_a_transposed##suffix(const float *x, int64_t ldx, int64_t rows, int64_t k, void *panel)            \
     {                                                                                                                   \
-        for (int64_t i = 0; i < k; i++)                                                                                 \
-            for (int64_t r = 0; r < rows; r++) ((float *)panel)[r * k + i] = value(x[i * ldx + r]);                     \
-    }                                                                                                                   \
-    static void pack_b##suffix(const float *w, int64_t ldw, int64_t n, int64_t k, void *panel)                          \
-    {                                                                                                                   \
-        float *out = panel;                                                                                             \
-        for (int64_t i = 0; i < k; i++, out += PANEL)                                                                   \
-            for (int64_t j = 0; j < PANEL; j++) out[j] = j < n ? value(w[j * ldw + i]) : 0;                             \
-    }                                                                                                                   \
-    static void pack_b_transposed##suffix(const float *w, int64_t ldw, int64_t n, int64_t k, void *panel)               \
-    {                                                                                                                   \
-        float *out = panel;                                                                                             \
-        for (int64_t i = 0; i < k; i++, out += PANEL)                                                                   \
-            for (int64_t j = 0; j < PANEL; j++) out[j] = j < n ? value(w[i * ldw + j]) : 0;                             \
+        for (int64_t i = 0; i < k; i += VN) {                                                                           \
+            for (int64_t first = 0; first < rows; first += VN) {                                                        \
+                V r[VN];                                                                                                \
+                LLM_UNROLL                                                                                              \
+                for (int l = 0; l < VN; l++) {                                                                          \
+                    const float *line = x + (i + l) * ldx + first;                                                      \
+                    if (first == 0 && i + l < k) __builtin_prefetch(line + PANEL);                                           \
+                    r[l] = i + l < k ? value(some(line, rows - first)) : v_zero();                                      \
+                }                                                                                                       \
+                v_transpose(r);                                                                                         \
+                for (int64_t j = 0; j < VN && first + j < rows; j++)                                                    \
+                    v_store_n((float *)panel + (first + j) * k + i, r[j], (size_t)(k - i));                             \
+            }                                                                                                           \
+        }                                                                                                               \
     }
 
-PACKERS(_same, same)
-PACKERS(_rounded, rounded)
-
-static void pack_b_bf16(const uint16_t *w, int64_t ldw, int64_t n, int64_t k, void *panel)
-{
-    float *out = panel;
-    for (int64_t i = 0; i < k; i++, out += PANEL)
-        for (int64_t j = 0; j < PANEL; j++) out[j] = j < n ? llm_bf16_decode(w[j * ldw + i]) : 0;
-}
-
-static void pack_b_bf16_transposed(const uint16_t *w, int64_t ldw, int64_t n, int64_t k, void *panel)
-{
-    float *out = panel;
-    for (int64_t i = 0; i < k; i++, out += PANEL)
-        for (int64_t j = 0; j < PANEL; j++) out[j] = j < n ? llm_bf16_decode(w[i * ldw + j]) : 0;
-}
+PACKERS_OF_A(_same, same)
+PACKERS_OF_A(_rounded, v_round_bf16)
 
 /* Twelve chains of independent FMA hide the latency of two units. */
 static double peak_f32(int64_t iterations)
@@ -179,7 +202,7 @@ void KERNEL(llm_fill_gemm)(struct llm_kernels *k)
 {
     k->gemm.f32 = (struct llm_gemm){.k_unit = 1, .element = 4, .direct = true, .pack_a = pack_a_same,
                                     .pack_a_transposed = pack_a_transposed_same, .pack_b = pack_b_same, .pack_b_bf16 = pack_b_bf16,
-                                    .pack_b_transposed = pack_b_transposed_same, .pack_b_bf16_transposed = pack_b_bf16_transposed,
+                                    .pack_b_transposed = pack_b_transposed_same, .pack_b_bf16_transposed = pack_b_transposed_bf16,
                                     .multiply = multiply};
     k->gemm.bf16 = k->gemm.f32;
     k->gemm.bf16.direct = false;

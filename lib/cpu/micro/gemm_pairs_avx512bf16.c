@@ -1,6 +1,6 @@
 /* BF16 products by vdpbf16ps: pairs of k in order, subnormals taken as zero (layouts: kernels/gemm.h). AMX uses the same panels. */
 #include "cpu/kernels/gemm_internal.h"
-#include "cpu/simd.h"
+#include "cpu/simd/transpose.h"
 
 #define PANEL LLM_GEMM_PANEL
 #define UNIT 32  /* k of a block of a panel: 16 lines of 64 bytes */
@@ -24,31 +24,10 @@ static inline __m512i interleave_bf16(__m256i low, __m256i high)
 /* 16 × 16 words of 32 bits, in registers. */
 static inline void transpose(__m512i r[16])
 {
-    __m512i t[16];
-    LLM_UNROLL
-    for (int i = 0; i < 16; i += 2) {
-        t[i] = _mm512_unpacklo_epi32(r[i], r[i + 1]);
-        t[i + 1] = _mm512_unpackhi_epi32(r[i], r[i + 1]);
-    }
-    LLM_UNROLL
-    for (int i = 0; i < 16; i += 4) {
-        r[i] = _mm512_unpacklo_epi64(t[i], t[i + 2]);
-        r[i + 1] = _mm512_unpackhi_epi64(t[i], t[i + 2]);
-        r[i + 2] = _mm512_unpacklo_epi64(t[i + 1], t[i + 3]);
-        r[i + 3] = _mm512_unpackhi_epi64(t[i + 1], t[i + 3]);
-    }
-    LLM_UNROLL
-    for (int i = 0; i < 4; i++) {
-        t[i] = _mm512_shuffle_i32x4(r[i], r[i + 4], 0x88);
-        t[i + 4] = _mm512_shuffle_i32x4(r[i], r[i + 4], 0xdd);
-        t[i + 8] = _mm512_shuffle_i32x4(r[i + 8], r[i + 12], 0x88);
-        t[i + 12] = _mm512_shuffle_i32x4(r[i + 8], r[i + 12], 0xdd);
-    }
-    LLM_UNROLL
-    for (int i = 0; i < 8; i++) {
-        r[i] = _mm512_shuffle_i32x4(t[i], t[i + 8], 0x88);
-        r[i + 8] = _mm512_shuffle_i32x4(t[i], t[i + 8], 0xdd);
-    }
+    V t[16];
+    for (int i = 0; i < 16; i++) t[i] = _mm512_castsi512_ps(r[i]);
+    v_transpose(t);
+    for (int i = 0; i < 16; i++) r[i] = _mm512_castps_si512(t[i]);
 }
 
 /* 32 k of a row, as far as there are `left`, the rest zero. */

@@ -86,4 +86,12 @@ static inline V v_erf(V x)
     return v_select(v_lt(v_set1(1), a), v_copysign(large, x), small);
 }
 
+/* To the nearest BF16, as float; NaN stays. */
+static inline V v_round_bf16(V x)
+{
+    VI u = v_bits(x), odd = vi_and(vi_shr(u, 16), vi_set1(1));
+    VI r = vi_and(vi_add(u, vi_add(odd, vi_set1(0x7fff))), vi_set1((int32_t)0xffff0000u));
+    return v_select(v_eq(x, x), v_from_bits(r), x);
+}
+
 #endif
