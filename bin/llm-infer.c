@@ -27,6 +27,9 @@ static const struct llm_opt options[] = {
     {0, "chat-template", "FILE|NAME", "the template of --chat: a file, chatml, llama3, ... [the model's own]", LLM_STR, AT(chat_template), 0, 0,
      NULL},
     {0, "system", "TEXT", "what the system says before the first turn of --chat", LLM_STR, AT(system), 0, 0, NULL},
+    {0, "fim-prefix", "FILE", "fill in what comes behind the text of FILE", LLM_STR, AT(fim_prefix), 0, 0, NULL},
+    {0, "fim-suffix", "FILE", "and before the text of FILE", LLM_STR, AT(fim_suffix), 0, 0, NULL},
+    {0, "fim-spm", NULL, "show the model the suffix before the prefix", LLM_FLAG, AT(fim_spm), 0, 0, NULL},
     {0, "ids", NULL, "prompt and completion are token ids", LLM_FLAG, AT(ids), 0, 0, NULL},
     {0, "special", NULL, "special tokens written in the prompt count", LLM_FLAG, AT(special), 0, 0, NULL},
     {0, "kv-in", "FILE", "begin with a saved cache; a prompt continues it", LLM_STR, AT(kv_in), 0, 0, NULL},
@@ -93,8 +96,10 @@ static bool is_dash(const char *s)
 static void check_usage(struct args *a, const char *operand)
 {
     bool to_stdout = !a->common.output || is_dash(a->common.output);
-    int owners = a->score + a->logits + a->embed, from_stdin = is_dash(a->model) + is_dash(a->kv_in) + is_dash(a->tokenizer);
-    bool reads_prompt = !operand && (a->jsonl || a->file || !a->kv_in) && !a->plan;
+    int owners = a->score + a->logits + a->embed, from_stdin = is_dash(a->model) + is_dash(a->kv_in) + is_dash(a->tokenizer)
+                                                                   + is_dash(a->fim_prefix) + is_dash(a->fim_suffix);
+    bool fills_in = a->fim_prefix || a->fim_suffix;
+    bool reads_prompt = !operand && !fills_in && (a->jsonl || a->file || !a->kv_in) && !a->plan;
     if (!a->model) llm_usage(&cli, "expected a model (-m MODEL)");
     if (operand && a->file) llm_usage(&cli, "expected one prompt, found an operand and -f");
     if (a->jsonl ? is_dash(operand) || is_dash(a->file) || (!operand && !a->file) : reads_prompt && (!a->file || is_dash(a->file))) from_stdin++;
@@ -113,6 +118,10 @@ static void check_usage(struct args *a, const char *operand)
     if (a->chat && (owners > 0 || a->kv_out || a->kv_in || a->ids || a->echo)) {
         llm_usage(&cli, "--chat does not go with --ids, --echo, a cache or other output");
     }
+    if (fills_in && (operand || a->file || a->jsonl || a->chat || a->ids || a->kv_in || owners > 0)) {
+        llm_usage(&cli, "--fim-prefix and --fim-suffix are the prompt, and the text is the output: expected no other");
+    }
+    if (a->fim_spm && !fills_in && !a->jsonl) llm_usage(&cli, "--fim-spm goes with --fim-prefix, --fim-suffix or --jsonl");
     if (a->samples > 1 && (owners > 0 || a->kv_out)) llm_usage(&cli, "--samples goes with text and --jsonl only");
     if (a->trace_queries > 0 && !a->kv_out) llm_usage(&cli, "--trace-queries goes with --kv-out");
     if (a->kv_keep > 0 && !a->kv_in) llm_usage(&cli, "--kv-keep goes with --kv-in");
@@ -205,7 +214,7 @@ static int run_prompt(struct session *s, const char *operand, struct llm_err *e)
     const struct args *a = s->a;
     int32_t *ids = NULL, *all = NULL;
     size_t n = 0, n_all = 0;
-    int status = prompt_read(s, operand, &ids, &n, e);
+    int status = a->fim_prefix || a->fim_suffix ? fim_read(s, &ids, &n, e) : prompt_read(s, operand, &ids, &n, e);
     if (status == 0 && !a->score) status = prompt_check(s, n, e);
     if (status == 0 && !a->score && !a->logits && !a->embed) {
         status = run_text(s, ids, n, e);
@@ -269,6 +278,8 @@ int main(int argc, char **argv)
     if (a.profile && status == 0) status = llm_profile_print(false, &e);
     if (s.begin.pool) llm_kv_release(&s.begin);
     chat_release(&s);
+    llm_buf_release(&s.around[0]);
+    llm_buf_release(&s.around[1]);
     llm_engine_release(&s.engine);
     llm_model_destroy(s.model);
     free(s.bias);

@@ -5,11 +5,14 @@
 #include "base/cli.h"
 #include "infer/generate.h"
 #include "infer/kvfile.h"
+#include "model/fim.h"
 #include "token/chat/find.h"
 
 struct args {
     struct llm_common common;
     const char *chat_template, *system;
+    const char *fim_prefix, *fim_suffix;
+    int fim_spm;
     int chat;
     const char *model, *tokenizer, *file, *kv_in, *kv_out;
     int jsonl, score, logits, embed, ids, special, echo, ignore_eos, no_timings, plan, profile;
@@ -39,6 +42,10 @@ struct session {
     enum llm_pool_kind pool;       /* of --embed */
     int64_t normalize;
     struct chat chat;              /* with --chat */
+    struct llm_fim fim;            /* where there is something to fill in; fim_known then */
+    bool fim_known;
+    int32_t fim_ends[LLM_FIM_MARKS]; /* tokens of its own, which end a middle too */
+    struct llm_buf around[2];      /* texts before and behind what --fim-prefix and --fim-suffix ask for */
     struct llm_output *out;        /* text, tables or tensors; NULL when the cache alone goes to standard output */
 };
 
@@ -48,6 +55,13 @@ int prompt_encode(const struct session *s, const char *text, size_t n, int32_t *
 int prompt_take_ids(const struct session *s, const json_t *list, int32_t **ids, size_t *n_ids, struct llm_err *e) LLM_MUST_CHECK;
 /* The prompt that operand, -f or standard input give; tokens that begin a text where it is empty. */
 int prompt_read(const struct session *s, const char *operand, int32_t **ids, size_t *n_ids, struct llm_err *e) LLM_MUST_CHECK;
+/* Tokens that ask for what stands between two texts. *ids is malloced. */
+int fim_encode(struct session *s, const char *prefix, size_t n_prefix, const char *suffix, size_t n_suffix, int32_t **ids, size_t *n_ids,
+               struct llm_err *e) LLM_MUST_CHECK;
+/* The same of the files of --fim-prefix and --fim-suffix. */
+int fim_read(struct session *s, int32_t **ids, size_t *n_ids, struct llm_err *e) LLM_MUST_CHECK;
+/* All of a file, or of standard input. */
+int prompt_read_all(const char *path, struct llm_buf *text, struct llm_err *e) LLM_MUST_CHECK;
 /* Ids of a model's own tokenizer may exceed its embedding. */
 int prompt_check_vocab(const struct session *s, const int32_t *ids, size_t n, struct llm_err *e) LLM_MUST_CHECK;
 /* The prompt and what there is of the cache must fit the context: nothing is cut. */

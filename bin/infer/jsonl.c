@@ -96,6 +96,22 @@ static int take_messages(struct run *r, struct line *l, size_t *n, struct llm_er
     return 0;
 }
 
+/* What stands between two texts. */
+static int take_parts(struct run *r, struct line *l, struct llm_prompt *p, size_t *n, struct llm_err *e)
+{
+    json_t *prefix = json_object_get(l->object, "input_prefix"), *suffix = json_object_get(l->object, "input_suffix");
+    if ((prefix && !json_is_string(prefix)) || (suffix && !json_is_string(suffix))) {
+        return llm_fail(e, EX_DATAERR, "\"input_prefix\", \"input_suffix\": expected strings");
+    }
+    if (fim_encode(r->s, prefix ? json_string_value(prefix) : "", json_string_length(prefix), suffix ? json_string_value(suffix) : "",
+                   json_string_length(suffix), &l->ids, n, e) < 0) return -1;
+    p->ends = r->s->fim_ends;
+    p->n_ends = LLM_FIM_MARKS;
+    json_object_del(l->object, "input_prefix");
+    json_object_del(l->object, "input_suffix");
+    return 0;
+}
+
 static int take_line(struct run *r, const char *text, size_t n, struct line *l, struct llm_prompt *p, struct llm_err *e)
 {
     const struct args *a = r->s->a;
@@ -109,6 +125,8 @@ static int take_line(struct run *r, const char *text, size_t n, struct line *l, 
     json_t *prompt = json_object_get(l->object, "prompt"), *ids = json_object_get(l->object, "ids");
     if (a->chat) {
         if (take_messages(r, l, &n_ids, e) < 0) return -1;
+    } else if (!prompt && !ids && (json_object_get(l->object, "input_prefix") || json_object_get(l->object, "input_suffix"))) {
+        if (take_parts(r, l, p, &n_ids, e) < 0) return -1;
     } else if (json_is_string(prompt) && !ids) {
         if (prompt_encode(r->s, json_string_value(prompt), json_string_length(prompt), &l->ids, &n_ids, e) < 0) return llm_in(e, "\"prompt\"");
     } else if (json_is_array(ids) && !prompt) {

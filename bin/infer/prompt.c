@@ -72,7 +72,7 @@ int prompt_take_ids(const struct session *s, const json_t *list, int32_t **ids, 
     return 0;
 }
 
-static int read_all(const char *path, struct llm_buf *text, struct llm_err *e)
+int prompt_read_all(const char *path, struct llm_buf *text, struct llm_err *e)
 {
     struct llm_file *f = llm_file_open(path, e);
     int64_t got = f ? 1 : -1;
@@ -107,7 +107,7 @@ int prompt_read(const struct session *s, const char *operand, int32_t **ids, siz
         *n_ids = 0;
         return 0;
     } else {
-        status = read_all(path, &text, e);
+        status = prompt_read_all(path, &text, e);
         if (status == 0 && (status = prompt_encode(s, text.p ? text.p : "", text.n, ids, n_ids, e)) < 0) {
             llm_in(e, "%s", strcmp(path, "-") == 0 ? "standard input" : path);
         }

@@ -23,7 +23,8 @@ static int next(void *arg, struct llm_prompt *p, struct llm_err *e)
     r->taken = true;
     *p = (struct llm_prompt){
         .ids = r->ids, .n = (int64_t)r->n, .begin = r->s->begin.n > 0 ? &r->s->begin : NULL, .max_tokens = a->n, .samples = a->samples,
-        .sampling = r->s->sampling, .stops = a->stop.v, .n_stops = a->stop.n, .ignore_eos = a->ignore_eos,
+        .sampling = r->s->sampling, .stops = a->stop.v, .n_stops = a->stop.n,
+        .ends = r->s->fim_ends, .n_ends = r->s->fim_known ? LLM_FIM_MARKS : 0, .ignore_eos = a->ignore_eos,
         .keep_cache = a->kv_out != NULL, .trace_queries = a->kv_out ? a->trace_queries : 0};
     return 1;
 }
@@ -69,6 +70,7 @@ static int done(void *arg, struct llm_completion *c, struct llm_err *e)
 {
     struct run *r = arg;
     const struct args *a = r->s->a;
+    if (a->echo && r->s->fim_known && put(r, r->s->around[1].p, r->s->around[1].n, e) < 0) return -1;
     if (a->n != 0 && (!r->at_line_start || a->ids) && put(r, "\n", 1, e) < 0) return -1;
     if (c->sample + 1 < a->samples && put(r, "\n", 1, e) < 0) return -1;
     if (c->finish == LLM_FINISH_CONTEXT) llm_note("stopped: the context of %lld tokens is full", (long long)r->s->engine.context);
@@ -82,6 +84,7 @@ static int echo(struct run *r, struct llm_err *e)
     const struct llm_tokenizer *t = r->s->model->tokenizer;
     struct llm_buf b = {0};
     int status = 0;
+    if (r->s->fim_known) return put(r, r->s->around[0].p, r->s->around[0].n, e);
     for (size_t i = 0; i < r->n && status == 0; i++) {
         size_t n = 0;
         if (r->s->a->ids) {

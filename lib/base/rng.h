@@ -11,7 +11,7 @@
 enum llm_rng_site {
     LLM_RNG_INIT = 1, LLM_RNG_ORDER, LLM_RNG_DROPOUT_EMBED, LLM_RNG_DROPOUT_ATTN, LLM_RNG_DROPOUT_RESID,
     LLM_RNG_SAMPLE, LLM_RNG_TEST, LLM_RNG_GENERATE, LLM_RNG_DROPOUT_FFN, LLM_RNG_ROUTER, LLM_RNG_MASK, LLM_RNG_DROPOUT_CROSS,
-    LLM_RNG_PREFIX,
+    LLM_RNG_PREFIX, LLM_RNG_FIM,
 };
 
 /* One block of the generator: out = Philox4x32-10(counter, key). Matches Random123's known answers. */

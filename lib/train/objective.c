@@ -2,9 +2,10 @@
 
 #include <string.h>
 
-extern const struct llm_objective llm_objective_lm, llm_objective_ngram, llm_objective_mlm, llm_objective_seq2seq, llm_objective_prefix;
+extern const struct llm_objective llm_objective_lm, llm_objective_ngram, llm_objective_mlm, llm_objective_seq2seq, llm_objective_prefix,
+    llm_objective_fim;
 const struct llm_objective *const llm_objectives[] = {&llm_objective_lm, &llm_objective_ngram, &llm_objective_mlm, &llm_objective_seq2seq,
-                                                   &llm_objective_prefix, NULL};
+                                                   &llm_objective_prefix, &llm_objective_fim, NULL};
 
 const struct llm_objective *llm_objective_find(const char *name)
 {

@@ -13,7 +13,8 @@ void llm_train_options_default(struct llm_train_options *o)
     *o = (struct llm_train_options){.steps = 1000, .batch = 8, .context = 0, .accumulate = 1, .lr = 1e-3, .min_lr = -1, .warmup = -1,
                                     .decay_fraction = .1,
                                     .beta1 = .9, .beta2 = -1, .eps = 1e-8, .momentum = -1, .nesterov = -1, .muon_lr = -1,
-                                    .weight_decay = .1, .clip = 1, .mask_rate = .15, .precision = LLM_COMPUTE_BF16,
+                                    .weight_decay = .1, .clip = 1, .mask_rate = .15, .fim_rate = .5, .fim_spm_rate = .5,
+                                    .precision = LLM_COMPUTE_BF16,
                                     .order = LLM_ORDER_SHUFFLE, .eval_every = 250};
 }
 
@@ -78,6 +79,8 @@ static const struct key {
     {"eval_ema", FLAG, AT(eval_ema), NULL},
     {"weight_decay", REAL, AT(weight_decay), NULL},
     {"clip", REAL, AT(clip), NULL},
+    {"fim_rate", REAL, AT(fim_rate), NULL},
+    {"fim_spm_rate", REAL, AT(fim_spm_rate), NULL},
     {"mask_rate", REAL, AT(mask_rate), NULL},
     {"precision", NAME, AT(precision), precision_name},
     {"order", NAME, AT(order), order_name},
@@ -177,6 +180,11 @@ int llm_train_options_check(const struct llm_train_options *o, struct llm_err *e
     if (!(o->eps >= 0)) return bad(e, "eps", "not below 0", o->eps);
     if (!(o->clip >= 0)) return bad(e, "clip", "not below 0", o->clip);
     if (!(o->mask_rate > 0 && o->mask_rate < 1)) return bad(e, "mask_rate", "between 0 and 1", o->mask_rate);
+    if (!(o->fim_rate >= 0 && o->fim_rate <= 1)) return bad(e, "fim_rate", "within [0, 1]", o->fim_rate);
+    if (!(o->fim_spm_rate >= 0 && o->fim_spm_rate <= 1)) return bad(e, "fim_spm_rate", "within [0, 1]", o->fim_spm_rate);
+    if (o->cross_document && strcmp(objective_name(o->objective), "fim") == 0) {
+        return llm_fail(e, LLM_EX_USAGE, "--objective fim cuts documents: not with --cross-document");
+    }
     if (!(o->weight_decay >= 0)) return bad(e, "weight_decay", "not below 0", o->weight_decay);
     return 0;
 }

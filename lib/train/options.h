@@ -20,6 +20,7 @@ struct llm_train_options {
     double z_loss;                             /* × logsumexp² of a token's logits, added to its loss */
     double ema;                                /* decay of the average of the weights; 0: none is kept */
     int eval_ema;                              /* validate the average */
+    double fim_rate, fim_spm_rate;             /* of fim: share of documents cut, and of these with the suffix first */
     double mask_rate;                          /* of mlm: share of tokens to be guessed */
     int precision;                             /* LLM_COMPUTE_F32, LLM_COMPUTE_BF16 */
     int order;                                 /* enum llm_order_kind */

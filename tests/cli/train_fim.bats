@@ -1,0 +1,84 @@
+# Models that fill in the middle of a text.
+load ../helper
+export LLM_THREADS=1
+
+setup_file() {
+    # a word comes three times; what stands between two of them is known
+    awk 'BEGIN { split("red green small old quick cat dog bird fish hen", w)
+        for (i = 0; i < 500; i++) { a = w[i % 10 + 1]; printf "%s is %s and %s\n", a, a, a } }' > text
+    llm-tokenize train --model byte --special '<|fim_prefix|>' --special '<|fim_suffix|>' --special '<|fim_middle|>' --special '</s>' -o tok.json text
+    llm-tokenize encode -T tok.json --lines --append-eos -o data.tok text
+    export F=$PWD
+}
+
+setup() {
+    shape=(-c tiny --set num_hidden_layers=2 --set hidden_size=64 --set intermediate_size=96 --set num_attention_heads=4)
+    new=(llm-train -q "${shape[@]}" -l 48 -T "$F/tok.json" --objective fim "$F/data.tok")
+}
+
+@test "gradients pass the check, one batch is learned by heart" {
+    "${new[@]}" -b 2 --gradcheck > /dev/null
+    "${new[@]}" -n 120 -b 2 --overfit-one --lr 5e-3
+}
+
+@test "the same bytes by any threads, any passes of a step, and after an interruption; other rates are other models" {
+    "${new[@]}" -n 6 -b 4 -o whole.llm
+    "${new[@]}" -n 6 -b 4 -j 2 -o two.llm
+    cmp whole.llm two.llm
+    "${new[@]}" -n 6 -b 4 --set tie_word_embeddings=false --log whole.jsonl -o untied.llm
+    "${new[@]}" -n 6 -b 1 --accumulate 4 --set tie_word_embeddings=false --log accumulated.jsonl -o accumulated.llm
+    assert_equal "$(jq -r .hash accumulated.jsonl)" "$(jq -r .hash whole.jsonl)"
+    "${new[@]}" -n 3 -b 4 --schedule constant --warmup 2 --fim-rate .9 --val .2 --eval-every 2 -o part.llm
+    "${new[@]}" -n 6 -b 4 --schedule constant --warmup 2 --fim-rate .9 --val .2 --eval-every 2 -o straight.llm
+    llm-train -q --resume part.llm -n 6 -o resumed.llm
+    cmp straight.llm resumed.llm
+    for rates in "--fim-rate 1" "--fim-spm-rate 1" "--fim-rate 0"; do
+        "${new[@]}" -n 6 -b 4 $rates --log other.jsonl -o other.llm
+        "${new[@]}" -n 6 -b 4 --log plain.jsonl -o whole.llm
+        [[ $(tail -n 1 other.jsonl | jq -r .hash) != "$(tail -n 1 plain.jsonl | jq -r .hash)" ]]
+    done
+    # without any document cut it is the language model's objective
+    "${new[@]}" -n 6 -b 4 --fim-rate 0 --log none.jsonl -o none.llm
+    llm-train -q "${shape[@]}" -l 48 -T "$F/tok.json" "$F/data.tok" -n 6 -b 4 --log lm.jsonl -o lm.llm
+    assert_equal "$(jq -r .hash none.jsonl)" "$(jq -r .hash lm.jsonl)"
+}
+
+@test "what stands between two texts is filled in, in either order, alone and by lines" {
+    "${new[@]}" -n 700 -b 16 --lr 3e-3 --fim-rate .8 -o m.llm
+    printf 'dog is ' > before
+    printf ' and dog' > behind
+    for order in "" --fim-spm; do
+        run -0 llm-infer -m m.llm --temp 0 --fim-prefix before --fim-suffix behind $order
+        assert_output dog
+    done
+    run -0 llm-infer -m m.llm --temp 0 --echo --fim-prefix before --fim-suffix behind
+    assert_output "dog is dog and dog"
+    run -0 bash -c 'llm-infer -m m.llm --temp 0 --fim-prefix - --fim-suffix behind < before'
+    assert_output dog
+    printf ' is dog and dog' > behind
+    run -0 llm-infer -m m.llm --temp 0 --fim-suffix behind
+    assert_output dog
+    printf '{"input_prefix": "hen is ", "input_suffix": " and hen"}\n{"prompt": "bird is "}\n' > lines
+    llm-infer -m m.llm --temp 0 --no-timings --jsonl lines > filled
+    assert_equal "$(jq -r .text filled)" $'hen\nbird and bird'
+    assert_equal "$(jq -c 'keys' filled | sort -u)" '["completion_tokens","finish_reason","id","prompt_tokens","text"]'
+    llm-infer -m m.llm --temp 0 --no-timings --jsonl --parallel 1 -j 2 lines | cmp - filled
+}
+
+@test "what cannot be is one line" {
+    llm-tokenize train --model byte --special '</s>' -o plain.json "$F/text"
+    llm-tokenize encode -T plain.json --lines -o plain.tok "$F/text"
+    run -65 --separate-stderr llm-train -q "${shape[@]}" -l 48 -T plain.json --objective fim -o m.llm plain.tok
+    assert_equal "$stderr" "llm-train: --objective fim: filling in: expected tokens that name a text's parts (<|fim_prefix|>, <|fim_suffix|>, <|fim_middle|> and others of the tokenizer), found none"
+    run -2 --separate-stderr "${new[@]}" --cross-document -o m.llm
+    assert_equal "$stderr" "llm-train: --objective fim cuts documents: not with --cross-document"
+    llm-train -q "${shape[@]}" -l 48 -T plain.json -n 0 -o fresh.llm plain.tok
+    echo > before
+    run -65 --separate-stderr llm-infer -m fresh.llm --fim-prefix before
+    one_line "$stderr"
+    run -2 --separate-stderr llm-infer -m fresh.llm --fim-prefix before text
+    [[ $stderr == *"--fim-prefix and --fim-suffix are the prompt"* ]]
+    run -66 --separate-stderr llm-infer -m fresh.llm --fim-suffix missing
+    one_line "$stderr"
+    assert_not_exist m.llm
+}
