@@ -11,7 +11,9 @@
 #include "bin/bench/bench.h"
 #include "cpu/detect.h"
 #include "cpu/pool.h"
+#include "cpu/profile.h"
 #include "measure/cost.h"
+#include "measure/profile.h"
 #include "measure/stats.h"
 #include "train/trainer.h"
 
@@ -20,7 +22,7 @@ struct args {
     const char *config;
     struct llm_strs set;
     int64_t batch, context, accumulate, checkpoint_every, runs;
-    int precision;
+    int precision, profile;
 };
 #define AT(field) offsetof(struct args, field)
 enum { MAX_RUNS = 1000 };
@@ -34,6 +36,7 @@ static const struct llm_opt options[] = {
     {0, "checkpoint-every", "N", "keep every N-th block's input only; 0: keep all [0]", LLM_INT, AT(checkpoint_every), 0, 1024, NULL},
     {'r', "runs", "N", "steps that count, after one that does not [5]", LLM_INT, AT(runs), 1, MAX_RUNS, NULL},
     {0, "precision", "f32|bf16", "arithmetic [bf16]", LLM_CHOICE, AT(precision), 0, 0, "f32|bf16"},
+    {0, "profile", NULL, "say on standard error where the time of the steps that count went", LLM_FLAG, AT(profile), 0, 0, NULL},
     {0}};
 
 const struct llm_cli bench_train_cli = {
@@ -47,7 +50,8 @@ const struct llm_cli bench_train_cli = {
 };
 
 static const char *const columns[] = {"config", "parameters", "batch", "context", "precision", "threads", "isa", "tokens_per_s", "deviation",
-                                      "gflops_6n", "gflops", "share_of_peak", "seconds_a_step", "peak_rss_bytes", NULL};
+                                      "gflops_6n", "gflops", "share_of_peak", "seconds_a_step", "peak_rss_bytes",
+                                      "activation_bytes", "page_faults_a_step", NULL};
 
 /* Random tokens in a file of their own, as training reads nothing else; the file is gone once it is open. */
 static int random_data(struct llm_train_data *d, int64_t n, const struct llm_config *c, struct llm_err *e)
@@ -78,20 +82,32 @@ static int random_data(struct llm_train_data *d, int64_t n, const struct llm_con
     return status;
 }
 
-/* Tokens a second of each step, and how many a second of the arithmetic's peak, as measured before and after it, that is. */
-static int steps(struct llm_trainer *t, const struct args *a, double *rates, double *per_peak, struct llm_err *e)
+static double page_faults(void)
+{
+    struct rusage use;
+    getrusage(RUSAGE_SELF, &use);
+    return (double)(use.ru_minflt + use.ru_majflt);
+}
+
+/* Tokens a second of each step, and how many a second of the arithmetic's peak, as measured before and after it, that is. Page faults of each. */
+static int steps(struct llm_trainer *t, const struct args *a, double *rates, double *per_peak, double *faults, struct llm_err *e)
 {
     struct llm_step_report r;
     const char *kind = a->precision == 1 ? "bf16" : "f32";
     int status = llm_trainer_step(t, &r, e);
     double before = llm_peaks_compute_once(kind);
+    *faults = 0;
+    if (a->profile) llm_profile_start();
     for (int64_t i = 0; i < a->runs && status == 0; i++) {
+        double faults_before = page_faults();
         status = llm_trainer_step(t, &r, e);
+        *faults += (page_faults() - faults_before) / (double)a->runs;
         double after = llm_peaks_compute_once(kind);
         rates[i] = (double)r.tokens / r.seconds;
         per_peak[i] = rates[i] / ((before + after) / 2);
         before = after;
     }
+    if (a->profile && status == 0) status = llm_profile_print(a->common.json, e);
     return status;
 }
 
@@ -130,7 +146,7 @@ int bench_train(int argc, char **argv, struct llm_err *e)
     struct llm_train_options o;
     struct llm_config c;
     struct llm_table table, *tables[] = {&table};
-    double rates[MAX_RUNS], per_peak[MAX_RUNS];
+    double rates[MAX_RUNS], per_peak[MAX_RUNS], faults = 0;
     if (rest < argc) llm_usage(&bench_train_cli, "expected no operand, found '%s'", argv[rest]);
     if (bench_config(&c, a.config, &a.set, e) < 0) return -1;
     if (a.context > c.max_position_embeddings) c.max_position_embeddings = a.context;
@@ -150,8 +166,10 @@ int bench_train(int argc, char **argv, struct llm_err *e)
     }
     llm_table_init(&table, columns);
     status = llm_trainer_init(&t, &o, m, &data, e);
-    if (status == 0) status = steps(&t, &a, rates, per_peak, e);
+    if (status == 0) status = steps(&t, &a, rates, per_peak, &faults, e);
     if (status == 0) status = put(&table, &a, &c, rates, per_peak, e);
+    llm_table_count(&table, (double)(t.ctx.acts.peak + t.ctx.grads.peak + t.ctx.store.peak));
+    llm_table_count(&table, faults);
     llm_trainer_release(&t);
     llm_pool_stop();
     llm_signal_die();
