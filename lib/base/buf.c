@@ -1,9 +1,25 @@
 #include "base/buf.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+
+void *llm_alloc_huge(size_t count, size_t size, const char *what, struct llm_err *e)
+{
+    const size_t page = (size_t)2 << 20;
+    size_t bytes;
+    void *p = NULL;
+    bool fits = !__builtin_mul_overflow(count, size, &bytes) && bytes <= SIZE_MAX / 2;
+    if (!fits || posix_memalign(&p, bytes < page ? 64 : page, (bytes + 63) / 64 * 64) != 0) {
+        llm_no_memory(e, what);
+        return NULL;
+    }
+    if (bytes >= page) madvise(p, bytes / page * page, MADV_HUGEPAGE); /* a last page that is not filled is made of small ones */
+    return p;
+}
 
 int llm_grow(void **array, size_t *room, size_t want, size_t size, struct llm_err *e)
 {

@@ -79,10 +79,8 @@ struct llm_model *llm_model_create(const struct llm_config *c, uint64_t seed, st
     if (!m) return NULL;
     for (size_t i = 0; i < m->n_params; i++) {
         struct llm_param *p = &m->params[i];
-        size_t bytes = llm_dtype_bytes(LLM_F32, (uint64_t)llm_param_count(p));
-        float *data = bytes ? aligned_alloc(64, (bytes + 63) / 64 * 64) : NULL;
+        float *data = llm_alloc_huge((size_t)llm_param_count(p), sizeof *data, "weights", e);
         if (!data) {
-            llm_no_memory(e, "weights");
             llm_declare_release(&d);
             llm_model_destroy(m);
             return NULL;

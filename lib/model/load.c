@@ -70,9 +70,8 @@ static void *rearrange(const struct llm_config *c, const struct llm_param_spec *
 {
     void *out;
     if (s->by_head) {
-        out = aligned_alloc(64, (bytes + 63) / 64 * 64);
+        out = llm_alloc_huge(bytes, 1, s->name, e);
         if (out) llm_rows_by_head(c, data, bytes / (size_t)s->shape[0], false, out);
-        else llm_no_memory(e, s->name);
     } else {
         out = llm_turned(data, element, s->shape[1], s->shape[0], e);
     }
@@ -97,8 +96,8 @@ static int load_param(struct llm_model *m, const struct llm_param_spec *s, struc
         p->weight.mapped = llm_checkpoint_is_mapped(f);
         return 0;
     }
-    void *data = aligned_alloc(64, (bytes + 63) / 64 * 64);
-    if (!data) return llm_no_memory(e, t->name);
+    void *data = llm_alloc_huge(bytes, 1, t->name, e);
+    if (!data) return -1;
     p->weight.data = data;
     p->owned = true;
     if (llm_checkpoint_read(f, t, data, e) < 0) return -1;

@@ -83,6 +83,7 @@ void llm_model_destroy(struct llm_model *m)
         if (p->owned) free((void *)p->weight.data);
         free(p->grad);
         free(p->grad_lookup);
+        free(p->lookup_place);
         for (int u = 0; u < LLM_GRAD_USES; u++) free(p->grad_use[u]);
         free((void *)p->name);
     }

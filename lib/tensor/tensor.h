@@ -31,6 +31,9 @@ struct llm_param {
     float *master;            /* F32 values while training (== weight.data in pure F32 training); NULL otherwise */
     float *grad;              /* F32, accumulated over the step; NULL: frozen */
     float *grad_lookup;       /* tied embeddings: the lookup's gradient has its own accumulator, added to grad at the step's end */
+    int32_t *lookup_place;    /* [shape[0]]: which row of grad_lookup is that of row i, -1: none yet, it is zero; NULL: row i of all. So a step, which
+                               * looks few rows up, goes over no more of them */
+    int32_t lookup_rows;      /* how many have a place */
     enum llm_role role;
     int64_t parts[LLM_MOST_PARTS]; /* rows of the matrices that lie one below the other in this one (q, k, v); 0: no more */
     float *grad_use[LLM_GRAD_USES]; /* likewise of further uses: of llm_ctx.use u the lookup's at 2(u - 1), the head's behind it */
@@ -45,6 +48,12 @@ static inline int64_t llm_param_count(const struct llm_param *p)
     int64_t n = 1;
     for (int i = 0; i < p->n_dims; i++) n *= p->shape[i];
     return n;
+}
+/* No row has a place any more: all of grad_lookup is zero. */
+static inline void llm_lookups_forget(struct llm_param *p)
+{
+    for (int64_t i = 0; p->lookup_place && i < p->shape[0]; i++) p->lookup_place[i] = -1;
+    p->lookup_rows = 0;
 }
 
 /* An activation. Columns are contiguous; `stride` is the distance between rows, so a run of columns is a view. */

@@ -37,13 +37,25 @@ static void join(float *grad, float *more, size_t n)
     memset(more, 0, n * sizeof *more);
 }
 
+/* Elements [from, to), of rows of which few were looked up. */
+static void join_rows(const struct llm_param *p, size_t from, size_t to)
+{
+    size_t cols = (size_t)(llm_param_count(p) / p->shape[0]);
+    for (size_t row = from / cols; row * cols < to; row++) {
+        size_t first = row * cols > from ? row * cols : from, end = (row + 1) * cols < to ? (row + 1) * cols : to;
+        size_t place = (size_t)p->lookup_place[row];
+        if (p->lookup_place[row] >= 0) join(p->grad + first, p->grad_lookup + place * cols + (first - row * cols), end - first);
+    }
+}
+
 /* grad += those of other uses, which become zero. */
 static void join_block(void *arg, size_t i, int thread)
 {
     const struct llm_param *p = arg;
     size_t at = i * LLM_OPTIM_BLOCK, left = (size_t)llm_param_count(p) - at, n = left < LLM_OPTIM_BLOCK ? left : LLM_OPTIM_BLOCK;
     (void)thread;
-    if (p->grad_lookup) join(p->grad + at, p->grad_lookup + at, n);
+    if (p->grad_lookup && p->lookup_place) join_rows(p, at, at + n);
+    else if (p->grad_lookup) join(p->grad + at, p->grad_lookup + at, n);
     for (int u = 0; u < LLM_GRAD_USES; u++) {
         if (p->grad_use[u]) join(p->grad + at, p->grad_use[u] + at, n);
     }
@@ -61,6 +73,7 @@ double llm_grad_norm(struct llm_trainable *t, size_t n, const struct llm_param *
         bool several = p->grad_lookup != NULL;
         for (int u = 0; u < LLM_GRAD_USES; u++) several |= p->grad_use[u] != NULL;
         if (several) llm_parallel((count + LLM_OPTIM_BLOCK - 1) / LLM_OPTIM_BLOCK, join_block, p);
+        if (several) llm_lookups_forget(p);
         double mine = llm_sum_squares(p->grad, count);
         if (!isfinite(mine) && !*bad) *bad = p;
         sum += mine;

@@ -1,18 +1,14 @@
 /* Parameters under training: FP32 masters, BF16 working copies of matrices, gradients, moments. */
 #include <stdlib.h>
 #include <string.h>
+#include "base/buf.h"
 #include "train/mup.h"
 #include "train/trainer.h"
 
 static void *zeroed(size_t n, size_t size, struct llm_err *e)
 {
-    size_t bytes;
-    void *p = __builtin_mul_overflow(n, size, &bytes) || bytes > SIZE_MAX - 64 ? NULL : aligned_alloc(64, (bytes + 63) / 64 * 64);
-    if (!p) {
-        llm_no_memory(e, "weights, gradients and moments");
-        return NULL;
-    }
-    memset(p, 0, bytes);
+    void *p = llm_alloc_huge(n, size, "weights, gradients and moments", e);
+    if (p) memset(p, 0, n * size);
     return p;
 }
 
@@ -51,6 +47,18 @@ static int make_working(struct llm_param *p, struct llm_err *e)
     return 0;
 }
 
+/* Room for all rows; memory becomes what as many rows as a step has tokens take, which is now, and more only where more are looked up. */
+static int make_lookup(struct llm_param *p, size_t n, int64_t tokens, struct llm_err *e)
+{
+    int64_t rows = p->shape[0];
+    p->grad_lookup = llm_calloc(n, sizeof(float), "gradients of lookups", e);
+    p->lookup_place = llm_alloc((size_t)rows, sizeof *p->lookup_place, "gradients of lookups", e);
+    if (!p->grad_lookup || !p->lookup_place) return -1;
+    memset(p->grad_lookup, 0, n / (size_t)rows * (size_t)(tokens < rows ? tokens : rows) * sizeof(float));
+    llm_lookups_forget(p);
+    return 0;
+}
+
 /* Layers that predict further look tokens up and ask the head again. */
 static int make_uses(const struct llm_model *m, struct llm_param *p, size_t n, struct llm_err *e)
 {
@@ -75,7 +83,7 @@ int llm_trainer_prepare(struct llm_trainer *t, struct llm_err *e)
         if (make_master(p, e) < 0 || (t->o.precision == LLM_COMPUTE_BF16 && make_working(p, e) < 0)) return -1;
         if (!(p->grad = zeroed(n, sizeof(float), e))) return -1;
         bool looked_up_too = m->config.tie_word_embeddings && p == llm_model_head(m);
-        if (looked_up_too && !(p->grad_lookup = zeroed(n, sizeof(float), e))) return -1;
+        if (looked_up_too && make_lookup(p, n, t->o.batch * t->o.accumulate * t->o.context, e) < 0) return -1;
         if (make_uses(m, p, n, e) < 0) return -1;
         double ratio = t->o.mup_base_width > 0 ? (double)m->config.hidden_size / (double)t->o.mup_base_width : 1;
         const struct llm_optim *o = t->params[i].optim = llm_optim_of(t->optim, p);

@@ -47,7 +47,7 @@ static int32_t *sort_tokens(const int32_t *ids, int64_t n, int32_t *order, int32
     return order;
 }
 
-struct back_work { const int32_t *ids, *order; float *grad; const float *dy; int64_t dy_stride, n, row_len, cols; float scale; };
+struct back_work { const int32_t *ids, *order, *place; float *grad; const float *dy; int64_t dy_stride, n, row_len, cols; float scale; };
 
 static void backward_columns(void *arg, int64_t from, int64_t to, int thread)
 {
@@ -62,7 +62,7 @@ static void backward_columns(void *arg, int64_t from, int64_t to, int thread)
         for (; i < w->n && w->order[i] < end && w->ids[w->order[i]] == id; i++) {
             llm_k.elementwise.axpy(sum, w->scale, w->dy + w->order[i] * w->dy_stride + from, n);
         }
-        float *grad = w->grad + id * w->cols + from;
+        float *grad = w->grad + (w->place ? w->place[id] : id) * w->cols + from;
         llm_k.elementwise.add(grad, grad, sum, n);
     }
 }
@@ -81,7 +81,12 @@ static void embedding_backward(struct llm_ctx *c, struct llm_node *node)
     struct llm_tensor *y = node->out;
     int32_t *order = llm_op_alloc(c, y->rows, sizeof *order), *spare = llm_op_alloc(c, y->rows, sizeof *spare);
     if (llm_ctx_failed(c)) return;
-    struct back_work w = {a->ids, sort_tokens(a->ids, y->rows, order, spare), accumulator(table, a->use), y->grad,
+    float *grad = accumulator(table, a->use);
+    const int32_t *place = grad == table->grad_lookup ? table->lookup_place : NULL;
+    for (int64_t t = 0; place && t < y->rows; t++) {
+        if (place[a->ids[t]] < 0) table->lookup_place[a->ids[t]] = table->lookup_rows++;
+    }
+    struct back_work w = {a->ids, sort_tokens(a->ids, y->rows, order, spare), place, grad, y->grad,
                           y->grad_stride, y->rows, llm_row_len(c, y->rows), y->cols, a->scale};
     llm_for_columns(y->cols, backward_columns, &w);
 }

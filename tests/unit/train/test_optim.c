@@ -249,6 +249,32 @@ static void test_running(void **state)
     for (int i = 0; i < VECTOR; i++) assert_true(fabs((double)a.w[1][i] - (.9 + .1 * i)) < 1e-6 && a.g[1][i] == 0);
 }
 
+/* Rows that have a place are added and become zero, the others are not looked at, and then none has one. */
+static void test_lookup_places(struct three *a, float *lookup)
+{
+    struct llm_param *p = &a->p[0];
+    const struct llm_param *bad;
+    int64_t rows = p->shape[0], cols = llm_param_count(p) / rows;
+    int32_t *place = malloc((size_t)rows * sizeof *place);
+    for (int64_t i = 0; i < rows * cols; i++) {
+        p->grad[i] = 1;
+        lookup[i] = (float)(2 + i / cols);
+    }
+    for (int64_t r = 0; r < rows; r++) place[r] = r == 1 ? 1 : r == rows - 1 ? 0 : -1;
+    p->lookup_place = place;
+    p->lookup_rows = 2;
+    llm_grad_norm(a->t, N, &bad);
+    for (int64_t i = 0; i < rows * cols; i++) {
+        int64_t row = i / cols;
+        assert_true(p->grad[i] == (row == 1 ? 4 : row == rows - 1 ? 3 : 1));
+        assert_true(lookup[i] == (row < 2 ? 0 : (float)(2 + row)));
+    }
+    for (int64_t r = 0; r < rows; r++) assert_int_equal(place[r], -1);
+    assert_int_equal(p->lookup_rows, 0);
+    p->lookup_place = NULL;
+    free(place);
+}
+
 static void test_norm(void **state)
 {
     (void)state;
@@ -272,6 +298,7 @@ static void test_norm(void **state)
     }
     assert_true(fabs(llm_grad_norm(a.t, N, &bad) / sqrt(want) - 1) < 1e-6);
     assert_true(lookup[3] == 0);
+    test_lookup_places(&a, lookup);
     a.p[0].grad_lookup = NULL;
     a.g[1][4] = INFINITY;
     assert_false(isfinite(llm_grad_norm(a.t, N, &bad)));
