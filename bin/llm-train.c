@@ -12,7 +12,7 @@
 
 static const struct llm_opt options[] = {
     {0, NULL, NULL, "Model:", LLM_HEADING, 0, 0, 0, NULL},
-    {'c', "config", "CONFIG", "a new model: nano, tiny, small, moe, mla, bert-mini, t5-mini, gpt2, smollm or a config.json",
+    {'c', "config", "CONFIG", "a new model: a preset (nano, tiny, moe, mamba, lstm, …: see the manual) or a config.json",
      LLM_STR, offsetof(struct args, config), 0, 0, NULL},
     {0, "set", "KEY=VALUE", "change a key of the configuration; may be given again", LLM_LIST, offsetof(struct args, sets), 0, 0, NULL},
     {0, "init", "MODEL", "begin from the weights of MODEL", LLM_STR, offsetof(struct args, init), 0, 0, NULL},

@@ -340,11 +340,23 @@ int llm_config_load_text(struct llm_config *c, const char *text, const char *con
     return o ? load(c, o, "configuration", true, sets, n_sets, e) : -1;
 }
 
+/* To an error: the presets there are. */
+static void list_presets(struct llm_err *e)
+{
+    char list[512];
+    size_t n = 0;
+    for (const char *const *p = llm_config_presets(); *p && n < sizeof list; p++) {
+        int more = snprintf(list + n, sizeof list - n, "%s%s", n ? ", " : "", *p);
+        n += more > 0 ? (size_t)more : 0;
+    }
+    llm_in(e, "neither a file nor one of %s", list);
+}
+
 int llm_config_load(struct llm_config *c, const char *what, const char *const *sets, size_t n_sets, struct llm_err *e)
 {
     const char *preset = llm_preset_find(what);
     json_t *o = preset ? llm_json_parse(preset, strlen(preset), e) : llm_json_load(what, 1 << 20, e);
     if (o) return load(c, o, what, preset != NULL, sets, n_sets, e);
-    if (e->status == EX_NOINPUT && !strchr(what, '/') && !strchr(what, '.')) llm_in(e, "neither a preset nor a file");
+    if (e->status == EX_NOINPUT && !strchr(what, '/') && !strchr(what, '.')) list_presets(e);
     return -1;
 }

@@ -1,4 +1,4 @@
-/* How an op records itself, and how its backward function reaches gradients. For tensor/op/ only.
+/* How an op records itself, and how its backward function reaches gradients. For tensor/op/; from here blocks and objectives take llm_op_alloc alone.
  *
  * An op does this (tensor/op/scale.c is the shortest example):
  *

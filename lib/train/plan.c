@@ -46,12 +46,15 @@ int llm_plan_make(struct llm_plan *p, const struct llm_config *c, const struct l
     int64_t context = o->context ? o->context : c->max_position_embeddings, every = o->checkpoint_every > 0 ? o->checkpoint_every : 1;
     double n = llm_model_params(c), embed = (double)c->vocab_size * (double)c->hidden_size, attention = 0;
     int64_t few = every, more = 2 * every;
-    if (try_layers(c, o, few, &one, e) < 0 || try_layers(c, o, more, &two, e) < 0) return -1;
+    if (c->num_hidden_layers <= more) few = c->num_hidden_layers; /* no need to go on from smaller models */
+    if (try_layers(c, o, few, &one, e) < 0) return -1;
+    if (few == c->num_hidden_layers) two = one;
+    else if (try_layers(c, o, more, &two, e) < 0) return -1;
     size_t n_rows = llm_model_cost(c, context / 2, rows, sizeof rows / sizeof *rows); /* a causal token sees half on average */
     for (size_t i = 0; i < n_rows; i++) {
         if (strcmp(rows[i].name, "attention") == 0) attention = rows[i].flops_forward - 2 * rows[i].params;
     }
-    double steps = (double)(c->num_hidden_layers - few) / (double)(more - few);
+    double steps = few == c->num_hidden_layers ? 0 : (double)(c->num_hidden_layers - few) / (double)(more - few);
     *p = (struct llm_plan){.params = n,
                            .weights = bf16 ? 2 * n : 4 * n,
                            .masters = bf16 ? 4 * n : 0,

@@ -152,7 +152,7 @@ misused() {
     refused 2 "--val: expected a file or a share between 0 and 1, found '1.5'" "${tiny[@]}" --val 1.5 "$F/data.tok"
     refused 2 "--context: expected at most 24 (the model's positions), found 25" llm-train --init "$F/model.llm" -l 25 -o out.llm "$F/data.tok"
     refused 2 "batch * accumulate * context: expected below 2^31 tokens" "${tiny[@]}" -b 1048576 --accumulate 1048576 "$F/data.tok"
-    refused 66 "neither a preset nor a file: *" llm-train -c giant -o out.llm "$F/data.tok"
+    refused 66 "neither a file nor one of nano, tiny, *, smollm: *" llm-train -c giant -o out.llm "$F/data.tok"
     refused 2 "expected one input from standard input (-) at most, found 2" "${tiny[@]}" --val - -
     echo '{"model_type": "word2vec"}' > config.json
     refused 65 "config.json: model_type: expected one of *" llm-train -c config.json -o out.llm "$F/data.tok"

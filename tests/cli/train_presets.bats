@@ -1,0 +1,37 @@
+# Every preset of llm-train -c: its run can be planned, and it learns one batch by heart.
+load ../helper
+export LLM_THREADS=1
+
+setup_file() { sentences_tokens; }
+
+# each PRESET OPTION...: llm-train with the preset's objective
+each() {
+    local objective=lm
+    case $1 in
+    bert-mini) objective=mlm ;;
+    t5-mini) objective=seq2seq ;;
+    esac
+    llm-train -q -c "$1" --objective $objective -T "$F/tok.json" "${@:2}"
+}
+
+@test "a run of every preset can be planned" {
+    run -66 llm-train -c nosuch -o out.llm "$F/data.tok"
+    presets=$(sed 's/.* one of //; s/: nosuch.*//; s/,//g' <<< "$output")
+    [[ $(wc -w <<< "$presets") -ge 15 ]]
+    for preset in $presets; do
+        [[ $preset != gpt2 && $preset != smollm ]] || continue # the same families as others here, and large
+        each "$preset" -l 16 -b 1 --plan --json > plan.json || fail "$preset"
+        jq -e '.parameters > 0 and .activation_bytes > 0 and .flops_per_step > 0' plan.json > /dev/null || fail "$preset: $(< plan.json)"
+    done
+}
+
+@test "layers that are not alike are planned as they are" {
+    llm-train -q -c bengio --set intermediate_size=300 -l 16 -b 1 --plan --json > plan.json # the last layer alone has direct connections
+    assert_equal "$(jq .parameters plan.json)" $((4096 * 60 + 300 * 301 + 4096 * 601))
+}
+
+@test "models from before attention and beside it learn one batch by heart" {
+    for preset in rnn mamba mamba2 mlp bengio; do
+        each $preset -l 12 -b 2 -n 120 --lr 1e-2 --overfit-one "$F/data.tok" > log 2>&1 || fail "$preset: $(tail -n 1 log)"
+    done
+}
