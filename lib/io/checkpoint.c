@@ -420,6 +420,16 @@ int llm_checkpoint_read(struct llm_checkpoint *c, const struct llm_entry *t, voi
     return llm_checkpoint_read_many(c, &one, 1, e);
 }
 
+int llm_checkpoint_read_part(struct llm_checkpoint *c, const struct llm_entry *t, uint64_t from, uint64_t n, void *out, struct llm_err *e)
+{
+    if (from == 0 && n == t->bytes) return llm_checkpoint_read(c, t, out, e);
+    if (!c->is_gguf || from > t->bytes || n > t->bytes - from) {
+        return llm_fail(e, LLM_EX_FAILURE, "%s: tensor '%s': cannot be read in parts", llm_checkpoint_name(c), t->name);
+    }
+    memcpy(out, c->bytes + c->header.header_bytes + t->offset + from, n);
+    return 0;
+}
+
 const void *llm_checkpoint_borrow(const struct llm_checkpoint *c, const struct llm_entry *t)
 {
     if (c->frames || c->kept || t->planes) return NULL;

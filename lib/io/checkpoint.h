@@ -18,6 +18,9 @@ const char *llm_checkpoint_name(const struct llm_checkpoint *c);
 /* Decodes tensor `t` (an entry of the header) into `out` (its true bytes: llm_dtype_bytes). Uses all threads of the pool. From a pipe
  * tensors that come before it are kept in memory, and each can be read once; with the last one the end of the input is checked. */
 int llm_checkpoint_read(struct llm_checkpoint *c, const struct llm_entry *t, void *out, struct llm_err *e) LLM_MUST_CHECK;
+/* `n` of its bytes behind the first `from` of them: of GGUF files, which are read where they lie. All of them: as llm_checkpoint_read. */
+int llm_checkpoint_read_part(struct llm_checkpoint *c, const struct llm_entry *t, uint64_t from, uint64_t n, void *out, struct llm_err *e)
+    LLM_MUST_CHECK;
 /* The same for several tensors at once: faster where they are small. */
 struct llm_wanted { const struct llm_entry *entry; void *out; };
 int llm_checkpoint_read_many(struct llm_checkpoint *c, const struct llm_wanted *w, size_t n, struct llm_err *e) LLM_MUST_CHECK;

@@ -93,7 +93,7 @@ void llm_gguf_out_release(struct llm_gguf_out *o)
 
 /* ---- the file ---- */
 
-static uint64_t bytes_of(const struct llm_tensor_out *t)
+uint64_t llm_gguf_bytes(const struct llm_tensor_out *t)
 {
     uint64_t count = 1;
     for (int i = 0; i < t->n_dims; i++) count *= (uint64_t)t->shape[i];
@@ -109,7 +109,7 @@ static int put_tensor(struct llm_buf *b, const struct llm_tensor_out *t, uint64_
         if (put_little(b, (uint64_t)t->shape[i], 8, e) < 0) return -1;
     }
     if (put_little(b, (uint64_t)type, 4, e) < 0 || put_little(b, *offset, 8, e) < 0) return -1;
-    *offset += bytes_of(t);
+    *offset += llm_gguf_bytes(t);
     *offset += -*offset & (LLM_GGUF_ALIGNMENT - 1);
     return 0;
 }
@@ -126,8 +126,8 @@ int llm_gguf_header(const struct llm_gguf_out *o, const struct llm_tensor_out *t
     return llm_buf_put(out, zeros, -out->n & (LLM_GGUF_ALIGNMENT - 1), e);
 }
 
-int llm_gguf_write(struct llm_output *out, const struct llm_gguf_out *o, const struct llm_tensor_out *t, size_t n,
-                   const void *(*data)(void *arg, size_t i, struct llm_err *e), void *arg, struct llm_err *e)
+int llm_gguf_write(struct llm_output *out, const struct llm_gguf_out *o, const struct llm_tensor_out *t, size_t n, llm_gguf_put_data put, void *arg,
+                   struct llm_err *e)
 {
     static const char zeros[LLM_GGUF_ALIGNMENT];
     struct llm_buf header = {0};
@@ -135,10 +135,8 @@ int llm_gguf_write(struct llm_output *out, const struct llm_gguf_out *o, const s
     if (r == 0) r = llm_output_write(out, header.p, header.n, e);
     llm_buf_release(&header);
     for (size_t i = 0; i < n && r == 0; i++) {
-        const void *p = data(arg, i, e);
-        uint64_t bytes = bytes_of(&t[i]);
-        r = p ? llm_output_write(out, p, bytes, e) : -1;
-        if (r == 0) r = llm_output_write(out, zeros, -bytes & (LLM_GGUF_ALIGNMENT - 1), e);
+        r = put(arg, i, out, e);
+        if (r == 0) r = llm_output_write(out, zeros, -llm_gguf_bytes(&t[i]) & (LLM_GGUF_ALIGNMENT - 1), e);
     }
     return r;
 }

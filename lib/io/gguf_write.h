@@ -27,8 +27,11 @@ void llm_gguf_out_release(struct llm_gguf_out *o);
 /* All before the data, padded to LLM_GGUF_ALIGNMENT, appended to `out`. Of `t` names, types and shapes (C order) count, in the order of the file. */
 #define LLM_GGUF_ALIGNMENT 32
 int llm_gguf_header(const struct llm_gguf_out *o, const struct llm_tensor_out *t, size_t n, struct llm_buf *out, struct llm_err *e) LLM_MUST_CHECK;
-/* The whole file. `data(arg, i)`: the bytes of t[i], valid until it is called again; NULL: see `e`. `out` is not committed. */
-int llm_gguf_write(struct llm_output *out, const struct llm_gguf_out *o, const struct llm_tensor_out *t, size_t n,
-                   const void *(*data)(void *arg, size_t i, struct llm_err *e), void *arg, struct llm_err *e) LLM_MUST_CHECK;
+/* The whole file. `put(arg, i, out)` writes exactly the bytes of t[i]. `out` is not committed. */
+typedef int (*llm_gguf_put_data)(void *arg, size_t i, struct llm_output *out, struct llm_err *e);
+int llm_gguf_write(struct llm_output *out, const struct llm_gguf_out *o, const struct llm_tensor_out *t, size_t n, llm_gguf_put_data put, void *arg,
+                   struct llm_err *e) LLM_MUST_CHECK;
+/* Bytes of a tensor's data in the file, without padding. */
+uint64_t llm_gguf_bytes(const struct llm_tensor_out *t);
 
 #endif

@@ -3,6 +3,7 @@
 #ifndef LLM_MODEL_ARCH_H
 #define LLM_MODEL_ARCH_H
 
+#include "io/gguf_write.h"
 #include "model/block.h"
 #include "model/files.h"
 
@@ -26,9 +27,30 @@ struct llm_config_key {
     bool extension;                /* not a key of transformers: written only when it differs from the family's default */
 };
 
+/* One key of GGUF's metadata, behind the architecture's name. */
+enum llm_gguf_key_type {
+    LLM_GGUF_KEY_WHOLE, /* int64_t */
+    LLM_GGUF_KEY_REAL,  /* double */
+    LLM_GGUF_KEY_BOOL,
+    LLM_GGUF_KEY_OWN    /* gguf_get and gguf_put see to it */
+};
+struct llm_gguf_key {
+    const char *key;
+    enum llm_gguf_key_type type;
+    size_t offset;                 /* in struct llm_config */
+    double min, max;
+    double absent;                 /* what a file without it means */
+};
+
 struct llm_arch {
     const char *model_type;
     const char *gguf;              /* its general.architecture in GGUF files; NULL: has none of its own */
+    /* Of families with one such name, whether the metadata speak of this one; NULL: of it when they speak of no other. */
+    bool (*is_gguf)(const struct llm_gguf *g);
+    const struct llm_gguf_key *gguf_keys; /* beside those of all families, or instead of one of them; ends with a key of NULL; NULL */
+    /* What needs more than rows: after they were read; before they are written. May be NULL. */
+    int (*gguf_get)(struct llm_config *c, const struct llm_gguf *g, struct llm_err *e);
+    void (*gguf_put)(struct llm_gguf_out *o, const struct llm_config *c, bool kv_b_whole); /* kv_b_whole: see model/gguf_save.h */
     const char *gguf_as;           /* … and the family that it is written as instead; NULL: none */
     const char *architecture;      /* "LlamaForCausalLM": what transformers makes of config.json */
     const struct llm_config_key *keys; /* ends with a name of NULL */

@@ -11,12 +11,14 @@ enum llm_stem {
     LLM_STEM_Q, LLM_STEM_K, LLM_STEM_V, LLM_STEM_QKV, LLM_STEM_OUT, LLM_STEM_GATE, LLM_STEM_UP, LLM_STEM_DOWN, LLM_STEM_NORM_1, LLM_STEM_NORM_2,
     LLM_STEM_POST_1, LLM_STEM_POST_2, LLM_STEM_Q_NORM, LLM_STEM_K_NORM, LLM_STEM_GATE_UP,
     LLM_STEM_ROUTER, LLM_STEM_ROUTER_BIAS, LLM_STEM_EXPERTS, LLM_STEM_EXPERT_GATE, LLM_STEM_EXPERT_UP, LLM_STEM_EXPERT_DOWN, /* EXPERTS: then the
-                                     * number, then one of the next three */
+                                     * number, then one of the next three; EXPERTS NULL: files have each of the three as one tensor of all experts */
     LLM_STEM_NEXT_TOKEN_NORM, LLM_STEM_NEXT_HIDDEN_NORM, LLM_STEM_NEXT_JOIN, LLM_STEM_NEXT_NORM,
     LLM_STEM_SINKS,
     LLM_STEM_CROSS_Q, LLM_STEM_CROSS_K, LLM_STEM_CROSS_V, LLM_STEM_CROSS_OUT, LLM_STEM_CROSS_NORM, /* an encoder-decoder's cross-attention */
     LLM_STEM_Q_A, LLM_STEM_Q_A_NORM, LLM_STEM_Q_B, LLM_STEM_KV_A, LLM_STEM_KV_A_NORM, LLM_STEM_KV_B,
     LLM_STEM_SHARED_GATE, LLM_STEM_SHARED_UP, LLM_STEM_SHARED_DOWN,
+    LLM_STEM_CONV, LLM_STEM_CONV_BIAS, LLM_STEM_STATES, LLM_STEM_TIME, LLM_STEM_TIME_BIAS, LLM_STEM_DECAY, LLM_STEM_SKIP,
+    LLM_STEM_GATED_NORM, /* state-space layers: with their suffixes */
     LLM_N_STEMS
 };
 /* How a family names its parameters; ".weight" and ".bias" are added. */
@@ -50,6 +52,10 @@ struct llm_param_spec {
     double active;                  /* the share of tokens that it multiplies: experts; 0: all */
     bool exact;                     /* no matrix of a product: without weight decay */
     bool middle;                    /* in files: [rows, 1, columns] */
+    int file_dims;                  /* files have it in another shape, with the same elements in order; 0: as in memory */
+    int64_t file_shape[3];
+    int64_t part, n_parts;          /* which of the equal parts of the file's tensor it is; n_parts 0: the whole */
+    bool minus_exp;                 /* files have -exp of it */
     bool balances;                  /* a router's bias: struct llm_param, balance_rate */
     bool lookup;                    /* rows are looked up, not multiplied: no FLOPs */
     int layer;                      /* -1: of no layer */
@@ -92,6 +98,10 @@ void llm_declare_plain(struct llm_declare *d, struct llm_param **slot, const cha
                        enum llm_init init);
 /* The parameter declared last is no matrix of a product; `middle`: files have it as [rows, 1, columns]. */
 void llm_declare_exact(struct llm_declare *d, bool middle);
+/* … and GGUF files have it as [rows, cols]. */
+void llm_declare_file_shape(struct llm_declare *d, int64_t rows, int64_t cols);
+/* … and GGUF files have -exp of it. */
+void llm_declare_minus_exp(struct llm_declare *d);
 /* A table of rows, [rows, cols], named in full without suffix. */
 void llm_declare_table(struct llm_declare *d, struct llm_param **slot, const char *name, int64_t rows, int64_t cols, const char *dims, bool lookup);
 /* The current layer's name and `stem`, without suffix. */

@@ -75,11 +75,18 @@ void llm_declare_expert(struct llm_declare *d, struct llm_param **slot, int64_t 
     const struct llm_config *c = d->config;
     char name[100];
     size_t used;
-    llm_declare_name(d, LLM_STEM_EXPERTS, name, sizeof name);
+    bool stacked = !d->names->stem[LLM_STEM_EXPERTS];
+    llm_declare_name(d, stacked ? stem : LLM_STEM_EXPERTS, name, sizeof name);
     used = strlen(name);
-    snprintf(name + used, sizeof name - used, ".%lld.%s", (long long)expert, d->names->stem[stem]);
+    if (!stacked) snprintf(name + used, sizeof name - used, ".%lld.%s", (long long)expert, d->names->stem[stem]);
     struct llm_param_spec *s = add(d, slot, name, ".weight", dims);
     matrix(s, out, in);
+    if (stacked && !d->failed) {
+        s->file_dims = 3;
+        memcpy(s->file_shape, (int64_t[]){c->num_experts, out, in}, sizeof s->file_shape);
+        s->part = expert;
+        s->n_parts = c->num_experts;
+    }
     s->active = (double)c->num_experts_per_tok / (double)c->num_experts;
     if (stem == LLM_STEM_EXPERT_DOWN) s->init = LLM_INIT_RESIDUAL;
 }
@@ -136,6 +143,27 @@ void llm_declare_exact(struct llm_declare *d, bool middle)
     s->exact = true;
     s->middle = middle;
     s->role = LLM_ROLE_VECTOR;
+}
+
+/* Of the parameter declared last, when names are those of GGUF files. */
+static struct llm_param_spec *last_of_gguf(struct llm_declare *d)
+{
+    return d->failed || d->names == &d->arch->names ? NULL : &d->specs[d->n - 1];
+}
+
+void llm_declare_file_shape(struct llm_declare *d, int64_t rows, int64_t cols)
+{
+    struct llm_param_spec *s = last_of_gguf(d);
+    if (!s) return;
+    s->file_dims = 2;
+    s->file_shape[0] = rows;
+    s->file_shape[1] = cols;
+}
+
+void llm_declare_minus_exp(struct llm_declare *d)
+{
+    struct llm_param_spec *s = last_of_gguf(d);
+    if (s) s->minus_exp = true;
 }
 
 void llm_declare_table(struct llm_declare *d, struct llm_param **slot, const char *name, int64_t rows, int64_t cols, const char *dims, bool lookup)

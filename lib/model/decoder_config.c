@@ -9,7 +9,11 @@ const struct llm_names llm_gguf_names = {
              [LLM_STEM_OUT] = "attn_output", [LLM_STEM_GATE] = "ffn_gate", [LLM_STEM_UP] = "ffn_up", [LLM_STEM_DOWN] = "ffn_down",
              [LLM_STEM_NORM_1] = "attn_norm", [LLM_STEM_NORM_2] = "ffn_norm", [LLM_STEM_POST_1] = "post_attention_norm",
              [LLM_STEM_POST_2] = "post_ffw_norm", [LLM_STEM_Q_NORM] = "attn_q_norm", [LLM_STEM_K_NORM] = "attn_k_norm",
-             [LLM_STEM_GATE_UP] = "ffn_up"}};
+             [LLM_STEM_GATE_UP] = "ffn_up", [LLM_STEM_ROUTER] = "ffn_gate_inp", [LLM_STEM_ROUTER_BIAS] = "exp_probs_b.bias",
+             [LLM_STEM_EXPERT_GATE] = "ffn_gate_exps", [LLM_STEM_EXPERT_UP] = "ffn_up_exps", [LLM_STEM_EXPERT_DOWN] = "ffn_down_exps",
+             [LLM_STEM_SHARED_GATE] = "ffn_gate_shexp", [LLM_STEM_SHARED_UP] = "ffn_up_shexp", [LLM_STEM_SHARED_DOWN] = "ffn_down_shexp",
+             [LLM_STEM_Q_A] = "attn_q_a", [LLM_STEM_Q_A_NORM] = "attn_q_a_norm", [LLM_STEM_Q_B] = "attn_q_b", [LLM_STEM_KV_A] = "attn_kv_a_mqa",
+             [LLM_STEM_KV_A_NORM] = "attn_kv_a_norm", [LLM_STEM_KV_B] = "attn_kv_b"}};
 
 bool llm_layer_in(const llm_layer_set s, int64_t layer)
 {

@@ -1,22 +1,27 @@
 /* Configurations from the metadata of GGUF files, and back. */
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include "model/gguf_save.h"
 
 static const struct llm_arch *find_arch(const struct llm_gguf *g, struct llm_err *e)
 {
+    const struct llm_arch *found = NULL;
     const char *name = NULL;
     char list[256] = "";
     size_t n = 0;
     if (llm_gguf_str(g, "general.architecture", &name, &n, e) < 0) return NULL;
     for (size_t i = 0; llm_archs[i]; i++) {
-        const char *ours = llm_archs[i]->gguf;
-        if (!ours) continue;
-        if (name && strlen(ours) == n && memcmp(ours, name, n) == 0) return llm_archs[i];
+        const struct llm_arch *a = llm_archs[i];
+        if (!a->gguf) continue;
+        bool same = name && strlen(a->gguf) == n && memcmp(a->gguf, name, n) == 0;
+        if (same && (a->is_gguf ? a->is_gguf(g) : !found)) found = a;
+        if (a->is_gguf) continue; /* a name that stands there already */
         strncat(list, list[0] ? ", " : "", sizeof list - strlen(list) - 1);
-        strncat(list, ours, sizeof list - strlen(list) - 1);
+        strncat(list, a->gguf, sizeof list - strlen(list) - 1);
     }
+    if (found) return found;
     llm_fail(e, EX_DATAERR, "general.architecture: expected one of %s; found %s%.*s%s", list, name ? "'" : "none", (int)(n < 64 ? n : 64),
              name ? name : "", name ? "'" : "");
     return NULL;
@@ -50,10 +55,59 @@ static const struct { const char *key; size_t offset; double min, max; } reals[]
     {"final_logit_softcapping", AT(final_logit_softcapping), 0, 1e6},
 };
 
-static int read_numbers(struct llm_config *c, const struct llm_gguf *g, const char *arch, struct llm_err *e)
+/* The number that was meant: files have single precision, configurations decimal fractions. */
+static double as_decimal(double v)
 {
+    char text[40];
+    if ((double)(float)v != v) return v;
+    snprintf(text, sizeof text, "%.7g", v);
+    double decimal = strtod(text, NULL);
+    return (float)decimal == (float)v ? decimal : v;
+}
+
+/* Whether the family has its own row for a key. */
+static bool is_own(const struct llm_arch *arch, const char *key)
+{
+    for (const struct llm_gguf_key *k = arch->gguf_keys; k && k->key; k++) {
+        if (strcmp(k->key, key) == 0) return true;
+    }
+    return false;
+}
+
+static int read_own(struct llm_config *c, const struct llm_gguf *g, const struct llm_arch *arch, const struct llm_gguf_key *k, struct llm_err *e)
+{
+    void *at = (char *)c + k->offset;
     char key[128];
+    snprintf(key, sizeof key, "%s.%s", arch->gguf, k->key);
+    bool here = llm_gguf_find(g, key) != NULL;
+    switch (k->type) {
+    case LLM_GGUF_KEY_WHOLE:
+        if (!here) *(int64_t *)at = (int64_t)k->absent;
+        return llm_gguf_int(g, key, (int64_t)k->min, (int64_t)k->max, at, e);
+    case LLM_GGUF_KEY_REAL: {
+        double v = k->absent;
+        if (llm_gguf_real(g, key, &v, e) < 0) return -1;
+        if (here && !(v >= k->min && v <= k->max)) return llm_fail(e, EX_DATAERR, "%s: expected %g to %g, found %g", key, k->min, k->max, v);
+        *(double *)at = here ? as_decimal(v) : v;
+        return 0;
+    }
+    case LLM_GGUF_KEY_BOOL:
+        if (!here) *(bool *)at = k->absent != 0;
+        return llm_gguf_bool(g, key, at, e);
+    case LLM_GGUF_KEY_OWN: break;
+    }
+    return 0;
+}
+
+static int read_numbers(struct llm_config *c, const struct llm_gguf *g, const struct llm_arch *of, struct llm_err *e)
+{
+    const char *arch = of->gguf;
+    char key[128];
+    for (const struct llm_gguf_key *k = of->gguf_keys; k && k->key; k++) {
+        if (read_own(c, g, of, k, e) < 0) return -1;
+    }
     for (size_t i = 0; i < sizeof wholes / sizeof *wholes; i++) {
+        if (is_own(of, wholes[i].key)) continue;
         snprintf(key, sizeof key, "%s.%s", arch, wholes[i].key);
         if (llm_gguf_int(g, key, wholes[i].min, wholes[i].max, (int64_t *)(void *)((char *)c + wholes[i].offset), e) < 0) return -1;
     }
@@ -64,7 +118,7 @@ static int read_numbers(struct llm_config *c, const struct llm_gguf *g, const ch
         if (llm_gguf_find(g, key) && !(v >= reals[i].min && v <= reals[i].max)) {
             return llm_fail(e, EX_DATAERR, "%s: expected %g to %g, found %g", key, reals[i].min, reals[i].max, v);
         }
-        *out = v;
+        *out = llm_gguf_find(g, key) ? as_decimal(v) : v;
     }
     snprintf(key, sizeof key, "%s.use_parallel_residual", arch);
     return llm_gguf_bool(g, key, &c->parallel_residual, e);
@@ -117,7 +171,7 @@ int llm_gguf_config(struct llm_config *c, const struct llm_gguf *g, struct llm_e
     *c = llm_config_blank(arch);
     c->num_key_value_heads = c->head_dim = 0; /* what the file leaves out follows from the rest */
     c->bos_token_id = c->eos_token_id = -1;
-    if (read_numbers(c, g, arch->gguf, e) < 0 || read_scaling(c, g, arch->gguf, e) < 0 || read_pooling(c, g, arch->gguf, e) < 0
+    if (read_numbers(c, g, arch, e) < 0 || read_scaling(c, g, arch->gguf, e) < 0 || read_pooling(c, g, arch->gguf, e) < 0
         || llm_gguf_int(g, "tokenizer.ggml.bos_token_id", 0, INT32_MAX, &c->bos_token_id, e) < 0
         || llm_gguf_int(g, "tokenizer.ggml.eos_token_id", 0, INT32_MAX, &c->eos_token_id, e) < 0) return -1;
     static const char *const ends[] = {"tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"};
@@ -126,6 +180,7 @@ int llm_gguf_config(struct llm_config *c, const struct llm_gguf *g, struct llm_e
         if (llm_gguf_int(g, ends[i], 0, INT32_MAX, &id, e) < 0) return -1;
         llm_config_add_eos(c, id);
     }
+    if (arch->gguf_get && arch->gguf_get(c, g, e) < 0) return -1;
     if (arch->in_gguf) arch->in_gguf(c);
     c->qkv_by_head = false;
     return 0;
@@ -144,33 +199,53 @@ void llm_gguf_biases(struct llm_config *c, const struct llm_model_files *files)
     if (optional) c->norm_bias = norm;
 }
 
-void llm_gguf_put_config(struct llm_gguf_out *o, const struct llm_config *c, const char *arch)
+static void put_own(struct llm_gguf_out *o, const struct llm_config *c, const struct llm_arch *arch, const struct llm_gguf_key *k)
+{
+    const void *at = (const char *)c + k->offset;
+    char key[128];
+    snprintf(key, sizeof key, "%s.%s", arch->gguf, k->key);
+    if (k->type == LLM_GGUF_KEY_WHOLE && (double)*(const int64_t *)at >= k->min) llm_gguf_put_u32(o, key, (uint32_t)*(const int64_t *)at);
+    if (k->type == LLM_GGUF_KEY_REAL) llm_gguf_put_f32(o, key, (float)*(const double *)at);
+    if (k->type == LLM_GGUF_KEY_BOOL) llm_gguf_put_bool(o, key, *(const bool *)at);
+}
+
+static void put_reals(struct llm_gguf_out *o, const struct llm_config *c, const struct llm_arch *arch)
 {
     const struct llm_rope_scaling *s = &c->rope_scaling;
-    static const char *const types[LLM_N_ROPE_SCALINGS] = {[LLM_ROPE_LINEAR] = "linear", [LLM_ROPE_YARN] = "yarn", [LLM_ROPE_LONGROPE] = "longrope"};
     char key[128];
-    for (size_t i = 0; i < sizeof wholes / sizeof *wholes; i++) {
-        int64_t v = *(const int64_t *)(const void *)((const char *)c + wholes[i].offset);
-        if (v == 0 || (strncmp(wholes[i].key, "rope.", 5) == 0 && c->position != LLM_POSITION_ROPE)) continue;
-        snprintf(key, sizeof key, "%s.%s", arch, wholes[i].key);
-        llm_gguf_put_u32(o, key, (uint32_t)v);
-    }
     for (size_t i = 0; i < sizeof reals / sizeof *reals; i++) {
         double v = *(const double *)(const void *)((const char *)c + reals[i].offset);
         bool other_norm = reals[i].offset == AT(norm_eps) && (strstr(reals[i].key, "rms") != NULL) != (c->norm == LLM_NORM_RMS);
         if (v == 0 || other_norm || (strncmp(reals[i].key, "rope.", 5) == 0 && c->position != LLM_POSITION_ROPE)) continue;
-        if (s->kind != LLM_ROPE_YARN && strstr(reals[i].key, "yarn")) continue;
+        if ((s->kind != LLM_ROPE_YARN && strstr(reals[i].key, "yarn")) || is_own(arch, reals[i].key)) continue;
         if (reals[i].offset == AT(rope_scaling.attention_factor) && s->kind == LLM_ROPE_YARN) v /= llm_gguf_yarn_magnitude(s->factor);
-        snprintf(key, sizeof key, "%s.%s", arch, reals[i].key);
+        snprintf(key, sizeof key, "%s.%s", arch->gguf, reals[i].key);
         llm_gguf_put_f32(o, key, (float)v);
     }
-    snprintf(key, sizeof key, "%s.attention.value_length", arch);
-    llm_gguf_put_u32(o, key, (uint32_t)c->head_dim);
-    snprintf(key, sizeof key, "%s.vocab_size", arch);
+}
+
+void llm_gguf_put_config(struct llm_gguf_out *o, const struct llm_config *c, const struct llm_arch *arch, bool kv_b_whole)
+{
+    const struct llm_rope_scaling *s = &c->rope_scaling;
+    static const char *const types[LLM_N_ROPE_SCALINGS] = {[LLM_ROPE_LINEAR] = "linear", [LLM_ROPE_YARN] = "yarn", [LLM_ROPE_LONGROPE] = "longrope"};
+    static const char value_length[] = "attention.value_length";
+    char key[128];
+    for (size_t i = 0; i < sizeof wholes / sizeof *wholes; i++) {
+        int64_t v = *(const int64_t *)(const void *)((const char *)c + wholes[i].offset);
+        if (v == 0 || (strncmp(wholes[i].key, "rope.", 5) == 0 && c->position != LLM_POSITION_ROPE) || is_own(arch, wholes[i].key)) continue;
+        snprintf(key, sizeof key, "%s.%s", arch->gguf, wholes[i].key);
+        llm_gguf_put_u32(o, key, (uint32_t)v);
+    }
+    put_reals(o, c, arch);
+    for (const struct llm_gguf_key *k = arch->gguf_keys; k && k->key; k++) put_own(o, c, arch, k);
+    if (arch->gguf_put) arch->gguf_put(o, c, kv_b_whole);
+    snprintf(key, sizeof key, "%s.%s", arch->gguf, value_length);
+    if (!is_own(arch, value_length)) llm_gguf_put_u32(o, key, (uint32_t)c->head_dim);
+    snprintf(key, sizeof key, "%s.vocab_size", arch->gguf);
     llm_gguf_put_u32(o, key, (uint32_t)c->vocab_size);
-    snprintf(key, sizeof key, "%s.use_parallel_residual", arch);
+    snprintf(key, sizeof key, "%s.use_parallel_residual", arch->gguf);
     if (c->norm == LLM_NORM_LAYER && c->position == LLM_POSITION_ROPE) llm_gguf_put_bool(o, key, c->parallel_residual);
-    snprintf(key, sizeof key, "%s.rope.scaling.type", arch);
+    snprintf(key, sizeof key, "%s.rope.scaling.type", arch->gguf);
     if (types[s->kind] && !llm_gguf_one_list(s)) llm_gguf_put_str(o, key, types[s->kind], strlen(types[s->kind]));
 }
 

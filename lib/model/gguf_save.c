@@ -6,21 +6,30 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/log.h"
 
+/* Where a tensor of the file comes from. */
+struct source {
+    enum { PARAM, LATENT_KEYS, LATENT_VALUES, GIVEN } kind;
+    size_t spec;                   /* its number among `names`; of experts that of the first */
+    char name[120];                /* of latent halves */
+};
 struct save {
     struct llm_model *m;
     struct llm_config config;      /* as it is in the file */
     const struct llm_arch *arch;   /* the family that the file names */
-    struct llm_declare names;      /* the parameters under GGUF's names, in the model's order */
+    struct llm_declare names;      /* the parameters that go into the file under GGUF's names, in the model's order */
+    struct llm_param **params;     /* [names.n] */
     struct llm_gguf_out values;
     struct llm_tensor_out *tensors;
+    struct source *sources;
     size_t n;
-    void *made;                    /* the tensor at hand, where it is not the model's own */
+    bool kv_b_whole;
 };
 
 static const struct llm_arch *family_of(const struct llm_arch *arch, struct llm_err *e)
 {
-    if (arch->gguf && arch->gguf_names == NULL) return arch; /* encoders have names of their own, and are only read */
+    if (arch->gguf) return arch;
     if (arch->gguf_as) return llm_arch_find(arch->gguf_as);
     llm_fail(e, EX_UNAVAILABLE, "a model of type '%s' cannot be written as GGUF", arch->model_type);
     return NULL;
@@ -37,7 +46,7 @@ static void plain_scaling(struct llm_config *c)
         || c->rotary_dim / 2 > LLM_MAX_ROTARY_PAIRS) return;
     llm_rope_frequencies(s, c->rope_theta, c->rotary_dim, c->max_position_embeddings, c->max_position_embeddings, with, &magnitude);
     s->attention_factor = (double)magnitude;
-    s->mscale = s->mscale_all_dim = 0;
+    if (c->kv_lora_rank == 0) s->mscale = s->mscale_all_dim = 0; /* else scores depend on it */
     if (s->kind == LLM_ROPE_LLAMA3) {
         llm_rope_frequencies(&plain, c->rope_theta, c->rotary_dim, 0, c->max_position_embeddings, without, &magnitude);
         s->kind = LLM_ROPE_LONGROPE;
@@ -57,9 +66,12 @@ static struct llm_config config_in_file(const struct llm_config *c, const struct
     if (arch->in_gguf) arch->in_gguf(&usual);
     memset(in.model_type, 0, sizeof in.model_type);
     strncpy(in.model_type, arch->model_type, sizeof in.model_type - 1);
-    if (c->position == LLM_POSITION_ROPE) in.rope_pairing = usual.rope_pairing;
+    if (c->position == LLM_POSITION_ROPE && c->kv_lora_rank == 0) in.rope_pairing = usual.rope_pairing;
     in.norm_gain_offset = 0;
     in.qkv_by_head = false;
+    in.num_nextn_predict_layers = 0; /* for training */
+    if (arch->gguf_names && !arch->gguf_names->pooler) in.pooler = false;
+    if (arch->gguf_names && !arch->gguf_names->head_dense) in.head_transform = false;
     plain_scaling(&in);
     return in;
 }
@@ -105,6 +117,18 @@ static void forget(struct llm_config *c, const struct llm_config *as)
     c->eos_token_id = as->eos_token_id;
     c->n_more_eos = as->n_more_eos;
     memcpy(c->more_eos_token_ids, as->more_eos_token_ids, sizeof c->more_eos_token_ids);
+    c->time_step_min = as->time_step_min;
+    c->time_step_max = as->time_step_max;
+    c->time_step_floor = as->time_step_floor;
+    c->router_aux_loss_coef = as->router_aux_loss_coef;
+    c->router_z_loss_coef = as->router_z_loss_coef;
+    c->router_bias_update_rate = as->router_bias_update_rate;
+    c->expert_capacity_factor = as->expert_capacity_factor;
+    c->mask_token_id = as->mask_token_id;
+    if (c->intermediate_size == as->intermediate_size) c->ssm_expand = as->ssm_expand;
+    if (c->routing == LLM_ROUTING_GUMBEL) c->routing = as->routing; /* noise is for training */
+    if (c->num_experts == 0) c->moe_intermediate_size = as->moe_intermediate_size;
+    if (c->n_group == 1 && as->n_group == 1) c->topk_method = as->topk_method;
     if (same_number(llm_config_attention_scale(c), llm_config_attention_scale(as))) c->query_pre_attn_scalar = as->query_pre_attn_scalar;
     if (!same_windows(c, as)) return;
     c->sliding_window_pattern = as->sliding_window_pattern;
@@ -117,6 +141,9 @@ static int compare(const struct llm_config *want, const struct llm_config *found
 {
     struct llm_config same = *want;
     forget(&same, found);
+    if (!same_number(llm_config_attention_scale(want), llm_config_attention_scale(found))) {
+        return llm_fail(e, EX_UNAVAILABLE, "the scale of attention scores: GGUF cannot say this of a model of type '%s'", want->model_type);
+    }
     json_t *a = llm_config_to_json(&same, e), *b = llm_config_to_json(found, e), *v;
     const char *key;
     int r = a && b ? 0 : -1;
@@ -152,8 +179,13 @@ static int read_back(const struct save *s, struct llm_config *c, struct llm_err 
     c->vocab_size = in->vocab_size;
     c->tie_word_embeddings = in->tie_word_embeddings;
     c->attention_bias = in->attention_bias;
-    c->mlp_bias = in->mlp_bias;
+    if (in->mixer == LLM_MIXER_ATTENTION) c->mlp_bias = in->mlp_bias;
     c->norm_bias = in->norm_bias;
+    c->head_transform = in->head_transform;
+    c->pooler = in->pooler;
+    c->type_vocab_size = in->type_vocab_size;
+    c->router_bias = in->router_bias;
+    c->feed_forward_kind = in->gated; /* of T5's words the first two: relu, gated-gelu */
     if (in->rope_scaling.kind == LLM_ROPE_LONGROPE) { /* by tensors */
         c->rope_scaling.kind = LLM_ROPE_LONGROPE;
         c->rope_scaling.n_factors = in->rope_scaling.n_factors;
@@ -198,7 +230,7 @@ static int put_values(struct save *s, struct llm_err *e)
     llm_gguf_put_u32(o, "general.file_type", file_type(m));
     for (size_t i = 0; i < m->n_params; i++) blocks |= llm_dtypes[m->params[i].weight.dtype].is_quantised;
     if (blocks) llm_gguf_put_u32(o, "general.quantization_version", 2);
-    llm_gguf_put_config(o, &s->config, s->arch->gguf);
+    llm_gguf_put_config(o, &s->config, s->arch, s->kv_b_whole);
     if (read_back(s, &back, e) < 0 || compare(&s->config, &back, e) < 0) return -1;
     if (m->tokenizer) {
         if (llm_tokenizer_to_gguf(m->tokenizer, m->config.vocab_size, m->config.bos_token_id, m->config.eos_token_id, o, e) < 0) return -1;
@@ -239,58 +271,120 @@ static void pair_rows(const struct llm_config *c, bool to_pairs, int64_t rows, s
     }
 }
 
-static const void *make_vector(struct save *s, const struct llm_param *p, const char *name, struct llm_err *e)
+/* A vector or a small table of exact numbers, as F32. */
+static int put_numbers(struct save *s, const struct llm_param_spec *spec, const struct llm_param *p, struct llm_output *o, struct llm_err *e)
 {
     int64_t n = llm_param_count(p);
-    float *x = llm_alloc((size_t)n, sizeof *x, name, e), *turned = NULL;
-    if (!x) return NULL;
-    llm_dtypes[p->weight.dtype].decode(p->weight.data, x, (size_t)n);
-    float plus = ends_with(name, "_norm.weight") ? (float)s->m->config.norm_gain_offset : 0;
-    for (int64_t i = 0; plus != 0 && i < n; i++) x[i] += plus;
-    s->made = x;
-    if (!turns(s, name)) return x;
-    if (!(turned = llm_alloc((size_t)n, sizeof *x, name, e))) return NULL;
-    pair_rows(&s->config, s->config.rope_pairing == LLM_ROPE_INTERLEAVED, n, sizeof *x, (const char *)x, (char *)turned);
+    float *x = llm_alloc((size_t)n, sizeof *x, spec->name, e), *turned = NULL, *out = x;
+    int r = x ? 0 : -1;
+    if (x) llm_dtypes[p->weight.dtype].decode(p->weight.data, x, (size_t)n);
+    float plus = ends_with(spec->name, "_norm.weight") ? (float)s->m->config.norm_gain_offset : 0;
+    for (int64_t i = 0; x && plus != 0 && i < n; i++) x[i] += plus;
+    for (int64_t i = 0; x && spec->minus_exp && i < n; i++) x[i] = (float)-exp((double)x[i]);
+    if (x && turns(s, spec->name)) {
+        out = turned = llm_alloc((size_t)n, sizeof *x, spec->name, e);
+        if (turned) pair_rows(&s->config, s->config.rope_pairing == LLM_ROPE_INTERLEAVED, n, sizeof *x, (const char *)x, (char *)turned);
+        else r = -1;
+    }
+    if (r == 0) r = llm_output_write(o, out, (size_t)n * sizeof *x, e);
+    free(turned);
     free(x);
-    return s->made = turned;
+    return r;
 }
 
-static const void *tensor_data(void *arg, size_t i, struct llm_err *e)
+static int put_matrix(struct save *s, const char *name, const struct llm_param *p, struct llm_output *o, struct llm_err *e)
+{
+    size_t bytes = llm_dtype_bytes(p->weight.dtype, (uint64_t)llm_param_count(p));
+    if (!turns(s, name)) return llm_output_write(o, p->weight.data, bytes, e);
+    char *made = llm_alloc(bytes, 1, name, e);
+    if (!made) return -1;
+    pair_rows(&s->config, s->config.rope_pairing == LLM_ROPE_INTERLEAVED, p->shape[0], bytes / (size_t)p->shape[0], p->weight.data, made);
+    int r = llm_output_write(o, made, bytes, e);
+    free(made);
+    return r;
+}
+
+/* Parameters that are numbers of their own, whatever the type of matrices: vectors, decays, and tables that llama.cpp adds to embeddings. */
+static bool is_exact(const struct llm_param_spec *spec)
+{
+    return spec->n_dims == 1 || spec->exact || strcmp(spec->name, "token_types.weight") == 0
+           || strcmp(spec->name, "position_embd.weight") == 0;
+}
+
+static int put_tensor(void *arg, size_t i, struct llm_output *o, struct llm_err *e)
 {
     struct save *s = arg;
-    free(s->made);
-    s->made = NULL;
-    if (i >= s->m->n_params) return s->tensors[i].data;
-    const struct llm_param *p = &s->m->params[i];
-    const char *name = s->tensors[i].name;
-    if (p->n_dims == 1) return make_vector(s, p, name, e);
-    if (!turns(s, name)) return p->weight.data;
-    size_t bytes = llm_dtype_bytes(p->weight.dtype, (uint64_t)llm_param_count(p));
-    s->made = llm_alloc(bytes, 1, name, e);
-    if (!s->made) return NULL;
-    pair_rows(&s->config, s->config.rope_pairing == LLM_ROPE_INTERLEAVED, p->shape[0], bytes / (size_t)p->shape[0], p->weight.data, s->made);
-    return s->made;
+    const struct source *from = &s->sources[i];
+    const struct llm_param_spec *spec = &s->names.specs[from->spec];
+    if (from->kind == GIVEN) return llm_output_write(o, s->tensors[i].data, llm_gguf_bytes(&s->tensors[i]), e);
+    if (from->kind != PARAM) return llm_latent_write(&s->config, s->params[from->spec], from->kind == LATENT_KEYS, o, e);
+    if (is_exact(spec)) return put_numbers(s, spec, s->params[from->spec], o, e);
+    if (!spec->n_parts) return put_matrix(s, spec->name, s->params[from->spec], o, e);
+    int64_t part = 0; /* experts of a layer stand one after another, gates, ups and downs among each other */
+    for (size_t k = from->spec; part < spec->n_parts; k++) {
+        if (strcmp(s->names.specs[k].name, spec->name) != 0) continue;
+        if (put_matrix(s, spec->name, s->params[k], o, e) < 0) return -1;
+        part++;
+    }
+    return 0;
 }
 
 static void add_factors(struct save *s, const char *name, const float *v)
 {
+    s->sources[s->n].kind = GIVEN;
     s->tensors[s->n++] = (struct llm_tensor_out){.name = name, .dtype = LLM_F32, .n_dims = 1, .shape = {s->config.rope_scaling.n_factors}, .data = v};
+}
+
+/* Experts of one layer are one tensor, so of one type. */
+static int check_experts(const struct save *s, size_t first, struct llm_err *e)
+{
+    const struct llm_param_spec *spec = &s->names.specs[first];
+    for (size_t k = first, part = 0; part < (size_t)spec->n_parts; k++) {
+        if (strcmp(s->names.specs[k].name, spec->name) != 0) continue;
+        if (s->params[k]->weight.dtype != s->params[first]->weight.dtype) {
+            return llm_fail(e, EX_UNAVAILABLE, "tensor '%s': GGUF cannot say this: expected experts of one type, found %s and %s", spec->name,
+                            llm_dtypes[s->params[first]->weight.dtype].name, llm_dtypes[s->params[k]->weight.dtype].name);
+        }
+        part++;
+    }
+    return 0;
+}
+
+static int list_tensor(struct save *s, size_t i, struct llm_err *e)
+{
+    const struct llm_param_spec *spec = &s->names.specs[i];
+    const struct llm_param *p = s->params[i];
+    if (s->config.rope_pairing != s->m->config.rope_pairing && strstr(spec->name, ".attn_qkv.")) {
+        return llm_fail(e, EX_UNAVAILABLE, "rope_pairing: GGUF cannot say this of a model of type '%s'", s->m->config.model_type);
+    }
+    if (spec->part > 0) return 0;
+    if (spec->n_parts && check_experts(s, i, e) < 0) return -1;
+    for (int half = 0; half < 2 && !s->kv_b_whole && ends_with(spec->name, ".attn_kv_b.weight"); half++) {
+        struct source *from = &s->sources[s->n];
+        *from = (struct source){.kind = half ? LATENT_VALUES : LATENT_KEYS, .spec = i};
+        s->tensors[s->n++] = llm_latent_half(&s->config, p, spec->name, !half, from->name);
+        if (half) return 0;
+    }
+    struct llm_tensor_out t = {.name = spec->name, .dtype = is_exact(spec) ? LLM_F32 : p->weight.dtype, .n_dims = spec->n_dims,
+                               .shape = {spec->shape[0], spec->shape[1]}};
+    if (spec->file_dims) {
+        t.n_dims = spec->file_dims;
+        memcpy(t.shape, spec->file_shape, sizeof spec->file_shape);
+    }
+    s->sources[s->n].spec = i;
+    s->tensors[s->n++] = t;
+    return 0;
 }
 
 static int list_tensors(struct save *s, struct llm_err *e)
 {
-    const struct llm_model *m = s->m;
     const struct llm_rope_scaling *r = &s->config.rope_scaling;
-    s->tensors = llm_calloc(m->n_params + 2, sizeof *s->tensors, "tensors", e);
-    if (!s->tensors) return -1;
-    for (size_t i = 0; i < m->n_params; i++) {
-        const struct llm_param *p = &m->params[i];
-        const char *name = s->names.specs[i].name;
-        if (s->config.rope_pairing != m->config.rope_pairing && strstr(name, ".attn_qkv.")) {
-            return llm_fail(e, EX_UNAVAILABLE, "rope_pairing: GGUF cannot say this of a model of type '%s'", m->config.model_type);
-        }
-        s->tensors[s->n++] = (struct llm_tensor_out){.name = name, .dtype = p->n_dims == 1 ? LLM_F32 : p->weight.dtype, .n_dims = p->n_dims,
-                                                     .shape = {p->shape[0], p->shape[1]}};
+    size_t room = 2 * s->names.n + 2; /* halves of latent matrices, and factors */
+    s->tensors = llm_calloc(room, sizeof *s->tensors, "tensors", e);
+    s->sources = s->tensors ? llm_calloc(room, sizeof *s->sources, "tensors", e) : NULL;
+    if (!s->sources) return -1;
+    for (size_t i = 0; i < s->names.n; i++) {
+        if (list_tensor(s, i, e) < 0) return -1;
     }
     if (r->kind != LLM_ROPE_LONGROPE) return 0;
     if (llm_gguf_one_list(r)) {
@@ -302,18 +396,45 @@ static int list_tensors(struct save *s, struct llm_err *e)
     return 0;
 }
 
+/* Which of the model's parameters go into the file. Those that have no name there (heads for training) are left out, and said. */
+static int choose_params(struct save *s, struct llm_err *e)
+{
+    struct llm_config part = s->m->config;
+    struct llm_declare own = {0};
+    struct llm_decoder *layout = NULL;
+    size_t at = 0;
+    part.pooler = s->config.pooler;
+    part.head_transform = s->config.head_transform;
+    part.num_nextn_predict_layers = 0;
+    if (llm_model_declare_gguf(&part, &s->names, e) < 0 || llm_model_declare(&part, &own, &layout, e) < 0) return -1;
+    llm_decoder_destroy(layout, 0);
+    s->params = llm_calloc(own.n, sizeof *s->params, "tensors", e);
+    for (size_t i = 0; s->params && i < own.n; i++) {
+        while (strcmp(s->m->params[at].name, own.specs[i].name) != 0) at++; /* the same order */
+        s->params[i] = &s->m->params[at++];
+        bool latent = ends_with(s->names.specs[i].name, ".attn_kv_b.weight");
+        s->kv_b_whole |= latent && llm_dtypes[s->params[i]->weight.dtype].is_quantised; /* blocks are not turned */
+    }
+    if (s->params && own.n < s->m->n_params) {
+        llm_note("%zu tensors left out: GGUF has no names for a pooler, a masked-token head or layers that predict further", s->m->n_params - own.n);
+    }
+    llm_declare_release(&own);
+    return s->params ? 0 : -1;
+}
+
 int llm_model_save_gguf(struct llm_model *m, struct llm_output *o, struct llm_err *e)
 {
     struct save s = {.m = m, .arch = family_of(m->arch, e), .values = {.err = e}};
     if (!s.arch) return -1;
     s.config = config_in_file(&m->config, s.arch);
-    int r = llm_model_declare_gguf(&m->config, &s.names, e);
+    int r = choose_params(&s, e);
     if (r == 0) r = put_values(&s, e);
     if (r == 0) r = list_tensors(&s, e);
-    if (r == 0) r = llm_gguf_write(o, &s.values, s.tensors, s.n, tensor_data, &s, e);
+    if (r == 0) r = llm_gguf_write(o, &s.values, s.tensors, s.n, put_tensor, &s, e);
     llm_declare_release(&s.names);
     llm_gguf_out_release(&s.values);
+    free(s.params);
     free(s.tensors);
-    free(s.made);
+    free(s.sources);
     return r;
 }

@@ -1,5 +1,6 @@
 /* Models from files: `.llm`, safetensors with our metadata, Hugging Face folders and GGUF, of one file or several. Here (and in save.c, back)
  * matrices that a file keeps as [in, out] are turned to [out, in]; quantised matrices are always [out, in], whose rows are whole blocks. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +9,7 @@
 #include "io/sniff.h"
 #include "model/arch.h"
 #include "model/files.h"
+#include "model/gguf_save.h"
 #include "model/names.h"
 #include "model/ngram.h"
 #include "model/sentence.h"
@@ -29,10 +31,11 @@ static int check_shape(const struct llm_param_spec *s, const struct llm_entry *t
     }
     if (row->is_quantised && s->n_dims < 2) return llm_fail(e, EX_DATAERR, "tensor '%s': expected floating point, found %s", t->name, row->name);
     *turned = s->transposed && !row->is_quantised;
+    if (s->file_dims && t->n_dims == s->file_dims && memcmp(t->shape, s->file_shape, (size_t)s->file_dims * sizeof *s->file_shape) == 0) return 0;
     int64_t shape[2] = {s->shape[*turned ? 1 : 0], s->shape[*turned ? 0 : 1]};
     if (s->middle && t->n_dims == 3 && t->shape[0] == s->shape[0] && t->shape[1] == 1 && t->shape[2] == s->shape[1]) return 0;
-    if (!s->middle && t->n_dims == s->n_dims && t->shape[0] == shape[0] && (s->n_dims == 1 || t->shape[1] == shape[1])) return 0;
-    shape_text(shape, s->n_dims, want, sizeof want);
+    if (!s->middle && !s->n_parts && t->n_dims == s->n_dims && t->shape[0] == shape[0] && (s->n_dims == 1 || t->shape[1] == shape[1])) return 0;
+    shape_text(s->file_dims ? s->file_shape : shape, s->file_dims ? s->file_dims : s->n_dims, want, sizeof want);
     shape_text(t->shape, t->n_dims, found, sizeof found);
     return llm_fail(e, EX_DATAERR, "tensor '%s': expected %s (%s), found %s", t->name, want, s->dims, found);
 }
@@ -79,33 +82,71 @@ static void *rearrange(const struct llm_config *c, const struct llm_param_spec *
     return out;
 }
 
-static int load_param(struct llm_model *m, const struct llm_param_spec *s, struct llm_param *p, struct llm_checkpoint *f, const struct llm_entry *t,
-                      struct llm_err *e)
+/* Decays of state-space layers, from -exp of them: F32. */
+static int undo_minus_exp(const struct llm_entry *t, float *x, size_t n, struct llm_err *e)
 {
-    bool turned = false;
-    if (check_shape(s, t, &turned, e) < 0) return -1;
-    size_t bytes = llm_dtype_bytes(t->dtype, (uint64_t)llm_param_count(p)), element = (size_t)llm_dtypes[t->dtype].block_bytes;
+    if (t->dtype != LLM_F32) return llm_fail(e, EX_DATAERR, "tensor '%s': expected f32, found %s", t->name, llm_dtypes[t->dtype].name);
+    for (size_t i = 0; i < n; i++) {
+        if (!(x[i] < 0)) return llm_fail(e, EX_DATAERR, "tensor '%s': expected numbers below 0", t->name);
+        x[i] = (float)log(-(double)x[i]);
+    }
+    return 0;
+}
+
+/* A parameter that was not borrowed: its bytes are read with all others', and then put right. */
+struct wanted { size_t param; struct llm_checkpoint *file; const struct llm_entry *entry; bool turned; };
+struct loading { struct wanted *v; size_t n; };
+
+/* Borrows the parameter's data, or allocates memory for them and adds it to what is to be read. */
+static int place_param(struct loading *l, const struct llm_param_spec *s, struct llm_param *p, struct wanted w, struct llm_err *e)
+{
+    const struct llm_entry *t = w.entry;
+    if (check_shape(s, t, &w.turned, e) < 0) return -1;
+    size_t bytes = llm_dtype_bytes(t->dtype, (uint64_t)llm_param_count(p));
     if (llm_dtypes[t->dtype].is_quantised && s->shape[1] % llm_dtypes[t->dtype].block_size != 0) {
         return llm_fail(e, EX_DATAERR, "tensor '%s': expected rows of whole blocks of %d, found %lld", t->name, llm_dtypes[t->dtype].block_size,
                         (long long)s->shape[1]);
     }
     p->weight.dtype = t->dtype;
-    const void *mapped = llm_checkpoint_borrow(f, t);
-    if (mapped && !turned && !s->by_head && (size_t)mapped % 8 == 0) {
+    const char *mapped = llm_checkpoint_borrow(w.file, t);
+    if (mapped && s->n_parts) mapped += (size_t)s->part * bytes;
+    if (mapped && !w.turned && !s->by_head && !s->minus_exp && (size_t)mapped % 8 == 0) {
         p->weight.data = mapped;
-        p->weight.mapped = llm_checkpoint_is_mapped(f);
+        p->weight.mapped = llm_checkpoint_is_mapped(w.file);
         return 0;
     }
-    void *data = llm_alloc_huge(bytes, 1, t->name, e);
-    if (!data) return -1;
-    p->weight.data = data;
+    p->weight.data = llm_alloc_huge(bytes, 1, t->name, e);
+    if (!p->weight.data) return -1;
     p->owned = true;
-    if (llm_checkpoint_read(f, t, data, e) < 0) return -1;
-    if (turned || s->by_head) {
-        p->weight.data = rearrange(&m->config, s, data, bytes, element, e);
-        p->owned = p->weight.data != NULL;
+    l->v[l->n++] = w;
+    return 0;
+}
+
+/* Runs of tensors that lie in one file, at once. */
+static int read_wanted(struct llm_model *m, const struct loading *l, struct llm_err *e)
+{
+    struct llm_wanted *run = llm_calloc(l->n, sizeof *run, "model", e);
+    int r = run ? 0 : -1;
+    for (size_t i = 0, n; i < l->n && r == 0; i += n) {
+        for (n = 0; i + n < l->n && l->v[i + n].file == l->v[i].file; n++) {
+            run[n] = (struct llm_wanted){l->v[i + n].entry, (void *)m->params[l->v[i + n].param].weight.data};
+        }
+        r = llm_checkpoint_read_many(l->v[i].file, run, n, e);
     }
-    return p->weight.data ? 0 : -1;
+    free(run);
+    return r;
+}
+
+static int fit_param(struct llm_model *m, const struct llm_declare *d, const struct wanted *w, struct llm_err *e)
+{
+    const struct llm_param_spec *s = &d->specs[w->param];
+    struct llm_param *p = &m->params[w->param];
+    if (s->minus_exp && undo_minus_exp(w->entry, (float *)p->weight.data, (size_t)llm_param_count(p), e) < 0) return -1;
+    if (!w->turned && !s->by_head) return 0;
+    size_t bytes = llm_dtype_bytes(w->entry->dtype, (uint64_t)llm_param_count(p));
+    p->weight.data = rearrange(&m->config, s, (void *)p->weight.data, bytes, (size_t)llm_dtypes[w->entry->dtype].block_bytes, e);
+    p->owned = p->weight.data != NULL;
+    return p->owned ? 0 : -1;
 }
 
 /* Names that files may give a parameter: with or without the family's prefix, and, of old, "gamma" and "beta" in norms. k counts from 0; NULL:
@@ -191,7 +232,7 @@ static int check_extra(const struct llm_model *m, const struct llm_declare *d, c
 {
     for (size_t i = 0; i < h->n_entries; i++) {
         const char *name = h->entries[i].name;
-        if (is_ours(name) || is_buffer(m, name) || is_declared(m, d, name)) continue;
+        if (is_ours(name) || is_buffer(m, name) || is_declared(m, d, name) || llm_latent_is_half(&m->config, name)) continue;
         return llm_fail(e, EX_DATAERR, "tensor '%s': expected one of a %s of %lld layers, found one that the configuration does not have", name,
                         m->config.model_type, (long long)m->config.num_hidden_layers);
     }
@@ -209,17 +250,44 @@ static int load_tokenizer(struct llm_model *m, struct llm_checkpoint *f, struct 
     return m->tokenizer ? 0 : -1;
 }
 
-static int load_params(struct llm_model *m, const struct llm_declare *d, struct llm_err *e)
+/* Parts of tensors that lie where they cannot be borrowed are few: each is copied here. */
+static int copy_part(struct llm_model *m, const struct llm_declare *d, struct loading *l, struct llm_err *e)
 {
+    const struct wanted *w = &l->v[l->n - 1];
+    const struct llm_param_spec *s = &d->specs[w->param];
+    const struct llm_param *p = &m->params[w->param];
+    uint64_t bytes = llm_dtype_bytes(w->entry->dtype, (uint64_t)llm_param_count(p));
+    l->n--;
+    return llm_checkpoint_read_part(w->file, w->entry, (uint64_t)s->part * bytes, bytes, (void *)p->weight.data, e);
+}
+
+static int place_params(struct llm_model *m, const struct llm_declare *d, struct loading *l, struct llm_err *e)
+{
+    const struct llm_model_files files = {m->files, m->n_files};
     for (size_t i = 0; i < m->n_params; i++) {
-        struct llm_checkpoint *f = NULL;
-        const struct llm_entry *t = find_entry(m, d->specs[i].name, &f, e);
-        if (!t || load_param(m, &d->specs[i], &m->params[i], f, t, e) < 0) return -1;
-    }
-    for (size_t i = 0; i < m->n_files; i++) {
-        if (check_extra(m, d, llm_checkpoint_header(m->files[i]), e) < 0) return -1;
+        struct wanted w = {.param = i};
+        struct llm_latent_halves halves;
+        if (m->config.kv_lora_rank > 0 && d->names != &m->arch->names && llm_latent_find(&files, d->specs[i].name, &halves)) {
+            if (llm_latent_read(&m->config, &halves, &m->params[i], e) < 0) return -1;
+            continue;
+        }
+        size_t before = l->n;
+        w.entry = find_entry(m, d->specs[i].name, &w.file, e);
+        if (!w.entry || place_param(l, &d->specs[i], &m->params[i], w, e) < 0) return -1;
+        if (l->n > before && d->specs[i].n_parts && copy_part(m, d, l, e) < 0) return -1;
     }
     return 0;
+}
+
+static int load_params(struct llm_model *m, const struct llm_declare *d, struct llm_err *e)
+{
+    struct loading l = {llm_calloc(m->n_params, sizeof *l.v, "model", e), 0};
+    int r = l.v ? place_params(m, d, &l, e) : -1;
+    if (r == 0) r = read_wanted(m, &l, e);
+    for (size_t i = 0; i < l.n && r == 0; i++) r = fit_param(m, d, &l.v[i], e);
+    free(l.v);
+    for (size_t i = 0; i < m->n_files && r == 0; i++) r = check_extra(m, d, llm_checkpoint_header(m->files[i]), e);
+    return r;
 }
 
 /* tokenizer.chat_template of a GGUF file. */

@@ -26,6 +26,8 @@ LIMIT = 3e-4  # llama.cpp looks GELU up in a table of half precision
 BASE = dict(vocab_size=96, hidden_size=64, intermediate_size=96, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
             max_position_embeddings=64, bos_token_id=None, eos_token_id=None, pad_token_id=None, attn_implementation="eager", initializer_range=.15)
 ROPE = dict(rope_theta=1000.0, original_max_position_embeddings=16)
+MLA = dict(num_key_value_heads=4, kv_lora_rank=32, qk_nope_head_dim=16, qk_rope_head_dim=8, v_head_dim=16, n_routed_experts=6, num_experts_per_tok=2,
+           moe_intermediate_size=32, first_k_dense_replace=1, num_hidden_layers=3, rms_norm_eps=1e-6)
 CASES = {
     "llama": ("LlamaConfig", dict(rope_parameters=dict(rope_type="default", rope_theta=1000.0))),
     "llama-llama3": ("LlamaConfig", dict(rope_parameters=dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, **ROPE))),
@@ -41,12 +43,26 @@ CASES = {
     "olmo2": ("Olmo2Config", dict()),
     "gpt2": ("GPT2Config", dict(n_inner=96, activation_function="gelu_new")),
     "gpt_neox": ("GPTNeoXConfig", dict(rotary_pct=.5, hidden_act="gelu")),
+    "mixtral": ("MixtralConfig", dict(num_local_experts=5, num_experts_per_tok=2, sliding_window=None)),
+    "qwen3_moe": ("Qwen3MoeConfig", dict(head_dim=16, num_experts=6, num_experts_per_tok=3, moe_intermediate_size=32, norm_topk_prob=True,
+                                         decoder_sparse_step=1, mlp_only_layers=[])),
+    "deepseek_v2": ("DeepseekV2Config", dict(MLA, num_hidden_layers=27, q_lora_rank=None, n_shared_experts=2, topk_method="greedy", n_group=1, topk_group=1,
+                                             routed_scaling_factor=1.5)),
+    "deepseek_v3": ("DeepseekV3Config", dict(MLA, q_lora_rank=24, n_shared_experts=1, n_group=2, topk_group=1, norm_topk_prob=True,
+                                             rope_parameters=dict(rope_type="yarn", factor=4.0, mscale=.7, mscale_all_dim=.7, **ROPE))),
+    "mamba": ("MambaConfig", dict(intermediate_size=128, state_size=16, expand=2, conv_kernel=4)),
+    "mamba2": ("Mamba2Config", dict(state_size=16, expand=2, conv_kernel=4, num_heads=8, head_dim=16, n_groups=2, chunk_size=16, use_bias=False)),
+    "bert": ("BertConfig", dict(hidden_act="gelu", initializer_range=.15)),
+    "t5": ("T5Config", dict(d_model=64, d_kv=16, d_ff=96, num_hidden_layers=3, num_decoder_layers=2, num_heads=4, feed_forward_proj="relu",
+                            tie_word_embeddings=False, decoder_start_token_id=0)),
+    "t5-gated": ("T5Config", dict(d_model=64, d_kv=16, d_ff=96, num_hidden_layers=3, num_decoder_layers=3, num_heads=4, feed_forward_proj="gated-gelu",
+                                  tie_word_embeddings=False, decoder_start_token_id=0)),
     "stablelm": ("StableLmConfig", dict(partial_rotary_factor=.5, use_qkv_bias=True)),
 }
 
 
 class Peer:
-    def __init__(self, path, n):
+    def __init__(self, path, n, embed=False):
         params, model = llama_cpp.llama_context_default_params(), llama_cpp.llama_model_default_params()
         model.use_extra_bufts = False  # its AMX products crash on some machines
         self.model = llama_cpp.llama_model_load_from_file(path.encode(), model)
@@ -54,19 +70,30 @@ class Peer:
         params.n_ctx, params.n_batch, params.n_threads, params.n_threads_batch = 64, 64, 1, 1
         params.type_k = params.type_v = 0
         params.flash_attn_type = 0
+        params.embeddings, params.pooling_type = embed, 0 if embed else params.pooling_type
         self.context = llama_cpp.llama_init_from_model(self.model, params) if n else None
         self.vocab = llama_cpp.llama_model_get_vocab(self.model)
 
-    def logits(self, ids):
+    def run(self, step, ids):
         batch = llama_cpp.llama_batch_init(len(ids), 0, 1)
         batch.n_tokens = len(ids)
         for i, token in enumerate(ids):
             batch.token[i], batch.pos[i], batch.n_seq_id[i], batch.seq_id[i][0], batch.logits[i] = token, i, 1, 0, 1
-        assert llama_cpp.llama_decode(self.context, batch) == 0
-        n = llama_cpp.llama_vocab_n_tokens(self.vocab)
-        out = np.stack([np.ctypeslib.as_array(llama_cpp.llama_get_logits_ith(self.context, i), (n,)).copy() for i in range(len(ids))])
+        assert step(self.context, batch) == 0
         llama_cpp.llama_batch_free(batch)
-        return out
+
+    def rows(self, get, count, n):
+        return np.stack([np.ctypeslib.as_array(get(self.context, i), (n,)).copy() for i in range(count)])
+
+    def logits(self, ids, source=None):
+        if source:
+            self.run(llama_cpp.llama_encode, source)
+        self.run(llama_cpp.llama_decode, ids)
+        return self.rows(llama_cpp.llama_get_logits_ith, len(ids), llama_cpp.llama_vocab_n_tokens(self.vocab))
+
+    def hidden(self, ids):
+        self.run(llama_cpp.llama_encode, ids)
+        return self.rows(llama_cpp.llama_get_embeddings_ith, len(ids), llama_cpp.llama_model_n_embd(self.model))
 
     def encode(self, text):
         raw, room = text.encode(), 4096
@@ -78,32 +105,58 @@ def quantize(folder, to, kind="f32"):
     subprocess.run(["llm-quantize", "-q", "-t", kind, folder, to], check=True)
 
 
+def compare(name, model, path, ids):
+    """(what transformers says in double precision, what llama.cpp says, what llm-infer says of the same file; None: it has no such output)."""
+    kind, text = model.config.model_type, " ".join(map(str, ids))
+    model, x = model.double(), torch.tensor([ids])
+    with torch.no_grad():
+        if kind == "bert":
+            want = model(x).last_hidden_state[0].float().numpy()
+            run = subprocess.run(["llm-infer", "-q", "-m", path, "--precision", "f32", "--embed", "--jsonl", "--pooling", "mean", "--embd-normalize",
+                                  "-1"], input=json.dumps(dict(ids=ids)), check=True, capture_output=True, text=True)
+            ours = np.array(json.loads(run.stdout)["embedding"]) - want.mean(0) + want
+            return want, Peer(path, len(ids), embed=True).hidden(ids), ours
+        if kind == "t5":
+            answer = [0] + ids[::-1][:20]
+            want = model(x, decoder_input_ids=torch.tensor([answer])).logits[0].float().numpy()
+            return want, Peer(path, len(ids)).logits(answer, source=ids), None
+        want = model(x).logits[0].float().numpy()
+    run = subprocess.run(["llm-infer", "-q", "-m", path, "--precision", "f32", "--logits", "--ids", text], check=True, capture_output=True)
+    return want, Peer(path, len(ids)).logits(ids), read_stream(run.stdout, "logits").reshape(-1, model.config.vocab_size)
+
+
 def check_family(name, folder):
     config_class, extra = CASES[name]
     config = getattr(transformers, config_class)(**{**BASE, **extra})
     torch.manual_seed(sum(name.encode()))
-    model = transformers.AutoModelForCausalLM.from_config(config).float().eval()
+    if config.model_type == "t5":
+        config.tie_word_embeddings = False  # as T5 1.1: its constructor forgets
+    made_by = {"bert": transformers.AutoModel, "t5": transformers.AutoModelForSeq2SeqLM}.get(config.model_type, transformers.AutoModelForCausalLM)
+    model = made_by.from_config(config, **(dict(experts_implementation="eager") if "num_experts_per_tok" in config.to_dict() else {})).float().eval()
+    if config.model_type == "t5":
+        model.encoder.embed_tokens = model.decoder.embed_tokens = model.shared
     with torch.no_grad():
         for key, p in model.named_parameters():
             if p.dim() == 1:
+                p.add_(torch.randn_like(p) * .2)
+        for key, p in model.named_buffers():
+            if "correction_bias" in key:
                 p.add_(torch.randn_like(p) * .2)
     model.save_pretrained(folder)
     path = os.path.join(folder, "model.gguf")
     quantize(folder, path)
     reader = GGUFReader(path)
-    weights = sum(p.numel() for p in model.parameters())
+    weights = sum(p.numel() for p in model.parameters()) + sum(p.numel() for key, p in model.named_buffers() if "correction_bias" in key)
     found = sum(int(np.prod(t.shape)) for t in reader.tensors if not t.name.startswith("rope_"))
-    assert found == weights, (name, found, weights)
+    pooler = sum(p.numel() for key, p in model.named_parameters() if "pooler" in key)  # which files have no name for
+    assert found == weights - pooler, (name, found, weights)
     ids = np.random.default_rng(3).integers(0, config.vocab_size, 40).tolist()
-    with torch.no_grad():
-        want = model.double()(torch.tensor([ids])).logits[0].float().numpy()
-    theirs = Peer(path, len(ids)).logits(ids)
-    run = subprocess.run(["llm-infer", "-q", "-m", path, "--precision", "f32", "--logits", "--ids", " ".join(map(str, ids))], check=True, capture_output=True)
-    ours = read_stream(run.stdout, "logits").reshape(-1, config.vocab_size)
+    want, theirs, ours = compare(name, model, path, ids)
     scale = float(want.max() - want.min())
-    a, b = float(abs(theirs - want).max()) / scale, float(abs(ours - want).max()) / scale
+    a, b = float(abs(theirs - want).max()) / scale, float(abs(ours - want).max()) / scale if ours is not None else 0
     good = a <= LIMIT and b <= 5e-6
-    print(f"{name:16} llama.cpp {a:.1e}  llm-infer {b:.1e} of the range{'' if good else '  DIFFERS'}", flush=True)
+    said = "               " if ours is None else f"llm-infer {b:.1e}"
+    print(f"{name:16} llama.cpp {a:.1e}  {said} of the range{'' if good else '  DIFFERS'}", flush=True)
     return good
 
 

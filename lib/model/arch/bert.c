@@ -85,6 +85,19 @@ static const struct llm_names gguf_names = {
              [LLM_STEM_NORM_1] = "attn_output_norm", [LLM_STEM_UP] = "ffn_up", [LLM_STEM_DOWN] = "ffn_down",
              [LLM_STEM_NORM_2] = "layer_output_norm"}};
 
+/* A key of our own: other programs normalise whatever comes out. */
+static const struct llm_gguf_key gguf_keys[] = {
+    {"normalize_embeddings", LLM_GGUF_KEY_BOOL, LLM_AT(normalize_embeddings), 0, 0, 0}, {NULL, 0, 0, 0, 0, 0}};
+
+static void gguf_put(struct llm_gguf_out *o, const struct llm_config *c, bool kv_b_whole)
+{
+    static const uint32_t kinds[] = {[LLM_POOL_MEAN] = 1, [LLM_POOL_CLS] = 2, [LLM_POOL_LAST] = 3};
+    (void)kv_b_whole;
+    llm_gguf_put_bool(o, "bert.attention.causal", false);
+    if (c->pooling < LLM_POOL_OTHER) llm_gguf_put_u32(o, "bert.pooling_type", kinds[c->pooling]);
+    llm_gguf_put_u32(o, "tokenizer.ggml.token_type_count", (uint32_t)c->type_vocab_size);
+}
+
 /* Other heads' tensors, and positions counted once and for all. */
 static const char *const unused[] = {"cls.seq_relationship.", "bert.embeddings.position_ids", "embeddings.position_ids", NULL};
 
@@ -105,6 +118,8 @@ const struct llm_arch llm_arch_bert = {
                        [LLM_STEM_OUT] = "attention.output.dense", [LLM_STEM_NORM_1] = "attention.output.LayerNorm",
                        [LLM_STEM_UP] = "intermediate.dense", [LLM_STEM_DOWN] = "output.dense", [LLM_STEM_NORM_2] = "output.LayerNorm"}},
     .gguf_names = &gguf_names,
+    .gguf_keys = gguf_keys,
+    .gguf_put = gguf_put,
     .unused = unused,
     .declare = llm_decoder_declare,
     .forward = llm_decoder_forward,

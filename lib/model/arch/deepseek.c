@@ -114,11 +114,86 @@ static int v3_extra(const struct llm_config *c, json_t *o)
     return llm_decoder_extra(c, o);
 }
 
-/* Configurations tell of layers that many files leave out: they are for training. */
+/* ---- GGUF: "deepseek2" is both ---- */
+
+static const struct llm_gguf_key gguf_keys[] = {
+    {"expert_count", LLM_GGUF_KEY_WHOLE, LLM_AT(num_experts), 0, LLM_MOST_EXPERTS, 0},
+    {"expert_used_count", LLM_GGUF_KEY_WHOLE, LLM_AT(num_experts_per_tok), 0, LLM_MOST_EXPERTS, 0},
+    {"expert_feed_forward_length", LLM_GGUF_KEY_WHOLE, LLM_AT(moe_intermediate_size), 1, 1 << 22, 1},
+    {"expert_shared_count", LLM_GGUF_KEY_WHOLE, LLM_AT(n_shared_experts), 0, 1 << 10, 0},
+    {"leading_dense_block_count", LLM_GGUF_KEY_WHOLE, LLM_AT(first_k_dense_replace), 0, LLM_MAX_LAYERS, 0},
+    {"expert_group_count", LLM_GGUF_KEY_WHOLE, LLM_AT(n_group), 1, LLM_MOST_EXPERTS, 1},
+    {"expert_group_used_count", LLM_GGUF_KEY_WHOLE, LLM_AT(topk_group), 1, LLM_MOST_EXPERTS, 1},
+    {"expert_weights_scale", LLM_GGUF_KEY_REAL, LLM_AT(routed_scaling_factor), 1e-6, 1e6, 1},
+    {"expert_weights_norm", LLM_GGUF_KEY_BOOL, LLM_AT(norm_topk_prob), 0, 0, 0},
+    {"attention.q_lora_rank", LLM_GGUF_KEY_WHOLE, LLM_AT(q_lora_rank), 1, 1 << 16, 0},
+    {"attention.kv_lora_rank", LLM_GGUF_KEY_WHOLE, LLM_AT(kv_lora_rank), 1, 1 << 16, 0},
+    {"rope.dimension_count", LLM_GGUF_KEY_WHOLE, LLM_AT(qk_rope_head_dim), 2, 1 << 14, 0},
+    {"expert_gating_func", LLM_GGUF_KEY_OWN, 0, 0, 0, 0},
+    {"attention.key_length", LLM_GGUF_KEY_OWN, 0, 0, 0, 0},
+    {"attention.value_length", LLM_GGUF_KEY_OWN, 0, 0, 0, 0},
+    {"attention.head_count_kv", LLM_GGUF_KEY_OWN, 0, 0, 0, 0},
+    {"rope.scaling.attn_factor", LLM_GGUF_KEY_OWN, 0, 0, 0, 0},
+    {NULL, 0, 0, 0, 0, 0}};
+enum { GATING_SOFTMAX = 1, GATING_SIGMOID };
+
+static bool is_v3(const struct llm_gguf *g)
+{
+    int64_t gating = 0;
+    return llm_gguf_int(g, "deepseek2.expert_gating_func", 0, INT64_MAX, &gating, NULL) == 0 && gating == GATING_SIGMOID;
+}
+
+/* A head's widths: under names of their own where key_length is that of the latent vector, as newer files have it. */
+static int gguf_get(struct llm_config *c, const struct llm_gguf *g, struct llm_err *e)
+{
+    struct llm_rope_scaling *s = &c->rope_scaling;
+    bool latent = llm_gguf_find(g, "deepseek2.attention.key_length_mla") != NULL;
+    int64_t keys = 0, values = 0, gating = GATING_SOFTMAX;
+    double factor = 0;
+    if (llm_gguf_int(g, latent ? "deepseek2.attention.key_length_mla" : "deepseek2.attention.key_length", 1, 1 << 15, &keys, e) < 0
+        || llm_gguf_int(g, latent ? "deepseek2.attention.value_length_mla" : "deepseek2.attention.value_length", 1, 1 << 14, &values, e) < 0
+        || llm_gguf_int(g, "deepseek2.expert_gating_func", 0, GATING_SIGMOID, &gating, e) < 0
+        || llm_gguf_real(g, "deepseek2.rope.scaling.yarn_log_multiplier", &factor, e) < 0) return -1;
+    if (c->kv_lora_rank < 1 || c->qk_rope_head_dim < 2 || keys <= c->qk_rope_head_dim || values < 1) {
+        return llm_fail(e, EX_DATAERR, "deepseek2.attention: expected kv_lora_rank, lengths of keys and values and rope.dimension_count");
+    }
+    if (!(factor >= 0 && factor <= 1e6)) return llm_fail(e, EX_DATAERR, "deepseek2.rope.scaling.yarn_log_multiplier: expected 0 to 1e6");
+    c->qk_nope_head_dim = keys - c->qk_rope_head_dim;
+    c->v_head_dim = values;
+    c->router_scoring = gating == GATING_SIGMOID ? LLM_SCORING_SIGMOID : LLM_SCORING_SOFTMAX;
+    c->topk_method = c->n_group > 1 ? LLM_TOPK_GROUPS : LLM_TOPK_GREEDY;
+    if (s->kind == LLM_ROPE_YARN) s->attention_factor = 0;
+    s->mscale = s->mscale_all_dim = s->kind == LLM_ROPE_YARN ? 10 * factor : 0;
+    return 0;
+}
+
+static void gguf_put(struct llm_gguf_out *o, const struct llm_config *c, bool kv_b_whole)
+{
+    int64_t keys = c->qk_nope_head_dim + c->qk_rope_head_dim;
+    bool latent = !kv_b_whole;
+    llm_gguf_put_u32(o, "deepseek2.expert_gating_func", c->router_scoring == LLM_SCORING_SIGMOID ? GATING_SIGMOID : GATING_SOFTMAX);
+    llm_gguf_put_u32(o, "deepseek2.attention.head_count_kv", (uint32_t)(latent ? 1 : c->num_attention_heads));
+    llm_gguf_put_u32(o, "deepseek2.attention.key_length", (uint32_t)(latent ? c->kv_lora_rank + c->qk_rope_head_dim : keys));
+    llm_gguf_put_u32(o, "deepseek2.attention.value_length", (uint32_t)(latent ? c->kv_lora_rank : c->v_head_dim));
+    if (latent) {
+        llm_gguf_put_u32(o, "deepseek2.attention.key_length_mla", (uint32_t)keys);
+        llm_gguf_put_u32(o, "deepseek2.attention.value_length_mla", (uint32_t)c->v_head_dim);
+    }
+    if (c->rope_scaling.kind == LLM_ROPE_YARN && c->rope_scaling.mscale_all_dim > 0) {
+        llm_gguf_put_f32(o, "deepseek2.rope.scaling.yarn_log_multiplier", (float)(.1 * c->rope_scaling.mscale_all_dim));
+    }
+}
+
+/* Configurations tell of layers that many files leave out: they are for training. A router's bias is where the file has one. */
 static void in_files(struct llm_config *c, const struct llm_model_files *files)
 {
     char name[80];
     struct llm_checkpoint *file;
+    snprintf(name, sizeof name, "blk.%lld.ffn_gate_inp.weight", (long long)c->first_k_dense_replace);
+    if (llm_model_files_find(files, name, &file)) { /* GGUF */
+        snprintf(name, sizeof name, "blk.%lld.exp_probs_b.bias", (long long)c->first_k_dense_replace);
+        c->router_bias = llm_model_files_find(files, name, &file) != NULL;
+    }
     for (int64_t k = 0; k < c->num_nextn_predict_layers; k++) {
         snprintf(name, sizeof name, "model.layers.%lld.eh_proj.weight", (long long)(c->num_hidden_layers + k));
         if (!llm_model_files_find(files, name, &file)) c->num_nextn_predict_layers = k;
@@ -132,6 +207,10 @@ static void in_files(struct llm_config *c, const struct llm_model_files *files)
 
 const struct llm_arch llm_arch_deepseek_v2 = {
     .model_type = "deepseek_v2",
+    .gguf = "deepseek2",
+    .gguf_keys = gguf_keys,
+    .gguf_get = gguf_get,
+    .gguf_put = gguf_put,
     .architecture = "DeepseekV2ForCausalLM",
     .keys = v2_keys,
     .defaults = v2_defaults,
@@ -145,6 +224,11 @@ const struct llm_arch llm_arch_deepseek_v2 = {
 
 const struct llm_arch llm_arch_deepseek_v3 = {
     .model_type = "deepseek_v3",
+    .gguf = "deepseek2",
+    .is_gguf = is_v3,
+    .gguf_keys = gguf_keys,
+    .gguf_get = gguf_get,
+    .gguf_put = gguf_put,
     .architecture = "DeepseekV3ForCausalLM",
     .keys = v3_keys,
     .defaults = v3_defaults,

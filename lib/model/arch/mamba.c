@@ -78,14 +78,14 @@ static void mamba2_defaults(struct llm_config *c)
 static int read_rank(struct llm_config *c, const json_t *o, struct llm_err *e)
 {
     const char *word = json_string_value(json_object_get(o, "time_step_rank"));
-    c->time_step_rank = (c->hidden_size + 15) / 16;
+    if (c->time_step_rank == 0) c->time_step_rank = (c->hidden_size + 15) / 16;
     if (word && strcmp(word, "auto") == 0) return 0;
     return llm_json_int(o, "time_step_rank", 1, 1 << 20, &c->time_step_rank, e);
 }
 
 static int finish(struct llm_config *c, const json_t *o, struct llm_err *e)
 {
-    c->intermediate_size = (int64_t)(c->ssm_expand * (double)c->hidden_size);
+    c->intermediate_size = (int64_t)(c->ssm_expand * (double)c->hidden_size + 1e-6); /* a quotient times its divisor */
     if (c->mixer == LLM_MIXER_MAMBA && llm_json_int(o, "intermediate_size", 1, 1 << 22, &c->intermediate_size, e) < 0) return -1;
     if (c->intermediate_size >= 1 && c->intermediate_size <= 1 << 22) return read_rank(c, o, e);
     return llm_fail(e, EX_DATAERR, "expand: expected 1 to %d channels within layers, found %lld", 1 << 22, (long long)c->intermediate_size);
@@ -117,12 +117,63 @@ static int mamba2_extra(const struct llm_config *c, json_t *o)
     return json_object_set_new(o, "time_step_limit", json_pack("[f,o]", c->time_step_min_limit, high));
 }
 
-#define NAMES {.prefix = "backbone.", .embed = "embeddings", .layer = "layers.", .final_norm = "norm_f", .head = "lm_head", \
-               .stem = {[LLM_STEM_QKV] = "mixer.in_proj", [LLM_STEM_OUT] = "mixer.out_proj", [LLM_STEM_NORM_1] = "norm"}}
+#define NAMES(...) \
+    {.prefix = "backbone.", .embed = "embeddings", .layer = "layers.", .final_norm = "norm_f", .head = "lm_head", \
+     .stem = {[LLM_STEM_QKV] = "mixer.in_proj", [LLM_STEM_OUT] = "mixer.out_proj", [LLM_STEM_NORM_1] = "norm", \
+              [LLM_STEM_CONV] = "mixer.conv1d.weight", [LLM_STEM_CONV_BIAS] = "mixer.conv1d.bias", [LLM_STEM_DECAY] = "mixer.A_log", \
+              [LLM_STEM_SKIP] = "mixer.D", __VA_ARGS__}}
+static const struct llm_names gguf_names = {
+    .prefix = "", .embed = "token_embd", .layer = "blk.", .final_norm = "output_norm", .head = "output",
+    .stem = {[LLM_STEM_QKV] = "ssm_in", [LLM_STEM_OUT] = "ssm_out", [LLM_STEM_NORM_1] = "attn_norm", [LLM_STEM_CONV] = "ssm_conv1d.weight",
+             [LLM_STEM_CONV_BIAS] = "ssm_conv1d.bias", [LLM_STEM_STATES] = "ssm_x.weight", [LLM_STEM_TIME] = "ssm_dt.weight",
+             [LLM_STEM_TIME_BIAS] = "ssm_dt.bias", [LLM_STEM_DECAY] = "ssm_a", [LLM_STEM_SKIP] = "ssm_d", [LLM_STEM_GATED_NORM] = "ssm_norm.weight"}};
+
+/* Of all families' keys those about attention and feed-forward parts say nothing here. */
+#define GGUF_KEYS \
+    {"ssm.conv_kernel", LLM_GGUF_KEY_WHOLE, LLM_AT(conv_kernel), 1, LLM_CONV_TAPS, 4}, \
+    {"ssm.state_size", LLM_GGUF_KEY_WHOLE, LLM_AT(state_size), 1, LLM_SCAN_STATES, 16}, \
+    {"ssm.inner_size", LLM_GGUF_KEY_WHOLE, LLM_AT(intermediate_size), 1, 1 << 22, 0}, \
+    {"feed_forward_length", LLM_GGUF_KEY_OWN, 0, 0, 0, 0}, \
+    {"attention.head_count", LLM_GGUF_KEY_OWN, 0, 0, 0, 0}, \
+    {"attention.head_count_kv", LLM_GGUF_KEY_OWN, 0, 0, 0, 0}, \
+    {"attention.key_length", LLM_GGUF_KEY_OWN, 0, 0, 0, 0}, \
+    {"attention.value_length", LLM_GGUF_KEY_OWN, 0, 0, 0, 0}
+
+static const struct llm_gguf_key mamba_gguf[] = {
+    GGUF_KEYS, {"ssm.time_step_rank", LLM_GGUF_KEY_WHOLE, LLM_AT(time_step_rank), 1, 1 << 20, 0}, {NULL, 0, 0, 0, 0, 0}};
+static const struct llm_gguf_key mamba2_gguf[] = {
+    GGUF_KEYS, {"ssm.time_step_rank", LLM_GGUF_KEY_WHOLE, LLM_AT(ssm_heads), 1, 1 << 16, 1},
+    {"ssm.group_count", LLM_GGUF_KEY_WHOLE, LLM_AT(ssm_groups), 1, 1 << 14, 1}, {NULL, 0, 0, 0, 0, 0}};
+
+/* The widths that others follow from. */
+static int gguf_get(struct llm_config *c, const struct llm_gguf *g, struct llm_err *e)
+{
+    bool norms = false;
+    if (llm_gguf_bool(g, "mamba.ssm.dt_b_c_rms", &norms, e) < 0) return -1;
+    if (norms) return llm_fail(e, EX_UNAVAILABLE, "mamba.ssm.dt_b_c_rms: norms of time steps and states are not supported");
+    if (c->intermediate_size < 1) return llm_fail(e, EX_DATAERR, "ssm.inner_size: expected at least 1, found none");
+    c->ssm_expand = (double)c->intermediate_size / (double)c->hidden_size;
+    if (c->mixer == LLM_MIXER_MAMBA2) c->ssm_head_dim = c->intermediate_size / c->ssm_heads;
+    c->num_attention_heads = c->num_key_value_heads = c->head_dim = 1;
+    return 0;
+}
+
+static void gguf_put(struct llm_gguf_out *o, const struct llm_config *c, bool kv_b_whole)
+{
+    (void)kv_b_whole;
+    bool second = c->mixer == LLM_MIXER_MAMBA2;
+    llm_gguf_put_u32(o, second ? "mamba2.feed_forward_length" : "mamba.feed_forward_length", 0);
+    llm_gguf_put_u32(o, second ? "mamba2.attention.head_count" : "mamba.attention.head_count", 0);
+}
 
 const struct llm_arch llm_arch_mamba = {
-    .model_type = "mamba", .architecture = "MambaForCausalLM", .keys = mamba_keys, .defaults = defaults, .finish = finish, .extra = extra,
-    .names = NAMES, .out_bias_apart = true, .declare = llm_decoder_declare, .forward = llm_decoder_forward};
+    .model_type = "mamba", .gguf = "mamba", .gguf_keys = mamba_gguf, .gguf_get = gguf_get, .gguf_put = gguf_put, .gguf_names = &gguf_names,
+    .architecture = "MambaForCausalLM", .keys = mamba_keys, .defaults = defaults, .finish = finish, .extra = extra,
+    .names = NAMES([LLM_STEM_STATES] = "mixer.x_proj.weight", [LLM_STEM_TIME] = "mixer.dt_proj.weight",
+                   [LLM_STEM_TIME_BIAS] = "mixer.dt_proj.bias"),
+    .out_bias_apart = true, .declare = llm_decoder_declare, .forward = llm_decoder_forward};
 const struct llm_arch llm_arch_mamba2 = {
-    .model_type = "mamba2", .architecture = "Mamba2ForCausalLM", .keys = mamba2_keys, .defaults = mamba2_defaults, .finish = mamba2_finish,
-    .extra = mamba2_extra, .names = NAMES, .out_bias_apart = true, .declare = llm_decoder_declare, .forward = llm_decoder_forward};
+    .model_type = "mamba2", .gguf = "mamba2", .gguf_keys = mamba2_gguf, .gguf_get = gguf_get, .gguf_put = gguf_put, .gguf_names = &gguf_names,
+    .architecture = "Mamba2ForCausalLM", .keys = mamba2_keys, .defaults = mamba2_defaults, .finish = mamba2_finish, .extra = mamba2_extra,
+    .names = NAMES([LLM_STEM_TIME_BIAS] = "mixer.dt_bias", [LLM_STEM_GATED_NORM] = "mixer.norm.weight"),
+    .out_bias_apart = true, .declare = llm_decoder_declare, .forward = llm_decoder_forward};

@@ -36,8 +36,30 @@ static int finish(struct llm_config *c, const json_t *o, struct llm_err *e)
     return llm_decoder_finish(c, o, e);
 }
 
+/* Experts are as wide as feed_forward_length says, and weights always sum to one: GGUF has no keys for others. */
+static const struct llm_gguf_key gguf_keys[] = {
+    {"expert_count", LLM_GGUF_KEY_WHOLE, LLM_AT(num_experts), 1, LLM_MOST_EXPERTS, 0},
+    {"expert_used_count", LLM_GGUF_KEY_WHOLE, LLM_AT(num_experts_per_tok), 1, LLM_MOST_EXPERTS, 0},
+    {NULL, 0, 0, 0, 0, 0}};
+
+static bool is_gguf(const struct llm_gguf *g)
+{
+    int64_t n = 0;
+    return llm_gguf_int(g, "llama.expert_count", 0, INT64_MAX, &n, NULL) == 0 && n > 0;
+}
+
+/* As in Llama's. */
+static void in_gguf(struct llm_config *c)
+{
+    c->rope_pairing = LLM_ROPE_INTERLEAVED;
+}
+
 const struct llm_arch llm_arch_mixtral = {
     .model_type = "mixtral",
+    .gguf = "llama",
+    .is_gguf = is_gguf,
+    .gguf_keys = gguf_keys,
+    .in_gguf = in_gguf,
     .architecture = "MixtralForCausalLM",
     .keys = keys,
     .defaults = defaults,

@@ -90,8 +90,26 @@ const struct llm_arch llm_arch_qwen3 = {
     .forward = llm_decoder_forward,
 };
 
+static const struct llm_gguf_key qwen3_moe_gguf[] = {
+    {"expert_count", LLM_GGUF_KEY_WHOLE, LLM_AT(num_experts), 1, LLM_MOST_EXPERTS, 0},
+    {"expert_used_count", LLM_GGUF_KEY_WHOLE, LLM_AT(num_experts_per_tok), 1, LLM_MOST_EXPERTS, 0},
+    {"expert_feed_forward_length", LLM_GGUF_KEY_WHOLE, LLM_AT(moe_intermediate_size), 1, 1 << 22, 0},
+    {NULL, 0, 0, 0, 0, 0}};
+
+static int qwen3_moe_gguf_get(struct llm_config *c, const struct llm_gguf *g, struct llm_err *e)
+{
+    (void)g;
+    c->norm_topk_prob = true; /* llama.cpp's programs know no other */
+    if (c->num_experts < 1) return llm_fail(e, EX_DATAERR, "qwen3moe.expert_count: expected at least 1, found none");
+    if (c->moe_intermediate_size == 0 && c->num_experts_per_tok > 0) c->moe_intermediate_size = c->intermediate_size / c->num_experts_per_tok;
+    return 0;
+}
+
 const struct llm_arch llm_arch_qwen3_moe = {
     .model_type = "qwen3_moe",
+    .gguf = "qwen3moe",
+    .gguf_keys = qwen3_moe_gguf,
+    .gguf_get = qwen3_moe_gguf_get,
     .architecture = "Qwen3MoeForCausalLM",
     .keys = qwen3_moe_keys,
     .defaults = qwen3_moe_defaults,

@@ -82,12 +82,18 @@ static int extra(const struct llm_config *c, json_t *o)
 static void in_files(struct llm_config *c, const struct llm_model_files *files)
 {
     struct llm_checkpoint *f;
+    if (llm_model_files_find(files, "token_embd.weight", &f)) { /* GGUF */
+        c->feed_forward_kind = llm_model_files_find(files, "enc.blk.0.ffn_gate.weight", &f) != NULL; /* gated-gelu, else relu */
+        c->gated = kinds[c->feed_forward_kind].gated;
+        c->act = kinds[c->feed_forward_kind].act;
+        return;
+    }
     c->tie_word_embeddings = !llm_model_files_find(files, "lm_head.weight", &f); /* transformers 5 calls all of them tied */
 }
 
 /* The same embedding under other names, and a bias that cross-attention never used. */
 static const char *const unused[] = {"encoder.embed_tokens.", "decoder.embed_tokens.",
-                                     "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.", NULL};
+                                     "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.", "dec.blk.0.cross_attn_rel_b.", NULL};
 
 /* One stack's names; `n` is the number of its feed-forward part. */
 #define STACK(side, n, ...) \
@@ -105,9 +111,33 @@ static const char *const unused[] = {"encoder.embed_tokens.", "decoder.embed_tok
 static const struct llm_names encoders[] = {STACK("encoder", "1", PLAIN("1")), STACK("encoder", "1", GATED("1"))};
 static const struct llm_names decoders[] = {STACK("decoder", "2", CROSS, PLAIN("2")), STACK("decoder", "2", CROSS, GATED("2"))};
 
+#define GGUF_STACK(side, ...) \
+    {.prefix = "", .embed = "token_embd", .layer = side ".blk.", .final_norm = side ".output_norm", .head = "output", \
+     .rel_bias = side ".blk.0.attn_rel_b", \
+     .stem = {[LLM_STEM_Q] = "attn_q", [LLM_STEM_K] = "attn_k", [LLM_STEM_V] = "attn_v", [LLM_STEM_OUT] = "attn_o", \
+              [LLM_STEM_NORM_1] = "attn_norm", [LLM_STEM_GATE] = "ffn_gate", [LLM_STEM_UP] = "ffn_up", [LLM_STEM_DOWN] = "ffn_down", \
+              [LLM_STEM_NORM_2] = "ffn_norm", [LLM_STEM_CROSS_Q] = "cross_attn_q", [LLM_STEM_CROSS_K] = "cross_attn_k", \
+              [LLM_STEM_CROSS_V] = "cross_attn_v", [LLM_STEM_CROSS_OUT] = "cross_attn_o", [LLM_STEM_CROSS_NORM] = "cross_attn_norm"}, __VA_ARGS__}
+static const struct llm_names gguf_encoder = GGUF_STACK("enc", .encoder = NULL), gguf_names = GGUF_STACK("dec", .encoder = &gguf_encoder);
+
+static const struct llm_gguf_key gguf_keys[] = {
+    {"block_count", LLM_GGUF_KEY_WHOLE, LLM_AT(num_encoder_layers), 1, LLM_MAX_LAYERS, 0},
+    {"decoder_block_count", LLM_GGUF_KEY_WHOLE, LLM_AT(num_hidden_layers), 1, LLM_MAX_LAYERS, 0},
+    {"attention.relative_buckets_count", LLM_GGUF_KEY_WHOLE, LLM_AT(rel_buckets), 4, 1 << 16, 32},
+    {"decoder_start_token_id", LLM_GGUF_KEY_WHOLE, LLM_AT(decoder_start_token_id), 0, INT32_MAX, 0},
+    {NULL, 0, 0, 0, 0, 0}};
+
+static int gguf_get(struct llm_config *c, const struct llm_gguf *g, struct llm_err *e)
+{
+    (void)g;
+    if (c->num_encoder_layers < 1) return llm_fail(e, EX_DATAERR, "t5.block_count: expected at least 1, found none");
+    return 0;
+}
+
 /* Gated or not, the feed-forward part has names of its own. */
 static int declare(struct llm_declare *d, struct llm_decoder *m)
 {
+    if (d->names == &gguf_names) return llm_decoder_declare(d, m);
     struct llm_names names = decoders[d->config->gated];
     names.encoder = &encoders[d->config->gated];
     d->names = &names;
@@ -118,6 +148,10 @@ static int declare(struct llm_declare *d, struct llm_decoder *m)
 
 const struct llm_arch llm_arch_t5 = {
     .model_type = "t5",
+    .gguf = "t5",
+    .gguf_keys = gguf_keys,
+    .gguf_get = gguf_get,
+    .gguf_names = &gguf_names,
     .architecture = "T5ForConditionalGeneration",
     .keys = keys,
     .defaults = defaults,

@@ -1,27 +1,23 @@
 /* Mamba (Gu & Dao 2023) and Mamba 2 (Dao & Gu 2024): projections, a short convolution, a selective scan, a gate. Names and sizes are those of
  * transformers' MambaForCausalLM and Mamba2ForCausalLM. */
-#include <stdio.h>
 #include "model/arch.h"
 
 enum { IN, CONV, X_PROJ, DT, OUT, SCAN /* w: A_log, b: D */, NORM };
 
-static void name_of(const struct llm_declare *d, const char *what, char *out, size_t n)
-{
-    snprintf(out, n, "%s%s%d.mixer.%s", d->names->prefix, d->names->layer, d->layer, what);
-}
-
-static void plain(struct llm_declare *d, struct llm_param **slot, const char *what, int64_t rows, int64_t cols, const char *dims, enum llm_init init)
+static void plain(struct llm_declare *d, struct llm_param **slot, enum llm_stem stem, int64_t rows, int64_t cols, const char *dims,
+                  enum llm_init init)
 {
     char name[100];
-    name_of(d, what, name, sizeof name);
+    llm_declare_name(d, stem, name, sizeof name);
     llm_declare_plain(d, slot, name, rows, cols, dims, init);
 }
 
 static void conv(struct llm_declare *d, struct llm_module *m, int64_t channels)
 {
-    plain(d, &m->p[CONV].w, "conv1d.weight", channels, d->config->conv_kernel, "channels, conv_kernel", LLM_INIT_CONV);
+    plain(d, &m->p[CONV].w, LLM_STEM_CONV, channels, d->config->conv_kernel, "channels, conv_kernel", LLM_INIT_CONV);
     llm_declare_exact(d, true);
-    if (d->config->conv_bias) plain(d, &m->p[CONV].b, "conv1d.bias", channels, 0, "channels", LLM_INIT_ZERO);
+    llm_declare_file_shape(d, channels, d->config->conv_kernel);
+    if (d->config->conv_bias) plain(d, &m->p[CONV].b, LLM_STEM_CONV_BIAS, channels, 0, "channels", LLM_INIT_ZERO);
 }
 
 static void declare_mamba(struct llm_declare *d, struct llm_module *m)
@@ -30,12 +26,13 @@ static void declare_mamba(struct llm_declare *d, struct llm_module *m)
     int64_t inner = c->intermediate_size, rank = c->time_step_rank;
     llm_declare_linear(d, &m->p[IN], LLM_STEM_QKV, 2 * inner, c->hidden_size, "2 intermediate_size, hidden_size", c->mlp_bias);
     conv(d, m, inner);
-    plain(d, &m->p[X_PROJ].w, "x_proj.weight", rank + 2 * c->state_size, inner, "time_step_rank + 2 state_size, intermediate_size", LLM_INIT_NORMAL);
-    plain(d, &m->p[DT].w, "dt_proj.weight", inner, rank, "intermediate_size, time_step_rank", LLM_INIT_TIME_PROJECTION);
-    plain(d, &m->p[DT].b, "dt_proj.bias", inner, 0, "intermediate_size", LLM_INIT_TIME_STEP);
-    plain(d, &m->p[SCAN].w, "A_log", inner, c->state_size, "intermediate_size, state_size", LLM_INIT_LOG_COLUMN);
+    plain(d, &m->p[X_PROJ].w, LLM_STEM_STATES, rank + 2 * c->state_size, inner, "time_step_rank + 2 state_size, intermediate_size", LLM_INIT_NORMAL);
+    plain(d, &m->p[DT].w, LLM_STEM_TIME, inner, rank, "intermediate_size, time_step_rank", LLM_INIT_TIME_PROJECTION);
+    plain(d, &m->p[DT].b, LLM_STEM_TIME_BIAS, inner, 0, "intermediate_size", LLM_INIT_TIME_STEP);
+    plain(d, &m->p[SCAN].w, LLM_STEM_DECAY, inner, c->state_size, "intermediate_size, state_size", LLM_INIT_LOG_COLUMN);
     llm_declare_exact(d, false);
-    plain(d, &m->p[SCAN].b, "D", inner, 0, "intermediate_size", LLM_INIT_ONE);
+    llm_declare_minus_exp(d);
+    plain(d, &m->p[SCAN].b, LLM_STEM_SKIP, inner, 0, "intermediate_size", LLM_INIT_ONE);
     llm_declare_linear(d, &m->p[OUT], LLM_STEM_OUT, c->hidden_size, inner, "hidden_size, intermediate_size", c->mlp_bias);
 }
 
@@ -87,10 +84,14 @@ static void declare_mamba2(struct llm_declare *d, struct llm_module *m)
     llm_declare_linear(d, &m->p[IN], LLM_STEM_QKV, inner + conv_width(c) + heads, c->hidden_size,
                        "2 intermediate_size + 2 n_groups * state_size + num_heads, hidden_size", c->mlp_bias);
     conv(d, m, conv_width(c));
-    plain(d, &m->p[DT].b, "dt_bias", heads, 0, "num_heads", LLM_INIT_TIME_STEP);
-    plain(d, &m->p[SCAN].w, "A_log", heads, 0, "num_heads", LLM_INIT_LOG_COLUMN);
-    plain(d, &m->p[SCAN].b, "D", heads, 0, "num_heads", LLM_INIT_ONE);
-    plain(d, &m->p[NORM].w, "norm.weight", inner, 0, "intermediate_size", LLM_INIT_ONE);
+    plain(d, &m->p[DT].b, LLM_STEM_TIME_BIAS, heads, 0, "num_heads", LLM_INIT_TIME_STEP);
+    plain(d, &m->p[SCAN].w, LLM_STEM_DECAY, heads, 0, "num_heads", LLM_INIT_LOG_COLUMN);
+    llm_declare_minus_exp(d);
+    llm_declare_file_shape(d, heads, 1);
+    plain(d, &m->p[SCAN].b, LLM_STEM_SKIP, heads, 0, "num_heads", LLM_INIT_ONE);
+    llm_declare_file_shape(d, heads, 1);
+    plain(d, &m->p[NORM].w, LLM_STEM_GATED_NORM, inner, 0, "intermediate_size", LLM_INIT_ONE);
+    llm_declare_file_shape(d, c->ssm_groups, inner / c->ssm_groups);
     llm_declare_linear(d, &m->p[OUT], LLM_STEM_OUT, c->hidden_size, inner, "hidden_size, intermediate_size", c->mlp_bias);
 }
 
