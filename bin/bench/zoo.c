@@ -51,9 +51,9 @@ const struct llm_cli bench_zoo_cli = {
 /* About 0.8M parameters that a token meets; transformers of four layers 128 wide. */
 static const struct row { const char *name, *config; double lr; } rows[] = {
     {"bengio", "{\"model_type\": \"mlp\", \"context_window\": 10, \"embedding_size\": 64, \"intermediate_size\": 1088,"
-               " \"direct_connections\": true}", 8e-3},
+               " \"direct_connections\": true}", 4e-3},
     {"mlp", "{\"model_type\": \"mlp\", \"context_window\": 12, \"embedding_size\": 48, \"intermediate_size\": 512, \"num_hidden_layers\": 3,"
-            " \"hidden_act\": \"relu\", \"initializer_range\": 0.06}", 4e-3},
+            " \"hidden_act\": \"relu\", \"initializer_range\": 0.06}", 2e-3},
     {"rnn", "{\"model_type\": \"rnn\", \"hidden_size\": 448, \"num_layers\": 2, \"tie_word_embeddings\": true}", 1e-3},
     {"lstm", "{\"model_type\": \"lstm\", \"hidden_size\": 224, \"num_layers\": 2, \"tie_word_embeddings\": true}", 4e-3},
     {"mamba", "{\"model_type\": \"mamba\", \"hidden_size\": 128, \"num_hidden_layers\": 7, \"state_size\": 16, \"tie_word_embeddings\": true}", 3e-3},
