@@ -10,20 +10,28 @@
 #define ROW_BLOCK 256   /* rows of a piece */
 #define TOKEN_BLOCK 256 /* of a weight's gradient: the canonical order's */
 
-/* One product on its way through the pool: pieces are blocks of c. */
-struct product {
-    const struct llm_gemm *g;
-    int64_t m, n, k;
-    const float *x;     /* a before packing */
-    int64_t ldx;
-    char *a;            /* packed panels; NULL: x is used as it is */
+/* What is multiplied with x, and where to. */
+struct part {
+    int64_t n;
     const char *b;      /* packed panels; NULL: each piece packs its own */
     const struct llm_weight *w;
-    bool backward, add;
     float *c;
     int64_t ldc;
     const float *bias;
-    int64_t row_blocks, columns;
+    bool add;
+    int64_t row_blocks, columns, pieces;
+};
+
+/* Products of one x on their way through the pool: pieces are blocks of c. */
+struct product {
+    const struct llm_gemm *g;
+    int64_t m, k;
+    const float *x;     /* a before packing */
+    int64_t ldx;
+    char *a;            /* packed panels; NULL: x is used as it is */
+    bool backward;
+    struct part parts[LLM_MATMUL_MOST];
+    int n_parts;
     atomic_bool failed;
 };
 
@@ -35,32 +43,35 @@ static void pack_rows(void *arg, size_t i, int thread)
     p->g->pack_a(p->x + first * p->ldx, p->ldx, rows, p->k, p->a + i * panel_bytes(p->g, p->k));
 }
 
-static void multiply_block(const struct product *p, const char *b, int64_t row, int64_t column, int64_t columns)
+static void multiply_block(const struct product *p, const struct part *t, const char *b, int64_t row, int64_t column, int64_t columns)
 {
     const struct llm_gemm_job job = {
         .a = p->a ? (const void *)(p->a + (size_t)(row / LLM_GEMM_PANEL) * panel_bytes(p->g, p->k)) : p->x + row * p->ldx,
         .lda = p->a ? p->k : p->ldx, .b = b,
         .m = p->m - row < ROW_BLOCK ? p->m - row : ROW_BLOCK, .n = columns, .k = p->k,
-        .c = p->c + row * p->ldc + column, .ldc = p->ldc, .bias = p->bias ? p->bias + column : NULL, .add = p->add};
+        .c = t->c + row * t->ldc + column, .ldc = t->ldc, .bias = t->bias ? t->bias + column : NULL, .add = t->add};
     p->g->multiply(&job);
 }
 
 /* Packed b: one block of rows by one of columns. Else: all rows by one block of columns, which is packed once. */
-static void product_piece(void *arg, size_t i, int thread)
+static void product_piece(void *arg, size_t piece, int thread)
 {
     struct product *p = arg;
+    const struct part *t = p->parts;
+    int64_t i = (int64_t)piece;
+    for (; i >= t->pieces; t++) i -= t->pieces;
     size_t panel = panel_bytes(p->g, p->k);
-    int64_t column = (p->b ? (int64_t)i / p->row_blocks : (int64_t)i) * p->columns;
-    int64_t columns = p->n - column < p->columns ? p->n - column : p->columns;
-    if (p->b) {
-        multiply_block(p, p->b + (size_t)(column / LLM_GEMM_PANEL) * panel, (int64_t)i % p->row_blocks * ROW_BLOCK, column, columns);
+    int64_t column = (t->b ? i / t->row_blocks : i) * t->columns;
+    int64_t columns = t->n - column < t->columns ? t->n - column : t->columns;
+    if (t->b) {
+        multiply_block(p, t, t->b + (size_t)(column / LLM_GEMM_PANEL) * panel, i % t->row_blocks * ROW_BLOCK, column, columns);
         return;
     }
     char *b = llm_scratch_slot(thread, LLM_SCRATCH_PANEL, (size_t)panels_of(columns) * panel);
     bool packed = b != NULL;
     for (int64_t j = 0; packed && j < panels_of(columns); j++)
-        packed = llm_weight_pack_panel(p->w, p->g, p->backward, column / LLM_GEMM_PANEL + j, thread, b + (size_t)j * panel);
-    for (int64_t row = 0; packed && row < p->m; row += ROW_BLOCK) multiply_block(p, b, row, column, columns);
+        packed = llm_weight_pack_panel(t->w, p->g, p->backward, column / LLM_GEMM_PANEL + j, thread, b + (size_t)j * panel);
+    for (int64_t row = 0; packed && row < p->m; row += ROW_BLOCK) multiply_block(p, t, b, row, column, columns);
     if (!packed) atomic_store(&p->failed, true);
 }
 
@@ -83,28 +94,48 @@ static void count_product(const struct llm_matmul *a, const struct llm_weight *w
 
 static int run(struct product *p, struct llm_err *e)
 {
-    if (p->m == 0 || p->n == 0) return 0;
+    int64_t pieces = 0;
+    if (p->m == 0) return 0;
     if (!p->g->direct) {
         LLM_PROFILE_PART("packing of activations");
         p->a = llm_scratch_slot(llm_pool_current(), LLM_SCRATCH_CALL, (size_t)panels_of(p->m) * panel_bytes(p->g, p->k));
         if (!p->a) return llm_no_memory(e, "activations of a matrix product");
         llm_parallel((size_t)panels_of(p->m), pack_rows, p);
     }
-    p->row_blocks = p->b ? (p->m + ROW_BLOCK - 1) / ROW_BLOCK : 1;
-    p->columns = columns_of_piece(p->row_blocks, p->n, p->k);
-    llm_parallel((size_t)(p->row_blocks * ((p->n + p->columns - 1) / p->columns)), product_piece, p);
+    for (int i = 0; i < p->n_parts; i++) {
+        struct part *t = &p->parts[i];
+        t->row_blocks = t->b ? (p->m + ROW_BLOCK - 1) / ROW_BLOCK : 1;
+        t->columns = columns_of_piece(t->row_blocks, t->n, p->k);
+        t->pieces = t->row_blocks * ((t->n + t->columns - 1) / t->columns);
+        pieces += t->pieces;
+    }
+    llm_parallel((size_t)pieces, product_piece, p);
     return atomic_load(&p->failed) ? llm_no_memory(e, "packing a weight") : 0;
 }
 
 int llm_matmul(const struct llm_matmul *a, struct llm_weight *w, struct llm_err *e)
 {
-    const void *form;
+    return llm_matmul_several(a, &w, 1, e);
+}
+
+int llm_matmul_several(const struct llm_matmul *a, struct llm_weight *const *w, int n, struct llm_err *e)
+{
+    struct product p = {.g = gemm_of(a->compute), .m = a->m, .k = w[0]->k, .x = a->x, .ldx = a->ldx, .n_parts = n};
+    int quantised = 0;
     LLM_PROFILE_PART("products");
-    if (llm_profiling) count_product(a, w, w->n, w->k);
-    if (gemm_q_of(w->dtype) && a->compute != LLM_COMPUTE_F32) return llm_matmul_quantised(a, w, e);
-    if (llm_weight_form(w, a->compute, false, a->m, &form, e) < 0) return -1;
-    struct product p = {.g = gemm_of(a->compute), .m = a->m, .n = w->n, .k = w->k, .x = a->x, .ldx = a->ldx, .b = form, .w = w,
-                        .add = a->accumulate, .c = a->y, .ldc = a->ldy, .bias = a->bias};
+    for (int i = 0; i < n; i++) quantised += gemm_q_of(w[i]->dtype) && a->compute != LLM_COMPUTE_F32;
+    if (quantised > 0 && quantised < n) {
+        int status = 0;
+        for (int i = 0; i < n && status == 0; i++) status = llm_matmul(&a[i], w[i], e);
+        return status;
+    }
+    for (int i = 0; i < n && llm_profiling; i++) count_product(&a[i], w[i], w[i]->n, w[i]->k);
+    if (quantised) return llm_matmul_quantised(a, w, n, e);
+    for (int i = 0; i < n; i++) {
+        const void *form;
+        if (llm_weight_form(w[i], a->compute, false, a->m, &form, e) < 0) return -1;
+        p.parts[i] = (struct part){.n = w[i]->n, .b = form, .w = w[i], .c = a[i].y, .ldc = a[i].ldy, .bias = a[i].bias, .add = a[i].accumulate};
+    }
     return run(&p, e);
 }
 
@@ -116,8 +147,8 @@ int llm_matmul_dx(const struct llm_matmul *a, struct llm_weight *w, struct llm_e
     LLM_PROFILE_PART("products");
     if (llm_profiling) count_product(a, w, w->k, w->n);
     if (llm_weight_form(w, a->compute, true, a->m, &form, e) < 0) return -1;
-    struct product p = {.g = gemm_of(a->compute), .m = a->m, .n = w->k, .k = w->n, .x = a->x, .ldx = a->ldx, .b = form, .w = w,
-                        .backward = true, .add = a->accumulate, .c = a->y, .ldc = a->ldy};
+    struct product p = {.g = gemm_of(a->compute), .m = a->m, .k = w->n, .x = a->x, .ldx = a->ldx, .backward = true, .n_parts = 1};
+    p.parts[0] = (struct part){.n = w->k, .b = form, .w = w, .c = a->y, .ldc = a->ldy, .add = a->accumulate};
     return run(&p, e);
 }
 

@@ -44,6 +44,10 @@ struct llm_matmul {
  * The second product of a few rows (decoding) packs the weight, if that takes less than half of the memory that can be had: same bits, read at
  * full speed. Of block-quantised weights that form has the size of the data. */
 int llm_matmul(const struct llm_matmul *a, struct llm_weight *w, struct llm_err *e) LLM_MUST_CHECK;
+/* n of them, at most LLM_MATMUL_MOST, of one x: a[i] with w[i]; m, x, ldx and compute are those of a[0]. The bits are the same; x is converted once,
+ * and the threads are called together once. */
+enum { LLM_MATMUL_MOST = 4 };
+int llm_matmul_several(const struct llm_matmul *a, struct llm_weight *const *w, int n, struct llm_err *e) LLM_MUST_CHECK;
 /* y[m, k] = x[m, n] · w    (dX from dY). F32 and BF16 weights. */
 int llm_matmul_dx(const struct llm_matmul *a, struct llm_weight *w, struct llm_err *e) LLM_MUST_CHECK;
 /* dw[n, k] += dyᵀ[n, m] · x[m, k]: tokens are rows of row_len (m a multiple); in each row blocks of 256 tokens, each summed from zero and added

@@ -49,7 +49,7 @@ bool llm_weight_pack_panel(const struct llm_weight *w, const struct llm_gemm *g,
 /* The valid packed form, made again if the weight changed, or NULL when there is none and m, the rows of the product, is no reason to make it.
  * -1: memory. */
 int llm_weight_form(struct llm_weight *w, enum llm_compute compute, bool backward, int64_t m, const void **form, struct llm_err *e);
-/* Quantised weights, integer dots. */
-int llm_matmul_quantised(const struct llm_matmul *a, struct llm_weight *w, struct llm_err *e);
+/* llm_matmul_several of quantised weights, integer dots. */
+int llm_matmul_quantised(const struct llm_matmul *a, struct llm_weight *const *w, int n, struct llm_err *e);
 
 #endif

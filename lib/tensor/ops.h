@@ -15,6 +15,8 @@ struct llm_tensor *llm_embedding(struct llm_ctx *c, const int32_t *ids, int64_t 
 struct llm_tensor *llm_add_sinusoidal(struct llm_ctx *c, struct llm_tensor *x, const int32_t *positions);
 /* y = x·wᵀ + b; b may be NULL. */
 struct llm_tensor *llm_linear(struct llm_ctx *c, struct llm_tensor *x, struct llm_param *w, struct llm_param *b);
+/* y[i] = llm_linear(c, x, w[i], b[i]) for n ≤ LLM_MATMUL_MOST; without a tape in one call of the threads, x converted once. Same bits. */
+void llm_linears(struct llm_ctx *c, struct llm_tensor *x, int n, struct llm_param *const *w, struct llm_param *const *b, struct llm_tensor **y);
 struct llm_tensor *llm_layernorm(struct llm_ctx *c, struct llm_tensor *x, struct llm_param *gain, struct llm_param *bias, float eps);
 /* The same of each of `groups` runs of channels by itself, gain and bias by channel (op/groupnorm.c). */
 struct llm_tensor *llm_groupnorm(struct llm_ctx *c, struct llm_tensor *x, struct llm_param *gain, struct llm_param *bias, int64_t groups, float eps);

@@ -89,9 +89,12 @@ static struct llm_tensor *forward(struct llm_ctx *c, const struct llm_module *m,
         k = llm_columns(c, qkv, n_q, n_kv);
         v = llm_columns(c, qkv, n_q + n_kv, n_kv);
     } else {
-        q = llm_linear(c, x, m->p[Q].w, m->p[Q].b);
-        if (makes) k = llm_linear(c, x, m->p[K].w, m->p[K].b);
-        if (makes) v = llm_linear(c, x, m->p[V].w, m->p[V].b);
+        struct llm_tensor *y[3] = {NULL};
+        llm_linears(c, x, makes ? 3 : 1, (struct llm_param *[]){m->p[Q].w, m->p[K].w, m->p[V].w},
+                    (struct llm_param *[]){m->p[Q].b, m->p[K].b, m->p[V].b}, y);
+        q = y[0];
+        k = y[1];
+        v = y[2];
     }
     if (f->qk_norm != LLM_QK_NORM_NONE) {
         q = head_norm(c, f, m->p[Q_NORM].w, q, n_q);

@@ -27,8 +27,10 @@ static struct llm_tensor *forward(struct llm_ctx *c, const struct llm_module *m,
         gate = llm_columns(c, both, 0, f->intermediate_size);
         up = llm_columns(c, both, f->intermediate_size, f->intermediate_size);
     } else {
-        up = llm_linear(c, x, m->p[UP].w, m->p[UP].b);
-        if (f->gated) gate = llm_linear(c, x, m->p[GATE].w, m->p[GATE].b);
+        struct llm_tensor *y[2] = {NULL};
+        llm_linears(c, x, f->gated ? 2 : 1, (struct llm_param *[]){m->p[UP].w, m->p[GATE].w}, (struct llm_param *[]){m->p[UP].b, m->p[GATE].b}, y);
+        up = y[0];
+        gate = y[1];
     }
     return llm_linear(c, gate ? llm_gated(c, gate, up, f->act) : llm_activation(c, up, f->act), m->p[DOWN].w, m->p[DOWN].b);
 }

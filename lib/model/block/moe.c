@@ -54,8 +54,9 @@ static struct llm_tensor *forward(struct llm_ctx *c, const struct llm_module *m,
     struct llm_tensor *weights = llm_route(c, router_logits(c, m, x), &route, &chosen);
     struct llm_tensor *y = llm_mixture(c, x, weights, chosen, &experts);
     if (!m->p[SHARED_GATE].w) return y;
-    struct llm_tensor *gate = llm_linear(c, x, m->p[SHARED_GATE].w, NULL), *up = llm_linear(c, x, m->p[SHARED_UP].w, NULL);
-    return llm_add(c, y, llm_linear(c, llm_gated(c, gate, up, f->act), m->p[SHARED_DOWN].w, NULL));
+    struct llm_tensor *both[2];
+    llm_linears(c, x, 2, (struct llm_param *[]){m->p[SHARED_GATE].w, m->p[SHARED_UP].w}, (struct llm_param *[]){NULL, NULL}, both);
+    return llm_add(c, y, llm_linear(c, llm_gated(c, both[0], both[1], f->act), m->p[SHARED_DOWN].w, NULL));
 }
 
 const struct llm_module_kind llm_module_moe = {.name = "experts", .declare = declare, .forward = forward};

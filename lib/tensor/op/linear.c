@@ -45,14 +45,18 @@ static void linear_backward(struct llm_ctx *c, struct llm_node *n)
     if (llm_matmul_dx(&dx, &w->weight, &c->err) < 0) llm_in(&c->err, "'%s'", w->name);
 }
 
+static bool fits(struct llm_ctx *c, const struct llm_tensor *x, const struct llm_param *w)
+{
+    if (x->cols == w->weight.k) return true;
+    llm_op_fail(c, LLM_EX_FAILURE, "'%s': expected inputs [*, %lld], found [%lld, %lld]", w->name, (long long)w->weight.k, (long long)x->rows,
+                (long long)x->cols);
+    return false;
+}
+
 struct llm_tensor *llm_linear(struct llm_ctx *c, struct llm_tensor *x, struct llm_param *w, struct llm_param *b)
 {
     LLM_PROFILE("linear", 0);
-    if (llm_ctx_failed(c)) return &c->nothing;
-    if (x->cols != w->weight.k) {
-        return llm_op_fail(c, LLM_EX_FAILURE, "'%s': expected inputs [*, %lld], found [%lld, %lld]", w->name, (long long)w->weight.k,
-                           (long long)x->rows, (long long)x->cols);
-    }
+    if (llm_ctx_failed(c) || !fits(c, x, w)) return &c->nothing;
     struct llm_node n = {.backward = linear_backward, .mark = llm_arena_mark(&c->acts), .in = {x}, .param = {w, b}};
     n.out = llm_tensor_create(c, x->rows, w->weight.n);
     size_t scratch = llm_arena_mark(&c->acts);
@@ -65,6 +69,28 @@ struct llm_tensor *llm_linear(struct llm_ctx *c, struct llm_tensor *x, struct ll
     }
     llm_arena_pop(&c->acts, scratch);
     return llm_record(c, &n, &(struct linear_args){c->compute}, sizeof(struct linear_args));
+}
+
+void llm_linears(struct llm_ctx *c, struct llm_tensor *x, int n, struct llm_param *const *w, struct llm_param *const *b, struct llm_tensor **y)
+{
+    struct llm_matmul a[LLM_MATMUL_MOST];
+    struct llm_weight *weights[LLM_MATMUL_MOST];
+    bool fit = !llm_ctx_failed(c);
+    for (int i = 0; i < n; i++) {
+        if (c->tape) y[i] = llm_linear(c, x, w[i], b[i]);
+        else if (fit && (fit = fits(c, x, w[i]))) y[i] = llm_tensor_create(c, x->rows, w[i]->weight.n);
+    }
+    if (c->tape) return;
+    LLM_PROFILE("linear", 0);
+    size_t scratch = llm_arena_mark(&c->acts);
+    for (int i = 0; i < n && !llm_ctx_failed(c); i++) {
+        weights[i] = &w[i]->weight;
+        a[i] = (struct llm_matmul){.m = x->rows, .x = x->data, .ldx = x->stride, .y = y[i]->data, .ldy = y[i]->stride,
+                                   .bias = b[i] ? llm_op_vector(c, b[i], w[i]->weight.n) : NULL, .compute = c->compute};
+    }
+    if (!llm_ctx_failed(c) && llm_matmul_several(a, weights, n, &c->err) < 0) llm_in(&c->err, "'%s'", w[0]->name);
+    if (!llm_ctx_failed(c)) llm_arena_pop(&c->acts, scratch);
+    for (int i = 0; i < n && llm_ctx_failed(c); i++) y[i] = &c->nothing;
 }
 
 /* ---- gradient check ---- */

@@ -279,11 +279,48 @@ static void test_edges(void **state)
         }
 }
 
+/* Several weights over one x: the bits of each alone, whatever types meet; with bias and on top of what is there. */
+static void test_several(void **state)
+{
+    enum { K = 512, WIDEST = 130, M = 20 };
+    static const enum llm_dtype sets[][LLM_MATMUL_MOST] = {
+        {LLM_Q4_1, LLM_Q4_1, LLM_Q4_1, LLM_Q8_0}, {LLM_Q4_K, LLM_Q6_K, LLM_Q4_K, LLM_Q2_K}, {LLM_F32, LLM_F32, LLM_F32, LLM_F32},
+        {LLM_Q8_0, LLM_F32, LLM_Q4_K, LLM_Q8_0}};
+    static const int64_t columns[LLM_MATMUL_MOST] = {70, 16, WIDEST, 3};
+    (void)state;
+    FOR_EACH_ISA(isa)
+        for (int run = 0; run < 4 * 3; run++) {
+            const int64_t m = run % 3 == 0 ? 1 : run % 3 == 1 ? 7 : M;
+            float *x = noisy(M * K, 1), *bias = noisy(WIDEST, 2), *y = noisy(2 * LLM_MATMUL_MOST * M * WIDEST, 3);
+            struct llm_weight w[LLM_MATMUL_MOST], *list[LLM_MATMUL_MOST];
+            struct llm_matmul a[LLM_MATMUL_MOST];
+            struct llm_err e = {0};
+            for (int i = 0; i < LLM_MATMUL_MOST; i++) {
+                enum llm_dtype t = sets[run / 3][i];
+                float *one = y + 2 * i * M * WIDEST, *other = one + M * WIDEST;
+                memcpy(other, one, M * WIDEST * sizeof *y);
+                const void *data = t == LLM_F32 ? (const void *)noisy((size_t)(columns[i] * K), 4) : weights(t, columns[i] * K);
+                w[i] = (struct llm_weight){.data = data, .dtype = t, .n = columns[i], .k = K};
+                list[i] = &w[i];
+                a[i] = (struct llm_matmul){.m = m, .x = x, .ldx = K, .y = one, .ldy = WIDEST, .bias = i % 2 ? bias : NULL, .accumulate = i == 2,
+                                           .compute = run % 2 ? LLM_COMPUTE_F32 : LLM_COMPUTE_BF16};
+                assert_int_equal(llm_matmul(&a[i], &w[i], &e), 0);
+                a[i].y = other;
+            }
+            assert_int_equal(llm_matmul_several(a, list, LLM_MATMUL_MOST, &e), 0);
+            for (int i = 0; i < LLM_MATMUL_MOST; i++) {
+                if (memcmp(a[i].y - M * WIDEST, a[i].y, M * WIDEST * sizeof *y) != 0)
+                    fail_msg("%s: set %d, %d rows: weight %d has other bits", llm_k.isa, run / 3, (int)m, i);
+                llm_weight_release(&w[i]);
+            }
+        }
+}
+
 int main(void)
 {
     struct llm_err e = {0};
     if (llm_pool_start(2, &e) < 0) return llm_report(&e);
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_rule), cmocka_unit_test(test_decoded), cmocka_unit_test(test_same_bits),
-                                       cmocka_unit_test(test_edges)};
+                                       cmocka_unit_test(test_edges), cmocka_unit_test(test_several)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
