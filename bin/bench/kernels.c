@@ -1,4 +1,4 @@
-/* llm-bench kernels: this machine's peaks, and matrix products against them. */
+/* llm-bench kernels: this machine's peaks; matrix products and attention against them. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -6,11 +6,12 @@
 #include "bin/bench/bench.h"
 #include "cpu/detect.h"
 #include "cpu/pool.h"
+#include "measure/attention.h"
 #include "measure/gemm.h"
 
 struct args {
     struct llm_common common;
-    struct llm_strs shapes;
+    struct llm_strs shapes, attention;
     double seconds;
     int peaks_only;
 };
@@ -19,22 +20,28 @@ struct args {
 static const struct llm_opt options[] = {
     {0, "shape", "MxNxK", "tokens × outputs × inputs; may be given several times [those of GPT-2 124M, and one token of them]", LLM_LIST,
      AT(shapes), 0, 0, NULL},
+    {0, "attention", "TxHxD", "tokens × heads × width of a head; may be given several times [1024x12x64 and 4096x12x64]", LLM_LIST, AT(attention), 0, 0,
+     NULL},
     {0, "seconds", "S", "time for each product [0.2]", LLM_REAL, AT(seconds), 0, 60, NULL},
     {0, "peaks", NULL, "only the peaks", LLM_FLAG, AT(peaks_only), 0, 0, NULL},
     {0}};
 
 const struct llm_cli bench_kernels_cli = {
     .name = "llm-bench kernels",
-    .summary = "This machine's arithmetic and memory peaks, and matrix products against them.",
+    .summary = "This machine's arithmetic and memory peaks; matrix products and attention against them.",
     .usage = "[OPTION]...",
     .examples = "llm-bench kernels --peaks\n"
-                "llm-bench kernels --shape 512x4096x4096",
+                "llm-bench kernels --shape 512x4096x4096\n"
+                "llm-bench kernels --attention 16384x12x64",
     .options = options,
     .common = LLM_COMMON_THREADS | LLM_COMMON_OUTPUT | LLM_COMMON_JSON,
 };
 
 static const char *const peak_columns[] = {"peak", "value", "unit", "threads", "isa", "cpu", NULL};
 static const char *const product_columns[] = {"product", "m", "n", "k", "arithmetic", "gflops", "best_gflops", "limit", "share_of_limit", NULL};
+
+static const char *const attention_columns[] = {"attention", "tokens", "heads", "head_dim", "arithmetic", "gflops", "best_gflops", "limit",
+                                                "share_of_limit", "bytes", NULL};
 
 static void peak(struct llm_table *t, const char *name, double value, const char *unit, const char *cpu)
 {
@@ -86,47 +93,91 @@ static int products(struct llm_table *t, const struct llm_peaks *p, int64_t m, i
     return 0;
 }
 
-static void parse_shape(const char *s, int64_t shape[3])
+static int attention(struct llm_table *t, const struct llm_peaks *p, const int64_t shape[3], double seconds, struct llm_err *e)
+{
+    static const struct { const char *name, *kind; struct llm_attention_job job; } rows[] = {
+        {"f32 forward", "f32", {.compute = LLM_COMPUTE_F32}},
+        {"f32 both ways", "f32", {.compute = LLM_COMPUTE_F32, .backward = true}},
+        {"bf16 forward", "bf16", {.compute = LLM_COMPUTE_BF16}},
+        {"bf16 both ways", "bf16", {.compute = LLM_COMPUTE_BF16, .backward = true}},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct llm_attention_job job = rows[i].job;
+        struct llm_attention_speed speed;
+        job.tokens = shape[0], job.n_heads = shape[1], job.head_dim = shape[2];
+        if (llm_attention_speed(&job, seconds, &speed, e) < 0) return -1;
+        llm_table_text(t, rows[i].name);
+        for (int k = 0; k < 3; k++) llm_table_count(t, (double)shape[k]);
+        llm_table_text(t, rows[i].kind);
+        llm_table_number(t, speed.median / 1e9, 4);
+        llm_table_number(t, speed.best / 1e9, 4);
+        llm_table_text(t, rows[i].kind);
+        llm_table_number(t, speed.median / peak_of(p, rows[i].kind), 3);
+        llm_table_count(t, (double)speed.bytes);
+    }
+    return 0;
+}
+
+static void parse_shape(const char *option, const char *what, const char *s, int64_t shape[3])
 {
     char text[3][24], end;
     if (sscanf(s, "%20[0-9]x%20[0-9]x%20[0-9]%c", text[0], text[1], text[2], &end) != 3) {
-        llm_usage(&bench_kernels_cli, "--shape: expected MxNxK, found '%s'", s);
+        llm_usage(&bench_kernels_cli, "--%s: expected %s, found '%s'", option, what, s);
     }
     for (int i = 0; i < 3; i++) {
         if (llm_parse_int(text[i], &shape[i]) < 0 || shape[i] < 1 || shape[i] > 1 << 17) {
-            llm_usage(&bench_kernels_cli, "--shape: expected numbers from 1 to 131072, found '%s'", s);
+            llm_usage(&bench_kernels_cli, "--%s: expected numbers from 1 to 131072, found '%s'", option, s);
         }
     }
 }
 
-int bench_kernels(int argc, char **argv, struct llm_err *e)
+/* What is measured: as asked for, of both kinds the usual where nothing is asked for. */
+struct wanted { const char *const *shapes, *const *attention; size_t n_shapes, n_attention; };
+
+static struct wanted wanted_of(const struct args *a)
 {
     static const char *const usual[] = {"512x768x768", "512x3072x768", "512x768x3072", "1x3072x768", "1x50257x768"};
+    static const char *const usual_attention[] = {"1024x12x64", "4096x12x64"};
+    int64_t shape[3];
+    for (size_t i = 0; i < a->shapes.n; i++) parse_shape("shape", "MxNxK", a->shapes.v[i], shape);
+    for (size_t i = 0; i < a->attention.n; i++) parse_shape("attention", "TxHxD", a->attention.v[i], shape);
+    if (a->peaks_only) return (struct wanted){0};
+    if (a->shapes.n + a->attention.n > 0) return (struct wanted){a->shapes.v, a->attention.v, a->shapes.n, a->attention.n};
+    return (struct wanted){usual, usual_attention, sizeof usual / sizeof *usual, sizeof usual_attention / sizeof *usual_attention};
+}
+
+int bench_kernels(int argc, char **argv, struct llm_err *e)
+{
     struct args a = {.seconds = 0.2};
     int rest = llm_cli_parse(&bench_kernels_cli, &a, argc, argv), status = 0;
-    struct llm_table peaks, t, *tables[] = {&peaks, &t};
+    struct llm_table t[3], *tables[3];
     struct llm_peaks p;
     char cpu[100];
     int64_t shape[3];
+    size_t n = 0;
     if (rest < argc) llm_usage(&bench_kernels_cli, "expected no operand, found '%s'", argv[rest]);
-    for (size_t i = 0; i < a.shapes.n; i++) parse_shape(a.shapes.v[i], shape);
+    const struct wanted w = wanted_of(&a);
     if (llm_pool_start(a.common.threads, e) < 0 || llm_peaks_measure(&p, e) < 0) return -1;
     llm_cpu_name(cpu, sizeof cpu);
-    llm_table_init(&peaks, peak_columns);
-    llm_table_init(&t, product_columns);
-    peak(&peaks, "f32", p.f32, "GFLOP/s", cpu);
-    peak(&peaks, "bf16", p.bf16, "GFLOP/s", cpu);
-    peak(&peaks, "int8", p.int8, "GOP/s", cpu);
-    peak(&peaks, "read", p.read_bandwidth, "GB/s", cpu);
-    size_t n = a.peaks_only ? 0 : a.shapes.n ? a.shapes.n : sizeof usual / sizeof *usual;
-    for (size_t i = 0; i < n && status == 0; i++) {
-        parse_shape(a.shapes.n ? a.shapes.v[i] : usual[i], shape);
-        status = products(&t, &p, shape[0], shape[1], shape[2], a.seconds, e);
+    llm_table_init(&t[0], peak_columns);
+    llm_table_init(&t[1], product_columns);
+    llm_table_init(&t[2], attention_columns);
+    peak(&t[0], "f32", p.f32, "GFLOP/s", cpu);
+    peak(&t[0], "bf16", p.bf16, "GFLOP/s", cpu);
+    peak(&t[0], "int8", p.int8, "GOP/s", cpu);
+    peak(&t[0], "read", p.read_bandwidth, "GB/s", cpu);
+    for (size_t i = 0; i < w.n_shapes && status == 0; i++) {
+        parse_shape("shape", "MxNxK", w.shapes[i], shape);
+        status = products(&t[1], &p, shape[0], shape[1], shape[2], a.seconds, e);
+    }
+    for (size_t i = 0; i < w.n_attention && status == 0; i++) {
+        parse_shape("attention", "TxHxD", w.attention[i], shape);
+        status = attention(&t[2], &p, shape, a.seconds, e);
     }
     llm_pool_stop();
-    if (status == 0 && n > 0) return bench_print(&a.common, tables, 2, e);
-    llm_table_release(&t);
-    if (status == 0) return bench_print(&a.common, tables, 1, e);
-    llm_table_release(&peaks);
-    return -1;
+    for (int i = 0; i < 3; i++) {
+        if (status == 0 && t[i].n_cells > 0) tables[n++] = &t[i];
+        else llm_table_release(&t[i]);
+    }
+    return status == 0 ? bench_print(&a.common, tables, n, e) : -1;
 }

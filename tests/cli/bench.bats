@@ -197,6 +197,14 @@ refused() {
     awk -F'\t' 'NR > 1 && !($6 > 0 && $7 >= $6) { print; exit 1 }' t
 }
 
+@test "kernels: attention forward and both ways, in FP32 and BF16" {
+    llm-bench kernels --attention 70x2x16 --seconds 0.001 | sed '1,/^$/d' > t
+    [[ $(cut -f 1-4 t | tr '\t\n' ' ,') == "attention tokens heads head_dim,"*"f32 forward 70 2 16,f32 both ways 70 2 16,bf16 forward 70 2 16,bf16 both ways 70 2 16," ]]
+    awk -F'\t' 'NR > 1 && !($6 > 0 && $7 >= $6 && $9 > 0 && $10 >= 4 * 4 * 70 * 32) { print; exit 1 }' t
+    run -2 --separate-stderr llm-bench kernels --attention 70x2
+    [[ $stderr == *"expected TxHxD, found '70x2'"* ]]
+}
+
 @test "misuse is status 2" {
     refused 2 'expected a command' llm-bench
     refused 2 'speeed' llm-bench speeed
