@@ -20,8 +20,8 @@ struct args {
 static const struct llm_opt options[] = {
     {0, "shape", "MxNxK", "tokens × outputs × inputs; may be given several times [those of GPT-2 124M, and one token of them]", LLM_LIST,
      AT(shapes), 0, 0, NULL},
-    {0, "attention", "TxHxD", "tokens × heads × width of a head; may be given several times [1024x12x64 and 4096x12x64]", LLM_LIST, AT(attention), 0, 0,
-     NULL},
+    {0, "attention", "TxHxD", "tokens × heads × width of a head; may be given several times [1024x12x64 and 4096x12x64]", LLM_LIST,
+     AT(attention), 0, 0, NULL},
     {0, "seconds", "S", "time for each product [0.2]", LLM_REAL, AT(seconds), 0, 60, NULL},
     {0, "peaks", NULL, "only the peaks", LLM_FLAG, AT(peaks_only), 0, 0, NULL},
     {0}};
