@@ -13,6 +13,7 @@ struct args {
     int type, to, planes;
     const char *report;
     struct llm_strs only, except;
+    int64_t max_bytes, max_tensors;
 };
 #define AT(field) offsetof(struct args, field)
 enum { UNSET = -1, TO_LLM, TO_SAFETENSORS, TO_GGUF, TO_ARPA };
@@ -24,6 +25,8 @@ static const struct llm_opt options[] = {
     {0, "only", "PATTERN", "change only tensors whose names match; may be given several times", LLM_LIST, AT(only), 0, 0, NULL},
     {0, "except", "PATTERN", "leave tensors whose names match as they are; may be given several times", LLM_LIST, AT(except), 0, 0, NULL},
     {0, "planes", "on|off", "split floating point numbers into byte planes in .llm [on]", LLM_CHOICE, AT(planes), 0, 0, "on|off"},
+    {0, "split-max-size", "SIZE", "write GGUF in parts of at most SIZE bytes: OUT-00001-of-0000N.gguf", LLM_SIZE, AT(max_bytes), 1, 1e18, NULL},
+    {0, "split-max-tensors", "N", "write GGUF in parts of at most N tensors", LLM_INT, AT(max_tensors), 1, 1 << 30, NULL},
     {0, "report", "FILE", "write the table of errors to FILE [standard error with -v]", LLM_STR, AT(report), 0, 0, NULL},
     {0}};
 
@@ -110,6 +113,7 @@ static int quantize(struct llm_model *m, const struct args *a, struct llm_err *e
 static int save(struct llm_model *m, const struct args *a, const char *out, struct llm_err *e)
 {
     const struct llm_checkpoint_options options_of = {.planes = a->planes == 0, .plain = a->to == TO_SAFETENSORS};
+    if (a->max_bytes || a->max_tensors) return llm_model_save_gguf_parts(m, out, a->max_bytes, a->max_tensors, e);
     struct llm_output *o = llm_output_open(out, a->to != TO_ARPA, e);
     if (!o) return -1;
     int r = a->to == TO_ARPA ? llm_arpa_write(m, o, e) : a->to == TO_GGUF ? llm_model_save_gguf(m, o, e) : llm_model_save(m, o, &options_of, e);
@@ -159,5 +163,8 @@ int main(int argc, char **argv)
     if (strcmp(out, "-") == 0 && a.report && strcmp(a.report, "-") == 0) llm_usage(&cli, "standard output cannot be OUT and the report at once");
     if (a.to == UNSET && wants_arpa(&a, argc, argv)) a.to = TO_ARPA;
     if (a.to == UNSET) a.to = ends_with(out, ".safetensors") ? TO_SAFETENSORS : ends_with(out, ".gguf") ? TO_GGUF : TO_LLM;
+    if ((a.max_bytes || a.max_tensors) && (a.to != TO_GGUF || strcmp(out, "-") == 0)) {
+        llm_usage(&cli, "--split-max-size and --split-max-tensors: expected GGUF files as OUT (--to gguf)");
+    }
     return run(&a, in, out, &e) < 0 ? llm_report(&e) : 0;
 }

@@ -9,16 +9,17 @@
 #include <unistd.h>
 
 static const int fatal[] = {SIGINT, SIGTERM, SIGHUP};
-enum { N_FATAL = sizeof fatal / sizeof *fatal, N_SLOTS = 16, PATH_ROOM = 4096 };
+enum { N_FATAL = sizeof fatal / sizeof *fatal, N_SLOTS = 1040 /* the parts of a model, and some */, PATH_ROOM = 4096 };
 
-/* Fixed memory, because a handler reads it. `live` is set after the path is complete. */
-static struct { char path[PATH_ROOM]; volatile sig_atomic_t live; } slots[N_SLOTS];
+/* Fixed memory, because a handler reads it; pages of slots that are not used are never touched. `live` is set after the path is complete. */
+static char paths[N_SLOTS][PATH_ROOM];
+static volatile sig_atomic_t live[N_SLOTS];
 static volatile sig_atomic_t caught;
 
 static void unlink_all(void)
 {
     for (int i = 0; i < N_SLOTS; i++)
-        if (slots[i].live) unlink(slots[i].path);
+        if (live[i]) unlink(paths[i]);
 }
 
 static void die(int signal_number)
@@ -79,9 +80,9 @@ int llm_signal_unlink_add(const char *path)
     size_t n = strlen(path) + 1;
     if (n > PATH_ROOM) return -1;
     for (int i = 0; i < N_SLOTS; i++)
-        if (!slots[i].live) {
-            memcpy(slots[i].path, path, n);
-            slots[i].live = 1;
+        if (!live[i]) {
+            memcpy(paths[i], path, n);
+            live[i] = 1;
             return i;
         }
     return -1;
@@ -89,5 +90,5 @@ int llm_signal_unlink_add(const char *path)
 
 void llm_signal_unlink_drop(int slot)
 {
-    if (slot >= 0) slots[slot].live = 0;
+    if (slot >= 0) live[slot] = 0;
 }

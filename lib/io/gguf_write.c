@@ -46,6 +46,18 @@ void llm_gguf_put_u32(struct llm_gguf_out *o, const char *key, uint32_t v)
     add(o, v, 4);
 }
 
+void llm_gguf_put_u16(struct llm_gguf_out *o, const char *key, uint16_t v)
+{
+    begin(o, key, LLM_GGUF_U16);
+    add(o, v, 2);
+}
+
+void llm_gguf_put_i32(struct llm_gguf_out *o, const char *key, int32_t v)
+{
+    begin(o, key, LLM_GGUF_I32);
+    add(o, (uint32_t)v, 4);
+}
+
 void llm_gguf_put_f32(struct llm_gguf_out *o, const char *key, float v)
 {
     begin(o, key, LLM_GGUF_F32);
@@ -126,17 +138,83 @@ int llm_gguf_header(const struct llm_gguf_out *o, const struct llm_tensor_out *t
     return llm_buf_put(out, zeros, -out->n & (LLM_GGUF_ALIGNMENT - 1), e);
 }
 
-int llm_gguf_write(struct llm_output *out, const struct llm_gguf_out *o, const struct llm_tensor_out *t, size_t n, llm_gguf_put_data put, void *arg,
-                   struct llm_err *e)
+/* One file, of the n tensors from `first` on. */
+static int write_run(struct llm_output *out, const struct llm_gguf_out *o, const struct llm_tensor_out *t, size_t first, size_t n,
+                     llm_gguf_put_data put, void *arg, struct llm_err *e)
 {
     static const char zeros[LLM_GGUF_ALIGNMENT];
     struct llm_buf header = {0};
-    int r = llm_gguf_header(o, t, n, &header, e);
+    int r = llm_gguf_header(o, t + first, n, &header, e);
     if (r == 0) r = llm_output_write(out, header.p, header.n, e);
     llm_buf_release(&header);
-    for (size_t i = 0; i < n && r == 0; i++) {
+    for (size_t i = first; i < first + n && r == 0; i++) {
         r = put(arg, i, out, e);
         if (r == 0) r = llm_output_write(out, zeros, -llm_gguf_bytes(&t[i]) & (LLM_GGUF_ALIGNMENT - 1), e);
     }
     return r;
+}
+
+int llm_gguf_write(struct llm_output *out, const struct llm_gguf_out *o, const struct llm_tensor_out *t, size_t n, llm_gguf_put_data put, void *arg,
+                   struct llm_err *e)
+{
+    return write_run(out, o, t, 0, n, put, arg, e);
+}
+
+/* ---- several files ---- */
+
+struct parts {
+    const char *path;
+    size_t prefix;                            /* of its bytes those before ".gguf" */
+    size_t n, first[LLM_GGUF_MOST_PARTS + 1]; /* tensors before each part, and all */
+};
+
+static int cut(struct parts *p, int64_t max_bytes, int64_t max_tensors, const struct llm_tensor_out *t, size_t n, struct llm_err *e)
+{
+    uint64_t bytes = 0;
+    p->n = 1;
+    for (size_t i = 0; i < n; i++) {
+        uint64_t more = llm_gguf_bytes(&t[i]);
+        size_t have = i - p->first[p->n - 1];
+        bool full = (max_bytes > 0 && bytes + more > (uint64_t)max_bytes) || (max_tensors > 0 && have == (size_t)max_tensors);
+        if (have > 0 && full) {
+            if (p->n == LLM_GGUF_MOST_PARTS) {
+                return llm_fail(e, LLM_EX_USAGE, "%s: expected at most %d parts, found more", p->path, LLM_GGUF_MOST_PARTS);
+            }
+            p->first[p->n++] = i;
+            bytes = 0;
+        }
+        bytes += more;
+    }
+    p->first[p->n] = n;
+    return 0;
+}
+
+static int write_part(const struct parts *p, size_t i, struct llm_gguf_out *o, const struct llm_tensor_out *t, llm_gguf_put_data put, void *arg,
+                      struct llm_output **out, struct llm_err *e)
+{
+    struct llm_gguf_out rest = {.err = e}, *values = i == 0 ? o : &rest;
+    struct llm_buf name = {0};
+    llm_gguf_put_u16(values, "split.no", (uint16_t)i);
+    llm_gguf_put_u16(values, "split.count", (uint16_t)p->n);
+    llm_gguf_put_i32(values, "split.tensors.count", (int32_t)p->first[p->n]);
+    int r = llm_buf_printf(&name, e, "%.*s-%05zu-of-%05zu.gguf", (int)p->prefix, p->path, i + 1, p->n);
+    *out = r < 0 ? NULL : llm_output_open(name.p, true, e);
+    r = *out ? write_run(*out, values, t, p->first[i], p->first[i + 1] - p->first[i], put, arg, e) : -1;
+    if (r == 0) r = llm_output_finish(*out, e);
+    llm_buf_release(&name);
+    llm_gguf_out_release(&rest);
+    return r;
+}
+
+int llm_gguf_write_parts(const char *path, int64_t max_bytes, int64_t max_tensors, struct llm_gguf_out *o, const struct llm_tensor_out *t, size_t n,
+                         llm_gguf_put_data put, void *arg, struct llm_err *e)
+{
+    struct parts p = {.path = path, .prefix = strlen(path)};
+    struct llm_output *outs[LLM_GGUF_MOST_PARTS] = {NULL};
+    if (p.prefix > 5 && strcmp(path + p.prefix - 5, ".gguf") == 0) p.prefix -= 5;
+    int r = cut(&p, max_bytes, max_tensors, t, n, e);
+    for (size_t i = 0; i < p.n && r == 0; i++) r = write_part(&p, i, o, t, put, arg, &outs[i], e);
+    if (r == 0) return llm_output_commit_all(outs, p.n, e);
+    for (size_t i = 0; i < p.n; i++) llm_output_abandon(outs[i]);
+    return -1;
 }

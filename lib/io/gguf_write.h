@@ -12,7 +12,9 @@ struct llm_gguf_out {
     struct llm_err *err;
     bool failed;
 };
+void llm_gguf_put_u16(struct llm_gguf_out *o, const char *key, uint16_t v);
 void llm_gguf_put_u32(struct llm_gguf_out *o, const char *key, uint32_t v);
+void llm_gguf_put_i32(struct llm_gguf_out *o, const char *key, int32_t v);
 void llm_gguf_put_f32(struct llm_gguf_out *o, const char *key, float v);
 void llm_gguf_put_bool(struct llm_gguf_out *o, const char *key, bool v);
 void llm_gguf_put_str(struct llm_gguf_out *o, const char *key, const char *s, size_t n);
@@ -31,6 +33,11 @@ int llm_gguf_header(const struct llm_gguf_out *o, const struct llm_tensor_out *t
 typedef int (*llm_gguf_put_data)(void *arg, size_t i, struct llm_output *out, struct llm_err *e);
 int llm_gguf_write(struct llm_output *out, const struct llm_gguf_out *o, const struct llm_tensor_out *t, size_t n, llm_gguf_put_data put, void *arg,
                    struct llm_err *e) LLM_MUST_CHECK;
+/* The same in several files, PREFIX-00001-of-0000N.gguf (PREFIX: `path` without ".gguf"), of at most `max_tensors` tensors and `max_bytes` of data
+ * each (0: any), one tensor at least; the first has the metadata. All of them appear, or none. */
+#define LLM_GGUF_MOST_PARTS 1024
+int llm_gguf_write_parts(const char *path, int64_t max_bytes, int64_t max_tensors, struct llm_gguf_out *o, const struct llm_tensor_out *t, size_t n,
+                         llm_gguf_put_data put, void *arg, struct llm_err *e) LLM_MUST_CHECK;
 /* Bytes of a tensor's data in the file, without padding. */
 uint64_t llm_gguf_bytes(const struct llm_tensor_out *t);
 

@@ -16,7 +16,7 @@ enum { BUFFER = 1 << 18, LONGEST_NAME = 200 };
 
 struct llm_output {
     int fd;
-    bool owns_fd;
+    bool owns_fd, finished;
     char *name;              /* for messages */
     char *target, *temporary; /* both set when the file is renamed at the end */
     int slot;                /* in base/signals.h */
@@ -181,8 +181,9 @@ static int sync_directory(const struct llm_output *o, struct llm_err *e)
     return got;
 }
 
-int llm_output_commit(struct llm_output *o, struct llm_err *e)
+int llm_output_finish(struct llm_output *o, struct llm_err *e)
 {
+    if (o->finished) return 0;
     int got = llm_output_flush(o, e);
     if (got == 0 && o->temporary && fsync(o->fd) < 0) got = llm_fail_errno(e, EX_IOERR, "%s: cannot sync", o->name);
     if (o->owns_fd || o->fd == STDOUT_FILENO) {
@@ -191,17 +192,40 @@ int llm_output_commit(struct llm_output *o, struct llm_err *e)
         /* close reports what NFS and quotas kept back; stdout too, since nothing is written after a commit. */
         if (close(fd) < 0 && got == 0 && errno != EINTR) got = llm_fail_errno(e, EX_IOERR, "%s: cannot write", o->name);
     }
-    if (got == 0 && o->temporary) {
-        if (rename(o->temporary, o->target) < 0) got = llm_fail_errno(e, EX_CANTCREAT, "%s: cannot create", o->name);
-        else {
-            llm_signal_unlink_drop(o->slot);
-            free(o->temporary);
-            o->temporary = NULL;
-            o->slot = -1;
-            got = sync_directory(o, e);
-        }
-    }
+    o->finished = got == 0;
+    return got;
+}
+
+/* Puts the finished file in its place. `keep`: a signal still removes it, by o->slot. */
+static int publish(struct llm_output *o, bool keep, struct llm_err *e)
+{
+    if (!o->temporary) return 0;
+    if (rename(o->temporary, o->target) < 0) return llm_fail_errno(e, EX_CANTCREAT, "%s: cannot create", o->name);
+    int slot = keep ? llm_signal_unlink_add(o->target) : -1;
+    llm_signal_unlink_drop(o->slot);
+    free(o->temporary);
+    o->temporary = NULL;
+    o->slot = slot;
+    return sync_directory(o, e);
+}
+
+int llm_output_commit(struct llm_output *o, struct llm_err *e)
+{
+    int got = llm_output_finish(o, e);
+    if (got == 0) got = publish(o, false, e);
     llm_output_abandon(o);
+    return got;
+}
+
+int llm_output_commit_all(struct llm_output **v, size_t n, struct llm_err *e)
+{
+    int got = 0;
+    for (size_t i = 0; i < n && got == 0; i++) got = llm_output_finish(v[i], e);
+    for (size_t i = 0; i < n && got == 0; i++) got = publish(v[i], true, e);
+    for (size_t i = 0; i < n; i++) {
+        if (got < 0 && v[i]->finished && v[i]->target && !v[i]->temporary) unlink(v[i]->target);
+        llm_output_abandon(v[i]);
+    }
     return got;
 }
 

@@ -21,6 +21,11 @@ int llm_output_flush(struct llm_output *o, struct llm_err *e) LLM_MUST_CHECK;
 uint64_t llm_output_offset(const struct llm_output *o); /* bytes written so far */
 /* Flushes, fsyncs, renames; only then does the target change. Frees `o` either way. 0 or -1. */
 int llm_output_commit(struct llm_output *o, struct llm_err *e) LLM_MUST_CHECK;
+/* Flushes, fsyncs and closes: what is left is to commit. So many outputs need not be open at once. 0 or -1; `o` stays the caller's. */
+int llm_output_finish(struct llm_output *o, struct llm_err *e) LLM_MUST_CHECK;
+/* Commits all of v, one after another; when one fails or the process is told to die, those that stand there already are removed again, so that no
+ * part of a set is left. Frees all either way (not v). 0 or -1. */
+int llm_output_commit_all(struct llm_output **v, size_t n, struct llm_err *e) LLM_MUST_CHECK;
 /* Gives up: removes the temporary file, frees. NULL is fine. */
 void llm_output_abandon(struct llm_output *o);
 

@@ -97,23 +97,44 @@ static int read_split(const struct llm_checkpoint *c, int64_t *number, int64_t *
     return 0;
 }
 
+/* No tensor stands in two parts. */
+static int check_once(const struct llm_model_files *f, struct llm_err *e)
+{
+    for (size_t i = 1; i < f->n; i++) {
+        const struct llm_header *h = llm_checkpoint_header(f->v[i]);
+        const struct llm_model_files before = {f->v, i};
+        for (size_t k = 0; k < h->n_entries; k++) {
+            struct llm_checkpoint *file;
+            if (!llm_model_files_find(&before, h->entries[k].name, &file)) continue;
+            return llm_fail(e, EX_DATAERR, "%s: tensor '%s': expected once, found in %s too", llm_checkpoint_name(f->v[i]), h->entries[k].name,
+                            llm_checkpoint_name(file));
+        }
+    }
+    return 0;
+}
+
 static int open_split(struct llm_model_files *f, const char *path, struct llm_err *e)
 {
     int64_t number = 0, count = 1, tensors = 0, found = 0;
     char name[4096], tail[40];
     if (read_split(f->v[0], &number, &count, &tensors, e) < 0) return -1;
     if (count <= 1) return 0;
-    if (number != 0) return llm_fail(e, EX_DATAERR, "%s: part %" PRId64 " of %" PRId64 ": expected the first", path, number + 1, count);
+    const char *first = llm_checkpoint_name(f->v[0]);
+    if (number != 0) return llm_fail(e, EX_DATAERR, "%s: part %" PRId64 " of %" PRId64 ": expected the first", first, number + 1, count);
     size_t n = (size_t)snprintf(tail, sizeof tail, "-00001-of-%05" PRId64 ".gguf", count), length = strlen(path);
     if (length <= n || length >= sizeof name || strcmp(path + length - n, tail) != 0) {
-        return llm_fail(e, EX_DATAERR, "%s: the first of %" PRId64 " parts: expected a name that ends in %s", path, count, tail);
+        return llm_fail(e, EX_DATAERR, "%s: the first of %" PRId64 " parts: expected a name that ends in %s", first, count, tail);
     }
     for (int64_t i = 1; i < count; i++) {
-        int64_t no = -1, of = -1;
+        int64_t no = -1, of = -1, sum = tensors;
         snprintf(name, sizeof name, "%.*s-%05" PRId64 "-of-%05" PRId64 ".gguf", (int)(length - n), path, i + 1, count);
-        if (llm_model_files_open(f, name, e) < 0 || read_split(f->v[f->n - 1], &no, &of, &tensors, e) < 0) return -1;
+        if (llm_model_files_open(f, name, e) < 0 || read_split(f->v[f->n - 1], &no, &of, &sum, e) < 0) return -1;
+        if (sum != tensors) {
+            return llm_fail(e, EX_DATAERR, "%s: expected split.tensors.count %" PRId64 ", found %" PRId64, name, tensors, sum);
+        }
         if (no != i || of != count) return llm_fail(e, EX_DATAERR, "%s: expected split.no %" PRId64 " of %" PRId64, name, i, count);
     }
+    if (check_once(f, e) < 0) return -1;
     for (size_t i = 0; i < f->n; i++) found += (int64_t)llm_checkpoint_header(f->v[i])->n_entries;
     if (!tensors || found == tensors) return 0;
     return llm_fail(e, EX_DATAERR, "%s: expected %" PRId64 " tensors in all parts, found %" PRId64, path, tensors, found);

@@ -422,7 +422,10 @@ static int choose_params(struct save *s, struct llm_err *e)
     return s->params ? 0 : -1;
 }
 
-int llm_model_save_gguf(struct llm_model *m, struct llm_output *o, struct llm_err *e)
+/* Where the file goes: an output, or parts. */
+struct target { struct llm_output *o; const char *path; int64_t max_bytes, max_tensors; };
+
+static int save_gguf(struct llm_model *m, const struct target *to, struct llm_err *e)
 {
     struct save s = {.m = m, .arch = family_of(m->arch, e), .values = {.err = e}};
     if (!s.arch) return -1;
@@ -430,11 +433,24 @@ int llm_model_save_gguf(struct llm_model *m, struct llm_output *o, struct llm_er
     int r = choose_params(&s, e);
     if (r == 0) r = put_values(&s, e);
     if (r == 0) r = list_tensors(&s, e);
-    if (r == 0) r = llm_gguf_write(o, &s.values, s.tensors, s.n, put_tensor, &s, e);
+    if (r == 0 && to->o) r = llm_gguf_write(to->o, &s.values, s.tensors, s.n, put_tensor, &s, e);
+    else if (r == 0) r = llm_gguf_write_parts(to->path, to->max_bytes, to->max_tensors, &s.values, s.tensors, s.n, put_tensor, &s, e);
     llm_declare_release(&s.names);
     llm_gguf_out_release(&s.values);
     free(s.params);
     free(s.tensors);
     free(s.sources);
     return r;
+}
+
+int llm_model_save_gguf(struct llm_model *m, struct llm_output *o, struct llm_err *e)
+{
+    const struct target to = {.o = o};
+    return save_gguf(m, &to, e);
+}
+
+int llm_model_save_gguf_parts(struct llm_model *m, const char *path, int64_t max_bytes, int64_t max_tensors, struct llm_err *e)
+{
+    const struct target to = {.path = path, .max_bytes = max_bytes, .max_tensors = max_tensors};
+    return save_gguf(m, &to, e);
 }

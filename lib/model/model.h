@@ -118,6 +118,8 @@ int llm_model_save(struct llm_model *m, struct llm_output *o, const struct llm_c
 /* The same as GGUF, as llama.cpp reads it. What GGUF cannot say of a model or of its tokenizer is EX_UNAVAILABLE, found before anything is
  * written. */
 int llm_model_save_gguf(struct llm_model *m, struct llm_output *o, struct llm_err *e) LLM_MUST_CHECK;
+/* The same in parts (io/gguf_write.h, llm_gguf_write_parts). */
+int llm_model_save_gguf_parts(struct llm_model *m, const char *path, int64_t max_bytes, int64_t max_tensors, struct llm_err *e) LLM_MUST_CHECK;
 
 /* ---- cost, from what each module says of itself (model/cost.c) ---- */
 struct llm_cost_row {

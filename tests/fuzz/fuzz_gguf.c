@@ -43,10 +43,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         MUST(llm_header_find(&h, t->name) == t);
         last = t->offset + t->bytes;
     }
-    if (llm_gguf_config(&c, &g, &e) == 0) {
+    json_t *nothing = json_object();
+    if (llm_gguf_config(&c, &g, &e) == 0 && llm_config_finish(&c, nothing, &e) == 0) {
         int64_t most;
         MUST(!__builtin_mul_overflow(c.hidden_size, c.intermediate_size, &most) && c.num_hidden_layers >= 1);
     }
+    json_decref(nothing);
     llm_gguf_release(&g);
     llm_header_release(&h);
     return 0;
