@@ -127,34 +127,49 @@ static int split_piece(struct llm_encoder *en, int stage, const unsigned char *p
     return 0;
 }
 
-/* The usual case, one hand-written splitter, is the hot loop of the program: 64 bytes at a time while there are as many. */
-static int split_once(struct llm_encoder *en, const unsigned char *p, const unsigned char *end, bool last, struct llm_err *e)
+static int encode_pieces(struct llm_encoder *en, const unsigned char *p, const size_t *ends, size_t n, struct llm_err *e)
 {
     const struct llm_model_row *model = en->t->model;
-    const struct llm_split_row *row = en->t->splits[0].row;
-    bool windows = row->window && model->encode_window;
-    for (const unsigned char *q = p; q < end;) {
-        size_t len;
-        while (windows && end - q >= WINDOW) {
-            struct llm_byte_masks m;
-            llm_k.bytes.classify(&m, q);
-            uint64_t ends = row->window(&m, q, WINDOW);
-            if (!ends)
-                break;
-            if (model->encode_window(en, q, ends, e) < 0)
-                return -1;
-            len = (size_t)(63 - __builtin_clzll(ends));
-            q += len;
-            en->text_at += len;
-        }
-        len = row->next(q, end, last);
-        if (len == 0)
-            break;
-        if (model->encode(en, q, len, e) < 0)
+    if (model->encode_pieces)
+        return model->encode_pieces(en, p, ends, n, e);
+    for (size_t i = 0, from = 0; i < n; from = ends[i++])
+        if (model->encode(en, p + from, ends[i] - from, e) < 0)
             return -1;
-        q += len;
-        en->text_at += len;
-    }
+    return 0;
+}
+
+/* The usual case, one hand-written splitter, is the hot loop of the program: 64 bytes at a time while there are as many, and pieces by the hundred,
+ * so that what the model looks up for one is on its way while others are encoded. */
+static int split_once(struct llm_encoder *en, const unsigned char *p, const unsigned char *end, bool last, struct llm_err *e)
+{
+    const struct llm_split_row *row = en->t->splits[0].row;
+    size_t ends[LLM_PIECES], n;
+    do {
+        const unsigned char *q = p;
+        for (n = 0; q < end && n + WINDOW <= LLM_PIECES;) {
+            struct llm_byte_masks m;
+            uint64_t in_window = 0;
+            if (row->window && end - q >= WINDOW) {
+                llm_k.bytes.classify(&m, q);
+                in_window = row->window(&m, q, WINDOW);
+            }
+            if (!in_window) {
+                size_t len = row->next(q, end, last);
+                if (len == 0)
+                    break;
+                q += len;
+                ends[n++] = (size_t)(q - p);
+                continue;
+            }
+            for (size_t at = (size_t)(q - p); in_window; in_window &= in_window - 1)
+                ends[n++] = at + (size_t)__builtin_ctzll(in_window);
+            q = p + ends[n - 1];
+        }
+        if (encode_pieces(en, p, ends, n, e) < 0)
+            return -1;
+        en->text_at += (size_t)(q - p);
+        p = q;
+    } while (n + WINDOW > LLM_PIECES);
     return 0;
 }
 

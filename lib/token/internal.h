@@ -29,6 +29,7 @@ enum { /* flags of an id */
     LLM_TOKEN_SINGLE_WORD = 128 /* … and letters do not touch it */
 };
 
+#define LLM_PIECES 256 /* encoded at a time */
 /* A model type: one file in model/ and a row. `name` is what llm_tokenizer_type says. */
 struct llm_model_row {
     const char *name;
@@ -36,8 +37,8 @@ struct llm_model_row {
     int (*encode)(struct llm_encoder *en, const unsigned char *p, size_t n, struct llm_err *e);
     /* The same without what is remembered of earlier words; NULL: nothing is. */
     int (*encode_new)(struct llm_encoder *en, const unsigned char *p, size_t n, struct llm_err *e);
-    /* All pieces of 64 bytes at p, one ending at each set bit, with ids to spare for all of them; NULL: `encode` for each. */
-    int (*encode_window)(struct llm_encoder *en, const unsigned char *p, uint64_t ends, struct llm_err *e);
+    /* n pieces, at most LLM_PIECES, one behind another from p on; ends[i]: where each ends. With ids to spare for all; NULL: `encode` for each. */
+    int (*encode_pieces)(struct llm_encoder *en, const unsigned char *p, const size_t *ends, size_t n, struct llm_err *e);
     /* Ids of p[0, *used), as much of it as later text cannot change; NULL: of a text without splits nothing is certain but at its end. */
     int (*encode_front)(struct llm_encoder *en, const unsigned char *p, size_t n, bool last, size_t *used, struct llm_err *e);
     bool any_cut; /* pieces may be cut between any two characters (there is nothing to merge) */
@@ -117,6 +118,8 @@ int llm_tokenizer_set_vocab(struct llm_tokenizer *t, const struct llm_vocab *v, 
 int llm_tokenizer_finish(struct llm_tokenizer *t, struct llm_bpe_merge *merges, size_t n_merges, struct llm_err *e) LLM_MUST_CHECK;
 /* Looks `text` up among present ids of the vocabulary; -1. Needs `whole`. */
 int32_t llm_tokenizer_whole(const struct llm_tokenizer *t, const unsigned char *p, size_t n);
+/* It will be looked up: memory may begin to answer. */
+void llm_tokenizer_expect_whole(const struct llm_tokenizer *t, const unsigned char *p, size_t n);
 /* Refuses a vocabulary with two tokens of one text. */
 int llm_tokenizer_index_whole(struct llm_tokenizer *t, struct llm_err *e) LLM_MUST_CHECK;
 int llm_tokenizer_add_split(struct llm_tokenizer *t, const char *pattern, struct llm_err *e) LLM_MUST_CHECK;
@@ -247,6 +250,6 @@ void llm_word_cache_destroy(struct llm_word_cache *c);
 void llm_word_cache_expect(struct llm_word_cache *c, size_t n);
 /* One piece through the model, or from memory; 16 bytes at p may be read, and 12 ids written. */
 int llm_word_encode(struct llm_encoder *en, const unsigned char *p, size_t n, struct llm_err *e) LLM_MUST_CHECK;
-int llm_words_encode(struct llm_encoder *en, const unsigned char *p, uint64_t ends, struct llm_err *e) LLM_MUST_CHECK;
+int llm_words_encode(struct llm_encoder *en, const unsigned char *p, const size_t *ends, size_t n, struct llm_err *e) LLM_MUST_CHECK;
 
 #endif

@@ -170,6 +170,18 @@ static int plan(struct llm_encode_stream *s, size_t at, size_t end, bool first, 
     }
 }
 
+/* Room for a part's ids, most of which are never touched; there is nothing yet to be kept when it grows. */
+static int make_room(struct part *p)
+{
+    size_t want = p->n + p->n / 16 + 64;
+    if (p->room >= p->n + 32)
+        return 0;
+    free(p->ids);
+    p->ids = llm_alloc(want, sizeof *p->ids, "ids", &p->e);
+    p->room = p->ids ? want : 0;
+    return p->ids ? 0 : -1;
+}
+
 static void encode_part(void *arg, size_t i, int thread)
 {
     struct llm_encode_stream *s = arg;
@@ -177,7 +189,7 @@ static void encode_part(void *arg, size_t i, int thread)
     struct llm_encoder **en = &s->encoders[thread];
     p->e.status = 0;
     p->n_ids = 0;
-    if (!*en && !(*en = llm_encoder_create(s->t, s->flags, &p->e)))
+    if ((!*en && !(*en = llm_encoder_create(s->t, s->flags, &p->e))) || make_room(p) < 0)
         return;
     (*en)->ids = p->ids;
     (*en)->room = p->room;
@@ -196,20 +208,43 @@ static int in_document(const struct label *l, struct llm_err *e)
     return l->name ? llm_in(e, "%s", l->name) : -1;
 }
 
+static int give_part(struct llm_encode_stream *s, const struct part *p, struct llm_err *e)
+{
+    if (p->e.status) {
+        if (e)
+            *e = p->e;
+        return in_document(&p->label, e);
+    }
+    return p->n_ids || p->last ? s->sink(s->arg, p->ids, p->n_ids, p->last, e) : 0;
+}
+
+/* The room for ids goes from part to part: it stays in the cache. */
+static void hand_on(struct part *from, struct part *to)
+{
+    int32_t *ids = to->ids;
+    size_t room = to->room;
+    to->ids = from->ids;
+    to->room = from->room;
+    from->ids = ids;
+    from->room = room;
+}
+
 static int run_parts(struct llm_encode_stream *s, struct llm_err *e)
 {
     int bad = 0;
-    llm_parallel(s->n_parts, encode_part, s);
+    bool alone = llm_pool_threads() == 1;
+    if (!alone)
+        llm_parallel(s->n_parts, encode_part, s);
     for (size_t i = 0; i < s->n_parts && bad == 0; i++) {
         struct part *p = &s->parts[i];
-        if (p->e.status) {
-            if (e)
-                *e = p->e;
-            bad = in_document(&p->label, e);
-        } else if (p->n_ids || p->last) {
-            bad = s->sink(s->arg, p->ids, p->n_ids, p->last, e);
-        }
+        if (alone && i)
+            hand_on(p - 1, p);
+        if (alone)
+            encode_part(s, i, 0);
+        bad = give_part(s, p, e);
     }
+    if (alone && s->n_parts)
+        hand_on(&s->parts[s->n_parts - 1], &s->parts[0]);
     s->n_parts = 0;
     return bad;
 }
@@ -287,7 +322,7 @@ static int encode_batch(struct llm_encode_stream *s, struct llm_err *e)
 
 int llm_encode_stream_put(struct llm_encode_stream *s, const char *text, size_t n, struct llm_err *e)
 {
-    if (llm_buf_put(&s->text, text, n, e) < 0)
+    if ((n >= PART && llm_buf_reserve(&s->text, BATCH + n, e) < 0) || llm_buf_put(&s->text, text, n, e) < 0)
         return -1;
     return s->text.n >= BATCH ? encode_batch(s, e) : 0;
 }

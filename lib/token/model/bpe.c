@@ -13,22 +13,40 @@ static inline uint64_t pair_of(uint32_t left, uint32_t right)
     return (uint64_t)left << LLM_BPE_ID_BITS | right;
 }
 
-static inline size_t slot_of(const struct llm_bpe *b, uint64_t pair)
+static inline uint64_t hash_of(uint64_t pair)
 {
-    return (size_t)(pair * UINT64_C(0x9E3779B97F4A7C15) >> (64 - b->bits));
+    return pair * UINT64_C(0x9E3779B97F4A7C15);
+}
+
+static inline size_t slot_of(const struct llm_bpe *b, uint64_t hash)
+{
+    return (size_t)(hash >> (64 - b->bits));
+}
+
+static inline uint8_t filter_bit(const struct llm_bpe *b, uint64_t hash)
+{
+    return (uint8_t)(1u << (hash >> (61 - b->bits) & 7));
 }
 
 static inline uint32_t find(const struct llm_bpe *b, uint32_t left, uint32_t right)
 {
-    uint64_t pair = pair_of(left, right);
-    size_t mask = ((size_t)1 << b->bits) - 1;
-    for (size_t i = slot_of(b, pair);; i = (i + 1) & mask) {
+    uint64_t pair = pair_of(left, right), hash = hash_of(pair);
+    size_t mask = ((size_t)1 << b->bits) - 1, i = slot_of(b, hash);
+    if (!(b->filter[i] & filter_bit(b, hash)))
+        return LLM_BPE_NONE;
+    for (;; i = (i + 1) & mask) {
         uint64_t s = b->slots[i];
         if (s >> LLM_BPE_MADE_BITS == pair)
             return (uint32_t)(s & MADE_MASK);
         if (s == EMPTY)
             return LLM_BPE_NONE;
     }
+}
+
+/* Both neighbours of a new symbol are looked up: memory answers for the second while the first is awaited. */
+static inline void expect(const struct llm_bpe *b, uint32_t left, uint32_t right)
+{
+    __builtin_prefetch(&b->slots[slot_of(b, hash_of(pair_of(left, right)))]);
 }
 
 uint32_t llm_bpe_find(const struct llm_bpe *b, uint32_t left, uint32_t right)
@@ -79,8 +97,9 @@ static void fill_slots(struct llm_bpe *b, size_t n_made)
     for (size_t i = 0; i < b->n_merges; i++) {
         const struct llm_bpe_merge *m = &b->merges[i];
         made = index_of(b, n_made, m, made);
-        uint64_t pair = pair_of(m->left, m->right), slot = pair << LLM_BPE_MADE_BITS | made;
-        size_t at = slot_of(b, pair);
+        uint64_t pair = pair_of(m->left, m->right), hash = hash_of(pair), slot = pair << LLM_BPE_MADE_BITS | made;
+        size_t at = slot_of(b, hash);
+        b->filter[at] |= filter_bit(b, hash);
         while (b->slots[at] != EMPTY && b->slots[at] >> LLM_BPE_MADE_BITS != pair)
             at = (at + 1) & mask;
         if (slot < b->slots[at])
@@ -111,8 +130,9 @@ int llm_bpe_init(struct llm_bpe *b, struct llm_bpe_merge *merges, size_t n, stru
     }
     b->made = llm_alloc(n, sizeof *b->made, "merges", e);
     b->slots = alloc_table(sizeof *b->slots << b->bits, e);
+    b->filter = llm_calloc((size_t)1 << b->bits, 1, "merges", e);
     b->bytes = llm_alloc(65536, sizeof *b->bytes, "merges", e);
-    if (!b->made || !b->slots || !b->bytes)
+    if (!b->made || !b->slots || !b->filter || !b->bytes)
         return -1;
     for (size_t i = 0; i < n; i++) {
         const struct llm_bpe_merge *m = &merges[i];
@@ -138,6 +158,7 @@ void llm_bpe_release(struct llm_bpe *b)
     free(b->merges);
     free(b->made);
     free(b->slots);
+    free(b->filter);
     free(b->bytes);
     *b = (struct llm_bpe){0};
 }
@@ -160,8 +181,26 @@ _Static_assert(PLACE_BITS + LLM_BPE_MADE_BITS <= 32 && LLM_BPE_SHORT <= 1 << PLA
 
 static inline uint64_t pair_at(const struct llm_bpe *b, size_t place, uint32_t made)
 {
-    uint64_t rank = made == LLM_BPE_NONE || !b->tied ? made : b->made[made].rank;
-    return made == LLM_BPE_NONE ? NO_PAIR : rank << 32 | (uint64_t)place << LLM_BPE_MADE_BITS | made;
+    if (made == LLM_BPE_NONE)
+        return NO_PAIR;
+    __builtin_prefetch(&b->made[made]);
+    return (uint64_t)(b->tied ? b->made[made].rank : made) << 32 | (uint64_t)place << LLM_BPE_MADE_BITS | made;
+}
+
+/* The least of n pairs, of which there are as many as a multiple of 8: those behind are none. */
+static inline uint64_t least_of(const uint64_t *pairs, size_t n)
+{
+    uint64_t best = NO_PAIR;
+    for (size_t i = 0; i < n; i += 8) {
+        uint64_t v[4];
+        for (size_t k = 0; k < 4; k++)
+            v[k] = pairs[i + k] < pairs[i + k + 4] ? pairs[i + k] : pairs[i + k + 4];
+        v[0] = v[0] < v[2] ? v[0] : v[2];
+        v[1] = v[1] < v[3] ? v[1] : v[3];
+        v[0] = v[0] < v[1] ? v[0] : v[1];
+        best = v[0] < best ? v[0] : best;
+    }
+    return best;
 }
 
 /* Merges `n` symbols; `pairs` has each with the next, the last none. Merged symbols leave holes: what is left is written to `out`. */
@@ -172,12 +211,9 @@ static inline size_t merge_short(const struct llm_bpe *b, uint32_t *id, uint64_t
         before[i] = (uint8_t)(i - 1);
         after[i] = (uint8_t)(i + 1);
     }
-    for (;;) {
-        uint64_t best = NO_PAIR;
-        for (size_t i = 0; i + 1 < n; i++)
-            best = pairs[i] < best ? pairs[i] : best;
-        if (best == NO_PAIR)
-            break;
+    for (size_t i = n; i & 7; i++)
+        pairs[i] = NO_PAIR;
+    for (uint64_t best; (best = least_of(pairs, n)) != NO_PAIR;) {
         uint32_t made = (uint32_t)(best & MADE_MASK);
         size_t at = best >> LLM_BPE_MADE_BITS & ((1 << PLACE_BITS) - 1), gone = after[at], next = after[gone];
         if (last)
@@ -185,6 +221,10 @@ static inline size_t merge_short(const struct llm_bpe *b, uint32_t *id, uint64_t
         id[at] = b->made[made].id;
         after[at] = (uint8_t)next;
         pairs[gone] = pairs[at] = NO_PAIR;
+        if (next < n)
+            expect(b, id[at], id[next]);
+        if (at > 0)
+            expect(b, id[before[at]], id[at]);
         if (next < n) {
             before[next] = (uint8_t)at;
             pairs[at] = pair_at(b, at, find(b, id[at], id[next]));

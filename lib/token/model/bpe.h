@@ -22,6 +22,7 @@ struct llm_bpe {
     struct llm_bpe_made *made;    /* what merges make, ascending, each once */
     bool tied;                    /* different tokens have the same rank: places in `made` do not stand for ranks */
     uint64_t *slots;              /* hash of pairs, 2^bits: left, right, index into `made`; all ones: empty */
+    uint8_t *filter;              /* [2^bits] a bit is set where a pair may be in `slots`: most are not, and this is small enough to be near */
     int bits;
     uint32_t *bytes;              /* [256 × 256]: what two bytes make; NONE: nothing */
     uint32_t byte_id[256];        /* NONE: no token for this byte */

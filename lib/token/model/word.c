@@ -156,6 +156,8 @@ static __attribute__((noinline)) int encode_word(struct llm_encoder *en, const u
     struct llm_word_cache *c = en->cache;
     uint64_t hash = hash_of(k);
     struct syllables *s = &c->syllables[hash >> 20 & (((uint64_t)1 << SYLLABLES_BITS) - 1)];
+    if (en->t->ignore_merges)
+        llm_tokenizer_expect_whole(en->t, p, n);
     if (!differs(s->key, k)) {
         memcpy(en->ids + en->n_ids, s->ids, sizeof s->ids);
         en->n_ids += (size_t)s->n_ids;
@@ -190,29 +192,33 @@ int llm_word_encode(struct llm_encoder *en, const unsigned char *p, size_t n, st
     return 0;
 }
 
-int llm_words_encode(struct llm_encoder *en, const unsigned char *p, uint64_t ends, struct llm_err *e)
+/* In two passes, so that the places of all words are on their way before the first is looked at. Which place of a pair it is, is no branch: it could
+ * not be foretold, and all that was begun behind it would be lost while memory answers. */
+int llm_words_encode(struct llm_encoder *en, const unsigned char *p, const size_t *ends, size_t n, struct llm_err *e)
 {
-    struct llm_word_cache *c = en->cache;
+    const struct llm_word_cache *c = en->cache;
+    struct { struct key key; const struct word *pair; } found[LLM_PIECES];
+    for (size_t i = 0, from = 0; i < n; from = ends[i++]) {
+        size_t len = ends[i] - from;
+        found[i].key = key_of(p + from, len <= WORD_BYTES ? len : 0);
+        found[i].pair = pair_of(c, hash_of(found[i].key));
+        __builtin_prefetch(found[i].pair);
+    }
     int32_t *ids = en->ids;
     size_t n_ids = en->n_ids;
-    for (size_t from = 0, to; ends; ends &= ends - 1, from = to) {
-        to = (size_t)__builtin_ctzll(ends);
-        size_t n = to - from;
-        if (n <= WORD_BYTES) {
-            struct key k = key_of(p + from, n);
-            const struct word *w = pair_of(c, hash_of(k));
-            uint64_t first = differs(w[0].key, k), second = differs(w[1].key, k);
-            if (first == 0 || second == 0) {
-                w += first != 0;
-                memcpy(ids + n_ids, w->ids, sizeof w->ids);
-                n_ids += (size_t)w->n_ids;
-                continue;
-            }
+    for (size_t i = 0, from = 0; i < n; from = ends[i++]) {
+        const struct word *w = found[i].pair;
+        uint64_t first = differs(w[0].key, found[i].key), second = differs(w[1].key, found[i].key);
+        if (((first != 0) & (second != 0)) | (ends[i] - from > WORD_BYTES)) {
+            en->n_ids = n_ids;
+            if (llm_word_encode(en, p + from, ends[i] - from, e) < 0)
+                return -1;
+            n_ids = en->n_ids;
+            continue;
         }
-        en->n_ids = n_ids;
-        if (llm_word_encode(en, p + from, n, e) < 0)
-            return -1;
-        n_ids = en->n_ids;
+        w += first != 0;
+        memcpy(ids + n_ids, w->ids, sizeof w->ids);
+        n_ids += (size_t)w->n_ids;
     }
     en->n_ids = n_ids;
     return 0;

@@ -171,6 +171,72 @@ static void every_split_keeps_every_byte(void **state)
     }
 }
 
+/* One piece after another, as the splitter of single pieces cuts them, each merged anew: nothing remembered, nothing looked up ahead. */
+static size_t plainly(const struct llm_tokenizer *t, const unsigned char *p, size_t n, int32_t *ids)
+{
+    struct llm_bpe_work work = {0};
+    struct llm_err e;
+    size_t count = 0;
+    for (size_t at = 0, len; at < n; at += len) {
+        size_t n_ids;
+        len = t->splits[0].row->next(p + at, p + n, true);
+        int32_t whole = t->ignore_merges ? llm_tokenizer_whole(t, p + at, len) : -1;
+        ids[count] = whole;
+        n_ids = 1;
+        if (whole < 0)
+            assert_int_equal(llm_bpe_encode(&t->bpe, &work, p + at, len, ids + count, &n_ids, &e), 0);
+        count += n_ids;
+    }
+    llm_bpe_work_release(&work);
+    return count;
+}
+
+/* Words of every length, many and few at once, new ones and old ones, beside each other: the same ids, at first and when words are remembered. */
+static void many_pieces_at_once_are_the_definition(void **state)
+{
+    enum { N = 20000 };
+    static const char *const between[] = {" ",      "\n",    "  ",      "'s ",      "'", " \xC3\xA9", "\xE4\xB8\xAD\xE6\x96\x87 ",
+                                          " 12345 ", "\xFF", "!!! ", "\r\n\t", "\xC2\xA0", "/"};
+    unsigned char *text = malloc(N + 64);
+    int32_t *want = malloc((N + 64) * sizeof *want);
+    (void)state;
+    for (size_t i = 0; llm_split_rows[i]; i++) {
+        few_letters(text, N, 3);
+        const struct llm_train_options o = {.model = LLM_TRAIN_BPE, .vocab_size = 600, .pattern = llm_split_rows[i]->name, .min_frequency = 1};
+        struct llm_tokenizer *t = train((char *)text, N, &o);
+        for (int round = 0; round < 24; round++) {
+            struct llm_err e = {0};
+            struct llm_encoder *en = llm_encoder_create(t, 0, &e);
+            size_t n = 0, room = 0;
+            int32_t *ids = NULL;
+            assert_non_null(en);
+            t->ignore_merges = round & 1;
+            if (t->ignore_merges && !t->whole)
+                assert_int_equal(llm_tokenizer_index_whole(t, &e), 0);
+            while (n < N - 200) {
+                uint32_t len = draw(3) ? draw(6) : draw(round % 3 ? 20 : 130), letters = 1 + draw(26);
+                for (uint32_t k = 0; k < len; k++)
+                    text[n++] = (unsigned char)((draw(9) ? 'a' : 'A') + draw(letters));
+                const char *more = between[draw(round % 4 ? 1 : sizeof between / sizeof *between)];
+                memcpy(text + n, more, strlen(more));
+                n += strlen(more);
+            }
+            size_t n_want = plainly(t, text, n, want);
+            for (int again = 0; again < 2; again++) {
+                size_t n_ids = 0;
+                assert_int_equal(llm_encoder_feed(en, (char *)text, n, true, &ids, &n_ids, &room, &e), 0);
+                assert_int_equal(n_ids, n_want);
+                assert_memory_equal(ids, want, n_ids * sizeof *ids);
+            }
+            free(ids);
+            llm_encoder_destroy(en);
+        }
+        llm_tokenizer_destroy(t);
+    }
+    free(text);
+    free(want);
+}
+
 static void special_tokens_count_only_when_asked(void **state)
 {
     static const char text[] = "ab<|end|>xc<|end|><|end|";
@@ -232,14 +298,16 @@ static struct collected stream(const char *text, size_t n, size_t step, size_t d
 /* Long words, no spaces for megabytes, special tokens at cuts: the ids are those of one encoder. */
 static void streams_are_one_encoder(void **state)
 {
-    size_t n = (size_t)6 << 20, documents[] = {(size_t)6 << 20, 30011};
+    size_t n = (size_t)6 << 20, documents[] = {(size_t)6 << 20, 30011, (size_t)6 << 20, 30011}; /* by one thread and by three */
     char *text = malloc(n);
     (void)state;
     few_letters((unsigned char *)text, n, 4);
     memset(text + (1 << 20) + 1000, 'b', ((size_t)4 << 20) + 70000); /* fills a batch without a cut */
     for (size_t at = 0; at + 100 < n; at += 90000 + draw(90000))
         memcpy(text + at, draw(2) ? "<|end|>x\n\n a" : "a\n<|end|>  \n", 12);
-    for (size_t d = 0; d < 2; d++) {
+    for (size_t d = 0; d < 4; d++) {
+        if (d == 2)
+            assert_int_equal(llm_pool_start(3, NULL), 0);
         struct collected want = {0}, got = stream(text, n, 70001, documents[d], LLM_ENCODE_SPECIAL);
         for (size_t at = 0; at < n; at += documents[d]) {
             int32_t *ids = NULL;
@@ -254,6 +322,7 @@ static void streams_are_one_encoder(void **state)
         free(got.ids);
         free(want.ids);
     }
+    llm_pool_stop();
     free(text);
 }
 
@@ -366,7 +435,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(short_and_long_are_the_definition), cmocka_unit_test(any_bytes_come_back),
-        cmocka_unit_test(every_split_keeps_every_byte),
+        cmocka_unit_test(every_split_keeps_every_byte), cmocka_unit_test(many_pieces_at_once_are_the_definition),
         cmocka_unit_test(special_tokens_count_only_when_asked), cmocka_unit_test(streams_are_one_encoder),
         cmocka_unit_test(strict_names_the_byte), cmocka_unit_test(cut_characters_are_held),
         cmocka_unit_test(training_does_not_depend_on_threads), cmocka_unit_test(writing_and_reading_keep_the_identity),
