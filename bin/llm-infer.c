@@ -11,6 +11,7 @@
 #include "cpu/pool.h"
 #include "cpu/profile.h"
 #include "bin/infer/infer.h"
+#include "infer/classify.h"
 #include "infer/embed.h"
 #include "measure/profile.h"
 
@@ -38,6 +39,7 @@ static const struct llm_opt options[] = {
     {0, "score", NULL, "the prompt's tokens: id, text, log-probability", LLM_FLAG, AT(score), 0, 0, NULL},
     {0, "logits", NULL, "a tensor stream of the prompt's logits", LLM_FLAG, AT(logits), 0, 0, NULL},
     {0, "embed", NULL, "a tensor stream with a vector for the prompt; with --jsonl a vector a line", LLM_FLAG, AT(embed), 0, 0, NULL},
+    {0, "classify", NULL, "the prompt's classes and their probabilities; with --jsonl a class a line", LLM_FLAG, AT(classify), 0, 0, NULL},
     {0, "pooling", "KIND", "what --embed makes of the final hidden states: mean, cls or last [as the model asks, else mean]", LLM_CHOICE, AT(pooling),
      0, 0, "mean|cls|last"},
     {0, "embd-normalize", "P", "divide vectors: -1 not, 0 to a largest of 32760, by 1 sum, 2 length, P p-norm [as the model asks, else -1]",
@@ -96,7 +98,7 @@ static bool is_dash(const char *s)
 static void check_usage(struct args *a, const char *operand)
 {
     bool to_stdout = !a->common.output || is_dash(a->common.output);
-    int owners = a->score + a->logits + a->embed, from_stdin = is_dash(a->model) + is_dash(a->kv_in) + is_dash(a->tokenizer)
+    int owners = a->score + a->logits + a->embed + a->classify, from_stdin = is_dash(a->model) + is_dash(a->kv_in) + is_dash(a->tokenizer)
                                                                    + is_dash(a->fim_prefix) + is_dash(a->fim_suffix);
     bool fills_in = a->fim_prefix || a->fim_suffix;
     bool reads_prompt = !operand && !fills_in && (a->jsonl || a->file || !a->kv_in) && !a->plan;
@@ -105,11 +107,12 @@ static void check_usage(struct args *a, const char *operand)
     if (a->jsonl ? is_dash(operand) || is_dash(a->file) || (!operand && !a->file) : reads_prompt && (!a->file || is_dash(a->file))) from_stdin++;
     if (from_stdin > 1) llm_usage(&cli, "standard input cannot be two inputs at once");
     if (owners > 1 || (is_dash(a->kv_out) && to_stdout && owners > 0)) {
-        llm_usage(&cli, "standard output has one owner: expected one of --score, --logits, --embed, --kv-out -");
+        llm_usage(&cli, "standard output has one owner: expected one of --score, --logits, --embed, --classify, --kv-out -");
     }
     if (a->jsonl && (a->score || a->logits || a->kv_out || a->echo))
         llm_usage(&cli, "--jsonl does not go with --score, --logits, --kv-out or --echo");
-    if (a->jsonl && a->embed && (a->chat || a->kv_in)) llm_usage(&cli, "--embed of lines does not go with --chat or --kv-in");
+    if (a->jsonl && (a->embed || a->classify) && (a->chat || a->kv_in)) llm_usage(&cli, "--embed of lines does not go with --chat or --kv-in");
+    if (a->classify && (a->kv_in || a->kv_out || a->n > 0)) llm_usage(&cli, "--classify takes a text alone: not with a cache or -n");
     if (!a->embed && (a->pooling >= 0 || a->embd_normalize != UNSET)) llm_usage(&cli, "--pooling and --embd-normalize go with --embed");
     if (!a->chat && (a->chat_template || a->system)) llm_usage(&cli, "--chat-template and --system go with --chat");
     if (a->chat && !a->jsonl && (operand || a->samples > 1)) {
@@ -177,7 +180,8 @@ static int load(struct session *s, struct llm_err *e)
     o.cache = a->cache_type < 0 ? LLM_NO_DTYPE : llm_kv_types[a->cache_type];
     s->model = llm_model_load(a->model, e);
     if (!s->model) return -1;
-    if (!a->plan && !a->embed && !a->logits && llm_model_must_generate(s->model, e) < 0) return llm_in(e, "%s", a->model);
+    if (a->classify && llm_classify_check(s->model, e) < 0) return llm_in(e, "%s", a->model);
+    if (!a->plan && !a->embed && !a->classify && !a->logits && llm_model_must_generate(s->model, e) < 0) return llm_in(e, "%s", a->model);
     bool continues = a->score || a->chat || a->kv_in || a->kv_out || (a->logits && s->model->config.num_encoder_layers > 0);
     if (continues && llm_model_must_continue(s->model, e) < 0) return llm_in(e, "%s", a->model);
     if (s->model->ngram && (a->embed || a->kv_out || a->kv_in)) {
@@ -203,7 +207,8 @@ static int choose_pooling(struct session *s, struct llm_err *e)
 {
     static const enum llm_pool_kind kinds[] = {LLM_POOL_MEAN, LLM_POOL_CLS, LLM_POOL_LAST};
     const struct args *a = s->a;
-    if (a->pooling >= 0) s->pool = kinds[a->pooling];
+    if (a->classify) s->pool = llm_config_pooling(&s->model->config);
+    else if (a->pooling >= 0) s->pool = kinds[a->pooling];
     else if (llm_embed_pooling(&s->model->config, &s->pool, e) < 0) return llm_in(e, "%s", a->model);
     s->normalize = a->embd_normalize != UNSET ? a->embd_normalize : s->model->config.normalize_embeddings ? 2 : -1;
     return 0;
@@ -216,8 +221,10 @@ static int run_prompt(struct session *s, const char *operand, struct llm_err *e)
     size_t n = 0, n_all = 0;
     int status = a->fim_prefix || a->fim_suffix ? fim_read(s, &ids, &n, e) : prompt_read(s, operand, &ids, &n, e);
     if (status == 0 && !a->score) status = prompt_check(s, n, e);
-    if (status == 0 && !a->score && !a->logits && !a->embed) {
+    if (status == 0 && !a->score && !a->logits && !a->embed && !a->classify) {
         status = run_text(s, ids, n, e);
+    } else if (status == 0 && a->classify) {
+        status = run_classify(s, ids, n, e);
     } else if (status == 0) {
         bool extended = a->n != 0 || a->kv_out;
         if (extended) status = extend(s, ids, n, &all, &n_all, e);
@@ -234,13 +241,13 @@ static int run(struct session *s, const char *operand, struct llm_err *e)
     bool binary = a->logits || (a->embed && !a->jsonl), to_stdout = !a->common.output || is_dash(a->common.output);
     if (load(s, e) < 0) return -1;
     if (a->plan) return run_plan(s, e);
-    if (a->embed && choose_pooling(s, e) < 0) return -1;
+    if ((a->embed || a->classify) && choose_pooling(s, e) < 0) return -1;
     if (!(is_dash(a->kv_out) && to_stdout)) {
         s->out = llm_output_open(a->common.output, binary, e);
         if (!s->out) return -1;
     }
     int (*work)(struct session *, const char *, struct llm_err *) = !a->jsonl ? a->chat ? run_chat : run_prompt
-                                                                   : a->embed ? run_embed_lines : run_jsonl;
+                                                                   : a->embed || a->classify ? run_embed_lines : run_jsonl;
     int status = work(s, operand, e);
     struct llm_output *o = s->out;
     s->out = NULL;

@@ -1,11 +1,12 @@
-/* --embed --jsonl: a text a line, {"id": …, "prompt": …} or {"id": …, "ids": […]}; a vector a line. Lines are read ahead, so that an encoder has a
- * whole pass to do. */
+/* --embed or --classify with --jsonl: a text a line, {"id": …, "prompt": …} or {"id": …, "ids": […]}; a vector or a class a line. Lines are read
+ * ahead, so that an encoder has a whole pass to do. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include "base/buf.h"
 #include "bin/infer/infer.h"
 #include "bin/infer/lines.h"
+#include "infer/classify.h"
 #include "infer/embed.h"
 
 enum { AHEAD = 64 };
@@ -18,9 +19,38 @@ struct run {
     int64_t n;
     int32_t *ids;            /* of all of them, one after another */
     size_t n_ids, room;
+    int32_t *kinds;          /* of segments, of each of them */
+    size_t kinds_room;
     float *vectors;          /* [AHEAD, hidden_size] */
+    double *classes;         /* [num_labels] */
     struct llm_buf out;
 };
+
+/* A second text behind the first, for models that compare two: "pair", or "second", the place in "ids" where it begins. *second: where. */
+static int take_second(struct run *r, json_t *o, int32_t **ids, size_t *n, size_t *second, struct llm_err *e)
+{
+    json_t *pair = json_object_get(o, "pair");
+    int64_t place = (int64_t)*n;
+    int32_t *more = NULL;
+    size_t n_more = 0;
+    if (llm_json_int(o, "second", 0, (int64_t)*n, &place, e) < 0) return -1;
+    *second = (size_t)place;
+    if (!pair) return 0;
+    if (!json_is_string(pair)) return llm_fail(e, EX_DATAERR, "\"pair\": expected a string");
+    if (prompt_encode(r->s, json_string_value(pair), json_string_length(pair), &more, &n_more, e) < 0) return llm_in(e, "\"pair\"");
+    /* both begin with one beginning */
+    size_t skip = n_more > 0 && *n > 0 && more[0] == (*ids)[0] && llm_tokenizer_is_special(r->s->model->tokenizer, more[0]);
+    int32_t *both = llm_alloc(*n + n_more, sizeof *both, "two texts", e);
+    if (both) {
+        memcpy(both, *ids, *n * sizeof *both);
+        memcpy(both + *n, more + skip, (n_more - skip) * sizeof *both);
+        free(*ids);
+        *ids = both;
+        *n += n_more - skip;
+    }
+    free(more);
+    return both ? 0 : -1;
+}
 
 static int take_text(struct run *r, json_t *o, int32_t **ids, size_t *n, struct llm_err *e)
 {
@@ -39,22 +69,45 @@ static int take_text(struct run *r, json_t *o, int32_t **ids, size_t *n, struct 
 static int take_line(struct run *r, const char *text, size_t n, struct llm_err *e)
 {
     int32_t *ids = NULL;
-    size_t n_ids = 0;
+    size_t n_ids = 0, second = 0;
     json_t *o = llm_json_parse(text, n, e);
     if (!o) return -1;
     r->objects[r->n++] = o;
     int status = json_is_object(o) ? take_text(r, o, &ids, &n_ids, e) : llm_fail(e, EX_DATAERR, "expected an object {\"id\": …, \"prompt\": …}");
+    if (status == 0) status = take_second(r, o, &ids, &n_ids, &second, e);
+    if (status == 0) status = prompt_check(r->s, n_ids, e);
     if (status == 0) status = llm_grow((void **)&r->ids, &r->room, r->n_ids + n_ids, sizeof *ids, e);
+    if (status == 0) status = llm_grow((void **)&r->kinds, &r->kinds_room, r->n_ids + n_ids, sizeof *ids, e);
     if (status == 0) {
+        bool kinds = r->s->model->config.type_vocab_size > 1;
+        for (size_t i = 0; i < n_ids; i++) r->kinds[r->n_ids + i] = kinds && i >= second;
         memcpy(r->ids + r->n_ids, ids, n_ids * sizeof *ids);
         r->n_ids += n_ids;
         r->lengths[r->n - 1] = (int64_t)n_ids;
         json_object_del(o, "prompt");
         json_object_del(o, "ids");
+        json_object_del(o, "pair");
+        json_object_del(o, "second");
         if (!json_object_get(o, "id")) json_object_set_new(o, "id", json_integer(r->in.number));
     }
     free(ids);
     return status;
+}
+
+/* "label", "probabilities" of a text's vector. */
+static int put_classes(struct run *r, json_t *o, const float *v, struct llm_err *e)
+{
+    const struct llm_model *m = r->s->model;
+    int64_t best = 0;
+    if (llm_classify(&r->s->engine, v, r->classes, e) < 0) return -1;
+    json_t *all = json_object();
+    int bad = !all;
+    for (int64_t i = 0; i < m->config.num_labels; i++) {
+        bad |= json_object_set_new(all, llm_labels_name(&m->labels, i), json_real(r->classes[i]));
+        best = r->classes[i] > r->classes[best] ? i : best;
+    }
+    bad |= json_object_set_new(o, "label", json_string(llm_labels_name(&m->labels, best))) | json_object_set_new(o, "probabilities", all);
+    return bad ? llm_no_memory(e, "a line of output") : 0;
 }
 
 /* "id" first, then what the line carried, then the results. */
@@ -66,9 +119,12 @@ static int write_line(struct run *r, int64_t i, struct llm_err *e)
     r->out.n = 0;
     int bad = !o || json_object_set(o, "id", json_object_get(r->objects[i], "id")) < 0 || json_object_update(o, r->objects[i]) < 0
               || json_object_set_new(o, "prompt_tokens", json_integer(r->lengths[i])) < 0;
-    bad = bad ? llm_no_memory(e, "a line of output") : llm_json_dump(o, &r->out, e);
+    bad = bad ? llm_no_memory(e, "a line of output") : r->s->a->classify && put_classes(r, o, v, e) < 0 ? -1 : llm_json_dump(o, &r->out, e);
     json_decref(o);
     if (bad) return -1;
+    if (r->s->a->classify) {
+        return llm_buf_put(&r->out, "\n", 1, e) < 0 ? -1 : llm_output_write(r->s->out, r->out.p, r->out.n, e);
+    }
     r->out.n--; /* the object goes on: its brace comes at the end */
     if (llm_buf_printf(&r->out, e, ",\"embedding\":") < 0) return -1;
     for (int64_t k = 0; k < width; k++) {
@@ -87,9 +143,9 @@ static void forget(struct run *r)
 static int flush(struct run *r, struct llm_err *e)
 {
     int64_t width = r->s->model->config.hidden_size;
-    int status = llm_embed_texts(&r->s->engine, r->ids, r->lengths, r->n, r->s->pool, r->vectors, e);
+    int status = llm_embed_texts(&r->s->engine, r->ids, r->kinds, r->lengths, r->n, r->s->pool, r->vectors, e);
     for (int64_t i = 0; i < r->n && status == 0; i++) {
-        llm_embed_normalize(r->vectors + i * width, width, r->s->normalize);
+        if (!r->s->a->classify) llm_embed_normalize(r->vectors + i * width, width, r->s->normalize);
         status = write_line(r, i, e);
     }
     forget(r);
@@ -120,11 +176,14 @@ int run_embed_lines(struct session *s, const char *operand, struct llm_err *e)
 {
     struct run r = {.s = s};
     r.vectors = llm_alloc((size_t)s->model->config.hidden_size, AHEAD * sizeof *r.vectors, "embeddings", e);
-    int status = r.vectors && lines_open(&r.in, s->a->file ? s->a->file : operand ? operand : "-", e) == 0 ? each_line(&r, e) : -1;
+    r.classes = llm_alloc((size_t)s->model->config.num_labels + 1, sizeof *r.classes, "classes", e);
+    int status = r.vectors && r.classes && lines_open(&r.in, s->a->file ? s->a->file : operand ? operand : "-", e) == 0 ? each_line(&r, e) : -1;
     forget(&r);
     lines_close(&r.in);
     llm_buf_release(&r.out);
     free(r.vectors);
+    free(r.classes);
     free(r.ids);
+    free(r.kinds);
     return status;
 }

@@ -15,7 +15,7 @@ struct args {
     int fim_spm;
     int chat;
     const char *model, *tokenizer, *file, *kv_in, *kv_out;
-    int jsonl, score, logits, embed, ids, special, echo, ignore_eos, no_timings, plan, profile;
+    int jsonl, score, logits, embed, classify, ids, special, echo, ignore_eos, no_timings, plan, profile;
     int64_t n, context, batch, parallel, samples, kv_keep, trace_queries;
     int precision, cache_type, pooling;
     int64_t embd_normalize;
@@ -39,7 +39,7 @@ struct session {
     struct llm_sampling sampling;  /* from the options */
     struct llm_logit_bias *bias;
     struct llm_kv begin;           /* from --kv-in; empty without */
-    enum llm_pool_kind pool;       /* of --embed */
+    enum llm_pool_kind pool;       /* of --embed and --classify */
     int64_t normalize;
     struct chat chat;              /* with --chat */
     struct llm_fim fim;            /* where there is something to fill in; fim_known then */
@@ -76,7 +76,9 @@ int chat_encode(const struct session *s, const json_t *messages, const json_t *t
 /* Each runs one way of working: 0, 1 when a signal was caught, -1. */
 int run_text(struct session *s, const int32_t *ids, size_t n, struct llm_err *e) LLM_MUST_CHECK;
 int run_jsonl(struct session *s, const char *operand, struct llm_err *e) LLM_MUST_CHECK;
-/* A text a line, a vector a line. */
+/* The classes of a prompt. */
+int run_classify(struct session *s, const int32_t *ids, size_t n, struct llm_err *e) LLM_MUST_CHECK;
+/* A text a line, a vector or a class a line. */
 int run_embed_lines(struct session *s, const char *operand, struct llm_err *e) LLM_MUST_CHECK;
 /* Turns on standard input (or -f) answered one after another. */
 int run_chat(struct session *s, const char *operand, struct llm_err *e) LLM_MUST_CHECK;

@@ -15,8 +15,8 @@ struct args {
     struct llm_common common;
     const char *tokenizer, *pattern;
     struct document_options documents;
-    const char *chat_template, *date, *pair;
-    int text, count, special, add_special, append_eos, strict, chat, generation_prompt;
+    const char *chat_template, *date, *pair, *label;
+    int tsv, text, count, special, add_special, append_eos, strict, chat, generation_prompt;
 };
 #define AT(field) offsetof(struct args, field)
 #define CHAT_NAMES "chatml, gemma, llama2, llama3, mistral, phi3, vicuna or zephyr"
@@ -26,6 +26,8 @@ static const struct llm_opt options[] = {
     {0, "pattern", "NAME|REGEX", "split pattern of a rank file that is not a known one", LLM_STR, AT(pattern), 0, 0, NULL},
     DOCUMENT_OPTIONS(struct args, documents),
     {0, "pair", "SOURCE,TARGET", "each line is a JSON object with two texts, a document; loss_mask marks the target", LLM_STR, AT(pair), 0, 0, NULL},
+    {0, "label", "FIELD", "each line is a JSON object that says its class in FIELD", LLM_STR, AT(label), 0, 0, NULL},
+    {0, "tsv", NULL, "lines of --pair and --label are fields 1, 2, ... between tabulators, not JSON", LLM_FLAG, AT(tsv), 0, 0, NULL},
     {0, "chat", NULL, "each line is a JSON object with \"messages\"; loss_mask marks the assistant's", LLM_FLAG, AT(chat), 0, 0, NULL},
     {0, "chat-template", "FILE|NAME", "the template of --chat: a file, or " CHAT_NAMES " [the tokenizer's own]", LLM_STR, AT(chat_template), 0, 0,
      NULL},
@@ -141,7 +143,42 @@ static int line_part(void *arg, const char *text, size_t n, struct llm_err *e)
     return llm_buf_put(&((struct job *)arg)->line, text, n, e);
 }
 
-/* One of the two texts of a line. */
+/* A line's fields by their names. New reference. */
+static json_t *parse_line(struct job *j, struct llm_err *e)
+{
+    if (!j->a->tsv) return llm_json_parse(j->line.p, j->line.n, e);
+    json_t *o = json_object();
+    size_t n = j->line.n;
+    while (n > 0 && (j->line.p[n - 1] == '\n' || j->line.p[n - 1] == '\r')) n--;
+    char name[16];
+    for (size_t at = 0, number = 1; o && at <= n; number++) {
+        const char *tab = memchr(j->line.p + at, '\t', n - at);
+        size_t end = tab ? (size_t)(tab - j->line.p) : n;
+        snprintf(name, sizeof name, "%zu", number);
+        if (json_object_set_new(o, name, json_stringn(j->line.p + at, end - at)) < 0) {
+            llm_fail(e, EX_DATAERR, "field '%s': expected UTF-8", name);
+            json_decref(o);
+            return NULL;
+        }
+        at = end + 1;
+    }
+    if (!o) llm_no_memory(e, "a line");
+    return o;
+}
+
+/* The class that a line says: a text, a number or a truth. */
+static int take_label(struct job *j, const json_t *o, struct llm_err *e)
+{
+    const json_t *v = json_object_get(o, j->a->label);
+    char number[32];
+    snprintf(number, sizeof number, "%" JSON_INTEGER_FORMAT, json_integer_value(v));
+    const char *text = json_is_string(v) ? json_string_value(v) : json_is_integer(v) ? number : json_is_true(v) ? "true" : json_is_false(v) ? "false"
+                     : NULL;
+    if (!text || !*text) return llm_fail(e, EX_DATAERR, "field '%s': expected a class: a text or a whole number", j->a->label);
+    return j->writer ? llm_tokens_label(j->writer, text, e) : 0;
+}
+
+/* One of the texts of a line. */
 static int take_text(struct job *j, const json_t *o, const char *field, size_t n, bool target, struct llm_err *e)
 {
     const struct args *a = j->a;
@@ -159,14 +196,18 @@ static int take_text(struct job *j, const json_t *o, const char *field, size_t n
     return bad;
 }
 
-static int take_pair(struct job *j, struct llm_err *e)
+/* The text of a line, or its two texts, and its class. */
+static int take_fields(struct job *j, struct llm_err *e)
 {
-    const char *pair = j->a->pair, *comma = strchr(pair, ',');
-    json_t *o = llm_json_parse(j->line.p, j->line.n, e);
+    const char *pair = j->a->pair, *comma = pair ? strchr(pair, ',') : NULL;
+    const char *field = j->a->documents.field ? j->a->documents.field : j->a->tsv ? "1" : "text";
+    json_t *o = parse_line(j, e);
     if (!o) return -1;
     j->conversation.n = 0;
-    int bad = take_text(j, o, pair, (size_t)(comma - pair), false, e);
-    if (bad == 0) bad = take_text(j, o, comma + 1, strlen(comma + 1), true, e);
+    int bad = j->a->label ? take_label(j, o, e) : 0;
+    if (bad == 0) bad = comma ? take_text(j, o, pair, (size_t)(comma - pair), false, e) : take_text(j, o, field, strlen(field), true, e);
+    if (bad == 0 && comma) bad = take_text(j, o, comma + 1, strlen(comma + 1), true, e);
+    if (bad == 0 && j->a->label && j->conversation.n == 0) bad = llm_fail(e, EX_DATAERR, "expected a text, found no token");
     json_decref(o);
     return bad;
 }
@@ -180,12 +221,13 @@ static int end_line(void *arg, struct llm_err *e)
     if (blank == j->line.n) return 0;
     struct chat_tokens *c = &j->conversation;
     const struct tm *day = j->a->date ? &j->day : NULL;
-    if (j->a->pair ? take_pair(j, e) < 0 : chat_encode(c, &j->chat, j->tokenizer, j->line.p, j->line.n, j->a->generation_prompt, day, e) < 0)
+    if (j->a->pair || j->a->label ? take_fields(j, e) < 0
+                                  : chat_encode(c, &j->chat, j->tokenizer, j->line.p, j->line.n, j->a->generation_prompt, day, e) < 0)
         return llm_in(e, "%s: line %" PRIu64, j->name, j->number);
     if (!j->writer) return take_ids(j, c->ids, c->n, true, e);
     j->tokens += c->n;
     j->documents++;
-    return llm_tokens_put(j->writer, c->ids, c->mask, c->n, e) < 0 ? -1 : llm_tokens_end_document(j->writer, e);
+    return llm_tokens_put(j->writer, c->ids, j->a->pair || j->a->chat ? c->mask : NULL, c->n, e) < 0 ? -1 : llm_tokens_end_document(j->writer, e);
 }
 
 static int encode(struct job *j, const struct llm_tokenizer *t, char *const *paths, int n_paths, struct llm_err *e)
@@ -196,7 +238,7 @@ static int encode(struct job *j, const struct llm_tokenizer *t, char *const *pat
     j->eos = a->append_eos ? llm_tokenizer_eos(t) : -1;
     if (a->append_eos && j->eos < 0)
         return llm_fail(e, EX_DATAERR, "%s: --append-eos: this tokenizer has no end-of-text token", a->tokenizer);
-    bool by_line = a->chat || a->pair;
+    bool by_line = a->chat || a->pair || a->label;
     j->tokenizer = t;
     if (a->chat && llm_chat_find(&j->chat, a->chat_template, a->tokenizer, t, e) < 0)
         return -1;
@@ -204,7 +246,7 @@ static int encode(struct job *j, const struct llm_tokenizer *t, char *const *pat
     if (!j->out)
         return -1;
     if (!a->text && !a->count
-        && !(j->writer = llm_tokens_writer_create(j->out, llm_tokenizer_id(t), llm_tokenizer_vocab_size(t), by_line, e)))
+        && !(j->writer = llm_tokens_writer_create(j->out, llm_tokenizer_id(t), llm_tokenizer_vocab_size(t), a->chat || a->pair, e)))
         return -1;
     j->stream = by_line ? NULL : llm_encode_stream_create(t, flags, take_ids, j, e);
     if (!by_line && !j->stream)
@@ -249,12 +291,20 @@ int tokenize_encode(int argc, char **argv)
     read_date(&j);
     if (a.chat && (a.documents.jsonl || a.documents.lines || a.documents.separator || a.add_special || a.append_eos || a.special || a.strict))
         llm_usage(&tokenize_encode_cli, "--chat does not go with options that say what a document is or what is added to it");
+    if (a.label && (a.chat || a.documents.lines || a.documents.separator))
+        llm_usage(&tokenize_encode_cli, "--label goes with lines of JSON, or with --tsv");
+    if (a.tsv && ((!a.pair && !a.label) || a.documents.jsonl))
+        llm_usage(&tokenize_encode_cli, "--tsv goes with --pair and --label, and not with --jsonl");
     if (a.pair && (a.chat || a.documents.jsonl || a.documents.lines || a.documents.separator))
         llm_usage(&tokenize_encode_cli, "--pair does not go with other options that say what a document is");
     if (a.pair && (!strchr(a.pair, ',') || strchr(a.pair, ',') == a.pair || !strchr(a.pair, ',')[1]))
         llm_usage(&tokenize_encode_cli, "--pair: expected SOURCE,TARGET, found '%s'", a.pair);
+    if (a.label) /* its lines are JSON all the same */
+        a.documents.jsonl = true;
     check_documents(&tokenize_encode_cli, &a.documents);
-    a.documents.lines |= a.chat || a.pair;
+    if (a.label)
+        a.documents.jsonl = false;
+    a.documents.lines |= a.chat || a.pair || a.label;
     check_inputs(&tokenize_encode_cli, a.tokenizer, argv + rest, argc - rest);
     if (llm_pool_start(a.common.threads, &e) < 0)
         return llm_report(&e);

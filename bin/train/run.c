@@ -104,6 +104,14 @@ static int configure(struct llm_config *c, const struct args *a, const struct ll
     return o->configure(c, data->train, e) < 0 ? llm_in(e, "--objective %s", o->name) : 0;
 }
 
+/* Names of the classes that the data has, for a model without names. */
+static int name_classes(struct llm_model *m, const struct llm_train_data *data, struct llm_err *e)
+{
+    const struct llm_labels *names;
+    if (llm_labels_count(&m->labels) > 0 || !data->train || !llm_tokens_labels(data->train, &names)) return 0;
+    return llm_labels_count(names) == m->config.num_labels ? llm_labels_sorted(&m->labels, names, e) : 0;
+}
+
 static int new_model(struct llm_run *r, const struct args *a, struct llm_tokenizer *tok, const struct llm_train_data *data, struct llm_err *e)
 {
     struct llm_config c;
@@ -116,7 +124,24 @@ static int new_model(struct llm_run *r, const struct args *a, struct llm_tokeniz
     if (a->mup) llm_config_mup(&c, a->o.mup_base_width, a->base_head_dim);
     if (a->plan || a->coordcheck) return 0;
     r->model = llm_model_create(&c, (uint64_t)a->o.seed, e);
-    return r->model ? 0 : -1;
+    return r->model ? name_classes(r->model, data, e) : -1;
+}
+
+/* A model of other weights as the objective wants it: with a head of another kind it gets fresh weights there. */
+static int refit_model(struct llm_run *r, const struct args *a, const struct llm_train_data *data, struct llm_err *e)
+{
+    struct llm_config c = r->model->config;
+    if (configure(&c, a, data, e) < 0) return -1;
+    if (a->resume) return 0;
+    if (c.num_labels == r->model->config.num_labels) {
+        r->model->config = c;
+        return 0;
+    }
+    struct llm_model *m = llm_model_graft(r->model, &c, (uint64_t)a->o.seed, e);
+    if (!m) return -1;
+    llm_model_destroy(r->model);
+    r->model = m;
+    return name_classes(m, data, e);
 }
 
 /* The data is opened with the tokenizer that the options or the model bring. */
@@ -173,7 +198,7 @@ static int make(struct llm_run *r, const struct args *a, struct llm_tokenizer **
     }
     int got = open_data(r, a, *tok, data, n_data, &d, e);
     if (got == 0 && a->config) got = new_model(r, a, *tok, &d, e);
-    else if (got == 0) got = configure(&r->model->config, a, &d, e);
+    else if (got == 0) got = refit_model(r, a, &d, e);
     if (got < 0) {
         llm_train_data_release(&d);
         return -1;

@@ -15,7 +15,9 @@ int llm_rows_init(struct llm_rows *r, int64_t n_rows, int64_t row_len, struct ll
     r->own = r->doc_start ? llm_calloc(n, 1, "a batch", e) : NULL;
     r->picks = r->own ? llm_calloc(n, sizeof *r->picks, "a batch", e) : NULL;
     r->prefixes = r->picks ? llm_calloc(n, sizeof *r->prefixes, "a batch", e) : NULL;
-    r->source = r->prefixes ? llm_calloc(n, sizeof *r->source, "a batch", e) : NULL;
+    r->kinds = r->prefixes ? llm_calloc(n, sizeof *r->kinds, "a batch", e) : NULL;
+    r->lengths = r->kinds ? llm_calloc((size_t)n_rows, sizeof *r->lengths, "a batch", e) : NULL;
+    r->source = r->lengths ? llm_calloc(n, sizeof *r->source, "a batch", e) : NULL;
     r->source_len = r->source ? llm_calloc((size_t)n_rows, sizeof *r->source_len, "a batch", e) : NULL;
     r->window = r->source_len ? llm_calloc(2 * (size_t)row_len + 2, sizeof *r->window, "a batch", e) : NULL;
     r->mask = r->window ? llm_calloc(2 * (size_t)row_len + 2, 1, "a batch", e) : NULL;
@@ -31,6 +33,8 @@ void llm_rows_release(struct llm_rows *r)
     free(r->own);
     free(r->picks);
     free(r->prefixes);
+    free(r->kinds);
+    free(r->lengths);
     free(r->source);
     free(r->source_len);
     free(r->window);
@@ -50,6 +54,8 @@ struct llm_rows llm_rows_part(const struct llm_rows *r, int64_t first, int64_t n
     part.own += at;
     part.picks += at;
     part.prefixes += at;
+    part.kinds += at;
+    part.lengths += first;
     part.source += at;
     part.source_len += first;
     part.documents = false;

@@ -14,6 +14,9 @@ struct llm_rows {
     int64_t n_picks;        /* 0: the loss of every token is looked at */
     int32_t *prefixes;      /* [n_rows, row_len]: at a document's first token how many of its tokens are its prefix */
     bool prefixed;          /* they count */
+    int32_t *lengths;       /* [n_rows]: tokens of rows that are one text each, those behind them are padding */
+    int32_t *kinds;         /* [n_rows, row_len]: kinds of segments, where rows have them */
+    bool kinded;            /* they count */
     int32_t *source;        /* [n_rows, row_len]: the other text of each row, where an objective has two */
     int32_t *source_len;    /* [n_rows]: its tokens, those behind them are padding */
     uint8_t *mask;          /* [2 row_len + 2], scratch */

@@ -11,6 +11,8 @@
 #include "base/hash.h"
 #include "io/sniff.h"
 
+#define LABELS "llm.labels"
+
 /* ---- writing ---- */
 
 struct llm_tokens_writer {
@@ -24,6 +26,10 @@ struct llm_tokens_writer {
     size_t n_ends, room;
     int32_t vocab_size;
     uint64_t messages;
+    struct llm_labels names;
+    int32_t *labels;         /* [n_ends], where there are names */
+    size_t labels_room;
+    int64_t label;           /* of the document under way; -1: not said */
 };
 
 struct llm_tokens_writer *llm_tokens_writer_create(struct llm_output *o, const char *tokenizer_id, int32_t vocab_size, bool with_mask,
@@ -34,6 +40,7 @@ struct llm_tokens_writer *llm_tokens_writer_create(struct llm_output *o, const c
     w->wide = vocab_size > 65536;
     w->with_mask = with_mask;
     w->vocab_size = vocab_size;
+    w->label = -1;
     w->out = llm_writer_create(o, e);
     w->meta = json_pack("{s:s, s:o}", "llm.tokenizer", tokenizer_id, "llm.vocab_size", json_sprintf("%d", vocab_size));
     w->ids = llm_alloc(LLM_TOKENS_PER_MESSAGE, w->wide ? 4 : 2, "tokens", e);
@@ -52,16 +59,30 @@ void llm_tokens_writer_destroy(struct llm_tokens_writer *w)
     free(w->ids);
     free(w->mask);
     free(w->doc_ends);
+    free(w->labels);
+    llm_labels_release(&w->names);
     free(w);
+}
+
+/* The names so far. */
+static int set_labels(struct llm_tokens_writer *w, struct llm_err *e)
+{
+    struct llm_buf text = {0};
+    int status = llm_labels_to_text(&w->names, &text, e);
+    if (status == 0 && json_object_set_new(w->meta, LABELS, json_stringn(text.p, text.n)) < 0) status = llm_no_memory(e, "labels");
+    llm_buf_release(&text);
+    return status;
 }
 
 static int flush(struct llm_tokens_writer *w, struct llm_err *e)
 {
-    struct llm_tensor_out t[3];
+    struct llm_tensor_out t[4];
     size_t n = 0;
+    if (w->names.names && set_labels(w, e) < 0) return -1;
     t[n++] = (struct llm_tensor_out){"doc_ends", LLM_U64, 1, {(int64_t)w->n_ends}, w->doc_ends};
     t[n++] = (struct llm_tensor_out){"ids", w->wide ? LLM_U32 : LLM_U16, 1, {(int64_t)w->n}, w->ids};
     if (w->with_mask) t[n++] = (struct llm_tensor_out){"loss_mask", LLM_U8, 1, {(int64_t)w->n}, w->mask};
+    if (w->names.names) t[n++] = (struct llm_tensor_out){"labels", LLM_I32, 1, {(int64_t)w->n_ends}, w->labels};
     int got = llm_writer_message(w->out, "tokens", w->meta, t, n, e);
     w->n = w->n_ends = 0;
     w->messages++;
@@ -98,6 +119,13 @@ int llm_tokens_put(struct llm_tokens_writer *w, const int32_t *ids, const uint8_
     return 0;
 }
 
+int llm_tokens_label(struct llm_tokens_writer *w, const char *label, struct llm_err *e)
+{
+    if (!w->names.names && (w->n_ends || w->messages)) return llm_fail(e, LLM_EX_FAILURE, "tokens: expected a label of each document");
+    w->label = llm_labels_add(&w->names, label, e);
+    return w->label < 0 ? -1 : 0;
+}
+
 int llm_tokens_end_document(struct llm_tokens_writer *w, struct llm_err *e)
 {
     void *ends = w->doc_ends;
@@ -105,6 +133,12 @@ int llm_tokens_end_document(struct llm_tokens_writer *w, struct llm_err *e)
     if (w->n == 0) return 0;
     if (llm_grow(&ends, &w->room, w->n_ends + 1, sizeof *w->doc_ends, e) < 0) return -1;
     w->doc_ends = ends;
+    if (w->names.names) {
+        if (llm_grow((void **)&w->labels, &w->labels_room, w->n_ends + 1, sizeof *w->labels, e) < 0) return -1;
+        if (w->label < 0) return llm_fail(e, LLM_EX_FAILURE, "tokens: expected a label of each document");
+        w->labels[w->n_ends] = (int32_t)w->label;
+        w->label = -1;
+    }
     w->doc_ends[w->n_ends++] = w->n;
     return 0;
 }
@@ -131,6 +165,9 @@ struct llm_tokens {
     size_t n_pieces, room_pieces;
     uint64_t *doc_ends;
     size_t n_ends, room_ends;
+    int32_t *labels;          /* of each document; NULL: they have none */
+    size_t room_labels;
+    struct llm_labels names;
     uint64_t count;
     int32_t vocab_size;
     char tokenizer[65];
@@ -144,6 +181,8 @@ void llm_tokens_close(struct llm_tokens *t)
     free(t->maps);
     free(t->pieces);
     free(t->doc_ends);
+    free(t->labels);
+    llm_labels_release(&t->names);
     free(t);
 }
 
@@ -155,6 +194,12 @@ const uint64_t *llm_tokens_doc_ends(const struct llm_tokens *t, size_t *n)
 {
     *n = t->n_ends;
     return t->doc_ends;
+}
+
+const int32_t *llm_tokens_labels(const struct llm_tokens *t, const struct llm_labels **names)
+{
+    *names = &t->names;
+    return t->labels;
 }
 
 /* Copies a pipe to an unlinked temporary file, whose descriptor is returned. */
@@ -208,6 +253,7 @@ static int check_ids(const struct piece *p, int32_t vocab_size, const char *name
 int llm_tokens_message_check(const struct llm_header *h, char tokenizer[65], const char *name, struct llm_tokens_message *m, struct llm_err *e)
 {
     const struct llm_entry *ids = llm_header_find(h, "ids"), *ends = llm_header_find(h, "doc_ends"), *mask = llm_header_find(h, "loss_mask");
+    const struct llm_entry *labels = llm_header_find(h, "labels");
     const char *id = llm_header_meta(h, "llm.tokenizer"), *vocab = llm_header_meta(h, "llm.vocab_size");
     int64_t declared = 0;
     if (!h->kind || strcmp(h->kind, "tokens") != 0)
@@ -216,6 +262,9 @@ int llm_tokens_message_check(const struct llm_header *h, char tokenizer[65], con
         return llm_fail(e, EX_DATAERR, "%s: tensor 'ids': expected U16 or U32 of one dimension", name);
     if (mask && (mask->dtype != LLM_U8 || mask->n_dims != 1 || mask->shape[0] != ids->shape[0]))
         return llm_fail(e, EX_DATAERR, "%s: tensor 'loss_mask': expected U8 [%lld]", name, (long long)ids->shape[0]);
+    if (labels && (labels->dtype != LLM_I32 || labels->n_dims != 1 || labels->shape[0] != (ends ? ends->shape[0] : 0)
+                   || !llm_header_meta(h, LABELS)))
+        return llm_fail(e, EX_DATAERR, "%s: tensor 'labels': expected I32, as many as document ends, and " LABELS, name);
     if (ends && (ends->dtype != LLM_U64 || ends->n_dims != 1))
         return llm_fail(e, EX_DATAERR, "%s: tensor 'doc_ends': expected U64 of one dimension", name);
     if (vocab && (llm_parse_int(vocab, &declared) < 0 || declared < 1 || declared > INT32_MAX))
@@ -223,8 +272,36 @@ int llm_tokens_message_check(const struct llm_header *h, char tokenizer[65], con
     if (id && tokenizer[0] && strcmp(id, tokenizer) != 0)
         return llm_fail(e, EX_DATAERR, "%s: made with another tokenizer: expected %.16s..., found %.16s...", name, tokenizer, id);
     if (id && !tokenizer[0]) snprintf(tokenizer, 65, "%s", id);
-    *m = (struct llm_tokens_message){ids, ends, mask, (int32_t)declared};
+    *m = (struct llm_tokens_message){ids, ends, mask, labels, (int32_t)declared};
     return 0;
+}
+
+/* The classes of a message's documents, which are the last n_ends of all, by their numbers in the list of all messages. */
+static int add_labels(struct llm_tokens *t, const struct llm_header *h, const struct llm_entry *labels, const unsigned char *data, uint64_t n_ends,
+                      const char *name, struct llm_err *e)
+{
+    struct llm_labels here = {0};
+    bool first = t->n_ends == n_ends;
+    if (labels ? !first && !t->labels : t->labels && n_ends > 0) {
+        return llm_fail(e, EX_DATAERR, "%s: expected labels in all messages with documents, or in none", name);
+    }
+    if (!labels) return 0;
+    int status = llm_labels_from_text(&here, llm_header_meta(h, LABELS), e) < 0 ? llm_in(e, "%s: metadata " LABELS, name) : 0;
+    if (status == 0) status = llm_grow((void **)&t->labels, &t->room_labels, t->n_ends + 1, sizeof *t->labels, e);
+    for (uint64_t i = 0; i < n_ends && status == 0; i++) {
+        int32_t number;
+        memcpy(&number, data + labels->offset + 4 * i, 4);
+        if (number < 0 || number >= llm_labels_count(&here)) {
+            status = llm_fail(e, EX_DATAERR, "%s: labels[%" PRIu64 "]: expected below %lld, found %d", name, i,
+                              (long long)llm_labels_count(&here), number);
+            break;
+        }
+        int64_t global = llm_labels_add(&t->names, llm_labels_name(&here, number), e);
+        if (global < 0) status = -1;
+        t->labels[t->n_ends - n_ends + i] = (int32_t)global;
+    }
+    llm_labels_release(&here);
+    return status;
 }
 
 /* The tensors of one message, checked. */
@@ -255,7 +332,7 @@ static int add_message(struct llm_tokens *t, const struct llm_header *h, const u
         last = at;
     }
     t->count += p->n;
-    return 0;
+    return add_labels(t, h, m.labels, data, n_ends, name, e);
 }
 
 /* Walks the messages of a mapping; each multi stream must close with its `end`. */
@@ -327,6 +404,10 @@ static int hash_all(struct llm_tokens *t, struct llm_err *e)
         if (p->mask) llm_xxh_update(h, p->mask, p->n);
     }
     llm_xxh_update(h, t->doc_ends, t->n_ends * sizeof *t->doc_ends);
+    for (size_t i = 0; i < t->n_ends && t->labels; i++) {
+        const char *name = llm_labels_name(&t->names, t->labels[i]);
+        llm_xxh_update(h, name, strlen(name) + 1);
+    }
     t->hash = llm_xxh_digest(h);
     llm_xxh_destroy(h);
     return 0;

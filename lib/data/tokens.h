@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include "base/labels.h"
 #include "io/message.h"
 
 #define LLM_TOKENS_PER_MESSAGE ((size_t)1 << 22)
@@ -13,6 +14,8 @@ struct llm_tokens_writer;
 struct llm_tokens_writer *llm_tokens_writer_create(struct llm_output *o, const char *tokenizer_id, int32_t vocab_size, bool with_mask,
                                                    struct llm_err *e) LLM_MUST_CHECK;
 int llm_tokens_put(struct llm_tokens_writer *w, const int32_t *ids, const uint8_t *loss_mask, size_t n, struct llm_err *e) LLM_MUST_CHECK;
+/* Says of what class the document under way is. Once for each document that is not empty, or for none. */
+int llm_tokens_label(struct llm_tokens_writer *w, const char *label, struct llm_err *e) LLM_MUST_CHECK;
 int llm_tokens_end_document(struct llm_tokens_writer *w, struct llm_err *e) LLM_MUST_CHECK;
 int llm_tokens_finish(struct llm_tokens_writer *w, struct llm_err *e) LLM_MUST_CHECK; /* last message and `end` */
 void llm_tokens_writer_destroy(struct llm_tokens_writer *w);
@@ -33,11 +36,14 @@ const char *llm_tokens_tokenizer(const struct llm_tokens *t); /* id, or "" */
 void llm_tokens_get(const struct llm_tokens *t, uint64_t at, size_t n, int32_t *ids, uint8_t *mask);
 /* Document ends (exclusive positions, ascending). */
 const uint64_t *llm_tokens_doc_ends(const struct llm_tokens *t, size_t *n);
-/* XXH64 of all ids, masks and document ends, 16 hex digits: the fingerprint that --resume checks. */
+/* The class of each document, as many as document ends, by its number in *names; NULL: the documents have none. */
+const int32_t *llm_tokens_labels(const struct llm_tokens *t, const struct llm_labels **names);
+/* XXH64 of all ids, masks, document ends and labels, 16 hex digits: the fingerprint that --resume checks. */
 int llm_tokens_fingerprint(const struct llm_tokens *t, char hex[17], struct llm_err *e) LLM_MUST_CHECK;
 
 /* ---- what readers of all kinds share ---- */
-struct llm_tokens_message { const struct llm_entry *ids, *ends, *mask; int32_t vocab_size; }; /* ends, mask: or NULL; vocab_size 0: not declared */
+struct llm_tokens_message { const struct llm_entry *ids, *ends, *mask, *labels; int32_t vocab_size; }; /* all but ids: or NULL; vocab_size 0: not
+                                    * declared */
 /* Whether a message is of tokens, made with `tokenizer` ("": any, which it then becomes); its tensors. */
 int llm_tokens_message_check(const struct llm_header *h, char tokenizer[65], const char *name, struct llm_tokens_message *m, struct llm_err *e)
     LLM_MUST_CHECK;

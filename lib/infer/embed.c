@@ -47,12 +47,12 @@ int llm_embed(struct llm_engine *g, struct llm_kv *kv, const int32_t *ids, int64
 }
 
 /* Texts of an encoder, from the first on, as many as one pass takes; *n: how many. */
-static int encode_some(struct llm_engine *g, const int32_t *ids, const int64_t *lengths, int64_t n_texts, struct sum *s, float *out, int64_t *n,
-                       struct llm_err *e)
+static int encode_some(struct llm_engine *g, const int32_t *ids, const int32_t *kinds, const int64_t *lengths, int64_t n_texts, struct sum *s,
+                       float *out, int64_t *n, struct llm_err *e)
 {
     int64_t total = lengths[0], row = 0;
     for (*n = 1; *n < n_texts && total + lengths[*n] <= g->batch; ++*n) total += lengths[*n];
-    const struct llm_tensor *hidden = llm_engine_encode(g, ids, lengths, *n, e);
+    const struct llm_tensor *hidden = llm_engine_encode(g, ids, kinds, lengths, *n, e);
     if (!hidden) return -1;
     for (int64_t t = 0; t < *n; t++) {
         for (int64_t i = 0; i < lengths[t]; i++) add(s, hidden->data + row++ * hidden->stride);
@@ -70,8 +70,8 @@ static int embed_apart(struct llm_engine *g, const int32_t *ids, int64_t length,
     return status;
 }
 
-int llm_embed_texts(struct llm_engine *g, const int32_t *ids, const int64_t *lengths, int64_t n_texts, enum llm_pool_kind pool, float *out,
-                    struct llm_err *e)
+int llm_embed_texts(struct llm_engine *g, const int32_t *ids, const int32_t *kinds, const int64_t *lengths, int64_t n_texts, enum llm_pool_kind pool,
+                    float *out, struct llm_err *e)
 {
     struct sum s = {.width = g->model->config.hidden_size, .pool = pool};
     s.v = llm_calloc((size_t)s.width, sizeof *s.v, "an embedding", e);
@@ -79,9 +79,12 @@ int llm_embed_texts(struct llm_engine *g, const int32_t *ids, const int64_t *len
     bool encodes = g->model->config.bidirectional || g->model->config.num_encoder_layers > 0;
     for (int64_t at = 0, n = 1; at < n_texts && status == 0; at += n) {
         if (llm_signal_caught()) status = 1;
-        else if (encodes) status = encode_some(g, ids, lengths + at, n_texts - at, &s, out + at * s.width, &n, e);
+        else if (encodes) status = encode_some(g, ids, kinds, lengths + at, n_texts - at, &s, out + at * s.width, &n, e);
         else status = embed_apart(g, ids, lengths[at], pool, out + at * s.width, e);
-        for (int64_t t = 0; t < n; t++) ids += lengths[at + t];
+        for (int64_t t = 0; t < n; t++) {
+            ids += lengths[at + t];
+            kinds = kinds ? kinds + lengths[at + t] : NULL;
+        }
     }
     free(s.v);
     return status;

@@ -97,7 +97,7 @@ int llm_engine_remember(struct llm_engine *g, struct llm_kv *kv, const int32_t *
 {
     int64_t layers = g->pool.n_layers;
     if (llm_grow((void **)&g->memories, &g->memories_room, (size_t)layers, sizeof *g->memories, e) < 0) return -1;
-    struct llm_tensor *hidden = llm_engine_encode(g, ids, &n, 1, e);
+    struct llm_tensor *hidden = llm_engine_encode(g, ids, NULL, &n, 1, e);
     if (!hidden || llm_kv_remember(kv, n, e) < 0) return -1;
     for (int64_t l = 0; l < layers; l++) g->memories[l] = (struct llm_kv_seq){.n = n, .view = llm_kv_view(kv->memory, l)};
     llm_model_remember(&g->ctx, g->model, hidden, g->memories);
@@ -129,7 +129,8 @@ struct llm_tensor *llm_engine_run(struct llm_engine *g, const struct llm_feed *f
     return hidden;
 }
 
-struct llm_tensor *llm_engine_encode(struct llm_engine *g, const int32_t *ids, const int64_t *lengths, int64_t n_texts, struct llm_err *e)
+struct llm_tensor *llm_engine_encode(struct llm_engine *g, const int32_t *ids, const int32_t *kinds, const int64_t *lengths, int64_t n_texts,
+                                     struct llm_err *e)
 {
     int64_t total = 0, at = 0;
     for (int64_t t = 0; t < n_texts; t++) {
@@ -151,7 +152,7 @@ struct llm_tensor *llm_engine_encode(struct llm_engine *g, const int32_t *ids, c
             starts[at + i] = (int32_t)at;
         }
     }
-    struct llm_batch b = {.ids = ids, .positions = positions, .n_tokens = total, .doc_start = starts};
+    struct llm_batch b = {.ids = ids, .positions = positions, .n_tokens = total, .doc_start = starts, .kinds = kinds};
     struct llm_tensor *hidden = llm_model_encode(&g->ctx, g->model, &b);
     if (llm_ctx_failed(&g->ctx)) {
         llm_fail(e, g->ctx.err.status, "%s", g->ctx.err.text);
@@ -198,7 +199,7 @@ int llm_engine_prefill(struct llm_engine *g, struct llm_kv *kv, const int32_t *i
                        llm_span_visit *visit, void *arg, struct llm_err *e)
 {
     if (g->model->config.bidirectional || g->model->config.num_encoder_layers > 0) {
-        struct llm_tensor *hidden = llm_engine_encode(g, ids, &n, 1, e);
+        struct llm_tensor *hidden = llm_engine_encode(g, ids, NULL, &n, 1, e);
         return !hidden || (visit && visit_spans(g, hidden, 0, want_logits, visit, arg, e) < 0) ? -1 : 0;
     }
     for (int64_t at = 0, step; at < n; at += step) {

@@ -45,10 +45,10 @@ struct llm_tensor *llm_engine_run(struct llm_engine *g, const struct llm_feed *f
 /* An encoder-decoder reads ids[0..n), n ≥ 1: `kv`, empty, then holds what its answer looks at, and takes the answer's tokens, the first of which is
  * llm_model_answer_start's. */
 int llm_engine_remember(struct llm_engine *g, struct llm_kv *kv, const int32_t *ids, int64_t n, struct llm_err *e) LLM_MUST_CHECK;
-/* An encoder over texts without a cache: ids one text after another, lengths[n_texts], none longer than the context. Texts do not see each
- * other. Final hidden states, as of llm_engine_run. */
-struct llm_tensor *llm_engine_encode(struct llm_engine *g, const int32_t *ids, const int64_t *lengths, int64_t n_texts, struct llm_err *e)
-    LLM_MUST_CHECK;
+/* An encoder over texts without a cache: ids one text after another, and of each its kind of segment (NULL: the first); lengths[n_texts], none longer
+ * than the context. Texts do not see each other. Final hidden states, as of llm_engine_run. */
+struct llm_tensor *llm_engine_encode(struct llm_engine *g, const int32_t *ids, const int32_t *kinds, const int64_t *lengths, int64_t n_texts,
+                                     struct llm_err *e) LLM_MUST_CHECK;
 /* Cuts `kv` back to its first n tokens. Where that is impossible (llm_kv_can_truncate) they are read again from the beginning. 0, 1 when a signal was
  * caught, -1. */
 int llm_engine_rewind(struct llm_engine *g, struct llm_kv *kv, int64_t n, struct llm_err *e) LLM_MUST_CHECK;

@@ -20,7 +20,7 @@ static int peak(struct llm_engine *g, int64_t n, double *bytes, struct llm_err *
         llm_kv_release(&kv);
         return -1;
     }
-    struct llm_tensor *hidden = encoder ? llm_engine_encode(g, ids, &n, 1, e) : llm_engine_run(g, &feed, 1, e);
+    struct llm_tensor *hidden = encoder ? llm_engine_encode(g, ids, NULL, &n, 1, e) : llm_engine_run(g, &feed, 1, e);
     int status = hidden && (encoder || llm_engine_logits(g, hidden, &row, 1, e)) ? 0 : -1;
     *bytes = (double)g->ctx.acts.peak;
     llm_kv_release(&kv);

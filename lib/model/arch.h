@@ -83,6 +83,9 @@ int llm_decoder_extra(const struct llm_config *c, json_t *o);
 void llm_llama_defaults(struct llm_config *c);
 extern const struct llm_names llm_gguf_names;
 
+/* What a configuration says of classes (classes.c). */
+int llm_config_read_labels(struct llm_config *c, const json_t *o, struct llm_err *e) LLM_MUST_CHECK;
+void llm_classes_declare(struct llm_declare *d, struct llm_decoder *m);
 /* The family's defaults, before any key is read. */
 struct llm_config llm_config_blank(const struct llm_arch *arch);
 /* What follows from the keys, whichever file they came from (`o`: further keys, maybe an empty object), and that all of it fits. */

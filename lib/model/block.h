@@ -157,7 +157,7 @@ struct llm_layer { struct llm_module before[LLM_N_SUBS], after[LLM_N_SUBS], mixe
 struct llm_decoder {
     struct llm_param *embed, *positions, *head; /* head NULL: tied; positions NULL: not learned */
     struct llm_param *token_types, *head_bias;  /* NULL: none */
-    struct llm_linear_params embed_norm, pooler, head_dense, head_norm; /* w NULL: none */
+    struct llm_linear_params embed_norm, pooler, head_dense, head_norm, classes; /* w NULL: none */
     struct llm_layer *layers;
     int64_t n_layers;
     struct llm_next *next;          /* [n_next]; the layer of the k-th is layers[n_layers + k] */

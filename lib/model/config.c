@@ -17,6 +17,7 @@ static const struct llm_config_key common_keys[] = {
     {"norm", LLM_KEY_WORD, offsetof(struct llm_config, norm), 0, 0, norm_words, true},
     {"norm_groups", LLM_KEY_INT, offsetof(struct llm_config, norm_groups), 1, 1 << 20, NULL, true},
     {"pooling", LLM_KEY_WORD, offsetof(struct llm_config, pooling), 0, 0, pooling_words, true},
+    {"num_labels", LLM_KEY_LENGTH, offsetof(struct llm_config, num_labels), 0, LLM_MOST_LABELS, NULL, true},
     {"prefix_lm", LLM_KEY_BOOL, offsetof(struct llm_config, prefix_lm), 0, 0, NULL, true},
     {"normalize_embeddings", LLM_KEY_BOOL, offsetof(struct llm_config, normalize_embeddings), 0, 0, NULL, true},
 };
@@ -194,6 +195,7 @@ int llm_config_finish(struct llm_config *c, const json_t *o, struct llm_err *e)
                         (long long)c->norm_groups);
     }
     if (c->norm != LLM_NORM_RMS && c->norm_gain_offset != 0) return llm_fail(e, EX_DATAERR, "norm: expected rms with norm_gain_offset");
+    if (llm_config_read_labels(c, o, e) < 0) return -1;
     if (c->embedding_scale == 0) c->embedding_scale = sqrt((double)c->hidden_size);
     return check(c, e);
 }

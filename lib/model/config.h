@@ -75,6 +75,7 @@ struct llm_config {
     int64_t rel_buckets, rel_max_distance; /* of LLM_POSITION_BUCKETS */
     bool no_final_norm;            /* nothing stands behind the last layer */
     bool bidirectional;            /* an encoder: tokens see those behind them too, and nothing is generated */
+    int64_t num_labels;            /* classes that texts are told apart by, in place of predicting tokens; 0: none */
     bool prefix_lm;                /* trained to see a prompt both ways: its tokens are read together */
     int64_t type_vocab_size;       /* kinds of segments, which are added to embeddings; 0: none */
     bool embedding_norm;           /* a norm behind the sum of embeddings */
@@ -154,6 +155,12 @@ int64_t llm_config_embedding(const struct llm_config *c);
 int64_t llm_config_window(const struct llm_config *c, int64_t layer);
 /* Whether a layer's feed-forward part is a mixture of experts. */
 bool llm_config_is_mixture(const struct llm_config *c, int64_t layer);
+/* The same model with so many classes in place of a head over the vocabulary. */
+void llm_config_classify(struct llm_config *c, int64_t n);
+/* How hidden states become one vector: as the configuration says, else as its classes want it; LLM_POOL_UNSET: it has none. */
+enum llm_pool_kind llm_config_pooling(const struct llm_config *c);
+/* Whether there is a head over the vocabulary. */
+bool llm_config_has_head(const struct llm_config *c);
 /* What multiplies query · key. */
 double llm_config_attention_scale(const struct llm_config *c);
 /* Maximal update parametrisation (Yang et al. 2022, Tensor Programs V, table 8) relative to a model `base_width` wide whose heads are base_head_dim

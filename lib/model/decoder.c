@@ -122,8 +122,11 @@ static void declare_head(struct llm_declare *d, struct llm_decoder *m)
         llm_declare_dense(d, &m->head_dense, n->head_dense, c->hidden_size, c->hidden_size, "hidden_size, hidden_size");
         llm_declare_norm(d, &m->head_norm, n->head_norm, c->hidden_size, "hidden_size");
     }
-    if (c->head_transform || c->head_bias) llm_declare_bias(d, &m->head_bias, n->head_bias, c->vocab_size, "vocab_size");
-    if (!c->tie_word_embeddings) llm_declare_table(d, &m->head, n->head, c->vocab_size, c->hidden_size, "vocab_size, hidden_size", false);
+    if (c->head_transform || (c->head_bias && llm_config_has_head(c))) llm_declare_bias(d, &m->head_bias, n->head_bias, c->vocab_size, "vocab_size");
+    if (c->num_labels > 0) llm_classes_declare(d, m);
+    if (!c->tie_word_embeddings && llm_config_has_head(c)) {
+        llm_declare_table(d, &m->head, n->head, c->vocab_size, c->hidden_size, "vocab_size, hidden_size", false);
+    }
 }
 
 void llm_decoder_declare_layer(struct llm_declare *d, struct llm_layer *layer, int64_t number)
@@ -307,9 +310,10 @@ static struct llm_tensor *layers(struct llm_ctx *c, void *arg, struct llm_tensor
     return x;
 }
 
-/* Every token is of the first kind of segment. */
-static struct llm_tensor *add_types(struct llm_ctx *c, const struct llm_decoder *m, struct llm_tensor *x)
+/* Where nobody says otherwise every token is of the first kind of segment. */
+static struct llm_tensor *add_types(struct llm_ctx *c, const struct llm_decoder *m, const struct llm_batch *b, struct llm_tensor *x)
 {
+    if (b->kinds) return llm_add(c, x, llm_embedding(c, b->kinds, x->rows, m->token_types, 1));
     int32_t *kinds = llm_arena_alloc(&c->acts, (size_t)x->rows * sizeof *kinds);
     if (!kinds) {
         if (!llm_ctx_failed(c)) llm_fail(&c->err, EX_UNAVAILABLE, "activations: expected at most %zu MiB, found more", c->acts.limit >> 20);
@@ -327,7 +331,7 @@ static struct llm_tensor *embed(struct llm_ctx *c, const struct llm_model *model
     struct llm_tensor *x = llm_embedding(c, b->ids, b->n_tokens, m->embed, (float)f->embedding_scale);
     if (f->position == LLM_POSITION_LEARNED) x = llm_add(c, x, llm_embedding(c, b->positions, b->n_tokens, m->positions, 1));
     if (f->position == LLM_POSITION_SINUSOIDAL) x = llm_add_sinusoidal(c, x, b->positions);
-    if (m->token_types) x = add_types(c, m, x);
+    if (m->token_types) x = add_types(c, m, b, x);
     if (m->embed_norm.w) x = llm_norm_apply(c, f, &m->embed_norm, x);
     return llm_dropout(c, x, (float)f->embd_pdrop, LLM_RNG_DROPOUT_EMBED);
 }
@@ -414,7 +418,7 @@ void llm_model_walk(struct llm_ctx *c, struct llm_model *model, const struct llm
         snprintf(place, sizeof place, "%s%s", names->prefix, names->final_norm);
         on = visit(arg, place, x);
     }
-    if (on) visit(arg, "the logits", llm_model_logits(c, model, x));
+    if (on && llm_config_has_head(&model->config)) visit(arg, "the logits", llm_model_logits(c, model, x));
 }
 
 struct search { char *name; size_t n; bool bad; };

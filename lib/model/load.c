@@ -348,7 +348,13 @@ static struct llm_model *from_config(struct llm_model_files *files, const char *
 static struct llm_model *from_files(struct llm_model_files *files, const char *name, const json_t *config, struct llm_err *e)
 {
     struct llm_config c;
-    if (llm_config_from_json(&c, config, e) == 0) return from_config(files, name, &c, e);
+    if (llm_config_from_json(&c, config, e) == 0) {
+        struct llm_model *m = from_config(files, name, &c, e);
+        if (!m || llm_model_read_labels(m, config, e) == 0) return m;
+        llm_in(e, "%s: configuration", name);
+        llm_model_destroy(m);
+        return NULL;
+    }
     llm_in(e, "%s: configuration", name);
     llm_model_files_close(files);
     return NULL;

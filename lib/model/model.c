@@ -93,6 +93,7 @@ void llm_model_destroy(struct llm_model *m)
     llm_tokenizer_destroy(m->tokenizer);
     json_decref(m->training);
     free(m->chat_template);
+    llm_labels_release(&m->labels);
     for (size_t i = 0; i < m->n_files; i++) llm_checkpoint_close(m->files[i]);
     free(m->files);
     free(m);
@@ -143,10 +144,17 @@ static int check_batch(const struct llm_model *m, const struct llm_batch *b, str
     return 0;
 }
 
+static int must_see_back_only(const struct llm_model *m, struct llm_err *e)
+{
+    if (!m->config.bidirectional) return 0;
+    return llm_fail(e, EX_UNAVAILABLE, "expected a model that predicts the next token, found an encoder (%s): it embeds texts (llm-infer --embed)",
+                    m->config.model_type);
+}
+
 struct llm_tensor *llm_model_forward(struct llm_ctx *c, struct llm_model *m, const struct llm_batch *b)
 {
     if (llm_ctx_failed(c) || check_batch(m, b, &c->err) < 0) return &c->nothing;
-    if (b->seqs && llm_model_must_generate(m, &c->err) < 0) return &c->nothing;
+    if (b->seqs && must_see_back_only(m, &c->err) < 0) return &c->nothing;
     if (m->config.num_encoder_layers > 0 && !b->source && !b->memories) {
         llm_fail(&c->err, EX_UNAVAILABLE, "expected a source text for an encoder-decoder (%s), found none", m->config.model_type);
         return &c->nothing;
@@ -157,9 +165,11 @@ struct llm_tensor *llm_model_forward(struct llm_ctx *c, struct llm_model *m, con
 
 int llm_model_must_generate(const struct llm_model *m, struct llm_err *e)
 {
-    if (!m->config.bidirectional) return 0;
-    return llm_fail(e, EX_UNAVAILABLE, "expected a model that predicts the next token, found an encoder (%s): it embeds texts (llm-infer --embed)",
-                    m->config.model_type);
+    if (m->config.num_labels > 0) {
+        return llm_fail(e, EX_UNAVAILABLE, "expected a model that predicts the next token, found one that tells classes apart (%s): "
+                        "llm-infer --classify", m->config.model_type);
+    }
+    return must_see_back_only(m, e);
 }
 
 int llm_model_must_continue(const struct llm_model *m, struct llm_err *e)
@@ -207,6 +217,7 @@ struct llm_tensor *llm_model_logits(struct llm_ctx *c, struct llm_model *m, stru
 {
     const struct llm_decoder *d = m->layout;
     if (m->arch->logits) return m->arch->logits(c, m, hidden);
+    if (!llm_ctx_failed(c) && !llm_config_has_head(&m->config) && llm_model_must_generate(m, &c->err) < 0) return &c->nothing;
     if (m->config.bidirectional && !m->config.head_transform && !llm_ctx_failed(c)) {
         llm_fail(&c->err, EX_UNAVAILABLE, "expected a model with a masked-token head, found an encoder (%s) without one", m->config.model_type);
     }

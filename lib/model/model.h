@@ -4,6 +4,7 @@
 #ifndef LLM_MODEL_MODEL_H
 #define LLM_MODEL_MODEL_H
 
+#include "base/labels.h"
 #include "io/checkpoint.h"
 #include "model/config.h"
 #include "token/tokenizer.h"
@@ -15,6 +16,7 @@ struct llm_model {
     size_t n_params;
     struct llm_tokenizer *tokenizer; /* NULL when the file carries none; owned */
     char fingerprint[17];          /* XXH64 of weights and configuration, hex, written when the model is; "" when not known */
+    struct llm_labels labels;      /* names of classes, config.num_labels of them, or none: then they have numbers alone */
     char *chat_template;           /* Jinja, or NULL; owned */
     json_t *training;              /* state stored by llm-train, or NULL; owned */
     struct llm_checkpoint **files; /* [n_files] kept open while weights are borrowed from their mappings; owned */
@@ -29,6 +31,7 @@ struct llm_batch {
     int64_t n_tokens;
     const int32_t *doc_start;       /* as in struct llm_attn; NULL */
     const int32_t *prefixes;        /* as in struct llm_attn; NULL */
+    const int32_t *kinds;           /* [n_tokens]: each token's kind of segment, checked by the caller; NULL: the first */
     const struct llm_kv_seq *seqs;  /* inference: per layer views: seqs[layer * n_seqs + s]; NULL in training */
     int64_t n_seqs;
     const int32_t *const *before;   /* inference: [n_seqs] the tokens that stand before each sequence's part, seqs[s].pos of them */
@@ -65,6 +68,17 @@ bool llm_model_first_bad(struct llm_ctx *c, struct llm_model *m, const struct ll
  * hidden: those of k - 1, or of the model; ids: for each token the one k + 1 places on. Training alone. */
 struct llm_tensor *llm_model_next(struct llm_ctx *c, struct llm_model *m, int64_t k, struct llm_tensor *hidden, const int32_t *ids,
                                   const struct llm_batch *b);
+/* One vector of each row of hidden states, as the configuration asks: n_rows rows of lengths[r] tokens and padding. lengths must live until the
+ * backward. */
+struct llm_tensor *llm_model_pool(struct llm_ctx *c, const struct llm_model *m, struct llm_tensor *hidden, const int32_t *lengths, int64_t n_rows);
+/* What the matrix of classes multiplies, of pooled states; that matrix [num_labels, hidden], and its bias or NULL. */
+struct llm_tensor *llm_model_before_classes(struct llm_ctx *c, const struct llm_model *m, struct llm_tensor *pooled);
+struct llm_param *llm_model_classes(const struct llm_model *m, struct llm_param **bias);
+/* Names of classes from a configuration's "id2label", and into one with what goes with them; 0 or -1 (write: without memory). */
+int llm_model_read_labels(struct llm_model *m, const json_t *config, struct llm_err *e) LLM_MUST_CHECK;
+int llm_model_write_labels(const struct llm_model *m, json_t *config) LLM_MUST_CHECK;
+/* A fresh model of `c` with the weights that `from` has under the same names, and its tokenizer and chat template, which are taken from it. F32. */
+struct llm_model *llm_model_graft(struct llm_model *from, const struct llm_config *c, uint64_t seed, struct llm_err *e) LLM_MUST_CHECK;
 /* The head's matrix [vocab, hidden] (the embedding when tied). */
 struct llm_param *llm_model_head(const struct llm_model *m);
 /* What the head multiplies: the hidden states, or what a transform of the model's makes of them. */

@@ -49,7 +49,7 @@ static int set_text(json_t *meta, const char *key, const char *text, size_t n, s
 static int config_text(const struct llm_model *m, struct llm_buf *b, struct llm_err *e)
 {
     json_t *o = llm_config_to_json(&m->config, e);
-    int r = o ? llm_json_dump(o, b, e) : -1;
+    int r = o && llm_model_write_labels(m, o) == 0 ? llm_json_dump(o, b, e) : -1;
     json_decref(o);
     return r;
 }

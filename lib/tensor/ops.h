@@ -57,6 +57,8 @@ struct llm_tensor *llm_add(struct llm_ctx *c, struct llm_tensor *a, struct llm_t
 struct llm_tensor *llm_scale(struct llm_ctx *c, struct llm_tensor *x, float factor);
 /* y[i] = x[rows[i]], rows[n] in any order and number; -1: a row of zeros. `rows` must live until the backward. */
 struct llm_tensor *llm_gather(struct llm_ctx *c, struct llm_tensor *x, const int32_t *rows, int64_t n);
+/* y[r] = the mean of the first lengths[r] ≥ 1 rows of the r-th of n runs of rows of one length; lengths must live until the backward. */
+struct llm_tensor *llm_row_mean(struct llm_ctx *c, struct llm_tensor *x, const int32_t *lengths, int64_t n);
 /* Zero with probability p, the rest × 1/(1-p), by counter (seed, step, layer, site, global row, position, channel). p = 0 or not training:
  * returns x itself. */
 struct llm_tensor *llm_dropout(struct llm_ctx *c, struct llm_tensor *x, float p, enum llm_rng_site site);

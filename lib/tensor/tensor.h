@@ -102,6 +102,7 @@ struct llm_ctx {
     struct llm_router_report router;
     double next_nll;          /* Σ -log p of tokens after the next one, where training predicts them; and how many */
     int64_t next_tokens;
+    int64_t judged, right;    /* answers that an objective has looked at, and right ones among them */
     int use;                  /* which use of matrices that stand in several places (embeddings, head) comes next: 0: the first */
     struct llm_choices *choices; /* NULL: choices are neither kept nor given; borrowed */
     uint32_t layer;           /* set by the model before each block, for random numbers and messages */

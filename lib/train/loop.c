@@ -36,6 +36,7 @@ static int evaluate(struct llm_loop *l, const struct llm_step_report *r, double 
     char text[48] = "", trained[48] = "";
     if (!isnan(r->loss)) snprintf(trained, sizeof trained, "loss %.4f, ", r->loss);
     if (!isnan(*bits)) snprintf(text, sizeof text, " (%.4f bits per byte)", *bits);
+    if (!isnan(t->val_share_right)) snprintf(text, sizeof text, ", %s %.4f", t->objective->judged, t->val_share_right);
     llm_note("step %lld: %svalidation %.4f%s", (long long)t->step, trained, *loss, text);
     t->eval_step = t->step;
     if (*loss >= t->best_loss) return 0;

@@ -51,10 +51,14 @@ int llm_metrics_step(struct llm_metrics *m, const struct llm_trainer *t, const s
                      struct llm_err *e)
 {
     if (!m->file) return 0;
+    char val_judged[48];
+    snprintf(val_judged, sizeof val_judged, "val_%s", t->objective->judged ? t->objective->judged : "");
     double rate = r->seconds > 0 ? (double)r->tokens / r->seconds : NAN;
     const struct { const char *key; double v; } fields[] = {
         {"step", (double)r->step}, {"loss", r->loss}, {"nats_per_byte", r->bits_per_byte * log(2)}, {"bits_per_byte", r->bits_per_byte},
-        {"val_loss", val_loss}, {"val_nats_per_byte", val_bits_per_byte * log(2)}, {"val_bits_per_byte", val_bits_per_byte}, {"lr", r->lr},
+        {"val_loss", val_loss}, {"val_nats_per_byte", val_bits_per_byte * log(2)}, {"val_bits_per_byte", val_bits_per_byte},
+        {val_judged, isnan(val_loss) ? NAN : t->val_share_right},
+        {"lr", r->lr},
         {"grad_norm", r->grad_norm},
         {"mtp_loss", r->next_loss}, {"router_balance", r->router_balance}, {"router_peak_load", r->router_peak}, {"router_z", r->router_z},
         {"router_dropped", r->router_dropped},

@@ -3,9 +3,9 @@
 #include <string.h>
 
 extern const struct llm_objective llm_objective_lm, llm_objective_ngram, llm_objective_mlm, llm_objective_seq2seq, llm_objective_prefix,
-    llm_objective_fim;
+    llm_objective_fim, llm_objective_classify;
 const struct llm_objective *const llm_objectives[] = {&llm_objective_lm, &llm_objective_ngram, &llm_objective_mlm, &llm_objective_seq2seq,
-                                                   &llm_objective_prefix, &llm_objective_fim, NULL};
+                                                   &llm_objective_prefix, &llm_objective_fim, &llm_objective_classify, NULL};
 
 const struct llm_objective *llm_objective_find(const char *name)
 {

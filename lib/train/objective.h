@@ -13,6 +13,14 @@ struct llm_rows_key {
 };
 #define LLM_EVAL_STEP (UINT64_C(1) << 63) /* the step of evaluations, whose rows are windows of the data */
 
+/* A document that becomes a row. */
+struct llm_document {
+    const int32_t *ids;
+    const uint8_t *mask;        /* loss mask */
+    int64_t n;
+    int32_t label;              /* its class, of objectives that take classes */
+};
+
 struct llm_objective {
     const char *name, *summary;
     /* Whether it can be asked of the model: 0 or -1. */
@@ -20,8 +28,10 @@ struct llm_objective {
     /* What a configuration becomes for it, before there is a model of it. NULL: it stays. */
     int (*configure)(struct llm_config *c, const struct llm_tokens *data, struct llm_err *e);
     /* Rows are documents, not windows: one becomes row `row`. NULL: they are windows. */
-    int (*document)(const struct llm_model *m, struct llm_rows *rows, int64_t row, const int32_t *ids, const uint8_t *mask, int64_t n,
-                    struct llm_err *e);
+    int (*document)(const struct llm_model *m, struct llm_rows *rows, int64_t row, const struct llm_document *d, struct llm_err *e);
+    bool two_texts;             /* documents are two texts, each of which has a row's room */
+    bool labelled;              /* documents have classes; targets are these, not tokens */
+    const char *judged;         /* what the share of right answers is called, which `run` counts in the context when not training; NULL: nothing */
     /* Makes of rows that were cut for the next token those that it learns from. NULL: they stay as they are. */
     int (*remake)(const struct llm_model *m, const struct llm_train_options *o, const struct llm_rows_key *key, struct llm_rows *rows,
                   struct llm_err *e);

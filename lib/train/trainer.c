@@ -32,6 +32,7 @@ static void resolve(struct llm_trainer *t)
     t->schedule = llm_schedules[o->schedule];
     t->objective = llm_objectives[o->objective];
     t->best_loss = INFINITY;
+    t->val_share_right = NAN;
 }
 
 static int count_pieces(struct llm_trainer *t, struct llm_err *e)
@@ -49,12 +50,36 @@ static int count_pieces(struct llm_trainer *t, struct llm_err *e)
     return 0;
 }
 
+/* The model's class of each label of a stream. */
+static int place_labels(struct llm_trainer *t, const struct llm_tokens *tokens, const char *what, int32_t **classes, struct llm_err *e)
+{
+    const struct llm_labels *names, *ours = &t->model->labels;
+    if (!tokens) return 0;
+    if (!llm_tokens_labels(tokens, &names)) {
+        return llm_fail(e, EX_DATAERR, "%s: expected a class of each document (llm-tokenize encode --label), found none", what);
+    }
+    *classes = llm_calloc((size_t)llm_labels_count(names), sizeof **classes, "classes", e);
+    for (int64_t i = 0; *classes && i < llm_labels_count(names); i++) {
+        int64_t class = llm_labels_find(ours, llm_labels_name(names, i));
+        if (class < 0) {
+            return llm_fail(e, EX_DATAERR, "%s: expected classes that the model knows (%s, ...), found '%s'", what,
+                            llm_labels_count(ours) ? llm_labels_name(ours, 0) : "none", llm_labels_name(names, i));
+        }
+        (*classes)[i] = (int32_t)class;
+    }
+    return *classes ? 0 : -1;
+}
+
 /* Documents are drawn as windows of one token are. */
 static int place_documents(struct llm_trainer *t, struct llm_err *e)
 {
     const struct llm_train_data *d = &t->data;
     size_t n = 0, n_val = 0;
     if (d->feed) return llm_fail(e, LLM_EX_USAGE, "--objective %s takes documents: not with --stream", t->objective->name);
+    if (t->objective->labelled && (place_labels(t, d->train, "training data", &t->classes[0], e) < 0
+                                   || place_labels(t, d->val, "validation data", &t->classes[1], e) < 0)) {
+        return -1;
+    }
     if (d->train) llm_tokens_doc_ends(d->train, &n);
     if (d->val) llm_tokens_doc_ends(d->val, &n_val);
     uint64_t held = (uint64_t)((double)n * (1 - d->val_share));
@@ -122,6 +147,8 @@ void llm_trainer_release(struct llm_trainer *t)
     llm_rows_release(&t->eval_rows);
     free(t->token_loss);
     free(t->piece_bytes);
+    free(t->classes[0]);
+    free(t->classes[1]);
     llm_model_destroy(t->model);
     llm_train_data_release(&t->data);
     *t = (struct llm_trainer){.step = 0};
@@ -136,7 +163,7 @@ static double fold(const struct llm_trainer *t, const struct llm_rows *rows, dou
     for (int64_t i = 0; i < rows->n_rows * rows->row_len; i++) {
         if (rows->targets[i] < 0) continue;
         sum += (double)t->token_loss[i];
-        if (t->piece_bytes) *bytes += t->piece_bytes[rows->targets[i]];
+        if (t->piece_bytes && !t->objective->labelled) *bytes += t->piece_bytes[rows->targets[i]];
     }
     return sum;
 }
@@ -148,12 +175,15 @@ static int put_document(struct llm_trainer *t, struct llm_rows *rows, int64_t ro
     size_t n_ends;
     const uint64_t *ends = llm_tokens_doc_ends(tokens, &n_ends);
     uint64_t from = number > 0 ? ends[number - 1] : 0, n = ends[number] - from;
+    const struct llm_labels *names;
+    const int32_t *labels = llm_tokens_labels(tokens, &names), *classes = t->classes[tokens == t->data.val];
     int status = n <= 2 * (uint64_t)rows->row_len + 2 ? 0
-        : llm_fail(e, EX_DATAERR, "expected at most %lld tokens of source and of target (--context), found %llu in all", (long long)rows->row_len,
-                   (unsigned long long)n);
+        : llm_fail(e, EX_DATAERR, "expected at most %lld tokens%s (--context), found %llu in all", (long long)rows->row_len,
+                   t->objective->two_texts ? " of source and of target" : "", (unsigned long long)n);
     if (status == 0) {
         llm_tokens_get(tokens, from, (size_t)n, rows->window, rows->mask);
-        status = t->objective->document(t->model, rows, row, rows->window, rows->mask, (int64_t)n, e);
+        const struct llm_document d = {rows->window, rows->mask, (int64_t)n, labels && classes ? classes[labels[number]] : -1};
+        status = t->objective->document(t->model, rows, row, &d, e);
     }
     return status < 0 ? llm_in(e, "document %llu", (unsigned long long)number + 1) : 0;
 }
@@ -162,12 +192,14 @@ static int put_document(struct llm_trainer *t, struct llm_rows *rows, int64_t ro
 static int invent(struct llm_trainer *t, int64_t row, struct llm_err *e)
 {
     struct llm_rng r = llm_rng_at((uint64_t)t->o.seed, t->o.overfit_one ? 0 : (uint64_t)t->step, LLM_RNG_TEST, 0, (uint32_t)row, 0);
-    for (int64_t i = 0; i <= (t->objective->document ? 2 : 1) * t->o.context; i++) {
+    bool documents = t->objective->document, two = t->objective->two_texts;
+    for (int64_t i = 0; i <= (documents ? 2 : 1) * t->o.context; i++) {
         t->rows.window[i] = (int32_t)llm_rng_below(&r, (uint32_t)i, (uint64_t)t->model->config.vocab_size);
-        t->rows.mask[i] = !t->objective->document || i >= t->o.context - row % 3;
+        t->rows.mask[i] = !two || i >= t->o.context - row % 3;
     }
-    int64_t n = 2 * t->o.context - 1 - row % 3;
-    if (t->objective->document) return t->objective->document(t->model, &t->rows, row, t->rows.window, t->rows.mask, n, e);
+    int64_t n = (two ? 2 : 1) * t->o.context - 1 - row % 3, classes = t->model->config.num_labels;
+    const struct llm_document d = {t->rows.window, t->rows.mask, n > 0 ? n : 1, classes > 0 ? (int32_t)(row % classes) : -1};
+    if (documents) return t->objective->document(t->model, &t->rows, row, &d, e);
     llm_rows_put(&t->rows, row, t->rows.window, t->rows.mask, t->o.context + 1, NULL, 0, 0, true);
     return 0;
 }
@@ -234,7 +266,8 @@ static bool bad_activation(struct llm_trainer *t, const struct llm_rows *rows, c
     const struct llm_batch source = llm_rows_source(&part);
     const struct llm_batch b = {.ids = part.ids, .positions = part.positions, .n_tokens = part.row_len,
                                 .doc_start = part.documents ? part.doc_start : NULL,
-                                .prefixes = part.prefixed ? part.prefixes : NULL, .source = t->objective->document ? &source : NULL};
+                                .prefixes = part.prefixed ? part.prefixes : NULL, .kinds = part.kinded ? part.kinds : NULL,
+                                .source = t->model->config.num_encoder_layers > 0 ? &source : NULL};
     c->n_rows = 1;
     c->row_len = part.row_len;
     bool bad = llm_model_first_bad(c, t->model, &b, name, n);
@@ -392,6 +425,7 @@ int llm_trainer_eval(struct llm_trainer *t, double *loss, double *bits_per_byte,
     }
     double sum = 0, bytes = 0;
     int64_t counted = 0;
+    t->eval_ctx.judged = t->eval_ctx.right = 0;
     if (t->o.eval_rows > 0 && windows > (uint64_t)t->o.eval_rows) windows = (uint64_t)t->o.eval_rows;
     for (uint64_t w = 0, n; w < windows; w += n) {
         n = windows - w < (uint64_t)t->eval_rows.n_rows ? windows - w : (uint64_t)t->eval_rows.n_rows;
@@ -416,6 +450,7 @@ int llm_trainer_eval(struct llm_trainer *t, double *loss, double *bits_per_byte,
         if (!isfinite(sum)) return not_finite(t, &part, sum, e);
     }
     if (counted == 0) return llm_fail(e, EX_DATAERR, "validation data: expected tokens to predict, found all masked");
+    t->val_share_right = t->eval_ctx.judged > 0 ? (double)t->eval_ctx.right / (double)t->eval_ctx.judged : NAN;
     *loss = sum / (double)counted;
     *bits_per_byte = bytes > 0 ? sum / log(2) / bytes : NAN;
     return 0;

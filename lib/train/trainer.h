@@ -49,6 +49,8 @@ struct llm_trainer {
     double best_loss;                  /* of evaluations; infinite: none */
     bool ema_in_place;                 /* the averages stand where the weights do, and these where the averages: during an evaluation of them */
     int64_t best_step, eval_step;      /* eval_step: of the last evaluation */
+    int32_t *classes[2];               /* labelled objectives: of the data's labels, and the validation data's; the model's number of each */
+    double val_share_right;            /* of the last evaluation; NaN: not judged */
     bool main_loss_alone;              /* routers' own losses have no gradient */
     bool ended;                        /* a feed has no whole step left */
 };

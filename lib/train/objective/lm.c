@@ -8,7 +8,7 @@ int llm_objective_check_next(const struct llm_model *m, struct llm_err *e)
         return llm_fail(e, EX_UNAVAILABLE, "expected a model that continues texts, found an encoder-decoder (%s): --objective seq2seq trains it",
                         m->config.model_type);
     }
-    if (!m->config.bidirectional) return 0;
+    if (!m->config.bidirectional) return llm_model_must_generate(m, e);
     return llm_fail(e, EX_UNAVAILABLE, "expected a model that predicts the next token, found an encoder (%s): --objective mlm trains it",
                     m->config.model_type);
 }

@@ -9,9 +9,11 @@ static int check(const struct llm_model *m, struct llm_err *e)
     return llm_fail(e, EX_UNAVAILABLE, "expected an encoder-decoder, found another model (%s)", m->config.model_type);
 }
 
-static int document(const struct llm_model *m, struct llm_rows *rows, int64_t row, const int32_t *ids, const uint8_t *mask, int64_t n,
-                    struct llm_err *e)
+static int document(const struct llm_model *m, struct llm_rows *rows, int64_t row, const struct llm_document *d, struct llm_err *e)
 {
+    const int32_t *ids = d->ids;
+    const uint8_t *mask = d->mask;
+    int64_t n = d->n;
     int64_t at = row * rows->row_len, source = 0;
     int32_t eos = (int32_t)m->config.eos_token_id, last = llm_model_answer_start(&m->config);
     while (source < n && !mask[source]) source++;
@@ -58,5 +60,6 @@ static int run(struct llm_ctx *c, struct llm_model *m, const struct llm_rows *ro
 }
 
 extern const struct llm_objective llm_objective_seq2seq;
-const struct llm_objective llm_objective_seq2seq = {.name = "seq2seq", .summary = "answer a source text", .check = check, .document = document,
+const struct llm_objective llm_objective_seq2seq = {.name = "seq2seq", .summary = "answer a source text", .check = check,
+                                                    .document = document, .two_texts = true,
                                                     .run = run};

@@ -1,0 +1,43 @@
+/* --classify: a prompt's classes, the most likely first. */
+#include <stdlib.h>
+#include "bin/infer/infer.h"
+#include "infer/classify.h"
+#include "infer/embed.h"
+
+struct ranked { double p; int64_t i; };
+
+static int by_probability(const void *a, const void *b)
+{
+    const struct ranked *x = a, *y = b;
+    return x->p != y->p ? (x->p < y->p) - (x->p > y->p) : (x->i > y->i) - (x->i < y->i);
+}
+
+static int print(struct session *s, const double *p, struct llm_err *e)
+{
+    int64_t n = s->model->config.num_labels;
+    struct ranked *all = llm_alloc((size_t)n, sizeof *all, "classes", e);
+    int status = all ? 0 : -1;
+    for (int64_t i = 0; i < n && all; i++) all[i] = (struct ranked){p[i], i};
+    if (all) qsort(all, (size_t)n, sizeof *all, by_probability);
+    for (int64_t i = 0; i < n && status == 0; i++) {
+        status = llm_output_printf(s->out, e, "%s\t%.6f\n", llm_labels_name(&s->model->labels, all[i].i), all[i].p) < 0 ? -1 : 0;
+    }
+    free(all);
+    return status;
+}
+
+int run_classify(struct session *s, const int32_t *ids, size_t n, struct llm_err *e)
+{
+    struct llm_kv kv;
+    if (n == 0) return llm_fail(e, EX_DATAERR, "the prompt is empty: there is nothing to tell the class of");
+    float *v = llm_alloc((size_t)s->model->config.hidden_size, sizeof *v, "a text", e);
+    double *p = v ? llm_alloc((size_t)s->model->config.num_labels, sizeof *p, "classes", e) : NULL;
+    llm_kv_init(&kv, &s->engine.pool);
+    int status = p ? llm_embed(&s->engine, &kv, ids, (int64_t)n, s->pool, v, e) : -1;
+    if (status == 0) status = llm_classify(&s->engine, v, p, e);
+    if (status == 0) status = print(s, p, e);
+    llm_kv_release(&kv);
+    free(v);
+    free(p);
+    return status;
+}

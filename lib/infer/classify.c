@@ -1,0 +1,27 @@
+#include "infer/classify.h"
+
+#include <math.h>
+#include <string.h>
+
+int llm_classify_check(const struct llm_model *m, struct llm_err *e)
+{
+    if (m->config.num_labels > 0) return 0;
+    return llm_fail(e, EX_UNAVAILABLE, "expected a model that tells classes apart (llm-train --objective classify), found another (%s)",
+                    m->config.model_type);
+}
+
+int llm_classify(struct llm_engine *g, const float *v, double *out, struct llm_err *e)
+{
+    const struct llm_config *f = &g->model->config;
+    struct llm_param *bias, *classes = llm_model_classes(g->model, &bias);
+    double most = -INFINITY, sum = 0;
+    llm_ctx_reset(&g->ctx);
+    struct llm_tensor *x = llm_tensor_create(&g->ctx, 1, f->hidden_size);
+    if (!llm_ctx_failed(&g->ctx)) memcpy(x->data, v, (size_t)f->hidden_size * sizeof *v);
+    const struct llm_tensor *logits = llm_linear(&g->ctx, llm_model_before_classes(&g->ctx, g->model, x), classes, bias);
+    if (llm_ctx_failed(&g->ctx)) return llm_fail(e, g->ctx.err.status, "%s", g->ctx.err.text);
+    for (int64_t i = 0; i < f->num_labels; i++) most = fmax(most, (double)logits->data[i]);
+    for (int64_t i = 0; i < f->num_labels; i++) sum += out[i] = exp((double)logits->data[i] - most);
+    for (int64_t i = 0; i < f->num_labels; i++) out[i] /= sum;
+    return 0;
+}
