@@ -204,8 +204,6 @@ static int set_parts(struct llm_tokenizer *t, json_t *normalizer, json_t *pre, j
 static int read_llama(struct reader *r, struct llm_err *e)
 {
     struct llm_tokenizer *t = r->t;
-    struct llm_bpe_merge *merges = NULL;
-    size_t n = 0;
     bool prefix = true;
     if (open_arrays(r, true, e) < 0 || llm_gguf_bool(r->g, "tokenizer.ggml.add_space_prefix", &prefix, e) < 0)
         return -1;
@@ -226,13 +224,9 @@ static int read_llama(struct reader *r, struct llm_err *e)
     double *scores = llm_alloc((size_t)t->vocab_size, sizeof *scores, "scores", e);
     for (int32_t id = 0; scores && id < t->vocab_size; id++)
         scores[id] = r->vocab.v[id].score;
-    int bad = scores ? llm_merges_by_score(t, scores, &merges, &n, e) : -1;
+    int bad = scores ? llm_merge_by_score(t, scores, e) : -1;
     free(scores);
-    if (bad < 0) {
-        free(merges);
-        return -1;
-    }
-    return llm_tokenizer_finish(t, merges, n, e);
+    return bad < 0 ? -1 : llm_tokenizer_finish(t, NULL, 0, e);
 }
 
 /* ---- gpt2 ---- */

@@ -66,11 +66,14 @@ static int put_tokens(const struct llm_tokenizer *t, int64_t n, struct llm_gguf_
 /* Of a model of merges the rank of the first that makes each token, negative: what is merged first has the highest score. */
 static int put_scores(const struct llm_tokenizer *t, int64_t n, struct llm_gguf_out *o, struct llm_err *e)
 {
+    size_t n_merges;
+    const struct llm_bpe_merge *merges = llm_tokenizer_merges(t, &n_merges, e);
+    if (!merges && n_merges) return -1;
     uint32_t *rank = t->scores ? NULL : llm_alloc((size_t)t->vocab_size, sizeof *rank, "scores", e);
     if (!rank && !t->scores) return -1;
     for (int32_t id = 0; rank && id < t->vocab_size; id++) rank[id] = LLM_BPE_NONE;
-    for (size_t i = 0; rank && i < t->bpe.n_merges; i++) {
-        const struct llm_bpe_merge *m = &t->bpe.merges[i];
+    for (size_t i = 0; rank && i < n_merges; i++) {
+        const struct llm_bpe_merge *m = &merges[i];
         if (m->rank < rank[m->id]) rank[m->id] = m->rank;
     }
     llm_gguf_put_array(o, "tokenizer.ggml.scores", LLM_GGUF_F32, (uint64_t)n);
@@ -93,12 +96,13 @@ static int by_rank(const void *a, const void *b)
 
 static int put_merges(const struct llm_tokenizer *t, struct llm_gguf_out *o, struct llm_err *e)
 {
-    size_t n = t->bpe.n_merges;
+    size_t n;
+    const struct llm_bpe_merge *merges = llm_tokenizer_merges(t, &n, e);
     struct llm_buf text = {0};
-    struct llm_bpe_merge *m = llm_alloc(n, sizeof *m, "merges", e);
+    struct llm_bpe_merge *m = merges || n == 0 ? llm_alloc(n, sizeof *m, "merges", e) : NULL;
     int bad = m ? 0 : -1;
     if (m && n) {
-        memcpy(m, t->bpe.merges, n * sizeof *m);
+        memcpy(m, merges, n * sizeof *m);
         qsort(m, n, sizeof *m, by_rank);
     }
     llm_gguf_put_array(o, "tokenizer.ggml.merges", LLM_GGUF_STRING, n);

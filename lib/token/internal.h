@@ -140,9 +140,13 @@ int llm_tokenizer_stream_parts(struct llm_tokenizer *t, struct llm_err *e) LLM_M
 int llm_model_prepare(struct llm_tokenizer *t, struct llm_err *e) LLM_MUST_CHECK;
 /* Each way to cut a token into two tokens is a merge; `rank` of a token is that of its merges. *merges grows. */
 int llm_all_merges(const struct llm_tokenizer *t, const uint32_t *rank, struct llm_bpe_merge **merges, size_t *n, struct llm_err *e) LLM_MUST_CHECK;
-/* Merges of a vocabulary whose scores say their order (indexed by text: llm_tokenizer_index_whole). *merges grows. */
-int llm_merges_by_score(const struct llm_tokenizer *t, const double *scores, struct llm_bpe_merge **merges, size_t *n, struct llm_err *e)
-    LLM_MUST_CHECK;
+/* Makes t->bpe of a vocabulary whose scores say the order of its merges (indexed by text: llm_tokenizer_index_whole). */
+int llm_merge_by_score(struct llm_tokenizer *t, const double *scores, struct llm_err *e) LLM_MUST_CHECK;
+/* The token whose text is that of two others, where they can merge; LLM_BPE_NONE. */
+#define LLM_MAX_JOINED 512 /* bytes of a text that can be found so */
+uint32_t llm_joined(const struct llm_tokenizer *t, uint32_t left, uint32_t right);
+/* The merges of a BPE model as a list: *n of them, the tokenizer's own. NULL: there are none, or memory is short (*n is not 0). */
+const struct llm_bpe_merge *llm_tokenizer_merges(const struct llm_tokenizer *t, size_t *n, struct llm_err *e);
 int llm_greedy_prepare(struct llm_tokenizer *t, struct llm_err *e) LLM_MUST_CHECK;
 /* Ids for a character that the model does not know: its bytes, else the unknown token. */
 int llm_put_unknown(struct llm_encoder *en, const unsigned char *p, size_t n, struct llm_err *e) LLM_MUST_CHECK;

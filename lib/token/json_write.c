@@ -165,12 +165,13 @@ static int write_ranks(const struct llm_tokenizer *t, const struct long_merge *m
 
 static int write_merges(const struct llm_tokenizer *t, struct llm_buf *out, struct llm_err *e)
 {
-    size_t n = t->bpe.n_merges;
+    size_t n;
+    const struct llm_bpe_merge *merges = llm_tokenizer_merges(t, &n, e);
     struct llm_buf piece = {0};
-    struct long_merge *m = llm_alloc(n, sizeof *m, "merges", e);
+    struct long_merge *m = merges || n == 0 ? llm_alloc(n, sizeof *m, "merges", e) : NULL;
     int bad = m ? 0 : -1;
     for (size_t i = 0; m && i < n; i++) {
-        m[i] = (struct long_merge){t->bpe.merges[i], 0, 0};
+        m[i] = (struct long_merge){merges[i], 0, 0};
         if (is_text(t)) {
             m[i].left = characters(t, m[i].m.left);
             m[i].right = characters(t, m[i].m.right);

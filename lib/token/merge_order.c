@@ -1,4 +1,5 @@
-/* Merges of a vocabulary whose scores say their order: the higher the score of what two pieces make, the earlier; equal ones from left to right. */
+/* Ranks of a vocabulary whose scores say the order of merges: the higher the score of what two pieces make, the earlier; equal ones from left to
+ * right. */
 #include <stdlib.h>
 #include <string.h>
 #include "token/internal.h"
@@ -44,7 +45,24 @@ static void rank_group(const struct llm_tokenizer *t, const struct scored *v, si
     *next += run ? (uint32_t)n : 1;
 }
 
-int llm_merges_by_score(const struct llm_tokenizer *t, const double *scores, struct llm_bpe_merge **merges, size_t *n, struct llm_err *e)
+/* Texts are looked up as they merge; only a vocabulary with very long ones has a table of merges. */
+static int use_ranks(struct llm_tokenizer *t, const uint32_t *rank, struct llm_err *e)
+{
+    struct llm_bpe_merge *merges = NULL;
+    size_t n = 0;
+    uint32_t longest = 0;
+    for (int32_t id = 0; id < t->vocab_size; id++)
+        if (t->flags[id] & LLM_TOKEN_MODEL && t->offsets[id + 1] - t->offsets[id] > longest)
+            longest = t->offsets[id + 1] - t->offsets[id];
+    if (longest <= LLM_MAX_JOINED)
+        return llm_bpe_init_joined(&t->bpe, rank, (size_t)t->vocab_size, llm_joined, t, e);
+    if (llm_all_merges(t, rank, &merges, &n, e) == 0)
+        return llm_bpe_init(&t->bpe, merges, n, e);
+    free(merges);
+    return -1;
+}
+
+int llm_merge_by_score(struct llm_tokenizer *t, const double *scores, struct llm_err *e)
 {
     struct scored *order = llm_alloc((size_t)t->vocab_size, sizeof *order, "merges", e);
     uint32_t *rank = llm_calloc((size_t)t->vocab_size, sizeof *rank, "merges", e), next = 0;
@@ -66,9 +84,9 @@ int llm_merges_by_score(const struct llm_tokenizer *t, const double *scores, str
             rank[order[k].id] = next;
         next++;
     }
-    if (bad == 0)
-        bad = llm_all_merges(t, rank, merges, n, e);
     free(order);
+    if (bad == 0)
+        bad = use_ranks(t, rank, e);
     free(rank);
     return bad;
 }

@@ -30,6 +30,51 @@ int llm_all_merges(const struct llm_tokenizer *t, const uint32_t *rank, struct l
     return 0;
 }
 
+uint32_t llm_joined(const struct llm_tokenizer *t, uint32_t left, uint32_t right)
+{
+    unsigned char both[LLM_MAX_JOINED];
+    size_t n, m;
+    if (!(t->flags[left] & t->flags[right] & LLM_TOKEN_MODEL) || is_user(t, (int32_t)left) || is_user(t, (int32_t)right))
+        return LLM_BPE_NONE;
+    const unsigned char *p = llm_model_piece(t, (int32_t)left, &n), *q = llm_model_piece(t, (int32_t)right, &m);
+    if (n + m > sizeof both)
+        return LLM_BPE_NONE;
+    memcpy(both, p, n);
+    memcpy(both + n, q, m);
+    int32_t id = llm_tokenizer_whole(t, both, n + m);
+    return id < 0 || is_user(t, id) ? LLM_BPE_NONE : (uint32_t)id;
+}
+
+static int list_merges(struct llm_tokenizer *t, struct llm_err *e)
+{
+    uint32_t *rank = llm_alloc((size_t)t->vocab_size, sizeof *rank, "merges", e);
+    if (!rank)
+        return -1;
+    for (int32_t id = 0; id < t->vocab_size; id++)
+        rank[id] = t->bpe.made[id].rank;
+    struct llm_bpe_merge *merges = NULL;
+    size_t n = 0;
+    int bad = llm_all_merges(t, rank, &merges, &n, e);
+    free(rank);
+    if (bad < 0) {
+        free(merges);
+        return -1;
+    }
+    t->bpe.merges = merges;
+    t->bpe.n_merges = n;
+    return 0;
+}
+
+const struct llm_bpe_merge *llm_tokenizer_merges(const struct llm_tokenizer *t, size_t *n, struct llm_err *e)
+{
+    struct llm_tokenizer *own = (struct llm_tokenizer *)(uintptr_t)t; /* a cache behind a lock: the object stays the same */
+    pthread_mutex_lock(&own->lock);
+    int bad = t->bpe.joined && !t->bpe.merges ? list_merges(own, e) : 0;
+    *n = bad < 0 ? 1 : t->bpe.n_merges;
+    pthread_mutex_unlock(&own->lock);
+    return bad < 0 ? NULL : t->bpe.merges;
+}
+
 /* Ids of "<0x00>" to "<0xFF>". */
 static void find_byte_tokens(struct llm_tokenizer *t)
 {

@@ -312,8 +312,6 @@ static int check_distinct(const struct model *m, struct llm_err *e)
 
 static int build(struct llm_tokenizer *t, const struct model *m, struct llm_vocab *v, struct llm_err *e)
 {
-    struct llm_bpe_merge *merges = NULL;
-    size_t n = 0;
     t->model = m->type == UNIGRAM ? &llm_model_unigram : m->type == WORD ? &llm_model_wordpiece : &llm_model_bpe_chars;
     t->sentencepiece = m->type == UNIGRAM;
     t->byte_fallback = m->byte_fallback;
@@ -332,14 +330,12 @@ static int build(struct llm_tokenizer *t, const struct model *m, struct llm_voca
         double *scores = llm_alloc(m->n, sizeof *scores, "scores", e);
         for (size_t i = 0; scores && i < m->n; i++)
             scores[i] = (double)m->pieces[i].score;
-        int bad = !scores || check_alphabet(t, e) < 0 ? -1 : llm_merges_by_score(t, scores, &merges, &n, e);
+        int bad = !scores || check_alphabet(t, e) < 0 ? -1 : llm_merge_by_score(t, scores, e);
         free(scores);
-        if (bad < 0) {
-            free(merges);
+        if (bad < 0)
             return -1;
-        }
     }
-    return llm_tokenizer_finish(t, merges, n, e);
+    return llm_tokenizer_finish(t, NULL, 0, e);
 }
 
 struct llm_tokenizer *llm_tokenizer_from_spm(const unsigned char *p, size_t n, struct llm_err *e)

@@ -51,13 +51,17 @@ int llm_tokenizer_tables(const struct llm_tokenizer *t, struct llm_tensor_out *o
     pthread_mutex_unlock(&own->lock);
     if (bad < 0)
         return -1;
-    int64_t ids = t->vocab_size, merges = (int64_t)t->bpe.n_merges;
+    size_t n_merges;
+    const struct llm_bpe_merge *merges = llm_tokenizer_merges(t, &n_merges, e);
+    int64_t ids = t->vocab_size;
+    if (!merges && n_merges)
+        return -1;
     out[(*n)++] = (struct llm_tensor_out){"tokenizer.pieces", LLM_U8, 1, {t->offsets[ids]}, t->pieces};
     out[(*n)++] = (struct llm_tensor_out){"tokenizer.offsets", LLM_U32, 1, {ids + 1}, t->offsets};
     out[(*n)++] = (struct llm_tensor_out){"tokenizer.flags", LLM_U8, 1, {ids}, t->flags};
     out[(*n)++] = (struct llm_tensor_out){"tokenizer.settings", LLM_U8, 1, {(int64_t)t->settings.n}, t->settings.p};
     if (merges)
-        out[(*n)++] = (struct llm_tensor_out){"tokenizer.merges", LLM_U32, 2, {merges, 4}, t->bpe.merges};
+        out[(*n)++] = (struct llm_tensor_out){"tokenizer.merges", LLM_U32, 2, {(int64_t)n_merges, 4}, merges};
     if (t->scores)
         out[(*n)++] = (struct llm_tensor_out){"tokenizer.scores", LLM_F64, 1, {ids}, t->scores};
     return 0;

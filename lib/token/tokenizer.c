@@ -277,7 +277,7 @@ static int finish_chars(struct llm_tokenizer *t, struct llm_bpe_merge *merges, s
 {
     if (t->model != &llm_model_bpe_chars)
         free(merges);
-    else if (llm_bpe_init(&t->bpe, merges, n_merges, e) < 0)
+    else if (!t->bpe.made && llm_bpe_init(&t->bpe, merges, n_merges, e) < 0) /* a reader may have made it */
         return -1;
     return llm_model_prepare(t, e);
 }
@@ -294,7 +294,7 @@ int llm_tokenizer_finish(struct llm_tokenizer *t, struct llm_bpe_merge *merges, 
     }
     if (t->ignore_merges && !t->whole && llm_tokenizer_index_whole(t, e) < 0)
         return -1;
-    if (!t->ignore_merges) { /* a reader needed it */
+    if (!t->ignore_merges && !t->bpe.joined) { /* a reader needed it */
         free(t->whole);
         t->whole = NULL;
     }

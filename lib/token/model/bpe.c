@@ -30,6 +30,8 @@ static inline uint8_t filter_bit(const struct llm_bpe *b, uint64_t hash)
 
 static inline uint32_t find(const struct llm_bpe *b, uint32_t left, uint32_t right)
 {
+    if (b->joined)
+        return b->joined(b->texts, left, right);
     uint64_t pair = pair_of(left, right), hash = hash_of(pair);
     size_t mask = ((size_t)1 << b->bits) - 1, i = slot_of(b, hash);
     if (!(b->filter[i] & filter_bit(b, hash)))
@@ -46,7 +48,8 @@ static inline uint32_t find(const struct llm_bpe *b, uint32_t left, uint32_t rig
 /* Both neighbours of a new symbol are looked up: memory answers for the second while the first is awaited. */
 static inline void expect(const struct llm_bpe *b, uint32_t left, uint32_t right)
 {
-    __builtin_prefetch(&b->slots[slot_of(b, hash_of(pair_of(left, right)))]);
+    if (!b->joined)
+        __builtin_prefetch(&b->slots[slot_of(b, hash_of(pair_of(left, right)))]);
 }
 
 uint32_t llm_bpe_find(const struct llm_bpe *b, uint32_t left, uint32_t right)
@@ -121,6 +124,11 @@ static void *alloc_table(size_t bytes, struct llm_err *e)
     return p;
 }
 
+static int too_large(struct llm_err *e)
+{
+    return llm_fail(e, EX_UNAVAILABLE, "a BPE vocabulary of more than %d tokens or %d merges", 1 << LLM_BPE_ID_BITS, (int)MADE_MASK);
+}
+
 int llm_bpe_init(struct llm_bpe *b, struct llm_bpe_merge *merges, size_t n, struct llm_err *e)
 {
     uint32_t largest = 0;
@@ -141,7 +149,7 @@ int llm_bpe_init(struct llm_bpe *b, struct llm_bpe_merge *merges, size_t n, stru
     }
     size_t n_made = order_made(b->made, n);
     if (largest >> LLM_BPE_ID_BITS || n_made >= MADE_MASK)
-        return llm_fail(e, EX_UNAVAILABLE, "a BPE vocabulary of more than %d tokens or %d merges", 1 << LLM_BPE_ID_BITS, (int)MADE_MASK);
+        return too_large(e);
     for (size_t i = 1; i < n_made; i++)
         b->tied = b->tied || b->made[i].rank == b->made[i - 1].rank;
     fill_slots(b, n_made);
@@ -150,6 +158,22 @@ int llm_bpe_init(struct llm_bpe *b, struct llm_bpe_merge *merges, size_t n, stru
             bool both = b->byte_id[left] != LLM_BPE_NONE && b->byte_id[right] != LLM_BPE_NONE;
             b->bytes[left << 8 | right] = both ? find(b, b->byte_id[left], b->byte_id[right]) : LLM_BPE_NONE;
         }
+    return 0;
+}
+
+int llm_bpe_init_joined(struct llm_bpe *b, const uint32_t *rank, size_t n, uint32_t (*joined)(const struct llm_tokenizer *, uint32_t, uint32_t),
+                        const struct llm_tokenizer *texts, struct llm_err *e)
+{
+    if (n >> LLM_BPE_ID_BITS)
+        return too_large(e);
+    b->joined = joined;
+    b->texts = texts;
+    b->tied = true;
+    b->made = llm_alloc(n, sizeof *b->made, "merges", e);
+    if (!b->made)
+        return -1;
+    for (size_t id = 0; id < n; id++)
+        b->made[id] = (struct llm_bpe_made){rank[id], (uint32_t)id};
     return 0;
 }
 

@@ -16,9 +16,15 @@ struct llm_bpe_made { uint32_t rank, id; };
 #define LLM_BPE_ID_BITS 21
 #define LLM_BPE_MADE_BITS 22
 
+struct llm_tokenizer;
+
 struct llm_bpe {
-    struct llm_bpe_merge *merges; /* as they came; owned */
+    struct llm_bpe_merge *merges; /* as they came, or made when asked for (llm_tokenizer_merges); owned */
     size_t n_merges;
+    /* Where each two tokens whose texts together are a token merge, no table of them is needed: the token that left and right make, or NONE.
+     * `made` is then one of all ids, and there are no slots. */
+    uint32_t (*joined)(const struct llm_tokenizer *t, uint32_t left, uint32_t right);
+    const struct llm_tokenizer *texts;
     struct llm_bpe_made *made;    /* what merges make, ascending, each once */
     bool tied;                    /* different tokens have the same rank: places in `made` do not stand for ranks */
     uint64_t *slots;              /* hash of pairs, 2^bits: left, right, index into `made`; all ones: empty */
@@ -30,6 +36,9 @@ struct llm_bpe {
 /* Takes `merges` over (also when it fails). byte_id is filled by the caller before. A pair that stands twice keeps its first rank. A vocabulary of
  * 2^21 tokens or more is EX_UNAVAILABLE. */
 int llm_bpe_init(struct llm_bpe *b, struct llm_bpe_merge *merges, size_t n, struct llm_err *e) LLM_MUST_CHECK;
+/* The same for merges that are found by the texts of tokens: `rank` [n] of each id. */
+int llm_bpe_init_joined(struct llm_bpe *b, const uint32_t *rank, size_t n, uint32_t (*joined)(const struct llm_tokenizer *, uint32_t, uint32_t),
+                        const struct llm_tokenizer *texts, struct llm_err *e) LLM_MUST_CHECK;
 void llm_bpe_release(struct llm_bpe *b);
 /* Index into `made`, or NONE when left and right do not merge. */
 uint32_t llm_bpe_find(const struct llm_bpe *b, uint32_t left, uint32_t right);
