@@ -311,7 +311,10 @@ static int set(json_t *o, const char *text, struct llm_err *e)
         }
         return llm_fail(e, LLM_EX_USAGE, "--set: unknown key '%s'; %s has: %s", name, arch->model_type, list);
     }
-    json_t *v = json_loads(equals + 1, JSON_DECODE_ANY, NULL);
+    char number[64];
+    const char *value = equals + 1;
+    if (*value == '.' && snprintf(number, sizeof number, "0%s", value) < (int)sizeof number) value = number; /* not JSON, but people's way */
+    json_t *v = json_loads(value, JSON_DECODE_ANY, NULL);
     if (!v) v = json_string(equals + 1);
     if (!v || json_object_set_new(o, name, v) < 0) return llm_fail(e, LLM_EX_USAGE, "--set %s: expected a value, found '%s'", name, equals + 1);
     return 0;

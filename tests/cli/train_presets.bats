@@ -35,3 +35,10 @@ each() {
         each $preset -l 12 -b 2 -n 120 --lr 1e-2 --overfit-one "$F/data.tok" > log 2>&1 || fail "$preset: $(tail -n 1 log)"
     done
 }
+
+@test "--set takes .1 for 0.1" {
+    for value in .1 0.1; do
+        llm-train -q -c nano --set n_layer=1 --set n_embd=32 --set n_head=2 --set resid_pdrop=$value -T "$F/tok.json" -n 0 -o model$value.llm "$F/data.tok"
+    done
+    cmp model.1.llm model0.1.llm
+}
