@@ -116,6 +116,7 @@ void llm_vocab_release(struct llm_vocab *v);
 int llm_tokenizer_set_vocab(struct llm_tokenizer *t, const struct llm_vocab *v, struct llm_err *e) LLM_MUST_CHECK;
 /* After vocabulary, model and settings: byte table, merges (taken over), whole pieces, bos and eos. */
 int llm_tokenizer_finish(struct llm_tokenizer *t, struct llm_bpe_merge *merges, size_t n_merges, struct llm_err *e) LLM_MUST_CHECK;
+uint32_t llm_piece_hash(const unsigned char *p, size_t n);
 /* Looks `text` up among present ids of the vocabulary; -1. Needs `whole`. */
 int32_t llm_tokenizer_whole(const struct llm_tokenizer *t, const unsigned char *p, size_t n);
 /* It will be looked up: memory may begin to answer. */

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "token/internal.h"
+#include "token/json_texts.h"
 #include "token/unicode.h"
 
 /* What is read before the tokenizer can be put together. */
@@ -10,7 +11,9 @@ struct reader {
     const json_t *root;
     struct llm_vocab vocab;
     struct llm_buf decoded; /* bytes of the vocabulary, kept in place by reserving all of it first */
-    json_t *ids;           /* text → id: the model's vocabulary object, borrowed */
+    const struct llm_json_cut *cut; /* what `root` stands without; NULL: it is whole */
+    bool merges_read;               /* … and what was cut out is read */
+    struct llm_json_texts texts;    /* the model's vocabulary */
     unsigned char *never;  /* [vocab.limit] 1: an id under "never"; NULL: there are none */
 };
 
@@ -172,33 +175,44 @@ static int read_added(struct reader *r, struct llm_err *e)
 
 /* ---- the model ---- */
 
-static int64_t id_of(const struct reader *r, const char *text)
+/* The vocabulary of the model `o`, where it is an object. */
+static int read_texts(struct reader *r, const json_t *o, struct llm_err *e)
 {
-    const json_t *v = json_object_get(r->ids, text);
-    return json_is_integer(v) ? json_integer_value(v) : -1;
+    const json_t *vocab = json_object_get(o, "vocab");
+    if (!json_is_object(vocab))
+        return llm_fail(e, EX_DATAERR, "expected 'vocab', an object");
+    return r->cut && r->cut->vocab ? 0 : llm_json_texts_from_value(&r->texts, vocab, e);
+}
+
+/* An added token that is listed in the vocabulary too. */
+static int read_added_again(struct llm_vocab_entry *added, const struct llm_json_text *x, const unsigned char *p, size_t n, unsigned char flags,
+                            struct llm_err *e)
+{
+    if (added->n == n && memcmp(added->text, p, n) == 0)
+        added->flags |= flags;
+    else if (added->n != x->n || memcmp(added->text, x->p, x->n) != 0)
+        return llm_fail(e, EX_DATAERR, "token id %lld is '%.*s' in the vocabulary and '%.*s' among added tokens", (long long)x->id,
+                        (int)(x->n < 100 ? x->n : 100), x->p, (int)(added->n < 100 ? added->n : 100), (const char *)added->text);
+    return 0;
 }
 
 static int read_vocab(struct reader *r, struct llm_err *e)
 {
-    const char *text;
-    json_t *value;
     size_t bytes = 0;
-    json_object_foreach(r->ids, text, value)
-        bytes += strlen(text) + 1;
+    for (size_t i = 0; i < r->texts.n; i++)
+        bytes += r->texts.v[i].n + 1;
     if (llm_buf_reserve(&r->decoded, bytes, e) < 0)
         return -1;
-    json_object_foreach(r->ids, text, value) {
-        size_t n = strlen(text);
-        if (!json_is_integer(value))
-            return llm_fail(e, EX_DATAERR, "vocab: '%s': expected an integer", text);
-        int64_t id = json_integer_value(value);
-        const unsigned char *p = (const unsigned char *)text;
+    for (size_t i = 0; i < r->texts.n; i++) {
+        const struct llm_json_text *x = &r->texts.v[i];
+        const unsigned char *p = (const unsigned char *)x->p;
+        size_t n = x->n;
         unsigned char flags = LLM_TOKEN_MODEL;
-        if (r->never && id >= 0 && id < r->vocab.limit && r->never[id])
-            flags = 0; /* … its text stays as it is */
-        else if (r->t->byte_level) {
+        if (r->never && x->id >= 0 && x->id < r->vocab.limit && r->never[x->id]) {
+            flags = 0; /* its text stays as it is */
+        } else if (r->t->byte_level) {
             size_t at = r->decoded.n;
-            int done = llm_byte_text_decode(text, n, &r->decoded, e);
+            int done = llm_byte_text_decode(x->p, n, &r->decoded, e);
             if (done < 0)
                 return -1;
             if (done) {
@@ -208,18 +222,9 @@ static int read_vocab(struct reader *r, struct llm_err *e)
                 flags = 0; /* no text of the alphabet: shown as it is, never made */
             }
         }
-        if (id >= 0 && (size_t)id < r->vocab.n && r->vocab.v[id].flags & LLM_TOKEN_ADDED) { /* an added token that is listed here too */
-            struct llm_vocab_entry *added = &r->vocab.v[id];
-            size_t raw = strlen(text);
-            if (added->n == n && memcmp(added->text, p, n) == 0)
-                added->flags |= flags;
-            else if (added->n != raw || memcmp(added->text, text, raw) != 0)
-                return llm_fail(e, EX_DATAERR, "token id %lld is '%s' in the vocabulary and '%.*s' among added tokens", (long long)id, text,
-                                (int)(added->n < 100 ? added->n : 100), (const char *)added->text);
-            continue;
-        }
-        if (llm_vocab_put(&r->vocab, id, p, n, flags, e) < 0)
-            return llm_in(e, "vocab");
+        bool again = x->id >= 0 && (size_t)x->id < r->vocab.n && r->vocab.v[x->id].flags & LLM_TOKEN_ADDED;
+        if (again ? read_added_again(&r->vocab.v[x->id], x, p, n, flags, e) < 0 : llm_vocab_put(&r->vocab, x->id, p, n, flags, e) < 0)
+            return again ? -1 : llm_in(e, "vocab");
     }
     return 0;
 }
@@ -260,30 +265,81 @@ static int read_ranks(const json_t *list, struct llm_bpe_merge *merges, size_t n
     return 0;
 }
 
-static int read_merges(struct reader *r, const json_t *list, struct llm_bpe_merge *merges, struct llm_err *e)
+/* Merges in the making. */
+struct merging {
+    struct reader *r;
+    struct llm_bpe_merge *v;
+    size_t n, room;
+    size_t last;           /* the entry of the vocabulary that the last one made: the next is often the next */
+    struct llm_buf joined;
+};
+
+static bool is_joined(const struct llm_json_text *x, const char *left, size_t n_left, const char *right, size_t n_right)
 {
-    struct llm_buf both = {0}, joined = {0};
-    int bad = -1;
-    for (size_t i = 0; i < json_array_size(list); i++) {
-        const char *right = NULL;
-        if (merge_texts(json_array_get(list, i), &both, &right, e) < 0) {
-            llm_in(e, "merges[%zu]", i);
-            goto done;
+    return x->n == n_left + n_right && memcmp(x->p, left, n_left) == 0 && memcmp(x->p + n_left, right, n_right) == 0;
+}
+
+/* The id that two texts make, or -1; -2: memory is short. */
+static int64_t made_by(struct merging *m, const char *left, size_t n_left, const char *right, size_t n_right, struct llm_err *e)
+{
+    const struct llm_json_texts *t = &m->r->texts;
+    for (size_t i = m->last; i < m->last + 2 && i < t->n; i++)
+        if (is_joined(&t->v[i], left, n_left, right, n_right)) {
+            m->last = i;
+            return t->v[i].id;
         }
-        joined.n = 0;
-        if (llm_buf_put(&joined, both.p, strlen(both.p), e) < 0 || llm_buf_put(&joined, right, strlen(right) + 1, e) < 0)
-            goto done;
-        int64_t a = id_of(r, both.p), b = id_of(r, right), c = id_of(r, joined.p);
-        if (a < 0 || b < 0 || c < 0) {
-            llm_fail(e, EX_DATAERR, "merges[%zu]: '%s' is not in the vocabulary", i, a < 0 ? both.p : b < 0 ? right : joined.p);
-            goto done;
-        }
-        merges[i] = (struct llm_bpe_merge){(uint32_t)a, (uint32_t)b, (uint32_t)i, (uint32_t)c};
+    m->joined.n = 0;
+    if (llm_buf_put(&m->joined, left, n_left, e) < 0 || llm_buf_put(&m->joined, right, n_right, e) < 0)
+        return -2;
+    return llm_json_texts_find(t, m->joined.p, m->joined.n, &m->last);
+}
+
+static int put_merge(void *arg, size_t i, const char *left, size_t n_left, const char *right, size_t n_right, struct llm_err *e)
+{
+    struct merging *m = arg;
+    const struct llm_json_texts *t = &m->r->texts;
+    int64_t a = llm_json_texts_find(t, left, n_left, NULL), b = llm_json_texts_find(t, right, n_right, NULL);
+    int64_t c = made_by(m, left, n_left, right, n_right, e);
+    if (c == -2 || llm_grow((void **)&m->v, &m->room, m->n + 1, sizeof *m->v, e) < 0)
+        return -1;
+    if (a < 0 || b < 0 || c < 0) {
+        const char *p = a < 0 ? left : b < 0 ? right : m->joined.p;
+        size_t n = a < 0 ? n_left : b < 0 ? n_right : m->joined.n;
+        return llm_fail(e, EX_DATAERR, "merges[%zu]: '%.*s' is not in the vocabulary", i, (int)(n < 100 ? n : 100), p);
     }
-    bad = 0;
-done:
+    m->v[m->n++] = (struct llm_bpe_merge){(uint32_t)a, (uint32_t)b, (uint32_t)i, (uint32_t)c};
+    return 0;
+}
+
+static int put_merges(struct merging *m, const json_t *list, struct llm_err *e)
+{
+    struct llm_buf both = {0};
+    int bad = 0;
+    for (size_t i = 0; i < json_array_size(list) && bad == 0; i++) {
+        const char *right = NULL;
+        if (merge_texts(json_array_get(list, i), &both, &right, e) < 0)
+            bad = llm_in(e, "merges[%zu]", i);
+        else
+            bad = put_merge(m, i, both.p, strlen(both.p), right, strlen(right), e);
+    }
     llm_buf_release(&both);
-    llm_buf_release(&joined);
+    return bad;
+}
+
+static int read_merges(struct reader *r, const json_t *o, struct llm_bpe_merge **merges, size_t *n, struct llm_err *e)
+{
+    struct merging m = {.r = r};
+    int bad;
+    r->merges_read = true;
+    if (r->cut && r->cut->merges)
+        bad = llm_json_merges_from_text(r->cut->merges, r->cut->n_merges, put_merge, &m, e) > 0 ? 0 : llm_fail(e, EX_DATAERR, "merges");
+    else
+        bad = put_merges(&m, get(o, "merges"), e);
+    if (bad == 0)
+        bad = read_ranks(get(o, "ranks"), m.v, m.n, e);
+    llm_buf_release(&m.joined);
+    *merges = m.v;
+    *n = m.n;
     return bad;
 }
 
@@ -293,7 +349,7 @@ static int read_unknown(struct reader *r, const json_t *model, struct llm_err *e
     if (llm_json_str(model, "unk_token", &text, e) < 0)
         return -1;
     if (text) {
-        int64_t id = id_of(r, text);
+        int64_t id = llm_json_texts_find(&r->texts, text, strlen(text), NULL);
         if (id < 0 || (size_t)id >= r->vocab.n)
             return llm_fail(e, EX_DATAERR, "unk_token '%s' is not in the vocabulary", text);
         r->t->unknown = (int32_t)id;
@@ -355,8 +411,7 @@ static int model_bpe(struct reader *r, const json_t *o, struct llm_err *e)
 {
     struct llm_tokenizer *t = r->t;
     const json_t *list = get(o, "merges");
-    r->ids = json_object_get(o, "vocab");
-    if (!json_is_object(r->ids) || !json_is_array(list))
+    if (!json_is_object(json_object_get(o, "vocab")) || !json_is_array(list))
         return llm_fail(e, EX_DATAERR, "expected 'vocab' and 'merges'");
     if (must_be_off(o, "dropout", e) < 0 || must_be_off(o, "continuing_subword_prefix", e) < 0 || must_be_off(o, "end_of_word_suffix", e) < 0
         || llm_json_bool(o, "byte_fallback", &t->byte_fallback, e) < 0 || llm_json_bool(o, "fuse_unk", &t->fuse_unknown, e) < 0
@@ -365,21 +420,18 @@ static int model_bpe(struct reader *r, const json_t *o, struct llm_err *e)
     if (t->byte_level && (t->byte_fallback || t->fuse_unknown)) { /* every byte has a token there; neither can happen */
         t->byte_fallback = t->fuse_unknown = false;
     }
-    size_t n = json_array_size(list);
-    if (note_never(r, o, e) < 0 || read_vocab(r, e) < 0 || read_unknown(r, o, e) < 0 || read_model_ids(r, o, e) < 0
+    if (read_texts(r, o, e) < 0 || note_never(r, o, e) < 0 || read_vocab(r, e) < 0 || read_unknown(r, o, e) < 0 || read_model_ids(r, o, e) < 0
         || read_user_defined(r, o, e) < 0)
         return -1;
-    bool chars = !t->byte_level && (t->generic || n || t->byte_fallback || t->fuse_unknown || !is_alphabet(r));
+    size_t n = json_array_size(list);
+    bool any = n || (r->cut && r->cut->merges); /* at least the brackets of some */
+    bool chars = !t->byte_level && (t->generic || any || t->byte_fallback || t->fuse_unknown || !is_alphabet(r));
     t->generic = t->generic || chars;
     if (!t->generic && llm_tokenizer_stream_parts(t, e) < 0)
         return -1;
-    t->model = t->byte_level ? n || t->n_splits || t->generic ? &llm_model_bpe : &llm_model_byte : chars ? &llm_model_bpe_chars : &llm_model_char;
-    if (llm_tokenizer_set_vocab(t, &r->vocab, e) < 0)
-        return -1;
-    struct llm_bpe_merge *merges = llm_alloc(n, sizeof *merges, "merges", e);
-    if (!merges)
-        return -1;
-    if (read_merges(r, list, merges, e) < 0 || read_ranks(get(o, "ranks"), merges, n, e) < 0) {
+    t->model = t->byte_level ? any || t->n_splits || t->generic ? &llm_model_bpe : &llm_model_byte : chars ? &llm_model_bpe_chars : &llm_model_char;
+    struct llm_bpe_merge *merges = NULL;
+    if (llm_tokenizer_set_vocab(t, &r->vocab, e) < 0 || read_merges(r, o, &merges, &n, e) < 0) {
         free(merges);
         return -1;
     }
@@ -431,10 +483,7 @@ static int model_wordpiece(struct reader *r, const json_t *o, struct llm_err *e)
 {
     struct llm_tokenizer *t = r->t;
     const char *prefix = "##";
-    r->ids = json_object_get(o, "vocab");
-    if (!json_is_object(r->ids))
-        return llm_fail(e, EX_DATAERR, "expected 'vocab', an object");
-    if (no_byte_level(r, e) < 0 || llm_json_str(o, "continuing_subword_prefix", &prefix, e) < 0
+    if (read_texts(r, o, e) < 0 || no_byte_level(r, e) < 0 || llm_json_str(o, "continuing_subword_prefix", &prefix, e) < 0
         || llm_json_int(o, "max_input_chars_per_word", 0, INT32_MAX, &t->max_word, e) < 0
         || llm_json_bool(o, "fuse_unk", &t->fuse_unknown, e) < 0 || read_vocab(r, e) < 0 || read_unknown(r, o, e) < 0
         || read_model_ids(r, o, e) < 0 || read_user_defined(r, o, e) < 0)
@@ -451,9 +500,8 @@ static int model_wordpiece(struct reader *r, const json_t *o, struct llm_err *e)
 static int model_greedy(struct reader *r, const json_t *o, struct llm_err *e)
 {
     struct llm_tokenizer *t = r->t;
-    r->ids = json_object_get(o, "vocab");
-    if (!json_is_object(r->ids))
-        return llm_fail(e, EX_DATAERR, "expected 'vocab', an object");
+    if (read_texts(r, o, e) < 0)
+        return -1;
     if (!t->byte_level || t->generic || t->n_norms || t->n_pres != 1 || t->pres[0].cut || t->pres[0].prepend != LLM_PREPEND_NEVER)
         return llm_fail(e, EX_UNAVAILABLE, "only a ByteLevel pre-tokenizer that neither cuts nor puts a space in front is supported with it");
     t->model = &llm_model_greedy;
@@ -484,7 +532,8 @@ static int read_all(struct reader *r, struct llm_err *e)
     if (!json_is_object(model))
         return llm_fail(e, EX_DATAERR, "expected a tokenizer.json (an object with a 'model')");
     const json_t *vocab = json_object_get(model, "vocab");
-    r->vocab.limit = 1024 + 8 * (int64_t)(json_object_size(vocab) + json_array_size(vocab) + json_array_size(get(r->root, "added_tokens")));
+    size_t listed = r->texts.n + json_object_size(vocab) + json_array_size(vocab) + json_array_size(get(r->root, "added_tokens"));
+    r->vocab.limit = 1024 + 8 * (int64_t)listed;
     json_t *typed = NULL;
     if (!get(model, "type")) {
         typed = json_copy((json_t *)(uintptr_t)model);
@@ -497,24 +546,57 @@ static int read_all(struct reader *r, struct llm_err *e)
     return bad;
 }
 
-struct llm_tokenizer *llm_tokenizer_from_value(const json_t *root, struct llm_err *e)
+/* Takes what `r` has. */
+static struct llm_tokenizer *read_with(struct reader *r, struct llm_err *e)
 {
-    struct reader r = {.root = root, .t = llm_tokenizer_create(e)};
-    int bad = r.t ? read_all(&r, e) : -1;
-    llm_vocab_release(&r.vocab);
-    llm_buf_release(&r.decoded);
-    free(r.never);
+    r->t = llm_tokenizer_create(e);
+    int bad = r->t ? read_all(r, e) : -1;
+    llm_vocab_release(&r->vocab);
+    llm_buf_release(&r->decoded);
+    llm_json_texts_release(&r->texts);
+    free(r->never);
     if (bad < 0) {
-        llm_tokenizer_destroy(r.t);
+        llm_tokenizer_destroy(r->t);
         return NULL;
     }
-    return r.t;
+    return r->t;
+}
+
+struct llm_tokenizer *llm_tokenizer_from_value(const json_t *root, struct llm_err *e)
+{
+    struct reader r = {.root = root};
+    return read_with(&r, e);
+}
+
+/* Without a tree of the vocabulary and the merges. NULL: it is to be read as a whole, which also says what is wrong with it. */
+static struct llm_tokenizer *read_cut(const char *json, size_t n)
+{
+    struct llm_json_cut cut;
+    struct llm_err e = {0};
+    struct llm_tokenizer *t = NULL;
+    if (llm_json_cut(json, n, &cut, &e) > 0) {
+        json_t *root = llm_json_parse(cut.rest.p, cut.rest.n, &e);
+        struct reader r = {.root = root, .cut = &cut};
+        if (root && (!cut.vocab || llm_json_texts_from_text(&r.texts, cut.vocab, cut.n_vocab, &e) > 0))
+            t = read_with(&r, &e);
+        else
+            llm_json_texts_release(&r.texts);
+        if (t && cut.merges && !r.merges_read) { /* a model without merges that has some: nobody has looked at them */
+            llm_tokenizer_destroy(t);
+            t = NULL;
+        }
+        json_decref(root);
+    }
+    llm_buf_release(&cut.rest);
+    return t;
 }
 
 struct llm_tokenizer *llm_tokenizer_from_json(const char *json, size_t n, const char *where, struct llm_err *e)
 {
-    json_t *root = llm_json_parse(json, n, e);
-    struct llm_tokenizer *t = root ? llm_tokenizer_from_value(root, e) : NULL;
+    struct llm_tokenizer *t = read_cut(json, n);
+    json_t *root = t ? NULL : llm_json_parse(json, n, e);
+    if (root)
+        t = llm_tokenizer_from_value(root, e);
     json_decref(root);
     if (t && llm_buf_put(&t->json, json, n, e) < 0) {
         llm_tokenizer_destroy(t);

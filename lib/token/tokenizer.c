@@ -126,8 +126,10 @@ static inline uint32_t load32(const unsigned char *p)
 }
 
 /* Pieces are short: two loads that may overlap. Longer ones are rare. */
-static uint32_t hash_piece(const unsigned char *p, size_t n)
+uint32_t llm_piece_hash(const unsigned char *p, size_t n)
 {
+    if (n == 0)
+        return 0;
     if (n > 16)
         return (uint32_t)(llm_xxh64(p, n, 0) >> 32);
     uint64_t a = n >= 8 ? load64(p) : n >= 4 ? load32(p) : (uint64_t)p[0] << 16 | (uint64_t)p[n / 2] << 8 | p[n - 1];
@@ -138,7 +140,7 @@ static uint32_t hash_piece(const unsigned char *p, size_t n)
 
 int32_t llm_tokenizer_whole(const struct llm_tokenizer *t, const unsigned char *p, size_t n)
 {
-    uint32_t h = n ? hash_piece(p, n) : 0;
+    uint32_t h = llm_piece_hash(p, n);
     size_t mask = ((size_t)1 << t->whole_bits) - 1;
     for (size_t i = h & mask; t->whole[i].id >= 0; i = (i + 1) & mask) {
         size_t len;
@@ -153,7 +155,7 @@ int32_t llm_tokenizer_whole(const struct llm_tokenizer *t, const unsigned char *
 
 void llm_tokenizer_expect_whole(const struct llm_tokenizer *t, const unsigned char *p, size_t n)
 {
-    __builtin_prefetch(&t->whole[hash_piece(p, n) & (((size_t)1 << t->whole_bits) - 1)]);
+    __builtin_prefetch(&t->whole[llm_piece_hash(p, n) & (((size_t)1 << t->whole_bits) - 1)]);
 }
 
 int llm_tokenizer_index_whole(struct llm_tokenizer *t, struct llm_err *e)
@@ -169,7 +171,7 @@ int llm_tokenizer_index_whole(struct llm_tokenizer *t, struct llm_err *e)
         uint32_t n = t->offsets[id + 1] - t->offsets[id];
         if (n == 0 || !(t->flags[id] & LLM_TOKEN_MODEL))
             continue;
-        uint32_t h = hash_piece(t->pieces + t->offsets[id], n);
+        uint32_t h = llm_piece_hash(t->pieces + t->offsets[id], n);
         size_t at = h & (slots - 1);
         for (; t->whole[at].id >= 0; at = (at + 1) & (slots - 1)) {
             size_t len;
