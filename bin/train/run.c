@@ -1,4 +1,5 @@
 /* Wiring of llm-train: from options to a trainer. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -101,6 +102,8 @@ static int configure(struct llm_config *c, const struct args *a, const struct ll
 {
     const struct llm_objective *o = llm_objectives[a->o.objective];
     if (!o->configure || a->resume) return 0;
+    if (a->temperature > 0) c->logit_scale_init = -log(a->temperature);
+    if (a->fixed_temperature) c->fixed_logit_scale = true;
     return o->configure(c, data->train, e) < 0 ? llm_in(e, "--objective %s", o->name) : 0;
 }
 
@@ -133,7 +136,7 @@ static int refit_model(struct llm_run *r, const struct args *a, const struct llm
     struct llm_config c = r->model->config;
     if (configure(&c, a, data, e) < 0) return -1;
     if (a->resume) return 0;
-    if (c.num_labels == r->model->config.num_labels) {
+    if (c.num_labels == r->model->config.num_labels && c.contrastive == r->model->config.contrastive) {
         r->model->config = c;
         return 0;
     }

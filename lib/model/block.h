@@ -35,6 +35,7 @@ struct llm_names {
 enum llm_init { LLM_INIT_NORMAL, LLM_INIT_RESIDUAL, LLM_INIT_ZERO, LLM_INIT_ONE, LLM_INIT_UNIT, /* normal(0, 1) */
     LLM_INIT_CONV /* 1/sqrt(3·columns) */, LLM_INIT_TIME_PROJECTION /* 1/sqrt(3·columns) too: of uniform numbers within 1/sqrt(columns) */,
     LLM_INIT_TIME_STEP /* softplus of it within [time_step_min, time_step_max], evenly in the logarithm */,
+    LLM_INIT_LOGIT_SCALE /* logit_scale_init */,
     LLM_INIT_LOG_COLUMN /* log(1), log(2), … */ };
 /* A parameter as declared. */
 struct llm_param_spec {
@@ -156,7 +157,7 @@ enum { LLM_SUB_MIXER, LLM_SUB_FFN, LLM_SUB_CROSS, LLM_N_SUBS };
 struct llm_layer { struct llm_module before[LLM_N_SUBS], after[LLM_N_SUBS], mixer, ffn, cross; };
 struct llm_decoder {
     struct llm_param *embed, *positions, *head; /* head NULL: tied; positions NULL: not learned */
-    struct llm_param *token_types, *head_bias;  /* NULL: none */
+    struct llm_param *token_types, *head_bias, *logit_scale; /* NULL: none */
     struct llm_linear_params embed_norm, pooler, head_dense, head_norm, classes; /* w NULL: none */
     struct llm_layer *layers;
     int64_t n_layers;

@@ -17,9 +17,16 @@ enum llm_pool_kind llm_config_pooling(const struct llm_config *c)
     return c->bidirectional ? LLM_POOL_CLS : LLM_POOL_LAST;
 }
 
+void llm_config_compare(struct llm_config *c)
+{
+    c->contrastive = c->normalize_embeddings = true;
+    c->head_transform = c->pooler = false;
+    if (c->pooling == LLM_POOL_UNSET) c->pooling = c->bidirectional ? LLM_POOL_MEAN : LLM_POOL_LAST;
+}
+
 bool llm_config_has_head(const struct llm_config *c)
 {
-    return c->num_labels == 0;
+    return c->num_labels == 0 && !c->contrastive;
 }
 
 /* transformers names the model in "architectures", and the classes in "id2label"; two where it does not. */
@@ -68,6 +75,10 @@ int llm_model_write_labels(const struct llm_model *m, json_t *config)
         snprintf(text, sizeof text, "%lld", (long long)i);
         failed = json_object_set(names, text, json_array_get(m->labels.names, (size_t)i))
             || json_object_set_new(numbers, llm_labels_name(&m->labels, i), json_integer(i));
+    }
+    if (m->config.contrastive && !failed) {
+        snprintf(text, sizeof text, "%.*sModel", (int)(causal ? causal - m->arch->architecture : 0), m->arch->architecture);
+        failed = json_object_set_new(config, "architectures", json_pack("[s]", text));
     }
     if (n > 0 && !failed) {
         snprintf(text, sizeof text, "%.*sForSequenceClassification", (int)(causal ? causal - m->arch->architecture : 0), m->arch->architecture);

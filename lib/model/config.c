@@ -18,6 +18,9 @@ static const struct llm_config_key common_keys[] = {
     {"norm_groups", LLM_KEY_INT, offsetof(struct llm_config, norm_groups), 1, 1 << 20, NULL, true},
     {"pooling", LLM_KEY_WORD, offsetof(struct llm_config, pooling), 0, 0, pooling_words, true},
     {"num_labels", LLM_KEY_LENGTH, offsetof(struct llm_config, num_labels), 0, LLM_MOST_LABELS, NULL, true},
+    {"contrastive", LLM_KEY_BOOL, offsetof(struct llm_config, contrastive), 0, 0, NULL, true},
+    {"fixed_logit_scale", LLM_KEY_BOOL, offsetof(struct llm_config, fixed_logit_scale), 0, 0, NULL, true},
+    {"logit_scale_init_value", LLM_KEY_REAL, offsetof(struct llm_config, logit_scale_init), -10, 10, NULL, true},
     {"prefix_lm", LLM_KEY_BOOL, offsetof(struct llm_config, prefix_lm), 0, 0, NULL, true},
     {"normalize_embeddings", LLM_KEY_BOOL, offsetof(struct llm_config, normalize_embeddings), 0, 0, NULL, true},
 };
@@ -177,7 +180,7 @@ struct llm_config llm_config_blank(const struct llm_arch *arch)
     struct llm_config c = {.logit_scale = 1, .norm_groups = 8, .embedding_scale = 1, .partial_rotary_factor = 1, .initializer_range = .02,
                            .use_sliding_window = true,
                            .moe_layer_freq = 1, .mtp_loss_weight = .3, .kv_sharing = 1, .n_group = 1, .topk_group = 1, .group_top = 1,
-                           .routed_scaling_factor = 1, .router_temperature = 1, .router_bias_update_rate = .001,
+                           .routed_scaling_factor = 1, .router_temperature = 1, .router_bias_update_rate = .001, .logit_scale_init = 2.6592,
                            .bos_token_id = -1, .eos_token_id = -1, .mask_token_id = -1, .decoder_start_token_id = -1};
     strncpy(c.model_type, arch->model_type, sizeof c.model_type - 1);
     arch->defaults(&c);
@@ -196,6 +199,7 @@ int llm_config_finish(struct llm_config *c, const json_t *o, struct llm_err *e)
     }
     if (c->norm != LLM_NORM_RMS && c->norm_gain_offset != 0) return llm_fail(e, EX_DATAERR, "norm: expected rms with norm_gain_offset");
     if (llm_config_read_labels(c, o, e) < 0) return -1;
+    if (c->contrastive) llm_config_compare(c);
     if (c->embedding_scale == 0) c->embedding_scale = sqrt((double)c->hidden_size);
     return check(c, e);
 }

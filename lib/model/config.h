@@ -76,6 +76,9 @@ struct llm_config {
     bool no_final_norm;            /* nothing stands behind the last layer */
     bool bidirectional;            /* an encoder: tokens see those behind them too, and nothing is generated */
     int64_t num_labels;            /* classes that texts are told apart by, in place of predicting tokens; 0: none */
+    bool contrastive;              /* compares texts by their vectors, with a learned scale, in place of predicting tokens */
+    bool fixed_logit_scale;        /* which stays */
+    double logit_scale_init;       /* the logarithm of the scale at first; CLIP's */
     bool prefix_lm;                /* trained to see a prompt both ways: its tokens are read together */
     int64_t type_vocab_size;       /* kinds of segments, which are added to embeddings; 0: none */
     bool embedding_norm;           /* a norm behind the sum of embeddings */
@@ -157,6 +160,8 @@ int64_t llm_config_window(const struct llm_config *c, int64_t layer);
 bool llm_config_is_mixture(const struct llm_config *c, int64_t layer);
 /* The same model with so many classes in place of a head over the vocabulary. */
 void llm_config_classify(struct llm_config *c, int64_t n);
+/* The same model for comparing texts. */
+void llm_config_compare(struct llm_config *c);
 /* How hidden states become one vector: as the configuration says, else as its classes want it; LLM_POOL_UNSET: it has none. */
 enum llm_pool_kind llm_config_pooling(const struct llm_config *c);
 /* Whether there is a head over the vocabulary. */

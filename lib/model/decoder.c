@@ -124,6 +124,7 @@ static void declare_head(struct llm_declare *d, struct llm_decoder *m)
     }
     if (c->head_transform || (c->head_bias && llm_config_has_head(c))) llm_declare_bias(d, &m->head_bias, n->head_bias, c->vocab_size, "vocab_size");
     if (c->num_labels > 0) llm_classes_declare(d, m);
+    if (c->contrastive) llm_declare_plain(d, &m->logit_scale, "logit_scale", 1, 0, "1", LLM_INIT_LOGIT_SCALE);
     if (!c->tie_word_embeddings && llm_config_has_head(c)) {
         llm_declare_table(d, &m->head, n->head, c->vocab_size, c->hidden_size, "vocab_size, hidden_size", false);
     }

@@ -54,6 +54,10 @@ static void fill(const struct llm_config *c, const struct llm_arch *arch, const 
         for (int64_t i = 0; i < s->shape[0]; i++) out[i] = s->init == LLM_INIT_ONE;
         return;
     }
+    if (s->init == LLM_INIT_LOGIT_SCALE) {
+        out[0] = (float)c->logit_scale_init;
+        return;
+    }
     if (s->init == LLM_INIT_LOG_COLUMN || s->init == LLM_INIT_TIME_STEP) {
         fill_scan(c, s, number, seed, out);
         return;

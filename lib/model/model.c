@@ -169,6 +169,10 @@ int llm_model_must_generate(const struct llm_model *m, struct llm_err *e)
         return llm_fail(e, EX_UNAVAILABLE, "expected a model that predicts the next token, found one that tells classes apart (%s): "
                         "llm-infer --classify", m->config.model_type);
     }
+    if (m->config.contrastive && !m->config.bidirectional) {
+        return llm_fail(e, EX_UNAVAILABLE, "expected a model that predicts the next token, found one that compares texts (%s): llm-infer --embed",
+                        m->config.model_type);
+    }
     return must_see_back_only(m, e);
 }
 

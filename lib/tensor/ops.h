@@ -59,6 +59,8 @@ struct llm_tensor *llm_scale(struct llm_ctx *c, struct llm_tensor *x, float fact
 struct llm_tensor *llm_gather(struct llm_ctx *c, struct llm_tensor *x, const int32_t *rows, int64_t n);
 /* y[r] = the mean of the first lengths[r] ≥ 1 rows of the r-th of n runs of rows of one length; lengths must live until the backward. */
 struct llm_tensor *llm_row_mean(struct llm_ctx *c, struct llm_tensor *x, const int32_t *lengths, int64_t n);
+/* y[r] = x[r] / |x[r]|; zeros stay. */
+struct llm_tensor *llm_unit(struct llm_ctx *c, struct llm_tensor *x);
 /* Zero with probability p, the rest × 1/(1-p), by counter (seed, step, layer, site, global row, position, channel). p = 0 or not training:
  * returns x itself. */
 struct llm_tensor *llm_dropout(struct llm_ctx *c, struct llm_tensor *x, float p, enum llm_rng_site site);
@@ -202,5 +204,15 @@ struct llm_cross_entropy {
 /* Projection, loss and, when recording, its gradients in chunks of tokens: logits of all tokens never exist. With a tape this sets x's gradient and
  * adds to w's at once; llm_backward then goes on from x. */
 struct llm_loss llm_cross_entropy(struct llm_ctx *c, struct llm_tensor *x, struct llm_param *w, const struct llm_cross_entropy *a);
+
+/* ---- pairs (op/contrastive.c) ---- */
+struct llm_contrastive {
+    double grad_scale;          /* as of a cross-entropy, over all pairs of the pass */
+    bool fixed;                 /* the scale has no gradient */
+    float *loss;                /* [n]: of each pair, the mean of both directions */
+};
+/* x [2n, width], n first vectors and then their n partners, of length 1; products × e^logit_scale (at most 100; F32) are the logits. With a tape the
+ * gradients are set at once, as by llm_cross_entropy. Not training: counts in the context who finds its partner, in both directions. */
+void llm_contrastive(struct llm_ctx *c, struct llm_tensor *x, struct llm_param *logit_scale, const struct llm_contrastive *o);
 
 #endif

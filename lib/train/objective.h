@@ -30,7 +30,8 @@ struct llm_objective {
     /* Rows are documents, not windows: one becomes row `row`. NULL: they are windows. */
     int (*document)(const struct llm_model *m, struct llm_rows *rows, int64_t row, const struct llm_document *d, struct llm_err *e);
     bool two_texts;             /* documents are two texts, each of which has a row's room */
-    bool labelled;              /* documents have classes; targets are these, not tokens */
+    bool labelled;              /* documents have classes */
+    bool other_targets;         /* targets are no tokens: nothing is said by the byte */
     const char *judged;         /* what the share of right answers is called, which `run` counts in the context when not training; NULL: nothing */
     /* Makes of rows that were cut for the next token those that it learns from. NULL: they stay as they are. */
     int (*remake)(const struct llm_model *m, const struct llm_train_options *o, const struct llm_rows_key *key, struct llm_rows *rows,

@@ -180,6 +180,9 @@ int llm_train_options_check(const struct llm_train_options *o, struct llm_err *e
     if (!(o->eps >= 0)) return bad(e, "eps", "not below 0", o->eps);
     if (!(o->clip >= 0)) return bad(e, "clip", "not below 0", o->clip);
     if (!(o->mask_rate > 0 && o->mask_rate < 1)) return bad(e, "mask_rate", "between 0 and 1", o->mask_rate);
+    if (o->batch < 2 && strcmp(objective_name(o->objective), "contrastive") == 0) {
+        return bad(e, "--objective contrastive: batch", "at least 2 pairs to tell apart", (double)o->batch);
+    }
     if (!(o->fim_rate >= 0 && o->fim_rate <= 1)) return bad(e, "fim_rate", "within [0, 1]", o->fim_rate);
     if (!(o->fim_spm_rate >= 0 && o->fim_spm_rate <= 1)) return bad(e, "fim_spm_rate", "within [0, 1]", o->fim_spm_rate);
     if (o->cross_document && strcmp(objective_name(o->objective), "fim") == 0) {

@@ -163,7 +163,7 @@ static double fold(const struct llm_trainer *t, const struct llm_rows *rows, dou
     for (int64_t i = 0; i < rows->n_rows * rows->row_len; i++) {
         if (rows->targets[i] < 0) continue;
         sum += (double)t->token_loss[i];
-        if (t->piece_bytes && !t->objective->labelled) *bytes += t->piece_bytes[rows->targets[i]];
+        if (t->piece_bytes && !t->objective->other_targets) *bytes += t->piece_bytes[rows->targets[i]];
     }
     return sum;
 }

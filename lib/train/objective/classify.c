@@ -95,4 +95,5 @@ static int run(struct llm_ctx *c, struct llm_model *m, const struct llm_rows *ro
 extern const struct llm_objective llm_objective_classify;
 const struct llm_objective llm_objective_classify = {.name = "classify", .summary = "tell classes of texts apart", .check = check,
                                                      .configure = configure, .document = document, .run = run, .labelled = true,
+                                                     .other_targets = true,
                                                      .judged = "accuracy"};

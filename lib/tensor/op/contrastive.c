@@ -1,0 +1,147 @@
+/* Symmetric InfoNCE over a batch (van den Oord et al. 2018; CLIP, Radford et al. 2021): of n pairs of vectors of length 1, each first one is to find
+ * its second among all seconds by their products × e^logit_scale, and the other way round. */
+#include <math.h>
+#include "cpu/kernels.h"
+#include "tensor/gradcheck.h"
+#include "tensor/ops.h"
+#include "tensor/tape.h"
+
+struct work {
+    const struct llm_tensor *x;
+    int64_t n;
+    double scale;
+    double *logits;         /* [n, n]; then, times scale, the gradient of the loss with respect to products */
+    double *row_lse, *col_lse;
+    float *dx;              /* [2n, cols] */
+};
+
+static void logit_rows(void *arg, int64_t from, int64_t to, int thread)
+{
+    const struct work *w = arg;
+    (void)thread;
+    for (int64_t i = from; i < to; i++) {
+        for (int64_t j = 0; j < w->n; j++) {
+            const float *a = w->x->data + i * w->x->stride, *b = w->x->data + (w->n + j) * w->x->stride;
+            double sum = 0;
+            for (int64_t k = 0; k < w->x->cols; k++) sum += (double)a[k] * (double)b[k];
+            w->logits[i * w->n + j] = w->scale * sum;
+        }
+    }
+}
+
+/* log Σ exp of n numbers `step` apart. */
+static double lse(const double *x, int64_t n, int64_t step)
+{
+    double most = -INFINITY, sum = 0;
+    for (int64_t i = 0; i < n; i++) most = fmax(most, x[i * step]);
+    for (int64_t i = 0; i < n; i++) sum += exp(x[i * step] - most);
+    return most + log(sum);
+}
+
+static void lse_rows(void *arg, int64_t from, int64_t to, int thread)
+{
+    const struct work *w = arg;
+    (void)thread;
+    for (int64_t i = from; i < to; i++) {
+        w->row_lse[i] = lse(w->logits + i * w->n, w->n, 1);
+        w->col_lse[i] = lse(w->logits + i, w->n, w->n);
+    }
+}
+
+/* The gradient of one vector, first or second: Σ over the others, in order. */
+static void vector_rows(void *arg, int64_t from, int64_t to, int thread)
+{
+    const struct work *w = arg;
+    (void)thread;
+    for (int64_t r = from; r < to; r++) {
+        bool first = r < w->n;
+        for (int64_t k = 0; k < w->x->cols; k++) {
+            double sum = 0;
+            for (int64_t o = 0; o < w->n; o++) {
+                const float *other = w->x->data + (first ? w->n + o : o) * w->x->stride;
+                sum += w->logits[first ? r * w->n + o : o * w->n + r - w->n] * (double)other[k];
+            }
+            w->dx[r * w->x->cols + k] += (float)(w->scale * sum);
+        }
+    }
+}
+
+/* Logits become gradients; returns that of logit_scale. */
+static double turn(const struct work *w, double grad_scale)
+{
+    double d_scale = 0;
+    for (int64_t i = 0; i < w->n; i++) {
+        for (int64_t j = 0; j < w->n; j++) {
+            double l = w->logits[i * w->n + j], g = .5 * (exp(l - w->row_lse[i]) + exp(l - w->col_lse[j])) - (i == j);
+            w->logits[i * w->n + j] = g * grad_scale;
+            d_scale += g * grad_scale * l;
+        }
+    }
+    return d_scale;
+}
+
+static void count(struct llm_ctx *c, const struct work *w)
+{
+    for (int64_t i = 0; i < w->n; i++) {
+        int64_t row = 0, col = 0;
+        for (int64_t j = 1; j < w->n; j++) {
+            row = w->logits[i * w->n + j] > w->logits[i * w->n + row] ? j : row;
+            col = w->logits[j * w->n + i] > w->logits[col * w->n + i] ? j : col;
+        }
+        c->judged += 2;
+        c->right += (row == i) + (col == i);
+    }
+}
+
+void llm_contrastive(struct llm_ctx *c, struct llm_tensor *x, struct llm_param *logit_scale, const struct llm_contrastive *o)
+{
+    int64_t n = x->rows / 2;
+    if (llm_ctx_failed(c)) return;
+    double at = (double)((const float *)logit_scale->weight.data)[0], most = log(100.0);
+    struct work w = {.x = x, .n = n, .scale = exp(at < most ? at : most)};
+    if (logit_scale->weight.dtype != LLM_F32) {
+        llm_op_fail(c, EX_UNAVAILABLE, "logit_scale: expected F32");
+        return;
+    }
+    w.logits = llm_op_alloc(c, n * n, sizeof *w.logits);
+    w.row_lse = llm_op_alloc(c, n, sizeof *w.row_lse);
+    w.col_lse = llm_op_alloc(c, n, sizeof *w.col_lse);
+    if (llm_ctx_failed(c)) return;
+    llm_for_rows(n, n * x->cols, logit_rows, &w);
+    llm_for_rows(n, 2 * n, lse_rows, &w);
+    for (int64_t i = 0; i < n; i++) o->loss[i] = (float)(.5 * (w.row_lse[i] + w.col_lse[i]) - w.logits[i * n + i]);
+    if (!c->training) count(c, &w);
+    w.dx = llm_tensor_grad(c, x);
+    if (!w.dx) return;
+    double d_scale = turn(&w, o->grad_scale);
+    llm_for_rows(2 * n, n * x->cols, vector_rows, &w);
+    /* beyond the largest scale only what brings it back counts */
+    if (logit_scale->grad && !o->fixed && (at < most || d_scale > 0)) logit_scale->grad[0] += (float)d_scale;
+}
+
+/* ---- gradient check ---- */
+
+static float check_losses[4];
+
+static struct llm_tensor *check_run(struct llm_ctx *c, struct llm_tensor *const *in, struct llm_param *const *p)
+{
+    llm_contrastive(c, in[0], p[0], &(struct llm_contrastive){.grad_scale = 1, .loss = check_losses});
+    return NULL;
+}
+
+static void check_formula(const struct llm_gradcheck *g, const double *const *in, const double *const *p, double *y)
+{
+    int64_t d = g->in[0].cols;
+    double l[4][4];
+    *y = 0;
+    for (int i = 0; i < 4; i++) {
+        for (int j = 0; j < 4; j++) {
+            l[i][j] = 0;
+            for (int64_t k = 0; k < d; k++) l[i][j] += exp(p[0][0]) * in[0][i * d + k] * in[0][(4 + j) * d + k];
+        }
+    }
+    for (int i = 0; i < 4; i++) *y += .5 * (lse(l[i], 4, 1) + lse(&l[0][i], 4, 4)) - l[i][i];
+}
+
+const struct llm_gradcheck llm_gradcheck_contrastive[] = {
+    {.name = "contrastive", .in = {{8, 11}}, .param = {{1, 1}}, .out = {1, 1}, .run = check_run, .formula = check_formula}, {0}};

@@ -1,0 +1,93 @@
+/* Pairs of texts that belong together: each is to be found by the other among all of the pass (CLIP's symmetric InfoNCE), by the vectors that
+ * llm-infer --embed makes, of length 1. Both texts go through the same weights, in one pass of twice the rows. The others of a pass are what a pair
+ * is told from: passes of a step are batches of their own. */
+#include <string.h>
+#include "tensor/tape.h"
+#include "train/objective.h"
+
+static int check(const struct llm_model *m, struct llm_err *e)
+{
+    const struct llm_config *c = &m->config;
+    if (c->num_encoder_layers > 0 || c->num_labels > 0) {
+        return llm_fail(e, EX_UNAVAILABLE, "expected one stack of layers without classes, found another model (%s)", c->model_type);
+    }
+    if (c->pooling == LLM_POOL_OTHER) return llm_fail(e, EX_UNAVAILABLE, "pooling: expected mean, cls or last, found another");
+    if (c->contrastive) return 0;
+    return llm_fail(e, EX_UNAVAILABLE, "expected a model that compares texts (\"contrastive\"), found another (%s)", c->model_type);
+}
+
+static int configure(struct llm_config *c, const struct llm_tokens *data, struct llm_err *e)
+{
+    (void)data;
+    (void)e;
+    if (c->num_encoder_layers == 0 && c->num_labels == 0) llm_config_compare(c);
+    return 0;
+}
+
+/* A text into a row's place. */
+static void put(int32_t *ids, int32_t *length, int64_t room, const int32_t *text, int64_t n)
+{
+    memcpy(ids, text, (size_t)n * sizeof *ids);
+    memset(ids + n, 0, (size_t)(room - n) * sizeof *ids);
+    *length = (int32_t)n;
+}
+
+static int document(const struct llm_model *m, struct llm_rows *rows, int64_t row, const struct llm_document *d, struct llm_err *e)
+{
+    int64_t at = row * rows->row_len, first = 0, room = rows->row_len;
+    (void)m;
+    while (first < d->n && !d->mask[first]) first++;
+    if (first == 0 || first == d->n) {
+        return llm_fail(e, EX_DATAERR, "expected two texts (llm-tokenize encode --pair), found %lld and %lld tokens", (long long)first,
+                        (long long)(d->n - first));
+    }
+    if (first > room || d->n - first > room) {
+        return llm_fail(e, EX_DATAERR, "expected at most %lld tokens (--context), found %lld and %lld", (long long)room, (long long)first,
+                        (long long)(d->n - first));
+    }
+    put(rows->source + at, &rows->source_len[row], room, d->ids, first);
+    put(rows->ids + at, &rows->lengths[row], room, d->ids + first, d->n - first);
+    for (int64_t i = 0; i < room; i++) {
+        rows->positions[at + i] = (int32_t)i;
+        rows->doc_start[at + i] = 0;
+        rows->own[at + i] = i < d->n - first;
+        rows->targets[at + i] = i == 0 ? 0 : -1;
+    }
+    return 0;
+}
+
+static int run(struct llm_ctx *c, struct llm_model *m, const struct llm_rows *rows, int64_t checkpoint_every, double grad_scale, float *token_loss,
+               struct llm_err *e)
+{
+    int64_t n = rows->n_rows, len = rows->row_len, tokens = n * len;
+    int32_t *ids = llm_op_alloc(c, 4 * tokens + 2 * n, sizeof *ids), *positions = ids + 2 * tokens, *lengths = ids + 4 * tokens;
+    float *losses = llm_op_alloc(c, n, sizeof *losses);
+    c->n_rows = 2 * n;
+    c->row_len = len;
+    c->first_row *= 2;
+    if (!llm_ctx_failed(c)) {
+        memcpy(ids, rows->source, (size_t)tokens * sizeof *ids);
+        memcpy(ids + tokens, rows->ids, (size_t)tokens * sizeof *ids);
+        memcpy(positions, rows->positions, (size_t)tokens * sizeof *ids);
+        memcpy(positions + tokens, rows->positions, (size_t)tokens * sizeof *ids);
+        memcpy(lengths, rows->source_len, (size_t)n * sizeof *ids);
+        memcpy(lengths + n, rows->lengths, (size_t)n * sizeof *ids);
+        const struct llm_batch b = {.ids = ids, .positions = positions, .n_tokens = 2 * tokens, .checkpoint_every = checkpoint_every,
+                                    .lengths = m->config.bidirectional ? lengths : NULL};
+        struct llm_tensor *x = llm_unit(c, llm_model_pool(c, m, llm_model_forward(c, m, &b), lengths, 2 * n));
+        const struct llm_contrastive loss = {.grad_scale = grad_scale, .fixed = m->config.fixed_logit_scale, .loss = losses};
+        llm_contrastive(c, x, llm_model_find(m, "logit_scale"), &loss);
+    }
+    if (llm_ctx_failed(c)) {
+        *e = c->err;
+        return -1;
+    }
+    memset(token_loss, 0, (size_t)tokens * sizeof *token_loss);
+    for (int64_t r = 0; r < n; r++) token_loss[r * len] = losses[r];
+    return 0;
+}
+
+extern const struct llm_objective llm_objective_contrastive;
+const struct llm_objective llm_objective_contrastive = {.name = "contrastive", .summary = "find the text that belongs to a text", .check = check,
+                                                        .configure = configure, .document = document, .run = run, .two_texts = true,
+                                                        .judged = "recall_at_1", .other_targets = true};
