@@ -430,7 +430,7 @@ static struct llm_model *from_folder(const char *folder, size_t n, struct llm_mo
     static const char *const names[] = {"tokenizer.json", "tokenizer.model"};
     for (size_t i = 0; m && !m->tokenizer && i < sizeof names / sizeof *names; i++) {
         if (join(path, folder, n, names[i], e) == 0
-            && (stat(path, &st) != 0 || (m->tokenizer = llm_tokenizer_load(path, NULL, e)) != NULL)) continue;
+            && (stat(path, &st) != 0 || (join(path, folder, n, "", e) == 0 && (m->tokenizer = llm_tokenizer_load(path, NULL, e)) != NULL))) continue;
         llm_model_destroy(m);
         return NULL;
     }

@@ -171,7 +171,12 @@ int llm_cut_whole(struct llm_encoder *en, const struct llm_added *set, const uns
 /* `root` is borrowed. */
 struct llm_tokenizer *llm_tokenizer_from_value(const json_t *root, struct llm_err *e) LLM_MUST_CHECK;
 struct llm_tokenizer *llm_tokenizer_from_ranks(const unsigned char *text, size_t n, const char *pattern, struct llm_err *e) LLM_MUST_CHECK;
-struct llm_tokenizer *llm_tokenizer_from_spm(const unsigned char *p, size_t n, struct llm_err *e) LLM_MUST_CHECK;
+/* `config`: the tokenizer_config.json beside it, or NULL. */
+struct llm_tokenizer *llm_tokenizer_from_spm(const unsigned char *p, size_t n, const json_t *config, struct llm_err *e) LLM_MUST_CHECK;
+/* hf_config.c: a token as added_tokens and added_tokens_decoder have them; text borrowed. */
+int llm_added_token(const json_t *o, const char **text, size_t *n, unsigned char *flags, struct llm_err *e) LLM_MUST_CHECK;
+int llm_config_put_added(struct llm_vocab *v, const json_t *config, struct llm_err *e) LLM_MUST_CHECK; /* texts borrowed */
+int llm_config_set_ends(struct llm_tokenizer *t, const json_t *config, struct llm_err *e) LLM_MUST_CHECK;
 bool llm_is_spm(const unsigned char *p, size_t n); /* does a file that begins so look like a SentencePiece model? */
 struct llm_tokenizer *llm_tokenizer_from_rwkv(const unsigned char *text, size_t n, struct llm_err *e) LLM_MUST_CHECK;
 bool llm_is_rwkv(const unsigned char *p, size_t n); /* … like a vocabulary of RWKV? */

@@ -155,19 +155,13 @@ static int read_added(struct reader *r, struct llm_err *e)
     if (list && !json_is_array(list))
         return llm_fail(e, EX_DATAERR, "added_tokens: expected an array");
     for (size_t i = 0; i < json_array_size(list); i++) {
-        const json_t *o = json_array_get(list, i), *content = json_object_get(o, "content");
+        const json_t *o = json_array_get(list, i);
+        const char *text;
+        size_t n;
+        unsigned char flags;
         int64_t id = -1;
-        bool special = false, normalized = false, single = false, left = false, right = false;
-        if (!json_is_string(content) || json_string_length(content) == 0)
-            return llm_fail(e, EX_DATAERR, "added_tokens[%zu]: expected a content", i);
-        if (llm_json_int(o, "id", 0, LLM_MAX_VOCAB - 1, &id, e) < 0 || llm_json_bool(o, "special", &special, e) < 0
-            || llm_json_bool(o, "normalized", &normalized, e) < 0 || llm_json_bool(o, "single_word", &single, e) < 0
-            || llm_json_bool(o, "lstrip", &left, e) < 0 || llm_json_bool(o, "rstrip", &right, e) < 0)
-            return llm_in(e, "added_tokens[%zu]", i);
-        unsigned char flags = (unsigned char)(LLM_TOKEN_ADDED | (special ? LLM_TOKEN_SPECIAL : 0) | (normalized ? LLM_TOKEN_NORMALIZED : 0)
-                                              | (single ? LLM_TOKEN_SINGLE_WORD : 0) | (left ? LLM_TOKEN_STRIP_LEFT : 0)
-                                              | (right ? LLM_TOKEN_STRIP_RIGHT : 0));
-        if (llm_vocab_put(&r->vocab, id, (const unsigned char *)json_string_value(content), json_string_length(content), flags, e) < 0)
+        if (llm_added_token(o, &text, &n, &flags, e) < 0 || llm_json_int(o, "id", 0, LLM_MAX_VOCAB - 1, &id, e) < 0
+            || llm_vocab_put(&r->vocab, id, (const unsigned char *)text, n, flags, e) < 0)
             return llm_in(e, "added_tokens[%zu]", i);
     }
     return 0;

@@ -33,27 +33,6 @@ static int read_whole(struct llm_file *f, struct llm_buf *b, struct llm_err *e)
     return 0;
 }
 
-/* A folder: tokenizer.json, or GPT-2's two files. */
-static struct llm_tokenizer *load_folder(const char *path, const char *pattern, struct llm_err *e)
-{
-    struct llm_buf one = {0}, two = {0};
-    struct llm_tokenizer *t = NULL;
-    if (llm_buf_printf(&one, e, "%s/tokenizer.json", path) == 0 && exists(one.p)) {
-        t = llm_tokenizer_load(one.p, pattern, e);
-    } else {
-        one.n = 0;
-        if (llm_buf_printf(&one, e, "%s/encoder.json", path) == 0 && llm_buf_printf(&two, e, "%s/vocab.bpe", path) == 0) {
-            if (exists(one.p) && exists(two.p))
-                t = llm_tokenizer_from_gpt2(one.p, two.p, e);
-            else
-                llm_fail(e, EX_NOINPUT, "%s: expected a tokenizer.json, or encoder.json and vocab.bpe, in this folder", path);
-        }
-    }
-    llm_buf_release(&one);
-    llm_buf_release(&two);
-    return t;
-}
-
 /* A JSON file without a model: GPT-2's encoder.json when its vocab.bpe lies beside it. */
 static struct llm_tokenizer *load_encoder(const char *path, struct llm_err *e)
 {
@@ -106,14 +85,67 @@ static struct llm_tokenizer *load_text(struct llm_file *f, const char *path, con
     return t;
 }
 
-static struct llm_tokenizer *load_with(struct llm_file *f, struct llm_tokenizer *(*from)(const unsigned char *, size_t, struct llm_err *),
-                                       struct llm_err *e)
+static struct llm_tokenizer *load_spm(struct llm_file *f, const json_t *config, struct llm_err *e)
 {
     struct llm_buf b = {0};
-    struct llm_tokenizer *t = read_whole(f, &b, e) == 0 ? from((const unsigned char *)b.p, b.n, e) : NULL;
+    struct llm_tokenizer *t = read_whole(f, &b, e) == 0 ? llm_tokenizer_from_spm((const unsigned char *)b.p, b.n, config, e) : NULL;
     if (!t)
         llm_in(e, "%s", llm_file_name(f));
     llm_buf_release(&b);
+    return t;
+}
+
+static struct llm_tokenizer *load_rwkv(struct llm_file *f, struct llm_err *e)
+{
+    struct llm_buf b = {0};
+    struct llm_tokenizer *t = read_whole(f, &b, e) == 0 ? llm_tokenizer_from_rwkv((const unsigned char *)b.p, b.n, e) : NULL;
+    if (!t)
+        llm_in(e, "%s", llm_file_name(f));
+    llm_buf_release(&b);
+    return t;
+}
+
+/* tokenizer.model: SentencePiece's, with what tokenizer_config.json, where there is one, says of it; or ranks. */
+static struct llm_tokenizer *load_model(const char *folder, const char *path, const char *pattern, struct llm_err *e)
+{
+    struct llm_buf name = {0};
+    json_t *config = NULL;
+    bool bad = llm_buf_printf(&name, e, "%s/tokenizer_config.json", folder) < 0;
+    if (!bad && exists(name.p))
+        bad = !(config = llm_json_load(name.p, MAX_FILE, e));
+    struct llm_file *f = bad ? NULL : llm_file_open(path, e);
+    size_t n;
+    const unsigned char *p = f ? llm_file_peek(f, 1024, &n, e) : NULL;
+    struct llm_tokenizer *t = NULL;
+    if (p)
+        t = llm_is_spm(p, n) ? load_spm(f, config, e) : llm_tokenizer_load(path, pattern, e);
+    llm_file_close(f);
+    json_decref(config);
+    llm_buf_release(&name);
+    return t;
+}
+
+/* A folder: tokenizer.json, tokenizer.model, or GPT-2's two files. */
+static struct llm_tokenizer *load_folder(const char *path, const char *pattern, struct llm_err *e)
+{
+    struct llm_buf json = {0}, model = {0}, encoder = {0}, merges = {0};
+    struct llm_tokenizer *t = NULL;
+    if (llm_buf_printf(&json, e, "%s/tokenizer.json", path) < 0 || llm_buf_printf(&model, e, "%s/tokenizer.model", path) < 0
+        || llm_buf_printf(&encoder, e, "%s/encoder.json", path) < 0 || llm_buf_printf(&merges, e, "%s/vocab.bpe", path) < 0)
+        goto done;
+    if (exists(json.p))
+        t = llm_tokenizer_load(json.p, pattern, e);
+    else if (exists(model.p))
+        t = load_model(path, model.p, pattern, e);
+    else if (exists(encoder.p) && exists(merges.p))
+        t = llm_tokenizer_from_gpt2(encoder.p, merges.p, e);
+    else
+        llm_fail(e, EX_NOINPUT, "%s: expected a tokenizer.json, a tokenizer.model, or encoder.json and vocab.bpe, in this folder", path);
+done:
+    llm_buf_release(&json);
+    llm_buf_release(&model);
+    llm_buf_release(&encoder);
+    llm_buf_release(&merges);
     return t;
 }
 
@@ -139,9 +171,9 @@ struct llm_tokenizer *llm_tokenizer_load(const char *path, const char *pattern, 
     if (p && (content == LLM_CONTENT_JSON || is_ranks(p, n)))
         t = load_text(f, path, pattern, content == LLM_CONTENT_JSON, e);
     else if (p && llm_is_spm(p, n))
-        t = load_with(f, llm_tokenizer_from_spm, e);
+        t = load_spm(f, NULL, e);
     else if (p && llm_is_rwkv(p, n))
-        t = load_with(f, llm_tokenizer_from_rwkv, e);
+        t = load_rwkv(f, e);
     else if (p)
         llm_sniff_refuse(f, "a tokenizer (tokenizer.json, tiktoken ranks, SentencePiece's .model, RWKV's vocabulary or a checkpoint)", e);
     llm_file_close(f);

@@ -310,7 +310,7 @@ static int check_distinct(const struct model *m, struct llm_err *e)
     return bad;
 }
 
-static int build(struct llm_tokenizer *t, const struct model *m, struct llm_vocab *v, struct llm_err *e)
+static int build(struct llm_tokenizer *t, const struct model *m, struct llm_vocab *v, const json_t *config, struct llm_err *e)
 {
     t->model = m->type == UNIGRAM ? &llm_model_unigram : m->type == WORD ? &llm_model_wordpiece : &llm_model_bpe_chars;
     t->sentencepiece = m->type == UNIGRAM;
@@ -323,7 +323,7 @@ static int build(struct llm_tokenizer *t, const struct model *m, struct llm_voca
             return llm_no_memory(e, "a tokenizer");
     }
     if (check_distinct(m, e) < 0 || set_parts(t, m, e) < 0 || put_pieces(t, m, v, e) < 0
-        || llm_tokenizer_set_vocab(t, v, e) < 0
+        || llm_config_put_added(v, config, e) < 0 || llm_tokenizer_set_vocab(t, v, e) < 0 || llm_config_set_ends(t, config, e) < 0
         || llm_tokenizer_index_whole(t, e) < 0)
         return -1;
     if (m->type == BPE) {
@@ -338,7 +338,7 @@ static int build(struct llm_tokenizer *t, const struct model *m, struct llm_voca
     return llm_tokenizer_finish(t, NULL, 0, e);
 }
 
-struct llm_tokenizer *llm_tokenizer_from_spm(const unsigned char *p, size_t n, struct llm_err *e)
+struct llm_tokenizer *llm_tokenizer_from_spm(const unsigned char *p, size_t n, const json_t *config, struct llm_err *e)
 {
     struct model m = {.type = UNIGRAM, .dummy = true, .extra = true, .escape = true};
     struct llm_vocab v = {0};
@@ -348,7 +348,7 @@ struct llm_tokenizer *llm_tokenizer_from_spm(const unsigned char *p, size_t n, s
     m.n_eos = 4;
     struct llm_tokenizer *t = read_model(&m, p, n, e) == 0 ? llm_tokenizer_create(e) : NULL;
     v.limit = (int64_t)m.n;
-    if (t && build(t, &m, &v, e) < 0) {
+    if (t && build(t, &m, &v, config, e) < 0) {
         llm_tokenizer_destroy(t);
         t = NULL;
     }

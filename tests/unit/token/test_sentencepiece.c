@@ -121,13 +121,13 @@ static void cut_and_changed(void **state)
         struct llm_err e = {0};
         char *copy = malloc(i + 1); /* so that reading beyond it shows under AddressSanitizer */
         memcpy(copy, p, i);
-        struct llm_tokenizer *t = llm_tokenizer_from_spm((unsigned char *)copy, i, &e);
+        struct llm_tokenizer *t = llm_tokenizer_from_spm((unsigned char *)copy, i, NULL, &e);
         assert_true(t || e.status);
         llm_tokenizer_destroy(t);
         free(copy);
         p[i] = (char)(p[i] ^ 0xFF);
         e.status = 0;
-        t = llm_tokenizer_from_spm((unsigned char *)p, n, &e);
+        t = llm_tokenizer_from_spm((unsigned char *)p, n, NULL, &e);
         assert_true(t || e.status);
         llm_tokenizer_destroy(t);
         p[i] = (char)(p[i] ^ 0xFF);
@@ -138,7 +138,7 @@ static void cut_and_changed(void **state)
 static void refuse(const char *bytes, size_t n, int status, const char *words)
 {
     struct llm_err e = {0};
-    assert_null(llm_tokenizer_from_spm((const unsigned char *)bytes, n, &e));
+    assert_null(llm_tokenizer_from_spm((const unsigned char *)bytes, n, NULL, &e));
     assert_int_equal(e.status, status);
     if (!strstr(e.text, words))
         fail_msg("expected '%s' in: %s", words, e.text);
