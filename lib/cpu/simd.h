@@ -13,6 +13,7 @@
  *   vi_sum; vi_store_i8   the sum of the lanes; VN bytes, each lane from -128 to 127
  *   vi_shrv               logical, by the counts in another vector (0 to 31)
  *   vi_lookup(t, i)       for each byte of i, which is 0 to 15, that byte of t
+ *   v_set1_f16(p)         one half-precision number in all lanes
  *   v_load_bf16, v_load_f16, v_load_i8, v_store_bf16, v_store_f16 and _n: conversion to nearest even, NaN stays NaN, subnormals kept
  *
  * and from cpu/simd/math.h: v_exp v_tanh v_erf v_sigmoid v_abs v_neg v_round_bf16. */

@@ -45,23 +45,42 @@ INLINE int64_t at_least_0(int64_t n) { return n > 0 ? n : 0; }
 INLINE int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 INLINE int64_t depth_units(int64_t depth, enum form f) { return f == PAIRS ? round_up(depth, 32) / 2 : depth; }
 
-/* Units [u, u + VN) of the row x of n numbers, zeros beyond. */
-INLINE V row_units(const float *x, int64_t n, int64_t u, enum form f)
+/* Numbers [i, i + VN) of a row of n of any of the types that are packed as they are, zeros beyond; rows of blocks have whole blocks. */
+INLINE V numbers(const char *row, int64_t n, int64_t i, const enum llm_dtype type)
 {
-    if (f != PAIRS) return as_unit(v_load_n(x + (u < n ? u : 0), (size_t)at_least_0(n - u)), f);
-    int64_t at = 2 * u;
-    V low = v_load_n(x + (at < n ? at : 0), (size_t)at_least_0(n - at));
-    at += VN;
-    return pairs_along(low, v_load_n(x + (at < n ? at : 0), (size_t)at_least_0(n - at)));
+    size_t left = (size_t)at_least_0(n - i);
+    if (!left) return v_zero();
+    const uint16_t *halves = (const uint16_t *)(const void *)row + i;
+    if (type == LLM_F32) return v_load_n((const float *)(const void *)row + i, left);
+    if (type == LLM_F16) return left >= VN ? v_load_f16(halves) : v_load_f16_n(halves, left);
+    if (type == LLM_BF16) return left >= VN ? v_load_bf16(halves) : v_load_bf16_n(halves, left);
+    const char *block = row + i / 32 * (type == LLM_Q8_0 ? 34 : 18);
+    V d = v_set1_f16((const uint16_t *)(const void *)block);
+    if (type == LLM_Q8_0) return v_mul(v_load_i8((const int8_t *)block + 2 + i % 32), d);
+    VI both = v_to_i32(v_load_i8((const int8_t *)block + 2 + i % 16)); /* Q4_0: number i % 16 and the one 16 behind it */
+    VI q = vi_and(i % 32 < 16 ? both : vi_shr(both, 4), vi_set1(15));
+    return v_mul(v_from_i32(vi_sub(q, vi_set1(8))), d);
 }
-/* Columns [c, c + VN) of unit u of the matrix x with `have` rows, the depth running down the rows. */
-INLINE V column_units(const float *x, int64_t ld, int64_t have, int64_t cols, int64_t u, int64_t c, enum form f)
+
+/* Bytes of n numbers. */
+INLINE int64_t row_bytes(int64_t n, const enum llm_dtype type)
 {
-    size_t n = (size_t)at_least_0(cols - c);
-    if (!n) return v_zero();
-    if (f != PAIRS) return u < have ? as_unit(v_load_n(x + u * ld + c, n), f) : v_zero();
-    V low = 2 * u < have ? v_load_n(x + 2 * u * ld + c, n) : v_zero();
-    V high = 2 * u + 1 < have ? v_load_n(x + (2 * u + 1) * ld + c, n) : v_zero();
+    return type == LLM_F32 ? n * 4 : type == LLM_Q8_0 ? n / 32 * 34 : type == LLM_Q4_0 ? n / 32 * 18 : n * 2;
+}
+
+/* Units [u, u + VN) of the row x of n numbers, zeros beyond. */
+INLINE V row_units(const char *x, int64_t n, int64_t u, enum form f, const enum llm_dtype type)
+{
+    if (f != PAIRS) return as_unit(numbers(x, n, u, type), f);
+    return pairs_along(numbers(x, n, 2 * u, type), numbers(x, n, 2 * u + VN, type));
+}
+/* Columns [c, c + VN) of unit u of the matrix x with `have` rows of so many bytes, the depth running down the rows. */
+INLINE V column_units(const char *x, int64_t bytes, int64_t have, int64_t cols, int64_t u, int64_t c, enum form f, const enum llm_dtype type)
+{
+    if (c >= cols) return v_zero();
+    if (f != PAIRS) return u < have ? as_unit(numbers(x + u * bytes, cols, c, type), f) : v_zero();
+    V low = 2 * u < have ? numbers(x + 2 * u * bytes, cols, c, type) : v_zero();
+    V high = 2 * u + 1 < have ? numbers(x + (2 * u + 1) * bytes, cols, c, type) : v_zero();
     return pairs_across(low, high);
 }
 
@@ -70,7 +89,7 @@ INLINE void pack_a(float *dst, int64_t ldd, const float *src, int64_t lds, int64
     int64_t units = depth_units(depth, f);
     for (int64_t r = 0; r < rows; r++)
         for (int64_t u = 0; u < units; u += VN)
-            v_store_n(dst + r * ldd + u, row_units(src + r * lds, depth, u, f), (size_t)(units - u));
+            v_store_n(dst + r * ldd + u, row_units((const char *)(src + r * lds), depth, u, f, LLM_F32), (size_t)(units - u));
 }
 
 INLINE void pack_at(float *dst, int64_t ldd, const float *src, int64_t lds, int64_t have, int64_t cols, int64_t depth, enum form f)
@@ -79,34 +98,37 @@ INLINE void pack_at(float *dst, int64_t ldd, const float *src, int64_t lds, int6
     for (int64_t u = 0; u < units; u += VN)
         for (int64_t c = 0; c < cols; c += VN) {
             V r[VN];
-            for (int i = 0; i < VN; i++) r[i] = column_units(src, lds, have, cols, u + i, c, f);
+            for (int i = 0; i < VN; i++) r[i] = column_units((const char *)src, lds * 4, have, cols, u + i, c, f, LLM_F32);
             v_transpose(r);
             for (int i = 0; i < VN && c + i < cols; i++) v_store_n(dst + (c + i) * ldd + u, r[i], (size_t)(units - u));
         }
 }
 
-INLINE void pack_b(float *dst, int64_t ldd, const float *src, int64_t lds, int64_t have, int64_t cols, int64_t depth, enum form f)
+INLINE void pack_b(float *dst, int64_t ldd, const void *src, int64_t lds, int64_t have, int64_t cols, int64_t depth, enum form f,
+                   const enum llm_dtype type)
 {
     int64_t units = depth_units(depth, f);
     for (int64_t u = 0; u < units; u++)
-        for (int64_t c = 0; c < ldd; c += VN) v_store(dst + u * ldd + c, column_units(src, lds, have, cols, u, c, f));
+        for (int64_t c = 0; c < ldd; c += VN) v_store(dst + u * ldd + c, column_units(src, row_bytes(lds, type), have, cols, u, c, f, type));
 }
 
-INLINE void pack_bt(float *dst, int64_t ldd, const float *src, int64_t lds, int64_t have, int64_t depth, enum form f)
+INLINE void pack_bt(float *dst, int64_t ldd, const void *src, int64_t lds, int64_t have, int64_t depth, enum form f, const enum llm_dtype type)
 {
+    const char *x = src;
     int64_t units = depth_units(depth, f);
     for (int64_t c = 0; c < ldd; c += VN)
         for (int64_t u = 0; u < units; u += VN) {
             V r[VN];
-            for (int i = 0; i < VN; i++) r[i] = c + i < have ? row_units(src + (c + i) * lds, depth, u, f) : v_zero();
+            for (int i = 0; i < VN; i++) r[i] = c + i < have ? row_units(x + (c + i) * row_bytes(lds, type), depth, u, f, type) : v_zero();
             v_transpose(r);
             for (int i = 0; i < VN && u + i < units; i++) v_store(dst + (u + i) * ldd + c, r[i]);
         }
 }
 
 #ifdef LLM_ISA_avx512bf16
-static void pack_b_bf16_pairs(float *dst, int64_t ldd, const uint16_t *src, int64_t lds, int64_t have, int64_t cols, int64_t depth)
+static void pack_b_pairs(float *dst, int64_t ldd, const void *matrix, int64_t lds, int64_t have, int64_t cols, int64_t depth)
 {
+    const uint16_t *src = matrix;
     int64_t units = depth_units(depth, PAIRS);
     for (int64_t u = 0; u < units; u++)
         for (int64_t c = 0; c < ldd; c += VN) {
@@ -118,8 +140,9 @@ static void pack_b_bf16_pairs(float *dst, int64_t ldd, const uint16_t *src, int6
         }
 }
 
-static void pack_bt_bf16_pairs(float *dst, int64_t ldd, const uint16_t *src, int64_t lds, int64_t have, int64_t depth)
+static void pack_bt_pairs(float *dst, int64_t ldd, const void *matrix, int64_t lds, int64_t have, int64_t depth)
 {
+    const uint16_t *src = matrix;
     int64_t units = depth_units(depth, PAIRS);
     for (int64_t c = 0; c < ldd; c += VN)
         for (int64_t u = 0; u < units; u += VN) {
@@ -144,25 +167,16 @@ static void keep(float *factors, const uint32_t key[2], const uint32_t counter[3
     for (int64_t i = 0; i < n; i++) factors[i] = draws[first + i] < drop ? 0 : kept;
 }
 
-static void decode_q8_0(const void *in, float *out, int64_t n)
-{
-    const char *block = in;
-    for (int64_t i = 0; i < n; i += 32, block += 34) {
-        uint16_t half;
-        memcpy(&half, block, sizeof half);
-        V d = v_set1(llm_f16_decode(half));
-        for (int j = 0; j < 32; j += VN) v_store(out + i + j, v_mul(v_load_i8((const int8_t *)block + 2 + j), d));
-    }
-}
-
 static void decode(enum llm_dtype type, const void *in, float *out, int64_t n)
 {
     if (type == LLM_BF16)
-        for (int64_t i = 0; i < n; i += VN) v_store_n(out + i, v_load_bf16_n((const uint16_t *)in + i, (size_t)(n - i)), (size_t)(n - i));
+        for (int64_t i = 0; i < n; i += VN) v_store_n(out + i, numbers(in, n, i, LLM_BF16), (size_t)(n - i));
     else if (type == LLM_F16)
-        for (int64_t i = 0; i < n; i += VN) v_store_n(out + i, v_load_f16_n((const uint16_t *)in + i, (size_t)(n - i)), (size_t)(n - i));
+        for (int64_t i = 0; i < n; i += VN) v_store_n(out + i, numbers(in, n, i, LLM_F16), (size_t)(n - i));
     else if (type == LLM_Q8_0)
-        decode_q8_0(in, out, n);
+        for (int64_t i = 0; i < n; i += VN) v_store(out + i, numbers(in, n, i, LLM_Q8_0));
+    else if (type == LLM_Q4_0)
+        for (int64_t i = 0; i < n; i += VN) v_store(out + i, numbers(in, n, i, LLM_Q4_0));
     else
         llm_dtypes[type].decode(in, out, (size_t)n);
 }
@@ -436,6 +450,18 @@ INLINE float dot(const float *x, const float *y, int64_t n, enum form f)
     return v_sum(sum);
 }
 
+/* Packing of a cache's numbers of one type. */
+#define CACHED(name, f, which, type) \
+    static void pack_b_##name##_##which(float *dst, int64_t ldd, const void *src, int64_t lds, int64_t have, int64_t cols, int64_t depth) \
+    { pack_b(dst, ldd, src, lds, have, cols, depth, f, type); } \
+    static void pack_bt_##name##_##which(float *dst, int64_t ldd, const void *src, int64_t lds, int64_t have, int64_t depth) \
+    { pack_bt(dst, ldd, src, lds, have, depth, f, type); }
+#define CACHED_TYPES(X, name, f) X(name, f, f16, LLM_F16) X(name, f, bf16, LLM_BF16) X(name, f, q8_0, LLM_Q8_0) X(name, f, q4_0, LLM_Q4_0)
+CACHED_TYPES(CACHED, f32, FLOATS)
+CACHED_TYPES(CACHED, bf16, NATIVE)
+#define B_OF(name, f, which, type) [type] = pack_b_##name##_##which,
+#define BT_OF(name, f, which, type) [type] = pack_bt_##name##_##which,
+
 /* The functions of one form. */
 #define FORM(name, f) \
     static void pack_a_##name(float *dst, int64_t ldd, const float *src, int64_t lds, int64_t rows, int64_t depth) \
@@ -443,9 +469,9 @@ INLINE float dot(const float *x, const float *y, int64_t n, enum form f)
     static void pack_at_##name(float *dst, int64_t ldd, const float *src, int64_t lds, int64_t have, int64_t cols, int64_t depth) \
     { pack_at(dst, ldd, src, lds, have, cols, depth, f); } \
     static void pack_b_##name(float *dst, int64_t ldd, const float *src, int64_t lds, int64_t have, int64_t cols, int64_t depth) \
-    { pack_b(dst, ldd, src, lds, have, cols, depth, f); } \
+    { pack_b(dst, ldd, src, lds, have, cols, depth, f, LLM_F32); } \
     static void pack_bt_##name(float *dst, int64_t ldd, const float *src, int64_t lds, int64_t have, int64_t depth) \
-    { pack_bt(dst, ldd, src, lds, have, depth, f); } \
+    { pack_bt(dst, ldd, src, lds, have, depth, f, LLM_F32); } \
     static void product_##name(float *c, int64_t ldc, const float *a, int64_t lda, const float *b, int64_t ldb, int64_t m, int64_t n, \
                                int64_t units, bool accumulate) \
     { product(c, ldc, a, lda, b, ldb, m, n, units, accumulate, f); } \
@@ -457,7 +483,7 @@ FORM(bf16, NATIVE)
 #define MATH(name, numbers, multiple) \
     {.per_unit = numbers, .align = multiple, .begin = nothing, .end = nothing, .pack_a = pack_a_##name, .pack_at = pack_at_##name, \
      .pack_b = pack_b_##name, .pack_bt = pack_bt_##name, .product = product_##name, .softmax = softmax_##name, .back = back_##name, \
-     .dot = dot_##name}
+     .dot = dot_##name, .pack_b_of = {CACHED_TYPES(B_OF, name, )}, .pack_bt_of = {CACHED_TYPES(BT_OF, name, )}}
 
 void KERNEL(llm_fill_attention)(struct llm_kernels *k)
 {
@@ -465,7 +491,7 @@ void KERNEL(llm_fill_attention)(struct llm_kernels *k)
         .math = {MATH(f32, 1, 1), MATH(bf16, NATIVE == PAIRS ? 2 : 1, NATIVE == PAIRS ? 16 : 1)}, 
         .merge = merge, .sink = sink, .keep = keep, .decode = decode, .add = add, .add_turned = add_turned};
 #ifdef LLM_ISA_avx512bf16
-    k->attention.math[1].pack_b_bf16 = pack_b_bf16_pairs;
-    k->attention.math[1].pack_bt_bf16 = pack_bt_bf16_pairs;
+    k->attention.math[1].pack_b_of[LLM_BF16] = pack_b_pairs;
+    k->attention.math[1].pack_bt_of[LLM_BF16] = pack_bt_pairs;
 #endif
 }

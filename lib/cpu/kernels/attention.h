@@ -56,9 +56,9 @@ struct llm_attention_math {
     void (*pack_b)(float *dst, int64_t ldd, const float *src, int64_t lds, int64_t have, int64_t cols, int64_t depth);
     /* of the transpose: column r has src[r][0..depth), columns have .. ldd are zero */
     void (*pack_bt)(float *dst, int64_t ldd, const float *src, int64_t lds, int64_t have, int64_t depth);
-    /* pack_b and pack_bt of BF16 numbers; NULL: decode them first */
-    void (*pack_b_bf16)(float *dst, int64_t ldd, const uint16_t *src, int64_t lds, int64_t have, int64_t cols, int64_t depth);
-    void (*pack_bt_bf16)(float *dst, int64_t ldd, const uint16_t *src, int64_t lds, int64_t have, int64_t depth);
+    /* pack_b and pack_bt of a cache's numbers, lds of them in a row, of whole blocks where the type has blocks; NULL: decode them first */
+    void (*pack_b_of[LLM_N_DTYPES])(float *dst, int64_t ldd, const void *src, int64_t lds, int64_t have, int64_t cols, int64_t depth);
+    void (*pack_bt_of[LLM_N_DTYPES])(float *dst, int64_t ldd, const void *src, int64_t lds, int64_t have, int64_t depth);
     /* c[m][n] = or += a · b; n a multiple of 16. Memory of a and c must have room for m rounded up to whole 16 rows, where anything may be read and
      * left. */
     void (*product)(float *c, int64_t ldc, const float *a, int64_t lda, const float *b, int64_t ldb, int64_t m, int64_t n, int64_t units,

@@ -130,6 +130,7 @@ static inline void v_store_bf16(uint16_t *p, V x) { _mm_storeu_si128((__m128i *)
 static inline void v_store_bf16_n(uint16_t *p, V x, size_t n) { v_store16_n_(p, v_narrow_bf16_(x), n); }
 static inline V v_load_f16(const uint16_t *p) { return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p)); }
 static inline V v_load_f16_n(const uint16_t *p, size_t n) { return _mm256_cvtph_ps(v_load16_n_(p, n)); }
+static inline V v_set1_f16(const uint16_t *p) { return _mm256_cvtph_ps(_mm_set1_epi16((short)*p)); }
 static inline void v_store_f16(uint16_t *p, V x) { _mm_storeu_si128((__m128i *)p, _mm256_cvtps_ph(x, 0)); }
 static inline void v_store_f16_n(uint16_t *p, V x, size_t n) { v_store16_n_(p, _mm256_cvtps_ph(x, 0), n); }
 static inline V v_load_i8(const int8_t *p) { return v_from_i32(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)p))); }

@@ -93,6 +93,7 @@ static inline void v_store_bf16(uint16_t *p, V x) { _mm256_storeu_si256((__m256i
 static inline void v_store_bf16_n(uint16_t *p, V x, size_t n) { _mm256_mask_storeu_epi16(p, m_first(n), v_narrow_bf16_(x)); }
 static inline V v_load_f16(const uint16_t *p) { return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p)); }
 static inline V v_load_f16_n(const uint16_t *p, size_t n) { return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(m_first(n), p)); }
+static inline V v_set1_f16(const uint16_t *p) { return _mm512_cvtph_ps(_mm256_set1_epi16((short)*p)); }
 static inline void v_store_f16(uint16_t *p, V x) { _mm256_storeu_si256((__m256i *)p, _mm512_cvtps_ph(x, 0)); }
 static inline void v_store_f16_n(uint16_t *p, V x, size_t n) { _mm256_mask_storeu_epi16(p, m_first(n), _mm512_cvtps_ph(x, 0)); }
 static inline V v_load_i8(const int8_t *p) { return v_from_i32(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)p))); }

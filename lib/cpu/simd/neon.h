@@ -134,6 +134,7 @@ static inline void v_store_bf16(uint16_t *p, V x) { vst1_u16(p, v_narrow_bf16_(x
 static inline void v_store_bf16_n(uint16_t *p, V x, size_t n) { v_store16_n_(p, v_narrow_bf16_(x), n); }
 static inline V v_load_f16(const uint16_t *p) { return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p))); }
 static inline V v_load_f16_n(const uint16_t *p, size_t n) { return vcvt_f32_f16(vreinterpret_f16_u16(v_load16_n_(p, n))); }
+static inline V v_set1_f16(const uint16_t *p) { return v_set1(llm_f16_decode(*p)); }
 static inline void v_store_f16(uint16_t *p, V x) { vst1_u16(p, vreinterpret_u16_f16(vcvt_f16_f32(x))); }
 static inline void v_store_f16_n(uint16_t *p, V x, size_t n) { v_store16_n_(p, vreinterpret_u16_f16(vcvt_f16_f32(x)), n); }
 static inline V v_load_i8_n(const int8_t *p, size_t n)

@@ -78,6 +78,7 @@ static inline void v_store_bf16(uint16_t *p, V x) { *p = llm_bf16_encode(x); }
 static inline void v_store_bf16_n(uint16_t *p, V x, size_t n) { if (n) *p = llm_bf16_encode(x); }
 static inline V v_load_f16(const uint16_t *p) { return llm_f16_decode(*p); }
 static inline V v_load_f16_n(const uint16_t *p, size_t n) { return n ? llm_f16_decode(*p) : 0; }
+static inline V v_set1_f16(const uint16_t *p) { return llm_f16_decode(*p); }
 static inline void v_store_f16(uint16_t *p, V x) { *p = llm_f16_encode(x); }
 static inline void v_store_f16_n(uint16_t *p, V x, size_t n) { if (n) *p = llm_f16_encode(x); }
 static inline V v_load_i8(const int8_t *p) { return (float)*p; }

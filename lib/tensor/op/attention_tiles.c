@@ -89,9 +89,10 @@ static void pack_tile(const struct attn_job *j, const struct attn_space *w, int6
         v = cached_rows(j, j->keys.view->v, t, a->d_v);
         ldv = a->d_v;
     }
-    if (j->keys.view->dtype == LLM_BF16 && math->pack_b_bf16) {
-        math->pack_bt_bf16(w->k, ATTN_TILE, k, a->d_k, n, a->d_k);
-        math->pack_b_bf16(w->v, dv, v, ldv, n, a->d_v, ATTN_TILE);
+    const enum llm_dtype type = j->keys.view->dtype;
+    if (math->pack_b_of[type]) {
+        math->pack_bt_of[type](w->k, ATTN_TILE, k, a->d_k, n, a->d_k);
+        math->pack_b_of[type](w->v, dv, v, ldv, n, a->d_v, ATTN_TILE);
     } else {
         const float *keys = decoded(j, k, n * a->d_k, w->decoded_k);
         math->pack_bt(w->k, ATTN_TILE, keys, a->d_k, n, a->d_k);

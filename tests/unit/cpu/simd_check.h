@@ -138,6 +138,10 @@ static void test_halves(void **state)
         assert_int_equal(out[VN - 1], llm_bf16_encode(llm_bf16_decode((uint16_t)c)));
         v_store(y, v_load_f16(in));
         assert_int_equal(llm_float_bits(y[VN - 1]), llm_float_bits(llm_f16_decode((uint16_t)c)));
+        v_store(y, v_set1_f16(in));
+        assert_int_equal(llm_float_bits(y[0]), llm_float_bits(y[VN - 1]));
+        assert_int_equal(llm_float_bits(y[0]), llm_float_bits(llm_f16_decode(in[0])));
+        v_store(y, v_load_f16(in));
         v_store_f16(out, v_load(y));
         assert_int_equal(out[VN - 1], llm_f16_encode(y[VN - 1]));
         noise(&seed);
