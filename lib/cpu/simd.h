@@ -8,6 +8,8 @@
  *   v_fma(a, b, c)   a·b + c, in one rounding but for the scalar build; v_fnma: c − a·b
  *   v_max, v_min     where one is NaN: b. v_round: to nearest even; v_to_i32 rounds so too
  *   v_lt, v_le, v_eq false where one is NaN. v_select(m, a, b): a where m, else b
+ *   v_sums(out, x, n)     the sums of n vectors, each of a fixed order that may be another one than v_sum's
+ *   v_scale(x, n)    x · 2^n, rounded once, for an integer n in [-252, 254]
  *   v_sum            a fixed tree: upper half added to lower half until one is left; v_hmax
  *   v_bits, v_from_bits   the same bits as integers; vi_shr is logical, vi_sar arithmetic (constant counts)
  *   vi_sum; vi_store_i8   the sum of the lanes; VN bytes, each lane from -128 to 127

@@ -2,11 +2,11 @@
 #include "cpu/kernels.h"
 #include "cpu/simd.h"
 
-#define FOR_VECTORS(n, body)                                   \
+#define FOR_VECTORS(n, ...)                                    \
     do {                                                       \
         size_t i = 0;                                          \
-        for (; i + VN <= (n); i += VN) { const size_t count = VN; body } \
-        if (i < (n)) { const size_t count = (n) - i; body }    \
+        for (; i + VN <= (n); i += VN) { const size_t count = VN; __VA_ARGS__ } \
+        if (i < (n)) { const size_t count = (n) - i; __VA_ARGS__ } \
     } while (0)
 #define LOAD(p) (count == VN ? v_load((p) + i) : v_load_n((p) + i, count))
 #define STORE(p, x) do { if (count == VN) v_store((p) + i, x); else v_store_n((p) + i, x, count); } while (0)
@@ -56,110 +56,193 @@ static void decay(float *a, const float *a_log, size_t n)
     FOR_VECTORS(n, STORE(a, v_neg(v_exp(LOAD(a_log)))););
 }
 
-/* A known number of states lets the compiler keep them in registers. */
-INLINE void forward_states(const struct llm_scan_run *r, size_t states, bool one)
+/* e^(dt·a) for a·log2(e) = a2, dt·a ≤ 0: 2^z by a Chebyshev fit over half a unit around the nearest integer, within 1.5 ulp of 2^z; 0 below
+ * 2^-149. */
+INLINE V decay_of(V dt, V a2)
 {
-    FOR_VECTORS(r->channels, {
-        V h[LLM_SCAN_STATES];
-        V a[LLM_SCAN_STATES];
-        const V skip = LOAD(r->skip);
-        for (size_t n = 0; n < states; n++) h[n] = LOAD(r->h + n * r->ldh);
-        for (size_t n = 0; n < (one ? 1 : states); n++) a[n] = LOAD(r->a + n * r->lda);
-        for (size_t t = 0; t < r->tokens; t++) {
-            const float *b = r->b + t * r->ldb;
-            const float *c = r->c + t * r->ldc;
-            V x = LOAD(r->x + t * r->ldx);
-            V dt = LOAD(r->dt + t * r->ldt);
-            V in = v_mul(dt, x);
-            V y = v_mul(skip, x);
-            V e = v_zero();
-            if (one) e = v_exp(v_mul(dt, a[0]));
-            for (size_t n = 0; n < states; n++) {
-                if (!one) e = v_exp(v_mul(dt, a[n]));
-                h[n] = v_fma(e, h[n], v_mul(in, v_set1(b[n])));
-                y = v_fma(h[n], v_set1(c[n]), y);
-            }
-            STORE(r->y + t * r->ldy, y);
+    const V shift = v_set1(0x1.8p23f);
+    V z = v_max(v_set1(-150), v_mul(dt, a2)), n = v_sub(v_add(z, shift), shift), f = v_sub(z, n);
+    V p = v_set1(0.00132647296f);
+    p = v_fma(p, f, v_set1(0.00967151299f));
+    p = v_fma(p, f, v_set1(0.0555073358f));
+    p = v_fma(p, f, v_set1(0.240222424f));
+    p = v_fma(p, f, v_set1(0.693147004f));
+    return v_scale(v_fma(p, f, v_set1(1)), n);
+}
+
+INLINE V load(const float *p, size_t count) { return count == VN ? v_load(p) : v_load_n(p, count); }
+INLINE void store(float *p, V x, size_t count)
+{
+    if (count == VN) v_store(p, x);
+    else v_store_n(p, x, count);
+}
+
+/* States go in tiles, which a known number keeps in registers, channels in groups of vectors: `count` of W·VN, W > 1 only whole. */
+enum { TILE = 16, GROUP = 2 };
+struct part { size_t channel, count, state; };
+
+/* A vector of channels, a tile of states. */
+INLINE void forward_tile(const struct llm_scan_run *r, struct part k, size_t tile, bool one)
+{
+    const size_t i = k.channel, count = k.count;
+    const float *a = r->a + k.state * r->lda + i;
+    float *state = r->h + k.state * r->ldh + i;
+    const V log2e = v_set1(0x1.715476p0f), skip = load(r->skip + i, count);
+    V h[TILE], a2[TILE];
+    for (size_t n = 0; n < tile; n++) h[n] = load(state + n * r->ldh, count);
+    for (size_t n = 0; n < (one ? 1 : tile); n++) a2[n] = v_mul(log2e, load((one ? r->a + i : a + n * r->lda), count));
+    for (size_t t = 0; t < r->tokens; t++) {
+        const float *b = r->b + t * r->ldb + k.state, *c = r->c + t * r->ldc + k.state;
+        V x = load(r->x + t * r->ldx + i, count), dt = load(r->dt + t * r->ldt + i, count), in = v_mul(dt, x), e = decay_of(dt, a2[0]);
+        V y = k.state ? load(r->y + t * r->ldy + i, count) : v_mul(skip, x), odd = v_zero();
+        for (size_t n = 0; n < tile; n++) {
+            if (!one && n > 0) e = decay_of(dt, a2[n]);
+            h[n] = v_fma(e, h[n], v_mul(in, v_set1(b[n])));
+            if (n % 2) odd = v_fma(h[n], v_set1(c[n]), odd);
+            else y = v_fma(h[n], v_set1(c[n]), y);
         }
-        for (size_t n = 0; n < states; n++) STORE(r->h + n * r->ldh, h[n]);
-    });
+        store(r->y + t * r->ldy + i, v_add(y, odd), count);
+    }
+    for (size_t n = 0; n < tile; n++) store(state + n * r->ldh, h[n], count);
 }
 
 static void forward(const struct llm_scan_run *r)
 {
-    if (r->one_decay) forward_states(r, r->states, true);
-    else if (r->states == 16) forward_states(r, 16, false);
-    else forward_states(r, r->states, false);
+    FOR_VECTORS(r->channels, {
+        for (size_t state = 0; state < r->states; state += TILE) {
+            const struct part k = {i, count, state};
+            const size_t tile = r->states - state < TILE ? r->states - state : TILE;
+            if (tile < TILE) forward_tile(r, k, tile, r->one_decay);
+            else if (r->one_decay) forward_tile(r, k, TILE, true);
+            else forward_tile(r, k, TILE, false);
+        }
+    });
 }
 
-/* Scratch: states before and behind each token [tokens + 1][states], decays [tokens][states], sums of b's and c's gradients [tokens][2·states],
- * all of vectors, which the scalar build has of one element. */
-INLINE void backward_vector(const struct llm_scan_back *s, size_t i, size_t count, size_t states, bool one)
+/* What the way back needs of the way there: states before and behind each token hs [tokens + 1][tile][w], decays es [tokens][tile or 1][w]. */
+INLINE void states_of(const struct llm_scan_run *r, struct part k, size_t tile, bool one, size_t w, float *hs, float *es)
+{
+    const size_t count = k.count, decays = one ? 1 : tile;
+    const V log2e = v_set1(0x1.715476p0f);
+    for (size_t v = 0; v < w; v++) {
+        const size_t i = k.channel + v * VN;
+        const float *a = r->a + (one ? 0 : k.state) * r->lda + i;
+        V h[TILE], a2[TILE];
+        for (size_t n = 0; n < decays; n++) a2[n] = v_mul(log2e, load(a + n * r->lda, count));
+        for (size_t n = 0; n < tile; n++) {
+            h[n] = load(r->h + (k.state + n) * r->ldh + i, count);
+            v_store(hs + (n * w + v) * VN, h[n]);
+        }
+        for (size_t t = 0; t < r->tokens; t++) {
+            const float *b = r->b + t * r->ldb + k.state;
+            float *behind = hs + ((t + 1) * tile * w + v) * VN, *to = es + (t * decays * w + v) * VN;
+            V dt = load(r->dt + t * r->ldt + i, count), in = v_mul(dt, load(r->x + t * r->ldx + i, count)), e = v_zero();
+            for (size_t n = 0; n < tile; n++) {
+                if (n < decays) {
+                    e = decay_of(dt, a2[n]);
+                    v_store(to + n * w * VN, e);
+                }
+                h[n] = v_fma(e, h[n], v_mul(in, v_set1(b[n])));
+                v_store(behind + n * w * VN, h[n]);
+            }
+        }
+    }
+}
+
+/* Gradients of w vectors of channels through a tile of states. */
+INLINE void backward_tile(const struct llm_scan_back *s, struct part k, size_t tile, bool one, size_t w)
 {
     const struct llm_scan_run *r = &s->run;
-    const size_t decays = one ? 1 : states;
-    float *hs = s->scratch, *es = hs + (LLM_SCAN_CHUNK + 1) * states * VN, *sums = es + LLM_SCAN_CHUNK * states * VN;
-    const V skip = LOAD(r->skip);
-    V d_skip = LOAD(s->d_skip), g[LLM_SCAN_STATES], da[LLM_SCAN_STATES];
-    for (size_t n = 0; n < states; n++) v_store(hs + n * VN, LOAD(r->h + n * r->ldh));
-    for (size_t t = 0; t < r->tokens; t++) {
-        const float *b = r->b + t * r->ldb, *before = hs + t * states * VN;
-        V dt = LOAD(r->dt + t * r->ldt), in = v_mul(dt, LOAD(r->x + t * r->ldx)), e = v_zero();
-        for (size_t n = 0; n < states; n++) {
-            if (!one || n == 0) {
-                e = v_exp(v_mul(dt, LOAD(r->a + n * r->lda)));
-                v_store(es + (t * decays + n) * VN, e);
-            }
-            v_store(hs + ((t + 1) * states + n) * VN, v_fma(e, v_load(before + n * VN), v_mul(in, v_set1(b[n]))));
+    const size_t count = k.count, decays = one ? 1 : tile, first = k.channel;
+    float *hs = s->scratch, *es = hs + (LLM_SCAN_CHUNK + 1) * TILE * GROUP * VN;
+    V g[TILE][GROUP], da[TILE][GROUP], to_b[TILE], to_c[TILE];
+    states_of(r, k, tile, one, w, hs, es);
+    for (size_t n = 0; n < tile; n++) {
+        for (size_t v = 0; v < w; v++) {
+            g[n][v] = load(s->g + (k.state + n) * r->channels + first + v * VN, count);
+            if (n < decays) da[n][v] = load(s->da + ((one ? 0 : k.state) + n) * r->channels + first + v * VN, count);
         }
     }
-    for (size_t n = 0; n < states; n++) g[n] = LOAD(s->g + n * r->channels);
-    for (size_t n = 0; n < decays; n++) da[n] = v_zero();
     for (size_t t = r->tokens; t-- > 0;) {
-        const float *b = r->b + t * r->ldb, *c = r->c + t * r->ldc, *before = hs + t * states * VN, *behind = before + states * VN;
-        float *to_b = sums + t * 2 * states * VN, *to_c = to_b + states * VN;
-        V x = LOAD(r->x + t * r->ldx), dt = LOAD(r->dt + t * r->ldt), dy = LOAD(s->dy + t * s->ld_dy), in = v_mul(dt, x);
-        V d_in = v_zero(), ddt = v_zero(), e = v_zero(), d_log = v_zero();
-        for (size_t n = 0; n < states; n++) {
-            if (!one || n == 0) e = v_load(es + (t * decays + n) * VN);
-            V gn = v_fma(dy, v_set1(c[n]), g[n]);
-            v_store(to_c + n * VN, v_fma(dy, v_load(behind + n * VN), v_load(to_c + n * VN)));
-            v_store(to_b + n * VN, v_fma(gn, in, v_load(to_b + n * VN)));
-            d_in = v_fma(gn, v_set1(b[n]), d_in);
-            g[n] = v_mul(gn, e);
-            V through = v_mul(g[n], v_load(before + n * VN)); /* of dt·a */
-            if (one) {
-                d_log = v_add(d_log, through);
-            } else {
-                da[n] = v_fma(through, dt, da[n]);
-                ddt = v_fma(through, LOAD(r->a + n * r->lda), ddt);
+        const float *b = r->b + t * r->ldb + k.state, *c = r->c + t * r->ldc + k.state;
+        const float *before = hs + t * tile * w * VN, *behind = before + tile * w * VN, *e = es + t * decays * w * VN;
+        V dt[GROUP], dy[GROUP], in[GROUP], d_in[GROUP], d_log[GROUP];
+        for (size_t v = 0; v < w; v++) {
+            dt[v] = load(r->dt + t * r->ldt + first + v * VN, count);
+            dy[v] = load(s->dy + t * s->ld_dy + first + v * VN, count);
+            in[v] = v_mul(dt[v], load(r->x + t * r->ldx + first + v * VN, count));
+            d_in[v] = v_zero();
+            d_log[v] = v_zero();
+        }
+        for (size_t n = 0; n < tile; n++) {
+            const V bn = v_set1(b[n]), cn = v_set1(c[n]);
+            V sum_b = v_zero(), sum_c = v_zero();
+            for (size_t v = 0; v < w; v++) {
+                V gn = v_fma(dy[v], cn, g[n][v]);
+                sum_c = v_fma(dy[v], v_load(behind + (n * w + v) * VN), sum_c);
+                sum_b = v_fma(gn, in[v], sum_b);
+                d_in[v] = v_fma(gn, bn, d_in[v]);
+                gn = v_mul(gn, v_load(e + ((one ? 0 : n) * w + v) * VN));
+                g[n][v] = gn;
+                if (one) {
+                    d_log[v] = v_fma(gn, v_load(before + (n * w + v) * VN), d_log[v]);
+                } else {
+                    V through = v_mul(gn, v_load(before + (n * w + v) * VN)); /* of dt·a */
+                    da[n][v] = v_fma(through, dt[v], da[n][v]);
+                    d_log[v] = v_fma(through, load(r->a + (k.state + n) * r->lda + first + v * VN, count), d_log[v]);
+                }
             }
+            to_b[n] = sum_b;
+            to_c[n] = sum_c;
         }
-        if (one) {
-            da[0] = v_fma(d_log, dt, da[0]);
-            ddt = v_mul(d_log, LOAD(r->a));
+        for (size_t v = 0; v < w; v++) {
+            const size_t i = first + v * VN;
+            float *dx = s->dx + t * s->ld_dx + i, *ddt = s->ddt + t * s->ld_ddt + i;
+            V x = load(r->x + t * r->ldx + i, count), ddt_v = d_log[v], dx_v = k.state ? load(dx, count) : v_mul(dy[v], load(r->skip + i, count));
+            if (one) {
+                da[0][v] = v_fma(d_log[v], dt[v], da[0][v]);
+                ddt_v = v_mul(d_log[v], load(r->a + i, count));
+            }
+            if (k.state) ddt_v = v_add(ddt_v, load(ddt, count));
+            store(dx, v_fma(d_in[v], dt[v], dx_v), count);
+            store(ddt, v_fma(d_in[v], x, ddt_v), count);
+            if (k.state == 0) store(s->d_skip + i, v_fma(dy[v], x, load(s->d_skip + i, count)), count);
         }
-        d_skip = v_fma(dy, x, d_skip);
-        STORE(s->dx + t * s->ld_dx, v_fma(d_in, dt, v_mul(dy, skip)));
-        STORE(s->ddt + t * s->ld_ddt, v_fma(d_in, x, ddt));
+        float *out = s->d_bc + t * 2 * r->states + k.state;
+        float sums[2][TILE];
+        v_sums(sums[0], to_b, tile);
+        v_sums(sums[1], to_c, tile);
+        for (size_t n = 0; n < tile; n++) {
+            out[n] = sums[0][n] + (first ? out[n] : 0);
+            out[r->states + n] = sums[1][n] + (first ? out[r->states + n] : 0);
+        }
     }
-    for (size_t n = 0; n < states; n++) STORE(s->g + n * r->channels, g[n]);
-    for (size_t n = 0; n < decays; n++) STORE(s->da + n * r->channels, v_add(LOAD(s->da + n * r->channels), da[n]));
-    STORE(s->d_skip, d_skip);
+    for (size_t n = 0; n < tile; n++) {
+        for (size_t v = 0; v < w; v++) {
+            store(s->g + (k.state + n) * r->channels + first + v * VN, g[n][v], count);
+            if (n < decays) store(s->da + ((one ? 0 : k.state) + n) * r->channels + first + v * VN, da[n][v], count);
+        }
+    }
 }
 
 static void backward(const struct llm_scan_back *s)
 {
     const struct llm_scan_run *r = &s->run;
-    const size_t states = r->states, all = r->tokens * 2 * states;
-    float *sums = s->scratch + (2 * LLM_SCAN_CHUNK + 1) * states * VN;
-    memset(sums, 0, all * VN * sizeof *sums);
-    FOR_VECTORS(r->channels, {
-        if (r->one_decay) backward_vector(s, i, count, states, true);
-        else if (states == 16) backward_vector(s, i, count, 16, false);
-        else backward_vector(s, i, count, states, false);
-    });
-    for (size_t j = 0; j < all; j++) s->d_bc[j] = v_sum(v_load(sums + j * VN));
+    for (size_t i = 0, step; i < r->channels; i += step) {
+        const size_t left = r->channels - i;
+        step = left >= GROUP * VN ? GROUP * VN : left < VN ? left : VN;
+        for (size_t state = 0; state < r->states; state += TILE) {
+            const struct part k = {i, step < VN ? step : VN, state};
+            const size_t tile = r->states - state < TILE ? r->states - state : TILE;
+            if (step <= VN || tile < TILE) {
+                for (size_t v = 0; v < step; v += VN) backward_tile(s, (struct part){i + v, k.count, state}, tile, r->one_decay, 1);
+            } else if (r->one_decay) {
+                backward_tile(s, k, TILE, true, GROUP);
+            } else {
+                backward_tile(s, k, TILE, false, GROUP);
+            }
+        }
+    }
 }
 
 static inline V conv_sum(const float *const *taps, const float *w, size_t ldw, const float *bias, size_t k, size_t i, size_t count)
@@ -187,14 +270,26 @@ static void conv_back(float *d_sum, const float *dy, const float *const *taps, c
     });
 }
 
-static void mul_add(float *y, const float *a, const float *b, size_t n)
+static void conv_input(float *y, bool add, const float *const *rows, const float *w, size_t ldw, size_t k, size_t n)
 {
-    FOR_VECTORS(n, STORE(y, v_fma(LOAD(a), LOAD(b), LOAD(y))););
+    FOR_VECTORS(n, {
+        V sum = conv_sum(rows, w, ldw, NULL, k, i, count);
+        STORE(y, add ? v_add(LOAD(y), sum) : sum);
+    });
+}
+
+static void conv_weights(float *d_w, size_t ldw, const float *d_sum, const float *const *taps, size_t k, size_t n)
+{
+    FOR_VECTORS(n, {
+        V d = LOAD(d_sum);
+        for (size_t j = 0; j < k; j++) STORE(d_w + j * ldw, v_fma(d, LOAD(taps[j]), LOAD(d_w + j * ldw)));
+    });
 }
 
 void KERNEL(llm_fill_scan)(struct llm_kernels *k);
 void KERNEL(llm_fill_scan)(struct llm_kernels *k)
 {
     k->scan = (struct llm_scan_kernels){.forward = forward, .backward = backward, .time_step = time_step, .time_step_back = time_step_back,
-                                        .decay = decay, .conv = conv, .conv_back = conv_back, .mul_add = mul_add};
+                                        .decay = decay, .conv = conv, .conv_back = conv_back, .conv_input = conv_input,
+                                        .conv_weights = conv_weights};
 }

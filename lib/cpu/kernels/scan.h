@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-enum { LLM_SCAN_CHUNK = 32, LLM_SCAN_STATES = 256 }; /* most tokens of a backward call; most states of a channel */
+enum { LLM_SCAN_CHUNK = 16, LLM_SCAN_STATES = 256 }; /* most tokens of a backward call; most states of a channel */
 
 /* h[n] = e^(dt·a[n])·h[n] + dt·x·b[n], y = Σ h[n]·c[n] + skip·x, token by token. */
 struct llm_scan_run {
@@ -32,9 +32,9 @@ struct llm_scan_back {
     size_t ld_dx, ld_ddt;
     float *d_bc;              /* [tokens][2·states]: of b, of c, summed over the channels: written */
     float *da, *d_skip;       /* as a (without gaps: [states][channels]) and skip: added to */
-    float *scratch;           /* llm_scan_scratch floats, 64-byte aligned */
+    float *scratch;           /* LLM_SCAN_SCRATCH floats, 64-byte aligned */
 };
-#define LLM_SCAN_SCRATCH(states) (((size_t)LLM_SCAN_CHUNK * 4 + 2) * 16 * (states)) /* floats */
+#define LLM_SCAN_SCRATCH ((2 * (size_t)LLM_SCAN_CHUNK + 1) * 16 * 2 * 16) /* floats */
 
 struct llm_scan_kernels {
     void (*forward)(const struct llm_scan_run *r);
@@ -48,7 +48,10 @@ struct llm_scan_kernels {
     void (*conv)(float *y, const float *const *taps, const float *w, size_t ldw, const float *bias, size_t k, size_t n);
     /* d_sum = dy·silu'(bias + Σ …) */
     void (*conv_back)(float *d_sum, const float *dy, const float *const *taps, const float *w, size_t ldw, const float *bias, size_t k, size_t n);
-    void (*mul_add)(float *y, const float *a, const float *b, size_t n);         /* y += a·b */
+    /* y = Σ_j w[j]·rows[j], or added to y */
+    void (*conv_input)(float *y, bool add, const float *const *rows, const float *w, size_t ldw, size_t k, size_t n);
+    /* d_w[j] += d_sum·taps[j]: d_w [k][ldw] */
+    void (*conv_weights)(float *d_w, size_t ldw, const float *d_sum, const float *const *taps, size_t k, size_t n);
 };
 
 #endif

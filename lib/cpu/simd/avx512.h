@@ -30,6 +30,9 @@ static inline V v_min(V a, V b) { return _mm512_min_ps(a, b); }
 static inline V v_sqrt(V a) { return _mm512_sqrt_ps(a); }
 static inline V v_round(V a) { return _mm512_roundscale_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
 
+#define LLM_SIMD_HAS_SCALE
+static inline V v_scale(V x, V n) { return _mm512_scalef_ps(x, n); }
+
 static inline VI v_bits(V a) { return _mm512_castps_si512(a); }
 static inline V v_from_bits(VI a) { return _mm512_castsi512_ps(a); }
 static inline VI v_to_i32(V a) { return _mm512_cvtps_epi32(a); }
@@ -41,6 +44,22 @@ static inline float v_sum(V a)
     __m128 c = _mm_add_ps(_mm256_castps256_ps128(b), _mm256_extractf128_ps(b, 1));
     c = _mm_add_ps(c, _mm_movehl_ps(c, c));
     return _mm_cvtss_f32(_mm_add_ss(c, _mm_movehdup_ps(c)));
+}
+#define LLM_SIMD_HAS_SUMS
+static inline void v_sums(float *out, const V *x, size_t n)
+{
+    V r[8];
+    for (size_t i = 0; n != 16 && i < n; i++) out[i] = v_sum(x[i]);
+    if (n != 16) return;
+    for (int i = 0; i < 8; i++) r[i] = v_add(_mm512_unpacklo_ps(x[2 * i], x[2 * i + 1]), _mm512_unpackhi_ps(x[2 * i], x[2 * i + 1]));
+    for (int i = 0; i < 4; i++) {
+        __m512d a = _mm512_castps_pd(r[2 * i]), b = _mm512_castps_pd(r[2 * i + 1]);
+        r[i] = v_add(_mm512_castpd_ps(_mm512_unpacklo_pd(a, b)), _mm512_castpd_ps(_mm512_unpackhi_pd(a, b)));
+    }
+    for (int i = 0; i < 2; i++) {
+        r[i] = v_add(_mm512_shuffle_f32x4(r[2 * i], r[2 * i + 1], 0x88), _mm512_shuffle_f32x4(r[2 * i], r[2 * i + 1], 0xdd));
+    }
+    v_store(out, v_add(_mm512_shuffle_f32x4(r[0], r[1], 0x88), _mm512_shuffle_f32x4(r[0], r[1], 0xdd)));
 }
 static inline float v_hmax(V a) { return _mm512_reduce_max_ps(a); }
 

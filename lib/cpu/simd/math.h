@@ -11,21 +11,30 @@ static inline V v_copysign(V a, V b)
     VI sign = vi_set1(INT32_MIN);
     return v_from_bits(vi_or(v_bits(v_abs(a)), vi_and(v_bits(b), sign)));
 }
-/* x · 2^n for n in [-252, 254], through two powers so that subnormal results round once. */
-static inline V v_ldexp(V x, VI n)
+#ifndef LLM_SIMD_HAS_SUMS
+static inline void v_sums(float *out, const V *x, size_t n)
 {
-    VI half = vi_sar(n, 1), rest = vi_sub(n, half), bias = vi_set1(127);
-    x = v_mul(x, v_from_bits(vi_shl(vi_add(half, bias), 23)));
-    return v_mul(x, v_from_bits(vi_shl(vi_add(rest, bias), 23)));
+    for (size_t i = 0; i < n; i++) out[i] = v_sum(x[i]);
 }
+#endif
+
+#ifndef LLM_SIMD_HAS_SCALE
+/* Through two powers so that subnormal results round once. */
+static inline V v_scale(V x, V n)
+{
+    const V shift = v_set1(0x1.8p23f);
+    VI whole = vi_sub(v_bits(v_add(n, shift)), v_bits(shift)), half = vi_sar(whole, 1), bias = vi_set1(127);
+    x = v_mul(x, v_from_bits(vi_shl(vi_add(half, bias), 23)));
+    return v_mul(x, v_from_bits(vi_shl(vi_add(vi_sub(whole, half), bias), 23)));
+}
+#endif
 
 /* e^x within 1.5 ulp; 0 below -103.97, infinity above 88.72, NaN for NaN. */
 static inline V v_exp(V x)
 {
     const V shift = v_set1(0x1.8p23f);
     x = v_max(v_set1(-105), v_min(v_set1(89), x));
-    V t = v_fma(x, v_set1(0x1.715476p0f), shift); /* x / ln 2 to the nearest integer, which stands in the low bits */
-    V n = v_sub(t, shift);
+    V n = v_sub(v_fma(x, v_set1(0x1.715476p0f), shift), shift); /* x / ln 2 to the nearest integer */
     V r = v_fnma(n, v_set1(0x1.62e4p-1f), x); /* ln 2 in two parts; n times the first is exact */
     r = v_fnma(n, v_set1(0x1.7f7d1cp-20f), r);
     V p = v_set1(0.0013926376f);
@@ -34,7 +43,7 @@ static inline V v_exp(V x)
     p = v_fma(p, r, v_set1(0.166665761f));
     p = v_fma(p, r, v_set1(0.5f));
     p = v_add(v_fma(p, v_mul(r, r), r), v_set1(1));
-    return v_ldexp(p, vi_sub(v_bits(t), v_bits(shift)));
+    return v_scale(p, n);
 }
 
 /* 1 / (1 + e^-x) within 3 ulp, subnormal results included. */

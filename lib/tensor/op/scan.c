@@ -13,7 +13,7 @@
 enum { BLOCK = 64 }; /* channels of a piece */
 
 /* A few tokens of a segment; the state before them is kept. */
-struct chunk { int64_t first, n, segment, part; };
+struct chunk { int64_t first, n, part; };
 struct block { int64_t from, n, group; };
 
 /* What forward and backward share; on `acts`. */
@@ -22,6 +22,7 @@ struct scan {
     int64_t tokens, cols, states, n_chunks, n_parts, n_blocks;
     struct llm_segment *segments;
     struct chunk *chunks;        /* segment by segment; parts are runs of chunks that do not leave a block of the canonical order */
+    int64_t *first_chunk;        /* [n_segments + 1] */
     struct block *blocks;        /* channels, none in two groups */
     float *a, *skip, *bias;      /* [states or 1, cols]; [cols]; [cols] */
     float *dt;                   /* [tokens, cols] */
@@ -33,10 +34,11 @@ struct work {
     const struct llm_tensor *x, *raw, *b, *c, *y;
     /* backward */
     float *d_dt, *d_bc, *partial; /* [tokens, cols]; [n_blocks, tokens, 2·states]; [n_parts, rows, cols]: of a, of skip */
-    float *dx;
-    int64_t ldx, a_rows;
-    float *d_raw;                /* [tokens, columns of raw] */
-    struct llm_grad gb, gc;
+    int64_t a_rows;
+    float *dx, *d_raw;           /* of x, of raw: [tokens][ldx], [tokens][ld_raw]: the gradients themselves where nothing stands in them */
+    int64_t ldx, ld_raw;
+    struct llm_grad gx, graw, gb, gc;
+    float *a_log, *skip;         /* gradients */
     atomic_bool no_memory;
 };
 
@@ -66,8 +68,8 @@ static void forward_piece(void *arg, size_t i, int thread)
         if (g->from) memcpy(h + n * k->n, g->from + n * s->cols + k->from, (size_t)k->n * sizeof *h);
         else memset(h + n * k->n, 0, (size_t)k->n * sizeof *h);
     }
-    for (int64_t c = 0; s->kept && c < s->n_chunks; c++) {
-        if (s->chunks[c].segment != (int64_t)i / s->n_blocks) continue;
+    int64_t number = (int64_t)i / s->n_blocks;
+    for (int64_t c = s->kept ? s->first_chunk[number] : 0; s->kept && c < s->first_chunk[number + 1]; c++) {
         for (int64_t n = 0; n < s->states; n++) {
             memcpy(s->kept + (c * s->states + n) * s->cols + k->from, h + n * k->n, (size_t)k->n * sizeof *h);
         }
@@ -105,23 +107,25 @@ static void time_rows(void *arg, int64_t from, int64_t to, int thread)
     }
 }
 
-/* Chunks of all segments; NULL: only counts. Returns how many; *parts likewise. */
-static int64_t cut(const struct scan *s, int64_t row_len, struct chunk *out, int64_t *parts)
+/* Chunks of all segments, and the first of each segment; NULL: only counts. Returns how many; *parts likewise. */
+static int64_t cut(const struct scan *s, int64_t row_len, struct chunk *out, int64_t *firsts, int64_t *parts)
 {
     int64_t n = 0;
     *parts = 0;
     for (int64_t i = 0; i < s->o.n_segments; i++) {
         const struct llm_segment *g = &s->segments[i];
+        if (firsts) firsts[i] = n;
         for (int64_t at = g->first, end, part_end; at < g->first + g->n; at = part_end) {
             part_end = llm_fold_end(g->first + g->n, row_len, at / row_len * row_len + at % row_len / LLM_FOLD * LLM_FOLD);
             for (; at < part_end; at = end) {
                 end = at + LLM_SCAN_CHUNK < part_end ? at + LLM_SCAN_CHUNK : part_end;
-                if (out) out[n] = (struct chunk){at, end - at, i, *parts};
+                if (out) out[n] = (struct chunk){at, end - at, *parts};
                 n++;
             }
             ++*parts;
         }
     }
+    if (firsts) firsts[s->o.n_segments] = n;
     return n;
 }
 
@@ -150,8 +154,9 @@ static bool begin(struct llm_ctx *c, struct scan *s, struct llm_param *const *p,
     s->n_blocks = cut_channels(s, NULL);
     s->blocks = llm_op_alloc(c, s->n_blocks, sizeof *s->blocks);
     if (recording) {
-        s->n_chunks = cut(s, llm_row_len(c, s->tokens), NULL, &s->n_parts);
+        s->n_chunks = cut(s, llm_row_len(c, s->tokens), NULL, NULL, &s->n_parts);
         s->chunks = llm_op_alloc(c, s->n_chunks, sizeof *s->chunks);
+        s->first_chunk = llm_op_alloc(c, s->o.n_segments + 1, sizeof *s->first_chunk);
         s->kept = llm_op_alloc(c, s->n_chunks * s->states * s->cols, sizeof *s->kept);
     }
     size_t mark = llm_arena_mark(&c->acts);
@@ -159,7 +164,7 @@ static bool begin(struct llm_ctx *c, struct scan *s, struct llm_param *const *p,
     const float *a_log = llm_op_vector(c, p[0], params * rows), *skip = llm_op_vector(c, p[1], params), *bias = llm_op_vector(c, p[2], params);
     if (llm_ctx_failed(c)) return false;
     cut_channels(s, s->blocks);
-    if (recording) cut(s, llm_row_len(c, s->tokens), s->chunks, &s->n_parts);
+    if (recording) cut(s, llm_row_len(c, s->tokens), s->chunks, s->first_chunk, &s->n_parts);
     llm_k.scan.decay(a, a_log, (size_t)(params * rows));
     for (int64_t i = 0; i < s->cols; i++) {
         for (int64_t n = 0; n < rows; n++) s->a[n * s->cols + i] = a[i / each * rows + n];
@@ -213,16 +218,15 @@ static void backward_piece(void *arg, size_t i, int thread)
     const struct scan *s = w->s;
     int64_t segment = (int64_t)i / s->n_blocks, number = (int64_t)i % s->n_blocks;
     const struct block *k = &s->blocks[number];
-    size_t state = (size_t)(s->states * BLOCK), scratch = LLM_SCAN_SCRATCH((size_t)s->states);
+    size_t state = (size_t)(s->states * BLOCK), scratch = LLM_SCAN_SCRATCH;
     float *all = llm_scratch(thread, (scratch + 2 * state + BLOCK) * sizeof *all), *g = all + scratch, *da = g + state, *d_skip = da + state;
     if (!all) {
         atomic_store(&w->no_memory, true);
         return;
     }
     memset(g, 0, (2 * state + BLOCK) * sizeof *g);
-    for (int64_t c = s->n_chunks - 1; c >= 0; c--) {
+    for (int64_t c = s->first_chunk[segment + 1] - 1; c >= s->first_chunk[segment]; c--) {
         const struct chunk *q = &s->chunks[c];
-        if (q->segment != segment) continue;
         struct llm_scan_back b = {.run = run_of(w, k, q->first, q->n), .dy = w->y->grad + q->first * w->y->grad_stride + k->from,
                                   .ld_dy = (size_t)w->y->grad_stride, .g = g, .dx = w->dx + q->first * w->ldx + k->from, .ld_dx = (size_t)w->ldx,
                                   .ddt = w->d_dt + q->first * s->cols + k->from, .ld_ddt = (size_t)s->cols,
@@ -230,7 +234,7 @@ static void backward_piece(void *arg, size_t i, int thread)
         b.run.h = s->kept + c * s->states * s->cols + k->from;
         b.run.ldh = (size_t)s->cols;
         llm_k.scan.backward(&b);
-        if (c > 0 && s->chunks[c - 1].segment == segment && s->chunks[c - 1].part == q->part) continue;
+        if (c > s->first_chunk[segment] && s->chunks[c - 1].part == q->part) continue;
         float *out = w->partial + q->part * (w->a_rows + 1) * s->cols + k->from;
         for (int64_t n = 0; n < w->a_rows; n++) memcpy(out + n * s->cols, da + n * k->n, (size_t)k->n * sizeof *out);
         memcpy(out + w->a_rows * s->cols, d_skip, (size_t)k->n * sizeof *out);
@@ -238,7 +242,7 @@ static void backward_piece(void *arg, size_t i, int thread)
     }
 }
 
-/* Gradients of b and c, over the blocks of their group in order; of the time steps before their softplus. */
+/* Gradients of b and c, over the blocks of their group in order; of the time steps before their softplus; what is added to other gradients. */
 static void gather_rows(void *arg, int64_t from, int64_t to, int thread)
 {
     struct work *w = arg;
@@ -262,18 +266,24 @@ static void gather_rows(void *arg, int64_t from, int64_t to, int thread)
             for (int64_t p = 0; p < each; p++) sum += d[j * each + p];
             d[j] = sum;
         }
-        llm_k.scan.time_step_back(w->d_raw + t * n, d, w->raw->data + t * w->raw->stride, s->bias, s->o.dt_min, s->o.dt_max, (size_t)n);
+        float *d_raw = w->d_raw + t * w->ld_raw;
+        llm_k.scan.time_step_back(d_raw, d, w->raw->data + t * w->raw->stride, s->bias, s->o.dt_min, s->o.dt_max, (size_t)n);
+        if (w->graw.add) llm_k.elementwise.add(w->graw.p + t * w->graw.stride, w->graw.p + t * w->graw.stride, d_raw, (size_t)n);
+        if (w->gx.add) llm_k.elementwise.add(w->gx.p + t * w->gx.stride, w->gx.p + t * w->gx.stride, w->dx + t * w->ldx, (size_t)s->cols);
     }
 }
 
 /* Parts are added in order: the canonical order. da_log = da·a. */
-static void add_params(const struct work *w, float *a_log, float *skip)
+static void add_params(void *arg, int64_t from, int64_t to, int thread)
 {
+    const struct work *w = arg;
     const struct scan *s = w->s;
     int64_t params = s->o.by_head ? s->o.heads : s->cols, each = s->cols / params;
+    float *a_log = w->a_log, *skip = w->skip;
+    (void)thread;
     for (int64_t part = 0; part < s->n_parts; part++) {
         const float *p = w->partial + part * (w->a_rows + 1) * s->cols;
-        for (int64_t j = 0; j < params; j++) {
+        for (int64_t j = from; j < to; j++) {
             for (int64_t n = 0; a_log && n < w->a_rows; n++) {
                 float sum = 0;
                 for (int64_t i = j * each; i < (j + 1) * each; i++) sum += p[n * s->cols + i];
@@ -286,28 +296,29 @@ static void add_params(const struct work *w, float *a_log, float *skip)
     }
 }
 
-/* x's gradient takes what stands in `d` [rows, cols]. */
-static void give(struct llm_ctx *c, struct llm_tensor *x, const float *d)
+/* Where x's gradient is to be written: there if nothing stands in it, else apart. */
+static float *open_or_apart(struct llm_ctx *c, struct llm_tensor *x, struct llm_grad *g, int64_t *ld)
 {
-    struct llm_grad g;
-    if (!llm_grad_open(c, x, &g)) return;
-    for (int64_t t = 0; t < x->rows; t++) {
-        float *out = g.p + t * g.stride;
-        if (g.add) llm_k.elementwise.add(out, out, d + t * x->cols, (size_t)x->cols);
-        else memcpy(out, d + t * x->cols, (size_t)x->cols * sizeof *out);
+    if (llm_grad_open(c, x, g) && !g->add) {
+        *ld = g->stride;
+        return g->p;
     }
+    *ld = x->cols;
+    return llm_op_alloc(c, x->rows * x->cols, sizeof(float));
 }
 
 static void scan_backward(struct llm_ctx *c, struct llm_node *n)
 {
     LLM_PROFILE("selective scan backward", 5 * llm_tensor_bytes(n->out));
     const struct scan *s = &((const struct scan_args *)n->args)->s;
-    struct work w = {.s = s, .x = n->in[0], .raw = n->in[1], .b = n->in[2], .c = n->in[3], .y = n->out, .ldx = s->cols,
-                     .a_rows = s->o.by_head ? 1 : s->states};
+    struct work w = {.s = s, .x = n->in[0], .raw = n->in[1], .b = n->in[2], .c = n->in[3], .y = n->out, .a_rows = s->o.by_head ? 1 : s->states,
+                     .a_log = n->param[0]->grad, .skip = n->param[1]->grad};
+    w.dx = open_or_apart(c, n->in[0], &w.gx, &w.ldx);
+    w.d_raw = open_or_apart(c, n->in[1], &w.graw, &w.ld_raw);
+    if (!llm_grad_open(c, n->in[2], &w.gb)) w.gb.p = NULL;
+    if (!llm_grad_open(c, n->in[3], &w.gc)) w.gc.p = NULL;
     LLM_PROFILE_WORK(LLM_PROFILE_F32, 2 * FLOPS_A_STATE * (double)(n->out->rows * s->cols * s->states), 0);
     w.d_dt = llm_op_alloc(c, s->tokens * s->cols, sizeof(float));
-    w.dx = llm_op_alloc(c, s->tokens * s->cols, sizeof(float));
-    w.d_raw = llm_op_alloc(c, s->tokens * w.raw->cols, sizeof(float));
     w.d_bc = llm_op_alloc(c, s->n_blocks * s->tokens * 2 * s->states, sizeof(float));
     w.partial = llm_op_alloc(c, s->n_parts * (w.a_rows + 1) * s->cols, sizeof(float));
     if (llm_ctx_failed(c)) return;
@@ -316,13 +327,9 @@ static void scan_backward(struct llm_ctx *c, struct llm_node *n)
         llm_op_fail(c, EX_UNAVAILABLE, "out of memory in a selective scan");
         return;
     }
-    if (!llm_grad_open(c, n->in[2], &w.gb)) w.gb.p = NULL;
-    if (!llm_grad_open(c, n->in[3], &w.gc)) w.gc.p = NULL;
     llm_for_rows(s->tokens, s->cols, gather_rows, &w);
-    add_params(&w, n->param[0]->grad, n->param[1]->grad);
-    llm_bias_grad(n->param[2], w.d_raw, w.raw->cols, s->tokens, llm_row_len(c, s->tokens), w.raw->cols);
-    give(c, n->in[1], w.d_raw);
-    give(c, n->in[0], w.dx);
+    llm_for_columns(s->o.by_head ? s->o.heads : s->cols, add_params, &w);
+    llm_bias_grad(n->param[2], w.d_raw, w.ld_raw, s->tokens, llm_row_len(c, s->tokens), w.raw->cols);
 }
 
 /* ---- gradient check ---- */

@@ -134,14 +134,15 @@ static void input_rows(void *arg, int64_t from, int64_t to, int thread)
 {
     const struct work *w = arg;
     const struct conv *v = w->v;
+    const float *rows[LLM_CONV_TAPS];
     (void)thread;
     for (int64_t t = from; t < to; t++) {
         const struct llm_segment *s = &v->segments[v->segment_of[t]];
-        float *dx = w->g.p + t * w->g.stride;
-        if (!w->g.add) memset(dx, 0, (size_t)v->cols * sizeof *dx);
-        for (int64_t j = v->k - 1; j >= 0 && t + v->k - 1 - j < s->first + s->n; j--) {
-            llm_k.scan.mul_add(dx, v->w + j * v->cols, w->d_sum + (t + v->k - 1 - j) * v->cols, (size_t)v->cols);
+        for (int64_t j = 0; j < v->k; j++) {
+            int64_t at = t + v->k - 1 - j;
+            rows[j] = at < s->first + s->n ? w->d_sum + at * v->cols : v->zeros;
         }
+        llm_k.scan.conv_input(w->g.p + t * w->g.stride, w->g.add, rows, v->w, (size_t)v->cols, (size_t)v->k, (size_t)v->cols);
     }
 }
 
@@ -157,7 +158,7 @@ static void weight_columns(void *arg, int64_t from, int64_t to, int thread)
         memset(sums, 0, sizeof sums);
         for (int64_t t = at; t < end; t++) {
             taps_of(w, t, from, taps);
-            for (int64_t j = 0; j < v->k; j++) llm_k.scan.mul_add(sums[j], w->d_sum + t * v->cols + from, taps[j], (size_t)(to - from));
+            llm_k.scan.conv_weights(sums[0], 64, w->d_sum + t * v->cols + from, taps, (size_t)v->k, (size_t)(to - from));
         }
         for (int64_t i = from; i < to; i++) {
             for (int64_t j = 0; j < v->k; j++) w->dw[i * v->k + j] += sums[j][i - from];
