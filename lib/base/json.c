@@ -17,6 +17,17 @@ json_t *llm_json_parse(const char *text, size_t n, struct llm_err *e)
     return v;
 }
 
+/* Outside of strings, Python's Infinity becomes a number of as many characters. */
+static void replace_infinities(char *text, size_t n)
+{
+    bool in_string = false;
+    for (size_t i = 0; i < n; i++) {
+        if (in_string && text[i] == '\\') i++;
+        else if (text[i] == '"') in_string = !in_string;
+        else if (!in_string && n - i >= 8 && memcmp(text + i, "Infinity", 8) == 0) memcpy(text + i, "1e308   ", 8);
+    }
+}
+
 json_t *llm_json_load(const char *path, size_t max, struct llm_err *e)
 {
     bool is_stdin = strcmp(path, "-") == 0;
@@ -41,6 +52,7 @@ json_t *llm_json_load(const char *path, size_t max, struct llm_err *e)
         }
         if (got > 0) b.n += (size_t)got;
     } while (got != 0);
+    replace_infinities(b.p, b.n);
     v = llm_json_parse(b.p, b.n, e);
 done:
     if (!v) llm_in(e, "%s", is_stdin ? "standard input" : path);

@@ -9,7 +9,8 @@
 
 /* Parses `n` bytes as one JSON value (nothing may follow but white space). NULL: `e` has line and column. Own: json_decref. */
 json_t *llm_json_parse(const char *text, size_t n, struct llm_err *e) LLM_MUST_CHECK;
-/* Reads a whole file ("-": stdin) as JSON; `max` bounds its size. */
+/* Reads a whole file ("-": stdin) as JSON; `max` bounds its size. Python's Infinity, which is no JSON, reads as LLM_JSON_INFINITY. */
+#define LLM_JSON_INFINITY 1e308
 json_t *llm_json_load(const char *path, size_t max, struct llm_err *e) LLM_MUST_CHECK;
 /* Compact text, keys in insertion order, non-ASCII kept as UTF-8. 0 or -1. */
 int llm_json_dump(const json_t *v, struct llm_buf *out, struct llm_err *e) LLM_MUST_CHECK;

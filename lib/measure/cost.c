@@ -41,6 +41,11 @@ int llm_cost_of(struct llm_cost *out, const struct llm_config *c, int64_t contex
         if (d.specs[i].n_dims < 2) out->vector_params += elements;
     }
     double blocks = (double)layout->n_layers;
+    if (c->mixer != LLM_MIXER_ATTENTION) {
+        const struct llm_module_kind *kind = layout->layers[0].mixer.kind;
+        out->mixer = kind->name;
+        out->block_state_flops = kind->extra_flops ? kind->extra_flops(c, 0, context) : 0;
+    }
     llm_decoder_destroy(layout, 0);
     llm_declare_release(&d);
     out->block_attention_params = of(still, n, "block attention", false) + of(still, n, "block cross-attention", false);
@@ -80,6 +85,12 @@ static void block_parts(struct llm_table *t, const struct llm_declare *d, const 
         if (s->n_dims < 2) snprintf(shape, sizeof shape, "[%" PRId64 "]", s->shape[0]);
         else snprintf(shape, sizeof shape, "[%" PRId64 ", %" PRId64 "]", s->shape[0], s->shape[1]);
         part(t, s->name, shape, elements, cost->block_params, s->n_dims < 2 ? 0 : 2 * elements * (s->active > 0 ? s->active : 1), flops_all);
+    }
+    if (cost->mixer) { /* one part, whatever stands before a token */
+        if (cost->block_state_flops > 0) part(t, "steps of the state, any context", "-", 0, cost->block_params, cost->block_state_flops, flops_all);
+        snprintf(name, sizeof name, "block: %s", cost->mixer);
+        part(t, name, "-", cost->block_params, cost->block_params, flops_all, flops_all);
+        return;
     }
     snprintf(name, sizeof name, "scores and values, context %" PRId64, context);
     part(t, name, "-", 0, cost->block_params, cost->block_score_flops, flops_all);

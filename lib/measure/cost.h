@@ -15,6 +15,8 @@ struct llm_cost {
     double encoder_params, encoder_flops, final_params;        /* final norm, and the head unless it is tied */
     double block_flops;         /* the block's matrices */
     double block_score_flops;   /* scores and mixing of values with `context` tokens in sight: 4·heads·head_dim·context */
+    const char *mixer;          /* of layers that keep a state in place of keys and values: its kind; else NULL */
+    double block_state_flops;   /* of its steps, beside the block's matrices; any context */
     double head_flops;
     double forward_flops;       /* of the model, the three above together */
     double vector_params;       /* those of norms and biases, which no quantiser touches */

@@ -96,7 +96,7 @@ static int mamba2_finish(struct llm_config *c, const json_t *o, struct llm_err *
     const json_t *limit = json_object_get(o, "time_step_limit"), *low = json_array_get(limit, 0), *high = json_array_get(limit, 1);
     if (finish(c, o, e) < 0) return -1;
     if (json_is_number(low)) c->time_step_min_limit = json_number_value(low);
-    if (json_is_number(high)) c->time_step_max_limit = json_number_value(high);
+    if (json_is_number(high) && json_number_value(high) < LLM_JSON_INFINITY) c->time_step_max_limit = json_number_value(high);
     if (c->ssm_heads * c->ssm_head_dim != c->intermediate_size || c->ssm_heads % c->ssm_groups != 0) {
         return llm_fail(e, EX_DATAERR, "num_heads * head_dim: expected expand * hidden_size (%lld), and n_groups equal groups, found %lld * %lld",
                         (long long)c->intermediate_size, (long long)c->ssm_heads, (long long)c->ssm_head_dim);

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "base/rng.h"
+#include "cpu/kernels.h"
 #include "cpu/pool.h"
 #include "infer/engine.h"
 #include "infer/kvfile.h"
@@ -209,10 +210,85 @@ static void test_documents(void **state)
     }
 }
 
+/* Numbers that went through kernels of recurrences, on any thread. */
+static struct llm_kernels real;
+static _Atomic int64_t work;
+
+static void count_scan(const struct llm_scan_run *r)
+{
+    work += (int64_t)(r->tokens * r->channels * r->states);
+    real.scan.forward(r);
+}
+
+static void count_conv(float *y, const float *const *taps, const float *w, size_t ldw, const float *bias, size_t k, size_t n)
+{
+    work += (int64_t)(k * n);
+    real.scan.conv(y, taps, w, ldw, bias, k, n);
+}
+
+static void count_lstm(const struct llm_lstm_step *s, size_t n)
+{
+    work += (int64_t)n;
+    real.recurrent.lstm(s, n);
+}
+
+static void count_tanh(float *h, const float *x, const float *r, size_t n)
+{
+    work += (int64_t)n;
+    real.recurrent.tanh(h, x, r, n);
+}
+
+/* What a token takes behind `n` others: the recurrences' work, bytes of activations, pages of caches. */
+struct effort { int64_t work, bytes, pages; };
+
+static struct effort token_behind(struct fixture *f, int64_t n)
+{
+    struct llm_err e;
+    struct llm_kv kv;
+    int32_t ids[400];
+    for (int i = 0; i < 400; i++) ids[i] = f->ids[i % LENGTH];
+    llm_kv_init(&kv, &f->engine.pool);
+    for (int64_t at = 0; at <= n; at++) {
+        const struct llm_feed feed = {&kv, ids + at, 1};
+        work = 0;
+        f->engine.ctx.acts.peak = 0;
+        if (!llm_engine_run(&f->engine, &feed, 1, &e)) fail_msg("%s", e.text);
+    }
+    struct effort all = {work, (int64_t)f->engine.ctx.acts.peak, kv.n_pages};
+    llm_kv_release(&kv);
+    return all;
+}
+
+/* Decoding takes as long at any depth: nothing that a token does grows with what stands before it. */
+static void test_constant_effort(void **state)
+{
+    (void)state;
+    real = llm_k;
+    llm_k.scan.forward = count_scan;
+    llm_k.scan.conv = count_conv;
+    llm_k.recurrent.lstm = count_lstm;
+    llm_k.recurrent.tanh = count_tanh;
+    for (int i = 0; i < N_CONFIGS; i++) {
+        struct fixture f;
+        start(&f, configs[i], LLM_COMPUTE_BF16);
+        f.engine.context = 400;
+        struct effort near = token_behind(&f, 3), far = token_behind(&f, 399);
+        if (llm_model_is_recurrent(&f.model->config)) {
+            assert_int_equal(near.work, far.work);
+            assert_int_equal(near.bytes, far.bytes);
+            assert_int_equal(far.pages, 0);
+        } else {
+            assert_true(far.pages > near.pages);
+        }
+        finish(&f);
+    }
+    llm_k = real;
+}
+
 int main(void)
 {
     struct llm_err e;
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_states), cmocka_unit_test(test_documents)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_states), cmocka_unit_test(test_documents), cmocka_unit_test(test_constant_effort)};
     if (llm_pool_start(0, &e) < 0) return llm_report(&e);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
