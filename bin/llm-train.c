@@ -31,6 +31,8 @@ static const struct llm_opt options[] = {
      offsetof(struct args, order), 0, 0, NULL},
     {0, "stream", NULL, "one pass over the data, in the order it comes, without a copy of a pipe", LLM_FLAG, offsetof(struct args, o.stream), 0, 0,
      NULL},
+    {0, "carry-state", NULL, "rows go on, with the state of recurrent layers, where those of the step before ended", LLM_FLAG,
+     offsetof(struct args, o.carry_state), 0, 0, NULL},
     {0, "cross-document", NULL, "let documents packed into one row see each other", LLM_FLAG, offsetof(struct args, o.cross_document), 0, 0, NULL},
     {0, NULL, NULL, "Steps:", LLM_HEADING, 0, 0, 0, NULL},
     {0, "objective", "NAME", "what is minimised: lm, prefix, fim, mlm (for encoders), seq2seq, classify, contrastive; or counted: ngram [lm]",

@@ -58,6 +58,8 @@ struct llm_rows llm_rows_part(const struct llm_rows *r, int64_t first, int64_t n
     part.lengths += first;
     part.source += at;
     part.source_len += first;
+    if (r->state) part.state += first * r->state_floats;
+    if (r->state) part.state_after += first * r->state_floats;
     part.documents = false;
     part.counted = 0;
     for (int64_t i = 0; i < n * r->row_len; i++) {

@@ -19,6 +19,9 @@ struct llm_rows {
     bool kinded;            /* they count */
     int32_t *source;        /* [n_rows, row_len]: the other text of each row, where an objective has two */
     int32_t *source_len;    /* [n_rows]: its tokens, those behind them are padding */
+    const float *state;     /* [n_rows, state_floats] what a model's layers keep of the tokens before each row; NULL: nothing. The caller's */
+    float *state_after;     /* of the same shape: takes what they keep of its last token; not `state` */
+    int64_t state_floats;
     uint8_t *mask;          /* [2 row_len + 2], scratch */
     int32_t *window;        /* [2 row_len + 2], scratch */
     bool documents;         /* some row holds more than one document: doc_start counts */

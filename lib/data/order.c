@@ -8,6 +8,11 @@ uint64_t llm_order_windows(const struct llm_order *o)
     return (o->n - 1) / (uint64_t)o->context;
 }
 
+uint64_t llm_order_stream_windows(const struct llm_order *o)
+{
+    return (o->n - 1) / o->rows / (uint64_t)o->context;
+}
+
 /* A permutation of [0, n) that needs no memory: a Feistel network over the next even power of two, whose rounds are Philox, walked until it
  * falls into the range (Black and Rogaway 2002). */
 static uint64_t permuted(uint64_t seed, uint64_t epoch, uint64_t i, uint64_t n)
@@ -31,6 +36,10 @@ static uint64_t permuted(uint64_t seed, uint64_t epoch, uint64_t i, uint64_t n)
 uint64_t llm_order_at(const struct llm_order *o, uint64_t sample)
 {
     uint64_t context = (uint64_t)o->context, windows = llm_order_windows(o);
+    if (o->kind == LLM_ORDER_STREAMS) {
+        uint64_t each = llm_order_stream_windows(o);
+        return o->first + (sample % o->rows * each + sample / o->rows % each) * context;
+    }
     if (o->kind == LLM_ORDER_SEQUENTIAL) return o->first + sample % windows * context;
     if (o->kind == LLM_ORDER_RANDOM) {
         struct llm_rng r = llm_rng_at(o->seed, 0, LLM_RNG_ORDER, 0, (uint32_t)(sample >> 32), (uint32_t)sample);

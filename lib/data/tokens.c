@@ -202,6 +202,19 @@ const int32_t *llm_tokens_labels(const struct llm_tokens *t, const struct llm_la
     return t->labels;
 }
 
+bool llm_tokens_begins(const struct llm_tokens *t, uint64_t at)
+{
+    size_t n, low = 0;
+    const uint64_t *ends = llm_tokens_doc_ends(t, &n);
+    size_t high = n;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (ends[middle] < at) low = middle + 1;
+        else high = middle;
+    }
+    return at == 0 || (low < n && ends[low] == at);
+}
+
 /* Copies a pipe to an unlinked temporary file, whose descriptor is returned. */
 static int spool(struct llm_file *f, uint64_t *size, struct llm_err *e)
 {

@@ -38,6 +38,8 @@ void llm_tokens_get(const struct llm_tokens *t, uint64_t at, size_t n, int32_t *
 const uint64_t *llm_tokens_doc_ends(const struct llm_tokens *t, size_t *n);
 /* The class of each document, as many as document ends, by its number in *names; NULL: the documents have none. */
 const int32_t *llm_tokens_labels(const struct llm_tokens *t, const struct llm_labels **names);
+/* Whether a document begins at token `at`. */
+bool llm_tokens_begins(const struct llm_tokens *t, uint64_t at);
 /* XXH64 of all ids, masks, document ends and labels, 16 hex digits: the fingerprint that --resume checks. */
 int llm_tokens_fingerprint(const struct llm_tokens *t, char hex[17], struct llm_err *e) LLM_MUST_CHECK;
 

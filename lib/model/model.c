@@ -261,6 +261,11 @@ int64_t llm_state_floats(const struct llm_state_shape *s)
     return n;
 }
 
+bool llm_model_can_carry(const struct llm_config *c)
+{
+    return c->mixer != LLM_MIXER_ATTENTION && c->mixer != LLM_MIXER_WINDOW;
+}
+
 bool llm_model_is_recurrent(const struct llm_config *c)
 {
     return llm_model_state_bytes(c) > 0;

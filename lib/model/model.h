@@ -32,6 +32,10 @@ struct llm_batch {
     const int32_t *doc_start;       /* as in struct llm_attn; NULL */
     const int32_t *prefixes;        /* as in struct llm_attn; NULL */
     const int32_t *kinds;           /* [n_tokens]: each token's kind of segment, checked by the caller; NULL: the first */
+    const float *state;             /* training: [n_rows, state_floats] what recurrent layers, one behind the other, keep of the tokens before each
+                                     * row: no gradient goes there; NULL: rows begin with nothing */
+    float *state_after;             /* of the same shape: takes what they keep of its last token */
+    int64_t state_floats;
     const struct llm_kv_seq *seqs;  /* inference: per layer views: seqs[layer * n_seqs + s]; NULL in training */
     int64_t n_seqs;
     const int32_t *const *before;   /* inference: [n_seqs] the tokens that stand before each sequence's part, seqs[s].pos of them */
@@ -115,6 +119,8 @@ struct llm_state_shape {
 struct llm_state_shape llm_model_state(const struct llm_config *c, int64_t layer);
 /* Numbers in all parts of a layer; they lie one after another. */
 int64_t llm_state_floats(const struct llm_state_shape *s);
+/* Whether training can carry the layers' states from one window of a text to the next. */
+bool llm_model_can_carry(const struct llm_config *c);
 /* Whether some layer's state cannot be cut back to an earlier token. */
 bool llm_model_is_recurrent(const struct llm_config *c);
 

@@ -87,6 +87,7 @@ static const struct key {
     {"cross_document", FLAG, AT(cross_document), NULL},
     {"overfit_one", FLAG, AT(overfit_one), NULL},
     {"stream", FLAG, AT(stream), NULL},
+    {"carry_state", FLAG, AT(carry_state), NULL},
     {"eval_every", INT, AT(eval_every), NULL},
     {"eval_rows", INT, AT(eval_rows), NULL},
     {"seed", INT, AT(seed), NULL},
@@ -174,6 +175,9 @@ int llm_train_options_check(const struct llm_train_options *o, struct llm_err *e
     if (o->activations != LLM_STORED_F32 && o->checkpoint_every > 0) {
         return llm_fail(e, LLM_EX_USAGE, "--activations: expected f32 with --checkpoint-every, which keeps none, found %s",
                         stored_name(o->activations));
+    }
+    if (o->carry_state && (o->stream || o->overfit_one)) {
+        return llm_fail(e, LLM_EX_USAGE, "--carry-state: expected rows that go on through the data, not with --%s", o->stream ? "stream" : "overfit-one");
     }
     if (!(o->ema >= 0 && o->ema < 1)) return bad(e, "ema", "within [0, 1)", o->ema);
     if (o->eval_ema && o->ema == 0) return llm_fail(e, LLM_EX_USAGE, "--eval-ema: expected an average of the weights (--ema), found none");

@@ -25,6 +25,7 @@ struct llm_train_options {
     int precision;                             /* LLM_COMPUTE_F32, LLM_COMPUTE_BF16 */
     int order;                                 /* enum llm_order_kind */
     int cross_document, overfit_one, stream;   /* stream: one pass over the data as it comes; `order` has no say */
+    int carry_state;                           /* rows go on where those of the step before ended; `order` has no say */
     int activations;                           /* enum llm_stored */
     int64_t checkpoint_every;                  /* activation checkpointing; does not change the result */
     int64_t eval_every, eval_rows;             /* 0: only at the end; all rows */

@@ -73,6 +73,14 @@ static int append_state(const struct llm_trainer *t, struct llm_tensor_list *l, 
         if (p->v && append(l, p->optim->v, p->p, p->v, e) < 0) return -1;
         if (p->ema && append(l, "ema", p->p, p->ema, e) < 0) return -1;
     }
+    if (!t->o.carry_state) return 0;
+    char *name = state_name("carried", "state", e);
+    if (!name || llm_grow((void **)&l->v, &l->room, l->n + 1, sizeof *l->v, e) < 0) {
+        free(name);
+        return -1;
+    }
+    l->v[l->n++] = (struct llm_tensor_out){.name = name, .dtype = LLM_F32, .n_dims = 2, .shape = {t->rows.n_rows, t->rows.state_floats},
+                                           .data = t->carried[0]};
     return 0;
 }
 
@@ -134,6 +142,18 @@ static int read_tensor(struct llm_trainer *t, const char *what, const struct llm
     return r;
 }
 
+/* The rows' states; a run that begins to carry them begins with nothing. */
+static int read_states(struct llm_trainer *t, struct llm_err *e)
+{
+    const struct llm_entry *entry = llm_header_find(llm_checkpoint_header(t->model->files[0]), LLM_NAME_TRAINING "carried.state");
+    if (!t->o.carry_state || !entry) return 0;
+    if (entry->dtype == LLM_F32 && entry->n_dims == 2 && entry->shape[0] == t->rows.n_rows && entry->shape[1] == t->rows.state_floats) {
+        return llm_checkpoint_read(t->model->files[0], entry, t->carried[0], e);
+    }
+    return llm_fail(e, EX_DATAERR, "tensor '" LLM_NAME_TRAINING "carried.state': expected F32 [%lld, %lld] (rows of a step, their state)",
+                    (long long)t->rows.n_rows, (long long)t->rows.state_floats);
+}
+
 /* Passes over what the run has seen, and makes sure that it is that. */
 static int find_place(const struct llm_trainer *t, const json_t *data, struct llm_err *e)
 {
@@ -181,7 +201,7 @@ int llm_state_restore(struct llm_trainer *t, struct llm_err *e)
     if (t->step < 0 || sample < 0 || tokens < 0) return llm_fail(e, EX_DATAERR, "training state: expected step, sample and tokens");
     t->sample = (uint64_t)sample;
     t->tokens = (uint64_t)tokens;
-    if (check_data(t, e) < 0) return -1;
+    if (check_data(t, e) < 0 || read_states(t, e) < 0) return -1;
     double averaged = 0; /* whether the run had averages so far */
     if (llm_json_real(json_object_get(s, "options"), "ema", &averaged, e) < 0) return llm_in(e, "training state");
     for (size_t i = 0; i < t->n_params; i++) {

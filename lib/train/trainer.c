@@ -105,6 +105,32 @@ static int place_data(struct llm_trainer *t, struct llm_err *e)
     return 0;
 }
 
+/* States for two steps: of each row of a step, all layers'. */
+static int place_states(struct llm_trainer *t, struct llm_err *e)
+{
+    const struct llm_config *c = &t->model->config;
+    if (!t->o.carry_state) return 0;
+    if (!llm_model_can_carry(c) || t->objective != llm_objective_find("lm")) {
+        return llm_fail(e, LLM_EX_USAGE, "--carry-state: expected a model with a state and --objective lm, found %s and %s", c->model_type,
+                        t->objective->name);
+    }
+    for (int64_t l = 0; l < c->num_hidden_layers; l++) {
+        struct llm_state_shape s = llm_model_state(c, l);
+        t->rows.state_floats += llm_state_floats(&s);
+    }
+    for (int i = 0; i < 2; i++) {
+        t->carried[i] = llm_calloc((size_t)t->rows.n_rows, (size_t)t->rows.state_floats * sizeof **t->carried, "carried states", e);
+        if (!t->carried[i]) return -1;
+    }
+    t->order.kind = LLM_ORDER_STREAMS;
+    t->order.rows = (uint64_t)t->rows.n_rows;
+    if (t->data.train && llm_order_stream_windows(&t->order) < 1) {
+        return llm_fail(e, EX_DATAERR, "training data: expected a context for each of %lld rows, found %llu tokens", (long long)t->rows.n_rows,
+                        (unsigned long long)t->order.n);
+    }
+    return 0;
+}
+
 int llm_trainer_init(struct llm_trainer *t, const struct llm_train_options *o, struct llm_model *m, struct llm_train_data *d, struct llm_err *e)
 {
     t->o = *o;
@@ -121,6 +147,7 @@ int llm_trainer_init(struct llm_trainer *t, const struct llm_train_options *o, s
     int64_t rows = t->o.batch * t->o.accumulate, eval_rows = t->o.batch > 2048 / t->o.context ? t->o.batch : 2048 / t->o.context;
     if (place_data(t, e) < 0 || llm_trainer_prepare(t, e) < 0 || count_pieces(t, e) < 0) return -1;
     if (llm_rows_init(&t->rows, rows, t->o.context, e) < 0 || llm_rows_init(&t->eval_rows, eval_rows, t->o.context, e) < 0) return -1;
+    if (place_states(t, e) < 0) return -1;
     t->token_loss = llm_calloc((size_t)((rows > eval_rows ? rows : eval_rows) * t->o.context), sizeof *t->token_loss, "losses", e);
     if (!t->token_loss) return -1;
     size_t limit = memory_bytes();
@@ -141,6 +168,8 @@ void llm_trainer_release(struct llm_trainer *t)
     }
     free(t->params);
     free(t->work);
+    free(t->carried[0]);
+    free(t->carried[1]);
     llm_ctx_release(&t->ctx);
     llm_ctx_release(&t->eval_ctx);
     llm_rows_release(&t->rows);
@@ -215,9 +244,24 @@ static int feed_row(struct llm_trainer *t, int64_t r, struct llm_err *e)
     return 1;
 }
 
+/* Rows that begin a text, or their part of the data again, begin with nothing. */
+static void begin_states(struct llm_trainer *t)
+{
+    const struct llm_order *o = &t->order;
+    for (int64_t r = 0; r < t->rows.n_rows; r++) {
+        uint64_t sample = t->sample + (uint64_t)r;
+        bool begins = t->data.train && sample / o->rows % llm_order_stream_windows(o) == 0;
+        begins |= t->data.train && !t->o.cross_document && llm_tokens_begins(t->data.train, llm_order_at(o, sample));
+        if (begins) memset(t->carried[0] + r * t->rows.state_floats, 0, (size_t)t->rows.state_floats * sizeof **t->carried);
+    }
+    t->rows.state = t->carried[0];
+    t->rows.state_after = t->carried[1];
+}
+
 static int gather(struct llm_trainer *t, int64_t *counted, struct llm_err *e)
 {
     LLM_PROFILE("batch", 0);
+    if (t->o.carry_state) begin_states(t);
     for (int64_t r = 0; r < t->rows.n_rows; r++) {
         if (t->data.feed) {
             int got = feed_row(t, r, e);
@@ -382,6 +426,9 @@ int llm_trainer_step(struct llm_trainer *t, struct llm_step_report *r, struct ll
     if (llm_params_update(t->params, t->n_params, &u, e) < 0) return -1;
     t->step++;
     t->sample += (uint64_t)t->rows.n_rows;
+    float *behind = t->carried[1];
+    t->carried[1] = t->carried[0];
+    t->carried[0] = behind;
     if (t->data.feed && !o->overfit_one && llm_feed_advance(t->data.feed, (uint64_t)r->tokens, e) < 0) return -1;
     r->seconds = llm_now() - started;
     return 0;

@@ -41,6 +41,7 @@ struct llm_trainer {
     size_t work_floats;
     struct llm_ctx ctx, eval_ctx;
     struct llm_order order;
+    float *carried[2];                 /* NULL, or [rows of a step, rows.state_floats] each: before the next step, behind it */
     struct llm_rows rows, eval_rows;   /* a whole step's; one pass of evaluation */
     float *token_loss;                 /* as many as the larger of them */
     uint32_t *piece_bytes;             /* bytes of text behind each id; NULL without a tokenizer */

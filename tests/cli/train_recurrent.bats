@@ -54,3 +54,34 @@ train() {
         llm-infer -m model.llm -n 5 --temp 0 --kv-in state.kv > /dev/null || fail "$preset: state not read"
     done
 }
+
+@test "the state's part of the cost has its name" {
+    llm-bench cost --table parts mamba > t
+    grep -q "^block: mamba	-	438016	1.000	913408	1.000" t
+    grep -q "^steps of the state, any context	-	0	0.000	40960	" t
+    llm-bench cost --table parts lstm > t
+    grep -q "^block: lstm	-	2101248	1.000	4194304	1.000" t
+    run -1 grep -E "attention|feed-forward|scores" t
+    for preset in rnn mamba2 bengio; do
+        llm-bench cost --table parts $preset > t
+        run -1 grep -E "attention|feed-forward|scores" t
+    done
+}
+
+@test "no limit of time steps is Infinity in Python's files, and 1e400 is still refused" {
+    config() { printf '{"model_type": "mamba2", "vocab_size": 280, "hidden_size": 24, "num_heads": 6, "head_dim": 8, "n_groups": 2,
+        "architectures": ["Infinity \\" NaN"], "num_hidden_layers": 1, "state_size": 4, "time_step_limit": [0.0, %s]}' "$1"; }
+    config Infinity > infinity.json
+    config null > null.json
+    config 0.02 > limited.json
+    for name in infinity null limited; do
+        llm-train -q -c $name.json -l 24 -b 2 -n 2 -T "$F/tok.json" -o $name.llm "$F/data.tok"
+        llm-infer -m $name.llm -n 8 --temp 0 "the red cat" > $name.text
+        llm-infer -m $name.llm --logits "the red cat" > $name.logits
+    done
+    cmp infinity.logits null.logits
+    run -1 cmp -s infinity.logits limited.logits
+    config 1e400 > large.json
+    run -65 --separate-stderr llm-bench cost large.json
+    [[ $stderr == *"large.json: JSON: line 2"* ]]
+}

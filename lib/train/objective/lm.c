@@ -61,7 +61,8 @@ int llm_objective_run_next(struct llm_ctx *c, struct llm_model *m, const struct 
     c->row_len = rows->row_len;
     const struct llm_batch b = {.ids = rows->ids, .positions = rows->positions, .n_tokens = rows->n_rows * rows->row_len,
                                 .doc_start = rows->documents ? rows->doc_start : NULL, .prefixes = rows->prefixed ? rows->prefixes : NULL,
-                                .checkpoint_every = checkpoint_every};
+                                .checkpoint_every = checkpoint_every, .state = rows->state, .state_after = rows->state_after,
+                                .state_floats = rows->state_floats};
     struct llm_tensor *hidden = llm_model_forward(c, m, &b);
     const struct llm_cross_entropy loss = {.targets = rows->targets, .bias = llm_model_head_bias(m), .logit_scale = (float)m->config.logit_scale,
                                            .logit_softcap = (float)m->config.final_logit_softcapping, .grad_scale = grad_scale,

@@ -1,0 +1,86 @@
+# Truncated backpropagation through time: the state of recurrent layers carried from window to window.
+load ../helper
+export LLM_THREADS=1
+
+setup_file() {
+    awk 'BEGIN { srand(5); for (i = 0; i < 900; i++) printf "%s ", substr("the red cat sees a bird and hears fish", int(rand() * 30) + 1, 6) }' > text
+    head -c 1500 text > a
+    tail -c +1501 text > b
+    llm-tokenize train --model byte -o bytes.json < /dev/null
+    llm-tokenize encode -T bytes.json -o data.tok text
+    llm-tokenize encode -T bytes.json -o documents.tok a b
+    export F=$PWD
+}
+
+# carried PRESET OPTION...: a short run of a small model
+carried() {
+    local preset=$1 small=()
+    shift
+    case $preset in
+    rnn | lstm) small=(--set hidden_size=24 --set dropout=0.2 --set num_layers=2) ;;
+    mamba) small=(--set hidden_size=24 --set num_hidden_layers=2) ;;
+    mamba2) small=(--set hidden_size=24 --set num_hidden_layers=2 --set num_heads=6 --set head_dim=8 --set n_groups=2) ;;
+    esac
+    llm-train -q -c "$preset" "${small[@]}" -l 16 -b 4 -T "$F/bytes.json" --carry-state --schedule constant --warmup 0 "$@"
+}
+
+losses() {
+    jq -r .loss "$1"
+}
+
+@test "the losses of PyTorch, whose state is handed on without its gradient" {
+    for kind in rnn lstm; do
+        local golden=$ROOT/tests/golden/train/carried-$kind.safetensors
+        head -c 20000 "$golden" | tail -c +9 | jq -n 'input' > header.json
+        jq -rj '.__metadata__.text' header.json > text
+        jq -r '.__metadata__.losses | fromjson[]' header.json > want
+        llm-tokenize encode -T "$F/bytes.json" -o text.tok text
+        for how in "-b 3" "-b 1 --accumulate 3"; do
+            llm-train -q --init "$golden" --carry-state -l 7 $how -n 12 --optimizer sgd --momentum 0 --weight-decay 0 --clip 0 --lr .5 \
+                --schedule constant --warmup 0 --precision f32 --log log.jsonl -o model.llm text.tok
+            losses log.jsonl | paste want - | awk '{ d = ($1 - $2) / $1; if (d < 0) d = -d; if (d > 3e-6) { print; bad = 1 } } END { exit bad || NR != 12 }' \
+                || fail "$kind $how"
+        done
+        # and without the state they are others
+        llm-train -q --init "$golden" --order sequential -l 7 -b 3 -n 12 --optimizer sgd --momentum 0 --weight-decay 0 --clip 0 --lr .5 \
+            --schedule constant --warmup 0 --precision f32 --log log.jsonl -o model.llm text.tok
+        losses log.jsonl | paste want - | awk '{ d = ($1 - $2) / $1; if (d < 0) d = -d; if (d > 1e-3) n++ } END { exit n < 6 }' || fail "$kind: no state"
+    done
+}
+
+@test "threads, accumulation, activation checkpointing and a pause change no bit" {
+    for preset in rnn lstm mamba mamba2; do
+        carried $preset -n 7 -o whole.llm "$F/documents.tok"
+        LLM_THREADS=2 carried $preset -n 7 --checkpoint-every 1 -o threads.llm "$F/documents.tok"
+        cmp whole.llm threads.llm || fail "$preset: threads"
+        carried $preset -n 3 -o part.llm "$F/documents.tok"
+        llm-train -q --resume part.llm -n 7 -o part.llm
+        cmp whole.llm part.llm || fail "$preset: resume"
+        carried $preset -n 7 --log whole.jsonl -o whole.llm "$F/documents.tok"
+        carried $preset -n 7 -b 1 --accumulate 4 --log parts.jsonl -o parts.llm "$F/documents.tok"
+        diff <(jq -c '[.loss, .grad_norm]' whole.jsonl) <(jq -c '[.loss, .grad_norm]' parts.jsonl) || fail "$preset: accumulation"
+    done
+}
+
+@test "a document begins with nothing, unless documents see each other" {
+    # two parts of 1,500 and more tokens: the second row begins with the second document, or goes on
+    for preset in lstm mamba; do
+        carried $preset -b 1 -n 1 --lr 0 -l 1500 --log one.jsonl -o m.llm "$F/documents.tok"
+        carried $preset -b 1 -n 2 --lr 0 -l 1500 --log apart.jsonl -o m.llm "$F/documents.tok"
+        carried $preset -b 1 -n 2 --lr 0 -l 1500 --cross-document --log across.jsonl -o m.llm "$F/documents.tok"
+        carried $preset -b 1 -n 2 --lr 0 -l 1500 --log text.jsonl -o m.llm "$F/data.tok"
+        [ "$(tail -n 1 across.jsonl | jq .loss)" = "$(tail -n 1 text.jsonl | jq .loss)" ] || fail "$preset: across"
+        [ "$(tail -n 1 apart.jsonl | jq .loss)" != "$(tail -n 1 across.jsonl | jq .loss)" ] || fail "$preset: apart"
+    done
+}
+
+@test "what has no state to carry is refused" {
+    run -2 --separate-stderr llm-train -q -c tiny -T "$F/bytes.json" --carry-state -n 1 -o m.llm "$F/data.tok"
+    [[ $stderr == *"--carry-state: expected a model with a state"* ]]
+    run -2 --separate-stderr carried lstm --overfit-one -n 1 "$F/data.tok"
+    [[ $stderr == *"not with --overfit-one"* ]]
+    run -2 --separate-stderr carried lstm --stream -n 1 -o m.llm "$F/data.tok"
+    [[ $stderr == *"not with --stream"* ]]
+    run -65 --separate-stderr carried lstm -l 1000 -b 32 -n 1 -o m.llm "$F/data.tok"
+    [[ $stderr == *"expected a context for each of 32 rows"* ]]
+}
