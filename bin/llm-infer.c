@@ -70,6 +70,7 @@ static const struct llm_opt options[] = {
     {0, "precision", "TYPE", "compute in f32 or bf16 [bf16]", LLM_CHOICE, AT(precision), 0, 0, "f32|bf16"},
     {0, "cache-type", "TYPE", "store keys and values as f32, f16, bf16 or q8_0 [as --precision]", LLM_CHOICE, AT(cache_type), 0, 0, LLM_KV_TYPES},
     {'b', "batch", "N", "work on at most N tokens at once [512]", LLM_INT, AT(batch), 1, 1 << 20, NULL},
+    {0, "draft-max", "N", "tokens that the model's own further layers draft at a time; changes no token [0]", LLM_INT, AT(draft), 0, 64, NULL},
     {0, "parallel", "N", "at most N completions under way at once [16]", LLM_INT, AT(parallel), 1, 4096, NULL},
     {0, "profile", NULL, "at the end, say on standard error where the time went", LLM_FLAG, AT(profile), 0, 0, NULL},
     {0, "plan", NULL, "say what the run needs in memory and compute, and stop", LLM_FLAG, AT(plan), 0, 0, NULL},
@@ -176,7 +177,8 @@ static int load(struct session *s, struct llm_err *e)
 {
     const struct args *a = s->a;
     LLM_PROFILE("load", 0);
-    struct llm_engine_options o = {.compute = a->precision == 0 ? LLM_COMPUTE_F32 : LLM_COMPUTE_BF16, .context = a->context, .batch = a->batch};
+    struct llm_engine_options o = {.compute = a->precision == 0 ? LLM_COMPUTE_F32 : LLM_COMPUTE_BF16, .context = a->context, .batch = a->batch,
+                                   .draft = a->draft};
     o.cache = a->cache_type < 0 ? LLM_NO_DTYPE : llm_kv_types[a->cache_type];
     s->model = llm_model_load(a->model, e);
     if (!s->model) return -1;

@@ -16,7 +16,7 @@ struct args {
     int chat;
     const char *model, *tokenizer, *file, *kv_in, *kv_out;
     int jsonl, score, logits, embed, classify, ids, special, echo, ignore_eos, no_timings, plan, profile;
-    int64_t n, context, batch, parallel, samples, kv_keep, trace_queries;
+    int64_t n, context, batch, draft, parallel, samples, kv_keep, trace_queries;
     int precision, cache_type, pooling;
     int64_t embd_normalize;
     double temperature, top_p, min_p, typical, repeat_penalty, presence_penalty, frequency_penalty;

@@ -170,10 +170,15 @@ static bool ready(void *arg)
     return r->in.text.n > r->in.at || llm_file_ready(r->in.file);
 }
 
-static json_t *timings(const struct llm_completion *c)
+static json_t *timings(const struct args *a, const struct llm_completion *c)
 {
-    return json_pack("{s:f,s:f,s:f}", "prompt_ms", c->prompt_seconds * 1e3, "decode_ms", c->decode_seconds * 1e3, "tokens_per_second",
+    json_t *o = json_pack("{s:f,s:f,s:f}", "prompt_ms", c->prompt_seconds * 1e3, "decode_ms", c->decode_seconds * 1e3, "tokens_per_second",
                      c->decode_seconds > 0 ? (double)c->n / c->decode_seconds : 0.);
+    if (a->draft == 0) return o;
+    json_t *drafts = json_pack("{s:I,s:I}", "draft_n", (json_int_t)c->drafted, "draft_n_accepted", (json_int_t)c->accepted);
+    json_object_update(o, drafts);
+    json_decref(drafts);
+    return o;
 }
 
 /* "id" first, then what the line carried, then the results. NULL: no memory. */
@@ -199,7 +204,7 @@ static json_t *result(const struct run *r, const struct llm_completion *c, struc
     bad |= json_object_set_new(o, "finish_reason", json_string(llm_finish_names[c->finish]));
     bad |= json_object_set_new(o, "prompt_tokens", json_integer(c->prompt_tokens));
     bad |= json_object_set_new(o, "completion_tokens", json_integer(c->n));
-    if (!a->no_timings) bad |= json_object_set_new(o, "timings", timings(c));
+    if (!a->no_timings) bad |= json_object_set_new(o, "timings", timings(a, c));
     llm_buf_release(&text);
     json_decref(ids);
     if (!bad) return o;

@@ -26,7 +26,13 @@ int llm_engine_init(struct llm_engine *g, struct llm_model *m, const struct llm_
     g->ids = llm_alloc((size_t)g->batch, sizeof *g->ids, "a pass's tokens", e);
     g->positions = llm_alloc((size_t)g->batch, sizeof *g->positions, "a pass's tokens", e);
     if (!g->ids || !g->positions) return -1;
-    return llm_kv_pool_init(&g->pool, &m->config, o->cache == LLM_NO_DTYPE ? compute_type : o->cache, e);
+    if (llm_kv_pool_init(&g->pool, &m->config, o->cache == LLM_NO_DTYPE ? compute_type : o->cache, e) < 0) return -1;
+    if (o->draft > 0 && m->config.num_nextn_predict_layers < 1) {
+        return llm_fail(e, EX_UNAVAILABLE, "drafts: expected a model with layers that predict further (num_nextn_predict_layers), found %s without",
+                        m->config.model_type);
+    }
+    g->draft = o->draft;
+    return o->draft > 0 ? llm_kv_pool_add_draft(&g->pool, &m->config, e) : 0;
 }
 
 void llm_engine_release(struct llm_engine *g)

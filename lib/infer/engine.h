@@ -10,6 +10,7 @@ struct llm_engine {
     struct llm_ctx ctx;
     struct llm_kv_pool pool;
     int64_t context;           /* most tokens of a sequence */
+    int64_t draft;             /* tokens drafted at a time */
     int64_t batch;             /* most tokens of a pass; no fewer than the context where a prompt is read together */
     int32_t *ids, *positions;  /* [batch] */
     struct llm_kv_seq *seqs;
@@ -27,6 +28,7 @@ struct llm_engine_options {
     enum llm_dtype cache;      /* LLM_NO_DTYPE: the compute type's */
     int64_t context;           /* 0: the model's max_position_embeddings */
     int64_t batch;
+    int64_t draft;             /* most tokens that are drafted at a time (infer/draft.h); 0: none */
 };
 /* Zero-initialise `g`; release it either way. */
 int llm_engine_init(struct llm_engine *g, struct llm_model *m, const struct llm_engine_options *o, struct llm_err *e) LLM_MUST_CHECK;

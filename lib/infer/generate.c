@@ -21,6 +21,7 @@ struct job {
     int32_t start;               /* of an answer */
     int64_t fed;                 /* of prompt.n */
     float *logits;               /* behind the prompt; NULL until it has been read */
+    struct llm_draft draft;
     double started, seconds;
     struct llm_completion *completions; /* [samples] */
     int64_t begun, delivered;
@@ -37,10 +38,12 @@ struct state {
     struct llm_err source_error; /* `next` failed so */
     /* of the pass at hand */
     struct llm_feed *feeds;
+    struct llm_draft_feed *drafts;
+    int32_t *ids;                /* of the feeds of completions */
     int64_t *rows;               /* of hidden states whose logits are wanted */
     struct llm_completion **active;
-    struct job **prefilled;      /* for each feed behind the active ones: its job, or NULL where the prompt goes on */
-    int64_t n_active, n_feeds;
+    struct job **prefilled;      /* of each feed behind the active ones */
+    int64_t n_active, n_feeds, n_chosen, n_wanted; /* wanted: rows, of which those chosen come first */
     float *logits;
     int32_t ends[LLM_MAX_ENDS];  /* the model's own */
     size_t n_ends;
@@ -67,8 +70,10 @@ static void completion_release(struct llm_completion *c)
     if (c->kv.pool) llm_kv_release(&c->kv);
     llm_text_release(&c->text);
     llm_sampler_release(&c->sampler);
+    llm_draft_release(&c->draft);
+    free(c->drafts);
     free(c->ids);
-    c->ids = NULL;
+    c->drafts = c->ids = NULL;
 }
 
 static void job_destroy(struct job *j)
@@ -76,6 +81,7 @@ static void job_destroy(struct job *j)
     for (int64_t i = 0; j->completions && i < j->prompt.samples; i++) completion_release(&j->completions[i]);
     free(j->completions);
     llm_kv_release(&j->kv);
+    llm_draft_release(&j->draft);
     free(j->logits);
     free(j);
 }
@@ -130,15 +136,15 @@ static int admit(struct state *s)
 
 /* ---- completions ---- */
 
-/* Chooses the next token from `logits` (changed) and sees whether the completion ends with it. Runs on any thread. */
-static void choose(struct state *s, struct llm_completion *c, float *logits)
+/* Chooses the token behind n of the cache's from `logits` (changed) and sees whether the completion ends with it. Runs on any thread. */
+static void choose(struct state *s, struct llm_completion *c, float *logits, int64_t n_before)
 {
     const struct llm_model *m = s->g->engine->model;
     const struct llm_prompt *p = &c->prompt;
-    struct llm_history h = {c->kv.ids, c->kv.n};
+    struct llm_history h = {c->kv.ids, n_before};
     int32_t id;
     for (size_t i = 0; p->ignore_eos && i < s->n_ends; i++) logits[s->ends[i]] = -INFINITY;
-    if (llm_sampler_choose(&c->sampler, &p->sampling, &h, logits, (size_t)vocab(s), (uint32_t)c->sample, (uint32_t)c->kv.n, &id, &c->err) < 0) {
+    if (llm_sampler_choose(&c->sampler, &p->sampling, &h, logits, (size_t)vocab(s), (uint32_t)c->sample, (uint32_t)n_before, &id, &c->err) < 0) {
         return;
     }
     c->ended = true;
@@ -155,7 +161,7 @@ static void choose(struct state *s, struct llm_completion *c, float *logits)
     c->finish = LLM_FINISH_LENGTH;
     if (p->max_tokens >= 0 && c->n >= p->max_tokens) return;
     c->finish = LLM_FINISH_CONTEXT;
-    if (c->kv.n + 1 >= s->g->engine->context) return;
+    if (n_before + 1 >= s->g->engine->context) return;
     c->ended = false;
 }
 
@@ -172,6 +178,17 @@ static int settle(struct state *s, struct llm_completion *c)
     s->running--;
     s->held++;
     return 0;
+}
+
+/* What the layer that drafts has not seen of the prompt is each completion's own. */
+static int begin_drafts(const struct state *s, const struct job *j, struct llm_completion *c)
+{
+    const struct llm_engine *g = s->g->engine;
+    if (j->draft.n == 0) return 0;
+    int64_t width = g->model->config.hidden_size;
+    struct llm_tensor rows = {.data = j->draft.rows, .rows = j->draft.n, .cols = width, .stride = width};
+    c->drafts = llm_alloc((size_t)g->draft, sizeof *c->drafts, "drafts", s->e);
+    return c->drafts ? llm_draft_note(&c->draft, &rows, 0, j->draft.first, j->draft.n, s->e) : -1;
 }
 
 static int begin_completion(struct state *s, struct job *j)
@@ -194,6 +211,7 @@ static int begin_completion(struct state *s, struct job *j)
         llm_kv_init(&c->kv, j->kv.pool);
         if (llm_kv_fork(&c->kv, &j->kv, s->e) < 0) return -1;
     }
+    if (begin_drafts(s, j, c) < 0) return -1;
     if (j->prompt.max_tokens == 0) {
         c->ended = true;
         c->finish = LLM_FINISH_LENGTH;
@@ -202,7 +220,7 @@ static int begin_completion(struct state *s, struct job *j)
         c->finish = LLM_FINISH_CONTEXT;
     } else {
         memcpy(s->logits, j->logits, (size_t)vocab(s) * sizeof *s->logits);
-        choose(s, c, s->logits);
+        choose(s, c, s->logits, c->kv.n);
     }
     return settle(s, c);
 }
@@ -217,23 +235,69 @@ static int begin_completions(struct state *s)
     return 0;
 }
 
+/* ---- drafts ---- */
+
+static int32_t next_of_completion(void *arg, int64_t position)
+{
+    const struct llm_completion *c = arg;
+    return position + 1 < c->kv.n ? c->kv.ids[position + 1] : c->ids[c->n - 1];
+}
+
+static int32_t next_of_prompt(void *arg, int64_t position)
+{
+    const struct job *j = arg;
+    return position + 1 < j->kv.n ? j->kv.ids[position + 1] : j->prompt.ids[j->fed];
+}
+
+/* Of the tokens behind the last those that may still come, but one, which the pass itself brings. */
+static int64_t may_draft(const struct state *s, const struct llm_completion *c)
+{
+    int64_t n = s->g->engine->draft, room = s->g->engine->context - c->kv.n - 1, wanted = c->prompt.max_tokens - c->n - 1;
+    if (c->prompt.max_tokens >= 0 && wanted < n) n = wanted;
+    return room < n ? (room > 0 ? room : 0) : n;
+}
+
+/* What was noted of prompts and completions goes through the layer that drafts. */
+static int draft(struct state *s)
+{
+    int64_t n = 0;
+    if (s->g->engine->draft == 0) return 0;
+    for (struct job *j = s->first; j; j = j->next) {
+        int64_t known = j->logits ? j->draft.n - 1 : j->draft.n; /* the token behind a prompt is each completion's own */
+        if (known > 0) s->drafts[n++] = (struct llm_draft_feed){&j->draft, &j->kv, next_of_prompt, j, known, 0, NULL};
+        for (int64_t i = 0; i < j->begun; i++) {
+            struct llm_completion *c = &j->completions[i];
+            if (!c->running || c->draft.n == 0) continue;
+            c->n_drafts = may_draft(s, c);
+            s->drafts[n++] = (struct llm_draft_feed){&c->draft, &c->kv, next_of_completion, c, c->draft.n, c->n_drafts, c->drafts};
+        }
+    }
+    return n > 0 ? llm_engine_draft(s->g->engine, s->drafts, n, s->e) : 0;
+}
+
 /* ---- a pass ---- */
 
 static void assemble(struct state *s)
 {
-    int64_t left = s->g->engine->batch, at = 0;
+    int64_t left = s->g->engine->batch, at = 0, wanted = 0;
     s->n_active = s->n_feeds = 0;
     for (struct job *j = s->first; j; j = j->next) {
         for (int64_t i = 0; i < j->begun && left > 0; i++) {
             struct llm_completion *c = &j->completions[i];
             if (!c->running) continue;
+            int64_t n = 1 + (c->n_drafts < left ? c->n_drafts : left - 1);
+            int32_t *ids = s->ids + at;
+            ids[0] = c->ids[c->n - 1];
+            for (int64_t k = 1; k < n; k++) ids[k] = c->drafts[k - 1];
+            c->n_drafts = n - 1;
+            c->first_logits = wanted;
             s->active[s->n_active] = c;
-            s->rows[s->n_active] = at++;
-            s->feeds[s->n_active++] = (struct llm_feed){&c->kv, c->ids + c->n - 1, 1, false};
-            left--;
+            s->feeds[s->n_active++] = (struct llm_feed){&c->kv, ids, n, false};
+            for (; n > 0; n--, left--) s->rows[wanted++] = at++;
         }
     }
     s->n_feeds = s->n_active;
+    s->n_chosen = wanted;
     for (struct job *j = s->first; j && left > 0; j = j->next) {
         if (j->logits) continue;
         bool together = s->g->engine->model->config.prefix_lm && j->kv.n == 0; /* not what comes behind a cache */
@@ -243,16 +307,51 @@ static void assemble(struct state *s)
         left -= n;
         at += n;
         j->fed += n;
-        s->prefilled[s->n_feeds] = j->fed == j->prompt.n ? j : NULL;
-        s->rows[s->n_feeds++] = at - 1;
+        s->prefilled[s->n_feeds - s->n_active] = j;
+        if (j->fed == j->prompt.n) s->rows[wanted++] = at - 1;
+        s->n_feeds++;
     }
+    s->n_wanted = wanted;
 }
 
 static void choose_piece(void *arg, size_t i, int thread)
 {
     struct state *s = arg;
+    struct llm_completion *c = s->active[i];
+    int64_t before = c->kv.n - c->n_drafts;
+    float *logits = s->logits + c->first_logits * vocab(s);
     (void)thread;
-    choose(s, s->active[i], s->logits + (int64_t)i * vocab(s));
+    c->drafted += c->n_drafts;
+    for (int64_t k = 0;; k++) {
+        choose(s, c, logits + k * vocab(s), before + k);
+        if (c->err.status || c->ended || k == c->n_drafts || c->ids[c->n - 1] != c->drafts[k]) {
+            c->n_drafts = k; /* that were right */
+            c->accepted += k;
+            return;
+        }
+    }
+}
+
+/* Forgets the drafts that were wrong, and notes what the layer that drafts is to see. `row`: the first of the completion in the pass. */
+static int keep_right(struct llm_completion *c, const struct llm_tensor *hidden, int64_t row, int64_t fed, struct llm_err *e)
+{
+    int64_t before = c->kv.n - fed, right = c->n_drafts;
+    llm_kv_truncate(&c->kv, before + 1 + right);
+    c->n_drafts = 0;
+    if (!c->drafts || c->ended) return 0;
+    return llm_draft_note(&c->draft, hidden, row, before, 1 + right, e);
+}
+
+/* The same of prompts read in this pass. */
+static int note_prompts(struct state *s, const struct llm_tensor *hidden)
+{
+    int64_t row = 0;
+    for (int64_t i = 0; i < s->n_feeds; row += s->feeds[i++].n) {
+        struct job *j = i < s->n_active ? NULL : s->prefilled[i - s->n_active];
+        if (!j || s->g->engine->draft == 0 || j->prompt.trace_queries > 0) continue;
+        if (llm_draft_note(&j->draft, hidden, row, j->kv.n - s->feeds[i].n, s->feeds[i].n, s->e) < 0) return -1;
+    }
+    return 0;
 }
 
 static void choose_all(struct state *s)
@@ -261,30 +360,34 @@ static void choose_all(struct state *s)
     llm_parallel((size_t)s->n_active, choose_piece, s);
 }
 
-static int pass(struct state *s)
+/* Of prompts read to their end the logits behind them, which come after those of completions. */
+static int keep_logits(struct state *s)
 {
-    struct llm_engine *g = s->g->engine;
-    int64_t wanted = s->n_active;
-    struct llm_tensor *hidden = llm_engine_run(g, s->feeds, s->n_feeds, s->e);
-    if (!hidden) return -1;
-    for (int64_t i = s->n_active; i < s->n_feeds; i++) { /* of prompts only those read to their end */
-        if (!s->prefilled[i]) continue;
-        s->prefilled[wanted] = s->prefilled[i];
-        s->rows[wanted++] = s->rows[i];
-    }
-    if (wanted == 0) return 0;
-    s->logits = llm_engine_logits(g, hidden, s->rows, wanted, s->e);
-    if (!s->logits) return -1;
-    for (int64_t i = s->n_active; i < wanted; i++) {
+    const float *logits = s->logits + s->n_chosen * vocab(s);
+    for (int64_t i = 0; i < s->n_feeds - s->n_active; i++) {
         struct job *j = s->prefilled[i];
+        if (j->fed < j->prompt.n) continue;
         j->seconds = llm_now() - j->started;
         j->logits = llm_alloc((size_t)vocab(s), sizeof *j->logits, "logits", s->e);
         if (!j->logits) return -1;
-        memcpy(j->logits, s->logits + i * vocab(s), (size_t)vocab(s) * sizeof *j->logits);
+        memcpy(j->logits, logits, (size_t)vocab(s) * sizeof *j->logits);
+        logits += vocab(s);
     }
+    return 0;
+}
+
+static int pass(struct state *s)
+{
+    struct llm_engine *g = s->g->engine;
+    int64_t row = 0;
+    struct llm_tensor *hidden = llm_engine_run(g, s->feeds, s->n_feeds, s->e);
+    if (!hidden || note_prompts(s, hidden) < 0) return -1;
+    if (s->n_wanted == 0) return 0;
+    s->logits = llm_engine_logits(g, hidden, s->rows, s->n_wanted, s->e);
+    if (!s->logits || keep_logits(s) < 0) return -1;
     choose_all(s);
-    for (int64_t i = 0; i < s->n_active; i++) {
-        if (settle(s, s->active[i]) < 0) return -1;
+    for (int64_t i = 0; i < s->n_active; row += s->feeds[i++].n) {
+        if (keep_right(s->active[i], hidden, row, s->feeds[i].n, s->e) < 0 || settle(s, s->active[i]) < 0) return -1;
     }
     return 0;
 }
@@ -332,7 +435,7 @@ static int run(struct state *s)
             break;
         }
         s->logits = spare;
-        if (admit(s) < 0 || begin_completions(s) < 0 || deliver(s) < 0) {
+        if (draft(s) < 0 || admit(s) < 0 || begin_completions(s) < 0 || deliver(s) < 0) {
             status = -1;
             break;
         }
@@ -351,9 +454,11 @@ int llm_generate(const struct llm_generate *g, struct llm_err *e)
     s.n_ends = llm_model_ends(g->engine->model, s.ends);
     s.feeds = llm_alloc(room, sizeof *s.feeds, "a pass", e);
     s.rows = llm_alloc(room, sizeof *s.rows, "a pass", e);
+    s.drafts = llm_alloc(room, sizeof *s.drafts, "a pass", e);
+    s.ids = llm_alloc(room, sizeof *s.ids, "a pass", e);
     s.active = llm_alloc(room, sizeof *s.active, "a pass", e);
     s.prefilled = llm_alloc(room, sizeof *s.prefilled, "a pass", e);
-    int status = s.feeds && s.rows && s.active && s.prefilled ? run(&s) : -1;
+    int status = s.feeds && s.rows && s.drafts && s.ids && s.active && s.prefilled ? run(&s) : -1;
     while (s.first) {
         struct job *j = s.first;
         s.first = j->next;
@@ -361,6 +466,8 @@ int llm_generate(const struct llm_generate *g, struct llm_err *e)
     }
     free(s.feeds);
     free(s.rows);
+    free(s.drafts);
+    free(s.ids);
     free(s.active);
     free(s.prefilled);
     if (status == 0 && s.source_error.status) {

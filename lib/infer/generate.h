@@ -2,11 +2,15 @@
  * left, tokens of prompts not yet read. Completions begin when there is a place for them and leave when they end; samples of one prompt share its
  * cache. None of this shows in the results: each completion is what it would be alone.
  *
+ * Where the engine drafts (infer/draft.h), a completion's token is followed by those that were drafted behind it. Each is then chosen from the logits
+ * behind the one before, as without drafts, by the same random numbers; the first that comes out as another ends what the pass was good for. So
+ * drafts change no token of any completion, and a drafted token is accepted as often as it would be by rejection sampling.
+ *
  * Results are handed over in the order of the prompts and their samples, whatever order they end in. */
 #ifndef LLM_INFER_GENERATE_H
 #define LLM_INFER_GENERATE_H
 
-#include "infer/engine.h"
+#include "infer/draft.h"
 #include "infer/sample/sampler.h"
 #include "infer/text.h"
 
@@ -41,10 +45,15 @@ struct llm_completion {
     struct llm_text text;
     enum llm_finish finish;
     struct llm_kv kv;            /* prompt and all generated tokens but the last, with keep_cache */
+    int64_t drafted, accepted;   /* tokens that were drafted, and those of them that were right */
     double prompt_seconds, decode_seconds; /* from the first pass of its kind to the last */
     int64_t prompt_tokens;       /* begin->n + n */
     /* the generator's own */
     struct llm_sampler sampler;
+    struct llm_draft draft;
+    int32_t *drafts;             /* [the engine's draft] behind the last token */
+    int64_t n_drafts;
+    int64_t first_logits;        /* of the pass at hand */
     double started;
     bool running, ended;
     struct llm_err err;

@@ -44,14 +44,22 @@ static int place(struct llm_kv_pool *p, int64_t layer, struct llm_err *e)
 
 int llm_kv_pool_init(struct llm_kv_pool *p, const struct llm_config *c, enum llm_dtype dtype, struct llm_err *e)
 {
-    *p = (struct llm_kv_pool){.dtype = dtype, .n_layers = c->num_hidden_layers};
-    p->layers = llm_calloc((size_t)p->n_layers, sizeof *p->layers, "a cache", e);
+    *p = (struct llm_kv_pool){.dtype = dtype, .n_layers = c->num_hidden_layers, .n_all = c->num_hidden_layers};
+    p->layers = llm_calloc((size_t)p->n_layers + 1, sizeof *p->layers, "a cache", e);
     if (!p->layers) return -1;
     for (int64_t l = 0; l < p->n_layers; l++) {
         p->layers[l].shape = llm_model_state(c, l);
         if (place(p, l, e) < 0) return -1;
     }
     return 0;
+}
+
+int llm_kv_pool_add_draft(struct llm_kv_pool *p, const struct llm_config *c, struct llm_err *e)
+{
+    p->layers[p->n_layers].shape = llm_model_state(c, p->n_layers);
+    p->layers[p->n_layers].shape.source = p->n_layers; /* whatever layers before it share */
+    p->n_all = p->n_layers + 1;
+    return place(p, p->n_layers, e);
 }
 
 void llm_kv_pool_release(struct llm_kv_pool *p)
@@ -145,7 +153,7 @@ static void **tiles_of(const struct llm_kv *kv, int64_t layer, int value)
 static void set_page(struct llm_kv *kv, int64_t at, struct llm_kv_page *page)
 {
     kv->pages[at] = page;
-    for (int64_t layer = 0; layer < kv->pool->n_layers; layer++) {
+    for (int64_t layer = 0; layer < kv->pool->n_all; layer++) {
         tiles_of(kv, layer, 0)[at] = page->data + kv->pool->layers[layer].k_at;
         tiles_of(kv, layer, 1)[at] = page->data + kv->pool->layers[layer].v_at;
     }
@@ -156,7 +164,7 @@ static int grow_pages(struct llm_kv *kv, int64_t want, struct llm_err *e)
     if (want <= kv->pages_room) return 0;
     int64_t room = kv->pages_room * 2 > want ? kv->pages_room * 2 : want;
     struct llm_kv_page **pages = llm_alloc((size_t)room, sizeof *pages, "a cache's pages", e);
-    void **tiles = llm_alloc((size_t)room * 2, (size_t)kv->pool->n_layers * sizeof *tiles, "a cache's pages", e);
+    void **tiles = llm_alloc((size_t)room * 2, (size_t)kv->pool->n_all * sizeof *tiles, "a cache's pages", e);
     if (!pages || !tiles) {
         free(pages);
         free(tiles);
@@ -187,10 +195,15 @@ static int make_state(struct llm_kv *kv, struct llm_err *e)
 
 int llm_kv_reserve(struct llm_kv *kv, int64_t n, struct llm_err *e)
 {
+    return llm_kv_own(kv, kv->n, n, e);
+}
+
+int llm_kv_own(struct llm_kv *kv, int64_t from, int64_t n, struct llm_err *e)
+{
     int64_t pages = pages_for(kv->pool, n);
     if (make_state(kv, e) < 0) return -1;
     if (llm_grow((void **)&kv->ids, &kv->ids_room, (size_t)n + 1, sizeof *kv->ids, e) < 0 || grow_pages(kv, pages, e) < 0) return -1;
-    for (int64_t i = kv->n / LLM_KV_TILE; i < kv->n_pages; i++) {
+    for (int64_t i = from / LLM_KV_TILE; i < kv->n_pages; i++) {
         if (kv->pages[i]->users == 1) continue;
         struct llm_kv_page *own = page_create(kv->pool, e);
         if (!own) return -1;

@@ -20,6 +20,7 @@ struct llm_kv_layer {
 struct llm_kv_pool {
     struct llm_kv_layer *layers;
     int64_t n_layers;
+    int64_t n_all;             /* and one more where a layer behind them drafts */
     enum llm_dtype dtype;      /* F32, F16, BF16, Q8_0 */
     size_t page_bytes;
     int64_t state_floats;      /* of a sequence; 0: none */
@@ -28,6 +29,8 @@ struct llm_kv_pool {
 };
 /* Fails (69) when the dtype does not serve the model: Q8_0 wants heads of a multiple of 32. Release either way. */
 int llm_kv_pool_init(struct llm_kv_pool *p, const struct llm_config *c, enum llm_dtype dtype, struct llm_err *e) LLM_MUST_CHECK;
+/* Room for the layer that drafts (infer/draft.h), before the first sequence: its number is n_layers. */
+int llm_kv_pool_add_draft(struct llm_kv_pool *p, const struct llm_config *c, struct llm_err *e) LLM_MUST_CHECK;
 void llm_kv_pool_release(struct llm_kv_pool *p); /* after the sequences */
 /* The dtypes a cache can have, as LLM_CHOICE words, and the dtype of a choice. */
 #define LLM_KV_TYPES "f32|f16|bf16|q8_0"
@@ -41,7 +44,7 @@ struct llm_kv {
     size_t ids_room;
     struct llm_kv_page **pages;
     int64_t n_pages, pages_room;
-    void **tiles;              /* [n_layers][2][pages_room]: what views point to */
+    void **tiles;              /* [n_all][2][pages_room]: what views point to */
     float *state;              /* [pool->state_floats] from the first reserve on */
     float *queries;            /* NULL, or [n_layers][n_queries][query_width]: rings of the queries of the last tokens (struct llm_kv_seq) */
     int64_t n_queries, query_width;
@@ -55,6 +58,8 @@ int llm_kv_remember(struct llm_kv *kv, int64_t n, struct llm_err *e) LLM_MUST_CH
 int llm_kv_trace(struct llm_kv *kv, int64_t n, int64_t width, struct llm_err *e) LLM_MUST_CHECK;
 /* Room for `n` tokens in all; pages from the present end on become this sequence's own. */
 int llm_kv_reserve(struct llm_kv *kv, int64_t n, struct llm_err *e) LLM_MUST_CHECK;
+/* Room for `n` tokens in all; pages from the position `from` on become this sequence's own. */
+int llm_kv_own(struct llm_kv *kv, int64_t from, int64_t n, struct llm_err *e) LLM_MUST_CHECK;
 /* The cache holds `n` more tokens (their keys and values have been stored). Room must have been reserved. */
 void llm_kv_append(struct llm_kv *kv, const int32_t *ids, int64_t n);
 /* Whether the sequence can forget tokens from `n` on: keys and values can, a state goes back to its beginning only. A caller that will want to go

@@ -177,7 +177,8 @@ int llm_train_options_check(const struct llm_train_options *o, struct llm_err *e
                         stored_name(o->activations));
     }
     if (o->carry_state && (o->stream || o->overfit_one)) {
-        return llm_fail(e, LLM_EX_USAGE, "--carry-state: expected rows that go on through the data, not with --%s", o->stream ? "stream" : "overfit-one");
+        return llm_fail(e, LLM_EX_USAGE, "--carry-state: expected rows that go on through the data, not with --%s",
+                        o->stream ? "stream" : "overfit-one");
     }
     if (!(o->ema >= 0 && o->ema < 1)) return bad(e, "ema", "within [0, 1)", o->ema);
     if (o->eval_ema && o->ema == 0) return llm_fail(e, LLM_EX_USAGE, "--eval-ema: expected an average of the weights (--ema), found none");

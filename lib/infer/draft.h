@@ -1,0 +1,31 @@
+/* Drafts for speculation by a model itself (DeepSeek-V3, 2024, 2.2): the first of the layers that learned to predict further takes the hidden state
+ * of a token and the token behind it, and says what comes then; for more tokens it goes on from what it said. Its keys and values lie in the
+ * sequences' caches beside those of the model's layers. What it says only proposes. */
+#ifndef LLM_INFER_DRAFT_H
+#define LLM_INFER_DRAFT_H
+
+#include "infer/engine.h"
+
+/* Hidden states of a sequence's tokens [first, first + n) that the layer has not seen yet. Zero-initialise. */
+struct llm_draft {
+    float *rows;                /* [n, hidden_size] */
+    size_t room;
+    int64_t first, n;
+};
+void llm_draft_release(struct llm_draft *d);
+/* Appends rows [row, row + n) of `hidden`: those of tokens [first, first + n), behind what is there. */
+int llm_draft_note(struct llm_draft *d, const struct llm_tensor *hidden, int64_t row, int64_t first, int64_t n, struct llm_err *e) LLM_MUST_CHECK;
+
+struct llm_draft_feed {
+    struct llm_draft *draft;
+    struct llm_kv *kv;
+    int32_t (*next)(void *arg, int64_t position); /* the token behind `position`, which is one of those noted */
+    void *arg;
+    int64_t n;                  /* rows to take, whose next tokens are known, ≤ draft->n; they are forgotten */
+    int64_t wanted;             /* tokens to draft behind the last of them; then n = draft->n ≥ 1 */
+    int32_t *out;               /* [wanted] */
+};
+/* Over all feeds at once. 0 or -1. */
+int llm_engine_draft(struct llm_engine *g, const struct llm_draft_feed *feeds, int64_t n, struct llm_err *e) LLM_MUST_CHECK;
+
+#endif

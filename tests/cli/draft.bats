@@ -1,0 +1,71 @@
+# Speculation by the model's own layers that predict further: the text is the same, only the time differs.
+load ../helper
+export LLM_THREADS=1
+
+setup_file() {
+    sentences_tokens
+    small=(llm-train -q --set num_hidden_layers=2 --set hidden_size=32 --set intermediate_size=48 --set num_nextn_predict_layers=1 -l 24
+        -T "$F/tok.json" -b 4 --lr 3e-3 -n 200 --cross-document)
+    "${small[@]}" -c tiny -o "$F/plain.llm" "$F/data.tok"
+    "${small[@]}" -c mla --set kv_lora_rank=16 --set qk_nope_head_dim=8 --set qk_rope_head_dim=8 --set v_head_dim=8 -o "$F/mla.llm" "$F/data.tok"
+    "${small[@]}" -c tiny --set use_sliding_window=true --set sliding_window=8 -o "$F/window.llm" "$F/data.tok"
+}
+
+@test "the text without drafts, greedily and by chance, for every kind of cache" {
+    for model in plain mla window; do
+        for how in "--temp 0" "--temp 1 --seed 5" "--temp 0.7 --top-k 8 --repeat-penalty 1.2 --seed 9" "--temp 1.5 --samples 5 --seed 2"; do
+            for prompt in "the old dog sees the small cat and the" "a"; do
+                llm-infer -m "$F/$model.llm" -q -n 60 --ignore-eos $how "$prompt" > want
+                for draft in 1 3; do
+                    llm-infer -m "$F/$model.llm" -q -n 60 --ignore-eos $how --draft-max $draft "$prompt" > got
+                    cmp want got || fail "$model $how $draft $prompt"
+                done
+                llm-infer -m "$F/$model.llm" -q -n 60 --ignore-eos $how --draft-max 2 -b 3 -j 2 "$prompt" > got
+                cmp want got || fail "$model $how: small passes"
+            done
+        done
+    done
+}
+
+@test "many prompts at once, ends, stops and limits as without" {
+    printf '{"prompt": "the %s", "n": %d}\n' red 9 old 1 small 30 dog 0 cat 17 > prompts.jsonl
+    for how in "" "--parallel 2" "--stop cat" "--samples 3 --parallel 4" "--context 20"; do
+        llm-infer -m "$F/plain.llm" -q --jsonl --no-timings --temp 1 $how < prompts.jsonl > want
+        llm-infer -m "$F/plain.llm" -q --jsonl --no-timings --temp 1 --draft-max 3 $how < prompts.jsonl > got
+        cmp want got || fail "$how"
+    done
+}
+
+@test "a cache holds what was said and no draft" {
+    for model in plain mla; do
+        llm-infer -m "$F/$model.llm" -q -n 31 --ignore-eos --temp 0 --kv-out want.kv "the red cat" > want
+        llm-infer -m "$F/$model.llm" -q -n 31 --ignore-eos --temp 0 --kv-out got.kv --draft-max 3 "the red cat" > got
+        cmp want.kv got.kv || fail "$model"
+        llm-infer -m "$F/$model.llm" -q -n 9 --temp 0 --kv-in want.kv > want
+        llm-infer -m "$F/$model.llm" -q -n 9 --temp 0 --kv-in got.kv --draft-max 2 > got
+        cmp want got || fail "$model: from a cache"
+    done
+}
+
+@test "drafts are right more often than not where the model learned them, and are counted" {
+    echo '{"prompt": "the red"}' | llm-infer -m "$F/plain.llm" -q --jsonl --temp 0 -n 60 --ignore-eos --draft-max 1 > line
+    jq -e '.timings.draft_n > 20 and .timings.draft_n_accepted > .timings.draft_n / 2 and .timings.draft_n_accepted <= .timings.draft_n' line
+    echo '{"prompt": "the red"}' | llm-infer -m "$F/plain.llm" -q --jsonl --temp 0 -n 60 | jq -e '.timings | has("draft_n") | not'
+    run --separate-stderr llm-infer -v -m "$F/plain.llm" --temp 0 -n 60 --ignore-eos --draft-max 1 "the red"
+    [[ $stderr =~ [0-9]+" tokens drafted, "[0-9]+" of them right (0."[0-9]+")" ]]
+}
+
+@test "by chance: the first and second tokens are drawn as the model's probabilities say" {
+    # 2,000 completions of two tokens from one prompt: the same counts with drafts, since each is the same
+    llm-infer -m "$F/plain.llm" -q -n 2 --ignore-eos --temp 1.3 --top-k 0 --top-p 1 --min-p 0 --samples 2000 --parallel 256 "the" > want
+    llm-infer -m "$F/plain.llm" -q -n 2 --ignore-eos --temp 1.3 --top-k 0 --top-p 1 --min-p 0 --samples 2000 --parallel 256 --draft-max 1 "the" > got
+    cmp want got
+    [ "$(sort -u got | wc -l)" -gt 20 ]
+}
+
+@test "a model without such layers is refused" {
+    llm-train -q -c tiny --set num_hidden_layers=1 --set hidden_size=32 --set intermediate_size=48 -l 24 -n 0 -T "$F/tok.json" -o m.llm "$F/data.tok"
+    run -69 --separate-stderr llm-infer -m m.llm --draft-max 1 "the"
+    one_line "$stderr"
+    [[ $stderr == *num_nextn_predict_layers* ]]
+}
