@@ -249,7 +249,7 @@ static struct effort token_behind(struct fixture *f, int64_t n)
     for (int i = 0; i < 400; i++) ids[i] = f->ids[i % LENGTH];
     llm_kv_init(&kv, &f->engine.pool);
     for (int64_t at = 0; at <= n; at++) {
-        const struct llm_feed feed = {&kv, ids + at, 1};
+        const struct llm_feed feed = {&kv, ids + at, 1, false};
         work = 0;
         f->engine.ctx.acts.peak = 0;
         if (!llm_engine_run(&f->engine, &feed, 1, &e)) fail_msg("%s", e.text);
