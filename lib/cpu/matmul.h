@@ -28,6 +28,8 @@ struct llm_weight {
 /* Makes the packed form for training (once per optimizer step; forward and, if asked, dX) in memory kept across steps. Optional: without
  * it panels are packed on the fly in per-thread scratch, with the same bits. 0 or -1. */
 int llm_weight_pack(struct llm_weight *w, enum llm_compute compute, bool backward, struct llm_err *e) LLM_MUST_CHECK;
+/* The form of dX alone: of a weight with many outputs, whose columns fill no cache when they are packed on the fly. */
+int llm_weight_pack_dx(struct llm_weight *w, enum llm_compute compute, struct llm_err *e) LLM_MUST_CHECK;
 /* The data changed: packed forms are made again when next needed. */
 void llm_weight_changed(struct llm_weight *w);
 void llm_weight_release(struct llm_weight *w); /* packed forms; not data */

@@ -126,14 +126,21 @@ int llm_weight_form(struct llm_weight *w, enum llm_compute compute, bool backwar
     return 0;
 }
 
+static int pack(struct llm_weight *w, enum llm_compute compute, bool backward, struct llm_err *e)
+{
+    int slot = slot_of(w, compute, backward);
+    struct form *form = w->packed[slot];
+    return form && form->valid ? 0 : make(w, compute, backward, slot, e);
+}
+
+int llm_weight_pack_dx(struct llm_weight *w, enum llm_compute compute, struct llm_err *e)
+{
+    return gemm_q_of(w->dtype) ? 0 : pack(w, compute, true, e);
+}
+
 int llm_weight_pack(struct llm_weight *w, enum llm_compute compute, bool backward, struct llm_err *e)
 {
-    for (int b = 0; b <= (backward && !gemm_q_of(w->dtype)); b++) {
-        int slot = slot_of(w, compute, b);
-        struct form *form = w->packed[slot];
-        if ((!form || !form->valid) && make(w, compute, b, slot, e) < 0) return -1;
-    }
-    return 0;
+    return pack(w, compute, false, e) < 0 || (backward && llm_weight_pack_dx(w, compute, e) < 0) ? -1 : 0;
 }
 
 void llm_weight_changed(struct llm_weight *w)

@@ -71,6 +71,16 @@ static int make_uses(const struct llm_model *m, struct llm_param *p, size_t n, s
     return 0;
 }
 
+/* Forms of weights that are made once a step: the head's for its inputs' gradient; with several passes a step both of every matrix, since passes
+ * share them. */
+static int make_forms(const struct llm_trainer *t, struct llm_param *p, struct llm_err *e)
+{
+    enum llm_compute compute = (enum llm_compute)t->o.precision;
+    bool shared = t->o.accumulate > 1 && p->n_dims == 2 && (p->role == LLM_ROLE_HIDDEN || p == llm_model_head(t->model));
+    if (shared) return llm_weight_pack(&p->weight, compute, true, e);
+    return p == llm_model_head(t->model) ? llm_weight_pack_dx(&p->weight, compute, e) : 0;
+}
+
 int llm_trainer_prepare(struct llm_trainer *t, struct llm_err *e)
 {
     struct llm_model *m = t->model;
@@ -82,7 +92,7 @@ int llm_trainer_prepare(struct llm_trainer *t, struct llm_err *e)
         size_t n = (size_t)llm_param_count(p);
         t->params[i].p = p;
         if (make_master(p, e) < 0 || (t->o.precision == LLM_COMPUTE_BF16 && make_working(p, e) < 0)) return -1;
-        if (!(p->grad = zeroed(n, sizeof(float), e))) return -1;
+        if (!(p->grad = zeroed(n, sizeof(float), e)) || make_forms(t, p, e) < 0) return -1;
         bool looked_up_too = m->config.tie_word_embeddings && p == llm_model_head(m);
         if (looked_up_too && make_lookup(p, n, t->o.batch * t->o.accumulate * t->o.context, e) < 0) return -1;
         if (make_uses(m, p, n, e) < 0) return -1;

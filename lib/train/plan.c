@@ -43,6 +43,8 @@ int llm_plan_make(struct llm_plan *p, const struct llm_config *c, const struct l
     struct sample one, two;
     struct llm_cost_row rows[32];
     bool bf16 = o->precision == LLM_COMPUTE_BF16;
+    double tokens = (double)(o->batch * o->accumulate) * (double)(o->context ? o->context : c->max_position_embeddings);
+    double looked_up = 4 * (double)c->hidden_size * (tokens < (double)c->vocab_size ? tokens : (double)c->vocab_size);
     int64_t context = o->context ? o->context : c->max_position_embeddings, every = o->checkpoint_every > 0 ? o->checkpoint_every : 1;
     double n = llm_model_params(c), embed = (double)c->vocab_size * (double)c->hidden_size, attention = 0;
     int64_t few = every, more = 2 * every;
@@ -58,13 +60,14 @@ int llm_plan_make(struct llm_plan *p, const struct llm_config *c, const struct l
     *p = (struct llm_plan){.params = n,
                            .weights = bf16 ? 2 * n : 4 * n,
                            .masters = bf16 ? 4 * n : 0,
-                           .gradients = 4 * n + (c->tie_word_embeddings ? 4 * embed : 0),
+                           .gradients = 4 * n + (c->tie_word_embeddings ? looked_up : 0),
                            .moments = one.moments + steps * (two.moments - one.moments),
                            .averages = one.averages + steps * (two.averages - one.averages),
-                           .tokens_per_step = (double)(o->batch * o->accumulate * context),
+                           .tokens_per_step = tokens,
                            .peak = llm_measured_peak((enum llm_compute)o->precision)};
     p->activations = one.bytes + steps * (two.bytes - one.bytes);
-    p->other = 16e6 + two.work + 20.0 * (double)(o->batch * o->accumulate * context);
+    /* packed forms: the head's, or with several passes a step two of all */
+    p->other = (bf16 ? 2 : 4) * (o->accumulate > 1 ? 2 * n : embed) + 16e6 + two.work + 20.0 * (double)(o->batch * o->accumulate * context);
     p->total = p->weights + p->masters + p->gradients + p->moments + p->averages + p->activations + p->other;
     p->flops_per_step = p->tokens_per_step * (6 * llm_model_active_params(c) + 3 * attention);
     double each = two.seconds > one.seconds ? two.seconds - one.seconds : 0; /* of a disturbed clock, not less than nothing */
