@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""Training against PyTorch on the same shapes: BF16 autocast over FP32 masters, fused AdamW with clipping, scaled_dot_product_attention, random tokens.
+"""Training against PyTorch on the same shapes: FP32, or BF16 autocast over FP32 masters, fused AdamW with clipping, scaled_dot_product_attention, random
+tokens.
 The two take turns; each line is the median of paired ratios (ours / PyTorch, tokens a second), their spread, then both speeds and peak memory.
 
     tests/bench/train_peer.py [ROUNDS [STEPS [THREADS]]]
 
-Needs torch; llm-bench is taken from PATH. COMPILE=yes: the peer goes through torch.compile (needs a C++ compiler)."""
+Needs torch; llm-bench is taken from PATH. COMPILE=yes: the peer goes through torch.compile (needs a C++ compiler). SHAPES: a part of the names of those
+wanted. PRECISION: bf16 [the default] or f32."""
 import json
 import os
 import pathlib
@@ -20,10 +22,13 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+precision = os.environ.get("PRECISION", "bf16")
 rounds, steps, threads = (int(sys.argv[i]) if len(sys.argv) > i else d for i, d in ((1, 5), (2, 3), (3, 2)))
 LLAMA = {"model_type": "llama", "vocab_size": 32000, "hidden_size": 288, "intermediate_size": 768, "num_hidden_layers": 6, "num_attention_heads": 6,
          "num_key_value_heads": 6, "max_position_embeddings": 256, "tie_word_embeddings": True}
 SHAPES = ({"name": "GPT-2 124M, 4 x 256", "config": "gpt2", "family": "gpt2", "batch": 4, "context": 256,
+           "layers": 12, "heads": 12, "width": 768, "hidden": 3072, "vocab": 50257},
+          {"name": "GPT-2 124M, 8 x 512", "config": "gpt2", "family": "gpt2", "batch": 8, "context": 512,
            "layers": 12, "heads": 12, "width": 768, "hidden": 3072, "vocab": 50257},
           {"name": "Llama 15M, 16 x 256", "config": LLAMA, "family": "llama", "batch": 16, "context": 256,
            "layers": 6, "heads": 6, "width": 288, "hidden": 768, "vocab": 32000})
@@ -87,7 +92,7 @@ class Peer:
 
     def step(self):
         ids = torch.randint(0, self.s["vocab"], (self.s["batch"], self.s["context"] + 1))
-        with torch.autocast("cpu", torch.bfloat16):
+        with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
             loss = self.run(ids[:, :-1], ids[:, 1:])
         loss.backward()
         nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
@@ -105,7 +110,7 @@ class Peer:
 
 def ours(s, config):
     run = subprocess.run(["llm-bench", "train", "-c", config, "--batch", str(s["batch"]), "--context", str(s["context"]), "-r", str(steps), "-j",
-                          str(threads), "--precision", "bf16"], check=True, capture_output=True, text=True)
+                          str(threads), "--precision", precision], check=True, capture_output=True, text=True)
     names, values = (line.split("\t") for line in run.stdout.splitlines()[:2])
     return dict(zip(names, values))
 
@@ -122,13 +127,13 @@ def compare(s, folder):
         rows.append((float(row["tokens_per_s"]), peer.rate(), float(row["gflops_6n"]), float(row["share_of_peak"])))
     ratios, (a, b, gflops, share) = sorted(r[0] / r[1] for r in rows), map(statistics.median, zip(*rows))
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
-    print(s["name"], f"{statistics.median(ratios):.2f}", f"{ratios[0]:.2f}-{ratios[-1]:.2f}", f"{a:.0f}", f"{b:.0f}", f"{gflops:.0f}", f"{share:.3f}",
-          f"{rss:.2f}", f"{memory:.2f}", sep="\t", flush=True)
+    print(s["name"], precision, f"{statistics.median(ratios):.2f}", f"{ratios[0]:.2f}-{ratios[-1]:.2f}", f"{a:.0f}", f"{b:.0f}", f"{gflops:.0f}", f"{share:.3f}",
+          f"{rss:.2f}", f"{memory:.2f}", f"{rss / memory:.2f}", sep="\t", flush=True)
 
 
 torch.set_num_threads(threads)
 torch.manual_seed(1)
-print("shape", "ratio", "spread", "tokens_per_s", f"torch_{torch.__version__}", "gflops_6n", "share_of_peak", "rss_gb", "torch_rss_gb", sep="\t", flush=True)
+print("shape", "precision", "ratio", "spread", "tokens_per_s", f"torch_{torch.__version__}", "gflops_6n", "share_of_peak", "rss_gb", "torch_rss_gb", "rss_ratio", sep="\t", flush=True)
 wanted = os.environ.get("SHAPES", "")  # a part of the name
 with tempfile.TemporaryDirectory() as name:
     for shape in SHAPES:
