@@ -7,6 +7,8 @@
 
 #define MADE_MASK (((uint64_t)1 << LLM_BPE_MADE_BITS) - 1)
 #define EMPTY UINT64_MAX
+#define PAIRS_BITS 12
+#define MOST_PAIRS_BITS 20
 
 static inline uint64_t pair_of(uint32_t left, uint32_t right)
 {
@@ -28,10 +30,41 @@ static inline uint8_t filter_bit(const struct llm_bpe *b, uint64_t hash)
     return (uint8_t)(1u << (hash >> (61 - b->bits) & 7));
 }
 
-static inline uint32_t find(const struct llm_bpe *b, uint32_t left, uint32_t right)
+/* Four times the room for pairs, all of it empty: a prompt needs little. false: there is none at all. */
+static bool remember_more(struct llm_bpe_work *w)
+{
+    int bits = w->pairs ? w->pairs_bits + 2 : PAIRS_BITS;
+    uint64_t *more = malloc(sizeof *more << bits);
+    w->new_pairs = 0;
+    if (!more)
+        return w->pairs != NULL;
+    memset(more, 0xFF, sizeof *more << bits);
+    free(w->pairs);
+    w->pairs = more;
+    w->pairs_bits = bits;
+    return true;
+}
+
+/* A pair that is looked up by text, or remembered from the last time: the same ones come again and again. */
+static uint32_t find_joined(const struct llm_bpe *b, struct llm_bpe_work *w, uint32_t left, uint32_t right)
+{
+    if (!w || (!w->pairs && !remember_more(w)))
+        return b->joined(b->texts, left, right);
+    uint64_t pair = pair_of(left, right), known = w->pairs[hash_of(pair) >> (64 - w->pairs_bits)];
+    uint32_t made = (uint32_t)(known & MADE_MASK);
+    if (known >> LLM_BPE_MADE_BITS == pair && known != EMPTY)
+        return made == MADE_MASK ? LLM_BPE_NONE : made;
+    made = b->joined(b->texts, left, right);
+    if (w->new_pairs++ >> w->pairs_bits && w->pairs_bits < MOST_PAIRS_BITS)
+        remember_more(w);
+    w->pairs[hash_of(pair) >> (64 - w->pairs_bits)] = pair << LLM_BPE_MADE_BITS | (made & MADE_MASK);
+    return made;
+}
+
+static inline uint32_t find(const struct llm_bpe *b, struct llm_bpe_work *w, uint32_t left, uint32_t right)
 {
     if (b->joined)
-        return b->joined(b->texts, left, right);
+        return find_joined(b, w, left, right);
     uint64_t pair = pair_of(left, right), hash = hash_of(pair);
     size_t mask = ((size_t)1 << b->bits) - 1, i = slot_of(b, hash);
     if (!(b->filter[i] & filter_bit(b, hash)))
@@ -54,12 +87,12 @@ static inline void expect(const struct llm_bpe *b, uint32_t left, uint32_t right
 
 uint32_t llm_bpe_find(const struct llm_bpe *b, uint32_t left, uint32_t right)
 {
-    return find(b, left, right);
+    return find(b, NULL, left, right);
 }
 
-static inline uint32_t rank_of(const struct llm_bpe *b, uint32_t left, uint32_t right)
+static inline uint32_t rank_of(const struct llm_bpe *b, struct llm_bpe_work *w, uint32_t left, uint32_t right)
 {
-    uint32_t made = find(b, left, right);
+    uint32_t made = find(b, w, left, right);
     return made == LLM_BPE_NONE ? LLM_BPE_NONE : b->made[made].rank;
 }
 
@@ -156,7 +189,7 @@ int llm_bpe_init(struct llm_bpe *b, struct llm_bpe_merge *merges, size_t n, stru
     for (unsigned left = 0; left < 256; left++)
         for (unsigned right = 0; right < 256; right++) {
             bool both = b->byte_id[left] != LLM_BPE_NONE && b->byte_id[right] != LLM_BPE_NONE;
-            b->bytes[left << 8 | right] = both ? find(b, b->byte_id[left], b->byte_id[right]) : LLM_BPE_NONE;
+            b->bytes[left << 8 | right] = both ? find(b, NULL, b->byte_id[left], b->byte_id[right]) : LLM_BPE_NONE;
         }
     return 0;
 }
@@ -190,6 +223,7 @@ void llm_bpe_release(struct llm_bpe *b)
 void llm_bpe_work_release(struct llm_bpe_work *w)
 {
     free(w->long_words);
+    free(w->pairs);
     *w = (struct llm_bpe_work){0};
 }
 
@@ -228,7 +262,8 @@ static inline uint64_t least_of(const uint64_t *pairs, size_t n)
 }
 
 /* Merges `n` symbols; `pairs` has each with the next, the last none. Merged symbols leave holes: what is left is written to `out`. */
-static inline size_t merge_short(const struct llm_bpe *b, uint32_t *id, uint64_t *pairs, size_t n, int32_t *out, struct llm_bpe_merge *last)
+static inline size_t merge_short(const struct llm_bpe *b, struct llm_bpe_work *w, uint32_t *id, uint64_t *pairs, size_t n, int32_t *out,
+                                 struct llm_bpe_merge *last)
 {
     uint8_t before[LLM_BPE_SHORT + 1], after[LLM_BPE_SHORT + 1];
     for (size_t i = 0; i < n; i++) {
@@ -251,10 +286,10 @@ static inline size_t merge_short(const struct llm_bpe *b, uint32_t *id, uint64_t
             expect(b, id[before[at]], id[at]);
         if (next < n) {
             before[next] = (uint8_t)at;
-            pairs[at] = pair_at(b, at, find(b, id[at], id[next]));
+            pairs[at] = pair_at(b, at, find(b, w, id[at], id[next]));
         }
         if (at > 0)
-            pairs[before[at]] = pair_at(b, before[at], find(b, id[before[at]], id[at]));
+            pairs[before[at]] = pair_at(b, before[at], find(b, w, id[before[at]], id[at]));
     }
     size_t n_out = 0;
     for (size_t i = 0; i < n; i = after[i])
@@ -272,7 +307,7 @@ static void encode_short(const struct llm_bpe *b, const unsigned char *p, size_t
     for (size_t i = 0; i + 1 < n; i++)
         pairs[i] = pair_at(b, i, b->bytes[p[i] << 8 | p[i + 1]]);
     pairs[n - 1] = NO_PAIR;
-    *n_out = merge_short(b, id, pairs, n, out, last);
+    *n_out = merge_short(b, NULL, id, pairs, n, out, last);
 }
 
 /* One symbol of a long piece; `rank` is that of its pair with the next. */
@@ -302,9 +337,9 @@ static void push(struct heap *h, uint64_t x)
     h->v[i] = x;
 }
 
-static void rerank(const struct llm_bpe *b, struct node *v, struct heap *h, uint32_t at)
+static void rerank(const struct llm_bpe *b, struct llm_bpe_work *w, struct node *v, struct heap *h, uint32_t at)
 {
-    v[at].rank = v[at].after == LLM_BPE_NONE ? LLM_BPE_NONE : rank_of(b, v[at].id, v[v[at].after].id);
+    v[at].rank = v[at].after == LLM_BPE_NONE ? LLM_BPE_NONE : rank_of(b, w, v[at].id, v[v[at].after].id);
     if (v[at].rank != LLM_BPE_NONE)
         push(h, (uint64_t)v[at].rank << 32 | at);
 }
@@ -343,7 +378,7 @@ static size_t merge_long(const struct llm_bpe *b, struct llm_bpe_work *w, struct
         if (v[at].rank != rank)
             continue; /* merged away or changed since */
         uint32_t gone = v[at].after;
-        uint32_t id = b->made[find(b, v[at].id, v[gone].id)].id;
+        uint32_t id = b->made[find(b, w, v[at].id, v[gone].id)].id;
         if (last)
             *last = (struct llm_bpe_merge){v[at].id, v[gone].id, rank, id};
         v[at].id = id;
@@ -351,16 +386,17 @@ static size_t merge_long(const struct llm_bpe *b, struct llm_bpe_work *w, struct
         if (v[at].after != LLM_BPE_NONE)
             v[v[at].after].before = at;
         v[gone].rank = LLM_BPE_NONE;
-        rerank(b, v, h, at);
+        rerank(b, w, v, h, at);
         if (v[at].before != LLM_BPE_NONE)
-            rerank(b, v, h, v[at].before);
+            rerank(b, w, v, h, v[at].before);
     }
     size_t k = 0;
     for (uint32_t i = 0; i != LLM_BPE_NONE; i = v[i].after)
         out[k++] = (int32_t)v[i].id;
     if (n > (size_t)1 << 20) {
         free(w->long_words); /* rare; not kept */
-        *w = (struct llm_bpe_work){0};
+        w->long_words = NULL;
+        w->room = 0;
     }
     return k;
 }
@@ -373,7 +409,7 @@ static int encode_long(const struct llm_bpe *b, struct llm_bpe_work *w, const un
     if (!v)
         return -1;
     for (size_t i = 0; i < n; i++)
-        put_node(v, &h, i, n, b->byte_id[p[i]], i + 1 < n ? rank_of(b, b->byte_id[p[i]], b->byte_id[p[i + 1]]) : LLM_BPE_NONE);
+        put_node(v, &h, i, n, b->byte_id[p[i]], i + 1 < n ? rank_of(b, w, b->byte_id[p[i]], b->byte_id[p[i + 1]]) : LLM_BPE_NONE);
     *n_out = merge_long(b, w, v, &h, n, out, last);
     return 0;
 }
@@ -387,16 +423,16 @@ int llm_bpe_merge_ids(const struct llm_bpe *b, struct llm_bpe_work *w, int32_t *
         for (size_t i = 0; i < *n; i++)
             id[i] = (uint32_t)ids[i];
         for (size_t i = 0; i + 1 < *n; i++)
-            pairs[i] = pair_at(b, i, find(b, id[i], id[i + 1]));
+            pairs[i] = pair_at(b, i, find(b, w, id[i], id[i + 1]));
         pairs[*n - 1] = NO_PAIR;
-        *n = merge_short(b, id, pairs, *n, ids, last);
+        *n = merge_short(b, w, id, pairs, *n, ids, last);
         return 0;
     }
     struct node *v = make_room(w, &h, *n, e);
     if (!v)
         return -1;
     for (size_t i = 0; i < *n; i++)
-        put_node(v, &h, i, *n, (uint32_t)ids[i], i + 1 < *n ? rank_of(b, (uint32_t)ids[i], (uint32_t)ids[i + 1]) : LLM_BPE_NONE);
+        put_node(v, &h, i, *n, (uint32_t)ids[i], i + 1 < *n ? rank_of(b, w, (uint32_t)ids[i], (uint32_t)ids[i + 1]) : LLM_BPE_NONE);
     *n = merge_long(b, w, v, &h, *n, ids, last);
     return 0;
 }

@@ -47,6 +47,9 @@ uint32_t llm_bpe_find(const struct llm_bpe *b, uint32_t left, uint32_t right);
 struct llm_bpe_work {
     void *long_words; /* grown for pieces above LLM_BPE_SHORT */
     size_t room;
+    uint64_t *pairs;  /* [2^pairs_bits] of one struct llm_bpe without slots: pairs that were looked up, and what they make */
+    int pairs_bits;
+    size_t new_pairs; /* since there was so much room */
 };
 #define LLM_BPE_SHORT 64
 void llm_bpe_work_release(struct llm_bpe_work *w);
