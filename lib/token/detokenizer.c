@@ -423,40 +423,54 @@ int llm_decode(const struct llm_tokenizer *t, const int32_t *ids, size_t n, bool
     return bad;
 }
 
-/* Each id as it stands behind another: nothing is stripped, a byte is that byte. */
-int llm_detokenizer_show(struct llm_tokenizer *t, struct llm_err *e)
+/* An id as it stands behind another: nothing is stripped, a byte is that byte. Called with t's lock. */
+static int show(struct llm_tokenizer *t, int32_t id, struct llm_buf *out, struct llm_err *e)
 {
-    struct llm_buf all = {0};
-    struct llm_detokenizer *d = llm_detokenizer_create(t, false, e);
-    int bad = d ? 0 : -1;
+    size_t n;
+    const unsigned char *p = llm_model_piece(t, id, &n);
+    int byte = llm_byte_piece(p, n);
     bool bytes = false;
+    if (!t->shower && !(t->shower = llm_detokenizer_create(t, false, e)))
+        return -1;
     for (int i = 0; i < t->n_decoders; i++)
         bytes = bytes || llm_decode_step_is(&t->decoders[i], "ByteFallback") || llm_decode_step_is(&t->decoders[i], "SentencePiece");
-    t->shown_at = llm_alloc((size_t)t->vocab_size + 1, sizeof *t->shown_at, "a vocabulary", e);
-    if (!t->shown_at)
-        bad = -1;
-    for (int32_t id = 0; id < t->vocab_size && bad == 0; id++) {
-        size_t n;
-        const unsigned char *p = llm_model_piece(t, id, &n);
-        int byte = llm_byte_piece(p, n);
-        t->shown_at[id] = (uint32_t)all.n;
-        for (int i = 0; i <= t->n_decoders; i++) {
-            d->states[i].index = 1;
-            d->states[i].done = true;
-        }
-        if (bytes && byte >= 0 && t->byte_token[byte] == id)
-            bad = llm_buf_put(&all, &(char){(char)byte}, 1, e);
-        else if (t->flags[id])
-            bad = llm_detokenizer_put(d, &id, 1, &all, e) < 0 || llm_detokenizer_end(d, &all, e) < 0 ? -1 : 0;
-        if (bad == 0 && all.n > UINT32_MAX)
-            bad = llm_fail(e, EX_DATAERR, "the vocabulary's texts are more than 4 GiB");
+    for (int i = 0; i <= t->n_decoders; i++) {
+        t->shower->states[i].index = 1;
+        t->shower->states[i].done = true;
     }
-    llm_detokenizer_destroy(d);
-    if (bad < 0) {
-        llm_buf_release(&all);
-        return -1;
+    if (bytes && byte >= 0 && t->byte_token[byte] == id)
+        return llm_buf_put(out, &(char){(char)byte}, 1, e);
+    return llm_detokenizer_put(t->shower, &id, 1, out, e) < 0 || llm_detokenizer_end(t->shower, out, e) < 0 ? -1 : 0;
+}
+
+/* The same, kept for the next time: most vocabularies are never shown as a whole. */
+static const struct llm_shown *shown(struct llm_tokenizer *t, int32_t id)
+{
+    struct llm_err e;
+    struct llm_buf text = {0};
+    size_t n;
+    if (t->shown_at[id])
+        return &t->shown[t->shown_at[id] - 1];
+    const char *p = (const char *)llm_model_piece(t, id, &n);
+    if (show(t, id, &text, &e) < 0 || llm_grow((void **)&t->shown, &t->room_shown, t->n_shown + 1, sizeof *t->shown, &e) < 0) {
+        llm_buf_release(&text);
+        return NULL;
     }
-    t->shown_at[t->vocab_size] = (uint32_t)all.n;
-    t->shown = (unsigned char *)(all.p ? all.p : calloc(1, 1));
-    return t->shown ? 0 : llm_no_memory(e, "a vocabulary");
+    bool same = text.n == n && (n == 0 || memcmp(text.p, p, n) == 0);
+    if (same)
+        llm_buf_release(&text);
+    t->shown[t->n_shown] = (struct llm_shown){same ? p : text.p ? text.p : "", same ? n : text.n, text.p};
+    t->shown_at[id] = (uint32_t)++t->n_shown;
+    return &t->shown[t->n_shown - 1];
+}
+
+const char *llm_detokenizer_show(const struct llm_tokenizer *t, int32_t id, size_t *n)
+{
+    struct llm_tokenizer *own = (struct llm_tokenizer *)(uintptr_t)t; /* a cache behind a lock: the object stays the same */
+    pthread_mutex_lock(&own->lock);
+    const struct llm_shown *s = shown(own, id);
+    const char *p = s ? s->p : NULL;
+    *n = s ? s->n : 0;
+    pthread_mutex_unlock(&own->lock);
+    return p;
 }

@@ -32,7 +32,7 @@ bool llm_decode_step_is(const struct llm_decode_step *s, const char *name);
 /* The byte that "<0x0A>" stands for, or -1. */
 int llm_byte_piece(const unsigned char *p, size_t n);
 struct llm_tokenizer;
-/* Fills t->shown. */
-int llm_detokenizer_show(struct llm_tokenizer *t, struct llm_err *e) LLM_MUST_CHECK;
+/* What an id puts into the middle of a text; stays with `t`. NULL: memory is short. */
+const char *llm_detokenizer_show(const struct llm_tokenizer *t, int32_t id, size_t *n);
 
 #endif

@@ -75,8 +75,7 @@ struct llm_tokenizer {
     struct llm_decode_step *decoders; /* none: pieces are joined */
     int n_decoders;
     json_t *parts;           /* {"normalizer", "pre_tokenizer", "decoder"} as in tokenizer.json, for writing */
-    unsigned char *shown;    /* what each id puts into the middle of a text, as pieces and offsets; NULL: its piece */
-    uint32_t *shown_at;
+    uint32_t *shown_at;      /* [vocab_size] what an id puts into the middle of a text: place in `shown` + 1, 0: not asked yet; NULL: its piece */
     double *scores;          /* [vocab_size] of a Unigram model */
     bool sentencepiece;      /* Unigram: sums in single precision, user-defined pieces always win, as SentencePiece has it */
     double unknown_score, best_score;
@@ -98,6 +97,9 @@ struct llm_tokenizer {
     struct llm_buf settings; /* the table "tokenizer.settings" */
     char id[65];
     bool id_known;
+    struct llm_shown { const char *p; size_t n; char *own; } *shown;
+    size_t n_shown, room_shown;
+    struct llm_detokenizer *shower;
 };
 
 /* ---- building one: create, vocabulary, settings, finish ---- */

@@ -71,7 +71,10 @@ int llm_merge_by_score(struct llm_tokenizer *t, const double *scores, struct llm
     for (int32_t id = 0; id < t->vocab_size && bad == 0; id++)
         if (t->flags[id] & LLM_TOKEN_MODEL)
             order[n_order++] = (struct scored){scores[id], id};
-    if (bad == 0 && n_order)
+    bool sorted = true;
+    for (size_t i = 1; i < n_order && bad == 0; i++)
+        sorted = sorted && by_score(&order[i - 1], &order[i]) <= 0;
+    if (bad == 0 && !sorted)
         qsort(order, n_order, sizeof *order, by_score);
     for (size_t i = 0, end; bad == 0 && i < n_order; i = end) {
         for (end = i + 1; end < n_order && order[end].score == order[i].score; end++) {

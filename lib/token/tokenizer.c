@@ -39,8 +39,11 @@ void llm_tokenizer_destroy(struct llm_tokenizer *t)
     free(t->norms);
     free(t->pres);
     free(t->decoders);
+    for (size_t i = 0; i < t->n_shown; i++)
+        free(t->shown[i].own);
     free(t->shown);
     free(t->shown_at);
+    llm_detokenizer_destroy(t->shower);
     free(t->scores);
     free(t->prefix);
     json_decref(t->parts);
@@ -300,7 +303,7 @@ int llm_tokenizer_finish(struct llm_tokenizer *t, struct llm_bpe_merge *merges, 
         free(t->whole);
         t->whole = NULL;
     }
-    if (t->generic && !t->byte_level && llm_detokenizer_show(t, e) < 0)
+    if (t->generic && !t->byte_level && !(t->shown_at = llm_calloc((size_t)t->vocab_size, sizeof *t->shown_at, "a vocabulary", e)))
         return -1;
     llm_pipeline_plan(t);
     find_ends(t);
@@ -334,10 +337,8 @@ const char *llm_tokenizer_piece(const struct llm_tokenizer *t, int32_t id, size_
     *n = 0;
     if (id < 0 || id >= t->vocab_size || !(t->flags[id] & LLM_TOKEN_PRESENT))
         return NULL;
-    if (t->shown) {
-        *n = t->shown_at[id + 1] - t->shown_at[id];
-        return (const char *)t->shown + t->shown_at[id];
-    }
+    if (t->shown_at)
+        return llm_detokenizer_show(t, id, n);
     return (const char *)llm_model_piece(t, id, n);
 }
 
