@@ -65,6 +65,7 @@ static const struct row { const char *name, *config; double lr; } rows[] = {
     {"llama-mqa", "{\"model_type\": \"llama\", " LLAMA ", \"num_key_value_heads\": 1, \"intermediate_size\": 408}", 3e-3},
     {"llama-window", "{\"model_type\": \"llama\", " LLAMA ", \"intermediate_size\": 344, \"sliding_window\": 32}", 3e-3},
     {"llama-shared-kv", "{\"model_type\": \"llama\", " LLAMA ", \"intermediate_size\": 388, \"kv_sharing\": 2}", 3e-3},
+    {"perceiver", "{\"model_type\": \"perceiver\", " LLAMA ", \"intermediate_size\": 344, \"num_latents\": 32}", 3e-3},
     {"mla", "{\"model_type\": \"deepseek_v2\", " LLAMA ", \"kv_lora_rank\": 48, \"q_lora_rank\": null, \"qk_nope_head_dim\": 16,"
             " \"qk_rope_head_dim\": 16, \"v_head_dim\": 32, \"n_routed_experts\": null, \"intermediate_size\": 344}", 3e-3},
     {"moe", "{\"model_type\": \"mixtral\", " LLAMA ", \"num_key_value_heads\": 4, \"rope_theta\": 10000, \"intermediate_size\": 172,"

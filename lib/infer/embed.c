@@ -51,11 +51,12 @@ static int encode_some(struct llm_engine *g, const int32_t *ids, const int32_t *
                        float *out, int64_t *n, struct llm_err *e)
 {
     int64_t total = lengths[0], row = 0;
-    for (*n = 1; *n < n_texts && total + lengths[*n] <= g->batch; ++*n) total += lengths[*n];
+    bool latents = llm_config_learns_latents(&g->model->config); /* of one text at a time */
+    for (*n = 1; !latents && *n < n_texts && total + lengths[*n] <= g->batch; ++*n) total += lengths[*n];
     const struct llm_tensor *hidden = llm_engine_encode(g, ids, kinds, lengths, *n, e);
     if (!hidden) return -1;
     for (int64_t t = 0; t < *n; t++) {
-        for (int64_t i = 0; i < lengths[t]; i++) add(s, hidden->data + row++ * hidden->stride);
+        for (int64_t i = 0; i < (latents ? hidden->rows : lengths[t]); i++) add(s, hidden->data + row++ * hidden->stride);
         finish(s, out + t * s->width);
     }
     return 0;

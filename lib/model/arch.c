@@ -27,7 +27,8 @@
     X(lstm) \
     X(mamba) \
     X(mamba2) \
-    X(mlp)
+    X(mlp) \
+    X(perceiver)
 
 #define DECLARED(name) extern const struct llm_arch llm_arch_##name;
 FAMILIES(DECLARED)

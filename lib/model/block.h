@@ -25,6 +25,7 @@ enum llm_stem {
 struct llm_names {
     const char *prefix;             /* "model.": also looked for without it */
     const char *embed, *positions, *layer, *final_norm, *head; /* after the prefix; `layer` before the number; head without the prefix */
+    const char *latents;                                       /* after the prefix; NULL */
     const char *token_types, *embed_norm, *pooler;             /* after the prefix; NULL where the family has none */
     const char *head_dense, *head_norm, *head_bias;            /* a head's transform and bias, without the prefix; NULL */
     const char *rel_bias;                                      /* after the prefix: the table of LLM_POSITION_BUCKETS */
@@ -157,7 +158,7 @@ enum { LLM_SUB_MIXER, LLM_SUB_FFN, LLM_SUB_CROSS, LLM_N_SUBS };
 struct llm_layer { struct llm_module before[LLM_N_SUBS], after[LLM_N_SUBS], mixer, ffn, cross; };
 struct llm_decoder {
     struct llm_param *embed, *positions, *head; /* head NULL: tied; positions NULL: not learned */
-    struct llm_param *token_types, *head_bias, *logit_scale; /* NULL: none */
+    struct llm_param *token_types, *head_bias, *logit_scale, *latents; /* NULL: none */
     struct llm_linear_params embed_norm, pooler, head_dense, head_norm, classes; /* w NULL: none */
     struct llm_layer *layers;
     int64_t n_layers;

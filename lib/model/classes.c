@@ -26,7 +26,7 @@ void llm_config_compare(struct llm_config *c)
 
 bool llm_config_has_head(const struct llm_config *c)
 {
-    return c->num_labels == 0 && !c->contrastive;
+    return c->num_labels == 0 && !c->contrastive && !llm_config_learns_latents(c);
 }
 
 /* transformers names the model in "architectures", and the classes in "id2label"; two where it does not. */
@@ -99,10 +99,19 @@ void llm_classes_declare(struct llm_declare *d, struct llm_decoder *m)
     if (c->bidirectional) llm_declare_bias(d, &m->classes.b, name, c->num_labels, "num_labels");
 }
 
+/* The mean of each row's latents. */
+static struct llm_tensor *all_latents(struct llm_ctx *c, struct llm_tensor *hidden, int64_t n_rows, int64_t row_len)
+{
+    int32_t *lengths = llm_op_alloc(c, n_rows, sizeof *lengths);
+    for (int64_t r = 0; r < n_rows && lengths; r++) lengths[r] = (int32_t)row_len;
+    return llm_row_mean(c, hidden, lengths, n_rows);
+}
+
 struct llm_tensor *llm_model_pool(struct llm_ctx *c, const struct llm_model *m, struct llm_tensor *hidden, const int32_t *lengths, int64_t n_rows)
 {
     enum llm_pool_kind kind = llm_config_pooling(&m->config);
     int64_t row_len = n_rows > 0 ? hidden->rows / n_rows : 0;
+    if (llm_config_learns_latents(&m->config)) return all_latents(c, hidden, n_rows, row_len);
     if (kind == LLM_POOL_MEAN || kind == LLM_POOL_UNSET) return llm_row_mean(c, hidden, lengths, n_rows);
     int32_t *rows = llm_op_alloc(c, n_rows, sizeof *rows);
     if (llm_ctx_failed(c)) return &c->nothing;

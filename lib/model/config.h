@@ -43,6 +43,9 @@ enum llm_topk_method { LLM_TOPK_GREEDY, LLM_TOPK_GROUPS, LLM_TOPK_NOAUX };
 /* How routers train: the plain gradient through the weights, with Gumbel noise, or with equal weights and the gradient of the soft ones. */
 enum llm_routing { LLM_ROUTING_SOFT, LLM_ROUTING_GUMBEL, LLM_ROUTING_STRAIGHT_THROUGH };
 
+/* Perceivers: latents are the last tokens themselves, or learned vectors. */
+enum llm_latents { LLM_LATENTS_LAST, LLM_LATENTS_LEARNED };
+
 #define LLM_MAX_LAYERS 1024
 #define LLM_MOST_NEXT 4
 #define LLM_MAX_EOS 16
@@ -76,6 +79,8 @@ struct llm_config {
     bool no_final_norm;            /* nothing stands behind the last layer */
     bool bidirectional;            /* an encoder: tokens see those behind them too, and nothing is generated */
     int64_t num_labels;            /* classes that texts are told apart by, in place of predicting tokens; 0: none */
+    int64_t num_latents;           /* of Perceivers; 0: the model is none */
+    enum llm_latents latents;
     bool contrastive;              /* compares texts by their vectors, with a learned scale, in place of predicting tokens */
     bool fixed_logit_scale;        /* which stays */
     double logit_scale_init;       /* the logarithm of the scale at first; CLIP's */
@@ -156,6 +161,10 @@ bool llm_layer_in(const llm_layer_set s, int64_t layer);
 int64_t llm_config_embedding(const struct llm_config *c);
 /* The window of a layer's attention, 0: none. */
 int64_t llm_config_window(const struct llm_config *c, int64_t layer);
+/* Tokens of a block that a layer's attention stays within, 0: it does not. */
+int64_t llm_config_block(const struct llm_config *c, int64_t layer);
+/* Whether hidden states are those of learned latents, num_latents a text. */
+bool llm_config_learns_latents(const struct llm_config *c);
 /* Whether a layer's feed-forward part is a mixture of experts. */
 bool llm_config_is_mixture(const struct llm_config *c, int64_t layer);
 /* The same model with so many classes in place of a head over the vocabulary. */

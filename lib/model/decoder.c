@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "model/arch.h"
+#include "tensor/tape.h"
 
 /* What a layer is made of. */
 const struct llm_module_kind *llm_decoder_mixer(const struct llm_config *c, int64_t layer)
@@ -11,7 +12,7 @@ const struct llm_module_kind *llm_decoder_mixer(const struct llm_config *c, int6
     static const struct llm_module_kind *const others[] = {[LLM_MIXER_RNN] = &llm_module_rnn, [LLM_MIXER_LSTM] = &llm_module_lstm,
                                                          [LLM_MIXER_MAMBA] = &llm_module_mamba, [LLM_MIXER_MAMBA2] = &llm_module_mamba2,
                                                          [LLM_MIXER_WINDOW] = &llm_module_window};
-    (void)layer;
+    if (layer == 0 && llm_config_learns_latents(c)) return &llm_module_cross; /* at the text */
     if (c->mixer != LLM_MIXER_ATTENTION) return others[c->mixer];
     return c->kv_lora_rank > 0 ? &llm_module_mla : &llm_module_attention;
 }
@@ -104,6 +105,9 @@ static void declare_embeddings(struct llm_declare *d, struct llm_decoder *m)
     }
     if (c->type_vocab_size > 0) {
         llm_declare_table(d, &m->token_types, full(d, n->token_types), c->type_vocab_size, c->hidden_size, "type_vocab_size, hidden_size", true);
+    }
+    if (llm_config_learns_latents(c)) {
+        llm_declare_table(d, &m->latents, full(d, n->latents), c->num_latents, c->hidden_size, "num_latents, hidden_size", true);
     }
     d->row = llm_module_norm.name;
     if (c->embedding_norm) llm_declare_norm(d, &m->embed_norm, full(d, n->embed_norm), c->hidden_size, "hidden_size");
@@ -233,6 +237,7 @@ struct run {
     bool encoder;              /* the other stack's layers */
     struct llm_tensor *memory; /* what cross-attention looks at */
     const int32_t *memory_len;
+    const int32_t *latents;    /* numbers of learned latents, which go through the layers in place of tokens; NULL */
     int64_t first, n;
 };
 
@@ -337,6 +342,14 @@ static struct llm_tensor *embed(struct llm_ctx *c, const struct llm_model *model
     return llm_dropout(c, x, (float)f->embd_pdrop, LLM_RNG_DROPOUT_EMBED);
 }
 
+/* What the first layer of a stack takes. */
+static struct llm_tensor *input(struct llm_ctx *c, const struct run *r)
+{
+    const struct llm_decoder *m = r->model->layout;
+    if (!r->latents) return embed(c, r->model, &r->batch, r->encoder);
+    return llm_embedding(c, r->latents, r->batch.n_tokens, m->latents, 1);
+}
+
 /* All layers of one stack, and the norm behind them. */
 static struct llm_tensor *run_stack(struct llm_ctx *c, const struct run *whole, int64_t n_layers, const struct llm_linear_params *last)
 {
@@ -351,7 +364,7 @@ static struct llm_tensor *run_stack(struct llm_ctx *c, const struct run *whole, 
         return &c->nothing;
     }
     size_t mark = llm_arena_mark(&c->acts);
-    struct llm_tensor *x = embed(c, whole->model, b, whole->encoder);
+    struct llm_tensor *x = input(c, whole);
     for (int64_t l = 0, n; l < n_layers; l += n) {
         n = n_layers - l < every ? n_layers - l : every;
         runs[l] = *whole;
@@ -370,10 +383,23 @@ struct llm_tensor *llm_decoder_encode(struct llm_ctx *c, struct llm_model *model
     return run_stack(c, &r, m->n_encoder, &m->encoder_norm);
 }
 
+/* Learned latents of each row, which look at the row's text. */
+static struct run look_at(struct llm_ctx *c, struct llm_model *model, const struct llm_batch *b)
+{
+    int64_t n = model->config.num_latents, rows = c->n_rows > 0 ? c->n_rows : 1;
+    struct run r = {.model = model, .batch = {.n_tokens = rows * n, .checkpoint_every = b->checkpoint_every}, .memory_len = b->lengths};
+    int32_t *numbers = llm_op_alloc(c, rows * n, sizeof *numbers);
+    for (int64_t i = 0; i < rows * n && numbers; i++) numbers[i] = (int32_t)(i % n);
+    r.latents = numbers;
+    r.memory = embed(c, model, b, false);
+    return r;
+}
+
 /* A batch, with what its encoder makes of the source. */
 static struct run begin(struct llm_ctx *c, struct llm_model *model, const struct llm_batch *b)
 {
     struct run r = {.model = model, .batch = *b};
+    if (llm_config_learns_latents(&model->config)) return look_at(c, model, b);
     if (!b->source) return r;
     struct llm_batch source = *b->source;
     source.checkpoint_every = b->checkpoint_every;
@@ -398,9 +424,9 @@ void llm_model_walk(struct llm_ctx *c, struct llm_model *model, const struct llm
     struct llm_shared_kv shared = {NULL, NULL};
     char place[200];
     const struct run r = begin(c, model, b);
-    bool on = !r.memory || visit(arg, "what the encoder says", r.memory);
-    struct llm_tensor *x = embed(c, model, b, false);
-    on = on && visit(arg, "the embeddings", x);
+    bool on = !r.memory || visit(arg, r.latents ? "the embeddings" : "what the encoder says", r.memory);
+    struct llm_tensor *x = input(c, &r);
+    on = on && visit(arg, r.latents ? "the latents" : "the embeddings", x);
     for (int64_t l = 0; l < m->n_layers && on; l++) {
         struct llm_layer *layer = &m->layers[l];
         const struct llm_pass p = pass_of(&r, &shared, l);

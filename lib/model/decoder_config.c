@@ -35,6 +35,16 @@ int64_t llm_config_window(const struct llm_config *c, int64_t layer)
     return llm_layer_in(c->local_layers, layer) ? c->sliding_window : 0;
 }
 
+int64_t llm_config_block(const struct llm_config *c, int64_t layer)
+{
+    return c->num_latents > 0 && c->latents == LLM_LATENTS_LAST && layer > 0 ? c->num_latents : 0;
+}
+
+bool llm_config_learns_latents(const struct llm_config *c)
+{
+    return c->num_latents > 0 && c->latents == LLM_LATENTS_LEARNED;
+}
+
 bool llm_config_is_mixture(const struct llm_config *c, int64_t layer)
 {
     return c->num_experts > 0 && layer >= c->first_k_dense_replace && (layer + 1) % c->moe_layer_freq == 0;

@@ -50,6 +50,10 @@ static const struct {
                " \"direct_connections\": true}"},
     {"mlp", "{\"model_type\": \"mlp\", \"vocab_size\": 4096, \"context_window\": 16, \"embedding_size\": 64, \"intermediate_size\": 512,"
             " \"num_hidden_layers\": 2, \"hidden_act\": \"gelu\"}"},
+    /* 4.98M with a vocabulary of 4,096: the whole text is seen by its first layer, 128 latents by the others */
+    {"perceiver", "{\"model_type\": \"perceiver\", \"vocab_size\": 4096, \"hidden_size\": 256, \"intermediate_size\": 768,"
+                  " \"num_hidden_layers\": 5, \"num_attention_heads\": 4, \"num_key_value_heads\": 2, \"num_latents\": 128,"
+                  " \"max_position_embeddings\": 512, \"rms_norm_eps\": 1e-5, \"tie_word_embeddings\": true}"},
     {"gpt2", "{\"model_type\": \"gpt2\", \"embd_pdrop\": 0, \"attn_pdrop\": 0, \"resid_pdrop\": 0}"},
     {"smollm", "{\"model_type\": \"llama\", \"vocab_size\": 49152, \"hidden_size\": 576, \"intermediate_size\": 1536, \"num_hidden_layers\": 30,"
                " \"num_attention_heads\": 9, \"num_key_value_heads\": 3, \"max_position_embeddings\": 2048, \"rms_norm_eps\": 1e-5,"

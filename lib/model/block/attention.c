@@ -76,6 +76,22 @@ static struct llm_tensor *chunked(struct llm_ctx *c, const struct llm_pass *p, c
     return llm_attention_chunks(c, turned, llm_rope(c, k, own, p->rope), v, &part, b->seqs ? b->seqs + p->layer * b->n_seqs : NULL, b->n_seqs);
 }
 
+/* Attention that stays within blocks of tokens, counted from the text's beginning: each is a document of its own, or of a cache a chunk. */
+static struct llm_attn within_blocks(struct llm_ctx *c, const struct llm_pass *p, const struct llm_attn *a)
+{
+    const struct llm_batch *b = p->batch;
+    struct llm_attn part = *a;
+    int64_t block = llm_config_block(p->config, p->layer), row_len = llm_row_len(c, b->n_tokens);
+    if (block == 0) return part;
+    part.chunk_part = LLM_CHUNK_OWN;
+    part.chunk = b->seqs ? block : 0;
+    if (b->seqs) return part;
+    int32_t *starts = llm_op_alloc(c, b->n_tokens, sizeof *starts);
+    for (int64_t t = 0; t < b->n_tokens && starts; t++) starts[t] = (int32_t)(t % row_len - b->positions[t] % block);
+    part.doc_start = starts;
+    return part;
+}
+
 static struct llm_tensor *forward(struct llm_ctx *c, const struct llm_module *m, const struct llm_pass *p, struct llm_tensor *x)
 {
     const struct llm_config *f = p->config;
@@ -118,8 +134,11 @@ static struct llm_tensor *forward(struct llm_ctx *c, const struct llm_module *m,
                                .kv_len = b->lengths, .rel_bias = p->rel_bias, .rel_map = p->rel_map, .rel_max = f->rel_max_distance + 1,
                                .rel_buckets = f->rel_buckets,
                                .dropout = c->training ? (float)f->attn_pdrop : 0};
+    const struct llm_attn blocks = within_blocks(c, p, &a);
     struct llm_tensor *y;
-    if (chunks) y = chunked(c, p, &a, q, k, v);
+    if (llm_config_block(f, p->layer) > 0 && b->seqs) y = llm_attention_cached(c, q, k, v, &blocks, b->seqs + p->layer * b->n_seqs, b->n_seqs);
+    else if (llm_config_block(f, p->layer) > 0) y = llm_attention(c, q, k, v, &blocks, NULL);
+    else if (chunks) y = chunked(c, p, &a, q, k, v);
     else if (b->seqs) y = llm_attention_cached(c, q, k, v, &a, b->seqs + p->layer * b->n_seqs, b->n_seqs);
     else y = llm_attention(c, q, k, v, &a, NULL);
     return llm_linear(c, y, m->p[OUT].w, m->p[OUT].b);
@@ -128,7 +147,11 @@ static struct llm_tensor *forward(struct llm_ctx *c, const struct llm_module *m,
 /* Scores and the weighted sum of values: 2 FLOPs for each of d_k and d_v, head and token in sight. */
 static double extra_flops(const struct llm_config *c, int64_t layer, int64_t context)
 {
-    int64_t window = llm_config_window(c, layer), seen = window > 0 && window < context ? window : context;
+    int64_t window = llm_config_window(c, layer), seen = window > 0 && window < context ? window : context, block = llm_config_block(c, layer);
+    if (llm_config_learns_latents(c) && context > 0) { /* of all latents, shared by the tokens of the text */
+        return 4.0 * (double)(c->num_attention_heads * c->head_dim) * (double)c->num_latents * (double)c->num_latents / (double)context;
+    }
+    if (block > 0 && (block + 1) / 2 < seen) seen = (block + 1) / 2; /* on average */
     return 4.0 * (double)(c->num_attention_heads * c->head_dim) * (double)seen;
 }
 

@@ -45,8 +45,9 @@ static struct llm_tensor *forward(struct llm_ctx *c, const struct llm_module *m,
 /* As of attention, over a source of `context` tokens. */
 static double extra_flops(const struct llm_config *c, int64_t layer, int64_t context)
 {
+    int64_t queries = llm_config_learns_latents(c) && context > 0 ? c->num_latents : context; /* a token is seen by each latent */
     (void)layer;
-    return 4.0 * (double)(c->num_attention_heads * c->head_dim) * (double)context;
+    return 4.0 * (double)(c->num_attention_heads * c->head_dim) * (double)queries;
 }
 
 const struct llm_module_kind llm_module_cross = {.name = "cross-attention", .declare = declare, .forward = forward, .extra_flops = extra_flops};

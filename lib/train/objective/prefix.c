@@ -7,7 +7,8 @@ static int check(const struct llm_model *m, struct llm_err *e)
     const struct llm_config *c = &m->config;
     if (llm_objective_check_next(m, e) < 0) return -1;
     const char *found = c->mixer != LLM_MIXER_ATTENTION ? "layers without attention" : c->sliding_window > 0 ? "a sliding window"
-                      : c->dual_chunk_size > 0 ? "dual chunks" : c->num_nextn_predict_layers > 0 ? "layers that predict more than one token" : NULL;
+                      : c->dual_chunk_size > 0 ? "dual chunks" : c->num_latents > 0 ? "blocks of latents"
+                      : c->num_nextn_predict_layers > 0 ? "layers that predict more than one token" : NULL;
     if (!found) return 0;
     return llm_fail(e, EX_UNAVAILABLE, "expected attention to all tokens, found %s (%s)", found, c->model_type);
 }

@@ -29,6 +29,8 @@ static const char *const configs[] = {
     "\"n_groups\":2,\"initializer_range\":0.3}",
     "{\"model_type\":\"llama\",\"vocab_size\":61,\"hidden_size\":32,\"intermediate_size\":48,\"num_hidden_layers\":2,\"num_attention_heads\":2,"
     "\"initializer_range\":0.2}",
+    "{\"model_type\":\"perceiver\",\"vocab_size\":61,\"hidden_size\":32,\"intermediate_size\":48,\"num_hidden_layers\":3,\"num_attention_heads\":2,"
+    "\"num_latents\":64,\"initializer_range\":0.2}",
 };
 enum { N_CONFIGS = sizeof configs / sizeof *configs };
 

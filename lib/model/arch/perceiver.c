@@ -1,0 +1,67 @@
+/* Perceivers (Jaegle et al. 2021). "latents": "last" is a language model in the manner of Perceiver AR (Hawthorne et al. 2022): the first layer looks
+ * at all tokens before, the others at the latents of the same block of num_latents tokens alone, so that each token is predicted by the latents of
+ * the last tokens, cross-attention into the whole text, and causal attention among them. "learned" is an encoder: num_latents learned vectors look at
+ * the text once, then at each other; for classes and vectors of texts. */
+#include "model/arch/keys.h"
+
+static const char *const latent_words[] = {"last", "learned", NULL};
+
+static const struct llm_config_key keys[] = {
+    LLM_KEYS_SIZES,
+    {"hidden_act", LLM_KEY_ACT, LLM_AT(act), 0, 0, NULL, false},
+    {"rms_norm_eps", LLM_KEY_REAL, LLM_AT(norm_eps), 0, 1, NULL, false},
+    {"num_latents", LLM_KEY_INT, LLM_AT(num_latents), 1, 1 << 20, NULL, false},
+    {"latents", LLM_KEY_WORD, LLM_AT(latents), 0, 0, latent_words, false},
+    {"position_embedding", LLM_KEY_WORD, LLM_AT(position), 0, 0, llm_position_words, true},
+    {"embd_pdrop", LLM_KEY_REAL, LLM_AT(embd_pdrop), 0, .999, NULL, true},
+    {"resid_pdrop", LLM_KEY_REAL, LLM_AT(resid_pdrop), 0, .999, NULL, true},
+    LLM_KEY_END,
+};
+
+static void defaults(struct llm_config *c)
+{
+    llm_llama_defaults(c);
+    c->num_latents = 256;
+    c->latents = LLM_LATENTS_LAST;
+    c->bos_token_id = c->eos_token_id = -1;
+}
+
+static int finish(struct llm_config *c, const json_t *o, struct llm_err *e)
+{
+    c->bidirectional = c->embedding_norm = c->latents == LLM_LATENTS_LEARNED;
+    if (c->bidirectional && c->position == LLM_POSITION_ROPE) c->position = LLM_POSITION_LEARNED; /* latents stand nowhere */
+    if (c->bidirectional) c->pooling = LLM_POOL_MEAN;
+    if (c->position == LLM_POSITION_BUCKETS) return llm_fail(e, EX_DATAERR, "position_embedding: expected rope, learned, sinusoidal or none");
+    return llm_decoder_finish(c, o, e);
+}
+
+/* Of the layers that learned latents go through, a token of a full context meets a share. */
+static int declare(struct llm_declare *d, struct llm_decoder *m)
+{
+    const struct llm_config *c = d->config;
+    double share = (double)c->num_latents / (double)c->max_position_embeddings;
+    if (llm_decoder_declare(d, m) < 0) return -1;
+    for (size_t i = 0; i < d->n && c->bidirectional; i++) {
+        bool looks = d->specs[i].slot == &m->layers[0].mixer.p[1].w || d->specs[i].slot == &m->layers[0].mixer.p[2].w; /* keys and values of tokens */
+        if (d->specs[i].layer >= 0 && !looks) d->specs[i].active = share;
+    }
+    return 0;
+}
+
+const struct llm_arch llm_arch_perceiver = {
+    .model_type = "perceiver",
+    .architecture = "PerceiverForCausalLM",
+    .keys = keys,
+    .defaults = defaults,
+    .finish = finish,
+    .extra = llm_decoder_extra,
+    .names = {.prefix = "model.", .embed = "embed_tokens", .positions = "embed_positions", .embed_norm = "input_norm", .latents = "latents",
+              .layer = "layers.", .final_norm = "norm", .head = "lm_head",
+              .stem = {[LLM_STEM_Q] = "self_attn.q_proj", [LLM_STEM_K] = "self_attn.k_proj", [LLM_STEM_V] = "self_attn.v_proj",
+                       [LLM_STEM_OUT] = "self_attn.o_proj", [LLM_STEM_CROSS_Q] = "cross_attn.q_proj", [LLM_STEM_CROSS_K] = "cross_attn.k_proj",
+                       [LLM_STEM_CROSS_V] = "cross_attn.v_proj", [LLM_STEM_CROSS_OUT] = "cross_attn.o_proj",
+                       [LLM_STEM_GATE] = "mlp.gate_proj", [LLM_STEM_UP] = "mlp.up_proj", [LLM_STEM_DOWN] = "mlp.down_proj",
+                       [LLM_STEM_NORM_1] = "input_layernorm", [LLM_STEM_NORM_2] = "post_attention_layernorm"}},
+    .declare = declare,
+    .forward = llm_decoder_forward,
+};
