@@ -5,7 +5,7 @@ export LLM_THREADS=1
 setup_file() {
     sentences_tokens
     awk 'BEGIN { split("red green small old quick cat dog bird fish hen", w); split("good great fine lovely", g); split("bad awful poor nasty", b)
-        for (i = 0; i < 300; i++) { p = i * 7 % 2
+        for (i = 0; i < 300; i++) { p = int(i / 10) % 2
             printf "%s %s %s %s\t%s\n", w[i % 10 + 1], p ? g[i % 4 + 1] : b[i % 4 + 1], w[i * 3 % 10 + 1], w[int(i / 7) % 10 + 1], p ? "pos" : "neg" } }' > data.tsv
     llm-tokenize encode -T tok.json --tsv --label 2 -o classes.tok data.tsv
 }
@@ -28,11 +28,11 @@ setup() {
 @test "one batch is learned by heart, classes are learned" {
     "${lm[@]}" --cross-document -n 250 -b 2 --overfit-one --lr 5e-3
     "${learned[@]}" -n 60 -b 8 --overfit-one --lr 3e-3
-    "${learned[@]}" -n 120 -b 16 --lr 3e-3 --val .2 --log log.jsonl -o m.llm
+    "${learned[@]}" -n 200 -b 16 --lr 3e-3 --val .2 --log log.jsonl -o m.llm
     assert_equal "$(jq -s 'map(.val_accuracy // empty) | last > .9' log.jsonl)" true
-    printf '{"prompt": "dog awful hen"}\n{"prompt": "red lovely fish"}\n' | llm-infer -m m.llm --classify --jsonl > said
+    printf '{"prompt": "dog awful hen bird"}\n{"prompt": "red lovely fish cat"}\n' | llm-infer -m m.llm --classify --jsonl > said
     assert_equal "$(jq -r .label said | tr '\n' ' ')" "neg pos "
-    llm-infer -m m.llm --classify "dog awful hen" | cut -f 1 | sed -n 1p | grep -qx neg
+    llm-infer -m m.llm --classify "dog awful hen bird" | cut -f 1 | sed -n 1p | grep -qx neg
 }
 
 @test "the same bytes by any threads, any passes of a step, and after an interruption" {
