@@ -33,7 +33,7 @@ static const struct {
     {"bert-mini", "{\"model_type\": \"bert\", \"vocab_size\": 8192, \"hidden_size\": 256, \"intermediate_size\": 1024, \"num_hidden_layers\": 4,"
                   " \"num_attention_heads\": 4, \"max_position_embeddings\": 512, \"hidden_dropout_prob\": 0,"
                   " \"attention_probs_dropout_prob\": 0}"},
-    /* 4.2M with a vocabulary of 4,096: layers of recurrence from before attention */
+    /* 5.2M and 8.4M with a vocabulary of 4,096: layers of recurrence from before attention */
     {"rnn", "{\"model_type\": \"rnn\", \"vocab_size\": 4096, \"hidden_size\": 512, \"num_layers\": 2}"},
     {"lstm", "{\"model_type\": \"lstm\", \"vocab_size\": 4096, \"hidden_size\": 512, \"num_layers\": 2}"},
     /* an encoder-decoder in T5 1.1's manner, without dropout */
