@@ -4,7 +4,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
+#include <unistd.h>
 #include "token/chat/find.h"
 #include "io/sniff.h"
 #include "model/arch.h"
@@ -13,6 +15,9 @@
 #include "model/names.h"
 #include "model/ngram.h"
 #include "model/sentence.h"
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 
 static void shape_text(const int64_t *shape, int n_dims, char *out, size_t n)
 {
@@ -313,6 +318,22 @@ static int load_state(struct llm_model *m, struct llm_checkpoint *f, struct llm_
     return 0;
 }
 
+/* Gives memory back that only loading needed: pages of the mapping that hold metadata and names, and what malloc kept of tables that tokenizers were
+ * made of. */
+static void forget(const struct llm_model *m)
+{
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    for (size_t i = 0; i < m->n_files; i++) {
+        const struct llm_header *h = llm_checkpoint_header(m->files[i]);
+        const struct llm_entry *first = h->n_entries ? &h->entries[0] : NULL;
+        const char *data = first && llm_checkpoint_is_mapped(m->files[i]) ? llm_checkpoint_borrow(m->files[i], first) : NULL;
+        if (data) madvise((void *)(uintptr_t)(data - first->offset - h->header_bytes), h->header_bytes / page * page, MADV_DONTNEED);
+    }
+#ifdef __GLIBC__
+    malloc_trim(0);
+#endif
+}
+
 /* The model of configuration `c`; takes the files over. `name`: what the whole is called in messages. */
 static struct llm_model *from_config(struct llm_model_files *files, const char *name, const struct llm_config *c, struct llm_err *e)
 {
@@ -338,6 +359,7 @@ static struct llm_model *from_config(struct llm_model_files *files, const char *
     if (r == 0 && !m->arch->load) r = load_params(m, &d, e);
     if (r == 0) r = load_state(m, m->files[0], e);
     llm_declare_release(&d);
+    if (r == 0) forget(m);
     if (r == 0) return m;
     llm_in(e, "%s", name);
     llm_model_destroy(m);

@@ -2,6 +2,7 @@
  * not at all. */
 #include <string.h>
 #include "cpu/kernels.h"
+#include "cpu/pages.h"
 #include "cpu/profile.h"
 #include "tensor/gradcheck.h"
 #include "tensor/ops.h"
@@ -101,6 +102,7 @@ struct llm_tensor *llm_embedding(struct llm_ctx *c, const int32_t *ids, int64_t 
     if (llm_ctx_failed(c)) return &c->nothing;
     struct work w = {ids, table, node.out, llm_dtype_bytes(table->weight.dtype, (uint64_t)table->weight.k), scale};
     llm_for_rows(n, table->weight.k, forward_rows, &w);
+    llm_weight_looked_up(&table->weight, n);
     return llm_record(c, &node, &(struct embedding_args){ids, scale, c->use}, sizeof(struct embedding_args));
 }
 
