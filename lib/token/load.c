@@ -130,8 +130,10 @@ static struct llm_tokenizer *load_folder(const char *path, const char *pattern, 
 {
     struct llm_buf json = {0}, model = {0}, encoder = {0}, merges = {0};
     struct llm_tokenizer *t = NULL;
-    if (llm_buf_printf(&json, e, "%s/tokenizer.json", path) < 0 || llm_buf_printf(&model, e, "%s/tokenizer.model", path) < 0
-        || llm_buf_printf(&encoder, e, "%s/encoder.json", path) < 0 || llm_buf_printf(&merges, e, "%s/vocab.bpe", path) < 0)
+    int n = (int)strlen(path);
+    while (n > 1 && path[n - 1] == '/') n--;
+    if (llm_buf_printf(&json, e, "%.*s/tokenizer.json", n, path) < 0 || llm_buf_printf(&model, e, "%.*s/tokenizer.model", n, path) < 0
+        || llm_buf_printf(&encoder, e, "%.*s/encoder.json", n, path) < 0 || llm_buf_printf(&merges, e, "%.*s/vocab.bpe", n, path) < 0)
         goto done;
     if (exists(json.p))
         t = llm_tokenizer_load(json.p, pattern, e);

@@ -50,6 +50,16 @@ dies() {
     assert_not_exist out.llm
 }
 
+@test "llm-kvinspect: a signal while nothing comes; llm-quantize: while nobody takes what it writes" {
+    llm-train -q -c nano -T "$M/tokenizer.json" -n 0 -o fresh.llm
+    dies INT 130 llm-kvinspect -
+    mkfifo full
+    exec 8<> full
+    run -130 bash -c 'timeout --preserve-status -k 20 -s INT 1 llm-quantize -q -t f32 fresh.llm - > full'
+    exec 8<&-
+    nothing_left
+}
+
 @test "llm-infer: a signal while it reads a prompt, and while it makes tokens" {
     printf 'word %.0s' {1..200000} > long.txt
     dies INT 130 llm-infer -m "$M" -j 2 -c 1M -n 0 --kv-out cache.kv -f long.txt
