@@ -68,7 +68,7 @@ static const struct llm_opt options[] = {
     {0, "temp", "T", "temperature, 0: the most likely token [0.8]", LLM_REAL, AT(temperature), 0, 1e6, NULL},
     {.type = LLM_HEADING, .help = "Computing"},
     {0, "precision", "TYPE", "compute in f32 or bf16 [bf16]", LLM_CHOICE, AT(precision), 0, 0, "f32|bf16"},
-    {0, "cache-type", "TYPE", "store keys and values as f32, f16, bf16 or q8_0 [as --precision]", LLM_CHOICE, AT(cache_type), 0, 0, LLM_KV_TYPES},
+    {0, "cache-type", "TYPE", "keys and values as f32, f16, bf16, q8_0 or q4_0 [as --precision]", LLM_CHOICE, AT(cache_type), 0, 0, LLM_KV_TYPES},
     {'b', "batch", "N", "work on at most N tokens at once [512]", LLM_INT, AT(batch), 1, 1 << 20, NULL},
     {0, "draft-max", "N", "tokens that the model's own further layers draft at a time; changes no token [0]", LLM_INT, AT(draft), 0, 64, NULL},
     {0, "parallel", "N", "at most N completions under way at once [16]", LLM_INT, AT(parallel), 1, 4096, NULL},

@@ -31,7 +31,7 @@ static const struct llm_opt options[] = {
     {'d', "depth", "N,...", "behind this many tokens [0]", LLM_STR, AT(depth), 0, 0, NULL},
     {'r', "runs", "N", "repetitions [5]", LLM_INT, AT(runs), 1, LLM_SPEED_MAX_RUNS, NULL},
     {'b', "batch", "N", "most tokens of a pass [512]", LLM_INT, AT(batch), 1, 65536, NULL},
-    {0, "cache-type", "TYPE", "f32, f16, bf16 or q8_0 [bf16]", LLM_CHOICE, AT(cache), 0, 0, LLM_KV_TYPES},
+    {0, "cache-type", "TYPE", "f32, f16, bf16, q8_0 or q4_0 [bf16]", LLM_CHOICE, AT(cache), 0, 0, LLM_KV_TYPES},
     {0, "precision", "f32|bf16", "arithmetic of plain weights [bf16]", LLM_CHOICE, AT(precision), 0, 0, "f32|bf16"},
     {0}};
 

@@ -21,15 +21,14 @@ static int print(const struct llm_kv_file *f, const struct args *a, struct llm_e
 {
     static const char *const columns[] = {"type", "here", "bytes_per_token_and_layer", "bytes_per_token", "bytes", "bytes_at_full_context",
                                           "state_bytes", NULL};
-    static const enum llm_dtype types[] = {LLM_F32, LLM_F16, LLM_BF16, LLM_Q8_0};
     int64_t state = (int64_t)llm_model_state_bytes(&f->config);
     struct table t;
     if (table_open(&t, a->common.output, a->common.json, columns, e) < 0) return -1;
-    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
-        double token = llm_model_kv_bytes_per_token(&f->config, types[i]);
-        if (!serves(f, types[i])) continue;
-        table_text(&t, llm_dtypes[types[i]].name);
-        table_text(&t, types[i] == f->dtype ? "yes" : "no");
+    for (const enum llm_dtype *type = llm_kv_types; *type != LLM_NO_DTYPE; type++) {
+        double token = llm_model_kv_bytes_per_token(&f->config, *type);
+        if (!serves(f, *type)) continue;
+        table_text(&t, llm_dtypes[*type].name);
+        table_text(&t, *type == f->dtype ? "yes" : "no");
         table_integer(&t, (int64_t)token / f->n_layers);
         table_integer(&t, (int64_t)token);
         table_integer(&t, state + (int64_t)token * f->n);

@@ -5,7 +5,7 @@
 #include <string.h>
 #include "base/buf.h"
 
-const enum llm_dtype llm_kv_types[] = {LLM_F32, LLM_F16, LLM_BF16, LLM_Q8_0};
+const enum llm_dtype llm_kv_types[] = {LLM_F32, LLM_F16, LLM_BF16, LLM_Q8_0, LLM_Q4_0, LLM_NO_DTYPE};
 
 struct llm_kv_page {
     struct llm_kv_page *next;

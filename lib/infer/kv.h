@@ -21,19 +21,19 @@ struct llm_kv_pool {
     struct llm_kv_layer *layers;
     int64_t n_layers;
     int64_t n_all;             /* and one more where a layer behind them drafts */
-    enum llm_dtype dtype;      /* F32, F16, BF16, Q8_0 */
+    enum llm_dtype dtype;      /* F32, F16, BF16, Q8_0, Q4_0 */
     size_t page_bytes;
     int64_t state_floats;      /* of a sequence; 0: none */
     int64_t n_pages;           /* made so far: in use and waiting to be used again */
     struct llm_kv_page *unused;
 };
-/* Fails (69) when the dtype does not serve the model: Q8_0 wants heads of a multiple of 32. Release either way. */
+/* Fails (69) when the dtype does not serve the model: blocks want heads of a multiple of 32. Release either way. */
 int llm_kv_pool_init(struct llm_kv_pool *p, const struct llm_config *c, enum llm_dtype dtype, struct llm_err *e) LLM_MUST_CHECK;
 /* Room for the layer that drafts (infer/draft.h), before the first sequence: its number is n_layers. */
 int llm_kv_pool_add_draft(struct llm_kv_pool *p, const struct llm_config *c, struct llm_err *e) LLM_MUST_CHECK;
 void llm_kv_pool_release(struct llm_kv_pool *p); /* after the sequences */
-/* The dtypes a cache can have, as LLM_CHOICE words, and the dtype of a choice. */
-#define LLM_KV_TYPES "f32|f16|bf16|q8_0"
+/* The dtypes a cache can have, as LLM_CHOICE words, and the dtype of a choice; LLM_NO_DTYPE ends them. */
+#define LLM_KV_TYPES "f32|f16|bf16|q8_0|q4_0"
 extern const enum llm_dtype llm_kv_types[];
 
 /* One sequence. */

@@ -164,8 +164,10 @@ static int look_at_keys(struct llm_kv_file *f, const struct llm_header *h, struc
     const struct llm_entry *first = llm_header_find(h, key), *traced = llm_header_find(h, query);
     if (!first) return llm_fail(e, EX_DATAERR, "expected a tensor '%s', found none", key);
     f->dtype = first->dtype;
-    if (f->dtype != LLM_F32 && f->dtype != LLM_F16 && f->dtype != LLM_BF16 && f->dtype != LLM_Q8_0) {
-        return llm_fail(e, EX_DATAERR, "tensor '%s': expected F32, F16, BF16 or Q8_0, found %s", key, llm_dtypes[f->dtype].name);
+    const enum llm_dtype *type = llm_kv_types;
+    while (*type != f->dtype && *type != LLM_NO_DTYPE) type++;
+    if (*type == LLM_NO_DTYPE) {
+        return llm_fail(e, EX_DATAERR, "tensor '%s': expected " LLM_KV_TYPES ", found %s", key, llm_dtypes[f->dtype].name);
     }
     if (!traced) return 0;
     if (traced->n_dims != 3 || traced->shape[0] < 1 || traced->shape[0] > f->n) {

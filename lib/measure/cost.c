@@ -139,7 +139,7 @@ static void total(struct llm_table *t, double value, const char *unit, const cha
 
 int llm_cost_totals(struct llm_table *t, const struct llm_config *c, int64_t context, struct llm_err *e)
 {
-    static const enum llm_dtype weights[] = {LLM_F32, LLM_BF16, LLM_Q8_0, LLM_Q4_0}, caches[] = {LLM_F32, LLM_BF16, LLM_Q8_0};
+    static const enum llm_dtype weights[] = {LLM_F32, LLM_BF16, LLM_Q8_0, LLM_Q4_0}, caches[] = {LLM_F32, LLM_BF16, LLM_Q8_0, LLM_Q4_0};
     struct llm_cost cost;
     char what[100];
     if (llm_cost_of(&cost, c, context, e) < 0) return -1;

@@ -96,7 +96,7 @@ struct llm_tensor *llm_attention(struct llm_ctx *c, struct llm_tensor *q, struct
 #define LLM_KV_TILE 64
 struct llm_kv_view {
     void *const *k, *const *v;  /* tiles; enough of them for pos + n tokens. v NULL: a value is the first d_v channels of its key */
-    enum llm_dtype dtype;       /* F32, F16, BF16, Q8_0 */
+    enum llm_dtype dtype;       /* F32, F16, BF16, Q8_0, Q4_0 */
 };
 /* A run of new tokens of one sequence: rows [first, first + n) of q, k, v stand at positions pos .. pos + n - 1. */
 struct llm_kv_seq {

@@ -67,6 +67,7 @@ refused() {
     [[ $(cell t "KV cache in bf16, one token" 2) == 524288 ]]
     [[ $(cell t "KV cache in bf16, context 4096" 2) == 2147483648 ]]
     [[ $(cell t "KV cache in q8_0, one token" 2) == 278528 ]]
+    [[ $(cell t "KV cache in q4_0, one token" 2) == 147456 ]]
     [[ $(cell t "training by the rule 6N" 2) == $((6 * 6738415616)) ]]
     [[ $(cell t "training: AdamW's two moments" 2) == $((8 * 6738415616)) ]]
     [[ $(cell t "training: the four together, without activations" 2) == $((16 * 6738415616 + 2 * matrices)) ]]

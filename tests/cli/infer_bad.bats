@@ -203,4 +203,10 @@ END
     refused 65 'missing.kv: expected 4 tensors of 2 layers, found 3' llm-infer -m "$M" --kv-in missing.kv
     sed 's/\[5,1,32\]/[1,5,32]/' good.kv > shape.kv
     refused 65 'shape.kv' llm-infer -m "$M" --kv-in shape.kv
+    llm-infer -m "$M" --cache-type q4_0 -n 0 --kv-out q4.kv --ids "1 2 3 4 5"
+    sed 's/\[5,1,32\]/[5,1,31]/' q4.kv > block.kv
+    refused 65 'block.kv' llm-infer -m "$M" --kv-in block.kv
+    sed 's/q4_0/q8_0/' q4.kv > longer.kv
+    refused 65 'longer.kv' llm-infer -m "$M" --kv-in longer.kv
+    refused 65 'q4.kv' bash -c 'head -c -3 q4.kv > cut-q4.kv; llm-infer -m "$0" --kv-in cut-q4.kv' "$M"
 }

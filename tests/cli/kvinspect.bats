@@ -37,6 +37,7 @@ value() {
     [[ $(awk '$1 == "f32" {print $2, $4, $5}' sizes) == 'yes 512 35840' ]]
     [[ $(awk '$1 == "bf16" {print $2, $4, $5}' sizes) == 'no 256 17920' ]]
     [[ $(awk '$1 == "q8_0" {print $2, $4, $5}' sizes) == 'no 136 9520' ]]
+    [[ $(awk '$1 == "q4_0" {print $2, $4, $5}' sizes) == 'no 72 5040' ]]
 }
 
 # npy TYPE FILE: the numbers of a NumPy file of version 1, one a line, as od has them (f4, u2, d4, ...).
@@ -49,20 +50,21 @@ npy() {
 }
 
 @test "an exported tensor is a NumPy file of the cache's numbers" {
-    for type in f32 f16 bf16 q8_0; do
+    for type in f32 f16 bf16 q8_0 q4_0; do
         llm-infer -m "$M" --precision f32 --cache-type $type -n 0 --kv-out $type.kv --ids "$(seq -s ' ' 1 70)"
         llm-kvinspect export --tensor layers.0.k -o $type.npy $type.kv # the same numbers, rounded once
         head -c 128 $type.npy | grep -aqE "'fortran_order': False, 'shape': \(70, 1, 32,?\)"
     done
-    for type in f32 bf16 q8_0; do head -c 128 $type.npy | grep -aq "'descr': '<f4'"; done
+    for type in f32 bf16 q8_0 q4_0; do head -c 128 $type.npy | grep -aq "'descr': '<f4'"; done
     head -c 128 f16.npy | grep -aq "'descr': '<f2'"
     npy f4 f32.npy > f32
     [[ $(wc -l < f32) == 2240 ]]
     npy f4 bf16.npy > bf16
     npy f4 q8_0.npy > q8_0
+    npy f4 q4_0.npy > q4_0
     npy u2 f16.npy | awk '{sign = $1 >= 32768 ? -1 : 1; e = int($1 / 1024) % 32; m = $1 % 1024
         print sign * (e ? (1 + m / 1024) * 2 ^ (e - 15) : m * 2 ^ -24)}' > f16
-    for type in f16:5e-4 bf16:4e-3 q8_0:4e-3; do
+    for type in f16:5e-4 bf16:4e-3 q8_0:4e-3 q4_0:13e-2; do
         paste f32 "${type%:*}" | awk -v bound="${type#*:}" '{a = $1 < 0 ? -$1 : $1; d = $1 - $2; if (d < 0) d = -d; if (a > size) size = a; if (d > most) most = d}
             END {exit !(most > 0 && most < bound * size)}' || fail "$type"
     done
