@@ -7,6 +7,7 @@
  *   m_first(n)       lanes [0, n) set; v_iota: 0, 1, 2, …
  *   v_fma(a, b, c)   a·b + c, in one rounding but for the scalar build; v_fnma: c − a·b
  *   v_max, v_min     where one is NaN: b. v_round: to nearest even; v_to_i32 rounds so too
+ *   v_in_register(x) x, which the compiler may not load again for each of its uses (GCC folds such loads into its FMAs, and they become the limit)
  *   v_lt, v_le, v_eq false where one is NaN. v_select(m, a, b): a where m, else b
  *   v_sums(out, x, n)     the sums of n vectors, each of a fixed order that may be another one than v_sum's
  *   v_scale(x, n)    x · 2^n, rounded once, for an integer n in [-252, 254]

@@ -1,100 +1,112 @@
 /* FP32 products with the vectors of cpu/simd.h, and BF16 ones for instruction sets without a BF16 dot product. */
+#include <string.h>
 #include "cpu/kernels/gemm_internal.h"
 #include "cpu/simd/transpose.h"
 
 #define PANEL LLM_GEMM_PANEL
 #define VECTORS (PANEL / VN) /* in a row of a panel */
 #define K_BLOCK 512
+#define STEPS 8 /* of k, unrolled: with the loop's own instructions and the broadcasts, a tile has few to spare beside its FMAs */
 
 /* A tile of ROWS rows and PANELS panels of columns keeps its sums in registers. */
 #if VN == 16
-enum { ROWS = 8, PANELS = 3 };
+enum { ROWS = 12, PANELS = 2 };
 #elif VN == 1
 enum { ROWS = 1, PANELS = 1 };
 #else
 enum { ROWS = 6, PANELS = 1 };
 #endif
 
-/* What a tile does with its sums: c = sum or c += sum, then + bias. */
-struct tile_end { bool load; const float *bias; };
+/* One block of k: rows of a, copied side by side, which stay in the first cache for all columns (rows of many pages would fight for its lines). */
+struct block {
+    float a[ROWS][K_BLOCK] __attribute__((aligned(64)));
+    int64_t from, length;
+    bool load;         /* c += sum, else c = sum; then + bias */
+    const float *bias; /* NULL: none */
+};
 
-static inline __attribute__((always_inline)) void tile(const struct llm_gemm_job *g, int64_t row, int64_t column, int64_t from,
-                                                       int64_t to, const int rows, const int panels, struct tile_end end)
+#define INLINE static inline __attribute__((always_inline))
+
+INLINE void step(const float *a, const float *b, int64_t panel, const int rows, const int panels, V sum[ROWS][PANELS * VECTORS])
 {
-    const float *a = (const float *)g->a + row * g->lda;
-    const float *b = (const float *)g->b + column * g->k;
+    V w[PANELS * VECTORS];
+    LLM_UNROLL
+    for (int v = 0; v < panels * VECTORS; v++) w[v] = v_in_register(v_load(b + v / VECTORS * panel + v % VECTORS * VN));
+    LLM_UNROLL
+    for (int r = 0; r < rows; r++) {
+        V x = v_set1(a[r * K_BLOCK]);
+        LLM_UNROLL
+        for (int v = 0; v < panels * VECTORS; v++) sum[r][v] = v_fma(x, w[v], sum[r][v]);
+    }
+}
+
+INLINE void tile(const struct llm_gemm_job *g, const struct block *t, int64_t row, int64_t column, const int rows, const int panels)
+{
+    const float *b = (const float *)g->b + column * g->k + t->from * PANEL;
+    float *c = g->c + row * g->ldc + column;
+    int64_t i = 0, panel = PANEL * g->k;
     V sum[ROWS][PANELS * VECTORS];
     LLM_UNROLL
     for (int r = 0; r < rows; r++) {
+        for (int v = 0; v < panels; v++) __builtin_prefetch(c + r * g->ldc + v * PANEL, 1);
         LLM_UNROLL
         for (int v = 0; v < panels * VECTORS; v++) sum[r][v] = v_zero();
     }
-    for (int64_t i = from; i < to; i++) {
-        V w[PANELS * VECTORS];
+    for (; i + STEPS <= t->length; i += STEPS, b += STEPS * PANEL) {
         LLM_UNROLL
-        for (int v = 0; v < panels * VECTORS; v++) w[v] = v_load(b + v / VECTORS * PANEL * g->k + i * PANEL + v % VECTORS * VN);
-        LLM_UNROLL
-        for (int r = 0; r < rows; r++) {
-            V x = v_set1(a[r * g->lda + i]);
-            LLM_UNROLL
-            for (int v = 0; v < panels * VECTORS; v++) sum[r][v] = v_fma(x, w[v], sum[r][v]);
-        }
+        for (int s = 0; s < STEPS; s++) step(t->a[0] + i + s, b + s * PANEL, panel, rows, panels, sum);
     }
-    for (int r = 0; r < rows; r++)
-        for (int v = 0; v < panels * VECTORS; v++) {
-            int64_t at = column + v * VN;
-            if (at >= g->n) continue;
-            float *c = g->c + (row + r) * g->ldc + at;
-            size_t left = (size_t)(g->n - at);
-            V s = end.load ? v_add(v_load_n(c, left), sum[r][v]) : sum[r][v];
-            if (end.bias) s = v_add(s, v_load_n(end.bias + at, left));
-            v_store_n(c, s, left);
+    for (; i < t->length; i++, b += PANEL) step(t->a[0] + i, b, panel, rows, panels, sum);
+    for (int r = 0; r < rows; r++, c += g->ldc)
+        for (int v = 0; v < panels * VECTORS && column + v * VN < g->n; v++) {
+            size_t left = (size_t)(g->n - column - v * VN);
+            V s = t->load ? v_add(v_load_n(c + v * VN, left), sum[r][v]) : sum[r][v];
+            if (t->bias) s = v_add(s, v_load_n(t->bias + column + v * VN, left));
+            v_store_n(c + v * VN, s, left);
         }
 }
 
-#define TILE_ROWS(n, panels) \
-    case n: tile(g, row, column, from, to, n, panels, end); break;
-
-#if VN == 16
-#define TILE_CASES(panels)                                                                          \
-    switch (rows) {                                                                                 \
-        TILE_ROWS(8, panels) TILE_ROWS(7, panels) TILE_ROWS(6, panels) TILE_ROWS(5, panels)         \
-        TILE_ROWS(4, panels) TILE_ROWS(3, panels) TILE_ROWS(2, panels) TILE_ROWS(1, panels)         \
-    }
-#elif VN == 1
-#define TILE_CASES(panels) \
-    switch (rows) { TILE_ROWS(1, panels) }
-#else
-#define TILE_CASES(panels)                                                                          \
-    switch (rows) {                                                                                 \
-        TILE_ROWS(6, panels) TILE_ROWS(5, panels) TILE_ROWS(4, panels) TILE_ROWS(3, panels)         \
-        TILE_ROWS(2, panels) TILE_ROWS(1, panels)                                                   \
-    }
-#endif
-
-static void tiles(const struct llm_gemm_job *g, int64_t row, int64_t column, int64_t from, int64_t to, int rows, int panels,
-                  struct tile_end end)
+/* The tile's rows that are taken of `left`, one of those that multiply_rows has. */
+static int rows_of_tile(int64_t left)
 {
+    if (left >= ROWS) return ROWS;
+    int rows = 8;
+    while (rows > left || rows > ROWS) rows /= 2;
+    return rows;
+}
+
+#define TILES(rows)                                                         \
+    case rows:                                                              \
+        if (PANELS == 2 && two) tile(g, t, row, column, rows, PANELS);      \
+        else tile(g, t, row, column, rows, 1);                              \
+        break;
+
+static void multiply_tile(const struct llm_gemm_job *g, const struct block *t, int64_t row, int64_t column, int rows)
+{
+    const bool two = g->n - column > PANEL;
+    switch (rows) {
 #if VN == 16
-    if (panels == 3) TILE_CASES(3)
-    else if (panels == 2) TILE_CASES(2)
-    else
-#else
-    (void)panels;
+        TILES(12) TILES(8) TILES(4) TILES(2)
+#elif VN > 1
+        TILES(6) TILES(4) TILES(2)
 #endif
-        TILE_CASES(1)
+        TILES(1)
+    }
 }
 
 static void multiply(const struct llm_gemm_job *g)
 {
-    for (int64_t from = 0; from < g->k || from == 0; from += K_BLOCK) {
-        int64_t to = from + K_BLOCK < g->k ? from + K_BLOCK : g->k;
-        struct tile_end end = {g->add || from > 0, to == g->k ? g->bias : NULL};
-        for (int64_t column = 0; column < g->n; column += PANELS * PANEL) {
-            int panels = (int)((g->n - column + PANEL - 1) / PANEL);
-            if (panels > PANELS) panels = PANELS;
-            for (int64_t row = 0; row < g->m; row += ROWS)
-                tiles(g, row, column, from, to, g->m - row < ROWS ? (int)(g->m - row) : ROWS, panels, end);
+    struct block t;
+    int rows;
+    for (t.from = 0; t.from < g->k || t.from == 0; t.from += K_BLOCK) {
+        t.length = g->k - t.from < K_BLOCK ? g->k - t.from : K_BLOCK;
+        t.load = g->add || t.from > 0;
+        t.bias = t.from + t.length == g->k ? g->bias : NULL;
+        for (int64_t row = 0; row < g->m; row += rows) {
+            rows = rows_of_tile(g->m - row);
+            for (int r = 0; r < rows; r++)
+                memcpy(t.a[r], (const float *)g->a + (row + r) * g->lda + t.from, (size_t)t.length * sizeof(float));
+            for (int64_t column = 0; column < g->n; column += PANELS * PANEL) multiply_tile(g, &t, row, column, rows);
         }
     }
 }

@@ -17,6 +17,11 @@ static inline M m_first(size_t n) { return _mm256_castsi256_ps(m_first_(n)); }
 
 static inline V v_zero(void) { return _mm256_setzero_ps(); }
 static inline V v_set1(float x) { return _mm256_set1_ps(x); }
+static inline V v_in_register(V x)
+{
+    __asm__("" : "+x"(x));
+    return x;
+}
 static inline V v_iota(void) { return _mm256_setr_ps(0, 1, 2, 3, 4, 5, 6, 7); }
 static inline V v_load(const float *p) { return _mm256_loadu_ps(p); }
 static inline void v_store(float *p, V x) { _mm256_storeu_ps(p, x); }

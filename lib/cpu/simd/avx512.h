@@ -13,6 +13,11 @@ static inline M m_first(size_t n) { return (M)(n >= 16 ? 0xffffu : (1u << n) - 1
 
 static inline V v_zero(void) { return _mm512_setzero_ps(); }
 static inline V v_set1(float x) { return _mm512_set1_ps(x); }
+static inline V v_in_register(V x)
+{
+    __asm__("" : "+v"(x));
+    return x;
+}
 static inline V v_iota(void) { return _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15); }
 static inline V v_load(const float *p) { return _mm512_loadu_ps(p); }
 static inline void v_store(float *p, V x) { _mm512_storeu_ps(p, x); }

@@ -11,6 +11,11 @@ typedef uint32x4_t M; /* all bits of a lane */
 
 static inline V v_zero(void) { return vdupq_n_f32(0); }
 static inline V v_set1(float x) { return vdupq_n_f32(x); }
+static inline V v_in_register(V x)
+{
+    __asm__("" : "+w"(x));
+    return x;
+}
 static inline V v_load(const float *p) { return vld1q_f32(p); }
 static inline void v_store(float *p, V x) { vst1q_f32(p, x); }
 static inline V v_iota(void)

@@ -11,6 +11,7 @@ typedef int M;
 
 static inline V v_zero(void) { return 0; }
 static inline V v_set1(float x) { return x; }
+static inline V v_in_register(V x) { return x; }
 static inline V v_iota(void) { return 0; }
 static inline V v_load(const float *p) { return *p; }
 static inline void v_store(float *p, V x) { *p = x; }
