@@ -193,7 +193,7 @@ INLINE void product_block(float *c, int64_t ldc, const float *a, int64_t lda, co
     for (int64_t u = 0; u < units; u++) {
         V column[4];
 #pragma GCC unroll 4
-        for (int j = 0; j < nv; j++) column[j] = v_load(b + u * ldb + j * VN);
+        for (int j = 0; j < nv; j++) column[j] = v_in_register(v_load(b + u * ldb + j * VN));
 #pragma GCC unroll 4
         for (int i = 0; i < mr; i++) {
             V x = v_set1(a[i * lda + u]);
