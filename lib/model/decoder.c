@@ -153,7 +153,8 @@ static int32_t bucket(const struct llm_config *c, int64_t distance, bool bidirec
     return (int32_t)(first + (at < n ? at : n - 1));
 }
 
-static int declare_buckets(struct llm_declare *d, struct llm_decoder *m, const struct llm_names *names, bool bidirectional)
+/* The biases of distances that all n_layers of a stack share. */
+static int declare_buckets(struct llm_declare *d, struct llm_decoder *m, const struct llm_names *names, bool bidirectional, int64_t n_layers)
 {
     const struct llm_config *c = d->config;
     if (c->position != LLM_POSITION_BUCKETS) return 0;
@@ -165,6 +166,7 @@ static int declare_buckets(struct llm_declare *d, struct llm_decoder *m, const s
     d->row = "embeddings";
     llm_declare_table(d, &m->rel_bias[bidirectional], full(d, names->rel_bias), c->rel_buckets, c->num_attention_heads,
                       "relative_attention_num_buckets, num_heads", true);
+    if (!d->failed) d->specs[d->n - 1].sharers = (int)n_layers;
     return 0;
 }
 
@@ -179,7 +181,7 @@ static int declare_encoder(struct llm_declare *d, struct llm_decoder *m)
     m->encoder = llm_calloc((size_t)m->n_encoder, sizeof *m->encoder, "layers", d->err);
     if (!m->encoder) return -1;
     d->names = names->encoder;
-    if (declare_buckets(d, m, d->names, true) < 0) return -1;
+    if (declare_buckets(d, m, d->names, true, m->n_encoder) < 0) return -1;
     for (int l = 0; l < m->n_encoder; l++) {
         d->layer = l;
         declare_sub_layer(d, &m->encoder[l], LLM_SUB_MIXER, &llm_module_attention);
@@ -203,7 +205,7 @@ int llm_decoder_declare(struct llm_declare *d, struct llm_decoder *m)
     m->layers = llm_calloc((size_t)(m->n_layers + m->n_next), sizeof *m->layers, "layers", d->err);
     if (!m->layers || check_names(d) < 0 || llm_decoder_set_rope(m, c, 0, d->err) < 0) return -1;
     declare_embeddings(d, m);
-    if (declare_encoder(d, m) < 0 || declare_buckets(d, m, d->names, c->bidirectional) < 0) return -1;
+    if (declare_encoder(d, m) < 0 || declare_buckets(d, m, d->names, c->bidirectional, m->n_layers) < 0) return -1;
     for (int64_t l = 0; l < m->n_layers; l++) llm_decoder_declare_layer(d, &m->layers[l], l);
     declare_head(d, m);
     if (m->n_next > 0 && llm_next_declare(d, m) < 0) return -1;
@@ -334,7 +336,9 @@ static struct llm_tensor *embed(struct llm_ctx *c, const struct llm_model *model
     const struct llm_config *f = &model->config;
     const struct llm_decoder *m = model->layout;
     c->layer = encoder ? (uint32_t)m->n_layers : 0;
+    c->use = encoder; /* the decoder's tokens have the first */
     struct llm_tensor *x = llm_embedding(c, b->ids, b->n_tokens, m->embed, (float)f->embedding_scale);
+    c->use = 0;
     if (f->position == LLM_POSITION_LEARNED) x = llm_add(c, x, llm_embedding(c, b->positions, b->n_tokens, m->positions, 1));
     if (f->position == LLM_POSITION_SINUSOIDAL) x = llm_add_sinusoidal(c, x, b->positions);
     if (m->token_types) x = add_types(c, m, b, x);

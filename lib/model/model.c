@@ -51,7 +51,7 @@ struct llm_model *llm_model_shape(const struct llm_config *c, struct llm_declare
         struct llm_param *p = &m->params[i];
         *p = (struct llm_param){.n_dims = s->n_dims, .shape = {s->shape[0], s->n_dims > 1 ? s->shape[1] : 0}, .decay = s->n_dims > 1 && !s->exact,
                                  .role = s->role,
-                                 .running = s->running,
+                                 .running = s->running, .sharers = s->sharers,
                                  .balance_rate = s->balances ? (float)c->router_bias_update_rate : 0};
         memcpy(p->parts, s->parts, sizeof p->parts);
         p->weight.n = s->shape[0];
@@ -84,7 +84,8 @@ void llm_model_destroy(struct llm_model *m)
         free(p->grad);
         free(p->grad_lookup);
         free(p->lookup_place);
-        for (int u = 0; u < LLM_GRAD_USES; u++) free(p->grad_use[u]);
+        for (int u = 0; u < p->n_grad_uses; u++) free(p->grad_use[u]);
+        free(p->grad_use);
         free((void *)p->name);
     }
     llm_decoder_destroy(m->layout, m->n_params);

@@ -85,6 +85,7 @@ struct llm_attn {
     int64_t rel_max;
     const int32_t *rel_map;     /* NULL, or [2·rel_max - 1]: rel_bias is [rel_buckets, n_heads], and rel_map says which row serves a distance (T5) */
     int64_t rel_buckets;
+    int64_t rel_use;            /* whose accumulator of rel_bias takes the gradient: the layer's, where layers share it */
     float dropout;              /* on probabilities */
 };
 /* Tiled online softmax: 64-key tiles from the document's start, chunks of 1,024 keys merged left to right. Memory linear in row_len.

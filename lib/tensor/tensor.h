@@ -21,7 +21,6 @@ enum llm_role {
 };
 enum { LLM_MOST_PARTS = 3 };
 
-#define LLM_GRAD_USES 8
 /* A parameter: named, persistent, shared by training, inference and files. */
 struct llm_param {
     const char *name;         /* Hugging Face name; owned by the model */
@@ -36,7 +35,10 @@ struct llm_param {
     int32_t lookup_rows;      /* how many have a place */
     enum llm_role role;
     int64_t parts[LLM_MOST_PARTS]; /* rows of the matrices that lie one below the other in this one (q, k, v); 0: no more */
-    float *grad_use[LLM_GRAD_USES]; /* likewise of further uses: of llm_ctx.use u the lookup's at 2(u - 1), the head's behind it */
+    float **grad_use;         /* [n_grad_uses] likewise of further uses, NULL where there is none: of llm_ctx.use u the lookup's at 2(u - 1), the
+                               * head's behind it; of attention's biases that layers share (llm_attn.rel_use) each layer's. Owned */
+    int n_grad_uses;
+    int sharers;              /* layers that add to its gradient one behind the other, each through an accumulator of its own; 0: one use */
     bool decay;               /* weight decay applies (matrices only) */
     float balance_rate;       /* not 0: no gradient; each step moves elements whose grad, a count, is below the mean up by this, those above it down
                                * (DeepSeek-V3's bias of routers) */
@@ -54,6 +56,11 @@ static inline void llm_lookups_forget(struct llm_param *p)
 {
     for (int64_t i = 0; p->lookup_place && i < p->shape[0]; i++) p->lookup_place[i] = -1;
     p->lookup_rows = 0;
+}
+/* The accumulator of use `at` of grad_use, where that use has one; else NULL. */
+static inline float *llm_param_use(const struct llm_param *p, int64_t at)
+{
+    return at >= 0 && at < p->n_grad_uses ? p->grad_use[at] : NULL;
 }
 
 /* An activation. Columns are contiguous; `stride` is the distance between rows, so a run of columns is a view. */

@@ -56,7 +56,7 @@ static void join_block(void *arg, size_t i, int thread)
     (void)thread;
     if (p->grad_lookup && p->lookup_place) join_rows(p, at, at + n);
     else if (p->grad_lookup) join(p->grad + at, p->grad_lookup + at, n);
-    for (int u = 0; u < LLM_GRAD_USES; u++) {
+    for (int u = 0; u < p->n_grad_uses; u++) {
         if (p->grad_use[u]) join(p->grad + at, p->grad_use[u] + at, n);
     }
 }
@@ -70,8 +70,7 @@ double llm_grad_norm(struct llm_trainable *t, size_t n, const struct llm_param *
         size_t count = (size_t)llm_param_count(p);
         if (p->balance_rate != 0 || p->running) continue; /* counts and statistics, no gradient */
         LLM_PROFILE("gradient norm", 4 * (double)count);
-        bool several = p->grad_lookup != NULL;
-        for (int u = 0; u < LLM_GRAD_USES; u++) several |= p->grad_use[u] != NULL;
+        bool several = p->grad_lookup || p->n_grad_uses > 0;
         if (several) llm_parallel((count + LLM_OPTIM_BLOCK - 1) / LLM_OPTIM_BLOCK, join_block, p);
         if (several) llm_lookups_forget(p);
         double mine = llm_sum_squares(p->grad, count);

@@ -60,15 +60,28 @@ static int make_lookup(struct llm_param *p, size_t n, int64_t tokens, struct llm
     return 0;
 }
 
-/* Layers that predict further look tokens up and ask the head again. */
-static int make_uses(const struct llm_model *m, struct llm_param *p, size_t n, struct llm_err *e)
+/* Accumulators from, from + step, … of further uses, below n_uses. */
+static int add_uses(struct llm_param *p, int64_t from, int64_t step, int64_t n_uses, struct llm_err *e)
 {
-    bool head = p == llm_model_head(m), lookup = m->config.tie_word_embeddings ? head : p == &m->params[0];
-    for (int64_t k = 0; k < m->config.num_nextn_predict_layers; k++) {
-        if (lookup && !(p->grad_use[2 * k] = zeroed(n, sizeof(float), e))) return -1;
-        if (head && !(p->grad_use[2 * k + 1] = zeroed(n, sizeof(float), e))) return -1;
+    if (from >= n_uses) return 0;
+    if (!p->grad_use && !(p->grad_use = llm_calloc((size_t)n_uses, sizeof *p->grad_use, "gradients", e))) return -1;
+    p->n_grad_uses = (int)n_uses;
+    for (int64_t u = from; u < n_uses; u += step) {
+        if (!(p->grad_use[u] = zeroed((size_t)llm_param_count(p), sizeof(float), e))) return -1;
     }
     return 0;
+}
+
+/* What is used in several places has an accumulator for each, or the order of sums would depend on how a step is divided into passes. Layers that
+ * predict further look tokens up and ask the head again; an encoder looks tokens up too; layers share biases of distances. */
+static int make_uses(const struct llm_model *m, struct llm_param *p, struct llm_err *e)
+{
+    const struct llm_config *c = &m->config;
+    bool head = p == llm_model_head(m), lookup = c->tie_word_embeddings ? head : p == &m->params[0];
+    int64_t further = c->num_nextn_predict_layers, lookups = further > 0 ? further : c->num_encoder_layers > 0;
+    if (lookup && add_uses(p, 0, 2, 2 * lookups, e) < 0) return -1;
+    if (head && add_uses(p, 1, 2, 2 * further, e) < 0) return -1;
+    return add_uses(p, 0, 1, p->sharers, e);
 }
 
 /* Forms of weights that are made once a step: the head's for its inputs' gradient; with several passes a step both of every matrix, since passes
@@ -95,7 +108,7 @@ int llm_trainer_prepare(struct llm_trainer *t, struct llm_err *e)
         if (!(p->grad = zeroed(n, sizeof(float), e)) || make_forms(t, p, e) < 0) return -1;
         bool looked_up_too = m->config.tie_word_embeddings && p == llm_model_head(m);
         if (looked_up_too && make_lookup(p, n, t->o.batch * t->o.accumulate * t->o.context, e) < 0) return -1;
-        if (make_uses(m, p, n, e) < 0) return -1;
+        if (make_uses(m, p, e) < 0) return -1;
         double ratio = t->o.mup_base_width > 0 ? (double)m->config.hidden_size / (double)t->o.mup_base_width : 1;
         const struct llm_optim *o = t->params[i].optim = llm_optim_of(t->optim, p);
         t->params[i].lr_scale = llm_mup_rate(o, p, ratio, (enum llm_muon_scale)t->o.muon_scale);

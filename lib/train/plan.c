@@ -4,15 +4,16 @@
 #include "train/metrics.h"
 
 /* Peak of the two stacks of activations and the time of a step, with `layers` layers. */
-struct sample { double bytes, moments, averages, work, seconds; };
+struct sample { double bytes, moments, averages, uses, work, seconds; };
 
-/* Moments and averages of all parameters, and the updates' scratch. */
+/* Moments, averages and further accumulators of all parameters, and the updates' scratch. */
 static void add_state(const struct llm_trainer *t, struct sample *s)
 {
     for (size_t i = 0; i < t->n_params; i++) {
         double bytes = 4 * (double)llm_param_count(t->params[i].p);
         s->moments += bytes * ((t->params[i].m != NULL) + (t->params[i].v != NULL));
         s->averages += t->params[i].ema ? bytes : 0;
+        for (int u = 0; u < t->params[i].p->n_grad_uses; u++) s->uses += llm_param_use(t->params[i].p, u) ? bytes : 0;
     }
     s->work = 4 * (double)t->work_floats;
 }
@@ -60,7 +61,7 @@ int llm_plan_make(struct llm_plan *p, const struct llm_config *c, const struct l
     *p = (struct llm_plan){.params = n,
                            .weights = bf16 ? 2 * n : 4 * n,
                            .masters = bf16 ? 4 * n : 0,
-                           .gradients = 4 * n + (c->tie_word_embeddings ? looked_up : 0),
+                           .gradients = 4 * n + (c->tie_word_embeddings ? looked_up : 0) + two.uses,
                            .moments = one.moments + steps * (two.moments - one.moments),
                            .averages = one.averages + steps * (two.averages - one.averages),
                            .tokens_per_step = tokens,

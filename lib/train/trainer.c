@@ -336,7 +336,7 @@ void llm_trainer_forget(struct llm_trainer *t)
         memset(p->grad, 0, (size_t)llm_param_count(p) * sizeof(float));
         if (p->grad_lookup) memset(p->grad_lookup, 0, (size_t)llm_param_count(p) * sizeof(float));
         llm_lookups_forget(p);
-        for (int u = 0; u < LLM_GRAD_USES; u++) {
+        for (int u = 0; u < p->n_grad_uses; u++) {
             if (p->grad_use[u]) memset(p->grad_use[u], 0, (size_t)llm_param_count(p) * sizeof(float));
         }
     }

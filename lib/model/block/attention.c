@@ -132,7 +132,7 @@ static struct llm_tensor *forward(struct llm_ctx *c, const struct llm_module *m,
                                .softcap = (float)f->attn_logit_softcapping, .doc_start = b->doc_start, .prefixes = b->prefixes,
                                .sinks = m->p[SINKS].w,
                                .kv_len = b->lengths, .rel_bias = p->rel_bias, .rel_map = p->rel_map, .rel_max = f->rel_max_distance + 1,
-                               .rel_buckets = f->rel_buckets,
+                               .rel_buckets = f->rel_buckets, .rel_use = p->layer,
                                .dropout = c->training ? (float)f->attn_pdrop : 0};
     const struct llm_attn blocks = within_blocks(c, p, &a);
     struct llm_tensor *y;

@@ -392,7 +392,8 @@ void attn_backward(struct llm_ctx *c, struct llm_node *n)
     const struct attn_op *op = n->args;
     const struct llm_attn *a = &op->a;
     struct backward b = {.c = c, .op = op, .d_out = n->out->grad, .ldd = n->out->grad_stride};
-    float *sinks = a->sinks ? a->sinks->grad : NULL, *bias = a->rel_bias ? a->rel_bias->grad : NULL;
+    float *sinks = a->sinks ? a->sinks->grad : NULL, *bias = a->rel_bias ? llm_param_use(a->rel_bias, a->rel_use) : NULL;
+    if (a->rel_bias && !bias) bias = a->rel_bias->grad;
     int64_t width = a->n_heads * (2 * a->rel_max - 1), blocks = 0;
     if (!llm_grad_open_zeroed(c, op->q, &b.q)) b.q.p = NULL;
     if (!llm_grad_open_zeroed(c, op->k, &b.k)) b.k.p = NULL;

@@ -78,7 +78,7 @@ static bool chunk(struct llm_ctx *c, struct llm_tensor *x, struct llm_param *w, 
     work->first = at;
     llm_for_rows(m, work->vocab, loss_rows, work);
     if (work->gradient) llm_bias_grad(work->a->bias, work->logits, work->vocab, m, row_len < m ? row_len : m, work->vocab);
-    float *grad = c->use > 0 && w->grad_use[2 * c->use - 1] ? w->grad_use[2 * c->use - 1] : w->grad;
+    float *own = llm_param_use(w, 2 * c->use - 1), *grad = own ? own : w->grad;
     if (grad && work->gradient) {
         LLM_PROFILE("head dw", 0);
         if (llm_matmul_dw(grad, work->logits, work->vocab, rows, x->stride, m, row_len < m ? row_len : m, work->vocab, x->cols, c->compute,

@@ -70,7 +70,8 @@ static void backward_columns(void *arg, int64_t from, int64_t to, int thread)
 
 static float *accumulator(const struct llm_param *table, int use)
 {
-    if (use > 0 && table->grad_use[2 * (use - 1)]) return table->grad_use[2 * (use - 1)];
+    float *own = llm_param_use(table, 2 * (use - 1));
+    if (own) return own;
     return table->grad_lookup ? table->grad_lookup : table->grad;
 }
 
