@@ -22,7 +22,7 @@ struct args {
     const char *config;
     struct llm_strs set;
     int64_t batch, context, accumulate, checkpoint_every, runs;
-    int precision, profile;
+    int precision, activations, profile;
 };
 #define AT(field) offsetof(struct args, field)
 enum { MAX_RUNS = 1000 };
@@ -34,6 +34,8 @@ static const struct llm_opt options[] = {
     {0, "context", "N", "tokens of a row [256]", LLM_INT, AT(context), 1, 1 << 20, NULL},
     {0, "accumulate", "N", "passes of a step [1]", LLM_INT, AT(accumulate), 1, 65536, NULL},
     {0, "checkpoint-every", "N", "keep every N-th block's input only; 0: keep all [0]", LLM_INT, AT(checkpoint_every), 0, 1024, NULL},
+    {0, "activations", "TYPE",
+     "what is kept of blocks for their way back: f32, bf16 or int8 [f32]", LLM_CHOICE, AT(activations), 0, 0, "f32|bf16|int8"},
     {'r', "runs", "N", "steps that count, after one that does not [5]", LLM_INT, AT(runs), 1, MAX_RUNS, NULL},
     {0, "precision", "f32|bf16", "arithmetic [bf16]", LLM_CHOICE, AT(precision), 0, 0, "f32|bf16"},
     {0, "profile", NULL, "say on standard error where the time of the steps that count went", LLM_FLAG, AT(profile), 0, 0, NULL},
@@ -152,7 +154,7 @@ int bench_train(int argc, char **argv, struct llm_err *e)
     if (a.context > c.max_position_embeddings) c.max_position_embeddings = a.context;
     llm_train_options_default(&o);
     o.steps = a.runs + 1;
-    o.batch = a.batch, o.context = a.context, o.accumulate = a.accumulate, o.checkpoint_every = a.checkpoint_every;
+    o.batch = a.batch, o.context = a.context, o.accumulate = a.accumulate, o.checkpoint_every = a.checkpoint_every, o.activations = a.activations;
     o.precision = a.precision == 1 ? LLM_COMPUTE_BF16 : LLM_COMPUTE_F32;
     if (llm_pool_start(a.common.threads, e) < 0) return -1;
     llm_signals_catch();

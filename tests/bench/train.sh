@@ -4,6 +4,7 @@
 #   tests/bench/train.sh [ROUNDS [STEPS [THREADS]]]
 #
 # SHAPES, PRECISIONS: some of them ["GPT-2 124M, 4" "GPT-2 124M, 8" Llama; bf16 f32], a shape a line. COMPILE=yes: PyTorch through torch.compile.
+# ACTIVATIONS: what ours keeps of blocks for their way back [f32].
 # VENV: a Python environment that has torch, made when absent [/tmp/llmutils-bench]. BIN: the folder of the programs [bin].
 set -eu
 here=${0%/*}

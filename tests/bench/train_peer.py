@@ -6,7 +6,7 @@ The two take turns; each line is the median of paired ratios (ours / PyTorch, to
     tests/bench/train_peer.py [ROUNDS [STEPS [THREADS]]]
 
 Needs torch; llm-bench is taken from PATH. COMPILE=yes: the peer goes through torch.compile (needs a C++ compiler). SHAPES: a part of the names of those
-wanted. PRECISION: bf16 [the default] or f32."""
+wanted. PRECISION: bf16 [the default] or f32. ACTIVATIONS: what ours keeps of blocks for their way back, f32 [the default], bf16 or int8."""
 import json
 import os
 import pathlib
@@ -22,7 +22,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-precision = os.environ.get("PRECISION", "bf16")
+precision, activations = os.environ.get("PRECISION", "bf16"), os.environ.get("ACTIVATIONS", "f32")
 rounds, steps, threads = (int(sys.argv[i]) if len(sys.argv) > i else d for i, d in ((1, 5), (2, 3), (3, 2)))
 LLAMA = {"model_type": "llama", "vocab_size": 32000, "hidden_size": 288, "intermediate_size": 768, "num_hidden_layers": 6, "num_attention_heads": 6,
          "num_key_value_heads": 6, "max_position_embeddings": 256, "tie_word_embeddings": True}
@@ -110,7 +110,7 @@ class Peer:
 
 def ours(s, config):
     run = subprocess.run(["llm-bench", "train", "-c", config, "--batch", str(s["batch"]), "--context", str(s["context"]), "-r", str(steps), "-j",
-                          str(threads), "--precision", precision], check=True, capture_output=True, text=True)
+                          str(threads), "--precision", precision, "--activations", activations], check=True, capture_output=True, text=True)
     names, values = (line.split("\t") for line in run.stdout.splitlines()[:2])
     return dict(zip(names, values))
 
@@ -127,13 +127,13 @@ def compare(s, folder):
         rows.append((float(row["tokens_per_s"]), peer.rate(), float(row["gflops_6n"]), float(row["share_of_peak"])))
     ratios, (a, b, gflops, share) = sorted(r[0] / r[1] for r in rows), map(statistics.median, zip(*rows))
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
-    print(s["name"], precision, f"{statistics.median(ratios):.2f}", f"{ratios[0]:.2f}-{ratios[-1]:.2f}", f"{a:.0f}", f"{b:.0f}", f"{gflops:.0f}", f"{share:.3f}",
+    print(s["name"], precision, activations, f"{statistics.median(ratios):.2f}", f"{ratios[0]:.2f}-{ratios[-1]:.2f}", f"{a:.0f}", f"{b:.0f}", f"{gflops:.0f}", f"{share:.3f}",
           f"{rss:.2f}", f"{memory:.2f}", f"{rss / memory:.2f}", sep="\t", flush=True)
 
 
 torch.set_num_threads(threads)
 torch.manual_seed(1)
-print("shape", "precision", "ratio", "spread", "tokens_per_s", f"torch_{torch.__version__}", "gflops_6n", "share_of_peak", "rss_gb", "torch_rss_gb", "rss_ratio", sep="\t", flush=True)
+print("shape", "precision", "activations", "ratio", "spread", "tokens_per_s", f"torch_{torch.__version__}", "gflops_6n", "share_of_peak", "rss_gb", "torch_rss_gb", "rss_ratio", sep="\t", flush=True)
 wanted = os.environ.get("SHAPES", "")  # a part of the name
 with tempfile.TemporaryDirectory() as name:
     for shape in SHAPES:
