@@ -175,7 +175,10 @@ INLINE void open_fifth_bit(VI bits, VI *w)
 INLINE void open_bits(const unsigned char *b, int v, int shift, int32_t mask, VI *w)
 {
     LLM_UNROLL
-    for (int i = 0; i < 8; i++) w[i] = vi_and(vi_shrv(line(b, i, v), vi_set1(shift)), vi_set1(mask));
+    for (int i = 0; i < 8; i++) {
+        VI all = line(b, i, v);
+        w[i] = vi_and(shift ? vi_shrv(all, vi_set1(shift)) : all, vi_set1(mask));
+    }
 }
 
 INLINE void add_high_bits(const VI *high, int shift, VI *w)

@@ -3,6 +3,7 @@
 #include "cpu/kernels/gemm_blocks.h"
 
 #define VECTORS (PANEL / VN)
+#define AHEAD 1536 /* bytes that one row's weights, which come from memory, are asked for before they are used: across pages nothing else asks */
 
 /* A block with a NaN or an infinity must show in the product. */
 static void poison(const struct llm_gemm_q_x *out, int64_t at)
@@ -170,11 +171,14 @@ INLINE VI four_of(const int8_t *q)
 #if defined LLM_ISA_avx512bf16 || VN == 1
 INLINE VI dot(const struct kind *k, const VI *w, const int words, const int8_t *q, int32_t start)
 {
-    VI sum = vi_set1(start);
+    VI sum = vi_set1(start), odd = vi_set1(0); /* whole numbers: two chains are half as long, and their sum is the same */
     (void)k;
     LLM_UNROLL
-    for (int i = 0; i < words; i++) sum = dot4(sum, w[i], four_of(q + i * 4));
-    return sum;
+    for (int i = 0; i < words; i += 2) {
+        sum = dot4(sum, w[i], four_of(q + i * 4));
+        odd = dot4(odd, w[i + 1], four_of(q + i * 4 + 4));
+    }
+    return vi_add(sum, odd);
 }
 #elif defined LLM_ISA_neon
 INLINE VI dot(const struct kind *k, const VI *w, const int words, const int8_t *q, int32_t start)
@@ -227,6 +231,16 @@ INLINE V add_group(const struct llm_gemm_q_x *x, int64_t at, const struct kind *
     return sum;
 }
 
+/* Group i of the block at b on to the sums of `rows` rows, the first of whose numbers of it stand at `at`. */
+INLINE void add_rows(const struct llm_gemm_q_job *g, int64_t at, const int rows, const struct kind *k, const unsigned char *b, const struct head *h,
+                     int i, int v, V sum[ROWS][VECTORS])
+{
+    VI w[8];
+    open_group(k, b, i, v, w);
+    LLM_UNROLL
+    for (int r = 0; r < rows; r++) sum[r][v] = add_group(&g->x, at + r * g->step_row, k, w, h, i, sum[r][v]);
+}
+
 /* `rows` rows of one panel of columns. */
 INLINE void tile(const struct llm_gemm_q_job *g, int64_t row, int64_t column, const int rows, const struct kind *k)
 {
@@ -237,16 +251,16 @@ INLINE void tile(const struct llm_gemm_q_job *g, int64_t row, int64_t column, co
     for (int r = 0; r < rows; r++)
         for (int v = 0; v < VECTORS; v++) sum[r][v] = v_zero();
     for (int64_t block = 0; block < blocks; block++, b += block_bytes) {
+        for (size_t i = 0; rows == 1 && i < block_bytes; i += 64) __builtin_prefetch(b + AHEAD + i, 0, 3);
         for (int v = 0; v < VECTORS; v++) {
+            int64_t group = first + block * k->groups * g->x.step;
             struct head h;
             open_head(k, b, v, &h);
-            for (int i = 0; i < k->groups; i++) {
-                VI w[8];
-                int64_t group = first + (block * k->groups + i) * g->x.step;
-                open_group(k, b, i, v, w);
+            if (rows == 1) { /* with each group's shifts known */
                 LLM_UNROLL
-                for (int r = 0; r < rows; r++)
-                    sum[r][v] = add_group(&g->x, group + r * g->step_row, k, w, &h, i, sum[r][v]);
+                for (int i = 0; i < k->groups; i++) add_rows(g, group + i * g->x.step, 1, k, b, &h, i, v, sum);
+            } else {
+                for (int i = 0; i < k->groups; i++) add_rows(g, group + i * g->x.step, rows, k, b, &h, i, v, sum);
             }
         }
     }
