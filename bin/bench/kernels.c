@@ -43,10 +43,11 @@ static const char *const product_columns[] = {"product", "m", "n", "k", "arithme
 static const char *const attention_columns[] = {"attention", "tokens", "heads", "head_dim", "arithmetic", "gflops", "best_gflops", "limit",
                                                 "share_of_limit", "bytes", NULL};
 
+/* 0: there is none. */
 static void peak(struct llm_table *t, const char *name, double value, const char *unit, const char *cpu)
 {
     llm_table_text(t, name);
-    llm_table_number(t, value > 0 ? value / 1e9 : (double)NAN, 4);
+    llm_table_number(t, value > 0 ? value : (double)NAN, 4);
     llm_table_text(t, unit);
     llm_table_count(t, llm_pool_threads());
     llm_table_text(t, llm_isa_name());
@@ -162,10 +163,11 @@ int bench_kernels(int argc, char **argv, struct llm_err *e)
     llm_table_init(&t[0], peak_columns);
     llm_table_init(&t[1], product_columns);
     llm_table_init(&t[2], attention_columns);
-    peak(&t[0], "f32", p.f32, "GFLOP/s", cpu);
-    peak(&t[0], "bf16", p.bf16, "GFLOP/s", cpu);
-    peak(&t[0], "int8", p.int8, "GOP/s", cpu);
-    peak(&t[0], "read", p.read_bandwidth, "GB/s", cpu);
+    peak(&t[0], "f32", p.f32 / 1e9, "GFLOP/s", cpu);
+    peak(&t[0], "bf16", p.bf16 / 1e9, "GFLOP/s", cpu);
+    peak(&t[0], "int8", p.int8 / 1e9, "GOP/s", cpu);
+    peak(&t[0], "read", p.read_bandwidth / 1e9, "GB/s", cpu);
+    peak(&t[0], "barrier", p.barrier * 1e6, "us", cpu);
     for (size_t i = 0; i < w.n_shapes && status == 0; i++) {
         parse_shape("shape", "MxNxK", w.shapes[i], shape);
         status = products(&t[1], &p, shape[0], shape[1], shape[2], a.seconds, e);

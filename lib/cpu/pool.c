@@ -1,5 +1,7 @@
-/* One job at a time. `ticket` holds the job's number and the next piece to hand out, and threads take pieces from it by compare-and-swap: a
- * thread that comes late finds another number or no piece left and touches nothing, so the caller waits for pieces, never for threads. */
+/* One job at a time. Its pieces are cut into ranges, one a thread, so that a thread mostly takes neighbours, which lie behind one another in memory,
+ * from a counter that nobody else touches; who has none left takes them from the other ranges. Ranges change by compare-and-swap and hold the
+ * job's number: a thread that comes late finds another number or no piece left and touches nothing, so the caller waits for pieces, never for
+ * threads. */
 #include "cpu/pool.h"
 
 #include <errno.h>
@@ -18,8 +20,10 @@
 #include "cpu/scratch.h"
 
 #define SPINS 2000           /* about 50 to 100 us of pauses before a thread sleeps */
-#define PIECE_BITS 40        /* of a ticket; the job's number has the rest */
-#define NO_PIECE ((UINT64_C(1) << PIECE_BITS) - 1)
+#define MOST_RANGES 16       /* more threads share them: each has to be written for every job */
+#define INDEX_BITS 20        /* of a range: its end, above it the next, above it the job's number */
+#define MOST_INDICES ((UINT64_C(1) << INDEX_BITS) - 1)
+#define NUMBERS (UINT64_MAX >> 2 * INDEX_BITS)
 
 typedef void piece_fn(void *arg, size_t i, int thread);
 
@@ -29,11 +33,13 @@ static struct {
     pthread_mutex_t caller;  /* held while a job runs */
     pthread_mutex_t lock;    /* for sleeping */
     pthread_cond_t work, done;
-    _Atomic uint64_t ticket;
+    struct { _Alignas(64) _Atomic uint64_t range; } ranges[MOST_RANGES];
+    _Alignas(64) _Atomic uint64_t number; /* the last job's */
     _Atomic(piece_fn *) piece;
     _Atomic(void *) arg;
-    _Atomic size_t n, finished;
+    _Atomic size_t n, n_ranges, each; /* pieces an index stands for */
     atomic_int sleepers, caller_sleeps, stopping;
+    _Alignas(64) _Atomic size_t finished;
 } pool = {.caller = PTHREAD_MUTEX_INITIALIZER, .lock = PTHREAD_MUTEX_INITIALIZER,
           .work = PTHREAD_COND_INITIALIZER, .done = PTHREAD_COND_INITIALIZER};
 
@@ -51,36 +57,45 @@ static inline void pause_cpu(void)
 #endif
 }
 
-/* Takes and runs pieces of job `number` until none is left. */
+/* Runs the pieces of an index; returns how many. */
+static size_t run_index(piece_fn *piece, void *arg, uint64_t index, size_t each, size_t n)
+{
+    size_t first = (size_t)index * each, end = n - first < each ? n : first + each;
+    for (size_t i = first; i < end; i++) piece(arg, i, current);
+    return end - first;
+}
+
+/* Takes and runs pieces of job `number` until none is left. What a late thread reads here may be the next job's, but then it takes no piece. */
 static void run_pieces(uint64_t number)
 {
     piece_fn *piece = atomic_load_explicit(&pool.piece, memory_order_acquire);
     void *arg = atomic_load_explicit(&pool.arg, memory_order_acquire);
-    size_t n = atomic_load_explicit(&pool.n, memory_order_acquire);
-    uint64_t t = atomic_load(&pool.ticket);
-    for (;;) {
-        uint64_t i = t & NO_PIECE;
-        if (t >> PIECE_BITS != number || i >= n) return;
-        if (!atomic_compare_exchange_weak(&pool.ticket, &t, t + 1)) continue;
-        piece(arg, (size_t)i, current);
-        if (atomic_fetch_add(&pool.finished, 1) + 1 == n && atomic_load(&pool.caller_sleeps)) {
-            pthread_mutex_lock(&pool.lock);
-            pthread_cond_signal(&pool.done);
-            pthread_mutex_unlock(&pool.lock);
+    size_t n = atomic_load_explicit(&pool.n, memory_order_acquire), each = atomic_load_explicit(&pool.each, memory_order_acquire);
+    size_t n_ranges = atomic_load_explicit(&pool.n_ranges, memory_order_acquire), done = 0;
+    for (size_t r = 0; r < n_ranges; r++) {
+        _Atomic uint64_t *range = &pool.ranges[((size_t)current + r) % n_ranges].range;
+        uint64_t t = atomic_load(range);
+        while (t >> 2 * INDEX_BITS == number && (t >> INDEX_BITS & MOST_INDICES) < (t & MOST_INDICES)) {
+            if (!atomic_compare_exchange_weak(range, &t, t + (UINT64_C(1) << INDEX_BITS))) continue;
+            done += run_index(piece, arg, t >> INDEX_BITS & MOST_INDICES, each, n);
+            t = atomic_load(range);
         }
-        t = atomic_load(&pool.ticket);
+    }
+    if (done > 0 && atomic_fetch_add(&pool.finished, done) + done == n && atomic_load(&pool.caller_sleeps)) {
+        pthread_mutex_lock(&pool.lock);
+        pthread_cond_signal(&pool.done);
+        pthread_mutex_unlock(&pool.lock);
     }
 }
 
 static bool nothing_new(uint64_t seen)
 {
-    uint64_t t = atomic_load_explicit(&pool.ticket, memory_order_acquire);
-    return (t >> PIECE_BITS == seen || (t & NO_PIECE) == NO_PIECE) && !atomic_load_explicit(&pool.stopping, memory_order_acquire);
+    return atomic_load(&pool.number) == seen && !atomic_load_explicit(&pool.stopping, memory_order_acquire);
 }
 
 static void *work(void *number)
 {
-    uint64_t seen = 0;
+    uint64_t seen = 0; /* no job's */
     current = (int)(intptr_t)number;
     inside = true;
     for (;;) {
@@ -93,9 +108,7 @@ static void *work(void *number)
             pthread_mutex_unlock(&pool.lock);
         }
         if (atomic_load(&pool.stopping)) return NULL;
-        uint64_t t = atomic_load(&pool.ticket);
-        if ((t & NO_PIECE) == NO_PIECE) continue; /* still being described */
-        seen = t >> PIECE_BITS;
+        seen = atomic_load(&pool.number);
         run_pieces(seen);
     }
 }
@@ -114,6 +127,25 @@ static void wait_for(size_t n)
     pthread_mutex_unlock(&pool.lock);
 }
 
+/* No piece of the job before is left: its ranges are empty, and nobody takes what stands here for its own before the number is there. */
+static void publish(size_t n, piece_fn *piece, void *arg)
+{
+    uint64_t number = atomic_load_explicit(&pool.number, memory_order_relaxed) % NUMBERS + 1;
+    size_t each = n / MOST_INDICES + 1, indices = (n + each - 1) / each, ranges = indices < MOST_RANGES ? indices : MOST_RANGES;
+    if (ranges > (size_t)pool.threads) ranges = (size_t)pool.threads;
+    atomic_store_explicit(&pool.piece, piece, memory_order_release);
+    atomic_store_explicit(&pool.arg, arg, memory_order_release);
+    atomic_store_explicit(&pool.n, n, memory_order_release);
+    atomic_store_explicit(&pool.each, each, memory_order_release);
+    atomic_store_explicit(&pool.n_ranges, ranges, memory_order_release);
+    atomic_store_explicit(&pool.finished, 0, memory_order_release);
+    for (size_t r = 0; r < ranges; r++) {
+        uint64_t first = indices * r / ranges, end = indices * (r + 1) / ranges;
+        atomic_store_explicit(&pool.ranges[r].range, number << 2 * INDEX_BITS | first << INDEX_BITS | end, memory_order_release);
+    }
+    atomic_store(&pool.number, number);
+}
+
 void llm_parallel(size_t n, piece_fn *piece, void *arg)
 {
     if (inside || pool.threads <= 1 || n <= 1) {
@@ -124,20 +156,14 @@ void llm_parallel(size_t n, piece_fn *piece, void *arg)
         return;
     }
     pthread_mutex_lock(&pool.caller);
-    uint64_t number = ((atomic_load(&pool.ticket) >> PIECE_BITS) + 1) & (UINT64_MAX >> PIECE_BITS);
-    atomic_store(&pool.ticket, number << PIECE_BITS | NO_PIECE); /* closed while the job is being described */
-    atomic_store_explicit(&pool.piece, piece, memory_order_release);
-    atomic_store_explicit(&pool.arg, arg, memory_order_release);
-    atomic_store_explicit(&pool.n, n, memory_order_release);
-    atomic_store(&pool.finished, 0);
-    atomic_store(&pool.ticket, number << PIECE_BITS);
+    publish(n, piece, arg);
     if (atomic_load(&pool.sleepers)) {
         pthread_mutex_lock(&pool.lock);
         pthread_cond_broadcast(&pool.work);
         pthread_mutex_unlock(&pool.lock);
     }
     inside = true;
-    run_pieces(number);
+    run_pieces(atomic_load_explicit(&pool.number, memory_order_relaxed));
     inside = false;
     wait_for(n);
     pthread_mutex_unlock(&pool.caller);
@@ -217,7 +243,7 @@ int llm_pool_start(int64_t want, struct llm_err *e)
     int threads = 1;
     if (llm_kernels_init(e) < 0 || count_threads(want, &threads, e) < 0) return -1;
     llm_pool_stop();
-    atomic_store(&pool.ticket, NO_PIECE);
+    atomic_store(&pool.number, 0);
     pool.threads = 1;
     sigset_t all, before; /* signals are the main thread's */
     sigfillset(&all);

@@ -1,5 +1,5 @@
 /* One pool of threads a process. Work is cut by the shape of the problem and never by the number of threads, so results do not depend
- * on it; threads take pieces in turn. Spin briefly, then sleep. */
+ * on it; threads take pieces in turn, each beginning with a range of its own. Spin briefly, then sleep. */
 #ifndef LLM_CPU_POOL_H
 #define LLM_CPU_POOL_H
 

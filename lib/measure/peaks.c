@@ -1,5 +1,7 @@
 #include "measure/peaks.h"
 
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -99,9 +101,36 @@ static int read_bandwidth(double *best, struct llm_err *e)
     return 0;
 }
 
+/* Ends when all threads have come. */
+static void meet(void *arg, size_t i, int thread)
+{
+    atomic_size_t *came = arg;
+    size_t threads = (size_t)llm_pool_threads(), all = (atomic_fetch_add(came, 1) / threads + 1) * threads;
+    (void)i;
+    (void)thread;
+    for (int spins = 0; atomic_load(came) < all; spins++) {
+        if (spins > 10000) sched_yield(); /* more threads than CPUs */
+    }
+}
+
+static double barrier(void)
+{
+    enum { JOBS = 20 };
+    atomic_size_t came = 0;
+    double best = 0;
+    if (llm_pool_threads() == 1) return 0;
+    for (int r = 0; r < RUNS * 4; r++) {
+        double start = llm_now();
+        for (int i = 0; i < JOBS; i++) llm_parallel((size_t)llm_pool_threads(), meet, &came);
+        double each = (llm_now() - start) / JOBS;
+        if (r == 0 || each < best) best = each;
+    }
+    return best;
+}
+
 int llm_peaks_measure(struct llm_peaks *out, struct llm_err *e)
 {
     *out = (struct llm_peaks){.f32 = rate(llm_k.gemm.peak_f32), .bf16 = rate(llm_k.gemm.peak_bf16), .int8 = rate(llm_k.gemm.peak_int8),
-                              .threads = llm_pool_threads()};
+                              .barrier = barrier(), .threads = llm_pool_threads()};
     return read_bandwidth(&out->read_bandwidth, e);
 }

@@ -12,6 +12,7 @@ struct llm_peaks {
     double bf16;           /* BF16 dot products; 0 where the instruction set has none (products then run at f32) */
     double int8;           /* int8 dot products */
     double read_bandwidth; /* bytes a second, sequential reads, huge pages where the kernel gives them */
+    double barrier;        /* seconds of a job of the pool in which every thread takes part and nothing is done; 0 with one thread */
     int threads;
 };
 

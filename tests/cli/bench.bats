@@ -190,9 +190,10 @@ refused() {
     [[ -z $(ls -A temporary) ]]
 }
 
-@test "kernels: four peaks, then a product of each kind that the shape allows" {
+@test "kernels: four peaks and the barrier, then a product of each kind that the shape allows" {
     llm-bench kernels --peaks > t
-    [[ $(cut -f 1 t | tr '\n' ,) == "peak,f32,bf16,int8,read," ]]
+    [[ $(cut -f 1 t | tr '\n' ,) == "peak,f32,bf16,int8,read,barrier," ]]
+    [[ $(llm-bench kernels -j 1 --peaks | awk -F'\t' '$1 == "barrier" {print $2}') == - ]]
     llm-bench kernels --shape 16x32x64 --shape 2x3x5 --seconds 0.001 | sed '1,/^$/d' > t
     [[ $(cut -f 1-4 t | tr '\t\n' ' ,') == "product m n k,"*"f32 16 32 64,"*"q4_0 16 32 64,f32 2 3 5,bf16 2 3 5,bf16 dx 2 3 5,bf16 dw 2 3 5," ]]
     awk -F'\t' 'NR > 1 && !($6 > 0 && $7 >= $6) { print; exit 1 }' t
