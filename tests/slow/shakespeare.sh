@@ -18,10 +18,10 @@ text=${LLM_SHARED:-$here/../shared}/data/corpora/tinyshakespeare.txt
 
 # ROW|FLOPs|most nats|options of llm-train. The limits allow 6e14 FLOPs to llama and 3e14 to the others.
 muon='--optimizer muon --lr 2e-3 --schedule linear --min-lr 1e-5'
-rows="mla|5e13|1.56|-c mla --set num_hidden_layers=6 --dropout .1 $muon
-lstm|5e13|1.60|-c lstm --dropout .2 --lr 4e-3 --schedule linear --min-lr 1e-5
+rows="mla|8e13|1.56|-c mla --set num_hidden_layers=6 --dropout .1 $muon
+lstm|8e13|1.60|-c lstm --dropout .2 --lr 4e-3 --schedule linear --min-lr 1e-5
 mamba|5e13|1.56|-c mamba --dropout .1 $muon
-moe|5e13|1.56|-c moe --set num_hidden_layers=5 --dropout .1 $muon
+moe|8e13|1.56|-c moe --set num_hidden_layers=5 --dropout .1 $muon
 llama|1e14|1.51|-c tiny --set num_hidden_layers=6 --set num_key_value_heads=4 --dropout .1 $muon
 nanogpt-gpu|1e14|9|-c nano --set n_layer=6 --set n_head=6 --set n_embd=384 --dropout .2 --lr 1e-3 --beta2 .99"
 

@@ -134,28 +134,39 @@ static void rmsnorm_back(float *dx, const float *x, const float *dy, const float
     })
 }
 
-/* One vector of channels of b, from `at`. */
-static inline void norm_channels(const struct llm_norm_block *b, size_t at, size_t count)
+/* Up to four vectors of channels of b, from `at`; `count` lanes of the last are in use. Tokens are lines apart: those to come are asked for. */
+static inline __attribute__((always_inline)) void norm_channels(const struct llm_norm_block *b, size_t at, const size_t vectors, size_t count)
 {
-    V gain = v_zero();
-    V bias = v_zero();
+    enum { AHEAD = 8 };
+    V gain[4] = {v_zero(), v_zero(), v_zero(), v_zero()}, bias[4] = {v_zero(), v_zero(), v_zero(), v_zero()};
     for (size_t t = 0; t < b->tokens; t++) {
         for (size_t g = 0; g < b->groups; g++) {
-            size_t stat = t * b->groups + g;
-            V dy = load(b->dy + t * b->ldy + g * b->group + at, count);
-            V x = load(b->x + t * b->ldx + g * b->group + at, count);
-            if (b->mean) x = v_sub(x, v_set1(b->mean[stat]));
-            gain = v_fma(dy, v_mul(x, v_set1(b->rstd[stat])), gain);
-            bias = v_add(bias, dy);
+            const float *dy = b->dy + t * b->ldy + g * b->group + at, *x = b->x + t * b->ldx + g * b->group + at;
+            V mean = b->mean ? v_set1(b->mean[t * b->groups + g]) : v_zero(), rstd = v_set1(b->rstd[t * b->groups + g]);
+            for (size_t j = 0; j < vectors; j++) {
+                size_t lanes = j + 1 < vectors ? VN : count;
+                if (t + AHEAD < b->tokens) {
+                    __builtin_prefetch(dy + AHEAD * b->ldy + j * VN);
+                    __builtin_prefetch(x + AHEAD * b->ldx + j * VN);
+                }
+                V d = load(dy + j * VN, lanes);
+                gain[j] = v_fma(d, v_mul(v_sub(load(x + j * VN, lanes), mean), rstd), gain[j]);
+                bias[j] = v_add(bias[j], d);
+            }
         }
     }
-    if (b->d_gain) store(b->d_gain + at, v_add(load(b->d_gain + at, count), gain), count);
-    if (b->d_bias) store(b->d_bias + at, v_add(load(b->d_bias + at, count), bias), count);
+    for (size_t j = 0; j < vectors; j++, at += VN) {
+        size_t lanes = j + 1 < vectors ? VN : count;
+        if (b->d_gain) store(b->d_gain + at, v_add(load(b->d_gain + at, lanes), gain[j]), lanes);
+        if (b->d_bias) store(b->d_bias + at, v_add(load(b->d_bias + at, lanes), bias[j]), lanes);
+    }
 }
 
 static void norm_params_back(const struct llm_norm_block *b)
 {
-    EACH(b->n, norm_channels(b, at, count);)
+    size_t at = 0;
+    for (; at + 4 * VN <= b->n; at += 4 * VN) norm_channels(b, at, 4, VN);
+    for (; at < b->n; at += VN) norm_channels(b, at, 1, b->n - at < VN ? b->n - at : VN);
 }
 
 static void column_sums(float *sums, const float *dy, size_t ldy, size_t tokens, size_t n)
