@@ -5,11 +5,5 @@
 #
 # VENV: a Python environment that has torch, made when absent [/tmp/llmutils-bench]. BIN: the folder of the programs [bin].
 set -eu
-here=${0%/*}
-venv=${VENV:-/tmp/llmutils-bench}
-PATH=$(cd "${BIN:-$here/../../bin}" && pwd):$PATH
-if [[ ! -x $venv/bin/python ]]; then
-    python3 -m venv "$venv" >&2
-    "$venv/bin/pip" install --quiet torch numpy >&2
-fi
-exec "$venv/bin/python" "$here/attention_peer.py" "$@"
+. "${0%/*}/torch.sh"
+python "$here/attention_peer.py" "$@"

@@ -7,15 +7,9 @@
 # ACTIVATIONS: what ours keeps of blocks for their way back [f32].
 # VENV: a Python environment that has torch, made when absent [/tmp/llmutils-bench]. BIN: the folder of the programs [bin].
 set -eu
-here=${0%/*}
-venv=${VENV:-/tmp/llmutils-bench}
-PATH=$(cd "${BIN:-$here/../../bin}" && pwd):$PATH
-if [[ ! -x $venv/bin/python ]]; then
-    python3 -m venv "$venv" >&2
-    "$venv/bin/pip" install --quiet torch numpy >&2
-fi
+. "${0%/*}/torch.sh"
 # One process a shape: the peak memory of a process never falls again.
 mapfile -t shapes <<< "${SHAPES:-$'GPT-2 124M, 4\nGPT-2 124M, 8\nLlama'}"
 for precision in ${PRECISIONS:-bf16 f32}; do
-    for shape in "${shapes[@]}"; do PRECISION=$precision SHAPES=$shape "$venv/bin/python" "$here/train_peer.py" "$@"; done
+    for shape in "${shapes[@]}"; do PRECISION=$precision SHAPES=$shape python "$here/train_peer.py" "$@"; done
 done
