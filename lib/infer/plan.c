@@ -50,9 +50,7 @@ int llm_infer_plan(struct llm_engine *g, int64_t sequences, struct llm_infer_pla
     p->state_bytes = llm_model_state_bytes(&m->config);
     p->cache_bytes = (double)sequences * ((double)pages * (double)g->pool.page_bytes + p->state_bytes);
     size_t n = llm_model_cost(&m->config, g->context, rows, sizeof rows / sizeof *rows);
-    for (size_t i = 0; i < n; i++) { /* rows of one block come first, those of the whole model behind them */
-        if (strncmp(rows[i].name, "block ", 6) != 0) p->flops_per_token += rows[i].flops_forward;
-    }
+    for (size_t i = 0; i < n; i++) p->flops_per_token += rows[i].flops_forward;
     p->read_bytes_per_token = read + p->cache_bytes_per_token * (double)g->context + p->state_bytes;
     if (peak(g, sizes[0], &small, e) < 0 || peak(g, sizes[1], &large, e) < 0) return -1;
     double slope = sizes[1] > sizes[0] ? (large - small) / (double)(sizes[1] - sizes[0]) : 0;

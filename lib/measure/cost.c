@@ -6,7 +6,7 @@
 #include <string.h>
 #include "model/block.h"
 
-enum { MAX_ROWS = 32 };
+enum { MAX_ROWS = 32, MAX_KINDS = 8 };
 
 static double of(const struct llm_cost_row *rows, size_t n, const char *name, bool flops)
 {
@@ -16,49 +16,65 @@ static double of(const struct llm_cost_row *rows, size_t n, const char *name, bo
     return 0;
 }
 
-/* FLOPs of the first block's rows, or of the whole model's. */
-static double all_flops(const struct llm_cost_row *rows, size_t n, bool block)
+/* One of the model's blocks; norms are the rest. */
+struct block { double params, attention_params, mlp_params, flops, attention_flops, mlp_flops, score_flops; };
+
+static bool row_is(const struct llm_param_spec *s, const char *a, const char *b)
 {
-    double sum = 0;
-    for (size_t i = 0; i < n; i++) {
-        if ((strncmp(rows[i].name, "block ", 6) == 0) == block) sum += rows[i].flops_forward;
+    return strcmp(s->row, a) == 0 || strcmp(s->row, b) == 0;
+}
+
+/* With `context` tokens in sight. */
+static struct block block_of(const struct llm_config *c, const struct llm_declare *d, const struct llm_decoder *layout, int64_t layer,
+                             int64_t context)
+{
+    const struct llm_module *modules[] = {&layout->layers[layer].mixer, &layout->layers[layer].ffn, &layout->layers[layer].cross};
+    struct block b = {0};
+    for (size_t i = 0; i < d->n; i++) {
+        const struct llm_param_spec *s = &d->specs[i];
+        double elements = (double)s->shape[0] * (double)s->shape[1], flops = llm_param_spec_flops(s);
+        bool attention = row_is(s, "attention", "cross-attention"), mlp = row_is(s, "mlp", "experts");
+        if (s->layer != layer) continue;
+        b.params += elements;
+        b.flops += flops;
+        b.attention_params += attention ? elements : 0;
+        b.attention_flops += attention ? flops : 0;
+        b.mlp_params += mlp ? elements : 0;
+        b.mlp_flops += mlp ? flops : 0;
     }
-    return sum;
+    for (int i = 0; i < 3; i++) {
+        if (modules[i]->kind && modules[i]->kind->extra_flops) b.score_flops += modules[i]->kind->extra_flops(c, layer, context);
+    }
+    b.flops += b.score_flops;
+    b.attention_flops += b.score_flops;
+    return b;
 }
 
 int llm_cost_of(struct llm_cost *out, const struct llm_config *c, int64_t context, struct llm_err *e)
 {
     struct llm_declare d;
     struct llm_decoder *layout;
-    struct llm_cost_row still[MAX_ROWS], seeing[MAX_ROWS];
-    size_t n = llm_model_cost(c, 0, still, MAX_ROWS);
+    struct llm_cost_row rows[MAX_ROWS];
+    size_t n = llm_model_cost(c, context, rows, MAX_ROWS);
     *out = (struct llm_cost){.params = llm_model_params(c), .active_params = llm_model_active_params(c)};
     if (llm_model_declare(c, &d, &layout, e) < 0) return -1;
     for (size_t i = 0; i < d.n; i++) {
         double elements = (double)d.specs[i].shape[0] * (double)d.specs[i].shape[1];
-        if (d.specs[i].layer == 0) out->block_params += elements;
         if (d.specs[i].lookup && strcmp(d.specs[i].row, "encoder") != 0) out->embedding_params += elements;
         if (d.specs[i].n_dims < 2) out->vector_params += elements;
     }
-    double blocks = (double)layout->n_layers;
-    if (c->mixer != LLM_MIXER_ATTENTION) {
-        const struct llm_module_kind *kind = layout->layers[0].mixer.kind;
-        out->mixer = kind->name;
-        out->block_state_flops = kind->extra_flops ? kind->extra_flops(c, 0, context) : 0;
+    for (int64_t l = 0; l < layout->n_layers; l++) {
+        const struct block b = block_of(c, &d, layout, l, context);
+        out->blocks_params += b.params;
+        out->blocks_flops += b.flops;
     }
     llm_decoder_destroy(layout, 0);
     llm_declare_release(&d);
-    out->block_attention_params = of(still, n, "block attention", false) + of(still, n, "block cross-attention", false);
-    out->encoder_params = of(still, n, "encoder", false);
-    out->block_mlp_params = of(still, n, "block mlp", false) + of(still, n, "block experts", false);
-    out->block_mlp_flops = of(still, n, "block mlp", true) + of(still, n, "block experts", true);
-    out->block_flops = all_flops(still, n, true);
-    out->head_flops = of(still, n, "head", true);
-    n = llm_model_cost(c, context, seeing, MAX_ROWS);
-    out->block_score_flops = all_flops(seeing, n, true) - out->block_flops;
-    out->forward_flops = all_flops(seeing, n, false);
-    out->encoder_flops = of(seeing, n, "encoder", true);
-    out->final_params = out->params - out->embedding_params - blocks * out->block_params - out->encoder_params;
+    out->encoder_params = of(rows, n, "encoder", false);
+    out->encoder_flops = of(rows, n, "encoder", true);
+    out->head_flops = of(rows, n, "head", true);
+    for (size_t i = 0; i < n; i++) out->forward_flops += rows[i].flops_forward;
+    out->final_params = out->params - out->embedding_params - out->blocks_params - out->encoder_params;
     return 0;
 }
 
@@ -74,30 +90,32 @@ static void part(struct llm_table *t, const char *name, const char *shape, doubl
     llm_table_number(t, of_flops > 0 ? flops / of_flops : (double)NAN, 4);
 }
 
-static void block_parts(struct llm_table *t, const struct llm_declare *d, const struct llm_cost *cost, int64_t context)
+/* Every matrix of a block, and the block. */
+static void block_parts(struct llm_table *t, const struct llm_config *c, const struct llm_declare *d, const struct block *b, int64_t layer,
+                        const char *mixer, int64_t context)
 {
-    double flops_all = cost->block_flops + cost->block_score_flops;
-    char shape[64], name[160];
+    char shape[64], name[160], block[32] = "block";
+    if (layer > 0) snprintf(block, sizeof block, "block %" PRId64, layer);
     for (size_t i = 0; i < d->n; i++) {
         const struct llm_param_spec *s = &d->specs[i];
-        double elements = (double)s->shape[0] * (double)s->shape[1];
-        if (s->layer != 0) continue;
+        if (s->layer != layer) continue;
         if (s->n_dims < 2) snprintf(shape, sizeof shape, "[%" PRId64 "]", s->shape[0]);
         else snprintf(shape, sizeof shape, "[%" PRId64 ", %" PRId64 "]", s->shape[0], s->shape[1]);
-        part(t, s->name, shape, elements, cost->block_params, s->n_dims < 2 ? 0 : 2 * elements * (s->active > 0 ? s->active : 1), flops_all);
+        part(t, s->name, shape, (double)s->shape[0] * (double)s->shape[1], b->params, llm_param_spec_flops(s), b->flops);
     }
-    if (cost->mixer) { /* one part, whatever stands before a token */
-        if (cost->block_state_flops > 0) part(t, "steps of the state, any context", "-", 0, cost->block_params, cost->block_state_flops, flops_all);
-        snprintf(name, sizeof name, "block: %s", cost->mixer);
-        part(t, name, "-", cost->block_params, cost->block_params, flops_all, flops_all);
+    if (c->mixer != LLM_MIXER_ATTENTION) { /* one part, whatever stands before a token */
+        if (b->score_flops > 0) part(t, "steps of the state, any context", "-", 0, b->params, b->score_flops, b->flops);
+        snprintf(name, sizeof name, "%s: %s", block, mixer);
+        part(t, name, "-", b->params, b->params, b->flops, b->flops);
         return;
     }
     snprintf(name, sizeof name, "scores and values, context %" PRId64, context);
-    part(t, name, "-", 0, cost->block_params, cost->block_score_flops, flops_all);
-    part(t, "block: attention", "-", cost->block_attention_params, cost->block_params,
-         2 * cost->block_attention_params + cost->block_score_flops, flops_all);
-    part(t, "block: feed-forward", "-", cost->block_mlp_params, cost->block_params, cost->block_mlp_flops, flops_all);
-    part(t, "block", "-", cost->block_params, cost->block_params, flops_all, flops_all);
+    part(t, name, "-", 0, b->params, b->score_flops, b->flops);
+    snprintf(name, sizeof name, "%s: attention", block);
+    part(t, name, "-", b->attention_params, b->params, b->attention_flops, b->flops);
+    snprintf(name, sizeof name, "%s: feed-forward", block);
+    part(t, name, "-", b->mlp_params, b->params, b->mlp_flops, b->flops);
+    part(t, block, "-", b->params, b->params, b->flops, b->flops);
 }
 
 int llm_cost_parts(struct llm_table *t, const struct llm_config *c, int64_t context, struct llm_err *e)
@@ -105,13 +123,21 @@ int llm_cost_parts(struct llm_table *t, const struct llm_config *c, int64_t cont
     struct llm_declare d;
     struct llm_decoder *layout;
     struct llm_cost cost;
+    struct block kinds[MAX_KINDS];
+    size_t n_kinds = 0;
     char name[64];
     if (llm_cost_of(&cost, c, context, e) < 0 || llm_model_declare(c, &d, &layout, e) < 0) return -1;
-    double blocks = (double)layout->n_layers;
-    block_parts(t, &d, &cost, context);
+    for (int64_t l = 0; l < layout->n_layers && n_kinds < MAX_KINDS; l++) { /* the first of each kind of block */
+        const struct block b = block_of(c, &d, layout, l, context);
+        size_t same = 0;
+        while (same < n_kinds && (kinds[same].params != b.params || kinds[same].flops != b.flops)) same++;
+        if (same < n_kinds) continue;
+        kinds[n_kinds++] = b;
+        block_parts(t, c, &d, &b, l, layout->layers[l].mixer.kind->name, context);
+    }
     part(t, "embeddings", "-", cost.embedding_params, cost.params, 0, cost.forward_flops);
-    snprintf(name, sizeof name, "%.0f blocks", blocks);
-    part(t, name, "-", blocks * cost.block_params, cost.params, blocks * (cost.block_flops + cost.block_score_flops), cost.forward_flops);
+    snprintf(name, sizeof name, "%" PRId64 " blocks", layout->n_layers);
+    part(t, name, "-", cost.blocks_params, cost.params, cost.blocks_flops, cost.forward_flops);
     if (cost.encoder_params > 0) part(t, "encoder", "-", cost.encoder_params, cost.params, cost.encoder_flops, cost.forward_flops);
     part(t, c->tie_word_embeddings ? "final norm, tied head" : "final norm, head", "-", cost.final_params, cost.params, cost.head_flops,
          cost.forward_flops);

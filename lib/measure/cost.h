@@ -9,22 +9,17 @@
 struct llm_cost {
     double params;              /* of the model */
     double active_params;       /* those that a token meets: of experts only its share */
-    double block_params, block_attention_params, block_mlp_params; /* of the first block; norms are the rest */
-    double block_mlp_flops;
+    double blocks_params, blocks_flops;                        /* of all blocks: matrices, scores, mixing of values, steps of a state */
     double embedding_params;    /* all tables that are looked up */
     double encoder_params, encoder_flops, final_params;        /* final norm, and the head unless it is tied */
-    double block_flops;         /* the block's matrices */
-    double block_score_flops;   /* scores and mixing of values with `context` tokens in sight: 4·heads·head_dim·context */
-    const char *mixer;          /* of layers that keep a state in place of keys and values: its kind; else NULL */
-    double block_state_flops;   /* of its steps, beside the block's matrices; any context */
     double head_flops;
-    double forward_flops;       /* of the model, the three above together */
+    double forward_flops;       /* of the model */
     double vector_params;       /* those of norms and biases, which no quantiser touches */
 };
 /* `context`: tokens that attention sees. 0 or -1. */
 int llm_cost_of(struct llm_cost *out, const struct llm_config *c, int64_t context, struct llm_err *e) LLM_MUST_CHECK;
 
-/* Every matrix of a block, the block, the model: parameters and FLOPs with their shares (of the block, of the model). */
+/* Every matrix of the first block of each kind, the block, all of them, the model: parameters and FLOPs with their shares (of the block, of the model). */
 extern const char *const llm_cost_part_columns[];
 int llm_cost_parts(struct llm_table *t, const struct llm_config *c, int64_t context, struct llm_err *e) LLM_MUST_CHECK;
 /* Bytes of weights by type, of the KV cache by type, of training with AdamW; FLOPs of training. */

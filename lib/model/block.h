@@ -65,6 +65,9 @@ struct llm_param_spec {
     struct llm_param **slot;        /* where the layout wants the pointer */
 };
 
+/* FLOPs of a forward pass per token: of a matrix that is multiplied 2 for each element, for the share of tokens that meet it. */
+double llm_param_spec_flops(const struct llm_param_spec *s);
+
 /* Collects declarations. Errors are sticky: checked once at the end. */
 struct llm_declare {
     const struct llm_config *config;

@@ -18,7 +18,7 @@ static void add(struct llm_cost_row *rows, size_t *n, size_t room, const char *n
     rows[i].flops_forward += flops;
 }
 
-static double matrix_flops(const struct llm_param_spec *s)
+double llm_param_spec_flops(const struct llm_param_spec *s)
 {
     return s->n_dims < 2 || s->lookup ? 0 : 2 * (double)s->shape[0] * (double)s->shape[1] * (s->active > 0 ? s->active : 1);
 }
@@ -30,22 +30,15 @@ size_t llm_model_cost(const struct llm_config *c, int64_t context, struct llm_co
     struct llm_err e;
     size_t n = 0;
     if (llm_model_declare(c, &d, &layout, &e) < 0) return 0;
-    for (int pass = 0; pass < 2; pass++) { /* one block (the first), then the model */
-        for (size_t i = 0; i < d.n; i++) {
-            const struct llm_param_spec *s = &d.specs[i];
-            char name[64];
-            if (pass == 0 && s->layer != 0) continue;
-            snprintf(name, sizeof name, "%s%s", pass == 0 ? "block " : "", s->row);
-            add(rows, &n, room, name, (double)s->shape[0] * (double)s->shape[1], matrix_flops(s));
-        }
-        for (int64_t l = 0; l < (pass == 0 && layout->n_layers > 1 ? 1 : layout->n_layers); l++) {
-            const struct llm_module *modules[] = {&layout->layers[l].mixer, &layout->layers[l].ffn, &layout->layers[l].cross};
-            for (int i = 0; i < 3; i++) {
-                char name[64];
-                if (!modules[i]->kind || !modules[i]->kind->extra_flops) continue;
-                snprintf(name, sizeof name, "%s%s", pass == 0 ? "block " : "", modules[i]->kind->name);
-                add(rows, &n, room, name, 0, modules[i]->kind->extra_flops(c, l, context));
-            }
+    for (size_t i = 0; i < d.n; i++) {
+        const struct llm_param_spec *s = &d.specs[i];
+        add(rows, &n, room, s->row, (double)s->shape[0] * (double)s->shape[1], llm_param_spec_flops(s));
+    }
+    for (int64_t l = 0; l < layout->n_layers; l++) {
+        const struct llm_module *modules[] = {&layout->layers[l].mixer, &layout->layers[l].ffn, &layout->layers[l].cross};
+        for (int i = 0; i < 3; i++) {
+            if (!modules[i]->kind || !modules[i]->kind->extra_flops) continue;
+            add(rows, &n, room, modules[i]->kind->name, 0, modules[i]->kind->extra_flops(c, l, context));
         }
     }
     for (int64_t l = 0; l < layout->n_encoder; l++) {

@@ -143,11 +143,10 @@ int llm_model_save_gguf_parts(struct llm_model *m, const char *path, int64_t max
 
 /* ---- cost, from what each module says of itself (model/cost.c) ---- */
 struct llm_cost_row {
-    char name[64];                /* "block attention", "block mlp", "block norms": the first layer; then the model: "embeddings", "norms",
-                                   * "attention", "mlp", "head"; of an encoder-decoder "cross-attention" and all of "encoder" */
+    char name[64];                /* "embeddings", "norms", "attention", "mlp", "head"; of an encoder-decoder "cross-attention", all of "encoder" */
     double params, flops_forward; /* per token; FLOPs at the context given */
 };
-/* Rows of one block and of the model; formulas of the transformer-block notes. Returns how many rows (≤ room). */
+/* Rows of the model; formulas of the transformer-block notes. Returns how many rows (≤ room). */
 size_t llm_model_cost(const struct llm_config *c, int64_t context, struct llm_cost_row *rows, size_t room);
 double llm_model_params(const struct llm_config *c);
 /* Those that a token meets: of experts only the share that it goes to. */

@@ -43,6 +43,25 @@ rows() {
     [[ $(rows err '.[] | select(.what == "batch").calls') == 3 ]]
 }
 
+@test "perceivers: FLOPs of the cost model, whose blocks are not all alike" {
+    perceiver=(llm-train -q --json --profile -c perceiver --set num_hidden_layers=3 --set hidden_size=32 --set intermediate_size=48
+               --set num_attention_heads=2 -T "$F/byte.json" -n 3 -b 4 -o p.llm)
+    "${perceiver[@]}" --set num_latents=9 -l 27 --cross-document "$F/data.tok" 2> err # three blocks of 9, of whom tokens see 5 on average, 14 of the text
+    flops=$(llm-bench cost --json --table totals --context 14 p.llm | jq 'select(.what == "forward").value')
+    found=$(rows err '.[] | select(.what == "all").gflop')
+    jq -en "($found / (3 * 3 * 4 * 27 * $flops / 1e9) - 1) | fabs < 1e-9" || fail "expected $flops FLOPs a token, found $found GFLOP"
+    llm-bench cost --table parts --context 14 p.llm > t
+    [[ $(awk -F '\t' '$1 == "scores and values, context 14" { print $5 }' t | xargs) == "$((4 * 32 * 14)) $((4 * 32 * 5))" ]]
+    awk -F '\t' '$1 == "block" { sum += $5 } $1 == "block 1" { sum += 2 * $5 } $1 == "3 blocks" { all = $5 } END { exit !(sum == all && sum > 0) }' t
+    # learned latents look at a text of 32 once; what tells classes apart is one product a text
+    for n in $(seq 60); do printf 'a text of thirty-two bytes, says\t%d\n' $((n % 2)); done > classes.tsv
+    llm-tokenize encode -T "$F/byte.json" --tsv --label 2 -o classes.tok classes.tsv
+    "${perceiver[@]}" --set latents=learned --set num_latents=6 -l 32 --objective classify classes.tok 2> err
+    flops=$(llm-bench cost --json --table totals --context 32 p.llm | jq 'select(.what == "forward").value')
+    found=$(rows err '.[] | select(.what == "all").gflop')
+    jq -en "($found / (3 * 3 * 4 * (32 * ($flops - 2 * 2 * 32) + 2 * 2 * 32) / 1e9) - 1) | fabs < 1e-9" || fail "expected $flops, found $found GFLOP"
+}
+
 @test "llm-train: the same model with and without, quiet or not" {
     llm-train -q --profile -c nano "${shape[@]}" -T "$F/byte.json" -n 2 -l 31 -o a.llm "$F/data.tok" 2> err
     llm-train -q -c nano "${shape[@]}" -T "$F/byte.json" -n 2 -l 31 -o b.llm "$F/data.tok" 2> nothing

@@ -147,12 +147,13 @@ static struct llm_tensor *forward(struct llm_ctx *c, const struct llm_module *m,
 /* Scores and the weighted sum of values: 2 FLOPs for each of d_k and d_v, head and token in sight. */
 static double extra_flops(const struct llm_config *c, int64_t layer, int64_t context)
 {
-    int64_t window = llm_config_window(c, layer), seen = window > 0 && window < context ? window : context, block = llm_config_block(c, layer);
+    int64_t window = llm_config_window(c, layer), block = llm_config_block(c, layer);
+    double seen = window > 0 && window < context ? (double)window : (double)context, in_block = (double)(block + 1) / 2; /* on average */
     if (llm_config_learns_latents(c) && context > 0) { /* of all latents, shared by the tokens of the text */
         return 4.0 * (double)(c->num_attention_heads * c->head_dim) * (double)c->num_latents * (double)c->num_latents / (double)context;
     }
-    if (block > 0 && (block + 1) / 2 < seen) seen = (block + 1) / 2; /* on average */
-    return 4.0 * (double)(c->num_attention_heads * c->head_dim) * (double)seen;
+    if (block > 0 && in_block < seen) seen = in_block;
+    return 4.0 * (double)(c->num_attention_heads * c->head_dim) * seen;
 }
 
 static void state(const struct llm_config *c, int64_t layer, struct llm_state_shape *s)
