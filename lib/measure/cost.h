@@ -19,7 +19,8 @@ struct llm_cost {
 /* `context`: tokens that attention sees. 0 or -1. */
 int llm_cost_of(struct llm_cost *out, const struct llm_config *c, int64_t context, struct llm_err *e) LLM_MUST_CHECK;
 
-/* Every matrix of the first block of each kind, the block, all of them, the model: parameters and FLOPs with their shares (of the block, of the model). */
+/* Every matrix of the first block of each kind, the block, all of them, the model: parameters and FLOPs with their shares (of the block, of the
+ * model). */
 extern const char *const llm_cost_part_columns[];
 int llm_cost_parts(struct llm_table *t, const struct llm_config *c, int64_t context, struct llm_err *e) LLM_MUST_CHECK;
 /* Bytes of weights by type, of the KV cache by type, of training with AdamW; FLOPs of training. */

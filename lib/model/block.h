@@ -153,6 +153,11 @@ void llm_absorbed_destroy(struct llm_absorbed *a); /* NULL is fine */
 /* The runs of tokens that recurrences of this pass go through, and, `skip` floats into each one's state, where that stands. On `acts`, NULL after a
  * failure. Rows of training begin with 0 and break where documents begin. */
 const struct llm_segment *llm_pass_segments(struct llm_ctx *c, const struct llm_pass *p, int64_t skip, int64_t *n);
+/* Attention of new tokens within blocks of latents, over a state that holds one block's keys and values (block/latents.c), and that state. */
+struct llm_attn;
+struct llm_tensor *llm_latents_attend(struct llm_ctx *c, const struct llm_pass *p, struct llm_tensor *q, struct llm_tensor *k, struct llm_tensor *v,
+                                      const struct llm_attn *a);
+void llm_latents_state(const struct llm_config *c, int64_t layer, struct llm_state_shape *s);
 /* The norm at hand, also outside layers. */
 struct llm_tensor *llm_norm_apply(struct llm_ctx *c, const struct llm_config *config, const struct llm_linear_params *p, struct llm_tensor *x);
 

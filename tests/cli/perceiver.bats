@@ -61,6 +61,22 @@ setup() {
         assert_output "${said[n]}"
     done
     llm-infer -m m.llm --precision f32 --temp 0 -n 24 --ignore-eos -b 5 --ids "5 6 7" | cmp - ids
+    # blocks of more than a tile, in pieces that end anywhere, for several sequences, over caches of any type
+    "${lm[@]}" --set num_latents=70 --set initializer_range=0.3 --set hidden_size=64 -l 200 -n 4 -b 2 --cross-document -o wide.llm
+    for type in f32 q8_0; do
+        infer=(llm-infer -m wide.llm --precision f32 --cache-type $type --ignore-eos)
+        "${infer[@]}" --temp 0 -n 230 --ids "5 6 7" > ids
+        read -r -a said < ids
+        for n in 66 67 139; do
+            for batch in 1 64 101 512; do
+                run -0 "${infer[@]}" --temp 0 -n 1 -b $batch --ids "5 6 7 ${said[*]:0:n}"
+                assert_output "${said[n]}"
+            done
+        done
+        "${infer[@]}" -n 0 --ids "5 6 7 ${said[*]:0:80}" --kv-out all.kv
+        run -0 "${infer[@]}" --kv-in all.kv --temp 0 -n 4 --ids "${said[*]:80:20}"
+        assert_output "${said[*]:100:4}"
+    done
     # 20 tokens; the 13th is another: what was said of the ones before it stays
     all="5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24"
     llm-infer -m m.llm --precision f32 --score --ids "$all" > one
@@ -81,7 +97,9 @@ setup() {
 
 @test "costs, plans, and what cannot be" {
     run -0 llm-bench cost perceiver
-    assert_line $'KV cache in bf16, one token\t2560\tbytes'
+    # two heads of 64 in the first layer alone; of the other four those of 128 latents
+    assert_line $'KV cache in bf16, one token\t512\tbytes'
+    assert_line $'state in F32, one sequence\t524288\tbytes'
     run -0 llm-train "${shape[@]:1}" -n 10 --plan
     [[ $output == *parameters* ]]
     run -69 --separate-stderr "${lm[@]}" --objective prefix -o m.llm

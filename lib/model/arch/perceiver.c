@@ -1,7 +1,7 @@
 /* Perceivers (Jaegle et al. 2021). "latents": "last" is a language model in the manner of Perceiver AR (Hawthorne et al. 2022): the first layer looks
  * at all tokens before, the others at the latents of the same block of num_latents tokens alone, so that each token is predicted by the latents of
- * the last tokens, cross-attention into the whole text, and causal attention among them. "learned" is an encoder: num_latents learned vectors look at
- * the text once, then at each other; for classes and vectors of texts. */
+ * the last tokens, cross-attention into the whole text, and causal attention among them; a cache has the text's keys of the first layer alone.
+ * "learned" is an encoder: num_latents learned vectors look at the text once, then at each other; for classes and vectors of texts. */
 #include "model/arch/keys.h"
 
 static const char *const latent_words[] = {"last", "learned", NULL};

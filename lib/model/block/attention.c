@@ -76,16 +76,13 @@ static struct llm_tensor *chunked(struct llm_ctx *c, const struct llm_pass *p, c
     return llm_attention_chunks(c, turned, llm_rope(c, k, own, p->rope), v, &part, b->seqs ? b->seqs + p->layer * b->n_seqs : NULL, b->n_seqs);
 }
 
-/* Attention that stays within blocks of tokens, counted from the text's beginning: each is a document of its own, or of a cache a chunk. */
+/* Attention that stays within blocks of tokens, counted from the text's beginning: each is a document of its own. */
 static struct llm_attn within_blocks(struct llm_ctx *c, const struct llm_pass *p, const struct llm_attn *a)
 {
     const struct llm_batch *b = p->batch;
     struct llm_attn part = *a;
     int64_t block = llm_config_block(p->config, p->layer), row_len = llm_row_len(c, b->n_tokens);
-    if (block == 0) return part;
-    part.chunk_part = LLM_CHUNK_OWN;
-    part.chunk = b->seqs ? block : 0;
-    if (b->seqs) return part;
+    if (block == 0 || b->seqs) return part;
     int32_t *starts = llm_op_alloc(c, b->n_tokens, sizeof *starts);
     for (int64_t t = 0; t < b->n_tokens && starts; t++) starts[t] = (int32_t)(t % row_len - b->positions[t] % block);
     part.doc_start = starts;
@@ -136,7 +133,7 @@ static struct llm_tensor *forward(struct llm_ctx *c, const struct llm_module *m,
                                .dropout = c->training ? (float)f->attn_pdrop : 0};
     const struct llm_attn blocks = within_blocks(c, p, &a);
     struct llm_tensor *y;
-    if (llm_config_block(f, p->layer) > 0 && b->seqs) y = llm_attention_cached(c, q, k, v, &blocks, b->seqs + p->layer * b->n_seqs, b->n_seqs);
+    if (llm_config_block(f, p->layer) > 0 && b->seqs) y = llm_latents_attend(c, p, q, k, v, &a);
     else if (llm_config_block(f, p->layer) > 0) y = llm_attention(c, q, k, v, &blocks, NULL);
     else if (chunks) y = chunked(c, p, &a, q, k, v);
     else if (b->seqs) y = llm_attention_cached(c, q, k, v, &a, b->seqs + p->layer * b->n_seqs, b->n_seqs);
@@ -159,6 +156,10 @@ static double extra_flops(const struct llm_config *c, int64_t layer, int64_t con
 static void state(const struct llm_config *c, int64_t layer, struct llm_state_shape *s)
 {
     if (c->bidirectional) return; /* encoders see texts whole */
+    if (llm_config_block(c, layer) > 0) {
+        llm_latents_state(c, layer, s);
+        return;
+    }
     s->source = layer - layer % c->kv_sharing;
     s->n_kv_heads = c->num_key_value_heads;
     s->d_k = s->d_v = c->head_dim;
