@@ -3,9 +3,20 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include "base/buf.h"
 
 const enum llm_dtype llm_kv_types[] = {LLM_F32, LLM_F16, LLM_BF16, LLM_Q8_0, LLM_Q4_0, LLM_NO_DTYPE};
+
+/* Long sequences have pages of chunks with huge pages of memory: what attention reads of a layer lies apart. */
+#define FEW_PAGES 16
+#define CHUNK_BYTES ((size_t)32 << 20)
+#define HUGE_PAGE ((size_t)2 << 20)
+struct llm_kv_chunk {
+    struct llm_kv_chunk *next;
+    unsigned char *data;
+    size_t used, bytes;
+};
 
 struct llm_kv_page {
     struct llm_kv_page *next;
@@ -67,12 +78,43 @@ void llm_kv_pool_release(struct llm_kv_pool *p)
     while (p->unused) {
         struct llm_kv_page *page = p->unused;
         p->unused = page->next;
-        free(page->data);
         free(page);
+    }
+    while (p->chunks) {
+        struct llm_kv_chunk *c = p->chunks;
+        p->chunks = c->next;
+        free(c->data);
+        free(c);
     }
     free(p->layers);
     p->layers = NULL;
     p->n_pages = 0;
+}
+
+/* Memory of one more page; the pool's own. */
+static unsigned char *page_memory(struct llm_kv_pool *p, struct llm_err *e)
+{
+    const size_t each = p->page_bytes / 64 * 64 + 64; /* models without a cache have pages of no bytes */
+    struct llm_kv_chunk *c = p->chunks;
+    if (!c || c->bytes - c->used < each) {
+        size_t pages = p->n_pages < FEW_PAGES || each > CHUNK_BYTES ? 1 : CHUNK_BYTES / each, bytes = pages * each;
+        bool huge = pages > 1;
+        if (huge) bytes = (bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
+        c = llm_calloc(1, sizeof *c, "a page of the cache", e);
+        if (!c) return NULL;
+        c->data = aligned_alloc(huge ? HUGE_PAGE : 64, bytes);
+        if (!c->data) {
+            free(c);
+            llm_no_memory(e, "a page of the cache");
+            return NULL;
+        }
+        if (huge) madvise(c->data, bytes, MADV_HUGEPAGE);
+        c->bytes = bytes;
+        c->next = p->chunks;
+        p->chunks = c;
+    }
+    c->used += each;
+    return c->data + c->used - each;
 }
 
 /* Zeroed: what stands behind the last token of a tile is multiplied by a probability of 0 and must be finite. */
@@ -84,10 +126,9 @@ static struct llm_kv_page *page_create(struct llm_kv_pool *p, struct llm_err *e)
     } else {
         page = llm_calloc(1, sizeof *page, "a page of the cache", e);
         if (!page) return NULL;
-        page->data = aligned_alloc(64, p->page_bytes / 64 * 64 + 64); /* models without a cache have pages of no bytes */
+        page->data = page_memory(p, e);
         if (!page->data) {
             free(page);
-            llm_no_memory(e, "a page of the cache");
             return NULL;
         }
         p->n_pages++;

@@ -6,6 +6,7 @@
 
 #include "model/model.h"
 
+struct llm_kv_chunk; /* memory of pages */
 struct llm_kv_page; /* one tile of k and one of v a layer; counted by the sequences that hold it */
 
 /* A layer, and where in a page and in a sequence's state its own begins. */
@@ -26,6 +27,7 @@ struct llm_kv_pool {
     int64_t state_floats;      /* of a sequence; 0: none */
     int64_t n_pages;           /* made so far: in use and waiting to be used again */
     struct llm_kv_page *unused;
+    struct llm_kv_chunk *chunks; /* pages come from the first */
 };
 /* Fails (69) when the dtype does not serve the model: blocks want heads of a multiple of 32. Release either way. */
 int llm_kv_pool_init(struct llm_kv_pool *p, const struct llm_config *c, enum llm_dtype dtype, struct llm_err *e) LLM_MUST_CHECK;

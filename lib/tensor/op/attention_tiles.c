@@ -72,6 +72,15 @@ static const float *decoded(const struct attn_job *j, const void *rows, int64_t 
     return memory;
 }
 
+/* Asks memory for what will be packed next; nothing else does, since tiles lie pages apart. */
+static void ask_for(const struct attn_job *j, void *const *tiles, int64_t t, int64_t width)
+{
+    if (!tiles || (t + 1) * ATTN_TILE >= j->keys.n) return;
+    const char *rows = cached_rows(j, tiles, t + 1, width);
+    int64_t bytes = attn_min(ATTN_TILE, j->keys.n - (t + 1) * ATTN_TILE) * (int64_t)llm_dtype_bytes(j->keys.view->dtype, (uint64_t)width);
+    for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(rows + i, 0, 2);
+}
+
 /* The n keys and values of tile t, packed. */
 static void pack_tile(const struct attn_job *j, const struct attn_space *w, int64_t t)
 {
@@ -90,8 +99,10 @@ static void pack_tile(const struct attn_job *j, const struct attn_space *w, int6
         ldv = a->d_v;
     }
     const enum llm_dtype type = j->keys.view->dtype;
+    ask_for(j, j->keys.view->k, t, a->d_k);
     if (math->pack_b_of[type]) {
         math->pack_bt_of[type](w->k, ATTN_TILE, k, a->d_k, n, a->d_k);
+        ask_for(j, j->keys.view->v, t, a->d_v);
         math->pack_b_of[type](w->v, dv, v, ldv, n, a->d_v, ATTN_TILE);
     } else {
         const float *keys = decoded(j, k, n * a->d_k, w->decoded_k);
