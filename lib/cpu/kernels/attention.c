@@ -185,23 +185,24 @@ static void decode(enum llm_dtype type, const void *in, float *out, int64_t n)
 INLINE void product_block(float *c, int64_t ldc, const float *a, int64_t lda, const float *b, int64_t ldb, int64_t units, bool accumulate,
                           const int mr, const int nv, enum form f)
 {
-    V acc[4][4];
-#pragma GCC unroll 4
+    V acc[6][4];
+#pragma GCC unroll 6
     for (int i = 0; i < mr; i++)
 #pragma GCC unroll 4
         for (int j = 0; j < nv; j++) acc[i][j] = accumulate ? v_load(c + i * ldc + j * VN) : v_zero();
+#pragma GCC unroll 4
     for (int64_t u = 0; u < units; u++) {
         V column[4];
 #pragma GCC unroll 4
         for (int j = 0; j < nv; j++) column[j] = v_in_register(v_load(b + u * ldb + j * VN));
-#pragma GCC unroll 4
+#pragma GCC unroll 6
         for (int i = 0; i < mr; i++) {
             V x = v_set1(a[i * lda + u]);
 #pragma GCC unroll 4
             for (int j = 0; j < nv; j++) acc[i][j] = f == PAIRS ? dot_pairs(x, column[j], acc[i][j]) : v_fma(x, column[j], acc[i][j]);
         }
     }
-#pragma GCC unroll 4
+#pragma GCC unroll 6
     for (int i = 0; i < mr; i++)
 #pragma GCC unroll 4
         for (int j = 0; j < nv; j++) v_store(c + i * ldc + j * VN, acc[i][j]);
@@ -212,6 +213,7 @@ INLINE void product_columns(float *c, int64_t ldc, const float *a, int64_t lda, 
                             bool accumulate, const int nv, enum form f)
 {
     int64_t i = 0;
+    for (; i + 6 <= m; i += 6) product_block(c + i * ldc, ldc, a + i * lda, lda, b, ldb, units, accumulate, 6, nv, f);
     for (; i + 4 <= m; i += 4) product_block(c + i * ldc, ldc, a + i * lda, lda, b, ldb, units, accumulate, 4, nv, f);
     for (; i < m; i++) product_block(c + i * ldc, ldc, a + i * lda, lda, b, ldb, units, accumulate, 1, nv, f);
 }
