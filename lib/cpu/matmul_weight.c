@@ -6,7 +6,6 @@
 #include "cpu/detect.h"
 #include "cpu/form_memory.h"
 #include "cpu/matmul_internal.h"
-#include "cpu/pages.h"
 #include "cpu/pool.h"
 #include "cpu/profile.h"
 #include "cpu/scratch.h"
@@ -46,15 +45,6 @@ void llm_weight_release_pages(const struct llm_weight *w, size_t from, size_t by
     const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
     uintptr_t first = ((uintptr_t)w->data + from + page - 1) / page * page, end = ((uintptr_t)w->data + from + bytes) / page * page;
     if (w->mapped && first < end) madvise((void *)first, end - first, MADV_DONTNEED);
-}
-
-void llm_weight_looked_up(const struct llm_weight *w, int64_t rows)
-{
-    enum { OFTEN = 32 };
-    static _Atomic int64_t since; /* of all weights: when pages are given back changes no result */
-    if (!w->mapped || (w->few_rows > 0 && w->packed_bytes == 0) || atomic_fetch_add(&since, rows) + rows < OFTEN) return;
-    atomic_store(&since, 0);
-    llm_weight_release_pages(w, 0, llm_dtype_bytes(w->dtype, (uint64_t)(w->n * w->k)));
 }
 
 struct packing {

@@ -266,12 +266,7 @@ void llm_pool_stop(void)
     pthread_cond_broadcast(&pool.work);
     pthread_mutex_unlock(&pool.lock);
     for (int i = 1; i < pool.threads; i++) pthread_join(pool.worker[i], NULL);
-    for (int i = 0; i < LLM_MAX_THREADS; i++)
-        for (int s = 0; s < LLM_SCRATCH_SLOTS; s++) {
-            free(scratch[i][s].p);
-            scratch[i][s].p = NULL;
-            scratch[i][s].n = 0;
-        }
+    llm_scratch_release();
     pool.threads = 0;
     atomic_store(&pool.stopping, 0);
 }
@@ -289,6 +284,16 @@ void *llm_scratch_slot(int thread, enum llm_scratch_use use, size_t bytes)
         if (scratch[thread][use].p && unit == huge) madvise(scratch[thread][use].p, want, MADV_HUGEPAGE);
     }
     return scratch[thread][use].p;
+}
+
+void llm_scratch_release(void)
+{
+    for (int i = 0; i < LLM_MAX_THREADS; i++)
+        for (int s = 0; s < LLM_SCRATCH_SLOTS; s++) {
+            free(scratch[i][s].p);
+            scratch[i][s].p = NULL;
+            scratch[i][s].n = 0;
+        }
 }
 
 void *llm_scratch(int thread, size_t bytes) { return llm_scratch_slot(thread, LLM_SCRATCH_PIECE, bytes); }

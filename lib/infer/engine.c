@@ -7,6 +7,7 @@
 #include "base/buf.h"
 #include "base/log.h"
 #include "base/signals.h"
+#include "cpu/pool.h"
 
 #define ARENA ((size_t)1 << 36) /* address space for one pass */
 
@@ -112,13 +113,20 @@ int llm_engine_remember(struct llm_engine *g, struct llm_kv *kv, const int32_t *
     return 0;
 }
 
+/* Behind a prompt come single tokens, which need little of its memory. */
+static void give_back(struct llm_engine *g)
+{
+    llm_arena_trim(&g->ctx.acts);
+    llm_scratch_release();
+}
+
 struct llm_tensor *llm_engine_run(struct llm_engine *g, const struct llm_feed *feeds, int64_t n, struct llm_err *e)
 {
     int64_t total = 0;
     if (prepare(g, feeds, n, &total, e) < 0 || prepare_memories(g, feeds, n, e) < 0) return NULL;
     llm_ctx_reset(&g->ctx);
-    if (total * 8 <= g->room) { /* behind a prompt come single tokens, which need little of its memory */
-        llm_arena_trim(&g->ctx.acts);
+    if (total * 8 <= g->room) {
+        give_back(g);
         g->room = total;
     }
     if (total > g->room) g->room = total;
@@ -171,6 +179,7 @@ struct llm_tensor *llm_engine_encode(struct llm_engine *g, const int32_t *ids, c
 
 float *llm_engine_logits(struct llm_engine *g, const struct llm_tensor *hidden, const int64_t *rows, int64_t n_rows, struct llm_err *e)
 {
+    if (n_rows * 8 <= hidden->rows) give_back(g);
     struct llm_tensor *picked = llm_tensor_create(&g->ctx, n_rows, hidden->cols), *logits = NULL;
     if (!llm_ctx_failed(&g->ctx)) {
         for (int64_t i = 0; i < n_rows; i++) {
