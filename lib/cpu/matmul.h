@@ -20,7 +20,8 @@ struct llm_weight {
     const void *data;       /* [n, k], row after row */
     enum llm_dtype dtype;   /* F32, F16, BF16, Q8_0, Q4_0, … */
     int64_t n, k;
-    bool mapped;            /* data lies in a read-only mapping of a file, whose pages are given back when a packed form takes their place */
+    /* The read-only mapping of a file in which data lies, whose pages are given back when a packed form takes their place; NULL: none. */
+    const char *map, *map_end;
     void *packed[4];        /* forward / backward forms, owned; NULL until made; which slot means what is matmul.c's business */
     size_t packed_bytes;
     int few_rows;           /* products of a few rows without a packed form: the second makes it, see llm_matmul */

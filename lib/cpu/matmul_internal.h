@@ -42,7 +42,8 @@ static inline int64_t columns_of_piece(int64_t row_blocks, int64_t n, int64_t k)
     return columns;
 }
 
-/* Gives the whole pages among `bytes` of a mapped weight's data back, to be read from the file again by whoever needs them. */
+/* Gives the pages of `bytes` of a mapped weight's data back, to be read from the file again by whoever needs them: whole pages within the weight, and
+ * at its ends also what came into memory with them of its neighbours in the file. */
 void llm_weight_release_pages(const struct llm_weight *w, size_t from, size_t bytes);
 /* Packs panel `panel` of w for a product: forward, or for dX. False when scratch memory is short. */
 bool llm_weight_pack_panel(const struct llm_weight *w, const struct llm_gemm *g, bool backward, int64_t panel, int thread, void *out);

@@ -1,8 +1,6 @@
 /* Packed forms of weights. */
 #include <stdatomic.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 #include "cpu/detect.h"
 #include "cpu/form_memory.h"
 #include "cpu/matmul_internal.h"
@@ -38,13 +36,6 @@ bool llm_weight_pack_panel(const struct llm_weight *w, const struct llm_gemm *g,
         g->pack_b(rows, w->k, columns, w->k, out);
     }
     return true;
-}
-
-void llm_weight_release_pages(const struct llm_weight *w, size_t from, size_t bytes)
-{
-    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
-    uintptr_t first = ((uintptr_t)w->data + from + page - 1) / page * page, end = ((uintptr_t)w->data + from + bytes) / page * page;
-    if (w->mapped && first < end) madvise((void *)first, end - first, MADV_DONTNEED);
 }
 
 struct packing {

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "cpu/pool.h"
 #include "io/planes.h"
@@ -442,6 +443,17 @@ const void *llm_checkpoint_borrow(const struct llm_checkpoint *c, const struct l
 bool llm_checkpoint_is_mapped(const struct llm_checkpoint *c)
 {
     return c->map.p && c->bytes == c->map.p;
+}
+
+void llm_checkpoint_mapping(const struct llm_checkpoint *c, const char **from, const char **end)
+{
+    *from = llm_checkpoint_is_mapped(c) ? (const char *)c->map.p : NULL;
+    *end = *from ? *from + c->map.n : NULL;
+}
+
+void llm_checkpoint_release_pages(const struct llm_checkpoint *c)
+{
+    if (llm_checkpoint_is_mapped(c)) madvise((void *)(uintptr_t)c->map.p, c->map.n, MADV_DONTNEED);
 }
 
 /* ---- writing ---- */

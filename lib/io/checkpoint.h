@@ -29,6 +29,10 @@ int llm_checkpoint_read_many(struct llm_checkpoint *c, const struct llm_wanted *
 const void *llm_checkpoint_borrow(const struct llm_checkpoint *c, const struct llm_entry *t);
 /* What is borrowed lies in a mapping of a file: its pages can be given back at any time and come again when they are read. */
 bool llm_checkpoint_is_mapped(const struct llm_checkpoint *c);
+/* From where to where it lies; NULL: there is none. */
+void llm_checkpoint_mapping(const struct llm_checkpoint *c, const char **from, const char **end);
+/* Gives all pages of the mapping back. */
+void llm_checkpoint_release_pages(const struct llm_checkpoint *c);
 void llm_checkpoint_close(struct llm_checkpoint *c);
 
 /* ---- writing ---- */

@@ -4,9 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
-#include <unistd.h>
 #include "token/chat/find.h"
 #include "io/sniff.h"
 #include "model/arch.h"
@@ -98,6 +96,8 @@ static int undo_minus_exp(const struct llm_entry *t, float *x, size_t n, struct 
     return 0;
 }
 
+/* What is so small is copied: its page in the mapping would hold on to the neighbours that come into memory with it. */
+enum { FEW_BYTES = 16 << 10 };
 /* A parameter that was not borrowed: its bytes are read with all others', and then put right. */
 struct wanted { size_t param; struct llm_checkpoint *file; const struct llm_entry *entry; bool turned; };
 struct loading { struct wanted *v; size_t n; };
@@ -115,9 +115,9 @@ static int place_param(struct loading *l, const struct llm_param_spec *s, struct
     p->weight.dtype = t->dtype;
     const char *mapped = llm_checkpoint_borrow(w.file, t);
     if (mapped && s->n_parts) mapped += (size_t)s->part * bytes;
-    if (mapped && !w.turned && !s->by_head && !s->minus_exp && (size_t)mapped % 8 == 0) {
+    if (mapped && (bytes > FEW_BYTES || s->n_parts) && !w.turned && !s->by_head && !s->minus_exp && (size_t)mapped % 8 == 0) {
         p->weight.data = mapped;
-        p->weight.mapped = llm_checkpoint_is_mapped(w.file);
+        llm_checkpoint_mapping(w.file, &p->weight.map, &p->weight.map_end);
         return 0;
     }
     p->weight.data = llm_alloc_huge(bytes, 1, t->name, e);
@@ -318,17 +318,11 @@ static int load_state(struct llm_model *m, struct llm_checkpoint *f, struct llm_
     return 0;
 }
 
-/* Gives memory back that only loading needed: pages of the mapping that hold metadata and names, and what malloc kept of tables that tokenizers were
- * made of. */
+/* Gives memory back that only loading needed: pages of mappings, which come again where they are used, and what malloc kept of tables that tokenizers
+ * were made of. */
 static void forget(const struct llm_model *m)
 {
-    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    for (size_t i = 0; i < m->n_files; i++) {
-        const struct llm_header *h = llm_checkpoint_header(m->files[i]);
-        const struct llm_entry *first = h->n_entries ? &h->entries[0] : NULL;
-        const char *data = first && llm_checkpoint_is_mapped(m->files[i]) ? llm_checkpoint_borrow(m->files[i], first) : NULL;
-        if (data) madvise((void *)(uintptr_t)(data - first->offset - h->header_bytes), h->header_bytes / page * page, MADV_DONTNEED);
-    }
+    for (size_t i = 0; i < m->n_files; i++) llm_checkpoint_release_pages(m->files[i]);
 #ifdef __GLIBC__
     malloc_trim(0);
 #endif
