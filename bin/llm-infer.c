@@ -275,6 +275,7 @@ int main(int argc, char **argv)
                      .presence_penalty = d->presence_penalty, .frequency_penalty = d->frequency_penalty, .repeat_last_n = d->repeat_last_n};
     struct llm_err e = {0};
     llm_start();
+    llm_free_at_once();
     int rest = llm_cli_parse(&cli, &a, argc, argv);
     const char *operand = rest < argc ? argv[rest] : NULL;
     if (rest + 1 < argc) llm_usage(&cli, "expected one prompt, found another operand '%s' (quote a prompt of several words)", argv[rest + 1]);

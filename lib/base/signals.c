@@ -7,6 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 
 static const int fatal[] = {SIGINT, SIGTERM, SIGHUP};
 enum { N_FATAL = sizeof fatal / sizeof *fatal, N_SLOTS = 1040 /* the parts of a model, and some */, PATH_ROOM = 4096 };
@@ -51,6 +54,13 @@ void llm_start(void)
         if (fcntl(fd, F_GETFD) < 0 && errno == EBADF) open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY); /* using it fails, as it should */
     signal(SIGXFSZ, SIG_IGN);
     install(die);
+}
+
+void llm_free_at_once(void)
+{
+#ifdef __GLIBC__
+    mallopt(M_MMAP_THRESHOLD, 128 << 10); /* said once, it does not grow with what is freed */
+#endif
 }
 
 void llm_signals_catch(void)

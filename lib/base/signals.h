@@ -6,6 +6,8 @@
 
 /* First thing in main: fills closed descriptors 0-2 with /dev/null, ignores SIGXFSZ (a write then fails with EFBIG). */
 void llm_start(void);
+/* Freed memory of some size goes back to the system at once (some allocators keep it): for programs that go on long after they have loaded. */
+void llm_free_at_once(void);
 /* SIGINT, SIGTERM, SIGHUP set a flag instead of killing; a second one kills at once. Temporary files of io/atomic.h are
  * removed by the default handlers that llm_start installs when no flag is wanted. */
 void llm_signals_catch(void);

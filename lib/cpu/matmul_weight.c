@@ -10,7 +10,7 @@
 
 /* Stands before the panels. */
 struct form { size_t bytes; bool valid; };
-enum { HEAD = 64, FEW_ROWS = 8, PIECE_BYTES = 128 << 10 };
+enum { HEAD = 64, FEW_ROWS = 8, PIECE_BYTES = 128 << 10, AGAIN = 3 };
 _Static_assert(sizeof(struct form) <= HEAD, "the head fits");
 
 bool llm_weight_pack_panel(const struct llm_weight *w, const struct llm_gemm *g, bool backward, int64_t panel, int thread, void *out)
@@ -59,7 +59,9 @@ static void pack_piece(void *arg, size_t i, int thread)
         if (p->q) p->q->pack((const char *)w->data + (size_t)row * row_bytes, row_bytes, rows, w->k, p->out + panel * p->panel);
         else if (!llm_weight_pack_panel(w, p->g, p->backward, (int64_t)panel, thread, p->out + panel * p->panel)) atomic_store(&p->failed, true);
     }
-    if (!p->backward) llm_weight_release_pages(w, first * LLM_GEMM_PANEL * row_bytes, (end - first) * LLM_GEMM_PANEL * row_bytes);
+    /* With the pieces before it, whose last pages it shares and has brought along. */
+    const size_t from = (i < AGAIN ? 0 : i - AGAIN) * p->together;
+    if (!p->backward) llm_weight_release_pages(w, from * LLM_GEMM_PANEL * row_bytes, (end - from) * LLM_GEMM_PANEL * row_bytes);
 }
 
 static int make(struct llm_weight *w, enum llm_compute compute, bool backward, int slot, struct llm_err *e)

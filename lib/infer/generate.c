@@ -20,7 +20,8 @@ struct job {
     struct llm_kv kv;            /* the prompt, while completions may still begin from it */
     int32_t start;               /* of an answer */
     int64_t fed;                 /* of prompt.n */
-    float *logits;               /* behind the prompt; NULL until it has been read */
+    bool read;                   /* to its end */
+    float *logits;               /* behind the prompt; NULL until it has been read, and when the last completion has begun */
     struct llm_draft draft;
     double started, seconds;
     struct llm_completion *completions; /* [samples] */
@@ -45,6 +46,7 @@ struct state {
     struct job **prefilled;      /* of each feed behind the active ones */
     int64_t n_active, n_feeds, n_chosen, n_wanted; /* wanted: rows, of which those chosen come first */
     float *logits;
+    float *spare;                /* a copy of a prompt's logits; NULL until one is needed */
     int32_t ends[LLM_MAX_ENDS];  /* the model's own */
     size_t n_ends;
 };
@@ -191,6 +193,22 @@ static int begin_drafts(const struct state *s, const struct job *j, struct llm_c
     return c->drafts ? llm_draft_note(&c->draft, &rows, 0, j->draft.first, j->draft.n, s->e) : -1;
 }
 
+/* From the prompt's logits, which all completions but the last need unchanged. */
+static int choose_first(struct state *s, struct job *j, struct llm_completion *c)
+{
+    if (j->begun == j->prompt.samples) {
+        choose(s, c, j->logits, c->kv.n);
+        free(j->logits);
+        j->logits = NULL;
+        return 0;
+    }
+    if (!s->spare) s->spare = llm_alloc((size_t)vocab(s), sizeof *s->spare, "logits", s->e);
+    if (!s->spare) return -1;
+    memcpy(s->spare, j->logits, (size_t)vocab(s) * sizeof *s->spare);
+    choose(s, c, s->spare, c->kv.n);
+    return 0;
+}
+
 static int begin_completion(struct state *s, struct job *j)
 {
     struct llm_completion *c = &j->completions[j->begun];
@@ -218,9 +236,8 @@ static int begin_completion(struct state *s, struct job *j)
     } else if (c->kv.n >= s->g->engine->context) {
         c->ended = true;
         c->finish = LLM_FINISH_CONTEXT;
-    } else {
-        memcpy(s->logits, j->logits, (size_t)vocab(s) * sizeof *s->logits);
-        choose(s, c, s->logits, c->kv.n);
+    } else if (choose_first(s, j, c) < 0) {
+        return -1;
     }
     return settle(s, c);
 }
@@ -263,7 +280,7 @@ static int draft(struct state *s)
     int64_t n = 0;
     if (s->g->engine->draft == 0) return 0;
     for (struct job *j = s->first; j; j = j->next) {
-        int64_t known = j->logits ? j->draft.n - 1 : j->draft.n; /* the token behind a prompt is each completion's own */
+        int64_t known = j->read ? j->draft.n - 1 : j->draft.n; /* the token behind a prompt is each completion's own */
         if (known > 0) s->drafts[n++] = (struct llm_draft_feed){&j->draft, &j->kv, next_of_prompt, j, known, 0, NULL};
         for (int64_t i = 0; i < j->begun; i++) {
             struct llm_completion *c = &j->completions[i];
@@ -299,7 +316,7 @@ static void assemble(struct state *s)
     s->n_feeds = s->n_active;
     s->n_chosen = wanted;
     for (struct job *j = s->first; j && left > 0; j = j->next) {
-        if (j->logits) continue;
+        if (j->read) continue;
         bool together = s->g->engine->model->config.prefix_lm && j->kv.n == 0; /* not what comes behind a cache */
         int64_t n = j->prompt.n - j->fed < left ? j->prompt.n - j->fed : left;
         if (together && n < j->prompt.n) break; /* there is room when others have ended */
@@ -367,6 +384,7 @@ static int keep_logits(struct state *s)
     for (int64_t i = 0; i < s->n_feeds - s->n_active; i++) {
         struct job *j = s->prefilled[i];
         if (j->fed < j->prompt.n) continue;
+        j->read = true;
         j->seconds = llm_now() - j->started;
         j->logits = llm_alloc((size_t)vocab(s), sizeof *j->logits, "logits", s->e);
         if (!j->logits) return -1;
@@ -427,14 +445,12 @@ static int deliver(struct state *s)
 
 static int run(struct state *s)
 {
-    float *spare = llm_alloc((size_t)vocab(s), sizeof *spare, "logits", s->e);
-    int status = spare ? 0 : -1;
+    int status = 0;
     while (status == 0) {
         if (llm_signal_caught()) {
             status = 1;
             break;
         }
-        s->logits = spare;
         if (draft(s) < 0 || admit(s) < 0 || begin_completions(s) < 0 || deliver(s) < 0) {
             status = -1;
             break;
@@ -443,7 +459,6 @@ static int run(struct state *s)
         if (s->n_feeds > 0) status = pass(s);
         else if (s->no_more && !s->first) break;
     }
-    free(spare);
     return status;
 }
 
@@ -464,6 +479,7 @@ int llm_generate(const struct llm_generate *g, struct llm_err *e)
         s.first = j->next;
         job_destroy(j);
     }
+    free(s.spare);
     free(s.feeds);
     free(s.rows);
     free(s.drafts);

@@ -48,7 +48,6 @@ extern const struct llm_model_row llm_model_bpe, llm_model_byte, llm_model_char,
     llm_model_wordpiece;
 
 struct llm_char_id { uint32_t cp; int32_t id; };
-struct llm_piece_slot { uint32_t hash; int32_t id; }; /* id -1: empty */
 
 struct llm_tokenizer {
     const struct llm_model_row *model;
@@ -59,8 +58,8 @@ struct llm_tokenizer {
     struct llm_bpe bpe;
     struct llm_char_id *chars; /* ascending; model "char" */
     size_t n_chars;
-    struct llm_piece_slot *whole; /* bytes → id, 2^whole_bits: only with ignore_merges */
-    int whole_bits;
+    uint32_t *whole;         /* bytes → id and, above it, bits of the hash; 2^whole_bits, all ones: empty; with ignore_merges or bpe.joined */
+    int whole_bits, whole_id_bits;
     const struct llm_normaliser_row *normaliser; /* NULL: none */
     struct llm_split splits[LLM_MAX_SPLITS];
     int n_splits;

@@ -47,16 +47,16 @@ uint32_t llm_joined(const struct llm_tokenizer *t, uint32_t left, uint32_t right
 
 static int list_merges(struct llm_tokenizer *t, struct llm_err *e)
 {
-    uint32_t *rank = llm_alloc((size_t)t->vocab_size, sizeof *rank, "merges", e);
-    if (!rank)
-        return -1;
-    for (int32_t id = 0; id < t->vocab_size; id++)
-        rank[id] = t->bpe.made[id].rank;
+    if (!t->bpe.joined) {
+        t->bpe.merges = llm_alloc(t->bpe.n_merges, sizeof *t->bpe.merges, "merges", e);
+        if (!t->bpe.merges)
+            return -1;
+        llm_bpe_list(&t->bpe, t->bpe.merges);
+        return 0;
+    }
     struct llm_bpe_merge *merges = NULL;
     size_t n = 0;
-    int bad = llm_all_merges(t, rank, &merges, &n, e);
-    free(rank);
-    if (bad < 0) {
+    if (llm_all_merges(t, t->bpe.ranks, &merges, &n, e) < 0) {
         free(merges);
         return -1;
     }
@@ -69,7 +69,7 @@ const struct llm_bpe_merge *llm_tokenizer_merges(const struct llm_tokenizer *t, 
 {
     struct llm_tokenizer *own = (struct llm_tokenizer *)(uintptr_t)t; /* a cache behind a lock: the object stays the same */
     pthread_mutex_lock(&own->lock);
-    int bad = t->bpe.joined && !t->bpe.merges ? list_merges(own, e) : 0;
+    int bad = (t->bpe.joined || t->bpe.n_merges) && !t->bpe.merges ? list_merges(own, e) : 0;
     *n = bad < 0 ? 1 : t->bpe.n_merges;
     pthread_mutex_unlock(&own->lock);
     return bad < 0 ? NULL : t->bpe.merges;
@@ -128,6 +128,8 @@ static int index_chars(struct llm_tokenizer *t, struct llm_err *e)
     }
     if (t->n_chars)
         qsort(t->chars, t->n_chars, sizeof *t->chars, by_character);
+    struct llm_char_id *fewer = realloc(t->chars, (t->n_chars + 1) * sizeof *t->chars);
+    t->chars = fewer ? fewer : t->chars;
     return 0;
 }
 

@@ -141,19 +141,29 @@ uint32_t llm_piece_hash(const unsigned char *p, size_t n)
     return (uint32_t)((h ^ h >> 29) * UINT64_C(0x9E3779B97F4A7C15) >> 32);
 }
 
+#define EMPTY UINT32_MAX
+
+/* The place of the token whose text is p[n], or the empty one where it would be. */
+static size_t find_whole(const struct llm_tokenizer *t, const unsigned char *p, size_t n, uint32_t hash)
+{
+    uint32_t ids = ((uint32_t)1 << t->whole_id_bits) - 1;
+    size_t mask = ((size_t)1 << t->whole_bits) - 1;
+    for (size_t i = hash & mask;; i = (i + 1) & mask) {
+        size_t len;
+        if (t->whole[i] == EMPTY)
+            return i;
+        if ((t->whole[i] ^ hash) & ~ids)
+            continue;
+        const unsigned char *text = llm_model_piece(t, (int32_t)(t->whole[i] & ids), &len);
+        if (len == n && memcmp(text, p, n) == 0)
+            return i;
+    }
+}
+
 int32_t llm_tokenizer_whole(const struct llm_tokenizer *t, const unsigned char *p, size_t n)
 {
-    uint32_t h = llm_piece_hash(p, n);
-    size_t mask = ((size_t)1 << t->whole_bits) - 1;
-    for (size_t i = h & mask; t->whole[i].id >= 0; i = (i + 1) & mask) {
-        size_t len;
-        if (t->whole[i].hash != h)
-            continue;
-        const unsigned char *text = llm_model_piece(t, t->whole[i].id, &len);
-        if (len == n && memcmp(text, p, n) == 0)
-            return t->whole[i].id;
-    }
-    return -1;
+    uint32_t slot = t->whole[find_whole(t, p, n, llm_piece_hash(p, n))];
+    return slot == EMPTY ? -1 : (int32_t)(slot & (((uint32_t)1 << t->whole_id_bits) - 1));
 }
 
 void llm_tokenizer_expect_whole(const struct llm_tokenizer *t, const unsigned char *p, size_t n)
@@ -170,19 +180,17 @@ int llm_tokenizer_index_whole(struct llm_tokenizer *t, struct llm_err *e)
     if (!t->whole)
         return -1;
     memset(t->whole, 0xFF, slots * sizeof *t->whole);
+    for (t->whole_id_bits = 8; t->vocab_size >> t->whole_id_bits; t->whole_id_bits++) {
+    }
     for (int32_t id = 0; id < t->vocab_size; id++) {
         uint32_t n = t->offsets[id + 1] - t->offsets[id];
         if (n == 0 || !(t->flags[id] & LLM_TOKEN_MODEL))
             continue;
-        uint32_t h = llm_piece_hash(t->pieces + t->offsets[id], n);
-        size_t at = h & (slots - 1);
-        for (; t->whole[at].id >= 0; at = (at + 1) & (slots - 1)) {
-            size_t len;
-            const unsigned char *text = llm_model_piece(t, t->whole[at].id, &len);
-            if (t->whole[at].hash == h && len == n && memcmp(text, t->pieces + t->offsets[id], n) == 0)
-                return llm_fail(e, EX_DATAERR, "tokens %d and %d have the same text", t->whole[at].id, id);
-        }
-        t->whole[at] = (struct llm_piece_slot){h, id};
+        uint32_t h = llm_piece_hash(t->pieces + t->offsets[id], n), ids = ((uint32_t)1 << t->whole_id_bits) - 1;
+        uint32_t *slot = &t->whole[find_whole(t, t->pieces + t->offsets[id], n, h)];
+        if (*slot != EMPTY)
+            return llm_fail(e, EX_DATAERR, "tokens %d and %d have the same text", (int32_t)(*slot & ids), id);
+        *slot = (h & ~ids) | (uint32_t)id;
     }
     return 0;
 }
@@ -282,7 +290,7 @@ static int finish_chars(struct llm_tokenizer *t, struct llm_bpe_merge *merges, s
 {
     if (t->model != &llm_model_bpe_chars)
         free(merges);
-    else if (!t->bpe.made && llm_bpe_init(&t->bpe, merges, n_merges, e) < 0) /* a reader may have made it */
+    else if (!t->bpe.made && !t->bpe.ranks && llm_bpe_init(&t->bpe, merges, n_merges, e) < 0) /* a reader may have made it */
         return -1;
     return llm_model_prepare(t, e);
 }

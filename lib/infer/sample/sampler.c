@@ -40,22 +40,24 @@ int llm_sampling_check(const struct llm_sampling *p, int64_t vocab_size, struct 
     return 0;
 }
 
-static int reserve(struct llm_sampler *s, size_t n, int64_t history, struct llm_err *e)
+static int reserve(struct llm_sampler *s, size_t n, struct llm_err *e)
 {
     if (n > s->room) {
-        llm_sampler_release(s);
+        free(s->c.v);
+        free(s->c.scratch);
+        s->room = 0;
         s->c.v = llm_alloc(n, sizeof *s->c.v, "candidates", e);
         s->c.scratch = llm_alloc(n, sizeof *s->c.scratch, "candidates", e);
         if (!s->c.v || !s->c.scratch) return -1;
         s->room = n;
     }
-    return llm_grow((void **)&s->seen, &s->seen_room, (size_t)(history > 0 ? history : 1), sizeof *s->seen, e);
+    return 0;
 }
 
 static int edit(struct llm_sampler *s, const struct llm_sampling *p, const struct llm_history *h, float *logits, size_t n,
                 struct llm_err *e)
 {
-    if (reserve(s, n, h->n, e) < 0) return -1;
+    if (llm_grow((void **)&s->seen, &s->seen_room, (size_t)(h->n > 0 ? h->n : 1), sizeof *s->seen, e) < 0) return -1;
     for (const struct llm_sample_step *const *step = llm_sample_steps; *step; step++) {
         if ((*step)->edit && (*step)->active(p)) (*step)->edit(p, h, s->seen, logits, n);
     }
@@ -85,7 +87,7 @@ static int not_finite(struct llm_err *e)
 int llm_sampler_filter(struct llm_sampler *s, const struct llm_sampling *p, const struct llm_history *h, float *logits, size_t n,
                        struct llm_err *e)
 {
-    if (edit(s, p, h, logits, n, e) < 0) return -1;
+    if (edit(s, p, h, logits, n, e) < 0 || reserve(s, n, e) < 0) return -1;
     if (argmax(logits, n) < 0) return not_finite(e);
     s->c.n = s->c.sorted = 0;
     for (size_t i = 0; i < n; i++) {

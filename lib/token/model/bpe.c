@@ -90,10 +90,20 @@ uint32_t llm_bpe_find(const struct llm_bpe *b, uint32_t left, uint32_t right)
     return find(b, NULL, left, right);
 }
 
+static inline uint32_t made_rank(const struct llm_bpe *b, uint32_t made)
+{
+    return b->ranks ? b->ranks[made] : b->made[made].rank;
+}
+
+static inline uint32_t made_id(const struct llm_bpe *b, uint32_t made)
+{
+    return b->ranks ? made : b->made[made].id;
+}
+
 static inline uint32_t rank_of(const struct llm_bpe *b, struct llm_bpe_work *w, uint32_t left, uint32_t right)
 {
     uint32_t made = find(b, w, left, right);
-    return made == LLM_BPE_NONE ? LLM_BPE_NONE : b->made[made].rank;
+    return made == LLM_BPE_NONE ? LLM_BPE_NONE : made_rank(b, made);
 }
 
 static int by_made(const void *a, const void *b)
@@ -125,10 +135,10 @@ static size_t index_of(const struct llm_bpe *b, size_t n, const struct llm_bpe_m
     return (size_t)((const struct llm_bpe_made *)bsearch(&wanted, b->made, n, sizeof wanted, by_made) - b->made);
 }
 
-/* Merges into slots: of one pair the lowest rank. */
-static void fill_slots(struct llm_bpe *b, size_t n_made)
+/* Merges into slots: of one pair the lowest rank. How many pairs there are. */
+static size_t fill_slots(struct llm_bpe *b, size_t n_made)
 {
-    size_t mask = ((size_t)1 << b->bits) - 1, made = 0;
+    size_t mask = ((size_t)1 << b->bits) - 1, made = 0, pairs = 0;
     memset(b->slots, 0xFF, (mask + 1) * sizeof *b->slots);
     for (size_t i = 0; i < b->n_merges; i++) {
         const struct llm_bpe_merge *m = &b->merges[i];
@@ -138,9 +148,11 @@ static void fill_slots(struct llm_bpe *b, size_t n_made)
         b->filter[at] |= filter_bit(b, hash);
         while (b->slots[at] != EMPTY && b->slots[at] >> LLM_BPE_MADE_BITS != pair)
             at = (at + 1) & mask;
+        pairs += b->slots[at] == EMPTY;
         if (slot < b->slots[at])
             b->slots[at] = slot;
     }
+    return pairs;
 }
 
 /* A table that is read at random: on huge pages, where there are any, it is found without walking page tables. */
@@ -180,12 +192,18 @@ int llm_bpe_init(struct llm_bpe *b, struct llm_bpe_merge *merges, size_t n, stru
         b->made[i] = (struct llm_bpe_made){m->rank, m->id};
         largest |= m->left | m->right;
     }
+    bool ascending = true;
+    for (size_t i = 1; i < n; i++)
+        ascending = ascending && merges[i - 1].rank < merges[i].rank;
     size_t n_made = order_made(b->made, n);
     if (largest >> LLM_BPE_ID_BITS || n_made >= MADE_MASK)
         return too_large(e);
     for (size_t i = 1; i < n_made; i++)
         b->tied = b->tied || b->made[i].rank == b->made[i - 1].rank;
-    fill_slots(b, n_made);
+    if (fill_slots(b, n_made) == n && ascending) {
+        free(b->merges);
+        b->merges = NULL;
+    }
     for (unsigned left = 0; left < 256; left++)
         for (unsigned right = 0; right < 256; right++) {
             bool both = b->byte_id[left] != LLM_BPE_NONE && b->byte_id[right] != LLM_BPE_NONE;
@@ -202,17 +220,28 @@ int llm_bpe_init_joined(struct llm_bpe *b, const uint32_t *rank, size_t n, uint3
     b->joined = joined;
     b->texts = texts;
     b->tied = true;
-    b->made = llm_alloc(n, sizeof *b->made, "merges", e);
-    if (!b->made)
+    b->ranks = llm_alloc(n, sizeof *b->ranks, "merges", e);
+    if (!b->ranks)
         return -1;
-    for (size_t id = 0; id < n; id++)
-        b->made[id] = (struct llm_bpe_made){rank[id], (uint32_t)id};
+    memcpy(b->ranks, rank, n * sizeof *b->ranks);
     return 0;
+}
+
+void llm_bpe_list(const struct llm_bpe *b, struct llm_bpe_merge *out)
+{
+    const uint64_t id_mask = ((uint64_t)1 << LLM_BPE_ID_BITS) - 1;
+    for (size_t i = 0; i >> b->bits == 0; i++) {
+        uint64_t pair = b->slots[i] >> LLM_BPE_MADE_BITS;
+        const struct llm_bpe_made *made = b->slots[i] == EMPTY ? NULL : &b->made[b->slots[i] & MADE_MASK];
+        if (made)
+            out[made - b->made] = (struct llm_bpe_merge){(uint32_t)(pair >> LLM_BPE_ID_BITS), (uint32_t)(pair & id_mask), made->rank, made->id};
+    }
 }
 
 void llm_bpe_release(struct llm_bpe *b)
 {
     free(b->merges);
+    free(b->ranks);
     free(b->made);
     free(b->slots);
     free(b->filter);
@@ -241,8 +270,9 @@ static inline uint64_t pair_at(const struct llm_bpe *b, size_t place, uint32_t m
 {
     if (made == LLM_BPE_NONE)
         return NO_PAIR;
-    __builtin_prefetch(&b->made[made]);
-    return (uint64_t)(b->tied ? b->made[made].rank : made) << 32 | (uint64_t)place << LLM_BPE_MADE_BITS | made;
+    if (b->made)
+        __builtin_prefetch(&b->made[made]);
+    return (uint64_t)(b->tied ? made_rank(b, made) : made) << 32 | (uint64_t)place << LLM_BPE_MADE_BITS | made;
 }
 
 /* The least of n pairs, of which there are as many as a multiple of 8: those behind are none. */
@@ -276,8 +306,8 @@ static inline size_t merge_short(const struct llm_bpe *b, struct llm_bpe_work *w
         uint32_t made = (uint32_t)(best & MADE_MASK);
         size_t at = best >> LLM_BPE_MADE_BITS & ((1 << PLACE_BITS) - 1), gone = after[at], next = after[gone];
         if (last)
-            *last = (struct llm_bpe_merge){id[at], id[gone], b->made[made].rank, b->made[made].id};
-        id[at] = b->made[made].id;
+            *last = (struct llm_bpe_merge){id[at], id[gone], made_rank(b, made), made_id(b, made)};
+        id[at] = made_id(b, made);
         after[at] = (uint8_t)next;
         pairs[gone] = pairs[at] = NO_PAIR;
         if (next < n)
@@ -378,7 +408,7 @@ static size_t merge_long(const struct llm_bpe *b, struct llm_bpe_work *w, struct
         if (v[at].rank != rank)
             continue; /* merged away or changed since */
         uint32_t gone = v[at].after;
-        uint32_t id = b->made[find(b, w, v[at].id, v[gone].id)].id;
+        uint32_t id = made_id(b, find(b, w, v[at].id, v[gone].id));
         if (last)
             *last = (struct llm_bpe_merge){v[at].id, v[gone].id, rank, id};
         v[at].id = id;

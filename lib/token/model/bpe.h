@@ -19,12 +19,13 @@ struct llm_bpe_made { uint32_t rank, id; };
 struct llm_tokenizer;
 
 struct llm_bpe {
-    struct llm_bpe_merge *merges; /* as they came, or made when asked for (llm_tokenizer_merges); owned */
+    struct llm_bpe_merge *merges; /* as they came, or NULL where the tables say the same: made when asked for (llm_tokenizer_merges); owned */
     size_t n_merges;
     /* Where each two tokens whose texts together are a token merge, no table of them is needed: the token that left and right make, or NONE.
-     * `made` is then one of all ids, and there are no slots. */
+     * `ranks` is then one of all ids, which stand for what `made` has, and there are no slots. */
     uint32_t (*joined)(const struct llm_tokenizer *t, uint32_t left, uint32_t right);
     const struct llm_tokenizer *texts;
+    uint32_t *ranks;
     struct llm_bpe_made *made;    /* what merges make, ascending, each once */
     bool tied;                    /* different tokens have the same rank: places in `made` do not stand for ranks */
     uint64_t *slots;              /* hash of pairs, 2^bits: left, right, index into `made`; all ones: empty */
@@ -39,6 +40,8 @@ int llm_bpe_init(struct llm_bpe *b, struct llm_bpe_merge *merges, size_t n, stru
 /* The same for merges that are found by the texts of tokens: `rank` [n] of each id. */
 int llm_bpe_init_joined(struct llm_bpe *b, const uint32_t *rank, size_t n, uint32_t (*joined)(const struct llm_tokenizer *, uint32_t, uint32_t),
                         const struct llm_tokenizer *texts, struct llm_err *e) LLM_MUST_CHECK;
+/* The merges as they came, out[b->n_merges], of tables that took their place. */
+void llm_bpe_list(const struct llm_bpe *b, struct llm_bpe_merge *out);
 void llm_bpe_release(struct llm_bpe *b);
 /* Index into `made`, or NONE when left and right do not merge. */
 uint32_t llm_bpe_find(const struct llm_bpe *b, uint32_t left, uint32_t right);
