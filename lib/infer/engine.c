@@ -6,6 +6,7 @@
 #include <string.h>
 #include "base/buf.h"
 #include "base/log.h"
+#include "base/program.h"
 #include "base/signals.h"
 #include "cpu/pool.h"
 
@@ -118,6 +119,8 @@ static void give_back(struct llm_engine *g)
 {
     llm_arena_trim(&g->ctx.acts);
     llm_scratch_release();
+    if (!g->read) llm_program_release_pages();
+    g->read = true;
 }
 
 struct llm_tensor *llm_engine_run(struct llm_engine *g, const struct llm_feed *feeds, int64_t n, struct llm_err *e)

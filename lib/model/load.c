@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include "base/program.h"
 #include "token/chat/find.h"
 #include "io/sniff.h"
 #include "model/arch.h"
@@ -318,11 +319,12 @@ static int load_state(struct llm_model *m, struct llm_checkpoint *f, struct llm_
     return 0;
 }
 
-/* Gives memory back that only loading needed: pages of mappings, which come again where they are used, and what malloc kept of tables that tokenizers
- * were made of. */
+/* Gives memory back that only loading needed: pages of the model's files and the program's, which come again where they are used, and what malloc kept
+ * of tables that tokenizers were made of. */
 static void forget(const struct llm_model *m)
 {
     for (size_t i = 0; i < m->n_files; i++) llm_checkpoint_release_pages(m->files[i]);
+    llm_program_release_pages();
 #ifdef __GLIBC__
     malloc_trim(0);
 #endif
