@@ -118,8 +118,8 @@ static int64_t read_once(struct llm_file *f, void *p, size_t n, struct llm_err *
     return got;
 }
 
-/* At least `want` bytes in the buffer, fewer only at the end. */
-static int fill(struct llm_file *f, size_t want, struct llm_err *e)
+/* At least `want` bytes in the buffer, fewer only at the end; `most`: more are not asked for. */
+static int fill(struct llm_file *f, size_t want, size_t most, struct llm_err *e)
 {
     if (f->end - f->begin >= want) return 0;
     if (f->begin) {
@@ -128,7 +128,7 @@ static int fill(struct llm_file *f, size_t want, struct llm_err *e)
         f->begin = 0;
     }
     while (f->end < want && !f->ended) {
-        int64_t got = read_once(f, f->buffer + f->end, BUFFER - f->end, e);
+        int64_t got = read_once(f, f->buffer + f->end, most - f->end, e);
         if (got < 0) return -1;
         f->end += (size_t)got;
     }
@@ -139,14 +139,14 @@ const unsigned char *llm_file_peek(struct llm_file *f, size_t n, size_t *got, st
 {
     *got = 0;
     if (n > PEEK) n = PEEK;
-    if (fill(f, n, e) < 0) return NULL;
+    if (fill(f, n, n < 4096 ? 4096 : n, e) < 0) return NULL; /* a file that is mapped then is read no further */
     *got = f->end - f->begin < n ? f->end - f->begin : n;
     return f->buffer + f->begin;
 }
 
 int llm_file_at_end(struct llm_file *f, struct llm_err *e)
 {
-    if (fill(f, 1, e) < 0) return -1;
+    if (fill(f, 1, BUFFER, e) < 0) return -1;
     return f->begin == f->end;
 }
 
@@ -157,7 +157,7 @@ int64_t llm_file_read_some(struct llm_file *f, void *p, size_t n, struct llm_err
     if (f->begin == f->end && n >= BUFFER && !f->ended) { /* large reads need no copy */
         got = read_once(f, p, n, e);
     } else {
-        if (fill(f, 1, e) < 0) return -1;
+        if (fill(f, 1, BUFFER, e) < 0) return -1;
         size_t have = f->end - f->begin;
         if (have > n) have = n;
         memcpy(p, f->buffer + f->begin, have);

@@ -179,7 +179,7 @@ int llm_bpe_init(struct llm_bpe *b, struct llm_bpe_merge *merges, size_t n, stru
     uint32_t largest = 0;
     b->merges = merges;
     b->n_merges = n;
-    for (b->bits = 10; (size_t)1 << b->bits < n + n / 2; b->bits++) {
+    for (b->bits = 10; (size_t)1 << b->bits < n + n / 3; b->bits++) {
     }
     b->made = llm_alloc(n, sizeof *b->made, "merges", e);
     b->slots = alloc_table(sizeof *b->slots << b->bits, e);
