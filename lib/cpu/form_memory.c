@@ -35,12 +35,27 @@ static void *take(struct chunk *c, size_t bytes)
     return p + HEAD;
 }
 
+/* The pages behind the last piece go back, of which a huge one may have brought many. */
+static void trim(struct chunk *c)
+{
+    const uintptr_t page = 4096, from = ((uintptr_t)c + c->used + page - 1) / page * page, end = ((uintptr_t)c + c->bytes) / page * page;
+    if (from < end) madvise((void *)from, end - from, MADV_DONTNEED);
+}
+
+void llm_form_memory_trim(void)
+{
+    pthread_mutex_lock(&lock);
+    if (current) trim(current);
+    pthread_mutex_unlock(&lock);
+}
+
 void *llm_form_memory_create(size_t bytes)
 {
     if (bytes > SIZE_MAX / 2) return NULL;
     bytes = (bytes + 63) / 64 * 64;
     pthread_mutex_lock(&lock);
     struct chunk *c = current;
+    if (c && (bytes > CHUNK / 4 || c->bytes - c->used < HEAD + bytes)) trim(c);
     if (bytes > CHUNK / 4) {
         c = create_chunk(2 * HEAD + bytes);
     } else if (!c || c->bytes - c->used < HEAD + bytes) {

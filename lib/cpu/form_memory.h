@@ -7,6 +7,8 @@
 
 /* `bytes` aligned to 64; NULL when memory is short. What is not written takes no memory but for the rest of a huge page. */
 void *llm_form_memory_create(size_t bytes);
+/* Gives memory back that was meant for pieces to come: when none are likely. */
+void llm_form_memory_trim(void);
 void llm_form_memory_destroy(void *p); /* NULL is fine */
 
 #endif

@@ -8,8 +8,10 @@
 #include "base/log.h"
 #include "base/program.h"
 #include "base/signals.h"
+#include "cpu/form_memory.h"
 #include "cpu/pool.h"
 
+enum { PACKED_AFTER = 4 }; /* passes */
 #define ARENA ((size_t)1 << 36) /* address space for one pass */
 
 int llm_engine_init(struct llm_engine *g, struct llm_model *m, const struct llm_engine_options *o, struct llm_err *e)
@@ -114,13 +116,25 @@ int llm_engine_remember(struct llm_engine *g, struct llm_kv *kv, const int32_t *
     return 0;
 }
 
-/* Behind a prompt come single tokens, which need little of its memory. */
+/* Behind a prompt come single tokens, which need little of its memory. When a few of them are done weights have their packed forms, and what that
+ * needed goes too. */
 static void give_back(struct llm_engine *g)
 {
     llm_arena_trim(&g->ctx.acts);
     llm_scratch_release();
-    if (!g->read) llm_program_release_pages();
-    g->read = true;
+    if (g->settled > 0) return;
+    g->settled = g->passes + PACKED_AFTER;
+    llm_program_release_pages();
+}
+
+/* Before each of the passes in which weights get their packed forms: what a pass before has read where it lies is not there beside them. */
+static void settle(struct llm_engine *g)
+{
+    for (size_t i = 0; i < g->model->n_files; i++) llm_checkpoint_release_pages(g->model->files[i]);
+    if (g->passes < g->settled) return;
+    llm_scratch_release();
+    llm_form_memory_trim();
+    llm_program_release_pages();
 }
 
 struct llm_tensor *llm_engine_run(struct llm_engine *g, const struct llm_feed *feeds, int64_t n, struct llm_err *e)
@@ -133,6 +147,7 @@ struct llm_tensor *llm_engine_run(struct llm_engine *g, const struct llm_feed *f
         g->room = total;
     }
     if (total > g->room) g->room = total;
+    if (g->settled > 0 && g->passes <= g->settled) settle(g);
     struct llm_batch b = {.ids = g->ids, .positions = g->positions, .n_tokens = total, .seqs = g->seqs, .n_seqs = n, .before = g->before,
                           .memories = g->model->config.num_encoder_layers > 0 ? g->memories : NULL};
     struct llm_tensor *hidden = llm_model_forward(&g->ctx, g->model, &b);

@@ -21,7 +21,7 @@ struct llm_engine {
     size_t before_room;
     int64_t passes, tokens;    /* done so far */
     int64_t room;              /* tokens of the largest pass whose activations still have memory */
-    bool read;                 /* a prompt, and what only that needed was given back */
+    int64_t settled;           /* the pass before which memory that only beginning needed is given back; 0: no prompt was read yet */
 };
 
 struct llm_engine_options {

@@ -290,7 +290,7 @@ static int finish_chars(struct llm_tokenizer *t, struct llm_bpe_merge *merges, s
 {
     if (t->model != &llm_model_bpe_chars)
         free(merges);
-    else if (!t->bpe.made && !t->bpe.ranks && llm_bpe_init(&t->bpe, merges, n_merges, e) < 0) /* a reader may have made it */
+    else if (!t->bpe.slots && !t->bpe.joined && llm_bpe_init(&t->bpe, merges, n_merges, e) < 0) /* a reader may have made it */
         return -1;
     return llm_model_prepare(t, e);
 }

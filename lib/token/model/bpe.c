@@ -92,12 +92,12 @@ uint32_t llm_bpe_find(const struct llm_bpe *b, uint32_t left, uint32_t right)
 
 static inline uint32_t made_rank(const struct llm_bpe *b, uint32_t made)
 {
-    return b->ranks ? b->ranks[made] : b->made[made].rank;
+    return b->ranks ? b->ranks[made] : made;
 }
 
 static inline uint32_t made_id(const struct llm_bpe *b, uint32_t made)
 {
-    return b->ranks ? made : b->made[made].id;
+    return b->ids ? b->ids[made] : made;
 }
 
 static inline uint32_t rank_of(const struct llm_bpe *b, struct llm_bpe_work *w, uint32_t left, uint32_t right)
@@ -106,14 +106,16 @@ static inline uint32_t rank_of(const struct llm_bpe *b, struct llm_bpe_work *w, 
     return made == LLM_BPE_NONE ? LLM_BPE_NONE : made_rank(b, made);
 }
 
+struct made { uint32_t rank, id; };
+
 static int by_made(const void *a, const void *b)
 {
-    const struct llm_bpe_made *x = a, *y = b;
+    const struct made *x = a, *y = b;
     return x->rank != y->rank ? (x->rank > y->rank) - (x->rank < y->rank) : (x->id > y->id) - (x->id < y->id);
 }
 
 /* `made` in order, each once; how many there are. Lists of merges are in order already. */
-static size_t order_made(struct llm_bpe_made *made, size_t n)
+static size_t order_made(struct made *made, size_t n)
 {
     size_t kept = 0, i = 1;
     while (i < n && by_made(&made[i - 1], &made[i]) <= 0)
@@ -126,24 +128,24 @@ static size_t order_made(struct llm_bpe_made *made, size_t n)
     return kept;
 }
 
-static size_t index_of(const struct llm_bpe *b, size_t n, const struct llm_bpe_merge *m, size_t guess)
+static size_t index_of(const struct made *made, size_t n, const struct llm_bpe_merge *m, size_t guess)
 {
-    const struct llm_bpe_made wanted = {m->rank, m->id};
+    const struct made wanted = {m->rank, m->id};
     for (size_t i = guess; i < guess + 2 && i < n; i++) /* the same as of the last merge, or the next */
-        if (by_made(&b->made[i], &wanted) == 0)
+        if (by_made(&made[i], &wanted) == 0)
             return i;
-    return (size_t)((const struct llm_bpe_made *)bsearch(&wanted, b->made, n, sizeof wanted, by_made) - b->made);
+    return (size_t)((const struct made *)bsearch(&wanted, made, n, sizeof wanted, by_made) - made);
 }
 
 /* Merges into slots: of one pair the lowest rank. How many pairs there are. */
-static size_t fill_slots(struct llm_bpe *b, size_t n_made)
+static size_t fill_slots(struct llm_bpe *b, const struct made *made, size_t n_made)
 {
-    size_t mask = ((size_t)1 << b->bits) - 1, made = 0, pairs = 0;
+    size_t mask = ((size_t)1 << b->bits) - 1, place = 0, pairs = 0;
     memset(b->slots, 0xFF, (mask + 1) * sizeof *b->slots);
     for (size_t i = 0; i < b->n_merges; i++) {
         const struct llm_bpe_merge *m = &b->merges[i];
-        made = index_of(b, n_made, m, made);
-        uint64_t pair = pair_of(m->left, m->right), hash = hash_of(pair), slot = pair << LLM_BPE_MADE_BITS | made;
+        place = index_of(made, n_made, m, place);
+        uint64_t pair = pair_of(m->left, m->right), hash = hash_of(pair), slot = pair << LLM_BPE_MADE_BITS | place;
         size_t at = slot_of(b, hash);
         b->filter[at] |= filter_bit(b, hash);
         while (b->slots[at] != EMPTY && b->slots[at] >> LLM_BPE_MADE_BITS != pair)
@@ -174,33 +176,60 @@ static int too_large(struct llm_err *e)
     return llm_fail(e, EX_UNAVAILABLE, "a BPE vocabulary of more than %d tokens or %d merges", 1 << LLM_BPE_ID_BITS, (int)MADE_MASK);
 }
 
+/* What merges make, in order, into tables of its own; how many there are in *n. NULL: memory is short. */
+static struct made *list_made(struct llm_bpe *b, size_t *n, struct llm_err *e)
+{
+    struct made *made = llm_alloc(b->n_merges, sizeof *made, "merges", e);
+    if (!made)
+        return NULL;
+    for (size_t i = 0; i < b->n_merges; i++)
+        made[i] = (struct made){b->merges[i].rank, b->merges[i].id};
+    *n = order_made(made, b->n_merges);
+    bool counts = true; /* ranks are 0, 1, 2, … */
+    for (size_t i = 0; i < *n; i++) {
+        counts = counts && made[i].rank == i;
+        b->tied = b->tied || (i > 0 && made[i].rank == made[i - 1].rank);
+    }
+    b->ids = llm_alloc(*n, sizeof *b->ids, "merges", e);
+    b->ranks = counts || !b->ids ? NULL : llm_alloc(*n, sizeof *b->ranks, "merges", e);
+    if (!b->ids || (!counts && !b->ranks)) {
+        free(made);
+        return NULL;
+    }
+    for (size_t i = 0; i < *n; i++) {
+        b->ids[i] = made[i].id;
+        if (b->ranks)
+            b->ranks[i] = made[i].rank;
+    }
+    return made;
+}
+
 int llm_bpe_init(struct llm_bpe *b, struct llm_bpe_merge *merges, size_t n, struct llm_err *e)
 {
     uint32_t largest = 0;
+    size_t n_made = 0;
     b->merges = merges;
     b->n_merges = n;
     for (b->bits = 10; (size_t)1 << b->bits < n + n / 3; b->bits++) {
     }
-    b->made = llm_alloc(n, sizeof *b->made, "merges", e);
     b->slots = alloc_table(sizeof *b->slots << b->bits, e);
     b->filter = llm_calloc((size_t)1 << b->bits, 1, "merges", e);
     b->bytes = llm_alloc(65536, sizeof *b->bytes, "merges", e);
-    if (!b->made || !b->slots || !b->filter || !b->bytes)
+    struct made *made = b->slots && b->filter && b->bytes ? list_made(b, &n_made, e) : NULL;
+    if (!made)
         return -1;
-    for (size_t i = 0; i < n; i++) {
-        const struct llm_bpe_merge *m = &merges[i];
-        b->made[i] = (struct llm_bpe_made){m->rank, m->id};
-        largest |= m->left | m->right;
-    }
     bool ascending = true;
-    for (size_t i = 1; i < n; i++)
-        ascending = ascending && merges[i - 1].rank < merges[i].rank;
-    size_t n_made = order_made(b->made, n);
-    if (largest >> LLM_BPE_ID_BITS || n_made >= MADE_MASK)
+    for (size_t i = 0; i < n; i++) {
+        largest |= merges[i].left | merges[i].right;
+        ascending = ascending && (i == 0 || merges[i - 1].rank < merges[i].rank);
+    }
+    if (largest >> LLM_BPE_ID_BITS || n_made >= MADE_MASK) {
+        free(made);
         return too_large(e);
-    for (size_t i = 1; i < n_made; i++)
-        b->tied = b->tied || b->made[i].rank == b->made[i - 1].rank;
-    if (fill_slots(b, n_made) == n && ascending) {
+    }
+    size_t pairs = fill_slots(b, made, n_made);
+    free(made);
+    if (pairs == n && ascending) {
         free(b->merges);
         b->merges = NULL;
     }
@@ -232,9 +261,9 @@ void llm_bpe_list(const struct llm_bpe *b, struct llm_bpe_merge *out)
     const uint64_t id_mask = ((uint64_t)1 << LLM_BPE_ID_BITS) - 1;
     for (size_t i = 0; i >> b->bits == 0; i++) {
         uint64_t pair = b->slots[i] >> LLM_BPE_MADE_BITS;
-        const struct llm_bpe_made *made = b->slots[i] == EMPTY ? NULL : &b->made[b->slots[i] & MADE_MASK];
-        if (made)
-            out[made - b->made] = (struct llm_bpe_merge){(uint32_t)(pair >> LLM_BPE_ID_BITS), (uint32_t)(pair & id_mask), made->rank, made->id};
+        uint32_t made = (uint32_t)(b->slots[i] & MADE_MASK);
+        if (b->slots[i] != EMPTY)
+            out[made] = (struct llm_bpe_merge){(uint32_t)(pair >> LLM_BPE_ID_BITS), (uint32_t)(pair & id_mask), made_rank(b, made), made_id(b, made)};
     }
 }
 
@@ -242,7 +271,7 @@ void llm_bpe_release(struct llm_bpe *b)
 {
     free(b->merges);
     free(b->ranks);
-    free(b->made);
+    free(b->ids);
     free(b->slots);
     free(b->filter);
     free(b->bytes);
@@ -270,8 +299,8 @@ static inline uint64_t pair_at(const struct llm_bpe *b, size_t place, uint32_t m
 {
     if (made == LLM_BPE_NONE)
         return NO_PAIR;
-    if (b->made)
-        __builtin_prefetch(&b->made[made]);
+    if (b->ids)
+        __builtin_prefetch(&b->ids[made]);
     return (uint64_t)(b->tied ? made_rank(b, made) : made) << 32 | (uint64_t)place << LLM_BPE_MADE_BITS | made;
 }
 

@@ -11,7 +11,6 @@
 
 /* A merge: ids left and right become `id`. */
 struct llm_bpe_merge { uint32_t left, right, rank, id; };
-struct llm_bpe_made { uint32_t rank, id; };
 /* Vocabularies that can be merged: a pair and what it makes are one number of 64 bits, so that eight are looked at in one cache line. */
 #define LLM_BPE_ID_BITS 21
 #define LLM_BPE_MADE_BITS 22
@@ -22,13 +21,14 @@ struct llm_bpe {
     struct llm_bpe_merge *merges; /* as they came, or NULL where the tables say the same: made when asked for (llm_tokenizer_merges); owned */
     size_t n_merges;
     /* Where each two tokens whose texts together are a token merge, no table of them is needed: the token that left and right make, or NONE.
-     * `ranks` is then one of all ids, which stand for what `made` has, and there are no slots. */
+     * There are no slots then, and what merges make are all ids. */
     uint32_t (*joined)(const struct llm_tokenizer *t, uint32_t left, uint32_t right);
     const struct llm_tokenizer *texts;
-    uint32_t *ranks;
-    struct llm_bpe_made *made;    /* what merges make, ascending, each once */
-    bool tied;                    /* different tokens have the same rank: places in `made` do not stand for ranks */
-    uint64_t *slots;              /* hash of pairs, 2^bits: left, right, index into `made`; all ones: empty */
+    /* What merges make, ascending, each once: places in these. */
+    uint32_t *ranks;              /* NULL: the place is the rank */
+    uint32_t *ids;                /* NULL: the place is the id */
+    bool tied;                    /* different tokens have the same rank: places do not stand for ranks */
+    uint64_t *slots;              /* hash of pairs, 2^bits: left, right, place of what they make; all ones: empty */
     uint8_t *filter;              /* [2^bits] a bit is set where a pair may be in `slots`: most are not, and this is small enough to be near */
     int bits;
     uint32_t *bytes;              /* [256 × 256]: what two bytes make; NONE: nothing */
@@ -43,7 +43,7 @@ int llm_bpe_init_joined(struct llm_bpe *b, const uint32_t *rank, size_t n, uint3
 /* The merges as they came, out[b->n_merges], of tables that took their place. */
 void llm_bpe_list(const struct llm_bpe *b, struct llm_bpe_merge *out);
 void llm_bpe_release(struct llm_bpe *b);
-/* Index into `made`, or NONE when left and right do not merge. */
+/* The place of what they make, or NONE when left and right do not merge. */
 uint32_t llm_bpe_find(const struct llm_bpe *b, uint32_t left, uint32_t right);
 
 /* A thread's working memory; zero-initialise it. */

@@ -68,19 +68,20 @@ static size_t merge_plainly(const struct llm_bpe *b, const unsigned char *p, siz
     for (size_t i = 0; i < n; i++)
         out[i] = (int32_t)b->byte_id[p[i]];
     for (;;) {
-        const struct llm_bpe_made *best = NULL;
+        uint32_t best = LLM_BPE_NONE, best_rank = LLM_BPE_NONE;
         size_t at = 0;
         for (size_t i = 0; i + 1 < n; i++) {
             uint32_t found = llm_bpe_find(b, (uint32_t)out[i], (uint32_t)out[i + 1]);
-            const struct llm_bpe_made *s = found == LLM_BPE_NONE ? NULL : &b->made[found];
-            if (s && (!best || s->rank < best->rank)) {
-                best = s;
+            uint32_t rank = found == LLM_BPE_NONE ? LLM_BPE_NONE : b->ranks ? b->ranks[found] : found;
+            if (rank < best_rank) {
+                best = found;
+                best_rank = rank;
                 at = i;
             }
         }
-        if (!best)
+        if (best == LLM_BPE_NONE)
             return n;
-        out[at] = (int32_t)best->id;
+        out[at] = (int32_t)(b->ids ? b->ids[best] : best);
         memmove(out + at + 1, out + at + 2, (n - at - 2) * sizeof *out);
         n--;
     }
