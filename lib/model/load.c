@@ -116,7 +116,7 @@ static int place_param(struct loading *l, const struct llm_param_spec *s, struct
     p->weight.dtype = t->dtype;
     const char *mapped = llm_checkpoint_borrow(w.file, t);
     if (mapped && s->n_parts) mapped += (size_t)s->part * bytes;
-    if (mapped && (bytes > FEW_BYTES || s->n_parts) && !w.turned && !s->by_head && !s->minus_exp && (size_t)mapped % 8 == 0) {
+    if (mapped && (bytes > FEW_BYTES || s->n_parts) && !w.turned && !s->by_head && !s->minus_exp) {
         p->weight.data = mapped;
         llm_checkpoint_mapping(w.file, &p->weight.map, &p->weight.map_end);
         return 0;
@@ -319,8 +319,8 @@ static int load_state(struct llm_model *m, struct llm_checkpoint *f, struct llm_
     return 0;
 }
 
-/* Gives memory back that only loading needed: pages of the model's files and the program's, which come again where they are used, and what malloc kept
- * of tables that tokenizers were made of. */
+/* Gives memory back that only loading needed: pages of the model's files and the program's, which come again where they are used, and what malloc
+ * kept of tables that tokenizers were made of. */
 static void forget(const struct llm_model *m)
 {
     for (size_t i = 0; i < m->n_files; i++) llm_checkpoint_release_pages(m->files[i]);
