@@ -55,3 +55,35 @@ setup() {
     [[ $output == *"decoder.block.0.layer.1.EncDecAttention.q.weight"* ]]
     [[ $output == *$'\nencoder\t-\t'* ]]
 }
+
+@test "a T5 becomes GGUF, and that answers alike: both stacks, what is between them, any type of weights" {
+    need_tool jq
+    cp -r "$M" m
+    chmod -R u+w m
+    run -69 --separate-stderr llm-quantize -q -t keep m m.gguf
+    assert_equal "$stderr" "llm-quantize: relative_attention_max_distance: GGUF cannot say this of a model of type 't5'"
+    [[ ! -e m.gguf ]]
+    sed -i 's/"relative_attention_max_distance": 20/"relative_attention_max_distance": 128/' m/config.json # what every T5 in GGUF has
+    llm-quantize -q -t keep m m.gguf
+    for name in enc.blk.1.attn_q.weight enc.blk.0.attn_rel_b.weight enc.output_norm.weight dec.blk.1.cross_attn_k.weight dec.blk.0.attn_rel_b.weight \
+        dec.blk.1.ffn_gate.weight t5.decoder_start_token_id; do
+        grep -qaF "$name" m.gguf
+    done
+    jq -c '.[] | {ids}' "$M/expected.json" > texts.jsonl
+    for model in m m.gguf; do
+        llm-infer -m $model --precision f32 --temp 1 -n 40 --samples 3 --ids --no-timings --jsonl texts.jsonl > $model.answers
+        llm-infer -m $model --precision f32 --embed --jsonl texts.jsonl > $model.embeddings
+    done
+    cmp m.answers m.gguf.answers
+    cmp m.embeddings m.gguf.embeddings
+    [[ $(jq -c .ids m.answers | sort -u | wc -l) -gt 8 ]] # the samples do differ
+    llm-quantize -q -t bf16 m.gguf small.gguf
+    llm-quantize -q -t keep small.gguf small.llm
+    llm-quantize -q -t keep small.llm again.gguf
+    cmp small.gguf again.gguf
+    llm-infer -m small.gguf --temp 1 -n 40 --samples 3 --ids --no-timings --jsonl texts.jsonl | cmp - <(
+        llm-infer -m small.llm --temp 1 -n 40 --samples 3 --ids --no-timings --jsonl texts.jsonl)
+    sed 's/dec\.blk\.1\.cross_attn_k/dec.blk.1.cross_attn_j/' m.gguf > other.gguf
+    run -65 --separate-stderr llm-infer -m other.gguf --ids "4 5"
+    assert_equal "$stderr" "llm-infer: other.gguf: tensor 'dec.blk.1.cross_attn_k.weight': expected by the configuration (t5, 2 layers), found none"
+}
