@@ -6,7 +6,7 @@
 #define PANEL LLM_GEMM_PANEL
 #define UNIT 32
 #define TILE 1024    /* bytes */
-#define K_BLOCK 512 /* two panels of b of this depth stay in the first cache */
+#define K_BLOCK 400 /* at most so much: two panels of b of this depth stay in the first cache beside what passes of a */
 
 /* What LDTILECFG reads. */
 struct tile_config {
@@ -123,9 +123,10 @@ static void strip(const struct llm_gemm_job *g, int64_t row, int rows, int64_t c
 static void squares(const struct llm_gemm_job *g, int64_t first, int64_t end, int rows)
 {
     int64_t whole = g->add ? 0 : g->n / (2 * PANEL) * (2 * PANEL); /* columns where the sums may rest in c */
+    int64_t blocks = (g->k + K_BLOCK - 1) / K_BLOCK, block = blocks > 1 ? (g->k / blocks + UNIT - 1) / UNIT * UNIT : K_BLOCK;
     configure(rows);
-    for (int64_t from = 0; from < g->k || from == 0; from += K_BLOCK) {
-        int64_t to = from + K_BLOCK < g->k ? from + K_BLOCK : g->k;
+    for (int64_t from = 0; from < g->k || from == 0; from += block) {
+        int64_t to = from + block < g->k ? from + block : g->k;
         for (int64_t column = 0; column < whole; column += 2 * PANEL)
             for (int64_t row = first; row < end; row += 2 * PANEL) square(g, row, rows, column, from, to, to == g->k);
     }

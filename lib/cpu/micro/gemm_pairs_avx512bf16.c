@@ -43,11 +43,16 @@ static inline __m512i load_row_bf16(const uint16_t *x, int64_t left)
     return left >= UNIT ? _mm512_loadu_si512(x) : _mm512_maskz_loadu_epi16((1u << left) - 1, x);
 }
 
+/* Two blocks of k at a time: whole lines of x, and neighbouring lines of the panel. */
 static void pack_a(const float *x, int64_t ldx, int64_t rows, int64_t k, void *panel)
 {
-    for (int64_t r = 0; r < rows; r++) {
-        char *out = (char *)panel + r * 64;
-        for (int64_t i = 0; i < k; i += UNIT, out += PANEL * 64) _mm512_store_si512(out, load_row(x + r * ldx + i, k - i));
+    char *out = panel;
+    for (int64_t i = 0; i < k; i += 2 * UNIT, out += 2 * PANEL * 64) {
+        for (int64_t r = 0; r < rows; r++) {
+            const float *from = x + r * ldx + i;
+            _mm512_store_si512(out + r * 64, load_row(from, k - i));
+            if (k - i > UNIT) _mm512_store_si512(out + (PANEL + r) * 64, load_row(from + UNIT, k - i - UNIT));
+        }
     }
 }
 
