@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """llama.cpp as a process of its own: a JSON object a line on standard input, an answer a line on standard output (behind "logits": raw FP32 rows).
 
-    {"do": "load", "model": FILE, "context": N, "threads": N}   {"vocab": N, "system": what it was built with}
+    {"do": "load", "model": FILE, "context": N, "threads": N}   {"vocab": N, "system": what it was built with}; optional "cache": "f16" or "q8_0"
     {"do": "encode", "text": TEXT}                              {"ids": [...]} with the token that begins a text, where the model wants it
     {"do": "logits", "ids": [...]}                              {"rows": N}, then N rows
     {"do": "score", "documents": [[...], ...]}                  {"nats": [...]} of each document's tokens but the first, summed
     {"do": "memory", "ids": [...], "generate": N}               {"bytes": N} resident at most, less what Python had before the model was loaded
     {"do": "speed", "prompt": N, "generate": N}                 {"prompt": tokens a second, "generate": tokens a second}
+    {"do": "deep", "depth": N, "generate": N}                   {"generate": tokens a second behind so many tokens, which are read once}
+    {"do": "convert", "model": FILE, "to": FILE, "type": N}     {}: the GGUF file in another type of weights, by llama.cpp's number
 
 A crash of the library is then the end of this process and not of the comparison."""
 import json
@@ -34,6 +36,8 @@ class Peer:
         params.n_ctx = request["context"]
         params.n_batch = params.n_ubatch = 512
         params.n_threads = params.n_threads_batch = request["threads"]
+        params.type_k = params.type_v = {"f16": 1, "q8_0": 8}[request.get("cache", "f16")]
+        self.depth = 0
         self.context = lib.llama_init_from_model(self.model, params)
         self.vocabulary = lib.llama_model_get_vocab(self.model)
         self.vocab = lib.llama_vocab_n_tokens(self.vocabulary)
@@ -110,6 +114,30 @@ class Peer:
         return out
 
 
+    def deep(self, request):
+        depth, generate = request["depth"], request["generate"]
+        ids = [100 + i * 7919 % 20000 for i in range(depth + generate)]
+        if self.depth != depth:
+            self.clear()
+            for at in range(0, depth, 512):
+                self.decode(ids[at : min(at + 512, depth)], at, False)
+            self.depth = depth
+        start = time.perf_counter()
+        for at in range(depth, depth + generate):
+            self.decode(ids[at : at + 1], at, False)
+        rate = generate / (time.perf_counter() - start)
+        lib.llama_memory_seq_rm(lib.llama_get_memory(self.context), 0, depth, -1)
+        return {"generate": rate}
+
+
+def convert(request):
+    params = lib.llama_model_quantize_default_params()
+    params.ftype, params.allow_requantize, params.pure = request["type"], True, True
+    if lib.llama_model_quantize(request["model"].encode(), request["to"].encode(), params) != 0:
+        raise SystemExit("llama_model_quantize failed")
+    return {}
+
+
 def put(answer):
     sys.stdout.buffer.write(json.dumps(answer).encode() + b"\n")
     sys.stdout.buffer.flush()
@@ -121,7 +149,9 @@ lib.llama_backend_init()
 peer = None
 for line in sys.stdin:
     request = json.loads(line)
-    if request["do"] == "load":
+    if request["do"] == "convert":
+        put(convert(request))
+    elif request["do"] == "load":
         peer = Peer(request)
         put(peer.answer)
     else:
