@@ -48,6 +48,25 @@ losses() {
     done
 }
 
+@test "dropout between layers, and not behind the last: the losses of PyTorch's layers with our masks between them" {
+    for kind in rnn lstm; do
+        local golden=$ROOT/tests/golden/train/dropped-$kind.safetensors
+        head -c 20000 "$golden" | tail -c +9 | jq -n 'input' > header.json
+        jq -rj '.__metadata__.text' header.json > text
+        jq -r '.__metadata__.losses | fromjson[]' header.json > want
+        llm-tokenize encode -T "$F/bytes.json" -o text.tok text
+        run=(llm-train -q --init "$golden" --carry-state -l 7 -b 3 -n 12 --optimizer sgd --momentum 0 --weight-decay 0 --clip 0 --lr .5 --seed 9
+             --schedule constant --warmup 0 --precision f32)
+        "${run[@]}" --log log.jsonl -o model.llm text.tok
+        losses log.jsonl | paste want - | awk '{ d = ($1 - $2) / $1; if (d < 0) d = -d; if (d > 3e-6) { print; bad = 1 } } END { exit bad || NR != 12 }' \
+            || fail "$kind"
+        for wrong in "--seed 10" "--dropout .29"; do
+            "${run[@]}" $wrong --log log.jsonl -o model.llm text.tok
+            losses log.jsonl | paste want - | awk '{ d = ($1 - $2) / $1; if (d < 0) d = -d; if (d > 1e-4) n++ } END { exit n < 6 }' || fail "$kind $wrong"
+        done
+    done
+}
+
 @test "threads, accumulation, activation checkpointing and a pause change no bit" {
     for preset in rnn lstm mamba mamba2; do
         carried $preset -n 7 -o whole.llm "$F/documents.tok"

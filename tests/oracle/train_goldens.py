@@ -19,6 +19,7 @@ sys.path.insert(0, os.path.dirname(__file__))
 import philox
 
 SEED, ROWS, LENGTH, STEPS = 11, 3, 80, 20
+PREFIX = 13  # LLM_RNG_PREFIX
 torch.set_default_dtype(torch.float64)
 
 GPT2 = dict(model_type="gpt2", vocab_size=101, n_positions=96, n_embd=48, n_layer=2, n_head=3, n_inner=176, activation_function="gelu_new",
@@ -34,6 +35,9 @@ GPT2_ODD = {**GPT2, "activation_function": "gelu", "tie_word_embeddings": False,
             "logit_scale": "1/sqrt(hidden)", "sliding_window": 24}
 LLAMA_ODD = {**LLAMA, "model_type": "llama", "num_key_value_heads": 1, "hidden_act": "gelu", "tie_word_embeddings": True, "attention_bias": True,
              "mlp_bias": True, "rope_pairing": "interleaved", "sliding_window": 0}
+
+# The first tokens of each row see each other both ways.
+LLAMA_PREFIX = {**LLAMA, "model_type": "llama", "num_key_value_heads": 3, "sliding_window": 0, "prefix_lm": True}
 
 
 def shapes(c):
@@ -82,13 +86,20 @@ def tokens(c, step):
     return torch.tensor(np.stack([philox.below(SEED, step, philox.TEST, 0, r, 0, LENGTH + 1, c["vocab_size"]) for r in range(ROWS)]))
 
 
-def attend(q, k, v, window):
+def prefixes(step):
+    """Of each row, as lib/train/objective/prefix.c draws them: tokens that all queries see and that are not learned."""
+    return torch.tensor([1 + int(philox.below(SEED, step, PREFIX, 0, r, 0, 1, LENGTH - 1)[0]) for r in range(ROWS)])
+
+
+def attend(q, k, v, window, prefix=None):
     """[rows, heads, length, d]; grouped keys and values."""
     n = q.shape[2]
     k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], 1) for x in (k, v))
     s = q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])
     i, j = torch.arange(n)[:, None], torch.arange(n)[None]
     seen = (j <= i) & ((i - j < window) if window else (j <= i))
+    if prefix is not None:
+        seen = seen | (j[None] < prefix[:, None, None])[:, None]
     s = s.masked_fill(~seen, -math.inf)
     attend.deviation = s[..., -1, :][s[..., -1, :] > -math.inf].std().item()
     return s.softmax(-1) @ v
@@ -118,7 +129,7 @@ def linear_of(w):
     return linear
 
 
-def gpt2(c, w, ids):
+def gpt2(c, w, ids, prefix=None):
     e, n = c["n_embd"], c["n_head"]
     norm = lambda x, p: F.layer_norm(x, (e,), w[p + ".weight"], w.get(p + ".bias"), c["layer_norm_epsilon"])
     linear, act = linear_of(w), gelu if c["activation_function"] == "gelu" else gelu_tanh
@@ -140,7 +151,7 @@ def gpt2(c, w, ids):
     return norm(x, "transformer.ln_f") @ head.T / (math.sqrt(e) if "logit_scale" in c else 1)
 
 
-def llama(c, w, ids):
+def llama(c, w, ids, prefix=None):
     d, n, m = c["head_dim"], c["num_attention_heads"], c["num_key_value_heads"]
     norm = lambda x, p: w[p + ".weight"] * x / torch.sqrt((x * x).mean(-1, keepdim=True) + c["rms_norm_eps"])
     linear, act = linear_of(w), gelu if c["hidden_act"] == "gelu" else F.silu
@@ -159,15 +170,21 @@ def llama(c, w, ids):
         p = f"model.layers.{i}."
         h = norm(x, p + "input_layernorm")
         q, k, v = (heads(linear(h, p + f"self_attn.{s}_proj"), a) for s, a in (("q", n), ("k", m), ("v", m)))
-        x = x + linear(attend(rope(q), rope(k), v, c["sliding_window"]).transpose(1, 2).flatten(2), p + "self_attn.o_proj")
+        x = x + linear(attend(rope(q), rope(k), v, c["sliding_window"], prefix).transpose(1, 2).flatten(2), p + "self_attn.o_proj")
         h = norm(x, p + "post_attention_layernorm")
         x = x + linear(act(linear(h, p + "mlp.gate_proj")) * linear(h, p + "mlp.up_proj"), p + "mlp.down_proj")
     return norm(x, "model.norm") @ w["model.embed_tokens.weight" if c["tie_word_embeddings"] else "lm_head.weight"].T
 
 
-def loss_of(model, c, w, batch):
-    logits = model(c, w, batch[:, :-1])
-    return logits, F.cross_entropy(logits.flatten(0, 1), batch[:, 1:].flatten())
+def loss_of(model, c, w, step):
+    batch = tokens(c, step)
+    if "prefix_lm" not in c:
+        logits = model(c, w, batch[:, :-1])
+        return logits, F.cross_entropy(logits.flatten(0, 1), batch[:, 1:].flatten())
+    prefix = prefixes(step)
+    logits = model(c, w, batch[:, :-1], prefix)
+    targets = batch[:, 1:].masked_fill(torch.arange(LENGTH)[None] + 1 < prefix[:, None], -100)
+    return logits, F.cross_entropy(logits.flatten(0, 1), targets.flatten())
 
 
 def curve(model, c, exact):
@@ -178,7 +195,7 @@ def curve(model, c, exact):
     optim, out = torch.optim.AdamW(groups, lr=1e-3, betas=(.9, .95), eps=1e-8), []
     for step in range(STEPS):
         optim.zero_grad()
-        _, loss = loss_of(model, c, w, tokens(c, step))
+        _, loss = loss_of(model, c, w, step)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(w.values(), 1.0)
         optim.step()
@@ -209,19 +226,20 @@ def signs(i, shape):
 
 
 def main(folder):
-    for name, model, c in (("gpt2", gpt2, GPT2), ("llama", llama, LLAMA), ("gpt2-odd", gpt2, GPT2_ODD), ("llama-odd", llama, LLAMA_ODD)):
+    for name, model, c in (("gpt2", gpt2, GPT2), ("llama", llama, LLAMA), ("gpt2-odd", gpt2, GPT2_ODD), ("llama-odd", llama, LLAMA_ODD),
+                           ("llama-prefix", llama, LLAMA_PREFIX)):
         w, batch = weights(c), tokens(c, 0)
-        logits, loss = loss_of(model, c, w, batch)
+        logits, loss = loss_of(model, c, w, 0)
         loss.backward()
         spread = (logits.max() - logits.min()).item()
         print(f"{name}: loss {loss.item():.6f}, scores deviate by {attend.deviation:.2f}, logits {spread:.1f} wide")
-        if not name.endswith("-odd"): # what transformers can be
+        if name in ("gpt2", "llama"): # what transformers can be
             apart = (peer(c, w, batch) - logits).abs().max().item()
             print(f"  transformers differs by {apart / spread:.1e} of that")
             assert apart < 1e-5 * spread
         single = {k: v.detach().float().requires_grad_() for k, v in w.items()}
         torch.set_default_dtype(torch.float32)
-        single_logits, single_loss = loss_of(model, c, single, batch)
+        single_logits, single_loss = loss_of(model, c, single, 0)
         single_loss.backward()
         single_curve = curve(model, c, False)
         torch.set_default_dtype(torch.float64)

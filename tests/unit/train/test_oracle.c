@@ -106,6 +106,7 @@ static struct llm_trainer make(const struct golden *g, void (*wrong)(struct llm_
     o.precision = LLM_COMPUTE_F32;
     o.seed = SEED;
     struct llm_config config = g->config;
+    while (config.prefix_lm && llm_objectives[o.objective] != llm_objective_find("prefix")) o.objective++;
     if (wrong) wrong(&config, &o, NULL);
     struct llm_model *m = llm_model_create(&config, 0, &e);
     if (!m) fail_msg("%s", e.text);
@@ -121,7 +122,8 @@ static double logits_error(struct llm_trainer *t, const struct golden *g)
 {
     struct llm_ctx *c = &t->eval_ctx;
     int64_t vocab = g->config.vocab_size;
-    const struct llm_batch b = {.ids = t->rows.ids, .positions = t->rows.positions, .n_tokens = ROWS * LENGTH};
+    const struct llm_batch b = {.ids = t->rows.ids, .positions = t->rows.positions, .n_tokens = ROWS * LENGTH,
+                                .prefixes = t->rows.prefixed ? t->rows.prefixes : NULL};
     float low = INFINITY, high = -INFINITY;
     double worst = 0;
     c->n_rows = ROWS;
@@ -233,6 +235,13 @@ static void test_llama_odd(void **state)
     check_model(GOLDENS "llama-odd.safetensors");
 }
 
+/* The first tokens of each row are seen by all, and what stands there is not learned. */
+static void test_llama_prefix(void **state)
+{
+    (void)state;
+    check_model(GOLDENS "llama-prefix.safetensors");
+}
+
 /* ---- the tests can fail: what is easily got wrong in the model shows in its logits and gradients, in the optimizer along the curve ---- */
 
 typedef struct llm_config config;
@@ -251,6 +260,7 @@ static void wrong_eps(config *c, options *o, struct llm_model *m) { (void)c, (vo
 static void wrong_beta2(config *c, options *o, struct llm_model *m) { (void)c, (void)m, o->beta2 = .951; }
 static void no_clip(config *c, options *o, struct llm_model *m) { (void)c, (void)m, o->clip = 0; }
 static void a_warmup(config *c, options *o, struct llm_model *m) { (void)c, (void)m, o->warmup = 1; }
+static void no_prefix(config *c, options *o, struct llm_model *m) { (void)m, c->prefix_lm = false, o->objective = 0; }
 static void decay_of_gains(config *c, options *o, struct llm_model *m)
 {
     (void)c, (void)o;
@@ -271,6 +281,7 @@ static const struct {
     {"rotation by 1.01 theta", GOLDENS "llama.safetensors", wrong_theta, true},
     {"logits x 1.001", GOLDENS "gpt2-odd.safetensors", wrong_scale, true},
     {"norms before", GOLDENS "gpt2-odd.safetensors", wrong_norm_place, true},
+    {"no prefix", GOLDENS "llama-prefix.safetensors", no_prefix, true},
     {"no weight decay", GOLDENS "gpt2.safetensors", no_decay, false},
     {"decay of gains and biases", GOLDENS "gpt2.safetensors", decay_of_gains, false},
     {"epsilon of AdamW x 100", GOLDENS "llama.safetensors", wrong_eps, false},
@@ -298,7 +309,7 @@ int main(void)
 {
     struct llm_err e;
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_gpt2),     cmocka_unit_test(test_llama), cmocka_unit_test(test_gpt2_odd),
-                                       cmocka_unit_test(test_llama_odd), cmocka_unit_test(test_wrongs_show)};
+                                       cmocka_unit_test(test_llama_odd), cmocka_unit_test(test_llama_prefix), cmocka_unit_test(test_wrongs_show)};
     if (llm_pool_start(0, &e) < 0) return llm_report(&e);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
