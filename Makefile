@@ -8,7 +8,7 @@ BIN ?= bin
 OPT ?= -O2 -g
 FUZZ_SECONDS ?= 10
 VERSION := $(shell sed -n 's/^\#define LLM_VERSION "\(.*\)"/\1/p' lib/base/cli.h)
-PKGS := libzstd jansson libxxhash libpcre2-8 libutf8proc libpng
+PKGS := libzstd jansson libxxhash nettle libpcre2-8 libutf8proc libpng
 WARN := -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion -Wstrict-prototypes -Wmissing-prototypes -Wvla
 
 ARCH := $(shell $(CC) -dumpmachine | cut -d- -f1)

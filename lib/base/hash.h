@@ -1,4 +1,4 @@
-/* XXH64 for checksums (libxxhash), SHA-256 for identities (base/sha256.c). */
+/* XXH64 for checksums, SHA-256 for identities (libxxhash, nettle). */
 #ifndef LLM_BASE_HASH_H
 #define LLM_BASE_HASH_H
 
@@ -20,7 +20,5 @@ struct llm_sha256 *llm_sha256_create(struct llm_err *e) LLM_MUST_CHECK;
 void llm_sha256_update(struct llm_sha256 *h, const void *p, size_t n);
 /* 64 hexadecimal digits and NUL; then destroys `h`. */
 void llm_sha256_finish(struct llm_sha256 *h, char hex[65]);
-/* Blocks of 64 bytes into the state of eight words, in plain C: what a processor without instructions for it runs. */
-void llm_sha256_blocks_plain(uint32_t state[8], const unsigned char *p, size_t blocks);
 
 #endif
