@@ -66,7 +66,7 @@ struct head {
 
 INLINE VI line(const unsigned char *b, int i, int v) { return vi_load((const int32_t *)(const void *)(b + i * LINE) + v * VN); }
 INLINE V half_line(const unsigned char *b, int v) { return v_load_f16((const uint16_t *)(const void *)b + v * VN); }
-INLINE V byte_of(VI word, int i) { return v_from_i32(vi_and(vi_shr(word, i * 8), vi_set1(255))); }
+INLINE V byte_of(VI word, int i) { return v_from_i32(i == 3 ? vi_shr(word, 24) : vi_and(vi_shr(word, i * 8), vi_set1(255))); }
 
 /* Scales and least values of eight groups, six bits each (dtype/k_quants.c). */
 INLINE void open_scales_k4(const unsigned char *b, int v, V d, V least, struct head *h)
@@ -78,7 +78,7 @@ INLINE void open_scales_k4(const unsigned char *b, int v, V d, V least, struct h
     LLM_UNROLL
     for (int i = 0; i < 8; i++) {
         h->scale[i] = v_mul(d, byte_of(scale[i / 4], i % 4));
-        h->least[i] = v_neg(v_mul(least, byte_of(low[i / 4], i % 4)));
+        h->least[i] = v_mul(v_neg(least), byte_of(low[i / 4], i % 4));
     }
 }
 

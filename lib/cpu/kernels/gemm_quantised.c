@@ -241,6 +241,13 @@ INLINE void add_rows(const struct llm_gemm_q_job *g, int64_t at, const int rows,
     for (int r = 0; r < rows; r++) sum[r][v] = add_group(&g->x, at + r * g->step_row, k, w, h, i, sum[r][v]);
 }
 
+/* A group's share of the bytes that will be needed. */
+INLINE void ask_ahead(const unsigned char *b, size_t from, size_t to)
+{
+    LLM_UNROLL
+    for (size_t i = (from + 63) / 64 * 64; i < to; i += 64) __builtin_prefetch(b + AHEAD + i, 0, 3);
+}
+
 /* `rows` rows of one panel of columns. */
 INLINE void tile(const struct llm_gemm_q_job *g, int64_t row, int64_t column, const int rows, const struct kind *k)
 {
@@ -251,14 +258,16 @@ INLINE void tile(const struct llm_gemm_q_job *g, int64_t row, int64_t column, co
     for (int r = 0; r < rows; r++)
         for (int v = 0; v < VECTORS; v++) sum[r][v] = v_zero();
     for (int64_t block = 0; block < blocks; block++, b += block_bytes) {
-        for (size_t i = 0; rows == 1 && i < block_bytes; i += 64) __builtin_prefetch(b + AHEAD + i, 0, 3);
         for (int v = 0; v < VECTORS; v++) {
             int64_t group = first + block * k->groups * g->x.step;
             struct head h;
             open_head(k, b, v, &h);
             if (rows == 1) { /* with each group's shifts known */
                 LLM_UNROLL
-                for (int i = 0; i < k->groups; i++) add_rows(g, group + i * g->x.step, 1, k, b, &h, i, v, sum);
+                for (int i = 0; i < k->groups; i++) {
+                    if (v == 0) ask_ahead(b, (size_t)i * block_bytes / (size_t)k->groups, (size_t)(i + 1) * block_bytes / (size_t)k->groups);
+                    add_rows(g, group + i * g->x.step, 1, k, b, &h, i, v, sum);
+                }
             } else {
                 for (int i = 0; i < k->groups; i++) add_rows(g, group + i * g->x.step, rows, k, b, &h, i, v, sum);
             }
