@@ -64,6 +64,7 @@ int llm_metrics_step(struct llm_metrics *m, const struct llm_trainer *t, const s
         {"router_dropped", r->router_dropped},
         {"tokens", (double)t->tokens}, {"tokens_per_second", rate},
         {"peak_share", m->peak > 0 ? rate * m->flops_per_token / m->peak : NAN}, {"seconds", r->seconds > 0 ? r->seconds : NAN},
+        {"activation_bytes", r->activation_bytes},
     };
     m->line.n = 0;
     if (llm_buf_put(&m->line, "{", 1, e) < 0) return -1;

@@ -32,7 +32,7 @@ static int try_layers(const struct llm_config *c, const struct llm_train_options
     int got = m ? llm_trainer_init(&t, &options, m, &none, e) : -1;
     for (int i = 0; got == 0 && i < 2; i++) { /* the first touches memory */
         got = llm_trainer_step(&t, &r, e);
-        if (got == 0) *s = (struct sample){.bytes = (double)(t.ctx.acts.peak + t.ctx.grads.peak + t.ctx.store.peak), .seconds = r.seconds};
+        if (got == 0) *s = (struct sample){.bytes = r.activation_bytes, .seconds = r.seconds};
     }
     if (got == 0) add_state(&t, s);
     if (m) llm_trainer_release(&t);

@@ -66,6 +66,7 @@ struct llm_step_report {
     double next_loss;                  /* nats, of tokens after the next one where the model predicts them; else NaN */
     double router_balance, router_peak, router_z, router_dropped;
     int64_t tokens;                    /* that went through the model */
+    double activation_bytes;           /* of activations, their gradients and what is kept of them in fewer bits: each at its most so far */
     double seconds;
 };
 

@@ -31,7 +31,7 @@ hash_of() {
     assert_equal "$(jq -s length log.jsonl)" 40
     assert_equal "$(jq -s -c 'map(.step) == [range(1; 41)]' log.jsonl)" true
     jq -es 'all(.[]; (keys_unsorted - ["val_loss", "val_nats_per_byte", "val_bits_per_byte"]) == ["step", "loss", "nats_per_byte",
-        "bits_per_byte", "lr", "grad_norm", "tokens", "tokens_per_second", "peak_share", "seconds", "hash"])' log.jsonl
+        "bits_per_byte", "lr", "grad_norm", "tokens", "tokens_per_second", "peak_share", "seconds", "activation_bytes", "hash"])' log.jsonl
     # an untrained model knows nothing; a trained one something
     near "$(jq -s '.[0].loss' log.jsonl)" "$(awk 'BEGIN { print log(280) }')" .02
     jq -es '.[39].loss < .[0].loss - 1' log.jsonl
@@ -377,6 +377,13 @@ END
     # what it says of memory is what a run then takes, moments and all
     plan=$(llm-train -c nano --set n_layer=3 --set vocab_size=300 -b 2 -l 32 --plan | awk '$1 == "moment_bytes" { print $2 }')
     assert_equal "$plan" $((8 * (300 * 128 + 32 * 128 + 3 * (12 * 128 * 128 + 2 * 128) + 128)))
+    # activations of six layers, planned from one and two, and as the log measures them
+    for keep in "" "--checkpoint-every 2" "--activations bf16"; do
+        deep=(llm-train -q -c nano --set n_layer=6 -T "$F/tok.json" -b 2 -l 32 $keep)
+        plan=$("${deep[@]}" --plan | awk '$1 == "activation_bytes" { print $2 }')
+        "${deep[@]}" -n 2 --log log.jsonl -o model.llm "$F/data.tok"
+        jq -se "last.activation_bytes / $plan | . > 0.98 and . < 1.02" log.jsonl > /dev/null || fail "$keep: planned $plan, $(tail -n 1 log.jsonl)"
+    done
 }
 
 @test "--gradcheck: a line for each tensor; with data and without" {

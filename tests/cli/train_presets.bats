@@ -34,6 +34,8 @@ each() {
     for preset in rnn mamba mamba2 mlp bengio; do
         each $preset -l 12 -b 2 -n 120 --lr 1e-2 --overfit-one "$F/data.tok" > log 2>&1 || fail "$preset: $(tail -n 1 log)"
     done
+    each lstm --set hidden_size=64 --set num_layers=1 -l 12 -b 2 -n 150 --lr 1e-2 --overfit-one "$F/data.tok" > log 2>&1 || fail "lstm: $(tail -n 1 log)"
+    run -1 each lstm --set hidden_size=64 --set num_layers=1 -l 12 -b 2 -n 150 --lr 1e-5 --overfit-one "$F/data.tok" # it can fail
 }
 
 @test "--set takes .1 for 0.1" {
