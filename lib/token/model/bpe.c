@@ -9,6 +9,7 @@
 #define EMPTY UINT64_MAX
 #define PAIRS_BITS 12
 #define MOST_PAIRS_BITS 20
+#define AHEAD 8 /* pairs that memory is asked for before they are looked up */
 
 static inline uint64_t pair_of(uint32_t left, uint32_t right)
 {
@@ -79,10 +80,13 @@ static inline uint32_t find(const struct llm_bpe *b, struct llm_bpe_work *w, uin
 }
 
 /* Both neighbours of a new symbol are looked up: memory answers for the second while the first is awaited. */
-static inline void expect(const struct llm_bpe *b, uint32_t left, uint32_t right)
+static inline void expect(const struct llm_bpe *b, const struct llm_bpe_work *w, uint32_t left, uint32_t right)
 {
+    uint64_t hash = hash_of(pair_of(left, right));
     if (!b->joined)
-        __builtin_prefetch(&b->slots[slot_of(b, hash_of(pair_of(left, right)))]);
+        __builtin_prefetch(&b->slots[slot_of(b, hash)]);
+    else if (w && w->pairs)
+        __builtin_prefetch(&w->pairs[hash >> (64 - w->pairs_bits)]);
 }
 
 uint32_t llm_bpe_find(const struct llm_bpe *b, uint32_t left, uint32_t right)
@@ -340,9 +344,9 @@ static inline size_t merge_short(const struct llm_bpe *b, struct llm_bpe_work *w
         after[at] = (uint8_t)next;
         pairs[gone] = pairs[at] = NO_PAIR;
         if (next < n)
-            expect(b, id[at], id[next]);
+            expect(b, w, id[at], id[next]);
         if (at > 0)
-            expect(b, id[before[at]], id[at]);
+            expect(b, w, id[before[at]], id[at]);
         if (next < n) {
             before[next] = (uint8_t)at;
             pairs[at] = pair_at(b, at, find(b, w, id[at], id[next]));
@@ -445,6 +449,8 @@ static size_t merge_long(const struct llm_bpe *b, struct llm_bpe_work *w, struct
         if (v[at].after != LLM_BPE_NONE)
             v[v[at].after].before = at;
         v[gone].rank = LLM_BPE_NONE;
+        if (v[at].before != LLM_BPE_NONE)
+            expect(b, w, v[v[at].before].id, id);
         rerank(b, w, v, h, at);
         if (v[at].before != LLM_BPE_NONE)
             rerank(b, w, v, h, v[at].before);
@@ -490,8 +496,11 @@ int llm_bpe_merge_ids(const struct llm_bpe *b, struct llm_bpe_work *w, int32_t *
     struct node *v = make_room(w, &h, *n, e);
     if (!v)
         return -1;
-    for (size_t i = 0; i < *n; i++)
+    for (size_t i = 0; i < *n; i++) {
+        if (i + AHEAD + 1 < *n)
+            expect(b, w, (uint32_t)ids[i + AHEAD], (uint32_t)ids[i + AHEAD + 1]);
         put_node(v, &h, i, *n, (uint32_t)ids[i], i + 1 < *n ? rank_of(b, w, (uint32_t)ids[i], (uint32_t)ids[i + 1]) : LLM_BPE_NONE);
+    }
     *n = merge_long(b, w, v, &h, *n, ids, last);
     return 0;
 }
