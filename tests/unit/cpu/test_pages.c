@@ -1,0 +1,133 @@
+/* Pages that are given back: a weight reads as before, and nothing beside its file's mapping is touched, wherever the mapping lies. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#include "base/program.h"
+#include "cpu/form_memory.h"
+#include "cpu/matmul_internal.h"
+#include "cpu/pages.h"
+
+enum { PAGE = 4096, PAGES = 100, ROWS = 300, K = 256, ALL = 1 << 21 };
+
+static unsigned char byte_at(size_t i)
+{
+    return (unsigned char)(i * 7 + i / 4096 * 13);
+}
+
+/* ALL bytes of 0x5A of memory with a file of PAGES mapped into them at page `at`. */
+static unsigned char *surrounded(size_t at)
+{
+    unsigned char *file = malloc(PAGES * PAGE);
+    unsigned char *p = mmap(NULL, ALL, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    FILE *f = tmpfile();
+    assert_non_null(file);
+    assert_non_null(f);
+    assert_ptr_not_equal(p, MAP_FAILED);
+    for (size_t i = 0; i < PAGES * PAGE; i++) file[i] = byte_at(i);
+    assert_int_equal(fwrite(file, 1, PAGES * PAGE, f), PAGES * PAGE);
+    assert_int_equal(fflush(f), 0);
+    memset(p, 0x5A, ALL);
+    assert_ptr_equal(mmap(p + at * PAGE, PAGES * PAGE, PROT_READ, MAP_PRIVATE | MAP_FIXED, fileno(f), 0), p + at * PAGE);
+    fclose(f);
+    free(file);
+    return p;
+}
+
+static void all_is_as_before(const unsigned char *p, size_t at)
+{
+    for (size_t i = 0; i < ALL; i++) {
+        bool in_file = i >= at * PAGE && i < (at + PAGES) * PAGE;
+        if (p[i] != (in_file ? byte_at(i - at * PAGE) : 0x5A)) fail_msg("byte %zu of a file at page %zu", i, at);
+    }
+}
+
+static size_t resident(const unsigned char *p, size_t pages)
+{
+    uint64_t entry;
+    size_t n = 0;
+    FILE *f = fopen("/proc/self/pagemap", "rb");
+    if (!f) return 0;
+    for (size_t i = 0; i < pages; i++) {
+        if (fseek(f, (long)(((uintptr_t)p / PAGE + i) * sizeof entry), SEEK_SET) != 0 || fread(&entry, sizeof entry, 1, f) != 1) break;
+        n += entry >> 63;
+    }
+    fclose(f);
+    return n;
+}
+
+static void nothing_beside_the_file(void **state)
+{
+    static const int32_t few[] = {0, 150, ROWS - 1};
+    int32_t many[40];
+    (void)state;
+    if (sysconf(_SC_PAGESIZE) != PAGE) skip();
+    for (int32_t i = 0; i < 40; i++) many[i] = i * 7;
+    for (size_t at = 0; at < 60; at += 7) {
+        unsigned char *p = surrounded(at), *file = p + at * PAGE;
+        for (size_t skip = 0; skip < 3; skip++) { /* the weight begins at the file's first byte, or within a page */
+            struct llm_weight w = {.data = file + skip * 1000, .dtype = LLM_F32, .n = ROWS, .k = K, .map = (char *)file};
+            w.map_end = w.map + PAGES * PAGE;
+            all_is_as_before(p, at);
+            llm_weight_release_pages(&w, 0, ROWS * K * sizeof(float));
+            assert_int_equal(resident(file, (skip * 1000 + ROWS * K * sizeof(float)) / PAGE), 0);
+            all_is_as_before(p, at);
+            llm_weight_release_pages(&w, 5 * K * sizeof(float), 90 * K * sizeof(float));
+            llm_weight_release_pages(&w, 200 * K * sizeof(float), 100 * K * sizeof(float));
+            all_is_as_before(p, at);
+            llm_weight_looked_up(&w, few, 3);
+            all_is_as_before(p, at);
+            llm_weight_looked_up(&w, many, 40);
+            assert_int_equal(resident(file, (skip * 1000 + ROWS * K * sizeof(float)) / PAGE), 0);
+            all_is_as_before(p, at);
+            w.few_rows = 1; /* products read it where it lies: looking up takes nothing away */
+            llm_weight_looked_up(&w, many, 40);
+            if (resident(file, PAGES) > 0) assert_int_equal(resident(file, PAGES), PAGES);
+        }
+        munmap(p, ALL);
+    }
+    unsigned char *own = malloc(ALL); /* of no file */
+    assert_non_null(own);
+    memset(own, 0x5A, ALL);
+    const struct llm_weight w = {.data = own, .dtype = LLM_F32, .n = 1024, .k = 512};
+    llm_weight_release_pages(&w, 0, ALL);
+    llm_weight_looked_up(&w, many, 40);
+    for (size_t i = 0; i < ALL; i++) assert_int_equal(own[i], 0x5A);
+    free(own);
+}
+
+/* Small pieces share a chunk: trimming it keeps them, and later ones are whole too. */
+static void forms_keep_their_memory(void **state)
+{
+    enum { N = 90 };
+    unsigned char *p[N];
+    (void)state;
+    for (int i = 0; i < N; i++) {
+        size_t bytes = i == 50 ? (size_t)20 << 20 : 700001; /* a large one has a chunk of its own; together they fill more than one */
+        p[i] = llm_form_memory_create(bytes);
+        assert_non_null(p[i]);
+        assert_int_equal((uintptr_t)p[i] % 64, 0);
+        memset(p[i], i + 1, bytes);
+        if (i % 20 == 3) llm_form_memory_trim();
+    }
+    llm_program_release_pages();
+    for (int i = 0; i < N; i++) {
+        size_t bytes = i == 50 ? (size_t)20 << 20 : 700001;
+        for (size_t k = 0; k < bytes; k++)
+            if (p[i][k] != i + 1) fail_msg("piece %d, byte %zu", i, k);
+    }
+    for (int i = 0; i < N; i++) llm_form_memory_destroy(p[i]);
+    llm_form_memory_trim();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(nothing_beside_the_file), cmocka_unit_test(forms_keep_their_memory)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
