@@ -116,7 +116,7 @@ class Peer:
 
     def deep(self, request):
         depth, generate = request["depth"], request["generate"]
-        ids = [100 + i * 7919 % 20000 for i in range(depth + generate)]
+        ids = [i * 7919 % self.vocab for i in range(depth + generate)]
         if self.depth != depth:
             self.clear()
             for at in range(0, depth, 512):

@@ -3,8 +3,8 @@
 
     speed_peer.py FOLDER [NAME=MODEL.gguf ...]
 
-FOLDER keeps models with random weights (made when absent, 4 GB): TinyLlama's shape (1.1B parameters) in Q8_0, Q4_K and BF16, and a 15M Llama in Q8_0. Of the
-further models SmolLM2 and Gemma have rows. llm-bench is taken from PATH. ROUNDS [5]: the two take turns, what counts is the median of paired ratios, and
+FOLDER keeps models with random weights (made when absent, 4 GB): TinyLlama's shape (1.1B parameters) in Q8_0, Q4_K and BF16, a 15M Llama in Q8_0, and four
+layers of SmolLM2's shape, whose long contexts llama.cpp reads in seconds. Of the further models SmolLM2 and Gemma have rows. llm-bench is taken from PATH. ROUNDS [5]: the two take turns, what counts is the median of paired ratios, and
 that of the shares (llm-bench speed: of the arithmetic peak, of a streaming read of the same bytes, in turns). THREADS [the CPUs allowed]. ONLY: rows of
 which the name has this in it. DEPTH [8000]. Prints a table; status 1 when a bar is missed or something could not be measured."""
 import json
@@ -24,7 +24,7 @@ missed = 0
 ROWS = (("1.1B Q8_0", "pp512", 2, None), ("1.1B Q8_0", "tg128", 1.3, .92), ("1.1B Q4_K", "pp512", 2, None), ("1.1B Q4_K", "tg128", 1.3, .92),
         ("1.1B BF16", "pp512", 1.3, None), ("1.1B BF16", "tg128", 1.3, .92), ("SmolLM2", "pp512", 2, None), ("SmolLM2", "tg128", 1.3, .75),
         ("Gemma", "pp512", 2, None), ("Gemma", "tg128", 1.3, None), ("15M Q8_0", "tg128", 2, None))
-DEEP = (("SmolLM2", "f16", 2), ("SmolLM2", "q8_0", 2))
+DEEP = (("4 layers", "f16", 2), ("4 layers", "q8_0", 2))
 PEAK = (("1.1B Q8_0", .55), ("1.1B BF16", .75))  # pp512 with AVX-512, where products of tiles do not decide
 
 
@@ -105,9 +105,11 @@ def make(path, hidden, layers, heads, kv_heads, inner, vocab, tied):
 
 def models_of(folder):
     folder.mkdir(parents=True, exist_ok=True)
-    files = {name: folder / (name.replace(" ", "-") + ".gguf") for name in ("1.1B Q8_0", "1.1B Q4_K", "1.1B BF16", "15M Q8_0")}
+    files = {name: folder / (name.replace(" ", "-") + ".gguf") for name in ("1.1B Q8_0", "1.1B Q4_K", "1.1B BF16", "15M Q8_0", "4 layers")}
     if not files["15M Q8_0"].exists():
         make(files["15M Q8_0"], 288, 6, 6, 6, 768, 32000, True)
+    if not files["4 layers"].exists():
+        make(files["4 layers"], 576, 4, 9, 3, 1536, 8192, True)
     if not files["1.1B Q8_0"].exists():
         make(files["1.1B Q8_0"], 2048, 22, 32, 4, 5632, 32000, False)
     for name, number in (("1.1B Q4_K", 14), ("1.1B BF16", 32)):
