@@ -7,11 +7,12 @@
 #include "cpu/detect.h"
 #include "cpu/pool.h"
 #include "measure/attention.h"
+#include "measure/latent.h"
 #include "measure/gemm.h"
 
 struct args {
     struct llm_common common;
-    struct llm_strs shapes, attention;
+    struct llm_strs shapes, attention, latent;
     double seconds;
     int peaks_only;
 };
@@ -22,6 +23,8 @@ static const struct llm_opt options[] = {
      AT(shapes), 0, 0, NULL},
     {0, "attention", "TxHxD", "tokens × heads × width of a head; may be given several times [1024x12x64 and 4096x12x64]", LLM_LIST,
      AT(attention), 0, 0, NULL},
+    {0, "latent", "KxHxR", "decoding by latent attention: keys × heads × rank; may be given several times [4096x16x512]", LLM_LIST, AT(latent),
+     0, 0, NULL},
     {0, "seconds", "S", "time for each product [0.2]", LLM_REAL, AT(seconds), 0, 60, NULL},
     {0, "peaks", NULL, "only the peaks", LLM_FLAG, AT(peaks_only), 0, 0, NULL},
     {0}};
@@ -119,6 +122,28 @@ static int attention(struct llm_table *t, const struct llm_peaks *p, const int64
     return 0;
 }
 
+/* One sequence, and eight: of their caches each token reads every key once, for all heads. */
+static int latent(struct llm_table *t, const struct llm_peaks *p, const int64_t shape[3], double seconds, struct llm_err *e)
+{
+    static const struct { const char *name; int64_t n_seqs; } rows[] = {{"bf16 latent, 1 sequence", 1}, {"bf16 latent, 8 sequences", 8}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const struct llm_latent_job job = {.keys = shape[0], .n_heads = shape[1], .rank = shape[2], .n_seqs = rows[i].n_seqs};
+        double median, best, limit = peak_of(p, "bf16"), reading = p->read_bandwidth * llm_latent_flops(&job) / llm_latent_bytes(&job);
+        if (llm_latent_speed(&job, seconds, &median, &best, e) < 0) return -1;
+        llm_table_text(t, rows[i].name);
+        llm_table_count(t, (double)shape[0]);
+        llm_table_count(t, (double)shape[1]);
+        llm_table_count(t, (double)(shape[2] + LLM_LATENT_ROPE));
+        llm_table_text(t, p->bf16 > 0 ? "bf16" : "f32");
+        llm_table_number(t, median / 1e9, 4);
+        llm_table_number(t, best / 1e9, 4);
+        llm_table_text(t, reading < limit ? "memory" : p->bf16 > 0 ? "bf16" : "f32");
+        llm_table_number(t, median / (reading < limit ? reading : limit), 3);
+        llm_table_count(t, llm_latent_bytes(&job));
+    }
+    return 0;
+}
+
 static void parse_shape(const char *option, const char *what, const char *s, int64_t shape[3])
 {
     char text[3][24], end;
@@ -133,18 +158,21 @@ static void parse_shape(const char *option, const char *what, const char *s, int
 }
 
 /* What is measured: as asked for, of both kinds the usual where nothing is asked for. */
-struct wanted { const char *const *shapes, *const *attention; size_t n_shapes, n_attention; };
+struct wanted { const char *const *shapes, *const *attention, *const *latent; size_t n_shapes, n_attention, n_latent; };
 
 static struct wanted wanted_of(const struct args *a)
 {
     static const char *const usual[] = {"512x768x768", "512x3072x768", "512x768x3072", "1x3072x768", "1x50257x768"};
-    static const char *const usual_attention[] = {"1024x12x64", "4096x12x64"};
+    static const char *const usual_attention[] = {"1024x12x64", "4096x12x64"}, *const usual_latent[] = {"4096x16x512"};
     int64_t shape[3];
     for (size_t i = 0; i < a->shapes.n; i++) parse_shape("shape", "MxNxK", a->shapes.v[i], shape);
     for (size_t i = 0; i < a->attention.n; i++) parse_shape("attention", "TxHxD", a->attention.v[i], shape);
+    for (size_t i = 0; i < a->latent.n; i++) parse_shape("latent", "KxHxR", a->latent.v[i], shape);
     if (a->peaks_only) return (struct wanted){0};
-    if (a->shapes.n + a->attention.n > 0) return (struct wanted){a->shapes.v, a->attention.v, a->shapes.n, a->attention.n};
-    return (struct wanted){usual, usual_attention, sizeof usual / sizeof *usual, sizeof usual_attention / sizeof *usual_attention};
+    if (a->shapes.n + a->attention.n + a->latent.n > 0) {
+        return (struct wanted){a->shapes.v, a->attention.v, a->latent.v, a->shapes.n, a->attention.n, a->latent.n};
+    }
+    return (struct wanted){usual, usual_attention, usual_latent, sizeof usual / sizeof *usual, sizeof usual_attention / sizeof *usual_attention, 1};
 }
 
 int bench_kernels(int argc, char **argv, struct llm_err *e)
@@ -175,6 +203,10 @@ int bench_kernels(int argc, char **argv, struct llm_err *e)
     for (size_t i = 0; i < w.n_attention && status == 0; i++) {
         parse_shape("attention", "TxHxD", w.attention[i], shape);
         status = attention(&t[2], &p, shape, a.seconds, e);
+    }
+    for (size_t i = 0; i < w.n_latent && status == 0; i++) {
+        parse_shape("latent", "KxHxR", w.latent[i], shape);
+        status = latent(&t[2], &p, shape, a.seconds, e);
     }
     llm_pool_stop();
     for (int i = 0; i < 3; i++) {

@@ -207,6 +207,15 @@ refused() {
     [[ $stderr == *"expected TxHxD, found '70x2'"* ]]
 }
 
+@test "kernels: decoding by latent attention, of one sequence and eight" {
+    llm-bench kernels --latent 130x3x32 --seconds 0.001 | sed '1,/^$/d' > t
+    [[ $(sed 1d t | cut -f 1-4 | tr '\t\n' ' ,') == "bf16 latent, 1 sequence 130 3 96,bf16 latent, 8 sequences 130 3 96," ]]
+    awk -F'\t' 'NR > 1 && !($6 > 0 && $7 >= $6 && $9 > 0) { print; exit 1 }' t
+    [[ $(cut -f 10 t | xargs) == "bytes $((130 * 96 * 2)) $((8 * 130 * 96 * 2))" ]]
+    run -2 --separate-stderr llm-bench kernels --latent 130x3
+    [[ $stderr == *"expected KxHxR, found '130x3'"* ]]
+}
+
 @test "misuse is status 2" {
     refused 2 'expected a command' llm-bench
     refused 2 'speeed' llm-bench speeed
