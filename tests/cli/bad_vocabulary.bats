@@ -61,6 +61,7 @@ runs() {
 }
 
 @test "the same of GGUF files" {
+    need_tool python3
     llm-quantize -q -t keep "$M" whole.gguf
     for n in 257 280 320; do
         python3 vocabulary.py whole.gguf m.gguf $n

@@ -77,19 +77,9 @@ refused() {
 }
 
 @test "a split file without its other parts is refused by their name" {
-    llm-quantize -q -t keep "$ROOT/tests/golden/tiny" m.gguf
-    python3 - << 'END'
-import struct
-raw = open("m.gguf", "rb").read()
-n_tensors, n_values = struct.unpack_from("<QQ", raw, 8)
-def key(name, kind, value):
-    return struct.pack("<Q", len(name)) + name + struct.pack("<I", kind) + value
-more = key(b"split.no", 2, struct.pack("<H", 0)) + key(b"split.count", 2, struct.pack("<H", 2))
-more += key(b"s", 9, struct.pack("<IQ", 0, 0)) + key(b"pad", 8, b"")[:-0 or None]
-pad = -(len(more) + 8) % 32
-more += struct.pack("<Q", pad) + b"x" * pad
-open("m-00001-of-00002.gguf", "wb").write(raw[:16] + struct.pack("<Q", n_values + 4) + more + raw[24:])
-END
+    llm-quantize -q -t keep --split-max-tensors 12 --to gguf "$ROOT/tests/golden/tiny" m.gguf
+    [[ -e m-00001-of-00002.gguf ]]
+    rm m-00002-of-00002.gguf
     run -66 --separate-stderr llm-infer -m m-00001-of-00002.gguf x
     [[ $stderr == *"m-00002-of-00002.gguf"*"No such file"* && $(wc -l <<< "$stderr") == 1 ]] || { echo "$stderr"; return 1; }
 }

@@ -49,6 +49,7 @@ END
 }
 
 @test "a part that is missing, in another place, of another count, or no part" {
+    need_tool python3
     local n=${#parts[@]}
     mv "${parts[1]}" away
     refused 66 "${parts[1]}: No such file or directory" "${parts[0]}"
@@ -69,6 +70,7 @@ END
 }
 
 @test "a tensor in two parts, and fewer or more tensors than were said" {
+    need_tool python3
     local n=${#parts[@]}
     cp "${parts[2]}" away
     cp "${parts[1]}" "${parts[2]}"

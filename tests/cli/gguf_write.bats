@@ -76,7 +76,7 @@ refused() {
 
 @test "tokenizers of every kind come back from GGUF with their ids" {
     need_shared tokenizers/bert/tokenizer.json
-    need_tool jq
+    need_tool jq python3
     local t text=$'Hello, world! It\'s 1234567 o\'clock.\n\n  na\xc3\xafve caf\xc3\xa9 \xe4\xb8\xad\xe6\x96\x87'
     for t in bert/tokenizer.json gpt2/tokenizer.json llama3/tokenizer.json mistral-v1-hf/tokenizer.json llama2/tokenizer.model \
         sentencepiece-test/test_model.model; do

@@ -76,6 +76,7 @@ count() {
 }
 
 @test "probabilities of all tokens add up to 1, less the share of what no token stands for" {
+    need_tool python3
     count --order 4 -T "$F/letters.json" -o m.llm "$F/letters.tok"
     run -0 bash -c "llm-infer -m m.llm --logits abcdefab | python3 -c '
 import json, math, struct, sys
