@@ -20,6 +20,8 @@ import time
 import numpy as np
 import xxhash
 
+from llama_process import Died, LlamaProcess
+
 HERE = pathlib.Path(__file__).parent
 TEXT = os.environ.get("TEXT", "")
 THREADS = os.environ.get("THREADS") or str(len(os.sched_getaffinity(0)))
@@ -45,30 +47,12 @@ def row(what, model, ours, peer, bar, good):
     print("| " + " | ".join(line) + " |", flush=True)
 
 
-class Died(Exception):
-    pass
-
-
-class Llama:
-    """llama.cpp in its own process (peer_llama.py)."""
-
+class Llama(LlamaProcess):
     def __init__(self, path, context):
-        self.process = subprocess.Popen([sys.executable, str(HERE / "peer_llama.py")], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                        stderr=subprocess.DEVNULL)
+        super().__init__()
         self.vocab = None
         loaded = self.ask(do="load", model=path, context=context, threads=int(THREADS))
         self.vocab, self.system = loaded["vocab"], loaded["system"]
-
-    def ask(self, **request):
-        try:
-            self.process.stdin.write(json.dumps(request).encode() + b"\n")
-            self.process.stdin.flush()
-        except BrokenPipeError:
-            pass
-        line = self.process.stdout.readline()
-        if not line:
-            raise Died(f"llama.cpp ended with status {self.process.wait()}")
-        return json.loads(line)
 
     def logits(self, ids):
         for _ in range(self.ask(do="logits", ids=ids)["rows"]):
@@ -76,10 +60,6 @@ class Llama:
             if len(data) < self.vocab * 4:
                 raise Died(f"llama.cpp ended with status {self.process.wait()}")
             yield np.frombuffer(data, np.float32)
-
-    def close(self):
-        self.process.stdin.close()
-        self.process.wait()
 
 
 def messages(stream):

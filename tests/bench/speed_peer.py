@@ -14,7 +14,8 @@ import statistics
 import subprocess
 import sys
 
-HERE = pathlib.Path(__file__).parent
+from llama_process import Died, LlamaProcess
+
 THREADS = os.environ.get("THREADS") or str(len(os.sched_getaffinity(0)))
 ROUNDS = int(os.environ.get("ROUNDS", "5"))
 DEPTH = int(os.environ.get("DEPTH", "8000"))
@@ -28,33 +29,13 @@ DEEP = (("4 layers", "f16", 2), ("4 layers", "q8_0", 2))
 PEAK = (("1.1B Q8_0", .55), ("1.1B BF16", .75))  # pp512 with AVX-512, where products of tiles do not decide
 
 
-class Died(Exception):
-    pass
-
-
-class Llama:
-    """llama.cpp in its own process (peer_llama.py), without its AMX products, which crash."""
+class Llama(LlamaProcess):
+    """Without its AMX products, which crash; a model is loaded when `load` names one."""
 
     def __init__(self, **load):
-        self.process = subprocess.Popen([sys.executable, str(HERE / "peer_llama.py")], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                        stderr=subprocess.DEVNULL, env={"OMP_WAIT_POLICY": "passive", **os.environ})
+        super().__init__(OMP_WAIT_POLICY="passive")
         if load:
             self.ask(do="load", threads=int(THREADS), **load)
-
-    def ask(self, **request):
-        try:
-            self.process.stdin.write(json.dumps(request).encode() + b"\n")
-            self.process.stdin.flush()
-        except BrokenPipeError:
-            pass
-        line = self.process.stdout.readline()
-        if not line:
-            raise Died(f"llama.cpp ended with status {self.process.wait()}")
-        return json.loads(line)
-
-    def close(self):
-        self.process.stdin.close()
-        self.process.wait()
 
 
 def peer_of(path, context, cache="f16"):
