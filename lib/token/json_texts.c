@@ -127,9 +127,11 @@ static int take_string(struct cursor *c, struct llm_buf *out, const char **text,
     size_t at = out->n;
     *n = json_string_length(v);
     int bad = json_is_string(v) ? llm_buf_put(out, json_string_value(v), *n, e) : 1;
-    *text = out->p + at;
     json_decref(v);
-    return bad < 0 ? -1 : bad == 0;
+    if (bad)
+        return bad < 0 ? -1 : 0;
+    *text = out->p + at;
+    return 1;
 }
 
 /* A whole number without a fraction. */
