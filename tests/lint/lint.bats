@@ -72,7 +72,9 @@ plant() {
 }
 
 @test "manual pages pass mandoc -Tlint" {
-    run -0 mandoc -Tlint -Wwarning man/*.[17]
+    run mandoc -Tlint -Wstyle man/*.[17]
+    # a page that is not installed yet cannot be found
+    run grep -v -e 'referenced manual not found' -e 'mandoc.db' <<< "$output"
     assert_output ""
 }
 
