@@ -170,7 +170,7 @@ int bench_train(int argc, char **argv, struct llm_err *e)
     status = llm_trainer_init(&t, &o, m, &data, e);
     if (status == 0) status = steps(&t, &a, rates, per_peak, &faults, e);
     if (status == 0) status = put(&table, &a, &c, rates, per_peak, e);
-    llm_table_count(&table, (double)(t.ctx.acts.peak + t.ctx.grads.peak + t.ctx.store.peak));
+    llm_table_count(&table, llm_ctx_peak_bytes(&t.ctx));
     llm_table_count(&table, faults);
     llm_trainer_release(&t);
     llm_pool_stop();

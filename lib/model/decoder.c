@@ -253,7 +253,10 @@ static struct llm_tensor *branch(struct llm_ctx *c, const struct llm_layer *laye
 {
     static const enum llm_rng_site sites[] = {LLM_RNG_DROPOUT_RESID, LLM_RNG_DROPOUT_FFN, LLM_RNG_DROPOUT_CROSS};
     const struct llm_module *m = i == LLM_SUB_MIXER ? &layer->mixer : i == LLM_SUB_FFN ? &layer->ffn : &layer->cross;
-    struct llm_tensor *y = m->kind->forward(c, m, p, norm(c, &layer->before[i], p, x));
+    c->passing = LLM_PASSING_NORM; /* the module alone reads it */
+    struct llm_tensor *y = norm(c, &layer->before[i], p, x);
+    c->passing = LLM_STAYS;
+    y = m->kind->forward(c, m, p, y);
     if (p->config->norm_place != LLM_NORM_POST) y = norm(c, &layer->after[i], p, y);
     if (p->config->norm_place == LLM_NORM_BARE && p->layer == p->config->num_hidden_layers - 1) return y; /* dropout stands between layers */
     return llm_dropout(c, y, (float)p->config->resid_pdrop, sites[i]);
@@ -265,7 +268,7 @@ static struct llm_tensor *add_branch(struct llm_ctx *c, const struct llm_layer *
 {
     struct llm_tensor *y = branch(c, layer, i, p, of);
     if (p->config->norm_place == LLM_NORM_BARE) return y;
-    x = llm_add(c, x, y);
+    x = llm_add_over(c, x, y);
     return p->config->norm_place == LLM_NORM_POST ? norm(c, &layer->after[i], p, x) : x;
 }
 
@@ -321,14 +324,14 @@ static struct llm_tensor *layers(struct llm_ctx *c, void *arg, struct llm_tensor
 /* Where nobody says otherwise every token is of the first kind of segment. */
 static struct llm_tensor *add_types(struct llm_ctx *c, const struct llm_decoder *m, const struct llm_batch *b, struct llm_tensor *x)
 {
-    if (b->kinds) return llm_add(c, x, llm_embedding(c, b->kinds, x->rows, m->token_types, 1));
+    if (b->kinds) return llm_add_over(c, x, llm_embedding(c, b->kinds, x->rows, m->token_types, 1));
     int32_t *kinds = llm_arena_alloc(&c->acts, (size_t)x->rows * sizeof *kinds);
     if (!kinds) {
         if (!llm_ctx_failed(c)) llm_fail(&c->err, EX_UNAVAILABLE, "activations: expected at most %zu MiB, found more", c->acts.limit >> 20);
         return &c->nothing;
     }
     memset(kinds, 0, (size_t)x->rows * sizeof *kinds);
-    return llm_add(c, x, llm_embedding(c, kinds, x->rows, m->token_types, 1));
+    return llm_add_over(c, x, llm_embedding(c, kinds, x->rows, m->token_types, 1));
 }
 
 static struct llm_tensor *embed(struct llm_ctx *c, const struct llm_model *model, const struct llm_batch *b, bool encoder)
@@ -339,7 +342,7 @@ static struct llm_tensor *embed(struct llm_ctx *c, const struct llm_model *model
     c->use = encoder; /* the decoder's tokens have the first */
     struct llm_tensor *x = llm_embedding(c, b->ids, b->n_tokens, m->embed, (float)f->embedding_scale);
     c->use = 0;
-    if (f->position == LLM_POSITION_LEARNED) x = llm_add(c, x, llm_embedding(c, b->positions, b->n_tokens, m->positions, 1));
+    if (f->position == LLM_POSITION_LEARNED) x = llm_add_over(c, x, llm_embedding(c, b->positions, b->n_tokens, m->positions, 1));
     if (f->position == LLM_POSITION_SINUSOIDAL) x = llm_add_sinusoidal(c, x, b->positions);
     if (m->token_types) x = add_types(c, m, b, x);
     if (m->embed_norm.w) x = llm_norm_apply(c, f, &m->embed_norm, x);

@@ -54,6 +54,8 @@ struct llm_tensor *llm_activation(struct llm_ctx *c, struct llm_tensor *x, enum 
 struct llm_tensor *llm_gated(struct llm_ctx *c, struct llm_tensor *gate, struct llm_tensor *up, enum llm_act act);
 struct llm_tensor *llm_softmax(struct llm_ctx *c, struct llm_tensor *x);
 struct llm_tensor *llm_add(struct llm_ctx *c, struct llm_tensor *a, struct llm_tensor *b);
+/* The same; nobody else reads b: where its values are spare the sum takes their place. */
+struct llm_tensor *llm_add_over(struct llm_ctx *c, struct llm_tensor *a, struct llm_tensor *b);
 struct llm_tensor *llm_scale(struct llm_ctx *c, struct llm_tensor *x, float factor);
 /* y[i] = x[rows[i]], rows[n] in any order and number; -1: a row of zeros. `rows` must live until the backward. */
 struct llm_tensor *llm_gather(struct llm_ctx *c, struct llm_tensor *x, const int32_t *rows, int64_t n);

@@ -117,6 +117,7 @@ static void stored_backward(struct llm_ctx *c, struct llm_node *n)
     copy_rest(c, &k->a, k->rest, true);
     for (size_t i = 0; i < k->a.n_outputs; i++) convert(&k->a.outputs[i], k->a.kind, true);
     llm_arena_pop(&c->store, k->a.mark);
+    llm_passing_forget(c); /* what is made again is made of rounded values */
     c->tape->last = k->a.last;
     llm_grad_pass(c, k->a.y, n->out);
     llm_grad_drop(c, n->out);

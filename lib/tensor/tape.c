@@ -14,6 +14,65 @@ bool llm_tape_wants(const struct llm_ctx *c, const struct llm_node *n)
     return false;
 }
 
+/* ---- passing values ---- */
+
+void llm_passing_forget(struct llm_ctx *c)
+{
+    for (int i = 0; i < LLM_PASSING_KINDS; i++) {
+        if (c->places[i]) c->places[i]->holds = 0;
+    }
+}
+
+static const struct llm_tensor *whole_of(const struct llm_tensor *x)
+{
+    return x->base ? x->base : x;
+}
+
+static bool is_gone(const struct llm_tensor *x)
+{
+    return x->place && x->place->holds != x->turn;
+}
+
+/* A larger one where the last is too small: earlier values keep theirs. NULL and a sticky failure when memory is used up. */
+static struct llm_passing_place *place_of(struct llm_ctx *c, size_t count)
+{
+    struct llm_passing_place *p = c->places[c->passing];
+    if (p && p->count >= count) return p;
+    p = llm_arena_alloc(&c->passing_places, sizeof *p);
+    float *data = p && count <= SIZE_MAX / sizeof *data ? llm_arena_alloc(&c->passing_places, count * sizeof *data) : NULL;
+    if (!data) {
+        llm_op_fail(c, EX_UNAVAILABLE, "activations: expected at most %zu MiB, found more", c->passing_places.limit >> 20);
+        return NULL;
+    }
+    *p = (struct llm_passing_place){data, count, 0};
+    return c->places[c->passing] = p;
+}
+
+struct llm_tensor *llm_op_output(struct llm_ctx *c, const struct llm_node *n, int64_t rows, int64_t cols)
+{
+    bool stays = c->passing == LLM_STAYS || !llm_tape_wants(c, n);
+    int64_t count;
+    for (size_t i = 0; i < sizeof n->in / sizeof *n->in; i++) stays |= n->in[i] && whole_of(n->in[i])->place;
+    if (stays || __builtin_mul_overflow(rows, cols, &count)) return llm_tensor_create(c, rows, cols);
+    struct llm_tensor *t = llm_op_alloc(c, 1, sizeof *t);
+    struct llm_passing_place *p = t ? place_of(c, (size_t)count) : NULL;
+    if (!p) return &c->nothing;
+    p->holds = ++c->turns;
+    *t = (struct llm_tensor){.rows = rows, .cols = cols, .stride = cols, .data = p->data, .place = p, .turn = p->holds};
+    return t;
+}
+
+/* Whoever passes has inputs that stay. */
+static void bring_back(struct llm_ctx *c, struct llm_node *n)
+{
+    for (size_t i = 0; i < sizeof n->in / sizeof *n->in; i++) {
+        const struct llm_tensor *x = n->in[i] ? whole_of(n->in[i]) : NULL;
+        if (!x || !is_gone(x)) continue;
+        x->maker->remake(c, x->maker);
+        x->place->holds = x->turn;
+    }
+}
+
 static struct llm_tensor *push(struct llm_ctx *c, const struct llm_node *n, const void *args, size_t n_args)
 {
     struct llm_node *copy = llm_op_alloc(c, 1, sizeof *copy);
@@ -25,12 +84,18 @@ static struct llm_tensor *push(struct llm_ctx *c, const struct llm_node *n, cons
     copy->before = c->tape->last;
     c->tape->last = copy;
     copy->out->needs_grad = true;
+    copy->out->maker = copy;
     return copy->out;
 }
 
 struct llm_tensor *llm_record(struct llm_ctx *c, const struct llm_node *n, const void *args, size_t n_args)
 {
     if (llm_ctx_failed(c)) return &c->nothing;
+    for (size_t i = 0; i < sizeof n->in / sizeof *n->in; i++) {
+        if (n->in[i] && is_gone(whole_of(n->in[i]))) {
+            return llm_op_fail(c, LLM_EX_FAILURE, "tape: expected values that pass, found others in their place");
+        }
+    }
     return llm_tape_wants(c, n) ? push(c, n, args, n_args) : n->out;
 }
 
@@ -42,6 +107,7 @@ void llm_tape_walk(struct llm_ctx *c, const struct llm_node *until)
         c->tape->last = n->before;
         if (n->out->grad && !llm_ctx_failed(c)) {
             llm_grad_finish(n->out);
+            bring_back(c, n);
             n->backward(c, n);
         }
         llm_grad_drop(c, n->out);

@@ -27,6 +27,7 @@
 
 struct llm_node {
     void (*backward)(struct llm_ctx *c, struct llm_node *n);
+    void (*remake)(struct llm_ctx *c, struct llm_node *n); /* writes the values of `out` again, of inputs that are there; NULL: they stay */
     size_t mark;                  /* of `acts`, before the op allocated anything */
     struct llm_tensor *in[4];     /* NULL where fewer */
     struct llm_tensor *out;       /* allocated by the op after the mark */
@@ -37,6 +38,8 @@ struct llm_node {
 
 /* Whether the op will be recorded: there is a tape, and an input or a parameter takes a gradient. */
 bool llm_tape_wants(const struct llm_ctx *c, const struct llm_node *n);
+/* The output of an op that has a `remake`: as llm_tensor_create's, or passing where the context asks for that. */
+struct llm_tensor *llm_op_output(struct llm_ctx *c, const struct llm_node *n, int64_t rows, int64_t cols);
 /* Notes the op if wanted (and then sets out->needs_grad). `args` (n_args bytes, may be 0) are copied. Returns n->out, or &c->nothing on failure. */
 struct llm_tensor *llm_record(struct llm_ctx *c, const struct llm_node *n, const void *args, size_t n_args);
 

@@ -16,6 +16,9 @@ void llm_tape_walk(struct llm_ctx *c, const struct llm_node *until);
 struct llm_tensor *llm_run_stored(struct llm_ctx *c, struct llm_tensor *(*block)(struct llm_ctx *, void *arg, struct llm_tensor *x), void *arg,
                                   struct llm_tensor *x);
 
+/* Passing values are to be made again before they are read. */
+void llm_passing_forget(struct llm_ctx *c);
+
 /* Forgets all blocks. */
 void llm_grad_reset(struct llm_ctx *c);
 /* Zeroes the columns of a whole tensor's gradient that no view has set; nothing when there is no gradient. */

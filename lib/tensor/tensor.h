@@ -63,6 +63,9 @@ static inline float *llm_param_use(const struct llm_param *p, int64_t at)
     return at >= 0 && at < p->n_grad_uses ? p->grad_use[at] : NULL;
 }
 
+/* Memory that passing values take turns in (llm_ctx.passing). */
+struct llm_passing_place { float *data; size_t count; uint64_t holds; /* whose turn it is */ };
+
 /* An activation. Columns are contiguous; `stride` is the distance between rows, so a run of columns is a view. */
 struct llm_tensor {
     int64_t rows, cols, stride;
@@ -72,10 +75,15 @@ struct llm_tensor {
     struct llm_tensor *base;  /* a view's whole; its gradient lies in the base's */
     int64_t column;           /* where the view begins */
     bool needs_grad;
+    bool spare;               /* the way back of the op that made it does not read its values */
+    struct llm_passing_place *place; /* of passing values: where they lie while it is their turn; NULL: they stay */
+    uint64_t turn;
+    struct llm_node *maker;   /* what can write them again */
 };
 
 static inline double llm_tensor_bytes(const struct llm_tensor *t) { return (double)t->rows * (double)t->cols * sizeof(float); }
 
+struct llm_node;
 struct llm_tape;
 struct llm_rope_tables;
 
@@ -94,9 +102,17 @@ struct llm_choices { int32_t *ids; size_t n, room, at; bool replay; };
 /* How what a block computed is kept until its way back. */
 enum llm_stored { LLM_STORED_F32, LLM_STORED_BF16, LLM_STORED_INT8 /* in blocks of 32 with a scale */ };
 
+/* Values that cost little to make again need not stay until the way back. Those of each kind lie in one place, one after another: who asks for
+ * them makes sure that everything that reads them has run before the next of the kind is made. Unless recording they stay. */
+enum llm_passing { LLM_STAYS, LLM_PASSING_NORM, LLM_PASSING_INNER, LLM_PASSING_KINDS };
+
 struct llm_ctx {
     struct llm_arena acts, grads;
     struct llm_arena store;   /* when recording: what blocks computed, in fewer bits */
+    struct llm_arena passing_places;
+    struct llm_passing_place *places[LLM_PASSING_KINDS]; /* NULL: none yet */
+    uint64_t turns;
+    enum llm_passing passing; /* of what llm_rmsnorm, llm_layernorm, llm_activation and llm_gated make next */
     enum llm_stored stored;   /* other than F32: gradients are those of rounded activations; losses stay as they are */
     struct llm_tape *tape;    /* NULL: not recording */
     enum llm_compute compute;
@@ -124,6 +140,11 @@ void llm_ctx_release(struct llm_ctx *c);
 static inline bool llm_ctx_failed(const struct llm_ctx *c) { return c->err.status != 0; }
 /* Forgets the tape and all activations: between steps. */
 void llm_ctx_reset(struct llm_ctx *c);
+/* What activations, their gradients and what is kept of them in fewer bits have taken so far: each at its most. */
+static inline double llm_ctx_peak_bytes(const struct llm_ctx *c)
+{
+    return (double)(c->acts.peak + c->grads.peak + c->store.peak + c->passing_places.peak);
+}
 
 /* An uninitialised activation on `acts`, without gradient. Never NULL: after a failure a harmless empty one. */
 struct llm_tensor *llm_tensor_create(struct llm_ctx *c, int64_t rows, int64_t cols);

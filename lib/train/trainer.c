@@ -431,7 +431,7 @@ int llm_trainer_step(struct llm_trainer *t, struct llm_step_report *r, struct ll
     t->carried[0] = behind;
     if (t->data.feed && !o->overfit_one && llm_feed_advance(t->data.feed, (uint64_t)r->tokens, e) < 0) return -1;
     r->seconds = llm_now() - started;
-    r->activation_bytes = (double)(t->ctx.acts.peak + t->ctx.grads.peak + t->ctx.store.peak);
+    r->activation_bytes = llm_ctx_peak_bytes(&t->ctx);
     return 0;
 }
 

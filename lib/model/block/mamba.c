@@ -50,7 +50,10 @@ static struct llm_tensor *forward_mamba(struct llm_ctx *c, const struct llm_modu
     struct llm_tensor *b = llm_columns(c, seen, f->time_step_rank, f->state_size);
     struct llm_tensor *to = llm_columns(c, seen, f->time_step_rank + f->state_size, f->state_size);
     struct llm_tensor *y = llm_selective_scan(c, u, dt, b, to, m->p[SCAN].w, m->p[SCAN].b, m->p[DT].b, &o);
-    return llm_linear(c, llm_gated(c, llm_columns(c, both, inner, inner), y, LLM_ACT_SILU), m->p[OUT].w, m->p[OUT].b);
+    c->passing = LLM_PASSING_INNER;
+    y = llm_gated(c, llm_columns(c, both, inner, inner), y, LLM_ACT_SILU);
+    c->passing = LLM_STAYS;
+    return llm_linear(c, y, m->p[OUT].w, m->p[OUT].b);
 }
 
 /* For each state of a channel: decay, input and output, beside the 2 that a_log counts for. */
@@ -109,7 +112,9 @@ static struct llm_tensor *forward_mamba2(struct llm_ctx *c, const struct llm_mod
                                               llm_columns(c, u, inner, bc), llm_columns(c, u, inner + bc, bc), m->p[SCAN].w, m->p[SCAN].b, m->p[DT].b,
                                               &o);
     y = llm_gated(c, llm_columns(c, all, 0, inner), y, LLM_ACT_SILU);
+    c->passing = LLM_PASSING_INNER;
     y = llm_rmsnorm(c, y, m->p[NORM].w, (float)f->norm_eps, 0, inner / f->ssm_groups);
+    c->passing = LLM_STAYS;
     return llm_linear(c, y, m->p[OUT].w, m->p[OUT].b);
 }
 

@@ -32,7 +32,10 @@ static struct llm_tensor *forward(struct llm_ctx *c, const struct llm_module *m,
         up = y[0];
         gate = y[1];
     }
-    return llm_linear(c, gate ? llm_gated(c, gate, up, f->act) : llm_activation(c, up, f->act), m->p[DOWN].w, m->p[DOWN].b);
+    c->passing = LLM_PASSING_INNER;
+    struct llm_tensor *inner = gate ? llm_gated(c, gate, up, f->act) : llm_activation(c, up, f->act);
+    c->passing = LLM_STAYS;
+    return llm_linear(c, inner, m->p[DOWN].w, m->p[DOWN].b);
 }
 
 const struct llm_module_kind llm_module_mlp = {.name = "mlp", .declare = declare, .forward = forward};

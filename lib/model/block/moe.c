@@ -56,7 +56,10 @@ static struct llm_tensor *forward(struct llm_ctx *c, const struct llm_module *m,
     if (!m->p[SHARED_GATE].w) return y;
     struct llm_tensor *both[2];
     llm_linears(c, x, 2, (struct llm_param *[]){m->p[SHARED_GATE].w, m->p[SHARED_UP].w}, (struct llm_param *[]){NULL, NULL}, both);
-    return llm_add(c, y, llm_linear(c, llm_gated(c, both[0], both[1], f->act), m->p[SHARED_DOWN].w, NULL));
+    c->passing = LLM_PASSING_INNER;
+    struct llm_tensor *inner = llm_gated(c, both[0], both[1], f->act);
+    c->passing = LLM_STAYS;
+    return llm_add_over(c, y, llm_linear(c, inner, m->p[SHARED_DOWN].w, NULL));
 }
 
 const struct llm_module_kind llm_module_moe = {.name = "experts", .declare = declare, .forward = forward};

@@ -23,7 +23,7 @@ static void add_backward(struct llm_ctx *c, struct llm_node *n)
     llm_grad_pass(c, n->in[1], n->out);
 }
 
-struct llm_tensor *llm_add(struct llm_ctx *c, struct llm_tensor *a, struct llm_tensor *b)
+static struct llm_tensor *add(struct llm_ctx *c, struct llm_tensor *a, struct llm_tensor *b, bool over)
 {
     LLM_PROFILE("add", 3 * llm_tensor_bytes(a));
     if (llm_ctx_failed(c)) return &c->nothing;
@@ -32,11 +32,24 @@ struct llm_tensor *llm_add(struct llm_ctx *c, struct llm_tensor *a, struct llm_t
                            (long long)b->rows, (long long)b->cols);
     }
     struct llm_node n = {.backward = add_backward, .mark = llm_arena_mark(&c->acts), .in = {a, b}};
-    n.out = llm_tensor_create(c, a->rows, a->cols);
+    over = over && b->spare && !b->base && !b->place;
+    n.out = over ? llm_op_alloc(c, 1, sizeof *n.out) : llm_tensor_create(c, a->rows, a->cols);
     if (llm_ctx_failed(c)) return &c->nothing;
+    if (over) *n.out = (struct llm_tensor){.rows = b->rows, .cols = b->cols, .stride = b->stride, .data = b->data};
+    n.out->spare = true;
     struct work w = {n.out, a, b};
     llm_for_rows(a->rows, a->cols, rows, &w);
     return llm_record(c, &n, NULL, 0);
+}
+
+struct llm_tensor *llm_add(struct llm_ctx *c, struct llm_tensor *a, struct llm_tensor *b)
+{
+    return add(c, a, b, false);
+}
+
+struct llm_tensor *llm_add_over(struct llm_ctx *c, struct llm_tensor *a, struct llm_tensor *b)
+{
+    return add(c, a, b, true);
 }
 
 /* ---- gradient check: also the same tensor twice, and a view ---- */

@@ -66,6 +66,7 @@ struct llm_tensor *llm_dropout(struct llm_ctx *c, struct llm_tensor *x, float p,
     w.to = n.out->data;
     w.to_stride = n.out->stride;
     llm_for_rows(x->rows, x->cols, rows, &w);
+    n.out->spare = true;
     return llm_record(c, &n, &a, sizeof a);
 }
 

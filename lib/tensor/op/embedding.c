@@ -104,6 +104,7 @@ struct llm_tensor *llm_embedding(struct llm_ctx *c, const int32_t *ids, int64_t 
     struct work w = {ids, table, node.out, llm_dtype_bytes(table->weight.dtype, (uint64_t)table->weight.k), scale};
     llm_for_rows(n, table->weight.k, forward_rows, &w);
     llm_weight_looked_up(&table->weight, ids, n);
+    node.out->spare = true;
     return llm_record(c, &node, &(struct embedding_args){ids, scale, c->use}, sizeof(struct embedding_args));
 }
 

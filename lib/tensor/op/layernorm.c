@@ -6,7 +6,7 @@
 #include "tensor/op/norm_internal.h"
 #include "tensor/ops.h"
 
-struct layernorm_args { const float *gain; float *mean, *rstd; };
+struct layernorm_args { const float *gain, *bias; float *mean, *rstd, eps; };
 struct work {
     const struct llm_tensor *x, *y;
     const float *gain, *bias;
@@ -40,6 +40,15 @@ static void backward_rows(void *arg, int64_t from, int64_t to, int thread)
     }
 }
 
+static void layernorm_remake(struct llm_ctx *c, struct llm_node *n)
+{
+    LLM_PROFILE("layernorm again", 2 * llm_tensor_bytes(n->out));
+    const struct layernorm_args *a = n->args;
+    struct work w = {.x = n->in[0], .y = n->out, .gain = a->gain, .bias = a->bias, .eps = a->eps};
+    (void)c;
+    llm_for_rows(w.x->rows, w.x->cols, forward_rows, &w);
+}
+
 static void layernorm_backward(struct llm_ctx *c, struct llm_node *n)
 {
     LLM_PROFILE("layernorm backward", 3 * llm_tensor_bytes(n->out));
@@ -54,9 +63,10 @@ struct llm_tensor *llm_layernorm(struct llm_ctx *c, struct llm_tensor *x, struct
 {
     LLM_PROFILE("layernorm", 2 * llm_tensor_bytes(x));
     if (llm_ctx_failed(c)) return &c->nothing;
-    struct llm_node n = {.backward = layernorm_backward, .mark = llm_arena_mark(&c->acts), .in = {x}, .param = {gain, bias}};
+    struct llm_node n = {.backward = layernorm_backward, .remake = layernorm_remake, .mark = llm_arena_mark(&c->acts), .in = {x},
+                         .param = {gain, bias}};
     struct work w = {.x = x, .eps = eps};
-    n.out = llm_tensor_create(c, x->rows, x->cols);
+    n.out = llm_op_output(c, &n, x->rows, x->cols);
     w.y = n.out;
     w.gain = llm_op_vector(c, gain, x->cols);
     w.bias = bias ? llm_op_vector(c, bias, x->cols) : NULL;
@@ -66,7 +76,8 @@ struct llm_tensor *llm_layernorm(struct llm_ctx *c, struct llm_tensor *x, struct
     }
     if (llm_ctx_failed(c)) return &c->nothing;
     llm_for_rows(x->rows, x->cols, forward_rows, &w);
-    struct layernorm_args args = {w.gain, w.mean, w.rstd};
+    n.out->spare = true;
+    struct layernorm_args args = {w.gain, w.bias, w.mean, w.rstd, eps};
     return llm_record(c, &n, &args, sizeof args);
 }
 

@@ -68,6 +68,7 @@ struct llm_tensor *llm_linear(struct llm_ctx *c, struct llm_tensor *x, struct ll
         return &c->nothing;
     }
     llm_arena_pop(&c->acts, scratch);
+    n.out->spare = true;
     return llm_record(c, &n, &(struct linear_args){c->compute}, sizeof(struct linear_args));
 }
 
@@ -90,6 +91,7 @@ void llm_linears(struct llm_ctx *c, struct llm_tensor *x, int n, struct llm_para
     }
     if (!llm_ctx_failed(c) && llm_matmul_several(a, weights, n, &c->err) < 0) llm_in(&c->err, "'%s'", w[0]->name);
     if (!llm_ctx_failed(c)) llm_arena_pop(&c->acts, scratch);
+    for (int i = 0; i < n && !llm_ctx_failed(c); i++) y[i]->spare = true;
     for (int i = 0; i < n && llm_ctx_failed(c); i++) y[i] = &c->nothing;
 }
 

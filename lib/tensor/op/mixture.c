@@ -248,6 +248,7 @@ struct llm_tensor *llm_mixture(struct llm_ctx *c, struct llm_tensor *x, struct l
     if (!llm_ctx_failed(c)) forward(c, &a, x, weights, node.out);
     if (llm_ctx_failed(c)) return &c->nothing;
     llm_arena_pop(&c->acts, wanted ? kept : scratch);
+    node.out->spare = true;
     return llm_record(c, &node, &a, sizeof a);
 }
 

@@ -6,7 +6,7 @@
 #include "tensor/op/norm_internal.h"
 #include "tensor/ops.h"
 
-struct rmsnorm_args { const float *gain; float *rstd, offset; int64_t group, gain_step; };
+struct rmsnorm_args { const float *gain; float *rstd, offset, eps; int64_t group, gain_step; };
 struct work {
     const struct llm_tensor *x, *y;
     const float *gain;
@@ -66,6 +66,15 @@ static void gains_apart(struct llm_ctx *c, const struct llm_tensor *x, const str
     }
 }
 
+static void rmsnorm_remake(struct llm_ctx *c, struct llm_node *n)
+{
+    LLM_PROFILE("rmsnorm again", 2 * llm_tensor_bytes(n->out));
+    const struct rmsnorm_args *a = n->args;
+    struct work w = {.x = n->in[0], .y = n->out, .gain = a->gain, .offset = a->offset, .eps = a->eps, .group = a->group, .gain_step = a->gain_step};
+    (void)c;
+    llm_for_rows(w.x->rows, w.x->cols, forward_rows, &w);
+}
+
 static void rmsnorm_backward(struct llm_ctx *c, struct llm_node *n)
 {
     LLM_PROFILE("rmsnorm backward", 3 * llm_tensor_bytes(n->out));
@@ -87,9 +96,9 @@ struct llm_tensor *llm_rmsnorm(struct llm_ctx *c, struct llm_tensor *x, struct l
         return llm_op_fail(c, LLM_EX_FAILURE, "'%s': expected columns in groups of %lld, found %lld", gain->name, (long long)group,
                            (long long)x->cols);
     }
-    struct llm_node n = {.backward = rmsnorm_backward, .mark = llm_arena_mark(&c->acts), .in = {x}, .param = {gain}};
+    struct llm_node n = {.backward = rmsnorm_backward, .remake = rmsnorm_remake, .mark = llm_arena_mark(&c->acts), .in = {x}, .param = {gain}};
     struct work w = {.x = x, .offset = gain_offset, .eps = eps, .group = group};
-    n.out = llm_tensor_create(c, x->rows, x->cols);
+    n.out = llm_op_output(c, &n, x->rows, x->cols);
     w.y = n.out;
     bool shared = llm_param_count(gain) == group;
     w.gain_step = shared ? 0 : group;
@@ -97,7 +106,8 @@ struct llm_tensor *llm_rmsnorm(struct llm_ctx *c, struct llm_tensor *x, struct l
     if (llm_tape_wants(c, &n)) w.rstd = llm_op_alloc(c, x->rows * (x->cols / group), sizeof *w.rstd);
     if (llm_ctx_failed(c)) return &c->nothing;
     llm_for_rows(x->rows, x->cols, forward_rows, &w);
-    struct rmsnorm_args args = {w.gain, w.rstd, gain_offset, group, w.gain_step};
+    n.out->spare = true;
+    struct rmsnorm_args args = {w.gain, w.rstd, gain_offset, eps, group, w.gain_step};
     return llm_record(c, &n, &args, sizeof args);
 }
 

@@ -1,0 +1,179 @@
+/* Values that pass, and sums written over what they add: the same bits as of values that stay, less memory; who reads them too late is told. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/rng.h"
+#include "cpu/pool.h"
+#include "tensor/ops.h"
+
+enum { BLOCKS = 4, TOKENS = 67, WIDTH = 48, WIDE = 3 * 48, MATRIX = WIDTH * WIDE };
+
+struct net {
+    struct llm_param up[BLOCKS], gate[BLOCKS], down[BLOCKS], gain[BLOCKS], bias[BLOCKS];
+    float w[BLOCKS][3][MATRIX], g[BLOCKS][3][MATRIX], v[BLOCKS][2][WIDTH], v_g[BLOCKS][2][WIDTH];
+};
+struct place { struct net *net; int block; bool passes; };
+
+/* A norm, a (gated) inner layer and the sum with what came in; LayerNorm and GELU, or RMSNorm and SwiGLU. */
+static struct llm_tensor *block(struct llm_ctx *c, void *arg, struct llm_tensor *x)
+{
+    const struct place *p = arg;
+    struct net *n = p->net;
+    int b = p->block;
+    if (p->passes) c->passing = LLM_PASSING_NORM;
+    struct llm_tensor *y = b % 2 ? llm_rmsnorm(c, x, &n->gain[b], 1e-6f, 0, WIDTH) : llm_layernorm(c, x, &n->gain[b], &n->bias[b], 1e-6f);
+    c->passing = LLM_STAYS;
+    struct llm_tensor *up = llm_linear(c, llm_columns(c, y, 0, WIDTH), &n->up[b], NULL), *gate = b % 2 ? llm_linear(c, y, &n->gate[b], NULL) : NULL;
+    if (p->passes) c->passing = LLM_PASSING_INNER;
+    y = gate ? llm_gated(c, gate, up, LLM_ACT_SILU) : llm_activation(c, up, LLM_ACT_GELU);
+    c->passing = LLM_STAYS;
+    y = llm_linear(c, y, &n->down[b], NULL);
+    return p->passes ? llm_add_over(c, x, y) : llm_add(c, x, y);
+}
+
+static struct llm_param param(float *w, float *g, int64_t rows, int64_t cols)
+{
+    return (struct llm_param){.name = "w", .n_dims = cols ? 2 : 1, .shape = {rows, cols}, .master = w, .grad = g,
+                              .weight = {.data = w, .dtype = LLM_F32, .n = rows, .k = cols ? cols : 1}};
+}
+
+static struct net *make(void)
+{
+    struct net *n = calloc(1, sizeof *n);
+    assert_non_null(n);
+    for (uint32_t b = 0; b < BLOCKS; b++) {
+        struct llm_rng r = llm_rng_at(5, 0, LLM_RNG_TEST, b, 0, 0);
+        for (uint32_t i = 0; i < 3 * MATRIX; i++) n->w[b][i / MATRIX][i % MATRIX] = .15F * llm_rng_normal(&r, i);
+        for (uint32_t i = 0; i < 2 * WIDTH; i++) n->v[b][i / WIDTH][i % WIDTH] = 1 + .1F * llm_rng_normal(&r, 3 * MATRIX + i);
+        n->up[b] = param(n->w[b][0], n->g[b][0], WIDE, WIDTH);
+        n->gate[b] = param(n->w[b][1], n->g[b][1], WIDE, WIDTH);
+        n->down[b] = param(n->w[b][2], n->g[b][2], WIDTH, WIDE);
+        n->gain[b] = param(n->v[b][0], n->v_g[b][0], WIDTH, 0);
+        n->bias[b] = param(n->v[b][1], n->v_g[b][1], WIDTH, 0);
+    }
+    return n;
+}
+
+static void begin(struct llm_ctx *c)
+{
+    struct llm_err e;
+    assert_int_equal(llm_ctx_init(c, (size_t)64 << 20, (size_t)64 << 20, true, &e), 0);
+    c->n_rows = 1;
+    c->row_len = TOKENS;
+}
+
+static struct llm_tensor *input(struct llm_ctx *c)
+{
+    struct llm_rng r = llm_rng_at(6, 0, LLM_RNG_TEST, 0, 0, 0);
+    struct llm_tensor *x = llm_tensor_create(c, TOKENS, WIDTH);
+    x->needs_grad = true;
+    for (uint32_t i = 0; i < TOKENS * WIDTH; i++) x->data[i] = llm_rng_normal(&r, i);
+    return x;
+}
+
+/* Twice, as passes of a step follow each other. keep false: blocks are run again on the way back. What the second pass kept, in bytes. */
+static double run(struct net *n, bool passes, bool keep, float *y, float *dx)
+{
+    struct llm_ctx c;
+    struct place places[BLOCKS];
+    double kept = 0;
+    begin(&c);
+    for (int pass = 0; pass < 2; pass++) {
+        struct llm_tensor *in = input(&c), *x = in;
+        for (int b = 0; b < BLOCKS; b++) {
+            places[b] = (struct place){n, b, passes};
+            x = llm_run_block(&c, block, &places[b], x, keep);
+        }
+        memcpy(y, x->data, TOKENS * WIDTH * sizeof *y);
+        kept = (double)(c.acts.used + c.passing_places.used);
+        float *dy = llm_tensor_grad(&c, x);
+        for (int i = 0; i < TOKENS * WIDTH; i++) dy[i] = y[i];
+        llm_backward(&c);
+        assert_false(llm_ctx_failed(&c));
+        memcpy(dx, in->grad, TOKENS * WIDTH * sizeof *dx);
+        llm_ctx_reset(&c);
+        assert_int_equal(c.passing_places.used, 0);
+    }
+    for (int b = 0; b < BLOCKS; b++) {
+        llm_weight_release(&n->up[b].weight);
+        llm_weight_release(&n->gate[b].weight);
+        llm_weight_release(&n->down[b].weight);
+    }
+    llm_ctx_release(&c);
+    return kept;
+}
+
+static void test_same_bits(void **state)
+{
+    static float y[2][TOKENS * WIDTH], dx[2][TOKENS * WIDTH];
+    (void)state;
+    for (int keep = 0; keep < 2; keep++) {
+        struct net *stays = make(), *passes = make();
+        double all = run(stays, false, keep, y[0], dx[0]), few = run(passes, true, keep, y[1], dx[1]);
+        assert_memory_equal(y[0], y[1], sizeof y[0]);
+        assert_memory_equal(dx[0], dx[1], sizeof dx[0]);
+        assert_memory_equal(stays->g, passes->g, sizeof stays->g);
+        assert_memory_equal(stays->v_g, passes->v_g, sizeof stays->v_g);
+        if (keep) print_message("  memory %.3f\n", few / all);
+        if (keep) assert_true(few < .75 * all);
+        free(stays);
+        free(passes);
+    }
+}
+
+/* The norm's output is read after another norm has taken its place. */
+static void test_too_late(void **state)
+{
+    struct llm_ctx c;
+    struct net *n = make();
+    (void)state;
+    begin(&c);
+    struct llm_tensor *x = input(&c);
+    c.passing = LLM_PASSING_NORM;
+    struct llm_tensor *first = llm_rmsnorm(&c, x, &n->gain[0], 1e-6f, 0, WIDTH), *second = llm_rmsnorm(&c, x, &n->gain[1], 1e-6f, 0, WIDTH);
+    c.passing = LLM_STAYS;
+    llm_linear(&c, second, &n->up[0], NULL);
+    assert_false(llm_ctx_failed(&c));
+    llm_linear(&c, llm_columns(&c, first, 0, WIDTH), &n->up[1], NULL);
+    assert_true(llm_ctx_failed(&c));
+    assert_non_null(strstr(c.err.text, "values that pass"));
+    llm_ctx_release(&c);
+    free(n);
+}
+
+/* What has an output that its way back reads keeps it, as does what stands in the place of passing values. */
+static void test_keeps(void **state)
+{
+    struct llm_ctx c;
+    struct net *n = make();
+    (void)state;
+    begin(&c);
+    struct llm_tensor *x = input(&c), *y = llm_softmax(&c, x);
+    assert_ptr_not_equal(llm_add_over(&c, x, y)->data, y->data);
+    y = llm_linear(&c, x, &n->up[0], NULL);
+    struct llm_tensor *half = llm_columns(&c, y, 0, WIDTH);
+    assert_ptr_not_equal(llm_add_over(&c, x, half)->data, half->data);
+    c.passing = LLM_PASSING_NORM;
+    y = llm_rmsnorm(&c, x, &n->gain[0], 1e-6f, 0, WIDTH);
+    struct llm_tensor *again = llm_rmsnorm(&c, y, &n->gain[1], 1e-6f, 0, WIDTH);
+    c.passing = LLM_STAYS;
+    assert_non_null(y->place);
+    assert_null(again->place);
+    assert_ptr_not_equal(llm_add_over(&c, x, y)->data, y->data);
+    assert_ptr_equal(llm_add_over(&c, x, again)->data, again->data);
+    assert_false(llm_ctx_failed(&c));
+    llm_ctx_release(&c);
+    free(n);
+}
+
+int main(void)
+{
+    struct llm_err e;
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_same_bits), cmocka_unit_test(test_too_late), cmocka_unit_test(test_keeps)};
+    if (llm_pool_start(0, &e) < 0) return llm_report(&e);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
