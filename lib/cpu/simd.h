@@ -11,6 +11,7 @@
  *   v_lt, v_le, v_eq false where one is NaN. v_select(m, a, b): a where m, else b
  *   v_sums(out, x, n)     the sums of n vectors, each of a fixed order that may be another one than v_sum's
  *   v_scale(x, n)    x · 2^n, rounded once, for an integer n in [-252, 254]
+ *   v_split(x, &n)   for x ≤ 127: an integer n and what it returns, in [-1/2, 1/2], such that v_scale(2^what, n) is 2^x, 0 far below as well
  *   v_sum            a fixed tree: upper half added to lower half until one is left; v_hmax
  *   v_bits, v_from_bits   the same bits as integers; vi_shr is logical, vi_sar arithmetic (constant counts)
  *   vi_sum; vi_store_i8   the sum of the lanes; VN bytes, each lane from -128 to 127

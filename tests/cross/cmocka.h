@@ -33,6 +33,8 @@ struct CMUnitTest {
 #define assert_memory_equal(a, b, n) assert_true(memcmp(a, b, n) == 0)
 #define assert_string_equal(a, b) assert_true(strcmp(a, b) == 0)
 #define assert_ptr_equal(a, b) assert_true((a) == (b))
+#define assert_ptr_not_equal(a, b) assert_true((a) != (b))
+#define skip() return
 #define assert_non_null(p) assert_true((p) != NULL)
 #define assert_null(p) assert_true((p) == NULL)
 

@@ -60,8 +60,7 @@ static void decay(float *a, const float *a_log, size_t n)
  * 2^-149. */
 INLINE V decay_of(V dt, V a2)
 {
-    const V shift = v_set1(0x1.8p23f);
-    V z = v_max(v_set1(-150), v_mul(dt, a2)), n = v_sub(v_add(z, shift), shift), f = v_sub(z, n);
+    V n, f = v_split(v_mul(dt, a2), &n);
     V p = v_set1(0.00132647296f);
     p = v_fma(p, f, v_set1(0.00967151299f));
     p = v_fma(p, f, v_set1(0.0555073358f));
@@ -77,75 +76,97 @@ INLINE void store(float *p, V x, size_t count)
     else v_store_n(p, x, count);
 }
 
-/* States go in tiles, which a known number keeps in registers, channels in groups of vectors: `count` of W·VN, W > 1 only whole. */
-enum { TILE = 16, GROUP = 2 };
+/* States go in tiles, which a known number keeps in registers (those that do not fill one by themselves), channels in groups of vectors: `count` of
+ * W·VN, W > 1 only whole. */
+enum { TILE = 16, BACK_TILE = 8, GROUP = 2 };
 struct part { size_t channel, count, state; };
+#define UNROLL _Pragma("GCC unroll 16")
 
 /* A vector of channels, a tile of states. */
 INLINE void forward_tile(const struct llm_scan_run *r, struct part k, size_t tile, bool one)
 {
     const size_t i = k.channel, count = k.count;
-    const float *a = r->a + k.state * r->lda + i;
-    float *state = r->h + k.state * r->ldh + i;
+    const float *a = r->a + (one ? 0 : k.state) * r->lda + i, *b = r->b + k.state, *c = r->c + k.state, *x_at = r->x + i, *dt_at = r->dt + i;
+    float *state = r->h + k.state * r->ldh + i, *y_at = r->y + i;
     const V log2e = v_set1(0x1.715476p0f), skip = load(r->skip + i, count);
     V h[TILE], a2[TILE];
+    UNROLL
     for (size_t n = 0; n < tile; n++) h[n] = load(state + n * r->ldh, count);
-    for (size_t n = 0; n < (one ? 1 : tile); n++) a2[n] = v_mul(log2e, load((one ? r->a + i : a + n * r->lda), count));
-    for (size_t t = 0; t < r->tokens; t++) {
-        const float *b = r->b + t * r->ldb + k.state, *c = r->c + t * r->ldc + k.state;
-        V x = load(r->x + t * r->ldx + i, count), dt = load(r->dt + t * r->ldt + i, count), in = v_mul(dt, x), e = decay_of(dt, a2[0]);
-        V y = k.state ? load(r->y + t * r->ldy + i, count) : v_mul(skip, x), odd = v_zero();
+    for (size_t n = 0; n < (one ? 1 : tile); n++) a2[n] = v_mul(log2e, load(a + n * r->lda, count));
+    for (size_t t = 0; t < r->tokens; t++, b += r->ldb, c += r->ldc, x_at += r->ldx, dt_at += r->ldt, y_at += r->ldy) {
+        V x = load(x_at, count), dt = load(dt_at, count), in = v_mul(dt, x), e = decay_of(dt, a2[0]);
+        V y = k.state ? load(y_at, count) : v_mul(skip, x), odd = v_zero();
+        __builtin_prefetch(x_at + LLM_SCAN_CHUNK * r->ldx, 0, 2);
+        __builtin_prefetch(dt_at + LLM_SCAN_CHUNK * r->ldt, 0, 2);
+        UNROLL
         for (size_t n = 0; n < tile; n++) {
             if (!one && n > 0) e = decay_of(dt, a2[n]);
             h[n] = v_fma(e, h[n], v_mul(in, v_set1(b[n])));
             if (n % 2) odd = v_fma(h[n], v_set1(c[n]), odd);
             else y = v_fma(h[n], v_set1(c[n]), y);
         }
-        store(r->y + t * r->ldy + i, v_add(y, odd), count);
+        store(y_at, v_add(y, odd), count);
     }
+    UNROLL
     for (size_t n = 0; n < tile; n++) store(state + n * r->ldh, h[n], count);
 }
 
-static void forward(const struct llm_scan_run *r)
+INLINE void forward_all(const struct llm_scan_run *r, bool one)
 {
     FOR_VECTORS(r->channels, {
-        for (size_t state = 0; state < r->states; state += TILE) {
+        for (size_t state = 0, tile; state < r->states; state += tile) {
             const struct part k = {i, count, state};
-            const size_t tile = r->states - state < TILE ? r->states - state : TILE;
-            if (tile < TILE) forward_tile(r, k, tile, r->one_decay);
-            else if (r->one_decay) forward_tile(r, k, TILE, true);
-            else forward_tile(r, k, TILE, false);
+            tile = r->states - state < TILE ? 1 : TILE;
+            if (tile > 1) forward_tile(r, k, TILE, one);
+            else forward_tile(r, k, 1, one);
         }
     });
 }
 
-/* What the way back needs of the way there: states before and behind each token hs [tokens + 1][tile][w], decays es [tokens][tile or 1][w]. */
+static void forward(const struct llm_scan_run *r)
+{
+    const struct llm_scan_run copy = *r; /* what the compiler knows no store to change */
+    if (r->one_decay) forward_all(&copy, true);
+    else forward_all(&copy, false);
+}
+
+/* What the way back needs of the way there, of one vector: states before and behind each token hs [tokens + 1][tile][w], decays es [tokens][tile or
+ * 1][w]. */
 INLINE void states_of(const struct llm_scan_run *r, struct part k, size_t tile, bool one, size_t w, float *hs, float *es)
 {
-    const size_t count = k.count, decays = one ? 1 : tile;
+    const size_t count = k.count, i = k.channel, decays = one ? 1 : tile;
     const V log2e = v_set1(0x1.715476p0f);
-    for (size_t v = 0; v < w; v++) {
-        const size_t i = k.channel + v * VN;
-        const float *a = r->a + (one ? 0 : k.state) * r->lda + i;
-        V h[TILE], a2[TILE];
-        for (size_t n = 0; n < decays; n++) a2[n] = v_mul(log2e, load(a + n * r->lda, count));
+    const float *a = r->a + (one ? 0 : k.state) * r->lda + i, *state = r->h + k.state * r->ldh + i;
+    const float *b = r->b + k.state, *x = r->x + i, *dt_at = r->dt + i;
+    V h[BACK_TILE], a2[BACK_TILE];
+    for (size_t n = 0; n < decays; n++) a2[n] = v_mul(log2e, load(a + n * r->lda, count));
+    UNROLL
+    for (size_t n = 0; n < tile; n++) {
+        h[n] = load(state + n * r->ldh, count);
+        v_store(hs + n * w * VN, h[n]);
+    }
+    for (size_t t = 0; t < r->tokens; t++, b += r->ldb, x += r->ldx, dt_at += r->ldt) {
+        hs += tile * w * VN;
+        V dt = load(dt_at, count), in = v_mul(dt, load(x, count)), e = v_zero();
+        UNROLL
         for (size_t n = 0; n < tile; n++) {
-            h[n] = load(r->h + (k.state + n) * r->ldh + i, count);
-            v_store(hs + (n * w + v) * VN, h[n]);
-        }
-        for (size_t t = 0; t < r->tokens; t++) {
-            const float *b = r->b + t * r->ldb + k.state;
-            float *behind = hs + ((t + 1) * tile * w + v) * VN, *to = es + (t * decays * w + v) * VN;
-            V dt = load(r->dt + t * r->ldt + i, count), in = v_mul(dt, load(r->x + t * r->ldx + i, count)), e = v_zero();
-            for (size_t n = 0; n < tile; n++) {
-                if (n < decays) {
-                    e = decay_of(dt, a2[n]);
-                    v_store(to + n * w * VN, e);
-                }
-                h[n] = v_fma(e, h[n], v_mul(in, v_set1(b[n])));
-                v_store(behind + n * w * VN, h[n]);
+            if (n < decays) {
+                e = decay_of(dt, a2[n]);
+                v_store(es + n * w * VN, e);
             }
+            h[n] = v_fma(e, h[n], v_mul(in, v_set1(b[n])));
+            v_store(hs + n * w * VN, h[n]);
         }
+        es += decays * w * VN;
+    }
+}
+
+/* y = x, or added to y. */
+INLINE void put(float *y, bool add, const float *x, size_t n)
+{
+    for (size_t i = 0; i < n; i += VN) {
+        V v = v_load_n(x + i, n - i);
+        v_store_n(y + i, add ? v_add(v, v_load_n(y + i, n - i)) : v, n - i);
     }
 }
 
@@ -154,10 +175,12 @@ INLINE void backward_tile(const struct llm_scan_back *s, struct part k, size_t t
 {
     const struct llm_scan_run *r = &s->run;
     const size_t count = k.count, decays = one ? 1 : tile, first = k.channel;
-    float *hs = s->scratch, *es = hs + (LLM_SCAN_CHUNK + 1) * TILE * GROUP * VN;
-    V g[TILE][GROUP], da[TILE][GROUP], to_b[TILE], to_c[TILE];
-    states_of(r, k, tile, one, w, hs, es);
+    float *hs = s->scratch, *es = hs + (LLM_SCAN_CHUNK + 1) * BACK_TILE * GROUP * VN;
+    V g[BACK_TILE][GROUP], da[BACK_TILE][GROUP];
+    for (size_t v = 0; v < w; v++) states_of(r, (struct part){first + v * VN, count, k.state}, tile, one, w, hs + v * VN, es + v * VN);
+    UNROLL
     for (size_t n = 0; n < tile; n++) {
+        UNROLL
         for (size_t v = 0; v < w; v++) {
             g[n][v] = load(s->g + (k.state + n) * r->channels + first + v * VN, count);
             if (n < decays) da[n][v] = load(s->da + ((one ? 0 : k.state) + n) * r->channels + first + v * VN, count);
@@ -166,21 +189,29 @@ INLINE void backward_tile(const struct llm_scan_back *s, struct part k, size_t t
     for (size_t t = r->tokens; t-- > 0;) {
         const float *b = r->b + t * r->ldb + k.state, *c = r->c + t * r->ldc + k.state;
         const float *before = hs + t * tile * w * VN, *behind = before + tile * w * VN, *e = es + t * decays * w * VN;
-        V dt[GROUP], dy[GROUP], in[GROUP], d_in[GROUP], d_log[GROUP];
+        const float *x_at = r->x + t * r->ldx + first, *dt_at = r->dt + t * r->ldt + first, *dy_at = s->dy + t * s->ld_dy + first;
+        const float *a = r->a + k.state * r->lda + first;
+        V dt[GROUP], dy[GROUP], in[GROUP], d_in[GROUP], d_log[GROUP], to_bc[2 * BACK_TILE];
+        UNROLL
         for (size_t v = 0; v < w; v++) {
-            dt[v] = load(r->dt + t * r->ldt + first + v * VN, count);
-            dy[v] = load(s->dy + t * s->ld_dy + first + v * VN, count);
-            in[v] = v_mul(dt[v], load(r->x + t * r->ldx + first + v * VN, count));
+            dt[v] = load(dt_at + v * VN, count);
+            dy[v] = load(dy_at + v * VN, count);
+            in[v] = v_mul(dt[v], load(x_at + v * VN, count));
             d_in[v] = v_zero();
             d_log[v] = v_zero();
+            __builtin_prefetch(x_at + v * VN - LLM_SCAN_CHUNK * r->ldx, 0, 2);
+            __builtin_prefetch(dt_at + v * VN - LLM_SCAN_CHUNK * r->ldt, 0, 2);
+            __builtin_prefetch(dy_at + v * VN - LLM_SCAN_CHUNK * s->ld_dy, 0, 2);
         }
+        UNROLL
         for (size_t n = 0; n < tile; n++) {
             const V bn = v_set1(b[n]), cn = v_set1(c[n]);
             V sum_b = v_zero(), sum_c = v_zero();
+            UNROLL
             for (size_t v = 0; v < w; v++) {
-                V gn = v_fma(dy[v], cn, g[n][v]);
-                sum_c = v_fma(dy[v], v_load(behind + (n * w + v) * VN), sum_c);
-                sum_b = v_fma(gn, in[v], sum_b);
+                V gn = v_fma(dy[v], cn, g[n][v]), h = v_load(behind + (n * w + v) * VN);
+                sum_c = v ? v_fma(dy[v], h, sum_c) : v_mul(dy[v], h);
+                sum_b = v ? v_fma(gn, in[v], sum_b) : v_mul(gn, in[v]);
                 d_in[v] = v_fma(gn, bn, d_in[v]);
                 gn = v_mul(gn, v_load(e + ((one ? 0 : n) * w + v) * VN));
                 g[n][v] = gn;
@@ -189,16 +220,17 @@ INLINE void backward_tile(const struct llm_scan_back *s, struct part k, size_t t
                 } else {
                     V through = v_mul(gn, v_load(before + (n * w + v) * VN)); /* of dt·a */
                     da[n][v] = v_fma(through, dt[v], da[n][v]);
-                    d_log[v] = v_fma(through, load(r->a + (k.state + n) * r->lda + first + v * VN, count), d_log[v]);
+                    d_log[v] = v_fma(through, load(a + n * r->lda + v * VN, count), d_log[v]);
                 }
             }
-            to_b[n] = sum_b;
-            to_c[n] = sum_c;
+            to_bc[n] = sum_b;
+            to_bc[tile + n] = sum_c;
         }
+        UNROLL
         for (size_t v = 0; v < w; v++) {
             const size_t i = first + v * VN;
             float *dx = s->dx + t * s->ld_dx + i, *ddt = s->ddt + t * s->ld_ddt + i;
-            V x = load(r->x + t * r->ldx + i, count), ddt_v = d_log[v], dx_v = k.state ? load(dx, count) : v_mul(dy[v], load(r->skip + i, count));
+            V x = load(x_at + v * VN, count), ddt_v = d_log[v], dx_v = k.state ? load(dx, count) : v_mul(dy[v], load(r->skip + i, count));
             if (one) {
                 da[0][v] = v_fma(d_log[v], dt[v], da[0][v]);
                 ddt_v = v_mul(d_log[v], load(r->a + i, count));
@@ -208,16 +240,14 @@ INLINE void backward_tile(const struct llm_scan_back *s, struct part k, size_t t
             store(ddt, v_fma(d_in[v], x, ddt_v), count);
             if (k.state == 0) store(s->d_skip + i, v_fma(dy[v], x, load(s->d_skip + i, count)), count);
         }
-        float *out = s->d_bc + t * 2 * r->states + k.state;
-        float sums[2][TILE];
-        v_sums(sums[0], to_b, tile);
-        v_sums(sums[1], to_c, tile);
-        for (size_t n = 0; n < tile; n++) {
-            out[n] = sums[0][n] + (first ? out[n] : 0);
-            out[r->states + n] = sums[1][n] + (first ? out[r->states + n] : 0);
-        }
+        float *out = s->d_bc + t * 2 * r->states + k.state, sums[2 * BACK_TILE];
+        v_sums(sums, to_bc, 2 * tile);
+        put(out, first > 0, sums, tile);
+        put(out + r->states, first > 0, sums + tile, tile);
     }
+    UNROLL
     for (size_t n = 0; n < tile; n++) {
+        UNROLL
         for (size_t v = 0; v < w; v++) {
             store(s->g + (k.state + n) * r->channels + first + v * VN, g[n][v], count);
             if (n < decays) store(s->da + ((one ? 0 : k.state) + n) * r->channels + first + v * VN, da[n][v], count);
@@ -225,24 +255,27 @@ INLINE void backward_tile(const struct llm_scan_back *s, struct part k, size_t t
     }
 }
 
-static void backward(const struct llm_scan_back *s)
+INLINE void backward_all(const struct llm_scan_back *s, bool one)
 {
     const struct llm_scan_run *r = &s->run;
     for (size_t i = 0, step; i < r->channels; i += step) {
         const size_t left = r->channels - i;
         step = left >= GROUP * VN ? GROUP * VN : left < VN ? left : VN;
-        for (size_t state = 0; state < r->states; state += TILE) {
+        for (size_t state = 0, tile; state < r->states; state += tile) {
             const struct part k = {i, step < VN ? step : VN, state};
-            const size_t tile = r->states - state < TILE ? r->states - state : TILE;
-            if (step <= VN || tile < TILE) {
-                for (size_t v = 0; v < step; v += VN) backward_tile(s, (struct part){i + v, k.count, state}, tile, r->one_decay, 1);
-            } else if (r->one_decay) {
-                backward_tile(s, k, TILE, true, GROUP);
-            } else {
-                backward_tile(s, k, TILE, false, GROUP);
-            }
+            tile = r->states - state < BACK_TILE ? 1 : BACK_TILE;
+            if (tile > 1 && step > VN) backward_tile(s, k, BACK_TILE, one, GROUP);
+            else if (tile > 1) backward_tile(s, k, BACK_TILE, one, 1);
+            for (size_t v = 0; tile == 1 && v < step; v += VN) backward_tile(s, (struct part){i + v, k.count, state}, 1, one, 1);
         }
     }
+}
+
+static void backward(const struct llm_scan_back *s)
+{
+    const struct llm_scan_back copy = *s; /* what the compiler knows no store to change */
+    if (s->run.one_decay) backward_all(&copy, true);
+    else backward_all(&copy, false);
 }
 
 static inline V conv_sum(const float *const *taps, const float *w, size_t ldw, const float *bias, size_t k, size_t i, size_t count)

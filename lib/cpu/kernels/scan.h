@@ -34,7 +34,7 @@ struct llm_scan_back {
     float *da, *d_skip;       /* as a (without gaps: [states][channels]) and skip: added to */
     float *scratch;           /* LLM_SCAN_SCRATCH floats, 64-byte aligned */
 };
-#define LLM_SCAN_SCRATCH ((2 * (size_t)LLM_SCAN_CHUNK + 1) * 16 * 2 * 16) /* floats */
+#define LLM_SCAN_SCRATCH ((2 * (size_t)LLM_SCAN_CHUNK + 1) * 8 * 2 * 16) /* floats */
 
 struct llm_scan_kernels {
     void (*forward)(const struct llm_scan_run *r);

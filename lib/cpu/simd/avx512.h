@@ -37,6 +37,12 @@ static inline V v_round(V a) { return _mm512_roundscale_ps(a, _MM_FROUND_TO_NEAR
 
 #define LLM_SIMD_HAS_SCALE
 static inline V v_scale(V x, V n) { return _mm512_scalef_ps(x, n); }
+static inline V v_split(V x, V *n)
+{
+    V f = _mm512_reduce_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+    *n = v_sub(x, f);
+    return f;
+}
 
 static inline VI v_bits(V a) { return _mm512_castps_si512(a); }
 static inline V v_from_bits(VI a) { return _mm512_castsi512_ps(a); }

@@ -27,6 +27,13 @@ static inline V v_scale(V x, V n)
     x = v_mul(x, v_from_bits(vi_shl(vi_add(half, bias), 23)));
     return v_mul(x, v_from_bits(vi_shl(vi_add(vi_sub(whole, half), bias), 23)));
 }
+static inline V v_split(V x, V *n)
+{
+    const V shift = v_set1(0x1.8p23f);
+    x = v_max(v_set1(-150), x);
+    *n = v_sub(v_add(x, shift), shift);
+    return v_sub(x, *n);
+}
 #endif
 
 /* e^x within 1.5 ulp; 0 below -103.97, infinity above 88.72, NaN for NaN. */

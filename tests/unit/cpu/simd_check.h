@@ -213,12 +213,34 @@ static void test_functions(void **state)
     assert_true(signbit(got[0]));
 }
 
+/* x ≤ 127 goes in an integer and the rest, and 2^x with it; 1 + rest stands for 2^rest here. */
+static void test_split(void **state)
+{
+    const float xs[] = {0, -1, 3, .25f, -.25f, -.75f, 1.5f, -2.5f, 126.25f, -126.75f, -148, -149, -1e-20f, -0x1p-149f};
+    const float far[] = {-151, -1e6f, -3e38f, -INFINITY};
+    float got[MOST];
+    V n, f;
+    (void)state;
+    for (size_t k = 0; k < sizeof xs / sizeof *xs; k++) {
+        float whole = rintf(xs[k]), rest = xs[k] - whole;
+        f = v_split(v_set1(xs[k]), &n);
+        LANES(n); EACH(whole);
+        LANES(f); EACH(rest);
+        LANES(v_scale(v_add(v_set1(1), f), n)); EACH(ldexpf(1 + rest, (int)whole));
+    }
+    for (size_t k = 0; k < sizeof far / sizeof *far; k++) {
+        f = v_split(v_set1(far[k]), &n);
+        LANES(v_scale(v_add(v_set1(1), f), n)); EACH(0);
+    }
+}
+
 static int simd_main(const char *isa)
 {
     for (const struct llm_isa *i = llm_isas; i->name; i++)
         if (strcmp(i->name, isa) == 0 && i->usable()) {
             const struct CMUnitTest tests[] = {cmocka_unit_test(test_memory), cmocka_unit_test(test_arithmetic), cmocka_unit_test(test_integers),
-                                               cmocka_unit_test(test_halves), cmocka_unit_test(test_functions)};
+                                               cmocka_unit_test(test_halves), cmocka_unit_test(test_functions),
+                                               cmocka_unit_test(test_split)};
             return cmocka_run_group_tests_name(isa, tests, NULL, NULL);
         }
     printf("1..0 # SKIP this machine has no %s\n", isa);
