@@ -69,6 +69,35 @@ sentences_tokens() {
     export F=$PWD
 }
 
+# hashes LOG: of the parameters after each step that LOG tells of.
+hashes() {
+    jq -er .hash "$1"
+}
+
+# same_by_threads COMMAND...: COMMAND writes the same model by one thread (whole.llm, whole.jsonl) and by two.
+same_by_threads() {
+    "$@" -j 1 --log whole.jsonl -o whole.llm
+    "$@" -j 2 -o two.llm
+    cmp whole.llm two.llm
+}
+
+# same_steps COMMAND...: COMMAND goes through the parameters that whole.jsonl tells of.
+same_steps() {
+    "$@" --log other.jsonl -o other.llm
+    hashes whole.jsonl > whole.hashes
+    hashes other.jsonl | cmp - whole.hashes
+}
+
+# same_when_resumed N COMMAND...: six steps of COMMAND, and N of them that --resume goes on with (resumed.llm), write the same model.
+same_when_resumed() {
+    local steps=$1
+    shift
+    "$@" --schedule constant --warmup 2 -n "$steps" -o part.llm
+    "$@" --schedule constant --warmup 2 -n 6 -o straight.llm
+    llm-train -q --resume part.llm -n 6 -o resumed.llm
+    cmp straight.llm resumed.llm
+}
+
 # manual_examples PROGRAM N: runs each block of the EXAMPLES of man/PROGRAM.1; there are N of them.
 manual_examples() {
     local block blocks

@@ -40,15 +40,9 @@ setup() {
 @test "the same bytes by any threads, any passes of a step, and after an interruption" {
     for model in bert llama; do
         declare -n new=$model
-        "${new[@]}" -n 5 -b 4 --dropout .1 --log whole.jsonl -o whole.llm
-        "${new[@]}" -n 5 -b 4 --dropout .1 -j 2 -o two.llm
-        cmp whole.llm two.llm
-        "${new[@]}" -n 5 -b 1 --dropout .1 --accumulate 4 --log accumulated.jsonl -o accumulated.llm
-        assert_equal "$(jq -r .hash accumulated.jsonl)" "$(jq -r .hash whole.jsonl)"
-        "${new[@]}" -n 3 -b 4 --schedule constant --warmup 2 --val .2 --eval-every 2 -o part.llm
-        "${new[@]}" -n 6 -b 4 --schedule constant --warmup 2 --val .2 --eval-every 2 -o straight.llm
-        llm-train -q --resume part.llm -n 6 -o resumed.llm
-        cmp straight.llm resumed.llm
+        same_by_threads "${new[@]}" -n 5 -b 4 --dropout .1
+        same_steps "${new[@]}" -n 5 -b 1 --dropout .1 --accumulate 4
+        same_when_resumed 3 "${new[@]}" -b 4 --val .2 --eval-every 2
     done
 }
 

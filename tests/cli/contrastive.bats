@@ -43,13 +43,8 @@ setup() {
 @test "the same bytes by any threads and after an interruption; passes of a step are batches of their own" {
     for model in bert llama; do
         declare -n new=$model
-        "${new[@]}" -n 5 -b 6 --dropout .1 -o whole.llm
-        "${new[@]}" -n 5 -b 6 --dropout .1 -j 2 -o two.llm
-        cmp whole.llm two.llm
-        "${new[@]}" -n 4 -b 6 --schedule constant --warmup 2 --val .2 --eval-every 2 -o part.llm
-        "${new[@]}" -n 6 -b 6 --schedule constant --warmup 2 --val .2 --eval-every 2 -o straight.llm
-        llm-train -q --resume part.llm -n 6 -o resumed.llm
-        cmp straight.llm resumed.llm
+        same_by_threads "${new[@]}" -n 5 -b 6 --dropout .1
+        same_when_resumed 4 "${new[@]}" -b 6 --val .2 --eval-every 2
     done
     "${bert[@]}" -n 1 -b 8 --log eight.jsonl -o m.llm
     "${bert[@]}" -n 1 -b 4 --accumulate 2 --log four.jsonl -o m.llm

@@ -35,14 +35,9 @@ new() {
 
 @test "the same bytes by any threads, with blocks computed again, after an interruption" {
     for k in "${kinds[@]}"; do
-        new $k -n 6 -b 3 --schedule constant --warmup 2 --log whole.jsonl -o whole.llm
-        new $k -n 6 -b 3 --schedule constant --warmup 2 -j 2 -o two.llm
-        cmp whole.llm two.llm
-        new $k -n 6 -b 3 --schedule constant --warmup 2 --checkpoint-every 1 --log again.jsonl -o again.llm
-        assert_equal "$(jq -r .hash again.jsonl)" "$(jq -r .hash whole.jsonl)"
-        new $k -n 3 -b 3 --schedule constant --warmup 2 -o part.llm
-        llm-train -q --resume part.llm -n 6 -o resumed.llm
-        cmp whole.llm resumed.llm
+        same_by_threads new $k -n 6 -b 3
+        same_steps new $k -n 6 -b 3 --checkpoint-every 1
+        same_when_resumed 3 new $k -b 3
     done
 }
 

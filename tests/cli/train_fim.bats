@@ -22,25 +22,17 @@ setup() {
 }
 
 @test "the same bytes by any threads, any passes of a step, and after an interruption; other rates are other models" {
-    "${new[@]}" -n 6 -b 4 -o whole.llm
-    "${new[@]}" -n 6 -b 4 -j 2 -o two.llm
-    cmp whole.llm two.llm
-    "${new[@]}" -n 6 -b 4 --set tie_word_embeddings=false --log whole.jsonl -o untied.llm
-    "${new[@]}" -n 6 -b 1 --accumulate 4 --set tie_word_embeddings=false --log accumulated.jsonl -o accumulated.llm
-    assert_equal "$(jq -r .hash accumulated.jsonl)" "$(jq -r .hash whole.jsonl)"
-    "${new[@]}" -n 3 -b 4 --schedule constant --warmup 2 --fim-rate .9 --val .2 --eval-every 2 -o part.llm
-    "${new[@]}" -n 6 -b 4 --schedule constant --warmup 2 --fim-rate .9 --val .2 --eval-every 2 -o straight.llm
-    llm-train -q --resume part.llm -n 6 -o resumed.llm
-    cmp straight.llm resumed.llm
+    same_by_threads "${new[@]}" -n 6 -b 4
     for rates in "--fim-rate 1" "--fim-spm-rate 1" "--fim-rate 0"; do
         "${new[@]}" -n 6 -b 4 $rates --log other.jsonl -o other.llm
-        "${new[@]}" -n 6 -b 4 --log plain.jsonl -o whole.llm
-        [[ $(tail -n 1 other.jsonl | jq -r .hash) != "$(tail -n 1 plain.jsonl | jq -r .hash)" ]]
+        [[ $(hashes other.jsonl | tail -n 1) != "$(hashes whole.jsonl | tail -n 1)" ]]
     done
+    same_by_threads "${new[@]}" -n 6 -b 4 --set tie_word_embeddings=false
+    same_steps "${new[@]}" -n 6 -b 1 --accumulate 4 --set tie_word_embeddings=false
+    same_when_resumed 3 "${new[@]}" -b 4 --fim-rate .9 --val .2 --eval-every 2
     # without any document cut it is the language model's objective
-    "${new[@]}" -n 6 -b 4 --fim-rate 0 --log none.jsonl -o none.llm
-    llm-train -q "${shape[@]}" -l 48 -T "$F/tok.json" "$F/data.tok" -n 6 -b 4 --log lm.jsonl -o lm.llm
-    assert_equal "$(jq -r .hash none.jsonl)" "$(jq -r .hash lm.jsonl)"
+    "${new[@]}" -n 6 -b 4 --fim-rate 0 --log whole.jsonl -o none.llm
+    same_steps llm-train -q "${shape[@]}" -l 48 -T "$F/tok.json" "$F/data.tok" -n 6 -b 4
 }
 
 @test "what stands between two texts is filled in, in either order, alone and by lines" {

@@ -27,16 +27,10 @@ setup() {
 @test "the same bytes by any threads, any passes of a step, and after an interruption" {
     for kind in plain deep; do
         declare -n command=$kind
-        "${command[@]}" -n 6 -b 4 -o whole.llm
-        "${command[@]}" -n 6 -b 4 -j 2 -o two.llm
-        cmp whole.llm two.llm
-        "${command[@]}" -n 6 -b 4 --checkpoint-every 1 --log every.jsonl -o every.llm
-        "${command[@]}" -n 6 -b 1 --accumulate 4 --log accumulated.jsonl -o accumulated.llm
-        assert_equal "$(jq -r .hash accumulated.jsonl)" "$(jq -r .hash every.jsonl)"
-        "${command[@]}" -n 3 -b 4 --schedule constant --warmup 2 -o part.llm
-        "${command[@]}" -n 6 -b 4 --schedule constant --warmup 2 -o straight.llm
-        llm-train -q --resume part.llm -n 6 -o resumed.llm
-        cmp straight.llm resumed.llm
+        same_by_threads "${command[@]}" -n 6 -b 4
+        same_steps "${command[@]}" -n 6 -b 4 --checkpoint-every 1
+        same_steps "${command[@]}" -n 6 -b 1 --accumulate 4
+        same_when_resumed 3 "${command[@]}" -b 4
     done
 }
 

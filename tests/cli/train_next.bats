@@ -20,16 +20,10 @@ setup() {
 
 @test "the same bytes by any threads, any passes of a step, and after an interruption" {
     for tied in true false; do
-        "${further[@]}" --set tie_word_embeddings=$tied -n 6 -b 4 --log whole.jsonl -o whole.llm
-        "${further[@]}" --set tie_word_embeddings=$tied -n 6 -b 4 -j 2 -o two.llm
-        cmp whole.llm two.llm
-        "${further[@]}" --set tie_word_embeddings=$tied -n 6 -b 1 --accumulate 4 --log parts.jsonl -o parts.llm
-        assert_equal "$(jq -r .hash parts.jsonl)" "$(jq -r .hash whole.jsonl)"
+        same_by_threads "${further[@]}" --set tie_word_embeddings=$tied -n 6 -b 4
+        same_steps "${further[@]}" --set tie_word_embeddings=$tied -n 6 -b 1 --accumulate 4
     done
-    "${further[@]}" -n 6 -b 2 --schedule constant --warmup 2 -o straight.llm
-    "${further[@]}" -n 3 -b 2 --schedule constant --warmup 2 -o part.llm
-    llm-train -q --resume part.llm -n 6 -o resumed.llm
-    cmp straight.llm resumed.llm
+    same_when_resumed 3 "${further[@]}" -b 2
 }
 
 @test "they learn, and leave decoding alone" {

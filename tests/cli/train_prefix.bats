@@ -31,19 +31,11 @@ setup() {
 }
 
 @test "the same bytes by any threads, any passes of a step, and after an interruption" {
-    "${new[@]}" -n 6 -b 4 --dropout .1 -o whole.llm
-    "${new[@]}" -n 6 -b 4 --dropout .1 -j 2 -o two.llm
-    cmp whole.llm two.llm
-    "${new[@]}" -n 6 -b 4 --dropout .1 --checkpoint-every 1 --log every.jsonl -o every.llm
-    "${new[@]}" -n 6 -b 4 --dropout .1 --log plain.jsonl -o plain.llm
-    assert_equal "$(jq -r .hash every.jsonl)" "$(jq -r .hash plain.jsonl)"
-    "${new[@]}" -n 6 -b 1 --dropout .1 --accumulate 4 --set tie_word_embeddings=false --log accumulated.jsonl -o accumulated.llm
-    "${new[@]}" -n 6 -b 4 --dropout .1 --set tie_word_embeddings=false --log whole.jsonl -o whole.llm
-    assert_equal "$(jq -r .hash accumulated.jsonl)" "$(jq -r .hash whole.jsonl)"
-    "${new[@]}" -n 3 -b 4 --schedule constant --warmup 2 --val .2 --eval-every 2 -o part.llm
-    "${new[@]}" -n 6 -b 4 --schedule constant --warmup 2 --val .2 --eval-every 2 -o straight.llm
-    llm-train -q --resume part.llm -n 6 -o resumed.llm
-    cmp straight.llm resumed.llm
+    same_by_threads "${new[@]}" -n 6 -b 4 --dropout .1
+    same_steps "${new[@]}" -n 6 -b 4 --dropout .1 --checkpoint-every 1
+    same_by_threads "${new[@]}" -n 6 -b 4 --dropout .1 --set tie_word_embeddings=false
+    same_steps "${new[@]}" -n 6 -b 1 --dropout .1 --accumulate 4 --set tie_word_embeddings=false
+    same_when_resumed 3 "${new[@]}" -b 4 --val .2 --eval-every 2
     grep -aq prefix_lm <(zstd -dcq resumed.llm 2> /dev/null)
 }
 

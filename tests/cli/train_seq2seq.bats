@@ -34,12 +34,8 @@ setup() {
 }
 
 @test "the same bytes by any threads, any passes of a step, and after an interruption" {
-    "${new[@]}" -n 6 -b 4 --dropout .1 -o whole.llm
-    "${new[@]}" -n 6 -b 4 --dropout .1 -j 2 -o two.llm
-    cmp whole.llm two.llm
-    "${new[@]}" -n 6 -b 4 --dropout .1 --checkpoint-every 1 --log every.jsonl -o every.llm
-    "${new[@]}" -n 6 -b 4 --dropout .1 --log plain.jsonl -o plain.llm
-    assert_equal "$(jq -r .hash every.jsonl)" "$(jq -r .hash plain.jsonl)"
+    same_by_threads "${new[@]}" -n 6 -b 4 --dropout .1
+    same_steps "${new[@]}" -n 6 -b 4 --dropout .1 --checkpoint-every 1
     # embeddings and biases of distances, which layers and stacks share, have an accumulator for each use
     local tied batch
     for tied in true false; do
@@ -53,10 +49,7 @@ setup() {
         cmp 8.log 4.log
         cmp 8.log 1.log
     done
-    "${new[@]}" -n 3 -b 4 --schedule constant --warmup 2 --val .2 --eval-every 2 -o part.llm
-    "${new[@]}" -n 6 -b 4 --schedule constant --warmup 2 --val .2 --eval-every 2 -o straight.llm
-    llm-train -q --resume part.llm -n 6 -o resumed.llm
-    cmp straight.llm resumed.llm
+    same_when_resumed 3 "${new[@]}" -b 4 --val .2 --eval-every 2
 }
 
 @test "pairs are one document each, with a loss mask over the target" {
