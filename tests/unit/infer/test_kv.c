@@ -7,8 +7,8 @@
 #include <cmocka.h>
 #include <stdlib.h>
 #include <string.h>
-#include "base/json.h"
 #include "infer/kv.h"
+#include "tests/unit/model_of.h"
 
 enum { LENGTH = 150 };
 
@@ -22,16 +22,6 @@ static const char mamba[] = "{\"model_type\":\"mamba\",\"vocab_size\":61,\"hidde
                             "\"conv_kernel\":4,\"time_step_rank\":3}";
 static const char latent[] = "{\"model_type\":\"deepseek_v2\",\"vocab_size\":61,\"hidden_size\":32,\"intermediate_size\":48,\"num_hidden_layers\":2,"
                              "\"num_attention_heads\":2,\"kv_lora_rank\":16,\"qk_nope_head_dim\":8,\"qk_rope_head_dim\":4,\"v_head_dim\":8}";
-
-static struct llm_config config_of(const char *text)
-{
-    struct llm_err e;
-    struct llm_config c;
-    json_t *o = llm_json_parse(text, strlen(text), &e);
-    if (!o || llm_config_from_json(&c, o, &e) < 0) fail_msg("%s", e.text);
-    json_decref(o);
-    return c;
-}
 
 static void open_pool(struct llm_kv_pool *p, const char *config, enum llm_dtype dtype)
 {

@@ -10,6 +10,7 @@
 #include "base/rng.h"
 #include "cpu/pool.h"
 #include "infer/engine.h"
+#include "tests/unit/model_of.h"
 
 enum { LENGTH = 150, VOCAB = 61, OTHER = 20 };
 
@@ -21,18 +22,6 @@ static const char *const configs[] = {
     "{\"model_type\":\"gpt2\",\"vocab_size\":61,\"n_embd\":32,\"n_layer\":2,\"n_head\":2,\"n_positions\":200,\"initializer_range\":0.3}",
 };
 enum { N_CONFIGS = sizeof configs / sizeof *configs };
-
-static struct llm_model *model_of(const char *config)
-{
-    struct llm_err e;
-    struct llm_config c;
-    json_t *o = llm_json_parse(config, strlen(config), &e);
-    if (!o || llm_config_from_json(&c, o, &e) < 0) fail_msg("%s", e.text);
-    json_decref(o);
-    struct llm_model *m = llm_model_create(&c, 9, &e);
-    assert_non_null(m);
-    return m;
-}
 
 /* Hidden states of one row: first `before` tokens of another document with a prefix of its own, then the text. */
 static float *whole(struct llm_model *m, const int32_t *text, int32_t prefix, int before, enum llm_compute compute)

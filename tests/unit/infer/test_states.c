@@ -13,6 +13,7 @@
 #include "cpu/pool.h"
 #include "infer/engine.h"
 #include "infer/kvfile.h"
+#include "tests/unit/model_of.h"
 
 enum { LENGTH = 83, VOCAB = 61 };
 
@@ -70,15 +71,10 @@ static void full_pass(struct fixture *f, enum llm_compute compute)
 static void start(struct fixture *f, const char *config, enum llm_compute compute)
 {
     struct llm_err e;
-    struct llm_config c;
     struct llm_rng r = llm_rng_at(5, 0, LLM_RNG_TEST, 0, 0, 0);
-    json_t *o = llm_json_parse(config, strlen(config), &e);
     const struct llm_engine_options options = {.compute = compute, .cache = LLM_NO_DTYPE, .context = 200, .batch = 128};
     for (int i = 0; i < LENGTH; i++) f->ids[i] = (int32_t)llm_rng_below(&r, (uint32_t)i, VOCAB);
-    if (llm_config_from_json(&c, o, &e) < 0) fail_msg("%s", e.text);
-    json_decref(o);
-    f->model = llm_model_create(&c, 9, &e);
-    assert_non_null(f->model);
+    f->model = model_of(config);
     full_pass(f, compute);
     if (llm_engine_init(&f->engine, f->model, &options, &e) < 0) fail_msg("%s", e.text);
 }

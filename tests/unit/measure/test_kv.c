@@ -7,10 +7,10 @@
 #include <cmocka.h>
 #include <stdlib.h>
 #include <string.h>
-#include "base/json.h"
 #include "base/rng.h"
 #include "cpu/pool.h"
 #include "measure/kv.h"
+#include "tests/unit/model_of.h"
 
 enum { TOKENS = 40, HEADS = 4, KV_HEADS = 2, D_K = 8, D_V = 4, QUERIES = 6, LAYERS = 3, WINDOW = 10 };
 
@@ -27,14 +27,11 @@ static struct cache *create(uint32_t seed)
 {
     struct cache *c = calloc(1, sizeof *c);
     struct llm_rng r = llm_rng_at(seed, 0, LLM_RNG_TEST, 0, 0, 0);
-    struct llm_err e;
     uint32_t at = 0;
     assert_non_null(c);
     const char text[] = "{\"model_type\":\"llama\",\"vocab_size\":61,\"hidden_size\":32,\"intermediate_size\":48,\"num_hidden_layers\":3,"
                         "\"num_attention_heads\":4,\"num_key_value_heads\":2,\"head_dim\":8}";
-    json_t *o = llm_json_parse(text, strlen(text), &e);
-    if (!o || llm_config_from_json(&c->f.config, o, &e) < 0) fail_msg("%s", e.text);
-    json_decref(o);
+    c->f.config = config_of(text);
     c->f.config.sliding_window = WINDOW;
     c->f.config.local_layers[0] = 2;
     c->f.n = TOKENS;

@@ -12,21 +12,10 @@
 #include "base/rng.h"
 #include "cpu/pool.h"
 #include "quant/quant.h"
+#include "tests/unit/model_of.h"
 
 static const char config[] = "{\"model_type\":\"llama\",\"vocab_size\":61,\"hidden_size\":64,\"intermediate_size\":48,\"num_hidden_layers\":2,"
                              "\"num_attention_heads\":2,\"initializer_range\":0.3}";
-
-static struct llm_model *create(void)
-{
-    struct llm_err e;
-    struct llm_config c;
-    json_t *o = llm_json_parse(config, strlen(config), &e);
-    if (!o || llm_config_from_json(&c, o, &e) < 0) fail_msg("%s", e.text);
-    json_decref(o);
-    struct llm_model *m = llm_model_create(&c, 9, &e);
-    assert_non_null(m);
-    return m;
-}
 
 static void close_to(double got, double want, double relative)
 {
@@ -155,7 +144,7 @@ static void which_tensors_change(void **state)
     struct llm_strs none = {0}, only = {&attention, 1}, except = {&queries, 1};
     struct llm_err e;
     (void)state;
-    struct llm_model *m = create();
+    struct llm_model *m = model_of(config);
     struct seen s = {.m = m};
     struct llm_quant_plan plan = {LLM_Q8_0, &none, &none};
     memset(m->fingerprint, 'f', 16);
@@ -164,19 +153,19 @@ static void which_tensors_change(void **state)
     assert_int_equal(s.changed, m->n_params - 5 - 2); /* norms: two a layer, one behind; down_proj: one a layer */
     assert_int_equal(m->fingerprint[0], 0);
     llm_model_destroy(m);
-    m = create();
+    m = model_of(config);
     s = (struct seen){.m = m, .only = "self_attn"};
     plan = (struct llm_quant_plan){LLM_Q8_0, &only, &none};
     assert_int_equal(llm_quantize_model(m, &plan, see, &s, &e), 0);
     assert_int_equal(s.changed, 2 * 4);
     llm_model_destroy(m);
-    m = create();
+    m = model_of(config);
     s = (struct seen){.m = m, .stop = 2}; /* a report that fails ends it */
     plan = (struct llm_quant_plan){LLM_Q8_0, &none, &none};
     assert_int_equal(llm_quantize_model(m, &plan, see, &s, &e), -1);
     assert_string_equal(e.text, "enough");
     llm_model_destroy(m);
-    m = create();
+    m = model_of(config);
     size_t kept = 0, same = 0;
     plan = (struct llm_quant_plan){LLM_BF16, &only, &except};
     for (int round = 0; round < 2; round++) {
@@ -210,7 +199,7 @@ static void what_stays(void **state)
     struct llm_err e;
     size_t kept = 0;
     (void)state;
-    struct llm_model *m = create();
+    struct llm_model *m = model_of(config);
     struct llm_param *p = find(m, "k_proj");
     const struct llm_quant_plan keep = {LLM_NO_DTYPE, &none, &none}, eight = {LLM_Q8_0, &none, &none};
     const void *before = p->weight.data;
@@ -228,7 +217,7 @@ static void what_stays(void **state)
     assert_int_equal(p->weight.packed_bytes, 0);
     assert_true(p->owned);
     llm_model_destroy(m);
-    m = create();
+    m = model_of(config);
     ((float *)(uintptr_t)find(m, "layers.1.self_attn.v_proj")->weight.data)[5] = NAN;
     assert_int_equal(llm_quantize_model(m, &eight, count_same, &kept, &e), -1);
     assert_string_equal(e.text, "tensor 'model.layers.1.self_attn.v_proj.weight': expected finite values, found NaN or infinity");

@@ -13,6 +13,7 @@
 #include "cpu/pool.h"
 #include "io/checkpoint.h"
 #include "train/trainer.h"
+#include "tests/unit/model_of.h"
 
 enum { SEED = 11, ROWS = 3, LENGTH = 80, STEPS = 20, PROJECTIONS = 64, EVERY = 5 };
 
@@ -38,11 +39,7 @@ static struct golden load(const char *path)
     struct golden g;
     struct llm_checkpoint *f = llm_checkpoint_open(path, &e);
     if (!f) fail_msg("%s", e.text);
-    const char *text = llm_header_meta(llm_checkpoint_header(f), "llm.config");
-    json_t *config = llm_json_parse(text, strlen(text), &e);
-    assert_non_null(config);
-    if (llm_config_from_json(&g.config, config, &e) < 0) fail_msg("%s", e.text);
-    json_decref(config);
+    g.config = config_of(llm_header_meta(llm_checkpoint_header(f), "llm.config"));
     g.logits = load_tensor(f, "logits");
     g.loss = load_tensor(f, "loss");
     g.norms = load_tensor(f, "norms");
