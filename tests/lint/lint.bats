@@ -117,3 +117,9 @@ plant() {
 @test "no source says TODO, FIXME or XXX" {
     run -1 grep -rnE --include='*.[ch]' '\b(TODO|FIXME|XXX|HACK)\b' lib bin
 }
+
+@test "what stands for cmocka under qemu has all that the tests of lib/cpu use" {
+    run -0 ${CC:-cc} -std=c11 -D_GNU_SOURCE -fsyntax-only -Werror=implicit-function-declaration -Itests/cross -Ilib \
+        $(grep -L base/hash.h tests/unit/cpu/test_*.c)
+    assert_output ""
+}
