@@ -172,7 +172,6 @@ struct llm_tensor *llm_recurrent(struct llm_ctx *c, struct llm_tensor *x, struct
 
 /* op/short_conv.c. y[t] = silu(b + Σ_j w[·, j] ⊙ x[t - k + 1 + j]), each channel by itself; w [cols, k], b [cols] or NULL. The state of a segment:
  * its last k - 1 inputs, oldest first. Copies segments. */
-#define LLM_CONV_TAPS 16 /* most of k */
 struct llm_tensor *llm_short_conv(struct llm_ctx *c, struct llm_tensor *x, struct llm_param *w, struct llm_param *b,
                                   const struct llm_segment *segments, int64_t n_segments);
 /* op/window.c. y[t] = x[t - k + 1], …, x[t] side by side, [tokens, k·cols]. The state of a segment as of the convolution. Copies segments. */

@@ -293,29 +293,52 @@ static void conv(float *y, const float *const *taps, const float *w, size_t ldw,
     });
 }
 
-static void conv_back(float *d_sum, const float *dy, const float *const *taps, const float *w, size_t ldw, const float *bias, size_t k, size_t n)
+/* A vector of channels. The last k inputs and gradients of sums stay in registers. */
+INLINE void conv_back_vector(const struct llm_conv_back *s, size_t i, size_t count, size_t k)
 {
-    const V one = v_set1(1);
-    FOR_VECTORS(n, {
-        V sum = conv_sum(taps, w, ldw, bias, k, i, count);
-        V s = v_sigmoid(sum);
-        STORE(d_sum, v_mul(LOAD(dy), v_mul(s, v_fma(sum, v_sub(one, s), one))));
-    });
+    const V one = v_set1(1), bias = s->bias ? load(s->bias + i, count) : v_zero();
+    V w[LLM_CONV_TAPS], x[LLM_CONV_TAPS], d[LLM_CONV_TAPS], d_w[LLM_CONV_TAPS], d_bias = load(s->d_w + k * s->ld_dw + i, count);
+    for (size_t j = 0; j < k; j++) {
+        w[j] = load(s->w + j * s->ldw + i, count);
+        d_w[j] = load(s->d_w + j * s->ld_dw + i, count);
+        x[j] = j ? load(s->before[j - 1] + i, count) : v_zero();
+        d[j] = v_zero();
+    }
+    for (size_t t = 0; t + 1 < s->tokens + k; t++) {
+        for (size_t j = 0; j + 1 < k; j++) x[j] = x[j + 1];
+        for (size_t j = k - 1; j > 0; j--) d[j] = d[j - 1];
+        d[0] = v_zero();
+        if (t < s->tokens + s->behind) {
+            const float *row = s->x + t * s->ldx + i, *dy = s->dy + t * s->ld_dy + i;
+            V sum = bias;
+            __builtin_prefetch(row + LLM_SCAN_CHUNK * s->ldx, 0, 2);
+            __builtin_prefetch(dy + LLM_SCAN_CHUNK * s->ld_dy, 0, 2);
+            x[k - 1] = load(row, count);
+            for (size_t j = 0; j < k; j++) sum = v_fma(w[j], x[j], sum);
+            V g = v_sigmoid(sum);
+            d[0] = v_mul(load(dy, count), v_mul(g, v_fma(sum, v_sub(one, g), one)));
+        }
+        if (t < s->tokens) {
+            for (size_t j = 0; j < k; j++) d_w[j] = v_fma(d[0], x[j], d_w[j]);
+            d_bias = v_add(d_bias, d[0]);
+        }
+        if (s->dx && t + 1 >= k) {
+            float *dx = s->dx + (t + 1 - k) * s->ld_dx + i;
+            V sum = s->add ? load(dx, count) : v_zero();
+            for (size_t j = 0; j < k; j++) sum = v_fma(w[j], d[j], sum);
+            store(dx, sum, count);
+        }
+    }
+    for (size_t j = 0; j < k; j++) store(s->d_w + j * s->ld_dw + i, d_w[j], count);
+    store(s->d_w + k * s->ld_dw + i, d_bias, count);
 }
 
-static void conv_input(float *y, bool add, const float *const *rows, const float *w, size_t ldw, size_t k, size_t n)
+static void conv_back(const struct llm_conv_back *b)
 {
-    FOR_VECTORS(n, {
-        V sum = conv_sum(rows, w, ldw, NULL, k, i, count);
-        STORE(y, add ? v_add(LOAD(y), sum) : sum);
-    });
-}
-
-static void conv_weights(float *d_w, size_t ldw, const float *d_sum, const float *const *taps, size_t k, size_t n)
-{
-    FOR_VECTORS(n, {
-        V d = LOAD(d_sum);
-        for (size_t j = 0; j < k; j++) STORE(d_w + j * ldw, v_fma(d, LOAD(taps[j]), LOAD(d_w + j * ldw)));
+    const struct llm_conv_back copy = *b;
+    FOR_VECTORS(b->channels, {
+        if (copy.k == 4) conv_back_vector(&copy, i, count, 4);
+        else conv_back_vector(&copy, i, count, copy.k);
     });
 }
 
@@ -323,6 +346,5 @@ void KERNEL(llm_fill_scan)(struct llm_kernels *k);
 void KERNEL(llm_fill_scan)(struct llm_kernels *k)
 {
     k->scan = (struct llm_scan_kernels){.forward = forward, .backward = backward, .time_step = time_step, .time_step_back = time_step_back,
-                                        .decay = decay, .conv = conv, .conv_back = conv_back, .conv_input = conv_input,
-                                        .conv_weights = conv_weights};
+                                        .decay = decay, .conv = conv, .conv_back = conv_back};
 }

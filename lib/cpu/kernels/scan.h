@@ -6,7 +6,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-enum { LLM_SCAN_CHUNK = 16, LLM_SCAN_STATES = 256 }; /* most tokens of a backward call; most states of a channel */
+/* Most tokens of a scan's backward call; most states of a channel; most taps of a convolution. */
+enum { LLM_SCAN_CHUNK = 16, LLM_SCAN_STATES = 256, LLM_CONV_TAPS = 16 };
 
 /* h[n] = e^(dt·a[n])·h[n] + dt·x·b[n], y = Σ h[n]·c[n] + skip·x, token by token. */
 struct llm_scan_run {
@@ -36,6 +37,21 @@ struct llm_scan_back {
 };
 #define LLM_SCAN_SCRATCH ((2 * (size_t)LLM_SCAN_CHUNK + 1) * 8 * 2 * 16) /* floats */
 
+/* The way back of y = silu(bias + Σ_j w[j]·x[t - k + 1 + j]) over a run of tokens. */
+struct llm_conv_back {
+    size_t tokens, behind, channels, k; /* of the k - 1 tokens after the run, so many are of its sequence */
+    const float *const *before;         /* [k - 1]: the rows before x, oldest first */
+    const float *x, *dy;                /* [tokens + behind][ldx], [tokens + behind][ld_dy] */
+    size_t ldx, ld_dy;
+    const float *w, *bias;              /* [k][ldw]; bias may be NULL */
+    size_t ldw;
+    float *dx;                          /* [tokens][ld_dx]: written, or added to; NULL: not wanted */
+    size_t ld_dx;
+    bool add;
+    float *d_w;                         /* [k + 1][ld_dw]: of w, of the bias: added to */
+    size_t ld_dw;
+};
+
 struct llm_scan_kernels {
     void (*forward)(const struct llm_scan_run *r);
     void (*backward)(const struct llm_scan_back *b);
@@ -46,12 +62,7 @@ struct llm_scan_kernels {
     void (*decay)(float *a, const float *a_log, size_t n);                       /* -e^a_log */
     /* y = silu(bias + Σ_j w[j]·taps[j]): w [k][ldw], bias may be NULL */
     void (*conv)(float *y, const float *const *taps, const float *w, size_t ldw, const float *bias, size_t k, size_t n);
-    /* d_sum = dy·silu'(bias + Σ …) */
-    void (*conv_back)(float *d_sum, const float *dy, const float *const *taps, const float *w, size_t ldw, const float *bias, size_t k, size_t n);
-    /* y = Σ_j w[j]·rows[j], or added to y */
-    void (*conv_input)(float *y, bool add, const float *const *rows, const float *w, size_t ldw, size_t k, size_t n);
-    /* d_w[j] += d_sum·taps[j]: d_w [k][ldw] */
-    void (*conv_weights)(float *d_w, size_t ldw, const float *d_sum, const float *const *taps, size_t k, size_t n);
+    void (*conv_back)(const struct llm_conv_back *b);
 };
 
 #endif

@@ -20,11 +20,12 @@ struct conv_args { struct conv v; };
 struct work {
     const struct conv *v;
     const struct llm_tensor *x, *y;
-    float *d_sum;                /* [tokens, cols] */
-    struct llm_grad g;
-    float *dw;
-    int64_t row_len;
+    struct llm_grad g;           /* of x; p NULL: not wanted */
+    float *parts;                /* [n_parts, k + 1, cols]: of weights, of the bias, of each block of the canonical order */
+    int64_t n_parts, row_len;
+    float *dw, *d_bias;          /* NULL: not wanted */
 };
+enum { BLOCK = 64 }; /* channels of a piece */
 
 /* What a token sees, oldest first, from column `at` on. */
 static void taps_of(const struct work *w, int64_t t, int64_t at, const float **taps)
@@ -117,51 +118,51 @@ struct llm_tensor *llm_short_conv(struct llm_ctx *c, struct llm_tensor *x, struc
     return llm_record(c, &n, &(struct conv_args){v}, sizeof(struct conv_args));
 }
 
-static void sum_rows(void *arg, int64_t from, int64_t to, int thread)
+/* Tokens [from, to), which are of one block of the canonical order, of channels from `at` on. */
+static void back_part(const struct work *w, int64_t from, int64_t to, int64_t at, int64_t channels, float *d_w)
 {
-    const struct work *w = arg;
     const struct conv *v = w->v;
     const float *taps[LLM_CONV_TAPS];
-    (void)thread;
-    for (int64_t t = from; t < to; t++) {
-        taps_of(w, t, 0, taps);
-        llm_k.scan.conv_back(w->d_sum + t * v->cols, w->y->grad + t * w->y->grad_stride, taps, v->w, (size_t)v->cols, v->bias, (size_t)v->k,
-                             (size_t)v->cols);
+    for (int64_t end; from < to; from = end) {
+        const struct llm_segment *s = &v->segments[v->segment_of[from]];
+        int64_t last = s->first + s->n, behind;
+        end = last < to ? last : to;
+        behind = last - end < v->k - 1 ? last - end : v->k - 1;
+        taps_of(w, from, at, taps);
+        struct llm_conv_back b = {.tokens = (size_t)(end - from), .behind = (size_t)behind, .channels = (size_t)channels, .k = (size_t)v->k,
+                                  .before = taps, .x = w->x->data + from * w->x->stride + at, .ldx = (size_t)w->x->stride,
+                                  .dy = w->y->grad + from * w->y->grad_stride + at, .ld_dy = (size_t)w->y->grad_stride, .w = v->w + at,
+                                  .ldw = (size_t)v->cols, .bias = v->bias ? v->bias + at : NULL,
+                                  .dx = w->g.p ? w->g.p + from * w->g.stride + at : NULL, .ld_dx = (size_t)w->g.stride, .add = w->g.add,
+                                  .d_w = d_w, .ld_dw = (size_t)v->cols};
+        llm_k.scan.conv_back(&b);
     }
 }
 
-static void input_rows(void *arg, int64_t from, int64_t to, int thread)
+static void backward_piece(void *arg, size_t i, int thread)
 {
     const struct work *w = arg;
     const struct conv *v = w->v;
-    const float *rows[LLM_CONV_TAPS];
+    int64_t blocks = (v->cols + BLOCK - 1) / BLOCK, part = (int64_t)i / blocks, at = (int64_t)i % blocks * BLOCK, from = 0;
+    int64_t channels = v->cols - at < BLOCK ? v->cols - at : BLOCK;
+    float *d_w = w->parts + part * (v->k + 1) * v->cols + at;
     (void)thread;
-    for (int64_t t = from; t < to; t++) {
-        const struct llm_segment *s = &v->segments[v->segment_of[t]];
-        for (int64_t j = 0; j < v->k; j++) {
-            int64_t at = t + v->k - 1 - j;
-            rows[j] = at < s->first + s->n ? w->d_sum + at * v->cols : v->zeros;
-        }
-        llm_k.scan.conv_input(w->g.p + t * w->g.stride, w->g.add, rows, v->w, (size_t)v->cols, (size_t)v->k, (size_t)v->cols);
-    }
+    for (int64_t p = 0; p < part; p++) from = llm_fold_end(w->x->rows, w->row_len, from);
+    for (int64_t j = 0; j <= v->k; j++) memset(d_w + j * v->cols, 0, (size_t)channels * sizeof *d_w);
+    back_part(w, from, llm_fold_end(w->x->rows, w->row_len, from), at, channels, d_w);
 }
 
-static void weight_columns(void *arg, int64_t from, int64_t to, int thread)
+/* Parts are added in order: the canonical order. */
+static void add_params(void *arg, int64_t from, int64_t to, int thread)
 {
     const struct work *w = arg;
     const struct conv *v = w->v;
-    float sums[LLM_CONV_TAPS][64];
-    const float *taps[LLM_CONV_TAPS];
     (void)thread;
-    for (int64_t at = 0, end; at < w->x->rows; at = end) {
-        end = llm_fold_end(w->x->rows, w->row_len, at);
-        memset(sums, 0, sizeof sums);
-        for (int64_t t = at; t < end; t++) {
-            taps_of(w, t, from, taps);
-            llm_k.scan.conv_weights(sums[0], 64, w->d_sum + t * v->cols + from, taps, (size_t)v->k, (size_t)(to - from));
-        }
+    for (int64_t part = 0; part < w->n_parts; part++) {
+        const float *p = w->parts + part * (v->k + 1) * v->cols;
         for (int64_t i = from; i < to; i++) {
-            for (int64_t j = 0; j < v->k; j++) w->dw[i * v->k + j] += sums[j][i - from];
+            for (int64_t j = 0; w->dw && j < v->k; j++) w->dw[i * v->k + j] += p[j * v->cols + i];
+            if (w->d_bias) w->d_bias[i] += p[v->k * v->cols + i];
         }
     }
 }
@@ -171,14 +172,14 @@ static void conv_backward(struct llm_ctx *c, struct llm_node *n)
     LLM_PROFILE("short convolution backward", 3 * llm_tensor_bytes(n->out));
     LLM_PROFILE_WORK(LLM_PROFILE_F32, 4 * (double)(n->out->rows * n->out->cols * n->param[0]->weight.k), 0);
     const struct conv *v = &((const struct conv_args *)n->args)->v;
-    struct llm_param *p = n->param[0];
-    struct work w = {.v = v, .x = n->in[0], .y = n->out, .dw = p->grad, .row_len = llm_row_len(c, n->out->rows)};
-    w.d_sum = llm_op_alloc(c, n->out->rows * v->cols, sizeof *w.d_sum);
-    if (!w.d_sum) return;
-    llm_for_rows(n->out->rows, v->cols, sum_rows, &w);
-    if (p->grad) llm_for_columns(v->cols, weight_columns, &w);
-    llm_bias_grad(n->param[1], w.d_sum, v->cols, n->out->rows, w.row_len, v->cols);
-    if (llm_grad_open(c, n->in[0], &w.g)) llm_for_rows(n->out->rows, v->cols, input_rows, &w);
+    struct work w = {.v = v, .x = n->in[0], .y = n->out, .dw = n->param[0]->grad, .d_bias = n->param[1] ? n->param[1]->grad : NULL,
+                     .row_len = llm_row_len(c, n->out->rows)};
+    for (int64_t at = 0; at < n->out->rows; at = llm_fold_end(n->out->rows, w.row_len, at)) w.n_parts++;
+    w.parts = llm_op_alloc(c, w.n_parts * (v->k + 1) * v->cols, sizeof *w.parts);
+    if (!llm_grad_open(c, n->in[0], &w.g)) w.g.p = NULL;
+    if (llm_ctx_failed(c)) return;
+    llm_parallel((size_t)(w.n_parts * ((v->cols + BLOCK - 1) / BLOCK)), backward_piece, &w);
+    llm_for_columns(v->cols, add_params, &w);
 }
 
 /* ---- gradient check ---- */
