@@ -81,6 +81,8 @@ int llm_decoder_finish(struct llm_config *c, const json_t *o, struct llm_err *e)
 int llm_decoder_extra(const struct llm_config *c, json_t *o);
 /* Llama's defaults, from which families that grew out of it differ by a few. */
 void llm_llama_defaults(struct llm_config *c);
+/* As GGUF files have it. */
+void llm_llama_in_gguf(struct llm_config *c);
 extern const struct llm_names llm_gguf_names;
 
 /* What a configuration says of classes (classes.c). */

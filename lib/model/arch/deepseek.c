@@ -5,9 +5,7 @@
 #include "model/arch/keys.h"
 
 #define KEYS \
-    LLM_KEYS_SIZES, \
-    {"hidden_act", LLM_KEY_ACT, LLM_AT(act), 0, 0, NULL, false}, \
-    {"rms_norm_eps", LLM_KEY_REAL, LLM_AT(norm_eps), 0, 1, NULL, false}, \
+    LLM_KEYS_LLAMA, \
     {"attention_bias", LLM_KEY_BOOL, LLM_AT(attention_bias), 0, 0, NULL, false}, \
     {"kv_lora_rank", LLM_KEY_INT, LLM_AT(kv_lora_rank), 1, 1 << 16, NULL, false}, \
     {"q_lora_rank", LLM_KEY_LENGTH, LLM_AT(q_lora_rank), 0, 1 << 16, NULL, false}, \

@@ -10,9 +10,7 @@ static const struct llm_config_key keys[] = {
     {"use_parallel_residual", LLM_KEY_BOOL, LLM_AT(parallel_residual), 0, 0, NULL, false},
     {"rotary_pct", LLM_KEY_REAL, LLM_AT(partial_rotary_factor), 0, 1, NULL, false},
     {"rotary_emb_base", LLM_KEY_REAL, LLM_AT(rope_theta), 1, 1e12, NULL, false},
-    LLM_KEYS_WINDOW,
-    LLM_KEYS_VARIANTS,
-    LLM_KEYS_SCORES,
+    LLM_KEYS_DECODER,
     LLM_KEY_END,
 };
 

@@ -30,6 +30,12 @@ static const char *const llm_pairing_words[] = {"halves", "interleaved", NULL};
     {"eos_token_id", LLM_KEY_TOKEN, LLM_AT(eos_token_id), 0, 0, NULL, false}, \
     {"rope_theta", LLM_KEY_REAL, LLM_AT(rope_theta), 1, 1e12, NULL, false}
 
+/* And its activation and norm. */
+#define LLM_KEYS_LLAMA \
+    LLM_KEYS_SIZES, \
+    {"hidden_act", LLM_KEY_ACT, LLM_AT(act), 0, 0, NULL, false}, \
+    {"rms_norm_eps", LLM_KEY_REAL, LLM_AT(norm_eps), 0, 1, NULL, false}
+
 /* Attention within a window. */
 #define LLM_KEYS_WINDOW \
     {"sliding_window", LLM_KEY_LENGTH, LLM_AT(sliding_window), 0, 1 << 24, NULL, true}, \
@@ -62,6 +68,9 @@ static const char *const llm_pairing_words[] = {"halves", "interleaved", NULL};
 /* Scores × 1/sqrt of this, where it is not the head's width: families that transformers gives it have their own row. */
 #define LLM_KEYS_SCORES \
     {"query_pre_attn_scalar", LLM_KEY_REAL, LLM_AT(query_pre_attn_scalar), 0, 1e9, NULL, true}
+
+/* What any decoder of attention may vary. */
+#define LLM_KEYS_DECODER LLM_KEYS_WINDOW, LLM_KEYS_VARIANTS, LLM_KEYS_SCORES
 
 /* Mixtures of experts. */
 #define LLM_KEYS_EXPERTS \

@@ -3,16 +3,12 @@
 #include "model/arch/keys.h"
 
 static const struct llm_config_key keys[] = {
-    LLM_KEYS_SIZES,
-    {"hidden_act", LLM_KEY_ACT, LLM_AT(act), 0, 0, NULL, false},
-    {"rms_norm_eps", LLM_KEY_REAL, LLM_AT(norm_eps), 0, 1, NULL, false},
+    LLM_KEYS_LLAMA,
     {"num_local_experts", LLM_KEY_INT, LLM_AT(num_experts), 1, LLM_MOST_EXPERTS, NULL, false},
     {"moe_intermediate_size", LLM_KEY_INT, LLM_AT(moe_intermediate_size), 0, 1 << 22, NULL, true},
     {"norm_topk_prob", LLM_KEY_BOOL, LLM_AT(norm_topk_prob), 0, 0, NULL, true},
     LLM_KEYS_EXPERTS,
-    LLM_KEYS_WINDOW,
-    LLM_KEYS_VARIANTS,
-    LLM_KEYS_SCORES,
+    LLM_KEYS_DECODER,
     LLM_KEY_END,
 };
 
@@ -48,18 +44,12 @@ static bool is_gguf(const struct llm_gguf *g)
     return llm_gguf_int(g, "llama.expert_count", 0, INT64_MAX, &n, NULL) == 0 && n > 0;
 }
 
-/* As in Llama's. */
-static void in_gguf(struct llm_config *c)
-{
-    c->rope_pairing = LLM_ROPE_INTERLEAVED;
-}
-
 const struct llm_arch llm_arch_mixtral = {
     .model_type = "mixtral",
     .gguf = "llama",
     .is_gguf = is_gguf,
     .gguf_keys = gguf_keys,
-    .in_gguf = in_gguf,
+    .in_gguf = llm_llama_in_gguf,
     .architecture = "MixtralForCausalLM",
     .keys = keys,
     .defaults = defaults,

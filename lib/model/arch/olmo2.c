@@ -2,13 +2,9 @@
 #include "model/arch/keys.h"
 
 static const struct llm_config_key keys[] = {
-    LLM_KEYS_SIZES,
-    {"hidden_act", LLM_KEY_ACT, LLM_AT(act), 0, 0, NULL, false},
-    {"rms_norm_eps", LLM_KEY_REAL, LLM_AT(norm_eps), 0, 1, NULL, false},
+    LLM_KEYS_LLAMA,
     {"attention_bias", LLM_KEY_BOOL, LLM_AT(attention_bias), 0, 0, NULL, false},
-    LLM_KEYS_WINDOW,
-    LLM_KEYS_VARIANTS,
-    LLM_KEYS_SCORES,
+    LLM_KEYS_DECODER,
     LLM_KEY_END,
 };
 

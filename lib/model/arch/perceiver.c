@@ -7,9 +7,7 @@
 static const char *const latent_words[] = {"last", "learned", NULL};
 
 static const struct llm_config_key keys[] = {
-    LLM_KEYS_SIZES,
-    {"hidden_act", LLM_KEY_ACT, LLM_AT(act), 0, 0, NULL, false},
-    {"rms_norm_eps", LLM_KEY_REAL, LLM_AT(norm_eps), 0, 1, NULL, false},
+    LLM_KEYS_LLAMA,
     {"num_latents", LLM_KEY_INT, LLM_AT(num_latents), 1, 1 << 20, NULL, false},
     {"latents", LLM_KEY_WORD, LLM_AT(latents), 0, 0, latent_words, false},
     {"position_embedding", LLM_KEY_WORD, LLM_AT(position), 0, 0, llm_position_words, true},

@@ -3,11 +3,8 @@
 #include "model/arch/keys.h"
 
 #define KEYS \
-    LLM_KEYS_SIZES, \
-    {"hidden_act", LLM_KEY_ACT, LLM_AT(act), 0, 0, NULL, false}, \
-    {"rms_norm_eps", LLM_KEY_REAL, LLM_AT(norm_eps), 0, 1, NULL, false}, \
-    LLM_KEYS_WINDOW, \
-    LLM_KEYS_VARIANTS, LLM_KEYS_SCORES
+    LLM_KEYS_LLAMA, \
+    LLM_KEYS_DECODER
 
 static const struct llm_config_key qwen2_keys[] = {KEYS, LLM_KEY_END};
 static const struct llm_config_key qwen3_keys[] = {

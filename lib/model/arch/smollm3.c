@@ -2,15 +2,11 @@
 #include "model/arch/keys.h"
 
 static const struct llm_config_key keys[] = {
-    LLM_KEYS_SIZES,
-    {"hidden_act", LLM_KEY_ACT, LLM_AT(act), 0, 0, NULL, false},
-    {"rms_norm_eps", LLM_KEY_REAL, LLM_AT(norm_eps), 0, 1, NULL, false},
+    LLM_KEYS_LLAMA,
     {"attention_bias", LLM_KEY_BOOL, LLM_AT(attention_bias), 0, 0, NULL, false},
     {"mlp_bias", LLM_KEY_BOOL, LLM_AT(mlp_bias), 0, 0, NULL, false},
     {"no_rope_layer_interval", LLM_KEY_LENGTH, LLM_AT(no_rope_layer_interval), 0, LLM_MAX_LAYERS, NULL, false},
-    LLM_KEYS_WINDOW,
-    LLM_KEYS_VARIANTS,
-    LLM_KEYS_SCORES,
+    LLM_KEYS_DECODER,
     LLM_KEY_END,
 };
 
@@ -31,11 +27,6 @@ static void defaults(struct llm_config *c)
     c->eos_token_id = 128001;
 }
 
-static void in_gguf(struct llm_config *c)
-{
-    c->rope_pairing = LLM_ROPE_INTERLEAVED;
-}
-
 const struct llm_arch llm_arch_smollm3 = {
     .model_type = "smollm3",
     .gguf = "smollm3",
@@ -44,7 +35,7 @@ const struct llm_arch llm_arch_smollm3 = {
     .defaults = defaults,
     .finish = llm_decoder_finish,
     .extra = llm_decoder_extra,
-    .in_gguf = in_gguf,
+    .in_gguf = llm_llama_in_gguf,
     .names = LLM_NAMES_LLAMA(),
     .declare = llm_decoder_declare,
     .forward = llm_decoder_forward,

@@ -6,9 +6,7 @@ static const struct llm_config_key keys[] = {
     {"hidden_act", LLM_KEY_ACT, LLM_AT(act), 0, 0, NULL, false},
     {"layer_norm_eps", LLM_KEY_REAL, LLM_AT(norm_eps), 0, 1, NULL, false},
     {"use_qkv_bias", LLM_KEY_BOOL, LLM_AT(attention_bias), 0, 0, NULL, false},
-    LLM_KEYS_WINDOW,
-    LLM_KEYS_VARIANTS,
-    LLM_KEYS_SCORES,
+    LLM_KEYS_DECODER,
     LLM_KEY_END,
 };
 
