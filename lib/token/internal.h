@@ -140,6 +140,9 @@ int llm_tokenizer_stream_parts(struct llm_tokenizer *t, struct llm_err *e) LLM_M
 
 /* ---- models.c: tables of models over characters, after vocabulary and settings ---- */
 int llm_model_prepare(struct llm_tokenizer *t, struct llm_err *e) LLM_MUST_CHECK;
+/* The tokens of one character; then the one of `cp`, the lowest id where there are several, or -1. */
+int llm_index_chars(struct llm_tokenizer *t, struct llm_err *e) LLM_MUST_CHECK;
+int32_t llm_char_token(const struct llm_tokenizer *t, uint32_t cp);
 /* Each way to cut a token into two tokens is a merge; `rank` of a token is that of its merges. *merges grows. */
 int llm_all_merges(const struct llm_tokenizer *t, const uint32_t *rank, struct llm_bpe_merge **merges, size_t *n, struct llm_err *e) LLM_MUST_CHECK;
 /* Makes t->bpe of a vocabulary whose scores say the order of its merges (indexed by text: llm_tokenizer_index_whole). */

@@ -113,8 +113,7 @@ static int by_character(const void *a, const void *b)
     return x->cp != y->cp ? (x->cp > y->cp) - (x->cp < y->cp) : (x->id > y->id) - (x->id < y->id);
 }
 
-/* Tokens of one character. */
-static int index_chars(struct llm_tokenizer *t, struct llm_err *e)
+int llm_index_chars(struct llm_tokenizer *t, struct llm_err *e)
 {
     t->chars = llm_alloc((size_t)t->vocab_size, sizeof *t->chars, "a vocabulary", e);
     if (!t->chars)
@@ -131,6 +130,19 @@ static int index_chars(struct llm_tokenizer *t, struct llm_err *e)
     struct llm_char_id *fewer = realloc(t->chars, (t->n_chars + 1) * sizeof *t->chars);
     t->chars = fewer ? fewer : t->chars;
     return 0;
+}
+
+int32_t llm_char_token(const struct llm_tokenizer *t, uint32_t cp)
+{
+    size_t low = 0, high = t->n_chars;
+    while (low < high) {
+        size_t mid = (low + high) / 2;
+        if (t->chars[mid].cp < cp)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return low < t->n_chars && t->chars[low].cp == cp ? t->chars[low].id : -1;
 }
 
 static int index_user(struct llm_tokenizer *t, struct llm_err *e)
@@ -194,7 +206,7 @@ int llm_model_prepare(struct llm_tokenizer *t, struct llm_err *e)
     if (t->model == &llm_model_wordpiece)
         return t->unknown < 0 ? llm_fail(e, EX_DATAERR, "a WordPiece model needs an unknown token") : index_wordpiece(t, e);
     t->words = !crosses_words(t);
-    return index_chars(t, e);
+    return llm_index_chars(t, e);
 }
 
 int llm_put_unknown(struct llm_encoder *en, const unsigned char *p, size_t n, struct llm_err *e)

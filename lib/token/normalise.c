@@ -43,11 +43,10 @@ static bool is_inert(uint32_t cp)
     return inert[cp >> 3] >> (cp & 7) & 1;
 }
 
-/* One stretch of valid UTF-8. */
-static int compose(const unsigned char *p, size_t n, struct llm_buf *out, struct llm_err *e)
+int llm_normalise(const unsigned char *p, size_t n, unsigned options, struct llm_buf *out, struct llm_err *e)
 {
     utf8proc_uint8_t *text = NULL;
-    utf8proc_ssize_t len = utf8proc_map(p, (utf8proc_ssize_t)n, &text, UTF8PROC_STABLE | UTF8PROC_COMPOSE);
+    utf8proc_ssize_t len = utf8proc_map(p, (utf8proc_ssize_t)n, &text, (utf8proc_option_t)(UTF8PROC_STABLE | options));
     if (len < 0)
         return len == UTF8PROC_ERROR_NOMEM ? llm_no_memory(e, "normalised text")
                                            : llm_fail(e, EX_DATAERR, "normalising: %s", utf8proc_errmsg(len));
@@ -71,7 +70,7 @@ static long nfc(const unsigned char *p, size_t n, bool last, struct llm_buf *out
         bool still = len <= 0 || is_inert(cp);
         if (still) {
             if (changing) {
-                if (llm_buf_put(out, p + done, starter - done, e) < 0 || compose(p + starter, at - starter, out, e) < 0)
+                if (llm_buf_put(out, p + done, starter - done, e) < 0 || llm_normalise(p + starter, at - starter, UTF8PROC_COMPOSE, out, e) < 0)
                     return -1;
                 done = at;
                 changing = false;
@@ -88,7 +87,7 @@ static long nfc(const unsigned char *p, size_t n, bool last, struct llm_buf *out
         return (long)starter;
     }
     size_t plain = changing ? starter : n;
-    if (llm_buf_put(out, p + done, plain - done, e) < 0 || (changing && compose(p + starter, n - starter, out, e) < 0))
+    if (llm_buf_put(out, p + done, plain - done, e) < 0 || (changing && llm_normalise(p + starter, n - starter, UTF8PROC_COMPOSE, out, e) < 0))
         return -1;
     return (long)n;
 }

@@ -12,5 +12,7 @@ struct llm_normaliser_row {
 };
 extern const struct llm_normaliser_row llm_normaliser_rows[]; /* ends with a NULL name */
 const struct llm_normaliser_row *llm_normaliser_find(const char *name);
+/* Appends what utf8proc makes of valid UTF-8; options: UTF8PROC_… */
+int llm_normalise(const unsigned char *p, size_t n, unsigned options, struct llm_buf *out, struct llm_err *e) LLM_MUST_CHECK;
 
 #endif

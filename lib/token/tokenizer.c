@@ -197,27 +197,6 @@ int llm_tokenizer_index_whole(struct llm_tokenizer *t, struct llm_err *e)
 
 /* ---- the model's own tables ---- */
 
-static int by_character(const void *a, const void *b)
-{
-    const struct llm_char_id *x = a, *y = b;
-    return x->cp != y->cp ? (x->cp > y->cp) - (x->cp < y->cp) : (x->id > y->id) - (x->id < y->id);
-}
-
-static int index_chars(struct llm_tokenizer *t, struct llm_err *e)
-{
-    t->chars = llm_alloc((size_t)t->vocab_size, sizeof *t->chars, "a vocabulary", e);
-    if (!t->chars)
-        return -1;
-    for (int32_t id = 0; id < t->vocab_size; id++) {
-        size_t n = t->offsets[id + 1] - t->offsets[id];
-        uint32_t cp;
-        if (n && t->flags[id] & LLM_TOKEN_MODEL && llm_utf8_next(t->pieces + t->offsets[id], n, &cp) == (int)n)
-            t->chars[t->n_chars++] = (struct llm_char_id){cp, id};
-    }
-    qsort(t->chars, t->n_chars, sizeof *t->chars, by_character);
-    return 0;
-}
-
 static int32_t special_of(const struct llm_tokenizer *t, const char *const *names)
 {
     for (; *names; names++) {
@@ -300,7 +279,7 @@ int llm_tokenizer_finish(struct llm_tokenizer *t, struct llm_bpe_merge *merges, 
     bool over_chars = t->model->encode_new && t->model != &llm_model_bpe;
     if (t->model == &llm_model_char || t->model == &llm_model_greedy) {
         free(merges);
-        if ((t->model == &llm_model_char ? index_chars(t, e) : llm_greedy_prepare(t, e)) < 0)
+        if ((t->model == &llm_model_char ? llm_index_chars(t, e) : llm_greedy_prepare(t, e)) < 0)
             return -1;
     } else if ((over_chars ? finish_chars : finish_bytes)(t, merges, n_merges, e) < 0) {
         return -1;

@@ -3,19 +3,6 @@
 #include "token/internal.h"
 #include "token/unicode.h"
 
-static int32_t find(const struct llm_tokenizer *t, uint32_t cp)
-{
-    size_t low = 0, high = t->n_chars;
-    while (low < high) {
-        size_t mid = (low + high) / 2;
-        if (t->chars[mid].cp < cp)
-            low = mid + 1;
-        else
-            high = mid;
-    }
-    return low < t->n_chars && t->chars[low].cp == cp ? t->chars[low].id : -1;
-}
-
 static int encode_new(struct llm_encoder *en, const unsigned char *p, size_t n, struct llm_err *e)
 {
     const struct llm_tokenizer *t = en->t;
@@ -34,7 +21,7 @@ static int encode_new(struct llm_encoder *en, const unsigned char *p, size_t n, 
         size_t len = llm_trie_longest(&t->kept, 0, p + at, n - at, &id);
         if (!len) {
             len = (size_t)llm_utf8_next(p + at, n - at, &cp);
-            id = find(t, cp);
+            id = llm_char_token(t, cp);
         }
         if (id >= 0) {
             en->ids[en->n_ids++] = id;
@@ -64,7 +51,7 @@ int llm_bpe_chars_derive(const struct llm_tokenizer *t, struct llm_bpe_work *w, 
     for (size_t at = 0; at < n;) {
         uint32_t cp;
         int len = llm_utf8_next(p + at, n - at, &cp);
-        int32_t id = len > 0 ? find(t, cp) : -1;
+        int32_t id = len > 0 ? llm_char_token(t, cp) : -1;
         if (id < 0)
             return llm_fail(e, EX_DATAERR, "a character has no token");
         ids[(*n_ids)++] = id;

@@ -2,19 +2,6 @@
 #include "token/internal.h"
 #include "token/unicode.h"
 
-static int32_t find(const struct llm_tokenizer *t, uint32_t cp)
-{
-    size_t low = 0, high = t->n_chars;
-    while (low < high) {
-        size_t mid = (low + high) / 2;
-        if (t->chars[mid].cp < cp)
-            low = mid + 1;
-        else
-            high = mid;
-    }
-    return low < t->n_chars && t->chars[low].cp == cp ? t->chars[low].id : t->unknown;
-}
-
 static int encode(struct llm_encoder *en, const unsigned char *p, size_t n, struct llm_err *e)
 {
     for (size_t at = 0; at < n;) {
@@ -22,7 +9,9 @@ static int encode(struct llm_encoder *en, const unsigned char *p, size_t n, stru
         int len = llm_utf8_next(p + at, n - at, &cp);
         if (len <= 0)
             return llm_fail(e, EX_DATAERR, "byte 0x%02X is not UTF-8, and a character vocabulary knows only characters", p[at]);
-        int32_t id = find(en->t, cp);
+        int32_t id = llm_char_token(en->t, cp);
+        if (id < 0)
+            id = en->t->unknown;
         if (id < 0)
             return llm_fail(e, EX_DATAERR, "character U+%04X has no token in this vocabulary", cp);
         en->ids[en->n_ids++] = id;

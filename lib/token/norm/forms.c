@@ -1,24 +1,16 @@
 /* Unicode's normal forms through utf8proc. */
-#include <stdlib.h>
 #include <utf8proc.h>
 #include "token/norm/norm.h"
 #include "token/normalise.h"
 
-static int map(const unsigned char *p, size_t n, int options, struct llm_buf *out, struct llm_err *e)
+static int map(const unsigned char *p, size_t n, unsigned options, struct llm_buf *out, struct llm_err *e)
 {
     size_t ascii = 0;
     while (ascii < n && p[ascii] < 0x80)
         ascii++;
     if (ascii == n)
         return llm_buf_put(out, p, n, e);
-    utf8proc_uint8_t *text = NULL;
-    utf8proc_ssize_t len = utf8proc_map(p, (utf8proc_ssize_t)n, &text, (utf8proc_option_t)(UTF8PROC_STABLE | options));
-    if (len < 0)
-        return len == UTF8PROC_ERROR_NOMEM ? llm_no_memory(e, "normalised text")
-                                           : llm_fail(e, EX_DATAERR, "normalising: %s", utf8proc_errmsg(len));
-    int bad = llm_buf_put(out, text, (size_t)len, e);
-    free(text);
-    return bad;
+    return llm_normalise(p, n, options, out, e);
 }
 
 static int nfc(const struct llm_norm *s, const struct llm_norm_place *at, const unsigned char *p, size_t n, struct llm_buf *out, struct llm_err *e)

@@ -29,6 +29,17 @@ static size_t character(const unsigned char *p, size_t n, uint32_t *cp)
     return len > 0 ? (size_t)len : n;
 }
 
+static void once_each(struct characters *c)
+{
+    size_t kept = 0;
+    if (c->n)
+        qsort(c->cps, c->n, sizeof *c->cps, by_number);
+    for (size_t k = 0; k < c->n; k++)
+        if (kept == 0 || c->cps[kept - 1] != c->cps[k])
+            c->cps[kept++] = c->cps[k];
+    c->n = kept;
+}
+
 static int list_characters(struct characters *c, const struct llm_counts *words, struct llm_err *e)
 {
     size_t slots = words->slots ? (size_t)1 << words->bits : 0, room = 0, kept = 0;
@@ -44,21 +55,11 @@ static int list_characters(struct characters *c, const struct llm_counts *words,
                 c->cps[c->n++] = cp;
         }
         if (c->n > 2 * kept + 4096) { /* text has few characters: each stays once */
-            qsort(c->cps, c->n, sizeof *c->cps, by_number);
-            kept = 0;
-            for (size_t k = 0; k < c->n; k++)
-                if (kept == 0 || c->cps[kept - 1] != c->cps[k])
-                    c->cps[kept++] = c->cps[k];
-            c->n = kept;
+            once_each(c);
+            kept = c->n;
         }
     }
-    if (c->n)
-        qsort(c->cps, c->n, sizeof *c->cps, by_number);
-    kept = 0;
-    for (size_t k = 0; k < c->n; k++)
-        if (kept == 0 || c->cps[kept - 1] != c->cps[k])
-            c->cps[kept++] = c->cps[k];
-    c->n = kept;
+    once_each(c);
     return 0;
 }
 
