@@ -55,6 +55,18 @@ nothing_left() {
     [[ -z $found ]] || fail "left behind: $found"
 }
 
+# refused STATUS PATTERN COMMAND...: the program of COMMAND fails so, in one line under its name, prints nothing, and leaves nothing half made.
+refused() {
+    local wanted=$1 pattern=$2
+    shift 2
+    run "-$wanted" --separate-stderr "$@" < /dev/null
+    [[ -z $output ]] || fail "printed: $output"
+    [[ $wanted == 2 ]] && stderr=${stderr%$'\n'Try*} # misuse adds the line "Try '… --help'."
+    one_line "$stderr"
+    [[ $* =~ llm-[a-z]+ && $stderr == "${BASH_REMATCH[0]}"[:\ ]*$pattern* ]] || fail "expected '$pattern', found: $stderr"
+    nothing_left
+}
+
 # sentences N: N lines of made-up English, the same at each call.
 sentences() {
     awk -v n="$1" 'BEGIN { split("red green small old quick", a); split("cat dog bird fish hen", b); split("sees likes hears follows", v)

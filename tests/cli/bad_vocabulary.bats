@@ -33,14 +33,6 @@ open(sys.argv[2], "wb").write(raw)
 END
 }
 
-refused() { # STATUS PATTERN COMMAND...
-    local wanted=$1 pattern=$2
-    shift 2
-    run "-$wanted" --separate-stderr "$@" < /dev/null
-    one_line "$stderr"
-    [[ -z $output && $stderr == *$pattern* ]] || fail "expected '$pattern', found: $output$stderr"
-}
-
 # runs MODEL: it says something, and scores known text
 runs() {
     llm-infer -q -m "$1" --temp 0 -n 5 "Once upon" > text

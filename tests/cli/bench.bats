@@ -27,18 +27,6 @@ cell() {
     awk -F'\t' -v row="$2" -v column="$3" '$1 == row { print $column }' "$1"
 }
 
-# refused STATUS PATTERN COMMAND...: fails so, in one line, and prints nothing
-refused() {
-    local wanted=$1 pattern=$2
-    shift 2
-    run "-$wanted" --separate-stderr "$@" < /dev/null
-    [[ -z $output ]] || fail "printed: $output"
-    [[ $wanted == 2 ]] && stderr=${stderr%$'\n'Try*}
-    one_line "$stderr"
-    [[ $stderr == llm-bench*$pattern* ]] || fail "expected '$pattern', found: $stderr"
-    nothing_left
-}
-
 @test "cost: Llama-2 7B to the parameter, its block to the FLOP" {
     llm-bench cost "$D/llama2-7b.json" > t
     [[ $(cell t model 3) == 6738415616 ]]

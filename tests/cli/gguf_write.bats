@@ -14,15 +14,6 @@ close_to() { # FILE FILE BOUND: a number a line
     paste "$1" "$2" | awk -v bound="$3" '{d = $1 - $2; if (d < 0) d = -d; if (!(d <= bound)) exit 1} END {exit NR < 5}'
 }
 
-refused() {
-    local wanted=$1 pattern=$2
-    shift 2
-    run "-$wanted" --separate-stderr "$@" < /dev/null
-    one_line "$stderr"
-    [[ -z $output && $stderr == llm-quantize:*$pattern* ]] || fail "expected '$pattern', found: $output$stderr"
-    nothing_left
-}
-
 @test "a folder as GGUF: the same ids, log-probabilities and text, from a file and through a pipe" {
     llm-quantize -q -t keep "$M" m.gguf
     [[ $(head -c 8 m.gguf | od -An -tx1 | tr -d ' ') == 4747554603000000 ]]

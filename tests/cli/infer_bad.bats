@@ -6,19 +6,6 @@ setup() {
     P='Once upon a time'
 }
 
-# refused STATUS PATTERN COMMAND...: fails so, in one line, and prints nothing
-refused() {
-    local wanted=$1 pattern=$2
-    shift 2
-    run "-$wanted" --separate-stderr "$@" < /dev/null
-    [[ -z $output ]] || fail "printed: $output"
-    # misuse adds the line "Try '… --help'."
-    [[ $wanted == 2 ]] && stderr=${stderr%$'\n'Try*}
-    one_line "$stderr"
-    [[ $stderr == llm-infer:*$pattern* ]] || fail "expected '$pattern', found: $stderr"
-    nothing_left
-}
-
 @test "misuse is status 2" {
     refused 2 'expected a model' llm-infer "$P"
     refused 2 'standard input cannot be two inputs' llm-infer -m -

@@ -6,17 +6,6 @@ setup_file() {
     export KV=$PWD/c.kv
 }
 
-refused() {
-    local wanted=$1 pattern=$2
-    shift 2
-    run "-$wanted" --separate-stderr "$@" < /dev/null
-    [[ -z $output ]] || fail "printed: $output"
-    [[ $wanted == 2 ]] && stderr=${stderr%$'\n'Try*}
-    one_line "$stderr"
-    [[ $stderr == llm-kvinspect*$pattern* ]] || fail "expected '$pattern', found: $stderr"
-    nothing_left
-}
-
 value() {
     awk -F'\t' -v key="$1" '$1 == key {print $2}'
 }

@@ -5,17 +5,6 @@ setup() {
     P='Once upon a time there was a red cat.'
 }
 
-refused() {
-    local wanted=$1 pattern=$2
-    shift 2
-    run "-$wanted" --separate-stderr "$@" < /dev/null
-    [[ -z $output ]] || fail "printed: $output"
-    [[ $wanted == 2 ]] && stderr=${stderr%$'\n'Try*}
-    one_line "$stderr"
-    [[ $stderr == llm-quantize:*$pattern* ]] || fail "expected '$pattern', found: $stderr"
-    nothing_left
-}
-
 score() {
     llm-infer -m "$1" --precision f32 --score "$P" | cut -f3
 }
