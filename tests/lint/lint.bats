@@ -123,3 +123,8 @@ plant() {
         $(grep -L base/hash.h tests/unit/cpu/test_*.c)
     assert_output ""
 }
+
+@test "no file names a path of the machine it was written on, or a paper that is not in the tree" {
+    run -1 git grep -nE '/(work)/|/(home)/[a-z]|\b(ORACLES|MISSION|PLAN)\b' -- . ':!tests/lint'
+    assert_output ""
+}

@@ -122,7 +122,7 @@ def render(case, template, messages, variables, tools=None, prompt=False):
 
 
 def main():
-    shared = sys.argv[1] if len(sys.argv) > 1 else "/work/shared"
+    shared = sys.argv[1] if len(sys.argv) > 1 else "../shared"
     print(json.dumps({"messages": MESSAGES, "variables": VARIABLES}, ensure_ascii=False, separators=(",", ":")))
     for line in EXPRESSIONS.strip().split("\n"):
         for e in line.split(" | "):

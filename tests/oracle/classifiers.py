@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Tiny classifiers as transformers keeps them, for tests/cli/classify.bats: tests/golden/classify.
 
-    /work/tmp/venv/bin/python tests/oracle/classifiers.py tests/golden/classify
+    python tests/oracle/classifiers.py tests/golden/classify
 
 A BERT with pairs of texts and a Llama; weights are random and strong. Each folder's expected.json holds ids (and kinds of segments), the labels and the
 probabilities that transformers computes in double precision; of one batch the loss, and the norm of each tensor's gradient with eight projections.

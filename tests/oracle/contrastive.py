@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """CLIP's loss and its gradients in double precision, for tests/unit/tensor/test_contrastive.c: tests/golden/contrastive.tsv.
 
-    /work/tmp/venv/bin/python tests/oracle/contrastive.py > tests/golden/contrastive.tsv
+    python tests/oracle/contrastive.py > tests/golden/contrastive.tsv
 
 Vectors are made by a formula that the test knows too. Columns: pairs, width, logit_scale, loss (mean), its gradient by logit_scale, the gradient by the
 vectors before they were normalised: norm and the inner product with a third set of vectors.

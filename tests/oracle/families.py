@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Goldens for tests/unit/model/test_families.c: tiny models of every family, made hard (ORACLES, "Tests that can fail"): random gains and biases, attention
+"""Goldens for tests/unit/model/test_families.c: tiny models of every family, made hard: random gains and biases, attention
 scores that deviate by 2 to 5, windows of 16, prompts beyond the original context. Logits by transformers in double precision throughout.
 
-    /work/tmp/venv/bin/python tests/oracle/families.py tests/golden/families [CASE...]
+    python tests/oracle/families.py tests/golden/families [CASE...]
 
 Each golden is a safetensors file: "logits" (every EVERY-th row; of a model without a head its final hidden states), and in its metadata config.json, the tensors' names and shapes, and the context that the
 test is to ask for. Weights are not stored: parameter i in order of names is drawn from Philox by both sides.

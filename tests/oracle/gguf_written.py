@@ -2,7 +2,7 @@
 """Do others read the GGUF files that llm-quantize writes? Tiny models of every family with random weights, from Hugging Face folders: the gguf package must
 find the tensors, and llama.cpp must compute the logits that transformers computes (and that llm-infer computes from the same file).
 
-    PATH=$PWD/bin:$PATH /work/tmp/venv/bin/python tests/oracle/gguf_written.py [FAMILY...]
+    PATH=$PWD/bin:$PATH python tests/oracle/gguf_written.py [FAMILY...]
 
 With --tokenizer FOLDER-OR-FILE... instead: writes a model with that tokenizer and compares its ids in llama.cpp with ours on the lines of this script.
 Needs torch, transformers, gguf, llama_cpp. Prints a table; status 1 when something differs by more than LIMIT of the range of logits.

@@ -2,7 +2,7 @@
 """Golden for tests/unit/train/test_optim.c: 100 steps of each optimizer in double, by torch.optim where it has it (Lion is the paper's formula), of a wide
 and a tall matrix that decay and a vector that does not.
 
-    /work/tmp/venv/bin/python tests/oracle/optim.py > tests/golden/train/optim.tsv
+    python tests/oracle/optim.py > tests/golden/train/optim.tsv
 """
 import math
 

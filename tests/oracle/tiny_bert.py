@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A tiny encoder as sentence-transformers keeps it, for tests/cli/encoders.bats: tests/golden/tiny-bert.
 
-    /work/tmp/venv/bin/python tests/oracle/tiny_bert.py tests/golden/tiny-bert
+    python tests/oracle/tiny_bert.py tests/golden/tiny-bert
 
 Weights are random and strong; expected.json holds texts, their ids by `tokenizers` and the vectors that transformers makes of them in double precision.
 """

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A tiny encoder-decoder as transformers saves it, for tests/cli/encoder_decoder.bats: tests/golden/tiny-t5.
 
-    /work/tmp/venv/bin/python tests/oracle/tiny_t5.py tests/golden/tiny-t5
+    python tests/oracle/tiny_t5.py tests/golden/tiny-t5
 
 Weights are random and strong; expected.json holds token ids and what transformers answers, greedily, in double precision (with and without an end).
 """

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Goldens for tests/unit/train/test_oracle.c: logits, loss, every gradient (norm and 64 random projections) and a 20-step loss curve of a GPT-2-shaped and
-of a Llama-shaped model with hard weights (ORACLES, "Tests that can fail"), by PyTorch in double precision. The models are written out here from their
+of a Llama-shaped model with hard weights, by PyTorch in double precision. The models are written out here from their
 formulas; transformers, in single precision, must agree with them.
 
-    /work/tmp/venv/bin/python tests/oracle/train_goldens.py tests/golden/train
+    python tests/oracle/train_goldens.py tests/golden/train
 """
 import json
 import math

@@ -2,7 +2,7 @@
 """nanoGPT's setting for a CPU (tests/slow/nanogpt.bats) in PyTorch, FP32, from the weights that llm-train begins with and on the batches that it sees:
 after 2000 steps both must be within .005 of one another on the whole validation split.
 
-    PATH=$PWD/bin:$PATH /work/tmp/venv/bin/python tests/oracle/train_nanogpt.py ../shared/data/corpora/tinyshakespeare.txt FOLDER [SEED [STEPS]]
+    PATH=$PWD/bin:$PATH python tests/oracle/train_nanogpt.py ../shared/data/corpora/tinyshakespeare.txt FOLDER [SEED [STEPS]]
 """
 import json
 import math

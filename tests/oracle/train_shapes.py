@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Models of full width against PyTorch in double precision: GPT-2 124M, and a Llama shape with grouped keys and a window, with hard weights (ORACLES,
-"Tests that can fail"). llm-infer gives the logits, llm-train the gradients: after one step of SGD without decay and clipping its momentum is the gradient.
+"""Models of full width against PyTorch in double precision: GPT-2 124M, and a Llama shape with grouped keys and a window, with hard weights.
+llm-infer gives the logits, llm-train the gradients: after one step of SGD without decay and clipping its momentum is the gradient.
 
-    PATH=$PWD/bin:$PATH /work/tmp/venv/bin/python tests/oracle/train_shapes.py FOLDER [gpt2|llama]...
+    PATH=$PWD/bin:$PATH python tests/oracle/train_shapes.py FOLDER [gpt2|llama]...
 
 FOLDER is for files (about 1 GB, removed again). A line a tensor: ‖Δ‖/‖g‖ of ours and of PyTorch in single precision, both from the double. Fails when
 logits differ by more than 5e-6 of their range, or a gradient by more than 1e-5 and more than twice what PyTorch's does.

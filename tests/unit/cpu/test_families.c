@@ -287,7 +287,7 @@ static void test_blend(void **state)
     }
 }
 
-/* ORACLES: Adam's first step is -lr·sign(g) as eps → 0; AdamW with g = 0 leaves w(1 - lr·wd). */
+/* Adam's first step is -lr·sign(g) as eps → 0; AdamW with g = 0 leaves w(1 - lr·wd). */
 static void test_adam_limits(void **state)
 {
     (void)state;

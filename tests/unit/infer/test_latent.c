@@ -1,4 +1,4 @@
-/* MLA: what training computes, keys and values of every head, is what decoding computes from the latent vector alone (ORACLES: naive = absorbed). */
+/* MLA: what training computes, keys and values of every head, is what decoding computes from the latent vector alone. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* Properties of routers and mixtures (ORACLES: MoE, Gumbel-softmax, straight-through). */
+/* Properties of routers and mixtures, of Gumbel-softmax and straight-through gradients too. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

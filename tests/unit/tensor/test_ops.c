@@ -1,4 +1,4 @@
-/* Properties of single ops that need no other program (ORACLES). Forward and backward against formulas are test_gradcheck.c's. */
+/* Properties of single ops that need no other program. Forward and backward against formulas are test_gradcheck.c's. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -10,14 +10,9 @@
 #include <string.h>
 #include <unistd.h>
 #include "token/chat/chat.h"
+#include "tests/unit/token/shared.h"
 
 static const struct tm now = {.tm_year = 126, .tm_mon = 0, .tm_mday = 2, .tm_hour = 15, .tm_min = 4, .tm_sec = 5, .tm_wday = 5, .tm_yday = 1};
-
-static const char *shared(void)
-{
-    const char *s = getenv("LLM_SHARED");
-    return s ? s : access("../shared/data", R_OK) == 0 ? "../shared" : "/work/shared";
-}
 
 /* A file of SHARED/data/chat-templates. NULL: it is not there. */
 static char *read_template(const char *name, size_t *n)

@@ -5,25 +5,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 #include "tests/fuzz/tokenizer.h"
-
-static const char *shared(void)
-{
-    const char *s = getenv("LLM_SHARED");
-    return s ? s : access("../shared/data", R_OK) == 0 ? "../shared" : "/work/shared";
-}
-
-static struct llm_tokenizer *load(const char *name)
-{
-    char path[600];
-    struct llm_err e = {0};
-    snprintf(path, sizeof path, "%s/data/tokenizers/%s", shared(), name);
-    if (access(path, R_OK) != 0)
-        return NULL;
-    struct llm_tokenizer *t = llm_tokenizer_load(path, NULL, &e);
-    if (!t)
-        fail_msg("%s", e.text);
-    return t;
-}
+#include "tests/unit/token/shared.h"
 
 static void same_pieces(const struct llm_tokenizer *a, const struct llm_tokenizer *b)
 {
@@ -38,7 +20,7 @@ static void same_pieces(const struct llm_tokenizer *a, const struct llm_tokenize
 
 static void forms(void **state)
 {
-    struct llm_tokenizer *t = load(*state);
+    struct llm_tokenizer *t = load_shared(*state);
     struct llm_err e = {0};
     struct llm_buf json = {0};
     if (!t)

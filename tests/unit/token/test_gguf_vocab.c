@@ -6,25 +6,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 #include "tests/fuzz/tokenizer.h"
-
-static const char *shared(void)
-{
-    const char *s = getenv("LLM_SHARED");
-    return s ? s : access("../shared/data", R_OK) == 0 ? "../shared" : "/work/shared";
-}
-
-static struct llm_tokenizer *load(const char *name)
-{
-    char path[600];
-    struct llm_err e = {0};
-    snprintf(path, sizeof path, "%s/data/tokenizers/%s", shared(), name);
-    if (access(path, R_OK) != 0)
-        return NULL;
-    struct llm_tokenizer *t = llm_tokenizer_load(path, NULL, &e);
-    if (!t)
-        fail_msg("%s", e.text);
-    return t;
-}
+#include "tests/unit/token/shared.h"
 
 /* A file with a NUL behind it. */
 static char *slurp(const char *name, const char *suffix)
@@ -65,7 +47,7 @@ static void vectors(void **state)
     char gguf[200];
     snprintf(gguf, sizeof gguf, "ggml-vocab/ggml-vocab-%s.gguf", v->name);
     char *in = slurp(v->name, "inp"), *out = slurp(v->name, "out");
-    struct llm_tokenizer *t = load(v->tokenizer ? v->tokenizer : gguf);
+    struct llm_tokenizer *t = load_shared(v->tokenizer ? v->tokenizer : gguf);
     if (!t || !in || !out)
         skip();
     char *text = in, *line = out;
@@ -96,7 +78,7 @@ static void one_identity(void **state)
                                            {"ggml-vocab/ggml-vocab-llama-spm.gguf", "llama2/tokenizer.model"}};
     (void)state;
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
-        struct llm_tokenizer *a = load(pairs[i][0]), *b = load(pairs[i][1]);
+        struct llm_tokenizer *a = load_shared(pairs[i][0]), *b = load_shared(pairs[i][1]);
         if (!a || !b)
             skip();
         if (strcmp(llm_tokenizer_id(a), llm_tokenizer_id(b)) != 0)

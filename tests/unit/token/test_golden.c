@@ -10,12 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "token/tokenizer.h"
-
-static const char *shared(void)
-{
-    const char *s = getenv("LLM_SHARED");
-    return s ? s : access("../shared/data", R_OK) == 0 ? "../shared" : "/work/shared";
-}
+#include "tests/unit/token/shared.h"
 
 struct pair { const char *tokenizer, *golden; };
 static const struct pair pairs[] = {

@@ -108,7 +108,7 @@ static void test_torch(void **state)
     fclose(f);
 }
 
-/* What five steps make of singular values (ORACLES): a diagonal of norm 1 stays one, wide or tall, and singular vectors stay. */
+/* What five steps make of singular values: a diagonal of norm 1 stays one, wide or tall, and singular vectors stay. */
 static void test_newton_schulz(void **state)
 {
     static const double pairs[][2] = {{1, .696436}, {.5, .765439}, {.1, .712120}, {.01, .698917}, {.001, .470544}};
