@@ -51,6 +51,13 @@ static void time_step_back(float *d_raw, const float *d_dt, const float *raw, co
     });
 }
 
+static float sum(const float *x, size_t n)
+{
+    V all = v_zero();
+    FOR_VECTORS(n, all = v_add(all, LOAD(x)););
+    return v_sum(all);
+}
+
 static void decay(float *a, const float *a_log, size_t n)
 {
     FOR_VECTORS(n, STORE(a, v_neg(v_exp(LOAD(a_log)))););
@@ -97,7 +104,6 @@ INLINE void forward_tile(const struct llm_scan_run *r, struct part k, size_t til
         V x = load(x_at, count), dt = load(dt_at, count), in = v_mul(dt, x), e = decay_of(dt, a2[0]);
         V y = k.state ? load(y_at, count) : v_mul(skip, x), odd = v_zero();
         __builtin_prefetch(x_at + LLM_SCAN_CHUNK * r->ldx, 0, 2);
-        __builtin_prefetch(dt_at + LLM_SCAN_CHUNK * r->ldt, 0, 2);
         UNROLL
         for (size_t n = 0; n < tile; n++) {
             if (!one && n > 0) e = decay_of(dt, a2[n]);
@@ -200,7 +206,6 @@ INLINE void backward_tile(const struct llm_scan_back *s, struct part k, size_t t
             d_in[v] = v_zero();
             d_log[v] = v_zero();
             __builtin_prefetch(x_at + v * VN - LLM_SCAN_CHUNK * r->ldx, 0, 2);
-            __builtin_prefetch(dt_at + v * VN - LLM_SCAN_CHUNK * r->ldt, 0, 2);
             __builtin_prefetch(dy_at + v * VN - LLM_SCAN_CHUNK * s->ld_dy, 0, 2);
         }
         UNROLL
@@ -346,5 +351,5 @@ void KERNEL(llm_fill_scan)(struct llm_kernels *k);
 void KERNEL(llm_fill_scan)(struct llm_kernels *k)
 {
     k->scan = (struct llm_scan_kernels){.forward = forward, .backward = backward, .time_step = time_step, .time_step_back = time_step_back,
-                                        .decay = decay, .conv = conv, .conv_back = conv_back};
+                                        .sum = sum, .decay = decay, .conv = conv, .conv_back = conv_back};
 }

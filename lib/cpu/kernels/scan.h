@@ -59,6 +59,7 @@ struct llm_scan_kernels {
     void (*time_step)(float *dt, const float *raw, const float *bias, float low, float high, size_t n);
     /* d_raw = d_dt·slope of that, 0 where it is at a bound */
     void (*time_step_back)(float *d_raw, const float *d_dt, const float *raw, const float *bias, float low, float high, size_t n);
+    float (*sum)(const float *x, size_t n);
     void (*decay)(float *a, const float *a_log, size_t n);                       /* -e^a_log */
     /* y = silu(bias + Σ_j w[j]·taps[j]): w [k][ldw], bias may be NULL */
     void (*conv)(float *y, const float *const *taps, const float *w, size_t ldw, const float *bias, size_t k, size_t n);

@@ -10,30 +10,30 @@
 #include "tensor/ops.h"
 #include "tensor/tape.h"
 
-enum { BLOCK = 64 }; /* channels of a piece */
+enum { BLOCK = 64 }; /* channels of a piece, or as many as whole heads have */
 
 /* A few tokens of a segment; the state before them is kept. */
 struct chunk { int64_t first, n, part; };
-struct block { int64_t from, n, group; };
+struct block { int64_t from, n, group; }; /* whole heads */
 
 /* What forward and backward share; on `acts`. */
 struct scan {
     struct llm_scan o;
-    int64_t tokens, cols, states, n_chunks, n_parts, n_blocks;
+    int64_t tokens, cols, states, each, wide; /* channels of a time step; of the widest block */
+    int64_t n_chunks, n_parts, n_blocks;
     struct llm_segment *segments;
     struct chunk *chunks;        /* segment by segment; parts are runs of chunks that do not leave a block of the canonical order */
     int64_t *first_chunk;        /* [n_segments + 1] */
     struct block *blocks;        /* channels, none in two groups */
     float *a, *skip, *bias;      /* [states or 1, cols]; [cols]; [cols] */
-    float *dt;                   /* [tokens, cols] */
-    float *kept;                 /* [n_chunks, states, cols]; NULL when not recording */
+    float *kept;                 /* of each chunk, of each block: [states, channels]; NULL when not recording */
 };
 struct scan_args { struct scan s; };
 struct work {
     const struct scan *s;
     const struct llm_tensor *x, *raw, *b, *c, *y;
     /* backward */
-    float *d_dt, *d_bc, *partial; /* [tokens, cols]; [n_blocks, tokens, 2·states]; [n_parts, rows, cols]: of a, of skip */
+    float *d_bc, *partial;       /* [n_blocks, tokens, 2·states]; [n_parts, rows, cols]: of a, of skip */
     int64_t a_rows;
     float *dx, *d_raw;           /* of x, of raw: [tokens][ldx], [tokens][ld_raw]: the gradients themselves where nothing stands in them */
     int64_t ldx, ld_raw;
@@ -42,25 +42,43 @@ struct work {
     atomic_bool no_memory;
 };
 
-static struct llm_scan_run run_of(const struct work *w, const struct block *k, int64_t first, int64_t n)
+/* Time steps of a chunk of a block, dt [n][wide]. Those of the chunk `ahead` tokens further are fetched meanwhile. */
+static void time_steps(const struct work *w, const struct block *k, const struct chunk *q, int64_t ahead, float *dt)
+{
+    const struct scan *s = w->s;
+    int64_t first = k->from / s->each, n = k->n / s->each;
+    for (int64_t t = q->first; t < q->first + q->n; t++, dt += s->wide) {
+        const float *raw = w->raw->data + t * w->raw->stride + first;
+        for (int64_t i = 0; i < n && t + ahead >= 0 && t + ahead < s->tokens; i += 16) __builtin_prefetch(raw + ahead * w->raw->stride + i, 0, 2);
+        llm_k.scan.time_step(dt, raw, s->bias + first, s->o.dt_min, s->o.dt_max, (size_t)n);
+        for (int64_t j = n - 1; s->each > 1 && j >= 0; j--) { /* from behind: heads spread over what is read already */
+            float v = dt[j];
+            for (int64_t p = 0; p < s->each; p++) dt[j * s->each + p] = v;
+        }
+    }
+}
+
+static struct llm_scan_run run_of(const struct work *w, const struct block *k, const struct chunk *q, const float *dt, float *h)
 {
     const struct scan *s = w->s;
     return (struct llm_scan_run){
-        .tokens = (size_t)n, .channels = (size_t)k->n, .states = (size_t)s->states, .one_decay = s->o.by_head,
+        .tokens = (size_t)q->n, .channels = (size_t)k->n, .states = (size_t)s->states, .one_decay = s->o.by_head,
         .a = s->a + k->from, .lda = (size_t)s->cols, .skip = s->skip + k->from,
-        .x = w->x->data + first * w->x->stride + k->from, .ldx = (size_t)w->x->stride,
-        .dt = s->dt + first * s->cols + k->from, .ldt = (size_t)s->cols, .b = w->b->data + first * w->b->stride + k->group * s->states,
-        .ldb = (size_t)w->b->stride, .c = w->c->data + first * w->c->stride + k->group * s->states, .ldc = (size_t)w->c->stride};
+        .x = w->x->data + q->first * w->x->stride + k->from, .ldx = (size_t)w->x->stride, .dt = dt, .ldt = (size_t)s->wide,
+        .b = w->b->data + q->first * w->b->stride + k->group * s->states, .ldb = (size_t)w->b->stride,
+        .c = w->c->data + q->first * w->c->stride + k->group * s->states, .ldc = (size_t)w->c->stride, .h = h, .ldh = (size_t)k->n,
+        .y = w->y->data + q->first * w->y->stride + k->from, .ldy = (size_t)w->y->stride};
 }
 
 static void forward_piece(void *arg, size_t i, int thread)
 {
     struct work *w = arg;
     const struct scan *s = w->s;
-    const struct llm_segment *g = &s->segments[(int64_t)i / s->n_blocks];
+    int64_t number = (int64_t)i / s->n_blocks;
+    const struct llm_segment *g = &s->segments[number];
     const struct block *k = &s->blocks[(int64_t)i % s->n_blocks];
-    float *h = llm_scratch(thread, (size_t)(s->states * BLOCK) * sizeof *h);
-    if (!h) {
+    float *dt = llm_scratch(thread, (size_t)((LLM_SCAN_CHUNK + s->states) * s->wide) * sizeof *dt), *h = dt + LLM_SCAN_CHUNK * s->wide;
+    if (!dt) {
         atomic_store(&w->no_memory, true);
         return;
     }
@@ -68,43 +86,13 @@ static void forward_piece(void *arg, size_t i, int thread)
         if (g->from) memcpy(h + n * k->n, g->from + n * s->cols + k->from, (size_t)k->n * sizeof *h);
         else memset(h + n * k->n, 0, (size_t)k->n * sizeof *h);
     }
-    int64_t number = (int64_t)i / s->n_blocks;
-    for (int64_t c = s->kept ? s->first_chunk[number] : 0; s->kept && c < s->first_chunk[number + 1]; c++) {
-        for (int64_t n = 0; n < s->states; n++) {
-            memcpy(s->kept + (c * s->states + n) * s->cols + k->from, h + n * k->n, (size_t)k->n * sizeof *h);
-        }
-        struct llm_scan_run r = run_of(w, k, s->chunks[c].first, s->chunks[c].n);
-        r.h = h;
-        r.ldh = (size_t)k->n;
-        r.y = w->y->data + s->chunks[c].first * w->y->stride + k->from;
-        r.ldy = (size_t)w->y->stride;
-        llm_k.scan.forward(&r);
-    }
-    if (!s->kept) {
-        struct llm_scan_run r = run_of(w, k, g->first, g->n);
-        r.h = h;
-        r.ldh = (size_t)k->n;
-        r.y = w->y->data + g->first * w->y->stride + k->from;
-        r.ldy = (size_t)w->y->stride;
+    for (int64_t c = s->first_chunk[number]; c < s->first_chunk[number + 1]; c++) {
+        if (s->kept) memcpy(s->kept + (c * s->cols + k->from) * s->states, h, (size_t)(s->states * k->n) * sizeof *h);
+        time_steps(w, k, &s->chunks[c], LLM_SCAN_CHUNK, dt);
+        struct llm_scan_run r = run_of(w, k, &s->chunks[c], dt, h);
         llm_k.scan.forward(&r);
     }
     for (int64_t n = 0; n < s->states && g->to; n++) memcpy(g->to + n * s->cols + k->from, h + n * k->n, (size_t)k->n * sizeof *h);
-}
-
-static void time_rows(void *arg, int64_t from, int64_t to, int thread)
-{
-    struct work *w = arg;
-    const struct scan *s = w->s;
-    int64_t n = w->raw->cols, each = s->cols / n;
-    (void)thread;
-    for (int64_t t = from; t < to; t++) {
-        float *dt = s->dt + t * s->cols;
-        llm_k.scan.time_step(dt, w->raw->data + t * w->raw->stride, s->bias, s->o.dt_min, s->o.dt_max, (size_t)n);
-        for (int64_t j = n - 1; each > 1 && j >= 0; j--) { /* from behind: heads spread over what is read already */
-            float v = dt[j];
-            for (int64_t p = each - 1; p >= 0; p--) dt[j * each + p] = v;
-        }
-    }
 }
 
 /* Chunks of all segments, and the first of each segment; NULL: only counts. Returns how many; *parts likewise. */
@@ -113,7 +101,7 @@ static int64_t cut(const struct scan *s, int64_t row_len, struct chunk *out, int
     int64_t n = 0;
     *parts = 0;
     for (int64_t i = 0; i < s->o.n_segments; i++) {
-        const struct llm_segment *g = &s->segments[i];
+        const struct llm_segment *g = &s->o.segments[i];
         if (firsts) firsts[i] = n;
         for (int64_t at = g->first, end, part_end; at < g->first + g->n; at = part_end) {
             part_end = llm_fold_end(g->first + g->n, row_len, at / row_len * row_len + at % row_len / LLM_FOLD * LLM_FOLD);
@@ -131,10 +119,10 @@ static int64_t cut(const struct scan *s, int64_t row_len, struct chunk *out, int
 
 static int64_t cut_channels(const struct scan *s, struct block *out)
 {
-    int64_t n = 0, wide = s->cols / s->o.groups;
+    int64_t n = 0, of_group = s->cols / s->o.groups;
     for (int64_t g = 0; g < s->o.groups; g++) {
-        for (int64_t at = 0; at < wide; at += BLOCK, n++) {
-            if (out) out[n] = (struct block){g * wide + at, wide - at < BLOCK ? wide - at : BLOCK, g};
+        for (int64_t at = 0; at < of_group; at += s->wide, n++) {
+            if (out) out[n] = (struct block){g * of_group + at, of_group - at < s->wide ? of_group - at : s->wide, g};
         }
     }
     return n;
@@ -143,28 +131,25 @@ static int64_t cut_channels(const struct scan *s, struct block *out)
 /* Copies of what is given, and a, skip and the time step's bias, for each channel. */
 static bool begin(struct llm_ctx *c, struct scan *s, struct llm_param *const *p, bool recording)
 {
-    int64_t rows = s->o.by_head ? 1 : s->states, params = s->o.by_head ? s->o.heads : s->cols, each = s->cols / params;
+    int64_t rows = s->o.by_head ? 1 : s->states, params = s->o.by_head ? s->o.heads : s->cols, each = s->each;
     s->segments = llm_op_alloc(c, s->o.n_segments, sizeof *s->segments);
     s->a = llm_op_alloc(c, rows * s->cols, sizeof(float));
     s->skip = llm_op_alloc(c, s->cols, sizeof(float));
     s->bias = llm_op_alloc(c, params, sizeof(float));
-    s->dt = llm_op_alloc(c, s->tokens * s->cols, sizeof(float));
+    s->n_chunks = cut(s, llm_row_len(c, s->tokens), NULL, NULL, &s->n_parts);
+    s->chunks = llm_op_alloc(c, s->n_chunks, sizeof *s->chunks);
+    s->first_chunk = llm_op_alloc(c, s->o.n_segments + 1, sizeof *s->first_chunk);
     if (llm_ctx_failed(c)) return false;
     memcpy(s->segments, s->o.segments, (size_t)s->o.n_segments * sizeof *s->segments);
     s->n_blocks = cut_channels(s, NULL);
     s->blocks = llm_op_alloc(c, s->n_blocks, sizeof *s->blocks);
-    if (recording) {
-        s->n_chunks = cut(s, llm_row_len(c, s->tokens), NULL, NULL, &s->n_parts);
-        s->chunks = llm_op_alloc(c, s->n_chunks, sizeof *s->chunks);
-        s->first_chunk = llm_op_alloc(c, s->o.n_segments + 1, sizeof *s->first_chunk);
-        s->kept = llm_op_alloc(c, s->n_chunks * s->states * s->cols, sizeof *s->kept);
-    }
+    if (recording) s->kept = llm_op_alloc(c, s->n_chunks * s->states * s->cols, sizeof *s->kept);
     size_t mark = llm_arena_mark(&c->acts);
     float *a = llm_op_alloc(c, params * rows, sizeof *a);
     const float *a_log = llm_op_vector(c, p[0], params * rows), *skip = llm_op_vector(c, p[1], params), *bias = llm_op_vector(c, p[2], params);
     if (llm_ctx_failed(c)) return false;
     cut_channels(s, s->blocks);
-    if (recording) cut(s, llm_row_len(c, s->tokens), s->chunks, s->first_chunk, &s->n_parts);
+    cut(s, llm_row_len(c, s->tokens), s->chunks, s->first_chunk, &s->n_parts);
     llm_k.scan.decay(a, a_log, (size_t)(params * rows));
     for (int64_t i = 0; i < s->cols; i++) {
         for (int64_t n = 0; n < rows; n++) s->a[n * s->cols + i] = a[i / each * rows + n];
@@ -199,12 +184,12 @@ struct llm_tensor *llm_selective_scan(struct llm_ctx *c, struct llm_tensor *x, s
     const char *wrong = wrong_of(x, dt, b, cc, o);
     if (wrong) return llm_op_fail(c, LLM_EX_FAILURE, "selective scan: %s", wrong);
     struct llm_node n = {.backward = scan_backward, .mark = llm_arena_mark(&c->acts), .in = {x, dt, b, cc}, .param = {a_log, d, dt_bias}};
-    struct scan s = {.o = *o, .tokens = x->rows, .cols = x->cols, .states = b->cols / o->groups};
+    struct scan s = {.o = *o, .tokens = x->rows, .cols = x->cols, .states = b->cols / o->groups, .each = x->cols / dt->cols};
+    s.wide = s.each < BLOCK ? BLOCK / s.each * s.each : s.each;
     n.out = llm_tensor_create(c, x->rows, x->cols);
     if (llm_ctx_failed(c) || !begin(c, &s, n.param, llm_tape_wants(c, &n))) return &c->nothing;
     struct work w = {.s = &s, .x = x, .raw = dt, .b = b, .c = cc, .y = n.out};
     LLM_PROFILE_WORK(LLM_PROFILE_F32, FLOPS_A_STATE * (double)(x->rows * x->cols * s.states), 0);
-    llm_for_rows(x->rows, x->cols, time_rows, &w);
     llm_parallel((size_t)(o->n_segments * s.n_blocks), forward_piece, &w);
     if (atomic_load(&w.no_memory)) return llm_op_fail(c, EX_UNAVAILABLE, "out of memory in a selective scan");
     return llm_record(c, &n, &(struct scan_args){s}, sizeof(struct scan_args));
@@ -212,42 +197,55 @@ struct llm_tensor *llm_selective_scan(struct llm_ctx *c, struct llm_tensor *x, s
 
 /* ---- backward ---- */
 
+/* Gradients of a chunk's time steps before their softplus, from those behind it, ddt [n][wide], whose sums over heads take their place. */
+static void time_steps_back(const struct work *w, const struct block *k, const struct chunk *q, float *ddt)
+{
+    const struct scan *s = w->s;
+    int64_t first = k->from / s->each, n = k->n / s->each;
+    for (int64_t t = q->first; t < q->first + q->n; t++, ddt += s->wide) {
+        for (int64_t j = 0; s->each > 1 && j < n; j++) ddt[j] = llm_k.scan.sum(ddt + j * s->each, (size_t)s->each);
+        llm_k.scan.time_step_back(w->d_raw + t * w->ld_raw + first, ddt, w->raw->data + t * w->raw->stride + first, s->bias + first, s->o.dt_min,
+                                  s->o.dt_max, (size_t)n);
+    }
+}
+
 static void backward_piece(void *arg, size_t i, int thread)
 {
     struct work *w = arg;
     const struct scan *s = w->s;
     int64_t segment = (int64_t)i / s->n_blocks, number = (int64_t)i % s->n_blocks;
     const struct block *k = &s->blocks[number];
-    size_t state = (size_t)(s->states * BLOCK), scratch = LLM_SCAN_SCRATCH;
-    float *all = llm_scratch(thread, (scratch + 2 * state + BLOCK) * sizeof *all), *g = all + scratch, *da = g + state, *d_skip = da + state;
+    size_t state = (size_t)(s->states * s->wide), steps = (size_t)(LLM_SCAN_CHUNK * s->wide), wide = (size_t)s->wide;
+    float *all = llm_scratch(thread, (LLM_SCAN_SCRATCH + 2 * steps + 2 * state + wide) * sizeof *all);
+    float *dt = all + LLM_SCAN_SCRATCH, *ddt = dt + steps, *g = ddt + steps, *da = g + state, *d_skip = da + state;
     if (!all) {
         atomic_store(&w->no_memory, true);
         return;
     }
-    memset(g, 0, (2 * state + BLOCK) * sizeof *g);
+    memset(g, 0, (2 * state + wide) * sizeof *g);
     for (int64_t c = s->first_chunk[segment + 1] - 1; c >= s->first_chunk[segment]; c--) {
         const struct chunk *q = &s->chunks[c];
-        struct llm_scan_back b = {.run = run_of(w, k, q->first, q->n), .dy = w->y->grad + q->first * w->y->grad_stride + k->from,
-                                  .ld_dy = (size_t)w->y->grad_stride, .g = g, .dx = w->dx + q->first * w->ldx + k->from, .ld_dx = (size_t)w->ldx,
-                                  .ddt = w->d_dt + q->first * s->cols + k->from, .ld_ddt = (size_t)s->cols,
+        time_steps(w, k, q, -LLM_SCAN_CHUNK, dt);
+        struct llm_scan_back b = {.run = run_of(w, k, q, dt, s->kept + (c * s->cols + k->from) * s->states),
+                                  .dy = w->y->grad + q->first * w->y->grad_stride + k->from, .ld_dy = (size_t)w->y->grad_stride, .g = g,
+                                  .dx = w->dx + q->first * w->ldx + k->from, .ld_dx = (size_t)w->ldx, .ddt = ddt, .ld_ddt = wide,
                                   .d_bc = w->d_bc + (number * s->tokens + q->first) * 2 * s->states, .da = da, .d_skip = d_skip, .scratch = all};
-        b.run.h = s->kept + c * s->states * s->cols + k->from;
-        b.run.ldh = (size_t)s->cols;
         llm_k.scan.backward(&b);
+        time_steps_back(w, k, q, ddt);
         if (c > s->first_chunk[segment] && s->chunks[c - 1].part == q->part) continue;
         float *out = w->partial + q->part * (w->a_rows + 1) * s->cols + k->from;
         for (int64_t n = 0; n < w->a_rows; n++) memcpy(out + n * s->cols, da + n * k->n, (size_t)k->n * sizeof *out);
         memcpy(out + w->a_rows * s->cols, d_skip, (size_t)k->n * sizeof *out);
-        memset(da, 0, (state + BLOCK) * sizeof *da);
+        memset(da, 0, (state + wide) * sizeof *da);
     }
 }
 
-/* Gradients of b and c, over the blocks of their group in order; of the time steps before their softplus; what is added to other gradients. */
+/* Gradients of b and c, over the blocks of their group in order; what is added to other gradients. */
 static void gather_rows(void *arg, int64_t from, int64_t to, int thread)
 {
     struct work *w = arg;
     const struct scan *s = w->s;
-    int64_t per_group = s->n_blocks / s->o.groups, n = w->raw->cols, each = s->cols / n;
+    int64_t per_group = s->n_blocks / s->o.groups;
     (void)thread;
     for (int64_t t = from; t < to; t++) {
         for (int64_t k = 0; k < s->n_blocks; k++) {
@@ -260,15 +258,8 @@ static void gather_rows(void *arg, int64_t from, int64_t to, int thread)
                 else llm_k.elementwise.add(out, out, part + what * s->states, (size_t)s->states);
             }
         }
-        float *d = w->d_dt + t * s->cols;
-        for (int64_t j = 0; each > 1 && j < n; j++) {
-            float sum = 0;
-            for (int64_t p = 0; p < each; p++) sum += d[j * each + p];
-            d[j] = sum;
-        }
-        float *d_raw = w->d_raw + t * w->ld_raw;
-        llm_k.scan.time_step_back(d_raw, d, w->raw->data + t * w->raw->stride, s->bias, s->o.dt_min, s->o.dt_max, (size_t)n);
-        if (w->graw.add) llm_k.elementwise.add(w->graw.p + t * w->graw.stride, w->graw.p + t * w->graw.stride, d_raw, (size_t)n);
+        if (w->graw.add) llm_k.elementwise.add(w->graw.p + t * w->graw.stride, w->graw.p + t * w->graw.stride, w->d_raw + t * w->ld_raw,
+                                                   (size_t)w->raw->cols);
         if (w->gx.add) llm_k.elementwise.add(w->gx.p + t * w->gx.stride, w->gx.p + t * w->gx.stride, w->dx + t * w->ldx, (size_t)s->cols);
     }
 }
@@ -318,7 +309,6 @@ static void scan_backward(struct llm_ctx *c, struct llm_node *n)
     if (!llm_grad_open(c, n->in[2], &w.gb)) w.gb.p = NULL;
     if (!llm_grad_open(c, n->in[3], &w.gc)) w.gc.p = NULL;
     LLM_PROFILE_WORK(LLM_PROFILE_F32, 2 * FLOPS_A_STATE * (double)(n->out->rows * s->cols * s->states), 0);
-    w.d_dt = llm_op_alloc(c, s->tokens * s->cols, sizeof(float));
     w.d_bc = llm_op_alloc(c, s->n_blocks * s->tokens * 2 * s->states, sizeof(float));
     w.partial = llm_op_alloc(c, s->n_parts * (w.a_rows + 1) * s->cols, sizeof(float));
     if (llm_ctx_failed(c)) return;
