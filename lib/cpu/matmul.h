@@ -19,6 +19,7 @@ enum llm_compute { LLM_COMPUTE_F32, LLM_COMPUTE_BF16 };
 struct llm_weight {
     const void *data;       /* [n, k], row after row */
     enum llm_dtype dtype;   /* F32, F16, BF16, Q8_0, Q4_0, … */
+    bool rounded;           /* F32 data that stand for their roundings to BF16: who reads them rounds */
     int64_t n, k;
     /* The read-only mapping of a file in which data lies, whose pages are given back when a packed form takes their place; NULL: none. */
     const char *map, *map_end;
@@ -31,6 +32,10 @@ struct llm_weight {
 int llm_weight_pack(struct llm_weight *w, enum llm_compute compute, bool backward, struct llm_err *e) LLM_MUST_CHECK;
 /* The form of dX alone: of a weight with many outputs, whose columns fill no cache when they are packed on the fly. */
 int llm_weight_pack_dx(struct llm_weight *w, enum llm_compute compute, struct llm_err *e) LLM_MUST_CHECK;
+/* Elements [from, from + n) of the data as floats; both multiples of the block size. */
+void llm_weight_decode(const struct llm_weight *w, int64_t from, int64_t n, float *out);
+/* Whether the data can be read as they are, in F32. */
+static inline bool llm_weight_is_f32(const struct llm_weight *w) { return w->dtype == LLM_F32 && !w->rounded; }
 /* The data changed: packed forms are made again when next needed. */
 void llm_weight_changed(struct llm_weight *w);
 void llm_weight_release(struct llm_weight *w); /* packed forms; not data */

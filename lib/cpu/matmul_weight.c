@@ -13,6 +13,38 @@ struct form { size_t bytes; bool valid; };
 enum { HEAD = 64, FEW_ROWS = 8, PIECE_BYTES = 128 << 10, AGAIN = 3 };
 _Static_assert(sizeof(struct form) <= HEAD, "the head fits");
 
+void llm_weight_decode(const struct llm_weight *w, int64_t from, int64_t n, float *out)
+{
+    enum { RUN = 1024 };
+    const char *in = (const char *)w->data + llm_dtype_bytes(w->dtype, (uint64_t)from);
+    if (w->dtype == LLM_BF16) {
+        llm_k.elementwise.from_bf16(out, (const uint16_t *)(const void *)in, (size_t)n);
+        return;
+    }
+    llm_dtypes[w->dtype].decode(in, out, (size_t)n);
+    for (int64_t at = 0; w->rounded && at < n; at += RUN) {
+        uint16_t run[RUN];
+        size_t count = (size_t)(n - at < RUN ? n - at : RUN);
+        llm_k.elementwise.to_bf16(run, out + at, count);
+        llm_k.elementwise.from_bf16(out + at, run, count);
+    }
+}
+
+/* For products in FP32: what those in BF16 do while they pack. */
+static bool pack_rounded(const struct llm_weight *w, const struct llm_gemm *g, bool backward, int64_t first, int64_t columns, int thread, void *out)
+{
+    float *rows = llm_scratch_slot(thread, LLM_SCRATCH_DECODED, (size_t)(columns * (backward ? w->n : w->k)) * sizeof *rows);
+    if (!rows) return false;
+    if (!backward) {
+        llm_weight_decode(w, first * w->k, columns * w->k, rows);
+        g->pack_b(rows, w->k, columns, w->k, out);
+        return true;
+    }
+    for (int64_t r = 0; r < w->n; r++) llm_weight_decode(w, r * w->k + first, columns, rows + r * columns);
+    g->pack_b_transposed(rows, columns, columns, w->n, out);
+    return true;
+}
+
 bool llm_weight_pack_panel(const struct llm_weight *w, const struct llm_gemm *g, bool backward, int64_t panel, int thread, void *out)
 {
     int64_t first = panel * LLM_GEMM_PANEL, of = backward ? w->k : w->n;
@@ -21,6 +53,8 @@ bool llm_weight_pack_panel(const struct llm_weight *w, const struct llm_gemm *g,
     if (w->dtype == LLM_BF16) {
         const uint16_t *in = (const uint16_t *)w->data + skip;
         (backward ? g->pack_b_bf16_transposed : g->pack_b_bf16)(in, w->k, columns, depth, out);
+    } else if (w->rounded && g == &llm_k.gemm.f32) {
+        return pack_rounded(w, g, backward, first, columns, thread, out);
     } else if (w->dtype == LLM_F32) {
         const float *in = (const float *)w->data + skip;
         (backward ? g->pack_b_transposed : g->pack_b)(in, w->k, columns, depth, out);

@@ -24,7 +24,6 @@ static void update_block(void *arg, size_t i, int thread)
     s.n = block_length(s.n, at);
     s.master += at;
     s.grad += at;
-    if (s.bf16) s.bf16 += at;
     if (s.m) s.m += at;
     if (s.v) s.v += at;
     u->method(&s, u->o);

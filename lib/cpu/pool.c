@@ -46,7 +46,7 @@ static struct {
 static _Thread_local int current; /* this thread's number */
 static _Thread_local bool inside; /* a piece is running on this thread */
 
-static struct { void *p; size_t n; } scratch[LLM_MAX_THREADS][LLM_SCRATCH_SLOTS];
+static struct { void *p; size_t n, asked; } scratch[LLM_MAX_THREADS][LLM_SCRATCH_SLOTS];
 
 static inline void pause_cpu(void)
 {
@@ -283,7 +283,16 @@ void *llm_scratch_slot(int thread, enum llm_scratch_use use, size_t bytes)
         scratch[thread][use].n = scratch[thread][use].p ? want : 0;
         if (scratch[thread][use].p && unit == huge) madvise(scratch[thread][use].p, want, MADV_HUGEPAGE);
     }
+    if (bytes > scratch[thread][use].asked) scratch[thread][use].asked = bytes;
     return scratch[thread][use].p;
+}
+
+size_t llm_scratch_bytes(void)
+{
+    size_t sum = 0;
+    for (int i = 0; i < LLM_MAX_THREADS; i++)
+        for (int s = 0; s < LLM_SCRATCH_SLOTS; s++) sum += scratch[i][s].asked;
+    return sum;
 }
 
 void llm_scratch_release(void)
@@ -292,7 +301,7 @@ void llm_scratch_release(void)
         for (int s = 0; s < LLM_SCRATCH_SLOTS; s++) {
             free(scratch[i][s].p);
             scratch[i][s].p = NULL;
-            scratch[i][s].n = 0;
+            scratch[i][s].n = scratch[i][s].asked = 0;
         }
 }
 

@@ -458,34 +458,61 @@ void llm_checkpoint_release_pages(const struct llm_checkpoint *c)
 
 /* ---- writing ---- */
 
-static int write_plain(struct llm_output *o, const struct llm_buf *head, const struct llm_entry *entries, size_t n, struct llm_err *e)
+/* Without data of its own, a part at a time. */
+static int write_given(struct llm_output *o, const struct llm_entry *entry, const struct llm_checkpoint_options *opt, struct llm_err *e)
+{
+    char *part = llm_alloc(LLM_FRAME_BYTES, 1, "checkpoint", e);
+    int got = part ? 0 : -1;
+    for (uint64_t at = 0, step; got == 0 && at < entry->bytes; at += step) {
+        step = entry->bytes - at < LLM_FRAME_BYTES ? entry->bytes - at : LLM_FRAME_BYTES;
+        opt->give(opt->give_arg, entry->name, at, step, part);
+        got = llm_output_write(o, part, step, e);
+    }
+    free(part);
+    return got;
+}
+
+static int write_plain(struct llm_output *o, const struct llm_buf *head, const struct llm_entry *entries, size_t n,
+                       const struct llm_checkpoint_options *opt, struct llm_err *e)
 {
     if (llm_output_write(o, head->p, head->n, e) < 0) return -1;
-    for (size_t i = 0; i < n; i++)
-        if (llm_output_write(o, entries[i].source, entries[i].bytes, e) < 0) return -1;
+    for (size_t i = 0; i < n; i++) {
+        int got = entries[i].source ? llm_output_write(o, entries[i].source, entries[i].bytes, e) : write_given(o, &entries[i], opt, e);
+        if (got < 0) return -1;
+    }
     return 0;
 }
 
-static size_t cut(struct llm_frame_job *jobs, const void *p, uint64_t bytes, int width)
+/* `whole`: of all its frames, from its first byte on. */
+static size_t cut(struct llm_frame_job *jobs, const struct llm_frame_job *whole, uint64_t bytes)
 {
     size_t n = 0;
     for (uint64_t at = 0, step; at < bytes; at += step, n++) {
         step = bytes - at < LLM_FRAME_BYTES ? bytes - at : LLM_FRAME_BYTES;
-        if (jobs) jobs[n] = (struct llm_frame_job){(const unsigned char *)p + at, step, width};
+        if (!jobs) continue;
+        jobs[n] = *whole;
+        jobs[n].bytes = step;
+        jobs[n].from = at;
+        if (whole->raw) jobs[n].raw = whole->raw + at;
     }
     return n;
 }
 
-static int write_zstd(struct llm_output *o, const struct llm_buf *head, const struct llm_entry *entries, size_t n, int level, struct llm_err *e)
+static int write_zstd(struct llm_output *o, const struct llm_buf *head, const struct llm_entry *entries, size_t n,
+                      const struct llm_checkpoint_options *opt, struct llm_err *e)
 {
-    size_t total = cut(NULL, NULL, head->n, 0), at;
-    for (size_t i = 0; i < n; i++) total += cut(NULL, NULL, entries[i].bytes, 0);
+    size_t total = cut(NULL, NULL, head->n), at;
+    for (size_t i = 0; i < n; i++) total += cut(NULL, NULL, entries[i].bytes);
     struct llm_frame_job *jobs = llm_alloc(total, sizeof *jobs, "checkpoint", e);
-    struct llm_frame_writer *w = jobs ? llm_frame_writer_create(o, level, e) : NULL;
+    struct llm_frame_writer *w = jobs ? llm_frame_writer_create(o, opt->level, e) : NULL;
     int got = -1;
     if (w) {
-        at = cut(jobs, head->p, head->n, 0);
-        for (size_t i = 0; i < n; i++) at += cut(jobs + at, entries[i].source, entries[i].bytes, plane_width(&entries[i]));
+        at = cut(jobs, &(struct llm_frame_job){.raw = (const unsigned char *)head->p}, head->n);
+        for (size_t i = 0; i < n; i++) {
+            const struct llm_frame_job whole = {.raw = entries[i].source, .give = opt->give, .give_arg = opt->give_arg, .name = entries[i].name,
+                                                .plane_width = plane_width(&entries[i])};
+            at += cut(jobs + at, &whole, entries[i].bytes);
+        }
         got = llm_frames_write(w, jobs, total, e);
         if (got == 0) got = llm_frames_finish(w, e);
     }
@@ -507,7 +534,7 @@ int llm_checkpoint_write(struct llm_output *o, const json_t *meta, const struct 
         for (int i = 0; got == 0 && i < 8; i++) head.p[i] = (char)((uint64_t)json.n >> (8 * i));
         llm_buf_release(&json);
     }
-    if (got == 0) got = opt->plain ? write_plain(o, &head, entries, n, e) : write_zstd(o, &head, entries, n, opt->level, e);
+    if (got == 0) got = opt->plain ? write_plain(o, &head, entries, n, opt, e) : write_zstd(o, &head, entries, n, opt, e);
     llm_buf_release(&head);
     free(entries);
     return got;

@@ -40,6 +40,9 @@ struct llm_checkpoint_options {
     bool planes;    /* split float tensors into byte planes (default on) */
     int level;      /* zstd level; 0: the fast default */
     bool plain;     /* write plain safetensors, no zstd */
+    /* Bytes [from, from + n) of a tensor that has no data; whole elements. Called from several threads. */
+    void (*give)(void *arg, const char *name, uint64_t from, size_t n, void *out);
+    void *give_arg;
 };
 /* Writes the whole message; compresses with all threads; the bytes do not depend on their number. `o` is not committed. */
 int llm_checkpoint_write(struct llm_output *o, const json_t *meta, const struct llm_tensor_out *t, size_t n,

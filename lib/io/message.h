@@ -65,7 +65,7 @@ struct llm_tensor_out {           /* a tensor to write */
     enum llm_dtype dtype;
     int n_dims;
     int64_t shape[LLM_MAX_DIMS];
-    const void *data;             /* contiguous */
+    const void *data;             /* contiguous; NULL, for checkpoints alone: llm_checkpoint_options.give gives it */
 };
 struct llm_writer; /* opaque: counts and hashes what it wrote, for the `end` message */
 struct llm_writer *llm_writer_create(struct llm_output *o, struct llm_err *e) LLM_MUST_CHECK; /* borrows `o` */

@@ -107,16 +107,20 @@ static void compress_job(struct llm_frame_writer *w, struct packed *p, const str
 {
     struct llm_err ignored;
     size_t room = ZSTD_compressBound(job->bytes);
-    const void *raw = job->raw;
+    const unsigned char *raw = job->raw;
     p->bytes = 0;
     p->raw_bytes = job->bytes;
     void *grown = p->p;
     if (llm_grow(&grown, &p->room, room, 1, &ignored) < 0) return;
     p->p = grown;
+    unsigned char *planes = job->plane_width || !raw ? llm_scratch(thread, 2 * job->bytes) : NULL;
+    if (!planes && (job->plane_width || !raw)) return;
+    if (!raw) {
+        job->give(job->give_arg, job->name, job->from, job->bytes, planes + job->bytes);
+        raw = planes + job->bytes;
+    }
     if (job->plane_width) {
-        unsigned char *planes = llm_scratch(thread, job->bytes);
-        if (!planes) return;
-        llm_planes_split(job->raw, planes, job->bytes, job->plane_width);
+        llm_planes_split(raw, planes, job->bytes, job->plane_width);
         raw = planes;
     }
     p->bytes = compress(w, job, p->p, room, raw);

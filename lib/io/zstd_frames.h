@@ -18,7 +18,11 @@ struct llm_frame { uint64_t offset; uint32_t packed, bytes; }; /* in the file; c
 /* ---- writing ---- */
 struct llm_frame_writer; /* opaque: the output, the table so far */
 struct llm_frame_job {   /* one frame to make */
-    const unsigned char *raw;
+    const unsigned char *raw; /* NULL: */
+    void (*give)(void *arg, const char *name, uint64_t from, size_t n, void *out); /* writes it, from byte `from` of `name` on */
+    void *give_arg;
+    const char *name;
+    uint64_t from;
     size_t bytes;        /* 1 … LLM_FRAME_BYTES */
     int plane_width;     /* 0: as it is; 2, 4, 8: split into planes first */
 };

@@ -187,7 +187,6 @@ int llm_cost_totals(struct llm_table *t, const struct llm_config *c, int64_t con
     total(t, 4 * cost.params, "bytes", "training: FP32 weights");
     total(t, 4 * cost.params, "bytes", "training: gradients");
     total(t, 8 * cost.params, "bytes", "training: AdamW's two moments");
-    total(t, 2 * (cost.params - cost.vector_params), "bytes", "training: BF16 working copy");
-    total(t, 18 * cost.params - 2 * cost.vector_params, "bytes", "training: the four together, without activations");
+    total(t, 16 * cost.params, "bytes", "training: the three together, without activations");
     return 0;
 }

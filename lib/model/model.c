@@ -79,7 +79,6 @@ void llm_model_destroy(struct llm_model *m)
     for (size_t i = 0; i < m->n_params; i++) {
         struct llm_param *p = &m->params[i];
         llm_weight_release(&p->weight);
-        if (p->master != p->weight.data) free(p->master);
         if (p->owned) free((void *)p->weight.data);
         free(p->grad);
         free(p->grad_lookup);

@@ -128,6 +128,9 @@ bool llm_model_is_recurrent(const struct llm_config *c);
  * and its tables). Appends to growable arrays; tensor data is borrowed from the model. */
 struct llm_tensor_list { struct llm_tensor_out *v; size_t n, room; };
 int llm_model_describe(struct llm_model *m, json_t *meta, struct llm_tensor_list *tensors, struct llm_err *e) LLM_MUST_CHECK;
+/* Of tensors whose data it leaves NULL (matrices that stand for their roundings, and are written in BF16) bytes [from, from + n), as
+ * llm_checkpoint_options.give; arg: the model. */
+void llm_model_give(void *arg, const char *name, uint64_t from, size_t n, void *out);
 /* Tokens that end a text, each once: the configuration's, the tokenizer's own, and those that its vocabulary is known to end turns with. */
 #define LLM_MAX_ENDS 32
 size_t llm_model_ends(const struct llm_model *m, int32_t ids[LLM_MAX_ENDS]);

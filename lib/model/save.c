@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/hash.h"
+#include "cpu/half.h"
+#include "cpu/kernels.h"
 #include "model/arch.h"
 #include "model/names.h"
 #include "model/ngram.h"
@@ -14,17 +16,75 @@ static int append(struct llm_tensor_list *l, const struct llm_tensor_out *t, str
     return 0;
 }
 
+static bool is_in_layer(const struct llm_model *m, const struct llm_param *p)
+{
+    return strncmp(p->name + strlen(m->arch->names.prefix), m->arch->names.layer, strlen(m->arch->names.layer)) == 0;
+}
+
+/* Whether a parameter stands in files with rows and columns exchanged. */
+static bool is_turned(const struct llm_model *m, const struct llm_param *p)
+{
+    return m->arch->transposed && is_in_layer(m, p) && p->n_dims == 2 && !llm_dtypes[p->weight.dtype].is_quantised;
+}
+
+/* Whether its rows stand there head by head. */
+static bool is_by_head(const struct llm_model *m, const struct llm_param *p)
+{
+    return m->config.qkv_by_head && is_in_layer(m, p) && strstr(p->name, m->arch->names.stem[LLM_STEM_QKV]);
+}
+
+/* Elements [first, first + n) of the roundings of p with rows and columns exchanged, in squares that fit the cache. */
+static void give_turned(const struct llm_param *p, size_t first, size_t n, uint16_t *out)
+{
+    const size_t rows = (size_t)p->shape[1], cols = (size_t)p->shape[0], square = 32;
+    for (size_t r0 = first / cols; r0 < rows && r0 * cols < first + n; r0 += square) {
+        for (size_t c0 = 0; c0 < cols; c0 += square) {
+            for (size_t r = r0; r < r0 + square && r < rows; r++) {
+                for (size_t c = c0; c < c0 + square && c < cols; c++) {
+                    size_t at = r * cols + c;
+                    if (at >= first && at - first < n) out[at - first] = llm_bf16_encode(p->master[c * rows + r]);
+                }
+            }
+        }
+    }
+}
+
+/* The same of p with its rows head by head, as llm_rows_by_head has them. */
+static void give_by_head(const struct llm_config *c, const struct llm_param *p, size_t first, size_t n, uint16_t *out)
+{
+    const size_t d = (size_t)c->head_dim, heads = (size_t)c->num_attention_heads, cols = (size_t)p->shape[1];
+    for (size_t at = 0, step; at < n; at += step) {
+        size_t row = (first + at) / cols, column = (first + at) % cols, block = row / d, ours = (block % 3 * heads + block / 3) * d + row % d;
+        step = n - at < cols - column ? n - at : cols - column;
+        llm_k.elementwise.to_bf16(out + at, p->master + ours * cols + column, step);
+    }
+}
+
+void llm_model_give(void *arg, const char *name, uint64_t from, size_t n, void *out)
+{
+    const struct llm_model *m = arg;
+    const struct llm_param *p = llm_model_find(m, name);
+    size_t first = (size_t)from / sizeof(uint16_t), count = n / sizeof(uint16_t);
+    if (is_by_head(m, p)) give_by_head(&m->config, p, first, count, out);
+    else if (is_turned(m, p)) give_turned(p, first, count, out);
+    else llm_k.elementwise.to_bf16(out, p->master + first, count);
+}
+
 /* The parameter as files keep it. The transposed copy, where one is needed, lives until the next description or the model's end. */
 static int describe_param(struct llm_model *m, size_t i, struct llm_tensor_out *out, struct llm_err *e)
 {
     struct llm_decoder *layout = m->layout;
     const struct llm_param *p = &m->params[i];
     const struct llm_dtype_row *row = &llm_dtypes[p->weight.dtype];
-    bool in_layer = strncmp(p->name + strlen(m->arch->names.prefix), m->arch->names.layer, strlen(m->arch->names.layer)) == 0;
-    bool turn = m->arch->transposed && in_layer && p->n_dims == 2 && !row->is_quantised;
-    bool by_head = m->config.qkv_by_head && in_layer && strstr(p->name, m->arch->names.stem[LLM_STEM_QKV]);
+    bool turn = is_turned(m, p), by_head = is_by_head(m, p);
     *out = (struct llm_tensor_out){.name = p->name, .dtype = p->weight.dtype, .n_dims = p->n_dims, .shape = {p->shape[0], p->shape[1], p->shape[2]},
                                    .data = p->weight.data};
+    if (p->weight.rounded) {
+        out->dtype = LLM_BF16;
+        out->data = NULL;
+        if (turn) memcpy(out->shape, (int64_t[]){p->shape[1], p->shape[0]}, 2 * sizeof *out->shape);
+        return 0;
+    }
     if (!turn && !by_head) return 0;
     if (!layout->staging && !(layout->staging = llm_calloc(m->n_params, sizeof *layout->staging, "staging", e))) return -1;
     free(layout->staging[i]);
@@ -54,20 +114,37 @@ static int config_text(const struct llm_model *m, struct llm_buf *b, struct llm_
     return r;
 }
 
+/* Without data of its own, a part at a time. */
+static int hash_given(struct llm_model *m, struct llm_xxh *h, const char *name, uint64_t bytes, struct llm_err *e)
+{
+    const uint64_t most = 1 << 20;
+    char *part = llm_alloc(most, 1, "a hash", e);
+    for (uint64_t at = 0, n; part && at < bytes; at += n) {
+        n = bytes - at < most ? bytes - at : most;
+        llm_model_give(m, name, at, n, part);
+        llm_xxh_update(h, part, n);
+    }
+    free(part);
+    return part ? 0 : -1;
+}
+
 static int hash_model(struct llm_model *m, const struct llm_buf *config, const struct llm_tensor_out *t, size_t n, struct llm_err *e)
 {
     struct llm_xxh *h = llm_xxh_create(e);
     if (!h) return -1;
     llm_xxh_update(h, config->p, config->n);
-    for (size_t i = 0; i < n; i++) {
+    int r = 0;
+    for (size_t i = 0; r == 0 && i < n; i++) {
         llm_xxh_update(h, t[i].name, strlen(t[i].name) + 1);
         uint64_t count = 1;
         for (int d = 0; d < t[i].n_dims; d++) count *= (uint64_t)t[i].shape[d];
-        llm_xxh_update(h, t[i].data, llm_dtype_bytes(t[i].dtype, count));
+        uint64_t bytes = llm_dtype_bytes(t[i].dtype, count);
+        if (t[i].data || bytes == 0) llm_xxh_update(h, t[i].data, bytes);
+        else r = hash_given(m, h, t[i].name, bytes, e);
     }
     snprintf(m->fingerprint, sizeof m->fingerprint, "%016llx", (unsigned long long)llm_xxh_digest(h));
     llm_xxh_destroy(h);
-    return 0;
+    return r;
 }
 
 static int describe_tokenizer(struct llm_model *m, struct llm_tensor_list *l, struct llm_err *e)

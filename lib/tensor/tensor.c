@@ -133,9 +133,9 @@ const float *llm_op_vector(struct llm_ctx *c, const struct llm_param *p, int64_t
         llm_op_fail(c, LLM_EX_FAILURE, "'%s': expected [%lld], found [%lld]", p->name, (long long)n, (long long)llm_param_count(p));
         return NULL;
     }
-    if (p->weight.dtype == LLM_F32) return p->weight.data;
+    if (llm_weight_is_f32(&p->weight)) return p->weight.data;
     float *v = llm_op_alloc(c, n, sizeof *v);
-    if (v) llm_dtypes[p->weight.dtype].decode(p->weight.data, v, (size_t)n);
+    if (v) llm_weight_decode(&p->weight, 0, n, v);
     return v;
 }
 

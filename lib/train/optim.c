@@ -108,7 +108,7 @@ static int update(struct llm_trainable *t, const struct llm_update *u, struct ll
     struct llm_param *p = t->p;
     struct llm_update mine = *u;
     struct llm_optim_span s = {.master = p->master, .grad = p->grad, .m = t->m, .v = t->v, .n = (size_t)llm_param_count(p)};
-    LLM_PROFILE("optimizer", 4 * (double)s.n * (4 + 2 * (t->m != NULL) + 2 * (t->v != NULL)) + 2 * (double)s.n * (p->weight.dtype == LLM_BF16));
+    LLM_PROFILE("optimizer", 4 * (double)s.n * (4 + 2 * (t->m != NULL) + 2 * (t->v != NULL)));
     mine.step.clear = true;
     if (!p->decay) mine.step.weight_decay = 0;
     if (t->lr_scale > 0) {
@@ -116,7 +116,6 @@ static int update(struct llm_trainable *t, const struct llm_update *u, struct ll
         mine.matrix_lr *= t->lr_scale;
         mine.step.weight_decay /= t->lr_scale;
     }
-    if (p->weight.dtype == LLM_BF16) s.bf16 = (uint16_t *)p->weight.data;
     if (t->optim->update_matrix && t->optim->update_matrix(t, &mine, e) < 0) return -1;
     if (t->optim->update) llm_optim_update(t->optim->update, &s, &mine.step);
     llm_weight_changed(&p->weight);

@@ -1,4 +1,4 @@
-/* Parameters under training: FP32 masters, BF16 working copies of matrices, gradients, moments. */
+/* Parameters under training: FP32 masters, gradients, moments. */
 #include <stdlib.h>
 #include <string.h>
 #include "base/buf.h"
@@ -32,19 +32,6 @@ static int make_master(struct llm_param *p, struct llm_err *e)
     p->weight.dtype = LLM_F32;
     p->weight.map = p->weight.map_end = NULL; /* no file has these any more: their pages are not to be given back */
     p->owned = true;
-    return 0;
-}
-
-/* Rounds the masters of matrices to the copy that products read. Vectors stay as they are. */
-static int make_working(struct llm_param *p, struct llm_err *e)
-{
-    size_t n = (size_t)llm_param_count(p);
-    if (p->n_dims < 2) return 0;
-    uint16_t *copy = zeroed(n, sizeof *copy, e);
-    if (!copy) return -1;
-    llm_dtypes[LLM_BF16].encode(p->master, copy, n);
-    p->weight.data = copy;
-    p->weight.dtype = LLM_BF16;
     return 0;
 }
 
@@ -104,7 +91,8 @@ int llm_trainer_prepare(struct llm_trainer *t, struct llm_err *e)
         struct llm_param *p = &m->params[i];
         size_t n = (size_t)llm_param_count(p);
         t->params[i].p = p;
-        if (make_master(p, e) < 0 || (t->o.precision == LLM_COMPUTE_BF16 && make_working(p, e) < 0)) return -1;
+        if (make_master(p, e) < 0) return -1;
+        p->weight.rounded = t->o.precision == LLM_COMPUTE_BF16 && p->n_dims > 1; /* vectors stay as they are */
         if (!(p->grad = zeroed(n, sizeof(float), e)) || make_forms(t, p, e) < 0) return -1;
         bool looked_up_too = m->config.tie_word_embeddings && p == llm_model_head(m);
         if (looked_up_too && make_lookup(p, n, t->o.batch * t->o.accumulate * t->o.context, e) < 0) return -1;

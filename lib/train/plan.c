@@ -1,22 +1,26 @@
 #include "train/plan.h"
 
 #include <string.h>
+#include "cpu/pool.h"
 #include "train/metrics.h"
 
-/* Peak of the two stacks of activations and the time of a step, with `layers` layers. */
-struct sample { double bytes, moments, averages, uses, work, seconds; };
+/* Peak of the stacks of activations and the time of a step, with `layers` layers. */
+struct sample { double bytes, moments, averages, uses, forms, scratch, seconds; };
 
-/* Moments, averages and further accumulators of all parameters, and the updates' scratch. */
+/* Moments, averages, further accumulators and packed forms of all parameters, and scratch of products and updates. */
 static void add_state(const struct llm_trainer *t, struct sample *s)
 {
     for (size_t i = 0; i < t->n_params; i++) {
         double bytes = 4 * (double)llm_param_count(t->params[i].p);
         s->moments += bytes * ((t->params[i].m != NULL) + (t->params[i].v != NULL));
+        s->forms += (double)t->params[i].p->weight.packed_bytes;
         s->averages += t->params[i].ema ? bytes : 0;
         for (int u = 0; u < t->params[i].p->n_grad_uses; u++) s->uses += llm_param_use(t->params[i].p, u) ? bytes : 0;
     }
-    s->work = 4 * (double)t->work_floats;
+    s->scratch = 4 * (double)t->work_floats + (double)llm_scratch_bytes();
 }
+
+enum { PASSES = 2 };
 
 static int try_layers(const struct llm_config *c, const struct llm_train_options *o, int64_t layers, struct sample *s, struct llm_err *e)
 {
@@ -27,7 +31,8 @@ static int try_layers(const struct llm_config *c, const struct llm_train_options
     struct llm_step_report r;
     small.num_hidden_layers = layers;
     if (options.checkpoint_every > layers) options.checkpoint_every = layers;
-    options.accumulate = 1; /* passes repeat: memory is that of one, time is multiplied */
+    if (options.accumulate > PASSES) options.accumulate = PASSES; /* they repeat: memory is that of two, time is multiplied */
+    llm_scratch_release();
     struct llm_model *m = llm_model_create(&small, 1, e);
     int got = m ? llm_trainer_init(&t, &options, m, &none, e) : -1;
     for (int i = 0; got == 0 && i < 2; i++) { /* the first touches memory */
@@ -41,13 +46,13 @@ static int try_layers(const struct llm_config *c, const struct llm_train_options
 
 int llm_plan_make(struct llm_plan *p, const struct llm_config *c, const struct llm_train_options *o, struct llm_err *e)
 {
+    const double program = 16e6;
     struct sample one, two;
     struct llm_cost_row rows[32];
-    bool bf16 = o->precision == LLM_COMPUTE_BF16;
     double tokens = (double)(o->batch * o->accumulate) * (double)(o->context ? o->context : c->max_position_embeddings);
     double looked_up = 4 * (double)c->hidden_size * (tokens < (double)c->vocab_size ? tokens : (double)c->vocab_size);
     int64_t context = o->context ? o->context : c->max_position_embeddings, every = o->checkpoint_every > 0 ? o->checkpoint_every : 1;
-    double n = llm_model_params(c), embed = (double)c->vocab_size * (double)c->hidden_size, attention = 0;
+    double n = llm_model_params(c), attention = 0;
     int64_t few = every, more = 2 * every;
     if (c->num_hidden_layers <= more) few = c->num_hidden_layers; /* no need to go on from smaller models */
     if (try_layers(c, o, few, &one, e) < 0) return -1;
@@ -59,20 +64,18 @@ int llm_plan_make(struct llm_plan *p, const struct llm_config *c, const struct l
     }
     double steps = few == c->num_hidden_layers ? 0 : (double)(c->num_hidden_layers - few) / (double)(more - few);
     *p = (struct llm_plan){.params = n,
-                           .weights = bf16 ? 2 * n : 4 * n,
-                           .masters = bf16 ? 4 * n : 0,
+                           .weights = 4 * n,
                            .gradients = 4 * n + (c->tie_word_embeddings ? looked_up : 0) + two.uses,
                            .moments = one.moments + steps * (two.moments - one.moments),
                            .averages = one.averages + steps * (two.averages - one.averages),
                            .tokens_per_step = tokens,
                            .peak = llm_measured_peak((enum llm_compute)o->precision)};
     p->activations = one.bytes + steps * (two.bytes - one.bytes);
-    /* packed forms: the head's, or with several passes a step two of all */
-    p->other = (bf16 ? 2 : 4) * (o->accumulate > 1 ? 2 * n : embed) + 16e6 + two.work + 20.0 * (double)(o->batch * o->accumulate * context);
-    p->total = p->weights + p->masters + p->gradients + p->moments + p->averages + p->activations + p->other;
+    p->other = one.forms + steps * (two.forms - one.forms) + program + two.scratch + 20.0 * (double)(o->batch * o->accumulate * context);
+    p->total = p->weights + p->gradients + p->moments + p->averages + p->activations + p->other;
     p->flops_per_step = p->tokens_per_step * (6 * llm_model_active_params(c) + 3 * attention);
     double each = two.seconds > one.seconds ? two.seconds - one.seconds : 0; /* of a disturbed clock, not less than nothing */
-    p->step_seconds = (one.seconds + steps * each) * (double)o->accumulate;
+    p->step_seconds = (one.seconds + steps * each) * (double)o->accumulate / (double)(o->accumulate < PASSES ? o->accumulate : PASSES);
     p->seconds = p->step_seconds * (double)o->steps;
     return 0;
 }
@@ -80,7 +83,7 @@ int llm_plan_make(struct llm_plan *p, const struct llm_config *c, const struct l
 int llm_plan_print(const struct llm_plan *p, FILE *out, int json, struct llm_err *e)
 {
     const struct { const char *key; double v; } rows[] = {
-        {"parameters", p->params}, {"weight_bytes", p->weights}, {"master_bytes", p->masters}, {"gradient_bytes", p->gradients},
+        {"parameters", p->params}, {"weight_bytes", p->weights}, {"gradient_bytes", p->gradients},
         {"moment_bytes", p->moments}, {"average_bytes", p->averages},
         {"activation_bytes", p->activations}, {"other_bytes", p->other}, {"total_bytes", p->total},
         {"tokens_per_step", p->tokens_per_step}, {"flops_per_step", p->flops_per_step}, {"step_seconds", p->step_seconds},

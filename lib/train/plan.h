@@ -9,7 +9,7 @@
 
 struct llm_plan {
     double params;
-    double weights, masters, gradients, moments, averages, activations, other, total; /* bytes; `other`: scratch, losses, batch, the program */
+    double weights, gradients, moments, averages, activations, other, total; /* bytes; `other`: scratch, losses, batch, the program */
     double tokens_per_step, flops_per_step;   /* 6N, and attention's scores */
     double step_seconds, seconds;             /* a step, and all of them; 0 when not measured */
     double peak;                              /* FLOP/s of products, measured */

@@ -68,7 +68,7 @@ static int append_state(const struct llm_trainer *t, struct llm_tensor_list *l, 
 {
     for (size_t i = 0; i < t->n_params; i++) {
         const struct llm_trainable *p = &t->params[i];
-        if (p->p->master != p->p->weight.data && append(l, "master", p->p, p->p->master, e) < 0) return -1;
+        if (p->p->weight.rounded && append(l, "master", p->p, p->p->master, e) < 0) return -1;
         if (p->m && append(l, p->optim->m, p->p, p->m, e) < 0) return -1;
         if (p->v && append(l, p->optim->v, p->p, p->v, e) < 0) return -1;
         if (p->ema && append(l, "ema", p->p, p->ema, e) < 0) return -1;
@@ -86,7 +86,7 @@ static int append_state(const struct llm_trainer *t, struct llm_tensor_list *l, 
 
 int llm_trainer_save(struct llm_trainer *t, const char *path, bool model_alone, struct llm_err *e)
 {
-    const struct llm_checkpoint_options opt = {.planes = true};
+    const struct llm_checkpoint_options opt = {.planes = true, .give = llm_model_give, .give_arg = t->model};
     struct llm_tensor_list l = {0};
     struct llm_output *o = llm_output_open(path, true, e);
     json_t *meta = json_object();
@@ -206,7 +206,7 @@ int llm_state_restore(struct llm_trainer *t, struct llm_err *e)
     if (llm_json_real(json_object_get(s, "options"), "ema", &averaged, e) < 0) return llm_in(e, "training state");
     for (size_t i = 0; i < t->n_params; i++) {
         struct llm_trainable *p = &t->params[i];
-        if (p->p->master != p->p->weight.data && read_tensor(t, "master", p->p, p->p->master, e) < 0) return -1;
+        if (p->p->weight.rounded && read_tensor(t, "master", p->p, p->p->master, e) < 0) return -1;
         if (p->m && read_tensor(t, p->optim->m, p->p, p->m, e) < 0) return -1;
         if (p->v && read_tensor(t, p->optim->v, p->p, p->v, e) < 0) return -1;
         if (p->ema && averaged > 0 && read_tensor(t, "ema", p->p, p->ema, e) < 0) return -1;

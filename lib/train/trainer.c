@@ -151,7 +151,8 @@ int llm_trainer_init(struct llm_trainer *t, const struct llm_train_options *o, s
     t->token_loss = llm_calloc((size_t)((rows > eval_rows ? rows : eval_rows) * t->o.context), sizeof *t->token_loss, "losses", e);
     if (!t->token_loss) return -1;
     size_t limit = memory_bytes();
-    if (llm_ctx_init(&t->ctx, limit, limit, true, e) < 0 || llm_ctx_init(&t->eval_ctx, limit, 0, false, e) < 0) return -1;
+    if (llm_ctx_init(&t->ctx, limit, limit, true, e) < 0) return -1;
+    t->eval_ctx.acts = t->ctx.acts; /* one memory, in turns: between steps no activations are kept */
     t->ctx.compute = t->eval_ctx.compute = (enum llm_compute)t->o.precision;
     t->ctx.seed = t->eval_ctx.seed = (uint64_t)t->o.seed;
     t->ctx.training = true;
@@ -171,6 +172,7 @@ void llm_trainer_release(struct llm_trainer *t)
     free(t->carried[0]);
     free(t->carried[1]);
     llm_ctx_release(&t->ctx);
+    t->eval_ctx.acts = (struct llm_arena){0};
     llm_ctx_release(&t->eval_ctx);
     llm_rows_release(&t->rows);
     llm_rows_release(&t->eval_rows);
@@ -447,7 +449,6 @@ void llm_trainer_swap_ema(struct llm_trainer *t)
             x[k] = y[k];
             y[k] = swapped;
         }
-        if (p->weight.dtype == LLM_BF16) llm_dtypes[LLM_BF16].encode(x, (void *)p->weight.data, n);
         llm_weight_changed(&p->weight);
     }
     t->ema_in_place = !t->ema_in_place;

@@ -58,7 +58,7 @@ cell() {
     [[ $(cell t "KV cache in q4_0, one token" 2) == 147456 ]]
     [[ $(cell t "training by the rule 6N" 2) == $((6 * 6738415616)) ]]
     [[ $(cell t "training: AdamW's two moments" 2) == $((8 * 6738415616)) ]]
-    [[ $(cell t "training: the four together, without activations" 2) == $((16 * 6738415616 + 2 * matrices)) ]]
+    [[ $(cell t "training: the three together, without activations" 2) == $((16 * 6738415616)) ]]
 }
 
 @test "cost: Llama-3 70B, whose keys have an eighth of the heads" {

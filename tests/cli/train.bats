@@ -386,6 +386,26 @@ END
     done
 }
 
+@test "--precision bf16: files have the roundings of the FP32 weights, in their order of rows and columns" {
+    echo '{"model_type": "gpt_neox", "vocab_size": 300, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,
+        "max_position_embeddings": 32}' > neox.json
+    for config in nano tiny mamba neox.json; do
+        for precision in f32 bf16; do
+            llm-train -q -c $config --set vocab_size=300 -n 0 --precision $precision -o model.llm
+            llm-quantize -q -t bf16 model.llm $precision.llm
+        done
+        cmp f32.llm bf16.llm
+    done
+}
+
+@test "--plan: the memory that a run then takes in all" {
+    local config=(-c tiny --set num_hidden_layers=6 -b 4 --context 256)
+    for more in "" "--accumulate 2" "--precision f32"; do
+        taken=$(llm-bench train "${config[@]}" $more -r 1 --json | jq '.. | .peak_rss_bytes? // empty')
+        llm-train "${config[@]}" $more --plan | awk -v taken="$taken" '$1 == "total_bytes" { print $2, taken; exit !($2 > .93 * taken && $2 < 1.07 * taken) }'
+    done
+}
+
 @test "--gradcheck: a line for each tensor; with data and without" {
     run -0 "${tiny[@]}" --gradcheck
     assert_equal "${lines[0]}" $'tensor\tanalytic\tnumeric\tdifference'

@@ -81,9 +81,6 @@ static inline void store(float *p, V x, size_t count)
             if (has_m) store(a->m + i, s.m, count);                                                \
             if (has_v) store(a->v + i, s.v, count);                                                \
             if (o->clear) store(a->grad + i, v_zero(), count);                                     \
-            if (!a->bf16) continue;                                                                \
-            if (count == VN) v_store_bf16(a->bf16 + i, s.w);                                       \
-            else v_store_bf16_n(a->bf16 + i, s.w, count);                                          \
         }                                                                                          \
     }
 PASS(adamw, adamw_step, 1, 1)

@@ -1,4 +1,4 @@
-/* One pass over memory for an optimizer's update: reads the gradient, writes master, moments and the BF16 working copy. And sums of squares. */
+/* One pass over memory for an optimizer's update: reads the gradient, writes weights and moments. And sums of squares. */
 #ifndef LLM_CPU_KERNELS_OPTIM_H
 #define LLM_CPU_KERNELS_OPTIM_H
 
@@ -19,7 +19,6 @@ struct llm_optim_step {
 /* Where. n elements. */
 struct llm_optim_span {
     float *master, *grad;
-    uint16_t *bf16;           /* NULL: no working copy */
     float *m, *v;             /* NULL where the method has none */
     size_t n;
 };

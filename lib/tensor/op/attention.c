@@ -32,9 +32,9 @@ const float *attn_values(struct llm_ctx *c, const struct llm_param *p, int64_t n
         llm_op_fail(c, LLM_EX_FAILURE, "attention: %s: expected %lld values", what, (long long)n);
         return NULL;
     }
-    if (p->weight.dtype == LLM_F32) return p->weight.data;
+    if (llm_weight_is_f32(&p->weight)) return p->weight.data;
     float *values = llm_op_alloc(c, n, sizeof *values);
-    if (values) llm_dtypes[p->weight.dtype].decode(p->weight.data, values, (size_t)n);
+    if (values) llm_weight_decode(&p->weight, 0, n, values);
     return values;
 }
 

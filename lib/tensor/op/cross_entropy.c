@@ -114,6 +114,16 @@ static struct llm_loss fold(const struct llm_ctx *c, const struct llm_cross_entr
     return loss;
 }
 
+/* [rows, cols]; NULL and a sticky failure when the arena is used up. */
+static float *arena_floats(struct llm_ctx *c, struct llm_arena *arena, int64_t rows, int64_t cols)
+{
+    size_t bytes;
+    bool fits = !__builtin_mul_overflow((size_t)rows * sizeof(float), (size_t)cols, &bytes);
+    float *p = fits && !llm_ctx_failed(c) ? llm_arena_alloc(arena, bytes) : NULL;
+    if (!p) llm_op_fail(c, EX_UNAVAILABLE, "logits: expected at most %zu MiB, found more", arena->limit >> 20);
+    return p;
+}
+
 struct llm_loss llm_cross_entropy(struct llm_ctx *c, struct llm_tensor *x, struct llm_param *w, const struct llm_cross_entropy *a)
 {
     int64_t vocab = w->weight.n, tokens = x->rows;
@@ -137,13 +147,17 @@ struct llm_loss llm_cross_entropy(struct llm_ctx *c, struct llm_tensor *x, struc
     struct work work = {.a = a, .vocab = vocab, .gradient = llm_tape_wants(c, &n), .z = c->z_loss};
     work.bias = a->bias ? llm_op_vector(c, a->bias, vocab) : NULL;
     work.nll = llm_op_alloc(c, tokens, sizeof *work.nll);
-    work.logits = llm_op_alloc(c, longest, (size_t)vocab * sizeof *work.logits);
     if (work.gradient && !llm_grad_open(c, x, &dx)) dx.p = NULL;
+    /* Where the gradients of the way back will lie, if there is one: they come when these are gone. */
+    struct llm_arena *arena = c->tape ? &c->grads : &c->acts;
+    size_t logits = llm_arena_mark(arena);
+    work.logits = arena_floats(c, arena, longest, vocab);
     for (int64_t at = 0, end; at < tokens && !llm_ctx_failed(c); at = end) {
         end = chunk_end(tokens, llm_row_len(c, tokens), vocab, at);
         if (!chunk(c, x, w, &work, &dx, at, end)) llm_in(&c->err, "'%s'", w->name);
     }
     if (llm_ctx_failed(c)) return (struct llm_loss){0};
+    llm_arena_pop(arena, logits);
     struct llm_loss loss = fold(c, a, work.nll, tokens);
     llm_arena_pop(&c->acts, mark);
     return loss;

@@ -9,7 +9,7 @@
 #include "tensor/tape.h"
 
 struct embedding_args { const int32_t *ids; float scale; int use; };
-struct work { const int32_t *ids; const struct llm_param *table; struct llm_tensor *y; size_t row_bytes; float scale; };
+struct work { const int32_t *ids; const struct llm_param *table; struct llm_tensor *y; float scale; };
 
 static void forward_rows(void *arg, int64_t from, int64_t to, int thread)
 {
@@ -19,10 +19,7 @@ static void forward_rows(void *arg, int64_t from, int64_t to, int thread)
     (void)thread;
     for (int64_t t = from; t < to; t++) {
         float *y = w->y->data + t * w->y->stride;
-        const char *row = (const char *)table->data + (size_t)w->ids[t] * w->row_bytes;
-        if (table->dtype == LLM_F32) memcpy(y, row, cols * sizeof(float));
-        else if (table->dtype == LLM_BF16) llm_k.elementwise.from_bf16(y, (const uint16_t *)(const void *)row, cols);
-        else llm_dtypes[table->dtype].decode(row, y, cols);
+        llm_weight_decode(table, w->ids[t] * table->k, table->k, y);
         if (w->scale != 1) llm_k.elementwise.scale(y, w->scale, y, cols);
     }
 }
@@ -101,7 +98,7 @@ struct llm_tensor *llm_embedding(struct llm_ctx *c, const int32_t *ids, int64_t 
     if (n > INT32_MAX) return llm_op_fail(c, LLM_EX_FAILURE, "'%s': expected fewer than 2^31 tokens, found %lld", table->name, (long long)n);
     node.out = llm_tensor_create(c, n, table->weight.k);
     if (llm_ctx_failed(c)) return &c->nothing;
-    struct work w = {ids, table, node.out, llm_dtype_bytes(table->weight.dtype, (uint64_t)table->weight.k), scale};
+    struct work w = {ids, table, node.out, scale};
     llm_for_rows(n, table->weight.k, forward_rows, &w);
     llm_weight_looked_up(&table->weight, ids, n);
     node.out->spare = true;

@@ -86,7 +86,7 @@ static bool begin(struct llm_ctx *c, struct conv *v, const struct llm_param *w, 
     size_t mark = llm_arena_mark(&c->acts);
     float *rows = llm_op_alloc(c, v->k * v->cols, sizeof *rows);
     if (!rows) return false;
-    llm_dtypes[w->weight.dtype].decode(w->weight.data, rows, (size_t)(v->k * v->cols));
+    llm_weight_decode(&w->weight, 0, v->k * v->cols, rows);
     for (int64_t i = 0; i < v->cols; i++) {
         for (int64_t j = 0; j < v->k; j++) turned[j * v->cols + i] = rows[i * v->k + j];
     }

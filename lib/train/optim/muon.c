@@ -16,7 +16,6 @@ static int update_part(struct llm_trainable *t, int64_t from, int64_t rows, cons
     int64_t cols = p->shape[1], at = from * cols;
     struct llm_optim_span s = {.master = p->master + at, .grad = p->grad + at, .m = t->m + at, .n = (size_t)(rows * cols)};
     struct llm_optim_step o = u->step;
-    if (p->weight.dtype == LLM_BF16) s.bf16 = (uint16_t *)p->weight.data + at;
     llm_optim_update(llm_k.optim.blend, &s, &o);
     if (llm_newton_schulz(s.grad, rows, cols, u->compute, u->work, e) < 0) return -1;
     o.weight_decay *= u->matrix_lr; /* the rate of decay knows nothing of the shape */

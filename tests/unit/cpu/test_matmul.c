@@ -158,6 +158,40 @@ static void test_same_bits(void **state)
     }
 }
 
+/* F32 data that stand for their roundings give what a copy of these in BF16 gives: forward and for dX, packed and not, in both arithmetics. */
+static void test_rounded(void **state)
+{
+    enum { M = 40, N = 83, K = 101 };
+    float *x = noisy(M * (N > K ? N : K), 1), *w = noisy(N * K, 2), *y = guarded(M * K * sizeof *y), *want = guarded(M * K * sizeof *y);
+    float *values = guarded((N * K - 3) * sizeof *values);
+    uint16_t *copy = guarded(N * K * sizeof *copy);
+    struct llm_err e = {0};
+    (void)state;
+    llm_dtypes[LLM_BF16].encode(w, copy, N * K);
+    FOR_EACH_ISA(isa) {
+        for (int c = 0; c < 2; c++) {
+            struct llm_weight rounded = {.data = w, .dtype = LLM_F32, .rounded = true, .n = N, .k = K};
+            struct llm_weight plain = {.data = copy, .dtype = LLM_BF16, .n = N, .k = K};
+            for (int packed = 0; packed < 2; packed++) {
+                if (packed) assert_int_equal(llm_weight_pack(&rounded, c, true, &e) | llm_weight_pack(&plain, c, true, &e), 0);
+                for (int back = 0; back < 2; back++) {
+                    int (*const multiply)(const struct llm_matmul *, struct llm_weight *, struct llm_err *) = back ? llm_matmul_dx : llm_matmul;
+                    const int ldy = back ? K : N;
+                    struct llm_matmul a = {.m = M, .x = x, .ldx = back ? N : K, .y = y, .ldy = ldy, .compute = c}, b = a;
+                    b.y = want;
+                    assert_int_equal(multiply(&a, &rounded, &e) | multiply(&b, &plain, &e), 0);
+                    if (memcmp(y, want, (size_t)(M * ldy) * sizeof *y) != 0)
+                        fail_msg("%s: compute %d, packed %d, back %d", llm_k.isa, c, packed, back);
+                }
+            }
+            llm_weight_decode(&rounded, 3, N * K - 3, values);
+            for (int i = 3; i < N * K; i++) assert_true(values[i - 3] == llm_bf16_decode(copy[i]));
+            llm_weight_release(&rounded);
+            llm_weight_release(&plain);
+        }
+    }
+}
+
 /* Likewise a row of the gradient of x. */
 static void test_same_bits_dx(void **state)
 {
@@ -275,7 +309,8 @@ int main(void)
     struct llm_err e = {0};
     if (llm_pool_start(2, &e) < 0) return llm_report(&e);
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_forward), cmocka_unit_test(test_dx), cmocka_unit_test(test_dw),
-                                       cmocka_unit_test(test_same_bits), cmocka_unit_test(test_same_bits_dx), cmocka_unit_test(test_threads),
+                                       cmocka_unit_test(test_same_bits), cmocka_unit_test(test_same_bits_dx),
+                                       cmocka_unit_test(test_rounded), cmocka_unit_test(test_threads),
                                        cmocka_unit_test(test_quantised), cmocka_unit_test(test_changed)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -259,6 +259,11 @@ static void test_embedding_dtypes(void **state)
             .name = "table", .n_dims = 2, .shape = {ROWS, COLS}, .weight = {.data = table, .dtype = dtypes[d], .n = ROWS, .k = COLS}};
         const float *y = llm_embedding(&c, ids, 3, &p, 1)->data;
         for (int t = 0; t < 3; t++) assert_memory_equal(y + t * COLS, decoded + ids[t] * COLS, COLS * sizeof *y);
+        if (dtypes[d] == LLM_BF16) { /* the same of F32 data that stand for it */
+            p.weight = (struct llm_weight){.data = values->data, .dtype = LLM_F32, .rounded = true, .n = ROWS, .k = COLS};
+            y = llm_embedding(&c, ids, 3, &p, 1)->data;
+            for (int t = 0; t < 3; t++) assert_memory_equal(y + t * COLS, decoded + ids[t] * COLS, COLS * sizeof *y);
+        }
         free(table);
     }
     llm_ctx_release(&c);

@@ -136,14 +136,13 @@ static void test_newton_schulz(void **state)
     for (int i = 0; i < 6; i++) assert_true(zero[i] == 0);
 }
 
-/* A matrix that is two, one below the other, is moved as the two would be. In BF16, with its working copy. */
+/* A matrix that is two, one below the other, is moved as the two would be. Products in BF16. */
 static void test_muon_parts(void **state)
 {
     (void)state;
     const struct llm_optim *muon = llm_optim_find("muon");
     struct three a, b;
     struct llm_update u;
-    uint16_t copy[TALL];
     struct llm_err e;
     make(&a, muon);
     make(&b, muon);
@@ -152,8 +151,6 @@ static void test_muon_parts(void **state)
     gradients(&a, 5);
     gradients(&b, 5);
     a.p[2].parts[0] = 2; /* and the other 4 */
-    a.p[2].weight.dtype = LLM_BF16;
-    a.p[2].weight.data = copy;
     assert_int_equal(llm_params_update(&a.t[2], 1, &u, &e), 0);
     for (int part = 0; part < 2; part++) { /* rows 0-1, then 2-5 */
         struct llm_param p = b.p[2];
@@ -168,7 +165,6 @@ static void test_muon_parts(void **state)
     }
     assert_memory_equal(a.w[2], b.w[2], sizeof a.w[2]);
     assert_memory_equal(a.m[2], b.m[2], sizeof a.m[2]);
-    for (int i = 0; i < TALL; i++) assert_true(fabs((double)llm_bf16_decode(copy[i]) - (double)a.w[2][i]) <= fabs((double)a.w[2][i]) / 256);
 }
 
 /* The averages follow the weights; a parameter with a rate of its own moves by it and decays as the others do. */
