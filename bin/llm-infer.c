@@ -241,6 +241,7 @@ static int run(struct session *s, const char *operand, struct llm_err *e)
 {
     const struct args *a = s->a;
     bool binary = a->logits || (a->embed && !a->jsonl), to_stdout = !a->common.output || is_dash(a->common.output);
+    if (!a->plan && llm_output_try(a->kv_out, true, e) < 0) return -1;
     if (load(s, e) < 0) return -1;
     if (a->plan) return run_plan(s, e);
     if ((a->embed || a->classify) && choose_pooling(s, e) < 0) return -1;

@@ -126,7 +126,8 @@ static int save(struct llm_model *m, const struct args *a, const char *out, stru
 
 static int run(const struct args *a, const char *in, const char *out, struct llm_err *e)
 {
-    if (llm_pool_start(a->common.threads, e) < 0) return -1;
+    bool parts = a->max_bytes || a->max_tensors; /* files of other names */
+    if (llm_pool_start(a->common.threads, e) < 0 || (!parts && llm_output_try(out, a->to != TO_ARPA, e) < 0)) return -1;
     struct llm_model *m = llm_model_load(in, e);
     int status = m ? 0 : -1;
     if (m && a->to == TO_ARPA && !m->ngram) {

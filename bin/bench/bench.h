@@ -17,6 +17,8 @@ int bench_zoo(int argc, char **argv, struct llm_err *e) LLM_MUST_CHECK;
 
 /* The configuration that `what` names: a preset, a config.json, a folder that holds one, or a model. `sets` apply to the first three. */
 int bench_config(struct llm_config *c, const char *what, const struct llm_strs *sets, struct llm_err *e) LLM_MUST_CHECK;
+/* Before the work: the output can be made, and the threads stand. */
+int bench_begin(const struct llm_common *common, struct llm_err *e) LLM_MUST_CHECK;
 /* Writes the tables to common->output: aligned for a terminal, else TSV, or JSON; an empty line between tables in the first two. Releases them. */
 int bench_print(const struct llm_common *common, struct llm_table *const *tables, size_t n, struct llm_err *e) LLM_MUST_CHECK;
 /* "128,512" as whole numbers within [min, max]; usage error otherwise. Returns how many (≤ room). */

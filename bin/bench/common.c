@@ -4,6 +4,7 @@
 #include <unistd.h>
 #include "bin/bench/bench.h"
 #include "base/json.h"
+#include "cpu/pool.h"
 
 /* What a model's file says of itself, without its weights. */
 static int config_of_model(struct llm_config *c, const char *path, struct llm_err *e)
@@ -47,6 +48,11 @@ int bench_config(struct llm_config *c, const char *what, const struct llm_strs *
         return llm_config_load(c, what, sets->v, sets->n, e);
     }
     return config_of_model(c, what, e);
+}
+
+int bench_begin(const struct llm_common *common, struct llm_err *e)
+{
+    return llm_output_try(common->output, false, e) < 0 ? -1 : llm_pool_start(common->threads, e);
 }
 
 int bench_print(const struct llm_common *common, struct llm_table *const *tables, size_t n, struct llm_err *e)

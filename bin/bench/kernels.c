@@ -186,7 +186,7 @@ int bench_kernels(int argc, char **argv, struct llm_err *e)
     size_t n = 0;
     if (rest < argc) llm_usage(&bench_kernels_cli, "expected no operand, found '%s'", argv[rest]);
     const struct wanted w = wanted_of(&a);
-    if (llm_pool_start(a.common.threads, e) < 0 || llm_peaks_measure(&p, e) < 0) return -1;
+    if (bench_begin(&a.common, e) < 0 || llm_peaks_measure(&p, e) < 0) return -1;
     llm_cpu_name(cpu, sizeof cpu);
     llm_table_init(&t[0], peak_columns);
     llm_table_init(&t[1], product_columns);

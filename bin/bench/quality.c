@@ -149,7 +149,7 @@ static int start(const struct args *a, struct llm_model **m, struct llm_engine *
 {
     struct llm_engine_options o = {.compute = a->precision == 0 ? LLM_COMPUTE_F32 : LLM_COMPUTE_BF16, .context = a->context, .batch = a->batch};
     o.cache = a->cache < 0 ? LLM_NO_DTYPE : llm_kv_types[a->cache];
-    if (llm_pool_start(a->common.threads, e) < 0) return -1;
+    if (bench_begin(&a->common, e) < 0) return -1;
     llm_signals_catch();
     *m = llm_model_load(a->model, e);
     if (!*m) return -1;

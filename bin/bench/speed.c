@@ -138,7 +138,7 @@ int bench_speed(int argc, char **argv, struct llm_err *e)
     bool any = false;
     for (size_t i = 0; i < n_prompts + n_generates; i++) any = any || (i < n_prompts ? prompts[i] : generates[i - n_prompts]) > 0;
     if (!any) llm_usage(&bench_speed_cli, "expected a test: a number above 0 for one of -p and -n");
-    if (llm_pool_start(a.common.threads, e) < 0) return -1;
+    if (bench_begin(&a.common, e) < 0) return -1;
     llm_signals_catch();
     struct llm_model *m = load(&a, e);
     int status = m ? 0 : -1;

@@ -156,7 +156,7 @@ int bench_train(int argc, char **argv, struct llm_err *e)
     o.steps = a.runs + 1;
     o.batch = a.batch, o.context = a.context, o.accumulate = a.accumulate, o.checkpoint_every = a.checkpoint_every, o.activations = a.activations;
     o.precision = a.precision == 1 ? LLM_COMPUTE_BF16 : LLM_COMPUTE_F32;
-    if (llm_pool_start(a.common.threads, e) < 0) return -1;
+    if (bench_begin(&a.common, e) < 0) return -1;
     llm_signals_catch();
     struct llm_model *m = llm_model_create(&c, 1, e);
     int64_t need = a.batch * a.accumulate * (a.context + 1);

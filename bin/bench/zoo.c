@@ -139,7 +139,7 @@ static int put_line(struct sheet *s, const char *name, const struct llm_cost *co
         else r = llm_buf_printf(&s->text, e, i < 7 ? "%.0f%s" : "%.4f%s", numbers[i], end);
     }
     if (r < 0) return -1;
-    struct llm_output *o = s->stream ? s->stream : llm_output_open(s->a->common.output, true, e);
+    struct llm_output *o = s->stream ? s->stream : llm_output_open(s->a->common.output, false, e);
     if (!o) return -1;
     size_t from = s->stream ? at : 0; /* a stream gets each line once */
     if (!s->to_file) s->stream = o;
@@ -270,9 +270,13 @@ static int run(struct zoo *z, struct llm_err *e)
 static void check_names(const struct args *a)
 {
     for (size_t i = 0; i < a->only.n; i++) {
-        int order;
-        bool known = sscanf(a->only.v[i], "ngram-%d", &order) == 1 && order >= 1 && order <= MOST_ORDER;
-        char list[400] = "ngram-1 to ngram-5";
+        char name[32], list[400];
+        bool known = false;
+        for (int order = 1; order <= MOST_ORDER; order++) {
+            snprintf(name, sizeof name, "ngram-%d", order);
+            known |= strcmp(name, a->only.v[i]) == 0;
+        }
+        snprintf(list, sizeof list, "ngram-1 to %s", name);
         for (size_t k = 0; k < N_ROWS; k++) {
             known |= strcmp(rows[k].name, a->only.v[i]) == 0;
             strncat(list, ", ", sizeof list - strlen(list) - 1);
@@ -289,7 +293,7 @@ int bench_zoo(int argc, char **argv, struct llm_err *e)
     if (rest == argc) llm_usage(&bench_zoo_cli, "expected data");
     if (!a.tokenizer) llm_usage(&bench_zoo_cli, "expected a tokenizer (-T)");
     check_names(&a);
-    if (llm_pool_start(a.common.threads, e) < 0) return -1;
+    if (bench_begin(&a.common, e) < 0) return -1;
     llm_signals_catch();
     struct zoo z = {.a = &a, .paths = (const char *const *)argv + rest, .n_paths = (size_t)(argc - rest), .sheet = {.a = &a}};
     int r = run(&z, e);

@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include "bin/train/train.h"
 #include "base/log.h"
 #include "model/ngram.h"
@@ -177,16 +176,6 @@ static int open_data(struct llm_run *r, const struct args *a, const struct llm_t
     return got;
 }
 
-int llm_run_try_output(const char *path, struct llm_err *e)
-{
-    struct stat st;
-    if (!path || strcmp(path, "-") == 0 || (stat(path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))) return 0;
-    struct llm_output *o = llm_output_open(path, true, e);
-    if (!o) return -1;
-    llm_output_abandon(o);
-    return 0;
-}
-
 static int make(struct llm_run *r, const struct args *a, struct llm_tokenizer **tok, const char *const *data, size_t n_data, struct llm_err *e)
 {
     struct llm_train_data d = {0};
@@ -239,8 +228,8 @@ int llm_run_begin(struct llm_run *r, const struct args *a, const char *const *da
     struct llm_tokenizer *tok = NULL;
     if (llm_run_check_stdin(a, data, n_data, e) < 0) return -1;
     if (a->ema_output && a->o.ema == 0) return llm_fail(e, LLM_EX_USAGE, "--ema-output: expected an average of the weights (--ema), found none");
-    if (!a->plan && !a->gradcheck && !a->coordcheck && (llm_run_try_output(a->common.output, e) < 0 || llm_run_try_output(a->best, e) < 0
-                                      || llm_run_try_output(a->ema_output, e) < 0)) {
+    if (!a->plan && !a->gradcheck && !a->coordcheck && (llm_output_try(a->common.output, true, e) < 0 || llm_output_try(a->best, true, e) < 0
+                                                       || llm_output_try(a->ema_output, true, e) < 0)) {
         return -1;
     }
     int got = make(r, a, &tok, data, n_data, e);

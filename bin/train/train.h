@@ -44,8 +44,7 @@ bool llm_run_is_ngram(const struct args *a);
 int llm_run_ngram(const struct llm_cli *cli, struct args *a, const char *const *data, size_t n_data, struct llm_err *e) LLM_MUST_CHECK;
 /* Says what n-grams reach on the run's validation data. 0, 1 (signal), -1. */
 int llm_run_ngram_bar(const struct llm_trainer *t, const struct args *a, struct llm_err *e) LLM_MUST_CHECK;
-/* Whether the output can be made is known before the work begins; standard input has one reader. */
-int llm_run_try_output(const char *path, struct llm_err *e) LLM_MUST_CHECK;
+/* Standard input has one reader. */
 int llm_run_check_stdin(const struct args *a, const char *const *data, size_t n_data, struct llm_err *e) LLM_MUST_CHECK;
 void llm_run_release(struct llm_run *r);
 

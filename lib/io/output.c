@@ -123,6 +123,16 @@ struct llm_output *llm_output_open(const char *path, bool binary, struct llm_err
     return NULL;
 }
 
+int llm_output_try(const char *path, bool binary, struct llm_err *e)
+{
+    struct stat st;
+    bool is_stdout = path && strcmp(path, "-") == 0;
+    if (!path || (!is_stdout && stat(path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))) return 0;
+    struct llm_output *o = llm_output_open(path, binary, e);
+    llm_output_abandon(o);
+    return o ? 0 : -1;
+}
+
 const char *llm_output_name(const struct llm_output *o)
 {
     return o->name;

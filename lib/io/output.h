@@ -13,6 +13,8 @@ struct llm_output; /* opaque; buffered; one thread at a time */
 
 /* `path` NULL or "-": stdout. `binary`: refuses a terminal (status 2). */
 struct llm_output *llm_output_open(const char *path, bool binary, struct llm_err *e) LLM_MUST_CHECK;
+/* Whether llm_output_open would do, before the work whose result goes there; NULL is nothing to open, a FIFO or a device is not tried. 0 or -1. */
+int llm_output_try(const char *path, bool binary, struct llm_err *e) LLM_MUST_CHECK;
 const char *llm_output_name(const struct llm_output *o);
 int llm_output_write(struct llm_output *o, const void *p, size_t n, struct llm_err *e) LLM_MUST_CHECK;
 int llm_output_printf(struct llm_output *o, struct llm_err *e, const char *fmt, ...) LLM_PRINTF(3, 4) LLM_MUST_CHECK;

@@ -148,6 +148,7 @@ setup() {
     refused 74 '' bash -c 'llm-infer -m "$0" "$1" >&-' "$M" "$P"
     refused 73 'absent/x' llm-infer -m "$M" -o absent/x "$P"
     refused 73 'absent/x' llm-infer -m "$M" -n 0 --kv-out absent/x "$P"
+    refused 73 'absent/x' llm-infer -m "$M" -n 2 --kv-out absent/x "$P" # before there is text
     echo kept > target
     refused 65 'at most' llm-infer -m "$M" -c 2 -o target --score "$P" --kv-out c.kv
     [[ $(< target) == kept && ! -e c.kv ]]

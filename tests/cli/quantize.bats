@@ -168,7 +168,13 @@ END
 @test "outputs that cannot be written" {
     refused 74 '' bash -c 'llm-quantize -q -t f16 "$0" - > /dev/full' "$M"
     refused 74 '' bash -c 'llm-quantize -q -t f16 "$0" - >&-' "$M"
-    refused 73 'absent/m.llm' llm-quantize -q -t f16 "$M" absent/m.llm
+    refused 73 'absent/m.llm' llm-quantize -t f16 "$M" absent/m.llm # before the work, which a line would tell of
     refused 74 '' bash -c 'ulimit -f 8; llm-quantize -q -t f32 "$0" big.llm' "$M"
     [[ ! -e big.llm ]]
+}
+
+@test "a terminal gets no model, and the run ends before the work" {
+    need_tool script
+    run -2 script -qec "llm-quantize -t f16 $M -" /dev/null < /dev/null
+    [[ $output == *"refusing to write binary data to a terminal"* && $output != *" MiB of weights"* ]] || fail "$output"
 }

@@ -39,6 +39,12 @@ zoo() { llm-bench zoo -q -T "$F/tok.json" --context 32 -b 4 "$@" "$F/data.tok"; 
     assert_equal "$(grep ^llama alone | cut -f 1-5,7-)" "$(tail -n 1 zoo.tsv | cut -f 1-5,7-)"
 }
 
+@test "a terminal shows the table" {
+    need_tool script
+    script -qec "llm-bench zoo -q -T $F/tok.json --context 32 -b 4 --only ngram-1 $F/data.tok" /dev/null < /dev/null > shown
+    grep -q ^ngram-1 shown
+}
+
 @test "a signal leaves the rows that are done" {
     zoo --flops 3e8 --only gpt2 -o zoo.tsv
     cp zoo.tsv before
@@ -56,6 +62,8 @@ zoo() { llm-bench zoo -q -T "$F/tok.json" --context 32 -b 4 "$@" "$F/data.tok"; 
     run -2 --separate-stderr zoo --only perceptron
     one_line "$(head -n 1 <<< "$stderr")"
     [[ $stderr == *perceptron* ]]
+    run -2 zoo --only ngram-2x
+    run -2 zoo --only ngram-6
     run -2 --separate-stderr llm-bench zoo "$F/data.tok"
     [[ $stderr == *tokenizer* ]]
     echo "something else" > other
