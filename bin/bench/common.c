@@ -6,6 +6,16 @@
 #include "base/json.h"
 #include "cpu/pool.h"
 
+/* GGUF has no config.json: the model says what it is. */
+static int config_of_loaded(struct llm_config *c, const char *path, struct llm_err *e)
+{
+    struct llm_model *m = llm_pool_start(1, e) < 0 ? NULL : llm_model_load(path, e);
+    if (!m) return -1;
+    *c = m->config;
+    llm_model_destroy(m);
+    return 0;
+}
+
 /* What a model's file says of itself, without its weights. */
 static int config_of_model(struct llm_config *c, const char *path, struct llm_err *e)
 {
@@ -14,13 +24,12 @@ static int config_of_model(struct llm_config *c, const char *path, struct llm_er
     if (!f) return -1;
     const char *text = llm_header_meta(llm_checkpoint_header(f), "llm.config");
     json_t *o = NULL;
-    if (!text) llm_fail(e, EX_DATAERR, "%s: expected a model with its configuration, found none", path);
-    else o = llm_json_parse(text, strlen(text), e);
+    if (text) o = llm_json_parse(text, strlen(text), e);
     if (o) status = llm_config_from_json(c, o, e);
     if (status < 0 && text) llm_in(e, "%s: llm.config", path);
     json_decref(o);
     llm_checkpoint_close(f);
-    return status;
+    return text ? status : config_of_loaded(c, path, e);
 }
 
 int bench_config(struct llm_config *c, const char *what, const struct llm_strs *sets, struct llm_err *e)

@@ -95,6 +95,8 @@ cell() {
     llm-bench cost m.llm > model
     cmp folder config
     cmp folder model
+    llm-quantize -q -t f32 "$M" m.gguf
+    llm-bench cost m.gguf | cmp folder -
     [[ $(cell folder model 3) == 34336 ]]
 }
 
