@@ -399,6 +399,7 @@ END
 }
 
 @test "--plan: the memory that a run then takes in all" {
+    need_plain_memory
     local config=(-c tiny --set num_hidden_layers=6 -b 4 --context 256)
     for more in "" "--accumulate 2" "--precision f32"; do
         taken=$(llm-bench train "${config[@]}" $more -r 1 --json | jq '.. | .peak_rss_bytes? // empty')
