@@ -10,6 +10,7 @@
 #include "base/rng.h"
 #include "cpu/pool.h"
 #include "tensor/ops.h"
+#include "param_of.h"
 
 enum { BLOCKS = 4, TOKENS = 67, WIDTH = 48, WIDE = 3 * 48, MATRIX = WIDTH * WIDE };
 
@@ -28,12 +29,6 @@ static struct llm_tensor *block(struct llm_ctx *c, void *arg, struct llm_tensor 
     return llm_add(c, x, llm_add(c, half, llm_linear(c, y, &p->net->down[p->block], NULL)));
 }
 
-static struct llm_param param(float *w, float *g, int64_t rows, int64_t cols)
-{
-    return (struct llm_param){.name = "w", .n_dims = cols ? 2 : 1, .shape = {rows, cols}, .master = w, .grad = g,
-                              .weight = {.data = w, .dtype = LLM_F32, .n = rows, .k = cols ? cols : 1}};
-}
-
 static struct net *make(void)
 {
     struct net *n = calloc(1, sizeof *n);
@@ -42,9 +37,9 @@ static struct net *make(void)
         struct llm_rng r = llm_rng_at(5, 0, LLM_RNG_TEST, b, 0, 0);
         for (uint32_t i = 0; i < 2 * MATRIX; i++) n->w[b][i / MATRIX][i % MATRIX] = .15F * llm_rng_normal(&r, i);
         for (int i = 0; i < WIDTH; i++) n->gains[b][i] = 1 + .1F * (float)i / WIDTH;
-        n->up[b] = param(n->w[b][0], n->g[b][0], WIDE, WIDTH);
-        n->down[b] = param(n->w[b][1], n->g[b][1], WIDTH, WIDE);
-        n->gain[b] = param(n->gains[b], n->gain_grads[b], WIDTH, 0);
+        n->up[b] = param_of(n->w[b][0], n->g[b][0], WIDE, WIDTH);
+        n->down[b] = param_of(n->w[b][1], n->g[b][1], WIDTH, WIDE);
+        n->gain[b] = param_of(n->gains[b], n->gain_grads[b], WIDTH, 0);
     }
     return n;
 }
