@@ -43,7 +43,7 @@ struct llm_tokens_writer *llm_tokens_writer_create(struct llm_output *o, const c
     w->label = -1;
     w->out = llm_writer_create(o, e);
     w->meta = json_pack("{s:s, s:o}", "llm.tokenizer", tokenizer_id, "llm.vocab_size", json_sprintf("%d", vocab_size));
-    w->ids = llm_alloc(LLM_TOKENS_PER_MESSAGE, w->wide ? 4 : 2, "tokens", e);
+    w->ids = llm_alloc_huge(LLM_TOKENS_PER_MESSAGE, w->wide ? 4 : 2, "tokens", e);
     if (with_mask) w->mask = llm_alloc(LLM_TOKENS_PER_MESSAGE, 1, "tokens", e);
     if (w->out && w->meta && w->ids && (w->mask || !with_mask)) return w;
     if (!w->meta) llm_no_memory(e, "tokens");

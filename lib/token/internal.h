@@ -120,8 +120,6 @@ int llm_tokenizer_finish(struct llm_tokenizer *t, struct llm_bpe_merge *merges, 
 uint32_t llm_piece_hash(const unsigned char *p, size_t n);
 /* Looks `text` up among present ids of the vocabulary; -1. Needs `whole`. */
 int32_t llm_tokenizer_whole(const struct llm_tokenizer *t, const unsigned char *p, size_t n);
-/* It will be looked up: memory may begin to answer. */
-void llm_tokenizer_expect_whole(const struct llm_tokenizer *t, const unsigned char *p, size_t n);
 /* Refuses a vocabulary with two tokens of one text. */
 int llm_tokenizer_index_whole(struct llm_tokenizer *t, struct llm_err *e) LLM_MUST_CHECK;
 int llm_tokenizer_add_split(struct llm_tokenizer *t, const char *pattern, struct llm_err *e) LLM_MUST_CHECK;

@@ -5,7 +5,8 @@
 #include "token/internal.h"
 #include "token/unicode.h"
 
-#define BATCH ((size_t)2 << 20) /* bytes encoded side by side */
+#define BATCH ((size_t)2 << 20) /* bytes encoded side by side … */
+#define BATCH_ALONE ((size_t)256 << 10) /* … and by one thread: they stay in its cache */
 #define PART ((size_t)64 << 10) /* bytes of one part */
 
 struct label {
@@ -29,6 +30,7 @@ struct llm_encode_stream {
     int flags;
     llm_encode_sink *sink;
     void *arg;
+    size_t batch;             /* bytes that are waited for */
     bool may_cut;
     struct llm_encoder *encoders[LLM_MAX_THREADS]; /* one a thread, made when it first works */
     struct llm_encoder *alone;                     /* for a document without a safe cut */
@@ -100,6 +102,7 @@ struct llm_encode_stream *llm_encode_stream_create(const struct llm_tokenizer *t
     s->flags = flags;
     s->sink = sink;
     s->arg = arg;
+    s->batch = llm_pool_threads() == 1 ? BATCH_ALONE : BATCH;
     s->may_cut = may_cut(t);
     return s;
 }
@@ -311,7 +314,7 @@ static int encode_batch(struct llm_encode_stream *s, struct llm_err *e)
     if (run_parts(s, e) < 0)
         return -1;
     drop(s, at, n_ends);
-    if (s->text.n < BATCH)
+    if (s->text.n < s->batch)
         return 0;
     /* no way to cut what is left, and it fills the batch: from here to its end the document is encoded alone */
     if (feed_alone(s, s->text.n, false, e) < 0)
@@ -322,9 +325,9 @@ static int encode_batch(struct llm_encode_stream *s, struct llm_err *e)
 
 int llm_encode_stream_put(struct llm_encode_stream *s, const char *text, size_t n, struct llm_err *e)
 {
-    if ((n >= PART && llm_buf_reserve(&s->text, BATCH + n, e) < 0) || llm_buf_put(&s->text, text, n, e) < 0)
+    if ((n >= PART && llm_buf_reserve(&s->text, s->batch + n, e) < 0) || llm_buf_put(&s->text, text, n, e) < 0)
         return -1;
-    return s->text.n >= BATCH ? encode_batch(s, e) : 0;
+    return s->text.n >= s->batch ? encode_batch(s, e) : 0;
 }
 
 void llm_encode_stream_label(struct llm_encode_stream *s, const char *name, const char *what, uint64_t number)

@@ -166,11 +166,6 @@ int32_t llm_tokenizer_whole(const struct llm_tokenizer *t, const unsigned char *
     return slot == EMPTY ? -1 : (int32_t)(slot & (((uint32_t)1 << t->whole_id_bits) - 1));
 }
 
-void llm_tokenizer_expect_whole(const struct llm_tokenizer *t, const unsigned char *p, size_t n)
-{
-    __builtin_prefetch(&t->whole[llm_piece_hash(p, n) & (((size_t)1 << t->whole_bits) - 1)]);
-}
-
 int llm_tokenizer_index_whole(struct llm_tokenizer *t, struct llm_err *e)
 {
     for (t->whole_bits = 8; (int32_t)1 << t->whole_bits < t->vocab_size * 2; t->whole_bits++) {

@@ -2,7 +2,6 @@
 #include "token/model/bpe.h"
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include "base/buf.h"
 
 #define MADE_MASK (((uint64_t)1 << LLM_BPE_MADE_BITS) - 1)
@@ -101,7 +100,7 @@ static inline uint32_t made_rank(const struct llm_bpe *b, uint32_t made)
 
 static inline uint32_t made_id(const struct llm_bpe *b, uint32_t made)
 {
-    return b->ids ? b->ids[made] : made;
+    return b->ids ? b->ids[made] : b->first_id + made;
 }
 
 static inline uint32_t rank_of(const struct llm_bpe *b, struct llm_bpe_work *w, uint32_t left, uint32_t right)
@@ -161,20 +160,6 @@ static size_t fill_slots(struct llm_bpe *b, const struct made *made, size_t n_ma
     return pairs;
 }
 
-/* A table that is read at random: on huge pages, where there are any, it is found without walking page tables. */
-static void *alloc_table(size_t bytes, struct llm_err *e)
-{
-    size_t page = (size_t)2 << 20;
-    void *p = bytes < page ? malloc(bytes) : aligned_alloc(page, (bytes + page - 1) / page * page);
-    if (!p)
-        llm_no_memory(e, "merges");
-#ifdef MADV_HUGEPAGE
-    else if (bytes >= page)
-        (void)madvise(p, bytes, MADV_HUGEPAGE);
-#endif
-    return p;
-}
-
 static int too_large(struct llm_err *e)
 {
     return llm_fail(e, EX_UNAVAILABLE, "a BPE vocabulary of more than %d tokens or %d merges", 1 << LLM_BPE_ID_BITS, (int)MADE_MASK);
@@ -189,19 +174,21 @@ static struct made *list_made(struct llm_bpe *b, size_t *n, struct llm_err *e)
     for (size_t i = 0; i < b->n_merges; i++)
         made[i] = (struct made){b->merges[i].rank, b->merges[i].id};
     *n = order_made(made, b->n_merges);
-    bool counts = true; /* ranks are 0, 1, 2, … */
+    bool counts = true, in_order = true; /* ranks are 0, 1, 2, …; so are ids, behind the first */
     for (size_t i = 0; i < *n; i++) {
+        in_order = in_order && made[i].id == made[0].id + i;
         counts = counts && made[i].rank == i;
         b->tied = b->tied || (i > 0 && made[i].rank == made[i - 1].rank);
     }
-    b->ids = llm_alloc(*n, sizeof *b->ids, "merges", e);
-    b->ranks = counts || !b->ids ? NULL : llm_alloc(*n, sizeof *b->ranks, "merges", e);
-    if (!b->ids || (!counts && !b->ranks)) {
+    b->first_id = *n ? made[0].id : 0;
+    if ((!in_order && !(b->ids = llm_alloc(*n, sizeof *b->ids, "merges", e)))
+        || (!counts && !(b->ranks = llm_alloc(*n, sizeof *b->ranks, "merges", e)))) {
         free(made);
         return NULL;
     }
     for (size_t i = 0; i < *n; i++) {
-        b->ids[i] = made[i].id;
+        if (b->ids)
+            b->ids[i] = made[i].id;
         if (b->ranks)
             b->ranks[i] = made[i].rank;
     }
@@ -216,7 +203,7 @@ int llm_bpe_init(struct llm_bpe *b, struct llm_bpe_merge *merges, size_t n, stru
     b->n_merges = n;
     for (b->bits = 10; (size_t)1 << b->bits < n + n / 3; b->bits++) {
     }
-    b->slots = alloc_table(sizeof *b->slots << b->bits, e);
+    b->slots = llm_alloc_huge((size_t)1 << b->bits, sizeof *b->slots, "merges", e); /* read at random */
     b->filter = llm_calloc((size_t)1 << b->bits, 1, "merges", e);
     b->bytes = llm_alloc(65536, sizeof *b->bytes, "merges", e);
     struct made *made = b->slots && b->filter && b->bytes ? list_made(b, &n_made, e) : NULL;
@@ -308,31 +295,35 @@ static inline uint64_t pair_at(const struct llm_bpe *b, size_t place, uint32_t m
     return (uint64_t)(b->tied ? made_rank(b, made) : made) << 32 | (uint64_t)place << LLM_BPE_MADE_BITS | made;
 }
 
+static inline uint64_t lesser(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
 /* The least of n pairs, of which there are as many as a multiple of 8: those behind are none. */
 static inline uint64_t least_of(const uint64_t *pairs, size_t n)
 {
     uint64_t best = NO_PAIR;
     for (size_t i = 0; i < n; i += 8) {
-        uint64_t v[4];
-        for (size_t k = 0; k < 4; k++)
-            v[k] = pairs[i + k] < pairs[i + k + 4] ? pairs[i + k] : pairs[i + k + 4];
-        v[0] = v[0] < v[2] ? v[0] : v[2];
-        v[1] = v[1] < v[3] ? v[1] : v[3];
-        v[0] = v[0] < v[1] ? v[0] : v[1];
-        best = v[0] < best ? v[0] : best;
+        uint64_t a = lesser(pairs[i], pairs[i + 1]), b = lesser(pairs[i + 2], pairs[i + 3]);
+        uint64_t c = lesser(pairs[i + 4], pairs[i + 5]), d = lesser(pairs[i + 6], pairs[i + 7]);
+        best = lesser(best, lesser(lesser(a, b), lesser(c, d)));
     }
     return best;
 }
+
+/* Of the symbol before, of each, and behind it. */
+#define PLACES(i) i, i + 1, i + 2, i + 3, i + 4, i + 5, i + 6, i + 7
+static const uint8_t places[LLM_BPE_SHORT + 2] = {UINT8_MAX, PLACES(0), PLACES(8), PLACES(16), PLACES(24), PLACES(32), PLACES(40), PLACES(48),
+                                                  PLACES(56), LLM_BPE_SHORT};
 
 /* Merges `n` symbols; `pairs` has each with the next, the last none. Merged symbols leave holes: what is left is written to `out`. */
 static inline size_t merge_short(const struct llm_bpe *b, struct llm_bpe_work *w, uint32_t *id, uint64_t *pairs, size_t n, int32_t *out,
                                  struct llm_bpe_merge *last)
 {
-    uint8_t before[LLM_BPE_SHORT + 1], after[LLM_BPE_SHORT + 1];
-    for (size_t i = 0; i < n; i++) {
-        before[i] = (uint8_t)(i - 1);
-        after[i] = (uint8_t)(i + 1);
-    }
+    uint8_t before[LLM_BPE_SHORT], after[LLM_BPE_SHORT];
+    memcpy(before, places, LLM_BPE_SHORT);
+    memcpy(after, places + 2, LLM_BPE_SHORT);
     for (size_t i = n; i & 7; i++)
         pairs[i] = NO_PAIR;
     for (uint64_t best; (best = least_of(pairs, n)) != NO_PAIR;) {

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include "base/arena.h"
 #include "base/hash.h"
 #include "token/internal.h"
 
@@ -14,7 +15,7 @@ struct word {
 #define WORD_BYTES 15
 #define WORD_IDS 3
 #define WORD_BITS 17
-#define PAGE ((size_t)2 << 20) /* a huge one, and a multiple of a cache line */
+#define PAGE ((size_t)2 << 20) /* a huge one: what an arena begins on */
 /* As many bytes that became more ids. */
 struct syllables {
     uint64_t key[2];
@@ -30,37 +31,38 @@ struct phrase {
 };
 #define PHRASE_BITS 12
 
+/* Zeros that cost nothing until they are used: a prompt of ten words needs a few pages. */
 struct llm_word_cache {
-    struct word *words;          /* [2^WORD_BITS], on a page; zeros that cost nothing until they are used: a prompt of ten words needs a few pages */
-    void *memory;                /* where words begin */
+    struct llm_arena arena;      /* of what follows */
     struct syllables *syllables; /* [2^SYLLABLES_BITS] */
     struct phrase *phrases;      /* [2^PHRASE_BITS] */
+    struct word *words;          /* [2^WORD_BITS] */
     bool large;                  /* words are on huge pages */
 };
+#define WORDS_BYTES (sizeof(struct word) << WORD_BITS)
+#define OTHERS_BYTES ((sizeof(struct syllables) << SYLLABLES_BITS) + (sizeof(struct phrase) << PHRASE_BITS))
+_Static_assert(OTHERS_BYTES % 64 == 0 && OTHERS_BYTES <= PAGE && WORDS_BYTES % PAGE == 0, "words begin on a huge page");
 
 struct llm_word_cache *llm_word_cache_create(struct llm_err *e)
 {
     struct llm_word_cache *c = llm_calloc(1, sizeof *c, "the word cache", e);
     if (!c)
         return NULL;
-    c->memory = llm_calloc(1, PAGE + (sizeof *c->words << WORD_BITS), "the word cache", e);
-    c->syllables = llm_calloc((size_t)1 << SYLLABLES_BITS, sizeof *c->syllables, "the word cache", e);
-    c->phrases = llm_calloc((size_t)1 << PHRASE_BITS, sizeof *c->phrases, "the word cache", e);
-    if (!c->memory || !c->syllables || !c->phrases) {
-        llm_word_cache_destroy(c);
+    if (llm_arena_init(&c->arena, PAGE + WORDS_BYTES, e) < 0) {
+        free(c);
         return NULL;
     }
-    c->words = (void *)(((uintptr_t)c->memory + PAGE - 1) / PAGE * PAGE);
+    c->syllables = llm_arena_alloc(&c->arena, sizeof *c->syllables << SYLLABLES_BITS);
+    c->phrases = llm_arena_alloc(&c->arena, PAGE - (sizeof *c->syllables << SYLLABLES_BITS));
+    c->words = llm_arena_alloc(&c->arena, WORDS_BYTES);
+    (void)madvise(c->words, WORDS_BYTES, MADV_NOHUGEPAGE);
     return c;
 }
 
 void llm_word_cache_destroy(struct llm_word_cache *c)
 {
-    if (!c)
-        return;
-    free(c->memory);
-    free(c->syllables);
-    free(c->phrases);
+    if (c)
+        llm_arena_release(&c->arena);
     free(c);
 }
 
@@ -69,9 +71,7 @@ void llm_word_cache_expect(struct llm_word_cache *c, size_t n)
     if (c->large || n < 32768)
         return;
     c->large = true;
-#ifdef MADV_HUGEPAGE
-    (void)madvise(c->words, sizeof *c->words << WORD_BITS, MADV_HUGEPAGE); /* one fault instead of hundreds; without it, it is only slower */
-#endif
+    (void)madvise(c->words, WORDS_BYTES, MADV_HUGEPAGE); /* one fault instead of hundreds; without it, it is only slower */
 }
 
 static int bpe_new(struct llm_encoder *en, const unsigned char *p, size_t n, struct llm_err *e)
@@ -156,8 +156,6 @@ static __attribute__((noinline)) int encode_word(struct llm_encoder *en, const u
     struct llm_word_cache *c = en->cache;
     uint64_t hash = hash_of(k);
     struct syllables *s = &c->syllables[hash >> 20 & (((uint64_t)1 << SYLLABLES_BITS) - 1)];
-    if (en->t->ignore_merges)
-        llm_tokenizer_expect_whole(en->t, p, n);
     if (!differs(s->key, k)) {
         memcpy(en->ids + en->n_ids, s->ids, sizeof s->ids);
         en->n_ids += (size_t)s->n_ids;

@@ -81,7 +81,7 @@ static size_t merge_plainly(const struct llm_bpe *b, const unsigned char *p, siz
         }
         if (best == LLM_BPE_NONE)
             return n;
-        out[at] = (int32_t)(b->ids ? b->ids[best] : best);
+        out[at] = (int32_t)(b->ids ? b->ids[best] : b->first_id + best);
         memmove(out + at + 1, out + at + 2, (n - at - 2) * sizeof *out);
         n--;
     }
