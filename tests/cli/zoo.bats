@@ -18,6 +18,9 @@ zoo() { llm-bench zoo -q -T "$F/tok.json" --context 32 -b 4 "$@" "$F/data.tok"; 
     for name in ngram-1 ngram-5 bengio mlp rnn lstm mamba mamba2 gpt2 llama llama-mqa llama-window llama-shared-kv perceiver mla moe mla-moe; do
         assert_equal "$(cut -f 1 zoo.tsv | grep -cx -- $name)" 1
     done
+    # the manual names them
+    sed -n '/^\.It Fl -only /,/may be given/p' "$ROOT/man/llm-bench.1" > manual
+    for name in $(cut -f 1 zoo.tsv | grep -v -e ^model -e ^ngram-); do grep -qw -- "$name" manual; done
     # an unseen character costs no more than a uniform guess would, and counting pairs beats counting characters
     awk -F'\t' '$1 == "ngram-1" { one = $9 } $1 == "ngram-2" { exit !($9 < one) }' zoo.tsv
     awk -F'\t' 'NR > 1 && !($9 > 0 && $9 < 4) { exit 1 }' zoo.tsv
