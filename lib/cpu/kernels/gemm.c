@@ -5,7 +5,7 @@
 
 #define PANEL LLM_GEMM_PANEL
 #define VECTORS (PANEL / VN) /* in a row of a panel */
-#define K_BLOCK 512
+#define K_BLOCK 768
 #define STEPS 8 /* of k, unrolled: with the loop's own instructions and the broadcasts, a tile has few to spare beside its FMAs */
 
 /* A tile of ROWS rows and PANELS panels of columns keeps its sums in registers. */
@@ -23,6 +23,7 @@ struct block {
     int64_t from, length;
     bool load;         /* c += sum, else c = sum; then + bias */
     const float *bias; /* NULL: none */
+    const float *ask;  /* two of the next rows of a, of which a tile asks for a line now and then: they are copied soon; NULL: none */
 };
 
 #define INLINE static inline __attribute__((always_inline))
@@ -53,6 +54,7 @@ INLINE void tile(const struct llm_gemm_job *g, const struct block *t, int64_t ro
         for (int v = 0; v < panels * VECTORS; v++) sum[r][v] = v_zero();
     }
     for (; i + STEPS <= t->length; i += STEPS, b += STEPS * PANEL) {
+        if (t->ask) __builtin_prefetch(t->ask + (2 * i < t->length ? 2 * i : g->lda + 2 * i - t->length));
         LLM_UNROLL
         for (int s = 0; s < STEPS; s++) step(t->a[0] + i + s, b + s * PANEL, panel, rows, panels, sum);
     }
@@ -106,7 +108,11 @@ static void multiply(const struct llm_gemm_job *g)
             rows = rows_of_tile(g->m - row);
             for (int r = 0; r < rows; r++)
                 memcpy(t.a[r], (const float *)g->a + (row + r) * g->lda + t.from, (size_t)t.length * sizeof(float));
-            for (int64_t column = 0; column < g->n; column += PANELS * PANEL) multiply_tile(g, &t, row, column, rows);
+            const float *next = (const float *)g->a + (row + rows) * g->lda + t.from;
+            for (int64_t column = 0, r = 0; column < g->n; column += PANELS * PANEL, r += 2) {
+                t.ask = r < ROWS && row + rows + r + 1 < g->m ? next + r * g->lda : NULL;
+                multiply_tile(g, &t, row, column, rows);
+            }
         }
     }
 }
