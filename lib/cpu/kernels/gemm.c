@@ -189,6 +189,7 @@ PACKERS_OF_A(_rounded, v_round_bf16)
 static double peak_f32(int64_t iterations)
 {
     V sum[12];
+    LLM_UNROLL
     for (int j = 0; j < 12; j++) sum[j] = v_set1((float)j);
     V a = v_set1(0.999999f), b = v_set1(1e-7f);
     for (int64_t i = 0; i < iterations; i++) {
@@ -196,6 +197,7 @@ static double peak_f32(int64_t iterations)
         for (int j = 0; j < 12; j++) sum[j] = v_fma(sum[j], a, b);
     }
     V all = v_zero();
+    LLM_UNROLL
     for (int j = 0; j < 12; j++) all = v_add(all, sum[j]);
     volatile float keep = v_sum(all);
     (void)keep;

@@ -307,6 +307,7 @@ LLM_QUANTISED_KINDS(KIND)
 static double peak_int8(int64_t iterations)
 {
     VI sum[13];
+    LLM_UNROLL
     for (int j = 0; j < 13; j++) sum[j] = vi_set1(j);
     for (int64_t i = 0; i < iterations; i++) {
         LLM_UNROLL
@@ -314,6 +315,7 @@ static double peak_int8(int64_t iterations)
     }
     int32_t out[VN];
     VI all = vi_set1(0);
+    LLM_UNROLL
     for (int j = 0; j < 12; j++) all = vi_add(all, sum[j]);
     vi_store(out, all);
     volatile int32_t keep = out[0];

@@ -182,7 +182,8 @@ static void multiply(const struct llm_gemm_job *g)
 static double peak_bf16(int64_t iterations)
 {
     enum { CHAINS = ROWS * PANELS };
-    V sum[CHAINS];
+    V sum[CHAINS]; /* in registers: every loop over them is unrolled */
+    LLM_UNROLL
     for (int j = 0; j < CHAINS; j++) sum[j] = v_set1((float)j);
     __m512bh a = (__m512bh)_mm512_set1_epi32(0x3f003f00);
     for (int64_t i = 0; i < iterations; i++) {
@@ -193,6 +194,7 @@ static double peak_bf16(int64_t iterations)
         }
     }
     V all = v_zero();
+    LLM_UNROLL
     for (int j = 0; j < CHAINS; j++) all = v_add(all, sum[j]);
     volatile float keep = v_sum(all);
     (void)keep;
