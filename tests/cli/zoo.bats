@@ -19,8 +19,8 @@ zoo() { llm-bench zoo -q -T "$F/tok.json" --context 32 -b 4 "$@" "$F/data.tok"; 
         assert_equal "$(cut -f 1 zoo.tsv | grep -cx -- $name)" 1
     done
     # the manual names them
-    sed -n '/^\.It Fl -only /,/may be given/p' "$ROOT/man/llm-bench.1" > manual
-    for name in $(cut -f 1 zoo.tsv | grep -v -e ^model -e ^ngram-); do grep -qw -- "$name" manual; done
+    sed -n '/^\.It Fl -only /,/may be given/p' "$ROOT/man/llm-bench.1" | tr -s ' ,;' '\n' > manual
+    for name in $(cut -f 1 zoo.tsv | grep -v -e ^model -e ^ngram-); do grep -qx -- "$name" manual; done
     # an unseen character costs no more than a uniform guess would, and counting pairs beats counting characters
     awk -F'\t' '$1 == "ngram-1" { one = $9 } $1 == "ngram-2" { exit !($9 < one) }' zoo.tsv
     awk -F'\t' 'NR > 1 && !($9 > 0 && $9 < 4) { exit 1 }' zoo.tsv

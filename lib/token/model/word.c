@@ -31,7 +31,7 @@ struct phrase {
 };
 #define PHRASE_BITS 12
 
-/* Zeros that cost nothing until they are used: a prompt of ten words needs a few pages. */
+/* Fresh from the system: zeros, which cost nothing until they are used. A prompt of ten words needs a few pages. */
 struct llm_word_cache {
     struct llm_arena arena;      /* of what follows */
     struct syllables *syllables; /* [2^SYLLABLES_BITS] */
@@ -53,6 +53,7 @@ struct llm_word_cache *llm_word_cache_create(struct llm_err *e)
         return NULL;
     }
     c->syllables = llm_arena_alloc(&c->arena, sizeof *c->syllables << SYLLABLES_BITS);
+    /* with what fills the first page, so that words begin on the next */
     c->phrases = llm_arena_alloc(&c->arena, PAGE - (sizeof *c->syllables << SYLLABLES_BITS));
     c->words = llm_arena_alloc(&c->arena, WORDS_BYTES);
     (void)madvise(c->words, WORDS_BYTES, MADV_NOHUGEPAGE);
