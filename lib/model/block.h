@@ -59,7 +59,7 @@ struct llm_param_spec {
     int64_t file_shape[3];
     int64_t part, n_parts;          /* which of the equal parts of the file's tensor it is; n_parts 0: the whole */
     bool minus_exp;                 /* files have -exp of it */
-    bool balances;                  /* a router's bias: struct llm_param, balance_rate */
+    bool balances;                  /* a router's bias: struct llm_param, balances */
     bool lookup;                    /* rows are looked up, not multiplied: no FLOPs */
     int layer;                      /* -1: of no layer */
     struct llm_param **slot;        /* where the layout wants the pointer */

@@ -52,7 +52,7 @@ struct llm_model *llm_model_shape(const struct llm_config *c, struct llm_declare
         *p = (struct llm_param){.n_dims = s->n_dims, .shape = {s->shape[0], s->n_dims > 1 ? s->shape[1] : 0}, .decay = s->n_dims > 1 && !s->exact,
                                  .role = s->role,
                                  .running = s->running, .sharers = s->sharers,
-                                 .balance_rate = s->balances ? (float)c->router_bias_update_rate : 0};
+                                 .balances = s->balances, .balance_rate = s->balances ? (float)c->router_bias_update_rate : 0};
         memcpy(p->parts, s->parts, sizeof p->parts);
         p->weight.n = s->shape[0];
         p->weight.k = s->shape[1];

@@ -132,12 +132,13 @@ struct llm_route {
     bool normalise;             /* weights are shares of what the chosen ones have together */
     double scale;               /* of the weights */
     int64_t n_group, topk_group, group_top; /* n_group > 1: only experts of the topk_group best groups, by the sum of each one's group_top best */
-    struct llm_param *bias;     /* [experts] or NULL: added when choosing, not when weighing; its grad counts tokens (LLM_UPDATE_BALANCE) */
+    struct llm_param *bias;     /* [experts] or NULL: added when choosing, not when weighing; its grad counts tokens (llm_param.balances) */
     bool straight_through;      /* weights are 1/k, their gradient that of shares */
     bool gumbel;                /* training: choice and weights from softmax((logits + Gumbel noise) / temperature) */
     double temperature;
     double capacity;            /* training: an expert takes capacity·k·row_len/experts tokens of a row, those that come first; 0: all */
-    double balance, z;          /* the router's own losses, × ctx's token_weight a token: experts·Σ load·mean probability over a row; logsumexp² */
+    double balance;             /* coefficient of the loss for an even load (op/route.c), over all routers of a pass, by rows of the batch */
+    double z;                   /* coefficient of logsumexp² of a token's logits. Both losses count × llm_ctx.token_weight a token */
 };
 /* x: logits [tokens, experts] → weights [tokens, k]. *experts: [tokens, k], ascending in a token, on `acts`; negative: no room there, weight 0.
  * The backward adds what it sees to ctx's router report. */

@@ -26,6 +26,9 @@ void llm_ctx_release(struct llm_ctx *c)
     if (c->store.base) llm_arena_release(&c->store);
     if (c->passing_places.base) llm_arena_release(&c->passing_places);
     llm_rope_tables_destroy(c->rope_tables);
+    free(c->router_loads.sum);
+    free(c->router_loads.seen);
+    c->router_loads = (struct llm_router_loads){0};
     free(c->tape);
     c->rope_tables = NULL;
     c->tape = NULL;
@@ -34,6 +37,7 @@ void llm_ctx_release(struct llm_ctx *c)
 void llm_ctx_reset(struct llm_ctx *c)
 {
     llm_arena_pop(&c->acts, 0);
+    c->router_loads.n_layers = 0;
     if (!c->tape) return;
     c->tape->last = NULL;
     llm_arena_pop(&c->store, 0);

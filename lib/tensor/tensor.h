@@ -40,8 +40,9 @@ struct llm_param {
     int n_grad_uses;
     int sharers;              /* layers that add to its gradient one behind the other, each through an accumulator of its own; 0: one use */
     bool decay;               /* weight decay applies (matrices only) */
-    float balance_rate;       /* not 0: no gradient; each step moves elements whose grad, a count, is below the mean up by this, those above it down
-                               * (DeepSeek-V3's bias of routers) */
+    bool balances;            /* a router's bias (DeepSeek-V3): it has no gradient. Its `grad` counts the tokens that chose each expert; each step
+                               * moves elements whose count is below the mean up by balance_rate, those above it down */
+    float balance_rate;       /* 0: the bias stays as it is */
     bool running;             /* no gradient: running statistics, which follow the mean of those that a step's passes added to grad (BatchNorm) */
     bool owned;               /* weight.data was malloced by the model */
 };
@@ -95,6 +96,14 @@ struct llm_router_report {
     int64_t tokens, dropped;  /* dropped: slots for which the expert had no room */
 };
 
+/* The loads of all routers of a forward pass, which the loss for an even load needs (op/route.c). Owned by the context; llm_ctx_reset empties it. */
+struct llm_router_loads {
+    int64_t *sum;             /* [rows, experts]: how many tokens of a row chose an expert, over the layers that have run */
+    bool *seen;               /* [n_seen], by llm_ctx.layer: the layer's load is in `sum`, so that recomputing the layer does not add it again */
+    size_t room, n_seen, seen_room;
+    int64_t rows, experts, n_layers; /* n_layers 0: nothing was added since the reset */
+};
+
 /* The choices of all routers of a forward pass, kept to be made again whatever the logits: for differences of a loss, which must not see the jumps
  * between one choice and another. */
 struct llm_choices { int32_t *ids; size_t n, room, at; bool replay; };
@@ -121,8 +130,10 @@ struct llm_ctx {
     int64_t n_rows, row_len, first_row;
     uint64_t seed, step;
     double z_loss;            /* cross-entropies have the gradient of nll + z_loss·logsumexp², and still report nll */
-    double token_weight;      /* of a token's own losses (routers') in the loss of the step; 0: none are wanted */
+    double token_weight;      /* of a token's own losses (routers') in the loss of the step: 1 / (tokens of the step), counted or not; 0: none are
+                               * wanted */
     struct llm_router_report router;
+    struct llm_router_loads router_loads;
     double next_nll;          /* Σ -log p of tokens after the next one, where training predicts them; and how many */
     int64_t next_tokens;
     int64_t judged, right;    /* answers that an objective has looked at, and right ones among them */

@@ -92,7 +92,7 @@ int llm_gradcheck_print(struct llm_trainer *t, FILE *out, struct llm_err *e)
     fprintf(out, "tensor\tanalytic\tnumeric\tdifference\n");
     for (size_t i = 0; got == 0 && i < t->n_params; i++) {
         struct llm_param *p = t->params[i].p;
-        if (p->balance_rate != 0 || p->running) continue;
+        if (p->balances || p->running) continue;
         struct probe q = {.t = t, .p = p, .n = (size_t)llm_param_count(p)};
         q.saved = llm_alloc(q.n, sizeof(float), "gradient check", e);
         q.direction = q.saved ? llm_alloc(q.n, sizeof(float), "gradient check", e) : NULL;

@@ -68,7 +68,7 @@ double llm_grad_norm(struct llm_trainable *t, size_t n, const struct llm_param *
     for (size_t i = 0; i < n; i++) {
         struct llm_param *p = t[i].p;
         size_t count = (size_t)llm_param_count(p);
-        if (p->balance_rate != 0 || p->running) continue; /* counts and statistics, no gradient */
+        if (p->balances || p->running) continue; /* counts and statistics, no gradient */
         LLM_PROFILE("gradient norm", 4 * (double)count);
         bool several = p->grad_lookup || p->n_grad_uses > 0;
         if (several) llm_parallel((count + LLM_OPTIM_BLOCK - 1) / LLM_OPTIM_BLOCK, join_block, p);
@@ -125,7 +125,7 @@ static int update(struct llm_trainable *t, const struct llm_update *u, struct ll
 int llm_params_update(struct llm_trainable *t, size_t n, const struct llm_update *u, struct llm_err *e)
 {
     for (size_t i = 0; i < n; i++) {
-        if (t[i].p->balance_rate != 0) balance(t[i].p);
+        if (t[i].p->balances) balance(t[i].p);
         else if (t[i].p->running) follow(t[i].p, u->passes > 0 ? u->passes : 1);
         else if (update(&t[i], u, e) < 0) return -1;
         if (t[i].ema) llm_combine(t[i].ema, t[i].p->master, u->ema, 1 - u->ema, (size_t)llm_param_count(t[i].p));

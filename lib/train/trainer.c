@@ -370,7 +370,7 @@ int llm_trainer_gradient(struct llm_trainer *t, struct llm_step_report *r, struc
         t->ctx.step = (uint64_t)t->step;
         t->ctx.first_row = i * t->o.batch;
         t->ctx.z_loss = t->main_loss_alone ? 0 : t->o.z_loss;
-        t->ctx.token_weight = t->main_loss_alone ? 0 : 1.0 / (double)counted;
+        t->ctx.token_weight = t->main_loss_alone ? 0 : 1.0 / (double)(t->rows.n_rows * t->rows.row_len);
         if (t->objective->run(&t->ctx, t->model, &part, t->o.checkpoint_every, 1.0 / (double)counted,
                               t->token_loss + i * t->o.batch * t->o.context, e) < 0) {
             return -1;

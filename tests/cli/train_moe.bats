@@ -46,6 +46,17 @@ setup() {
     awk '{ v = $1 * 1000; if (v > 4.01 || v < -4.01 || (v - int(v + (v > 0 ? .5 : -.5))) ^ 2 > 1e-6) exit 1; n += v != 0 } END { exit n == 0 }' biases
 }
 
+@test "a frozen bias of the router (router_bias_update_rate=0) stays as it is, and its load is no gradient" {
+    "${deep[@]}" -n 1 -b 2 --log moved.jsonl -o moved.llm
+    "${deep[@]}" -n 3 -b 2 --set router_bias_update_rate=0 --log frozen.jsonl -o frozen.llm
+    # the first gradient does not depend on the rate
+    assert_equal "$(jq .grad_norm frozen.jsonl | head -1)" "$(jq .grad_norm moved.jsonl)"
+    llm-quantize -q -t f32 frozen.llm frozen.safetensors
+    local length=$(($(od -An -tu8 -N8 frozen.safetensors))) from
+    from=$(tail -c +9 frozen.safetensors | head -c $length | jq '."model.layers.1.block_sparse_moe.gate.e_score_correction_bias".data_offsets[0]')
+    cmp -n 20 -i $((8 + length + from)):0 frozen.safetensors /dev/zero
+}
+
 @test "text of a mixture is the same however the prompt is cut and whoever is beside it" {
     "${deep[@]}" -n 30 -b 2 -o model.llm
     llm-infer -m model.llm --logits "the red cat sees the old dog" > whole

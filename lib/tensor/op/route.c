@@ -1,5 +1,9 @@
-/* Which experts a token goes to, and with what weights. On the way back also the gradients of the router's own losses: evenness of load
- * (Switch Transformer, Fedus et al. 2021, 2.2, over each row of the batch), and small logits (z-loss, ST-MoE, Zoph et al. 2022, eq. 5). */
+/* Which experts a token goes to, and with what weights. The backward pass also adds the gradients of the router's own losses.
+ *
+ * Even load (Switch Transformer, Fedus et al. 2021, 2.2), as transformers' load_balancing_loss_func has it for one row: a row of n tokens that L
+ * routers with E experts see costs E·Σ f[i]·P[i] over the experts i, where f[i] is the number of choices of i by the row's tokens in all layers,
+ * divided by L·n, and P[i] the mean of i's probability over these tokens and layers. The loss is the mean over rows.
+ * Small logits (z-loss, ST-MoE, Zoph et al. 2022, eq. 5): logsumexp², summed over layers, the mean over tokens. */
 #include <math.h>
 #include <string.h>
 #include "base/buf.h"
@@ -135,6 +139,8 @@ static void forward_row(void *arg, size_t row, int thread)
 
 struct back_work {
     const struct route_args *a;
+    const int64_t *pooled; /* [rows, experts]: the load of all layers */
+    double layers;
     const struct llm_tensor *x;
     const float *dy;
     int64_t dy_stride;
@@ -143,13 +149,13 @@ struct back_work {
 };
 
 /* d[i] = the gradient by p[i] of the weights and of the balance loss. */
-static void token_by_probability(const struct back_work *w, const int32_t *load, int64_t t, double *d, double *balance)
+static void token_by_probability(const struct back_work *w, const int64_t *pooled, int64_t t, double *d, double *balance)
 {
     const struct llm_route *o = &w->a->o;
     const int32_t *ids = w->a->ids + t * o->k;
     const float *p = w->a->p + t * w->x->cols, *dy = w->dy + t * w->dy_stride;
     int64_t n = w->x->cols;
-    double sum = 1e-20, weighted = 0, all = 0, spread = 0, even = (double)n / (double)w->a->row_len;
+    double sum = 1e-20, weighted = 0, all = 0, spread = 0, even = (double)n / ((double)w->a->row_len * w->layers);
     for (int64_t i = 0; i < n; i++) {
         d[i] = 0;
         all += (double)p[i];
@@ -165,12 +171,12 @@ static void token_by_probability(const struct back_work *w, const int32_t *load,
         double pull = ids[s] < 0 ? 0 : (double)dy[s];
         d[chosen_expert(ids[s])] = o->scale * (shares ? pull / sum - weighted / (sum * sum) : pull);
     }
-    for (int64_t i = 0; i < n; i++) spread += even * load[i] * (double)p[i] / all;
+    for (int64_t i = 0; i < n; i++) spread += even * (double)pooled[i] * (double)p[i] / all;
     *balance += spread / (double)w->a->row_len;
     if (o->balance == 0) return;
     for (int64_t i = 0; i < n; i++) {
-        double slope = even * load[i];
-        d[i] += w->a->token_weight * o->balance * (o->sigmoid ? (slope - spread) / all : slope);
+        double slope = even * (double)pooled[i];
+        d[i] += w->a->token_weight * o->balance / w->layers * (o->sigmoid ? (slope - spread) / all : slope);
     }
 }
 
@@ -179,14 +185,14 @@ static void backward_row(void *arg, size_t row, int thread)
     const struct back_work *w = arg;
     const struct llm_route *o = &w->a->o;
     int64_t n = w->x->cols, first = (int64_t)row * w->a->row_len;
-    const int32_t *load = w->a->load + (int64_t)row * n;
+    const int64_t *pooled = w->pooled + (int64_t)row * n;
     double d[MOST_EXPERTS], z = 0, balance = 0;
     (void)thread;
     for (int64_t t = first; t < first + w->a->row_len; t++) {
         const float *p = w->a->p + t * n, *x = w->x->data + t * w->x->stride;
         float *g = w->g.p + t * w->g.stride;
         double along = 0, most = -INFINITY, sum = 0;
-        token_by_probability(w, load, t, d, &balance);
+        token_by_probability(w, pooled, t, d, &balance);
         for (int64_t i = 0; i < n; i++) {
             along += d[i] * (double)p[i];
             most = fmax(most, (double)x[i]);
@@ -230,13 +236,38 @@ static void route_backward(struct llm_ctx *c, struct llm_node *node)
     LLM_PROFILE("route backward", 2 * llm_tensor_bytes(node->in[0]));
     const struct route_args *a = node->args;
     struct llm_tensor *x = node->in[0];
-    struct back_work w = {.a = a, .x = x, .dy = node->out->grad, .dy_stride = node->out->grad_stride};
+    struct back_work w = {.a = a, .pooled = c->router_loads.sum, .layers = (double)c->router_loads.n_layers, .x = x, .dy = node->out->grad,
+                          .dy_stride = node->out->grad_stride};
     int64_t rows = x->rows / a->row_len;
     w.balance = llm_op_alloc(c, rows, sizeof *w.balance);
     w.z = llm_op_alloc(c, rows, sizeof *w.z);
     if (llm_ctx_failed(c) || !llm_grad_open(c, x, &w.g)) return;
     llm_parallel((size_t)rows, backward_row, &w);
     note(c, a, &w, rows, a->o.bias);
+}
+
+/* Adds a layer's load to that of the pass, once however often the layer is computed. */
+static void pool_load(struct llm_ctx *c, const int32_t *load, int64_t rows, int64_t experts)
+{
+    struct llm_router_loads *l = &c->router_loads;
+    size_t n = (size_t)(rows * experts), layers = (size_t)c->layer + 1, known = l->n_layers > 0 ? l->n_seen : 0;
+    if (llm_ctx_failed(c) || !(c->tape || c->training) || (c->layer < known && l->seen[c->layer])) return;
+    if (llm_grow((void **)&l->sum, &l->room, n, sizeof *l->sum, &c->err) < 0
+        || llm_grow((void **)&l->seen, &l->seen_room, layers, sizeof *l->seen, &c->err) < 0) return;
+    if (l->n_layers == 0) {
+        memset(l->sum, 0, n * sizeof *l->sum);
+        l->rows = rows;
+        l->experts = experts;
+    } else if (rows != l->rows || experts != l->experts) {
+        llm_op_fail(c, LLM_EX_FAILURE, "router: expected %lld experts and %lld rows, as in other layers, found %lld and %lld", (long long)l->experts,
+                    (long long)l->rows, (long long)experts, (long long)rows);
+        return;
+    }
+    if (layers > known) memset(l->seen + known, 0, (layers - known) * sizeof *l->seen);
+    l->n_seen = layers > known ? layers : known;
+    l->seen[c->layer] = true;
+    l->n_layers++;
+    for (size_t i = 0; i < n; i++) l->sum[i] += load[i];
 }
 
 /* Keeps the choices of this pass, or gives those that were kept. */
@@ -277,6 +308,7 @@ struct llm_tensor *llm_route(struct llm_ctx *c, struct llm_tensor *x, const stru
     if (llm_ctx_failed(c)) return &c->nothing;
     llm_parallel((size_t)(x->rows / row_len), forward_row, &w);
     keep_choices(c, w.ids, x->rows * o->k);
+    pool_load(c, w.load, x->rows / row_len, n);
     *experts = w.ids;
     return llm_record(c, &node, &(struct route_args){*o, w.p, w.ids, w.load, row_len, c->token_weight}, sizeof(struct route_args));
 }
@@ -347,14 +379,14 @@ static void formula_sigmoid(const struct llm_gradcheck *g, const double *const *
     }
 }
 
-/* The router's own losses: the weights' gradient is zero. */
+/* The own losses of the routers of two layers: the weights' gradient is zero. */
 static struct llm_tensor *check_losses(struct llm_ctx *c, struct llm_tensor *const *in, bool sigmoid)
 {
     const int32_t *experts;
     const struct llm_route o = {.k = 2, .sigmoid = sigmoid, .normalise = true, .scale = 1, .balance = .7, .z = .3};
     c->token_weight = .125;
-    struct llm_tensor *y = llm_route(c, in[0], &o, &experts);
-    llm_tensor_grad(c, y);
+    for (c->layer = 0; c->layer < 2; c->layer++) llm_tensor_grad(c, llm_route(c, in[c->layer], &o, &experts));
+    c->layer = 0;
     return NULL;
 }
 
@@ -370,14 +402,16 @@ static struct llm_tensor *check_losses_sigmoid(struct llm_ctx *c, struct llm_ten
     return check_losses(c, in, true);
 }
 
-static void formula_losses(const struct llm_gradcheck *g, const double *x, bool sigmoid, double *y)
+static void formula_losses(const struct llm_gradcheck *g, const double *const *in, bool sigmoid, double *y)
 {
     static const double none[7];
     int64_t row_len = g->in[0].rows / 2;
     *y = 0;
     for (int64_t row = 0; row < 2; row++) {
         double load[7] = {0}, mean[7] = {0};
-        for (int64_t t = row * row_len; t < (row + 1) * row_len; t++) {
+        for (int64_t at = 0; at < 2 * row_len; at++) {
+            const double *x = in[at / row_len];
+            int64_t t = row * row_len + at % row_len;
             double p[7], all = 0, sum = 0;
             int64_t ids[2];
             check_probabilities(x + t * 7, 7, sigmoid, p);
@@ -387,27 +421,27 @@ static void formula_losses(const struct llm_gradcheck *g, const double *x, bool 
                 all += p[i];
                 sum += exp(x[t * 7 + i]);
             }
-            for (int i = 0; i < 7; i++) mean[i] += p[i] / all / (double)row_len;
+            for (int i = 0; i < 7; i++) mean[i] += p[i] / all / (double)(2 * row_len);
             *y += .125 * .3 * log(sum) * log(sum);
         }
-        for (int i = 0; i < 7; i++) *y += .125 * (double)row_len * .7 * 7 * load[i] / (double)row_len * mean[i];
+        for (int i = 0; i < 7; i++) *y += .125 * (double)row_len * .7 * 7 * load[i] / (double)(2 * row_len) * mean[i];
     }
 }
 
 static void formula_losses_softmax(const struct llm_gradcheck *g, const double *const *in, const double *const *param, double *y)
 {
     (void)param;
-    formula_losses(g, in[0], false, y);
+    formula_losses(g, in, false, y);
 }
 
 static void formula_losses_sigmoid(const struct llm_gradcheck *g, const double *const *in, const double *const *param, double *y)
 {
     (void)param;
-    formula_losses(g, in[0], true, y);
+    formula_losses(g, in, true, y);
 }
 
 #define LOSSES(kind) \
-    {.name = "losses of a router, " #kind, .in = {{10, 7}}, .out = {1, 1}, .n_rows = 2, .spread = 1.5, .run = check_losses_##kind, \
+    {.name = "losses of two routers, " #kind, .in = {{10, 7}, {10, 7}}, .out = {1, 1}, .n_rows = 2, .spread = 1.5, .run = check_losses_##kind, \
      .formula = formula_losses_##kind}
 const struct llm_gradcheck llm_gradcheck_route[] = {
     {.name = "router, softmax", .in = {{9, 7}}, .out = {9, 2}, .spread = 1.5, .run = check_softmax, .formula = formula_softmax},
