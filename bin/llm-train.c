@@ -44,7 +44,7 @@ static const struct llm_opt options[] = {
     {0, "fixed-temperature", NULL, "and stays", LLM_FLAG, offsetof(struct args, fixed_temperature), 0, 0, NULL},
     {0, "mask-rate", "P", "share of tokens that mlm hides [0.15]", LLM_REAL, offsetof(struct args, o.mask_rate), 0, 1, NULL},
     {'n', "steps", "N", "steps in all; 0 saves the fresh model [1000]", LLM_INT, offsetof(struct args, o.steps), 0, 1e12, NULL},
-    {'b', "batch", "N", "rows a pass [8]", LLM_INT, offsetof(struct args, o.batch), 1, 1 << 20, NULL},
+    {'b', "batch", "N", "rows a pass [8; --resume: any division of the run's rows]", LLM_INT, offsetof(struct args, o.batch), 1, 1 << 20, NULL},
     {'l', "context", "N", "tokens a row [the configuration's]", LLM_SIZE, offsetof(struct args, o.context), 1, 1 << 24, NULL},
     {0, "accumulate", "N", "passes a step [1]", LLM_INT, offsetof(struct args, o.accumulate), 1, 1 << 20, NULL},
     {0, "lr", "RATE", "learning rate [1e-3]", LLM_REAL, offsetof(struct args, o.lr), 0, 1e6, NULL},
@@ -165,9 +165,14 @@ int main(int argc, char **argv)
         }
         defaults(&a);
         a.o = stored;
+        a.o.batch = a.o.accumulate = 0; /* the command line may give either */
         a.common.seed = stored.seed;
         rest = llm_cli_parse(&cli, &a, argc, argv);
         llm_run_order(&cli, &a);
+        if (llm_train_options_divide(&a.o, &stored, &e) < 0) {
+            llm_run_release(&run);
+            return llm_report(&e);
+        }
         if (!a.common.output) a.common.output = a.resume;
     }
     a.o.seed = a.common.seed;

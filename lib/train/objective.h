@@ -31,6 +31,7 @@ struct llm_objective {
     int (*document)(const struct llm_model *m, struct llm_rows *rows, int64_t row, const struct llm_document *d, struct llm_err *e);
     bool two_texts;             /* documents are two texts, each of which has a row's room */
     bool labelled;              /* documents have classes */
+    bool by_pass;               /* a row's loss depends on the other rows of its pass, so that the division of a step changes the result */
     bool other_targets;         /* targets are no tokens: nothing is said by the byte */
     const char *judged;         /* what the share of right answers is called, which `run` counts in the context when not training; NULL: nothing */
     /* Makes of rows that were cut for the next token those that it learns from. NULL: they stay as they are. */

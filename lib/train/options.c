@@ -54,9 +54,7 @@ static const struct key {
 } keys[] = {
 #define AT(field) offsetof(struct llm_train_options, field)
     {"steps", INT, AT(steps), NULL},
-    {"batch", INT, AT(batch), NULL},
     {"context", INT, AT(context), NULL},
-    {"accumulate", INT, AT(accumulate), NULL},
     {"lr", REAL, AT(lr), NULL},
     {"min_lr", REAL, AT(min_lr), NULL},
     {"warmup", INT, AT(warmup), NULL},
@@ -114,8 +112,10 @@ json_t *llm_train_options_to_json(const struct llm_train_options *o, struct llm_
         json_decref(j);
         j = NULL;
     }
-    if (!j) llm_no_memory(e, "training options");
-    return j;
+    if (j && json_object_set_new(j, "rows", json_integer(o->batch * o->accumulate)) == 0) return j;
+    json_decref(j);
+    llm_no_memory(e, "training options");
+    return NULL;
 }
 
 static int read_name(const json_t *j, const struct key *k, int *out, struct llm_err *e)
@@ -142,11 +142,52 @@ static int read_key(const json_t *j, const struct key *k, void *at, struct llm_e
     return 0;
 }
 
+/* Rows of a pass: the largest divisor of a step's rows that is no more than 8 or than 8,192 tokens make. */
+static int64_t choose_batch(int64_t rows, int64_t context)
+{
+    int64_t batch = context > 0 && context < 1024 ? 8192 / context : 8;
+    if (batch > rows) batch = rows;
+    while (rows % batch != 0) batch--;
+    return batch;
+}
+
+/* Older checkpoints have "batch" and "accumulate" in place of "rows". */
+static int read_division(struct llm_train_options *o, const json_t *j, struct llm_err *e)
+{
+    int64_t rows = 0;
+    if (llm_json_int(j, "rows", 1, INT64_MAX / 2, &rows, e) < 0) return -1;
+    if (rows > 0) o->batch = choose_batch(rows, o->context);
+    if (llm_json_int(j, "batch", 1, INT64_MAX / 2, &o->batch, e) < 0) return -1;
+    if (rows == 0) return llm_json_int(j, "accumulate", 1, INT64_MAX / 2, &o->accumulate, e);
+    if (rows % o->batch != 0) {
+        return llm_fail(e, EX_DATAERR, "batch: expected a divisor of %lld (rows), found %lld", (long long)rows, (long long)o->batch);
+    }
+    o->accumulate = rows / o->batch;
+    return 0;
+}
+
+int llm_train_options_divide(struct llm_train_options *o, const struct llm_train_options *stored, struct llm_err *e)
+{
+    int64_t rows = stored->batch * stored->accumulate, given = o->batch > 0 ? o->batch : o->accumulate;
+    if (o->batch > 0 && o->accumulate > 0) return 0;
+    if (given > 0 && rows % given != 0) {
+        return llm_fail(e, LLM_EX_USAGE, "--%s: expected a divisor of the run's %lld rows a step, or --batch and --accumulate, found %lld",
+                        o->batch > 0 ? "batch" : "accumulate", (long long)rows, (long long)given);
+    }
+    if (given == 0) {
+        o->batch = stored->batch;
+        o->accumulate = stored->accumulate;
+    } else if (o->batch > 0) o->accumulate = rows / given;
+    else o->batch = rows / given;
+    return 0;
+}
+
 int llm_train_options_from_json(struct llm_train_options *o, const json_t *j, struct llm_err *e)
 {
     for (size_t i = 0; i < N_KEYS; i++) {
         if (read_key(j, &keys[i], (char *)o + keys[i].at, e) < 0) return -1;
     }
+    if (read_division(o, j, e) < 0) return -1;
     return llm_train_options_check(o, e);
 }
 

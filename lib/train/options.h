@@ -6,7 +6,8 @@
 #include "base/json.h"
 
 struct llm_train_options {
-    int64_t steps, batch, context, accumulate; /* a step is batch × accumulate rows of `context` tokens */
+    int64_t steps, batch, context, accumulate; /* a step is batch × accumulate rows of `context` tokens: `accumulate` passes of `batch` rows. Stored
+                                                * is their product alone, "rows" */
     double lr, min_lr;
     int64_t warmup;
     double decay_fraction;                     /* schedules with a last part */
@@ -34,8 +35,11 @@ struct llm_train_options {
 void llm_train_options_default(struct llm_train_options *o);
 /* New reference; NULL and `e` on failure. */
 json_t *llm_train_options_to_json(const struct llm_train_options *o, struct llm_err *e) LLM_MUST_CHECK;
-/* Keys that are absent keep their values. */
+/* Keys that are absent keep their values. "rows" without "batch" is divided into passes as llm_train_options_divide does it. */
 int llm_train_options_from_json(struct llm_train_options *o, const json_t *j, struct llm_err *e) LLM_MUST_CHECK;
+/* The division into passes of a run that goes on, whose rows a step are stored->batch × stored->accumulate: o->batch and o->accumulate, of which 0
+ * was not given. Both given: theirs is the number of rows. One given: it must divide the run's rows (else LLM_EX_USAGE). None: as stored. */
+int llm_train_options_divide(struct llm_train_options *o, const struct llm_train_options *stored, struct llm_err *e) LLM_MUST_CHECK;
 /* What no range of a single option says. */
 int llm_train_options_check(const struct llm_train_options *o, struct llm_err *e) LLM_MUST_CHECK;
 

@@ -24,10 +24,21 @@ static json_t *data_json(const struct llm_train_data *d)
     return o;
 }
 
+/* A run's options. The rows of a pass are among them only where they change the result. */
+static json_t *options_json(const struct llm_trainer *t, struct llm_err *e)
+{
+    json_t *o = llm_train_options_to_json(&t->o, e);
+    bool by_pass = t->objective->by_pass || t->model->config.norm == LLM_NORM_BATCH;
+    if (!o || !by_pass || json_object_set_new(o, "batch", json_integer(t->o.batch)) == 0) return o;
+    json_decref(o);
+    llm_no_memory(e, "training options");
+    return NULL;
+}
+
 static int set_training(const struct llm_trainer *t, json_t *meta, struct llm_err *e)
 {
     struct llm_buf text = {0};
-    json_t *options = llm_train_options_to_json(&t->o, e);
+    json_t *options = options_json(t, e);
     if (!options) return -1;
     json_t *o = json_pack("{s:I,s:I,s:I,s:I,s:o}", "step", (json_int_t)t->step, "sample", (json_int_t)t->sample, "tokens",
                           (json_int_t)t->tokens, "eval_step", (json_int_t)t->eval_step, "options", options);

@@ -187,16 +187,15 @@ void llm_trainer_release(struct llm_trainer *t)
 
 /* ---- a step ---- */
 
-/* Σ of losses in the order of tokens, whatever the passes were. Bytes: of the text behind counted targets. */
-static double fold(const struct llm_trainer *t, const struct llm_rows *rows, double *bytes)
+/* Adds losses to *sum one by one in the order of tokens, so that the sum does not depend on how rows are divided into passes. *bytes: of the texts of
+ * counted targets. */
+static void fold(const struct llm_trainer *t, const struct llm_rows *rows, double *sum, double *bytes)
 {
-    double sum = 0;
     for (int64_t i = 0; i < rows->n_rows * rows->row_len; i++) {
         if (rows->targets[i] < 0) continue;
-        sum += (double)t->token_loss[i];
+        *sum += (double)t->token_loss[i];
         if (t->piece_bytes && !t->objective->other_targets) *bytes += t->piece_bytes[rows->targets[i]];
     }
-    return sum;
 }
 
 /* Row `row` becomes document `number`. */
@@ -362,7 +361,7 @@ int llm_trainer_gradient(struct llm_trainer *t, struct llm_step_report *r, struc
 {
     const struct llm_param *bad;
     int64_t counted;
-    double bytes = 0, loss;
+    double bytes = 0, loss = 0;
     int got = gather(t, &counted, e);
     if (got) return got;
     for (int64_t i = 0; i < t->o.accumulate; i++) {
@@ -383,7 +382,8 @@ int llm_trainer_gradient(struct llm_trainer *t, struct llm_step_report *r, struc
         llm_ctx_reset(&t->ctx);
         if (llm_signal_caught()) return 1;
     }
-    loss = fold(t, &t->rows, &bytes) / (double)counted;
+    fold(t, &t->rows, &loss, &bytes);
+    loss /= (double)counted;
     if (!isfinite(loss)) return not_finite(t, &t->rows, loss, e);
     r->grad_norm = llm_grad_norm(t->params, t->n_params, &bad);
     if (!isfinite(r->grad_norm)) {
@@ -494,7 +494,7 @@ int llm_trainer_eval(struct llm_trainer *t, double *loss, double *bits_per_byte,
         if (part.counted == 0) continue;
         if (t->objective->run(&t->eval_ctx, t->model, &part, 0, 1, t->token_loss, e) < 0) return -1;
         llm_ctx_reset(&t->eval_ctx);
-        sum += fold(t, &part, &bytes);
+        fold(t, &part, &sum, &bytes);
         counted += part.counted;
         if (!isfinite(sum)) return not_finite(t, &part, sum, e);
     }

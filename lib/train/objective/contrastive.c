@@ -90,4 +90,4 @@ static int run(struct llm_ctx *c, struct llm_model *m, const struct llm_rows *ro
 extern const struct llm_objective llm_objective_contrastive;
 const struct llm_objective llm_objective_contrastive = {.name = "contrastive", .summary = "find the text that belongs to a text", .check = check,
                                                         .configure = configure, .document = document, .run = run, .two_texts = true,
-                                                        .judged = "recall_at_1", .other_targets = true};
+                                                        .judged = "recall_at_1", .other_targets = true, .by_pass = true};
