@@ -1,4 +1,5 @@
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "base/buf.h"
@@ -9,10 +10,9 @@
 
 struct args {
     struct llm_common common;
-    const char *png;
+    struct picture_args picture;
 };
-static const struct llm_opt options[] = {
-    {0, "png", "FILE", "also paint a heat map: a line a head of k and of v, a column a token", LLM_STR, offsetof(struct args, png), 0, 0, NULL}, {0}};
+static const struct llm_opt options[] = {PICTURE_OPTIONS(struct args, picture), {0}};
 const struct llm_cli kv_diff_cli = {.name = "llm-kvinspect diff",
                                     .summary = "how two caches differ, head by head; status 1 when they do",
                                     .usage = "[OPTION]... A B",
@@ -39,18 +39,43 @@ static int print(const struct llm_kv_difference *rows, int64_t n, const struct a
     return table_close(&t, 0);
 }
 
+/* Parts of states belong to no token: they are left out. */
+static int draw(const struct llm_kv_file *f, const struct llm_kv_difference *rows, int64_t n, float *map, int64_t tokens, const struct args *a,
+                struct llm_err *e)
+{
+    int64_t *layers = llm_calloc((size_t)n, sizeof *layers, "a heat map", e), drawn = 0;
+    char (*texts)[24] = layers ? llm_calloc((size_t)n, sizeof *texts, "a heat map", e) : NULL;
+    const char **labels = texts ? llm_calloc((size_t)n, sizeof *labels, "a heat map", e) : NULL;
+    for (int64_t i = 0; labels && i < n; i++) {
+        if (rows[i].kv_head < 0) continue;
+        layers[drawn] = rows[i].layer;
+        snprintf(texts[drawn], sizeof *texts, "%s %lld", rows[i].what, (long long)rows[i].kv_head);
+        labels[drawn] = texts[drawn];
+        memmove(map + drawn * tokens, map + i * tokens, (size_t)tokens * sizeof *map);
+        drawn++;
+    }
+    struct llm_heatmap h = {.title = "Differences of two caches", .value = "root mean square of the differences", .v = map, .x.n = tokens,
+                            .y = {.n = drawn, .name = "keys (k) and values (v) of a head", .labels = labels, .groups = layers,
+                                  .group_name = "layer"}};
+    int status = labels ? draw_picture(&a->picture, f, &h, e) : -1;
+    free(layers);
+    free(texts);
+    free(labels);
+    return status;
+}
+
 static int compare(const struct llm_kv_file *x, const struct llm_kv_file *y, const struct args *a, struct llm_err *e)
 {
     int64_t n = llm_kv_diff_rows(x), common = llm_kv_common(x, y);
     bool differ = common < x->n || common < y->n;
     struct llm_kv_difference *rows = llm_calloc((size_t)n, sizeof *rows, "a table of heads", e);
-    float *maps = a->png ? llm_calloc((size_t)n, (size_t)(common + 1) * sizeof *maps, "a heat map", e) : NULL;
-    int status = rows && (maps || !a->png) ? llm_kv_diff(x, y, rows, maps, e) : -1;
+    float *maps = a->picture.png ? llm_calloc((size_t)n, (size_t)(common + 1) * sizeof *maps, "a heat map", e) : NULL;
+    int status = rows && (maps || !a->picture.png) ? llm_kv_diff(x, y, rows, maps, e) : -1;
     if (status == 0 && differ) {
         llm_note("%lld and %lld tokens, of which the first %lld are the same", (long long)x->n, (long long)y->n, (long long)common);
     }
+    if (status == 0 && a->picture.png) status = draw(x, rows, n, maps, common, a, e);
     if (status == 0) status = print(rows, n, a, &differ, e);
-    if (status == 0 && a->png) status = paint(a->png, maps, n, common, e);
     free(rows);
     free(maps);
     return status < 0 ? -1 : differ;
@@ -63,7 +88,7 @@ int kv_diff(int argc, char **argv, struct llm_err *e)
     int rest = llm_cli_parse(&kv_diff_cli, &a, argc, argv);
     if (argc - rest != 2) llm_usage(&kv_diff_cli, "expected two files, found %d", argc - rest);
     if (strcmp(argv[rest], "-") == 0 && strcmp(argv[rest + 1], "-") == 0) llm_usage(&kv_diff_cli, "standard input cannot be two inputs at once");
-    check_png(&kv_diff_cli, &a.common, a.png);
+    check_picture(&kv_diff_cli, &a.common, &a.picture);
     int status = llm_pool_start(a.common.threads, e);
     if (status == 0) status = llm_kv_file_read(&x, argv[rest], e);
     if (status == 0) status = llm_kv_file_read(&y, argv[rest + 1], e);

@@ -1,3 +1,4 @@
+#include <stdio.h>
 #include <stdlib.h>
 #include "base/buf.h"
 #include "cpu/pool.h"
@@ -8,16 +9,16 @@ struct args {
     struct llm_common common;
     int64_t layer;
     int map;
-    const char *png;
+    struct picture_args picture;
 };
 static const struct llm_opt options[] = {
     {'l', "layer", "N", "only layer N, from 0 [all]", LLM_INT, offsetof(struct args, layer), 0, 1 << 20, NULL},
-    {0, "png", "FILE", "also paint a heat map: a line a head, a column a token", LLM_STR, offsetof(struct args, png), 0, 0, NULL},
+    PICTURE_OPTIONS(struct args, picture),
     {0, "map", "WHAT", "what --png shows: norms of k or v, or attention [k]", LLM_CHOICE, offsetof(struct args, map), 0, 0, "k|v|attention"},
     {0}};
 const struct llm_cli kv_heads_cli = {
     .name = "llm-kvinspect heads", .summary = "norms of keys and values, and where traced queries look, head by head", .usage = "[OPTION]... [FILE]",
-    .options = options, .examples = "llm-kvinspect heads cache.kv\nllm-kvinspect heads --png attention.png --map attention cache.kv",
+    .options = options, .examples = "llm-kvinspect heads cache.kv\nllm-kvinspect heads --png attention.png --map attention -T model.llm cache.kv",
     .common = LLM_COMMON_OUTPUT | LLM_COMMON_JSON | LLM_COMMON_THREADS};
 
 static const char *const columns[] = {"layer", "head", "kv_head", "k_norm", "k_norm_sd", "k_norm_first", "v_norm", "v_norm_sd", "v_norm_first",
@@ -39,6 +40,25 @@ static int print(const struct llm_kv_head *rows, int64_t first, int64_t last, co
     return table_close(&t, 0);
 }
 
+static int draw(const struct llm_kv_file *f, const struct llm_kv_head *rows, int64_t n, const float *map, const struct args *a, struct llm_err *e)
+{
+    static const char *const titles[] = {"Norms of keys", "Norms of values", "Attention to each token"};
+    char value[80] = "Euclidean norm";
+    int64_t *layers = llm_calloc((size_t)n, sizeof *layers, "a heat map", e);
+    int32_t *numbers = layers ? llm_calloc((size_t)n, sizeof *numbers, "a heat map", e) : NULL;
+    for (int64_t i = 0; numbers && i < n; i++) {
+        layers[i] = rows[i].layer;
+        numbers[i] = (int32_t)rows[i].head;
+    }
+    if (a->map == 2) snprintf(value, sizeof value, "probability, mean over the last %lld queries", (long long)f->n_queries);
+    struct llm_heatmap h = {.title = titles[a->map], .value = value, .v = map, .x.n = f->n,
+                            .y = {.n = n, .name = "head", .numbers = numbers, .groups = layers, .group_name = "layer"}};
+    int status = numbers ? draw_picture(&a->picture, f, &h, e) : -1;
+    free(layers);
+    free(numbers);
+    return status;
+}
+
 static int heads(const struct llm_kv_file *f, const struct args *a, struct llm_err *e)
 {
     int64_t all = llm_kv_heads_rows(f, -1), first = 0, last = all;
@@ -50,10 +70,10 @@ static int heads(const struct llm_kv_file *f, const struct args *a, struct llm_e
     }
     if (first == last) return llm_fail(e, EX_DATAERR, "expected keys of attention, found none: the model keeps a state (llm-kvinspect summary)");
     struct llm_kv_head *rows = llm_calloc((size_t)all, sizeof *rows, "a table of heads", e);
-    float *maps = a->png ? llm_calloc((size_t)all, (size_t)f->n * sizeof *maps, "a heat map", e) : NULL;
-    int status = rows && (maps || !a->png) ? llm_kv_heads(f, rows, "kva"[a->map], maps, e) : -1;
+    float *maps = a->picture.png ? llm_calloc((size_t)all, (size_t)f->n * sizeof *maps, "a heat map", e) : NULL;
+    int status = rows && (maps || !a->picture.png) ? llm_kv_heads(f, rows, "kva"[a->map], maps, e) : -1;
+    if (status == 0 && a->picture.png) status = draw(f, rows + first, last - first, maps + first * f->n, a, e);
     if (status == 0) status = print(rows, first, last, a, e);
-    if (status == 0 && a->png) status = paint(a->png, maps + first * f->n, last - first, f->n, e);
     free(rows);
     free(maps);
     return status;
@@ -64,7 +84,7 @@ int kv_heads(int argc, char **argv, struct llm_err *e)
     struct args a = {.layer = -1};
     struct llm_kv_file f = {0};
     const char *path = one_operand(&kv_heads_cli, llm_cli_parse(&kv_heads_cli, &a, argc, argv), argc, argv);
-    check_png(&kv_heads_cli, &a.common, a.png);
+    check_picture(&kv_heads_cli, &a.common, &a.picture);
     int status = llm_pool_start(a.common.threads, e);
     if (status == 0) status = llm_kv_file_read(&f, path, e);
     if (status == 0) status = heads(&f, &a, e);

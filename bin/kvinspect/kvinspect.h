@@ -3,7 +3,9 @@
 #define LLM_BIN_KVINSPECT_H
 
 #include "base/cli.h"
+#include "infer/kvfile.h"
 #include "io/output.h"
+#include "measure/heatmap.h"
 
 extern const struct llm_cli kv_summary_cli, kv_heads_cli, kv_size_cli, kv_export_cli, kv_diff_cli;
 int kv_summary(int argc, char **argv, struct llm_err *e) LLM_MUST_CHECK;
@@ -29,9 +31,20 @@ int table_close(struct table *t, int status) LLM_MUST_CHECK; /* commits when sta
 
 /* The only operand, or "-". */
 const char *one_operand(const struct llm_cli *cli, int rest, int argc, char **argv);
-/* A matrix as a PNG file. */
-int paint(const char *path, const float *v, int64_t rows, int64_t cols, struct llm_err *e) LLM_MUST_CHECK;
-/* Standard output has one owner: status 2 when the table and the picture both want it. */
-void check_png(const struct llm_cli *cli, const struct llm_common *common, const char *png);
+/* What the options of pictures say: --png, -T, --scale. */
+struct picture_args {
+    const char *png, *tokenizer;
+    int scale;
+};
+#define PICTURE_OPTIONS(type, field)                                                                                                                \
+    {0, "png", "FILE", "also draw a heat map: a row for each head, a column for each token", LLM_STR, offsetof(type, field.png), 0, 0, NULL},       \
+    {'T', "tokenizer", "TOK", "label the columns of the heat map with the texts of tokens: a tokenizer or a model", LLM_STR,                        \
+     offsetof(type, field.tokenizer), 0, 0, NULL},                                                                                                  \
+    {0, "scale", "WHAT", "scale of the heat map's colours; auto: logarithmic if few numbers outshine all others [auto]", LLM_CHOICE,                \
+     offsetof(type, field.scale), 0, 0, "auto|linear|log"}
+/* Status 2 if --tokenizer or --scale comes without --png, or if the table and the picture both want standard output. */
+void check_picture(const struct llm_cli *cli, const struct llm_common *common, const struct picture_args *a);
+/* Draws h, whose columns are the first h->x.n tokens of `f`: fills in the columns' labels, the subtitle and the scale. 0 or -1. */
+int draw_picture(const struct picture_args *a, const struct llm_kv_file *f, struct llm_heatmap *h, struct llm_err *e) LLM_MUST_CHECK;
 
 #endif

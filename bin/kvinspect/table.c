@@ -4,7 +4,6 @@
 #include <string.h>
 #include "base/json.h"
 #include "bin/kvinspect/kvinspect.h"
-#include "measure/heatmap.h"
 
 int table_open(struct table *t, const char *path, int json, const char *const *columns, struct llm_err *e)
 {
@@ -67,22 +66,4 @@ const char *one_operand(const struct llm_cli *cli, int rest, int argc, char **ar
 {
     if (rest + 1 < argc) llm_usage(cli, "expected one file, found another operand '%s'", argv[rest + 1]);
     return rest < argc ? argv[rest] : "-";
-}
-
-int paint(const char *path, const float *v, int64_t rows, int64_t cols, struct llm_err *e)
-{
-    struct llm_output *o = llm_output_open(path, true, e);
-    if (!o) return -1;
-    if (llm_heatmap_write(o, v, rows, cols, e) < 0) {
-        llm_output_abandon(o);
-        return -1;
-    }
-    return llm_output_commit(o, e);
-}
-
-void check_png(const struct llm_cli *cli, const struct llm_common *common, const char *png)
-{
-    bool to_stdout = !common->output || strcmp(common->output, "-") == 0;
-    if (png && strcmp(png, "-") == 0 && to_stdout)
-        llm_usage(cli, "standard output has one owner: write the table (-o) or the picture (--png) to a file");
 }

@@ -1,52 +1,392 @@
+/* Heat maps are laid out from the inside: cells, then labels, then the margins that the labels need. */
 #include "measure/heatmap.h"
 
+#include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "base/buf.h"
-#include "io/png.h"
+#include "measure/draw/drawing.h"
+#include "measure/draw/font.h"
 
-enum { WIDE = 1200, TALL = 800, LARGEST_CELL = 32 };
+enum {
+    BINS = 1024,                                        /* cells a side at most */
+    WIDE = 1200, TALL = 960, CELL = 28,                 /* room for cells, and the largest cell */
+    LINE = 16, TITLE_LINE = 24, MARGIN = 14, PAD = 6,   /* of text; around the picture; between label and axis */
+    TICK = 4, DENSE = 12,                               /* pixels between labels that stand side by side */
+    LABEL = 150, ROW_LABEL = 300, GROUP_LABEL = 110,    /* longest labels: of columns, of rows, of groups */
+    BAR = 14, BAR_GAP = 28, BAR_TALL = 160, BAR_NUMBER = 64, NARROW = 420
+};
 
-void llm_heatmap_colour(double x, unsigned char rgb[3])
+/* An axis cut into bins; a bin lies within one group. */
+struct side {
+    const struct llm_heatmap_axis *axis;
+    size_t n;          /* bins */
+    int64_t *first;    /* [n + 1]: the first column or row of each bin */
+    int *at;           /* [n]: the pixel where each bin begins */
+    int cell, end;     /* pixels of a bin; where the last one ends */
+    int64_t most;      /* columns or rows of the largest bin */
+    int label_width, group_width;
+};
+
+struct map {
+    const struct llm_heatmap *h;
+    struct side x, y;
+    struct llm_scale scale;
+    float *v;          /* [y.n, x.n] of bins */
+    int left, top, right, bottom; /* of the cells */
+    int bar, bar_end, width, height;
+    char caption[200];
+    struct llm_drawing *d;
+};
+
+static struct llm_text how(enum llm_anchor anchor, bool upwards, bool pale)
 {
-    /* Brightness grows evenly, so that a grey print is still right. */
-    static const double stops[][3] = {{6, 6, 24}, {60, 15, 110}, {150, 40, 110}, {225, 90, 60}, {250, 175, 60}, {255, 255, 225}};
-    enum { LAST = sizeof stops / sizeof *stops - 1 };
-    double at = (x < 0 ? 0 : x > 1 ? 1 : x) * LAST;
-    int i = at >= LAST ? LAST - 1 : (int)at;
-    for (int k = 0; k < 3; k++) rgb[k] = (unsigned char)lrint(stops[i][k] + (at - i) * (stops[i + 1][k] - stops[i][k]));
+    return (struct llm_text){LLM_TEXT_BODY, anchor, upwards, pale ? llm_pale_ink : llm_ink};
 }
 
-static int64_t cell(int64_t count, int64_t room)
-{
-    int64_t n = room / count;
-    return n < 1 ? 1 : n > LARGEST_CELL ? LARGEST_CELL : n;
-}
+/* ---- bins ---- */
 
-int llm_heatmap_write(struct llm_output *o, const float *v, int64_t rows, int64_t cols, struct llm_err *e)
+static int cut(struct side *s, int64_t room, struct llm_err *e)
 {
-    if (rows < 1 || cols < 1) return llm_fail(e, EX_DATAERR, "nothing to paint");
-    double least = INFINITY, most = -INFINITY;
-    int64_t w = cell(cols, WIDE), h = cell(rows, TALL);
-    for (int64_t i = 0; i < rows * cols; i++) {
-        if (!isfinite(v[i])) continue;
-        least = v[i] < least ? v[i] : least;
-        most = v[i] > most ? v[i] : most;
+    const struct llm_heatmap_axis *a = s->axis;
+    int64_t step = (a->n + BINS - 1) / BINS;
+    s->first = llm_alloc((size_t)a->n + 1, sizeof *s->first, "a heat map", e);
+    s->at = s->first ? llm_alloc((size_t)a->n, sizeof *s->at, "a heat map", e) : NULL;
+    if (!s->at) return -1;
+    for (int64_t i = 0; i < a->n; s->n++) {
+        int64_t end = i + 1;
+        while (end < a->n && end - i < step && (!a->groups || a->groups[end] == a->groups[i])) end++;
+        s->first[s->n] = i;
+        s->most = end - i > s->most ? end - i : s->most;
+        i = end;
     }
-    unsigned char *rgb = llm_alloc((size_t)(rows * h), (size_t)(cols * w * 3), "an image", e);
-    if (!rgb) return -1;
-    for (int64_t r = 0; r < rows; r++) {
-        unsigned char *line = rgb + r * h * cols * w * 3;
-        for (int64_t c = 0; c < cols; c++) {
-            unsigned char colour[3] = {128, 128, 128};
-            double x = v[r * cols + c];
-            if (isfinite(x)) llm_heatmap_colour(most > least ? (x - least) / (most - least) : 0, colour);
-            for (int64_t i = 0; i < w; i++) memcpy(line + (c * w + i) * 3, colour, 3);
+    s->first[s->n] = a->n;
+    int64_t cell = room / (int64_t)s->n;
+    s->cell = cell < 1 ? 1 : cell > CELL ? CELL : (int)cell;
+    return 0;
+}
+
+static bool begins_group(const struct side *s, size_t bin)
+{
+    const int64_t *g = s->axis->groups;
+    return bin > 0 && g && g[s->first[bin]] != g[s->first[bin] - 1];
+}
+
+static size_t group_end(const struct side *s, size_t bin)
+{
+    do bin++;
+    while (bin < s->n && !begins_group(s, bin));
+    return bin;
+}
+
+/* The number that stands out most, NaN if none is finite. */
+static float pick(const struct map *m, size_t row, size_t col)
+{
+    const struct side *x = &m->x, *y = &m->y;
+    float best = (float)NAN;
+    double most = -1;
+    for (int64_t r = y->first[row]; r < y->first[row + 1]; r++) {
+        for (int64_t c = x->first[col]; c < x->first[col + 1]; c++) {
+            float v = m->h->v[r * x->axis->n + c];
+            double size = m->h->scale == LLM_SCALE_RATIO ? fabs(log((double)v)) : fabs((double)v);
+            if (!isfinite(v) || size <= most) continue;
+            best = v;
+            most = size;
         }
-        for (int64_t i = 1; i < h; i++) memcpy(line + i * cols * w * 3, line, (size_t)(cols * w * 3));
     }
-    int status = llm_png_write(o, rgb, cols * w, rows * h, e);
-    free(rgb);
+    return best;
+}
+
+static int bin(struct map *m, struct llm_err *e)
+{
+    if (cut(&m->x, WIDE, e) < 0 || cut(&m->y, TALL, e) < 0) return -1;
+    m->v = llm_alloc(m->y.n * m->x.n, sizeof *m->v, "a heat map", e);
+    if (!m->v) return -1;
+    for (size_t r = 0; r < m->y.n; r++) {
+        for (size_t c = 0; c < m->x.n; c++) m->v[r * m->x.n + c] = pick(m, r, c);
+    }
+    if (m->x.most > 1 || m->y.most > 1) {
+        snprintf(m->caption, sizeof m->caption, "A cell shows the %s among up to %" PRId64 " × %" PRId64 " neighbours.",
+                 m->h->scale == LLM_SCALE_RATIO ? "number furthest from 1" : "number of largest magnitude", m->x.most, m->y.most);
+    }
+    return llm_scale_init(&m->scale, m->h->scale, m->v, m->x.n * m->y.n, e);
+}
+
+/* ---- layout ---- */
+
+static const char *number_of(const struct side *s, size_t bin, char *text, size_t room)
+{
+    int64_t i = s->first[bin];
+    snprintf(text, room, "%" PRId64, s->axis->numbers ? s->axis->numbers[i] : i);
+    return text;
+}
+
+static const char *label(const struct side *s, size_t bin, char *number, size_t room)
+{
+    if (s->axis->labels) return s->axis->labels[s->first[bin]];
+    return number_of(s, bin, number, room);
+}
+
+static const char *group_label(const struct side *s, size_t bin, bool named, char *text, size_t room)
+{
+    snprintf(text, room, "%s%s%" PRId64, named ? s->axis->group_name : "", named ? " " : "", s->axis->groups[s->first[bin]]);
+    return text;
+}
+
+/* Every how many bins there is a label, so that labels are `room` pixels apart. */
+static size_t every(const struct side *s, int room)
+{
+    static const size_t steps[] = {1, 2, 5, 10, 20, 50, 100, 200, 500, 1000};
+    size_t i = 0;
+    while (i < sizeof steps / sizeof *steps - 1 && (int)steps[i] * s->cell < room) i++;
+    return steps[i];
+}
+
+static void measure_labels(struct side *s, int longest)
+{
+    char text[80];
+    size_t step = every(s, DENSE);
+    for (size_t i = 0; i < s->n; i++) {
+        int w = i % step ? 0 : llm_text_width(label(s, i, text, sizeof text), LLM_TEXT_BODY);
+        s->label_width = w > s->label_width ? w : s->label_width;
+        if (!s->axis->groups || (i > 0 && !begins_group(s, i))) continue;
+        w = llm_text_width(group_label(s, i, true, text, sizeof text), LLM_TEXT_BODY);
+        s->group_width = w > s->group_width ? w : s->group_width;
+    }
+    if (s->label_width > longest) s->label_width = longest;
+    if (s->group_width > GROUP_LABEL) s->group_width = GROUP_LABEL;
+}
+
+/* Groups stand apart where cells are large enough for it. */
+static void place(struct side *s, int start)
+{
+    int gap = s->cell >= 3 ? 2 : s->cell == 2 ? 1 : 0, at = start;
+    for (size_t i = 0; i < s->n; i++, at += s->cell) {
+        if (begins_group(s, i)) at += gap;
+        s->at[i] = at;
+    }
+    s->end = at;
+}
+
+/* Texts under columns run upwards unless the widest has room under its cell. */
+static bool labels_turned(const struct side *x)
+{
+    return x->axis->labels && x->label_width + PAD > x->cell;
+}
+
+static void lay_out(struct map *m)
+{
+    const struct llm_heatmap *h = m->h;
+    int title = MARGIN + TITLE_LINE + (h->subtitle ? LINE : 0);
+    measure_labels(&m->x, LABEL);
+    measure_labels(&m->y, ROW_LABEL);
+    m->left = MARGIN + (h->y.name ? LINE + PAD : 0) + (h->y.groups ? m->y.group_width + 2 * PAD : 0) + m->y.label_width + PAD + TICK;
+    m->top = title + PAD + (h->x.numbered ? LINE + TICK : 0);
+    place(&m->x, m->left);
+    place(&m->y, m->top);
+    m->right = m->x.end;
+    m->bottom = m->y.end;
+    int below = TICK + PAD + (labels_turned(&m->x) ? m->x.label_width : LINE) + (h->x.groups ? LINE + PAD : 0) + (h->x.name ? LINE + PAD : 0);
+    m->bar = m->right + BAR_GAP;
+    m->bar_end = m->bottom - m->top < BAR_TALL ? m->top + BAR_TALL : m->bottom;
+    m->width = m->bar + BAR + TICK + BAR_NUMBER + LINE + MARGIN;
+    if (m->width < NARROW) m->width = NARROW;
+    m->height = (m->bottom + below > m->bar_end + PAD ? m->bottom + below : m->bar_end + PAD) + (m->caption[0] ? LINE + PAD : 0) + MARGIN;
+}
+
+/* ---- drawing ---- */
+
+static struct llm_rgb colour(const struct map *m, double v)
+{
+    double x = llm_scale_at(&m->scale, v);
+    if (!isfinite(v)) return llm_no_value;
+    return m->scale.kind == LLM_SCALE_RATIO ? llm_colour_diverging(2 * x - 1) : llm_colour_sequence(x);
+}
+
+static int draw_cells(struct map *m, struct llm_err *e)
+{
+    size_t n = m->x.n * m->y.n;
+    struct llm_rgb *colours = llm_alloc(n, sizeof *colours, "a heat map", e);
+    if (!colours) return -1;
+    for (size_t i = 0; i < n; i++) colours[i] = colour(m, (double)m->v[i]);
+    llm_draw_cells(m->d, m->x.at, m->x.n, m->y.at, m->y.n, m->x.cell, m->y.cell, colours);
+    free(colours);
+    return 0;
+}
+
+static void draw_titles(const struct map *m)
+{
+    const struct llm_heatmap *h = m->h;
+    int room = m->width - 2 * MARGIN;
+    llm_draw_text(m->d, MARGIN, MARGIN + 14, room, (struct llm_text){LLM_TEXT_TITLE, LLM_ANCHOR_START, false, llm_ink}, h->title);
+    if (h->subtitle) llm_draw_text(m->d, MARGIN, MARGIN + TITLE_LINE + 10, room, how(LLM_ANCHOR_START, false, true), h->subtitle);
+    if (m->caption[0]) llm_draw_text(m->d, MARGIN, m->height - MARGIN, room, how(LLM_ANCHOR_START, false, true), m->caption);
+}
+
+/* Whether the label of bin i, `room` pixels wide, touches that of the next group. */
+static bool touches(const struct side *s, size_t start, size_t i, size_t end, int room)
+{
+    return i > start && end < s->n && s->at[end] - s->at[i] < room;
+}
+
+/* In each group labels begin anew; a group with room for one label alone has none unless it has one bin. */
+static void draw_row_labels(const struct map *m)
+{
+    const struct side *y = &m->y;
+    char text[80];
+    int x = m->left - TICK - PAD;
+    size_t step = every(y, DENSE);
+    for (size_t start = 0, end; start < y->n; start = end) {
+        end = group_end(y, start);
+        if (y->axis->groups && end - start > 1 && end - start <= step) continue;
+        for (size_t i = start; i < end && !touches(y, start, i, end, DENSE); i += step) {
+            int middle = y->at[i] + y->cell / 2;
+            llm_draw_rect(m->d, m->left - TICK, middle, TICK - 1, 1, llm_pale_ink);
+            llm_draw_text(m->d, x, middle + 4, y->label_width, how(LLM_ANCHOR_END, false, false), label(y, i, text, sizeof text));
+        }
+    }
+}
+
+static void draw_row_groups(const struct map *m)
+{
+    const struct side *y = &m->y;
+    char text[80];
+    int x = m->left - 2 * TICK - PAD - y->label_width - PAD, free_from = 0;
+    for (size_t start = 0, end; y->axis->groups && start < y->n; start = end) {
+        end = group_end(y, start);
+        int top = y->at[start], bottom = y->at[end - 1] + y->cell, middle = (top + bottom) / 2;
+        llm_draw_rect(m->d, x + 1, top, 2, bottom - top, llm_pale_ink);
+        if (middle - DENSE / 2 < free_from) continue;
+        llm_draw_text(m->d, x - 3, middle + 4, GROUP_LABEL, how(LLM_ANCHOR_END, false, false), group_label(y, start, true, text, sizeof text));
+        free_from = middle + DENSE / 2;
+    }
+}
+
+static void draw_column_labels(const struct map *m)
+{
+    const struct side *x = &m->x;
+    char text[80];
+    bool turned = labels_turned(x);
+    int room = turned ? DENSE : x->label_width + PAD / 2;
+    size_t step = every(x, room);
+    int y = m->bottom + TICK + PAD + (turned ? -3 : 8);
+    for (size_t start = 0, end; start < x->n; start = end) {
+        end = group_end(x, start);
+        for (size_t i = start; i < end && !touches(x, start, i, end, room); i += step) {
+            int middle = x->at[i] + x->cell / 2;
+            llm_draw_rect(m->d, middle, m->bottom + 1, 1, TICK - 1, llm_pale_ink);
+            llm_draw_text(m->d, turned ? middle + 4 : middle, y, LABEL, how(turned ? LLM_ANCHOR_END : LLM_ANCHOR_MIDDLE, turned, false),
+                          label(x, i, text, sizeof text));
+        }
+    }
+}
+
+/* Positions above the map, where the texts of tokens are below it. */
+static void draw_column_numbers(const struct map *m)
+{
+    const struct side *x = &m->x;
+    char text[24];
+    size_t step = every(x, 44);
+    for (size_t i = 0; x->axis->numbered && i < x->n; i += step) {
+        int middle = x->at[i] + x->cell / 2;
+        llm_draw_rect(m->d, middle, m->top - TICK, 1, TICK - 1, llm_pale_ink);
+        llm_draw_text(m->d, middle, m->top - TICK - 4, LABEL, how(LLM_ANCHOR_MIDDLE, false, true), number_of(x, i, text, sizeof text));
+    }
+}
+
+static int draw_column_groups(const struct map *m, int y)
+{
+    const struct side *x = &m->x;
+    char text[80];
+    if (!x->axis->groups) return y;
+    for (size_t start = 0, end; start < x->n; start = end) {
+        end = group_end(x, start);
+        int left = x->at[start], right = x->at[end - 1] + x->cell;
+        llm_draw_rect(m->d, left, y, right - left, 2, llm_pale_ink);
+        llm_draw_text(m->d, (left + right) / 2, y + LINE - 1, right - left, how(LLM_ANCHOR_MIDDLE, false, false),
+                      group_label(x, start, right - left > x->group_width, text, sizeof text));
+    }
+    return y + LINE + PAD;
+}
+
+static void draw_axes(const struct map *m)
+{
+    const struct llm_heatmap *h = m->h;
+    draw_row_labels(m);
+    draw_row_groups(m);
+    draw_column_labels(m);
+    draw_column_numbers(m);
+    int y = draw_column_groups(m, m->bottom + TICK + PAD + (labels_turned(&m->x) ? m->x.label_width : LINE));
+    if (h->x.name) llm_draw_text(m->d, (m->left + m->right) / 2, y + LINE - 2, m->width, how(LLM_ANCHOR_MIDDLE, false, true), h->x.name);
+    if (h->y.name) llm_draw_text(m->d, MARGIN + 10, (m->top + m->bottom) / 2, m->bottom, how(LLM_ANCHOR_MIDDLE, true, true), h->y.name);
+}
+
+/* A number beside the colour bar; returns the pixels of its text. */
+static int draw_bar_number(const struct map *m, int y, double v, const char *sign)
+{
+    char number[32], text[40];
+    llm_scale_number(v, number, sizeof number);
+    snprintf(text, sizeof text, "%s%s", sign, number);
+    llm_draw_rect(m->d, m->bar + BAR + 1, y, TICK - 1, 1, llm_pale_ink);
+    llm_draw_text(m->d, m->bar + BAR + TICK + 4, y + 4, BAR_NUMBER, how(LLM_ANCHOR_START, false, false), text);
+    return llm_text_width(text, LLM_TEXT_BODY);
+}
+
+/* Both ends have their numbers, and ticks between them that have room. */
+static int draw_bar_numbers(const struct map *m)
+{
+    const struct llm_scale *s = &m->scale;
+    double ticks[LLM_SCALE_TICKS];
+    int n = s->high > s->low ? llm_scale_ticks(s, ticks) : 0, bottom = m->bar_end - 1;
+    int widest = draw_bar_number(m, s->high > s->low ? bottom : (m->top + bottom) / 2, s->low, s->clipped ? "≤ " : ""), w;
+    if (s->high > s->low) {
+        w = draw_bar_number(m, m->top, s->high, "");
+        widest = w > widest ? w : widest;
+    }
+    for (int i = 0; i < n; i++) {
+        int y = m->top + (int)lrint((1 - llm_scale_at(s, ticks[i])) * (bottom - m->top));
+        if (y < m->top + DENSE || y > bottom - DENSE) continue;
+        w = draw_bar_number(m, y, ticks[i], "");
+        widest = w > widest ? w : widest;
+    }
+    return widest;
+}
+
+static void draw_bar(const struct map *m)
+{
+    const struct llm_scale *s = &m->scale;
+    int tall = m->bar_end - m->top;
+    for (int i = 0; i < tall; i++) {
+        double x = s->high > s->low ? 1 - (i + .5) / tall : .5;
+        llm_draw_rect(m->d, m->bar, m->top + i, BAR, 1, s->kind == LLM_SCALE_RATIO ? llm_colour_diverging(2 * x - 1) : llm_colour_sequence(x));
+    }
+    int widest = draw_bar_numbers(m);
+    llm_draw_text(m->d, m->bar + BAR + TICK + 4 + widest + LINE, (m->top + m->bar_end) / 2, m->height - 2 * MARGIN,
+                  how(LLM_ANCHOR_MIDDLE, true, true), m->h->value);
+}
+
+int llm_heatmap_write(struct llm_output *o, const struct llm_heatmap *h, struct llm_err *e)
+{
+    struct map m = {.h = h, .x.axis = &h->x, .y.axis = &h->y};
+    int status = h->x.n < 1 || h->y.n < 1 ? llm_fail(e, EX_DATAERR, "picture: expected numbers to draw, found none") : bin(&m, e);
+    if (status == 0) {
+        lay_out(&m);
+        m.d = llm_drawing_create(m.width, m.height, e);
+        status = m.d ? draw_cells(&m, e) : -1;
+    }
+    if (status == 0) {
+        draw_titles(&m);
+        draw_axes(&m);
+        draw_bar(&m);
+        status = llm_drawing_png(m.d, o, e);
+    }
+    llm_drawing_destroy(m.d);
+    free(m.v);
+    free(m.x.first);
+    free(m.x.at);
+    free(m.y.first);
+    free(m.y.at);
     return status;
 }

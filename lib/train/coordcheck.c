@@ -140,14 +140,28 @@ double llm_coordcheck_slope(const struct llm_coordcheck *k, const char **place)
 int llm_coordcheck_draw(const struct llm_coordcheck *k, struct llm_output *o, struct llm_err *e)
 {
     size_t lines = places(k), n = widths(k), columns = n * (LLM_COORDCHECK_STEPS + 1);
-    float *v = llm_alloc(lines * columns + 1, sizeof *v, "heat map", e);
-    if (!v) return -1;
-    for (size_t p = 0; p < lines; p++) {
-        for (size_t i = 0; i < columns; i++) {
-            v[p * columns + i] = (float)log(row_of(k, i % n, i / n, p)->size / row_of(k, 0, i / n, p)->size);
-        }
+    float *v = llm_alloc(lines * columns + 1, sizeof *v, "a heat map", e);
+    const char **names = llm_calloc(lines + 1, sizeof *names, "a heat map", e);
+    int32_t *numbers = llm_calloc(columns + 1, sizeof *numbers, "a heat map", e);
+    int64_t *steps = llm_calloc(columns + 1, sizeof *steps, "a heat map", e);
+    char value[80];
+    int got = v && names && numbers && steps ? 0 : -1;
+    for (size_t i = 0; i < columns && got == 0; i++) {
+        numbers[i] = (int32_t)row_of(k, i % n, i / n, 0)->width;
+        steps[i] = (int64_t)(i / n);
+        for (size_t p = 0; p < lines; p++) v[p * columns + i] = (float)(row_of(k, i % n, i / n, p)->size / row_of(k, 0, i / n, p)->size);
     }
-    int got = llm_heatmap_write(o, v, (int64_t)lines, (int64_t)columns, e);
+    for (size_t p = 0; p < lines && got == 0; p++) names[p] = row_of(k, 0, 0, p)->place;
+    snprintf(value, sizeof value, "mean |activation| relative to width %lld", (long long)(k->n ? k->rows[0].width : 0));
+    if (got == 0) {
+        got = llm_heatmap_write(o, &(struct llm_heatmap){
+            .title = "Coordinate check", .subtitle = "Size of activations by width before training (step 0) and after each step",
+            .value = value, .v = v, .scale = LLM_SCALE_RATIO, .y = {.n = (int64_t)lines, .labels = names},
+            .x = {.n = (int64_t)columns, .name = "width", .numbers = numbers, .groups = steps, .group_name = "step"}}, e);
+    }
     free(v);
+    free(names);
+    free(numbers);
+    free(steps);
     return got;
 }

@@ -21,7 +21,8 @@ void llm_coordcheck_release(struct llm_coordcheck *k);
 int llm_coordcheck_print(const struct llm_coordcheck *k, FILE *out, struct llm_err *e) LLM_MUST_CHECK;
 /* The least-squares slope of log size by log width after the last step, of the place where it is steepest (borrowed name). 0 with one width. */
 double llm_coordcheck_slope(const struct llm_coordcheck *k, const char **place);
-/* A heat map: a line a place, a column a step and width (widths of one step side by side); log of the size over that of the first width. */
+/* Writes a heat map (PNG) with a row for each place and a column for each width, grouped by step. A cell shows the size divided by that of the first
+ * width at the same place and step. `o` is not committed. */
 int llm_coordcheck_draw(const struct llm_coordcheck *k, struct llm_output *o, struct llm_err *e) LLM_MUST_CHECK;
 
 #endif

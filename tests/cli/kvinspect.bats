@@ -148,15 +148,48 @@ npy() {
     [[ ! -e x.png ]]
 }
 
-@test "pictures are PNG of a line a head and a column a token" {
+# size PNG: its width and height
+size_of() {
+    od -An -tu1 -j 16 -N 8 "$1" | awk '{print ($1 * 256 + $2) * 65536 + $3 * 256 + $4, ($5 * 256 + $6) * 65536 + $7 * 256 + $8}'
+}
+
+@test "pictures are PNG with margins for labels, of bounded size" {
     need_tool file
     for map in k v attention; do
         llm-kvinspect heads --png $map.png --map $map "$KV" > /dev/null
-        [[ $(file $map.png) == *'PNG image data, 1190 x 128, 8-bit/color RGB'* ]]
+        [[ $(file $map.png) == *'PNG image data, '*', 8-bit/color RGB'* ]]
     done
     ! cmp -s k.png v.png
     llm-kvinspect heads -o table.tsv --png - "$KV" | cmp - k.png
     refused 2 'one owner' llm-kvinspect heads --png - "$KV"
+    read -r w h <<< "$(size_of k.png)"
+    ((w > 70 * 16 && w < 1600 && h > 4 * 16 && h < 400)) || fail "$w x $h"
+    # 1,500 tokens are binned: no more pixels than 1,024 columns and the margins need
+    llm-infer -m "$M" -n 0 -c 2048 --kv-out long.kv --ids "$(seq -s ' ' 1 1500 | awk '{for (i = 1; i <= NF; i++) printf "%d ", $i % 90 + 1}')"
+    llm-kvinspect heads --png long.png long.kv > /dev/null
+    read -r w h <<< "$(size_of long.png)"
+    ((w > 750 && w < 1300 && h < 400)) || fail "$w x $h"
+}
+
+@test "pictures: --scale, the texts of tokens, and what is refused" {
+    llm-kvinspect heads --map attention --png auto.png "$KV" > /dev/null
+    llm-kvinspect heads --map attention --scale linear --png linear.png "$KV" > /dev/null
+    llm-kvinspect heads --map attention --scale log --png log.png "$KV" > /dev/null
+    ! cmp -s linear.png log.png
+    cmp auto.png log.png # the largest probability outshines the others
+    llm-kvinspect heads --png k.png "$KV" > /dev/null
+    llm-kvinspect heads --scale linear --png k2.png "$KV" > /dev/null
+    cmp k.png k2.png # norms are much alike
+    llm-kvinspect heads -T "$M" --png texts.png "$KV" > /dev/null
+    [[ $(size_of texts.png | cut -d ' ' -f 2) -gt $(size_of k.png | cut -d ' ' -f 2) ]]
+    llm-kvinspect diff -T "$M" --png d.png "$KV" "$KV" > /dev/null # nothing but zeros
+    refused 2 '--scale needs --png' llm-kvinspect heads --scale log "$KV"
+    refused 2 '--tokenizer needs --png' llm-kvinspect diff -T "$M" "$KV" "$KV"
+    refused 66 'absent: ' llm-kvinspect heads -T absent --png x.png "$KV"
+    echo "other words" | llm-tokenize train --vocab-size 260 -o other.json
+    refused 65 'other.json: expected the tokenizer of the cache (identity ' llm-kvinspect heads -T other.json --png x.png "$KV"
+    [[ ! -e x.png ]]
+    nothing_left
 }
 
 @test "diff: nothing between equals, the loss of a type, what is common" {

@@ -1,0 +1,69 @@
+/* The pictures of llm-kvinspect: what heat maps of all its sub-commands share. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/buf.h"
+#include "bin/kvinspect/kvinspect.h"
+#include "token/label.h"
+
+void check_picture(const struct llm_cli *cli, const struct llm_common *common, const struct picture_args *a)
+{
+    bool to_stdout = !common->output || strcmp(common->output, "-") == 0;
+    if (!a->png && (a->tokenizer || a->scale)) llm_usage(cli, "--%s needs --png", a->tokenizer ? "tokenizer" : "scale");
+    if (a->png && strcmp(a->png, "-") == 0 && to_stdout)
+        llm_usage(cli, "standard output has one owner: write the table (-o) or the picture (--png) to a file");
+}
+
+/* The texts of n tokens, one after another in *text; NULL: see `e`. */
+static const char **token_labels(const char *path, const struct llm_kv_file *f, int64_t n, struct llm_buf *text, struct llm_err *e)
+{
+    struct llm_tokenizer *t = llm_tokenizer_load(path, NULL, e);
+    size_t *starts = t ? llm_alloc((size_t)n, sizeof *starts, "labels", e) : NULL;
+    const char **labels = starts ? llm_alloc((size_t)n, sizeof *labels, "labels", e) : NULL;
+    int bad = labels ? 0 : -1;
+    if (labels && f->tokenizer[0] && strcmp(f->tokenizer, llm_tokenizer_id(t)) != 0) {
+        bad = llm_fail(e, EX_DATAERR, "%s: expected the tokenizer of the cache (identity %s), found %s", path, f->tokenizer, llm_tokenizer_id(t));
+    }
+    for (int64_t i = 0; i < n && !bad; i++) {
+        starts[i] = text->n;
+        bad = llm_token_label(t, f->ids[i], text, e) < 0 || llm_buf_put(text, "", 1, e) < 0;
+    }
+    for (int64_t i = 0; i < n && !bad; i++) labels[i] = text->p + starts[i];
+    llm_tokenizer_destroy(t);
+    free(starts);
+    if (!bad) return labels;
+    free(labels);
+    return NULL;
+}
+
+int draw_picture(const struct picture_args *a, const struct llm_kv_file *f, struct llm_heatmap *h, struct llm_err *e)
+{
+    static const enum llm_scaling scales[] = {LLM_SCALE_AUTO, LLM_SCALE_LINEAR, LLM_SCALE_LOG};
+    struct llm_buf text = {0};
+    char subtitle[200];
+    const char **labels = NULL;
+    int bad = 0;
+    if (a->tokenizer) {
+        labels = token_labels(a->tokenizer, f, h->x.n, &text, e);
+        bad = labels ? 0 : -1;
+    }
+    snprintf(subtitle, sizeof subtitle, "%s, %" PRId64 " layers; %" PRId64 " tokens in %s", f->config.model_type, f->n_layers, f->n,
+             llm_dtypes[f->dtype].name);
+    h->subtitle = subtitle;
+    h->scale = scales[a->scale];
+    h->x.name = "token";
+    h->x.numbers = f->positions;
+    h->x.labels = labels;
+    h->x.numbered = labels != NULL;
+    struct llm_output *o = bad ? NULL : llm_output_open(a->png, true, e);
+    if (!o) {
+        bad = -1;
+    } else if (llm_heatmap_write(o, h, e) < 0) {
+        llm_output_abandon(o);
+        bad = -1;
+    } else bad = llm_output_commit(o, e);
+    free(labels);
+    llm_buf_release(&text);
+    return bad;
+}
