@@ -261,6 +261,10 @@ static int run(struct session *s, const char *operand, struct llm_err *e)
             *e = late;
             return -1;
         }
+        if (status == 0 && s->refused.status) {
+            *e = s->refused;
+            return -1;
+        }
         return status;
     }
     llm_output_abandon(o);

@@ -14,9 +14,11 @@ enum { AHEAD = 64 };
 struct run {
     struct session *s;
     struct lines in;
-    json_t *objects[AHEAD];  /* what is copied to the output */
-    int64_t lengths[AHEAD];
+    json_t *objects[AHEAD];  /* what is copied to the output; of a refused line, its answer */
+    int64_t vector_of[AHEAD]; /* the line's number among the texts; -1: the line was refused */
     int64_t n;
+    int64_t lengths[AHEAD];  /* of the texts, in tokens */
+    int64_t n_texts;
     int32_t *ids;            /* of all of them, one after another */
     size_t n_ids, room;
     int32_t *kinds;          /* of segments, of each of them */
@@ -62,17 +64,14 @@ static int take_text(struct run *r, json_t *o, int32_t **ids, size_t *n, struct 
     } else {
         return llm_fail(e, EX_DATAERR, "expected \"prompt\" (a string) or \"ids\" (a list)");
     }
-    if (*n == 0) return llm_fail(e, EX_DATAERR, "\"prompt\": expected a token at least, found none");
+    if (prompt_begin(r->s, ids, n, e) < 0) return -1;
     return prompt_check(r->s, *n, e);
 }
 
-static int take_line(struct run *r, const char *text, size_t n, struct llm_err *e)
+static int take_object(struct run *r, json_t *o, struct llm_err *e)
 {
     int32_t *ids = NULL;
     size_t n_ids = 0, second = 0;
-    json_t *o = llm_json_parse(text, n, e);
-    if (!o) return -1;
-    r->objects[r->n++] = o;
     int status = json_is_object(o) ? take_text(r, o, &ids, &n_ids, e) : llm_fail(e, EX_DATAERR, "expected an object {\"id\": …, \"prompt\": …}");
     if (status == 0) status = take_second(r, o, &ids, &n_ids, &second, e);
     if (status == 0) status = prompt_check(r->s, n_ids, e);
@@ -83,7 +82,7 @@ static int take_line(struct run *r, const char *text, size_t n, struct llm_err *
         for (size_t i = 0; i < n_ids; i++) r->kinds[r->n_ids + i] = kinds && i >= second;
         memcpy(r->ids + r->n_ids, ids, n_ids * sizeof *ids);
         r->n_ids += n_ids;
-        r->lengths[r->n - 1] = (int64_t)n_ids;
+        r->lengths[r->n_texts++] = (int64_t)n_ids;
         json_object_del(o, "prompt");
         json_object_del(o, "ids");
         json_object_del(o, "pair");
@@ -92,6 +91,24 @@ static int take_line(struct run *r, const char *text, size_t n, struct llm_err *
     }
     free(ids);
     return status;
+}
+
+static int take_line(struct run *r, const char *text, size_t n, struct llm_err *e)
+{
+    struct llm_err why = {0};
+    json_t *o = llm_json_parse(text, n, &why);
+    int64_t vector = r->n_texts;
+    if (!o || take_object(r, o, &why) < 0) {
+        json_t *answer = why.status == EX_DATAERR ? lines_refuse(&r->in, o, &why, e) : NULL;
+        json_decref(o);
+        if (!answer && why.status != EX_DATAERR) *e = why;
+        if (!answer) return llm_in(e, "%s: line %" PRId64, llm_file_name(r->in.file), r->in.number);
+        o = answer;
+        vector = -1;
+    }
+    r->vector_of[r->n] = vector;
+    r->objects[r->n++] = o;
+    return 0;
 }
 
 /* "label", "probabilities" of a text's vector. */
@@ -113,12 +130,13 @@ static int put_classes(struct run *r, json_t *o, const float *v, struct llm_err 
 /* "id" first, then what the line carried, then the results. */
 static int write_line(struct run *r, int64_t i, struct llm_err *e)
 {
-    int64_t width = r->s->model->config.hidden_size;
-    const float *v = r->vectors + i * width;
+    int64_t width = r->s->model->config.hidden_size, text = r->vector_of[i];
+    float *v = r->vectors + text * width;
+    if (!r->s->a->classify) llm_embed_normalize(v, width, r->s->normalize);
     json_t *o = json_object();
     r->out.n = 0;
     int bad = !o || json_object_set(o, "id", json_object_get(r->objects[i], "id")) < 0 || json_object_update(o, r->objects[i]) < 0
-              || json_object_set_new(o, "prompt_tokens", json_integer(r->lengths[i])) < 0;
+              || json_object_set_new(o, "prompt_tokens", json_integer(r->lengths[text])) < 0;
     bad = bad ? llm_no_memory(e, "a line of output") : r->s->a->classify && put_classes(r, o, v, e) < 0 ? -1 : llm_json_dump(o, &r->out, e);
     json_decref(o);
     if (bad) return -1;
@@ -133,21 +151,25 @@ static int write_line(struct run *r, int64_t i, struct llm_err *e)
     return llm_buf_printf(&r->out, e, "]}\n") < 0 ? -1 : llm_output_write(r->s->out, r->out.p, r->out.n, e);
 }
 
+static int write_refusal(struct run *r, int64_t i, struct llm_err *e)
+{
+    r->out.n = 0;
+    if (llm_json_dump(r->objects[i], &r->out, e) < 0 || llm_buf_put(&r->out, "\n", 1, e) < 0) return -1;
+    return llm_output_write(r->s->out, r->out.p, r->out.n, e);
+}
+
 static void forget(struct run *r)
 {
     for (int64_t i = 0; i < r->n; i++) json_decref(r->objects[i]);
-    r->n = 0;
+    r->n = r->n_texts = 0;
     r->n_ids = 0;
 }
 
 static int flush(struct run *r, struct llm_err *e)
 {
-    int64_t width = r->s->model->config.hidden_size;
-    int status = llm_embed_texts(&r->s->engine, r->ids, r->kinds, r->lengths, r->n, r->s->pool, r->vectors, e);
-    for (int64_t i = 0; i < r->n && status == 0; i++) {
-        if (!r->s->a->classify) llm_embed_normalize(r->vectors + i * width, width, r->s->normalize);
-        status = write_line(r, i, e);
-    }
+    int status = 0;
+    if (r->n_texts > 0) status = llm_embed_texts(&r->s->engine, r->ids, r->kinds, r->lengths, r->n_texts, r->s->pool, r->vectors, e);
+    for (int64_t i = 0; i < r->n && status == 0; i++) status = r->vector_of[i] < 0 ? write_refusal(r, i, e) : write_line(r, i, e);
     forget(r);
     return status ? status : llm_output_flush(r->s->out, e);
 }
@@ -166,7 +188,7 @@ static int each_line(struct run *r, struct llm_err *e)
     int got, status = 0;
     while (status == 0 && (got = lines_next(&r->in, &text, &n, e)) != 0) {
         if (got < 0) return -1;
-        if (take_line(r, text, n, e) < 0) return llm_in(e, "%s: line %" PRId64, llm_file_name(r->in.file), r->in.number);
+        if (take_line(r, text, n, e) < 0) return -1;
         if (enough(r)) status = flush(r, e);
     }
     return status == 0 && r->n > 0 ? flush(r, e) : status;
@@ -179,6 +201,7 @@ int run_embed_lines(struct session *s, const char *operand, struct llm_err *e)
     r.classes = llm_alloc((size_t)s->model->config.num_labels + 1, sizeof *r.classes, "classes", e);
     int status = r.vectors && r.classes && lines_open(&r.in, s->a->file ? s->a->file : operand ? operand : "-", e) == 0 ? each_line(&r, e) : -1;
     forget(&r);
+    if (status == 0) lines_summarise(&r.in, &s->refused);
     lines_close(&r.in);
     llm_buf_release(&r.out);
     free(r.vectors);

@@ -47,6 +47,7 @@ struct session {
     int32_t fim_ends[LLM_FIM_MARKS]; /* tokens of its own, which end a middle too */
     struct llm_buf around[2];      /* texts before and behind what --fim-prefix and --fim-suffix ask for */
     struct llm_output *out;        /* text, tables or tensors; NULL when the cache alone goes to standard output */
+    struct llm_err refused;        /* of lines that were answered with an error: reported, with its status, after the output is complete */
 };
 
 /* Tokens of a text, with what the options say; checked to be below the vocabulary. *ids is malloced. */
@@ -60,6 +61,8 @@ int fim_encode(struct session *s, const char *prefix, size_t n_prefix, const cha
                struct llm_err *e) LLM_MUST_CHECK;
 /* The same of the files of --fim-prefix and --fim-suffix. */
 int fim_read(struct session *s, int32_t **ids, size_t *n_ids, struct llm_err *e) LLM_MUST_CHECK;
+/* Without tokens, and without a cache to begin with, the prompt is the token that begins a text, or ends one. *ids is malloced. */
+int prompt_begin(const struct session *s, int32_t **ids, size_t *n_ids, struct llm_err *e) LLM_MUST_CHECK;
 /* All of a file, or of standard input. */
 int prompt_read_all(const char *path, struct llm_buf *text, struct llm_err *e) LLM_MUST_CHECK;
 /* Ids of a model's own tokenizer may exceed its embedding. */

@@ -6,10 +6,13 @@
 #include "bin/infer/infer.h"
 #include "bin/infer/lines.h"
 
+enum { MAX_REFUSED = 4096 }; /* answers to refused lines that may wait for a prompt before them */
+
 /* One line of input. */
 struct line {
     struct line *next;
-    json_t *object;          /* what is copied to the output */
+    json_t *object;          /* what is copied to the output; of a refused line, its answer */
+    bool refused;
     int32_t *ids;
     const char **stops;
     json_t *stop_list;       /* keeps the stops alive */
@@ -18,7 +21,8 @@ struct line {
 struct run {
     struct session *s;
     struct lines in;
-    struct line *first, **last; /* being worked on, in order */
+    struct line *first, **last; /* not yet answered, in order */
+    int64_t n_refused;       /* of them */
 };
 
 static void line_destroy(struct line *l)
@@ -30,13 +34,33 @@ static void line_destroy(struct line *l)
     free(l);
 }
 
-/* Lines are done with in the order in which they came. */
+/* Lines are answered, and their memory is released, in the order in which they came. */
 static void drop_first_line(struct run *r)
 {
     struct line *l = r->first;
     r->first = l->next;
     if (!r->first) r->last = &r->first;
     line_destroy(l);
+}
+
+static int put_object(struct run *r, const json_t *o, struct llm_err *e)
+{
+    struct llm_buf b = {0};
+    int bad = llm_json_dump(o, &b, e) < 0 || llm_buf_put(&b, "\n", 1, e) < 0 || llm_output_write(r->s->out, b.p, b.n, e) < 0
+              || llm_output_flush(r->s->out, e) < 0;
+    llm_buf_release(&b);
+    return bad ? -1 : 0;
+}
+
+/* Writes the answers to refused lines that no prompt under way comes before. */
+static int put_refusals(struct run *r, struct llm_err *e)
+{
+    while (r->first && r->first->refused) {
+        if (put_object(r, r->first->object, e) < 0) return -1;
+        r->n_refused--;
+        drop_first_line(r);
+    }
+    return 0;
 }
 
 /* Options of one line, over those of the command line; used up keys leave the object. */
@@ -134,7 +158,7 @@ static int take_line(struct run *r, const char *text, size_t n, struct line *l, 
     } else {
         return llm_fail(e, EX_DATAERR, "expected \"prompt\" (a string) or \"ids\" (a list)");
     }
-    if (n_ids == 0 && !p->begin) return llm_fail(e, EX_DATAERR, "\"prompt\": expected a token at least, found none");
+    if (prompt_begin(r->s, &l->ids, &n_ids, e) < 0) return -1;
     json_object_del(l->object, "prompt");
     json_object_del(l->object, "ids");
     p->ids = l->ids;
@@ -148,6 +172,20 @@ static int take_line(struct run *r, const char *text, size_t n, struct line *l, 
     return 0;
 }
 
+/* The line's answer takes its place in the order. What the line held is freed. */
+static int refuse(struct run *r, struct line *l, const struct llm_err *why, struct llm_err *e)
+{
+    json_t *answer = lines_refuse(&r->in, l->object, why, e);
+    if (!answer) return -1;
+    json_decref(l->object);
+    free(l->ids);
+    l->object = answer;
+    l->ids = NULL;
+    l->refused = true;
+    r->n_refused++;
+    return put_refusals(r, e) < 0 ? -1 : LLM_NEXT_LATER;
+}
+
 static int next(void *arg, struct llm_prompt *p, struct llm_err *e)
 {
     struct run *r = arg;
@@ -159,14 +197,18 @@ static int next(void *arg, struct llm_prompt *p, struct llm_err *e)
     if (!l) return -1;
     *r->last = l;
     r->last = &l->next;
-    if (take_line(r, text, n, l, p, e) == 0) return 1;
+    struct llm_err why = {0};
+    if (take_line(r, text, n, l, p, &why) == 0) return 1;
+    if (why.status == EX_DATAERR) return refuse(r, l, &why, e);
+    *e = why;
     return llm_in(e, "%s: line %" PRId64, llm_file_name(r->in.file), r->in.number);
 }
 
-/* A line, or some of one: who has begun a line is expected to end it. */
+/* A line, or some of one: who has begun a line is expected to end it. Answers that wait for a slow prompt before them are bounded. */
 static bool ready(void *arg)
 {
     const struct run *r = arg;
+    if (r->n_refused >= MAX_REFUSED) return false;
     return r->in.text.n > r->in.at || llm_file_ready(r->in.file);
 }
 
@@ -186,7 +228,6 @@ static json_t *result(const struct run *r, const struct llm_completion *c, struc
 {
     const struct args *a = r->s->a;
     const struct line *l = c->prompt.user;
-    struct llm_buf text = {0};
     json_t *o = json_object(), *ids = json_array();
     int bad = !o || !ids ? -1 : 0;
     bad |= json_object_set(o, "id", json_object_get(l->object, "id"));
@@ -195,9 +236,8 @@ static json_t *result(const struct run *r, const struct llm_completion *c, struc
     for (int64_t i = 0; i < c->n && a->ids; i++) bad |= json_array_append_new(ids, json_integer(c->ids[i]));
     if (a->ids) {
         bad |= json_object_set(o, "ids", ids);
-    } else { /* the quoting makes it UTF-8 */
-        bad |= llm_json_quote(&text, c->text.bytes.p ? c->text.bytes.p : "", c->text.bytes.n, e);
-        json_t *said = bad ? NULL : json_loadb(text.p, text.n, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
+    } else {
+        json_t *said = llm_json_text(c->text.bytes.p ? c->text.bytes.p : "", c->text.bytes.n);
         if (a->chat) said = json_pack("{s:s,s:o}", "role", "assistant", "content", said);
         bad |= json_object_set_new(o, a->chat ? "message" : "text", said);
     }
@@ -205,7 +245,6 @@ static json_t *result(const struct run *r, const struct llm_completion *c, struc
     bad |= json_object_set_new(o, "prompt_tokens", json_integer(c->prompt_tokens));
     bad |= json_object_set_new(o, "completion_tokens", json_integer(c->n));
     if (!a->no_timings) bad |= json_object_set_new(o, "timings", timings(a, c));
-    llm_buf_release(&text);
     json_decref(ids);
     if (!bad) return o;
     json_decref(o);
@@ -216,14 +255,12 @@ static json_t *result(const struct run *r, const struct llm_completion *c, struc
 static int done(void *arg, struct llm_completion *c, struct llm_err *e)
 {
     struct run *r = arg;
-    struct llm_buf b = {0};
     json_t *o = result(r, c, e);
-    int bad = !o || llm_json_dump(o, &b, e) < 0 || llm_buf_put(&b, "\n", 1, e) < 0 || llm_output_write(r->s->out, b.p, b.n, e) < 0
-              || llm_output_flush(r->s->out, e) < 0;
+    int status = o ? put_object(r, o, e) : -1;
     json_decref(o);
-    llm_buf_release(&b);
-    if (c->sample + 1 == c->prompt.samples) drop_first_line(r);
-    return bad ? -1 : 0;
+    if (status < 0 || c->sample + 1 < c->prompt.samples) return status;
+    drop_first_line(r);
+    return put_refusals(r, e);
 }
 
 int run_jsonl(struct session *s, const char *operand, struct llm_err *e)
@@ -232,6 +269,7 @@ int run_jsonl(struct session *s, const char *operand, struct llm_err *e)
     struct llm_generate g = {&s->engine, s->a->parallel, next, ready, NULL, done, &r};
     int status = lines_open(&r.in, s->a->file ? s->a->file : operand ? operand : "-", e) == 0 ? llm_generate(&g, e) : -1;
     while (r.first) drop_first_line(&r);
+    if (status == 0) lines_summarise(&r.in, &s->refused);
     lines_close(&r.in);
     return status;
 }

@@ -1,5 +1,6 @@
 #include "bin/infer/lines.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 int lines_open(struct lines *l, const char *path, struct llm_err *e)
@@ -44,6 +45,32 @@ int lines_next(struct lines *l, const char **line, size_t *n, struct llm_err *e)
 {
     for (;;) {
         int got = next(l, line, n, e);
-        if (got <= 0 || (strspn(*line, " \t\r") < *n && *n > 0)) return got;
+        if (got <= 0) return got;
+        if (*n > 0 && strspn(*line, " \t\r") < *n) {
+            l->used++;
+            return 1;
+        }
     }
+}
+
+json_t *lines_refuse(struct lines *l, const json_t *object, const struct llm_err *why, struct llm_err *e)
+{
+    json_t *id = json_object_get(object, "id"), *o = json_object();
+    if (l->refused++ == 0) {
+        l->first = *why;
+        llm_in(&l->first, "line %" PRId64, l->number);
+    }
+    int bad = !o || (id ? json_object_set(o, "id", id) : json_object_set_new(o, "id", json_integer(l->number))) < 0;
+    if (!bad && json_object_set_new(o, "error", llm_json_text(why->text, strlen(why->text))) == 0) return o;
+    json_decref(o);
+    llm_no_memory(e, "a line of output");
+    return NULL;
+}
+
+void lines_summarise(const struct lines *l, struct llm_err *e)
+{
+    if (l->refused == 0) return;
+    *e = l->first;
+    if (l->refused > 1) llm_in(e, "%" PRId64 " of %" PRId64 " lines cannot be used, the first", l->refused, l->used);
+    llm_in(e, "%s", llm_file_name(l->file));
 }

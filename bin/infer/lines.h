@@ -3,6 +3,7 @@
 #define LLM_BIN_INFER_LINES_H
 
 #include "base/buf.h"
+#include "base/json.h"
 #include "io/file.h"
 
 struct lines {
@@ -10,11 +11,19 @@ struct lines {
     struct llm_buf text;     /* read and not yet used, from `at` */
     size_t at;
     int64_t number;          /* of the line at hand, from 1 */
+    int64_t used, refused;   /* lines that were not blank; those of them that `lines_refuse` was called for */
+    struct llm_err first;    /* why the first was refused */
 };
 /* Zero-initialise; close either way. */
 int lines_open(struct lines *l, const char *path, struct llm_err *e) LLM_MUST_CHECK;
 /* 1: a line that is not blank, without its newline, until the next call; 0: no more; -1. */
 int lines_next(struct lines *l, const char **line, size_t *n, struct llm_err *e) LLM_MUST_CHECK;
 void lines_close(struct lines *l);
+
+/* A line whose content cannot be used (why->status is EX_DATAERR) is answered by an object {"id": ..., "error": ...}, and the input goes on.
+ * `object`: the line's JSON if it could be parsed, for its "id"; NULL: the id is the line's number. The caller owns the answer. NULL: `e` says why. */
+json_t *lines_refuse(struct lines *l, const json_t *object, const struct llm_err *why, struct llm_err *e) LLM_MUST_CHECK;
+/* After the last line: fills `e` if lines were refused, with the number of them and the reason of the first. e->status stays 0 if none was. */
+void lines_summarise(const struct lines *l, struct llm_err *e);
 
 #endif

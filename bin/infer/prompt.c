@@ -113,7 +113,12 @@ int prompt_read(const struct session *s, const char *operand, int32_t **ids, siz
         }
     }
     llm_buf_release(&text);
-    if (status < 0 || *n_ids > 0 || s->begin.n > 0) return status;
+    return status < 0 ? -1 : prompt_begin(s, ids, n_ids, e);
+}
+
+int prompt_begin(const struct session *s, int32_t **ids, size_t *n_ids, struct llm_err *e)
+{
+    if (*n_ids > 0 || s->begin.n > 0) return 0;
     int32_t first = beginning(s->model);
     if (first < 0) return llm_fail(e, EX_DATAERR, "the prompt is empty, and the model has no token to begin a text with");
     free(*ids);

@@ -155,6 +155,15 @@ int llm_json_quote(struct llm_buf *b, const char *s, size_t n, struct llm_err *e
     return llm_buf_put(b, "\"", 1, e);
 }
 
+json_t *llm_json_text(const char *s, size_t n)
+{
+    struct llm_buf quoted = {0};
+    json_t *v = json_stringn(s, n); /* fails if the bytes are not UTF-8 */
+    if (!v && llm_json_quote(&quoted, s, n, NULL) == 0) v = json_loadb(quoted.p, quoted.n, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
+    llm_buf_release(&quoted);
+    return v;
+}
+
 int llm_json_number(struct llm_buf *b, double v, struct llm_err *e)
 {
     char text[40];

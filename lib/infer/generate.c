@@ -130,6 +130,7 @@ static int admit(struct state *s)
         struct llm_prompt p = {0};
         if (s->first && s->g->ready && !s->g->ready(s->g->arg)) break;
         int got = s->g->next(s->g->arg, &p, &s->source_error);
+        if (got == LLM_NEXT_LATER) break;
         if (got <= 0) s->no_more = true;
         else if (job_begin(s, &p) < 0) return -1;
     }

@@ -59,10 +59,11 @@ struct llm_completion {
     struct llm_err err;
 };
 
+enum { LLM_NEXT_LATER = 2 };
 struct llm_generate {
     struct llm_engine *engine;
     int64_t parallel;            /* most completions under way at once */
-    /* The next prompt: 1, 0 (no more), or -1. */
+    /* The next prompt: 1; 0: no more; LLM_NEXT_LATER: none this time, to be asked again after a pass; -1. */
     int (*next)(void *arg, struct llm_prompt *p, struct llm_err *e);
     /* Whether `next` would answer without waiting; NULL: always. What is under way goes on meanwhile, so that who waits for an answer gets it. */
     bool (*ready)(void *arg);

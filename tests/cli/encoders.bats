@@ -103,6 +103,11 @@ below() {
 @test "bad lines and bad folders are refused by line and file" {
     run -65 --separate-stderr llm-infer -m "$M" --embed --jsonl <<< $'{"prompt": "red"}\n{"promt": "red"}'
     [[ $stderr == 'llm-infer: standard input: line 2: expected "prompt" (a string) or "ids" (a list)' ]]
+    run -65 --separate-stderr llm-infer -m "$M" --embed --jsonl <<< $'{"prompt": "red"}\n{"id": "b"}\n{"prompt": "dog"}\n[]'
+    [[ $stderr == 'llm-infer: standard input: 2 of 4 lines cannot be used, the first: line 2: expected "prompt" (a string) or "ids" (a list)' ]]
+    assert_equal "$(jq -c .id <<< "$output")" $'1\n"b"\n3\n4'
+    assert_equal "$(jq -c .embedding <<< "${lines[2]}")" "$(llm-infer -m "$M" --embed --jsonl <<< '{"prompt": "dog"}' | jq -c .embedding)"
+    assert_equal "${lines[1]}" '{"id":"b","error":"expected \"prompt\" (a string) or \"ids\" (a list)"}'
     run -65 --separate-stderr llm-infer -m "$M" --embed --jsonl <<< '{"ids": [1, 70000]}'
     [[ $stderr == *'line 1: "ids": element 1: expected a token id below '* ]]
     run -65 --separate-stderr llm-infer -m "$M" --embed "$(printf 'red %.0s' {1..40})"

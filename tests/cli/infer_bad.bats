@@ -156,25 +156,64 @@ setup() {
     [[ $(< target) == kept ]]
 }
 
-@test "a bad line of JSON: what came before is done, the error names the line" {
-    run -65 --separate-stderr llm-infer -m "$M" -n 3 --jsonl << 'END'
+@test "--jsonl: a bad line is answered with its id and the error, the others as without it; status 65 names the first" {
+    cat > lines << 'END'
 {"id": "first", "prompt": "a"}
 
 {"id": "second", "prompt": 7}
 {"id": "third", "prompt": "c"}
+{
+{"id": {"a": [1]}, "prompt": "b", "top_p": 7}
+{"id": "last", "prompt": "b"}
 END
-    [[ $output == '{"id":"first",'* ]]
-    one_line "$output"
-    one_line "$stderr"
-    [[ $stderr == 'llm-infer: standard input: line 3: expected "prompt"'* ]]
-    for line in '{' '[1]' '{}' '{"prompt": ""}' '{"prompt": "a", "ids": [1]}' '{"ids": [300]}' '{"ids": ["a"]}' '{"prompt": "a", "top_p": 7}' \
+    grep -E 'first|third|last' lines | llm-infer -m "$M" -n 3 --no-timings --jsonl > good
+    for how in '--parallel 1' '--parallel 16' '-b 3 --samples 1'; do
+        run -65 --separate-stderr llm-infer -m "$M" -n 3 --no-timings $how --jsonl lines
+        assert_equal "$stderr" 'llm-infer: lines: 3 of 6 lines cannot be used, the first: line 3: expected "prompt" (a string) or "ids" (a list)'
+        assert_equal "$(jq -c .id <<< "$output")" $'"first"\n"second"\n"third"\n5\n{"a":[1]}\n"last"'
+        assert_equal "$(grep -v '"error"' <<< "$output")" "$(< good)"
+        assert_equal "${lines[1]}" '{"id":"second","error":"expected \"prompt\" (a string) or \"ids\" (a list)"}'
+        [[ ${lines[3]} == '{"id":5,"error":"JSON: line 1, column '* && ${lines[4]} == '{"id":{"a":[1]},"error":"'*top*p* ]]
+    done
+    run -65 llm-infer -q -m "$M" -n 3 --no-timings -o out --jsonl lines # a file is complete, too
+    assert_equal "$(grep -v '"error"' out)" "$(< good)"
+    assert_equal "$(wc -l < out)" 6
+    for line in '{' '[1]' '{}' '{"prompt": "a", "ids": [1]}' '{"ids": [300]}' '{"ids": ["a"]}' '{"prompt": "a", "top_p": 7}' \
         '{"prompt": "a", "max_tokens": "many"}' '{"prompt": "a", "stop": [""]}' '{"prompt": "a", "stop": 3}' '{"prompt": "a", "prompt": "b"}'; do
         run -65 --separate-stderr llm-infer -m "$M" -n 3 --jsonl <<< "$line"
-        [[ -z $output ]]
+        [[ $output == '{"id":1,"error":"'*'"}' ]]
+        one_line "$output"
         one_line "$stderr"
         [[ $stderr == 'llm-infer: standard input: line 1: '* ]] || fail "$stderr"
     done
-    refused 65 'line 1: prompt: expected at most 256 tokens' bash -c 'printf "{\"ids\": [%s]}" "$(seq -s , 1 257)" | llm-infer -m "$0" --jsonl' "$M"
+    run -65 --separate-stderr llm-infer -m "$M" --jsonl <<< "{\"id\": \"long\", \"ids\": [$(seq -s , 1 257)]}"
+    [[ $stderr == *'line 1: prompt: expected at most 256 tokens (the context), found 257' && $output == '{"id":"long","error":"prompt: expected at most 256 '* ]]
+    run -65 llm-infer -m "$M" -n 1 --jsonl < <(printf '%.0s{\n' {1..9000}) # more than are kept
+    assert_equal "${#lines[@]}" 9001
+}
+
+@test "--jsonl: a bad line is answered before the next one comes" {
+    mkfifo in out
+    llm-infer -q -m "$M" -n 2 --jsonl < in > out 2> err &
+    exec 7> in 8< out
+    echo '{"id": 1}' >&7
+    read -r -t 60 line <&8
+    [[ $line == '{"id":1,"error":'* ]]
+    echo '{"id": 2, "prompt": "a"}' >&7
+    read -r -t 60 line <&8
+    [[ $line == '{"id":2,"text":'* ]]
+    exec 7>&-
+    wait $! || assert_equal $? 65
+}
+
+@test "--jsonl: an empty prompt begins as the empty operand does" {
+    llm-infer -m "$M" -n 8 --ids '' > operand
+    for line in '{"prompt": ""}' '{"ids": []}'; do
+        llm-infer -m "$M" -n 8 --ids --jsonl <<< "$line" | jq -r '.ids | map(tostring) | join(" ")' | cmp - operand
+    done
+    bos=$(jq '.bos_token_id // .eos_token_id' "$M/config.json")
+    llm-infer -m "$M" --embed --jsonl <<< '{"prompt": ""}' > empty
+    llm-infer -m "$M" --embed --jsonl <<< "{\"ids\": [$bos]}" | cmp - empty
 }
 
 @test "caches of another model, cut, changed, with gaps" {
