@@ -1,43 +1,124 @@
 #include "base/arena.h"
 
+#include <stdatomic.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 enum { ALIGN = 64 };
 #define HUGE_PAGE ((size_t)2 << 20)
+#define SMALL ((size_t)64 << 20)  /* ranges up to this are always reserved whole */
+#define GROWTH ((size_t)16 << 20) /* the least that is mapped at a time */
+#ifndef MAP_FIXED_NOREPLACE
+#define MAP_FIXED_NOREPLACE 0 /* the address is then a hint, and what comes elsewhere is unmapped again */
+#endif
+
+static size_t round_up(size_t n, size_t to)
+{
+    return (n + to - 1) / to * to;
+}
+
+static void *map(void *at, size_t bytes, int flags)
+{
+    return mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | flags, -1, 0);
+}
+
+/* The range begins on a huge page, so that the kernel may back it with them: fewer faults and TLB misses. The first is of small pages, so that a
+ * program that needs little of the range does not take 2 MB of memory for it. */
+static void advise(char *base, size_t from, size_t bytes)
+{
+    madvise(base + from, bytes, MADV_HUGEPAGE);
+    if (from == 0) madvise(base, HUGE_PAGE, MADV_NOHUGEPAGE);
+}
+
+static char *reserve_whole(size_t limit)
+{
+    char *p = map(NULL, limit + HUGE_PAGE, 0);
+    if (p == MAP_FAILED) return NULL;
+    char *base = (char *)round_up((uintptr_t)p, HUGE_PAGE);
+    if (base > p) munmap(p, (size_t)(base - p));
+    size_t tail = HUGE_PAGE - (size_t)(base - p);
+    if (tail) munmap(base + limit, tail);
+    advise(base, 0, limit);
+    return base;
+}
+
+/* Maps `want` bytes of the range at least. */
+static int grow(struct llm_arena *a, size_t want)
+{
+    size_t have = *a->mapped, step = have / 8 > GROWTH ? have / 8 : GROWTH, next = round_up(want > have + step ? want : have + step, HUGE_PAGE);
+    for (int again = 0; again < 2; again++, next = round_up(want, HUGE_PAGE)) { /* if a generous step does not fit, the least that does */
+        if (next > a->limit) next = a->limit;
+        if (next < want) break;
+        char *at = a->base + have, *p = map(at, next - have, MAP_FIXED_NOREPLACE);
+        if (p == at) {
+            advise(a->base, have, next - have);
+            *a->mapped = next;
+            return 0;
+        }
+        if (p != MAP_FAILED) munmap(p, next - have);
+    }
+    a->limit = have;
+    return -1;
+}
+
+/* An address where nothing is mapped, and nothing will be: the system maps from high addresses downwards, and all of it together stays below `limit`
+ * bytes. So each range begins two limits below the one before it. */
+static int reserve_growing(struct llm_arena *a, size_t limit)
+{
+    static atomic_size_t below; /* the top of the address space, as far as ranges have taken it */
+    char *top = map(NULL, HUGE_PAGE, 0);
+    if (top == MAP_FAILED) return -1;
+    munmap(top, HUGE_PAGE);
+    size_t distance = atomic_fetch_add(&below, 2 * limit) + 3 * limit;
+    if (distance / 3 < limit || distance >= (uintptr_t)top) return -1;
+    a->mapped = calloc(1, sizeof *a->mapped);
+    if (!a->mapped) return -1;
+    a->base = (char *)(((uintptr_t)top - distance) / HUGE_PAGE * HUGE_PAGE);
+    a->limit = limit;
+    if (grow(a, 1) == 0) return 0;
+    free(a->mapped);
+    return -1;
+}
+
+static size_t allowed_bytes(void)
+{
+    struct rlimit space, data;
+    size_t allowed = SIZE_MAX;
+    if (getrlimit(RLIMIT_AS, &space) == 0 && space.rlim_cur < allowed && space.rlim_cur != RLIM_INFINITY) allowed = (size_t)space.rlim_cur;
+    if (getrlimit(RLIMIT_DATA, &data) == 0 && data.rlim_cur < allowed && data.rlim_cur != RLIM_INFINITY) allowed = (size_t)data.rlim_cur;
+    return allowed;
+}
 
 int llm_arena_init(struct llm_arena *a, size_t limit, struct llm_err *e)
 {
+    size_t allowed = allowed_bytes();
     *a = (struct llm_arena){0};
-    if (limit > SIZE_MAX / 2) return llm_no_memory(e, "address space");
-    limit = (limit + HUGE_PAGE - 1) & ~(HUGE_PAGE - 1);
-    void *p = mmap(NULL, limit + HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (p == MAP_FAILED) return llm_fail_errno(e, EX_UNAVAILABLE, "cannot reserve %zu MiB of address space", limit >> 20);
-    /* The range begins on a huge page, so that the kernel may back it with them: fewer faults and TLB misses. The first is of small pages: who needs
-     * little of the range does not take 2 MB of memory for it. */
-    char *base = (char *)(((uintptr_t)p + HUGE_PAGE - 1) & ~(uintptr_t)(HUGE_PAGE - 1));
-    if (base > (char *)p) munmap(p, (size_t)(base - (char *)p));
-    size_t tail = HUGE_PAGE - (size_t)(base - (char *)p);
-    if (tail) munmap(base + limit, tail);
-    madvise(base, limit, MADV_HUGEPAGE);
-    madvise(base, HUGE_PAGE, MADV_NOHUGEPAGE);
-    a->base = base;
+    if (limit > SIZE_MAX / 8) return llm_no_memory(e, "address space");
+    limit = round_up(limit, HUGE_PAGE);
+    if (limit <= SMALL || allowed == SIZE_MAX) a->base = reserve_whole(limit);
     a->limit = limit;
-    return 0;
+    if (a->base) return 0;
+    if (limit > SMALL && reserve_growing(a, limit < allowed ? limit : round_up(allowed, HUGE_PAGE)) == 0) return 0;
+    *a = (struct llm_arena){0};
+    return llm_fail_errno(e, EX_UNAVAILABLE, "cannot reserve %zu MiB of address space", limit >> 20);
 }
 
 void llm_arena_release(struct llm_arena *a)
 {
-    if (a->base) munmap(a->base, a->limit);
+    if (a->base) munmap(a->base, a->mapped ? *a->mapped : a->limit);
+    free(a->mapped);
     *a = (struct llm_arena){0};
 }
 
 void *llm_arena_alloc(struct llm_arena *a, size_t bytes)
 {
     if (bytes > a->limit - a->used) return NULL;
-    size_t rounded = (bytes + ALIGN - 1) & ~(size_t)(ALIGN - 1);
+    size_t rounded = round_up(bytes, ALIGN);
     if (rounded > a->limit - a->used) return NULL;
+    if (a->mapped && a->used + rounded > *a->mapped && grow(a, a->used + rounded) < 0) return NULL;
     void *p = a->base + a->used;
     a->used += rounded;
     if (a->used > a->peak) a->peak = a->used;
@@ -52,5 +133,6 @@ void llm_arena_pop(struct llm_arena *a, size_t mark)
 void llm_arena_trim(struct llm_arena *a)
 {
     size_t page = a->used < HUGE_PAGE ? (size_t)sysconf(_SC_PAGESIZE) : HUGE_PAGE, from = (a->used + page - 1) & ~(page - 1);
-    if (a->base && from < a->limit) madvise(a->base + from, a->limit - from, MADV_DONTNEED);
+    size_t end = a->mapped ? *a->mapped : a->limit;
+    if (a->base && from < end) madvise(a->base + from, end - from, MADV_DONTNEED);
 }

@@ -4,7 +4,9 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <cmocka.h>
 
 #include "base/arena.h"
@@ -56,6 +58,44 @@ static void arenas_are_stacks(void **state)
     assert_null(llm_arena_alloc(&a, (size_t)1 << 40));
     assert_null(llm_arena_alloc(&a, SIZE_MAX));
     llm_arena_release(&a);
+}
+
+/* Under a limit of address space the range grows as it is used, stays one range, and says what there is when there is no more. */
+static void arenas_grow_where_space_is_limited(void **state)
+{
+    enum { N = 3 };
+    const size_t piece = (size_t)24 << 20;
+    struct rlimit old, low;
+    struct llm_arena a[N], copy;
+    struct llm_err e = {0};
+    (void)state;
+    if (getenv("SANITIZER")) skip(); /* takes address space of its own */
+    assert_int_equal(getrlimit(RLIMIT_AS, &old), 0);
+    low = old;
+    low.rlim_cur = (rlim_t)2 << 30;
+    assert_int_equal(setrlimit(RLIMIT_AS, &low), 0);
+    for (int i = 0; i < N; i++) assert_int_equal(llm_arena_init(&a[i], (size_t)1 << 36, &e), 0);
+    copy = a[0];
+    for (int k = 0; k < 8; k++) {
+        for (int i = 0; i < N; i++) {
+            char *p = llm_arena_alloc(&a[i], piece);
+            assert_ptr_equal(p, a[i].base + (size_t)k * piece);
+            memset(p, k + 1, piece);
+        }
+    }
+    assert_ptr_equal(llm_arena_alloc(&copy, 9 * piece), a[0].base); /* copies share the memory */
+    assert_int_equal(a[0].base[8 * piece - 1], 8);
+    llm_arena_trim(&copy);
+    assert_int_equal(a[0].base[7 * piece + piece / 2], 8);
+    assert_null(llm_arena_alloc(&a[1], (size_t)1700 << 20));
+    assert_true(a[1].limit >= 8 * piece && a[1].limit < (size_t)2 << 30);
+    assert_int_equal(a[1].used, 8 * piece);
+    for (int i = 0; i < N; i++) llm_arena_release(&a[i]);
+    low.rlim_cur = 1 << 20;
+    assert_int_equal(setrlimit(RLIMIT_AS, &low), 0);
+    assert_int_equal(llm_arena_init(&a[0], (size_t)1 << 36, &e), -1);
+    assert_non_null(strstr(e.text, "65536 MiB of address space"));
+    assert_int_equal(setrlimit(RLIMIT_AS, &old), 0);
 }
 
 static void json_is_strict(void **state)
@@ -118,6 +158,7 @@ static void hashes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(errors_gain_context), cmocka_unit_test(buffers_grow), cmocka_unit_test(arenas_are_stacks),
+                                       cmocka_unit_test(arenas_grow_where_space_is_limited),
                                        cmocka_unit_test(json_is_strict), cmocka_unit_test(json_text), cmocka_unit_test(hashes)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
