@@ -87,7 +87,7 @@ struct model {
     struct piece *pieces;
     size_t n, room;
     uint64_t type;
-    bool suffix, byte_fallback, dummy, extra, escape, denormalises, has_user;
+    bool suffix, byte_fallback, dummy, extra, escape, denormalises, has_user, has_trainer, has_normalizer;
     const unsigned char *map, *surface, *bos, *eos;
     size_t n_map, n_surface, n_bos, n_eos;
 };
@@ -133,6 +133,7 @@ static int read_trainer(struct model *m, struct cursor c, struct llm_err *e)
 {
     struct field f;
     int got;
+    m->has_trainer = true;
     while ((got = next_field(&c, &f, e)) > 0) {
         bool number = f.number == 3 || f.number == 24 || f.number == 35, text = f.number == 44 || f.number == 46 || f.number == 47;
         if ((number || text) && expect(&c, &f, text ? 2 : 0, e) < 0)
@@ -156,6 +157,7 @@ static int read_normalizer(struct model *m, struct cursor c, struct llm_err *e)
 {
     struct field f;
     int got;
+    m->has_normalizer = true;
     while ((got = next_field(&c, &f, e)) > 0) {
         if (f.number < 2 || f.number > 5)
             continue;
@@ -180,6 +182,31 @@ static int read_denormalizer(struct model *m, struct cursor c, struct llm_err *e
     return got;
 }
 
+/* Google's library refuses files without pieces of text, and byte pieces that are not all there, or that no byte fallback uses. A protobuf message
+ * may end after any field, and a trainer always writes both specifications after the pieces: without them the file was cut. */
+static int check_whole(const struct model *m, struct llm_err *e)
+{
+    size_t bytes = 0, texts = 0;
+    for (size_t i = 0; i < m->n; i++) {
+        const struct piece *p = &m->pieces[i];
+        bytes += p->type == BYTE;
+        if (p->type == BYTE && llm_byte_piece(p->text, p->n) < 0)
+            return llm_fail(e, EX_DATAERR, "piece %zu: expected <0x00> to <0xFF>, found '%.*s'", i, (int)(p->n < 40 ? p->n : 40), (const char *)p->text);
+        texts += m->pieces[i].type == NORMAL || m->pieces[i].type == USER_DEFINED || m->pieces[i].type == UNUSED;
+    }
+    if (m->n == 0)
+        return llm_fail(e, EX_DATAERR, "expected a SentencePiece model, found no pieces");
+    if (!m->has_trainer || !m->has_normalizer)
+        return llm_fail(e, EX_DATAERR, "cut short: expected a trainer_spec and a normalizer_spec, found no %s",
+                        m->has_trainer ? "normalizer_spec" : "trainer_spec");
+    if (texts == 0)
+        return llm_fail(e, EX_DATAERR, "expected pieces of text, found none among %zu pieces", m->n);
+    if (bytes != (m->byte_fallback ? 256 : 0))
+        return llm_fail(e, EX_DATAERR, "expected %d byte pieces (byte_fallback is %s), found %zu", m->byte_fallback ? 256 : 0,
+                        m->byte_fallback ? "true" : "false", bytes);
+    return 0;
+}
+
 static int read_model(struct model *m, const unsigned char *p, size_t n, struct llm_err *e)
 {
     struct cursor c = {p, p, p + n};
@@ -198,8 +225,8 @@ static int read_model(struct model *m, const unsigned char *p, size_t n, struct 
     }
     if (got < 0)
         return -1;
-    if (m->n == 0)
-        return llm_fail(e, EX_DATAERR, "expected a SentencePiece model, found no pieces");
+    if (check_whole(m, e) < 0)
+        return -1;
     if (m->type < UNIGRAM || m->type > CHAR)
         return llm_fail(e, EX_DATAERR, "model type %llu: expected 1 to 4", (unsigned long long)m->type);
     if (m->suffix)

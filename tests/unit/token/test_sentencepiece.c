@@ -111,7 +111,7 @@ static void forms(void **state)
         fuzz_tokenizer(load(names[i]));
 }
 
-/* Every beginning of a file is refused, or is a model of fewer pieces; no byte that changes does harm. */
+/* Every beginning of a file is refused, also where a protobuf message ends; no byte that changes does harm. */
 static void cut_and_changed(void **state)
 {
     size_t n;
@@ -121,18 +121,49 @@ static void cut_and_changed(void **state)
         struct llm_err e = {0};
         char *copy = malloc(i + 1); /* so that reading beyond it shows under AddressSanitizer */
         memcpy(copy, p, i);
-        struct llm_tokenizer *t = llm_tokenizer_from_spm((unsigned char *)copy, i, NULL, &e);
-        assert_true(t || e.status);
-        llm_tokenizer_destroy(t);
+        assert_null(llm_tokenizer_from_spm((unsigned char *)copy, i, NULL, &e));
+        assert_int_equal(e.status, EX_DATAERR);
         free(copy);
         p[i] = (char)(p[i] ^ 0xFF);
         e.status = 0;
-        t = llm_tokenizer_from_spm((unsigned char *)p, n, NULL, &e);
+        struct llm_tokenizer *t = llm_tokenizer_from_spm((unsigned char *)p, n, NULL, &e);
         assert_true(t || e.status);
         llm_tokenizer_destroy(t);
         p[i] = (char)(p[i] ^ 0xFF);
     }
     free(p);
+}
+
+/* The end of the field of the message that begins at p[at]. */
+static size_t field_end(const unsigned char *p, size_t at)
+{
+    size_t n = 0, shift = 0;
+    do n |= (size_t)(p[++at] & 0x7F) << shift, shift += 7;
+    while (p[at] >= 0x80);
+    return at + 1 + n;
+}
+
+/* Cut after any field, every model is refused: Google's library takes most of these (tests/oracle/sentencepiece_cuts.py). */
+static void cut_between_fields(void **state)
+{
+    static const char *const names[] = {"bpe", "bpe-rules", "unigram", "unigram-bytes", "char", "word"};
+    (void)state;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char name[100];
+        size_t n, at = 0, cuts = 0;
+        snprintf(name, sizeof name, "%s.model", names[i]);
+        char *p = read_file(name, &n);
+        while ((at = field_end((unsigned char *)p, at)) < n) {
+            struct llm_err e = {0};
+            assert_null(llm_tokenizer_from_spm((unsigned char *)p, at, NULL, &e));
+            assert_int_equal(e.status, EX_DATAERR);
+            assert_true(strstr(e.text, "found no trainer_spec") || strstr(e.text, "found no normalizer_spec"));
+            cuts++;
+        }
+        assert_int_equal(at, n);
+        assert_true(cuts > 30);
+        free(p);
+    }
 }
 
 static void refuse(const char *bytes, size_t n, int status, const char *words)
@@ -143,6 +174,7 @@ static void refuse(const char *bytes, size_t n, int status, const char *words)
     if (!strstr(e.text, words))
         fail_msg("expected '%s' in: %s", words, e.text);
 }
+#define SPECS "\x12\x00\x1A\x00" /* a trainer_spec and a normalizer_spec, both empty */
 #define REFUSE(bytes, status, words) refuse(bytes, sizeof bytes - 1, status, words)
 
 static void refused(void **state)
@@ -156,15 +188,23 @@ static void refused(void **state)
     REFUSE("\x0A\x00", EX_DATAERR, "piece 0: expected text");
     REFUSE("\x0A\x08\x0A\x01" "a\x15\x00\x00\x80\x7F", EX_DATAERR, "finite");
     REFUSE("\x0A\x05\x0A\x01" "a\x18\x09", EX_DATAERR, "type");
-    REFUSE("\x0A\x03\x0A\x01" "a", EX_DATAERR, "unknown piece");
-    REFUSE("\x0A\x05\x0A\x01" "a\x18\x02\x0A\x05\x0A\x01" "b\x18\x02", EX_DATAERR, "second unknown");
-    REFUSE("\x0A\x05\x0A\x01" "a\x18\x02\x0A\x03\x0A\x01" "b\x0A\x03\x0A\x01" "b", EX_DATAERR, "the same");
-    REFUSE("\x0A\x05\x0A\x01" "a\x18\x02\x12\x02\x18\x09", EX_DATAERR, "model type 9");
-    REFUSE("\x0A\x05\x0A\x01" "a\x18\x02\x12\x03\xC0\x01\x01", EX_UNAVAILABLE, "treat_whitespace_as_suffix");
-    REFUSE("\x0A\x05\x0A\x01" "a\x18\x02\x12\x02\x18\x02\x0A\x05\x0A\x01" "b\x18\x05", EX_UNAVAILABLE, "unused pieces");
-    REFUSE("\x0A\x05\x0A\x01" "a\x18\x02\x12\x02\x18\x02\x0A\x04\x0A\x02" "bc", EX_UNAVAILABLE, "no piece itself");
-    REFUSE("\x0A\x05\x0A\x01" "a\x18\x02\x1A\x05\x12\x03" "abc", EX_DATAERR, "character map");
-    REFUSE("\x0A\x05\x0A\x01" "a\x18\x02\x2A\x03\x12\x01" "a", EX_UNAVAILABLE, "denormalizer_spec");
+    REFUSE("\x0A\x03\x0A\x01" "a", EX_DATAERR, "cut short: expected a trainer_spec and a normalizer_spec, found no trainer_spec");
+    REFUSE("\x0A\x03\x0A\x01" "a" "\x12\x00", EX_DATAERR, "found no normalizer_spec");
+    REFUSE("\x0A\x05\x0A\x01" "a\x18\x02" SPECS, EX_DATAERR, "expected pieces of text, found none among 1 pieces");
+    REFUSE("\x0A\x05\x0A\x01" "a\x18\x02" "\x0A\x0A\x0A\x06<0x00>\x18\x06" "\x0A\x03\x0A\x01" "b" SPECS, EX_DATAERR,
+           "expected 0 byte pieces (byte_fallback is false), found 1");
+    REFUSE("\x0A\x05\x0A\x01" "a\x18\x02" "\x0A\x0A\x0A\x06<0x00>\x18\x06" "\x0A\x03\x0A\x01" "b" "\x12\x03\x98\x02\x01\x1A\x00", EX_DATAERR,
+           "expected 256 byte pieces (byte_fallback is true), found 1");
+    REFUSE("\x0A\x05\x0A\x01" "a\x18\x02" "\x0A\x0A\x0A\x06<0xG0>\x18\x06" "\x0A\x03\x0A\x01" "b" SPECS, EX_DATAERR, "found '<0xG0>'");
+    REFUSE("\x0A\x03\x0A\x01" "a" SPECS, EX_DATAERR, "unknown piece");
+    REFUSE("\x0A\x05\x0A\x01" "a\x18\x02\x0A\x05\x0A\x01" "b\x18\x02\x0A\x03\x0A\x01" "c" SPECS, EX_DATAERR, "second unknown");
+    REFUSE("\x0A\x05\x0A\x01" "a\x18\x02\x0A\x03\x0A\x01" "b\x0A\x03\x0A\x01" "b" SPECS, EX_DATAERR, "the same");
+    REFUSE("\x0A\x05\x0A\x01" "a\x18\x02\x0A\x03\x0A\x01" "b\x12\x02\x18\x09\x1A\x00", EX_DATAERR, "model type 9");
+    REFUSE("\x0A\x05\x0A\x01" "a\x18\x02\x0A\x03\x0A\x01" "b\x12\x03\xC0\x01\x01\x1A\x00", EX_UNAVAILABLE, "treat_whitespace_as_suffix");
+    REFUSE("\x0A\x05\x0A\x01" "a\x18\x02\x12\x02\x18\x02\x0A\x05\x0A\x01" "b\x18\x05\x1A\x00", EX_UNAVAILABLE, "unused pieces");
+    REFUSE("\x0A\x05\x0A\x01" "a\x18\x02\x12\x02\x18\x02\x0A\x04\x0A\x02" "bc\x1A\x00", EX_UNAVAILABLE, "no piece itself");
+    REFUSE("\x0A\x05\x0A\x01" "a\x18\x02\x0A\x03\x0A\x01" "b\x12\x00\x1A\x05\x12\x03" "abc", EX_DATAERR, "character map");
+    REFUSE("\x0A\x05\x0A\x01" "a\x18\x02\x0A\x03\x0A\x01" "b\x2A\x03\x12\x01" "a" SPECS, EX_UNAVAILABLE, "denormalizer_spec");
     REFUSE("\x0A\x02\x08\x01", EX_DATAERR, "another type");
     REFUSE("\x0B", EX_DATAERR, "wire type");
     REFUSE("\x0D\x01", EX_DATAERR, "cut short");
@@ -173,6 +213,7 @@ static void refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(vectors), cmocka_unit_test(forms), cmocka_unit_test(cut_and_changed),
+                                       cmocka_unit_test(cut_between_fields),
                                        cmocka_unit_test(refused)};
     return cmocka_run_group_tests_name("sentencepiece", tests, NULL, NULL);
 }
