@@ -20,8 +20,9 @@ int lines_open(struct lines *l, const char *path, struct llm_err *e) LLM_MUST_CH
 int lines_next(struct lines *l, const char **line, size_t *n, struct llm_err *e) LLM_MUST_CHECK;
 void lines_close(struct lines *l);
 
-/* A line whose content cannot be used (why->status is EX_DATAERR) is answered by an object {"id": ..., "error": ...}, and the input goes on.
- * `object`: the line's JSON if it could be parsed, for its "id"; NULL: the id is the line's number. The caller owns the answer. NULL: `e` says why. */
+/* A line whose content cannot be used (why->status is EX_DATAERR) is answered by {"id": ..., "error": ...}, and the input goes on.
+ * `object`: the line's JSON if it could be parsed, for its "id"; NULL: the id is the line's number.
+ * The caller owns the answer. NULL: `e` says why. */
 json_t *lines_refuse(struct lines *l, const json_t *object, const struct llm_err *why, struct llm_err *e) LLM_MUST_CHECK;
 /* After the last line: fills `e` if lines were refused, with the number of them and the reason of the first. e->status stays 0 if none was. */
 void lines_summarise(const struct lines *l, struct llm_err *e);

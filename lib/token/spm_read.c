@@ -191,7 +191,8 @@ static int check_whole(const struct model *m, struct llm_err *e)
         const struct piece *p = &m->pieces[i];
         bytes += p->type == BYTE;
         if (p->type == BYTE && llm_byte_piece(p->text, p->n) < 0)
-            return llm_fail(e, EX_DATAERR, "piece %zu: expected <0x00> to <0xFF>, found '%.*s'", i, (int)(p->n < 40 ? p->n : 40), (const char *)p->text);
+            return llm_fail(e, EX_DATAERR, "piece %zu: expected <0x00> to <0xFF>, found '%.*s'", i, (int)(p->n < 40 ? p->n : 40),
+                            (const char *)p->text);
         texts += m->pieces[i].type == NORMAL || m->pieces[i].type == USER_DEFINED || m->pieces[i].type == UNUSED;
     }
     if (m->n == 0)
