@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include "base/buf.h"
 #include "base/log.h"
 #include "base/signals.h"
@@ -22,10 +23,11 @@ static const struct llm_opt options[] = {
     {.type = LLM_HEADING, .help = "Input"},
     {'m', "model", "FILE", "the model: .llm, .gguf, .safetensors or a Hugging Face folder; - is standard input", LLM_STR, AT(model), 0, 0, NULL},
     {'T', "tokenizer", "FILE", "the tokenizer [the model's own]", LLM_STR, AT(tokenizer), 0, 0, NULL},
+    {'p', "prompt", "TEXT", "the prompt, as the operand", LLM_STR, AT(prompt), 0, 0, NULL},
     {'f', "file", "FILE", "read the prompt from FILE [standard input]", LLM_STR, AT(file), 0, 0, NULL},
     {0, "jsonl", NULL, "a prompt a line, {\"id\": ..., \"prompt\": ...}; a completion a line", LLM_FLAG, AT(jsonl), 0, 0, NULL},
     {0, "chat", NULL, "answer turns of a conversation, a line each; with --jsonl {\"messages\": [...]}", LLM_FLAG, AT(chat), 0, 0, NULL},
-    {0, "chat-template", "FILE|NAME", "the template of --chat: a file, chatml, llama3, ... [the model's own]", LLM_STR, AT(chat_template), 0, 0,
+    {0, "chat-template", "FILE|NAME", "the template of --chat: a file, or one of %w [the model's own]", LLM_STR, AT(chat_template), 0, 0,
      NULL},
     {0, "system", "TEXT", "what the system says before the first turn of --chat", LLM_STR, AT(system), 0, 0, NULL},
     {0, "fim-prefix", "FILE", "fill in what comes behind the text of FILE", LLM_STR, AT(fim_prefix), 0, 0, NULL},
@@ -68,7 +70,7 @@ static const struct llm_opt options[] = {
     {0, "temp", "T", "temperature, 0: the most likely token [0.8]", LLM_REAL, AT(temperature), 0, 1e6, NULL},
     {.type = LLM_HEADING, .help = "Computing"},
     {0, "precision", "TYPE", "compute in f32 or bf16 [bf16]", LLM_CHOICE, AT(precision), 0, 0, "f32|bf16"},
-    {0, "cache-type", "TYPE", "keys and values as f32, f16, bf16, q8_0 or q4_0 [as --precision]", LLM_CHOICE, AT(cache_type), 0, 0, LLM_KV_TYPES},
+    {0, "cache-type", "TYPE", "keys and values as %w [as --precision]", LLM_CHOICE, AT(cache_type), 0, 0, NULL},
     {'b', "batch", "N", "work on at most N tokens at once [512]", LLM_INT, AT(batch), 1, 1 << 20, NULL},
     {0, "draft-max", "N", "tokens that the model's own further layers draft at a time; changes no token [0]", LLM_INT, AT(draft), 0, 64, NULL},
     {0, "parallel", "N", "at most N completions under way at once [16]", LLM_INT, AT(parallel), 1, 4096, NULL},
@@ -76,7 +78,7 @@ static const struct llm_opt options[] = {
     {0, "plan", NULL, "say what the run needs in memory and compute, and stop", LLM_FLAG, AT(plan), 0, 0, NULL},
     {0}};
 
-static const struct llm_cli cli = {
+const struct llm_cli infer_cli = {
     .name = "llm-infer",
     .summary = "Continue texts with a language model, score them, look at what it makes of them.",
     .usage = "-m MODEL [OPTION]... [PROMPT]\n-m MODEL --jsonl [OPTION]... [FILE]",
@@ -88,11 +90,34 @@ static const struct llm_cli cli = {
              "min-p|temp|precision|plan",
     .options = options,
     .common = LLM_COMMON_THREADS | LLM_COMMON_OUTPUT | LLM_COMMON_SEED,
+    .words = infer_words,
+    .aliases = infer_aliases,
+    .foreign = infer_foreign,
 };
 
 static bool is_dash(const char *s)
 {
     return s && strcmp(s, "-") == 0;
+}
+
+/* Whether an operand is meant as a model: a folder, or the name of a file of weights. */
+static bool names_model(const char *s)
+{
+    static const char *const ends[] = {".llm", ".gguf", ".safetensors", ".arpa"};
+    struct stat st;
+    for (size_t i = 0, n = strlen(s); i < sizeof ends / sizeof *ends; i++)
+        if (n > strlen(ends[i]) && strcmp(s + n - strlen(ends[i]), ends[i]) == 0) return true;
+    return stat(s, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+static void check_operands(const struct args *a, int n, char **operands)
+{
+    for (int i = 0; !a->model && i < n; i++)
+        if (names_model(operands[i])) llm_usage(&infer_cli, "expected -m before the model: llm-infer -m %s", operands[i]);
+    if (!a->model) llm_usage(&infer_cli, "expected a model (-m MODEL)");
+    if (a->prompt && n > 0) llm_usage(&infer_cli, "expected one prompt, found -p and an operand '%s'", operands[0]);
+    if (a->prompt && a->jsonl) llm_usage(&infer_cli, "--jsonl reads prompts from a file: expected no -p");
+    if (n > 1) llm_usage(&infer_cli, "expected one prompt, found another operand '%s' (quote a prompt of several words)", operands[1]);
 }
 
 /* What cannot go together: status 2. */
@@ -103,34 +128,33 @@ static void check_usage(struct args *a, const char *operand)
                                                                    + is_dash(a->fim_prefix) + is_dash(a->fim_suffix);
     bool fills_in = a->fim_prefix || a->fim_suffix;
     bool reads_prompt = !operand && !fills_in && (a->jsonl || a->file || !a->kv_in) && !a->plan;
-    if (!a->model) llm_usage(&cli, "expected a model (-m MODEL)");
-    if (operand && a->file) llm_usage(&cli, "expected one prompt, found an operand and -f");
+    if (operand && a->file) llm_usage(&infer_cli, "expected one prompt, found an operand and -f");
     if (a->jsonl ? is_dash(operand) || is_dash(a->file) || (!operand && !a->file) : reads_prompt && (!a->file || is_dash(a->file))) from_stdin++;
-    if (from_stdin > 1) llm_usage(&cli, "standard input cannot be two inputs at once");
+    if (from_stdin > 1) llm_usage(&infer_cli, "standard input cannot be two inputs at once");
     if (owners > 1 || (is_dash(a->kv_out) && to_stdout && owners > 0)) {
-        llm_usage(&cli, "standard output has one owner: expected one of --score, --logits, --embed, --classify, --kv-out -");
+        llm_usage(&infer_cli, "standard output has one owner: expected one of --score, --logits, --embed, --classify, --kv-out -");
     }
     if (a->jsonl && (a->score || a->logits || a->kv_out || a->echo))
-        llm_usage(&cli, "--jsonl does not go with --score, --logits, --kv-out or --echo");
-    if (a->jsonl && (a->embed || a->classify) && (a->chat || a->kv_in)) llm_usage(&cli, "--embed of lines does not go with --chat or --kv-in");
-    if (a->classify && (a->kv_in || a->kv_out || a->n > 0)) llm_usage(&cli, "--classify takes a text alone: not with a cache or -n");
-    if (!a->embed && (a->pooling >= 0 || a->embd_normalize != UNSET)) llm_usage(&cli, "--pooling and --embd-normalize go with --embed");
-    if (!a->chat && (a->chat_template || a->system)) llm_usage(&cli, "--chat-template and --system go with --chat");
+        llm_usage(&infer_cli, "--jsonl does not go with --score, --logits, --kv-out or --echo");
+    if (a->jsonl && (a->embed || a->classify) && (a->chat || a->kv_in)) llm_usage(&infer_cli, "--embed of lines does not go with --chat or --kv-in");
+    if (a->classify && (a->kv_in || a->kv_out || a->n > 0)) llm_usage(&infer_cli, "--classify takes a text alone: not with a cache or -n");
+    if (!a->embed && (a->pooling >= 0 || a->embd_normalize != UNSET)) llm_usage(&infer_cli, "--pooling and --embd-normalize go with --embed");
+    if (!a->chat && (a->chat_template || a->system)) llm_usage(&infer_cli, "--chat-template and --system go with --chat");
     if (a->chat && !a->jsonl && (operand || a->samples > 1)) {
-        llm_usage(&cli, "--chat reads turns from -f or standard input: expected no prompt and no --samples");
+        llm_usage(&infer_cli, "--chat reads turns from -f or standard input: expected no prompt and no --samples");
     }
     if (a->chat && (owners > 0 || a->kv_out || a->kv_in || a->ids || a->echo)) {
-        llm_usage(&cli, "--chat does not go with --ids, --echo, a cache or other output");
+        llm_usage(&infer_cli, "--chat does not go with --ids, --echo, a cache or other output");
     }
     if (fills_in && (operand || a->file || a->jsonl || a->chat || a->ids || a->kv_in || owners > 0)) {
-        llm_usage(&cli, "--fim-prefix and --fim-suffix are the prompt, and the text is the output: expected no other");
+        llm_usage(&infer_cli, "--fim-prefix and --fim-suffix are the prompt, and the text is the output: expected no other");
     }
-    if (a->fim_spm && !fills_in && !a->jsonl) llm_usage(&cli, "--fim-spm goes with --fim-prefix, --fim-suffix or --jsonl");
-    if (a->samples > 1 && (owners > 0 || a->kv_out)) llm_usage(&cli, "--samples goes with text and --jsonl only");
-    if (a->trace_queries > 0 && !a->kv_out) llm_usage(&cli, "--trace-queries goes with --kv-out");
-    if (a->kv_keep > 0 && !a->kv_in) llm_usage(&cli, "--kv-keep goes with --kv-in");
+    if (a->fim_spm && !fills_in && !a->jsonl) llm_usage(&infer_cli, "--fim-spm goes with --fim-prefix, --fim-suffix or --jsonl");
+    if (a->samples > 1 && (owners > 0 || a->kv_out)) llm_usage(&infer_cli, "--samples goes with text and --jsonl only");
+    if (a->trace_queries > 0 && !a->kv_out) llm_usage(&infer_cli, "--trace-queries goes with --kv-out");
+    if (a->kv_keep > 0 && !a->kv_in) llm_usage(&infer_cli, "--kv-keep goes with --kv-in");
     for (size_t i = 0; i < a->stop.n; i++) {
-        if (!a->stop.v[i][0]) llm_usage(&cli, "--stop: expected a text that is not empty");
+        if (!a->stop.v[i][0]) llm_usage(&infer_cli, "--stop: expected a text that is not empty");
     }
     if (a->n == UNSET) a->n = owners > 0 || (is_dash(a->kv_out) && to_stdout) ? 0 : 256;
 }
@@ -150,7 +174,7 @@ static struct llm_logit_bias *parse_biases(const struct llm_strs *list)
         snprintf(digits, sizeof digits, "%.*s", (int)(n < 20 ? n : 20), s);
         if (llm_parse_int(digits, &id) < 0 || id > INT32_MAX || (*sign != '+' && *sign != '-')
             || (strcmp(sign, "-inf") != 0 && llm_parse_real(sign, &x) < 0)) {
-            llm_usage(&cli, "--logit-bias: expected ID+X or ID-X, found '%s'", s);
+            llm_usage(&infer_cli, "--logit-bias: expected ID+X or ID-X, found '%s'", s);
         }
         v[i] = (struct llm_logit_bias){(int32_t)id, (float)x};
     }
@@ -171,6 +195,14 @@ static int load_cache(struct session *s, struct llm_err *e)
     }
     llm_kv_file_release(&f);
     return status;
+}
+
+struct llm_sampling infer_sampling(const struct args *a, const struct llm_logit_bias *bias)
+{
+    return (struct llm_sampling){
+        .temperature = a->temperature, .top_k = a->top_k, .top_p = a->top_p, .min_p = a->min_p, .typical = a->typical,
+        .repeat_penalty = a->repeat_penalty, .presence_penalty = a->presence_penalty, .frequency_penalty = a->frequency_penalty,
+        .repeat_last_n = a->repeat_last_n, .bias = bias, .n_bias = a->logit_bias.n, .seed = (uint64_t)a->common.seed};
 }
 
 static int load(struct session *s, struct llm_err *e)
@@ -194,10 +226,7 @@ static int load(struct session *s, struct llm_err *e)
         s->model->tokenizer = llm_tokenizer_load(a->tokenizer, NULL, e);
         if (!s->model->tokenizer) return -1;
     }
-    s->sampling = (struct llm_sampling){
-        .temperature = a->temperature, .top_k = a->top_k, .top_p = a->top_p, .min_p = a->min_p, .typical = a->typical,
-        .repeat_penalty = a->repeat_penalty, .presence_penalty = a->presence_penalty, .frequency_penalty = a->frequency_penalty,
-        .repeat_last_n = a->repeat_last_n, .bias = s->bias, .n_bias = a->logit_bias.n, .seed = (uint64_t)a->common.seed};
+    s->sampling = infer_sampling(a, s->bias);
     if (llm_sampling_check(&s->sampling, s->model->config.vocab_size, e) < 0 || llm_engine_init(&s->engine, s->model, &o, e) < 0) return -1;
     llm_kv_init(&s->begin, &s->engine.pool);
     if (a->chat && chat_open(s, e) < 0) return -1;
@@ -281,9 +310,9 @@ int main(int argc, char **argv)
     struct llm_err e = {0};
     llm_start();
     llm_free_at_once();
-    int rest = llm_cli_parse(&cli, &a, argc, argv);
-    const char *operand = rest < argc ? argv[rest] : NULL;
-    if (rest + 1 < argc) llm_usage(&cli, "expected one prompt, found another operand '%s' (quote a prompt of several words)", argv[rest + 1]);
+    int rest = llm_cli_parse(&infer_cli, &a, argc, argv);
+    check_operands(&a, argc - rest, argv + rest);
+    const char *operand = a.prompt ? a.prompt : rest < argc ? argv[rest] : NULL;
     check_usage(&a, operand);
     struct session s = {.a = &a, .bias = parse_biases(&a.logit_bias)};
     int status = llm_pool_start(a.common.threads, &e);

@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include "bin/quantize/words.h"
 #include "base/log.h"
 #include "base/signals.h"
 #include "cpu/pool.h"
@@ -19,7 +20,7 @@ struct args {
 enum { UNSET = -1, TO_LLM, TO_SAFETENSORS, TO_GGUF, TO_ARPA };
 
 static const struct llm_opt options[] = {
-    {'t', "type", "TYPE", "the type of matrices: f32, f16, bf16, q8_0, q4_0; keep: as they are", LLM_CHOICE, AT(type), 0, 0, LLM_QUANT_TYPES},
+    {'t', "type", "TYPE", "the type of matrices: %w (as they are)", LLM_CHOICE, AT(type), 0, 0, NULL},
     {0, "to", "FORMAT", "write llm, safetensors, gguf or, n-grams, arpa [by OUT's suffix; -: llm]", LLM_CHOICE, AT(to), 0, 0,
      "llm|safetensors|gguf|arpa"},
     {0, "only", "PATTERN", "change only tensors whose names match; may be given several times", LLM_LIST, AT(only), 0, 0, NULL},
@@ -40,6 +41,9 @@ static const struct llm_cli cli = {
                 "llm-quantize -t q8_0 model.llm - | llm-infer -m - --score -f held-out.txt",
     .options = options,
     .common = LLM_COMMON_THREADS | LLM_COMMON_JSON,
+    .words = quantize_words,
+    .aliases = quantize_aliases,
+    .foreign = quantize_foreign,
 };
 
 /* The table: a line a tensor. */

@@ -5,6 +5,7 @@
 #include "bin/bench/bench.h"
 #include "base/json.h"
 #include "cpu/pool.h"
+#include "model/files.h"
 
 /* GGUF has no config.json: the model says what it is. */
 static int config_of_loaded(struct llm_config *c, const char *path, struct llm_err *e)
@@ -45,7 +46,7 @@ int bench_config(struct llm_config *c, const char *what, const struct llm_strs *
         if (snprintf(path, sizeof path, "%s/config.json", what) >= (int)sizeof path) {
             return llm_fail(e, EX_NOINPUT, "%s: the name is too long", what);
         }
-        return llm_config_load(c, path, sets->v, sets->n, e);
+        return stat(path, &st) == 0 ? llm_config_load(c, path, sets->v, sets->n, e) : llm_model_no_folder(what, e);
     }
     /* A JSON text begins with a brace or white space, a model with neither. */
     f = fopen(what, "rb");

@@ -26,6 +26,7 @@ const struct llm_cli bench_cost_cli = {
                 "llm-bench cost --set num_key_value_heads=1 small",
     .options = options,
     .common = LLM_COMMON_OUTPUT | LLM_COMMON_JSON,
+    .words = bench_cost_words,
 };
 
 int bench_cost(int argc, char **argv, struct llm_err *e)

@@ -24,7 +24,7 @@ static const struct llm_opt options[] = {
     {'n', "tokens", "N", "only the first N tokens of each file [all]", LLM_INT, AT(most), 2, 1e15, NULL},
     {0, "cross-document", NULL, "score a token stream as one document, not document by document", LLM_FLAG, AT(cross_document), 0, 0, NULL},
     {'b', "batch", "N", "most tokens of a pass [512]", LLM_INT, AT(batch), 1, 65536, NULL},
-    {0, "cache-type", "TYPE", "f32, f16, bf16, q8_0 or q4_0 [that of the arithmetic]", LLM_CHOICE, AT(cache), 0, 0, LLM_KV_TYPES},
+    {0, "cache-type", "TYPE", "keys and values as %w [that of the arithmetic]", LLM_CHOICE, AT(cache), 0, 0, NULL},
     {0, "precision", "f32|bf16", "arithmetic of plain weights [bf16]", LLM_CHOICE, AT(precision), 0, 0, "f32|bf16"},
     {0}};
 
@@ -37,6 +37,9 @@ const struct llm_cli bench_quality_cli = {
                 "llm-quantize -t q4_0 model.llm - | llm-bench quality -m - held-out.txt",
     .options = options,
     .common = LLM_COMMON_THREADS | LLM_COMMON_OUTPUT | LLM_COMMON_JSON,
+    .words = bench_quality_words,
+    .aliases = bench_quality_aliases,
+    .foreign = bench_foreign,
 };
 
 static const char *const columns[] = {"file", "tokens", "bytes", "nats_per_token", "nats_error", "perplexity", "bits_per_byte", "bits_error", NULL};

@@ -24,14 +24,13 @@ static const struct llm_opt options[] = {
     {'m', "model", "MODEL", "the model", LLM_STR, AT(model), 0, 0, NULL},
     {'c', "config", "CONFIG", "instead: a preset or config.json, with random weights", LLM_STR, AT(config), 0, 0, NULL},
     {0, "set", "KEY=VALUE", "change the configuration of -c; may be given several times", LLM_LIST, AT(set), 0, 0, NULL},
-    {'t', "type", "TYPE", "convert the weights first: f32, f16, bf16, q8_0 or q4_0 [as they are; with -c: bf16]", LLM_CHOICE, AT(type), 0, 0,
-     LLM_QUANT_TYPES},
+    {'t', "type", "TYPE", "convert the weights first: %w [as they are; with -c: bf16]", LLM_CHOICE, AT(type), 0, 0, NULL},
     {'p', "prompt", "N,...", "prefill this many tokens; 0: none [512]", LLM_STR, AT(prompt), 0, 0, NULL},
     {'n', "generate", "N,...", "decode this many tokens; 0: none [128]", LLM_STR, AT(generate), 0, 0, NULL},
     {'d', "depth", "N,...", "behind this many tokens [0]", LLM_STR, AT(depth), 0, 0, NULL},
     {'r', "runs", "N", "repetitions [5]", LLM_INT, AT(runs), 1, LLM_SPEED_MAX_RUNS, NULL},
     {'b', "batch", "N", "most tokens of a pass [512]", LLM_INT, AT(batch), 1, 65536, NULL},
-    {0, "cache-type", "TYPE", "f32, f16, bf16, q8_0 or q4_0 [bf16]", LLM_CHOICE, AT(cache), 0, 0, LLM_KV_TYPES},
+    {0, "cache-type", "TYPE", "keys and values as %w [bf16]", LLM_CHOICE, AT(cache), 0, 0, NULL},
     {0, "precision", "f32|bf16", "arithmetic of plain weights [bf16]", LLM_CHOICE, AT(precision), 0, 0, "f32|bf16"},
     {0}};
 
@@ -44,6 +43,9 @@ const struct llm_cli bench_speed_cli = {
                 "llm-bench speed --json -m model.llm -r 10",
     .options = options,
     .common = LLM_COMMON_THREADS | LLM_COMMON_OUTPUT | LLM_COMMON_JSON,
+    .words = bench_speed_words,
+    .aliases = bench_speed_aliases,
+    .foreign = bench_foreign,
 };
 
 static const char *const columns[] = {"model", "parameters", "weight_bytes", "type", "threads", "isa", "test", "tokens_per_s", "deviation", "limit",

@@ -35,7 +35,7 @@ static const struct llm_opt options[] = {
     {0, "accumulate", "N", "passes of a step [1]", LLM_INT, AT(accumulate), 1, 65536, NULL},
     {0, "checkpoint-every", "N", "keep every N-th block's input only; 0: keep all [0]", LLM_INT, AT(checkpoint_every), 0, 1024, NULL},
     {0, "activations", "TYPE",
-     "what is kept of blocks for their way back: f32, bf16 or int8 [f32]", LLM_CHOICE, AT(activations), 0, 0, "f32|bf16|int8"},
+     "type in which activations are kept for the backward pass: %w [f32]", LLM_CHOICE, AT(activations), 0, 0, NULL},
     {'r', "runs", "N", "steps that count, after one that does not [5]", LLM_INT, AT(runs), 1, MAX_RUNS, NULL},
     {0, "precision", "f32|bf16", "arithmetic [bf16]", LLM_CHOICE, AT(precision), 0, 0, "f32|bf16"},
     {0, "profile", NULL, "say on standard error where the time of the steps that count went", LLM_FLAG, AT(profile), 0, 0, NULL},
@@ -49,6 +49,9 @@ const struct llm_cli bench_train_cli = {
                 "llm-bench train -c gpt2 --batch 4 --context 256",
     .options = options,
     .common = LLM_COMMON_THREADS | LLM_COMMON_OUTPUT | LLM_COMMON_JSON,
+    .words = bench_train_words,
+    .aliases = bench_train_aliases,
+    .foreign = bench_foreign,
 };
 
 static const char *const columns[] = {"config", "parameters", "batch", "context", "precision", "threads", "isa", "tokens_per_s", "deviation",

@@ -44,6 +44,7 @@ const struct llm_cli bench_zoo_cli = {
                 "llm-bench zoo -T tok.json --flops 1e12 --only llama --only moe corpus.tok",
     .options = options,
     .common = LLM_COMMON_THREADS | LLM_COMMON_OUTPUT,
+    .foreign = bench_foreign,
 };
 
 #define LLAMA "\"hidden_size\": 128, \"num_hidden_layers\": 4, \"num_attention_heads\": 4, \"rms_norm_eps\": 1e-5, \"tie_word_embeddings\": true"

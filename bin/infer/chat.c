@@ -71,7 +71,7 @@ static int text(void *arg, const struct llm_completion *c, const char *bytes, si
     struct talk *t = arg;
     (void)c;
     if (llm_buf_put(&t->reply, bytes, n, e) < 0) return -1;
-    return llm_output_write(t->s->out, bytes, n, e) < 0 ? -1 : llm_output_flush(t->s->out, e);
+    return llm_output_text(t->s->out, bytes, n, e) < 0 ? -1 : llm_output_flush(t->s->out, e);
 }
 
 static int end_line(struct talk *t, struct llm_err *e)

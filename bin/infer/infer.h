@@ -14,7 +14,7 @@ struct args {
     const char *fim_prefix, *fim_suffix;
     int fim_spm;
     int chat;
-    const char *model, *tokenizer, *file, *kv_in, *kv_out;
+    const char *model, *tokenizer, *prompt, *file, *kv_in, *kv_out;
     int jsonl, score, logits, embed, classify, ids, special, echo, ignore_eos, no_timings, plan, profile;
     int64_t n, context, batch, draft, parallel, samples, kv_keep, trace_queries;
     int precision, cache_type, pooling;
@@ -23,6 +23,12 @@ struct args {
     int64_t top_k, repeat_last_n;
     struct llm_strs stop, logit_bias;
 };
+
+/* Tables of the command line: words.c. */
+extern const struct llm_cli infer_cli;
+extern const struct llm_words infer_words[];
+extern const struct llm_alias infer_aliases[];
+extern const struct llm_foreign infer_foreign[];
 
 /* What --chat knows of the model. */
 struct chat {
@@ -50,6 +56,8 @@ struct session {
     struct llm_err refused;        /* of lines that were answered with an error: reported, with its status, after the output is complete */
 };
 
+/* The options of `a` that choose tokens; `bias` is borrowed. */
+struct llm_sampling infer_sampling(const struct args *a, const struct llm_logit_bias *bias);
 /* Tokens of a text, with what the options say; checked to be below the vocabulary. *ids is malloced. */
 int prompt_encode(const struct session *s, const char *text, size_t n, int32_t **ids, size_t *n_ids, struct llm_err *e) LLM_MUST_CHECK;
 /* The same of a JSON list of ids. *ids is malloced. */

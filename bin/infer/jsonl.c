@@ -63,21 +63,16 @@ static int put_refusals(struct run *r, struct llm_err *e)
     return 0;
 }
 
-/* Options of one line, over those of the command line; used up keys leave the object. */
-static int take_options(json_t *o, struct llm_prompt *p, struct llm_err *e)
+/* Options of one line, in place of those of the command line; members that were taken leave the object. */
+static int take_options(const struct args *a, json_t *o, struct llm_prompt *p, struct llm_err *e)
 {
-    static const char *const used[] = {"max_tokens", "samples", "seed", "temperature", "top_k", "top_p", "min_p", "typical", "repeat_penalty",
-                                       "presence_penalty", "frequency_penalty"};
-    int64_t seed = (int64_t)p->sampling.seed;
-    if (llm_json_int(o, "max_tokens", -1, INT32_MAX, &p->max_tokens, e) < 0 || llm_json_int(o, "samples", 1, 1 << 20, &p->samples, e) < 0
-        || llm_json_int(o, "seed", 0, INT64_MAX, &seed, e) < 0 || llm_json_real(o, "temperature", &p->sampling.temperature, e) < 0
-        || llm_json_int(o, "top_k", 0, INT32_MAX, &p->sampling.top_k, e) < 0 || llm_json_real(o, "top_p", &p->sampling.top_p, e) < 0
-        || llm_json_real(o, "min_p", &p->sampling.min_p, e) < 0 || llm_json_real(o, "typical", &p->sampling.typical, e) < 0
-        || llm_json_real(o, "repeat_penalty", &p->sampling.repeat_penalty, e) < 0
-        || llm_json_real(o, "presence_penalty", &p->sampling.presence_penalty, e) < 0
-        || llm_json_real(o, "frequency_penalty", &p->sampling.frequency_penalty, e) < 0) return -1;
-    p->sampling.seed = (uint64_t)seed;
-    for (size_t i = 0; i < sizeof used / sizeof *used; i++) json_object_del(o, used[i]);
+    struct args line = *a;
+    if (llm_cli_take_json(&infer_cli, "tokens|samples|seed|temp|top-k|top-p|min-p|typical|repeat-penalty|presence-penalty|frequency-penalty|"
+                          "repeat-last-n|ignore-eos", &line, o, e) < 0) return -1;
+    p->sampling = infer_sampling(&line, p->sampling.bias);
+    p->max_tokens = line.n;
+    p->samples = line.samples;
+    p->ignore_eos = line.ignore_eos;
     return 0;
 }
 
@@ -163,7 +158,7 @@ static int take_line(struct run *r, const char *text, size_t n, struct line *l, 
     json_object_del(l->object, "ids");
     p->ids = l->ids;
     p->n = (int64_t)n_ids;
-    if (take_options(l->object, p, e) < 0 || take_stops(l, p, e) < 0 || prompt_check(r->s, n_ids, e) < 0) return -1;
+    if (take_options(a, l->object, p, e) < 0 || take_stops(l, p, e) < 0 || prompt_check(r->s, n_ids, e) < 0) return -1;
     if (llm_sampling_check(&p->sampling, r->s->model->config.vocab_size, e) < 0) {
         e->status = EX_DATAERR;
         return -1;

@@ -33,7 +33,7 @@ static int put(struct run *r, const char *bytes, size_t n, struct llm_err *e)
 {
     if (n == 0 || !r->s->out) return 0;
     r->at_line_start = bytes[n - 1] == '\n';
-    if (llm_output_write(r->s->out, bytes, n, e) < 0) return -1;
+    if (llm_output_text(r->s->out, bytes, n, e) < 0) return -1;
     return llm_output_flush(r->s->out, e);
 }
 

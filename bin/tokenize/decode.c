@@ -30,6 +30,8 @@ const struct llm_cli tokenize_decode_cli = {
                 "echo 15496 995 | llm-tokenize decode -T gpt2/ --text",
     .options = options,
     .common = LLM_COMMON_OUTPUT,
+    .aliases = tokenize_decode_aliases,
+    .foreign = tokenize_decode_foreign,
 };
 
 #define CHUNK 65536
@@ -57,7 +59,7 @@ static int put_ids(struct job *j, const int32_t *ids, size_t n, struct llm_err *
     j->tokens += n;
     if (llm_detokenizer_put(j->detokenizer, ids, n, &j->bytes, e) < 0)
         return -1;
-    return j->bytes.n ? llm_output_write(j->out, j->bytes.p, j->bytes.n, e) : 0;
+    return j->bytes.n ? llm_output_text(j->out, j->bytes.p, j->bytes.n, e) : 0;
 }
 
 /* A text ends. */
@@ -66,7 +68,7 @@ static int end_text(struct job *j, struct llm_err *e)
     j->bytes.n = 0;
     if (llm_detokenizer_end(j->detokenizer, &j->bytes, e) < 0)
         return -1;
-    return j->bytes.n ? llm_output_write(j->out, j->bytes.p, j->bytes.n, e) : 0;
+    return j->bytes.n ? llm_output_text(j->out, j->bytes.p, j->bytes.n, e) : 0;
 }
 
 static int put_separator(struct job *j, struct llm_err *e)

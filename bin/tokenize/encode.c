@@ -19,7 +19,6 @@ struct args {
     int tsv, text, count, special, add_special, append_eos, strict, chat, generation_prompt;
 };
 #define AT(field) offsetof(struct args, field)
-#define CHAT_NAMES "chatml, gemma, llama2, llama3, mistral, phi3, vicuna or zephyr"
 
 static const struct llm_opt options[] = {
     {'T', "tokenizer", "TOK", "the tokenizer: tokenizer.json, tiktoken ranks, a vocabulary, a folder, a model", LLM_STR, AT(tokenizer), 0, 0, NULL},
@@ -29,7 +28,7 @@ static const struct llm_opt options[] = {
     {0, "label", "FIELD", "each line is a JSON object that says its class in FIELD", LLM_STR, AT(label), 0, 0, NULL},
     {0, "tsv", NULL, "lines of --pair and --label are fields 1, 2, ... between tabulators, not JSON", LLM_FLAG, AT(tsv), 0, 0, NULL},
     {0, "chat", NULL, "each line is a JSON object with \"messages\"; loss_mask marks the assistant's", LLM_FLAG, AT(chat), 0, 0, NULL},
-    {0, "chat-template", "FILE|NAME", "the template of --chat: a file, or " CHAT_NAMES " [the tokenizer's own]", LLM_STR, AT(chat_template), 0, 0,
+    {0, "chat-template", "FILE|NAME", "the template of --chat: a file, or one of %w [the tokenizer's own]", LLM_STR, AT(chat_template), 0, 0,
      NULL},
     {0, "date", "DAY", "what strftime_now in the template of --chat speaks of: YYYY-MM-DD, or today", LLM_STR, AT(date), 0, 0, NULL},
     {0, "add-generation-prompt", NULL, "end each conversation with what begins the assistant's turn", LLM_FLAG, AT(generation_prompt), 0, 0, NULL},
@@ -50,6 +49,9 @@ const struct llm_cli tokenize_encode_cli = {
                 "llm-tokenize encode -T tok.json --jsonl --field text --append-eos data.jsonl > data.tok",
     .options = options,
     .common = LLM_COMMON_THREADS | LLM_COMMON_OUTPUT,
+    .words = tokenize_encode_words,
+    .aliases = tokenize_encode_aliases,
+    .foreign = tokenize_encode_foreign,
 };
 
 struct job {

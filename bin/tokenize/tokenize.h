@@ -26,6 +26,11 @@ struct document_options {
     {0, "jsonl", NULL, "each line is a JSON object with a document in it", LLM_FLAG, offsetof(type, member.jsonl), 0, 0, NULL},           \
     {0, "field", "NAME", "where the text is in a line of --jsonl [text]", LLM_STR, offsetof(type, member.field), 0, 0, NULL}
 
+/* Tables of the command lines: words.c. */
+extern const struct llm_words tokenize_train_words[], tokenize_encode_words[];
+extern const struct llm_alias tokenize_train_aliases[], tokenize_encode_aliases[], tokenize_decode_aliases[];
+extern const struct llm_foreign tokenize_train_foreign[], tokenize_encode_foreign[], tokenize_decode_foreign[];
+
 /* Takes documents in parts. `name` is the file's; number counts from 1 lines of --jsonl ("line") or documents between separators
  * ("document"), what is NULL where a file is one. */
 struct document_sink {

@@ -20,7 +20,7 @@ static const struct llm_opt options[] = {
     {0, "vocab-size", "N", "entries of the vocabulary, special tokens included [32768; char: as many as there are]", LLM_INT, AT(vocab_size), 1,
      16777216, NULL},
     {0, "model", "TYPE", "bpe, byte, char, unigram or wordpiece [bpe]", LLM_CHOICE, AT(model), 0, 0, "bpe|byte|char|unigram|wordpiece"},
-    {0, "pattern", "NAME|REGEX", "where words split: gpt2, llama3, cl100k, qwen2, o200k or a regular expression [gpt2]", LLM_STR, AT(pattern), 0,
+    {0, "pattern", "NAME|REGEX", "where words split: %w or a regular expression [gpt2]", LLM_STR, AT(pattern), 0,
      0, NULL},
     {0, "min-frequency", "N", "leave alone what comes fewer times [bpe: 2; char: 1]", LLM_INT, AT(min_frequency), 1, 9e18, NULL},
     {0, "special", "TOKEN", "a special token; may be given several times", LLM_LIST, AT(specials), 0, 0, NULL},
@@ -41,6 +41,9 @@ const struct llm_cli tokenize_train_cli = {
                 "llm-tokenize train --model unigram --vocab-size 8000 --lines corpus.txt > unigram.json",
     .options = options,
     .common = LLM_COMMON_THREADS | LLM_COMMON_OUTPUT,
+    .words = tokenize_train_words,
+    .aliases = tokenize_train_aliases,
+    .foreign = tokenize_train_foreign,
 };
 
 struct job {

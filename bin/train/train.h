@@ -22,6 +22,11 @@ struct args {
     int ngram_order, ngram_bar; /* ngram_order 0: not given */
     int to;                     /* what n-grams are written as; -1: by the output's name */
 };
+/* Tables of the command line: words.c. */
+extern const struct llm_words train_words[];
+extern const struct llm_alias train_aliases[];
+extern const struct llm_foreign train_foreign[];
+
 struct llm_run {
     struct llm_model *model;    /* until the trainer takes it */
     struct llm_config config;   /* --plan: of the model that is not made */

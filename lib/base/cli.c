@@ -1,8 +1,5 @@
-#include "base/cli.h"
-
 #include <ctype.h>
 #include <errno.h>
-#include <getopt.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -10,21 +7,8 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/cli_internal.h"
 #include "base/log.h"
-
-enum { MAX_OPTIONS = 128, LONG_ONLY = 1000 };
-
-/* Rows for the common options, in the order of --help. `bit` 0: every program has it. */
-static const struct { struct llm_opt opt; int bit; } common[] = {
-    {{'o', "output", "FILE", "write to FILE [standard output]", LLM_STR, offsetof(struct llm_common, output), 0, 0, NULL}, LLM_COMMON_OUTPUT},
-    {{'j', "threads", "N", "use N threads [the CPUs allowed]", LLM_INT, offsetof(struct llm_common, threads), 1, 256, NULL}, LLM_COMMON_THREADS},
-    {{0, "seed", "N", "seed of the random numbers [0]", LLM_INT, offsetof(struct llm_common, seed), 0, 9e18, NULL}, LLM_COMMON_SEED},
-    {{0, "json", NULL, "print JSON", LLM_FLAG, offsetof(struct llm_common, json), 0, 0, NULL}, LLM_COMMON_JSON},
-    {{'q', "quiet", NULL, "say nothing but errors", LLM_FLAG, offsetof(struct llm_common, quiet), 0, 0, NULL}, 0},
-    {{'v', "verbose", NULL, "say more", LLM_FLAG, offsetof(struct llm_common, verbose), 0, 0, NULL}, 0},
-    {{'h', "help", NULL, "print this help", LLM_FLAG, 0, 0, 0, NULL}, 0},
-    {{'V', "version", NULL, "print the version", LLM_FLAG, 0, 0, 0, NULL}, 0},
-};
 
 int llm_parse_int(const char *s, int64_t *out)
 {
@@ -79,108 +63,6 @@ void llm_usage(const struct llm_cli *cli, const char *fmt, ...)
     exit(LLM_EX_USAGE);
 }
 
-/* All rows of a program: its own, then the common ones it takes. */
-static size_t rows_of(const struct llm_cli *cli, const struct llm_opt **rows)
-{
-    size_t n = 0;
-    for (const struct llm_opt *o = cli->options; o && (o->name || o->type == LLM_HEADING) && n < MAX_OPTIONS; o++) rows[n++] = o;
-    for (size_t i = 0; i < sizeof common / sizeof *common && n < MAX_OPTIONS; i++)
-        if (common[i].bit == 0 || (cli->common & common[i].bit)) rows[n++] = &common[i].opt;
-    return n;
-}
-
-static void print_row(const struct llm_opt *o)
-{
-    char left[80];
-    char letter[5] = "    ";
-    if (o->letter) snprintf(letter, sizeof letter, "-%c, ", o->letter);
-    snprintf(left, sizeof left, "  %s--%s%s%s", letter, o->name, o->arg ? "=" : "", o->arg ? o->arg : "");
-    printf("%-30s %s\n", left, o->help);
-}
-
-static int choose(const char *choices, const char *word)
-{
-    size_t n = strlen(word);
-    int index = 0;
-    for (const char *p = choices; *p; index++) {
-        size_t len = strcspn(p, "|");
-        if (len == n && strncasecmp(p, word, n) == 0) return index;
-        p += len + (p[len] == '|');
-    }
-    return -1;
-}
-
-/* Headings stand over the rows that are shown. */
-static void print_rows(const struct llm_cli *cli, bool all)
-{
-    const struct llm_opt *rows[MAX_OPTIONS], *heading = NULL;
-    size_t n = rows_of(cli, rows), n_own = 0;
-    bool first = true;
-    while (n_own < n && cli->options && (cli->options[n_own].name || cli->options[n_own].type == LLM_HEADING)) n_own++;
-    for (size_t i = 0; i < n; i++) {
-        if (rows[i]->type == LLM_HEADING) {
-            heading = rows[i];
-            continue;
-        }
-        if (!all && cli->usual && i < n_own && choose(cli->usual, rows[i]->name) < 0) continue;
-        if (heading) printf("%s%s\n", first ? "" : "\n", heading->help);
-        heading = NULL;
-        first = false;
-        print_row(rows[i]);
-        if (!all && cli->usual && strcmp(rows[i]->name, "help") == 0) printf("%-30s show all options\n", "      --help=all");
-    }
-}
-
-static void print_help(const struct llm_cli *cli, bool all)
-{
-    printf("%s: %s\n", cli->name, cli->summary);
-    const char *line = cli->usage;
-    for (bool first = true; line && *line; first = false) {
-        size_t len = strcspn(line, "\n");
-        printf("%s %s %.*s\n", first ? "Usage:" : "      ", cli->name, (int)len, line);
-        line += len + (line[len] == '\n');
-    }
-    if (cli->commands) {
-        printf("\nCommands:\n");
-        for (const struct llm_cli *const *c = cli->commands; *c; c++) {
-            const char *verb = strrchr((*c)->name, ' ');
-            printf("  %-12s %s\n", verb ? verb + 1 : (*c)->name, (*c)->summary);
-        }
-        printf("\n'%s COMMAND --help' shows the options of one.\n", cli->name);
-    } else {
-        printf("\n");
-        print_rows(cli, all);
-    }
-    if (cli->examples) {
-        printf("\nExamples:\n");
-        for (const char *p = cli->examples; *p;) {
-            size_t len = strcspn(p, "\n");
-            printf("  %.*s\n", (int)len, p);
-            p += len + (p[len] == '\n');
-        }
-    }
-}
-
-/* The tables as data, for completion and for the test that compares them with the man page. */
-static void print_complete(const struct llm_cli *cli)
-{
-    const struct llm_opt *rows[MAX_OPTIONS];
-    if (cli->commands) {
-        for (const struct llm_cli *const *c = cli->commands; *c; c++) {
-            const char *verb = strrchr((*c)->name, ' ');
-            printf("command\t%s\n", verb ? verb + 1 : (*c)->name);
-        }
-        return;
-    }
-    size_t n = rows_of(cli, rows);
-    for (size_t i = 0; i < n; i++) {
-        const struct llm_opt *o = rows[i];
-        if (o->type == LLM_HEADING) continue;
-        if (o->letter) printf("-%c", o->letter);
-        printf("\t--%s\t%s\t%s\n", o->name, o->type == LLM_CHOICE ? o->choices : o->arg ? o->arg : "", o->help);
-    }
-}
-
 static _Noreturn void finish(void)
 {
     struct llm_err e = {0};
@@ -217,10 +99,40 @@ static void append(const struct llm_cli *cli, const struct llm_opt *o, struct ll
     list->v[list->n++] = value;
 }
 
+/* The words of a choice as "a|b|c". */
+static const char *list_words(const struct llm_cli *cli, const struct llm_opt *o, char *text, size_t room)
+{
+    const char *word;
+    char one[64];
+    size_t at = 0;
+    if (o->choices) return o->choices;
+    text[0] = 0;
+    for (int i = 0; (word = llm_cli_word(cli, o, i, one)) && at < room; i++)
+        at += (size_t)snprintf(text + at, room - at, "%s%s", i ? "|" : "", word);
+    return text;
+}
+
+static void set_choice(const struct llm_cli *cli, const struct llm_opt *o, int *field, const char *value)
+{
+    struct llm_suggest near;
+    char room[64], list[600], words[32][64];
+    const char *word;
+    llm_suggest_begin(&near, value);
+    for (int i = 0; (word = llm_cli_word(cli, o, i, room)); i++) {
+        if (strcasecmp(word, value) == 0) {
+            *field = i;
+            return;
+        }
+        if (i >= 32) continue;
+        snprintf(words[i], sizeof words[i], "%s", word);
+        llm_suggest_add(&near, words[i], words[i]);
+    }
+    llm_usage(cli, "--%s: expected one of %s, found '%s'%s", o->name, list_words(cli, o, list, sizeof list), value, llm_suggest_text(&near, ""));
+}
+
 static void set(const struct llm_cli *cli, const struct llm_opt *o, void *args, const char *value)
 {
     void *field = (char *)args + o->offset;
-    int index;
     switch (o->type) {
     case LLM_FLAG: *(int *)field = 1; break;
     case LLM_INT:
@@ -228,75 +140,179 @@ static void set(const struct llm_cli *cli, const struct llm_opt *o, void *args, 
     case LLM_REAL: set_number(cli, o, field, value); break;
     case LLM_STR: *(const char **)field = value; break;
     case LLM_LIST: append(cli, o, field, value); break;
-    case LLM_CHOICE:
-        index = choose(o->choices, value);
-        if (index < 0) llm_usage(cli, "--%s: expected one of %s, found '%s'", o->name, o->choices, value);
-        *(int *)field = index;
-        break;
+    case LLM_CHOICE: set_choice(cli, o, field, value); break;
     case LLM_HEADING: break;
     }
 }
 
-/* getopt's tables from ours: `val` is LONG_ONLY + index of the row. */
-static void tables(const struct llm_opt *const *rows, size_t n, struct option *longs, char *shorts)
+struct parse {
+    const struct llm_cli *cli;
+    struct llm_common *args;
+    const struct llm_opt *rows[LLM_MAX_OPTIONS];
+    size_t n;
+    char **argv;
+    int argc, next;     /* argv[next] is read next */
+    int n_options;      /* argv[1 .. n_options] are options and their values */
+    char **operands;
+    int n_operands;
+};
+
+/* The next word belongs to the options. */
+static char *take_word(struct parse *p) { return p->argv[++p->n_options] = p->argv[p->next++]; }
+
+static bool is_common(const struct llm_opt *o, char letter, const char *name)
 {
-    size_t s = 0, l = 0;
-    shorts[s++] = ':'; /* we write the messages */
-    for (size_t i = 0; i < n; i++) {
-        if (rows[i]->type == LLM_HEADING) continue;
-        int has = rows[i]->type == LLM_FLAG ? no_argument : required_argument;
-        if (strcmp(rows[i]->name, "help") == 0) has = optional_argument; /* --help=all */
-        longs[l++] = (struct option){rows[i]->name, has, NULL, LONG_ONLY + (int)i};
-        if (!rows[i]->letter) continue;
-        shorts[s++] = rows[i]->letter;
-        if (has == required_argument) shorts[s++] = ':';
+    return o->letter == letter && strcmp(o->name, name) == 0;
+}
+
+/* `value`: what follows '=', or NULL; `written`: the option as the user wrote it. */
+static void take_option(struct parse *p, const struct llm_opt *o, const char *value, const char *written)
+{
+    if (is_common(o, 'h', "help")) {
+        if (value && strcmp(value, "all") != 0) llm_usage(p->cli, "--help: expected all, found '%s'", value);
+        llm_cli_print_help(p->cli, value != NULL);
+        finish();
     }
-    longs[l] = (struct option){0};
-    shorts[s] = 0;
+    if (o->type == LLM_FLAG && value) llm_usage(p->cli, "option '%s' takes no argument, found '%s'", written, value);
+    if (is_common(o, 'V', "version")) {
+        printf("%.*s (llmutils) " LLM_VERSION "\n", (int)strcspn(p->cli->name, " "), p->cli->name);
+        finish();
+    }
+    if (o->type != LLM_FLAG && !value) {
+        if (p->next >= p->argc) llm_usage(p->cli, "option '%s' needs an argument", written);
+        value = take_word(p);
+    }
+    set(p->cli, o, p->args, value);
+    if (strcmp(o->name, "seed") == 0) p->args->seed_given = 1;
+}
+
+/* Exits if other tools have the option `word` (its first n bytes) and this program has a better answer than that it is unknown. */
+static void answer_foreign(const struct llm_cli *cli, const char *word, size_t n)
+{
+    for (const struct llm_foreign *f = cli->foreign; f && f->word; f++) {
+        const struct llm_opt name = {.name = f->word};
+        if (llm_cli_is_named(&name, word, n)) llm_usage(cli, "there is no %s here: %s", f->word, f->answer);
+    }
+}
+
+/* Whether `name` [n] is the beginning of `whole`. */
+static bool begins(const char *whole, const char *name, size_t n)
+{
+    char word[80];
+    const struct llm_opt begin = {.name = word};
+    snprintf(word, sizeof word, "%.*s", (int)(n < sizeof word ? n : sizeof word - 1), whole);
+    return n > 0 && llm_cli_is_named(&begin, name, n);
+}
+
+/* The option whose alias begins with `name`; NULL if there is none, or more than one. */
+static const struct llm_opt *abbreviated_alias(const struct llm_cli *cli, const char *name, size_t n)
+{
+    const struct llm_opt *found = NULL;
+    for (const struct llm_alias *a = cli->aliases; a && a->word; a++) {
+        if (a->word[1] != '-' || !begins(a->word + 2, name, n)) continue;
+        const struct llm_opt *o = llm_cli_option(cli, a->option);
+        if (found && o != found) return NULL;
+        found = o;
+    }
+    return found;
+}
+
+/* The row whose name begins with `name` [n], if no other's does; exits if there is none or more than one. */
+static const struct llm_opt *abbreviated(const struct parse *p, const char *name, size_t n, const char *written)
+{
+    const struct llm_opt *found = NULL;
+    char list[600], word[80];
+    size_t at = 0, matches = 0;
+    struct llm_suggest near;
+    for (size_t i = 0; i < p->n; i++) {
+        const struct llm_opt *o = p->rows[i];
+        if (o->type == LLM_HEADING || !begins(o->name, name, n)) continue;
+        found = o;
+        if (at < sizeof list) at += (size_t)snprintf(list + at, sizeof list - at, "%s--%s", matches ? ", " : "", o->name);
+        matches++;
+    }
+    if (matches == 1) return found;
+    if (matches == 0 && (found = abbreviated_alias(p->cli, name, n))) return found;
+    if (matches > 1) llm_usage(p->cli, "option '%s' is ambiguous: %s", written, list);
+    snprintf(word, sizeof word, "%.*s", (int)(n < 79 ? n : 79), name);
+    llm_suggest_begin(&near, word);
+    llm_cli_suggest(p->cli, &near);
+    llm_usage(p->cli, "unknown option '%s'%s", written, llm_suggest_text(&near, "--"));
+}
+
+/* "--name", "--name=value" */
+static void take_long(struct parse *p, const char *word)
+{
+    const char *equals = strchr(word, '=');
+    size_t n = equals ? (size_t)(equals - word) : strlen(word);
+    char name[80], written[84];
+    snprintf(name, sizeof name, "%.*s", (int)(n < 79 ? n - 2 : 77), word + 2);
+    snprintf(written, sizeof written, "--%s", name);
+    const struct llm_opt *o = llm_cli_option(p->cli, name);
+    if (!o) answer_foreign(p->cli, word, n);
+    if (!o) o = abbreviated(p, name, strlen(name), written);
+    take_option(p, o, equals ? equals + 1 : NULL, written);
+}
+
+static const struct llm_opt *by_letter(const struct parse *p, char letter)
+{
+    for (size_t i = 0; i < p->n; i++)
+        if (p->rows[i]->type != LLM_HEADING && p->rows[i]->letter == letter) return p->rows[i];
+    for (const struct llm_alias *a = p->cli->aliases; a && a->word; a++)
+        if (a->word[1] == letter && !a->word[2]) return llm_cli_option(p->cli, a->option);
+    return NULL;
+}
+
+/* "-x", "-xVALUE", "-x VALUE", "-abx": letters of flags, the last one of any option */
+static void take_letters(struct parse *p, const char *word)
+{
+    for (const struct llm_alias *a = p->cli->aliases; a && a->word; a++) { /* "-sys" */
+        if (!word[2] || strcmp(a->word, word) != 0) continue;
+        take_option(p, llm_cli_option(p->cli, a->option), NULL, word);
+        return;
+    }
+    answer_foreign(p->cli, word, strcspn(word, "="));
+    for (const char *at = word + 1; *at; at++) {
+        const char written[3] = {'-', *at, 0};
+        const struct llm_opt *o = by_letter(p, *at);
+        if (!o) llm_usage(p->cli, "unknown option '%s'%s%s%s", written, word[2] ? " in '" : "", word[2] ? word : "", word[2] ? "'" : "");
+        bool attached = o->type != LLM_FLAG && at[1];
+        take_option(p, o, attached ? at + 1 : NULL, written);
+        if (attached) return;
+    }
 }
 
 int llm_cli_parse(const struct llm_cli *cli, void *args, int argc, char **argv)
 {
-    const struct llm_opt *rows[MAX_OPTIONS];
-    struct option longs[MAX_OPTIONS + 1];
-    char shorts[2 * MAX_OPTIONS + 2];
-    size_t n = rows_of(cli, rows);
-    struct llm_common *c = args;
+    struct parse p = {.cli = cli, .args = args, .argv = argv, .argc = argc, .next = 1};
     llm_program = cli->name;
-    tables(rows, n, longs, shorts);
+    p.n = llm_cli_rows(cli, p.rows);
     if (argc > 1 && strcmp(argv[1], "--complete-options") == 0) {
-        print_complete(cli);
+        llm_cli_print_complete(cli);
         finish();
     }
-    optind = 0; /* GNU: start afresh, even after another table was parsed */
-    opterr = 0;
-    for (int got; (got = getopt_long(argc, argv, shorts, longs, NULL)) != -1;) {
-        const struct llm_opt *o = NULL;
-        if (got == '?' || got == ':') {
-            char letter[3] = {'-', (char)optopt, 0};
-            bool is_short = optopt > 0 && optopt < LONG_ONLY;
-            const char *name = is_short ? letter : optind > 0 && optind <= argc ? argv[optind - 1] : "?";
-            if (got == ':') llm_usage(cli, "option '%s' needs an argument", name);
-            llm_usage(cli, "unknown or ambiguous option '%s'", name);
-        }
-        if (got >= LONG_ONLY) o = rows[got - LONG_ONLY];
-        for (size_t i = 0; !o && i < n; i++)
-            if (rows[i]->letter == got && rows[i]->type != LLM_HEADING) o = rows[i];
-        if (!o) llm_usage(cli, "unknown option");
-        if (o->letter == 'h' && strcmp(o->name, "help") == 0) {
-            if (optarg && strcmp(optarg, "all") != 0) llm_usage(cli, "--help: expected all, found '%s'", optarg);
-            print_help(cli, optarg != NULL);
-            finish();
-        }
-        if (o->letter == 'V' && strcmp(o->name, "version") == 0) {
-            printf("%.*s (llmutils) " LLM_VERSION "\n", (int)strcspn(cli->name, " "), cli->name);
-            finish();
-        }
-        set(cli, o, args, optarg);
-        if (strcmp(o->name, "seed") == 0) c->seed_given = 1;
+    if (argc > 1 && strcmp(argv[1], "--complete-aliases") == 0) {
+        llm_cli_print_aliases(cli);
+        finish();
     }
-    llm_verbosity = c->quiet ? -1 : c->verbose ? 1 : 0;
-    return optind;
+    p.operands = calloc((size_t)argc + 1, sizeof *p.operands);
+    if (!p.operands) llm_usage(cli, "out of memory: the command line");
+    while (p.next < argc) {
+        char *word = argv[p.next];
+        if (word[0] != '-' || !word[1]) {
+            p.operands[p.n_operands++] = argv[p.next++];
+            continue;
+        }
+        take_word(&p);
+        if (strcmp(word, "--") == 0) break;
+        if (word[1] == '-') take_long(&p, word);
+        else take_letters(&p, word);
+    }
+    while (p.next < argc) p.operands[p.n_operands++] = argv[p.next++];
+    memcpy(argv + p.n_options + 1, p.operands, (size_t)p.n_operands * sizeof *p.operands);
+    free(p.operands);
+    llm_verbosity = p.args->quiet ? -1 : p.args->verbose ? 1 : 0;
+    return p.n_options + 1;
 }
 
 const struct llm_cli *llm_cli_command(const struct llm_cli *cli, int argc, char **argv)
@@ -321,7 +337,13 @@ const struct llm_cli *llm_cli_command(const struct llm_cli *cli, int argc, char 
         const char *verb = strrchr((*c)->name, ' ');
         if (strcmp(verb ? verb + 1 : (*c)->name, argv[1]) == 0) return *c;
     }
-    llm_usage(cli, "unknown command '%s'", argv[1]);
+    struct llm_suggest near;
+    llm_suggest_begin(&near, argv[1]);
+    for (const struct llm_cli *const *c = cli->commands; *c; c++) {
+        const char *verb = strrchr((*c)->name, ' ');
+        llm_suggest_add(&near, verb ? verb + 1 : (*c)->name, verb ? verb + 1 : (*c)->name);
+    }
+    llm_usage(cli, "unknown command '%s'%s", argv[1], llm_suggest_text(&near, ""));
 }
 
 int llm_close_stdout(struct llm_err *e)

@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include "base/err.h"
+#include "base/json.h"
 
 enum llm_opt_type {
     LLM_FLAG,   /* int: set to 1 */
@@ -13,7 +14,7 @@ enum llm_opt_type {
     LLM_REAL,   /* double, within [min, max] when min < max; finite */
     LLM_STR,    /* const char * */
     LLM_LIST,   /* struct llm_strs: may be given several times */
-    LLM_CHOICE, /* int: index into the words of `choices`, "bpe|byte|char" */
+    LLM_CHOICE, /* int: index into the words of `choices` ("bpe|byte|char") or of a table (struct llm_words) */
     LLM_HEADING /* no option: `help` is a heading line in --help */
 };
 
@@ -23,11 +24,11 @@ struct llm_opt {
     char letter;          /* or 0 */
     const char *name;     /* long name, without "--" */
     const char *arg;      /* "N", "FILE": shown in help; NULL for flags */
-    const char *help;     /* one line, the default in [brackets] */
+    const char *help;     /* one line, the default in [brackets]; %w stands for the words of a choice, separated by commas */
     enum llm_opt_type type;
     size_t offset;        /* offsetof(struct args, field) */
     double min, max;      /* for LLM_INT, LLM_SIZE, LLM_REAL; ignored when both are 0 */
-    const char *choices;  /* for LLM_CHOICE */
+    const char *choices;  /* for LLM_CHOICE; NULL: llm_cli.words has them */
 };
 
 /* Options common to all programs. Every args struct begins with this one. */
@@ -41,6 +42,16 @@ struct llm_common {
 /* Which common options a program shows and takes. -h, -V, -q, -v always. */
 enum { LLM_COMMON_THREADS = 1, LLM_COMMON_OUTPUT = 2, LLM_COMMON_SEED = 4, LLM_COMMON_JSON = 8, LLM_COMMON_ALL = 15 };
 
+/* Words that come from a table elsewhere (objectives, dtypes, presets): `word(i)` is the name in row i, NULL after the last row. */
+struct llm_words {
+    const char *option;          /* long name of a choice, or of a text that may be one of these words; NULL: the operands */
+    const char *(*word)(int i);
+};
+/* Another name of an option, as it is written ("--temperature", "-t"): not in --help, but in the manual. */
+struct llm_alias { const char *word, *option; };
+/* An option that other tools have and this program lacks ("--lora", "-ngl"), and what to say to whoever writes it: a clause that follows a colon. */
+struct llm_foreign { const char *word, *answer; };
+
 struct llm_cli {
     const char *name;           /* "llm-tokenize", or "llm-tokenize encode" for a sub-command */
     const char *summary;        /* one line */
@@ -50,17 +61,33 @@ struct llm_cli {
     const struct llm_opt *options; /* ends with {0} */
     int common;                 /* LLM_COMMON_* bits */
     const struct llm_cli *const *commands; /* sub-commands, NULL-terminated, or NULL */
+    /* Each ends with {0}, or is NULL. */
+    const struct llm_words *words;
+    const struct llm_alias *aliases;
+    const struct llm_foreign *foreign;
 };
 
 /* Parses into `args` (a struct that begins with struct llm_common; defaults are what it holds before the call).
- * Options may stand anywhere; "--" ends them. Returns the index of the first operand in argv, which is permuted so that operands
- * come last. --help and --version print to stdout and exit 0; misuse prints one line and exits 2 (this function alone in lib/ may exit).
- * Also answers the hidden --complete-options with "-x<TAB>--long<TAB>ARG<TAB>help" lines, sub-commands as "command<TAB>name". */
+ * Options may stand anywhere; "--" ends them. A long option may be shortened to what no other option begins with, and written with '_' for '-'.
+ * Returns the index of the first operand in argv, which is permuted so that operands come last.
+ * --help and --version print to stdout and exit 0; misuse prints one line and exits 2 (this function alone in lib/ may exit).
+ * Two hidden options answer questions of the completion and of tests, in lines of fields between tabulators:
+ *   --complete-options   "-x", "--long", argument, help, words "a|b|c" of an argument that may be one of them; "command", name; "operand", "", words
+ *   --complete-aliases   "alias", word, option; "foreign", word, answer */
 int llm_cli_parse(const struct llm_cli *cli, void *args, int argc, char **argv);
 /* For a program with sub-commands: the one that argv[1] names; prints help, or exits 2 with the list when it is not known. */
 const struct llm_cli *llm_cli_command(const struct llm_cli *cli, int argc, char **argv);
 /* Prints "program: text" and "Try 'program --help'." to stderr and exits 2. */
 _Noreturn void llm_usage(const struct llm_cli *cli, const char *fmt, ...) LLM_PRINTF(2, 3);
+
+/* The row of the option with this long name or alias, without dashes in front, '_' for '-' or not; NULL: there is none. */
+const struct llm_opt *llm_cli_option(const struct llm_cli *cli, const char *name);
+/* Word i of an option's words, NULL after the last. `room` (64 bytes) may hold it. */
+const char *llm_cli_word(const struct llm_cli *cli, const struct llm_opt *o, int i, char room[64]);
+
+/* Takes the members of `object` that name an option among `allowed` ("tokens|top-k"; members are "top-k", "top_k" or an alias) into `args` and
+ * removes them from it; null leaves an option as it is. Numbers and flags only. Status 65 if a value has another type or is out of range. */
+int llm_cli_take_json(const struct llm_cli *cli, const char *allowed, void *args, json_t *object, struct llm_err *e) LLM_MUST_CHECK;
 
 /* Strict numbers: the whole string, no overflow, no NaN. 0 or -1. */
 int llm_parse_int(const char *s, int64_t *out);

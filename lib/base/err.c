@@ -5,6 +5,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/utf8.h"
+
 const char *llm_program = "llmutils";
 
 static void put(struct llm_err *e, int status, const char *fmt, va_list args)
@@ -59,11 +61,11 @@ int llm_no_memory(struct llm_err *e, const char *what)
 
 int llm_report(const struct llm_err *e)
 {
-    char line[sizeof e->text + 64];
-    int n = snprintf(line, sizeof line - 1, "%s: %s", llm_program, e->text);
-    size_t len = n < 0 ? 0 : (size_t)n < sizeof line - 1 ? (size_t)n : sizeof line - 2;
-    for (size_t i = 0; i < len; i++)
-        if ((unsigned char)line[i] < 0x20 || line[i] == 0x7f) line[i] = '?';
+    char line[4 * sizeof e->text];
+    int n = snprintf(line, sizeof line, "%s: ", llm_program);
+    size_t len = n < 0 ? 0 : (size_t)n, text = strlen(e->text);
+    if (text + 1 == sizeof e->text) text = llm_utf8_complete(e->text, text); /* cut for lack of room */
+    len += llm_utf8_escape(e->text, text, line + len, sizeof line - len - 1);
     line[len++] = '\n';
     ssize_t ignored = write(STDERR_FILENO, line, len); /* nowhere left to complain to */
     (void)ignored;

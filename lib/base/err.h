@@ -25,7 +25,8 @@ int llm_fail_errno(struct llm_err *e, int status, const char *fmt, ...) LLM_PRIN
 int llm_in(struct llm_err *e, const char *fmt, ...) LLM_PRINTF(2, 3);
 /* Out of memory while making `what` ("tensor 'x'"): status EX_UNAVAILABLE. Returns -1. */
 int llm_no_memory(struct llm_err *e, const char *what);
-/* Writes "program: text" to stderr in one write, control characters masked, and returns the exit status. */
+/* Writes "program: text" to stderr in one write and returns the exit status. Control characters and bytes that are not UTF-8 (in file names) are
+ * escaped as llm_utf8_escape does. */
 int llm_report(const struct llm_err *e);
 
 /* The program's name in messages; llm_cli_parse sets it. */

@@ -1,4 +1,5 @@
 #include "base/json.h"
+#include "base/utf8.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -121,26 +122,14 @@ int llm_json_str(const json_t *o, const char *key, const char **out, struct llm_
     return 0;
 }
 
-/* Length of the valid UTF-8 sequence at s (RFC 3629: no surrogates, no overlong forms), 0 when there is none. */
-static size_t utf8_length(const unsigned char *s, size_t n)
-{
-    if (s[0] < 0x80) return 1;
-    if (s[0] < 0xC2 || s[0] > 0xF4) return 0;
-    size_t want = s[0] < 0xE0 ? 2 : s[0] < 0xF0 ? 3 : 4;
-    if (n < want) return 0;
-    for (size_t i = 1; i < want; i++)
-        if ((s[i] & 0xC0) != 0x80) return 0;
-    if ((s[0] == 0xE0 && s[1] < 0xA0) || (s[0] == 0xED && s[1] > 0x9F) || (s[0] == 0xF0 && s[1] < 0x90)
-        || (s[0] == 0xF4 && s[1] > 0x8F)) return 0;
-    return want;
-}
-
 int llm_json_quote(struct llm_buf *b, const char *s, size_t n, struct llm_err *e)
 {
     if (llm_buf_put(b, "\"", 1, e) < 0) return -1;
     for (size_t i = 0; i < n;) {
         unsigned char ch = (unsigned char)s[i];
-        size_t length = utf8_length((const unsigned char *)s + i, n - i);
+        uint32_t cp;
+        int valid = llm_utf8_next((const unsigned char *)s + i, n - i, &cp);
+        size_t length = valid > 0 ? (size_t)valid : 0;
         int got;
         if (ch == '"' || ch == '\\') got = llm_buf_printf(b, e, "\\%c", ch);
         else if (ch == '\n') got = llm_buf_put(b, "\\n", 2, e);

@@ -7,16 +7,19 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/utf8.h"
+
 int llm_verbosity;
 
 static void say(const char *prefix, const char *fmt, va_list args)
 {
-    char line[1200];
+    char text[1200], line[2 * sizeof text];
     int n = snprintf(line, sizeof line, "%s: %s", llm_program, prefix);
     if (n < 0 || (size_t)n >= sizeof line) return;
-    int m = vsnprintf(line + n, sizeof line - (size_t)n - 1, fmt, args);
+    int m = vsnprintf(text, sizeof text, fmt, args);
     if (m < 0) return;
-    size_t len = strlen(line);
+    size_t whole = (size_t)m < sizeof text ? (size_t)m : llm_utf8_complete(text, sizeof text - 1);
+    size_t len = (size_t)n + llm_utf8_escape(text, whole, line + n, sizeof line - (size_t)n - 1);
     line[len++] = '\n';
     ssize_t ignored = write(STDERR_FILENO, line, len); /* nowhere left to complain to */
     (void)ignored;

@@ -8,6 +8,8 @@
 
 const enum llm_dtype llm_kv_types[] = {LLM_F32, LLM_F16, LLM_BF16, LLM_Q8_0, LLM_Q4_0, LLM_NO_DTYPE};
 
+const char *llm_kv_word(int i) { return llm_kv_types[i] == LLM_NO_DTYPE ? NULL : llm_dtypes[llm_kv_types[i]].name; }
+
 /* Long sequences have pages of chunks with huge pages of memory: what attention reads of a layer lies apart. */
 #define FEW_PAGES 16
 #define CHUNK_BYTES ((size_t)32 << 20)

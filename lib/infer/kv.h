@@ -34,9 +34,10 @@ int llm_kv_pool_init(struct llm_kv_pool *p, const struct llm_config *c, enum llm
 /* Room for the layer that drafts (infer/draft.h), before the first sequence: its number is n_layers. */
 int llm_kv_pool_add_draft(struct llm_kv_pool *p, const struct llm_config *c, struct llm_err *e) LLM_MUST_CHECK;
 void llm_kv_pool_release(struct llm_kv_pool *p); /* after the sequences */
-/* The dtypes a cache can have, as LLM_CHOICE words, and the dtype of a choice; LLM_NO_DTYPE ends them. */
-#define LLM_KV_TYPES "f32|f16|bf16|q8_0|q4_0"
+/* The dtypes a cache can have; LLM_NO_DTYPE ends them. */
 extern const enum llm_dtype llm_kv_types[];
+/* Name of type i, NULL after the last (struct llm_words). */
+const char *llm_kv_word(int i);
 
 /* One sequence. */
 struct llm_kv {

@@ -167,7 +167,9 @@ static int look_at_keys(struct llm_kv_file *f, const struct llm_header *h, struc
     const enum llm_dtype *type = llm_kv_types;
     while (*type != f->dtype && *type != LLM_NO_DTYPE) type++;
     if (*type == LLM_NO_DTYPE) {
-        return llm_fail(e, EX_DATAERR, "tensor '%s': expected " LLM_KV_TYPES ", found %s", key, llm_dtypes[f->dtype].name);
+        char list[200] = "";
+        for (int i = 0; llm_kv_word(i); i++) snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s", i ? "|" : "", llm_kv_word(i));
+        return llm_fail(e, EX_DATAERR, "tensor '%s': expected %s, found %s", key, list, llm_dtypes[f->dtype].name);
     }
     if (!traced) return 0;
     if (traced->n_dims != 3 || traced->shape[0] < 1 || traced->shape[0] > f->n) {

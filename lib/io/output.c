@@ -11,16 +11,19 @@
 
 #include "base/buf.h"
 #include "base/signals.h"
+#include "base/utf8.h"
 
 enum { BUFFER = 1 << 18, LONGEST_NAME = 200 };
 
 struct llm_output {
     int fd;
-    bool owns_fd, finished;
+    bool owns_fd, finished, is_terminal;
     char *name;              /* for messages */
     char *target, *temporary; /* both set when the file is renamed at the end */
     int slot;                /* in base/signals.h */
     uint64_t written;
+    char held[4];            /* the beginning of a character that the next text may complete; on terminals */
+    size_t n_held;
     size_t used;
     unsigned char buffer[BUFFER];
 };
@@ -116,7 +119,8 @@ struct llm_output *llm_output_open(const char *path, bool binary, struct llm_err
     int got = 0;
     if (!o->name) got = llm_no_memory(e, "output");
     else if (!is_stdout) got = open_target(o, path, e);
-    if (got == 0 && binary && isatty(o->fd))
+    o->is_terminal = got == 0 && isatty(o->fd);
+    if (got == 0 && binary && o->is_terminal)
         got = llm_fail(e, LLM_EX_USAGE, "%s: refusing to write binary data to a terminal (redirect it, or give -o FILE)", o->name);
     if (got == 0) return o;
     llm_output_abandon(o);
@@ -150,7 +154,7 @@ int llm_output_flush(struct llm_output *o, struct llm_err *e)
     return write_all(o, o->buffer, n, e);
 }
 
-int llm_output_write(struct llm_output *o, const void *p, size_t n, struct llm_err *e)
+static int put_bytes(struct llm_output *o, const void *p, size_t n, struct llm_err *e)
 {
     o->written += n;
     if (n > BUFFER - o->used && llm_output_flush(o, e) < 0) return -1;
@@ -158,6 +162,60 @@ int llm_output_write(struct llm_output *o, const void *p, size_t n, struct llm_e
     if (n) memcpy(o->buffer + o->used, p, n);
     o->used += n;
     return 0;
+}
+
+/* Characters as they are, any other byte as U+FFFD. */
+static int put_valid(struct llm_output *o, const char *text, size_t n, struct llm_err *e)
+{
+    const unsigned char *p = (const unsigned char *)text;
+    int got = 0;
+    for (size_t i = 0; i < n && got == 0;) {
+        size_t valid = llm_utf8_invalid(p + i, n - i);
+        got = put_bytes(o, p + i, valid, e);
+        i += valid;
+        if (got == 0 && i < n) got = put_bytes(o, "\xEF\xBF\xBD", 3, e);
+        i += i < n;
+    }
+    return got;
+}
+
+/* What was held back will not be completed. */
+static int put_held(struct llm_output *o, struct llm_err *e)
+{
+    size_t n = o->n_held;
+    o->n_held = 0;
+    return put_valid(o, o->held, n, e);
+}
+
+int llm_output_write(struct llm_output *o, const void *p, size_t n, struct llm_err *e)
+{
+    if (o->n_held > 0 && put_held(o, e) < 0) return -1;
+    return put_bytes(o, p, n, e);
+}
+
+int llm_output_text(struct llm_output *o, const char *text, size_t n, struct llm_err *e)
+{
+    if (!o->is_terminal) return llm_output_write(o, text, n, e);
+    while (o->n_held > 0 && n > 0) { /* a byte at a time, until the character is whole or cannot be */
+        char joined[5];
+        size_t k = o->n_held;
+        memcpy(joined, o->held, k);
+        joined[k] = *text;
+        if (llm_utf8_complete(joined, k + 1) == 0) {
+            o->held[o->n_held++] = *text++;
+            n--;
+            continue;
+        }
+        bool whole = llm_utf8_invalid((const unsigned char *)joined, k + 1) == k + 1;
+        o->n_held = 0;
+        if (put_valid(o, joined, whole ? k + 1 : k, e) < 0) return -1;
+        text += whole;
+        n -= whole;
+    }
+    size_t complete = llm_utf8_complete(text, n);
+    o->n_held = n - complete; /* at most 3 */
+    memcpy(o->held, text + complete, o->n_held);
+    return put_valid(o, text, complete, e);
 }
 
 int llm_output_printf(struct llm_output *o, struct llm_err *e, const char *fmt, ...)
@@ -194,7 +252,7 @@ static int sync_directory(const struct llm_output *o, struct llm_err *e)
 int llm_output_finish(struct llm_output *o, struct llm_err *e)
 {
     if (o->finished) return 0;
-    int got = llm_output_flush(o, e);
+    int got = put_held(o, e) < 0 ? -1 : llm_output_flush(o, e);
     if (got == 0 && o->temporary && fsync(o->fd) < 0) got = llm_fail_errno(e, EX_IOERR, "%s: cannot sync", o->name);
     if (o->owns_fd || o->fd == STDOUT_FILENO) {
         int fd = o->fd;

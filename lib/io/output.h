@@ -17,6 +17,9 @@ struct llm_output *llm_output_open(const char *path, bool binary, struct llm_err
 int llm_output_try(const char *path, bool binary, struct llm_err *e) LLM_MUST_CHECK;
 const char *llm_output_name(const struct llm_output *o);
 int llm_output_write(struct llm_output *o, const void *p, size_t n, struct llm_err *e) LLM_MUST_CHECK;
+/* Text for people, in parts that may end within a character. On a terminal each byte that is not UTF-8 becomes U+FFFD; elsewhere bytes stay as they
+ * are. */
+int llm_output_text(struct llm_output *o, const char *text, size_t n, struct llm_err *e) LLM_MUST_CHECK;
 int llm_output_printf(struct llm_output *o, struct llm_err *e, const char *fmt, ...) LLM_PRINTF(3, 4) LLM_MUST_CHECK;
 /* Pushes the buffer out (a stream of text that a person watches). */
 int llm_output_flush(struct llm_output *o, struct llm_err *e) LLM_MUST_CHECK;

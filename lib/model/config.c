@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/suggest.h"
 #include "model/arch.h"
 #include "model/preset.h"
 
@@ -350,15 +351,18 @@ int llm_config_load_text(struct llm_config *c, const char *text, const char *con
 }
 
 /* To an error: the presets there are. */
-static void list_presets(struct llm_err *e)
+static void list_presets(const char *what, struct llm_err *e)
 {
+    struct llm_suggest near;
     char list[512];
     size_t n = 0;
+    llm_suggest_begin(&near, what);
     for (const char *const *p = llm_config_presets(); *p && n < sizeof list; p++) {
+        llm_suggest_add(&near, *p, *p);
         int more = snprintf(list + n, sizeof list - n, "%s%s", n ? ", " : "", *p);
         n += more > 0 ? (size_t)more : 0;
     }
-    llm_in(e, "neither a file nor one of %s", list);
+    llm_in(e, "neither a file nor one of %s%s", list, llm_suggest_text(&near, ""));
 }
 
 int llm_config_load(struct llm_config *c, const char *what, const char *const *sets, size_t n_sets, struct llm_err *e)
@@ -366,6 +370,6 @@ int llm_config_load(struct llm_config *c, const char *what, const char *const *s
     const char *preset = llm_preset_find(what);
     json_t *o = preset ? llm_json_parse(preset, strlen(preset), e) : llm_json_load(what, 1 << 20, e);
     if (o) return load(c, o, what, preset != NULL, sets, n_sets, e);
-    if (e->status == EX_NOINPUT && !strchr(what, '/') && !strchr(what, '.')) list_presets(e);
+    if (e->status == EX_NOINPUT && !strchr(what, '/') && !strchr(what, '.')) list_presets(what, e);
     return -1;
 }

@@ -146,3 +146,9 @@ int llm_model_files_open_split(struct llm_model_files *f, const char *path, stru
     llm_model_files_close(f);
     return -1;
 }
+
+int llm_model_no_folder(const char *folder, struct llm_err *e)
+{
+    return llm_fail(e, EX_NOINPUT, "%s: expected a model's folder (config.json, tokenizer.json and model.safetensors, or " LLM_MODEL_INDEX
+                    " and its parts), found no config.json", folder);
+}

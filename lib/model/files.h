@@ -5,6 +5,9 @@
 
 #include "io/checkpoint.h"
 
+/* A folder without config.json: says what a model's folder holds. Status 66; returns -1. */
+int llm_model_no_folder(const char *folder, struct llm_err *e);
+
 #define LLM_MODEL_INDEX "model.safetensors.index.json"
 
 struct llm_model_files {

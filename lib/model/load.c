@@ -466,7 +466,7 @@ static struct llm_model *load_folder(const char *folder, struct llm_err *e)
     if (join(config, folder, n, "config.json", e) < 0 || join(whole, folder, n, "model.safetensors", e) < 0
         || join(index, folder, n, LLM_MODEL_INDEX, e) < 0) return NULL;
     if (stat(config, &st) != 0) { /* said first: it is what makes a folder a model */
-        llm_fail_errno(e, EX_NOINPUT, "%s", config);
+        llm_model_no_folder(folder, e);
         return NULL;
     }
     bool many = stat(whole, &st) != 0 && stat(index, &st) == 0;

@@ -69,6 +69,8 @@ const char *llm_preset_find(const char *name)
     return NULL;
 }
 
+const char *llm_preset_word(int i) { return i < N_PRESETS ? presets[i].name : NULL; }
+
 const char *const *llm_config_presets(void)
 {
     static const char *names[N_PRESETS + 1];

@@ -4,5 +4,7 @@
 
 /* config.json as text, or NULL. */
 const char *llm_preset_find(const char *name);
+/* Name of preset i, NULL after the last (struct llm_words). */
+const char *llm_preset_word(int i);
 
 #endif

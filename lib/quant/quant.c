@@ -10,6 +10,13 @@
 
 const enum llm_dtype llm_quant_types[] = {LLM_F32, LLM_F16, LLM_BF16, LLM_Q8_0, LLM_Q4_0, LLM_NO_DTYPE};
 
+const char *llm_quant_word(int i)
+{
+    enum { N = sizeof llm_quant_types / sizeof *llm_quant_types };
+    if (i >= N) return NULL;
+    return llm_quant_types[i] == LLM_NO_DTYPE ? "keep" : llm_dtypes[llm_quant_types[i]].name;
+}
+
 #define PIECE 4096 /* values; a multiple of every block size */
 
 struct sums { double xx, yy, xy, dd, max; bool bad; };

@@ -5,9 +5,10 @@
 #include "base/cli.h"
 #include "model/model.h"
 
-/* Types that weights can be stored in: a row of cpu/dtype.h each. To add one: its dtype, and its name here. "keep" (LLM_NO_DTYPE): as they are. */
-#define LLM_QUANT_TYPES "f32|f16|bf16|q8_0|q4_0|keep"
+/* Types that weights can be stored in: a row of cpu/dtype.h each. To add one: its dtype. LLM_NO_DTYPE ends them: weights stay as they are. */
 extern const enum llm_dtype llm_quant_types[];
+/* Name of type i, "keep" for the one that ends them, NULL after that (struct llm_words). */
+const char *llm_quant_word(int i);
 
 /* What became of one tensor. */
 struct llm_quant_report {

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include "base/utf8.h"
 #include "base/buf.h"
 #include "base/json.h"
 #include "io/checkpoint.h"
@@ -72,7 +73,5 @@ int llm_detokenizer_put(struct llm_detokenizer *d, const int32_t *ids, size_t n,
 /* What was held back; the decoder is then ready for the next text. */
 int llm_detokenizer_end(struct llm_detokenizer *d, struct llm_buf *out, struct llm_err *e) LLM_MUST_CHECK;
 void llm_detokenizer_destroy(struct llm_detokenizer *d);
-/* For people watching: how many of the `n` bytes can be shown now without cutting a UTF-8 character in two. */
-size_t llm_utf8_complete(const char *s, size_t n);
 
 #endif

@@ -3,15 +3,7 @@
 #ifndef LLM_TOKEN_UNICODE_H
 #define LLM_TOKEN_UNICODE_H
 
-#include <stddef.h>
-#include <stdint.h>
-
-/* Length of the character at p (n > 0 bytes are there): 1 to 4 with *cp filled; 0: not UTF-8; -1: cut short, valid so far. */
-int llm_utf8_next(const unsigned char *p, size_t n, uint32_t *cp);
-/* Writes `cp` (< 0x110000) and returns its length, 1 to 4. */
-int llm_utf8_put(uint32_t cp, unsigned char out[4]);
-/* Offset of the first byte that is not UTF-8 (a cut character at the end counts), or n. */
-size_t llm_utf8_invalid(const unsigned char *p, size_t n);
+#include "base/utf8.h"
 
 enum {
     LLM_CH_LETTER = 1,   /* \p{L} */

@@ -8,41 +8,51 @@
 #include "train/optim.h"
 #include "train/schedule.h"
 
-void llm_train_options_default(struct llm_train_options *o)
-{
-    *o = (struct llm_train_options){.steps = 1000, .batch = 8, .context = 0, .accumulate = 1, .lr = 1e-3, .min_lr = -1, .warmup = -1,
-                                    .decay_fraction = .1,
-                                    .beta1 = .9, .beta2 = -1, .eps = 1e-8, .momentum = -1, .nesterov = -1, .muon_lr = -1,
-                                    .weight_decay = .1, .clip = 1, .mask_rate = .15, .fim_rate = .5, .fim_spm_rate = .5,
-                                    .precision = LLM_COMPUTE_BF16,
-                                    .order = LLM_ORDER_SHUFFLE, .eval_every = 250};
-}
-
-/* Names of table rows and of enums, for JSON. */
-static const char *schedule_name(int i) { return llm_schedules[i] ? llm_schedules[i]->name : NULL; }
-static const char *optim_name(int i) { return llm_optims[i] ? llm_optims[i]->name : NULL; }
-static const char *objective_name(int i) { return llm_objectives[i] ? llm_objectives[i]->name : NULL; }
-static const char *precision_name(int i) { return i == LLM_COMPUTE_F32 ? "f32" : i == LLM_COMPUTE_BF16 ? "bf16" : NULL; }
-static const char *order_name(int i)
+/* Names of table rows and of enums. */
+const char *llm_schedule_word(int i) { return llm_schedules[i] ? llm_schedules[i]->name : NULL; }
+const char *llm_optim_word(int i) { return llm_optims[i] ? llm_optims[i]->name : NULL; }
+const char *llm_objective_word(int i) { return llm_objectives[i] ? llm_objectives[i]->name : NULL; }
+const char *llm_compute_word(int i) { return i == LLM_COMPUTE_F32 ? "f32" : i == LLM_COMPUTE_BF16 ? "bf16" : NULL; }
+const char *llm_order_word(int i)
 {
     static const char *const names[] = {[LLM_ORDER_SHUFFLE] = "shuffle", [LLM_ORDER_RANDOM] = "random", [LLM_ORDER_SEQUENTIAL] = "sequential", NULL};
     return names[i];
 }
 
-static const char *decay_name(int i)
+const char *llm_decay_word(int i)
 {
     static const char *const names[] = {[LLM_DECAY_LINEAR] = "linear", [LLM_DECAY_COSINE] = "cosine", [LLM_DECAY_MINUS_SQRT] = "minus-sqrt", NULL};
     return names[i];
 }
-static const char *stored_name(int i)
+const char *llm_stored_word(int i)
 {
     static const char *const names[] = {[LLM_STORED_F32] = "f32", [LLM_STORED_BF16] = "bf16", [LLM_STORED_INT8] = "int8", NULL};
     return names[i];
 }
-static const char *muon_name(int i)
+const char *llm_muon_word(int i)
 {
     static const char *const names[] = {[LLM_MUON_ORIGINAL] = "original", [LLM_MUON_MATCH_RMS] = "match-rms-adamw", NULL};
     return names[i];
+}
+
+/* Rows are chosen by name, so that the order of a table means nothing. */
+static int index_of(const char *(*word)(int), const char *name)
+{
+    int i = 0;
+    while (word(i) && strcmp(word(i), name) != 0) i++;
+    return i;
+}
+
+void llm_train_options_default(struct llm_train_options *o)
+{
+    *o = (struct llm_train_options){.objective = index_of(llm_objective_word, "lm"), .optimizer = index_of(llm_optim_word, "adamw"),
+                                    .schedule = index_of(llm_schedule_word, "cosine"), .steps = 1000, .batch = 8, .context = 0,
+                                    .accumulate = 1, .lr = 1e-3, .min_lr = -1, .warmup = -1,
+                                    .decay_fraction = .1,
+                                    .beta1 = .9, .beta2 = -1, .eps = 1e-8, .momentum = -1, .nesterov = -1, .muon_lr = -1,
+                                    .weight_decay = .1, .clip = 1, .mask_rate = .15, .fim_rate = .5, .fim_spm_rate = .5,
+                                    .precision = LLM_COMPUTE_BF16,
+                                    .order = LLM_ORDER_SHUFFLE, .eval_every = 250};
 }
 
 enum type { INT, REAL, FLAG, NAME };
@@ -59,20 +69,20 @@ static const struct key {
     {"min_lr", REAL, AT(min_lr), NULL},
     {"warmup", INT, AT(warmup), NULL},
     {"decay_fraction", REAL, AT(decay_fraction), NULL},
-    {"decay_style", NAME, AT(decay_style), decay_name},
-    {"schedule", NAME, AT(schedule), schedule_name},
-    {"optimizer", NAME, AT(optimizer), optim_name},
-    {"objective", NAME, AT(objective), objective_name},
+    {"decay_style", NAME, AT(decay_style), llm_decay_word},
+    {"schedule", NAME, AT(schedule), llm_schedule_word},
+    {"optimizer", NAME, AT(optimizer), llm_optim_word},
+    {"objective", NAME, AT(objective), llm_objective_word},
     {"beta1", REAL, AT(beta1), NULL},
     {"beta2", REAL, AT(beta2), NULL},
     {"eps", REAL, AT(eps), NULL},
     {"momentum", REAL, AT(momentum), NULL},
     {"nesterov", FLAG, AT(nesterov), NULL},
     {"muon_lr", REAL, AT(muon_lr), NULL},
-    {"muon_scale", NAME, AT(muon_scale), muon_name},
+    {"muon_scale", NAME, AT(muon_scale), llm_muon_word},
     {"mup_base_width", INT, AT(mup_base_width), NULL},
     {"z_loss", REAL, AT(z_loss), NULL},
-    {"activations", NAME, AT(activations), stored_name},
+    {"activations", NAME, AT(activations), llm_stored_word},
     {"ema", REAL, AT(ema), NULL},
     {"eval_ema", FLAG, AT(eval_ema), NULL},
     {"weight_decay", REAL, AT(weight_decay), NULL},
@@ -80,8 +90,8 @@ static const struct key {
     {"fim_rate", REAL, AT(fim_rate), NULL},
     {"fim_spm_rate", REAL, AT(fim_spm_rate), NULL},
     {"mask_rate", REAL, AT(mask_rate), NULL},
-    {"precision", NAME, AT(precision), precision_name},
-    {"order", NAME, AT(order), order_name},
+    {"precision", NAME, AT(precision), llm_compute_word},
+    {"order", NAME, AT(order), llm_order_word},
     {"cross_document", FLAG, AT(cross_document), NULL},
     {"overfit_one", FLAG, AT(overfit_one), NULL},
     {"stream", FLAG, AT(stream), NULL},
@@ -215,7 +225,7 @@ int llm_train_options_check(const struct llm_train_options *o, struct llm_err *e
     if (!(o->z_loss >= 0 && isfinite(o->z_loss))) return bad(e, "z_loss", "a number not below 0", o->z_loss);
     if (o->activations != LLM_STORED_F32 && o->checkpoint_every > 0) {
         return llm_fail(e, LLM_EX_USAGE, "--activations: expected f32 with --checkpoint-every, which keeps none, found %s",
-                        stored_name(o->activations));
+                        llm_stored_word(o->activations));
     }
     if (o->carry_state && (o->stream || o->overfit_one)) {
         return llm_fail(e, LLM_EX_USAGE, "--carry-state: expected rows that go on through the data, not with --%s",
@@ -226,12 +236,12 @@ int llm_train_options_check(const struct llm_train_options *o, struct llm_err *e
     if (!(o->eps >= 0)) return bad(e, "eps", "not below 0", o->eps);
     if (!(o->clip >= 0)) return bad(e, "clip", "not below 0", o->clip);
     if (!(o->mask_rate > 0 && o->mask_rate < 1)) return bad(e, "mask_rate", "between 0 and 1", o->mask_rate);
-    if (o->batch < 2 && strcmp(objective_name(o->objective), "contrastive") == 0) {
+    if (o->batch < 2 && strcmp(llm_objective_word(o->objective), "contrastive") == 0) {
         return bad(e, "--objective contrastive: batch", "at least 2 pairs to tell apart", (double)o->batch);
     }
     if (!(o->fim_rate >= 0 && o->fim_rate <= 1)) return bad(e, "fim_rate", "within [0, 1]", o->fim_rate);
     if (!(o->fim_spm_rate >= 0 && o->fim_spm_rate <= 1)) return bad(e, "fim_spm_rate", "within [0, 1]", o->fim_spm_rate);
-    if (o->cross_document && strcmp(objective_name(o->objective), "fim") == 0) {
+    if (o->cross_document && strcmp(llm_objective_word(o->objective), "fim") == 0) {
         return llm_fail(e, LLM_EX_USAGE, "--objective fim cuts documents: not with --cross-document");
     }
     if (!(o->weight_decay >= 0)) return bad(e, "weight_decay", "not below 0", o->weight_decay);

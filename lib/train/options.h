@@ -8,6 +8,7 @@
 struct llm_train_options {
     int64_t steps, batch, context, accumulate; /* a step is batch × accumulate rows of `context` tokens: `accumulate` passes of `batch` rows. Stored
                                                 * is their product alone, "rows" */
+    double epochs;                             /* > 0: the trainer sets steps to so many passes over the data; not stored */
     double lr, min_lr;
     int64_t warmup;
     double decay_fraction;                     /* schedules with a last part */
@@ -32,6 +33,15 @@ struct llm_train_options {
     int64_t eval_every, eval_rows;             /* 0: only at the end; all rows */
     int64_t seed;
 };
+/* Names of rows and values by index, NULL after the last: words of the options of the same name (struct llm_words). */
+const char *llm_objective_word(int i);
+const char *llm_optim_word(int i);
+const char *llm_schedule_word(int i);
+const char *llm_decay_word(int i);
+const char *llm_order_word(int i);
+const char *llm_muon_word(int i);
+const char *llm_stored_word(int i);
+const char *llm_compute_word(int i);
 void llm_train_options_default(struct llm_train_options *o);
 /* New reference; NULL and `e` on failure. */
 json_t *llm_train_options_to_json(const struct llm_train_options *o, struct llm_err *e) LLM_MUST_CHECK;

@@ -23,7 +23,6 @@ static void resolve(struct llm_trainer *t)
     struct llm_train_options *o = &t->o;
     if (o->context == 0) o->context = t->model->config.max_position_embeddings;
     if (o->min_lr < 0) o->min_lr = o->lr / 10;
-    if (o->warmup < 0) o->warmup = o->steps / 10 < 100 ? o->steps / 10 : 100;
     t->optim = llm_optims[o->optimizer];
     if (o->beta2 < 0) o->beta2 = t->optim->beta2;
     if (o->momentum < 0) o->momentum = t->optim->momentum;
@@ -131,6 +130,20 @@ static int place_states(struct llm_trainer *t, struct llm_err *e)
     return 0;
 }
 
+/* Steps of a run that is asked for in epochs, and the warm-up that follows from the number of steps. */
+static int place_steps(struct llm_trainer *t, struct llm_err *e)
+{
+    struct llm_train_options *o = &t->o;
+    if (o->epochs > 0 && !t->data.train) return llm_fail(e, LLM_EX_USAGE, "--epochs: expected data that can be read again (no --stream)");
+    if (o->epochs > 0) {
+        bool streams = t->order.kind == LLM_ORDER_STREAMS;
+        uint64_t windows = streams ? llm_order_stream_windows(&t->order) : llm_order_windows(&t->order);
+        o->steps = (int64_t)ceil(o->epochs * (double)windows / (double)(streams ? 1 : t->rows.n_rows));
+    }
+    if (o->warmup < 0) o->warmup = o->steps / 10 < 100 ? o->steps / 10 : 100;
+    return 0;
+}
+
 int llm_trainer_init(struct llm_trainer *t, const struct llm_train_options *o, struct llm_model *m, struct llm_train_data *d, struct llm_err *e)
 {
     t->o = *o;
@@ -147,7 +160,7 @@ int llm_trainer_init(struct llm_trainer *t, const struct llm_train_options *o, s
     int64_t rows = t->o.batch * t->o.accumulate, eval_rows = t->o.batch > 2048 / t->o.context ? t->o.batch : 2048 / t->o.context;
     if (place_data(t, e) < 0 || llm_trainer_prepare(t, e) < 0 || count_pieces(t, e) < 0) return -1;
     if (llm_rows_init(&t->rows, rows, t->o.context, e) < 0 || llm_rows_init(&t->eval_rows, eval_rows, t->o.context, e) < 0) return -1;
-    if (place_states(t, e) < 0) return -1;
+    if (place_states(t, e) < 0 || place_steps(t, e) < 0) return -1;
     t->token_loss = llm_calloc((size_t)((rows > eval_rows ? rows : eval_rows) * t->o.context), sizeof *t->token_loss, "losses", e);
     if (!t->token_loss) return -1;
     size_t limit = memory_bytes();

@@ -46,6 +46,33 @@ completes() {
     assert_equal "$output" $'constant\ncosine'
 }
 
+@test "presets, chat templates, types, objectives, patterns: words beside files, or alone" {
+    completes llm-train -c n
+    assert_equal "$output" nano
+    completes llm-train --config = bert
+    assert_equal "$output" bert-mini
+    completes llm-train -c f
+    assert_equal "$output" $'file.txt\nfolder'
+    completes llm-bench cost t
+    assert_equal "$output" $'t5-mini\ntiny'
+    completes llm-infer --chat-template ch
+    assert_equal "$output" chatml
+    completes llm-tokenize encode --chat-template f
+    assert_equal "$output" $'file.txt\nfolder'
+    completes llm-tokenize encode --chat-template z
+    assert_equal "$output" zephyr
+    completes llm-tokenize train --pattern l
+    assert_equal "$output" llama3
+    completes llm-train --objective c
+    assert_equal "$output" $'classify\ncontrastive'
+    completes llm-train --optimizer ad
+    assert_equal "$output" $'adagrad\nadam\nadamw'
+    completes llm-train --order r
+    assert_equal "$output" random
+    completes llm-infer --cache-type q
+    assert_equal "$output" $'q4_0\nq8_0'
+}
+
 @test "files for operands and for options that take one; nothing for numbers" {
     completes llm-infer -m f
     assert_equal "$output" $'file.txt\nfolder'

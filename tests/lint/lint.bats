@@ -59,7 +59,7 @@ plant() {
         all=$("$name" --help=all)
         while read -r command; do
             grep -q -e "--$command[= ]" <<< "$all" || fail "$name --help=all lacks --$command"
-        done < <("$name" --complete-options | awk -F'\t' '$1 != "command" { print substr($2, 3) }')
+        done < <("$name" --complete-options | awk -F'\t' '$1 != "command" && $2 != "" { print substr($2, 3) }')
         run -0 "$name" --help
         [[ $output == *"$name"* ]]
         [[ $(wc -l <<< "$output") -le 50 ]] || fail "$name --help: no longer on a screen of 50 lines: see .usual in base/cli.h"
@@ -76,6 +76,69 @@ plant() {
     # a page that is not installed yet cannot be found
     run grep -v -e 'referenced manual not found' -e 'mandoc.db' <<< "$output"
     assert_output ""
+}
+
+@test "manual pages as they are rendered: options that exist, quotes that end where they should" {
+    run -0 tests/lint/rendered.sh "$BIN" man/*.[17]
+    assert_output ""
+}
+
+@test "the check of rendered pages sees words that became options, and quotes within quotes" {
+    cat > "$BATS_TEST_TMPDIR/page.1" << 'EOF'
+.Dd November 22, 2026
+.Dt PAGE 1
+.Os
+.Sh NAME
+.Nm page
+.Nd a page
+.Sh DESCRIPTION
+Documents stand alone
+.Pq unless Fl -cross-document is given ;
+see
+.Sq a , Sq b .
+EOF
+    run -1 tests/lint/rendered.sh "$BIN" "$BATS_TEST_TMPDIR/page.1"
+    assert_line --partial 'rendered: -is'
+    assert_line --partial 'rendered: -given'
+    assert_line --partial '‘a, ‘b’'
+    refute_line --partial 'cross-document'
+}
+
+# each_command: PROGRAM and, where it has some, COMMAND, one a line
+each_command() {
+    local source name
+    for source in bin/llm-*.c; do
+        name=$(basename "$source" .c)
+        "$name" --complete-options | awk -F'\t' -v name="$name" '$1 == "command" { print name, $2; some = 1 } END { if (!some) print name }'
+    done
+}
+
+@test "other names stand for options there are, no option or other name is given twice, and the manual lists each" {
+    local command page
+    while read -r command; do
+        page=man/${command%% *}.1
+        # shellcheck disable=SC2086  # a program and its command
+        $command --complete-options | awk -F'\t' '$1 != "command" && $2 != "" { print $2; if ($1 != "") print $1 }' > "$BATS_TEST_TMPDIR/own"
+        # shellcheck disable=SC2086
+        $command --complete-aliases > "$BATS_TEST_TMPDIR/names"
+        run cut -f 2 "$BATS_TEST_TMPDIR/names"
+        [[ -z $(sort "$BATS_TEST_TMPDIR/own" <(echo "$output") | sed '/^$/d' | uniq -d) ]] || fail "$command: $(sort "$BATS_TEST_TMPDIR/own" <(echo "$output") | uniq -d)"
+        while IFS=$'\t' read -r kind word option; do
+            [[ $kind == foreign ]] && continue
+            grep -qxF -e "$option" "$BATS_TEST_TMPDIR/own" || fail "$command: $word stands for $option, which there is not"
+            grep -qxF -e ".It Li $word Ta Fl ${option#-}" "$page" || fail "$page: missing: $word for $option"
+        done < "$BATS_TEST_TMPDIR/names"
+    done < <(each_command)
+}
+
+@test "the manual names each word of a choice that comes from a table" {
+    local command page word
+    while read -r command; do
+        page=$(mandoc -T utf8 -O width=200 "man/${command%% *}.1" | col -b)
+        while read -r word; do
+            grep -qwF -e "$word" <<< "$page" || fail "man/${command%% *}.1: missing: $word"
+        done < <($command --complete-options | awk -F'\t' '$1 != "command" { print $3 "|" $5 }' | tr '|' '\n' | grep -E '^[a-z0-9_-]+$')
+    done < <(each_command)
 }
 
 @test "the top level holds only what it should" {

@@ -65,7 +65,8 @@ const char *llm_chat_builtin(const char *name)
     return NULL;
 }
 
-const char *llm_chat_builtin_name(size_t i)
+const char *llm_chat_builtin_word(int i)
 {
-    return i < sizeof builtins / sizeof *builtins ? builtins[i].name : NULL;
+    enum { N = sizeof builtins / sizeof *builtins };
+    return i < N ? builtins[i].name : NULL;
 }

@@ -23,7 +23,7 @@ struct llm_chat_template *llm_chat_template_create(const char *text, size_t n, c
 void llm_chat_template_destroy(struct llm_chat_template *t);
 /* The text of a built-in template ("chatml", "llama3", …) or NULL; the names, one after another, NULL at the end. */
 const char *llm_chat_builtin(const char *name);
-const char *llm_chat_builtin_name(size_t i);
+const char *llm_chat_builtin_word(int i);
 
 struct llm_chat_options {
     bool add_generation_prompt; /* end with what begins the assistant's turn */

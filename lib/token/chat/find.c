@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include "base/suggest.h"
 #include "io/checkpoint.h"
 #include "io/sniff.h"
 
@@ -113,7 +114,11 @@ static int from_spec(struct llm_chat *c, const char *spec, struct llm_err *e)
     if (builtin) return make(c, spec, builtin, strlen(builtin), e);
     int got = read_file(spec, &text, e);
     if (got == 0) {
-        llm_fail(e, EX_NOINPUT, "%s: no such file, and no built-in chat template of that name", spec);
+        struct llm_suggest near;
+        const char *name;
+        llm_suggest_begin(&near, spec);
+        for (int i = 0; (name = llm_chat_builtin_word(i)); i++) llm_suggest_add(&near, name, name);
+        llm_fail(e, EX_NOINPUT, "%s: no such file, and no built-in chat template of that name%s", spec, llm_suggest_text(&near, ""));
     } else if (got > 0) {
         size_t at = 0;
         while (at < text.n && strchr(" \t\r\n", text.p[at]) && text.p[at]) at++;

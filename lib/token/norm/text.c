@@ -111,7 +111,7 @@ static int read_replace(struct llm_norm *s, const json_t *o, struct llm_err *e)
     const char *text = regex ? regex : string;
     if (!text || !*text || !content)
         return llm_fail(e, EX_DATAERR, "expected a pattern ('Regex' or 'String') and a content");
-    if (regex && !(s->regex = llm_regex_create(regex, e)))
+    if (regex && !(s->regex = llm_regex_create(regex, "pattern of the normaliser Replace", e)))
         return -1;
     return llm_buf_put(&s->text, text, strlen(text), e) < 0 || llm_buf_put(&s->content, content, strlen(content), e) < 0 ? -1 : 0;
 }

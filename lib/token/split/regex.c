@@ -11,6 +11,7 @@
 struct llm_regex {
     pcre2_code *code;
     size_t lookbehind; /* bytes */
+    const char *what;  /* in messages */
 };
 
 struct llm_regex_state {
@@ -53,18 +54,19 @@ static bool may_recurse(const char *p)
     return false;
 }
 
-struct llm_regex *llm_regex_create(const char *pattern, struct llm_err *e)
+struct llm_regex *llm_regex_create(const char *pattern, const char *what, struct llm_err *e)
 {
     struct llm_buf text = {0};
     int code;
     PCRE2_SIZE where;
     uint32_t behind = 0;
-    struct llm_regex *r = llm_calloc(1, sizeof *r, "a split pattern", e);
+    struct llm_regex *r = llm_calloc(1, sizeof *r, what, e);
     if (!r)
         return NULL;
+    r->what = what;
     if (*pattern == '\0' || translate(pattern, &text, e) < 0) {
         if (*pattern == '\0')
-            llm_fail(e, EX_DATAERR, "split pattern: expected a regular expression, found nothing");
+            llm_fail(e, EX_DATAERR, "%s: expected a regular expression, found nothing", what);
         goto fail;
     }
     r->code = pcre2_compile((PCRE2_SPTR)text.p, text.n, PCRE2_UTF | PCRE2_UCP | PCRE2_DOLLAR_ENDONLY | PCRE2_NEVER_BACKSLASH_C, &code,
@@ -72,7 +74,7 @@ struct llm_regex *llm_regex_create(const char *pattern, struct llm_err *e)
     if (!r->code) {
         PCRE2_UCHAR why[200] = "";
         pcre2_get_error_message(code, why, sizeof why);
-        llm_fail(e, EX_DATAERR, "split pattern '%s': %s", pattern, (const char *)why);
+        llm_fail(e, EX_DATAERR, "%s '%s': %s", what, pattern, (const char *)why);
         goto fail;
     }
     if (!may_recurse(pattern))
@@ -145,11 +147,11 @@ static void limit_steps(struct llm_regex_state *m, size_t n)
     pcre2_set_match_limit(m->context, (uint32_t)steps);
 }
 
-static int gave_up(int code, struct llm_err *e)
+static int gave_up(const struct llm_regex *r, int code, struct llm_err *e)
 {
     PCRE2_UCHAR why[200] = "";
     pcre2_get_error_message(code, why, sizeof why);
-    return llm_fail(e, EX_DATAERR, "split pattern gave up: %s", (const char *)why);
+    return llm_fail(e, EX_DATAERR, "%s gave up: %s", r->what, (const char *)why);
 }
 
 int llm_regex_find(struct llm_regex_state *m, const unsigned char *text, size_t at, size_t n, size_t *from, size_t *to, struct llm_err *e)
@@ -159,7 +161,7 @@ int llm_regex_find(struct llm_regex_state *m, const unsigned char *text, size_t 
     if (got == PCRE2_ERROR_NOMATCH)
         return 0;
     if (got < 0)
-        return gave_up(got, e);
+        return gave_up(m->regex, got, e);
     const PCRE2_SIZE *v = pcre2_get_ovector_pointer(m->data);
     *from = v[0] < at ? at : v[0]; /* \K in a look-behind can move a match back */
     *to = v[1];
@@ -191,7 +193,7 @@ long llm_regex_next(struct llm_regex_state *m, const unsigned char *text, size_t
         if (got == PCRE2_ERROR_NOMATCH)
             return (long)valid;
         if (got < 0)
-            return gave_up(got, e);
+            return gave_up(m->regex, got, e);
         const PCRE2_SIZE *v = pcre2_get_ovector_pointer(m->data);
         size_t from = v[0] + start, to = v[1] + start;
         if (from > at)

@@ -6,6 +6,8 @@
 const struct llm_split_row *const llm_split_rows[] = {&llm_split_gpt2, &llm_split_llama3, &llm_split_cl100k, &llm_split_qwen2,
                                                       &llm_split_o200k, NULL};
 
+const char *llm_split_word(int i) { return llm_split_rows[i] ? llm_split_rows[i]->name : NULL; }
+
 static const struct llm_split_row *find(const char *pattern)
 {
     for (size_t i = 0; llm_split_rows[i]; i++) {
@@ -28,7 +30,7 @@ int llm_split_init(struct llm_split *s, const char *pattern, struct llm_err *e)
     if (!s->pattern)
         return llm_no_memory(e, "a split pattern");
     if (!s->row) {
-        s->regex = llm_regex_create(pattern, e);
+        s->regex = llm_regex_create(pattern, "split pattern", e);
         if (!s->regex) {
             llm_split_release(s);
             return -1;

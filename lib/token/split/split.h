@@ -24,6 +24,8 @@ struct llm_split_row {
 };
 /* NULL-terminated by name. To add one: a file with its row, and its address in split.c. */
 extern const struct llm_split_row *const llm_split_rows[];
+/* Name of row i, NULL after the last (struct llm_words). */
+const char *llm_split_word(int i);
 extern const struct llm_split_row llm_split_gpt2, llm_split_llama3, llm_split_cl100k, llm_split_qwen2, llm_split_o200k;
 
 /* A splitter: a row, or a compiled pattern. Immutable; shared by threads. */
@@ -38,7 +40,8 @@ void llm_split_release(struct llm_split *s);
 
 /* ---- patterns that no row knows (regex.c) ---- */
 struct llm_regex;
-struct llm_regex *llm_regex_create(const char *pattern, struct llm_err *e) LLM_MUST_CHECK;
+/* `what` (kept): what the pattern is called in messages, "split pattern". */
+struct llm_regex *llm_regex_create(const char *pattern, const char *what, struct llm_err *e) LLM_MUST_CHECK;
 void llm_regex_destroy(struct llm_regex *r);
 size_t llm_regex_lookbehind(const struct llm_regex *r); /* bytes before a piece that its match may look at */
 struct llm_regex_state; /* a thread's working memory */

@@ -11,6 +11,8 @@
 #include <cmocka.h>
 
 #include "base/cli.h"
+#include "base/suggest.h"
+#include "base/utf8.h"
 
 struct args {
     struct llm_common common;
@@ -18,7 +20,7 @@ struct args {
     double temp;
     const char *name;
     struct llm_strs list;
-    int kind, flag;
+    int kind, flag, planet;
 };
 static const struct llm_opt options[] = {
     {'l', "layer", "N", "only layer N [all]", LLM_INT, offsetof(struct args, layer), 0, 100, NULL},
@@ -27,11 +29,20 @@ static const struct llm_opt options[] = {
     {0, "name", "S", "a name", LLM_STR, offsetof(struct args, name), 0, 0, NULL},
     {0, "list", "S", "names", LLM_LIST, offsetof(struct args, list), 0, 0, NULL},
     {0, "kind", "K", "kind", LLM_CHOICE, offsetof(struct args, kind), 0, 0, "bpe|byte|char"},
+    {0, "planet", "P", "one of %w", LLM_CHOICE, offsetof(struct args, planet), 0, 0, NULL},
     {'f', "flag", NULL, "a flag", LLM_FLAG, offsetof(struct args, flag), 0, 0, NULL},
     {0},
 };
+static const char *planet(int i)
+{
+    static const char *const names[] = {"mercury", "venus", "earth", NULL};
+    return names[i];
+}
+static const struct llm_words tables[] = {{"planet", planet}, {0}};
+static const struct llm_alias aliases[] = {{"--temperature", "temp"}, {"-T", "temp"}, {"-sys", "name"}, {0}};
+static const struct llm_foreign foreign[] = {{"--lora", "no adapters"}, {"-ngl", "no devices"}, {0}};
 static const struct llm_cli cli = {.name = "llm-test", .summary = "a test", .usage = "[OPTION]... [FILE]...", .examples = "llm-test x",
-                                   .options = options, .common = LLM_COMMON_ALL};
+                                   .options = options, .common = LLM_COMMON_ALL, .words = tables, .aliases = aliases, .foreign = foreign};
 
 static int parse(struct args *a, ...)
 {
@@ -85,6 +96,109 @@ static void values(void **state)
     free(a.list.v);
 }
 
+static void other_names(void **state)
+{
+    struct args a = {.layer = -1};
+    (void)state;
+    parse(&a, "--temperature=2", "-sys", "x", "--planet", "Earth", NULL);
+    assert_true(a.temp == 2);
+    assert_string_equal(a.name, "x");
+    assert_int_equal(a.planet, 2); /* the row of the table, in any case */
+    parse(&a, "-T3", "--tempera", "4", "--la=7", NULL);
+    assert_true(a.temp == 4);
+    assert_int_equal(a.layer, 7);
+    assert_ptr_equal(llm_cli_option(&cli, "temperature"), llm_cli_option(&cli, "temp"));
+    assert_null(llm_cli_option(&cli, "tem")); /* whole names only */
+}
+
+static void operands_move_behind_options(void **state)
+{
+    char *argv[] = {"llm-test", "one", "-f", "two", "-l", "3", "--", "-x", "three", NULL};
+    struct args a = {.layer = -1};
+    (void)state;
+    for (int turn = 0; turn < 2; turn++) { /* parsing once more finds the same */
+        int rest = llm_cli_parse(&cli, &a, 9, argv);
+        assert_int_equal(rest, 5);
+        assert_string_equal(argv[rest], "one");
+        assert_string_equal(argv[rest + 1], "two");
+        assert_string_equal(argv[rest + 2], "-x");
+        assert_string_equal(argv[rest + 3], "three");
+        assert_int_equal(a.layer, 3);
+    }
+}
+
+static void misuse_says_what_helps(void **state)
+{
+    static const struct { const char *word, *value, *text; } rows[] = {
+        {"--tmep", "1", "unknown option '--tmep' (did you mean --temp?)"},
+        {"--temprature", "1", "(did you mean --temp?)"},
+        {"--l", "1", "option '--l' is ambiguous: --layer, --list"},
+        {"--planet", "erath", "expected one of mercury|venus|earth, found 'erath' (did you mean earth?)"},
+        {"--kind", "bytr", "(did you mean byte?)"},
+        {"--lora", "x", "there is no --lora here: no adapters"},
+        {"-ngl", "9", "there is no -ngl here: no devices"},
+        {"-fZ", NULL, "unknown option '-Z' in '-fZ'"},
+        {"--flag=1", NULL, "option '--flag' takes no argument, found '1'"},
+        {"--temp", NULL, "option '--temp' needs an argument"}};
+    char text[1000];
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        assert_int_equal(exit_of(text, sizeof text, rows[i].word, rows[i].value), 2);
+        if (!strstr(text, rows[i].text)) fail_msg("%s: expected '%s', found '%s'", rows[i].word, rows[i].text, text);
+    }
+}
+
+static void json_takes_the_same_names(void **state)
+{
+    static const struct { const char *json; int status; } bad[] = {{"{\"layer\": 101}", 65}, {"{\"temp\": \"x\"}", 65}, {"{\"layer\": 1.5}", 65},
+                                                                    {"{\"temp\": 1, \"temperature\": 1}", 65}, {"{\"flag\": 1}", 65}};
+    struct args a = {.layer = -1, .temp = .5};
+    struct llm_err e = {0};
+    (void)state;
+    json_t *o = json_loads("{\"layer\": 3, \"temperature\": 2, \"flag\": true, \"size\": 9, \"seed\": null, \"other\": 1}", 0, NULL);
+    assert_int_equal(llm_cli_take_json(&cli, "layer|temp|flag|seed", &a, o, &e), 0);
+    assert_int_equal(a.layer, 3);
+    assert_true(a.temp == 2 && a.flag == 1 && a.size == 0);
+    assert_int_equal(json_object_size(o), 2); /* size is not allowed here, other is no option */
+    json_decref(o);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        o = json_loads(bad[i].json, 0, NULL);
+        assert_int_equal(llm_cli_take_json(&cli, "layer|temp|flag", &a, o, &e), -1);
+        assert_int_equal(e.status, bad[i].status);
+        json_decref(o);
+    }
+}
+
+static void edit_distances(void **state)
+{
+    static const struct { const char *a, *b; int d; } rows[] = {
+        {"", "", 0}, {"abc", "", 3}, {"", "ab", 2}, {"temp", "tmep", 1}, {"top-k", "top_k", 0}, {"TOP-K", "top-k", 0}, {"kitten", "sitting", 3},
+        {"ca", "abc", 3}, {"learning-rate", "learningrate", 1}};
+    char longer[100] = {0};
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        assert_int_equal(llm_edit_distance(rows[i].a, rows[i].b), rows[i].d);
+        assert_int_equal(llm_edit_distance(rows[i].b, rows[i].a), rows[i].d);
+    }
+    memset(longer, 'x', sizeof longer - 1);
+    assert_true(llm_edit_distance(longer, "x") > 1000);
+}
+
+static void escapes(void **state)
+{
+    static const struct { const char *from, *to; } rows[] = {
+        {"plain \\ text", "plain \\ text"}, {"a\nb\tc\r", "a\\nb\\tc\\r"}, {"\x1b[0m", "\\x1b[0m"}, {"\x7f", "\\x7f"}, {"\xff\xc3", "\\xff\\xc3"},
+        {"gr\xc3\xbc\xc3\x9f", "gr\xc3\xbc\xc3\x9f"}, {"\xc2\x9b", "\\xc2\\x9b"}, {"\xe2\x80\xae!", "\\xe2\\x80\\xae!"}};
+    char out[100], small[6];
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        assert_int_equal(llm_utf8_escape(rows[i].from, strlen(rows[i].from), out, sizeof out), strlen(rows[i].to));
+        assert_string_equal(out, rows[i].to);
+    }
+    assert_int_equal(llm_utf8_escape("ab\x1bz", 4, small, sizeof small), 2); /* what does not fit is not begun */
+    assert_string_equal(small, "ab");
+}
+
 static void misuse(void **state)
 {
     static const struct { const char *word, *value; } rows[] = {
@@ -111,6 +225,8 @@ static void help_is_success(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(values), cmocka_unit_test(misuse), cmocka_unit_test(help_is_success)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(values), cmocka_unit_test(other_names), cmocka_unit_test(operands_move_behind_options),
+        cmocka_unit_test(misuse), cmocka_unit_test(misuse_says_what_helps), cmocka_unit_test(json_takes_the_same_names),
+        cmocka_unit_test(edit_distances), cmocka_unit_test(escapes), cmocka_unit_test(help_is_success)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

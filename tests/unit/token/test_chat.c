@@ -259,8 +259,8 @@ static void builtin_templates_mark_the_assistant(void **state)
     json_t *messages = llm_json_parse(talk, sizeof talk - 1, &e);
     (void)state;
     assert_null(llm_chat_builtin("none such"));
-    for (size_t i = 0; llm_chat_builtin_name(i); i++) {
-        const char *text = llm_chat_builtin(llm_chat_builtin_name(i));
+    for (int i = 0; llm_chat_builtin_word(i); i++) {
+        const char *text = llm_chat_builtin(llm_chat_builtin_word(i));
         struct rendering r, plain;
         struct llm_buf b = {0};
         for (const char *p = text; *p;) {
@@ -274,7 +274,7 @@ static void builtin_templates_mark_the_assistant(void **state)
         }
         render(&r, text, strlen(text), messages, NULL, &o, true);
         render(&plain, b.p, b.n, messages, NULL, &o, true);
-        if (r.status < 0 || plain.status < 0) fail_msg("%s: %s%s", llm_chat_builtin_name(i), r.e.text, plain.e.text);
+        if (r.status < 0 || plain.status < 0) fail_msg("%s: %s%s", llm_chat_builtin_word(i), r.e.text, plain.e.text);
         assert_string_equal(r.out.p, plain.out.p);
         assert_int_equal(r.spans.n, 2);
         assert_int_equal(plain.spans.n, 2);

@@ -68,11 +68,11 @@ static int fill_pool(void **state)
 {
     (void)state;
     assert_int_equal(llm_kernels_init(NULL), 0);
-    letter = llm_regex_create("\\p{L}", NULL);
-    number = llm_regex_create("\\p{N}", NULL);
-    space = llm_regex_create("\\s", NULL);
-    upper = llm_regex_create("[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]", NULL);
-    lower = llm_regex_create("[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]", NULL);
+    letter = llm_regex_create("\\p{L}", "pattern", NULL);
+    number = llm_regex_create("\\p{N}", "pattern", NULL);
+    space = llm_regex_create("\\s", "pattern", NULL);
+    upper = llm_regex_create("[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]", "pattern", NULL);
+    lower = llm_regex_create("[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]", "pattern", NULL);
     while (n_pool < sizeof pool / sizeof *pool) {
         uint32_t cp = draw(3) ? draw(0x3000) : draw(0x110000);
         if ((cp < 0xD800 || cp > 0xDFFF) && same_classes(cp))
@@ -93,7 +93,7 @@ static void splitter_is_pattern(void **state)
     const struct llm_split_row *row = *state;
     for (size_t spelling = 0; spelling < 3 && row->patterns[spelling]; spelling++) {
         struct llm_err e = {0};
-        struct llm_regex *r = llm_regex_create(row->patterns[spelling], &e);
+        struct llm_regex *r = llm_regex_create(row->patterns[spelling], "pattern", &e);
         if (!r)
             fail_msg("%s", e.text);
         struct llm_regex_state *m = llm_regex_state_create(r, &e);
@@ -118,7 +118,7 @@ static void splitter_is_pattern(void **state)
 static void cut_text_gives_no_other_piece(void **state)
 {
     const struct llm_split_row *row = *state;
-    struct llm_regex *r = llm_regex_create(row->patterns[0], NULL);
+    struct llm_regex *r = llm_regex_create(row->patterns[0], "pattern", NULL);
     struct llm_regex_state *m = llm_regex_state_create(r, NULL);
     int early = 0;
     for (int round = 0; round < 3000; round++) {
@@ -202,7 +202,7 @@ static void other_patterns(void **state)
     };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct llm_regex *r = llm_regex_create(cases[i].pattern, NULL);
+        struct llm_regex *r = llm_regex_create(cases[i].pattern, "pattern", NULL);
         struct llm_regex_state *m = llm_regex_state_create(r, NULL);
         size_t n = strlen(cases[i].text), k = 0;
         for (size_t at = 0; at < n; k++) {
@@ -220,12 +220,12 @@ static void bad_patterns(void **state)
 {
     struct llm_err e = {0};
     (void)state;
-    assert_null(llm_regex_create("(", &e));
+    assert_null(llm_regex_create("(", "pattern", &e));
     assert_int_equal(e.status, EX_DATAERR);
-    assert_null(llm_regex_create("", &e));
+    assert_null(llm_regex_create("", "pattern", &e));
     assert_int_equal(e.status, EX_DATAERR);
     /* one that explodes gives up by name instead of running for ever */
-    struct llm_regex *r = llm_regex_create("(?:a+)+$", &e);
+    struct llm_regex *r = llm_regex_create("(?:a+)+$", "pattern", &e);
     struct llm_regex_state *m = llm_regex_state_create(r, &e);
     unsigned char text[64];
     memset(text, 'a', sizeof text);
@@ -236,7 +236,7 @@ static void bad_patterns(void **state)
     llm_regex_state_destroy(m);
     llm_regex_destroy(r);
     /* one that calls itself without end is the empty match, or an error: it comes back */
-    r = llm_regex_create("|(?0)|", &e);
+    r = llm_regex_create("|(?0)|", "pattern", &e);
     m = llm_regex_state_create(r, &e);
     (void)llm_regex_next(m, (const unsigned char *)"}a", 0, 2, true, &e);
     llm_regex_state_destroy(m);

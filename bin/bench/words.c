@@ -1,0 +1,28 @@
+/* llm-bench: words of options, other names of options, and options that other tools have (llama-bench, llama-perplexity). */
+#include "bin/bench/bench.h"
+#include "bin/foreign.h"
+#include "infer/kv.h"
+#include "model/preset.h"
+#include "quant/quant.h"
+#include "train/options.h"
+
+const struct llm_words bench_speed_words[] = {{"config", llm_preset_word}, {"type", llm_quant_word}, {"cache-type", llm_kv_word}, {0}};
+const struct llm_words bench_quality_words[] = {{"cache-type", llm_kv_word}, {0}};
+const struct llm_words bench_train_words[] = {{"config", llm_preset_word}, {"activations", llm_stored_word}, {0}};
+const struct llm_words bench_cost_words[] = {{NULL, llm_preset_word}, {0}};
+
+const struct llm_alias bench_speed_aliases[] = {{"--n-prompt", "prompt"},     {"--n-gen", "generate"},   {"--n-depth", "depth"},
+                                                {"--repetitions", "runs"},    {"--batch-size", "batch"}, {0}};
+const struct llm_alias bench_quality_aliases[] = {{"--ctx-size", "context"}, {"--batch-size", "batch"}, {"-t", "threads"}, {0}};
+const struct llm_alias bench_train_aliases[] = {{"--batch-size", "batch"}, {"--block-size", "context"}, {"--seq-len", "context"},
+                                                {"--gradient-accumulation-steps", "accumulate"}, {"-t", "threads"}, {0}};
+
+const struct llm_foreign bench_foreign[] = {
+    FOREIGN_DEVICES,
+    {"--ubatch-size", "-b is the number of tokens that are computed at once"},
+    {"--cache-type-k", "--cache-type is the type of keys and of values"},
+    {"--cache-type-v", "--cache-type is the type of keys and of values"},
+    {"--perplexity", "llm-bench quality measures it"},
+    {"--chunks", "-n is the number of tokens of each file that are measured"},
+    {"--file", "texts are operands"},
+    {0}};

@@ -1,0 +1,97 @@
+/* llm-infer: words of options, other names of options, and options that other tools have. */
+#include "bin/foreign.h"
+#include "bin/infer/infer.h"
+
+const struct llm_words infer_words[] = {{"cache-type", llm_kv_word}, {"chat-template", llm_chat_builtin_word}, {0}};
+
+const struct llm_alias infer_aliases[] = {
+    {"--temperature", "temp"},
+    {"--max-tokens", "tokens"},
+    {"--max-new-tokens", "tokens"},
+    {"--n-predict", "tokens"},
+    {"--num-predict", "tokens"},
+    {"--ctx-size", "context"},
+    {"--num-ctx", "context"},
+    {"--max-model-len", "context"},
+    {"--repetition-penalty", "repeat-penalty"},
+    {"--typical-p", "typical"},
+    {"--stop-sequence", "stop"},
+    {"--reverse-prompt", "stop"},
+    {"-r", "stop"},
+    {"--system-prompt", "system"},
+    {"-sys", "system"},
+    {"--conversation", "chat"},
+    {"-cnv", "chat"},
+    {"--batch-size", "batch"},
+    {"--kv-cache-dtype", "cache-type"},
+    {"--num-return-sequences", "samples"},
+    {"--max-num-seqs", "parallel"},
+    {"-np", "parallel"},
+    {"--embedding", "embed"},
+    {"--embeddings", "embed"},
+    {"-s", "seed"},
+    {"-t", "threads"},
+    {0}};
+
+#define NO_ADAPTERS "adapters are not applied to a model while it runs; load a model into whose weights the adapter was merged"
+#define NO_SERVER "nothing listens on a network; --jsonl answers requests on standard input, a line each, many at once"
+#define NO_SAMPLER "this step of sampling does not exist here; those that do are under 'Choosing tokens' in --help=all"
+#define NO_GRAMMAR "what the model writes cannot be constrained by a grammar or a schema"
+#define MODEL_SAYS_ROPE "the model's configuration says how positions are scaled (rope_scaling in config.json)"
+#define CONTEXT_STAYS "nothing is dropped from a context: a text ends when the context of -c tokens is full"
+#define AS_WRITTEN "texts are taken as they are written; in bash $'...' makes new lines and tabulators of \\n and \\t"
+const struct llm_foreign infer_foreign[] = {
+    FOREIGN_DEVICES,
+    {"--lora", NO_ADAPTERS},
+    {"--lora-scaled", NO_ADAPTERS},
+    {"--adapter", NO_ADAPTERS},
+    {"--enable-lora", NO_ADAPTERS},
+    {"--control-vector", "control vectors cannot be applied"},
+    {"--server", NO_SERVER},
+    {"--port", NO_SERVER},
+    {"--host", NO_SERVER},
+    {"--api-key", NO_SERVER},
+    {"--cont-batching", "prompts of --jsonl always share the passes of the model, at most --parallel of them at once"},
+    {"--ubatch-size", "-b is the number of tokens that are computed at once"},
+    {"--cache-type-k", "--cache-type is the type of keys and of values"},
+    {"--cache-type-v", "--cache-type is the type of keys and of values"},
+    {"--prompt-cache", "--kv-out saves the cache of a prompt, and --kv-in begins with it"},
+    {"--model-draft", "a second model cannot draft; --draft-max lets the model's own further layers do it"},
+    {"--hf-file", "nothing is downloaded: -m takes a file or a folder"},
+    {"--interactive", "--chat answers turns of a conversation"},
+    {"--instruct", "--chat answers turns of a conversation"},
+    {"--no-display-prompt", "the prompt is printed only if --echo asks for it"},
+    {"--verbose-prompt", "--score prints the prompt's tokens"},
+    {"--logprobs", "--score prints the log-probability of each token"},
+    {"--perplexity", "llm-bench quality measures it; --score prints the log-probability of each token"},
+    {"--stream", "text is always written as it comes"},
+    {"--do-sample", "tokens are drawn at random unless --temp is 0"},
+    {"--num-beams", "there is no beam search; --samples makes several completions"},
+    {"--best-of", "--samples makes several completions, and all are printed"},
+    {"--dtype", "--precision says what products are computed in, --cache-type how keys and values are stored"},
+    {"--quantization", "llm-quantize stores a model in fewer bits"},
+    {"--load-in-8bit", "llm-quantize stores a model in fewer bits"},
+    {"--load-in-4bit", "llm-quantize stores a model in fewer bits"},
+    {"--escape", AS_WRITTEN},
+    {"--no-escape", AS_WRITTEN},
+    {"--keep", CONTEXT_STAYS},
+    {"--context-shift", CONTEXT_STAYS},
+    {"--rope-scaling", MODEL_SAYS_ROPE},
+    {"--rope-scale", MODEL_SAYS_ROPE},
+    {"--rope-freq-base", MODEL_SAYS_ROPE},
+    {"--rope-freq-scale", MODEL_SAYS_ROPE},
+    {"--yarn-orig-ctx", MODEL_SAYS_ROPE},
+    {"--grammar", NO_GRAMMAR},
+    {"--grammar-file", NO_GRAMMAR},
+    {"--json-schema", NO_GRAMMAR},
+    {"--image", "only text is read"},
+    {"--mmproj", "only text is read"},
+    {"--samplers", "the order is fixed: the one of 'Choosing tokens' in --help=all"},
+    {"--mirostat", NO_SAMPLER},
+    {"--tfs", NO_SAMPLER},
+    {"--xtc-probability", NO_SAMPLER},
+    {"--dry-multiplier", NO_SAMPLER},
+    {"--dynatemp-range", NO_SAMPLER},
+    {"--top-nsigma", NO_SAMPLER},
+    {"--top-a", NO_SAMPLER},
+    {0}};

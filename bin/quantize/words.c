@@ -1,0 +1,30 @@
+/* llm-quantize: words of options, other names of options, and options that other tools have. */
+#include "bin/quantize/words.h"
+#include "bin/foreign.h"
+#include "quant/quant.h"
+
+const struct llm_words quantize_words[] = {{"type", llm_quant_word}, {0}};
+
+const struct llm_alias quantize_aliases[] = {{"--outtype", "type"}, {"--ftype", "type"}, {"--exclude", "except"}, {"--include", "only"}, {0}};
+
+#define BY_NAME "--only and --except choose tensors by name; the others stay as they are"
+#define BY_TYPE "-t names the type, which has its number of bits and its block size"
+#define NO_DATA "types are rounded to without calibration data"
+const struct llm_foreign quantize_foreign[] = {
+    FOREIGN_DEVICES,
+    {"--outfile", "the output is the second operand: llm-quantize -t TYPE IN OUT"},
+    {"-o", "the output is the second operand: llm-quantize -t TYPE IN OUT"},
+    {"--imatrix", NO_DATA},
+    {"--calibration", NO_DATA},
+    {"--dataset", NO_DATA},
+    {"--bits", BY_TYPE},
+    {"--wbits", BY_TYPE},
+    {"--group-size", BY_TYPE},
+    {"--pure", "all matrices get the type of -t that --only and --except do not leave out"},
+    {"--leave-output-tensor", BY_NAME},
+    {"--tensor-type", BY_NAME},
+    {"--output-tensor-type", BY_NAME},
+    {"--token-embedding-type", BY_NAME},
+    {"--allow-requantize", "quantised tensors may always be stored in another type"},
+    {"--keep-split", "--split-max-size and --split-max-tensors write GGUF in parts"},
+    {0}};

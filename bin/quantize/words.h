@@ -1,0 +1,11 @@
+/* llm-quantize: tables of its command line. */
+#ifndef BIN_QUANTIZE_WORDS_H
+#define BIN_QUANTIZE_WORDS_H
+
+#include "base/cli.h"
+
+extern const struct llm_words quantize_words[];
+extern const struct llm_alias quantize_aliases[];
+extern const struct llm_foreign quantize_foreign[];
+
+#endif

@@ -1,0 +1,23 @@
+/* UTF-8, decoded strictly: no overlong forms, no surrogates, nothing above U+10FFFF. */
+#ifndef LLM_BASE_UTF8_H
+#define LLM_BASE_UTF8_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Length of the character at p (n > 0 bytes are there): 1 to 4 with *cp filled; 0: not UTF-8; -1: cut short, valid so far. */
+int llm_utf8_next(const unsigned char *p, size_t n, uint32_t *cp);
+/* Writes `cp` (< 0x110000) and returns its length, 1 to 4. */
+int llm_utf8_put(uint32_t cp, unsigned char out[4]);
+/* Offset of the first byte that is not UTF-8 (a cut character at the end counts), or n. */
+size_t llm_utf8_invalid(const unsigned char *p, size_t n);
+/* How many of the n bytes end with a whole character: less than n if the last character is cut short and more bytes may complete it. */
+size_t llm_utf8_complete(const char *s, size_t n);
+/* Whether a terminal would act on the character instead of showing it: control characters (C0, DEL, C1), line and paragraph separators, and the
+ * marks that change the direction of writing. */
+int llm_utf8_is_control(uint32_t cp);
+/* Copies n bytes to `out` in a form that is safe to show on one line: control characters as \n, \t, \r or \xHH a byte, bytes that are not UTF-8
+ * as \xHH. Ends with NUL; stops before what does not fit into `room` bytes. Returns the length. */
+size_t llm_utf8_escape(const char *text, size_t n, char *out, size_t room);
+
+#endif

@@ -1,0 +1,164 @@
+# Options as people write them: other names, abbreviations, slips, options of other tools.
+load ../helper
+
+setup() {
+    M=$ROOT/tests/golden/tiny
+    P='Once upon a time there was a red cat.'
+}
+
+@test "an unknown option names the nearest, whatever the slip" {
+    refused 2 "unknown option '--tmep' (did you mean --temp?)" llm-infer -m "$M" --tmep 1 x
+    refused 2 "unknown option '--tok_k' (did you mean --top-k?)" llm-infer -m "$M" --tok_k=1 x
+    refused 2 "unknown option '--pecision' (did you mean --precision?)" llm-infer -m "$M" --pecision f32 x
+    refused 2 "unknown option '--temprature' (did you mean --temp?)" llm-infer -m "$M" --temprature 1 x # by way of --temperature
+    refused 2 "unknown option '--vebrose' (did you mean --verbose?)" llm-kvinspect summary --vebrose x
+    refused 2 "unknown option '--xylophone'" llm-infer -m "$M" --xylophone x
+    [[ $stderr != *'did you mean'* ]]
+    refused 2 "unknown option '-Z' in '-qZ'" llm-infer -qZ
+    refused 2 "unknown option '-Z'" llm-infer -Z
+}
+
+@test "an ambiguous option lists the candidates; an abbreviation that is not ambiguous is taken" {
+    refused 2 "option '--top' is ambiguous: --top-k, --top-p" llm-infer -m "$M" --top 1 x
+    refused 2 "option '--top_' is ambiguous: --top-k, --top-p" llm-infer -m "$M" --top_=1 x
+    llm-infer -m "$M" --temp 0 -n 5 "$P" > a
+    llm-infer -m "$M" --tempera 0 --tokens 5 "$P" > b
+    cmp a b
+}
+
+@test "a choice, a command and a preset suggest the nearest" {
+    refused 2 "--schedule: expected one of cosine|linear|constant|wsd, found 'cosin' (did you mean cosine?)" llm-train --schedule cosin
+    refused 2 "found 'adamm' (did you mean adamw or adam?)" llm-train --optimizer adamm
+    refused 2 "--cache-type: expected one of f32|f16|bf16|q8_0|q4_0, found 'q8-1' (did you mean q8_0?)" llm-infer --cache-type q8-1
+    refused 2 "unknown command 'encoed' (did you mean encode?)" llm-tokenize encoed
+    refused 66 "(did you mean nano?)" llm-train -c naon -o m.llm x
+}
+
+@test "names that hands know: the same bytes as by the names of the manual" {
+    llm-infer -m "$M" --temp 0.7 --tokens 6 --context 64 --top-k 5 --seed 3 -j 1 "$P" > a
+    llm-infer -m "$M" --temperature 0.7 --max-tokens 6 --ctx-size 64 --top_k 5 -s 3 -t 1 --prompt "$P" | cmp - a
+    llm-infer -m "$M" --temperature=0.7 --max_tokens=6 --ctx_size=64 --top_k=5 --seed=3 -p "$P" | cmp - a
+    sentences_tokens
+    llm-train -q -c nano -T tok.json --lr 1e-3 --steps 2 --batch 2 --context 16 --accumulate 2 -o a.llm data.tok
+    llm-train -q -c nano -T tok.json --learning-rate 1e-3 --max_steps 2 --batch-size 2 --block_size 16 --gradient_accumulation_steps=2 -o b.llm data.tok
+    cmp a.llm b.llm
+}
+
+@test "one prompt: -p and an operand, or -f, are two" {
+    refused 2 "expected one prompt, found -p and an operand 'y'" llm-infer -m "$M" -p x y
+    refused 2 'expected one prompt' llm-infer -m "$M" -p x -f y
+    refused 2 'expected no -p' llm-infer -m "$M" -p x --jsonl
+}
+
+@test "options of other tools: what there is instead" {
+    refused 2 'there is no --n-gpu-layers here: computing is done on CPUs' llm-infer -m "$M" --n-gpu-layers 99 x
+    refused 2 'there is no --n-gpu-layers here' llm-infer -m "$M" --n_gpu_layers=99 x
+    refused 2 'there is no -ngl here: computing is done on CPUs' llm-infer -m "$M" -ngl 99 x
+    refused 2 'there is no --server here: nothing listens on a network; --jsonl' llm-infer --server
+    refused 2 'there is no --mlock here' llm-infer -m "$M" --mlock x
+    refused 2 'there is no --vocab-size here: the configuration says it' llm-train -c nano --vocab-size 100
+    refused 2 'there is no --input here: files are operands' llm-tokenize train --input=x --model_prefix=m
+    refused 2 'there is no -o here: the output is the second operand' llm-quantize -t q8_0 in -o out
+    refused 2 'there is no --ubatch-size here' llm-bench speed --ubatch-size 3
+}
+
+@test "options of other tools do not hide options of the program" {
+    local command word
+    while read -r command; do
+        while read -r word; do
+            run -2 --separate-stderr $command "$word"
+            [[ $stderr == *"there is no $word here: "* ]] || fail "$command $word: $stderr"
+        done < <($command --complete-aliases | awk -F'\t' '$1 == "foreign" { print $2 }')
+    done < <(printf '%s\n' llm-infer llm-train llm-quantize 'llm-tokenize train' 'llm-tokenize encode' 'llm-tokenize decode' 'llm-bench speed')
+}
+
+@test "a flag with a value, an option without one" {
+    refused 2 "option '--jsonl' takes no argument, found '1'" llm-infer --jsonl=1
+    refused 2 "option '--temp' needs an argument" llm-infer --temp
+    refused 2 "option '-n' needs an argument" llm-infer -n
+}
+
+@test "operands and options in any order; -- ends the options" {
+    llm-infer -m "$M" --temp 0 -n 5 -- "$P" > a
+    llm-infer "$P" --temp 0 -m "$M" -n5 | cmp - a
+    llm-infer -m "$M" --temp 0 -n 5 -- "-x" > b
+    [[ -s b ]]
+    sentences_tokens
+    llm-train data.tok -q -c nano -T tok.json -n 1 -b 2 -l 16 -o a.llm
+    llm-train -q --resume a.llm -n 2 -- data.tok
+    llm-train -q data.tok -n 2 -c nano --schedule constant -T tok.json -b 2 -l 16 -o b.llm
+    [[ -s b.llm ]]
+}
+
+@test "a model without -m, and a folder that is no model's, are told apart" {
+    refused 2 'expected -m before the model: llm-infer -m model.gguf' llm-infer model.gguf hi
+    refused 2 "expected -m before the model: llm-infer -m $M" llm-infer "$M" hi
+    refused 2 'expected a model (-m MODEL)' llm-infer hi
+    mkdir empty
+    refused 66 "empty: expected a model's folder (config.json, tokenizer.json and model.safetensors" llm-infer -m empty hi
+    refused 66 "empty: expected a model's folder (config.json" llm-bench cost empty
+}
+
+@test "epochs: as many steps as the windows of the data need" {
+    need_tool jq
+    sentences_tokens
+    tokens=$(llm-tokenize encode -T tok.json --lines --count text)
+    steps=$(((((tokens - 1) / 32 * 3 + 1) / 2 + 3) / 4)) # 1.5 passes of windows of 32 tokens, 4 a step
+    llm-train -q -c nano -T tok.json --epochs 1.5 -b 2 --accumulate 2 -l 32 --schedule constant --log a.jsonl -o a.llm data.tok
+    [[ $(jq -r .step a.jsonl | tail -n 1) == "$steps" ]]
+    llm-train -q -c nano -T tok.json --steps "$steps" -b 2 --accumulate 2 -l 32 --schedule constant -o b.llm data.tok
+    cmp a.llm b.llm
+    refused 2 '--epochs: expected data that can be read again' llm-train -c nano -T tok.json --epochs 1 --stream -l 16 -o c.llm data.tok
+    refused 2 'expected --steps, found --epochs' llm-train -c nano -T tok.json --epochs 1 --plan
+}
+
+@test "JSON Lines take the names of the command line, both spellings and the other names" {
+    need_tool jq
+    local line
+    echo '{"prompt": "the cat", "tokens": 4, "temp": 0.5, "top_k": 3, "seed": 9}' | llm-infer -m "$M" --jsonl --no-timings > a
+    for line in '{"prompt": "the cat", "max_tokens": 4, "temperature": 0.5, "top-k": 3, "seed": 9}' \
+        '{"prompt": "the cat", "max-new-tokens": 4, "temp": 0.5, "top-k": 3, "seed": 9, "repeat-last-n": 64, "ignore_eos": null}'; do
+        llm-infer -m "$M" --jsonl --no-timings <<< "$line" | cmp - a
+    done
+    [[ $(jq -c keys a) == '["completion_tokens","finish_reason","id","prompt_tokens","text"]' ]]
+}
+
+@test "control characters and bytes that are not UTF-8 in names are escaped in messages" {
+    run -66 --separate-stderr llm-infer -m $'a\e[31m\n\xff\xc3' x
+    assert_equal "$stderr" 'llm-infer: a\x1b[31m\n\xff\xc3: No such file or directory'
+    run -66 --separate-stderr llm-infer -m $'träger\u009b\u202e.llm' x
+    assert_equal "$stderr" 'llm-infer: träger\xc2\x9b\xe2\x80\xae.llm: No such file or directory'
+    run -2 --separate-stderr llm-infer $'--a\nb'
+    [[ $stderr == "llm-infer: unknown option '--a\nb'"$'\n'* ]]
+    # notes as well as errors
+    cp -r "$M" $'m\e'
+    run -0 --separate-stderr llm-infer -v -n 1 -m $'m\e' "$P"
+    [[ $stderr != *$'\e'* ]]
+}
+
+@test "an error in a normaliser's pattern is named as one" {
+    need_tool jq
+    jq '.normalizer = {"type": "Replace", "pattern": {"Regex": "(a"}, "content": "b"}' "$M/tokenizer.json" > t.json
+    refused 65 "pattern of the normaliser Replace '(a'" llm-tokenize encode -T t.json --text "$ROOT/README.md"
+    [[ $stderr != *split* ]]
+}
+
+@test "bytes that are not UTF-8: U+FFFD on a terminal, as they are in a pipe" {
+    need_tool script
+    llm-tokenize train --model byte -o bytes.json < /dev/null
+    llm-tokenize encode -T bytes.json -o d.tok "$ROOT/LICENSE"
+    llm-train -q -c nano -T bytes.json --steps 0 -o m.llm d.tok
+    llm-infer -m m.llm --temp 2 --top-k 0 --top-p 1 --min-p 0 -n 200 --ignore-eos x > pipe
+    run ! iconv -f utf-8 -t utf-8 -o /dev/null pipe
+    script -qec "stty -opost; llm-infer -q -m m.llm --temp 2 --top-k 0 --top-p 1 --min-p 0 -n 200 --ignore-eos x" /dev/null < /dev/null > terminal
+    iconv -f utf-8 -t utf-8 terminal > /dev/null
+    grep -q $'\xEF\xBF\xBD' terminal
+    # what is UTF-8 stays
+    LC_ALL=C tr -cd 'a-zA-Z' < pipe > a
+    LC_ALL=C tr -cd 'a-zA-Z' < terminal > b
+    cmp a b
+    llm-tokenize encode -T bytes.json --text pipe > ids
+    script -qec "stty -opost; llm-tokenize decode -T bytes.json ids" /dev/null < /dev/null > terminal
+    iconv -f utf-8 -t utf-8 terminal > /dev/null
+    llm-tokenize decode -T bytes.json ids | cmp - pipe
+}
