@@ -43,6 +43,30 @@ need_plain_memory() {
     [[ -z ${SANITIZER-} ]] || skip "memory limits mean nothing under $SANITIZER"
 }
 
+# running PID: waits until process PID, begun in the background, has become a program of the toolkit. Until then a shell may still stand in its place,
+# which ignores SIGINT.
+running() {
+    until [[ $(ps -o comm= -p "$1") == *llm-* ]]; do
+        kill -0 "$1" || fail "process $1 ended before it began"
+        sleep .02
+    done
+}
+
+# filled FILE PID: waits until FILE is not empty, which process PID makes it.
+filled() {
+    until [[ -s $1 ]]; do
+        kill -0 "$2" || fail "$1: process $2 ended and left it empty"
+        sleep .02
+    done
+}
+
+# ends_by STATUS PID: process PID ends with this status.
+ends_by() {
+    local status=0
+    wait "$2" || status=$?
+    [[ $status == "$1" ]] || fail "expected status $1, found $status"
+}
+
 # one_line TEXT: TEXT is a message of exactly one line (what the toolkit promises of an error).
 one_line() {
     [[ -n $1 && $1 != *$'\n'* ]] || fail "expected one line, found: $1"

@@ -269,7 +269,7 @@ cell() {
 @test "outputs that cannot be: 73 and 74" {
     refused 73 nowhere llm-bench cost -o nowhere/out.tsv nano
     for what in "speed -m absent" "train -c nano" "quality -m absent text" kernels "zoo -T absent absent"; do # before the work
-        refused 73 nowhere timeout 20 llm-bench $what -o nowhere/out.tsv
+        refused 73 nowhere bash -c 'ulimit -t 20; exec llm-bench "$@"' - $what -o nowhere/out.tsv
     done
     run -74 --separate-stderr bash -c 'llm-bench cost nano > /dev/full'
     one_line "$stderr"

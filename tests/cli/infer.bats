@@ -221,13 +221,10 @@ setup() {
 
 @test "SIGINT: what is finished stays, the shell sees a death by signal" {
     # a background job of a shell ignores SIGINT unless told otherwise
-    env --default-signal=INT llm-infer -m "$M" -n 50000 -c 100000 --ignore-eos --ids 1 > out 2> err &
-    pid=$!
-    sleep .5
-    kill -INT $pid
-    status=0
-    wait $pid || status=$?
-    [[ $status == 130 ]]
+    env --default-signal=INT llm-infer -m "$M" -n -1 -c 1000000 --ignore-eos --ids 1 > out 2> err &
+    filled out $!
+    kill -INT $!
+    ends_by 130 $!
 }
 
 @test "SIGPIPE is silent" {

@@ -5,16 +5,6 @@ setup() {
     M=$ROOT/tests/golden/tiny
 }
 
-# wait_for FILE: until FILE is not empty
-wait_for() {
-    local i
-    for ((i = 0; i < 200; i++)); do
-        [[ -s $1 ]] && return
-        sleep .05
-    done
-    fail "$1 stayed empty"
-}
-
 # ended STATUS COMMAND...: COMMAND writes to `progress` until the signal that makes this status of it
 ended() {
     local wanted=$1 pid status=0
@@ -22,7 +12,7 @@ ended() {
     : > progress
     env --default-signal=INT,HUP "$@" 2> err 3>&- &
     pid=$!
-    wait_for progress
+    filled progress $pid
     kill -$((wanted - 128)) $pid
     wait $pid || status=$?
     [[ $status == "$wanted" ]] || fail "expected $wanted, found $status: $(< err)"
@@ -67,16 +57,17 @@ ended() {
 
 @test "a signal while the input is awaited: the target stays as it was" {
     echo kept > m.llm
+    llm-quantize -q -t f32 "$M" model.safetensors
     mkfifo slow
     for number in 130 143; do
-        (exec 9<> slow; llm-quantize -q -t f32 --to safetensors "$M" - | head -c 3000 >&9; sleep 1) 3>&- &
+        exec 9<> slow
+        head -c 3000 model.safetensors >&9
         env --default-signal=INT llm-quantize -q -t f16 - m.llm < slow 3>&- &
-        pid=$!
+        running $!
         sleep .3
-        kill -$((number - 128)) $pid
-        status=0
-        wait $pid || status=$?
-        [[ $status == "$number" ]] || fail "expected $number, found $status"
+        kill -$((number - 128)) $!
+        ends_by "$number" $!
+        exec 9<&-
         [[ $(< m.llm) == kept ]]
         nothing_left
         wait
@@ -108,15 +99,15 @@ ended() {
     mkfifo slow
     for number in 130 143; do
         for options in '' --jsonl '--score' '--kv-in slow'; do
-            sleep 30 > slow 3>&- & # holds it open and writes nothing
-            writer=$!
+            exec 9<> slow # holds it open and writes nothing
             env --default-signal=INT llm-infer -m "$M" $options < slow > out 2> err 3>&- &
             pid=$!
+            running $pid
             sleep .2
             kill -$((number - 128)) $pid
             status=0
             wait $pid || status=$?
-            kill $writer || true
+            exec 9<&-
             [[ $status == "$number" && ! -s out && ! -s err ]] || fail "'$options': expected $number, found $status: $(< err)"
         done
     done
@@ -127,7 +118,7 @@ ended() {
     for id in 1 2 3; do
         echo "{\"prompt\": \"Once $id\"}" >&"${COPROC[1]}"
         for sample in 0 1; do
-            read -r -t 20 -u "${COPROC[0]}" line
+            read -r -u "${COPROC[0]}" line
             [[ $line == "{\"id\":$id,\"sample\":$sample,"* ]] || fail "$line"
         done
     done

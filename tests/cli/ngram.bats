@@ -194,14 +194,13 @@ for r in range(0, len(v), w): print(.998 < sum(math.exp(x) for x in v[r:r + w]) 
 @test "a signal ends counting at once: nothing is left behind" {
     mkdir tmp
     for _ in {1..50}; do cat "$F/letters.tok"; done > part.tok
-    for _ in {1..40}; do cat part.tok; done > long.tok # seconds of counting, on any machine
-    TMPDIR=$PWD/tmp llm-train -q -S 256K --objective ngram --order 9 -T "$F/letters.json" -o x.llm long.tok &
-    pid=$!
+    for _ in {1..40}; do cat part.tok; done > long.tok
+    for _ in {1..200}; do set -- "$@" long.tok; done # minutes of counting, on any machine
+    TMPDIR=$PWD/tmp llm-train -q -S 256K --objective ngram --order 9 -T "$F/letters.json" -o x.llm "$@" &
+    running $!
     sleep .3
-    kill -TERM $pid
-    status=0
-    wait $pid || status=$?
-    assert_equal "$status" 143
+    kill -TERM $!
+    ends_by 143 $!
     [[ -z $(ls tmp) && ! -e x.llm ]]
     nothing_left
 }

@@ -15,7 +15,7 @@ teardown() {
 dies() {
     local signal=$1 want=$2
     shift 2
-    run -"$want" timeout --preserve-status -k 20 -s "$signal" 1 "$@" < silent
+    run -"$want" timeout --preserve-status -k 600 -s "$signal" 1 "$@" < silent
     nothing_left
 }
 
@@ -55,7 +55,7 @@ dies() {
     dies INT 130 llm-kvinspect -
     mkfifo full
     exec 8<> full
-    run -130 bash -c 'timeout --preserve-status -k 20 -s INT 1 llm-quantize -q -t f32 fresh.llm - > full'
+    run -130 bash -c 'timeout --preserve-status -k 600 -s INT 1 llm-quantize -q -t f32 fresh.llm - > full'
     exec 8<&-
     nothing_left
 }

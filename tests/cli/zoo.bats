@@ -52,11 +52,10 @@ zoo() { llm-bench zoo -q -T "$F/tok.json" --context 32 -b 4 "$@" "$F/data.tok"; 
     zoo --flops 3e8 --only gpt2 -o zoo.tsv
     cp zoo.tsv before
     env --default-signal=INT llm-bench zoo -q -T "$F/tok.json" --flops 1e15 --only llama -o zoo.tsv "$F/data.tok" &
+    running $!
     sleep .3
     kill -INT $!
-    status=0
-    wait $! || status=$?
-    assert_equal $status 130
+    ends_by 130 $!
     cmp zoo.tsv before
     nothing_left
 }
