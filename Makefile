@@ -27,6 +27,10 @@ MISSING := $(if $(PKGS),$(shell for p in $(PKGS); do pkg-config --exists $$p || 
 PKG_CFLAGS = $(if $(MISSING),$(error missing: $(MISSING); `make deps` installs what is needed))$(PKG_CFLAGS_FOUND)
 PKG_CFLAGS_FOUND := $(if $(PKGS),$(shell pkg-config --cflags $(PKGS) 2>/dev/null))
 PKG_LIBS := $(if $(PKGS),$(shell pkg-config --libs $(PKGS) 2>/dev/null))
+# Line editing in chats: built in where libedit is found, not with `make LIBEDIT=no`.
+LIBEDIT ?= $(shell pkg-config --exists libedit 2> /dev/null && echo yes || echo no)
+LIBEDIT_CFLAGS := $(if $(filter yes,$(LIBEDIT)),-DLLM_LIBEDIT $(shell pkg-config --cflags libedit))
+LIBEDIT_LIBS := $(if $(filter yes,$(LIBEDIT)),$(shell pkg-config --libs libedit))
 FLAGS = -std=c11 -D_GNU_SOURCE -Ilib -I. $(WARN) -ffp-contract=off -fno-math-errno -fvisibility=hidden \
 	-ffile-prefix-map=$(CURDIR)=. -MMD -MP $(PKG_CFLAGS) $(OPT) $(CFLAGS)
 # Libraries that a program does not call are not loaded by it.
@@ -67,10 +71,15 @@ all: $(PROGRAMS:%=$(BIN)/%)
 $(BUILD)/flags: FORCE
 	@mkdir -p $(@D)
 	@echo '$(CC) $(FLAGS)' | cmp -s - $@ || echo '$(CC) $(FLAGS)' > $@
+$(BUILD)/libedit-flags: FORCE
+	@mkdir -p $(@D)
+	@echo '$(LIBEDIT_CFLAGS)' | cmp -s - $@ || echo '$(LIBEDIT_CFLAGS)' > $@
+$(BUILD)/bin/infer/edit.o: $(BUILD)/libedit-flags
+$(BIN)/llm-infer: LIBS += $(LIBEDIT_LIBS)
 
 $(BUILD)/%.o: %.c $(BUILD)/flags
 	@mkdir -p $(@D)
-	$(call quiet,cc)$(CC) $(FLAGS) -c -o $@ $<
+	$(call quiet,cc)$(CC) $(FLAGS) $(if $(filter bin/infer/edit,$*),$(LIBEDIT_CFLAGS)) -c -o $@ $<
 
 # Without what libFuzzer asks for: no parser is in there, and clang takes minutes over it.
 KERNEL_FLAGS = $(filter-out -fsanitize=fuzzer%,$(FLAGS))

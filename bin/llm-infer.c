@@ -26,7 +26,8 @@ static const struct llm_opt options[] = {
     {'p', "prompt", "TEXT", "the prompt, as the operand", LLM_STR, AT(prompt), 0, 0, NULL},
     {'f', "file", "FILE", "read the prompt from FILE [standard input]", LLM_STR, AT(file), 0, 0, NULL},
     {0, "jsonl", NULL, "a prompt a line, {\"id\": ..., \"prompt\": ...}; a completion a line", LLM_FLAG, AT(jsonl), 0, 0, NULL},
-    {0, "chat", NULL, "answer turns of a conversation, a line each; with --jsonl {\"messages\": [...]}", LLM_FLAG, AT(chat), 0, 0, NULL},
+    {0, "chat", NULL, "answer a message, or converse on a terminal; with --jsonl {\"messages\": [...]}", LLM_FLAG, AT(chat), 0, 0, NULL},
+    {0, "lines", NULL, "with --chat: each line of the input is a message of the conversation", LLM_FLAG, AT(lines), 0, 0, NULL},
     {0, "chat-template", "FILE|NAME", "the template of --chat: a file, or one of %w [the model's own]", LLM_STR, AT(chat_template), 0, 0,
      NULL},
     {0, "system", "TEXT", "what the system says before the first turn of --chat", LLM_STR, AT(system), 0, 0, NULL},
@@ -81,7 +82,7 @@ static const struct llm_opt options[] = {
 const struct llm_cli infer_cli = {
     .name = "llm-infer",
     .summary = "Continue texts with a language model, score them, look at what it makes of them.",
-    .usage = "-m MODEL [OPTION]... [PROMPT]\n-m MODEL --jsonl [OPTION]... [FILE]",
+    .usage = "-m MODEL [OPTION]... [PROMPT]\n-m MODEL --chat [OPTION]... [MESSAGE]\n-m MODEL --jsonl [OPTION]... [FILE]",
     .examples = "llm-infer -m model.llm -n 200 \"Once upon a time\"\n"
                 "llm-infer -m model.llm --score -f held-out.txt | awk '{s += $NF} END {print exp(-s / NR)}'\n"
                 "llm-infer -m model.llm --kv-out - < prompt.txt | llm-kvinspect heads -\n"
@@ -140,9 +141,8 @@ static void check_usage(struct args *a, const char *operand)
     if (a->classify && (a->kv_in || a->kv_out || a->n > 0)) llm_usage(&infer_cli, "--classify takes a text alone: not with a cache or -n");
     if (!a->embed && (a->pooling >= 0 || a->embd_normalize != UNSET)) llm_usage(&infer_cli, "--pooling and --embd-normalize go with --embed");
     if (!a->chat && (a->chat_template || a->system)) llm_usage(&infer_cli, "--chat-template and --system go with --chat");
-    if (a->chat && !a->jsonl && (operand || a->samples > 1)) {
-        llm_usage(&infer_cli, "--chat reads turns from -f or standard input: expected no prompt and no --samples");
-    }
+    if (a->chat && !a->jsonl && a->samples > 1) llm_usage(&infer_cli, "--chat answers once: expected no --samples");
+    if (a->lines && (!a->chat || a->jsonl || operand)) llm_usage(&infer_cli, "--lines goes with --chat and -f or standard input");
     if (a->chat && (owners > 0 || a->kv_out || a->kv_in || a->ids || a->echo)) {
         llm_usage(&infer_cli, "--chat does not go with --ids, --echo, a cache or other output");
     }
@@ -241,6 +241,10 @@ static int choose_pooling(struct session *s, struct llm_err *e)
     if (a->classify) s->pool = llm_config_pooling(&s->model->config);
     else if (a->pooling >= 0) s->pool = kinds[a->pooling];
     else if (llm_embed_pooling(&s->model->config, &s->pool, e) < 0) return llm_in(e, "%s", a->model);
+    if (a->embed && !s->model->config.bidirectional && !s->model->config.contrastive && s->model->config.num_encoder_layers == 0
+        && s->model->config.pooling == LLM_POOL_UNSET) {
+        llm_warn("%s: a decoder that does not say how it embeds texts: its vectors compare texts worse than an embedding model's", a->model);
+    }
     s->normalize = a->embd_normalize != UNSET ? a->embd_normalize : s->model->config.normalize_embeddings ? 2 : -1;
     return 0;
 }

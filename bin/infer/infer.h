@@ -13,7 +13,7 @@ struct args {
     const char *chat_template, *system;
     const char *fim_prefix, *fim_suffix;
     int fim_spm;
-    int chat;
+    int chat, lines;
     const char *model, *tokenizer, *prompt, *file, *kv_in, *kv_out;
     int jsonl, score, logits, embed, classify, ids, special, echo, ignore_eos, no_timings, plan, profile;
     int64_t n, context, batch, draft, parallel, samples, kv_keep, trace_queries;
@@ -48,6 +48,7 @@ struct session {
     enum llm_pool_kind pool;       /* of --embed and --classify */
     int64_t normalize;
     struct chat chat;              /* with --chat */
+    bool hinted;                   /* chat_hint was called */
     struct llm_fim fim;            /* where there is something to fill in; fim_known then */
     bool fim_known;
     int32_t fim_ends[LLM_FIM_MARKS]; /* tokens of its own, which end a middle too */
@@ -84,6 +85,9 @@ void chat_release(struct session *s);
 /* Tokens of a conversation up to where the assistant speaks next. messages: an array; tools: an array or NULL. *ids is malloced. */
 int chat_encode(const struct session *s, const json_t *messages, const json_t *tools, int32_t **ids, size_t *n_ids, struct llm_err *e) LLM_MUST_CHECK;
 
+/* A plain prompt got an empty text from a model that may be made for conversations: says so, once, where it has a chat template. */
+void chat_hint(struct session *s);
+
 /* Each runs one way of working: 0, 1 when a signal was caught, -1. */
 int run_text(struct session *s, const int32_t *ids, size_t n, struct llm_err *e) LLM_MUST_CHECK;
 int run_jsonl(struct session *s, const char *operand, struct llm_err *e) LLM_MUST_CHECK;
@@ -91,7 +95,7 @@ int run_jsonl(struct session *s, const char *operand, struct llm_err *e) LLM_MUS
 int run_classify(struct session *s, const int32_t *ids, size_t n, struct llm_err *e) LLM_MUST_CHECK;
 /* A text a line, a vector or a class a line. */
 int run_embed_lines(struct session *s, const char *operand, struct llm_err *e) LLM_MUST_CHECK;
-/* Turns on standard input (or -f) answered one after another. */
+/* A conversation: the operand is its one message, else all of -f or standard input is, or with --lines each line; a terminal is talked with. */
 int run_chat(struct session *s, const char *operand, struct llm_err *e) LLM_MUST_CHECK;
 int run_score(struct session *s, const int32_t *ids, size_t n, struct llm_err *e) LLM_MUST_CHECK;
 int run_tensors(struct session *s, const int32_t *ids, size_t n, struct llm_err *e) LLM_MUST_CHECK;

@@ -76,6 +76,7 @@ static int done(void *arg, struct llm_completion *c, struct llm_err *e)
     if (c->finish == LLM_FINISH_CONTEXT) llm_note("stopped: the context of %lld tokens is full", (long long)r->s->engine.context);
     llm_verbose("%lld prompt tokens in %.2f s, %lld tokens in %.2f s (%.1f a second), %s", (long long)c->prompt_tokens, c->prompt_seconds,
                 (long long)c->n, c->decode_seconds, c->decode_seconds > 0 ? (double)c->n / c->decode_seconds : 0, llm_finish_names[c->finish]);
+    if (c->finish == LLM_FINISH_STOP && c->text.bytes.n == 0 && a->n != 0 && a->stop.n == 0 && !r->s->fim_known) chat_hint(r->s);
     if (a->draft > 0) {
         llm_verbose("%lld tokens drafted, %lld of them right (%.3f)", (long long)c->drafted, (long long)c->accepted,
                     c->drafted > 0 ? (double)c->accepted / (double)c->drafted : 0);

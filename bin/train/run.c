@@ -177,6 +177,16 @@ static int open_data(struct llm_run *r, const struct args *a, const struct llm_t
     return got;
 }
 
+/* Fine-tuning without --context takes the model's context, but no more tokens than the training data leaves to predict. */
+static void fit_context(struct llm_train_options *o, const struct llm_model *m, const struct llm_train_data *d)
+{
+    uint64_t held = d->train ? (uint64_t)((double)llm_tokens_count(d->train) * (1 - d->val_share)) : 0;
+    if (o->context > 0 || held < 2 || held > (uint64_t)m->config.max_position_embeddings) return;
+    o->context = (int64_t)held - 1;
+    llm_note("--context %lld: the training data has %llu tokens, the model's context is %lld", (long long)o->context, (unsigned long long)held,
+             (long long)m->config.max_position_embeddings);
+}
+
 static int make(struct llm_run *r, const struct args *a, struct llm_tokenizer **tok, const char *const *data, size_t n_data, struct llm_err *e)
 {
     struct llm_train_data d = {0};
@@ -211,6 +221,7 @@ static int make(struct llm_run *r, const struct args *a, struct llm_tokenizer **
     r->model = NULL; /* the trainer's from here on */
     struct llm_train_options o = a->o;
     if (a->gradcheck) o.precision = LLM_COMPUTE_F32;
+    if (a->init) fit_context(&o, m, &d);
     if (llm_trainer_init(&r->trainer, &o, m, &d, e) < 0) return -1;
     return a->resume && llm_state_restore(&r->trainer, e) < 0 ? llm_in(e, "%s", a->resume) : 0;
 }

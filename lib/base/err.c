@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
+#include "base/log.h"
 
 #include "base/utf8.h"
 
@@ -67,6 +68,7 @@ int llm_report(const struct llm_err *e)
     if (text + 1 == sizeof e->text) text = llm_utf8_complete(e->text, text); /* cut for lack of room */
     len += llm_utf8_escape(e->text, text, line + len, sizeof line - len - 1);
     line[len++] = '\n';
+    llm_progress_hide();
     ssize_t ignored = write(STDERR_FILENO, line, len); /* nowhere left to complain to */
     (void)ignored;
     return e->status ? e->status : LLM_EX_FAILURE;

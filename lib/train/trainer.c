@@ -95,8 +95,8 @@ static int place_data(struct llm_trainer *t, struct llm_err *e)
     uint64_t n = d->train ? llm_tokens_count(d->train) : 0, held = (uint64_t)((double)n * (1 - d->val_share));
     t->order = (struct llm_order){.kind = (enum llm_order_kind)t->o.order, .seed = (uint64_t)t->o.seed, .n = held, .context = t->o.context};
     if (d->train && held <= (uint64_t)t->o.context) {
-        return llm_fail(e, EX_DATAERR, "training data: expected more than one context of %lld tokens, found %llu", (long long)t->o.context,
-                        (unsigned long long)held);
+        return llm_fail(e, EX_DATAERR, "training data: expected more than one context of %lld tokens (--context), found %llu",
+                        (long long)t->o.context, (unsigned long long)held);
     }
     if (d->val_share > 0 && n - held < 2) return llm_fail(e, EX_DATAERR, "validation data: expected at least 2 tokens, found %llu",
                                                           (unsigned long long)(n - held));
@@ -124,8 +124,8 @@ static int place_states(struct llm_trainer *t, struct llm_err *e)
     t->order.kind = LLM_ORDER_STREAMS;
     t->order.rows = (uint64_t)t->rows.n_rows;
     if (t->data.train && llm_order_stream_windows(&t->order) < 1) {
-        return llm_fail(e, EX_DATAERR, "training data: expected a context for each of %lld rows, found %llu tokens", (long long)t->rows.n_rows,
-                        (unsigned long long)t->order.n);
+        return llm_fail(e, EX_DATAERR, "training data: expected a context of %lld tokens (--context) for each of %lld rows, found %llu tokens",
+                        (long long)t->o.context, (long long)t->rows.n_rows, (unsigned long long)t->order.n);
     }
     return 0;
 }

@@ -19,7 +19,7 @@ for turn in open("turns.txt", encoding="utf-8").read().splitlines():
     messages.append({"role": "user", "content": turn})
     messages.append(json.loads(run("--jsonl", input=json.dumps({"messages": messages}).encode()))["message"])
     whole += messages[-1]["content"] + "\n"
-kept = run("-f", "turns.txt").decode(errors="replace")
+kept = run("--lines", "-f", "turns.txt").decode(errors="replace")
 if shown(kept) != shown(whole):
     sys.exit(f"in turns: {kept!r}, each from the beginning: {whole!r}")
 P
@@ -36,7 +36,7 @@ P
 
 @test "--chat: only what is new is read" {
     printf '%s\n' 'Once upon' 'a time' 'there was' > turns.txt
-    run -0 --separate-stderr "${CHAT[@]}" -v --temp 0 -n 6 -f turns.txt
+    run -0 --separate-stderr "${CHAT[@]}" -v --temp 0 -n 6 --lines -f turns.txt
     local -a kept
     mapfile -t kept < <(sed -n 's/^llm-infer: \([0-9]*\) tokens kept, \([0-9]*\) read.*/\1 \2/p' <<< "$stderr")
     [[ ${#kept[@]} == 3 ]]
@@ -111,12 +111,13 @@ P
     [[ $stderr == *'line 1: "tools": expected an array' ]]
     run -65 --separate-stderr llm-infer -m "$M" --chat <<< 'Once'
     [[ $stderr == *"it comes without a chat template: name one with --chat-template" ]]
-    run -65 --separate-stderr "${CHAT[@]}" -c 8 <<< 'Once upon a time there was a very long turn indeed'
+    run -65 --separate-stderr "${CHAT[@]}" --lines -c 8 <<< 'Once upon a time there was a very long turn indeed'
     [[ $stderr == *"standard input: line 1: prompt: expected at most 8 tokens (the context), found "* ]]
-    run -65 --separate-stderr "${CHAT[@]}" < <(printf 'a\377b\n')
+    run -65 --separate-stderr "${CHAT[@]}" --lines < <(printf 'a\377b\n')
     [[ $stderr == *"line 1: expected UTF-8" ]]
     run -2 llm-infer -m "$M" --chat --ids
-    run -2 llm-infer -m "$M" --chat 'a prompt'
+    run -2 llm-infer -m "$M" --lines 'a prompt'
+    run -2 "${CHAT[@]}" --lines 'a message'
     run -2 llm-infer -m "$M" --chat --samples 2
     run -2 llm-infer -m "$M" --chat --score
     run -2 llm-infer -m "$M" --system x hello
@@ -126,11 +127,63 @@ P
     mkfifo turns
     exec 7<> turns
     printf 'Once upon\n' >&7
-    env --default-signal=INT "${CHAT[@]}" --temp 0 -n -1 -c 1M --ignore-eos < turns > answer &
+    env --default-signal=INT "${CHAT[@]}" --lines --temp 0 -n -1 -c 1M --ignore-eos < turns > answer &
     filled answer $!
     kill -INT $!
     ends_by 130 $!
     exec 7<&-
+}
+
+@test "--chat: a pipe, a file and an operand are one message, with its lines; --lines makes a turn of each" {
+    printf 'Once\n\nupon\n\n' > text
+    json() { jq -Rsc '{messages: [{role: "user", content: .}]}'; }
+    printf 'Once\n\nupon' | json | "${CHAT[@]}" --jsonl --temp 0 -n 6 > whole.jsonl
+    "${CHAT[@]}" --temp 0 -n 6 < text > piped
+    "${CHAT[@]}" --temp 0 -n 6 -f text > named
+    "${CHAT[@]}" --temp 0 -n 6 $'Once\n\nupon' > operand
+    cmp piped named
+    cmp piped operand
+    jq -r .message.content whole.jsonl | LC_ALL=C tr -cd 'a-zA-Z\n' > words # bytes that are no UTF-8 are U+FFFD in JSON
+    LC_ALL=C tr -cd 'a-zA-Z\n' < piped | cmp - words
+    run -0 --separate-stderr "${CHAT[@]}" -v --temp 0 -n 3 -f text
+    [[ $(grep -c 'tokens kept' <<< "$stderr") == 1 ]]
+    run -0 --separate-stderr "${CHAT[@]}" -v --temp 0 -n 3 --lines -f text
+    [[ $(grep -c 'tokens kept' <<< "$stderr") == 2 ]]
+    run -65 --separate-stderr "${CHAT[@]}" < /dev/null
+    assert_equal "$stderr" "llm-infer: standard input: expected a message, found nothing"
+    run -65 --separate-stderr "${CHAT[@]}" -c 8 'Once upon a time there was a very long turn indeed'
+    [[ $stderr == "llm-infer: prompt: expected at most 8 tokens (the context), found "* ]]
+}
+
+@test "--chat: content may be a list of text parts, joined by newlines unless the template takes lists; other parts are refused" {
+    parts='{"messages": [{"role": "user", "content": [{"type": "text", "text": "Once"}, {"type": "text", "text": "upon"}]}]}'
+    text='{"messages": [{"role": "user", "content": "Once\nupon"}]}'
+    printf '%s' '{% for m in messages %}{% if m.content is string %}{{ m.content }}{% else %}{% for p in m.content %}[{{ p.text }}]{% endfor %}{% endif %}{% endfor %}' \
+        > lists.jinja
+    ask() { llm-infer -m "$M" -j 1 --chat --chat-template "$1" --jsonl --no-timings --temp 0 -n 4 <<< "$2"; }
+    cmp <(ask chatml "$parts") <(ask chatml "$text")
+    cmp <(ask lists.jinja "$parts") <(ask lists.jinja '{"messages": [{"role": "user", "content": "[Once][upon]"}]}')
+    llm-tokenize encode -T "$M/tokenizer.json" --chat --chat-template chatml --text <<< "$parts" > a
+    llm-tokenize encode -T "$M/tokenizer.json" --chat --chat-template chatml --text <<< "$text" | cmp - a
+    image='{"messages": [{"role": "user", "content": [{"type": "text", "text": "x"}, {"type": "image_url", "image_url": {"url": "x"}}]}]}'
+    for template in chatml lists.jinja; do
+        run ask $template "$image"
+        [[ $output == *'"messages": element 0: "content": element 1: expected a part {"type": "text", "text": ...}'* ]]
+    done
+}
+
+@test "a model with a chat template that answers a plain prompt with nothing: a hint, once" {
+    cp -r "$M" chatty
+    eos=$(jq .eos_token_id "$M/config.json")
+    run -0 --separate-stderr llm-infer -m chatty -j 1 --temp 0 --logit-bias "$eos+1000" "Once"
+    [[ $stderr != *--chat* ]]
+    printf '%s' '{% for m in messages %}{{ m.content }}{% endfor %}' > chatty/chat_template.jinja
+    run -0 --separate-stderr llm-infer -m chatty -j 1 --temp 0 --samples 2 --logit-bias "$eos+1000" "Once"
+    assert_equal "$stderr" "llm-infer: the model ended its text at once; it has a chat template, so it may expect --chat"
+    run -0 --separate-stderr llm-infer -m chatty -q -j 1 --temp 0 --logit-bias "$eos+1000" "Once"
+    [[ -z $stderr ]]
+    run -0 --separate-stderr llm-infer -m chatty -j 1 --temp 0 -n 3 "Once"
+    [[ -z $stderr ]]
 }
 
 @test "--chat: at a terminal Ctrl-C ends the answer, and the program when it waits for a turn" {
@@ -151,12 +204,13 @@ def until(enough, what):
             seen += os.read(fd, 65536)
         except OSError:
             sys.exit(f"{what}: it ended behind {seen[-200:]!r}")
+until(lambda s: s.endswith(b"> "), "a prompt")
 for turn in (b"Once upon\n", b"a time\n"):
     seen = b""
     os.write(fd, turn)
     until(lambda s: len(s) > 200, "an answer")
     os.write(fd, b"\x03")
-    until(lambda s: s.endswith(b"\r\n") and not select.select([fd], [], [], .5)[0], "its end")
+    until(lambda s: s.endswith(b"> ") and not select.select([fd], [], [], .5)[0], "its end and a prompt")
 os.write(fd, b"\x03")
 _, status = os.waitpid(pid, 0)
 sys.exit(0 if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGINT else f"status {status}")

@@ -67,7 +67,7 @@ misused() {
     refused 65 "larger.json: expected a tokenizer of at most the model's 280 tokens, found 290" \
         llm-train -q --init "$F/model.llm" -T larger.json -n 2 -o out.llm "$F/data.tok"
     head -n 1 "$F/text" | llm-tokenize encode -T "$F/tok.json" -o short.tok
-    refused 65 "training data: expected more than one context of 24 tokens, found *" "${tiny[@]}" short.tok
+    refused 65 "training data: expected more than one context of 24 tokens (--context), found *" "${tiny[@]}" short.tok
     refused 65 "validation data: expected at least 2 tokens, found *" "${tiny[@]}" --val 0.00001 "$F/data.tok"
 }
 

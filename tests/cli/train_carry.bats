@@ -102,5 +102,5 @@ apart() {
     run -2 --separate-stderr carried lstm --stream -n 1 -o m.llm "$F/data.tok"
     [[ $stderr == *"not with --stream"* ]]
     run -65 --separate-stderr carried lstm -l 1000 -b 32 -n 1 -o m.llm "$F/data.tok"
-    [[ $stderr == *"expected a context for each of 32 rows"* ]]
+    [[ $stderr == *"expected a context of 1000 tokens (--context) for each of 32 rows"* ]]
 }

@@ -140,12 +140,22 @@ int llm_chat_render_once(const struct llm_chat_template *t, const struct llm_cha
     return status;
 }
 
+static bool has_parts(const json_t *messages)
+{
+    for (size_t i = 0; i < json_array_size(messages); i++)
+        if (json_is_array(json_object_get(json_array_get(messages, i), "content"))) return true;
+    return false;
+}
+
 int llm_chat_render(const struct llm_chat_template *t, const json_t *messages, const json_t *tools, const struct llm_chat_options *o,
                     struct llm_buf *out, struct llm_chat_spans *spans, struct llm_err *e)
 {
-    struct llm_chat_request r = {messages, json_array_size(messages), tools, o, o->add_generation_prompt};
     if (!json_is_array(messages)) return llm_fail(e, EX_DATAERR, "messages: expected an array of objects");
     if (tools && !json_is_array(tools)) return llm_fail(e, EX_DATAERR, "tools: expected an array");
-    if (!spans || t->t.has_generation) return llm_chat_render_once(t, &r, out, spans, e);
-    return llm_chat_render_spans(t, &r, out, spans, e);
+    json_t *joined = has_parts(messages) ? llm_chat_join_parts(t, messages, o, e) : json_incref((json_t *)(uintptr_t)messages);
+    if (!joined) return -1;
+    struct llm_chat_request r = {joined, json_array_size(joined), tools, o, o->add_generation_prompt};
+    int status = !spans || t->t.has_generation ? llm_chat_render_once(t, &r, out, spans, e) : llm_chat_render_spans(t, &r, out, spans, e);
+    json_decref(joined);
+    return status;
 }
