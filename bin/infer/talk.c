@@ -73,13 +73,9 @@ int talk_add(struct talk *t, const char *role, const char *content, size_t n, st
 
 int talk_add_reply(struct talk *t, struct llm_err *e)
 {
-    /* A model may say bytes that are no UTF-8: the quoted text has U+FFFD for them. */
-    struct llm_buf quoted = {0};
-    int status = llm_json_quote(&quoted, t->reply.p ? t->reply.p : "", t->reply.n, e);
-    json_t *said = status == 0 ? llm_json_parse(quoted.p, quoted.n, e) : NULL;
-    if (status == 0) status = said ? talk_add(t, "assistant", json_string_value(said), json_string_length(said), e) : -1;
+    json_t *said = llm_json_text(t->reply.p ? t->reply.p : "", t->reply.n);
+    int status = said ? talk_add(t, "assistant", json_string_value(said), json_string_length(said), e) : llm_no_memory(e, "an answer");
     json_decref(said);
-    llm_buf_release(&quoted);
     return status;
 }
 
