@@ -29,8 +29,8 @@ static int check_parts(const json_t *messages, struct llm_err *e)
             const json_t *part = json_array_get(content, k);
             const char *type = json_string_value(json_object_get(part, "type"));
             if (type && strcmp(type, "text") == 0 && json_is_string(json_object_get(part, "text"))) continue;
-            return llm_fail(e, EX_DATAERR, "\"messages\": element %zu: \"content\": element %zu: expected a part {\"type\": \"text\", \"text\": ...}", i,
-                            k);
+            return llm_fail(e, EX_DATAERR, "\"messages\": element %zu: \"content\": element %zu: "
+                            "expected a part {\"type\": \"text\", \"text\": ...}", i, k);
         }
     }
     return 0;
