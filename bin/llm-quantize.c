@@ -144,16 +144,10 @@ static int run(const struct args *a, const char *in, const char *out, struct llm
     return status;
 }
 
-static bool ends_with(const char *s, const char *end)
-{
-    size_t n = strlen(s), k = strlen(end);
-    return n >= k && strcmp(s + n - k, end) == 0;
-}
-
 /* Text has no types of numbers: none need be named. */
 static bool wants_arpa(const struct args *a, int argc, char **argv)
 {
-    return a->to == TO_ARPA || (a->to == UNSET && ends_with(argv[argc - 1], ".arpa"));
+    return a->to == TO_ARPA || (a->to == UNSET && llm_ends_with(argv[argc - 1], ".arpa"));
 }
 
 int main(int argc, char **argv)
@@ -167,7 +161,7 @@ int main(int argc, char **argv)
     const char *in = argv[rest], *out = argv[rest + 1];
     if (strcmp(out, "-") == 0 && a.report && strcmp(a.report, "-") == 0) llm_usage(&cli, "standard output cannot be OUT and the report at once");
     if (a.to == UNSET && wants_arpa(&a, argc, argv)) a.to = TO_ARPA;
-    if (a.to == UNSET) a.to = ends_with(out, ".safetensors") ? TO_SAFETENSORS : ends_with(out, ".gguf") ? TO_GGUF : TO_LLM;
+    if (a.to == UNSET) a.to = llm_ends_with(out, ".safetensors") ? TO_SAFETENSORS : llm_ends_with(out, ".gguf") ? TO_GGUF : TO_LLM;
     if ((a.max_bytes || a.max_tensors) && (a.to != TO_GGUF || strcmp(out, "-") == 0)) {
         llm_usage(&cli, "--split-max-size and --split-max-tensors: expected GGUF files as OUT (--to gguf)");
     }

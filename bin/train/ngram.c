@@ -7,14 +7,6 @@
 #include "bin/train/train.h"
 #include "train/ngram_bar.h"
 
-enum { TO_LLM, TO_SAFETENSORS, TO_ARPA };
-
-static bool ends_with(const char *s, const char *end)
-{
-    size_t n = strlen(s), k = strlen(end);
-    return n >= k && strcmp(s + n - k, end) == 0;
-}
-
 /* "0,0,1": n-grams of 1, 2, 3 and more tokens. */
 static int parse_prune(const char *text, struct llm_ngram_options *o, struct llm_err *e)
 {
@@ -50,9 +42,7 @@ static void check(const struct llm_cli *cli, struct args *a, bool has_data)
     }
     if (!has_data) llm_usage(cli, "expected data: token streams that llm-tokenize encode made, or - for stdin");
     if (!a->common.output && !a->plan) llm_usage(cli, "expected -o OUT.llm (- writes to stdout)");
-    if (a->to < 0) a->to = a->common.output && ends_with(a->common.output, ".arpa")          ? TO_ARPA
-                           : a->common.output && ends_with(a->common.output, ".safetensors") ? TO_SAFETENSORS
-                                                                                             : TO_LLM;
+    a->to = llm_run_format(a->common.output, a->to);
 }
 
 static int save(struct llm_model *m, const struct args *a, struct llm_err *e)

@@ -34,6 +34,31 @@ void llm_run_order(const struct llm_cli *cli, struct args *a)
     a->ngram_order = (int)n;
 }
 
+enum to llm_run_format(const char *path, int to)
+{
+    if (to >= 0) return (enum to)to;
+    return !path ? TO_LLM : llm_ends_with(path, ".arpa") ? TO_ARPA : llm_ends_with(path, ".safetensors") ? TO_SAFETENSORS : TO_LLM;
+}
+
+/* Networks are written as .llm or safetensors, which holds no run that could go on. */
+static void check_outputs(const struct llm_cli *cli, const struct args *a)
+{
+    const struct { const char *option, *path; enum to to; } outputs[] = {{"-o", a->common.output, llm_run_format(a->common.output, a->to)},
+        {"--keep-best", a->best, llm_run_format(a->best, -1)}, {"--ema-output", a->ema_output, llm_run_format(a->ema_output, -1)}};
+    for (size_t i = 0; i < sizeof outputs / sizeof *outputs; i++) {
+        const char *path = outputs[i].path;
+        if (!path) continue;
+        if (outputs[i].to == TO_ARPA) llm_usage(cli, "%s %s: expected llm or safetensors: arpa is text of n-grams (--objective ngram)",
+                                                outputs[i].option, path);
+        if (llm_ends_with(path, ".gguf") && (i > 0 || a->to < 0)) {
+            llm_usage(cli, "%s %s: expected llm or safetensors: llm-quantize makes GGUF of them", outputs[i].option, path);
+        }
+    }
+    if (outputs[0].to != TO_SAFETENSORS) return;
+    if (a->save_every) llm_usage(cli, "--save-every: expected -o FILE.llm: safetensors have the model alone, and nothing to resume");
+    if (a->resume) llm_usage(cli, "--resume: expected -o FILE.llm, or no -o: safetensors have the model alone; llm-quantize -t keep makes them");
+}
+
 int llm_run_check(const struct llm_cli *cli, const struct args *a, int has_data, struct llm_err *e)
 {
     int sources = (a->config != NULL) + (a->init != NULL) + (a->resume != NULL);
@@ -46,6 +71,7 @@ int llm_run_check(const struct llm_cli *cli, const struct args *a, int has_data,
     if (a->sets.n > 0 && !a->config) llm_usage(cli, "--set changes a new configuration: it needs -c");
     if (a->plan && a->o.epochs > 0) llm_usage(cli, "--plan does not read the data: expected --steps, found --epochs");
     if (a->plan || a->gradcheck || a->coordcheck) return 0;
+    check_outputs(cli, a);
     if (!has_data && !a->resume && a->o.steps > 0) llm_usage(cli, "expected data: token streams that llm-tokenize encode made, or - for stdin");
     if (!a->resume && !a->common.output && !a->o.overfit_one) llm_usage(cli, "expected -o OUT.llm (- writes to stdout)");
     if (a->save_every && a->common.output && strcmp(a->common.output, "-") == 0) llm_usage(cli, "--save-every needs a file to write to: -o FILE");
@@ -249,6 +275,12 @@ int llm_run_begin(struct llm_run *r, const struct args *a, const char *const *da
     return got;
 }
 
+/* A model without its run. */
+static enum llm_save_as alone(const char *path)
+{
+    return llm_run_format(path, -1) == TO_SAFETENSORS ? LLM_SAVE_SAFETENSORS : LLM_SAVE_MODEL;
+}
+
 int llm_run_go(struct llm_run *r, const struct args *a, struct llm_err *e)
 {
     struct llm_metrics metrics;
@@ -262,7 +294,9 @@ int llm_run_go(struct llm_run *r, const struct args *a, struct llm_err *e)
     if (counted != 0) return counted < 0 ? -1 : 0;
     if (llm_metrics_open(&metrics, a->log, a->resume != NULL, t, e) < 0) return -1;
     struct llm_loop loop = {.t = t, .metrics = &metrics, .output = a->common.output, .best = a->best,
-                            .ema_output = a->ema_output, .save_every = a->save_every};
+                            .ema_output = a->ema_output, .save_every = a->save_every,
+                            .output_as = llm_run_format(a->common.output, a->to) == TO_SAFETENSORS ? LLM_SAVE_SAFETENSORS : LLM_SAVE_RUN,
+                            .best_as = alone(a->best), .ema_as = alone(a->ema_output)};
     struct llm_err closing;
     int got = llm_loop_run(&loop, e);
     if (llm_metrics_close(&metrics, &closing) < 0 && got == 0) {

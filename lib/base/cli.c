@@ -10,6 +10,12 @@
 #include "base/cli_internal.h"
 #include "base/log.h"
 
+bool llm_ends_with(const char *s, const char *end)
+{
+    size_t n = strlen(s), k = strlen(end);
+    return n >= k && strcmp(s + n - k, end) == 0;
+}
+
 int llm_parse_int(const char *s, int64_t *out)
 {
     char *end;

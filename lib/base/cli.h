@@ -2,6 +2,7 @@
 #ifndef LLM_BASE_CLI_H
 #define LLM_BASE_CLI_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include "base/err.h"
@@ -91,6 +92,8 @@ int llm_cli_take_json(const struct llm_cli *cli, const char *allowed, void *args
 
 /* Strict numbers: the whole string, no overflow, no NaN. 0 or -1. */
 int llm_parse_int(const char *s, int64_t *out);
+/* Whether a text, such as a file's name, ends with `end`. */
+bool llm_ends_with(const char *s, const char *end);
 int llm_parse_real(const char *s, double *out);
 int llm_parse_size(const char *s, int64_t *out);
 

@@ -10,7 +10,7 @@ static int save_average(struct llm_loop *l, struct llm_err *e)
 {
     if (!l->ema_output) return 0;
     llm_trainer_swap_ema(l->t);
-    int got = llm_trainer_save(l->t, l->ema_output, true, e);
+    int got = llm_trainer_save(l->t, l->ema_output, l->ema_as, e);
     llm_trainer_swap_ema(l->t);
     return got;
 }
@@ -20,7 +20,7 @@ static int save(struct llm_loop *l, struct llm_err *e)
     if (!l->output) return save_average(l, e);
     double started = llm_now();
     LLM_PROFILE("save", 0);
-    if (llm_trainer_save(l->t, l->output, false, e) < 0 || save_average(l, e) < 0) return -1;
+    if (llm_trainer_save(l->t, l->output, l->output_as, e) < 0 || save_average(l, e) < 0) return -1;
     llm_verbose("step %lld: saved in %.2f s", (long long)l->t->step, llm_now() - started);
     return 0;
 }
@@ -44,7 +44,7 @@ static int evaluate(struct llm_loop *l, const struct llm_step_report *r, double 
     t->best_step = t->step;
     if (!l->best) return 0;
     if (t->o.eval_ema) llm_trainer_swap_ema(t);
-    got = llm_trainer_save(t, l->best, true, e);
+    got = llm_trainer_save(t, l->best, l->best_as, e);
     if (t->o.eval_ema) llm_trainer_swap_ema(t);
     return got;
 }
@@ -110,7 +110,8 @@ int llm_loop_run(struct llm_loop *l, struct llm_err *e)
     double seconds = llm_now() - started;
     if (save(l, e) < 0) return -1;
     if (llm_signal_caught()) {
-        llm_note("stopped after step %lld of %lld%s", (long long)t->step, (long long)t->o.steps, l->output ? "; --resume goes on" : "");
+        const char *next = !l->output ? "" : l->output_as == LLM_SAVE_RUN ? "; --resume goes on" : "; the file has the model alone";
+        llm_note("stopped after step %lld of %lld%s", (long long)t->step, (long long)t->o.steps, next);
         return 0;
     }
     if (t->step >= t->o.steps && t->step == first && t->step > 0) llm_note("all %lld steps were done; --steps asks for more", (long long)t->step);

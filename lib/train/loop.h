@@ -10,6 +10,7 @@ struct llm_loop {
     const char *output;     /* path of the checkpoint; NULL: none is written */
     const char *best;       /* path of the model with the lowest validation loss; NULL */
     const char *ema_output; /* path of the model with averaged weights; NULL */
+    enum llm_save_as output_as, best_as, ema_as;
     int64_t save_every;     /* 0: at the end only */
 };
 /* Until t->o.steps are done, or a signal is caught: then the unfinished step is dropped, the state saved, and 0 returned (llm_signal_caught tells).

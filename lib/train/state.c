@@ -95,16 +95,16 @@ static int append_state(const struct llm_trainer *t, struct llm_tensor_list *l, 
     return 0;
 }
 
-int llm_trainer_save(struct llm_trainer *t, const char *path, bool model_alone, struct llm_err *e)
+int llm_trainer_save(struct llm_trainer *t, const char *path, enum llm_save_as as, struct llm_err *e)
 {
-    const struct llm_checkpoint_options opt = {.planes = true, .give = llm_model_give, .give_arg = t->model};
+    const struct llm_checkpoint_options opt = {.planes = true, .plain = as == LLM_SAVE_SAFETENSORS, .give = llm_model_give, .give_arg = t->model};
     struct llm_tensor_list l = {0};
     struct llm_output *o = llm_output_open(path, true, e);
     json_t *meta = json_object();
     int r = !o ? -1 : meta ? llm_model_describe(t->model, meta, &l, e) : llm_no_memory(e, "metadata");
     size_t first = l.n;
-    if (r == 0 && !model_alone) r = set_training(t, meta, e);
-    if (r == 0 && !model_alone) r = append_state(t, &l, e);
+    if (r == 0 && as == LLM_SAVE_RUN) r = set_training(t, meta, e);
+    if (r == 0 && as == LLM_SAVE_RUN) r = append_state(t, &l, e);
     if (r == 0) r = llm_checkpoint_write(o, meta, l.v, l.n, &opt, e);
     if (r == 0) r = llm_output_commit(o, e);
     else llm_output_abandon(o);

@@ -90,8 +90,12 @@ int llm_trainer_eval(struct llm_trainer *t, double *loss, double *bits_per_byte,
 uint64_t llm_trainer_hash(const struct llm_trainer *t);
 
 /* ---- state.c ---- */
-/* Writes everything (or the model alone). */
-int llm_trainer_save(struct llm_trainer *t, const char *path, bool model_alone, struct llm_err *e) LLM_MUST_CHECK;
+enum llm_save_as {
+    LLM_SAVE_RUN,              /* .llm: the model and what --resume needs */
+    LLM_SAVE_MODEL,            /* .llm: the model alone */
+    LLM_SAVE_SAFETENSORS       /* the model alone, unpacked */
+};
+int llm_trainer_save(struct llm_trainer *t, const char *path, enum llm_save_as as, struct llm_err *e) LLM_MUST_CHECK;
 /* From a model that llm_train saved: options, and where its data was. `m->training` must not be NULL. */
 int llm_state_options(const struct llm_model *m, struct llm_train_options *o, struct llm_err *e) LLM_MUST_CHECK;
 /* Borrowed from m->training: paths of the data and the validation's (NULL: none). The list is the caller's to free. */
