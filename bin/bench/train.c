@@ -126,7 +126,7 @@ static int put(struct llm_table *t, const struct args *a, const struct llm_confi
     double rate = llm_median(sorted, (size_t)a->runs);
     getrusage(RUSAGE_SELF, &use);
     llm_table_text(t, a->config);
-    llm_table_count(t, cost.params);
+    llm_table_count(t, cost.params + cost.next_params);
     llm_table_count(t, (double)(a->batch * a->accumulate));
     llm_table_count(t, (double)a->context);
     llm_table_text(t, a->precision == 1 ? "bf16" : "f32");
@@ -134,9 +134,9 @@ static int put(struct llm_table *t, const struct args *a, const struct llm_confi
     llm_table_text(t, llm_isa_name());
     llm_table_number(t, rate, 5);
     llm_table_number(t, llm_deviation(rates, (size_t)a->runs), 3);
-    llm_table_number(t, 6 * cost.active_params * rate / 1e9, 4);
-    llm_table_number(t, 3 * cost.forward_flops * rate / 1e9, 4);
-    llm_table_number(t, 3 * cost.forward_flops * llm_median(per_peak, (size_t)a->runs), 3);
+    llm_table_number(t, 6 * (cost.active_params + cost.next_params) * rate / 1e9, 4);
+    llm_table_number(t, 3 * (cost.forward_flops + cost.next_flops) * rate / 1e9, 4);
+    llm_table_number(t, 3 * (cost.forward_flops + cost.next_flops) * llm_median(per_peak, (size_t)a->runs), 3);
     llm_table_number(t, (double)(a->batch * a->accumulate * a->context) / rate, 4);
     llm_table_count(t, (double)use.ru_maxrss * 1024);
     return 0;

@@ -213,7 +213,7 @@ static int train_row(struct zoo *z, const struct row *row, struct llm_err *e)
         return -1;
     }
     llm_train_options_default(&o);
-    double flops = 3 * cost.forward_flops, tokens = (double)(z->a->batch * z->a->context), nats, bits;
+    double flops = 3 * (cost.forward_flops + cost.next_flops), tokens = (double)(z->a->batch * z->a->context), nats, bits;
     o.batch = z->a->batch;
     o.context = z->a->context;
     o.lr = z->a->lr > 0 ? z->a->lr : row->lr;

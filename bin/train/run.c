@@ -149,6 +149,8 @@ static int new_model(struct llm_run *r, const struct args *a, struct llm_tokeniz
         || configure(&c, a, data, e) < 0) {
         return -1;
     }
+    bool masks = strcmp(llm_objectives[a->o.objective]->name, "mlm") == 0 && strcmp(c.model_type, "bert") == 0;
+    if (masks && !is_set(a, "prediction_head")) c.head_transform = true; /* also where the configuration is a BertModel's, which has no head */
     r->config = c;
     if (a->mup) llm_config_mup(&c, a->o.mup_base_width, a->base_head_dim);
     if (a->plan || a->coordcheck) return 0;

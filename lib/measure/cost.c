@@ -24,6 +24,12 @@ static bool row_is(const struct llm_param_spec *s, const char *a, const char *b)
     return strcmp(s->row, a) == 0 || strcmp(s->row, b) == 0;
 }
 
+/* Of a layer that predicts further. An encoder's layers are numbered from n_layers too. */
+static bool is_next(const struct llm_param_spec *s, const struct llm_decoder *layout)
+{
+    return s->layer >= layout->n_layers && strcmp(s->row, "encoder") != 0;
+}
+
 /* With `context` tokens in sight. */
 static struct block block_of(const struct llm_config *c, const struct llm_declare *d, const struct llm_decoder *layout, int64_t layer,
                              int64_t context)
@@ -58,8 +64,18 @@ int llm_cost_of(struct llm_cost *out, const struct llm_config *c, int64_t contex
     size_t n = llm_model_cost(c, context, rows, MAX_ROWS);
     *out = (struct llm_cost){.params = llm_model_params(c), .active_params = llm_model_active_params(c)};
     if (llm_model_declare(c, &d, &layout, e) < 0) return -1;
+    for (size_t i = 0; i < n; i++) out->forward_flops += rows[i].flops_forward;
+    out->head_flops = of(rows, n, "head", true);
     for (size_t i = 0; i < d.n; i++) {
         double elements = (double)d.specs[i].shape[0] * (double)d.specs[i].shape[1];
+        if (is_next(&d.specs[i], layout)) {
+            out->params -= elements;
+            out->active_params -= elements * (d.specs[i].active > 0 ? d.specs[i].active : 1);
+            out->forward_flops -= llm_param_spec_flops(&d.specs[i]);
+            out->next_params += elements;
+            out->next_flops += llm_param_spec_flops(&d.specs[i]);
+            continue;
+        }
         if (d.specs[i].lookup && strcmp(d.specs[i].row, "encoder") != 0) out->embedding_params += elements;
         if (d.specs[i].n_dims < 2) out->vector_params += elements;
     }
@@ -68,12 +84,13 @@ int llm_cost_of(struct llm_cost *out, const struct llm_config *c, int64_t contex
         out->blocks_params += b.params;
         out->blocks_flops += b.flops;
     }
+    for (int64_t k = 0; k < layout->n_next; k++) {
+        out->next_flops += block_of(c, &d, layout, layout->n_layers + k, context).score_flops + out->head_flops;
+    }
     llm_decoder_destroy(layout, 0);
     llm_declare_release(&d);
     out->encoder_params = of(rows, n, "encoder", false);
     out->encoder_flops = of(rows, n, "encoder", true);
-    out->head_flops = of(rows, n, "head", true);
-    for (size_t i = 0; i < n; i++) out->forward_flops += rows[i].flops_forward;
     out->final_params = out->params - out->embedding_params - out->blocks_params - out->encoder_params;
     return 0;
 }
@@ -139,9 +156,11 @@ int llm_cost_parts(struct llm_table *t, const struct llm_config *c, int64_t cont
     snprintf(name, sizeof name, "%" PRId64 " blocks", layout->n_layers);
     part(t, name, "-", cost.blocks_params, cost.params, cost.blocks_flops, cost.forward_flops);
     if (cost.encoder_params > 0) part(t, "encoder", "-", cost.encoder_params, cost.params, cost.encoder_flops, cost.forward_flops);
-    part(t, c->tie_word_embeddings ? "final norm, tied head" : "final norm, head", "-", cost.final_params, cost.params, cost.head_flops,
-         cost.forward_flops);
+    const char *last = cost.head_flops == 0 ? "norms, no head" : c->tie_word_embeddings ? "final norm, tied head" : "final norm, head";
+    part(t, last, "-", cost.final_params, cost.params, cost.head_flops, cost.forward_flops);
     part(t, "model", "-", cost.params, cost.params, cost.forward_flops, cost.forward_flops);
+    snprintf(name, sizeof name, "%" PRId64 " layers that predict further", layout->n_next);
+    if (layout->n_next > 0) part(t, name, "-", cost.next_params, cost.params, cost.next_flops, cost.forward_flops);
     llm_decoder_destroy(layout, 0);
     llm_declare_release(&d);
     return 0;
@@ -169,13 +188,16 @@ int llm_cost_totals(struct llm_table *t, const struct llm_config *c, int64_t con
     struct llm_cost cost;
     char what[100];
     if (llm_cost_of(&cost, c, context, e) < 0) return -1;
+    double trained = cost.params + cost.next_params;
     total(t, cost.forward_flops, "FLOP/token", "forward");
-    total(t, 3 * cost.forward_flops, "FLOP/token", "training: forward, and twice that backward");
-    total(t, 6 * cost.params, "FLOP/token", "training by the rule 6N");
+    if (cost.next_params > 0) total(t, cost.next_flops, "FLOP/token", "forward, layers that predict further");
+    total(t, 3 * (cost.forward_flops + cost.next_flops), "FLOP/token", "training: forward, and twice that backward");
+    total(t, 6 * trained, "FLOP/token", "training by the rule 6N");
     for (size_t i = 0; i < sizeof weights / sizeof *weights; i++) {
         snprintf(what, sizeof what, "weights in %s", llm_dtypes[weights[i]].name);
         total(t, llm_cost_weight_bytes(&cost, weights[i]), "bytes", what);
     }
+    if (cost.next_params > 0) total(t, 4 * cost.next_params, "bytes", "weights in f32, layers that predict further");
     for (size_t i = 0; i < sizeof caches / sizeof *caches; i++) {
         double each = llm_model_kv_bytes_per_token(c, caches[i]);
         snprintf(what, sizeof what, "KV cache in %s, one token", llm_dtypes[caches[i]].name);
@@ -184,9 +206,9 @@ int llm_cost_totals(struct llm_table *t, const struct llm_config *c, int64_t con
         total(t, each * (double)context, "bytes", what);
     }
     if (llm_model_is_recurrent(c)) total(t, llm_model_state_bytes(c), "bytes", "state in F32, one sequence");
-    total(t, 4 * cost.params, "bytes", "training: FP32 weights");
-    total(t, 4 * cost.params, "bytes", "training: gradients");
-    total(t, 8 * cost.params, "bytes", "training: AdamW's two moments");
-    total(t, 16 * cost.params, "bytes", "training: the three together, without activations");
+    total(t, 4 * trained, "bytes", "training: FP32 weights");
+    total(t, 4 * trained, "bytes", "training: gradients");
+    total(t, 8 * trained, "bytes", "training: AdamW's two moments");
+    total(t, 16 * trained, "bytes", "training: the three together, without activations");
     return 0;
 }

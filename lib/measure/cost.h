@@ -7,7 +7,8 @@
 #include "model/model.h"
 
 struct llm_cost {
-    double params;              /* of the model */
+    double params;              /* of the model; nothing but next_params and next_flops counts layers that predict further */
+    double next_params, next_flops; /* of num_nextn_predict_layers layers, which training runs and drafts, with the head once more for each */
     double active_params;       /* those that a token meets: of experts only its share */
     double blocks_params, blocks_flops;                        /* of all blocks: matrices, scores, mixing of values, steps of a state */
     double embedding_params;    /* all tables that are looked up */

@@ -44,7 +44,9 @@ size_t llm_model_cost(const struct llm_config *c, int64_t context, struct llm_co
     for (int64_t l = 0; l < layout->n_encoder; l++) {
         add(rows, &n, room, "encoder", 0, layout->encoder[l].mixer.kind->extra_flops(c, l, context));
     }
-    if (c->tie_word_embeddings && llm_config_has_head(c)) add(rows, &n, room, "head", 0, 2 * (double)c->vocab_size * (double)c->hidden_size);
+    bool encodes = c->bidirectional && !c->head_transform; /* an encoder's hidden states are its result */
+    bool tied = c->tie_word_embeddings && llm_config_has_head(c) && !encodes;
+    if (tied) add(rows, &n, room, "head", 0, 2 * (double)c->vocab_size * (double)c->hidden_size);
     llm_decoder_destroy(layout, 0);
     llm_declare_release(&d);
     return n;

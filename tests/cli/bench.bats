@@ -83,6 +83,36 @@ cell() {
     [[ $(cell t model 3) == 134515008 ]]
 }
 
+@test "cost: layers that predict further stand apart from the model, with the head once more for each" {
+    llm-bench cost --set vocab_size=4096 tiny > plain
+    llm-bench cost --set vocab_size=4096 --set num_nextn_predict_layers=2 tiny > t
+    for what in "5 blocks" model forward "weights in bf16" "weights in q4_0"; do
+        assert_equal "$(cell t "$what" 2)|$(cell t "$what" 3)|$(cell t "$what" 5)" "$(cell plain "$what" 2)|$(cell plain "$what" 3)|$(cell plain "$what" 5)"
+    done
+    # each: a block, three norms, the matrix that joins [256, 512]; and the head
+    local name="2 layers that predict further" params flops
+    params=$((2 * ($(cell plain block 3) + 3 * 256 + 256 * 512)))
+    flops=$((2 * ($(cell plain block 5) + 2 * 256 * 512 + 2 * 4096 * 256)))
+    assert_equal "$(cell t "$name" 3) $(cell t "$name" 5)" "$params $flops"
+    assert_equal "$(cell t "forward, layers that predict further" 2)" $flops
+    assert_equal "$(cell t "training: forward, and twice that backward" 2)" $((3 * ($(cell t forward 2) + flops)))
+    assert_equal "$(cell t "training: gradients" 2)" $((4 * ($(cell plain model 3) + params)))
+}
+
+@test "cost: a BertModel has no head of masked tokens" {
+    local sizes='"model_type": "bert", "vocab_size": 1000, "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2,
+        "intermediate_size": 128, "max_position_embeddings": 32, "type_vocab_size": 2'
+    printf '{"architectures": ["BertModel"], %s}' "$sizes" > bare.json
+    printf '{"architectures": ["BertForMaskedLM"], %s}' "$sizes" > masked.json
+    llm-bench cost bare.json > bare
+    llm-bench cost masked.json > masked
+    # the head: a matrix [64, 64] with its bias, a norm, a bias of the vocabulary, and the product with the embeddings
+    assert_equal $(($(cell masked model 3) - $(cell bare model 3))) $((64 * 64 + 64 + 2 * 64 + 1000))
+    assert_equal $(($(cell masked model 5) - $(cell bare model 5))) $((2 * 64 * 64 + 2 * 64 * 1000))
+    assert_equal "$(cell bare model 5)" "$(cell bare "2 blocks" 5)"
+    assert_equal "$(cell bare "norms, no head" 3)" 128
+}
+
 @test "cost: a window bounds what attention sees" {
     llm-bench cost --table parts --set sliding_window=1024 "$D/llama2-7b.json" > t
     [[ $(cell t model 5) == $((32 * (8 * 4096 ** 2 + 6 * 4096 * 11008 + 4 * 4096 * 1024) + 2 * 32000 * 4096)) ]]

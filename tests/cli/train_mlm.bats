@@ -65,3 +65,12 @@ setup() {
     assert_line $'KV cache in f32, one token\t0\tbytes'
     [[ $output == *"bert.encoder.layer.0.attention.self.query.weight"* ]]
 }
+
+@test "the configuration of a BertModel gets a head of masked tokens, unless --set says that it has none" {
+    printf '%s' '{"architectures": ["BertModel"], "model_type": "bert", "vocab_size": 300, "hidden_size": 32, "num_hidden_layers": 1,
+        "num_attention_heads": 2, "intermediate_size": 32, "max_position_embeddings": 32, "mask_token_id": 299}' > config.json
+    llm-train -q -c config.json --objective mlm -l 16 -n 1 -T "$F/tok.json" -o model.llm "$F/data.tok"
+    run -69 --separate-stderr llm-train -q -c config.json --set prediction_head=false --objective mlm -l 16 -n 1 -T "$F/tok.json" -o model.llm \
+        "$F/data.tok"
+    [[ $stderr == *"expected an encoder with a masked-token head, found one without (bert)" ]]
+}

@@ -56,6 +56,9 @@ static int finish(struct llm_config *c, const json_t *o, struct llm_err *e)
     if (kind && strcmp(kind, "absolute") != 0) {
         return llm_fail(e, EX_UNAVAILABLE, "position_embedding_type: expected absolute, found '%s', which is not supported", kind);
     }
+    const char *architecture = json_string_value(json_array_get(json_object_get(o, "architectures"), 0));
+    bool alone = architecture && strcmp(architecture, "BertModel") == 0; /* without the head of masked tokens */
+    if (alone && !json_object_get(o, "prediction_head")) c->head_transform = false;
     if (decodes) return llm_fail(e, EX_UNAVAILABLE, "is_decoder: expected an encoder: a BERT that decodes is not supported");
     c->num_key_value_heads = c->num_attention_heads;
     c->embd_pdrop = c->resid_pdrop;
