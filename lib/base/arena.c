@@ -6,9 +6,10 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
+#include "base/pages.h"
 
 enum { ALIGN = 64 };
-#define HUGE_PAGE ((size_t)2 << 20)
+#define HUGE_PAGE LLM_HUGE_PAGE
 #define SMALL ((size_t)64 << 20)  /* ranges up to this are always reserved whole */
 #define GROWTH ((size_t)16 << 20) /* the least that is mapped at a time */
 #ifndef MAP_FIXED_NOREPLACE
@@ -29,8 +30,8 @@ static void *map(void *at, size_t bytes, int flags)
  * program that needs little of the range does not take 2 MB of memory for it. */
 static void advise(char *base, size_t from, size_t bytes)
 {
-    madvise(base + from, bytes, MADV_HUGEPAGE);
-    if (from == 0) madvise(base, HUGE_PAGE, MADV_NOHUGEPAGE);
+    llm_pages_huge(base + from, bytes);
+    if (from == 0) llm_pages_small(base, HUGE_PAGE);
 }
 
 static char *reserve_whole(size_t limit)
@@ -132,7 +133,6 @@ void llm_arena_pop(struct llm_arena *a, size_t mark)
 
 void llm_arena_trim(struct llm_arena *a)
 {
-    size_t page = a->used < HUGE_PAGE ? (size_t)sysconf(_SC_PAGESIZE) : HUGE_PAGE, from = (a->used + page - 1) & ~(page - 1);
     size_t end = a->mapped ? *a->mapped : a->limit;
-    if (a->base && from < end) madvise(a->base + from, end - from, MADV_DONTNEED);
+    if (a->base && a->used < end) llm_pages_release_within(a->base + a->used, end - a->used, a->used < HUGE_PAGE ? 0 : HUGE_PAGE);
 }

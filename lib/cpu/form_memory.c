@@ -3,12 +3,12 @@
 #include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
-#include <sys/mman.h>
+#include "base/pages.h"
 
 /* A chunk serves small pieces one behind the other until it is full, and is freed with the last of them; a large piece has one of its own. */
 struct chunk { size_t bytes, used, pieces; };
 enum { HEAD = 64 };
-static const size_t HUGE_PAGE = (size_t)2 << 20, CHUNK = (size_t)32 << 20;
+static const size_t CHUNK = (size_t)32 << 20;
 _Static_assert(sizeof(struct chunk) <= HEAD, "the head fits");
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -19,8 +19,8 @@ static struct chunk *create_chunk(size_t bytes)
 {
     void *p;
     size_t whole = (bytes + 4095) / 4096 * 4096;
-    if (posix_memalign(&p, whole < HUGE_PAGE ? 4096 : HUGE_PAGE, whole) != 0) return NULL;
-    if (whole >= HUGE_PAGE) madvise(p, whole / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE);
+    if (posix_memalign(&p, whole < LLM_HUGE_PAGE ? 4096 : LLM_HUGE_PAGE, whole) != 0) return NULL;
+    if (whole >= LLM_HUGE_PAGE) llm_pages_huge(p, whole / LLM_HUGE_PAGE * LLM_HUGE_PAGE);
     *(struct chunk *)p = (struct chunk){.bytes = bytes, .used = HEAD};
     return p;
 }
@@ -35,11 +35,10 @@ static void *take(struct chunk *c, size_t bytes)
     return p + HEAD;
 }
 
-/* The pages behind the last piece go back, of which a huge one may have brought many. */
+/* Releases the pages after the last piece, of which a huge one may have brought many. */
 static void trim(struct chunk *c)
 {
-    const uintptr_t page = 4096, from = ((uintptr_t)c + c->used + page - 1) / page * page, end = ((uintptr_t)c + c->bytes) / page * page;
-    if (from < end) madvise((void *)from, end - from, MADV_DONTNEED);
+    llm_pages_release_within((char *)c + c->used, c->bytes - c->used, 0);
 }
 
 void llm_form_memory_trim(void)

@@ -1,10 +1,10 @@
 #include "cpu/pages.h"
 
-#include <sys/mman.h>
 #include <unistd.h>
+#include "base/pages.h"
 #include "cpu/matmul_internal.h"
 
-enum { MANY = 32, AROUND = 64 << 10 }; /* rows for which all pages are given back at once; bytes around an address that a kernel maps with it */
+enum { MANY = 32, AROUND = 64 << 10 }; /* rows for which all pages are released at once; bytes around an address that a kernel maps with it */
 
 static uintptr_t larger(uintptr_t a, uintptr_t b)
 {
@@ -21,7 +21,7 @@ void llm_weight_release_pages(const struct llm_weight *w, size_t from, size_t by
         end = (data + from + bytes + AROUND - 1) / AROUND * AROUND;
         if (end > map_end) end = map_end;
     }
-    if (first < end) madvise((void *)first, end - first, MADV_DONTNEED);
+    if (first < end) llm_pages_release((void *)first, end - first);
 }
 
 void llm_weight_looked_up(const struct llm_weight *w, const int32_t *ids, int64_t n)

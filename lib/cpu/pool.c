@@ -14,7 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
+#include "base/pages.h"
 #include "cpu/detect.h"
 #include "cpu/profile.h"
 #include "cpu/scratch.h"
@@ -281,7 +281,7 @@ void *llm_scratch_slot(int thread, enum llm_scratch_use use, size_t bytes)
         free(scratch[thread][use].p);
         scratch[thread][use].p = aligned_alloc(unit, want);
         scratch[thread][use].n = scratch[thread][use].p ? want : 0;
-        if (scratch[thread][use].p && unit == huge) madvise(scratch[thread][use].p, want, MADV_HUGEPAGE);
+        if (scratch[thread][use].p && unit == huge) llm_pages_huge(scratch[thread][use].p, want);
     }
     if (bytes > scratch[thread][use].asked) scratch[thread][use].asked = bytes;
     return scratch[thread][use].p;

@@ -6,7 +6,7 @@
 #include <string.h>
 #include "base/buf.h"
 #include "base/log.h"
-#include "base/program.h"
+#include "base/pages.h"
 #include "base/signals.h"
 #include "cpu/form_memory.h"
 #include "cpu/pool.h"
@@ -116,25 +116,26 @@ int llm_engine_remember(struct llm_engine *g, struct llm_kv *kv, const int32_t *
     return 0;
 }
 
-/* Behind a prompt come single tokens, which need little of its memory. When a few of them are done weights have their packed forms, and what that
- * needed goes too. */
-static void give_back(struct llm_engine *g)
+/* After a prompt come single tokens, which need little of its memory. After the first few of them every weight has been packed; the scratch memory
+ * that packing used is then released. */
+static void release_after_prompt(struct llm_engine *g)
 {
     llm_arena_trim(&g->ctx.acts);
     llm_scratch_release();
     if (g->settled > 0) return;
     g->settled = g->passes + PACKED_AFTER;
-    llm_program_release_pages();
+    llm_pages_release_program();
 }
 
-/* Before each of the passes in which weights get their packed forms: what a pass before has read where it lies is not there beside them. */
-static void settle(struct llm_engine *g)
+/* Before each of the passes that pack weights: releases the pages of the files that an earlier pass has read, so that they do not take memory beside
+ * the packed forms. */
+static void release_files(struct llm_engine *g)
 {
     for (size_t i = 0; i < g->model->n_files; i++) llm_checkpoint_release_pages(g->model->files[i]);
     if (g->passes < g->settled) return;
     llm_scratch_release();
     llm_form_memory_trim();
-    llm_program_release_pages();
+    llm_pages_release_program();
 }
 
 struct llm_tensor *llm_engine_run(struct llm_engine *g, const struct llm_feed *feeds, int64_t n, struct llm_err *e)
@@ -143,11 +144,11 @@ struct llm_tensor *llm_engine_run(struct llm_engine *g, const struct llm_feed *f
     if (prepare(g, feeds, n, &total, e) < 0 || prepare_memories(g, feeds, n, e) < 0) return NULL;
     llm_ctx_reset(&g->ctx);
     if (total * 8 <= g->room) {
-        give_back(g);
+        release_after_prompt(g);
         g->room = total;
     }
     if (total > g->room) g->room = total;
-    if (g->settled > 0 && g->passes <= g->settled) settle(g);
+    if (g->settled > 0 && g->passes <= g->settled) release_files(g);
     struct llm_batch b = {.ids = g->ids, .positions = g->positions, .n_tokens = total, .seqs = g->seqs, .n_seqs = n, .before = g->before,
                           .memories = g->model->config.num_encoder_layers > 0 ? g->memories : NULL};
     struct llm_tensor *hidden = llm_model_forward(&g->ctx, g->model, &b);
@@ -197,7 +198,7 @@ struct llm_tensor *llm_engine_encode(struct llm_engine *g, const int32_t *ids, c
 
 float *llm_engine_logits(struct llm_engine *g, const struct llm_tensor *hidden, const int64_t *rows, int64_t n_rows, struct llm_err *e)
 {
-    if (n_rows * 8 <= hidden->rows) give_back(g);
+    if (n_rows * 8 <= hidden->rows) release_after_prompt(g);
     struct llm_tensor *picked = llm_tensor_create(&g->ctx, n_rows, hidden->cols), *logits = NULL;
     if (!llm_ctx_failed(&g->ctx)) {
         for (int64_t i = 0; i < n_rows; i++) {

@@ -3,8 +3,8 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include "base/buf.h"
+#include "base/pages.h"
 
 const enum llm_dtype llm_kv_types[] = {LLM_F32, LLM_F16, LLM_BF16, LLM_Q8_0, LLM_Q4_0, LLM_NO_DTYPE};
 
@@ -110,7 +110,7 @@ static unsigned char *page_memory(struct llm_kv_pool *p, struct llm_err *e)
             llm_no_memory(e, "a page of the cache");
             return NULL;
         }
-        if (huge) madvise(c->data, bytes, MADV_HUGEPAGE);
+        if (huge) llm_pages_huge(c->data, bytes);
         c->bytes = bytes;
         c->next = p->chunks;
         p->chunks = c;

@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
+#include "base/pages.h"
 #include "cpu/pool.h"
 #include "io/planes.h"
 #include "io/sniff.h"
@@ -453,7 +453,7 @@ void llm_checkpoint_mapping(const struct llm_checkpoint *c, const char **from, c
 
 void llm_checkpoint_release_pages(const struct llm_checkpoint *c)
 {
-    if (llm_checkpoint_is_mapped(c)) madvise((void *)(uintptr_t)c->map.p, c->map.n, MADV_DONTNEED);
+    if (llm_checkpoint_is_mapped(c)) llm_pages_release((void *)(uintptr_t)c->map.p, c->map.n);
 }
 
 /* ---- writing ---- */

@@ -4,8 +4,8 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include "base/log.h"
+#include "base/pages.h"
 #include "cpu/kernels.h"
 #include "cpu/pool.h"
 
@@ -90,7 +90,7 @@ static int read_bandwidth(double *best, struct llm_err *e)
 {
     void *p = aligned_alloc((size_t)2 << 20, READ_BYTES);
     if (!p) return llm_no_memory(e, "the memory bandwidth test");
-    madvise(p, READ_BYTES, MADV_HUGEPAGE);
+    llm_pages_huge(p, READ_BYTES);
     memset(p, 1, READ_BYTES);
     *best = 0;
     for (int i = 0; i < RUNS; i++) {

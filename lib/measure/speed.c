@@ -2,8 +2,8 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include "base/log.h"
+#include "base/pages.h"
 #include "base/rng.h"
 #include "base/signals.h"
 #include "infer/plan.h"
@@ -136,7 +136,7 @@ int llm_speed_generate(struct llm_engine *g, int64_t depth, int64_t n, int64_t r
         free(probe);
         return -1;
     }
-    madvise(probe, PROBE_BYTES, MADV_HUGEPAGE);
+    llm_pages_huge(probe, PROBE_BYTES);
     memset(probe, 1, PROBE_BYTES);
     double seen = (double)depth + (double)n / 2; /* tokens in the cache, on average */
     double bytes = plan.read_bytes_per_token - plan.cache_bytes_per_token * ((double)g->context - seen);

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include "base/program.h"
 #include "token/chat/find.h"
+#include "base/pages.h"
 #include "io/sniff.h"
 #include "model/arch.h"
 #include "model/files.h"
@@ -324,10 +324,8 @@ static int load_state(struct llm_model *m, struct llm_checkpoint *f, struct llm_
 static void forget(const struct llm_model *m)
 {
     for (size_t i = 0; i < m->n_files; i++) llm_checkpoint_release_pages(m->files[i]);
-    llm_program_release_pages();
-#ifdef __GLIBC__
-    malloc_trim(0);
-#endif
+    llm_pages_release_program();
+    llm_pages_release_freed();
 }
 
 /* The model of configuration `c`; takes the files over. `name`: what the whole is called in messages. */

@@ -27,7 +27,9 @@ forbid() {
 
 mapfile -t all < <(find lib bin -name '*.[ch]' | LC_ALL=C sort)
 mapfile -t quiet < <(find lib -name '*.[ch]' ! -path 'lib/base/*' | LC_ALL=C sort)
+mapfile -t no_pages < <(find lib bin -name '*.[ch]' ! -path 'lib/base/pages.c' | LC_ALL=C sort)
 forbid "no bound on what they write: snprintf, memcpy, llm_buf_*" 'strcpy|strcat|stpcpy|sprintf|vsprintf|gets' "${all[@]}"
+forbid "lib/base/pages.h owns what is released to the operating system" 'madvise|posix_madvise|malloc_trim' "${no_pages[@]}"
 forbid "no errors, no bounds: llm_parse_int, llm_parse_real" 'atoi|atol|atoll|atof' "${all[@]}"
 forbid "hidden state: strtok_r, base/rng.h" 'strtok|rand|srand|random|srandom|drand48' "${all[@]}"
 forbid "unsafe names and shells" 'tmpnam|tempnam|mktemp|system|popen|alloca' "${all[@]}"

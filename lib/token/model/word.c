@@ -1,9 +1,9 @@
 /* Pieces to ids, remembering what words became; the model "bpe". Text is made of few words: most pieces end at the first look-up. */
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include "base/arena.h"
 #include "base/hash.h"
+#include "base/pages.h"
 #include "token/internal.h"
 
 /* Up to 15 bytes that became up to 3 ids: two to a cache line, the newer first. */
@@ -56,7 +56,7 @@ struct llm_word_cache *llm_word_cache_create(struct llm_err *e)
     /* with what fills the first page, so that words begin on the next */
     c->phrases = llm_arena_alloc(&c->arena, PAGE - (sizeof *c->syllables << SYLLABLES_BITS));
     c->words = llm_arena_alloc(&c->arena, WORDS_BYTES);
-    (void)madvise(c->words, WORDS_BYTES, MADV_NOHUGEPAGE);
+    llm_pages_small(c->words, WORDS_BYTES);
     return c;
 }
 
@@ -72,7 +72,7 @@ void llm_word_cache_expect(struct llm_word_cache *c, size_t n)
     if (c->large || n < 32768)
         return;
     c->large = true;
-    (void)madvise(c->words, WORDS_BYTES, MADV_HUGEPAGE); /* one fault instead of hundreds; without it, it is only slower */
+    llm_pages_huge(c->words, WORDS_BYTES); /* one fault instead of hundreds; without it, it is only slower */
 }
 
 static int bpe_new(struct llm_encoder *en, const unsigned char *p, size_t n, struct llm_err *e)

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
-#include "base/program.h"
+#include "base/pages.h"
 #include "cpu/form_memory.h"
 #include "cpu/matmul_internal.h"
 #include "cpu/pages.h"
@@ -117,7 +117,7 @@ static void forms_keep_their_memory(void **state)
         memset(p[i], i + 1, bytes);
         if (i % 20 == 3) llm_form_memory_trim();
     }
-    llm_program_release_pages();
+    llm_pages_release_program();
     for (int i = 0; i < N; i++) {
         size_t bytes = i == 50 ? (size_t)20 << 20 : 700001;
         for (size_t k = 0; k < bytes; k++)
@@ -127,8 +127,31 @@ static void forms_keep_their_memory(void **state)
     llm_form_memory_trim();
 }
 
+/* Only whole units within a range are released, and they read as zeros; to the end of a mapping all pages are. */
+static void released_within(void **state)
+{
+    (void)state;
+    if (sysconf(_SC_PAGESIZE) != PAGE) skip();
+    for (size_t from = 0; from < 3 * PAGE; from += 1021) {
+        for (size_t end = from; end < 8 * PAGE; end += 2053) {
+            unsigned char *p = mmap(NULL, 8 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+            assert_ptr_not_equal(p, MAP_FAILED);
+            memset(p, 0x5A, 8 * PAGE);
+            llm_pages_release_within(p + from, end - from, 0);
+            for (size_t i = 0; i < 8 * PAGE; i++) {
+                size_t page = i / PAGE * PAGE;
+                assert_int_equal(p[i], page >= from && page + PAGE <= end ? 0 : 0x5A);
+            }
+            llm_pages_release(p + 5 * PAGE, PAGE + 1);
+            for (size_t i = 5 * PAGE; i < 7 * PAGE; i++) assert_int_equal(p[i], 0);
+            munmap(p, 8 * PAGE);
+        }
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(nothing_beside_the_file), cmocka_unit_test(forms_keep_their_memory)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(nothing_beside_the_file), cmocka_unit_test(forms_keep_their_memory),
+                                       cmocka_unit_test(released_within)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
