@@ -60,15 +60,7 @@ static const struct llm_opt options[] = {
     {.type = LLM_HEADING, .help = "Choosing tokens, in the order in which they are applied"},
     {0, "logit-bias", "ID+X", "add X to the logit of token ID (ID-X, ID-inf: never); may be given several times", LLM_LIST, AT(logit_bias), 0, 0,
      NULL},
-    {0, "repeat-penalty", "X", "divide the logits of recent tokens [1: off]", LLM_REAL, AT(repeat_penalty), 1e-6, 1e6, NULL},
-    {0, "presence-penalty", "X", "subtract X from recent tokens [0]", LLM_REAL, AT(presence_penalty), -1e6, 1e6, NULL},
-    {0, "frequency-penalty", "X", "subtract X from recent tokens for each time [0]", LLM_REAL, AT(frequency_penalty), -1e6, 1e6, NULL},
-    {0, "repeat-last-n", "N", "how many tokens are recent, -1: all [64]", LLM_INT, AT(repeat_last_n), -1, 2147483647, NULL},
-    {0, "top-k", "K", "the K most likely, 0: all [40]", LLM_INT, AT(top_k), 0, 2147483647, NULL},
-    {0, "typical", "P", "the most typical up to probability P [1: off]", LLM_REAL, AT(typical), 0, 1, NULL},
-    {0, "top-p", "P", "the most likely up to probability P [0.95]", LLM_REAL, AT(top_p), 0, 1, NULL},
-    {0, "min-p", "P", "those at least P times as likely as the most likely [0.05]", LLM_REAL, AT(min_p), 0, 1, NULL},
-    {0, "temp", "T", "temperature, 0: the most likely token [0.8]", LLM_REAL, AT(temperature), 0, 1e6, NULL},
+    LLM_SAMPLING_OPTIONS(struct args, sampling)
     {.type = LLM_HEADING, .help = "Computing"},
     {0, "precision", "TYPE", "compute in f32 or bf16 [bf16]", LLM_CHOICE, AT(precision), 0, 0, "f32|bf16"},
     {0, "cache-type", "TYPE", "keys and values as %w [as --precision]", LLM_CHOICE, AT(cache_type), 0, 0, NULL},
@@ -166,17 +158,7 @@ static struct llm_logit_bias *parse_biases(const struct llm_strs *list)
     struct llm_logit_bias *v = llm_calloc(list->n + 1, sizeof *v, "logit biases", &e);
     if (!v) exit(llm_report(&e));
     for (size_t i = 0; i < list->n; i++) {
-        const char *s = list->v[i], *sign = s + strspn(s, "0123456789");
-        char digits[24];
-        int64_t id;
-        double x = -INFINITY;
-        size_t n = (size_t)(sign - s);
-        snprintf(digits, sizeof digits, "%.*s", (int)(n < 20 ? n : 20), s);
-        if (llm_parse_int(digits, &id) < 0 || id > INT32_MAX || (*sign != '+' && *sign != '-')
-            || (strcmp(sign, "-inf") != 0 && llm_parse_real(sign, &x) < 0)) {
-            llm_usage(&infer_cli, "--logit-bias: expected ID+X or ID-X, found '%s'", s);
-        }
-        v[i] = (struct llm_logit_bias){(int32_t)id, (float)x};
+        if (llm_logit_bias_parse(list->v[i], &v[i]) < 0) llm_usage(&infer_cli, "--logit-bias: expected ID+X or ID-X, found '%s'", list->v[i]);
     }
     return v;
 }
@@ -195,14 +177,6 @@ static int load_cache(struct session *s, struct llm_err *e)
     }
     llm_kv_file_release(&f);
     return status;
-}
-
-struct llm_sampling infer_sampling(const struct args *a, const struct llm_logit_bias *bias)
-{
-    return (struct llm_sampling){
-        .temperature = a->temperature, .top_k = a->top_k, .top_p = a->top_p, .min_p = a->min_p, .typical = a->typical,
-        .repeat_penalty = a->repeat_penalty, .presence_penalty = a->presence_penalty, .frequency_penalty = a->frequency_penalty,
-        .repeat_last_n = a->repeat_last_n, .bias = bias, .n_bias = a->logit_bias.n, .seed = (uint64_t)a->common.seed};
 }
 
 static int load(struct session *s, struct llm_err *e)
@@ -226,7 +200,10 @@ static int load(struct session *s, struct llm_err *e)
         s->model->tokenizer = llm_tokenizer_load(a->tokenizer, NULL, e);
         if (!s->model->tokenizer) return -1;
     }
-    s->sampling = infer_sampling(a, s->bias);
+    s->sampling = a->sampling;
+    s->sampling.bias = s->bias;
+    s->sampling.n_bias = a->logit_bias.n;
+    s->sampling.seed = (uint64_t)a->common.seed;
     if (llm_sampling_check(&s->sampling, s->model->config.vocab_size, e) < 0 || llm_engine_init(&s->engine, s->model, &o, e) < 0) return -1;
     llm_kv_init(&s->begin, &s->engine.pool);
     if (a->chat && chat_open(s, e) < 0) return -1;
@@ -306,11 +283,8 @@ static int run(struct session *s, const char *operand, struct llm_err *e)
 
 int main(int argc, char **argv)
 {
-    const struct llm_sampling *d = &llm_sampling_defaults;
     struct args a = {.n = UNSET, .batch = 512, .parallel = 16, .samples = 1, .precision = 1, .cache_type = -1, .pooling = -1,
-                     .embd_normalize = UNSET, .temperature = d->temperature,
-                     .top_k = d->top_k, .top_p = d->top_p, .min_p = d->min_p, .typical = d->typical, .repeat_penalty = d->repeat_penalty,
-                     .presence_penalty = d->presence_penalty, .frequency_penalty = d->frequency_penalty, .repeat_last_n = d->repeat_last_n};
+                     .embd_normalize = UNSET, .sampling = llm_sampling_defaults};
     struct llm_err e = {0};
     llm_start();
     llm_free_at_once();

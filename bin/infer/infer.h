@@ -5,6 +5,7 @@
 #include "base/cli.h"
 #include "infer/generate.h"
 #include "infer/kvfile.h"
+#include "infer/sample/options.h"
 #include "model/fim.h"
 #include "token/chat/find.h"
 
@@ -19,8 +20,7 @@ struct args {
     int64_t n, context, batch, draft, parallel, samples, kv_keep, trace_queries;
     int precision, cache_type, pooling;
     int64_t embd_normalize;
-    double temperature, top_p, min_p, typical, repeat_penalty, presence_penalty, frequency_penalty;
-    int64_t top_k, repeat_last_n;
+    struct llm_sampling sampling;  /* bias and seed are not in it: session.sampling has them */
     struct llm_strs stop, logit_bias;
 };
 
@@ -57,8 +57,6 @@ struct session {
     struct llm_err refused;        /* of lines that were answered with an error: reported, with its status, after the output is complete */
 };
 
-/* The options of `a` that choose tokens; `bias` is borrowed. */
-struct llm_sampling infer_sampling(const struct args *a, const struct llm_logit_bias *bias);
 /* Tokens of a text, with what the options say; checked to be below the vocabulary. *ids is malloced. */
 int prompt_encode(const struct session *s, const char *text, size_t n, int32_t **ids, size_t *n_ids, struct llm_err *e) LLM_MUST_CHECK;
 /* The same of a JSON list of ids. *ids is malloced. */

@@ -15,6 +15,7 @@ struct line {
     bool refused;
     int32_t *ids;
     const char **stops;
+    struct llm_logit_bias *biases;
     json_t *stop_list;       /* keeps the stops alive */
 };
 
@@ -31,6 +32,7 @@ static void line_destroy(struct line *l)
     json_decref(l->stop_list);
     free(l->ids);
     free(l->stops);
+    free(l->biases);
     free(l);
 }
 
@@ -67,12 +69,45 @@ static int put_refusals(struct run *r, struct llm_err *e)
 static int take_options(const struct args *a, json_t *o, struct llm_prompt *p, struct llm_err *e)
 {
     struct args line = *a;
-    if (llm_cli_take_json(&infer_cli, "tokens|samples|seed|temp|top-k|top-p|min-p|typical|repeat-penalty|presence-penalty|frequency-penalty|"
-                          "repeat-last-n|ignore-eos", &line, o, e) < 0) return -1;
-    p->sampling = infer_sampling(&line, p->sampling.bias);
+    if (llm_cli_take_json(&infer_cli, "tokens|samples|seed|ignore-eos|" LLM_SAMPLING_NAMES, &line, o, e) < 0) return -1;
+    line.sampling.bias = p->sampling.bias;
+    line.sampling.n_bias = p->sampling.n_bias;
+    line.sampling.seed = (uint64_t)line.common.seed;
+    p->sampling = line.sampling;
     p->max_tokens = line.n;
     p->samples = line.samples;
     p->ignore_eos = line.ignore_eos;
+    return 0;
+}
+
+/* "logit_bias": texts as on the command line, or an object of ids and numbers; in place of the command line's. */
+static int take_biases(struct line *l, struct llm_prompt *p, struct llm_err *e)
+{
+    const char *key = json_object_get(l->object, "logit_bias") ? "logit_bias" : "logit-bias", *id;
+    json_t *given = json_object_get(l->object, key), *v;
+    size_t i, n = 0;
+    if (!given || json_is_null(given)) return 0;
+    l->biases = llm_calloc((json_is_object(given) ? json_object_size(given) : json_array_size(given)) + 1, sizeof *l->biases, "logit biases", e);
+    if (!l->biases) return -1;
+    int bad = json_is_object(given) || json_is_array(given) ? 0 : -1;
+    if (json_is_string(given)) {
+        bad = llm_logit_bias_parse(json_string_value(given), l->biases);
+        n = 1;
+    } else if (json_is_array(given)) {
+        json_array_foreach(given, i, v) {
+            if (!json_is_string(v) || llm_logit_bias_parse(json_string_value(v), &l->biases[n++]) < 0) bad = -1;
+        }
+    } else if (json_is_object(given)) {
+        json_object_foreach(given, id, v) {
+            int64_t number;
+            if (!json_is_number(v) || llm_parse_int(id, &number) < 0 || number < 0 || number > INT32_MAX) bad = -1;
+            else l->biases[n++] = (struct llm_logit_bias){(int32_t)number, (float)json_number_value(v)};
+        }
+    }
+    if (bad) return llm_fail(e, EX_DATAERR, "\"%s\": expected texts like \"42+1.5\" and \"42-inf\", or an object of ids and numbers", key);
+    p->sampling.bias = l->biases;
+    p->sampling.n_bias = n;
+    json_object_del(l->object, key);
     return 0;
 }
 
@@ -158,7 +193,7 @@ static int take_line(struct run *r, const char *text, size_t n, struct line *l, 
     json_object_del(l->object, "ids");
     p->ids = l->ids;
     p->n = (int64_t)n_ids;
-    if (take_options(a, l->object, p, e) < 0 || take_stops(l, p, e) < 0 || prompt_check(r->s, n_ids, e) < 0) return -1;
+    if (take_options(a, l->object, p, e) < 0 || take_biases(l, p, e) < 0 || take_stops(l, p, e) < 0 || prompt_check(r->s, n_ids, e) < 0) return -1;
     if (llm_sampling_check(&p->sampling, r->s->model->config.vocab_size, e) < 0) {
         e->status = EX_DATAERR;
         return -1;

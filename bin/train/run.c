@@ -5,6 +5,7 @@
 #include <string.h>
 #include "bin/train/train.h"
 #include "base/log.h"
+#include "base/suggest.h"
 #include "model/ngram.h"
 #include "model/preset.h"
 #include "train/gradcheck.h"
@@ -17,17 +18,20 @@ bool llm_run_is_ngram(const struct args *a)
 
 void llm_run_order(const struct llm_cli *cli, struct args *a)
 {
-    static const char *const words[] = {"shuffle", "random", "sequential"}; /* enum llm_order_kind */
+    struct llm_suggest near;
     int64_t n;
     a->ngram_order = 0;
-    for (int i = 0; a->order && i < 3; i++) {
-        if (strcmp(a->order, words[i]) != 0) continue;
+    llm_suggest_begin(&near, a->order ? a->order : "");
+    for (int i = 0; a->order && llm_order_word(i); i++) {
+        llm_suggest_add(&near, llm_order_word(i), llm_order_word(i));
+        if (strcmp(a->order, llm_order_word(i)) != 0) continue;
         if (llm_run_is_ngram(a)) llm_usage(cli, "--order: expected a number, of tokens of an n-gram, found '%s'", a->order);
         a->o.order = i;
         return;
     }
     if (!a->order) return;
-    if (!llm_run_is_ngram(a) && !a->ngram_bar) llm_usage(cli, "--order: expected one of shuffle, random, sequential; found '%s'", a->order);
+    if (!llm_run_is_ngram(a) && !a->ngram_bar)
+        llm_usage(cli, "--order: expected one of shuffle, random, sequential; found '%s'%s", a->order, llm_suggest_text(&near, ""));
     if (llm_parse_int(a->order, &n) < 0 || n < 1 || n > LLM_NGRAM_MAX_ORDER) {
         llm_usage(cli, "--order: expected 1 to %d, found '%s'", LLM_NGRAM_MAX_ORDER, a->order);
     }

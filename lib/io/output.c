@@ -212,6 +212,7 @@ int llm_output_text(struct llm_output *o, const char *text, size_t n, struct llm
         text += whole;
         n -= whole;
     }
+    if (n == 0) return 0;
     size_t complete = llm_utf8_complete(text, n);
     o->n_held = n - complete; /* at most 3 */
     memcpy(o->held, text + complete, o->n_held);

@@ -162,3 +162,30 @@ setup() {
     iconv -f utf-8 -t utf-8 terminal > /dev/null
     llm-tokenize decode -T bytes.json ids | cmp - pipe
 }
+
+@test "sampling options: the help, the manual's section and its members of JSON Lines name the same, in the same order" {
+    local options name
+    options=$(llm-infer --help=all | awk '/^Choosing tokens/ { on = 1; next } /^$/ { on = 0 } on { sub(/=.*/, "", $1); print substr($1, 3) }')
+    [[ $(wc -l <<< "$options") -ge 10 ]]
+    assert_equal "$options" "$(awk '/^\.Ss Choosing tokens/ { on = 1; next } /^\.Ss/ { on = 0 } on && /^\.It Fl -/ { print substr($3, 2) }' \
+        "$ROOT/man/llm-infer.1" | grep -vx seed)"
+    while read -r name; do
+        awk '/^\.Ss JSON Lines/ { on = 1; next } /^\.Ss/ { on = 0 } on' "$ROOT/man/llm-infer.1" | grep -qE "^\.Sq ${name//-/_}( |$)" \
+            || fail "JSON Lines in llm-infer(1): missing: ${name//-/_}"
+        # null: as the command line says
+        run -0 llm-infer -m "$M" --jsonl --no-timings -n 2 <<< "{\"prompt\": \"a\", \"${name//-/_}\": null}"
+        [[ $name == logit-bias || $output != *"$name"* && $output != *"${name//-/_}"* ]]
+    done <<< "$options"
+}
+
+@test "logit biases of a line: texts or an object, in place of those of the command line" {
+    need_tool jq
+    # of a vocabulary of 300 the only tokens allowed
+    printf '%s\n' '{"ids": [70], "logit_bias": {"65": 1000}}' '{"ids": [70], "logit-bias": ["65+1000"]}' '{"ids": [70], "logit_bias": "65+1000"}' \
+        '{"ids": [70]}' | llm-infer -m "$M" --jsonl --ids --temp 0 -n 3 --logit-bias 66+1000 --no-timings 2> err > out || { cat err; false; }
+    [[ $(jq -c .ids out) == $'[65,65,65]\n[65,65,65]\n[65,65,65]\n[66,66,66]' ]]
+    for bad in '{"x": 1}' '[5]' '"65"' 7 '{"65": "y"}'; do
+        run -65 --separate-stderr llm-infer -m "$M" --jsonl -n 1 <<< "{\"prompt\": \"a\", \"logit_bias\": $bad}"
+        [[ $output$stderr == *logit_bias* ]]
+    done
+}

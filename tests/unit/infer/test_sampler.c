@@ -5,10 +5,12 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
 #include "base/rng.h"
+#include "infer/sample/options.h"
 #include "infer/sample/sampler.h"
 
 enum { MAX = 5000 };
@@ -273,6 +275,39 @@ static void test_a_tiny_temperature_is_the_maximum(void **state)
     llm_sampler_release(&s);
 }
 
+/* The table of options: each row's default in [brackets] is that of llm_sampling_defaults. */
+static void test_options_say_their_defaults(void **state)
+{
+    struct args { struct llm_sampling sampling; };
+    static const struct llm_opt rows[] = {LLM_SAMPLING_OPTIONS(struct args, sampling)};
+    const struct args defaults = {llm_sampling_defaults};
+    char names[300] = "";
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const void *field = (const char *)&defaults + rows[i].offset;
+        const char *bracket = strchr(rows[i].help, '[');
+        assert_non_null(bracket);
+        double value = rows[i].type == LLM_INT ? (double)*(const int64_t *)field : *(const double *)field;
+        assert_true(strtod(bracket + 1, NULL) == value);
+        snprintf(names + strlen(names), sizeof names - strlen(names), "%s|", rows[i].name);
+    }
+    assert_string_equal(names, LLM_SAMPLING_NAMES);
+}
+
+static void test_biases_are_parsed_strictly(void **state)
+{
+    static const char *const bad[] = {"", "+1", "1", "1+", "1+x", "x+1", "-1+2", "1+nan", "1+inf", "99999999999+1", "2147483648+1", "1 +1", "1*2"};
+    struct llm_logit_bias b;
+    (void)state;
+    assert_int_equal(llm_logit_bias_parse("42+1.5", &b), 0);
+    assert_true(b.id == 42 && b.bias == 1.5f);
+    assert_int_equal(llm_logit_bias_parse("0-3", &b), 0);
+    assert_true(b.id == 0 && b.bias == -3);
+    assert_int_equal(llm_logit_bias_parse("7-inf", &b), 0);
+    assert_true(b.id == 7 && isinf(b.bias) && b.bias < 0);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) assert_int_equal(llm_logit_bias_parse(bad[i], &b), -1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -285,6 +320,8 @@ int main(void)
         cmocka_unit_test(test_frequencies_follow_the_filtered_distribution),
         cmocka_unit_test(test_draws_depend_on_seed_sample_and_position_alone),
         cmocka_unit_test(test_a_tiny_temperature_is_the_maximum),
+        cmocka_unit_test(test_options_say_their_defaults),
+        cmocka_unit_test(test_biases_are_parsed_strictly),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <termios.h>
 
 #include "base/signals.h"
 #include "io/file.h"
@@ -223,9 +224,70 @@ static void files_peek(void **state)
     assert_int_equal(e.status, EX_NOINPUT);
 }
 
+/* What a terminal gets of `text` written in parts of `step` bytes. */
+static void shown(const char *text, size_t step, char *seen, size_t room)
+{
+    struct llm_err e = {0};
+    struct termios raw;
+    int master = posix_openpt(O_RDWR | O_NOCTTY);
+    if (master < 0 || grantpt(master) < 0 || unlockpt(master) < 0) skip();
+    int keep = open(ptsname(master), O_RDWR | O_NOCTTY);
+    assert_int_equal(tcgetattr(keep, &raw), 0);
+    cfmakeraw(&raw);
+    assert_int_equal(tcsetattr(keep, TCSANOW, &raw), 0);
+    struct llm_output *o = llm_output_open(ptsname(master), false, &e);
+    if (!o) fail_msg("%s", e.text);
+    for (size_t at = 0, n = strlen(text); at < n; at += step)
+        assert_int_equal(llm_output_text(o, text + at, n - at < step ? n - at : step, &e), 0);
+    assert_int_equal(llm_output_write(o, "$", 1, &e), 0); /* what is held back comes before anything else */
+    assert_int_equal(llm_output_commit(o, &e), 0);
+    size_t n = 0;
+    while (n == 0 || seen[n - 1] != '$') {
+        ssize_t got = read(master, seen + n, room - n - 1);
+        assert_true(got > 0);
+        n += (size_t)got;
+    }
+    seen[n - 1] = 0;
+    close(keep);
+    close(master);
+}
+
+static void text_on_a_terminal_is_utf8(void **state)
+{
+    static const struct { const char *text, *seen; } rows[] = {
+        {"plain", "plain"},
+        {"gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x98\x80", "gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x98\x80"},
+        {"a\xff" "b", "a\xef\xbf\xbd" "b"},
+        {"\xe2\x82" "x", "\xef\xbf\xbd\xef\xbf\xbd" "x"},
+        {"\xf0\x9f\x98\xf0\x9f\x98\x80", "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xf0\x9f\x98\x80"},
+        {"\xed\xa0\x80", "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd"},
+        {"end\xe2\x82", "end\xef\xbf\xbd\xef\xbf\xbd"}};
+    char seen[200];
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        for (size_t step = 1; step <= 8; step++) {
+            shown(rows[i].text, step, seen, sizeof seen);
+            if (strcmp(seen, rows[i].seen) != 0) fail_msg("row %zu in parts of %zu", i, step);
+        }
+    }
+}
+
+static void text_in_a_file_stays(void **state)
+{
+    struct llm_err e = {0};
+    (void)state;
+    struct llm_output *o = llm_output_open("text", false, &e);
+    assert_non_null(o);
+    assert_int_equal(llm_output_text(o, "a\xff\xe2", 3, &e), 0);
+    assert_int_equal(llm_output_commit(o, &e), 0);
+    expect_text("text", "a\xff\xe2");
+    empty_folder();
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(commits), cmocka_unit_test(nothing_until_committed), cmocka_unit_test(signals),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(text_on_a_terminal_is_utf8), cmocka_unit_test(text_in_a_file_stays),
+                                       cmocka_unit_test(commits), cmocka_unit_test(nothing_until_committed), cmocka_unit_test(signals),
                                        cmocka_unit_test(failures), cmocka_unit_test(fifos), cmocka_unit_test(files_peek)};
     return cmocka_run_group_tests(tests, fixture_setup, fixture_teardown);
 }
