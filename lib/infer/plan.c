@@ -37,7 +37,7 @@ int llm_infer_plan(struct llm_engine *g, int64_t sequences, struct llm_infer_pla
     *p = (struct llm_infer_plan){.parameters = llm_model_params(&m->config)};
     for (size_t i = 0; i < m->n_params; i++) {
         double bytes = (double)llm_dtype_bytes(m->params[i].weight.dtype, (uint64_t)llm_param_count(&m->params[i]));
-        bool looked_up = &m->params[i] != llm_model_head(m) && m->params[i].shape[0] == m->config.vocab_size;
+        bool looked_up = &m->params[i] != llm_model_head(m) && &m->params[i] == llm_model_embedding(m);
         p->weight_bytes += bytes;
         read += looked_up ? bytes / (double)m->config.vocab_size : bytes;
     }

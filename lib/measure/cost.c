@@ -8,10 +8,10 @@
 
 enum { MAX_ROWS = 32, MAX_KINDS = 8 };
 
-static double of(const struct llm_cost_row *rows, size_t n, const char *name, bool flops)
+static double of(const struct llm_cost_row *rows, size_t n, enum llm_unit unit, bool flops)
 {
     for (size_t i = 0; i < n; i++) {
-        if (strcmp(rows[i].name, name) == 0) return flops ? rows[i].flops_forward : rows[i].params;
+        if (rows[i].unit == (int)unit) return flops ? rows[i].flops_forward : rows[i].params;
     }
     return 0;
 }
@@ -19,15 +19,10 @@ static double of(const struct llm_cost_row *rows, size_t n, const char *name, bo
 /* One of the model's blocks; norms are the rest. */
 struct block { double params, attention_params, mlp_params, flops, attention_flops, mlp_flops, score_flops; };
 
-static bool row_is(const struct llm_param_spec *s, const char *a, const char *b)
-{
-    return strcmp(s->row, a) == 0 || strcmp(s->row, b) == 0;
-}
-
 /* Of a layer that predicts further. An encoder's layers are numbered from n_layers too. */
 static bool is_next(const struct llm_param_spec *s, const struct llm_decoder *layout)
 {
-    return s->layer >= layout->n_layers && strcmp(s->row, "encoder") != 0;
+    return s->layer >= layout->n_layers && !s->encoder;
 }
 
 /* With `context` tokens in sight. */
@@ -39,7 +34,8 @@ static struct block block_of(const struct llm_config *c, const struct llm_declar
     for (size_t i = 0; i < d->n; i++) {
         const struct llm_param_spec *s = &d->specs[i];
         double elements = (double)s->shape[0] * (double)s->shape[1], flops = llm_param_spec_flops(s);
-        bool attention = row_is(s, "attention", "cross-attention"), mlp = row_is(s, "mlp", "experts");
+        bool attention = s->unit == LLM_UNIT_ATTENTION || s->unit == LLM_UNIT_CROSS_ATTENTION;
+        bool mlp = s->unit == LLM_UNIT_MLP || s->unit == LLM_UNIT_EXPERTS;
         if (s->layer != layer) continue;
         b.params += elements;
         b.flops += flops;
@@ -65,7 +61,7 @@ int llm_cost_of(struct llm_cost *out, const struct llm_config *c, int64_t contex
     *out = (struct llm_cost){.params = llm_model_params(c), .active_params = llm_model_active_params(c)};
     if (llm_model_declare(c, &d, &layout, e) < 0) return -1;
     for (size_t i = 0; i < n; i++) out->forward_flops += rows[i].flops_forward;
-    out->head_flops = of(rows, n, "head", true);
+    out->head_flops = of(rows, n, LLM_UNIT_HEAD, true);
     for (size_t i = 0; i < d.n; i++) {
         double elements = (double)d.specs[i].shape[0] * (double)d.specs[i].shape[1];
         if (is_next(&d.specs[i], layout)) {
@@ -76,7 +72,7 @@ int llm_cost_of(struct llm_cost *out, const struct llm_config *c, int64_t contex
             out->next_flops += llm_param_spec_flops(&d.specs[i]);
             continue;
         }
-        if (d.specs[i].lookup && strcmp(d.specs[i].row, "encoder") != 0) out->embedding_params += elements;
+        if (d.specs[i].lookup && !d.specs[i].encoder) out->embedding_params += elements;
         if (d.specs[i].n_dims < 2) out->vector_params += elements;
     }
     for (int64_t l = 0; l < layout->n_layers; l++) {
@@ -89,8 +85,8 @@ int llm_cost_of(struct llm_cost *out, const struct llm_config *c, int64_t contex
     }
     llm_decoder_destroy(layout, 0);
     llm_declare_release(&d);
-    out->encoder_params = of(rows, n, "encoder", false);
-    out->encoder_flops = of(rows, n, "encoder", true);
+    out->encoder_params = of(rows, n, LLM_UNIT_ENCODER, false);
+    out->encoder_flops = of(rows, n, LLM_UNIT_ENCODER, true);
     out->final_params = out->params - out->embedding_params - out->blocks_params - out->encoder_params;
     return 0;
 }
@@ -150,7 +146,7 @@ int llm_cost_parts(struct llm_table *t, const struct llm_config *c, int64_t cont
         while (same < n_kinds && (kinds[same].params != b.params || kinds[same].flops != b.flops)) same++;
         if (same < n_kinds) continue;
         kinds[n_kinds++] = b;
-        block_parts(t, c, &d, &b, l, layout->layers[l].mixer.kind->name, context);
+        block_parts(t, c, &d, &b, l, llm_unit_names[layout->layers[l].mixer.kind->unit], context);
     }
     part(t, "embeddings", "-", cost.embedding_params, cost.params, 0, cost.forward_flops);
     snprintf(name, sizeof name, "%" PRId64 " blocks", layout->n_layers);

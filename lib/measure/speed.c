@@ -37,10 +37,9 @@ static const char *arithmetic(const struct llm_engine *g)
     const struct llm_param *largest = &g->model->params[0];
     for (size_t i = 0; i < g->model->n_params; i++) {
         const struct llm_param *q = &g->model->params[i];
-        if (q != llm_model_head(g->model) && q->n_dims > 1 && q->shape[0] != g->model->config.vocab_size) {
-            largest = q;
-            break;
-        }
+        if (q->role != LLM_ROLE_HIDDEN) continue;
+        largest = q;
+        break;
     }
     return llm_matmul_kind(largest->weight.dtype, g->ctx.compute);
 }

@@ -6,7 +6,16 @@
 
 #include "model/model.h"
 
-/* Places of modules in a layer, by which a family names their parameters. */
+/* What the parameters of a model belong to: units in which their cost is counted. */
+enum llm_unit {
+    LLM_UNIT_EMBEDDINGS, LLM_UNIT_NORMS, LLM_UNIT_ATTENTION, LLM_UNIT_CROSS_ATTENTION, LLM_UNIT_MLP, LLM_UNIT_EXPERTS, LLM_UNIT_RNN, LLM_UNIT_LSTM,
+    LLM_UNIT_MAMBA, LLM_UNIT_MAMBA2, LLM_UNIT_HEAD, LLM_UNIT_CLASSES, LLM_UNIT_NEXT_TOKENS,
+    LLM_UNIT_ENCODER, /* of costs alone: all of an encoder-decoder's encoder */
+    LLM_N_UNITS
+};
+extern const char *const llm_unit_names[LLM_N_UNITS]; /* as tables of cost name them: "embeddings", "norms", "attention", … */
+
+/* Places of parameters in a layer and, from LLM_N_STEMS on, in the model. A family names each (struct llm_names). */
 enum llm_stem {
     LLM_STEM_Q, LLM_STEM_K, LLM_STEM_V, LLM_STEM_QKV, LLM_STEM_OUT, LLM_STEM_GATE, LLM_STEM_UP, LLM_STEM_DOWN, LLM_STEM_NORM_1, LLM_STEM_NORM_2,
     LLM_STEM_POST_1, LLM_STEM_POST_2, LLM_STEM_Q_NORM, LLM_STEM_K_NORM, LLM_STEM_GATE_UP,
@@ -19,8 +28,16 @@ enum llm_stem {
     LLM_STEM_SHARED_GATE, LLM_STEM_SHARED_UP, LLM_STEM_SHARED_DOWN,
     LLM_STEM_CONV, LLM_STEM_CONV_BIAS, LLM_STEM_STATES, LLM_STEM_TIME, LLM_STEM_TIME_BIAS, LLM_STEM_DECAY, LLM_STEM_SKIP,
     LLM_STEM_GATED_NORM, /* state-space layers: with their suffixes */
-    LLM_N_STEMS
+    LLM_STEM_K_B, LLM_STEM_V_B, /* GGUF's halves of KV_B */
+    LLM_STEM_INPUTS, LLM_STEM_STATE, LLM_STEM_INPUTS_BIAS, LLM_STEM_STATE_BIAS, /* RNN and LSTM: what multiplies the inputs, and the state before.
+                                     * The layer's number follows these names */
+    LLM_N_STEMS,
+    LLM_STEM_EMBED = LLM_N_STEMS, LLM_STEM_POSITIONS, LLM_STEM_TOKEN_TYPES, LLM_STEM_LATENTS, LLM_STEM_EMBED_NORM, LLM_STEM_DISTANCES,
+    LLM_STEM_FINAL_NORM, LLM_STEM_POOLER, LLM_STEM_HEAD_DENSE, LLM_STEM_HEAD_NORM, LLM_STEM_HEAD_BIAS, LLM_STEM_HEAD, LLM_STEM_CLASSES,
+    LLM_STEM_LOGIT_SCALE
 };
+/* What a parameter is at its place: each ends the parameter's name in its own way. */
+enum llm_piece { LLM_PIECE_WEIGHT, LLM_PIECE_BIAS, LLM_PIECE_MEAN, LLM_PIECE_VAR, LLM_PIECE_WHOLE /* the name has no suffix */ };
 /* How a family names its parameters; ".weight" and ".bias" are added. */
 struct llm_names {
     const char *prefix;             /* "model.": also looked for without it */
@@ -38,11 +55,16 @@ enum llm_init { LLM_INIT_NORMAL, LLM_INIT_RESIDUAL, LLM_INIT_ZERO, LLM_INIT_ONE,
     LLM_INIT_TIME_STEP /* softplus of it within [time_step_min, time_step_max], evenly in the logarithm */,
     LLM_INIT_LOGIT_SCALE /* logit_scale_init */,
     LLM_INIT_LOG_COLUMN /* log(1), log(2), … */ };
-/* A parameter as declared. */
+/* A parameter as declared: where it stands, what it is, how files lay it out. Each parameter of a model points to its own (llm_param.spec). */
 struct llm_param_spec {
     char name[112];
     const char *dims;               /* "intermediate_size, hidden_size", for messages */
-    const char *row;                /* where its cost counts: the module's name */
+    enum llm_unit unit;
+    enum llm_stem stem;
+    enum llm_piece piece;
+    bool encoder;                   /* stands in the encoder of an encoder-decoder */
+    int layer;                      /* -1: of no layer. The encoder's layers are counted after the decoder's */
+    int64_t expert;                 /* -1: of no expert */
     int n_dims;
     int64_t shape[2];               /* in memory: [out, in] */
     enum llm_init init;
@@ -61,9 +83,15 @@ struct llm_param_spec {
     bool minus_exp;                 /* files have -exp of it */
     bool balances;                  /* a router's bias: struct llm_param, balances */
     bool lookup;                    /* rows are looked up, not multiplied: no FLOPs */
-    int layer;                      /* -1: of no layer */
-    struct llm_param **slot;        /* where the layout wants the pointer */
+    bool gain;                      /* a norm's gain */
+    struct llm_param **slot;        /* where the layout wants the pointer; valid during the declaration */
 };
+/* Whether two declarations, under whatever names, are of one parameter. */
+bool llm_param_spec_same(const struct llm_param_spec *a, const struct llm_param_spec *b);
+/* Whether files keep both as parts of one tensor: the same matrix of different experts of a layer. */
+bool llm_param_spec_stacked(const struct llm_param_spec *a, const struct llm_param_spec *b);
+/* Weight decay applies to it. */
+static inline bool llm_param_spec_decays(const struct llm_param_spec *s) { return s->n_dims > 1 && !s->exact; }
 
 /* FLOPs of a forward pass per token: of a matrix that is multiplied 2 for each element, for the share of tokens that meet it. */
 double llm_param_spec_flops(const struct llm_param_spec *s);
@@ -73,9 +101,10 @@ struct llm_declare {
     const struct llm_config *config;
     const struct llm_arch *arch;
     const struct llm_names *names;  /* the family's, or those of GGUF files */
-    bool transposed;
+    bool gguf;                      /* names and layouts are those of GGUF files */
     int layer;
-    const char *row;
+    bool encoder;                   /* layers are those of an encoder-decoder's encoder */
+    enum llm_unit unit;
     struct llm_param_spec *specs;
     size_t n, room;
     struct llm_err *err;
@@ -84,34 +113,33 @@ struct llm_declare {
 void llm_declare_release(struct llm_declare *d);
 
 struct llm_linear_params { struct llm_param *w, *b, *mean, *var; }; /* mean, var: running ones, of BatchNorm */
-/* y = x·wᵀ (+ b) at `stem` of the current layer. */
+/* Each of these declares at `stem`: of the current layer, or of the model where stem ≥ LLM_N_STEMS. `dims` names the sizes in messages. */
+/* y = x·wᵀ (+ b) */
 void llm_declare_linear(struct llm_declare *d, struct llm_linear_params *p, enum llm_stem stem, int64_t out, int64_t in, const char *dims, bool bias);
-/* The same of no layer, named in full without suffix. */
-void llm_declare_dense(struct llm_declare *d, struct llm_linear_params *p, const char *name, int64_t out, int64_t in, const char *dims);
-/* A bias [n], named in full without suffix. */
-void llm_declare_bias(struct llm_declare *d, struct llm_param **slot, const char *name, int64_t n, const char *dims);
-/* The matrix declared last is three, of so many rows (c 0: two). */
-void llm_declare_parts(struct llm_declare *d, int64_t a, int64_t b, int64_t c);
-/* Gain [width] (and bias, for LayerNorm with biases) named `name` in full without suffix; `dims` says what the width is. */
-void llm_declare_norm(struct llm_declare *d, struct llm_linear_params *p, const char *name, int64_t width, const char *dims);
-/* The matrices of expert `expert` of the current layer. */
+/* A bias [n] alone. */
+void llm_declare_bias(struct llm_declare *d, struct llm_param **slot, enum llm_stem stem, int64_t n, const char *dims);
+/* Gain [width], and bias for LayerNorm with biases. */
+void llm_declare_norm(struct llm_declare *d, struct llm_linear_params *p, enum llm_stem stem, int64_t width, const char *dims);
+/* One matrix of expert `expert`. */
 void llm_declare_expert(struct llm_declare *d, struct llm_param **slot, int64_t expert, enum llm_stem stem, int64_t out, int64_t in,
                         const char *dims);
-/* A vector at `stem` of the current layer, of zeros, with no suffix to its name. `balances`: a router's bias, which has no gradient. */
+/* A vector of zeros, whose name has no suffix. `balances`: a router's bias, which has no gradient. */
 void llm_declare_vector(struct llm_declare *d, struct llm_param **slot, enum llm_stem stem, int64_t n, const char *dims, bool balances);
-/* A matrix (cols 0: a vector) named in full, with nothing behind. */
-void llm_declare_plain(struct llm_declare *d, struct llm_param **slot, const char *name, int64_t rows, int64_t cols, const char *dims,
+/* A matrix (cols 0: a vector), whose name has no suffix. */
+void llm_declare_plain(struct llm_declare *d, struct llm_param **slot, enum llm_stem stem, int64_t rows, int64_t cols, const char *dims,
                        enum llm_init init);
+/* A table of rows, [rows, cols]. lookup: rows are looked up; else the table is multiplied, as a head. */
+void llm_declare_table(struct llm_declare *d, struct llm_param **slot, enum llm_stem stem, int64_t rows, int64_t cols, const char *dims, bool lookup);
+/* The matrix declared last consists of three matrices with so many rows each (c 0: of two). */
+void llm_declare_parts(struct llm_declare *d, int64_t a, int64_t b, int64_t c);
 /* The parameter declared last is no matrix of a product; `middle`: files have it as [rows, 1, columns]. */
 void llm_declare_exact(struct llm_declare *d, bool middle);
-/* … and GGUF files have it as [rows, cols]. */
+/* GGUF files have the parameter declared last as [rows, cols]. */
 void llm_declare_file_shape(struct llm_declare *d, int64_t rows, int64_t cols);
-/* … and GGUF files have -exp of it. */
+/* GGUF files have -exp of the parameter declared last. */
 void llm_declare_minus_exp(struct llm_declare *d);
-/* A table of rows, [rows, cols], named in full without suffix. */
-void llm_declare_table(struct llm_declare *d, struct llm_param **slot, const char *name, int64_t rows, int64_t cols, const char *dims, bool lookup);
-/* The current layer's name and `stem`, without suffix. */
-void llm_declare_name(const struct llm_declare *d, enum llm_stem stem, char *out, size_t n);
+/* The parameter declared last begins as `init` says. */
+void llm_declare_init(struct llm_declare *d, enum llm_init init);
 
 struct llm_arch;
 struct llm_module;
@@ -131,7 +159,7 @@ struct llm_pass {
     int64_t layer;
 };
 struct llm_module_kind {
-    const char *name;               /* its row in tables of cost: "attention" */
+    enum llm_unit unit;             /* what its parameters belong to */
     void (*declare)(struct llm_declare *d, struct llm_module *m);
     struct llm_tensor *(*forward)(struct llm_ctx *c, const struct llm_module *m, const struct llm_pass *p, struct llm_tensor *x);
     /* FLOPs per token beside 2 × matrix elements, with `context` tokens in sight; NULL: none. */
@@ -211,6 +239,6 @@ int llm_model_declare(const struct llm_config *c, struct llm_declare *d, struct 
 /* The same parameters under the names that GGUF files give them. */
 int llm_model_declare_gguf(const struct llm_config *c, struct llm_declare *d, struct llm_err *e) LLM_MUST_CHECK;
 /* A model with params named and shaped, without data. */
-struct llm_model *llm_model_shape(const struct llm_config *c, struct llm_declare *d, struct llm_err *e) LLM_MUST_CHECK;
+struct llm_model *llm_model_shape(const struct llm_config *c, struct llm_err *e) LLM_MUST_CHECK;
 
 #endif

@@ -93,10 +93,9 @@ int llm_model_write_labels(const struct llm_model *m, json_t *config)
 void llm_classes_declare(struct llm_declare *d, struct llm_decoder *m)
 {
     const struct llm_config *c = d->config;
-    const char *name = c->bidirectional ? "classifier" : "score"; /* as transformers has them */
-    d->row = "classes";
-    llm_declare_table(d, &m->classes.w, name, c->num_labels, c->hidden_size, "num_labels, hidden_size", false);
-    if (c->bidirectional) llm_declare_bias(d, &m->classes.b, name, c->num_labels, "num_labels");
+    d->unit = LLM_UNIT_CLASSES;
+    llm_declare_table(d, &m->classes.w, LLM_STEM_CLASSES, c->num_labels, c->hidden_size, "num_labels, hidden_size", false);
+    if (c->bidirectional) llm_declare_bias(d, &m->classes.b, LLM_STEM_CLASSES, c->num_labels, "num_labels");
 }
 
 /* The mean of each row's latents. */

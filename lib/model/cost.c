@@ -1,19 +1,13 @@
 /* What a configuration costs, from what its modules declare: parameters, and FLOPs of a forward pass per token (2 for each element of a matrix
  * that is multiplied, and what the module adds). Formulas of the transformer-block notes. */
-#include <stdio.h>
-#include <string.h>
 #include "model/arch.h"
 
-static void add(struct llm_cost_row *rows, size_t *n, size_t room, const char *name, double params, double flops)
+static void add(struct llm_cost_row *rows, size_t *n, size_t room, enum llm_unit unit, double params, double flops)
 {
     size_t i = 0;
-    while (i < *n && strcmp(rows[i].name, name) != 0) i++;
+    while (i < *n && rows[i].unit != (int)unit) i++;
     if (i == room) return;
-    if (i == *n) {
-        rows[i] = (struct llm_cost_row){.params = 0};
-        snprintf(rows[i].name, sizeof rows[i].name, "%s", name);
-        ++*n;
-    }
+    if (i == *n) rows[(*n)++] = (struct llm_cost_row){.unit = (int)unit};
     rows[i].params += params;
     rows[i].flops_forward += flops;
 }
@@ -32,21 +26,21 @@ size_t llm_model_cost(const struct llm_config *c, int64_t context, struct llm_co
     if (llm_model_declare(c, &d, &layout, &e) < 0) return 0;
     for (size_t i = 0; i < d.n; i++) {
         const struct llm_param_spec *s = &d.specs[i];
-        add(rows, &n, room, s->row, (double)s->shape[0] * (double)s->shape[1], llm_param_spec_flops(s));
+        add(rows, &n, room, s->encoder ? LLM_UNIT_ENCODER : s->unit, (double)s->shape[0] * (double)s->shape[1], llm_param_spec_flops(s));
     }
     for (int64_t l = 0; l < layout->n_layers; l++) {
         const struct llm_module *modules[] = {&layout->layers[l].mixer, &layout->layers[l].ffn, &layout->layers[l].cross};
         for (int i = 0; i < 3; i++) {
             if (!modules[i]->kind || !modules[i]->kind->extra_flops) continue;
-            add(rows, &n, room, modules[i]->kind->name, 0, modules[i]->kind->extra_flops(c, l, context));
+            add(rows, &n, room, modules[i]->kind->unit, 0, modules[i]->kind->extra_flops(c, l, context));
         }
     }
     for (int64_t l = 0; l < layout->n_encoder; l++) {
-        add(rows, &n, room, "encoder", 0, layout->encoder[l].mixer.kind->extra_flops(c, l, context));
+        add(rows, &n, room, LLM_UNIT_ENCODER, 0, layout->encoder[l].mixer.kind->extra_flops(c, l, context));
     }
     bool encodes = c->bidirectional && !c->head_transform; /* an encoder's hidden states are its result */
     bool tied = c->tie_word_embeddings && llm_config_has_head(c) && !encodes;
-    if (tied) add(rows, &n, room, "head", 0, 2 * (double)c->vocab_size * (double)c->hidden_size);
+    if (tied) add(rows, &n, room, LLM_UNIT_HEAD, 0, 2 * (double)c->vocab_size * (double)c->hidden_size);
     llm_decoder_destroy(layout, 0);
     llm_declare_release(&d);
     return n;

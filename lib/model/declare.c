@@ -11,16 +11,72 @@ void llm_declare_release(struct llm_declare *d)
     d->n = d->room = 0;
 }
 
-static struct llm_param_spec *add(struct llm_declare *d, struct llm_param **slot, const char *name, const char *suffix, const char *dims)
+const char *const llm_unit_names[LLM_N_UNITS] = {
+    [LLM_UNIT_EMBEDDINGS] = "embeddings", [LLM_UNIT_NORMS] = "norms", [LLM_UNIT_ATTENTION] = "attention", [LLM_UNIT_CROSS_ATTENTION] =
+    "cross-attention", [LLM_UNIT_MLP] = "mlp", [LLM_UNIT_EXPERTS] = "experts", [LLM_UNIT_RNN] = "rnn", [LLM_UNIT_LSTM] = "lstm", [LLM_UNIT_MAMBA]
+    = "mamba", [LLM_UNIT_MAMBA2] = "mamba2", [LLM_UNIT_HEAD] = "head", [LLM_UNIT_CLASSES] = "classes", [LLM_UNIT_NEXT_TOKENS] = "next tokens",
+    [LLM_UNIT_ENCODER] = "encoder"};
+
+bool llm_param_spec_same(const struct llm_param_spec *a, const struct llm_param_spec *b)
 {
+    return a->stem == b->stem && a->piece == b->piece && a->encoder == b->encoder && a->layer == b->layer && a->expert == b->expert;
+}
+
+bool llm_param_spec_stacked(const struct llm_param_spec *a, const struct llm_param_spec *b)
+{
+    return a->n_parts > 0 && b->n_parts > 0 && a->stem == b->stem && a->encoder == b->encoder && a->layer == b->layer;
+}
+
+/* The name of a place in the model. */
+static void outer_name(const struct llm_declare *d, enum llm_stem stem, char *out, size_t n)
+{
+    const struct llm_names *names = d->names;
+    const struct { const char *name; bool prefixed; } table[] = {
+        [LLM_STEM_EMBED - LLM_N_STEMS] = {names->embed, true}, [LLM_STEM_POSITIONS - LLM_N_STEMS] = {names->positions, true},
+        [LLM_STEM_TOKEN_TYPES - LLM_N_STEMS] = {names->token_types, true}, [LLM_STEM_LATENTS - LLM_N_STEMS] = {names->latents, true},
+        [LLM_STEM_EMBED_NORM - LLM_N_STEMS] = {names->embed_norm, true}, [LLM_STEM_DISTANCES - LLM_N_STEMS] = {names->rel_bias, true},
+        [LLM_STEM_FINAL_NORM - LLM_N_STEMS] = {names->final_norm, true}, [LLM_STEM_POOLER - LLM_N_STEMS] = {names->pooler, true},
+        [LLM_STEM_HEAD_DENSE - LLM_N_STEMS] = {names->head_dense, false}, [LLM_STEM_HEAD_NORM - LLM_N_STEMS] = {names->head_norm, false},
+        [LLM_STEM_HEAD_BIAS - LLM_N_STEMS] = {names->head_bias, false}, [LLM_STEM_HEAD - LLM_N_STEMS] = {names->head, false},
+        [LLM_STEM_CLASSES - LLM_N_STEMS] = {d->config->bidirectional ? "classifier" : "score", false}, /* as transformers has them */
+        [LLM_STEM_LOGIT_SCALE - LLM_N_STEMS] = {"logit_scale", false}};
+    snprintf(out, n, "%s%s", table[stem - LLM_N_STEMS].prefixed ? names->prefix : "", table[stem - LLM_N_STEMS].name);
+}
+
+/* The name of a place, without what says which piece of it is meant. */
+static void name_of(const struct llm_declare *d, enum llm_stem stem, int64_t expert, char *out, size_t n)
+{
+    const struct llm_names *names = d->names;
+    if (stem >= LLM_N_STEMS) {
+        outer_name(d, stem, out, n);
+    } else if (stem >= LLM_STEM_INPUTS && stem <= LLM_STEM_STATE_BIAS) {
+        snprintf(out, n, "%s%s%s%d", names->prefix, names->layer, names->stem[stem], d->layer);
+    } else if (expert >= 0 && names->stem[LLM_STEM_EXPERTS]) {
+        snprintf(out, n, "%s%s%d.%s.%lld.%s", names->prefix, names->layer, d->layer, names->stem[LLM_STEM_EXPERTS], (long long)expert,
+                 names->stem[stem]);
+    } else {
+        snprintf(out, n, "%s%s%d.%s", names->prefix, names->layer, d->layer, names->stem[stem]);
+    }
+}
+
+static struct llm_param_spec *add(struct llm_declare *d, struct llm_param **slot, enum llm_stem stem, enum llm_piece piece, int64_t expert,
+                                  const char *dims)
+{
+    static const char *const suffixes[] = {
+        [LLM_PIECE_WEIGHT] = ".weight", [LLM_PIECE_BIAS] = ".bias", [LLM_PIECE_MEAN] = ".running_mean", [LLM_PIECE_VAR] = ".running_var",
+        [LLM_PIECE_WHOLE] = ""};
     static struct llm_param_spec none;
+    char name[100];
     if (d->failed || llm_grow((void **)&d->specs, &d->room, d->n + 1, sizeof *d->specs, d->err) < 0) {
         d->failed = true;
         return &none;
     }
     struct llm_param_spec *s = &d->specs[d->n++];
-    *s = (struct llm_param_spec){.dims = dims, .row = d->row, .layer = d->layer, .slot = slot};
-    snprintf(s->name, sizeof s->name, "%s%s", name, suffix);
+    int before = d->encoder && d->layer >= 0 ? (int)d->config->num_hidden_layers : 0;
+    *s = (struct llm_param_spec){.dims = dims, .unit = d->unit, .stem = stem, .piece = piece, .encoder = d->encoder, .layer = d->layer + before,
+                                 .expert = expert, .slot = slot};
+    name_of(d, stem, expert, name, sizeof name);
+    snprintf(s->name, sizeof s->name, "%s%s", name, suffixes[piece]);
     return s;
 }
 
@@ -40,24 +96,18 @@ static void vector(struct llm_param_spec *s, int64_t n, enum llm_init init)
     s->init = init;
 }
 
-void llm_declare_name(const struct llm_declare *d, enum llm_stem stem, char *out, size_t n)
-{
-    snprintf(out, n, "%s%s%d.%s", d->names->prefix, d->names->layer, d->layer, d->names->stem[stem]);
-}
-
 void llm_declare_linear(struct llm_declare *d, struct llm_linear_params *p, enum llm_stem stem, int64_t out, int64_t in, const char *dims, bool bias)
 {
-    char name[100];
-    llm_declare_name(d, stem, name, sizeof name);
-    struct llm_param_spec *s = add(d, &p->w, name, ".weight", dims);
+    bool by_head = stem == LLM_STEM_QKV && d->config->qkv_by_head && !d->gguf;
+    struct llm_param_spec *s = add(d, &p->w, stem, LLM_PIECE_WEIGHT, -1, dims);
     matrix(s, out, in);
-    s->transposed = d->transposed;
-    s->by_head = stem == LLM_STEM_QKV && d->config->qkv_by_head && d->names == &d->arch->names;
+    s->transposed = d->arch->transposed && !d->gguf && stem < LLM_N_STEMS;
+    s->by_head = by_head;
     if (stem == LLM_STEM_OUT || stem == LLM_STEM_DOWN || stem == LLM_STEM_SHARED_DOWN) s->init = LLM_INIT_RESIDUAL;
     if (!bias) return;
-    struct llm_param_spec *b = add(d, &p->b, name, ".bias", dims);
+    struct llm_param_spec *b = add(d, &p->b, stem, LLM_PIECE_BIAS, -1, dims);
     vector(b, out, LLM_INIT_ZERO);
-    b->by_head = stem == LLM_STEM_QKV && d->config->qkv_by_head && d->names == &d->arch->names;
+    b->by_head = by_head;
 }
 
 void llm_declare_parts(struct llm_declare *d, int64_t a, int64_t b, int64_t c)
@@ -73,15 +123,9 @@ void llm_declare_expert(struct llm_declare *d, struct llm_param **slot, int64_t 
                         const char *dims)
 {
     const struct llm_config *c = d->config;
-    char name[100];
-    size_t used;
-    bool stacked = !d->names->stem[LLM_STEM_EXPERTS];
-    llm_declare_name(d, stacked ? stem : LLM_STEM_EXPERTS, name, sizeof name);
-    used = strlen(name);
-    if (!stacked) snprintf(name + used, sizeof name - used, ".%lld.%s", (long long)expert, d->names->stem[stem]);
-    struct llm_param_spec *s = add(d, slot, name, ".weight", dims);
+    struct llm_param_spec *s = add(d, slot, stem, LLM_PIECE_WEIGHT, expert, dims);
     matrix(s, out, in);
-    if (stacked && !d->failed) {
+    if (!d->names->stem[LLM_STEM_EXPERTS] && !d->failed) {
         s->file_dims = 3;
         memcpy(s->file_shape, (int64_t[]){c->num_experts, out, in}, sizeof s->file_shape);
         s->part = expert;
@@ -93,22 +137,14 @@ void llm_declare_expert(struct llm_declare *d, struct llm_param **slot, int64_t 
 
 void llm_declare_vector(struct llm_declare *d, struct llm_param **slot, enum llm_stem stem, int64_t n, const char *dims, bool balances)
 {
-    char name[100];
-    llm_declare_name(d, stem, name, sizeof name);
-    struct llm_param_spec *s = add(d, slot, name, "", dims);
+    struct llm_param_spec *s = add(d, slot, stem, LLM_PIECE_WHOLE, -1, dims);
     vector(s, n, LLM_INIT_ZERO);
     s->balances = balances;
 }
 
-void llm_declare_dense(struct llm_declare *d, struct llm_linear_params *p, const char *name, int64_t out, int64_t in, const char *dims)
+void llm_declare_bias(struct llm_declare *d, struct llm_param **slot, enum llm_stem stem, int64_t n, const char *dims)
 {
-    matrix(add(d, &p->w, name, ".weight", dims), out, in);
-    vector(add(d, &p->b, name, ".bias", dims), out, LLM_INIT_ZERO);
-}
-
-void llm_declare_bias(struct llm_declare *d, struct llm_param **slot, const char *name, int64_t n, const char *dims)
-{
-    vector(add(d, slot, name, ".bias", dims), n, LLM_INIT_ZERO);
+    vector(add(d, slot, stem, LLM_PIECE_BIAS, -1, dims), n, LLM_INIT_ZERO);
 }
 
 static void running(struct llm_param_spec *s, int64_t n, enum llm_init init)
@@ -117,20 +153,28 @@ static void running(struct llm_param_spec *s, int64_t n, enum llm_init init)
     s->running = true;
 }
 
-void llm_declare_norm(struct llm_declare *d, struct llm_linear_params *p, const char *name, int64_t width, const char *dims)
+/* Queries, keys and latent vectors have RMSNorm, whatever the norm of hidden states is. */
+static bool is_inner_norm(enum llm_stem stem)
 {
-    const struct llm_config *c = d->config;
-    vector(add(d, &p->w, name, ".weight", dims), width, c->norm_gain_offset == 1 ? LLM_INIT_ZERO : LLM_INIT_ONE);
-    if (c->norm != LLM_NORM_RMS && c->norm_bias) vector(add(d, &p->b, name, ".bias", dims), width, LLM_INIT_ZERO);
-    if (c->norm != LLM_NORM_BATCH || strcmp(dims, "hidden_size") != 0) return; /* queries and keys have RMSNorm */
-    running(add(d, &p->mean, name, ".running_mean", dims), width, LLM_INIT_ZERO);
-    running(add(d, &p->var, name, ".running_var", dims), width, LLM_INIT_ONE);
+    return stem == LLM_STEM_Q_NORM || stem == LLM_STEM_K_NORM || stem == LLM_STEM_Q_A_NORM || stem == LLM_STEM_KV_A_NORM;
 }
 
-void llm_declare_plain(struct llm_declare *d, struct llm_param **slot, const char *name, int64_t rows, int64_t cols, const char *dims,
+void llm_declare_norm(struct llm_declare *d, struct llm_linear_params *p, enum llm_stem stem, int64_t width, const char *dims)
+{
+    const struct llm_config *c = d->config;
+    struct llm_param_spec *w = add(d, &p->w, stem, LLM_PIECE_WEIGHT, -1, dims);
+    vector(w, width, c->norm_gain_offset == 1 ? LLM_INIT_ZERO : LLM_INIT_ONE);
+    w->gain = true;
+    if (c->norm != LLM_NORM_RMS && c->norm_bias) vector(add(d, &p->b, stem, LLM_PIECE_BIAS, -1, dims), width, LLM_INIT_ZERO);
+    if (c->norm != LLM_NORM_BATCH || is_inner_norm(stem)) return;
+    running(add(d, &p->mean, stem, LLM_PIECE_MEAN, -1, dims), width, LLM_INIT_ZERO);
+    running(add(d, &p->var, stem, LLM_PIECE_VAR, -1, dims), width, LLM_INIT_ONE);
+}
+
+void llm_declare_plain(struct llm_declare *d, struct llm_param **slot, enum llm_stem stem, int64_t rows, int64_t cols, const char *dims,
                        enum llm_init init)
 {
-    struct llm_param_spec *s = add(d, slot, name, "", dims);
+    struct llm_param_spec *s = add(d, slot, stem, LLM_PIECE_WHOLE, -1, dims);
     if (cols > 0) matrix(s, rows, cols);
     else vector(s, rows, init);
     s->init = init;
@@ -145,10 +189,15 @@ void llm_declare_exact(struct llm_declare *d, bool middle)
     s->role = LLM_ROLE_VECTOR;
 }
 
+void llm_declare_init(struct llm_declare *d, enum llm_init init)
+{
+    if (!d->failed) d->specs[d->n - 1].init = init;
+}
+
 /* Of the parameter declared last, when names are those of GGUF files. */
 static struct llm_param_spec *last_of_gguf(struct llm_declare *d)
 {
-    return d->failed || d->names == &d->arch->names ? NULL : &d->specs[d->n - 1];
+    return d->failed || !d->gguf ? NULL : &d->specs[d->n - 1];
 }
 
 void llm_declare_file_shape(struct llm_declare *d, int64_t rows, int64_t cols)
@@ -166,9 +215,9 @@ void llm_declare_minus_exp(struct llm_declare *d)
     if (s) s->minus_exp = true;
 }
 
-void llm_declare_table(struct llm_declare *d, struct llm_param **slot, const char *name, int64_t rows, int64_t cols, const char *dims, bool lookup)
+void llm_declare_table(struct llm_declare *d, struct llm_param **slot, enum llm_stem stem, int64_t rows, int64_t cols, const char *dims, bool lookup)
 {
-    struct llm_param_spec *s = add(d, slot, name, ".weight", dims);
+    struct llm_param_spec *s = add(d, slot, stem, LLM_PIECE_WEIGHT, -1, dims);
     matrix(s, rows, cols);
     s->lookup = lookup;
     s->role = lookup ? LLM_ROLE_TABLE : LLM_ROLE_HEAD;

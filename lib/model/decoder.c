@@ -28,7 +28,7 @@ static void declare_module(struct llm_declare *d, struct llm_module *m, const st
 {
     m->kind = kind;
     m->stem = stem;
-    d->row = kind->name;
+    d->unit = kind->unit;
     kind->declare(d, m);
 }
 
@@ -81,56 +81,47 @@ static int check_names(const struct llm_declare *d)
     return 0;
 }
 
-/* A name after the family's prefix; until the next call. */
-static const char *full(const struct llm_declare *d, const char *name)
-{
-    static _Thread_local char text[100];
-    snprintf(text, sizeof text, "%s%s", d->names->prefix, name);
-    return text;
-}
-
 static void declare_embeddings(struct llm_declare *d, struct llm_decoder *m)
 {
     const struct llm_config *c = d->config;
-    const struct llm_names *n = d->names;
     d->layer = -1;
-    d->row = "embeddings";
-    llm_declare_table(d, &m->embed, full(d, n->embed), c->vocab_size, llm_config_embedding(c),
+    d->unit = LLM_UNIT_EMBEDDINGS;
+    llm_declare_table(d, &m->embed, LLM_STEM_EMBED, c->vocab_size, llm_config_embedding(c),
                       c->embedding_size > 0 ? "vocab_size, embedding_size" : "vocab_size, hidden_size", true);
     /* As torch.nn.Embedding: gates hear nothing of small ones. What is a head too begins small. */
-    if (c->norm_place == LLM_NORM_BARE && !c->tie_word_embeddings && !d->failed) d->specs[d->n - 1].init = LLM_INIT_UNIT;
+    if (c->norm_place == LLM_NORM_BARE && !c->tie_word_embeddings) llm_declare_init(d, LLM_INIT_UNIT);
     if (c->position == LLM_POSITION_LEARNED) {
-        llm_declare_table(d, &m->positions, full(d, n->positions), c->max_position_embeddings, c->hidden_size,
+        llm_declare_table(d, &m->positions, LLM_STEM_POSITIONS, c->max_position_embeddings, c->hidden_size,
                           "max_position_embeddings, hidden_size", true);
     }
     if (c->type_vocab_size > 0) {
-        llm_declare_table(d, &m->token_types, full(d, n->token_types), c->type_vocab_size, c->hidden_size, "type_vocab_size, hidden_size", true);
+        llm_declare_table(d, &m->token_types, LLM_STEM_TOKEN_TYPES, c->type_vocab_size, c->hidden_size, "type_vocab_size, hidden_size", true);
     }
     if (llm_config_learns_latents(c)) {
-        llm_declare_table(d, &m->latents, full(d, n->latents), c->num_latents, c->hidden_size, "num_latents, hidden_size", true);
+        llm_declare_table(d, &m->latents, LLM_STEM_LATENTS, c->num_latents, c->hidden_size, "num_latents, hidden_size", true);
     }
-    d->row = llm_module_norm.name;
-    if (c->embedding_norm) llm_declare_norm(d, &m->embed_norm, full(d, n->embed_norm), c->hidden_size, "hidden_size");
+    d->unit = LLM_UNIT_NORMS;
+    if (c->embedding_norm) llm_declare_norm(d, &m->embed_norm, LLM_STEM_EMBED_NORM, c->hidden_size, "hidden_size");
 }
 
 static void declare_head(struct llm_declare *d, struct llm_decoder *m)
 {
     const struct llm_config *c = d->config;
-    const struct llm_names *n = d->names;
     d->layer = -1;
-    d->row = llm_module_norm.name;
-    if (!c->no_final_norm) llm_declare_norm(d, &m->final_norm, full(d, n->final_norm), c->hidden_size, "hidden_size");
-    d->row = "head";
-    if (c->pooler) llm_declare_dense(d, &m->pooler, full(d, n->pooler), c->hidden_size, c->hidden_size, "hidden_size, hidden_size");
+    d->unit = LLM_UNIT_NORMS;
+    if (!c->no_final_norm) llm_declare_norm(d, &m->final_norm, LLM_STEM_FINAL_NORM, c->hidden_size, "hidden_size");
+    d->unit = LLM_UNIT_HEAD;
+    if (c->pooler) llm_declare_linear(d, &m->pooler, LLM_STEM_POOLER, c->hidden_size, c->hidden_size, "hidden_size, hidden_size", true);
     if (c->head_transform) {
-        llm_declare_dense(d, &m->head_dense, n->head_dense, c->hidden_size, c->hidden_size, "hidden_size, hidden_size");
-        llm_declare_norm(d, &m->head_norm, n->head_norm, c->hidden_size, "hidden_size");
+        llm_declare_linear(d, &m->head_dense, LLM_STEM_HEAD_DENSE, c->hidden_size, c->hidden_size, "hidden_size, hidden_size", true);
+        llm_declare_norm(d, &m->head_norm, LLM_STEM_HEAD_NORM, c->hidden_size, "hidden_size");
     }
-    if (c->head_transform || (c->head_bias && llm_config_has_head(c))) llm_declare_bias(d, &m->head_bias, n->head_bias, c->vocab_size, "vocab_size");
+    if (c->head_transform || (c->head_bias && llm_config_has_head(c)))
+        llm_declare_bias(d, &m->head_bias, LLM_STEM_HEAD_BIAS, c->vocab_size, "vocab_size");
     if (c->num_labels > 0) llm_classes_declare(d, m);
-    if (c->contrastive) llm_declare_plain(d, &m->logit_scale, "logit_scale", 1, 0, "1", LLM_INIT_LOGIT_SCALE);
+    if (c->contrastive) llm_declare_plain(d, &m->logit_scale, LLM_STEM_LOGIT_SCALE, 1, 0, "1", LLM_INIT_LOGIT_SCALE);
     if (!c->tie_word_embeddings && llm_config_has_head(c)) {
-        llm_declare_table(d, &m->head, n->head, c->vocab_size, c->hidden_size, "vocab_size, hidden_size", false);
+        llm_declare_table(d, &m->head, LLM_STEM_HEAD, c->vocab_size, c->hidden_size, "vocab_size, hidden_size", false);
     }
 }
 
@@ -154,7 +145,7 @@ static int32_t bucket(const struct llm_config *c, int64_t distance, bool bidirec
 }
 
 /* The biases of distances that all n_layers of a stack share. */
-static int declare_buckets(struct llm_declare *d, struct llm_decoder *m, const struct llm_names *names, bool bidirectional, int64_t n_layers)
+static int declare_buckets(struct llm_declare *d, struct llm_decoder *m, bool bidirectional, int64_t n_layers)
 {
     const struct llm_config *c = d->config;
     if (c->position != LLM_POSITION_BUCKETS) return 0;
@@ -163,8 +154,8 @@ static int declare_buckets(struct llm_declare *d, struct llm_decoder *m, const s
     for (int64_t x = -c->rel_max_distance; x <= c->rel_max_distance; x++) map[x + c->rel_max_distance] = bucket(c, x, bidirectional);
     m->rel_map[bidirectional] = map;
     d->layer = -1;
-    d->row = "embeddings";
-    llm_declare_table(d, &m->rel_bias[bidirectional], full(d, names->rel_bias), c->rel_buckets, c->num_attention_heads,
+    d->unit = LLM_UNIT_EMBEDDINGS;
+    llm_declare_table(d, &m->rel_bias[bidirectional], LLM_STEM_DISTANCES, c->rel_buckets, c->num_attention_heads,
                       "relative_attention_num_buckets, num_heads", true);
     if (!d->failed) d->specs[d->n - 1].sharers = (int)n_layers;
     return 0;
@@ -175,24 +166,21 @@ static int declare_encoder(struct llm_declare *d, struct llm_decoder *m)
 {
     const struct llm_config *c = d->config;
     const struct llm_names *names = d->names;
-    size_t first = d->n;
     m->n_encoder = c->num_encoder_layers;
     if (m->n_encoder == 0) return 0;
     m->encoder = llm_calloc((size_t)m->n_encoder, sizeof *m->encoder, "layers", d->err);
     if (!m->encoder) return -1;
     d->names = names->encoder;
-    if (declare_buckets(d, m, d->names, true, m->n_encoder) < 0) return -1;
+    d->encoder = true;
+    if (declare_buckets(d, m, true, m->n_encoder) < 0) return -1;
     for (int l = 0; l < m->n_encoder; l++) {
         d->layer = l;
         declare_sub_layer(d, &m->encoder[l], LLM_SUB_MIXER, &llm_module_attention);
         declare_sub_layer(d, &m->encoder[l], LLM_SUB_FFN, &llm_module_mlp);
     }
     d->layer = -1;
-    if (!c->no_final_norm) llm_declare_norm(d, &m->encoder_norm, full(d, d->names->final_norm), c->hidden_size, "hidden_size");
-    for (size_t i = first; i < d->n; i++) {
-        d->specs[i].row = "encoder";
-        d->specs[i].layer += d->specs[i].layer >= 0 ? (int)c->num_hidden_layers : 0;
-    }
+    if (!c->no_final_norm) llm_declare_norm(d, &m->encoder_norm, LLM_STEM_FINAL_NORM, c->hidden_size, "hidden_size");
+    d->encoder = false;
     d->names = names;
     return 0;
 }
@@ -205,7 +193,7 @@ int llm_decoder_declare(struct llm_declare *d, struct llm_decoder *m)
     m->layers = llm_calloc((size_t)(m->n_layers + m->n_next), sizeof *m->layers, "layers", d->err);
     if (!m->layers || check_names(d) < 0 || llm_decoder_set_rope(m, c, 0, d->err) < 0) return -1;
     declare_embeddings(d, m);
-    if (declare_encoder(d, m) < 0 || declare_buckets(d, m, d->names, c->bidirectional, m->n_layers) < 0) return -1;
+    if (declare_encoder(d, m) < 0 || declare_buckets(d, m, c->bidirectional, m->n_layers) < 0) return -1;
     for (int64_t l = 0; l < m->n_layers; l++) llm_decoder_declare_layer(d, &m->layers[l], l);
     declare_head(d, m);
     if (m->n_next > 0 && llm_next_declare(d, m) < 0) return -1;
@@ -443,7 +431,7 @@ void llm_model_walk(struct llm_ctx *c, struct llm_model *model, const struct llm
             if (!part->kind) continue;
             c->layer = (uint32_t)l;
             x = add_branch(c, layer, order[i], &p, x, order[i] == LLM_SUB_FFN && model->config.parallel_residual ? in : x);
-            snprintf(place, sizeof place, "%s%s%lld after its %s", names->prefix, names->layer, (long long)l, part->kind->name);
+            snprintf(place, sizeof place, "%s%s%lld after its %s", names->prefix, names->layer, (long long)l, llm_unit_names[part->kind->unit]);
             on = visit(arg, place, x);
         }
     }

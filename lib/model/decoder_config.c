@@ -13,7 +13,8 @@ const struct llm_names llm_gguf_names = {
              [LLM_STEM_EXPERT_GATE] = "ffn_gate_exps", [LLM_STEM_EXPERT_UP] = "ffn_up_exps", [LLM_STEM_EXPERT_DOWN] = "ffn_down_exps",
              [LLM_STEM_SHARED_GATE] = "ffn_gate_shexp", [LLM_STEM_SHARED_UP] = "ffn_up_shexp", [LLM_STEM_SHARED_DOWN] = "ffn_down_shexp",
              [LLM_STEM_Q_A] = "attn_q_a", [LLM_STEM_Q_A_NORM] = "attn_q_a_norm", [LLM_STEM_Q_B] = "attn_q_b", [LLM_STEM_KV_A] = "attn_kv_a_mqa",
-             [LLM_STEM_KV_A_NORM] = "attn_kv_a_norm", [LLM_STEM_KV_B] = "attn_kv_b"}};
+             [LLM_STEM_KV_A_NORM] = "attn_kv_a_norm", [LLM_STEM_KV_B] = "attn_kv_b",
+             [LLM_STEM_K_B] = "attn_k_b", [LLM_STEM_V_B] = "attn_v_b"}};
 
 bool llm_layer_in(const llm_layer_set s, int64_t layer)
 {

@@ -70,28 +70,27 @@ static int read_halves(const struct halves *h, const struct llm_latent_halves *t
     return r;
 }
 
-bool llm_latent_is_half(const struct llm_config *c, const char *name)
+/* The name of one half of `whole`; false: another parameter. */
+static bool half_name(const struct llm_param_spec *whole, bool keys, char name[120])
 {
-    size_t n = strlen(name), k = strlen(".attn_k_b.weight");
-    if (c->kv_lora_rank == 0 || n < k) return false;
-    return strcmp(name + n - k, ".attn_k_b.weight") == 0 || strcmp(name + n - k, ".attn_v_b.weight") == 0;
+    const struct llm_names *n = &llm_gguf_names;
+    if (whole->stem != LLM_STEM_KV_B) return false;
+    snprintf(name, 120, "%s%s%d.%s.weight", n->prefix, n->layer, whole->layer, n->stem[keys ? LLM_STEM_K_B : LLM_STEM_V_B]);
+    return true;
 }
 
-/* The name of one half, from that of the whole: "blk.0.attn_kv_b.weight". */
-static bool half_name(const char *whole, char half, char *out, size_t n)
+bool llm_latent_is_half(const struct llm_param_spec *whole, const char *name)
 {
-    static const char end[] = "kv_b.weight";
-    size_t length = strlen(whole), k = strlen(end);
-    if (length < k || strcmp(whole + length - k, end) != 0) return false;
-    return snprintf(out, n, "%.*s%c_b.weight", (int)(length - k), whole, half) < (int)n;
+    char half[120];
+    return (half_name(whole, true, half) && strcmp(half, name) == 0) || (half_name(whole, false, half) && strcmp(half, name) == 0);
 }
 
-int llm_latent_find(const struct llm_model_files *files, const char *whole, struct llm_latent_halves *t)
+bool llm_latent_find(const struct llm_model_files *files, const struct llm_param_spec *whole, struct llm_latent_halves *t)
 {
     char name[120];
     *t = (struct llm_latent_halves){0};
-    if (half_name(whole, 'k', name, sizeof name)) t->keys = llm_model_files_find(files, name, &t->key_file);
-    if (half_name(whole, 'v', name, sizeof name)) t->values = llm_model_files_find(files, name, &t->value_file);
+    if (half_name(whole, true, name)) t->keys = llm_model_files_find(files, name, &t->key_file);
+    if (half_name(whole, false, name)) t->values = llm_model_files_find(files, name, &t->value_file);
     return t->keys && t->values;
 }
 
@@ -102,10 +101,11 @@ int llm_latent_read(const struct llm_config *c, const struct llm_latent_halves *
     return read_halves(&h, t, p, e);
 }
 
-struct llm_tensor_out llm_latent_half(const struct llm_config *c, const struct llm_param *p, const char *whole, bool keys, char name[120])
+struct llm_tensor_out llm_latent_half(const struct llm_config *c, const struct llm_param *p, const struct llm_param_spec *whole, bool keys,
+                                      char name[120])
 {
     const struct halves h = halves_of(c);
-    half_name(whole, keys ? 'k' : 'v', name, 120);
+    half_name(whole, keys, name);
     return (struct llm_tensor_out){.name = name, .dtype = p->weight.dtype, .n_dims = 3,
                                    .shape = {h.heads, keys ? h.rank : h.values, keys ? h.nope : h.rank}};
 }

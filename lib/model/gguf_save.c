@@ -247,17 +247,11 @@ static int put_values(struct save *s, struct llm_err *e)
 
 /* ---- tensors ---- */
 
-static bool ends_with(const char *s, const char *end)
-{
-    size_t n = strlen(s), k = strlen(end);
-    return n >= k && strcmp(s + n - k, end) == 0;
-}
-
-/* Of queries and keys: matrices, biases and the gains of their norms. */
-static bool turns(const struct save *s, const char *name)
+/* What rotary positions turn: matrices and biases of queries and keys, and the gains of their norms. */
+static bool turns(const struct save *s, const struct llm_param_spec *spec)
 {
     if (s->config.rope_pairing == s->m->config.rope_pairing || s->config.position != LLM_POSITION_ROPE) return false;
-    return strstr(name, ".attn_q.") || strstr(name, ".attn_k.") || strstr(name, ".attn_q_norm.") || strstr(name, ".attn_k_norm.");
+    return spec->stem == LLM_STEM_Q || spec->stem == LLM_STEM_K || spec->stem == LLM_STEM_Q_NORM || spec->stem == LLM_STEM_K_NORM;
 }
 
 /* Rows of each head, those that turn together side by side (from halves), or back. */
@@ -278,10 +272,10 @@ static int put_numbers(struct save *s, const struct llm_param_spec *spec, const 
     float *x = llm_alloc((size_t)n, sizeof *x, spec->name, e), *turned = NULL, *out = x;
     int r = x ? 0 : -1;
     if (x) llm_dtypes[p->weight.dtype].decode(p->weight.data, x, (size_t)n);
-    float plus = ends_with(spec->name, "_norm.weight") ? (float)s->m->config.norm_gain_offset : 0;
+    float plus = spec->gain ? (float)s->m->config.norm_gain_offset : 0;
     for (int64_t i = 0; x && plus != 0 && i < n; i++) x[i] += plus;
     for (int64_t i = 0; x && spec->minus_exp && i < n; i++) x[i] = (float)-exp((double)x[i]);
-    if (x && turns(s, spec->name)) {
+    if (x && turns(s, spec)) {
         out = turned = llm_alloc((size_t)n, sizeof *x, spec->name, e);
         if (turned) pair_rows(&s->config, s->config.rope_pairing == LLM_ROPE_INTERLEAVED, n, sizeof *x, (const char *)x, (char *)turned);
         else r = -1;
@@ -292,11 +286,11 @@ static int put_numbers(struct save *s, const struct llm_param_spec *spec, const 
     return r;
 }
 
-static int put_matrix(struct save *s, const char *name, const struct llm_param *p, struct llm_output *o, struct llm_err *e)
+static int put_matrix(struct save *s, const struct llm_param_spec *spec, const struct llm_param *p, struct llm_output *o, struct llm_err *e)
 {
     size_t bytes = llm_dtype_bytes(p->weight.dtype, (uint64_t)llm_param_count(p));
-    if (!turns(s, name)) return llm_output_write(o, p->weight.data, bytes, e);
-    char *made = llm_alloc(bytes, 1, name, e);
+    if (!turns(s, spec)) return llm_output_write(o, p->weight.data, bytes, e);
+    char *made = llm_alloc(bytes, 1, spec->name, e);
     if (!made) return -1;
     pair_rows(&s->config, s->config.rope_pairing == LLM_ROPE_INTERLEAVED, p->shape[0], bytes / (size_t)p->shape[0], p->weight.data, made);
     int r = llm_output_write(o, made, bytes, e);
@@ -307,8 +301,7 @@ static int put_matrix(struct save *s, const char *name, const struct llm_param *
 /* Parameters that are numbers of their own, whatever the type of matrices: vectors, decays, and tables that llama.cpp adds to embeddings. */
 static bool is_exact(const struct llm_param_spec *spec)
 {
-    return spec->n_dims == 1 || spec->exact || strcmp(spec->name, "token_types.weight") == 0
-           || strcmp(spec->name, "position_embd.weight") == 0;
+    return spec->n_dims == 1 || spec->exact || spec->stem == LLM_STEM_TOKEN_TYPES || spec->stem == LLM_STEM_POSITIONS;
 }
 
 static int put_tensor(void *arg, size_t i, struct llm_output *o, struct llm_err *e)
@@ -319,11 +312,11 @@ static int put_tensor(void *arg, size_t i, struct llm_output *o, struct llm_err 
     if (from->kind == GIVEN) return llm_output_write(o, s->tensors[i].data, llm_gguf_bytes(&s->tensors[i]), e);
     if (from->kind != PARAM) return llm_latent_write(&s->config, s->params[from->spec], from->kind == LATENT_KEYS, o, e);
     if (is_exact(spec)) return put_numbers(s, spec, s->params[from->spec], o, e);
-    if (!spec->n_parts) return put_matrix(s, spec->name, s->params[from->spec], o, e);
+    if (!spec->n_parts) return put_matrix(s, spec, s->params[from->spec], o, e);
     int64_t part = 0; /* experts of a layer stand one after another, gates, ups and downs among each other */
     for (size_t k = from->spec; part < spec->n_parts; k++) {
-        if (strcmp(s->names.specs[k].name, spec->name) != 0) continue;
-        if (put_matrix(s, spec->name, s->params[k], o, e) < 0) return -1;
+        if (!llm_param_spec_stacked(&s->names.specs[k], spec)) continue;
+        if (put_matrix(s, spec, s->params[k], o, e) < 0) return -1;
         part++;
     }
     return 0;
@@ -340,7 +333,7 @@ static int check_experts(const struct save *s, size_t first, struct llm_err *e)
 {
     const struct llm_param_spec *spec = &s->names.specs[first];
     for (size_t k = first, part = 0; part < (size_t)spec->n_parts; k++) {
-        if (strcmp(s->names.specs[k].name, spec->name) != 0) continue;
+        if (!llm_param_spec_stacked(&s->names.specs[k], spec)) continue;
         if (s->params[k]->weight.dtype != s->params[first]->weight.dtype) {
             return llm_fail(e, EX_UNAVAILABLE, "tensor '%s': GGUF cannot say this: expected experts of one type, found %s and %s", spec->name,
                             llm_dtypes[s->params[first]->weight.dtype].name, llm_dtypes[s->params[k]->weight.dtype].name);
@@ -354,15 +347,15 @@ static int list_tensor(struct save *s, size_t i, struct llm_err *e)
 {
     const struct llm_param_spec *spec = &s->names.specs[i];
     const struct llm_param *p = s->params[i];
-    if (s->config.rope_pairing != s->m->config.rope_pairing && strstr(spec->name, ".attn_qkv.")) {
+    if (s->config.rope_pairing != s->m->config.rope_pairing && spec->stem == LLM_STEM_QKV && spec->unit == LLM_UNIT_ATTENTION) {
         return llm_fail(e, EX_UNAVAILABLE, "rope_pairing: GGUF cannot say this of a model of type '%s'", s->m->config.model_type);
     }
     if (spec->part > 0) return 0;
     if (spec->n_parts && check_experts(s, i, e) < 0) return -1;
-    for (int half = 0; half < 2 && !s->kv_b_whole && ends_with(spec->name, ".attn_kv_b.weight"); half++) {
+    for (int half = 0; half < 2 && !s->kv_b_whole && spec->stem == LLM_STEM_KV_B; half++) {
         struct source *from = &s->sources[s->n];
         *from = (struct source){.kind = half ? LATENT_VALUES : LATENT_KEYS, .spec = i};
-        s->tensors[s->n++] = llm_latent_half(&s->config, p, spec->name, !half, from->name);
+        s->tensors[s->n++] = llm_latent_half(&s->config, p, spec, !half, from->name);
         if (half) return 0;
     }
     struct llm_tensor_out t = {.name = spec->name, .dtype = is_exact(spec) ? LLM_F32 : p->weight.dtype, .n_dims = spec->n_dims,
@@ -400,25 +393,22 @@ static int list_tensors(struct save *s, struct llm_err *e)
 static int choose_params(struct save *s, struct llm_err *e)
 {
     struct llm_config part = s->m->config;
-    struct llm_declare own = {0};
-    struct llm_decoder *layout = NULL;
     size_t at = 0;
     part.pooler = s->config.pooler;
     part.head_transform = s->config.head_transform;
     part.num_nextn_predict_layers = 0;
-    if (llm_model_declare_gguf(&part, &s->names, e) < 0 || llm_model_declare(&part, &own, &layout, e) < 0) return -1;
-    llm_decoder_destroy(layout, 0);
-    s->params = llm_calloc(own.n, sizeof *s->params, "tensors", e);
-    for (size_t i = 0; s->params && i < own.n; i++) {
-        while (strcmp(s->m->params[at].name, own.specs[i].name) != 0) at++; /* the same order */
+    if (llm_model_declare_gguf(&part, &s->names, e) < 0) return -1;
+    s->params = llm_calloc(s->names.n, sizeof *s->params, "tensors", e);
+    for (size_t i = 0; s->params && i < s->names.n; i++) {
+        while (!llm_param_spec_same(s->m->params[at].spec, &s->names.specs[i])) at++; /* the same order */
         s->params[i] = &s->m->params[at++];
-        bool latent = ends_with(s->names.specs[i].name, ".attn_kv_b.weight");
+        bool latent = s->names.specs[i].stem == LLM_STEM_KV_B;
         s->kv_b_whole |= latent && llm_dtypes[s->params[i]->weight.dtype].is_quantised; /* blocks are not turned */
     }
-    if (s->params && own.n < s->m->n_params) {
-        llm_note("%zu tensors left out: GGUF has no names for a pooler, a masked-token head or layers that predict further", s->m->n_params - own.n);
+    if (s->params && s->names.n < s->m->n_params) {
+        llm_note("%zu tensors left out: GGUF has no names for a pooler, a masked-token head or layers that predict further",
+                 s->m->n_params - s->names.n);
     }
-    llm_declare_release(&own);
     return s->params ? 0 : -1;
 }
 

@@ -14,14 +14,15 @@ double llm_gguf_yarn_magnitude(double factor);
 
 /* ---- latent attention's keys and values (gguf_latent.c) ---- */
 struct llm_latent_halves { const struct llm_entry *keys, *values; struct llm_checkpoint *key_file, *value_file; };
-/* Whether files have both halves of what would be called `whole`. */
-int llm_latent_find(const struct llm_model_files *files, const char *whole, struct llm_latent_halves *t);
+/* Whether files have both halves of `whole`; of other parameters than this matrix they have none. */
+bool llm_latent_find(const struct llm_model_files *files, const struct llm_param_spec *whole, struct llm_latent_halves *t);
 /* Whether a tensor of this name is one of them. */
-bool llm_latent_is_half(const struct llm_config *c, const char *name);
+bool llm_latent_is_half(const struct llm_param_spec *whole, const char *name);
 /* The whole [heads · (nope + v), rank], made of them, in memory of its own. */
 int llm_latent_read(const struct llm_config *c, const struct llm_latent_halves *t, struct llm_param *p, struct llm_err *e) LLM_MUST_CHECK;
 /* A half as a tensor to write (no data), and its bytes; `p` has floating point numbers. */
-struct llm_tensor_out llm_latent_half(const struct llm_config *c, const struct llm_param *p, const char *whole, bool keys, char name[120]);
+struct llm_tensor_out llm_latent_half(const struct llm_config *c, const struct llm_param *p, const struct llm_param_spec *whole, bool keys,
+                                      char name[120]);
 int llm_latent_write(const struct llm_config *c, const struct llm_param *p, bool keys, struct llm_output *o, struct llm_err *e) LLM_MUST_CHECK;
 
 #endif

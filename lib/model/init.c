@@ -73,27 +73,24 @@ static void fill(const struct llm_config *c, const struct llm_arch *arch, const 
 
 struct llm_model *llm_model_create(const struct llm_config *c, uint64_t seed, struct llm_err *e)
 {
-    struct llm_declare d;
     const struct llm_arch *arch = llm_arch_find(c->model_type);
     if (arch && arch->load) { /* weights that are no parameters have no beginning */
         llm_fail(e, LLM_EX_USAGE, "model_type %s: expected a network to train (llm-train --objective ngram counts n-grams)", c->model_type);
         return NULL;
     }
-    struct llm_model *m = llm_model_shape(c, &d, e);
+    struct llm_model *m = llm_model_shape(c, e);
     if (!m) return NULL;
     for (size_t i = 0; i < m->n_params; i++) {
         struct llm_param *p = &m->params[i];
         float *data = llm_alloc_huge((size_t)llm_param_count(p), sizeof *data, "weights", e);
         if (!data) {
-            llm_declare_release(&d);
             llm_model_destroy(m);
             return NULL;
         }
-        fill(c, m->arch, &d.specs[i], (uint32_t)i, seed, data);
+        fill(c, m->arch, p->spec, (uint32_t)i, seed, data);
         p->weight.data = data;
         p->weight.dtype = LLM_F32;
         p->owned = true;
     }
-    llm_declare_release(&d);
     return m;
 }

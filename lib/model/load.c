@@ -227,6 +227,7 @@ static bool is_declared(const struct llm_model *m, const struct llm_declare *d, 
     for (size_t i = 0; i < d->n; i++) {
         char text[128];
         const char *other;
+        if (d->gguf && llm_latent_is_half(&d->specs[i], name)) return true;
         for (int k = 0; (other = alias(m, d->specs[i].name, k, text)); k++) {
             if (strcmp(other, name) == 0) return true;
         }
@@ -238,7 +239,7 @@ static int check_extra(const struct llm_model *m, const struct llm_declare *d, c
 {
     for (size_t i = 0; i < h->n_entries; i++) {
         const char *name = h->entries[i].name;
-        if (is_ours(name) || is_buffer(m, name) || is_declared(m, d, name) || llm_latent_is_half(&m->config, name)) continue;
+        if (is_ours(name) || is_buffer(m, name) || is_declared(m, d, name)) continue;
         return llm_fail(e, EX_DATAERR, "tensor '%s': expected one of a %s of %lld layers, found one that the configuration does not have", name,
                         m->config.model_type, (long long)m->config.num_hidden_layers);
     }
@@ -273,7 +274,7 @@ static int place_params(struct llm_model *m, const struct llm_declare *d, struct
     for (size_t i = 0; i < m->n_params; i++) {
         struct wanted w = {.param = i};
         struct llm_latent_halves halves;
-        if (m->config.kv_lora_rank > 0 && d->names != &m->arch->names && llm_latent_find(&files, d->specs[i].name, &halves)) {
+        if (d->gguf && llm_latent_find(&files, &d->specs[i], &halves)) {
             if (llm_latent_read(&m->config, &halves, &m->params[i], e) < 0) return -1;
             continue;
         }
@@ -331,11 +332,11 @@ static void forget(const struct llm_model *m)
 /* The model of configuration `c`; takes the files over. `name`: what the whole is called in messages. */
 static struct llm_model *from_config(struct llm_model_files *files, const char *name, const struct llm_config *c, struct llm_err *e)
 {
-    struct llm_declare d;
+    struct llm_declare d = {.specs = NULL};
     struct llm_config fitted = *c;
     const struct llm_arch *arch = llm_arch_find(c->model_type);
     if (arch->in_files) arch->in_files(&fitted, files);
-    struct llm_model *m = llm_model_shape(&fitted, &d, e);
+    struct llm_model *m = llm_model_shape(&fitted, e);
     if (!m) {
         llm_in(e, "%s", name);
         llm_model_files_close(files);
@@ -347,12 +348,13 @@ static struct llm_model *from_config(struct llm_model_files *files, const char *
     if (m->arch->load) {
         r = m->arch->load(m, m->files[0], e);
     } else if (llm_checkpoint_gguf(m->files[0])) { /* the same parameters under other names */
-        llm_declare_release(&d);
         r = llm_model_declare_gguf(&fitted, &d, e);
+        if (r == 0) r = load_params(m, &d, e);
+        llm_declare_release(&d);
+    } else {
+        r = load_params(m, &(struct llm_declare){.specs = m->specs, .n = m->n_params}, e);
     }
-    if (r == 0 && !m->arch->load) r = load_params(m, &d, e);
     if (r == 0) r = load_state(m, m->files[0], e);
-    llm_declare_release(&d);
     if (r == 0) forget(m);
     if (r == 0) return m;
     llm_in(e, "%s", name);

@@ -8,8 +8,7 @@ static int declare(const struct llm_config *c, bool gguf, struct llm_declare *d,
 {
     const struct llm_arch *arch = llm_arch_find(c->model_type);
     const struct llm_names *names = !gguf ? &arch->names : arch->gguf_names ? arch->gguf_names : &llm_gguf_names;
-    *d = (struct llm_declare){.config = c, .arch = arch, .names = names, .transposed = arch->transposed && !gguf,
-                              .layer = -1, .err = e};
+    *d = (struct llm_declare){.config = c, .arch = arch, .names = names, .gguf = gguf, .layer = -1, .err = e};
     *layout = llm_calloc(1, sizeof **layout, "model", e);
     if (*layout && arch->declare(d, *layout) == 0) return 0;
     llm_decoder_destroy(*layout, 0);
@@ -31,44 +30,46 @@ int llm_model_declare_gguf(const struct llm_config *c, struct llm_declare *d, st
     return 0;
 }
 
-struct llm_model *llm_model_shape(const struct llm_config *c, struct llm_declare *d, struct llm_err *e)
+/* The parameter of a declaration. */
+static struct llm_param param_of(const struct llm_config *c, const struct llm_param_spec *s)
 {
+    struct llm_param p = {.spec = s, .n_dims = s->n_dims, .shape = {s->shape[0], s->n_dims > 1 ? s->shape[1] : 0}, .role = s->role,
+                          .decay = llm_param_spec_decays(s), .running = s->running, .sharers = s->sharers,
+                          .balances = s->balances, .balance_rate = s->balances ? (float)c->router_bias_update_rate : 0};
+    memcpy(p.parts, s->parts, sizeof p.parts);
+    p.weight.n = s->shape[0];
+    p.weight.k = s->shape[1];
+    if (s->middle) {
+        p.n_dims = 3;
+        p.shape[1] = 1;
+        p.shape[2] = s->shape[1];
+    }
+    return p;
+}
+
+struct llm_model *llm_model_shape(const struct llm_config *c, struct llm_err *e)
+{
+    struct llm_declare d;
     struct llm_decoder *layout;
-    if (llm_model_declare(c, d, &layout, e) < 0) return NULL;
+    if (llm_model_declare(c, &d, &layout, e) < 0) return NULL;
     struct llm_model *m = llm_calloc(1, sizeof *m, "model", e);
-    if (m) m->params = llm_calloc(d->n, sizeof *m->params, "model", e);
+    if (m) m->params = llm_calloc(d.n, sizeof *m->params, "model", e);
     if (!m || !m->params) {
         free(m);
         llm_decoder_destroy(layout, 0);
-        llm_declare_release(d);
+        llm_declare_release(&d);
         return NULL;
     }
     m->config = *c;
     m->arch = llm_arch_find(c->model_type);
     m->layout = layout;
-    for (size_t i = 0; i < d->n; i++) {
-        const struct llm_param_spec *s = &d->specs[i];
+    m->specs = d.specs;
+    for (size_t i = 0; i < d.n; i++) {
         struct llm_param *p = &m->params[i];
-        *p = (struct llm_param){.n_dims = s->n_dims, .shape = {s->shape[0], s->n_dims > 1 ? s->shape[1] : 0}, .decay = s->n_dims > 1 && !s->exact,
-                                 .role = s->role,
-                                 .running = s->running, .sharers = s->sharers,
-                                 .balances = s->balances, .balance_rate = s->balances ? (float)c->router_bias_update_rate : 0};
-        memcpy(p->parts, s->parts, sizeof p->parts);
-        p->weight.n = s->shape[0];
-        p->weight.k = s->shape[1];
-        if (s->middle) {
-            p->n_dims = 3;
-            p->shape[1] = 1;
-            p->shape[2] = s->shape[1];
-        }
-        *s->slot = p;
-        p->name = strdup(s->name);
+        *p = param_of(c, &m->specs[i]);
+        *m->specs[i].slot = p;
+        p->name = m->specs[i].name;
         m->n_params++;
-        if (p->name) continue;
-        llm_no_memory(e, "model");
-        llm_model_destroy(m);
-        llm_declare_release(d);
-        return NULL;
     }
     return m;
 }
@@ -85,11 +86,11 @@ void llm_model_destroy(struct llm_model *m)
         free(p->lookup_place);
         for (int u = 0; u < p->n_grad_uses; u++) free(p->grad_use[u]);
         free(p->grad_use);
-        free((void *)p->name);
     }
     llm_decoder_destroy(m->layout, m->n_params);
     llm_ngram_destroy(m->ngram);
     free(m->params);
+    free(m->specs);
     llm_tokenizer_destroy(m->tokenizer);
     json_decref(m->training);
     free(m->chat_template);
@@ -105,6 +106,11 @@ struct llm_param *llm_model_find(const struct llm_model *m, const char *name)
         if (strcmp(m->params[i].name, name) == 0) return &m->params[i];
     }
     return NULL;
+}
+
+struct llm_param *llm_model_embedding(const struct llm_model *m)
+{
+    return ((const struct llm_decoder *)m->layout)->embed;
 }
 
 struct llm_param *llm_model_head(const struct llm_model *m)

@@ -14,6 +14,7 @@ struct llm_model {
     const struct llm_arch *arch;
     struct llm_param *params;      /* in the order of declaration: embeddings, layers, final norm, head */
     size_t n_params;
+    struct llm_param_spec *specs;  /* [n_params]: their declarations */
     struct llm_tokenizer *tokenizer; /* NULL when the file carries none; owned */
     char fingerprint[17];          /* XXH64 of weights and configuration, hex, written when the model is; "" when not known */
     struct llm_labels labels;      /* names of classes, config.num_labels of them, or none: then they have numbers alone */
@@ -83,6 +84,8 @@ int llm_model_read_labels(struct llm_model *m, const json_t *config, struct llm_
 int llm_model_write_labels(const struct llm_model *m, json_t *config) LLM_MUST_CHECK;
 /* A fresh model of `c` with the weights that `from` has under the same names, and its tokenizer and chat template, which are taken from it. F32. */
 struct llm_model *llm_model_graft(struct llm_model *from, const struct llm_config *c, uint64_t seed, struct llm_err *e) LLM_MUST_CHECK;
+/* The table in which tokens are looked up. */
+struct llm_param *llm_model_embedding(const struct llm_model *m);
 /* The head's matrix [vocab, hidden] (the embedding when tied). */
 struct llm_param *llm_model_head(const struct llm_model *m);
 /* What the head multiplies: the hidden states, or what a transform of the model's makes of them. */
@@ -146,7 +149,7 @@ int llm_model_save_gguf_parts(struct llm_model *m, const char *path, int64_t max
 
 /* ---- cost, from what each module says of itself (model/cost.c) ---- */
 struct llm_cost_row {
-    char name[64];                /* "embeddings", "norms", "attention", "mlp", "head"; of an encoder-decoder "cross-attention", all of "encoder" */
+    int unit;                     /* enum llm_unit (model/block.h, where their names are too) */
     double params, flops_forward; /* per token; FLOPs at the context given */
 };
 /* Rows of the model; formulas of the transformer-block notes. Returns how many rows (≤ room). */

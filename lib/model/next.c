@@ -5,10 +5,8 @@
 
 static void declare_norm(struct llm_declare *d, struct llm_linear_params *p, enum llm_stem stem)
 {
-    char name[100];
-    llm_declare_name(d, stem, name, sizeof name);
-    d->row = llm_module_norm.name;
-    llm_declare_norm(d, p, name, d->config->hidden_size, "hidden_size");
+    d->unit = LLM_UNIT_NORMS;
+    llm_declare_norm(d, p, stem, d->config->hidden_size, "hidden_size");
 }
 
 int llm_next_declare(struct llm_declare *d, struct llm_decoder *m)
@@ -25,7 +23,7 @@ int llm_next_declare(struct llm_declare *d, struct llm_decoder *m)
         llm_decoder_declare_layer(d, &m->layers[m->n_layers + k], m->n_layers + k);
         declare_norm(d, &n->token_norm, LLM_STEM_NEXT_TOKEN_NORM);
         declare_norm(d, &n->hidden_norm, LLM_STEM_NEXT_HIDDEN_NORM);
-        d->row = "next tokens";
+        d->unit = LLM_UNIT_NEXT_TOKENS;
         llm_declare_linear(d, &n->join, LLM_STEM_NEXT_JOIN, c->hidden_size, 2 * c->hidden_size, "hidden_size, 2 hidden_size", false);
         declare_norm(d, &n->norm, LLM_STEM_NEXT_NORM);
     }

@@ -16,21 +16,10 @@ static int append(struct llm_tensor_list *l, const struct llm_tensor_out *t, str
     return 0;
 }
 
-static bool is_in_layer(const struct llm_model *m, const struct llm_param *p)
+/* Whether a parameter stands in files with rows and columns exchanged: blocks never do. */
+static bool is_turned(const struct llm_param *p)
 {
-    return strncmp(p->name + strlen(m->arch->names.prefix), m->arch->names.layer, strlen(m->arch->names.layer)) == 0;
-}
-
-/* Whether a parameter stands in files with rows and columns exchanged. */
-static bool is_turned(const struct llm_model *m, const struct llm_param *p)
-{
-    return m->arch->transposed && is_in_layer(m, p) && p->n_dims == 2 && !llm_dtypes[p->weight.dtype].is_quantised;
-}
-
-/* Whether its rows stand there head by head. */
-static bool is_by_head(const struct llm_model *m, const struct llm_param *p)
-{
-    return m->config.qkv_by_head && is_in_layer(m, p) && strstr(p->name, m->arch->names.stem[LLM_STEM_QKV]);
+    return p->spec->transposed && !llm_dtypes[p->weight.dtype].is_quantised;
 }
 
 /* Elements [first, first + n) of the roundings of p with rows and columns exchanged, in squares that fit the cache. */
@@ -65,8 +54,8 @@ void llm_model_give(void *arg, const char *name, uint64_t from, size_t n, void *
     const struct llm_model *m = arg;
     const struct llm_param *p = llm_model_find(m, name);
     size_t first = (size_t)from / sizeof(uint16_t), count = n / sizeof(uint16_t);
-    if (is_by_head(m, p)) give_by_head(&m->config, p, first, count, out);
-    else if (is_turned(m, p)) give_turned(p, first, count, out);
+    if (p->spec->by_head) give_by_head(&m->config, p, first, count, out);
+    else if (is_turned(p)) give_turned(p, first, count, out);
     else llm_k.elementwise.to_bf16(out, p->master + first, count);
 }
 
@@ -76,7 +65,7 @@ static int describe_param(struct llm_model *m, size_t i, struct llm_tensor_out *
     struct llm_decoder *layout = m->layout;
     const struct llm_param *p = &m->params[i];
     const struct llm_dtype_row *row = &llm_dtypes[p->weight.dtype];
-    bool turn = is_turned(m, p), by_head = is_by_head(m, p);
+    bool turn = is_turned(p), by_head = p->spec->by_head;
     *out = (struct llm_tensor_out){.name = p->name, .dtype = p->weight.dtype, .n_dims = p->n_dims, .shape = {p->shape[0], p->shape[1], p->shape[2]},
                                    .data = p->weight.data};
     if (p->weight.rounded) {

@@ -21,9 +21,11 @@ enum llm_role {
 };
 enum { LLM_MOST_PARTS = 3 };
 
+struct llm_param_spec;
 /* A parameter: named, persistent, shared by training, inference and files. */
 struct llm_param {
-    const char *name;         /* Hugging Face name; owned by the model */
+    const char *name;         /* Hugging Face name; the declaration's */
+    const struct llm_param_spec *spec; /* its declaration (model/block.h), owned by the model; NULL outside of models */
     int n_dims;
     int64_t shape[4];
     struct llm_weight weight; /* what ops read: F32, BF16, F16 or quantised; [shape[0], rest] */

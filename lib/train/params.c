@@ -64,7 +64,7 @@ static int add_uses(struct llm_param *p, int64_t from, int64_t step, int64_t n_u
 static int make_uses(const struct llm_model *m, struct llm_param *p, struct llm_err *e)
 {
     const struct llm_config *c = &m->config;
-    bool head = p == llm_model_head(m), lookup = c->tie_word_embeddings ? head : p == &m->params[0];
+    bool head = p == llm_model_head(m), lookup = c->tie_word_embeddings ? head : p == llm_model_embedding(m);
     int64_t further = c->num_nextn_predict_layers, lookups = further > 0 ? further : c->num_encoder_layers > 0;
     if (lookup && add_uses(p, 0, 2, 2 * lookups, e) < 0) return -1;
     if (head && add_uses(p, 1, 2, 2 * further, e) < 0) return -1;

@@ -1,7 +1,7 @@
 #include "train/plan.h"
 
-#include <string.h>
 #include "cpu/pool.h"
+#include "model/block.h"
 #include "train/metrics.h"
 
 /* Peak of the stacks of activations and the time of a step, with `layers` layers. */
@@ -60,7 +60,7 @@ int llm_plan_make(struct llm_plan *p, const struct llm_config *c, const struct l
     else if (try_layers(c, o, more, &two, e) < 0) return -1;
     size_t n_rows = llm_model_cost(c, context / 2, rows, sizeof rows / sizeof *rows); /* a causal token sees half on average */
     for (size_t i = 0; i < n_rows; i++) {
-        if (strcmp(rows[i].name, "attention") == 0) attention = rows[i].flops_forward - 2 * rows[i].params;
+        if (rows[i].unit == LLM_UNIT_ATTENTION) attention = rows[i].flops_forward - 2 * rows[i].params;
     }
     double steps = few == c->num_hidden_layers ? 0 : (double)(c->num_hidden_layers - few) / (double)(more - few);
     *p = (struct llm_plan){.params = n,
@@ -82,17 +82,18 @@ int llm_plan_make(struct llm_plan *p, const struct llm_config *c, const struct l
 
 int llm_plan_print(const struct llm_plan *p, FILE *out, int json, struct llm_err *e)
 {
-    const struct { const char *key; double v; } rows[] = {
-        {"parameters", p->params}, {"weight_bytes", p->weights}, {"gradient_bytes", p->gradients},
-        {"moment_bytes", p->moments}, {"average_bytes", p->averages},
-        {"activation_bytes", p->activations}, {"other_bytes", p->other}, {"total_bytes", p->total},
-        {"tokens_per_step", p->tokens_per_step}, {"flops_per_step", p->flops_per_step}, {"step_seconds", p->step_seconds},
-        {"seconds", p->seconds}, {"peak_flops_per_second", p->peak},
+    enum { COUNT, TIME };
+    const struct { const char *key; double v; int kind; } rows[] = {
+        {"parameters", p->params, COUNT}, {"weight_bytes", p->weights, COUNT}, {"gradient_bytes", p->gradients, COUNT},
+        {"moment_bytes", p->moments, COUNT}, {"average_bytes", p->averages, COUNT},
+        {"activation_bytes", p->activations, COUNT}, {"other_bytes", p->other, COUNT}, {"total_bytes", p->total, COUNT},
+        {"tokens_per_step", p->tokens_per_step, COUNT}, {"flops_per_step", p->flops_per_step, COUNT}, {"step_seconds", p->step_seconds, TIME},
+        {"seconds", p->seconds, TIME}, {"peak_flops_per_second", p->peak, COUNT},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        bool small = strstr(rows[i].key, "seconds") && rows[i].v < 1e6;
-        if (json) fprintf(out, "%s\"%s\": %.*f", i ? ", " : "{", rows[i].key, small ? 6 : 0, rows[i].v);
-        else fprintf(out, "%s\t%.*f\n", rows[i].key, small ? 6 : 0, rows[i].v);
+        int digits = rows[i].kind == TIME && rows[i].v < 1e6 ? 6 : 0;
+        if (json) fprintf(out, "%s\"%s\": %.*f", i ? ", " : "{", rows[i].key, digits, rows[i].v);
+        else fprintf(out, "%s\t%.*f\n", rows[i].key, digits, rows[i].v);
     }
     if (json) fprintf(out, "}\n");
     return ferror(out) ? llm_fail_errno(e, EX_IOERR, "standard output") : 0;

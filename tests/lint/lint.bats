@@ -40,6 +40,11 @@ plant() {
     run -1 tests/lint/banned.sh "$BATS_TEST_TMPDIR/tree"
 }
 
+@test "nothing finds out what a parameter is from its name: its declaration says it" {
+    run -1 grep -rnE 'str(n?cmp|str)\([^;]*\b(p|param|spec|specs\[[a-z]+\]|params\[[a-z]+\])(->|\.)name\b' lib/model lib/train lib/measure lib/infer lib/quant --exclude=model.c # llm_model_find looks a name up
+    run -1 grep -rnE '(==|!=) *&?[a-z>.-]*(params\[0\]|arch->names\b)' lib
+}
+
 @test "every program has a manual page, and both name the same options" {
     local source name bad=0
     for source in bin/llm-*.c; do

@@ -40,8 +40,9 @@ static int declare(struct llm_declare *d, struct llm_decoder *m)
     double share = (double)c->num_latents / (double)c->max_position_embeddings;
     if (llm_decoder_declare(d, m) < 0) return -1;
     for (size_t i = 0; i < d->n && c->bidirectional; i++) {
-        bool looks = d->specs[i].slot == &m->layers[0].mixer.p[1].w || d->specs[i].slot == &m->layers[0].mixer.p[2].w; /* keys and values of tokens */
-        if (d->specs[i].layer >= 0 && !looks) d->specs[i].active = share;
+        struct llm_param_spec *s = &d->specs[i];
+        bool of_tokens = s->stem == LLM_STEM_CROSS_K || s->stem == LLM_STEM_CROSS_V; /* all tokens have keys and values */
+        if (s->layer >= 0 && !(of_tokens && s->piece == LLM_PIECE_WEIGHT)) s->active = share;
     }
     return 0;
 }

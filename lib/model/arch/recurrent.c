@@ -57,7 +57,9 @@ static int finish(struct llm_config *c, const json_t *o, struct llm_err *e)
                     (long long)c->embedding_size);
 }
 
-#define NAMES {.prefix = "", .embed = "embedding", .layer = "rnn.", .head = "lm_head", .head_bias = "lm_head"}
+#define NAMES {.prefix = "", .embed = "embedding", .layer = "rnn.", .head = "lm_head", .head_bias = "lm_head", \
+    .stem = {[LLM_STEM_INPUTS] = "weight_ih_l", [LLM_STEM_STATE] = "weight_hh_l", [LLM_STEM_INPUTS_BIAS] = "bias_ih_l", \
+             [LLM_STEM_STATE_BIAS] = "bias_hh_l"}}
 
 const struct llm_arch llm_arch_rnn = {
     .model_type = "rnn", .architecture = "RNNForCausalLM", .keys = keys, .defaults = rnn_defaults, .finish = finish, .names = NAMES,

@@ -137,7 +137,7 @@ static int gguf_get(struct llm_config *c, const struct llm_gguf *g, struct llm_e
 /* Gated or not, the feed-forward part has names of its own. */
 static int declare(struct llm_declare *d, struct llm_decoder *m)
 {
-    if (d->names == &gguf_names) return llm_decoder_declare(d, m);
+    if (d->gguf) return llm_decoder_declare(d, m);
     struct llm_names names = decoders[d->config->gated];
     names.encoder = &encoders[d->config->gated];
     d->names = &names;

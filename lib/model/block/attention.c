@@ -7,11 +7,9 @@ enum { Q, K, V, OUT, QKV, Q_NORM, K_NORM, SINKS };
 static void declare_norm(struct llm_declare *d, struct llm_linear_params *p, enum llm_stem stem, int64_t n_heads)
 {
     const struct llm_config *c = d->config;
-    char name[100];
     if (c->qk_norm == LLM_QK_NORM_NONE) return;
-    llm_declare_name(d, stem, name, sizeof name);
-    if (c->qk_norm == LLM_QK_NORM_HEAD) llm_declare_norm(d, p, name, c->head_dim, "head_dim");
-    else llm_declare_norm(d, p, name, n_heads * c->head_dim, "heads * head_dim");
+    if (c->qk_norm == LLM_QK_NORM_HEAD) llm_declare_norm(d, p, stem, c->head_dim, "head_dim");
+    else llm_declare_norm(d, p, stem, n_heads * c->head_dim, "heads * head_dim");
 }
 
 /* Of kv_sharing layers, one after another, the first makes keys and values for all (Brandon et al. 2024, "Cross-layer attention"). */
@@ -166,4 +164,4 @@ static void state(const struct llm_config *c, int64_t layer, struct llm_state_sh
 }
 
 const struct llm_module_kind llm_module_attention = {
-    .name = "attention", .declare = declare, .forward = forward, .extra_flops = extra_flops, .state = state};
+    .unit = LLM_UNIT_ATTENTION, .declare = declare, .forward = forward, .extra_flops = extra_flops, .state = state};

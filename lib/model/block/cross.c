@@ -50,4 +50,5 @@ static double extra_flops(const struct llm_config *c, int64_t layer, int64_t con
     return 4.0 * (double)(c->num_attention_heads * c->head_dim) * (double)queries;
 }
 
-const struct llm_module_kind llm_module_cross = {.name = "cross-attention", .declare = declare, .forward = forward, .extra_flops = extra_flops};
+const struct llm_module_kind llm_module_cross = {
+    .unit = LLM_UNIT_CROSS_ATTENTION, .declare = declare, .forward = forward, .extra_flops = extra_flops};

@@ -4,20 +4,12 @@
 
 enum { IN, CONV, X_PROJ, DT, OUT, SCAN /* w: A_log, b: D */, NORM };
 
-static void plain(struct llm_declare *d, struct llm_param **slot, enum llm_stem stem, int64_t rows, int64_t cols, const char *dims,
-                  enum llm_init init)
-{
-    char name[100];
-    llm_declare_name(d, stem, name, sizeof name);
-    llm_declare_plain(d, slot, name, rows, cols, dims, init);
-}
-
 static void conv(struct llm_declare *d, struct llm_module *m, int64_t channels)
 {
-    plain(d, &m->p[CONV].w, LLM_STEM_CONV, channels, d->config->conv_kernel, "channels, conv_kernel", LLM_INIT_CONV);
+    llm_declare_plain(d, &m->p[CONV].w, LLM_STEM_CONV, channels, d->config->conv_kernel, "channels, conv_kernel", LLM_INIT_CONV);
     llm_declare_exact(d, true);
     llm_declare_file_shape(d, channels, d->config->conv_kernel);
-    if (d->config->conv_bias) plain(d, &m->p[CONV].b, LLM_STEM_CONV_BIAS, channels, 0, "channels", LLM_INIT_ZERO);
+    if (d->config->conv_bias) llm_declare_plain(d, &m->p[CONV].b, LLM_STEM_CONV_BIAS, channels, 0, "channels", LLM_INIT_ZERO);
 }
 
 static void declare_mamba(struct llm_declare *d, struct llm_module *m)
@@ -26,13 +18,14 @@ static void declare_mamba(struct llm_declare *d, struct llm_module *m)
     int64_t inner = c->intermediate_size, rank = c->time_step_rank;
     llm_declare_linear(d, &m->p[IN], LLM_STEM_QKV, 2 * inner, c->hidden_size, "2 intermediate_size, hidden_size", c->mlp_bias);
     conv(d, m, inner);
-    plain(d, &m->p[X_PROJ].w, LLM_STEM_STATES, rank + 2 * c->state_size, inner, "time_step_rank + 2 state_size, intermediate_size", LLM_INIT_NORMAL);
-    plain(d, &m->p[DT].w, LLM_STEM_TIME, inner, rank, "intermediate_size, time_step_rank", LLM_INIT_TIME_PROJECTION);
-    plain(d, &m->p[DT].b, LLM_STEM_TIME_BIAS, inner, 0, "intermediate_size", LLM_INIT_TIME_STEP);
-    plain(d, &m->p[SCAN].w, LLM_STEM_DECAY, inner, c->state_size, "intermediate_size, state_size", LLM_INIT_LOG_COLUMN);
+    llm_declare_plain(d, &m->p[X_PROJ].w, LLM_STEM_STATES, rank + 2 * c->state_size, inner, "time_step_rank + 2 state_size, intermediate_size",
+                      LLM_INIT_NORMAL);
+    llm_declare_plain(d, &m->p[DT].w, LLM_STEM_TIME, inner, rank, "intermediate_size, time_step_rank", LLM_INIT_TIME_PROJECTION);
+    llm_declare_plain(d, &m->p[DT].b, LLM_STEM_TIME_BIAS, inner, 0, "intermediate_size", LLM_INIT_TIME_STEP);
+    llm_declare_plain(d, &m->p[SCAN].w, LLM_STEM_DECAY, inner, c->state_size, "intermediate_size, state_size", LLM_INIT_LOG_COLUMN);
     llm_declare_exact(d, false);
     llm_declare_minus_exp(d);
-    plain(d, &m->p[SCAN].b, LLM_STEM_SKIP, inner, 0, "intermediate_size", LLM_INIT_ONE);
+    llm_declare_plain(d, &m->p[SCAN].b, LLM_STEM_SKIP, inner, 0, "intermediate_size", LLM_INIT_ONE);
     llm_declare_linear(d, &m->p[OUT], LLM_STEM_OUT, c->hidden_size, inner, "hidden_size, intermediate_size", c->mlp_bias);
 }
 
@@ -70,8 +63,8 @@ static void state_mamba(const struct llm_config *c, int64_t layer, struct llm_st
     s->parts[1] = (struct llm_state_part){"ssm", c->state_size, c->intermediate_size};
 }
 
-const struct llm_module_kind llm_module_mamba = {.name = "mamba", .declare = declare_mamba, .forward = forward_mamba, .extra_flops = extra_flops,
-                                                 .state = state_mamba};
+const struct llm_module_kind llm_module_mamba = {
+    .unit = LLM_UNIT_MAMBA, .declare = declare_mamba, .forward = forward_mamba, .extra_flops = extra_flops, .state = state_mamba};
 
 /* ---- Mamba 2: a decay a head, groups of b and c, all through the convolution, a norm behind the gate ---- */
 
@@ -87,13 +80,13 @@ static void declare_mamba2(struct llm_declare *d, struct llm_module *m)
     llm_declare_linear(d, &m->p[IN], LLM_STEM_QKV, inner + conv_width(c) + heads, c->hidden_size,
                        "2 intermediate_size + 2 n_groups * state_size + num_heads, hidden_size", c->mlp_bias);
     conv(d, m, conv_width(c));
-    plain(d, &m->p[DT].b, LLM_STEM_TIME_BIAS, heads, 0, "num_heads", LLM_INIT_TIME_STEP);
-    plain(d, &m->p[SCAN].w, LLM_STEM_DECAY, heads, 0, "num_heads", LLM_INIT_LOG_COLUMN);
+    llm_declare_plain(d, &m->p[DT].b, LLM_STEM_TIME_BIAS, heads, 0, "num_heads", LLM_INIT_TIME_STEP);
+    llm_declare_plain(d, &m->p[SCAN].w, LLM_STEM_DECAY, heads, 0, "num_heads", LLM_INIT_LOG_COLUMN);
     llm_declare_minus_exp(d);
     llm_declare_file_shape(d, heads, 1);
-    plain(d, &m->p[SCAN].b, LLM_STEM_SKIP, heads, 0, "num_heads", LLM_INIT_ONE);
+    llm_declare_plain(d, &m->p[SCAN].b, LLM_STEM_SKIP, heads, 0, "num_heads", LLM_INIT_ONE);
     llm_declare_file_shape(d, heads, 1);
-    plain(d, &m->p[NORM].w, LLM_STEM_GATED_NORM, inner, 0, "intermediate_size", LLM_INIT_ONE);
+    llm_declare_plain(d, &m->p[NORM].w, LLM_STEM_GATED_NORM, inner, 0, "intermediate_size", LLM_INIT_ONE);
     llm_declare_file_shape(d, c->ssm_groups, inner / c->ssm_groups);
     llm_declare_linear(d, &m->p[OUT], LLM_STEM_OUT, c->hidden_size, inner, "hidden_size, intermediate_size", c->mlp_bias);
 }
@@ -124,5 +117,5 @@ static void state_mamba2(const struct llm_config *c, int64_t layer, struct llm_s
     s->parts[0].cols = conv_width(c);
 }
 
-const struct llm_module_kind llm_module_mamba2 = {.name = "mamba2", .declare = declare_mamba2, .forward = forward_mamba2, .extra_flops = extra_flops,
-                                                  .state = state_mamba2};
+const struct llm_module_kind llm_module_mamba2 = {
+    .unit = LLM_UNIT_MAMBA2, .declare = declare_mamba2, .forward = forward_mamba2, .extra_flops = extra_flops, .state = state_mamba2};

@@ -44,13 +44,6 @@ static struct llm_absorbed *absorbed_create(int64_t n_heads, struct llm_err *e)
     return NULL;
 }
 
-static void declare_norm(struct llm_declare *d, struct llm_linear_params *p, enum llm_stem stem, int64_t width, const char *dims)
-{
-    char name[100];
-    llm_declare_name(d, stem, name, sizeof name);
-    llm_declare_norm(d, p, name, width, dims);
-}
-
 static void declare(struct llm_declare *d, struct llm_module *m)
 {
     const struct llm_config *c = d->config;
@@ -58,14 +51,14 @@ static void declare(struct llm_declare *d, struct llm_module *m)
     static const char heads[] = "num_attention_heads * (qk_nope_head_dim + qk_rope_head_dim)";
     if (c->q_lora_rank > 0) {
         llm_declare_linear(d, &m->p[Q_A], LLM_STEM_Q_A, c->q_lora_rank, c->hidden_size, "q_lora_rank, hidden_size", c->attention_bias);
-        declare_norm(d, &m->p[Q_A_NORM], LLM_STEM_Q_A_NORM, c->q_lora_rank, "q_lora_rank");
+        llm_declare_norm(d, &m->p[Q_A_NORM], LLM_STEM_Q_A_NORM, c->q_lora_rank, "q_lora_rank");
         llm_declare_linear(d, &m->p[Q_B], LLM_STEM_Q_B, q, c->q_lora_rank, heads, false);
     } else {
         llm_declare_linear(d, &m->p[Q], LLM_STEM_Q, q, c->hidden_size, heads, false);
     }
     llm_declare_linear(d, &m->p[KV_A], LLM_STEM_KV_A, c->kv_lora_rank + c->qk_rope_head_dim, c->hidden_size,
                        "kv_lora_rank + qk_rope_head_dim, hidden_size", c->attention_bias);
-    declare_norm(d, &m->p[KV_A_NORM], LLM_STEM_KV_A_NORM, c->kv_lora_rank, "kv_lora_rank");
+    llm_declare_norm(d, &m->p[KV_A_NORM], LLM_STEM_KV_A_NORM, c->kv_lora_rank, "kv_lora_rank");
     llm_declare_linear(d, &m->p[KV_B], LLM_STEM_KV_B, n * (c->qk_nope_head_dim + c->v_head_dim), c->kv_lora_rank,
                        "num_attention_heads * (qk_nope_head_dim + v_head_dim), kv_lora_rank", false);
     llm_declare_linear(d, &m->p[OUT], LLM_STEM_OUT, c->hidden_size, n * c->v_head_dim, "hidden_size, num_attention_heads * v_head_dim",
@@ -179,4 +172,4 @@ static void state(const struct llm_config *c, int64_t layer, struct llm_state_sh
 }
 
 const struct llm_module_kind llm_module_mla = {
-    .name = "attention", .declare = declare, .forward = forward, .extra_flops = extra_flops, .state = state};
+    .unit = LLM_UNIT_ATTENTION, .declare = declare, .forward = forward, .extra_flops = extra_flops, .state = state};

@@ -38,4 +38,4 @@ static struct llm_tensor *forward(struct llm_ctx *c, const struct llm_module *m,
     return llm_linear(c, inner, m->p[DOWN].w, m->p[DOWN].b);
 }
 
-const struct llm_module_kind llm_module_mlp = {.name = "mlp", .declare = declare, .forward = forward};
+const struct llm_module_kind llm_module_mlp = {.unit = LLM_UNIT_MLP, .declare = declare, .forward = forward};

@@ -62,4 +62,4 @@ static struct llm_tensor *forward(struct llm_ctx *c, const struct llm_module *m,
     return llm_add_over(c, y, llm_linear(c, inner, m->p[SHARED_DOWN].w, NULL));
 }
 
-const struct llm_module_kind llm_module_moe = {.name = "experts", .declare = declare, .forward = forward};
+const struct llm_module_kind llm_module_moe = {.unit = LLM_UNIT_EXPERTS, .declare = declare, .forward = forward};

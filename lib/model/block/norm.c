@@ -15,9 +15,7 @@ struct llm_tensor *llm_norm_apply(struct llm_ctx *c, const struct llm_config *co
 
 static void declare(struct llm_declare *d, struct llm_module *m)
 {
-    char name[100];
-    llm_declare_name(d, m->stem, name, sizeof name);
-    llm_declare_norm(d, &m->p[0], name, d->config->hidden_size, "hidden_size");
+    llm_declare_norm(d, &m->p[0], m->stem, d->config->hidden_size, "hidden_size");
 }
 
 static struct llm_tensor *forward(struct llm_ctx *c, const struct llm_module *m, const struct llm_pass *p, struct llm_tensor *x)
@@ -25,4 +23,4 @@ static struct llm_tensor *forward(struct llm_ctx *c, const struct llm_module *m,
     return llm_norm_apply(c, p->config, &m->p[0], x);
 }
 
-const struct llm_module_kind llm_module_norm = {.name = "norms", .declare = declare, .forward = forward};
+const struct llm_module_kind llm_module_norm = {.unit = LLM_UNIT_NORMS, .declare = declare, .forward = forward};

@@ -1,5 +1,4 @@
 /* Recurrent layers: tanh (Elman 1990) and LSTM (Hochreiter & Schmidhuber 1997, with forget gates), as torch.nn.RNN and torch.nn.LSTM have them. */
-#include <stdio.h>
 #include "model/arch.h"
 
 enum { INPUT, STATE };
@@ -7,17 +6,13 @@ enum { INPUT, STATE };
 static void declare(struct llm_declare *d, struct llm_module *m, int64_t gates)
 {
     const struct llm_config *c = d->config;
-    const struct { const char *name; struct llm_param **slot; int64_t cols; const char *dims; } params[] = {
-        {"weight_ih_l", &m->p[INPUT].w, d->layer == 0 ? llm_config_embedding(c) : c->hidden_size, "gates * hidden_size, inputs"},
-        {"weight_hh_l", &m->p[STATE].w, c->hidden_size, "gates * hidden_size, hidden_size"},
-        {"bias_ih_l", &m->p[INPUT].b, 0, "gates * hidden_size"},
-        {"bias_hh_l", &m->p[STATE].b, 0, "gates * hidden_size"}};
-    for (int i = 0; i < (c->recurrent_bias ? 4 : 2); i++) {
-        char name[100];
-        snprintf(name, sizeof name, "%s%s%s%d", d->names->prefix, d->names->layer, params[i].name, d->layer);
-        llm_declare_plain(d, params[i].slot, name, gates * c->hidden_size, params[i].cols, params[i].dims,
-                          params[i].cols > 0 ? LLM_INIT_NORMAL : LLM_INIT_ZERO);
-    }
+    int64_t rows = gates * c->hidden_size;
+    llm_declare_plain(d, &m->p[INPUT].w, LLM_STEM_INPUTS, rows, d->layer == 0 ? llm_config_embedding(c) : c->hidden_size,
+                      "gates * hidden_size, inputs", LLM_INIT_NORMAL);
+    llm_declare_plain(d, &m->p[STATE].w, LLM_STEM_STATE, rows, c->hidden_size, "gates * hidden_size, hidden_size", LLM_INIT_NORMAL);
+    if (!c->recurrent_bias) return;
+    llm_declare_plain(d, &m->p[INPUT].b, LLM_STEM_INPUTS_BIAS, rows, 0, "gates * hidden_size", LLM_INIT_ZERO);
+    llm_declare_plain(d, &m->p[STATE].b, LLM_STEM_STATE_BIAS, rows, 0, "gates * hidden_size", LLM_INIT_ZERO);
 }
 
 static struct llm_tensor *forward(struct llm_ctx *c, const struct llm_module *m, const struct llm_pass *p, struct llm_tensor *x, bool lstm)
@@ -52,5 +47,5 @@ static void state_lstm(const struct llm_config *c, int64_t layer, struct llm_sta
     s->parts[1] = (struct llm_state_part){"c", 1, c->hidden_size};
 }
 
-const struct llm_module_kind llm_module_rnn = {.name = "rnn", .declare = declare_rnn, .forward = forward_rnn, .state = state_rnn};
-const struct llm_module_kind llm_module_lstm = {.name = "lstm", .declare = declare_lstm, .forward = forward_lstm, .state = state_lstm};
+const struct llm_module_kind llm_module_rnn = {.unit = LLM_UNIT_RNN, .declare = declare_rnn, .forward = forward_rnn, .state = state_rnn};
+const struct llm_module_kind llm_module_lstm = {.unit = LLM_UNIT_LSTM, .declare = declare_lstm, .forward = forward_lstm, .state = state_lstm};

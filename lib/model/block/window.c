@@ -33,4 +33,4 @@ static void state(const struct llm_config *c, int64_t layer, struct llm_state_sh
     if (layer == 0 && c->context_window > 1) s->parts[0] = (struct llm_state_part){"window", c->context_window - 1, llm_config_embedding(c)};
 }
 
-const struct llm_module_kind llm_module_window = {.name = "mlp", .declare = declare, .forward = forward, .state = state};
+const struct llm_module_kind llm_module_window = {.unit = LLM_UNIT_MLP, .declare = declare, .forward = forward, .state = state};

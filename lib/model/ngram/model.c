@@ -7,7 +7,6 @@
 struct llm_model *llm_ngram_model(struct llm_ngram *g, int64_t bos, int64_t eos, struct llm_err *e)
 {
     struct llm_config c = llm_config_blank(llm_arch_find("ngram"));
-    struct llm_declare d;
     c.vocab_size = g->vocab_size;
     c.ngram_order = g->order;
     c.ngram_begin = g->begin;
@@ -16,12 +15,11 @@ struct llm_model *llm_ngram_model(struct llm_ngram *g, int64_t bos, int64_t eos,
     json_t *nothing = json_object();
     int got = nothing ? llm_config_finish(&c, nothing, e) : llm_no_memory(e, "configuration");
     json_decref(nothing);
-    struct llm_model *m = got == 0 ? llm_model_shape(&c, &d, e) : NULL;
+    struct llm_model *m = got == 0 ? llm_model_shape(&c, e) : NULL;
     if (!m) {
         llm_ngram_destroy(g);
         return NULL;
     }
-    llm_declare_release(&d);
     m->ngram = g;
     return m;
 }
