@@ -310,11 +310,14 @@ static int set(json_t *o, const char *text, struct llm_err *e)
     for (size_t i = 0; i < N_COMMON; i++) common |= strcmp(common_keys[i].name, name) == 0;
     if (!k->name && !common) {
         char list[900] = "";
+        struct llm_suggest near;
+        llm_suggest_begin(&near, name);
         for (k = arch->keys; k->name; k++) {
+            llm_suggest_add(&near, k->name, k->name);
             strncat(list, k == arch->keys ? "" : " ", sizeof list - strlen(list) - 1);
             strncat(list, k->name, sizeof list - strlen(list) - 1);
         }
-        return llm_fail(e, LLM_EX_USAGE, "--set: unknown key '%s'; %s has: %s", name, arch->model_type, list);
+        return llm_fail(e, LLM_EX_USAGE, "--set: unknown key '%s'%s; %s has: %s", name, llm_suggest_text(&near, ""), arch->model_type, list);
     }
     char number[64];
     const char *value = equals + 1;

@@ -32,6 +32,7 @@ setup() {
     refused 2 "--cache-type: expected one of f32|f16|bf16|q8_0|q4_0, found 'q8-1' (did you mean q8_0?)" llm-infer --cache-type q8-1
     refused 2 "unknown command 'encoed' (did you mean encode?)" llm-tokenize encoed
     refused 66 "(did you mean nano?)" llm-train -c naon -o m.llm x
+    refused 2 "--set: unknown key 'hiden_size' (did you mean hidden_size?); llama has: " llm-train -c tiny --set hiden_size=64 --plan
 }
 
 @test "names that hands know: the same bytes as by the names of the manual" {
