@@ -67,6 +67,21 @@ ends_by() {
     [[ $status == "$1" ]] || fail "expected status $1, found $status"
 }
 
+# memory_meter: in setup_file, builds what `within` measures by.
+memory_meter() {
+    "${CC:-cc}" -O1 -w -o "$BATS_FILE_TMPDIR/peak" "$ROOT/tests/fault/peak.c"
+}
+
+# within MB COMMAND...: runs COMMAND, which may have that many million bytes resident at once; its status.
+within() {
+    local most=$1 status=0
+    shift
+    "$BATS_FILE_TMPDIR/peak" "$BATS_TEST_TMPDIR/peak.kib" "$@" || status=$?
+    (($(< "$BATS_TEST_TMPDIR/peak.kib") * 1024 <= most * 1000000)) ||
+        fail "expected at most $most MB resident, found $(($(< "$BATS_TEST_TMPDIR/peak.kib") * 1024 / 1000000)): $*"
+    return $status
+}
+
 # one_line TEXT: TEXT is a message of exactly one line (what the toolkit promises of an error).
 one_line() {
     [[ -n $1 && $1 != *$'\n'* ]] || fail "expected one line, found: $1"

@@ -96,7 +96,8 @@ static int take_object(struct run *r, json_t *o, struct llm_err *e)
 static int take_line(struct run *r, const char *text, size_t n, struct llm_err *e)
 {
     struct llm_err why = {0};
-    json_t *o = llm_json_parse(text, n, &why);
+    json_t *o = text ? llm_json_parse(text, n, &why) : NULL;
+    if (!text) lines_too_long(&r->in, &why);
     int64_t vector = r->n_texts;
     if (!o || take_object(r, o, &why) < 0) {
         json_t *answer = why.status == EX_DATAERR ? lines_refuse(&r->in, o, &why, e) : NULL;
@@ -199,7 +200,8 @@ int run_embed_lines(struct session *s, const char *operand, struct llm_err *e)
     struct run r = {.s = s};
     r.vectors = llm_alloc((size_t)s->model->config.hidden_size, AHEAD * sizeof *r.vectors, "embeddings", e);
     r.classes = llm_alloc((size_t)s->model->config.num_labels + 1, sizeof *r.classes, "classes", e);
-    int status = r.vectors && r.classes && lines_open(&r.in, s->a->file ? s->a->file : operand ? operand : "-", e) == 0 ? each_line(&r, e) : -1;
+    const char *path = s->a->file ? s->a->file : operand ? operand : "-";
+    int status = r.vectors && r.classes && lines_open(&r.in, path, prompt_max_bytes(s), e) == 0 ? each_line(&r, e) : -1;
     forget(&r);
     if (status == 0) lines_summarise(&r.in, &s->refused);
     lines_close(&r.in);

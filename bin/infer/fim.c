@@ -49,7 +49,7 @@ int fim_read(struct session *s, int32_t **ids, size_t *n_ids, struct llm_err *e)
 {
     const char *const paths[] = {s->a->fim_prefix, s->a->fim_suffix};
     for (int i = 0; i < 2; i++) {
-        if (paths[i] && prompt_read_all(paths[i], &s->around[i], e) < 0) return -1;
+        if (paths[i] && prompt_read_all(s, paths[i], &s->around[i], e) < 0) return -1;
         if (llm_buf_reserve(&s->around[i], 1, e) < 0) return -1; /* an empty text has an address too */
     }
     return fim_encode(s, s->around[0].p, s->around[0].n, s->around[1].p, s->around[1].n, ids, n_ids, e);

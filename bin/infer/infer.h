@@ -70,8 +70,10 @@ int fim_encode(struct session *s, const char *prefix, size_t n_prefix, const cha
 int fim_read(struct session *s, int32_t **ids, size_t *n_ids, struct llm_err *e) LLM_MUST_CHECK;
 /* Without tokens, and without a cache to begin with, the prompt is the token that begins a text, or ends one. *ids is malloced. */
 int prompt_begin(const struct session *s, int32_t **ids, size_t *n_ids, struct llm_err *e) LLM_MUST_CHECK;
-/* All of a file, or of standard input. */
-int prompt_read_all(const char *path, struct llm_buf *text, struct llm_err *e) LLM_MUST_CHECK;
+/* The most bytes of text that can be a prompt: what does not fit is refused before it fills the memory. */
+size_t prompt_max_bytes(const struct session *s);
+/* All of a file, or of standard input, of at most prompt_max_bytes. */
+int prompt_read_all(const struct session *s, const char *path, struct llm_buf *text, struct llm_err *e) LLM_MUST_CHECK;
 /* Ids of a model's own tokenizer may exceed its embedding. */
 int prompt_check_vocab(const struct session *s, const int32_t *ids, size_t n, struct llm_err *e) LLM_MUST_CHECK;
 /* The prompt and what there is of the cache must fit the context: nothing is cut. */

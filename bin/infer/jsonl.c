@@ -173,7 +173,8 @@ static int take_line(struct run *r, const char *text, size_t n, struct line *l, 
     *p = (struct llm_prompt){.max_tokens = a->n, .samples = a->samples, .sampling = r->s->sampling, .stops = a->stop.v, .n_stops = a->stop.n,
                              .ignore_eos = a->ignore_eos, .begin = r->s->begin.n > 0 ? &r->s->begin : NULL, .user = l,
                              .ends = r->s->chat.ends, .n_ends = r->s->chat.n_ends};
-    l->object = llm_json_parse(text, n, e);
+    l->object = text ? llm_json_parse(text, n, e) : NULL;
+    if (!text) return lines_too_long(&r->in, e);
     if (!l->object) return -1;
     if (!json_is_object(l->object)) return llm_fail(e, EX_DATAERR, "expected an object with \"%s\"", a->chat ? "messages" : "prompt");
     json_t *prompt = json_object_get(l->object, "prompt"), *ids = json_object_get(l->object, "ids");
@@ -297,7 +298,7 @@ int run_jsonl(struct session *s, const char *operand, struct llm_err *e)
 {
     struct run r = {.s = s, .last = &r.first};
     struct llm_generate g = {&s->engine, s->a->parallel, next, ready, NULL, done, &r};
-    int status = lines_open(&r.in, s->a->file ? s->a->file : operand ? operand : "-", e) == 0 ? llm_generate(&g, e) : -1;
+    int status = lines_open(&r.in, s->a->file ? s->a->file : operand ? operand : "-", prompt_max_bytes(s), e) == 0 ? llm_generate(&g, e) : -1;
     while (r.first) drop_first_line(&r);
     if (status == 0) lines_summarise(&r.in, &s->refused);
     lines_close(&r.in);

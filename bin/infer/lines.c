@@ -2,9 +2,13 @@
 
 #include <inttypes.h>
 #include <string.h>
+#include "base/signals.h"
 
-int lines_open(struct lines *l, const char *path, struct llm_err *e)
+#define MARGIN ((size_t)16 << 20) /* for members that are no prompt */
+
+int lines_open(struct lines *l, const char *path, size_t prompt_bytes, struct llm_err *e)
 {
+    l->limit = prompt_bytes < (SIZE_MAX - MARGIN) / 6 ? 6 * prompt_bytes + MARGIN : SIZE_MAX; /* a byte may be written as \u001f */
     l->file = llm_file_open(path, e);
     return l->file ? 0 : -1;
 }
@@ -15,12 +19,36 @@ void lines_close(struct lines *l)
     llm_buf_release(&l->text);
 }
 
+int lines_too_long(const struct lines *l, struct llm_err *why)
+{
+    return llm_fail(why, EX_DATAERR, "expected at most %zu bytes, found more", l->limit);
+}
+
+/* What was read of a line that is too long goes; its number counts. */
+static void skip(struct lines *l, const char *end)
+{
+    l->skipping = !end;
+    l->at = end ? (size_t)(end - l->text.p) + 1 : l->text.n;
+}
+
 /* 1: a line, which may be blank. */
 static int next(struct lines *l, const char **line, size_t *n, struct llm_err *e)
 {
     for (size_t seen = l->at;;) {
         const char *end = l->text.n > seen ? memchr(l->text.p + seen, '\n', l->text.n - seen) : NULL;
         seen = l->text.n;
+        if (l->skipping) {
+            skip(l, end);
+            seen = l->at;
+            if (end) continue;
+            if (llm_signal_caught()) return llm_fail(e, EX_IOERR, "%s: interrupted", llm_file_name(l->file));
+        } else if (!end && l->text.n - l->at > l->limit) {
+            skip(l, end);
+            *line = NULL;
+            *n = 0;
+            l->number++;
+            return 1;
+        }
         if (!end) {
             if (l->at > 0) memmove(l->text.p, l->text.p + l->at, l->text.n -= l->at);
             seen -= l->at;
@@ -46,7 +74,7 @@ int lines_next(struct lines *l, const char **line, size_t *n, struct llm_err *e)
     for (;;) {
         int got = next(l, line, n, e);
         if (got <= 0) return got;
-        if (*n > 0 && strspn(*line, " \t\r") < *n) {
+        if (!*line || (*n > 0 && strspn(*line, " \t\r") < *n)) {
             l->used++;
             return 1;
         }

@@ -10,15 +10,20 @@ struct lines {
     struct llm_file *file;
     struct llm_buf text;     /* read and not yet used, from `at` */
     size_t at;
+    size_t limit;            /* bytes of a line */
+    bool skipping;           /* the rest of a line that is too long */
     int64_t number;          /* of the line at hand, from 1 */
     int64_t used, refused;   /* lines that were not blank; those of them that `lines_refuse` was called for */
     struct llm_err first;    /* why the first was refused */
 };
-/* Zero-initialise; close either way. */
-int lines_open(struct lines *l, const char *path, struct llm_err *e) LLM_MUST_CHECK;
-/* 1: a line that is not blank, without its newline, until the next call; 0: no more; -1. */
+/* Zero-initialise; close either way. prompt_bytes: of the longest prompt that can be used; a line may also carry escapes and other members. */
+int lines_open(struct lines *l, const char *path, size_t prompt_bytes, struct llm_err *e) LLM_MUST_CHECK;
+/* 1: a line that is not blank, without its newline, until the next call; 0: no more; -1. Of a line that is too long *line is NULL: the caller refuses
+ * it by lines_too_long. */
 int lines_next(struct lines *l, const char **line, size_t *n, struct llm_err *e) LLM_MUST_CHECK;
 void lines_close(struct lines *l);
+/* Fills `why` for a line without a text. Returns -1. */
+int lines_too_long(const struct lines *l, struct llm_err *why);
 
 /* A line whose content cannot be used (why->status is EX_DATAERR) is answered by {"id": ..., "error": ...}, and the input goes on.
  * `object`: the line's JSON if it could be parsed, for its "id"; NULL: the id is the line's number.

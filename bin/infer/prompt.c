@@ -72,13 +72,35 @@ int prompt_take_ids(const struct session *s, const json_t *list, int32_t **ids, 
     return 0;
 }
 
-int prompt_read_all(const char *path, struct llm_buf *text, struct llm_err *e)
+/* No token stands for so many bytes but by a normaliser that drops text, for which there is a margin. */
+enum { MAX_TOKEN_BYTES = 256, MAX_ID_BYTES = 16, MARGIN = 1 << 20, MAX_SCORED = 1 << 30 };
+
+size_t prompt_max_bytes(const struct session *s)
 {
+    const struct llm_tokenizer *t = s->model->tokenizer;
+    size_t longest = MAX_TOKEN_BYTES, n;
+    if (s->a->score) return MAX_SCORED; /* in windows, whatever the context is */
+    for (int32_t id = 0; t && id < llm_tokenizer_vocab_size(t); id++) {
+        if (llm_tokenizer_piece(t, id, &n) && n > longest) longest = n;
+    }
+    if (s->a->ids) longest = MAX_ID_BYTES;
+    return (size_t)s->engine.context * longest + MARGIN;
+}
+
+int prompt_read_all(const struct session *s, const char *path, struct llm_buf *text, struct llm_err *e)
+{
+    size_t most = prompt_max_bytes(s);
     struct llm_file *f = llm_file_open(path, e);
     int64_t got = f ? 1 : -1;
     while (got > 0) {
-        if (llm_buf_reserve(text, text->n + (1 << 16), e) < 0) got = -1;
-        else got = llm_file_read_some(f, text->p + text->n, 1 << 16, e);
+        if (text->n > most) {
+            got = llm_fail(e, EX_DATAERR, "%s: expected at most %zu bytes (the context is %" PRId64 " tokens), found more", llm_file_name(f), most,
+                           s->engine.context);
+        } else if (llm_buf_reserve(text, text->n + (1 << 16), e) < 0) {
+            got = -1;
+        } else {
+            got = llm_file_read_some(f, text->p + text->n, 1 << 16, e);
+        }
         if (got > 0) text->n += (size_t)got;
     }
     llm_file_close(f);
@@ -107,7 +129,7 @@ int prompt_read(const struct session *s, const char *operand, int32_t **ids, siz
         *n_ids = 0;
         return 0;
     } else {
-        status = prompt_read_all(path, &text, e);
+        status = prompt_read_all(s, path, &text, e);
         if (status == 0 && (status = prompt_encode(s, text.p ? text.p : "", text.n, ids, n_ids, e)) < 0) {
             llm_in(e, "%s", strcmp(path, "-") == 0 ? "standard input" : path);
         }

@@ -134,7 +134,7 @@ static int answer_text(struct talk *t, const char *message, size_t n, struct llm
 static int answer_file(struct talk *t, const char *path, struct llm_err *e)
 {
     struct llm_buf message = {0};
-    int status = prompt_read_all(path, &message, e);
+    int status = prompt_read_all(t->s, path, &message, e);
     if (status == 0) {
         while (message.n > 0 && strchr("\r\n", message.p[message.n - 1])) message.n--;
         status = message.n > 0 ? answer_text(t, message.p, message.n, e) : llm_fail(e, EX_DATAERR, "expected a message, found nothing");
@@ -150,10 +150,10 @@ static int answer_lines(struct talk *t, const char *path, struct llm_err *e)
     struct lines in = {0};
     const char *line;
     size_t n;
-    int got = lines_open(&in, path, e), status = 0;
+    int got = lines_open(&in, path, prompt_max_bytes(t->s), e), status = 0;
     while (got >= 0 && status == 0 && (got = lines_next(&in, &line, &n, e)) > 0) {
         while (n > 0 && line[n - 1] == '\r') n--;
-        status = answer_text(t, line, n, e);
+        status = line ? answer_text(t, line, n, e) : lines_too_long(&in, e);
         if (status < 0 && e->status == EX_DATAERR) llm_in(e, "%s: line %" PRId64, llm_file_name(in.file), in.number);
     }
     lines_close(&in);

@@ -4,7 +4,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include "base/log.h"
-#include "base/json.h"
+#include "base/json_long.h"
 #include "io/file.h"
 #include "bin/tokenize/tokenize.h"
 
@@ -19,6 +19,7 @@ struct reading {
     char separator[256];      /* without its escapes */
     size_t n_separator;
     struct llm_buf held;      /* a line, or the beginning of a separator */
+    struct llm_json_long json; /* of a line */
     bool open;                /* a document has begun */
 };
 
@@ -81,7 +82,20 @@ static int end(struct reading *r, struct llm_err *e)
     return r->sink->end(r->sink->arg, e);
 }
 
-static int take_line(struct reading *r, const char *p, size_t n, struct llm_err *e)
+/* In parts, so that what takes them does not hold all of a long text. */
+static int put_text(struct reading *r, const char *p, size_t n, struct llm_err *e)
+{
+    size_t done = 0;
+    do {
+        size_t step = n - done < CHUNK ? n - done : CHUNK;
+        if (r->sink->part(r->sink->arg, p + done, step, e) < 0)
+            return -1;
+        done += step;
+    } while (done < n);
+    return 0;
+}
+
+static int take_line(struct reading *r, char *p, size_t n, struct llm_err *e)
 {
     const char *field = r->options->field ? r->options->field : "text";
     size_t blank = 0;
@@ -92,24 +106,26 @@ static int take_line(struct reading *r, const char *p, size_t n, struct llm_err 
         r->open = false;
         return 0;
     }
-    json_t *line = llm_json_parse(p, n, e);
+    json_t *line = llm_json_long_parse(&r->json, p, n, e);
     if (!line)
         return llm_in(e, "%s: line %" PRIu64, r->name, r->number);
     const json_t *text = json_object_get(line, field);
+    size_t length;
+    const char *content = llm_json_long_string(&r->json, text, &length);
     int bad;
-    if (!json_is_string(text))
+    if (!content)
         bad = llm_fail(e, EX_DATAERR, "%s: line %" PRIu64 ": field '%s': expected a string, found %s", r->name, r->number, field,
                        !json_is_object(line) ? "no object" : text ? "something else" : "nothing");
     else
-        bad = r->sink->part(r->sink->arg, json_string_value(text), json_string_length(text), e);
+        bad = put_text(r, content, length, e);
     json_decref(line);
     return bad < 0 ? -1 : end(r, e);
 }
 
-static int take_lines(struct reading *r, const char *p, size_t n, bool last, struct llm_err *e)
+static int take_lines(struct reading *r, char *p, size_t n, bool last, struct llm_err *e)
 {
     while (n) {
-        const char *stop = memchr(p, '\n', n);
+        char *stop = memchr(p, '\n', n);
         size_t len = stop ? (size_t)(stop - p) : n;
         if (!stop || r->held.n) {
             if (r->held.n + len > MAX_LINE)
@@ -178,7 +194,7 @@ static int take_whole_lines(struct reading *r, const char *p, size_t n, bool las
     return last && r->open ? end(r, e) : 0;
 }
 
-static int take(struct reading *r, const char *p, size_t n, bool last, struct llm_err *e)
+static int take(struct reading *r, char *p, size_t n, bool last, struct llm_err *e)
 {
     if (r->options->jsonl)
         return take_lines(r, p, n, last, e);
@@ -241,5 +257,6 @@ int read_documents(const struct document_options *o, char *const *paths, int n_p
         bad = read_one(&r, paths[i], &progress, e);
     llm_progress_end(&progress);
     llm_buf_release(&r.held);
+    llm_json_long_release(&r.json);
     return bad;
 }

@@ -237,6 +237,8 @@ struct llm_encoder {
     void *paths;                          /* Unigram: [room_paths] */
     size_t room_paths;
     struct llm_bpe_work work;
+    llm_bpe_flush *flush;     /* takes the ids of long pieces before the end of a feed, if not NULL */
+    void *flush_arg;
     struct llm_word_cache *cache;
     struct llm_counts *counts;
     int32_t *ids; /* the caller's, while feeding */

@@ -30,12 +30,15 @@ int llm_pipeline_normalise(struct llm_encoder *en, const unsigned char *p, size_
     const struct llm_tokenizer *t = en->t;
     if (t->n_norms == 0)
         return llm_buf_put(out, p, n, e);
+    size_t limit = llm_norm_limit(n);
     for (int i = 0; i < t->n_norms; i++) {
-        struct llm_norm_place at = {first, last, t->kept.n ? &t->kept : NULL, &en->norm_regex[i]};
+        struct llm_norm_place at = {first, last, t->kept.n ? &t->kept : NULL, &en->norm_regex[i], limit};
         struct llm_buf *to = i + 1 == t->n_norms ? out : &en->forms[i & 1];
         if (to != out)
             to->n = 0;
-        if (t->norms[i].row->run(&t->norms[i], &at, p, n, to, e) < 0)
+        if (to == out && out->n > 0)
+            at.limit = limit < SIZE_MAX - out->n ? limit + out->n : SIZE_MAX;
+        if (t->norms[i].row->run(&t->norms[i], &at, p, n, to, e) < 0 || llm_norm_check(&t->norms[i], &at, to, e) < 0)
             return -1;
         p = (const unsigned char *)to->p;
         n = to->n;

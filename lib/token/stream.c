@@ -254,11 +254,20 @@ static int run_parts(struct llm_encode_stream *s, struct llm_err *e)
 
 /* ---- one document without a cut ---- */
 
+/* Ids of a long piece, before the others of its feed. */
+static int give_ids(void *arg, const int32_t *ids, size_t n, struct llm_err *e)
+{
+    struct llm_encode_stream *s = arg;
+    return n ? s->sink(s->arg, ids, n, false, e) : 0;
+}
+
 static int feed_alone(struct llm_encode_stream *s, size_t n, bool last, struct llm_err *e)
 {
     size_t n_ids = 0;
     if (!s->alone && !(s->alone = llm_encoder_create(s->t, s->flags, e)))
         return -1;
+    s->alone->flush = give_ids;
+    s->alone->flush_arg = s;
     if (s->begun) { /* it goes on where the parts ended */
         s->alone->in_document = s->alone->in_segment = true;
         s->alone->document_bytes = s->offset;

@@ -61,7 +61,13 @@ void llm_bpe_work_release(struct llm_bpe_work *w);
  * token (EX_DATAERR), or memory is short. */
 int llm_bpe_encode(const struct llm_bpe *b, struct llm_bpe_work *w, const unsigned char *p, size_t n, int32_t *out, size_t *n_out,
                    struct llm_err *e) LLM_MUST_CHECK;
-/* The same, and the last merge that was made (`last->left` NONE: none). */
+/* The same ids for pieces of any length, in the memory that `window` > 0 bytes take: 28 for each (bpe_windows.c). `flush` not NULL: takes the ids of
+ * a long piece as they come, so that memory for them is not needed either; *n_out counts those in `out`. */
+#define LLM_BPE_WINDOW ((size_t)1 << 16)
+typedef int llm_bpe_flush(void *arg, const int32_t *ids, size_t n, struct llm_err *e);
+int llm_bpe_encode_long(const struct llm_tokenizer *t, struct llm_bpe_work *w, const unsigned char *p, size_t n, size_t window, int32_t *out,
+                        size_t *n_out, llm_bpe_flush *flush, void *arg, struct llm_err *e) LLM_MUST_CHECK;
+/* As llm_bpe_encode, and the last merge that was made (`last->left` NONE: none). */
 int llm_bpe_derive(const struct llm_bpe *b, struct llm_bpe_work *w, const unsigned char *p, size_t n, int32_t *out, size_t *n_out,
                    struct llm_bpe_merge *last, struct llm_err *e) LLM_MUST_CHECK;
 /* Merges *n > 0 symbols in place; `last` as above, or NULL. */

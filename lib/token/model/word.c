@@ -86,7 +86,12 @@ static int bpe_new(struct llm_encoder *en, const unsigned char *p, size_t n, str
             return 0;
         }
     }
-    if (llm_bpe_encode(&t->bpe, &en->work, p, n, en->ids + en->n_ids, &n_out, e) < 0)
+    if (n > 2 * LLM_BPE_WINDOW && en->flush) {
+        if (en->flush(en->flush_arg, en->ids, en->n_ids, e) < 0)
+            return -1;
+        en->n_ids = 0;
+    }
+    if (llm_bpe_encode_long(t, &en->work, p, n, LLM_BPE_WINDOW, en->ids + en->n_ids, &n_out, en->flush, en->flush_arg, e) < 0)
         return -1;
     en->n_ids += n_out;
     return 0;

@@ -106,8 +106,9 @@ static int replace_whole(const struct llm_norm *s, const unsigned char *p, size_
 static int precompiled(const struct llm_norm *s, const struct llm_norm_place *at, const unsigned char *p, size_t n, struct llm_buf *out,
                        struct llm_err *e)
 {
-    (void)at;
     for (size_t i = 0, len; i < n; i += len) {
+        if (llm_norm_check(s, at, out, e) < 0)
+            return -1;
         len = grapheme(p + i, n - i);
         int done = len < 6 ? replace_whole(s, p + i, len, out, e) : 0;
         for (size_t k = 0; done == 0 && k < len;) {
@@ -190,7 +191,7 @@ static int sentencepiece(const struct llm_norm *s, const struct llm_norm_place *
         i += normal_prefix(s, at, p + i, n - i, &text, &len);
         for (; after_space && len && *text == ' '; text++)
             len--;
-        if (put_escaped(s, text, len, out, e) < 0)
+        if (put_escaped(s, text, len, out, e) < 0 || llm_norm_check(s, at, out, e) < 0)
             return -1;
         if (len)
             after_space = extra && text[len - 1] == ' ';

@@ -28,6 +28,14 @@ int llm_norm_init(struct llm_norm *s, const json_t *o, struct llm_err *e)
     return 0;
 }
 
+int llm_norm_check(const struct llm_norm *s, const struct llm_norm_place *at, const struct llm_buf *out, struct llm_err *e)
+{
+    if (out->n <= at->limit)
+        return 0;
+    return llm_fail(e, EX_DATAERR, "normalizer %s: expected at most %d times the bytes of the text and %d more, found more", s->row->name,
+                    LLM_NORM_GROWTH, LLM_NORM_MARGIN);
+}
+
 void llm_norm_release(struct llm_norm *s)
 {
     llm_buf_release(&s->text);

@@ -4,6 +4,7 @@
 #define LLM_TOKEN_NORM_H
 
 #include <stdbool.h>
+#include <stdint.h>
 #include "base/json.h"
 #include "token/split/split.h"
 #include "token/trie.h"
@@ -29,7 +30,15 @@ struct llm_norm_place {
     bool first, last;                /* it begins, ends a segment */
     const struct llm_trie *kept;     /* SentencePiece: symbols that stay as they are */
     struct llm_regex_state **regex;  /* made when first needed; the caller destroys it */
+    size_t limit;                    /* bytes that `out` may have in all; what would exceed them is refused (llm_norm_check) */
 };
+/* The most bytes that normalisers may make of n. Of Unicode's forms and of real rules no character becomes more than 18. */
+#define LLM_NORM_GROWTH 32
+#define LLM_NORM_MARGIN 1024
+static inline size_t llm_norm_limit(size_t n)
+{
+    return n > (SIZE_MAX - LLM_NORM_MARGIN) / LLM_NORM_GROWTH ? SIZE_MAX : n * LLM_NORM_GROWTH + LLM_NORM_MARGIN;
+}
 
 struct llm_norm_row {
     const char *name; /* "Lowercase" */
@@ -46,6 +55,8 @@ extern const struct llm_norm_row *const llm_norm_rows[]; /* NULL-terminated */
 /* By its type; unknown ones are refused by name. */
 int llm_norm_init(struct llm_norm *s, const json_t *o, struct llm_err *e) LLM_MUST_CHECK;
 void llm_norm_release(struct llm_norm *s);
+/* 0, or -1 (EX_DATAERR) when `out` has more bytes than place->limit. Normalisers whose rules are data call it as they write. */
+int llm_norm_check(const struct llm_norm *s, const struct llm_norm_place *at, const struct llm_buf *out, struct llm_err *e) LLM_MUST_CHECK;
 /* Is normalising the parts before and behind a space that follows a letter or ASCII the same as normalising the whole? */
 bool llm_norm_cuts(const struct llm_norm *s);
 /* Does no space come out of it? */

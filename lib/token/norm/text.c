@@ -116,11 +116,13 @@ static int read_replace(struct llm_norm *s, const json_t *o, struct llm_err *e)
     return llm_buf_put(&s->text, text, strlen(text), e) < 0 || llm_buf_put(&s->content, content, strlen(content), e) < 0 ? -1 : 0;
 }
 
-static int replace_string(const struct llm_norm *s, const unsigned char *p, size_t n, struct llm_buf *out, struct llm_err *e)
+static int replace_string(const struct llm_norm *s, const struct llm_norm_place *at, const unsigned char *p, size_t n, struct llm_buf *out,
+                          struct llm_err *e)
 {
     const unsigned char *end = p + n, *found;
     while ((found = memmem(p, (size_t)(end - p), s->text.p, s->text.n)) != NULL) {
-        if (llm_buf_put(out, p, (size_t)(found - p), e) < 0 || llm_buf_put(out, s->content.p, s->content.n, e) < 0)
+        if (llm_buf_put(out, p, (size_t)(found - p), e) < 0 || llm_buf_put(out, s->content.p, s->content.n, e) < 0
+            || llm_norm_check(s, at, out, e) < 0)
             return -1;
         p = found + s->text.n;
     }
@@ -131,7 +133,7 @@ static int replace(const struct llm_norm *s, const struct llm_norm_place *at, co
                    struct llm_err *e)
 {
     if (!s->regex)
-        return replace_string(s, p, n, out, e);
+        return replace_string(s, at, p, n, out, e);
     if (!*at->regex && !(*at->regex = llm_regex_state_create(s->regex, e)))
         return -1;
     for (size_t i = 0; i < n;) {
@@ -141,7 +143,8 @@ static int replace(const struct llm_norm *s, const struct llm_norm_place *at, co
             return -1;
         if (!got)
             return llm_buf_put(out, p + i, n - i, e);
-        if (llm_buf_put(out, p + i, from - i, e) < 0 || llm_buf_put(out, s->content.p, s->content.n, e) < 0)
+        if (llm_buf_put(out, p + i, from - i, e) < 0 || llm_buf_put(out, s->content.p, s->content.n, e) < 0
+            || llm_norm_check(s, at, out, e) < 0)
             return -1;
         i = to;
     }

@@ -104,6 +104,44 @@ static void short_and_long_are_the_definition(void **state)
     llm_bpe_work_release(&w);
 }
 
+struct flushed { int32_t ids[8000]; size_t n; };
+
+static int take(void *arg, const int32_t *ids, size_t n, struct llm_err *e)
+{
+    struct flushed *f = arg;
+    (void)e;
+    assert_true(f->n + n <= sizeof f->ids / sizeof *f->ids);
+    memcpy(f->ids + f->n, ids, n * sizeof *ids);
+    f->n += n;
+    return 0;
+}
+
+/* Whatever the windows are; few letters make tokens that reach far, so that small windows do not fit and larger ones are tried. */
+static void windows_give_the_ids_of_the_whole(void **state)
+{
+    static unsigned char text[8000];
+    static int32_t want[8000], got[8000];
+    static struct flushed f;
+    struct llm_bpe_work w = {0};
+    (void)state;
+    for (int round = 0; round < 120; round++) {
+        size_t n = 1000 + draw(7000), n_want, n_got, window = 33 + draw(400);
+        few_letters(text, n, 1 + draw(5));
+        if (round % 3 == 0) /* a change far behind */
+            memset(text + 300, text[300], n - 300 - draw(600));
+        assert_int_equal(llm_bpe_encode(&tokenizer->bpe, &w, text, n, want, &n_want, NULL), 0);
+        assert_int_equal(llm_bpe_encode_long(tokenizer, &w, text, n, window, got, &n_got, NULL, NULL, NULL), 0);
+        assert_int_equal(n_got, n_want);
+        assert_memory_equal(got, want, n_got * sizeof *got);
+        f.n = 0;
+        assert_int_equal(llm_bpe_encode_long(tokenizer, &w, text, n, window, got, &n_got, take, &f, NULL), 0);
+        assert_int_equal(take(&f, got, n_got, NULL), 0);
+        assert_int_equal(f.n, n_want);
+        assert_memory_equal(f.ids, want, n_want * sizeof *want);
+    }
+    llm_bpe_work_release(&w);
+}
+
 static void expect_back(const struct llm_tokenizer *t, const char *text, size_t n, int flags)
 {
     int32_t *ids = NULL;
@@ -435,7 +473,8 @@ static void characters(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(short_and_long_are_the_definition), cmocka_unit_test(any_bytes_come_back),
+        cmocka_unit_test(short_and_long_are_the_definition),
+        cmocka_unit_test(windows_give_the_ids_of_the_whole), cmocka_unit_test(any_bytes_come_back),
         cmocka_unit_test(every_split_keeps_every_byte), cmocka_unit_test(many_pieces_at_once_are_the_definition),
         cmocka_unit_test(special_tokens_count_only_when_asked), cmocka_unit_test(streams_are_one_encoder),
         cmocka_unit_test(strict_names_the_byte), cmocka_unit_test(cut_characters_are_held),

@@ -1,0 +1,70 @@
+# Memory is bounded by the input: at most twice its bytes and 32 MB, and no input without an end fills it.
+load ../helper
+
+setup_file() {
+    [[ -z ${SANITIZER-} ]] || return 0
+    memory_meter
+    sentences_tokens
+}
+
+setup() {
+    need_plain_memory
+    M=$ROOT/tests/golden/tiny
+}
+
+# letters BYTES: that many letters without a space, the same at each call.
+letters() {
+    seq 1000000 | tr '0-9\n' 'a-k' | head -c "$1"
+}
+
+# prose MB: that many million bytes of sentences on one line.
+prose() {
+    sentences 100000 | tr '\n' ' ' | head -c 2000000 > part
+    for ((i = 0; i < $1; i += 2)); do cat part; done
+}
+
+@test "a line of JSON of 24 MB: twice its bytes and 32 MB; the ids of the plain text" {
+    prose 24 > text
+    { printf '{"id": 1, "text": "'; cat text; printf '"}\n{"text": "the cat"}\n'; } > lines
+    for j in 1 2; do
+        within 80 llm-tokenize encode -T "$F/tok.json" -j $j --jsonl -o lines.tok lines
+        { cat text; } | llm-tokenize encode -T "$F/tok.json" -o text.tok
+        llm-tokenize encode -T "$F/tok.json" -o both.tok text <(printf 'the cat')
+        cmp lines.tok both.tok
+    done
+    within 80 llm-tokenize train -q --vocab-size 300 --jsonl -o a.json lines
+}
+
+@test "a word of 4 MB: twice its bytes and 32 MB; the ids of its merges" {
+    letters 4000000 > word
+    within 40 llm-tokenize encode -T "$F/tok.json" -j 2 -o word.tok word
+    llm-tokenize decode -T "$F/tok.json" word.tok | cmp - word
+}
+
+@test "normalisers may make 32 times the bytes of a text, and not more" {
+    local a
+    printf -v a 'a%.0s' {1..1000}
+    jq --arg a "$a" '.normalizer = {type: "Sequence", normalizers: [range(6) | {type: "Replace", pattern: {String: "a"}, content: $a}]}' "$F/tok.json" > big.json
+    run -65 --separate-stderr within 40 llm-tokenize encode -T big.json <(printf aa)
+    one_line "$stderr"
+    [[ $stderr == *"normalizer Replace: expected at most 32 times the bytes of the text and 1024 more, found more" ]]
+    jq --arg a "${a:0:30}" '.normalizer = {type: "Replace", pattern: {String: "a"}, content: $a}' "$F/tok.json" > small.json
+    printf 'abab%.0s' {1..1000} | llm-tokenize encode -T small.json --text > ids
+    llm-tokenize decode -T small.json ids | cmp - <(printf 'abab%.0s' {1..1000} | sed "s/a/${a:0:30}/g")
+}
+
+@test "llm-infer: input without an end is refused" {
+    for how in '' --ids --embed '--chat --chat-template chatml' '--chat --lines --chat-template chatml'; do
+        run -65 --separate-stderr within 80 llm-infer -m "$M" $how -f /dev/zero
+        [[ -z $output && $stderr == *"llm-infer: /dev/zero: "*"expected at most "*" bytes"*", found more" ]] || fail "$stderr"
+    done
+}
+
+@test "llm-infer --jsonl: a line that is too long is refused, and those after it are answered" {
+    { printf '{"prompt": "a", "id": 1}\n'; head -c 60000000 /dev/zero; printf '\n{"prompt": "b", "id": 3}\n'; head -c 60000000 /dev/zero; } > lines
+    run -65 --separate-stderr within 80 llm-infer -m "$M" -n 2 --jsonl lines
+    assert_equal "$(jq -c .id <<< "$output")" $'1\n2\n3\n4'
+    [[ $stderr == 'llm-infer: lines: 2 of 4 lines cannot be used, the first: line 2: expected at most '*' bytes, found more' ]]
+    run -65 --separate-stderr within 80 llm-infer -m "$M" --embed --jsonl lines
+    assert_equal "$(jq -c .id <<< "$output")" $'1\n2\n3\n4'
+}
