@@ -137,6 +137,7 @@ static int write_line(struct run *r, int64_t i, struct llm_err *e)
     json_t *o = json_object();
     r->out.n = 0;
     int bad = !o || json_object_set(o, "id", json_object_get(r->objects[i], "id")) < 0 || json_object_update(o, r->objects[i]) < 0
+              || (r->s->model->rope_context > 0 && json_object_set_new(o, "rope_context", json_integer(r->s->model->rope_context)) < 0)
               || json_object_set_new(o, "prompt_tokens", json_integer(r->lengths[text])) < 0;
     bad = bad ? llm_no_memory(e, "a line of output") : r->s->a->classify && put_classes(r, o, v, e) < 0 ? -1 : llm_json_dump(o, &r->out, e);
     json_decref(o);

@@ -78,6 +78,8 @@ int prompt_read_all(const struct session *s, const char *path, struct llm_buf *t
 int prompt_check_vocab(const struct session *s, const int32_t *ids, size_t n, struct llm_err *e) LLM_MUST_CHECK;
 /* The prompt and what there is of the cache must fit the context: nothing is cut. */
 int prompt_check(const struct session *s, size_t n_ids, struct llm_err *e) LLM_MUST_CHECK;
+/* Says that the context is full. */
+void note_full(const struct session *s);
 
 /* Finds the template and what ends a turn. */
 int chat_open(struct session *s, struct llm_err *e) LLM_MUST_CHECK;

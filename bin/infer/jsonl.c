@@ -273,6 +273,7 @@ static json_t *result(const struct run *r, const struct llm_completion *c, struc
         bad |= json_object_set_new(o, a->chat ? "message" : "text", said);
     }
     bad |= json_object_set_new(o, "finish_reason", json_string(llm_finish_names[c->finish]));
+    if (r->s->model->rope_context > 0) bad |= json_object_set_new(o, "rope_context", json_integer(r->s->model->rope_context));
     bad |= json_object_set_new(o, "prompt_tokens", json_integer(c->prompt_tokens));
     bad |= json_object_set_new(o, "completion_tokens", json_integer(c->n));
     if (!a->no_timings) bad |= json_object_set_new(o, "timings", timings(a, c));

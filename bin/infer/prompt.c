@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/buf.h"
+#include "base/log.h"
 #include "bin/infer/infer.h"
 #include "cpu/profile.h"
 
@@ -154,5 +155,11 @@ int prompt_check(const struct session *s, size_t n_ids, struct llm_err *e)
 {
     int64_t all = s->begin.n + (int64_t)n_ids;
     if (all <= s->engine.context) return 0;
-    return llm_fail(e, EX_DATAERR, "prompt: expected at most %" PRId64 " tokens (the context), found %" PRId64, s->engine.context, all);
+    return llm_engine_too_long(&s->engine, all, e) < 0 ? llm_in(e, "prompt") : 0;
+}
+
+void note_full(const struct session *s)
+{
+    llm_note("stopped: the context of %" PRId64 " tokens is full%s", s->engine.context,
+             s->model->rope_context > 0 ? "; rotary positions are scaled for as many: -c N asks for others" : "");
 }

@@ -53,7 +53,12 @@ int run_score(struct session *s, const int32_t *ids, size_t n, struct llm_err *e
     if (!all) return status ? status : -1;
     all[0] = last; /* of the cache, read again: it says how likely the first new one is */
     if (n > 0) memcpy(all + kept, ids, n * sizeof *ids);
-    if ((int64_t)(n + kept) > s->engine.context && !begin) {
+    bool longer = (int64_t)(n + kept) > s->engine.context && !begin;
+    if (longer && s->model->rope_context > 0) { /* windows would have other positions than -c for the whole text */
+        free(all);
+        return llm_engine_too_long(&s->engine, (int64_t)(n + kept), e) < 0 ? llm_in(e, "prompt") : 0;
+    }
+    if (longer) {
         llm_note("%zu tokens, more than the context of %" PRId64 ": scored in windows that overlap by half", n, s->engine.context);
     }
     struct run r = {s, all, {0}};

@@ -45,7 +45,7 @@ static int done(void *arg, struct llm_completion *c, struct llm_err *e)
     t->read_seconds = c->prompt_seconds;
     t->made_seconds = c->decode_seconds;
     if (end_line(t, e) < 0) return -1;
-    if (c->finish == LLM_FINISH_CONTEXT) llm_note("stopped: the context of %" PRId64 " tokens is full", t->s->engine.context);
+    if (c->finish == LLM_FINISH_CONTEXT) note_full(t->s);
     llm_verbose("%" PRId64 " tokens kept, %" PRId64 " read in %.2f s, %" PRId64 " made in %.2f s, %s", t->kept, t->read, t->read_seconds, t->made,
                 t->made_seconds, llm_finish_names[c->finish]);
     struct llm_kv old = t->kv;

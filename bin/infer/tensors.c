@@ -69,6 +69,8 @@ int run_tensors(struct session *s, const int32_t *ids, size_t n, struct llm_err 
     if (n == 0) return llm_fail(e, EX_DATAERR, "the prompt is empty: there is no token to show");
     llm_kv_init(&kv, &s->engine.pool);
     if (llm_model_fingerprint(s->model, e) == 0) r.meta = json_pack("{s:s}", "llm.fingerprint", s->model->fingerprint);
+    long long context = (long long)s->model->rope_context;
+    if (r.meta && context > 0) json_object_set_new(r.meta, "llm.rope_context", json_sprintf("%lld", context));
     if (r.meta) r.w = llm_writer_create(s->out, e);
     if (r.w && llm_kv_fork(&kv, &s->begin, e) == 0) {
         status = s->a->logits ? write_logits(&r, &kv, (int64_t)n, e) : write_embedding(&r, &kv, (int64_t)n, e);

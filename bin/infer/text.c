@@ -73,7 +73,7 @@ static int done(void *arg, struct llm_completion *c, struct llm_err *e)
     if (a->echo && r->s->fim_known && put(r, r->s->around[1].p, r->s->around[1].n, e) < 0) return -1;
     if (a->n != 0 && (!r->at_line_start || a->ids) && put(r, "\n", 1, e) < 0) return -1;
     if (c->sample + 1 < a->samples && put(r, "\n", 1, e) < 0) return -1;
-    if (c->finish == LLM_FINISH_CONTEXT) llm_note("stopped: the context of %lld tokens is full", (long long)r->s->engine.context);
+    if (c->finish == LLM_FINISH_CONTEXT) note_full(r->s);
     llm_verbose("%lld prompt tokens in %.2f s, %lld tokens in %.2f s (%.1f a second), %s", (long long)c->prompt_tokens, c->prompt_seconds,
                 (long long)c->n, c->decode_seconds, c->decode_seconds > 0 ? (double)c->n / c->decode_seconds : 0, llm_finish_names[c->finish]);
     if (c->finish == LLM_FINISH_STOP && c->text.bytes.n == 0 && a->n != 0 && a->stop.n == 0 && !r->s->fim_known) chat_hint(r->s);

@@ -18,7 +18,7 @@ int llm_engine_init(struct llm_engine *g, struct llm_model *m, const struct llm_
 {
     enum llm_dtype compute_type = o->compute == LLM_COMPUTE_F32 ? LLM_F32 : LLM_BF16;
     int64_t most = m->config.max_position_embeddings;
-    *g = (struct llm_engine){.model = m, .context = o->context ? o->context : most, .batch = o->batch};
+    *g = (struct llm_engine){.model = m, .context = o->context ? o->context : llm_model_default_context(&m->config), .batch = o->batch};
     if (g->context > most && m->config.position == LLM_POSITION_LEARNED) {
         return llm_fail(e, LLM_EX_USAGE, "context %" PRId64 ": the model has learned %" PRId64 " positions", g->context, most);
     }
@@ -52,6 +52,12 @@ void llm_engine_release(struct llm_engine *g)
     *g = (struct llm_engine){0};
 }
 
+int llm_engine_too_long(const struct llm_engine *g, int64_t n, struct llm_err *e)
+{
+    const char *more = g->model->rope_context > 0 ? ": rotary positions are scaled for as many, -c N asks for others" : "";
+    return llm_fail(e, EX_DATAERR, "expected at most %" PRId64 " tokens (the context%s), found %" PRId64, g->context, more, n);
+}
+
 static int prepare(struct llm_engine *g, const struct llm_feed *feeds, int64_t n, int64_t *total, struct llm_err *e)
 {
     int64_t layers = g->pool.n_layers, at = 0;
@@ -60,9 +66,7 @@ static int prepare(struct llm_engine *g, const struct llm_feed *feeds, int64_t n
         || llm_grow((void **)&g->before, &g->before_room, (size_t)n, sizeof *g->before, e) < 0) return -1;
     for (int64_t s = 0; s < n; s++) {
         struct llm_kv *kv = feeds[s].kv;
-        if (kv->n + feeds[s].n > g->context) {
-            return llm_fail(e, EX_DATAERR, "expected at most %" PRId64 " tokens (the context), found %" PRId64, g->context, kv->n + feeds[s].n);
-        }
+        if (kv->n + feeds[s].n > g->context) return llm_engine_too_long(g, kv->n + feeds[s].n, e);
         if (llm_kv_reserve(kv, kv->n + feeds[s].n, e) < 0) return -1;
         for (int64_t i = 0; i < feeds[s].n; i++) {
             g->ids[at + i] = feeds[s].ids[i];
@@ -167,10 +171,7 @@ struct llm_tensor *llm_engine_encode(struct llm_engine *g, const int32_t *ids, c
 {
     int64_t total = 0, at = 0;
     for (int64_t t = 0; t < n_texts; t++) {
-        if (lengths[t] > g->context) {
-            llm_fail(e, EX_DATAERR, "expected at most %" PRId64 " tokens (the context), found %" PRId64, g->context, lengths[t]);
-            return NULL;
-        }
+        if (lengths[t] > g->context && llm_engine_too_long(g, lengths[t], e) < 0) return NULL;
         total += lengths[t];
     }
     llm_ctx_reset(&g->ctx);

@@ -27,13 +27,15 @@ struct llm_engine {
 struct llm_engine_options {
     enum llm_compute compute;
     enum llm_dtype cache;      /* LLM_NO_DTYPE: the compute type's */
-    int64_t context;           /* 0: the model's max_position_embeddings */
+    int64_t context;           /* 0: llm_model_default_context */
     int64_t batch;
     int64_t draft;             /* most tokens that are drafted at a time (infer/draft.h); 0: none */
 };
 /* Zero-initialise `g`; release it either way. */
 int llm_engine_init(struct llm_engine *g, struct llm_model *m, const struct llm_engine_options *o, struct llm_err *e) LLM_MUST_CHECK;
 void llm_engine_release(struct llm_engine *g);
+/* Refuses a text of n tokens, which is longer than the context: -1. */
+int llm_engine_too_long(const struct llm_engine *g, int64_t n, struct llm_err *e) LLM_MUST_CHECK;
 
 /* A sequence's part of a pass: n ≥ 1 tokens behind what `kv` holds. */
 struct llm_feed {

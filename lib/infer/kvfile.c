@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/buf.h"
+#include "base/log.h"
 #include "io/sniff.h"
 
 #define STEP ((size_t)16 << 20) /* memory follows bytes that came, so many at a time */
@@ -136,6 +137,12 @@ static int read_metadata(struct llm_kv_file *f, const struct llm_header *h, stru
     if (!f->config_json || llm_config_from_json(&f->config, f->config_json, e) < 0) return llm_in(e, "llm.config");
     if ((fingerprint && strlen(fingerprint) >= sizeof f->fingerprint) || (tokenizer && strlen(tokenizer) >= sizeof f->tokenizer)) {
         return llm_fail(e, EX_DATAERR, "metadata: expected identities of at most 64 digits, found longer ones");
+    }
+    const char *context = llm_header_meta(h, "llm.rope_context");
+    char *end = NULL;
+    if (context) f->rope_context = strtoll(context, &end, 10);
+    if (context && (*end || f->rope_context < 1)) {
+        return llm_fail(e, EX_DATAERR, "metadata: \"llm.rope_context\": expected a number of tokens, found '%s'", context);
     }
     if (fingerprint) memcpy(f->fingerprint, fingerprint, strlen(fingerprint) + 1);
     if (tokenizer) memcpy(f->tokenizer, tokenizer, strlen(tokenizer) + 1);
@@ -318,6 +325,7 @@ static json_t *metadata(struct llm_model *m, struct llm_err *e)
     bool ok = meta && config && llm_json_dump(config, &text, e) == 0 && llm_model_fingerprint(m, e) == 0;
     ok = ok && json_object_set_new(meta, "llm.config", json_stringn(text.p, text.n)) == 0;
     ok = ok && json_object_set_new(meta, "llm.fingerprint", json_string(m->fingerprint)) == 0;
+    if (ok && m->rope_context > 0) ok = json_object_set_new(meta, "llm.rope_context", json_sprintf("%" PRId64, m->rope_context)) == 0;
     if (ok && m->tokenizer) ok = json_object_set_new(meta, "llm.tokenizer", json_string(llm_tokenizer_id(m->tokenizer))) == 0;
     json_decref(config);
     llm_buf_release(&text);
@@ -442,10 +450,23 @@ static void restore_rows(const struct llm_kv_file *f, int64_t l, int value, int6
     }
 }
 
+/* Keys of one context are of no use in another whose rotary frequencies differ. */
+static int check_context(const struct llm_kv_file *f, const struct llm_model *m, struct llm_err *e)
+{
+    if (m->rope_context == 0) return 0;
+    if (f->rope_context == 0) {
+        llm_warn("the cache does not say for which context its keys were rotated: expected %" PRId64 " tokens (-c)", m->rope_context);
+        return 0;
+    }
+    if (llm_rope_same_context(&m->config.rope_scaling, f->rope_context, m->rope_context, m->config.max_position_embeddings)) return 0;
+    return llm_fail(e, EX_DATAERR, "expected keys with rotary positions for a context of %" PRId64 " tokens (-c), found %" PRId64, m->rope_context,
+                    f->rope_context);
+}
+
 int llm_kv_file_restore(const struct llm_kv_file *f, int64_t n, struct llm_model *m, struct llm_kv *kv, struct llm_err *e)
 {
     int64_t widest = 1;
-    if (check_model(f, m, e) < 0 || llm_kv_reserve(kv, n, e) < 0) return -1;
+    if (check_model(f, m, e) < 0 || check_context(f, m, e) < 0 || llm_kv_reserve(kv, n, e) < 0) return -1;
     if (n < f->n && kv->pool->state_floats > 0) {
         return llm_fail(e, EX_DATAERR, "expected to keep all %" PRId64 " tokens: the state of a recurrent model stands behind the last", f->n);
     }

@@ -21,6 +21,7 @@ struct llm_kv_file {
     char fingerprint[17];       /* of the model; "" when not known */
     char tokenizer[65];         /* its tokenizer's identity; "" when it has none */
     int32_t *ids, *positions;   /* [n]; positions ascend */
+    int64_t rope_context;       /* the context that keys were rotated for; 0: not recorded, or no matter */
     int64_t n_queries;          /* queries of the last tokens, 0 when not traced */
 };
 

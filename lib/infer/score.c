@@ -43,9 +43,7 @@ int llm_score(struct llm_engine *g, const struct llm_kv *begin, const int32_t *i
 {
     if (llm_model_must_continue(g->model, e) < 0) return -1;
     int64_t held = begin ? begin->n : 0, stride = g->context / 2 > 0 ? g->context / 2 : 1;
-    if (held > 0 && held + n > g->context) {
-        return llm_fail(e, EX_DATAERR, "expected at most %" PRId64 " tokens (the context), found %" PRId64, g->context, held + n);
-    }
+    if (held > 0 && held + n > g->context) return llm_engine_too_long(g, held + n, e);
     for (int64_t at = 0;; at += stride) {
         struct window w = {.ids = ids + at, .n = n - at < g->context ? n - at : g->context, .first = at, .visit = visit, .arg = arg};
         w.skip = at == 0 ? 1 : g->context - stride;

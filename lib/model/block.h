@@ -231,7 +231,7 @@ int llm_next_declare(struct llm_declare *d, struct llm_decoder *m);
 void llm_decoder_declare_layer(struct llm_declare *d, struct llm_layer *layer, int64_t number);
 struct llm_tensor *llm_decoder_layer(struct llm_ctx *c, const struct llm_model *m, const struct llm_batch *b, int64_t number, struct llm_tensor *x);
 
-/* Rotary frequencies for texts of up to `context` tokens (0: the configuration's own). */
+/* Rotary frequencies for texts of up to `context` tokens (0: llm_model_default_context). */
 int llm_decoder_set_rope(struct llm_decoder *m, const struct llm_config *c, int64_t context, struct llm_err *e) LLM_MUST_CHECK;
 
 /* The parameters of a configuration, in order; for model.c, load.c and cost.c. Both are released with llm_declare_release and llm_decoder_destroy. */

@@ -42,7 +42,7 @@ int llm_decoder_set_rope(struct llm_decoder *m, const struct llm_config *c, int6
         if (!m->inv_freq[local]) return -1;
         *r = (struct llm_rope){.head_dim = c->head_dim, .rotary_dim = c->rotary_dim, .pairing = c->rope_pairing, .inv_freq = m->inv_freq[local]};
         llm_rope_frequencies(local ? &plain : &c->rope_scaling, local ? c->rope_local_theta : c->rope_theta, c->rotary_dim,
-                             context ? context : c->max_position_embeddings, c->max_position_embeddings, m->inv_freq[local], &r->magnitude);
+                             context ? context : llm_model_default_context(c), c->max_position_embeddings, m->inv_freq[local], &r->magnitude);
     }
     return 0;
 }

@@ -247,8 +247,15 @@ bool llm_model_log_prob(const struct llm_model *m, const float *hidden, int32_t 
     return true;
 }
 
+int64_t llm_model_default_context(const struct llm_config *c)
+{
+    return c->position == LLM_POSITION_ROPE ? llm_rope_default_context(&c->rope_scaling, c->max_position_embeddings) : c->max_position_embeddings;
+}
+
 int llm_model_set_context(struct llm_model *m, int64_t context, struct llm_err *e)
 {
+    bool follows = m->config.position == LLM_POSITION_ROPE && llm_rope_follows_context(&m->config.rope_scaling);
+    m->rope_context = follows ? context : 0;
     return llm_decoder_set_rope(m->layout, &m->config, context, e);
 }
 

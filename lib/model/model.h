@@ -22,6 +22,7 @@ struct llm_model {
     json_t *training;              /* state stored by llm-train, or NULL; owned */
     struct llm_checkpoint **files; /* [n_files] kept open while weights are borrowed from their mappings; owned */
     size_t n_files;
+    int64_t rope_context;          /* the context that rotary frequencies are chosen for; 0: they do not depend on it */
     void *layout;                  /* the family's own view of params (pointers by layer) */
     struct llm_ngram *ngram;       /* of n-gram models, which have no params; owned; NULL */
 };
@@ -105,6 +106,8 @@ bool llm_model_log_prob(const struct llm_model *m, const float *hidden, int32_t 
 /* Whether it does. */
 bool llm_model_has_log_prob(const struct llm_model *m);
 
+/* Tokens that a text may have where nobody says how many: max_position_embeddings, or what its rotary scaling (longrope) was first made for. */
+int64_t llm_model_default_context(const struct llm_config *c);
 /* Texts will have up to `context` tokens: some scalings of rotary positions (dynamic, longrope) depend on it. Before the first pass. */
 int llm_model_set_context(struct llm_model *m, int64_t context, struct llm_err *e) LLM_MUST_CHECK;
 

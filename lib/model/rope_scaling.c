@@ -181,3 +181,24 @@ void llm_rope_frequencies(const struct llm_rope_scaling *s, double theta, int64_
     if (s->attention_factor > 0) *magnitude = (float)s->attention_factor;
     else if (factor > 1) *magnitude = (float)sqrt(1 + log(factor) / log((double)original));
 }
+
+bool llm_rope_follows_context(const struct llm_rope_scaling *s)
+{
+    /* The factors that GGUF files have for llama3 are read as longrope whose lists are the same. */
+    return s->kind == LLM_ROPE_DYNAMIC
+           || (s->kind == LLM_ROPE_LONGROPE && memcmp(s->short_factors, s->long_factors, (size_t)s->n_factors * sizeof *s->short_factors) != 0);
+}
+
+int64_t llm_rope_default_context(const struct llm_rope_scaling *s, int64_t max_context)
+{
+    bool shorter = s->kind == LLM_ROPE_LONGROPE && llm_rope_follows_context(s) && s->original_context > 0 && s->original_context < max_context;
+    return shorter ? s->original_context : max_context;
+}
+
+bool llm_rope_same_context(const struct llm_rope_scaling *s, int64_t a, int64_t b, int64_t max_context)
+{
+    int64_t original = s->original_context ? s->original_context : max_context;
+    if (!llm_rope_follows_context(s)) return true;
+    if (s->kind == LLM_ROPE_LONGROPE) return (a > original) == (b > original);
+    return a == b || (a <= max_context && b <= max_context);
+}

@@ -9,7 +9,7 @@
 enum llm_rope_scaling_kind {
     LLM_ROPE_PLAIN,
     LLM_ROPE_LINEAR,  /* positions / factor (kaiokendev 2023) */
-    LLM_ROPE_DYNAMIC, /* the base grows with the context (NTK-aware) */
+    LLM_ROPE_DYNAMIC, /* the base grows with the context beyond max_position_embeddings (NTK-aware) */
     LLM_ROPE_YARN,    /* Peng et al. 2023 */
     LLM_ROPE_LLAMA3,  /* Llama 3.1: low frequencies divided, high ones kept, a ramp between */
     LLM_ROPE_LONGROPE,/* Ding et al. 2024: a factor for each frequency, one list within the original context, one beyond */
@@ -29,6 +29,14 @@ struct llm_rope_scaling {
 int llm_rope_scaling_from_json(struct llm_rope_scaling *s, double *theta, const json_t *o, const char *key, struct llm_err *e) LLM_MUST_CHECK;
 /* The object that gives `s` back; NULL: memory. */
 json_t *llm_rope_scaling_to_json(const struct llm_rope_scaling *s);
+/* Whether frequencies depend on the context: on how long a text may become, never on how long one is, so that a token's bits do not depend on what
+ * follows it. */
+bool llm_rope_follows_context(const struct llm_rope_scaling *s);
+/* The context where nobody asks for one: longrope's original one, up to which frequencies are the short ones, where the long ones differ; else
+ * max_context. */
+int64_t llm_rope_default_context(const struct llm_rope_scaling *s, int64_t max_context);
+/* Whether frequencies are the same for both contexts. */
+bool llm_rope_same_context(const struct llm_rope_scaling *s, int64_t a, int64_t b, int64_t max_context);
 /* inv_freq[rotary_dim / 2] and the magnitude of cosines and sines, for texts of up to `context` tokens of a model made for `max_context`. */
 void llm_rope_frequencies(const struct llm_rope_scaling *s, double theta, int64_t rotary_dim, int64_t context, int64_t max_context, float *inv_freq,
                           float *magnitude);

@@ -49,9 +49,9 @@ int llm_plan_make(struct llm_plan *p, const struct llm_config *c, const struct l
     const double program = 16e6;
     struct sample one, two;
     struct llm_cost_row rows[32];
-    double tokens = (double)(o->batch * o->accumulate) * (double)(o->context ? o->context : c->max_position_embeddings);
+    double tokens = (double)(o->batch * o->accumulate) * (double)(o->context ? o->context : llm_model_default_context(c));
     double looked_up = 4 * (double)c->hidden_size * (tokens < (double)c->vocab_size ? tokens : (double)c->vocab_size);
-    int64_t context = o->context ? o->context : c->max_position_embeddings, every = o->checkpoint_every > 0 ? o->checkpoint_every : 1;
+    int64_t context = o->context ? o->context : llm_model_default_context(c), every = o->checkpoint_every > 0 ? o->checkpoint_every : 1;
     double n = llm_model_params(c), attention = 0;
     int64_t few = every, more = 2 * every;
     if (c->num_hidden_layers <= more) few = c->num_hidden_layers; /* no need to go on from smaller models */

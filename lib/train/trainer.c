@@ -21,7 +21,7 @@ static size_t memory_bytes(void)
 static void resolve(struct llm_trainer *t)
 {
     struct llm_train_options *o = &t->o;
-    if (o->context == 0) o->context = t->model->config.max_position_embeddings;
+    if (o->context == 0) o->context = llm_model_default_context(&t->model->config);
     if (o->min_lr < 0) o->min_lr = o->lr / 10;
     t->optim = llm_optims[o->optimizer];
     if (o->beta2 < 0) o->beta2 = t->optim->beta2;
@@ -157,6 +157,7 @@ int llm_trainer_init(struct llm_trainer *t, const struct llm_train_options *o, s
         return llm_fail(e, LLM_EX_USAGE, "--context: expected at most %lld (the model's positions), found %lld",
                         (long long)m->config.max_position_embeddings, (long long)t->o.context);
     }
+    if (llm_model_set_context(m, t->o.context, e) < 0) return -1;
     int64_t rows = t->o.batch * t->o.accumulate, eval_rows = t->o.batch > 2048 / t->o.context ? t->o.batch : 2048 / t->o.context;
     if (place_data(t, e) < 0 || llm_trainer_prepare(t, e) < 0 || count_pieces(t, e) < 0) return -1;
     if (llm_rows_init(&t->rows, rows, t->o.context, e) < 0 || llm_rows_init(&t->eval_rows, eval_rows, t->o.context, e) < 0) return -1;
