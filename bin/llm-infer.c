@@ -82,7 +82,7 @@ const struct llm_cli infer_cli = {
     .usual = "model|tokenizer|file|jsonl|chat|system|kv-in|score|logits|embed|kv-out|tokens|context|samples|stop|repeat-penalty|top-k|top-p|"
              "min-p|temp|precision|plan",
     .options = options,
-    .common = LLM_COMMON_THREADS | LLM_COMMON_OUTPUT | LLM_COMMON_SEED,
+    .common = LLM_COMMON_THREADS | LLM_COMMON_OUTPUT | LLM_COMMON_SEED | LLM_COMMON_CONFIG,
     .words = infer_words,
     .aliases = infer_aliases,
     .foreign = infer_foreign,
@@ -289,6 +289,7 @@ int main(int argc, char **argv)
     llm_start();
     llm_free_at_once();
     int rest = llm_cli_parse(&infer_cli, &a, argc, argv);
+    llm_config_force(a.common.force_config);
     check_operands(&a, argc - rest, argv + rest);
     const char *operand = a.prompt ? a.prompt : rest < argc ? argv[rest] : NULL;
     check_usage(&a, operand);

@@ -40,7 +40,7 @@ static const struct llm_cli cli = {
                 "llm-quantize -t keep model.llm model.gguf\n"
                 "llm-quantize -t q8_0 model.llm - | llm-infer -m - --score -f held-out.txt",
     .options = options,
-    .common = LLM_COMMON_THREADS | LLM_COMMON_JSON,
+    .common = LLM_COMMON_THREADS | LLM_COMMON_JSON | LLM_COMMON_CONFIG,
     .words = quantize_words,
     .aliases = quantize_aliases,
     .foreign = quantize_foreign,
@@ -156,6 +156,7 @@ int main(int argc, char **argv)
     struct llm_err e = {0};
     llm_start();
     int rest = llm_cli_parse(&cli, &a, argc, argv);
+    llm_config_force(a.common.force_config);
     if (a.type == UNSET && !wants_arpa(&a, argc, argv)) llm_usage(&cli, "expected a type (-t f32, f16, bf16, q8_0, q4_0 or keep)");
     if (argc - rest != 2) llm_usage(&cli, "expected two operands, IN and OUT, found %d", argc - rest);
     const char *in = argv[rest], *out = argv[rest + 1];

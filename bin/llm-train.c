@@ -119,7 +119,7 @@ static const struct llm_cli cli = {
     .usual = "config|set|init|resume|tokenizer|val|stream|objective|steps|batch|context|lr|warmup|schedule|optimizer|precision|save-every|eval-every|"
              "log|plan",
     .options = options,
-    .common = LLM_COMMON_ALL,
+    .common = LLM_COMMON_ALL | LLM_COMMON_CONFIG,
     .words = train_words,
     .aliases = train_aliases,
     .foreign = train_foreign,
@@ -155,6 +155,7 @@ int main(int argc, char **argv)
     signal(SIGPIPE, SIG_IGN); /* a reader that goes away must not cost the run: it is saved, and the write fails with 74 */
     defaults(&a);
     int rest = llm_cli_parse(&cli, &a, argc, argv);
+    llm_config_force(a.common.force_config);
     llm_run_order(&cli, &a);
     if (llm_run_is_ngram(&a)) return run_ngram(&a, (const char *const *)argv + rest, (size_t)(argc - rest));
     if (llm_run_check(&cli, &a, rest < argc, &e) < 0 || llm_pool_start(a.common.threads, &e) < 0) return llm_report(&e);

@@ -25,7 +25,7 @@ const struct llm_cli bench_cost_cli = {
                 "llm-bench cost --table totals --context 4096 config.json\n"
                 "llm-bench cost --set num_key_value_heads=1 small",
     .options = options,
-    .common = LLM_COMMON_OUTPUT | LLM_COMMON_JSON,
+    .common = LLM_COMMON_OUTPUT | LLM_COMMON_JSON | LLM_COMMON_CONFIG,
     .words = bench_cost_words,
 };
 
@@ -33,6 +33,7 @@ int bench_cost(int argc, char **argv, struct llm_err *e)
 {
     struct args a = {.part = PART_ALL};
     int rest = llm_cli_parse(&bench_cost_cli, &a, argc, argv);
+    llm_config_force(a.common.force_config);
     struct llm_config c;
     struct llm_table parts, totals, *both[] = {&parts, &totals};
     if (argc - rest != 1) llm_usage(&bench_cost_cli, "expected one model or configuration");

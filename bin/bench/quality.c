@@ -36,7 +36,7 @@ const struct llm_cli bench_quality_cli = {
                 "llm-bench quality -m model.llm -c 128 corpus.tok\n"
                 "llm-quantize -t q4_0 model.llm - | llm-bench quality -m - held-out.txt",
     .options = options,
-    .common = LLM_COMMON_THREADS | LLM_COMMON_OUTPUT | LLM_COMMON_JSON,
+    .common = LLM_COMMON_THREADS | LLM_COMMON_OUTPUT | LLM_COMMON_JSON | LLM_COMMON_CONFIG,
     .words = bench_quality_words,
     .aliases = bench_quality_aliases,
     .foreign = bench_foreign,
@@ -169,6 +169,7 @@ int bench_quality(int argc, char **argv, struct llm_err *e)
 {
     struct args a = {.batch = 512, .cache = -1, .precision = 1};
     int rest = llm_cli_parse(&bench_quality_cli, &a, argc, argv);
+    llm_config_force(a.common.force_config);
     struct llm_model *m = NULL;
     struct llm_engine g = {0};
     struct llm_table t, *tables[] = {&t};

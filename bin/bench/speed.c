@@ -42,7 +42,7 @@ const struct llm_cli bench_speed_cli = {
                 "llm-bench speed -c smollm -t q8_0 -p 512 -n 128 -d 0,1024\n"
                 "llm-bench speed --json -m model.llm -r 10",
     .options = options,
-    .common = LLM_COMMON_THREADS | LLM_COMMON_OUTPUT | LLM_COMMON_JSON,
+    .common = LLM_COMMON_THREADS | LLM_COMMON_OUTPUT | LLM_COMMON_JSON | LLM_COMMON_CONFIG,
     .words = bench_speed_words,
     .aliases = bench_speed_aliases,
     .foreign = bench_foreign,
@@ -129,6 +129,7 @@ int bench_speed(int argc, char **argv, struct llm_err *e)
 {
     struct args a = {.prompt = "512", .generate = "128", .depth = "0", .runs = 5, .batch = 512, .type = UNSET, .cache = UNSET, .precision = 1};
     int rest = llm_cli_parse(&bench_speed_cli, &a, argc, argv);
+    llm_config_force(a.common.force_config);
     int64_t prompts[MAX_NUMBERS], generates[MAX_NUMBERS], depths[MAX_NUMBERS];
     struct llm_table t, *tables[] = {&t};
     if (rest < argc) llm_usage(&bench_speed_cli, "expected no operand, found '%s'", argv[rest]);

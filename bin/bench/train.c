@@ -48,7 +48,7 @@ const struct llm_cli bench_train_cli = {
     .examples = "llm-bench train -c small\n"
                 "llm-bench train -c gpt2 --batch 4 --context 256",
     .options = options,
-    .common = LLM_COMMON_THREADS | LLM_COMMON_OUTPUT | LLM_COMMON_JSON,
+    .common = LLM_COMMON_THREADS | LLM_COMMON_OUTPUT | LLM_COMMON_JSON | LLM_COMMON_CONFIG,
     .words = bench_train_words,
     .aliases = bench_train_aliases,
     .foreign = bench_foreign,
@@ -146,6 +146,7 @@ int bench_train(int argc, char **argv, struct llm_err *e)
 {
     struct args a = {.config = "small", .batch = 4, .context = 256, .accumulate = 1, .runs = 5, .precision = 1};
     int rest = llm_cli_parse(&bench_train_cli, &a, argc, argv);
+    llm_config_force(a.common.force_config);
     struct llm_trainer t = {0};
     struct llm_train_data data = {0};
     struct llm_train_options o;

@@ -18,7 +18,7 @@ const struct llm_cli kv_diff_cli = {.name = "llm-kvinspect diff",
                                     .usage = "[OPTION]... A B",
                                     .options = options,
                                     .examples = "llm-kvinspect diff f32.kv q8_0.kv",
-                                    .common = LLM_COMMON_OUTPUT | LLM_COMMON_JSON | LLM_COMMON_THREADS};
+                                    .common = LLM_COMMON_OUTPUT | LLM_COMMON_JSON | LLM_COMMON_THREADS | LLM_COMMON_CONFIG};
 
 static int print(const struct llm_kv_difference *rows, int64_t n, const struct args *a, bool *differ, struct llm_err *e)
 {
@@ -86,6 +86,7 @@ int kv_diff(int argc, char **argv, struct llm_err *e)
     struct args a = {0};
     struct llm_kv_file x = {0}, y = {0};
     int rest = llm_cli_parse(&kv_diff_cli, &a, argc, argv);
+    llm_config_force(a.common.force_config);
     if (argc - rest != 2) llm_usage(&kv_diff_cli, "expected two files, found %d", argc - rest);
     if (strcmp(argv[rest], "-") == 0 && strcmp(argv[rest + 1], "-") == 0) llm_usage(&kv_diff_cli, "standard input cannot be two inputs at once");
     check_picture(&kv_diff_cli, &a.common, &a.picture);

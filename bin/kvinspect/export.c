@@ -16,7 +16,7 @@ static const struct llm_opt options[] = {
     {0}};
 const struct llm_cli kv_export_cli = {
     .name = "llm-kvinspect export", .summary = "one tensor as a NumPy file", .usage = "--tensor NAME [OPTION]... [FILE]", .options = options,
-    .examples = "llm-kvinspect export --tensor layers.0.k -o k.npy cache.kv", .common = LLM_COMMON_OUTPUT};
+    .examples = "llm-kvinspect export --tensor layers.0.k -o k.npy cache.kv", .common = LLM_COMMON_OUTPUT | LLM_COMMON_CONFIG};
 
 static int write_tensor(struct llm_kv_file *f, const char *name, struct llm_output *o, struct llm_err *e)
 {
@@ -44,6 +44,7 @@ int kv_export(int argc, char **argv, struct llm_err *e)
     struct args a = {0};
     struct llm_kv_file f = {0};
     const char *path = one_operand(&kv_export_cli, llm_cli_parse(&kv_export_cli, &a, argc, argv), argc, argv);
+    llm_config_force(a.common.force_config);
     if (!a.tensor) llm_usage(&kv_export_cli, "expected a tensor (--tensor NAME)");
     int status = llm_kv_file_read(&f, path, e);
     if (status == 0) status = export_tensor(&f, &a, e);

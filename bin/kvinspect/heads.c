@@ -19,7 +19,7 @@ static const struct llm_opt options[] = {
 const struct llm_cli kv_heads_cli = {
     .name = "llm-kvinspect heads", .summary = "norms of keys and values, and where traced queries look, head by head", .usage = "[OPTION]... [FILE]",
     .options = options, .examples = "llm-kvinspect heads cache.kv\nllm-kvinspect heads --png attention.png --map attention -T model.llm cache.kv",
-    .common = LLM_COMMON_OUTPUT | LLM_COMMON_JSON | LLM_COMMON_THREADS};
+    .common = LLM_COMMON_OUTPUT | LLM_COMMON_JSON | LLM_COMMON_THREADS | LLM_COMMON_CONFIG};
 
 static const char *const columns[] = {"layer", "head", "kv_head", "k_norm", "k_norm_sd", "k_norm_first", "v_norm", "v_norm_sd", "v_norm_first",
                                       "entropy", "entropy_most", "sink", "largest", "distance", NULL};
@@ -84,6 +84,7 @@ int kv_heads(int argc, char **argv, struct llm_err *e)
     struct args a = {.layer = -1};
     struct llm_kv_file f = {0};
     const char *path = one_operand(&kv_heads_cli, llm_cli_parse(&kv_heads_cli, &a, argc, argv), argc, argv);
+    llm_config_force(a.common.force_config);
     check_picture(&kv_heads_cli, &a.common, &a.picture);
     int status = llm_pool_start(a.common.threads, e);
     if (status == 0) status = llm_kv_file_read(&f, path, e);

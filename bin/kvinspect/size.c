@@ -5,7 +5,7 @@ struct args { struct llm_common common; };
 static const struct llm_opt options[] = {{0}};
 const struct llm_cli kv_size_cli = {
     .name = "llm-kvinspect size", .summary = "bytes it takes, as it is and in every cache type", .usage = "[OPTION]... [FILE]", .options = options,
-    .examples = "llm-kvinspect size cache.kv", .common = LLM_COMMON_OUTPUT | LLM_COMMON_JSON};
+    .examples = "llm-kvinspect size cache.kv", .common = LLM_COMMON_OUTPUT | LLM_COMMON_JSON | LLM_COMMON_CONFIG};
 
 /* Whether all heads are whole blocks of the type. */
 static bool serves(const struct llm_kv_file *f, enum llm_dtype type)
@@ -43,6 +43,7 @@ int kv_size(int argc, char **argv, struct llm_err *e)
     struct args a = {0};
     struct llm_kv_file f = {0};
     const char *path = one_operand(&kv_size_cli, llm_cli_parse(&kv_size_cli, &a, argc, argv), argc, argv);
+    llm_config_force(a.common.force_config);
     int status = llm_kv_file_read(&f, path, e);
     if (status == 0) status = print(&f, &a, e);
     llm_kv_file_release(&f);

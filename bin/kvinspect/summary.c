@@ -11,7 +11,7 @@ const struct llm_cli kv_summary_cli = {.name = "llm-kvinspect summary",
                                        .usage = "[OPTION]... [FILE]",
                                        .options = options,
                                        .examples = "llm-kvinspect cache.kv\nllm-infer -m model.llm --kv-out - \"Once upon\" | llm-kvinspect",
-                                       .common = LLM_COMMON_OUTPUT | LLM_COMMON_JSON};
+                                       .common = LLM_COMMON_OUTPUT | LLM_COMMON_JSON | LLM_COMMON_CONFIG};
 
 /* "h [1, 128] c [1, 128]": of the first layer with a state. */
 static void list_parts(const struct llm_kv_file *f, char *text, size_t n)
@@ -57,6 +57,7 @@ int kv_summary(int argc, char **argv, struct llm_err *e)
     struct args a = {0};
     struct llm_kv_file f = {0};
     const char *path = one_operand(&kv_summary_cli, llm_cli_parse(&kv_summary_cli, &a, argc, argv), argc, argv);
+    llm_config_force(a.common.force_config);
     int status = llm_kv_file_read(&f, path, e);
     if (status == 0) status = print(&f, &a, e);
     llm_kv_file_release(&f);

@@ -37,11 +37,12 @@ struct llm_common {
     int64_t threads;      /* -j; 0: decided by cpu/pool.h */
     const char *output;   /* -o; NULL or "-": stdout */
     int quiet, verbose, json;
+    int force_config;     /* --force-config; see llm_config_force */
     int64_t seed;
     int seed_given;
 };
 /* Which common options a program shows and takes. -h, -V, -q, -v always. */
-enum { LLM_COMMON_THREADS = 1, LLM_COMMON_OUTPUT = 2, LLM_COMMON_SEED = 4, LLM_COMMON_JSON = 8, LLM_COMMON_ALL = 15 };
+enum { LLM_COMMON_THREADS = 1, LLM_COMMON_OUTPUT = 2, LLM_COMMON_SEED = 4, LLM_COMMON_JSON = 8, LLM_COMMON_ALL = 15, LLM_COMMON_CONFIG = 16 };
 
 /* Words that come from a table elsewhere (objectives, dtypes, presets): `word(i)` is the name in row i, NULL after the last row. */
 struct llm_words {

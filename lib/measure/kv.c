@@ -53,7 +53,7 @@ static struct moments norms(const struct llm_kv_file *f, char what, int64_t laye
 static int64_t attend(const struct llm_kv_file *f, int64_t layer, const float *keys, const float *query, int64_t t, double *p)
 {
     int64_t d = f->layers[layer].shape.d_k, window = llm_config_window(&f->config, layer), first = 0;
-    double max = -INFINITY, sum = 0, scale = llm_config_attention_scale(&f->config), cap = f->config.attn_logit_softcapping;
+    double max = -INFINITY, sum = 0, scale = llm_config_attention_scale(&f->config, layer), cap = f->config.attn_logit_softcapping;
     while (window > 0 && f->positions[t] - f->positions[first] >= window) first++;
     for (int64_t j = 0; j < first; j++) p[j] = 0;
     for (int64_t j = first; j <= t; j++) {

@@ -15,6 +15,7 @@ enum llm_key_type {
     LLM_KEY_CAP,      /* double ≥ 0, where null is 0 */
     LLM_KEY_WORD,     /* enum: one of `words` (NULL-terminated) */
     LLM_KEY_ACT,      /* enum llm_act by its Hugging Face name */
+    LLM_KEY_LAYERS,   /* llm_layer_set: a list of layers by number, null: none */
     LLM_KEY_SCALE     /* double, or "1/sqrt(hidden)" */
 };
 /* One key of config.json: where it goes, and what it may be. */
@@ -26,6 +27,10 @@ struct llm_config_key {
     const char *const *words;
     bool extension;                /* not a key of transformers: written only when it differs from the family's default */
 };
+
+/* A key of config.json that no row of a table reads. `values`: "read": other code of ours reads it; "*": it changes nothing of ours; else a JSON
+ * list of the values with which it changes nothing. With null no key changes anything. */
+struct llm_other_key { const char *name, *values; };
 
 /* One key of GGUF's metadata, behind the architecture's name. */
 enum llm_gguf_key_type {
@@ -54,6 +59,9 @@ struct llm_arch {
     const char *gguf_as;           /* … and the family that it is written as instead; NULL: none */
     const char *architecture;      /* "LlamaForCausalLM": what transformers makes of config.json */
     const struct llm_config_key *keys; /* ends with a name of NULL */
+    const struct llm_other_key *other_keys; /* before those of all families (config_keys.c); ends with a name of NULL; NULL */
+    /* Rows of `keys` that transformers' class of the family ignores: in files that transformers wrote they say nothing. Ends with NULL; NULL. */
+    const char *const *ignored;
     void (*defaults)(struct llm_config *c);
     /* Keys that need more than a table row; then what follows from the others (head_dim, n_inner). May be NULL. */
     int (*finish)(struct llm_config *c, const json_t *o, struct llm_err *e);
@@ -84,6 +92,23 @@ void llm_llama_defaults(struct llm_config *c);
 /* As GGUF files have it. */
 void llm_llama_in_gguf(struct llm_config *c);
 extern const struct llm_names llm_gguf_names;
+
+/* What a key of config.json is to a family (config_keys.c). */
+enum llm_key_use {
+    LLM_KEY_UNKNOWN,
+    LLM_KEY_KNOWN,    /* it may change what the configuration says */
+    LLM_KEY_HARMLESS  /* with this value it changes nothing */
+};
+/* `foreign`: in a file that transformers wrote. */
+enum llm_key_use llm_config_key_use(const struct llm_arch *arch, const char *name, const json_t *value, bool foreign);
+/* Whether transformers' class of the family ignores a key that has a row here. */
+bool llm_config_ignores(const struct llm_arch *arch, const char *name);
+/* Whether transformers wrote the configuration: it then has its version. */
+bool llm_config_is_foreign(const json_t *o);
+/* Every key is known or harmless, else -1 (EX_DATAERR), or, after llm_config_force(true), one line on standard error. */
+int llm_config_check_keys(const struct llm_arch *arch, const json_t *o, struct llm_err *e) LLM_MUST_CHECK;
+/* Whether a table's row reads the key: the family's, or one of all families. */
+bool llm_config_has_row(const struct llm_arch *arch, const char *name);
 
 /* What a configuration says of classes (classes.c). */
 int llm_config_read_labels(struct llm_config *c, const json_t *o, struct llm_err *e) LLM_MUST_CHECK;

@@ -120,6 +120,8 @@ void llm_declare_linear(struct llm_declare *d, struct llm_linear_params *p, enum
 void llm_declare_bias(struct llm_declare *d, struct llm_param **slot, enum llm_stem stem, int64_t n, const char *dims);
 /* Gain [width], and bias for LayerNorm with biases. */
 void llm_declare_norm(struct llm_declare *d, struct llm_linear_params *p, enum llm_stem stem, int64_t width, const char *dims);
+/* The gain [head_dim] of the norm of head `head` of n: GGUF files have one tensor [n, head_dim]. */
+void llm_declare_head_gain(struct llm_declare *d, struct llm_param **slot, enum llm_stem stem, int64_t head, int64_t n);
 /* One matrix of expert `expert`. */
 void llm_declare_expert(struct llm_declare *d, struct llm_param **slot, int64_t expert, enum llm_stem stem, int64_t out, int64_t in,
                         const char *dims);
@@ -173,6 +175,7 @@ struct llm_module {
     struct llm_linear_params p[8];  /* by the module's own numbering */
     struct llm_absorbed *absorbed;  /* MLA: its decoding form; owned */
     struct llm_param **experts;     /* mixtures: [3][num_experts]: gates, ups, downs; owned */
+    struct llm_param **head_gains;  /* LLM_QK_NORM_EACH: of the norms of all heads of queries, then of all heads of keys; owned */
 };
 extern const struct llm_module_kind llm_module_cross;
 extern const struct llm_module_kind llm_module_attention, llm_module_mlp, llm_module_moe, llm_module_mla, llm_module_norm,

@@ -3,10 +3,16 @@
 #include "model/arch.h"
 #include "tensor/tape.h"
 
+/* BERT's manner of telling classes apart; decoders have another, also those whose tokens see both ways. */
+static bool like_bert(const struct llm_config *c)
+{
+    return c->bidirectional && !c->use_bidirectional_attention;
+}
+
 void llm_config_classify(struct llm_config *c, int64_t n)
 {
     c->num_labels = n;
-    if (!c->bidirectional) return;
+    if (!like_bert(c)) return;
     c->head_transform = false;
     c->pooler = llm_config_pooling(c) == LLM_POOL_CLS;
 }
@@ -14,7 +20,7 @@ void llm_config_classify(struct llm_config *c, int64_t n)
 enum llm_pool_kind llm_config_pooling(const struct llm_config *c)
 {
     if (c->pooling != LLM_POOL_UNSET || c->num_labels == 0) return c->pooling;
-    return c->bidirectional ? LLM_POOL_CLS : LLM_POOL_LAST;
+    return like_bert(c) ? LLM_POOL_CLS : LLM_POOL_LAST;
 }
 
 void llm_config_compare(struct llm_config *c)
@@ -95,7 +101,7 @@ void llm_classes_declare(struct llm_declare *d, struct llm_decoder *m)
     const struct llm_config *c = d->config;
     d->unit = LLM_UNIT_CLASSES;
     llm_declare_table(d, &m->classes.w, LLM_STEM_CLASSES, c->num_labels, c->hidden_size, "num_labels, hidden_size", false);
-    if (c->bidirectional) llm_declare_bias(d, &m->classes.b, LLM_STEM_CLASSES, c->num_labels, "num_labels");
+    if (like_bert(c)) llm_declare_bias(d, &m->classes.b, LLM_STEM_CLASSES, c->num_labels, "num_labels");
 }
 
 /* The mean of each row's latents. */
@@ -122,7 +128,7 @@ struct llm_tensor *llm_model_before_classes(struct llm_ctx *c, const struct llm_
 {
     const struct llm_decoder *d = m->layout;
     if (d->pooler.w) pooled = llm_activation(c, llm_linear(c, pooled, d->pooler.w, d->pooler.b), LLM_ACT_TANH);
-    return m->config.bidirectional ? llm_dropout(c, pooled, (float)m->config.resid_pdrop, LLM_RNG_DROPOUT_CLASSES) : pooled;
+    return like_bert(&m->config) ? llm_dropout(c, pooled, (float)m->config.resid_pdrop, LLM_RNG_DROPOUT_CLASSES) : pooled;
 }
 
 struct llm_param *llm_model_classes(const struct llm_model *m, struct llm_param **bias)

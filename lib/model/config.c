@@ -107,6 +107,32 @@ int llm_config_add_eos_from(struct llm_config *c, const json_t *o, const char *k
     return 0;
 }
 
+/* A list of layers by number; those that the model does not have say nothing. */
+static int read_layers(const json_t *o, const char *name, uint64_t *set, struct llm_err *e)
+{
+    const json_t *list = json_object_get(o, name);
+    if (!list) return 0;
+    memset(set, 0, sizeof(llm_layer_set));
+    if (!json_is_array(list) && !json_is_null(list)) return llm_fail(e, EX_DATAERR, "%s: expected a list of layers", name);
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *v = json_array_get(list, i);
+        if (!json_is_integer(v) || json_integer_value(v) < 0 || json_integer_value(v) >= LLM_MAX_LAYERS) {
+            return llm_fail(e, EX_DATAERR, "%s: expected numbers of layers, 0 to %d", name, LLM_MAX_LAYERS - 1);
+        }
+        set[json_integer_value(v) / 64] |= (uint64_t)1 << json_integer_value(v) % 64;
+    }
+    return 0;
+}
+
+static json_t *write_layers(const uint64_t *set)
+{
+    json_t *list = json_array();
+    for (int64_t l = 0; list && l < LLM_MAX_LAYERS; l++) {
+        if (llm_layer_in(set, l)) json_array_append_new(list, json_integer(l));
+    }
+    return list;
+}
+
 static int read_key(struct llm_config *c, const json_t *o, const struct llm_config_key *k, struct llm_err *e)
 {
     void *at = (char *)c + k->offset;
@@ -119,6 +145,7 @@ static int read_key(struct llm_config *c, const json_t *o, const struct llm_conf
         return read_real(o, k, at, e);
     case LLM_KEY_REAL: return read_real(o, k, at, e);
     case LLM_KEY_BOOL: return llm_json_bool(o, k->name, at, e);
+    case LLM_KEY_LAYERS: return read_layers(o, k->name, at, e);
     case LLM_KEY_WORD:
     case LLM_KEY_ACT: return read_word(o, k, at, e);
     case LLM_KEY_SCALE: {
@@ -179,7 +206,7 @@ static int check(const struct llm_config *c, struct llm_err *e)
 struct llm_config llm_config_blank(const struct llm_arch *arch)
 {
     struct llm_config c = {.logit_scale = 1, .norm_groups = 8, .embedding_scale = 1, .partial_rotary_factor = 1, .initializer_range = .02,
-                           .use_sliding_window = true,
+                           .use_sliding_window = true, .scale_attn_weights = true,
                            .moe_layer_freq = 1, .mtp_loss_weight = .3, .kv_sharing = 1, .n_group = 1, .topk_group = 1, .group_top = 1,
                            .routed_scaling_factor = 1, .router_temperature = 1, .router_bias_update_rate = .001, .logit_scale_init = 2.6592,
                            .bos_token_id = -1, .eos_token_id = -1, .mask_token_id = -1, .decoder_start_token_id = -1};
@@ -205,6 +232,37 @@ int llm_config_finish(struct llm_config *c, const json_t *o, struct llm_err *e)
     return check(c, e);
 }
 
+bool llm_config_has_row(const struct llm_arch *arch, const char *name)
+{
+    for (const struct llm_config_key *k = arch->keys; k->name; k++) {
+        if (strcmp(k->name, name) == 0) return true;
+    }
+    for (size_t i = 0; i < N_COMMON; i++) {
+        if (strcmp(common_keys[i].name, name) == 0) return true;
+    }
+    return false;
+}
+
+/* Makes a configuration that transformers wrote one of ours: without the keys that its class ignores, which mean something here. */
+static void adopt(json_t *o, const struct llm_arch *arch)
+{
+    if (!llm_config_is_foreign(o)) return;
+    for (const char *const *p = arch->ignored; p && *p; p++) json_object_del(o, *p);
+    json_object_del(o, "transformers_version");
+}
+
+static int read_rows(struct llm_config *c, const json_t *o, const struct llm_arch *arch, struct llm_err *e)
+{
+    for (const struct llm_config_key *k = arch->keys; k->name; k++) {
+        if (read_key(c, o, k, e) < 0) return -1;
+    }
+    for (size_t i = 0; i < N_COMMON; i++) {
+        if (read_key(c, o, &common_keys[i], e) < 0) return -1;
+    }
+    if (json_is_array(json_object_get(o, "eos_token_id")) && llm_config_add_eos_from(c, o, "eos_token_id", e) < 0) return -1;
+    return llm_config_finish(c, o, e);
+}
+
 static int from_json(struct llm_config *c, const json_t *o, struct llm_err *e)
 {
     const char *type = NULL;
@@ -220,14 +278,13 @@ static int from_json(struct llm_config *c, const json_t *o, struct llm_err *e)
         return llm_fail(e, EX_DATAERR, "model_type: expected one of %s; found %s%s%s", list, type ? "'" : "", type ? type : "none", type ? "'" : "");
     }
     *c = llm_config_blank(arch);
-    for (const struct llm_config_key *k = arch->keys; k->name; k++) {
-        if (read_key(c, o, k, e) < 0) return -1;
-    }
-    for (size_t i = 0; i < N_COMMON; i++) {
-        if (read_key(c, o, &common_keys[i], e) < 0) return -1;
-    }
-    if (json_is_array(json_object_get(o, "eos_token_id")) && llm_config_add_eos_from(c, o, "eos_token_id", e) < 0) return -1;
-    return llm_config_finish(c, o, e);
+    if (llm_config_check_keys(arch, o, e) < 0) return -1;
+    json_t *ours = json_copy((json_t *)(uintptr_t)o);
+    if (!ours) return llm_no_memory(e, "configuration");
+    adopt(ours, arch);
+    int r = read_rows(c, ours, arch, e);
+    json_decref(ours);
+    return r;
 }
 
 int llm_config_from_json(struct llm_config *c, const json_t *o, struct llm_err *e)
@@ -247,6 +304,7 @@ static json_t *write_key(const struct llm_config *c, const struct llm_config_key
     case LLM_KEY_CAP: return *(const double *)at == 0 ? json_null() : json_real(*(const double *)at);
     case LLM_KEY_REAL: return json_real(*(const double *)at);
     case LLM_KEY_BOOL: return json_boolean(*(const bool *)at);
+    case LLM_KEY_LAYERS: return write_layers(at);
     case LLM_KEY_WORD: return json_string(k->words[*(const int *)at]);
     case LLM_KEY_ACT: return json_string(act_names[*(const int *)at]);
     case LLM_KEY_SCALE:
@@ -304,15 +362,11 @@ static int set(json_t *o, const char *text, struct llm_err *e)
     }
     memcpy(name, text, (size_t)(equals - text));
     name[equals - text] = 0;
-    const struct llm_config_key *k = arch->keys;
-    while (k->name && strcmp(k->name, name) != 0) k++;
-    bool common = false;
-    for (size_t i = 0; i < N_COMMON; i++) common |= strcmp(common_keys[i].name, name) == 0;
-    if (!k->name && !common) {
+    if (!llm_config_has_row(arch, name)) {
         char list[900] = "";
         struct llm_suggest near;
         llm_suggest_begin(&near, name);
-        for (k = arch->keys; k->name; k++) {
+        for (const struct llm_config_key *k = arch->keys; k->name; k++) {
             llm_suggest_add(&near, k->name, k->name);
             strncat(list, k == arch->keys ? "" : " ", sizeof list - strlen(list) - 1);
             strncat(list, k->name, sizeof list - strlen(list) - 1);
@@ -338,6 +392,7 @@ static int load(struct llm_config *c, json_t *o, const char *what, bool ours, co
     }
     int r = from_json(c, o, e); /* so that the family is known to be one */
     if (r < 0) llm_in(e, "%s", what);
+    if (r == 0 && n_sets > 0) adopt(o, llm_arch_find(c->model_type)); /* what is set is meant */
     for (size_t i = 0; r == 0 && i < n_sets; i++) r = set(o, sets[i], e);
     if (r == 0 && n_sets > 0 && (r = from_json(c, o, e)) < 0) {
         e->status = ours ? LLM_EX_USAGE : e->status;

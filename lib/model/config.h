@@ -23,8 +23,11 @@ enum llm_norm_place {
 };
 /* What mixes tokens in layers. */
 enum llm_mixer { LLM_MIXER_ATTENTION, LLM_MIXER_RNN, LLM_MIXER_LSTM, LLM_MIXER_MAMBA, LLM_MIXER_MAMBA2, LLM_MIXER_WINDOW };
-/* Norms of queries and keys: none, each head by itself, or all heads as one vector. */
-enum llm_qk_norm { LLM_QK_NORM_NONE, LLM_QK_NORM_HEAD, LLM_QK_NORM_ALL };
+/* Norms of queries and keys: none, RMSNorm of each head with one gain for all heads, or RMSNorm of all heads as one vector. */
+enum llm_qk_norm {
+    LLM_QK_NORM_NONE, LLM_QK_NORM_HEAD, LLM_QK_NORM_ALL,
+    LLM_QK_NORM_EACH   /* LayerNorm without bias of each head by itself, each head with a gain of its own: StableLM */
+};
 /* What makes one vector of a text's final hidden states. */
 enum llm_pool_kind {
     LLM_POOL_UNSET,                /* the model does not say */
@@ -92,6 +95,9 @@ struct llm_config {
     enum llm_pool_kind pooling;    /* how the model is meant to embed texts */
     bool normalize_embeddings;     /* to length 1 */
     bool parallel_residual;        /* x + attention(norm1(x)) + mlp(norm2(x)) */
+    bool shared_norm;              /* parallel_residual with one norm for both: x + attention(norm1(x)) + mlp(norm1(x)) (StableLM) */
+    bool qk_layernorm;             /* StableLM's key for LLM_QK_NORM_EACH */
+    bool use_bidirectional_attention; /* Gemma 3's key: a decoder's layers whose tokens see both ways; sets `bidirectional` */
     bool qkv_by_head;              /* rows of the fused projection in files: q, k, v of head 0, of head 1, … */
     enum llm_position_kind position;
     double rope_theta, rope_local_theta; /* local: of layers with a window; 0: the same */
@@ -107,6 +113,8 @@ struct llm_config {
     int64_t max_window_layers;     /* the first layers, which are global */
     int64_t no_rope_layer_interval; /* each such layer has no positions; 0: none */
     double query_pre_attn_scalar;  /* scores × 1/sqrt of this; 0: head_dim */
+    bool scale_attn_weights;       /* GPT-2: false: scores are not multiplied by that */
+    bool scale_attn_by_inverse_layer_idx; /* GPT-2: scores × 1/(layer + 1) as well */
     double attn_logit_softcapping, final_logit_softcapping; /* 0: none */
     enum llm_act act;
     bool gated;                    /* SwiGLU / GeGLU: gate_proj and up_proj */
@@ -122,6 +130,7 @@ struct llm_config {
     int64_t num_experts;           /* 0: feed-forward parts are not mixtures */
     int64_t num_experts_per_tok, moe_intermediate_size, n_shared_experts;
     int64_t first_k_dense_replace, moe_layer_freq; /* the first layers, and all but each such layer, are no mixtures */
+    llm_layer_set mlp_only_layers; /* these layers are no mixtures either */
     enum llm_scoring router_scoring;
     bool router_bias;              /* "e_score_correction_bias": chooses, does not weigh */
     bool norm_topk_prob;
@@ -145,6 +154,8 @@ struct llm_config {
 /* From config.json; the family is looked up by model_type, an unknown one is refused with the list of known ones (EX_DATAERR). Every value is checked
  * (positive, bounded, heads divide, …) so that later code may multiply. */
 int llm_config_from_json(struct llm_config *c, const json_t *o, struct llm_err *e) LLM_MUST_CHECK;
+/* true: keys that are neither known nor harmless are named on standard error and ignored; false, the default: such a configuration is refused. */
+void llm_config_force(bool on);
 /* The family's own keys, in a fixed order; llm_config_from_json gives the same configuration back. New reference. */
 json_t *llm_config_to_json(const struct llm_config *c, struct llm_err *e) LLM_MUST_CHECK;
 /* `what`: a preset ("nano", "tiny", "small", "gpt2", "smollm") or a JSON file. `sets`: "key=value" overrides on top, checked against the family's
@@ -175,8 +186,8 @@ void llm_config_compare(struct llm_config *c);
 enum llm_pool_kind llm_config_pooling(const struct llm_config *c);
 /* Whether there is a head over the vocabulary. */
 bool llm_config_has_head(const struct llm_config *c);
-/* What multiplies query · key. */
-double llm_config_attention_scale(const struct llm_config *c);
+/* What multiplies query · key in a layer. */
+double llm_config_attention_scale(const struct llm_config *c, int64_t layer);
 /* Maximal update parametrisation (Yang et al. 2022, Tensor Programs V, table 8) relative to a model `base_width` wide whose heads are base_head_dim
  * wide (0: as wide as these), with which it agrees at that width: the deviation of fresh matrices within layers × sqrt(base/width), logits ×
  * base/width, scores by 1/width of a head instead of 1/sqrt. Learning rates are train/mup.h's. Once, on a new model's configuration. */

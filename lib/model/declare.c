@@ -27,10 +27,17 @@ bool llm_param_spec_stacked(const struct llm_param_spec *a, const struct llm_par
     return a->n_parts > 0 && b->n_parts > 0 && a->stem == b->stem && a->encoder == b->encoder && a->layer == b->layer;
 }
 
+/* Queries, keys and latent vectors have RMSNorm, whatever the norm of hidden states is. */
+static bool is_inner_norm(enum llm_stem stem)
+{
+    return stem == LLM_STEM_Q_NORM || stem == LLM_STEM_K_NORM || stem == LLM_STEM_Q_A_NORM || stem == LLM_STEM_KV_A_NORM;
+}
+
 /* The name of a place in the model. */
 static void outer_name(const struct llm_declare *d, enum llm_stem stem, char *out, size_t n)
 {
     const struct llm_names *names = d->names;
+    bool like_bert = d->config->bidirectional && !d->config->use_bidirectional_attention;
     const struct { const char *name; bool prefixed; } table[] = {
         [LLM_STEM_EMBED - LLM_N_STEMS] = {names->embed, true}, [LLM_STEM_POSITIONS - LLM_N_STEMS] = {names->positions, true},
         [LLM_STEM_TOKEN_TYPES - LLM_N_STEMS] = {names->token_types, true}, [LLM_STEM_LATENTS - LLM_N_STEMS] = {names->latents, true},
@@ -38,7 +45,7 @@ static void outer_name(const struct llm_declare *d, enum llm_stem stem, char *ou
         [LLM_STEM_FINAL_NORM - LLM_N_STEMS] = {names->final_norm, true}, [LLM_STEM_POOLER - LLM_N_STEMS] = {names->pooler, true},
         [LLM_STEM_HEAD_DENSE - LLM_N_STEMS] = {names->head_dense, false}, [LLM_STEM_HEAD_NORM - LLM_N_STEMS] = {names->head_norm, false},
         [LLM_STEM_HEAD_BIAS - LLM_N_STEMS] = {names->head_bias, false}, [LLM_STEM_HEAD - LLM_N_STEMS] = {names->head, false},
-        [LLM_STEM_CLASSES - LLM_N_STEMS] = {d->config->bidirectional ? "classifier" : "score", false}, /* as transformers has them */
+        [LLM_STEM_CLASSES - LLM_N_STEMS] = {like_bert ? "classifier" : "score", false}, /* as transformers has them */
         [LLM_STEM_LOGIT_SCALE - LLM_N_STEMS] = {"logit_scale", false}};
     snprintf(out, n, "%s%s", table[stem - LLM_N_STEMS].prefixed ? names->prefix : "", table[stem - LLM_N_STEMS].name);
 }
@@ -56,6 +63,7 @@ static void name_of(const struct llm_declare *d, enum llm_stem stem, int64_t exp
                  names->stem[stem]);
     } else {
         snprintf(out, n, "%s%s%d.%s", names->prefix, names->layer, d->layer, names->stem[stem]);
+        if (expert >= 0 && is_inner_norm(stem) && !d->gguf) snprintf(out + strlen(out), n - strlen(out), ".%lld", (long long)expert); /* a head's */
     }
 }
 
@@ -135,6 +143,19 @@ void llm_declare_expert(struct llm_declare *d, struct llm_param **slot, int64_t 
     if (stem == LLM_STEM_EXPERT_DOWN) s->init = LLM_INIT_RESIDUAL;
 }
 
+void llm_declare_head_gain(struct llm_declare *d, struct llm_param **slot, enum llm_stem stem, int64_t head, int64_t n)
+{
+    int64_t width = d->config->head_dim;
+    struct llm_param_spec *s = add(d, slot, stem, LLM_PIECE_WEIGHT, head, "head_dim");
+    vector(s, width, LLM_INIT_ONE);
+    s->gain = true;
+    if (!d->gguf || d->failed) return;
+    s->file_dims = 2;
+    memcpy(s->file_shape, (int64_t[]){n, width}, 2 * sizeof *s->file_shape);
+    s->part = head;
+    s->n_parts = n;
+}
+
 void llm_declare_vector(struct llm_declare *d, struct llm_param **slot, enum llm_stem stem, int64_t n, const char *dims, bool balances)
 {
     struct llm_param_spec *s = add(d, slot, stem, LLM_PIECE_WHOLE, -1, dims);
@@ -151,12 +172,6 @@ static void running(struct llm_param_spec *s, int64_t n, enum llm_init init)
 {
     vector(s, n, init);
     s->running = true;
-}
-
-/* Queries, keys and latent vectors have RMSNorm, whatever the norm of hidden states is. */
-static bool is_inner_norm(enum llm_stem stem)
-{
-    return stem == LLM_STEM_Q_NORM || stem == LLM_STEM_K_NORM || stem == LLM_STEM_Q_A_NORM || stem == LLM_STEM_KV_A_NORM;
 }
 
 void llm_declare_norm(struct llm_declare *d, struct llm_linear_params *p, enum llm_stem stem, int64_t width, const char *dims)

@@ -61,7 +61,8 @@ static void declare_sub_layer(struct llm_declare *d, struct llm_layer *layer, in
     if (!kind) return;
     enum llm_stem before = befores[i], after = i == LLM_SUB_FFN ? LLM_STEM_POST_2 : LLM_STEM_POST_1;
     if (place == LLM_NORM_POST) declare_module(d, &layer->after[i], &llm_module_norm, before);
-    if (place == LLM_NORM_PRE || place == LLM_NORM_SANDWICH) declare_module(d, &layer->before[i], &llm_module_norm, before);
+    bool shares = d->config->shared_norm && i == LLM_SUB_FFN; /* the mixer's */
+    if (!shares && (place == LLM_NORM_PRE || place == LLM_NORM_SANDWICH)) declare_module(d, &layer->before[i], &llm_module_norm, before);
     declare_module(d, part_of(layer, i), kind, 0);
     if (place == LLM_NORM_SANDWICH || place == LLM_NORM_OUTPUT) declare_module(d, &layer->after[i], &llm_module_norm, after);
 }
@@ -208,6 +209,7 @@ void llm_decoder_destroy(struct llm_decoder *m, size_t n_params)
     llm_buf_release(&m->tokenizer_json);
     for (int64_t l = 0; m->layers && l < m->n_layers + m->n_next; l++) {
         free(m->layers[l].ffn.experts);
+        free(m->layers[l].mixer.head_gains);
         llm_absorbed_destroy(m->layers[l].mixer.absorbed);
     }
     free(m->inv_freq[0]);
@@ -236,18 +238,24 @@ static struct llm_tensor *norm(struct llm_ctx *c, const struct llm_module *m, co
     return m->kind ? m->kind->forward(c, m, p, x) : x;
 }
 
-/* What sub-layer i adds to x. */
-static struct llm_tensor *branch(struct llm_ctx *c, const struct llm_layer *layer, int i, const struct llm_pass *p, struct llm_tensor *x)
+/* What sub-layer i adds, from its normed input. */
+static struct llm_tensor *branch_of(struct llm_ctx *c, const struct llm_layer *layer, int i, const struct llm_pass *p, struct llm_tensor *normed)
 {
     static const enum llm_rng_site sites[] = {LLM_RNG_DROPOUT_RESID, LLM_RNG_DROPOUT_FFN, LLM_RNG_DROPOUT_CROSS};
     const struct llm_module *m = i == LLM_SUB_MIXER ? &layer->mixer : i == LLM_SUB_FFN ? &layer->ffn : &layer->cross;
-    c->passing = LLM_PASSING_NORM; /* the module alone reads it */
-    struct llm_tensor *y = norm(c, &layer->before[i], p, x);
-    c->passing = LLM_STAYS;
-    y = m->kind->forward(c, m, p, y);
+    struct llm_tensor *y = m->kind->forward(c, m, p, normed);
     if (p->config->norm_place != LLM_NORM_POST) y = norm(c, &layer->after[i], p, y);
     if (p->config->norm_place == LLM_NORM_BARE && p->layer == p->config->num_hidden_layers - 1) return y; /* dropout stands between layers */
     return llm_dropout(c, y, (float)p->config->resid_pdrop, sites[i]);
+}
+
+/* What sub-layer i adds to x. */
+static struct llm_tensor *branch(struct llm_ctx *c, const struct llm_layer *layer, int i, const struct llm_pass *p, struct llm_tensor *x)
+{
+    c->passing = LLM_PASSING_NORM; /* the module alone reads it */
+    struct llm_tensor *y = norm(c, &layer->before[i], p, x);
+    c->passing = LLM_STAYS;
+    return branch_of(c, layer, i, p, y);
 }
 
 /* x and sub-layer i of `of`, normed where norms stand behind the sum. */
@@ -260,8 +268,17 @@ static struct llm_tensor *add_branch(struct llm_ctx *c, const struct llm_layer *
     return p->config->norm_place == LLM_NORM_POST ? norm(c, &layer->after[i], p, x) : x;
 }
 
+/* shared_norm: the norm's output, which two modules read, is computed once and kept for the backward pass. */
+static struct llm_tensor *side_by_side(struct llm_ctx *c, const struct llm_layer *layer, const struct llm_pass *p, struct llm_tensor *x)
+{
+    struct llm_tensor *normed = norm(c, &layer->before[LLM_SUB_MIXER], p, x);
+    struct llm_tensor *y = llm_add_over(c, x, branch_of(c, layer, LLM_SUB_MIXER, p, normed));
+    return llm_add_over(c, y, branch_of(c, layer, LLM_SUB_FFN, p, normed));
+}
+
 static struct llm_tensor *layer_forward(struct llm_ctx *c, const struct llm_layer *layer, const struct llm_pass *p, struct llm_tensor *x)
 {
+    if (p->config->shared_norm) return side_by_side(c, layer, p, x);
     struct llm_tensor *y = add_branch(c, layer, LLM_SUB_MIXER, p, x, x);
     if (layer->cross.kind) y = add_branch(c, layer, LLM_SUB_CROSS, p, y, y);
     if (!layer->ffn.kind) return y;
@@ -425,7 +442,7 @@ void llm_model_walk(struct llm_ctx *c, struct llm_model *model, const struct llm
     for (int64_t l = 0; l < m->n_layers && on; l++) {
         struct llm_layer *layer = &m->layers[l];
         const struct llm_pass p = pass_of(&r, &shared, l);
-        struct llm_tensor *in = x;
+        struct llm_tensor *in = model->config.shared_norm ? norm(c, &layer->before[LLM_SUB_MIXER], &p, x) : x;
         for (int i = 0; i < LLM_N_SUBS && on; i++) {
             const struct llm_module *part = part_of(layer, order[i]);
             if (!part->kind) continue;

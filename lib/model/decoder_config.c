@@ -48,12 +48,14 @@ bool llm_config_learns_latents(const struct llm_config *c)
 
 bool llm_config_is_mixture(const struct llm_config *c, int64_t layer)
 {
-    return c->num_experts > 0 && layer >= c->first_k_dense_replace && (layer + 1) % c->moe_layer_freq == 0;
+    return c->num_experts > 0 && layer >= c->first_k_dense_replace && (layer + 1) % c->moe_layer_freq == 0
+           && !(layer < LLM_MAX_LAYERS && llm_layer_in(c->mlp_only_layers, layer)); /* layers that predict further may have higher numbers */
 }
 
-double llm_config_attention_scale(const struct llm_config *c)
+double llm_config_attention_scale(const struct llm_config *c, int64_t layer)
 {
-    return 1 / sqrt(c->query_pre_attn_scalar > 0 ? c->query_pre_attn_scalar : (double)c->head_dim);
+    double scale = c->scale_attn_weights ? 1 / sqrt(c->query_pre_attn_scalar > 0 ? c->query_pre_attn_scalar : (double)c->head_dim) : 1;
+    return c->scale_attn_by_inverse_layer_idx ? scale / (double)(layer + 1) : scale;
 }
 
 /* RoPE's base stands at the top, or in "rope_scaling", or (since transformers 5) in "rope_parameters", there also by kind of layer. */
@@ -66,7 +68,8 @@ static int read_rope(struct llm_config *c, const json_t *o, struct llm_err *e)
         if (llm_rope_scaling_from_json(&c->rope_scaling, &c->rope_theta, global ? global : r, "rope_parameters", e) < 0) return -1;
         if (local && llm_rope_scaling_from_json(&unused, &c->rope_local_theta, local, "rope_parameters", e) < 0) return -1;
         if (local && unused.kind != LLM_ROPE_PLAIN) return llm_fail(e, EX_UNAVAILABLE, "rope_parameters: scaling of local layers is not supported");
-        if (llm_json_real(global ? global : r, "partial_rotary_factor", &c->partial_rotary_factor, e) < 0) return -1;
+        if (!llm_config_ignores(llm_arch_find(c->model_type), "rope_parameters.partial_rotary_factor")
+            && llm_json_real(global ? global : r, "partial_rotary_factor", &c->partial_rotary_factor, e) < 0) return -1;
     }
     if (old && !json_is_null(old) && llm_rope_scaling_from_json(&c->rope_scaling, &c->rope_theta, old, "rope_scaling", e) < 0) return -1;
     if (c->rope_scaling.kind != LLM_ROPE_PLAIN && c->rope_scaling.original_context == 0

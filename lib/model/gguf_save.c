@@ -129,7 +129,7 @@ static void forget(struct llm_config *c, const struct llm_config *as)
     if (c->routing == LLM_ROUTING_GUMBEL) c->routing = as->routing; /* noise is for training */
     if (c->num_experts == 0) c->moe_intermediate_size = as->moe_intermediate_size;
     if (c->n_group == 1 && as->n_group == 1) c->topk_method = as->topk_method;
-    if (same_number(llm_config_attention_scale(c), llm_config_attention_scale(as))) c->query_pre_attn_scalar = as->query_pre_attn_scalar;
+    if (same_number(llm_config_attention_scale(c, 0), llm_config_attention_scale(as, 0))) c->query_pre_attn_scalar = as->query_pre_attn_scalar;
     if (!same_windows(c, as)) return;
     c->sliding_window_pattern = as->sliding_window_pattern;
     c->use_sliding_window = as->use_sliding_window;
@@ -141,7 +141,7 @@ static int compare(const struct llm_config *want, const struct llm_config *found
 {
     struct llm_config same = *want;
     forget(&same, found);
-    if (!same_number(llm_config_attention_scale(want), llm_config_attention_scale(found))) {
+    if (!same_number(llm_config_attention_scale(want, 0), llm_config_attention_scale(found, 0))) {
         return llm_fail(e, EX_UNAVAILABLE, "the scale of attention scores: GGUF cannot say this of a model of type '%s'", want->model_type);
     }
     json_t *a = llm_config_to_json(&same, e), *b = llm_config_to_json(found, e), *v;
@@ -185,6 +185,7 @@ static int read_back(const struct save *s, struct llm_config *c, struct llm_err 
     c->pooler = in->pooler;
     c->type_vocab_size = in->type_vocab_size;
     c->router_bias = in->router_bias;
+    c->qk_layernorm = in->qk_layernorm;
     c->feed_forward_kind = in->gated; /* of T5's words the first two: relu, gated-gelu */
     if (in->rope_scaling.kind == LLM_ROPE_LONGROPE) { /* by tensors */
         c->rope_scaling.kind = LLM_ROPE_LONGROPE;
@@ -311,12 +312,11 @@ static int put_tensor(void *arg, size_t i, struct llm_output *o, struct llm_err 
     const struct llm_param_spec *spec = &s->names.specs[from->spec];
     if (from->kind == GIVEN) return llm_output_write(o, s->tensors[i].data, llm_gguf_bytes(&s->tensors[i]), e);
     if (from->kind != PARAM) return llm_latent_write(&s->config, s->params[from->spec], from->kind == LATENT_KEYS, o, e);
-    if (is_exact(spec)) return put_numbers(s, spec, s->params[from->spec], o, e);
-    if (!spec->n_parts) return put_matrix(s, spec, s->params[from->spec], o, e);
     int64_t part = 0; /* experts of a layer stand one after another, gates, ups and downs among each other */
-    for (size_t k = from->spec; part < spec->n_parts; k++) {
-        if (!llm_param_spec_stacked(&s->names.specs[k], spec)) continue;
-        if (put_matrix(s, spec, s->params[k], o, e) < 0) return -1;
+    for (size_t k = from->spec; part < (spec->n_parts ? spec->n_parts : 1); k++) {
+        const struct llm_param *p = s->params[k];
+        if (spec->n_parts && !llm_param_spec_stacked(&s->names.specs[k], spec)) continue;
+        if ((is_exact(spec) ? put_numbers(s, spec, p, o, e) : put_matrix(s, spec, p, o, e)) < 0) return -1;
         part++;
     }
     return 0;
@@ -351,7 +351,7 @@ static int list_tensor(struct save *s, size_t i, struct llm_err *e)
         return llm_fail(e, EX_UNAVAILABLE, "rope_pairing: GGUF cannot say this of a model of type '%s'", s->m->config.model_type);
     }
     if (spec->part > 0) return 0;
-    if (spec->n_parts && check_experts(s, i, e) < 0) return -1;
+    if (spec->n_parts && !is_exact(spec) && check_experts(s, i, e) < 0) return -1;
     for (int half = 0; half < 2 && !s->kv_b_whole && spec->stem == LLM_STEM_KV_B; half++) {
         struct source *from = &s->sources[s->n];
         *from = (struct source){.kind = half ? LATENT_VALUES : LATENT_KEYS, .spec = i};

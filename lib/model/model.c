@@ -228,7 +228,7 @@ struct llm_tensor *llm_model_logits(struct llm_ctx *c, struct llm_model *m, stru
     const struct llm_decoder *d = m->layout;
     if (m->arch->logits) return m->arch->logits(c, m, hidden);
     if (!llm_ctx_failed(c) && !llm_config_has_head(&m->config) && llm_model_must_generate(m, &c->err) < 0) return &c->nothing;
-    if (m->config.bidirectional && !m->config.head_transform && !llm_ctx_failed(c)) {
+    if (m->config.bidirectional && !m->config.use_bidirectional_attention && !m->config.head_transform && !llm_ctx_failed(c)) {
         llm_fail(&c->err, EX_UNAVAILABLE, "expected a model with a masked-token head, found an encoder (%s) without one", m->config.model_type);
     }
     if (llm_ctx_failed(c)) return &c->nothing;

@@ -20,6 +20,8 @@ void llm_linears(struct llm_ctx *c, struct llm_tensor *x, int n, struct llm_para
 struct llm_tensor *llm_layernorm(struct llm_ctx *c, struct llm_tensor *x, struct llm_param *gain, struct llm_param *bias, float eps);
 /* The same of each of `groups` runs of channels by itself, gain and bias by channel (op/groupnorm.c). */
 struct llm_tensor *llm_groupnorm(struct llm_ctx *c, struct llm_tensor *x, struct llm_param *gain, struct llm_param *bias, int64_t groups, float eps);
+/* The same without biases, where the gain of run k is the parameter gains[k]. `gains` must live until the backward pass. */
+struct llm_tensor *llm_groupnorm_each(struct llm_ctx *c, struct llm_tensor *x, struct llm_param *const *gains, int64_t groups, float eps);
 /* y = (x - mean) / sqrt(var + eps) ⊙ gain + bias with mean and (biased) variance of each channel over all tokens of the pass when training, else the
  * running ones (op/batchnorm.c). On the way back the pass's mean and unbiased variance are added to the running ones' grad. bias may be NULL. */
 struct llm_tensor *llm_batchnorm(struct llm_ctx *c, struct llm_tensor *x, struct llm_param *gain, struct llm_param *bias, struct llm_param *mean,
@@ -171,9 +173,9 @@ struct llm_segment {
 struct llm_recurrent { bool lstm; const struct llm_segment *segments; int64_t n_segments; };
 struct llm_tensor *llm_recurrent(struct llm_ctx *c, struct llm_tensor *x, struct llm_param *w, struct llm_param *b, const struct llm_recurrent *o);
 
-/* op/short_conv.c. y[t] = silu(b + Σ_j w[·, j] ⊙ x[t - k + 1 + j]), each channel by itself; w [cols, k], b [cols] or NULL. The state of a segment:
- * its last k - 1 inputs, oldest first. Copies segments. */
-struct llm_tensor *llm_short_conv(struct llm_ctx *c, struct llm_tensor *x, struct llm_param *w, struct llm_param *b,
+/* op/short_conv.c. y[t] = silu(b + Σ_j w[·, j] ⊙ x[t - k + 1 + j]), without `silu` the sum itself, each channel by itself; w [cols, k],
+ * b [cols] or NULL. The state of a segment: its last k - 1 inputs, oldest first. Copies segments. */
+struct llm_tensor *llm_short_conv(struct llm_ctx *c, struct llm_tensor *x, struct llm_param *w, struct llm_param *b, bool silu,
                                   const struct llm_segment *segments, int64_t n_segments);
 /* op/window.c. y[t] = x[t - k + 1], …, x[t] side by side, [tokens, k·cols]. The state of a segment as of the convolution. Copies segments. */
 struct llm_tensor *llm_window(struct llm_ctx *c, struct llm_tensor *x, int64_t k, const struct llm_segment *segments, int64_t n_segments);

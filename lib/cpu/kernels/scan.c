@@ -290,16 +290,16 @@ static inline V conv_sum(const float *const *taps, const float *w, size_t ldw, c
     return sum;
 }
 
-static void conv(float *y, const float *const *taps, const float *w, size_t ldw, const float *bias, size_t k, size_t n)
+static void conv(float *y, const float *const *taps, const float *w, size_t ldw, const float *bias, size_t k, size_t n, bool silu)
 {
     FOR_VECTORS(n, {
         V sum = conv_sum(taps, w, ldw, bias, k, i, count);
-        STORE(y, v_mul(sum, v_sigmoid(sum)));
+        STORE(y, silu ? v_mul(sum, v_sigmoid(sum)) : sum);
     });
 }
 
 /* A vector of channels. The last k inputs and gradients of sums stay in registers. */
-INLINE void conv_back_vector(const struct llm_conv_back *s, size_t i, size_t count, size_t k)
+INLINE void conv_back_vector(const struct llm_conv_back *s, size_t i, size_t count, size_t k, bool silu)
 {
     const V one = v_set1(1), bias = s->bias ? load(s->bias + i, count) : v_zero();
     V w[LLM_CONV_TAPS], x[LLM_CONV_TAPS], d[LLM_CONV_TAPS], d_w[LLM_CONV_TAPS], d_bias = load(s->d_w + k * s->ld_dw + i, count);
@@ -321,7 +321,7 @@ INLINE void conv_back_vector(const struct llm_conv_back *s, size_t i, size_t cou
             x[k - 1] = load(row, count);
             for (size_t j = 0; j < k; j++) sum = v_fma(w[j], x[j], sum);
             V g = v_sigmoid(sum);
-            d[0] = v_mul(load(dy, count), v_mul(g, v_fma(sum, v_sub(one, g), one)));
+            d[0] = silu ? v_mul(load(dy, count), v_mul(g, v_fma(sum, v_sub(one, g), one))) : load(dy, count);
         }
         if (t < s->tokens) {
             for (size_t j = 0; j < k; j++) d_w[j] = v_fma(d[0], x[j], d_w[j]);
@@ -342,8 +342,9 @@ static void conv_back(const struct llm_conv_back *b)
 {
     const struct llm_conv_back copy = *b;
     FOR_VECTORS(b->channels, {
-        if (copy.k == 4) conv_back_vector(&copy, i, count, 4);
-        else conv_back_vector(&copy, i, count, copy.k);
+        if (!copy.silu) conv_back_vector(&copy, i, count, copy.k, false);
+        else if (copy.k == 4) conv_back_vector(&copy, i, count, 4, true);
+        else conv_back_vector(&copy, i, count, copy.k, true);
     });
 }
 

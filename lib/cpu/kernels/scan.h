@@ -37,7 +37,7 @@ struct llm_scan_back {
 };
 #define LLM_SCAN_SCRATCH ((2 * (size_t)LLM_SCAN_CHUNK + 1) * 8 * 2 * 16) /* floats */
 
-/* The way back of y = silu(bias + Σ_j w[j]·x[t - k + 1 + j]) over a run of tokens. */
+/* The backward pass of y = silu(bias + Σ_j w[j]·x[t - k + 1 + j]), without `silu` of the sum itself, over a run of tokens. */
 struct llm_conv_back {
     size_t tokens, behind, channels, k; /* of the k - 1 tokens after the run, so many are of its sequence */
     const float *const *before;         /* [k - 1]: the rows before x, oldest first */
@@ -50,6 +50,7 @@ struct llm_conv_back {
     bool add;
     float *d_w;                         /* [k + 1][ld_dw]: of w, of the bias: added to */
     size_t ld_dw;
+    bool silu;
 };
 
 struct llm_scan_kernels {
@@ -61,8 +62,9 @@ struct llm_scan_kernels {
     void (*time_step_back)(float *d_raw, const float *d_dt, const float *raw, const float *bias, float low, float high, size_t n);
     float (*sum)(const float *x, size_t n);
     void (*decay)(float *a, const float *a_log, size_t n);                       /* -e^a_log */
-    /* y = silu(bias + Σ_j w[j]·taps[j]): w [k][ldw], bias may be NULL */
-    void (*conv)(float *y, const float *const *taps, const float *w, size_t ldw, const float *bias, size_t k, size_t n);
+    /* y = silu(bias + Σ_j w[j]·taps[j]), without `silu` the sum itself: w [k][ldw], bias may be NULL */
+    void (*conv)(float *y, const float *const *taps, const float *w, size_t ldw, const float *bias, size_t k, size_t n,
+                 bool silu);
     void (*conv_back)(const struct llm_conv_back *b);
 };
 

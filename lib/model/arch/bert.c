@@ -104,11 +104,20 @@ static void gguf_put(struct llm_gguf_out *o, const struct llm_config *c, bool kv
 /* Other heads' tensors, and positions counted once and for all. */
 static const char *const unused[] = {"cls.seq_relationship.", "bert.embeddings.position_ids", "embeddings.position_ids", NULL};
 
+static const char *const ignored[] = {"rope_theta", "sliding_window", NULL};
+
+static const struct llm_other_key others[] = {
+    {"position_embedding_type", "read"}, {"is_decoder", "read"}, {"num_key_value_heads", "*"}, {"bos_token_id", "*"}, {"eos_token_id", "*"},
+    {"pooler_fc_size", "*"}, {"pooler_num_attention_heads", "*"}, {"pooler_num_fc_layers", "*"}, {"pooler_size_per_head", "*"}, {"pooler_type",
+    "*"}, {NULL, NULL}};
+
 const struct llm_arch llm_arch_bert = {
     .model_type = "bert",
     .gguf = "bert",
     .architecture = "BertForMaskedLM",
     .keys = keys,
+    .ignored = ignored,
+    .other_keys = others,
     .defaults = defaults,
     .finish = finish,
     .extra = extra,

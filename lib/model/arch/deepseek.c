@@ -21,7 +21,9 @@ static const char *const methods[] = {"greedy", "group_limited_greedy", "noaux_t
 static const struct llm_config_key v2_keys[] = {
     KEYS, {"topk_method", LLM_KEY_WORD, LLM_AT(topk_method), 0, 0, methods, false},
     {"mlp_bias", LLM_KEY_BOOL, LLM_AT(mlp_bias), 0, 0, NULL, false}, LLM_KEY_END};
-static const struct llm_config_key v3_keys[] = {KEYS, LLM_KEY_END};
+static const struct llm_config_key v3_keys[] = {
+    KEYS, {"num_mtp_layers", LLM_KEY_LENGTH, LLM_AT(num_nextn_predict_layers), 0, LLM_MOST_NEXT, NULL, true}, /* as newer files say it */
+    LLM_KEY_END};
 
 static void defaults(struct llm_config *c)
 {
@@ -203,6 +205,11 @@ static void in_files(struct llm_config *c, const struct llm_model_files *files)
                     [LLM_STEM_KV_A] = "self_attn.kv_a_proj_with_mqa", [LLM_STEM_KV_A_NORM] = "self_attn.kv_a_layernorm", \
                     [LLM_STEM_KV_B] = "self_attn.kv_b_proj", LLM_NAMES_EXPERTS("mlp", "gate_proj", "up_proj", "down_proj"))
 
+static const char *const ignored[] = {LLM_IGNORED_PARTIAL, "moe_layer_freq", "scoring_func", NULL};
+
+static const struct llm_other_key v2_others[] = {
+    {"aux_loss_alpha", "*"}, {"qk_head_dim", "*"}, {"seq_aux", "*"}, {NULL, NULL}};
+
 const struct llm_arch llm_arch_deepseek_v2 = {
     .model_type = "deepseek_v2",
     .gguf = "deepseek2",
@@ -211,6 +218,8 @@ const struct llm_arch llm_arch_deepseek_v2 = {
     .gguf_put = gguf_put,
     .architecture = "DeepseekV2ForCausalLM",
     .keys = v2_keys,
+    .ignored = ignored,
+    .other_keys = v2_others,
     .defaults = v2_defaults,
     .finish = finish,
     .extra = llm_decoder_extra,
@@ -219,6 +228,9 @@ const struct llm_arch llm_arch_deepseek_v2 = {
     .declare = llm_decoder_declare,
     .forward = llm_decoder_forward,
 };
+
+static const struct llm_other_key v3_others[] = {
+    {"aux_loss_alpha", "*"}, {"qk_head_dim", "*"}, {"seq_aux", "*"}, {"topk_method", "[\"noaux_tc\"]"}, {"rope_interleave", "read"}, {NULL, NULL}};
 
 const struct llm_arch llm_arch_deepseek_v3 = {
     .model_type = "deepseek_v3",
@@ -229,6 +241,8 @@ const struct llm_arch llm_arch_deepseek_v3 = {
     .gguf_put = gguf_put,
     .architecture = "DeepseekV3ForCausalLM",
     .keys = v3_keys,
+    .ignored = ignored,
+    .other_keys = v3_others,
     .defaults = v3_defaults,
     .finish = v3_finish,
     .extra = v3_extra,

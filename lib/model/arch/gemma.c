@@ -16,7 +16,8 @@
 
 static const struct llm_config_key gemma2_keys[] = {KEYS, LLM_KEY_END};
 static const struct llm_config_key gemma3_keys[] = {
-    KEYS, {"rope_local_base_freq", LLM_KEY_REAL, LLM_AT(rope_local_theta), 1, 1e12, NULL, false}, LLM_KEY_END};
+    {"use_bidirectional_attention", LLM_KEY_BOOL, LLM_AT(use_bidirectional_attention), 0, 0, NULL, true}, KEYS,
+    {"rope_local_base_freq", LLM_KEY_REAL, LLM_AT(rope_local_theta), 1, 1e12, NULL, false}, LLM_KEY_END};
 
 static void defaults(struct llm_config *c)
 {
@@ -63,6 +64,22 @@ static void gemma3_defaults(struct llm_config *c)
     c->qk_norm = LLM_QK_NORM_HEAD;
 }
 
+/* EmbeddingGemma: tokens see both ways; sliding_window then counts the tokens on both sides together. */
+static int gemma3_finish(struct llm_config *c, const json_t *o, struct llm_err *e)
+{
+    c->bidirectional = c->use_bidirectional_attention;
+    if (llm_decoder_finish(c, o, e) < 0) return -1;
+    if (c->bidirectional && c->sliding_window > 0) c->sliding_window = c->sliding_window / 2 + 1;
+    return 0;
+}
+
+static int gemma3_extra(const struct llm_config *c, json_t *o)
+{
+    bool halved = c->bidirectional && c->sliding_window > 0;
+    if (halved && json_object_set_new(o, "sliding_window", json_integer(2 * (c->sliding_window - 1))) < 0) return -1;
+    return llm_decoder_extra(c, o);
+}
+
 /* Converters add 1 to the gains, and leave out the scalar, which is head_dim but for the largest model of each. */
 static void in_gguf(struct llm_config *c)
 {
@@ -80,11 +97,20 @@ static void in_gguf(struct llm_config *c)
               [LLM_STEM_POST_1] = "post_attention_layernorm", [LLM_STEM_NORM_2] = "pre_feedforward_layernorm", \
               [LLM_STEM_POST_2] = "post_feedforward_layernorm", [LLM_STEM_Q_NORM] = "self_attn.q_norm", [LLM_STEM_K_NORM] = "self_attn.k_norm"}}
 
+static const char *const gemma2_ignored[] = {LLM_IGNORED_PARTIAL, "logit_scale", "resid_pdrop", "embd_pdrop", "use_sliding_window",
+    "max_window_layers",
+    "sliding_window_pattern", NULL};
+
+static const struct llm_other_key gemma2_others[] = {
+    {"hidden_act", "*"}, {"use_bidirectional_attention", "*"}, {"_sliding_window_pattern", "*"}, {NULL, NULL}};
+
 const struct llm_arch llm_arch_gemma2 = {
     .model_type = "gemma2",
     .gguf = "gemma2",
     .architecture = "Gemma2ForCausalLM",
     .keys = gemma2_keys,
+    .ignored = gemma2_ignored,
+    .other_keys = gemma2_others,
     .defaults = gemma2_defaults,
     .finish = llm_decoder_finish,
     .extra = llm_decoder_extra,
@@ -94,14 +120,23 @@ const struct llm_arch llm_arch_gemma2 = {
     .forward = llm_decoder_forward,
 };
 
+static const char *const gemma3_ignored[] = {LLM_IGNORED_PARTIAL, "logit_scale", "resid_pdrop", "embd_pdrop", "use_sliding_window",
+    "max_window_layers",
+    "attn_logit_softcapping", NULL};
+
+static const struct llm_other_key gemma3_others[] = {
+    {"hidden_act", "*"}, {"_sliding_window_pattern", "*"}, {NULL, NULL}};
+
 const struct llm_arch llm_arch_gemma3 = {
     .model_type = "gemma3_text",
     .gguf = "gemma3",
     .architecture = "Gemma3ForCausalLM",
     .keys = gemma3_keys,
+    .ignored = gemma3_ignored,
+    .other_keys = gemma3_others,
     .defaults = gemma3_defaults,
-    .finish = llm_decoder_finish,
-    .extra = llm_decoder_extra,
+    .finish = gemma3_finish,
+    .extra = gemma3_extra,
     .in_gguf = in_gguf,
     .names = NAMES,
     .declare = llm_decoder_declare,

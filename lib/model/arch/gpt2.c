@@ -25,6 +25,8 @@ static const struct llm_config_key keys[] = {
     {"sliding_window", LLM_KEY_LENGTH, LLM_AT(sliding_window), 0, 1 << 24, NULL, true},
     {"logit_scale", LLM_KEY_SCALE, LLM_AT(logit_scale), 0, 1e6, NULL, true},
     LLM_KEYS_SCORES,
+    {"scale_attn_weights", LLM_KEY_BOOL, LLM_AT(scale_attn_weights), 0, 0, NULL, true},
+    {"scale_attn_by_inverse_layer_idx", LLM_KEY_BOOL, LLM_AT(scale_attn_by_inverse_layer_idx), 0, 0, NULL, true},
     LLM_KEY_END,
 };
 
@@ -58,11 +60,18 @@ static int finish(struct llm_config *c, const json_t *o, struct llm_err *e)
     return llm_decoder_finish(c, o, e);
 }
 
+static const char *const ignored[] = {"rope_theta", "sliding_window", "logit_scale", "query_pre_attn_scalar", NULL};
+
+static const struct llm_other_key others[] = {
+    {"reorder_and_upcast_attn", "*"}, {"n_ctx", "*"}, {"n_special", "*"}, {"predict_special_tokens", "*"}, {NULL, NULL}};
+
 const struct llm_arch llm_arch_gpt2 = {
     .model_type = "gpt2",
     .gguf = "gpt2",
     .architecture = "GPT2LMHeadModel",
     .keys = keys,
+    .ignored = ignored,
+    .other_keys = others,
     .defaults = defaults,
     .finish = finish,
     .extra = llm_decoder_extra,

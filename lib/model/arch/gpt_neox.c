@@ -37,15 +37,26 @@ static void defaults(struct llm_config *c)
 
 static int finish(struct llm_config *c, const json_t *o, struct llm_err *e)
 {
+    double dropout = 0;
+    if (llm_json_real(o, "hidden_dropout", &dropout, e) < 0) return -1;
+    if (!(dropout >= 0 && dropout <= .999)) return llm_fail(e, EX_DATAERR, "hidden_dropout: expected 0 to 0.999, found %g", dropout);
+    if (dropout > 0) c->embd_pdrop = c->resid_pdrop = dropout;
     c->num_key_value_heads = c->num_attention_heads;
     return llm_decoder_finish(c, o, e);
 }
+
+static const char *const ignored[] = {"partial_rotary_factor", LLM_IGNORED_VARIANTS, LLM_IGNORED_WINDOW, "rope_theta", "head_dim", NULL};
+
+static const struct llm_other_key others[] = {
+    {"hidden_dropout", "read"}, {"num_key_value_heads", "*"}, {NULL, NULL}};
 
 const struct llm_arch llm_arch_gpt_neox = {
     .model_type = "gpt_neox",
     .gguf = "gptneox",
     .architecture = "GPTNeoXForCausalLM",
     .keys = keys,
+    .ignored = ignored,
+    .other_keys = others,
     .defaults = defaults,
     .finish = finish,
     .extra = llm_decoder_extra,

@@ -13,6 +13,12 @@ static const char *const llm_scoring_words[] __attribute__((unused)) = {"softmax
 static const char *const llm_routing_words[] __attribute__((unused)) = {"soft", "gumbel", "straight_through", NULL};
 static const char *const llm_pairing_words[] = {"halves", "interleaved", NULL};
 
+/* Keys of other families that the rows below have, and that transformers' classes of most decoders ignore (struct llm_arch, ignored). */
+#define LLM_IGNORED_VARIANTS "query_pre_attn_scalar", "logit_scale", "resid_pdrop", "embd_pdrop", "num_nextn_predict_layers"
+#define LLM_IGNORED_WINDOW "sliding_window", "use_sliding_window", "max_window_layers", "sliding_window_pattern", "layer_types"
+#define LLM_IGNORED_PARTIAL "partial_rotary_factor", "rope_parameters.partial_rotary_factor"
+#define LLM_IGNORED_LLAMA LLM_IGNORED_PARTIAL, LLM_IGNORED_VARIANTS, LLM_IGNORED_WINDOW
+
 /* Sizes, tokens and rotary base, named as in LlamaConfig. */
 #define LLM_KEYS_SIZES \
     {"vocab_size", LLM_KEY_INT, LLM_AT(vocab_size), 0, 1 << 24, NULL, false}, \

@@ -42,11 +42,14 @@ void llm_llama_in_gguf(struct llm_config *c)
     c->rope_pairing = LLM_ROPE_INTERLEAVED;
 }
 
+static const char *const ignored[] = {LLM_IGNORED_LLAMA, NULL};
+
 const struct llm_arch llm_arch_llama = {
     .model_type = "llama",
     .gguf = "llama",
     .architecture = "LlamaForCausalLM",
     .keys = keys,
+    .ignored = ignored,
     .defaults = llm_llama_defaults,
     .finish = llm_decoder_finish,
     .extra = llm_decoder_extra,
@@ -56,11 +59,16 @@ const struct llm_arch llm_arch_llama = {
     .forward = llm_decoder_forward,
 };
 
+static const char *const mistral_ignored[] = {"attention_bias", "mlp_bias", LLM_IGNORED_PARTIAL, LLM_IGNORED_VARIANTS, "use_sliding_window",
+    "max_window_layers",
+    "sliding_window_pattern", "layer_types", NULL};
+
 const struct llm_arch llm_arch_mistral = {
     .model_type = "mistral",
     .gguf_as = "llama",
     .architecture = "MistralForCausalLM",
     .keys = keys,
+    .ignored = mistral_ignored,
     .defaults = mistral_defaults,
     .finish = llm_decoder_finish,
     .extra = llm_decoder_extra,

@@ -24,6 +24,7 @@
     {"max_position_embeddings", LLM_KEY_INT, LLM_AT(max_position_embeddings), 1, 1 << 24, NULL, true}, \
     {"embd_pdrop", LLM_KEY_REAL, LLM_AT(embd_pdrop), 0, .999, NULL, true}, \
     {"resid_pdrop", LLM_KEY_REAL, LLM_AT(resid_pdrop), 0, .999, NULL, true}, \
+    {"hidden_act", LLM_KEY_ACT, LLM_AT(act), 0, 0, NULL, true}, \
     {"logit_scale", LLM_KEY_SCALE, LLM_AT(logit_scale), 0, 1e6, NULL, true}
 
 static const struct llm_config_key mamba_keys[] = {COMMON_KEYS, LLM_KEY_END};
@@ -45,6 +46,7 @@ static void defaults(struct llm_config *c)
     c->ssm_expand = 2;
     c->ssm_groups = 1;
     c->conv_bias = true;
+    c->act = LLM_ACT_SILU;
     c->norm = LLM_NORM_RMS;
     c->norm_eps = 1e-5;
     c->time_step_min = .001;
@@ -166,14 +168,26 @@ static void gguf_put(struct llm_gguf_out *o, const struct llm_config *c, bool kv
     llm_gguf_put_u32(o, second ? "mamba2.attention.head_count" : "mamba.attention.head_count", 0);
 }
 
+/* How fresh time steps and weights are drawn, what follows from other keys, and ways of computing the same. */
+#define OTHER_KEYS \
+    {"time_step_rank", "read"}, {"intermediate_size", "read"}, {"time_step_scale", "*"}, {"time_step_init_scheme", "*"}, \
+    {"rescale_prenorm_residual", "*"}, {"use_mambapy", "*"}, {"use_associative_scan", "*"}, {"residual_in_fp32", "*"}, {"rms_norm", "[true]"}, \
+    {"ssm_cfg", "*"}, {"d_model", "*"}, {"d_inner", "*"}, {"n_layer", "*"}, {"pad_vocab_size_multiple", "*"}, {"norm_before_gate", "*"}, \
+    {"chunk_size", "*"}, {"num_attention_heads", "*"}, {"num_key_value_heads", "*"}
+static const struct llm_other_key mamba_others[] = {OTHER_KEYS, {NULL, NULL}};
+static const struct llm_other_key mamba2_others[] = {OTHER_KEYS, {"time_step_limit", "read"}, {NULL, NULL}};
+static const char *const ignored[] = {"embd_pdrop", "resid_pdrop", "logit_scale", NULL};
+
 const struct llm_arch llm_arch_mamba = {
     .model_type = "mamba", .gguf = "mamba", .gguf_keys = mamba_gguf, .gguf_get = gguf_get, .gguf_put = gguf_put, .gguf_names = &gguf_names,
-    .architecture = "MambaForCausalLM", .keys = mamba_keys, .defaults = defaults, .finish = finish, .extra = extra,
+    .architecture = "MambaForCausalLM", .keys = mamba_keys, .other_keys = mamba_others, .ignored = ignored,
+    .defaults = defaults, .finish = finish, .extra = extra,
     .names = NAMES([LLM_STEM_STATES] = "mixer.x_proj.weight", [LLM_STEM_TIME] = "mixer.dt_proj.weight",
                    [LLM_STEM_TIME_BIAS] = "mixer.dt_proj.bias"),
     .out_bias_apart = true, .declare = llm_decoder_declare, .forward = llm_decoder_forward};
 const struct llm_arch llm_arch_mamba2 = {
     .model_type = "mamba2", .gguf = "mamba2", .gguf_keys = mamba2_gguf, .gguf_get = gguf_get, .gguf_put = gguf_put, .gguf_names = &gguf_names,
-    .architecture = "Mamba2ForCausalLM", .keys = mamba2_keys, .defaults = mamba2_defaults, .finish = mamba2_finish, .extra = mamba2_extra,
+    .architecture = "Mamba2ForCausalLM", .keys = mamba2_keys, .other_keys = mamba2_others, .ignored = ignored,
+    .defaults = mamba2_defaults, .finish = mamba2_finish, .extra = mamba2_extra,
     .names = NAMES([LLM_STEM_TIME_BIAS] = "mixer.dt_bias", [LLM_STEM_GATED_NORM] = "mixer.norm.weight"),
     .out_bias_apart = true, .declare = llm_decoder_declare, .forward = llm_decoder_forward};

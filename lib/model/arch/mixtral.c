@@ -44,6 +44,10 @@ static bool is_gguf(const struct llm_gguf *g)
     return llm_gguf_int(g, "llama.expert_count", 0, INT64_MAX, &n, NULL) == 0 && n > 0;
 }
 
+static const char *const ignored[] = {LLM_IGNORED_PARTIAL, LLM_IGNORED_VARIANTS, "use_sliding_window", "max_window_layers", "sliding_window_pattern",
+    "layer_types", "moe_intermediate_size", "norm_topk_prob", "n_shared_experts", "first_k_dense_replace", "moe_layer_freq", "scoring_func",
+    "n_group", "topk_group", "routed_scaling_factor", NULL};
+
 const struct llm_arch llm_arch_mixtral = {
     .model_type = "mixtral",
     .gguf = "llama",
@@ -52,6 +56,7 @@ const struct llm_arch llm_arch_mixtral = {
     .in_gguf = llm_llama_in_gguf,
     .architecture = "MixtralForCausalLM",
     .keys = keys,
+    .ignored = ignored,
     .defaults = defaults,
     .finish = finish,
     .extra = llm_decoder_extra,

@@ -19,11 +19,14 @@ static void defaults(struct llm_config *c)
     c->eos_token_id = 50279;
 }
 
+static const char *const ignored[] = {LLM_IGNORED_LLAMA, NULL};
+
 const struct llm_arch llm_arch_olmo2 = {
     .model_type = "olmo2",
     .gguf = "olmo2",
     .architecture = "Olmo2ForCausalLM",
     .keys = keys,
+    .ignored = ignored,
     .defaults = defaults,
     .finish = llm_decoder_finish,
     .extra = llm_decoder_extra,

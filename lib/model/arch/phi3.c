@@ -18,11 +18,16 @@ static void defaults(struct llm_config *c)
     c->eos_token_id = 32000;
 }
 
+static const char *const ignored[] = {"query_pre_attn_scalar", "logit_scale", "embd_pdrop", "use_sliding_window", "max_window_layers",
+    "sliding_window_pattern",
+    "layer_types", NULL};
+
 const struct llm_arch llm_arch_phi3 = {
     .model_type = "phi3",
     .gguf = "phi3",
     .architecture = "Phi3ForCausalLM",
     .keys = keys,
+    .ignored = ignored,
     .defaults = defaults,
     .finish = llm_decoder_finish,
     .extra = llm_decoder_extra,

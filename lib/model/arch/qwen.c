@@ -17,6 +17,7 @@ static const struct llm_config_key qwen3_moe_keys[] = {
     {"moe_intermediate_size", LLM_KEY_INT, LLM_AT(moe_intermediate_size), 1, 1 << 22, NULL, false},
     {"norm_topk_prob", LLM_KEY_BOOL, LLM_AT(norm_topk_prob), 0, 0, NULL, false},
     {"decoder_sparse_step", LLM_KEY_INT, LLM_AT(moe_layer_freq), 1, LLM_MAX_LAYERS, NULL, false},
+    {"mlp_only_layers", LLM_KEY_LAYERS, LLM_AT(mlp_only_layers), 0, 0, NULL, true},
     LLM_KEYS_EXPERTS, LLM_KEY_END};
 
 static void defaults(struct llm_config *c)
@@ -53,6 +54,7 @@ static void qwen3_moe_defaults(struct llm_config *c)
     c->intermediate_size = 6144;
     c->num_hidden_layers = 24;
     c->num_key_value_heads = 4;
+    c->max_window_layers = 0; /* use_sliding_window means all layers here */
     c->qk_norm = LLM_QK_NORM_HEAD;
     c->num_experts = 128;
     c->num_experts_per_tok = 8;
@@ -60,11 +62,14 @@ static void qwen3_moe_defaults(struct llm_config *c)
     c->router_aux_loss_coef = .001;
 }
 
+static const char *const ignored[] = {LLM_IGNORED_PARTIAL, LLM_IGNORED_VARIANTS, "sliding_window_pattern", NULL};
+
 const struct llm_arch llm_arch_qwen2 = {
     .model_type = "qwen2",
     .gguf = "qwen2",
     .architecture = "Qwen2ForCausalLM",
     .keys = qwen2_keys,
+    .ignored = ignored,
     .defaults = qwen2_defaults,
     .finish = llm_decoder_finish,
     .extra = llm_decoder_extra,
@@ -79,6 +84,7 @@ const struct llm_arch llm_arch_qwen3 = {
     .gguf = "qwen3",
     .architecture = "Qwen3ForCausalLM",
     .keys = qwen3_keys,
+    .ignored = ignored,
     .defaults = qwen3_defaults,
     .finish = llm_decoder_finish,
     .extra = llm_decoder_extra,
@@ -102,6 +108,10 @@ static int qwen3_moe_gguf_get(struct llm_config *c, const struct llm_gguf *g, st
     return 0;
 }
 
+static const char *const qwen3_moe_ignored[] = {LLM_IGNORED_PARTIAL, LLM_IGNORED_VARIANTS, "max_window_layers", "sliding_window_pattern",
+    "layer_types",
+    "n_shared_experts", "first_k_dense_replace", "moe_layer_freq", "scoring_func", "n_group", "topk_group", "routed_scaling_factor", NULL};
+
 const struct llm_arch llm_arch_qwen3_moe = {
     .model_type = "qwen3_moe",
     .gguf = "qwen3moe",
@@ -109,6 +119,7 @@ const struct llm_arch llm_arch_qwen3_moe = {
     .gguf_get = qwen3_moe_gguf_get,
     .architecture = "Qwen3MoeForCausalLM",
     .keys = qwen3_moe_keys,
+    .ignored = qwen3_moe_ignored,
     .defaults = qwen3_moe_defaults,
     .finish = llm_decoder_finish,
     .extra = llm_decoder_extra,

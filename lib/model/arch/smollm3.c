@@ -27,11 +27,14 @@ static void defaults(struct llm_config *c)
     c->eos_token_id = 128001;
 }
 
+static const char *const ignored[] = {LLM_IGNORED_PARTIAL, LLM_IGNORED_VARIANTS, "max_window_layers", "sliding_window_pattern", NULL};
+
 const struct llm_arch llm_arch_smollm3 = {
     .model_type = "smollm3",
     .gguf = "smollm3",
     .architecture = "SmolLM3ForCausalLM",
     .keys = keys,
+    .ignored = ignored,
     .defaults = defaults,
     .finish = llm_decoder_finish,
     .extra = llm_decoder_extra,

@@ -1,4 +1,5 @@
-/* StableLM (Bellagente et al. 2024): Llama with LayerNorm, a quarter of each head turned, and optional biases on queries, keys and values. */
+/* StableLM (Bellagente et al. 2024): Llama with LayerNorm, a quarter of each head turned, optional biases on queries, keys and values,
+ * optional norms of each head, and optionally attention and feed-forward part side by side behind one norm. */
 #include "model/arch/keys.h"
 
 static const struct llm_config_key keys[] = {
@@ -6,6 +7,8 @@ static const struct llm_config_key keys[] = {
     {"hidden_act", LLM_KEY_ACT, LLM_AT(act), 0, 0, NULL, false},
     {"layer_norm_eps", LLM_KEY_REAL, LLM_AT(norm_eps), 0, 1, NULL, false},
     {"use_qkv_bias", LLM_KEY_BOOL, LLM_AT(attention_bias), 0, 0, NULL, false},
+    {"qk_layernorm", LLM_KEY_BOOL, LLM_AT(qk_layernorm), 0, 0, NULL, true},
+    {"use_parallel_residual", LLM_KEY_BOOL, LLM_AT(parallel_residual), 0, 0, NULL, true},
     LLM_KEYS_DECODER,
     LLM_KEY_END,
 };
@@ -28,27 +31,44 @@ static void defaults(struct llm_config *c)
     c->bos_token_id = c->eos_token_id = 0;
 }
 
-/* Two switches of the family that no small model of it uses. */
 static int finish(struct llm_config *c, const json_t *o, struct llm_err *e)
 {
-    static const char *const off[] = {"qk_layernorm", "use_parallel_residual"};
-    for (size_t i = 0; i < sizeof off / sizeof *off; i++) {
-        bool on = false;
-        if (llm_json_bool(o, off[i], &on, e) < 0) return -1;
-        if (on) return llm_fail(e, EX_UNAVAILABLE, "%s: not supported", off[i]);
+    c->shared_norm = c->parallel_residual;
+    if (c->qk_layernorm) c->qk_norm = LLM_QK_NORM_EACH;
+    if (c->shared_norm && c->norm_place != LLM_NORM_PRE) {
+        return llm_fail(e, EX_UNAVAILABLE, "use_parallel_residual: expected norm_place pre beside it");
     }
+    if (c->qk_layernorm && c->kv_sharing > 1) return llm_fail(e, EX_UNAVAILABLE, "qk_layernorm: expected kv_sharing 1 beside it");
     return llm_decoder_finish(c, o, e);
 }
+
+/* GGUF files say by their tensors what keys say elsewhere: converters write use_parallel_residual of models without it. */
+static void in_files(struct llm_config *c, const struct llm_model_files *files)
+{
+    struct llm_checkpoint *f;
+    if (!llm_model_files_find(files, "token_embd.weight", &f)) return;
+    c->parallel_residual = c->shared_norm = !llm_model_files_find(files, "blk.0.ffn_norm.weight", &f);
+    c->qk_layernorm = llm_model_files_find(files, "blk.0.attn_q_norm.weight", &f) != NULL;
+    c->qk_norm = c->qk_layernorm ? LLM_QK_NORM_EACH : LLM_QK_NORM_NONE;
+}
+
+static const char *const ignored[] = {LLM_IGNORED_VARIANTS, LLM_IGNORED_WINDOW, "head_dim", NULL};
+
+static const struct llm_other_key others[] = {
+    {"rotary_scaling_factor", "[1]"}, {NULL, NULL}};
 
 const struct llm_arch llm_arch_stablelm = {
     .model_type = "stablelm",
     .gguf = "stablelm",
     .architecture = "StableLmForCausalLM",
     .keys = keys,
+    .ignored = ignored,
+    .other_keys = others,
     .defaults = defaults,
     .finish = finish,
     .extra = llm_decoder_extra,
-    .names = LLM_NAMES_LLAMA(),
+    .in_files = in_files,
+    .names = LLM_NAMES_LLAMA([LLM_STEM_Q_NORM] = "self_attn.q_layernorm.norms", [LLM_STEM_K_NORM] = "self_attn.k_layernorm.norms"),
     .out_bias_apart = true,
     .declare = llm_decoder_declare,
     .forward = llm_decoder_forward,

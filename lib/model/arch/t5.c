@@ -55,12 +55,26 @@ static void defaults(struct llm_config *c)
     c->tie_word_embeddings = true;
 }
 
+/* Files also say what feed_forward_proj means. */
+static int check_kind(const struct llm_config *c, const json_t *o, struct llm_err *e)
+{
+    const char *act = NULL;
+    bool gated = c->gated;
+    if (llm_json_str(o, "dense_act_fn", &act, e) < 0 || llm_json_bool(o, "is_gated_act", &gated, e) < 0) return -1;
+    if (gated != c->gated) {
+        return llm_fail(e, EX_DATAERR, "is_gated_act: expected what feed_forward_proj (%s) says", kind_words[c->feed_forward_kind]);
+    }
+    if (!act || llm_act_find(act) == (int)c->act) return 0;
+    return llm_fail(e, EX_DATAERR, "dense_act_fn: expected what feed_forward_proj (%s) says, found '%s'", kind_words[c->feed_forward_kind], act);
+}
+
 static int finish(struct llm_config *c, const json_t *o, struct llm_err *e)
 {
     bool scaled = c->tie_word_embeddings; /* 1.0 scales what its head sees, 1.1 neither scales nor ties */
     if (llm_json_bool(o, "scale_decoder_outputs", &scaled, e) < 0) return -1;
     c->gated = kinds[c->feed_forward_kind].gated;
     c->act = kinds[c->feed_forward_kind].act;
+    if (check_kind(c, o, e) < 0) return -1;
     if (c->num_hidden_layers == 0) c->num_hidden_layers = c->num_encoder_layers;
     c->logit_scale = scaled ? 1 / sqrt((double)c->hidden_size) : 1;
     c->embd_pdrop = c->attn_pdrop = c->resid_pdrop;
@@ -146,6 +160,13 @@ static int declare(struct llm_declare *d, struct llm_decoder *m)
     return status;
 }
 
+static const char *const ignored[] = {"rope_theta", "initializer_range", NULL};
+
+/* dense_act_fn and is_gated_act follow from feed_forward_proj; initializer_factor is of fresh weights, which have initializer_range here. */
+static const struct llm_other_key others[] = {
+    {"scale_decoder_outputs", "read"}, {"is_encoder_decoder", "read"}, {"dense_act_fn", "read"}, {"is_gated_act", "read"}, {"initializer_factor",
+    "*"}, {NULL, NULL}};
+
 const struct llm_arch llm_arch_t5 = {
     .model_type = "t5",
     .gguf = "t5",
@@ -154,6 +175,8 @@ const struct llm_arch llm_arch_t5 = {
     .gguf_names = &gguf_names,
     .architecture = "T5ForConditionalGeneration",
     .keys = keys,
+    .ignored = ignored,
+    .other_keys = others,
     .defaults = defaults,
     .finish = finish,
     .extra = extra,

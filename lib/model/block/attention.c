@@ -12,6 +12,19 @@ static void declare_norm(struct llm_declare *d, struct llm_linear_params *p, enu
     else llm_declare_norm(d, p, stem, n_heads * c->head_dim, "heads * head_dim");
 }
 
+/* LLM_QK_NORM_EACH: gains of all heads of queries, then of keys. */
+static void declare_head_gains(struct llm_declare *d, struct llm_module *m)
+{
+    const struct llm_config *c = d->config;
+    int64_t q = c->num_attention_heads, n = q + c->num_key_value_heads;
+    m->head_gains = llm_calloc((size_t)n, sizeof *m->head_gains, "norms of heads", d->err);
+    d->failed |= !m->head_gains;
+    for (int64_t i = 0; i < n && !d->failed; i++) {
+        if (i < q) llm_declare_head_gain(d, &m->head_gains[i], LLM_STEM_Q_NORM, i, q);
+        else llm_declare_head_gain(d, &m->head_gains[i], LLM_STEM_K_NORM, i - q, n - q);
+    }
+}
+
 /* Of kv_sharing layers, one after another, the first makes keys and values for all (Brandon et al. 2024, "Cross-layer attention"). */
 static bool makes_keys(const struct llm_config *c, int64_t layer) { return layer % c->kv_sharing == 0; }
 
@@ -31,8 +44,9 @@ static void declare(struct llm_declare *d, struct llm_module *m)
         }
     }
     llm_declare_linear(d, &m->p[OUT], LLM_STEM_OUT, c->hidden_size, q, "hidden_size, num_attention_heads * head_dim", c->attention_out_bias);
-    declare_norm(d, &m->p[Q_NORM], LLM_STEM_Q_NORM, c->num_attention_heads);
-    if (makes_keys(c, d->layer)) declare_norm(d, &m->p[K_NORM], LLM_STEM_K_NORM, c->num_key_value_heads);
+    if (c->qk_norm == LLM_QK_NORM_EACH) declare_head_gains(d, m);
+    else declare_norm(d, &m->p[Q_NORM], LLM_STEM_Q_NORM, c->num_attention_heads);
+    if (c->qk_norm != LLM_QK_NORM_EACH && makes_keys(c, d->layer)) declare_norm(d, &m->p[K_NORM], LLM_STEM_K_NORM, c->num_key_value_heads);
     if (c->attention_sinks) llm_declare_vector(d, &m->p[SINKS].w, LLM_STEM_SINKS, c->num_attention_heads, "num_attention_heads", false);
 }
 
@@ -107,7 +121,10 @@ static struct llm_tensor *forward(struct llm_ctx *c, const struct llm_module *m,
         k = y[1];
         v = y[2];
     }
-    if (f->qk_norm != LLM_QK_NORM_NONE) {
+    if (f->qk_norm == LLM_QK_NORM_EACH) {
+        q = llm_groupnorm_each(c, q, m->head_gains, f->num_attention_heads, (float)f->norm_eps);
+        k = llm_groupnorm_each(c, k, m->head_gains + f->num_attention_heads, f->num_key_value_heads, (float)f->norm_eps);
+    } else if (f->qk_norm != LLM_QK_NORM_NONE) {
         q = head_norm(c, f, m->p[Q_NORM].w, q, n_q);
         if (makes) k = head_norm(c, f, m->p[K_NORM].w, k, n_kv);
     }
@@ -123,7 +140,8 @@ static struct llm_tensor *forward(struct llm_ctx *c, const struct llm_module *m,
         v = p->shared->v;
     }
     const struct llm_attn a = {.n_heads = f->num_attention_heads, .n_kv_heads = f->num_key_value_heads, .d_k = f->head_dim, .d_v = f->head_dim,
-                               .scale = (float)llm_config_attention_scale(f), .causal = !p->bidirectional, .window = llm_config_window(f, p->layer),
+                               .scale = (float)llm_config_attention_scale(f, p->layer), .causal = !p->bidirectional,
+                               .window = llm_config_window(f, p->layer),
                                .softcap = (float)f->attn_logit_softcapping, .doc_start = b->doc_start, .prefixes = b->prefixes,
                                .sinks = m->p[SINKS].w,
                                .kv_len = b->lengths, .rel_bias = p->rel_bias, .rel_map = p->rel_map, .rel_max = f->rel_max_distance + 1,
@@ -143,6 +161,7 @@ static struct llm_tensor *forward(struct llm_ctx *c, const struct llm_module *m,
 static double extra_flops(const struct llm_config *c, int64_t layer, int64_t context)
 {
     int64_t window = llm_config_window(c, layer), block = llm_config_block(c, layer);
+    if (window > 0 && c->bidirectional) window = 2 * window - 1; /* on both sides */
     double seen = window > 0 && window < context ? (double)window : (double)context, in_block = (double)(block + 1) / 2; /* on average */
     if (llm_config_learns_latents(c) && context > 0) { /* of all latents, shared by the tokens of the text */
         return 4.0 * (double)(c->num_attention_heads * c->head_dim) * (double)c->num_latents * (double)c->num_latents / (double)context;

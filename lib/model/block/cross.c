@@ -22,7 +22,7 @@ void llm_cross_keys(struct llm_ctx *c, const struct llm_module *m, struct llm_te
 struct llm_attn llm_cross_attn(const struct llm_config *f)
 {
     return (struct llm_attn){.n_heads = f->num_attention_heads, .n_kv_heads = f->num_key_value_heads, .d_k = f->head_dim, .d_v = f->head_dim,
-                             .scale = (float)llm_config_attention_scale(f), .softcap = (float)f->attn_logit_softcapping};
+                             .scale = (float)llm_config_attention_scale(f, 0), .softcap = (float)f->attn_logit_softcapping};
 }
 
 static struct llm_tensor *forward(struct llm_ctx *c, const struct llm_module *m, const struct llm_pass *p, struct llm_tensor *x)

@@ -29,6 +29,15 @@ static void declare_mamba(struct llm_declare *d, struct llm_module *m)
     llm_declare_linear(d, &m->p[OUT], LLM_STEM_OUT, c->hidden_size, inner, "hidden_size, intermediate_size", c->mlp_bias);
 }
 
+/* The convolution and the family's activation. */
+static struct llm_tensor *short_conv(struct llm_ctx *c, const struct llm_module *m, const struct llm_config *f, struct llm_tensor *x,
+                                     const struct llm_segment *last, int64_t n)
+{
+    bool silu = f->act == LLM_ACT_SILU;
+    x = llm_short_conv(c, x, m->p[CONV].w, m->p[CONV].b, silu, last, n);
+    return silu ? x : llm_activation(c, x, f->act);
+}
+
 static struct llm_tensor *forward_mamba(struct llm_ctx *c, const struct llm_module *m, const struct llm_pass *p, struct llm_tensor *x)
 {
     const struct llm_config *f = p->config;
@@ -37,14 +46,14 @@ static struct llm_tensor *forward_mamba(struct llm_ctx *c, const struct llm_modu
     struct llm_scan o = {.groups = 1, .dt_max = (float)f->time_step_max_limit};
     o.segments = llm_pass_segments(c, p, (f->conv_kernel - 1) * inner, &o.n_segments);
     struct llm_tensor *both = llm_linear(c, x, m->p[IN].w, m->p[IN].b);
-    struct llm_tensor *u = llm_short_conv(c, llm_columns(c, both, 0, inner), m->p[CONV].w, m->p[CONV].b, last, n);
+    struct llm_tensor *u = short_conv(c, m, f, llm_columns(c, both, 0, inner), last, n);
     struct llm_tensor *seen = llm_linear(c, u, m->p[X_PROJ].w, NULL);
     struct llm_tensor *dt = llm_linear(c, llm_columns(c, seen, 0, f->time_step_rank), m->p[DT].w, NULL);
     struct llm_tensor *b = llm_columns(c, seen, f->time_step_rank, f->state_size);
     struct llm_tensor *to = llm_columns(c, seen, f->time_step_rank + f->state_size, f->state_size);
     struct llm_tensor *y = llm_selective_scan(c, u, dt, b, to, m->p[SCAN].w, m->p[SCAN].b, m->p[DT].b, &o);
     c->passing = LLM_PASSING_INNER;
-    y = llm_gated(c, llm_columns(c, both, inner, inner), y, LLM_ACT_SILU);
+    y = llm_gated(c, llm_columns(c, both, inner, inner), y, LLM_ACT_SILU); /* whatever hidden_act says */
     c->passing = LLM_STAYS;
     return llm_linear(c, y, m->p[OUT].w, m->p[OUT].b);
 }
@@ -100,11 +109,11 @@ static struct llm_tensor *forward_mamba2(struct llm_ctx *c, const struct llm_mod
                          .dt_max = (float)f->time_step_max_limit};
     o.segments = llm_pass_segments(c, p, (f->conv_kernel - 1) * wide, &o.n_segments);
     struct llm_tensor *all = llm_linear(c, x, m->p[IN].w, m->p[IN].b);
-    struct llm_tensor *u = llm_short_conv(c, llm_columns(c, all, inner, wide), m->p[CONV].w, m->p[CONV].b, last, n);
+    struct llm_tensor *u = short_conv(c, m, f, llm_columns(c, all, inner, wide), last, n);
     struct llm_tensor *y = llm_selective_scan(c, llm_columns(c, u, 0, inner), llm_columns(c, all, inner + wide, f->ssm_heads),
                                               llm_columns(c, u, inner, bc), llm_columns(c, u, inner + bc, bc), m->p[SCAN].w, m->p[SCAN].b, m->p[DT].b,
                                               &o);
-    y = llm_gated(c, llm_columns(c, all, 0, inner), y, LLM_ACT_SILU);
+    y = llm_gated(c, llm_columns(c, all, 0, inner), y, LLM_ACT_SILU); /* whatever hidden_act says */
     c->passing = LLM_PASSING_INNER;
     y = llm_rmsnorm(c, y, m->p[NORM].w, (float)f->norm_eps, 0, inner / f->ssm_groups);
     c->passing = LLM_STAYS;

@@ -108,7 +108,7 @@ static struct llm_attn attention_of(struct llm_ctx *c, const struct llm_pass *p)
     const struct llm_config *f = p->config;
     return (struct llm_attn){.n_heads = f->num_attention_heads, .n_kv_heads = f->num_attention_heads,
                              .d_k = f->qk_nope_head_dim + f->qk_rope_head_dim, .d_v = f->v_head_dim, .causal = true,
-                             .scale = (float)llm_config_attention_scale(f), .window = llm_config_window(f, p->layer),
+                             .scale = (float)llm_config_attention_scale(f, p->layer), .window = llm_config_window(f, p->layer),
                              .doc_start = p->batch->doc_start, .prefixes = p->batch->prefixes,
                              .dropout = c->training ? (float)f->attn_pdrop : 0};
 }

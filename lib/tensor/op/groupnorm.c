@@ -1,5 +1,6 @@
 /* LayerNorm of runs of channels: y = (x - mean) / sqrt(var + eps) ⊙ gain + bias, mean and var of the run that the channel is in. */
 #include <math.h>
+#include <string.h>
 #include "cpu/kernels.h"
 #include "cpu/profile.h"
 #include "tensor/gradcheck.h"
@@ -8,6 +9,7 @@
 
 struct groupnorm_args {
     const float *gain;
+    struct llm_param *const *gains; /* the parameter of each run; NULL: one parameter holds all gains */
     float *mean, *rstd; /* [groups][rows] */
     int64_t groups;
 };
@@ -62,6 +64,12 @@ static struct llm_param *part(struct llm_param *whole, struct llm_param *p, int6
     return p;
 }
 
+/* A parameter of its own that takes a gradient. */
+static struct llm_param *trained(struct llm_param *p)
+{
+    return p->grad ? p : NULL;
+}
+
 static void groupnorm_backward(struct llm_ctx *c, struct llm_node *n)
 {
     LLM_PROFILE("groupnorm backward", 3 * llm_tensor_bytes(n->out));
@@ -76,32 +84,52 @@ static void groupnorm_backward(struct llm_ctx *c, struct llm_node *n)
         in.cols = out.cols = width;
         in.data += k * width;
         out.grad += k * width;
-        llm_norm_params_back(c, &in, &out, part(n->param[0], &gain, k * width), part(n->param[1], &bias, k * width), a->mean + k * x->rows,
-                             a->rstd + k * x->rows, width);
+        llm_norm_params_back(c, &in, &out, a->gains ? trained(a->gains[k]) : part(n->param[0], &gain, k * width),
+                             part(n->param[1], &bias, k * width), a->mean + k * x->rows, a->rstd + k * x->rows, width);
     }
     if (llm_grad_open_over(c, x, n->out, &w.g)) llm_for_rows(x->rows, x->cols, backward_rows, &w);
+}
+
+static struct llm_tensor *forward(struct llm_ctx *c, struct llm_node *n, struct llm_param *const *gains, int64_t groups, float eps)
+{
+    struct llm_tensor *x = n->in[0];
+    if (groups < 1 || x->cols % groups != 0) {
+        return llm_op_fail(c, LLM_EX_FAILURE, "groups: expected a divisor of %lld, found %lld", (long long)x->cols, (long long)groups);
+    }
+    int64_t width = x->cols / groups;
+    struct work w = {.x = x, .eps = eps, .groups = groups};
+    w.y = n->out = llm_tensor_create(c, x->rows, x->cols);
+    float *all = gains ? llm_op_alloc(c, x->cols, sizeof *all) : NULL;
+    for (int64_t k = 0; all && k < groups; k++) {
+        const float *gain = llm_op_vector(c, gains[k], width);
+        if (gain) memcpy(all + k * width, gain, (size_t)width * sizeof *all);
+    }
+    w.gain = gains ? all : llm_op_vector(c, n->param[0], x->cols);
+    w.bias = n->param[1] ? llm_op_vector(c, n->param[1], x->cols) : NULL;
+    if (llm_tape_wants(c, n)) {
+        w.mean = llm_op_alloc(c, x->rows * groups, sizeof *w.mean);
+        w.rstd = llm_op_alloc(c, x->rows * groups, sizeof *w.rstd);
+    }
+    if (llm_ctx_failed(c)) return &c->nothing;
+    llm_for_rows(x->rows, x->cols, forward_rows, &w);
+    struct groupnorm_args args = {w.gain, gains, w.mean, w.rstd, groups};
+    return llm_record(c, n, &args, sizeof args);
 }
 
 struct llm_tensor *llm_groupnorm(struct llm_ctx *c, struct llm_tensor *x, struct llm_param *gain, struct llm_param *bias, int64_t groups, float eps)
 {
     LLM_PROFILE("groupnorm", 2 * llm_tensor_bytes(x));
     if (llm_ctx_failed(c)) return &c->nothing;
-    if (groups < 1 || x->cols % groups != 0) {
-        return llm_op_fail(c, LLM_EX_FAILURE, "groups: expected a divisor of %lld, found %lld", (long long)x->cols, (long long)groups);
-    }
     struct llm_node n = {.backward = groupnorm_backward, .mark = llm_arena_mark(&c->acts), .in = {x}, .param = {gain, bias}};
-    struct work w = {.x = x, .eps = eps, .groups = groups};
-    w.y = n.out = llm_tensor_create(c, x->rows, x->cols);
-    w.gain = llm_op_vector(c, gain, x->cols);
-    w.bias = bias ? llm_op_vector(c, bias, x->cols) : NULL;
-    if (llm_tape_wants(c, &n)) {
-        w.mean = llm_op_alloc(c, x->rows * groups, sizeof *w.mean);
-        w.rstd = llm_op_alloc(c, x->rows * groups, sizeof *w.rstd);
-    }
+    return forward(c, &n, NULL, groups, eps);
+}
+
+struct llm_tensor *llm_groupnorm_each(struct llm_ctx *c, struct llm_tensor *x, struct llm_param *const *gains, int64_t groups, float eps)
+{
+    LLM_PROFILE("groupnorm", 2 * llm_tensor_bytes(x));
     if (llm_ctx_failed(c)) return &c->nothing;
-    llm_for_rows(x->rows, x->cols, forward_rows, &w);
-    struct groupnorm_args args = {w.gain, w.mean, w.rstd, groups};
-    return llm_record(c, &n, &args, sizeof args);
+    struct llm_node n = {.backward = groupnorm_backward, .mark = llm_arena_mark(&c->acts), .in = {x}, .param = {gains[0]}};
+    return forward(c, &n, gains, groups, eps);
 }
 
 /* ---- gradient check ---- */
@@ -111,7 +139,12 @@ static struct llm_tensor *check_run(struct llm_ctx *c, struct llm_tensor *const 
     return llm_groupnorm(c, in[0], p[0], p[1], 3, 1e-2f);
 }
 
-static void check_formula(const struct llm_gradcheck *g, const double *const *in, const double *const *p, double *y)
+static struct llm_tensor *check_each(struct llm_ctx *c, struct llm_tensor *const *in, struct llm_param *const *p)
+{
+    return llm_groupnorm_each(c, in[0], p, 3, 1e-2f);
+}
+
+static void formula(const struct llm_gradcheck *g, const double *const *in, const double *const *p, bool each, double *y)
 {
     int64_t cols = g->in[0].cols, n = cols / 3;
     for (int64_t t = 0; t < g->in[0].rows; t++) {
@@ -121,12 +154,25 @@ static void check_formula(const struct llm_gradcheck *g, const double *const *in
             for (int64_t i = 0; i < n; i++) mean += x[i] / (double)n;
             for (int64_t i = 0; i < n; i++) var += (x[i] - mean) * (x[i] - mean) / (double)n;
             for (int64_t i = 0; i < n; i++) {
-                y[t * cols + k * n + i] = (x[i] - mean) / sqrt(var + (double)1e-2f) * p[0][k * n + i] + (p[1] ? p[1][k * n + i] : 0);
+                double gain = each ? p[k][i] : p[0][k * n + i], bias = !each && p[1] ? p[1][k * n + i] : 0;
+                y[t * cols + k * n + i] = (x[i] - mean) / sqrt(var + (double)1e-2f) * gain + bias;
             }
         }
     }
 }
 
+static void check_formula(const struct llm_gradcheck *g, const double *const *in, const double *const *p, double *y)
+{
+    formula(g, in, p, false, y);
+}
+
+static void check_each_formula(const struct llm_gradcheck *g, const double *const *in, const double *const *p, double *y)
+{
+    formula(g, in, p, true, y);
+}
+
 const struct llm_gradcheck llm_gradcheck_groupnorm[] = {
     {.name = "groupnorm", .in = {{9, 51}}, .param = {{1, 51}, {1, 51}}, .out = {9, 51}, .n_rows = 3, .run = check_run, .formula = check_formula},
-    {.name = "groupnorm without bias", .in = {{4, 15}}, .param = {{1, 15}}, .out = {4, 15}, .run = check_run, .formula = check_formula}, {0}};
+    {.name = "groupnorm without bias", .in = {{4, 15}}, .param = {{1, 15}}, .out = {4, 15}, .run = check_run, .formula = check_formula},
+    {.name = "groupnorm, a gain for each run", .in = {{9, 51}}, .param = {{1, 17}, {1, 17}, {1, 17}}, .out = {9, 51}, .n_rows = 3,
+     .run = check_each, .formula = check_each_formula}, {0}};

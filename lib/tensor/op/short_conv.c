@@ -1,4 +1,4 @@
-/* y[t] = silu(b + Σ_j w[j]·x[t - k + 1 + j]): the convolution over the last few tokens, each channel by itself, of Mamba. */
+/* y[t] = silu(b + Σ_j w[j]·x[t - k + 1 + j]), or the sum alone: the convolution over the last few tokens, each channel by itself, of Mamba. */
 #include <math.h>
 #include <string.h>
 #include "cpu/kernels.h"
@@ -11,6 +11,7 @@
 /* What forward and backward share; on `acts`. */
 struct conv {
     int64_t k, cols, n_segments;
+    bool silu;
     struct llm_segment *segments;
     int32_t *segment_of;         /* [tokens] */
     const float *w, *bias;       /* [k, cols] turned; [cols] or NULL */
@@ -47,7 +48,8 @@ static void forward_rows(void *arg, int64_t from, int64_t to, int thread)
     (void)thread;
     for (int64_t t = from; t < to; t++) {
         taps_of(w, t, 0, taps);
-        llm_k.scan.conv(w->y->data + t * w->y->stride, taps, v->w, (size_t)v->cols, v->bias, (size_t)v->k, (size_t)v->cols);
+        llm_k.scan.conv(w->y->data + t * w->y->stride, taps, v->w, (size_t)v->cols, v->bias, (size_t)v->k, (size_t)v->cols,
+                        v->silu);
     }
 }
 
@@ -97,7 +99,7 @@ static bool begin(struct llm_ctx *c, struct conv *v, const struct llm_param *w, 
 
 static void conv_backward(struct llm_ctx *c, struct llm_node *n);
 
-struct llm_tensor *llm_short_conv(struct llm_ctx *c, struct llm_tensor *x, struct llm_param *w, struct llm_param *b,
+struct llm_tensor *llm_short_conv(struct llm_ctx *c, struct llm_tensor *x, struct llm_param *w, struct llm_param *b, bool silu,
                                   const struct llm_segment *segments, int64_t n_segments)
 {
     LLM_PROFILE("short convolution", 2 * llm_tensor_bytes(x));
@@ -108,7 +110,7 @@ struct llm_tensor *llm_short_conv(struct llm_ctx *c, struct llm_tensor *x, struc
                            (long long)x->cols, LLM_CONV_TAPS, (long long)w->weight.n, (long long)w->weight.k);
     }
     struct llm_node n = {.backward = conv_backward, .mark = llm_arena_mark(&c->acts), .in = {x}, .param = {w, b}};
-    struct conv v = {.k = w->weight.k, .cols = x->cols, .n_segments = n_segments};
+    struct conv v = {.k = w->weight.k, .cols = x->cols, .n_segments = n_segments, .silu = silu};
     n.out = llm_tensor_create(c, x->rows, x->cols);
     v.bias = b ? llm_op_vector(c, b, x->cols) : NULL;
     if (llm_ctx_failed(c) || !begin(c, &v, w, segments, x->rows, llm_tape_wants(c, &n))) return &c->nothing;
@@ -134,7 +136,7 @@ static void back_part(const struct work *w, int64_t from, int64_t to, int64_t at
                                   .dy = w->y->grad + from * w->y->grad_stride + at, .ld_dy = (size_t)w->y->grad_stride, .w = v->w + at,
                                   .ldw = (size_t)v->cols, .bias = v->bias ? v->bias + at : NULL,
                                   .dx = w->g.p ? w->g.p + from * w->g.stride + at : NULL, .ld_dx = (size_t)w->g.stride, .add = w->g.add,
-                                  .d_w = d_w, .ld_dw = (size_t)v->cols};
+                                  .d_w = d_w, .ld_dw = (size_t)v->cols, .silu = v->silu};
         llm_k.scan.conv_back(&b);
     }
 }
@@ -190,10 +192,15 @@ static const struct llm_segment check_segments[] = {{.first = 0, .n = 2}, {.firs
 
 static struct llm_tensor *check_run(struct llm_ctx *c, struct llm_tensor *const *in, struct llm_param *const *p)
 {
-    return llm_short_conv(c, llm_columns(c, in[0], 3, CHANNELS), p[0], p[1], check_segments, 3);
+    return llm_short_conv(c, llm_columns(c, in[0], 3, CHANNELS), p[0], p[1], true, check_segments, 3);
 }
 
-static void check_formula(const struct llm_gradcheck *g, const double *const *in, const double *const *p, double *y)
+static struct llm_tensor *check_sum(struct llm_ctx *c, struct llm_tensor *const *in, struct llm_param *const *p)
+{
+    return llm_short_conv(c, llm_columns(c, in[0], 3, CHANNELS), p[0], p[1], false, check_segments, 3);
+}
+
+static void formula(const struct llm_gradcheck *g, const double *const *in, const double *const *p, bool silu, double *y)
 {
     for (int s = 0; s < 3; s++) {
         const struct llm_segment *q = &check_segments[s];
@@ -205,10 +212,20 @@ static void check_formula(const struct llm_gradcheck *g, const double *const *in
                     if (from >= q->first) sum += p[0][i * TAPS + j] * in[0][from * g->in[0].cols + 3 + i];
                     else if (q->from) sum += p[0][i * TAPS + j] * (double)q->from[back * CHANNELS + i];
                 }
-                y[t * CHANNELS + i] = sum / (1 + exp(-sum));
+                y[t * CHANNELS + i] = silu ? sum / (1 + exp(-sum)) : sum;
             }
         }
     }
+}
+
+static void check_formula(const struct llm_gradcheck *g, const double *const *in, const double *const *p, double *y)
+{
+    formula(g, in, p, true, y);
+}
+
+static void check_sum_formula(const struct llm_gradcheck *g, const double *const *in, const double *const *p, double *y)
+{
+    formula(g, in, p, false, y);
 }
 
 const struct llm_gradcheck llm_gradcheck_short_conv[] = {
@@ -216,4 +233,6 @@ const struct llm_gradcheck llm_gradcheck_short_conv[] = {
      .formula = check_formula},
     {.name = "short convolution without bias", .in = {{14, 24}}, .param = {{CHANNELS, TAPS}}, .out = {14, CHANNELS}, .run = check_run,
      .formula = check_formula},
+    {.name = "short convolution without activation", .in = {{14, 24}}, .param = {{CHANNELS, TAPS}, {1, CHANNELS}}, .out = {14, CHANNELS},
+     .n_rows = 2, .run = check_sum, .formula = check_sum_formula},
     {0}};

@@ -10,7 +10,7 @@ static int check(const struct llm_model *m, struct llm_err *e)
     if (!c->bidirectional) {
         return llm_fail(e, EX_UNAVAILABLE, "expected an encoder, found a model that predicts the next token (%s)", c->model_type);
     }
-    if (!c->head_transform) {
+    if (!c->head_transform && !c->use_bidirectional_attention) {
         return llm_fail(e, EX_UNAVAILABLE, "expected an encoder with a masked-token head, found one without (%s)", c->model_type);
     }
     if (llm_model_mask_token(m) >= 0) return 0;

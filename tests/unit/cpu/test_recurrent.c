@@ -178,15 +178,15 @@ static void time_and_conv(size_t n)
     llm_k.scan.decay(y, bias, n);
     scalar.scan.decay(z, bias, n);
     close_to(y, z, n, 1e-6, "decay");
-    for (int with = 0; with < 2; with++) {
-        llm_k.scan.conv(y, taps, w, n + 1, with ? bias : NULL, K, n);
-        scalar.scan.conv(z, taps, w, n + 1, with ? bias : NULL, K, n);
+    for (int with = 0; with < 4; with++) {
+        llm_k.scan.conv(y, taps, w, n + 1, with & 1 ? bias : NULL, K, n, with & 2);
+        scalar.scan.conv(z, taps, w, n + 1, with & 1 ? bias : NULL, K, n, with & 2);
         close_to(y, z, n, 2e-6, "convolution");
     }
 }
 
 /* The way back of a convolution over `tokens`, of whose sequence `behind` more follow, beside the formula. */
-static void conv_back(size_t k, size_t n, size_t tokens, size_t behind, bool add)
+static void conv_back(size_t k, size_t n, size_t tokens, size_t behind, bool add, bool silu)
 {
     const size_t ld = n + 2, all = tokens + behind;
     float *x = noisy((k - 1 + all) * ld, 1), *dy = noisy(all * ld - 2, 2), *w = between(-2, 2, k * ld - 2, 3), *bias = noisy(n, 4);
@@ -196,7 +196,7 @@ static void conv_back(size_t k, size_t n, size_t tokens, size_t behind, bool add
     for (size_t j = 0; j + 1 < k; j++) before[j] = x + j * ld;
     const struct llm_conv_back b = {.tokens = tokens, .behind = behind, .channels = n, .k = k, .before = before, .x = x + (k - 1) * ld, .ldx = ld,
                                     .dy = dy, .ld_dy = ld, .w = w, .ldw = ld, .bias = add ? NULL : bias, .dx = dx, .ld_dx = ld, .add = add,
-                                    .d_w = d_w, .ld_dw = ld};
+                                    .d_w = d_w, .ld_dw = ld, .silu = silu};
     llm_k.scan.conv_back(&b);
     for (size_t i = 0; i < n; i++) {
         double d[64] = {0}, sums[17] = {0};
@@ -204,7 +204,7 @@ static void conv_back(size_t k, size_t n, size_t tokens, size_t behind, bool add
             double sum = add ? 0 : (double)bias[i], g;
             for (size_t j = 0; j < k; j++) sum += (double)w[j * ld + i] * (double)x[(t + j) * ld + i];
             g = 1 / (1 + exp(-sum));
-            d[t] = (double)dy[t * ld + i] * g * (1 + sum * (1 - g));
+            d[t] = (double)dy[t * ld + i] * (silu ? g * (1 + sum * (1 - g)) : 1);
             for (size_t j = 0; j < k && t < tokens; j++) sums[j] += d[t] * (double)x[(t + j) * ld + i];
             if (t < tokens) sums[k] += d[t];
         }
@@ -227,11 +227,12 @@ static void test_conv_back(void **state)
         const size_t channels[] = {1, 7, 16, 33};
         for (size_t i = 0; i < 4; i++) {
             for (size_t k = 1; k <= 5; k++) {
-                conv_back(k, channels[i], 1, 0, i % 2);
-                conv_back(k, channels[i], 11, k - 1, i % 2);
-                conv_back(k, channels[i], 2, k / 2, i % 2 == 0);
+                conv_back(k, channels[i], 1, 0, i % 2, true);
+                conv_back(k, channels[i], 11, k - 1, i % 2, true);
+                conv_back(k, channels[i], 11, k - 1, i % 2, false);
+                conv_back(k, channels[i], 2, k / 2, i % 2 == 0, true);
             }
-            conv_back(16, channels[i], 19, 15, false);
+            conv_back(16, channels[i], 19, 15, false, true);
         }
     }
 }

@@ -218,10 +218,11 @@ static void count_scan(const struct llm_scan_run *r)
     real.scan.forward(r);
 }
 
-static void count_conv(float *y, const float *const *taps, const float *w, size_t ldw, const float *bias, size_t k, size_t n)
+static void count_conv(float *y, const float *const *taps, const float *w, size_t ldw, const float *bias, size_t k, size_t n,
+                       bool silu)
 {
     work += (int64_t)(k * n);
-    real.scan.conv(y, taps, w, ldw, bias, k, n);
+    real.scan.conv(y, taps, w, ldw, bias, k, n, silu);
 }
 
 static void count_lstm(const struct llm_lstm_step *s, size_t n)

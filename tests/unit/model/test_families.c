@@ -219,7 +219,10 @@ static void check_gguf(struct golden *g, struct llm_model *m, const char *name)
 {
     static const struct { const char *name, *key; } unsaid[] = {{"dynamic", "rope_scaling"}, {"qwen2-window", "sliding_window"},
         {"bert-model", "hidden_act"}, {"moe-plain", "norm_topk_prob"},
+        {"gemma3-bidirectional", "use_bidirectional_attention"}, {"gpt2-inverse-layer", "scale_attn_by_inverse_layer_idx"},
+        {"gpt2-unscaled", "the scale of attention scores"}, {"qwen3_moe-window", "sliding_window"}, {"qwen3_moe-dense", "decoder_sparse_step"},
         {"t5", "relative_attention_max_distance"}, {"mamba-bias", "use_bias"}, {"mamba2", "use_bias"},
+        {"mamba-act", "hidden_act"}, {"mamba2-act", "hidden_act"},
         {"rnn", "a model of type 'rnn'"}, {"lstm", "a model of type 'lstm'"}};
     const char *key = NULL;
     char path[128];
