@@ -48,7 +48,8 @@ static int finish(struct llm_config *c, const json_t *o, struct llm_err *e)
 static const char *const ignored[] = {"partial_rotary_factor", LLM_IGNORED_VARIANTS, LLM_IGNORED_WINDOW, "rope_theta", "head_dim", NULL};
 
 static const struct llm_other_key others[] = {
-    {"hidden_dropout", "read"}, {"num_key_value_heads", "*"}, {NULL, NULL}};
+    {"hidden_dropout", "read"}, {"num_key_value_heads", "*"}, {"attention_probs_dropout_prob", "*"},
+    {"hidden_dropout_prob", "*"}, {NULL, NULL}};
 
 const struct llm_arch llm_arch_gpt_neox = {
     .model_type = "gpt_neox",

@@ -95,26 +95,49 @@ static void check_line(const json_t *line)
     json_decref(old);
 }
 
-static void test_keys(void **state)
+static int each_line(const char *path, void (*check)(const json_t *line))
 {
-    FILE *f = fopen("tests/golden/config_keys.jsonl", "r");
+    FILE *f = fopen(path, "r");
     char *text = NULL;
     size_t room = 0;
     int lines = 0;
-    (void)state;
     assert_non_null(f);
     for (ssize_t n; (n = getline(&text, &room, f)) > 0; lines++) {
         struct llm_err e = {0};
         json_t *line = llm_json_parse(text, (size_t)n, &e);
         if (!line) fail_msg("%s", e.text);
-        check_line(line);
+        check(line);
         json_decref(line);
     }
     free(text);
     fclose(f);
+    return lines;
+}
+
+static void test_keys(void **state)
+{
+    int lines = each_line("tests/golden/config_keys.jsonl", check_line);
+    (void)state;
     print_message("  %d keys of %d configurations\n", n_keys, lines);
     assert_int_equal(n_failed, 0);
     assert_int_equal(lines, 40);
+}
+
+static void check_published(const json_t *line)
+{
+    const char *name = json_string_value(json_object_get(line, "name"));
+    struct result r = read_config(json_object_get(line, "config"));
+    if (r.refused) complain(name, "config.json", "refused:", r.reason);
+    json_decref(r.config);
+}
+
+/* What is on Hugging Face loads as it is. */
+static void test_published(void **state)
+{
+    (void)state;
+    n_failed = 0;
+    assert_true(each_line("tests/golden/published_configs.jsonl", check_published) >= 40);
+    assert_int_equal(n_failed, 0);
 }
 
 /* A key that nobody knows: null says nothing, other values are refused, and ignored when that is asked for. */
@@ -141,6 +164,6 @@ static void test_unknown(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_keys), cmocka_unit_test(test_unknown)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_keys), cmocka_unit_test(test_published), cmocka_unit_test(test_unknown)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
