@@ -41,7 +41,8 @@ static void print_rows(const struct llm_cli *cli, bool all)
             heading = rows[i];
             continue;
         }
-        if (!all && cli->usual && i < n_own && llm_choose(cli->usual, rows[i]->name) < 0) continue;
+        bool rare = i < n_own || strcmp(rows[i]->name, "force-config") == 0; /* the other common ones are always shown */
+        if (!all && cli->usual && rare && llm_choose(cli->usual, rows[i]->name) < 0) continue;
         if (heading) printf("%s%s\n", first ? "" : "\n", heading->help);
         heading = NULL;
         first = false;
