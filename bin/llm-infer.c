@@ -39,7 +39,9 @@ static const struct llm_opt options[] = {
     {0, "kv-in", "FILE", "begin with a saved cache; a prompt continues it", LLM_STR, AT(kv_in), 0, 0, NULL},
     {0, "kv-keep", "N", "use only the first N tokens of --kv-in [all]", LLM_INT, AT(kv_keep), 1, 2147483647, NULL},
     {.type = LLM_HEADING, .help = "Output: one of these owns standard output instead of the text"},
-    {0, "score", NULL, "the prompt's tokens: id, text, log-probability", LLM_FLAG, AT(score), 0, 0, NULL},
+    {0, "score", NULL, "the prompt's tokens: id, text, log-probability; with --jsonl their sum and mean a line", LLM_FLAG, AT(score), 0, 0, NULL},
+    {0, "add-eos", NULL, "with --score: the end token after the text is scored, too", LLM_FLAG, AT(add_eos), 0, 0, NULL},
+    {0, "per-token", NULL, "with --score --jsonl: list the tokens and their log-probabilities", LLM_FLAG, AT(per_token), 0, 0, NULL},
     {0, "logits", NULL, "a tensor stream of the prompt's logits", LLM_FLAG, AT(logits), 0, 0, NULL},
     {0, "embed", NULL, "a tensor stream with a vector for the prompt; with --jsonl a vector a line", LLM_FLAG, AT(embed), 0, 0, NULL},
     {0, "classify", NULL, "the prompt's classes and their probabilities; with --jsonl a class a line", LLM_FLAG, AT(classify), 0, 0, NULL},
@@ -127,9 +129,15 @@ static void check_usage(struct args *a, const char *operand)
     if (owners > 1 || (is_dash(a->kv_out) && to_stdout && owners > 0)) {
         llm_usage(&infer_cli, "standard output has one owner: expected one of --score, --logits, --embed, --classify, --kv-out -");
     }
-    if (a->jsonl && (a->score || a->logits || a->kv_out || a->echo))
-        llm_usage(&infer_cli, "--jsonl does not go with --score, --logits, --kv-out or --echo");
-    if (a->jsonl && (a->embed || a->classify) && (a->chat || a->kv_in)) llm_usage(&infer_cli, "--embed of lines does not go with --chat or --kv-in");
+    if (a->jsonl && (a->logits || a->kv_out || a->echo))
+        llm_usage(&infer_cli, "--jsonl does not go with --logits, --kv-out or --echo");
+    if (a->jsonl && (a->embed || a->classify || a->score) && (a->chat || a->kv_in)) {
+        llm_usage(&infer_cli, "--embed, --classify and --score of lines do not go with --chat or --kv-in");
+    }
+    if (a->jsonl && a->score && a->n != UNSET && a->n != 0) llm_usage(&infer_cli, "--score of lines scores what they hold: expected no -n");
+    if ((a->add_eos || a->per_token) && !a->score) llm_usage(&infer_cli, "--add-eos and --per-token go with --score");
+    if (a->per_token && !a->jsonl) llm_usage(&infer_cli, "--per-token goes with --jsonl: --score alone always lists the tokens");
+    if (a->add_eos && a->n > 0) llm_usage(&infer_cli, "--add-eos ends the text: expected no -n");
     if (a->classify && (a->kv_in || a->kv_out || a->n > 0)) llm_usage(&infer_cli, "--classify takes a text alone: not with a cache or -n");
     if (!a->embed && (a->pooling >= 0 || a->embd_normalize != UNSET)) llm_usage(&infer_cli, "--pooling and --embd-normalize go with --embed");
     if (!a->chat && (a->chat_template || a->system)) llm_usage(&infer_cli, "--chat-template and --system go with --chat");
@@ -232,7 +240,7 @@ static int run_prompt(struct session *s, const char *operand, struct llm_err *e)
     int32_t *ids = NULL, *all = NULL;
     size_t n = 0, n_all = 0;
     int status = a->fim_prefix || a->fim_suffix ? fim_read(s, &ids, &n, e) : prompt_read(s, operand, &ids, &n, e);
-    if (status == 0 && !a->score) status = prompt_check(s, n, e);
+    if (status == 0) status = a->score ? prompt_end(s, &ids, &n, e) : prompt_check(s, n, e);
     if (status == 0 && !a->score && !a->logits && !a->embed && !a->classify) {
         status = run_text(s, ids, n, e);
     } else if (status == 0 && a->classify) {
@@ -247,6 +255,12 @@ static int run_prompt(struct session *s, const char *operand, struct llm_err *e)
     return status;
 }
 
+/* A batch that a signal ends keeps the lines that are answered. */
+static bool keeps_lines(const struct args *a, const struct llm_output *o)
+{
+    return a->jsonl && llm_signal_caught() && llm_output_offset(o) > 0;
+}
+
 static int run(struct session *s, const char *operand, struct llm_err *e)
 {
     const struct args *a = s->a;
@@ -259,13 +273,13 @@ static int run(struct session *s, const char *operand, struct llm_err *e)
         s->out = llm_output_open(a->common.output, binary, e);
         if (!s->out) return -1;
     }
-    int (*work)(struct session *, const char *, struct llm_err *) = !a->jsonl ? a->chat ? run_chat : run_prompt
-                                                                   : a->embed || a->classify ? run_embed_lines : run_jsonl;
+    int (*work)(struct session *, const char *, struct llm_err *) = !a->jsonl ? (a->chat ? run_chat : run_prompt) : a->embed || a->classify
+                                                                   ? run_embed_lines : a->score ? run_score_lines : run_jsonl;
     int status = work(s, operand, e);
     struct llm_output *o = s->out;
     s->out = NULL;
     if (!o) return status;
-    if (status == 0 || !a->common.output || is_dash(a->common.output)) {
+    if (status == 0 || !a->common.output || is_dash(a->common.output) || keeps_lines(a, o)) {
         struct llm_err late = {0};
         if (llm_output_commit(o, &late) < 0 && status == 0) {
             *e = late;

@@ -4,8 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/buf.h"
-#include "bin/infer/infer.h"
-#include "bin/infer/lines.h"
+#include "bin/infer/batch.h"
 #include "infer/classify.h"
 #include "infer/embed.h"
 
@@ -14,6 +13,7 @@ enum { AHEAD = 64 };
 struct run {
     struct session *s;
     struct lines in;
+    struct batch batch;
     json_t *objects[AHEAD];  /* what is copied to the output; of a refused line, its answer */
     int64_t vector_of[AHEAD]; /* the line's number among the texts; -1: the line was refused */
     int64_t n;
@@ -171,7 +171,11 @@ static int flush(struct run *r, struct llm_err *e)
 {
     int status = 0;
     if (r->n_texts > 0) status = llm_embed_texts(&r->s->engine, r->ids, r->kinds, r->lengths, r->n_texts, r->s->pool, r->vectors, e);
-    for (int64_t i = 0; i < r->n && status == 0; i++) status = r->vector_of[i] < 0 ? write_refusal(r, i, e) : write_line(r, i, e);
+    batch_hide(&r->batch);
+    for (int64_t i = 0; i < r->n && status == 0; i++) {
+        status = r->vector_of[i] < 0 ? write_refusal(r, i, e) : write_line(r, i, e);
+        if (status == 0) batch_item(&r->batch, r->vector_of[i] < 0 ? 0 : r->lengths[r->vector_of[i]], 0);
+    }
     forget(r);
     return status ? status : llm_output_flush(r->s->out, e);
 }
@@ -202,7 +206,10 @@ int run_embed_lines(struct session *s, const char *operand, struct llm_err *e)
     r.vectors = llm_alloc((size_t)s->model->config.hidden_size, AHEAD * sizeof *r.vectors, "embeddings", e);
     r.classes = llm_alloc((size_t)s->model->config.num_labels + 1, sizeof *r.classes, "classes", e);
     const char *path = s->a->file ? s->a->file : operand ? operand : "-";
-    int status = r.vectors && r.classes && lines_open(&r.in, path, prompt_max_bytes(s), e) == 0 ? each_line(&r, e) : -1;
+    bool begun = r.vectors && r.classes && lines_open(&r.in, path, prompt_max_bytes(s), e) == 0;
+    if (begun) batch_begin(&r.batch, s, &r.in);
+    int status = begun ? each_line(&r, e) : -1;
+    if (begun) batch_end(&r.batch);
     forget(&r);
     if (status == 0) lines_summarise(&r.in, &s->refused);
     lines_close(&r.in);

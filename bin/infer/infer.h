@@ -16,7 +16,7 @@ struct args {
     int fim_spm;
     int chat, lines;
     const char *model, *tokenizer, *prompt, *file, *kv_in, *kv_out;
-    int jsonl, score, logits, embed, classify, ids, special, echo, ignore_eos, no_timings, plan, profile;
+    int jsonl, score, per_token, add_eos, logits, embed, classify, ids, special, echo, ignore_eos, no_timings, plan, profile;
     int64_t n, context, batch, draft, parallel, samples, kv_keep, trace_queries;
     int precision, cache_type, pooling;
     int64_t embd_normalize;
@@ -74,6 +74,8 @@ int prompt_begin(const struct session *s, int32_t **ids, size_t *n_ids, struct l
 size_t prompt_max_bytes(const struct session *s);
 /* All of a file, or of standard input, of at most prompt_max_bytes. */
 int prompt_read_all(const struct session *s, const char *path, struct llm_buf *text, struct llm_err *e) LLM_MUST_CHECK;
+/* With --add-eos: the end token after the text. */
+int prompt_end(const struct session *s, int32_t **ids, size_t *n_ids, struct llm_err *e) LLM_MUST_CHECK;
 /* Ids of a model's own tokenizer may exceed its embedding. */
 int prompt_check_vocab(const struct session *s, const int32_t *ids, size_t n, struct llm_err *e) LLM_MUST_CHECK;
 /* The prompt and what there is of the cache must fit the context: nothing is cut. */
@@ -99,6 +101,8 @@ int run_classify(struct session *s, const int32_t *ids, size_t n, struct llm_err
 int run_embed_lines(struct session *s, const char *operand, struct llm_err *e) LLM_MUST_CHECK;
 /* A conversation: the operand is its one message, else all of -f or standard input is, or with --lines each line; a terminal is talked with. */
 int run_chat(struct session *s, const char *operand, struct llm_err *e) LLM_MUST_CHECK;
+/* A text a line, the sum of its log-probabilities a line. */
+int run_score_lines(struct session *s, const char *operand, struct llm_err *e) LLM_MUST_CHECK;
 int run_score(struct session *s, const int32_t *ids, size_t n, struct llm_err *e) LLM_MUST_CHECK;
 int run_tensors(struct session *s, const int32_t *ids, size_t n, struct llm_err *e) LLM_MUST_CHECK;
 int run_plan(struct session *s, struct llm_err *e) LLM_MUST_CHECK;

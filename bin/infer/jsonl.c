@@ -3,8 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/buf.h"
-#include "bin/infer/infer.h"
-#include "bin/infer/lines.h"
+#include "bin/infer/batch.h"
 
 enum { MAX_REFUSED = 4096 }; /* answers to refused lines that may wait for a prompt before them */
 
@@ -22,8 +21,10 @@ struct line {
 struct run {
     struct session *s;
     struct lines in;
+    struct batch batch;
     struct line *first, **last; /* not yet answered, in order */
     int64_t n_refused;       /* of them */
+    int64_t generated;       /* tokens of the first line's samples so far */
 };
 
 static void line_destroy(struct line *l)
@@ -48,6 +49,7 @@ static void drop_first_line(struct run *r)
 static int put_object(struct run *r, const json_t *o, struct llm_err *e)
 {
     struct llm_buf b = {0};
+    batch_hide(&r->batch);
     int bad = llm_json_dump(o, &b, e) < 0 || llm_buf_put(&b, "\n", 1, e) < 0 || llm_output_write(r->s->out, b.p, b.n, e) < 0
               || llm_output_flush(r->s->out, e) < 0;
     llm_buf_release(&b);
@@ -59,6 +61,7 @@ static int put_refusals(struct run *r, struct llm_err *e)
 {
     while (r->first && r->first->refused) {
         if (put_object(r, r->first->object, e) < 0) return -1;
+        batch_item(&r->batch, 0, 0);
         r->n_refused--;
         drop_first_line(r);
     }
@@ -290,7 +293,12 @@ static int done(void *arg, struct llm_completion *c, struct llm_err *e)
     json_t *o = result(r, c, e);
     int status = o ? put_object(r, o, e) : -1;
     json_decref(o);
+    r->generated += c->n;
+    bool nothing = c->finish == LLM_FINISH_STOP && c->text.bytes.n == 0 && c->prompt.n_stops == 0 && c->prompt.n_ends == 0;
+    if (nothing && !r->s->a->chat) chat_hint(r->s);
     if (status < 0 || c->sample + 1 < c->prompt.samples) return status;
+    batch_item(&r->batch, c->prompt_tokens, r->generated);
+    r->generated = 0;
     drop_first_line(r);
     return put_refusals(r, e);
 }
@@ -299,8 +307,11 @@ int run_jsonl(struct session *s, const char *operand, struct llm_err *e)
 {
     struct run r = {.s = s, .last = &r.first};
     struct llm_generate g = {&s->engine, s->a->parallel, next, ready, NULL, done, &r};
-    int status = lines_open(&r.in, s->a->file ? s->a->file : operand ? operand : "-", prompt_max_bytes(s), e) == 0 ? llm_generate(&g, e) : -1;
+    bool begun = lines_open(&r.in, s->a->file ? s->a->file : operand ? operand : "-", prompt_max_bytes(s), e) == 0;
+    if (begun) batch_begin(&r.batch, s, &r.in);
+    int status = begun ? llm_generate(&g, e) : -1;
     while (r.first) drop_first_line(&r);
+    if (begun) batch_end(&r.batch);
     if (status == 0) lines_summarise(&r.in, &s->refused);
     lines_close(&r.in);
     return status;

@@ -151,6 +151,21 @@ int prompt_begin(const struct session *s, int32_t **ids, size_t *n_ids, struct l
     return 0;
 }
 
+int prompt_end(const struct session *s, int32_t **ids, size_t *n_ids, struct llm_err *e)
+{
+    const struct llm_model *m = s->model;
+    int64_t eos = m->tokenizer && llm_tokenizer_eos(m->tokenizer) >= 0 ? llm_tokenizer_eos(m->tokenizer) : m->config.eos_token_id;
+    if (!s->a->add_eos) return 0;
+    if (eos < 0 || eos >= m->config.vocab_size) return llm_fail(e, LLM_EX_USAGE, "--add-eos: expected a model with an end token, found none");
+    int32_t *more = llm_alloc(*n_ids + 1, sizeof *more, "a prompt", e);
+    if (!more) return -1;
+    if (*n_ids > 0) memcpy(more, *ids, *n_ids * sizeof *more);
+    more[(*n_ids)++] = (int32_t)eos;
+    free(*ids);
+    *ids = more;
+    return 0;
+}
+
 int prompt_check(const struct session *s, size_t n_ids, struct llm_err *e)
 {
     int64_t all = s->begin.n + (int64_t)n_ids;

@@ -104,7 +104,7 @@ P
 
 @test "--chat: what is wrong is said, behind the answers that came before" {
     printf '%s\n' '{"messages": [{"role": "user", "content": "Once"}]}' '{"prompt": "x"}' > bad.jsonl
-    run -65 --separate-stderr "${CHAT[@]}" --jsonl --temp 0 -n 2 bad.jsonl
+    run -65 --separate-stderr "${CHAT[@]}" -q --jsonl --temp 0 -n 2 bad.jsonl
     [[ ${#lines[@]} == 2 && ${lines[0]} == *'"message"'* && ${lines[1]} == '{"id":2,"error":"expected an object with \"messages\", an array"}' ]]
     [[ $stderr == 'llm-infer: bad.jsonl: line 2: expected an object with "messages", an array' ]]
     run -65 --separate-stderr "${CHAT[@]}" --jsonl <<< '{"messages": [{"role": "user", "content": "x"}], "tools": 1}'

@@ -44,7 +44,7 @@ below() {
 
 @test "lines carry their members along; a model of next tokens embeds lines too" {
     need_tool jq
-    run -0 bash -c "echo '{\"id\": \"a\", \"prompt\": \"red\", \"kind\": [1]}' | llm-infer -m '$M' --embed --jsonl | jq -c 'del(.embedding)'"
+    run -0 bash -c "echo '{\"id\": \"a\", \"prompt\": \"red\", \"kind\": [1]}' | llm-infer -q -m '$M' --embed --jsonl | jq -c 'del(.embedding)'"
     assert_output '{"id":"a","kind":[1],"prompt_tokens":3}'
     echo '{"prompt": "Once upon a time"}' | llm-infer -m "$D" --embed --jsonl | jq '.embedding[]' > line
     llm-infer -m "$D" --embed "Once upon a time" > one.llmt
@@ -101,9 +101,9 @@ below() {
 }
 
 @test "bad lines and bad folders are refused by line and file" {
-    run -65 --separate-stderr llm-infer -m "$M" --embed --jsonl <<< $'{"prompt": "red"}\n{"promt": "red"}'
+    run -65 --separate-stderr llm-infer -m "$M" --embed -q --jsonl <<< $'{"prompt": "red"}\n{"promt": "red"}'
     [[ $stderr == 'llm-infer: standard input: line 2: expected "prompt" (a string) or "ids" (a list)' ]]
-    run -65 --separate-stderr llm-infer -m "$M" --embed --jsonl <<< $'{"prompt": "red"}\n{"id": "b"}\n{"prompt": "dog"}\n[]'
+    run -65 --separate-stderr llm-infer -m "$M" --embed -q --jsonl <<< $'{"prompt": "red"}\n{"id": "b"}\n{"prompt": "dog"}\n[]'
     [[ $stderr == 'llm-infer: standard input: 2 of 4 lines cannot be used, the first: line 2: expected "prompt" (a string) or "ids" (a list)' ]]
     assert_equal "$(jq -c .id <<< "$output")" $'1\n"b"\n3\n4'
     assert_equal "$(jq -c .embedding <<< "${lines[2]}")" "$(llm-infer -m "$M" --embed --jsonl <<< '{"prompt": "dog"}' | jq -c .embedding)"

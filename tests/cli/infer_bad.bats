@@ -16,7 +16,7 @@ setup() {
     refused 2 'one owner' llm-infer -m "$M" --embed --logits -o x "$P"
     refused 2 'expected one prompt' llm-infer -m "$M" Once upon
     refused 2 'expected one prompt' llm-infer -m "$M" -f x "$P"
-    refused 2 '--jsonl does not go with' llm-infer -m "$M" --jsonl --score
+    refused 2 '--jsonl does not go with' llm-infer -m "$M" --jsonl --logits
     refused 2 '--samples goes with' llm-infer -m "$M" --samples 2 --score "$P"
     refused 2 '--trace-queries goes with' llm-infer -m "$M" --trace-queries 2 "$P"
     refused 2 '--kv-keep goes with' llm-infer -m "$M" --kv-keep 2 "$P"
@@ -168,7 +168,7 @@ setup() {
 END
     grep -E 'first|third|last' lines | llm-infer -m "$M" -n 3 --no-timings --jsonl > good
     for how in '--parallel 1' '--parallel 16' '-b 3 --samples 1'; do
-        run -65 --separate-stderr llm-infer -m "$M" -n 3 --no-timings $how --jsonl lines
+        run -65 --separate-stderr llm-infer -m "$M" -q -n 3 --no-timings $how --jsonl lines
         assert_equal "$stderr" 'llm-infer: lines: 3 of 6 lines cannot be used, the first: line 3: expected "prompt" (a string) or "ids" (a list)'
         assert_equal "$(jq -c .id <<< "$output")" $'"first"\n"second"\n"third"\n5\n{"a":[1]}\n"last"'
         assert_equal "$(grep -v '"error"' <<< "$output")" "$(< good)"
@@ -180,7 +180,7 @@ END
     assert_equal "$(wc -l < out)" 6
     for line in '{' '[1]' '{}' '{"prompt": "a", "ids": [1]}' '{"ids": [300]}' '{"ids": ["a"]}' '{"prompt": "a", "top_p": 7}' \
         '{"prompt": "a", "max_tokens": "many"}' '{"prompt": "a", "stop": [""]}' '{"prompt": "a", "stop": 3}' '{"prompt": "a", "prompt": "b"}'; do
-        run -65 --separate-stderr llm-infer -m "$M" -n 3 --jsonl <<< "$line"
+        run -65 --separate-stderr llm-infer -m "$M" -q -n 3 --jsonl <<< "$line"
         [[ $output == '{"id":1,"error":"'*'"}' ]]
         one_line "$output"
         one_line "$stderr"
@@ -188,7 +188,7 @@ END
     done
     run -65 --separate-stderr llm-infer -m "$M" --jsonl <<< "{\"id\": \"long\", \"ids\": [$(seq -s , 1 257)]}"
     [[ $stderr == *'line 1: prompt: expected at most 256 tokens (the context), found 257' && $output == '{"id":"long","error":"prompt: expected at most 256 '* ]]
-    run -65 llm-infer -m "$M" -n 1 --jsonl < <(printf '%.0s{\n' {1..9000}) # more than are kept
+    run -65 llm-infer -q -m "$M" -n 1 --jsonl < <(printf '%.0s{\n' {1..9000}) # more than are kept
     assert_equal "${#lines[@]}" 9001
 }
 

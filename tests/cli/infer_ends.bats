@@ -44,7 +44,7 @@ ended() {
 
 @test "SIGINT, SIGTERM and SIGHUP: whole lines stay on standard output, no file is made" {
     for number in 130 143 129; do
-        ended $number bash -c 'exec llm-infer -m "$0" --jsonl -n 20 <(yes "{\"prompt\": \"The cat\"}") > progress' "$M"
+        ended $number bash -c 'exec llm-infer -q -m "$0" --jsonl -n 20 <(yes "{\"prompt\": \"The cat\"}") > progress' "$M"
         [[ ! -s err ]]
         jq -es 'length > 0 and all(.[]; .finish_reason == "length" or .finish_reason == "stop")' progress > /dev/null
         ended $number bash -c 'exec llm-infer -q -m "$0" -n -1 -c 1000000 --ignore-eos --kv-out c.kv "The cat" > progress' "$M"

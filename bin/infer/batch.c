@@ -1,0 +1,70 @@
+#include "bin/infer/batch.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+#include "base/signals.h"
+
+/* Lines of a regular file that are not blank; 0: unknown. */
+static int64_t count_lines(const struct lines *in)
+{
+    char bytes[1 << 16];
+    uint64_t size;
+    int fd = llm_file_regular(in->file, &size);
+    int64_t n = 0;
+    bool some = false;
+    ssize_t got;
+    for (off_t at = 0; fd >= 0 && (got = pread(fd, bytes, sizeof bytes, at)) > 0; at += got) {
+        for (ssize_t i = 0; i < got; i++) {
+            if (bytes[i] == '\n') {
+                n += some;
+                some = false;
+            } else if (bytes[i] != ' ' && bytes[i] != '\t' && bytes[i] != '\r') {
+                some = true;
+            }
+        }
+    }
+    return n + some;
+}
+
+void batch_begin(struct batch *b, const struct session *s, const struct lines *in)
+{
+    *b = (struct batch){.s = s, .in = in};
+    llm_progress_start(&b->bar, "batch", "items", 0);
+    if (b->bar.on) b->bar.total = count_lines(in);
+    const char *output = s->a->common.output;
+    b->shares = b->bar.on && (!output || strcmp(output, "-") == 0) && isatty(STDOUT_FILENO);
+}
+
+void batch_hide(const struct batch *b)
+{
+    if (b->shares) llm_progress_hide();
+}
+
+void batch_item(struct batch *b, int64_t read, int64_t generated)
+{
+    char note[40];
+    double seconds = llm_now() - b->bar.started;
+    b->items++;
+    b->read += read;
+    b->generated += generated;
+    snprintf(note, sizeof note, "%.0f tokens/s", seconds > 0 ? (double)(b->read + b->generated) / seconds : 0);
+    llm_progress_set(&b->bar, b->items, note);
+}
+
+void batch_end(struct batch *b)
+{
+    double seconds = llm_now() - b->bar.started;
+    const char *output = b->s->a->common.output;
+    bool interrupted = llm_signal_caught(), kept = interrupted && output && strcmp(output, "-") != 0;
+    char generated[40] = "", failed[40] = "";
+    llm_progress_end(&b->bar);
+    if (b->items == 0) return; /* an error says more */
+    if (b->generated > 0) snprintf(generated, sizeof generated, ", %" PRId64 " generated", b->generated);
+    if (b->in->refused > 0) snprintf(failed, sizeof failed, ", %" PRId64 " failed", b->in->refused);
+    llm_note("%s%" PRId64 " item%s, %" PRId64 " tokens read%s in %.2f s (%.1f items/s, %.0f tokens/s)%s%s%s",
+             interrupted ? "interrupted: " : "", b->items, b->items == 1 ? "" : "s", b->read, generated, seconds,
+             seconds > 0 ? (double)b->items / seconds : 0, seconds > 0 ? (double)(b->read + b->generated) / seconds : 0, failed,
+             kept ? "; kept in " : "", kept ? output : "");
+}

@@ -1,0 +1,26 @@
+/* llm-infer --jsonl: what a person is told of a batch: a progress bar on a terminal, and a line at the end. */
+#ifndef LLM_BIN_INFER_BATCH_H
+#define LLM_BIN_INFER_BATCH_H
+
+#include "base/log.h"
+#include "bin/infer/infer.h"
+#include "bin/infer/lines.h"
+
+struct batch {
+    struct llm_progress bar;
+    const struct session *s;
+    const struct lines *in;
+    int64_t items;           /* lines answered, refused ones among them */
+    int64_t read, generated; /* tokens */
+    bool shares;             /* the results go to a terminal too: the bar must not stand in their lines */
+};
+/* After the input was opened. Both are borrowed. */
+void batch_begin(struct batch *b, const struct session *s, const struct lines *in);
+/* Before results are written. */
+void batch_hide(const struct batch *b);
+/* A line was answered, with `read` tokens of it and `generated` tokens behind them. */
+void batch_item(struct batch *b, int64_t read, int64_t generated);
+/* After the last line, or where the batch was interrupted or failed. Says nothing if no line was answered. */
+void batch_end(struct batch *b);
+
+#endif

@@ -1,0 +1,138 @@
+/* --score --jsonl: a text a line, {"id": …, "prompt": …} or {"id": …, "ids": […]}; the sum of its log-probabilities a line. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/buf.h"
+#include "bin/infer/batch.h"
+#include "infer/score.h"
+
+struct run {
+    struct session *s;
+    struct lines in;
+    struct batch batch;
+    const int32_t *ids;      /* of the text at hand */
+    double sum;              /* of the log-probabilities so far, in the order of the tokens */
+    int64_t n;
+    json_t *tokens;          /* with --per-token: a list of objects; else NULL */
+    struct llm_buf out;
+};
+
+/* JSON has no infinities: an impossible token's logarithm is null. */
+static json_t *number(double v)
+{
+    return isfinite(v) ? json_real(v) : json_null();
+}
+
+static int token(void *arg, int64_t i, double log_prob, struct llm_err *e)
+{
+    struct run *r = arg;
+    const struct llm_tokenizer *t = r->s->model->tokenizer;
+    size_t n = 0;
+    r->sum += log_prob;
+    r->n++;
+    if (!r->tokens) return 0;
+    const char *text = t && r->ids[i] < llm_tokenizer_vocab_size(t) ? llm_tokenizer_piece(t, r->ids[i], &n) : NULL;
+    json_t *o = json_object();
+    int bad = !o || json_object_set_new(o, "id", json_integer(r->ids[i])) < 0;
+    if (!bad && text) bad = json_object_set_new(o, "text", llm_json_text(text, n));
+    if (!bad) bad = json_object_set_new(o, "log_prob", number(log_prob));
+    bad |= json_array_append_new(r->tokens, o);
+    return bad ? llm_no_memory(e, "a token") : 0;
+}
+
+/* Tokens of one line's text; what is used up leaves the object. *ids is malloced. */
+static int take_text(const struct run *r, json_t *o, int32_t **ids, size_t *n, struct llm_err *e)
+{
+    json_t *prompt = json_object_get(o, "prompt"), *list = json_object_get(o, "ids");
+    if (json_is_string(prompt) && !list) {
+        if (prompt_encode(r->s, json_string_value(prompt), json_string_length(prompt), ids, n, e) < 0) return llm_in(e, "\"prompt\"");
+    } else if (json_is_array(list) && !prompt) {
+        if (prompt_take_ids(r->s, list, ids, n, e) < 0) return -1;
+    } else {
+        return llm_fail(e, EX_DATAERR, "expected \"prompt\" (a string) or \"ids\" (a list)");
+    }
+    if (prompt_begin(r->s, ids, n, e) < 0 || prompt_end(r->s, ids, n, e) < 0) return -1;
+    json_object_del(o, "prompt");
+    json_object_del(o, "ids");
+    return json_object_get(o, "id") || json_object_set_new(o, "id", json_integer(r->in.number)) == 0 ? 0 : llm_no_memory(e, "an id");
+}
+
+static int put(struct run *r, const json_t *o, struct llm_err *e)
+{
+    r->out.n = 0;
+    if (llm_json_dump(o, &r->out, e) < 0 || llm_buf_put(&r->out, "\n", 1, e) < 0) return -1;
+    batch_hide(&r->batch);
+    if (llm_output_write(r->s->out, r->out.p, r->out.n, e) < 0) return -1;
+    return llm_output_flush(r->s->out, e);
+}
+
+/* "id" first, then what the line carried, then the results. */
+static int put_score(struct run *r, const json_t *line, struct llm_err *e)
+{
+    json_t *o = json_object();
+    int bad = !o || json_object_set(o, "id", json_object_get(line, "id")) < 0 || json_object_update(o, (json_t *)(uintptr_t)line) < 0
+              || json_object_set_new(o, "sum", number(r->sum)) < 0
+              || json_object_set_new(o, "mean", r->n > 0 ? number(r->sum / (double)r->n) : json_null()) < 0
+              || json_object_set_new(o, "tokens", json_integer(r->n)) < 0 || (r->tokens && json_object_set(o, "per_token", r->tokens) < 0);
+    int status = bad ? llm_no_memory(e, "a line of output") : put(r, o, e);
+    json_decref(o);
+    return status;
+}
+
+static int refuse(struct run *r, const json_t *line, const struct llm_err *why, struct llm_err *e)
+{
+    json_t *answer = lines_refuse(&r->in, line, why, e);
+    int status = answer ? put(r, answer, e) : -1;
+    json_decref(answer);
+    return status;
+}
+
+/* 0, 1 when a signal was caught, -1. */
+static int score_line(struct run *r, const char *text, size_t n, struct llm_err *e)
+{
+    struct llm_err why = {0};
+    int32_t *ids = NULL;
+    size_t n_ids = 0;
+    json_t *o = text ? llm_json_parse(text, n, &why) : NULL;
+    int status = o ? 0 : text ? -1 : lines_too_long(&r->in, &why);
+    if (o && !json_is_object(o)) status = llm_fail(&why, EX_DATAERR, "expected an object with \"prompt\"");
+    else if (o) status = take_text(r, o, &ids, &n_ids, &why);
+    if (status < 0 && why.status == EX_DATAERR) {
+        status = refuse(r, o, &why, e);
+    } else if (status < 0) {
+        *e = why;
+        llm_in(e, "%s: line %" PRId64, llm_file_name(r->in.file), r->in.number);
+    } else {
+        r->ids = ids;
+        r->sum = 0;
+        r->n = 0;
+        r->tokens = r->s->a->per_token ? json_array() : NULL;
+        status = llm_score(&r->s->engine, NULL, ids, (int64_t)n_ids, token, r, &why);
+        if (status == 0) status = put_score(r, o, e);
+        else if (status < 0 && why.status == EX_DATAERR) status = refuse(r, o, &why, e);
+        else if (status < 0) *e = why;
+        json_decref(r->tokens);
+    }
+    if (status == 0) batch_item(&r->batch, (int64_t)n_ids, 0);
+    json_decref(o);
+    free(ids);
+    return status;
+}
+
+int run_score_lines(struct session *s, const char *operand, struct llm_err *e)
+{
+    struct run r = {.s = s};
+    const char *text;
+    size_t n;
+    int got = lines_open(&r.in, s->a->file ? s->a->file : operand ? operand : "-", prompt_max_bytes(s), e), status = 0;
+    if (got == 0) batch_begin(&r.batch, s, &r.in);
+    bool begun = got == 0;
+    while (got >= 0 && status == 0 && (got = lines_next(&r.in, &text, &n, e)) > 0) status = score_line(&r, text, n, e);
+    if (begun) batch_end(&r.batch);
+    if (got < 0) status = -1;
+    if (status == 0) lines_summarise(&r.in, &s->refused);
+    lines_close(&r.in);
+    llm_buf_release(&r.out);
+    return status;
+}
