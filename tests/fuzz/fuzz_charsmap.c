@@ -12,7 +12,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     int got = llm_charsmap_check(&map, &e);
     MUST(got == 0 || e.status);
     if (got == 0) {
-        struct llm_norm s = {.flags = LLM_NORM_DUMMY | LLM_NORM_EXTRA | LLM_NORM_ESCAPE, .map = map};
+        struct llm_norm s = {.row = &llm_norm_sentencepiece, .flags = LLM_NORM_DUMMY | LLM_NORM_EXTRA | LLM_NORM_ESCAPE, .map = map};
         struct llm_norm_place at = {.first = true, .last = true, .limit = llm_norm_limit(text)};
         MUST(llm_norm_sentencepiece.run(&s, &at, data + n - text, text, &out, &e) == 0 || e.status == EX_DATAERR);
         at.limit += out.n;
