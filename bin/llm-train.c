@@ -25,6 +25,10 @@ static const struct llm_opt options[] = {
      NULL},
     {0, "base-head-dim", "N", "the width of its heads [that of the model's]", LLM_INT, offsetof(struct args, base_head_dim), 1, 1 << 14, NULL},
     {0, "dropout", "P", "dropout of embeddings, attention and residuals", LLM_REAL, offsetof(struct args, dropout), 0, .999, NULL},
+    {0, "train", "PATTERN", "train only parameters whose names match; may be given several times", LLM_LIST,
+     offsetof(struct args, train), 0, 0, NULL},
+    {0, "freeze", "PATTERN", "leave parameters whose names match as they are stored; may be given several times", LLM_LIST,
+     offsetof(struct args, freeze), 0, 0, NULL},
     {0, NULL, NULL, "Data:", LLM_HEADING, 0, 0, 0, NULL},
     {0, "val", "FILE|SHARE", "validate on FILE, or on the last SHARE of the data", LLM_STR, offsetof(struct args, val), 0, 0, NULL},
     {0, "order", "ORDER|N", "shuffle (epochs), random (windows anywhere), sequential [shuffle]; N: of n-grams [5]", LLM_STR,
@@ -158,6 +162,7 @@ int main(int argc, char **argv)
     llm_config_force(a.common.force_config);
     llm_run_order(&cli, &a);
     if (llm_run_is_ngram(&a)) return run_ngram(&a, (const char *const *)argv + rest, (size_t)(argc - rest));
+    llm_run_patterns(&cli, &a);
     if (llm_run_check(&cli, &a, rest < argc, &e) < 0 || llm_pool_start(a.common.threads, &e) < 0) return llm_report(&e);
     if (a.resume) {
         /* The run's own options first, then what the command line says anew. */

@@ -32,7 +32,7 @@ double llm_measured_peak(enum llm_compute compute)
 int llm_metrics_open(struct llm_metrics *m, const char *path, bool append, const struct llm_trainer *t, struct llm_err *e)
 {
     *m = (struct llm_metrics){.name = path && strcmp(path, "-") == 0 ? "standard output" : path,
-                              .flops_per_token = 6 * llm_model_active_params(&t->model->config)};
+                              .flops_per_token = llm_trainer_flops_per_token(t)};
     if (!path) return 0;
     m->file = strcmp(path, "-") == 0 ? stdout : fopen(path, append ? "a" : "w");
     if (!m->file) return llm_fail_errno(e, EX_CANTCREAT, "%s", path);
@@ -62,6 +62,7 @@ int llm_metrics_step(struct llm_metrics *m, const struct llm_trainer *t, const s
         {"grad_norm", r->grad_norm},
         {"mtp_loss", r->next_loss}, {"router_balance", r->router_balance}, {"router_peak_load", r->router_peak}, {"router_z", r->router_z},
         {"router_dropped", r->router_dropped},
+        {"trained_parameters", t->n_params < t->model->n_params ? llm_trainer_trained(t) : NAN},
         {"tokens", (double)t->tokens}, {"tokens_per_second", rate},
         {"peak_share", m->peak > 0 ? rate * m->flops_per_token / m->peak : NAN}, {"seconds", r->seconds > 0 ? r->seconds : NAN},
         {"activation_bytes", r->activation_bytes},
