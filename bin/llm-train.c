@@ -123,7 +123,7 @@ static const struct llm_cli cli = {
     .usual = "config|set|init|resume|tokenizer|val|stream|objective|steps|batch|context|lr|warmup|schedule|optimizer|precision|save-every|eval-every|"
              "log|plan",
     .options = options,
-    .common = LLM_COMMON_ALL | LLM_COMMON_CONFIG,
+    .common = LLM_COMMON_ALL | LLM_COMMON_TABLE | LLM_COMMON_CONFIG,
     .words = train_words,
     .aliases = train_aliases,
     .foreign = train_foreign,
@@ -141,7 +141,7 @@ static int run_ngram(struct args *a, const char *const *data, size_t n_data)
     struct llm_err e = {0};
     if (llm_pool_start(a->common.threads, &e) < 0 || llm_run_ngram(&cli, a, data, n_data, &e) < 0) return llm_report(&e);
     llm_signal_die();
-    return a->plan && llm_close_stdout(&e) < 0 ? llm_report(&e) : 0;
+    return 0;
 }
 
 static int begin(struct llm_run *run, const struct args *a, const char *const *data, size_t n_data, struct llm_err *e)
@@ -194,7 +194,7 @@ int main(int argc, char **argv)
     llm_run_release(&run);
     if (failed) return llm_report(&e);
     llm_signal_die();
-    bool written = trains && a.common.output && strcmp(a.common.output, "-") == 0; /* and closed, and checked */
+    bool written = !trains || (a.common.output && strcmp(a.common.output, "-") == 0); /* and closed, and checked */
     if (!written && llm_close_stdout(&e) < 0) return llm_report(&e);
     return 0;
 }

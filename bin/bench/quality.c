@@ -36,7 +36,7 @@ const struct llm_cli bench_quality_cli = {
                 "llm-bench quality -m model.llm -c 128 corpus.tok\n"
                 "llm-quantize -t q4_0 model.llm - | llm-bench quality -m - held-out.txt",
     .options = options,
-    .common = LLM_COMMON_THREADS | LLM_COMMON_OUTPUT | LLM_COMMON_JSON | LLM_COMMON_CONFIG,
+    .common = LLM_COMMON_THREADS | LLM_COMMON_OUTPUT | LLM_COMMON_JSON | LLM_COMMON_TABLE | LLM_COMMON_CONFIG,
     .words = bench_quality_words,
     .aliases = bench_quality_aliases,
     .foreign = bench_foreign,

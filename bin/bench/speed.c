@@ -42,7 +42,7 @@ const struct llm_cli bench_speed_cli = {
                 "llm-bench speed -c smollm -t q8_0 -p 512 -n 128 -d 0,1024\n"
                 "llm-bench speed --json -m model.llm -r 10",
     .options = options,
-    .common = LLM_COMMON_THREADS | LLM_COMMON_OUTPUT | LLM_COMMON_JSON | LLM_COMMON_CONFIG,
+    .common = LLM_COMMON_THREADS | LLM_COMMON_OUTPUT | LLM_COMMON_JSON | LLM_COMMON_TABLE | LLM_COMMON_CONFIG,
     .words = bench_speed_words,
     .aliases = bench_speed_aliases,
     .foreign = bench_foreign,

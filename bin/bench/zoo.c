@@ -98,12 +98,12 @@ static bool has_row(const struct sheet *s, const char *name)
     return false;
 }
 
+/* A table without rows is its heading. */
 static int put_header(struct sheet *s, struct llm_err *e)
 {
-    for (size_t i = 0; columns[i]; i++) {
-        if (llm_buf_printf(&s->text, e, "%s%s", i ? "\t" : "", columns[i]) < 0) return -1;
-    }
-    return llm_buf_printf(&s->text, e, "\n");
+    struct llm_table t;
+    llm_table_init(&t, columns);
+    return llm_table_show(&t, LLM_TABLE_TSV, &s->text, e);
 }
 
 static int begin(struct sheet *s, struct llm_err *e)
@@ -132,13 +132,17 @@ static int put_line(struct sheet *s, const char *name, const struct llm_cost *co
                     double nats, double bits, struct llm_err *e)
 {
     size_t at = s->text.n;
-    int r = llm_buf_printf(&s->text, e, "%s\t", name);
+    struct llm_table t;
     const double numbers[] = {cost ? cost->params : NAN, cost ? cost->active_params : NAN, flops, tokens, rate, bytes[0], bytes[1], nats, bits};
-    for (size_t i = 0; r == 0 && i < sizeof numbers / sizeof *numbers; i++) {
-        const char *end = columns[i + 2] ? "\t" : "\n";
-        if (isnan(numbers[i])) r = llm_buf_printf(&s->text, e, "-%s", end);
-        else r = llm_buf_printf(&s->text, e, i < 7 ? "%.0f%s" : "%.4f%s", numbers[i], end);
+    llm_table_init(&t, columns);
+    t.no_heading = true;
+    llm_table_text(&t, name);
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        if (i < 7 || isnan(numbers[i])) llm_table_count(&t, numbers[i]);
+        else llm_table_printed(&t, numbers[i], LLM_NUMBER_FIXED, 4);
     }
+    int r = llm_table_show(&t, LLM_TABLE_TSV, &s->text, e);
+    llm_table_release(&t);
     if (r < 0) return -1;
     struct llm_output *o = s->stream ? s->stream : llm_output_open(s->a->common.output, false, e);
     if (!o) return -1;

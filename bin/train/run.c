@@ -308,9 +308,9 @@ int llm_run_go(struct llm_run *r, const struct args *a, struct llm_err *e)
     struct llm_trainer *t = &r->trainer;
     if (a->plan) {
         struct llm_plan plan;
-        return llm_plan_make(&plan, &r->config, r->model, &a->o, e) < 0 ? -1 : llm_plan_print(&plan, stdout, a->common.json, e);
+        return llm_plan_make(&plan, &r->config, r->model, &a->o, e) < 0 ? -1 : llm_plan_print(&plan, llm_table_form(&a->common), e);
     }
-    if (a->gradcheck) return llm_gradcheck_print(t, stdout, e);
+    if (a->gradcheck) return llm_gradcheck_print(t, llm_table_form(&a->common), e);
     int counted = a->ngram_bar ? llm_run_ngram_bar(t, a, e) : 0;
     if (counted != 0) return counted < 0 ? -1 : 0;
     if (llm_metrics_open(&metrics, a->log, a->resume != NULL, t, e) < 0) return -1;

@@ -317,6 +317,7 @@ int llm_cli_parse(const struct llm_cli *cli, void *args, int argc, char **argv)
     while (p.next < argc) p.operands[p.n_operands++] = argv[p.next++];
     memcpy(argv + p.n_options + 1, p.operands, (size_t)p.n_operands * sizeof *p.operands);
     free(p.operands);
+    if ((cli->common & LLM_COMMON_TABLE) && p.args->json && p.args->format) llm_usage(cli, "--json and --format: only one of them");
     llm_verbosity = p.args->quiet ? -1 : p.args->verbose ? 1 : 0;
     return p.n_options + 1;
 }

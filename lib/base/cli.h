@@ -38,11 +38,14 @@ struct llm_common {
     const char *output;   /* -o; NULL or "-": stdout */
     int quiet, verbose, json;
     int force_config;     /* --force-config; see llm_config_force */
+    int format;           /* --format, an index into LLM_TABLE_FORMS */
     int64_t seed;
     int seed_given;
 };
 /* Which common options a program shows and takes. -h, -V, -q, -v always. */
-enum { LLM_COMMON_THREADS = 1, LLM_COMMON_OUTPUT = 2, LLM_COMMON_SEED = 4, LLM_COMMON_JSON = 8, LLM_COMMON_ALL = 15, LLM_COMMON_CONFIG = 16 };
+enum { LLM_COMMON_THREADS = 1, LLM_COMMON_OUTPUT = 2, LLM_COMMON_SEED = 4, LLM_COMMON_JSON = 8, LLM_COMMON_ALL = 15, LLM_COMMON_CONFIG = 16,
+       LLM_COMMON_TABLE = 32 /* --format */ };
+#define LLM_TABLE_FORMS "auto|tsv|aligned|json|csv|md"
 
 /* Words that come from a table elsewhere (objectives, dtypes, presets): `word(i)` is the name in row i, NULL after the last row. */
 struct llm_words {

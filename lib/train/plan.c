@@ -131,7 +131,7 @@ int llm_plan_make(struct llm_plan *p, const struct llm_config *c, const struct l
     return 0;
 }
 
-int llm_plan_print(const struct llm_plan *p, FILE *out, int json, struct llm_err *e)
+int llm_plan_print(const struct llm_plan *p, enum llm_table_form form, struct llm_err *e)
 {
     enum { COUNT, TIME };
     const struct { const char *key; double v; int kind; } rows[] = {
@@ -142,11 +142,13 @@ int llm_plan_print(const struct llm_plan *p, FILE *out, int json, struct llm_err
         {"tokens_per_step", p->tokens_per_step, COUNT}, {"flops_per_step", p->flops_per_step, COUNT}, {"step_seconds", p->step_seconds, TIME},
         {"seconds", p->seconds, TIME}, {"peak_flops_per_second", p->peak, COUNT},
     };
+    const char *columns[sizeof rows / sizeof *rows + 1] = {NULL};
+    struct llm_table t, *tables[] = {&t};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) columns[i] = rows[i].key;
+    llm_table_init(&t, columns);
+    t.record = t.no_heading = t.as_shown = t.spaced = true;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        int digits = rows[i].kind == TIME && rows[i].v < 1e6 ? 6 : 0;
-        if (json) fprintf(out, "%s\"%s\": %.*f", i ? ", " : "{", rows[i].key, digits, rows[i].v);
-        else fprintf(out, "%s\t%.*f\n", rows[i].key, digits, rows[i].v);
+        llm_table_printed(&t, rows[i].v, LLM_NUMBER_FIXED, rows[i].kind == TIME && rows[i].v < 1e6 ? 6 : 0);
     }
-    if (json) fprintf(out, "}\n");
-    return ferror(out) ? llm_fail_errno(e, EX_IOERR, "standard output") : 0;
+    return llm_tables_print(NULL, form, tables, 1, e);
 }

@@ -3,7 +3,7 @@
 #ifndef LLM_TRAIN_PLAN_H
 #define LLM_TRAIN_PLAN_H
 
-#include <stdio.h>
+#include "io/table.h"
 #include "model/model.h"
 #include "train/options.h"
 
@@ -17,7 +17,7 @@ struct llm_plan {
 /* `m`: the model that the run begins from, whose frozen parameters stay in their types; NULL: a new one. */
 int llm_plan_make(struct llm_plan *p, const struct llm_config *c, const struct llm_model *m, const struct llm_train_options *o, struct llm_err *e)
     LLM_MUST_CHECK;
-/* TSV for people and awk, or one JSON object. */
-int llm_plan_print(const struct llm_plan *p, FILE *out, int json, struct llm_err *e) LLM_MUST_CHECK;
+/* To standard output: a line "name, value" for each number, or one JSON object. */
+int llm_plan_print(const struct llm_plan *p, enum llm_table_form form, struct llm_err *e) LLM_MUST_CHECK;
 
 #endif

@@ -206,6 +206,25 @@ size_of() {
     refused 2 'two inputs' llm-kvinspect diff - -
 }
 
+@test "tables in every form: --format, and aligned columns on a terminal" {
+    need_tool script
+    llm-kvinspect size "$KV" > tsv
+    llm-kvinspect size --format tsv "$KV" | cmp - tsv
+    llm-kvinspect size --json "$KV" > json
+    llm-kvinspect size --format json "$KV" | cmp - json
+    tr '\t' ',' < tsv | sed 's/$/\r/' > csv
+    llm-kvinspect size --format csv "$KV" | cmp - csv
+    run -0 llm-kvinspect size --format md "$KV"
+    [[ ${lines[0]} == '| type | here | '* && ${lines[1]} == '|---|---|---:|'* && ${lines[2]} == '| f32 | yes | 256 | 512 |'* ]]
+    llm-kvinspect size --format aligned "$KV" > aligned
+    grep -qE '^f32 +yes +256 B +512 B +35.00 KiB' aligned
+    script -qec "llm-kvinspect size $KV" /dev/null < /dev/null | tr -d '\r' | cmp - aligned
+    script -qec "llm-kvinspect $KV" /dev/null < /dev/null | grep -qE '^bytes +35.00 KiB'
+    llm-kvinspect --format csv "$KV" | grep -q '^tokens,70'
+    refused 2 '--format' llm-kvinspect size --format xml "$KV"
+    refused 2 '--json and --format' llm-kvinspect size --json --format csv "$KV"
+}
+
 @test "bad input: one line, the right status, nothing printed" {
     refused 66 'No such file' llm-kvinspect absent.kv
     refused 66 '' llm-kvinspect .
