@@ -29,7 +29,7 @@ static const struct llm_opt options[] = {
     {0, "planes", "on|off", "split floating point numbers into byte planes in .llm [on]", LLM_CHOICE, AT(planes), 0, 0, "on|off"},
     {0, "split-max-size", "SIZE", "write GGUF in parts of at most SIZE bytes: OUT-00001-of-0000N.gguf", LLM_SIZE, AT(max_bytes), 1, 1e18, NULL},
     {0, "split-max-tensors", "N", "write GGUF in parts of at most N tensors", LLM_INT, AT(max_tensors), 1, 1 << 30, NULL},
-    {0, "report", "FILE", "write the table of errors to FILE [standard error with -v]", LLM_STR, AT(report), 0, 0, NULL},
+    {0, "report", "FILE", "write the table of errors to FILE [standard error with -v]", LLM_OUTPUT, AT(report), 0, 0, NULL},
     {0}};
 
 static const struct llm_cli cli = {
@@ -40,7 +40,7 @@ static const struct llm_cli cli = {
                 "llm-quantize -t q4_0 --except '*embed*' --report report.tsv model.llm small.safetensors\n"
                 "llm-quantize -t keep model.llm model.gguf\n"
                 "llm-quantize -t q8_0 model.llm - | llm-infer -m - --score -f held-out.txt",
-    .options = options,
+    .options = options, .operands = LLM_OPERANDS_IN_OUT,
     .common = LLM_COMMON_THREADS | LLM_COMMON_JSON | LLM_COMMON_TABLE | LLM_COMMON_CONFIG,
     .words = quantize_words,
     .aliases = quantize_aliases,

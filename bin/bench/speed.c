@@ -21,7 +21,7 @@ struct args {
 enum { UNSET = -1, MAX_NUMBERS = 16 };
 
 static const struct llm_opt options[] = {
-    {'m', "model", "MODEL", "the model", LLM_STR, AT(model), 0, 0, NULL},
+    {'m', "model", "MODEL", "the model", LLM_INPUT, AT(model), 0, 0, NULL},
     {'c', "config", "CONFIG", "instead: a preset or config.json, with random weights", LLM_STR, AT(config), 0, 0, NULL},
     {0, "set", "KEY=VALUE", "change the configuration of -c; may be given several times", LLM_LIST, AT(set), 0, 0, NULL},
     {'t', "type", "TYPE", "convert the weights first: %w [as they are; with -c: bf16]", LLM_CHOICE, AT(type), 0, 0, NULL},

@@ -25,10 +25,10 @@ struct args {
 #define AT(field) offsetof(struct args, field)
 
 static const struct llm_opt options[] = {
-    {'T', "tokenizer", "FILE", "the tokenizer that made the data", LLM_STR, AT(tokenizer), 0, 0, NULL},
+    {'T', "tokenizer", "FILE", "the tokenizer that made the data", LLM_INPUT, AT(tokenizer), 0, 0, NULL},
     {0, "flops", "N", "arithmetic of each row's training [5e13]", LLM_REAL, AT(flops), 1, 1e21, NULL},
     {0, "only", "NAME", "this row alone; may be given several times", LLM_LIST, AT(only), 0, 0, NULL},
-    {0, "val", "FILE|SHARE", "validate on FILE, or on the last SHARE of the data [0.1]", LLM_STR, AT(val), 0, 0, NULL},
+    {0, "val", "FILE|SHARE", "validate on FILE, or on the last SHARE of the data [0.1]", LLM_INPUT, AT(val), 0, 0, NULL},
     {'b', "batch", "N", "rows of a step [16]", LLM_INT, AT(batch), 1, 65536, NULL},
     {0, "context", "N", "tokens of a row [128]", LLM_INT, AT(context), 1, 1 << 20, NULL},
     {0, "lr", "RATE", "learning rate, instead of each row's own", LLM_REAL, AT(lr), 0, 10, NULL},
@@ -42,7 +42,7 @@ const struct llm_cli bench_zoo_cli = {
     .usage = "-T TOK [OPTION]... DATA...",
     .examples = "llm-bench zoo -T tok.json -o zoo.tsv corpus.tok\n"
                 "llm-bench zoo -T tok.json --flops 1e12 --only llama --only moe corpus.tok",
-    .options = options,
+    .options = options, .operands = LLM_OPERANDS_INPUT,
     .common = LLM_COMMON_THREADS | LLM_COMMON_OUTPUT,
     .foreign = bench_foreign,
 };

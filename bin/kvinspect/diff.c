@@ -16,7 +16,7 @@ static const struct llm_opt options[] = {PICTURE_OPTIONS(struct args, picture), 
 const struct llm_cli kv_diff_cli = {.name = "llm-kvinspect diff",
                                     .summary = "how two caches differ, head by head; status 1 when they do",
                                     .usage = "[OPTION]... A B",
-                                    .options = options,
+                                    .options = options, .operands = LLM_OPERANDS_INPUT,
                                     .examples = "llm-kvinspect diff f32.kv q8_0.kv",
                                     .common = LLM_COMMON_OUTPUT | LLM_COMMON_JSON | LLM_COMMON_TABLE | LLM_COMMON_CONFIG | LLM_COMMON_THREADS};
 

@@ -18,7 +18,8 @@ static const struct llm_opt options[] = {
     {0}};
 const struct llm_cli kv_heads_cli = {
     .name = "llm-kvinspect heads", .summary = "norms of keys and values, and where traced queries look, head by head", .usage = "[OPTION]... [FILE]",
-    .options = options, .examples = "llm-kvinspect heads cache.kv\nllm-kvinspect heads --png attention.png --map attention -T model.llm cache.kv",
+    .options = options, .operands = LLM_OPERANDS_INPUT,
+    .examples = "llm-kvinspect heads cache.kv\nllm-kvinspect heads --png attention.png --map attention -T model.llm cache.kv",
     .common = LLM_COMMON_OUTPUT | LLM_COMMON_JSON | LLM_COMMON_TABLE | LLM_COMMON_CONFIG | LLM_COMMON_THREADS};
 
 static const char *const columns[] = {"layer", "head", "kv_head", "k_norm", "k_norm_sd", "k_norm_first", "v_norm", "v_norm_sd", "v_norm_first",

@@ -25,8 +25,8 @@ struct picture_args {
     int scale;
 };
 #define PICTURE_OPTIONS(type, field)                                                                                                                \
-    {0, "png", "FILE", "also draw a heat map: a row for each head, a column for each token", LLM_STR, offsetof(type, field.png), 0, 0, NULL},       \
-    {'T', "tokenizer", "TOK", "label the columns of the heat map with the texts of tokens: a tokenizer or a model", LLM_STR,                        \
+    {0, "png", "FILE", "also draw a heat map: a row for each head, a column for each token", LLM_OUTPUT, offsetof(type, field.png), 0, 0, NULL},    \
+    {'T', "tokenizer", "TOK", "label the columns of the heat map with the texts of tokens: a tokenizer or a model", LLM_INPUT,                      \
      offsetof(type, field.tokenizer), 0, 0, NULL},                                                                                                  \
     {0, "scale", "WHAT", "scale of the heat map's colours; auto: logarithmic if few numbers outshine all others [auto]", LLM_CHOICE,                \
      offsetof(type, field.scale), 0, 0, "auto|linear|log"}

@@ -7,7 +7,7 @@
 
 /* Rows for the common options, in the order of --help. `bit` 0: every program has it. */
 static const struct { struct llm_opt opt; int bit; } common[] = {
-    {{'o', "output", "FILE", "write to FILE [standard output]", LLM_STR, offsetof(struct llm_common, output), 0, 0, NULL}, LLM_COMMON_OUTPUT},
+    {{'o', "output", "FILE", "write to FILE [standard output]", LLM_OUTPUT, offsetof(struct llm_common, output), 0, 0, NULL}, LLM_COMMON_OUTPUT},
     {{'j', "threads", "N", "use N threads [the CPUs allowed]", LLM_INT, offsetof(struct llm_common, threads), 1, 256, NULL}, LLM_COMMON_THREADS},
     {{0, "seed", "N", "seed of the random numbers [0]", LLM_INT, offsetof(struct llm_common, seed), 0, 9e18, NULL}, LLM_COMMON_SEED},
     {{0, "json", NULL, "print JSON", LLM_FLAG, offsetof(struct llm_common, json), 0, 0, NULL}, LLM_COMMON_JSON},

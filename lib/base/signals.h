@@ -21,5 +21,7 @@ void llm_signal_die(void);
  * Returns a slot, or -1 when all are taken. */
 int llm_signal_unlink_add(const char *path);
 void llm_signal_unlink_drop(int slot);
+/* Removes all of them now, for a handler that ends the process. */
+void llm_signal_unlink_all(void);
 
 #endif

@@ -10,6 +10,8 @@
 #include <unistd.h>
 
 #include "base/buf.h"
+#include "base/fault.h"
+#include "base/paths.h"
 #include "base/signals.h"
 #include "base/utf8.h"
 
@@ -33,7 +35,10 @@ static int write_all(struct llm_output *o, const void *p, size_t n, struct llm_e
     while (n) {
         ssize_t got = write(o->fd, p, n);
         if (got < 0 && errno == EINTR) continue;
-        if (got < 0) return llm_fail_errno(e, EX_IOERR, "%s: cannot write", o->name);
+        if (got < 0) {
+            if (errno == EFAULT) llm_fault_touch(p, n); /* the bytes are of a mapped file that has shrunk */
+            return llm_fail_errno(e, EX_IOERR, "%s: cannot write", o->name);
+        }
         p = (const char *)p + got;
         n -= (size_t)got;
     }
@@ -69,27 +74,14 @@ static mode_t default_mode(void)
 /* Where the path really leads: links followed, also one whose end does not exist yet. NULL: see `e`. */
 static char *resolve(const char *path, struct llm_err *e)
 {
-    char link[PATH_MAX], next[PATH_MAX];
-    if (snprintf(link, sizeof link, "%s", path) >= (int)sizeof link) {
-        llm_fail(e, EX_CANTCREAT, "%s: name too long", path);
+    char full[PATH_MAX];
+    if (llm_path_resolve(path, full) < 0) {
+        llm_fail_errno(e, EX_CANTCREAT, "%s", path);
         return NULL;
     }
-    for (int hops = 0; hops < 40; hops++) {
-        ssize_t n = readlink(link, next, sizeof next - 1);
-        if (n < 0) {
-            char *copy = strdup(link);
-            if (!copy) llm_no_memory(e, path);
-            return copy;
-        }
-        next[n] = 0;
-        char *slash = strrchr(link, '/');
-        size_t dir = next[0] == '/' || !slash ? 0 : (size_t)(slash - link) + 1;
-        if (dir + (size_t)n >= sizeof link) break;
-        memcpy(link + dir, next, (size_t)n + 1);
-    }
-    errno = ELOOP;
-    llm_fail_errno(e, EX_CANTCREAT, "%s", path);
-    return NULL;
+    char *copy = strdup(full);
+    if (!copy) llm_no_memory(e, path);
+    return copy;
 }
 
 static int open_target(struct llm_output *o, const char *path, struct llm_err *e)
@@ -111,6 +103,7 @@ static int open_target(struct llm_output *o, const char *path, struct llm_err *e
 struct llm_output *llm_output_open(const char *path, bool binary, struct llm_err *e)
 {
     bool is_stdout = !path || strcmp(path, "-") == 0;
+    if (!is_stdout && llm_paths_check_output(path, e) < 0) return NULL;
     struct llm_output *o = llm_calloc(1, sizeof *o, is_stdout ? "output" : path, e);
     if (!o) return NULL;
     o->fd = is_stdout ? STDOUT_FILENO : -1;
