@@ -127,8 +127,25 @@ killed() {
     [[ $(ls -A here) == out ]]
 }
 
-@test "kill -9: the target as it was" {
+@test "kill -9: the target as it was; what was left is removed by the next run on that output, but nothing of a run that lives" {
+    local pid left
     killed KILL 137
+    killed KILL 137
+    left=$(cd here && echo out.llm-tmp-*)
+    [[ $left == out.llm-tmp-?????? ]] || fail "expected one file of the last run, found $left"
+    mkfifo more
+    llm-tokenize encode -j 1 --text -T "$BATS_FILE_TMPDIR/tok.json" -o here/out more 9>&- &
+    pid=$!
+    exec 9> more
+    cat text >&9
+    [[ $(echo here/out.llm-tmp-*) != *"$left"* && -e $(echo here/out.llm-tmp-*) ]]
+    touch here/other.llm-tmp-abcdef here/out.llm-tmp-abcdefg here/out.llm-tmp-abcde
+    llm-tokenize encode --text -T "$BATS_FILE_TMPDIR/tok.json" -o here/out text
+    [[ -e $(echo here/out.llm-tmp-??????) ]]
+    exec 9>&-
+    wait "$pid"
+    assert_equal "$(cd here && echo *)" "other.llm-tmp-abcdef out out.llm-tmp-abcde out.llm-tmp-abcdefg"
+    llm-tokenize encode --text -T "$BATS_FILE_TMPDIR/tok.json" text | cmp - here/out
 }
 
 @test "a limit of file size: 74, the target as it was" {

@@ -74,7 +74,7 @@ shrank() {
 @test "llm-infer: a model that shrinks before a prompt comes" {
     llm-infer -q --precision f32 -m model.safetensors --jsonl -n 4 -o out < pipe 2> said 7>&- &
     echo '{"prompt": "the red cat"}' >&7
-    until_true compgen -G 'out.tmp*' > /dev/null
+    until_true compgen -G 'out.llm-tmp-*' > /dev/null
     : > model.safetensors
     echo '{"prompt": "the old dog sees the hen"}' >&7
     exec 7<&-
