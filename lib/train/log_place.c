@@ -73,8 +73,8 @@ static int find(struct reading *r, int64_t step, uint64_t hash, struct llm_log_p
     }
     bool begins_after = r->last_step < 0 && (r->first_step < 0 || r->first_step == step + 1);
     if (r->last_step == step || begins_after) return 0;
-    return llm_fail(e, EX_DATAERR, "%s: expected a log with step %" PRId64 ", where the run is resumed, found none; another --log begins anew", r->path,
-                    step);
+    return llm_fail(e, EX_DATAERR, "%s: expected a log with step %" PRId64 ", where the run is resumed, found none; another --log begins anew",
+                    r->path, step);
 }
 
 int llm_log_find(const char *path, int64_t step, uint64_t hash, struct llm_log_place *place, struct llm_err *e)

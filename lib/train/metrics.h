@@ -16,7 +16,8 @@ struct llm_metrics {
     json_t *late;           /* that line; NULL */
 };
 /* `path` NULL: none; "-": stdout. `resumed`: a regular file is continued where the trainer's step is: the line there must have the trainer's
- * hash, and what follows it is cut off. Fails (65) if the file is of another run; it is then unchanged. Measures the peak (some tens of milliseconds). */
+ * hash, and what follows it is cut off. Fails (65) if the file is of another run; it is then unchanged. Measures the peak (some tens of
+ * milliseconds). */
 int llm_metrics_open(struct llm_metrics *m, const char *path, bool resumed, const struct llm_trainer *t, struct llm_err *e) LLM_MUST_CHECK;
 /* val_loss NaN: none at this step. Visible at once. A line that has an evaluation alone completes the line of its step in a log that is
  * continued, if that has none. */
