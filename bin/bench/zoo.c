@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include "base/buf.h"
 #include "base/log.h"
+#include "base/progress.h"
 #include "base/signals.h"
 #include "bin/bench/bench.h"
 #include "cpu/pool.h"

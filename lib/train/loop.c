@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include "base/fault.h"
 #include "base/log.h"
+#include "base/progress.h"
 #include "base/signals.h"
 #include "cpu/profile.h"
 
