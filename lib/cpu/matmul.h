@@ -1,5 +1,5 @@
-/* Matrix products over all threads, in the canonical order (DESIGN 3): an output element's order of summation depends on K, the dtypes and
- * the instruction set alone, never on M, N, threads or batch. So a token's row comes out with the same bits alone (decoding), in a
+/* Matrix products over all threads, in the canonical order (lib/README.md, Canonical order): the order in which an output element's terms are added
+ * depends on K, the dtypes and the instruction set alone, never on M, N, threads or batch. So a token's row has the same bits alone (decoding), in a
  * prompt (prefill) and in a batch.
  *
  * Compute types: F32 (all operands F32, FMA), BF16 (operands rounded to BF16 to nearest even, FP32 accumulation), and int8 for

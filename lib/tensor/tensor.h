@@ -1,4 +1,5 @@
-/* Tensors, parameters and the context in which operations run: eager, recorded on a tape when gradients are wanted (DESIGN 3).
+/* Tensors, parameters and the context in which operations run: eager, recorded on a tape when gradients are wanted
+ * (lib/README.md, Memory: who owns what).
  *
  * Activations are matrices [tokens, width] of F32. Memory is last-in-first-out: outputs and what a backward needs lie on the arena `acts`
  * in the order of the forward; backward walks the tape and pops as it goes; gradients of activations live on `grads`.

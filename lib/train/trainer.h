@@ -96,7 +96,7 @@ enum llm_save_as {
     LLM_SAVE_SAFETENSORS       /* the model alone, unpacked */
 };
 int llm_trainer_save(struct llm_trainer *t, const char *path, enum llm_save_as as, struct llm_err *e) LLM_MUST_CHECK;
-/* From a model that llm_train saved: options, and where its data was. `m->training` must not be NULL. */
+/* From a model that llm_trainer_save wrote: options, and where its data was. `m->training` must not be NULL. */
 int llm_state_options(const struct llm_model *m, struct llm_train_options *o, struct llm_err *e) LLM_MUST_CHECK;
 /* Borrowed from m->training: paths of the data and the validation's (NULL: none). The list is the caller's to free. */
 int llm_state_data(const struct llm_model *m, const char ***paths, size_t *n_paths, const char **val, struct llm_err *e) LLM_MUST_CHECK;
