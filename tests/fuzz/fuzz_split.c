@@ -13,7 +13,7 @@ static unsigned char known[0x110000]; /* 1: the Unicode tables of PCRE2 and ours
 static struct llm_regex_state *compile(const char *pattern)
 {
     struct llm_err e = {0};
-    struct llm_regex *r = llm_regex_create(pattern, &e);
+    struct llm_regex *r = llm_regex_create(pattern, "pattern", &e);
     MUST(r);
     struct llm_regex_state *m = llm_regex_state_create(r, &e);
     MUST(m);
