@@ -90,7 +90,7 @@ one_line() {
 # nothing_left [FILE]: no temporary file stands beside FILE (the current folder when not given).
 nothing_left() {
     local found
-    found=$(find "${1:-.}" -name '*.tmp*' -o -name '*llm-tmp-*' -o -name '.llm-*' | head)
+    found=$(find "${1:-.}" -name '.*.tmp*' -o -name '*.tmp*' -o -name '.llm-*' | head)
     [[ -z $found ]] || fail "left behind: $found"
 }
 
@@ -106,6 +106,26 @@ refused() {
     nothing_left
 }
 
+# near A B TOLERANCE: two numbers differ by at most TOLERANCE · |B|. What is no number (null, nan, nothing) is near nothing.
+near() {
+    echo "$1 $2" | apart 0 "$3" || fail "expected $2 within $3 of its size, found $1"
+}
+
+# near_lines FILE FILE BOUND: two files of as many numbers, one a line and at least one, whose lines differ by at most BOUND.
+near_lines() {
+    paste "$1" "$2" > "$BATS_TEST_TMPDIR/pairs"
+    apart "$3" 0 < "$BATS_TEST_TMPDIR/pairs" || fail "expected the second of two numbers within $3, found $(head -n 40 "$BATS_TEST_TMPDIR/pairs")"
+}
+
+# apart ABSOLUTE RELATIVE: stdin has pairs of numbers, at least one, the second of each expected; fails if any two differ by more.
+apart() {
+    awk -v absolute="$1" -v relative="$2" '
+        function number(s) { return s ~ /^[-+]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][-+]?[0-9]+)?$/ }
+        NF != 2 || !number($1) || !number($2) { bad = 1; next }
+        { d = $1 - $2; size = $2 < 0 ? -$2 : $2; if ((d < 0 ? -d : d) > absolute + relative * size) bad = 1 }
+        END { exit bad || NR == 0 }'
+}
+
 # sentences N: N lines of made-up English, the same at each call.
 sentences() {
     awk -v n="$1" 'BEGIN { split("red green small old quick", a); split("cat dog bird fish hen", b); split("sees likes hears follows", v)
@@ -118,6 +138,13 @@ sentences_tokens() {
     llm-tokenize train --vocab-size 280 -o tok.json text
     llm-tokenize encode -T tok.json --lines -o data.tok text
     export F=$PWD
+}
+
+# steps_done MODEL: how many steps the run has made that MODEL goes on with.
+steps_done() {
+    local length
+    length=$(zstd -qdc "$1" | head -c 8 | od -An -tu8)
+    zstd -qdc "$1" | tail -c +9 | head -c $((length)) | jq -e '.__metadata__["llm.training"] | fromjson.step'
 }
 
 # hashes LOG: of the parameters after each step that LOG tells of.

@@ -1,4 +1,3 @@
-#include "base/log.h"
 #include "bin/infer/batch.h"
 
 #include <inttypes.h>

@@ -37,7 +37,7 @@ END
 runs() {
     llm-infer -q -m "$1" --temp 0 -n 5 "Once upon" > text
     [[ -s text ]]
-    llm-infer -q -m "$1" --score "Once upon" | awk -F '\t' '!($3 < 0) {exit 1} END {exit NR < 2}'
+    llm-infer -q -m "$1" --score "Once upon" | awk -F '\t' '!($3 ~ /^-[0-9]/) {bad = 1} END {exit bad || NR < 2}'
 }
 
 @test "a folder whose vocabulary is smaller than the embedding runs; of one that is larger the ids beyond are refused" {

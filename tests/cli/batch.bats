@@ -76,7 +76,7 @@ total() {
     script -qec "llm-infer -m '$M' -j 1 --jsonl -n 20 --no-timings many.jsonl" /dev/null < /dev/null > shown
     run -0 grep -c $'\rbatch \\[.* left, .* tokens/s' shown
     # results stand on lines of their own: only the code that erases may come before
-    run -0 awk '/"finish_reason"/ { n++; sub(/.*\033\[K/, ""); if (substr($0, 1, 1) != "{") { print; exit 1 } } END { exit n != 40 }' shown
+    run -0 awk '/"finish_reason"/ { n++; sub(/.*\033\[K/, ""); if (substr($0, 1, 1) != "{") { print; bad = 1 } } END { exit bad || n != 40 }' shown
     script -qec "llm-infer -q -m '$M' -j 1 --jsonl -n 2 -o out many.jsonl" /dev/null < /dev/null > shown
     [[ ! -s shown ]]
 }

@@ -54,7 +54,7 @@ setup() {
     run -0 llm-infer -m m.llm --classify "dog awful hen"
     assert_equal "$(cut -f 1 <<< "${lines[0]}")" neg
     assert_equal "$(cut -f 1 <<< "$output" | sort | tr '\n' ' ')" "neg none pos "
-    awk -F'\t' '{ s += $2; if (NR > 1 && $2 > before) exit 1; before = $2 } END { exit !(s > .99999 && s < 1.00001) }' <<< "$output"
+    awk -F'\t' '{ s += $2; if (NR > 1 && $2 > before) bad = 1; before = $2 } END { exit bad || !(s > .99999 && s < 1.00001) }' <<< "$output"
     printf '{"id": "a", "prompt": "red lovely cat dog"}\n{"id": "b", "prompt": "red plain fish hen"}\n' > lines
     run -0 llm-infer -q -m m.llm --classify --jsonl lines
     assert_equal "$(jq -r .label <<< "$output" | tr '\n' ' ')" "pos none "

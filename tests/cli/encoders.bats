@@ -39,7 +39,8 @@ below() {
     llm-infer -m "$M" --embed "$(jq -r '.[2].prompt' "$M/expected.json")" > one.llmt
     header=$(od -An -N8 -tu8 one.llmt | tr -d ' ')
     tail -c +$((8 + header + 1)) one.llmt | head -c 96 | od -An -v -w4 -tf4 > found
-    sed -n 3p all | jq '.[]' | paste - found | awk '{d = $1 - $2; if (d < 0) d = -d; if (d > 1e-7) exit 1} END {if (NR != 24) exit 1}'
+    assert_equal "$(wc -l < found)" 24
+    near_lines found <(sed -n 3p all | jq '.[]') 1e-7
 }
 
 @test "lines carry their members along; a model of next tokens embeds lines too" {
@@ -49,8 +50,8 @@ below() {
     echo '{"prompt": "Once upon a time"}' | llm-infer -m "$D" --embed --jsonl | jq '.embedding[]' > line
     llm-infer -m "$D" --embed "Once upon a time" > one.llmt
     header=$(od -An -N8 -tu8 one.llmt | tr -d ' ')
-    tail -c +$((8 + header + 1)) one.llmt | head -c "$((4 * $(wc -l < line)))" | od -An -v -w4 -tf4 | paste - line \
-        | awk '{d = $1 - $2; if (d < 0) d = -d; if (d > 1e-6) exit 1}'
+    tail -c +$((8 + header + 1)) one.llmt | head -c "$((4 * $(wc -l < line)))" | od -An -v -w4 -tf4 > found
+    near_lines found line 1e-6
 }
 
 @test "normalising: by length, by sum, by the largest, not at all" {

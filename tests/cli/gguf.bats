@@ -27,7 +27,7 @@ refused() {
         run -0 --separate-stderr llm-infer -m "$M" --precision f32 --temp 0 -n "$n" --ids "$(jq -r ".cases[$number].ids | join(\" \")" "$golden")"
         assert_output "$(jq -r ".cases[$number] | .greedy_ids[(.ids | length):] | join(\" \")" "$golden")"
         llm-infer -m "$M" --precision f32 --score "$prompt" > scores.tsv
-        jq ".cases[$number].nll[]" "$golden" | paste - <(cut -f3 scores.tsv) | awk '{ d = $1 + $2; if (d < 0) d = -d; if (d > 2e-4) exit 1 } END { exit NR < 4 }'
+        near_lines <(cut -f3 scores.tsv) <(jq ".cases[$number].nll[] | -." "$golden") 2e-4
     done
     cat "$M" | llm-infer -m - --precision f32 --score "$prompt" > piped.tsv
     cmp scores.tsv piped.tsv

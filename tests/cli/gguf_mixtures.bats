@@ -25,11 +25,6 @@ logits() {
     data message
 }
 
-# near FILE FILE: log-probabilities a line
-near() {
-    paste "$1" "$2" | awk '{d = $1 - $2; if (d > 1e-5 || d < -1e-5) exit 1} END {exit NR < 4}'
-}
-
 score() {
     llm-infer -q -m "$1" --precision f32 --score "Once upon a time there was" | cut -f3
 }
@@ -40,7 +35,7 @@ round() {
     llm-quantize -q -t "$1" tiny.llm a.gguf
     score a.llm > want
     score a.gguf > found
-    near want found
+    near_lines found want 1e-5
     logits a.gguf > whole
     logits - < a.gguf | cmp - whole
     llm-quantize -q -t keep a.gguf b.llm
@@ -97,7 +92,7 @@ MLA=(first_k_dense_replace=1 kv_lora_rank=32 qk_nope_head_dim=32 qk_rope_head_di
     cmp a.gguf b.gguf
     score tiny.llm > want
     score a.gguf > found
-    near want found
+    near_lines found want 1e-5
 }
 
 @test "what GGUF cannot say of a mixture is refused by its key" {

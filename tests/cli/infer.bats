@@ -11,7 +11,7 @@ setup() {
     cut -f1 scores.tsv > ids
     jq '.ids[1:][]' "$M/expected.json" > wanted
     cmp ids wanted
-    jq '.log_probs[]' "$M/expected.json" | paste - <(cut -f3 scores.tsv) | awk '{d = $1 - $2; if (d < 0) d = -d; if (d > 1e-5) exit 1}'
+    near_lines <(cut -f3 scores.tsv) <(jq '.log_probs[]' "$M/expected.json") 1e-5
     run -0 llm-infer -m "$M" --precision f32 --temp 0 -n 24 --ids "$(jq -r '.ids | join(" ")' "$M/expected.json")"
     assert_output "$(jq -r '.greedy | join(" ")' "$M/expected.json")"
 }
@@ -23,7 +23,8 @@ setup() {
     # one message: ids, logits [n, 300], positions
     header=$(od -An -N8 -tu8 logits.llmt | tr -d ' ')
     tail -c +$((8 + header + 4 * n + (n - 1) * 1200 + 1)) logits.llmt | head -c 1200 | od -An -v -w4 -tf4 > found
-    jq '.last_logits[]' "$M/expected.json" | paste - found | awk '{d = $1 - $2; if (d < 0) d = -d; if (d > 2e-5) exit 1} END {if (NR != 300) exit 1}'
+    assert_equal "$(wc -l < found)" 300
+    near_lines found <(jq '.last_logits[]' "$M/expected.json") 2e-5
 }
 
 @test "a GPT-2 that transformers saved in several files: its log-probabilities and greedy tokens" {
@@ -32,7 +33,7 @@ setup() {
     ids=$(jq -r '.ids | join(" ")' "$G/expected.json")
     llm-infer -m "$G" --precision f32 --score --ids "$ids" | cut -f3 > found
     [[ $(wc -l < found) == 69 ]]
-    jq '.log_probs[]' "$G/expected.json" | paste - found | awk '{d = $1 - $2; if (d < 0) d = -d; if (d > 2e-5) exit 1}'
+    near_lines found <(jq '.log_probs[]' "$G/expected.json") 2e-5
     run -0 llm-infer -m "$G" --precision f32 --temp 0 -n 20 --ids "$ids"
     assert_output "$(jq -r '.greedy | join(" ")' "$G/expected.json")"
 }
@@ -52,7 +53,7 @@ setup() {
     for number in 0 1 2 3 4; do
         ids=$(jq -r ".cases[$number].ids | join(\" \")" "$G")
         llm-infer -m "$S" --precision f32 --score --ids "$ids" | cut -f3 > found
-        jq ".cases[$number].nll[]" "$G" | paste - found | awk '{d = $1 + $2; if (d < 0) d = -d; if (d > 2e-5) exit 1}'
+        near_lines found <(jq ".cases[$number].nll[] | -." "$G") 2e-5
         # greedy: all gaps of these five exceed .007
         n=$(jq ".cases[$number] | (.greedy_ids | length) - (.ids | length)" "$G")
         run -0 llm-infer -m "$S" --precision f32 --temp 0 -n "$n" --ids "$ids"

@@ -16,6 +16,7 @@
 #include "cpu/detect.h"
 #include "cpu/kernels.h"
 #include "cpu/pool.h"
+#include "../near.h"
 
 #define FOR_EACH_ISA(isa) \
     for (const struct llm_isa *isa = llm_isas; isa->name; isa++) if (isa_use(isa))
@@ -27,6 +28,14 @@ static inline int isa_use(const struct llm_isa *isa)
     isa->fill(&llm_k);
     llm_k.isa = isa->name;
     return 1;
+}
+
+/* Fails unless |a - b| ≤ tolerance · (1 + |b|) for each of n elements; says the instruction set in use and `what`. */
+static inline void close_to(const float *a, const float *b, size_t n, double tolerance, const char *what)
+{
+    char where[120];
+    snprintf(where, sizeof where, "%s: %s", llm_k.isa, what);
+    near_all(where, a, b, n, tolerance, tolerance);
 }
 
 /* Uniform in [-1, 1), the same every time (a 64-bit linear congruential generator). */

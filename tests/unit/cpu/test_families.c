@@ -8,15 +8,6 @@
 enum { LONGEST = 150 };
 static struct llm_kernels scalar;
 
-/* |a - b| ≤ tolerance · (1 + |b|) everywhere. */
-static void close_to(const float *a, const float *b, size_t n, double tolerance, const char *what)
-{
-    for (size_t i = 0; i < n; i++) {
-        if (!(fabs((double)a[i] - (double)b[i]) <= tolerance * (1 + fabs((double)b[i]))))
-            fail_msg("%s %s: length %zu, element %zu: expected %.9g, found %.9g", llm_k.isa, what, n, i, (double)b[i], (double)a[i]);
-    }
-}
-
 static float *times(const float *x, float factor, size_t n)
 {
     float *y = guarded(n * sizeof *y);

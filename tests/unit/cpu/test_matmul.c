@@ -11,10 +11,11 @@ enum { N_SHAPES = sizeof shapes / sizeof *shapes };
 static float operand(float x, enum llm_compute c) { return c == LLM_COMPUTE_BF16 ? llm_bf16_decode(llm_bf16_encode(x)) : x; }
 
 /* Within what `terms` roundings can do to a sum whose terms have `size` in all. */
-static void close_to(float got, double want, double size, int64_t terms, const char *what)
+static void within_roundings(float got, double want, double size, int64_t terms, const char *what)
 {
-    double bound = size * (double)(terms + 4) * 0x1p-24 + 1e-30;
-    if (!(fabs(got - want) <= bound)) fail_msg("%s %s: expected %.9g, found %.9g, bound %.2g", llm_k.isa, what, want, got, bound);
+    char where[120];
+    snprintf(where, sizeof where, "%s: %s", llm_k.isa, what);
+    near_what(where, (double)got, want, 0, size * (double)(terms + 4) * 0x1p-24 + 1e-30);
 }
 
 static void forward(int64_t m, int64_t n, int64_t k, enum llm_compute compute, enum llm_dtype dtype, bool packed, bool accumulate, bool bias)
@@ -39,7 +40,7 @@ static void forward(int64_t m, int64_t n, int64_t k, enum llm_compute compute, e
                 size += fabs(term);
             }
             sum += (bias ? b[j] : 0) + (accumulate ? before[i * n + j] : 0);
-            close_to(y[i * n + j], sum, size, k, "forward");
+            within_roundings(y[i * n + j], sum, size, k, "forward");
         }
     llm_weight_release(&weight);
     free(before);
@@ -80,7 +81,7 @@ static void test_dx(void **state)
                             sum += term;
                             size += fabs(term);
                         }
-                        close_to(dx[i * k + j], sum, size, n, "dx");
+                        within_roundings(dx[i * k + j], sum, size, n, "dx");
                     }
                 llm_weight_release(&weight);
             }
@@ -108,7 +109,7 @@ static void test_dw(void **state)
                             sum += term;
                             size += fabs(term);
                         }
-                        close_to(dw[i * k + j], sum, size, m, "dw");
+                        within_roundings(dw[i * k + j], sum, size, m, "dw");
                     }
                 for (int64_t row = 0; row < m; row += row_len) /* one row at a time: the same bits */
                     assert_int_equal(llm_matmul_dw(split, dy + row * n, n, x + row * k, k, row_len, row_len, n, k, c, &e), 0);
@@ -282,7 +283,7 @@ static void test_quantised(void **state)
                                 size += fabs(q * w[j * k + block * 32 + p]);
                             }
                         }
-                        close_to(y[i * n + j], sum, size, k, llm_dtypes[t].name);
+                        within_roundings(y[i * n + j], sum, size, k, llm_dtypes[t].name);
                     }
             }
 }

@@ -4,15 +4,6 @@
 
 static struct llm_kernels scalar;
 
-/* |a - b| ≤ tolerance · (1 + |b|) everywhere. */
-static void close_to(const float *a, const float *b, size_t n, double tolerance, const char *what)
-{
-    for (size_t i = 0; i < n; i++) {
-        if (!(fabs((double)a[i] - (double)b[i]) <= tolerance * (1 + fabs((double)b[i]))))
-            fail_msg("%s %s: element %zu: expected %.9g, found %.9g", llm_k.isa, what, i, (double)b[i], (double)a[i]);
-    }
-}
-
 /* Uniform in [low, high). */
 static float *between(float low, float high, size_t n, uint64_t seed)
 {

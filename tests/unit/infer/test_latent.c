@@ -9,6 +9,7 @@
 #include <string.h>
 #include "cpu/pool.h"
 #include "infer/engine.h"
+#include "tests/unit/near.h"
 
 enum { TOKENS = 70, VOCAB = 97 };
 
@@ -53,7 +54,7 @@ static void compare(const char *const *sets, size_t n_sets, enum llm_dtype cache
             float want = whole->data[at * VOCAB + i];
             low = fminf(low, want);
             high = fmaxf(high, want);
-            worst = fmax(worst, fabs((double)logits[i] - (double)want));
+            worst = worse(worst, fabs((double)logits[i] - (double)want));
         }
     }
     print_message("  worst difference %.1e of the range\n", worst / (double)(high - low));

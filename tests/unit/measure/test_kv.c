@@ -11,6 +11,7 @@
 #include "cpu/pool.h"
 #include "measure/kv.h"
 #include "tests/unit/model_of.h"
+#include "tests/unit/near.h"
 
 enum { TOKENS = 40, HEADS = 4, KV_HEADS = 2, D_K = 8, D_V = 4, QUERIES = 6, LAYERS = 3, WINDOW = 10 };
 
@@ -56,11 +57,6 @@ static struct cache *create(uint32_t seed)
     return c;
 }
 
-static void near(double got, double want)
-{
-    if (!(fabs(got - want) <= 1e-6 * (1 + fabs(want)))) fail_msg("expected %.9g, found %.9g", want, got);
-}
-
 /* Mean and deviation of the norms of one head's vectors of d numbers, `step` floats apart. */
 static void norms(const float *x, int d, size_t step, double *mean, double *sd, double *first)
 {
@@ -96,15 +92,15 @@ static void norms_of_keys_and_values(void **state)
             assert_int_equal(rows[i].head, head);
             assert_int_equal(rows[i].kv_head, kv_head);
             norms(&c->k[source][0][kv_head][0], D_K, KV_HEADS * D_K, &mean, &sd, &first);
-            near(rows[i].k_norm, mean);
-            near(rows[i].k_norm_sd, sd);
-            near(rows[i].k_norm_first, first);
-            if (!value) near(maps[i][0], first);
+            near(rows[i].k_norm, mean, 1e-6, 1e-6);
+            near(rows[i].k_norm_sd, sd, 1e-6, 1e-6);
+            near(rows[i].k_norm_first, first, 1e-6, 1e-6);
+            if (!value) near(maps[i][0], first, 1e-6, 1e-6);
             norms(&c->v[source][0][kv_head][0], D_V, KV_HEADS * D_V, &mean, &sd, &first);
-            near(rows[i].v_norm, mean);
-            near(rows[i].v_norm_sd, sd);
-            near(rows[i].v_norm_first, first);
-            if (value) near(maps[i][0], first);
+            near(rows[i].v_norm, mean, 1e-6, 1e-6);
+            near(rows[i].v_norm_sd, sd, 1e-6, 1e-6);
+            near(rows[i].v_norm_first, first, 1e-6, 1e-6);
+            if (value) near(maps[i][0], first, 1e-6, 1e-6);
         }
     }
     free(c);
@@ -155,16 +151,16 @@ static void where_queries_look(void **state)
         for (int i = 0; i < LAYERS * HEADS; i++) {
             double map[TOKENS], sum = 0;
             struct llm_kv_head want = look(c, i / HEADS, i % HEADS, c->f.config.attn_logit_softcapping, map);
-            near(rows[i].entropy, want.entropy);
-            near(rows[i].entropy_most, want.entropy_most);
-            near(rows[i].sink, want.sink);
-            near(rows[i].largest, want.largest);
-            near(rows[i].distance, want.distance);
+            near(rows[i].entropy, want.entropy, 1e-6, 1e-6);
+            near(rows[i].entropy_most, want.entropy_most, 1e-6, 1e-6);
+            near(rows[i].sink, want.sink, 1e-6, 1e-6);
+            near(rows[i].largest, want.largest, 1e-6, 1e-6);
+            near(rows[i].distance, want.distance, 1e-6, 1e-6);
             for (int t = 0; t < TOKENS; t++) {
-                near(maps[i][t], map[t]);
+                near(maps[i][t], map[t], 1e-6, 1e-6);
                 sum += (double)maps[i][t];
             }
-            near(sum, 1);
+            near(sum, 1, 1e-6, 1e-6);
             if (i / HEADS == 1) assert_true(rows[i].sink == 0); /* the window has left the first token behind */
             else assert_true(rows[i].sink > 0);
         }
@@ -224,18 +220,18 @@ static void differences(void **state)
                 xy += x * y;
                 most = fabs(x - y) > most ? fabs(x - y) : most;
             }
-            near(maps[i][t], sqrt(dd / d));
+            near(maps[i][t], sqrt(dd / d), 1e-6, 1e-6);
             all += dd;
         }
-        near(rows[i].rmse, sqrt(all / (COMMON * d)));
-        near(rows[i].max_error, most);
-        near(rows[i].relative, sqrt(all / xx));
-        near(rows[i].cosine, xy / sqrt(xx * yy));
+        near(rows[i].rmse, sqrt(all / (COMMON * d)), 1e-6, 1e-6);
+        near(rows[i].max_error, most, 1e-6, 1e-6);
+        near(rows[i].relative, sqrt(all / xx), 1e-6, 1e-6);
+        near(rows[i].cosine, xy / sqrt(xx * yy), 1e-6, 1e-6);
     }
     assert_int_equal(llm_kv_diff(&a->f, &a->f, rows, NULL, &e), 0);
     for (int i = 0; i < ROWS; i++) {
         assert_true(rows[i].rmse == 0 && rows[i].max_error == 0 && rows[i].relative == 0);
-        near(rows[i].cosine, 1);
+        near(rows[i].cosine, 1, 1e-6, 1e-6);
     }
     memset(a->k[1], 0, sizeof a->k[1]); /* nothing to be relative to */
     assert_int_equal(llm_kv_diff(&a->f, &b->f, rows, NULL, &e), 0);
@@ -263,8 +259,8 @@ static void differences_of_states(void **state)
     const struct llm_kv_difference *r = &rows[2 * KV_HEADS];
     assert_int_equal(r->kv_head, -1);
     assert_string_equal(r->what, "ssm");
-    near(r->rmse, sqrt((1.5 * 1.5 + 0.5 * 0.5) / 15));
-    near(r->max_error, 1.5);
+    near(r->rmse, sqrt((1.5 * 1.5 + 0.5 * 0.5) / 15), 1e-6, 1e-6);
+    near(r->max_error, 1.5, 1e-6, 1e-6);
     b->layers[1].shape.parts[0].cols = 4;
     assert_int_equal(llm_kv_diff(&a->f, &b->f, rows, NULL, &e), -1);
     assert_int_equal(e.status, EX_DATAERR);

@@ -8,22 +8,18 @@
 
 #include "base/rng.h"
 #include "measure/stats.h"
-
-static void near(double x, double y, double by)
-{
-    if (!(fabs(x - y) <= by)) fail_msg("expected %.17g, found %.17g", y, x);
-}
+#include "tests/unit/near.h"
 
 static void of_few_values(void **state)
 {
     double v[] = {4, 1, 3, 2}, odd[] = {9, -1, 5};
     (void)state;
-    near(llm_mean(v, 4), 2.5, 0);
-    near(llm_deviation(v, 4), sqrt(5.0 / 3), 1e-15);
-    near(llm_median(v, 4), 2.5, 0);
-    near(llm_median(odd, 3), 5, 0);
-    near(llm_median(odd, 1), -1, 0);
-    near(llm_deviation(v, 1), 0, 0);
+    near(llm_mean(v, 4), 2.5, 0, 0);
+    near(llm_deviation(v, 4), sqrt(5.0 / 3), 0, 1e-15);
+    near(llm_median(v, 4), 2.5, 0, 0);
+    near(llm_median(odd, 3), 5, 0, 0);
+    near(llm_median(odd, 1), -1, 0, 0);
+    near(llm_deviation(v, 1), 0, 0, 0);
     assert_true(isnan(llm_mean(v, 0)));
     assert_true(isnan(llm_median(v, 0)));
 }
@@ -41,12 +37,12 @@ static void the_error_of_a_mean(void **state)
     assert_true(isnan(llm_running_mean(&r)));
     assert_true(isnan(llm_running_error(&r)));
     for (int i = 1; i <= 4; i++) llm_running_add(&few, i);
-    near(llm_running_mean(&few), 2.5, 0);
-    near(llm_running_error(&few), sqrt(5.0 / 3 / 4), 1e-15); /* too few for runs: deviation / sqrt(n) */
+    near(llm_running_mean(&few), 2.5, 0, 0);
+    near(llm_running_error(&few), sqrt(5.0 / 3 / 4), 0, 1e-15); /* too few for runs: deviation / sqrt(n) */
     uint32_t n = 200 * LLM_RUN;
     for (uint32_t i = 0; i < n; i++) llm_running_add(&r, uniform(i));
-    near(llm_running_mean(&r), 0.5, 4 / sqrt(12.0 * n));
-    near(llm_running_error(&r) / (1 / sqrt(12.0 * n)), 1, 0.2); /* independent: as the formula says */
+    near(llm_running_mean(&r), 0.5, 0, 4 / sqrt(12.0 * n));
+    near(llm_running_error(&r) / (1 / sqrt(12.0 * n)), 1, 0, 0.2); /* independent: as the formula says */
 }
 
 static void neighbours_that_go_together_count_less(void **state)
@@ -55,7 +51,7 @@ static void neighbours_that_go_together_count_less(void **state)
     uint32_t groups = 200, n = groups * LLM_RUN;
     (void)state;
     for (uint32_t i = 0; i < n; i++) llm_running_add(&r, uniform(i / LLM_RUN));
-    near(llm_running_error(&r) / (1 / sqrt(12.0 * groups)), 1, 0.2); /* as many values as there are groups */
+    near(llm_running_error(&r) / (1 / sqrt(12.0 * groups)), 1, 0, 0.2); /* as many values as there are groups */
 }
 
 int main(void)

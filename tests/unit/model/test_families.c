@@ -18,6 +18,7 @@
 #include "io/checkpoint.h"
 #include "model/arch.h"
 #include "model/model.h"
+#include "tests/unit/near.h"
 
 enum { SEED = 23, VOCAB = 61, EVERY = 5, MAX_TENSORS = 128, ARENA = 1 << 28 };
 
@@ -155,7 +156,7 @@ static void check_logits(const struct golden *g, struct llm_model *m, const char
     for (int64_t i = 0; i < g->rows * g->vocab; i++) {
         low = fminf(low, g->logits[i]);
         high = fmaxf(high, g->logits[i]);
-        worst = fmax(worst, fabs((double)found[i] - (double)g->logits[i]));
+        worst = worse(worst, fabs((double)found[i] - (double)g->logits[i]));
     }
     free(found);
     print_message("  %-36s worst difference %.1e of the range\n", name, worst / (double)(high - low));

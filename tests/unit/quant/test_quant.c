@@ -13,14 +13,10 @@
 #include "cpu/pool.h"
 #include "quant/quant.h"
 #include "tests/unit/model_of.h"
+#include "tests/unit/near.h"
 
 static const char config[] = "{\"model_type\":\"llama\",\"vocab_size\":61,\"hidden_size\":64,\"intermediate_size\":48,\"num_hidden_layers\":2,"
                              "\"num_attention_heads\":2,\"initializer_range\":0.3}";
-
-static void close_to(double got, double want, double relative)
-{
-    if (!(fabs(got - want) <= relative * fabs(want))) fail_msg("expected %.17g, found %.17g", want, got);
-}
 
 static float *numbers(size_t n)
 {
@@ -56,11 +52,11 @@ static void errors_are_those_of_the_definition(void **state)
             dd += d * d;
             most = fabs(d) > most ? fabs(d) : most;
         }
-        close_to(r.rmse, sqrt(dd / N), 1e-12);
-        close_to(r.max_error, most, 0);
-        close_to(r.cosine, xy / sqrt(xx * yy), 1e-12);
+        near(r.rmse, sqrt(dd / N), 1e-12, 0);
+        near(r.max_error, most, 0, 0);
+        near(r.cosine, xy / sqrt(xx * yy), 1e-12, 0);
         if (types[t] == LLM_F32) assert_true(isinf(r.snr_db) && r.snr_db > 0 && r.rmse == 0);
-        else close_to(r.snr_db, 10 * log10(xx / dd), 1e-12);
+        else near(r.snr_db, 10 * log10(xx / dd), 1e-12, 0);
     }
     free(x);
     free(y);

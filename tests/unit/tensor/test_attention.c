@@ -1,5 +1,5 @@
 /* Attention against the plain formula in double: all arguments, odd sizes, scores that deviate by 2 to 5, every instruction set; and the promises of
- * lib/README.md, Canonical order: the same bits for any split of the tokens, any packing, any number of threads. */
+ * DESIGN 3: the same bits for any split of the tokens, any packing, any number of threads. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,6 +13,7 @@
 #include "cpu/detect.h"
 #include "cpu/kernels.h"
 #include "cpu/pool.h"
+#include "tests/unit/near.h"
 
 #define ARENA ((size_t)1 << 30)
 
@@ -104,10 +105,12 @@ static double distance(const float *x, const double *y, int64_t n, double floor)
     return sqrt(d) / fmax(sqrt(s), floor);
 }
 
-static void near(const char *what, const struct problem *p, const float *x, const double *y, int64_t n, double limit, double floor)
+static void agree(const char *what, const struct problem *p, const float *x, const double *y, int64_t n, double limit, double floor)
 {
     double d = distance(x, y, n, floor);
-    if (!(d <= limit)) fail_msg("%s, %s, %s: expected within %g of the formula, found %g", llm_isa_name(), p->name, what, limit, d);
+    char where[160];
+    snprintf(where, sizeof where, "%s, %s, %s: distance from the formula", llm_isa_name(), p->name, what);
+    near_what(where, d, 0, 0, limit);
 }
 
 /* BF16 loses 2^-9 of each operand; what a wrong mask or scale does is far larger. */
@@ -118,13 +121,13 @@ static void against_formula(const struct problem *p, enum llm_compute compute)
     double loose = compute == LLM_COMPUTE_BF16 ? 5e-2 : 0, out = loose + 2e-6, grad = loose + 1e-5;
     int64_t nq = queries(p) * p->a.n_heads, nk = keys(p) * p->a.n_kv_heads, n_bias = p->a.rel_max ? p->a.n_heads * (2 * p->a.rel_max - 1) : 0;
     double whole = reference_norm(p, &want); /* of all gradients: what is zero but for rounding is measured by that */
-    near("out", p, r.out, want.out, nq * p->a.d_v, out, 0);
-    near("lse", p, r.lse, want.lse, nq, out, 0);
-    near("dq", p, r.dq, want.dq, nq * p->a.d_k, grad, 1e-2 * whole);
-    near("dk", p, r.dk, want.dk, nk * p->a.d_k, grad, 1e-2 * whole);
-    near("dv", p, r.dv, want.dv, nk * p->a.d_v, grad, 1e-2 * whole);
-    if (p->a.rel_max) near("d bias", p, r.d_bias, want.d_bias, n_bias, grad, 1e-2 * whole);
-    if (p->sinks) near("d sinks", p, r.d_sinks, want.d_sinks, p->a.n_heads, grad, 1e-2 * whole);
+    agree("out", p, r.out, want.out, nq * p->a.d_v, out, 0);
+    agree("lse", p, r.lse, want.lse, nq, out, 0);
+    agree("dq", p, r.dq, want.dq, nq * p->a.d_k, grad, 1e-2 * whole);
+    agree("dk", p, r.dk, want.dk, nk * p->a.d_k, grad, 1e-2 * whole);
+    agree("dv", p, r.dv, want.dv, nk * p->a.d_v, grad, 1e-2 * whole);
+    if (p->a.rel_max) agree("d bias", p, r.d_bias, want.d_bias, n_bias, grad, 1e-2 * whole);
+    if (p->sinks) agree("d sinks", p, r.d_sinks, want.d_sinks, p->a.n_heads, grad, 1e-2 * whole);
     reference_release(&want);
     result_release(&r);
 }
@@ -383,7 +386,7 @@ static void laws(void **state)
     p.bias = thousand;
     struct result after = run(&p, LLM_COMPUTE_F32);
     double worst = 0;
-    for (int64_t i = 0; i < n; i++) worst = fmax(worst, fabs((double)before.out[i] - after.out[i]));
+    for (int64_t i = 0; i < n; i++) worst = worse(worst, fabs((double)before.out[i] - after.out[i]));
     if (worst > 5e-4) fail_msg("1000 added to all scores: expected no change, found %g", worst); /* 1000 has an ulp of 6e-5 */
     p.a.rel_max = 0;
     p.bias = NULL;

@@ -9,6 +9,7 @@
 #include <string.h>
 #include "cpu/pool.h"
 #include "tensor/ops.h"
+#include "tests/unit/near.h"
 
 enum { TOKENS = 40, HIDDEN = 24, WIDTH = 32, EXPERTS = 6 };
 
@@ -71,11 +72,9 @@ static struct llm_tensor *dense(struct fixture *f, int expert)
     return llm_linear(&f->c, llm_gated(&f->c, gate, up, LLM_ACT_SILU), &f->p[2 * EXPERTS + expert], NULL);
 }
 
-static double distance(const struct llm_tensor *a, const float *b)
+static void agree(const struct llm_tensor *found, const float *expected)
 {
-    double most = 0;
-    for (int64_t i = 0; i < a->rows * a->cols; i++) most = fmax(most, fabs((double)a->data[i] - (double)b[i]));
-    return most;
+    for (int64_t i = 0; i < found->rows * found->cols; i++) near((double)found->data[i], (double)expected[i], 0, 1e-5);
 }
 
 static void test_equal_experts_are_dense(void **state)
@@ -86,7 +85,7 @@ static void test_equal_experts_are_dense(void **state)
     make(&f, true);
     const struct llm_route o = {.k = 3, .normalise = true, .scale = 1};
     struct llm_tensor *weights = llm_route(&f.c, f.logits, &o, &chosen);
-    assert_true(distance(llm_mixture(&f.c, f.x, weights, chosen, &f.experts), dense(&f, 0)->data) < 1e-5);
+    agree(llm_mixture(&f.c, f.x, weights, chosen, &f.experts), dense(&f, 0)->data);
     drop(&f);
 }
 
@@ -105,7 +104,7 @@ static void test_all_experts_are_the_full_mixture(void **state)
         for (int t = 0; t < TOKENS; t++)
             for (int i = 0; i < HIDDEN; i++) want[t * HIDDEN + i] += p->data[t * EXPERTS + e] * y->data[t * HIDDEN + i];
     }
-    assert_true(distance(llm_mixture(&f.c, f.x, weights, chosen, &f.experts), want) < 1e-5);
+    agree(llm_mixture(&f.c, f.x, weights, chosen, &f.experts), want);
     drop(&f);
 }
 

@@ -9,6 +9,7 @@
 #include <string.h>
 #include "cpu/pool.h"
 #include "tensor/ops.h"
+#include "tests/unit/tensor/param_of.h"
 
 static void ctx_make(struct llm_ctx *c)
 {
@@ -24,12 +25,6 @@ static struct llm_tensor *random_tensor(struct llm_ctx *c, int64_t rows, int64_t
     for (int64_t i = 0; i < rows * cols; i++) t->data[i] = llm_rng_normal(&r, (uint32_t)i);
     t->needs_grad = true;
     return t;
-}
-
-static struct llm_param param_of(float *w, float *grad, int64_t rows, int64_t cols)
-{
-    return (struct llm_param){.name = "w", .n_dims = rows == 1 ? 1 : 2, .shape = {rows == 1 ? cols : rows, cols}, .grad = grad,
-                              .weight = {.data = w, .dtype = LLM_F32, .n = rows, .k = cols}};
 }
 
 static void test_activation_values(void **state)
@@ -62,7 +57,7 @@ static void test_layernorm_orthogonal(void **state)
     ctx_make(&c);
     float gain[97], bias[97] = {0};
     for (int i = 0; i < 97; i++) gain[i] = 1 + 0.3f * (float)sin(i);
-    struct llm_param g = param_of(gain, NULL, 1, 97), b = param_of(bias, NULL, 1, 97);
+    struct llm_param g = param_of(gain, NULL, 97, 0), b = param_of(bias, NULL, 97, 0);
     struct llm_tensor *x = random_tensor(&c, 5, 97, 1), *dy = random_tensor(&c, 5, 97, 2);
     struct llm_tensor *y = llm_layernorm(&c, x, &g, &b, 1e-12f);
     memcpy(llm_tensor_grad(&c, y), dy->data, 5 * 97 * sizeof(float));
@@ -90,7 +85,7 @@ static void test_rmsnorm_scale(void **state)
     ctx_make(&c);
     float gain[33];
     for (int i = 0; i < 33; i++) gain[i] = (float)cos(i);
-    struct llm_param g = param_of(gain, NULL, 1, 33);
+    struct llm_param g = param_of(gain, NULL, 33, 0);
     struct llm_tensor *x = random_tensor(&c, 4, 33, 1);
     struct llm_tensor *y = llm_rmsnorm(&c, x, &g, 1e-30f, 0, 33), *z = llm_rmsnorm(&c, llm_scale(&c, x, 64), &g, 1e-30f, 0, 33);
     assert_memory_equal(y->data, z->data, 4 * 33 * sizeof(float)); /* a power of two: the same bits */

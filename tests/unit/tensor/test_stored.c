@@ -11,6 +11,7 @@
 #include "cpu/pool.h"
 #include "tensor/ops.h"
 #include "param_of.h"
+#include "tests/unit/near.h"
 
 enum { BLOCKS = 4, TOKENS = 67, WIDTH = 48, WIDE = 3 * 48, MATRIX = WIDTH * WIDE };
 
@@ -103,8 +104,8 @@ static void test_stored(void **state)
         print_message("  memory %.3f of F32's, the input's gradient off by %.1e\n", (double)kept / (double)all, apart(dx[1], dx[0], TOKENS * WIDTH));
         assert_true((double)kept < kinds[k].memory * (double)all);
         for (int b = 0; b < BLOCKS; b++) {
-            double worst = fmax(apart(n->g[b][0], plain->g[b][0], MATRIX), apart(n->g[b][1], plain->g[b][1], MATRIX));
-            worst = fmax(worst, apart(n->gain_grads[b], plain->gain_grads[b], WIDTH));
+            double worst = worse(apart(n->g[b][0], plain->g[b][0], MATRIX), apart(n->g[b][1], plain->g[b][1], MATRIX));
+            worst = worse(worst, apart(n->gain_grads[b], plain->gain_grads[b], WIDTH));
             assert_true(worst > kinds[k].least && worst < kinds[k].most);
         }
         assert_true(apart(dx[1], dx[0], TOKENS * WIDTH) < kinds[k].most);

@@ -13,6 +13,7 @@
 #include "cpu/pool.h"
 #include "train/optim.h"
 #include "train/schedule.h"
+#include "tests/unit/near.h"
 
 enum { STEPS = 100, N = 3, MATRIX = 15, VECTOR = 7, TALL = 24, MOST = 40 };
 static const int64_t shapes[N][2] = {{3, 5}, {VECTOR, 1}, {6, 4}};
@@ -99,7 +100,7 @@ static void test_torch(void **state)
             double want;
             assert_int_equal(fscanf(f, "%31s %d %d %lf", name, &k, &at, &want), 4);
             assert_string_equal(name, v->name);
-            worst = fmax(worst, fabs((double)a.w[k][at] - want) / fmax(fabs(want), 1));
+            worst = worse(worst, fabs((double)a.w[k][at] - want) / fmax(fabs(want), 1));
         }
         print_message("  %s: off by %.1e\n", v->name, worst);
         assert_true(worst <= v->tolerance);
@@ -304,42 +305,37 @@ static void test_norm(void **state)
     assert_ptr_equal(bad, &a.p[0]);
 }
 
-static void near(double got, double want)
-{
-    assert_true(fabs(got / want - 1) < 1e-9);
-}
-
 static void test_schedules(void **state)
 {
     (void)state;
     const struct llm_schedule *cosine = llm_schedule_find("cosine"), *linear = llm_schedule_find("linear"), *constant = llm_schedule_find("constant"),
                               *wsd = llm_schedule_find("wsd");
     struct llm_schedule_options o = {.steps = 5000, .warmup = 100, .lr = 1e-3, .min_lr = 1e-4, .decay_fraction = .2};
-    near(llm_schedule_lr(cosine, 0, &o), 1e-3 / 101); /* 9.901e-6 */
-    near(llm_schedule_lr(cosine, 99, &o), 1e-3 * 100 / 101);
-    near(llm_schedule_lr(cosine, 100, &o), 1e-3);
-    near(llm_schedule_lr(cosine, 2550, &o), 5.5e-4);
-    near(llm_schedule_lr(cosine, 5000, &o), 1e-4);
-    near(llm_schedule_lr(cosine, 9000, &o), 1e-4);
-    near(llm_schedule_lr(linear, 1325, &o), 7.75e-4);
-    near(llm_schedule_lr(constant, 4999, &o), 1e-3);
-    near(llm_schedule_lr(wsd, 50, &o), 1e-3 * 51 / 101);
-    near(llm_schedule_lr(wsd, 100, &o), 1e-3);
-    near(llm_schedule_lr(wsd, 4000, &o), 1e-3);
-    near(llm_schedule_lr(wsd, 4250, &o), 1e-4 + .75 * 9e-4);
-    near(llm_schedule_lr(wsd, 5000, &o), 1e-4);
+    near(llm_schedule_lr(cosine, 0, &o), 1e-3 / 101, 1e-9, 0); /* 9.901e-6 */
+    near(llm_schedule_lr(cosine, 99, &o), 1e-3 * 100 / 101, 1e-9, 0);
+    near(llm_schedule_lr(cosine, 100, &o), 1e-3, 1e-9, 0);
+    near(llm_schedule_lr(cosine, 2550, &o), 5.5e-4, 1e-9, 0);
+    near(llm_schedule_lr(cosine, 5000, &o), 1e-4, 1e-9, 0);
+    near(llm_schedule_lr(cosine, 9000, &o), 1e-4, 1e-9, 0);
+    near(llm_schedule_lr(linear, 1325, &o), 7.75e-4, 1e-9, 0);
+    near(llm_schedule_lr(constant, 4999, &o), 1e-3, 1e-9, 0);
+    near(llm_schedule_lr(wsd, 50, &o), 1e-3 * 51 / 101, 1e-9, 0);
+    near(llm_schedule_lr(wsd, 100, &o), 1e-3, 1e-9, 0);
+    near(llm_schedule_lr(wsd, 4000, &o), 1e-3, 1e-9, 0);
+    near(llm_schedule_lr(wsd, 4250, &o), 1e-4 + .75 * 9e-4, 1e-9, 0);
+    near(llm_schedule_lr(wsd, 5000, &o), 1e-4, 1e-9, 0);
     o.decay_style = LLM_DECAY_COSINE;
-    near(llm_schedule_lr(wsd, 4500, &o), 5.5e-4);
-    near(llm_schedule_lr(wsd, 4250, &o), 1e-4 + .5 * (1 + sqrt(.5)) * 9e-4);
+    near(llm_schedule_lr(wsd, 4500, &o), 5.5e-4, 1e-9, 0);
+    near(llm_schedule_lr(wsd, 4250, &o), 1e-4 + .5 * (1 + sqrt(.5)) * 9e-4, 1e-9, 0);
     o.decay_style = LLM_DECAY_MINUS_SQRT;
-    near(llm_schedule_lr(wsd, 4250, &o), 5.5e-4);
+    near(llm_schedule_lr(wsd, 4250, &o), 5.5e-4, 1e-9, 0);
     o.decay_fraction = 0; /* never */
-    near(llm_schedule_lr(wsd, 5000, &o), 1e-3);
+    near(llm_schedule_lr(wsd, 5000, &o), 1e-3, 1e-9, 0);
     o.steps = 1;
     o.warmup = 0;
-    near(llm_schedule_lr(cosine, 0, &o), 1e-3);
+    near(llm_schedule_lr(cosine, 0, &o), 1e-3, 1e-9, 0);
     o.steps = o.warmup = 5;
-    near(llm_schedule_lr(cosine, 5, &o), 1e-3); /* nothing but warm-up */
+    near(llm_schedule_lr(cosine, 5, &o), 1e-3, 1e-9, 0); /* nothing but warm-up */
     assert_null(llm_schedule_find("step"));
 }
 

@@ -14,6 +14,7 @@
 #include "io/checkpoint.h"
 #include "train/trainer.h"
 #include "tests/unit/model_of.h"
+#include "tests/unit/near.h"
 
 enum { SEED = 11, ROWS = 3, LENGTH = 80, STEPS = 20, PROJECTIONS = 64, EVERY = 5 };
 
@@ -132,7 +133,7 @@ static double logits_error(struct llm_trainer *t, const struct golden *g)
             float want = g->logits[r * vocab + i];
             low = fminf(low, want);
             high = fmaxf(high, want);
-            worst = fmax(worst, fabs((double)logits->data[r * EVERY * logits->stride + i] - (double)want));
+            worst = worse(worst, fabs((double)logits->data[r * EVERY * logits->stride + i] - (double)want));
         }
     }
     llm_ctx_reset(c);
@@ -168,11 +169,11 @@ static double gradients_error(struct llm_trainer *t, const struct golden *g, dou
         const struct llm_param *p = t->params[i].p;
         double error = gradient_error(p, (uint32_t)i, g->projections + i * PROJECTIONS) / g->norms[i];
         total += g->norms[i] * g->norms[i];
-        worst = fmax(worst, error);
-        *many = fmax(*many, error / fmin(1e-5, 2 * g->single[i]));
+        worst = worse(worst, error);
+        *many = worse(*many, error / fmin(1e-5, 2 * g->single[i]));
     }
-    *many = fmax(*many, fabs(r.loss / g->loss[0] - 1) / 1e-6);
-    *many = fmax(*many, fabs(r.grad_norm / sqrt(total) - 1) / 1e-5);
+    *many = worse(*many, fabs(r.loss / g->loss[0] - 1) / 1e-6);
+    *many = worse(*many, fabs(r.grad_norm / sqrt(total) - 1) / 1e-5);
     for (size_t i = 0; i < t->n_params; i++) memset(t->params[i].p->grad, 0, (size_t)llm_param_count(t->params[i].p) * sizeof(float));
     return worst;
 }
@@ -185,7 +186,7 @@ static double curve_error(struct llm_trainer *t, const struct golden *g)
     double worst = 0;
     for (int i = 0; i < STEPS; i++) {
         if (llm_trainer_step(t, &r, &e) != 0) fail_msg("%s", e.text);
-        worst = fmax(worst, fabs(r.loss / g->curve[i] - 1));
+        worst = worse(worst, fabs(r.loss / g->curve[i] - 1));
     }
     return worst;
 }

@@ -11,6 +11,7 @@
 #include "cpu/pool.h"
 #include "io/checkpoint.h"
 #include "train/trainer.h"
+#include "tests/unit/near.h"
 
 #define GOLDEN "tests/golden/train/mixtral"
 
@@ -64,7 +65,7 @@ static void check(int64_t checkpoint_every)
     for (size_t i = 0; i < t.n_params; i++) {
         double error = error_of(t.params[i].p, golden);
         if (!(error <= 2e-5)) print_message("  %s: off by %.1e of its norm\n", t.params[i].p->name, error);
-        worst = fmax(worst, error);
+        worst = worse(worst, error);
     }
     print_message("  gradients: off by %.1e of a norm\n", worst);
     assert_true(worst <= 2e-5);
