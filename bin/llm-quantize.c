@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/signals.h"
 #include "cpu/pool.h"
+#include "io/table.h"
 #include "model/ngram.h"
 #include "quant/quant.h"
 
@@ -28,7 +29,7 @@ static const struct llm_opt options[] = {
     {0, "planes", "on|off", "split floating point numbers into byte planes in .llm [on]", LLM_CHOICE, AT(planes), 0, 0, "on|off"},
     {0, "split-max-size", "SIZE", "write GGUF in parts of at most SIZE bytes: OUT-00001-of-0000N.gguf", LLM_SIZE, AT(max_bytes), 1, 1e18, NULL},
     {0, "split-max-tensors", "N", "write GGUF in parts of at most N tensors", LLM_INT, AT(max_tensors), 1, 1 << 30, NULL},
-    {0, "report", "FILE", "write the table of errors to FILE [standard error with -v]", LLM_STR, AT(report), 0, 0, NULL},
+    {0, "report", "FILE", "write the table of errors to FILE [standard error with -v]", LLM_OUTPUT, AT(report), 0, 0, NULL},
     {0}};
 
 static const struct llm_cli cli = {
@@ -39,42 +40,42 @@ static const struct llm_cli cli = {
                 "llm-quantize -t q4_0 --except '*embed*' --report report.tsv model.llm small.safetensors\n"
                 "llm-quantize -t keep model.llm model.gguf\n"
                 "llm-quantize -t q8_0 model.llm - | llm-infer -m - --score -f held-out.txt",
-    .options = options,
-    .common = LLM_COMMON_THREADS | LLM_COMMON_JSON | LLM_COMMON_CONFIG,
+    .options = options, .operands = LLM_OPERANDS_IN_OUT,
+    .common = LLM_COMMON_THREADS | LLM_COMMON_JSON | LLM_COMMON_TABLE | LLM_COMMON_CONFIG,
     .words = quantize_words,
     .aliases = quantize_aliases,
     .foreign = quantize_foreign,
 };
 
-/* The table: a line a tensor. */
-struct table {
-    struct llm_output *o;
-    bool json;
+/* The report: a row for each tensor. */
+static const char *const columns[] = {"name", "shape", "from", "to", "kept", "bytes_from", "bytes_to", "rmse", "max_error", "snr_db", "cosine", NULL};
+struct report {
+    struct llm_table *table; /* NULL: rows are told with -v */
     uint64_t bytes_from, bytes_to;
     size_t changed;
 };
 
-static int put_json(struct table *t, const struct llm_quant_report *r, const char *shape, struct llm_err *e)
+static void put_table_row(struct llm_table *t, const struct llm_quant_report *r, const char *shape)
 {
-    struct llm_buf b = {0};
-    const struct { const char *name; double v; } numbers[] = {
-        {"rmse", r->rmse}, {"max_error", r->max_error}, {"snr_db", r->snr_db}, {"cosine", r->cosine}};
-    int bad = llm_buf_printf(&b, e, "{\"name\":") < 0 || llm_json_quote(&b, r->name, strlen(r->name), e) < 0
-              || llm_buf_printf(&b, e, ",\"shape\":[%s],\"from\":\"%s\",\"to\":\"%s\",\"kept\":", shape, llm_dtypes[r->from].name,
-                                llm_dtypes[r->to].name) < 0
-              || llm_buf_printf(&b, e, r->kept ? "\"%s\"" : "null", r->kept) < 0
-              || llm_buf_printf(&b, e, ",\"bytes_from\":%" PRIu64 ",\"bytes_to\":%" PRIu64, r->bytes_from, r->bytes_to) < 0;
-    for (size_t i = 0; i < 4 && !bad; i++) {
-        bad = llm_buf_printf(&b, e, ",\"%s\":", numbers[i].name) < 0 || llm_json_number(&b, numbers[i].v, e) < 0;
-    }
-    bad = bad || llm_buf_put(&b, "}\n", 2, e) < 0 || llm_output_write(t->o, b.p, b.n, e) < 0;
-    llm_buf_release(&b);
-    return bad ? -1 : 0;
+    char json[110];
+    snprintf(json, sizeof json, "[%s]", shape);
+    llm_table_text(t, r->name);
+    llm_table_raw(t, shape, json);
+    llm_table_text(t, llm_dtypes[r->from].name);
+    llm_table_text(t, llm_dtypes[r->to].name);
+    llm_table_text(t, r->kept);
+    llm_table_printed(t, (double)r->bytes_from, LLM_NUMBER_INTEGER, 0);
+    llm_table_printed(t, (double)r->bytes_to, LLM_NUMBER_INTEGER, 0);
+    llm_table_printed(t, r->rmse, LLM_NUMBER_GENERAL, 6);
+    llm_table_printed(t, r->max_error, LLM_NUMBER_GENERAL, 6);
+    llm_table_printed(t, r->snr_db, LLM_NUMBER_FIXED, 4);
+    llm_table_printed(t, r->cosine, LLM_NUMBER_FIXED, 8);
 }
 
 static int put_row(void *arg, const struct llm_quant_report *r, struct llm_err *e)
 {
-    struct table *t = arg;
+    struct report *t = arg;
+    (void)e; /* the table keeps its errors */
     char shape[100] = "";
     t->bytes_from += r->bytes_from;
     t->bytes_to += r->bytes_to;
@@ -83,35 +84,30 @@ static int put_row(void *arg, const struct llm_quant_report *r, struct llm_err *
         size_t used = strlen(shape);
         snprintf(shape + used, sizeof shape - used, "%s%" PRId64, i ? "," : "", r->shape[i]);
     }
-    if (!t->o) {
+    if (!t->table) {
         llm_verbose("%s [%s] %s -> %s%s%s: rmse %.4g, max %.4g, snr %.2f dB", r->name, shape, llm_dtypes[r->from].name, llm_dtypes[r->to].name,
                     r->kept ? ", kept: " : "", r->kept ? r->kept : "", r->rmse, r->max_error, r->snr_db);
         return 0;
     }
-    if (t->json) return put_json(t, r, shape, e);
-    return llm_output_printf(t->o, e, "%s\t%s\t%s\t%s\t%s\t%" PRIu64 "\t%" PRIu64 "\t%.6g\t%.6g\t%.4f\t%.8f\n", r->name, shape,
-                             llm_dtypes[r->from].name, llm_dtypes[r->to].name, r->kept ? r->kept : "-", r->bytes_from, r->bytes_to, r->rmse,
-                             r->max_error, r->snr_db, r->cosine);
+    put_table_row(t->table, r, shape);
+    return 0;
 }
 
 static int quantize(struct llm_model *m, const struct args *a, struct llm_err *e)
 {
-    struct table t = {.json = a->common.json};
+    struct llm_table table;
+    struct report t = {.table = a->report ? &table : NULL};
     const struct llm_quant_plan plan = {llm_quant_types[a->type], &a->only, &a->except};
-    static const char heading[] = "name\tshape\tfrom\tto\tkept\tbytes_from\tbytes_to\trmse\tmax_error\tsnr_db\tcosine\n";
-    if (a->report && !(t.o = llm_output_open(a->report, false, e))) return -1;
-    if (t.o && !t.json && llm_output_write(t.o, heading, sizeof heading - 1, e) < 0) {
-        llm_output_abandon(t.o);
-        return -1;
-    }
+    if (llm_output_try(a->report, false, e) < 0) return -1;
+    llm_table_init(&table, columns);
     if (llm_quantize_model(m, &plan, put_row, &t, e) < 0) {
-        llm_output_abandon(t.o);
+        llm_table_release(&table);
         return -1;
     }
     if (plan.type == LLM_NO_DTYPE) llm_note("%zu tensors as they are: %.1f MiB of weights", m->n_params, (double)t.bytes_to / 1048576);
     else llm_note("%zu of %zu tensors to %s: %.1f -> %.1f MiB of weights", t.changed, m->n_params, llm_dtypes[plan.type].name,
                   (double)t.bytes_from / 1048576, (double)t.bytes_to / 1048576);
-    return t.o ? llm_output_commit(t.o, e) : 0;
+    return a->report ? llm_tables_print(a->report, llm_table_form(&a->common), &t.table, 1, e) : 0;
 }
 
 static int save(struct llm_model *m, const struct args *a, const char *out, struct llm_err *e)

@@ -15,18 +15,22 @@ static const struct llm_opt options[] = {
     {'c', "config", "CONFIG", "a new model: a preset (nano, tiny, moe, mamba, lstm, …: see the manual) or a config.json",
      LLM_STR, offsetof(struct args, config), 0, 0, NULL},
     {0, "set", "KEY=VALUE", "change a key of the configuration; may be given again", LLM_LIST, offsetof(struct args, sets), 0, 0, NULL},
-    {0, "init", "MODEL", "begin from the weights of MODEL", LLM_STR, offsetof(struct args, init), 0, 0, NULL},
-    {0, "resume", "FILE", "go on with the run that FILE holds; its options and data hold unless given anew", LLM_STR, offsetof(struct args, resume),
+    {0, "init", "MODEL", "begin from the weights of MODEL", LLM_INPUT, offsetof(struct args, init), 0, 0, NULL},
+    {0, "resume", "FILE", "go on with the run that FILE holds; its options and data hold unless given anew", LLM_INPUT, offsetof(struct args, resume),
      0, 0, NULL},
-    {'T', "tokenizer", "FILE", "the tokenizer that made the data; travels in the model", LLM_STR, offsetof(struct args, tokenizer), 0, 0, NULL},
+    {'T', "tokenizer", "FILE", "the tokenizer that made the data; travels in the model", LLM_INPUT, offsetof(struct args, tokenizer), 0, 0, NULL},
     {0, "mup", NULL, "maximal update parametrisation: rates found at --base-width serve at any width", LLM_FLAG, offsetof(struct args, mup), 0, 0,
      NULL},
     {0, "base-width", "N", "the width at which --mup is the standard parametrisation", LLM_INT, offsetof(struct args, o.mup_base_width), 1, 1 << 20,
      NULL},
     {0, "base-head-dim", "N", "the width of its heads [that of the model's]", LLM_INT, offsetof(struct args, base_head_dim), 1, 1 << 14, NULL},
     {0, "dropout", "P", "dropout of embeddings, attention and residuals", LLM_REAL, offsetof(struct args, dropout), 0, .999, NULL},
+    {0, "train", "PATTERN", "train only parameters whose names match; may be given several times", LLM_LIST,
+     offsetof(struct args, train), 0, 0, NULL},
+    {0, "freeze", "PATTERN", "leave parameters whose names match as they are stored; may be given several times", LLM_LIST,
+     offsetof(struct args, freeze), 0, 0, NULL},
     {0, NULL, NULL, "Data:", LLM_HEADING, 0, 0, 0, NULL},
-    {0, "val", "FILE|SHARE", "validate on FILE, or on the last SHARE of the data", LLM_STR, offsetof(struct args, val), 0, 0, NULL},
+    {0, "val", "FILE|SHARE", "validate on FILE, or on the last SHARE of the data", LLM_INPUT, offsetof(struct args, val), 0, 0, NULL},
     {0, "order", "ORDER|N", "shuffle (epochs), random (windows anywhere), sequential [shuffle]; N: of n-grams [5]", LLM_STR,
      offsetof(struct args, order), 0, 0, NULL},
     {0, "stream", NULL, "one pass over the data, in the order it comes, without a copy of a pipe", LLM_FLAG, offsetof(struct args, o.stream), 0, 0,
@@ -86,13 +90,13 @@ static const struct llm_opt options[] = {
     {0, "to", "FORMAT", "write -o as llm, safetensors (the model alone) or arpa (n-grams) [by its suffix]", LLM_CHOICE, offsetof(struct args, to), 0,
      0, "llm|safetensors|arpa"},
     {0, "save-every", "N", "also save each N steps [0: at the end]", LLM_INT, offsetof(struct args, save_every), 0, 1e12, NULL},
-    {0, "keep-best", "FILE", "write the model with the lowest validation loss to FILE", LLM_STR, offsetof(struct args, best), 0, 0, NULL},
+    {0, "keep-best", "FILE", "write the model with the lowest validation loss to FILE", LLM_OUTPUT, offsetof(struct args, best), 0, 0, NULL},
     {0, "eval-every", "N", "validate each N steps, 0: at the end [250]", LLM_INT, offsetof(struct args, o.eval_every), 0, 1e12, NULL},
     {0, "eval-rows", "N", "validate on the first N rows, 0: all [0]", LLM_INT, offsetof(struct args, o.eval_rows), 0, 1e12, NULL},
     {0, "eval-ema", NULL, "validate the average of the weights (--ema)", LLM_FLAG, offsetof(struct args, o.eval_ema), 0, 0, NULL},
-    {0, "ema-output", "FILE", "write the model of averaged weights to FILE, when the run is saved", LLM_STR, offsetof(struct args, ema_output), 0, 0,
-     NULL},
-    {0, "log", "FILE", "a JSON line for each step", LLM_STR, offsetof(struct args, log), 0, 0, NULL},
+    {0, "ema-output", "FILE", "write the model of averaged weights to FILE, when the run is saved", LLM_OUTPUT, offsetof(struct args, ema_output),
+     0, 0, NULL},
+    {0, "log", "FILE", "a JSON line for each step", LLM_OUTPUT, offsetof(struct args, log), 0, 0, NULL},
     {0, "profile", NULL, "at the end, say on standard error where the time went", LLM_FLAG, offsetof(struct args, profile), 0, 0, NULL},
     {0, NULL, NULL, "Instead of training:", LLM_HEADING, 0, 0, 0, NULL},
     {0, "plan", NULL, "print what memory, work and time the run would take", LLM_FLAG, offsetof(struct args, plan), 0, 0, NULL},
@@ -100,8 +104,8 @@ static const struct llm_opt options[] = {
      NULL},
     {0, "coordcheck", "WIDTH,...", "how large activations become in the first steps of the model at these widths", LLM_STR,
      offsetof(struct args, coordcheck), 0, 0, NULL},
-    {0, "coordcheck-png", "FILE", "write the --coordcheck result to FILE as a heat map (PNG)", LLM_STR, offsetof(struct args, coordcheck_png), 0, 0,
-     NULL},
+    {0, "coordcheck-png", "FILE", "write the --coordcheck result to FILE as a heat map (PNG)", LLM_OUTPUT, offsetof(struct args, coordcheck_png),
+     0, 0, NULL},
     {0, "overfit-one", NULL, "learn one batch by heart; fails when the loss stays above 0.1", LLM_FLAG, offsetof(struct args, o.overfit_one), 0, 0,
      NULL},
     {0, NULL, NULL, NULL, LLM_FLAG, 0, 0, 0, NULL},
@@ -118,8 +122,8 @@ static const struct llm_cli cli = {
         "llm-train --objective ngram --order 5 -T tok.json --val .1 -o ngrams.llm corpus.tok\n",
     .usual = "config|set|init|resume|tokenizer|val|stream|objective|steps|batch|context|lr|warmup|schedule|optimizer|precision|save-every|eval-every|"
              "log|plan",
-    .options = options,
-    .common = LLM_COMMON_ALL | LLM_COMMON_CONFIG,
+    .options = options, .operands = LLM_OPERANDS_INPUT, .replaces = "resume",
+    .common = LLM_COMMON_ALL | LLM_COMMON_TABLE | LLM_COMMON_CONFIG,
     .words = train_words,
     .aliases = train_aliases,
     .foreign = train_foreign,
@@ -137,7 +141,7 @@ static int run_ngram(struct args *a, const char *const *data, size_t n_data)
     struct llm_err e = {0};
     if (llm_pool_start(a->common.threads, &e) < 0 || llm_run_ngram(&cli, a, data, n_data, &e) < 0) return llm_report(&e);
     llm_signal_die();
-    return a->plan && llm_close_stdout(&e) < 0 ? llm_report(&e) : 0;
+    return 0;
 }
 
 static int begin(struct llm_run *run, const struct args *a, const char *const *data, size_t n_data, struct llm_err *e)
@@ -158,6 +162,7 @@ int main(int argc, char **argv)
     llm_config_force(a.common.force_config);
     llm_run_order(&cli, &a);
     if (llm_run_is_ngram(&a)) return run_ngram(&a, (const char *const *)argv + rest, (size_t)(argc - rest));
+    llm_run_patterns(&cli, &a);
     if (llm_run_check(&cli, &a, rest < argc, &e) < 0 || llm_pool_start(a.common.threads, &e) < 0) return llm_report(&e);
     if (a.resume) {
         /* The run's own options first, then what the command line says anew. */
@@ -189,7 +194,7 @@ int main(int argc, char **argv)
     llm_run_release(&run);
     if (failed) return llm_report(&e);
     llm_signal_die();
-    bool written = trains && a.common.output && strcmp(a.common.output, "-") == 0; /* and closed, and checked */
+    bool written = !trains || (a.common.output && strcmp(a.common.output, "-") == 0); /* and closed, and checked */
     if (!written && llm_close_stdout(&e) < 0) return llm_report(&e);
     return 0;
 }

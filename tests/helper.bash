@@ -90,7 +90,7 @@ one_line() {
 # nothing_left [FILE]: no temporary file stands beside FILE (the current folder when not given).
 nothing_left() {
     local found
-    found=$(find "${1:-.}" -name '.*.tmp*' -o -name '*.tmp*' -o -name '.llm-*' | head)
+    found=$(find "${1:-.}" -name '*.tmp*' -o -name '*llm-tmp-*' -o -name '.llm-*' | head)
     [[ -z $found ]] || fail "left behind: $found"
 }
 

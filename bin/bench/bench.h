@@ -4,7 +4,7 @@
 
 #include "base/cli.h"
 #include "measure/peaks.h"
-#include "measure/table.h"
+#include "io/table.h"
 #include "model/model.h"
 
 extern const struct llm_cli bench_speed_cli, bench_train_cli, bench_kernels_cli, bench_cost_cli, bench_quality_cli, bench_zoo_cli;
@@ -23,7 +23,7 @@ int bench_zoo(int argc, char **argv, struct llm_err *e) LLM_MUST_CHECK;
 int bench_config(struct llm_config *c, const char *what, const struct llm_strs *sets, struct llm_err *e) LLM_MUST_CHECK;
 /* Before the work: the output can be made, and the threads stand. */
 int bench_begin(const struct llm_common *common, struct llm_err *e) LLM_MUST_CHECK;
-/* Writes the tables to common->output: aligned for a terminal, else TSV, or JSON; an empty line between tables in the first two. Releases them. */
+/* Writes the tables to common->output in the form that --format and --json ask for, and releases them. */
 int bench_print(const struct llm_common *common, struct llm_table *const *tables, size_t n, struct llm_err *e) LLM_MUST_CHECK;
 /* "128,512" as whole numbers within [min, max]; usage error otherwise. Returns how many (≤ room). */
 size_t bench_numbers(const struct llm_cli *cli, const char *option, const char *text, int64_t min, int64_t max, int64_t *out, size_t room);

@@ -1,7 +1,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 #include "bin/bench/bench.h"
 #include "base/json.h"
 #include "cpu/pool.h"
@@ -67,20 +66,7 @@ int bench_begin(const struct llm_common *common, struct llm_err *e)
 
 int bench_print(const struct llm_common *common, struct llm_table *const *tables, size_t n, struct llm_err *e)
 {
-    bool to_stdout = !common->output || strcmp(common->output, "-") == 0;
-    enum llm_table_form form = common->json ? LLM_TABLE_JSON : to_stdout && isatty(1) ? LLM_TABLE_ALIGNED : LLM_TABLE_TSV;
-    struct llm_output *o = llm_output_open(common->output, false, e);
-    int status = o ? 0 : -1;
-    for (size_t i = 0; i < n; i++) {
-        if (status == 0 && i > 0 && form != LLM_TABLE_JSON) status = llm_output_write(o, "\n", 1, e);
-        if (status == 0) status = llm_table_write(tables[i], form, o, e);
-        llm_table_release(tables[i]);
-    }
-    if (status < 0) {
-        llm_output_abandon(o);
-        return -1;
-    }
-    return llm_output_commit(o, e);
+    return llm_tables_print(common->output, llm_table_form(common), tables, n, e);
 }
 
 size_t bench_numbers(const struct llm_cli *cli, const char *option, const char *text, int64_t min, int64_t max, int64_t *out, size_t room)

@@ -25,7 +25,7 @@ const struct llm_cli bench_cost_cli = {
                 "llm-bench cost --table totals --context 4096 config.json\n"
                 "llm-bench cost --set num_key_value_heads=1 small",
     .options = options,
-    .common = LLM_COMMON_OUTPUT | LLM_COMMON_JSON | LLM_COMMON_CONFIG,
+    .common = LLM_COMMON_OUTPUT | LLM_COMMON_JSON | LLM_COMMON_TABLE | LLM_COMMON_CONFIG,
     .words = bench_cost_words,
 };
 

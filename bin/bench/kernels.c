@@ -37,7 +37,7 @@ const struct llm_cli bench_kernels_cli = {
                 "llm-bench kernels --shape 512x4096x4096\n"
                 "llm-bench kernels --attention 16384x12x64",
     .options = options,
-    .common = LLM_COMMON_THREADS | LLM_COMMON_OUTPUT | LLM_COMMON_JSON,
+    .common = LLM_COMMON_THREADS | LLM_COMMON_OUTPUT | LLM_COMMON_JSON | LLM_COMMON_TABLE,
 };
 
 static const char *const peak_columns[] = {"peak", "value", "unit", "threads", "isa", "cpu", NULL};

@@ -18,8 +18,8 @@ struct args {
 #define AT(field) offsetof(struct args, field)
 
 static const struct llm_opt options[] = {
-    {'m', "model", "MODEL", "the model", LLM_STR, AT(model), 0, 0, NULL},
-    {'T', "tokenizer", "TOK", "encode text with this tokenizer [the model's]", LLM_STR, AT(tokenizer), 0, 0, NULL},
+    {'m', "model", "MODEL", "the model", LLM_INPUT, AT(model), 0, 0, NULL},
+    {'T', "tokenizer", "TOK", "encode text with this tokenizer [the model's]", LLM_INPUT, AT(tokenizer), 0, 0, NULL},
     {'c', "context", "N", "length of the windows [the model's]", LLM_INT, AT(context), 2, 1 << 24, NULL},
     {'n', "tokens", "N", "only the first N tokens of each file [all]", LLM_INT, AT(most), 2, 1e15, NULL},
     {0, "cross-document", NULL, "score a token stream as one document, not document by document", LLM_FLAG, AT(cross_document), 0, 0, NULL},
@@ -35,8 +35,8 @@ const struct llm_cli bench_quality_cli = {
     .examples = "llm-bench quality -m model.llm held-out.txt\n"
                 "llm-bench quality -m model.llm -c 128 corpus.tok\n"
                 "llm-quantize -t q4_0 model.llm - | llm-bench quality -m - held-out.txt",
-    .options = options,
-    .common = LLM_COMMON_THREADS | LLM_COMMON_OUTPUT | LLM_COMMON_JSON | LLM_COMMON_CONFIG,
+    .options = options, .operands = LLM_OPERANDS_INPUT,
+    .common = LLM_COMMON_THREADS | LLM_COMMON_OUTPUT | LLM_COMMON_JSON | LLM_COMMON_TABLE | LLM_COMMON_CONFIG,
     .words = bench_quality_words,
     .aliases = bench_quality_aliases,
     .foreign = bench_foreign,

@@ -21,7 +21,7 @@ struct args {
 enum { UNSET = -1, MAX_NUMBERS = 16 };
 
 static const struct llm_opt options[] = {
-    {'m', "model", "MODEL", "the model", LLM_STR, AT(model), 0, 0, NULL},
+    {'m', "model", "MODEL", "the model", LLM_INPUT, AT(model), 0, 0, NULL},
     {'c', "config", "CONFIG", "instead: a preset or config.json, with random weights", LLM_STR, AT(config), 0, 0, NULL},
     {0, "set", "KEY=VALUE", "change the configuration of -c; may be given several times", LLM_LIST, AT(set), 0, 0, NULL},
     {'t', "type", "TYPE", "convert the weights first: %w [as they are; with -c: bf16]", LLM_CHOICE, AT(type), 0, 0, NULL},
@@ -42,7 +42,7 @@ const struct llm_cli bench_speed_cli = {
                 "llm-bench speed -c smollm -t q8_0 -p 512 -n 128 -d 0,1024\n"
                 "llm-bench speed --json -m model.llm -r 10",
     .options = options,
-    .common = LLM_COMMON_THREADS | LLM_COMMON_OUTPUT | LLM_COMMON_JSON | LLM_COMMON_CONFIG,
+    .common = LLM_COMMON_THREADS | LLM_COMMON_OUTPUT | LLM_COMMON_JSON | LLM_COMMON_TABLE | LLM_COMMON_CONFIG,
     .words = bench_speed_words,
     .aliases = bench_speed_aliases,
     .foreign = bench_foreign,

@@ -48,7 +48,7 @@ const struct llm_cli bench_train_cli = {
     .examples = "llm-bench train -c small\n"
                 "llm-bench train -c gpt2 --batch 4 --context 256",
     .options = options,
-    .common = LLM_COMMON_THREADS | LLM_COMMON_OUTPUT | LLM_COMMON_JSON | LLM_COMMON_CONFIG,
+    .common = LLM_COMMON_THREADS | LLM_COMMON_OUTPUT | LLM_COMMON_JSON | LLM_COMMON_TABLE | LLM_COMMON_CONFIG,
     .words = bench_train_words,
     .aliases = bench_train_aliases,
     .foreign = bench_foreign,

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include "base/buf.h"
 #include "base/log.h"
+#include "base/progress.h"
 #include "base/signals.h"
 #include "bin/bench/bench.h"
 #include "cpu/pool.h"
@@ -25,10 +26,10 @@ struct args {
 #define AT(field) offsetof(struct args, field)
 
 static const struct llm_opt options[] = {
-    {'T', "tokenizer", "FILE", "the tokenizer that made the data", LLM_STR, AT(tokenizer), 0, 0, NULL},
+    {'T', "tokenizer", "FILE", "the tokenizer that made the data", LLM_INPUT, AT(tokenizer), 0, 0, NULL},
     {0, "flops", "N", "arithmetic of each row's training [5e13]", LLM_REAL, AT(flops), 1, 1e21, NULL},
     {0, "only", "NAME", "this row alone; may be given several times", LLM_LIST, AT(only), 0, 0, NULL},
-    {0, "val", "FILE|SHARE", "validate on FILE, or on the last SHARE of the data [0.1]", LLM_STR, AT(val), 0, 0, NULL},
+    {0, "val", "FILE|SHARE", "validate on FILE, or on the last SHARE of the data [0.1]", LLM_INPUT, AT(val), 0, 0, NULL},
     {'b', "batch", "N", "rows of a step [16]", LLM_INT, AT(batch), 1, 65536, NULL},
     {0, "context", "N", "tokens of a row [128]", LLM_INT, AT(context), 1, 1 << 20, NULL},
     {0, "lr", "RATE", "learning rate, instead of each row's own", LLM_REAL, AT(lr), 0, 10, NULL},
@@ -42,7 +43,7 @@ const struct llm_cli bench_zoo_cli = {
     .usage = "-T TOK [OPTION]... DATA...",
     .examples = "llm-bench zoo -T tok.json -o zoo.tsv corpus.tok\n"
                 "llm-bench zoo -T tok.json --flops 1e12 --only llama --only moe corpus.tok",
-    .options = options,
+    .options = options, .operands = LLM_OPERANDS_INPUT,
     .common = LLM_COMMON_THREADS | LLM_COMMON_OUTPUT,
     .foreign = bench_foreign,
 };
@@ -98,12 +99,12 @@ static bool has_row(const struct sheet *s, const char *name)
     return false;
 }
 
+/* A table without rows is its heading. */
 static int put_header(struct sheet *s, struct llm_err *e)
 {
-    for (size_t i = 0; columns[i]; i++) {
-        if (llm_buf_printf(&s->text, e, "%s%s", i ? "\t" : "", columns[i]) < 0) return -1;
-    }
-    return llm_buf_printf(&s->text, e, "\n");
+    struct llm_table t;
+    llm_table_init(&t, columns);
+    return llm_table_show(&t, LLM_TABLE_TSV, &s->text, e);
 }
 
 static int begin(struct sheet *s, struct llm_err *e)
@@ -132,13 +133,17 @@ static int put_line(struct sheet *s, const char *name, const struct llm_cost *co
                     double nats, double bits, struct llm_err *e)
 {
     size_t at = s->text.n;
-    int r = llm_buf_printf(&s->text, e, "%s\t", name);
+    struct llm_table t;
     const double numbers[] = {cost ? cost->params : NAN, cost ? cost->active_params : NAN, flops, tokens, rate, bytes[0], bytes[1], nats, bits};
-    for (size_t i = 0; r == 0 && i < sizeof numbers / sizeof *numbers; i++) {
-        const char *end = columns[i + 2] ? "\t" : "\n";
-        if (isnan(numbers[i])) r = llm_buf_printf(&s->text, e, "-%s", end);
-        else r = llm_buf_printf(&s->text, e, i < 7 ? "%.0f%s" : "%.4f%s", numbers[i], end);
+    llm_table_init(&t, columns);
+    t.no_heading = true;
+    llm_table_text(&t, name);
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        if (i < 7 || isnan(numbers[i])) llm_table_count(&t, numbers[i]);
+        else llm_table_printed(&t, numbers[i], LLM_NUMBER_FIXED, 4);
     }
+    int r = llm_table_show(&t, LLM_TABLE_TSV, &s->text, e);
+    llm_table_release(&t);
     if (r < 0) return -1;
     struct llm_output *o = s->stream ? s->stream : llm_output_open(s->a->common.output, false, e);
     if (!o) return -1;

@@ -1,3 +1,4 @@
+#include "base/log.h"
 #include "bin/infer/batch.h"
 
 #include <inttypes.h>

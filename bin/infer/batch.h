@@ -2,7 +2,7 @@
 #ifndef LLM_BIN_INFER_BATCH_H
 #define LLM_BIN_INFER_BATCH_H
 
-#include "base/log.h"
+#include "base/progress.h"
 #include "bin/infer/infer.h"
 #include "bin/infer/lines.h"
 

@@ -1,7 +1,7 @@
 /* --plan */
-#include <stdio.h>
 #include "bin/infer/infer.h"
 #include "infer/plan.h"
+#include "io/table.h"
 
 int run_plan(struct session *s, struct llm_err *e)
 {
@@ -9,18 +9,13 @@ int run_plan(struct session *s, struct llm_err *e)
     struct llm_infer_plan p;
     int64_t sequences = a->jsonl || a->samples > a->parallel ? a->parallel : a->samples;
     if (llm_infer_plan(&s->engine, sequences, &p, e) < 0) return -1;
-    const struct { const char *name; double value; } rows[] = {
-        {"parameters", p.parameters}, {"weight_bytes", p.weight_bytes}, {"cache_bytes_per_token", p.cache_bytes_per_token},
-        {"state_bytes", p.state_bytes}, {"cache_bytes", p.cache_bytes}, {"working_bytes", p.working_bytes},
-        {"memory_bytes", p.weight_bytes + p.cache_bytes + p.working_bytes}, {"flops_per_token", p.flops_per_token},
-        {"read_bytes_per_token", p.read_bytes_per_token}};
-    struct llm_output *o = llm_output_open(a->common.output, false, e);
-    if (!o) return -1;
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        if (llm_output_printf(o, e, "%s\t%.0f\n", rows[i].name, rows[i].value) < 0) {
-            llm_output_abandon(o);
-            return -1;
-        }
-    }
-    return llm_output_commit(o, e);
+    static const char *const columns[] = {"parameters", "weight_bytes", "cache_bytes_per_token", "state_bytes", "cache_bytes", "working_bytes",
+                                          "memory_bytes", "flops_per_token", "read_bytes_per_token", NULL};
+    const double values[] = {p.parameters, p.weight_bytes, p.cache_bytes_per_token, p.state_bytes, p.cache_bytes, p.working_bytes,
+                             p.weight_bytes + p.cache_bytes + p.working_bytes, p.flops_per_token, p.read_bytes_per_token};
+    struct llm_table t, *tables[] = {&t};
+    llm_table_init(&t, columns);
+    t.record = t.no_heading = true;
+    for (size_t i = 0; i < sizeof values / sizeof *values; i++) llm_table_count(&t, values[i]);
+    return llm_tables_print(a->common.output, LLM_TABLE_AUTO, tables, 1, e);
 }

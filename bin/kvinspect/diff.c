@@ -16,27 +16,28 @@ static const struct llm_opt options[] = {PICTURE_OPTIONS(struct args, picture), 
 const struct llm_cli kv_diff_cli = {.name = "llm-kvinspect diff",
                                     .summary = "how two caches differ, head by head; status 1 when they do",
                                     .usage = "[OPTION]... A B",
-                                    .options = options,
+                                    .options = options, .operands = LLM_OPERANDS_INPUT,
                                     .examples = "llm-kvinspect diff f32.kv q8_0.kv",
-                                    .common = LLM_COMMON_OUTPUT | LLM_COMMON_JSON | LLM_COMMON_THREADS | LLM_COMMON_CONFIG};
+                                    .common = LLM_COMMON_OUTPUT | LLM_COMMON_JSON | LLM_COMMON_TABLE | LLM_COMMON_CONFIG | LLM_COMMON_THREADS};
 
 static int print(const struct llm_kv_difference *rows, int64_t n, const struct args *a, bool *differ, struct llm_err *e)
 {
     static const char *const columns[] = {"layer", "kv_head", "tensor", "rmse", "max_error", "relative", "cosine", NULL};
-    struct table t;
-    if (table_open(&t, a->common.output, a->common.json, columns, e) < 0) return -1;
+    struct llm_table t;
+    llm_table_init(&t, columns);
+    t.as_shown = true;
     for (int64_t i = 0; i < n; i++) {
-        table_integer(&t, rows[i].layer);
-        if (rows[i].kv_head < 0) table_number(&t, (double)NAN);
-        else table_integer(&t, rows[i].kv_head);
-        table_text(&t, rows[i].what);
-        table_number(&t, rows[i].rmse);
-        table_number(&t, rows[i].max_error);
-        table_number(&t, rows[i].relative);
-        table_number(&t, rows[i].cosine);
+        llm_table_count(&t, (double)rows[i].layer);
+        if (rows[i].kv_head < 0) llm_table_printed(&t, (double)NAN, LLM_NUMBER_GENERAL, 6);
+        else llm_table_count(&t, (double)rows[i].kv_head);
+        llm_table_text(&t, rows[i].what);
+        llm_table_printed(&t, rows[i].rmse, LLM_NUMBER_GENERAL, 6);
+        llm_table_printed(&t, rows[i].max_error, LLM_NUMBER_GENERAL, 6);
+        llm_table_printed(&t, rows[i].relative, LLM_NUMBER_GENERAL, 6);
+        llm_table_printed(&t, rows[i].cosine, LLM_NUMBER_GENERAL, 6);
         *differ |= rows[i].max_error != 0;
     }
-    return table_close(&t, 0);
+    return print_table(&t, &a->common, e);
 }
 
 /* Parts of states belong to no token: they are left out. */

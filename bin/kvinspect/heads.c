@@ -18,26 +18,28 @@ static const struct llm_opt options[] = {
     {0}};
 const struct llm_cli kv_heads_cli = {
     .name = "llm-kvinspect heads", .summary = "norms of keys and values, and where traced queries look, head by head", .usage = "[OPTION]... [FILE]",
-    .options = options, .examples = "llm-kvinspect heads cache.kv\nllm-kvinspect heads --png attention.png --map attention -T model.llm cache.kv",
-    .common = LLM_COMMON_OUTPUT | LLM_COMMON_JSON | LLM_COMMON_THREADS | LLM_COMMON_CONFIG};
+    .options = options, .operands = LLM_OPERANDS_INPUT,
+    .examples = "llm-kvinspect heads cache.kv\nllm-kvinspect heads --png attention.png --map attention -T model.llm cache.kv",
+    .common = LLM_COMMON_OUTPUT | LLM_COMMON_JSON | LLM_COMMON_TABLE | LLM_COMMON_CONFIG | LLM_COMMON_THREADS};
 
 static const char *const columns[] = {"layer", "head", "kv_head", "k_norm", "k_norm_sd", "k_norm_first", "v_norm", "v_norm_sd", "v_norm_first",
                                       "entropy", "entropy_most", "sink", "largest", "distance", NULL};
 
 static int print(const struct llm_kv_head *rows, int64_t first, int64_t last, const struct args *a, struct llm_err *e)
 {
-    struct table t;
-    if (table_open(&t, a->common.output, a->common.json, columns, e) < 0) return -1;
+    struct llm_table t;
+    llm_table_init(&t, columns);
+    t.as_shown = true;
     for (int64_t i = first; i < last; i++) {
         const struct llm_kv_head *h = &rows[i];
         const double numbers[] = {h->k_norm, h->k_norm_sd, h->k_norm_first, h->v_norm, h->v_norm_sd, h->v_norm_first,
                                   h->entropy, h->entropy_most, h->sink, h->largest, h->distance};
-        table_integer(&t, h->layer);
-        table_integer(&t, h->head);
-        table_integer(&t, h->kv_head);
-        for (size_t k = 0; k < sizeof numbers / sizeof *numbers; k++) table_number(&t, numbers[k]);
+        llm_table_count(&t, (double)h->layer);
+        llm_table_count(&t, (double)h->head);
+        llm_table_count(&t, (double)h->kv_head);
+        for (size_t k = 0; k < sizeof numbers / sizeof *numbers; k++) llm_table_printed(&t, numbers[k], LLM_NUMBER_GENERAL, 6);
     }
-    return table_close(&t, 0);
+    return print_table(&t, &a->common, e);
 }
 
 static int draw(const struct llm_kv_file *f, const struct llm_kv_head *rows, int64_t n, const float *map, const struct args *a, struct llm_err *e)

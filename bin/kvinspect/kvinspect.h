@@ -4,7 +4,7 @@
 
 #include "base/cli.h"
 #include "infer/kvfile.h"
-#include "io/output.h"
+#include "io/table.h"
 #include "measure/heatmap.h"
 
 extern const struct llm_cli kv_summary_cli, kv_heads_cli, kv_size_cli, kv_export_cli, kv_diff_cli;
@@ -14,20 +14,8 @@ int kv_size(int argc, char **argv, struct llm_err *e) LLM_MUST_CHECK;
 int kv_export(int argc, char **argv, struct llm_err *e) LLM_MUST_CHECK;
 int kv_diff(int argc, char **argv, struct llm_err *e) LLM_MUST_CHECK;
 
-/* A table: TSV with a heading, or JSON Lines. Errors are sticky: table_close tells. */
-struct table {
-    struct llm_output *o;
-    const char *const *columns;
-    int json, column;
-    struct llm_err *e;
-    int failed;
-};
-/* `columns` ends with NULL. */
-int table_open(struct table *t, const char *path, int json, const char *const *columns, struct llm_err *e) LLM_MUST_CHECK;
-void table_text(struct table *t, const char *v);
-void table_integer(struct table *t, int64_t v);
-void table_number(struct table *t, double v); /* NaN: "-", null */
-int table_close(struct table *t, int status) LLM_MUST_CHECK; /* commits when status is not negative */
+/* Writes the table to common->output and releases it. 0 or -1. */
+int print_table(struct llm_table *t, const struct llm_common *common, struct llm_err *e) LLM_MUST_CHECK;
 
 /* The only operand, or "-". */
 const char *one_operand(const struct llm_cli *cli, int rest, int argc, char **argv);
@@ -37,8 +25,8 @@ struct picture_args {
     int scale;
 };
 #define PICTURE_OPTIONS(type, field)                                                                                                                \
-    {0, "png", "FILE", "also draw a heat map: a row for each head, a column for each token", LLM_STR, offsetof(type, field.png), 0, 0, NULL},       \
-    {'T', "tokenizer", "TOK", "label the columns of the heat map with the texts of tokens: a tokenizer or a model", LLM_STR,                        \
+    {0, "png", "FILE", "also draw a heat map: a row for each head, a column for each token", LLM_OUTPUT, offsetof(type, field.png), 0, 0, NULL},    \
+    {'T', "tokenizer", "TOK", "label the columns of the heat map with the texts of tokens: a tokenizer or a model", LLM_INPUT,                      \
      offsetof(type, field.tokenizer), 0, 0, NULL},                                                                                                  \
     {0, "scale", "WHAT", "scale of the heat map's colours; auto: logarithmic if few numbers outshine all others [auto]", LLM_CHOICE,                \
      offsetof(type, field.scale), 0, 0, "auto|linear|log"}

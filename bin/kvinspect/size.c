@@ -4,8 +4,9 @@
 struct args { struct llm_common common; };
 static const struct llm_opt options[] = {{0}};
 const struct llm_cli kv_size_cli = {
-    .name = "llm-kvinspect size", .summary = "bytes it takes, as it is and in every cache type", .usage = "[OPTION]... [FILE]", .options = options,
-    .examples = "llm-kvinspect size cache.kv", .common = LLM_COMMON_OUTPUT | LLM_COMMON_JSON | LLM_COMMON_CONFIG};
+    .name = "llm-kvinspect size", .summary = "bytes it takes, as it is and in every cache type", .usage = "[OPTION]... [FILE]",
+    .options = options, .operands = LLM_OPERANDS_INPUT,
+    .examples = "llm-kvinspect size cache.kv", .common = LLM_COMMON_OUTPUT | LLM_COMMON_JSON | LLM_COMMON_TABLE | LLM_COMMON_CONFIG};
 
 /* Whether all heads are whole blocks of the type. */
 static bool serves(const struct llm_kv_file *f, enum llm_dtype type)
@@ -22,20 +23,21 @@ static int print(const struct llm_kv_file *f, const struct args *a, struct llm_e
     static const char *const columns[] = {"type", "here", "bytes_per_token_and_layer", "bytes_per_token", "bytes", "bytes_at_full_context",
                                           "state_bytes", NULL};
     int64_t state = (int64_t)llm_model_state_bytes(&f->config);
-    struct table t;
-    if (table_open(&t, a->common.output, a->common.json, columns, e) < 0) return -1;
+    struct llm_table t;
+    llm_table_init(&t, columns);
+    t.as_shown = true;
     for (const enum llm_dtype *type = llm_kv_types; *type != LLM_NO_DTYPE; type++) {
         double token = llm_model_kv_bytes_per_token(&f->config, *type);
         if (!serves(f, *type)) continue;
-        table_text(&t, llm_dtypes[*type].name);
-        table_text(&t, *type == f->dtype ? "yes" : "no");
-        table_integer(&t, (int64_t)token / f->n_layers);
-        table_integer(&t, (int64_t)token);
-        table_integer(&t, state + (int64_t)token * f->n);
-        table_integer(&t, state + (int64_t)token * f->config.max_position_embeddings);
-        table_integer(&t, state);
+        llm_table_text(&t, llm_dtypes[*type].name);
+        llm_table_text(&t, *type == f->dtype ? "yes" : "no");
+        llm_table_count(&t, (double)((int64_t)token / f->n_layers));
+        llm_table_count(&t, token);
+        llm_table_count(&t, (double)(state + (int64_t)token * f->n));
+        llm_table_count(&t, (double)(state + (int64_t)token * f->config.max_position_embeddings));
+        llm_table_count(&t, (double)state);
     }
-    return table_close(&t, 0);
+    return print_table(&t, &a->common, e);
 }
 
 int kv_size(int argc, char **argv, struct llm_err *e)

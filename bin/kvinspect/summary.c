@@ -9,9 +9,9 @@ static const struct llm_opt options[] = {{0}};
 const struct llm_cli kv_summary_cli = {.name = "llm-kvinspect summary",
                                        .summary = "what the cache is (the default)",
                                        .usage = "[OPTION]... [FILE]",
-                                       .options = options,
+                                       .options = options, .operands = LLM_OPERANDS_INPUT,
                                        .examples = "llm-kvinspect cache.kv\nllm-infer -m model.llm --kv-out - \"Once upon\" | llm-kvinspect",
-                                       .common = LLM_COMMON_OUTPUT | LLM_COMMON_JSON | LLM_COMMON_CONFIG};
+                                       .common = LLM_COMMON_OUTPUT | LLM_COMMON_JSON | LLM_COMMON_TABLE | LLM_COMMON_CONFIG};
 
 /* "h [1, 128] c [1, 128]": of the first layer with a state. */
 static void list_parts(const struct llm_kv_file *f, char *text, size_t n)
@@ -30,7 +30,6 @@ static int print(const struct llm_kv_file *f, const struct args *a, struct llm_e
 {
     static const char *const names[] = {"model_type", "fingerprint", "tokenizer", "tokens", "first_position", "last_position", "layers", "heads",
                                         "kv_heads", "d_k", "d_v", "type", "bytes_per_token", "bytes", "traced_queries", "state_bytes", "state", NULL};
-    static const char *const pairs[] = {"key", "value", NULL};
     int64_t per_token = (int64_t)llm_model_kv_bytes_per_token(&f->config, f->dtype), state = (int64_t)llm_model_state_bytes(&f->config);
     struct llm_state_shape s = {0};
     char parts[100];
@@ -40,16 +39,16 @@ static int print(const struct llm_kv_file *f, const struct args *a, struct llm_e
     const int64_t numbers[] = {f->n, f->n ? f->positions[0] : 0, f->n ? f->positions[f->n - 1] : 0, f->n_layers,
                                f->config.num_attention_heads, s.n_kv_heads, s.d_k, s.d_v, 0, per_token, per_token * f->n + state,
                                f->n_queries, state};
-    struct table t;
-    if (table_open(&t, a->common.output, a->common.json, a->common.json ? names : pairs, e) < 0) return -1;
+    struct llm_table t;
+    llm_table_init(&t, names);
+    t.record = t.as_shown = true;
     for (int i = 0; names[i]; i++) {
-        if (!a->common.json) table_text(&t, names[i]);
-        if (i < 3) table_text(&t, texts[i]);
-        else if (i == 11) table_text(&t, llm_dtypes[f->dtype].name);
-        else if (i == 16) table_text(&t, parts);
-        else table_integer(&t, numbers[i - 3]);
+        if (i < 3) llm_table_text(&t, texts[i]);
+        else if (i == 11) llm_table_text(&t, llm_dtypes[f->dtype].name);
+        else if (i == 16) llm_table_text(&t, parts);
+        else llm_table_count(&t, (double)numbers[i - 3]);
     }
-    return table_close(&t, 0);
+    return print_table(&t, &a->common, e);
 }
 
 int kv_summary(int argc, char **argv, struct llm_err *e)

@@ -15,7 +15,7 @@ struct args {
 #define AT(field) offsetof(struct args, field)
 
 static const struct llm_opt options[] = {
-    {'T', "tokenizer", "TOK", "the tokenizer: tokenizer.json, tiktoken ranks, a vocabulary, a folder, a model", LLM_STR, AT(tokenizer), 0, 0, NULL},
+    {'T', "tokenizer", "TOK", "the tokenizer: tokenizer.json, tiktoken ranks, a vocabulary, a folder, a model", LLM_INPUT, AT(tokenizer), 0, 0, NULL},
     {0, "pattern", "NAME|REGEX", "split pattern of a rank file that is not a known one", LLM_STR, AT(pattern), 0, 0, NULL},
     {0, "text", NULL, "the input is ids in decimal, separated by white space [known by its content]", LLM_FLAG, AT(text), 0, 0, NULL},
     {0, "skip-special", NULL, "special tokens print nothing", LLM_FLAG, AT(skip_special), 0, 0, NULL},
@@ -28,7 +28,7 @@ const struct llm_cli tokenize_decode_cli = {
     .usage = "-T TOK [OPTION]... [FILE]...",
     .examples = "llm-tokenize decode -T tok.json corpus.tok\n"
                 "echo 15496 995 | llm-tokenize decode -T gpt2/ --text",
-    .options = options,
+    .options = options, .operands = LLM_OPERANDS_INPUT,
     .common = LLM_COMMON_OUTPUT,
     .aliases = tokenize_decode_aliases,
     .foreign = tokenize_decode_foreign,

@@ -21,7 +21,7 @@ struct args {
 #define AT(field) offsetof(struct args, field)
 
 static const struct llm_opt options[] = {
-    {'T', "tokenizer", "TOK", "the tokenizer: tokenizer.json, tiktoken ranks, a vocabulary, a folder, a model", LLM_STR, AT(tokenizer), 0, 0, NULL},
+    {'T', "tokenizer", "TOK", "the tokenizer: tokenizer.json, tiktoken ranks, a vocabulary, a folder, a model", LLM_INPUT, AT(tokenizer), 0, 0, NULL},
     {0, "pattern", "NAME|REGEX", "split pattern of a rank file that is not a known one", LLM_STR, AT(pattern), 0, 0, NULL},
     DOCUMENT_OPTIONS(struct args, documents),
     {0, "pair", "SOURCE,TARGET", "each line is a JSON object with two texts, a document; loss_mask marks the target", LLM_STR, AT(pair), 0, 0, NULL},
@@ -47,7 +47,7 @@ const struct llm_cli tokenize_encode_cli = {
     .examples = "llm-tokenize encode -T tok.json corpus.txt > corpus.tok\n"
                 "llm-tokenize encode -T tok.json --text < prompt.txt\n"
                 "llm-tokenize encode -T tok.json --jsonl --field text --append-eos data.jsonl > data.tok",
-    .options = options,
+    .options = options, .operands = LLM_OPERANDS_INPUT,
     .common = LLM_COMMON_THREADS | LLM_COMMON_OUTPUT,
     .words = tokenize_encode_words,
     .aliases = tokenize_encode_aliases,

@@ -11,7 +11,7 @@ struct args {
 #define AT(field) offsetof(struct args, field)
 
 static const struct llm_opt options[] = {
-    {'T', "tokenizer", "TOK", "the tokenizer: tokenizer.json, tiktoken ranks, a vocabulary, a folder, a model", LLM_STR, AT(tokenizer), 0, 0, NULL},
+    {'T', "tokenizer", "TOK", "the tokenizer: tokenizer.json, tiktoken ranks, a vocabulary, a folder, a model", LLM_INPUT, AT(tokenizer), 0, 0, NULL},
     {0, "pattern", "NAME|REGEX", "split pattern of a rank file that is not a known one", LLM_STR, AT(pattern), 0, 0, NULL},
     {0, "vocab", NULL, "list every token instead: id, kind (token or special), text as a JSON string", LLM_FLAG, AT(vocab), 0, 0, NULL},
     {0, "export", NULL, "write the tokenizer as tokenizer.json instead", LLM_FLAG, AT(export), 0, 0, NULL},

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include "base/log.h"
+#include "base/progress.h"
 #include "base/json_long.h"
 #include "io/file.h"
 #include "bin/tokenize/tokenize.h"

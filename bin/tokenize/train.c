@@ -39,7 +39,7 @@ const struct llm_cli tokenize_train_cli = {
                 "llm-tokenize train --vocab-size 8192 --pattern llama3 --special '<|endoftext|>' -o tok.json corpus.txt\n"
                 "llm-tokenize train --model char corpus.txt > chars.json\n"
                 "llm-tokenize train --model unigram --vocab-size 8000 --lines corpus.txt > unigram.json",
-    .options = options,
+    .options = options, .operands = LLM_OPERANDS_INPUT,
     .common = LLM_COMMON_THREADS | LLM_COMMON_OUTPUT,
     .words = tokenize_train_words,
     .aliases = tokenize_train_aliases,

@@ -48,7 +48,7 @@ int llm_run_coordcheck(const struct llm_run *r, const struct args *a, const char
         at += length + (at[length] == ',');
     }
     if (got == 0 && n == 0) got = llm_fail(e, LLM_EX_USAGE, "--coordcheck: expected widths with commas between, found none");
-    if (got == 0) got = llm_coordcheck_print(&k, stdout, e);
+    if (got == 0) got = llm_coordcheck_print(&k, llm_table_form(&a->common), e);
     if (got == 0 && a->coordcheck_png) got = draw(&k, a->coordcheck_png, e);
     if (got == 0 && n > 1) {
         double slope = llm_coordcheck_slope(&k, &place);

@@ -106,7 +106,7 @@ int llm_run_ngram(const struct llm_cli *cli, struct args *a, const char *const *
         struct llm_ngram_plan plan;
         if (!a->plan) llm_signals_catch();
         if (!a->plan) got = estimate(a, &d, &t, &s, &o, e);
-        else got = llm_ngram_plan(&s, &o, &plan, e) < 0 ? -1 : llm_ngram_plan_print(&plan, stdout, a->common.json, e);
+        else got = llm_ngram_plan(&s, &o, &plan, e) < 0 ? -1 : llm_ngram_plan_print(&plan, llm_table_form(&a->common), e);
     }
     llm_train_data_release(&d);
     llm_tokenizer_destroy(t);

@@ -63,6 +63,20 @@ static void check_outputs(const struct llm_cli *cli, const struct args *a)
     if (a->resume) llm_usage(cli, "--resume: expected -o FILE.llm, or no -o: safetensors have the model alone; llm-quantize -t keep makes them");
 }
 
+static void take_patterns(const struct llm_cli *cli, const char *option, const struct llm_strs *given, struct llm_patterns *p)
+{
+    if (given->n > LLM_MAX_PATTERNS) llm_usage(cli, "--%s: expected at most %d patterns, found %zu", option, LLM_MAX_PATTERNS, given->n);
+    p->n = given->n;
+    for (size_t i = 0; i < given->n; i++) p->v[i] = given->v[i];
+}
+
+void llm_run_patterns(const struct llm_cli *cli, struct args *a)
+{
+    if (a->resume && (a->train.n > 0 || a->freeze.n > 0)) llm_usage(cli, "--train, --freeze: a run that is resumed trains what it began with");
+    take_patterns(cli, "train", &a->train, &a->o.train);
+    take_patterns(cli, "freeze", &a->freeze, &a->o.freeze);
+}
+
 int llm_run_check(const struct llm_cli *cli, const struct args *a, int has_data, struct llm_err *e)
 {
     int sources = (a->config != NULL) + (a->init != NULL) + (a->resume != NULL);
@@ -294,9 +308,9 @@ int llm_run_go(struct llm_run *r, const struct args *a, struct llm_err *e)
     struct llm_trainer *t = &r->trainer;
     if (a->plan) {
         struct llm_plan plan;
-        return llm_plan_make(&plan, &r->config, &a->o, e) < 0 ? -1 : llm_plan_print(&plan, stdout, a->common.json, e);
+        return llm_plan_make(&plan, &r->config, r->model, &a->o, e) < 0 ? -1 : llm_plan_print(&plan, llm_table_form(&a->common), e);
     }
-    if (a->gradcheck) return llm_gradcheck_print(t, stdout, e);
+    if (a->gradcheck) return llm_gradcheck_print(t, llm_table_form(&a->common), e);
     int counted = a->ngram_bar ? llm_run_ngram_bar(t, a, e) : 0;
     if (counted != 0) return counted < 0 ? -1 : 0;
     if (llm_metrics_open(&metrics, a->log, a->resume != NULL, t, e) < 0) return -1;

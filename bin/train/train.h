@@ -8,7 +8,7 @@
 struct args {
     struct llm_common common;
     const char *config, *init, *resume, *tokenizer, *val, *best, *ema_output, *log;
-    struct llm_strs sets;
+    struct llm_strs sets, train, freeze;
     struct llm_train_options o;
     double dropout;             /* -1: not given */
     double temperature;         /* of contrastive; 0: not given */
@@ -45,6 +45,8 @@ int llm_run_begin(struct llm_run *r, const struct args *a, const char *const *da
 int llm_run_coordcheck(const struct llm_run *r, const struct args *a, const char *const *data, size_t n_data, struct llm_err *e) LLM_MUST_CHECK;
 /* Trains, or does what is asked for instead. */
 int llm_run_go(struct llm_run *r, const struct args *a, struct llm_err *e) LLM_MUST_CHECK;
+/* --train and --freeze become the run's; misuse exits. */
+void llm_run_patterns(const struct llm_cli *cli, struct args *a);
 /* --order as a word or a number, --objective ngram and what goes with it; misuse exits. */
 void llm_run_order(const struct llm_cli *cli, struct args *a);
 bool llm_run_is_ngram(const struct args *a);

@@ -144,7 +144,9 @@ static void set(const struct llm_cli *cli, const struct llm_opt *o, void *args, 
     case LLM_INT:
     case LLM_SIZE:
     case LLM_REAL: set_number(cli, o, field, value); break;
-    case LLM_STR: *(const char **)field = value; break;
+    case LLM_STR:
+    case LLM_INPUT:
+    case LLM_OUTPUT: *(const char **)field = value; break;
     case LLM_LIST: append(cli, o, field, value); break;
     case LLM_CHOICE: set_choice(cli, o, field, value); break;
     case LLM_HEADING: break;
@@ -317,7 +319,9 @@ int llm_cli_parse(const struct llm_cli *cli, void *args, int argc, char **argv)
     while (p.next < argc) p.operands[p.n_operands++] = argv[p.next++];
     memcpy(argv + p.n_options + 1, p.operands, (size_t)p.n_operands * sizeof *p.operands);
     free(p.operands);
+    if ((cli->common & LLM_COMMON_TABLE) && p.args->json && p.args->format) llm_usage(cli, "--json and --format: only one of them");
     llm_verbosity = p.args->quiet ? -1 : p.args->verbose ? 1 : 0;
+    llm_cli_check_paths(cli, args, argv + p.n_options + 1, argc - p.n_options - 1);
     return p.n_options + 1;
 }
 

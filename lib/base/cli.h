@@ -14,6 +14,8 @@ enum llm_opt_type {
     LLM_SIZE,   /* int64_t with an optional K, M, G suffix (×1024, as in GNU tools) */
     LLM_REAL,   /* double, within [min, max] when min < max; finite */
     LLM_STR,    /* const char * */
+    LLM_INPUT,  /* const char *: the path of a file that is read (base/paths.h) */
+    LLM_OUTPUT, /* const char *: the path of a file that is written */
     LLM_LIST,   /* struct llm_strs: may be given several times */
     LLM_CHOICE, /* int: index into the words of `choices` ("bpe|byte|char") or of a table (struct llm_words) */
     LLM_HEADING /* no option: `help` is a heading line in --help */
@@ -38,11 +40,14 @@ struct llm_common {
     const char *output;   /* -o; NULL or "-": stdout */
     int quiet, verbose, json;
     int force_config;     /* --force-config; see llm_config_force */
+    int format;           /* --format, an index into LLM_TABLE_FORMS */
     int64_t seed;
     int seed_given;
 };
 /* Which common options a program shows and takes. -h, -V, -q, -v always. */
-enum { LLM_COMMON_THREADS = 1, LLM_COMMON_OUTPUT = 2, LLM_COMMON_SEED = 4, LLM_COMMON_JSON = 8, LLM_COMMON_ALL = 15, LLM_COMMON_CONFIG = 16 };
+enum { LLM_COMMON_THREADS = 1, LLM_COMMON_OUTPUT = 2, LLM_COMMON_SEED = 4, LLM_COMMON_JSON = 8, LLM_COMMON_ALL = 15, LLM_COMMON_CONFIG = 16,
+       LLM_COMMON_TABLE = 32 /* --format */ };
+#define LLM_TABLE_FORMS "auto|tsv|aligned|json|csv|md"
 
 /* Words that come from a table elsewhere (objectives, dtypes, presets): `word(i)` is the name in row i, NULL after the last row. */
 struct llm_words {
@@ -53,6 +58,11 @@ struct llm_words {
 struct llm_alias { const char *word, *option; };
 /* An option that other tools have and this program lacks ("--lora", "-ngl"), and what to say to whoever writes it: a clause that follows a colon. */
 struct llm_foreign { const char *word, *answer; };
+enum llm_operands {
+    LLM_OPERANDS_TEXT,  /* no files, or files under some conditions only */
+    LLM_OPERANDS_INPUT, /* files that are read */
+    LLM_OPERANDS_IN_OUT /* two: a file that is read, and one that is written and may replace the first */
+};
 
 struct llm_cli {
     const char *name;           /* "llm-tokenize", or "llm-tokenize encode" for a sub-command */
@@ -61,6 +71,8 @@ struct llm_cli {
     const char *examples;       /* lines, each a command */
     const char *usual;          /* long names, "a|b|c", that --help shows beside the common ones; the others are for --help=all. NULL: all */
     const struct llm_opt *options; /* ends with {0} */
+    enum llm_operands operands; /* what they are */
+    const char *replaces;       /* long name of the LLM_INPUT whose file -o may replace, and does if -o is not given; NULL */
     int common;                 /* LLM_COMMON_* bits */
     const struct llm_cli *const *commands; /* sub-commands, NULL-terminated, or NULL */
     /* Each ends with {0}, or is NULL. */
@@ -73,6 +85,7 @@ struct llm_cli {
  * Options may stand anywhere; "--" ends them. A long option may be shortened to what no other option begins with, and written with '_' for '-'.
  * Returns the index of the first operand in argv, which is permuted so that operands come last.
  * --help and --version print to stdout and exit 0; misuse prints one line and exits 2 (this function alone in lib/ may exit).
+ * Misuse, too, is an output that is the same file as an input or as another output (base/paths.h).
  * Two hidden options answer questions of the completion and of tests, in lines of fields between tabulators:
  *   --complete-options   "-x", "--long", argument, help, words "a|b|c" of an argument that may be one of them; "command", name; "operand", "", words
  *   --complete-aliases   "alias", word, option; "foreign", word, answer */

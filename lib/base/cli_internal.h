@@ -19,6 +19,9 @@ int llm_choose(const char *choices, const char *word);
 /* Adds all long options and aliases of the program. */
 void llm_cli_suggest(const struct llm_cli *cli, struct llm_suggest *s);
 
+/* Exits 2 if an output is the same file as an input or another output: of the options in `args`, and of the operands. */
+void llm_cli_check_paths(const struct llm_cli *cli, const void *args, char *const *operands, int n_operands);
+
 void llm_cli_print_help(const struct llm_cli *cli, bool all);
 void llm_cli_print_complete(const struct llm_cli *cli);
 void llm_cli_print_aliases(const struct llm_cli *cli);

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
-#include "base/log.h"
+#include "base/progress.h"
 
 #include "base/utf8.h"
 

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include "base/paths.h"
 
 json_t *llm_json_parse(const char *text, size_t n, struct llm_err *e)
 {
@@ -34,6 +35,7 @@ json_t *llm_json_load(const char *path, size_t max, struct llm_err *e)
     bool is_stdin = strcmp(path, "-") == 0;
     struct llm_buf b = {0};
     json_t *v = NULL;
+    if (llm_paths_check_input(path, e) < 0) return NULL;
     int fd = is_stdin ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) {
         llm_fail_errno(e, EX_NOINPUT, "%s", path);

@@ -19,7 +19,7 @@ static char paths[N_SLOTS][PATH_ROOM];
 static volatile sig_atomic_t live[N_SLOTS];
 static volatile sig_atomic_t caught;
 
-static void unlink_all(void)
+void llm_signal_unlink_all(void)
 {
     for (int i = 0; i < N_SLOTS; i++)
         if (live[i]) unlink(paths[i]);
@@ -27,7 +27,7 @@ static void unlink_all(void)
 
 static void die(int signal_number)
 {
-    unlink_all();
+    llm_signal_unlink_all();
     signal(signal_number, SIG_DFL);
     raise(signal_number);
 }

@@ -68,9 +68,7 @@ static void product_piece(void *arg, size_t piece, int thread)
         return;
     }
     char *b = llm_scratch_slot(thread, LLM_SCRATCH_PANEL, (size_t)panels_of(columns) * panel);
-    bool packed = b != NULL;
-    for (int64_t j = 0; packed && j < panels_of(columns); j++)
-        packed = llm_weight_pack_panel(t->w, p->g, p->backward, column / LLM_GEMM_PANEL + j, thread, b + (size_t)j * panel);
+    bool packed = b && llm_weight_pack_panels(t->w, p->g, p->backward, column / LLM_GEMM_PANEL, panels_of(columns), thread, b);
     for (int64_t row = 0; packed && row < p->m; row += ROW_BLOCK) multiply_block(p, t, b, row, column, columns);
     if (!packed) atomic_store(&p->failed, true);
 }
@@ -82,10 +80,9 @@ static void count_work(const char *kind, int64_t m, int64_t n, int64_t k, double
     llm_profile_work(unit, 2 * (double)m * (double)n * (double)k, bytes);
 }
 
-/* The same of a weight's. */
-static void count_product(const struct llm_matmul *a, const struct llm_weight *w, int64_t n, int64_t k)
+/* The same of a weight's, in arithmetic of `kind`. */
+static void count_product(const struct llm_matmul *a, const struct llm_weight *w, const char *kind, int64_t n, int64_t k)
 {
-    const char *kind = llm_matmul_kind(w->dtype, a->compute);
     double elements = (double)n * (double)k, rows = 4 * (double)a->m;
     double weight = strcmp(kind, "bf16") == 0 ? 2 * elements : 4 * elements;
     if (strcmp(kind, "int8") == 0) weight = (double)llm_dtype_bytes(w->dtype, (uint64_t)(n * k));
@@ -105,7 +102,8 @@ static int run(struct product *p, struct llm_err *e)
     for (int i = 0; i < p->n_parts; i++) {
         struct part *t = &p->parts[i];
         t->row_blocks = t->b ? (p->m + ROW_BLOCK - 1) / ROW_BLOCK : 1;
-        t->columns = columns_of_piece(t->row_blocks, t->n, p->k);
+        int64_t decoded = p->backward ? panels_decoded(t->w) * LLM_GEMM_PANEL : 1; /* blocks are decoded whole */
+        t->columns = (columns_of_piece(t->row_blocks, t->n, p->k) + decoded - 1) / decoded * decoded;
         t->pieces = t->row_blocks * ((t->n + t->columns - 1) / t->columns);
         pieces += t->pieces;
     }
@@ -129,7 +127,7 @@ int llm_matmul_several(const struct llm_matmul *a, struct llm_weight *const *w, 
         for (int i = 0; i < n && status == 0; i++) status = llm_matmul(&a[i], w[i], e);
         return status;
     }
-    for (int i = 0; i < n && llm_profiling; i++) count_product(&a[i], w[i], w[i]->n, w[i]->k);
+    for (int i = 0; i < n && llm_profiling; i++) count_product(&a[i], w[i], llm_matmul_kind(w[i]->dtype, a->compute), w[i]->n, w[i]->k);
     if (quantised) return llm_matmul_quantised(a, w, n, e);
     for (int i = 0; i < n; i++) {
         const void *form;
@@ -142,10 +140,8 @@ int llm_matmul_several(const struct llm_matmul *a, struct llm_weight *const *w, 
 int llm_matmul_dx(const struct llm_matmul *a, struct llm_weight *w, struct llm_err *e)
 {
     const void *form;
-    if (w->dtype != LLM_F32 && w->dtype != LLM_BF16)
-        return llm_fail(e, LLM_EX_FAILURE, "gradient through a weight: expected f32 or bf16, found %s", llm_dtypes[w->dtype].name);
     LLM_PROFILE_PART("products");
-    if (llm_profiling) count_product(a, w, w->k, w->n);
+    if (llm_profiling) count_product(a, w, llm_matmul_kind(LLM_F32, a->compute), w->k, w->n);
     if (llm_weight_form(w, a->compute, true, a->m, &form, e) < 0) return -1;
     struct product p = {.g = gemm_of(a->compute), .m = a->m, .k = w->n, .x = a->x, .ldx = a->ldx, .backward = true, .n_parts = 1};
     p.parts[0] = (struct part){.n = w->k, .b = form, .w = w, .c = a->y, .ldc = a->ldy, .add = a->accumulate};

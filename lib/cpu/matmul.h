@@ -1,5 +1,5 @@
-/* Matrix products over all threads, in the canonical order (DESIGN 3): an output element's order of summation depends on K, the dtypes and
- * the instruction set alone, never on M, N, threads or batch. So a token's row comes out with the same bits alone (decoding), in a
+/* Matrix products over all threads, in the canonical order (lib/README.md, Canonical order): the order in which an output element's terms are added
+ * depends on K, the dtypes and the instruction set alone, never on M, N, threads or batch. So a token's row has the same bits alone (decoding), in a
  * prompt (prefill) and in a batch.
  *
  * Compute types: F32 (all operands F32, FMA), BF16 (operands rounded to BF16 to nearest even, FP32 accumulation), and int8 for
@@ -30,7 +30,8 @@ struct llm_weight {
 /* Makes the packed form for training (once per optimizer step; forward and, if asked, dX) in memory kept across steps. Optional: without
  * it panels are packed on the fly in per-thread scratch, with the same bits. 0 or -1. */
 int llm_weight_pack(struct llm_weight *w, enum llm_compute compute, bool backward, struct llm_err *e) LLM_MUST_CHECK;
-/* The form of dX alone: of a weight with many outputs, whose columns fill no cache when they are packed on the fly. */
+/* The form of dX alone: of a weight with many outputs, whose columns fill no cache when they are packed on the fly. Of a quantised weight it is
+ * as large as BF16 data. */
 int llm_weight_pack_dx(struct llm_weight *w, enum llm_compute compute, struct llm_err *e) LLM_MUST_CHECK;
 /* Elements [from, from + n) of the data as floats; both multiples of the block size. */
 void llm_weight_decode(const struct llm_weight *w, int64_t from, int64_t n, float *out);
@@ -56,7 +57,7 @@ int llm_matmul(const struct llm_matmul *a, struct llm_weight *w, struct llm_err 
  * and the threads are called together once. */
 enum { LLM_MATMUL_MOST = 4 };
 int llm_matmul_several(const struct llm_matmul *a, struct llm_weight *const *w, int n, struct llm_err *e) LLM_MUST_CHECK;
-/* y[m, k] = x[m, n] · w    (dX from dY). F32 and BF16 weights. */
+/* y[m, k] = x[m, n] · w    (dX from dY). Weights of every type are decoded, and rounded to BF16 when that is the compute type: no int8. */
 int llm_matmul_dx(const struct llm_matmul *a, struct llm_weight *w, struct llm_err *e) LLM_MUST_CHECK;
 /* dw[n, k] += dyᵀ[n, m] · x[m, k]: tokens are rows of row_len (m a multiple); in each row blocks of 256 tokens, each summed from zero and added
  * to dw in order, rows in order. So 1 × 32 rows = 32 × 1 row, bit for bit. ldx for x, ldy for dy. */

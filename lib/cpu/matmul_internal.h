@@ -5,7 +5,7 @@
 #include "cpu/kernels.h"
 #include "cpu/matmul.h"
 
-/* What llm_weight.packed[] holds. Block-quantised weights have the first alone. */
+/* What llm_weight.packed[] holds. The first of a block-quantised weight is the int8 kernels' form. */
 enum { PACKED_BF16, PACKED_BF16_DX, PACKED_F32, PACKED_F32_DX };
 
 static inline int64_t panels_of(int64_t n) { return (n + LLM_GEMM_PANEL - 1) / LLM_GEMM_PANEL; }
@@ -45,8 +45,14 @@ static inline int64_t columns_of_piece(int64_t row_blocks, int64_t n, int64_t k)
 /* Gives the pages of `bytes` of a mapped weight's data back, to be read from the file again by whoever needs them: whole pages within the weight, and
  * at its ends also what came into memory with them of its neighbours in the file. */
 void llm_weight_release_pages(const struct llm_weight *w, size_t from, size_t bytes);
-/* Packs panel `panel` of w for a product: forward, or for dX. False when scratch memory is short. */
-bool llm_weight_pack_panel(const struct llm_weight *w, const struct llm_gemm *g, bool backward, int64_t panel, int thread, void *out);
+/* Packs `count` panels of w, from panel `first` on, for a product: forward, or for dX. False when scratch memory is short. */
+bool llm_weight_pack_panels(const struct llm_weight *w, const struct llm_gemm *g, bool backward, int64_t first, int64_t count, int thread, char *out);
+/* Panels whose blocks are decoded together for dX: it is quickest to pack so many, from a multiple of that on. */
+static inline int64_t panels_decoded(const struct llm_weight *w)
+{
+    int64_t block = llm_dtypes[w->dtype].block_size;
+    return block > LLM_GEMM_PANEL ? block / LLM_GEMM_PANEL : 1;
+}
 /* The valid packed form, made again if the weight changed, or NULL when there is none and m, the rows of the product, is no reason to make it.
  * -1: memory. */
 int llm_weight_form(struct llm_weight *w, enum llm_compute compute, bool backward, int64_t m, const void **form, struct llm_err *e);

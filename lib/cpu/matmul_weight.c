@@ -10,7 +10,7 @@
 
 /* Stands before the panels. */
 struct form { size_t bytes; bool valid; };
-enum { HEAD = 64, FEW_ROWS = 8, PIECE_BYTES = 128 << 10, AGAIN = 3 };
+enum { HEAD = 64, FEW_ROWS = 8, PIECE_BYTES = 128 << 10, AGAIN = 3, DECODED_ROWS = 256 /* a multiple of every k_unit */ };
 _Static_assert(sizeof(struct form) <= HEAD, "the head fits");
 
 void llm_weight_decode(const struct llm_weight *w, int64_t from, int64_t n, float *out)
@@ -45,7 +45,28 @@ static bool pack_rounded(const struct llm_weight *w, const struct llm_gemm *g, b
     return true;
 }
 
-bool llm_weight_pack_panel(const struct llm_weight *w, const struct llm_gemm *g, bool backward, int64_t panel, int thread, void *out)
+/* Panels for dX of data that are decoded in whole blocks: `DECODED_ROWS` rows of the weight at a time. */
+static bool pack_decoded(const struct llm_weight *w, const struct llm_gemm *g, int64_t first, int64_t count, int thread, char *out)
+{
+    const int64_t together = panels_decoded(w), end = first + count;
+    const size_t panel = panel_bytes(g, w->n);
+    float *run = llm_scratch_slot(thread, LLM_SCRATCH_DECODED, (size_t)(DECODED_ROWS * together * LLM_GEMM_PANEL) * sizeof *run);
+    if (!run) return false;
+    for (int64_t at = first / together * together; at < end; at += together) {
+        int64_t column = at * LLM_GEMM_PANEL, left = w->k - column, width = left < together * LLM_GEMM_PANEL ? left : together * LLM_GEMM_PANEL;
+        for (int64_t row = 0; row < w->n; row += DECODED_ROWS) {
+            int64_t rows = w->n - row < DECODED_ROWS ? w->n - row : DECODED_ROWS;
+            for (int64_t r = 0; r < rows; r++) llm_weight_decode(w, (row + r) * w->k + column, width, run + r * width);
+            for (int64_t p = at > first ? at : first; p < at + together && p < end; p++) {
+                int64_t skip = (p - at) * LLM_GEMM_PANEL, lines = width - skip < LLM_GEMM_PANEL ? width - skip : LLM_GEMM_PANEL;
+                g->pack_b_transposed(run + skip, width, lines, rows, out + (size_t)(p - first) * panel + panel_bytes(g, row));
+            }
+        }
+    }
+    return true;
+}
+
+static bool pack_panel(const struct llm_weight *w, const struct llm_gemm *g, bool backward, int64_t panel, int thread, void *out)
 {
     int64_t first = panel * LLM_GEMM_PANEL, of = backward ? w->k : w->n;
     int64_t columns = of - first < LLM_GEMM_PANEL ? of - first : LLM_GEMM_PANEL;
@@ -72,6 +93,16 @@ bool llm_weight_pack_panel(const struct llm_weight *w, const struct llm_gemm *g,
     return true;
 }
 
+bool llm_weight_pack_panels(const struct llm_weight *w, const struct llm_gemm *g, bool backward, int64_t first, int64_t count, int thread, char *out)
+{
+    bool packed = true;
+    if (backward && w->dtype != LLM_F32 && w->dtype != LLM_BF16) return pack_decoded(w, g, first, count, thread, out);
+    for (int64_t i = 0; packed && i < count; i++) {
+        packed = pack_panel(w, g, backward, first + i, thread, out + (size_t)i * panel_bytes(g, backward ? w->n : w->k));
+    }
+    return packed;
+}
+
 struct packing {
     const struct llm_weight *w;
     const struct llm_gemm *g;
@@ -88,10 +119,12 @@ static void pack_piece(void *arg, size_t i, int thread)
     const struct llm_weight *w = p->w;
     const size_t row_bytes = llm_dtype_bytes(w->dtype, (uint64_t)w->k), first = i * p->together;
     const size_t end = p->panels - first < p->together ? p->panels : first + p->together;
-    for (size_t panel = first; panel < end; panel++) {
+    for (size_t panel = first; p->q && panel < end; panel++) {
         int64_t row = (int64_t)panel * LLM_GEMM_PANEL, rows = w->n - row < LLM_GEMM_PANEL ? w->n - row : LLM_GEMM_PANEL;
-        if (p->q) p->q->pack((const char *)w->data + (size_t)row * row_bytes, row_bytes, rows, w->k, p->out + panel * p->panel);
-        else if (!llm_weight_pack_panel(w, p->g, p->backward, (int64_t)panel, thread, p->out + panel * p->panel)) atomic_store(&p->failed, true);
+        p->q->pack((const char *)w->data + (size_t)row * row_bytes, row_bytes, rows, w->k, p->out + panel * p->panel);
+    }
+    if (!p->q && !llm_weight_pack_panels(w, p->g, p->backward, (int64_t)first, (int64_t)(end - first), thread, p->out + first * p->panel)) {
+        atomic_store(&p->failed, true);
     }
     /* With the pieces before it, whose last pages it shares and has brought along. */
     const size_t from = (i < AGAIN ? 0 : i - AGAIN) * p->together;
@@ -116,6 +149,8 @@ static int make(struct llm_weight *w, enum llm_compute compute, bool backward, i
     }
     p.out = (char *)form + HEAD;
     p.together = p.panel < PIECE_BYTES ? PIECE_BYTES / (p.panel + 1) + 1 : 1;
+    size_t decoded = backward ? (size_t)panels_decoded(w) : 1;
+    p.together = (p.together + decoded - 1) / decoded * decoded;
     llm_parallel((p.panels + p.together - 1) / p.together, pack_piece, &p);
     if (atomic_load(&p.failed)) return llm_no_memory(e, "packing a weight");
     if (!backward) llm_weight_release_pages(w, 0, llm_dtype_bytes(w->dtype, (uint64_t)(w->n * w->k)));
@@ -123,10 +158,10 @@ static int make(struct llm_weight *w, enum llm_compute compute, bool backward, i
     return 0;
 }
 
-static int slot_of(const struct llm_weight *w, enum llm_compute compute, bool backward)
+static int slot_of(enum llm_compute compute, bool backward)
 {
     if (compute == LLM_COMPUTE_F32) return backward ? PACKED_F32_DX : PACKED_F32;
-    return backward && !gemm_q_of(w->dtype) ? PACKED_BF16_DX : PACKED_BF16;
+    return backward ? PACKED_BF16_DX : PACKED_BF16;
 }
 
 /* A weight that products of a few rows keep coming to is worth packing, which costs about three of them, when memory is plenty. Asked at the second
@@ -141,7 +176,7 @@ static bool worth_packing(struct llm_weight *w, enum llm_compute compute, int64_
 
 int llm_weight_form(struct llm_weight *w, enum llm_compute compute, bool backward, int64_t m, const void **out, struct llm_err *e)
 {
-    int slot = slot_of(w, compute, backward);
+    int slot = slot_of(compute, backward);
     *out = NULL;
     if (!w->packed[slot]) {
         if (backward || !worth_packing(w, compute, m)) return 0;
@@ -155,14 +190,14 @@ int llm_weight_form(struct llm_weight *w, enum llm_compute compute, bool backwar
 
 static int pack(struct llm_weight *w, enum llm_compute compute, bool backward, struct llm_err *e)
 {
-    int slot = slot_of(w, compute, backward);
+    int slot = slot_of(compute, backward);
     struct form *form = w->packed[slot];
     return form && form->valid ? 0 : make(w, compute, backward, slot, e);
 }
 
 int llm_weight_pack_dx(struct llm_weight *w, enum llm_compute compute, struct llm_err *e)
 {
-    return gemm_q_of(w->dtype) ? 0 : pack(w, compute, true, e);
+    return pack(w, compute, true, e);
 }
 
 int llm_weight_pack(struct llm_weight *w, enum llm_compute compute, bool backward, struct llm_err *e)

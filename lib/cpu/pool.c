@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/fault.h"
 #include "base/pages.h"
 #include "cpu/detect.h"
 #include "cpu/profile.h"
@@ -151,7 +152,9 @@ void llm_parallel(size_t n, piece_fn *piece, void *arg)
     if (inside || pool.threads <= 1 || n <= 1) {
         bool before = inside;
         inside = true;
+        llm_fault_suspend();
         for (size_t i = 0; i < n; i++) piece(arg, i, current);
+        llm_fault_resume();
         inside = before;
         return;
     }
@@ -163,9 +166,11 @@ void llm_parallel(size_t n, piece_fn *piece, void *arg)
         pthread_mutex_unlock(&pool.lock);
     }
     inside = true;
+    llm_fault_suspend();
     run_pieces(atomic_load_explicit(&pool.number, memory_order_relaxed));
     inside = false;
     wait_for(n);
+    llm_fault_resume();
     pthread_mutex_unlock(&pool.caller);
 }
 

@@ -1,5 +1,5 @@
 /* Runs a model over sequences with caches. What comes out of a token does not depend on what else is in the pass, nor on how a prompt is cut into
- * passes (DESIGN 3, canonical order). */
+ * passes (lib/README.md, Canonical order). */
 #ifndef LLM_INFER_ENGINE_H
 #define LLM_INFER_ENGINE_H
 

@@ -6,6 +6,7 @@
 #include <string.h>
 #include "base/buf.h"
 #include "base/log.h"
+#include "io/checksums.h"
 #include "io/sniff.h"
 
 #define STEP ((size_t)16 << 20) /* memory follows bytes that came, so many at a time */
@@ -275,6 +276,9 @@ int llm_kv_file_read(struct llm_kv_file *f, const char *path, struct llm_err *e)
     if (got > 0 && read_tensors(f, s, h, e) < 0) got = -1;
     if (got > 0 && check_tokens(f, e) < 0) got = llm_in(e, "%s", llm_stream_name(s));
     if (got > 0) {
+        if (!llm_header_meta(h, LLM_META_CHECKSUMS)) {
+            llm_note("%s: the cache has no checksums: an earlier version wrote it, and its values cannot be verified", llm_stream_name(s));
+        }
         got = llm_stream_next(s, &h, e);
         if (got > 0) got = llm_fail(e, EX_DATAERR, "%s: expected one KV cache, found another message behind it", llm_stream_name(s));
     }
@@ -388,7 +392,7 @@ int llm_kv_file_write(const struct llm_kv *kv, struct llm_model *m, struct llm_o
         l.v[l.n++] = (struct llm_tensor_out){"ids", LLM_I32, 1, {kv->n}, kv->ids};
         l.v[l.n++] = (struct llm_tensor_out){"positions", LLM_I32, 1, {kv->n}, positions};
         w = llm_writer_create(o, e);
-        bad = !w || llm_writer_message(w, "kvcache", meta, l.v, l.n, e) < 0 ? -1 : 0;
+        bad = llm_checksums_add(meta, l.v, l.n, e) < 0 || !w || llm_writer_message(w, "kvcache", meta, l.v, l.n, e) < 0 ? -1 : 0;
     }
     llm_writer_destroy(w);
     for (size_t i = 0; l.v && i < owned; i++) free((void *)l.v[i].data);

@@ -11,6 +11,8 @@
 #include <unistd.h>
 
 #include "base/buf.h"
+#include "base/fault.h"
+#include "base/paths.h"
 #include "base/signals.h"
 
 enum { BUFFER = 1 << 18, PEEK = 1 << 16 };
@@ -30,6 +32,7 @@ struct llm_file {
 struct llm_file *llm_file_open(const char *path, struct llm_err *e)
 {
     struct stat st;
+    if (llm_paths_check_input(path, e) < 0) return NULL;
     struct llm_file *f = llm_calloc(1, sizeof *f, path, e);
     if (!f) return NULL;
     bool is_stdin = strcmp(path, "-") == 0;
@@ -200,6 +203,7 @@ int llm_map_fd(struct llm_map *m, int fd, uint64_t size, const char *name, struc
     if (p == MAP_FAILED) return llm_fail_errno(e, EX_UNAVAILABLE, "%s: cannot map", name);
     m->p = p;
     m->n = size;
+    m->watch = llm_fault_watch(p, size, name);
     return 0;
 }
 
@@ -207,6 +211,7 @@ int llm_map_open(struct llm_map *m, const char *path, struct llm_err *e)
 {
     struct stat st;
     *m = (struct llm_map){0};
+    if (llm_paths_check_input(path, e) < 0) return -1;
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0 || fstat(fd, &st) < 0) {
         llm_fail_errno(e, EX_NOINPUT, "%s", path);
@@ -223,5 +228,6 @@ int llm_map_open(struct llm_map *m, const char *path, struct llm_err *e)
 void llm_map_close(struct llm_map *m)
 {
     if (m->p) munmap((void *)m->p, m->n);
+    llm_fault_unwatch(m->watch);
     *m = (struct llm_map){0};
 }

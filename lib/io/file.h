@@ -32,8 +32,8 @@ int llm_file_bad(const struct llm_file *f, struct llm_err *e, const char *fmt, .
 /* The descriptor when this is a regular file read from its start (mapping serves), else -1. */
 int llm_file_regular(const struct llm_file *f, uint64_t *size);
 
-/* A read-only private mapping of a whole regular file. */
-struct llm_map { const unsigned char *p; uint64_t n; };
+/* A read-only private mapping of a whole regular file. If the file shrinks while it is used: base/fault.h. */
+struct llm_map { const unsigned char *p; uint64_t n; struct llm_fault_map *watch; };
 int llm_map_open(struct llm_map *m, const char *path, struct llm_err *e) LLM_MUST_CHECK;
 /* The same of an open descriptor, which may be closed afterwards. 0 bytes map to NULL. */
 int llm_map_fd(struct llm_map *m, int fd, uint64_t size, const char *name, struct llm_err *e) LLM_MUST_CHECK;

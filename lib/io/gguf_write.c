@@ -1,6 +1,7 @@
 #include "io/gguf_write.h"
 
 #include <string.h>
+#include "base/paths.h"
 
 static int put_little(struct llm_buf *b, uint64_t v, int bytes, struct llm_err *e)
 {
@@ -198,6 +199,7 @@ static int write_part(const struct parts *p, size_t i, struct llm_gguf_out *o, c
     llm_gguf_put_u16(values, "split.count", (uint16_t)p->n);
     llm_gguf_put_i32(values, "split.tensors.count", (int32_t)p->first[p->n]);
     int r = llm_buf_printf(&name, e, "%.*s-%05zu-of-%05zu.gguf", (int)p->prefix, p->path, i + 1, p->n);
+    if (r == 0) r = llm_paths_check_part(name.p, e);
     *out = r < 0 ? NULL : llm_output_open(name.p, true, e);
     r = *out ? write_run(*out, values, t, p->first[i], p->first[i + 1] - p->first[i], put, arg, e) : -1;
     if (r == 0) r = llm_output_finish(*out, e);

@@ -1,15 +1,19 @@
 #include "io/output.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/buf.h"
+#include "base/fault.h"
+#include "base/paths.h"
 #include "base/signals.h"
 #include "base/utf8.h"
 
@@ -21,6 +25,7 @@ struct llm_output {
     char *name;              /* for messages */
     char *target, *temporary; /* both set when the file is renamed at the end */
     int slot;                /* in base/signals.h */
+    int guard;               /* a descriptor that keeps the temporary file locked after fd is closed; -1: none */
     uint64_t written;
     char held[4];            /* the beginning of a character that the next text may complete; on terminals */
     size_t n_held;
@@ -33,22 +38,75 @@ static int write_all(struct llm_output *o, const void *p, size_t n, struct llm_e
     while (n) {
         ssize_t got = write(o->fd, p, n);
         if (got < 0 && errno == EINTR) continue;
-        if (got < 0) return llm_fail_errno(e, EX_IOERR, "%s: cannot write", o->name);
+        if (got < 0) {
+            if (errno == EFAULT) llm_fault_touch(p, n); /* the bytes are of a mapped file that has shrunk */
+            return llm_fail_errno(e, EX_IOERR, "%s: cannot write", o->name);
+        }
         p = (const char *)p + got;
         n -= (size_t)got;
     }
     return 0;
 }
 
-/* The temporary file lies beside the target, so that rename never crosses a file system, and is called after it, as far as names may be long. */
+/* A temporary file lies beside its target, so that rename never crosses a file system, and is called after it, as far as names may be long:
+ * "model.llm.llm-tmp-Ab3xY9". Its owner holds a shared lock (flock) on it for as long as it lives. A process that can lock it exclusively knows
+ * that the owner has been killed, and removes the file. */
+#define TEMPORARY_MARK ".llm-tmp-"
+enum { TEMPORARY_RANDOM = 6, LOCK_TRIES = 100 };
+
+/* Removes a file if it is a regular one of this user's that nobody has locked. */
+static void remove_if_abandoned(int folder, const char *name)
+{
+    struct stat st;
+    int fd = openat(folder, name, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0) return;
+    bool ours = fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_uid == geteuid() && st.st_nlink == 1;
+    if (ours && flock(fd, LOCK_EX | LOCK_NB) == 0) unlinkat(folder, name, 0);
+    close(fd);
+}
+
+/* Removes what killed processes have left beside the target. What cannot be read or removed stays: it harms no output. */
+static void remove_abandoned(const char *target)
+{
+    char prefix[LONGEST_NAME + sizeof TEMPORARY_MARK], folder[PATH_MAX] = ".";
+    const char *slash = strrchr(target, '/'), *base = slash ? slash + 1 : target;
+    size_t n = (size_t)snprintf(prefix, sizeof prefix, "%.*s" TEMPORARY_MARK, LONGEST_NAME, base);
+    if (slash) snprintf(folder, sizeof folder, "%.*s", slash == target ? 1 : (int)(slash - target), target);
+    DIR *d = opendir(folder);
+    if (!d) return;
+    for (const struct dirent *f; (f = readdir(d));) {
+        if (strncmp(f->d_name, prefix, n) == 0 && strlen(f->d_name) == n + TEMPORARY_RANDOM) remove_if_abandoned(dirfd(d), f->d_name);
+    }
+    closedir(d);
+}
+
+/* A temporary file that is locked before anybody could take it for an abandoned one. `path` ends with XXXXXX. -1: see errno. */
+static int make_temporary(char *path)
+{
+    struct stat st;
+    size_t n = strlen(path);
+    for (int i = 0; i < LOCK_TRIES; i++) {
+        memset(path + n - TEMPORARY_RANDOM, 'X', TEMPORARY_RANDOM);
+        int fd = mkostemp(path, O_CLOEXEC);
+        if (fd < 0) return -1;
+        bool refused = flock(fd, LOCK_SH | LOCK_NB) < 0 && errno == EWOULDBLOCK; /* other errors: this file system has no locks */
+        if (!refused && fstat(fd, &st) == 0 && st.st_nlink > 0) return fd;
+        close(fd);
+        unlink(path);
+    }
+    errno = EAGAIN;
+    return -1;
+}
+
 static int open_temporary(struct llm_output *o, mode_t mode, struct llm_err *e)
 {
     const char *slash = strrchr(o->target, '/'), *base = slash ? slash + 1 : o->target;
-    size_t room = strlen(o->target) + 16, folder = (size_t)(base - o->target);
+    size_t room = strlen(o->target) + sizeof TEMPORARY_MARK + TEMPORARY_RANDOM, folder = (size_t)(base - o->target);
     o->temporary = llm_alloc(room, 1, o->target, e);
     if (!o->temporary) return -1;
-    snprintf(o->temporary, room, "%.*s%.*s.tmp-XXXXXX", (int)folder, o->target, LONGEST_NAME, base);
-    o->fd = mkostemp(o->temporary, O_CLOEXEC);
+    snprintf(o->temporary, room, "%.*s%.*s" TEMPORARY_MARK "XXXXXX", (int)folder, o->target, LONGEST_NAME, base);
+    remove_abandoned(o->target);
+    o->fd = make_temporary(o->temporary);
     if (o->fd < 0) {
         free(o->temporary);
         o->temporary = NULL;
@@ -69,27 +127,14 @@ static mode_t default_mode(void)
 /* Where the path really leads: links followed, also one whose end does not exist yet. NULL: see `e`. */
 static char *resolve(const char *path, struct llm_err *e)
 {
-    char link[PATH_MAX], next[PATH_MAX];
-    if (snprintf(link, sizeof link, "%s", path) >= (int)sizeof link) {
-        llm_fail(e, EX_CANTCREAT, "%s: name too long", path);
+    char full[PATH_MAX];
+    if (llm_path_resolve(path, full) < 0) {
+        llm_fail_errno(e, EX_CANTCREAT, "%s", path);
         return NULL;
     }
-    for (int hops = 0; hops < 40; hops++) {
-        ssize_t n = readlink(link, next, sizeof next - 1);
-        if (n < 0) {
-            char *copy = strdup(link);
-            if (!copy) llm_no_memory(e, path);
-            return copy;
-        }
-        next[n] = 0;
-        char *slash = strrchr(link, '/');
-        size_t dir = next[0] == '/' || !slash ? 0 : (size_t)(slash - link) + 1;
-        if (dir + (size_t)n >= sizeof link) break;
-        memcpy(link + dir, next, (size_t)n + 1);
-    }
-    errno = ELOOP;
-    llm_fail_errno(e, EX_CANTCREAT, "%s", path);
-    return NULL;
+    char *copy = strdup(full);
+    if (!copy) llm_no_memory(e, path);
+    return copy;
 }
 
 static int open_target(struct llm_output *o, const char *path, struct llm_err *e)
@@ -111,10 +156,11 @@ static int open_target(struct llm_output *o, const char *path, struct llm_err *e
 struct llm_output *llm_output_open(const char *path, bool binary, struct llm_err *e)
 {
     bool is_stdout = !path || strcmp(path, "-") == 0;
+    if (!is_stdout && llm_paths_check_output(path, e) < 0) return NULL;
     struct llm_output *o = llm_calloc(1, sizeof *o, is_stdout ? "output" : path, e);
     if (!o) return NULL;
     o->fd = is_stdout ? STDOUT_FILENO : -1;
-    o->slot = -1;
+    o->slot = o->guard = -1;
     o->name = strdup(is_stdout ? "standard output" : path);
     int got = 0;
     if (!o->name) got = llm_no_memory(e, "output");
@@ -258,6 +304,8 @@ int llm_output_finish(struct llm_output *o, struct llm_err *e)
     if (o->owns_fd || o->fd == STDOUT_FILENO) {
         int fd = o->fd;
         o->fd = -1;
+        if (o->temporary) o->guard = open(o->temporary, O_RDONLY | O_CLOEXEC); /* without it, only a moment's protection is lost */
+        if (o->guard >= 0) flock(o->guard, LOCK_SH | LOCK_NB);
         /* close reports what NFS and quotas kept back; stdout too, since nothing is written after a commit. */
         if (close(fd) < 0 && got == 0 && errno != EINTR) got = llm_fail_errno(e, EX_IOERR, "%s: cannot write", o->name);
     }
@@ -275,6 +323,8 @@ static int publish(struct llm_output *o, bool keep, struct llm_err *e)
     free(o->temporary);
     o->temporary = NULL;
     o->slot = slot;
+    if (o->guard >= 0) close(o->guard);
+    o->guard = -1;
     return sync_directory(o, e);
 }
 
@@ -303,6 +353,7 @@ void llm_output_abandon(struct llm_output *o)
     if (!o) return;
     int saved = errno;
     if (o->owns_fd && o->fd >= 0) close(o->fd);
+    if (o->guard >= 0) close(o->guard);
     if (o->temporary) unlink(o->temporary);
     llm_signal_unlink_drop(o->slot);
     free(o->temporary);

@@ -1,6 +1,7 @@
 /* Writing: outputs appear whole or not at all.
  * An absent or regular target (symbolic links followed) is written to a temporary file beside it, fsynced, renamed, and
- * the directory fsynced; anything else (stdout, /dev/null, a FIFO) is written straight through. */
+ * the directory fsynced; temporary files that killed processes left for this target are removed first. Anything else
+ * (stdout, /dev/null, a FIFO) is written straight through. */
 #ifndef LLM_IO_OUTPUT_H
 #define LLM_IO_OUTPUT_H
 

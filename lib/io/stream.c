@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "io/checksums.h"
 #include "io/sniff.h"
 
 enum { CHUNK = 1 << 20 };
@@ -17,6 +18,7 @@ struct llm_stream {
     bool open_multi;          /* a multi kind waits for its `end` */
     uint64_t count;           /* messages since the last `end` */
     struct llm_xxh *hash;     /* of their bytes */
+    struct llm_checksums sums; /* of the current message's tensors */
 };
 
 struct llm_stream *llm_stream_from_file(struct llm_file *f, struct llm_err *e)
@@ -42,6 +44,7 @@ struct llm_stream *llm_stream_create(const char *path, struct llm_err *e)
 void llm_stream_destroy(struct llm_stream *s)
 {
     if (!s) return;
+    llm_checksums_release(&s->sums);
     llm_header_release(&s->header);
     llm_buf_release(&s->json);
     llm_xxh_destroy(s->hash);
@@ -112,7 +115,7 @@ int llm_stream_read(struct llm_stream *s, void *p, size_t n, struct llm_err *e)
     if (llm_file_read(s->file, p, n, e) < 0) return -1;
     if (s->open_multi) llm_xxh_update(s->hash, p, n);
     s->left -= n;
-    return 0;
+    return llm_checksums_feed(&s->sums, p, n, e) < 0 ? llm_in(e, "%s", llm_stream_name(s)) : 0;
 }
 
 static int skip(struct llm_stream *s, struct llm_err *e)
@@ -135,6 +138,7 @@ int llm_stream_next(struct llm_stream *s, const struct llm_header **h, struct ll
 {
     if (skip(s, e) < 0) return -1;
     for (;;) {
+        llm_checksums_release(&s->sums);
         llm_header_release(&s->header);
         int end = llm_file_at_end(s->file, e);
         if (end < 0) return -1;
@@ -159,6 +163,6 @@ int llm_stream_next(struct llm_stream *s, const struct llm_header **h, struct ll
             llm_xxh_update(s->hash, s->json.p, s->json.n);
         }
         *h = &s->header;
-        return 1;
+        return llm_checksums_begin(&s->sums, &s->header, e) < 0 ? llm_in(e, "%s", llm_stream_name(s)) : 1;
     }
 }

@@ -3,7 +3,7 @@
 #ifndef LLM_MEASURE_COST_H
 #define LLM_MEASURE_COST_H
 
-#include "measure/table.h"
+#include "io/table.h"
 #include "model/model.h"
 
 struct llm_cost {

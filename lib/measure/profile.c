@@ -6,7 +6,7 @@
 #include "base/buf.h"
 #include "cpu/profile.h"
 #include "measure/peaks.h"
-#include "measure/table.h"
+#include "io/table.h"
 
 static const char *const columns[] = {"what", "kind", "calls", "seconds", "share", "gbytes", "gflop", "gbytes_per_s", "gflops", "limit",
                                       "share_of_limit", NULL};

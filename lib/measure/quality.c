@@ -2,7 +2,7 @@
 
 #include <inttypes.h>
 #include <math.h>
-#include "base/log.h"
+#include "base/progress.h"
 #include "infer/score.h"
 #include "measure/stats.h"
 

@@ -1,4 +1,5 @@
 /* Models that tell classes apart: what the configuration says, what stands behind the hidden states, and the classes' names. */
+#include <stdlib.h>
 #include <string.h>
 #include "model/arch.h"
 #include "tensor/tape.h"
@@ -143,11 +144,19 @@ struct llm_model *llm_model_graft(struct llm_model *from, const struct llm_confi
     struct llm_model *m = llm_model_create(c, seed, e);
     for (size_t i = 0; m && i < m->n_params; i++) {
         struct llm_param *to = &m->params[i];
-        const struct llm_param *p = llm_model_find(from, to->name);
+        struct llm_param *p = llm_model_find(from, to->name);
         if (!p || llm_param_count(p) != llm_param_count(to) || p->shape[0] != to->shape[0]) continue;
-        llm_dtypes[p->weight.dtype].decode(p->weight.data, (float *)to->weight.data, (size_t)llm_param_count(to));
+        free((void *)to->weight.data);
+        to->weight = p->weight;
+        to->owned = p->owned;
+        p->weight = (struct llm_weight){.n = p->weight.n, .k = p->weight.k};
+        p->owned = false;
     }
     if (!m) return NULL;
+    m->files = from->files;
+    m->n_files = from->n_files;
+    from->files = NULL;
+    from->n_files = 0;
     m->tokenizer = from->tokenizer;
     m->chat_template = from->chat_template;
     from->tokenizer = NULL;

@@ -83,7 +83,8 @@ struct llm_param *llm_model_classes(const struct llm_model *m, struct llm_param 
 /* Names of classes from a configuration's "id2label", and into one with what goes with them; 0 or -1 (write: without memory). */
 int llm_model_read_labels(struct llm_model *m, const json_t *config, struct llm_err *e) LLM_MUST_CHECK;
 int llm_model_write_labels(const struct llm_model *m, json_t *config) LLM_MUST_CHECK;
-/* A fresh model of `c` with the weights that `from` has under the same names, and its tokenizer and chat template, which are taken from it. F32. */
+/* A fresh model of `c` with the weights that `from` has under the same names, and its tokenizer and chat template, which are all taken from it: it is
+ * good for nothing else then. Weights keep their types; fresh ones are F32. */
 struct llm_model *llm_model_graft(struct llm_model *from, const struct llm_config *c, uint64_t seed, struct llm_err *e) LLM_MUST_CHECK;
 /* The table in which tokens are looked up. */
 struct llm_param *llm_model_embedding(const struct llm_model *m);

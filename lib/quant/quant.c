@@ -1,11 +1,11 @@
 #include "quant/quant.h"
 
-#include <fnmatch.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include "base/buf.h"
+#include "base/pattern.h"
 #include "cpu/pool.h"
 
 const enum llm_dtype llm_quant_types[] = {LLM_F32, LLM_F16, LLM_BF16, LLM_Q8_0, LLM_Q4_0, LLM_NO_DTYPE};
@@ -80,10 +80,7 @@ int llm_quantize_tensor(const void *in, enum llm_dtype from, void *out, enum llm
 
 static bool matches(const struct llm_strs *patterns, const char *name)
 {
-    for (size_t i = 0; i < patterns->n; i++) {
-        if (fnmatch(patterns->v[i], name, 0) == 0) return true;
-    }
-    return false;
+    return llm_pattern_any(patterns->v, patterns->n, name);
 }
 
 static const char *why_kept(const struct llm_param *p, const struct llm_quant_plan *plan)

@@ -126,7 +126,7 @@ struct llm_tensor *llm_attention_cached_lse(struct llm_ctx *c, struct llm_tensor
 struct llm_tensor *llm_attention_chunks(struct llm_ctx *c, struct llm_tensor *const q[3], struct llm_tensor *k, struct llm_tensor *v,
                                         const struct llm_attn *a, const struct llm_kv_seq *seqs, int64_t n_seqs);
 
-/* ---- mixture of experts (op/route.c, op/experts.c) ---- */
+/* ---- mixture of experts (op/route.c, op/mixture.c) ---- */
 #define LLM_MOST_EXPERTS 1024
 struct llm_route {
     int64_t k;                  /* experts a token */

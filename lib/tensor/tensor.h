@@ -1,4 +1,5 @@
-/* Tensors, parameters and the context in which operations run: eager, recorded on a tape when gradients are wanted (DESIGN 3).
+/* Tensors, parameters and the context in which operations run: eager, recorded on a tape when gradients are wanted
+ * (lib/README.md, Memory: who owns what).
  *
  * Activations are matrices [tokens, width] of F32. Memory is last-in-first-out: outputs and what a backward needs lie on the arena `acts`
  * in the order of the forward; backward walks the tape and pops as it goes; gradients of activations live on `grads`.
@@ -30,7 +31,8 @@ struct llm_param {
     int64_t shape[4];
     struct llm_weight weight; /* what ops read: F32, BF16, F16 or quantised; [shape[0], rest] */
     float *master;            /* F32 values while training (weight.data, which training in BF16 reads rounded); NULL otherwise */
-    float *grad;              /* F32, accumulated over the step; NULL: frozen */
+    float *grad;              /* F32, accumulated over the step; NULL: frozen. A frozen parameter has none of what follows, and its weight may be
+                               * of any stored type: gradients of activations pass through its decoded values */
     float *grad_lookup;       /* tied embeddings: the lookup's gradient has its own accumulator, added to grad at the step's end */
     int32_t *lookup_place;    /* [shape[0]]: which row of grad_lookup is that of row i, -1: none yet, it is zero; NULL: row i of all. So a step, which
                                * looks few rows up, goes over no more of them */

@@ -20,7 +20,7 @@ struct llm_detokenizer;
 struct llm_decode_row {
     const char *name;
     int (*read)(struct llm_decode_step *s, const json_t *o, struct llm_err *e);
-    /* A token's text, given on to llm_detokenizer_give(d, i + 1, …); `id`: -1 when it is no longer that of one id. */
+    /* A token's text; its result goes to step i + 1. `id`: -1 when the text is no longer that of one id. */
     int (*put)(struct llm_detokenizer *d, int i, int32_t id, const char *p, size_t n, struct llm_err *e);
     /* The text ends: what is held back; NULL: nothing is. */
     int (*end)(struct llm_detokenizer *d, int i, struct llm_err *e);

@@ -87,13 +87,18 @@ void llm_coordcheck_release(struct llm_coordcheck *k)
     *k = (struct llm_coordcheck){0};
 }
 
-int llm_coordcheck_print(const struct llm_coordcheck *k, FILE *out, struct llm_err *e)
+int llm_coordcheck_print(const struct llm_coordcheck *k, enum llm_table_form form, struct llm_err *e)
 {
-    fprintf(out, "width\tstep\tplace\tmean_abs\n");
+    static const char *const columns[] = {"width", "step", "place", "mean_abs", NULL};
+    struct llm_table t, *tables[] = {&t};
+    llm_table_init(&t, columns);
     for (size_t i = 0; i < k->n; i++) {
-        fprintf(out, "%lld\t%lld\t%s\t%.6g\n", (long long)k->rows[i].width, (long long)k->rows[i].step, k->rows[i].place, k->rows[i].size);
+        llm_table_count(&t, (double)k->rows[i].width);
+        llm_table_count(&t, (double)k->rows[i].step);
+        llm_table_text(&t, k->rows[i].place);
+        llm_table_printed(&t, k->rows[i].size, LLM_NUMBER_GENERAL, 6);
     }
-    return ferror(out) ? llm_fail_errno(e, EX_IOERR, "standard output") : 0;
+    return llm_tables_print(NULL, form, tables, 1, e);
 }
 
 /* Rows of the first width and step: one for each place. */

@@ -3,8 +3,7 @@
 #ifndef LLM_TRAIN_COORDCHECK_H
 #define LLM_TRAIN_COORDCHECK_H
 
-#include <stdio.h>
-#include "io/output.h"
+#include "io/table.h"
 #include "train/trainer.h"
 
 enum { LLM_COORDCHECK_STEPS = 4 }; /* before which and after each of which activations are measured */
@@ -17,8 +16,8 @@ struct llm_coordcheck {
 int llm_coordcheck_run(struct llm_coordcheck *k, const struct llm_config *c, const struct llm_train_options *o, struct llm_train_data *d,
                        struct llm_err *e) LLM_MUST_CHECK;
 void llm_coordcheck_release(struct llm_coordcheck *k);
-/* TSV: width, step, place, mean_abs. */
-int llm_coordcheck_print(const struct llm_coordcheck *k, FILE *out, struct llm_err *e) LLM_MUST_CHECK;
+/* To standard output: a table of width, step, place, mean_abs. */
+int llm_coordcheck_print(const struct llm_coordcheck *k, enum llm_table_form form, struct llm_err *e) LLM_MUST_CHECK;
 /* The least-squares slope of log size by log width after the last step, of the place where it is steepest (borrowed name). 0 with one width. */
 double llm_coordcheck_slope(const struct llm_coordcheck *k, const char **place);
 /* Writes a heat map (PNG) with a row for each place and a column for each width, grouped by step. A cell shows the size divided by that of the first

@@ -66,7 +66,7 @@ static double aim(struct probe *q, size_t number, double *h)
     return analytic;
 }
 
-static int check_param(struct probe *q, size_t number, FILE *out, double *worst, struct llm_err *e)
+static int check_param(struct probe *q, size_t number, struct llm_table *table, double *worst, struct llm_err *e)
 {
     double h, near = 0, far = 0, analytic = aim(q, number, &h);
     if (slope(q, h, &near, e) < 0 || slope(q, 2 * h, &far, e) < 0) return -1;
@@ -74,13 +74,18 @@ static int check_param(struct probe *q, size_t number, FILE *out, double *worst,
     double gap = fabs(analytic - numeric), difference = gap == 0 ? 0 : gap / fmax(fabs(analytic), fabs(numeric));
     memcpy(q->p->master, q->saved, q->n * sizeof(float));
     llm_weight_changed(&q->p->weight);
-    fprintf(out, "%s\t%.6e\t%.6e\t%.1e\n", q->p->name, analytic, numeric, difference);
+    llm_table_text(table, q->p->name);
+    llm_table_printed(table, analytic, LLM_NUMBER_SCIENTIFIC, 6);
+    llm_table_printed(table, numeric, LLM_NUMBER_SCIENTIFIC, 6);
+    llm_table_printed(table, difference, LLM_NUMBER_SCIENTIFIC, 1);
     if (!(gap <= noise) && !(difference <= *worst)) *worst = difference;
     return 0;
 }
 
-int llm_gradcheck_print(struct llm_trainer *t, FILE *out, struct llm_err *e)
+int llm_gradcheck_print(struct llm_trainer *t, enum llm_table_form form, struct llm_err *e)
 {
+    static const char *const columns[] = {"tensor", "analytic", "numeric", "difference", NULL};
+    struct llm_table table, *tables[] = {&table};
     struct llm_step_report r;
     double worst = 0, tolerance = t->model->config.act == LLM_ACT_RELU ? LLM_MODEL_GRADCHECK_CORNERS : LLM_MODEL_GRADCHECK_TOLERANCE;
     struct llm_choices choices = {0};
@@ -89,7 +94,7 @@ int llm_gradcheck_print(struct llm_trainer *t, FILE *out, struct llm_err *e)
     int got = llm_trainer_gradient(t, &r, e);
     if (got == 0) got = loss_at(&(struct probe){.t = t, .p = t->params[0].p}, 0, &r.loss, e);
     choices.replay = true;
-    fprintf(out, "tensor\tanalytic\tnumeric\tdifference\n");
+    llm_table_init(&table, columns);
     for (size_t i = 0; got == 0 && i < t->n_params; i++) {
         struct llm_param *p = t->params[i].p;
         if (p->balances || p->running) continue;
@@ -97,12 +102,14 @@ int llm_gradcheck_print(struct llm_trainer *t, FILE *out, struct llm_err *e)
         q.saved = llm_alloc(q.n, sizeof(float), "gradient check", e);
         q.direction = q.saved ? llm_alloc(q.n, sizeof(float), "gradient check", e) : NULL;
         if (q.direction) memcpy(q.saved, p->master, q.n * sizeof(float));
-        got = q.direction ? check_param(&q, i, out, &worst, e) : -1;
+        got = q.direction ? check_param(&q, i, &table, &worst, e) : -1;
         free(q.saved);
         free(q.direction);
     }
     t->eval_ctx.choices = NULL;
     free(choices.ids);
+    if (got) llm_table_release(&table);
+    else got = llm_tables_print(NULL, form, tables, 1, e);
     if (got) return got;
     if (worst <= tolerance) return 0;
     return llm_fail(e, LLM_EX_FAILURE, "gradient check: expected differences of at most %g, found %.1e", tolerance, worst);

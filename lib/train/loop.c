@@ -2,7 +2,9 @@
 
 #include <math.h>
 #include <stdio.h>
+#include "base/fault.h"
 #include "base/log.h"
+#include "base/progress.h"
 #include "base/signals.h"
 #include "cpu/profile.h"
 
@@ -25,12 +27,36 @@ static int save(struct llm_loop *l, struct llm_err *e)
     return 0;
 }
 
+struct step { struct llm_trainer *t; struct llm_step_report *r; };
+struct evaluation { struct llm_trainer *t; double *loss, *bits; };
+
+static int take_step(void *arg, struct llm_err *e)
+{
+    struct step *s = arg;
+    return llm_trainer_step(s->t, s->r, e);
+}
+
+static int take_eval(void *arg, struct llm_err *e)
+{
+    struct evaluation *v = arg;
+    return llm_trainer_eval(v->t, v->loss, v->bits, e);
+}
+
+/* 1: a signal was caught, or the data shrank; the step is dropped. Data is read before a step changes anything. */
+static int guarded_step(struct llm_trainer *t, struct llm_step_report *r, struct llm_err *e)
+{
+    int64_t before = t->step;
+    int got = llm_fault_guard(take_step, &(struct step){t, r}, e);
+    if (got > 0 && t->step == before) llm_trainer_forget(t);
+    return got;
+}
+
 /* 1: a signal was caught. */
 static int evaluate(struct llm_loop *l, const struct llm_step_report *r, double *loss, double *bits, struct llm_err *e)
 {
     struct llm_trainer *t = l->t;
     if (t->o.eval_ema) llm_trainer_swap_ema(t);
-    int got = llm_trainer_eval(t, loss, bits, e);
+    int got = llm_fault_guard(take_eval, &(struct evaluation){t, loss, bits}, e);
     if (t->o.eval_ema) llm_trainer_swap_ema(t);
     if (got) return got;
     char text[48] = "", trained[48] = "";
@@ -61,7 +87,7 @@ static int advance(struct llm_loop *l, struct llm_step_report *r, struct llm_err
     struct llm_trainer *t = l->t;
     double val = NAN, bits = NAN;
     struct llm_step_report now;
-    int got = llm_trainer_step(t, &now, e);
+    int got = guarded_step(t, &now, e);
     if (got) return got;
     *r = now;
     if (eval_due(t) && (got = evaluate(l, r, &val, &bits, e)) < 0) return got;
@@ -103,16 +129,17 @@ int llm_loop_run(struct llm_loop *l, struct llm_err *e)
     }
     llm_progress_end(&bar);
     if (got < 0) return -1;
-    if (t->ended && !llm_signal_caught()) {
+    if (t->ended && !llm_signal_caught() && llm_fault_check(NULL) == 0) {
         llm_note("the data ended after step %lld of %lld", (long long)t->step, (long long)t->o.steps);
         if (eval_due(t) && late_eval(l, &r, e) < 0) return -1;
     }
     double seconds = llm_now() - started;
+    bool faulted = llm_fault_check(NULL) < 0;
     if (save(l, e) < 0) return -1;
-    if (llm_signal_caught()) {
+    if (llm_signal_caught() || faulted) {
         const char *next = !l->output ? "" : l->output_as == LLM_SAVE_RUN ? "; --resume goes on" : "; the file has the model alone";
         llm_note("stopped after step %lld of %lld%s", (long long)t->step, (long long)t->o.steps, next);
-        return 0;
+        return llm_fault_check(e);
     }
     if (t->step >= t->o.steps && t->step == first && t->step > 0) llm_note("all %lld steps were done; --steps asks for more", (long long)t->step);
     if (t->step > first) {

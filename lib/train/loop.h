@@ -14,6 +14,7 @@ struct llm_loop {
     int64_t save_every;     /* 0: at the end only */
 };
 /* Until t->o.steps are done, or a signal is caught: then the unfinished step is dropped, the state saved, and 0 returned (llm_signal_caught tells).
+ * If the data shrinks (base/fault.h), the state is saved in the same way, and the failure returned.
  * A failure to write metrics saves before it is reported; other failures leave what was saved before. */
 int llm_loop_run(struct llm_loop *l, struct llm_err *e) LLM_MUST_CHECK;
 

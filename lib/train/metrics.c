@@ -1,10 +1,14 @@
 #include "train/metrics.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 #include "base/log.h"
+#include "train/log_place.h"
 
 double llm_measured_peak(enum llm_compute compute)
 {
@@ -29,13 +33,23 @@ double llm_measured_peak(enum llm_compute compute)
     return best;
 }
 
-int llm_metrics_open(struct llm_metrics *m, const char *path, bool append, const struct llm_trainer *t, struct llm_err *e)
+int llm_metrics_open(struct llm_metrics *m, const char *path, bool resumed, const struct llm_trainer *t, struct llm_err *e)
 {
-    *m = (struct llm_metrics){.name = path && strcmp(path, "-") == 0 ? "standard output" : path,
-                              .flops_per_token = 6 * llm_model_active_params(&t->model->config)};
+    struct stat st;
+    struct llm_log_place place = {.late_at = -1};
+    *m = (struct llm_metrics){.late_at = -1, .name = path && strcmp(path, "-") == 0 ? "standard output" : path,
+                              .flops_per_token = llm_trainer_flops_per_token(t)};
     if (!path) return 0;
-    m->file = strcmp(path, "-") == 0 ? stdout : fopen(path, append ? "a" : "w");
-    if (!m->file) return llm_fail_errno(e, EX_CANTCREAT, "%s", path);
+    bool continues = resumed && strcmp(path, "-") != 0 && stat(path, &st) == 0 && S_ISREG(st.st_mode);
+    if (continues && llm_log_find(path, t->step, llm_trainer_hash(t), &place, e) < 0) return -1;
+    m->fd = strcmp(path, "-") == 0 ? STDOUT_FILENO : open(path, O_WRONLY | O_CREAT | O_CLOEXEC | (continues ? 0 : O_TRUNC), 0666);
+    m->on = m->fd >= 0;
+    m->late_at = place.late_at;
+    m->late = place.late;
+    if (!m->on) return llm_fail_errno(e, EX_CANTCREAT, "%s", path);
+    if (continues && (ftruncate(m->fd, place.end) < 0 || lseek(m->fd, place.end, SEEK_SET) < 0)) {
+        return llm_fail_errno(e, EX_IOERR, "%s", path);
+    }
     m->peak = llm_measured_peak((enum llm_compute)t->o.precision);
     return 0;
 }
@@ -47,10 +61,23 @@ static int number(struct llm_metrics *m, const char *key, double v, struct llm_e
     return v == floor(v) && fabs(v) < 1e15 ? llm_buf_printf(&m->line, e, "%.0f", v) : llm_json_number(&m->line, v, e);
 }
 
+static int put_line(struct llm_metrics *m, struct llm_err *e)
+{
+    const char *p = m->line.p;
+    for (size_t left = m->line.n; left > 0;) {
+        ssize_t got = write(m->fd, p, left);
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) return llm_fail_errno(e, EX_IOERR, "%s", m->name);
+        p += got;
+        left -= (size_t)got;
+    }
+    return 0;
+}
+
 int llm_metrics_step(struct llm_metrics *m, const struct llm_trainer *t, const struct llm_step_report *r, double val_loss, double val_bits_per_byte,
                      struct llm_err *e)
 {
-    if (!m->file) return 0;
+    if (!m->on) return 0;
     char val_judged[48];
     snprintf(val_judged, sizeof val_judged, "val_%s", t->objective->judged ? t->objective->judged : "");
     double rate = r->seconds > 0 ? (double)r->tokens / r->seconds : NAN;
@@ -62,24 +89,32 @@ int llm_metrics_step(struct llm_metrics *m, const struct llm_trainer *t, const s
         {"grad_norm", r->grad_norm},
         {"mtp_loss", r->next_loss}, {"router_balance", r->router_balance}, {"router_peak_load", r->router_peak}, {"router_z", r->router_z},
         {"router_dropped", r->router_dropped},
+        {"trained_parameters", t->n_params < t->model->n_params ? llm_trainer_trained(t) : NAN},
         {"tokens", (double)t->tokens}, {"tokens_per_second", rate},
         {"peak_share", m->peak > 0 ? rate * m->flops_per_token / m->peak : NAN}, {"seconds", r->seconds > 0 ? r->seconds : NAN},
         {"activation_bytes", r->activation_bytes},
     };
+    bool completes = m->late && isnan(r->loss) && !isnan(val_loss);
     m->line.n = 0;
     if (llm_buf_put(&m->line, "{", 1, e) < 0) return -1;
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
-        if (number(m, fields[i].key, fields[i].v, e) < 0) return -1;
+        const json_t *before = completes && isnan(fields[i].v) ? json_object_get(m->late, fields[i].key) : NULL;
+        if (number(m, fields[i].key, json_is_number(before) ? json_number_value(before) : fields[i].v, e) < 0) return -1;
     }
     if (llm_buf_printf(&m->line, e, ", \"hash\": \"%016llx\"}\n", (unsigned long long)llm_trainer_hash(t)) < 0) return -1;
-    if (fwrite(m->line.p, 1, m->line.n, m->file) == m->line.n && fflush(m->file) == 0) return 0;
-    return llm_fail_errno(e, EX_IOERR, "%s", m->name);
+    if (completes && lseek(m->fd, m->late_at, SEEK_SET) < 0) return llm_fail_errno(e, EX_IOERR, "%s", m->name);
+    json_decref(m->late);
+    m->late = NULL;
+    if (put_line(m, e) < 0) return -1;
+    return completes && ftruncate(m->fd, m->late_at + (off_t)m->line.n) < 0 ? llm_fail_errno(e, EX_IOERR, "%s", m->name) : 0;
 }
 
 int llm_metrics_close(struct llm_metrics *m, struct llm_err *e)
 {
     llm_buf_release(&m->line);
-    if (m->file && m->file != stdout && fclose(m->file) != 0) return llm_fail_errno(e, EX_IOERR, "%s", m->name);
-    m->file = NULL;
-    return 0;
+    json_decref(m->late);
+    m->late = NULL;
+    bool open = m->on && m->fd != STDOUT_FILENO;
+    m->on = false;
+    return open && close(m->fd) < 0 && errno != EINTR ? llm_fail_errno(e, EX_IOERR, "%s", m->name) : 0;
 }

@@ -2,7 +2,7 @@
 #ifndef LLM_TRAIN_NGRAM_BAR_H
 #define LLM_TRAIN_NGRAM_BAR_H
 
-#include <stdio.h>
+#include "io/table.h"
 #include "measure/quality.h"
 #include "train/ngram.h"
 #include "train/trainer.h"
@@ -21,6 +21,6 @@ int llm_ngram_bar(const struct llm_train_data *d, struct llm_tokenizer *t, int64
 struct llm_ngram_plan { double tokens, ngrams, model_bytes, memory_bytes, file_bytes, seconds; };
 /* Counts the first tokens to see how long that takes, and estimates how many different n-grams all of them have. */
 int llm_ngram_plan(const struct llm_ngram_source *s, const struct llm_ngram_options *o, struct llm_ngram_plan *p, struct llm_err *e) LLM_MUST_CHECK;
-int llm_ngram_plan_print(const struct llm_ngram_plan *p, FILE *out, int json, struct llm_err *e) LLM_MUST_CHECK;
+int llm_ngram_plan_print(const struct llm_ngram_plan *p, enum llm_table_form form, struct llm_err *e) LLM_MUST_CHECK;
 
 #endif

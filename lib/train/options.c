@@ -114,6 +114,29 @@ static json_t *write_key(const struct llm_train_options *o, const struct key *k)
     return NULL;
 }
 
+static json_t *write_patterns(const struct llm_patterns *p)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; list && i < p->n; i++) json_array_append_new(list, json_string(p->v[i]));
+    return list;
+}
+
+static int read_patterns(const json_t *j, const char *key, struct llm_patterns *p, struct llm_err *e)
+{
+    const json_t *list = json_object_get(j, key), *v;
+    size_t i;
+    if (!list) return 0;
+    if (!json_is_array(list) || json_array_size(list) > LLM_MAX_PATTERNS) {
+        return llm_fail(e, EX_DATAERR, "%s: expected a list of at most %d patterns", key, LLM_MAX_PATTERNS);
+    }
+    p->n = 0;
+    json_array_foreach((json_t *)(uintptr_t)list, i, v) {
+        if (!json_is_string(v)) return llm_fail(e, EX_DATAERR, "%s: expected a list of texts", key);
+        p->v[p->n++] = json_string_value(v);
+    }
+    return 0;
+}
+
 json_t *llm_train_options_to_json(const struct llm_train_options *o, struct llm_err *e)
 {
     json_t *j = json_object();
@@ -122,7 +145,10 @@ json_t *llm_train_options_to_json(const struct llm_train_options *o, struct llm_
         json_decref(j);
         j = NULL;
     }
-    if (j && json_object_set_new(j, "rows", json_integer(o->batch * o->accumulate)) == 0) return j;
+    int failed = !j || json_object_set_new(j, "rows", json_integer(o->batch * o->accumulate));
+    if (!failed && o->train.n > 0) failed = json_object_set_new(j, "train", write_patterns(&o->train));
+    if (!failed && o->freeze.n > 0) failed = json_object_set_new(j, "freeze", write_patterns(&o->freeze));
+    if (!failed) return j;
     json_decref(j);
     llm_no_memory(e, "training options");
     return NULL;
@@ -197,7 +223,7 @@ int llm_train_options_from_json(struct llm_train_options *o, const json_t *j, st
     for (size_t i = 0; i < N_KEYS; i++) {
         if (read_key(j, &keys[i], (char *)o + keys[i].at, e) < 0) return -1;
     }
-    if (read_division(o, j, e) < 0) return -1;
+    if (read_division(o, j, e) < 0 || read_patterns(j, "train", &o->train, e) < 0 || read_patterns(j, "freeze", &o->freeze, e) < 0) return -1;
     return llm_train_options_check(o, e);
 }
 

@@ -4,6 +4,7 @@
 
 #include <stdint.h>
 #include "base/json.h"
+#include "base/pattern.h"
 
 struct llm_train_options {
     int64_t steps, batch, context, accumulate; /* a step is batch × accumulate rows of `context` tokens: `accumulate` passes of `batch` rows. Stored
@@ -32,6 +33,8 @@ struct llm_train_options {
     int64_t checkpoint_every;                  /* activation checkpointing; does not change the result */
     int64_t eval_every, eval_rows;             /* 0: only at the end; all rows */
     int64_t seed;
+    struct llm_patterns train, freeze;         /* of parameters' names: those that are trained (none: all), and of these those that are not. The texts
+                                                * are the command line's, or those of the checkpoint that they were read from */
 };
 /* Names of rows and values by index, NULL after the last: words of the options of the same name (struct llm_words). */
 const char *llm_objective_word(int i);

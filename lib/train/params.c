@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/buf.h"
+#include "model/block.h"
 #include "train/mup.h"
 #include "train/trainer.h"
 
@@ -17,8 +18,8 @@ static int make_master(struct llm_param *p, struct llm_err *e)
     size_t n = (size_t)llm_param_count(p);
     const struct llm_dtype_row *row = &llm_dtypes[p->weight.dtype];
     if (row->is_quantised) {
-        return llm_fail(e, EX_DATAERR, "tensor '%s': expected floating point to train, found %s; llm-quantize -t bf16 makes it so", p->name,
-                        row->name);
+        return llm_fail(e, EX_DATAERR, "tensor '%s': expected floating point to train, found %s; llm-quantize -t bf16 makes it so, "
+                        "--freeze leaves it", p->name, row->name);
     }
     if (p->weight.dtype == LLM_F32 && p->owned) {
         p->master = (float *)p->weight.data;
@@ -76,39 +77,100 @@ static int make_uses(const struct llm_model *m, struct llm_param *p, struct llm_
 static int make_forms(const struct llm_trainer *t, struct llm_param *p, struct llm_err *e)
 {
     enum llm_compute compute = (enum llm_compute)t->o.precision;
+    if (!p->grad) return p == llm_model_head(t->model) && !llm_dtypes[p->weight.dtype].is_quantised ? llm_weight_pack_dx(&p->weight, compute, e) : 0;
     bool shared = t->o.accumulate > 1 && p->n_dims == 2 && (p->role == LLM_ROLE_HIDDEN || p == llm_model_head(t->model));
     if (shared) return llm_weight_pack(&p->weight, compute, true, e);
     return p == llm_model_head(t->model) ? llm_weight_pack_dx(&p->weight, compute, e) : 0;
 }
 
+bool llm_trains(const struct llm_train_options *o, const char *name)
+{
+    return (o->train.n == 0 || llm_pattern_any(o->train.v, o->train.n, name)) && !llm_pattern_any(o->freeze.v, o->freeze.n, name);
+}
+
+static bool matches_some(const char *pattern, const struct llm_param_spec *specs, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (llm_pattern_any(&pattern, 1, specs[i].name)) return true;
+    }
+    return false;
+}
+
+int llm_trains_check(const struct llm_train_options *o, const struct llm_param_spec *specs, size_t n, struct llm_err *e)
+{
+    const struct { const char *option; const struct llm_patterns *list; } lists[] = {{"train", &o->train}, {"freeze", &o->freeze}};
+    bool trains = false;
+    for (size_t k = 0; k < 2; k++) {
+        for (size_t i = 0; i < lists[k].list->n; i++) {
+            if (matches_some(lists[k].list->v[i], specs, n)) continue;
+            return llm_fail(e, LLM_EX_USAGE, "--%s: expected a pattern that matches names of parameters (such as %s), found '%s'", lists[k].option,
+                            n > 0 ? specs[n - 1].name : "none", lists[k].list->v[i]);
+        }
+    }
+    for (size_t i = 0; i < n; i++) trains |= llm_trains(o, specs[i].name);
+    return trains ? 0 : llm_fail(e, LLM_EX_USAGE, "--train, --freeze: expected parameters to train, found that none are left");
+}
+
+/* Master, gradient, moments and what else a parameter under training needs. */
+static int prepare(struct llm_trainer *t, struct llm_trainable *q, struct llm_err *e)
+{
+    const struct llm_model *m = t->model;
+    struct llm_param *p = q->p;
+    size_t n = (size_t)llm_param_count(p);
+    if (make_master(p, e) < 0) return -1;
+    p->weight.rounded = t->o.precision == LLM_COMPUTE_BF16 && p->n_dims > 1; /* vectors stay as they are */
+    if (!(p->grad = zeroed(n, sizeof(float), e)) || make_forms(t, p, e) < 0) return -1;
+    bool looked_up_too = m->config.tie_word_embeddings && p == llm_model_head(m);
+    if (looked_up_too && make_lookup(p, n, t->o.batch * t->o.accumulate * t->o.context, e) < 0) return -1;
+    if (make_uses(m, p, e) < 0) return -1;
+    double ratio = t->o.mup_base_width > 0 ? (double)m->config.hidden_size / (double)t->o.mup_base_width : 1;
+    const struct llm_optim *o = q->optim = llm_optim_of(t->optim, p);
+    q->lr_scale = llm_mup_rate(o, p, ratio, (enum llm_muon_scale)t->o.muon_scale);
+    if (p->running) o = NULL;
+    if (o && o->m && !(q->m = zeroed(n, sizeof(float), e))) return -1;
+    if (o && o->v && !(q->v = zeroed(n, sizeof(float), e))) return -1;
+    if (t->o.ema > 0) {
+        if (!(q->ema = zeroed(n, sizeof(float), e))) return -1;
+        memcpy(q->ema, p->master, n * sizeof(float));
+    }
+    if (o && llm_optim_work(o, p) > t->work_floats) t->work_floats = llm_optim_work(o, p);
+    return 0;
+}
+
 int llm_trainer_prepare(struct llm_trainer *t, struct llm_err *e)
 {
     struct llm_model *m = t->model;
+    if (llm_trains_check(&t->o, m->specs, m->n_params, e) < 0) return -1;
     t->params = llm_calloc(m->n_params, sizeof *t->params, "training", e);
     if (!t->params) return -1;
-    t->n_params = m->n_params;
     for (size_t i = 0; i < m->n_params; i++) {
         struct llm_param *p = &m->params[i];
-        size_t n = (size_t)llm_param_count(p);
-        t->params[i].p = p;
-        if (make_master(p, e) < 0) return -1;
-        p->weight.rounded = t->o.precision == LLM_COMPUTE_BF16 && p->n_dims > 1; /* vectors stay as they are */
-        if (!(p->grad = zeroed(n, sizeof(float), e)) || make_forms(t, p, e) < 0) return -1;
-        bool looked_up_too = m->config.tie_word_embeddings && p == llm_model_head(m);
-        if (looked_up_too && make_lookup(p, n, t->o.batch * t->o.accumulate * t->o.context, e) < 0) return -1;
-        if (make_uses(m, p, e) < 0) return -1;
-        double ratio = t->o.mup_base_width > 0 ? (double)m->config.hidden_size / (double)t->o.mup_base_width : 1;
-        const struct llm_optim *o = t->params[i].optim = llm_optim_of(t->optim, p);
-        t->params[i].lr_scale = llm_mup_rate(o, p, ratio, (enum llm_muon_scale)t->o.muon_scale);
-        if (p->running) o = NULL;
-        if (o && o->m && !(t->params[i].m = zeroed(n, sizeof(float), e))) return -1;
-        if (o && o->v && !(t->params[i].v = zeroed(n, sizeof(float), e))) return -1;
-        if (t->o.ema > 0) {
-            if (!(t->params[i].ema = zeroed(n, sizeof(float), e))) return -1;
-            memcpy(t->params[i].ema, p->master, n * sizeof(float));
+        if (!llm_trains(&t->o, p->name)) {
+            if (make_forms(t, p, e) < 0) return -1;
+            continue;
         }
-        if (o && llm_optim_work(o, p) > t->work_floats) t->work_floats = llm_optim_work(o, p);
+        struct llm_trainable *q = &t->params[t->n_params++];
+        q->p = p;
+        if (prepare(t, q, e) < 0) return -1;
     }
     if (t->work_floats > 0 && !(t->work = zeroed(t->work_floats, sizeof(float), e))) return -1;
     return 0;
+}
+
+double llm_trainer_flops_per_token(const struct llm_trainer *t)
+{
+    double active = llm_model_active_params(&t->model->config), trained = 0;
+    if (t->n_params == t->model->n_params) return 6 * active;
+    for (size_t i = 0; i < t->n_params; i++) {
+        const struct llm_param_spec *s = t->params[i].p->spec;
+        trained += (double)llm_param_count(t->params[i].p) * (s->active > 0 ? s->active : 1);
+    }
+    return 4 * active + 2 * trained;
+}
+
+double llm_trainer_trained(const struct llm_trainer *t)
+{
+    double n = 0;
+    for (size_t i = 0; i < t->n_params; i++) n += (double)llm_param_count(t->params[i].p);
+    return n;
 }

@@ -22,6 +22,54 @@ static void add_state(const struct llm_trainer *t, struct sample *s)
 
 enum { PASSES = 2 };
 
+/* What the options train, of the whole model. */
+struct trained { double params, active, frozen_bytes, moments; bool all, embedding; };
+
+static int count_trained(struct trained *n, const struct llm_config *c, const struct llm_model *m, const struct llm_train_options *o,
+                         struct llm_err *e)
+{
+    struct llm_declare d;
+    struct llm_decoder *layout;
+    *n = (struct trained){.all = o->train.n == 0 && o->freeze.n == 0};
+    if (llm_model_declare(c, &d, &layout, e) < 0) return -1;
+    int got = llm_trains_check(o, d.specs, d.n, e);
+    for (size_t i = 0; got == 0 && i < d.n; i++) {
+        const struct llm_param_spec *s = &d.specs[i];
+        const struct llm_param p = {.role = s->role};
+        const struct llm_optim *optim = llm_optim_of(llm_optims[o->optimizer], &p);
+        double elements = (double)s->shape[0] * (double)s->shape[1];
+        if (llm_trains(o, s->name)) {
+            n->params += elements;
+            n->active += elements * (s->active > 0 ? s->active : 1);
+            n->moments += s->running ? 0 : 4 * elements * ((optim->m != NULL) + (optim->v != NULL));
+            n->embedding |= s->stem == LLM_STEM_EMBED;
+        } else {
+            n->frozen_bytes += m && i < m->n_params ? (double)llm_dtype_bytes(m->params[i].weight.dtype, (uint64_t)elements) : 4 * elements;
+        }
+    }
+    llm_decoder_destroy(layout, 0);
+    llm_declare_release(&d);
+    return got;
+}
+
+/* Patterns that match nothing in a model of fewer layers are left out there; if they then leave nothing to train, all is trained. */
+static void fit_patterns(struct llm_train_options *o, const struct llm_model *m)
+{
+    struct llm_patterns *const lists[] = {&o->train, &o->freeze};
+    bool trains = false;
+    for (size_t k = 0; k < 2; k++) {
+        size_t kept = 0;
+        for (size_t i = 0; i < lists[k]->n; i++) {
+            bool matches = false;
+            for (size_t j = 0; j < m->n_params; j++) matches |= llm_pattern_any(&lists[k]->v[i], 1, m->params[j].name);
+            if (matches) lists[k]->v[kept++] = lists[k]->v[i];
+        }
+        lists[k]->n = kept;
+    }
+    for (size_t j = 0; j < m->n_params; j++) trains |= llm_trains(o, m->params[j].name);
+    if (!trains) o->train.n = o->freeze.n = 0;
+}
+
 static int try_layers(const struct llm_config *c, const struct llm_train_options *o, int64_t layers, struct sample *s, struct llm_err *e)
 {
     struct llm_config small = *c;
@@ -34,6 +82,7 @@ static int try_layers(const struct llm_config *c, const struct llm_train_options
     if (options.accumulate > PASSES) options.accumulate = PASSES; /* they repeat: memory is that of two, time is multiplied */
     llm_scratch_release();
     struct llm_model *m = llm_model_create(&small, 1, e);
+    if (m) fit_patterns(&options, m);
     int got = m ? llm_trainer_init(&t, &options, m, &none, e) : -1;
     for (int i = 0; got == 0 && i < 2; i++) { /* the first touches memory */
         got = llm_trainer_step(&t, &r, e);
@@ -44,7 +93,7 @@ static int try_layers(const struct llm_config *c, const struct llm_train_options
     return got;
 }
 
-int llm_plan_make(struct llm_plan *p, const struct llm_config *c, const struct llm_train_options *o, struct llm_err *e)
+int llm_plan_make(struct llm_plan *p, const struct llm_config *c, const struct llm_model *m, const struct llm_train_options *o, struct llm_err *e)
 {
     const double program = 16e6;
     struct sample one, two;
@@ -53,9 +102,10 @@ int llm_plan_make(struct llm_plan *p, const struct llm_config *c, const struct l
     double looked_up = 4 * (double)c->hidden_size * (tokens < (double)c->vocab_size ? tokens : (double)c->vocab_size);
     int64_t context = o->context ? o->context : llm_model_default_context(c), every = o->checkpoint_every > 0 ? o->checkpoint_every : 1;
     double n = llm_model_params(c), attention = 0;
+    struct trained trained;
     int64_t few = every, more = 2 * every;
     if (c->num_hidden_layers <= more) few = c->num_hidden_layers; /* no need to go on from smaller models */
-    if (try_layers(c, o, few, &one, e) < 0) return -1;
+    if (count_trained(&trained, c, m, o, e) < 0 || try_layers(c, o, few, &one, e) < 0) return -1;
     if (few == c->num_hidden_layers) two = one;
     else if (try_layers(c, o, more, &two, e) < 0) return -1;
     size_t n_rows = llm_model_cost(c, context / 2, rows, sizeof rows / sizeof *rows); /* a causal token sees half on average */
@@ -64,37 +114,41 @@ int llm_plan_make(struct llm_plan *p, const struct llm_config *c, const struct l
     }
     double steps = few == c->num_hidden_layers ? 0 : (double)(c->num_hidden_layers - few) / (double)(more - few);
     *p = (struct llm_plan){.params = n,
-                           .weights = 4 * n,
-                           .gradients = 4 * n + (c->tie_word_embeddings ? looked_up : 0) + two.uses,
-                           .moments = one.moments + steps * (two.moments - one.moments),
-                           .averages = one.averages + steps * (two.averages - one.averages),
+                           .trained = trained.params,
+                           .weights = 4 * trained.params + trained.frozen_bytes,
+                           .gradients = 4 * trained.params + (c->tie_word_embeddings && trained.embedding ? looked_up : 0) + two.uses,
+                           .moments = trained.all ? one.moments + steps * (two.moments - one.moments) : trained.moments,
+                           .averages = o->ema > 0 ? 4 * trained.params : 0,
                            .tokens_per_step = tokens,
                            .peak = llm_measured_peak((enum llm_compute)o->precision)};
     p->activations = one.bytes + steps * (two.bytes - one.bytes);
     p->other = one.forms + steps * (two.forms - one.forms) + program + two.scratch + 20.0 * (double)(o->batch * o->accumulate * context);
     p->total = p->weights + p->gradients + p->moments + p->averages + p->activations + p->other;
-    p->flops_per_step = p->tokens_per_step * (6 * llm_model_active_params(c) + 3 * attention);
+    p->flops_per_step = p->tokens_per_step * (4 * llm_model_active_params(c) + 2 * trained.active + 3 * attention);
     double each = two.seconds > one.seconds ? two.seconds - one.seconds : 0; /* of a disturbed clock, not less than nothing */
     p->step_seconds = (one.seconds + steps * each) * (double)o->accumulate / (double)(o->accumulate < PASSES ? o->accumulate : PASSES);
     p->seconds = p->step_seconds * (double)o->steps;
     return 0;
 }
 
-int llm_plan_print(const struct llm_plan *p, FILE *out, int json, struct llm_err *e)
+int llm_plan_print(const struct llm_plan *p, enum llm_table_form form, struct llm_err *e)
 {
     enum { COUNT, TIME };
     const struct { const char *key; double v; int kind; } rows[] = {
-        {"parameters", p->params, COUNT}, {"weight_bytes", p->weights, COUNT}, {"gradient_bytes", p->gradients, COUNT},
+        {"parameters", p->params, COUNT}, {"trained_parameters", p->trained, COUNT}, {"weight_bytes", p->weights, COUNT},
+        {"gradient_bytes", p->gradients, COUNT},
         {"moment_bytes", p->moments, COUNT}, {"average_bytes", p->averages, COUNT},
         {"activation_bytes", p->activations, COUNT}, {"other_bytes", p->other, COUNT}, {"total_bytes", p->total, COUNT},
         {"tokens_per_step", p->tokens_per_step, COUNT}, {"flops_per_step", p->flops_per_step, COUNT}, {"step_seconds", p->step_seconds, TIME},
         {"seconds", p->seconds, TIME}, {"peak_flops_per_second", p->peak, COUNT},
     };
+    const char *columns[sizeof rows / sizeof *rows + 1] = {NULL};
+    struct llm_table t, *tables[] = {&t};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) columns[i] = rows[i].key;
+    llm_table_init(&t, columns);
+    t.record = t.no_heading = t.as_shown = t.spaced = true;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        int digits = rows[i].kind == TIME && rows[i].v < 1e6 ? 6 : 0;
-        if (json) fprintf(out, "%s\"%s\": %.*f", i ? ", " : "{", rows[i].key, digits, rows[i].v);
-        else fprintf(out, "%s\t%.*f\n", rows[i].key, digits, rows[i].v);
+        llm_table_printed(&t, rows[i].v, LLM_NUMBER_FIXED, rows[i].kind == TIME && rows[i].v < 1e6 ? 6 : 0);
     }
-    if (json) fprintf(out, "}\n");
-    return ferror(out) ? llm_fail_errno(e, EX_IOERR, "standard output") : 0;
+    return llm_tables_print(NULL, form, tables, 1, e);
 }

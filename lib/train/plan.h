@@ -3,19 +3,21 @@
 #ifndef LLM_TRAIN_PLAN_H
 #define LLM_TRAIN_PLAN_H
 
-#include <stdio.h>
+#include "io/table.h"
 #include "model/model.h"
 #include "train/options.h"
 
 struct llm_plan {
-    double params;
+    double params, trained;                   /* numbers: all, and those that are trained */
     double weights, gradients, moments, averages, activations, other, total; /* bytes; `other`: scratch, losses, batch, the program */
-    double tokens_per_step, flops_per_step;   /* 6N, and attention's scores */
+    double tokens_per_step, flops_per_step;   /* 4 for each number and 2 for each that is trained, and attention's scores */
     double step_seconds, seconds;             /* a step, and all of them; 0 when not measured */
     double peak;                              /* FLOP/s of products, measured */
 };
-int llm_plan_make(struct llm_plan *p, const struct llm_config *c, const struct llm_train_options *o, struct llm_err *e) LLM_MUST_CHECK;
-/* TSV for people and awk, or one JSON object. */
-int llm_plan_print(const struct llm_plan *p, FILE *out, int json, struct llm_err *e) LLM_MUST_CHECK;
+/* `m`: the model that the run begins from, whose frozen parameters stay in their types; NULL: a new one. */
+int llm_plan_make(struct llm_plan *p, const struct llm_config *c, const struct llm_model *m, const struct llm_train_options *o, struct llm_err *e)
+    LLM_MUST_CHECK;
+/* To standard output: a line "name, value" for each number, or one JSON object. */
+int llm_plan_print(const struct llm_plan *p, enum llm_table_form form, struct llm_err *e) LLM_MUST_CHECK;
 
 #endif

@@ -35,7 +35,7 @@ struct llm_trainer {
     const struct llm_optim *optim;
     const struct llm_schedule *schedule;
     const struct llm_objective *objective;
-    struct llm_trainable *params;
+    struct llm_trainable *params;      /* those that are trained, in the model's order */
     size_t n_params;
     float *work;                       /* of updates of matrices; NULL where none need it */
     size_t work_floats;
@@ -96,7 +96,7 @@ enum llm_save_as {
     LLM_SAVE_SAFETENSORS       /* the model alone, unpacked */
 };
 int llm_trainer_save(struct llm_trainer *t, const char *path, enum llm_save_as as, struct llm_err *e) LLM_MUST_CHECK;
-/* From a model that llm_train saved: options, and where its data was. `m->training` must not be NULL. */
+/* From a model that llm_trainer_save wrote: options, and where its data was. `m->training` must not be NULL. */
 int llm_state_options(const struct llm_model *m, struct llm_train_options *o, struct llm_err *e) LLM_MUST_CHECK;
 /* Borrowed from m->training: paths of the data and the validation's (NULL: none). The list is the caller's to free. */
 int llm_state_data(const struct llm_model *m, const char ***paths, size_t *n_paths, const char **val, struct llm_err *e) LLM_MUST_CHECK;
@@ -104,7 +104,17 @@ int llm_state_data(const struct llm_model *m, const char ***paths, size_t *n_pat
 int llm_state_restore(struct llm_trainer *t, struct llm_err *e) LLM_MUST_CHECK;
 
 /* ---- params.c ---- */
-/* Masters, working copies, gradients and moments of all parameters. */
+/* Masters, working copies, gradients and moments of the parameters that are trained. Others stay as they are stored. */
 int llm_trainer_prepare(struct llm_trainer *t, struct llm_err *e) LLM_MUST_CHECK;
+/* Whether the options train the parameter of this name. */
+bool llm_trains(const struct llm_train_options *o, const char *name);
+/* That each pattern of the options matches one of n parameters, and that some are trained. 0 or -1. */
+struct llm_param_spec;
+int llm_trains_check(const struct llm_train_options *o, const struct llm_param_spec *specs, size_t n, struct llm_err *e) LLM_MUST_CHECK;
+/* How many numbers are trained. */
+double llm_trainer_trained(const struct llm_trainer *t);
+/* FLOPs of a step per token, without attention's scores: 2 for each active parameter forward and 2 for its inputs' gradient, and 2 for each that is
+ * trained. */
+double llm_trainer_flops_per_token(const struct llm_trainer *t);
 
 #endif

@@ -140,6 +140,10 @@ bits_quantised() {
     done
     bits_row train/wide-moe bits_train moe -c moe --set num_hidden_layers=1 --set hidden_size=64 --set intermediate_size=32 \
         --set num_local_experts=4 data.tok
+    llm-quantize -q -t q4_0 --except '*embed*' wide.llm frozen.llm
+    for type in f32 bf16; do
+        bits_row "train/frozen/$type" bits_train frozen-$type --init frozen.llm --train '*norm*' --train '*embed*' --precision $type data.tok
+    done
     bits_row quantize/moe-q8_0 bits_quantize q8_0 moe.llm moe-q8.llm
     bits_row quantize/moe-gguf bits_quantize q8_0 moe.llm moe-q8.gguf
     bits_row infer/moe-gguf bits_infer moe-q8.gguf --temp 0 -n 12

@@ -206,6 +206,25 @@ size_of() {
     refused 2 'two inputs' llm-kvinspect diff - -
 }
 
+@test "tables in every form: --format, and aligned columns on a terminal" {
+    need_tool script
+    llm-kvinspect size "$KV" > tsv
+    llm-kvinspect size --format tsv "$KV" | cmp - tsv
+    llm-kvinspect size --json "$KV" > json
+    llm-kvinspect size --format json "$KV" | cmp - json
+    tr '\t' ',' < tsv | sed 's/$/\r/' > csv
+    llm-kvinspect size --format csv "$KV" | cmp - csv
+    run -0 llm-kvinspect size --format md "$KV"
+    [[ ${lines[0]} == '| type | here | '* && ${lines[1]} == '|---|---|---:|'* && ${lines[2]} == '| f32 | yes | 256 | 512 |'* ]]
+    llm-kvinspect size --format aligned "$KV" > aligned
+    grep -qE '^f32 +yes +256 B +512 B +35.00 KiB' aligned
+    script -qec "llm-kvinspect size $KV" /dev/null < /dev/null | tr -d '\r' | cmp - aligned
+    script -qec "llm-kvinspect $KV" /dev/null < /dev/null | grep -qE '^bytes +35.00 KiB'
+    llm-kvinspect --format csv "$KV" | grep -q '^tokens,70'
+    refused 2 '--format' llm-kvinspect size --format xml "$KV"
+    refused 2 '--json and --format' llm-kvinspect size --json --format csv "$KV"
+}
+
 @test "bad input: one line, the right status, nothing printed" {
     refused 66 'No such file' llm-kvinspect absent.kv
     refused 66 '' llm-kvinspect .
@@ -247,13 +266,15 @@ size_of() {
 }
 
 @test "an id beyond the vocabulary and positions that do not ascend" {
+    sed 's/llm\.checksums/old.checksums/' "$KV" > unsummed.kv # as an earlier version wrote it
+    KV=unsummed.kv
     at=$(($(od -An -N8 -tu8 "$KV") + 8)) # ids come first, positions last
     cp "$KV" bad.kv
     printf '\xff\xff' | dd of=bad.kv bs=1 seek=$((at + 4)) conv=notrunc status=none
-    refused 65 "bad.kv: tensor 'ids': token 1: expected an id below 300, found 65535" llm-kvinspect bad.kv
+    refused 65 "bad.kv: tensor 'ids': token 1: expected an id below 300, found 65535" llm-kvinspect -q bad.kv
     cp "$KV" bad.kv
     printf '\0' | dd of=bad.kv bs=1 seek=$(($(stat -c %s "$KV") - 280 + 8)) conv=notrunc status=none
-    refused 65 "bad.kv: tensor 'positions': token 2" llm-kvinspect bad.kv
+    refused 65 "bad.kv: tensor 'positions': token 2" llm-kvinspect -q bad.kv
 }
 
 @test "the commands of the manual's EXAMPLES run" {
@@ -269,4 +290,24 @@ size_of() {
     refused 74 '' bash -c 'llm-kvinspect heads -o table --png - "$0" > /dev/full' "$KV"
     refused 74 '' bash -c 'llm-kvinspect "$0" >&-' "$KV"
     refused 73 'absent/k.npy' llm-kvinspect export --tensor ids -o absent/k.npy "$KV"
+}
+
+@test "a value of a cache that was changed is refused; a cache without checksums is read with a note" {
+    local i size
+    llm-infer -q -m "$ROOT/tests/golden/tiny" -n 0 --kv-out good.kv "Once upon a time"
+    run -0 --separate-stderr llm-kvinspect good.kv
+    [[ -z $stderr ]]
+    size=$(stat -c %s good.kv)
+    for i in {1..40}; do # a bit of the data, which begins at 64 times something and is the last part
+        cp good.kv bad.kv
+        at=$((size - 1 - i * 97 % 2000))
+        printf "\\x$(printf %02x $((0x$(od -A n -t x1 -j $at -N 1 good.kv | tr -d ' ') ^ 1 << i % 8)))" | dd of=bad.kv bs=1 seek=$at conv=notrunc status=none
+        refused 65 "bad.kv: tensor '*': checksum: expected *, found *" llm-kvinspect bad.kv
+    done
+    sed 's/0123456789abcdef/1123456789abcdef/' "$ROOT/tests/golden/formats/cache.kv" > bad.kv
+    refused 65 "bad.kv: metadata 'llm.fingerprint': checksum: expected *, found *" llm-kvinspect bad.kv
+    run -0 --separate-stderr llm-kvinspect "$ROOT/tests/golden/formats/old.kv"
+    [[ $stderr == *"old.kv: the cache has no checksums: an earlier version wrote it, and its values cannot be verified" ]]
+    run -0 --separate-stderr llm-kvinspect -q "$ROOT/tests/golden/formats/old.kv"
+    [[ -z $stderr ]]
 }

@@ -77,6 +77,42 @@ hash_of() {
     assert_equal "$(jq -s -c 'map(.step)' log.jsonl)" "[1,2,3,4,5]"
 }
 
+# lines_of LOG: its lines without what depends on the clock.
+lines_of() {
+    jq -c 'del(.tokens_per_second, .peak_share, .seconds)' "$1"
+}
+
+@test "--log of a run that is resumed goes on where the run is: what is beyond is cut off, a log of another run is refused" {
+    local run=("${tiny[@]}" --schedule constant --warmup 2)
+    "${run[@]}" -n 6 --log whole.jsonl -o whole.llm
+    "${run[@]}" -n 3 --log part.jsonl -o model.llm
+    "${run[@]}" -n 5 --log log.jsonl -o ahead.llm # as if killed after step 5, with what was saved at step 3
+    printf '{"step": 6, "loss": 1' >> log.jsonl
+    cp log.jsonl ahead.jsonl
+    cp model.llm kept.llm
+    llm-train -q --resume model.llm -n 6 --log log.jsonl
+    cmp model.llm whole.llm
+    assert_equal "$(lines_of log.jsonl)" "$(lines_of whole.jsonl)"
+    # a log that begins after the step is continued from its beginning
+    tail -n +4 ahead.jsonl > log.jsonl
+    llm-train -q --resume kept.llm -n 6 -o model.llm --log log.jsonl
+    assert_equal "$(lines_of log.jsonl)" "$(lines_of whole.jsonl | tail -n +4)"
+    # another run's, one that ends before the step, one that is no log: refused, and not changed
+    "${run[@]}" -n 4 --seed 9 --log other.jsonl -o other.llm
+    cp other.jsonl copy
+    run -65 --separate-stderr llm-train -q --resume kept.llm -n 6 -o model.llm --log other.jsonl
+    [[ $stderr == "llm-train: other.jsonl: line 3: step 3: expected the hash "*" of the run that is resumed, found "* ]]
+    cmp other.jsonl copy
+    head -n 2 whole.jsonl > short.jsonl
+    run -65 --separate-stderr llm-train -q --resume kept.llm -n 6 -o model.llm --log short.jsonl
+    assert_equal "$stderr" "llm-train: short.jsonl: expected a log with step 3, where the run is resumed, found none; another --log begins anew"
+    [[ $(wc -l < short.jsonl) == 2 ]]
+    cp "$F/text" no.jsonl
+    run -65 --separate-stderr llm-train -q --resume kept.llm -n 6 -o model.llm --log no.jsonl
+    [[ $stderr == "llm-train: no.jsonl: line 1: JSON: "* ]]
+    cmp no.jsonl "$F/text"
+}
+
 @test "words for people go to stderr, and -q says nothing" {
     run -0 --separate-stderr llm-train "${model[@]}" -l 24 "$F/data.tok" -n 3 --val .1 -o model.llm
     assert_equal "$output" ""

@@ -59,10 +59,9 @@ steps_of() {
     wait $!
     cmp straight.llm part.llm
     cmp wanted.llm best.llm
-    # each step and each evaluation stands in the log once
-    assert_equal "$(jq -s -c 'map([.step, .loss // empty]) | map(select(length == 2))' part.jsonl)" \
-        "$(jq -s -c 'map([.step, .loss])' straight.jsonl)"
-    assert_equal "$(jq -c 'select(.val_loss) | [.step, .val_loss]' part.jsonl)" "$(jq -c 'select(.val_loss) | [.step, .val_loss]' straight.jsonl)"
+    # the log is that of the run without interruptions: an evaluation that was due completes the line of its step
+    assert_equal "$(jq -c 'del(.tokens_per_second, .peak_share, .seconds)' part.jsonl)" \
+        "$(jq -c 'del(.tokens_per_second, .peak_share, .seconds)' straight.jsonl)"
 }
 
 @test "a run that stops at each of its first steps goes on with the same bytes" {

@@ -1,6 +1,6 @@
 /* Makes one call fail that a writer of files depends on, to see that it copes. Built as a shared object and put into a program with LD_PRELOAD.
  *
- *   FAIL_CALL    open, write, fsync, fchmod, close or rename; "write-short" writes half of it and fails the next time
+ *   FAIL_CALL    read, open, write, fsync, fchmod, close or rename; "write-short" writes half of it and fails the next time
  *   FAIL_AT      which of these calls fails, from 1; the others are done
  *   FAIL_ERRNO   with which number [ENOSPC]
  *   FAIL_UNDER   only calls that touch a path, or a descriptor that was opened, under this folder count
@@ -101,6 +101,11 @@ ssize_t write(int fd, const void *p, size_t n)
         }
     }
     return (ssize_t)syscall(SYS_write, fd, p, n);
+}
+
+ssize_t read(int fd, void *p, size_t n)
+{
+    return fd_under(fd) && fails("read") ? -1 : (ssize_t)syscall(SYS_read, fd, p, n);
 }
 
 int fsync(int fd)

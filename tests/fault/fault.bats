@@ -17,7 +17,7 @@ setup() {
 # broken CALL AT [ERRNO]: runs "${command[@]}" with that call failing; 1 when there was no such call.
 broken() {
     rm -f failed
-    run --separate-stderr env LD_PRELOAD="$BATS_FILE_TMPDIR/fail.so" FAIL_CALL="$1" FAIL_AT="$2" FAIL_ERRNO="${3-28}" FAIL_UNDER="$PWD/here" \
+    run --separate-stderr env LD_PRELOAD="$BATS_FILE_TMPDIR/fail.so" FAIL_CALL="$1" FAIL_AT="$2" FAIL_ERRNO="${3-${failure-28}}" FAIL_UNDER="$PWD/here" \
         FAIL_FILE="$PWD/failed" "${command[@]}"
     [[ -e failed ]]
 }
@@ -58,6 +58,46 @@ all_failures() {
 @test "tokens" {
     command=(llm-tokenize encode -j 1 -T "$BATS_FILE_TMPDIR/tok.json" -o here/out text)
     all_failures new
+    all_failures old
+}
+
+# read_fails FILE COMMAND...: each read of here/FILE fails with EIO, one after another: 74, a line that names the file, no output.
+read_fails() {
+    local file=$1 at
+    shift
+    command=("$@")
+    for ((at = 1; at < 100; at++)); do
+        rm -f out
+        broken read "$at" 5 || break
+        [[ $status == 74 && -z $output && $stderr == *"here/$file: "*"Input/output error" ]] || fail "read $at: status $status: $stderr"
+        one_line "$stderr"
+        [[ ! -e out ]] || fail "read $at: an output is there"
+        nothing_left
+    done
+    ((at > 1)) || fail "no read was ever called: the shim is blind"
+    [[ $status == 0 ]] || fail "without a failure: status $status: $stderr"
+}
+
+@test "a disk that fails (EIO) while an input is read: 74, and no output" {
+    local model=$ROOT/tests/golden/tiny
+    cp text here/text
+    llm-tokenize encode -T "$model/tokenizer.json" -o here/t.tok text
+    llm-quantize -q -t f32 "$model" here/m.safetensors
+    llm-quantize -q -t f32 "$model" here/m.llm
+    llm-infer -q -m "$model" -n 0 --kv-out here/c.kv "Once upon a time"
+    printf 'Once upon a time' > here/prompt
+    read_fails text llm-tokenize encode -j 1 -T "$model/tokenizer.json" -o out here/text
+    read_fails text llm-tokenize train -q -j 1 --vocab-size 270 -o out here/text
+    read_fails t.tok llm-tokenize decode -T "$model/tokenizer.json" -o out here/t.tok
+    read_fails m.safetensors llm-quantize -q -t q8_0 here/m.safetensors out
+    read_fails m.llm llm-quantize -q -t q8_0 here/m.llm out
+    read_fails prompt llm-infer -q -m "$model" -n 1 -o out -f here/prompt
+    read_fails c.kv llm-kvinspect export --tensor ids -o out here/c.kv
+}
+
+@test "a disk that fails (EIO) while an output is written: 74 or 73, the target as it was" {
+    command=(llm-tokenize encode -j 1 -T "$BATS_FILE_TMPDIR/tok.json" -o here/out text)
+    failure=5
     all_failures old
 }
 
@@ -127,8 +167,25 @@ killed() {
     [[ $(ls -A here) == out ]]
 }
 
-@test "kill -9: the target as it was" {
+@test "kill -9: the target as it was; what was left is removed by the next run on that output, but nothing of a run that lives" {
+    local pid left
     killed KILL 137
+    killed KILL 137
+    left=$(cd here && echo out.llm-tmp-*)
+    [[ $left == out.llm-tmp-?????? ]] || fail "expected one file of the last run, found $left"
+    mkfifo more
+    llm-tokenize encode -j 1 --text -T "$BATS_FILE_TMPDIR/tok.json" -o here/out more 9>&- &
+    pid=$!
+    exec 9> more
+    cat text >&9
+    [[ $(echo here/out.llm-tmp-*) != *"$left"* && -e $(echo here/out.llm-tmp-*) ]]
+    touch here/other.llm-tmp-abcdef here/out.llm-tmp-abcdefg here/out.llm-tmp-abcde
+    llm-tokenize encode --text -T "$BATS_FILE_TMPDIR/tok.json" -o here/out text
+    [[ -e $(echo here/out.llm-tmp-??????) ]]
+    exec 9>&-
+    wait "$pid"
+    assert_equal "$(cd here && echo *)" "other.llm-tmp-abcdef out out.llm-tmp-abcde out.llm-tmp-abcdefg"
+    llm-tokenize encode --text -T "$BATS_FILE_TMPDIR/tok.json" text | cmp - here/out
 }
 
 @test "a limit of file size: 74, the target as it was" {

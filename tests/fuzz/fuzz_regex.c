@@ -15,7 +15,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     const unsigned char *text = zero ? zero + 1 : data + n;
     size_t room = n - (size_t)(text - data);
     if (room > 512) room = 512;
-    struct llm_regex *r = llm_regex_create(pattern, &e);
+    struct llm_regex *r = llm_regex_create(pattern, "pattern", &e);
     MUST(r || e.status);
     struct llm_regex_state *m = r ? llm_regex_state_create(r, &e) : NULL;
     for (size_t at = 0, cut = room / 2; m && at < room;) {

@@ -146,6 +146,25 @@ each_command() {
     done < <(each_command)
 }
 
+@test "comments, manuals and Markdown pages name files, sections and functions that exist" {
+    run -0 tests/lint/refs.sh
+    assert_output ""
+}
+
+@test "the check of references sees a file, a section, a function, a link and a manual's section that are not there" {
+    plant lib/README.md $'# Page\n\n## Canonical order\n\nSee [this](gone.txt) and `llm_there`.'
+    plant lib/io/x.c $'/* See io/gone.h. */\nint llm_there;\n/* (lib/README.md, Canonical order), tests/x.bats, io/<name>.h, llm_<name>, llm_gone */ /* (lib/README.md,\n * Lost order) */'
+    plant man/llm-x.1 $'.Sh NAME\nsee\n.Sx Elsewhere\nand\n.Sx NAME ,\n.Sx NAME\nof\n.Xr llm-y 1'
+    run -1 tests/lint/refs.sh "$BATS_TEST_TMPDIR/tree"
+    assert_line "lib/io/x.c:1: no such file: io/gone.h"
+    assert_line "lib/io/x.c:3: no such name: llm_gone"
+    assert_line --partial "lib/io/x.c:3: no such section: lib/README.md, Lost order"
+    assert_line --partial "no such file: gone.txt"
+    assert_line "man/llm-x.1: no such section: Elsewhere"
+    assert_line "man/llm-x.1: no such page: llm-y(1)"
+    [[ ${#lines[@]} -eq 6 ]]
+}
+
 @test "the top level holds only what it should" {
     local name bad=0
     while read -r name; do
@@ -193,6 +212,6 @@ each_command() {
 }
 
 @test "no file names a path of the machine it was written on, or a paper that is not in the tree" {
-    run -1 git grep -nE '/(work)/|/(home)/[a-z]|\b(ORACLES|MISSION|PLAN)\b' -- . ':!tests/lint'
+    run -1 git grep -nE '/(work)/|/(home)/[a-z]|\b(DESIGN|STYLE|ENGLISH|PITFALLS|ORACLES|MISSION|PLAN)\b' -- . ':!tests/lint'
     assert_output ""
 }

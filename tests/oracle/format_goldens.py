@@ -132,10 +132,17 @@ def main():
     put("two.tok", tok + tok, "message", good)
     config = dump({"model_type": "llama", "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 1, "hidden_size": 4,
                    "intermediate_size": 4, "vocab_size": 6, "head_dim": 2})
-    kv = message("kvcache", {"llm.config": config, "llm.fingerprint": "0123456789abcdef", "llm.tokenizer": "0" * 64},
-                 [("ids", "I32", [2], struct.pack("<2i", 5, 1)), ("positions", "I32", [2], struct.pack("<2i", 0, 1)),
-                  ("layers.0.k", "F16", [2, 1, 2], struct.pack("<4e", 1, 2, 3, 4)), ("layers.0.v", "F16", [2, 1, 2], struct.pack("<4e", 5, 6, 7, 8))])
+    meta = {"llm.config": config, "llm.fingerprint": "0123456789abcdef", "llm.tokenizer": "0" * 64}
+    tensors = [("ids", "I32", [2], struct.pack("<2i", 5, 1)), ("positions", "I32", [2], struct.pack("<2i", 0, 1)),
+               ("layers.0.k", "F16", [2, 1, 2], struct.pack("<4e", 1, 2, 3, 4)), ("layers.0.v", "F16", [2, 1, 2], struct.pack("<4e", 5, 6, 7, 8))]
+    sums = {name: "%016x" % xxh64(data) for name, data in [(t[0], t[3]) for t in tensors] + [(k, v.encode()) for k, v in meta.items()]}
+    kv = message("kvcache", dict(meta, **{"llm.checksums": dump(sums)}), tensors)
     put("cache.kv", kv, "message", good)
+    put("old.kv", message("kvcache", meta, tensors), "message", good)  # as it was before there were checksums
+
+    def summed(**changes):  # the cache with other checksums
+        new = {k: v for k, v in dict(sums, **changes).items() if v}
+        return message("kvcache", dict(meta, **{"llm.checksums": dump(new)}), tensors)
     settings = dump({"type": "char", "normalizer": None, "splits": [], "ignore_merges": False, "add_prefix_space": False, "unknown": -1,
                      "before": [], "after": [], "bos": -1, "eos": -1,
                      "id": "ff9abae39d93d1f5b3a9e6d5661b789470ea686207a83e72f19f8d41f37014db"}).encode()
@@ -156,6 +163,8 @@ def main():
             ("cut-in-data", stream[:h + 5], "cut short"), ("cut-before-end", one, "cut short"), ("cut-in-end", stream[:len(one) + 30], "cut short"),
             ("changed-data", stream[:h] + b"\1" + stream[h + 1:], "checksum"), ("end-count", one + end(2, one), "count"),
             ("end-hash", one + end(1, one + b"x"), "checksum"), ("second-without-end", tok + tok[:-128], "cut short"),
+            ("kv-changed-value", kv[:-1] + b"\x49", "checksum"), ("kv-changed-metadata", kv.replace(b"0123456789abcdef", b"1123456789abcdef", 1), "checksum"),
+            ("kv-sum-missing", summed(ids=None), "checksum"), ("kv-sum-of-nothing", summed(more="0" * 16), "checksums"),
             ("single-within", one + kv, "'end'"), ("empty", b"", "empty"),
             ("length-2-63", struct.pack("<Q", 1 << 63) + one[8:], "header length"), ("length-100000001", struct.pack("<Q", 100000001) + one[8:], "header length"),
             ("not-json", struct.pack("<Q", 4) + b"{a}}", "JSON"), ("offsets-overlap", foreign(tensor(), tensor(name="b", offsets="[2,6]"), data=b"abcdef"), "begin at"),

@@ -1,5 +1,5 @@
 /* Elementary functions on vectors. Part of cpu/simd.h. Polynomials are Chebyshev fits to the functions in 40 digits; the errors given are the
- * largest found by tests/unit/cpu/test_simd.c, which sweeps each function against double. */
+ * largest found by tests/unit/cpu/simd_check.h, which sweeps each function against double. */
 #ifndef LLM_CPU_SIMD_MATH_H
 #define LLM_CPU_SIMD_MATH_H
 

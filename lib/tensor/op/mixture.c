@@ -221,6 +221,15 @@ static void mixture_backward(struct llm_ctx *c, struct llm_node *node)
     llm_for_rows(x->rows, w.hidden * p->k, combine_rows, &combine);
 }
 
+/* An expert's matrix that takes a gradient, for the node; NULL: all are frozen. */
+static struct llm_param *trained(struct llm_param *const *params, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        if (params[i]->grad) return params[i];
+    }
+    return NULL;
+}
+
 struct llm_tensor *llm_mixture(struct llm_ctx *c, struct llm_tensor *x, struct llm_tensor *weights, const int32_t *experts,
                                const struct llm_experts *o)
 {
@@ -231,7 +240,7 @@ struct llm_tensor *llm_mixture(struct llm_ctx *c, struct llm_tensor *x, struct l
                            (long long)o->gate[0]->weight.k, (long long)x->rows, (long long)x->cols);
     }
     struct llm_node node = {.backward = mixture_backward, .mark = llm_arena_mark(&c->acts), .in = {x, weights},
-                            .param = {o->gate[0], o->up[0], o->down[0]}};
+                            .param = {trained(o->gate, o->n), trained(o->up, o->n), trained(o->down, o->n)}};
     int64_t slots = x->rows * weights->cols;
     struct mixture_args a = {.o = *o, .places = {.k = weights->cols}};
     node.out = llm_tensor_create(c, x->rows, x->cols);

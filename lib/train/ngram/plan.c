@@ -64,16 +64,14 @@ int llm_ngram_plan(const struct llm_ngram_source *s, const struct llm_ngram_opti
     return 0;
 }
 
-int llm_ngram_plan_print(const struct llm_ngram_plan *p, FILE *out, int json, struct llm_err *e)
+int llm_ngram_plan_print(const struct llm_ngram_plan *p, enum llm_table_form form, struct llm_err *e)
 {
-    const struct { const char *key; double v; } rows[] = {
-        {"tokens", p->tokens}, {"ngrams", p->ngrams}, {"model_bytes", p->model_bytes}, {"memory_bytes", p->memory_bytes},
-        {"file_bytes", p->file_bytes}, {"seconds", p->seconds}};
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        int digits = strcmp(rows[i].key, "seconds") == 0 ? 3 : 0;
-        if (json) fprintf(out, "%s\"%s\": %.*f", i ? ", " : "{", rows[i].key, digits, rows[i].v);
-        else fprintf(out, "%s\t%.*f\n", rows[i].key, digits, rows[i].v);
-    }
-    if (json) fprintf(out, "}\n");
-    return ferror(out) ? llm_fail_errno(e, EX_IOERR, "standard output") : 0;
+    static const char *const columns[] = {"tokens", "ngrams", "model_bytes", "memory_bytes", "file_bytes", "seconds", NULL};
+    const double values[] = {p->tokens, p->ngrams, p->model_bytes, p->memory_bytes, p->file_bytes, p->seconds};
+    struct llm_table t, *tables[] = {&t};
+    llm_table_init(&t, columns);
+    t.record = t.no_heading = t.as_shown = t.spaced = true;
+    for (size_t i = 0; i < sizeof values / sizeof *values; i++)
+        llm_table_printed(&t, values[i], LLM_NUMBER_FIXED, strcmp(columns[i], "seconds") == 0 ? 3 : 0);
+    return llm_tables_print(NULL, form, tables, 1, e);
 }

@@ -316,11 +316,50 @@ static void test_several(void **state)
         }
 }
 
+/* dX through a stored weight is dX through its decoded values, bit for bit: any threads, packed and not, many rows and one. */
+static void same_dx(enum llm_dtype t, const void *data, int64_t n, int64_t k)
+{
+    float *dy = noisy((size_t)(40 * n), 3), *x = guarded((size_t)(40 * k) * sizeof *x), *other = guarded((size_t)(40 * k) * sizeof *x);
+    float *decoded = guarded((size_t)(n * k) * sizeof *decoded);
+    llm_dtypes[t].decode(data, decoded, (size_t)(n * k));
+    for (int compute = LLM_COMPUTE_F32; compute <= LLM_COMPUTE_BF16; compute++) {
+        struct llm_weight plain = {.data = decoded, .dtype = LLM_F32, .n = n, .k = k}, stored = {.data = data, .dtype = t, .n = n, .k = k};
+        struct llm_err e = {0};
+        struct llm_matmul a = {.m = 40, .x = dy, .ldx = n, .y = x, .ldy = k, .compute = (enum llm_compute)compute};
+        assert_int_equal(llm_matmul_dx(&a, &plain, &e), 0);
+        a.y = other;
+        for (int round = 0; round < 4; round++) {
+            assert_int_equal(llm_pool_start(round + 1, &e), 0);
+            if (round == 2) assert_int_equal(llm_weight_pack(&stored, (enum llm_compute)compute, false, &e), 0); /* its own form is no form for dX */
+            if (round == 3) assert_int_equal(llm_weight_pack_dx(&stored, (enum llm_compute)compute, &e), 0);
+            a.m = round == 1 ? 1 : 40;
+            memset(other, 0, (size_t)(40 * k) * sizeof *x);
+            assert_int_equal(llm_matmul_dx(&a, &stored, &e), 0);
+            if (memcmp(other, x, (size_t)(a.m * k) * sizeof *x) != 0) fail_msg("%s %s: dX differs (round %d)", llm_k.isa, llm_dtypes[t].name, round);
+        }
+        llm_weight_release(&plain);
+        llm_weight_release(&stored);
+    }
+}
+
+static void test_dx(void **state)
+{
+    (void)state;
+    FOR_EACH_ISA(isa)
+        for (int i = 0; i < N_TYPES; i++) same_dx(types[i], weights(types[i], 301 * 768), 301, 768);
+    uint16_t half[301 * 72];
+    float *x = noisy(301 * 72, 5);
+    llm_dtypes[LLM_F16].encode(x, half, 301 * 72);
+    FOR_EACH_ISA(isa) same_dx(LLM_F16, half, 301, 72);
+    struct llm_err e = {0};
+    assert_int_equal(llm_pool_start(2, &e), 0);
+}
+
 int main(void)
 {
     struct llm_err e = {0};
     if (llm_pool_start(2, &e) < 0) return llm_report(&e);
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_rule), cmocka_unit_test(test_decoded), cmocka_unit_test(test_same_bits),
-                                       cmocka_unit_test(test_edges), cmocka_unit_test(test_several)};
+                                       cmocka_unit_test(test_edges), cmocka_unit_test(test_several), cmocka_unit_test(test_dx)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

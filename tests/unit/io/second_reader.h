@@ -87,8 +87,34 @@ static inline bool second_tensor(struct second *s, const char *name, const char 
     return true;
 }
 
+/* Whether the XXH64 of n bytes at p stands under `name`; sums NULL: nothing is said. */
+static inline bool second_sum(const json_t *sums, const char *name, const void *p, uint64_t n)
+{
+    char hash[20];
+    const char *said = json_string_value(json_object_get(sums, name));
+    snprintf(hash, sizeof hash, "%016" PRIx64, (uint64_t)XXH64(p, n, 0));
+    return !sums || (said && strcmp(said, hash) == 0);
+}
+
+/* llm.checksums: of `n` tensors and the metadata; false: wrong. *sums: NULL when there are none. */
+static inline bool second_sums(const json_t *metadata, size_t n, json_t **sums)
+{
+    const char *key, *text = json_string_value(json_object_get(metadata, "llm.checksums"));
+    json_t *v;
+    if (!text) return true;
+    *sums = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
+    if (!json_is_object(*sums)) return false;
+    json_object_foreach((json_t *)metadata, key, v) {
+        if (strncmp(key, "llm.", 4) != 0 || !strcmp(key, "llm.kind") || !strcmp(key, "llm.tensors") || !strcmp(key, "llm.checksums")) continue;
+        if (!second_sum(*sums, key, json_string_value(v), json_string_length(v))) return false;
+        n++;
+    }
+    return json_object_size(*sums) == n;
+}
+
 /* The tensors of a header in the order of their offsets; *data: bytes they take; `frames` NULL or each tensor's bytes in turn. */
-static inline bool second_tensors(struct second *s, const json_t *header, const json_t *types, const unsigned char *p, uint64_t have, uint64_t *data)
+static inline bool second_tensors(struct second *s, const json_t *header, const json_t *types, const json_t *sums, const unsigned char *p,
+                                  uint64_t have, uint64_t *data)
 {
     size_t left = json_object_size(header) - (json_object_get(header, "__metadata__") != NULL);
     const char *name;
@@ -118,7 +144,8 @@ static inline bool second_tensors(struct second *s, const json_t *header, const 
                     dtype = json_string_value(json_object_get(said, "dtype"));
                     if (!second_size(dtype, json_object_get(said, "shape"), &bytes) || bytes != to - from) return false;
                 }
-                if (to > have || !second_tensor(s, name, dtype, encoding != NULL, p + from, to - from)) return false;
+                if (to > have || !second_sum(sums, name, p + from, to - from)) return false;
+                if (!second_tensor(s, name, dtype, encoding != NULL, p + from, to - from)) return false;
                 json_object_set_new(t, "seen", json_true());
                 *data = to;
                 found = true;
@@ -135,7 +162,7 @@ static inline bool second_tensors(struct second *s, const json_t *header, const 
 static inline bool second_message(struct second *s, const unsigned char *p, uint64_t n, char kind[40], json_t **metadata, uint64_t *used)
 {
     uint64_t length = 0, data = 0;
-    json_t *header, *types = NULL, *v;
+    json_t *header, *types = NULL, *sums = NULL, *v;
     const char *key;
     bool good = false;
     *metadata = NULL;
@@ -154,10 +181,12 @@ static inline bool second_message(struct second *s, const unsigned char *p, uint
     if (text && !(types = json_loads(text, JSON_REJECT_DUPLICATES, NULL))) goto done;
     if (types && !json_is_object(types)) goto done;
     if (strcmp(kind, "end") != 0) second_says(s, "message", kind, length, 0);
-    good = second_tensors(s, header, types, p + 8 + length, n - 8 - length, &data);
+    if (!second_sums(*metadata, json_object_size(header) - (*metadata != NULL), &sums)) goto done;
+    good = second_tensors(s, header, types, sums, p + 8 + length, n - 8 - length, &data);
     *used = 8 + length + data;
 done:
     json_decref(types);
+    json_decref(sums);
     json_decref(header);
     return good;
 }

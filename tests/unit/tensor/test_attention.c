@@ -1,5 +1,5 @@
 /* Attention against the plain formula in double: all arguments, odd sizes, scores that deviate by 2 to 5, every instruction set; and the promises of
- * DESIGN 3: the same bits for any split of the tokens, any packing, any number of threads. */
+ * lib/README.md, Canonical order: the same bits for any split of the tokens, any packing, any number of threads. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -41,10 +41,10 @@ static void test_config(void **state)
                 && wide.intermediate_size == 1024);
     llm_config_mup(&wide, 64, 0);
     assert_true(wide.logit_scale == .25);
-    assert_true(llm_config_attention_scale(&wide) == llm_config_attention_scale(&c)); /* heads are as wide */
+    assert_true(llm_config_attention_scale(&wide, 0) == llm_config_attention_scale(&c, 0)); /* heads are as wide */
     wide = c;
     llm_config_mup(&wide, 64, 4); /* 1/d: sqrt(4)/16 */
-    assert_true(wide.logit_scale == 1 && fabs(llm_config_attention_scale(&wide) - 2.0 / 16) < 1e-15);
+    assert_true(wide.logit_scale == 1 && fabs(llm_config_attention_scale(&wide, 0) - 2.0 / 16) < 1e-15);
     assert_int_equal(llm_config_widen(&c, 72, &e), -1);
     assert_int_equal(e.status, LLM_EX_USAGE);
     assert_int_equal(llm_config_widen(&c, 0, &e), -1);

@@ -1,0 +1,29 @@
+/* A mapped file that shrinks while it is used, or whose disk fails: the kernel raises SIGBUS at the first missing byte. The process then
+ * says so in one line and ends with status 65, its temporary files removed (base/signals.h); a trainer can save its last complete step
+ * first. Nothing is computed from bytes that are not there. */
+#ifndef LLM_BASE_FAULT_H
+#define LLM_BASE_FAULT_H
+
+#include <stddef.h>
+#include "base/err.h"
+
+/* Remembers that n bytes at p are a mapping of the file `name` (copied). Returns a handle for llm_fault_unwatch; NULL when memory is short: a fault
+ * there kills by SIGBUS. */
+struct llm_fault_map;
+struct llm_fault_map *llm_fault_watch(const void *p, size_t n, const char *name);
+void llm_fault_unwatch(struct llm_fault_map *m); /* NULL is fine */
+
+/* Runs work(arg, e) and returns what it returns. If the calling thread meets a fault meanwhile, outside of parallel work, the rest of the work is
+ * skipped and 1 is returned: what the work allocated is lost, and what it changed is for the caller to put right. Faults of other threads
+ * end the process as above. Guards do not nest. */
+int llm_fault_guard(int (*work)(void *arg, struct llm_err *e), void *arg, struct llm_err *e) LLM_MUST_CHECK;
+/* -1 and EX_DATAERR in `e` if a guard has met a fault ("t.tok: byte 8192: …"), else 0. */
+int llm_fault_check(struct llm_err *e) LLM_MUST_CHECK;
+/* Reads n bytes at p one by one, so that a fault that a system call has met (EFAULT) is met here. */
+void llm_fault_touch(const void *p, size_t n);
+
+/* Around the pieces of parallel work that this thread takes: none of it can be skipped, so the guard does not serve there. Calls nest. */
+void llm_fault_suspend(void);
+void llm_fault_resume(void);
+
+#endif

@@ -1,0 +1,53 @@
+/* Evaluation on held-out rows (train/trainer.h). */
+#include <math.h>
+#include "base/signals.h"
+#include "train/trainer_internal.h"
+
+bool llm_trainer_has_val(const struct llm_trainer *t)
+{
+    return t->data.val || t->data.val_share > 0;
+}
+
+int llm_trainer_eval(struct llm_trainer *t, double *loss, double *bits_per_byte, struct llm_err *e)
+{
+    const struct llm_tokens *tokens = t->data.val ? t->data.val : t->data.train;
+    uint64_t first = t->data.val ? 0 : t->order.n, end = llm_tokens_count(tokens), context = (uint64_t)t->o.context;
+    uint64_t windows = (end - first - 1 + context - 1) / context;
+    if (t->objective->document) {
+        size_t n_ends;
+        llm_tokens_doc_ends(tokens, &n_ends);
+        first = t->data.val ? 0 : t->order.n - 1;
+        windows = n_ends - first;
+    }
+    double sum = 0, bytes = 0;
+    int64_t counted = 0;
+    t->eval_ctx.judged = t->eval_ctx.right = 0;
+    if (t->o.eval_rows > 0 && windows > (uint64_t)t->o.eval_rows) windows = (uint64_t)t->o.eval_rows;
+    for (uint64_t w = 0, n; w < windows; w += n) {
+        n = windows - w < (uint64_t)t->eval_rows.n_rows ? windows - w : (uint64_t)t->eval_rows.n_rows;
+        for (uint64_t i = 0; i < n; i++) {
+            if (t->objective->document) {
+                if (llm_trainer_put_document(t, &t->eval_rows, (int64_t)i, tokens, first + w + i, e) < 0) return -1;
+                continue;
+            }
+            uint64_t at = first + (w + i) * context, left = end - at;
+            llm_rows_cut(&t->eval_rows, (int64_t)i, tokens, at, (int64_t)(left < context + 1 ? left : context + 1), t->o.cross_document);
+        }
+        struct llm_rows part = llm_rows_part(&t->eval_rows, 0, (int64_t)n);
+        const struct llm_rows_key key = {(uint64_t)t->o.seed, LLM_EVAL_STEP, (int64_t)w};
+        if (t->objective->remake && t->objective->remake(t->model, &t->o, &key, &part, e) < 0) return -1;
+        part = llm_rows_part(&part, 0, (int64_t)n);
+        if (llm_signal_caught()) return 1;
+        if (part.counted == 0) continue;
+        if (t->objective->run(&t->eval_ctx, t->model, &part, 0, 1, t->token_loss, e) < 0) return -1;
+        llm_ctx_reset(&t->eval_ctx);
+        llm_trainer_fold(t, &part, &sum, &bytes);
+        counted += part.counted;
+        if (!isfinite(sum)) return llm_trainer_not_finite(t, &part, sum, e);
+    }
+    if (counted == 0) return llm_fail(e, EX_DATAERR, "validation data: expected tokens to predict, found all masked");
+    t->val_share_right = t->eval_ctx.judged > 0 ? (double)t->eval_ctx.right / (double)t->eval_ctx.judged : NAN;
+    *loss = sum / (double)counted;
+    *bits_per_byte = bytes > 0 ? sum / log(2) / bytes : NAN;
+    return 0;
+}

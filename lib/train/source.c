@@ -1,0 +1,176 @@
+/* Where the rows of a step come from: windows of a corpus, documents, a feed, or tokens drawn at random (train/trainer_internal.h). */
+#include <string.h>
+#include "base/signals.h"
+#include "cpu/profile.h"
+#include "train/trainer_internal.h"
+
+/* The model's class of each label of a stream. */
+static int place_labels(struct llm_trainer *t, const struct llm_tokens *tokens, const char *what, int32_t **classes, struct llm_err *e)
+{
+    const struct llm_labels *names, *ours = &t->model->labels;
+    if (!tokens) return 0;
+    if (!llm_tokens_labels(tokens, &names)) {
+        return llm_fail(e, EX_DATAERR, "%s: expected a class of each document (llm-tokenize encode --label), found none", what);
+    }
+    *classes = llm_calloc((size_t)llm_labels_count(names), sizeof **classes, "classes", e);
+    for (int64_t i = 0; *classes && i < llm_labels_count(names); i++) {
+        int64_t class = llm_labels_find(ours, llm_labels_name(names, i));
+        if (class < 0) {
+            return llm_fail(e, EX_DATAERR, "%s: expected classes that the model knows (%s, ...), found '%s'", what,
+                            llm_labels_count(ours) ? llm_labels_name(ours, 0) : "none", llm_labels_name(names, i));
+        }
+        (*classes)[i] = (int32_t)class;
+    }
+    return *classes ? 0 : -1;
+}
+
+/* Documents are drawn as windows of one token are. */
+static int place_documents(struct llm_trainer *t, struct llm_err *e)
+{
+    const struct llm_train_data *d = &t->data;
+    size_t n = 0, n_val = 0;
+    if (d->feed) return llm_fail(e, LLM_EX_USAGE, "--objective %s takes documents: not with --stream", t->objective->name);
+    if (t->objective->labelled && (place_labels(t, d->train, "training data", &t->classes[0], e) < 0
+                                   || place_labels(t, d->val, "validation data", &t->classes[1], e) < 0)) {
+        return -1;
+    }
+    if (d->train) llm_tokens_doc_ends(d->train, &n);
+    if (d->val) llm_tokens_doc_ends(d->val, &n_val);
+    uint64_t held = (uint64_t)((double)n * (1 - d->val_share));
+    t->order = (struct llm_order){.kind = (enum llm_order_kind)t->o.order, .seed = (uint64_t)t->o.seed, .n = held + 1, .context = 1};
+    if (d->train && held < 1) return llm_fail(e, EX_DATAERR, "training data: expected documents, found none");
+    if ((d->val && n_val < 1) || (d->val_share > 0 && n == held)) return llm_fail(e, EX_DATAERR, "validation data: expected documents, found none");
+    return 0;
+}
+
+int llm_trainer_place_data(struct llm_trainer *t, struct llm_err *e)
+{
+    const struct llm_train_data *d = &t->data;
+    if (t->objective->document) return place_documents(t, e);
+    uint64_t n = d->train ? llm_tokens_count(d->train) : 0, held = (uint64_t)((double)n * (1 - d->val_share));
+    t->order = (struct llm_order){.kind = (enum llm_order_kind)t->o.order, .seed = (uint64_t)t->o.seed, .n = held, .context = t->o.context};
+    if (d->train && held <= (uint64_t)t->o.context) {
+        return llm_fail(e, EX_DATAERR, "training data: expected more than one context of %lld tokens (--context), found %llu",
+                        (long long)t->o.context, (unsigned long long)held);
+    }
+    if (d->val_share > 0 && n - held < 2) return llm_fail(e, EX_DATAERR, "validation data: expected at least 2 tokens, found %llu",
+                                                          (unsigned long long)(n - held));
+    if (d->val && llm_tokens_count(d->val) < 2) return llm_fail(e, EX_DATAERR, "%s: expected at least 2 tokens to validate on", d->val_path);
+    return 0;
+}
+
+/* States for two steps: of each row of a step, all layers'. */
+int llm_trainer_place_states(struct llm_trainer *t, struct llm_err *e)
+{
+    const struct llm_config *c = &t->model->config;
+    if (!t->o.carry_state) return 0;
+    if (!llm_model_can_carry(c) || t->objective != llm_objective_find("lm")) {
+        return llm_fail(e, LLM_EX_USAGE, "--carry-state: expected a model with a state and --objective lm, found %s and %s", c->model_type,
+                        t->objective->name);
+    }
+    for (int64_t l = 0; l < c->num_hidden_layers; l++) {
+        struct llm_state_shape s = llm_model_state(c, l);
+        t->rows.state_floats += llm_state_floats(&s);
+    }
+    for (int i = 0; i < 2; i++) {
+        t->carried[i] = llm_calloc((size_t)t->rows.n_rows, (size_t)t->rows.state_floats * sizeof **t->carried, "carried states", e);
+        if (!t->carried[i]) return -1;
+    }
+    t->order.kind = LLM_ORDER_STREAMS;
+    t->order.rows = (uint64_t)t->rows.n_rows;
+    if (t->data.train && llm_order_stream_windows(&t->order) < 1) {
+        return llm_fail(e, EX_DATAERR, "training data: expected a context of %lld tokens (--context) for each of %lld rows, found %llu tokens",
+                        (long long)t->o.context, (long long)t->rows.n_rows, (unsigned long long)t->order.n);
+    }
+    return 0;
+}
+
+/* Row `row` becomes document `number`. */
+int llm_trainer_put_document(struct llm_trainer *t, struct llm_rows *rows, int64_t row, const struct llm_tokens *tokens, uint64_t number,
+                        struct llm_err *e)
+{
+    size_t n_ends;
+    const uint64_t *ends = llm_tokens_doc_ends(tokens, &n_ends);
+    uint64_t from = number > 0 ? ends[number - 1] : 0, n = ends[number] - from;
+    const struct llm_labels *names;
+    const int32_t *labels = llm_tokens_labels(tokens, &names), *classes = t->classes[tokens == t->data.val];
+    int status = n <= 2 * (uint64_t)rows->row_len + 2 ? 0
+        : llm_fail(e, EX_DATAERR, "expected at most %lld tokens%s (--context), found %llu in all", (long long)rows->row_len,
+                   t->objective->two_texts ? " of source and of target" : "", (unsigned long long)n);
+    if (status == 0) {
+        llm_tokens_get(tokens, from, (size_t)n, rows->window, rows->mask);
+        const struct llm_document d = {rows->window, rows->mask, (int64_t)n, labels && classes ? classes[labels[number]] : -1};
+        status = t->objective->document(t->model, rows, row, &d, e);
+    }
+    return status < 0 ? llm_in(e, "document %llu", (unsigned long long)number + 1) : 0;
+}
+
+/* Tokens drawn at random, where there is no data (plans, gradient checks). */
+static int invent(struct llm_trainer *t, int64_t row, struct llm_err *e)
+{
+    struct llm_rng r = llm_rng_at((uint64_t)t->o.seed, t->o.overfit_one ? 0 : (uint64_t)t->step, LLM_RNG_TEST, 0, (uint32_t)row, 0);
+    bool documents = t->objective->document, two = t->objective->two_texts;
+    for (int64_t i = 0; i <= (documents ? 2 : 1) * t->o.context; i++) {
+        t->rows.window[i] = (int32_t)llm_rng_below(&r, (uint32_t)i, (uint64_t)t->model->config.vocab_size);
+        t->rows.mask[i] = !two || i >= t->o.context - row % 3;
+    }
+    int64_t n = (two ? 2 : 1) * t->o.context - 1 - row % 3, classes = t->model->config.num_labels;
+    const struct llm_document d = {t->rows.window, t->rows.mask, n > 0 ? n : 1, classes > 0 ? (int32_t)(row % classes) : -1};
+    if (documents) return t->objective->document(t->model, &t->rows, row, &d, e);
+    llm_rows_put(&t->rows, row, t->rows.window, t->rows.mask, t->o.context + 1, NULL, 0, 0, true);
+    return 0;
+}
+
+/* A row of the feed. 1: it has ended, or a signal came. */
+static int feed_row(struct llm_trainer *t, int64_t r, struct llm_err *e)
+{
+    int got = llm_feed_cut(t->data.feed, &t->rows, r, (uint64_t)(r * t->o.context), t->o.cross_document, e);
+    if (got > 0) return 0;
+    if (llm_signal_caught()) return 1; /* which may have ended the producer too */
+    if (got < 0) return -1;
+    t->ended = true;
+    return 1;
+}
+
+/* Rows that begin a text, or their part of the data again, begin with nothing. */
+static void begin_states(struct llm_trainer *t)
+{
+    const struct llm_order *o = &t->order;
+    for (int64_t r = 0; r < t->rows.n_rows; r++) {
+        uint64_t sample = t->sample + (uint64_t)r;
+        bool begins = t->data.train && sample / o->rows % llm_order_stream_windows(o) == 0;
+        begins |= t->data.train && !t->o.cross_document && llm_tokens_begins(t->data.train, llm_order_at(o, sample));
+        if (begins) memset(t->carried[0] + r * t->rows.state_floats, 0, (size_t)t->rows.state_floats * sizeof **t->carried);
+    }
+    t->rows.state = t->carried[0];
+    t->rows.state_after = t->carried[1];
+}
+
+int llm_trainer_gather(struct llm_trainer *t, int64_t *counted, struct llm_err *e)
+{
+    LLM_PROFILE("batch", 0);
+    if (t->o.carry_state) begin_states(t);
+    for (int64_t r = 0; r < t->rows.n_rows; r++) {
+        if (t->data.feed) {
+            int got = feed_row(t, r, e);
+            if (got) return got;
+            continue;
+        }
+        if (!t->data.train) {
+            if (invent(t, r, e) < 0) return -1;
+            continue;
+        }
+        uint64_t sample = t->o.overfit_one ? (uint64_t)r : t->sample + (uint64_t)r;
+        if (t->objective->document) {
+            if (llm_trainer_put_document(t, &t->rows, r, t->data.train, llm_order_at(&t->order, sample), e) < 0) return -1;
+            continue;
+        }
+        llm_rows_cut(&t->rows, r, t->data.train, llm_order_at(&t->order, sample), t->o.context + 1, t->o.cross_document);
+    }
+    const struct llm_rows_key key = {(uint64_t)t->o.seed, t->o.overfit_one ? 0 : (uint64_t)t->step, 0};
+    if (t->objective->remake && t->objective->remake(t->model, &t->o, &key, &t->rows, e) < 0) return -1;
+    *counted = llm_rows_part(&t->rows, 0, t->rows.n_rows).counted;
+    if (*counted > 0) return 0;
+    return llm_fail(e, EX_DATAERR, "step %lld: expected some tokens to learn from, found all %lld targets masked", (long long)t->step + 1,
+                    (long long)(t->rows.n_rows * t->o.context));
+}

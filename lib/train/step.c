@@ -1,0 +1,124 @@
+/* One step: the gradient of its rows, pass by pass, and the update (train/trainer.h). */
+#include <math.h>
+#include <string.h>
+#include "base/log.h"
+#include "base/signals.h"
+#include "train/trainer_internal.h"
+
+/* Adds losses to *sum one by one in the order of tokens, so that the sum does not depend on how rows are divided into passes. *bytes: of the texts of
+ * counted targets. */
+void llm_trainer_fold(const struct llm_trainer *t, const struct llm_rows *rows, double *sum, double *bytes)
+{
+    for (int64_t i = 0; i < rows->n_rows * rows->row_len; i++) {
+        if (rows->targets[i] < 0) continue;
+        *sum += (double)t->token_loss[i];
+        if (t->piece_bytes && !t->objective->other_targets) *bytes += t->piece_bytes[rows->targets[i]];
+    }
+}
+
+void llm_trainer_forget(struct llm_trainer *t)
+{
+    for (size_t i = 0; i < t->n_params; i++) {
+        struct llm_param *p = t->params[i].p;
+        memset(p->grad, 0, (size_t)llm_param_count(p) * sizeof(float));
+        if (p->grad_lookup) memset(p->grad_lookup, 0, (size_t)llm_param_count(p) * sizeof(float));
+        llm_lookups_forget(p);
+        for (int u = 0; u < p->n_grad_uses; u++) {
+            if (p->grad_use[u]) memset(p->grad_use[u], 0, (size_t)llm_param_count(p) * sizeof(float));
+        }
+    }
+}
+
+static void report_routers(struct llm_trainer *t, struct llm_step_report *r)
+{
+    const struct llm_router_report *q = &t->ctx.router;
+    double tokens = q->tokens > 0 ? (double)q->tokens : NAN;
+    r->router_balance = q->balance / tokens;
+    r->router_peak = q->peak / tokens;
+    r->router_z = q->z / tokens;
+    r->router_dropped = (double)q->dropped / (tokens * (double)t->model->config.num_experts_per_tok);
+    t->ctx.router = (struct llm_router_report){0};
+    r->next_loss = t->ctx.next_tokens > 0 ? t->ctx.next_nll / (double)t->ctx.next_tokens : NAN;
+    t->ctx.next_nll = 0;
+    t->ctx.next_tokens = 0;
+}
+
+int llm_trainer_gradient(struct llm_trainer *t, struct llm_step_report *r, struct llm_err *e)
+{
+    const struct llm_param *bad;
+    int64_t counted;
+    double bytes = 0, loss = 0;
+    int got = llm_trainer_gather(t, &counted, e);
+    if (got) return got;
+    for (int64_t i = 0; i < t->o.accumulate; i++) {
+        struct llm_rows part = llm_rows_part(&t->rows, i * t->o.batch, t->o.batch);
+        t->ctx.step = (uint64_t)t->step;
+        t->ctx.first_row = i * t->o.batch;
+        t->ctx.z_loss = t->main_loss_alone ? 0 : t->o.z_loss;
+        t->ctx.token_weight = t->main_loss_alone ? 0 : 1.0 / (double)(t->rows.n_rows * t->rows.row_len);
+        if (t->objective->run(&t->ctx, t->model, &part, t->o.checkpoint_every, 1.0 / (double)counted,
+                              t->token_loss + i * t->o.batch * t->o.context, e) < 0) {
+            return -1;
+        }
+        llm_backward(&t->ctx);
+        if (llm_ctx_failed(&t->ctx)) {
+            *e = t->ctx.err;
+            return -1;
+        }
+        llm_ctx_reset(&t->ctx);
+        if (llm_signal_caught()) return 1;
+    }
+    llm_trainer_fold(t, &t->rows, &loss, &bytes);
+    loss /= (double)counted;
+    if (!isfinite(loss)) return llm_trainer_not_finite(t, &t->rows, loss, e);
+    r->grad_norm = llm_grad_norm(t->params, t->n_params, &bad);
+    if (!isfinite(r->grad_norm)) {
+        const char *name = llm_trainer_first_bad(t, true);
+        return llm_fail(e, LLM_EX_FAILURE, "step %lld: the norm of the gradient is %s: first bad tensor: gradient of '%s'", (long long)t->step + 1,
+                        isnan(r->grad_norm) ? "not a number" : "infinite", name ? name : bad->name);
+    }
+    report_routers(t, r);
+    r->loss = loss;
+    r->bits_per_byte = bytes > 0 ? loss * (double)counted / log(2) / bytes : NAN;
+    r->tokens = t->rows.n_rows * t->o.context;
+    t->tokens += (uint64_t)counted;
+    return 0;
+}
+
+/* What the step does to the weights. */
+static struct llm_update update_of(const struct llm_trainer *t, const struct llm_step_report *r)
+{
+    const struct llm_train_options *o = &t->o;
+    double n = (double)(t->step + 1), clip = o->clip > 0 && r->grad_norm > o->clip ? o->clip / r->grad_norm : 1;
+    return (struct llm_update){
+        .step = {.lr = r->lr, .clip = clip, .weight_decay = o->weight_decay, .beta1 = o->beta1, .beta2 = o->beta2, .eps = o->eps,
+                 .correction1 = 1 - pow(o->beta1, n), .correction2 = 1 - pow(o->beta2, n), .momentum = o->momentum, .nesterov = o->nesterov > 0},
+        .matrix_lr = o->lr > 0 ? o->muon_lr * (r->lr / o->lr) : 0,
+        .muon_scale = (enum llm_muon_scale)o->muon_scale, .compute = (enum llm_compute)o->precision, .work = t->work, .ema = o->ema,
+        .passes = o->accumulate};
+}
+
+int llm_trainer_step(struct llm_trainer *t, struct llm_step_report *r, struct llm_err *e)
+{
+    double started = llm_now();
+    const struct llm_train_options *o = &t->o;
+    const struct llm_schedule_options rates = {.steps = o->steps, .warmup = o->warmup, .lr = o->lr, .min_lr = o->min_lr,
+                                               .decay_fraction = o->decay_fraction, .decay_style = (enum llm_decay_style)o->decay_style};
+    *r = (struct llm_step_report){.step = t->step + 1, .lr = llm_schedule_lr(t->schedule, t->step, &rates)};
+    int dropped = llm_trainer_gradient(t, r, e);
+    if (dropped) {
+        llm_trainer_forget(t);
+        return dropped;
+    }
+    const struct llm_update u = update_of(t, r);
+    if (llm_params_update(t->params, t->n_params, &u, e) < 0) return -1;
+    t->step++;
+    t->sample += (uint64_t)t->rows.n_rows;
+    float *behind = t->carried[1];
+    t->carried[1] = t->carried[0];
+    t->carried[0] = behind;
+    if (t->data.feed && !o->overfit_one && llm_feed_advance(t->data.feed, (uint64_t)r->tokens, e) < 0) return -1;
+    r->seconds = llm_now() - started;
+    r->activation_bytes = llm_ctx_peak_bytes(&t->ctx);
+    return 0;
+}

@@ -1,0 +1,29 @@
+/* What the files of a trainer share: trainer.c (its life), source.c (rows), step.c, eval.c, not_finite.c. */
+#ifndef LLM_TRAIN_TRAINER_INTERNAL_H
+#define LLM_TRAIN_TRAINER_INTERNAL_H
+
+#include "train/trainer.h"
+
+/* ---- source.c ---- */
+/* Decides the order of the training data, its held-out share, and the model's class of each label. 0 or -1: the data does not serve. */
+int llm_trainer_place_data(struct llm_trainer *t, struct llm_err *e) LLM_MUST_CHECK;
+/* With --carry-state: memory for the rows' states before and after a step. After t->rows. */
+int llm_trainer_place_states(struct llm_trainer *t, struct llm_err *e) LLM_MUST_CHECK;
+/* Fills t->rows with the rows of the next step. *counted: their targets. 0; 1: a signal was caught or the feed has ended (t->ended); -1. */
+int llm_trainer_gather(struct llm_trainer *t, int64_t *counted, struct llm_err *e) LLM_MUST_CHECK;
+/* Row `row` becomes document `number` of `tokens`. */
+int llm_trainer_put_document(struct llm_trainer *t, struct llm_rows *rows, int64_t row, const struct llm_tokens *tokens, uint64_t number,
+                             struct llm_err *e) LLM_MUST_CHECK;
+
+/* ---- step.c ---- */
+/* Adds losses to *sum one by one in the order of tokens, so that the sum does not depend on how rows are divided into passes. *bytes: bytes of the
+ * counted targets' texts. */
+void llm_trainer_fold(const struct llm_trainer *t, const struct llm_rows *rows, double *sum, double *bytes);
+
+/* ---- not_finite.c ---- */
+/* The name of the first parameter, in the order of the model, whose master (or gradient) is not finite; NULL: all are. */
+const char *llm_trainer_first_bad(const struct llm_trainer *t, bool gradients);
+/* Fails with a message that names the first bad tensor of rows whose loss is not finite. -1. */
+int llm_trainer_not_finite(struct llm_trainer *t, const struct llm_rows *rows, double loss, struct llm_err *e);
+
+#endif
