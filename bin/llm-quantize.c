@@ -21,12 +21,14 @@ struct args {
 enum { UNSET = -1, TO_LLM, TO_SAFETENSORS, TO_GGUF, TO_ARPA };
 
 static const struct llm_opt options[] = {
-    {'t', "type", "TYPE", "the type of matrices: %w (as they are)", LLM_CHOICE, AT(type), 0, 0, NULL},
-    {0, "to", "FORMAT", "write llm, safetensors, gguf or, n-grams, arpa [by OUT's suffix; -: llm]", LLM_CHOICE, AT(to), 0, 0,
+    {'t', "type", "TYPE", "type to store matrices in: %w (as they are)", LLM_CHOICE, AT(type), 0, 0, NULL},
+    {0, "to", "FORMAT", "format of OUT: llm, safetensors, gguf; n-gram models: llm or arpa [by OUT's suffix; -: llm]", LLM_CHOICE, AT(to), 0, 0,
      "llm|safetensors|gguf|arpa"},
-    {0, "only", "PATTERN", "change only tensors whose names match; may be given several times", LLM_LIST, AT(only), 0, 0, NULL},
-    {0, "except", "PATTERN", "leave tensors whose names match as they are; may be given several times", LLM_LIST, AT(except), 0, 0, NULL},
-    {0, "planes", "on|off", "split floating point numbers into byte planes in .llm [on]", LLM_CHOICE, AT(planes), 0, 0, "on|off"},
+    {0, "only", "PATTERN", "convert only tensors whose names match the shell pattern; may be given several times", LLM_LIST, AT(only), 0, 0, NULL},
+    {0, "except", "PATTERN", "do not convert tensors whose names match the shell pattern; may be given several times",
+     LLM_LIST, AT(except), 0, 0, NULL},
+    {0, "planes", "on|off", "store floating-point tensors of .llm as byte planes, which compress better [on]",
+     LLM_CHOICE, AT(planes), 0, 0, "on|off"},
     {0, "split-max-size", "SIZE", "write GGUF in parts of at most SIZE bytes: OUT-00001-of-0000N.gguf", LLM_SIZE, AT(max_bytes), 1, 1e18, NULL},
     {0, "split-max-tensors", "N", "write GGUF in parts of at most N tensors", LLM_INT, AT(max_tensors), 1, 1 << 30, NULL},
     {0, "report", "FILE", "write the table of errors to FILE [standard error with -v]", LLM_OUTPUT, AT(report), 0, 0, NULL},

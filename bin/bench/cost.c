@@ -12,14 +12,15 @@ struct args {
 enum { PART_ALL, PART_PARTS, PART_TOTALS };
 
 static const struct llm_opt options[] = {
-    {'c', "context", "N", "tokens that attention sees [the most that the model was made for]", LLM_INT, AT(context), 0, 1 << 30, NULL},
-    {0, "set", "KEY=VALUE", "change the configuration; may be given several times", LLM_LIST, AT(set), 0, 0, NULL},
-    {0, "table", "NAME", "all, parts (parameters and FLOPs) or totals (bytes and FLOPs) [all]", LLM_CHOICE, AT(part), 0, 0, "all|parts|totals"},
+    {'c', "context", "N", "number of tokens that attention sees [the model's maximum]", LLM_INT, AT(context), 0, 1 << 30, NULL},
+    {0, "set", "KEY=VALUE", "set a key of the configuration; may be given several times", LLM_LIST, AT(set), 0, 0, NULL},
+    {0, "table", "NAME", "tables to print: all, parts (parameters and FLOPs) or totals (bytes and FLOPs) [all]",
+     LLM_CHOICE, AT(part), 0, 0, "all|parts|totals"},
     {0}};
 
 const struct llm_cli bench_cost_cli = {
     .name = "llm-bench cost",
-    .summary = "Parameters, FLOPs and bytes of a configuration, by formula.",
+    .summary = "Compute parameters, FLOPs and bytes of a configuration by formula.",
     .usage = "[OPTION]... MODEL|CONFIG",
     .examples = "llm-bench cost small\n"
                 "llm-bench cost --table totals --context 4096 config.json\n"

@@ -19,19 +19,21 @@ struct args {
 #define AT(field) offsetof(struct args, field)
 
 static const struct llm_opt options[] = {
-    {0, "shape", "MxNxK", "tokens × outputs × inputs; may be given several times [those of GPT-2 124M, and one token of them]", LLM_LIST,
+    {0, "shape", "MxNxK", "size of a matrix product: tokens × outputs × inputs; may be given several times [GPT-2 124M's, and each with one token]",
+     LLM_LIST,
      AT(shapes), 0, 0, NULL},
-    {0, "attention", "TxHxD", "tokens × heads × width of a head; may be given several times [1024x12x64 and 4096x12x64]", LLM_LIST,
+    {0, "attention", "TxHxD", "size of an attention: tokens × heads × head width; may be given several times [1024x12x64 and 4096x12x64]", LLM_LIST,
      AT(attention), 0, 0, NULL},
-    {0, "latent", "KxHxR", "decoding by latent attention: keys × heads × rank; may be given several times [4096x16x512]", LLM_LIST, AT(latent),
+    {0, "latent", "KxHxR", "size of a decoding step of latent attention: keys × heads × rank; may be given several times [4096x16x512]",
+     LLM_LIST, AT(latent),
      0, 0, NULL},
-    {0, "seconds", "S", "time for each product [0.2]", LLM_REAL, AT(seconds), 0, 60, NULL},
-    {0, "peaks", NULL, "only the peaks", LLM_FLAG, AT(peaks_only), 0, 0, NULL},
+    {0, "seconds", "S", "seconds to measure each product for [0.2]", LLM_REAL, AT(seconds), 0, 60, NULL},
+    {0, "peaks", NULL, "print the machine's peaks only", LLM_FLAG, AT(peaks_only), 0, 0, NULL},
     {0}};
 
 const struct llm_cli bench_kernels_cli = {
     .name = "llm-bench kernels",
-    .summary = "This machine's arithmetic and memory peaks; matrix products and attention against them.",
+    .summary = "Measure this machine's arithmetic and memory peaks, and matrix products and attention against them.",
     .usage = "[OPTION]...",
     .examples = "llm-bench kernels --peaks\n"
                 "llm-bench kernels --shape 512x4096x4096\n"

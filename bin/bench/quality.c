@@ -20,17 +20,17 @@ struct args {
 static const struct llm_opt options[] = {
     {'m', "model", "MODEL", "the model", LLM_INPUT, AT(model), 0, 0, NULL},
     {'T', "tokenizer", "TOK", "encode text with this tokenizer [the model's]", LLM_INPUT, AT(tokenizer), 0, 0, NULL},
-    {'c', "context", "N", "length of the windows [the model's]", LLM_INT, AT(context), 2, 1 << 24, NULL},
-    {'n', "tokens", "N", "only the first N tokens of each file [all]", LLM_INT, AT(most), 2, 1e15, NULL},
-    {0, "cross-document", NULL, "score a token stream as one document, not document by document", LLM_FLAG, AT(cross_document), 0, 0, NULL},
-    {'b', "batch", "N", "most tokens of a pass [512]", LLM_INT, AT(batch), 1, 65536, NULL},
-    {0, "cache-type", "TYPE", "keys and values as %w [that of the arithmetic]", LLM_CHOICE, AT(cache), 0, 0, NULL},
-    {0, "precision", "f32|bf16", "arithmetic of plain weights [bf16]", LLM_CHOICE, AT(precision), 0, 0, "f32|bf16"},
+    {'c', "context", "N", "tokens in a window of context [the model's maximum]", LLM_INT, AT(context), 2, 1 << 24, NULL},
+    {'n', "tokens", "N", "score only the first N tokens of each file [all]", LLM_INT, AT(most), 2, 1e15, NULL},
+    {0, "cross-document", NULL, "score a token stream as one document instead of document by document", LLM_FLAG, AT(cross_document), 0, 0, NULL},
+    {'b', "batch", "N", "maximum number of tokens in one forward pass [512]", LLM_INT, AT(batch), 1, 65536, NULL},
+    {0, "cache-type", "TYPE", "type in which the cache stores keys and values: %w [as --precision]", LLM_CHOICE, AT(cache), 0, 0, NULL},
+    {0, "precision", "f32|bf16", "arithmetic of weights that are not quantised [bf16]", LLM_CHOICE, AT(precision), 0, 0, "f32|bf16"},
     {0}};
 
 const struct llm_cli bench_quality_cli = {
     .name = "llm-bench quality",
-    .summary = "Perplexity, nats per token and bits per byte on text or token streams.",
+    .summary = "Measure perplexity, nats per token and bits per byte on text or token streams.",
     .usage = "-m MODEL [OPTION]... [FILE]...",
     .examples = "llm-bench quality -m model.llm held-out.txt\n"
                 "llm-bench quality -m model.llm -c 128 corpus.tok\n"

@@ -22,21 +22,21 @@ enum { UNSET = -1, MAX_NUMBERS = 16 };
 
 static const struct llm_opt options[] = {
     {'m', "model", "MODEL", "the model", LLM_INPUT, AT(model), 0, 0, NULL},
-    {'c', "config", "CONFIG", "instead: a preset or config.json, with random weights", LLM_STR, AT(config), 0, 0, NULL},
-    {0, "set", "KEY=VALUE", "change the configuration of -c; may be given several times", LLM_LIST, AT(set), 0, 0, NULL},
-    {'t', "type", "TYPE", "convert the weights first: %w [as they are; with -c: bf16]", LLM_CHOICE, AT(type), 0, 0, NULL},
-    {'p', "prompt", "N,...", "prefill this many tokens; 0: none [512]", LLM_STR, AT(prompt), 0, 0, NULL},
-    {'n', "generate", "N,...", "decode this many tokens; 0: none [128]", LLM_STR, AT(generate), 0, 0, NULL},
-    {'d', "depth", "N,...", "behind this many tokens [0]", LLM_STR, AT(depth), 0, 0, NULL},
-    {'r', "runs", "N", "repetitions [5]", LLM_INT, AT(runs), 1, LLM_SPEED_MAX_RUNS, NULL},
-    {'b', "batch", "N", "most tokens of a pass [512]", LLM_INT, AT(batch), 1, 65536, NULL},
-    {0, "cache-type", "TYPE", "keys and values as %w [bf16]", LLM_CHOICE, AT(cache), 0, 0, NULL},
-    {0, "precision", "f32|bf16", "arithmetic of plain weights [bf16]", LLM_CHOICE, AT(precision), 0, 0, "f32|bf16"},
+    {'c', "config", "CONFIG", "in place of -m: a preset or a config.json, with random weights", LLM_STR, AT(config), 0, 0, NULL},
+    {0, "set", "KEY=VALUE", "set a key of the configuration of -c; may be given several times", LLM_LIST, AT(set), 0, 0, NULL},
+    {'t', "type", "TYPE", "convert the weights to this type before measuring: %w [as they are; with -c: bf16]", LLM_CHOICE, AT(type), 0, 0, NULL},
+    {'p', "prompt", "N,...", "measure a prefill of N tokens; 0: none [512]", LLM_STR, AT(prompt), 0, 0, NULL},
+    {'n', "generate", "N,...", "measure the decoding of N tokens; 0: none [128]", LLM_STR, AT(generate), 0, 0, NULL},
+    {'d', "depth", "N,...", "number of tokens already in the cache before each measurement [0]", LLM_STR, AT(depth), 0, 0, NULL},
+    {'r', "runs", "N", "repetitions of each measurement [5]", LLM_INT, AT(runs), 1, LLM_SPEED_MAX_RUNS, NULL},
+    {'b', "batch", "N", "maximum number of tokens in one forward pass [512]", LLM_INT, AT(batch), 1, 65536, NULL},
+    {0, "cache-type", "TYPE", "type in which the cache stores keys and values: %w [bf16]", LLM_CHOICE, AT(cache), 0, 0, NULL},
+    {0, "precision", "f32|bf16", "arithmetic of weights that are not quantised [bf16]", LLM_CHOICE, AT(precision), 0, 0, "f32|bf16"},
     {0}};
 
 const struct llm_cli bench_speed_cli = {
     .name = "llm-bench speed",
-    .summary = "Tokens a second of prefill and decoding, and the share of this machine's peaks.",
+    .summary = "Measure prefill and decoding: tokens per second, and share of this machine's peaks.",
     .usage = "-m MODEL | -c CONFIG [OPTION]...",
     .examples = "llm-bench speed -m model.llm\n"
                 "llm-bench speed -c smollm -t q8_0 -p 512 -n 128 -d 0,1024\n"

@@ -29,21 +29,22 @@ enum { MAX_RUNS = 1000 };
 
 static const struct llm_opt options[] = {
     {'c', "config", "CONFIG", "a preset, a config.json or a model [small]", LLM_STR, AT(config), 0, 0, NULL},
-    {0, "set", "KEY=VALUE", "change the configuration; may be given several times", LLM_LIST, AT(set), 0, 0, NULL},
-    {'b', "batch", "N", "rows of a step [4]", LLM_INT, AT(batch), 1, 65536, NULL},
-    {0, "context", "N", "tokens of a row [256]", LLM_INT, AT(context), 1, 1 << 20, NULL},
-    {0, "accumulate", "N", "passes of a step [1]", LLM_INT, AT(accumulate), 1, 65536, NULL},
-    {0, "checkpoint-every", "N", "keep every N-th block's input only; 0: keep all [0]", LLM_INT, AT(checkpoint_every), 0, 1024, NULL},
+    {0, "set", "KEY=VALUE", "set a key of the configuration; may be given several times", LLM_LIST, AT(set), 0, 0, NULL},
+    {'b', "batch", "N", "rows in one forward and backward pass [4]", LLM_INT, AT(batch), 1, 65536, NULL},
+    {0, "context", "N", "tokens in a row [256]", LLM_INT, AT(context), 1, 1 << 20, NULL},
+    {0, "accumulate", "N", "passes whose gradients are summed in one step [1]", LLM_INT, AT(accumulate), 1, 65536, NULL},
+    {0, "checkpoint-every", "N", "keep only the input of every N-th block and recompute the rest; 0: keep all [0]",
+     LLM_INT, AT(checkpoint_every), 0, 1024, NULL},
     {0, "activations", "TYPE",
      "type in which activations are kept for the backward pass: %w [f32]", LLM_CHOICE, AT(activations), 0, 0, NULL},
-    {'r', "runs", "N", "steps that count, after one that does not [5]", LLM_INT, AT(runs), 1, MAX_RUNS, NULL},
-    {0, "precision", "f32|bf16", "arithmetic [bf16]", LLM_CHOICE, AT(precision), 0, 0, "f32|bf16"},
-    {0, "profile", NULL, "say on standard error where the time of the steps that count went", LLM_FLAG, AT(profile), 0, 0, NULL},
+    {'r', "runs", "N", "steps that are measured, after one warm-up step [5]", LLM_INT, AT(runs), 1, MAX_RUNS, NULL},
+    {0, "precision", "f32|bf16", "arithmetic of matrix products [bf16]", LLM_CHOICE, AT(precision), 0, 0, "f32|bf16"},
+    {0, "profile", NULL, "print on standard error where the time of the measured steps was spent", LLM_FLAG, AT(profile), 0, 0, NULL},
     {0}};
 
 const struct llm_cli bench_train_cli = {
     .name = "llm-bench train",
-    .summary = "Tokens a second of training, and the share of this machine's arithmetic peak.",
+    .summary = "Measure training: tokens per second, and share of this machine's arithmetic peak.",
     .usage = "[OPTION]...",
     .examples = "llm-bench train -c small\n"
                 "llm-bench train -c gpt2 --batch 4 --context 256",

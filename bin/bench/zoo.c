@@ -26,20 +26,20 @@ struct args {
 #define AT(field) offsetof(struct args, field)
 
 static const struct llm_opt options[] = {
-    {'T', "tokenizer", "FILE", "the tokenizer that made the data", LLM_INPUT, AT(tokenizer), 0, 0, NULL},
-    {0, "flops", "N", "arithmetic of each row's training [5e13]", LLM_REAL, AT(flops), 1, 1e21, NULL},
-    {0, "only", "NAME", "this row alone; may be given several times", LLM_LIST, AT(only), 0, 0, NULL},
-    {0, "val", "FILE|SHARE", "validate on FILE, or on the last SHARE of the data [0.1]", LLM_INPUT, AT(val), 0, 0, NULL},
-    {'b', "batch", "N", "rows of a step [16]", LLM_INT, AT(batch), 1, 65536, NULL},
-    {0, "context", "N", "tokens of a row [128]", LLM_INT, AT(context), 1, 1 << 20, NULL},
-    {0, "lr", "RATE", "learning rate, instead of each row's own", LLM_REAL, AT(lr), 0, 10, NULL},
-    {0, "seed", "N", "of weights and order [1]", LLM_INT, AT(seed), 0, INT32_MAX, NULL},
-    {0, "precision", "f32|bf16", "arithmetic [bf16]", LLM_CHOICE, AT(precision), 0, 0, "f32|bf16"},
+    {'T', "tokenizer", "FILE", "the tokenizer that encoded the data", LLM_INPUT, AT(tokenizer), 0, 0, NULL},
+    {0, "flops", "N", "FLOPs of training per architecture [5e13]", LLM_REAL, AT(flops), 1, 1e21, NULL},
+    {0, "only", "NAME", "train only the architecture of this row; may be given several times", LLM_LIST, AT(only), 0, 0, NULL},
+    {0, "val", "FILE|SHARE", "validate on FILE, or on the last SHARE (0 to 1) of the data [0.1]", LLM_INPUT, AT(val), 0, 0, NULL},
+    {'b', "batch", "N", "rows in a step [16]", LLM_INT, AT(batch), 1, 65536, NULL},
+    {0, "context", "N", "tokens in a row [128]", LLM_INT, AT(context), 1, 1 << 20, NULL},
+    {0, "lr", "RATE", "learning rate of all architectures [each architecture's own]", LLM_REAL, AT(lr), 0, 10, NULL},
+    {0, "seed", "N", "seed of initial weights and data order [1]", LLM_INT, AT(seed), 0, INT32_MAX, NULL},
+    {0, "precision", "f32|bf16", "arithmetic of matrix products [bf16]", LLM_CHOICE, AT(precision), 0, 0, "f32|bf16"},
     {0}};
 
 const struct llm_cli bench_zoo_cli = {
     .name = "llm-bench zoo",
-    .summary = "Train every architecture with the same arithmetic on the same text; one table.",
+    .summary = "Train every architecture with the same number of FLOPs on the same text; print one table.",
     .usage = "-T TOK [OPTION]... DATA...",
     .examples = "llm-bench zoo -T tok.json -o zoo.tsv corpus.tok\n"
                 "llm-bench zoo -T tok.json --flops 1e12 --only llama --only moe corpus.tok",

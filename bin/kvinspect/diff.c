@@ -14,7 +14,7 @@ struct args {
 };
 static const struct llm_opt options[] = {PICTURE_OPTIONS(struct args, picture), {0}};
 const struct llm_cli kv_diff_cli = {.name = "llm-kvinspect diff",
-                                    .summary = "how two caches differ, head by head; status 1 when they do",
+                                    .summary = "Compare two caches head by head; exit status 1 if they differ.",
                                     .usage = "[OPTION]... A B",
                                     .options = options, .operands = LLM_OPERANDS_INPUT,
                                     .examples = "llm-kvinspect diff f32.kv q8_0.kv",

@@ -11,11 +11,12 @@ struct args {
     const char *tensor;
 };
 static const struct llm_opt options[] = {
-    {0, "tensor", "NAME", "which: ids, positions, layers.N.k, layers.N.v, layers.N.q; layers.N.h, c, conv, ssm of recurrent models", LLM_STR,
+    {0, "tensor", "NAME", "tensor to write: ids, positions, layers.N.k, layers.N.v, layers.N.q; layers.N.h, c, conv, ssm of recurrent models",
+     LLM_STR,
      offsetof(struct args, tensor), 0, 0, NULL},
     {0}};
 const struct llm_cli kv_export_cli = {
-    .name = "llm-kvinspect export", .summary = "one tensor as a NumPy file", .usage = "--tensor NAME [OPTION]... [FILE]",
+    .name = "llm-kvinspect export", .summary = "Write one tensor as a NumPy file.", .usage = "--tensor NAME [OPTION]... [FILE]",
     .options = options, .operands = LLM_OPERANDS_INPUT,
     .examples = "llm-kvinspect export --tensor layers.0.k -o k.npy cache.kv", .common = LLM_COMMON_OUTPUT | LLM_COMMON_CONFIG};
 

@@ -17,7 +17,8 @@ static const struct llm_opt options[] = {
     {0, "map", "WHAT", "what --png shows: norms of k or v, or attention [k]", LLM_CHOICE, offsetof(struct args, map), 0, 0, "k|v|attention"},
     {0}};
 const struct llm_cli kv_heads_cli = {
-    .name = "llm-kvinspect heads", .summary = "norms of keys and values, and where traced queries look, head by head", .usage = "[OPTION]... [FILE]",
+    .name = "llm-kvinspect heads", .summary = "Print norms of keys and values, and attention statistics of traced queries, per head.",
+    .usage = "[OPTION]... [FILE]",
     .options = options, .operands = LLM_OPERANDS_INPUT,
     .examples = "llm-kvinspect heads cache.kv\nllm-kvinspect heads --png attention.png --map attention -T model.llm cache.kv",
     .common = LLM_COMMON_OUTPUT | LLM_COMMON_JSON | LLM_COMMON_TABLE | LLM_COMMON_CONFIG | LLM_COMMON_THREADS};

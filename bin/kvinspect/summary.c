@@ -7,7 +7,7 @@
 struct args { struct llm_common common; };
 static const struct llm_opt options[] = {{0}};
 const struct llm_cli kv_summary_cli = {.name = "llm-kvinspect summary",
-                                       .summary = "what the cache is (the default)",
+                                       .summary = "Print what the cache holds: model, layers, types, tokens (the default).",
                                        .usage = "[OPTION]... [FILE]",
                                        .options = options, .operands = LLM_OPERANDS_INPUT,
                                        .examples = "llm-kvinspect cache.kv\nllm-infer -m model.llm --kv-out - \"Once upon\" | llm-kvinspect",

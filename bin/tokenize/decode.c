@@ -16,10 +16,10 @@ struct args {
 
 static const struct llm_opt options[] = {
     {'T', "tokenizer", "TOK", "the tokenizer: tokenizer.json, tiktoken ranks, a vocabulary, a folder, a model", LLM_INPUT, AT(tokenizer), 0, 0, NULL},
-    {0, "pattern", "NAME|REGEX", "split pattern of a rank file that is not a known one", LLM_STR, AT(pattern), 0, 0, NULL},
+    {0, "pattern", "NAME|REGEX", "split pattern to use with a file of tiktoken ranks that is not a known one", LLM_STR, AT(pattern), 0, 0, NULL},
     {0, "text", NULL, "the input is ids in decimal, separated by white space [known by its content]", LLM_FLAG, AT(text), 0, 0, NULL},
-    {0, "skip-special", NULL, "special tokens print nothing", LLM_FLAG, AT(skip_special), 0, 0, NULL},
-    {0, "separator", "STR", "print STR after each document, or with --text after each line [nothing]", LLM_STR, AT(separator), 0, 0, NULL},
+    {0, "skip-special", NULL, "do not print special tokens", LLM_FLAG, AT(skip_special), 0, 0, NULL},
+    {0, "separator", "STR", "print STR after each document; with --text after each line [nothing]", LLM_STR, AT(separator), 0, 0, NULL},
     {0}};
 
 const struct llm_cli tokenize_decode_cli = {

@@ -12,14 +12,14 @@ struct args {
 
 static const struct llm_opt options[] = {
     {'T', "tokenizer", "TOK", "the tokenizer: tokenizer.json, tiktoken ranks, a vocabulary, a folder, a model", LLM_INPUT, AT(tokenizer), 0, 0, NULL},
-    {0, "pattern", "NAME|REGEX", "split pattern of a rank file that is not a known one", LLM_STR, AT(pattern), 0, 0, NULL},
-    {0, "vocab", NULL, "list every token instead: id, kind (token or special), text as a JSON string", LLM_FLAG, AT(vocab), 0, 0, NULL},
-    {0, "export", NULL, "write the tokenizer as tokenizer.json instead", LLM_FLAG, AT(export), 0, 0, NULL},
+    {0, "pattern", "NAME|REGEX", "split pattern to use with a file of tiktoken ranks that is not a known one", LLM_STR, AT(pattern), 0, 0, NULL},
+    {0, "vocab", NULL, "list every token: id, kind (token or special), text as a JSON string", LLM_FLAG, AT(vocab), 0, 0, NULL},
+    {0, "export", NULL, "write the tokenizer as tokenizer.json", LLM_FLAG, AT(export), 0, 0, NULL},
     {0}};
 
 const struct llm_cli tokenize_info_cli = {
     .name = "llm-tokenize info",
-    .summary = "Say what a tokenizer is: type, sizes, special tokens, identity.",
+    .summary = "Describe a tokenizer: type, sizes, special tokens, identity.",
     .usage = "-T TOK [OPTION]...",
     .examples = "llm-tokenize info -T tok.json\n"
                 "llm-tokenize info -T tok.json --json\n"

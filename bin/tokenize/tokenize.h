@@ -20,11 +20,11 @@ struct document_options {
 };
 /* Options that train and encode share; `type` is the args struct, `member` its struct document_options. */
 #define DOCUMENT_OPTIONS(type, member)                                                                                                    \
-    {0, "separator", "STR", "documents end at STR, which is left out (\\n, \\t, \\0, \\\\ and \\xHH are known) [each file is one]",         \
+    {0, "separator", "STR", "documents end at STR, which is not encoded (\\n, \\t, \\0, \\\\ and \\xHH are known) [each file is one]",         \
      LLM_STR, offsetof(type, member.separator), 0, 0, NULL},                                                                              \
-    {0, "lines", NULL, "each line is a document, its new line included", LLM_FLAG, offsetof(type, member.lines), 0, 0, NULL},            \
-    {0, "jsonl", NULL, "each line is a JSON object with a document in it", LLM_FLAG, offsetof(type, member.jsonl), 0, 0, NULL},           \
-    {0, "field", "NAME", "where the text is in a line of --jsonl [text]", LLM_STR, offsetof(type, member.field), 0, 0, NULL}
+    {0, "lines", NULL, "each line is a document, its newline included", LLM_FLAG, offsetof(type, member.lines), 0, 0, NULL},            \
+    {0, "jsonl", NULL, "each line is a JSON object that holds a document", LLM_FLAG, offsetof(type, member.jsonl), 0, 0, NULL},           \
+    {0, "field", "NAME", "key of the document's text in a line of --jsonl [text]", LLM_STR, offsetof(type, member.field), 0, 0, NULL}
 
 /* Tables of the command lines: words.c. */
 extern const struct llm_words tokenize_train_words[], tokenize_encode_words[];

@@ -17,17 +17,20 @@ struct args {
 #define AT(field) offsetof(struct args, field)
 
 static const struct llm_opt options[] = {
-    {0, "vocab-size", "N", "entries of the vocabulary, special tokens included [32768; char: as many as there are]", LLM_INT, AT(vocab_size), 1,
+    {0, "vocab-size", "N", "number of vocabulary entries, special tokens included [32768; char: all characters of the text]",
+     LLM_INT, AT(vocab_size), 1,
      16777216, NULL},
     {0, "model", "TYPE", "bpe, byte, char, unigram or wordpiece [bpe]", LLM_CHOICE, AT(model), 0, 0, "bpe|byte|char|unigram|wordpiece"},
-    {0, "pattern", "NAME|REGEX", "where words split: %w or a regular expression [gpt2]", LLM_STR, AT(pattern), 0,
+    {0, "pattern", "NAME|REGEX", "pattern that splits text into words: %w or a regular expression [gpt2]", LLM_STR, AT(pattern), 0,
      0, NULL},
-    {0, "min-frequency", "N", "leave alone what comes fewer times [bpe: 2; char: 1]", LLM_INT, AT(min_frequency), 1, 9e18, NULL},
-    {0, "special", "TOKEN", "a special token; may be given several times", LLM_LIST, AT(specials), 0, 0, NULL},
-    {0, "ties", "ORDER", "of equally frequent pairs take the lower ids (hf) or the greater bytes (lexical) [hf]", LLM_CHOICE, AT(ties), 0, 0,
+    {0, "min-frequency", "N", "ignore pairs, words or characters that occur fewer than N times [bpe: 2; char: 1]",
+     LLM_INT, AT(min_frequency), 1, 9e18, NULL},
+    {0, "special", "TOKEN", "add TOKEN as a special token; may be given several times", LLM_LIST, AT(specials), 0, 0, NULL},
+    {0, "ties", "ORDER", "which of equally frequent pairs to merge first: lower ids (hf) or greater bytes (lexical) [hf]", LLM_CHOICE, AT(ties), 0, 0,
      "hf|lexical"},
-    {0, "alphabet", "SET", "begin with all 256 bytes, or those in the text (seen) [bytes]", LLM_CHOICE, AT(alphabet), 0, 0, "bytes|seen"},
-    {0, "cased", NULL, "wordpiece: letters keep their case and accents", LLM_FLAG, AT(cased), 0, 0, NULL},
+    {0, "alphabet", "SET", "initial alphabet: all 256 bytes (bytes) or those in the text (seen) [bytes]",
+     LLM_CHOICE, AT(alphabet), 0, 0, "bytes|seen"},
+    {0, "cased", NULL, "wordpiece: keep the case and accents of letters", LLM_FLAG, AT(cased), 0, 0, NULL},
     DOCUMENT_OPTIONS(struct args, documents),
     {0}};
 

@@ -8,15 +8,16 @@
 /* Rows for the common options, in the order of --help. `bit` 0: every program has it. */
 static const struct { struct llm_opt opt; int bit; } common[] = {
     {{'o', "output", "FILE", "write to FILE [standard output]", LLM_OUTPUT, offsetof(struct llm_common, output), 0, 0, NULL}, LLM_COMMON_OUTPUT},
-    {{'j', "threads", "N", "use N threads [the CPUs allowed]", LLM_INT, offsetof(struct llm_common, threads), 1, 256, NULL}, LLM_COMMON_THREADS},
+    {{'j', "threads", "N", "number of threads [the CPUs that the process may use]",
+     LLM_INT, offsetof(struct llm_common, threads), 1, 256, NULL}, LLM_COMMON_THREADS},
     {{0, "seed", "N", "seed of the random numbers [0]", LLM_INT, offsetof(struct llm_common, seed), 0, 9e18, NULL}, LLM_COMMON_SEED},
     {{0, "json", NULL, "print JSON", LLM_FLAG, offsetof(struct llm_common, json), 0, 0, NULL}, LLM_COMMON_JSON},
-    {{0, "force-config", NULL, "ignore keys of a model's configuration that are not known, instead of refusing them", LLM_FLAG,
+    {{0, "force-config", NULL, "ignore unknown keys of a model's configuration instead of refusing the file", LLM_FLAG,
       offsetof(struct llm_common, force_config), 0, 0, NULL}, LLM_COMMON_CONFIG},
     {{0, "format", "FORMAT", "write tables as tsv, aligned, json, csv or md; auto: aligned on a terminal, else tsv [auto]", LLM_CHOICE,
       offsetof(struct llm_common, format), 0, 0, LLM_TABLE_FORMS}, LLM_COMMON_TABLE},
-    {{'q', "quiet", NULL, "say nothing but errors", LLM_FLAG, offsetof(struct llm_common, quiet), 0, 0, NULL}, 0},
-    {{'v', "verbose", NULL, "say more", LLM_FLAG, offsetof(struct llm_common, verbose), 0, 0, NULL}, 0},
+    {{'q', "quiet", NULL, "print errors only", LLM_FLAG, offsetof(struct llm_common, quiet), 0, 0, NULL}, 0},
+    {{'v', "verbose", NULL, "print more messages", LLM_FLAG, offsetof(struct llm_common, verbose), 0, 0, NULL}, 0},
     {{'h', "help", NULL, "print this help", LLM_FLAG, 0, 0, 0, NULL}, 0},
     {{'V', "version", NULL, "print the version", LLM_FLAG, 0, 0, 0, NULL}, 0},
 };

@@ -7,17 +7,19 @@
 #include "infer/sample/sampler.h"
 
 /* ROW(name, argument, help, type of value, field, least, most), with extra arguments in front */
-#define LLM_SAMPLING_TABLE(ROW, type, member)                                                                                                    \
-    ROW(type, member, repeat_penalty, "repeat-penalty", "X", "divide the logits of recent tokens [1: off]", LLM_REAL, 1e-6, 1e6)                 \
-    ROW(type, member, presence_penalty, "presence-penalty", "X", "subtract X from the logits of recent tokens [0]", LLM_REAL, -1e6, 1e6)         \
-    ROW(type, member, frequency_penalty, "frequency-penalty", "X", "subtract X for each time that a token is among the recent ones [0]",         \
-        LLM_REAL, -1e6, 1e6)                                                                                                                     \
-    ROW(type, member, repeat_last_n, "repeat-last-n", "N", "how many tokens are recent, -1: all [64]", LLM_INT, -1, 2147483647)                  \
-    ROW(type, member, top_k, "top-k", "K", "keep the K most likely, 0: all [40]", LLM_INT, 0, 2147483647)                                        \
-    ROW(type, member, typical, "typical", "P", "keep the most typical up to probability P [1: off]", LLM_REAL, 0, 1)                             \
-    ROW(type, member, top_p, "top-p", "P", "keep the most likely up to probability P [0.95]", LLM_REAL, 0, 1)                                    \
-    ROW(type, member, min_p, "min-p", "P", "keep those at least P times as likely as the most likely [0.05]", LLM_REAL, 0, 1)                    \
-    ROW(type, member, temperature, "temp", "T", "temperature, 0: the most likely token [0.8]", LLM_REAL, 0, 1e6)
+#define LLM_SAMPLING_TABLE(ROW, type, member)                                                                                                       \
+    ROW(type, member, repeat_penalty, "repeat-penalty", "X", "divide positive logits of recent tokens by X, multiply negative ones [1: off]",       \
+        LLM_REAL, 1e-6, 1e6)                                                                                                                        \
+    ROW(type, member, presence_penalty, "presence-penalty", "X", "subtract X from the logit of each recent token [0]", LLM_REAL, -1e6, 1e6)         \
+    ROW(type, member, frequency_penalty, "frequency-penalty", "X", "subtract X from a token's logit for each recent occurrence [0]",                \
+        LLM_REAL, -1e6, 1e6)                                                                                                                        \
+    ROW(type, member, repeat_last_n, "repeat-last-n", "N", "number of last tokens that the penalties count as recent; -1: all [64]",                \
+        LLM_INT, -1, 2147483647)                                                                                                                    \
+    ROW(type, member, top_k, "top-k", "K", "keep the K most likely tokens; 0: all [40]", LLM_INT, 0, 2147483647)                                    \
+    ROW(type, member, typical, "typical", "P", "keep the most typical tokens up to a total probability of P [1: off]", LLM_REAL, 0, 1)              \
+    ROW(type, member, top_p, "top-p", "P", "keep the most likely tokens up to a total probability of P [0.95]", LLM_REAL, 0, 1)                     \
+    ROW(type, member, min_p, "min-p", "P", "keep tokens at least P times as likely as the most likely one [0.05]", LLM_REAL, 0, 1)                  \
+    ROW(type, member, temperature, "temp", "T", "divide logits by T; 0: always the most likely token [0.8]", LLM_REAL, 0, 1e6)
 
 /* Rows of an option table; `type` is the args struct, `member` its struct llm_sampling. */
 #define LLM_SAMPLING_OPTIONS(type, member) LLM_SAMPLING_TABLE(LLM_SAMPLING_ROW, type, member)
