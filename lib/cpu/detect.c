@@ -143,7 +143,7 @@ void llm_cpu_name(char *text, size_t n)
     if (f) fclose(f);
 }
 
-/* The number behind `key` in a file of lines "key number unit", or alone in a file (key ""). -1: no such file, line or number ("max"). */
+/* The number after `key` in a file of lines "key number unit", or the file's only number (key ""). -1: no such file, line or number ("max"). */
 static double number_in(const char *path, const char *key)
 {
     char line[256];

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include "base/pages.h"
 
-/* A chunk serves small pieces one behind the other until it is full, and is freed with the last of them; a large piece has one of its own. */
+/* A chunk holds small allocations one after another and is freed with its last allocation. A large allocation has a chunk of its own. */
 struct chunk { size_t bytes, used, pieces; };
 enum { HEAD = 64 };
 static const size_t CHUNK = (size_t)32 << 20;

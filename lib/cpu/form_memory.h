@@ -5,9 +5,9 @@
 
 #include <stddef.h>
 
-/* `bytes` aligned to 64; NULL when memory is short. What is not written takes no memory but for the rest of a huge page. */
+/* `bytes` aligned to 64; NULL if memory is short. Pages are committed when they are first written, in units of a huge page. */
 void *llm_form_memory_create(size_t bytes);
-/* Gives memory back that was meant for pieces to come: when none are likely. */
+/* Releases the unused rest of the current chunk to the operating system: for callers that expect no further allocations. */
 void llm_form_memory_trim(void);
 void llm_form_memory_destroy(void *p); /* NULL is fine */
 

@@ -14,16 +14,16 @@
 
 enum llm_compute { LLM_COMPUTE_F32, LLM_COMPUTE_BF16 };
 
-/* A weight matrix [n, k] as y = x·wᵀ uses it (k contiguous: the Hugging Face / PyTorch layout), with forms of it that kernels like better,
- * made on demand and kept until the weight changes. */
+/* A weight matrix [n, k] as y = x·wᵀ uses it (k contiguous: the Hugging Face / PyTorch layout), with packed forms for the kernels, which are made
+ * on demand and kept until the weight changes. */
 struct llm_weight {
     const void *data;       /* [n, k], row after row */
     enum llm_dtype dtype;   /* F32, F16, BF16, Q8_0, Q4_0, … */
-    bool rounded;           /* F32 data that stand for their roundings to BF16: who reads them rounds */
+    bool rounded;           /* the F32 data represent BF16 values: readers round each element to BF16 first */
     int64_t n, k;
-    /* The read-only mapping of a file in which data lies, whose pages are given back when a packed form takes their place; NULL: none. */
+    /* The read-only mapping of a file that contains data; its pages are released once a packed form replaces them. NULL: data is not mapped. */
     const char *map, *map_end;
-    void *packed[4];        /* forward / backward forms, owned; NULL until made; which slot means what is matmul.c's business */
+    void *packed[4];        /* forward and backward forms, owned; NULL until made; the slots are matmul.c's (cpu/matmul_internal.h) */
     size_t packed_bytes;
     int few_rows;           /* products of a few rows without a packed form: the second makes it, see llm_matmul */
 };
@@ -37,7 +37,7 @@ int llm_weight_pack_dx(struct llm_weight *w, enum llm_compute compute, struct ll
 void llm_weight_decode(const struct llm_weight *w, int64_t from, int64_t n, float *out);
 /* Whether the data can be read as they are, in F32. */
 static inline bool llm_weight_is_f32(const struct llm_weight *w) { return w->dtype == LLM_F32 && !w->rounded; }
-/* The data changed: packed forms are made again when next needed. */
+/* To be called after the data changed: packed forms are discarded, and made anew when they are next needed. */
 void llm_weight_changed(struct llm_weight *w);
 void llm_weight_release(struct llm_weight *w); /* packed forms; not data */
 
@@ -50,8 +50,8 @@ struct llm_matmul {
     enum llm_compute compute;
 };
 /* y[m, n] = x[m, k] · wᵀ + bias. Every dtype of w. Quantised w: int8 path unless compute is F32, which dequantises exactly.
- * The second product of a few rows (decoding) packs the weight, if that takes less than half of the memory that can be had: same bits, read at
- * full speed. Of block-quantised weights that form has the size of the data. */
+ * The second product of a few rows (decoding) packs the weight, if the packed form takes less than half of the available memory: the bits are the
+ * same, and later products read it at full speed. The packed form of a block-quantised weight is as large as the data. */
 int llm_matmul(const struct llm_matmul *a, struct llm_weight *w, struct llm_err *e) LLM_MUST_CHECK;
 /* n of them, at most LLM_MATMUL_MOST, of one x: a[i] with w[i]; m, x, ldx and compute are those of a[0]. The bits are the same; x is converted once,
  * and the threads are called together once. */
@@ -63,10 +63,10 @@ int llm_matmul_dx(const struct llm_matmul *a, struct llm_weight *w, struct llm_e
  * to dw in order, rows in order. So 1 × 32 rows = 32 × 1 row, bit for bit. ldx for x, ldy for dy. */
 int llm_matmul_dw(float *dw, const float *dy, int64_t ldy, const float *x, int64_t ldx, int64_t m, int64_t row_len, int64_t n, int64_t k,
                   enum llm_compute compute, struct llm_err *e) LLM_MUST_CHECK;
-/* The same where the blocks of tokens are given: block i is tokens [starts[i], starts[i + 1]), at least one. */
+/* As llm_matmul_dw, with given blocks of tokens: block i is tokens [starts[i], starts[i + 1]), at least one. */
 int llm_matmul_dw_blocks(float *dw, const float *dy, int64_t ldy, const float *x, int64_t ldx, const int64_t *starts, int64_t n_blocks, int64_t n,
                          int64_t k, enum llm_compute compute, struct llm_err *e) LLM_MUST_CHECK;
-/* What dtype a product really computes in, for messages and bench: "bf16", "int8", "f32". */
+/* The arithmetic of a product, for messages and benchmarks: "bf16", "int8", "f32". */
 const char *llm_matmul_kind(enum llm_dtype w, enum llm_compute compute);
 
 #endif

@@ -27,14 +27,14 @@ static inline const struct llm_gemm_q *gemm_q_of(enum llm_dtype t)
     return llm_k.gemm.quantised[t].multiply ? &llm_k.gemm.quantised[t] : NULL;
 }
 
-/* The same of a block-quantised type. */
+/* As panel_bytes, for a block-quantised type. */
 static inline size_t panel_bytes_q(const struct llm_gemm_q *g, const struct llm_weight *w)
 {
     return g->block_bytes * (size_t)(w->k / llm_dtypes[w->dtype].block_size);
 }
 
-/* Columns of a piece: enough pieces for many threads, large enough to reuse what is packed (each piece reads all k of its rows, which no cache
- * holds when k is a vocabulary); by shape alone. */
+/* Columns of a work item, by shape alone: few enough columns for many threads to have items, enough columns to reuse what is packed (each item reads
+ * all k of its rows, which no cache holds if k is a vocabulary). */
 static inline int64_t columns_of_piece(int64_t row_blocks, int64_t n, int64_t k)
 {
     int64_t columns = 384, pieces = k < 8192 ? 16 : 4;
@@ -42,8 +42,8 @@ static inline int64_t columns_of_piece(int64_t row_blocks, int64_t n, int64_t k)
     return columns;
 }
 
-/* Gives the pages of `bytes` of a mapped weight's data back, to be read from the file again by whoever needs them: whole pages within the weight, and
- * at its ends also what came into memory with them of its neighbours in the file. */
+/* Releases the pages of `bytes` bytes of a mapped weight from byte `from` on; later accesses read them from the file again. At the weight's ends
+ * the pages of its neighbours in the file that were mapped along with them are released too. */
 void llm_weight_release_pages(const struct llm_weight *w, size_t from, size_t bytes);
 /* Packs `count` panels of w, from panel `first` on, for a product: forward, or for dX. False when scratch memory is short. */
 bool llm_weight_pack_panels(const struct llm_weight *w, const struct llm_gemm *g, bool backward, int64_t first, int64_t count, int thread, char *out);
@@ -53,7 +53,7 @@ static inline int64_t panels_decoded(const struct llm_weight *w)
     int64_t block = llm_dtypes[w->dtype].block_size;
     return block > LLM_GEMM_PANEL ? block / LLM_GEMM_PANEL : 1;
 }
-/* The valid packed form, made again if the weight changed, or NULL when there is none and m, the rows of the product, is no reason to make it.
+/* *form is the valid packed form, made now if m (the rows of the product) is a reason to make it, else NULL.
  * -1: memory. */
 int llm_weight_form(struct llm_weight *w, enum llm_compute compute, bool backward, int64_t m, const void **form, struct llm_err *e);
 /* llm_matmul_several of quantised weights, integer dots. */

@@ -9,7 +9,7 @@
 #define ROW_BLOCK 256
 #define Q_BLOCK 32
 #define GROUP 6 /* panels packed together for many rows */
-#define MANY 64 /* rows beside whose arithmetic it costs nothing to have the file's pages mapped again, which then do not add to their activations */
+#define MANY 64 /* from this many rows on, mapping released pages of the file again costs little beside the arithmetic: activations get their room */
 
 /* One weight's product. */
 struct part {
@@ -91,7 +91,7 @@ static void product_piece(void *arg, size_t piece, int thread)
     if (b && p->m >= MANY) llm_weight_release_pages(w, (size_t)column * row_bytes, (size_t)columns * row_bytes);
 }
 
-/* Whether two types want the same of activations. */
+/* Whether two types need activations prepared in the same way. */
 static bool same_x(const struct llm_gemm_q *a, const struct llm_gemm_q *b)
 {
     return a->zero == b->zero && a->parts == b->parts && a->least == b->least;
@@ -123,7 +123,7 @@ static char *lay_out(const struct product *p, struct part *t, bool abreast, char
     return (char *)q + n * Q_BLOCK;
 }
 
-/* Memory for the activations, once for types that want the same of them. */
+/* Memory for the quantised activations; types that need the same preparation share it. */
 static int make_room(struct product *p, struct llm_err *e)
 {
     const bool abreast = p->m >= LLM_GEMM_Q_ABREAST;

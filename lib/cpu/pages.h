@@ -4,8 +4,8 @@
 
 #include "cpu/matmul.h"
 
-/* The rows ids[n] of a weight were read by number, not by a product. Of a mapped weight that no product reads where it lies their pages are given
- * back: each row has brought its neighbours along. */
+/* To be called after the rows ids[n] of a weight were looked up (embeddings). If the weight is mapped and no product reads it in place, the pages of
+ * these rows are released: the kernel mapped pages around each row too, which would add up. */
 void llm_weight_looked_up(const struct llm_weight *w, const int32_t *ids, int64_t n);
 
 #endif

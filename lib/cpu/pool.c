@@ -1,7 +1,7 @@
-/* One job at a time. Its pieces are cut into ranges, one a thread, so that a thread mostly takes neighbours, which lie behind one another in memory,
- * from a counter that nobody else touches; who has none left takes them from the other ranges. Ranges change by compare-and-swap and hold the
- * job's number: a thread that comes late finds another number or no piece left and touches nothing, so the caller waits for pieces, never for
- * threads. */
+/* The pool runs one job at a time. The job's work items are cut into one range per thread, so that a thread mostly takes neighbouring items, which
+ * are neighbours in memory, from a counter that no other thread touches. A thread whose range is empty takes items from other ranges. Ranges change
+ * by compare-and-swap and hold the job's number: a thread that wakes late finds another number or no item left and changes nothing. The caller
+ * therefore waits for items to finish, never for threads to wake. */
 #include "cpu/pool.h"
 
 #include <errno.h>
@@ -176,7 +176,7 @@ void llm_parallel(size_t n, piece_fn *piece, void *arg)
 
 int llm_pool_threads(void) { return pool.threads ? pool.threads : 1; }
 
-/* CPUs that the cgroup folder `dir` and those above it, up to `root`, allow; `most` when none says less. */
+/* The CPUs that the cgroup folder `dir` and its parents up to `root` allow; `most` if none of them sets a lower quota. */
 static int64_t quota_in(const char *root, const char *dir, bool v2, int64_t most)
 {
     char path[600], folder[400];

@@ -20,7 +20,7 @@ void llm_parallel(size_t n, void (*piece)(void *arg, size_t i, int thread), void
 
 /* Per-thread scratch that grows and is kept: at least `bytes`, 64-byte aligned, content undefined. NULL when memory is short. */
 void *llm_scratch(int thread, size_t bytes);
-/* Bytes of it that were asked for, all threads'. */
+/* Bytes of scratch requested so far, over all threads. */
 size_t llm_scratch_bytes(void);
 /* Frees all threads' scratch; never while pieces run. */
 void llm_scratch_release(void);

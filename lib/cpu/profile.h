@@ -22,7 +22,7 @@ struct llm_profile_row {
 };
 
 extern bool llm_profiling;
-void llm_profile_start(void); /* forgets earlier rows */
+void llm_profile_start(void); /* discards earlier rows */
 void llm_profile_stop(void);
 double llm_profile_seconds(void); /* from start to stop, or to now */
 /* Rows in the order of their first ends; valid until the next start. Returns how many. */

@@ -3,7 +3,7 @@
  *
  *   V, VI, M         a vector of VN floats, of VN int32, a mask of VN lanes
  *   v_load, v_store  VN floats, no alignment needed
- *   v_load_n(p, n)   the first min(n, VN) floats, the rest zero; touches nothing beyond. v_store_n likewise
+ *   v_load_n(p, n)   the first min(n, VN) floats, the rest zero; touches nothing beyond. v_store_n stores so
  *   m_first(n)       lanes [0, n) set; v_iota: 0, 1, 2, …
  *   v_fma(a, b, c)   a·b + c, in one rounding but for the scalar build; v_fnma: c − a·b
  *   v_max, v_min     where one is NaN: b. v_round: to nearest even; v_to_i32 rounds so too

@@ -9,16 +9,16 @@
 struct llm_rows {
     int64_t n_rows, row_len;
     int32_t *ids, *targets, *positions, *doc_start; /* [n_rows, row_len]; targets: -1 where no loss counts */
-    uint8_t *own;           /* [n_rows, row_len]: 1 where there is a token whose loss mask is not 0; 0 elsewhere, and behind the data's end */
-    int32_t *picks;         /* [n_rows, row_len]: the first n_picks of each row are places whose loss counts, ascending, and -1 behind them */
+    uint8_t *own;           /* [n_rows, row_len]: 1 where there is a token whose loss mask is not 0; 0 elsewhere, and after the data's end */
+    int32_t *picks;         /* [n_rows, row_len]: the first n_picks of each row are positions whose loss counts, ascending; then -1 */
     int64_t n_picks;        /* 0: the loss of every token is looked at */
     int32_t *prefixes;      /* [n_rows, row_len]: at a document's first token how many of its tokens are its prefix */
-    bool prefixed;          /* they count */
-    int32_t *lengths;       /* [n_rows]: tokens of rows that are one text each, those behind them are padding */
-    int32_t *kinds;         /* [n_rows, row_len]: kinds of segments, where rows have them */
-    bool kinded;            /* they count */
+    bool prefixed;          /* prefixes is valid */
+    int32_t *lengths;       /* [n_rows]: tokens of each row that is one text; the rest of the row is padding */
+    int32_t *kinds;         /* [n_rows, row_len]: token types (BERT), if rows have them */
+    bool kinded;            /* kinds is valid */
     int32_t *source;        /* [n_rows, row_len]: the other text of each row, where an objective has two */
-    int32_t *source_len;    /* [n_rows]: its tokens, those behind them are padding */
+    int32_t *source_len;    /* [n_rows]: tokens of each source; the rest of its row is padding */
     const float *state;     /* [n_rows, state_floats] what a model's layers keep of the tokens before each row; NULL: nothing. The caller's */
     float *state_after;     /* of the same shape: takes what they keep of its last token; not `state` */
     int64_t state_floats;
@@ -38,7 +38,7 @@ struct llm_rows llm_rows_part(const struct llm_rows *r, int64_t first, int64_t n
  * n_tokens: how many of the window's row_len + 1 tokens there are; what is missing at the end is padding that does not count, and that is a
  * document of its own, so that nothing sees it. */
 void llm_rows_cut(struct llm_rows *r, int64_t row, const struct llm_tokens *t, uint64_t at, int64_t n_tokens, bool cross_document);
-/* The same of tokens in memory: ids and mask [n_tokens], ends: document ends relative to the window, ascending, n_ends of them. */
+/* As llm_rows_cut, of tokens in memory: ids and mask [n_tokens], ends: document ends relative to the window, ascending, n_ends of them. */
 void llm_rows_put(struct llm_rows *r, int64_t row, const int32_t *ids, const uint8_t *mask, int64_t n_tokens, const uint64_t *ends, size_t n_ends,
                   uint64_t origin, bool cross_document);
 

@@ -1,4 +1,4 @@
-/* In which order windows of a corpus are seen: sample number → place, by counters alone, so that a run can go on from any sample. */
+/* The order in which windows of a corpus are seen: sample number → place, a pure function, so that a run can continue from any sample. */
 #ifndef LLM_DATA_ORDER_H
 #define LLM_DATA_ORDER_H
 
@@ -8,7 +8,7 @@ enum llm_order_kind {
     LLM_ORDER_SHUFFLE,     /* epochs: windows that do not overlap, in a new order and from a new offset each epoch */
     LLM_ORDER_RANDOM,      /* each window begins anywhere */
     LLM_ORDER_SEQUENTIAL,  /* from the beginning, over and over */
-    LLM_ORDER_STREAMS      /* each row of a step goes on, step by step, through a part of the corpus of its own */
+    LLM_ORDER_STREAMS      /* each row of a step continues, step by step, through its own part of the corpus */
 };
 struct llm_order {
     enum llm_order_kind kind;
@@ -17,7 +17,7 @@ struct llm_order {
     uint64_t rows;         /* streams: rows of a step */
     int64_t context;       /* a window is context + 1 tokens: inputs and, one later, targets */
 };
-/* Windows that do not overlap (but in the one token that is a target here and an input there). */
+/* The number of windows that do not overlap, except for the one token that is the last target of one and the first input of the next. */
 uint64_t llm_order_windows(const struct llm_order *o);
 /* Streams: windows of a row, until it begins again. */
 uint64_t llm_order_stream_windows(const struct llm_order *o);

@@ -26,7 +26,7 @@ struct llm_tokens; /* several inputs one after another, as one run of tokens */
  * vocab_size > 0. */
 struct llm_tokens *llm_tokens_open(const char *const *paths, size_t n_paths, const char *tokenizer_id, int32_t vocab_size,
                                    struct llm_err *e) LLM_MUST_CHECK;
-/* The same of one input that is open already, and stays open; it may have been peeked at. */
+/* As llm_tokens_open, of one input that is already open and stays open; the caller may have peeked at it. */
 struct llm_tokens *llm_tokens_from_file(struct llm_file *f, const char *tokenizer_id, int32_t vocab_size, struct llm_err *e) LLM_MUST_CHECK;
 void llm_tokens_close(struct llm_tokens *t);
 uint64_t llm_tokens_count(const struct llm_tokens *t);

@@ -13,16 +13,16 @@ struct llm_draft {
     int64_t first, n;
 };
 void llm_draft_release(struct llm_draft *d);
-/* Appends rows [row, row + n) of `hidden`: those of tokens [first, first + n), behind what is there. */
+/* Appends rows [row, row + n) of `hidden`: those of tokens [first, first + n), appended to those noted. */
 int llm_draft_note(struct llm_draft *d, const struct llm_tensor *hidden, int64_t row, int64_t first, int64_t n, struct llm_err *e) LLM_MUST_CHECK;
 
 struct llm_draft_feed {
     struct llm_draft *draft;
     struct llm_kv *kv;
-    int32_t (*next)(void *arg, int64_t position); /* the token behind `position`, which is one of those noted */
+    int32_t (*next)(void *arg, int64_t position); /* the token after `position`, a noted position */
     void *arg;
     int64_t n;                  /* rows to take, whose next tokens are known, ≤ draft->n; they are forgotten */
-    int64_t wanted;             /* tokens to draft behind the last of them; then n = draft->n ≥ 1 */
+    int64_t wanted;             /* tokens to draft after the last noted one; then n = draft->n ≥ 1 */
     int32_t *out;               /* [wanted] */
 };
 /* Over all feeds at once. 0 or -1. */

@@ -4,7 +4,8 @@
 
 #include "infer/engine.h"
 
-/* out [hidden_size]: of ids[0..n), n ≥ 1, behind what `kv` holds; hidden states are summed in order in double. 0; 1 when a signal was caught; -1. */
+/* out [hidden_size]: the vector of ids[0..n), n ≥ 1, after what `kv` holds; hidden states are summed in order in double.
+ * 0; 1 if a signal was caught; -1. */
 int llm_embed(struct llm_engine *g, struct llm_kv *kv, const int32_t *ids, int64_t n, enum llm_pool_kind pool, float *out, struct llm_err *e)
     LLM_MUST_CHECK;
 /* The same of several texts, ids one text after another, and of encoders their kinds of segments (NULL: all the first), lengths[n_texts], to out

@@ -1,4 +1,4 @@
-/* Runs a model over sequences with caches. What comes out of a token does not depend on what else is in the pass, nor on how a prompt is cut into
+/* Runs a model over sequences with caches. The result of a token does not depend on what else is in the pass, nor on how a prompt is cut into
  * passes (lib/README.md, Canonical order). */
 #ifndef LLM_INFER_ENGINE_H
 #define LLM_INFER_ENGINE_H
@@ -9,9 +9,9 @@ struct llm_engine {
     struct llm_model *model;   /* borrowed */
     struct llm_ctx ctx;
     struct llm_kv_pool pool;
-    int64_t context;           /* most tokens of a sequence */
+    int64_t context;           /* maximum number of tokens of a sequence */
     int64_t draft;             /* tokens drafted at a time */
-    int64_t batch;             /* most tokens of a pass; no fewer than the context where a prompt is read together */
+    int64_t batch;             /* maximum number of tokens of a pass; at least `context` if the model reads a prompt together */
     int32_t *ids, *positions;  /* [batch] */
     struct llm_kv_seq *seqs;
     size_t seqs_room;
@@ -21,7 +21,7 @@ struct llm_engine {
     size_t before_room;
     int64_t passes, tokens;    /* done so far */
     int64_t room;              /* tokens of the largest pass whose activations still have memory */
-    int64_t settled;           /* the pass before which memory that only beginning needed is given back; 0: no prompt was read yet */
+    int64_t settled;           /* the pass before which the memory of warm-up is released; 0: no prompt was read yet */
 };
 
 struct llm_engine_options {
@@ -29,7 +29,7 @@ struct llm_engine_options {
     enum llm_dtype cache;      /* LLM_NO_DTYPE: the compute type's */
     int64_t context;           /* 0: llm_model_default_context */
     int64_t batch;
-    int64_t draft;             /* most tokens that are drafted at a time (infer/draft.h); 0: none */
+    int64_t draft;             /* maximum number of tokens drafted at a time (infer/draft.h); 0: none */
 };
 /* Zero-initialise `g`; release it either way. */
 int llm_engine_init(struct llm_engine *g, struct llm_model *m, const struct llm_engine_options *o, struct llm_err *e) LLM_MUST_CHECK;
@@ -37,25 +37,25 @@ void llm_engine_release(struct llm_engine *g);
 /* Refuses a text of n tokens, which is longer than the context: -1. */
 int llm_engine_too_long(const struct llm_engine *g, int64_t n, struct llm_err *e) LLM_MUST_CHECK;
 
-/* A sequence's part of a pass: n ≥ 1 tokens behind what `kv` holds. */
+/* A sequence's part of a pass: n ≥ 1 tokens that follow what `kv` holds. */
 struct llm_feed {
     struct llm_kv *kv;
     const int32_t *ids;
     int64_t n;
-    bool together;             /* these tokens see each other both ways, as the prompt of a model with prefix_lm does */
+    bool together;             /* these tokens attend to each other in both directions, as the prompt of a model with prefix_lm does */
 };
 /* One pass over all feeds (Σ n ≤ batch): afterwards the caches hold the tokens. Final hidden states [Σ n, hidden_size] in the order of the feeds,
  * valid until the next pass; NULL on failure. */
 struct llm_tensor *llm_engine_run(struct llm_engine *g, const struct llm_feed *feeds, int64_t n, struct llm_err *e) LLM_MUST_CHECK;
-/* An encoder-decoder reads ids[0..n), n ≥ 1: `kv`, empty, then holds what its answer looks at, and takes the answer's tokens, the first of which is
- * llm_model_answer_start's. */
+/* An encoder-decoder encodes the source ids[0..n), n ≥ 1. `kv`, empty before, then has the keys and values that cross-attention reads, and takes the
+ * answer's tokens, the first of which is llm_model_answer_start's. */
 int llm_engine_remember(struct llm_engine *g, struct llm_kv *kv, const int32_t *ids, int64_t n, struct llm_err *e) LLM_MUST_CHECK;
-/* An encoder over texts without a cache: ids one text after another, and of each its kind of segment (NULL: the first); lengths[n_texts], none longer
+/* Runs an encoder, without a cache: the texts' ids one after another, and their token types (NULL: 0); lengths[n_texts], none longer
  * than the context. Texts do not see each other. Final hidden states, as of llm_engine_run. */
 struct llm_tensor *llm_engine_encode(struct llm_engine *g, const int32_t *ids, const int32_t *kinds, const int64_t *lengths, int64_t n_texts,
                                      struct llm_err *e) LLM_MUST_CHECK;
-/* Cuts `kv` back to its first n tokens. Where that is impossible (llm_kv_can_truncate) they are read again from the beginning. 0, 1 when a signal was
- * caught, -1. */
+/* Cuts `kv` back to its first n tokens. If that is impossible (llm_kv_can_truncate), the n tokens are run again from the beginning.
+ * 0, 1 if a signal was caught, -1. */
 int llm_engine_rewind(struct llm_engine *g, struct llm_kv *kv, int64_t n, struct llm_err *e) LLM_MUST_CHECK;
 /* Logits [n_rows, vocab_size] of some rows of `hidden`, on top of it; NULL on failure. */
 float *llm_engine_logits(struct llm_engine *g, const struct llm_tensor *hidden, const int64_t *rows, int64_t n_rows, struct llm_err *e)
@@ -69,7 +69,7 @@ struct llm_span {
 };
 #define LLM_SPAN_MAX 64        /* tokens a visit, so that logits of a whole prompt never exist */
 typedef int llm_span_visit(void *arg, const struct llm_span *s, struct llm_err *e);
-/* Runs `n` tokens behind what `kv` holds, pass after pass, or `together` in one; an encoder takes them whole and leaves `kv` alone. `visit` may
+/* Runs `n` tokens that follow what `kv` holds, pass after pass, or `together` in one; an encoder takes them whole and leaves `kv` alone. `visit` may
  * be NULL; its -1 ends the run, and so does a caught signal (1 is returned). */
 int llm_engine_prefill(struct llm_engine *g, struct llm_kv *kv, const int32_t *ids, int64_t n, bool together, bool want_logits,
                        llm_span_visit *visit, void *arg, struct llm_err *e) LLM_MUST_CHECK;

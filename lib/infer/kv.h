@@ -1,6 +1,6 @@
-/* What models keep of sequences from one pass to the next. Keys and values lie in pages of 64 positions, each with those of all layers, so that
- * sequences grow and end without copying and those with the same beginning share them. What does not grow with the sequence (the state of recurrent
- * layers) is each sequence's own. A position's number is its index. */
+/* What models keep of sequences from one pass to the next. Keys and values are in pages of 64 positions; a page holds those of all layers. So
+ * sequences grow and end without copying, and sequences with the same beginning share pages. The state of recurrent layers does not grow with the
+ * sequence; each sequence has its own. Positions count from 0. */
 #ifndef LLM_INFER_KV_H
 #define LLM_INFER_KV_H
 
@@ -21,11 +21,11 @@ struct llm_kv_layer {
 struct llm_kv_pool {
     struct llm_kv_layer *layers;
     int64_t n_layers;
-    int64_t n_all;             /* and one more where a layer behind them drafts */
+    int64_t n_all;             /* n_layers, and one more if a layer after them drafts */
     enum llm_dtype dtype;      /* F32, F16, BF16, Q8_0, Q4_0 */
     size_t page_bytes;
     int64_t state_floats;      /* of a sequence; 0: none */
-    int64_t n_pages;           /* made so far: in use and waiting to be used again */
+    int64_t n_pages;           /* made so far: in use, or free to be used again */
     struct llm_kv_page *unused;
     struct llm_kv_chunk *chunks; /* pages come from the first */
 };
@@ -42,7 +42,7 @@ const char *llm_kv_word(int i);
 /* One sequence. */
 struct llm_kv {
     struct llm_kv_pool *pool;
-    int64_t n;                 /* tokens whose keys and values are stored, and behind which the state stands */
+    int64_t n;                 /* tokens whose keys and values are stored; the state is that after the last of them */
     int32_t *ids;              /* [n] */
     size_t ids_room;
     struct llm_kv_page **pages;
@@ -65,10 +65,10 @@ int llm_kv_reserve(struct llm_kv *kv, int64_t n, struct llm_err *e) LLM_MUST_CHE
 int llm_kv_own(struct llm_kv *kv, int64_t from, int64_t n, struct llm_err *e) LLM_MUST_CHECK;
 /* The cache holds `n` more tokens (their keys and values have been stored). Room must have been reserved. */
 void llm_kv_append(struct llm_kv *kv, const int32_t *ids, int64_t n);
-/* Whether the sequence can forget tokens from `n` on: keys and values can, a state goes back to its beginning only. A caller that will want to go
- * back forks before; llm_engine_rewind goes back wherever it must. */
+/* Whether tokens from `n` on can be removed. Keys and values can; a recurrent state can only return to its beginning. A caller that will need to go
+ * back forks the sequence first, or uses llm_engine_rewind, which runs tokens again if it must. */
 bool llm_kv_can_truncate(const struct llm_kv *kv, int64_t n);
-/* Forgets tokens from `n` on. llm_kv_can_truncate must say so. */
+/* Removes tokens from `n` on. llm_kv_can_truncate must be true. */
 void llm_kv_truncate(struct llm_kv *kv, int64_t n);
 /* *to (initialised, empty, of the same pool) becomes a copy that shares pages, also of a memory. Queries are not copied. */
 int llm_kv_fork(struct llm_kv *to, const struct llm_kv *from, struct llm_err *e) LLM_MUST_CHECK;

@@ -11,7 +11,7 @@ struct llm_kv_head {
     double v_norm, v_norm_sd, v_norm_first;
     /* Of the traced queries, averages (NaN when the cache has none): */
     double entropy;      /* nats, of the attention's distribution over the keys in sight */
-    double entropy_most; /* log of their number: the most it can be */
+    double entropy_most; /* log of their number: the maximum of the entropy */
     double sink;         /* probability of the first token in the cache */
     double largest;      /* probability of the likeliest key */
     double distance;     /* Σ probability × tokens back */

@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include "base/err.h"
 
-#define LLM_LATENT_ROPE 64 /* rotated channels behind the latent ones, as in DeepSeek-V2 and V3 */
+#define LLM_LATENT_ROPE 64 /* rotated channels after the latent ones, as in DeepSeek-V2 and V3 */
 
 struct llm_latent_job { int64_t keys, n_heads, rank, n_seqs; };
 /* Operations of scores, over rank + LLM_LATENT_ROPE channels, and of values, over rank; bytes of the caches that are read. */

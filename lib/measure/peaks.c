@@ -10,7 +10,7 @@
 #include "cpu/pool.h"
 
 enum { RUNS = 5, PIECES_A_THREAD = 4 };
-#define READ_BYTES ((size_t)256 << 20) /* a thread's share is beyond any private cache; the whole beyond most shared ones */
+#define READ_BYTES ((size_t)256 << 20) /* a thread's share exceeds any private cache; the whole exceeds most shared ones */
 #define READ_PIECE ((size_t)1 << 20)
 
 struct loop { double (*run)(int64_t iterations); int64_t iterations; double done[LLM_MAX_THREADS * PIECES_A_THREAD]; };

@@ -106,7 +106,7 @@ static int change(struct llm_model *m, struct llm_param *p, struct llm_quant_rep
     if (p->owned) free((void *)p->weight.data);
     p->weight.data = out;
     p->weight.dtype = r->to;
-    p->weight.map = p->weight.map_end = NULL; /* no file has these: their pages are not to be given back */
+    p->weight.map = p->weight.map_end = NULL; /* the new data is in no file: its pages must not be released */
     p->owned = true;
     m->fingerprint[0] = 0;
     return 0;

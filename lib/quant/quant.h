@@ -5,12 +5,12 @@
 #include "base/cli.h"
 #include "model/model.h"
 
-/* Types that weights can be stored in: a row of cpu/dtype.h each. To add one: its dtype. LLM_NO_DTYPE ends them: weights stay as they are. */
+/* Types that weights can be stored in: a row of cpu/dtype.h each. To add one: its dtype. LLM_NO_DTYPE is last: keep the stored type. */
 extern const enum llm_dtype llm_quant_types[];
 /* Name of type i, "keep" for the one that ends them, NULL after that (struct llm_words). */
 const char *llm_quant_word(int i);
 
-/* What became of one tensor. */
+/* The result for one tensor. */
 struct llm_quant_report {
     const char *name;        /* the model's own */
     int n_dims;
@@ -28,9 +28,9 @@ struct llm_quant_plan {
     enum llm_dtype type;
     const struct llm_strs *only, *except; /* shell patterns of names; `only` empty: all. A name that both match stays */
 };
-/* Changes the model's matrices to plan->type, one after the other; each one's old values are given back at once, so there is never more than one
- * tensor twice. Vectors (norms, biases) stay, as do matrices whose rows are no whole blocks of the type and those that the patterns leave out.
- * `report` is called for every tensor, in the model's order. The fingerprint is forgotten. 0 or -1; a value that is not finite is EX_DATAERR. */
+/* Changes the model's matrices to plan->type, one after another. Old values are released at once, so at most one tensor
+ * is in memory twice. Vectors (norms, biases) stay, as do matrices whose rows are no whole blocks of the type and those that the patterns leave out.
+ * `report` is called for every tensor, in the model's order. The model's fingerprint is reset. 0 or -1; a value that is not finite is EX_DATAERR. */
 int llm_quantize_model(struct llm_model *m, const struct llm_quant_plan *plan,
                        int (*report)(void *arg, const struct llm_quant_report *r, struct llm_err *e), void *arg, struct llm_err *e) LLM_MUST_CHECK;
 

@@ -57,7 +57,7 @@ INLINE V numbers(const char *row, int64_t n, int64_t i, const enum llm_dtype typ
     const char *block = row + i / 32 * (type == LLM_Q8_0 ? 34 : 18);
     V d = v_set1_f16((const uint16_t *)(const void *)block);
     if (type == LLM_Q8_0) return v_mul(v_load_i8((const int8_t *)block + 2 + i % 32), d);
-    VI both = v_to_i32(v_load_i8((const int8_t *)block + 2 + i % 16)); /* Q4_0: number i % 16 and the one 16 behind it */
+    VI both = v_to_i32(v_load_i8((const int8_t *)block + 2 + i % 16)); /* Q4_0: element i % 16 and the one 16 after it */
     VI q = vi_and(i % 32 < 16 ? both : vi_shr(both, 4), vi_set1(15));
     return v_mul(v_from_i32(vi_sub(q, vi_set1(8))), d);
 }

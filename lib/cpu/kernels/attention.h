@@ -1,8 +1,8 @@
-/* Attention: the small products and the softmax of one tile of 64 keys. tensor/op/attention*.c calls these and has the order in which tiles follow
- * one another.
+/* Attention: the small products and the softmax of one tile of 64 keys. tensor/op/attention*.c calls these and decides the order of
+ * tiles.
  *
  * Products read packed operands made of 4-byte units. A unit holds one float (F32; BF16 where the CPU multiplies no BF16: then a float rounded to
- * BF16), or two BF16 numbers that are neighbours along the depth, the lower in the low half. Two forms, `units` being llm_attn_units(math, depth):
+ * BF16), or two BF16 values that are neighbours along the depth, the lower in the low half. Two forms, `units` being llm_attn_units(math, depth):
  *   A  [rows][ld]         unit u of a row has depths u·per_unit ...
  *   B  [units][ld]        columns contiguous, ld a multiple of 16
  * The depth is padded with zeros to whole units and to `align` units. Each element of a product is one chain of additions along the depth, whatever
@@ -15,7 +15,7 @@
 #include <stdint.h>
 #include "cpu/dtype.h"
 
-#define LLM_ATTN_TILE 64  /* keys a tile, and the most query rows of one call */
+#define LLM_ATTN_TILE 64  /* keys in a tile, and the maximum of query rows in one call */
 #define LLM_ATTN_LANES 16 /* columns are padded to a multiple */
 
 /* Scores to probabilities, online: [rows] query rows by the tile's 64 keys. */
@@ -33,11 +33,11 @@ struct llm_attn_softmax {
     int prefix;
 };
 
-/* The same tile on the way back, turned round: rows are keys, columns queries. p = e^(score - m)·inv_l; ds = p·(keep·dp - d). */
+/* The backward pass of a tile, transposed: rows are keys, columns are queries. p = e^(score - m)·inv_l; ds = p·(keep·dp - d). */
 struct llm_attn_back {
     const float *s, *dp;           /* [64][64] products k·q and v·dout */
     float *p_a;                    /* out: p·keep; form A, rows keys, depth queries */
-    float *ds_a, *ds_b; /* out: the gradient of s, in form A likewise and in form B (depth keys, columns queries; one buffer where per_unit is 1) */
+    float *ds_a, *ds_b; /* out: the gradient of s, in form A (as p_a) and in form B (depth keys, columns queries); one buffer if per_unit is 1 */
     float *d_score;                /* [64][64] out, or NULL: gradient of score, that is of bias */
     const float *m, *inv_l, *d;    /* [64] of the queries; d = Σ dout·out */
     float scale, softcap;
@@ -48,7 +48,7 @@ struct llm_attn_back {
 
 /* One per enum llm_compute. `have` ≤ the number of source rows the form has room for: the rest become zeros. */
 struct llm_attention_math {
-    int per_unit, align; /* numbers a unit; units a depth is padded to */
+    int per_unit, align; /* elements in a unit; units that a depth is padded to */
     void (*begin)(void), (*end)(void); /* around each run of products on a thread */
     void (*pack_a)(float *dst, int64_t ldd, const float *src, int64_t lds, int64_t rows, int64_t depth);
     /* of the transpose: dst row c has src[0..have)[c], depth `depth` */
@@ -56,11 +56,11 @@ struct llm_attention_math {
     void (*pack_b)(float *dst, int64_t ldd, const float *src, int64_t lds, int64_t have, int64_t cols, int64_t depth);
     /* of the transpose: column r has src[r][0..depth), columns have .. ldd are zero */
     void (*pack_bt)(float *dst, int64_t ldd, const float *src, int64_t lds, int64_t have, int64_t depth);
-    /* pack_b and pack_bt of a cache's numbers, lds of them in a row, of whole blocks where the type has blocks; NULL: decode them first */
+    /* pack_b and pack_bt of a cache's elements, lds in a row; rows of block types are whole blocks; NULL: decode first */
     void (*pack_b_of[LLM_N_DTYPES])(float *dst, int64_t ldd, const void *src, int64_t lds, int64_t have, int64_t cols, int64_t depth);
     void (*pack_bt_of[LLM_N_DTYPES])(float *dst, int64_t ldd, const void *src, int64_t lds, int64_t have, int64_t depth);
-    /* c[m][n] = or += a · b; n a multiple of 16. Memory of a and c must have room for m rounded up to whole 16 rows, where anything may be read and
-     * left. */
+    /* c[m][n] = or += a · b; n a multiple of 16. a and c must have room for m rounded up to a multiple of 16 rows: the rows beyond m may
+     * be read, and written with anything. */
     void (*product)(float *c, int64_t ldc, const float *a, int64_t lda, const float *b, int64_t ldb, int64_t m, int64_t n, int64_t units,
                     bool accumulate);
     void (*softmax)(struct llm_attn_softmax *t);
@@ -72,11 +72,11 @@ struct llm_attention_kernels {
     struct llm_attention_math math[2];
     /* Merges the state (m, l, o[n]) of a later chunk of keys of one query row into that of the earlier ones. */
     void (*merge)(float *m, float *l, float *o, const float *m2, const float *l2, const float *o2, int64_t n);
-    /* Counts a logit that takes probability and gives no value. */
+    /* Adds an attention sink: a logit that takes part in the softmax and has no value. */
     void (*sink)(float *m, float *l, float *o, float logit, int64_t n);
     /* Dropout's factors of n ≤ 64 keys: 0 where the 24-bit draw of channel, channel + 1, … is below `drop` (p·2^24), else `kept` (base/rng.h). */
     void (*keep)(float *keep, const uint32_t key[2], const uint32_t counter[3], uint32_t channel, uint32_t drop, float kept, int64_t n);
-    /* n numbers of a cache to floats; n a multiple of the type's block */
+    /* n elements of a cache to floats; n a multiple of the type's block */
     void (*decode)(enum llm_dtype type, const void *in, float *out, int64_t n);
     /* y[rows][cols] += x[rows][cols], and += the transpose of x[cols][64] */
     void (*add)(float *y, int64_t ldy, const float *x, int64_t ldx, int64_t rows, int64_t cols);

@@ -45,7 +45,7 @@ static void from_f16(float *y, const uint16_t *x, size_t n)
     FOR_VECTORS(n, if (count == VN) v_store(y + i, v_load_f16(x + i)); else v_store_n(y + i, v_load_f16_n(x + i, count), count););
 }
 
-/* An activation's value and slope at once: most of the work is common. What is not used the compiler leaves out. */
+/* An activation's value and slope at once: most of the work is common. The compiler drops what a caller does not use. */
 struct both { V value, slope; };
 
 static inline struct both both_gelu(V x)

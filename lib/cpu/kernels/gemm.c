@@ -68,7 +68,7 @@ INLINE void tile(const struct llm_gemm_job *g, const struct block *t, int64_t ro
         }
 }
 
-/* The tile's rows that are taken of `left`, one of those that multiply_rows has. */
+/* Rows of the next tile when `left` rows are left: one of the tile heights that multiply_rows is built for. */
 static int rows_of_tile(int64_t left)
 {
     if (left >= ROWS) return ROWS;
@@ -126,8 +126,8 @@ static inline V some_bf16(const uint16_t *p, int64_t left)
     return left >= VN ? v_load_bf16(p) : left > 0 ? v_load_bf16_n(p, (size_t)left) : v_zero();
 }
 
-/* Lines of `depth` numbers, `line` elements apart, into columns: out[i · to + l] is number i of line l. Lines from `lines` on are zero. A matrix that
- * is read across its rows is on another page with each line: the line of the next panel, beside this one's, is asked for in time. */
+/* Transposes lines of `depth` elements, `line` elements apart, into columns: out[i · to + l] is element i of line l. Lines from `lines` on are zero.
+ * When a matrix is read across its rows, each line is on another page: the line of the next panel, beside this one's, is prefetched. */
 #define PACKERS(suffix, type, load, value)                                                                              \
     static void columns##suffix(const type *x, int64_t line, int64_t lines, int64_t depth, float *out, int64_t to)      \
     {                                                                                                                   \

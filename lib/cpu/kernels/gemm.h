@@ -1,7 +1,7 @@
 /* Products of packed operands: c[m, n] = a[m, k] · b[k, n].
  *
- * `a` stands in panels of 16 rows, `b` in panels of 16 columns, k padded with zeros to a multiple of `k_unit`; each panel takes
- * 16 · padded k elements. What is inside a panel is the business of the instruction set, but all functions of one struct llm_gemm agree:
+ * `a` is packed in panels of 16 rows, `b` in panels of 16 columns, k padded with zeros to a multiple of `k_unit`; each panel takes
+ * 16 · padded k elements. The layout inside a panel depends on the instruction set, but all functions of one struct llm_gemm use the same one:
  *   F32 in all of them, and BF16 where there is no BF16 dot product (operands rounded to BF16, kept as F32):
  *        a [16 rows][k] f32, b [k][16 columns] f32; k in blocks of 512, each summed from zero in order by FMA and added in order
  *   BF16 with a dot product (avx512bf16, amx):
@@ -33,14 +33,14 @@ struct llm_gemm {
     int k_unit;
     int element;       /* bytes of an element in a panel */
     bool direct;       /* a may be plain rows of floats */
-    /* One panel of a: rows (at most 16) of k floats, ldx elements from one to the next. Rows that are not there are left as they are. */
+    /* One panel of a: rows (at most 16) of k floats, ldx elements from one to the next. Panel rows from `rows` on are not written. */
     void (*pack_a)(const float *x, int64_t ldx, int64_t rows, int64_t k, void *panel);
-    /* The same from the transposed matrix: element (row, i) is x[i · ldx + row]. */
+    /* As pack_a, from the transposed matrix: element (row, i) is x[i · ldx + row]. */
     void (*pack_a_transposed)(const float *x, int64_t ldx, int64_t rows, int64_t k, void *panel);
     /* One panel of b from n rows of w (at most 16; the other columns become zero): element (i, column) is w[column · ldw + i]. */
     void (*pack_b)(const float *w, int64_t ldw, int64_t n, int64_t k, void *panel);
     void (*pack_b_bf16)(const uint16_t *w, int64_t ldw, int64_t n, int64_t k, void *panel);
-    /* The same from the transposed matrix: element (i, column) is w[i · ldw + column]. */
+    /* As pack_b, from the transposed matrix: element (i, column) is w[i · ldw + column]. */
     void (*pack_b_transposed)(const float *w, int64_t ldw, int64_t n, int64_t k, void *panel);
     void (*pack_b_bf16_transposed)(const uint16_t *w, int64_t ldw, int64_t n, int64_t k, void *panel);
     void (*multiply)(const struct llm_gemm_job *job);
@@ -55,7 +55,7 @@ struct llm_gemm {
  *   Q2_K                                      that, then sum = fma(least₀, xs·(Σq)₀, sum), sum = fma(least₁, xs·(Σq)₁, sum)
  *
  * ws is the group's scale: d, or d·s where a super-block has an integer scale s for each group; of the types with scales of halves: d. `least` is
- * what is added to each value: m of Q4_1 and Q5_1, else -(dmin·m). A group with a NaN or an infinity has xs = NaN. */
+ * the offset added to each value: m for Q4_1 and Q5_1, else -(dmin·m). A group with a NaN or an infinity has xs = NaN. */
 
 /* A row's activations, quantised: those of group i stand at [i · step], of q at [i · step · 32]. */
 struct llm_gemm_q_x {
@@ -66,8 +66,8 @@ struct llm_gemm_q_x {
     int64_t step;
 };
 
-/* From so many rows on step_row is 1 and x.step 16: 16 rows' numbers of a group stand side by side, those of rows that are not there are zero.
- * For fewer rows: step_row is k / 32, x.step 1. */
+/* With at least this many rows, step_row is 1 and x.step is 16: a group's values of 16 rows are interleaved, and missing rows are zero.
+ * With fewer rows, step_row is k / 32 and x.step is 1. */
 #define LLM_GEMM_Q_ABREAST 9
 
 /* c = q · wᵀ. Row r of the activations begins at r / 16 · 16 · k / 32 + r mod 16 · step_row (32 times that in x.q). */
@@ -86,7 +86,7 @@ struct llm_gemm_q_job {
  * (kernels/gemm_blocks.h), each interleaved over the 16 rows, quants by words of four bytes. */
 struct llm_gemm_q {
     size_t block_bytes; /* of 16 blocks of the type in a panel */
-    int zero;           /* what the unsigned bytes that are multiplied are too large by */
+    int zero;           /* offset of the unsigned bytes that are multiplied: they are too large by it */
     int parts;          /* of a group that have a dot of their own: 1 or 2 */
     bool least;         /* has least values */
     /* One panel from n rows (at most 16; others become zero) of ldw bytes each. */

@@ -3,9 +3,9 @@
 #include "cpu/kernels/gemm_blocks.h"
 
 #define VECTORS (PANEL / VN)
-#define AHEAD 1536 /* bytes that one row's weights, which come from memory, are asked for before they are used: across pages nothing else asks */
+#define AHEAD 1536 /* bytes by which a row's weights are prefetched ahead of their use: the hardware's prefetching stops at page borders */
 
-/* A block with a NaN or an infinity must show in the product. */
+/* Makes a group with a NaN or an infinity show in the product. */
 static void poison(const struct llm_gemm_q_x *out, int64_t at)
 {
     out->scale[at] = NAN;
@@ -52,7 +52,7 @@ static void quantise(const float *x, int64_t k, const struct llm_gemm_q *g, cons
     }
 }
 
-/* Bit 4·i + b of each word to bit 8·b + i, so that open_fifth_bit finds those of one word side by side. */
+/* Bit 4·i + b of each word to bit 8·b + i, so that open_fifth_bit finds the bits of one word side by side. */
 static inline VI spread_bits(VI x)
 {
     VI all = vi_set1(0);
@@ -67,7 +67,7 @@ static inline VI spread_bits(VI x)
     return all;
 }
 
-/* Four words of 16 rows, from each of which they are `from` bytes, become four lines. */
+/* Transposes four 4-byte words of 16 rows, at byte `from` of each row, into four lines of 16 words. */
 #if VN >= 8
 static inline void turn_words(const unsigned char *const *rows, size_t from, uint32_t flip, unsigned char *out)
 {
@@ -118,7 +118,7 @@ INLINE void pack(const struct kind *k, const unsigned char *w, size_t ldw, int64
 {
     static const unsigned char none[512];
     const size_t block_bytes = (size_t)llm_dtypes[k->type].block_bytes;
-    const unsigned char *rows[PANEL], *next = w + PANEL * ldw; /* the next 16 rows lie behind these */
+    const unsigned char *rows[PANEL], *next = w + PANEL * ldw; /* the next 16 rows follow these */
     for (int r = 0; r < PANEL; r++) rows[r] = r < n ? w + (size_t)r * ldw : none;
     for (int64_t block = 0; block < depth / (GROUP * k->groups); block++, next += PANEL * block_bytes) {
         for (size_t i = 0; i < block_bytes * PANEL; i += 64) __builtin_prefetch(next + i, 0, 2);
@@ -171,7 +171,7 @@ INLINE VI four_of(const int8_t *q)
 #if defined LLM_ISA_avx512bf16 || VN == 1
 INLINE VI dot(const struct kind *k, const VI *w, const int words, const int8_t *q, int32_t start)
 {
-    VI sum = vi_set1(start), odd = vi_set1(0); /* whole numbers: two chains are half as long, and their sum is the same */
+    VI sum = vi_set1(start), odd = vi_set1(0); /* integers: two chains are half as long, and their sum is exact */
     (void)k;
     LLM_UNROLL
     for (int i = 0; i < words; i += 2) {
@@ -221,7 +221,7 @@ INLINE V add_group(const struct llm_gemm_q_x *x, int64_t at, const struct kind *
     const int words = k->parts == 2 ? 4 : 8;
     const int8_t *q = x->q + at * GROUP;
     V dots = v_from_i32(dot(k, w, words, q, x->start[0][at])), scale = h->scale[k->parts == 2 ? 0 : g];
-    if (k->parts == 2) { /* whole numbers below 2^24: exact */
+    if (k->parts == 2) { /* integers below 2^24: exact in FP32 */
         V second = v_from_i32(dot(k, w + 4, 4, q + GROUP / 2, x->start[1][at]));
         dots = v_fma(dots, h->part[2 * g], v_mul(second, h->part[2 * g + 1]));
     }

@@ -10,13 +10,13 @@ struct llm_lstm_step {
     float *c;                 /* [n] f·c_before + i·g */
     const float *c_before;    /* [n]; may be c */
     float *h;                 /* [n] o·tanh(c) */
-    const float *x, *r;       /* [4n] what comes from the input and from the state before; their sum goes through the gates */
+    const float *x, *r;       /* [4n] the input's and the previous state's contributions; the gates are functions of their sum */
 };
 struct llm_lstm_back_step {
     float *d_sums;            /* [4n] */
-    float *dc;                /* [n]: of c, from the step behind; becomes that of c_before */
+    float *dc;                /* [n] in: gradient of c from the next step; out: gradient of c_before */
     const float *gates, *c, *c_before;
-    const float *dy, *dr;     /* [n] of h, from the output and from the step behind */
+    const float *dy, *dr;     /* [n] gradients of h: from the output, and from the next step */
 };
 
 struct llm_recurrent_kernels {

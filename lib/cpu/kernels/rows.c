@@ -134,7 +134,7 @@ static void rmsnorm_back(float *dx, const float *x, const float *dy, const float
     })
 }
 
-/* Up to four vectors of channels of b, from `at`; `count` lanes of the last are in use. Tokens are lines apart: those to come are asked for. */
+/* Up to four vectors of channels of b, from `at`; `count` lanes of the last are in use. Tokens are cache lines apart: later ones are prefetched. */
 static inline __attribute__((always_inline)) void norm_channels(const struct llm_norm_block *b, size_t at, const size_t vectors, size_t count)
 {
     enum { AHEAD = 8 };

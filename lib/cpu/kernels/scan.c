@@ -136,8 +136,8 @@ static void forward(const struct llm_scan_run *r)
     else forward_all(&copy, false);
 }
 
-/* What the way back needs of the way there, of one vector: states before and behind each token hs [tokens + 1][tile][w], decays es [tokens][tile or
- * 1][w]. */
+/* Recomputes what the backward pass of one vector of channels needs: the states before and after each token, hs [tokens + 1][tile][w], and the
+ * decays, es [tokens][tile or 1][w]. */
 INLINE void states_of(const struct llm_scan_run *r, struct part k, size_t tile, bool one, size_t w, float *hs, float *es)
 {
     const size_t count = k.count, i = k.channel, decays = one ? 1 : tile;

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Most tokens of a scan's backward call; most states of a channel; most taps of a convolution. */
+/* Maxima: tokens of one backward call of a scan; states of a channel; taps of a convolution. */
 enum { LLM_SCAN_CHUNK = 16, LLM_SCAN_STATES = 256, LLM_CONV_TAPS = 16 };
 
 /* h[n] = e^(dt·a[n])·h[n] + dt·x·b[n], y = Σ h[n]·c[n] + skip·x, token by token. */
@@ -18,17 +18,17 @@ struct llm_scan_run {
     const float *x, *dt;      /* [tokens][ldx], [tokens][ldt] */
     const float *b, *c;       /* [tokens][ldb], [tokens][ldc]: of states each */
     size_t ldx, ldt, ldb, ldc;
-    float *h;                 /* [states][ldh]: before the run, and behind it */
+    float *h;                 /* [states][ldh] in: states before the run; out: states after it */
     size_t ldh;
     float *y;                 /* [tokens][ldy] */
     size_t ldy;
 };
-/* The way back over at most LLM_SCAN_CHUNK tokens. */
+/* The backward pass over at most LLM_SCAN_CHUNK tokens. */
 struct llm_scan_back {
     struct llm_scan_run run;  /* h: before the run, not changed; y not used */
     const float *dy;
     size_t ld_dy;
-    float *g;                 /* [states][channels]: of the state behind the run, becomes that of the state before it */
+    float *g;                 /* [states][channels] in: gradient of the state after the run; out: of the state before it */
     float *dx, *ddt;          /* [tokens][ld_dx], [tokens][ld_ddt]: written */
     size_t ld_dx, ld_ddt;
     float *d_bc;              /* [tokens][2·states]: of b, of c, summed over the channels: written */
@@ -39,7 +39,7 @@ struct llm_scan_back {
 
 /* The backward pass of y = silu(bias + Σ_j w[j]·x[t - k + 1 + j]), without `silu` of the sum itself, over a run of tokens. */
 struct llm_conv_back {
-    size_t tokens, behind, channels, k; /* of the k - 1 tokens after the run, so many are of its sequence */
+    size_t tokens, behind, channels, k; /* behind: how many of the k - 1 tokens after the run belong to its sequence */
     const float *const *before;         /* [k - 1]: the rows before x, oldest first */
     const float *x, *dy;                /* [tokens + behind][ldx], [tokens + behind][ld_dy] */
     size_t ldx, ld_dy;

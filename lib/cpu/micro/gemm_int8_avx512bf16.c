@@ -128,7 +128,7 @@ INLINE void multiply(const struct llm_gemm_q_job *g, const int i)
         for (int64_t from = 0; from < groups; from += OPENED_GROUPS) {
             int64_t here = groups - from < OPENED_GROUPS ? groups - from : OPENED_GROUPS;
             struct step s = {.g = g, .o = o, .column = column, .from = from, .groups = here, .sums = sums};
-            for (int64_t p = 0; p < panels && column + p * PANEL < g->n; p++) { /* of those that are not there nothing is kept */
+            for (int64_t p = 0; p < panels && column + p * PANEL < g->n; p++) { /* sums of panels beyond the last column are not stored */
                 size_t block = (size_t)((column / PANEL + p) * (groups / k->groups) + from / k->groups);
                 open_panel(k, (const unsigned char *)g->b + block * block_bytes, here / k->groups, 0, &o[p]);
             }
