@@ -26,6 +26,7 @@ struct llm_config_key {
     double min, max;
     const char *const *words;
     bool extension;                /* not a key of transformers: written only when it differs from the family's default */
+    bool alias;                    /* another name of the key with the same offset: it is read, and never written */
 };
 
 /* A key of config.json that no row of a table reads. `values`: "read": other code of ours reads it; "*": it changes nothing of ours; else a JSON

@@ -319,7 +319,7 @@ static int put_key(json_t *o, const struct llm_config *c, const struct llm_confi
 {
     json_t *v = write_key(c, k), *usual = write_key(plain, k);
     int failed = v ? 0 : -1;
-    if (v && (!k->extension || !json_equal(v, usual))) failed = json_object_set(o, k->name, v);
+    if (v && !k->alias && (!k->extension || !json_equal(v, usual))) failed = json_object_set(o, k->name, v);
     json_decref(v);
     json_decref(usual);
     return failed;
@@ -351,6 +351,16 @@ json_t *llm_config_to_json(const struct llm_config *c, struct llm_err *e)
     return o;
 }
 
+/* Removes from `o` the other names of a key that has several, so that the name that was set last decides. */
+static void drop_aliases(json_t *o, const struct llm_arch *arch, const char *name)
+{
+    const struct llm_config_key *set = arch->keys;
+    while (set->name && strcmp(set->name, name) != 0) set++;
+    for (const struct llm_config_key *k = arch->keys; set->name && k->name; k++) {
+        if (k != set && k->offset == set->offset && (k->alias || set->alias)) json_object_del(o, k->name);
+    }
+}
+
 /* "key=value" into `o`; the value is JSON where it parses as such, else a word. */
 static int set(json_t *o, const char *text, struct llm_err *e)
 {
@@ -379,6 +389,7 @@ static int set(json_t *o, const char *text, struct llm_err *e)
     json_t *v = json_loads(value, JSON_DECODE_ANY, NULL);
     if (!v) v = json_string(equals + 1);
     if (!v || json_object_set_new(o, name, v) < 0) return llm_fail(e, LLM_EX_USAGE, "--set %s: expected a value, found '%s'", name, equals + 1);
+    drop_aliases(o, arch, name);
     return 0;
 }
 

@@ -66,6 +66,7 @@ bits_families() {
         bits_header "$file" | jq -r .__metadata__.config > "$name.json"
         options=(data.tok)
         case $name in
+        gemma3-bidirectional) options=(--objective mlm data.tok) ;;
         bert) options=(--objective mlm data.tok) ;;
         bert-model) options=(--objective contrastive pairs.tok) ;;
         t5*) options=(--objective seq2seq pairs.tok) ;;
@@ -75,8 +76,8 @@ bits_families() {
                 "${options[@]}"
         done
         case $name in
-        bert*) ;;
-        deepseek_v3 | gemma* | llama-dynamic | lstm | mamba2 | mamba-bias | qwen2-window | qwen3_moe-plain | rnn | smollm3 | t5*)
+        bert* | gemma3-bidirectional) ;;
+        gpt2-unscaled | gpt2-inverse-layer | mamba-act | mamba2-act | qwen3_moe-dense | qwen3_moe-window | deepseek_v3 | gemma* | llama-dynamic | lstm | mamba2 | mamba-bias | qwen2-window | qwen3_moe-plain | rnn | smollm3 | t5*)
             bits_generates "$name" ;; # GGUF cannot say what these configurations ask for
         *) bits_generates "$name" && bits_gguf "$name" ;;
         esac

@@ -162,8 +162,30 @@ static void test_unknown(void **state)
     json_decref(o);
 }
 
+/* A key with two names: either is read, the one that is set last decides, and one is written. */
+static void test_alias(void **state)
+{
+    static const char text[] = "{\"model_type\": \"deepseek_v3\", \"vocab_size\": 64, \"num_mtp_layers\": 1}";
+    const char *const none[] = {"num_nextn_predict_layers=0"}, *const two[] = {"num_nextn_predict_layers=0", "num_mtp_layers=2"};
+    struct llm_config c;
+    struct llm_err e = {0};
+    (void)state;
+    assert_int_equal(llm_config_load_text(&c, text, NULL, 0, &e), 0);
+    assert_int_equal(c.num_nextn_predict_layers, 1);
+    json_t *o = llm_config_to_json(&c, &e);
+    assert_non_null(o);
+    assert_int_equal(json_integer_value(json_object_get(o, "num_nextn_predict_layers")), 1);
+    assert_null(json_object_get(o, "num_mtp_layers"));
+    json_decref(o);
+    assert_int_equal(llm_config_load_text(&c, text, none, 1, &e), 0);
+    assert_int_equal(c.num_nextn_predict_layers, 0);
+    assert_int_equal(llm_config_load_text(&c, text, two, 2, &e), 0);
+    assert_int_equal(c.num_nextn_predict_layers, 2);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_keys), cmocka_unit_test(test_published), cmocka_unit_test(test_unknown)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_keys), cmocka_unit_test(test_published), cmocka_unit_test(test_unknown),
+                                       cmocka_unit_test(test_alias)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
