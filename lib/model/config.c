@@ -319,7 +319,7 @@ static int put_key(json_t *o, const struct llm_config *c, const struct llm_confi
 {
     json_t *v = write_key(c, k), *usual = write_key(plain, k);
     int failed = v ? 0 : -1;
-    if (v && !k->alias && (!k->extension || !json_equal(v, usual))) failed = json_object_set(o, k->name, v);
+    if (v && k->extension != LLM_KEY_ALIAS && (!k->extension || !json_equal(v, usual))) failed = json_object_set(o, k->name, v);
     json_decref(v);
     json_decref(usual);
     return failed;
@@ -357,7 +357,7 @@ static void drop_aliases(json_t *o, const struct llm_arch *arch, const char *nam
     const struct llm_config_key *set = arch->keys;
     while (set->name && strcmp(set->name, name) != 0) set++;
     for (const struct llm_config_key *k = arch->keys; set->name && k->name; k++) {
-        if (k != set && k->offset == set->offset && (k->alias || set->alias)) json_object_del(o, k->name);
+        if (k != set && k->offset == set->offset && (k->extension == LLM_KEY_ALIAS || set->extension == LLM_KEY_ALIAS)) json_object_del(o, k->name);
     }
 }
 

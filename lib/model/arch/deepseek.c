@@ -22,7 +22,7 @@ static const struct llm_config_key v2_keys[] = {
     KEYS, {"topk_method", LLM_KEY_WORD, LLM_AT(topk_method), 0, 0, methods, false},
     {"mlp_bias", LLM_KEY_BOOL, LLM_AT(mlp_bias), 0, 0, NULL, false}, LLM_KEY_END};
 static const struct llm_config_key v3_keys[] = {
-    KEYS, {"num_mtp_layers", LLM_KEY_LENGTH, LLM_AT(num_nextn_predict_layers), 0, LLM_MOST_NEXT, NULL, true, true}, /* newer files' name */
+    KEYS, {"num_mtp_layers", LLM_KEY_LENGTH, LLM_AT(num_nextn_predict_layers), 0, LLM_MOST_NEXT, NULL, LLM_KEY_ALIAS}, /* newer files' name */
     LLM_KEY_END};
 
 static void defaults(struct llm_config *c)
