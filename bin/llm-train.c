@@ -62,6 +62,8 @@ static const struct llm_opt options[] = {
      LLM_INT, offsetof(struct args, o.batch), 1, 1 << 20, NULL},
     {'l', "context", "N", "tokens in a row [the configuration's]", LLM_SIZE, offsetof(struct args, o.context), 1, 1 << 24, NULL},
     {0, "accumulate", "N", "passes whose gradients are summed in one step [1]", LLM_INT, offsetof(struct args, o.accumulate), 1, 1 << 20, NULL},
+    {0, "grad-shards", "S", "sum the gradient in a fixed tree over S shards of a step's rows; changes results [1]", LLM_INT,
+     offsetof(struct args, o.grad_shards), 1, 1 << 20, NULL},
     {0, "lr", "RATE", "learning rate [1e-3]", LLM_REAL, offsetof(struct args, o.lr), 0, 1e6, NULL},
     {0, "min-lr", "RATE", "learning rate at the end of the schedule [lr/10]", LLM_REAL, offsetof(struct args, o.min_lr), 0, 1e6, NULL},
     {0, "warmup", "N", "steps of linear learning-rate warm-up [a tenth of the steps, at most 100]",

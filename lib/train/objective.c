@@ -16,6 +16,11 @@ const struct llm_objective *llm_objective_find(const char *name)
     return NULL;
 }
 
+bool llm_objective_by_pass(const struct llm_objective *o, const struct llm_config *c)
+{
+    return o->by_pass || c->norm == LLM_NORM_BATCH;
+}
+
 struct llm_batch llm_rows_source(const struct llm_rows *rows)
 {
     return (struct llm_batch){.ids = rows->source, .positions = rows->positions, .n_tokens = rows->n_rows * rows->row_len,

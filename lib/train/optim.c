@@ -61,6 +61,14 @@ static void join_block(void *arg, size_t i, int thread)
     }
 }
 
+void llm_grad_join(struct llm_param *p)
+{
+    if (!p->grad_lookup && p->n_grad_uses == 0) return;
+    LLM_PROFILE("gradient norm", 4 * (double)llm_param_count(p));
+    llm_parallel(((size_t)llm_param_count(p) + LLM_OPTIM_BLOCK - 1) / LLM_OPTIM_BLOCK, join_block, p);
+    llm_lookups_forget(p);
+}
+
 double llm_grad_norm(struct llm_trainable *t, size_t n, const struct llm_param **bad)
 {
     double sum = 0;
@@ -70,9 +78,6 @@ double llm_grad_norm(struct llm_trainable *t, size_t n, const struct llm_param *
         size_t count = (size_t)llm_param_count(p);
         if (p->balances || p->running) continue; /* counts and statistics, no gradient */
         LLM_PROFILE("gradient norm", 4 * (double)count);
-        bool several = p->grad_lookup || p->n_grad_uses > 0;
-        if (several) llm_parallel((count + LLM_OPTIM_BLOCK - 1) / LLM_OPTIM_BLOCK, join_block, p);
-        if (several) llm_lookups_forget(p);
         double mine = llm_sum_squares(p->grad, count);
         if (!isfinite(mine) && !*bad) *bad = p;
         sum += mine;

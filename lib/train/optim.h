@@ -12,6 +12,7 @@ struct llm_trainable {
     float *m, *v;
     double lr_scale;            /* of its learning rate (muP); lr × weight decay stays. 0 counts as 1 */
     float *ema;                 /* exponential moving average of the master; NULL: none is kept */
+    float *shards;              /* sums of shards that wait for others (train/shards.h); NULL: there are none */
 };
 
 /* How Muon's steps are scaled by the shape of a matrix. */
@@ -55,8 +56,10 @@ const struct llm_optim *llm_optim_of(const struct llm_optim *o, const struct llm
 /* Floats of scratch that the update of a parameter needs. */
 size_t llm_optim_work(const struct llm_optim *o, const struct llm_param *p);
 
-/* √Σ g² over all parameters: sums of blocks of 64 Ki elements added in order. Tied embeddings: the lookup's gradient is first added to the head's.
- * A gradient that is not finite: *bad is the first such parameter and the result is not finite either. */
+/* Adds the accumulators of further uses (lookups of a tied embedding, llm_param.grad_use) to p->grad. They become zero. */
+void llm_grad_join(struct llm_param *p);
+/* √Σ g² over all parameters: sums of blocks of 64 Ki elements added in order. Accumulators of further uses must have joined. If a gradient is
+ * not finite, *bad is the first such parameter and the result is not finite either. */
 double llm_grad_norm(struct llm_trainable *t, size_t n, const struct llm_param **bad);
 /* One update of everything; clears gradients, moves averages. Fails only when memory is short. */
 int llm_params_update(struct llm_trainable *t, size_t n, const struct llm_update *u, struct llm_err *e) LLM_MUST_CHECK;

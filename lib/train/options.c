@@ -47,7 +47,7 @@ void llm_train_options_default(struct llm_train_options *o)
 {
     *o = (struct llm_train_options){.objective = index_of(llm_objective_word, "lm"), .optimizer = index_of(llm_optim_word, "adamw"),
                                     .schedule = index_of(llm_schedule_word, "cosine"), .steps = 1000, .batch = 8, .context = 0,
-                                    .accumulate = 1, .lr = 1e-3, .min_lr = -1, .warmup = -1,
+                                    .accumulate = 1, .grad_shards = 1, .lr = 1e-3, .min_lr = -1, .warmup = -1,
                                     .decay_fraction = .1,
                                     .beta1 = .9, .beta2 = -1, .eps = 1e-8, .momentum = -1, .nesterov = -1, .muon_lr = -1,
                                     .weight_decay = .1, .clip = 1, .mask_rate = .15, .fim_rate = .5, .fim_spm_rate = .5,
@@ -146,6 +146,7 @@ json_t *llm_train_options_to_json(const struct llm_train_options *o, struct llm_
         j = NULL;
     }
     int failed = !j || json_object_set_new(j, "rows", json_integer(o->batch * o->accumulate));
+    if (!failed && o->grad_shards != 1) failed = json_object_set_new(j, "grad_shards", json_integer(o->grad_shards));
     if (!failed && o->train.n > 0) failed = json_object_set_new(j, "train", write_patterns(&o->train));
     if (!failed && o->freeze.n > 0) failed = json_object_set_new(j, "freeze", write_patterns(&o->freeze));
     if (!failed) return j;
@@ -223,6 +224,7 @@ int llm_train_options_from_json(struct llm_train_options *o, const json_t *j, st
     for (size_t i = 0; i < N_KEYS; i++) {
         if (read_key(j, &keys[i], (char *)o + keys[i].at, e) < 0) return -1;
     }
+    if (llm_json_int(j, "grad_shards", 1, INT64_MAX / 2, &o->grad_shards, e) < 0) return -1;
     if (read_division(o, j, e) < 0 || read_patterns(j, "train", &o->train, e) < 0 || read_patterns(j, "freeze", &o->freeze, e) < 0) return -1;
     return llm_train_options_check(o, e);
 }

@@ -9,6 +9,7 @@
 struct llm_train_options {
     int64_t steps, batch, context, accumulate; /* a step is batch × accumulate rows of `context` tokens: `accumulate` passes of `batch` rows. Stored
                                                 * is their product alone, "rows" */
+    int64_t grad_shards;                       /* shards of a step's rows in whose tree the gradient is summed (train/shards.h); stored unless 1 */
     double epochs;                             /* > 0: the trainer sets steps to so many passes over the data; not stored */
     double lr, min_lr;
     int64_t warmup;

@@ -4,6 +4,7 @@
 #include "base/buf.h"
 #include "model/block.h"
 #include "train/mup.h"
+#include "train/shards.h"
 #include "train/trainer.h"
 
 static void *zeroed(size_t n, size_t size, struct llm_err *e)
@@ -36,7 +37,7 @@ static int make_master(struct llm_param *p, struct llm_err *e)
     return 0;
 }
 
-/* Room for all rows; memory becomes what as many rows as a step has tokens take, which is now, and more only where more are looked up. */
+/* Room for all rows; memory becomes what as many rows as a shard has tokens take, which is now, and more only where more are looked up. */
 static int make_lookup(struct llm_param *p, size_t n, int64_t tokens, struct llm_err *e)
 {
     int64_t rows = p->shape[0];
@@ -72,13 +73,13 @@ static int make_uses(const struct llm_model *m, struct llm_param *p, struct llm_
     return add_uses(p, 0, 1, p->sharers, e);
 }
 
-/* Forms of weights that are made once a step: the head's for its inputs' gradient; with several passes a step both of every matrix, since passes
- * share them. */
+/* Forms of weights that are made once a step: the head's for its inputs' gradient; with several passes a step (shards divide
+ * passes) both of every matrix, since passes share them. */
 static int make_forms(const struct llm_trainer *t, struct llm_param *p, struct llm_err *e)
 {
     enum llm_compute compute = (enum llm_compute)t->o.precision;
     if (!p->grad) return p == llm_model_head(t->model) && !llm_dtypes[p->weight.dtype].is_quantised ? llm_weight_pack_dx(&p->weight, compute, e) : 0;
-    bool shared = t->o.accumulate > 1 && p->n_dims == 2 && (p->role == LLM_ROLE_HIDDEN || p == llm_model_head(t->model));
+    bool shared = (t->o.accumulate > 1 || t->o.grad_shards > 1) && p->n_dims == 2 && (p->role == LLM_ROLE_HIDDEN || p == llm_model_head(t->model));
     if (shared) return llm_weight_pack(&p->weight, compute, true, e);
     return p == llm_model_head(t->model) ? llm_weight_pack_dx(&p->weight, compute, e) : 0;
 }
@@ -121,8 +122,9 @@ static int prepare(struct llm_trainer *t, struct llm_trainable *q, struct llm_er
     p->weight.rounded = t->o.precision == LLM_COMPUTE_BF16 && p->n_dims > 1; /* vectors stay as they are */
     if (!(p->grad = zeroed(n, sizeof(float), e)) || make_forms(t, p, e) < 0) return -1;
     bool looked_up_too = m->config.tie_word_embeddings && p == llm_model_head(m);
-    if (looked_up_too && make_lookup(p, n, t->o.batch * t->o.accumulate * t->o.context, e) < 0) return -1;
-    if (make_uses(m, p, e) < 0) return -1;
+    int64_t tokens = llm_shard_rows(t->o.grad_shards, t->o.batch * t->o.accumulate) * t->o.context;
+    if (looked_up_too && make_lookup(p, n, tokens, e) < 0) return -1;
+    if (make_uses(m, p, e) < 0 || llm_shard_prepare(q, t->o.grad_shards, e) < 0) return -1;
     double ratio = t->o.mup_base_width > 0 ? (double)m->config.hidden_size / (double)t->o.mup_base_width : 1;
     const struct llm_optim *o = q->optim = llm_optim_of(t->optim, p);
     q->lr_scale = llm_mup_rate(o, p, ratio, (enum llm_muon_scale)t->o.muon_scale);

@@ -3,6 +3,7 @@
 #include "cpu/pool.h"
 #include "model/block.h"
 #include "train/metrics.h"
+#include "train/shards.h"
 
 /* Peak of the stacks of activations and the time of a step, with `layers` layers. */
 struct sample { double bytes, moments, averages, uses, forms, scratch, seconds; };
@@ -79,7 +80,11 @@ static int try_layers(const struct llm_config *c, const struct llm_train_options
     struct llm_step_report r;
     small.num_hidden_layers = layers;
     if (options.checkpoint_every > layers) options.checkpoint_every = layers;
-    if (options.accumulate > PASSES) options.accumulate = PASSES; /* they repeat: memory is that of two, time is multiplied */
+    if (options.accumulate > PASSES) { /* they repeat: memory is that of two, time is multiplied */
+        options.grad_shards = options.grad_shards * PASSES / options.accumulate; /* which divide passes as those of the run do */
+        if (options.grad_shards < 1) options.grad_shards = 1;
+        options.accumulate = PASSES;
+    }
     llm_scratch_release();
     struct llm_model *m = llm_model_create(&small, 1, e);
     if (m) fit_patterns(&options, m);
@@ -99,12 +104,15 @@ int llm_plan_make(struct llm_plan *p, const struct llm_config *c, const struct l
     struct sample one, two;
     struct llm_cost_row rows[32];
     double tokens = (double)(o->batch * o->accumulate) * (double)(o->context ? o->context : llm_model_default_context(c));
-    double looked_up = 4 * (double)c->hidden_size * (tokens < (double)c->vocab_size ? tokens : (double)c->vocab_size);
+    double of_shard = tokens / (double)(o->batch * o->accumulate) * (double)llm_shard_rows(o->grad_shards, o->batch * o->accumulate);
+    double looked_up = 4 * (double)c->hidden_size * (of_shard < (double)c->vocab_size ? of_shard : (double)c->vocab_size);
+    double copies = 1 + (double)llm_shard_buffers(o->grad_shards); /* of the gradient */
     int64_t context = o->context ? o->context : llm_model_default_context(c), every = o->checkpoint_every > 0 ? o->checkpoint_every : 1;
     double n = llm_model_params(c), attention = 0;
     struct trained trained;
     int64_t few = every, more = 2 * every;
     if (c->num_hidden_layers <= more) few = c->num_hidden_layers; /* no need to go on from smaller models */
+    if (llm_shard_check(o, llm_objective_by_pass(llm_objectives[o->objective], c), e) < 0) return -1;
     if (count_trained(&trained, c, m, o, e) < 0 || try_layers(c, o, few, &one, e) < 0) return -1;
     if (few == c->num_hidden_layers) two = one;
     else if (try_layers(c, o, more, &two, e) < 0) return -1;
@@ -116,7 +124,7 @@ int llm_plan_make(struct llm_plan *p, const struct llm_config *c, const struct l
     *p = (struct llm_plan){.params = n,
                            .trained = trained.params,
                            .weights = 4 * trained.params + trained.frozen_bytes,
-                           .gradients = 4 * trained.params + (c->tie_word_embeddings && trained.embedding ? looked_up : 0) + two.uses,
+                           .gradients = 4 * trained.params * copies + (c->tie_word_embeddings && trained.embedding ? looked_up : 0) + two.uses,
                            .moments = trained.all ? one.moments + steps * (two.moments - one.moments) : trained.moments,
                            .averages = o->ema > 0 ? 4 * trained.params : 0,
                            .tokens_per_step = tokens,

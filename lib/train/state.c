@@ -28,7 +28,7 @@ static json_t *data_json(const struct llm_train_data *d)
 static json_t *options_json(const struct llm_trainer *t, struct llm_err *e)
 {
     json_t *o = llm_train_options_to_json(&t->o, e);
-    bool by_pass = t->objective->by_pass || t->model->config.norm == LLM_NORM_BATCH;
+    bool by_pass = llm_objective_by_pass(t->objective, &t->model->config);
     if (!o || !by_pass || json_object_set_new(o, "batch", json_integer(t->o.batch)) == 0) return o;
     json_decref(o);
     llm_no_memory(e, "training options");

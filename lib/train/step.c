@@ -3,6 +3,7 @@
 #include <string.h>
 #include "base/log.h"
 #include "base/signals.h"
+#include "train/shards.h"
 #include "train/trainer_internal.h"
 
 /* Adds losses to *sum one by one in the order of tokens, so that the sum does not depend on how rows are divided into passes. *bytes: of the texts of
@@ -43,6 +44,43 @@ static void report_routers(struct llm_trainer *t, struct llm_step_report *r)
     t->ctx.next_tokens = 0;
 }
 
+/* Adds the gradient of rows [from, from + n) of the step. 0, 1 (a signal was caught) or -1. */
+static int run_rows(struct llm_trainer *t, int64_t from, int64_t n, int64_t counted, struct llm_err *e)
+{
+    struct llm_rows part = llm_rows_part(&t->rows, from, n);
+    t->ctx.step = (uint64_t)t->step;
+    t->ctx.first_row = from;
+    t->ctx.z_loss = t->main_loss_alone ? 0 : t->o.z_loss;
+    t->ctx.token_weight = t->main_loss_alone ? 0 : 1.0 / (double)(t->rows.n_rows * t->rows.row_len);
+    if (t->objective->run(&t->ctx, t->model, &part, t->o.checkpoint_every, 1.0 / (double)counted, t->token_loss + from * t->o.context, e) < 0) {
+        return -1;
+    }
+    llm_backward(&t->ctx);
+    if (llm_ctx_failed(&t->ctx)) {
+        *e = t->ctx.err;
+        return -1;
+    }
+    llm_ctx_reset(&t->ctx);
+    return llm_signal_caught() ? 1 : 0;
+}
+
+/* The gradient of all rows: each pass as far as it lies in one shard. */
+static int run_step(struct llm_trainer *t, int64_t counted, struct llm_err *e)
+{
+    int64_t n_shards = t->o.grad_shards, batch = t->o.batch, row = 0;
+    for (int64_t shard = 0; shard < n_shards; shard++) {
+        int64_t shard_end = llm_shard_first(shard + 1, n_shards, t->rows.n_rows);
+        for (int64_t end; row < shard_end; row = end) {
+            end = (row / batch + 1) * batch;
+            if (end > shard_end) end = shard_end;
+            int got = run_rows(t, row, end - row, counted, e);
+            if (got) return got;
+        }
+        llm_shard_end(t->params, t->n_params, shard, n_shards);
+    }
+    return 0;
+}
+
 int llm_trainer_gradient(struct llm_trainer *t, struct llm_step_report *r, struct llm_err *e)
 {
     const struct llm_param *bad;
@@ -50,24 +88,7 @@ int llm_trainer_gradient(struct llm_trainer *t, struct llm_step_report *r, struc
     double bytes = 0, loss = 0;
     int got = llm_trainer_gather(t, &counted, e);
     if (got) return got;
-    for (int64_t i = 0; i < t->o.accumulate; i++) {
-        struct llm_rows part = llm_rows_part(&t->rows, i * t->o.batch, t->o.batch);
-        t->ctx.step = (uint64_t)t->step;
-        t->ctx.first_row = i * t->o.batch;
-        t->ctx.z_loss = t->main_loss_alone ? 0 : t->o.z_loss;
-        t->ctx.token_weight = t->main_loss_alone ? 0 : 1.0 / (double)(t->rows.n_rows * t->rows.row_len);
-        if (t->objective->run(&t->ctx, t->model, &part, t->o.checkpoint_every, 1.0 / (double)counted,
-                              t->token_loss + i * t->o.batch * t->o.context, e) < 0) {
-            return -1;
-        }
-        llm_backward(&t->ctx);
-        if (llm_ctx_failed(&t->ctx)) {
-            *e = t->ctx.err;
-            return -1;
-        }
-        llm_ctx_reset(&t->ctx);
-        if (llm_signal_caught()) return 1;
-    }
+    if ((got = run_step(t, counted, e)) != 0) return got;
     llm_trainer_fold(t, &t->rows, &loss, &bytes);
     loss /= (double)counted;
     if (!isfinite(loss)) return llm_trainer_not_finite(t, &t->rows, loss, e);

@@ -5,6 +5,7 @@
 #include <unistd.h>
 #include "base/hash.h"
 #include "cpu/pool.h"
+#include "train/shards.h"
 #include "train/trainer_internal.h"
 
 static size_t memory_bytes(void)
@@ -67,6 +68,7 @@ int llm_trainer_init(struct llm_trainer *t, const struct llm_train_options *o, s
     resolve(t);
     if (t->objective->check(m, e) < 0) return llm_in(e, "--objective %s", t->objective->name);
     if (llm_train_options_check(&t->o, e) < 0) return -1;
+    if (llm_shard_check(&t->o, llm_objective_by_pass(t->objective, &m->config), e) < 0) return -1;
     if (m->config.position == LLM_POSITION_LEARNED && t->o.context > m->config.max_position_embeddings) {
         return llm_fail(e, LLM_EX_USAGE, "--context: expected at most %lld (the model's positions), found %lld",
                         (long long)m->config.max_position_embeddings, (long long)t->o.context);
@@ -94,6 +96,7 @@ void llm_trainer_release(struct llm_trainer *t)
         free(t->params[i].m);
         free(t->params[i].v);
         free(t->params[i].ema);
+        free(t->params[i].shards);
     }
     free(t->params);
     free(t->work);
