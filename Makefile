@@ -125,7 +125,7 @@ check-slow: deps
 	@status=0; BIN=$(abspath $(BIN)) LIMIT=50000 JOBS=1 tests/run $(sort $(wildcard tests/slow/*.bats)) || status=1; \
 	tests/cross/run || status=1; exit $$status
 
-## asan        unit tests and bats files under AddressSanitizer, in build/asan; likewise:
+## asan        unit tests and bats files under AddressSanitizer, in build/asan; in the same way:
 ## ubsan       under UndefinedBehaviorSanitizer
 ## tsan        under ThreadSanitizer
 ## asan-ubsan  under the first two at once

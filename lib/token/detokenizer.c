@@ -14,7 +14,7 @@ struct llm_detokenizer {
     const struct llm_tokenizer *t;
     bool skip_special;
     struct llm_buf *out; /* the caller's, while putting */
-    int fused;           /* steps behind this one see one text */
+    int fused;           /* steps after this one see one text */
     struct state states[];
 };
 
@@ -27,7 +27,7 @@ int llm_byte_piece(const unsigned char *p, size_t n)
     return (int)((high - digits) % 16 * 16 + (low - digits) % 16);
 }
 
-/* Is step i behind a Fuse, where parts of one text come? */
+/* Whether step i comes after a Fuse, so that it gets parts of one text. */
 static bool is_fused(const struct llm_detokenizer *d, int i)
 {
     return i > d->fused;

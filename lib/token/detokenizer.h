@@ -12,7 +12,7 @@ struct llm_decode_step {
     struct llm_buf text;     /* what is looked for, or stripped; a prefix; SentencePiece: how unknown tokens show */
     struct llm_buf content;  /* Replace: what is put instead */
     bool first;              /* Metaspace, SentencePiece: the first token loses its "▁" */
-    bool every;              /* SentencePiece: … and so do those behind it while there is no text */
+    bool every;              /* SentencePiece: … and so do those after it while there is no text */
     bool cleanup;            /* WordPiece */
     int64_t start, stop;     /* Strip: at most so many */
 };

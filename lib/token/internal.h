@@ -24,7 +24,7 @@ enum { /* flags of an id */
     LLM_TOKEN_NORMALIZED = 8, /* looked for in the normalised text */
     LLM_TOKEN_MODEL = 16,     /* the model itself may produce it */
     LLM_TOKEN_USER = 32,      /* not ADDED: SentencePiece's user-defined symbol, found before the model's own pieces, never normalised */
-    LLM_TOKEN_STRIP_RIGHT = 32, /* ADDED: white space behind it belongs to it … */
+    LLM_TOKEN_STRIP_RIGHT = 32, /* ADDED: white space after it belongs to it … */
     LLM_TOKEN_STRIP_LEFT = 64,  /* … before it … */
     LLM_TOKEN_SINGLE_WORD = 128 /* … and letters do not touch it */
 };
@@ -82,7 +82,7 @@ struct llm_tokenizer {
     int32_t byte_token[256]; /* "<0x0A>", or -1 */
     struct llm_trie trie;    /* Unigram, WordPiece, greedy: texts → ids */
     struct llm_trie kept;    /* user-defined symbols */
-    bool words;              /* no token of the model goes on across the beginning of a word ("\u2581" behind something else) */
+    bool words;              /* no token of the model crosses the beginning of a word ("\u2581" after its first character) */
     char *prefix;            /* WordPiece: before what goes on within a word */
     int64_t max_word;        /* WordPiece: longer words are unknown, characters */
     bool ignore_merges;      /* a piece that is a token is not merged up */
@@ -192,7 +192,7 @@ enum { LLM_GGUF_WHOLE = 1, /* pieces that are tokens are not merged */
        LLM_GGUF_BOS = 2 }; /* a document begins with BOS */
 struct llm_gguf_pre { const char *names, *splits[LLM_GGUF_MAX_SPLITS]; int flags; }; /* names: separated by spaces */
 const struct llm_gguf_pre *llm_gguf_pre_find(const char *name, size_t n); /* NULL: not known */
-const struct llm_gguf_pre *llm_gguf_pre_row(size_t i); /* NULL behind the last */
+const struct llm_gguf_pre *llm_gguf_pre_row(size_t i); /* NULL after the last */
 
 /* ---- identity ---- */
 /* The merge that makes each token when it is encoded alone, or left = NONE: [vocab_size]. *all_made: every token of the model comes out
@@ -232,7 +232,7 @@ struct llm_encoder {
     struct llm_buf raw_valid;             /* text with U+FFFD for what is no character */
     struct llm_buf added_texts;           /* of normal_set, when normalisers change them */
     bool whole;                           /* added tokens reach for what stands around them: documents are held */
-    size_t unknown_end;                   /* n_ids behind an unknown token that the next may join; SIZE_MAX: none */
+    size_t unknown_end;                   /* n_ids after an unknown token that the next one may join; SIZE_MAX: none */
     bool at_start;                        /* nothing of the document came yet */
     void *paths;                          /* Unigram: [room_paths] */
     size_t room_paths;

@@ -23,7 +23,7 @@ int llm_json_texts_from_value(struct llm_json_texts *t, const json_t *o, struct 
 /* The id of a text, or -1; its place in v in *at (NULL: not wanted). */
 int64_t llm_json_texts_find(const struct llm_json_texts *t, const char *p, size_t n, size_t *at);
 
-/* A tokenizer.json without what stands behind "vocab": { and "merges": [ of its "model". */
+/* A tokenizer.json without the contents of "vocab": {…} and "merges": […] of its "model". */
 struct llm_json_cut {
     struct llm_buf rest;        /* the text with {} and [] in their place */
     const char *vocab, *merges; /* borrowed, brackets included; NULL: not of this kind, or no merges at all: left where they were */

@@ -88,7 +88,7 @@ static void find_byte_tokens(struct llm_tokenizer *t)
     }
 }
 
-/* Does "▁", or a space, stand behind something else within some token of the model? */
+/* Whether some token of the model has "▁", or a space, after its first character. */
 static bool crosses_words(const struct llm_tokenizer *t)
 {
     bool known = false;

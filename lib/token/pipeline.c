@@ -143,7 +143,7 @@ int llm_cut_whole(struct llm_encoder *en, const struct llm_added *set, const uns
 
 /* ---- cutting ---- */
 
-/* Characters that stay what they are and never join with a space behind them. */
+/* Characters that normalisation does not change and that never join with a space after them. */
 static bool is_plain(uint32_t cp)
 {
     if (cp < 0x80)

@@ -150,7 +150,7 @@ static int add_part(struct llm_encode_stream *s, size_t at, size_t n, bool first
     return 0;
 }
 
-/* Parts of text[at, end); the document goes on behind `end` unless `last`. */
+/* Parts of text[at, end); the document continues after `end` unless `last`. */
 static int plan(struct llm_encode_stream *s, size_t at, size_t end, bool first, bool last, const struct label *label,
                 struct llm_err *e)
 {

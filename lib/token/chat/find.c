@@ -187,7 +187,7 @@ size_t llm_chat_turn_ends(const struct llm_chat *c, const struct llm_tokenizer *
         const char *at = memmem(out.p, out.n, said, sizeof said - 1), *after = at ? at + sizeof said - 1 : NULL;
         if (after && llm_encode(t, after, out.n - (size_t)(after - out.p), LLM_ENCODE_SPECIAL, &all, &n, &e) < 0) n = 0;
     }
-    /* The first special token behind it; what white space stands before it is none. */
+    /* The first special token among the four tokens after it; the others, such as white space, are skipped. */
     for (size_t i = 0; i < n && i < 4 && found == 0; i++)
         if (llm_tokenizer_is_special(t, all[i])) ids[found++] = all[i];
     free(all);

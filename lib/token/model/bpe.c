@@ -174,7 +174,7 @@ static struct made *list_made(struct llm_bpe *b, size_t *n, struct llm_err *e)
     for (size_t i = 0; i < b->n_merges; i++)
         made[i] = (struct made){b->merges[i].rank, b->merges[i].id};
     *n = order_made(made, b->n_merges);
-    bool counts = true, in_order = true; /* ranks are 0, 1, 2, …; so are ids, behind the first */
+    bool counts = true, in_order = true; /* ranks are 0, 1, 2, …; ids are consecutive from the first */
     for (size_t i = 0; i < *n; i++) {
         in_order = in_order && made[i].id == made[0].id + i;
         counts = counts && made[i].rank == i;
@@ -312,7 +312,7 @@ static inline uint64_t least_of(const uint64_t *pairs, size_t n)
     return best;
 }
 
-/* Of the symbol before, of each, and behind it. */
+/* Values of the symbol before, of each symbol, and of the one after. */
 #define PLACES(i) i, i + 1, i + 2, i + 3, i + 4, i + 5, i + 6, i + 7
 static const uint8_t places[LLM_BPE_SHORT + 2] = {UINT8_MAX, PLACES(0), PLACES(8), PLACES(16), PLACES(24), PLACES(32), PLACES(40), PLACES(48),
                                                   PLACES(56), LLM_BPE_SHORT};

@@ -26,7 +26,7 @@ struct llm_bpe {
     const struct llm_tokenizer *texts;
     /* What merges make, ascending, each once: places in these. */
     uint32_t *ranks;              /* NULL: the place is the rank */
-    uint32_t *ids;                /* NULL: the id is the place behind first_id */
+    uint32_t *ids;                /* NULL: the id is first_id plus the index */
     uint32_t first_id;
     bool tied;                    /* different tokens have the same rank: places do not stand for ranks */
     uint64_t *slots;              /* hash of pairs, 2^bits: left, right, place of what they make; all ones: empty */

@@ -196,8 +196,8 @@ int llm_word_encode(struct llm_encoder *en, const unsigned char *p, size_t n, st
     return 0;
 }
 
-/* In two passes, so that the places of all words are on their way before the first is looked at. Which place of a pair it is, is no branch: it could
- * not be foretold, and all that was begun behind it would be lost while memory answers. */
+/* In two passes, so that the slots of all words are loading before the first is read. The slot of the pair is chosen without a branch: the branch
+ * would be unpredictable, and a misprediction would discard the loads already in flight. */
 int llm_words_encode(struct llm_encoder *en, const unsigned char *p, const size_t *ends, size_t n, struct llm_err *e)
 {
     const struct llm_word_cache *c = en->cache;

@@ -57,7 +57,7 @@ int llm_norm_init(struct llm_norm *s, const json_t *o, struct llm_err *e) LLM_MU
 void llm_norm_release(struct llm_norm *s);
 /* 0, or -1 (EX_DATAERR) when `out` has more bytes than place->limit. Normalisers whose rules are data call it as they write. */
 int llm_norm_check(const struct llm_norm *s, const struct llm_norm_place *at, const struct llm_buf *out, struct llm_err *e) LLM_MUST_CHECK;
-/* Is normalising the parts before and behind a space that follows a letter or ASCII the same as normalising the whole? */
+/* Whether the text may be cut at a space after a letter or ASCII: normalising both parts then equals normalising the whole. */
 bool llm_norm_cuts(const struct llm_norm *s);
 /* Does no space come out of it? */
 bool llm_norm_no_spaces(const struct llm_norm *s);

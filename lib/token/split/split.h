@@ -50,7 +50,7 @@ void llm_regex_state_destroy(struct llm_regex_state *m);
 /* The next piece at [at, n) of text that begins at `text` (bytes before `at` serve look-behind): its length; 0: more text is needed;
  * -1: the pattern gave up (EX_DATAERR). Text between matches is a piece of its own. */
 long llm_regex_next(struct llm_regex_state *m, const unsigned char *text, size_t at, size_t n, bool last, struct llm_err *e);
-/* The first match at or behind `at` in n bytes of valid UTF-8. 1: [*from, *to) of `text`; 0: none; -1: the pattern gave up (EX_DATAERR). */
+/* The first match at or after `at` in n bytes of valid UTF-8. 1: [*from, *to) of `text`; 0: none; -1: the pattern gave up (EX_DATAERR). */
 int llm_regex_find(struct llm_regex_state *m, const unsigned char *text, size_t at, size_t n, size_t *from, size_t *to, struct llm_err *e)
     LLM_MUST_CHECK;
 

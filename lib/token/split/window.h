@@ -30,7 +30,7 @@ static inline struct llm_window llm_window_open(const struct llm_byte_masks *m, 
     return w;
 }
 
-/* Of `starts`, those that nothing behind the window can change: white space that reaches its end hides all but its own beginning. */
+/* The `starts` that no text after the window can change: of white space that reaches the window's end, only its beginning is certain. */
 static inline uint64_t llm_window_certain(const struct llm_window *w, uint64_t starts)
 {
     uint64_t solid = w->seen & ~w->space;
@@ -93,7 +93,7 @@ static inline uint64_t llm_window_contractions(struct llm_window *w, const unsig
 /* Where pieces end: (?i:'s|…)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+, and o200k's pattern. */
 static inline uint64_t llm_window_words(const struct llm_byte_masks *m, const unsigned char *p, int n, struct llm_window_style style)
 {
-    /* o200k's new lines behind other characters may have slashes among them */
+    /* o200k: newlines after other characters may have slashes among them */
     struct llm_window w = llm_window_open(m, n, style.suffixes ? m->slash & m->newline << 1 : 0);
     uint64_t newline = m->newline & w.seen;
     uint64_t first_other = w.other & ~(w.other << 1);
@@ -104,7 +104,7 @@ static inline uint64_t llm_window_words(const struct llm_byte_masks *m, const un
     starts |= w.letters & ~(w.letters << 1 | indent << 1 | alone << 1);
     if (style.suffixes)
         starts |= m->upper & m->lower << 1 & w.seen;
-    /* white space behind the last new line of its run is a piece of its own */
+    /* white space after the last newline of its run is a piece of its own */
     for (uint64_t behind = (space & newline) << 1 & indent; behind; behind &= behind - 1) {
         uint64_t here = behind & -behind, end = (indent + here) & ~indent; /* carries to where the blanks end */
         if (!(end & newline))

@@ -32,7 +32,7 @@ static int count_chars(struct llm_encoder *en, const unsigned char *p, size_t n,
     return 0;
 }
 
-/* A word and what stands behind it: strings that go on in one way only are no pieces. */
+/* A word and what follows it: a string that always continues in the same way is no piece. */
 static int count_marked(struct llm_encoder *en, const unsigned char *p, size_t n, struct llm_err *e)
 {
     const struct llm_buf *text = &en->stages[0]; /* Metaspace's: the words lie in it */

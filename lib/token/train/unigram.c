@@ -13,7 +13,7 @@
 
 struct word { const unsigned char *p; uint32_t n; double count; };
 struct trainer {
-    struct word *words;          /* without what stands behind them; equal ones once */
+    struct word *words;          /* without their last byte (train/unigram.h); equal words once */
     size_t n_words;
     struct llm_counts merged;
     struct llm_unigram_pieces pieces;
@@ -294,7 +294,7 @@ static int by_word(const void *a, const void *b)
     return d ? d : (x->n > y->n) - (x->n < y->n);
 }
 
-/* Words that differ only in what stands behind them become one. */
+/* Words that differ only in what follows them become one. */
 static int take_words(struct trainer *t, const struct llm_counts *words, struct llm_err *e)
 {
     for (size_t i = 0; words->slots && i < (size_t)1 << words->bits; i++) {

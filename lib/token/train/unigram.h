@@ -5,7 +5,7 @@
 
 #include "token/train/counts.h"
 
-/* Last byte of a counted word: what stands behind it. */
+/* Last byte of a counted word: what follows it in the text. */
 #define LLM_WORD_GOES_ON '\x01' /* another word */
 #define LLM_WORD_ENDS '\x02'    /* the document's end */
 
