@@ -26,7 +26,8 @@ struct llm_gradcheck {
 
 #define LLM_GRADCHECKS(X) \
     X(embedding)          \
-    X(sinusoidal) X(linear) X(layernorm) X(groupnorm) X(batchnorm) X(rmsnorm) X(rope) X(activation) X(softmax) X(attention) X(add) X(scale) \
+    X(sinusoidal) X(linear) X(adapter) X(layernorm) X(groupnorm) X(batchnorm) X(rmsnorm) X(rope) X(activation) X(softmax) X(attention) \
+    X(add) X(scale) \
     X(dropout) X(cross_entropy) \
     X(route) X(mixture) X(heads) X(gather) X(mean) X(unit) X(contrastive) X(recurrent) X(short_conv) X(window) X(scan)
 #define LLM_GRADCHECK_DECLARE(op) extern const struct llm_gradcheck llm_gradcheck_##op[];

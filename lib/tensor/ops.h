@@ -69,6 +69,9 @@ struct llm_tensor *llm_unit(struct llm_ctx *c, struct llm_tensor *x);
  * returns x itself. */
 struct llm_tensor *llm_dropout(struct llm_ctx *c, struct llm_tensor *x, float p, enum llm_rng_site site);
 
+/* Row `row` of w as products use it: decoded, with what its adapter adds. k floats. */
+void llm_adapter_decode(const struct llm_param *w, int64_t row, float *out);
+
 /* ---- attention (op/attention.c; kernels in cpu/kernels/attention.c) ---- */
 enum llm_chunk_part { LLM_CHUNK_OWN, LLM_CHUNK_BEFORE, LLM_CHUNK_EARLIER };
 struct llm_attn {

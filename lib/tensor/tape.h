@@ -84,6 +84,19 @@ static inline int64_t llm_fold_end(int64_t rows, int64_t row_len, int64_t at)
 /* A vector parameter as n floats: its own memory when it is F32, else decoded on `acts`. NULL after a failure, also when the length is not n. */
 const float *llm_op_vector(struct llm_ctx *c, const struct llm_param *p, int64_t n);
 
+/* ---- adapters (op/adapter.c) ---- */
+/* The part of w's adapter that takes a gradient, for a node's parameters; NULL: there is no adapter, or it is frozen. */
+struct llm_param *llm_adapter_trained(const struct llm_param *w);
+/* y [m, n] += scale·(x·aᵀ)·bᵀ of w's adapter; nothing when it has none. False after a failure. Scratch is taken from `acts` and given back. */
+bool llm_adapter_add(struct llm_ctx *c, const struct llm_param *w, const float *x, int64_t ldx, float *y, int64_t ldy, int64_t m);
+/* Tokens of a gradient: blocks that are given, or rows of row_len tokens in blocks of LLM_FOLD. */
+struct llm_folds { int64_t row_len; const int64_t *starts; int64_t n_blocks; }; /* starts NULL: row_len holds */
+/* Gradients of a and b, of outputs' gradient dy [m, n] and inputs x; nothing for what is frozen. */
+bool llm_adapter_dw(struct llm_ctx *c, const struct llm_param *w, const float *x, int64_t ldx, const float *dy, int64_t ldy, int64_t m,
+                    const struct llm_folds *folds);
+/* dx [m, k] += scale·(dy·b)·a */
+bool llm_adapter_dx(struct llm_ctx *c, const struct llm_param *w, const float *dy, int64_t ldy, float *dx, int64_t ld_dx, int64_t m);
+
 /* b->grad [cols] += the sums of dy [rows, cols] over tokens, in the canonical order; nothing when b is NULL or frozen. */
 void llm_bias_grad(struct llm_param *b, const float *dy, int64_t dy_stride, int64_t rows, int64_t row_len, int64_t cols);
 

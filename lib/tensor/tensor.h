@@ -22,6 +22,11 @@ enum llm_role {
 };
 enum { LLM_MOST_PARTS = 3 };
 
+struct llm_param;
+/* What is added to a matrix w [n, k] at low rank (LoRA, Hu et al. 2021): products with it become x·wᵀ + scale·(x·aᵀ)·bᵀ. a [rank, k] and b [n, rank]
+ * are parameters of their own, in floating point; w may be frozen and of any stored type. */
+struct llm_adapter { struct llm_param *a, *b; float scale; };
+
 struct llm_param_spec;
 /* A parameter: named, persistent, shared by training, inference and files. */
 struct llm_param {
@@ -30,6 +35,7 @@ struct llm_param {
     int n_dims;
     int64_t shape[4];
     struct llm_weight weight; /* what ops read: F32, BF16, F16 or quantised; [shape[0], rest] */
+    const struct llm_adapter *adapter; /* of matrices of llm_linear, llm_mixture and llm_cross_entropy; borrowed; NULL: none */
     float *master;            /* F32 values while training (weight.data, which training in BF16 reads rounded); NULL otherwise */
     float *grad;              /* F32, accumulated over the step; NULL: frozen. A frozen parameter has none of what follows, and its weight may be
                                * of any stored type: gradients of activations pass through its decoded values */

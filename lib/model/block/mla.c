@@ -15,6 +15,7 @@ struct llm_absorbed {
     int64_t n_heads;
     struct llm_weight *query, *value;
     void **turned;   /* [n_heads] memory of `query` */
+    float *values;   /* memory of `value` where an adapter adds to the matrix; NULL: it is the matrix's own */
 };
 
 void llm_absorbed_destroy(struct llm_absorbed *a)
@@ -28,6 +29,7 @@ void llm_absorbed_destroy(struct llm_absorbed *a)
     free(a->query);
     free(a->value);
     free(a->turned);
+    free(a->values);
     free(a);
 }
 
@@ -67,20 +69,32 @@ static void declare(struct llm_declare *d, struct llm_module *m)
     if (!m->absorbed) d->failed = true;
 }
 
+/* Where the rows that make head h's values lie: in the matrix, or in memory of their own with what its adapter adds. NULL: without memory. */
+static const void *value_rows(struct llm_absorbed *a, const struct llm_config *c, const struct llm_param *p, int64_t h, enum llm_dtype *type,
+                              struct llm_err *e)
+{
+    int64_t rank = c->kv_lora_rank, nope = c->qk_nope_head_dim, wide = nope + c->v_head_dim, size = c->v_head_dim * rank;
+    *type = p->adapter ? LLM_F32 : p->weight.dtype;
+    if (!p->adapter) return (const char *)p->weight.data + llm_dtype_bytes(p->weight.dtype, (uint64_t)((h * wide + nope) * rank));
+    if (!a->values) a->values = llm_alloc((size_t)(a->n_heads * size), sizeof *a->values, "weights of latent attention", e);
+    for (int64_t r = 0; a->values && r < c->v_head_dim; r++) llm_adapter_decode(p, h * wide + nope + r, a->values + h * size + r * rank);
+    return a->values ? a->values + h * size : NULL;
+}
+
 /* Rows of W_KV_B belong to head after head: qk_nope_head_dim for keys, v_head_dim for values. */
-static int absorb(struct llm_absorbed *a, const struct llm_config *c, const struct llm_weight *w, enum llm_compute compute, struct llm_err *e)
+static int absorb(struct llm_absorbed *a, const struct llm_config *c, const struct llm_param *p, enum llm_compute compute, struct llm_err *e)
 {
     int64_t rank = c->kv_lora_rank, nope = c->qk_nope_head_dim, wide = nope + c->v_head_dim;
-    size_t row_bytes = llm_dtype_bytes(w->dtype, (uint64_t)rank);
-    const struct llm_dtype_row *row = &llm_dtypes[w->dtype];
     float *keys = llm_alloc((size_t)(nope * rank), sizeof *keys, "weights of latent attention", e);
     if (!keys) return -1;
     for (int64_t h = 0; h < a->n_heads; h++) {
-        const char *first = (const char *)w->data + (size_t)(h * wide) * row_bytes;
-        for (int64_t r = 0; r < nope; r++) row->decode(first + (size_t)r * row_bytes, keys + r * rank, (size_t)rank);
+        enum llm_dtype type;
+        const void *values = value_rows(a, c, p, h, &type, e);
+        if (!values) break;
+        for (int64_t r = 0; r < nope; r++) llm_adapter_decode(p, h * wide + r, keys + r * rank);
         if (!a->turned[h]) a->turned[h] = llm_turned(keys, sizeof *keys, nope, rank, e);
         a->query[h] = (struct llm_weight){.data = a->turned[h], .dtype = LLM_F32, .n = rank, .k = nope};
-        a->value[h] = (struct llm_weight){.data = first + (size_t)nope * row_bytes, .dtype = w->dtype, .n = c->v_head_dim, .k = rank};
+        a->value[h] = (struct llm_weight){.data = values, .dtype = type, .n = c->v_head_dim, .k = rank};
         if (!a->turned[h] || llm_weight_pack(&a->query[h], compute, false, e) < 0 || llm_weight_pack(&a->value[h], compute, false, e) < 0) break;
         a->made = h == a->n_heads - 1;
     }
@@ -133,7 +147,7 @@ static struct llm_tensor *absorbing(struct llm_ctx *c, const struct llm_module *
     const struct llm_batch *b = p->batch;
     int64_t n = f->num_attention_heads, rank = f->kv_lora_rank;
     struct llm_attn a = attention_of(c, p);
-    if (llm_ctx_failed(c) || (!m->absorbed->made && absorb(m->absorbed, f, &m->p[KV_B].w->weight, c->compute, &c->err) < 0)) return &c->nothing;
+    if (llm_ctx_failed(c) || (!m->absorbed->made && absorb(m->absorbed, f, m->p[KV_B].w, c->compute, &c->err) < 0)) return &c->nothing;
     a.n_kv_heads = 1;
     a.d_k = rank + f->qk_rope_head_dim;
     a.d_v = rank;

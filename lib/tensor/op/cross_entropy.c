@@ -74,7 +74,7 @@ static bool chunk(struct llm_ctx *c, struct llm_tensor *x, struct llm_param *w, 
     const float *rows = x->data + at * x->stride;
     struct llm_matmul project = {.m = m, .x = rows, .ldx = x->stride, .y = work->logits, .ldy = work->vocab, .bias = work->bias,
                                  .compute = c->compute};
-    if (project_chunk(c, &project, w) < 0) return false;
+    if (project_chunk(c, &project, w) < 0 || !llm_adapter_add(c, w, rows, x->stride, work->logits, work->vocab, m)) return false;
     work->first = at;
     llm_for_rows(m, work->vocab, loss_rows, work);
     if (work->gradient) llm_bias_grad(work->a->bias, work->logits, work->vocab, m, row_len < m ? row_len : m, work->vocab);
@@ -84,11 +84,13 @@ static bool chunk(struct llm_ctx *c, struct llm_tensor *x, struct llm_param *w, 
         if (llm_matmul_dw(grad, work->logits, work->vocab, rows, x->stride, m, row_len < m ? row_len : m, work->vocab, x->cols, c->compute,
                           &c->err) < 0) return false;
     }
+    const struct llm_folds folds = {.row_len = row_len < m ? row_len : m};
+    if (work->gradient && !llm_adapter_dw(c, w, rows, x->stride, work->logits, work->vocab, m, &folds)) return false;
     if (!dx->p) return true;
     LLM_PROFILE("head dx", 0);
     struct llm_matmul back = {.m = m, .x = work->logits, .ldx = work->vocab, .y = dx->p + at * dx->stride, .ldy = dx->stride, .accumulate = dx->add,
                               .compute = c->compute};
-    return llm_matmul_dx(&back, &w->weight, &c->err) == 0;
+    return llm_matmul_dx(&back, &w->weight, &c->err) == 0 && llm_adapter_dx(c, w, work->logits, work->vocab, back.y, back.ldy, m);
 }
 
 /* Blocks from zero, added in order within a row; rows in order. */
@@ -143,7 +145,7 @@ struct llm_loss llm_cross_entropy(struct llm_ctx *c, struct llm_tensor *x, struc
         if (a->targets[t] >= vocab) llm_op_fail(c, EX_DATAERR, "target: expected below %lld, found %d", (long long)vocab, (int)a->targets[t]);
     }
     struct llm_grad dx = {0};
-    struct llm_node n = {.in = {x}, .param = {w, a->bias}};
+    struct llm_node n = {.in = {x}, .param = {w, a->bias, llm_adapter_trained(w)}};
     struct work work = {.a = a, .vocab = vocab, .gradient = llm_tape_wants(c, &n), .z = c->z_loss};
     work.bias = a->bias ? llm_op_vector(c, a->bias, vocab) : NULL;
     work.nll = llm_op_alloc(c, tokens, sizeof *work.nll);
@@ -224,6 +226,27 @@ static void formula_plain(const struct llm_gradcheck *g, const double *const *in
     formula(g, &check_plain, in[0], p[0], NULL, 0, y);
 }
 
+/* With an adapter of rank 2. */
+static struct llm_tensor *run_adapted(struct llm_ctx *c, struct llm_tensor *const *in, struct llm_param *const *p)
+{
+    static struct llm_adapter adapter;
+    adapter = (struct llm_adapter){p[1], p[2], .5f};
+    p[0]->adapter = &adapter;
+    llm_cross_entropy(c, in[0], p[0], &check_plain);
+    p[0]->adapter = NULL;
+    return NULL;
+}
+
+static void formula_adapted(const struct llm_gradcheck *g, const double *const *in, const double *const *p, double *y)
+{
+    double w[47 * 13];
+    for (int64_t i = 0; i < 47 * 13; i++) {
+        w[i] = p[0][i];
+        for (int64_t r = 0; r < 2; r++) w[i] += .5 * p[2][i / 13 * 2 + r] * p[1][r * 13 + i % 13];
+    }
+    formula(g, &check_plain, in[0], w, NULL, 0, y);
+}
+
 static void formula_capped(const struct llm_gradcheck *g, const double *const *in, const double *const *p, double *y)
 {
     formula(g, &check_capped, in[0], p[0], p[1], 0, y);
@@ -241,4 +264,6 @@ const struct llm_gradcheck llm_gradcheck_cross_entropy[] = {
     {.name = "cross-entropy, z-loss, capped", .in = {{12, 14}}, .param = {{47, 14}}, .out = {1, 1}, .run = run_z, .formula = formula_z},
     {.name = "cross-entropy with a bias", .in = {{12, 13}}, .param = {{47, 13}, {1, 47}}, .out = {1, 1}, .n_rows = 4, .run = run_biased,
      .formula = formula_capped},
+    {.name = "cross-entropy with an adapter", .in = {{12, 13}}, .param = {{47, 13}, {2, 13}, {47, 2}}, .out = {1, 1}, .n_rows = 3,
+     .run = run_adapted, .formula = formula_adapted},
     {0}};

@@ -40,9 +40,11 @@ static void linear_backward(struct llm_ctx *c, struct llm_node *n)
     }
     llm_bias_grad(n->param[1], y->grad, y->grad_stride, x->rows, row_len, y->cols);
     LLM_PROFILE("linear dx", 0);
+    if (!llm_adapter_dw(c, w, x->data, x->stride, y->grad, y->grad_stride, x->rows, &(struct llm_folds){.row_len = row_len})) return;
     if (!llm_grad_open(c, x, &g)) return;
     struct llm_matmul dx = {.m = x->rows, .x = y->grad, .ldx = y->grad_stride, .y = g.p, .ldy = g.stride, .accumulate = g.add, .compute = compute};
     if (llm_matmul_dx(&dx, &w->weight, &c->err) < 0) llm_in(&c->err, "'%s'", w->name);
+    else llm_adapter_dx(c, w, y->grad, y->grad_stride, g.p, g.stride, x->rows);
 }
 
 static bool fits(struct llm_ctx *c, const struct llm_tensor *x, const struct llm_param *w)
@@ -57,7 +59,7 @@ struct llm_tensor *llm_linear(struct llm_ctx *c, struct llm_tensor *x, struct ll
 {
     LLM_PROFILE("linear", 0);
     if (llm_ctx_failed(c) || !fits(c, x, w)) return &c->nothing;
-    struct llm_node n = {.backward = linear_backward, .mark = llm_arena_mark(&c->acts), .in = {x}, .param = {w, b}};
+    struct llm_node n = {.backward = linear_backward, .mark = llm_arena_mark(&c->acts), .in = {x}, .param = {w, b, llm_adapter_trained(w)}};
     n.out = llm_tensor_create(c, x->rows, w->weight.n);
     size_t scratch = llm_arena_mark(&c->acts);
     const float *bias = b ? llm_op_vector(c, b, w->weight.n) : NULL;
@@ -67,6 +69,7 @@ struct llm_tensor *llm_linear(struct llm_ctx *c, struct llm_tensor *x, struct ll
         llm_in(&c->err, "'%s'", w->name);
         return &c->nothing;
     }
+    if (!llm_adapter_add(c, w, x->data, x->stride, n.out->data, n.out->stride, x->rows)) return &c->nothing;
     llm_arena_pop(&c->acts, scratch);
     n.out->spare = true;
     return llm_record(c, &n, &(struct linear_args){c->compute}, sizeof(struct linear_args));
@@ -90,6 +93,7 @@ void llm_linears(struct llm_ctx *c, struct llm_tensor *x, int n, struct llm_para
                                    .bias = b[i] ? llm_op_vector(c, b[i], w[i]->weight.n) : NULL, .compute = c->compute};
     }
     if (!llm_ctx_failed(c) && llm_matmul_several(a, weights, n, &c->err) < 0) llm_in(&c->err, "'%s'", w[0]->name);
+    for (int i = 0; i < n && !llm_ctx_failed(c); i++) llm_adapter_add(c, w[i], x->data, x->stride, y[i]->data, y[i]->stride, x->rows);
     if (!llm_ctx_failed(c)) llm_arena_pop(&c->acts, scratch);
     for (int i = 0; i < n && !llm_ctx_failed(c); i++) y[i]->spare = true;
     for (int i = 0; i < n && llm_ctx_failed(c); i++) y[i] = &c->nothing;

@@ -90,9 +90,11 @@ static bool product(struct llm_ctx *c, struct llm_param *p, bool back, const flo
 {
     int64_t in = back ? p->weight.n : p->weight.k, out = back ? p->weight.k : p->weight.n;
     const struct llm_matmul a = {.m = m, .x = x, .ldx = in, .y = y, .ldy = out, .accumulate = add, .compute = c->compute};
-    if ((back ? llm_matmul_dx(&a, &p->weight, &c->err) : llm_matmul(&a, &p->weight, &c->err)) == 0) return true;
-    llm_in(&c->err, "'%s'", p->name);
-    return false;
+    if ((back ? llm_matmul_dx(&a, &p->weight, &c->err) : llm_matmul(&a, &p->weight, &c->err)) < 0) {
+        llm_in(&c->err, "'%s'", p->name);
+        return false;
+    }
+    return back ? llm_adapter_dx(c, p, x, in, y, out, m) : llm_adapter_add(c, p, x, in, y, out, m);
 }
 
 static void forward(struct llm_ctx *c, const struct mixture_args *a, const struct llm_tensor *x, const struct llm_tensor *weights,
@@ -170,10 +172,13 @@ static int64_t fold_blocks(const struct places *p, int64_t from, int64_t to, int
     return n;
 }
 
+/* Of a matrix and its adapter. */
 static bool gradient(struct llm_ctx *c, struct llm_param *p, const float *dy, const float *x, const int64_t *starts, int64_t blocks)
 {
     int64_t n = p->weight.n, k = p->weight.k;
-    return !p->grad || llm_matmul_dw_blocks(p->grad, dy, n, x, k, starts, blocks, n, k, c->compute, &c->err) == 0;
+    const struct llm_folds folds = {.starts = starts, .n_blocks = blocks};
+    if (p->grad && llm_matmul_dw_blocks(p->grad, dy, n, x, k, starts, blocks, n, k, c->compute, &c->err) < 0) return false;
+    return llm_adapter_dw(c, p, x, k, dy, n, starts[blocks], &folds);
 }
 
 static void mixture_backward(struct llm_ctx *c, struct llm_node *node)
@@ -221,11 +226,12 @@ static void mixture_backward(struct llm_ctx *c, struct llm_node *node)
     llm_for_rows(x->rows, w.hidden * p->k, combine_rows, &combine);
 }
 
-/* An expert's matrix that takes a gradient, for the node; NULL: all are frozen. */
+/* An expert's matrix, or part of its adapter, that takes a gradient, for the node; NULL: all are frozen. */
 static struct llm_param *trained(struct llm_param *const *params, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
         if (params[i]->grad) return params[i];
+        if (llm_adapter_trained(params[i])) return llm_adapter_trained(params[i]);
     }
     return NULL;
 }
@@ -294,8 +300,53 @@ static void check_formula(const struct llm_gradcheck *g, const double *const *in
     }
 }
 
+/* The first expert alone, with adapters of rank 2 at its three matrices: p[3 + 2i] and p[4 + 2i]. */
+enum { RANK = 2 };
+static const int32_t alone[11] = {0, 0, 0, ~0, 0, 0, 0, 0, 0, 0, 0};
+
+static struct llm_tensor *check_adapted(struct llm_ctx *c, struct llm_tensor *const *in, struct llm_param *const *p)
+{
+    static struct llm_param *of[3];
+    static struct llm_adapter adapters[3];
+    for (int i = 0; i < 3; i++) {
+        of[i] = p[i];
+        adapters[i] = (struct llm_adapter){p[3 + 2 * i], p[4 + 2 * i], .5f};
+        of[i]->adapter = &adapters[i];
+    }
+    const struct llm_experts o = {.n = 1, .gate = of, .up = of + 1, .down = of + 2, .act = LLM_ACT_SILU};
+    return llm_mixture(c, in[0], in[1], alone, &o);
+}
+
+/* Element (row, column) of matrix i [rows, cols] with its adapter. */
+static double adapted(const double *const *p, int i, int row, int column, int cols)
+{
+    double w = p[i][row * cols + column];
+    for (int r = 0; r < RANK; r++) w += .5 * p[4 + 2 * i][row * RANK + r] * p[3 + 2 * i][r * cols + column];
+    return w;
+}
+
+static void formula_adapted(const struct llm_gradcheck *g, const double *const *in, const double *const *p, double *y)
+{
+    for (int64_t t = 0; t < g->out.rows; t++) {
+        const double *x = in[0] + t * HIDDEN;
+        for (int i = 0; i < HIDDEN; i++) y[t * HIDDEN + i] = 0;
+        for (int j = 0; alone[t] >= 0 && j < WIDTH; j++) {
+            double gate = 0, up = 0;
+            for (int i = 0; i < HIDDEN; i++) {
+                gate += x[i] * adapted(p, 0, j, i, HIDDEN);
+                up += x[i] * adapted(p, 1, j, i, HIDDEN);
+            }
+            double inner = gate / (1 + exp(-gate)) * up;
+            for (int i = 0; i < HIDDEN; i++) y[t * HIDDEN + i] += in[1][t] * inner * adapted(p, 2, i, j, WIDTH);
+        }
+    }
+}
+
 #define IN {WIDTH, HIDDEN}
 #define OUT {HIDDEN, WIDTH}
+#define IN_LOW {RANK, HIDDEN}, {WIDTH, RANK}
 const struct llm_gradcheck llm_gradcheck_mixture[] = {
+    {.name = "an expert with adapters", .in = {{11, HIDDEN}, {11, 1}}, .param = {IN, IN, OUT, IN_LOW, IN_LOW, {RANK, WIDTH}, {HIDDEN, RANK}},
+     .out = {11, HIDDEN}, .run = check_adapted, .formula = formula_adapted},
     {.name = "mixture of experts", .in = {{11, HIDDEN}, {11, 2}}, .param = {IN, IN, IN, IN, IN, IN, OUT, OUT, OUT}, .out = {11, HIDDEN},
      .run = check_run, .formula = check_formula}, {0}};

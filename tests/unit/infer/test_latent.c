@@ -9,12 +9,30 @@
 #include <string.h>
 #include "cpu/pool.h"
 #include "infer/engine.h"
+#include "model/block.h"
 #include "tests/unit/near.h"
 
 enum { TOKENS = 70, VOCAB = 97 };
 
+/* An adapter of rank 2 at the matrix that makes keys and values of latent vectors. */
+struct adapted { float a[2 * 64], b[1024]; struct llm_param low, high; struct llm_adapter adapter; };
+
+static void adapt(struct llm_model *m, struct adapted *q)
+{
+    size_t i = 0;
+    while (m->params[i].spec->stem != LLM_STEM_KV_B) i++;
+    struct llm_weight *w = &m->params[i].weight;
+    assert_true(w->k <= 64 && w->n <= 512);
+    for (int64_t k = 0; k < 2 * w->k; k++) q->a[k] = (float)(k * 37 % 11 - 5) * .1f;
+    for (int64_t k = 0; k < 2 * w->n; k++) q->b[k] = (float)(k * 17 % 13 - 6) * .1f;
+    q->low = (struct llm_param){.name = "a", .weight = {.data = q->a, .n = 2, .k = w->k}};
+    q->high = (struct llm_param){.name = "b", .weight = {.data = q->b, .n = w->n, .k = 2}};
+    q->adapter = (struct llm_adapter){&q->low, &q->high, .5f};
+    m->params[i].adapter = &q->adapter;
+}
+
 /* Largest difference of the two forms' logits by their range, and where both would go on. */
-static void compare(const char *const *sets, size_t n_sets, enum llm_dtype cache, double most)
+static void compare_forms(const char *const *sets, size_t n_sets, enum llm_dtype cache, double most, struct adapted *q)
 {
     struct llm_config c;
     struct llm_err e;
@@ -28,6 +46,7 @@ static void compare(const char *const *sets, size_t n_sets, enum llm_dtype cache
     if (llm_config_load(&c, "mla", sets, n_sets, &e) < 0) fail_msg("%s", e.text);
     struct llm_model *m = llm_model_create(&c, 7, &e);
     assert_non_null(m);
+    if (q) adapt(m, q);
     for (int32_t i = 0; i < TOKENS; i++) {
         ids[i] = i * 31 % VOCAB;
         positions[i] = i;
@@ -67,6 +86,11 @@ static void compare(const char *const *sets, size_t n_sets, enum llm_dtype cache
     llm_model_destroy(m);
 }
 
+static void compare(const char *const *sets, size_t n_sets, enum llm_dtype cache, double most)
+{
+    compare_forms(sets, n_sets, cache, most, NULL);
+}
+
 #define BASE "vocab_size=97", "hidden_size=64", "num_hidden_layers=3", "intermediate_size=96", "initializer_range=0.3"
 
 static void test_naive_is_absorbed(void **state)
@@ -75,6 +99,16 @@ static void test_naive_is_absorbed(void **state)
     (void)state;
     compare(plain, sizeof plain / sizeof *plain, LLM_F32, 5e-6);
     compare(low, sizeof low / sizeof *low, LLM_F32, 5e-6);
+}
+
+static void test_adapter_is_absorbed(void **state)
+{
+    static const char *const sets[] = {BASE, "kv_lora_rank=48"};
+    struct adapted q;
+    (void)state;
+    compare_forms(sets, sizeof sets / sizeof *sets, LLM_F32, 5e-6, &q);
+    llm_weight_release(&q.low.weight);
+    llm_weight_release(&q.high.weight);
 }
 
 /* A cache of half the numbers' length, and of a quarter, loses what rounding loses. */
@@ -89,7 +123,8 @@ static void test_short_caches(void **state)
 int main(void)
 {
     struct llm_err e;
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_naive_is_absorbed), cmocka_unit_test(test_short_caches)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_naive_is_absorbed), cmocka_unit_test(test_adapter_is_absorbed),
+                                       cmocka_unit_test(test_short_caches)};
     if (llm_pool_start(0, &e) < 0) return llm_report(&e);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
