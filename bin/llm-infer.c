@@ -203,8 +203,9 @@ static int load(struct session *s, struct llm_err *e)
     if (!a->plan && !a->embed && !a->classify && !a->logits && llm_model_must_generate(s->model, e) < 0) return llm_in(e, "%s", a->model);
     bool continues = a->score || a->chat || a->kv_in || a->kv_out || (a->logits && s->model->config.num_encoder_layers > 0);
     if (continues && llm_model_must_continue(s->model, e) < 0) return llm_in(e, "%s", a->model);
-    if (s->model->ngram && (a->embed || a->kv_out || a->kv_in)) {
-        return llm_fail(e, EX_DATAERR, "%s: an n-gram model has neither hidden states nor a cache", a->model);
+    const struct llm_predictor *predictor = llm_predictor_of(s->model);
+    if (!predictor->has_states && (a->embed || a->kv_out || a->kv_in)) {
+        return llm_fail(e, EX_DATAERR, "%s: %s has neither hidden states nor a cache", a->model, predictor->name);
     }
     if (a->tokenizer) {
         llm_tokenizer_destroy(s->model->tokenizer);

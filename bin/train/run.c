@@ -6,6 +6,7 @@
 #include "bin/train/train.h"
 #include "base/log.h"
 #include "base/suggest.h"
+#include "infer/predictor.h"
 #include "model/ngram.h"
 #include "model/preset.h"
 #include "train/gradcheck.h"
@@ -239,9 +240,8 @@ static int make(struct llm_run *r, const struct args *a, struct llm_tokenizer **
     struct llm_train_data d = {0};
     if (a->tokenizer && !(*tok = llm_tokenizer_load(a->tokenizer, NULL, e))) return -1;
     if (a->init && !(r->model = llm_model_load(a->init, e))) return -1;
-    if (r->model && r->model->ngram) {
-        return llm_fail(e, EX_DATAERR, "%s: an n-gram model is counted anew (--objective ngram), not trained by steps", a->init);
-    }
+    const char *refused = r->model ? llm_predictor_of(r->model)->not_trained : NULL;
+    if (refused) return llm_fail(e, EX_DATAERR, "%s: %s", a->init, refused);
     if (*tok && r->model && llm_tokenizer_vocab_size(*tok) > r->model->config.vocab_size) {
         return llm_fail(e, EX_DATAERR, "%s: expected a tokenizer of at most the model's %lld tokens, found %d", a->tokenizer,
                         (long long)r->model->config.vocab_size, (int)llm_tokenizer_vocab_size(*tok));

@@ -18,7 +18,8 @@ int llm_engine_init(struct llm_engine *g, struct llm_model *m, const struct llm_
 {
     enum llm_dtype compute_type = o->compute == LLM_COMPUTE_F32 ? LLM_F32 : LLM_BF16;
     int64_t most = m->config.max_position_embeddings;
-    *g = (struct llm_engine){.model = m, .context = o->context ? o->context : llm_model_default_context(&m->config), .batch = o->batch};
+    *g = (struct llm_engine){.model = m, .predictor = llm_predictor_of(m), .batch = o->batch,
+                              .context = o->context ? o->context : llm_model_default_context(&m->config)};
     if (g->context > most && m->config.position == LLM_POSITION_LEARNED) {
         return llm_fail(e, LLM_EX_USAGE, "context %" PRId64 ": the model has learned %" PRId64 " positions", g->context, most);
     }
@@ -47,7 +48,6 @@ void llm_engine_release(struct llm_engine *g)
     free(g->ids);
     free(g->positions);
     free(g->seqs);
-    free(g->before);
     free(g->memories);
     *g = (struct llm_engine){0};
 }
@@ -58,51 +58,16 @@ int llm_engine_too_long(const struct llm_engine *g, int64_t n, struct llm_err *e
     return llm_fail(e, EX_DATAERR, "expected at most %" PRId64 " tokens (the context%s), found %" PRId64, g->context, more, n);
 }
 
-static int prepare(struct llm_engine *g, const struct llm_feed *feeds, int64_t n, int64_t *total, struct llm_err *e)
+/* The tokens of all feeds one after another, and room for them in the caches. */
+static int gather(struct llm_engine *g, const struct llm_feed *feeds, int64_t n, int64_t *total, struct llm_err *e)
 {
-    int64_t layers = g->pool.n_layers, at = 0;
-    int64_t rows = layers > 0 ? layers : 1; /* who has no cache still learns which tokens are whose */
-    if (llm_grow((void **)&g->seqs, &g->seqs_room, (size_t)(rows * n), sizeof *g->seqs, e) < 0
-        || llm_grow((void **)&g->before, &g->before_room, (size_t)n, sizeof *g->before, e) < 0) return -1;
+    *total = 0;
     for (int64_t s = 0; s < n; s++) {
         struct llm_kv *kv = feeds[s].kv;
         if (kv->n + feeds[s].n > g->context) return llm_engine_too_long(g, kv->n + feeds[s].n, e);
         if (llm_kv_reserve(kv, kv->n + feeds[s].n, e) < 0) return -1;
-        for (int64_t i = 0; i < feeds[s].n; i++) {
-            g->ids[at + i] = feeds[s].ids[i];
-            g->positions[at + i] = (int32_t)(kv->n + i);
-        }
-        g->before[s] = kv->ids;
-        for (int64_t l = 0; l < rows; l++) {
-            g->seqs[l * n + s] = (struct llm_kv_seq){.first = at, .n = feeds[s].n, .pos = kv->n,
-                                                     .prefix = feeds[s].together ? kv->n + feeds[s].n : 0};
-            if (layers > 0) g->seqs[l * n + s].view = llm_kv_view(kv, l);
-            if (layers > 0) g->seqs[l * n + s].state = llm_kv_state(kv, l);
-            if (!kv->queries) continue;
-            g->seqs[l * n + s].queries = kv->queries + l * kv->n_queries * kv->query_width;
-            g->seqs[l * n + s].n_queries = kv->n_queries;
-        }
-        at += feeds[s].n;
-    }
-    *total = at;
-    return 0;
-}
-
-/* What each layer's cross-attention looks at. */
-static int prepare_memories(struct llm_engine *g, const struct llm_feed *feeds, int64_t n, struct llm_err *e)
-{
-    int64_t layers = g->pool.n_layers;
-    if (g->model->config.num_encoder_layers == 0) return 0;
-    if (llm_grow((void **)&g->memories, &g->memories_room, (size_t)(layers * n), sizeof *g->memories, e) < 0) return -1;
-    for (int64_t s = 0; s < n; s++) {
-        const struct llm_kv *memory = feeds[s].kv->memory;
-        if (!memory) return llm_model_must_continue(g->model, e);
-        for (int64_t l = 0; l < layers; l++) {
-            g->memories[l * n + s] = g->seqs[l * n + s];
-            g->memories[l * n + s].view = llm_kv_view(memory, l);
-            g->memories[l * n + s].n_keys = memory->n;
-            g->memories[l * n + s].queries = NULL;
-        }
+        memcpy(g->ids + *total, feeds[s].ids, (size_t)feeds[s].n * sizeof *g->ids);
+        *total += feeds[s].n;
     }
     return 0;
 }
@@ -142,10 +107,10 @@ static void release_files(struct llm_engine *g)
     llm_pages_release_program();
 }
 
-struct llm_tensor *llm_engine_run(struct llm_engine *g, const struct llm_feed *feeds, int64_t n, struct llm_err *e)
+int llm_engine_advance(struct llm_engine *g, const struct llm_feed *feeds, int64_t n, struct llm_reading *r, struct llm_err *e)
 {
     int64_t total = 0;
-    if (prepare(g, feeds, n, &total, e) < 0 || prepare_memories(g, feeds, n, e) < 0) return NULL;
+    if (gather(g, feeds, n, &total, e) < 0) return -1;
     llm_ctx_reset(&g->ctx);
     if (total * 8 <= g->room) {
         release_after_prompt(g);
@@ -153,17 +118,20 @@ struct llm_tensor *llm_engine_run(struct llm_engine *g, const struct llm_feed *f
     }
     if (total > g->room) g->room = total;
     if (g->settled > 0 && g->passes <= g->settled) release_files(g);
-    struct llm_batch b = {.ids = g->ids, .positions = g->positions, .n_tokens = total, .seqs = g->seqs, .n_seqs = n, .before = g->before,
-                          .memories = g->model->config.num_encoder_layers > 0 ? g->memories : NULL};
-    struct llm_tensor *hidden = llm_model_forward(&g->ctx, g->model, &b);
-    if (llm_ctx_failed(&g->ctx)) {
-        llm_fail(e, g->ctx.err.status, "%s", g->ctx.err.text);
-        return NULL;
-    }
+    *r = (struct llm_reading){.n = total};
+    if (g->predictor->advance(g, feeds, n, total, r, e) < 0) return -1;
     for (int64_t s = 0; s < n; s++) llm_kv_append(feeds[s].kv, feeds[s].ids, feeds[s].n);
     g->passes++;
     g->tokens += total;
-    return hidden;
+    return 0;
+}
+
+struct llm_tensor *llm_engine_run(struct llm_engine *g, const struct llm_feed *feeds, int64_t n, struct llm_err *e)
+{
+    struct llm_reading r;
+    if (llm_engine_advance(g, feeds, n, &r, e) < 0) return NULL;
+    if (!r.hidden) llm_fail(e, EX_DATAERR, "expected a model with hidden states, found %s", g->predictor->name);
+    return r.hidden;
 }
 
 struct llm_tensor *llm_engine_encode(struct llm_engine *g, const int32_t *ids, const int32_t *kinds, const int64_t *lengths, int64_t n_texts,
@@ -197,33 +165,27 @@ struct llm_tensor *llm_engine_encode(struct llm_engine *g, const int32_t *ids, c
     return hidden;
 }
 
-float *llm_engine_logits(struct llm_engine *g, const struct llm_tensor *hidden, const int64_t *rows, int64_t n_rows, struct llm_err *e)
+float *llm_engine_predict(struct llm_engine *g, const struct llm_reading *r, const int64_t *rows, int64_t n_rows, struct llm_err *e)
 {
-    if (n_rows * 8 <= hidden->rows) release_after_prompt(g);
-    struct llm_tensor *picked = llm_tensor_create(&g->ctx, n_rows, hidden->cols), *logits = NULL;
-    if (!llm_ctx_failed(&g->ctx)) {
-        for (int64_t i = 0; i < n_rows; i++) {
-            memcpy(picked->data + i * picked->stride, hidden->data + rows[i] * hidden->stride, (size_t)hidden->cols * sizeof(float));
-        }
-        logits = llm_model_logits(&g->ctx, g->model, picked);
-    }
-    if (llm_ctx_failed(&g->ctx)) {
-        llm_fail(e, g->ctx.err.status, "%s", g->ctx.err.text);
-        return NULL;
-    }
-    return logits->data;
+    if (n_rows * 8 <= r->n) release_after_prompt(g);
+    return g->predictor->logits(g, r, rows, n_rows, e);
 }
 
-static int visit_spans(struct llm_engine *g, const struct llm_tensor *hidden, int64_t first, bool want_logits, llm_span_visit *visit, void *arg,
+float *llm_engine_logits(struct llm_engine *g, struct llm_tensor *hidden, const int64_t *rows, int64_t n_rows, struct llm_err *e)
+{
+    return llm_engine_predict(g, &(struct llm_reading){.n = hidden->rows, .hidden = hidden}, rows, n_rows, e);
+}
+
+static int visit_spans(struct llm_engine *g, const struct llm_reading *r, int64_t first, bool want_logits, llm_span_visit *visit, void *arg,
                        struct llm_err *e)
 {
     int64_t rows[LLM_SPAN_MAX];
-    for (int64_t at = 0; at < hidden->rows; at += LLM_SPAN_MAX) {
+    for (int64_t at = 0; at < r->n; at += LLM_SPAN_MAX) {
         size_t mark = llm_arena_mark(&g->ctx.acts);
-        struct llm_span s = {first + at, hidden->rows - at < LLM_SPAN_MAX ? hidden->rows - at : LLM_SPAN_MAX, NULL, NULL};
-        s.hidden = hidden->data + at * hidden->stride;
+        struct llm_span s = {.first = first + at, .n = r->n - at < LLM_SPAN_MAX ? r->n - at : LLM_SPAN_MAX, .reading = r, .row = at};
+        if (r->hidden) s.hidden = r->hidden->data + at * r->hidden->stride;
         for (int64_t i = 0; i < s.n; i++) rows[i] = at + i;
-        if (want_logits && !(s.logits = llm_engine_logits(g, hidden, rows, s.n, e))) return -1;
+        if (want_logits && !(s.logits = llm_engine_predict(g, r, rows, s.n, e))) return -1;
         if (visit(arg, &s, e) < 0) return -1;
         llm_arena_pop(&g->ctx.acts, mark);
     }
@@ -234,15 +196,15 @@ int llm_engine_prefill(struct llm_engine *g, struct llm_kv *kv, const int32_t *i
                        llm_span_visit *visit, void *arg, struct llm_err *e)
 {
     if (g->model->config.bidirectional || g->model->config.num_encoder_layers > 0) {
-        struct llm_tensor *hidden = llm_engine_encode(g, ids, NULL, &n, 1, e);
-        return !hidden || (visit && visit_spans(g, hidden, 0, want_logits, visit, arg, e) < 0) ? -1 : 0;
+        struct llm_reading r = {.n = n, .hidden = llm_engine_encode(g, ids, NULL, &n, 1, e)};
+        return !r.hidden || (visit && visit_spans(g, &r, 0, want_logits, visit, arg, e) < 0) ? -1 : 0;
     }
     for (int64_t at = 0, step; at < n; at += step) {
         step = n - at < g->batch ? n - at : g->batch;
         struct llm_feed feed = {kv, ids + at, step, together};
         if (llm_signal_caught()) return 1;
-        struct llm_tensor *hidden = llm_engine_run(g, &feed, 1, e);
-        if (!hidden || (visit && visit_spans(g, hidden, at, want_logits, visit, arg, e) < 0)) return -1;
+        struct llm_reading r;
+        if (llm_engine_advance(g, &feed, 1, &r, e) < 0 || (visit && visit_spans(g, &r, at, want_logits, visit, arg, e) < 0)) return -1;
     }
     return 0;
 }

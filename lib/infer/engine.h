@@ -4,9 +4,11 @@
 #define LLM_INFER_ENGINE_H
 
 #include "infer/kv.h"
+#include "infer/predictor.h"
 
 struct llm_engine {
     struct llm_model *model;   /* borrowed */
+    const struct llm_predictor *predictor; /* the model's */
     struct llm_ctx ctx;
     struct llm_kv_pool pool;
     int64_t context;           /* maximum number of tokens of a sequence */
@@ -17,8 +19,6 @@ struct llm_engine {
     size_t seqs_room;
     struct llm_kv_seq *memories; /* as seqs, of encoder-decoders */
     size_t memories_room;
-    const int32_t **before;    /* [sequences of the pass] */
-    size_t before_room;
     int64_t passes, tokens;    /* done so far */
     int64_t room;              /* tokens of the largest pass whose activations still have memory */
     int64_t settled;           /* the pass before which the memory of warm-up is released; 0: no prompt was read yet */
@@ -44,8 +44,12 @@ struct llm_feed {
     int64_t n;
     bool together;             /* these tokens attend to each other in both directions, as the prompt of a model with prefix_lm does */
 };
-/* One pass over all feeds (Σ n ≤ batch): afterwards the caches hold the tokens. Final hidden states [Σ n, hidden_size] in the order of the feeds,
- * valid until the next pass; NULL on failure. */
+/* One pass over all feeds (Σ n ≤ batch): afterwards the caches hold the tokens, and `r` has a row for each in the order of the feeds, valid until the
+ * next pass. 0 or -1. */
+int llm_engine_advance(struct llm_engine *g, const struct llm_feed *feeds, int64_t n, struct llm_reading *r, struct llm_err *e) LLM_MUST_CHECK;
+/* Logits [n_rows, vocab_size] of what follows some rows of a reading, on top of it; NULL on failure. */
+float *llm_engine_predict(struct llm_engine *g, const struct llm_reading *r, const int64_t *rows, int64_t n_rows, struct llm_err *e) LLM_MUST_CHECK;
+/* llm_engine_advance of a network: its final hidden states [Σ n, hidden_size]; NULL on failure, and of a predictor without hidden states. */
 struct llm_tensor *llm_engine_run(struct llm_engine *g, const struct llm_feed *feeds, int64_t n, struct llm_err *e) LLM_MUST_CHECK;
 /* An encoder-decoder encodes the source ids[0..n), n ≥ 1. `kv`, empty before, then has the keys and values that cross-attention reads, and takes the
  * answer's tokens, the first of which is llm_model_answer_start's. */
@@ -57,15 +61,17 @@ struct llm_tensor *llm_engine_encode(struct llm_engine *g, const int32_t *ids, c
 /* Cuts `kv` back to its first n tokens. If that is impossible (llm_kv_can_truncate), the n tokens are run again from the beginning.
  * 0, 1 if a signal was caught, -1. */
 int llm_engine_rewind(struct llm_engine *g, struct llm_kv *kv, int64_t n, struct llm_err *e) LLM_MUST_CHECK;
-/* Logits [n_rows, vocab_size] of some rows of `hidden`, on top of it; NULL on failure. */
-float *llm_engine_logits(struct llm_engine *g, const struct llm_tensor *hidden, const int64_t *rows, int64_t n_rows, struct llm_err *e)
+/* llm_engine_predict of a network's hidden states. */
+float *llm_engine_logits(struct llm_engine *g, struct llm_tensor *hidden, const int64_t *rows, int64_t n_rows, struct llm_err *e)
     LLM_MUST_CHECK;
 
 /* What a visitor sees of a prompt: some of its tokens, in order. */
 struct llm_span {
     int64_t first, n;          /* tokens of those given to llm_engine_prefill */
-    const float *hidden;       /* [n, hidden_size] */
+    const float *hidden;       /* [n, hidden_size]; NULL of a predictor without hidden states */
     const float *logits;       /* [n, vocab_size] or NULL when not wanted */
+    const struct llm_reading *reading; /* of the pass, in which the span begins at `row` */
+    int64_t row;
 };
 #define LLM_SPAN_MAX 64        /* tokens a visit, so that logits of a whole prompt never exist */
 typedef int llm_span_visit(void *arg, const struct llm_span *s, struct llm_err *e);

@@ -399,14 +399,14 @@ static int pass(struct state *s)
 {
     struct llm_engine *g = s->g->engine;
     int64_t row = 0;
-    struct llm_tensor *hidden = llm_engine_run(g, s->feeds, s->n_feeds, s->e);
-    if (!hidden || note_prompts(s, hidden) < 0) return -1;
+    struct llm_reading r;
+    if (llm_engine_advance(g, s->feeds, s->n_feeds, &r, s->e) < 0 || note_prompts(s, r.hidden) < 0) return -1;
     if (s->n_wanted == 0) return 0;
-    s->logits = llm_engine_logits(g, hidden, s->rows, s->n_wanted, s->e);
+    s->logits = llm_engine_predict(g, &r, s->rows, s->n_wanted, s->e);
     if (!s->logits || keep_logits(s) < 0) return -1;
     choose_all(s);
     for (int64_t i = 0; i < s->n_active; row += s->feeds[i++].n) {
-        if (keep_right(s->active[i], hidden, row, s->feeds[i].n, s->e) < 0 || settle(s, s->active[i]) < 0) return -1;
+        if (keep_right(s->active[i], r.hidden, row, s->feeds[i].n, s->e) < 0 || settle(s, s->active[i]) < 0) return -1;
     }
     return 0;
 }

@@ -9,6 +9,7 @@ struct window {
     int64_t n, first, skip;      /* its tokens; its first token's place in the text; tokens of it scored before */
     int64_t vocab;
     const struct llm_model *model;
+    const struct llm_predictor *predictor;
     llm_score_visit *visit;
     void *arg;
     const struct llm_span *span;
@@ -21,8 +22,7 @@ static void score_row(void *arg, size_t i, int thread)
     int64_t target = w->span->first + (int64_t)i + 1;
     (void)thread;
     if (target >= w->n || target < w->skip) return;
-    const float *hidden = w->span->hidden + (int64_t)i * w->model->config.hidden_size;
-    if (!w->span->logits) (void)llm_model_log_prob(w->model, hidden, w->ids[target], &w->log_prob[i]);
+    if (!w->span->logits) w->log_prob[i] = w->predictor->log_prob(w->model, w->span->reading, w->span->row + (int64_t)i, w->ids[target]);
     else w->log_prob[i] = llm_log_prob(w->span->logits + (int64_t)i * w->vocab, w->vocab, w->ids[target]);
 }
 
@@ -49,10 +49,11 @@ int llm_score(struct llm_engine *g, const struct llm_kv *begin, const int32_t *i
         w.skip = at == 0 ? 1 : g->context - stride;
         w.vocab = g->model->config.vocab_size;
         w.model = g->model;
+        w.predictor = g->predictor;
         struct llm_kv kv;
         llm_kv_init(&kv, &g->pool);
         int status = begin ? llm_kv_fork(&kv, begin, e) : 0;
-        if (status == 0 && w.n > 0) status = llm_engine_prefill(g, &kv, w.ids, w.n, false, !llm_model_has_log_prob(g->model), score_span, &w, e);
+        if (status == 0 && w.n > 0) status = llm_engine_prefill(g, &kv, w.ids, w.n, false, !g->predictor->log_prob, score_span, &w, e);
         llm_kv_release(&kv);
         if (status != 0 || at + w.n >= n) return status;
     }

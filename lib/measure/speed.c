@@ -31,28 +31,15 @@ static void summarise(struct llm_speed *out, const double *rates, double *shares
     out->share = llm_median(shares, (size_t)runs);
 }
 
-/* The arithmetic that most of a pass is done in. */
-static const char *arithmetic(const struct llm_engine *g)
-{
-    const struct llm_param *largest = &g->model->params[0];
-    for (size_t i = 0; i < g->model->n_params; i++) {
-        const struct llm_param *q = &g->model->params[i];
-        if (q->role != LLM_ROLE_HIDDEN) continue;
-        largest = q;
-        break;
-    }
-    return llm_matmul_kind(largest->weight.dtype, g->ctx.compute);
-}
-
 /* Feeds n tokens and makes the logits of the last, as before sampling. 0, 1, -1. */
 static int feed(struct llm_engine *g, struct llm_kv *kv, const int32_t *ids, int64_t n, struct llm_err *e)
 {
     for (int64_t at = 0; at < n;) {
         int64_t part = n - at < g->batch ? n - at : g->batch, last = part - 1;
         struct llm_feed one = {kv, ids + at, part, false};
-        struct llm_tensor *hidden = llm_engine_run(g, &one, 1, e);
+        struct llm_reading r;
         at += part;
-        if (!hidden || (at == n && !llm_engine_logits(g, hidden, &last, 1, e))) return -1;
+        if (llm_engine_advance(g, &one, 1, &r, e) < 0 || (at == n && !llm_engine_predict(g, &r, &last, 1, e))) return -1;
         if (llm_signal_caught()) return 1;
     }
     return 0;
@@ -71,7 +58,7 @@ int llm_speed_prompt(struct llm_engine *g, int64_t depth, int64_t n, int64_t run
     struct llm_cost cost;
     struct llm_kv begin, kv;
     int32_t *ids = some_tokens(depth + n, g->model->config.vocab_size, e);
-    *out = (struct llm_speed){.limit = arithmetic(g)};
+    *out = (struct llm_speed){.limit = g->predictor->arithmetic(g->model, g->ctx.compute)};
     if (!ids || llm_cost_of(&cost, &g->model->config, depth + (n + 1) / 2, e) < 0) {
         free(ids);
         return -1;

@@ -80,10 +80,8 @@ struct llm_arch {
     bool scaled_residual;          /* initial residual projections × 1/sqrt(2·layers) */
     int (*declare)(struct llm_declare *d, struct llm_decoder *m);
     struct llm_tensor *(*forward)(struct llm_ctx *c, struct llm_model *m, const struct llm_batch *b);
-    /* Families that are no networks (n-grams); NULL for all others. Their weights are no parameters, their hidden states no vectors. */
+    /* Families that are no networks (n-grams), whose weights are no parameters and which have no forward function; NULL for all others. */
     int (*load)(struct llm_model *m, struct llm_checkpoint *f, struct llm_err *e);
-    struct llm_tensor *(*logits)(struct llm_ctx *c, struct llm_model *m, struct llm_tensor *hidden);
-    double (*log_prob)(const struct llm_model *m, const float *hidden, int32_t id);
 };
 
 /* What decoders like Llama share: keys (arch/keys.h), `finish` (heads, rotary positions, which layers are local) and `extra`. */

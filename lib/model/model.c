@@ -132,15 +132,22 @@ int32_t llm_model_mask_token(const struct llm_model *m)
     return id < m->config.vocab_size ? id : -1;
 }
 
+int llm_model_check_ids(const struct llm_model *m, const int32_t *ids, int64_t n, struct llm_err *e)
+{
+    int64_t vocab = m->config.vocab_size;
+    for (int64_t t = 0; t < n; t++) {
+        if (ids[t] < 0 || ids[t] >= vocab) {
+            return llm_fail(e, EX_DATAERR, "token id: expected below %lld (vocab_size), found %d", (long long)vocab, ids[t]);
+        }
+    }
+    return 0;
+}
+
 /* Ids and positions are looked up: they must lie within their tables. */
 static int check_batch(const struct llm_model *m, const struct llm_batch *b, struct llm_err *e)
 {
-    int64_t vocab = m->config.vocab_size, room = m->config.max_position_embeddings;
-    for (int64_t t = 0; t < b->n_tokens; t++) {
-        if (b->ids[t] < 0 || b->ids[t] >= vocab) {
-            return llm_fail(e, EX_DATAERR, "token id: expected below %lld (vocab_size), found %d", (long long)vocab, b->ids[t]);
-        }
-    }
+    int64_t room = m->config.max_position_embeddings;
+    if (llm_model_check_ids(m, b->ids, b->n_tokens, e) < 0) return -1;
     if (m->config.position != LLM_POSITION_LEARNED) return 0;
     for (int64_t t = 0; t < b->n_tokens; t++) {
         if (b->positions[t] < 0 || b->positions[t] >= room) {
@@ -166,7 +173,9 @@ struct llm_tensor *llm_model_forward(struct llm_ctx *c, struct llm_model *m, con
         return &c->nothing;
     }
     if (b->source && (b->source->n_tokens < 1 || check_batch(m, b->source, &c->err) < 0)) return &c->nothing;
-    return m->arch->forward(c, m, b);
+    if (m->arch->forward) return m->arch->forward(c, m, b);
+    llm_fail(&c->err, EX_UNAVAILABLE, "expected a network, found %s", m->config.model_type);
+    return &c->nothing;
 }
 
 int llm_model_must_generate(const struct llm_model *m, struct llm_err *e)
@@ -226,7 +235,6 @@ struct llm_tensor *llm_model_before_head(struct llm_ctx *c, struct llm_model *m,
 struct llm_tensor *llm_model_logits(struct llm_ctx *c, struct llm_model *m, struct llm_tensor *hidden)
 {
     const struct llm_decoder *d = m->layout;
-    if (m->arch->logits) return m->arch->logits(c, m, hidden);
     if (!llm_ctx_failed(c) && !llm_config_has_head(&m->config) && llm_model_must_generate(m, &c->err) < 0) return &c->nothing;
     if (m->config.bidirectional && !m->config.use_bidirectional_attention && !m->config.head_transform && !llm_ctx_failed(c)) {
         llm_fail(&c->err, EX_UNAVAILABLE, "expected a model with a masked-token head, found an encoder (%s) without one", m->config.model_type);
@@ -236,15 +244,6 @@ struct llm_tensor *llm_model_logits(struct llm_ctx *c, struct llm_model *m, stru
     float cap = (float)m->config.final_logit_softcapping;
     if (m->config.logit_scale != 1) logits = llm_scale(c, logits, (float)m->config.logit_scale);
     return cap > 0 ? llm_scale(c, llm_activation(c, llm_scale(c, logits, 1 / cap), LLM_ACT_TANH), cap) : logits;
-}
-
-bool llm_model_has_log_prob(const struct llm_model *m) { return m->arch->log_prob != NULL; }
-
-bool llm_model_log_prob(const struct llm_model *m, const float *hidden, int32_t id, double *out)
-{
-    if (!m->arch->log_prob) return false;
-    *out = m->arch->log_prob(m, hidden, id);
-    return true;
 }
 
 int64_t llm_model_default_context(const struct llm_config *c)

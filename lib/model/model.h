@@ -40,7 +40,6 @@ struct llm_batch {
     int64_t state_floats;
     const struct llm_kv_seq *seqs;  /* inference: per layer views: seqs[layer * n_seqs + s]; NULL in training */
     int64_t n_seqs;
-    const int32_t *const *before;   /* inference: [n_seqs] the tokens that stand before each sequence's part, seqs[s].pos of them */
     const int32_t *lengths;     /* [n_rows]: tokens of each row, those behind them are padding that is not seen; NULL: all (bidirectional stacks) */
     const struct llm_batch *source; /* encoder-decoders in training: what the encoder reads, as many rows; NULL */
     const struct llm_kv_seq *memories; /* and in inference: what llm_model_remember stored, as `seqs`, with n_keys */
@@ -102,10 +101,8 @@ int llm_model_must_generate(const struct llm_model *m, struct llm_err *e) LLM_MU
 int llm_model_must_continue(const struct llm_model *m, struct llm_err *e) LLM_MUST_CHECK;
 /* logits [rows, vocab] = hidden · headᵀ × logit_scale, for inference. */
 struct llm_tensor *llm_model_logits(struct llm_ctx *c, struct llm_model *m, struct llm_tensor *hidden);
-/* log p(id) behind a hidden state [hidden_size], where the family says it without the logits of all other ids. false: it does not. */
-bool llm_model_log_prob(const struct llm_model *m, const float *hidden, int32_t id, double *out);
-/* Whether it does. */
-bool llm_model_has_log_prob(const struct llm_model *m);
+/* Refuses (EX_DATAERR) ids outside the vocabulary. 0 or -1. */
+int llm_model_check_ids(const struct llm_model *m, const int32_t *ids, int64_t n, struct llm_err *e) LLM_MUST_CHECK;
 
 /* Tokens that a text may have where nobody says how many: max_position_embeddings, or what its rotary scaling (longrope) was first made for. */
 int64_t llm_model_default_context(const struct llm_config *c);

@@ -160,6 +160,8 @@ for r in range(0, len(v), w): print(.998 < sum(math.exp(x) for x in v[r:r + w]) 
     assert_line $'parameters\t17'
     assert_line --regexp $'^weight_bytes\t[1-9]'
     run -0 llm-bench cost m.llm
+    run -0 --separate-stderr llm-bench speed -m m.llm -p 4 -n 4 -r 1
+    [[ $output == *pp4*$'\t'f32$'\t'* ]] # no matrix of a network decides its arithmetic
     local option
     for option in --embed "--kv-out x.kv"; do
         run -65 --separate-stderr llm-infer -m m.llm $option aab
