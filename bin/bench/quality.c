@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/log.h"
 #include "base/signals.h"
 #include "bin/bench/bench.h"
 #include "cpu/pool.h"
@@ -42,7 +43,10 @@ const struct llm_cli bench_quality_cli = {
     .foreign = bench_foreign,
 };
 
-static const char *const columns[] = {"file", "tokens", "bytes", "nats_per_token", "nats_error", "perplexity", "bits_per_byte", "bits_error", NULL};
+#define COLUMNS "file", "tokens", "bytes", "nats_per_token", "nats_error", "perplexity", "bits_per_byte", "bits_error"
+static const char *const columns[] = {COLUMNS, NULL};
+/* Of a model whose rotary positions depend on the context. */
+static const char *const rope_columns[] = {COLUMNS, "rope_context", NULL};
 
 /* A token stream begins with a message: eight bytes of length, then a brace. */
 static int is_tokens(struct llm_file *f, bool *yes, struct llm_err *e)
@@ -133,6 +137,10 @@ static int measure(struct llm_table *t, struct llm_engine *g, const struct args 
         struct llm_quality_text text = {.ids = in.ids, .mask = in.mask, .n = (int64_t)in.n};
         if (a->most && text.n > a->most) text.n = a->most;
         if (in.stream && !a->cross_document) text.ends = llm_tokens_doc_ends(in.stream, &text.n_ends);
+        if (g->model->rope_context > 0 && text.n > g->context) {
+            llm_note("%s: documents of more than %" PRId64 " tokens are scored in windows, with rotary positions scaled for a context of as many; "
+                     "-c N asks for others", path, g->context);
+        }
         if ((status = llm_quality_of(g, &text, &q, e)) < 0) llm_in(e, "%s", path);
     }
     release(&in);
@@ -145,6 +153,7 @@ static int measure(struct llm_table *t, struct llm_engine *g, const struct args 
     llm_table_number(t, q.perplexity, 6);
     llm_table_number(t, q.bits_per_byte, 6);
     llm_table_number(t, q.bits_per_byte_error, 3);
+    if (g->model->rope_context > 0) llm_table_count(t, (double)g->model->rope_context);
     return 0;
 }
 
@@ -177,8 +186,8 @@ int bench_quality(int argc, char **argv, struct llm_err *e)
     if (!a.model) llm_usage(&bench_quality_cli, "expected a model: -m MODEL");
     for (int i = rest; i < argc; i++) from_stdin += strcmp(argv[i], "-") == 0;
     if (from_stdin + (rest == argc) + (strcmp(a.model, "-") == 0) > 1) llm_usage(&bench_quality_cli, "only one input can be standard input");
-    llm_table_init(&t, columns);
     int status = start(&a, &m, &g, e);
+    llm_table_init(&t, status == 0 && m->rope_context > 0 ? rope_columns : columns);
     for (int i = rest; i < argc + (rest == argc) && status == 0; i++) status = measure(&t, &g, &a, i < argc ? argv[i] : "-", e);
     llm_engine_release(&g);
     llm_model_destroy(m);

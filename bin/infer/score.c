@@ -61,6 +61,7 @@ int run_score(struct session *s, const int32_t *ids, size_t n, struct llm_err *e
     if (longer) {
         llm_note("%zu tokens, more than the context of %" PRId64 ": scored in windows that overlap by half", n, s->engine.context);
     }
+    if (s->model->rope_context > 0) llm_note("rotary positions are scaled for a context of %" PRId64 " tokens (-c)", s->model->rope_context);
     struct run r = {s, all, {0}};
     status = llm_score(&s->engine, begin, all, (int64_t)(n + kept), line, &r, e);
     llm_buf_release(&r.line);

@@ -80,9 +80,26 @@ rows() { tail -c +$((9 + $(od -An -tu8 -N8 "$1") + 4 * ${2-12})) "$1" | head -c 
         echo '{"ids": [3, 4, 5]}' > prompts
         assert_equal "$(llm-infer -m "$F/$name.llm" --ids --jsonl -n 2 prompts | jq .rope_context)" 16
         assert_equal "$(llm-infer -m "$F/$name.llm" --ids --jsonl --embed prompts | jq .rope_context)" 16
+        run -0 --separate-stderr llm-infer -m "$F/$name.llm" --ids --score -c 40 -f "$F/twelve"
+        [[ $stderr == *"llm-infer: rotary positions are scaled for a context of 40 tokens (-c)" ]]
     done
     llm-train -q -c tiny --set num_hidden_layers=1 --set vocab_size=280 -n 0 -T "$F/tok.json" -o plain.llm
     assert_equal "$(llm-infer -m plain.llm --ids --jsonl -n 2 prompts | jq 'has("rope_context")')" false
+}
+
+@test "llm-bench quality: a column says for which context, and a note that longer texts are scored in windows" {
+    local note="llm-bench quality: text: documents of more than 16 tokens are scored in windows, with rotary positions scaled for a context of as many"
+    printf 'A word and another word, and a third one.' > text
+    for name in long dynamic; do
+        run -0 --separate-stderr llm-bench quality --json -m "$F/$name.llm" text
+        assert_equal "$(jq -c .rope_context <<< "$output")" 16
+        [[ $stderr == "$note; -c N asks for others" ]]
+        run -0 --separate-stderr llm-bench quality -c 64 -m "$F/$name.llm" text
+        [[ $stderr != *windows* ]]
+        assert_equal "$(head -n 1 <<< "$output" | cut -f 9) $(tail -n 1 <<< "$output" | cut -f 9)" "rope_context 64"
+    done
+    llm-train -q -c tiny --set num_hidden_layers=1 --set vocab_size=280 -n 0 -T "$F/tok.json" -o plain.llm
+    assert_equal "$(llm-bench quality -m plain.llm text | head -n 1 | cut -f 9)" ""
 }
 
 @test "training takes the factors of its own context, by default the original one" {
