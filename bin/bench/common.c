@@ -78,7 +78,7 @@ size_t bench_numbers(const struct llm_cli *cli, const char *option, const char *
         if (n == room) llm_usage(cli, "--%s: expected at most %zu numbers", option, room);
         snprintf(one, sizeof one, "%.*s", (int)(length < sizeof one ? length : sizeof one - 1), s);
         if (llm_parse_int(one, &out[n]) < 0 || out[n] < min || out[n] > max) {
-            llm_usage(cli, "--%s: expected whole numbers from %lld to %lld with commas between, found '%s'", option, (long long)min,
+            llm_usage(cli, "--%s: expected integers from %lld to %lld with commas between, found '%s'", option, (long long)min,
                       (long long)max, text);
         }
         n++;

@@ -16,7 +16,7 @@ static const struct llm_opt options[] = {PICTURE_OPTIONS(struct args, picture), 
 const struct llm_cli kv_diff_cli = {.name = "llm-kvinspect diff",
                                     .summary = "Compare two caches head by head; exit status 1 if they differ.",
                                     .usage = "[OPTION]... A B",
-                                    .options = options, .operands = LLM_OPERANDS_INPUT,
+                                    .options = options, .operands = LLM_OPERANDS_INPUT, .foreign = kv_foreign,
                                     .examples = "llm-kvinspect diff f32.kv q8_0.kv",
                                     .common = LLM_COMMON_OUTPUT | LLM_COMMON_JSON | LLM_COMMON_TABLE | LLM_COMMON_CONFIG | LLM_COMMON_THREADS};
 

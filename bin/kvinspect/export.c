@@ -17,7 +17,7 @@ static const struct llm_opt options[] = {
     {0}};
 const struct llm_cli kv_export_cli = {
     .name = "llm-kvinspect export", .summary = "Write one tensor as a NumPy file.", .usage = "--tensor NAME [OPTION]... [FILE]",
-    .options = options, .operands = LLM_OPERANDS_INPUT,
+    .options = options, .operands = LLM_OPERANDS_INPUT, .foreign = kv_foreign,
     .examples = "llm-kvinspect export --tensor layers.0.k -o k.npy cache.kv", .common = LLM_COMMON_OUTPUT | LLM_COMMON_CONFIG};
 
 static int write_tensor(struct llm_kv_file *f, const char *name, struct llm_output *o, struct llm_err *e)

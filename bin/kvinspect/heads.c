@@ -19,7 +19,7 @@ static const struct llm_opt options[] = {
 const struct llm_cli kv_heads_cli = {
     .name = "llm-kvinspect heads", .summary = "Print norms of keys and values, and attention statistics of traced queries, per head.",
     .usage = "[OPTION]... [FILE]",
-    .options = options, .operands = LLM_OPERANDS_INPUT,
+    .options = options, .operands = LLM_OPERANDS_INPUT, .foreign = kv_foreign,
     .examples = "llm-kvinspect heads cache.kv\nllm-kvinspect heads --png attention.png --map attention -T model.llm cache.kv",
     .common = LLM_COMMON_OUTPUT | LLM_COMMON_JSON | LLM_COMMON_TABLE | LLM_COMMON_CONFIG | LLM_COMMON_THREADS};
 

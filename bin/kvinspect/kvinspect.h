@@ -8,6 +8,7 @@
 #include "measure/heatmap.h"
 
 extern const struct llm_cli kv_summary_cli, kv_heads_cli, kv_size_cli, kv_export_cli, kv_diff_cli;
+extern const struct llm_foreign kv_foreign[];
 int kv_summary(int argc, char **argv, struct llm_err *e) LLM_MUST_CHECK;
 int kv_heads(int argc, char **argv, struct llm_err *e) LLM_MUST_CHECK;
 int kv_size(int argc, char **argv, struct llm_err *e) LLM_MUST_CHECK;

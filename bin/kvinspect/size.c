@@ -5,7 +5,7 @@ struct args { struct llm_common common; };
 static const struct llm_opt options[] = {{0}};
 const struct llm_cli kv_size_cli = {
     .name = "llm-kvinspect size", .summary = "Print the bytes that the cache takes, as it is and in every cache type.", .usage = "[OPTION]... [FILE]",
-    .options = options, .operands = LLM_OPERANDS_INPUT,
+    .options = options, .operands = LLM_OPERANDS_INPUT, .foreign = kv_foreign,
     .examples = "llm-kvinspect size cache.kv", .common = LLM_COMMON_OUTPUT | LLM_COMMON_JSON | LLM_COMMON_TABLE | LLM_COMMON_CONFIG};
 
 /* Whether all heads are whole blocks of the type. */

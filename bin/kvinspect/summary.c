@@ -9,7 +9,7 @@ static const struct llm_opt options[] = {{0}};
 const struct llm_cli kv_summary_cli = {.name = "llm-kvinspect summary",
                                        .summary = "Print what the cache holds: model, layers, types, tokens (the default).",
                                        .usage = "[OPTION]... [FILE]",
-                                       .options = options, .operands = LLM_OPERANDS_INPUT,
+                                       .options = options, .operands = LLM_OPERANDS_INPUT, .foreign = kv_foreign,
                                        .examples = "llm-kvinspect cache.kv\nllm-infer -m model.llm --kv-out - \"Once upon\" | llm-kvinspect",
                                        .common = LLM_COMMON_OUTPUT | LLM_COMMON_JSON | LLM_COMMON_TABLE | LLM_COMMON_CONFIG};
 

@@ -178,7 +178,7 @@ static int take_label(struct job *j, const json_t *o, struct llm_err *e)
     snprintf(number, sizeof number, "%" JSON_INTEGER_FORMAT, json_integer_value(v));
     const char *text = json_is_string(v) ? json_string_value(v) : json_is_integer(v) ? number : json_is_true(v) ? "true" : json_is_false(v) ? "false"
                      : NULL;
-    if (!text || !*text) return llm_fail(e, EX_DATAERR, "field '%s': expected a class: a text or a whole number", j->a->label);
+    if (!text || !*text) return llm_fail(e, EX_DATAERR, "field '%s': expected a class: a text or an integer", j->a->label);
     return j->writer ? llm_tokens_label(j->writer, text, e) : 0;
 }
 

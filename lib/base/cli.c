@@ -9,6 +9,7 @@
 
 #include "base/cli_internal.h"
 #include "base/log.h"
+#include "base/utf8.h"
 
 bool llm_ends_with(const char *s, const char *end)
 {
@@ -83,7 +84,7 @@ static void set_number(const struct llm_cli *cli, const struct llm_opt *o, void 
     int bad = o->type == LLM_INT ? llm_parse_int(value, &i) : o->type == LLM_SIZE ? llm_parse_size(value, &i) : llm_parse_real(value, &r);
     if (o->type != LLM_REAL) r = (double)i;
     if (bad || (bounded && (r < o->min || r > o->max))) {
-        const char *what = o->type == LLM_REAL ? "a number" : "a whole number";
+        const char *what = o->type == LLM_REAL ? "a number" : "an integer";
         if (bounded && o->max < 1e15) llm_usage(cli, "--%s: expected %s from %.15g to %.15g, found '%s'", o->name, what, o->min, o->max, value);
         if (bounded) llm_usage(cli, "--%s: expected %s of at least %.15g, found '%s'", o->name, what, o->min, value);
         llm_usage(cli, "--%s: expected %s, found '%s'", o->name, what, value);
@@ -144,9 +145,12 @@ static void set(const struct llm_cli *cli, const struct llm_opt *o, void *args, 
     case LLM_INT:
     case LLM_SIZE:
     case LLM_REAL: set_number(cli, o, field, value); break;
-    case LLM_STR:
     case LLM_INPUT:
-    case LLM_OUTPUT: *(const char **)field = value; break;
+    case LLM_OUTPUT:
+        if (!*value) llm_usage(cli, "--%s: expected the name of a file, found ''", o->name);
+        *(const char **)field = value;
+        break;
+    case LLM_STR: *(const char **)field = value; break;
     case LLM_LIST: append(cli, o, field, value); break;
     case LLM_CHOICE: set_choice(cli, o, field, value); break;
     case LLM_HEADING: break;
@@ -181,7 +185,13 @@ static void take_option(struct parse *p, const struct llm_opt *o, const char *va
         llm_cli_print_help(p->cli, value != NULL);
         finish();
     }
-    if (o->type == LLM_FLAG && value) llm_usage(p->cli, "option '%s' takes no argument, found '%s'", written, value);
+    if (o->type == LLM_FLAG && value) {
+        char whole[84];
+        snprintf(whole, sizeof whole, "--%.80s", o->name);
+        bool shortened = written[1] == '-' && strcmp(whole, written) != 0;
+        llm_usage(p->cli, "option '%s'%s%s%s takes no argument, found '%s'", written, shortened ? " (" : "", shortened ? whole : "",
+                  shortened ? ")" : "", value);
+    }
     if (is_common(o, 'V', "version")) {
         printf("%.*s (llmutils) " LLM_VERSION "\n", (int)strcspn(p->cli->name, " "), p->cli->name);
         finish();
@@ -271,6 +281,14 @@ static const struct llm_opt *by_letter(const struct parse *p, char letter)
     return NULL;
 }
 
+/* Bytes of the character at `at`: 1 if the bytes there are not UTF-8. */
+static int character_bytes(const char *at)
+{
+    uint32_t c;
+    int n = llm_utf8_next((const unsigned char *)at, strlen(at), &c);
+    return n > 1 ? n : 1;
+}
+
 /* "-x", "-xVALUE", "-x VALUE", "-abx": letters of flags, the last one of any option */
 static void take_letters(struct parse *p, const char *word)
 {
@@ -281,8 +299,9 @@ static void take_letters(struct parse *p, const char *word)
     }
     answer_foreign(p->cli, word, strcspn(word, "="));
     for (const char *at = word + 1; *at; at++) {
-        const char written[3] = {'-', *at, 0};
+        char written[6] = {'-', *at, 0};
         const struct llm_opt *o = by_letter(p, *at);
+        if (!o) snprintf(written + 1, sizeof written - 1, "%.*s", character_bytes(at), at);
         if (!o) llm_usage(p->cli, "unknown option '%s'%s%s%s", written, word[2] ? " in '" : "", word[2] ? word : "", word[2] ? "'" : "");
         bool attached = o->type != LLM_FLAG && at[1];
         take_option(p, o, attached ? at + 1 : NULL, written);

@@ -33,6 +33,8 @@ void llm_cli_check_paths(const struct llm_cli *cli, const void *args, char *cons
         if (replaced) llm_paths_add(LLM_PATH_REPLACING, "-o", replaced);
         else llm_paths_add(LLM_PATH_STDOUT, "standard output", "-");
     }
+    for (int i = 0; i < n_operands && cli->operands != LLM_OPERANDS_TEXT; i++)
+        if (!*operands[i]) llm_usage(cli, "operand %d: expected the name of a file, found ''", i + 1);
     for (int i = 0; i < n_operands && cli->operands == LLM_OPERANDS_INPUT; i++) llm_paths_add(LLM_PATH_INPUT, "operand", operands[i]);
     if (cli->operands == LLM_OPERANDS_IN_OUT && n_operands == 2) {
         llm_paths_add(LLM_PATH_REPLACED, "IN", operands[0]);

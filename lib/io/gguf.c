@@ -337,7 +337,7 @@ static int single(const struct llm_gguf *g, const char *key, bool (*ok)(enum llm
 int llm_gguf_int(const struct llm_gguf *g, const char *key, int64_t min, int64_t max, int64_t *out, struct llm_err *e)
 {
     const struct llm_gguf_value *v;
-    if (single(g, key, is_whole, "a whole number", &v, e) < 0) return -1;
+    if (single(g, key, is_whole, "an integer", &v, e) < 0) return -1;
     if (!v) return 0;
     int64_t x = llm_gguf_whole(v, 0);
     if (x < min || x > max)

@@ -43,7 +43,7 @@ static int parse_shape(struct llm_entry *t, const json_t *shape, struct llm_err 
     for (size_t i = 0; i < n; i++) {
         const json_t *v = json_array_get(shape, i);
         if (!json_is_integer(v) || json_integer_value(v) < 0)
-            return llm_fail(e, EX_DATAERR, "tensor '%s': dimension %zu: expected a whole number", t->name, i);
+            return llm_fail(e, EX_DATAERR, "tensor '%s': dimension %zu: expected an integer", t->name, i);
         t->shape[i] = json_integer_value(v);
     }
     return 0;
@@ -69,7 +69,7 @@ static int parse_offsets(struct llm_entry *t, const json_t *offsets, struct llm_
     const json_t *from = json_array_get(offsets, 0), *to = json_array_get(offsets, 1);
     if (!json_is_array(offsets) || json_array_size(offsets) != 2 || !json_is_integer(from) || !json_is_integer(to)
         || json_integer_value(from) < 0 || json_integer_value(to) < json_integer_value(from))
-        return llm_fail(e, EX_DATAERR, "tensor '%s': data_offsets: expected two ascending whole numbers", t->name);
+        return llm_fail(e, EX_DATAERR, "tensor '%s': data_offsets: expected two ascending integers", t->name);
     t->offset = (uint64_t)json_integer_value(from);
     t->bytes = (uint64_t)(json_integer_value(to) - json_integer_value(from));
     return 0;

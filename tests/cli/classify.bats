@@ -123,7 +123,7 @@ setup() {
     run -65 --separate-stderr "${bert[@]}" -l 2 -n 3 -o m.llm
     [[ $stderr =~ ^"llm-train: document "[0-9]+": expected at most 2 tokens (--context), found "[0-9]+ ]]
     run -65 --separate-stderr llm-tokenize encode -T "$F/tok.json" --tsv --label 3 "$F/data.tsv"
-    [[ $stderr == "llm-tokenize encode: $F/data.tsv: line 1: field '3': expected a class: a text or a whole number" ]]
+    [[ $stderr == "llm-tokenize encode: $F/data.tsv: line 1: field '3': expected a class: a text or an integer" ]]
     run -2 --separate-stderr llm-tokenize encode -T "$F/tok.json" --tsv "$F/data.tsv"
     one_line "$(sed -n 1p <<< "$stderr")"
     "${llama[@]}" -n 0 -o c.llm

@@ -16,6 +16,29 @@ setup() {
     [[ $stderr != *'did you mean'* ]]
     refused 2 "unknown option '-Z' in '-qZ'" llm-infer -qZ
     refused 2 "unknown option '-Z'" llm-infer -Z
+    refused 2 "unknown option '-é' in '-qé'" llm-infer -qé # a whole character
+    refused 2 "unknown option '-\xff' in '-q\xff'" llm-infer $'-q\xff'
+}
+
+@test "values: negative numbers, attached, after '=', in bundles of letters, after operands, the last one given" {
+    local spelling
+    llm-infer -q -m "$M" -n 4 "$P" > four
+    for spelling in '-n4' '--tokens=4' '--tokens 4' '-qn4' '-qn 4' '-n 9 -n 4' '-n +4'; do llm-infer -q -m "$M" $spelling "$P" | cmp - four; done
+    POSIXLY_CORRECT=1 llm-infer "$P" -qm "$M" -n 4 | cmp - four
+    llm-infer -q -m "$M" -- "-n 4" > minus # after "--" nothing is an option
+    llm-infer -q -m "$M" -n -1 "$P" > all
+    for spelling in '-n-1' '--tokens=-1' '--tokens -1' '-qn-1'; do llm-infer -q -m "$M" $spelling "$P" | cmp - all; done
+    refused 2 "--temp: expected a number from 0 to 1000000, found '-1'" llm-infer -m "$M" --temp -1 x
+    refused 2 "--threads: expected an integer from 1 to 256, found '2q'" llm-infer -m "$M" -j2q x
+    refused 2 "option '--n' (--no-timings) takes no argument, found '-1'" llm-infer -m "$M" --n=-1 x
+    refused 2 "option '--quiet' takes no argument, found 'yes'" llm-infer -m "$M" --quiet=yes x
+}
+
+@test "the empty name of a file is a mistake of the command line" {
+    refused 2 "--model: expected the name of a file, found ''" llm-infer -m "" x
+    refused 2 "--output: expected the name of a file, found ''" llm-train -c nano -o ""
+    refused 2 "operand 1: expected the name of a file, found ''" llm-kvinspect ""
+    refused 2 "operand 2: expected the name of a file, found ''" llm-quantize -t q8_0 "$M" ""
 }
 
 @test "an ambiguous option lists the candidates; an abbreviation that is not ambiguous is taken" {
@@ -61,6 +84,8 @@ setup() {
     refused 2 'there is no --input here: files are operands' llm-tokenize train --input=x --model_prefix=m
     refused 2 'there is no -o here: the output is the second operand' llm-quantize -t q8_0 in -o out
     refused 2 'there is no --ubatch-size here' llm-bench speed --ubatch-size 3
+    refused 2 'there is no -m here: a saved cache is enough: llm-infer -m MODEL --kv-out FILE' llm-kvinspect -m model.llm
+    refused 2 'there is no --cache-type-k here: llm-infer --cache-type' llm-kvinspect heads --cache_type_k=q8_0 x.kv
 }
 
 @test "options of other tools do not hide options of the program" {
@@ -70,7 +95,8 @@ setup() {
             run -2 --separate-stderr $command "$word"
             [[ $stderr == *"there is no $word here: "* ]] || fail "$command $word: $stderr"
         done < <($command --complete-aliases | awk -F'\t' '$1 == "foreign" { print $2 }')
-    done < <(printf '%s\n' llm-infer llm-train llm-quantize 'llm-tokenize train' 'llm-tokenize encode' 'llm-tokenize decode' 'llm-bench speed')
+    done < <(printf '%s\n' llm-infer llm-train llm-quantize 'llm-tokenize train' 'llm-tokenize encode' 'llm-tokenize decode' 'llm-bench speed' \
+        'llm-kvinspect summary' 'llm-kvinspect heads' 'llm-kvinspect size' 'llm-kvinspect export' 'llm-kvinspect diff')
 }
 
 @test "a flag with a value, an option without one" {
