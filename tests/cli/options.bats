@@ -17,7 +17,7 @@ setup() {
     refused 2 "unknown option '-Z' in '-qZ'" llm-infer -qZ
     refused 2 "unknown option '-Z'" llm-infer -Z
     refused 2 "unknown option '-é' in '-qé'" llm-infer -qé # a whole character
-    refused 2 "unknown option '-\xff' in '-q\xff'" llm-infer $'-q\xff'
+    refused 2 "unknown option '-\\\\xff' in '-q\\\\xff'" llm-infer $'-q\xff'
 }
 
 @test "values: negative numbers, attached, after '=', in bundles of letters, after operands, the last one given" {
