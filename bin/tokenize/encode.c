@@ -4,7 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include "base/json_long.h"
 #include "base/log.h"
+#include "base/utf8.h"
 #include "cpu/pool.h"
 #include "data/tokens.h"
 #include "token/stream.h"
@@ -68,7 +70,10 @@ struct job {
     struct llm_chat chat;
     struct chat_tokens conversation;
     struct tm day;                    /* of --date */
-    struct llm_buf line;              /* of --chat, as far as it was read */
+    struct llm_buf line;              /* of --chat, --pair and --label, as far as it was read */
+    size_t line_end;                  /* of --tsv: the line without its new line */
+    struct llm_json_long json;        /* of --pair and --label */
+    bool in_target;                   /* whether what j->stream encodes is the target of --pair */
     const char *name;
     uint64_t number;
 };
@@ -147,54 +152,103 @@ static int line_part(void *arg, const char *text, size_t n, struct llm_err *e)
     return llm_buf_put(&((struct job *)arg)->line, text, n, e);
 }
 
-/* A line's fields by their names. New reference. */
-static json_t *parse_line(struct job *j, struct llm_err *e)
+/* Field `number` (from 1) of the line, which ends before byte `end`; NULL: there are fewer. */
+static const char *tsv_field(const struct llm_buf *line, size_t end, size_t number, size_t *n)
 {
-    if (!j->a->tsv) return llm_json_parse(j->line.p, j->line.n, e);
-    json_t *o = json_object();
-    size_t n = j->line.n;
-    while (n > 0 && (j->line.p[n - 1] == '\n' || j->line.p[n - 1] == '\r')) n--;
-    char name[16];
-    for (size_t at = 0, number = 1; o && at <= n; number++) {
-        const char *tab = memchr(j->line.p + at, '\t', n - at);
-        size_t end = tab ? (size_t)(tab - j->line.p) : n;
-        snprintf(name, sizeof name, "%zu", number);
-        if (json_object_set_new(o, name, json_stringn(j->line.p + at, end - at)) < 0) {
-            llm_fail(e, EX_DATAERR, "field '%s': expected UTF-8", name);
-            json_decref(o);
-            return NULL;
-        }
-        at = end + 1;
+    for (size_t at = 0; at <= end; number--) {
+        const char *tab = memchr(line->p + at, '\t', end - at);
+        size_t stop = tab ? (size_t)(tab - line->p) : end;
+        *n = stop - at;
+        if (number == 1) return line->p + at;
+        at = stop + 1;
     }
-    if (!o) llm_no_memory(e, "a line");
-    return o;
+    return NULL;
+}
+
+/* Reads the line: *object is its JSON (a new reference), or NULL for --tsv, whose fields are only checked. */
+static int parse_line(struct job *j, json_t **object, struct llm_err *e)
+{
+    *object = NULL;
+    if (!j->a->tsv) return (*object = llm_json_long_parse(&j->json, j->line.p, j->line.n, e)) ? 0 : -1;
+    j->line_end = j->line.n;
+    while (j->line_end > 0 && (j->line.p[j->line_end - 1] == '\n' || j->line.p[j->line_end - 1] == '\r')) j->line_end--;
+    size_t bad = llm_utf8_invalid((const unsigned char *)j->line.p, j->line_end), number = 1;
+    for (size_t i = 0; i < bad && bad < j->line_end; i++) number += j->line.p[i] == '\t';
+    return bad == j->line_end ? 0 : llm_fail(e, EX_DATAERR, "field '%zu': expected UTF-8", number);
+}
+
+/* The text of a field of the line, n bytes; NULL: there is none. */
+static const char *field_text(const struct job *j, const json_t *o, const char *name, size_t *n)
+{
+    int64_t number;
+    if (!j->a->tsv) return llm_json_long_string(&j->json, json_object_get(o, name), n);
+    return llm_parse_int(name, &number) < 0 || number < 1 ? NULL : tsv_field(&j->line, j->line_end, (size_t)number, n);
 }
 
 /* The class that a line says: a text, a number or a truth. */
 static int take_label(struct job *j, const json_t *o, struct llm_err *e)
 {
+    enum { CLASS_MAX = 4095 }; /* bytes */
     const json_t *v = json_object_get(o, j->a->label);
-    char number[32];
-    snprintf(number, sizeof number, "%" JSON_INTEGER_FORMAT, json_integer_value(v));
-    const char *text = json_is_string(v) ? json_string_value(v) : json_is_integer(v) ? number : json_is_true(v) ? "true" : json_is_false(v) ? "false"
-                     : NULL;
-    if (!text || !*text) return llm_fail(e, EX_DATAERR, "field '%s': expected a class: a text or an integer", j->a->label);
-    return j->writer ? llm_tokens_label(j->writer, text, e) : 0;
+    char class[CLASS_MAX + 1] = "";
+    size_t n = 0;
+    const char *text = field_text(j, o, j->a->label, &n);
+    if (text && n > CLASS_MAX) return llm_fail(e, EX_DATAERR, "field '%s': expected a class of at most %d bytes, found %zu", j->a->label, CLASS_MAX, n);
+    if (text) memcpy(class, text, n);
+    else if (json_is_integer(v)) snprintf(class, sizeof class, "%" JSON_INTEGER_FORMAT, json_integer_value(v));
+    else if (json_is_boolean(v)) snprintf(class, sizeof class, "%s", json_is_true(v) ? "true" : "false");
+    if (!*class) return llm_fail(e, EX_DATAERR, "field '%s': expected a class: a text or an integer", j->a->label);
+    return j->writer ? llm_tokens_label(j->writer, class, e) : 0;
+}
+
+/* Writes the tokens of the line that have been kept. */
+static int put_conversation(struct job *j, struct llm_err *e)
+{
+    struct chat_tokens *c = &j->conversation;
+    size_t n = c->n;
+    c->n = 0;
+    if (!j->writer) return put_ids(j, c->ids, n, false, e);
+    j->tokens += n;
+    return llm_tokens_put(j->writer, c->ids, j->a->pair || j->a->chat ? c->mask : NULL, n, e);
+}
+
+static int put_long_ids(void *arg, const int32_t *ids, size_t n, bool document_ends, struct llm_err *e)
+{
+    struct job *j = arg;
+    (void)document_ends;
+    return chat_tokens_add(&j->conversation, ids, n, j->in_target, e) < 0 ? -1 : put_conversation(j, e);
+}
+
+/* A long text's tokens are written as they are made: an array of all of them would take several times its bytes. */
+static int encode_long(struct job *j, const char *text, size_t n, int flags, bool target, struct llm_err *e)
+{
+    enum { STEP = 1 << 16 }; /* bytes */
+    if (!j->stream && !(j->stream = llm_encode_stream_create(j->tokenizer, flags, put_long_ids, j, e))) return -1;
+    if (put_conversation(j, e) < 0) return -1;
+    j->in_target = target;
+    for (size_t at = 0; at < n; at += STEP)
+        if (llm_encode_stream_put(j->stream, text + at, n - at < STEP ? n - at : STEP, e) < 0) return -1;
+    return llm_encode_stream_finish(j->stream, e);
 }
 
 /* One of the texts of a line. */
-static int take_text(struct job *j, const json_t *o, const char *field, size_t n, bool target, struct llm_err *e)
+static int take_text(struct job *j, const json_t *o, const char *field, size_t n_field, bool target, struct llm_err *e)
 {
+    enum { LONG_TEXT = 1 << 20 }; /* bytes */
     const struct args *a = j->a;
-    int flags = (a->special ? LLM_ENCODE_SPECIAL : 0) | (a->add_special ? LLM_ENCODE_ADD_SPECIAL : 0) | (a->strict ? LLM_ENCODE_STRICT : 0);
+    int flags = (a->special ? LLM_ENCODE_SPECIAL : 0) | (a->add_special ? LLM_ENCODE_ADD_SPECIAL : 0) | (a->strict ? LLM_ENCODE_STRICT : 0), bad;
     char name[256];
     int32_t *ids = NULL;
-    size_t n_ids = 0;
-    snprintf(name, sizeof name, "%.*s", (int)n, field);
-    const json_t *text = json_object_get(o, name);
-    if (!json_is_string(text)) return llm_fail(e, EX_DATAERR, "field '%s': expected a string", name);
-    int bad = llm_encode(j->tokenizer, json_string_value(text), json_string_length(text), flags, &ids, &n_ids, e);
-    if (bad == 0) bad = chat_tokens_add(&j->conversation, ids, n_ids, target, e);
+    size_t n = 0, n_ids = 0;
+    snprintf(name, sizeof name, "%.*s", (int)n_field, field);
+    const char *text = field_text(j, o, name, &n);
+    if (!text) return llm_fail(e, EX_DATAERR, "field '%s': expected a string", name);
+    if (n >= LONG_TEXT) {
+        bad = encode_long(j, text, n, flags, target, e);
+    } else {
+        bad = llm_encode(j->tokenizer, text, n, flags, &ids, &n_ids, e);
+        if (bad == 0) bad = chat_tokens_add(&j->conversation, ids, n_ids, target, e);
+    }
     if (bad == 0 && target && j->eos >= 0) bad = chat_tokens_add(&j->conversation, &j->eos, 1, true, e);
     free(ids);
     return bad;
@@ -205,13 +259,14 @@ static int take_fields(struct job *j, struct llm_err *e)
 {
     const char *pair = j->a->pair, *comma = pair ? strchr(pair, ',') : NULL;
     const char *field = j->a->documents.field ? j->a->documents.field : j->a->tsv ? "1" : "text";
-    json_t *o = parse_line(j, e);
-    if (!o) return -1;
+    uint64_t before = j->tokens;
+    json_t *o;
+    if (parse_line(j, &o, e) < 0) return -1;
     j->conversation.n = 0;
     int bad = j->a->label ? take_label(j, o, e) : 0;
     if (bad == 0) bad = comma ? take_text(j, o, pair, (size_t)(comma - pair), false, e) : take_text(j, o, field, strlen(field), true, e);
     if (bad == 0 && comma) bad = take_text(j, o, comma + 1, strlen(comma + 1), true, e);
-    if (bad == 0 && j->a->label && j->conversation.n == 0) bad = llm_fail(e, EX_DATAERR, "expected a text, found no token");
+    if (bad == 0 && j->a->label && j->tokens + j->conversation.n == before) bad = llm_fail(e, EX_DATAERR, "expected a text, found no token");
     json_decref(o);
     return bad;
 }
@@ -223,15 +278,14 @@ static int end_line(void *arg, struct llm_err *e)
     size_t blank = 0;
     while (blank < j->line.n && strchr(" \t\r\n", j->line.p[blank]) && j->line.p[blank]) blank++;
     if (blank == j->line.n) return 0;
-    struct chat_tokens *c = &j->conversation;
     const struct tm *day = j->a->date ? &j->day : NULL;
-    if (j->a->pair || j->a->label ? take_fields(j, e) < 0
-                                  : chat_encode(c, &j->chat, j->tokenizer, j->line.p, j->line.n, j->a->generation_prompt, day, e) < 0)
+    if (j->a->pair || j->a->label
+            ? take_fields(j, e) < 0
+            : chat_encode(&j->conversation, &j->chat, j->tokenizer, j->line.p, j->line.n, j->a->generation_prompt, day, e) < 0)
         return llm_in(e, "%s: line %" PRIu64, j->name, j->number);
-    if (!j->writer) return take_ids(j, c->ids, c->n, true, e);
-    j->tokens += c->n;
+    if (put_conversation(j, e) < 0) return -1;
     j->documents++;
-    return llm_tokens_put(j->writer, c->ids, j->a->pair || j->a->chat ? c->mask : NULL, c->n, e) < 0 ? -1 : llm_tokens_end_document(j->writer, e);
+    return j->writer ? llm_tokens_end_document(j->writer, e) : put_ids(j, NULL, 0, true, e);
 }
 
 static int encode(struct job *j, const struct llm_tokenizer *t, char *const *paths, int n_paths, struct llm_err *e)
@@ -255,7 +309,7 @@ static int encode(struct job *j, const struct llm_tokenizer *t, char *const *pat
     j->stream = by_line ? NULL : llm_encode_stream_create(t, flags, take_ids, j, e);
     if (!by_line && !j->stream)
         return -1;
-    if (read_documents(&a->documents, paths, n_paths, by_line ? &lines : &sink, e) < 0 || (j->stream && llm_encode_stream_finish(j->stream, e) < 0))
+    if (read_documents(&a->documents, paths, n_paths, by_line ? &lines : &sink, e) < 0 || (!by_line && llm_encode_stream_finish(j->stream, e) < 0))
         return -1;
     if (j->writer && llm_tokens_finish(j->writer, e) < 0)
         return -1;
@@ -323,6 +377,7 @@ int tokenize_encode(int argc, char **argv)
     llm_chat_release(&j.chat);
     chat_tokens_release(&j.conversation);
     llm_buf_release(&j.line);
+    llm_json_long_release(&j.json);
     llm_tokenizer_destroy(t);
     llm_pool_stop();
     if (bad < 0)

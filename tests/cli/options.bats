@@ -216,3 +216,11 @@ setup() {
         [[ $output$stderr == *logit_bias* ]]
     done
 }
+
+@test "--pair --append-eos ends the target once, in text as in token streams" {
+    echo '{"q": "Hi", "a": "you"}' > pair
+    llm-tokenize encode -T "$M" --pair q,a --append-eos --text pair > ids
+    llm-tokenize encode -T "$M" --pair q,a --append-eos --count pair > count
+    assert_equal "$(wc -w < ids)" "$(llm-tokenize encode -T "$M" --pair q,a --text pair | wc -w | xargs expr 1 +)"
+    assert_equal "$(< count)" "$(wc -w < ids)"
+}

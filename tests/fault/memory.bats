@@ -35,6 +35,20 @@ prose() {
     within 80 llm-tokenize train -q --vocab-size 300 --jsonl -o a.json lines
 }
 
+@test "a line of 24 MB of --pair, --label and --tsv: the same bound; the ids of the plain texts" {
+    prose 12 > text
+    { printf '{"q": "'; cat text; printf '", "a": "the cat", "c": "'; printf 'x","r": "'; cat text; printf '"}\n'; } > lines
+    { cat text; printf '\t'; cat text; printf '\tx\n'; } > lines.tsv
+    paste -d ' ' <(llm-tokenize encode -T "$F/tok.json" --text text) <(printf 'the cat' | llm-tokenize encode -T "$F/tok.json" --text) > wanted
+    within 80 llm-tokenize encode -T "$F/tok.json" -j 2 --text --pair q,a -o ids lines
+    cmp ids wanted
+    within 80 llm-tokenize encode -T "$F/tok.json" -j 2 --pair q,r -o pair.tok lines
+    within 80 llm-tokenize encode -T "$F/tok.json" -j 2 --tsv --pair 1,2 -o tsv.tok lines.tsv
+    cmp pair.tok tsv.tok
+    within 80 llm-tokenize encode -T "$F/tok.json" -j 2 --label c --field r -o label.tok lines
+    llm-tokenize decode -T "$F/tok.json" label.tok | cmp - text
+}
+
 @test "a word of 4 MB: twice its bytes and 32 MB; the ids of its merges" {
     letters 4000000 > word
     within 40 llm-tokenize encode -T "$F/tok.json" -j 2 -o word.tok word
