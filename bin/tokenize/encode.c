@@ -193,7 +193,8 @@ static int take_label(struct job *j, const json_t *o, struct llm_err *e)
     char class[CLASS_MAX + 1] = "";
     size_t n = 0;
     const char *text = field_text(j, o, j->a->label, &n);
-    if (text && n > CLASS_MAX) return llm_fail(e, EX_DATAERR, "field '%s': expected a class of at most %d bytes, found %zu", j->a->label, CLASS_MAX, n);
+    if (text && n > CLASS_MAX)
+        return llm_fail(e, EX_DATAERR, "field '%s': expected a class of at most %d bytes, found %zu", j->a->label, CLASS_MAX, n);
     if (text) memcpy(class, text, n);
     else if (json_is_integer(v)) snprintf(class, sizeof class, "%" JSON_INTEGER_FORMAT, json_integer_value(v));
     else if (json_is_boolean(v)) snprintf(class, sizeof class, "%s", json_is_true(v) ? "true" : "false");
