@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/suggest.h"
+#include "io/sniff.h"
 #include "model/arch.h"
 #include "model/preset.h"
 
@@ -434,11 +435,24 @@ static void list_presets(const char *what, struct llm_err *e)
     llm_in(e, "neither a file nor one of %s%s", list, llm_suggest_text(&near, ""));
 }
 
+/* Names the mistake if `path`, which is not JSON, is a model. */
+static void refuse_model(const char *path, struct llm_err *e)
+{
+    enum llm_content content;
+    struct llm_err other = {0};
+    struct llm_file *f = llm_file_open(path, &other);
+    if (f && llm_sniff(f, &content, &other) == 0
+        && (content == LLM_CONTENT_CHECKPOINT || content == LLM_CONTENT_MESSAGE || content == LLM_CONTENT_GGUF))
+        llm_sniff_refuse(f, "a preset or a config.json (--init begins with a model)", e);
+    llm_file_close(f);
+}
+
 int llm_config_load(struct llm_config *c, const char *what, const char *const *sets, size_t n_sets, struct llm_err *e)
 {
     const char *preset = llm_preset_find(what);
     json_t *o = preset ? llm_json_parse(preset, strlen(preset), e) : llm_json_load(what, 1 << 20, e);
     if (o) return load(c, o, what, preset != NULL, sets, n_sets, e);
+    if (e->status == EX_DATAERR && strcmp(what, "-") != 0) refuse_model(what, e);
     if (e->status == EX_NOINPUT && !strchr(what, '/') && !strchr(what, '.')) list_presets(what, e);
     return -1;
 }

@@ -224,3 +224,10 @@ setup() {
     assert_equal "$(wc -w < ids)" "$(llm-tokenize encode -T "$M" --pair q,a --text pair | wc -w | xargs expr 1 +)"
     assert_equal "$(< count)" "$(wc -w < ids)"
 }
+
+@test "a slip in a command of llm-kvinspect, and a model where a configuration is expected" {
+    refused 2 "unknown command 'sumary' (did you mean summary?)" llm-kvinspect sumary cache.kv
+    refused 66 "cache.kv: No such file or directory" llm-kvinspect cache.kv
+    refused 65 "expected a preset or a config.json (--init begins with a model), found a checkpoint (.llm)" \
+        llm-train -c "$ROOT/tests/golden/formats/checkpoint.llm" --steps 1 -o out.llm "$ROOT/tests/golden/formats/tokens.tok"
+}

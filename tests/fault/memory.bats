@@ -78,7 +78,7 @@ prose() {
     { printf '{"prompt": "a", "id": 1}\n'; head -c 60000000 /dev/zero; printf '\n{"prompt": "b", "id": 3}\n'; head -c 60000000 /dev/zero; } > lines
     run -65 --separate-stderr within 80 llm-infer -m "$M" -n 2 --jsonl lines
     assert_equal "$(jq -c .id <<< "$output")" $'1\n2\n3\n4'
-    [[ $stderr == 'llm-infer: lines: 2 of 4 lines cannot be used, the first: line 2: expected at most '*' bytes, found more' ]]
+    [[ ${stderr_lines[-1]} == 'llm-infer: lines: 2 of 4 lines cannot be used, the first: line 2: expected at most '*' bytes, found more' ]]
     run -65 --separate-stderr within 80 llm-infer -m "$M" --embed --jsonl lines
     assert_equal "$(jq -c .id <<< "$output")" $'1\n2\n3\n4'
 }
