@@ -264,7 +264,7 @@ static int make(struct llm_run *r, const struct args *a, struct llm_tokenizer **
         m->tokenizer = *tok;
         *tok = NULL;
     }
-    if (a->dropout >= 0) m->config.embd_pdrop = m->config.attn_pdrop = m->config.resid_pdrop = a->dropout;
+    if (a->dropout >= 0) llm_model_set_dropout(m, a->dropout);
     r->model = NULL; /* the trainer's from here on */
     struct llm_train_options o = a->o;
     if (a->gradcheck) o.precision = LLM_COMPUTE_F32;

@@ -22,14 +22,15 @@ struct block { double params, attention_params, mlp_params, flops, attention_flo
 /* Of a layer that predicts further. An encoder's layers are numbered from n_layers too. */
 static bool is_next(const struct llm_param_spec *s, const struct llm_decoder *layout)
 {
-    return s->layer >= layout->n_layers && !s->encoder;
+    return s->layer >= layout->stacks[LLM_STACK_MAIN].n_layers && !s->encoder;
 }
 
 /* With `context` tokens in sight. */
 static struct block block_of(const struct llm_config *c, const struct llm_declare *d, const struct llm_decoder *layout, int64_t layer,
                              int64_t context)
 {
-    const struct llm_module *modules[] = {&layout->layers[layer].mixer, &layout->layers[layer].ffn, &layout->layers[layer].cross};
+    const struct llm_layer *l = &layout->stacks[LLM_STACK_MAIN].layers[layer];
+    const struct llm_module *modules[] = {&l->mixer, &l->ffn, &l->cross};
     struct block b = {0};
     for (size_t i = 0; i < d->n; i++) {
         const struct llm_param_spec *s = &d->specs[i];
@@ -75,13 +76,13 @@ int llm_cost_of(struct llm_cost *out, const struct llm_config *c, int64_t contex
         if (d.specs[i].lookup && !d.specs[i].encoder) out->embedding_params += elements;
         if (d.specs[i].n_dims < 2) out->vector_params += elements;
     }
-    for (int64_t l = 0; l < layout->n_layers; l++) {
+    for (int64_t l = 0; l < layout->stacks[LLM_STACK_MAIN].n_layers; l++) {
         const struct block b = block_of(c, &d, layout, l, context);
         out->blocks_params += b.params;
         out->blocks_flops += b.flops;
     }
     for (int64_t k = 0; k < layout->n_next; k++) {
-        out->next_flops += block_of(c, &d, layout, layout->n_layers + k, context).score_flops + out->head_flops;
+        out->next_flops += block_of(c, &d, layout, layout->stacks[LLM_STACK_MAIN].n_layers + k, context).score_flops + out->head_flops;
     }
     llm_decoder_destroy(layout, 0);
     llm_declare_release(&d);
@@ -140,16 +141,16 @@ int llm_cost_parts(struct llm_table *t, const struct llm_config *c, int64_t cont
     size_t n_kinds = 0;
     char name[64];
     if (llm_cost_of(&cost, c, context, e) < 0 || llm_model_declare(c, &d, &layout, e) < 0) return -1;
-    for (int64_t l = 0; l < layout->n_layers && n_kinds < MAX_KINDS; l++) { /* the first of each kind of block */
+    for (int64_t l = 0; l < layout->stacks[LLM_STACK_MAIN].n_layers && n_kinds < MAX_KINDS; l++) { /* the first of each kind of block */
         const struct block b = block_of(c, &d, layout, l, context);
         size_t same = 0;
         while (same < n_kinds && (kinds[same].params != b.params || kinds[same].flops != b.flops)) same++;
         if (same < n_kinds) continue;
         kinds[n_kinds++] = b;
-        block_parts(t, c, &d, &b, l, llm_unit_names[layout->layers[l].mixer.kind->unit], context);
+        block_parts(t, c, &d, &b, l, llm_unit_names[layout->stacks[LLM_STACK_MAIN].layers[l].mixer.kind->unit], context);
     }
     part(t, "embeddings", "-", cost.embedding_params, cost.params, 0, cost.forward_flops);
-    snprintf(name, sizeof name, "%" PRId64 " blocks", layout->n_layers);
+    snprintf(name, sizeof name, "%" PRId64 " blocks", layout->stacks[LLM_STACK_MAIN].n_layers);
     part(t, name, "-", cost.blocks_params, cost.params, cost.blocks_flops, cost.forward_flops);
     if (cost.encoder_params > 0) part(t, "encoder", "-", cost.encoder_params, cost.params, cost.encoder_flops, cost.forward_flops);
     const char *last = cost.head_flops == 0 ? "norms, no head" : c->tie_word_embeddings ? "final norm, tied head" : "final norm, head";

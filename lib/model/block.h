@@ -5,6 +5,7 @@
 #define LLM_MODEL_BLOCK_H
 
 #include "model/model.h"
+#include "model/watch.h"
 
 /* What the parameters of a model belong to: units in which their cost is counted. */
 enum llm_unit {
@@ -104,6 +105,7 @@ struct llm_declare {
     bool gguf;                      /* names and layouts are those of GGUF files */
     int layer;
     bool encoder;                   /* layers are those of an encoder-decoder's encoder */
+    int layers_before;              /* layers of the stacks before this one, where the layers of all stacks are counted */
     enum llm_unit unit;
     struct llm_param_spec *specs;
     size_t n, room;
@@ -158,7 +160,9 @@ struct llm_pass {
     struct llm_tensor *memory;      /* what the encoder made of the source, [n_rows · source_len, hidden]; NULL: none, or in batch->memories */
     const int32_t *memory_len;      /* [n_rows]; NULL: all */
     struct llm_shared_kv *shared;
-    int64_t layer;
+    int64_t layer;                  /* in its stack */
+    struct llm_site site;           /* for llm_visit */
+    struct llm_site memory_site;    /* of the rows of `memory` */
 };
 struct llm_module_kind {
     enum llm_unit unit;             /* what its parameters belong to */
@@ -168,6 +172,9 @@ struct llm_module_kind {
     double (*extra_flops)(const struct llm_config *c, int64_t layer, int64_t context);
     /* Mixers: what the layer keeps of a sequence. `s` is empty but for source, which is the layer itself. NULL: nothing. */
     void (*state)(const struct llm_config *c, int64_t layer, struct llm_state_shape *s);
+    enum llm_place_kind input, output; /* the places of x and of what is added to the residual; LLM_PLACE_NONE: the module shows its own */
+    /* The places within, as a set of LLM_PLACE_BIT. */
+    uint64_t (*places)(const struct llm_config *c, int64_t layer);
 };
 struct llm_module {
     const struct llm_module_kind *kind;
@@ -192,37 +199,51 @@ void llm_latents_state(const struct llm_config *c, int64_t layer, struct llm_sta
 /* The norm at hand, also outside layers. */
 struct llm_tensor *llm_norm_apply(struct llm_ctx *c, const struct llm_config *config, const struct llm_linear_params *p, struct llm_tensor *x);
 
-/* Embeddings, layers, final norm, head: the layout of decoders, and of encoders, whose attention looks both ways. */
 /* Norms before and after a sub-layer: mixer, feed-forward, cross-attention (which runs between them); kind NULL: none. */
 enum { LLM_SUB_MIXER, LLM_SUB_FFN, LLM_SUB_CROSS, LLM_N_SUBS };
 struct llm_layer { struct llm_module before[LLM_N_SUBS], after[LLM_N_SUBS], mixer, ffn, cross; };
-struct llm_decoder {
-    struct llm_param *embed, *positions, *head; /* head NULL: tied; positions NULL: not learned */
-    struct llm_param *token_types, *head_bias, *logit_scale, *latents; /* NULL: none */
-    struct llm_linear_params embed_norm, pooler, head_dense, head_norm, classes; /* w NULL: none */
-    struct llm_layer *layers;
+/* A stack of layers with its input and its final norm. A model has one or several, each with a configuration: a decoder or an encoder has one, T5 has
+ * two. To add one: its number in model/place.h, its configuration in llm_stack_config (stack.c), its declaration. */
+struct llm_stack {
+    struct llm_config *own;         /* its configuration; NULL: the model's. Owned */
+    int first;                      /* number of its first layer, where the layers of all stacks are counted (random numbers, parameters) */
+    struct llm_param *embed, *positions, *token_types, *latents; /* NULL: none; embed NULL: the first stack's */
+    struct llm_linear_params embed_norm, final_norm; /* w NULL: none */
+    struct llm_layer *layers;       /* [n_layers], of the first stack with those that predict further after them */
     int64_t n_layers;
-    struct llm_next *next;          /* [n_next]; the layer of the k-th is layers[n_layers + k] */
-    int64_t n_next;
-    struct llm_linear_params final_norm;
-    struct llm_layer *encoder;      /* an encoder-decoder's other stack; NULL */
-    int64_t n_encoder;
-    struct llm_linear_params encoder_norm;
-    struct llm_param *rel_bias[2];  /* causal, bidirectional; NULL */
-    int32_t *rel_map[2];            /* [2·rel_max_distance + 1]: the bucket of each distance */
+    struct llm_param *rel_bias;     /* NULL, or the biases of distances that all its layers share */
+    int32_t *rel_map;               /* [2·rel_max_distance + 1]: the bucket of each distance */
     float *inv_freq[2];             /* global, local; NULL: as global */
     struct llm_rope rope[2];
+};
+/* Stacks and head: the layout of decoders, encoders and both together. */
+struct llm_decoder {
+    struct llm_stack stacks[LLM_MAX_STACKS];
+    struct llm_param *head;         /* NULL: tied */
+    struct llm_param *head_bias, *logit_scale; /* NULL: none */
+    struct llm_linear_params pooler, head_dense, head_norm, classes; /* w NULL: none */
+    struct llm_next *next;          /* [n_next]; the layer of the k-th is stacks[0].layers[n_layers + k] */
+    int64_t n_next;
     struct llm_buf tokenizer_json;  /* of the last description */
     void **staging;                 /* transposed copies made for a save, one a parameter at most */
 };
 /* Declares everything into `m` (zeroed; n_layers set by it). 0 or -1. */
 int llm_decoder_declare(struct llm_declare *d, struct llm_decoder *m);
-/* What mixes tokens in a layer. */
+/* What mixes tokens in a layer; its feed-forward part (NULL: the layer has none). c: the stack's configuration. */
 const struct llm_module_kind *llm_decoder_mixer(const struct llm_config *c, int64_t layer);
+const struct llm_module_kind *llm_decoder_ffn(const struct llm_config *c, int64_t layer);
+/* The configuration of a stack of models of `c`; false: they have no such stack. */
+bool llm_stack_config(const struct llm_config *c, int stack, struct llm_config *out);
+/* One sub-layer of a layer. */
+static inline struct llm_module *llm_layer_part(struct llm_layer *layer, int i)
+{
+    return i == LLM_SUB_MIXER ? &layer->mixer : i == LLM_SUB_FFN ? &layer->ffn : &layer->cross;
+}
 /* The encoder's stack of an encoder-decoder alone. */
 struct llm_tensor *llm_decoder_encode(struct llm_ctx *c, struct llm_model *m, const struct llm_batch *b);
-/* Keys and values of one layer's cross-attention, from encoded tokens. */
-void llm_cross_keys(struct llm_ctx *c, const struct llm_module *m, struct llm_tensor *memory, struct llm_tensor **k, struct llm_tensor **v);
+/* Keys and values of one layer's cross-attention, from encoded tokens; `site`: those tokens'. */
+void llm_cross_keys(struct llm_ctx *c, const struct llm_module *m, const struct llm_site *site, struct llm_tensor *memory, struct llm_tensor **k,
+                    struct llm_tensor **v);
 struct llm_attn llm_cross_attn(const struct llm_config *c);
 struct llm_tensor *llm_decoder_forward(struct llm_ctx *c, struct llm_model *m, const struct llm_batch *b);
 void llm_decoder_destroy(struct llm_decoder *m, size_t n_params);
@@ -230,12 +251,12 @@ void llm_decoder_destroy(struct llm_decoder *m, size_t n_params);
 /* What predicts the token after the next (DeepSeek-V3, 2024, 2.2), beside a layer of its own (model/next.c). */
 struct llm_next { struct llm_linear_params token_norm, hidden_norm, join, norm; };
 int llm_next_declare(struct llm_declare *d, struct llm_decoder *m);
-/* A layer's parameters, and the layer alone. */
+/* A layer's parameters, and one layer of the first stack alone. */
 void llm_decoder_declare_layer(struct llm_declare *d, struct llm_layer *layer, int64_t number);
 struct llm_tensor *llm_decoder_layer(struct llm_ctx *c, const struct llm_model *m, const struct llm_batch *b, int64_t number, struct llm_tensor *x);
 
 /* Rotary frequencies for texts of up to `context` tokens (0: llm_model_default_context). */
-int llm_decoder_set_rope(struct llm_decoder *m, const struct llm_config *c, int64_t context, struct llm_err *e) LLM_MUST_CHECK;
+int llm_stack_set_rope(struct llm_stack *s, const struct llm_config *c, int64_t context, struct llm_err *e) LLM_MUST_CHECK;
 
 /* The parameters of a configuration, in order; for model.c, load.c and cost.c. Both are released with llm_declare_release and llm_decoder_destroy. */
 int llm_model_declare(const struct llm_config *c, struct llm_declare *d, struct llm_decoder **layout, struct llm_err *e) LLM_MUST_CHECK;

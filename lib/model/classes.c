@@ -128,8 +128,11 @@ struct llm_tensor *llm_model_pool(struct llm_ctx *c, const struct llm_model *m, 
 struct llm_tensor *llm_model_before_classes(struct llm_ctx *c, const struct llm_model *m, struct llm_tensor *pooled)
 {
     const struct llm_decoder *d = m->layout;
+    const struct llm_site site = llm_watch_head(c, pooled->rows);
+    pooled = llm_visit(c, &site, LLM_PLACE_POOLED, pooled);
     if (d->pooler.w) pooled = llm_activation(c, llm_linear(c, pooled, d->pooler.w, d->pooler.b), LLM_ACT_TANH);
-    return like_bert(&m->config) ? llm_dropout(c, pooled, (float)m->config.resid_pdrop, LLM_RNG_DROPOUT_CLASSES) : pooled;
+    if (like_bert(&m->config)) pooled = llm_dropout(c, pooled, (float)m->config.resid_pdrop, LLM_RNG_DROPOUT_CLASSES);
+    return llm_visit(c, &site, LLM_PLACE_CLASSES_INPUT, pooled);
 }
 
 struct llm_param *llm_model_classes(const struct llm_model *m, struct llm_param **bias)

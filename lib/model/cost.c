@@ -28,15 +28,16 @@ size_t llm_model_cost(const struct llm_config *c, int64_t context, struct llm_co
         const struct llm_param_spec *s = &d.specs[i];
         add(rows, &n, room, s->encoder ? LLM_UNIT_ENCODER : s->unit, (double)s->shape[0] * (double)s->shape[1], llm_param_spec_flops(s));
     }
-    for (int64_t l = 0; l < layout->n_layers; l++) {
-        const struct llm_module *modules[] = {&layout->layers[l].mixer, &layout->layers[l].ffn, &layout->layers[l].cross};
+    const struct llm_stack *main = &layout->stacks[LLM_STACK_MAIN], *encoder = &layout->stacks[LLM_STACK_ENCODER];
+    for (int64_t l = 0; l < main->n_layers; l++) {
+        const struct llm_module *modules[] = {&main->layers[l].mixer, &main->layers[l].ffn, &main->layers[l].cross};
         for (int i = 0; i < 3; i++) {
             if (!modules[i]->kind || !modules[i]->kind->extra_flops) continue;
             add(rows, &n, room, modules[i]->kind->unit, 0, modules[i]->kind->extra_flops(c, l, context));
         }
     }
-    for (int64_t l = 0; l < layout->n_encoder; l++) {
-        add(rows, &n, room, LLM_UNIT_ENCODER, 0, layout->encoder[l].mixer.kind->extra_flops(c, l, context));
+    for (int64_t l = 0; l < encoder->n_layers; l++) {
+        add(rows, &n, room, LLM_UNIT_ENCODER, 0, encoder->layers[l].mixer.kind->extra_flops(encoder->own, l, context));
     }
     bool encodes = c->bidirectional && !c->head_transform; /* an encoder's hidden states are its result */
     bool tied = c->tie_word_embeddings && llm_config_has_head(c) && !encodes;

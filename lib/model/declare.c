@@ -80,7 +80,7 @@ static struct llm_param_spec *add(struct llm_declare *d, struct llm_param **slot
         return &none;
     }
     struct llm_param_spec *s = &d->specs[d->n++];
-    int before = d->encoder && d->layer >= 0 ? (int)d->config->num_hidden_layers : 0;
+    int before = d->layer >= 0 ? d->layers_before : 0;
     *s = (struct llm_param_spec){.dims = dims, .unit = d->unit, .stem = stem, .piece = piece, .encoder = d->encoder, .layer = d->layer + before,
                                  .expert = expert, .slot = slot};
     name_of(d, stem, expert, name, sizeof name);

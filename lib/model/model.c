@@ -110,13 +110,13 @@ struct llm_param *llm_model_find(const struct llm_model *m, const char *name)
 
 struct llm_param *llm_model_embedding(const struct llm_model *m)
 {
-    return ((const struct llm_decoder *)m->layout)->embed;
+    return ((const struct llm_decoder *)m->layout)->stacks[LLM_STACK_MAIN].embed;
 }
 
 struct llm_param *llm_model_head(const struct llm_model *m)
 {
     const struct llm_decoder *d = m->layout;
-    return d->head ? d->head : d->embed;
+    return d->head ? d->head : d->stacks[LLM_STACK_MAIN].embed;
 }
 
 struct llm_param *llm_model_head_bias(const struct llm_model *m)
@@ -147,7 +147,11 @@ int llm_model_check_ids(const struct llm_model *m, const int32_t *ids, int64_t n
 static int check_batch(const struct llm_model *m, const struct llm_batch *b, struct llm_err *e)
 {
     int64_t room = m->config.max_position_embeddings;
-    if (llm_model_check_ids(m, b->ids, b->n_tokens, e) < 0) return -1;
+    if (!b->ids && !b->given) return llm_fail(e, LLM_EX_FAILURE, "a batch: expected ids or embeddings, found neither");
+    for (int64_t t = 0; t < b->n_tokens && !b->ids; t++) {
+        if (b->given_row[t] < 0) return llm_fail(e, LLM_EX_FAILURE, "a batch without ids: expected an embedding for each token, found none");
+    }
+    if (b->ids && llm_model_check_ids(m, b->ids, b->n_tokens, e) < 0) return -1;
     if (m->config.position != LLM_POSITION_LEARNED) return 0;
     for (int64_t t = 0; t < b->n_tokens; t++) {
         if (b->positions[t] < 0 || b->positions[t] >= room) {
@@ -209,10 +213,12 @@ void llm_model_remember(struct llm_ctx *c, struct llm_model *m, struct llm_tenso
 {
     const struct llm_decoder *d = m->layout;
     const struct llm_attn a = llm_cross_attn(&m->config);
-    for (int64_t l = 0; l < d->n_layers && !llm_ctx_failed(c); l++) {
+    const struct llm_stack *s = &d->stacks[LLM_STACK_MAIN];
+    for (int64_t l = 0; l < s->n_layers && !llm_ctx_failed(c); l++) {
         struct llm_tensor *k, *v;
         size_t mark = llm_arena_mark(&c->acts);
-        llm_cross_keys(c, &d->layers[l].cross, hidden, &k, &v);
+        const struct llm_site site = {LLM_STACK_MAIN, l, c->watch ? c->watch->memory_who : NULL};
+        llm_cross_keys(c, &s->layers[l].cross, &site, hidden, &k, &v);
         llm_attention_store(c, k, v, &a, seqs + l, 1);
         llm_arena_pop(&c->acts, mark);
     }
@@ -229,7 +235,27 @@ struct llm_tensor *llm_model_before_head(struct llm_ctx *c, struct llm_model *m,
     const struct llm_decoder *d = m->layout;
     if (!d->head_dense.w) return hidden;
     hidden = llm_activation(c, llm_linear(c, hidden, d->head_dense.w, d->head_dense.b), m->config.act);
-    return llm_norm_apply(c, &m->config, &d->head_norm, hidden);
+    hidden = llm_norm_apply(c, &m->config, &d->head_norm, hidden);
+    if (!c->watch) return hidden;
+    const struct llm_site site = llm_watch_head(c, hidden->rows);
+    return llm_visit(c, &site, LLM_PLACE_HEAD_INPUT, hidden);
+}
+
+const struct llm_inner *llm_model_watched_logits(struct llm_ctx *c, int64_t n)
+{
+    if (!c->watch || llm_ctx_failed(c)) return NULL;
+    const struct llm_site site = llm_watch_head(c, n);
+    return llm_watch_inner(c, &site, LLM_PLACE_LOGITS);
+}
+
+void llm_model_set_dropout(struct llm_model *m, double p)
+{
+    struct llm_decoder *d = m->layout;
+    m->config.embd_pdrop = m->config.attn_pdrop = m->config.resid_pdrop = p;
+    for (int i = 0; d && i < LLM_MAX_STACKS; i++) {
+        struct llm_config *own = d->stacks[i].own;
+        if (own) own->embd_pdrop = own->attn_pdrop = own->resid_pdrop = p;
+    }
 }
 
 struct llm_tensor *llm_model_logits(struct llm_ctx *c, struct llm_model *m, struct llm_tensor *hidden)
@@ -243,7 +269,10 @@ struct llm_tensor *llm_model_logits(struct llm_ctx *c, struct llm_model *m, stru
     struct llm_tensor *logits = llm_linear(c, llm_model_before_head(c, m, hidden), llm_model_head(m), d->head_bias);
     float cap = (float)m->config.final_logit_softcapping;
     if (m->config.logit_scale != 1) logits = llm_scale(c, logits, (float)m->config.logit_scale);
-    return cap > 0 ? llm_scale(c, llm_activation(c, llm_scale(c, logits, 1 / cap), LLM_ACT_TANH), cap) : logits;
+    if (cap > 0) logits = llm_scale(c, llm_activation(c, llm_scale(c, logits, 1 / cap), LLM_ACT_TANH), cap);
+    if (!c->watch) return logits;
+    const struct llm_site site = llm_watch_head(c, logits->rows);
+    return llm_visit(c, &site, LLM_PLACE_LOGITS, logits);
 }
 
 int64_t llm_model_default_context(const struct llm_config *c)
@@ -255,7 +284,12 @@ int llm_model_set_context(struct llm_model *m, int64_t context, struct llm_err *
 {
     bool follows = m->config.position == LLM_POSITION_ROPE && llm_rope_follows_context(&m->config.rope_scaling);
     m->rope_context = follows ? context : 0;
-    return llm_decoder_set_rope(m->layout, &m->config, context, e);
+    struct llm_decoder *d = m->layout;
+    for (int i = 0; i < LLM_MAX_STACKS; i++) {
+        struct llm_stack *s = &d->stacks[i];
+        if (s->layers && llm_stack_set_rope(s, s->own ? s->own : &m->config, context, e) < 0) return -1;
+    }
+    return 0;
 }
 
 struct llm_state_shape llm_model_state(const struct llm_config *c, int64_t layer)

@@ -29,8 +29,11 @@ struct llm_model {
 
 /* What a forward pass works on. Training: n_rows × row_len tokens (also in ctx). Inference: sequences with caches. */
 struct llm_batch {
-    const int32_t *ids, *positions; /* [n_tokens] */
+    const int32_t *ids, *positions; /* [n_tokens]; ids NULL: all tokens are given */
     int64_t n_tokens;
+    struct llm_tensor *given;       /* embeddings [*, width] that stand for some tokens, made before the pass; a gradient goes there if it takes one.
+                                     * They come in place of the scaled embedding of the token's id (any valid one). NULL: none */
+    const int32_t *given_row;       /* [n_tokens]: the row of `given` that stands for the token; -1: none does */
     const int32_t *doc_start;       /* as in struct llm_attn; NULL */
     const int32_t *prefixes;        /* as in struct llm_attn; NULL */
     const int32_t *kinds;           /* [n_tokens]: each token's kind of segment, checked by the caller; NULL: the first */
@@ -58,21 +61,20 @@ struct llm_param *llm_model_find(const struct llm_model *m, const char *name);
 
 /* Final hidden states [n_tokens, hidden] after the last norm. */
 struct llm_tensor *llm_model_forward(struct llm_ctx *c, struct llm_model *m, const struct llm_batch *b);
-/* Runs the model over a batch and shows each place (the hidden states behind each branch, the logits) until `visit` returns false. */
-void llm_model_walk(struct llm_ctx *c, struct llm_model *m, const struct llm_batch *b,
-                    bool (*visit)(void *arg, const char *place, const struct llm_tensor *x), void *arg);
 /* What an encoder makes of a text, or the encoder of an encoder-decoder; final hidden states. */
 struct llm_tensor *llm_model_encode(struct llm_ctx *c, struct llm_model *m, const struct llm_batch *b);
 /* The keys and values that an encoder-decoder's layers have of encoded tokens [n, hidden], to one cache a layer: seqs[n_layers], n each. */
 void llm_model_remember(struct llm_ctx *c, struct llm_model *m, struct llm_tensor *hidden, const struct llm_kv_seq *seqs);
 /* What an encoder-decoder's answer begins with. */
 int32_t llm_model_answer_start(const struct llm_config *c);
-/* Runs the model over a batch and names, for a message, the first place whose values are not finite. false: all are. */
+/* Runs the model over a batch and names the first place (model/place.h) whose values are not finite. false: all are. */
 bool llm_model_first_bad(struct llm_ctx *c, struct llm_model *m, const struct llm_batch *b, char *name, size_t n);
 /* Hidden states [n_tokens, hidden] from which the head predicts, for each token, the one k + 2 places on (k from 0 to num_nextn_predict_layers - 1).
  * hidden: those of k - 1, or of the model; ids: for each token the one k + 1 places on. Training alone. */
 struct llm_tensor *llm_model_next(struct llm_ctx *c, struct llm_model *m, int64_t k, struct llm_tensor *hidden, const int32_t *ids,
                                   const struct llm_batch *b);
+/* The probability of every dropout of the model, in all its stacks. */
+void llm_model_set_dropout(struct llm_model *m, double p);
 /* One vector of each row of hidden states, as the configuration asks: n_rows rows of lengths[r] tokens and padding. lengths must live until the
  * backward. */
 struct llm_tensor *llm_model_pool(struct llm_ctx *c, const struct llm_model *m, struct llm_tensor *hidden, const int32_t *lengths, int64_t n_rows);
@@ -99,6 +101,8 @@ int32_t llm_model_mask_token(const struct llm_model *m);
 int llm_model_must_generate(const struct llm_model *m, struct llm_err *e) LLM_MUST_CHECK;
 /* The same for one that only answers texts (an encoder-decoder) as well: nothing is continued. */
 int llm_model_must_continue(const struct llm_model *m, struct llm_err *e) LLM_MUST_CHECK;
+/* What looks at the logits [n, vocab] of a cross-entropy (struct llm_cross_entropy); NULL if nobody does. */
+const struct llm_inner *llm_model_watched_logits(struct llm_ctx *c, int64_t n);
 /* logits [rows, vocab] = hidden · headᵀ × logit_scale, for inference. */
 struct llm_tensor *llm_model_logits(struct llm_ctx *c, struct llm_model *m, struct llm_tensor *hidden);
 /* Refuses (EX_DATAERR) ids outside the vocabulary. 0 or -1. */

@@ -13,6 +13,8 @@
 struct llm_tensor *llm_embedding(struct llm_ctx *c, const int32_t *ids, int64_t n, struct llm_param *table, float scale);
 /* y = x + PE(positions), Vaswani 2017 3.5: sin at even, cos at odd channels, base 10000. */
 struct llm_tensor *llm_add_sinusoidal(struct llm_ctx *c, struct llm_tensor *x, const int32_t *positions);
+/* y[t] = given[row[t]], or x[t] if row[t] is -1. `row` [tokens] must live until the backward pass. */
+struct llm_tensor *llm_replace(struct llm_ctx *c, struct llm_tensor *x, struct llm_tensor *given, const int32_t *row);
 /* y = x·wᵀ + b; b may be NULL. */
 struct llm_tensor *llm_linear(struct llm_ctx *c, struct llm_tensor *x, struct llm_param *w, struct llm_param *b);
 /* y[i] = llm_linear(c, x, w[i], b[i]) for n ≤ LLM_MATMUL_MOST; without a tape in one call of the threads, x converted once. Same bits. */
@@ -59,6 +61,8 @@ struct llm_tensor *llm_add(struct llm_ctx *c, struct llm_tensor *a, struct llm_t
 /* The same; nobody else reads b: where its values are spare the sum takes their place. */
 struct llm_tensor *llm_add_over(struct llm_ctx *c, struct llm_tensor *a, struct llm_tensor *b);
 struct llm_tensor *llm_scale(struct llm_ctx *c, struct llm_tensor *x, float factor);
+/* What `e` makes of x: x itself if that is recomputed for the backward pass (llm_ctx.passing), else a copy. The gradient passes to x as it is. */
+struct llm_tensor *llm_edit(struct llm_ctx *c, struct llm_tensor *x, const struct llm_inner *e);
 /* y[i] = x[rows[i]], rows[n] in any order and number; -1: a row of zeros. `rows` must live until the backward. */
 struct llm_tensor *llm_gather(struct llm_ctx *c, struct llm_tensor *x, const int32_t *rows, int64_t n);
 /* y[r] = the mean of the first lengths[r] ≥ 1 rows of the r-th of n runs of rows of one length; lengths must live until the backward. */
@@ -153,6 +157,7 @@ struct llm_experts {
     int64_t n;
     struct llm_param *const *gate, *const *up, *const *down; /* [n] */
     enum llm_act act;
+    const struct llm_inner *inner; /* looks at the inputs of `down`, [tokens, k·width], a token's slots side by side (0 where no expert had room); NULL */
 };
 /* y[t] = Σ over slots, experts ascending: weights[t, s] · down(act(gate(x[t])) ⊙ up(x[t])). */
 struct llm_tensor *llm_mixture(struct llm_ctx *c, struct llm_tensor *x, struct llm_tensor *weights, const int32_t *experts,
@@ -208,6 +213,7 @@ struct llm_cross_entropy {
     float logit_softcap;        /* 0: none */
     double grad_scale;          /* dloss: the gradient is that of grad_scale · nll (1 / tokens of the whole step) */
     float *token_nll;           /* [tokens] or NULL */
+    const struct llm_inner *logits; /* looks at the scaled and capped logits, some tokens at a time; NULL */
 };
 /* Projection, loss and, when recording, its gradients in chunks of tokens: logits of all tokens never exist. With a tape this sets x's gradient and
  * adds to w's at once; llm_backward then goes on from x. */

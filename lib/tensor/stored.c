@@ -61,11 +61,13 @@ static void copy_rest(struct llm_ctx *c, const struct stored_args *a, char *copy
     }
 }
 
-/* Whether the output is memory of its own within the block's. */
+/* Whether the output is memory of its own within the block's. An editor's copy is kept as what it was copied from is: exactly, if that is the block's
+ * input. */
 static bool is_own(const struct llm_ctx *c, const struct stored_args *a, const struct llm_tensor *t)
 {
     const char *p = (const char *)t->data;
-    return !t->base && t->stride == t->cols && t->rows * t->cols > 0 && p >= c->acts.base + a->from && p < c->acts.base + a->to;
+    if (t->copied && !is_own(c, a, t->copied->base && !t->copied->copied ? t->copied->base : t->copied)) return false;
+    return (!t->base || t->copied) && t->stride == t->cols && t->rows * t->cols > 0 && p >= c->acts.base + a->from && p < c->acts.base + a->to;
 }
 
 static int by_place(const void *a, const void *b)

@@ -70,6 +70,7 @@ static void bring_back(struct llm_ctx *c, struct llm_node *n)
         if (!x || !is_gone(x)) continue;
         x->maker->remake(c, x->maker);
         x->place->holds = x->turn;
+        if (x->edited) x->edited->look(x->edited, c, 0, x->data, x->rows, x->cols, x->stride, true);
     }
 }
 
@@ -134,7 +135,9 @@ static void checkpoint_backward(struct llm_ctx *c, struct llm_node *n)
     const struct llm_node *until = c->tape->last;
     uint32_t layer = c->layer;
     c->layer = a->layer;
+    c->recomputing = true;
     struct llm_tensor *again = a->block(c, a->arg, n->in[0]);
+    c->recomputing = false;
     if (!llm_ctx_failed(c)) {
         llm_grad_pass(c, again, n->out);
         llm_grad_drop(c, n->out);

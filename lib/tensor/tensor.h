@@ -77,6 +77,8 @@ static inline float *llm_param_use(const struct llm_param *p, int64_t at)
 /* Memory that passing values take turns in (llm_ctx.passing). */
 struct llm_passing_place { float *data; size_t count; uint64_t holds; /* whose turn it is */ };
 
+struct llm_ctx;
+struct llm_inner;
 /* An activation. Columns are contiguous; `stride` is the distance between rows, so a run of columns is a view. */
 struct llm_tensor {
     int64_t rows, cols, stride;
@@ -90,6 +92,8 @@ struct llm_tensor {
     struct llm_passing_place *place; /* of passing values: where they lie while it is their turn; NULL: they stay */
     uint64_t turn;
     struct llm_node *maker;   /* what can write them again */
+    const struct llm_tensor *copied; /* of an editor's copy (llm_edit): what it was copied from; NULL */
+    const struct llm_inner *edited; /* what writes over recomputed values (llm_edit); NULL */
 };
 
 static inline double llm_tensor_bytes(const struct llm_tensor *t) { return (double)t->rows * (double)t->cols * sizeof(float); }
@@ -97,6 +101,14 @@ static inline double llm_tensor_bytes(const struct llm_tensor *t) { return (doub
 struct llm_node;
 struct llm_tape;
 struct llm_rope_tables;
+struct llm_watch;
+
+/* Looks at rows [first, first + rows) of a value that an op has made, and may write over them. `again`: the values are recomputed for the backward
+ * pass. A failure is the context's. Lives until the backward pass. */
+struct llm_inner {
+    void (*look)(const struct llm_inner *inner, struct llm_ctx *c, int64_t first, float *x, int64_t rows, int64_t cols, int64_t stride, bool again);
+    void *arg;
+};
 
 /* What backward passes saw of routers (op/route.c): sums over tokens and layers, divided by `tokens` they are means. */
 struct llm_router_report {
@@ -151,6 +163,8 @@ struct llm_ctx {
     struct llm_choices *choices; /* NULL: choices are neither kept nor given; borrowed */
     uint32_t layer;           /* set by the model before each block, for random numbers and messages */
     struct llm_err err;       /* the first failure; status 0: none */
+    struct llm_watch *watch;  /* observers and editors of the model that runs here (model/watch.h); borrowed; NULL: none */
+    bool recomputing;         /* a block runs again for its backward pass: observers have seen its values */
     struct llm_rope_tables *rope_tables; /* op/rope.c's, NULL until needed */
     struct llm_tensor nothing; /* what ops return after a failure: [0, 0] */
 };

@@ -5,29 +5,25 @@
 #include <stdlib.h>
 #include <string.h>
 #include "measure/heatmap.h"
+#include "model/watch.h"
 
 struct look {
     struct llm_coordcheck *k;
     int64_t width, step;
-    struct llm_err *e;
-    bool failed;
 };
 
-static bool note(void *arg, const char *place, const struct llm_tensor *x)
+static int note(void *arg, const struct llm_sight *s, struct llm_err *e)
 {
     struct look *l = arg;
     double sum = 0;
-    if (llm_grow((void **)&l->k->rows, &l->k->room, l->k->n + 1, sizeof *l->k->rows, l->e) < 0) {
-        l->failed = true;
-        return false;
-    }
-    for (int64_t r = 0; r < x->rows; r++) {
-        for (int64_t i = 0; i < x->cols; i++) sum += fabs((double)x->data[r * x->stride + i]);
+    if (llm_grow((void **)&l->k->rows, &l->k->room, l->k->n + 1, sizeof *l->k->rows, e) < 0) return -1;
+    for (int64_t r = 0; r < s->rows; r++) {
+        for (int64_t i = 0; i < s->cols; i++) sum += fabs((double)s->x[r * s->stride + i]);
     }
     struct llm_coordcheck_row *row = &l->k->rows[l->k->n++];
-    *row = (struct llm_coordcheck_row){.width = l->width, .step = l->step, .size = sum / (double)(x->rows * x->cols)};
-    snprintf(row->place, sizeof row->place, "%s", strncmp(place, "the ", 4) == 0 ? place + 4 : place);
-    return true;
+    *row = (struct llm_coordcheck_row){.width = l->width, .step = l->step, .size = sum / (double)(s->rows * s->cols)};
+    llm_place_print(s->place, row->place, sizeof row->place);
+    return 0;
 }
 
 /* The activations of the step's first pass. */
@@ -37,16 +33,25 @@ static int measure(struct llm_coordcheck *k, struct llm_trainer *t, int64_t step
     struct llm_rows part = llm_rows_part(&t->rows, 0, t->o.batch);
     const struct llm_batch b = {.ids = part.ids, .positions = part.positions, .n_tokens = part.n_rows * part.row_len,
                                 .doc_start = part.documents ? part.doc_start : NULL};
-    struct look l = {.k = k, .width = t->model->config.hidden_size, .step = step, .e = e};
+    struct look l = {.k = k, .width = t->model->config.hidden_size, .step = step};
+    static const enum llm_place_kind kinds[] = {LLM_PLACE_EMBEDDING, LLM_PLACE_RESIDUAL_BETWEEN, LLM_PLACE_RESIDUAL_CROSS, LLM_PLACE_RESIDUAL_AFTER,
+                                                LLM_PLACE_FINAL_NORM, LLM_PLACE_LOGITS};
+    struct llm_watcher v[sizeof kinds / sizeof *kinds];
+    struct llm_watch watch = {.v = v, .n = sizeof kinds / sizeof *kinds};
+    for (size_t i = 0; i < watch.n; i++) {
+        int64_t last = llm_places[kinds[i]].in_layer ? INT64_MAX : -1;
+        v[i] = (struct llm_watcher){.at = {kinds[i], LLM_STACK_MAIN, last < 0 ? -1 : 0, last}, .observe = note, .arg = &l};
+    }
     c->n_rows = part.n_rows;
     c->row_len = part.row_len;
-    llm_model_walk(c, t->model, &b, note, &l);
-    if (llm_ctx_failed(c) && !l.failed) {
-        *e = c->err;
-        l.failed = true;
-    }
+    c->watch = &watch;
+    struct llm_tensor *x = llm_model_forward(c, t->model, &b);
+    if (llm_config_has_head(&t->model->config)) llm_model_logits(c, t->model, x);
+    c->watch = NULL;
+    bool failed = llm_ctx_failed(c);
+    if (failed) *e = c->err;
     llm_ctx_reset(c);
-    return l.failed ? -1 : 0;
+    return failed ? -1 : 0;
 }
 
 int llm_coordcheck_run(struct llm_coordcheck *k, const struct llm_config *c, const struct llm_train_options *o, struct llm_train_data *d,

@@ -26,7 +26,7 @@ below() { awk -v a="$1" -v b="$2" 'BEGIN { exit !(a < b) }' || fail "expected be
         below "$(power mup.tsv .)" .25
     done
     "${check[@]}" -q --coordcheck 32,64,128,256 > standard.tsv
-    below .7 "$(power standard.tsv mlp)"
+    below .7 "$(power standard.tsv residual.after)"
     "${check[@]}" -q --optimizer muon --muon-scale match-rms-adamw --muon-lr .1 --coordcheck 32,64,128,256 --mup --base-width 32 > mup.tsv
     below "$(power mup.tsv .)" .25
 }

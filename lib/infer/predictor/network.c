@@ -3,6 +3,7 @@
 #include "base/buf.h"
 #include "cpu/matmul.h"
 #include "infer/engine.h"
+#include "model/watch.h"
 
 /* Where each layer finds each sequence's cache. */
 static int prepare(struct llm_engine *g, const struct llm_feed *feeds, int64_t n, struct llm_err *e)
@@ -60,6 +61,7 @@ static float *logits(struct llm_engine *g, const struct llm_reading *r, const in
         for (int64_t i = 0; i < n_rows; i++) {
             memcpy(picked->data + i * picked->stride, hidden->data + rows[i] * hidden->stride, (size_t)hidden->cols * sizeof(float));
         }
+        llm_watch_pick(&g->ctx, rows, n_rows);
         out = llm_model_logits(&g->ctx, g->model, picked);
     }
     if (llm_ctx_failed(&g->ctx)) {

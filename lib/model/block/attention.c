@@ -101,6 +101,13 @@ static struct llm_attn within_blocks(struct llm_ctx *c, const struct llm_pass *p
     return part;
 }
 
+/* Queries or keys after rotation. With dual chunk attention a query has several rotations: none of them has a place. */
+static struct llm_tensor *rotated(struct llm_ctx *c, const struct llm_pass *p, enum llm_place_kind kind, struct llm_tensor *x)
+{
+    x = llm_rope(c, x, p->batch->positions, p->rope);
+    return p->config->dual_chunk_size > 0 ? x : llm_visit(c, &p->site, kind, x);
+}
+
 static struct llm_tensor *forward(struct llm_ctx *c, const struct llm_module *m, const struct llm_pass *p, struct llm_tensor *x)
 {
     const struct llm_config *f = p->config;
@@ -128,10 +135,15 @@ static struct llm_tensor *forward(struct llm_ctx *c, const struct llm_module *m,
         q = head_norm(c, f, m->p[Q_NORM].w, q, n_q);
         if (makes) k = head_norm(c, f, m->p[K_NORM].w, k, n_kv);
     }
+    q = llm_visit(c, &p->site, LLM_PLACE_ATTENTION_Q, q);
+    if (makes) {
+        k = llm_visit(c, &p->site, LLM_PLACE_ATTENTION_K, k);
+        v = llm_visit(c, &p->site, LLM_PLACE_ATTENTION_V, v);
+    }
     bool chunks = goes_beyond(p);
     if (p->rope && !chunks) {
-        q = llm_rope(c, q, b->positions, p->rope);
-        if (makes) k = llm_rope(c, k, b->positions, p->rope);
+        q = rotated(c, p, LLM_PLACE_ATTENTION_Q_ROTATED, q);
+        if (makes) k = rotated(c, p, LLM_PLACE_ATTENTION_K_ROTATED, k);
     }
     if (makes) {
         *p->shared = (struct llm_shared_kv){k, v};
@@ -154,6 +166,7 @@ static struct llm_tensor *forward(struct llm_ctx *c, const struct llm_module *m,
     else if (chunks) y = chunked(c, p, &a, q, k, v);
     else if (b->seqs) y = llm_attention_cached(c, q, k, v, &a, b->seqs + p->layer * b->n_seqs, b->n_seqs);
     else y = llm_attention(c, q, k, v, &a, NULL);
+    y = llm_visit(c, &p->site, LLM_PLACE_ATTENTION_HEADS, y);
     return llm_linear(c, y, m->p[OUT].w, m->p[OUT].b);
 }
 
@@ -182,5 +195,15 @@ static void state(const struct llm_config *c, int64_t layer, struct llm_state_sh
     s->d_k = s->d_v = c->head_dim;
 }
 
+static uint64_t places(const struct llm_config *c, int64_t layer)
+{
+    bool rotates = c->position == LLM_POSITION_ROPE && !llm_layer_in(c->no_rope_layers, layer) && c->dual_chunk_size == 0;
+    uint64_t own = LLM_PLACE_BIT(ATTENTION_Q) | LLM_PLACE_BIT(ATTENTION_HEADS);
+    if (rotates) own |= LLM_PLACE_BIT(ATTENTION_Q_ROTATED);
+    if (!makes_keys(c, layer)) return own;
+    return own | LLM_PLACE_BIT(ATTENTION_K) | LLM_PLACE_BIT(ATTENTION_V) | (rotates ? LLM_PLACE_BIT(ATTENTION_K_ROTATED) : 0);
+}
+
 const struct llm_module_kind llm_module_attention = {
+    .input = LLM_PLACE_ATTENTION_INPUT, .output = LLM_PLACE_ATTENTION_OUTPUT, .places = places,
     .unit = LLM_UNIT_ATTENTION, .declare = declare, .forward = forward, .extra_flops = extra_flops, .state = state};

@@ -47,14 +47,17 @@ static struct llm_tensor *forward_mamba(struct llm_ctx *c, const struct llm_modu
     o.segments = llm_pass_segments(c, p, (f->conv_kernel - 1) * inner, &o.n_segments);
     struct llm_tensor *both = llm_linear(c, x, m->p[IN].w, m->p[IN].b);
     struct llm_tensor *u = short_conv(c, m, f, llm_columns(c, both, 0, inner), last, n);
+    u = llm_visit(c, &p->site, LLM_PLACE_MIXER_CONV, u);
     struct llm_tensor *seen = llm_linear(c, u, m->p[X_PROJ].w, NULL);
-    struct llm_tensor *dt = llm_linear(c, llm_columns(c, seen, 0, f->time_step_rank), m->p[DT].w, NULL);
+    struct llm_tensor *time = llm_visit(c, &p->site, LLM_PLACE_MIXER_TIME, llm_columns(c, seen, 0, f->time_step_rank));
+    struct llm_tensor *dt = llm_linear(c, time, m->p[DT].w, NULL);
     struct llm_tensor *b = llm_columns(c, seen, f->time_step_rank, f->state_size);
     struct llm_tensor *to = llm_columns(c, seen, f->time_step_rank + f->state_size, f->state_size);
     struct llm_tensor *y = llm_selective_scan(c, u, dt, b, to, m->p[SCAN].w, m->p[SCAN].b, m->p[DT].b, &o);
     c->passing = LLM_PASSING_INNER;
     y = llm_gated(c, llm_columns(c, both, inner, inner), y, LLM_ACT_SILU); /* whatever hidden_act says */
     c->passing = LLM_STAYS;
+    y = llm_visit(c, &p->site, LLM_PLACE_MIXER_HIDDEN, y);
     return llm_linear(c, y, m->p[OUT].w, m->p[OUT].b);
 }
 
@@ -72,7 +75,14 @@ static void state_mamba(const struct llm_config *c, int64_t layer, struct llm_st
     s->parts[1] = (struct llm_state_part){"ssm", c->state_size, c->intermediate_size};
 }
 
+static uint64_t places_mamba(const struct llm_config *c, int64_t layer)
+{
+    (void)c, (void)layer;
+    return LLM_PLACE_BIT(MIXER_CONV) | LLM_PLACE_BIT(MIXER_TIME) | LLM_PLACE_BIT(MIXER_HIDDEN);
+}
+
 const struct llm_module_kind llm_module_mamba = {
+    .input = LLM_PLACE_MIXER_INPUT, .output = LLM_PLACE_MIXER_OUTPUT, .places = places_mamba,
     .unit = LLM_UNIT_MAMBA, .declare = declare_mamba, .forward = forward_mamba, .extra_flops = extra_flops, .state = state_mamba};
 
 /* ---- Mamba 2: a decay a head, groups of b and c, all through the convolution, a norm behind the gate ---- */
@@ -110,6 +120,7 @@ static struct llm_tensor *forward_mamba2(struct llm_ctx *c, const struct llm_mod
     o.segments = llm_pass_segments(c, p, (f->conv_kernel - 1) * wide, &o.n_segments);
     struct llm_tensor *all = llm_linear(c, x, m->p[IN].w, m->p[IN].b);
     struct llm_tensor *u = short_conv(c, m, f, llm_columns(c, all, inner, wide), last, n);
+    u = llm_visit(c, &p->site, LLM_PLACE_MIXER_CONV, u);
     struct llm_tensor *y = llm_selective_scan(c, llm_columns(c, u, 0, inner), llm_columns(c, all, inner + wide, f->ssm_heads),
                                               llm_columns(c, u, inner, bc), llm_columns(c, u, inner + bc, bc), m->p[SCAN].w, m->p[SCAN].b, m->p[DT].b,
                                               &o);
@@ -117,6 +128,7 @@ static struct llm_tensor *forward_mamba2(struct llm_ctx *c, const struct llm_mod
     c->passing = LLM_PASSING_INNER;
     y = llm_rmsnorm(c, y, m->p[NORM].w, (float)f->norm_eps, 0, inner / f->ssm_groups);
     c->passing = LLM_STAYS;
+    y = llm_visit(c, &p->site, LLM_PLACE_MIXER_HIDDEN, y);
     return llm_linear(c, y, m->p[OUT].w, m->p[OUT].b);
 }
 
@@ -126,5 +138,12 @@ static void state_mamba2(const struct llm_config *c, int64_t layer, struct llm_s
     s->parts[0].cols = conv_width(c);
 }
 
+static uint64_t places_mamba2(const struct llm_config *c, int64_t layer)
+{
+    (void)c, (void)layer;
+    return LLM_PLACE_BIT(MIXER_CONV) | LLM_PLACE_BIT(MIXER_HIDDEN);
+}
+
 const struct llm_module_kind llm_module_mamba2 = {
+    .input = LLM_PLACE_MIXER_INPUT, .output = LLM_PLACE_MIXER_OUTPUT, .places = places_mamba2,
     .unit = LLM_UNIT_MAMBA2, .declare = declare_mamba2, .forward = forward_mamba2, .extra_flops = extra_flops, .state = state_mamba2};

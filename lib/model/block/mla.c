@@ -110,11 +110,13 @@ static struct llm_tensor *queries(struct llm_ctx *c, const struct llm_module *m,
     rope.first = f->qk_nope_head_dim;
     if (f->q_lora_rank > 0) {
         struct llm_tensor *low = llm_linear(c, x, m->p[Q_A].w, m->p[Q_A].b);
-        x = llm_linear(c, llm_rmsnorm(c, low, m->p[Q_A_NORM].w, (float)NORM_EPS, 0, f->q_lora_rank), m->p[Q_B].w, NULL);
+        low = llm_rmsnorm(c, low, m->p[Q_A_NORM].w, (float)NORM_EPS, 0, f->q_lora_rank);
+        x = llm_linear(c, llm_visit(c, &p->site, LLM_PLACE_ATTENTION_Q_LATENT, low), m->p[Q_B].w, NULL);
     } else {
         x = llm_linear(c, x, m->p[Q].w, NULL);
     }
-    return llm_rope(c, x, p->batch->positions, &rope);
+    x = llm_visit(c, &p->site, LLM_PLACE_ATTENTION_Q, x);
+    return llm_visit(c, &p->site, LLM_PLACE_ATTENTION_Q_ROTATED, llm_rope(c, x, p->batch->positions, &rope));
 }
 
 static struct llm_attn attention_of(struct llm_ctx *c, const struct llm_pass *p)
@@ -166,8 +168,11 @@ static struct llm_tensor *forward(struct llm_ctx *c, const struct llm_module *m,
     struct llm_tensor *q = queries(c, m, p, x), *low = llm_linear(c, x, m->p[KV_A].w, m->p[KV_A].b);
     struct llm_tensor *latent = llm_rmsnorm(c, llm_columns(c, low, 0, f->kv_lora_rank), m->p[KV_A_NORM].w, (float)NORM_EPS, 0,
                                             f->kv_lora_rank);
+    latent = llm_visit(c, &p->site, LLM_PLACE_ATTENTION_KV_LATENT, latent);
     struct llm_tensor *turned = llm_rope(c, llm_columns(c, low, f->kv_lora_rank, f->qk_rope_head_dim), p->batch->positions, &rope);
+    turned = llm_visit(c, &p->site, LLM_PLACE_ATTENTION_K_ROTATED, turned);
     struct llm_tensor *y = (p->batch->seqs ? absorbing : expanded)(c, m, p, q, latent, turned);
+    y = llm_visit(c, &p->site, LLM_PLACE_ATTENTION_HEADS, y);
     return llm_linear(c, y, m->p[OUT].w, m->p[OUT].b);
 }
 
@@ -185,5 +190,14 @@ static void state(const struct llm_config *c, int64_t layer, struct llm_state_sh
     s->d_k = c->kv_lora_rank + c->qk_rope_head_dim;
 }
 
+/* Keys and values of single heads exist in training alone: decoding absorbs their matrices. */
+static uint64_t places(const struct llm_config *c, int64_t layer)
+{
+    (void)layer;
+    return LLM_PLACE_BIT(ATTENTION_Q) | LLM_PLACE_BIT(ATTENTION_Q_ROTATED) | LLM_PLACE_BIT(ATTENTION_KV_LATENT) | LLM_PLACE_BIT(ATTENTION_K_ROTATED)
+        | LLM_PLACE_BIT(ATTENTION_HEADS) | (c->q_lora_rank > 0 ? LLM_PLACE_BIT(ATTENTION_Q_LATENT) : 0);
+}
+
 const struct llm_module_kind llm_module_mla = {
+    .input = LLM_PLACE_ATTENTION_INPUT, .output = LLM_PLACE_ATTENTION_OUTPUT, .places = places,
     .unit = LLM_UNIT_ATTENTION, .declare = declare, .forward = forward, .extra_flops = extra_flops, .state = state};

@@ -32,10 +32,20 @@ static struct llm_tensor *forward(struct llm_ctx *c, const struct llm_module *m,
         up = y[0];
         gate = y[1];
     }
+    if (gate) gate = llm_visit(c, &p->site, LLM_PLACE_MLP_GATE, gate);
+    up = llm_visit(c, &p->site, LLM_PLACE_MLP_UP, up);
     c->passing = LLM_PASSING_INNER;
     struct llm_tensor *inner = gate ? llm_gated(c, gate, up, f->act) : llm_activation(c, up, f->act);
     c->passing = LLM_STAYS;
+    inner = llm_visit(c, &p->site, LLM_PLACE_MLP_HIDDEN, inner);
     return llm_linear(c, inner, m->p[DOWN].w, m->p[DOWN].b);
 }
 
-const struct llm_module_kind llm_module_mlp = {.unit = LLM_UNIT_MLP, .declare = declare, .forward = forward};
+static uint64_t places(const struct llm_config *c, int64_t layer)
+{
+    (void)layer;
+    return LLM_PLACE_BIT(MLP_UP) | LLM_PLACE_BIT(MLP_HIDDEN) | (c->gated ? LLM_PLACE_BIT(MLP_GATE) : 0);
+}
+
+const struct llm_module_kind llm_module_mlp = {.unit = LLM_UNIT_MLP, .declare = declare, .forward = forward,
+    .input = LLM_PLACE_MLP_INPUT, .output = LLM_PLACE_MLP_OUTPUT, .places = places};

@@ -50,8 +50,10 @@ static struct llm_tensor *forward(struct llm_ctx *c, const struct llm_module *m,
         .temperature = f->router_temperature, .capacity = f->expert_capacity_factor, .balance = f->router_aux_loss_coef,
         .z = f->router_z_loss_coef};
     const struct llm_experts experts = {.n = f->num_experts, .gate = m->experts, .up = m->experts + f->num_experts,
-                                        .down = m->experts + 2 * f->num_experts, .act = f->act};
-    struct llm_tensor *weights = llm_route(c, router_logits(c, m, x), &route, &chosen);
+                                        .down = m->experts + 2 * f->num_experts, .act = f->act,
+                                        .inner = llm_watch_inner(c, &p->site, LLM_PLACE_MLP_HIDDEN)};
+    struct llm_tensor *logits = llm_visit(c, &p->site, LLM_PLACE_ROUTER, router_logits(c, m, x));
+    struct llm_tensor *weights = llm_route(c, logits, &route, &chosen);
     struct llm_tensor *y = llm_mixture(c, x, weights, chosen, &experts);
     if (!m->p[SHARED_GATE].w) return y;
     struct llm_tensor *both[2];
@@ -59,7 +61,15 @@ static struct llm_tensor *forward(struct llm_ctx *c, const struct llm_module *m,
     c->passing = LLM_PASSING_INNER;
     struct llm_tensor *inner = llm_gated(c, both[0], both[1], f->act);
     c->passing = LLM_STAYS;
+    inner = llm_visit(c, &p->site, LLM_PLACE_MLP_SHARED, inner);
     return llm_add_over(c, y, llm_linear(c, inner, m->p[SHARED_DOWN].w, NULL));
 }
 
-const struct llm_module_kind llm_module_moe = {.unit = LLM_UNIT_EXPERTS, .declare = declare, .forward = forward};
+static uint64_t places(const struct llm_config *c, int64_t layer)
+{
+    (void)layer;
+    return LLM_PLACE_BIT(ROUTER) | LLM_PLACE_BIT(MLP_HIDDEN) | (c->n_shared_experts > 0 ? LLM_PLACE_BIT(MLP_SHARED) : 0);
+}
+
+const struct llm_module_kind llm_module_moe = {.unit = LLM_UNIT_EXPERTS, .declare = declare, .forward = forward,
+    .input = LLM_PLACE_MLP_INPUT, .output = LLM_PLACE_MLP_OUTPUT, .places = places};

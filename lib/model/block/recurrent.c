@@ -47,5 +47,12 @@ static void state_lstm(const struct llm_config *c, int64_t layer, struct llm_sta
     s->parts[1] = (struct llm_state_part){"c", 1, c->hidden_size};
 }
 
-const struct llm_module_kind llm_module_rnn = {.unit = LLM_UNIT_RNN, .declare = declare_rnn, .forward = forward_rnn, .state = state_rnn};
-const struct llm_module_kind llm_module_lstm = {.unit = LLM_UNIT_LSTM, .declare = declare_lstm, .forward = forward_lstm, .state = state_lstm};
+static uint64_t places(const struct llm_config *c, int64_t layer)
+{
+    (void)c, (void)layer;
+    return 0;
+}
+
+#define PLACES .input = LLM_PLACE_MIXER_INPUT, .output = LLM_PLACE_MIXER_OUTPUT, .places = places
+const struct llm_module_kind llm_module_rnn = {PLACES, .unit = LLM_UNIT_RNN, .declare = declare_rnn, .forward = forward_rnn, .state = state_rnn};
+const struct llm_module_kind llm_module_lstm = {PLACES, .unit = LLM_UNIT_LSTM, .declare = declare_lstm, .forward = forward_lstm, .state = state_lstm};

@@ -13,6 +13,7 @@ struct work {
     int64_t first, vocab;  /* the chunk's first token */
     const float *bias;     /* [vocab] or NULL */
     float *logits;         /* [chunk, vocab] */
+    float *shown;          /* of the same shape: logits as they were shown, of a capped model; NULL: nobody looks, or there is no cap */
     double *nll;           /* [tokens of all chunks] */
     bool gradient;
     double z;
@@ -21,6 +22,32 @@ struct work {
 static bool counted(const struct llm_cross_entropy *a, int64_t token)
 {
     return a->targets[token] >= 0 && (!a->mask || a->mask[token]);
+}
+
+/* Raw products to logits, with the bits of ce_forward: for those who look. */
+static void logit_rows(void *arg, int64_t from, int64_t to, int thread)
+{
+    const struct work *w = arg;
+    float scale = w->a->logit_scale, cap = w->a->logit_softcap;
+    size_t n = (size_t)w->vocab;
+    (void)thread;
+    for (int64_t r = from; r < to; r++) {
+        float *x = w->logits + r * w->vocab;
+        if (cap != 0 || scale != 1) llm_k.elementwise.scale(x, cap != 0 ? scale / cap : scale, x, n);
+        if (cap == 0) continue;
+        llm_k.elementwise.act[LLM_ACT_TANH](x, x, n);
+        llm_k.elementwise.scale(x, cap, x, n);
+    }
+}
+
+/* ce_forward of logits that were shown. Its backward reads the logits themselves if they are capped. */
+static struct llm_ce_row shown_row(const struct work *w, int64_t r)
+{
+    float *x = w->logits + r * w->vocab, *kept = w->shown ? w->shown + r * w->vocab : NULL;
+    if (kept) memcpy(kept, x, (size_t)w->vocab * sizeof *x);
+    struct llm_ce_row row = llm_k.rows.ce_forward(x, 1, 0, (size_t)w->vocab);
+    if (kept) memcpy(x, kept, (size_t)w->vocab * sizeof *x);
+    return row;
 }
 
 static void loss_rows(void *arg, int64_t from, int64_t to, int thread)
@@ -37,8 +64,8 @@ static void loss_rows(void *arg, int64_t from, int64_t to, int thread)
             continue;
         }
         size_t target = (size_t)a->targets[token];
-        float logit = x[target] * a->logit_scale;
-        struct llm_ce_row row = llm_k.rows.ce_forward(x, a->logit_scale, a->logit_softcap, (size_t)w->vocab);
+        float logit = a->logits ? x[target] : x[target] * a->logit_scale;
+        struct llm_ce_row row = a->logits ? shown_row(w, r) : llm_k.rows.ce_forward(x, a->logit_scale, a->logit_softcap, (size_t)w->vocab);
         if (a->logit_softcap != 0) logit = x[target];
         w->nll[token] = log((double)row.sum) - ((double)logit - (double)row.max);
         if (w->gradient) {
@@ -76,6 +103,11 @@ static bool chunk(struct llm_ctx *c, struct llm_tensor *x, struct llm_param *w, 
                                  .compute = c->compute};
     if (project_chunk(c, &project, w) < 0 || !llm_adapter_add(c, w, rows, x->stride, work->logits, work->vocab, m)) return false;
     work->first = at;
+    if (work->a->logits) {
+        llm_for_rows(m, work->vocab, logit_rows, work);
+        work->a->logits->look(work->a->logits, c, at, work->logits, m, work->vocab, work->vocab, false);
+        if (llm_ctx_failed(c)) return false;
+    }
     llm_for_rows(m, work->vocab, loss_rows, work);
     if (work->gradient) llm_bias_grad(work->a->bias, work->logits, work->vocab, m, row_len < m ? row_len : m, work->vocab);
     float *own = llm_param_use(w, 2 * c->use - 1), *grad = own ? own : w->grad;
@@ -154,6 +186,7 @@ struct llm_loss llm_cross_entropy(struct llm_ctx *c, struct llm_tensor *x, struc
     struct llm_arena *arena = c->tape ? &c->grads : &c->acts;
     size_t logits = llm_arena_mark(arena);
     work.logits = arena_floats(c, arena, longest, vocab);
+    if (a->logits && a->logit_softcap != 0) work.shown = arena_floats(c, arena, longest, vocab);
     for (int64_t at = 0, end; at < tokens && !llm_ctx_failed(c); at = end) {
         end = chunk_end(tokens, llm_row_len(c, tokens), vocab, at);
         if (!chunk(c, x, w, &work, &dx, at, end)) llm_in(&c->err, "'%s'", w->name);
@@ -169,8 +202,8 @@ struct llm_loss llm_cross_entropy(struct llm_ctx *c, struct llm_tensor *x, struc
 
 static const int32_t check_targets[12] = {3, 0, 46, 12, -1, 46, 7, 21, 33, -1, 9, 1};
 static const uint8_t check_mask[12] = {1, 1, 1, 0, 1, 1, 1, 1, 0, 1, 1, 1};
-static const struct llm_cross_entropy check_plain = {check_targets, check_mask, NULL, 1, 0, 1, NULL};
-static const struct llm_cross_entropy check_capped = {check_targets, NULL, NULL, 0.25f, 1.5f, 1, NULL};
+static const struct llm_cross_entropy check_plain = {check_targets, check_mask, NULL, 1, 0, 1, NULL, NULL};
+static const struct llm_cross_entropy check_capped = {check_targets, NULL, NULL, 0.25f, 1.5f, 1, NULL, NULL};
 
 static struct llm_tensor *run_plain(struct llm_ctx *c, struct llm_tensor *const *in, struct llm_param *const *p)
 {

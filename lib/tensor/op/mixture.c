@@ -97,6 +97,20 @@ static bool product(struct llm_ctx *c, struct llm_param *p, bool back, const flo
     return back ? llm_adapter_dx(c, p, x, in, y, out, m) : llm_adapter_add(c, p, x, in, y, out, m);
 }
 
+/* Shows the inputs of the down projections, a token's slots side by side, and takes what has become of them. */
+static void show_inner(struct llm_ctx *c, const struct mixture_args *a, float *inner, int64_t tokens, int64_t width, bool again)
+{
+    const struct places *p = &a->places;
+    size_t mark = llm_arena_mark(&c->acts);
+    float *x = llm_op_alloc(c, tokens * p->k * width, sizeof *x);
+    if (!x) return;
+    memset(x, 0, (size_t)(tokens * p->k * width) * sizeof *x);
+    for (int64_t i = 0; i < p->n; i++) memcpy(x + p->slot[i] * width, inner + i * width, (size_t)width * sizeof *x);
+    a->o.inner->look(a->o.inner, c, 0, x, tokens, p->k * width, p->k * width, again);
+    for (int64_t i = 0; i < p->n; i++) memcpy(inner + i * width, x + p->slot[i] * width, (size_t)width * sizeof *x);
+    llm_arena_pop(&c->acts, mark);
+}
+
 static void forward(struct llm_ctx *c, const struct mixture_args *a, const struct llm_tensor *x, const struct llm_tensor *weights,
                     struct llm_tensor *y)
 {
@@ -113,8 +127,15 @@ static void forward(struct llm_ctx *c, const struct mixture_args *a, const struc
         if (!product(c, a->o.gate[e], false, rows + at * x->cols, a->gate + at * width, m, false)) return;
         if (!product(c, a->o.up[e], false, rows + at * x->cols, a->up + at * width, m, false)) return;
         llm_for_rows(m, width, act_rows, &act);
-        if (!product(c, a->o.down[e], false, act.out, rows + at * x->cols, m, false)) return; /* its inputs are no longer needed */
+        /* The rows that gate and up have read are then free. */
+        if (!a->o.inner && !product(c, a->o.down[e], false, act.out, rows + at * x->cols, m, false)) return;
     }
+    if (a->o.inner) show_inner(c, a, inner, x->rows, width, false);
+    for (int64_t e = 0; e < a->o.n && a->o.inner && !llm_ctx_failed(c); e++) {
+        int64_t at = p->start[e], m = p->start[e + 1] - at;
+        if (m > 0 && !product(c, a->o.down[e], false, inner + at * width, rows + at * x->cols, m, false)) return;
+    }
+    if (llm_ctx_failed(c)) return;
     struct rows_work combine = {.p = p, .from = rows, .from_stride = x->cols, .to = y->data, .to_stride = y->stride, .cols = y->cols,
                                 .weights = weights};
     llm_for_rows(y->rows, y->cols * p->k, combine_rows, &combine);
@@ -202,6 +223,8 @@ static void mixture_backward(struct llm_ctx *c, struct llm_node *node)
     llm_for_rows(p->n, w.hidden, gather_rows, &gather_dy);
     struct act_work act = {a->o.act, a->gate, a->up, w.inner, w.width};
     llm_for_rows(p->n, w.width, act_rows, &act);
+    if (a->o.inner) show_inner(c, a, w.inner, x->rows, w.width, true);
+    if (llm_ctx_failed(c)) return;
     for (int64_t e = 0; e < a->o.n; e++) {
         int64_t at = p->start[e], m = p->start[e + 1] - at;
         if (m > 0 && !product(c, a->o.down[e], true, w.d_out + at * w.hidden, w.d_inner + at * w.width, m, false)) return;

@@ -66,7 +66,7 @@ int llm_objective_run_next(struct llm_ctx *c, struct llm_model *m, const struct 
     struct llm_tensor *hidden = llm_model_forward(c, m, &b);
     const struct llm_cross_entropy loss = {.targets = rows->targets, .bias = llm_model_head_bias(m), .logit_scale = (float)m->config.logit_scale,
                                            .logit_softcap = (float)m->config.final_logit_softcapping, .grad_scale = grad_scale,
-                                           .token_nll = token_loss};
+                                           .token_nll = token_loss, .logits = llm_model_watched_logits(c, b.n_tokens)};
     llm_cross_entropy(c, hidden, llm_model_head(m), &loss);
     if (c->training && m->config.num_nextn_predict_layers > 0) predict_further(c, m, rows, &b, grad_scale, hidden);
     if (!llm_ctx_failed(c)) return 0;

@@ -1,5 +1,6 @@
 /* Losses at some places of each row only: the head is asked for those alone. */
 #include <string.h>
+#include "model/watch.h"
 #include "train/objective.h"
 
 /* Rows of the hidden states that are wanted, their targets, their losses: [n_rows · n_picks]. */
@@ -34,9 +35,12 @@ int llm_objective_run_picks(struct llm_ctx *c, struct llm_model *m, const struct
     const struct llm_batch b = {.ids = rows->ids, .positions = rows->positions, .n_tokens = n,
                                 .doc_start = rows->documents ? rows->doc_start : NULL, .checkpoint_every = checkpoint_every};
     struct llm_tensor *hidden = llm_gather(c, llm_model_forward(c, m, &b), w.rows, rows->n_rows * rows->n_picks);
-    const struct llm_cross_entropy loss = {.targets = w.targets, .bias = llm_model_head_bias(m), .logit_scale = (float)m->config.logit_scale,
+    llm_watch_pick32(c, w.rows, rows->n_rows * rows->n_picks);
+    hidden = llm_model_before_head(c, m, hidden);
+    const struct llm_cross_entropy loss = {.targets = w.targets, .logits = llm_model_watched_logits(c, hidden->rows),
+                                           .bias = llm_model_head_bias(m), .logit_scale = (float)m->config.logit_scale,
                                            .logit_softcap = (float)m->config.final_logit_softcapping, .grad_scale = grad_scale, .token_nll = w.nll};
-    llm_cross_entropy(c, llm_model_before_head(c, m, hidden), llm_model_head(m), &loss);
+    llm_cross_entropy(c, hidden, llm_model_head(m), &loss);
     if (llm_ctx_failed(c)) {
         *e = c->err;
         return -1;
