@@ -14,7 +14,8 @@ static const char *const stack_prefixes[LLM_MAX_STACKS] = {[LLM_STACK_MAIN] = ""
 const struct llm_place_row llm_places[LLM_N_PLACES] = {
     [LLM_PLACE_EMBEDDING] = {"embedding", false, "embeddings of the tokens, with positions, token types and norm where the model has them"},
     [LLM_PLACE_LATENTS] = {"latents", false, "learned latents, which go through the layers in place of tokens"},
-    [LLM_PLACE_NEXT_INPUT] = {"next.input", true, "input of the projection that joins a token and a hidden state, to predict the token after the next"},
+    [LLM_PLACE_NEXT_INPUT] = {"next.input", true,
+                              "input of the projection that joins a token and a hidden state, to predict the token after the next"},
     [LLM_PLACE_RESIDUAL_BEFORE] = {"residual.before", true, "input of the layer"},
     [LLM_PLACE_ATTENTION_INPUT] = {"attention.input", true, "input of the projections to queries, keys and values, after the norm"},
     [LLM_PLACE_ATTENTION_Q_LATENT] = {"attention.q_latent", true, "latent vector that queries are projected from"},

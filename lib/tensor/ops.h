@@ -157,7 +157,8 @@ struct llm_experts {
     int64_t n;
     struct llm_param *const *gate, *const *up, *const *down; /* [n] */
     enum llm_act act;
-    const struct llm_inner *inner; /* looks at the inputs of `down`, [tokens, k·width], a token's slots side by side (0 where no expert had room); NULL */
+    const struct llm_inner *inner; /* looks at the inputs of `down`, [tokens, k·width], a token's slots side by
+                                    * side (0 if no expert had room); NULL */
 };
 /* y[t] = Σ over slots, experts ascending: weights[t, s] · down(act(gate(x[t])) ⊙ up(x[t])). */
 struct llm_tensor *llm_mixture(struct llm_ctx *c, struct llm_tensor *x, struct llm_tensor *weights, const int32_t *experts,

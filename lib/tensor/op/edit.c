@@ -1,4 +1,4 @@
-/* A value that somebody outside of the model may write over. What was written is a view with values of its own: its gradient lies in that of the value
+/* A value that somebody outside of the model may write over. The result is a view with values of its own: its gradient lies in that of the value
  * that stood there, where the gradients of other readers are added in the same order as without the edit. */
 #include <string.h>
 #include "tensor/gradcheck.h"

@@ -1,5 +1,5 @@
-/* Places in the forward pass: every place of every family is shown, in training, prefill and decoding; an editor that puts back what it got changes no
- * bit; what is shown is what the model goes on with. */
+/* Places in the forward pass: every place of every family is shown, in training, prefill and decoding. An editor that puts back what it
+ * got changes no bit; what is shown is what the model goes on with. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -584,7 +584,8 @@ static void given(const struct llm_config *c, bool all)
 
 static void test_given_embeddings(void **state)
 {
-    struct llm_config llama = preset("tiny", llama_sets, sizeof llama_sets / sizeof *llama_sets), gpt2 = golden_config("tests/golden/families/gpt2.safetensors");
+    struct llm_config llama = preset("tiny", llama_sets, sizeof llama_sets / sizeof *llama_sets);
+    struct llm_config gpt2 = golden_config("tests/golden/families/gpt2.safetensors");
     (void)state;
     for (int all = 0; all < 2; all++) {
         given(&llama, all);
@@ -595,7 +596,8 @@ static void test_given_embeddings(void **state)
 int main(void)
 {
     struct llm_err e;
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_spelling), cmocka_unit_test(test_manual), cmocka_unit_test(test_families), cmocka_unit_test(test_families_without_goldens),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_spelling), cmocka_unit_test(test_manual), cmocka_unit_test(test_families),
+                                       cmocka_unit_test(test_families_without_goldens),
                                        cmocka_unit_test(test_real_values), cmocka_unit_test(test_edits_count), cmocka_unit_test(test_failure),
                                        cmocka_unit_test(test_given_embeddings)};
     if (llm_pool_start(0, &e) < 0) return llm_report(&e);
