@@ -235,6 +235,5 @@ void KERNEL(llm_fill_gemm)(struct llm_kernels *k)
     KERNEL(llm_fill_gemm_quantised)(k);
 #ifdef LLM_ISA_avx512bf16
     llm_fill_gemm_pairs_avx512bf16(k);
-    llm_fill_gemm_int8_avx512bf16(k);
 #endif
 }

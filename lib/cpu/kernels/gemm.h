@@ -61,7 +61,7 @@ struct llm_gemm {
 struct llm_gemm_q_x {
     int8_t *q;
     float *scale;       /* xs */
-    int32_t *start[2];  /* -zero·Σq of the parts of the group, from which their dots begin (llm_gemm_q.zero) */
+    int32_t *start[2];  /* initial values of the parts' dot products: -zero·Σq (llm_gemm_q.zero), or for 16-bit sums a pair of these */
     float *sum[2];      /* xs·Σq of the parts, or NULL */
     int64_t step;
 };

@@ -10,6 +10,7 @@
 #include "cpu/simd.h"
 
 #define PANEL LLM_GEMM_PANEL
+#define VECTORS (PANEL / VN)
 #define GROUP 32
 #define LINE (PANEL * 4) /* bytes of a line of words */
 #define INLINE static inline __attribute__((always_inline))

@@ -14,8 +14,8 @@
 void KERNEL(llm_fill_gemm_quantised)(struct llm_kernels *k);
 /* BF16 by vdpbf16ps (micro/gemm_pairs_avx512bf16.c). */
 void llm_fill_gemm_pairs_avx512bf16(struct llm_kernels *k);
-/* Quantised products for many rows by vpdpbusd (micro/gemm_int8_avx512bf16.c). */
-void llm_fill_gemm_int8_avx512bf16(struct llm_kernels *k);
+/* Its quantised products for many rows, on top of those (kernels/gemm_quantised_rows.c; not for vectors shorter than 8). */
+void KERNEL(llm_fill_gemm_quantised_rows)(struct llm_kernels *k);
 /* Quantised products for many rows by AMX (micro/gemm_int8_amx.c). */
 void llm_fill_gemm_int8_amx(struct llm_kernels *k);
 

@@ -1,40 +1,61 @@
-/* For products of many rows: groups of a panel of 16 rows of w opened once, for all rows of activations. Vectors of 16 lanes. */
+/* Opened weights, for products of many rows: the groups of a panel of 16 rows of w are decoded to bytes and scales once for all rows of activations.
+ * The including source defines OPENED_GROUPS, the number of groups that are open at a time, and OPENED_LESS(kind), which is subtracted from
+ * each byte: the kind's zero if the product multiplies signed bytes, else 0. */
 #ifndef LLM_CPU_KERNELS_GEMM_OPENED_H
 #define LLM_CPU_KERNELS_GEMM_OPENED_H
 
-#include "cpu/kernels/gemm_blocks.h"
+#include "cpu/kernels/gemm_bytes.h"
 
 #define OPENED_ROWS 256 /* whose sums are under way */
 
-/* Groups of a panel: bytes, and for each 16 scales, those of the parts, least values of the parts. */
+/* Groups of a panel: words of bytes, and for each 16 scales, those of the parts, least values of the parts. */
 struct opened {
-    _Alignas(64) unsigned char w[OPENED_GROUPS * GROUP * PANEL];
+    _Alignas(64) int32_t w[1 + SUMS_OF_16][OPENED_GROUPS * GROUP / 4 * PANEL];
     _Alignas(64) float scale[OPENED_GROUPS][PANEL], part[OPENED_GROUPS][2][PANEL], least[OPENED_GROUPS][2][PANEL];
 };
 
-/* Opens `blocks` of the panel's blocks from b on; `less` is taken from each byte: kind's zero makes them signed, 0 leaves them. */
-INLINE void open_panel(const struct kind *k, const unsigned char *b, int64_t blocks, int less, struct opened *out)
+/* Stores a group of VN rows from element `at` of out->w on. If words_in_16 is 1, w[0] gets the lower halves of the bytes and w[1] the upper. */
+#if SUMS_OF_16
+INLINE void put_words(const struct kind *k, const VI *w, int64_t at, struct opened *out)
 {
-    const __m512i zero = _mm512_set1_epi8((char)less);
-    int64_t at = 0;
-    for (int64_t block = 0; block < blocks; block++, b += k->bytes * PANEL) {
-        struct head h;
-        open_head(k, b, 0, &h);
-        for (int g = 0; g < k->groups; g++, at++) {
-            VI w[8];
-            open_group(k, b, g, 0, w);
-            LLM_UNROLL
-            for (int i = 0; i < 8; i++) _mm512_store_si512(out->w + at * GROUP * PANEL + i * 64, less ? _mm512_sub_epi8(w[i], zero) : w[i]);
-            v_store(out->scale[at], h.scale[k->parts == 2 ? 0 : g]);
-            for (int part = 0; part < k->parts; part++) {
-                if (k->parts == 2) v_store(out->part[at][part], h.part[g * 2 + part]);
-                if (k->least) v_store(out->least[at][part], h.least[g * k->parts + part]);
-            }
-        }
+    const VI four = vi_set1(0x0f0f0f0f);
+    LLM_UNROLL
+    for (int i = 0; i < 8; i++, at += PANEL) {
+        vi_store(out->w[0] + at, words_in_16(k) == 1 ? vi_and(w[i], four) : w[i]);
+        if (words_in_16(k) == 1) vi_store(out->w[1] + at, vi_and(vi_shr(w[i], 4), four));
     }
 }
+#else
+INLINE void put_words(const struct kind *k, const VI *w, int64_t at, struct opened *out)
+{
+    const int less = OPENED_LESS(k);
+    LLM_UNROLL
+    for (int i = 0; i < 8; i++, at += PANEL) vi_store(out->w[0] + at, less ? _mm512_sub_epi8(w[i], _mm512_set1_epi8((char)less)) : w[i]);
+}
+#endif
 
-/* A row's finished sums of one panel to c. */
+/* Opens `blocks` of the panel's blocks from b on. */
+INLINE void open_panel(const struct kind *k, const unsigned char *b, int64_t blocks, struct opened *out)
+{
+    int64_t at = 0;
+    for (int64_t block = 0; block < blocks; block++, b += k->bytes * PANEL, at += k->groups)
+        for (int v = 0; v < VECTORS; v++) {
+            struct head h;
+            open_head(k, b, v, &h);
+            for (int g = 0; g < k->groups; g++) {
+                VI w[8];
+                open_group(k, b, g, v, w);
+                put_words(k, w, (at + g) * GROUP / 4 * PANEL + v * VN, out);
+                v_store(out->scale[at + g] + v * VN, h.scale[k->parts == 2 ? 0 : g]);
+                for (int part = 0; part < k->parts; part++) {
+                    if (k->parts == 2) v_store(out->part[at + g][part] + v * VN, h.part[g * 2 + part]);
+                    if (k->least) v_store(out->least[at + g][part] + v * VN, h.least[g * k->parts + part]);
+                }
+            }
+        }
+}
+
+/* A row's finished sums of a vector of columns to c. */
 INLINE void put_row(const struct llm_gemm_q_job *g, int64_t row, int64_t column, V s)
 {
     float *c = g->c + row * g->ldc + column;

@@ -1,8 +1,7 @@
 /* Products with block-quantised weights (the rule of each type: gemm.h; what a panel holds: gemm_blocks.h). */
 #include <math.h>
-#include "cpu/kernels/gemm_blocks.h"
+#include "cpu/kernels/gemm_bytes.h"
 
-#define VECTORS (PANEL / VN)
 #define AHEAD 1536 /* bytes by which a row's weights are prefetched ahead of their use: the hardware's prefetching stops at page borders */
 
 /* Makes a group with a NaN or an infinity show in the product. */
@@ -46,7 +45,7 @@ static void quantise(const float *x, int64_t k, const struct llm_gemm_q *g, cons
         }
         if (g->parts == 1) total[0] += total[1];
         for (int part = 0; part < g->parts; part++) {
-            out->start[part][at] = -g->zero * total[part];
+            out->start[part][at] = start_of(bytes + part * GROUP / 2, GROUP / 4 / g->parts, g->zero, total[part]);
             if (g->least) out->sum[part][at] = scale * (float)total[part];
         }
     }
@@ -129,46 +128,32 @@ INLINE void pack(const struct kind *k, const unsigned char *w, size_t ldw, int64
     }
 }
 
-/* sum += dots of VN words of four bytes up to 127 (with the vector neural network instructions: 255) with four signed ones. */
-#if defined LLM_ISA_avx512bf16
-INLINE VI dot4(VI sum, VI w, VI x) { return _mm512_dpbusd_epi32(sum, w, x); }
-#elif VN == 16
-INLINE VI products(VI w, VI x) { return _mm512_maddubs_epi16(w, x); }
-INLINE VI add_16(VI a, VI b) { return _mm512_add_epi16(a, b); }
-INLINE VI pairs_of(VI a) { return _mm512_madd_epi16(a, _mm512_set1_epi16(1)); }
-INLINE VI size_of(VI a) { return _mm512_abs_epi8(a); }
-INLINE VI signed_by(VI a, VI sign) { return _mm512_mask_sub_epi8(a, _mm512_movepi8_mask(sign), _mm512_setzero_si512(), a); }
-#elif VN == 8
-INLINE VI products(VI w, VI x) { return _mm256_maddubs_epi16(w, x); }
-INLINE VI add_16(VI a, VI b) { return _mm256_add_epi16(a, b); }
-INLINE VI pairs_of(VI a) { return _mm256_madd_epi16(a, _mm256_set1_epi16(1)); }
-INLINE VI size_of(VI a) { return _mm256_abs_epi8(a); }
-INLINE VI signed_by(VI a, VI sign) { return _mm256_sign_epi8(a, sign); }
+/* Dot products of `words` words of VN rows of weights with one row of activations, added to `start`, which corrects for the kind's zero. */
+#if SUMS_OF_16
+INLINE VI dot(const struct kind *k, const VI *w, const int words, const int8_t *q, int32_t start)
+{
+    const int most = words_in_16(k);
+    VI sum = vi_set1(0), some = vi_set1(most == 1 ? 0 : start);
+    LLM_UNROLL
+    for (int i = 0; i < words; i++) {
+        VI x = four_of(q + i * 4);
+        some = most == 1 ? products_signed(vi_xor(w[i], vi_set1((int32_t)0x80808080u)), x) : add_16(some, products(w[i], x));
+        if (i % most != most - 1 && i != words - 1) continue;
+        sum = vi_add(sum, pairs_of(some, 1));
+        some = vi_set1(0);
+    }
+    return sum;
+}
 #elif defined LLM_ISA_neon
-INLINE VI dot4(VI sum, VI w, VI x) { return vdotq_s32(sum, vreinterpretq_s8_s32(w), vreinterpretq_s8_s32(x)); }
+INLINE VI dot(const struct kind *k, const VI *w, const int words, const int8_t *q, int32_t start)
+{
+    const bool wide = k->top > 127; /* such bytes are made signed, and need no start */
+    VI sum = vi_set1(wide ? 0 : start);
+    LLM_UNROLL
+    for (int i = 0; i < words; i++) sum = dot4(sum, wide ? vi_xor(w[i], vi_set1((int32_t)0x80808080u)) : w[i], four_of(q + i * 4));
+    return sum;
+}
 #else
-INLINE VI dot4(VI sum, VI w, VI x)
-{
-    int32_t a[VN], b[VN], s[VN];
-    vi_store(a, w);
-    vi_store(b, x);
-    vi_store(s, sum);
-    for (int j = 0; j < VN; j++)
-        for (int i = 0; i < 32; i += 8) s[j] += (int32_t)((uint32_t)a[j] >> i & 255) * (int8_t)((uint32_t)b[j] >> i & 255);
-    return vi_load(s);
-}
-#endif
-
-INLINE VI four_of(const int8_t *q)
-{
-    int32_t x;
-    memcpy(&x, q, 4);
-    return vi_set1(x);
-}
-
-/* Dots of `words` words of unsigned bytes, VN rows, with the signed ones of one row, from `start`, which makes up for what stands for zero.
- * Where bytes above 127 cannot be multiplied they become signed first, and then need no start. */
-#if defined LLM_ISA_avx512bf16 || VN == 1
 INLINE VI dot(const struct kind *k, const VI *w, const int words, const int8_t *q, int32_t start)
 {
     VI sum = vi_set1(start), odd = vi_set1(0); /* integers: two chains are half as long, and their sum is exact */
@@ -179,33 +164,6 @@ INLINE VI dot(const struct kind *k, const VI *w, const int words, const int8_t *
         odd = dot4(odd, w[i + 1], four_of(q + i * 4 + 4));
     }
     return vi_add(sum, odd);
-}
-#elif defined LLM_ISA_neon
-INLINE VI dot(const struct kind *k, const VI *w, const int words, const int8_t *q, int32_t start)
-{
-    const bool wide = k->top > 127;
-    VI sum = vi_set1(wide ? 0 : start);
-    LLM_UNROLL
-    for (int i = 0; i < words; i++) sum = dot4(sum, wide ? vi_xor(w[i], vi_set1((int32_t)0x80808080u)) : w[i], four_of(q + i * 4));
-    return sum;
-}
-#else
-INLINE VI dot4(VI sum, VI w, VI x) { return vi_add(sum, pairs_of(products(w, x))); }
-
-/* Sums of two products have 16 bits on their way: so many of them fit. */
-INLINE VI dot(const struct kind *k, const VI *w, const int words, const int8_t *q, int32_t start)
-{
-    const bool wide = k->top > 127;
-    const int most = wide ? 1 : k->top > 31 ? 2 : k->top > 15 ? 4 : 8;
-    VI sum = vi_set1(wide ? 0 : start), some = sum;
-    LLM_UNROLL
-    for (int i = 0; i < words; i++) {
-        VI s = vi_xor(w[i], vi_set1((int32_t)0x80808080u)), x = four_of(q + i * 4);
-        VI two = wide ? products(size_of(s), signed_by(x, s)) : products(w[i], x);
-        some = i % most ? add_16(some, two) : two;
-        if (i % most == most - 1 || i == words - 1) sum = vi_add(sum, pairs_of(some));
-    }
-    return sum;
 }
 #endif
 
@@ -331,6 +289,9 @@ static double peak_int8(int64_t iterations)
 void KERNEL(llm_fill_gemm_quantised)(struct llm_kernels *k)
 {
     LLM_QUANTISED_KINDS(FILL)
+#if VN >= 8
+    KERNEL(llm_fill_gemm_quantised_rows)(k);
+#endif
     k->gemm.quantise = quantise;
     k->gemm.peak_int8 = peak_int8;
 }

@@ -1,7 +1,8 @@
 /* Quantised products for many rows by AMX: a tile product is the exact dots of one group of 32 for 16 rows by 16 columns. What follows is that of
  * kernels/gemm_quantised.c, in the same order, so the bits are those of its products. It takes longer than the tiles, since each 32 k want a sum of
- * their own: what is too small for tiles, and types with two dots a group, are left to gemm_int8_avx512bf16.c. */
+ * their own: what is too small for tiles, and types with two dots a group, are left to kernels/gemm_quantised_rows.c. */
 #define OPENED_GROUPS 32 /* 16 KiB */
+#define OPENED_LESS(k) (k)->zero
 #include "cpu/kernels/gemm_opened.h"
 
 #define BATCH 4 /* tiles of dots under way */
@@ -27,14 +28,14 @@ static void configure(void)
 }
 
 /* One tile: the dots of group i. */
-#define DOTS(sum, x, w, i)                          \
-    _tile_zero(sum);                                \
-    _tile_loadd(x, q + (i) * GROUP * PANEL, GROUP); \
-    _tile_loadd(w, b + (i) * GROUP * PANEL, 64);    \
-    _tile_dpbssd(sum, x, w);
+#define DOTS(sum, x, tile_w, i)                           \
+    _tile_zero(sum);                                      \
+    _tile_loadd(x, q + (i) * GROUP * PANEL, GROUP);       \
+    _tile_loadd(tile_w, w + (i) * GROUP / 4 * PANEL, 64); \
+    _tile_dpbssd(sum, x, tile_w);
 
 /* The dots of the first BATCH of n groups that follow each other. */
-INLINE void make_dots(const int8_t *q, const unsigned char *b, int64_t n, int32_t (*dots)[PANEL * PANEL])
+INLINE void make_dots(const int8_t *q, const int32_t *w, int64_t n, int32_t (*dots)[PANEL * PANEL])
 {
     if (n >= BATCH) {
         DOTS(0, 4, 6, 0)
@@ -82,7 +83,7 @@ INLINE void opened_product(const struct llm_gemm_q_job *g, int64_t column, const
     const int64_t of_row = g->k / GROUP * PANEL;
     const int8_t *q = g->x.q + from * PANEL * GROUP;
     int turn = 0;
-    make_dots(q, o->w, groups, dots[turn]);
+    make_dots(q, o->w[0], groups, dots[turn]);
     for (int64_t row = 0; row < g->m; row += PANEL) {
         V sum[PANEL];
         LLM_UNROLL
@@ -91,8 +92,8 @@ INLINE void opened_product(const struct llm_gemm_q_job *g, int64_t column, const
         for (int64_t at = 0; at < groups; at += BATCH, turn ^= 1) {
             int64_t next = at + BATCH;
             const int8_t *rest = q + (row / PANEL * of_row + next * PANEL) * GROUP;
-            if (next < groups) make_dots(rest, o->w + next * GROUP * PANEL, groups - next, dots[turn ^ 1]);
-            else if (row + PANEL < g->m) make_dots(q + (row / PANEL + 1) * of_row * GROUP, o->w, groups, dots[turn ^ 1]);
+            if (next < groups) make_dots(rest, o->w[0] + next * GROUP / 4 * PANEL, groups - next, dots[turn ^ 1]);
+            else if (row + PANEL < g->m) make_dots(q + (row / PANEL + 1) * of_row * GROUP, o->w[0], groups, dots[turn ^ 1]);
             for (int64_t i = 0; i < BATCH && at + i < groups; i++) add_dots(k, dots[turn][i], o, at + i, &g->x, x_at + (at + i) * PANEL, sum);
         }
         put_sums(g, row, column, from + groups == g->k / GROUP, sum, sums + row * PANEL);
@@ -108,7 +109,7 @@ INLINE void panel_product(const struct llm_gemm_q_job *g, int64_t column, const 
     const unsigned char *b = (const unsigned char *)g->b + (size_t)(column / PANEL * (groups / k->groups)) * block_bytes;
     for (int64_t from = 0; from < groups; from += OPENED_GROUPS) {
         int64_t here = groups - from < OPENED_GROUPS ? groups - from : OPENED_GROUPS;
-        open_panel(k, b + (size_t)(from / k->groups) * block_bytes, here / k->groups, k->zero, &o);
+        open_panel(k, b + (size_t)(from / k->groups) * block_bytes, here / k->groups, &o);
         __asm__ volatile("" : : : "memory"); /* tile loads are not known to read it */
         opened_product(g, column, k, &o, from, here, sums);
     }
