@@ -15,8 +15,9 @@ static void half_places(enum llm_dtype t, int *d, int *least)
     *least = t == LLM_Q4_1 || t == LLM_Q5_1 || t == LLM_Q4_K || t == LLM_Q5_K ? 2 : t == LLM_Q2_K ? 82 : -1;
 }
 
-/* n elements of any bytes, with scales of sensible size: of every tenth block tiny (subnormal in f16), of every twentieth zero. */
-static unsigned char *weights(enum llm_dtype t, int64_t n)
+/* n elements whose bytes are all `byte`, or if that is negative, random. Scales have a sensible size: in every tenth block they are tiny
+ * (subnormal in f16), in every twentieth zero. */
+static unsigned char *weights_of_byte(enum llm_dtype t, int64_t n, int byte)
 {
     const struct llm_dtype_row *row = &llm_dtypes[t];
     size_t bytes = llm_dtype_bytes(t, (uint64_t)n);
@@ -24,7 +25,7 @@ static unsigned char *weights(enum llm_dtype t, int64_t n)
     uint64_t seed = 7;
     int at[2];
     half_places(t, &at[0], &at[1]);
-    for (size_t i = 0; i < bytes; i++) data[i] = (unsigned char)(noise(&seed) * 128);
+    for (size_t i = 0; i < bytes; i++) data[i] = byte < 0 ? (unsigned char)(noise(&seed) * 128) : (unsigned char)byte;
     for (size_t b = 0; b < bytes / (size_t)row->block_bytes; b++) {
         unsigned char *block = data + b * (size_t)row->block_bytes;
         float size = b % 20 == 7 ? 0 : b % 10 == 3 ? 0x1p-18f : 0.01f * noise(&seed);
@@ -37,6 +38,8 @@ static unsigned char *weights(enum llm_dtype t, int64_t n)
     }
     return data;
 }
+
+static unsigned char *weights(enum llm_dtype t, int64_t n) { return weights_of_byte(t, n, -1); }
 
 /* Group g of a row as the rule has it: integers, scales of the parts, the group's scale, what is added to values of each part. */
 struct group { int w[32], part[2]; float scale, least[2]; };
@@ -179,6 +182,34 @@ static void test_rule(void **state)
                                      (int)k, (int)r, (int)j, want, y[r * n + j]);
                     }
             }
+}
+
+/* The largest dot products of each type: intermediate sums of 16 bits must hold them. */
+static void test_largest_dots(void **state)
+{
+    enum { M = 12, N = 17, K = 512 };
+    static const int bytes[] = {0x00, 0xff, 0x80, 0x7f, 0x08, 0xf0};
+    (void)state;
+    FOR_EACH_ISA(isa)
+        for (int i = 0; i < N_TYPES * 6; i++) {
+            enum llm_dtype t = types[i / 6];
+            float x[M * K], y[M * N];
+            for (int j = 0; j < M * K; j++) x[j] = j / K % 3 == 0 ? 1 : j / K % 3 == 1 ? -1 : j % 2 ? 1 : -1;
+            unsigned char *data = weights_of_byte(t, N * K, bytes[i % 6]);
+            struct llm_weight weight = {.data = data, .dtype = t, .n = N, .k = K};
+            struct llm_err e = {0};
+            for (int m = 3; m <= M; m += M - 3) { /* few rows and many have kernels of their own */
+                struct llm_matmul a = {.m = m, .x = x, .ldx = K, .y = y, .ldy = N, .compute = LLM_COMPUTE_BF16};
+                assert_int_equal(llm_matmul(&a, &weight, &e), 0);
+                for (int j = 0; j < m * N; j++) {
+                    float want = product(t, x + j / N * K, data + (size_t)(j % N) * llm_dtype_bytes(t, K), K);
+                    if (memcmp(&want, &y[j], sizeof want) != 0)
+                        fail_msg("%s %s, bytes %d, %d rows, (%d, %d): expected %.9g, found %.9g", llm_k.isa, llm_dtypes[t].name, bytes[i % 6],
+                                 m, j / N, j % N, want, y[j]);
+                }
+            }
+            llm_weight_release(&weight);
+        }
 }
 
 /* The decoded weights' product, within what rounding activations to eight bits does. */
@@ -359,7 +390,8 @@ int main(void)
 {
     struct llm_err e = {0};
     if (llm_pool_start(2, &e) < 0) return llm_report(&e);
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_rule), cmocka_unit_test(test_decoded), cmocka_unit_test(test_same_bits),
-                                       cmocka_unit_test(test_edges), cmocka_unit_test(test_several), cmocka_unit_test(test_dx)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_rule), cmocka_unit_test(test_largest_dots), cmocka_unit_test(test_decoded),
+                                       cmocka_unit_test(test_same_bits), cmocka_unit_test(test_edges), cmocka_unit_test(test_several),
+                                       cmocka_unit_test(test_dx)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
