@@ -15,9 +15,9 @@ bits_train() {
     llm-train -q -T tok.json -n 2 -b 2 -l 24 --val .02 "${@:2}" -o "$1.llm" && zstd -dcq "$1.llm"
 }
 
-# bits_log NAME OPTION...: prints the log of the steps (which costs the time of measuring the machine's peak).
+# bits_log NAME OPTION...: prints the log of the steps, without times and memory (it costs the time of measuring the machine's peak).
 bits_log() {
-    bits_train "$@" --log "$1.jsonl" > "$1.bytes" && jq -c 'del(.tokens_per_second, .peak_share, .seconds)' "$1.jsonl"
+    bits_train "$@" --log "$1.jsonl" > "$1.bytes" && jq -c 'del(.tokens_per_second, .peak_share, .seconds, .activation_bytes)' "$1.jsonl"
 }
 
 # bits_quantize TYPE IN OUT: prints OUT and the table of errors.
