@@ -159,7 +159,7 @@ static void parse_shape(const char *option, const char *what, const char *s, int
     }
 }
 
-/* What is measured: as asked for, of both kinds the usual where nothing is asked for. */
+/* The shapes to measure: those of the options; the defaults if no option names any. */
 struct wanted { const char *const *shapes, *const *attention, *const *latent; size_t n_shapes, n_attention, n_latent; };
 
 static struct wanted wanted_of(const struct args *a)

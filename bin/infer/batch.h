@@ -1,4 +1,4 @@
-/* llm-infer --jsonl: what a person is told of a batch: a progress bar on a terminal, and a line at the end. */
+/* llm-infer --jsonl: progress of a batch for a person: a bar on a terminal, and a line at the end. */
 #ifndef LLM_BIN_INFER_BATCH_H
 #define LLM_BIN_INFER_BATCH_H
 
@@ -18,7 +18,7 @@ struct batch {
 void batch_begin(struct batch *b, const struct session *s, const struct lines *in);
 /* Before results are written. */
 void batch_hide(const struct batch *b);
-/* A line was answered, with `read` tokens of it and `generated` tokens behind them. */
+/* Counts an answered line: `read` tokens of the prompt and `generated` tokens of completions. */
 void batch_item(struct batch *b, int64_t read, int64_t generated);
 /* After the last line, or where the batch was interrupted or failed. Says nothing if no line was answered. */
 void batch_end(struct batch *b);

@@ -31,7 +31,7 @@ struct edit {
 #endif
 };
 
-/* More bytes behind those there are. 1, 0 at the end, -1 with errno. */
+/* Reads more bytes after those in the buffer. 1; 0 at the end of the input; -1 with errno. */
 static int read_more(struct edit *ed)
 {
     if (ed->at > 0) memmove(ed->bytes, ed->bytes + ed->at, ed->n -= ed->at);

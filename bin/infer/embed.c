@@ -28,7 +28,7 @@ struct run {
     struct llm_buf out;
 };
 
-/* A second text behind the first, for models that compare two: "pair", or "second", the place in "ids" where it begins. *second: where. */
+/* Reads a second text, for models that compare two: "pair" is its text, or "second" the index in "ids" where it begins. *second: that index. */
 static int take_second(struct run *r, json_t *o, int32_t **ids, size_t *n, size_t *second, struct llm_err *e)
 {
     json_t *pair = json_object_get(o, "pair");
@@ -180,7 +180,7 @@ static int flush(struct run *r, struct llm_err *e)
     return status ? status : llm_output_flush(r->s->out, e);
 }
 
-/* Whether there is a pass's work, or nobody knows when there will be more. */
+/* Whether the lines read fill a pass, or the next line is not available yet. */
 static bool enough(const struct run *r)
 {
     bool waiting = r->in.text.n == r->in.at && !llm_file_ready(r->in.file);

@@ -1,4 +1,4 @@
-/* What stands between two texts: --fim-prefix and --fim-suffix, "input_prefix" and "input_suffix" of --jsonl. */
+/* Fill-in-the-middle: --fim-prefix and --fim-suffix, "input_prefix" and "input_suffix" of --jsonl. */
 #include <stdlib.h>
 #include <string.h>
 #include "base/buf.h"

@@ -52,25 +52,25 @@ struct session {
     struct llm_fim fim;            /* where there is something to fill in; fim_known then */
     bool fim_known;
     int32_t fim_ends[LLM_FIM_MARKS]; /* tokens of its own, which end a middle too */
-    struct llm_buf around[2];      /* texts before and behind what --fim-prefix and --fim-suffix ask for */
+    struct llm_buf around[2];      /* the texts of --fim-prefix and --fim-suffix */
     struct llm_output *out;        /* text, tables or tensors; NULL when the cache alone goes to standard output */
     struct llm_err refused;        /* of lines that were answered with an error: reported, with its status, after the output is complete */
 };
 
 /* Tokens of a text, with what the options say; checked to be below the vocabulary. *ids is malloced. */
 int prompt_encode(const struct session *s, const char *text, size_t n, int32_t **ids, size_t *n_ids, struct llm_err *e) LLM_MUST_CHECK;
-/* The same of a JSON list of ids. *ids is malloced. */
+/* Token ids from a JSON list, checked to be below the vocabulary. *ids is malloced. */
 int prompt_take_ids(const struct session *s, const json_t *list, int32_t **ids, size_t *n_ids, struct llm_err *e) LLM_MUST_CHECK;
 /* The prompt that operand, -f or standard input give; tokens that begin a text where it is empty. */
 int prompt_read(const struct session *s, const char *operand, int32_t **ids, size_t *n_ids, struct llm_err *e) LLM_MUST_CHECK;
 /* Tokens that ask for what stands between two texts. *ids is malloced. */
 int fim_encode(struct session *s, const char *prefix, size_t n_prefix, const char *suffix, size_t n_suffix, int32_t **ids, size_t *n_ids,
                struct llm_err *e) LLM_MUST_CHECK;
-/* The same of the files of --fim-prefix and --fim-suffix. */
+/* As fim_encode, with the texts of the files of --fim-prefix and --fim-suffix. */
 int fim_read(struct session *s, int32_t **ids, size_t *n_ids, struct llm_err *e) LLM_MUST_CHECK;
 /* Without tokens, and without a cache to begin with, the prompt is the token that begins a text, or ends one. *ids is malloced. */
 int prompt_begin(const struct session *s, int32_t **ids, size_t *n_ids, struct llm_err *e) LLM_MUST_CHECK;
-/* The most bytes of text that can be a prompt: what does not fit is refused before it fills the memory. */
+/* The maximum of bytes of a prompt's text. A longer text is refused before it fills the memory. */
 size_t prompt_max_bytes(const struct session *s);
 /* All of a file, or of standard input, of at most prompt_max_bytes. */
 int prompt_read_all(const struct session *s, const char *path, struct llm_buf *text, struct llm_err *e) LLM_MUST_CHECK;
@@ -106,7 +106,7 @@ int run_score_lines(struct session *s, const char *operand, struct llm_err *e) L
 int run_score(struct session *s, const int32_t *ids, size_t n, struct llm_err *e) LLM_MUST_CHECK;
 int run_tensors(struct session *s, const int32_t *ids, size_t n, struct llm_err *e) LLM_MUST_CHECK;
 int run_plan(struct session *s, struct llm_err *e) LLM_MUST_CHECK;
-/* The prompt and -n tokens behind it, as one sequence. *all is malloced. */
+/* Generates -n tokens after the prompt; *all is the whole sequence, malloced. */
 int extend(struct session *s, const int32_t *ids, size_t n, int32_t **all, size_t *n_all, struct llm_err *e) LLM_MUST_CHECK;
 
 #endif

@@ -206,7 +206,7 @@ static int take_line(struct run *r, const char *text, size_t n, struct line *l, 
     return 0;
 }
 
-/* The line's answer takes its place in the order. What the line held is freed. */
+/* Refuses a line: its answer is an error, which is written in the order of the lines. Frees the line's prompt. */
 static int refuse(struct run *r, struct line *l, const struct llm_err *why, struct llm_err *e)
 {
     json_t *answer = lines_refuse(&r->in, l->object, why, e);
@@ -238,7 +238,8 @@ static int next(void *arg, struct llm_prompt *p, struct llm_err *e)
     return llm_in(e, "%s: line %" PRId64, llm_file_name(r->in.file), r->in.number);
 }
 
-/* A line, or some of one: who has begun a line is expected to end it. Answers that wait for a slow prompt before them are bounded. */
+/* Whether to read the next line now. A line of which a part has arrived is waited for. The number of answers that wait for a slow prompt is
+ * bounded. */
 static bool ready(void *arg)
 {
     const struct run *r = arg;

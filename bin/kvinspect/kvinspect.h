@@ -1,4 +1,4 @@
-/* llm-kvinspect: what its sub-commands share. Each returns 0, -1, or (diff) 1 when the caches differ. */
+/* llm-kvinspect: shared by its sub-commands. Each returns 0 or -1; diff returns 1 if the caches differ. */
 #ifndef LLM_BIN_KVINSPECT_H
 #define LLM_BIN_KVINSPECT_H
 

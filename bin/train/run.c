@@ -132,7 +132,7 @@ static int fit_config(struct llm_config *c, const struct args *a, const struct l
                         (long long)c->vocab_size);
     }
     if (c->bidirectional && preset && c->mask_token_id < 0 && !(tok && llm_tokenizer_special(tok, "[MASK]") >= 0)
-        && !(tok && llm_tokenizer_special(tok, "<mask>") >= 0)) c->mask_token_id = c->vocab_size++; /* one of its own, behind the tokenizer's */
+        && !(tok && llm_tokenizer_special(tok, "<mask>") >= 0)) c->mask_token_id = c->vocab_size++; /* a new token after those of the tokenizer */
     if (tok && (preset || c->bos_token_id < 0)) c->bos_token_id = llm_tokenizer_bos(tok);
     if (tok && (preset || c->eos_token_id < 0)) c->eos_token_id = llm_tokenizer_eos(tok);
     bool learned = c->position == LLM_POSITION_LEARNED;
@@ -177,7 +177,7 @@ static int new_model(struct llm_run *r, const struct args *a, struct llm_tokeniz
     return r->model ? name_classes(r->model, data, e) : -1;
 }
 
-/* A model of other weights as the objective wants it: with a head of another kind it gets fresh weights there. */
+/* Prepares the model of --init for the objective. If the objective needs another kind of head, the head gets new weights. */
 static int refit_model(struct llm_run *r, const struct args *a, const struct llm_train_data *data, struct llm_err *e)
 {
     struct llm_config c = r->model->config;

@@ -1,4 +1,4 @@
-/* What llm-train's parts share. */
+/* Shared by the files of llm-train. */
 #ifndef BIN_TRAIN_H
 #define BIN_TRAIN_H
 
