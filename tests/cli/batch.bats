@@ -90,7 +90,7 @@ total() {
         # shellcheck disable=SC2086
         env --default-signal=INT llm-infer -m "$M" -j 1 $how --jsonl -o out.jsonl - < lines 2> said &
         printf '{"prompt": "Once"}\n{"prompt": "upon"}\n' >&8
-        until [[ $(cat out.jsonl.tmp* 2> /dev/null | wc -l) == 2 ]]; do
+        until [[ $(cat out.jsonl.llm-tmp* 2> /dev/null | wc -l) == 2 ]]; do
             kill -0 $! || fail "it ended"
             sleep .02
         done
