@@ -196,7 +196,8 @@ int llm_engine_prefill(struct llm_engine *g, struct llm_kv *kv, const int32_t *i
                        llm_span_visit *visit, void *arg, struct llm_err *e)
 {
     if (g->model->config.bidirectional || g->model->config.num_encoder_layers > 0) {
-        struct llm_reading r = {.n = n, .hidden = llm_engine_encode(g, ids, NULL, &n, 1, e)};
+        struct llm_reading r = {.hidden = llm_engine_encode(g, ids, NULL, &n, 1, e)};
+        r.n = r.hidden ? r.hidden->rows : 0; /* learned latents: not as many as tokens */
         return !r.hidden || (visit && visit_spans(g, &r, 0, want_logits, visit, arg, e) < 0) ? -1 : 0;
     }
     for (int64_t at = 0, step; at < n; at += step) {
