@@ -10,7 +10,7 @@ struct llm_feed;
 
 /* What a predictor has made of a pass's tokens; valid until the next pass. */
 struct llm_reading {
-    int64_t n;                  /* tokens */
+    int64_t n;                  /* tokens, or learned latents of a perceiver */
     struct llm_tensor *hidden;  /* networks: final hidden states [n, hidden_size]; NULL of others */
     const int32_t *newest;      /* n-grams: [n, order - 1] the last tokens up to each token, the newest first, -1 before the text; NULL of others */
 };

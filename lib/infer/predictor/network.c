@@ -50,6 +50,7 @@ static int advance(struct llm_engine *g, const struct llm_feed *feeds, int64_t n
     const struct llm_batch b = {.ids = g->ids, .positions = g->positions, .n_tokens = total, .seqs = g->seqs, .n_seqs = n,
                                 .memories = g->model->config.num_encoder_layers > 0 ? g->memories : NULL};
     r->hidden = llm_model_forward(&g->ctx, g->model, &b);
+    r->n = r->hidden->rows;
     return llm_ctx_failed(&g->ctx) ? llm_fail(e, g->ctx.err.status, "%s", g->ctx.err.text) : 0;
 }
 
