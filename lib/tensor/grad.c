@@ -1,6 +1,6 @@
-/* Gradients of activations: reference-counted blocks on the stack `grads`. A block takes the lowest free place that fits, so a backward walk, in
- * which few gradients live at once, goes over the same memory layer after layer. Blocks stand in address order; neighbours that are free join, and
- * a free one at the top is popped. */
+/* Gradients of activations: reference-counted blocks on the arena `grads`. A new block takes the lowest free memory that fits, so a backward pass, in
+ * which few gradients live at once, reuses the same memory for every layer. Blocks are in address order. Free neighbours are joined, and a free block
+ * at the top is popped. */
 #include <string.h>
 #include "cpu/kernels.h"
 #include "tensor/tape_internal.h"
@@ -11,7 +11,7 @@ struct llm_grad_block {
     size_t bytes;                          /* with this header */
     struct llm_grad_block *below, *above;  /* neighbours */
     int refs;                              /* 0: free */
-    int n_sets;                            /* columns written so far, as disjoint runs; the whole: one run */
+    int n_sets;                            /* disjoint runs of columns written so far; all columns are one run */
     int64_t sets[SETS][2];
 };
 
@@ -28,7 +28,7 @@ void llm_grad_reset(struct llm_ctx *c)
     llm_arena_pop(&c->grads, 0);
 }
 
-/* Leaves what b does not need as a free block above it. */
+/* Splits b: what it does not need of its memory becomes a free block above it. */
 static void block_split(struct llm_ctx *c, struct llm_grad_block *b, size_t bytes)
 {
     if (b->bytes - bytes < 4096) return;
@@ -40,7 +40,7 @@ static void block_split(struct llm_ctx *c, struct llm_grad_block *b, size_t byte
     b->bytes = bytes;
 }
 
-/* Memory for `count` floats; NULL and a sticky failure when `grads` is used up. */
+/* A block for `count` floats. NULL and a sticky failure if `grads` is used up. */
 static float *block_create(struct llm_ctx *c, int64_t count)
 {
     if (llm_ctx_failed(c)) return NULL;
@@ -105,7 +105,7 @@ static void zero_columns(struct llm_tensor *whole, int64_t from, int64_t to)
     }
 }
 
-/* Zeroes what is not set and notes the whole as set. */
+/* Zeroes the columns that are not set, and marks all as set. */
 static void block_complete(struct llm_grad_block *b, struct llm_tensor *whole)
 {
     for (int i = 1; i < b->n_sets; i++) {
@@ -131,7 +131,7 @@ void llm_grad_finish(struct llm_tensor *x)
     if (x->grad) block_complete(block_of(x), x);
 }
 
-/* Notes columns [from, to) as set, joining runs that touch. False: they were set before (or have just been, to zero). */
+/* Marks columns [from, to) as set and joins adjacent runs. False: they had values before, or have just been set to zero. */
 static bool block_set(struct llm_grad_block *b, struct llm_tensor *whole, int64_t from, int64_t to)
 {
     int touching = -1;
@@ -158,7 +158,7 @@ static bool block_set(struct llm_grad_block *b, struct llm_tensor *whole, int64_
     return true;
 }
 
-/* Before writing to what others share: a copy of its own. */
+/* Gives `whole` a copy of its gradient if other tensors share the block; to be called before a write. False after a failure. */
 static bool own_block(struct llm_ctx *c, struct llm_tensor *whole)
 {
     struct llm_grad_block *shared = block_of(whole);

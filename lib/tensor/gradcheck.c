@@ -13,7 +13,7 @@ const struct llm_gradcheck *const llm_gradchecks[] = {LLM_GRADCHECKS(LISTED) NUL
 
 enum { VALUES = LLM_GRADCHECK_INPUTS + LLM_GRADCHECK_PARAMS };
 
-/* One input or parameter: its numbers in both precisions. */
+/* One input or parameter: its elements in float and in double, and the gradient that the op computes. */
 struct value { int64_t rows, cols, n; float *single; double *exact; float *grad; };
 
 struct check {
@@ -24,7 +24,7 @@ struct check {
     struct llm_tensor *tensor[LLM_GRADCHECK_INPUTS];
     struct llm_param params[LLM_GRADCHECK_PARAMS], *param_at[LLM_GRADCHECK_PARAMS];
     int64_t n_out;
-    double *y, *weight;                           /* the formula's result, and the gradient that it is given */
+    double *y, *weight;                           /* the formula's result, and the gradient of it with which the backward pass begins */
 };
 
 static int draw(struct check *k, uint64_t seed, struct llm_err *e)

@@ -11,16 +11,16 @@ enum { LLM_GRADCHECK_INPUTS = 4, LLM_GRADCHECK_PARAMS = 9 };
 
 struct llm_gradcheck {
     const char *name;
-    struct { int64_t rows, cols; } in[LLM_GRADCHECK_INPUTS];    /* activations, standard normal; those with rows 0 are not there */
-    struct { int64_t rows, cols; } param[LLM_GRADCHECK_PARAMS]; /* likewise; rows 1: a vector */
+    struct { int64_t rows, cols; } in[LLM_GRADCHECK_INPUTS];    /* activations, standard normal; rows 0: no further one */
+    struct { int64_t rows, cols; } param[LLM_GRADCHECK_PARAMS]; /* parameters, standard normal; rows 0: no further one; rows 1: a vector */
     struct { int64_t rows, cols; } out;
-    int64_t n_rows;      /* of the batch; 0: 1 */
+    int64_t n_rows;      /* rows of the batch; 0: 1 */
     double spread;       /* inputs and parameters are multiplied by it; 0: 1 */
     double tolerance;    /* ‖difference‖ / ‖gradient‖; 0: 1e-5 */
-    /* The op. Its result's gradient is a fixed random matrix; a row whose op sets gradients itself (a loss) returns NULL, and its formula's one
-     * number is what is differentiated. */
+    /* Runs the op. The gradient of the tensor that it returns is a fixed random matrix. A loss, which sets gradients itself, returns NULL; then the
+     * formula's single result is differentiated. */
     struct llm_tensor *(*run)(struct llm_ctx *c, struct llm_tensor *const *in, struct llm_param *const *param);
-    /* The same in double, rows contiguous. */
+    /* Computes the op's result in double; rows are contiguous. */
     void (*formula)(const struct llm_gradcheck *g, const double *const *in, const double *const *param, double *y);
 };
 
@@ -34,7 +34,7 @@ struct llm_gradcheck {
 #define LLM_GRADCHECK_DECLARE(op) extern const struct llm_gradcheck llm_gradcheck_##op[];
 LLM_GRADCHECKS(LLM_GRADCHECK_DECLARE)
 
-/* All rows' arrays, ended by NULL. */
+/* The arrays of all ops, ended by NULL. */
 extern const struct llm_gradcheck *const llm_gradchecks[];
 
 struct llm_gradcheck_result {
@@ -42,7 +42,7 @@ struct llm_gradcheck_result {
     double worst;     /* largest ‖difference‖ / ‖gradient‖ over inputs and parameters */
     char where[32];   /* which one: "input 1", "parameter 0" */
 };
-/* Runs one row with numbers drawn from `seed`. -1: something failed, or a difference is above the tolerance (`e` says which). */
+/* Runs one row with inputs and parameters drawn from `seed`. 0, or -1 if the op failed or a difference is above the tolerance (`e` says which). */
 int llm_gradcheck_run(const struct llm_gradcheck *g, uint64_t seed, struct llm_gradcheck_result *r, struct llm_err *e) LLM_MUST_CHECK;
 
 #endif

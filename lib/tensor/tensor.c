@@ -99,7 +99,7 @@ struct llm_tensor *llm_columns(struct llm_ctx *c, struct llm_tensor *x, int64_t 
     return t;
 }
 
-/* Copies the rows of x to contiguous ones at `to`, which may be a lower place in the same memory. */
+/* Copies the rows of x to `to`, contiguously. `to` may overlap x if it is at a lower address. */
 static void move_rows(float *to, const struct llm_tensor *x)
 {
     if (x->stride == x->cols) {
@@ -114,11 +114,11 @@ struct llm_tensor *llm_keep_only(struct llm_ctx *c, size_t mark, struct llm_tens
     if (c->tape || llm_ctx_failed(c)) return y;
     const char *floor = c->acts.base + mark;
     struct llm_tensor whole = *y;
-    if ((const char *)whole.data < floor) { /* also a view of what lies below */
+    if ((const char *)whole.data < floor) { /* y lies below the mark, or is a view of a tensor that does */
         bool below = (const char *)y < floor;
         llm_arena_pop(&c->acts, mark);
         if (below) return y;
-    } else { /* rows move to where llm_tensor_create will look for them, while that memory is still ours */
+    } else { /* moves the rows to the address at which llm_tensor_create will place the result, before that memory is popped */
         char *to = c->acts.base + (mark + 63) / 64 * 64 + (sizeof whole + 63) / 64 * 64;
         move_rows((float *)(void *)to, &whole);
         llm_arena_pop(&c->acts, mark);

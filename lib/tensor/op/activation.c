@@ -26,7 +26,7 @@ struct work {
     const struct llm_tensor *x, *up, *y; /* up: NULL for the plain activation */
     const float *dy;
     int64_t dy_stride;
-    struct llm_grad gx, gup;             /* p NULL: not wanted */
+    struct llm_grad gx, gup;             /* of x and of up; p NULL: it takes none */
 };
 
 static void forward_rows(void *arg, int64_t from, int64_t to, int thread)
@@ -79,11 +79,11 @@ static void gated_backward(struct llm_ctx *c, struct llm_node *n)
     struct work w = {.act = a->act, .x = gate, .up = up, .dy = n->out->grad, .dy_stride = n->out->grad_stride};
     bool overlap = gate->data < up->data + up->cols && up->data < gate->data + gate->cols;
     if (!llm_grad_open(c, up, &w.gup)) w.gup.p = NULL;
-    if (overlap && w.gup.p) { /* one after the other, since both gradients are one */
+    if (overlap && w.gup.p) { /* gate and up share columns, so their gradients share memory: one after the other */
         llm_for_rows(gate->rows, gate->cols, backward_rows, &w);
         w.gup.p = NULL;
     }
-    /* The gate's may take over y's gradient: each element is read before it is written. */
+    /* The gate's gradient may take over the memory of y's: each element is read before it is written. */
     if (!llm_grad_open_over(c, gate, n->out, &w.gx)) w.gx.p = NULL;
     if (w.gx.p || w.gup.p) llm_for_rows(gate->rows, gate->cols, backward_rows, &w);
 }

@@ -1,4 +1,4 @@
-/* y = a + b. On the way back y's gradient becomes that of both without a copy. */
+/* y = a + b. In the backward pass a and b share y's gradient without a copy. */
 #include "cpu/kernels.h"
 #include "cpu/profile.h"
 #include "tensor/gradcheck.h"

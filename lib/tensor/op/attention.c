@@ -1,5 +1,5 @@
 /* Attention over the rows of a batch: softmax(scale · q·kᵀ + masks) · v, tile by tile (Dao et al., FlashAttention, 2022).
- * Each document of a row is a problem of its own, cut into blocks of queries that run side by side. */
+ * Each document of a row is computed by itself. It is cut into blocks of queries, which run in parallel. */
 #include "tensor/op/attention_internal.h"
 
 #include <stdatomic.h>
@@ -75,7 +75,7 @@ double attn_op_pairs(const struct attn_op *op)
     return pairs;
 }
 
-/* Rows of the batch as q and k have them. */
+/* The number of rows of the batch, and the length of a row in q and in k. */
 struct lengths { int64_t rows, q, k; };
 
 static bool row_lengths(struct llm_ctx *c, const struct attn_op *op, struct lengths *n)
@@ -96,7 +96,7 @@ static bool row_lengths(struct llm_ctx *c, const struct attn_op *op, struct leng
     return true;
 }
 
-/* Appends the documents of one row; returns false when doc_start is not made of runs that begin where they say. */
+/* Appends the documents of one row. False if doc_start is inconsistent: a document's first token must have its own position as doc_start. */
 static bool add_documents(struct attn_op *op, struct attn_document *all, int64_t row, const struct lengths *n)
 {
     const struct llm_attn *a = &op->a;
@@ -121,11 +121,11 @@ static bool find_documents(struct llm_ctx *c, struct attn_op *op)
 {
     struct lengths n;
     if (!row_lengths(c, op, &n)) return false;
-    int64_t most = n.rows;
+    int64_t max = n.rows;
     if (op->a.doc_start)
-        for (int64_t t = 0; t < op->q->rows; t++) most += t % n.q && op->a.doc_start[t] == t % n.q;
+        for (int64_t t = 0; t < op->q->rows; t++) max += t % n.q && op->a.doc_start[t] == t % n.q;
     op->dropout.stride = (uint32_t)(attn_blocks(n.k, 4) * 4);
-    struct attn_document *all = llm_op_alloc(c, most, sizeof *all);
+    struct attn_document *all = llm_op_alloc(c, max, sizeof *all);
     if (!all) return false;
     op->documents = all;
     for (int64_t row = 0; row < n.rows; row++)
@@ -176,7 +176,7 @@ static void forward_piece(void *arg, size_t i, int thread)
 {
     struct forward *f = arg;
     const struct llm_attn *a = &f->op->a;
-    /* the last queries of a causal row have most to do: first, so that threads end together */
+    /* the last queries of a causal row see most keys; they run first, so that all threads finish at about the same time */
     const struct piece *p = &f->pieces[f->n_pieces - 1 - (int64_t)i / a->n_kv_heads];
     struct attn_job j = attn_job_of(f->op, p->d, (int64_t)i % a->n_kv_heads, p->from, p->n);
     if (!attn_run(&j, thread)) atomic_store(&f->no_memory, true);

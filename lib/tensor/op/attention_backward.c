@@ -1,8 +1,9 @@
-/* Attention backward. P is computed again from the saved maximum and sum of each query. The tile is turned round (rows are keys, columns queries),
- * so that every product reads its operands as they come out: Pᵀ and dSᵀ are left operands of dV and dK, and dSᵀ is the right one of dQᵀ.
+/* Attention backward. The probabilities P are recomputed from the saved maximum and sum of each query. A tile is computed transposed (rows are keys,
+ * columns are queries), so that no operand needs to be rearranged: Pᵀ and dSᵀ are the left operands of dV and dK, and dSᵀ is the right one of dQᵀ.
  *
- * Orders: dK and dV of a key: heads of the group in order, each summed over blocks of 64 queries from the document's start. dQ of a query: tiles of
- * keys in order. So one pass over both and one pass for each give the same bits, and whichever keeps the threads busy is taken. */
+ * Canonical orders. dK and dV of a key: the heads of its group in order, each summed over blocks of 64 queries from the document's start. dQ of a
+ * query: tiles of keys in order. So one pass that computes all three and two passes (dK and dV, then dQ) give the same bits; the choice between them
+ * is the one that keeps more threads busy. */
 #include "tensor/op/attention_internal.h"
 
 #include <math.h>
@@ -11,32 +12,32 @@
 #include "cpu/pool.h"
 #include "cpu/profile.h"
 
-#define GROUP 4 /* tiles of keys that a block of queries meets while it is in the cache */
+#define GROUP 4 /* tiles of keys that are processed with a block of queries while it is in the cache */
 
 struct backward {
     struct llm_ctx *c;
     const struct attn_op *op;
-    struct llm_grad q, k, v; /* p NULL: not wanted */
+    struct llm_grad q, k, v; /* p NULL: it takes no gradient */
     const float *d_out; int64_t ldd;
     float *d;        /* [tokens, n_heads] Σ dout·out */
     float *d_bias;   /* [blocks of LLM_FOLD queries, n_heads, 2·rel_max - 1] or NULL */
-    const struct attn_document **item_document; /* of each piece */
+    const struct attn_document **item_document; /* the document of each work item */
     const int64_t *item_from;
     atomic_bool no_memory;
 };
 
-/* What one piece computes: dK and dV of tiles, dQ of blocks of 64 queries, or both. */
+/* What one work item computes: dK and dV of tiles [first_tile, end_tile), dQ of blocks [first_block, end_block) of 64 queries, or both. */
 struct extent { int64_t first_tile, end_tile, first_block, end_block; bool keys, queries; };
 
-/* A piece's work space for one head; per block of 64 queries: the forms of q and dout, dQᵀ, and m, 1/l, d. */
+/* A work item's memory for one head. For each block of 64 queries: q and dout in their packed forms, dQᵀ, and m, 1/l, d. */
 struct space {
     float *q_t, *o_t;  /* form B of the transposes: [units(d_k)][64], [units(d_v)][64] */
     float *q_b, *o_b;  /* form B: [units(64)][dk], [units(64)][dv] */
     float *dq_t;       /* [dk][64] */
     float *m, *inv_l, *d;
     float *k_a, *v_a, *k_at; /* each tile of a group: [64][units(d_k)], [64][units(d_v)], [dk][units(64)], form A */
-    float *dk, *dv;          /* and its sums, [64][dk] and [64][dv] */
-    float *s, *dp, *p_a, *ds_a, *ds_b, *bias, *keep, *d_score; /* one tile with one block */
+    float *dk, *dv;          /* sums of each tile of a group: [64][dk] and [64][dv] */
+    float *s, *dp, *p_a, *ds_a, *ds_b, *bias, *keep, *d_score; /* scores and their gradients, of one tile with one block */
 };
 
 static float *take(float **at, int64_t n)
@@ -81,7 +82,7 @@ static float *layout(const struct backward *b, struct space *w, int64_t blocks, 
     return at;
 }
 
-/* The queries of block `block` of one head in their four forms; w is the whole piece's space and `first` its first block. */
+/* Packs the queries of block `block` of one head into their four forms. w: the memory of the whole work item, whose first block is `first`. */
 static void pack_queries(const struct backward *b, const struct attn_job *j, const struct attn_document *doc, int64_t g, int64_t block,
                          int64_t first, const struct space *w)
 {
@@ -102,7 +103,7 @@ static void pack_queries(const struct backward *b, const struct attn_job *j, con
     }
 }
 
-/* The space of the i-th tile of a group. */
+/* The part of w that belongs to tile i of a group. */
 static struct space tile_space(const struct attn_op *op, const struct space *w, int64_t i)
 {
     struct sizes z = sizes_of(op);
@@ -121,7 +122,7 @@ static void pack_keys(const struct attn_op *op, const struct attn_job *j, int64_
     struct sizes z = sizes_of(op);
     int64_t at = tile * ATTN_TILE, n = attn_min(ATTN_TILE, j->keys.n - at);
     const float *k = j->keys.k + at * j->keys.ldk, *v = j->keys.v + at * j->keys.ldv;
-    if (n < ATTN_TILE) { /* the last tile's missing keys */
+    if (n < ATTN_TILE) { /* keys that the last tile lacks */
         memset(w->k_a, 0, (size_t)(ATTN_TILE * z.units_k) * sizeof(float));
         memset(w->v_a, 0, (size_t)(ATTN_TILE * z.units_v) * sizeof(float));
     }
@@ -132,7 +133,7 @@ static void pack_keys(const struct attn_op *op, const struct attn_job *j, int64_
     memset(w->dv, 0, (size_t)(ATTN_TILE * z.dv) * sizeof(float));
 }
 
-/* Masks, bias and dropout of a turned tile. */
+/* Sets masks, bias and dropout of a transposed tile. */
 static void set_tile(const struct backward *b, const struct attn_job *j, int64_t head, int64_t tile, int64_t block, const struct space *w,
                      struct llm_attn_back *t)
 {
@@ -177,7 +178,7 @@ static void add_bias_gradient(const struct backward *b, const struct attn_docume
         }
 }
 
-/* One tile of keys with one block of queries: five products. */
+/* Processes one tile of keys with one block of queries: five products. */
 static void back_tile(const struct backward *b, const struct attn_job *j, const struct attn_document *doc, int64_t g, int64_t tile, int64_t block,
                       const struct extent *e, const struct space *w)
 {
@@ -221,7 +222,7 @@ static void add_dq(const struct backward *b, const struct attn_job *j, const str
     }
 }
 
-/* Tiles [first, end), at most GROUP, with all blocks. */
+/* Processes tiles [first, end), at most GROUP, with all blocks of queries. */
 static void back_group(const struct backward *b, const struct attn_job *j, const struct attn_document *doc, int64_t g, int64_t first, int64_t end,
                        const struct extent *e, const struct space *w)
 {
@@ -285,7 +286,7 @@ static void document_piece(void *arg, size_t i, int thread)
     back_extent(b, d, (int64_t)i % heads, &e, thread);
 }
 
-/* A run of ATTN_CHUNK keys with all queries: dK and dV. */
+/* A work item: dK and dV of a run of ATTN_CHUNK keys, from all queries. */
 static void keys_piece(void *arg, size_t i, int thread)
 {
     struct backward *b = arg;
@@ -298,7 +299,7 @@ static void keys_piece(void *arg, size_t i, int thread)
     back_extent(b, b->item_document[item], (int64_t)i % heads, &e, thread);
 }
 
-/* A run of LLM_FOLD queries with all keys: dQ. */
+/* A work item: dQ of a run of LLM_FOLD queries, from all keys. */
 static void queries_piece(void *arg, size_t i, int thread)
 {
     struct backward *b = arg;
@@ -331,7 +332,7 @@ static void run_cut(struct backward *b, int64_t size, bool keys, void (*piece)(v
     llm_parallel((size_t)(n * op->a.n_kv_heads), piece, b);
 }
 
-/* D = Σ dout·out of rows [from, to) of tokens. */
+/* D = Σ dout·out of each head of tokens [from, to). */
 static void d_rows(void *arg, int64_t from, int64_t to, int thread)
 {
     struct backward *b = arg;
@@ -343,7 +344,7 @@ static void d_rows(void *arg, int64_t from, int64_t to, int thread)
                                                         b->op->out->data + t * b->op->out->stride + h * a->d_v, a->d_v);
 }
 
-/* d sink = -Σ p_sink·D, in blocks of queries. */
+/* The gradient of a sink is -Σ p_sink·D, summed in blocks of queries. */
 static void add_sink_gradient(const struct backward *b, float *grad)
 {
     const struct attn_op *op = b->op;
@@ -373,7 +374,7 @@ static void run_backward(struct backward *b)
     if (atomic_load(&b->no_memory)) llm_op_fail(b->c, EX_UNAVAILABLE, "out of memory in attention's backward");
 }
 
-/* Blocks in order, each distance to its own number or to its bucket's. */
+/* Adds the bias gradients of all blocks, in order, to that of each distance, or of the distance's bucket. */
 static void fold_bias_gradient(const struct llm_attn *a, const float *blocks, int64_t n_blocks, float *grad)
 {
     int64_t per_head = 2 * a->rel_max - 1, width = a->n_heads * per_head;
@@ -404,7 +405,7 @@ void attn_backward(struct llm_ctx *c, struct llm_node *n)
     if (llm_ctx_failed(c)) return;
     if (b.d_bias) memset(b.d_bias, 0, (size_t)(blocks * width) * sizeof *b.d_bias);
     llm_for_rows(op->q->rows, a->n_heads * a->d_v, d_rows, &b);
-    if (llm_profiling) attn_count(c, a, attn_op_pairs(op), 2, 0); /* four products; scores made again do not count */
+    if (llm_profiling) attn_count(c, a, attn_op_pairs(op), 2, 0); /* four products; the recomputation of scores is not counted */
     run_backward(&b);
     if (sinks) add_sink_gradient(&b, sinks);
     if (bias) fold_bias_gradient(a, b.d_bias, blocks, bias);

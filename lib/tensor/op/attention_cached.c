@@ -1,5 +1,5 @@
-/* Attention of new tokens over a KV cache: prefill in one call or many, decoding, sequences of any lengths together. The walk over tiles is that of
- * llm_attention, so a token's row has the bits it has there. */
+/* Attention of new tokens over a KV cache: prefill in one call or several, decoding, and sequences of any lengths in one call. It walks over tiles as
+ * llm_attention does, so a token's row has the bits that it has there. */
 #include "tensor/op/attention_internal.h"
 
 #include <stdatomic.h>
@@ -8,9 +8,9 @@
 #include "cpu/pool.h"
 #include "cpu/profile.h"
 
-#define FEW 16 /* a run of at most so many new tokens is cut along the keys too: a long context then keeps all threads busy */
+#define FEW 16 /* a run of at most this many new tokens is divided along the keys too, so that a long context keeps all threads busy */
 
-struct piece { int64_t seq, from, n, chunk; float *states; }; /* chunk -1: all of them, no states kept */
+struct piece { int64_t seq, from, n, chunk; float *states; }; /* chunk: the chunk of keys that it processes, whose states are kept; -1: all chunks */
 struct cached {
     const struct attn_op *op;
     const struct llm_kv_seq *seqs;
@@ -39,7 +39,7 @@ static void store_piece(void *arg, size_t i, int thread)
         int64_t at = s->pos + t, tile = at / ATTN_TILE, row = at % ATTN_TILE;
         store_row(s->view.dtype, s->view.k[tile], row, a->n_kv_heads, a->d_k, f->op->k->data + (s->first + t) * f->op->k->stride);
         if (s->view.v) store_row(s->view.dtype, s->view.v[tile], row, a->n_kv_heads, a->d_v, f->op->v->data + (s->first + t) * f->op->v->stride);
-        if (s->queries && t >= s->n - s->n_queries) { /* earlier ones would be overwritten */
+        if (s->queries && t >= s->n - s->n_queries) { /* later queries would overwrite earlier ones in the ring */
             int64_t width = a->n_heads * a->d_k;
             memcpy(s->queries + at % s->n_queries * width, f->op->q->data + (s->first + t) * f->op->q->stride, (size_t)width * sizeof(float));
         }
@@ -79,7 +79,7 @@ static void attend_piece(void *arg, size_t i, int thread)
     attn_chunk(&j, p->chunk, attn_state_in(state_memory(&j, p, p->chunk), attn_job_rows(&j)), space);
 }
 
-/* Merges the chunks that pieces of their own have made; a run's first piece stands for all. */
+/* Merges the chunks of a run that was divided along the keys. Item i does so if it is the first of its run. */
 static void merge_piece(void *arg, size_t i, int thread)
 {
     const struct cached *f = arg;
@@ -95,7 +95,7 @@ static void merge_piece(void *arg, size_t i, int thread)
     attn_finish(&j, all);
 }
 
-/* Fills `pieces` (NULL: only counts) and sums the floats of the states that are kept. */
+/* Fills `pieces` (NULL: counts them only) and sets *n_floats to the size of the kept states. Returns the number of pieces. */
 static int64_t cut(const struct cached *f, struct piece *pieces, float *states, int64_t *n_floats)
 {
     const struct llm_attn *a = &f->op->a;

@@ -1,6 +1,6 @@
-/* Dual chunk attention (An et al. 2024): texts longer than a model was trained on, by positions that never go beyond what it knows. Keys turn by
- * their place in their chunk; queries turn thrice, for the keys of their own chunk, of the one before, and of all earlier ones. Each of the three
- * is plain attention over its keys; they are put together by their log-sum-exp. */
+/* Dual chunk attention (An et al. 2024), for texts longer than those of training: no position exceeds the trained range. Keys are rotated by their
+ * position in their chunk. Queries are rotated in three ways: for the keys of their own chunk, of the chunk before it, and of all earlier chunks.
+ * Each of the three is plain attention over its keys; their outputs are merged by log-sum-exp. */
 #include <math.h>
 #include "cpu/kernels.h"
 #include "tensor/op/attention_internal.h"
@@ -48,7 +48,7 @@ struct llm_tensor *llm_attention_chunks(struct llm_ctx *c, struct llm_tensor *co
         struct llm_attn part = *a;
         struct llm_tensor *lse = NULL;
         part.chunk_part = (enum llm_chunk_part)i;
-        /* the first stores the new keys */
+        /* the first of the three calls stores the new keys and values */
         m.part[i] = seqs ? llm_attention_cached_lse(c, q[i], i ? NULL : k, i ? NULL : v, &part, seqs, n_seqs, &lse)
                          : llm_attention(c, q[i], k, v, &part, &lse);
         m.lse[i] = lse;

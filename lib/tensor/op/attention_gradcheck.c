@@ -1,5 +1,4 @@
-/* Gradient-check rows of attention: the plain formula in double. Masks, packing and caches have tests of their own
- * (tests/unit/tensor/test_attention*.c). */
+/* Gradient-check rows of attention, with the plain formula in double. tests/unit/tensor/test_attention*.c test masks, packing and caches. */
 #include <math.h>
 #include "tensor/gradcheck.h"
 #include "tensor/op/attention_internal.h"
@@ -25,7 +24,7 @@ static struct llm_tensor *check_adorned(struct llm_ctx *c, struct llm_tensor *co
     return llm_attention(c, in[0], in[1], in[2], &a, NULL);
 }
 
-/* The same bias by buckets; the formula has them by distance. */
+/* Runs attention with a relative position bias by bucket; the formula has the bias by distance. */
 static struct llm_tensor *check_buckets(struct llm_ctx *c, struct llm_tensor *const *in, struct llm_param *const *param)
 {
     struct llm_attn a = adorned;
@@ -41,7 +40,7 @@ static bool sees(const struct llm_attn *a, int64_t i, int64_t j)
     return j < a->prefix || (j <= i && (a->window == 0 || i - j < a->window));
 }
 
-/* One query of one head. */
+/* The formula for query i of head h. */
 static void formula_query(const struct llm_attn *a, const double *const *in, const double *const *param, int64_t i, int64_t h, double *y)
 {
     int64_t kv = h * a->n_kv_heads / a->n_heads;

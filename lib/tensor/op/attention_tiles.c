@@ -1,4 +1,4 @@
-/* Attention forward over one job: the walk over chunks and tiles, for training, prefill and decoding alike. */
+/* Attention forward over one job: the walk over chunks and tiles. Training, prefill and decoding use it. */
 #include "tensor/op/attention_internal.h"
 
 #include <math.h>
@@ -6,7 +6,7 @@
 #include "cpu/dtype.h"
 #include "cpu/pool.h"
 
-/* One thread's work space, laid out in one piece of memory; all sizes in floats. */
+/* One thread's work space, in one allocation. All sizes are in floats. */
 struct attn_space {
     float *q;          /* [rows][units(d_k)], form A */
     float *k, *v;      /* the tile: [units(d_k)][64] and [units(64)][dv], form B */
@@ -72,8 +72,8 @@ static const float *decoded(const struct attn_job *j, const void *rows, int64_t 
     return memory;
 }
 
-/* Asks memory for what will be packed next; nothing else does, since tiles lie pages apart. */
-static void ask_for(const struct attn_job *j, void *const *tiles, int64_t t, int64_t width)
+/* Prefetches tile t, which is packed next. The hardware prefetcher does not, since tiles lie pages apart. */
+static void prefetch_tile(const struct attn_job *j, void *const *tiles, int64_t t, int64_t width)
 {
     if (!tiles || (t + 1) * ATTN_TILE >= j->keys.n) return;
     const char *rows = cached_rows(j, tiles, t + 1, width);
@@ -81,7 +81,7 @@ static void ask_for(const struct attn_job *j, void *const *tiles, int64_t t, int
     for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(rows + i, 0, 2);
 }
 
-/* The n keys and values of tile t, packed. */
+/* Packs the keys and values of tile t. */
 static void pack_tile(const struct attn_job *j, const struct attn_space *w, int64_t t)
 {
     const struct llm_attn *a = j->a;
@@ -99,10 +99,10 @@ static void pack_tile(const struct attn_job *j, const struct attn_space *w, int6
         ldv = a->d_v;
     }
     const enum llm_dtype type = j->keys.view->dtype;
-    ask_for(j, j->keys.view->k, t, a->d_k);
+    prefetch_tile(j, j->keys.view->k, t, a->d_k);
     if (math->pack_b_of[type]) {
         math->pack_bt_of[type](w->k, ATTN_TILE, k, a->d_k, n, a->d_k);
-        ask_for(j, j->keys.view->v, t, a->d_v);
+        prefetch_tile(j, j->keys.view->v, t, a->d_v);
         math->pack_b_of[type](w->v, dv, v, ldv, n, a->d_v, ATTN_TILE);
     } else {
         const float *keys = decoded(j, k, n * a->d_k, w->decoded_k);
@@ -111,7 +111,7 @@ static void pack_tile(const struct attn_job *j, const struct attn_space *w, int6
     }
 }
 
-/* Masks, bias and dropout of the rows [row, row + t->rows) for the tile that begins at key `at`. */
+/* Sets masks, bias and dropout of the rows [row, row + t->rows) for the tile that begins at key `at`. */
 static void set_tile(const struct attn_job *j, const struct attn_space *w, int64_t row, int64_t at, struct llm_attn_softmax *t)
 {
     const struct llm_attn *a = j->a;
@@ -136,7 +136,7 @@ static void set_tile(const struct attn_job *j, const struct attn_space *w, int64
 
 static int64_t rows_at(int64_t rows, int64_t row) { return attn_min(ATTN_SUB_ROWS, rows - row); }
 
-/* The first rows from `row` on of which one sees a key of the tile. */
+/* The first run of rows at or after `row` in which some row sees a key of the tile that begins at `at`. */
 static int64_t next_rows(const struct attn_job *j, int64_t at, int64_t row)
 {
     int64_t rows = attn_job_rows(j);
@@ -147,8 +147,8 @@ static int64_t next_rows(const struct attn_job *j, int64_t at, int64_t row)
     return row;
 }
 
-/* The tile with all rows that see any of it, a few at a time. The next rows' scores are made before these rows' probabilities are used, so that those
- * have reached the cache by then. */
+/* Processes tile t with all rows that see any of its keys, a few rows at a time. The scores of the next rows are computed before the probabilities of
+ * these rows are used, so that the stores of the probabilities have completed by then. */
 static void attend_tile(const struct attn_job *j, const struct attn_space *w, int64_t t, struct attn_state state)
 {
     const struct llm_attn *a = j->a;
@@ -210,7 +210,7 @@ void attn_finish(const struct attn_job *j, struct attn_state all)
             int64_t r = i * j->n_rep + g, head = j->head + g;
             float *o = all.o + r * dv, *out = j->out + i * j->ldo + g * a->d_v;
             if (j->sinks) llm_k.attention.sink(&all.m[r], &all.l[r], o, j->sinks[head], dv);
-            bool seen = all.l[r] > 0 || all.l[r] != all.l[r]; /* a NaN is passed on */
+            bool seen = all.l[r] > 0 || all.l[r] != all.l[r]; /* a NaN reaches the output */
             float inv = seen ? 1 / all.l[r] : 0;
             for (int64_t c = 0; c < a->d_v; c++) out[c] = o[c] * inv + 0.0f; /* + 0: -0 that underflow left becomes 0 */
             if (j->stats) {

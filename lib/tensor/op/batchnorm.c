@@ -1,5 +1,5 @@
-/* BatchNorm (Ioffe and Szegedy 2015) over the tokens of a pass: y = (x - mean) / sqrt(var + eps) ⊙ gain + bias, a channel at a time. What a token
- * becomes depends on the others of its pass, so a step in several passes is another step. */
+/* BatchNorm (Ioffe and Szegedy 2015) over the tokens of a pass: y = (x - mean) / sqrt(var + eps) ⊙ gain + bias for each channel. A token's output
+ * depends on the other tokens of its pass, so the result of a step depends on the number of passes. */
 #include <math.h>
 #include "cpu/kernels.h"
 #include "cpu/profile.h"
@@ -15,12 +15,12 @@ struct batchnorm_args {
 struct work {
     const struct llm_tensor *x, *y;
     const float *gain, *bias;
-    const float *known_mean, *known_var;       /* running ones; NULL: of the tokens */
+    const float *known_mean, *known_var;       /* running statistics to use; NULL: those of the tokens */
     float eps, *mean, *rstd, *var;
     const struct llm_node *node;
     struct llm_grad g;
 };
-enum { RUN = 64 }; /* columns of a piece */
+enum { RUN = 64 }; /* columns per work item */
 
 /* Σ over tokens, in order, of x or of (x - mean)². */
 static void sums(const struct llm_tensor *x, int64_t from, int64_t to, const double *mean, double *sum)
@@ -128,7 +128,7 @@ static struct llm_tensor *check_run(struct llm_ctx *c, struct llm_tensor *const 
 {
     static float none[83];
     struct llm_param still = {.name = "running", .n_dims = 1, .shape = {in[0]->cols}, .weight = {.data = none, .dtype = LLM_F32}};
-    static struct llm_param kept; /* the way back looks at it */
+    static struct llm_param kept; /* the backward pass reads it */
     kept = still;
     c->training = true;
     return llm_batchnorm(c, in[0], p[0], p[1], &kept, &kept, 1e-2f);

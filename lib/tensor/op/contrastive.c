@@ -1,5 +1,6 @@
-/* Symmetric InfoNCE over a batch (van den Oord et al. 2018; CLIP, Radford et al. 2021): of n pairs of vectors of length 1, each first one is to find
- * its second among all seconds by their products × e^logit_scale, and the other way round. */
+/* Symmetric InfoNCE over a batch (van den Oord et al. 2018; CLIP, Radford et al. 2021). For n pairs of vectors of length 1 the logits are all n² dot
+ * products times e^logit_scale. The loss is the cross-entropy of each first vector's partner among all second vectors, and of each second vector's
+ * partner among all first ones. */
 #include <math.h>
 #include "cpu/kernels.h"
 #include "tensor/gradcheck.h"
@@ -10,7 +11,7 @@ struct work {
     const struct llm_tensor *x;
     int64_t n;
     double scale;
-    double *logits;         /* [n, n]; then, times scale, the gradient of the loss with respect to products */
+    double *logits;         /* [n, n]; later the gradient of the loss with respect to the logits */
     double *row_lse, *col_lse;
     float *dx;              /* [2n, cols] */
 };
@@ -48,7 +49,7 @@ static void lse_rows(void *arg, int64_t from, int64_t to, int thread)
     }
 }
 
-/* The gradient of one vector, first or second: Σ over the others, in order. */
+/* The gradients of vectors [from, to) of the 2n: sums over their n possible partners, in order. */
 static void vector_rows(void *arg, int64_t from, int64_t to, int thread)
 {
     const struct work *w = arg;
@@ -66,8 +67,8 @@ static void vector_rows(void *arg, int64_t from, int64_t to, int thread)
     }
 }
 
-/* Logits become gradients; returns that of logit_scale. */
-static double turn(const struct work *w, double grad_scale)
+/* Replaces the logits by their gradients. Returns the gradient of logit_scale. */
+static double logit_gradients(const struct work *w, double grad_scale)
 {
     double d_scale = 0;
     for (int64_t i = 0; i < w->n; i++) {
@@ -113,9 +114,9 @@ void llm_contrastive(struct llm_ctx *c, struct llm_tensor *x, struct llm_param *
     if (!c->training) count(c, &w);
     w.dx = llm_tensor_grad(c, x);
     if (!w.dx) return;
-    double d_scale = turn(&w, o->grad_scale);
+    double d_scale = logit_gradients(&w, o->grad_scale);
     llm_for_rows(2 * n, n * x->cols, vector_rows, &w);
-    /* beyond the largest scale only what brings it back counts */
+    /* at the maximum of the scale a gradient counts only if it makes the scale smaller */
     if (logit_scale->grad && !o->fixed && (at < most || d_scale > 0)) logit_scale->grad[0] += (float)d_scale;
 }
 

@@ -1,5 +1,5 @@
-/* Projection, softmax cross-entropy and their gradients, a chunk of tokens at a time: the logits of a chunk become the gradient in place, and are
- * used up before the next. A chunk is whole blocks of the canonical order, so its size does not show in the bits. */
+/* Projection, softmax cross-entropy and their gradients, a chunk of tokens at a time. The logits of a chunk are replaced by their gradient, which is
+ * used before the next chunk begins. A chunk consists of whole blocks of the canonical order, so the bits do not depend on its size. */
 #include <math.h>
 #include <string.h>
 #include "cpu/kernels.h"
@@ -76,15 +76,15 @@ static void loss_rows(void *arg, int64_t from, int64_t to, int thread)
     }
 }
 
-/* Where the chunk that begins at token `at` ends: whole rows, or whole blocks of one row, as many as fit `most` logits, at least one. */
+/* The end (exclusive) of the chunk that begins at token `at`: whole rows, or whole blocks of one row, at least one, of at most `max` logits. */
 static int64_t chunk_end(int64_t tokens, int64_t row_len, int64_t vocab, int64_t at)
 {
-    const int64_t most = 32 << 20; /* 128 MiB: the more, the fewer passes over the gradient of w */
-    if (at % row_len == 0 && row_len * vocab <= most) {
-        int64_t rows = most / (row_len * vocab), end = at + rows * row_len;
+    const int64_t max = 32 << 20; /* 128 MiB: larger chunks need fewer passes over the gradient of w */
+    if (at % row_len == 0 && row_len * vocab <= max) {
+        int64_t rows = max / (row_len * vocab), end = at + rows * row_len;
         return end < tokens ? end : tokens;
     }
-    int64_t row_end = (at / row_len + 1) * row_len, blocks = most / (LLM_FOLD * vocab), end = at + (blocks > 1 ? blocks : 1) * LLM_FOLD;
+    int64_t row_end = (at / row_len + 1) * row_len, blocks = max / (LLM_FOLD * vocab), end = at + (blocks > 1 ? blocks : 1) * LLM_FOLD;
     return end < row_end ? end : row_end;
 }
 
@@ -94,7 +94,7 @@ static int project_chunk(struct llm_ctx *c, const struct llm_matmul *a, struct l
     return llm_matmul(a, &w->weight, &c->err);
 }
 
-/* One chunk [at, end). False after a failure. */
+/* Processes the chunk of tokens [at, end). False after a failure. */
 static bool chunk(struct llm_ctx *c, struct llm_tensor *x, struct llm_param *w, struct work *work, const struct llm_grad *dx, int64_t at, int64_t end)
 {
     int64_t m = end - at, row_len = llm_row_len(c, x->rows);
@@ -125,7 +125,7 @@ static bool chunk(struct llm_ctx *c, struct llm_tensor *x, struct llm_param *w, 
     return llm_matmul_dx(&back, &w->weight, &c->err) == 0 && llm_adapter_dx(c, w, work->logits, work->vocab, back.y, back.ldy, m);
 }
 
-/* Blocks from zero, added in order within a row; rows in order. */
+/* Sums the losses in the canonical order: each block from zero, the blocks of a row in order, the rows in order. */
 static struct llm_loss fold(const struct llm_ctx *c, const struct llm_cross_entropy *a, const double *nll, int64_t tokens)
 {
     struct llm_loss loss = {0};
@@ -148,7 +148,7 @@ static struct llm_loss fold(const struct llm_ctx *c, const struct llm_cross_entr
     return loss;
 }
 
-/* [rows, cols]; NULL and a sticky failure when the arena is used up. */
+/* Memory for [rows, cols] floats. NULL and a sticky failure if the arena is used up. */
 static float *arena_floats(struct llm_ctx *c, struct llm_arena *arena, int64_t rows, int64_t cols)
 {
     size_t bytes;
@@ -182,7 +182,7 @@ struct llm_loss llm_cross_entropy(struct llm_ctx *c, struct llm_tensor *x, struc
     work.bias = a->bias ? llm_op_vector(c, a->bias, vocab) : NULL;
     work.nll = llm_op_alloc(c, tokens, sizeof *work.nll);
     if (work.gradient && !llm_grad_open(c, x, &dx)) dx.p = NULL;
-    /* Where the gradients of the way back will lie, if there is one: they come when these are gone. */
+    /* With a tape the logits use the memory of the gradients of the backward pass, which begins after the logits are freed. */
     struct llm_arena *arena = c->tape ? &c->grads : &c->acts;
     size_t logits = llm_arena_mark(arena);
     work.logits = arena_floats(c, arena, longest, vocab);

@@ -1,5 +1,5 @@
-/* y = x · keep, keep = 0 with probability p, else 1/(1 - p). The mask is a function of (seed, step, layer, site, row, position, channel), so the
- * backward draws it again. */
+/* y = x · keep, keep = 0 with probability p, else 1/(1 - p). The mask is a function of (seed, step, layer, site, row, position, channel); the
+ * backward pass recomputes it. */
 #include <math.h>
 #include "cpu/kernels.h"
 #include "cpu/profile.h"
@@ -70,7 +70,7 @@ struct llm_tensor *llm_dropout(struct llm_ctx *c, struct llm_tensor *x, float p,
     return llm_record(c, &n, &a, sizeof a);
 }
 
-/* ---- gradient check: against the generator one number at a time ---- */
+/* ---- gradient check: the formula draws one random number per element ---- */
 
 static struct llm_tensor *check_run(struct llm_ctx *c, struct llm_tensor *const *in, struct llm_param *const *p)
 {

@@ -1,5 +1,5 @@
-/* y[t] = scale · table[ids[t]]. On the way back tokens are sorted by id, so that each row of the table that occurs is visited once and the others
- * not at all. */
+/* y[t] = scale · table[ids[t]]. The backward pass sorts the tokens by id, so that it visits each row of the table that occurs once, and no other
+ * row. */
 #include <string.h>
 #include "cpu/kernels.h"
 #include "cpu/pages.h"
@@ -24,8 +24,8 @@ static void forward_rows(void *arg, int64_t from, int64_t to, int thread)
     }
 }
 
-/* Tokens in the order of (id, token): byte by byte from the lowest, each pass keeping the order of those before. Returns the sorted one of two
- * buffers [n]. */
+/* Sorts the tokens 0 … n - 1 by (id, token) with a stable radix sort, from the lowest byte of the ids. order and spare: [n]. Returns the one of the
+ * two that holds the result. */
 static int32_t *sort_tokens(const int32_t *ids, int64_t n, int32_t *order, int32_t *spare)
 {
     int32_t most = 0;

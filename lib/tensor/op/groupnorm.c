@@ -1,4 +1,4 @@
-/* LayerNorm of runs of channels: y = (x - mean) / sqrt(var + eps) ⊙ gain + bias, mean and var of the run that the channel is in. */
+/* GroupNorm: y = (x - mean) / sqrt(var + eps) ⊙ gain + bias, with mean and var over the group of channels to which the channel belongs. */
 #include <math.h>
 #include <string.h>
 #include "cpu/kernels.h"
@@ -55,7 +55,7 @@ static void backward_rows(void *arg, int64_t from, int64_t to, int thread)
     }
 }
 
-/* A run of channels of a parameter that takes a gradient. */
+/* A parameter *p whose gradient is that of `whole` from channel `at` on. NULL if `whole` takes no gradient. */
 static struct llm_param *part(struct llm_param *whole, struct llm_param *p, int64_t at)
 {
     if (!whole || !whole->grad) return NULL;
@@ -64,7 +64,7 @@ static struct llm_param *part(struct llm_param *whole, struct llm_param *p, int6
     return p;
 }
 
-/* A parameter of its own that takes a gradient. */
+/* p, or NULL if it takes no gradient. */
 static struct llm_param *trained(struct llm_param *p)
 {
     return p->grad ? p : NULL;
@@ -78,7 +78,7 @@ static void groupnorm_backward(struct llm_ctx *c, struct llm_node *n)
     int64_t width = x->cols / a->groups;
     struct work w = {.x = x, .gain = a->gain, .mean = a->mean, .rstd = a->rstd, .groups = a->groups, .dy = n->out->grad,
                      .dy_stride = n->out->grad_stride};
-    for (int64_t k = 0; k < a->groups; k++) { /* before dx takes the place of dy */
+    for (int64_t k = 0; k < a->groups; k++) { /* first, because dx is then written over dy */
         struct llm_tensor in = *x, out = *n->out;
         struct llm_param gain, bias;
         in.cols = out.cols = width;

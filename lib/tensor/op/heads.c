@@ -1,4 +1,4 @@
-/* Columns of every head: parts of them, and two sets of heads side by side; and, for decoding, a weight of its own for each head. */
+/* Operations on the columns of each head: slicing, concatenation, and, for decoding, multiplication of each head by its own weight. */
 #include <stdatomic.h>
 #include <string.h>
 #include "cpu/kernels.h"
@@ -8,7 +8,7 @@
 #include "tensor/ops.h"
 #include "tensor/tape.h"
 
-/* Copies or adds n_heads runs of `width` columns from one matrix to another: head h stands at from + h · from_head. */
+/* Copies or adds n_heads runs of `width` columns from one matrix to another. Head h begins at from + h · from_head and goes to to + h · to_head. */
 struct move {
     const float *from;
     float *to;
@@ -32,7 +32,7 @@ static void move_rows(void *arg, int64_t first, int64_t last, int thread)
 
 static void run(const struct move *m, int64_t rows) { llm_for_rows(rows, m->n_heads * m->width, move_rows, (void *)m); }
 
-/* ---- a part of each head ---- */
+/* ---- slicing ---- */
 
 struct part_args { int64_t n_heads, from, width; };
 
@@ -62,11 +62,11 @@ struct llm_tensor *llm_heads_part(struct llm_ctx *c, struct llm_tensor *x, int64
     return llm_record(c, &n, &a, sizeof a);
 }
 
-/* ---- heads side by side ---- */
+/* ---- concatenation ---- */
 
 struct join_args { int64_t n_heads; bool shared; };
 
-/* Each head's part of dy that began as the one head of b, added in the order of heads. */
+/* If all heads share the one head of b, its gradient is the sum over heads, in order. */
 static void join_backward(struct llm_ctx *c, struct llm_node *n)
 {
     LLM_PROFILE("heads backward", 2 * llm_tensor_bytes(n->out));

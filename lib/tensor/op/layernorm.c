@@ -55,7 +55,7 @@ static void layernorm_backward(struct llm_ctx *c, struct llm_node *n)
     const struct layernorm_args *a = n->args;
     struct llm_tensor *x = n->in[0];
     struct work w = {.x = x, .gain = a->gain, .mean = a->mean, .rstd = a->rstd, .dy = n->out->grad, .dy_stride = n->out->grad_stride};
-    llm_norm_params_back(c, x, n->out, n->param[0], n->param[1], a->mean, a->rstd, x->cols); /* before dx takes the place of dy */
+    llm_norm_params_back(c, x, n->out, n->param[0], n->param[1], a->mean, a->rstd, x->cols); /* before dx is written over dy */
     if (llm_grad_open_over(c, x, n->out, &w.g)) llm_for_rows(x->rows, x->cols, backward_rows, &w);
 }
 

@@ -1,4 +1,4 @@
-/* y[r] = the mean of the first lengths[r] rows of the r-th run of rows, summed in order in double. */
+/* y[r] = the mean of the first lengths[r] rows of run r, summed in order in double. */
 #include <string.h>
 #include "cpu/kernels.h"
 #include "tensor/gradcheck.h"

@@ -1,5 +1,5 @@
-/* A mixture of gated feed-forwards. Tokens are gathered expert by expert, so that each expert's products are those of one matrix; no token is
- * padded or left out. Parameter gradients fold an expert's tokens of each block of LLM_FOLD tokens of the batch, in order. */
+/* A mixture of gated feed-forward experts. The tokens of each expert are gathered into one matrix; there is no padding, and no token is dropped.
+ * Parameter gradients fold the expert's tokens of each block of LLM_FOLD tokens of the batch, in order. */
 #include <math.h>
 #include <string.h>
 #include "cpu/kernels.h"
@@ -9,12 +9,12 @@
 #include "tensor/ops.h"
 #include "tensor/tape.h"
 
-/* Slots (token, s) with a place, expert by expert, tokens in order within one. */
+/* A slot (token, s) is a token's s-th chosen expert. Slots whose expert has capacity get a place: places are ordered by expert, then by token. */
 struct places {
-    int64_t n, k;             /* all of them; slots a token */
-    int64_t *start;           /* [experts + 1] */
-    int32_t *slot;            /* [n]: token·k + s */
-    int32_t *at;              /* [tokens·k]: where a slot stands; -1: nowhere */
+    int64_t n, k;             /* places; slots per token */
+    int64_t *start;           /* [experts + 1]: the first place of each expert */
+    int32_t *slot;            /* [n]: the slot of a place, token·k + s */
+    int32_t *at;              /* [tokens·k]: the place of a slot; -1: none */
 };
 
 struct mixture_args {
@@ -35,7 +35,7 @@ static void find_places(struct places *p, const int32_t *experts, int64_t tokens
         if (p->at[i] >= 0) p->slot[p->at[i]] = (int32_t)i;
     }
     p->n = p->start[n_experts];
-    for (int64_t e = n_experts; e > 0; e--) p->start[e] = p->start[e - 1]; /* each had moved to the next one's */
+    for (int64_t e = n_experts; e > 0; e--) p->start[e] = p->start[e - 1]; /* the loop above moved each start to the end of its expert */
     p->start[0] = 0;
 }
 
@@ -152,7 +152,7 @@ struct back_work {
     int64_t hidden, width;
 };
 
-/* From d_inner, the gradient by the inner values before the weight counts: the weight's own, and what counts for the parameters. */
+/* d_inner and d_out hold gradients without the router's weight. Adds d_inner · inner to the weight's gradient, then multiplies both by the weight. */
 static void weigh_rows(void *arg, int64_t from, int64_t to, int thread)
 {
     const struct back_work *w = arg;
@@ -175,11 +175,12 @@ static void act_back_rows(void *arg, int64_t from, int64_t to, int thread)
     const struct back_work *w = arg;
     size_t at = (size_t)(from * w->width), n = (size_t)((to - from) * w->width);
     (void)thread;
-    /* d_inner becomes the gate's gradient, inner the up projection's. */
+    /* Replaces d_inner by the gradient of gate, and inner by the gradient of up. */
     llm_k.elementwise.gated_back[w->a->o.act](w->d_inner + at, w->inner + at, w->a->gate + at, w->a->up + at, w->d_inner + at, false, false, n);
 }
 
-/* Where an expert's tokens pass from one block of the batch to the next. [blocks + 1]; returns how many blocks. */
+/* Splits an expert's places [from, to) at the ends of the blocks of LLM_FOLD tokens of the batch. starts: [blocks + 1]. Returns the number of
+ * blocks. */
 static int64_t fold_blocks(const struct places *p, int64_t from, int64_t to, int64_t tokens, int64_t row_len, int64_t *starts)
 {
     int64_t n = 0, end = -1;
@@ -249,7 +250,7 @@ static void mixture_backward(struct llm_ctx *c, struct llm_node *node)
     llm_for_rows(x->rows, w.hidden * p->k, combine_rows, &combine);
 }
 
-/* An expert's matrix, or part of its adapter, that takes a gradient, for the node; NULL: all are frozen. */
+/* One of the experts' matrices, or of their adapters', that takes a gradient, for the node. NULL: all are frozen. */
 static struct llm_param *trained(struct llm_param *const *params, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {

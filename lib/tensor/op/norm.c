@@ -1,4 +1,4 @@
-/* Gradients of the per-channel parameters of both norms. */
+/* Gradients of gains and biases of LayerNorm, GroupNorm and RMSNorm. */
 #include "cpu/kernels.h"
 #include "tensor/op/norm_internal.h"
 

@@ -1,5 +1,5 @@
-/* y[t] = cell(x[t] + w·y[t-1] + b): a recurrence over time, tanh or LSTM. All segments go through it abreast, the longest first, so that those under
- * way at a time are the first rows of one product; a row of it does not depend on the others. */
+/* y[t] = cell(x[t] + w·y[t-1] + b): a recurrence over time, tanh or LSTM. All segments are processed in parallel and sorted by falling length, so
+ * that the segments that have a k-th token are the first rows of one product. A row of the product does not depend on the others. */
 #include <math.h>
 #include <string.h>
 #include "cpu/kernels.h"
@@ -8,20 +8,20 @@
 #include "tensor/ops.h"
 #include "tensor/tape.h"
 
-/* What forward and backward share; on `acts`. */
+/* Shared by forward and backward pass; on `acts`. */
 struct recur {
     bool lstm;
     enum llm_compute compute;
     int64_t width, gates;        /* gates: columns of x */
-    struct llm_segment *segments; /* in the order of falling length */
+    struct llm_segment *segments; /* sorted by falling length */
     int64_t n_segments;
-    float *first_h, *first_c;    /* [n_segments, width] the states before */
+    float *first_h, *first_c;    /* [n_segments, width]: the states before the first tokens */
     float *sums;                 /* [tokens, gates] activated gates; LSTM */
     float *cells;                /* [tokens, width]; LSTM */
 };
 struct recurrent_args { struct recur r; };
 
-/* A moment: the first `active` segments are at their k-th token. */
+/* One time step: the first `active` segments process their k-th token. */
 struct moment {
     const struct recur *r;
     int64_t k;
@@ -29,12 +29,12 @@ struct moment {
     const float *rec;            /* [active, gates] */
     float *h;                    /* [active, width] */
     /* backward */
-    float *d_sums, *packed;      /* [tokens, ·] with d_stride; [active, gates] the same rows together */
+    float *d_sums, *packed;      /* [tokens, gates], rows d_stride apart; [active, gates]: the rows of this time step, contiguous */
     int64_t d_stride;
     float *dh, *dc;              /* [n_segments, width] */
 };
 
-/* Segments by falling length, equal ones in order: by merging runs of doubling length. */
+/* Sorts segments by falling length; equal ones keep their order. A merge sort: `spare` has room for n. */
 static void sort_segments(struct llm_segment *s, struct llm_segment *spare, int64_t n)
 {
     for (int64_t run = 1; run < n; run *= 2) {
@@ -74,7 +74,7 @@ static int64_t active_at(const struct recur *r, int64_t active, int64_t k)
     return active;
 }
 
-/* Copies segments, sorts them, and takes the states that they begin with. */
+/* Copies and sorts the segments, and copies the states before their first tokens. */
 static bool begin(struct llm_ctx *c, struct recur *r, const struct llm_recurrent *o, int64_t tokens)
 {
     struct llm_segment *spare = llm_op_alloc(c, o->n_segments, sizeof *spare);
@@ -98,7 +98,7 @@ static bool begin(struct llm_ctx *c, struct recur *r, const struct llm_recurrent
     return true;
 }
 
-/* The states behind the last tokens. */
+/* Writes the states after the last tokens to llm_segment.to. */
 static void end(const struct recur *r, const struct llm_tensor *y)
 {
     for (int64_t s = 0; s < r->n_segments; s++) {
@@ -177,7 +177,7 @@ static void backward_rows(void *arg, int64_t from, int64_t to, int thread)
     }
 }
 
-/* Walks back in time: fills d_sums. */
+/* Backpropagation through time: fills d_sums. */
 static int walk(struct llm_ctx *c, const struct recur *r, struct llm_weight *w, struct moment *m)
 {
     int64_t longest = r->n_segments ? r->segments[0].n : 0, active = 0;
@@ -259,7 +259,7 @@ static const struct llm_segment check_segments[] = {{.first = 0, .n = 3}, {.firs
 CHECK(tanh, false)
 CHECK(lstm, true)
 
-/* The input's gradient is added to. */
+/* x is used twice, so its gradient is added to. */
 static struct llm_tensor *check_twice(struct llm_ctx *c, struct llm_tensor *const *in, struct llm_param *const *p)
 {
     return llm_add(c, check_lstm(c, in, p), check_lstm(c, in, p));

@@ -1,4 +1,4 @@
-/* y = x / sqrt(mean(x²) + eps) ⊙ (gain + offset), over the whole row or over runs of `group` columns */
+/* y = x / sqrt(mean(x²) + eps) ⊙ (gain + offset), over the whole row or over runs of `group` columns. */
 #include <math.h>
 #include "cpu/kernels.h"
 #include "cpu/profile.h"
@@ -48,7 +48,7 @@ static void backward_rows(void *arg, int64_t from, int64_t to, int thread)
     }
 }
 
-/* Gains that groups do not share: one group after another. */
+/* The gradient of a gain that the groups do not share: one group after another. */
 static void gains_apart(struct llm_ctx *c, const struct llm_tensor *x, const struct llm_tensor *y, const struct llm_param *gain, const float *rstd,
                         int64_t group)
 {
@@ -82,7 +82,7 @@ static void rmsnorm_backward(struct llm_ctx *c, struct llm_node *n)
     struct llm_tensor *x = n->in[0];
     struct work w = {.x = x, .gain = a->gain, .offset = a->offset, .rstd = a->rstd, .group = a->group, .gain_step = a->gain_step, .dy = n->out->grad,
                      .dy_stride = n->out->grad_stride};
-    /* before dx takes the place of dy */
+    /* first, because dx is then written over dy */
     if (a->gain_step > 0) gains_apart(c, x, n->out, n->param[0], a->rstd, a->group);
     else llm_norm_params_back(c, x, n->out, n->param[0], NULL, NULL, a->rstd, a->group);
     if (llm_grad_open_over(c, x, n->out, &w.g)) llm_for_rows(x->rows, x->cols, backward_rows, &w);

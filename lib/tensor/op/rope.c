@@ -1,4 +1,4 @@
-/* Rotary positions: each head's channels turn by position · frequency, in pairs. */
+/* Rotary position embeddings (RoPE): pairs of each head's channels are rotated by position · frequency. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,8 +11,8 @@
 
 /* ---- the tables of cos and sin ---- */
 
-/* A table for one list of positions and frequencies. All heads, layers, q and k, forward and backward use it, and as long as positions stay the same,
- * all steps: a context keeps the last few. */
+/* A table of cosines and sines for one list of positions and frequencies. All heads and layers, q and k, forward and backward pass share it, and so
+ * do steps with the same positions: a context keeps the last few tables. */
 struct table {
     int64_t tokens, half;
     float magnitude;
@@ -60,7 +60,7 @@ static int table_make(struct table *t, const int32_t *positions, int64_t tokens,
     t->cos = t->memory + half;
     t->sin = t->cos + tokens * half;
     t->minus_sin = t->sin + tokens * half;
-    llm_for_rows(tokens, half * 64, table_rows, t); /* an angle costs as much as 64 sums */
+    llm_for_rows(tokens, half * 64, table_rows, t); /* an angle costs about as much as 64 additions */
     return 0;
 }
 
@@ -118,7 +118,7 @@ static void turn_rows(void *arg, int64_t from, int64_t to, int thread)
     }
 }
 
-/* A rotation's transpose turns back. */
+/* The transpose of a rotation is the rotation by the negative angle. */
 static void rope_backward(struct llm_ctx *c, struct llm_node *n)
 {
     LLM_PROFILE("rope backward", 2 * llm_tensor_bytes(n->out));
@@ -173,7 +173,7 @@ static struct llm_tensor *run_pairs(struct llm_ctx *c, struct llm_tensor *const 
     return llm_add(c, llm_rope(c, in[0], check_positions, &check_pairs), llm_rope(c, in[0], check_positions, &check_halves));
 }
 
-/* y += x turned; 3 heads of 17 */
+/* y += x rotated; x has 3 heads of 17 channels */
 static void formula(const struct llm_rope *r, const double *x, int64_t ldx, double *y)
 {
     bool halves = r->pairing == LLM_ROPE_HALVES;

@@ -1,4 +1,4 @@
-/* The tables that a context keeps (op/rope.c). */
+/* The tables of cosines and sines that a context keeps (op/rope.c). */
 #ifndef LLM_TENSOR_OP_ROPE_INTERNAL_H
 #define LLM_TENSOR_OP_ROPE_INTERNAL_H
 

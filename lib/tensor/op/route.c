@@ -1,9 +1,9 @@
-/* Which experts a token goes to, and with what weights. The backward pass also adds the gradients of the router's own losses.
+/* A router: which experts a token goes to, and with what weights. The backward pass also adds the gradients of the router's own losses.
  *
- * Even load (Switch Transformer, Fedus et al. 2021, 2.2), as transformers' load_balancing_loss_func has it for one row: a row of n tokens that L
- * routers with E experts see costs E·Σ f[i]·P[i] over the experts i, where f[i] is the number of choices of i by the row's tokens in all layers,
- * divided by L·n, and P[i] the mean of i's probability over these tokens and layers. The loss is the mean over rows.
- * Small logits (z-loss, ST-MoE, Zoph et al. 2022, eq. 5): logsumexp², summed over layers, the mean over tokens. */
+ * Balance loss (Switch Transformer, Fedus et al. 2021, 2.2; transformers' load_balancing_loss_func computes the same for one row). The loss of a row
+ * of n tokens, with L routers of E experts, is E·Σ f[i]·P[i] over the experts i. f[i] is the number of times that the row's tokens choose i in all
+ * layers, divided by L·n. P[i] is the mean of i's probability over these tokens and layers. The loss is the mean over rows.
+ * z-loss (ST-MoE, Zoph et al. 2022, eq. 5), which keeps logits small: logsumexp², summed over layers, the mean over tokens. */
 #include <math.h>
 #include <string.h>
 #include "base/buf.h"
@@ -19,8 +19,8 @@ enum { MOST_EXPERTS = LLM_MOST_EXPERTS };
 struct route_args {
     struct llm_route o;
     const float *p;        /* [tokens, experts]: probabilities, or sigmoids */
-    const int32_t *ids;    /* [tokens, k]; ~id where the expert had no room */
-    const int32_t *load;   /* [rows, experts]: how many of a row's tokens chose it */
+    const int32_t *ids;    /* [tokens, k]; ~id if the expert had no capacity left */
+    const int32_t *load;   /* [rows, experts]: how many of a row's tokens chose the expert */
     int64_t row_len;
     double token_weight;
 };
@@ -38,7 +38,7 @@ struct work {
     int64_t row_len;
 };
 
-/* The highest of n scores that is not taken; ties to the lowest. */
+/* The index of the highest of n scores that is not `out`; of equal scores the lowest index. */
 static int64_t highest(const float *score, const bool *out, int64_t n)
 {
     int64_t best = -1;
@@ -48,7 +48,7 @@ static int64_t highest(const float *score, const bool *out, int64_t n)
     return best;
 }
 
-/* Experts outside the topk_group best groups are out. A group is worth the sum of its group_top best. */
+/* Marks the experts outside the topk_group best groups as `out`. The score of a group is the sum of its group_top highest scores. */
 static void limit_groups(const struct llm_route *o, const float *score, int64_t n, bool *out)
 {
     float worth[MOST_EXPERTS];
@@ -71,7 +71,7 @@ static void limit_groups(const struct llm_route *o, const float *score, int64_t 
     }
 }
 
-/* The k experts of a token, ascending. */
+/* Chooses the k experts of a token; ids ascend. */
 static void choose(const struct work *w, const float *p, int32_t *ids)
 {
     int64_t n = w->x->cols;
@@ -116,7 +116,7 @@ static void token(const struct work *w, int64_t row, int64_t t)
     }
 }
 
-/* One row of the batch. Where experts have a capacity, those that come late find no place. */
+/* Routes the tokens of one row of the batch, in order. If experts have a capacity, a token that comes after it is used up is dropped. */
 static void forward_row(void *arg, size_t row, int thread)
 {
     const struct work *w = arg;
@@ -148,7 +148,7 @@ struct back_work {
     double *balance, *z;   /* [rows] */
 };
 
-/* d[i] = the gradient by p[i] of the weights and of the balance loss. */
+/* Sets d[i] to the gradient with respect to p[i] of the token's weights and of the balance loss. */
 static void token_by_probability(const struct back_work *w, const int64_t *pooled, int64_t t, double *d, double *balance)
 {
     const struct llm_route *o = &w->a->o;
@@ -161,7 +161,7 @@ static void token_by_probability(const struct back_work *w, const int64_t *poole
         all += (double)p[i];
     }
     if (!o->sigmoid) all = 1;
-    bool shares = o->normalise || o->straight_through; /* of what the chosen ones have together */
+    bool shares = o->normalise || o->straight_through; /* weights are divided by their sum */
     for (int64_t s = 0; s < o->k; s++) {
         double pull = ids[s] < 0 ? 0 : (double)dy[s], chosen = (double)p[chosen_expert(ids[s])];
         sum += chosen;
@@ -211,10 +211,10 @@ static void backward_row(void *arg, size_t row, int thread)
     w->z[row] = z;
 }
 
-/* What the step learns of the router, in the order of rows. */
+/* Adds to llm_ctx.router and to the counts in the bias's grad, in the order of rows. */
 static void note(struct llm_ctx *c, const struct route_args *a, const struct back_work *w, int64_t rows, struct llm_param *bias)
 {
-    int64_t n = w->x->cols, tokens = rows * a->row_len, most = 0;
+    int64_t n = w->x->cols, tokens = rows * a->row_len, max = 0;
     struct llm_router_report *r = &c->router;
     for (int64_t row = 0; row < rows; row++) {
         r->balance += w->balance[row] * (double)a->row_len / (double)a->o.k;
@@ -223,11 +223,11 @@ static void note(struct llm_ctx *c, const struct route_args *a, const struct bac
     for (int64_t i = 0; i < n; i++) {
         int64_t load = 0;
         for (int64_t row = 0; row < rows; row++) load += a->load[row * n + i];
-        if (load > most) most = load;
+        if (load > max) max = load;
         if (bias && bias->grad) bias->grad[i] += (float)load;
     }
     for (int64_t i = 0; i < tokens * a->o.k; i++) r->dropped += a->ids[i] < 0;
-    r->peak += (double)most * (double)n / (double)a->o.k; /* most / (tokens·k / n) × tokens */
+    r->peak += (double)max * (double)n / (double)a->o.k; /* max / (tokens·k / n) × tokens */
     r->tokens += tokens;
 }
 
@@ -246,7 +246,7 @@ static void route_backward(struct llm_ctx *c, struct llm_node *node)
     note(c, a, &w, rows, a->o.bias);
 }
 
-/* Adds a layer's load to that of the pass, once however often the layer is computed. */
+/* Adds a layer's load to that of the pass. A layer that is recomputed is not added again. */
 static void pool_load(struct llm_ctx *c, const int32_t *load, int64_t rows, int64_t experts)
 {
     struct llm_router_loads *l = &c->router_loads;
@@ -270,7 +270,7 @@ static void pool_load(struct llm_ctx *c, const int32_t *load, int64_t rows, int6
     for (size_t i = 0; i < n; i++) l->sum[i] += load[i];
 }
 
-/* Keeps the choices of this pass, or gives those that were kept. */
+/* Replay: the kept choices of the next n slots. NULL if choices are not replayed, and after a failure. */
 static const int32_t *given_choices(struct llm_ctx *c, int64_t n)
 {
     struct llm_choices *k = c->choices;
@@ -324,7 +324,7 @@ static void check_probabilities(const double *x, int64_t n, bool sigmoid, double
     for (int64_t i = 0; i < n; i++) p[i] = sigmoid ? 1 / (1 + exp(-x[i])) : exp(x[i]) / sum;
 }
 
-/* The k highest of p + bias, ascending. */
+/* The formula's choice: the k highest of p + bias, ids ascending. */
 static void check_choice(const double *p, const double *bias, int64_t n, int64_t k, int64_t *ids)
 {
     int64_t chosen = 0;
@@ -379,7 +379,7 @@ static void formula_sigmoid(const struct llm_gradcheck *g, const double *const *
     }
 }
 
-/* The own losses of the routers of two layers: the weights' gradient is zero. */
+/* The balance loss and z-loss of the routers of two layers, alone: the gradient of the weights is zero. */
 static struct llm_tensor *check_losses(struct llm_ctx *c, struct llm_tensor *const *in, bool sigmoid)
 {
     const int32_t *experts;

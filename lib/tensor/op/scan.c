@@ -1,5 +1,5 @@
-/* Selective scans: h[t] = e^(dt·a)·h[t-1] + dt·x·bᵀ, y = h·c + d·x. Time goes in order, runs of tokens and blocks of channels go abreast. On the way
- * back states are computed again from those kept every few tokens. */
+/* Selective scans: h[t] = e^(dt·a)·h[t-1] + dt·x·bᵀ, y = h·c + d·x. Time is processed in order; segments and blocks of channels are processed in
+ * parallel. The backward pass recomputes the states from those that were kept every few tokens. */
 #include <math.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -10,39 +10,39 @@
 #include "tensor/ops.h"
 #include "tensor/tape.h"
 
-enum { BLOCK = 64 }; /* channels of a piece, or as many as whole heads have */
+enum { BLOCK = 64 }; /* channels per work item, rounded down to whole heads, at least one */
 
-/* A few tokens of a segment; the state before them is kept. */
+/* At most LLM_SCAN_CHUNK tokens of a segment; the state before them is kept. */
 struct chunk { int64_t first, n, part; };
-struct block { int64_t from, n, group; }; /* whole heads */
+struct block { int64_t from, n, group; }; /* channels [from, from + n): whole heads of one group */
 
-/* What forward and backward share; on `acts`. */
+/* Shared by forward and backward pass; on `acts`. */
 struct scan {
     struct llm_scan o;
-    int64_t tokens, cols, states, each, wide; /* channels of a time step; of the widest block */
+    int64_t tokens, cols, states, each, wide; /* each: channels that share a time step; wide: channels of the widest block */
     int64_t n_chunks, n_parts, n_blocks;
     struct llm_segment *segments;
-    struct chunk *chunks;        /* segment by segment; parts are runs of chunks that do not leave a block of the canonical order */
+    struct chunk *chunks;        /* ordered by segment; a part is a run of chunks within one block of the canonical order */
     int64_t *first_chunk;        /* [n_segments + 1] */
-    struct block *blocks;        /* channels, none in two groups */
+    struct block *blocks;        /* blocks of channels */
     float *a, *skip, *bias;      /* [states or 1, cols]; [cols]; [cols] */
-    float *kept;                 /* of each chunk, of each block: [states, channels]; NULL when not recording */
+    float *kept;                 /* the state before each chunk, for each block [states, channels]; NULL when not recording */
 };
 struct scan_args { struct scan s; };
 struct work {
     const struct scan *s;
     const struct llm_tensor *x, *raw, *b, *c, *y;
     /* backward */
-    float *d_bc, *partial;       /* [n_blocks, tokens, 2·states]; [n_parts, rows, cols]: of a, of skip */
+    float *d_bc, *partial;       /* gradients of b and c [n_blocks, tokens, 2·states]; of a and of skip [n_parts, rows, cols] */
     int64_t a_rows;
-    float *dx, *d_raw;           /* of x, of raw: [tokens][ldx], [tokens][ld_raw]: the gradients themselves where nothing stands in them */
+    float *dx, *d_raw;           /* of x and of raw, [tokens][ldx] and [tokens][ld_raw]; the tensors' own gradients if these have no values yet */
     int64_t ldx, ld_raw;
     struct llm_grad gx, graw, gb, gc;
     float *a_log, *skip;         /* gradients */
     atomic_bool no_memory;
 };
 
-/* Time steps of a chunk of a block, dt [n][wide]. Those of the chunk `ahead` tokens further are fetched meanwhile. */
+/* Computes the time steps of a chunk for a block of channels, dt [n][wide], and prefetches those `ahead` tokens further. */
 static void time_steps(const struct work *w, const struct block *k, const struct chunk *q, int64_t ahead, float *dt)
 {
     const struct scan *s = w->s;
@@ -51,7 +51,7 @@ static void time_steps(const struct work *w, const struct block *k, const struct
         const float *raw = w->raw->data + t * w->raw->stride + first;
         for (int64_t i = 0; i < n && t + ahead >= 0 && t + ahead < s->tokens; i += 16) __builtin_prefetch(raw + ahead * w->raw->stride + i, 0, 2);
         llm_k.scan.time_step(dt, raw, s->bias + first, s->o.dt_min, s->o.dt_max, (size_t)n);
-        for (int64_t j = n - 1; s->each > 1 && j >= 0; j--) { /* from behind: heads spread over what is read already */
+        for (int64_t j = n - 1; s->each > 1 && j >= 0; j--) { /* from the end, in place: a head's time step is copied to its channels */
             float v = dt[j];
             for (int64_t p = 0; p < s->each; p++) dt[j * s->each + p] = v;
         }
@@ -95,7 +95,8 @@ static void forward_piece(void *arg, size_t i, int thread)
     for (int64_t n = 0; n < s->states && g->to; n++) memcpy(g->to + n * s->cols + k->from, h + n * k->n, (size_t)k->n * sizeof *h);
 }
 
-/* Chunks of all segments, and the first of each segment; NULL: only counts. Returns how many; *parts likewise. */
+/* Writes the chunks of all segments to `out`, and the first chunk of each segment to `firsts`; NULL: counts them only. Returns the number of chunks
+ * and sets *parts to the number of parts. */
 static int64_t cut(const struct scan *s, int64_t row_len, struct chunk *out, int64_t *firsts, int64_t *parts)
 {
     int64_t n = 0;
@@ -128,7 +129,7 @@ static int64_t cut_channels(const struct scan *s, struct block *out)
     return n;
 }
 
-/* Copies of what is given, and a, skip and the time step's bias, for each channel. */
+/* Copies the segments, and expands a, skip and the time step's bias to one value per channel. */
 static bool begin(struct llm_ctx *c, struct scan *s, struct llm_param *const *p, bool recording)
 {
     int64_t rows = s->o.by_head ? 1 : s->states, params = s->o.by_head ? s->o.heads : s->cols, each = s->each;
@@ -197,7 +198,8 @@ struct llm_tensor *llm_selective_scan(struct llm_ctx *c, struct llm_tensor *x, s
 
 /* ---- backward ---- */
 
-/* Gradients of a chunk's time steps before their softplus, from those behind it, ddt [n][wide], whose sums over heads take their place. */
+/* Gradients of a chunk's time steps before their softplus (d_raw), from the gradients after it, ddt [n][wide]. ddt is overwritten with its sums over
+ * the channels of each head. */
 static void time_steps_back(const struct work *w, const struct block *k, const struct chunk *q, float *ddt)
 {
     const struct scan *s = w->s;
@@ -240,7 +242,7 @@ static void backward_piece(void *arg, size_t i, int thread)
     }
 }
 
-/* Gradients of b and c, over the blocks of their group in order; what is added to other gradients. */
+/* Sums the gradients of b and c over the blocks of their group, in order, and adds dx and d_raw to gradients that have values already. */
 static void gather_rows(void *arg, int64_t from, int64_t to, int thread)
 {
     struct work *w = arg;
@@ -264,7 +266,7 @@ static void gather_rows(void *arg, int64_t from, int64_t to, int thread)
     }
 }
 
-/* Parts are added in order: the canonical order. da_log = da·a. */
+/* Adds the parts in order, which is the canonical order. da_log = da·a. */
 static void add_params(void *arg, int64_t from, int64_t to, int thread)
 {
     const struct work *w = arg;
@@ -287,7 +289,7 @@ static void add_params(void *arg, int64_t from, int64_t to, int thread)
     }
 }
 
-/* Where x's gradient is to be written: there if nothing stands in it, else apart. */
+/* The memory to write x's gradient to: the gradient itself if it has no values yet, else a buffer on `acts`. *ld: distance between rows. */
 static float *open_or_apart(struct llm_ctx *c, struct llm_tensor *x, struct llm_grad *g, int64_t *ld)
 {
     if (llm_grad_open(c, x, g) && !g->add) {

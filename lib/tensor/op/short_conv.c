@@ -1,4 +1,4 @@
-/* y[t] = silu(b + Σ_j w[j]·x[t - k + 1 + j]), or the sum alone: the convolution over the last few tokens, each channel by itself, of Mamba. */
+/* Mamba's causal depthwise convolution over the last k tokens: y[t] = silu(b + Σ_j w[j]·x[t - k + 1 + j]), or the sum without silu. */
 #include <math.h>
 #include <string.h>
 #include "cpu/kernels.h"
@@ -8,27 +8,27 @@
 #include "tensor/ops.h"
 #include "tensor/tape.h"
 
-/* What forward and backward share; on `acts`. */
+/* Shared by forward and backward pass; on `acts`. */
 struct conv {
     int64_t k, cols, n_segments;
     bool silu;
     struct llm_segment *segments;
     int32_t *segment_of;         /* [tokens] */
-    const float *w, *bias;       /* [k, cols] turned; [cols] or NULL */
+    const float *w, *bias;       /* transposed weights [k, cols]; [cols] or NULL */
     float *zeros;                /* [cols] */
 };
 struct conv_args { struct conv v; };
 struct work {
     const struct conv *v;
     const struct llm_tensor *x, *y;
-    struct llm_grad g;           /* of x; p NULL: not wanted */
-    float *parts;                /* [n_parts, k + 1, cols]: of weights, of the bias, of each block of the canonical order */
+    struct llm_grad g;           /* of x; p NULL: x takes none */
+    float *parts;                /* gradients of weights and bias, for each block of the canonical order: [n_parts, k + 1, cols] */
     int64_t n_parts, row_len;
-    float *dw, *d_bias;          /* NULL: not wanted */
+    float *dw, *d_bias;          /* NULL: frozen */
 };
-enum { BLOCK = 64 }; /* channels of a piece */
+enum { BLOCK = 64 }; /* channels per work item */
 
-/* What a token sees, oldest first, from column `at` on. */
+/* Sets taps[k] to the inputs that token t sees, oldest first, from column `at` on. */
 static void taps_of(const struct work *w, int64_t t, int64_t at, const float **taps)
 {
     const struct conv *v = w->v;
@@ -53,7 +53,7 @@ static void forward_rows(void *arg, int64_t from, int64_t to, int thread)
     }
 }
 
-/* The last inputs behind each segment. `to` may be `from`: rows move down only. */
+/* Writes the last k - 1 inputs of each segment to llm_segment.to, which may be `from`: rows are only moved to lower addresses. */
 static void keep_inputs(const struct work *w)
 {
     const struct conv *v = w->v;
@@ -69,7 +69,7 @@ static void keep_inputs(const struct work *w)
 
 static bool begin(struct llm_ctx *c, struct conv *v, const struct llm_param *w, const struct llm_segment *segments, int64_t tokens, bool recording)
 {
-    float *turned = llm_op_alloc(c, v->k * v->cols, sizeof *turned);
+    float *transposed = llm_op_alloc(c, v->k * v->cols, sizeof *transposed);
     v->segments = llm_op_alloc(c, v->n_segments, sizeof *v->segments);
     v->segment_of = llm_op_alloc(c, tokens, sizeof *v->segment_of);
     v->zeros = llm_op_alloc(c, v->cols, sizeof *v->zeros);
@@ -80,7 +80,7 @@ static bool begin(struct llm_ctx *c, struct conv *v, const struct llm_param *w, 
         struct llm_segment *s = &v->segments[i];
         for (int64_t t = s->first; t < s->first + s->n; t++) v->segment_of[t] = (int32_t)i;
         if (!recording || !s->from) continue;
-        float *copy = llm_op_alloc(c, (v->k - 1) * v->cols, sizeof *copy); /* who carries states on may change them before the way back */
+        float *copy = llm_op_alloc(c, (v->k - 1) * v->cols, sizeof *copy); /* the caller may overwrite the states before the backward pass */
         if (!copy) return false;
         memcpy(copy, s->from, (size_t)((v->k - 1) * v->cols) * sizeof *copy);
         s->from = copy;
@@ -90,10 +90,10 @@ static bool begin(struct llm_ctx *c, struct conv *v, const struct llm_param *w, 
     if (!rows) return false;
     llm_weight_decode(&w->weight, 0, v->k * v->cols, rows);
     for (int64_t i = 0; i < v->cols; i++) {
-        for (int64_t j = 0; j < v->k; j++) turned[j * v->cols + i] = rows[i * v->k + j];
+        for (int64_t j = 0; j < v->k; j++) transposed[j * v->cols + i] = rows[i * v->k + j];
     }
     llm_arena_pop(&c->acts, mark);
-    v->w = turned;
+    v->w = transposed;
     return true;
 }
 
@@ -120,7 +120,7 @@ struct llm_tensor *llm_short_conv(struct llm_ctx *c, struct llm_tensor *x, struc
     return llm_record(c, &n, &(struct conv_args){v}, sizeof(struct conv_args));
 }
 
-/* Tokens [from, to), which are of one block of the canonical order, of channels from `at` on. */
+/* The backward pass of tokens [from, to), which lie in one block of the canonical order, for channels from `at` on. */
 static void back_part(const struct work *w, int64_t from, int64_t to, int64_t at, int64_t channels, float *d_w)
 {
     const struct conv *v = w->v;
@@ -154,7 +154,7 @@ static void backward_piece(void *arg, size_t i, int thread)
     back_part(w, from, llm_fold_end(w->x->rows, w->row_len, from), at, channels, d_w);
 }
 
-/* Parts are added in order: the canonical order. */
+/* Adds the parts in order, which is the canonical order. */
 static void add_params(void *arg, int64_t from, int64_t to, int thread)
 {
     const struct work *w = arg;

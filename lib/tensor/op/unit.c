@@ -1,4 +1,4 @@
-/* y = x / |x|, each row by itself; a row of zeros stays. */
+/* y = x / |x| for each row; a row of zeros gives zeros. */
 #include <math.h>
 #include "cpu/kernels.h"
 #include "tensor/gradcheck.h"

@@ -1,4 +1,4 @@
-/* y[t] = x[t - k + 1], …, x[t] side by side: what a model with a window of k tokens sees. */
+/* y[t] is the concatenation of x[t - k + 1], …, x[t]: the input of a feed-forward language model with a window of k tokens. */
 #include <string.h>
 #include "cpu/kernels.h"
 #include "cpu/profile.h"
@@ -9,7 +9,7 @@
 struct window { int64_t k; struct llm_segment *segments; int64_t n_segments; };
 struct window_args { struct window v; };
 
-/* The inputs behind each segment. `to` may be `from`: rows move down only. */
+/* Writes the last k - 1 inputs of each segment to llm_segment.to, which may be `from`: rows are only moved to lower addresses. */
 static void keep_inputs(const struct window *v, const struct llm_tensor *x)
 {
     size_t bytes = (size_t)x->cols * sizeof(float);
