@@ -52,7 +52,8 @@ struct llm_gguf_key {
 struct llm_arch {
     const char *model_type;
     const char *gguf;              /* its general.architecture in GGUF files; NULL: has none of its own */
-    /* Of families with one such name, whether the metadata speak of this one; NULL: of it when they speak of no other. */
+    /* Several families share this GGUF architecture name: returns whether the file's metadata describe this one. NULL: this family is the default for
+     * the name. */
     bool (*is_gguf)(const struct llm_gguf *g);
     const struct llm_gguf_key *gguf_keys; /* beside those of all families, or instead of one of them; ends with a key of NULL; NULL */
     /* What needs more than rows: after they were read; before they are written. May be NULL. */

@@ -1,5 +1,6 @@
-/* BERT (Devlin et al. 2019) and MiniLM: an encoder with LayerNorm behind each sum, learned positions, kinds of segments and a norm of embeddings.
- * Keys and names are those of transformers' BertForMaskedLM; files of a BertModel have no head and may leave out "bert.". */
+/* BERT (Devlin et al. 2019) and MiniLM: an encoder with LayerNorm after each residual sum, learned positions, token types, and a norm of the
+ * embeddings. Keys and names are those of transformers' BertForMaskedLM. Files of a BertModel have no head, and their names may lack the prefix
+ * "bert.". */
 #include "model/arch/keys.h"
 
 #include <string.h>
@@ -57,7 +58,7 @@ static int finish(struct llm_config *c, const json_t *o, struct llm_err *e)
         return llm_fail(e, EX_UNAVAILABLE, "position_embedding_type: expected absolute, found '%s', which is not supported", kind);
     }
     const char *architecture = json_string_value(json_array_get(json_object_get(o, "architectures"), 0));
-    bool alone = architecture && strcmp(architecture, "BertModel") == 0; /* without the head of masked tokens */
+    bool alone = architecture && strcmp(architecture, "BertModel") == 0; /* there is no masked-token head */
     if (alone && !json_object_get(o, "prediction_head")) c->head_transform = false;
     if (decodes) return llm_fail(e, EX_UNAVAILABLE, "is_decoder: expected an encoder: a BERT that decodes is not supported");
     c->num_key_value_heads = c->num_attention_heads;
@@ -88,7 +89,7 @@ static const struct llm_names gguf_names = {
              [LLM_STEM_NORM_1] = "attn_output_norm", [LLM_STEM_UP] = "ffn_up", [LLM_STEM_DOWN] = "ffn_down",
              [LLM_STEM_NORM_2] = "layer_output_norm"}};
 
-/* A key of our own: other programs normalise whatever comes out. */
+/* One key is our own, that vectors are normalised: GGUF has none, since other programs normalise always. */
 static const struct llm_gguf_key gguf_keys[] = {
     {"normalize_embeddings", LLM_GGUF_KEY_BOOL, LLM_AT(normalize_embeddings), 0, 0, 0}, {NULL, 0, 0, 0, 0, 0}};
 
@@ -101,7 +102,7 @@ static void gguf_put(struct llm_gguf_out *o, const struct llm_config *c, bool kv
     llm_gguf_put_u32(o, "tokenizer.ggml.token_type_count", (uint32_t)c->type_vocab_size);
 }
 
-/* Other heads' tensors, and positions counted once and for all. */
+/* Tensors that are ignored: those of other heads, and a constant list of position ids. */
 static const char *const unused[] = {"cls.seq_relationship.", "bert.embeddings.position_ids", "embeddings.position_ids", NULL};
 
 static const char *const ignored[] = {"rope_theta", "sliding_window", NULL};

@@ -1,5 +1,6 @@
-/* DeepSeek-V2 (2024) and V3: multi-head latent attention, and mixtures of many small experts beside shared ones; V2 routes by softmax (and among
- * groups by each one's best), V3 by sigmoids with a bias (and among groups by their best two). n_routed_experts null: plain feed-forward parts. */
+/* DeepSeek-V2 (2024) and V3: multi-head latent attention, and mixtures of many small experts and some shared ones. V2 routes by softmax; the score of
+ * a group is that of its best expert. V3 routes by sigmoids with a bias; the score of a group is the sum of its best two. If n_routed_experts is null
+ * the feed-forward parts are plain. */
 #include <math.h>
 #include <stdio.h>
 #include "model/arch/keys.h"
@@ -72,7 +73,7 @@ static void v3_defaults(struct llm_config *c)
     c->eos_token_id = 1;
 }
 
-/* YaRN's temperature acts on scores (mscale_all_dim), beside what acts on cosines and sines. */
+/* The factor of attention scores by YaRN's temperature (mscale_all_dim). The factor of cosines and sines is separate. */
 static double score_factor(const struct llm_rope_scaling *s)
 {
     if (s->kind == LLM_ROPE_PLAIN || !(s->mscale_all_dim > 0) || s->factor <= 1) return 1;
@@ -114,7 +115,7 @@ static int v3_extra(const struct llm_config *c, json_t *o)
     return llm_decoder_extra(c, o);
 }
 
-/* ---- GGUF: "deepseek2" is both ---- */
+/* ---- GGUF: the architecture "deepseek2" stands for V2 and V3 ---- */
 
 static const struct llm_gguf_key gguf_keys[] = {
     {"expert_count", LLM_GGUF_KEY_WHOLE, LLM_AT(num_experts), 0, LLM_MOST_EXPERTS, 0},
@@ -143,7 +144,7 @@ static bool is_v3(const struct llm_gguf *g)
     return llm_gguf_int(g, "deepseek2.expert_gating_func", 0, INT64_MAX, &gating, NULL) == 0 && gating == GATING_SIGMOID;
 }
 
-/* A head's widths: under names of their own where key_length is that of the latent vector, as newer files have it. */
+/* Reads the widths of a head. In newer files key_length is that of the latent vector, and the widths of a head have keys of their own. */
 static int gguf_get(struct llm_config *c, const struct llm_gguf *g, struct llm_err *e)
 {
     struct llm_rope_scaling *s = &c->rope_scaling;
@@ -184,7 +185,8 @@ static void gguf_put(struct llm_gguf_out *o, const struct llm_config *c, bool kv
     }
 }
 
-/* Configurations tell of layers that many files leave out: they are for training. A router's bias is where the file has one. */
+/* Adjusts the configuration to the files. Many files lack the layers for multi-token prediction, which only training needs. A router has a bias if
+ * the files have it. */
 static void in_files(struct llm_config *c, const struct llm_model_files *files)
 {
     char name[80];

@@ -1,6 +1,6 @@
-/* Gemma 2 (2024): norms before and after each sub-layer with gains kept as gain - 1, embeddings times sqrt(hidden), GeGLU, scores and logits
- * soft-capped, every other layer within a window. Gemma 3 (2025): each head of queries and keys normed instead of caps, five local layers to
- * a global one, local layers with a rotary base of their own. */
+/* Gemma 2 (2024): norms before and after each sub-layer, gains stored as gain - 1, embeddings multiplied by sqrt(hidden), GeGLU, soft-capped scores
+ * and logits, a sliding window in every other layer. Gemma 3 (2025): norms of each head of queries and keys instead of soft caps, five local layers
+ * for each global one, and a separate rotary base in local layers. */
 #include "model/arch/keys.h"
 
 #define KEYS \
@@ -64,7 +64,7 @@ static void gemma3_defaults(struct llm_config *c)
     c->qk_norm = LLM_QK_NORM_HEAD;
 }
 
-/* EmbeddingGemma: tokens see both ways; sliding_window then counts the tokens on both sides together. */
+/* EmbeddingGemma is bidirectional; its sliding_window counts the tokens on both sides together. */
 static int gemma3_finish(struct llm_config *c, const json_t *o, struct llm_err *e)
 {
     c->bidirectional = c->use_bidirectional_attention;
@@ -80,7 +80,8 @@ static int gemma3_extra(const struct llm_config *c, json_t *o)
     return llm_decoder_extra(c, o);
 }
 
-/* Converters add 1 to the gains, and leave out the scalar, which is head_dim but for the largest model of each. */
+/* llama.cpp's converter adds 1 to the gains, and drops query_pre_attn_scalar, which equals head_dim except in the largest model of each
+ * generation. */
 static void in_gguf(struct llm_config *c)
 {
     bool largest = c->num_hidden_layers == (c->rope_local_theta > 0 ? 62 : 46);

@@ -1,5 +1,5 @@
-/* GPT-2 (Radford et al. 2019) and what differs from it by parameters: LayerNorm, learned or sinusoidal positions, GELU, biases, tied head.
- * Keys and names are those of transformers' GPT2LMHeadModel; its matrices are Conv1D, [in, out] in files. */
+/* GPT-2 (Radford et al. 2019) and its variants: LayerNorm, learned or sinusoidal positions, GELU, biases, tied head. Keys and names are those of
+ * transformers' GPT2LMHeadModel, whose matrices are Conv1D: [in, out] in files. */
 #include "model/arch/keys.h"
 
 static const struct llm_config_key keys[] = {

@@ -1,5 +1,5 @@
-/* GPT-NeoX (Black et al. 2022) and Pythia: LayerNorm, biases, attention and feed-forward side by side, a quarter of each head turned, queries, keys
- * and values of each head together in one matrix. */
+/* GPT-NeoX (Black et al. 2022) and Pythia: LayerNorm, biases, parallel attention and feed-forward parts, RoPE of a quarter of each head, and one
+ * matrix with the queries, keys and values of each head together. */
 #include "model/arch/keys.h"
 
 static const struct llm_config_key keys[] = {

@@ -1,4 +1,4 @@
-/* Keys of config.json that families share, for their tables. */
+/* Rows for the keys of config.json that families share; their tables are composed of these. */
 #ifndef LLM_MODEL_ARCH_KEYS_H
 #define LLM_MODEL_ARCH_KEYS_H
 
@@ -13,13 +13,13 @@ static const char *const llm_scoring_words[] __attribute__((unused)) = {"softmax
 static const char *const llm_routing_words[] __attribute__((unused)) = {"soft", "gumbel", "straight_through", NULL};
 static const char *const llm_pairing_words[] = {"halves", "interleaved", NULL};
 
-/* Keys of other families that the rows below have, and that transformers' classes of most decoders ignore (struct llm_arch, ignored). */
+/* Keys that the rows below have, but that transformers' classes of most decoders ignore: a file may contain them (struct llm_arch, ignored). */
 #define LLM_IGNORED_VARIANTS "query_pre_attn_scalar", "logit_scale", "resid_pdrop", "embd_pdrop", "num_nextn_predict_layers"
 #define LLM_IGNORED_WINDOW "sliding_window", "use_sliding_window", "max_window_layers", "sliding_window_pattern", "layer_types"
 #define LLM_IGNORED_PARTIAL "partial_rotary_factor", "rope_parameters.partial_rotary_factor"
 #define LLM_IGNORED_LLAMA LLM_IGNORED_PARTIAL, LLM_IGNORED_VARIANTS, LLM_IGNORED_WINDOW
 
-/* Sizes, tokens and rotary base, named as in LlamaConfig. */
+/* Sizes, special tokens and rotary base, under the names of LlamaConfig. */
 #define LLM_KEYS_SIZES \
     {"vocab_size", LLM_KEY_INT, LLM_AT(vocab_size), 0, 1 << 24, NULL, false}, \
     {"hidden_size", LLM_KEY_INT, LLM_AT(hidden_size), 1, 1 << 20, NULL, false}, \
@@ -36,25 +36,25 @@ static const char *const llm_pairing_words[] = {"halves", "interleaved", NULL};
     {"eos_token_id", LLM_KEY_TOKEN, LLM_AT(eos_token_id), 0, 0, NULL, false}, \
     {"rope_theta", LLM_KEY_REAL, LLM_AT(rope_theta), 1, 1e12, NULL, false}
 
-/* And its activation and norm. */
+/* LLM_KEYS_SIZES, and the activation and norm of LlamaConfig. */
 #define LLM_KEYS_LLAMA \
     LLM_KEYS_SIZES, \
     {"hidden_act", LLM_KEY_ACT, LLM_AT(act), 0, 0, NULL, false}, \
     {"rms_norm_eps", LLM_KEY_REAL, LLM_AT(norm_eps), 0, 1, NULL, false}
 
-/* Attention within a window. */
+/* Sliding-window attention. */
 #define LLM_KEYS_WINDOW \
     {"sliding_window", LLM_KEY_LENGTH, LLM_AT(sliding_window), 0, 1 << 24, NULL, true}, \
     {"use_sliding_window", LLM_KEY_BOOL, LLM_AT(use_sliding_window), 0, 0, NULL, true}, \
     {"max_window_layers", LLM_KEY_INT, LLM_AT(max_window_layers), 0, 1 << 24, NULL, true}, \
     {"sliding_window_pattern", LLM_KEY_LENGTH, LLM_AT(sliding_window_pattern), 0, LLM_MAX_LAYERS, NULL, true}
 
-/* Prediction of several tokens. */
+/* Multi-token prediction. */
 #define LLM_KEYS_NEXT \
     {"num_nextn_predict_layers", LLM_KEY_LENGTH, LLM_AT(num_nextn_predict_layers), 0, LLM_MOST_NEXT, NULL, true}, \
     {"mtp_loss_weight", LLM_KEY_REAL, LLM_AT(mtp_loss_weight), 0, 100, NULL, true}
 
-/* What other families vary, under names of our own where transformers has none. */
+/* Variants that transformers has in some families only, or not at all; then the names are our own. */
 #define LLM_KEYS_VARIANTS \
     {"embd_pdrop", LLM_KEY_REAL, LLM_AT(embd_pdrop), 0, .999, NULL, true}, \
     {"resid_pdrop", LLM_KEY_REAL, LLM_AT(resid_pdrop), 0, .999, NULL, true}, \
@@ -71,11 +71,11 @@ static const char *const llm_pairing_words[] = {"halves", "interleaved", NULL};
     {"attention_sinks", LLM_KEY_BOOL, LLM_AT(attention_sinks), 0, 0, NULL, true}, \
     {"logit_scale", LLM_KEY_SCALE, LLM_AT(logit_scale), 0, 1e6, NULL, true}
 
-/* Scores × 1/sqrt of this, where it is not the head's width: families that transformers gives it have their own row. */
+/* Attention scores are multiplied by 1/sqrt of this; default: the width of a head. Families that have the key in transformers have their own row. */
 #define LLM_KEYS_SCORES \
     {"query_pre_attn_scalar", LLM_KEY_REAL, LLM_AT(query_pre_attn_scalar), 0, 1e9, NULL, true}
 
-/* What any decoder of attention may vary. */
+/* Variants of any decoder with attention. */
 #define LLM_KEYS_DECODER LLM_KEYS_WINDOW, LLM_KEYS_VARIANTS, LLM_KEYS_SCORES
 
 /* Mixtures of experts. */
@@ -101,7 +101,7 @@ static const char *const llm_pairing_words[] = {"halves", "interleaved", NULL};
     [LLM_STEM_SHARED_GATE] = block ".shared_experts.gate_proj", [LLM_STEM_SHARED_UP] = block ".shared_experts.up_proj", \
     [LLM_STEM_SHARED_DOWN] = block ".shared_experts.down_proj"
 
-/* How Llama's layers lie in files of transformers. */
+/* The names of Llama's tensors in files of transformers. */
 #define LLM_NAMES_LLAMA(...) \
     {.prefix = "model.", .embed = "embed_tokens", .positions = "embed_positions", .layer = "layers.", .final_norm = "norm", .head = "lm_head", \
      .stem = {[LLM_STEM_Q] = "self_attn.q_proj", [LLM_STEM_K] = "self_attn.k_proj", [LLM_STEM_V] = "self_attn.v_proj", \

@@ -1,5 +1,5 @@
-/* Llama (Touvron et al. 2023) and what differs from it by parameters: RMSNorm, RoPE by halves, SwiGLU, grouped keys and values; Mistral is the
- * same with a sliding window. Keys and names are those of transformers' LlamaForCausalLM. */
+/* Llama (Touvron et al. 2023) and its variants: RMSNorm, RoPE by halves, SwiGLU, grouped-query attention. Mistral is a Llama with a sliding window.
+ * Keys and names are those of transformers' LlamaForCausalLM. */
 #include "model/arch/keys.h"
 
 static const struct llm_config_key keys[] = {
@@ -36,7 +36,7 @@ static void mistral_defaults(struct llm_config *c)
     c->sliding_window = 4096;
 }
 
-/* llama.cpp's converter turns queries and keys so that pairs of channels lie side by side. */
+/* llama.cpp's converter permutes the rows of queries and keys, so that the two channels of a RoPE pair are adjacent. */
 void llm_llama_in_gguf(struct llm_config *c)
 {
     c->rope_pairing = LLM_ROPE_INTERLEAVED;

@@ -55,7 +55,7 @@ static void defaults(struct llm_config *c)
     c->time_step_max_limit = INFINITY;
     c->initializer_range = .1;
     c->tie_word_embeddings = true;
-    c->max_position_embeddings = 2048; /* of training and of windows in scoring: a state has no length */
+    c->max_position_embeddings = 2048; /* the length of training rows and of windows in scoring; the state itself has no limit */
     c->position = LLM_POSITION_NONE;
     c->num_attention_heads = c->num_key_value_heads = c->head_dim = 1;
     c->bos_token_id = c->eos_token_id = 0;
@@ -76,7 +76,7 @@ static void mamba2_defaults(struct llm_config *c)
     c->mixer = LLM_MIXER_MAMBA2;
 }
 
-/* An integer, "auto", or nothing. */
+/* Reads time_step_rank: an integer, "auto", or absent. */
 static int read_rank(struct llm_config *c, const json_t *o, struct llm_err *e)
 {
     const char *word = json_string_value(json_object_get(o, "time_step_rank"));
@@ -87,7 +87,8 @@ static int read_rank(struct llm_config *c, const json_t *o, struct llm_err *e)
 
 static int finish(struct llm_config *c, const json_t *o, struct llm_err *e)
 {
-    c->intermediate_size = (int64_t)(c->ssm_expand * (double)c->hidden_size + 1e-6); /* a quotient times its divisor */
+    c->intermediate_size = (int64_t)(c->ssm_expand * (double)c->hidden_size + 1e-6); /* ssm_expand is a quotient, so the product may be slightly below
+                                                                                      * the integer */
     if (c->mixer == LLM_MIXER_MAMBA && llm_json_int(o, "intermediate_size", 1, 1 << 22, &c->intermediate_size, e) < 0) return -1;
     if (c->intermediate_size >= 1 && c->intermediate_size <= 1 << 22) return read_rank(c, o, e);
     return llm_fail(e, EX_DATAERR, "expand: expected 1 to %d channels within layers, found %lld", 1 << 22, (long long)c->intermediate_size);
@@ -112,7 +113,7 @@ static int extra(const struct llm_config *c, json_t *o)
            | json_object_set_new(o, "intermediate_size", json_integer(c->intermediate_size));
 }
 
-/* Infinity is what transformers writes for no limit, and no number of JSON. */
+/* transformers writes Infinity for no limit, which is not valid JSON. */
 static int mamba2_extra(const struct llm_config *c, json_t *o)
 {
     json_t *high = isinf(c->time_step_max_limit) ? json_null() : json_real(c->time_step_max_limit);
@@ -130,7 +131,7 @@ static const struct llm_names gguf_names = {
              [LLM_STEM_CONV_BIAS] = "ssm_conv1d.bias", [LLM_STEM_STATES] = "ssm_x.weight", [LLM_STEM_TIME] = "ssm_dt.weight",
              [LLM_STEM_TIME_BIAS] = "ssm_dt.bias", [LLM_STEM_DECAY] = "ssm_a", [LLM_STEM_SKIP] = "ssm_d", [LLM_STEM_GATED_NORM] = "ssm_norm.weight"}};
 
-/* Of all families' keys those about attention and feed-forward parts say nothing here. */
+/* GGUF's common keys about attention and feed-forward parts have no meaning in these families. */
 #define GGUF_KEYS \
     {"ssm.conv_kernel", LLM_GGUF_KEY_WHOLE, LLM_AT(conv_kernel), 1, LLM_CONV_TAPS, 4}, \
     {"ssm.state_size", LLM_GGUF_KEY_WHOLE, LLM_AT(state_size), 1, LLM_SCAN_STATES, 16}, \
@@ -147,7 +148,7 @@ static const struct llm_gguf_key mamba2_gguf[] = {
     GGUF_KEYS, {"ssm.time_step_rank", LLM_GGUF_KEY_WHOLE, LLM_AT(ssm_heads), 1, 1 << 16, 1},
     {"ssm.group_count", LLM_GGUF_KEY_WHOLE, LLM_AT(ssm_groups), 1, 1 << 14, 1}, {NULL, 0, 0, 0, 0, 0}};
 
-/* The widths that others follow from. */
+/* Computes the widths that follow from other keys. */
 static int gguf_get(struct llm_config *c, const struct llm_gguf *g, struct llm_err *e)
 {
     bool norms = false;
@@ -168,7 +169,7 @@ static void gguf_put(struct llm_gguf_out *o, const struct llm_config *c, bool kv
     llm_gguf_put_u32(o, second ? "mamba2.attention.head_count" : "mamba.attention.head_count", 0);
 }
 
-/* How fresh time steps and weights are drawn, what follows from other keys, and ways of computing the same. */
+/* Keys that are ignored: initialisation of time steps and weights, values that follow from other keys, and choices between equal computations. */
 #define OTHER_KEYS \
     {"time_step_rank", "read"}, {"intermediate_size", "read"}, {"time_step_scale", "*"}, {"time_step_init_scheme", "*"}, \
     {"rescale_prenorm_residual", "*"}, {"use_mambapy", "*"}, {"use_associative_scan", "*"}, {"residual_in_fp32", "*"}, {"rms_norm", "[true]"}, \

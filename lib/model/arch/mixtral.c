@@ -1,5 +1,5 @@
-/* Mixtral (Jiang et al. 2024): Mistral whose feed-forward parts are mixtures. Also where mixtures of one's own are made: all that
- * struct llm_route can do is a key here. */
+/* Mixtral (Jiang et al. 2024): Mistral with mixtures of experts as feed-forward parts. Also the family for new designs of mixtures: every field of
+ * struct llm_route has a key here. */
 #include "model/arch/keys.h"
 
 static const struct llm_config_key keys[] = {
@@ -32,7 +32,7 @@ static int finish(struct llm_config *c, const json_t *o, struct llm_err *e)
     return llm_decoder_finish(c, o, e);
 }
 
-/* Experts are as wide as feed_forward_length says, and weights always sum to one: GGUF has no keys for others. */
+/* In GGUF the width of experts is feed_forward_length and weights sum to one; there are no keys for other values. */
 static const struct llm_gguf_key gguf_keys[] = {
     {"expert_count", LLM_GGUF_KEY_WHOLE, LLM_AT(num_experts), 1, LLM_MOST_EXPERTS, 0},
     {"expert_used_count", LLM_GGUF_KEY_WHOLE, LLM_AT(num_experts_per_tok), 1, LLM_MOST_EXPERTS, 0},

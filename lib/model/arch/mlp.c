@@ -1,4 +1,5 @@
-/* Feed-forward language models of a window of tokens; Bengio et al. (2003) is one hidden layer of tanh with direct connections. */
+/* Feed-forward language models, which see a window of tokens. The model of Bengio et al. (2003) has one hidden layer with tanh and direct
+ * connections. */
 #include "model/arch/keys.h"
 
 static const struct llm_config_key keys[] = {
@@ -28,7 +29,7 @@ static void defaults(struct llm_config *c)
     c->num_hidden_layers = 1;
     c->act = LLM_ACT_TANH;
     c->head_bias = true;
-    c->max_position_embeddings = 1024; /* of training and of windows in scoring */
+    c->max_position_embeddings = 1024; /* the length of training rows and of windows in scoring */
     c->norm_place = LLM_NORM_BARE;
     c->no_final_norm = true;
     c->position = LLM_POSITION_NONE;
@@ -36,7 +37,7 @@ static void defaults(struct llm_config *c)
     c->mixer = LLM_MIXER_WINDOW;
 }
 
-/* hidden_size is the width that the head sees. */
+/* Sets hidden_size to the width of the head's input. */
 static int finish(struct llm_config *c, const json_t *o, struct llm_err *e)
 {
     (void)o;

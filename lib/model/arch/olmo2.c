@@ -1,4 +1,4 @@
-/* OLMo 2 (2024): Llama with its norms behind each sub-layer, and all queries and all keys normed as one vector each. */
+/* OLMo 2 (2024): Llama with norms after each sub-layer, and with one norm over all queries and one over all keys. */
 #include "model/arch/keys.h"
 
 static const struct llm_config_key keys[] = {

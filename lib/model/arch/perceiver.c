@@ -1,7 +1,7 @@
-/* Perceivers (Jaegle et al. 2021). "latents": "last" is a language model in the manner of Perceiver AR (Hawthorne et al. 2022): the first layer looks
- * at all tokens before, the others at the latents of the same block of num_latents tokens alone, so that each token is predicted by the latents of
- * the last tokens, cross-attention into the whole text, and causal attention among them; a cache has the text's keys of the first layer alone.
- * "learned" is an encoder: num_latents learned vectors look at the text once, then at each other; for classes and vectors of texts. */
+/* Perceivers (Jaegle et al. 2021). The key "latents" chooses between two.
+ * "last" is a language model after Perceiver AR (Hawthorne et al. 2022). The latents are the last tokens. The first layer is causal attention over
+ * the whole text; the other layers are causal attention within blocks of num_latents tokens. A cache holds the text's keys of the first layer only.
+ * "learned" is an encoder for classification and for vectors of texts: num_latents learned vectors attend to the text once, then to each other. */
 #include "model/arch/keys.h"
 
 static const char *const latent_words[] = {"last", "learned", NULL};
@@ -27,13 +27,13 @@ static void defaults(struct llm_config *c)
 static int finish(struct llm_config *c, const json_t *o, struct llm_err *e)
 {
     c->bidirectional = c->embedding_norm = c->latents == LLM_LATENTS_LEARNED;
-    if (c->bidirectional && c->position == LLM_POSITION_ROPE) c->position = LLM_POSITION_LEARNED; /* latents stand nowhere */
+    if (c->bidirectional && c->position == LLM_POSITION_ROPE) c->position = LLM_POSITION_LEARNED; /* learned latents have no positions to rotate by */
     if (c->bidirectional) c->pooling = LLM_POOL_MEAN;
     if (c->position == LLM_POSITION_BUCKETS) return llm_fail(e, EX_DATAERR, "position_embedding: expected rope, learned, sinusoidal or none");
     return llm_decoder_finish(c, o, e);
 }
 
-/* Of the layers that learned latents go through, a token of a full context meets a share. */
+/* Declares the parameters. The cost of layers that process learned latents is divided by the tokens of a full context. */
 static int declare(struct llm_declare *d, struct llm_decoder *m)
 {
     const struct llm_config *c = d->config;
@@ -41,7 +41,7 @@ static int declare(struct llm_declare *d, struct llm_decoder *m)
     if (llm_decoder_declare(d, m) < 0) return -1;
     for (size_t i = 0; i < d->n && c->bidirectional; i++) {
         struct llm_param_spec *s = &d->specs[i];
-        bool of_tokens = s->stem == LLM_STEM_CROSS_K || s->stem == LLM_STEM_CROSS_V; /* all tokens have keys and values */
+        bool of_tokens = s->stem == LLM_STEM_CROSS_K || s->stem == LLM_STEM_CROSS_V; /* keys and values are computed for every token */
         if (s->layer >= 0 && !(of_tokens && s->piece == LLM_PIECE_WEIGHT)) s->active = share;
     }
     return 0;

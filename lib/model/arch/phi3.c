@@ -1,4 +1,4 @@
-/* Phi-3 (Abdin et al. 2024): Llama with queries, keys and values in one matrix, gate and up in another. */
+/* Phi-3 (Abdin et al. 2024): Llama with queries, keys and values in one matrix, and gate and up projections in one. */
 #include "model/arch/keys.h"
 
 static const struct llm_config_key keys[] = {

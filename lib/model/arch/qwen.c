@@ -1,5 +1,5 @@
-/* Qwen 2 and 2.5 (Yang et al. 2024): Llama with biases on queries, keys and values. Qwen 3 (2025): without them, each head of queries and keys
- * normed instead. */
+/* Qwen 2 and 2.5 (Yang et al. 2024): Llama with biases on queries, keys and values. Qwen 3 (2025): no biases, but norms of each head of queries and
+ * keys. */
 #include "model/arch/keys.h"
 
 #define KEYS \
@@ -13,7 +13,7 @@ static const struct llm_config_key qwen3_keys[] = {
 static const struct llm_config_key qwen3_moe_keys[] = {
     KEYS, {"attention_bias", LLM_KEY_BOOL, LLM_AT(attention_bias), 0, 0, NULL, false},
     {"num_experts", LLM_KEY_INT, LLM_AT(num_experts), 1, LLM_MOST_EXPERTS, NULL, false},
-    {"num_local_experts", LLM_KEY_INT, LLM_AT(num_experts), 1, LLM_MOST_EXPERTS, NULL, false}, /* as newer files say it */
+    {"num_local_experts", LLM_KEY_INT, LLM_AT(num_experts), 1, LLM_MOST_EXPERTS, NULL, false}, /* the key in newer files */
     {"moe_intermediate_size", LLM_KEY_INT, LLM_AT(moe_intermediate_size), 1, 1 << 22, NULL, false},
     {"norm_topk_prob", LLM_KEY_BOOL, LLM_AT(norm_topk_prob), 0, 0, NULL, false},
     {"decoder_sparse_step", LLM_KEY_INT, LLM_AT(moe_layer_freq), 1, LLM_MAX_LAYERS, NULL, false},
@@ -54,7 +54,7 @@ static void qwen3_moe_defaults(struct llm_config *c)
     c->intermediate_size = 6144;
     c->num_hidden_layers = 24;
     c->num_key_value_heads = 4;
-    c->max_window_layers = 0; /* use_sliding_window means all layers here */
+    c->max_window_layers = 0; /* in this family use_sliding_window applies to all layers */
     c->qk_norm = LLM_QK_NORM_HEAD;
     c->num_experts = 128;
     c->num_experts_per_tok = 8;
@@ -102,7 +102,7 @@ static const struct llm_gguf_key qwen3_moe_gguf[] = {
 static int qwen3_moe_gguf_get(struct llm_config *c, const struct llm_gguf *g, struct llm_err *e)
 {
     (void)g;
-    c->norm_topk_prob = true; /* llama.cpp's programs know no other */
+    c->norm_topk_prob = true; /* llama.cpp has no other choice, so GGUF has no key */
     if (c->num_experts < 1) return llm_fail(e, EX_DATAERR, "qwen3moe.expert_count: expected at least 1, found none");
     if (c->moe_intermediate_size == 0 && c->num_experts_per_tok > 0) c->moe_intermediate_size = c->intermediate_size / c->num_experts_per_tok;
     return 0;

@@ -1,5 +1,5 @@
-/* Language models of recurrent layers: embedding, torch.nn.RNN or torch.nn.LSTM, linear head. Keys and names are those of PyTorch: a state_dict of a
- * module with members `embedding`, `rnn` and `lm_head` loads. */
+/* Recurrent language models: embedding, torch.nn.RNN or torch.nn.LSTM, linear head. Keys and names are those of PyTorch: the state_dict of a module
+ * with members `embedding`, `rnn` and `lm_head` can be loaded. */
 #include <math.h>
 #include "model/arch/keys.h"
 
@@ -27,7 +27,7 @@ static void defaults(struct llm_config *c)
     c->hidden_size = 512;
     c->num_hidden_layers = 1;
     c->recurrent_bias = true;
-    c->max_position_embeddings = 1024; /* of training and of windows in scoring: a state has no length */
+    c->max_position_embeddings = 1024; /* the length of training rows and of windows in scoring; the state itself has no limit */
     c->initializer_range = 0;
     c->norm_place = LLM_NORM_BARE;
     c->no_final_norm = true;
@@ -51,7 +51,8 @@ static int finish(struct llm_config *c, const json_t *o, struct llm_err *e)
 {
     (void)o;
     if (c->embedding_size == c->hidden_size) c->embedding_size = 0;
-    if (c->initializer_range == 0) c->initializer_range = 1 / sqrt(3.0 * (double)c->hidden_size); /* the deviation of PyTorch's uniform numbers */
+    if (c->initializer_range == 0) c->initializer_range = 1 / sqrt(3.0 * (double)c->hidden_size); /* the standard deviation of PyTorch's uniform
+                                                                                                   * initialisation */
     if (c->embedding_size == 0 || !c->tie_word_embeddings) return 0;
     return llm_fail(e, EX_DATAERR, "tie_word_embeddings: expected input_size to be hidden_size (%lld), found %lld", (long long)c->hidden_size,
                     (long long)c->embedding_size);

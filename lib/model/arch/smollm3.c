@@ -1,4 +1,4 @@
-/* SmolLM3 (2025): Llama in which every fourth layer has no positions. (SmolLM and SmolLM2 are plain Llamas.) */
+/* SmolLM3 (2025): Llama in which every fourth layer has no positions (NoPE). SmolLM and SmolLM2 are plain Llamas. */
 #include "model/arch/keys.h"
 
 static const struct llm_config_key keys[] = {

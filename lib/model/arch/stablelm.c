@@ -1,5 +1,5 @@
-/* StableLM (Bellagente et al. 2024): Llama with LayerNorm, a quarter of each head turned, optional biases on queries, keys and values,
- * optional norms of each head, and optionally attention and feed-forward part side by side behind one norm. */
+/* StableLM (Bellagente et al. 2024): Llama with LayerNorm and RoPE of a quarter of each head. Optional: biases on queries, keys and values; norms of
+ * each head; parallel attention and feed-forward parts after one norm. */
 #include "model/arch/keys.h"
 
 static const struct llm_config_key keys[] = {
@@ -42,7 +42,7 @@ static int finish(struct llm_config *c, const json_t *o, struct llm_err *e)
     return llm_decoder_finish(c, o, e);
 }
 
-/* GGUF files say by their tensors what keys say elsewhere: converters write use_parallel_residual of models without it. */
+/* In GGUF files the tensors decide, not the keys: converters write use_parallel_residual also for models without it. */
 static void in_files(struct llm_config *c, const struct llm_model_files *files)
 {
     struct llm_checkpoint *f;

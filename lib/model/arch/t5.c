@@ -1,10 +1,10 @@
-/* T5 (Raffel et al. 2020), also 1.1 and Flan: an encoder-decoder with RMSNorm before each part, no biases, scores not scaled, positions by a learned
- * bias for each bucket of distances, ReLU or gated GELU. Keys and names are those of transformers' T5ForConditionalGeneration. */
+/* T5 (Raffel et al. 2020), T5 1.1 and Flan-T5: an encoder-decoder with RMSNorm before each sub-layer, no biases, unscaled attention scores, a learned
+ * position bias for each bucket of distances, and ReLU or gated GELU. Keys and names are those of transformers' T5ForConditionalGeneration. */
 #include <math.h>
 #include <string.h>
 #include "model/arch/keys.h"
 
-/* feed_forward_proj: an activation, gated or not; gated-gelu is the approximation. */
+/* Values of feed_forward_proj: an activation, gated or not. "gated-gelu" is the tanh approximation of GELU. */
 static const char *const kind_words[] = {"relu", "gated-gelu", "gated-silu", "gated-relu", "gelu", "gelu_new", "silu", NULL};
 static const struct { bool gated; enum llm_act act; } kinds[] = {
     {false, LLM_ACT_RELU}, {true, LLM_ACT_GELU_TANH}, {true, LLM_ACT_SILU}, {true, LLM_ACT_RELU}, {false, LLM_ACT_GELU}, {false, LLM_ACT_GELU_TANH},
@@ -55,7 +55,7 @@ static void defaults(struct llm_config *c)
     c->tie_word_embeddings = true;
 }
 
-/* Files also say what feed_forward_proj means. */
+/* Checks the keys that must agree with feed_forward_proj. */
 static int check_kind(const struct llm_config *c, const json_t *o, struct llm_err *e)
 {
     const char *act = NULL;
@@ -70,7 +70,7 @@ static int check_kind(const struct llm_config *c, const json_t *o, struct llm_er
 
 static int finish(struct llm_config *c, const json_t *o, struct llm_err *e)
 {
-    bool scaled = c->tie_word_embeddings; /* 1.0 scales what its head sees, 1.1 neither scales nor ties */
+    bool scaled = c->tie_word_embeddings; /* T5 1.0 ties the head and scales its input; T5 1.1 does neither */
     if (llm_json_bool(o, "scale_decoder_outputs", &scaled, e) < 0) return -1;
     c->gated = kinds[c->feed_forward_kind].gated;
     c->act = kinds[c->feed_forward_kind].act;
@@ -102,14 +102,15 @@ static void in_files(struct llm_config *c, const struct llm_model_files *files)
         c->act = kinds[c->feed_forward_kind].act;
         return;
     }
-    c->tie_word_embeddings = !llm_model_files_find(files, "lm_head.weight", &f); /* transformers 5 calls all of them tied */
+    c->tie_word_embeddings = !llm_model_files_find(files, "lm_head.weight", &f); /* transformers 5 writes true for all models, so the tensors
+                                                                                  * decide */
 }
 
-/* The same embedding under other names, and a bias that cross-attention never used. */
+/* Tensors that are ignored: copies of the embedding, and a bias that cross-attention does not use. */
 static const char *const unused[] = {"encoder.embed_tokens.", "decoder.embed_tokens.",
                                      "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.", "dec.blk.0.cross_attn_rel_b.", NULL};
 
-/* One stack's names; `n` is the number of its feed-forward part. */
+/* The names of one stack; `n` is the index of the feed-forward sub-layer in a layer. */
 #define STACK(side, n, ...) \
     {.prefix = "", .embed = "shared", .layer = side ".block.", .final_norm = side ".final_layer_norm", .head = "lm_head", \
      .rel_bias = side ".block.0.layer.0.SelfAttention.relative_attention_bias", \
@@ -148,7 +149,7 @@ static int gguf_get(struct llm_config *c, const struct llm_gguf *g, struct llm_e
     return 0;
 }
 
-/* Gated or not, the feed-forward part has names of its own. */
+/* Declares the parameters. The names of the feed-forward part depend on whether it is gated. */
 static int declare(struct llm_declare *d, struct llm_decoder *m)
 {
     if (d->gguf) return llm_decoder_declare(d, m);
@@ -162,7 +163,8 @@ static int declare(struct llm_declare *d, struct llm_decoder *m)
 
 static const char *const ignored[] = {"rope_theta", "initializer_range", NULL};
 
-/* dense_act_fn and is_gated_act follow from feed_forward_proj; initializer_factor is of fresh weights, which have initializer_range here. */
+/* Keys that are ignored: dense_act_fn and is_gated_act follow from feed_forward_proj; initializer_factor concerns initialisation, for which this
+ * toolkit uses initializer_range. */
 static const struct llm_other_key others[] = {
     {"scale_decoder_outputs", "read"}, {"is_encoder_decoder", "read"}, {"dense_act_fn", "read"}, {"is_gated_act", "read"}, {"initializer_factor",
     "*"}, {NULL, NULL}};

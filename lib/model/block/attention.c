@@ -1,4 +1,5 @@
-/* Attention with separate or fused projections; multi-query and grouped-query by the number of key/value heads. */
+/* The attention block, with separate or fused projections. The number of key/value heads makes it multi-head, grouped-query or multi-query
+ * attention. */
 #include "model/arch.h"
 #include "tensor/tape.h"
 
@@ -12,7 +13,7 @@ static void declare_norm(struct llm_declare *d, struct llm_linear_params *p, enu
     else llm_declare_norm(d, p, stem, n_heads * c->head_dim, "heads * head_dim");
 }
 
-/* LLM_QK_NORM_EACH: gains of all heads of queries, then of keys. */
+/* LLM_QK_NORM_EACH: declares one gain per head, for all heads of queries, then of keys. */
 static void declare_head_gains(struct llm_declare *d, struct llm_module *m)
 {
     const struct llm_config *c = d->config;
@@ -25,7 +26,7 @@ static void declare_head_gains(struct llm_declare *d, struct llm_module *m)
     }
 }
 
-/* Of kv_sharing layers, one after another, the first makes keys and values for all (Brandon et al. 2024, "Cross-layer attention"). */
+/* Cross-layer attention (Brandon et al. 2024): whether the layer computes keys and values. Of kv_sharing consecutive layers only the first does. */
 static bool makes_keys(const struct llm_config *c, int64_t layer) { return layer % c->kv_sharing == 0; }
 
 static void declare(struct llm_declare *d, struct llm_module *m)
@@ -56,7 +57,7 @@ static struct llm_tensor *head_norm(struct llm_ctx *c, const struct llm_config *
     return llm_rmsnorm(c, x, gain, (float)f->norm_eps, (float)f->norm_gain_offset, group);
 }
 
-/* Whether some token stands beyond the first chunk. Within it dual chunk attention is the plain one, to the bit. */
+/* Whether the position of some token lies after the first chunk. Within the first chunk dual chunk attention has the bits of plain attention. */
 static bool goes_beyond(const struct llm_pass *p)
 {
     const struct llm_config *f = p->config;
@@ -66,7 +67,8 @@ static bool goes_beyond(const struct llm_pass *p)
     return beyond;
 }
 
-/* Queries turned for the three kinds of keys of dual chunk attention, keys by their places in their chunks (An et al. 2024, 2.2 to 2.4). */
+/* Dual chunk attention (An et al. 2024, 2.2 to 2.4): rotates the queries for the three kinds of keys, and the keys by their positions in their
+ * chunks. */
 static struct llm_tensor *chunked(struct llm_ctx *c, const struct llm_pass *p, const struct llm_attn *a, struct llm_tensor *q, struct llm_tensor *k,
                                   struct llm_tensor *v)
 {
@@ -84,11 +86,11 @@ static struct llm_tensor *chunked(struct llm_ctx *c, const struct llm_pass *p, c
     }
     struct llm_attn part = *a;
     part.chunk = chunk;
-    struct llm_tensor *const turned[3] = {llm_rope(c, q, own, p->rope), llm_rope(c, q, before, p->rope), llm_rope(c, q, earlier, p->rope)};
-    return llm_attention_chunks(c, turned, llm_rope(c, k, own, p->rope), v, &part, b->seqs ? b->seqs + p->layer * b->n_seqs : NULL, b->n_seqs);
+    struct llm_tensor *const rotated[3] = {llm_rope(c, q, own, p->rope), llm_rope(c, q, before, p->rope), llm_rope(c, q, earlier, p->rope)};
+    return llm_attention_chunks(c, rotated, llm_rope(c, k, own, p->rope), v, &part, b->seqs ? b->seqs + p->layer * b->n_seqs : NULL, b->n_seqs);
 }
 
-/* Attention that stays within blocks of tokens, counted from the text's beginning: each is a document of its own. */
+/* Block-local attention: `a` with each block of tokens, counted from the text's beginning, as a document of its own. */
 static struct llm_attn within_blocks(struct llm_ctx *c, const struct llm_pass *p, const struct llm_attn *a)
 {
     const struct llm_batch *b = p->batch;
@@ -170,13 +172,14 @@ static struct llm_tensor *forward(struct llm_ctx *c, const struct llm_module *m,
     return llm_linear(c, y, m->p[OUT].w, m->p[OUT].b);
 }
 
-/* Scores and the weighted sum of values: 2 FLOPs for each of d_k and d_v, head and token in sight. */
+/* FLOPs per token of the scores and of the weighted sum of values: 2 for each channel of d_k and d_v, each head, and each token that is seen. */
 static double extra_flops(const struct llm_config *c, int64_t layer, int64_t context)
 {
     int64_t window = llm_config_window(c, layer), block = llm_config_block(c, layer);
-    if (window > 0 && c->bidirectional) window = 2 * window - 1; /* on both sides */
-    double seen = window > 0 && window < context ? (double)window : (double)context, in_block = (double)(block + 1) / 2; /* on average */
-    if (llm_config_learns_latents(c) && context > 0) { /* of all latents, shared by the tokens of the text */
+    if (window > 0 && c->bidirectional) window = 2 * window - 1; /* the window extends to both sides */
+    double seen = window > 0 && window < context ? (double)window : (double)context, in_block = (double)(block + 1) / 2; /* the mean over the tokens
+                                                                                                                          * of a block */
+    if (llm_config_learns_latents(c) && context > 0) { /* the cost of all latents, divided by the tokens of the text */
         return 4.0 * (double)(c->num_attention_heads * c->head_dim) * (double)c->num_latents * (double)c->num_latents / (double)context;
     }
     if (block > 0 && in_block < seen) seen = in_block;
@@ -185,7 +188,7 @@ static double extra_flops(const struct llm_config *c, int64_t layer, int64_t con
 
 static void state(const struct llm_config *c, int64_t layer, struct llm_state_shape *s)
 {
-    if (c->bidirectional) return; /* encoders see texts whole */
+    if (c->bidirectional) return; /* encoders keep no cache */
     if (llm_config_block(c, layer) > 0) {
         llm_latents_state(c, layer, s);
         return;

@@ -1,4 +1,4 @@
-/* Cross-attention: queries of the decoder's tokens, keys and values of what the encoder made of the source. */
+/* Cross-attention: queries from the decoder's tokens, keys and values from the encoder's output. */
 #include "model/arch.h"
 
 enum { Q, K, V, OUT };
@@ -44,10 +44,10 @@ static struct llm_tensor *forward(struct llm_ctx *c, const struct llm_module *m,
     return llm_linear(c, y, m->p[OUT].w, m->p[OUT].b);
 }
 
-/* As of attention, over a source of `context` tokens. */
+/* FLOPs per token of the scores and of the weighted sum of values, for a source of `context` tokens. */
 static double extra_flops(const struct llm_config *c, int64_t layer, int64_t context)
 {
-    int64_t queries = llm_config_learns_latents(c) && context > 0 ? c->num_latents : context; /* a token is seen by each latent */
+    int64_t queries = llm_config_learns_latents(c) && context > 0 ? c->num_latents : context; /* the queries are the latents */
     (void)layer;
     return 4.0 * (double)(c->num_attention_heads * c->head_dim) * (double)queries;
 }

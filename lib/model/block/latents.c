@@ -1,10 +1,11 @@
-/* Attention within blocks of tokens, counted from the text's beginning, as the latents of a Perceiver have it. Of a sequence the keys and values of
- * one block are kept, F32, in tiles of 64 as a cache has them: whatever the text's length, that is all that later tokens look at. */
+/* Block-local attention with a state, for the latents of a Perceiver: a token sees only its own block of tokens, counted from the text's beginning.
+ * The state of a sequence holds the keys and values of the current block, F32, in tiles of 64 as in a KV cache. Its size does not depend on the
+ * text. */
 #include <string.h>
 #include "model/arch.h"
 #include "tensor/tape.h"
 
-/* Floats of the keys, or as many of the values, of a block. */
+/* Floats of the keys of one tile, and also of its values. */
 static int64_t tile_floats(const struct llm_config *c) { return c->num_key_value_heads * LLM_KV_TILE * c->head_dim; }
 static int64_t tiles_of(int64_t block) { return (block + LLM_KV_TILE - 1) / LLM_KV_TILE; }
 
@@ -15,7 +16,7 @@ void llm_latents_state(const struct llm_config *c, int64_t layer, struct llm_sta
     s->parts[1] = (struct llm_state_part){"block_v", rows, c->head_dim};
 }
 
-/* Of the new tokens those of one block, which has keys and values at `tiles`, a cache of its own. */
+/* Sets *out to n new tokens that lie in one block, at position `pos` of it. The block's keys and values are at `tiles`. False: no memory. */
 static bool set_part(struct llm_ctx *c, const struct llm_config *f, struct llm_kv_seq *out, int64_t first, int64_t n, int64_t pos, float *tiles,
                      int64_t n_tiles)
 {
@@ -26,8 +27,8 @@ static bool set_part(struct llm_ctx *c, const struct llm_config *f, struct llm_k
     return true;
 }
 
-/* Cuts a sequence's new tokens at the ends of blocks, into out[…]; NULL: only counts. What the last of them leaves is the sequence's state; those
- * before it have tiles that are given up afterwards. -1 after a failure. */
+/* Divides a sequence's new tokens at the ends of blocks, into out[…]; NULL: counts the parts only. The last part uses the sequence's state as its
+ * tiles, the earlier ones use temporary tiles on `acts`. Returns the number of parts, or -1 after a failure. */
 static int64_t cut(struct llm_ctx *c, const struct llm_config *f, const struct llm_kv_seq *s, int64_t block, struct llm_kv_seq *out)
 {
     int64_t n_tiles = tiles_of(block), floats = 2 * n_tiles * tile_floats(f), parts = 0;

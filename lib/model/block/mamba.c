@@ -29,7 +29,7 @@ static void declare_mamba(struct llm_declare *d, struct llm_module *m)
     llm_declare_linear(d, &m->p[OUT], LLM_STEM_OUT, c->hidden_size, inner, "hidden_size, intermediate_size", c->mlp_bias);
 }
 
-/* The convolution and the family's activation. */
+/* The convolution, followed by the configuration's activation. */
 static struct llm_tensor *short_conv(struct llm_ctx *c, const struct llm_module *m, const struct llm_config *f, struct llm_tensor *x,
                                      const struct llm_segment *last, int64_t n)
 {
@@ -61,7 +61,7 @@ static struct llm_tensor *forward_mamba(struct llm_ctx *c, const struct llm_modu
     return llm_linear(c, y, m->p[OUT].w, m->p[OUT].b);
 }
 
-/* For each state of a channel: decay, input and output, beside the 2 that a_log counts for. */
+/* FLOPs per token of decay, input and output: 5 for each state of each channel, in addition to the 2 that are counted for each element of a_log. */
 static double extra_flops(const struct llm_config *c, int64_t layer, int64_t context)
 {
     (void)layer, (void)context;
@@ -85,7 +85,7 @@ const struct llm_module_kind llm_module_mamba = {
     .input = LLM_PLACE_MIXER_INPUT, .output = LLM_PLACE_MIXER_OUTPUT, .places = places_mamba,
     .unit = LLM_UNIT_MAMBA, .declare = declare_mamba, .forward = forward_mamba, .extra_flops = extra_flops, .state = state_mamba};
 
-/* ---- Mamba 2: a decay a head, groups of b and c, all through the convolution, a norm behind the gate ---- */
+/* ---- Mamba 2: one decay per head, groups of b and c, a convolution over x, b and c, a norm after the gate ---- */
 
 static int64_t conv_width(const struct llm_config *c)
 {

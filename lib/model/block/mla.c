@@ -1,21 +1,22 @@
-/* Multi-head latent attention (DeepSeek-V2, 2024, 2.1): keys and values of all heads come from one latent vector a token, positions turn a few
- * channels that stand apart. Training makes keys and values of it; decoding keeps the latent vector and the turned channels alone, and lets
- * queries and outputs absorb the matrices between (the same, in another order of products). */
+/* Multi-head latent attention, MLA (DeepSeek-V2, 2024, 2.1). The keys and values of all heads are computed from one latent vector per token; a few
+ * separate channels of the key are rotated by RoPE. Training computes keys and values. Decoding caches only the latent vector and the rotated
+ * channels: the matrices that would make keys and values are multiplied into queries and outputs ("absorbed"), which is the same product in another
+ * order. */
 #include <math.h>
 #include <stdlib.h>
 #include "model/arch.h"
 #include "model/names.h"
 
-#define NORM_EPS 1e-6 /* in DeepSeek's models whatever rms_norm_eps says */
+#define NORM_EPS 1e-6 /* DeepSeek's models use this for the norms of latent vectors, not rms_norm_eps */
 enum { Q, Q_A, Q_A_NORM, Q_B, KV_A, KV_A_NORM, KV_B, OUT };
 
-/* For each head: what takes its query to the latent space, [rank, nope], and from there to its output, [v, rank]. */
+/* The absorbed matrices of each head: from its query to the latent space [rank, nope], and from there to its output [v, rank]. */
 struct llm_absorbed {
     bool made;
     int64_t n_heads;
     struct llm_weight *query, *value;
-    void **turned;   /* [n_heads] memory of `query` */
-    float *values;   /* memory of `value` where an adapter adds to the matrix; NULL: it is the matrix's own */
+    void **transposed; /* [n_heads] memory of `query`, owned */
+    float *values;   /* memory of `value` if the matrix has an adapter, owned; else NULL: it is in the matrix */
 };
 
 void llm_absorbed_destroy(struct llm_absorbed *a)
@@ -24,11 +25,11 @@ void llm_absorbed_destroy(struct llm_absorbed *a)
     for (int64_t h = 0; h < a->n_heads; h++) {
         if (a->query) llm_weight_release(&a->query[h]);
         if (a->value) llm_weight_release(&a->value[h]);
-        if (a->turned) free(a->turned[h]);
+        if (a->transposed) free(a->transposed[h]);
     }
     free(a->query);
     free(a->value);
-    free(a->turned);
+    free(a->transposed);
     free(a->values);
     free(a);
 }
@@ -40,8 +41,8 @@ static struct llm_absorbed *absorbed_create(int64_t n_heads, struct llm_err *e)
     a->n_heads = n_heads;
     a->query = llm_calloc((size_t)n_heads, sizeof *a->query, "model", e);
     a->value = a->query ? llm_calloc((size_t)n_heads, sizeof *a->value, "model", e) : NULL;
-    a->turned = a->value ? llm_calloc((size_t)n_heads, sizeof *a->turned, "model", e) : NULL;
-    if (a->turned) return a;
+    a->transposed = a->value ? llm_calloc((size_t)n_heads, sizeof *a->transposed, "model", e) : NULL;
+    if (a->transposed) return a;
     llm_absorbed_destroy(a);
     return NULL;
 }
@@ -69,7 +70,8 @@ static void declare(struct llm_declare *d, struct llm_module *m)
     if (!m->absorbed) d->failed = true;
 }
 
-/* Where the rows that make head h's values lie: in the matrix, or in memory of their own with what its adapter adds. NULL: without memory. */
+/* The rows of W_KV_B that make head h's values, of dtype *type: in the matrix itself or, if it has an adapter, in a->values with the adapter added.
+ * NULL: memory is short. */
 static const void *value_rows(struct llm_absorbed *a, const struct llm_config *c, const struct llm_param *p, int64_t h, enum llm_dtype *type,
                               struct llm_err *e)
 {
@@ -81,7 +83,7 @@ static const void *value_rows(struct llm_absorbed *a, const struct llm_config *c
     return a->values ? a->values + h * size : NULL;
 }
 
-/* Rows of W_KV_B belong to head after head: qk_nope_head_dim for keys, v_head_dim for values. */
+/* Makes the absorbed matrices from W_KV_B, whose rows are ordered by head: qk_nope_head_dim for keys, then v_head_dim for values. 0 or -1. */
 static int absorb(struct llm_absorbed *a, const struct llm_config *c, const struct llm_param *p, enum llm_compute compute, struct llm_err *e)
 {
     int64_t rank = c->kv_lora_rank, nope = c->qk_nope_head_dim, wide = nope + c->v_head_dim;
@@ -92,10 +94,10 @@ static int absorb(struct llm_absorbed *a, const struct llm_config *c, const stru
         const void *values = value_rows(a, c, p, h, &type, e);
         if (!values) break;
         for (int64_t r = 0; r < nope; r++) llm_adapter_decode(p, h * wide + r, keys + r * rank);
-        if (!a->turned[h]) a->turned[h] = llm_turned(keys, sizeof *keys, nope, rank, e);
-        a->query[h] = (struct llm_weight){.data = a->turned[h], .dtype = LLM_F32, .n = rank, .k = nope};
+        if (!a->transposed[h]) a->transposed[h] = llm_turned(keys, sizeof *keys, nope, rank, e);
+        a->query[h] = (struct llm_weight){.data = a->transposed[h], .dtype = LLM_F32, .n = rank, .k = nope};
         a->value[h] = (struct llm_weight){.data = values, .dtype = type, .n = c->v_head_dim, .k = rank};
-        if (!a->turned[h] || llm_weight_pack(&a->query[h], compute, false, e) < 0 || llm_weight_pack(&a->value[h], compute, false, e) < 0) break;
+        if (!a->transposed[h] || llm_weight_pack(&a->query[h], compute, false, e) < 0 || llm_weight_pack(&a->value[h], compute, false, e) < 0) break;
         a->made = h == a->n_heads - 1;
     }
     free(keys);
@@ -129,21 +131,22 @@ static struct llm_attn attention_of(struct llm_ctx *c, const struct llm_pass *p)
                              .dropout = c->training ? (float)f->attn_pdrop : 0};
 }
 
-/* Keys and values made for each token. */
+/* Attention with keys and values computed for each token, for training. */
 static struct llm_tensor *expanded(struct llm_ctx *c, const struct llm_module *m, const struct llm_pass *p, struct llm_tensor *q,
-                                   struct llm_tensor *latent, struct llm_tensor *turned)
+                                   struct llm_tensor *latent, struct llm_tensor *rotated)
 {
     const struct llm_config *f = p->config;
     int64_t n = f->num_attention_heads;
     const struct llm_attn a = attention_of(c, p);
     struct llm_tensor *kv = llm_linear(c, latent, m->p[KV_B].w, NULL);
-    struct llm_tensor *k = llm_heads_join(c, llm_heads_part(c, kv, n, 0, f->qk_nope_head_dim), turned, n, true);
+    struct llm_tensor *k = llm_heads_join(c, llm_heads_part(c, kv, n, 0, f->qk_nope_head_dim), rotated, n, true);
     return llm_attention(c, q, k, llm_heads_part(c, kv, n, f->qk_nope_head_dim, f->v_head_dim), &a, NULL);
 }
 
-/* All heads look at one key of kv_lora_rank + qk_rope_head_dim, whose first kv_lora_rank channels are the value. */
+/* Attention with absorbed matrices, for decoding: all heads share one key of kv_lora_rank + qk_rope_head_dim channels, whose first kv_lora_rank are
+ * also the value. */
 static struct llm_tensor *absorbing(struct llm_ctx *c, const struct llm_module *m, const struct llm_pass *p, struct llm_tensor *q,
-                                    struct llm_tensor *latent, struct llm_tensor *turned)
+                                    struct llm_tensor *latent, struct llm_tensor *rotated)
 {
     const struct llm_config *f = p->config;
     const struct llm_batch *b = p->batch;
@@ -155,7 +158,7 @@ static struct llm_tensor *absorbing(struct llm_ctx *c, const struct llm_module *
     a.d_v = rank;
     struct llm_tensor *still = llm_heads_linear(c, llm_heads_part(c, q, n, 0, f->qk_nope_head_dim), m->absorbed->query, n);
     q = llm_heads_join(c, still, llm_heads_part(c, q, n, f->qk_nope_head_dim, f->qk_rope_head_dim), n, false);
-    struct llm_tensor *k = llm_heads_join(c, latent, turned, 1, false);
+    struct llm_tensor *k = llm_heads_join(c, latent, rotated, 1, false);
     struct llm_tensor *y = llm_attention_cached(c, q, k, llm_columns(c, k, 0, rank), &a, b->seqs + p->layer * b->n_seqs, b->n_seqs);
     return llm_heads_linear(c, y, m->absorbed->value, n);
 }
@@ -176,7 +179,7 @@ static struct llm_tensor *forward(struct llm_ctx *c, const struct llm_module *m,
     return llm_linear(c, y, m->p[OUT].w, m->p[OUT].b);
 }
 
-/* Scores and the weighted sum of values, as in training. */
+/* FLOPs per token of the scores and of the weighted sum of values, as computed in training. */
 static double extra_flops(const struct llm_config *c, int64_t layer, int64_t context)
 {
     int64_t window = llm_config_window(c, layer), seen = window > 0 && window < context ? window : context;

@@ -1,4 +1,4 @@
-/* The feed-forward part: down(act(up(x))), or gated down(act(gate(x)) ⊙ up(x)). */
+/* The feed-forward block: down(act(up(x))), or gated, down(act(gate(x)) ⊙ up(x)). */
 #include "model/arch.h"
 
 enum { GATE, UP, DOWN, GATE_UP };

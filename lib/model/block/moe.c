@@ -1,5 +1,5 @@
-/* A mixture of experts in the feed-forward's place: a router sends each token to a few of many gated feed-forwards, beside shared ones that all
- * tokens pass (Mixtral; DeepSeek-V2 and V3). */
+/* A mixture of experts as the feed-forward block: a router sends each token to a few of many gated feed-forward experts; shared experts process every
+ * token (Mixtral; DeepSeek-V2 and V3). */
 #include "model/arch.h"
 
 enum { ROUTER, BIAS, SHARED_GATE, SHARED_UP, SHARED_DOWN };
@@ -29,7 +29,7 @@ static void declare(struct llm_declare *d, struct llm_module *m)
                        false);
 }
 
-/* In FP32 whatever the products around it: a rounding here can send a token elsewhere. */
+/* Computed in FP32 whatever the precision of the other products: a rounding error here can send a token to another expert. */
 static struct llm_tensor *router_logits(struct llm_ctx *c, const struct llm_module *m, struct llm_tensor *x)
 {
     enum llm_compute compute = c->compute;

@@ -1,8 +1,8 @@
-/* Which tokens of a pass follow each other, for layers that go through them in order. */
+/* The segments of a pass for recurrent layers: runs of tokens that follow each other in one text. */
 #include "model/arch.h"
 #include "tensor/tape.h"
 
-/* Where, in what is carried of a row, the state of a layer begins. */
+/* The offset, in floats, of the layer's state within the carried state of a row (llm_batch.state). */
 static int64_t carried_at(const struct llm_pass *p)
 {
     int64_t at = 0;
@@ -13,7 +13,8 @@ static int64_t carried_at(const struct llm_pass *p)
     return at;
 }
 
-/* Runs of the rows of training, or only their number. `at`: floats from the beginning of a row's carried state. */
+/* Writes the segments of the rows of training to `out`, one per document; NULL: counts them only. `at`: offset of the layer's state in the carried
+ * state of a row, in floats. Returns the number of segments. */
 static int64_t cut_rows(const struct llm_ctx *c, const struct llm_batch *b, int64_t at, struct llm_segment *out)
 {
     int64_t row_len = llm_row_len(c, b->n_tokens), n = 0;

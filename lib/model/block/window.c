@@ -1,8 +1,8 @@
-/* Feed-forward language models: the embeddings of the last few tokens side by side, through hidden layers. With direct connections (Bengio et al.
- * 2003) the head sees them too, beside the last hidden layer. */
+/* Feed-forward language models: the concatenated embeddings of the last few tokens pass through hidden layers. With direct connections (Bengio et al.
+ * 2003) the head sees these embeddings in addition to the last hidden layer. */
 #include "model/arch.h"
 
-/* Channels of the embeddings in sight. */
+/* Width of the concatenated embeddings. */
 static int64_t seen(const struct llm_config *c)
 {
     return c->context_window * llm_config_embedding(c);
