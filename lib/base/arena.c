@@ -11,9 +11,9 @@
 enum { ALIGN = 64 };
 #define HUGE_PAGE LLM_HUGE_PAGE
 #define SMALL ((size_t)64 << 20)  /* ranges up to this are always reserved whole */
-#define GROWTH ((size_t)16 << 20) /* the least that is mapped at a time */
+#define GROWTH ((size_t)16 << 20) /* the minimum that is mapped at a time */
 #ifndef MAP_FIXED_NOREPLACE
-#define MAP_FIXED_NOREPLACE 0 /* the address is then a hint, and what comes elsewhere is unmapped again */
+#define MAP_FIXED_NOREPLACE 0 /* without the flag the address is a hint; a mapping at another address is unmapped again */
 #endif
 
 static size_t round_up(size_t n, size_t to)
@@ -26,8 +26,8 @@ static void *map(void *at, size_t bytes, int flags)
     return mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | flags, -1, 0);
 }
 
-/* The range begins on a huge page, so that the kernel may back it with them: fewer faults and TLB misses. The first is of small pages, so that a
- * program that needs little of the range does not take 2 MB of memory for it. */
+/* The range begins at a multiple of a huge page, so that the kernel may use huge pages for it: fewer page faults and TLB misses. Its first 2 MB use
+ * small pages, so that a program that needs little of the range does not take 2 MB of memory. */
 static void advise(char *base, size_t from, size_t bytes)
 {
     llm_pages_huge(base + from, bytes);
@@ -46,11 +46,11 @@ static char *reserve_whole(size_t limit)
     return base;
 }
 
-/* Maps `want` bytes of the range at least. */
+/* Extends the mapping to at least `want` bytes of the range. 0 or -1. */
 static int grow(struct llm_arena *a, size_t want)
 {
     size_t have = *a->mapped, step = have / 8 > GROWTH ? have / 8 : GROWTH, next = round_up(want > have + step ? want : have + step, HUGE_PAGE);
-    for (int again = 0; again < 2; again++, next = round_up(want, HUGE_PAGE)) { /* if a generous step does not fit, the least that does */
+    for (int again = 0; again < 2; again++, next = round_up(want, HUGE_PAGE)) { /* if a generous step fails, try the smallest */
         if (next > a->limit) next = a->limit;
         if (next < want) break;
         char *at = a->base + have, *p = map(at, next - have, MAP_FIXED_NOREPLACE);
@@ -65,11 +65,11 @@ static int grow(struct llm_arena *a, size_t want)
     return -1;
 }
 
-/* An address where nothing is mapped, and nothing will be: the system maps from high addresses downwards, and all of it together stays below `limit`
- * bytes. So each range begins two limits below the one before it. */
+/* Chooses an address at which nothing is mapped or will be. The system maps from high addresses downwards, and all mappings of the process together
+ * are smaller than `limit` bytes. So each range begins two limits below the previous one. */
 static int reserve_growing(struct llm_arena *a, size_t limit)
 {
-    static atomic_size_t below; /* the top of the address space, as far as ranges have taken it */
+    static atomic_size_t below; /* bytes that ranges have taken so far, counted downwards from the system's mappings */
     char *top = map(NULL, HUGE_PAGE, 0);
     if (top == MAP_FAILED) return -1;
     munmap(top, HUGE_PAGE);

@@ -2,7 +2,7 @@
  * take a mark, allocate, return to the mark.
  *
  * Usually the whole range is reserved at once. Where address space is limited (ulimit -v, or a kernel that does not overcommit), the range is mapped
- * piece by piece as it is used, at an address below which nothing else is mapped, so that it stays contiguous. */
+ * step by step as it is used, at an address above which `limit` bytes are free, so that it stays contiguous. */
 #ifndef LLM_BASE_ARENA_H
 #define LLM_BASE_ARENA_H
 
@@ -18,12 +18,13 @@ struct llm_arena {
 /* Makes room for `limit` bytes of address space (not memory). 0 or -1. */
 int llm_arena_init(struct llm_arena *a, size_t limit, struct llm_err *e) LLM_MUST_CHECK;
 void llm_arena_release(struct llm_arena *a);
-/* 64-byte aligned, uninitialised. NULL when the range is used up, or no more of it can be mapped; `limit` is then what there is (the caller says of
- * what). */
+/* `bytes` bytes, 64-byte aligned, uninitialised. NULL if the range is used up, or if no more of it can be mapped; `limit` is then the size that it
+ * has. The caller makes the error message. */
 void *llm_arena_alloc(struct llm_arena *a, size_t bytes);
+/* A mark is the number of bytes used. llm_arena_pop frees everything that was allocated after the mark. */
 static inline size_t llm_arena_mark(const struct llm_arena *a) { return a->used; }
 void llm_arena_pop(struct llm_arena *a, size_t mark);
-/* Gives the pages above `used` back to the system. */
+/* Releases the pages above `used` to the operating system. */
 void llm_arena_trim(struct llm_arena *a);
 
 #endif

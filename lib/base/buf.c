@@ -17,7 +17,7 @@ void *llm_alloc_huge(size_t count, size_t size, const char *what, struct llm_err
         llm_no_memory(e, what);
         return NULL;
     }
-    if (bytes >= page) llm_pages_huge(p, bytes / page * page); /* a last page that is not filled is made of small ones */
+    if (bytes >= page) llm_pages_huge(p, bytes / page * page); /* the rest, less than a huge page, uses small pages */
     return p;
 }
 

@@ -1,4 +1,4 @@
-/* A growing byte buffer. Zero-initialise it; llm_buf_release gives the memory back. */
+/* A growing byte buffer. Zero-initialise it; llm_buf_release frees the memory. */
 #ifndef LLM_BASE_BUF_H
 #define LLM_BASE_BUF_H
 
@@ -19,7 +19,8 @@ void llm_buf_release(struct llm_buf *b);
 /* malloc of count × size with the product checked; NULL and `e` ("out of memory: what") on failure. 0 bytes are 1. */
 void *llm_alloc(size_t count, size_t size, const char *what, struct llm_err *e) LLM_MUST_CHECK;   /* uninitialised */
 void *llm_calloc(size_t count, size_t size, const char *what, struct llm_err *e) LLM_MUST_CHECK;  /* zeroed */
-/* Like llm_alloc, for tables that passes go over: on huge pages where they fill them (fewer faults and misses of the TLB), else 64-byte aligned. */
+/* As llm_alloc, for tables that are read as a whole. At least a huge page: aligned to huge pages, which the kernel may use (fewer page faults and TLB
+ * misses). Less: 64-byte aligned. */
 void *llm_alloc_huge(size_t count, size_t size, const char *what, struct llm_err *e) LLM_MUST_CHECK;
 /* Grows an array geometrically so that at least `want` elements fit. *room counts elements. 0 or -1. */
 int llm_grow(void **array, size_t *room, size_t want, size_t size, struct llm_err *e) LLM_MUST_CHECK;

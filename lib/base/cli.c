@@ -93,7 +93,7 @@ static void set_number(const struct llm_cli *cli, const struct llm_opt *o, void 
     else *(int64_t *)field = i;
 }
 
-/* Lists live as long as the process, also when the arguments that held them are gone; here they are found (a leak checker looks). */
+/* Lists live as long as the process, even if the struct of arguments that points to them does not. These pointers keep leak checkers quiet. */
 static const char **lists[32];
 
 static void append(const struct llm_cli *cli, const struct llm_opt *o, struct llm_strs *list, const char *value)
@@ -204,7 +204,7 @@ static void take_option(struct parse *p, const struct llm_opt *o, const char *va
     if (strcmp(o->name, "seed") == 0) p->args->seed_given = 1;
 }
 
-/* Exits if other tools have the option `word` (its first n bytes) and this program has a better answer than that it is unknown. */
+/* If other tools have the option `word` (n bytes) and the program has an answer for it (struct llm_foreign), prints the answer and exits. */
 static void answer_foreign(const struct llm_cli *cli, const char *word, size_t n)
 {
     for (const struct llm_foreign *f = cli->foreign; f && f->word; f++) {
@@ -235,7 +235,7 @@ static const struct llm_opt *abbreviated_alias(const struct llm_cli *cli, const 
     return found;
 }
 
-/* The row whose name begins with `name` [n], if no other's does; exits if there is none or more than one. */
+/* The only row whose name begins with `name` [n]. Exits if there is none, or more than one. */
 static const struct llm_opt *abbreviated(const struct parse *p, const char *name, size_t n, const char *written)
 {
     const struct llm_opt *found = NULL;

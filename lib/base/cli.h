@@ -59,7 +59,7 @@ struct llm_alias { const char *word, *option; };
 /* An option that other tools have and this program lacks ("--lora", "-ngl"), and what to say to whoever writes it: a clause that follows a colon. */
 struct llm_foreign { const char *word, *answer; };
 enum llm_operands {
-    LLM_OPERANDS_TEXT,  /* no files, or files under some conditions only */
+    LLM_OPERANDS_TEXT,  /* no files, or files only if certain options are given */
     LLM_OPERANDS_INPUT, /* files that are read */
     LLM_OPERANDS_IN_OUT /* two: a file that is read, and one that is written and may replace the first */
 };
@@ -71,7 +71,7 @@ struct llm_cli {
     const char *examples;       /* lines, each a command */
     const char *usual;          /* long names, "a|b|c", that --help shows beside the common ones; the others are for --help=all. NULL: all */
     const struct llm_opt *options; /* ends with {0} */
-    enum llm_operands operands; /* what they are */
+    enum llm_operands operands; /* what the operands are */
     const char *replaces;       /* long name of the LLM_INPUT whose file -o may replace, and does if -o is not given; NULL */
     int common;                 /* LLM_COMMON_* bits */
     const struct llm_cli *const *commands; /* sub-commands, NULL-terminated, or NULL */
@@ -92,7 +92,7 @@ struct llm_cli {
 int llm_cli_parse(const struct llm_cli *cli, void *args, int argc, char **argv);
 /* For a program with sub-commands: the one that argv[1] names; prints help, or exits 2 with the list when it is not known. */
 const struct llm_cli *llm_cli_command(const struct llm_cli *cli, int argc, char **argv);
-/* Prints "program: text" and "Try 'program --help'." to stderr and exits 2. */
+/* Prints "program: text" and "Try 'program --help'." to stderr, and exits with status 2. */
 _Noreturn void llm_usage(const struct llm_cli *cli, const char *fmt, ...) LLM_PRINTF(2, 3);
 
 /* The row of the option with this long name or alias, without dashes in front, '_' for '-' or not; NULL: there is none. */
@@ -104,14 +104,14 @@ const char *llm_cli_word(const struct llm_cli *cli, const struct llm_opt *o, int
  * removes them from it; null leaves an option as it is. Numbers and flags only. Status 65 if a value has another type or is out of range. */
 int llm_cli_take_json(const struct llm_cli *cli, const char *allowed, void *args, json_t *object, struct llm_err *e) LLM_MUST_CHECK;
 
-/* Strict numbers: the whole string, no overflow, no NaN. 0 or -1. */
-int llm_parse_int(const char *s, int64_t *out);
 /* Whether a text, such as a file's name, ends with `end`. */
 bool llm_ends_with(const char *s, const char *end);
+/* Strict numbers: the whole string must be the number; no overflow, no NaN. llm_parse_size accepts a suffix K, M or G. 0 or -1. */
+int llm_parse_int(const char *s, int64_t *out);
 int llm_parse_real(const char *s, double *out);
 int llm_parse_size(const char *s, int64_t *out);
 
-/* fflush and close stdout, reporting what write errors were kept: 0, or -1 with EX_IOERR in `e`. */
+/* Flushes and closes stdout. 0, or -1 with EX_IOERR in `e` if this or an earlier write failed. */
 int llm_close_stdout(struct llm_err *e) LLM_MUST_CHECK;
 
 #define LLM_VERSION "0.1.0"

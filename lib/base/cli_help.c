@@ -1,4 +1,4 @@
-/* --help, and what completion and tests ask for. */
+/* --help, and the hidden options that print the tables for completion and tests. */
 #include <stdio.h>
 #include <string.h>
 
@@ -29,7 +29,7 @@ static void print_row(const struct llm_cli *cli, const struct llm_opt *o)
     printf("\n");
 }
 
-/* Headings stand over the rows that are shown. */
+/* Prints the rows. A heading is printed if one of its rows is. */
 static void print_rows(const struct llm_cli *cli, bool all)
 {
     const struct llm_opt *rows[LLM_MAX_OPTIONS], *heading = NULL;

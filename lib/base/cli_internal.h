@@ -1,4 +1,4 @@
-/* What the files of the command line share. */
+/* Shared by the files cli*.c, which implement base/cli.h. */
 #ifndef LLM_BASE_CLI_INTERNAL_H
 #define LLM_BASE_CLI_INTERNAL_H
 

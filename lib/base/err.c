@@ -69,7 +69,7 @@ int llm_report(const struct llm_err *e)
     len += llm_utf8_escape(e->text, text, line + len, sizeof line - len - 1);
     line[len++] = '\n';
     llm_progress_hide();
-    ssize_t ignored = write(STDERR_FILENO, line, len); /* nowhere left to complain to */
+    ssize_t ignored = write(STDERR_FILENO, line, len); /* if stderr fails there is nowhere to report it */
     (void)ignored;
     return e->status ? e->status : LLM_EX_FAILURE;
 }

@@ -12,7 +12,8 @@
 #include <unistd.h>
 #include "base/signals.h"
 
-/* A handler walks this list without a lock: entries are added at its head, complete, and never removed; `n` 0 marks those to be used again. */
+/* The signal handler walks this list without a lock. So entries are complete before they are added at the head, and they are never removed; an entry
+ * with n 0 is free and will be reused. */
 struct llm_fault_map {
     const unsigned char *p;
     atomic_size_t n;
@@ -24,7 +25,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 static _Thread_local sigjmp_buf *volatile guarded;
 static _Thread_local volatile int suspended;
-static const struct llm_fault_map *volatile met; /* by a guard */
+static const struct llm_fault_map *volatile met; /* the fault that a guard has caught; NULL: none */
 static volatile uint64_t met_at, met_size;
 static atomic_flag told = ATOMIC_FLAG_INIT;
 
@@ -37,7 +38,7 @@ static const struct llm_fault_map *find(const unsigned char *p)
     return NULL;
 }
 
-/* What the file has now; UINT64_MAX: not known. */
+/* The file's size now, in bytes; UINT64_MAX: unknown. */
 static uint64_t size_now(const char *name)
 {
     struct stat st;
@@ -82,7 +83,7 @@ static void say(const struct llm_fault_map *m, uint64_t byte)
     at = put(line, at, sizeof line, ": ");
     at = describe(line, at, sizeof line, m, byte, size_now(m->name));
     line[at++] = '\n';
-    ssize_t ignored = write(STDERR_FILENO, line, at); /* nowhere left to complain to */
+    ssize_t ignored = write(STDERR_FILENO, line, at); /* if stderr fails there is nowhere to report it */
     (void)ignored;
 }
 
@@ -91,7 +92,7 @@ static void handle(int number, siginfo_t *info, void *context)
     (void)context;
     const unsigned char *p = info->si_addr;
     const struct llm_fault_map *m = info->si_code > 0 ? find(p) : NULL;
-    if (!m) { /* not ours: as without a handler */
+    if (!m) { /* not in a watched mapping: die as without a handler */
         signal(number, SIG_DFL);
         raise(number);
         return;

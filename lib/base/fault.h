@@ -14,15 +14,16 @@ struct llm_fault_map *llm_fault_watch(const void *p, size_t n, const char *name)
 void llm_fault_unwatch(struct llm_fault_map *m); /* NULL is fine */
 
 /* Runs work(arg, e) and returns what it returns. If the calling thread meets a fault meanwhile, outside of parallel work, the rest of the work is
- * skipped and 1 is returned: what the work allocated is lost, and what it changed is for the caller to put right. Faults of other threads
+ * skipped and 1 is returned: memory that the work allocated is leaked, and the caller must repair what the work changed. Faults of other threads
  * end the process as above. Guards do not nest. */
 int llm_fault_guard(int (*work)(void *arg, struct llm_err *e), void *arg, struct llm_err *e) LLM_MUST_CHECK;
 /* -1 and EX_DATAERR in `e` if a guard has met a fault ("t.tok: byte 8192: …"), else 0. */
 int llm_fault_check(struct llm_err *e) LLM_MUST_CHECK;
-/* Reads n bytes at p one by one, so that a fault that a system call has met (EFAULT) is met here. */
+/* Reads n bytes at p one by one. After a system call failed with EFAULT this raises the fault in the process, where it is handled. */
 void llm_fault_touch(const void *p, size_t n);
 
-/* Around the pieces of parallel work that this thread takes: none of it can be skipped, so the guard does not serve there. Calls nest. */
+/* Switches the calling thread's guard off and on again, around its part of parallel work: other threads wait for that part, so it cannot be skipped.
+ * Calls nest. */
 void llm_fault_suspend(void);
 void llm_fault_resume(void);
 

@@ -14,12 +14,12 @@ json_t *llm_json_parse(const char *text, size_t n, struct llm_err *e)
 {
     json_error_t err;
     json_t *v = json_loadb(text, n, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL, &err);
-    if (!v && !err.text[0]) llm_no_memory(e, "JSON"); /* the parser has words for everything else */
+    if (!v && !err.text[0]) llm_no_memory(e, "JSON"); /* jansson has a message for every other failure */
     else if (!v) llm_fail(e, EX_DATAERR, "JSON: line %d, column %d: %s", err.line, err.column, err.text);
     return v;
 }
 
-/* Outside of strings, Python's Infinity becomes a number of as many characters. */
+/* Replaces Python's Infinity outside of strings by a number with the same count of characters. */
 static void replace_infinities(char *text, size_t n)
 {
     bool in_string = false;

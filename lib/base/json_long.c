@@ -13,7 +13,7 @@ static int hex_digit(char c)
     return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
-/* Four digits at p, of which `n` bytes are there; -1: they are not. */
+/* The value of the four hexadecimal digits at p; n bytes are available. -1: p has no four digits. */
 static int32_t unit(const char *p, size_t n)
 {
     int32_t v = 0;
@@ -30,7 +30,7 @@ static bool is_between(int32_t v, int32_t from, int32_t to)
     return v >= from && v <= to;
 }
 
-/* The escape at p, after its backslash: its length, and its character. 0: none that JSON knows, or half of a pair of surrogates. */
+/* Decodes the escape at p, after its backslash, to the character *c. Returns its length; 0: it is no JSON escape, or half of a surrogate pair. */
 static size_t escape(const char *p, size_t n, int32_t *c)
 {
     static const char letters[] = "\"\\/bfnrt", meanings[] = "\"\\/\b\f\n\r\t";
@@ -55,8 +55,8 @@ static size_t put_utf8(char *to, int32_t c)
     return n;
 }
 
-/* Goes through the inside of a string literal of n bytes. `to` not NULL: writes what it stands for there, which may be the same place. Returns the
- * number of bytes, or SIZE_MAX if the literal is not valid. */
+/* Decodes the inside of a string literal, n bytes at p, to `to`, which may equal p; NULL: only counts. Returns the number of decoded bytes, or
+ * SIZE_MAX if the literal is not valid. */
 static size_t decode(const char *p, size_t n, char *to)
 {
     size_t out = 0;
@@ -132,7 +132,8 @@ json_t *llm_json_long_parse(struct llm_json_long *l, char *text, size_t n, struc
     l->n_mark = 1 + (size_t)snprintf(l->mark + 1, sizeof l->mark - 1, "%llx/", (unsigned long long)(uintptr_t)l);
     if (reduce(l, text, n, e) < 0) return NULL;
     json_t *v = llm_json_parse(l->reduced.p, l->reduced.n, e);
-    if (!v) return l->n > 0 && e && e->status == EX_DATAERR ? llm_json_parse(text, n, e) : NULL; /* for the place that the message names */
+    if (!v) return l->n > 0 && e && e->status == EX_DATAERR ? llm_json_parse(text, n, e) : NULL; /* parse the original for the line and column of the
+                                                                                                  * message */
     for (size_t i = 0; i < l->n; i++) l->strings[i].n = decode(l->strings[i].p, l->strings[i].n, l->strings[i].p);
     return v;
 }

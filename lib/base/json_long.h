@@ -1,5 +1,5 @@
-/* JSON with long strings in little memory: jansson parses a copy in which short stand-ins replace the long strings, and these are decoded where they
- * stand. So a text of n bytes needs little more than n, where jansson alone needs several times as much. */
+/* JSON with long strings in little memory: jansson parses a copy in which short stand-ins replace the long strings. The long strings are decoded in
+ * place in the original text. So a text of n bytes needs little more than n bytes; jansson alone needs several times as many. */
 #ifndef LLM_BASE_JSON_LONG_H
 #define LLM_BASE_JSON_LONG_H
 

@@ -1,4 +1,4 @@
-/* Words for people: everything goes to stderr, each message in one write. */
+/* Messages for people, to stderr, each in one write. */
 #ifndef LLM_BASE_LOG_H
 #define LLM_BASE_LOG_H
 

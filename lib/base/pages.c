@@ -63,7 +63,7 @@ static bool is_traced(void)
     return traced;
 }
 
-/* Relocations change the text of this object: its pages are not as in the file. */
+/* Whether relocations change the text of this object: then its pages differ from the file and must not be released. */
 static bool changes_text(const struct dl_phdr_info *o)
 {
     for (int i = 0; i < o->dlpi_phnum; i++) {

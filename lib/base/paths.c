@@ -11,7 +11,7 @@ struct named { enum llm_path_role role; const char *label, *path; };
 static struct named *paths;
 static size_t n_paths, room;
 
-/* Where a path leads. */
+/* The file to which a path leads. */
 struct place {
     bool exists, has_folder;
     dev_t dev, folder_dev;
@@ -32,7 +32,7 @@ void llm_paths_add(enum llm_path_role role, const char *label, const char *path)
     if (n_paths == room) {
         size_t more = room ? 2 * room : 16;
         struct named *v = realloc(paths, more * sizeof *v);
-        if (!v) return; /* what cannot be remembered is not compared; the work itself will say that memory is short */
+        if (!v) return; /* without memory the path is not compared; later work will report that memory is short */
         paths = v;
         room = more;
     }
@@ -109,7 +109,8 @@ static bool excluded(const struct named *a, const struct named *b)
 {
     if (!is_output(a->role) && !is_output(b->role)) return false;
     if (is_output(a->role) && is_output(b->role)) {
-        return a->role != LLM_PATH_STDOUT && b->role != LLM_PATH_STDOUT && !(is_dash(a->path) && is_dash(b->path)); /* programs name its owners */
+        return a->role != LLM_PATH_STDOUT && b->role != LLM_PATH_STDOUT && !(is_dash(a->path) && is_dash(b->path)); /* programs themselves refuse two
+                                                                                                                     * outputs to stdout */
     }
     return !(a->role == LLM_PATH_REPLACED && b->role == LLM_PATH_REPLACING) && !(a->role == LLM_PATH_REPLACING && b->role == LLM_PATH_REPLACED);
 }

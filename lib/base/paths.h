@@ -20,9 +20,9 @@ enum llm_path_role {
     LLM_PATH_STDOUT    /* standard output without being named: compared with inputs alone */
 };
 
-/* Forgets all paths. */
+/* Removes all paths. */
 void llm_paths_clear(void);
-/* Remembers a path; `label` ("--log", "operand") and `path` are borrowed for as long as the process lives. NULL is no path. */
+/* Adds a path; `label` ("--log", "operand") and `path` are borrowed for as long as the process lives. A path of NULL is ignored. */
 void llm_paths_add(enum llm_path_role role, const char *label, const char *path);
 /* Compares all pairs. -1 and status LLM_EX_USAGE: "--log: expected a file other than operand d.tok, found ./d.tok". */
 int llm_paths_check(struct llm_err *e) LLM_MUST_CHECK;
@@ -30,7 +30,8 @@ int llm_paths_check(struct llm_err *e) LLM_MUST_CHECK;
 int llm_paths_check_input(const char *path, struct llm_err *e) LLM_MUST_CHECK;
 /* Before a file is written: if the command line does not name it as an output, it must be none of the files that the command line names. */
 int llm_paths_check_output(const char *path, struct llm_err *e) LLM_MUST_CHECK;
-/* The same for a file whose name is made from an output's (a part of a set): no name on the command line means this file. */
+/* Before a file is written whose name is derived from that of an output (a part of a set): it must be none of the files that the command line names,
+ * even if a path there is the same. */
 int llm_paths_check_part(const char *path, struct llm_err *e) LLM_MUST_CHECK;
 
 /* Where the path leads: links followed, also one whose end does not exist yet. -1: see errno. */

@@ -14,7 +14,7 @@ static size_t bar_length;
 
 static void put(const char *bytes, size_t n)
 {
-    ssize_t ignored = write(STDERR_FILENO, bytes, n); /* nowhere left to complain to */
+    ssize_t ignored = write(STDERR_FILENO, bytes, n); /* if stderr fails there is nowhere to report it */
     (void)ignored;
 }
 

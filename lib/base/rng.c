@@ -69,8 +69,8 @@ float llm_rng_normal(const struct llm_rng *r, uint32_t channel)
 
 uint64_t llm_rng_below(const struct llm_rng *r, uint32_t channel, uint64_t n)
 {
-    /* Lemire 2019: the high half of x·n is uniform once the few x that would tip the balance are drawn again, from channels
-     * that no neighbour uses (the top half of the channel space). */
+    /* Lemire 2019: the high half of x·n is uniform if the few x that would bias it are rejected and drawn again. The new draws use the top half of
+     * the channel space, which callers do not use. */
     uint64_t x = u64(r, channel), threshold = -n % n;
     unsigned __int128 product = (unsigned __int128)x * n;
     for (uint32_t again = 0x40000000; (uint64_t)product < threshold; again++)

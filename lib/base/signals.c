@@ -12,9 +12,9 @@
 #endif
 
 static const int fatal[] = {SIGINT, SIGTERM, SIGHUP};
-enum { N_FATAL = sizeof fatal / sizeof *fatal, N_SLOTS = 1040 /* the parts of a model, and some */, PATH_ROOM = 4096 };
+enum { N_FATAL = sizeof fatal / sizeof *fatal, N_SLOTS = 1040 /* enough for all parts of a split model */, PATH_ROOM = 4096 };
 
-/* Fixed memory, because a handler reads it; pages of slots that are not used are never touched. `live` is set after the path is complete. */
+/* Static memory, because a signal handler reads it; the pages of unused slots are never touched. `live` is set after the path is complete. */
 static char paths[N_SLOTS][PATH_ROOM];
 static volatile sig_atomic_t live[N_SLOTS];
 static volatile sig_atomic_t caught;
@@ -34,7 +34,7 @@ static void die(int signal_number)
 
 static void note(int signal_number)
 {
-    if (caught) die(signal_number); /* asked twice: now */
+    if (caught) die(signal_number); /* the second signal ends the process */
     caught = signal_number;
 }
 
@@ -59,7 +59,7 @@ void llm_start(void)
 void llm_free_at_once(void)
 {
 #ifdef __GLIBC__
-    mallopt(M_MMAP_THRESHOLD, 128 << 10); /* said once, it does not grow with what is freed */
+    mallopt(M_MMAP_THRESHOLD, 128 << 10); /* an explicit threshold no longer grows with the size of freed blocks */
 #endif
 }
 

@@ -18,7 +18,7 @@ static int least(int a, int b) { return a < b ? a : b; }
 
 int llm_edit_distance(const char *a, const char *b)
 {
-    int rows[3][MAX_WORD + 1]; /* of prefixes of a with all prefixes of b; row i is rows[i % 3] */
+    int rows[3][MAX_WORD + 1]; /* distances between a prefix of a and all prefixes of b; that of the prefix of length i is rows[i % 3] */
     int n = (int)strnlen(a, MAX_WORD + 1), m = (int)strnlen(b, MAX_WORD + 1);
     if (n > MAX_WORD || m > MAX_WORD) return INT_MAX;
     for (int k = 0; k <= m; k++) rows[0][k] = k;

@@ -18,18 +18,18 @@ struct llm_checkpoint {
     struct llm_file *file;
     struct llm_map map;              /* files */
     struct llm_buf whole;            /* GGUF from a pipe */
-    const unsigned char *bytes;      /* of a file as a whole: map, or whole */
+    const unsigned char *bytes;      /* the whole file, in `map` or `whole` */
     struct llm_gguf gguf;
     bool is_gguf;
     struct llm_frame *frames;        /* zstd in a file: those with tensor data, in order */
     size_t n_frames, *first_frame;   /* first_frame[i]: of entry i */
     struct llm_unzstd *unzstd;       /* zstd in a pipe */
-    pthread_mutex_t lock;            /* of the decoders that wait for a thread: as many as ever worked at once */
+    pthread_mutex_t lock;            /* protects the list of idle decoders, which has as many as ever worked at once */
     struct llm_frame_decoder *idle[LLM_MAX_THREADS];
     size_t n_idle;
     struct llm_header header;
     size_t next;                     /* pipes: the next entry to come */
-    unsigned char **kept;            /* pipes: entries that went by before they were asked for, as stored */
+    unsigned char **kept;            /* pipes: entries that were read before the caller wanted them, as stored */
 };
 
 const struct llm_header *llm_checkpoint_header(const struct llm_checkpoint *c)
@@ -195,7 +195,7 @@ static int read_content(struct llm_checkpoint *c, void *p, size_t n, struct llm_
     return c->unzstd ? llm_unzstd_read(c->unzstd, p, n, e) : llm_file_read(c->file, p, n, e);
 }
 
-/* Only now is it known how the content was cut into frames. */
+/* Checks the frames at the end of the pipe: only then all of their sizes are known. */
 static int finish_zstd_pipe(struct llm_checkpoint *c, struct llm_err *e)
 {
     if (llm_unzstd_finish(c->unzstd, e) < 0) return -1;
@@ -256,7 +256,7 @@ static int open_gguf(struct llm_checkpoint *c, bool regular, struct llm_err *e)
     return llm_gguf_parse(&c->gguf, &c->header, c->bytes, regular ? c->map.n : c->whole.n, llm_checkpoint_name(c), e);
 }
 
-/* One of the five ways, by content. What clearly is something else is not parsed first. */
+/* Opens the source in one of the five ways, by its content. A file that clearly has another format is refused before it is parsed. */
 static int open_any(struct llm_checkpoint *c, bool regular, struct llm_err *e)
 {
     enum llm_content content;
@@ -299,7 +299,7 @@ struct llm_checkpoint *llm_checkpoint_open(const char *path, struct llm_err *e)
 
 /* ---- one tensor ---- */
 
-/* Behind the text, which begins with the file's name. */
+/* Appends " (tensor 'name')" to the error, whose text begins with the file's name. Returns -1. */
 static int in_tensor(struct llm_err *e, const char *name)
 {
     size_t n = e ? strlen(e->text) : 0;
@@ -328,7 +328,7 @@ struct decode_job {
     size_t *first;               /* [n + 1]: pieces before tensor i */
     size_t n;
     pthread_mutex_t lock;
-    size_t failed_piece;         /* the first of those that failed: the message does not depend on threads */
+    size_t failed_piece;         /* the lowest one that failed, so that the message does not depend on threads */
     struct llm_err e;
 };
 
@@ -458,7 +458,7 @@ void llm_checkpoint_release_pages(const struct llm_checkpoint *c)
 
 /* ---- writing ---- */
 
-/* Without data of its own, a part at a time. */
+/* Writes a tensor without data: llm_checkpoint_options.give makes it part by part. */
 static int write_given(struct llm_output *o, const struct llm_entry *entry, const struct llm_checkpoint_options *opt, struct llm_err *e)
 {
     char *part = llm_alloc(LLM_FRAME_BYTES, 1, "checkpoint", e);
@@ -483,7 +483,7 @@ static int write_plain(struct llm_output *o, const struct llm_buf *head, const s
     return 0;
 }
 
-/* `whole`: of all its frames, from its first byte on. */
+/* Divides `whole`, a job for a tensor of `bytes` bytes, into jobs of one frame each. NULL jobs: counts them only. */
 static size_t cut(struct llm_frame_job *jobs, const struct llm_frame_job *whole, uint64_t bytes)
 {
     size_t n = 0;

@@ -18,20 +18,20 @@ const char *llm_checkpoint_name(const struct llm_checkpoint *c);
 /* Decodes tensor `t` (an entry of the header) into `out` (its true bytes: llm_dtype_bytes). Uses all threads of the pool. From a pipe
  * tensors that come before it are kept in memory, and each can be read once; with the last one the end of the input is checked. */
 int llm_checkpoint_read(struct llm_checkpoint *c, const struct llm_entry *t, void *out, struct llm_err *e) LLM_MUST_CHECK;
-/* `n` of its bytes behind the first `from` of them: of GGUF files, which are read where they lie. All of them: as llm_checkpoint_read. */
+/* Decodes bytes [from, from + n) of tensor `t`. A part of a tensor is possible in GGUF files only; the whole tensor: as llm_checkpoint_read. */
 int llm_checkpoint_read_part(struct llm_checkpoint *c, const struct llm_entry *t, uint64_t from, uint64_t n, void *out, struct llm_err *e)
     LLM_MUST_CHECK;
-/* The same for several tensors at once: faster where they are small. */
+/* Decodes several tensors at once, which is faster than one by one if they are small. */
 struct llm_wanted { const struct llm_entry *entry; void *out; };
 int llm_checkpoint_read_many(struct llm_checkpoint *c, const struct llm_wanted *w, size_t n, struct llm_err *e) LLM_MUST_CHECK;
-/* A pointer to the tensor's bytes where the file is mapped, unpacked (safetensors, GGUF) and they are aligned for their dtype, else NULL. Lives as
- * long as `c`. */
+/* A pointer to the tensor's bytes in the mapped file; valid as long as `c`. NULL if the file is compressed or a pipe, or if the bytes are not aligned
+ * for their dtype. */
 const void *llm_checkpoint_borrow(const struct llm_checkpoint *c, const struct llm_entry *t);
-/* What is borrowed lies in a mapping of a file: its pages can be given back at any time and come again when they are read. */
+/* Whether borrowed tensors lie in a mapping of a file: then their pages can be released at any time, and are read from the file again when needed. */
 bool llm_checkpoint_is_mapped(const struct llm_checkpoint *c);
-/* From where to where it lies; NULL: there is none. */
+/* The mapping is [*from, *end); NULL: there is none. */
 void llm_checkpoint_mapping(const struct llm_checkpoint *c, const char **from, const char **end);
-/* Gives all pages of the mapping back. */
+/* Releases all pages of the mapping to the operating system. */
 void llm_checkpoint_release_pages(const struct llm_checkpoint *c);
 void llm_checkpoint_close(struct llm_checkpoint *c);
 
@@ -40,7 +40,8 @@ struct llm_checkpoint_options {
     bool planes;    /* split float tensors into byte planes (default on) */
     int level;      /* zstd level; 0: the fast default */
     bool plain;     /* write plain safetensors, no zstd */
-    /* Bytes [from, from + n) of a tensor that has no data; whole elements. Called from several threads. */
+    /* For tensors without data: writes bytes [from, from + n) of the tensor `name`, which are whole elements, to `out`. Called from several
+     * threads. */
     void (*give)(void *arg, const char *name, uint64_t from, size_t n, void *out);
     void *give_arg;
 };

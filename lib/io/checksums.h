@@ -12,10 +12,10 @@ struct llm_checksums {
     json_t *said;               /* NULL: the message has none, and nothing is checked */
     const struct llm_header *h; /* borrowed */
     size_t at;                  /* the tensor whose bytes come next */
-    uint64_t left;              /* its bytes that have not come */
-    struct llm_xxh *hash;       /* of those that have */
+    uint64_t left;              /* bytes of that tensor that have not been fed yet */
+    struct llm_xxh *hash;       /* XXH64 of its bytes so far */
 };
-/* A new message: checks its metadata. -1: a checksum is wrong, missing, or of something that is not there. */
+/* Begins a new message and checks its metadata. -1: a checksum is wrong or missing, or names something that the message does not have. */
 int llm_checksums_begin(struct llm_checksums *c, const struct llm_header *h, struct llm_err *e) LLM_MUST_CHECK;
 /* The next n bytes of data. -1: a tensor is complete and its checksum wrong. */
 int llm_checksums_feed(struct llm_checksums *c, const void *p, size_t n, struct llm_err *e) LLM_MUST_CHECK;

@@ -121,8 +121,8 @@ static int64_t read_once(struct llm_file *f, void *p, size_t n, struct llm_err *
     return got;
 }
 
-/* At least `want` bytes in the buffer, fewer only at the end; `most`: more are not asked for. */
-static int fill(struct llm_file *f, size_t want, size_t most, struct llm_err *e)
+/* Reads until the buffer holds at least `want` bytes, fewer only at the end of the file, and at most `max`. */
+static int fill(struct llm_file *f, size_t want, size_t max, struct llm_err *e)
 {
     if (f->end - f->begin >= want) return 0;
     if (f->begin) {
@@ -131,7 +131,7 @@ static int fill(struct llm_file *f, size_t want, size_t most, struct llm_err *e)
         f->begin = 0;
     }
     while (f->end < want && !f->ended) {
-        int64_t got = read_once(f, f->buffer + f->end, most - f->end, e);
+        int64_t got = read_once(f, f->buffer + f->end, max - f->end, e);
         if (got < 0) return -1;
         f->end += (size_t)got;
     }

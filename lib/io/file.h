@@ -25,17 +25,17 @@ int llm_file_at_end(struct llm_file *f, struct llm_err *e) LLM_MUST_CHECK;
 int llm_file_read(struct llm_file *f, void *p, size_t n, struct llm_err *e) LLM_MUST_CHECK;
 /* At most n bytes; 0 only at the end; -1 on error. */
 int64_t llm_file_read_some(struct llm_file *f, void *p, size_t n, struct llm_err *e) LLM_MUST_CHECK;
-/* Whether reading some would not wait: bytes are there, or the end, or an error. */
+/* Whether llm_file_read_some would return without waiting: bytes are available, or the end is reached, or reading fails. */
 bool llm_file_ready(const struct llm_file *f);
 /* EX_DATAERR: "file: byte OFFSET: text". Returns -1. */
 int llm_file_bad(const struct llm_file *f, struct llm_err *e, const char *fmt, ...) LLM_PRINTF(3, 4);
 /* The descriptor when this is a regular file read from its start (mapping serves), else -1. */
 int llm_file_regular(const struct llm_file *f, uint64_t *size);
 
-/* A read-only private mapping of a whole regular file. If the file shrinks while it is used: base/fault.h. */
+/* A read-only private mapping of a whole regular file. base/fault.h says what happens if the file shrinks while it is used. */
 struct llm_map { const unsigned char *p; uint64_t n; struct llm_fault_map *watch; };
 int llm_map_open(struct llm_map *m, const char *path, struct llm_err *e) LLM_MUST_CHECK;
-/* The same of an open descriptor, which may be closed afterwards. 0 bytes map to NULL. */
+/* Maps `size` bytes of an open descriptor, which may be closed afterwards. An empty file gives p = NULL. */
 int llm_map_fd(struct llm_map *m, int fd, uint64_t size, const char *name, struct llm_err *e) LLM_MUST_CHECK;
 void llm_map_close(struct llm_map *m);
 

@@ -72,7 +72,7 @@ static uint64_t number(struct reader *r, int bytes, const char *what)
     return p ? little(p, bytes) : 0;
 }
 
-/* A count of things that take at least `least` bytes each of what remains. */
+/* Reads a count of things that take at least `least` bytes each. Fails if the remaining bytes cannot hold that many. */
 static uint64_t count(struct reader *r, uint64_t least, const char *what)
 {
     uint64_t at = r->at, n = number(r, 8, what);
@@ -82,7 +82,7 @@ static uint64_t count(struct reader *r, uint64_t least, const char *what)
     return r->failed ? 0 : n;
 }
 
-/* A key or a name, copied: free it. NULL: failed. */
+/* Reads a key or a name into new memory, which the caller frees. NULL: failed. */
 static char *word(struct reader *r, const char *what)
 {
     uint64_t at = r->at, n = count(r, 1, what);
@@ -207,7 +207,7 @@ static int by_name(const void *a, const void *b)
     return strcmp((*(const struct llm_entry *const *)a)->name, (*(const struct llm_entry *const *)b)->name);
 }
 
-/* Where tensor data begins, and that each tensor lies inside it, aligned, and beside the others. */
+/* Finds where tensor data begins. Checks that each tensor is aligned, lies inside the data, and does not overlap another. */
 static void check_places(struct reader *r, const struct llm_gguf *g, struct llm_header *h)
 {
     int64_t alignment = DEFAULT_ALIGNMENT;
@@ -325,7 +325,7 @@ double llm_gguf_number(const struct llm_gguf_value *v, uint64_t i)
     return (double)llm_gguf_whole(v, i);
 }
 
-/* The single value of a key, of a type for which ok[type]; *v NULL when absent. */
+/* Finds the value of a key, which must be no array and of a type accepted by `ok`. *v is NULL if the key is absent. */
 static int single(const struct llm_gguf *g, const char *key, bool (*ok)(enum llm_gguf_type), const char *what, const struct llm_gguf_value **v,
                   struct llm_err *e)
 {

@@ -14,7 +14,7 @@ struct llm_gguf_value {
     const char *key;            /* owned by the metadata */
     enum llm_gguf_type type;    /* of an array: of its elements; never LLM_GGUF_ARRAY */
     bool is_array;
-    uint64_t n;                 /* elements; 1 when it is no array */
+    uint64_t n;                 /* elements; 1 if it is no array */
     const unsigned char *p;     /* in the file */
     uint64_t bytes;
 };
@@ -30,15 +30,15 @@ int llm_gguf_parse(struct llm_gguf *g, struct llm_header *h, const unsigned char
 void llm_gguf_release(struct llm_gguf *g);
 
 const struct llm_gguf_value *llm_gguf_find(const struct llm_gguf *g, const char *key);
-/* Values of one key: 0 and *out, or 0 and *out as it was when the key is absent; -1: another type, or out of range. */
+/* The value of a key. 0: *out is set, or unchanged if the key is absent. -1: the value has another type or is out of range. */
 int llm_gguf_int(const struct llm_gguf *g, const char *key, int64_t min, int64_t max, int64_t *out, struct llm_err *e) LLM_MUST_CHECK;
 int llm_gguf_real(const struct llm_gguf *g, const char *key, double *out, struct llm_err *e) LLM_MUST_CHECK;
 int llm_gguf_bool(const struct llm_gguf *g, const char *key, bool *out, struct llm_err *e) LLM_MUST_CHECK;
-/* ggml's number of a type; -1: it has none. */
+/* The number that ggml gives to a dtype; -1: ggml does not have it. */
 int llm_gguf_tensor_type(enum llm_dtype t);
 /* Not NUL-terminated. */
 int llm_gguf_str(const struct llm_gguf *g, const char *key, const char **out, size_t *n, struct llm_err *e) LLM_MUST_CHECK;
-/* Element `i` of numbers (or of a single one: i = 0), whatever their type. */
+/* Element `i` of an array of numbers of any type, or a single number (i = 0). */
 double llm_gguf_number(const struct llm_gguf_value *v, uint64_t i);
 int64_t llm_gguf_whole(const struct llm_gguf_value *v, uint64_t i);
 /* Strings of an array in order: *at begins at 0 and moves on. False after the last. */

@@ -139,7 +139,7 @@ int llm_gguf_header(const struct llm_gguf_out *o, const struct llm_tensor_out *t
     return llm_buf_put(out, zeros, -out->n & (LLM_GGUF_ALIGNMENT - 1), e);
 }
 
-/* One file, of the n tensors from `first` on. */
+/* Writes one file with the n tensors from `first` on. */
 static int write_run(struct llm_output *out, const struct llm_gguf_out *o, const struct llm_tensor_out *t, size_t first, size_t n,
                      llm_gguf_put_data put, void *arg, struct llm_err *e)
 {
@@ -165,8 +165,8 @@ int llm_gguf_write(struct llm_output *out, const struct llm_gguf_out *o, const s
 
 struct parts {
     const char *path;
-    size_t prefix;                            /* of its bytes those before ".gguf" */
-    size_t n, first[LLM_GGUF_MOST_PARTS + 1]; /* tensors before each part, and all */
+    size_t prefix;                            /* bytes of `path` before ".gguf" */
+    size_t n, first[LLM_GGUF_MOST_PARTS + 1];  /* first tensor of each part; first[n]: the number of tensors */
 };
 
 static int cut(struct parts *p, int64_t max_bytes, int64_t max_tensors, const struct llm_tensor_out *t, size_t n, struct llm_err *e)

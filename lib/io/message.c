@@ -49,7 +49,7 @@ static int parse_shape(struct llm_entry *t, const json_t *shape, struct llm_err 
     return 0;
 }
 
-/* Bytes that dtype and shape ask for; -1 when the product overflows or a row is no whole number of blocks. */
+/* The number of bytes that dtype and shape imply. -1 if the product overflows, or if a row is not a multiple of the block size. */
 static int expected_bytes(const struct llm_entry *t, uint64_t *bytes, struct llm_err *e)
 {
     const struct llm_dtype_row *row = &llm_dtypes[t->dtype];
@@ -75,7 +75,7 @@ static int parse_offsets(struct llm_entry *t, const json_t *offsets, struct llm_
     return 0;
 }
 
-/* What llm.tensors says of a tensor that the file calls U8: its true dtype, shape, encoding. */
+/* Reads from llm.tensors the true dtype, shape and encoding of a tensor that the file declares as U8. */
 static int parse_true_type(struct llm_entry *t, const json_t *said, struct llm_err *e)
 {
     const char *dtype = NULL, *encoding = NULL;
@@ -215,7 +215,7 @@ static int is_native(const struct llm_entry *t)
     return llm_dtypes[t->dtype].safetensors && !t->planes;
 }
 
-/* The value of llm.tensors: dtype, shape and encoding of what is declared U8. Empty when all tensors are native. */
+/* Writes the value of llm.tensors: dtype, shape and encoding of the tensors that are declared as U8. Empty if there is none. */
 static int true_types_text(struct llm_buf *out, const struct llm_entry *entries, size_t n, struct llm_err *e)
 {
     for (size_t i = 0; i < n; i++) {

@@ -28,7 +28,7 @@ struct llm_header {
     const char *kind;             /* "tokens", …; NULL for other people's files */
     json_t *metadata;             /* object of strings; never NULL; owned */
     struct llm_entry *entries;    /* names owned by the header */
-    const struct llm_entry **by_name; /* the same, sorted by name */
+    const struct llm_entry **by_name; /* pointers to the entries, sorted by name */
     size_t n_entries;
     uint64_t header_bytes;        /* 8 + JSON length */
     uint64_t data_bytes;
@@ -45,7 +45,7 @@ const char *llm_header_meta(const struct llm_header *h, const char *key);
 struct llm_stream; /* opaque; one thread at a time */
 /* Opens `path` ("-": stdin). NULL: see `e`. The caller destroys it. */
 struct llm_stream *llm_stream_create(const char *path, struct llm_err *e) LLM_MUST_CHECK;
-/* The same on a file already open (and peeked); takes it over. */
+/* As llm_stream_create, from an open file, which may have been peeked. The stream takes it over. */
 struct llm_stream *llm_stream_from_file(struct llm_file *f, struct llm_err *e) LLM_MUST_CHECK;
 /* 1: *h is the next message's header, the stream's own until the next call; data not read is skipped. `end` messages are checked
  * (count, XXH64) and not shown. 0: the stream ended properly. -1: `e`. A multi kind without its `end` is an error. */
@@ -56,7 +56,7 @@ const char *llm_stream_name(const struct llm_stream *s);
 uint64_t llm_stream_offset(const struct llm_stream *s);
 void llm_stream_destroy(struct llm_stream *s);
 
-/* The 8-byte length and the JSON of one message, kept in `json` (8 bytes, then the text), parsed into *h. */
+/* Reads the 8-byte length and the JSON of one message into `json` (8 bytes, then the text) and parses them into *h. */
 int llm_read_header(struct llm_file *f, struct llm_buf *json, struct llm_header *h, struct llm_err *e) LLM_MUST_CHECK;
 
 /* ---- writing ---- */
@@ -65,7 +65,7 @@ struct llm_tensor_out {           /* a tensor to write */
     enum llm_dtype dtype;
     int n_dims;
     int64_t shape[LLM_MAX_DIMS];
-    const void *data;             /* contiguous; NULL, for checkpoints alone: llm_checkpoint_options.give gives it */
+    const void *data;             /* contiguous; NULL (checkpoints only): llm_checkpoint_options.give writes it */
 };
 struct llm_writer; /* opaque: counts and hashes what it wrote, for the `end` message */
 struct llm_writer *llm_writer_create(struct llm_output *o, struct llm_err *e) LLM_MUST_CHECK; /* borrows `o` */

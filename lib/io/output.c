@@ -124,7 +124,7 @@ static mode_t default_mode(void)
     return 0666 & ~mask;
 }
 
-/* Where the path really leads: links followed, also one whose end does not exist yet. NULL: see `e`. */
+/* The path to which `path` leads, with symbolic links followed, also one whose target does not exist yet. NULL: see `e`. */
 static char *resolve(const char *path, struct llm_err *e)
 {
     char full[PATH_MAX];
@@ -225,7 +225,7 @@ static int put_valid(struct llm_output *o, const char *text, size_t n, struct ll
     return got;
 }
 
-/* What was held back will not be completed. */
+/* Writes the held bytes: no text will complete their character. */
 static int put_held(struct llm_output *o, struct llm_err *e)
 {
     size_t n = o->n_held;
@@ -313,7 +313,7 @@ int llm_output_finish(struct llm_output *o, struct llm_err *e)
     return got;
 }
 
-/* Puts the finished file in its place. `keep`: a signal still removes it, by o->slot. */
+/* Renames the finished file to its target. `keep`: the slot then names the target, so that a signal still removes it. */
 static int publish(struct llm_output *o, bool keep, struct llm_err *e)
 {
     if (!o->temporary) return 0;

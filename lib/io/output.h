@@ -14,7 +14,7 @@ struct llm_output; /* opaque; buffered; one thread at a time */
 
 /* `path` NULL or "-": stdout. `binary`: refuses a terminal (status 2). */
 struct llm_output *llm_output_open(const char *path, bool binary, struct llm_err *e) LLM_MUST_CHECK;
-/* Whether llm_output_open would do, before the work whose result goes there; NULL is nothing to open, a FIFO or a device is not tried. 0 or -1. */
+/* Checks, before the work is done, that llm_output_open would succeed. NULL: nothing to check. A FIFO or a device is not opened. 0 or -1. */
 int llm_output_try(const char *path, bool binary, struct llm_err *e) LLM_MUST_CHECK;
 const char *llm_output_name(const struct llm_output *o);
 int llm_output_write(struct llm_output *o, const void *p, size_t n, struct llm_err *e) LLM_MUST_CHECK;
@@ -27,12 +27,13 @@ int llm_output_flush(struct llm_output *o, struct llm_err *e) LLM_MUST_CHECK;
 uint64_t llm_output_offset(const struct llm_output *o); /* bytes written so far */
 /* Flushes, fsyncs, renames; only then does the target change. Frees `o` either way. 0 or -1. */
 int llm_output_commit(struct llm_output *o, struct llm_err *e) LLM_MUST_CHECK;
-/* Flushes, fsyncs and closes: what is left is to commit. So many outputs need not be open at once. 0 or -1; `o` stays the caller's. */
+/* Flushes, fsyncs and closes the file, so that only llm_output_commit remains to be called. So a set of many outputs need not keep all its files
+ * open. 0 or -1; the caller still owns `o`. */
 int llm_output_finish(struct llm_output *o, struct llm_err *e) LLM_MUST_CHECK;
-/* Commits all of v, one after another; when one fails or the process is told to die, those that stand there already are removed again, so that no
- * part of a set is left. Frees all either way (not v). 0 or -1. */
+/* Commits all outputs of v, one after another. If one fails, or a signal ends the process, those already committed are removed again, so that no part
+ * of a set remains. Frees all outputs either way, but not v. 0 or -1. */
 int llm_output_commit_all(struct llm_output **v, size_t n, struct llm_err *e) LLM_MUST_CHECK;
-/* Gives up: removes the temporary file, frees. NULL is fine. */
+/* Discards the output: removes the temporary file and frees `o`. NULL is fine. */
 void llm_output_abandon(struct llm_output *o);
 
 #endif

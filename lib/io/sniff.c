@@ -6,7 +6,7 @@
 
 enum { LOOK = 4096 };
 
-/* A header, and before it a length, which is no text. Whether that is possible is for the reader to say, naming the byte. */
+/* A length, which is no text, followed by a JSON header. The reader checks whether the length is possible, and names the byte in its error. */
 static bool is_message(const unsigned char *p, size_t n)
 {
     bool text = true;
@@ -46,7 +46,7 @@ static bool is_text(const unsigned char *p, size_t n)
     return n > 0;
 }
 
-/* In this order: the first that fits. */
+/* The first row that fits decides. */
 static const struct { bool (*is)(const unsigned char *p, size_t n); enum llm_content content; const char *name; } rows[] = {
     {llm_is_checkpoint, LLM_CONTENT_CHECKPOINT, "a checkpoint (.llm)"},
     {is_zstd, LLM_CONTENT_ZSTD, "zstd data"},

@@ -126,7 +126,7 @@ static int skip(struct llm_stream *s, struct llm_err *e)
     return 0;
 }
 
-/* What is known to be something else is not read as a length: text would be a very large one. */
+/* Refuses content of another known format; read as a length, text would be a very large number. */
 static int check_content(struct llm_stream *s, struct llm_err *e)
 {
     enum llm_content content;

@@ -79,7 +79,7 @@ void llm_table_printed(struct llm_table *t, double v, enum llm_number_style styl
 
 /* ---- showing ---- */
 
-/* Without exponents, so that sort(1) and awk(1) need no care. */
+/* Writes a number without exponent, which sort(1) and awk(1) handle without options. */
 static void show_significant(double v, int digits, char *out)
 {
     int before = v == 0 ? 1 : (int)floor(log10(fabs(v))) + 1; /* digits before the point; may be negative */
@@ -98,7 +98,7 @@ static void show_number(const struct llm_cell *c, char *out)
     else snprintf(out, NUMBER_ROOM, "%.*e", c->digits, v);
 }
 
-/* For a person: numbers of columns that count bytes, FLOPs or seconds with a prefix and the unit. */
+/* Writes a number for a person: columns of bytes, FLOPs or seconds get a prefix and the unit. */
 static void show_with_unit(const struct llm_cell *c, const char *column, char *out)
 {
     static const char *const binary[] = {"B", "KiB", "MiB", "GiB", "TiB"}, *const decimal[] = {"FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP"};

@@ -24,14 +24,14 @@ static uint32_t get32(const unsigned char *p)
 
 /* ---- writing ---- */
 
-struct packed { unsigned char *p; size_t room, bytes, raw_bytes; }; /* a frame until it is written; bytes 0: no memory */
+struct packed { unsigned char *p; size_t room, bytes, raw_bytes; }; /* a compressed frame until it is written; bytes 0: memory was short */
 
 struct llm_frame_writer {
     struct llm_output *out;
     int level;
     struct llm_frame *table;
     size_t n, room;
-    /* While one batch is compressed, the one before is written. */
+    /* While one batch is compressed, the previous one is written. */
     struct packed batch[2][BATCH_LIMIT];
     int turn;
     size_t n_before;
@@ -135,7 +135,7 @@ static int write_batch(struct llm_frame_writer *w, struct packed *batch, size_t 
     return 0;
 }
 
-/* Piece 0 writes the batch before, the others compress one frame each. */
+/* Work item 0 writes the previous batch; the others compress one frame each. */
 static void batch_piece(void *arg, size_t i, int thread)
 {
     struct llm_frame_writer *w = arg;
@@ -178,7 +178,7 @@ int llm_frames_finish(struct llm_frame_writer *w, struct llm_err *e)
     return llm_output_write(w->out, footer, sizeof footer, e);
 }
 
-/* ---- reading: what a file and a pipe have in common ---- */
+/* ---- reading: shared by files and pipes ---- */
 
 bool llm_is_checkpoint(const unsigned char *p, size_t n)
 {
@@ -299,7 +299,7 @@ struct llm_unzstd {
     struct llm_file *file;
     ZSTD_DStream *z;
     ZSTD_inBuffer in;
-    struct llm_frame *table;  /* what came, to compare with the table at the end */
+    struct llm_frame *table;  /* the frames read, to be compared with the table at the end */
     size_t n, room;
     uint64_t packed, bytes;   /* of the current frame, so far */
     bool in_frame, ended;
@@ -378,7 +378,7 @@ const struct llm_frame *llm_unzstd_frames(const struct llm_unzstd *z, size_t *n)
     return z->table;
 }
 
-/* The seekable table, which must say what came and be the last of the input. */
+/* Reads the seekable table, which must match the frames read and must end the input. */
 static int read_table(struct llm_unzstd *z, struct llm_err *e)
 {
     const char *name = llm_file_name(z->file);

@@ -18,13 +18,13 @@ struct llm_frame { uint64_t offset; uint32_t packed, bytes; }; /* in the file; c
 /* ---- writing ---- */
 struct llm_frame_writer; /* opaque: the output, the table so far */
 struct llm_frame_job {   /* one frame to make */
-    const unsigned char *raw; /* NULL: */
-    void (*give)(void *arg, const char *name, uint64_t from, size_t n, void *out); /* writes it, from byte `from` of `name` on */
+    const unsigned char *raw; /* its content; NULL: `give` writes it */
+    void (*give)(void *arg, const char *name, uint64_t from, size_t n, void *out); /* writes bytes [from, from + n) of tensor `name` to out */
     void *give_arg;
     const char *name;
     uint64_t from;
     size_t bytes;        /* 1 … LLM_FRAME_BYTES */
-    int plane_width;     /* 0: as it is; 2, 4, 8: split into planes first */
+    int plane_width;     /* bytes per element (2, 4, 8) if the content is split into byte planes first; 0: it is not */
 };
 struct llm_frame_writer *llm_frame_writer_create(struct llm_output *o, int level, struct llm_err *e) LLM_MUST_CHECK; /* writes the naming frame */
 /* Compresses the jobs with all threads and writes them in order. */
@@ -39,7 +39,7 @@ bool llm_is_checkpoint(const unsigned char *p, size_t n);
 /* The table of a whole file: frames with content only. Checked against the file: sizes add up to its length. *frames is malloced. */
 int llm_frames_table(const unsigned char *file, uint64_t size, const char *name, struct llm_frame **frames, size_t *n, struct llm_err *e)
     LLM_MUST_CHECK;
-/* What one thread needs to decode frames; worth keeping. */
+/* The memory that one thread needs to decode frames. Its creation is expensive: reuse it. */
 struct llm_frame_decoder;
 struct llm_frame_decoder *llm_frame_decoder_create(struct llm_err *e) LLM_MUST_CHECK;
 void llm_frame_decoder_destroy(struct llm_frame_decoder *d);
@@ -52,9 +52,9 @@ struct llm_unzstd; /* opaque */
 struct llm_unzstd *llm_unzstd_create(struct llm_file *f, struct llm_err *e) LLM_MUST_CHECK; /* borrows f */
 /* Exactly n bytes of content, or -1. */
 int llm_unzstd_read(struct llm_unzstd *z, void *p, size_t n, struct llm_err *e) LLM_MUST_CHECK;
-/* Reads on to the end: no more content may come, and the seekable table must say what came. */
+/* Reads to the end of the input: there may be no more content, and the seekable table must match the frames that were read. */
 int llm_unzstd_finish(struct llm_unzstd *z, struct llm_err *e) LLM_MUST_CHECK;
-/* The frames that came so far, the naming frame first. */
+/* The frames read so far; the first is the naming frame. */
 const struct llm_frame *llm_unzstd_frames(const struct llm_unzstd *z, size_t *n);
 void llm_unzstd_destroy(struct llm_unzstd *z);
 
