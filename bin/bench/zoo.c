@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/progress.h"
 #include "base/signals.h"
+#include "base/paths.h"
 #include "bin/bench/bench.h"
 #include "cpu/pool.h"
 #include "io/file.h"
@@ -114,6 +115,7 @@ static int begin(struct sheet *s, struct llm_err *e)
     s->to_file = path && strcmp(path, "-") != 0 && (stat(path, &st) != 0 || S_ISREG(st.st_mode));
     if (!s->to_file || stat(path, &st) != 0 || st.st_size == 0) return put_header(s, e);
     if (st.st_size > 1 << 20) return llm_fail(e, EX_DATAERR, "%s: expected the table of an earlier run, found more than 1 MiB", path);
+    llm_paths_add(LLM_PATH_REPLACED, "-o", path); /* its rows are read, and stand in the file that replaces it */
     struct llm_file *f = llm_file_open(path, e);
     if (!f) return -1;
     char block[4096];
