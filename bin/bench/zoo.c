@@ -6,9 +6,9 @@
 #include <sys/stat.h>
 #include "base/buf.h"
 #include "base/log.h"
+#include "base/paths.h"
 #include "base/progress.h"
 #include "base/signals.h"
-#include "base/paths.h"
 #include "bin/bench/bench.h"
 #include "cpu/pool.h"
 #include "io/file.h"
