@@ -45,7 +45,7 @@ static void make(struct fixture *f, bool equal)
                                      .weight = {.data = f->w[i], .dtype = LLM_F32, .n = down ? HIDDEN : WIDTH, .k = down ? WIDTH : HIDDEN}};
         f->at[i] = &f->p[i];
     }
-    f->experts = (struct llm_experts){EXPERTS, f->at, f->at + EXPERTS, f->at + 2 * EXPERTS, LLM_ACT_SILU};
+    f->experts = (struct llm_experts){EXPERTS, f->at, f->at + EXPERTS, f->at + 2 * EXPERTS, LLM_ACT_SILU, NULL};
     float *x = normals(TOKENS * HIDDEN, 100, 1), *logits = normals(TOKENS * EXPERTS, 101, 2);
     f->x = llm_tensor_create(&f->c, TOKENS, HIDDEN);
     f->logits = llm_tensor_create(&f->c, TOKENS, EXPERTS);
