@@ -80,7 +80,7 @@ static void count_work(const char *kind, int64_t m, int64_t n, int64_t k, double
     llm_profile_work(unit, 2 * (double)m * (double)n * (double)k, bytes);
 }
 
-/* The same of a weight's, in arithmetic of `kind`. */
+/* As above for products with a weight, in arithmetic of `kind`. */
 static void count_product(const struct llm_matmul *a, const struct llm_weight *w, const char *kind, int64_t n, int64_t k)
 {
     double elements = (double)n * (double)k, rows = 4 * (double)a->m;

@@ -24,7 +24,7 @@ struct llm_drawing;
 struct llm_drawing *llm_drawing_create(int width, int height, struct llm_err *e) LLM_MUST_CHECK;
 void llm_drawing_destroy(struct llm_drawing *d);
 void llm_draw_rect(struct llm_drawing *d, int x, int y, int width, int height, struct llm_rgb colour);
-/* Connected segments through n points; whole numbers are the centres of pixels. */
+/* Connected segments through n points; integer coordinates are the centres of pixels. */
 void llm_draw_line(struct llm_drawing *d, const double *x, const double *y, size_t n, double thickness, struct llm_rgb colour);
 /* A text of at most `width` pixels: what does not fit is cut and ends with an ellipsis. */
 void llm_draw_text(struct llm_drawing *d, int x, int y, int width, struct llm_text how, const char *text);

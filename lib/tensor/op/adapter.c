@@ -1,4 +1,4 @@
-/* Adapters: what a low-rank pair of matrices adds to a product with another matrix. x·aᵀ is computed again for the way back: it costs rank / n of
+/* Adapters: what a low-rank pair of matrices adds to a product with another matrix. x·aᵀ is recomputed in the backward pass: it costs rank / n of
  * the product itself. */
 #include "cpu/kernels.h"
 #include "cpu/profile.h"
