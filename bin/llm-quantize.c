@@ -7,7 +7,7 @@
 #include "base/signals.h"
 #include "cpu/pool.h"
 #include "io/table.h"
-#include "model/ngram.h"
+#include "model/weights/ngram.h"
 #include "quant/quant.h"
 
 struct args {

@@ -4,7 +4,7 @@
 #include "bin/bench/bench.h"
 #include "base/json.h"
 #include "cpu/pool.h"
-#include "model/files.h"
+#include "model/config/files.h"
 
 /* GGUF has no config.json: the model says what it is. */
 static int config_of_loaded(struct llm_config *c, const char *path, struct llm_err *e)

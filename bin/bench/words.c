@@ -2,7 +2,7 @@
 #include "bin/bench/bench.h"
 #include "bin/foreign.h"
 #include "infer/kv.h"
-#include "model/preset.h"
+#include "model/config/preset.h"
 #include "quant/quant.h"
 #include "train/options.h"
 

@@ -6,7 +6,7 @@
 #include "infer/generate.h"
 #include "infer/kvfile.h"
 #include "infer/sample/options.h"
-#include "model/fim.h"
+#include "model/weights/fim.h"
 #include "token/chat/find.h"
 
 struct args {

@@ -7,8 +7,8 @@
 #include "base/log.h"
 #include "base/suggest.h"
 #include "infer/predictor.h"
-#include "model/ngram.h"
-#include "model/preset.h"
+#include "model/weights/ngram.h"
+#include "model/config/preset.h"
 #include "train/gradcheck.h"
 #include "train/plan.h"
 

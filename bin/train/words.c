@@ -1,7 +1,7 @@
 /* llm-train: words of options, other names of options, and options that other trainers have. */
 #include "bin/foreign.h"
 #include "bin/train/train.h"
-#include "model/preset.h"
+#include "model/config/preset.h"
 
 const struct llm_words train_words[] = {
     {"config", llm_preset_word},       {"objective", llm_objective_word}, {"optimizer", llm_optim_word},

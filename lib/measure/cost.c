@@ -4,7 +4,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include "model/block.h"
+#include "model/spec/block.h"
 
 enum { MAX_ROWS = 32, MAX_KINDS = 8 };
 

@@ -1,4 +1,4 @@
-/* What a configuration costs: the tables of the transformer-block notes, by formula, from what each module declares (model/block.h).
+/* What a configuration costs: the tables of the transformer-block notes, by formula, from what each module declares (model/spec/block.h).
  * FLOPs count a multiply and an add as two, per token; element-wise work is left out, as in the notes. */
 #ifndef LLM_MEASURE_COST_H
 #define LLM_MEASURE_COST_H

@@ -1,12 +1,12 @@
 /* Models: one definition of each architecture serves training, prefill, decoding, cost accounting and checkpoints.
- * A family is one file model/arch/<name>.c and a row in arch.c: its configuration keys, its parameters' names and shapes, its forward function,
- * built from model/block/<name>.c. */
+ * A family is one file model/spec/arch/<name>.c and a row in arch.c: its configuration keys, its parameters' names and shapes, its forward function,
+ * built from model/forward/block/<name>.c. */
 #ifndef LLM_MODEL_MODEL_H
 #define LLM_MODEL_MODEL_H
 
 #include "base/labels.h"
 #include "io/checkpoint.h"
-#include "model/config.h"
+#include "model/config/config.h"
 #include "token/tokenizer.h"
 
 struct llm_model {
@@ -67,7 +67,7 @@ struct llm_tensor *llm_model_encode(struct llm_ctx *c, struct llm_model *m, cons
 void llm_model_remember(struct llm_ctx *c, struct llm_model *m, struct llm_tensor *hidden, const struct llm_kv_seq *seqs);
 /* What an encoder-decoder's answer begins with. */
 int32_t llm_model_answer_start(const struct llm_config *c);
-/* Runs the model over a batch and names the first place (model/place.h) whose values are not finite. false: all are. */
+/* Runs the model over a batch and names the first place (model/spec/place.h) whose values are not finite. false: all are. */
 bool llm_model_first_bad(struct llm_ctx *c, struct llm_model *m, const struct llm_batch *b, char *name, size_t n);
 /* Hidden states [n_tokens, hidden] from which the head predicts, for each token, the one k + 2 places on (k from 0 to num_nextn_predict_layers - 1).
  * hidden: those of k - 1, or of the model; ids: for each token the one k + 1 places on. Training alone. */
@@ -152,9 +152,9 @@ int llm_model_save_gguf(struct llm_model *m, struct llm_output *o, struct llm_er
 /* The same in parts (io/gguf_write.h, llm_gguf_write_parts). */
 int llm_model_save_gguf_parts(struct llm_model *m, const char *path, int64_t max_bytes, int64_t max_tensors, struct llm_err *e) LLM_MUST_CHECK;
 
-/* ---- cost, from what each module says of itself (model/cost.c) ---- */
+/* ---- cost, from what each module says of itself (model/spec/cost.c) ---- */
 struct llm_cost_row {
-    int unit;                     /* enum llm_unit (model/block.h, where their names are too) */
+    int unit;                     /* enum llm_unit (model/spec/block.h, where their names are too) */
     double params, flops_forward; /* per token; FLOPs at the context given */
 };
 /* Rows of the model; formulas of the transformer-block notes. Returns how many rows (≤ room). */

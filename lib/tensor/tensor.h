@@ -31,7 +31,7 @@ struct llm_param_spec;
 /* A parameter: named, persistent, shared by training, inference and files. */
 struct llm_param {
     const char *name;         /* Hugging Face name; the declaration's */
-    const struct llm_param_spec *spec; /* its declaration (model/block.h), owned by the model; NULL outside of models */
+    const struct llm_param_spec *spec; /* its declaration (model/spec/block.h), owned by the model; NULL outside of models */
     int n_dims;
     int64_t shape[4];
     struct llm_weight weight; /* what ops read: F32, BF16, F16 or quantised; [shape[0], rest] */
@@ -163,7 +163,7 @@ struct llm_ctx {
     struct llm_choices *choices; /* NULL: choices are neither kept nor given; borrowed */
     uint32_t layer;           /* set by the model before each block, for random numbers and messages */
     struct llm_err err;       /* the first failure; status 0: none */
-    struct llm_watch *watch;  /* observers and editors of the model that runs here (model/watch.h); borrowed; NULL: none */
+    struct llm_watch *watch;  /* observers and editors of the model that runs here (model/forward/watch.h); borrowed; NULL: none */
     bool recomputing;         /* a block runs again for its backward pass: observers have seen its values */
     struct llm_rope_tables *rope_tables; /* op/rope.c's, NULL until needed */
     struct llm_tensor nothing; /* what ops return after a failure: [0, 0] */

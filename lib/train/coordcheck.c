@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "measure/heatmap.h"
-#include "model/watch.h"
+#include "model/forward/watch.h"
 
 struct look {
     struct llm_coordcheck *k;

@@ -8,7 +8,7 @@
 
 #include "data/tokens.h"
 #include "model/model.h"
-#include "model/ngram.h"
+#include "model/weights/ngram.h"
 
 struct llm_ngram_options {
     int order;

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/buf.h"
-#include "model/block.h"
+#include "model/spec/block.h"
 #include "train/mup.h"
 #include "train/shards.h"
 #include "train/trainer.h"

@@ -1,7 +1,7 @@
 #include "train/plan.h"
 
 #include "cpu/pool.h"
-#include "model/block.h"
+#include "model/spec/block.h"
 #include "train/metrics.h"
 #include "train/shards.h"
 

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "model/names.h"
+#include "model/weights/names.h"
 #include "train/trainer.h"
 
 static json_t *data_json(const struct llm_train_data *d)

@@ -2,7 +2,7 @@
 #include <math.h>
 #include "fuzz.h"
 #include "model/model.h"
-#include "model/ngram.h"
+#include "model/weights/ngram.h"
 
 /* The model as ARPA text, read again. */
 static struct llm_model *again(const struct llm_model *m)

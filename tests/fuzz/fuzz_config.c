@@ -1,6 +1,6 @@
 /* A model's configuration: what is taken is written and read again, the same, and can be multiplied. */
 #include "fuzz.h"
-#include "model/config.h"
+#include "model/config/config.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {

@@ -3,7 +3,7 @@
  * The input: a byte; even: the rest is model.safetensors.index.json beside two files; odd: a length of two bytes, so many bytes of the first part,
  * the rest is the second. */
 #include "fuzz.h"
-#include "model/files.h"
+#include "model/config/files.h"
 
 static char folder[40];
 

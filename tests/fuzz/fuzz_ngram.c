@@ -2,7 +2,7 @@
  * refused. */
 #include "fuzz.h"
 #include "model/model.h"
-#include "model/ngram.h"
+#include "model/weights/ngram.h"
 
 static void write_arpa(const struct llm_model *m)
 {

@@ -40,7 +40,7 @@ def normal(seed, step, site, layer, row, position, n):
 
 
 def matrix(seed, layer, rows, cols, site=INIT):
-    """What lib/model/init.c draws for parameter number `layer`, before scaling."""
+    """What lib/model/weights/create.c draws for parameter number `layer`, before scaling."""
     return np.stack([normal(seed, 0, site, layer, r, 0, cols) for r in range(rows)])
 
 

@@ -3,7 +3,7 @@
 #include "base/buf.h"
 #include "cpu/matmul.h"
 #include "infer/engine.h"
-#include "model/watch.h"
+#include "model/forward/watch.h"
 
 /* Where each layer finds each sequence's cache. */
 static int prepare(struct llm_engine *g, const struct llm_feed *feeds, int64_t n, struct llm_err *e)

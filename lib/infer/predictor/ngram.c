@@ -2,7 +2,7 @@
  * and values it keeps none. */
 #include "base/buf.h"
 #include "infer/engine.h"
-#include "model/ngram.h"
+#include "model/weights/ngram.h"
 
 static bool is_of(const struct llm_model *m) { return m->ngram != NULL; }
 

@@ -2,7 +2,7 @@
 #ifndef LLM_TRAIN_NGRAM_INTERNAL_H
 #define LLM_TRAIN_NGRAM_INTERNAL_H
 
-#include "model/ngram/records.h"
+#include "model/weights/ngram/records.h"
 #include "train/ngram.h"
 
 /* ---- memory, or files where it is used up (store.c) ---- */

@@ -2,7 +2,7 @@
  * so that the middle comes last, and then an end. The tokens of all parts are learned as any text's. */
 #include <stdlib.h>
 #include <string.h>
-#include "model/fim.h"
+#include "model/weights/fim.h"
 #include "train/objective.h"
 
 static int check(const struct llm_model *m, struct llm_err *e)

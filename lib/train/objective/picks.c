@@ -1,6 +1,6 @@
 /* Losses at some places of each row only: the head is asked for those alone. */
 #include <string.h>
-#include "model/watch.h"
+#include "model/forward/watch.h"
 #include "train/objective.h"
 
 /* Rows of the hidden states that are wanted, their targets, their losses: [n_rows · n_picks]. */

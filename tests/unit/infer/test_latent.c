@@ -9,7 +9,7 @@
 #include <string.h>
 #include "cpu/pool.h"
 #include "infer/engine.h"
-#include "model/block.h"
+#include "model/spec/block.h"
 #include "tests/unit/near.h"
 
 enum { TOKENS = 70, VOCAB = 97 };

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include "base/rng.h"
 #include "cpu/pool.h"
-#include "model/arch.h"
+#include "model/config/arch.h"
 #include "tensor/tape.h"
 #include "tests/unit/model_of.h"
 

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sysexits.h>
-#include "model/arch.h"
+#include "model/config/arch.h"
 
 struct result {
     bool refused;

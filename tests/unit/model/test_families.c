@@ -16,7 +16,7 @@
 #include "base/rng.h"
 #include "cpu/pool.h"
 #include "io/checkpoint.h"
-#include "model/arch.h"
+#include "model/config/arch.h"
 #include "model/model.h"
 #include "tests/unit/near.h"
 

@@ -1,4 +1,4 @@
-/* The lists of families and keys in llm-train(1) and llm-infer(1) against the tables (model/arch.h). */
+/* The lists of families and keys in llm-train(1) and llm-infer(1) against the tables (model/config/arch.h). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,7 +10,7 @@
 #include <string.h>
 #include "base/buf.h"
 #include "io/file.h"
-#include "model/arch.h"
+#include "model/config/arch.h"
 
 /* The lines of a page from the one that begins with `from` up to the next that begins with `to`; the caller releases them. */
 static struct llm_buf section(const char *path, const char *from, const char *to)

@@ -11,7 +11,7 @@
 #include <string.h>
 #include "cpu/pool.h"
 #include "model/model.h"
-#include "model/ngram.h"
+#include "model/weights/ngram.h"
 #include "tests/unit/near.h"
 
 static struct llm_model *load(const char *path)

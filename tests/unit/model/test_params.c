@@ -6,7 +6,7 @@
 #include <cmocka.h>
 #include <stdlib.h>
 #include <string.h>
-#include "model/arch.h"
+#include "model/config/arch.h"
 #include "tests/unit/model_of.h"
 
 #define SHAPE "\"hidden_size\": 32, \"num_hidden_layers\": 2, \"num_attention_heads\": 2, \"vocab_size\": 40, \"intermediate_size\": 48"

@@ -6,7 +6,7 @@
 #include <cmocka.h>
 #include <math.h>
 #include <string.h>
-#include "model/config.h"
+#include "model/config/config.h"
 #include "train/mup.h"
 
 static void test_rates(void **state)

@@ -1,0 +1,46 @@
+/* The segments of a pass for recurrent layers: runs of tokens that follow each other in one text. */
+#include "model/config/arch.h"
+#include "tensor/tape.h"
+
+/* The offset, in floats, of the layer's state within the carried state of a row (llm_batch.state). */
+static int64_t carried_at(const struct llm_pass *p)
+{
+    int64_t at = 0;
+    for (int64_t l = 0; l < p->layer; l++) {
+        struct llm_state_shape s = llm_model_state(p->config, l);
+        at += llm_state_floats(&s);
+    }
+    return at;
+}
+
+/* Writes the segments of the rows of training to `out`, one per document; NULL: counts them only. `at`: offset of the layer's state in the carried
+ * state of a row, in floats. Returns the number of segments. */
+static int64_t cut_rows(const struct llm_ctx *c, const struct llm_batch *b, int64_t at, struct llm_segment *out)
+{
+    int64_t row_len = llm_row_len(c, b->n_tokens), n = 0;
+    for (int64_t t = 0; t < b->n_tokens; t++) {
+        bool begins = t % row_len == 0 || (b->doc_start && b->doc_start[t] == t % row_len);
+        if (begins) {
+            if (out) out[n] = (struct llm_segment){.first = t};
+            if (out && b->state && t % row_len == 0) out[n].from = b->state + t / row_len * b->state_floats + at;
+            n++;
+        }
+        if (out) out[n - 1].n++;
+        if (out && b->state && t % row_len == row_len - 1) out[n - 1].to = b->state_after + t / row_len * b->state_floats + at;
+    }
+    return n;
+}
+
+const struct llm_segment *llm_pass_segments(struct llm_ctx *c, const struct llm_pass *p, int64_t skip, int64_t *n)
+{
+    const struct llm_batch *b = p->batch;
+    *n = b->seqs ? b->n_seqs : cut_rows(c, b, 0, NULL);
+    struct llm_segment *out = llm_op_alloc(c, *n, sizeof *out);
+    if (!out) return NULL;
+    if (!b->seqs) cut_rows(c, b, b->state ? carried_at(p) + skip : 0, out);
+    for (int64_t s = 0; b->seqs && s < b->n_seqs; s++) {
+        const struct llm_kv_seq *q = &b->seqs[p->layer * b->n_seqs + s];
+        out[s] = (struct llm_segment){q->first, q->n, q->state + skip, q->state + skip};
+    }
+    return out;
+}

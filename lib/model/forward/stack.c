@@ -1,0 +1,292 @@
+/* The walk through a model's stacks: one function for training, prefill, decoding, recomputation and for those who look (model/forward/watch.h). */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include "model/config/arch.h"
+#include "tensor/tape.h"
+
+/* A run of layers of one stack, as llm_run_block wants it. It has a copy of the batch: the backward pass comes when the caller's may be gone. */
+struct run {
+    const struct llm_model *model;
+    const struct llm_stack *stack;
+    const struct llm_config *config; /* the stack's */
+    struct llm_batch batch;
+    struct llm_tensor *memory; /* what cross-attention looks at */
+    const int32_t *memory_len;
+    const int32_t *latents;    /* numbers of learned latents, which go through the layers in place of tokens; NULL */
+    struct llm_site site, memory_site;
+    int64_t first, n;
+};
+
+static struct run run_of(struct llm_ctx *c, const struct llm_model *model, int stack, const struct llm_batch *b)
+{
+    const struct llm_decoder *m = model->layout;
+    const struct llm_stack *s = &m->stacks[stack];
+    return (struct run){.model = model, .stack = s, .config = s->own ? s->own : &model->config, .batch = *b,
+                        .site = {stack, -1, llm_watch_rows(c, b)}, .memory_site = {stack, -1, NULL}};
+}
+
+/* ---- a layer ---- */
+
+static struct llm_tensor *norm(struct llm_ctx *c, const struct llm_module *m, const struct llm_pass *p, struct llm_tensor *x)
+{
+    return m->kind ? m->kind->forward(c, m, p, x) : x;
+}
+
+/* What sub-layer i adds, from its normed input. */
+static struct llm_tensor *branch_of(struct llm_ctx *c, const struct llm_layer *layer, int i, const struct llm_pass *p, struct llm_tensor *normed)
+{
+    static const enum llm_rng_site sites[] = {LLM_RNG_DROPOUT_RESID, LLM_RNG_DROPOUT_FFN, LLM_RNG_DROPOUT_CROSS};
+    const struct llm_module *m = i == LLM_SUB_MIXER ? &layer->mixer : i == LLM_SUB_FFN ? &layer->ffn : &layer->cross;
+    struct llm_tensor *y = m->kind->forward(c, m, p, llm_visit(c, &p->site, m->kind->input, normed));
+    if (p->config->norm_place != LLM_NORM_POST) y = norm(c, &layer->after[i], p, y);
+    bool last_bare = p->config->norm_place == LLM_NORM_BARE && p->layer == p->config->num_hidden_layers - 1; /* dropout is between layers */
+    if (!last_bare) y = llm_dropout(c, y, (float)p->config->resid_pdrop, sites[i]);
+    return llm_visit(c, &p->site, m->kind->output, y);
+}
+
+/* What sub-layer i adds to x. */
+static struct llm_tensor *branch(struct llm_ctx *c, const struct llm_layer *layer, int i, const struct llm_pass *p, struct llm_tensor *x)
+{
+    c->passing = LLM_PASSING_NORM; /* the module alone reads it */
+    struct llm_tensor *y = norm(c, &layer->before[i], p, x);
+    c->passing = LLM_STAYS;
+    return branch_of(c, layer, i, p, y);
+}
+
+/* x and sub-layer i of `of`, normed where norms come after the sum. */
+static struct llm_tensor *add_branch(struct llm_ctx *c, const struct llm_layer *layer, int i, const struct llm_pass *p, struct llm_tensor *x,
+                                     struct llm_tensor *of)
+{
+    struct llm_tensor *y = branch(c, layer, i, p, of);
+    if (p->config->norm_place == LLM_NORM_BARE) return y;
+    x = llm_add_over(c, x, y);
+    return p->config->norm_place == LLM_NORM_POST ? norm(c, &layer->after[i], p, x) : x;
+}
+
+/* shared_norm: the norm's output, which two modules read, is computed once and kept for the backward pass. */
+static struct llm_tensor *side_by_side(struct llm_ctx *c, const struct llm_layer *layer, const struct llm_pass *p, struct llm_tensor *x)
+{
+    struct llm_tensor *normed = norm(c, &layer->before[LLM_SUB_MIXER], p, x);
+    struct llm_tensor *y = llm_add_over(c, x, branch_of(c, layer, LLM_SUB_MIXER, p, normed));
+    y = llm_visit(c, &p->site, LLM_PLACE_RESIDUAL_BETWEEN, y);
+    return llm_add_over(c, y, branch_of(c, layer, LLM_SUB_FFN, p, normed));
+}
+
+static struct llm_tensor *one_by_one(struct llm_ctx *c, const struct llm_layer *layer, const struct llm_pass *p, struct llm_tensor *x)
+{
+    struct llm_tensor *y = add_branch(c, layer, LLM_SUB_MIXER, p, x, x);
+    if (layer->cross.kind || layer->ffn.kind) y = llm_visit(c, &p->site, LLM_PLACE_RESIDUAL_BETWEEN, y);
+    if (layer->cross.kind) y = add_branch(c, layer, LLM_SUB_CROSS, p, y, y);
+    if (layer->cross.kind && layer->ffn.kind) y = llm_visit(c, &p->site, LLM_PLACE_RESIDUAL_CROSS, y);
+    return layer->ffn.kind ? add_branch(c, layer, LLM_SUB_FFN, p, y, p->config->parallel_residual ? x : y) : y;
+}
+
+static struct llm_tensor *layer_forward(struct llm_ctx *c, const struct llm_layer *layer, const struct llm_pass *p, struct llm_tensor *x)
+{
+    x = llm_visit(c, &p->site, LLM_PLACE_RESIDUAL_BEFORE, x);
+    x = p->config->shared_norm ? side_by_side(c, layer, p, x) : one_by_one(c, layer, p, x);
+    return llm_visit(c, &p->site, LLM_PLACE_RESIDUAL_AFTER, x);
+}
+
+/* The rotation of a layer's queries and keys, or NULL. */
+static const struct llm_rope *rope_of(const struct run *r, int64_t layer)
+{
+    const struct llm_config *f = r->config;
+    if (f->position != LLM_POSITION_ROPE || llm_layer_in(f->no_rope_layers, layer)) return NULL;
+    return &r->stack->rope[f->rope_local_theta > 0 && llm_config_window(f, layer) > 0];
+}
+
+static struct llm_pass pass_of(const struct run *r, struct llm_shared_kv *shared, int64_t layer)
+{
+    return (struct llm_pass){.config = r->config, .batch = &r->batch, .rope = rope_of(r, layer), .bidirectional = r->config->bidirectional,
+                             .rel_bias = r->stack->rel_bias, .rel_map = r->stack->rel_map, .memory = r->memory,
+                             .memory_len = r->memory_len, .shared = shared, .layer = layer,
+                             .site = {r->site.stack, layer, r->site.who}, .memory_site = {r->site.stack, layer, r->memory_site.who}};
+}
+
+static struct llm_tensor *layers(struct llm_ctx *c, void *arg, struct llm_tensor *x)
+{
+    const struct run *r = arg;
+    struct llm_shared_kv shared = {NULL, NULL};
+    for (int64_t l = r->first; l < r->first + r->n; l++) {
+        const struct llm_pass p = pass_of(r, &shared, l);
+        c->layer = (uint32_t)(r->stack->first + l);
+        x = layer_forward(c, &r->stack->layers[l], &p, x);
+    }
+    return x;
+}
+
+struct llm_tensor *llm_decoder_layer(struct llm_ctx *c, const struct llm_model *model, const struct llm_batch *b, int64_t number,
+                                     struct llm_tensor *x)
+{
+    struct run r = run_of(c, model, LLM_STACK_MAIN, b);
+    r.first = number;
+    r.n = 1;
+    return layers(c, &r, x);
+}
+
+/* ---- what a stack's first layer takes ---- */
+
+/* Where nobody says otherwise every token is of the first token type. */
+static struct llm_tensor *add_types(struct llm_ctx *c, const struct llm_stack *s, const struct llm_batch *b, struct llm_tensor *x)
+{
+    if (b->kinds) return llm_add_over(c, x, llm_embedding(c, b->kinds, x->rows, s->token_types, 1));
+    int32_t *kinds = llm_op_alloc(c, x->rows, sizeof *kinds);
+    if (!kinds) return &c->nothing;
+    memset(kinds, 0, (size_t)x->rows * sizeof *kinds);
+    return llm_add_over(c, x, llm_embedding(c, kinds, x->rows, s->token_types, 1));
+}
+
+/* The tokens' own embeddings, or those that were given for them. */
+static struct llm_tensor *look_up(struct llm_ctx *c, const struct run *r)
+{
+    const struct llm_batch *b = &r->batch;
+    const struct llm_decoder *m = r->model->layout;
+    struct llm_param *table = r->stack->embed ? r->stack->embed : m->stacks[LLM_STACK_MAIN].embed;
+    if (!b->ids) return llm_gather(c, b->given, b->given_row, b->n_tokens);
+    c->use = r->site.stack; /* each stack that looks up has an accumulator of its own */
+    struct llm_tensor *x = llm_embedding(c, b->ids, b->n_tokens, table, (float)r->config->embedding_scale);
+    c->use = 0;
+    return b->given ? llm_replace(c, x, b->given, b->given_row) : x;
+}
+
+static struct llm_tensor *embed(struct llm_ctx *c, const struct run *r)
+{
+    const struct llm_config *f = r->config;
+    const struct llm_stack *s = r->stack;
+    const struct llm_batch *b = &r->batch;
+    c->layer = (uint32_t)s->first;
+    struct llm_tensor *x = look_up(c, r);
+    if (f->position == LLM_POSITION_LEARNED) x = llm_add_over(c, x, llm_embedding(c, b->positions, b->n_tokens, s->positions, 1));
+    if (f->position == LLM_POSITION_SINUSOIDAL) x = llm_add_sinusoidal(c, x, b->positions);
+    if (s->token_types) x = add_types(c, s, b, x);
+    if (s->embed_norm.w) x = llm_norm_apply(c, f, &s->embed_norm, x);
+    x = llm_dropout(c, x, (float)f->embd_pdrop, LLM_RNG_DROPOUT_EMBED);
+    return llm_visit(c, &r->site, LLM_PLACE_EMBEDDING, x);
+}
+
+static struct llm_tensor *input(struct llm_ctx *c, const struct run *r)
+{
+    if (!r->latents) return embed(c, r);
+    return llm_visit(c, &r->site, LLM_PLACE_LATENTS, llm_embedding(c, r->latents, r->batch.n_tokens, r->stack->latents, 1));
+}
+
+/* ---- stacks ---- */
+
+/* All layers of one stack, and the norm after them. */
+static struct llm_tensor *run_stack(struct llm_ctx *c, const struct run *whole)
+{
+    const struct llm_config *f = whole->config;
+    const struct llm_batch *b = &whole->batch;
+    const struct llm_stack *s = whole->stack;
+    bool keep = c->tape && b->checkpoint_every <= 0;
+    int64_t every = c->tape && b->checkpoint_every > 0 ? b->checkpoint_every : 1;
+    every = (every + f->kv_sharing - 1) / f->kv_sharing * f->kv_sharing; /* layers that share stay together */
+    struct run *runs = llm_op_alloc(c, s->n_layers, sizeof *runs); /* below the memory that blocks release */
+    if (!runs) return &c->nothing;
+    size_t mark = llm_arena_mark(&c->acts);
+    struct llm_tensor *x = input(c, whole);
+    for (int64_t l = 0, n; l < s->n_layers; l += n) {
+        n = s->n_layers - l < every ? s->n_layers - l : every;
+        runs[l] = *whole;
+        runs[l].first = l;
+        runs[l].n = n;
+        if (c->tape) x = llm_run_block(c, layers, &runs[l], x, keep);
+        else x = llm_keep_only(c, mark, layers(c, &runs[l], x)); /* one hidden state at a time */
+    }
+    if (s->final_norm.w) x = llm_visit(c, &whole->site, LLM_PLACE_FINAL_NORM, llm_norm_apply(c, f, &s->final_norm, x));
+    return x;
+}
+
+static struct llm_tensor *encode(struct llm_ctx *c, const struct llm_model *model, const struct llm_batch *b, struct llm_site *site)
+{
+    const struct run r = run_of(c, model, LLM_STACK_ENCODER, b);
+    *site = r.site;
+    if (c->watch) c->watch->memory_who = r.site.who;
+    return run_stack(c, &r);
+}
+
+struct llm_tensor *llm_decoder_encode(struct llm_ctx *c, struct llm_model *model, const struct llm_batch *b)
+{
+    struct llm_site site;
+    return encode(c, model, b, &site);
+}
+
+/* Learned latents of each row, which look at the row's text. */
+static struct run look_at(struct llm_ctx *c, const struct llm_model *model, const struct llm_batch *b)
+{
+    int64_t n = model->config.num_latents, rows = c->n_rows > 0 ? c->n_rows : 1;
+    const struct run text = run_of(c, model, LLM_STACK_MAIN, b);
+    struct run r = text;
+    int32_t *numbers = llm_op_alloc(c, rows * n, sizeof *numbers);
+    struct llm_row_id *who = c->watch ? llm_op_alloc(c, rows * n, sizeof *who) : NULL;
+    for (int64_t i = 0; i < rows * n && numbers; i++) {
+        numbers[i] = (int32_t)(i % n);
+        if (who) who[i] = (struct llm_row_id){c->first_row + i / n, -1, -1};
+    }
+    r.batch = (struct llm_batch){.n_tokens = rows * n, .checkpoint_every = b->checkpoint_every};
+    r.latents = numbers;
+    r.memory = embed(c, &text);
+    r.memory_len = b->lengths;
+    r.site.who = who;
+    r.memory_site.who = text.site.who;
+    return r;
+}
+
+/* A batch, with what its encoder makes of the source. */
+static struct run begin(struct llm_ctx *c, const struct llm_model *model, const struct llm_batch *b)
+{
+    if (llm_config_learns_latents(&model->config)) return look_at(c, model, b);
+    struct run r = run_of(c, model, LLM_STACK_MAIN, b);
+    if (!b->source) return r;
+    struct llm_batch source = *b->source;
+    source.checkpoint_every = b->checkpoint_every;
+    r.memory = encode(c, model, &source, &r.memory_site);
+    r.memory_len = source.lengths;
+    return r;
+}
+
+struct llm_tensor *llm_decoder_forward(struct llm_ctx *c, struct llm_model *model, const struct llm_batch *b)
+{
+    const struct run r = begin(c, model, b);
+    if (c->watch) {
+        c->watch->who = r.site.who;
+        c->watch->n_who = r.batch.n_tokens;
+        c->watch->picked = NULL;
+    }
+    return run_stack(c, &r);
+}
+
+/* ---- the first value that is not finite ---- */
+
+struct search { char *name; size_t n; bool bad; };
+
+static int look(void *arg, const struct llm_sight *s, struct llm_err *e)
+{
+    struct search *f = arg;
+    (void)e;
+    for (int64_t r = 0; r < s->rows && !f->bad; r++) {
+        for (int64_t i = 0; i < s->cols && !f->bad; i++) f->bad = !isfinite(s->x[r * s->stride + i]);
+        if (f->bad) llm_place_print(s->place, f->name, f->n);
+    }
+    return 0;
+}
+
+bool llm_model_first_bad(struct llm_ctx *c, struct llm_model *model, const struct llm_batch *b, char *name, size_t n)
+{
+    struct search s = {name, n, false};
+    struct llm_watcher all[LLM_MAX_STACKS * LLM_N_PLACES];
+    struct llm_watch watch = {.v = all};
+    for (int i = 0; i < LLM_MAX_STACKS * LLM_N_PLACES; i++) {
+        enum llm_place_kind kind = (enum llm_place_kind)(i % LLM_N_PLACES);
+        struct llm_place_range at = {kind, i / LLM_N_PLACES, llm_places[kind].in_layer ? 0 : -1, llm_places[kind].in_layer ? INT64_MAX : -1};
+        all[watch.n++] = (struct llm_watcher){.at = at, .observe = look, .arg = &s};
+    }
+    struct llm_watch *before = c->watch;
+    c->watch = &watch;
+    struct llm_tensor *x = llm_model_forward(c, model, b);
+    if (!s.bad && llm_config_has_head(&model->config) && !llm_ctx_failed(c)) llm_model_logits(c, model, x);
+    c->watch = before;
+    return s.bad && !llm_ctx_failed(c);
+}

@@ -1,0 +1,66 @@
+/* Observers and editors of a forward pass. Attach a list to the context in which a model runs (llm_ctx.watch, before the pass; it is borrowed until
+ * the pass, and its backward pass if there is one, are over). Without a list the forward pass does not look for any. */
+#ifndef LLM_MODEL_WATCH_H
+#define LLM_MODEL_WATCH_H
+
+#include "model/spec/place.h"
+
+struct llm_model;
+struct llm_batch;
+/* What a row of a value belongs to. */
+struct llm_row_id {
+    int64_t sequence;              /* training: number of the row in the step; inference: number of the sequence or text in the pass */
+    int32_t position;              /* of the token in its text; -1: the row stands for a whole text, or for a latent */
+    int32_t id;                    /* of the token; -1: there is none (an embedding was given, or the row stands for a text) */
+};
+/* A value [rows, cols] at a place, valid during the call. Rows are `stride` floats apart. */
+struct llm_sight {
+    struct llm_place place;
+    const float *x;
+    int64_t rows, cols, stride;
+    const struct llm_row_id *who;  /* [rows] */
+};
+/* One observer or editor. Both return 0, or -1 with `e` filled, which ends the pass. They are called by the thread that runs the pass.
+ * An observer sees every value once, in the order of the pass, also if its block is recomputed for the backward pass.
+ * An editor writes its values over x [rows, cols], rows s->stride floats apart. It may be called twice with the same values, and must then write the
+ * same. The gradient of an edited value passes to the value that it replaced unchanged. */
+struct llm_watcher {
+    struct llm_place_range at;
+    int (*observe)(void *arg, const struct llm_sight *s, struct llm_err *e);
+    int (*edit)(void *arg, const struct llm_sight *s, float *x, struct llm_err *e); /* NULL: it observes */
+    void *arg;
+};
+struct llm_watch {
+    const struct llm_watcher *v;   /* [n], called in this order at each place; the caller's */
+    size_t n;
+    /* The rest is the model's, zero at first: */
+    const struct llm_row_id *who;  /* [n_who] rows of the last pass; on its `acts` */
+    int64_t n_who;
+    const struct llm_row_id *memory_who; /* rows of what cross-attention looks at */
+    const struct llm_row_id *picked; /* [n_picked] of `who`, as llm_watch_pick was told; NULL */
+    int64_t n_picked;
+};
+/* Where in a pass a module stands. */
+struct llm_site {
+    int stack;
+    int64_t layer;
+    const struct llm_row_id *who;
+};
+
+/* The value that a pass goes on with in place of x: x itself unless an editor replaces it. */
+struct llm_tensor *llm_watch_visit(struct llm_ctx *c, const struct llm_site *site, enum llm_place_kind kind, struct llm_tensor *x);
+static inline struct llm_tensor *llm_visit(struct llm_ctx *c, const struct llm_site *site, enum llm_place_kind kind, struct llm_tensor *x)
+{
+    return c->watch ? llm_watch_visit(c, site, kind, x) : x;
+}
+/* The same for a value that an op makes within, a block of rows at a time. NULL if nobody looks at the place. On `acts`. */
+const struct llm_inner *llm_watch_inner(struct llm_ctx *c, const struct llm_site *site, enum llm_place_kind kind);
+/* Makes the identities of a batch's rows (NULL if nobody looks): on `acts`. */
+const struct llm_row_id *llm_watch_rows(struct llm_ctx *c, const struct llm_batch *b);
+/* The head, or what comes after the stacks, goes on with these rows of the last pass (-1: with none) instead of with all. */
+void llm_watch_pick(struct llm_ctx *c, const int64_t *rows, int64_t n);
+void llm_watch_pick32(struct llm_ctx *c, const int32_t *rows, int64_t n);
+/* Where the head stands, for n rows. */
+struct llm_site llm_watch_head(struct llm_ctx *c, int64_t n);
+
+#endif

@@ -1,0 +1,44 @@
+/* The table of families. */
+#include "model/config/arch.h"
+
+#include <string.h>
+
+#define FAMILIES(X) \
+    X(gpt2) \
+    X(llama) \
+    X(mistral) \
+    X(mixtral) \
+    X(qwen2) \
+    X(qwen3) \
+    X(qwen3_moe) \
+    X(gemma2) \
+    X(gemma3) \
+    X(phi3) \
+    X(olmo2) \
+    X(smollm3) \
+    X(gpt_neox) \
+    X(stablelm) \
+    X(deepseek_v2) \
+    X(deepseek_v3) \
+    X(bert) \
+    X(t5) \
+    X(ngram) \
+    X(rnn) \
+    X(lstm) \
+    X(mamba) \
+    X(mamba2) \
+    X(mlp) \
+    X(perceiver)
+
+#define DECLARED(name) extern const struct llm_arch llm_arch_##name;
+FAMILIES(DECLARED)
+#define LISTED(name) &llm_arch_##name,
+const struct llm_arch *const llm_archs[] = {FAMILIES(LISTED) NULL};
+
+const struct llm_arch *llm_arch_find(const char *model_type)
+{
+    for (size_t i = 0; llm_archs[i]; i++) {
+        if (strcmp(llm_archs[i]->model_type, model_type) == 0) return llm_archs[i];
+    }
+    return NULL;
+}

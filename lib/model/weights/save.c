@@ -1,0 +1,203 @@
+/* Models to files (model/model.h). */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/hash.h"
+#include "cpu/half.h"
+#include "cpu/kernels.h"
+#include "model/config/arch.h"
+#include "model/weights/names.h"
+#include "model/weights/ngram.h"
+
+static int append(struct llm_tensor_list *l, const struct llm_tensor_out *t, struct llm_err *e)
+{
+    if (llm_grow((void **)&l->v, &l->room, l->n + 1, sizeof *l->v, e) < 0) return -1;
+    l->v[l->n++] = *t;
+    return 0;
+}
+
+/* Whether a parameter stands in files with rows and columns exchanged: blocks never do. */
+static bool is_turned(const struct llm_param *p)
+{
+    return p->spec->transposed && !llm_dtypes[p->weight.dtype].is_quantised;
+}
+
+/* Elements [first, first + n) of the roundings of p with rows and columns exchanged, in squares that fit the cache. */
+static void give_turned(const struct llm_param *p, size_t first, size_t n, uint16_t *out)
+{
+    const size_t rows = (size_t)p->shape[1], cols = (size_t)p->shape[0], square = 32;
+    for (size_t r0 = first / cols; r0 < rows && r0 * cols < first + n; r0 += square) {
+        for (size_t c0 = 0; c0 < cols; c0 += square) {
+            for (size_t r = r0; r < r0 + square && r < rows; r++) {
+                for (size_t c = c0; c < c0 + square && c < cols; c++) {
+                    size_t at = r * cols + c;
+                    if (at >= first && at - first < n) out[at - first] = llm_bf16_encode(p->master[c * rows + r]);
+                }
+            }
+        }
+    }
+}
+
+/* The same of p with its rows head by head, as llm_rows_by_head has them. */
+static void give_by_head(const struct llm_config *c, const struct llm_param *p, size_t first, size_t n, uint16_t *out)
+{
+    const size_t d = (size_t)c->head_dim, heads = (size_t)c->num_attention_heads, cols = (size_t)p->shape[1];
+    for (size_t at = 0, step; at < n; at += step) {
+        size_t row = (first + at) / cols, column = (first + at) % cols, block = row / d, ours = (block % 3 * heads + block / 3) * d + row % d;
+        step = n - at < cols - column ? n - at : cols - column;
+        llm_k.elementwise.to_bf16(out + at, p->master + ours * cols + column, step);
+    }
+}
+
+void llm_model_give(void *arg, const char *name, uint64_t from, size_t n, void *out)
+{
+    const struct llm_model *m = arg;
+    const struct llm_param *p = llm_model_find(m, name);
+    size_t first = (size_t)from / sizeof(uint16_t), count = n / sizeof(uint16_t);
+    if (p->spec->by_head) give_by_head(&m->config, p, first, count, out);
+    else if (is_turned(p)) give_turned(p, first, count, out);
+    else llm_k.elementwise.to_bf16(out, p->master + first, count);
+}
+
+/* The parameter as files keep it. The transposed copy, where one is needed, lives until the next description or the model's end. */
+static int describe_param(struct llm_model *m, size_t i, struct llm_tensor_out *out, struct llm_err *e)
+{
+    struct llm_decoder *layout = m->layout;
+    const struct llm_param *p = &m->params[i];
+    const struct llm_dtype_row *row = &llm_dtypes[p->weight.dtype];
+    bool turn = is_turned(p), by_head = p->spec->by_head;
+    *out = (struct llm_tensor_out){.name = p->name, .dtype = p->weight.dtype, .n_dims = p->n_dims, .shape = {p->shape[0], p->shape[1], p->shape[2]},
+                                   .data = p->weight.data};
+    if (p->weight.rounded) {
+        out->dtype = LLM_BF16;
+        out->data = NULL;
+        if (turn) memcpy(out->shape, (int64_t[]){p->shape[1], p->shape[0]}, 2 * sizeof *out->shape);
+        return 0;
+    }
+    if (!turn && !by_head) return 0;
+    if (!layout->staging && !(layout->staging = llm_calloc(m->n_params, sizeof *layout->staging, "staging", e))) return -1;
+    free(layout->staging[i]);
+    if (by_head) {
+        size_t bytes = llm_dtype_bytes(p->weight.dtype, (uint64_t)llm_param_count(p));
+        out->data = layout->staging[i] = llm_alloc(bytes, 1, "staging", e);
+        if (out->data) llm_rows_by_head(&m->config, p->weight.data, bytes / (size_t)p->shape[0], true, layout->staging[i]);
+        return out->data ? 0 : -1;
+    }
+    out->data = layout->staging[i] = llm_turned(p->weight.data, (size_t)row->block_bytes, p->shape[0], p->shape[1], e);
+    out->shape[0] = p->shape[1];
+    out->shape[1] = p->shape[0];
+    return out->data ? 0 : -1;
+}
+
+static int set_text(json_t *meta, const char *key, const char *text, size_t n, struct llm_err *e)
+{
+    if (json_object_set_new(meta, key, json_stringn(text, n)) < 0) return llm_no_memory(e, "metadata");
+    return 0;
+}
+
+static int config_text(const struct llm_model *m, struct llm_buf *b, struct llm_err *e)
+{
+    json_t *o = llm_config_to_json(&m->config, e);
+    int r = o && llm_model_write_labels(m, o) == 0 ? llm_json_dump(o, b, e) : -1;
+    json_decref(o);
+    return r;
+}
+
+/* Without data of its own, a part at a time. */
+static int hash_given(struct llm_model *m, struct llm_xxh *h, const char *name, uint64_t bytes, struct llm_err *e)
+{
+    const uint64_t most = 1 << 20;
+    char *part = llm_alloc(most, 1, "a hash", e);
+    for (uint64_t at = 0, n; part && at < bytes; at += n) {
+        n = bytes - at < most ? bytes - at : most;
+        llm_model_give(m, name, at, n, part);
+        llm_xxh_update(h, part, n);
+    }
+    free(part);
+    return part ? 0 : -1;
+}
+
+static int hash_model(struct llm_model *m, const struct llm_buf *config, const struct llm_tensor_out *t, size_t n, struct llm_err *e)
+{
+    struct llm_xxh *h = llm_xxh_create(e);
+    if (!h) return -1;
+    llm_xxh_update(h, config->p, config->n);
+    int r = 0;
+    for (size_t i = 0; r == 0 && i < n; i++) {
+        llm_xxh_update(h, t[i].name, strlen(t[i].name) + 1);
+        uint64_t count = 1;
+        for (int d = 0; d < t[i].n_dims; d++) count *= (uint64_t)t[i].shape[d];
+        uint64_t bytes = llm_dtype_bytes(t[i].dtype, count);
+        if (t[i].data || bytes == 0) llm_xxh_update(h, t[i].data, bytes);
+        else r = hash_given(m, h, t[i].name, bytes, e);
+    }
+    snprintf(m->fingerprint, sizeof m->fingerprint, "%016llx", (unsigned long long)llm_xxh_digest(h));
+    llm_xxh_destroy(h);
+    return r;
+}
+
+static int describe_tokenizer(struct llm_model *m, struct llm_tensor_list *l, struct llm_err *e)
+{
+    struct llm_decoder *layout = m->layout;
+    struct llm_tensor_out tables[8];
+    size_t n = 0;
+    if (!m->tokenizer) return 0;
+    layout->tokenizer_json.n = 0;
+    if (llm_tokenizer_to_json(m->tokenizer, &layout->tokenizer_json, e) < 0 || llm_tokenizer_tables(m->tokenizer, tables, &n, e) < 0) return -1;
+    const struct llm_tensor_out text = {.name = LLM_NAME_TOKENIZER_JSON, .dtype = LLM_U8, .n_dims = 1,
+                                        .shape = {(int64_t)layout->tokenizer_json.n}, .data = layout->tokenizer_json.p};
+    if (append(l, &text, e) < 0) return -1;
+    for (size_t i = 0; i < n; i++) {
+        if (append(l, &tables[i], e) < 0) return -1;
+    }
+    return 0;
+}
+
+int llm_model_describe(struct llm_model *m, json_t *meta, struct llm_tensor_list *tensors, struct llm_err *e)
+{
+    struct llm_buf config = {0};
+    size_t first = tensors->n;
+    int r = config_text(m, &config, e);
+    for (size_t i = 0; r == 0 && i < m->n_params; i++) {
+        struct llm_tensor_out t;
+        r = describe_param(m, i, &t, e);
+        if (r == 0) r = append(tensors, &t, e);
+    }
+    for (size_t i = 0; r == 0 && m->ngram; i++) {
+        const struct llm_ngram_array *a = i < LLM_NGRAM_MAX_TENSORS ? llm_ngram_tensor(m->ngram, i, m->ngram->names[i]) : NULL;
+        if (!a) break;
+        const struct llm_tensor_out t = {.name = m->ngram->names[i], .dtype = a->dtype, .n_dims = 1, .shape = {(int64_t)a->n}, .data = a->data};
+        r = append(tensors, &t, e);
+    }
+    if (r == 0) r = hash_model(m, &config, tensors->v + first, tensors->n - first, e);
+    if (r == 0) r = set_text(meta, "format", "pt", 2, e); /* transformers asks for it */
+    if (r == 0) r = set_text(meta, LLM_META_CONFIG, config.p, config.n, e);
+    if (r == 0) r = set_text(meta, LLM_META_FINGERPRINT, m->fingerprint, strlen(m->fingerprint), e);
+    if (r == 0 && m->tokenizer) r = set_text(meta, "llm.tokenizer", llm_tokenizer_id(m->tokenizer), strlen(llm_tokenizer_id(m->tokenizer)), e);
+    if (r == 0 && m->chat_template) r = set_text(meta, LLM_META_CHAT_TEMPLATE, m->chat_template, strlen(m->chat_template), e);
+    if (r == 0) r = describe_tokenizer(m, tensors, e);
+    llm_buf_release(&config);
+    return r;
+}
+
+int llm_model_fingerprint(struct llm_model *m, struct llm_err *e)
+{
+    struct llm_tensor_list l = {0};
+    if (m->fingerprint[0]) return 0;
+    json_t *meta = json_object();
+    int r = meta ? llm_model_describe(m, meta, &l, e) : llm_no_memory(e, "metadata");
+    json_decref(meta);
+    free(l.v);
+    return r;
+}
+
+int llm_model_save(struct llm_model *m, struct llm_output *o, const struct llm_checkpoint_options *opt, struct llm_err *e)
+{
+    struct llm_tensor_list l = {0};
+    json_t *meta = json_object();
+    int r = meta ? llm_model_describe(m, meta, &l, e) : llm_no_memory(e, "metadata");
+    if (r == 0) r = llm_checkpoint_write(o, meta, l.v, l.n, opt, e);
+    json_decref(meta);
+    free(l.v);
+    return r;
+}
