@@ -46,6 +46,7 @@ struct llm_batch {
     const int32_t *lengths;     /* [n_rows]: tokens of each row, those behind them are padding that is not seen; NULL: all (bidirectional stacks) */
     const struct llm_batch *source; /* encoder-decoders in training: what the encoder reads, as many rows; NULL */
     const struct llm_kv_seq *memories; /* and in inference: what llm_model_remember stored, as `seqs`, with n_keys */
+    struct llm_router_report *routers; /* training: the backward pass adds the routers' statistics to it; borrowed until then. NULL: none are kept */
     int64_t checkpoint_every;       /* activation checkpointing: keep every d-th block's input only; 0: none */
 };
 

@@ -142,6 +142,13 @@ struct llm_tensor *llm_attention_chunks(struct llm_ctx *c, struct llm_tensor *co
 
 /* ---- mixture of experts (op/route.c, op/mixture.c) ---- */
 #define LLM_MOST_EXPERTS 1024
+/* Statistics of routers, added up by their backward passes: sums over tokens and layers. Divided by `tokens` they are means. */
+struct llm_router_report {
+    double balance;             /* experts · Σ load · probability; 1: an even load */
+    double z;                   /* logsumexp² of the logits */
+    double peak;                /* the load of the busiest expert divided by the mean load, times the tokens of the pass */
+    int64_t tokens, dropped;    /* dropped: choices for which the expert had no capacity left */
+};
 struct llm_route {
     int64_t k;                  /* experts per token */
     bool sigmoid;               /* probabilities are sigmoids (DeepSeek-V3); else a softmax over all experts */
@@ -157,9 +164,10 @@ struct llm_route {
     double capacity;            /* training: an expert takes the first capacity·k·row_len/experts tokens of a row that choose it; 0: all */
     double balance;             /* coefficient of the balance loss (op/route.c), which is computed per row of the batch over all routers of a pass */
     double z;                   /* coefficient of logsumexp² of a token's logits. Both losses are multiplied by llm_ctx.token_weight */
+    struct llm_router_report *report; /* the backward pass adds its statistics to it; borrowed until then. NULL: none are kept */
 };
 /* x: logits [tokens, experts] → weights [tokens, k]. *experts: the chosen experts [tokens, k], ascending within a token, on `acts`; negative: the
- * expert has no capacity left, and the weight is 0. The backward pass adds its statistics to llm_ctx.router. */
+ * expert has no capacity left, and the weight is 0. */
 struct llm_tensor *llm_route(struct llm_ctx *c, struct llm_tensor *x, const struct llm_route *o, const int32_t **experts);
 /* The weights of n gated feed-forward experts: gate[i] and up[i] [width, hidden], down[i] [hidden, width]. */
 struct llm_experts {
@@ -236,10 +244,10 @@ struct llm_contrastive {
     double grad_scale;          /* the gradient is that of grad_scale · (Σ of `loss`) */
     bool fixed;                 /* logit_scale takes no gradient */
     float *loss;                /* out: [n], the loss of each pair, the mean of both directions */
+    int64_t *found;             /* out: how many of the 2n vectors have their partner as the nearest one; NULL: not computed */
 };
 /* Symmetric InfoNCE (CLIP). x [2n, width]: n vectors, then their n partners, all of length 1. The logits are the dot products times e^logit_scale, a
- * factor of at most 100; logit_scale is one F32 value. With a tape the gradients are set at once, as llm_cross_entropy does. If the context is not
- * training, it adds to llm_ctx.judged and `right` how many vectors have their partner as the nearest, in both directions. */
+ * factor of at most 100; logit_scale is one F32 value. With a tape the gradients are set at once, as llm_cross_entropy does. */
 void llm_contrastive(struct llm_ctx *c, struct llm_tensor *x, struct llm_param *logit_scale, const struct llm_contrastive *o);
 
 #endif

@@ -110,14 +110,6 @@ struct llm_inner {
     void *arg;
 };
 
-/* What backward passes saw of routers (op/route.c): sums over tokens and layers, divided by `tokens` they are means. */
-struct llm_router_report {
-    double balance;           /* 1: even */
-    double z;                 /* logsumexp² of the logits */
-    double peak;              /* the busiest expert's load by the mean load, × the tokens of the pass */
-    int64_t tokens, dropped;  /* dropped: slots for which the expert had no room */
-};
-
 /* The loads of all routers of a forward pass, which the loss for an even load needs (op/route.c). Owned by the context; llm_ctx_reset empties it. */
 struct llm_router_loads {
     int64_t *sum;             /* [rows, experts]: how many tokens of a row chose an expert, over the layers that have run */
@@ -154,11 +146,7 @@ struct llm_ctx {
     double z_loss;            /* cross-entropies have the gradient of nll + z_loss·logsumexp², and still report nll */
     double token_weight;      /* of a token's own losses (routers') in the loss of the step: 1 / (tokens of the step), counted or not; 0: none are
                                * wanted */
-    struct llm_router_report router;
     struct llm_router_loads router_loads;
-    double next_nll;          /* Σ -log p of tokens after the next one, where training predicts them; and how many */
-    int64_t next_tokens;
-    int64_t judged, right;    /* answers that an objective has looked at, and right ones among them */
     int use;                  /* which use of matrices that stand in several places (embeddings, head) comes next: 0: the first */
     struct llm_choices *choices; /* NULL: choices are neither kept nor given; borrowed */
     uint32_t layer;           /* set by the model before each block, for random numbers and messages */

@@ -21,7 +21,7 @@ int llm_trainer_eval(struct llm_trainer *t, double *loss, double *bits_per_byte,
     }
     double sum = 0, bytes = 0;
     int64_t counted = 0;
-    t->eval_ctx.judged = t->eval_ctx.right = 0;
+    llm_task_reset(&t->task);
     if (t->o.eval_rows > 0 && windows > (uint64_t)t->o.eval_rows) windows = (uint64_t)t->o.eval_rows;
     for (uint64_t w = 0, n; w < windows; w += n) {
         n = windows - w < (uint64_t)t->eval_rows.n_rows ? windows - w : (uint64_t)t->eval_rows.n_rows;
@@ -35,18 +35,19 @@ int llm_trainer_eval(struct llm_trainer *t, double *loss, double *bits_per_byte,
         }
         struct llm_rows part = llm_rows_part(&t->eval_rows, 0, (int64_t)n);
         const struct llm_rows_key key = {(uint64_t)t->o.seed, LLM_EVAL_STEP, (int64_t)w};
-        if (t->objective->remake && t->objective->remake(t->model, &t->o, &key, &part, e) < 0) return -1;
+        if (t->objective->remake && t->objective->remake(&t->task, &key, &part, e) < 0) return -1;
         part = llm_rows_part(&part, 0, (int64_t)n);
         if (llm_signal_caught()) return 1;
         if (part.counted == 0) continue;
-        if (t->objective->run(&t->eval_ctx, t->model, &part, 0, 1, t->token_loss, e) < 0) return -1;
+        if (t->objective->run(&t->eval_ctx, &t->task, &part, 1, t->token_loss, e) < 0) return -1;
         llm_ctx_reset(&t->eval_ctx);
         llm_trainer_fold(t, &part, &sum, &bytes);
         counted += part.counted;
         if (!isfinite(sum)) return llm_trainer_not_finite(t, &part, sum, e);
     }
     if (counted == 0) return llm_fail(e, EX_DATAERR, "validation data: expected tokens to predict, found all masked");
-    t->val_share_right = t->eval_ctx.judged > 0 ? (double)t->eval_ctx.right / (double)t->eval_ctx.judged : NAN;
+    for (int i = 0; i < LLM_MAX_MEANS; i++) t->val_means[i] = llm_task_mean(&t->task, i);
+    llm_task_reset(&t->task);
     *loss = sum / (double)counted;
     *bits_per_byte = bytes > 0 ? sum / log(2) / bytes : NAN;
     return 0;

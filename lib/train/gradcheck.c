@@ -26,14 +26,13 @@ static int loss_at(struct probe *q, double h, double *loss, struct llm_err *e)
         t->eval_ctx.step = (uint64_t)t->step;
         if (pass == 0 && t->eval_ctx.choices) t->eval_ctx.choices->at = 0;
         t->eval_ctx.first_row = pass * t->o.batch;
-        if (t->objective->run(&t->eval_ctx, t->model, &part, 0, 1, t->token_loss, e) < 0) return -1;
+        if (t->objective->run(&t->eval_ctx, &t->task, &part, 1, t->token_loss, e) < 0) return -1;
         llm_ctx_reset(&t->eval_ctx);
         for (int64_t i = 0; i < part.n_rows * part.row_len; i++) sum += part.targets[i] < 0 ? 0 : (double)t->token_loss[i];
         counted += part.counted;
     }
-    const struct llm_config *f = &t->model->config;
-    if (f->num_nextn_predict_layers > 0) sum += t->eval_ctx.next_nll * f->mtp_loss_weight / (double)f->num_nextn_predict_layers;
-    t->eval_ctx.next_nll = 0;
+    sum += t->task.beside;
+    llm_task_reset(&t->task);
     *loss = sum / (double)counted;
     return 0;
 }

@@ -62,7 +62,7 @@ static int evaluate(struct llm_loop *l, const struct llm_step_report *r, double 
     char text[48] = "", trained[48] = "";
     if (!isnan(r->loss)) snprintf(trained, sizeof trained, "loss %.4f, ", r->loss);
     if (!isnan(*bits)) snprintf(text, sizeof text, " (%.4f bits per byte)", *bits);
-    if (!isnan(t->val_share_right)) snprintf(text, sizeof text, ", %s %.4f", t->objective->judged, t->val_share_right);
+    if (!isnan(t->val_means[0])) snprintf(text, sizeof text, ", %s %.4f", t->objective->means[0], t->val_means[0]);
     llm_note("step %lld: %svalidation %.4f%s", (long long)t->step, trained, *loss, text);
     t->eval_step = t->step;
     if (*loss >= t->best_loss) return 0;
@@ -104,8 +104,7 @@ static int advance(struct llm_loop *l, struct llm_step_report *r, struct llm_err
 static int late_eval(struct llm_loop *l, const struct llm_step_report *r, struct llm_err *e)
 {
     double val, bits;
-    const struct llm_step_report alone = {.step = l->t->step, .loss = NAN, .bits_per_byte = NAN, .lr = NAN, .grad_norm = NAN,
-                                         .next_loss = NAN, .router_balance = NAN, .router_peak = NAN, .router_z = NAN, .router_dropped = NAN};
+    const struct llm_step_report alone = llm_step_report_none(l->t->step);
     int got = evaluate(l, r, &val, &bits, e);
     return got ? got : llm_metrics_step(l->metrics, l->t, &alone, val, bits, e);
 }

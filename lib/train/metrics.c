@@ -54,8 +54,11 @@ int llm_metrics_open(struct llm_metrics *m, const char *path, bool resumed, cons
     return 0;
 }
 
-static int number(struct llm_metrics *m, const char *key, double v, struct llm_err *e)
+/* `late`: NULL, or the line that this one replaces, which has numbers that this step cannot give. */
+static int number(struct llm_metrics *m, const json_t *late, const char *key, double v, struct llm_err *e)
 {
+    const json_t *before = isnan(v) ? json_object_get(late, key) : NULL;
+    if (json_is_number(before)) v = json_number_value(before);
     if (isnan(v)) return 0;
     if (llm_buf_printf(&m->line, e, "%s\"%s\": ", m->line.n > 1 ? ", " : "", key) < 0) return -1;
     return v == floor(v) && fabs(v) < 1e15 ? llm_buf_printf(&m->line, e, "%.0f", v) : llm_json_number(&m->line, v, e);
@@ -74,32 +77,53 @@ static int put_line(struct llm_metrics *m, struct llm_err *e)
     return 0;
 }
 
+struct field { const char *key; double v; };
+#define COUNT(fields) (sizeof(fields) / sizeof *(fields))
+
+static int numbers(struct llm_metrics *m, const json_t *late, const struct field *fields, size_t n, struct llm_err *e)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (number(m, late, fields[i].key, fields[i].v, e) < 0) return -1;
+    }
+    return 0;
+}
+
+/* What the objective says of itself. */
+static int means(struct llm_metrics *m, const json_t *late, const struct llm_objective *o, const char *prefix, const double *v, struct llm_err *e)
+{
+    char key[64];
+    for (int i = 0; i < LLM_MAX_MEANS && o->means[i]; i++) {
+        snprintf(key, sizeof key, "%s%s", prefix, o->means[i]);
+        if (number(m, late, key, v[i], e) < 0) return -1;
+    }
+    return 0;
+}
+
 int llm_metrics_step(struct llm_metrics *m, const struct llm_trainer *t, const struct llm_step_report *r, double val_loss, double val_bits_per_byte,
                      struct llm_err *e)
 {
     if (!m->on) return 0;
-    char val_judged[48];
-    snprintf(val_judged, sizeof val_judged, "val_%s", t->objective->judged ? t->objective->judged : "");
     double rate = r->seconds > 0 ? (double)r->tokens / r->seconds : NAN;
-    const struct { const char *key; double v; } fields[] = {
+    const struct field before[] = {
         {"step", (double)r->step}, {"loss", r->loss}, {"nats_per_byte", r->bits_per_byte * log(2)}, {"bits_per_byte", r->bits_per_byte},
         {"val_loss", val_loss}, {"val_nats_per_byte", val_bits_per_byte * log(2)}, {"val_bits_per_byte", val_bits_per_byte},
-        {val_judged, isnan(val_loss) ? NAN : t->val_share_right},
-        {"lr", r->lr},
-        {"grad_norm", r->grad_norm},
-        {"mtp_loss", r->next_loss}, {"router_balance", r->router_balance}, {"router_peak_load", r->router_peak}, {"router_z", r->router_z},
-        {"router_dropped", r->router_dropped},
+    };
+    const struct field between[] = {{"lr", r->lr}, {"grad_norm", r->grad_norm}};
+    const struct field after[] = {
+        {"router_balance", r->router_balance}, {"router_peak_load", r->router_peak}, {"router_z", r->router_z}, {"router_dropped", r->router_dropped},
         {"trained_parameters", t->n_params < t->model->n_params ? llm_trainer_trained(t) : NAN},
         {"tokens", (double)t->tokens}, {"tokens_per_second", rate},
         {"peak_share", m->peak > 0 ? rate * m->flops_per_token / m->peak : NAN}, {"seconds", r->seconds > 0 ? r->seconds : NAN},
         {"activation_bytes", r->activation_bytes},
     };
     bool completes = m->late && isnan(r->loss) && !isnan(val_loss);
+    const json_t *late = completes ? m->late : NULL;
     m->line.n = 0;
-    if (llm_buf_put(&m->line, "{", 1, e) < 0) return -1;
-    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
-        const json_t *before = completes && isnan(fields[i].v) ? json_object_get(m->late, fields[i].key) : NULL;
-        if (number(m, fields[i].key, json_is_number(before) ? json_number_value(before) : fields[i].v, e) < 0) return -1;
+    if (llm_buf_put(&m->line, "{", 1, e) < 0 || numbers(m, late, before, COUNT(before), e) < 0) return -1;
+    if (!isnan(val_loss) && means(m, late, t->objective, "val_", t->val_means, e) < 0) return -1;
+    if (numbers(m, late, between, COUNT(between), e) < 0 || means(m, late, t->objective, "", r->means, e) < 0
+        || numbers(m, late, after, COUNT(after), e) < 0) {
+        return -1;
     }
     if (llm_buf_printf(&m->line, e, ", \"hash\": \"%016llx\"}\n", (unsigned long long)llm_trainer_hash(t)) < 0) return -1;
     if (completes && lseek(m->fd, m->late_at, SEEK_SET) < 0) return llm_fail_errno(e, EX_IOERR, "%s", m->name);

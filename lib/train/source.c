@@ -100,7 +100,7 @@ int llm_trainer_put_document(struct llm_trainer *t, struct llm_rows *rows, int64
     if (status == 0) {
         llm_tokens_get(tokens, from, (size_t)n, rows->window, rows->mask);
         const struct llm_document d = {rows->window, rows->mask, (int64_t)n, labels && classes ? classes[labels[number]] : -1};
-        status = t->objective->document(t->model, rows, row, &d, e);
+        status = t->objective->document(&t->task, rows, row, &d, e);
     }
     return status < 0 ? llm_in(e, "document %llu", (unsigned long long)number + 1) : 0;
 }
@@ -116,7 +116,7 @@ static int invent(struct llm_trainer *t, int64_t row, struct llm_err *e)
     }
     int64_t n = (two ? 2 : 1) * t->o.context - 1 - row % 3, classes = t->model->config.num_labels;
     const struct llm_document d = {t->rows.window, t->rows.mask, n > 0 ? n : 1, classes > 0 ? (int32_t)(row % classes) : -1};
-    if (documents) return t->objective->document(t->model, &t->rows, row, &d, e);
+    if (documents) return t->objective->document(&t->task, &t->rows, row, &d, e);
     llm_rows_put(&t->rows, row, t->rows.window, t->rows.mask, t->o.context + 1, NULL, 0, 0, true);
     return 0;
 }
@@ -168,7 +168,7 @@ int llm_trainer_gather(struct llm_trainer *t, int64_t *counted, struct llm_err *
         llm_rows_cut(&t->rows, r, t->data.train, llm_order_at(&t->order, sample), t->o.context + 1, t->o.cross_document);
     }
     const struct llm_rows_key key = {(uint64_t)t->o.seed, t->o.overfit_one ? 0 : (uint64_t)t->step, 0};
-    if (t->objective->remake && t->objective->remake(t->model, &t->o, &key, &t->rows, e) < 0) return -1;
+    if (t->objective->remake && t->objective->remake(&t->task, &key, &t->rows, e) < 0) return -1;
     *counted = llm_rows_part(&t->rows, 0, t->rows.n_rows).counted;
     if (*counted > 0) return 0;
     return llm_fail(e, EX_DATAERR, "step %lld: expected some tokens to learn from, found all %lld targets masked", (long long)t->step + 1,

@@ -17,8 +17,17 @@ void llm_trainer_fold(const struct llm_trainer *t, const struct llm_rows *rows, 
     }
 }
 
+struct llm_step_report llm_step_report_none(int64_t step)
+{
+    struct llm_step_report r = {.step = step, .loss = NAN, .bits_per_byte = NAN, .lr = NAN, .grad_norm = NAN, .router_balance = NAN,
+                                .router_peak = NAN, .router_z = NAN, .router_dropped = NAN};
+    for (int i = 0; i < LLM_MAX_MEANS; i++) r.means[i] = NAN;
+    return r;
+}
+
 void llm_trainer_forget(struct llm_trainer *t)
 {
+    llm_task_reset(&t->task);
     for (size_t i = 0; i < t->n_params; i++) {
         struct llm_param *p = t->params[i].p;
         memset(p->grad, 0, (size_t)llm_param_count(p) * sizeof(float));
@@ -30,18 +39,17 @@ void llm_trainer_forget(struct llm_trainer *t)
     }
 }
 
-static void report_routers(struct llm_trainer *t, struct llm_step_report *r)
+/* What the step's passes saw goes to its report. */
+static void report_task(struct llm_trainer *t, struct llm_step_report *r)
 {
-    const struct llm_router_report *q = &t->ctx.router;
+    const struct llm_router_report *q = &t->task.routers;
     double tokens = q->tokens > 0 ? (double)q->tokens : NAN;
     r->router_balance = q->balance / tokens;
     r->router_peak = q->peak / tokens;
     r->router_z = q->z / tokens;
     r->router_dropped = (double)q->dropped / (tokens * (double)t->model->config.num_experts_per_tok);
-    t->ctx.router = (struct llm_router_report){0};
-    r->next_loss = t->ctx.next_tokens > 0 ? t->ctx.next_nll / (double)t->ctx.next_tokens : NAN;
-    t->ctx.next_nll = 0;
-    t->ctx.next_tokens = 0;
+    for (int i = 0; i < LLM_MAX_MEANS; i++) r->means[i] = llm_task_mean(&t->task, i);
+    llm_task_reset(&t->task);
 }
 
 /* Adds the gradient of rows [from, from + n) of the step. 0, 1 (a signal was caught) or -1. */
@@ -52,7 +60,7 @@ static int run_rows(struct llm_trainer *t, int64_t from, int64_t n, int64_t coun
     t->ctx.first_row = from;
     t->ctx.z_loss = t->main_loss_alone ? 0 : t->o.z_loss;
     t->ctx.token_weight = t->main_loss_alone ? 0 : 1.0 / (double)(t->rows.n_rows * t->rows.row_len);
-    if (t->objective->run(&t->ctx, t->model, &part, t->o.checkpoint_every, 1.0 / (double)counted, t->token_loss + from * t->o.context, e) < 0) {
+    if (t->objective->run(&t->ctx, &t->task, &part, 1.0 / (double)counted, t->token_loss + from * t->o.context, e) < 0) {
         return -1;
     }
     llm_backward(&t->ctx);
@@ -98,7 +106,7 @@ int llm_trainer_gradient(struct llm_trainer *t, struct llm_step_report *r, struc
         return llm_fail(e, LLM_EX_FAILURE, "step %lld: the norm of the gradient is %s: first bad tensor: gradient of '%s'", (long long)t->step + 1,
                         isnan(r->grad_norm) ? "not a number" : "infinite", name ? name : bad->name);
     }
-    report_routers(t, r);
+    report_task(t, r);
     r->loss = loss;
     r->bits_per_byte = bytes > 0 ? loss * (double)counted / log(2) / bytes : NAN;
     r->tokens = t->rows.n_rows * t->o.context;

@@ -27,7 +27,7 @@ static void resolve(struct llm_trainer *t)
     t->schedule = llm_schedules[o->schedule];
     t->objective = llm_objectives[o->objective];
     t->best_loss = INFINITY;
-    t->val_share_right = NAN;
+    for (int i = 0; i < LLM_MAX_MEANS; i++) t->val_means[i] = NAN;
 }
 
 static int count_pieces(struct llm_trainer *t, struct llm_err *e)
@@ -66,8 +66,7 @@ int llm_trainer_init(struct llm_trainer *t, const struct llm_train_options *o, s
     t->data = *d;
     *d = (struct llm_train_data){0};
     resolve(t);
-    if (t->objective->check(m, e) < 0) return llm_in(e, "--objective %s", t->objective->name);
-    if (llm_train_options_check(&t->o, e) < 0) return -1;
+    if (llm_task_init(&t->task, t->objective, m, &t->o, e) < 0 || llm_train_options_check(&t->o, e) < 0) return -1;
     if (llm_shard_check(&t->o, llm_objective_by_pass(t->objective, &m->config), e) < 0) return -1;
     if (m->config.position == LLM_POSITION_LEARNED && t->o.context > m->config.max_position_embeddings) {
         return llm_fail(e, LLM_EX_USAGE, "--context: expected at most %lld (the model's positions), found %lld",
@@ -102,6 +101,7 @@ void llm_trainer_release(struct llm_trainer *t)
     free(t->work);
     free(t->carried[0]);
     free(t->carried[1]);
+    llm_task_release(&t->task);
     llm_ctx_release(&t->ctx);
     t->eval_ctx.acts = (struct llm_arena){0};
     llm_ctx_release(&t->eval_ctx);

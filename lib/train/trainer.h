@@ -35,6 +35,7 @@ struct llm_trainer {
     const struct llm_optim *optim;
     const struct llm_schedule *schedule;
     const struct llm_objective *objective;
+    struct llm_task task;              /* the objective at work */
     struct llm_trainable *params;      /* those that are trained, in the model's order */
     size_t n_params;
     float *work;                       /* of updates of matrices; NULL where none need it */
@@ -51,7 +52,7 @@ struct llm_trainer {
     bool ema_in_place;                 /* the averages stand where the weights do, and these where the averages: during an evaluation of them */
     int64_t best_step, eval_step;      /* eval_step: of the last evaluation */
     int32_t *classes[2];               /* labelled objectives: of the data's labels, and the validation data's; the model's number of each */
-    double val_share_right;            /* of the last evaluation; NaN: not judged */
+    double val_means[LLM_MAX_MEANS];   /* of the last evaluation, named by objective->means; NaN: there was nothing */
     bool main_loss_alone;              /* routers' own losses have no gradient */
     bool ended;                        /* a feed has no whole step left */
 };
@@ -61,14 +62,17 @@ struct llm_step_report {
     double loss;                       /* nats per counted token */
     double bits_per_byte;              /* NaN without a tokenizer */
     double lr, grad_norm;              /* before clipping */
+    double means[LLM_MAX_MEANS];       /* named by objective->means; NaN: there was nothing */
     /* Of mixtures of experts, means over tokens and layers; NaN without. Balance: experts·Σ load·probability, 1 is even; peak: the busiest expert's
      * load by the mean; z: logsumexp² of the router's logits; dropped: the share of choices that found no room. */
-    double next_loss;                  /* nats, of tokens after the next one where the model predicts them; else NaN */
     double router_balance, router_peak, router_z, router_dropped;
     int64_t tokens;                    /* that went through the model */
     double activation_bytes;           /* of activations, their gradients and what is kept of them in fewer bits: each at its most so far */
     double seconds;
 };
+
+/* A report of nothing but the number of a step. */
+struct llm_step_report llm_step_report_none(int64_t step);
 
 /* Takes over `m` and `*d` (also on failure). o->context 0: the model's. Resolves what the options leave open. Zero-initialise; release either way. */
 int llm_trainer_init(struct llm_trainer *t, const struct llm_train_options *o, struct llm_model *m, struct llm_train_data *d, struct llm_err *e)
@@ -81,7 +85,7 @@ int llm_trainer_step(struct llm_trainer *t, struct llm_step_report *r, struct ll
 int llm_trainer_gradient(struct llm_trainer *t, struct llm_step_report *r, struct llm_err *e) LLM_MUST_CHECK;
 /* Exchanges the weights and their averages: twice is nothing. Between, what is evaluated or saved alone is the average. */
 void llm_trainer_swap_ema(struct llm_trainer *t);
-/* Gradients become zero. */
+/* Gradients become zero, and what the step's passes saw is forgotten. */
 void llm_trainer_forget(struct llm_trainer *t);
 bool llm_trainer_has_val(const struct llm_trainer *t);
 /* Mean loss over the held-out windows, in order; bits_per_byte as in the report. 1: a signal was caught, nothing came out. */

@@ -225,7 +225,7 @@ static struct run look_at(struct llm_ctx *c, const struct llm_model *model, cons
         numbers[i] = (int32_t)(i % n);
         if (who) who[i] = (struct llm_row_id){c->first_row + i / n, -1, -1};
     }
-    r.batch = (struct llm_batch){.n_tokens = rows * n, .checkpoint_every = b->checkpoint_every};
+    r.batch = (struct llm_batch){.n_tokens = rows * n, .checkpoint_every = b->checkpoint_every, .routers = b->routers};
     r.latents = numbers;
     r.memory = embed(c, &text);
     r.memory_len = b->lengths;
@@ -242,6 +242,7 @@ static struct run begin(struct llm_ctx *c, const struct llm_model *model, const 
     if (!b->source) return r;
     struct llm_batch source = *b->source;
     source.checkpoint_every = b->checkpoint_every;
+    source.routers = b->routers;
     r.memory = encode(c, model, &source, &r.memory_site);
     r.memory_len = source.lengths;
     return r;

@@ -81,17 +81,18 @@ static double logit_gradients(const struct work *w, double grad_scale)
     return d_scale;
 }
 
-static void count(struct llm_ctx *c, const struct work *w)
+static int64_t count(const struct work *w)
 {
+    int64_t found = 0;
     for (int64_t i = 0; i < w->n; i++) {
         int64_t row = 0, col = 0;
         for (int64_t j = 1; j < w->n; j++) {
             row = w->logits[i * w->n + j] > w->logits[i * w->n + row] ? j : row;
             col = w->logits[j * w->n + i] > w->logits[col * w->n + i] ? j : col;
         }
-        c->judged += 2;
-        c->right += (row == i) + (col == i);
+        found += (row == i) + (col == i);
     }
+    return found;
 }
 
 void llm_contrastive(struct llm_ctx *c, struct llm_tensor *x, struct llm_param *logit_scale, const struct llm_contrastive *o)
@@ -111,7 +112,7 @@ void llm_contrastive(struct llm_ctx *c, struct llm_tensor *x, struct llm_param *
     llm_for_rows(n, n * x->cols, logit_rows, &w);
     llm_for_rows(n, 2 * n, lse_rows, &w);
     for (int64_t i = 0; i < n; i++) o->loss[i] = (float)(.5 * (w.row_lse[i] + w.col_lse[i]) - w.logits[i * n + i]);
-    if (!c->training) count(c, &w);
+    if (o->found) *o->found = count(&w);
     w.dx = llm_tensor_grad(c, x);
     if (!w.dx) return;
     double d_scale = logit_gradients(&w, o->grad_scale);

@@ -211,11 +211,20 @@ static void backward_row(void *arg, size_t row, int thread)
     w->z[row] = z;
 }
 
-/* Adds to llm_ctx.router and to the counts in the bias's grad, in the order of rows. */
-static void note(struct llm_ctx *c, const struct route_args *a, const struct back_work *w, int64_t rows, struct llm_param *bias)
+/* Adds how many tokens chose each expert to the grad of the router's bias (llm_param.balances). */
+static void count_load(const struct route_args *a, int64_t rows, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        int64_t load = 0;
+        for (int64_t row = 0; row < rows; row++) load += a->load[row * n + i];
+        a->o.bias->grad[i] += (float)load;
+    }
+}
+
+/* Adds the statistics of this router to a report, in the order of rows. */
+static void note(struct llm_router_report *r, const struct route_args *a, const struct back_work *w, int64_t rows)
 {
     int64_t n = w->x->cols, tokens = rows * a->row_len, max = 0;
-    struct llm_router_report *r = &c->router;
     for (int64_t row = 0; row < rows; row++) {
         r->balance += w->balance[row] * (double)a->row_len / (double)a->o.k;
         r->z += w->z[row];
@@ -224,7 +233,6 @@ static void note(struct llm_ctx *c, const struct route_args *a, const struct bac
         int64_t load = 0;
         for (int64_t row = 0; row < rows; row++) load += a->load[row * n + i];
         if (load > max) max = load;
-        if (bias && bias->grad) bias->grad[i] += (float)load;
     }
     for (int64_t i = 0; i < tokens * a->o.k; i++) r->dropped += a->ids[i] < 0;
     r->peak += (double)max * (double)n / (double)a->o.k; /* max / (tokens·k / n) × tokens */
@@ -243,7 +251,8 @@ static void route_backward(struct llm_ctx *c, struct llm_node *node)
     w.z = llm_op_alloc(c, rows, sizeof *w.z);
     if (llm_ctx_failed(c) || !llm_grad_open(c, x, &w.g)) return;
     llm_parallel((size_t)rows, backward_row, &w);
-    note(c, a, &w, rows, a->o.bias);
+    if (a->o.bias && a->o.bias->grad) count_load(a, rows, x->cols);
+    if (a->o.report) note(a->o.report, a, &w, rows);
 }
 
 /* Adds a layer's load to that of the pass. A layer that is recomputed is not added again. */

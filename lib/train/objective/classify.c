@@ -26,8 +26,9 @@ static int configure(struct llm_config *c, const struct llm_tokens *data, struct
     return 0;
 }
 
-static int document(const struct llm_model *m, struct llm_rows *rows, int64_t row, const struct llm_document *d, struct llm_err *e)
+static int document(const struct llm_task *t, struct llm_rows *rows, int64_t row, const struct llm_document *d, struct llm_err *e)
 {
+    const struct llm_model *m = t->model;
     int64_t at = row * rows->row_len, n = 0, second = 0;
     while (second < d->n && !d->mask[second]) second++; /* of two texts the first has loss mask 0 */
     bool two = second > 0 && second < d->n;
@@ -54,27 +55,28 @@ static int document(const struct llm_model *m, struct llm_rows *rows, int64_t ro
 }
 
 /* How many texts have their own class as the most likely one; of equals the first. */
-static void judge(struct llm_ctx *c, struct llm_tensor *x, struct llm_param *w, struct llm_param *b, const int32_t *targets)
+static void judge(struct llm_ctx *c, struct llm_mean *right, struct llm_tensor *x, struct llm_param *w, struct llm_param *b, const int32_t *targets)
 {
     const struct llm_tensor *logits = llm_linear(c, x, w, b);
     for (int64_t r = 0; r < logits->rows; r++) {
         const float *row = logits->data + r * logits->stride;
         int64_t best = 0;
         for (int64_t k = 1; k < logits->cols; k++) best = row[k] > row[best] ? k : best;
-        c->judged += targets[r] >= 0;
-        c->right += targets[r] == best;
+        right->n += targets[r] >= 0;
+        right->sum += targets[r] == best;
     }
 }
 
-static int run(struct llm_ctx *c, struct llm_model *m, const struct llm_rows *rows, int64_t checkpoint_every, double grad_scale, float *token_loss,
-               struct llm_err *e)
+static int run(struct llm_ctx *c, struct llm_task *t, const struct llm_rows *rows, double grad_scale, float *token_loss, struct llm_err *e)
 {
+    struct llm_model *m = t->model;
     int64_t n = rows->n_rows, len = rows->row_len;
     struct llm_param *bias, *classes = llm_model_classes(m, &bias);
     c->n_rows = n;
     c->row_len = len;
-    const struct llm_batch b = {.ids = rows->ids, .positions = rows->positions, .n_tokens = n * len, .checkpoint_every = checkpoint_every,
-                                .lengths = m->config.bidirectional ? rows->lengths : NULL, .kinds = rows->kinded ? rows->kinds : NULL};
+    struct llm_batch b = llm_rows_batch(t, rows);
+    b.lengths = m->config.bidirectional ? rows->lengths : NULL;
+    b.kinds = rows->kinded ? rows->kinds : NULL;
     int32_t *targets = llm_op_alloc(c, n, sizeof *targets);
     float *losses = llm_op_alloc(c, n, sizeof *losses);
     for (int64_t r = 0; r < n && losses; r++) targets[r] = rows->targets[r * len];
@@ -82,7 +84,7 @@ static int run(struct llm_ctx *c, struct llm_model *m, const struct llm_rows *ro
     struct llm_tensor *x = llm_model_before_classes(c, m, pooled);
     const struct llm_cross_entropy loss = {.targets = targets, .bias = bias, .logit_scale = 1, .grad_scale = grad_scale, .token_nll = losses};
     llm_cross_entropy(c, x, classes, &loss);
-    if (!llm_ctx_failed(c) && !c->training) judge(c, x, classes, bias, targets);
+    if (!llm_ctx_failed(c) && !c->training) judge(c, &t->means[0], x, classes, bias, targets);
     if (llm_ctx_failed(c)) {
         *e = c->err;
         return -1;
@@ -96,4 +98,4 @@ extern const struct llm_objective llm_objective_classify;
 const struct llm_objective llm_objective_classify = {.name = "classify", .summary = "tell classes of texts apart", .check = check,
                                                      .configure = configure, .document = document, .run = run, .labelled = true,
                                                      .other_targets = true,
-                                                     .judged = "accuracy"};
+                                                     .means = {"accuracy"}};

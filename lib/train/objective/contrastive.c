@@ -32,10 +32,10 @@ static void put(int32_t *ids, int32_t *length, int64_t room, const int32_t *text
     *length = (int32_t)n;
 }
 
-static int document(const struct llm_model *m, struct llm_rows *rows, int64_t row, const struct llm_document *d, struct llm_err *e)
+static int document(const struct llm_task *t, struct llm_rows *rows, int64_t row, const struct llm_document *d, struct llm_err *e)
 {
     int64_t at = row * rows->row_len, first = 0, room = rows->row_len;
-    (void)m;
+    (void)t;
     while (first < d->n && !d->mask[first]) first++;
     if (first == 0 || first == d->n) {
         return llm_fail(e, EX_DATAERR, "expected two texts (llm-tokenize encode --pair), found %lld and %lld tokens", (long long)first,
@@ -56,12 +56,13 @@ static int document(const struct llm_model *m, struct llm_rows *rows, int64_t ro
     return 0;
 }
 
-static int run(struct llm_ctx *c, struct llm_model *m, const struct llm_rows *rows, int64_t checkpoint_every, double grad_scale, float *token_loss,
-               struct llm_err *e)
+static int run(struct llm_ctx *c, struct llm_task *t, const struct llm_rows *rows, double grad_scale, float *token_loss, struct llm_err *e)
 {
+    struct llm_model *m = t->model;
     int64_t n = rows->n_rows, len = rows->row_len, tokens = n * len;
     int32_t *ids = llm_op_alloc(c, 4 * tokens + 2 * n, sizeof *ids), *positions = ids + 2 * tokens, *lengths = ids + 4 * tokens;
     float *losses = llm_op_alloc(c, n, sizeof *losses);
+    int64_t found = 0;
     c->n_rows = 2 * n;
     c->row_len = len;
     c->first_row *= 2;
@@ -72,15 +73,20 @@ static int run(struct llm_ctx *c, struct llm_model *m, const struct llm_rows *ro
         memcpy(positions + tokens, rows->positions, (size_t)tokens * sizeof *ids);
         memcpy(lengths, rows->source_len, (size_t)n * sizeof *ids);
         memcpy(lengths + n, rows->lengths, (size_t)n * sizeof *ids);
-        const struct llm_batch b = {.ids = ids, .positions = positions, .n_tokens = 2 * tokens, .checkpoint_every = checkpoint_every,
-                                    .lengths = m->config.bidirectional ? lengths : NULL};
+        const struct llm_batch b = {.ids = ids, .positions = positions, .n_tokens = 2 * tokens, .checkpoint_every = t->o.checkpoint_every,
+                                    .routers = &t->routers, .lengths = m->config.bidirectional ? lengths : NULL};
         struct llm_tensor *x = llm_unit(c, llm_model_pool(c, m, llm_model_forward(c, m, &b), lengths, 2 * n));
-        const struct llm_contrastive loss = {.grad_scale = grad_scale, .fixed = m->config.fixed_logit_scale, .loss = losses};
+        const struct llm_contrastive loss = {.grad_scale = grad_scale, .fixed = m->config.fixed_logit_scale, .loss = losses,
+                                            .found = c->training ? NULL : &found};
         llm_contrastive(c, x, llm_model_find(m, "logit_scale"), &loss);
     }
     if (llm_ctx_failed(c)) {
         *e = c->err;
         return -1;
+    }
+    if (!c->training) {
+        t->means[0].sum += (double)found;
+        t->means[0].n += 2 * (double)n;
     }
     memset(token_loss, 0, (size_t)tokens * sizeof *token_loss);
     for (int64_t r = 0; r < n; r++) token_loss[r * len] = losses[r];
@@ -90,4 +96,4 @@ static int run(struct llm_ctx *c, struct llm_model *m, const struct llm_rows *ro
 extern const struct llm_objective llm_objective_contrastive;
 const struct llm_objective llm_objective_contrastive = {.name = "contrastive", .summary = "find the text that belongs to a text", .check = check,
                                                         .configure = configure, .document = document, .run = run, .two_texts = true,
-                                                        .judged = "recall_at_1", .other_targets = true, .by_pass = true};
+                                                        .means = {"recall_at_1"}, .other_targets = true, .by_pass = true};

@@ -85,12 +85,11 @@ static void remake_row(struct making *k, const struct llm_rows_key *key, struct 
     llm_rows_put(rows, row, k->ids, k->mask, k->n, k->ends, (size_t)k->n_ends, 0, false);
 }
 
-static int remake(const struct llm_model *m, const struct llm_train_options *o, const struct llm_rows_key *key, struct llm_rows *rows,
-                  struct llm_err *e)
+static int remake(const struct llm_task *t, const struct llm_rows_key *key, struct llm_rows *rows, struct llm_err *e)
 {
     size_t room = (size_t)rows->row_len + 1;
-    struct making k = {.o = o, .ids = rows->window, .mask = rows->mask, .room = (int64_t)room};
-    if (llm_model_fim(m, &k.fim, e) < 0) return -1;
+    struct making k = {.o = &t->o, .ids = rows->window, .mask = rows->mask, .room = (int64_t)room};
+    if (llm_model_fim(t->model, &k.fim, e) < 0) return -1;
     int32_t *ids = llm_alloc(4 * room + LLM_FIM_MARKS, sizeof *ids, "a batch", e);
     uint8_t *mask = ids ? llm_alloc(room, 1, "a batch", e) : NULL;
     k.ends = mask ? llm_alloc(room, sizeof *k.ends, "a batch", e) : NULL;
@@ -105,4 +104,4 @@ static int remake(const struct llm_model *m, const struct llm_train_options *o, 
 
 extern const struct llm_objective llm_objective_fim;
 const struct llm_objective llm_objective_fim = {.name = "fim", .summary = "predict the next token, also of a middle that comes last", .check = check,
-                                                .remake = remake, .run = llm_objective_run_next};
+                                                .remake = remake, .run = llm_objective_run_next, .means = {LLM_MEAN_FURTHER}};

@@ -34,9 +34,10 @@ static void look_ahead(const struct llm_rows *r, int64_t k, int32_t *ids, int32_
 }
 
 /* Losses of the tokens after the next one, where the model has layers for them. */
-static void predict_further(struct llm_ctx *c, struct llm_model *m, const struct llm_rows *rows, const struct llm_batch *b, double grad_scale,
+static void predict_further(struct llm_ctx *c, struct llm_task *t, const struct llm_rows *rows, const struct llm_batch *b, double grad_scale,
                             struct llm_tensor *hidden)
 {
+    struct llm_model *m = t->model;
     int64_t n = m->config.num_nextn_predict_layers, tokens = rows->n_rows * rows->row_len;
     struct llm_cross_entropy loss = {.logit_scale = (float)m->config.logit_scale, .logit_softcap = (float)m->config.final_logit_softcapping,
                                      .grad_scale = grad_scale * m->config.mtp_loss_weight / (double)n};
@@ -49,26 +50,30 @@ static void predict_further(struct llm_ctx *c, struct llm_model *m, const struct
         c->use = (int)k + 1;
         struct llm_loss l = llm_cross_entropy(c, hidden, llm_model_head(m), &loss);
         c->use = 0;
-        c->next_nll += l.nll;
-        c->next_tokens += l.tokens;
+        t->means[0].sum += l.nll;
+        t->means[0].n += (double)l.tokens;
+        t->beside += l.nll * m->config.mtp_loss_weight / (double)n;
     }
 }
 
-int llm_objective_run_next(struct llm_ctx *c, struct llm_model *m, const struct llm_rows *rows, int64_t checkpoint_every, double grad_scale,
-                           float *token_loss, struct llm_err *e)
+int llm_objective_run_next(struct llm_ctx *c, struct llm_task *t, const struct llm_rows *rows, double grad_scale, float *token_loss,
+                           struct llm_err *e)
 {
+    struct llm_model *m = t->model;
     c->n_rows = rows->n_rows;
     c->row_len = rows->row_len;
-    const struct llm_batch b = {.ids = rows->ids, .positions = rows->positions, .n_tokens = rows->n_rows * rows->row_len,
-                                .doc_start = rows->documents ? rows->doc_start : NULL, .prefixes = rows->prefixed ? rows->prefixes : NULL,
-                                .checkpoint_every = checkpoint_every, .state = rows->state, .state_after = rows->state_after,
-                                .state_floats = rows->state_floats};
+    struct llm_batch b = llm_rows_batch(t, rows);
+    b.doc_start = rows->documents ? rows->doc_start : NULL;
+    b.prefixes = rows->prefixed ? rows->prefixes : NULL;
+    b.state = rows->state;
+    b.state_after = rows->state_after;
+    b.state_floats = rows->state_floats;
     struct llm_tensor *hidden = llm_model_forward(c, m, &b);
     const struct llm_cross_entropy loss = {.targets = rows->targets, .bias = llm_model_head_bias(m), .logit_scale = (float)m->config.logit_scale,
                                            .logit_softcap = (float)m->config.final_logit_softcapping, .grad_scale = grad_scale,
                                            .token_nll = token_loss, .logits = llm_model_watched_logits(c, b.n_tokens)};
     llm_cross_entropy(c, hidden, llm_model_head(m), &loss);
-    if (c->training && m->config.num_nextn_predict_layers > 0) predict_further(c, m, rows, &b, grad_scale, hidden);
+    if (c->training && m->config.num_nextn_predict_layers > 0) predict_further(c, t, rows, &b, grad_scale, hidden);
     if (!llm_ctx_failed(c)) return 0;
     *e = c->err;
     return -1;
@@ -76,4 +81,4 @@ int llm_objective_run_next(struct llm_ctx *c, struct llm_model *m, const struct 
 
 extern const struct llm_objective llm_objective_lm;
 const struct llm_objective llm_objective_lm = {.name = "lm", .summary = "predict the next token", .check = llm_objective_check_next,
-                                               .run = llm_objective_run_next};
+                                               .run = llm_objective_run_next, .means = {LLM_MEAN_FURTHER}};

@@ -61,14 +61,13 @@ static void remake_row(const struct llm_model *m, const struct llm_rows_key *key
     }
 }
 
-static int remake(const struct llm_model *m, const struct llm_train_options *o, const struct llm_rows_key *key, struct llm_rows *rows,
-                  struct llm_err *e)
+static int remake(const struct llm_task *t, const struct llm_rows_key *key, struct llm_rows *rows, struct llm_err *e)
 {
     struct candidate *all = llm_alloc((size_t)rows->row_len, sizeof *all, "a batch", e);
     if (!all) return -1;
-    int64_t picks = (int64_t)llround(o->mask_rate * (double)rows->row_len);
+    int64_t picks = (int64_t)llround(t->o.mask_rate * (double)rows->row_len);
     rows->n_picks = picks < 1 ? 1 : picks > rows->row_len ? rows->row_len : picks;
-    for (int64_t row = 0; row < rows->n_rows; row++) remake_row(m, key, rows, row, all);
+    for (int64_t row = 0; row < rows->n_rows; row++) remake_row(t->model, key, rows, row, all);
     free(all);
     return 0;
 }

@@ -24,16 +24,17 @@ static int find(struct llm_ctx *c, const struct llm_rows *rows, struct wanted *w
     return 0;
 }
 
-int llm_objective_run_picks(struct llm_ctx *c, struct llm_model *m, const struct llm_rows *rows, int64_t checkpoint_every, double grad_scale,
-                            float *token_loss, struct llm_err *e)
+int llm_objective_run_picks(struct llm_ctx *c, struct llm_task *t, const struct llm_rows *rows, double grad_scale, float *token_loss,
+                           struct llm_err *e)
 {
+    struct llm_model *m = t->model;
     struct wanted w;
     int64_t n = rows->n_rows * rows->row_len;
     c->n_rows = rows->n_rows;
     c->row_len = rows->row_len;
     if (find(c, rows, &w, e) < 0) return -1;
-    const struct llm_batch b = {.ids = rows->ids, .positions = rows->positions, .n_tokens = n,
-                                .doc_start = rows->documents ? rows->doc_start : NULL, .checkpoint_every = checkpoint_every};
+    struct llm_batch b = llm_rows_batch(t, rows);
+    b.doc_start = rows->documents ? rows->doc_start : NULL;
     struct llm_tensor *hidden = llm_gather(c, llm_model_forward(c, m, &b), w.rows, rows->n_rows * rows->n_picks);
     llm_watch_pick32(c, w.rows, rows->n_rows * rows->n_picks);
     hidden = llm_model_before_head(c, m, hidden);

@@ -9,8 +9,9 @@ static int check(const struct llm_model *m, struct llm_err *e)
     return llm_fail(e, EX_UNAVAILABLE, "expected an encoder-decoder, found another model (%s)", m->config.model_type);
 }
 
-static int document(const struct llm_model *m, struct llm_rows *rows, int64_t row, const struct llm_document *d, struct llm_err *e)
+static int document(const struct llm_task *t, struct llm_rows *rows, int64_t row, const struct llm_document *d, struct llm_err *e)
 {
+    const struct llm_model *m = t->model;
     const int32_t *ids = d->ids;
     const uint8_t *mask = d->mask;
     int64_t n = d->n;
@@ -41,14 +42,14 @@ static int document(const struct llm_model *m, struct llm_rows *rows, int64_t ro
     return 0;
 }
 
-static int run(struct llm_ctx *c, struct llm_model *m, const struct llm_rows *rows, int64_t checkpoint_every, double grad_scale, float *token_loss,
-               struct llm_err *e)
+static int run(struct llm_ctx *c, struct llm_task *t, const struct llm_rows *rows, double grad_scale, float *token_loss, struct llm_err *e)
 {
+    struct llm_model *m = t->model;
     c->n_rows = rows->n_rows;
     c->row_len = rows->row_len;
     const struct llm_batch source = llm_rows_source(rows);
-    const struct llm_batch b = {.ids = rows->ids, .positions = rows->positions, .n_tokens = rows->n_rows * rows->row_len, .source = &source,
-                                .checkpoint_every = checkpoint_every};
+    struct llm_batch b = llm_rows_batch(t, rows);
+    b.source = &source;
     struct llm_tensor *hidden = llm_model_forward(c, m, &b);
     const struct llm_cross_entropy loss = {.targets = rows->targets, .logit_scale = (float)m->config.logit_scale,
                                            .logit_softcap = (float)m->config.final_logit_softcapping, .grad_scale = grad_scale,

@@ -86,7 +86,7 @@ static void gradient_of(struct llm_trainer *t, int64_t from, int64_t to, float *
     t->ctx.step = 0;
     t->ctx.first_row = from;
     t->ctx.token_weight = 1.0 / (ROWS * LENGTH);
-    if (t->objective->run(&t->ctx, t->model, &part, 0, 1.0 / (double)counted, t->token_loss, &e) < 0) fail_msg("%s", e.text);
+    if (t->objective->run(&t->ctx, &t->task, &part, 1.0 / (double)counted, t->token_loss, &e) < 0) fail_msg("%s", e.text);
     llm_backward(&t->ctx);
     assert_false(llm_ctx_failed(&t->ctx));
     llm_ctx_reset(&t->ctx);

@@ -48,7 +48,7 @@ static struct llm_tensor *forward(struct llm_ctx *c, const struct llm_module *m,
         .scale = f->routed_scaling_factor, .n_group = f->n_group, .topk_group = f->topk_group, .group_top = f->group_top, .bias = m->p[BIAS].w,
         .straight_through = f->routing == LLM_ROUTING_STRAIGHT_THROUGH, .gumbel = f->routing == LLM_ROUTING_GUMBEL,
         .temperature = f->router_temperature, .capacity = f->expert_capacity_factor, .balance = f->router_aux_loss_coef,
-        .z = f->router_z_loss_coef};
+        .z = f->router_z_loss_coef, .report = p->batch->routers};
     const struct llm_experts experts = {.n = f->num_experts, .gate = m->experts, .up = m->experts + f->num_experts,
                                         .down = m->experts + 2 * f->num_experts, .act = f->act,
                                         .inner = llm_watch_inner(c, &p->site, LLM_PLACE_MLP_HIDDEN)};
