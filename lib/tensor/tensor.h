@@ -24,8 +24,15 @@ enum { LLM_MOST_PARTS = 3 };
 
 struct llm_param;
 /* What is added to a matrix w [n, k] at low rank (LoRA, Hu et al. 2021): products with it become x·wᵀ + scale·(x·aᵀ)·bᵀ. a [rank, k] and b [n, rank]
- * are parameters of their own, in floating point; w may be frozen and of any stored type. */
-struct llm_adapter { struct llm_param *a, *b; float scale; };
+ * are parameters of their own, in floating point; w may be frozen and of any stored type. A matrix may have several, which are added in order. */
+struct llm_adapter {
+    struct llm_param *a, *b;
+    float scale;
+    float dropout;            /* in training: the probability with which elements of the x that a multiplies are dropped */
+    uint32_t number;          /* of the matrix in the model: the mask of dropout depends on it */
+    int id;                   /* of the model's adapter that this is a part of (llm_adapter_rows.factors) */
+    const struct llm_adapter *next; /* NULL: the last of the matrix */
+};
 
 struct llm_param_spec;
 /* A parameter: named, persistent, shared by training, inference and files. */
@@ -35,7 +42,7 @@ struct llm_param {
     int n_dims;
     int64_t shape[4];
     struct llm_weight weight; /* what ops read: F32, BF16, F16 or quantised; [shape[0], rest] */
-    const struct llm_adapter *adapter; /* of matrices of llm_linear, llm_mixture and llm_cross_entropy; borrowed; NULL: none */
+    const struct llm_adapter *adapter; /* the first, of matrices of llm_linear, llm_mixture and llm_cross_entropy; borrowed; NULL: none */
     float *master;            /* F32 values while training (weight.data, which training in BF16 reads rounded); NULL otherwise */
     float *grad;              /* F32, accumulated over the step; NULL: frozen. A frozen parameter has none of what follows, and its weight may be
                                * of any stored type: gradients of activations pass through its decoded values */
@@ -73,6 +80,17 @@ static inline float *llm_param_use(const struct llm_param *p, int64_t at)
 {
     return at >= 0 && at < p->n_grad_uses ? p->grad_use[at] : NULL;
 }
+
+/* Which of a model's adapters act on which rows of a pass. Zeroed: all on all, with their scales. */
+struct llm_adapter_rows {
+    const float *const *factors; /* [n_tokens]: factors[t][id] multiplies the scale of adapter `id` for token t, 0: it does not act. An entry NULL:
+                                  * all are 1. NULL: all entries are NULL. Borrowed */
+    int64_t n_tokens;
+    /* What an operation says of the rows of a product that are not all tokens in order; it resets them to 0. */
+    const int32_t *slot;      /* row i is token slot[i] / per (experts); NULL: token first + i */
+    int64_t per, first;
+    int64_t row_len;          /* tokens in a row of the batch; 0: the rows of the product are those of the batch */
+};
 
 /* Memory that passing values take turns in (llm_ctx.passing). */
 struct llm_passing_place { float *data; size_t count; uint64_t holds; /* whose turn it is */ };
@@ -151,6 +169,7 @@ struct llm_ctx {
     struct llm_choices *choices; /* NULL: choices are neither kept nor given; borrowed */
     uint32_t layer;           /* set by the model before each block, for random numbers and messages */
     struct llm_err err;       /* the first failure; status 0: none */
+    struct llm_adapter_rows adapters;
     struct llm_watch *watch;  /* observers and editors of the model that runs here (model/forward/watch.h); borrowed; NULL: none */
     bool recomputing;         /* a block runs again for its backward pass: observers have seen its values */
     struct llm_rope_tables *rope_tables; /* op/rope.c's, NULL until needed */

@@ -101,6 +101,8 @@ static bool chunk(struct llm_ctx *c, struct llm_tensor *x, struct llm_param *w, 
     const float *rows = x->data + at * x->stride;
     struct llm_matmul project = {.m = m, .x = rows, .ldx = x->stride, .y = work->logits, .ldy = work->vocab, .bias = work->bias,
                                  .compute = c->compute};
+    c->adapters.first = at;
+    c->adapters.row_len = row_len;
     if (project_chunk(c, &project, w) < 0 || !llm_adapter_add(c, w, rows, x->stride, work->logits, work->vocab, m)) return false;
     work->first = at;
     if (work->a->logits) {
@@ -191,6 +193,7 @@ struct llm_loss llm_cross_entropy(struct llm_ctx *c, struct llm_tensor *x, struc
         end = chunk_end(tokens, llm_row_len(c, tokens), vocab, at);
         if (!chunk(c, x, w, &work, &dx, at, end)) llm_in(&c->err, "'%s'", w->name);
     }
+    c->adapters.first = c->adapters.row_len = 0;
     if (llm_ctx_failed(c)) return (struct llm_loss){0};
     llm_arena_pop(arena, logits);
     struct llm_loss loss = fold(c, a, work.nll, tokens);
@@ -263,7 +266,7 @@ static void formula_plain(const struct llm_gradcheck *g, const double *const *in
 static struct llm_tensor *run_adapted(struct llm_ctx *c, struct llm_tensor *const *in, struct llm_param *const *p)
 {
     static struct llm_adapter adapter;
-    adapter = (struct llm_adapter){p[1], p[2], .5f};
+    adapter = (struct llm_adapter){.a = p[1], .b = p[2], .scale = .5f};
     p[0]->adapter = &adapter;
     llm_cross_entropy(c, in[0], p[0], &check_plain);
     p[0]->adapter = NULL;

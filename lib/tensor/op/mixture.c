@@ -85,6 +85,14 @@ static void act_rows(void *arg, int64_t from, int64_t to, int thread)
     llm_k.elementwise.gated[w->act](w->out + at, w->gate + at, w->up + at, n);
 }
 
+/* The products that follow have the places from `at` on as rows; `p` NULL: all tokens. */
+static void say_rows(struct llm_ctx *c, const struct places *p, int64_t at)
+{
+    c->adapters.slot = p ? p->slot + at : NULL;
+    c->adapters.per = p ? p->k : 0;
+    c->adapters.row_len = p ? c->row_len : 0;
+}
+
 /* y[m, n] (+)= x·wᵀ, or with `back` x·w. */
 static bool product(struct llm_ctx *c, struct llm_param *p, bool back, const float *x, float *y, int64_t m, bool add)
 {
@@ -123,6 +131,7 @@ static void forward(struct llm_ctx *c, const struct mixture_args *a, const struc
     for (int64_t e = 0; e < a->o.n; e++) {
         int64_t at = p->start[e], m = p->start[e + 1] - at;
         if (m == 0) continue;
+        say_rows(c, p, at);
         struct act_work act = {a->o.act, a->gate + at * width, a->up + at * width, inner + at * width, width};
         if (!product(c, a->o.gate[e], false, rows + at * x->cols, a->gate + at * width, m, false)) return;
         if (!product(c, a->o.up[e], false, rows + at * x->cols, a->up + at * width, m, false)) return;
@@ -133,8 +142,10 @@ static void forward(struct llm_ctx *c, const struct mixture_args *a, const struc
     if (a->o.inner) show_inner(c, a, inner, x->rows, width, false);
     for (int64_t e = 0; e < a->o.n && a->o.inner && !llm_ctx_failed(c); e++) {
         int64_t at = p->start[e], m = p->start[e + 1] - at;
+        say_rows(c, p, at);
         if (m > 0 && !product(c, a->o.down[e], false, inner + at * width, rows + at * x->cols, m, false)) return;
     }
+    say_rows(c, NULL, 0);
     if (llm_ctx_failed(c)) return;
     struct rows_work combine = {.p = p, .from = rows, .from_stride = x->cols, .to = y->data, .to_stride = y->stride, .cols = y->cols,
                                 .weights = weights};
@@ -228,11 +239,13 @@ static void mixture_backward(struct llm_ctx *c, struct llm_node *node)
     if (llm_ctx_failed(c)) return;
     for (int64_t e = 0; e < a->o.n; e++) {
         int64_t at = p->start[e], m = p->start[e + 1] - at;
+        say_rows(c, p, at);
         if (m > 0 && !product(c, a->o.down[e], true, w.d_out + at * w.hidden, w.d_inner + at * w.width, m, false)) return;
     }
     llm_for_rows(p->n, w.width, weigh_rows, &w);
     for (int64_t e = 0; e < a->o.n; e++) {
         int64_t at = p->start[e], blocks = fold_blocks(p, at, p->start[e + 1], x->rows, row_len, starts);
+        say_rows(c, p, at);
         if (blocks && !gradient(c, a->o.down[e], w.d_out + at * w.hidden, w.inner + at * w.width, starts, blocks)) return;
     }
     llm_for_rows(p->n, w.width, act_back_rows, &w);
@@ -241,10 +254,12 @@ static void mixture_backward(struct llm_ctx *c, struct llm_node *node)
         const float *d_gate = w.d_inner + at * w.width, *d_up = w.inner + at * w.width;
         float *dx = w.d_out + at * w.hidden;
         if (m == 0) continue;
+        say_rows(c, p, at);
         if (!gradient(c, a->o.gate[e], d_gate, rows + at * w.hidden, starts, blocks)) return;
         if (!gradient(c, a->o.up[e], d_up, rows + at * w.hidden, starts, blocks)) return;
         if (!product(c, a->o.gate[e], true, d_gate, dx, m, false) || !product(c, a->o.up[e], true, d_up, dx, m, true)) return;
     }
+    say_rows(c, NULL, 0);
     if (!llm_grad_open(c, x, &g)) return;
     struct rows_work combine = {.p = p, .from = w.d_out, .from_stride = w.hidden, .to = g.p, .to_stride = g.stride, .cols = w.hidden, .add = g.add};
     llm_for_rows(x->rows, w.hidden * p->k, combine_rows, &combine);
@@ -334,7 +349,7 @@ static struct llm_tensor *check_adapted(struct llm_ctx *c, struct llm_tensor *co
     static struct llm_adapter adapters[3];
     for (int i = 0; i < 3; i++) {
         of[i] = p[i];
-        adapters[i] = (struct llm_adapter){p[3 + 2 * i], p[4 + 2 * i], .5f};
+        adapters[i] = (struct llm_adapter){.a = p[3 + 2 * i], .b = p[4 + 2 * i], .scale = .5f};
         of[i]->adapter = &adapters[i];
     }
     const struct llm_experts o = {.n = 1, .gate = of, .up = of + 1, .down = of + 2, .act = LLM_ACT_SILU};

@@ -27,7 +27,7 @@ static void adapt(struct llm_model *m, struct adapted *q)
     for (int64_t k = 0; k < 2 * w->n; k++) q->b[k] = (float)(k * 17 % 13 - 6) * .1f;
     q->low = (struct llm_param){.name = "a", .weight = {.data = q->a, .n = 2, .k = w->k}};
     q->high = (struct llm_param){.name = "b", .weight = {.data = q->b, .n = w->n, .k = 2}};
-    q->adapter = (struct llm_adapter){&q->low, &q->high, .5f};
+    q->adapter = (struct llm_adapter){.a = &q->low, .b = &q->high, .scale = .5f};
     m->params[i].adapter = &q->adapter;
 }
 

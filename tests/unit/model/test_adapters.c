@@ -158,7 +158,7 @@ static struct adapted *adapt(struct llm_model *m)
         if (!is_linear(p)) continue;
         all[i].a = matrix(filled((uint32_t)(2 * i), RANK * p->weight.k, .2f), RANK, p->weight.k);
         all[i].b = matrix(filled((uint32_t)(2 * i + 1), p->weight.n * RANK, .2f), p->weight.n, RANK);
-        all[i].adapter = (struct llm_adapter){&all[i].a, &all[i].b, SCALE};
+        all[i].adapter = (struct llm_adapter){.a = &all[i].a, .b = &all[i].b, .scale = SCALE};
         p->adapter = &all[i].adapter;
         count++;
     }
