@@ -93,12 +93,14 @@ static void nothing_until_committed(void **state)
     assert_int_equal(files_here(), 1);
 }
 
-/* A child that opens `target`, writes much, and is then killed by `number`. Returns its status as wait gives it. */
+/* A child that opens `target`, writes much, and is then killed by `number`, which nohup(1) and shells' background jobs would let it ignore.
+   Returns its status as wait gives it. */
 static int die_writing(int number)
 {
     pid_t pid = fork();
     if (pid == 0) {
         struct llm_err e;
+        signal(number, SIG_DFL);
         llm_start();
         struct llm_output *o = llm_output_open("target", true, &e);
         static char much[1 << 20];
