@@ -66,7 +66,7 @@ static const struct llm_opt options[] = {
      NULL},
     LLM_SAMPLING_OPTIONS(struct args, sampling)
     {.type = LLM_HEADING, .help = "Computing"},
-    {0, "precision", "TYPE", "arithmetic: f32 or bf16 [bf16]", LLM_CHOICE, AT(precision), 0, 0, "f32|bf16"},
+    {0, "precision", "TYPE", "arithmetic: %w [bf16]", LLM_CHOICE, AT(precision), 0, 0, NULL},
     {0, "cache-type", "TYPE", "type in which the cache stores keys and values: %w [as --precision]", LLM_CHOICE, AT(cache_type), 0, 0, NULL},
     {'b', "batch", "N", "maximum number of tokens in one forward pass [512]", LLM_INT, AT(batch), 1, 1 << 20, NULL},
     {0, "draft-max", "N", "tokens drafted at a time by the model's next-token layers; does not change the output [0]",

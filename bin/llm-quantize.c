@@ -7,6 +7,7 @@
 #include "base/signals.h"
 #include "cpu/pool.h"
 #include "io/table.h"
+#include "model/weights/format.h"
 #include "model/weights/ngram.h"
 #include "quant/quant.h"
 
@@ -18,12 +19,11 @@ struct args {
     int64_t max_bytes, max_tensors;
 };
 #define AT(field) offsetof(struct args, field)
-enum { UNSET = -1, TO_LLM, TO_SAFETENSORS, TO_GGUF, TO_ARPA };
+enum { UNSET = -1 };
 
 static const struct llm_opt options[] = {
     {'t', "type", "TYPE", "type to store matrices in: %w (as they are)", LLM_CHOICE, AT(type), 0, 0, NULL},
-    {0, "to", "FORMAT", "format of OUT: llm, safetensors, gguf; n-gram models: llm or arpa [by OUT's suffix; -: llm]", LLM_CHOICE, AT(to), 0, 0,
-     "llm|safetensors|gguf|arpa"},
+    {0, "to", "FORMAT", "format of OUT: %w; arpa is of n-gram models [by OUT's suffix; -: llm]", LLM_CHOICE, AT(to), 0, 0, NULL},
     {0, "only", "PATTERN", "convert only tensors whose names match the shell pattern; may be given several times", LLM_LIST, AT(only), 0, 0, NULL},
     {0, "except", "PATTERN", "do not convert tensors whose names match the shell pattern; may be given several times",
      LLM_LIST, AT(except), 0, 0, NULL},
@@ -114,11 +114,13 @@ static int quantize(struct llm_model *m, const struct args *a, struct llm_err *e
 
 static int save(struct llm_model *m, const struct args *a, const char *out, struct llm_err *e)
 {
-    const struct llm_checkpoint_options options_of = {.planes = a->planes == 0, .plain = a->to == TO_SAFETENSORS};
+    const struct llm_checkpoint_options options_of = {.planes = a->planes == 0, .plain = a->to == LLM_FORMAT_SAFETENSORS};
     if (a->max_bytes || a->max_tensors) return llm_model_save_gguf_parts(m, out, a->max_bytes, a->max_tensors, e);
-    struct llm_output *o = llm_output_open(out, a->to != TO_ARPA, e);
+    struct llm_output *o = llm_output_open(out, a->to != LLM_FORMAT_ARPA, e);
     if (!o) return -1;
-    int r = a->to == TO_ARPA ? llm_arpa_write(m, o, e) : a->to == TO_GGUF ? llm_model_save_gguf(m, o, e) : llm_model_save(m, o, &options_of, e);
+    int r = a->to == LLM_FORMAT_ARPA   ? llm_arpa_write(m, o, e)
+            : a->to == LLM_FORMAT_GGUF ? llm_model_save_gguf(m, o, e)
+                                       : llm_model_save(m, o, &options_of, e);
     if (r < 0) {
         llm_output_abandon(o);
         return -1;
@@ -129,10 +131,10 @@ static int save(struct llm_model *m, const struct args *a, const char *out, stru
 static int run(const struct args *a, const char *in, const char *out, struct llm_err *e)
 {
     bool parts = a->max_bytes || a->max_tensors; /* files of other names */
-    if (llm_pool_start(a->common.threads, e) < 0 || (!parts && llm_output_try(out, a->to != TO_ARPA, e) < 0)) return -1;
+    if (llm_pool_start(a->common.threads, e) < 0 || (!parts && llm_output_try(out, a->to != LLM_FORMAT_ARPA, e) < 0)) return -1;
     struct llm_model *m = llm_model_load(in, e);
     int status = m ? 0 : -1;
-    if (m && a->to == TO_ARPA && !m->ngram) {
+    if (m && a->to == LLM_FORMAT_ARPA && !m->ngram) {
         status = llm_fail(e, EX_DATAERR, "%s: --to arpa: expected an n-gram model, found a %s", in, m->config.model_type);
     }
     if (status == 0 && !m->ngram) status = quantize(m, a, e); /* tables of n-grams stay as they are */
@@ -145,7 +147,7 @@ static int run(const struct args *a, const char *in, const char *out, struct llm
 /* Text has no types of numbers: none need be named. */
 static bool wants_arpa(const struct args *a, int argc, char **argv)
 {
-    return a->to == TO_ARPA || (a->to == UNSET && llm_ends_with(argv[argc - 1], ".arpa"));
+    return a->to == LLM_FORMAT_ARPA || (a->to == UNSET && llm_model_format_of(argv[argc - 1]) == LLM_FORMAT_ARPA);
 }
 
 int main(int argc, char **argv)
@@ -159,9 +161,8 @@ int main(int argc, char **argv)
     if (argc - rest != 2) llm_usage(&cli, "expected two operands, IN and OUT, found %d", argc - rest);
     const char *in = argv[rest], *out = argv[rest + 1];
     if (strcmp(out, "-") == 0 && a.report && strcmp(a.report, "-") == 0) llm_usage(&cli, "standard output cannot be OUT and the report at once");
-    if (a.to == UNSET && wants_arpa(&a, argc, argv)) a.to = TO_ARPA;
-    if (a.to == UNSET) a.to = llm_ends_with(out, ".safetensors") ? TO_SAFETENSORS : llm_ends_with(out, ".gguf") ? TO_GGUF : TO_LLM;
-    if ((a.max_bytes || a.max_tensors) && (a.to != TO_GGUF || strcmp(out, "-") == 0)) {
+    if (a.to == UNSET) a.to = (int)llm_model_format_of(out);
+    if ((a.max_bytes || a.max_tensors) && (a.to != LLM_FORMAT_GGUF || strcmp(out, "-") == 0)) {
         llm_usage(&cli, "--split-max-size and --split-max-tensors: expected GGUF files as OUT (--to gguf)");
     }
     return run(&a, in, out, &e) < 0 ? llm_report(&e) : 0;

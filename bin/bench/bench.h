@@ -9,7 +9,7 @@
 
 extern const struct llm_cli bench_speed_cli, bench_train_cli, bench_kernels_cli, bench_cost_cli, bench_quality_cli, bench_zoo_cli;
 /* Tables of the command lines: words.c. */
-extern const struct llm_words bench_speed_words[], bench_quality_words[], bench_train_words[], bench_cost_words[];
+extern const struct llm_words bench_speed_words[], bench_quality_words[], bench_train_words[], bench_cost_words[], bench_zoo_words[];
 extern const struct llm_alias bench_speed_aliases[], bench_quality_aliases[], bench_train_aliases[];
 extern const struct llm_foreign bench_foreign[];
 int bench_speed(int argc, char **argv, struct llm_err *e) LLM_MUST_CHECK;

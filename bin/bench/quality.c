@@ -26,7 +26,7 @@ static const struct llm_opt options[] = {
     {0, "cross-document", NULL, "score a token stream as one document instead of document by document", LLM_FLAG, AT(cross_document), 0, 0, NULL},
     {'b', "batch", "N", "maximum number of tokens in one forward pass [512]", LLM_INT, AT(batch), 1, 65536, NULL},
     {0, "cache-type", "TYPE", "type in which the cache stores keys and values: %w [as --precision]", LLM_CHOICE, AT(cache), 0, 0, NULL},
-    {0, "precision", "f32|bf16", "arithmetic of weights that are not quantised [bf16]", LLM_CHOICE, AT(precision), 0, 0, "f32|bf16"},
+    {0, "precision", "TYPE", "arithmetic of weights that are not quantised: %w [bf16]", LLM_CHOICE, AT(precision), 0, 0, NULL},
     {0}};
 
 const struct llm_cli bench_quality_cli = {

@@ -38,7 +38,7 @@ static const struct llm_opt options[] = {
     {0, "activations", "TYPE",
      "type in which activations are kept for the backward pass: %w [f32]", LLM_CHOICE, AT(activations), 0, 0, NULL},
     {'r', "runs", "N", "steps that are measured, after one warm-up step [5]", LLM_INT, AT(runs), 1, MAX_RUNS, NULL},
-    {0, "precision", "f32|bf16", "arithmetic of matrix products [bf16]", LLM_CHOICE, AT(precision), 0, 0, "f32|bf16"},
+    {0, "precision", "TYPE", "arithmetic of matrix products: %w [bf16]", LLM_CHOICE, AT(precision), 0, 0, NULL},
     {0, "profile", NULL, "print on standard error where the time of the measured steps was spent", LLM_FLAG, AT(profile), 0, 0, NULL},
     {0}};
 

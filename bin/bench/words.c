@@ -1,14 +1,17 @@
 /* llm-bench: words of options, other names of options, and options that other tools have (llama-bench, llama-perplexity). */
 #include "bin/bench/bench.h"
 #include "bin/foreign.h"
+#include "cpu/matmul.h"
 #include "infer/kv.h"
 #include "model/config/preset.h"
 #include "quant/quant.h"
 #include "train/options.h"
 
-const struct llm_words bench_speed_words[] = {{"config", llm_preset_word}, {"type", llm_quant_word}, {"cache-type", llm_kv_word}, {0}};
-const struct llm_words bench_quality_words[] = {{"cache-type", llm_kv_word}, {0}};
-const struct llm_words bench_train_words[] = {{"config", llm_preset_word}, {"activations", llm_stored_word}, {0}};
+const struct llm_words bench_speed_words[] = {{"config", llm_preset_word}, {"type", llm_quant_word}, {"cache-type", llm_kv_word},
+                                              {"precision", llm_compute_word}, {0}};
+const struct llm_words bench_quality_words[] = {{"cache-type", llm_kv_word}, {"precision", llm_compute_word}, {0}};
+const struct llm_words bench_train_words[] = {{"config", llm_preset_word}, {"activations", llm_stored_word}, {"precision", llm_compute_word}, {0}};
+const struct llm_words bench_zoo_words[] = {{"precision", llm_compute_word}, {0}};
 const struct llm_words bench_cost_words[] = {{NULL, llm_preset_word}, {0}};
 
 const struct llm_alias bench_speed_aliases[] = {{"--n-prompt", "prompt"},     {"--n-gen", "generate"},   {"--n-depth", "depth"},

@@ -35,7 +35,7 @@ static const struct llm_opt options[] = {
     {0, "context", "N", "tokens in a row [128]", LLM_INT, AT(context), 1, 1 << 20, NULL},
     {0, "lr", "RATE", "learning rate of all architectures [each architecture's own]", LLM_REAL, AT(lr), 0, 10, NULL},
     {0, "seed", "N", "seed of initial weights and data order [1]", LLM_INT, AT(seed), 0, INT32_MAX, NULL},
-    {0, "precision", "f32|bf16", "arithmetic of matrix products [bf16]", LLM_CHOICE, AT(precision), 0, 0, "f32|bf16"},
+    {0, "precision", "TYPE", "arithmetic of matrix products: %w [bf16]", LLM_CHOICE, AT(precision), 0, 0, NULL},
     {0}};
 
 const struct llm_cli bench_zoo_cli = {
@@ -46,6 +46,7 @@ const struct llm_cli bench_zoo_cli = {
                 "llm-bench zoo -T tok.json --flops 1e12 --only llama --only moe corpus.tok",
     .options = options, .operands = LLM_OPERANDS_INPUT,
     .common = LLM_COMMON_THREADS | LLM_COMMON_OUTPUT,
+    .words = bench_zoo_words,
     .foreign = bench_foreign,
 };
 

@@ -2,7 +2,7 @@
 #include "bin/foreign.h"
 #include "bin/infer/infer.h"
 
-const struct llm_words infer_words[] = {{"cache-type", llm_kv_word}, {"chat-template", llm_chat_builtin_word}, {0}};
+const struct llm_words infer_words[] = {{"cache-type", llm_kv_word}, {"precision", llm_compute_word}, {"chat-template", llm_chat_builtin_word}, {0}};
 
 const struct llm_alias infer_aliases[] = {
     {"--temperature", "temp"},

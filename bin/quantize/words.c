@@ -1,9 +1,10 @@
 /* llm-quantize: words of options, other names of options, and options that other tools have. */
 #include "bin/quantize/words.h"
 #include "bin/foreign.h"
+#include "model/weights/format.h"
 #include "quant/quant.h"
 
-const struct llm_words quantize_words[] = {{"type", llm_quant_word}, {0}};
+const struct llm_words quantize_words[] = {{"type", llm_quant_word}, {"to", llm_model_format_word}, {0}};
 
 const struct llm_alias quantize_aliases[] = {{"--outtype", "type"}, {"--ftype", "type"}, {"--exclude", "except"}, {"--include", "only"}, {0}};
 

@@ -20,7 +20,7 @@ static const struct llm_opt options[] = {
     {0, "vocab-size", "N", "number of vocabulary entries, special tokens included [32768; char: all characters of the text]",
      LLM_INT, AT(vocab_size), 1,
      16777216, NULL},
-    {0, "model", "TYPE", "bpe, byte, char, unigram or wordpiece [bpe]", LLM_CHOICE, AT(model), 0, 0, "bpe|byte|char|unigram|wordpiece"},
+    {0, "model", "TYPE", "kind of the vocabulary: %w [bpe]", LLM_CHOICE, AT(model), 0, 0, NULL},
     {0, "pattern", "NAME|REGEX", "pattern that splits text into words: %w or a regular expression [gpt2]", LLM_STR, AT(pattern), 0,
      0, NULL},
     {0, "min-frequency", "N", "ignore pairs, words or characters that occur fewer than N times [bpe: 2; char: 1]",

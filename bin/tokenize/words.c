@@ -2,8 +2,9 @@
 #include "bin/tokenize/tokenize.h"
 #include "token/chat/chat.h"
 #include "token/split/split.h"
+#include "token/train/train.h"
 
-const struct llm_words tokenize_train_words[] = {{"pattern", llm_split_word}, {0}};
+const struct llm_words tokenize_train_words[] = {{"model", llm_train_model_word}, {"pattern", llm_split_word}, {0}};
 const struct llm_words tokenize_encode_words[] = {{"pattern", llm_split_word}, {"chat-template", llm_chat_builtin_word}, {0}};
 
 const struct llm_alias tokenize_train_aliases[] = {{"--model-type", "model"}, {"--model-prefix", "output"}, {"--num-threads", "threads"},

@@ -47,10 +47,10 @@ static void check(const struct llm_cli *cli, struct args *a, bool has_data)
 
 static int save(struct llm_model *m, const struct args *a, struct llm_err *e)
 {
-    const struct llm_checkpoint_options how = {.planes = true, .plain = a->to == TO_SAFETENSORS};
-    struct llm_output *o = llm_output_open(a->common.output, a->to != TO_ARPA, e);
+    const struct llm_checkpoint_options how = {.planes = true, .plain = a->to == LLM_FORMAT_SAFETENSORS};
+    struct llm_output *o = llm_output_open(a->common.output, a->to != LLM_FORMAT_ARPA, e);
     if (!o) return -1;
-    if ((a->to == TO_ARPA ? llm_arpa_write(m, o, e) : llm_model_save(m, o, &how, e)) < 0) {
+    if ((a->to == LLM_FORMAT_ARPA ? llm_arpa_write(m, o, e) : llm_model_save(m, o, &how, e)) < 0) {
         llm_output_abandon(o);
         return -1;
     }
@@ -97,7 +97,7 @@ int llm_run_ngram(const struct llm_cli *cli, struct args *a, const char *const *
     struct llm_ngram_options o;
     check(cli, a, n_data > 0);
     if (options_of(a, a->ngram_order ? a->ngram_order : 5, &o, e) < 0 || llm_run_check_stdin(a, data, n_data, e) < 0
-        || (!a->plan && llm_output_try(a->common.output, a->to != TO_ARPA, e) < 0)) return -1;
+        || (!a->plan && llm_output_try(a->common.output, a->to != LLM_FORMAT_ARPA, e) < 0)) return -1;
     int got = open_data(&d, a, &t, data, n_data, e);
     int64_t vocab = t ? llm_tokenizer_vocab_size(t) : got == 0 ? llm_train_data_vocab_size(&d) : 0;
     if (got == 0 && vocab < 1) got = llm_fail(e, EX_DATAERR, "expected data that says how many tokens there are, or a tokenizer (-T)");

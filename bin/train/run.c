@@ -39,27 +39,29 @@ void llm_run_order(const struct llm_cli *cli, struct args *a)
     a->ngram_order = (int)n;
 }
 
-enum to llm_run_format(const char *path, int to)
+enum llm_model_format llm_run_format(const char *path, int to)
 {
-    if (to >= 0) return (enum to)to;
-    return !path ? TO_LLM : llm_ends_with(path, ".arpa") ? TO_ARPA : llm_ends_with(path, ".safetensors") ? TO_SAFETENSORS : TO_LLM;
+    if (to >= 0) return (enum llm_model_format)to;
+    enum llm_model_format format = llm_model_format_of(path);
+    return format == LLM_FORMAT_GGUF ? LLM_FORMAT_LLM : format; /* a name that check_outputs refuses */
 }
 
 /* Networks are written as .llm or safetensors, which holds no run that could go on. */
 static void check_outputs(const struct llm_cli *cli, const struct args *a)
 {
-    const struct { const char *option, *path; enum to to; } outputs[] = {{"-o", a->common.output, llm_run_format(a->common.output, a->to)},
+    const struct { const char *option, *path; enum llm_model_format to; } outputs[] = {
+        {"-o", a->common.output, llm_run_format(a->common.output, a->to)},
         {"--keep-best", a->best, llm_run_format(a->best, -1)}, {"--ema-output", a->ema_output, llm_run_format(a->ema_output, -1)}};
     for (size_t i = 0; i < sizeof outputs / sizeof *outputs; i++) {
         const char *path = outputs[i].path;
         if (!path) continue;
-        if (outputs[i].to == TO_ARPA) llm_usage(cli, "%s %s: expected llm or safetensors: arpa is text of n-grams (--objective ngram)",
+        if (outputs[i].to == LLM_FORMAT_ARPA) llm_usage(cli, "%s %s: expected llm or safetensors: arpa is text of n-grams (--objective ngram)",
                                                 outputs[i].option, path);
-        if (llm_ends_with(path, ".gguf") && (i > 0 || a->to < 0)) {
+        if (llm_model_format_of(path) == LLM_FORMAT_GGUF && (i > 0 || a->to < 0)) {
             llm_usage(cli, "%s %s: expected llm or safetensors: llm-quantize makes GGUF of them", outputs[i].option, path);
         }
     }
-    if (outputs[0].to != TO_SAFETENSORS) return;
+    if (outputs[0].to != LLM_FORMAT_SAFETENSORS) return;
     if (a->save_every) llm_usage(cli, "--save-every: expected -o FILE.llm: safetensors have the model alone, and nothing to resume");
     if (a->resume) llm_usage(cli, "--resume: expected -o FILE.llm, or no -o: safetensors have the model alone; llm-quantize -t keep makes them");
 }
@@ -299,7 +301,7 @@ int llm_run_begin(struct llm_run *r, const struct args *a, const char *const *da
 /* A model without its run. */
 static enum llm_save_as alone(const char *path)
 {
-    return llm_run_format(path, -1) == TO_SAFETENSORS ? LLM_SAVE_SAFETENSORS : LLM_SAVE_MODEL;
+    return llm_run_format(path, -1) == LLM_FORMAT_SAFETENSORS ? LLM_SAVE_SAFETENSORS : LLM_SAVE_MODEL;
 }
 
 int llm_run_go(struct llm_run *r, const struct args *a, struct llm_err *e)
@@ -316,7 +318,7 @@ int llm_run_go(struct llm_run *r, const struct args *a, struct llm_err *e)
     if (llm_metrics_open(&metrics, a->log, a->resume != NULL, t, e) < 0) return -1;
     struct llm_loop loop = {.t = t, .metrics = &metrics, .output = a->common.output, .best = a->best,
                             .ema_output = a->ema_output, .save_every = a->save_every,
-                            .output_as = llm_run_format(a->common.output, a->to) == TO_SAFETENSORS ? LLM_SAVE_SAFETENSORS : LLM_SAVE_RUN,
+                            .output_as = llm_run_format(a->common.output, a->to) == LLM_FORMAT_SAFETENSORS ? LLM_SAVE_SAFETENSORS : LLM_SAVE_RUN,
                             .best_as = alone(a->best), .ema_as = alone(a->ema_output)};
     struct llm_err closing;
     int got = llm_loop_run(&loop, e);

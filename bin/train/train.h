@@ -3,6 +3,7 @@
 #define BIN_TRAIN_H
 
 #include "base/cli.h"
+#include "model/weights/format.h"
 #include "train/loop.h"
 
 struct args {
@@ -20,14 +21,13 @@ struct args {
     const char *order, *prune;  /* --order: of the data, or of n-grams */
     int64_t memory;             /* of counting n-grams; 0: half of the machine's */
     int ngram_order, ngram_bar; /* ngram_order 0: not given */
-    int to;                     /* enum to: what -o is written as; -1: by its name */
+    int to;                     /* enum llm_model_format: what -o is written as; -1: by its name */
 };
 /* Tables of the command line: words.c. */
 extern const struct llm_words train_words[];
 extern const struct llm_alias train_aliases[];
 extern const struct llm_foreign train_foreign[];
 
-enum to { TO_LLM, TO_SAFETENSORS, TO_ARPA }; /* the choices of --to */
 struct llm_run {
     struct llm_model *model;    /* until the trainer takes it */
     struct llm_config config;   /* --plan: of the model that is not made */
@@ -36,7 +36,7 @@ struct llm_run {
 /* Options that exclude or need each other; misuse exits. */
 int llm_run_check(const struct llm_cli *cli, const struct args *a, int has_data, struct llm_err *e) LLM_MUST_CHECK;
 /* What `path` is written as: what --to says (`to`, -1: nothing), else by the end of its name. NULL: as .llm. */
-enum to llm_run_format(const char *path, int to);
+enum llm_model_format llm_run_format(const char *path, int to);
 /* The model of a run that was saved, and its options. */
 int llm_run_load(struct llm_run *r, const char *path, struct llm_train_options *o, struct llm_err *e) LLM_MUST_CHECK;
 /* Model, data and trainer are made. */

@@ -1,12 +1,15 @@
 /* llm-train: words of options, other names of options, and options that other trainers have. */
 #include "bin/foreign.h"
 #include "bin/train/train.h"
+#include "cpu/matmul.h"
 #include "model/config/preset.h"
+#include "model/weights/format.h"
 
 const struct llm_words train_words[] = {
     {"config", llm_preset_word},       {"objective", llm_objective_word}, {"optimizer", llm_optim_word},
     {"schedule", llm_schedule_word},   {"decay-style", llm_decay_word},   {"muon-scale", llm_muon_word},
     {"precision", llm_compute_word},   {"activations", llm_stored_word},  {"order", llm_order_word},
+    {"to", llm_trained_format_word},
     {0}};
 
 const struct llm_alias train_aliases[] = {

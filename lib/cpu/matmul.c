@@ -276,3 +276,9 @@ const char *llm_matmul_kind(enum llm_dtype w, enum llm_compute compute)
     if (compute == LLM_COMPUTE_F32) return "f32";
     return gemm_q_of(w) ? "int8" : "bf16";
 }
+
+const char *llm_compute_word(int i)
+{
+    static const char *const words[] = {[LLM_COMPUTE_F32] = "f32", [LLM_COMPUTE_BF16] = "bf16", NULL};
+    return words[i];
+}

@@ -13,6 +13,8 @@
 #include "cpu/dtype.h"
 
 enum llm_compute { LLM_COMPUTE_F32, LLM_COMPUTE_BF16 };
+/* "f32", "bf16": words of --precision by index, NULL after the last. */
+const char *llm_compute_word(int i);
 
 /* A weight matrix [n, k] as y = x·wᵀ uses it (k contiguous: the Hugging Face / PyTorch layout), with packed forms for the kernels, which are made
  * on demand and kept until the weight changes. */

@@ -12,7 +12,6 @@
 const char *llm_schedule_word(int i) { return llm_schedules[i] ? llm_schedules[i]->name : NULL; }
 const char *llm_optim_word(int i) { return llm_optims[i] ? llm_optims[i]->name : NULL; }
 const char *llm_objective_word(int i) { return llm_objectives[i] ? llm_objectives[i]->name : NULL; }
-const char *llm_compute_word(int i) { return i == LLM_COMPUTE_F32 ? "f32" : i == LLM_COMPUTE_BF16 ? "bf16" : NULL; }
 const char *llm_order_word(int i)
 {
     static const char *const names[] = {[LLM_ORDER_SHUFFLE] = "shuffle", [LLM_ORDER_RANDOM] = "random", [LLM_ORDER_SEQUENTIAL] = "sequential", NULL};

@@ -45,7 +45,6 @@ const char *llm_decay_word(int i);
 const char *llm_order_word(int i);
 const char *llm_muon_word(int i);
 const char *llm_stored_word(int i);
-const char *llm_compute_word(int i);
 void llm_train_options_default(struct llm_train_options *o);
 /* New reference; NULL and `e` on failure. */
 json_t *llm_train_options_to_json(const struct llm_train_options *o, struct llm_err *e) LLM_MUST_CHECK;

@@ -10,6 +10,13 @@
 #include "token/train/wordpiece.h"
 #include "token/unicode.h"
 
+const char *llm_train_model_word(int i)
+{
+    static const char *const words[] = {[LLM_TRAIN_BPE] = "bpe", [LLM_TRAIN_BYTE] = "byte", [LLM_TRAIN_CHAR] = "char",
+                                        [LLM_TRAIN_UNIGRAM] = "unigram", [LLM_TRAIN_WORDPIECE] = "wordpiece", NULL};
+    return words[i];
+}
+
 /* Counting is encoding with a model that counts: what splits text, keeps special tokens apart and works on all threads is the same. */
 static int count_word(struct llm_encoder *en, const unsigned char *p, size_t n, struct llm_err *e)
 {

@@ -7,6 +7,7 @@
 #include "token/tokenizer.h"
 
 enum llm_train_model { LLM_TRAIN_BPE, LLM_TRAIN_BYTE, LLM_TRAIN_CHAR, LLM_TRAIN_UNIGRAM, LLM_TRAIN_WORDPIECE };
+const char *llm_train_model_word(int i); /* the name of a model by index, NULL after the last */
 /* Which of the pairs that are equally frequent is merged first. */
 enum llm_train_ties {
     LLM_TIES_ID,     /* the lower ids, left then right: Hugging Face's trainer */
