@@ -32,7 +32,7 @@ int main(int argc, char **argv)
         status = runs[i](argc - 1, argv + 1, &e);
         return status < 0 ? llm_report(&e) : status;
     }
-    /* Two operands, of which the first is neither a command nor a file: a slip in the command. */
+    /* With two operands of which the first is neither a command nor a file, the command is misspelt. */
     if (argc > 2 && argv[1][0] && argv[1][0] != '-' && argv[2][0] != '-' && access(argv[1], F_OK) != 0) (void)llm_cli_command(&cli, argc, argv);
     status = kv_summary(argc, argv, &e); /* no command: a summary */
     return status < 0 ? llm_report(&e) : status;

@@ -144,7 +144,7 @@ static int run(const struct args *a, const char *in, const char *out, struct llm
     return status;
 }
 
-/* Text has no types of numbers: none need be named. */
+/* ARPA text has no data types, so -t is not required for it. */
 static bool wants_arpa(const struct args *a, int argc, char **argv)
 {
     return a->to == LLM_FORMAT_ARPA || (a->to == UNSET && llm_model_format_of(argv[argc - 1]) == LLM_FORMAT_ARPA);

@@ -1,4 +1,4 @@
-/* llm-bench: what its sub-commands share. */
+/* llm-bench: declarations that its sub-commands share. */
 #ifndef LLM_BIN_BENCH_H
 #define LLM_BIN_BENCH_H
 
@@ -21,7 +21,7 @@ int bench_zoo(int argc, char **argv, struct llm_err *e) LLM_MUST_CHECK;
 
 /* The configuration that `what` names: a preset, a config.json, a folder that holds one, or a model. `sets` apply to the first three. */
 int bench_config(struct llm_config *c, const char *what, const struct llm_strs *sets, struct llm_err *e) LLM_MUST_CHECK;
-/* Before the work: the output can be made, and the threads stand. */
+/* Called before the work: checks that the output can be created, and starts the threads. */
 int bench_begin(const struct llm_common *common, struct llm_err *e) LLM_MUST_CHECK;
 /* Writes the tables to common->output in the form that --format and --json ask for, and releases them. */
 int bench_print(const struct llm_common *common, struct llm_table *const *tables, size_t n, struct llm_err *e) LLM_MUST_CHECK;

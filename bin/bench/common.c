@@ -6,7 +6,7 @@
 #include "cpu/pool.h"
 #include "model/config/files.h"
 
-/* GGUF has no config.json: the model says what it is. */
+/* GGUF has no config.json: the configuration is read from the model's metadata. */
 static int config_of_loaded(struct llm_config *c, const char *path, struct llm_err *e)
 {
     struct llm_model *m = llm_pool_start(1, e) < 0 ? NULL : llm_model_load(path, e);
@@ -16,7 +16,7 @@ static int config_of_loaded(struct llm_config *c, const char *path, struct llm_e
     return 0;
 }
 
-/* What a model's file says of itself, without its weights. */
+/* Reads the configuration that a model's file contains, without its weights. */
 static int config_of_model(struct llm_config *c, const char *path, struct llm_err *e)
 {
     struct llm_checkpoint *f = llm_checkpoint_open(path, e);
@@ -47,7 +47,7 @@ int bench_config(struct llm_config *c, const char *what, const struct llm_strs *
         }
         return stat(path, &st) == 0 ? llm_config_load(c, path, sets->v, sets->n, e) : llm_model_no_folder(what, e);
     }
-    /* A JSON text begins with a brace or white space, a model with neither. */
+    /* A JSON text begins with a brace or white space; a model's file begins with neither. */
     f = fopen(what, "rb");
     if (f) {
         if (fread(&first, 1, 1, f) != 1) first = 0;

@@ -90,7 +90,7 @@ static int products(struct llm_table *t, const struct llm_peaks *p, int64_t m, i
         llm_table_text(t, kind);
         llm_table_number(t, median / 1e9, 4);
         llm_table_number(t, best / 1e9, 4);
-        /* a few tokens wait for the weight, more for arithmetic */
+        /* products of a few tokens are bound by memory, larger ones by arithmetic */
         double limit = peak_of(p, kind), reading = p->read_bandwidth / llm_gemm_bytes(&job) * 2 * (double)m * (double)n * (double)k;
         bool memory = llm_gemm_is_cold(&job) && reading < limit;
         llm_table_text(t, memory ? "memory" : kind);
@@ -124,7 +124,7 @@ static int attention(struct llm_table *t, const struct llm_peaks *p, const int64
     return 0;
 }
 
-/* One sequence, and eight: of their caches each token reads every key once, for all heads. */
+/* Batches of one sequence and of eight: each token reads every key of its sequence's cache once, for all heads. */
 static int latent(struct llm_table *t, const struct llm_peaks *p, const int64_t shape[3], double seconds, struct llm_err *e)
 {
     static const struct { const char *name; int64_t n_seqs; } rows[] = {{"bf16 latent, 1 sequence", 1}, {"bf16 latent, 8 sequences", 8}};

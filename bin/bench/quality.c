@@ -45,7 +45,7 @@ const struct llm_cli bench_quality_cli = {
 
 #define COLUMNS "file", "tokens", "bytes", "nats_per_token", "nats_error", "perplexity", "bits_per_byte", "bits_error"
 static const char *const columns[] = {COLUMNS, NULL};
-/* Of a model whose rotary positions depend on the context. */
+/* For a model whose rotary frequencies depend on the context. */
 static const char *const rope_columns[] = {COLUMNS, "rope_context", NULL};
 
 /* A token stream begins with a message: eight bytes of length, then a brace. */
@@ -58,7 +58,7 @@ static int is_tokens(struct llm_file *f, bool *yes, struct llm_err *e)
     return 0;
 }
 
-/* What is scored: the ids are allocated, the ends those of `stream`. */
+/* The text that is scored: ids are owned, document ends belong to `stream`. */
 struct input {
     int32_t *ids;
     uint8_t *mask;
@@ -101,7 +101,7 @@ static int read_tokens(struct input *in, struct llm_file *f, const struct llm_mo
     return 0;
 }
 
-/* Any bytes may be a text, but not what clearly is another thing. */
+/* Any bytes can be a text, but a checkpoint, a GGUF file and a zstd archive are refused. */
 static int check_text(struct llm_file *f, struct llm_err *e)
 {
     enum llm_content content;

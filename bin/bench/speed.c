@@ -107,7 +107,7 @@ static void put(struct llm_table *t, const struct args *a, const struct llm_mode
     llm_table_number(t, s->share, 3);
 }
 
-/* One engine a test: its context is what the test needs. 0, 1, -1. */
+/* Each test has an engine of its own, whose context is as long as the test needs. Returns 0, 1 if a signal was caught, or -1. */
 static int run_test(struct llm_table *t, const struct args *a, struct llm_model *m, const struct test *test, struct llm_err *e)
 {
     struct llm_engine g = {0};

@@ -59,7 +59,7 @@ static const char *const columns[] = {"config", "parameters", "batch", "context"
                                       "gflops_6n", "gflops", "share_of_peak", "seconds_a_step", "peak_rss_bytes",
                                       "activation_bytes", "page_faults_a_step", NULL};
 
-/* Random tokens in a file of their own, as training reads nothing else; the file is gone once it is open. */
+/* Writes random tokens to a temporary file, because training reads token streams only; the file is unlinked once it is open. */
 static int random_data(struct llm_train_data *d, int64_t n, const struct llm_config *c, struct llm_err *e)
 {
     const char *folder = getenv("TMPDIR");
@@ -95,7 +95,7 @@ static double page_faults(void)
     return (double)(use.ru_minflt + use.ru_majflt);
 }
 
-/* Tokens a second of each step, and how many a second of the arithmetic's peak, as measured before and after it, that is. Page faults of each. */
+/* Measures each step: tokens per second, their share of the arithmetic's peak (measured before and after the step), and page faults. */
 static int steps(struct llm_trainer *t, const struct args *a, double *rates, double *per_peak, double *faults, struct llm_err *e)
 {
     struct llm_step_report r;

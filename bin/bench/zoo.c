@@ -52,7 +52,7 @@ const struct llm_cli bench_zoo_cli = {
 
 #define LLAMA "\"hidden_size\": 128, \"num_hidden_layers\": 4, \"num_attention_heads\": 4, \"rms_norm_eps\": 1e-5, \"tie_word_embeddings\": true"
 
-/* About 0.8M parameters that a token meets; transformers of four layers 128 wide. */
+/* Each row computes with about 0.8M parameters for a token; transformers have four layers of width 128. */
 static const struct row { const char *name, *config; double lr; } rows[] = {
     {"bengio", "{\"model_type\": \"mlp\", \"context_window\": 10, \"embedding_size\": 64, \"intermediate_size\": 1088,"
                " \"direct_connections\": true}", 4e-3},
@@ -84,7 +84,7 @@ enum { N_ROWS = sizeof rows / sizeof *rows, MOST_ORDER = 5 };
 static const char *const columns[] = {"model", "parameters", "active", "flops_per_token", "tokens", "tokens_per_s", "state_bytes_per_token",
                                       "state_bytes", "val_nats", "val_bits_per_byte", NULL};
 
-/* The table as it grows: lines, first those of an earlier run. */
+/* The table while it grows: lines of text, beginning with those of an earlier run. */
 struct sheet {
     const struct args *a;
     struct llm_buf text;
@@ -101,7 +101,7 @@ static bool has_row(const struct sheet *s, const char *name)
     return false;
 }
 
-/* A table without rows is its heading. */
+/* A table without rows has its heading alone. */
 static int put_header(struct sheet *s, struct llm_err *e)
 {
     struct llm_table t;
@@ -131,7 +131,7 @@ static int begin(struct sheet *s, struct llm_err *e)
     return llm_fail(e, EX_DATAERR, "%s: expected the table of an earlier run, or no file", path);
 }
 
-/* One more line: the file is written anew, whole or not at all. */
+/* Appends a line: the whole file is written again, and replaced only when it is complete. */
 static int put_line(struct sheet *s, const char *name, const struct llm_cost *cost, double flops, double tokens, double rate, const double bytes[2],
                     double nats, double bits, struct llm_err *e)
 {
@@ -189,7 +189,7 @@ static int make(const struct zoo *z, const struct row *row, struct llm_model **m
     return r;
 }
 
-/* 1: a signal was caught. */
+/* Returns 1 if a signal was caught, 0, or -1. */
 static int steps(struct llm_trainer *t, const char *name, struct llm_err *e)
 {
     struct llm_progress bar;

@@ -20,7 +20,7 @@ int print_table(struct llm_table *t, const struct llm_common *common, struct llm
 
 /* The only operand, or "-". */
 const char *one_operand(const struct llm_cli *cli, int rest, int argc, char **argv);
-/* What the options of pictures say: --png, -T, --scale. */
+/* The options of pictures: --png, -T, --scale. */
 struct picture_args {
     const char *png, *tokenizer;
     int scale;

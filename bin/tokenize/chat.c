@@ -43,7 +43,7 @@ int chat_tokens_add(struct chat_tokens *c, const int32_t *ids, size_t n, uint8_t
     return 0;
 }
 
-/* One part of the text, all of it the assistant's or none. */
+/* Encodes one part of the text, which is the assistant's as a whole or not at all. */
 static int encode_part(struct chat_tokens *c, const struct llm_tokenizer *t, const char *text, size_t n, uint8_t masked, struct llm_err *e)
 {
     int32_t *ids = NULL;
@@ -55,7 +55,7 @@ static int encode_part(struct chat_tokens *c, const struct llm_tokenizer *t, con
     return status;
 }
 
-/* Tokens of the whole text, those that hold any of a span marked; where a normaliser changes the text, tokens of its parts. */
+/* Encodes the whole text and marks the tokens that contain any byte of a span. If a normaliser changes the text, its parts are encoded one by one. */
 static int encode_text(struct chat_tokens *c, const struct llm_tokenizer *t, const struct llm_buf *b, const struct llm_chat_spans *s,
                        struct llm_err *e)
 {

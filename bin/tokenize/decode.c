@@ -62,7 +62,7 @@ static int put_ids(struct job *j, const int32_t *ids, size_t n, struct llm_err *
     return j->bytes.n ? llm_output_text(j->out, j->bytes.p, j->bytes.n, e) : 0;
 }
 
-/* A text ends. */
+/* Ends a text. */
 static int end_text(struct job *j, struct llm_err *e)
 {
     j->bytes.n = 0;
@@ -133,7 +133,7 @@ static int check_header(const struct job *j, const struct llm_header *h, struct 
     return 0;
 }
 
-/* The message's ids in chunks, cut where documents end. */
+/* Reads the message's ids in chunks, which are cut where documents end. */
 static int decode_ids(struct job *j, struct llm_stream *s, const struct llm_entry *t, const uint64_t *ends, size_t n_ends, struct llm_err *e)
 {
     uint64_t n = (uint64_t)t->shape[0], at = 0;
@@ -163,7 +163,7 @@ static int decode_ids(struct job *j, struct llm_stream *s, const struct llm_entr
     return bad;
 }
 
-/* doc_ends stand before ids: wider elements come first. */
+/* doc_ends precede ids in the message: tensors with wider elements come first. */
 static int decode_message(struct job *j, struct llm_stream *s, const struct llm_header *h, struct llm_err *e)
 {
     uint64_t *ends = NULL, at = 0;
@@ -204,7 +204,7 @@ static int decode_stream(struct job *j, struct llm_file *f, struct llm_err *e)
     return got < 0 ? -1 : end_text(j, e);
 }
 
-/* Ids in decimal, or a token stream? What begins with ids needs no further look: they may come slowly. */
+/* Decides whether the input is ids in decimal or a token stream. If the first bytes are ids, no more is read: ids may arrive slowly. */
 static int recognise(struct llm_file *f, bool *text, struct llm_err *e)
 {
     enum llm_content content;
@@ -219,7 +219,7 @@ static int recognise(struct llm_file *f, bool *text, struct llm_err *e)
         return 0;
     if (llm_sniff(f, &content, e) < 0)
         return -1;
-    *text = content == LLM_CONTENT_TEXT; /* it says which byte is none of an id */
+    *text = content == LLM_CONTENT_TEXT; /* the error then names the byte that belongs to no id */
     return *text || content == LLM_CONTENT_MESSAGE ? 0 : llm_sniff_refuse(f, "token ids (a token stream, or numbers in decimal)", e);
 }
 

@@ -152,7 +152,7 @@ static int line_part(void *arg, const char *text, size_t n, struct llm_err *e)
     return llm_buf_put(&((struct job *)arg)->line, text, n, e);
 }
 
-/* Field `number` (from 1) of the line, which ends before byte `end`; NULL: there are fewer. */
+/* Field `number` (from 1) of the line, which ends before byte `end`; NULL if the line has fewer fields. */
 static const char *tsv_field(const struct llm_buf *line, size_t end, size_t number, size_t *n)
 {
     for (size_t at = 0; at <= end; number--) {
@@ -177,7 +177,7 @@ static int parse_line(struct job *j, json_t **object, struct llm_err *e)
     return bad == j->line_end ? 0 : llm_fail(e, EX_DATAERR, "field '%zu': expected UTF-8", number);
 }
 
-/* The text of a field of the line, n bytes; NULL: there is none. */
+/* The text of a field of the line, n bytes; NULL if the line has no such field. */
 static const char *field_text(const struct job *j, const json_t *o, const char *name, size_t *n)
 {
     int64_t number;
@@ -185,7 +185,7 @@ static const char *field_text(const struct job *j, const json_t *o, const char *
     return llm_parse_int(name, &number) < 0 || number < 1 ? NULL : tsv_field(&j->line, j->line_end, (size_t)number, n);
 }
 
-/* The class that a line says: a text, a number or a truth. */
+/* The class of a line: a string, a number or a boolean. */
 static int take_label(struct job *j, const json_t *o, struct llm_err *e)
 {
     enum { CLASS_MAX = 4095 }; /* bytes */
@@ -220,7 +220,7 @@ static int put_long_ids(void *arg, const int32_t *ids, size_t n, bool document_e
     return chat_tokens_add(&j->conversation, ids, n, j->in_target, e) < 0 ? -1 : put_conversation(j, e);
 }
 
-/* A long text's tokens are written as they are made: an array of all of them would take several times its bytes. */
+/* The tokens of a long text are written as they are made: an array of all of them would take several times the bytes of the text. */
 static int encode_long(struct job *j, const char *text, size_t n, int flags, bool target, struct llm_err *e)
 {
     enum { STEP = 1 << 16 }; /* bytes */
@@ -232,7 +232,7 @@ static int encode_long(struct job *j, const char *text, size_t n, int flags, boo
     return llm_encode_stream_finish(j->stream, e);
 }
 
-/* One of the texts of a line. */
+/* Encodes one of the texts of a line. */
 static int take_text(struct job *j, const json_t *o, const char *field, size_t n_field, bool target, struct llm_err *e)
 {
     enum { LONG_TEXT = 1 << 20 }; /* bytes */
@@ -255,7 +255,7 @@ static int take_text(struct job *j, const json_t *o, const char *field, size_t n
     return bad;
 }
 
-/* The text of a line, or its two texts, and its class. */
+/* Encodes the text of a line, or its two texts, and records its class. */
 static int take_fields(struct job *j, struct llm_err *e)
 {
     const char *pair = j->a->pair, *comma = pair ? strchr(pair, ',') : NULL;
@@ -272,7 +272,7 @@ static int take_fields(struct job *j, struct llm_err *e)
     return bad;
 }
 
-/* A whole line has been read. Lines of white space are none. */
+/* Called when a whole line has been read. Lines of white space are skipped. */
 static int end_line(void *arg, struct llm_err *e)
 {
     struct job *j = arg;

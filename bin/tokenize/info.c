@@ -1,4 +1,4 @@
-/* llm-tokenize info: what a tokenizer is. */
+/* llm-tokenize info: describes a tokenizer. */
 #include <string.h>
 #include "io/output.h"
 #include "bin/tokenize/tokenize.h"

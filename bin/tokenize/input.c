@@ -82,7 +82,7 @@ static int end(struct reading *r, struct llm_err *e)
     return r->sink->end(r->sink->arg, e);
 }
 
-/* In parts, so that what takes them does not hold all of a long text. */
+/* A long text is passed on in parts, so that its consumer need not hold all of it. */
 static int put_text(struct reading *r, const char *p, size_t n, struct llm_err *e)
 {
     size_t done = 0;
@@ -156,7 +156,7 @@ static int put(struct reading *r, const char *p, size_t n, struct llm_err *e)
     return r->sink->part(r->sink->arg, p, n, e);
 }
 
-/* Text between separators; nothing between two of them is no document. */
+/* Passes on the text between separators; two separators in a row make no document. */
 static int take_separated(struct reading *r, const char *p, size_t n, bool last, struct llm_err *e)
 {
     if (llm_buf_put(&r->held, p, n, e) < 0)
@@ -178,7 +178,7 @@ static int take_separated(struct reading *r, const char *p, size_t n, bool last,
     return last && r->open ? end(r, e) : 0;
 }
 
-/* Lines as they are; a line that goes on in the next chunk stays open. */
+/* Passes on lines as they are; a line that continues in the next chunk stays open. */
 static int take_whole_lines(struct reading *r, const char *p, size_t n, bool last, struct llm_err *e)
 {
     while (n) {

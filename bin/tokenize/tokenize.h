@@ -1,4 +1,4 @@
-/* What llm-tokenize's sub-commands share. Each returns the exit status. */
+/* llm-tokenize: declarations that its sub-commands share. Each sub-command returns the exit status. */
 #ifndef LLM_BIN_TOKENIZE_H
 #define LLM_BIN_TOKENIZE_H
 
