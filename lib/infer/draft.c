@@ -22,7 +22,7 @@ int llm_draft_note(struct llm_draft *d, const struct llm_tensor *hidden, int64_t
     return 0;
 }
 
-/* One pass of the layer: rows of hidden states, the tokens behind them, and which of them are whose. */
+/* One pass of the drafting layer: rows of hidden states, the token that follows each, and the sequences that the rows belong to. */
 struct pass {
     struct llm_tensor *hidden;
     int32_t *ids, *positions;
@@ -43,7 +43,7 @@ static int begin(struct llm_engine *g, struct pass *p, int64_t tokens, int64_t s
     return 0;
 }
 
-/* The sequence's part: n rows, the first of them at `position`. Its pages from there on become its own. */
+/* Adds a sequence's n rows, the first of them at `position`. Its shared pages from there on are copied. */
 static int add(struct llm_engine *g, struct pass *p, int64_t all_seqs, struct llm_kv *kv, int64_t position, int64_t n, struct llm_err *e)
 {
     int64_t layer = g->pool.n_layers;
@@ -70,7 +70,7 @@ static int32_t most_likely(const float *logits, int64_t n)
     return (int32_t)best;
 }
 
-/* What was noted, for all feeds. */
+/* Runs the noted rows of all feeds. */
 static struct llm_tensor *catch_up(struct llm_engine *g, const struct llm_draft_feed *feeds, int64_t n, struct llm_err *e)
 {
     struct pass p;
@@ -93,7 +93,7 @@ static struct llm_tensor *catch_up(struct llm_engine *g, const struct llm_draft_
     return run(g, &p, e);
 }
 
-/* Rows of those who want more than `have` tokens, each one place further on than before. */
+/* Runs a row for each feed that wants more than `have` tokens, one position after its previous row. */
 static struct llm_tensor *go_on(struct llm_engine *g, const struct llm_draft_feed *feeds, int64_t n, int64_t have, const struct llm_tensor *said,
                                 const int64_t *rows, struct llm_err *e)
 {

@@ -1,6 +1,6 @@
-/* Drafts for speculation by a model itself (DeepSeek-V3, 2024, 2.2): the first of the layers that learned to predict further takes the hidden state
- * of a token and the token behind it, and says what comes then; for more tokens it goes on from what it said. Its keys and values lie in the
- * sequences' caches beside those of the model's layers. What it says only proposes. */
+/* Drafts for speculative decoding by the model itself (DeepSeek-V3, 2024, 2.2): the first of the layers that predict further tokens takes the hidden
+ * state of a token and the token that follows, and predicts the one after that; for more tokens it continues from its own prediction. Its keys and
+ * values lie in the sequences' caches beside those of the model's layers. Drafts are proposals: the model itself decides. */
 #ifndef LLM_INFER_DRAFT_H
 #define LLM_INFER_DRAFT_H
 

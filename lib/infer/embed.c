@@ -11,7 +11,7 @@ struct sum {
     enum llm_pool_kind pool;
 };
 
-/* One more row, in order. */
+/* Adds one more row to the sum, in order. */
 static void add(struct sum *s, const float *row)
 {
     if (s->pool == LLM_POOL_CLS && s->n > 0) return;
@@ -46,7 +46,7 @@ int llm_embed(struct llm_engine *g, struct llm_kv *kv, const int32_t *ids, int64
     return status;
 }
 
-/* Texts of an encoder, from the first on, as many as one pass takes; *n: how many. */
+/* Encodes the first texts, as many as one pass has room for; *n: how many. */
 static int encode_some(struct llm_engine *g, const int32_t *ids, const int32_t *kinds, const int64_t *lengths, int64_t n_texts, struct sum *s,
                        float *out, int64_t *n, struct llm_err *e)
 {

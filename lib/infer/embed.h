@@ -1,4 +1,4 @@
-/* A vector for a text. */
+/* Embeddings: one vector for a text. */
 #ifndef LLM_INFER_EMBED_H
 #define LLM_INFER_EMBED_H
 
@@ -8,13 +8,14 @@
  * 0; 1 if a signal was caught; -1. */
 int llm_embed(struct llm_engine *g, struct llm_kv *kv, const int32_t *ids, int64_t n, enum llm_pool_kind pool, float *out, struct llm_err *e)
     LLM_MUST_CHECK;
-/* The same of several texts, ids one text after another, and of encoders their kinds of segments (NULL: all the first), lengths[n_texts], to out
- * [n_texts, hidden_size]. An encoder takes as many at once as its pass has room for, without padding: each text has the bits that it has alone. */
+/* Embeds several texts: ids has the texts one after another, lengths [n_texts] their lengths, types the token types of an encoder (NULL: all 0).
+ * out: [n_texts, hidden_size]. An encoder packs as many texts into a pass as have room, without padding; each text has the bits that it has alone. */
 int llm_embed_texts(struct llm_engine *g, const int32_t *ids, const int32_t *kinds, const int64_t *lengths, int64_t n_texts, enum llm_pool_kind pool,
                     float *out, struct llm_err *e) LLM_MUST_CHECK;
-/* How a model asks to be pooled, where nobody says otherwise. EX_UNAVAILABLE when it asks for what we do not have. */
+/* The pooling that a model's configuration names, the default of --pooling. EX_UNAVAILABLE if it is not implemented. */
 int llm_embed_pooling(const struct llm_config *c, enum llm_pool_kind *pool, struct llm_err *e) LLM_MUST_CHECK;
-/* v[n] divided by its length: kind 2 Euclidean, 1 sum of magnitudes, p > 2 the p-norm, 0 so that the largest is 32760, -1 not at all. Zeros stay. */
+/* v[n] divided by its length: kind 2 Euclidean, 1 sum of magnitudes, p > 2 the p-norm, 0 so that the largest is 32760, -1 not at all.
+ * A vector of zeros stays as it is. */
 void llm_embed_normalize(float *v, int64_t n, int64_t kind);
 
 #endif

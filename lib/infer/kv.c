@@ -10,7 +10,7 @@ const enum llm_dtype llm_kv_types[] = {LLM_F32, LLM_F16, LLM_BF16, LLM_Q8_0, LLM
 
 const char *llm_kv_word(int i) { return llm_kv_types[i] == LLM_NO_DTYPE ? NULL : llm_dtypes[llm_kv_types[i]].name; }
 
-/* Long sequences have pages of chunks with huge pages of memory: what attention reads of a layer lies apart. */
+/* For long sequences the pool's memory uses huge pages: what attention reads of one layer is scattered over many cache pages. */
 #define FEW_PAGES 16
 #define CHUNK_BYTES ((size_t)32 << 20)
 #define HUGE_PAGE ((size_t)2 << 20)
@@ -93,7 +93,7 @@ void llm_kv_pool_release(struct llm_kv_pool *p)
     p->n_pages = 0;
 }
 
-/* Memory of one more page; the pool's own. */
+/* Memory for one more page, owned by the pool. */
 static unsigned char *page_memory(struct llm_kv_pool *p, struct llm_err *e)
 {
     const size_t each = p->page_bytes / 64 * 64 + 64; /* models without a cache have pages of no bytes */
@@ -119,7 +119,7 @@ static unsigned char *page_memory(struct llm_kv_pool *p, struct llm_err *e)
     return c->data + c->used - each;
 }
 
-/* Zeroed: what stands behind the last token of a tile is multiplied by a probability of 0 and must be finite. */
+/* Pages begin as zeros: rows after the last token of a tile are multiplied by a probability of 0 and must therefore be finite. */
 static struct llm_kv_page *page_create(struct llm_kv_pool *p, struct llm_err *e)
 {
     struct llm_kv_page *page = p->unused;
@@ -223,7 +223,7 @@ static int grow_pages(struct llm_kv *kv, int64_t want, struct llm_err *e)
     return 0;
 }
 
-/* Pages for n tokens; models without keys and values have none. */
+/* The number of pages for n tokens; 0 for models without keys and values. */
 static int64_t pages_for(const struct llm_kv_pool *p, int64_t n)
 {
     return p->page_bytes ? (n + LLM_KV_TILE - 1) / LLM_KV_TILE : 0;

@@ -1,6 +1,6 @@
-/* What models keep of sequences from one pass to the next. Keys and values are in pages of 64 positions; a page holds those of all layers. So
- * sequences grow and end without copying, and sequences with the same beginning share pages. The state of recurrent layers does not grow with the
- * sequence; each sequence has its own. Positions count from 0. */
+/* Caches: what a model keeps of a sequence from one pass to the next. Keys and values are stored in pages of 64 positions; a page holds those of all
+ * layers. Sequences therefore grow and end without copying, and sequences with the same beginning share pages. The state of recurrent layers does
+ * not grow with the sequence; each sequence has its own. Positions count from 0. */
 #ifndef LLM_INFER_KV_H
 #define LLM_INFER_KV_H
 
@@ -9,7 +9,7 @@
 struct llm_kv_chunk; /* memory of pages */
 struct llm_kv_page; /* one tile of k and one of v a layer; counted by the sequences that hold it */
 
-/* A layer, and where in a page and in a sequence's state its own begins. */
+/* A layer, and the offsets of its data in a page and in a sequence's recurrent state. */
 struct llm_kv_layer {
     struct llm_state_shape shape;
     size_t k_row, v_row;       /* bytes of one head's key and value at one position */
@@ -17,7 +17,7 @@ struct llm_kv_layer {
     int64_t state_at;          /* floats from the beginning of the sequence's state */
 };
 
-/* Where pages come from. One thread at a time. */
+/* The allocator of pages. Not thread-safe: one thread at a time. */
 struct llm_kv_pool {
     struct llm_kv_layer *layers;
     int64_t n_layers;
@@ -29,9 +29,9 @@ struct llm_kv_pool {
     struct llm_kv_page *unused;
     struct llm_kv_chunk *chunks; /* pages come from the first */
 };
-/* Fails (69) when the dtype does not serve the model: blocks want heads of a multiple of 32. Release either way. */
+/* Fails (69) if the dtype does not fit the model: block types need a head size that is a multiple of 32. Release either way. */
 int llm_kv_pool_init(struct llm_kv_pool *p, const struct llm_config *c, enum llm_dtype dtype, struct llm_err *e) LLM_MUST_CHECK;
-/* Room for the layer that drafts (infer/draft.h), before the first sequence: its number is n_layers. */
+/* Adds the drafting layer (infer/draft.h), whose index is n_layers. To be called before the first sequence begins. */
 int llm_kv_pool_add_draft(struct llm_kv_pool *p, const struct llm_config *c, struct llm_err *e) LLM_MUST_CHECK;
 void llm_kv_pool_release(struct llm_kv_pool *p); /* after the sequences */
 /* The dtypes a cache can have; LLM_NO_DTYPE ends them. */

@@ -31,7 +31,7 @@ static const char *key_name(const struct llm_state_shape *s)
     return s->d_v > 0 ? "k" : "latent";
 }
 
-/* Keys and values of its own. */
+/* Whether the layer has keys and values of its own. */
 static bool has_keys(const struct llm_state_shape *s, int64_t layer)
 {
     return s->n_kv_heads > 0 && s->source == layer;
@@ -62,7 +62,7 @@ bool llm_kv_file_slot(struct llm_kv_file *f, const char *name, struct llm_kv_slo
     return slot->data != NULL;
 }
 
-/* Tensors that a cache of this configuration has, beside ids and positions. */
+/* The number of tensors in a cache of this configuration, beside ids and positions. */
 static int64_t count_slots(const struct llm_kv_file *f)
 {
     int64_t n = 0;
@@ -108,7 +108,7 @@ static int skip_tensor(struct llm_stream *s, const struct llm_entry *t, struct l
     return 0;
 }
 
-/* The tensor must have this shape. */
+/* Checks that the tensor has this shape. */
 static int check_shape(const struct llm_entry *t, int n_dims, const int64_t *shape, struct llm_err *e)
 {
     char found[200] = "", wanted[100] = "";
@@ -159,7 +159,7 @@ static int take_layers(struct llm_kv_file *f, struct llm_err *e)
     return 0;
 }
 
-/* The dtype of keys and values, and how many queries there are, as the first layer that has them says. */
+/* Reads the dtype of keys and values and the number of queries from the first layer that has them. */
 static int look_at_keys(struct llm_kv_file *f, const struct llm_header *h, struct llm_err *e)
 {
     char key[40], query[40];
@@ -246,7 +246,7 @@ static int check_tokens(const struct llm_kv_file *f, struct llm_err *e)
     return 0;
 }
 
-/* What clearly is something else is named for what it is, before anything of it is parsed. */
+/* A file that is recognised as another kind is refused by that kind's name, before anything of it is parsed. */
 static struct llm_stream *open_cache(const char *path, struct llm_err *e)
 {
     enum llm_content content;
@@ -288,7 +288,7 @@ int llm_kv_file_read(struct llm_kv_file *f, const char *path, struct llm_err *e)
 
 /* ---- writing ---- */
 
-/* One layer's rows from pages to token order. `value` 0: keys, 1: values. */
+/* Copies one layer's rows from pages into the order of tokens. `value` 0: keys, 1: values. */
 static void *gather(const struct llm_kv *kv, int64_t layer, int value, struct llm_err *e)
 {
     const struct llm_kv_layer *l = &kv->pool->layers[layer];
@@ -303,7 +303,7 @@ static void *gather(const struct llm_kv *kv, int64_t layer, int value, struct ll
     return out;
 }
 
-/* The layer's ring has rows of its own width. */
+/* Copies the layer's ring, whose rows have a width of their own. */
 static float *gather_queries(const struct llm_kv *kv, int64_t layer, int64_t n, int64_t width, struct llm_err *e)
 {
     float *out = llm_alloc((size_t)n, (size_t)width * sizeof *out, "traced queries to write", e);
@@ -350,7 +350,7 @@ static int add(struct out_list *l, const char *what, int64_t layer, const struct
     return t->data ? 0 : -1;
 }
 
-/* All tensors of a layer, whose data is then the list's. `traced`: queries. */
+/* Appends all tensors of a layer to the list, which then owns their data. `traced`: with queries. */
 static int add_layer(struct out_list *l, const struct llm_kv *kv, int64_t layer, int64_t heads, int64_t traced, struct llm_err *e)
 {
     const struct llm_state_shape *s = &kv->pool->layers[layer].shape;
@@ -454,7 +454,7 @@ static void restore_rows(const struct llm_kv_file *f, int64_t l, int value, int6
     }
 }
 
-/* Keys of one context are of no use in another whose rotary frequencies differ. */
+/* Refuses keys that were rotated for another context, if the rotary frequencies depend on it. */
 static int check_context(const struct llm_kv_file *f, const struct llm_model *m, struct llm_err *e)
 {
     if (m->rope_context == 0) return 0;

@@ -4,7 +4,7 @@
 
 #include "infer/kv.h"
 
-/* What a layer has in the file; NULL where it has none: layers that read another's keys have queries alone. */
+/* A layer's tensors in the file; NULL if the layer has no such tensor. A layer that reads another layer's keys has queries alone. */
 struct llm_kv_file_layer {
     struct llm_state_shape shape;
     void *k, *v;                /* [n, n_kv_heads, d_k] (named "latent" where d_v is 0), [n, n_kv_heads, d_v] */
@@ -30,11 +30,11 @@ int llm_kv_file_read(struct llm_kv_file *f, const char *path, struct llm_err *e)
 void llm_kv_file_release(struct llm_kv_file *f);
 /* Writes what `kv` holds; `m` says of which model. `o` is not committed. */
 int llm_kv_file_write(const struct llm_kv *kv, struct llm_model *m, struct llm_output *o, struct llm_err *e) LLM_MUST_CHECK;
-/* Puts the first `n` tokens (n ≤ f->n) into `kv` (initialised, empty), encoding anew where the pool's dtype is another. Fails (65) when the file is
- * of another model, does not begin at position 0, or holds a state and n < f->n. */
+/* Puts the first `n` tokens (n ≤ f->n) into `kv` (initialised, empty), converting them if the pool's dtype differs. Fails (65) if the file
+ * belongs to another model, does not begin at position 0, or holds a recurrent state and n < f->n. */
 int llm_kv_file_restore(const struct llm_kv_file *f, int64_t n, struct llm_model *m, struct llm_kv *kv, struct llm_err *e) LLM_MUST_CHECK;
 
-/* The tensor "layers.N.x" of a cache; false: there is none of this name. */
+/* Finds the tensor "layers.N.x" of a cache; false if it has no tensor of this name. */
 struct llm_kv_slot {
     void **data;
     enum llm_dtype dtype;

@@ -4,7 +4,7 @@
 
 enum { SMALL = 8, LARGE = 24 };
 
-/* Most memory that a pass of `n` tokens has on the stack of activations, the logits of one row included. */
+/* The peak of the arena of activations in a pass of `n` tokens, the logits of one row included. */
 static int peak(struct llm_engine *g, int64_t n, double *bytes, struct llm_err *e)
 {
     int32_t ids[LARGE] = {0};

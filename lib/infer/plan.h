@@ -1,4 +1,4 @@
-/* What inference needs, before it is done. */
+/* The memory that inference will need, estimated before it runs. */
 #ifndef LLM_INFER_PLAN_H
 #define LLM_INFER_PLAN_H
 

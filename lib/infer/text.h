@@ -1,4 +1,4 @@
-/* The text of a completion as it grows: shows no half of a UTF-8 character, and nothing that may turn out to begin a stop string. */
+/* The text of a growing completion. Bytes are held back while they are an incomplete UTF-8 character or may begin a stop string. */
 #ifndef LLM_INFER_TEXT_H
 #define LLM_INFER_TEXT_H
 
@@ -14,8 +14,8 @@ struct llm_text {
 };
 /* Adds a token's bytes. */
 int llm_text_put(struct llm_text *t, const char *bytes, size_t n, struct llm_err *e) LLM_MUST_CHECK;
-/* How many bytes from t->bytes.p + t->shown may be shown now; the caller adds what it shows to t->shown. `last`: nothing more will come, all of it.
- */
+/* The number of bytes from t->bytes.p + t->shown that may be shown now; the caller adds what it shows to t->shown. `last`: the completion has ended,
+ * so nothing is held back. */
 size_t llm_text_ready(const struct llm_text *t, bool last);
 void llm_text_release(struct llm_text *t);
 

@@ -26,7 +26,7 @@ static int note(void *arg, const struct llm_sight *s, struct llm_err *e)
     return 0;
 }
 
-/* The activations of the step's first pass. */
+/* Records the activations of the step's first pass. */
 static int measure(struct llm_coordcheck *k, struct llm_trainer *t, int64_t step, struct llm_err *e)
 {
     struct llm_ctx *c = &t->eval_ctx;
@@ -72,7 +72,7 @@ int llm_coordcheck_run(struct llm_coordcheck *k, const struct llm_config *c, con
         return -1;
     }
     int got = llm_trainer_init(&t, &options, m, d, e);
-    /* the batch of every step is the first's: an update of nothing fetches it */
+    /* every step trains on the first step's batch, which a step without an update fetches here */
     if (got == 0) got = llm_trainer_gradient(&t, &r, e);
     if (got == 0) {
         llm_trainer_forget(&t);
@@ -106,7 +106,7 @@ int llm_coordcheck_print(const struct llm_coordcheck *k, enum llm_table_form for
     return llm_tables_print(NULL, form, tables, 1, e);
 }
 
-/* Rows of the first width and step: one for each place. */
+/* The number of rows of the first width and step: one for each place. */
 static size_t places(const struct llm_coordcheck *k)
 {
     size_t n = 0;
@@ -114,7 +114,7 @@ static size_t places(const struct llm_coordcheck *k)
     return n;
 }
 
-/* Rows come by width, in it by step, in it by place. */
+/* Rows are ordered by width, then by step, then by place. */
 static const struct llm_coordcheck_row *row_of(const struct llm_coordcheck *k, size_t width, size_t step, size_t place)
 {
     return &k->rows[(width * (LLM_COORDCHECK_STEPS + 1) + step) * places(k) + place];

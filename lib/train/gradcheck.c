@@ -12,7 +12,7 @@ struct probe {
     float *saved, *direction;
 };
 
-/* Mean loss of the step's rows with the parameter moved by h along the direction. */
+/* The mean loss of the step's rows after the parameter has been moved by h along the direction. */
 static int loss_at(struct probe *q, double h, double *loss, struct llm_err *e)
 {
     struct llm_trainer *t = q->t;
@@ -45,7 +45,7 @@ static int slope(struct probe *q, double h, double *out, struct llm_err *e)
     return 0;
 }
 
-/* Fills the direction; the slope along it by the gradient, and a step that changes the loss by about a hundredth. */
+/* Fills in the direction; computes the slope along it from the gradient, and a step h that changes the loss by about .01. */
 static double aim(struct probe *q, size_t number, double *h)
 {
     double norm = 0, analytic = 0, size = 0;

@@ -1,4 +1,4 @@
-/* Gradients of a whole model against differences of its loss, tensor by tensor, in FP32. */
+/* Compares the gradients of a whole model with central differences of its loss, tensor by tensor, in FP32. */
 #ifndef LLM_TRAIN_GRADCHECK_H
 #define LLM_TRAIN_GRADCHECK_H
 

@@ -2,7 +2,8 @@
  * 2013): discounts of each order from its own counts of counts; adjusted counts (in how many contexts a lower-order n-gram appears, or how often,
  * where it begins a text); unigrams interpolated with the uniform distribution over all ids and one more, for what no id stands for.
  *
- * n-grams are sorted in `memory` bytes; what is more lies in unlinked files in $TMPDIR. The result depends neither on that nor on threads. */
+ * n-grams are sorted in `memory` bytes; what does not fit is kept in unlinked files in $TMPDIR. The result depends neither on `memory` nor on
+ * threads. */
 #ifndef LLM_TRAIN_NGRAM_H
 #define LLM_TRAIN_NGRAM_H
 
@@ -30,12 +31,12 @@ struct llm_ngram_report {
     uint64_t tokens, runs, file_bytes;     /* counted; sorted apart and merged; most that lay in files */
     struct llm_ngram_order_report order[LLM_NGRAM_MAX_ORDER]; /* [k]: of k + 1 tokens */
 };
-/* *out is the caller's. 0; 1 when a signal was caught; -1. */
+/* *out is owned by the caller. 0; 1 if a signal was caught; -1. */
 int llm_ngram_estimate(const struct llm_ngram_source *s, const struct llm_ngram_options *o, struct llm_ngram **out, struct llm_ngram_report *report,
                        struct llm_err *e) LLM_MUST_CHECK;
-/* What options.memory 0 means. */
+/* The bytes that options.memory = 0 stands for. */
 uint64_t llm_ngram_memory(void);
-/* The largest order that so many different tokens allow. */
+/* The largest order that so many distinct tokens allow. */
 int llm_ngram_order_limit(uint64_t vocab_size);
 
 #endif

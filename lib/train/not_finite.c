@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include "train/trainer_internal.h"
 
-/* The first tensor that is not finite, in the order of the model. */
+/* Finds the first tensor that is not finite, in the order of the model. */
 const char *llm_trainer_first_bad(const struct llm_trainer *t, bool gradients)
 {
     for (size_t i = 0; i < t->n_params; i++) {
@@ -16,7 +16,7 @@ const char *llm_trainer_first_bad(const struct llm_trainer *t, bool gradients)
     return NULL;
 }
 
-/* Where, in the model, the first row whose loss is not finite becomes so. */
+/* Finds the place in the model at which the first row whose loss is not finite becomes so. */
 static bool bad_activation(struct llm_trainer *t, const struct llm_rows *rows, char *name, size_t n)
 {
     struct llm_ctx *c = &t->eval_ctx;

@@ -5,7 +5,7 @@
 #include "cpu/kernels.h"
 #include "tensor/tensor.h"
 
-/* A parameter under training: what llm_param holds, and what is kept for it across steps. */
+/* A trained parameter: its llm_param, and its state that is kept across steps. */
 struct llm_trainable {
     struct llm_param *p;
     const struct llm_optim *optim;
@@ -21,7 +21,7 @@ enum llm_muon_scale {
     LLM_MUON_MATCH_RMS          /* 0.2·sqrt(max(rows, cols)), as large as AdamW's: Liu et al. 2025 */
 };
 
-/* One update of everything. */
+/* The settings of one update of all parameters. */
 struct llm_update {
     struct llm_optim_step step; /* weight_decay is for parameters that decay */
     double matrix_lr;           /* Muon's, of hidden matrices */
@@ -32,7 +32,7 @@ struct llm_update {
     int64_t passes;             /* of the step; 0 counts as 1 */
 };
 
-/* What the size of a step depends on. */
+/* The numbers that the size of a step depends on. */
 enum llm_optim_kind {
     LLM_OPTIM_ADAPTIVE,         /* not on the gradient's: Adam and its kind, element by element */
     LLM_OPTIM_GRADIENT,         /* on the gradient's */
@@ -51,9 +51,9 @@ struct llm_optim {
 };
 extern const struct llm_optim *const llm_optims[]; /* NULL-terminated */
 const struct llm_optim *llm_optim_find(const char *name);
-/* What updates p when `o` is asked for: o, or its `others`. */
+/* The optimizer that updates p if the run's optimizer is `o`: o itself, or its `others`. */
 const struct llm_optim *llm_optim_of(const struct llm_optim *o, const struct llm_param *p);
-/* Floats of scratch that the update of a parameter needs. */
+/* The number of scratch floats that the update of a parameter needs. */
 size_t llm_optim_work(const struct llm_optim *o, const struct llm_param *p);
 
 /* Adds the accumulators of further uses (lookups of a tied embedding, llm_param.grad_use) to p->grad. They become zero. */
@@ -61,7 +61,7 @@ void llm_grad_join(struct llm_param *p);
 /* √Σ g² over all parameters: sums of blocks of 64 Ki elements added in order. Accumulators of further uses must have joined. If a gradient is
  * not finite, *bad is the first such parameter and the result is not finite either. */
 double llm_grad_norm(struct llm_trainable *t, size_t n, const struct llm_param **bad);
-/* One update of everything; clears gradients, moves averages. Fails only when memory is short. */
+/* Updates all parameters, clears gradients and moves averages. Fails only if memory is short. */
 int llm_params_update(struct llm_trainable *t, size_t n, const struct llm_update *u, struct llm_err *e) LLM_MUST_CHECK;
 
 /* g [rows, cols] becomes about U·Vᵀ of its singular value decomposition: five steps of X ← a·X + (b·A + c·A²)·X, A = X·Xᵀ, from g / |g|

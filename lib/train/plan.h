@@ -1,5 +1,5 @@
-/* What a run would take, found out before it begins: the same model with one and with two layers is built and makes a step at the run's own batch and
- * context; memory and time are linear in the number of layers. */
+/* The memory and time that a run will take: the same model with one layer and with two is built and makes a step at the run's own batch and context;
+ * memory and time are linear in the number of layers. */
 #ifndef LLM_TRAIN_PLAN_H
 #define LLM_TRAIN_PLAN_H
 

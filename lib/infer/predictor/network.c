@@ -1,11 +1,11 @@
-/* Networks: hidden states of a pass over all sequences, and the head's logits of those rows that are asked for. */
+/* Networks: a pass over all sequences gives hidden states; the head gives the logits of the requested rows. */
 #include <string.h>
 #include "base/buf.h"
 #include "cpu/matmul.h"
 #include "infer/engine.h"
 #include "model/forward/watch.h"
 
-/* Where each layer finds each sequence's cache. */
+/* Tells each layer where each sequence's cache lies. */
 static int prepare(struct llm_engine *g, const struct llm_feed *feeds, int64_t n, struct llm_err *e)
 {
     int64_t layers = g->pool.n_layers, at = 0;
@@ -25,7 +25,7 @@ static int prepare(struct llm_engine *g, const struct llm_feed *feeds, int64_t n
     return 0;
 }
 
-/* What each layer's cross-attention looks at. */
+/* Tells each layer the keys and values that its cross-attention reads. */
 static int prepare_memories(struct llm_engine *g, const struct llm_feed *feeds, int64_t n, struct llm_err *e)
 {
     int64_t layers = g->pool.n_layers;

@@ -1,16 +1,16 @@
-/* n-grams: what follows a token is looked up by the last order - 1 tokens. The tokens that a sequence's cache remembers serve as its history; of keys
- * and values it keeps none. */
+/* n-grams: the distribution after a token is looked up by the last order - 1 tokens. The history is the ids that a sequence's cache holds; there are
+ * no keys and values. */
 #include "base/buf.h"
 #include "infer/engine.h"
 #include "model/weights/ngram.h"
 
 static bool is_of(const struct llm_model *m) { return m->ngram != NULL; }
 
-/* Tokens that a lookup can see. */
+/* The maximum number of tokens that a lookup reads. */
 static int64_t width_of(const struct llm_ngram *g) { return g->order - 1; }
 
-/* The token at position `at` of a sequence, whose cache holds the first kv->n tokens and whose feed the next. One position before the text
- * stands what texts begin with, unless the text begins with it itself. */
+/* The token at position `at` of a sequence: its cache holds the first kv->n tokens, its feed those that follow. Position -1 is the token that texts
+ * begin with, unless the text itself begins with it. */
 static int32_t token_at(const struct llm_ngram *g, const struct llm_feed *feed, int64_t at)
 {
     int64_t held = feed->kv->n;

@@ -9,7 +9,7 @@ static double shape_factor(enum llm_muon_scale scale, int64_t rows, int64_t cols
     return scale == LLM_MUON_ORIGINAL ? sqrt(fmax(1, m / k)) : .2 * sqrt(fmax(m, k));
 }
 
-/* Rows of p [from, from + rows). The gradient's memory serves for the step. */
+/* Updates rows [from, from + rows) of p. The step is computed in the gradient's memory. */
 static int update_part(struct llm_trainable *t, int64_t from, int64_t rows, const struct llm_update *u, struct llm_err *e)
 {
     const struct llm_param *p = t->p;
