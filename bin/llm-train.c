@@ -47,14 +47,6 @@ static const struct llm_opt options[] = {
     {0, "cross-document", NULL, "let documents packed into one row see each other", LLM_FLAG, offsetof(struct args, o.cross_document), 0, 0, NULL},
     {0, NULL, NULL, "Steps:", LLM_HEADING, 0, 0, 0, NULL},
     {0, "objective", "NAME", "training objective: %w [lm]", LLM_CHOICE, offsetof(struct args, o.objective), 0, 0, NULL},
-    {0, "fim-rate", "P", "share of documents that --objective fim rearranges for infilling [0.5]",
-     LLM_REAL, offsetof(struct args, o.fim_rate), 0, 1, NULL},
-    {0, "fim-spm-rate", "P", "share of the documents rearranged by fim that put the suffix before the prefix [0.5]", LLM_REAL,
-     offsetof(struct args, o.fim_spm_rate), 0, 1, NULL},
-    {0, "temperature", "T", "initial temperature of --objective contrastive [0.07]", LLM_REAL, offsetof(struct args, temperature), 0, 100, NULL},
-    {0, "fixed-temperature", NULL, "keep --temperature constant instead of learning it",
-     LLM_FLAG, offsetof(struct args, fixed_temperature), 0, 0, NULL},
-    {0, "mask-rate", "P", "share of tokens that --objective mlm masks [0.15]", LLM_REAL, offsetof(struct args, o.mask_rate), 0, 1, NULL},
     {'n', "steps", "N", "total number of steps; 0 saves the initial model [1000]", LLM_INT, offsetof(struct args, o.steps), 0, 1e12, NULL},
     {0, "epochs", "X", "total passes over the data, in place of --steps; rounded up to a whole step", LLM_REAL, offsetof(struct args, o.epochs),
      1e-9, 1e9, NULL},
@@ -135,7 +127,7 @@ static const struct llm_opt options[] = {
     {0, NULL, NULL, NULL, LLM_FLAG, 0, 0, 0, NULL},
 };
 
-static const struct llm_cli cli = {
+static struct llm_cli cli = {
     .name = "llm-train",
     .summary = "Train a language model on tokens.",
     .usage = "-c CONFIG [-T TOK] [OPTION]... -o OUT.llm DATA...\n"
@@ -146,7 +138,7 @@ static const struct llm_cli cli = {
         "llm-train --objective ngram --order 5 -T tok.json --val .1 -o ngrams.llm corpus.tok\n",
     .usual = "config|set|init|resume|tokenizer|val|stream|objective|steps|batch|context|lr|warmup|schedule|optimizer|precision|save-every|eval-every|"
              "log|plan",
-    .options = options, .operands = LLM_OPERANDS_INPUT, .replaces = "resume",
+    .operands = LLM_OPERANDS_INPUT, .replaces = "resume",
     .common = LLM_COMMON_ALL | LLM_COMMON_TABLE | LLM_COMMON_CONFIG,
     .words = train_words,
     .aliases = train_aliases,
@@ -180,6 +172,7 @@ int main(int argc, char **argv)
     struct llm_err e = {0};
     struct llm_run run = {0};
     llm_start();
+    cli.options = llm_objective_command_line(options, "objective", offsetof(struct args, o.own));
     signal(SIGPIPE, SIG_IGN); /* a reader that goes away must not cost the run: it is saved, and the write fails with 74 */
     defaults(&a);
     int rest = llm_cli_parse(&cli, &a, argc, argv);

@@ -1,5 +1,4 @@
 /* Wiring of llm-train: from options to a trainer. */
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -149,9 +148,7 @@ static int configure(struct llm_config *c, const struct args *a, const struct ll
 {
     const struct llm_objective *o = llm_objectives[a->o.objective];
     if (!o->configure || a->resume) return 0;
-    if (a->temperature > 0) c->logit_scale_init = -log(a->temperature);
-    if (a->fixed_temperature) c->fixed_logit_scale = true;
-    return o->configure(c, data->train, e) < 0 ? llm_in(e, "--objective %s", o->name) : 0;
+    return o->configure(c, &a->o, data->train, e) < 0 ? llm_in(e, "--objective %s", o->name) : 0;
 }
 
 /* Names of the classes that the data has, for a model without names. */

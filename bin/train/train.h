@@ -12,8 +12,6 @@ struct args {
     struct llm_strs sets, train, freeze;
     struct llm_train_options o;
     double dropout;             /* -1: not given */
-    double temperature;         /* of contrastive; 0: not given */
-    int fixed_temperature;
     const char *coordcheck, *coordcheck_png;
     int64_t base_head_dim, save_every;
     int mup;

@@ -21,7 +21,26 @@ int llm_rows_init(struct llm_rows *r, int64_t n_rows, int64_t row_len, struct ll
     r->source_len = r->source ? llm_calloc((size_t)n_rows, sizeof *r->source_len, "a batch", e) : NULL;
     r->window = r->source_len ? llm_calloc(2 * (size_t)row_len + 2, sizeof *r->window, "a batch", e) : NULL;
     r->mask = r->window ? llm_calloc(2 * (size_t)row_len + 2, 1, "a batch", e) : NULL;
-    return r->mask ? 0 : -1;
+    r->weights = r->mask ? llm_calloc(n, sizeof *r->weights, "a batch", e) : NULL;
+    return r->weights ? 0 : -1;
+}
+
+int llm_rows_add_columns(struct llm_rows *r, const struct llm_column *columns, struct llm_err *e)
+{
+    r->columns = columns;
+    for (int i = 0; columns && columns[i].name; i++) {
+        size_t n = (size_t)(columns[i].per == LLM_PER_TOKEN ? r->n_rows * r->row_len : r->n_rows);
+        if (!(r->column[i] = llm_calloc(n, sizeof *r->column[i], "a batch", e))) return -1;
+    }
+    return 0;
+}
+
+float *llm_rows_column(const struct llm_rows *r, const char *name)
+{
+    for (int i = 0; r->columns && r->columns[i].name; i++) {
+        if (strcmp(r->columns[i].name, name) == 0) return r->column[i];
+    }
+    return NULL;
 }
 
 void llm_rows_release(struct llm_rows *r)
@@ -39,6 +58,8 @@ void llm_rows_release(struct llm_rows *r)
     free(r->source_len);
     free(r->window);
     free(r->mask);
+    free(r->weights);
+    for (int i = 0; i < LLM_MAX_COLUMNS; i++) free(r->column[i]);
     *r = (struct llm_rows){.n_rows = 0};
 }
 
@@ -58,6 +79,8 @@ struct llm_rows llm_rows_part(const struct llm_rows *r, int64_t first, int64_t n
     part.lengths += first;
     part.source += at;
     part.source_len += first;
+    part.weights += at;
+    for (int i = 0; r->columns && r->columns[i].name; i++) part.column[i] += r->columns[i].per == LLM_PER_TOKEN ? at : first;
     if (r->state) part.state += first * r->state_floats;
     if (r->state) part.state_after += first * r->state_floats;
     part.documents = false;
@@ -66,6 +89,10 @@ struct llm_rows llm_rows_part(const struct llm_rows *r, int64_t first, int64_t n
         part.counted += part.targets[i] >= 0;
         part.documents |= part.doc_start[i] != 0;
     }
+    part.weight = (double)part.counted;
+    if (!part.weighted) return part;
+    part.weight = 0;
+    for (int64_t i = 0; i < n * r->row_len; i++) part.weight += part.targets[i] >= 0 ? (double)part.weights[i] : 0;
     return part;
 }
 

@@ -6,9 +6,22 @@
 #include "data/order.h"
 #include "data/tokens.h"
 
+/* A further column of rows: numbers that an objective reads by name ("advantages", "logprobs"). */
+enum llm_column_per { LLM_PER_TOKEN, LLM_PER_ROW };
+struct llm_column {
+    const char *name;       /* NULL ends a list of columns */
+    enum llm_column_per per;
+    bool optional;          /* data without the column is accepted */
+};
+enum { LLM_MAX_COLUMNS = 12 };
+
 struct llm_rows {
     int64_t n_rows, row_len;
     int32_t *ids, *targets, *positions, *doc_start; /* [n_rows, row_len]; targets: -1 where no loss counts */
+    float *weights;         /* [n_rows, row_len]: the weight of each target in the loss, if rows have weights */
+    bool weighted;          /* weights is valid; false: each target that counts has weight 1 */
+    const struct llm_column *columns; /* the columns that llm_rows_add_columns made; NULL: none. Borrowed */
+    float *column[LLM_MAX_COLUMNS];   /* their numbers: [n_rows, row_len] per token, [n_rows] per row */
     uint8_t *own;           /* [n_rows, row_len]: 1 where there is a token whose loss mask is not 0; 0 elsewhere, and after the data's end */
     int32_t *picks;         /* [n_rows, row_len]: the first n_picks of each row are positions whose loss counts, ascending; then -1 */
     int64_t n_picks;        /* 0: the loss of every token is looked at */
@@ -26,11 +39,16 @@ struct llm_rows {
     int32_t *window;        /* [2 row_len + 2], scratch */
     bool documents;         /* some row holds more than one document: doc_start counts */
     int64_t counted;        /* targets that count */
+    double weight;          /* the sum of their weights, in the order of tokens: what the loss is divided by */
 };
 /* Memory for rows × row_len tokens. Zero-initialise; release either way. */
 int llm_rows_init(struct llm_rows *r, int64_t n_rows, int64_t row_len, struct llm_err *e) LLM_MUST_CHECK;
 void llm_rows_release(struct llm_rows *r);
-/* A view of rows [first, first + n): shares memory, not to be released. `counted` is that of these rows. */
+/* Memory for the columns of a list, all zero. The list must outlive the rows. */
+int llm_rows_add_columns(struct llm_rows *r, const struct llm_column *columns, struct llm_err *e) LLM_MUST_CHECK;
+/* The numbers of the column of this name; NULL: the rows have none. */
+float *llm_rows_column(const struct llm_rows *r, const char *name);
+/* A view of rows [first, first + n): shares memory, not to be released. `counted` and `weight` are those of these rows. */
 struct llm_rows llm_rows_part(const struct llm_rows *r, int64_t first, int64_t n);
 
 /* Row `row` becomes the window of row_len + 1 tokens at `at`. cross_document: documents see each other and positions run on; else each document's

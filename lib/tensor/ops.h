@@ -222,7 +222,7 @@ struct llm_tensor *llm_selective_scan(struct llm_ctx *c, struct llm_tensor *x, s
 
 /* ---- the loss (op/cross_entropy.c) ---- */
 struct llm_loss {
-    double nll;                 /* Σ over counted tokens of -log p(target), in nats, folded in canonical order */
+    double nll;                 /* Σ over counted tokens of weight · -log p(target), in nats, folded in canonical order */
     int64_t tokens;             /* counted tokens */
 };
 struct llm_cross_entropy {
@@ -231,9 +231,11 @@ struct llm_cross_entropy {
     struct llm_param *bias;     /* [vocab], added to x·wᵀ; NULL */
     float logit_scale;          /* 1, or 1/sqrt(hidden) */
     float logit_softcap;        /* 0: none */
-    double grad_scale;          /* the gradient is that of grad_scale · nll; usually 1 / (counted tokens of the step) */
-    float *token_nll;           /* out: -log p(target) of each token [tokens]; NULL: not wanted */
+    double grad_scale;          /* the gradient is that of grad_scale · nll; usually 1 / (sum of the weights of the step's counted tokens) */
+    float *token_nll;           /* out: -log p(target) of each token [tokens], not multiplied by its weight; NULL: not wanted */
     const struct llm_inner *logits; /* looks at the scaled and capped logits, some tokens at a time; NULL */
+    const float *weights;       /* [tokens]: the weight of each counted token, of any sign; NULL: 1 */
+    bool no_gradient;           /* only token_nll is wanted: no gradient is set although there is a tape */
 };
 /* Projection x·wᵀ and loss, in chunks of tokens, so that the logits of all tokens never exist at once. With a tape it also sets x's gradient and adds
  * to w's, and llm_backward continues from x. */

@@ -52,6 +52,16 @@ int64_t llm_train_data_vocab_size(const struct llm_train_data *d)
     return d->feed ? llm_feed_vocab_size(d->feed) : d->train ? llm_tokens_vocab_size(d->train) : 0;
 }
 
+uint64_t llm_train_data_documents(const struct llm_train_data *d, bool val)
+{
+    const struct llm_tokens *tokens = val ? d->val : d->train;
+    const struct llm_records *records = val ? d->val_records : d->records;
+    size_t n = 0;
+    if (records) return (uint64_t)llm_records_count(records);
+    if (tokens) llm_tokens_doc_ends(tokens, &n);
+    return n;
+}
+
 void llm_train_data_release(struct llm_train_data *d)
 {
     for (size_t i = 0; i < d->n_paths; i++) free(d->paths[i]);
@@ -60,5 +70,7 @@ void llm_train_data_release(struct llm_train_data *d)
     if (d->train) llm_tokens_close(d->train);
     llm_feed_destroy(d->feed);
     if (d->val) llm_tokens_close(d->val);
+    llm_records_destroy(d->records);
+    llm_records_destroy(d->val_records);
     *d = (struct llm_train_data){0};
 }

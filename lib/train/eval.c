@@ -5,29 +5,28 @@
 
 bool llm_trainer_has_val(const struct llm_trainer *t)
 {
-    return t->data.val || t->data.val_share > 0;
+    return t->data.val || t->data.val_records || t->data.val_share > 0;
 }
 
 int llm_trainer_eval(struct llm_trainer *t, double *loss, double *bits_per_byte, struct llm_err *e)
 {
-    const struct llm_tokens *tokens = t->data.val ? t->data.val : t->data.train;
-    uint64_t first = t->data.val ? 0 : t->order.n, end = llm_tokens_count(tokens), context = (uint64_t)t->o.context;
+    bool file = t->data.val || t->data.val_records;
+    const struct llm_tokens *tokens = file ? t->data.val : t->data.train;
+    uint64_t first = file ? 0 : t->order.n, end = tokens ? llm_tokens_count(tokens) : 0, context = (uint64_t)t->o.context;
     uint64_t windows = (end - first - 1 + context - 1) / context;
     if (t->objective->document) {
-        size_t n_ends;
-        llm_tokens_doc_ends(tokens, &n_ends);
-        first = t->data.val ? 0 : t->order.n - 1;
-        windows = n_ends - first;
+        first = file ? 0 : t->order.n - 1;
+        windows = llm_train_data_documents(&t->data, file) - first;
     }
     double sum = 0, bytes = 0;
-    int64_t counted = 0;
+    double weight = 0;
     llm_task_reset(&t->task);
     if (t->o.eval_rows > 0 && windows > (uint64_t)t->o.eval_rows) windows = (uint64_t)t->o.eval_rows;
     for (uint64_t w = 0, n; w < windows; w += n) {
         n = windows - w < (uint64_t)t->eval_rows.n_rows ? windows - w : (uint64_t)t->eval_rows.n_rows;
         for (uint64_t i = 0; i < n; i++) {
             if (t->objective->document) {
-                if (llm_trainer_put_document(t, &t->eval_rows, (int64_t)i, tokens, first + w + i, e) < 0) return -1;
+                if (llm_trainer_put_document(t, &t->eval_rows, (int64_t)i, file, first + w + i, e) < 0) return -1;
                 continue;
             }
             uint64_t at = first + (w + i) * context, left = end - at;
@@ -42,13 +41,13 @@ int llm_trainer_eval(struct llm_trainer *t, double *loss, double *bits_per_byte,
         if (t->objective->run(&t->eval_ctx, &t->task, &part, 1, t->token_loss, e) < 0) return -1;
         llm_ctx_reset(&t->eval_ctx);
         llm_trainer_fold(t, &part, &sum, &bytes);
-        counted += part.counted;
+        weight += part.weight;
         if (!isfinite(sum)) return llm_trainer_not_finite(t, &part, sum, e);
     }
-    if (counted == 0) return llm_fail(e, EX_DATAERR, "validation data: expected tokens to predict, found all masked");
+    if (!(weight > 0)) return llm_fail(e, EX_DATAERR, "validation data: expected tokens to predict, found all masked");
     for (int i = 0; i < LLM_MAX_MEANS; i++) t->val_means[i] = llm_task_mean(&t->task, i);
     llm_task_reset(&t->task);
-    *loss = sum / (double)counted;
+    *loss = sum / weight;
     *bits_per_byte = bytes > 0 ? sum / log(2) / bytes : NAN;
     return 0;
 }

@@ -17,7 +17,7 @@ static int loss_at(struct probe *q, double h, double *loss, struct llm_err *e)
 {
     struct llm_trainer *t = q->t;
     double sum = 0;
-    int64_t counted = 0;
+    double weight = 0;
     for (size_t i = 0; i < q->n; i++) q->p->master[i] = (float)((double)q->saved[i] + h * (double)q->direction[i]);
     llm_weight_changed(&q->p->weight);
     for (int64_t pass = 0; pass < t->o.accumulate; pass++) {
@@ -28,12 +28,15 @@ static int loss_at(struct probe *q, double h, double *loss, struct llm_err *e)
         t->eval_ctx.first_row = pass * t->o.batch;
         if (t->objective->run(&t->eval_ctx, &t->task, &part, 1, t->token_loss, e) < 0) return -1;
         llm_ctx_reset(&t->eval_ctx);
-        for (int64_t i = 0; i < part.n_rows * part.row_len; i++) sum += part.targets[i] < 0 ? 0 : (double)t->token_loss[i];
-        counted += part.counted;
+        for (int64_t i = 0; i < part.n_rows * part.row_len; i++) {
+            double of = part.weighted ? (double)part.weights[i] : 1;
+            sum += part.targets[i] < 0 ? 0 : of * (double)t->token_loss[i];
+        }
+        weight += part.weight;
     }
     sum += t->task.beside;
     llm_task_reset(&t->task);
-    *loss = sum / (double)counted;
+    *loss = sum / weight;
     return 0;
 }
 

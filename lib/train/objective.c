@@ -2,6 +2,7 @@
 
 #include <math.h>
 #include <string.h>
+#include <sys/stat.h>
 
 extern const struct llm_objective llm_objective_lm, llm_objective_ngram, llm_objective_mlm, llm_objective_seq2seq, llm_objective_prefix,
     llm_objective_fim, llm_objective_classify, llm_objective_contrastive;
@@ -24,14 +25,15 @@ bool llm_objective_by_pass(const struct llm_objective *o, const struct llm_confi
 
 int llm_task_init(struct llm_task *t, const struct llm_objective *o, struct llm_model *m, const struct llm_train_options *options, struct llm_err *e)
 {
-    if (o->check(m, e) < 0) return llm_in(e, "--objective %s", o->name);
     *t = (struct llm_task){.objective = o, .model = m, .o = *options};
+    if (o->check(m, e) < 0) return llm_in(e, "--objective %s", o->name);
     return o->create && o->create(t, e) < 0 ? llm_in(e, "--objective %s", o->name) : 0;
 }
 
 void llm_task_release(struct llm_task *t)
 {
     if (t->objective && t->objective->destroy) t->objective->destroy(t);
+    for (int i = 0; i < LLM_MAX_TASK_MODELS; i++) llm_model_destroy(t->models[i].model);
     *t = (struct llm_task){.objective = NULL};
 }
 
@@ -45,6 +47,65 @@ void llm_task_reset(struct llm_task *t)
 double llm_task_mean(const struct llm_task *t, int i)
 {
     return t->means[i].n > 0 ? t->means[i].sum / t->means[i].n : NAN;
+}
+
+void llm_task_note(struct llm_task *t, const char *name, double sum, double n)
+{
+    for (int i = 0; i < LLM_MAX_MEANS && t->objective->means[i]; i++) {
+        if (strcmp(t->objective->means[i], name) != 0) continue;
+        t->means[i].sum += sum;
+        t->means[i].n += n;
+    }
+}
+
+struct llm_model *llm_task_load(struct llm_task *t, const char *what, const char *path, struct llm_err *e)
+{
+    struct stat s;
+    struct llm_task_model *m = t->models;
+    if (stat(path, &s) < 0) {
+        llm_fail_errno(e, EX_NOINPUT, "%s: %s", what, path);
+        return NULL;
+    }
+    while (m < t->models + LLM_MAX_TASK_MODELS && m->model && (m->device != s.st_dev || m->inode != s.st_ino)) m++;
+    if (m == t->models + LLM_MAX_TASK_MODELS) {
+        llm_fail(e, LLM_EX_FAILURE, "%s: expected at most %d further models", what, LLM_MAX_TASK_MODELS);
+        return NULL;
+    }
+    if (m->model) return m->model;
+    m->model = llm_model_load(path, e);
+    m->device = s.st_dev;
+    m->inode = s.st_ino;
+    if (!m->model) {
+        llm_in(e, "%s", what);
+        return NULL;
+    }
+    int64_t vocab = m->model->config.vocab_size, ours = t->model->config.vocab_size;
+    if (vocab != ours) {
+        llm_fail(e, EX_DATAERR, "%s: %s: expected a vocabulary of %lld tokens, found %lld", what, path, (long long)ours, (long long)vocab);
+        return NULL;
+    }
+    return llm_model_set_context(m->model, t->o.context, e) < 0 ? NULL : m->model;
+}
+
+struct llm_cross_entropy llm_task_loss(const struct llm_task *t, const struct llm_rows *rows, double grad_scale, float *token_loss)
+{
+    struct llm_model *m = t->model;
+    return (struct llm_cross_entropy){.targets = rows->targets, .weights = rows->weighted ? rows->weights : NULL, .bias = llm_model_head_bias(m),
+                                      .logit_scale = (float)m->config.logit_scale, .grad_scale = grad_scale, .token_nll = token_loss,
+                                      .logit_softcap = (float)m->config.final_logit_softcapping};
+}
+
+struct llm_tensor *llm_task_hidden(struct llm_ctx *c, struct llm_task *t, struct llm_model *m, const struct llm_rows *rows, struct llm_batch *b)
+{
+    c->n_rows = rows->n_rows;
+    c->row_len = rows->row_len;
+    *b = llm_rows_batch(t, rows);
+    b->doc_start = rows->documents ? rows->doc_start : NULL;
+    b->prefixes = rows->prefixed ? rows->prefixes : NULL;
+    b->state = rows->state;
+    b->state_after = rows->state_after;
+    b->state_floats = rows->state_floats;
+    return llm_model_forward(c, m, b);
 }
 
 struct llm_batch llm_rows_batch(struct llm_task *t, const struct llm_rows *rows)

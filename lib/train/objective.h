@@ -1,4 +1,6 @@
-/* What is minimised. To add one: objective/<name>.c, its row in objective.c. */
+/* Objectives: what a step minimises. An objective is one file, objective/<name>.c, which exports one struct llm_objective, and its row in
+ * objective.c. The struct says everything that the rest of the program needs to know: the options that it takes, the columns of the data that it
+ * reads, how a document becomes a row, how rows become losses and gradients, and what is reported of them. */
 #ifndef LLM_TRAIN_OBJECTIVE_H
 #define LLM_TRAIN_OBJECTIVE_H
 
@@ -7,7 +9,7 @@
 #include "tensor/ops.h"
 #include "train/options.h"
 
-/* Which rows these are, for random numbers: the same for the same data wherever the run was interrupted. */
+/* The identity of rows, for random numbers: the same for the same data wherever a run was interrupted. */
 struct llm_rows_key {
     uint64_t seed, step;
     int64_t first_row;
@@ -19,61 +21,90 @@ struct llm_document {
     const int32_t *ids;
     const uint8_t *mask;        /* loss mask */
     int64_t n;
-    int32_t label;              /* its class, of objectives that take classes */
+    int32_t label;              /* its class, if the objective is labelled */
+    int64_t second;             /* the token at which the second of two texts begins; n: there is one text. In token streams: the first token whose
+                                 * loss mask is 1 */
+    const float *const *column; /* the objective's columns: n numbers per token, 1 per row, NULL if an optional column is absent; NULL: no columns */
 };
 
 struct llm_objective;
-enum { LLM_MAX_MEANS = 16 };
+enum { LLM_MAX_MEANS = 16, LLM_MAX_TASK_MODELS = 4 };
 struct llm_mean { double sum, n; };
 
-/* An objective at work in one run. It owns what the objective needs beside the model that learns, and what it has seen since the last reset. */
+/* An objective at work in one run. It owns the objective's further models and buffers, and what `run` has counted since the last reset. */
 struct llm_task {
     const struct llm_objective *objective;
-    struct llm_model *model;                /* the model that learns; borrowed */
+    struct llm_model *model;                /* the model that is trained (the policy); borrowed */
     struct llm_train_options o;             /* a copy */
-    void *own;                              /* the objective's further models and buffers, made by `create`; NULL: none */
-    struct llm_mean means[LLM_MAX_MEANS];   /* of objective->means, added to by `run` */
+    void *own;                              /* buffers that `create` made; NULL: none */
+    struct llm_task_model {                 /* further models: reference, teacher, value. Owned; a file that is named twice is loaded once */
+        struct llm_model *model;
+        uint64_t device, inode;
+    } models[LLM_MAX_TASK_MODELS];
+    struct llm_mean means[LLM_MAX_MEANS];   /* of objective->means; `run` adds to them */
     double beside;                          /* Σ of losses in nats, times their weight, that have a gradient but no place in token_loss */
-    struct llm_router_report routers;       /* what backward passes saw of routers */
+    struct llm_router_report routers;       /* statistics of routers, which backward passes add to */
 };
 
 struct llm_objective {
     const char *name, *summary;
-    /* Whether it can be asked of the model: 0 or -1. */
+
+    /* ---- options ---- */
+    const struct llm_objective_option *options; /* the options that it takes; the last has no name. NULL: none */
+    /* Checks what no range of a single option says. 0, or -1 (LLM_EX_USAGE). NULL: nothing to check. */
+    int (*check_options)(const struct llm_train_options *o, struct llm_err *e);
+
+    /* ---- models ---- */
+    /* Whether the objective can train the model: 0 or -1. */
     int (*check)(const struct llm_model *m, struct llm_err *e);
-    /* What a configuration becomes for it, before there is a model of it. NULL: it stays. */
-    int (*configure)(struct llm_config *c, const struct llm_tokens *data, struct llm_err *e);
-    /* Makes t->own, once a run, and frees it. Models that it loads (a reference, a teacher) are its own. NULL: it needs nothing. */
+    /* Changes a configuration before there is a model of it. NULL: it stays as it is. */
+    int (*configure)(struct llm_config *c, const struct llm_train_options *o, const struct llm_tokens *data, struct llm_err *e);
+    /* Makes t->own and loads further models (llm_task_load), once a run; destroy frees t->own. NULL: it needs nothing. */
     int (*create)(struct llm_task *t, struct llm_err *e);
     void (*destroy)(struct llm_task *t);
-    /* Rows are documents, not windows: one becomes row `row`. NULL: they are windows. */
+
+    /* ---- data ---- */
+    const struct llm_column *columns;       /* columns that it reads besides ids, mask and label; the last has no name. NULL: none */
+    /* Makes a document row number `row`, except for the columns, which are copied where the targets are: number i of a column per token belongs to
+     * token i of the document. NULL: rows are windows of the data, not documents. */
     int (*document)(const struct llm_task *t, struct llm_rows *rows, int64_t row, const struct llm_document *d, struct llm_err *e);
-    bool two_texts;             /* documents are two texts, each of which has a row's room */
+    bool two_texts;             /* a document consists of two texts, each of which has a row's room */
     bool labelled;              /* documents have classes */
     bool by_pass;               /* a row's loss depends on the other rows of its pass, so that the division of a step changes the result */
-    bool other_targets;         /* targets are no tokens: nothing is said by the byte */
-    /* Names, in the log, of what `run` adds to llm_task.means: those with something to say follow the loss of a step, and, as val_<name>, that of an
+    bool other_targets;         /* targets are not tokens: no loss per byte is reported */
+    /* Changes rows that were cut for the next token (masks, rearranges them). NULL: they stay as they are. */
+    int (*remake)(const struct llm_task *t, const struct llm_rows_key *key, struct llm_rows *rows, struct llm_err *e);
+
+    /* ---- a pass ---- */
+    /* Runs the model over rows. With a tape in `c` the gradient of grad_scale · Σ weight · loss is then ready for llm_backward.
+     * token_loss [n_rows, row_len]: the loss at each target, not multiplied by its weight; 0 where there is no target. 0 or -1. */
+    int (*run)(struct llm_ctx *c, struct llm_task *t, const struct llm_rows *rows, double grad_scale, float *token_loss, struct llm_err *e);
+    /* Names, in the log, of what `run` adds to llm_task.means. A mean that was added to follows the loss of its step and, as val_<name>, that of an
      * evaluation. NULL after the last. */
     const char *means[LLM_MAX_MEANS];
-    /* Makes of rows that were cut for the next token those that it learns from. NULL: they stay as they are. */
-    int (*remake)(const struct llm_task *t, const struct llm_rows_key *key, struct llm_rows *rows, struct llm_err *e);
-    /* Runs the model over rows. With a tape in `c` the gradient of grad_scale · Σ loss is then ready for llm_backward.
-     * token_loss [n_rows, row_len]: each token's loss, 0 where none counts. 0 or -1. */
-    int (*run)(struct llm_ctx *c, struct llm_task *t, const struct llm_rows *rows, double grad_scale, float *token_loss, struct llm_err *e);
 };
-/* Checks that the objective can be asked of the model, and makes what it owns. Zero-initialise; release either way. */
+/* Checks that the objective can train the model, and makes what it owns. Zero-initialise; release either way. */
 int llm_task_init(struct llm_task *t, const struct llm_objective *o, struct llm_model *m, const struct llm_train_options *options, struct llm_err *e)
     LLM_MUST_CHECK;
 void llm_task_release(struct llm_task *t);
-/* Nothing was seen: between steps, and around an evaluation. */
+/* Clears the means and statistics: between steps, and before and after an evaluation. */
 void llm_task_reset(struct llm_task *t);
-/* The mean number i of those that were seen; NaN: there was nothing. */
+/* Mean number i of what `run` has added; NaN: it added nothing. */
 double llm_task_mean(const struct llm_task *t, int i);
+/* Adds n values of the given sum to the mean of this name, which must be one of objective->means. */
+void llm_task_note(struct llm_task *t, const char *name, double sum, double n);
+/* The model of a file, for `create`: loaded, or the one that an earlier call loaded from the same file. It must take the ids of the policy's
+ * vocabulary. `what` names it in messages ("--teacher"). Owned by the task. NULL: see `e`. */
+struct llm_model *llm_task_load(struct llm_task *t, const char *what, const char *path, struct llm_err *e) LLM_MUST_CHECK;
 
-/* The rows as a model takes them, with what the objective's options say of memory, and the routers' report. */
+/* The rows as a model takes them, with the options that concern memory, and the routers' report. */
 struct llm_batch llm_rows_batch(struct llm_task *t, const struct llm_rows *rows);
 /* The sources of rows that have them, as an encoder takes them. */
 struct llm_batch llm_rows_source(const struct llm_rows *rows);
+/* The cross-entropy of the policy's head at the rows' targets, with their weights. */
+struct llm_cross_entropy llm_task_loss(const struct llm_task *t, const struct llm_rows *rows, double grad_scale, float *token_loss);
+/* The policy's hidden states [n_rows · row_len, hidden] of rows that continue texts, with their documents, prefixes and carried states. */
+struct llm_tensor *llm_task_hidden(struct llm_ctx *c, struct llm_task *t, struct llm_model *m, const struct llm_rows *rows, struct llm_batch *b);
 /* `run` of objectives that predict the next token of rows as they are. */
 int llm_objective_run_next(struct llm_ctx *c, struct llm_task *t, const struct llm_rows *rows, double grad_scale, float *token_loss,
                            struct llm_err *e);

@@ -49,12 +49,12 @@ void llm_train_options_default(struct llm_train_options *o)
                                     .accumulate = 1, .grad_shards = 1, .lr = 1e-3, .min_lr = -1, .warmup = -1,
                                     .decay_fraction = .1,
                                     .beta1 = .9, .beta2 = -1, .eps = 1e-8, .momentum = -1, .nesterov = -1, .muon_lr = -1,
-                                    .weight_decay = .1, .clip = 1, .mask_rate = .15, .fim_rate = .5, .fim_spm_rate = .5,
-                                    .precision = LLM_COMPUTE_BF16,
+                                    .weight_decay = .1, .clip = 1, .precision = LLM_COMPUTE_BF16,
                                     .order = LLM_ORDER_SHUFFLE, .eval_every = 250};
+    llm_objective_values_default(&o->own);
 }
 
-enum type { INT, REAL, FLAG, NAME };
+enum type { INT, REAL, FLAG, NAME, OWN /* an objective's option, whatever the objective; `at` is unused */ };
 static const struct key {
     const char *name;
     enum type type;
@@ -86,9 +86,9 @@ static const struct key {
     {"eval_ema", FLAG, AT(eval_ema), NULL},
     {"weight_decay", REAL, AT(weight_decay), NULL},
     {"clip", REAL, AT(clip), NULL},
-    {"fim_rate", REAL, AT(fim_rate), NULL},
-    {"fim_spm_rate", REAL, AT(fim_spm_rate), NULL},
-    {"mask_rate", REAL, AT(mask_rate), NULL},
+    {"fim_rate", OWN, 0, NULL},
+    {"fim_spm_rate", OWN, 0, NULL},
+    {"mask_rate", OWN, 0, NULL},
     {"precision", NAME, AT(precision), llm_compute_word},
     {"order", NAME, AT(order), llm_order_word},
     {"cross_document", FLAG, AT(cross_document), NULL},
@@ -109,8 +109,32 @@ static json_t *write_key(const struct llm_train_options *o, const struct key *k)
     case REAL: return json_real(*(const double *)at);
     case FLAG: return json_boolean(*(const int *)at);
     case NAME: return json_string(k->word(*(const int *)at));
+    case OWN: return llm_option_to_json(o, k->name);
     }
     return NULL;
+}
+
+/* The options of the objective in use that have no row in keys[]: they follow all other keys. */
+static int write_own(const struct llm_train_options *o, json_t *j)
+{
+    const struct llm_objective_option *list = llm_objectives[o->objective]->options;
+    for (int i = 0; list && list[i].name; i++) {
+        char key[64];
+        llm_option_key(list[i].name, key);
+        bool text = list[i].type == LLM_STR || list[i].type == LLM_INPUT;
+        if (list[i].begins || json_object_get(j, key) || (text && !llm_option_text(o, list[i].name))) continue;
+        if (json_object_set_new(j, key, llm_option_to_json(o, list[i].name)) < 0) return -1;
+    }
+    return 0;
+}
+
+static int read_own(struct llm_train_options *o, const json_t *j, struct llm_err *e)
+{
+    const struct llm_objective_option *list = llm_objectives[o->objective]->options;
+    for (int i = 0; list && list[i].name; i++) {
+        if (!list[i].begins && llm_option_from_json(o, list[i].name, j, e) < 0) return -1;
+    }
+    return 0;
 }
 
 static json_t *write_patterns(const struct llm_patterns *p)
@@ -148,6 +172,7 @@ json_t *llm_train_options_to_json(const struct llm_train_options *o, struct llm_
     if (!failed && o->grad_shards != 1) failed = json_object_set_new(j, "grad_shards", json_integer(o->grad_shards));
     if (!failed && o->train.n > 0) failed = json_object_set_new(j, "train", write_patterns(&o->train));
     if (!failed && o->freeze.n > 0) failed = json_object_set_new(j, "freeze", write_patterns(&o->freeze));
+    if (!failed) failed = write_own(o, j);
     if (!failed) return j;
     json_decref(j);
     llm_no_memory(e, "training options");
@@ -221,8 +246,10 @@ int llm_train_options_divide(struct llm_train_options *o, const struct llm_train
 int llm_train_options_from_json(struct llm_train_options *o, const json_t *j, struct llm_err *e)
 {
     for (size_t i = 0; i < N_KEYS; i++) {
-        if (read_key(j, &keys[i], (char *)o + keys[i].at, e) < 0) return -1;
+        int got = keys[i].type == OWN ? llm_option_from_json(o, keys[i].name, j, e) : read_key(j, &keys[i], (char *)o + keys[i].at, e);
+        if (got < 0) return -1;
     }
+    if (read_own(o, j, e) < 0) return -1;
     if (llm_json_int(j, "grad_shards", 1, INT64_MAX / 2, &o->grad_shards, e) < 0) return -1;
     if (read_division(o, j, e) < 0 || read_patterns(j, "train", &o->train, e) < 0 || read_patterns(j, "freeze", &o->freeze, e) < 0) return -1;
     return llm_train_options_check(o, e);
@@ -262,15 +289,7 @@ int llm_train_options_check(const struct llm_train_options *o, struct llm_err *e
     if (o->eval_ema && o->ema == 0) return llm_fail(e, LLM_EX_USAGE, "--eval-ema: expected an average of the weights (--ema), found none");
     if (!(o->eps >= 0)) return bad(e, "eps", "not below 0", o->eps);
     if (!(o->clip >= 0)) return bad(e, "clip", "not below 0", o->clip);
-    if (!(o->mask_rate > 0 && o->mask_rate < 1)) return bad(e, "mask_rate", "between 0 and 1", o->mask_rate);
-    if (o->batch < 2 && strcmp(llm_objective_word(o->objective), "contrastive") == 0) {
-        return bad(e, "--objective contrastive: batch", "at least 2 pairs to tell apart", (double)o->batch);
-    }
-    if (!(o->fim_rate >= 0 && o->fim_rate <= 1)) return bad(e, "fim_rate", "within [0, 1]", o->fim_rate);
-    if (!(o->fim_spm_rate >= 0 && o->fim_spm_rate <= 1)) return bad(e, "fim_spm_rate", "within [0, 1]", o->fim_spm_rate);
-    if (o->cross_document && strcmp(llm_objective_word(o->objective), "fim") == 0) {
-        return llm_fail(e, LLM_EX_USAGE, "--objective fim cuts documents: not with --cross-document");
-    }
     if (!(o->weight_decay >= 0)) return bad(e, "weight_decay", "not below 0", o->weight_decay);
-    return 0;
+    const struct llm_objective *objective = llm_objectives[o->objective];
+    return objective->check_options && objective->check_options(o, e) < 0 ? llm_in(e, "--objective %s", objective->name) : 0;
 }

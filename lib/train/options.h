@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include "base/json.h"
 #include "base/pattern.h"
+#include "train/objective_options.h"
 
 struct llm_train_options {
     int64_t steps, batch, context, accumulate; /* a step is batch × accumulate rows of `context` tokens: `accumulate` passes of `batch` rows. Stored
@@ -24,8 +25,7 @@ struct llm_train_options {
     double z_loss;                             /* × logsumexp² of a token's logits, added to its loss */
     double ema;                                /* decay of the average of the weights; 0: none is kept */
     int eval_ema;                              /* validate the average */
-    double fim_rate, fim_spm_rate;             /* of fim: share of documents cut, and of these with the suffix first */
-    double mask_rate;                          /* of mlm: share of tokens to be guessed */
+    struct llm_objective_values own;           /* of the objectives' own options (train/objective_options.h) */
     int precision;                             /* LLM_COMPUTE_F32, LLM_COMPUTE_BF16 */
     int order;                                 /* enum llm_order_kind */
     int cross_document, overfit_one, stream;   /* stream: one pass over the data as it comes; `order` has no say */

@@ -24,22 +24,35 @@ static int place_labels(struct llm_trainer *t, const struct llm_tokens *tokens, 
     return *classes ? 0 : -1;
 }
 
+/* Columns that the objective needs, of data that has none. */
+static int check_columns(const struct llm_trainer *t, struct llm_err *e)
+{
+    const struct llm_column *columns = t->objective->columns;
+    if (!t->data.train && !t->data.val) return 0;
+    for (; columns && columns->name; columns++) {
+        if (columns->optional) continue;
+        return llm_fail(e, EX_DATAERR, "--objective %s: column '%s': expected data that has it, found a token stream, which has ids, loss mask and "
+                        "documents alone", t->objective->name, columns->name);
+    }
+    return 0;
+}
+
 /* Documents are drawn as windows of one token are. */
 static int place_documents(struct llm_trainer *t, struct llm_err *e)
 {
     const struct llm_train_data *d = &t->data;
-    size_t n = 0, n_val = 0;
+    uint64_t n = llm_train_data_documents(d, false), n_val = llm_train_data_documents(d, true);
+    bool has = d->train || d->records, has_val = d->val || d->val_records;
     if (d->feed) return llm_fail(e, LLM_EX_USAGE, "--objective %s takes documents: not with --stream", t->objective->name);
+    if (check_columns(t, e) < 0) return -1;
     if (t->objective->labelled && (place_labels(t, d->train, "training data", &t->classes[0], e) < 0
                                    || place_labels(t, d->val, "validation data", &t->classes[1], e) < 0)) {
         return -1;
     }
-    if (d->train) llm_tokens_doc_ends(d->train, &n);
-    if (d->val) llm_tokens_doc_ends(d->val, &n_val);
     uint64_t held = (uint64_t)((double)n * (1 - d->val_share));
     t->order = (struct llm_order){.kind = (enum llm_order_kind)t->o.order, .seed = (uint64_t)t->o.seed, .n = held + 1, .context = 1};
-    if (d->train && held < 1) return llm_fail(e, EX_DATAERR, "training data: expected documents, found none");
-    if ((d->val && n_val < 1) || (d->val_share > 0 && n == held)) return llm_fail(e, EX_DATAERR, "validation data: expected documents, found none");
+    if (has && held < 1) return llm_fail(e, EX_DATAERR, "training data: expected documents, found none");
+    if ((has_val && n_val < 1) || (d->val_share > 0 && n == held)) return llm_fail(e, EX_DATAERR, "validation data: expected documents, found none");
     return 0;
 }
 
@@ -85,24 +98,61 @@ int llm_trainer_place_states(struct llm_trainer *t, struct llm_err *e)
     return 0;
 }
 
-/* Row `row` becomes document `number`. */
-int llm_trainer_put_document(struct llm_trainer *t, struct llm_rows *rows, int64_t row, const struct llm_tokens *tokens, uint64_t number,
-                        struct llm_err *e)
+/* Fails unless a document of n tokens can fit a row. */
+static int check_length(const struct llm_trainer *t, const struct llm_rows *rows, uint64_t n, struct llm_err *e)
 {
+    if (n <= 2 * (uint64_t)rows->row_len + 2) return 0;
+    return llm_fail(e, EX_DATAERR, "expected at most %lld tokens%s (--context), found %llu in all", (long long)rows->row_len,
+                    t->objective->two_texts ? " of source and of target" : "", (unsigned long long)n);
+}
+
+/* The first token whose loss mask is 1: the second text of a token stream's document. */
+static int64_t second_of(const uint8_t *mask, int64_t n)
+{
+    int64_t i = 0;
+    while (i < n && !mask[i]) i++;
+    return i;
+}
+
+static int put_stream_document(struct llm_trainer *t, struct llm_rows *rows, int64_t row, bool val, uint64_t number, struct llm_err *e)
+{
+    const struct llm_tokens *tokens = val ? t->data.val : t->data.train;
     size_t n_ends;
     const uint64_t *ends = llm_tokens_doc_ends(tokens, &n_ends);
     uint64_t from = number > 0 ? ends[number - 1] : 0, n = ends[number] - from;
     const struct llm_labels *names;
-    const int32_t *labels = llm_tokens_labels(tokens, &names), *classes = t->classes[tokens == t->data.val];
-    int status = n <= 2 * (uint64_t)rows->row_len + 2 ? 0
-        : llm_fail(e, EX_DATAERR, "expected at most %lld tokens%s (--context), found %llu in all", (long long)rows->row_len,
-                   t->objective->two_texts ? " of source and of target" : "", (unsigned long long)n);
-    if (status == 0) {
-        llm_tokens_get(tokens, from, (size_t)n, rows->window, rows->mask);
-        const struct llm_document d = {rows->window, rows->mask, (int64_t)n, labels && classes ? classes[labels[number]] : -1};
-        status = t->objective->document(&t->task, rows, row, &d, e);
-    }
+    const int32_t *labels = llm_tokens_labels(tokens, &names), *classes = t->classes[val];
+    if (check_length(t, rows, n, e) < 0) return -1;
+    llm_tokens_get(tokens, from, (size_t)n, rows->window, rows->mask);
+    const struct llm_document d = {.ids = rows->window, .mask = rows->mask, .n = (int64_t)n, .second = second_of(rows->mask, (int64_t)n),
+                                   .label = labels && classes ? classes[labels[number]] : -1};
+    return t->objective->document(&t->task, rows, row, &d, e);
+}
+
+static int put_record(struct llm_trainer *t, struct llm_rows *rows, int64_t row, const struct llm_records *records, uint64_t number,
+                      struct llm_err *e)
+{
+    const struct llm_record r = llm_records_at(records, (int64_t)number);
+    const struct llm_document d = {.ids = r.ids, .mask = r.mask, .n = r.n, .second = r.second, .label = -1, .column = r.column};
+    return check_length(t, rows, (uint64_t)r.n, e) < 0 ? -1 : t->objective->document(&t->task, rows, row, &d, e);
+}
+
+int llm_trainer_put_document(struct llm_trainer *t, struct llm_rows *rows, int64_t row, bool val, uint64_t number, struct llm_err *e)
+{
+    const struct llm_records *records = val ? t->data.val_records : t->data.records;
+    int status = records ? put_record(t, rows, row, records, number, e) : put_stream_document(t, rows, row, val, number, e);
     return status < 0 ? llm_in(e, "document %llu", (unsigned long long)number + 1) : 0;
+}
+
+/* Numbers between 0 and 1 for a row's columns. They are made in the place of the rows' own columns, which the objective then arranges. */
+static void invent_columns(struct llm_trainer *t, const struct llm_rng *r, int64_t row, const float *column[LLM_MAX_COLUMNS])
+{
+    for (int k = 0; t->rows.columns && t->rows.columns[k].name; k++) {
+        int64_t n = t->rows.columns[k].per == LLM_PER_TOKEN ? t->rows.row_len : 1;
+        float *v = t->rows.column[k] + row * n;
+        for (int64_t i = 0; i < n; i++) v[i] = (float)llm_rng_uniform64(r, (uint32_t)(1000003 * (k + 1) + i));
+        column[k] = v;
+    }
 }
 
 /* Tokens drawn at random, where there is no data (plans, gradient checks). */
@@ -115,7 +165,11 @@ static int invent(struct llm_trainer *t, int64_t row, struct llm_err *e)
         t->rows.mask[i] = !two || i >= t->o.context - row % 3;
     }
     int64_t n = (two ? 2 : 1) * t->o.context - 1 - row % 3, classes = t->model->config.num_labels;
-    const struct llm_document d = {t->rows.window, t->rows.mask, n > 0 ? n : 1, classes > 0 ? (int32_t)(row % classes) : -1};
+    if (n < 1) n = 1;
+    const float *column[LLM_MAX_COLUMNS];
+    invent_columns(t, &r, row, column);
+    const struct llm_document d = {.ids = t->rows.window, .mask = t->rows.mask, .n = n, .second = second_of(t->rows.mask, n),
+                                   .label = classes > 0 ? (int32_t)(row % classes) : -1, .column = column};
     if (documents) return t->objective->document(&t->task, &t->rows, row, &d, e);
     llm_rows_put(&t->rows, row, t->rows.window, t->rows.mask, t->o.context + 1, NULL, 0, 0, true);
     return 0;
@@ -146,7 +200,7 @@ static void begin_states(struct llm_trainer *t)
     t->rows.state_after = t->carried[1];
 }
 
-int llm_trainer_gather(struct llm_trainer *t, int64_t *counted, struct llm_err *e)
+int llm_trainer_gather(struct llm_trainer *t, struct llm_err *e)
 {
     LLM_PROFILE("batch", 0);
     if (t->o.carry_state) begin_states(t);
@@ -156,21 +210,26 @@ int llm_trainer_gather(struct llm_trainer *t, int64_t *counted, struct llm_err *
             if (got) return got;
             continue;
         }
-        if (!t->data.train) {
+        if (!t->data.train && !t->data.records) {
             if (invent(t, r, e) < 0) return -1;
             continue;
         }
         uint64_t sample = t->o.overfit_one ? (uint64_t)r : t->sample + (uint64_t)r;
         if (t->objective->document) {
-            if (llm_trainer_put_document(t, &t->rows, r, t->data.train, llm_order_at(&t->order, sample), e) < 0) return -1;
+            if (llm_trainer_put_document(t, &t->rows, r, false, llm_order_at(&t->order, sample), e) < 0) return -1;
             continue;
         }
         llm_rows_cut(&t->rows, r, t->data.train, llm_order_at(&t->order, sample), t->o.context + 1, t->o.cross_document);
     }
     const struct llm_rows_key key = {(uint64_t)t->o.seed, t->o.overfit_one ? 0 : (uint64_t)t->step, 0};
     if (t->objective->remake && t->objective->remake(&t->task, &key, &t->rows, e) < 0) return -1;
-    *counted = llm_rows_part(&t->rows, 0, t->rows.n_rows).counted;
-    if (*counted > 0) return 0;
+    const struct llm_rows all = llm_rows_part(&t->rows, 0, t->rows.n_rows);
+    t->rows.counted = all.counted;
+    t->rows.weight = all.weight;
+    if (all.counted > 0 && all.weight > 0) return 0;
+    if (all.counted > 0) {
+        return llm_fail(e, EX_DATAERR, "step %lld: expected targets whose weights have a sum above 0, found %g", (long long)t->step + 1, all.weight);
+    }
     return llm_fail(e, EX_DATAERR, "step %lld: expected some tokens to learn from, found all %lld targets masked", (long long)t->step + 1,
                     (long long)(t->rows.n_rows * t->o.context));
 }

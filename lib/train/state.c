@@ -11,16 +11,14 @@ static json_t *data_json(const struct llm_train_data *d)
     json_t *paths = json_array();
     for (size_t i = 0; paths && i < d->n_paths; i++) json_array_append_new(paths, json_string(d->paths[i]));
     json_t *o = json_pack("{s:o}", "paths", paths);
-    if (o && d->train) {
-        json_object_set_new(o, "fingerprint", json_string(d->fingerprint));
-        json_object_set_new(o, "tokens", json_integer((json_int_t)llm_tokens_count(d->train)));
-    }
+    if (o && (d->train || d->records)) json_object_set_new(o, "fingerprint", json_string(d->fingerprint));
+    if (o && d->train) json_object_set_new(o, "tokens", json_integer((json_int_t)llm_tokens_count(d->train)));
     if (o && d->feed) {
         json_object_set_new(o, "streamed", json_integer((json_int_t)llm_feed_position(d->feed)));
         json_object_set_new(o, "hash", json_sprintf("%016llx", (unsigned long long)llm_feed_hash(d->feed)));
     }
     if (o && d->val_path) json_object_set_new(o, "val", json_string(d->val_path));
-    if (o && d->val) json_object_set_new(o, "val_fingerprint", json_string(d->val_fingerprint));
+    if (o && (d->val || d->val_records)) json_object_set_new(o, "val_fingerprint", json_string(d->val_fingerprint));
     return o;
 }
 
@@ -187,11 +185,11 @@ static int check_data(const struct llm_trainer *t, struct llm_err *e)
     const char *found = NULL, *val = NULL;
     if (llm_json_str(data, "fingerprint", &found, e) < 0 || llm_json_str(data, "val_fingerprint", &val, e) < 0) return -1;
     if (t->data.feed && find_place(t, data, e) < 0) return -1;
-    if (found && t->data.train && strcmp(found, t->data.fingerprint) != 0) {
+    if (found && (t->data.train || t->data.records) && strcmp(found, t->data.fingerprint) != 0) {
         return llm_fail(e, EX_DATAERR, "%s: expected the data that the run began with (fingerprint %s), found %s", t->data.paths[0], found,
                         t->data.fingerprint);
     }
-    if (val && t->data.val && strcmp(val, t->data.val_fingerprint) != 0) {
+    if (val && (t->data.val || t->data.val_records) && strcmp(val, t->data.val_fingerprint) != 0) {
         return llm_fail(e, EX_DATAERR, "%s: expected the validation data that the run began with (fingerprint %s), found %s", t->data.val_path, val,
                         t->data.val_fingerprint);
     }

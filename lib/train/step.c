@@ -6,14 +6,13 @@
 #include "train/shards.h"
 #include "train/trainer_internal.h"
 
-/* Adds losses to *sum one by one in the order of tokens, so that the sum does not depend on how rows are divided into passes. *bytes: of the texts of
- * counted targets. */
 void llm_trainer_fold(const struct llm_trainer *t, const struct llm_rows *rows, double *sum, double *bytes)
 {
     for (int64_t i = 0; i < rows->n_rows * rows->row_len; i++) {
         if (rows->targets[i] < 0) continue;
-        *sum += (double)t->token_loss[i];
-        if (t->piece_bytes && !t->objective->other_targets) *bytes += t->piece_bytes[rows->targets[i]];
+        double weight = rows->weighted ? (double)rows->weights[i] : 1;
+        *sum += weight * (double)t->token_loss[i];
+        if (t->piece_bytes && !t->objective->other_targets) *bytes += weight * t->piece_bytes[rows->targets[i]];
     }
 }
 
@@ -53,14 +52,14 @@ static void report_task(struct llm_trainer *t, struct llm_step_report *r)
 }
 
 /* Adds the gradient of rows [from, from + n) of the step. 0, 1 (a signal was caught) or -1. */
-static int run_rows(struct llm_trainer *t, int64_t from, int64_t n, int64_t counted, struct llm_err *e)
+static int run_rows(struct llm_trainer *t, int64_t from, int64_t n, double weight, struct llm_err *e)
 {
     struct llm_rows part = llm_rows_part(&t->rows, from, n);
     t->ctx.step = (uint64_t)t->step;
     t->ctx.first_row = from;
     t->ctx.z_loss = t->main_loss_alone ? 0 : t->o.z_loss;
     t->ctx.token_weight = t->main_loss_alone ? 0 : 1.0 / (double)(t->rows.n_rows * t->rows.row_len);
-    if (t->objective->run(&t->ctx, &t->task, &part, 1.0 / (double)counted, t->token_loss + from * t->o.context, e) < 0) {
+    if (t->objective->run(&t->ctx, &t->task, &part, 1.0 / weight, t->token_loss + from * t->o.context, e) < 0) {
         return -1;
     }
     llm_backward(&t->ctx);
@@ -73,7 +72,7 @@ static int run_rows(struct llm_trainer *t, int64_t from, int64_t n, int64_t coun
 }
 
 /* The gradient of all rows: each pass as far as it lies in one shard. */
-static int run_step(struct llm_trainer *t, int64_t counted, struct llm_err *e)
+static int run_step(struct llm_trainer *t, double weight, struct llm_err *e)
 {
     int64_t n_shards = t->o.grad_shards, batch = t->o.batch, row = 0;
     for (int64_t shard = 0; shard < n_shards; shard++) {
@@ -81,7 +80,7 @@ static int run_step(struct llm_trainer *t, int64_t counted, struct llm_err *e)
         for (int64_t end; row < shard_end; row = end) {
             end = (row / batch + 1) * batch;
             if (end > shard_end) end = shard_end;
-            int got = run_rows(t, row, end - row, counted, e);
+            int got = run_rows(t, row, end - row, weight, e);
             if (got) return got;
         }
         llm_shard_end(t->params, t->n_params, shard, n_shards);
@@ -92,13 +91,12 @@ static int run_step(struct llm_trainer *t, int64_t counted, struct llm_err *e)
 int llm_trainer_gradient(struct llm_trainer *t, struct llm_step_report *r, struct llm_err *e)
 {
     const struct llm_param *bad;
-    int64_t counted;
     double bytes = 0, loss = 0;
-    int got = llm_trainer_gather(t, &counted, e);
+    int got = llm_trainer_gather(t, e);
     if (got) return got;
-    if ((got = run_step(t, counted, e)) != 0) return got;
+    if ((got = run_step(t, t->rows.weight, e)) != 0) return got;
     llm_trainer_fold(t, &t->rows, &loss, &bytes);
-    loss /= (double)counted;
+    loss /= t->rows.weight;
     if (!isfinite(loss)) return llm_trainer_not_finite(t, &t->rows, loss, e);
     r->grad_norm = llm_grad_norm(t->params, t->n_params, &bad);
     if (!isfinite(r->grad_norm)) {
@@ -108,9 +106,9 @@ int llm_trainer_gradient(struct llm_trainer *t, struct llm_step_report *r, struc
     }
     report_task(t, r);
     r->loss = loss;
-    r->bits_per_byte = bytes > 0 ? loss * (double)counted / log(2) / bytes : NAN;
+    r->bits_per_byte = bytes > 0 ? loss * t->rows.weight / log(2) / bytes : NAN;
     r->tokens = t->rows.n_rows * t->o.context;
-    t->tokens += (uint64_t)counted;
+    t->tokens += (uint64_t)t->rows.counted;
     return 0;
 }
 

@@ -49,7 +49,8 @@ static int count_pieces(struct llm_trainer *t, struct llm_err *e)
 static int place_steps(struct llm_trainer *t, struct llm_err *e)
 {
     struct llm_train_options *o = &t->o;
-    if (o->epochs > 0 && !t->data.train) return llm_fail(e, LLM_EX_USAGE, "--epochs: expected data that can be read again (no --stream)");
+    if (o->epochs > 0 && !t->data.train && !t->data.records)
+        return llm_fail(e, LLM_EX_USAGE, "--epochs: expected data that can be read again (no --stream)");
     if (o->epochs > 0) {
         bool streams = t->order.kind == LLM_ORDER_STREAMS;
         uint64_t windows = streams ? llm_order_stream_windows(&t->order) : llm_order_windows(&t->order);
@@ -76,6 +77,7 @@ int llm_trainer_init(struct llm_trainer *t, const struct llm_train_options *o, s
     int64_t rows = t->o.batch * t->o.accumulate, eval_rows = t->o.batch > 2048 / t->o.context ? t->o.batch : 2048 / t->o.context;
     if (llm_trainer_place_data(t, e) < 0 || llm_trainer_prepare(t, e) < 0 || count_pieces(t, e) < 0) return -1;
     if (llm_rows_init(&t->rows, rows, t->o.context, e) < 0 || llm_rows_init(&t->eval_rows, eval_rows, t->o.context, e) < 0) return -1;
+    if (llm_rows_add_columns(&t->rows, t->objective->columns, e) < 0 || llm_rows_add_columns(&t->eval_rows, t->objective->columns, e) < 0) return -1;
     if (llm_trainer_place_states(t, e) < 0 || place_steps(t, e) < 0) return -1;
     t->token_loss = llm_calloc((size_t)((rows > eval_rows ? rows : eval_rows) * t->o.context), sizeof *t->token_loss, "losses", e);
     if (!t->token_loss) return -1;

@@ -3,6 +3,7 @@
 #define LLM_TRAIN_TRAINER_H
 
 #include "data/feed.h"
+#include "data/records.h"
 #include "train/objective.h"
 #include "train/optim.h"
 #include "train/options.h"
@@ -12,6 +13,7 @@
 struct llm_train_data {
     struct llm_tokens *train, *val;    /* owned; val NULL: none, or a share of train */
     struct llm_feed *feed;             /* owned; in place of train: one pass as the data comes */
+    struct llm_records *records, *val_records; /* owned; in place of train and val: documents with columns. val_records NULL: as val */
     char **paths;                      /* owned; of train */
     size_t n_paths;
     char *val_path;                    /* owned; NULL */
@@ -26,6 +28,8 @@ int llm_train_data_stream(struct llm_train_data *d, const char *const *paths, si
                           int64_t vocab_size, struct llm_err *e) LLM_MUST_CHECK;
 /* That the data declares; 0: none. */
 int64_t llm_train_data_vocab_size(const struct llm_train_data *d);
+/* The number of documents in the training data; `val`: in the validation file. */
+uint64_t llm_train_data_documents(const struct llm_train_data *d, bool val);
 void llm_train_data_release(struct llm_train_data *d);
 
 struct llm_trainer {

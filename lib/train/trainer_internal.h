@@ -9,15 +9,14 @@
 int llm_trainer_place_data(struct llm_trainer *t, struct llm_err *e) LLM_MUST_CHECK;
 /* With --carry-state: memory for the rows' states before and after a step. After t->rows. */
 int llm_trainer_place_states(struct llm_trainer *t, struct llm_err *e) LLM_MUST_CHECK;
-/* Fills t->rows with the rows of the next step. *counted: their targets. 0; 1: a signal was caught or the feed has ended (t->ended); -1. */
-int llm_trainer_gather(struct llm_trainer *t, int64_t *counted, struct llm_err *e) LLM_MUST_CHECK;
-/* Row `row` becomes document `number` of `tokens`. */
-int llm_trainer_put_document(struct llm_trainer *t, struct llm_rows *rows, int64_t row, const struct llm_tokens *tokens, uint64_t number,
-                             struct llm_err *e) LLM_MUST_CHECK;
+/* Fills t->rows with the rows of the next step, and counts their targets. 0; 1: a signal was caught or the feed has ended (t->ended); -1. */
+int llm_trainer_gather(struct llm_trainer *t, struct llm_err *e) LLM_MUST_CHECK;
+/* Makes row `row` document `number` of the training data, or of the validation file. */
+int llm_trainer_put_document(struct llm_trainer *t, struct llm_rows *rows, int64_t row, bool val, uint64_t number, struct llm_err *e) LLM_MUST_CHECK;
 
 /* ---- step.c ---- */
-/* Adds losses to *sum one by one in the order of tokens, so that the sum does not depend on how rows are divided into passes. *bytes: bytes of the
- * counted targets' texts. */
+/* Adds the losses of targets, times their weights, to *sum one by one in the order of tokens, so that the sum does not depend on how rows are divided
+ * into passes. *bytes: the bytes of the targets' texts, times the same weights. */
 void llm_trainer_fold(const struct llm_trainer *t, const struct llm_rows *rows, double *sum, double *bytes);
 
 /* ---- not_finite.c ---- */

@@ -72,7 +72,7 @@ setup() {
     run -65 --separate-stderr llm-train -q "${shape[@]}" -l 48 -T plain.json --objective fim -o m.llm plain.tok
     assert_equal "$stderr" "llm-train: --objective fim: filling in: expected tokens that name a text's parts (<|fim_prefix|>, <|fim_suffix|>, <|fim_middle|> and others of the tokenizer), found none"
     run -2 --separate-stderr "${new[@]}" --cross-document -o m.llm
-    assert_equal "$stderr" "llm-train: --objective fim cuts documents: not with --cross-document"
+    assert_equal "$stderr" "llm-train: --objective fim: documents are cut: not with --cross-document"
     llm-train -q "${shape[@]}" -l 48 -T plain.json -n 0 -o fresh.llm plain.tok
     echo > before
     run -65 --separate-stderr llm-infer -m fresh.llm --fim-prefix before

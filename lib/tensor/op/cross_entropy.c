@@ -24,6 +24,11 @@ static bool counted(const struct llm_cross_entropy *a, int64_t token)
     return a->targets[token] >= 0 && (!a->mask || a->mask[token]);
 }
 
+static double weight_of(const struct llm_cross_entropy *a, int64_t token)
+{
+    return a->weights ? (double)a->weights[token] : 1;
+}
+
 /* Raw products to logits, with the bits of ce_forward: for those who look. */
 static void logit_rows(void *arg, int64_t from, int64_t to, int thread)
 {
@@ -71,7 +76,7 @@ static void loss_rows(void *arg, int64_t from, int64_t to, int thread)
         if (w->gradient) {
             /* d(lse + z·lse²) = (1 + 2z·lse)·p: probabilities over a smaller sum */
             if (w->z != 0) row.sum = (float)((double)row.sum / (1 + 2 * w->z * ((double)row.max + log((double)row.sum))));
-            llm_k.rows.ce_back(x, row, target, (float)a->grad_scale, a->logit_scale, a->logit_softcap, (size_t)w->vocab);
+            llm_k.rows.ce_back(x, row, target, (float)(a->grad_scale * weight_of(a, token)), a->logit_scale, a->logit_softcap, (size_t)w->vocab);
         }
     }
 }
@@ -137,7 +142,7 @@ static struct llm_loss fold(const struct llm_ctx *c, const struct llm_cross_entr
         double block = 0;
         end = llm_fold_end(tokens, row_len, at);
         for (int64_t t = at; t < end; t++) {
-            block += nll[t];
+            block += a->weights && counted(a, t) ? weight_of(a, t) * nll[t] : nll[t];
             loss.tokens += counted(a, t);
             if (a->token_nll) a->token_nll[t] = (float)nll[t];
         }
@@ -180,7 +185,7 @@ struct llm_loss llm_cross_entropy(struct llm_ctx *c, struct llm_tensor *x, struc
     }
     struct llm_grad dx = {0};
     struct llm_node n = {.in = {x}, .param = {w, a->bias, llm_adapter_trained(w)}};
-    struct work work = {.a = a, .vocab = vocab, .gradient = llm_tape_wants(c, &n), .z = c->z_loss};
+    struct work work = {.a = a, .vocab = vocab, .gradient = !a->no_gradient && llm_tape_wants(c, &n), .z = c->z_loss};
     work.bias = a->bias ? llm_op_vector(c, a->bias, vocab) : NULL;
     work.nll = llm_op_alloc(c, tokens, sizeof *work.nll);
     if (work.gradient && !llm_grad_open(c, x, &dx)) dx.p = NULL;
@@ -205,12 +210,20 @@ struct llm_loss llm_cross_entropy(struct llm_ctx *c, struct llm_tensor *x, struc
 
 static const int32_t check_targets[12] = {3, 0, 46, 12, -1, 46, 7, 21, 33, -1, 9, 1};
 static const uint8_t check_mask[12] = {1, 1, 1, 0, 1, 1, 1, 1, 0, 1, 1, 1};
-static const struct llm_cross_entropy check_plain = {check_targets, check_mask, NULL, 1, 0, 1, NULL, NULL};
-static const struct llm_cross_entropy check_capped = {check_targets, NULL, NULL, 0.25f, 1.5f, 1, NULL, NULL};
+static const struct llm_cross_entropy check_plain = {check_targets, check_mask, NULL, 1, 0, 1, NULL, NULL, NULL, false};
+static const struct llm_cross_entropy check_capped = {check_targets, NULL, NULL, 0.25f, 1.5f, 1, NULL, NULL, NULL, false};
+static const float check_weights[12] = {1, .5f, -2, 3, 9, 0, .25f, 1, 7, 1, -.125f, 4};
+static const struct llm_cross_entropy check_weighted = {check_targets, check_mask, NULL, .5f, 0, 1, NULL, NULL, check_weights, false};
 
 static struct llm_tensor *run_plain(struct llm_ctx *c, struct llm_tensor *const *in, struct llm_param *const *p)
 {
     llm_cross_entropy(c, in[0], p[0], &check_plain);
+    return NULL;
+}
+
+static struct llm_tensor *run_weighted(struct llm_ctx *c, struct llm_tensor *const *in, struct llm_param *const *p)
+{
+    llm_cross_entropy(c, in[0], p[0], &check_weighted);
     return NULL;
 }
 
@@ -253,13 +266,18 @@ static void formula(const struct llm_gradcheck *g, const struct llm_cross_entrop
             if (v == a->targets[t]) target = logit;
             sum += exp(logit);
         }
-        *y += log(sum) - target + z * log(sum) * log(sum);
+        *y += weight_of(a, t) * (log(sum) - target + z * log(sum) * log(sum));
     }
 }
 
 static void formula_plain(const struct llm_gradcheck *g, const double *const *in, const double *const *p, double *y)
 {
     formula(g, &check_plain, in[0], p[0], NULL, 0, y);
+}
+
+static void formula_weighted(const struct llm_gradcheck *g, const double *const *in, const double *const *p, double *y)
+{
+    formula(g, &check_weighted, in[0], p[0], NULL, 0, y);
 }
 
 /* With an adapter of rank 2. */
@@ -295,6 +313,8 @@ static void formula_z(const struct llm_gradcheck *g, const double *const *in, co
 
 const struct llm_gradcheck llm_gradcheck_cross_entropy[] = {
     {.name = "cross-entropy", .in = {{12, 13}}, .param = {{47, 13}}, .out = {1, 1}, .n_rows = 3, .run = run_plain, .formula = formula_plain},
+    {.name = "cross-entropy, weighted tokens", .in = {{12, 13}}, .param = {{47, 13}}, .out = {1, 1}, .n_rows = 3, .run = run_weighted,
+     .formula = formula_weighted},
     {.name = "cross-entropy, scaled and capped", .in = {{12, 13}}, .param = {{47, 13}}, .out = {1, 1}, .run = run_capped, .formula = formula_capped},
     {.name = "cross-entropy, z-loss", .in = {{12, 13}}, .param = {{47, 13}}, .out = {1, 1}, .n_rows = 3, .run = run_z, .formula = formula_z},
     {.name = "cross-entropy, z-loss, capped", .in = {{12, 14}}, .param = {{47, 14}}, .out = {1, 1}, .run = run_z, .formula = formula_z},

@@ -15,9 +15,10 @@ static int check(const struct llm_model *m, struct llm_err *e)
     return llm_fail(e, EX_DATAERR, "expected at least two classes (llm-tokenize encode --label), found %lld", (long long)c->num_labels);
 }
 
-static int configure(struct llm_config *c, const struct llm_tokens *data, struct llm_err *e)
+static int configure(struct llm_config *c, const struct llm_train_options *o, const struct llm_tokens *data, struct llm_err *e)
 {
     const struct llm_labels *names;
+    (void)o;
     if (c->num_encoder_layers > 0 || c->num_labels > 0 || !data) return 0;
     if (!llm_tokens_labels(data, &names)) {
         return llm_fail(e, EX_DATAERR, "training data: expected a class of each document (llm-tokenize encode --label), found none");

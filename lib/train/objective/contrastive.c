@@ -1,6 +1,7 @@
 /* Pairs of texts that belong together: each is to be found by the other among all of the pass (CLIP's symmetric InfoNCE), by the vectors that
  * llm-infer --embed makes, of length 1. Both texts go through the same weights, in one pass of twice the rows. The others of a pass are what a pair
  * is told from: passes of a step are batches of their own. */
+#include <math.h>
 #include <string.h>
 #include "tensor/tape.h"
 #include "train/objective.h"
@@ -16,10 +17,13 @@ static int check(const struct llm_model *m, struct llm_err *e)
     return llm_fail(e, EX_UNAVAILABLE, "expected a model that compares texts (\"contrastive\"), found another (%s)", c->model_type);
 }
 
-static int configure(struct llm_config *c, const struct llm_tokens *data, struct llm_err *e)
+static int configure(struct llm_config *c, const struct llm_train_options *o, const struct llm_tokens *data, struct llm_err *e)
 {
+    double temperature = llm_option_real(o, "temperature");
     (void)data;
     (void)e;
+    if (temperature > 0) c->logit_scale_init = -log(temperature);
+    if (llm_option_word(o, "fixed-temperature")) c->fixed_logit_scale = true;
     if (c->num_encoder_layers == 0 && c->num_labels == 0) llm_config_compare(c);
     return 0;
 }
@@ -93,7 +97,19 @@ static int run(struct llm_ctx *c, struct llm_task *t, const struct llm_rows *row
     return 0;
 }
 
+static int check_options(const struct llm_train_options *o, struct llm_err *e)
+{
+    return o->batch >= 2 ? 0 : llm_fail(e, LLM_EX_USAGE, "batch: expected at least 2 pairs to tell apart, found %lld", (long long)o->batch);
+}
+
+static const struct llm_objective_option options[] = {
+    {.name = "temperature", .arg = "T", .help = "initial temperature of --objective contrastive [0.07]", .type = LLM_REAL, .max = 100,
+     .begins = true},
+    {.name = "fixed-temperature", .help = "keep --temperature constant instead of learning it", .type = LLM_FLAG, .begins = true},
+    {.name = NULL}};
+
 extern const struct llm_objective llm_objective_contrastive;
 const struct llm_objective llm_objective_contrastive = {.name = "contrastive", .summary = "find the text that belongs to a text", .check = check,
-                                                        .configure = configure, .document = document, .run = run, .two_texts = true,
+                                                        .configure = configure, .check_options = check_options, .options = options,
+                                                        .document = document, .run = run, .two_texts = true,
                                                         .means = {"recall_at_1"}, .other_targets = true, .by_pass = true};

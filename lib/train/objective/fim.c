@@ -13,7 +13,7 @@ static int check(const struct llm_model *m, struct llm_err *e)
 
 /* A row as it is made anew. */
 struct making {
-    const struct llm_train_options *o;
+    double rate, spm_rate;      /* --fim-rate, --fim-spm-rate */
     struct llm_fim fim;
     int32_t *ids;               /* [room] */
     uint8_t *mask;
@@ -56,12 +56,12 @@ static void add_document(struct making *k, const struct llm_rng *r, const int32_
     int64_t room = k->room - k->n - begins - LLM_FIM_MARKS - 1;
     bool learned = memchr(mask, 1, (size_t)n) != NULL;
     if (inner > room) inner = room;
-    if (inner < 1 || !learned || !(llm_rng_uniform64(r, 0) < k->o->fim_rate)) {
+    if (inner < 1 || !learned || !(llm_rng_uniform64(r, 0) < k->rate)) {
         keep(k, ids, mask, n);
     } else {
         int64_t a = (int64_t)llm_rng_below(r, 4, (uint64_t)inner + 1), b = (int64_t)llm_rng_below(r, 8, (uint64_t)inner + 1);
         keep(k, ids, mask, begins);
-        rearrange(k, ids + begins, mask + begins, inner, a < b ? a : b, a < b ? b : a, llm_rng_uniform64(r, 12) < k->o->fim_spm_rate);
+        rearrange(k, ids + begins, mask + begins, inner, a < b ? a : b, a < b ? b : a, llm_rng_uniform64(r, 12) < k->spm_rate);
     }
     k->ends[k->n_ends++] = (uint64_t)k->n;
 }
@@ -88,7 +88,8 @@ static void remake_row(struct making *k, const struct llm_rows_key *key, struct 
 static int remake(const struct llm_task *t, const struct llm_rows_key *key, struct llm_rows *rows, struct llm_err *e)
 {
     size_t room = (size_t)rows->row_len + 1;
-    struct making k = {.o = &t->o, .ids = rows->window, .mask = rows->mask, .room = (int64_t)room};
+    struct making k = {.rate = llm_option_real(&t->o, "fim-rate"), .spm_rate = llm_option_real(&t->o, "fim-spm-rate"),
+                       .ids = rows->window, .mask = rows->mask, .room = (int64_t)room};
     if (llm_model_fim(t->model, &k.fim, e) < 0) return -1;
     int32_t *ids = llm_alloc(4 * room + LLM_FIM_MARKS, sizeof *ids, "a batch", e);
     uint8_t *mask = ids ? llm_alloc(room, 1, "a batch", e) : NULL;
@@ -102,6 +103,19 @@ static int remake(const struct llm_task *t, const struct llm_rows_key *key, stru
     return status;
 }
 
+static int check_options(const struct llm_train_options *o, struct llm_err *e)
+{
+    return o->cross_document ? llm_fail(e, LLM_EX_USAGE, "documents are cut: not with --cross-document") : 0;
+}
+
+static const struct llm_objective_option options[] = {
+    {.name = "fim-rate", .arg = "P", .help = "share of documents that --objective fim rearranges for infilling [0.5]", .type = LLM_REAL, .max = 1,
+     .fallback = .5},
+    {.name = "fim-spm-rate", .arg = "P", .help = "share of the documents rearranged by fim that put the suffix before the prefix [0.5]",
+     .type = LLM_REAL, .max = 1, .fallback = .5},
+    {.name = NULL}};
+
 extern const struct llm_objective llm_objective_fim;
 const struct llm_objective llm_objective_fim = {.name = "fim", .summary = "predict the next token, also of a middle that comes last", .check = check,
+                                                .check_options = check_options, .options = options,
                                                 .remake = remake, .run = llm_objective_run_next, .means = {LLM_MEAN_FURTHER}};

@@ -22,15 +22,19 @@ static int32_t token_ahead(const struct llm_rows *r, int64_t at, int64_t ahead)
     return r->positions[at + ahead] == r->positions[at] + ahead ? r->ids[at + ahead] : -1;
 }
 
-/* What the layers behind the last are to see (ids) and to predict (targets), for the k-th of them. */
-static void look_ahead(const struct llm_rows *r, int64_t k, int32_t *ids, int32_t *targets)
+/* The inputs (ids) and targets of the k-th layer that predicts further, with the targets' weights. Returns the sum of the weights. */
+static double look_ahead(const struct llm_rows *r, int64_t k, int32_t *ids, int32_t *targets, float *weights)
 {
+    double sum = 0;
     for (int64_t at = 0; at < r->n_rows * r->row_len; at++) {
         int32_t seen = token_ahead(r, at, k + 1), wanted = seen < 0 ? -1 : token_ahead(r, at, k + 2);
         bool counts = wanted >= 0 && r->targets[at + k + 1] >= 0;
         ids[at] = seen < 0 ? 0 : seen;
         targets[at] = counts ? wanted : -1;
+        weights[at] = counts && r->weighted ? r->weights[at + k + 1] : 1;
+        sum += counts ? (double)weights[at] : 0;
     }
+    return sum;
 }
 
 /* Losses of the tokens after the next one, where the model has layers for them. */
@@ -43,15 +47,17 @@ static void predict_further(struct llm_ctx *c, struct llm_task *t, const struct 
                                      .grad_scale = grad_scale * m->config.mtp_loss_weight / (double)n};
     for (int64_t k = 0; k < n; k++) {
         int32_t *ids = llm_op_alloc(c, tokens, sizeof *ids), *targets = llm_op_alloc(c, tokens, sizeof *targets);
+        float *weights = llm_op_alloc(c, tokens, sizeof *weights);
         if (llm_ctx_failed(c)) return;
-        look_ahead(rows, k, ids, targets);
+        double weight = look_ahead(rows, k, ids, targets, weights);
         hidden = llm_model_next(c, m, k, hidden, ids, b);
         loss.targets = targets;
+        loss.weights = rows->weighted ? weights : NULL;
         c->use = (int)k + 1;
         struct llm_loss l = llm_cross_entropy(c, hidden, llm_model_head(m), &loss);
         c->use = 0;
         t->means[0].sum += l.nll;
-        t->means[0].n += (double)l.tokens;
+        t->means[0].n += weight;
         t->beside += l.nll * m->config.mtp_loss_weight / (double)n;
     }
 }
@@ -60,18 +66,10 @@ int llm_objective_run_next(struct llm_ctx *c, struct llm_task *t, const struct l
                            struct llm_err *e)
 {
     struct llm_model *m = t->model;
-    c->n_rows = rows->n_rows;
-    c->row_len = rows->row_len;
-    struct llm_batch b = llm_rows_batch(t, rows);
-    b.doc_start = rows->documents ? rows->doc_start : NULL;
-    b.prefixes = rows->prefixed ? rows->prefixes : NULL;
-    b.state = rows->state;
-    b.state_after = rows->state_after;
-    b.state_floats = rows->state_floats;
-    struct llm_tensor *hidden = llm_model_forward(c, m, &b);
-    const struct llm_cross_entropy loss = {.targets = rows->targets, .bias = llm_model_head_bias(m), .logit_scale = (float)m->config.logit_scale,
-                                           .logit_softcap = (float)m->config.final_logit_softcapping, .grad_scale = grad_scale,
-                                           .token_nll = token_loss, .logits = llm_model_watched_logits(c, b.n_tokens)};
+    struct llm_batch b;
+    struct llm_tensor *hidden = llm_task_hidden(c, t, m, rows, &b);
+    struct llm_cross_entropy loss = llm_task_loss(t, rows, grad_scale, token_loss);
+    loss.logits = llm_model_watched_logits(c, b.n_tokens);
     llm_cross_entropy(c, hidden, llm_model_head(m), &loss);
     if (c->training && m->config.num_nextn_predict_layers > 0) predict_further(c, t, rows, &b, grad_scale, hidden);
     if (!llm_ctx_failed(c)) return 0;

@@ -65,13 +65,24 @@ static int remake(const struct llm_task *t, const struct llm_rows_key *key, stru
 {
     struct candidate *all = llm_alloc((size_t)rows->row_len, sizeof *all, "a batch", e);
     if (!all) return -1;
-    int64_t picks = (int64_t)llround(t->o.mask_rate * (double)rows->row_len);
+    int64_t picks = (int64_t)llround(llm_option_real(&t->o, "mask-rate") * (double)rows->row_len);
     rows->n_picks = picks < 1 ? 1 : picks > rows->row_len ? rows->row_len : picks;
     for (int64_t row = 0; row < rows->n_rows; row++) remake_row(t->model, key, rows, row, all);
     free(all);
     return 0;
 }
 
+static int check_options(const struct llm_train_options *o, struct llm_err *e)
+{
+    double rate = llm_option_real(o, "mask-rate");
+    return rate > 0 && rate < 1 ? 0 : llm_fail(e, LLM_EX_USAGE, "mask_rate: expected between 0 and 1, found %g", rate);
+}
+
+static const struct llm_objective_option options[] = {
+    {.name = "mask-rate", .arg = "P", .help = "share of tokens that --objective mlm masks [0.15]", .type = LLM_REAL, .max = 1, .fallback = .15},
+    {.name = NULL}};
+
 extern const struct llm_objective llm_objective_mlm;
 const struct llm_objective llm_objective_mlm = {.name = "mlm", .summary = "guess masked tokens", .check = check, .remake = remake,
+                                                .check_options = check_options, .options = options,
                                                 .run = llm_objective_run_picks};

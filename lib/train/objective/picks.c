@@ -3,8 +3,8 @@
 #include "model/forward/watch.h"
 #include "train/objective.h"
 
-/* Rows of the hidden states that are wanted, their targets, their losses: [n_rows · n_picks]. */
-struct wanted { int32_t *rows, *targets; float *nll; };
+/* Rows of the hidden states that are wanted, their targets, losses and weights: [n_rows · n_picks]. */
+struct wanted { int32_t *rows, *targets; float *nll, *weights; };
 
 static int find(struct llm_ctx *c, const struct llm_rows *rows, struct wanted *w, struct llm_err *e)
 {
@@ -12,13 +12,15 @@ static int find(struct llm_ctx *c, const struct llm_rows *rows, struct wanted *w
     w->rows = llm_arena_alloc(&c->acts, n * sizeof *w->rows);
     w->targets = llm_arena_alloc(&c->acts, n * sizeof *w->targets);
     w->nll = llm_arena_alloc(&c->acts, n * sizeof *w->nll);
-    if (!w->rows || !w->targets || !w->nll) return llm_no_memory(e, "a batch");
+    w->weights = llm_arena_alloc(&c->acts, n * sizeof *w->weights);
+    if (!w->rows || !w->targets || !w->nll || !w->weights) return llm_no_memory(e, "a batch");
     for (int64_t r = 0; r < rows->n_rows; r++) {
         for (int64_t i = 0; i < rows->n_picks; i++) {
             int32_t place = rows->picks[r * rows->row_len + i];
             int64_t at = r * rows->n_picks + i;
             w->rows[at] = place < 0 ? -1 : (int32_t)(r * rows->row_len + place);
             w->targets[at] = place < 0 ? -1 : rows->targets[r * rows->row_len + place];
+            w->weights[at] = place < 0 || !rows->weighted ? 1 : rows->weights[r * rows->row_len + place];
         }
     }
     return 0;
@@ -38,9 +40,10 @@ int llm_objective_run_picks(struct llm_ctx *c, struct llm_task *t, const struct 
     struct llm_tensor *hidden = llm_gather(c, llm_model_forward(c, m, &b), w.rows, rows->n_rows * rows->n_picks);
     llm_watch_pick32(c, w.rows, rows->n_rows * rows->n_picks);
     hidden = llm_model_before_head(c, m, hidden);
-    const struct llm_cross_entropy loss = {.targets = w.targets, .logits = llm_model_watched_logits(c, hidden->rows),
-                                           .bias = llm_model_head_bias(m), .logit_scale = (float)m->config.logit_scale,
-                                           .logit_softcap = (float)m->config.final_logit_softcapping, .grad_scale = grad_scale, .token_nll = w.nll};
+    struct llm_cross_entropy loss = llm_task_loss(t, rows, grad_scale, w.nll);
+    loss.targets = w.targets;
+    loss.weights = rows->weighted ? w.weights : NULL;
+    loss.logits = llm_model_watched_logits(c, hidden->rows);
     llm_cross_entropy(c, hidden, llm_model_head(m), &loss);
     if (llm_ctx_failed(c)) {
         *e = c->err;

@@ -51,9 +51,9 @@ static int run(struct llm_ctx *c, struct llm_task *t, const struct llm_rows *row
     struct llm_batch b = llm_rows_batch(t, rows);
     b.source = &source;
     struct llm_tensor *hidden = llm_model_forward(c, m, &b);
-    const struct llm_cross_entropy loss = {.targets = rows->targets, .logit_scale = (float)m->config.logit_scale,
-                                           .logit_softcap = (float)m->config.final_logit_softcapping, .grad_scale = grad_scale,
-                                           .token_nll = token_loss, .logits = llm_model_watched_logits(c, b.n_tokens)};
+    struct llm_cross_entropy loss = llm_task_loss(t, rows, grad_scale, token_loss);
+    loss.bias = NULL;
+    loss.logits = llm_model_watched_logits(c, b.n_tokens);
     llm_cross_entropy(c, hidden, llm_model_head(m), &loss);
     if (!llm_ctx_failed(c)) return 0;
     *e = c->err;

@@ -80,12 +80,21 @@ static int64_t undo(const int32_t *ids, int64_t from, int64_t to, int32_t *out, 
     return n;
 }
 
+static struct llm_task task_of(struct llm_model *m, double rate, double spm_rate)
+{
+    struct llm_task task = {.model = m};
+    llm_train_options_default(&task.o);
+    llm_option_set_real(&task.o, "fim-rate", rate);
+    llm_option_set_real(&task.o, "fim-spm-rate", spm_rate);
+    return task;
+}
+
 static void test_rows(void **state)
 {
     struct llm_model *m = model();
     struct llm_rows r, before;
     struct llm_err e;
-    struct llm_task task = {.model = m, .o = {.fim_rate = .75, .fim_spm_rate = .25}};
+    struct llm_task task = task_of(m, .75, .25);
     const struct llm_objective *fim = llm_objective_find("fim");
     int counts[3] = {0};
     (void)state;
@@ -145,7 +154,7 @@ static void test_short_rows(void **state)
 {
     struct llm_model *m = model();
     struct llm_err e;
-    struct llm_task task = {.model = m, .o = {.fim_rate = 1, .fim_spm_rate = .5}};
+    struct llm_task task = task_of(m, 1, .5);
     (void)state;
     for (int64_t len = 1; len < 12; len++) {
         struct llm_rows r;
