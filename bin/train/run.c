@@ -227,7 +227,7 @@ static int open_data(struct llm_run *r, const struct args *a, const struct llm_t
 static void fit_context(struct llm_train_options *o, const struct llm_model *m, const struct llm_train_data *d)
 {
     uint64_t held = d->train ? (uint64_t)((double)llm_tokens_count(d->train) * (1 - d->val_share)) : 0;
-    int64_t context = llm_model_default_context(&m->config);
+    int64_t context = llm_config_default_context(&m->config);
     if (o->context > 0 || held < 2 || held > (uint64_t)context) return;
     o->context = (int64_t)held - 1;
     llm_note("--context %lld: the training data has %llu tokens, the model's context is %lld", (long long)o->context, (unsigned long long)held,

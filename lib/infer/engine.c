@@ -19,7 +19,7 @@ int llm_engine_init(struct llm_engine *g, struct llm_model *m, const struct llm_
     enum llm_dtype compute_type = o->compute == LLM_COMPUTE_F32 ? LLM_F32 : LLM_BF16;
     int64_t most = m->config.max_position_embeddings;
     *g = (struct llm_engine){.model = m, .predictor = llm_predictor_of(m), .batch = o->batch,
-                              .context = o->context ? o->context : llm_model_default_context(&m->config)};
+                              .context = o->context ? o->context : llm_config_default_context(&m->config)};
     if (g->context > most && m->config.position == LLM_POSITION_LEARNED) {
         return llm_fail(e, LLM_EX_USAGE, "context %" PRId64 ": the model has learned %" PRId64 " positions", g->context, most);
     }

@@ -27,7 +27,7 @@ struct llm_engine {
 struct llm_engine_options {
     enum llm_compute compute;
     enum llm_dtype cache;      /* LLM_NO_DTYPE: the compute type's */
-    int64_t context;           /* 0: llm_model_default_context */
+    int64_t context;           /* 0: llm_config_default_context */
     int64_t batch;
     int64_t draft;             /* maximum number of tokens drafted at a time (infer/draft.h); 0: none */
 };
@@ -52,7 +52,7 @@ float *llm_engine_predict(struct llm_engine *g, const struct llm_reading *r, con
 /* llm_engine_advance of a network: its final hidden states [Σ n, hidden_size]; NULL on failure, and of a predictor without hidden states. */
 struct llm_tensor *llm_engine_run(struct llm_engine *g, const struct llm_feed *feeds, int64_t n, struct llm_err *e) LLM_MUST_CHECK;
 /* An encoder-decoder encodes the source ids[0..n), n ≥ 1. `kv`, empty before, then has the keys and values that cross-attention reads, and takes the
- * answer's tokens, the first of which is llm_model_answer_start's. */
+ * answer's tokens, the first of which is llm_config_answer_start's. */
 int llm_engine_remember(struct llm_engine *g, struct llm_kv *kv, const int32_t *ids, int64_t n, struct llm_err *e) LLM_MUST_CHECK;
 /* Runs an encoder, without a cache: the texts' ids one after another, and their token types (NULL: 0); lengths[n_texts], none longer
  * than the context. Texts do not see each other. Final hidden states, as of llm_engine_run. */

@@ -111,7 +111,7 @@ static int job_begin(struct state *s, const struct llm_prompt *p)
     if (!j->completions) return -1;
     if (p->trace_queries > 0 && llm_kv_trace(&j->kv, p->trace_queries, query_width(g), s->e) < 0) return -1;
     if (g->model->config.num_encoder_layers > 0) { /* the prompt is what is answered */
-        j->start = llm_model_answer_start(&g->model->config);
+        j->start = llm_config_answer_start(&g->model->config);
         j->prompt.ids = &j->start;
         j->prompt.n = 1;
         return llm_engine_remember(g, &j->kv, p->ids, p->n, s->e);

@@ -38,7 +38,7 @@ struct llm_param_spec;
 /* A parameter: named, persistent, shared by training, inference and files. */
 struct llm_param {
     const char *name;         /* Hugging Face name; the declaration's */
-    const struct llm_param_spec *spec; /* its declaration (model/spec/block.h), owned by the model; NULL outside of models */
+    const struct llm_param_spec *spec; /* its declaration (model/spec/declare.h), owned by the model; NULL outside of models */
     int n_dims;
     int64_t shape[4];
     struct llm_weight weight; /* what ops read: F32, BF16, F16 or quantised; [shape[0], rest] */

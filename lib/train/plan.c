@@ -103,11 +103,11 @@ int llm_plan_make(struct llm_plan *p, const struct llm_config *c, const struct l
     const double program = 16e6;
     struct sample one, two;
     struct llm_cost_row rows[32];
-    double tokens = (double)(o->batch * o->accumulate) * (double)(o->context ? o->context : llm_model_default_context(c));
+    double tokens = (double)(o->batch * o->accumulate) * (double)(o->context ? o->context : llm_config_default_context(c));
     double of_shard = tokens / (double)(o->batch * o->accumulate) * (double)llm_shard_rows(o->grad_shards, o->batch * o->accumulate);
     double looked_up = 4 * (double)c->hidden_size * (of_shard < (double)c->vocab_size ? of_shard : (double)c->vocab_size);
     double copies = 1 + (double)llm_shard_buffers(o->grad_shards); /* of the gradient */
-    int64_t context = o->context ? o->context : llm_model_default_context(c), every = o->checkpoint_every > 0 ? o->checkpoint_every : 1;
+    int64_t context = o->context ? o->context : llm_config_default_context(c), every = o->checkpoint_every > 0 ? o->checkpoint_every : 1;
     double n = llm_model_params(c), attention = 0;
     struct trained trained;
     int64_t few = every, more = 2 * every;

@@ -17,7 +17,7 @@ static size_t memory_bytes(void)
 static void resolve(struct llm_trainer *t)
 {
     struct llm_train_options *o = &t->o;
-    if (o->context == 0) o->context = llm_model_default_context(&t->model->config);
+    if (o->context == 0) o->context = llm_config_default_context(&t->model->config);
     if (o->min_lr < 0) o->min_lr = o->lr / 10;
     t->optim = llm_optims[o->optimizer];
     if (o->beta2 < 0) o->beta2 = t->optim->beta2;

@@ -1,7 +1,7 @@
 /* GGUF: whatever is accepted lies inside the input, apart from each other, and can be read; configurations that come out can be multiplied. */
 #include "fuzz.h"
 #include "io/gguf.h"
-#include "model/config/arch.h"
+#include "model/config/gguf.h"
 
 static void check_values(const struct llm_gguf *g, const uint8_t *data, size_t n)
 {

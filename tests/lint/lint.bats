@@ -26,6 +26,18 @@ plant() {
     run -1 tests/lint/layers.sh "$BATS_TEST_TMPDIR/tree"
 }
 
+@test "the layer check sees an include against the direction of the rooms of lib/model" {
+    plant lib/model/config/x.c '#include "model/spec/block.h"'
+    run -1 tests/lint/layers.sh "$BATS_TEST_TMPDIR/tree"
+    assert_output "lib/model/config/x.c:1: model/config may not include model/spec/block.h"
+    plant lib/model/config/x.c '#include "model/config/config.h"'
+    plant lib/model/forward/x.c '#include "model/model.h"'
+    run -1 tests/lint/layers.sh "$BATS_TEST_TMPDIR/tree"
+    assert_output "lib/model/forward/x.c:1: model/forward may not include model/model.h"
+    plant lib/model/forward/x.c '#include "model/weights/model.h"'
+    run -0 tests/lint/layers.sh "$BATS_TEST_TMPDIR/tree"
+}
+
 @test "no banned function is called" {
     run -0 tests/lint/banned.sh
     assert_output ""

@@ -1,11 +1,12 @@
-/* Families of models, one row each. To add one: arch/<name>.c with its keys, names and (where llm_decoder_* do not serve) its own declaration
- * and forward function; its row in arch.c. */
-#ifndef LLM_MODEL_ARCH_H
-#define LLM_MODEL_ARCH_H
+/* Families of models: what a configuration knows of one. The rows are in later rooms' hands: spec/arch/<name>.c has a family's keys, names and
+ * (where llm_decoder_declare does not serve) its own declaration, spec/arch.c lists it. To add a family: these two. */
+#ifndef LLM_MODEL_CONFIG_ARCH_H
+#define LLM_MODEL_CONFIG_ARCH_H
 
 #include "io/gguf_write.h"
-#include "model/spec/block.h"
+#include "model/config/config.h"
 #include "model/config/files.h"
+#include "model/config/names.h"
 
 enum llm_key_type {
     LLM_KEY_INT,      /* int64_t within [min, max]; null keeps the default */
@@ -49,6 +50,8 @@ struct llm_gguf_key {
     double absent;                 /* what a file without it means */
 };
 
+struct llm_declare;
+struct llm_decoder;
 struct llm_arch {
     const char *model_type;
     const char *gguf;              /* its general.architecture in GGUF files; NULL: has none of its own */
@@ -58,7 +61,7 @@ struct llm_arch {
     const struct llm_gguf_key *gguf_keys; /* beside those of all families, or instead of one of them; ends with a key of NULL; NULL */
     /* What needs more than rows: after they were read; before they are written. May be NULL. */
     int (*gguf_get)(struct llm_config *c, const struct llm_gguf *g, struct llm_err *e);
-    void (*gguf_put)(struct llm_gguf_out *o, const struct llm_config *c, bool kv_b_whole); /* kv_b_whole: see model/weights/gguf_save.h */
+    void (*gguf_put)(struct llm_gguf_out *o, const struct llm_config *c, bool kv_b_whole); /* kv_b_whole: see model/config/gguf.h */
     const char *gguf_as;           /* … and the family that it is written as instead; NULL: none */
     const char *architecture;      /* "LlamaForCausalLM": what transformers makes of config.json */
     const struct llm_config_key *keys; /* ends with a name of NULL */
@@ -79,10 +82,9 @@ struct llm_arch {
     bool transposed;               /* matrices within layers lie [in, out] in files (Conv1D) */
     bool out_bias_apart;           /* attention_bias says nothing of the output projection */
     bool scaled_residual;          /* initial residual projections × 1/sqrt(2·layers) */
-    int (*declare)(struct llm_declare *d, struct llm_decoder *m);
-    struct llm_tensor *(*forward)(struct llm_ctx *c, struct llm_model *m, const struct llm_batch *b);
-    /* Families that are no networks (n-grams), whose weights are no parameters and which have no forward function; NULL for all others. */
-    int (*load)(struct llm_model *m, struct llm_checkpoint *f, struct llm_err *e);
+    int (*declare)(struct llm_declare *d, struct llm_decoder *m); /* its parameters (model/spec/block.h) */
+    /* Families that are no networks (n-grams): their weights are tables, not parameters, and they have no forward pass. */
+    bool tables;
 };
 
 /* What decoders like Llama share: keys (arch/keys.h), `finish` (heads, rotary positions, which layers are local) and `extra`. */
@@ -111,21 +113,12 @@ int llm_config_check_keys(const struct llm_arch *arch, const json_t *o, struct l
 /* Whether a table's row reads the key: the family's, or one of all families. */
 bool llm_config_has_row(const struct llm_arch *arch, const char *name);
 
-/* What a configuration says of classes (classes.c). */
+/* What a configuration says of classes (config/classes.c). */
 int llm_config_read_labels(struct llm_config *c, const json_t *o, struct llm_err *e) LLM_MUST_CHECK;
-void llm_classes_declare(struct llm_declare *d, struct llm_decoder *m);
 /* The family's defaults, before any key is read. */
 struct llm_config llm_config_blank(const struct llm_arch *arch);
 /* What follows from the keys, whichever file they came from (`o`: further keys, maybe an empty object), and that all of it fits. */
 int llm_config_finish(struct llm_config *c, const json_t *o, struct llm_err *e) LLM_MUST_CHECK;
-/* A GGUF file's metadata; what only its tensors tell (vocabulary size, a head of its own, factors) is for the caller to add, before
- * llm_config_finish. */
-int llm_gguf_config(struct llm_config *c, const struct llm_gguf *g, struct llm_err *e) LLM_MUST_CHECK;
-int llm_gguf_rope_factors(struct llm_config *c, const struct llm_model_files *files, struct llm_err *e) LLM_MUST_CHECK;
-/* Adds the end tokens that the files of a Hugging Face folder name (folder.c); the model has its tokenizer. */
-int llm_folder_ends(struct llm_model *m, const char *folder, size_t n, struct llm_err *e) LLM_MUST_CHECK;
-void llm_gguf_biases(struct llm_config *c, const struct llm_model_files *files);
-
 extern const struct llm_arch *const llm_archs[]; /* NULL-terminated */
 const struct llm_arch *llm_arch_find(const char *model_type);
 

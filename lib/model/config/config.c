@@ -456,3 +456,22 @@ int llm_config_load(struct llm_config *c, const char *what, const char *const *s
     if (e->status == EX_NOINPUT && !strchr(what, '/') && !strchr(what, '.')) list_presets(what, e);
     return -1;
 }
+
+int32_t llm_config_answer_start(const struct llm_config *c)
+{
+    int64_t id = c->decoder_start_token_id >= 0 ? c->decoder_start_token_id : c->bos_token_id >= 0 ? c->bos_token_id : c->eos_token_id;
+    return id >= 0 && id < c->vocab_size ? (int32_t)id : 0;
+}
+
+int64_t llm_config_default_context(const struct llm_config *c)
+{
+    return c->position == LLM_POSITION_ROPE ? llm_rope_default_context(&c->rope_scaling, c->max_position_embeddings) : c->max_position_embeddings;
+}
+
+const struct llm_arch *llm_arch_find(const char *model_type)
+{
+    for (size_t i = 0; llm_archs[i]; i++) {
+        if (strcmp(llm_archs[i]->model_type, model_type) == 0) return llm_archs[i];
+    }
+    return NULL;
+}

@@ -1,11 +1,12 @@
 /* A model's configuration: the keys of Hugging Face's config.json of all families as one set of parameters, which the blocks read. A family
  * (model/spec/arch/<name>.c) maps its own keys and defaults onto these. A variant of a family is a parameter here, not a copy of code. */
-#ifndef LLM_MODEL_CONFIG_H
-#define LLM_MODEL_CONFIG_H
+#ifndef LLM_MODEL_CONFIG_CONFIG_H
+#define LLM_MODEL_CONFIG_CONFIG_H
 
 #include <stdbool.h>
 #include <stdint.h>
 #include "base/json.h"
+#include "base/labels.h"
 #include "model/config/rope_scaling.h"
 #include "tensor/ops.h"
 
@@ -54,6 +55,7 @@ enum llm_latents { LLM_LATENTS_LAST, LLM_LATENTS_LEARNED };
 #define LLM_MAX_LAYERS 1024
 #define LLM_MOST_NEXT 4
 #define LLM_MAX_EOS 16
+#define LLM_NGRAM_MAX_ORDER 16
 typedef uint64_t llm_layer_set[LLM_MAX_LAYERS / 64]; /* one bit per layer; see llm_layer_in */
 
 struct llm_config {
@@ -188,6 +190,8 @@ bool llm_config_is_mixture(const struct llm_config *c, int64_t layer);
 void llm_config_classify(struct llm_config *c, int64_t n);
 /* Makes the model one that compares texts by their vectors: it loses its head over the vocabulary. */
 void llm_config_compare(struct llm_config *c);
+/* Whether the model tells classes apart as BERT does, from a pooled first token. Decoders do it otherwise, also those whose tokens see both ways. */
+bool llm_config_like_bert(const struct llm_config *c);
 /* How hidden states are pooled into one vector: as the configuration says, else as its classifier needs it; LLM_POOL_UNSET: neither says. */
 enum llm_pool_kind llm_config_pooling(const struct llm_config *c);
 /* Whether there is a head over the vocabulary. */
@@ -201,6 +205,10 @@ double llm_config_attention_scale(const struct llm_config *c, int64_t layer);
 void llm_config_mup(struct llm_config *c, int64_t base_width, int64_t base_head_dim);
 /* Makes the model `width` wide: the number of heads and the intermediate width grow in proportion, the width of a head stays. */
 int llm_config_widen(struct llm_config *c, int64_t width, struct llm_err *e) LLM_MUST_CHECK;
+/* Tokens that a text may have if no length is given: max_position_embeddings, or what its rotary scaling (longrope) was first made for. */
+int64_t llm_config_default_context(const struct llm_config *c);
+/* The token that an encoder-decoder's answer begins with. */
+int32_t llm_config_answer_start(const struct llm_config *c);
 /* NULL-terminated list of preset names. */
 const char *const *llm_config_presets(void);
 

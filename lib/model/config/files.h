@@ -1,7 +1,7 @@
 /* The files that a model's weights stand in: one, those that the index of a Hugging Face folder names, or the parts
  * of a GGUF file. */
-#ifndef LLM_MODEL_FILES_H
-#define LLM_MODEL_FILES_H
+#ifndef LLM_MODEL_CONFIG_FILES_H
+#define LLM_MODEL_CONFIG_FILES_H
 
 #include "io/checkpoint.h"
 

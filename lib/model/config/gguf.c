@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "model/weights/gguf_save.h"
+#include "model/config/gguf.h"
 
 static const struct llm_arch *find_arch(const struct llm_gguf *g, struct llm_err *e)
 {

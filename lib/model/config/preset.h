@@ -1,6 +1,6 @@
 /* Named configurations. To add one: its row in preset.c. */
-#ifndef LLM_MODEL_PRESET_H
-#define LLM_MODEL_PRESET_H
+#ifndef LLM_MODEL_CONFIG_PRESET_H
+#define LLM_MODEL_CONFIG_PRESET_H
 
 /* config.json as text, or NULL. */
 const char *llm_preset_find(const char *name);

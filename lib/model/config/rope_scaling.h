@@ -1,6 +1,6 @@
 /* Rotary frequencies beyond the context that a model was first trained for, as transformers computes them. */
-#ifndef LLM_MODEL_ROPE_SCALING_H
-#define LLM_MODEL_ROPE_SCALING_H
+#ifndef LLM_MODEL_CONFIG_ROPE_SCALING_H
+#define LLM_MODEL_CONFIG_ROPE_SCALING_H
 
 #include "base/json.h"
 

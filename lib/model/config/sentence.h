@@ -1,6 +1,6 @@
 /* Folders of sentence-transformers: how the model is meant to embed texts. */
-#ifndef LLM_MODEL_SENTENCE_H
-#define LLM_MODEL_SENTENCE_H
+#ifndef LLM_MODEL_CONFIG_SENTENCE_H
+#define LLM_MODEL_CONFIG_SENTENCE_H
 
 #include "model/config/config.h"
 

@@ -2,7 +2,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include "model/config/arch.h"
+#include "model/forward/block.h"
 #include "tensor/tape.h"
 
 /* A run of layers of one stack, as llm_run_block wants it. It has a copy of the batch: the backward pass comes when the caller's may be gone. */
@@ -30,7 +30,7 @@ static struct run run_of(struct llm_ctx *c, const struct llm_model *model, int s
 
 static struct llm_tensor *norm(struct llm_ctx *c, const struct llm_module *m, const struct llm_pass *p, struct llm_tensor *x)
 {
-    return m->kind ? m->kind->forward(c, m, p, x) : x;
+    return m->kind ? llm_module_run(c, m, p, x) : x;
 }
 
 /* What sub-layer i adds, from its normed input. */
@@ -38,7 +38,7 @@ static struct llm_tensor *branch_of(struct llm_ctx *c, const struct llm_layer *l
 {
     static const enum llm_rng_site sites[] = {LLM_RNG_DROPOUT_RESID, LLM_RNG_DROPOUT_FFN, LLM_RNG_DROPOUT_CROSS};
     const struct llm_module *m = i == LLM_SUB_MIXER ? &layer->mixer : i == LLM_SUB_FFN ? &layer->ffn : &layer->cross;
-    struct llm_tensor *y = m->kind->forward(c, m, p, llm_visit(c, &p->site, m->kind->input, normed));
+    struct llm_tensor *y = llm_module_run(c, m, p, llm_visit(c, &p->site, m->kind->input, normed));
     if (p->config->norm_place != LLM_NORM_POST) y = norm(c, &layer->after[i], p, y);
     bool last_bare = p->config->norm_place == LLM_NORM_BARE && p->layer == p->config->num_hidden_layers - 1; /* dropout is between layers */
     if (!last_bare) y = llm_dropout(c, y, (float)p->config->resid_pdrop, sites[i]);

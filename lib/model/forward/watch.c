@@ -1,6 +1,6 @@
 #include "model/forward/watch.h"
 
-#include "model/model.h"
+#include "model/forward/forward.h"
 #include "tensor/tape.h"
 
 /* The editors and observers of one place during one pass; lives until the backward pass. */

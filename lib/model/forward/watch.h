@@ -1,7 +1,7 @@
 /* Observers and editors of a forward pass. Attach a list to the context in which a model runs (llm_ctx.watch, before the pass; it is borrowed until
  * the pass, and its backward pass if there is one, are over). Without a list the forward pass does not look for any. */
-#ifndef LLM_MODEL_WATCH_H
-#define LLM_MODEL_WATCH_H
+#ifndef LLM_MODEL_FORWARD_WATCH_H
+#define LLM_MODEL_FORWARD_WATCH_H
 
 #include "model/spec/place.h"
 

@@ -1,8 +1,6 @@
 /* The table of families. */
 #include "model/config/arch.h"
 
-#include <string.h>
-
 #define FAMILIES(X) \
     X(gpt2) \
     X(llama) \
@@ -34,11 +32,3 @@
 FAMILIES(DECLARED)
 #define LISTED(name) &llm_arch_##name,
 const struct llm_arch *const llm_archs[] = {FAMILIES(LISTED) NULL};
-
-const struct llm_arch *llm_arch_find(const char *model_type)
-{
-    for (size_t i = 0; llm_archs[i]; i++) {
-        if (strcmp(llm_archs[i]->model_type, model_type) == 0) return llm_archs[i];
-    }
-    return NULL;
-}

@@ -1,6 +1,6 @@
 /* What a configuration costs, from what its modules declare: parameters, and FLOPs of a forward pass per token (2 for each element of a matrix
  * that is multiplied, and what the module adds). Formulas of the transformer-block notes. */
-#include "model/config/arch.h"
+#include "model/spec/cost.h"
 
 static void add(struct llm_cost_row *rows, size_t *n, size_t room, enum llm_unit unit, double params, double flops)
 {
@@ -85,4 +85,9 @@ double llm_model_state_bytes(const struct llm_config *c)
         bytes += (double)llm_state_floats(&s) * sizeof(float);
     }
     return bytes;
+}
+
+bool llm_model_is_recurrent(const struct llm_config *c)
+{
+    return llm_model_state_bytes(c) > 0;
 }

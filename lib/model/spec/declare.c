@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "model/config/arch.h"
+#include "model/spec/declare.h"
 
 void llm_declare_release(struct llm_declare *d)
 {

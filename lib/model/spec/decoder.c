@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "model/config/arch.h"
+#include "model/spec/block.h"
 
 /* What a layer is made of. */
 const struct llm_module_kind *llm_decoder_mixer(const struct llm_config *c, int64_t layer)
@@ -40,7 +40,7 @@ int llm_stack_set_rope(struct llm_stack *m, const struct llm_config *c, int64_t 
         if (!m->inv_freq[local]) return -1;
         *r = (struct llm_rope){.head_dim = c->head_dim, .rotary_dim = c->rotary_dim, .pairing = c->rope_pairing, .inv_freq = m->inv_freq[local]};
         llm_rope_frequencies(local ? &plain : &c->rope_scaling, local ? c->rope_local_theta : c->rope_theta, c->rotary_dim,
-                             context ? context : llm_model_default_context(c), c->max_position_embeddings, m->inv_freq[local], &r->magnitude);
+                             context ? context : llm_config_default_context(c), c->max_position_embeddings, m->inv_freq[local], &r->magnitude);
     }
     return 0;
 }
@@ -97,6 +97,14 @@ static void declare_embeddings(struct llm_declare *d, struct llm_stack *m)
     if (c->embedding_norm) llm_declare_norm(d, &m->embed_norm, LLM_STEM_EMBED_NORM, c->hidden_size, "hidden_size");
 }
 
+static void declare_classes(struct llm_declare *d, struct llm_decoder *m)
+{
+    const struct llm_config *c = d->config;
+    d->unit = LLM_UNIT_CLASSES;
+    llm_declare_table(d, &m->classes.w, LLM_STEM_CLASSES, c->num_labels, c->hidden_size, "num_labels, hidden_size", false);
+    if (llm_config_like_bert(c)) llm_declare_bias(d, &m->classes.b, LLM_STEM_CLASSES, c->num_labels, "num_labels");
+}
+
 static void declare_head(struct llm_declare *d, struct llm_decoder *m)
 {
     const struct llm_config *c = d->config;
@@ -111,7 +119,7 @@ static void declare_head(struct llm_declare *d, struct llm_decoder *m)
     }
     if (c->head_transform || (c->head_bias && llm_config_has_head(c)))
         llm_declare_bias(d, &m->head_bias, LLM_STEM_HEAD_BIAS, c->vocab_size, "vocab_size");
-    if (c->num_labels > 0) llm_classes_declare(d, m);
+    if (c->num_labels > 0) declare_classes(d, m);
     if (c->contrastive) llm_declare_plain(d, &m->logit_scale, LLM_STEM_LOGIT_SCALE, 1, 0, "1", LLM_INIT_LOGIT_SCALE);
     if (!c->tie_word_embeddings && llm_config_has_head(c)) {
         llm_declare_table(d, &m->head, LLM_STEM_HEAD, c->vocab_size, c->hidden_size, "vocab_size, hidden_size", false);

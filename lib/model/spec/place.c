@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/suggest.h"
-#include "model/config/arch.h"
+#include "model/spec/block.h"
 
 #define LAYERS "layers."
 static const char *const stack_prefixes[LLM_MAX_STACKS] = {[LLM_STACK_MAIN] = "", [LLM_STACK_ENCODER] = "encoder."};

@@ -2,8 +2,8 @@
  * the meaning of each. A place of a layer is written "layers.3.mlp.hidden", one of another stack than the first "encoder.layers.3.mlp.hidden".
  * Not every model has every place: llm_place_exists says which. To add one: its row here and in place.c, llm_visit where the value is made, and its
  * bit in the `places` of the module (model/spec/block.h) that makes it. */
-#ifndef LLM_MODEL_PLACE_H
-#define LLM_MODEL_PLACE_H
+#ifndef LLM_MODEL_SPEC_PLACE_H
+#define LLM_MODEL_SPEC_PLACE_H
 
 #include "model/config/config.h"
 

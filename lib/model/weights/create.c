@@ -2,7 +2,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include "cpu/pool.h"
-#include "model/config/arch.h"
+#include "model/weights/model.h"
 
 struct fill {
     float *out;
@@ -74,7 +74,7 @@ static void fill(const struct llm_config *c, const struct llm_arch *arch, const 
 struct llm_model *llm_model_create(const struct llm_config *c, uint64_t seed, struct llm_err *e)
 {
     const struct llm_arch *arch = llm_arch_find(c->model_type);
-    if (arch && arch->load) { /* weights that are no parameters have no beginning */
+    if (arch && arch->tables) { /* weights that are no parameters have no beginning */
         llm_fail(e, LLM_EX_USAGE, "model_type %s: expected a network to train (llm-train --objective ngram counts n-grams)", c->model_type);
         return NULL;
     }
@@ -92,5 +92,30 @@ struct llm_model *llm_model_create(const struct llm_config *c, uint64_t seed, st
         p->weight.dtype = LLM_F32;
         p->owned = true;
     }
+    return m;
+}
+
+struct llm_model *llm_model_graft(struct llm_model *from, const struct llm_config *c, uint64_t seed, struct llm_err *e)
+{
+    struct llm_model *m = llm_model_create(c, seed, e);
+    for (size_t i = 0; m && i < m->n_params; i++) {
+        struct llm_param *to = &m->params[i];
+        struct llm_param *p = llm_model_find(from, to->name);
+        if (!p || llm_param_count(p) != llm_param_count(to) || p->shape[0] != to->shape[0]) continue;
+        free((void *)to->weight.data);
+        to->weight = p->weight;
+        to->owned = p->owned;
+        p->weight = (struct llm_weight){.n = p->weight.n, .k = p->weight.k};
+        p->owned = false;
+    }
+    if (!m) return NULL;
+    m->files = from->files;
+    m->n_files = from->n_files;
+    from->files = NULL;
+    from->n_files = 0;
+    m->tokenizer = from->tokenizer;
+    m->chat_template = from->chat_template;
+    from->tokenizer = NULL;
+    from->chat_template = NULL;
     return m;
 }

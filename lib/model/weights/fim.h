@@ -1,8 +1,8 @@
 /* Filling in the middle: which tokens name the parts of a text, and in which order the parts stand. */
-#ifndef LLM_MODEL_FIM_H
-#define LLM_MODEL_FIM_H
+#ifndef LLM_MODEL_WEIGHTS_FIM_H
+#define LLM_MODEL_WEIGHTS_FIM_H
 
-#include "model/model.h"
+#include "model/weights/model.h"
 
 struct llm_fim {
     int32_t prefix, suffix, middle; /* what stands before each part */

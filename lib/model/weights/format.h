@@ -1,6 +1,6 @@
 /* The formats that models are written in: the words of --to, and the suffixes that ask for them. */
-#ifndef LLM_MODEL_FORMAT_H
-#define LLM_MODEL_FORMAT_H
+#ifndef LLM_MODEL_WEIGHTS_FORMAT_H
+#define LLM_MODEL_WEIGHTS_FORMAT_H
 
 /* Rows of a table. llm-train writes those before GGUF; ARPA is text of n-gram models. */
 enum llm_model_format { LLM_FORMAT_LLM, LLM_FORMAT_SAFETENSORS, LLM_FORMAT_ARPA, LLM_FORMAT_GGUF };

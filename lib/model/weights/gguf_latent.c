@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "model/weights/gguf_save.h"
+#include "model/weights/gguf_latent.h"
 #include "model/weights/names.h"
 
 struct halves { int64_t heads, rank, nope, values; };

@@ -1,12 +1,12 @@
 /* Models to GGUF files. Converters leave much unsaid that follows from the family's name; so the configuration that a reader makes of the metadata
  * is made here too and compared with the model's: what GGUF cannot say is refused, by its key. */
-#include "model/weights/gguf_save.h"
-
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "base/log.h"
+#include "model/config/gguf.h"
+#include "model/weights/gguf_latent.h"
 
 /* Where a tensor of the file comes from. */
 struct source {

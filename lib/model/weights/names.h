@@ -1,6 +1,6 @@
 /* Names in checkpoints beside those of weights (formats/checkpoint.md). */
-#ifndef LLM_MODEL_NAMES_H
-#define LLM_MODEL_NAMES_H
+#ifndef LLM_MODEL_WEIGHTS_NAMES_H
+#define LLM_MODEL_WEIGHTS_NAMES_H
 
 #include <stdbool.h>
 #include <stddef.h>

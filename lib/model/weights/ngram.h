@@ -5,14 +5,13 @@
  *
  * Contexts form a trie from the newest token to older ones: the contexts of k tokens whose newer k - 1 are the same stand together, oldest token
  * ascending; the n-grams of one context stand together, last token ascending. */
-#ifndef LLM_MODEL_NGRAM_H
-#define LLM_MODEL_NGRAM_H
+#ifndef LLM_MODEL_WEIGHTS_NGRAM_H
+#define LLM_MODEL_WEIGHTS_NGRAM_H
 
 #include "cpu/dtype.h"
 #include "io/checkpoint.h"
 #include "model/config/config.h"
 
-#define LLM_NGRAM_MAX_ORDER 16
 #define LLM_NGRAM_MAX_TENSORS (1 + 6 * LLM_NGRAM_MAX_ORDER)
 
 /* Numbers of a model, and how they are given back. */

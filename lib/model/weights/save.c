@@ -5,7 +5,7 @@
 #include "base/hash.h"
 #include "cpu/half.h"
 #include "cpu/kernels.h"
-#include "model/config/arch.h"
+#include "model/weights/model.h"
 #include "model/weights/names.h"
 #include "model/weights/ngram.h"
 

@@ -16,7 +16,7 @@ static int document(const struct llm_task *t, struct llm_rows *rows, int64_t row
     const uint8_t *mask = d->mask;
     int64_t n = d->n;
     int64_t at = row * rows->row_len, source = 0;
-    int32_t eos = (int32_t)m->config.eos_token_id, last = llm_model_answer_start(&m->config);
+    int32_t eos = (int32_t)m->config.eos_token_id, last = llm_config_answer_start(&m->config);
     while (source < n && !mask[source]) source++;
     int64_t answer = n - source, end = answer > 0 && eos >= 0 && ids[n - 1] != eos;
     if (source == 0 || answer == 0) {

@@ -13,7 +13,7 @@
 #include "cpu/pool.h"
 #include "infer/engine.h"
 #include "io/checkpoint.h"
-#include "model/config/arch.h"
+#include "model/forward/watch.h"
 #include "tensor/tape.h"
 
 enum { ROWS = 2, LENGTH = 11, TOKENS = ROWS * LENGTH, ALL = LLM_MAX_STACKS * LLM_N_PLACES, ARENA = 1 << 28 };

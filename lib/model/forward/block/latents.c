@@ -2,19 +2,11 @@
  * The state of a sequence holds the keys and values of the current block, F32, in tiles of 64 as in a KV cache. Its size does not depend on the
  * text. */
 #include <string.h>
-#include "model/config/arch.h"
+#include "model/forward/block.h"
 #include "tensor/tape.h"
 
 /* Floats of the keys of one tile, and also of its values. */
 static int64_t tile_floats(const struct llm_config *c) { return c->num_key_value_heads * LLM_KV_TILE * c->head_dim; }
-static int64_t tiles_of(int64_t block) { return (block + LLM_KV_TILE - 1) / LLM_KV_TILE; }
-
-void llm_latents_state(const struct llm_config *c, int64_t layer, struct llm_state_shape *s)
-{
-    int64_t rows = tiles_of(llm_config_block(c, layer)) * c->num_key_value_heads * LLM_KV_TILE;
-    s->parts[0] = (struct llm_state_part){"block_k", rows, c->head_dim};
-    s->parts[1] = (struct llm_state_part){"block_v", rows, c->head_dim};
-}
 
 /* Sets *out to n new tokens that lie in one block, at position `pos` of it. The block's keys and values are at `tiles`. False: no memory. */
 static bool set_part(struct llm_ctx *c, const struct llm_config *f, struct llm_kv_seq *out, int64_t first, int64_t n, int64_t pos, float *tiles,
@@ -31,7 +23,7 @@ static bool set_part(struct llm_ctx *c, const struct llm_config *f, struct llm_k
  * tiles, the earlier ones use temporary tiles on `acts`. Returns the number of parts, or -1 after a failure. */
 static int64_t cut(struct llm_ctx *c, const struct llm_config *f, const struct llm_kv_seq *s, int64_t block, struct llm_kv_seq *out)
 {
-    int64_t n_tiles = tiles_of(block), floats = 2 * n_tiles * tile_floats(f), parts = 0;
+    int64_t n_tiles = llm_latents_tiles(block), floats = 2 * n_tiles * tile_floats(f), parts = 0;
     for (int64_t at = 0, n; at < s->n; at += n, parts++) {
         int64_t pos = (s->pos + at) % block;
         n = block - pos < s->n - at ? block - pos : s->n - at;

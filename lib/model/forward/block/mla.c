@@ -4,71 +4,10 @@
  * order. */
 #include <math.h>
 #include <stdlib.h>
-#include "model/config/arch.h"
+#include "model/forward/block.h"
 #include "model/weights/names.h"
 
 #define NORM_EPS 1e-6 /* DeepSeek's models use this for the norms of latent vectors, not rms_norm_eps */
-enum { Q, Q_A, Q_A_NORM, Q_B, KV_A, KV_A_NORM, KV_B, OUT };
-
-/* The absorbed matrices of each head: from its query to the latent space [rank, nope], and from there to its output [v, rank]. */
-struct llm_absorbed {
-    bool made;
-    int64_t n_heads;
-    struct llm_weight *query, *value;
-    void **transposed; /* [n_heads] memory of `query`, owned */
-    float *values;   /* memory of `value` if the matrix has an adapter, owned; else NULL: it is in the matrix */
-};
-
-void llm_absorbed_destroy(struct llm_absorbed *a)
-{
-    if (!a) return;
-    for (int64_t h = 0; h < a->n_heads; h++) {
-        if (a->query) llm_weight_release(&a->query[h]);
-        if (a->value) llm_weight_release(&a->value[h]);
-        if (a->transposed) free(a->transposed[h]);
-    }
-    free(a->query);
-    free(a->value);
-    free(a->transposed);
-    free(a->values);
-    free(a);
-}
-
-static struct llm_absorbed *absorbed_create(int64_t n_heads, struct llm_err *e)
-{
-    struct llm_absorbed *a = llm_calloc(1, sizeof *a, "model", e);
-    if (!a) return NULL;
-    a->n_heads = n_heads;
-    a->query = llm_calloc((size_t)n_heads, sizeof *a->query, "model", e);
-    a->value = a->query ? llm_calloc((size_t)n_heads, sizeof *a->value, "model", e) : NULL;
-    a->transposed = a->value ? llm_calloc((size_t)n_heads, sizeof *a->transposed, "model", e) : NULL;
-    if (a->transposed) return a;
-    llm_absorbed_destroy(a);
-    return NULL;
-}
-
-static void declare(struct llm_declare *d, struct llm_module *m)
-{
-    const struct llm_config *c = d->config;
-    int64_t n = c->num_attention_heads, q = n * (c->qk_nope_head_dim + c->qk_rope_head_dim);
-    static const char heads[] = "num_attention_heads * (qk_nope_head_dim + qk_rope_head_dim)";
-    if (c->q_lora_rank > 0) {
-        llm_declare_linear(d, &m->p[Q_A], LLM_STEM_Q_A, c->q_lora_rank, c->hidden_size, "q_lora_rank, hidden_size", c->attention_bias);
-        llm_declare_norm(d, &m->p[Q_A_NORM], LLM_STEM_Q_A_NORM, c->q_lora_rank, "q_lora_rank");
-        llm_declare_linear(d, &m->p[Q_B], LLM_STEM_Q_B, q, c->q_lora_rank, heads, false);
-    } else {
-        llm_declare_linear(d, &m->p[Q], LLM_STEM_Q, q, c->hidden_size, heads, false);
-    }
-    llm_declare_linear(d, &m->p[KV_A], LLM_STEM_KV_A, c->kv_lora_rank + c->qk_rope_head_dim, c->hidden_size,
-                       "kv_lora_rank + qk_rope_head_dim, hidden_size", c->attention_bias);
-    llm_declare_norm(d, &m->p[KV_A_NORM], LLM_STEM_KV_A_NORM, c->kv_lora_rank, "kv_lora_rank");
-    llm_declare_linear(d, &m->p[KV_B], LLM_STEM_KV_B, n * (c->qk_nope_head_dim + c->v_head_dim), c->kv_lora_rank,
-                       "num_attention_heads * (qk_nope_head_dim + v_head_dim), kv_lora_rank", false);
-    llm_declare_linear(d, &m->p[OUT], LLM_STEM_OUT, c->hidden_size, n * c->v_head_dim, "hidden_size, num_attention_heads * v_head_dim",
-                       c->attention_bias);
-    m->absorbed = absorbed_create(n, d->err);
-    if (!m->absorbed) d->failed = true;
-}
 
 /* The rows of W_KV_B that make head h's values, of dtype *type: in the matrix itself or, if it has an adapter, in a->values with the adapter added.
  * NULL: memory is short. */
@@ -111,11 +50,11 @@ static struct llm_tensor *queries(struct llm_ctx *c, const struct llm_module *m,
     rope.head_dim = f->qk_nope_head_dim + f->qk_rope_head_dim;
     rope.first = f->qk_nope_head_dim;
     if (f->q_lora_rank > 0) {
-        struct llm_tensor *low = llm_linear(c, x, m->p[Q_A].w, m->p[Q_A].b);
-        low = llm_rmsnorm(c, low, m->p[Q_A_NORM].w, (float)NORM_EPS, 0, f->q_lora_rank);
-        x = llm_linear(c, llm_visit(c, &p->site, LLM_PLACE_ATTENTION_Q_LATENT, low), m->p[Q_B].w, NULL);
+        struct llm_tensor *low = llm_linear(c, x, m->p[LLM_MLA_Q_A].w, m->p[LLM_MLA_Q_A].b);
+        low = llm_rmsnorm(c, low, m->p[LLM_MLA_Q_A_NORM].w, (float)NORM_EPS, 0, f->q_lora_rank);
+        x = llm_linear(c, llm_visit(c, &p->site, LLM_PLACE_ATTENTION_Q_LATENT, low), m->p[LLM_MLA_Q_B].w, NULL);
     } else {
-        x = llm_linear(c, x, m->p[Q].w, NULL);
+        x = llm_linear(c, x, m->p[LLM_MLA_Q].w, NULL);
     }
     x = llm_visit(c, &p->site, LLM_PLACE_ATTENTION_Q, x);
     return llm_visit(c, &p->site, LLM_PLACE_ATTENTION_Q_ROTATED, llm_rope(c, x, p->batch->positions, &rope));
@@ -138,7 +77,7 @@ static struct llm_tensor *expanded(struct llm_ctx *c, const struct llm_module *m
     const struct llm_config *f = p->config;
     int64_t n = f->num_attention_heads;
     const struct llm_attn a = attention_of(c, p);
-    struct llm_tensor *kv = llm_linear(c, latent, m->p[KV_B].w, NULL);
+    struct llm_tensor *kv = llm_linear(c, latent, m->p[LLM_MLA_KV_B].w, NULL);
     struct llm_tensor *k = llm_heads_join(c, llm_heads_part(c, kv, n, 0, f->qk_nope_head_dim), rotated, n, true);
     return llm_attention(c, q, k, llm_heads_part(c, kv, n, f->qk_nope_head_dim, f->v_head_dim), &a, NULL);
 }
@@ -152,7 +91,7 @@ static struct llm_tensor *absorbing(struct llm_ctx *c, const struct llm_module *
     const struct llm_batch *b = p->batch;
     int64_t n = f->num_attention_heads, rank = f->kv_lora_rank;
     struct llm_attn a = attention_of(c, p);
-    if (llm_ctx_failed(c) || (!m->absorbed->made && absorb(m->absorbed, f, m->p[KV_B].w, c->compute, &c->err) < 0)) return &c->nothing;
+    if (llm_ctx_failed(c) || (!m->absorbed->made && absorb(m->absorbed, f, m->p[LLM_MLA_KV_B].w, c->compute, &c->err) < 0)) return &c->nothing;
     a.n_kv_heads = 1;
     a.d_k = rank + f->qk_rope_head_dim;
     a.d_v = rank;
@@ -163,44 +102,18 @@ static struct llm_tensor *absorbing(struct llm_ctx *c, const struct llm_module *
     return llm_heads_linear(c, y, m->absorbed->value, n);
 }
 
-static struct llm_tensor *forward(struct llm_ctx *c, const struct llm_module *m, const struct llm_pass *p, struct llm_tensor *x)
+struct llm_tensor *llm_forward_mla(struct llm_ctx *c, const struct llm_module *m, const struct llm_pass *p, struct llm_tensor *x)
 {
     const struct llm_config *f = p->config;
     struct llm_rope rope = *p->rope;
     rope.head_dim = f->qk_rope_head_dim;
-    struct llm_tensor *q = queries(c, m, p, x), *low = llm_linear(c, x, m->p[KV_A].w, m->p[KV_A].b);
-    struct llm_tensor *latent = llm_rmsnorm(c, llm_columns(c, low, 0, f->kv_lora_rank), m->p[KV_A_NORM].w, (float)NORM_EPS, 0,
+    struct llm_tensor *q = queries(c, m, p, x), *low = llm_linear(c, x, m->p[LLM_MLA_KV_A].w, m->p[LLM_MLA_KV_A].b);
+    struct llm_tensor *latent = llm_rmsnorm(c, llm_columns(c, low, 0, f->kv_lora_rank), m->p[LLM_MLA_KV_A_NORM].w, (float)NORM_EPS, 0,
                                             f->kv_lora_rank);
     latent = llm_visit(c, &p->site, LLM_PLACE_ATTENTION_KV_LATENT, latent);
     struct llm_tensor *turned = llm_rope(c, llm_columns(c, low, f->kv_lora_rank, f->qk_rope_head_dim), p->batch->positions, &rope);
     turned = llm_visit(c, &p->site, LLM_PLACE_ATTENTION_K_ROTATED, turned);
     struct llm_tensor *y = (p->batch->seqs ? absorbing : expanded)(c, m, p, q, latent, turned);
     y = llm_visit(c, &p->site, LLM_PLACE_ATTENTION_HEADS, y);
-    return llm_linear(c, y, m->p[OUT].w, m->p[OUT].b);
+    return llm_linear(c, y, m->p[LLM_MLA_OUT].w, m->p[LLM_MLA_OUT].b);
 }
-
-/* FLOPs per token of the scores and of the weighted sum of values, as computed in training. */
-static double extra_flops(const struct llm_config *c, int64_t layer, int64_t context)
-{
-    int64_t window = llm_config_window(c, layer), seen = window > 0 && window < context ? window : context;
-    return 2.0 * (double)(c->num_attention_heads * (c->qk_nope_head_dim + c->qk_rope_head_dim + c->v_head_dim)) * (double)seen;
-}
-
-static void state(const struct llm_config *c, int64_t layer, struct llm_state_shape *s)
-{
-    (void)layer;
-    s->n_kv_heads = 1;
-    s->d_k = c->kv_lora_rank + c->qk_rope_head_dim;
-}
-
-/* Keys and values of single heads exist in training alone: decoding absorbs their matrices. */
-static uint64_t places(const struct llm_config *c, int64_t layer)
-{
-    (void)layer;
-    return LLM_PLACE_BIT(ATTENTION_Q) | LLM_PLACE_BIT(ATTENTION_Q_ROTATED) | LLM_PLACE_BIT(ATTENTION_KV_LATENT) | LLM_PLACE_BIT(ATTENTION_K_ROTATED)
-        | LLM_PLACE_BIT(ATTENTION_HEADS) | (c->q_lora_rank > 0 ? LLM_PLACE_BIT(ATTENTION_Q_LATENT) : 0);
-}
-
-const struct llm_module_kind llm_module_mla = {
-    .input = LLM_PLACE_ATTENTION_INPUT, .output = LLM_PLACE_ATTENTION_OUTPUT, .places = places,
-    .unit = LLM_UNIT_ATTENTION, .declare = declare, .forward = forward, .extra_flops = extra_flops, .state = state};

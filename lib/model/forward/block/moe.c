@@ -1,52 +1,25 @@
 /* A mixture of experts as the feed-forward block: a router sends each token to a few of many gated feed-forward experts; shared experts process every
  * token (Mixtral; DeepSeek-V2 and V3). */
-#include "model/config/arch.h"
-
-enum { ROUTER, BIAS, SHARED_GATE, SHARED_UP, SHARED_DOWN };
-
-static void declare(struct llm_declare *d, struct llm_module *m)
-{
-    const struct llm_config *c = d->config;
-    int64_t n = c->num_experts, wide = c->moe_intermediate_size, shared = c->n_shared_experts * wide;
-    llm_declare_linear(d, &m->p[ROUTER], LLM_STEM_ROUTER, n, c->hidden_size, "num_experts, hidden_size", false);
-    if (c->router_bias) llm_declare_vector(d, &m->p[BIAS].w, LLM_STEM_ROUTER_BIAS, n, "num_experts", true);
-    m->experts = llm_calloc((size_t)(3 * n), sizeof *m->experts, "experts", d->err);
-    if (!m->experts) {
-        d->failed = true;
-        return;
-    }
-    for (int64_t i = 0; i < n; i++) {
-        llm_declare_expert(d, &m->experts[i], i, LLM_STEM_EXPERT_GATE, wide, c->hidden_size, "moe_intermediate_size, hidden_size");
-        llm_declare_expert(d, &m->experts[n + i], i, LLM_STEM_EXPERT_UP, wide, c->hidden_size, "moe_intermediate_size, hidden_size");
-        llm_declare_expert(d, &m->experts[2 * n + i], i, LLM_STEM_EXPERT_DOWN, c->hidden_size, wide, "hidden_size, moe_intermediate_size");
-    }
-    if (shared == 0) return;
-    llm_declare_linear(d, &m->p[SHARED_GATE], LLM_STEM_SHARED_GATE, shared, c->hidden_size, "n_shared_experts * moe_intermediate_size, hidden_size",
-                       false);
-    llm_declare_linear(d, &m->p[SHARED_UP], LLM_STEM_SHARED_UP, shared, c->hidden_size, "n_shared_experts * moe_intermediate_size, hidden_size",
-                       false);
-    llm_declare_linear(d, &m->p[SHARED_DOWN], LLM_STEM_SHARED_DOWN, c->hidden_size, shared, "hidden_size, n_shared_experts * moe_intermediate_size",
-                       false);
-}
+#include "model/forward/block.h"
 
 /* Computed in FP32 whatever the precision of the other products: a rounding error here can send a token to another expert. */
 static struct llm_tensor *router_logits(struct llm_ctx *c, const struct llm_module *m, struct llm_tensor *x)
 {
     enum llm_compute compute = c->compute;
     c->compute = LLM_COMPUTE_F32;
-    struct llm_tensor *y = llm_linear(c, x, m->p[ROUTER].w, NULL);
+    struct llm_tensor *y = llm_linear(c, x, m->p[LLM_MOE_ROUTER].w, NULL);
     c->compute = compute;
     return y;
 }
 
-static struct llm_tensor *forward(struct llm_ctx *c, const struct llm_module *m, const struct llm_pass *p, struct llm_tensor *x)
+struct llm_tensor *llm_forward_moe(struct llm_ctx *c, const struct llm_module *m, const struct llm_pass *p, struct llm_tensor *x)
 {
     const struct llm_config *f = p->config;
     const int32_t *chosen = NULL;
     const struct llm_route route = {
         .k = f->num_experts_per_tok, .sigmoid = f->router_scoring == LLM_SCORING_SIGMOID, .normalise = f->norm_topk_prob,
-        .scale = f->routed_scaling_factor, .n_group = f->n_group, .topk_group = f->topk_group, .group_top = f->group_top, .bias = m->p[BIAS].w,
-        .straight_through = f->routing == LLM_ROUTING_STRAIGHT_THROUGH, .gumbel = f->routing == LLM_ROUTING_GUMBEL,
+        .scale = f->routed_scaling_factor, .n_group = f->n_group, .topk_group = f->topk_group, .group_top = f->group_top,
+        .bias = m->p[LLM_MOE_BIAS].w, .straight_through = f->routing == LLM_ROUTING_STRAIGHT_THROUGH, .gumbel = f->routing == LLM_ROUTING_GUMBEL,
         .temperature = f->router_temperature, .capacity = f->expert_capacity_factor, .balance = f->router_aux_loss_coef,
         .z = f->router_z_loss_coef, .report = p->batch->routers};
     const struct llm_experts experts = {.n = f->num_experts, .gate = m->experts, .up = m->experts + f->num_experts,
@@ -55,21 +28,12 @@ static struct llm_tensor *forward(struct llm_ctx *c, const struct llm_module *m,
     struct llm_tensor *logits = llm_visit(c, &p->site, LLM_PLACE_ROUTER, router_logits(c, m, x));
     struct llm_tensor *weights = llm_route(c, logits, &route, &chosen);
     struct llm_tensor *y = llm_mixture(c, x, weights, chosen, &experts);
-    if (!m->p[SHARED_GATE].w) return y;
+    if (!m->p[LLM_MOE_SHARED_GATE].w) return y;
     struct llm_tensor *both[2];
-    llm_linears(c, x, 2, (struct llm_param *[]){m->p[SHARED_GATE].w, m->p[SHARED_UP].w}, (struct llm_param *[]){NULL, NULL}, both);
+    llm_linears(c, x, 2, (struct llm_param *[]){m->p[LLM_MOE_SHARED_GATE].w, m->p[LLM_MOE_SHARED_UP].w}, (struct llm_param *[]){NULL, NULL}, both);
     c->passing = LLM_PASSING_INNER;
     struct llm_tensor *inner = llm_gated(c, both[0], both[1], f->act);
     c->passing = LLM_STAYS;
     inner = llm_visit(c, &p->site, LLM_PLACE_MLP_SHARED, inner);
-    return llm_add_over(c, y, llm_linear(c, inner, m->p[SHARED_DOWN].w, NULL));
+    return llm_add_over(c, y, llm_linear(c, inner, m->p[LLM_MOE_SHARED_DOWN].w, NULL));
 }
-
-static uint64_t places(const struct llm_config *c, int64_t layer)
-{
-    (void)layer;
-    return LLM_PLACE_BIT(ROUTER) | LLM_PLACE_BIT(MLP_HIDDEN) | (c->n_shared_experts > 0 ? LLM_PLACE_BIT(MLP_SHARED) : 0);
-}
-
-const struct llm_module_kind llm_module_moe = {.unit = LLM_UNIT_EXPERTS, .declare = declare, .forward = forward,
-    .input = LLM_PLACE_MLP_INPUT, .output = LLM_PLACE_MLP_OUTPUT, .places = places};

@@ -1,5 +1,5 @@
 /* The norm before or after a sub-layer: RMSNorm, LayerNorm, GroupNorm or BatchNorm by configuration. */
-#include "model/spec/block.h"
+#include "model/forward/block.h"
 
 struct llm_tensor *llm_norm_apply(struct llm_ctx *c, const struct llm_config *config, const struct llm_linear_params *p, struct llm_tensor *x)
 {
@@ -13,14 +13,7 @@ struct llm_tensor *llm_norm_apply(struct llm_ctx *c, const struct llm_config *co
     return llm_rmsnorm(c, x, p->w, eps, (float)config->norm_gain_offset, config->hidden_size);
 }
 
-static void declare(struct llm_declare *d, struct llm_module *m)
-{
-    llm_declare_norm(d, &m->p[0], m->stem, d->config->hidden_size, "hidden_size");
-}
-
-static struct llm_tensor *forward(struct llm_ctx *c, const struct llm_module *m, const struct llm_pass *p, struct llm_tensor *x)
+struct llm_tensor *llm_forward_norm(struct llm_ctx *c, const struct llm_module *m, const struct llm_pass *p, struct llm_tensor *x)
 {
     return llm_norm_apply(c, p->config, &m->p[0], x);
 }
-
-const struct llm_module_kind llm_module_norm = {.unit = LLM_UNIT_NORMS, .declare = declare, .forward = forward};

@@ -1,5 +1,5 @@
 /* The segments of a pass for recurrent layers: runs of tokens that follow each other in one text. */
-#include "model/config/arch.h"
+#include "model/forward/block.h"
 #include "tensor/tape.h"
 
 /* The offset, in floats, of the layer's state within the carried state of a row (llm_batch.state). */

@@ -135,5 +135,4 @@ const struct llm_arch llm_arch_bert = {
     .gguf_put = gguf_put,
     .unused = unused,
     .declare = llm_decoder_declare,
-    .forward = llm_decoder_forward,
 };

@@ -228,7 +228,6 @@ const struct llm_arch llm_arch_deepseek_v2 = {
     .in_files = in_files,
     .names = NAMES,
     .declare = llm_decoder_declare,
-    .forward = llm_decoder_forward,
 };
 
 static const struct llm_other_key v3_others[] = {
@@ -251,5 +250,4 @@ const struct llm_arch llm_arch_deepseek_v3 = {
     .in_files = in_files,
     .names = NAMES,
     .declare = llm_decoder_declare,
-    .forward = llm_decoder_forward,
 };

@@ -118,7 +118,6 @@ const struct llm_arch llm_arch_gemma2 = {
     .in_gguf = in_gguf,
     .names = NAMES,
     .declare = llm_decoder_declare,
-    .forward = llm_decoder_forward,
 };
 
 static const char *const gemma3_ignored[] = {LLM_IGNORED_PARTIAL, "logit_scale", "resid_pdrop", "embd_pdrop", "use_sliding_window",
@@ -141,5 +140,4 @@ const struct llm_arch llm_arch_gemma3 = {
     .in_gguf = in_gguf,
     .names = NAMES,
     .declare = llm_decoder_declare,
-    .forward = llm_decoder_forward,
 };

@@ -81,5 +81,4 @@ const struct llm_arch llm_arch_gpt2 = {
     .transposed = true,
     .scaled_residual = true,
     .declare = llm_decoder_declare,
-    .forward = llm_decoder_forward,
 };

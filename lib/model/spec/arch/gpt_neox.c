@@ -67,5 +67,4 @@ const struct llm_arch llm_arch_gpt_neox = {
                        [LLM_STEM_DOWN] = "mlp.dense_4h_to_h", [LLM_STEM_NORM_1] = "input_layernorm",
                        [LLM_STEM_NORM_2] = "post_attention_layernorm"}},
     .declare = llm_decoder_declare,
-    .forward = llm_decoder_forward,
 };

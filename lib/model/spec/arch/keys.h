@@ -2,7 +2,7 @@
 #ifndef LLM_MODEL_ARCH_KEYS_H
 #define LLM_MODEL_ARCH_KEYS_H
 
-#include "model/config/arch.h"
+#include "model/spec/block.h"
 
 #define LLM_AT(field) offsetof(struct llm_config, field)
 #define LLM_KEY_END {NULL, LLM_KEY_INT, 0, 0, 0, NULL, false}

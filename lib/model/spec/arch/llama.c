@@ -56,7 +56,6 @@ const struct llm_arch llm_arch_llama = {
     .in_gguf = llm_llama_in_gguf,
     .names = LLM_NAMES_LLAMA(),
     .declare = llm_decoder_declare,
-    .forward = llm_decoder_forward,
 };
 
 static const char *const mistral_ignored[] = {"attention_bias", "mlp_bias", LLM_IGNORED_PARTIAL, LLM_IGNORED_VARIANTS, "use_sliding_window",
@@ -74,5 +73,4 @@ const struct llm_arch llm_arch_mistral = {
     .extra = llm_decoder_extra,
     .names = LLM_NAMES_LLAMA(),
     .declare = llm_decoder_declare,
-    .forward = llm_decoder_forward,
 };

@@ -185,10 +185,10 @@ const struct llm_arch llm_arch_mamba = {
     .defaults = defaults, .finish = finish, .extra = extra,
     .names = NAMES([LLM_STEM_STATES] = "mixer.x_proj.weight", [LLM_STEM_TIME] = "mixer.dt_proj.weight",
                    [LLM_STEM_TIME_BIAS] = "mixer.dt_proj.bias"),
-    .out_bias_apart = true, .declare = llm_decoder_declare, .forward = llm_decoder_forward};
+    .out_bias_apart = true, .declare = llm_decoder_declare,};
 const struct llm_arch llm_arch_mamba2 = {
     .model_type = "mamba2", .gguf = "mamba2", .gguf_keys = mamba2_gguf, .gguf_get = gguf_get, .gguf_put = gguf_put, .gguf_names = &gguf_names,
     .architecture = "Mamba2ForCausalLM", .keys = mamba2_keys, .other_keys = mamba2_others, .ignored = ignored,
     .defaults = mamba2_defaults, .finish = mamba2_finish, .extra = mamba2_extra,
     .names = NAMES([LLM_STEM_TIME_BIAS] = "mixer.dt_bias", [LLM_STEM_GATED_NORM] = "mixer.norm.weight"),
-    .out_bias_apart = true, .declare = llm_decoder_declare, .forward = llm_decoder_forward};
+    .out_bias_apart = true, .declare = llm_decoder_declare,};

@@ -62,5 +62,4 @@ const struct llm_arch llm_arch_mixtral = {
     .extra = llm_decoder_extra,
     .names = LLM_NAMES_LLAMA(LLM_NAMES_EXPERTS("block_sparse_moe", "w1", "w3", "w2")),
     .declare = llm_decoder_declare,
-    .forward = llm_decoder_forward,
 };

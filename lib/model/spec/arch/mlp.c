@@ -50,4 +50,4 @@ const struct llm_arch llm_arch_mlp = {
     .model_type = "mlp", .architecture = "MLPForCausalLM", .keys = keys, .defaults = defaults, .finish = finish,
     .names = {.prefix = "", .embed = "embedding", .layer = "layers.", .head = "lm_head", .head_bias = "lm_head",
               .stem = {[LLM_STEM_UP] = "hidden"}},
-    .declare = llm_decoder_declare, .forward = llm_decoder_forward};
+    .declare = llm_decoder_declare,};

@@ -1,7 +1,6 @@
 /* n-grams (Shannon 1948; Chen & Goodman 1998): a table of how often what followed what, no network. This is its configuration and how it is loaded;
  * lib/infer/predictor/ngram.c predicts with it. */
 #include "model/spec/arch/keys.h"
-#include "model/weights/ngram.h"
 
 static const struct llm_config_key keys[] = {
     {"vocab_size", LLM_KEY_INT, LLM_AT(vocab_size), 1, 1 << 24, NULL, false},
@@ -36,12 +35,6 @@ static int declare(struct llm_declare *d, struct llm_decoder *m)
     return 0;
 }
 
-static int load(struct llm_model *m, struct llm_checkpoint *f, struct llm_err *e)
-{
-    m->ngram = llm_ngram_load(f, &m->config, e);
-    return m->ngram ? 0 : -1;
-}
-
 const struct llm_arch llm_arch_ngram = {
     .model_type = "ngram",
     .architecture = "NgramForCausalLM",
@@ -50,5 +43,5 @@ const struct llm_arch llm_arch_ngram = {
     .finish = finish,
     .names = {.prefix = "", .embed = "", .positions = "", .layer = "", .final_norm = "", .head = ""},
     .declare = declare,
-    .load = load,
+    .tables = true,
 };

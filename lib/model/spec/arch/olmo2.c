@@ -38,5 +38,4 @@ const struct llm_arch llm_arch_olmo2 = {
                        [LLM_STEM_POST_2] = "post_feedforward_layernorm", [LLM_STEM_Q_NORM] = "self_attn.q_norm",
                        [LLM_STEM_K_NORM] = "self_attn.k_norm"}},
     .declare = llm_decoder_declare,
-    .forward = llm_decoder_forward,
 };

@@ -62,5 +62,4 @@ const struct llm_arch llm_arch_perceiver = {
                        [LLM_STEM_GATE] = "mlp.gate_proj", [LLM_STEM_UP] = "mlp.up_proj", [LLM_STEM_DOWN] = "mlp.down_proj",
                        [LLM_STEM_NORM_1] = "input_layernorm", [LLM_STEM_NORM_2] = "post_attention_layernorm"}},
     .declare = declare,
-    .forward = llm_decoder_forward,
 };

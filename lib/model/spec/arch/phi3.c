@@ -37,5 +37,4 @@ const struct llm_arch llm_arch_phi3 = {
                        [LLM_STEM_DOWN] = "mlp.down_proj", [LLM_STEM_NORM_1] = "input_layernorm",
                        [LLM_STEM_NORM_2] = "post_attention_layernorm"}},
     .declare = llm_decoder_declare,
-    .forward = llm_decoder_forward,
 };

@@ -76,7 +76,6 @@ const struct llm_arch llm_arch_qwen2 = {
     .names = LLM_NAMES_LLAMA(),
     .out_bias_apart = true,
     .declare = llm_decoder_declare,
-    .forward = llm_decoder_forward,
 };
 
 const struct llm_arch llm_arch_qwen3 = {
@@ -90,7 +89,6 @@ const struct llm_arch llm_arch_qwen3 = {
     .extra = llm_decoder_extra,
     .names = LLM_NAMES_LLAMA([LLM_STEM_Q_NORM] = "self_attn.q_norm", [LLM_STEM_K_NORM] = "self_attn.k_norm"),
     .declare = llm_decoder_declare,
-    .forward = llm_decoder_forward,
 };
 
 static const struct llm_gguf_key qwen3_moe_gguf[] = {
@@ -126,5 +124,4 @@ const struct llm_arch llm_arch_qwen3_moe = {
     .names = LLM_NAMES_LLAMA([LLM_STEM_Q_NORM] = "self_attn.q_norm", [LLM_STEM_K_NORM] = "self_attn.k_norm",
                              LLM_NAMES_EXPERTS("mlp", "gate_proj", "up_proj", "down_proj")),
     .declare = llm_decoder_declare,
-    .forward = llm_decoder_forward,
 };

@@ -64,7 +64,7 @@ static int finish(struct llm_config *c, const json_t *o, struct llm_err *e)
 
 const struct llm_arch llm_arch_rnn = {
     .model_type = "rnn", .architecture = "RNNForCausalLM", .keys = keys, .defaults = rnn_defaults, .finish = finish, .names = NAMES,
-    .declare = llm_decoder_declare, .forward = llm_decoder_forward};
+    .declare = llm_decoder_declare,};
 const struct llm_arch llm_arch_lstm = {
     .model_type = "lstm", .architecture = "LSTMForCausalLM", .keys = keys, .defaults = lstm_defaults, .finish = finish, .names = NAMES,
-    .declare = llm_decoder_declare, .forward = llm_decoder_forward};
+    .declare = llm_decoder_declare,};

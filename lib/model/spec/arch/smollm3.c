@@ -41,5 +41,4 @@ const struct llm_arch llm_arch_smollm3 = {
     .in_gguf = llm_llama_in_gguf,
     .names = LLM_NAMES_LLAMA(),
     .declare = llm_decoder_declare,
-    .forward = llm_decoder_forward,
 };

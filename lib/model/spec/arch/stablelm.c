@@ -71,5 +71,4 @@ const struct llm_arch llm_arch_stablelm = {
     .names = LLM_NAMES_LLAMA([LLM_STEM_Q_NORM] = "self_attn.q_layernorm.norms", [LLM_STEM_K_NORM] = "self_attn.k_layernorm.norms"),
     .out_bias_apart = true,
     .declare = llm_decoder_declare,
-    .forward = llm_decoder_forward,
 };

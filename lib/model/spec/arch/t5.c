@@ -187,5 +187,4 @@ const struct llm_arch llm_arch_t5 = {
     .names = STACK("decoder", "2", CROSS, PLAIN("2")),
     .unused = unused,
     .declare = declare,
-    .forward = llm_decoder_forward,
 };

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/buf.h"
-#include "model/model.h"
+#include "model/weights/model.h"
 #include "model/weights/ngram/arpa.h"
 
 void llm_arpa_release(struct llm_arpa *a)

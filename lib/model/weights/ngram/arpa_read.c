@@ -7,7 +7,7 @@
 #include "base/buf.h"
 #include "base/cli.h"
 #include "base/hash.h"
-#include "model/model.h"
+#include "model/weights/model.h"
 #include "model/weights/ngram/arpa.h"
 
 enum { READ = 1 << 16, LONGEST = 1 << 20 };

@@ -7,7 +7,7 @@
 #include <string.h>
 #include "base/buf.h"
 #include "cpu/pool.h"
-#include "model/model.h"
+#include "model/weights/model.h"
 #include "model/weights/ngram.h"
 #include "token/unicode.h"
 

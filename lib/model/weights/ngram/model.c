@@ -1,7 +1,7 @@
 /* Models made of tables that are there already (model/weights/ngram.h). */
 #include <string.h>
 #include "base/buf.h"
-#include "model/config/arch.h"
+#include "model/weights/model.h"
 #include "model/weights/ngram.h"
 
 struct llm_model *llm_ngram_model(struct llm_ngram *g, int64_t bos, int64_t eos, struct llm_err *e)

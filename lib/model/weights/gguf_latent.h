@@ -1,18 +1,9 @@
-/* Models as GGUF files: what load.c and config/gguf.c read, the other way round. For lib/model itself; others call llm_model_save_gguf. */
-#ifndef LLM_MODEL_GGUF_SAVE_H
-#define LLM_MODEL_GGUF_SAVE_H
+/* Latent attention's keys and values in GGUF files: two tensors for one parameter (model/weights/gguf_latent.c). For lib/model/weights itself. */
+#ifndef LLM_MODEL_WEIGHTS_GGUF_LATENT_H
+#define LLM_MODEL_WEIGHTS_GGUF_LATENT_H
 
-#include "io/gguf_write.h"
-#include "model/config/arch.h"
+#include "model/weights/model.h"
 
-/* The configuration's keys, with the name that files give the family before them. `kv_b_whole`: of latent attention, that what makes keys and
- * values of the latent vector is one tensor, as files before 2025 have it, and not two of which the keys' is turned. */
-void llm_gguf_put_config(struct llm_gguf_out *o, const struct llm_config *c, const struct llm_arch *arch, bool kv_b_whole);
-/* Whether rotary factors are one list (rope_freqs.weight), as converters of Llama 3 write them. */
-bool llm_gguf_one_list(const struct llm_rope_scaling *s);
-double llm_gguf_yarn_magnitude(double factor);
-
-/* ---- latent attention's keys and values (gguf_latent.c) ---- */
 struct llm_latent_halves { const struct llm_entry *keys, *values; struct llm_checkpoint *key_file, *value_file; };
 /* Whether files have both halves of `whole`; of other parameters than this matrix they have none. */
 bool llm_latent_find(const struct llm_model_files *files, const struct llm_param_spec *whole, struct llm_latent_halves *t);

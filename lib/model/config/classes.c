@@ -1,0 +1,54 @@
+/* Models that tell classes apart or compare texts: what the configuration says of them. */
+#include <string.h>
+#include "model/config/arch.h"
+
+/* BERT's manner of telling classes apart; decoders have another, also those whose tokens see both ways. */
+bool llm_config_like_bert(const struct llm_config *c)
+{
+    return c->bidirectional && !c->use_bidirectional_attention;
+}
+
+void llm_config_classify(struct llm_config *c, int64_t n)
+{
+    c->num_labels = n;
+    if (!llm_config_like_bert(c)) return;
+    c->head_transform = false;
+    c->pooler = llm_config_pooling(c) == LLM_POOL_CLS;
+}
+
+enum llm_pool_kind llm_config_pooling(const struct llm_config *c)
+{
+    if (c->pooling != LLM_POOL_UNSET || c->num_labels == 0) return c->pooling;
+    return llm_config_like_bert(c) ? LLM_POOL_CLS : LLM_POOL_LAST;
+}
+
+void llm_config_compare(struct llm_config *c)
+{
+    c->contrastive = c->normalize_embeddings = true;
+    c->head_transform = c->pooler = false;
+    if (c->pooling == LLM_POOL_UNSET) c->pooling = c->bidirectional ? LLM_POOL_MEAN : LLM_POOL_LAST;
+}
+
+bool llm_config_has_head(const struct llm_config *c)
+{
+    return c->num_labels == 0 && !c->contrastive && !llm_config_learns_latents(c);
+}
+
+/* transformers names the model in "architectures", and the classes in "id2label"; two where it does not. */
+int llm_config_read_labels(struct llm_config *c, const json_t *o, struct llm_err *e)
+{
+    const char *architecture = json_string_value(json_array_get(json_object_get(o, "architectures"), 0));
+    bool classifies = architecture && strstr(architecture, "ForSequenceClassification"), said = json_object_get(o, "num_labels") != NULL;
+    size_t named = json_object_size(json_object_get(o, "id2label"));
+    if (architecture && !classifies) c->num_labels = 0;
+    if (classifies && !said) c->num_labels = named > 0 ? (int64_t)named : 2;
+    if (c->num_labels > LLM_MOST_LABELS) {
+        return llm_fail(e, EX_DATAERR, "num_labels: expected at most %d, found %lld", LLM_MOST_LABELS, (long long)c->num_labels);
+    }
+    if (c->num_labels == 0) return 0;
+    if (c->num_encoder_layers > 0) {
+        return llm_fail(e, EX_UNAVAILABLE, "num_labels: expected one stack of layers, found an encoder-decoder (%s)", c->model_type);
+    }
+    llm_config_classify(c, c->num_labels);
+    return 0;
+}

@@ -1,0 +1,38 @@
+/* How a family names its parameters in files: one stem for each place that a parameter can have, and the family's text for it. */
+#ifndef LLM_MODEL_CONFIG_NAMES_H
+#define LLM_MODEL_CONFIG_NAMES_H
+
+/* Places of parameters in a layer and, from LLM_N_STEMS on, in the model. A family names each (struct llm_names). */
+enum llm_stem {
+    LLM_STEM_Q, LLM_STEM_K, LLM_STEM_V, LLM_STEM_QKV, LLM_STEM_OUT, LLM_STEM_GATE, LLM_STEM_UP, LLM_STEM_DOWN, LLM_STEM_NORM_1, LLM_STEM_NORM_2,
+    LLM_STEM_POST_1, LLM_STEM_POST_2, LLM_STEM_Q_NORM, LLM_STEM_K_NORM, LLM_STEM_GATE_UP,
+    LLM_STEM_ROUTER, LLM_STEM_ROUTER_BIAS, LLM_STEM_EXPERTS, LLM_STEM_EXPERT_GATE, LLM_STEM_EXPERT_UP, LLM_STEM_EXPERT_DOWN, /* EXPERTS: then the
+                                     * number, then one of the next three; EXPERTS NULL: files have each of the three as one tensor of all experts */
+    LLM_STEM_NEXT_TOKEN_NORM, LLM_STEM_NEXT_HIDDEN_NORM, LLM_STEM_NEXT_JOIN, LLM_STEM_NEXT_NORM,
+    LLM_STEM_SINKS,
+    LLM_STEM_CROSS_Q, LLM_STEM_CROSS_K, LLM_STEM_CROSS_V, LLM_STEM_CROSS_OUT, LLM_STEM_CROSS_NORM, /* an encoder-decoder's cross-attention */
+    LLM_STEM_Q_A, LLM_STEM_Q_A_NORM, LLM_STEM_Q_B, LLM_STEM_KV_A, LLM_STEM_KV_A_NORM, LLM_STEM_KV_B,
+    LLM_STEM_SHARED_GATE, LLM_STEM_SHARED_UP, LLM_STEM_SHARED_DOWN,
+    LLM_STEM_CONV, LLM_STEM_CONV_BIAS, LLM_STEM_STATES, LLM_STEM_TIME, LLM_STEM_TIME_BIAS, LLM_STEM_DECAY, LLM_STEM_SKIP,
+    LLM_STEM_GATED_NORM, /* state-space layers: with their suffixes */
+    LLM_STEM_K_B, LLM_STEM_V_B, /* GGUF's halves of KV_B */
+    LLM_STEM_INPUTS, LLM_STEM_STATE, LLM_STEM_INPUTS_BIAS, LLM_STEM_STATE_BIAS, /* RNN and LSTM: what multiplies the inputs, and the state before.
+                                     * The layer's number follows these names */
+    LLM_N_STEMS,
+    LLM_STEM_EMBED = LLM_N_STEMS, LLM_STEM_POSITIONS, LLM_STEM_TOKEN_TYPES, LLM_STEM_LATENTS, LLM_STEM_EMBED_NORM, LLM_STEM_DISTANCES,
+    LLM_STEM_FINAL_NORM, LLM_STEM_POOLER, LLM_STEM_HEAD_DENSE, LLM_STEM_HEAD_NORM, LLM_STEM_HEAD_BIAS, LLM_STEM_HEAD, LLM_STEM_CLASSES,
+    LLM_STEM_LOGIT_SCALE
+};
+/* How a family names its parameters; ".weight" and ".bias" are added. */
+struct llm_names {
+    const char *prefix;             /* "model.": also looked for without it */
+    const char *embed, *positions, *layer, *final_norm, *head; /* after the prefix; `layer` before the number; head without the prefix */
+    const char *latents;                                       /* after the prefix; NULL */
+    const char *token_types, *embed_norm, *pooler;             /* after the prefix; NULL where the family has none */
+    const char *head_dense, *head_norm, *head_bias;            /* a head's transform and bias, without the prefix; NULL */
+    const char *rel_bias;                                      /* after the prefix: the table of LLM_POSITION_BUCKETS */
+    const struct llm_names *encoder; /* the other stack's layers, final norm and rel_bias; NULL */
+    const char *stem[LLM_N_STEMS];  /* after the layer's name; NULL where the family has none (QKV and GATE_UP: fused or apart) */
+};
+
+#endif

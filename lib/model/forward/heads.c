@@ -1,0 +1,68 @@
+/* What comes after the stacks: the head over the vocabulary, pooled vectors of texts, and what tells classes apart. */
+#include "model/forward/block.h"
+#include "tensor/tape.h"
+
+struct llm_tensor *llm_model_before_head(struct llm_ctx *c, struct llm_model *m, struct llm_tensor *hidden)
+{
+    const struct llm_decoder *d = m->layout;
+    if (!d->head_dense.w) return hidden;
+    hidden = llm_activation(c, llm_linear(c, hidden, d->head_dense.w, d->head_dense.b), m->config.act);
+    hidden = llm_norm_apply(c, &m->config, &d->head_norm, hidden);
+    if (!c->watch) return hidden;
+    const struct llm_site site = llm_watch_head(c, hidden->rows);
+    return llm_visit(c, &site, LLM_PLACE_HEAD_INPUT, hidden);
+}
+
+const struct llm_inner *llm_model_watched_logits(struct llm_ctx *c, int64_t n)
+{
+    if (!c->watch || llm_ctx_failed(c)) return NULL;
+    const struct llm_site site = llm_watch_head(c, n);
+    return llm_watch_inner(c, &site, LLM_PLACE_LOGITS);
+}
+
+struct llm_tensor *llm_model_logits(struct llm_ctx *c, struct llm_model *m, struct llm_tensor *hidden)
+{
+    const struct llm_decoder *d = m->layout;
+    if (!llm_ctx_failed(c) && !llm_config_has_head(&m->config) && llm_model_must_generate(m, &c->err) < 0) return &c->nothing;
+    if (m->config.bidirectional && !m->config.use_bidirectional_attention && !m->config.head_transform && !llm_ctx_failed(c)) {
+        llm_fail(&c->err, EX_UNAVAILABLE, "expected a model with a masked-token head, found an encoder (%s) without one", m->config.model_type);
+    }
+    if (llm_ctx_failed(c)) return &c->nothing;
+    struct llm_tensor *logits = llm_linear(c, llm_model_before_head(c, m, hidden), llm_model_head(m), d->head_bias);
+    float cap = (float)m->config.final_logit_softcapping;
+    if (m->config.logit_scale != 1) logits = llm_scale(c, logits, (float)m->config.logit_scale);
+    if (cap > 0) logits = llm_scale(c, llm_activation(c, llm_scale(c, logits, 1 / cap), LLM_ACT_TANH), cap);
+    if (!c->watch) return logits;
+    const struct llm_site site = llm_watch_head(c, logits->rows);
+    return llm_visit(c, &site, LLM_PLACE_LOGITS, logits);
+}
+
+/* The mean of each row's latents. */
+static struct llm_tensor *all_latents(struct llm_ctx *c, struct llm_tensor *hidden, int64_t n_rows, int64_t row_len)
+{
+    int32_t *lengths = llm_op_alloc(c, n_rows, sizeof *lengths);
+    for (int64_t r = 0; r < n_rows && lengths; r++) lengths[r] = (int32_t)row_len;
+    return llm_row_mean(c, hidden, lengths, n_rows);
+}
+
+struct llm_tensor *llm_model_pool(struct llm_ctx *c, const struct llm_model *m, struct llm_tensor *hidden, const int32_t *lengths, int64_t n_rows)
+{
+    enum llm_pool_kind kind = llm_config_pooling(&m->config);
+    int64_t row_len = n_rows > 0 ? hidden->rows / n_rows : 0;
+    if (llm_config_learns_latents(&m->config)) return all_latents(c, hidden, n_rows, row_len);
+    if (kind == LLM_POOL_MEAN || kind == LLM_POOL_UNSET) return llm_row_mean(c, hidden, lengths, n_rows);
+    int32_t *rows = llm_op_alloc(c, n_rows, sizeof *rows);
+    if (llm_ctx_failed(c)) return &c->nothing;
+    for (int64_t r = 0; r < n_rows; r++) rows[r] = (int32_t)(r * row_len + (kind == LLM_POOL_LAST ? lengths[r] - 1 : 0));
+    return llm_gather(c, hidden, rows, n_rows);
+}
+
+struct llm_tensor *llm_model_before_classes(struct llm_ctx *c, const struct llm_model *m, struct llm_tensor *pooled)
+{
+    const struct llm_decoder *d = m->layout;
+    const struct llm_site site = llm_watch_head(c, pooled->rows);
+    pooled = llm_visit(c, &site, LLM_PLACE_POOLED, pooled);
+    if (d->pooler.w) pooled = llm_activation(c, llm_linear(c, pooled, d->pooler.w, d->pooler.b), LLM_ACT_TANH);
+    if (llm_config_like_bert(&m->config)) pooled = llm_dropout(c, pooled, (float)m->config.resid_pdrop, LLM_RNG_DROPOUT_CLASSES);
+    return llm_visit(c, &site, LLM_PLACE_CLASSES_INPUT, pooled);
+}

@@ -1,0 +1,249 @@
+/* Parameters from files: found by name, checked against their declarations, and mapped or read. Matrices that a file keeps as [in, out] are
+ * transposed to [out, in] here (save.c does the opposite); quantised matrices are always [out, in], whose rows are whole blocks. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "model/weights/gguf_latent.h"
+#include "model/weights/names.h"
+#include "model/weights/open.h"
+
+static void shape_text(const int64_t *shape, int n_dims, char *out, size_t n)
+{
+    size_t used = (size_t)snprintf(out, n, "[");
+    for (int i = 0; i < n_dims && used < n; i++) used += (size_t)snprintf(out + used, n - used, "%s%lld", i ? ", " : "", (long long)shape[i]);
+    if (used < n) snprintf(out + used, n - used, "]");
+}
+
+/* Whether the file's shape is that of the parameter; *turned: as [in, out]. */
+static int check_shape(const struct llm_param_spec *s, const struct llm_entry *t, bool *turned, struct llm_err *e)
+{
+    const struct llm_dtype_row *row = &llm_dtypes[t->dtype];
+    char want[64], found[64];
+    if (!row->is_float && !row->is_quantised) {
+        return llm_fail(e, EX_DATAERR, "tensor '%s': expected floating point or quantised values, found %s", t->name, row->name);
+    }
+    if (row->is_quantised && s->n_dims < 2) return llm_fail(e, EX_DATAERR, "tensor '%s': expected floating point, found %s", t->name, row->name);
+    *turned = s->transposed && !row->is_quantised;
+    if (s->file_dims && t->n_dims == s->file_dims && memcmp(t->shape, s->file_shape, (size_t)s->file_dims * sizeof *s->file_shape) == 0) return 0;
+    int64_t shape[2] = {s->shape[*turned ? 1 : 0], s->shape[*turned ? 0 : 1]};
+    if (s->middle && t->n_dims == 3 && t->shape[0] == s->shape[0] && t->shape[1] == 1 && t->shape[2] == s->shape[1]) return 0;
+    if (!s->middle && !s->n_parts && t->n_dims == s->n_dims && t->shape[0] == shape[0] && (s->n_dims == 1 || t->shape[1] == shape[1])) return 0;
+    shape_text(s->file_dims ? s->file_shape : shape, s->file_dims ? s->file_dims : s->n_dims, want, sizeof want);
+    shape_text(t->shape, t->n_dims, found, sizeof found);
+    return llm_fail(e, EX_DATAERR, "tensor '%s': expected %s (%s), found %s", t->name, want, s->dims, found);
+}
+
+/* What stands in the file otherwise than in memory, put right: in a new allocation. */
+static void *rearrange(const struct llm_config *c, const struct llm_param_spec *s, void *data, size_t bytes, size_t element, struct llm_err *e)
+{
+    void *out;
+    if (s->by_head) {
+        out = llm_alloc_huge(bytes, 1, s->name, e);
+        if (out) llm_rows_by_head(c, data, bytes / (size_t)s->shape[0], false, out);
+    } else {
+        out = llm_turned(data, element, s->shape[1], s->shape[0], e);
+    }
+    free(data);
+    return out;
+}
+
+/* Decays of state-space layers, from -exp of them: F32. */
+static int undo_minus_exp(const struct llm_entry *t, float *x, size_t n, struct llm_err *e)
+{
+    if (t->dtype != LLM_F32) return llm_fail(e, EX_DATAERR, "tensor '%s': expected f32, found %s", t->name, llm_dtypes[t->dtype].name);
+    for (size_t i = 0; i < n; i++) {
+        if (!(x[i] < 0)) return llm_fail(e, EX_DATAERR, "tensor '%s': expected numbers below 0", t->name);
+        x[i] = (float)log(-(double)x[i]);
+    }
+    return 0;
+}
+
+/* What is so small is copied: its page in the mapping would hold on to the neighbours that come into memory with it. */
+enum { FEW_BYTES = 16 << 10 };
+/* A parameter that was not borrowed: its bytes are read with all others', and then put right. */
+struct wanted { size_t param; struct llm_checkpoint *file; const struct llm_entry *entry; bool turned; };
+struct loading { struct wanted *v; size_t n; };
+
+/* Borrows the parameter's data, or allocates memory for them and adds it to what is to be read. */
+static int place_param(struct loading *l, const struct llm_param_spec *s, struct llm_param *p, struct wanted w, struct llm_err *e)
+{
+    const struct llm_entry *t = w.entry;
+    if (check_shape(s, t, &w.turned, e) < 0) return -1;
+    size_t bytes = llm_dtype_bytes(t->dtype, (uint64_t)llm_param_count(p));
+    if (llm_dtypes[t->dtype].is_quantised && s->shape[1] % llm_dtypes[t->dtype].block_size != 0) {
+        return llm_fail(e, EX_DATAERR, "tensor '%s': expected rows of whole blocks of %d, found %lld", t->name, llm_dtypes[t->dtype].block_size,
+                        (long long)s->shape[1]);
+    }
+    p->weight.dtype = t->dtype;
+    const char *mapped = llm_checkpoint_borrow(w.file, t);
+    if (mapped && s->n_parts) mapped += (size_t)s->part * bytes;
+    if (mapped && (bytes > FEW_BYTES || s->n_parts) && !w.turned && !s->by_head && !s->minus_exp) {
+        p->weight.data = mapped;
+        llm_checkpoint_mapping(w.file, &p->weight.map, &p->weight.map_end);
+        return 0;
+    }
+    p->weight.data = llm_alloc_huge(bytes, 1, t->name, e);
+    if (!p->weight.data) return -1;
+    p->owned = true;
+    l->v[l->n++] = w;
+    return 0;
+}
+
+/* Runs of tensors that lie in one file, at once. */
+static int read_wanted(struct llm_model *m, const struct loading *l, struct llm_err *e)
+{
+    struct llm_wanted *run = llm_calloc(l->n, sizeof *run, "model", e);
+    int r = run ? 0 : -1;
+    for (size_t i = 0, n; i < l->n && r == 0; i += n) {
+        for (n = 0; i + n < l->n && l->v[i + n].file == l->v[i].file; n++) {
+            run[n] = (struct llm_wanted){l->v[i + n].entry, (void *)m->params[l->v[i + n].param].weight.data};
+        }
+        r = llm_checkpoint_read_many(l->v[i].file, run, n, e);
+    }
+    free(run);
+    return r;
+}
+
+static int fit_param(struct llm_model *m, const struct llm_declare *d, const struct wanted *w, struct llm_err *e)
+{
+    const struct llm_param_spec *s = &d->specs[w->param];
+    struct llm_param *p = &m->params[w->param];
+    if (s->minus_exp && undo_minus_exp(w->entry, (float *)p->weight.data, (size_t)llm_param_count(p), e) < 0) return -1;
+    if (!w->turned && !s->by_head) return 0;
+    size_t bytes = llm_dtype_bytes(w->entry->dtype, (uint64_t)llm_param_count(p));
+    p->weight.data = rearrange(&m->config, s, (void *)p->weight.data, bytes, (size_t)llm_dtypes[w->entry->dtype].block_bytes, e);
+    p->owned = p->weight.data != NULL;
+    return p->owned ? 0 : -1;
+}
+
+/* Names that files may give a parameter: with or without the family's prefix, and, of old, "gamma" and "beta" in norms. k counts from 0; NULL:
+ * no more. */
+static const char *alias(const struct llm_model *m, const char *name, int k, char text[128])
+{
+    static const char *const suffixes[][2] = {{"LayerNorm.weight", "LayerNorm.gamma"}, {"LayerNorm.bias", "LayerNorm.beta"}};
+    size_t prefix = strlen(m->arch->names.prefix), n = strlen(name);
+    bool prefixed = strncmp(name, m->arch->names.prefix, prefix) == 0;
+    if (k > 3) return NULL;
+    if (k < 2) return k == 0 || !prefixed ? name : name + prefix;
+    for (size_t i = 0; i < 2; i++) {
+        size_t old = strlen(suffixes[i][0]);
+        if (n < old || strcmp(name + n - old, suffixes[i][0]) != 0) continue;
+        snprintf(text, 128, "%.*s%s", (int)(n - old), name, suffixes[i][1]);
+        return k == 2 || !prefixed ? text : text + prefix;
+    }
+    return NULL;
+}
+
+/* The parameter's entry; *file: where it stands. A tensor in two files is refused. */
+static const struct llm_entry *find_entry(const struct llm_model *m, const char *name, struct llm_checkpoint **file, struct llm_err *e)
+{
+    const struct llm_entry *found = NULL;
+    for (size_t i = 0; i < m->n_files; i++) {
+        const struct llm_header *h = llm_checkpoint_header(m->files[i]);
+        const struct llm_entry *t = NULL;
+        char text[128];
+        const char *other;
+        for (int k = 0; !t && (other = alias(m, name, k, text)); k++) t = llm_header_find(h, other);
+        if (!t) continue;
+        if (found) {
+            llm_fail(e, EX_DATAERR, "tensor '%s': expected once, found in %s and in %s", name, llm_checkpoint_name(*file),
+                     llm_checkpoint_name(m->files[i]));
+            return NULL;
+        }
+        found = t;
+        *file = m->files[i];
+    }
+    if (!found) {
+        llm_fail(e, EX_DATAERR, "tensor '%s': expected by the configuration (%s, %lld layers), found none", name, m->config.model_type,
+                 (long long)m->config.num_hidden_layers);
+    }
+    return found;
+}
+
+/* Tensors that other people's files carry beside parameters: masks and frequencies that follow from the configuration. */
+static bool is_buffer(const struct llm_model *m, const char *name)
+{
+    static const char *const ends[] = {".attn.bias",   ".attn.masked_bias", ".rotary_emb.inv_freq", ".attention.bias", ".attention.masked_bias",
+                                       ".embed_tokens.weight", ".shared_head.head.weight", /* copies, of layers that predict further */
+                                       "rope_freqs.weight", "rope_factors_short.weight", "rope_factors_long.weight"};
+    size_t n = strlen(name);
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        if (n >= strlen(ends[i]) && strcmp(name + n - strlen(ends[i]), ends[i]) == 0) return true;
+    }
+    for (size_t i = 0; m->arch->unused && m->arch->unused[i]; i++) {
+        if (strncmp(name, m->arch->unused[i], strlen(m->arch->unused[i])) == 0) return true;
+    }
+    n = strlen(m->arch->names.head);
+    if (strncmp(name, m->arch->names.head, n) != 0) return false;
+    return (m->config.tie_word_embeddings && strcmp(name + n, ".weight") == 0) || (m->config.head_transform && strcmp(name + n, ".bias") == 0);
+}
+
+static bool is_ours(const char *name)
+{
+    return strncmp(name, LLM_NAME_TOKENIZER, strlen(LLM_NAME_TOKENIZER)) == 0 || strncmp(name, LLM_NAME_TRAINING, strlen(LLM_NAME_TRAINING)) == 0;
+}
+
+static bool is_declared(const struct llm_model *m, const struct llm_declare *d, const char *name)
+{
+    for (size_t i = 0; i < d->n; i++) {
+        char text[128];
+        const char *other;
+        if (d->gguf && llm_latent_is_half(&d->specs[i], name)) return true;
+        for (int k = 0; (other = alias(m, d->specs[i].name, k, text)); k++) {
+            if (strcmp(other, name) == 0) return true;
+        }
+    }
+    return false;
+}
+
+static int check_extra(const struct llm_model *m, const struct llm_declare *d, const struct llm_header *h, struct llm_err *e)
+{
+    for (size_t i = 0; i < h->n_entries; i++) {
+        const char *name = h->entries[i].name;
+        if (is_ours(name) || is_buffer(m, name) || is_declared(m, d, name)) continue;
+        return llm_fail(e, EX_DATAERR, "tensor '%s': expected one of a %s of %lld layers, found one that the configuration does not have", name,
+                        m->config.model_type, (long long)m->config.num_hidden_layers);
+    }
+    return 0;
+}
+
+/* Parts of tensors that lie where they cannot be borrowed are few: each is copied here. */
+static int copy_part(struct llm_model *m, const struct llm_declare *d, struct loading *l, struct llm_err *e)
+{
+    const struct wanted *w = &l->v[l->n - 1];
+    const struct llm_param_spec *s = &d->specs[w->param];
+    const struct llm_param *p = &m->params[w->param];
+    uint64_t bytes = llm_dtype_bytes(w->entry->dtype, (uint64_t)llm_param_count(p));
+    l->n--;
+    return llm_checkpoint_read_part(w->file, w->entry, (uint64_t)s->part * bytes, bytes, (void *)p->weight.data, e);
+}
+
+static int place_params(struct llm_model *m, const struct llm_declare *d, struct loading *l, struct llm_err *e)
+{
+    const struct llm_model_files files = {m->files, m->n_files};
+    for (size_t i = 0; i < m->n_params; i++) {
+        struct wanted w = {.param = i};
+        struct llm_latent_halves halves;
+        if (d->gguf && llm_latent_find(&files, &d->specs[i], &halves)) {
+            if (llm_latent_read(&m->config, &halves, &m->params[i], e) < 0) return -1;
+            continue;
+        }
+        size_t before = l->n;
+        w.entry = find_entry(m, d->specs[i].name, &w.file, e);
+        if (!w.entry || place_param(l, &d->specs[i], &m->params[i], w, e) < 0) return -1;
+        if (l->n > before && d->specs[i].n_parts && copy_part(m, d, l, e) < 0) return -1;
+    }
+    return 0;
+}
+
+int llm_params_read(struct llm_model *m, const struct llm_declare *d, struct llm_err *e)
+{
+    struct loading l = {llm_calloc(m->n_params, sizeof *l.v, "model", e), 0};
+    int r = l.v ? place_params(m, d, &l, e) : -1;
+    if (r == 0) r = read_wanted(m, &l, e);
+    for (size_t i = 0; i < l.n && r == 0; i++) r = fit_param(m, d, &l.v[i], e);
+    free(l.v);
+    for (size_t i = 0; i < m->n_files && r == 0; i++) r = check_extra(m, d, llm_checkpoint_header(m->files[i]), e);
+    return r;
+}

@@ -1,0 +1,33 @@
+/* Matrices in another order of rows and columns, as some files keep them (model/weights/names.h). */
+#include <string.h>
+#include "base/buf.h"
+#include "model/config/config.h"
+#include "model/weights/names.h"
+
+void *llm_turned(const void *data, size_t element, int64_t rows, int64_t cols, struct llm_err *e)
+{
+    char *out = llm_alloc((size_t)rows * (size_t)cols, element, "a transposed matrix", e);
+    const char *in = data;
+    if (!out) return NULL;
+    for (int64_t r0 = 0; r0 < rows; r0 += 32) { /* in squares that fit the cache */
+        for (int64_t c0 = 0; c0 < cols; c0 += 32) {
+            for (int64_t r = r0; r < r0 + 32 && r < rows; r++) {
+                for (int64_t c = c0; c < c0 + 32 && c < cols; c++) {
+                    memcpy(out + (size_t)(c * rows + r) * element, in + (size_t)(r * cols + c) * element, element);
+                }
+            }
+        }
+    }
+    return out;
+}
+
+void llm_rows_by_head(const struct llm_config *c, const void *data, size_t row_bytes, bool to_file, void *out)
+{
+    int64_t d = c->head_dim, n = c->num_attention_heads;
+    for (int64_t part = 0; part < 3; part++) {
+        for (int64_t head = 0; head < n; head++) {
+            size_t ours = (size_t)((part * n + head) * d) * row_bytes, theirs = (size_t)((head * 3 + part) * d) * row_bytes;
+            memcpy((char *)out + (to_file ? theirs : ours), (const char *)data + (to_file ? ours : theirs), (size_t)d * row_bytes);
+        }
+    }
+}
