@@ -4,6 +4,7 @@
 #include <setjmp.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,6 +19,9 @@ struct llm_fault_map {
     const unsigned char *p;
     atomic_size_t n;
     char *name;
+    dev_t device; /* the file, whatever its name stands for later */
+    ino_t inode;
+    bool reported;
     struct llm_fault_map *next;
 };
 static _Atomic(struct llm_fault_map *) maps;
@@ -25,11 +29,11 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 static _Thread_local sigjmp_buf *volatile guarded;
 static _Thread_local volatile int suspended;
-static const struct llm_fault_map *volatile met; /* the fault that a guard has caught; NULL: none */
+static const struct llm_fault_map *volatile met; /* the fault that a guard or a check has found; NULL: none */
 static volatile uint64_t met_at, met_size;
 static atomic_flag told = ATOMIC_FLAG_INIT;
 
-static const struct llm_fault_map *find(const unsigned char *p)
+static struct llm_fault_map *find(const unsigned char *p)
 {
     for (struct llm_fault_map *m = maps; m; m = m->next) {
         size_t n = m->n;
@@ -91,7 +95,7 @@ static void handle(int number, siginfo_t *info, void *context)
 {
     (void)context;
     const unsigned char *p = info->si_addr;
-    const struct llm_fault_map *m = info->si_code > 0 ? find(p) : NULL;
+    struct llm_fault_map *m = info->si_code > 0 ? find(p) : NULL;
     if (!m) { /* not in a watched mapping: die as without a handler */
         signal(number, SIG_DFL);
         raise(number);
@@ -102,6 +106,7 @@ static void handle(int number, siginfo_t *info, void *context)
         guarded = NULL;
         met_at = (uint64_t)(p - m->p);
         met_size = size_now(m->name);
+        m->reported = true;
         met = m;
         siglongjmp(*to, 1);
     }
@@ -120,8 +125,9 @@ static void install(void)
     sigaction(SIGBUS, &new, NULL);
 }
 
-struct llm_fault_map *llm_fault_watch(const void *p, size_t n, const char *name)
+struct llm_fault_map *llm_fault_watch(const void *p, size_t n, int fd, const char *name)
 {
+    struct stat st = {0};
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     struct llm_fault_map *m = maps;
     char *copy = strdup(name);
@@ -134,6 +140,9 @@ struct llm_fault_map *llm_fault_watch(const void *p, size_t n, const char *name)
         free(m->name);
         m->name = copy;
         m->p = p;
+        m->reported = fstat(fd, &st) < 0;
+        m->device = st.st_dev;
+        m->inode = st.st_ino;
         if (is_new) m->next = maps;
         m->n = n;
         if (is_new) maps = m;
@@ -163,6 +172,21 @@ int llm_fault_check(struct llm_err *e)
     if (!met) return 0;
     text[describe(text, 0, sizeof text, met, met_at, met_size)] = 0;
     return llm_fail(e, EX_DATAERR, "%s", text);
+}
+
+int llm_fault_check_sizes(struct llm_err *e)
+{
+    struct stat st;
+    for (struct llm_fault_map *m = maps; m; m = m->next) {
+        size_t n = m->n;
+        if (n == 0 || m->reported || stat(m->name, &st) < 0) continue;
+        if (st.st_dev != m->device || st.st_ino != m->inode || (uint64_t)st.st_size >= n) continue;
+        m->reported = true;
+        met_at = met_size = (uint64_t)st.st_size;
+        met = m;
+        return llm_fault_check(e);
+    }
+    return 0;
 }
 
 void llm_fault_touch(const void *p, size_t n)

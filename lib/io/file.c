@@ -203,7 +203,7 @@ int llm_map_fd(struct llm_map *m, int fd, uint64_t size, const char *name, struc
     if (p == MAP_FAILED) return llm_fail_errno(e, EX_UNAVAILABLE, "%s: cannot map", name);
     m->p = p;
     m->n = size;
-    m->watch = llm_fault_watch(p, size, name);
+    m->watch = llm_fault_watch(p, size, fd, name);
     return 0;
 }
 

@@ -299,7 +299,7 @@ static int sync_directory(const struct llm_output *o, struct llm_err *e)
 int llm_output_finish(struct llm_output *o, struct llm_err *e)
 {
     if (o->finished) return 0;
-    int got = put_held(o, e) < 0 ? -1 : llm_output_flush(o, e);
+    int got = llm_fault_check_sizes(e) < 0 || put_held(o, e) < 0 ? -1 : llm_output_flush(o, e);
     if (got == 0 && o->temporary && fsync(o->fd) < 0) got = llm_fail_errno(e, EX_IOERR, "%s: cannot sync", o->name);
     if (o->owns_fd || o->fd == STDOUT_FILENO) {
         int fd = o->fd;

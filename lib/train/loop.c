@@ -58,6 +58,7 @@ static int evaluate(struct llm_loop *l, const struct llm_step_report *r, double 
     if (t->o.eval_ema) llm_trainer_swap_ema(t);
     int got = llm_fault_guard(take_eval, &(struct evaluation){t, loss, bits}, e);
     if (t->o.eval_ema) llm_trainer_swap_ema(t);
+    if (got == 0 && llm_fault_check_sizes(NULL) < 0) got = 1;
     if (got) return got;
     char text[48] = "", trained[48] = "";
     if (!isnan(r->loss)) snprintf(trained, sizeof trained, "loss %.4f, ", r->loss);

@@ -1,6 +1,7 @@
 /* One step: the gradient of its rows, pass by pass, and the update (train/trainer.h). */
 #include <math.h>
 #include <string.h>
+#include "base/fault.h"
 #include "base/log.h"
 #include "base/signals.h"
 #include "train/shards.h"
@@ -95,6 +96,7 @@ int llm_trainer_gradient(struct llm_trainer *t, struct llm_step_report *r, struc
     int got = llm_trainer_gather(t, e);
     if (got) return got;
     if ((got = run_step(t, t->rows.weight, e)) != 0) return got;
+    if (llm_fault_check_sizes(NULL) < 0) return 1;
     llm_trainer_fold(t, &t->rows, &loss, &bytes);
     loss /= t->rows.weight;
     if (!isfinite(loss)) return llm_trainer_not_finite(t, &t->rows, loss, e);

@@ -103,3 +103,40 @@ shrank() {
     nothing_left
     assert_not_exist out.llm
 }
+
+# cut_within_page FILE BYTES: cuts that many bytes off its end, so few that the last page stays and no read of it raises a signal.
+cut_within_page() {
+    local size=$(stat -c %s "$1")
+    (((size - 1) % 4096 > $2)) || fail "$1: $size bytes: its last page does not hold $2 of them"
+    truncate -s -"$2" "$1"
+}
+
+@test "a file that is cut within its last page raises no signal, and its size tells: status 65, no output" {
+    llm-infer -q --precision f32 -m model.safetensors --jsonl -n 4 -o out < pipe 2> said 7>&- &
+    echo '{"prompt": "the red cat"}' >&7
+    until_true compgen -G 'out.llm-tmp-*' > /dev/null
+    cut_within_page model.safetensors 1
+    echo '{"prompt": "the old dog sees the hen"}' >&7
+    exec 7<&-
+    ended $! 65
+    [[ $(< said) =~ ^llm-infer:\ model.safetensors:\ byte\ [0-9]+:\ cut\ short\ while\ it\ was\ read:\ expected\ [0-9]+\ bytes,\ found\ [0-9]+$ ]] ||
+        fail "said: $(< said)"
+    nothing_left
+    assert_not_exist out
+}
+
+@test "data that is cut within its last page: the step that read it is dropped, the last complete one is saved" {
+    local run=(llm-train -q -c nano -T "$F/tok.json" --schedule constant --warmup 2 -b 2 -l 32) step
+    "${run[@]}" -n 100000 --log log -o part.llm data.tok 2> said &
+    until_true has_lines log 3
+    cut_within_page data.tok 1
+    ended $! 65
+    [[ $(< said) =~ ^llm-train:\ data.tok:\ byte\ [0-9]+:\ cut\ short\ while\ it\ was\ read: ]] || fail "said: $(< said)"
+    nothing_left
+    step=$(tail -n 1 log | jq .step)
+    llm-train -q --resume part.llm -n $((step + 2)) "$F/data.tok"
+    "${run[@]}" -n $((step + 2)) -o whole.llm "$F/data.tok"
+    llm-quantize -q -t f32 part.llm part.safetensors
+    llm-quantize -q -t f32 whole.llm whole.safetensors
+    cmp part.safetensors whole.safetensors
+}
