@@ -104,6 +104,13 @@ int llm_arena_init(struct llm_arena *a, size_t limit, struct llm_err *e)
     if (a->base) return 0;
     if (limit > SMALL && reserve_growing(a, limit < allowed ? limit : round_up(allowed, HUGE_PAGE)) == 0) return 0;
     *a = (struct llm_arena){0};
+    /* Some systems refuse both, with other errors than a lack of memory (valgrind: EINVAL, ENOENT): a range that is as large as they permit. */
+    for (size_t less = limit / 2; less > SMALL && !a->base; less /= 2) {
+        a->limit = round_up(less, HUGE_PAGE);
+        a->base = reserve_whole(a->limit);
+    }
+    if (a->base) return 0;
+    a->limit = 0;
     return llm_fail_errno(e, EX_UNAVAILABLE, "cannot reserve %zu MiB of address space", limit >> 20);
 }
 

@@ -41,3 +41,18 @@ limited() {
     one_line "$stderr"
     nothing_left
 }
+
+@test "a system that maps no large ranges and none at an address of choice: every program works, to the same bytes" {
+    need_plain_memory
+    "${CC:-cc}" -shared -fPIC -O1 -w -o small_maps.so "$ROOT/tests/fault/small_maps.c"
+    local new=(llm-train -q -c "$ROOT/tests/golden/tiny/config.json" -T "$F/tok.json" --set vocab_size=512 -n 2 -b 4 --context 32 "$F/data.tok")
+    "${new[@]}" -o whole.llm
+    llm-infer -m whole.llm -n 20 --temp 1 "the red cat" > whole.text
+    export LD_PRELOAD=$PWD/small_maps.so
+    "${new[@]}" -o small.llm
+    llm-infer -m whole.llm -n 20 --temp 1 "the red cat" > small.text
+    llm-bench speed -q -m whole.llm -p 16 -n 4 -r 1 > /dev/null
+    unset LD_PRELOAD
+    cmp whole.llm small.llm
+    cmp whole.text small.text
+}
