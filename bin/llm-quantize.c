@@ -115,13 +115,17 @@ static int quantize(struct llm_model *m, const struct args *a, struct llm_err *e
 static int save(struct llm_model *m, const struct args *a, const char *out, struct llm_err *e)
 {
     const struct llm_checkpoint_options options_of = {.planes = a->planes == 0, .plain = a->to == LLM_FORMAT_SAFETENSORS};
-    if (a->max_bytes || a->max_tensors) return llm_model_save_gguf_parts(m, out, a->max_bytes, a->max_tensors, e);
+    if (a->max_bytes || a->max_tensors) {
+        int parts = llm_model_save_gguf_parts(m, out, a->max_bytes, a->max_tensors, e);
+        return parts < 0 && e->status == EX_UNAVAILABLE ? llm_in(e, "%s", out) : parts;
+    }
     struct llm_output *o = llm_output_open(out, a->to != LLM_FORMAT_ARPA, e);
     if (!o) return -1;
     int r = a->to == LLM_FORMAT_ARPA   ? llm_arpa_write(m, o, e)
             : a->to == LLM_FORMAT_GGUF ? llm_model_save_gguf(m, o, e)
                                        : llm_model_save(m, o, &options_of, e);
     if (r < 0) {
+        if (e->status == EX_UNAVAILABLE) llm_in(e, "%s", llm_output_name(o)); /* what the format cannot hold */
         llm_output_abandon(o);
         return -1;
     }

@@ -21,6 +21,7 @@ struct reading {
     struct llm_buf held;      /* a line, or the beginning of a separator */
     struct llm_json_long json; /* of a line */
     bool open;                /* a document has begun */
+    bool empty;               /* nothing of the file has been read */
 };
 
 static int hex_digit(char c)
@@ -202,6 +203,7 @@ static int take(struct reading *r, char *p, size_t n, bool last, struct llm_err 
         return take_whole_lines(r, p, n, last, e);
     if (r->n_separator)
         return take_separated(r, p, n, last, e);
+    if (last && r->empty) return 0; /* an empty file is no document */
     return r->sink->part(r->sink->arg, p, n, e) < 0 || (last && end(r, e) < 0) ? -1 : 0;
 }
 
@@ -212,6 +214,7 @@ static int read_one(struct reading *r, const char *path, struct llm_progress *pr
     int bad = chunk ? 0 : -1;
     r->number = 0;
     r->held.n = 0;
+    r->empty = true;
     r->name = strcmp(path, "-") == 0 ? "standard input" : path;
     if (chunk && !r->options->jsonl && !r->options->lines && !r->n_separator) {
         r->open = true;
@@ -220,6 +223,7 @@ static int read_one(struct reading *r, const char *path, struct llm_progress *pr
     for (bool last = false; !last && bad == 0;) {
         int64_t got = llm_file_read_some(f, chunk, CHUNK, e);
         last = got == 0;
+        r->empty = r->empty && got <= 0;
         bad = got < 0 ? -1 : take(r, chunk, (size_t)got, last, e);
         llm_progress_set(progress, progress->done + (got > 0 ? got : 0), NULL);
     }

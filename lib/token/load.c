@@ -153,6 +153,7 @@ done:
 
 struct llm_tokenizer *llm_tokenizer_load(const char *path, const char *pattern, struct llm_err *e)
 {
+    static const char wanted[] = "a tokenizer (tokenizer.json, tiktoken ranks, SentencePiece's .model, RWKV's vocabulary or a checkpoint)";
     struct stat s;
     if (strcmp(path, "-") != 0 && stat(path, &s) == 0 && S_ISDIR(s.st_mode))
         return load_folder(path, pattern, e);
@@ -163,7 +164,11 @@ struct llm_tokenizer *llm_tokenizer_load(const char *path, const char *pattern, 
     enum llm_content content = LLM_CONTENT_EMPTY;
     const unsigned char *p = llm_sniff(f, &content, e) < 0 ? NULL : llm_file_peek(f, 1024, &n, e);
     struct llm_tokenizer *t = NULL;
-    if (p && (content == LLM_CONTENT_CHECKPOINT || content == LLM_CONTENT_MESSAGE || content == LLM_CONTENT_GGUF)) {
+    char kind[32] = "";
+    if (p && content == LLM_CONTENT_MESSAGE && llm_sniff_kind(f, kind, e) < 0)
+        p = NULL;
+    bool other = kind[0] && strcmp(kind, "checkpoint") != 0; /* tokens, a cache */
+    if (p && !other && (content == LLM_CONTENT_CHECKPOINT || content == LLM_CONTENT_MESSAGE || content == LLM_CONTENT_GGUF)) {
         struct llm_checkpoint *c = llm_checkpoint_from_file(f, e); /* takes f */
         if (c)
             t = llm_tokenizer_from_checkpoint(c, e);
@@ -177,7 +182,7 @@ struct llm_tokenizer *llm_tokenizer_load(const char *path, const char *pattern, 
     else if (p && llm_is_rwkv(p, n))
         t = load_rwkv(f, e);
     else if (p)
-        llm_sniff_refuse(f, "a tokenizer (tokenizer.json, tiktoken ranks, SentencePiece's .model, RWKV's vocabulary or a checkpoint)", e);
+        llm_sniff_refuse(f, wanted, e);
     llm_file_close(f);
     return t;
 }

@@ -61,7 +61,7 @@ setup() {
     cp -r "$M" m
     chmod -R u+w m
     run -69 --separate-stderr llm-quantize -q -t keep m m.gguf
-    assert_equal "$stderr" "llm-quantize: relative_attention_max_distance: GGUF cannot say this of a model of type 't5'"
+    assert_equal "$stderr" "llm-quantize: m.gguf: relative_attention_max_distance: GGUF cannot say this of a model of type 't5': expected 128, found 20"
     [[ ! -e m.gguf ]]
     sed -i 's/"relative_attention_max_distance": 20/"relative_attention_max_distance": 128/' m/config.json # what every T5 in GGUF has
     llm-quantize -q -t keep m m.gguf

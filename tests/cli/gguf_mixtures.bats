@@ -98,7 +98,7 @@ MLA=(first_k_dense_replace=1 kv_lora_rank=32 qk_nope_head_dim=32 qk_rope_head_di
 @test "what GGUF cannot say of a mixture is refused by its key" {
     tiny mixtral num_local_experts=4 num_key_value_heads=2 moe_intermediate_size=48 "${MIXTURE[@]}"
     run -69 --separate-stderr llm-quantize -q -t keep tiny.llm m.gguf
-    [[ $stderr == "llm-quantize: moe_intermediate_size: GGUF cannot say this of a model of type 'mixtral'" ]]
+    [[ $stderr == "llm-quantize: m.gguf: moe_intermediate_size: GGUF cannot say this of a model of type 'mixtral': expected "*", found 48" ]]
     tiny mixtral num_local_experts=4 num_key_value_heads=2 "${MIXTURE[@]}"
     run -69 --separate-stderr llm-quantize -q -t q8_0 --except '*experts.2.w1*' --except '*.gate.*' tiny.llm m.gguf
     [[ $stderr == *"tensor 'blk.0.ffn_gate_exps.weight': GGUF cannot say this: expected experts of one type, found q8_0 and bf16" ]]

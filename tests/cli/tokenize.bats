@@ -340,3 +340,24 @@ END
     run -65 --separate-stderr llm-tokenize train --model unigram --vocab-size 40 blank
     [[ $stderr == *"the text has no words"* ]]
 }
+
+@test "an empty file is no document: it writes nothing, a document without text is an empty line" {
+    sentences 20 > text
+    llm-tokenize train -q --vocab-size 270 -o tok.json text
+    : > empty
+    run -0 --separate-stderr llm-tokenize encode -T tok.json --text empty
+    [[ -z $output ]]
+    assert_equal "$(llm-tokenize encode -T tok.json --text text empty text | wc -l)" 2
+    assert_equal "$(llm-tokenize encode -T tok.json --count < /dev/null)" 0
+    echo '{"text": ""}' | llm-tokenize encode -T tok.json --text --jsonl | cmp - <(echo)
+    cmp <(llm-tokenize encode -T tok.json text empty) <(llm-tokenize encode -T tok.json text)
+}
+
+@test "-T with tokens or a cache: the message says that a tokenizer is expected" {
+    sentences 20 > text
+    llm-tokenize train -q --vocab-size 270 -o tok.json text
+    llm-tokenize encode -T tok.json -o text.tok text
+    refused 65 "text.tok: expected a tokenizer (tokenizer.json, tiktoken ranks, SentencePiece's .model, RWKV's vocabulary or a checkpoint), found a tensor message of kind 'tokens'" \
+        llm-tokenize encode -T text.tok text
+    refused 65 "text.tok: expected a tokenizer (" llm-infer -m "$ROOT/tests/golden/tiny" -T text.tok hi
+}

@@ -68,6 +68,6 @@ setup() {
     [[ $stderr == "llm-train: --objective prefix: expected a model that predicts the next token, found an encoder (bert)"* ]]
     "${new[@]}" -n 0 -o fresh.llm
     run -69 --separate-stderr llm-quantize -q -t f16 fresh.llm fresh.gguf
-    assert_equal "$stderr" "llm-quantize: prefix_lm: GGUF cannot say this of a model of type 'llama'"
+    assert_equal "$stderr" "llm-quantize: fresh.gguf: prefix_lm: GGUF cannot say this of a model of type 'llama': expected none, found true"
     assert_not_exist m.llm fresh.gguf
 }

@@ -137,12 +137,25 @@ static void forget(struct llm_config *c, const struct llm_config *as)
     c->no_rope_layer_interval = as->no_rope_layer_interval;
 }
 
+/* A key of the configuration that a reader of the GGUF file would take for `readers`, where the model has `own`; NULL: none. Returns -1. */
+static int unsayable(const char *type, const char *key, const json_t *readers, const json_t *own, struct llm_err *e)
+{
+    const size_t flags = JSON_ENCODE_ANY | JSON_COMPACT;
+    char *expected = readers ? json_dumps(readers, flags) : NULL, *found = own ? json_dumps(own, flags) : NULL;
+    llm_fail(e, EX_UNAVAILABLE, "%s: GGUF cannot say this of a model of type '%s': expected %.60s, found %.60s", key, type,
+             expected ? expected : "none", found ? found : "none");
+    free(expected);
+    free(found);
+    return -1;
+}
+
 static int compare(const struct llm_config *want, const struct llm_config *found, struct llm_err *e)
 {
     struct llm_config same = *want;
     forget(&same, found);
     if (!same_number(llm_config_attention_scale(want, 0), llm_config_attention_scale(found, 0))) {
-        return llm_fail(e, EX_UNAVAILABLE, "the scale of attention scores: GGUF cannot say this of a model of type '%s'", want->model_type);
+        return llm_fail(e, EX_UNAVAILABLE, "the scale of attention scores: GGUF cannot say this of a model of type '%s': expected %g, found %g",
+                        want->model_type, llm_config_attention_scale(found, 0), llm_config_attention_scale(want, 0));
     }
     json_t *a = llm_config_to_json(&same, e), *b = llm_config_to_json(found, e), *v;
     const char *key;
@@ -151,7 +164,7 @@ static int compare(const struct llm_config *want, const struct llm_config *found
         json_t *of = turn ? b : a, *other = turn ? a : b;
         json_object_foreach(of, key, v) {
             if (r == 0 && !same_value(v, json_object_get(other, key))) {
-                r = llm_fail(e, EX_UNAVAILABLE, "%s: GGUF cannot say this of a model of type '%s'", key, want->model_type);
+                r = unsayable(want->model_type, key, json_object_get(b, key), json_object_get(a, key), e);
             }
         }
     }
