@@ -54,25 +54,14 @@ static int take_second(struct run *r, json_t *o, int32_t **ids, size_t *n, size_
     return both ? 0 : -1;
 }
 
-static int take_text(struct run *r, json_t *o, int32_t **ids, size_t *n, struct llm_err *e)
-{
-    json_t *prompt = json_object_get(o, "prompt"), *list = json_object_get(o, "ids");
-    if (json_is_string(prompt) && !list) {
-        if (prompt_encode(r->s, json_string_value(prompt), json_string_length(prompt), ids, n, e) < 0) return llm_in(e, "\"prompt\"");
-    } else if (json_is_array(list) && !prompt) {
-        if (prompt_take_ids(r->s, list, ids, n, e) < 0) return -1;
-    } else {
-        return llm_fail(e, EX_DATAERR, "expected \"prompt\" (a string) or \"ids\" (a list)");
-    }
-    if (prompt_begin(r->s, ids, n, e) < 0) return -1;
-    return prompt_check(r->s, *n, e);
-}
-
 static int take_object(struct run *r, json_t *o, struct llm_err *e)
 {
     int32_t *ids = NULL;
     size_t n_ids = 0, second = 0;
-    int status = json_is_object(o) ? take_text(r, o, &ids, &n_ids, e) : llm_fail(e, EX_DATAERR, "expected an object {\"id\": …, \"prompt\": …}");
+    int status = json_is_object(o) ? prompt_of_line(r->s, o, &ids, &n_ids, e)
+                                   : llm_fail(e, EX_DATAERR, "expected an object {\"id\": …, \"prompt\": …}");
+    if (status == 0) status = prompt_begin(r->s, &ids, &n_ids, e);
+    if (status == 0) status = prompt_check(r->s, n_ids, e);
     if (status == 0) status = take_second(r, o, &ids, &n_ids, &second, e);
     if (status == 0) status = prompt_check(r->s, n_ids, e);
     if (status == 0) status = llm_grow((void **)&r->ids, &r->room, r->n_ids + n_ids, sizeof *ids, e);

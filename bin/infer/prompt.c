@@ -73,6 +73,14 @@ int prompt_take_ids(const struct session *s, const json_t *list, int32_t **ids, 
     return 0;
 }
 
+int prompt_of_line(const struct session *s, const json_t *o, int32_t **ids, size_t *n_ids, struct llm_err *e)
+{
+    const json_t *prompt = json_object_get(o, "prompt"), *list = json_object_get(o, "ids");
+    if (json_is_array(list) && !prompt) return prompt_take_ids(s, list, ids, n_ids, e);
+    if (!json_is_string(prompt) || list) return llm_fail(e, EX_DATAERR, "expected \"prompt\" (a string) or \"ids\" (a list)");
+    return prompt_encode(s, json_string_value(prompt), json_string_length(prompt), ids, n_ids, e) < 0 ? llm_in(e, "\"prompt\"") : 0;
+}
+
 /* No token stands for so many bytes but by a normaliser that drops text, for which there is a margin. */
 enum { MAX_TOKEN_BYTES = 256, MAX_ID_BYTES = 16, MARGIN = 1 << 20, MAX_SCORED = 1 << 30 };
 

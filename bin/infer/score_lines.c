@@ -44,15 +44,7 @@ static int token(void *arg, int64_t i, double log_prob, struct llm_err *e)
 /* Tokens of one line's text; what is used up leaves the object. *ids is malloced. */
 static int take_text(const struct run *r, json_t *o, int32_t **ids, size_t *n, struct llm_err *e)
 {
-    json_t *prompt = json_object_get(o, "prompt"), *list = json_object_get(o, "ids");
-    if (json_is_string(prompt) && !list) {
-        if (prompt_encode(r->s, json_string_value(prompt), json_string_length(prompt), ids, n, e) < 0) return llm_in(e, "\"prompt\"");
-    } else if (json_is_array(list) && !prompt) {
-        if (prompt_take_ids(r->s, list, ids, n, e) < 0) return -1;
-    } else {
-        return llm_fail(e, EX_DATAERR, "expected \"prompt\" (a string) or \"ids\" (a list)");
-    }
-    if (prompt_begin(r->s, ids, n, e) < 0 || prompt_end(r->s, ids, n, e) < 0) return -1;
+    if (prompt_of_line(r->s, o, ids, n, e) < 0 || prompt_begin(r->s, ids, n, e) < 0 || prompt_end(r->s, ids, n, e) < 0) return -1;
     json_object_del(o, "prompt");
     json_object_del(o, "ids");
     return json_object_get(o, "id") || json_object_set_new(o, "id", json_integer(r->in.number)) == 0 ? 0 : llm_no_memory(e, "an id");

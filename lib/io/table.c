@@ -98,6 +98,17 @@ static void show_number(const struct llm_cell *c, char *out)
     else snprintf(out, NUMBER_ROOM, "%.*e", c->digits, v);
 }
 
+/* `out` has the number in seconds. Times below a second get three digits and a unit in which they are at least 1. */
+static void show_seconds(double v, char *out)
+{
+    static const char *const units[] = {"s", "ms", "us", "ns"};
+    int i = 0, digits;
+    for (; v != 0 && fabs(v) < 0.9995 && i < 3; i++) v *= 1000;
+    digits = fabs(v) < 9.995 ? 2 : fabs(v) < 99.95 ? 1 : 0;
+    if (i > 0) snprintf(out, NUMBER_ROOM, "%.*f %s", digits, v, units[i]);
+    else snprintf(out + strlen(out), NUMBER_ROOM - strlen(out), " s");
+}
+
 /* Writes a number for a person: columns of bytes, FLOPs or seconds get a prefix and the unit. */
 static void show_with_unit(const struct llm_cell *c, const char *column, char *out)
 {
@@ -107,7 +118,7 @@ static void show_with_unit(const struct llm_cell *c, const char *column, char *o
     int i = 0;
     show_number(c, out);
     if (!isfinite(v)) return;
-    if (strstr(column, "seconds")) snprintf(out + strlen(out), NUMBER_ROOM - strlen(out), " s");
+    if (strstr(column, "seconds")) show_seconds(v, out);
     if ((!bytes && !flops) || fabs(v) >= 1e18) return;
     for (; fabs(v) >= base && i < 4; i++) v /= base;
     snprintf(out, NUMBER_ROOM, "%.*f %s", i > 0 && fabs(v) < 100 ? 2 : 0, v, bytes ? binary[i] : decimal[i]);

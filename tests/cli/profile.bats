@@ -75,7 +75,7 @@ rows() {
     llm-infer -q --profile --precision f32 -m "$F/model.llm" --score -f text > scores 2> err
     n=$(($(wc -l < scores) + 1))
     wanted=$(jq -n "31 * $(forward_flops 16) / 1e9")
-    found=$(sed -E 's/ (s|[KMGT]?i?B)( |$)/\2/g' err | awk '$1 == "all" { print $7 }') # without units
+    found=$(sed -E 's/ ([mun]?s|[KMGT]?i?B)( |$)/\2/g' err | awk '$1 == "all" { print $7 }') # without units
     [[ $n == 31 || $n == 32 ]]
     jq -en "($found / $wanted - 1) | fabs < 1e-4" || fail "expected $wanted GFLOP, found $found"
     llm-infer -q --profile -m "$F/model.llm" -n 5 --seed 1 abc > text1 2> err

@@ -96,6 +96,25 @@ static void show(struct llm_table *t, enum llm_table_form form, const char *expe
     llm_buf_release(&b);
 }
 
+static void short_times_have_small_units(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"seconds", NULL};
+    static const struct { double v; const char *shown; } rows[] = {
+        {0.000000871, "871 ns"}, {0.0000123, "12.3 us"}, {0.00123, "1.23 ms"}, {0.9994, "999 ms"}, {0.9996, "0.9996 s"}, {2, "2.000 s"}, {0, "0.000 s"},
+        {0.0099996, "10.0 ms"}, {1e-12, "0.00 ns"}, {-0.0123, "-12.3 ms"}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct llm_table t;
+        char expected[64];
+        llm_table_init(&t, names);
+        t.no_heading = true;
+        llm_table_number(&t, rows[i].v, 4);
+        snprintf(expected, sizeof expected, "%s\n", rows[i].shown);
+        show(&t, LLM_TABLE_ALIGNED, expected);
+        llm_table_release(&t);
+    }
+}
+
 static void record_with_units(void **state)
 {
     (void)state;
@@ -156,6 +175,6 @@ static void json(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(tsv), cmocka_unit_test(aligned), cmocka_unit_test(json), cmocka_unit_test(csv),
-                                       cmocka_unit_test(markdown), cmocka_unit_test(record_with_units), cmocka_unit_test(styles)};
+                                       cmocka_unit_test(markdown), cmocka_unit_test(short_times_have_small_units), cmocka_unit_test(record_with_units), cmocka_unit_test(styles)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
