@@ -90,7 +90,7 @@ total() {
         # shellcheck disable=SC2086
         env --default-signal=INT llm-infer -m "$M" -j 1 $how --jsonl -o out.jsonl - < lines 2> said &
         printf '{"prompt": "Once"}\n{"prompt": "upon"}\n' >&8
-        until [[ $(cat out.jsonl.llm-tmp* 2> /dev/null | wc -l) == 2 ]]; do
+        until (($(cat out.jsonl.llm-tmp* 2> /dev/null | wc -l) >= 2)); do
             kill -0 $! || fail "it ended"
             sleep .02
         done
@@ -105,7 +105,10 @@ total() {
     mkfifo none
     exec 8<> none
     env --default-signal=INT llm-infer -m "$M" -j 1 --jsonl -o out.jsonl - < none 2> said &
-    sleep .5
+    until compgen -G 'out.jsonl.llm-tmp-*' > /dev/null; do # it waits for lines
+        kill -0 $! || fail "it ended"
+        sleep .02
+    done
     kill -INT $!
     ends_by 130 $!
     exec 8<&-

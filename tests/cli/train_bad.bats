@@ -221,9 +221,15 @@ misused() {
     new=(llm-train -q -c nano --set n_embd=64 --set n_layer=2 -T "$F/tok.json" -l 24 -b 1 --warmup 2 --schedule constant "$F/data.tok")
     "${new[@]}" -n 1 -o out.llm
     for i in {1..12}; do
+        saved=$(stat -c %i.%y out.llm)
         llm-train -q --resume out.llm -n 1000000 --save-every 1 &
+        running $!
+        # every third run is killed at once, the others after they have saved
+        until ((i % 3 == 0)) || [[ $(stat -c %i.%y out.llm) != "$saved" ]]; do
+            kill -0 $! || fail "it ended"
+            sleep .02
+        done
         sleep "0.0$((i * 7 % 10))$i"
-        sleep .05
         kill -KILL $!
         ends_by 137 $! 2> /dev/null
         zstd -tq out.llm
@@ -234,5 +240,5 @@ misused() {
     "${new[@]}" -n $((saved + 2)) -o straight.llm
     llm-train -q --resume out.llm -n $((saved + 2))
     cmp out.llm straight.llm
-    rm -f .*out.llm*
+    rm -f out.llm.llm-tmp-*
 }

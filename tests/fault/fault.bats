@@ -212,3 +212,65 @@ killed() {
     assert_equal "$got" "74 old out 74 out"
     one_line "$stderr"
 }
+
+# training_failures CALL ERRNO ARGUMENT...: a run of 3 steps that saves after each, logs and keeps the best to files in `here`. Each CALL under `here`
+# fails with ERRNO, one after another: one line, status 73 or 74, no temporary file, and what is saved is a step of the run: going on from it makes the
+# file of a run without failures. Without a checkpoint nothing was saved before the failure.
+training_failures() {
+    local call=$1 number=$2 at n=0
+    shift 2
+    local run=(llm-train -q -j 1 -c nano --set n_embd=16 --set n_layer=1 -T "$BATS_FILE_TMPDIR/tok.json" -b 1 -l 16 --warmup 2 --schedule constant --val .1
+        --eval-every 1 --eval-rows 1 "$@" "$PWD/text.tok")
+    command=("${run[@]}" -n 3 --save-every 1 --log here/log --keep-best here/best -o here/out)
+    rm -rf here/*
+    "${command[@]}"
+    mkdir whole
+    mv here/out here/best here/log whole
+    for ((at = 1; at < 200; at++)); do
+        rm -rf here/*
+        broken "$call" "$at" "$number" || break
+        n=$((n + 1))
+        if [[ $status == 0 ]]; then # a close of what is not used
+            cmp here/out whole/out || fail "$call $at: status 0, and another file"
+            continue
+        fi
+        [[ $status == 73 || $status == 74 ]] || fail "$call $at: status $status: $stderr"
+        one_line "$stderr"
+        nothing_left here
+        [[ -e here/out ]] || continue
+        llm-train -q -j 1 --resume here/out -n 3 --save-every 0
+        cmp here/out whole/out || fail "$call $at: going on makes another file"
+    done
+    rm -r whole
+    [[ $n -gt 5 && $status == 0 ]] || fail "$n calls failed; at last: status $status: $stderr"
+}
+
+@test "a disk that fails (EIO) or is full (ENOSPC) during training: one line, 73 or 74, the last saved step goes on" {
+    llm-tokenize encode -T "$BATS_FILE_TMPDIR/tok.json" -o text.tok text
+    training_failures write 5
+    training_failures write 28
+    training_failures fsync 5
+    training_failures rename 5
+    training_failures open 28
+}
+
+@test "a file system that fills up during training: one line, 74, the last saved step goes on" {
+    local k files
+    llm-tokenize encode -T "$BATS_FILE_TMPDIR/tok.json" -o text.tok text
+    local run=(llm-train -q -j 1 -c nano --set n_embd=16 --set n_layer=1 -T "$BATS_FILE_TMPDIR/tok.json" -b 1 -l 16 --warmup 2 --schedule constant)
+    "${run[@]}" -n 6 -o whole.llm text.tok
+    mount -t tmpfs -o size=1m tmpfs here 2> /dev/null || skip "a small tmpfs cannot be mounted"
+    "${run[@]}" -n 2 -o here/out text.tok
+    k=$(($(df --output=avail -k here | tail -n 1) - $(stat -c %s here/out) / 2048)) # room for half of the next checkpoint
+    head -c "${k}K" /dev/zero > here/filler
+    run --separate-stderr llm-train -q -j 1 --resume here/out -n 6 --save-every 1
+    cp here/out kept.llm
+    files=$(ls -A here)
+    umount here
+    [[ $status == 74 ]] || fail "status $status: $stderr"
+    one_line "$stderr"
+    assert_equal "$files" $'filler\nout'
+    assert_equal "$(steps_done kept.llm)" 2
+    llm-train -q -j 1 --resume kept.llm -n 6
+    cmp kept.llm whole.llm
+}
