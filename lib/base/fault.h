@@ -7,8 +7,8 @@
 #include <stddef.h>
 #include "base/err.h"
 
-/* Remembers that n bytes at p are a mapping of the whole file `fd`, called `name` (copied). Returns a handle for llm_fault_unwatch; NULL when memory is short: a fault
- * there kills by SIGBUS. */
+/* Remembers that n bytes at p are a mapping of the whole file `fd`, called `name` (copied). Returns a handle for llm_fault_unwatch;
+ * NULL when memory is short: a fault there kills by SIGBUS. */
 struct llm_fault_map;
 struct llm_fault_map *llm_fault_watch(const void *p, size_t n, int fd, const char *name);
 void llm_fault_unwatch(struct llm_fault_map *m); /* NULL is fine */

@@ -1,4 +1,5 @@
-/* A system that maps at most 2 GiB at a time and nothing at an address of the program's choice, as under valgrind. Put into a program by LD_PRELOAD. */
+/* A system that maps at most 2 GiB at a time and nothing at an address of the program's choice, as under valgrind.
+ * Put into a program by LD_PRELOAD. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <sys/mman.h>

@@ -101,8 +101,8 @@ static void short_times_have_small_units(void **state)
     (void)state;
     static const char *const names[] = {"seconds", NULL};
     static const struct { double v; const char *shown; } rows[] = {
-        {0.000000871, "871 ns"}, {0.0000123, "12.3 us"}, {0.00123, "1.23 ms"}, {0.9994, "999 ms"}, {0.9996, "0.9996 s"}, {2, "2.000 s"}, {0, "0.000 s"},
-        {0.0099996, "10.0 ms"}, {1e-12, "0.00 ns"}, {-0.0123, "-12.3 ms"}};
+        {0.000000871, "871 ns"}, {0.0000123, "12.3 us"}, {0.00123, "1.23 ms"}, {0.9994, "999 ms"}, {0.9996, "0.9996 s"}, {2, "2.000 s"},
+        {0, "0.000 s"}, {0.0099996, "10.0 ms"}, {1e-12, "0.00 ns"}, {-0.0123, "-12.3 ms"}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct llm_table t;
         char expected[64];
@@ -175,6 +175,7 @@ static void json(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(tsv), cmocka_unit_test(aligned), cmocka_unit_test(json), cmocka_unit_test(csv),
-                                       cmocka_unit_test(markdown), cmocka_unit_test(short_times_have_small_units), cmocka_unit_test(record_with_units), cmocka_unit_test(styles)};
+                                       cmocka_unit_test(markdown), cmocka_unit_test(short_times_have_small_units),
+                                       cmocka_unit_test(record_with_units), cmocka_unit_test(styles)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
