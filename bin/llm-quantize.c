@@ -1,6 +1,7 @@
 /* llm-quantize: stores a model's weights in another type. */
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include "bin/quantize/words.h"
 #include "base/log.h"
@@ -13,16 +14,23 @@
 
 struct args {
     struct llm_common common;
-    int type, to, planes;
+    int type, to, planes, pure, method, output_type, embedding_type;
     const char *report;
-    struct llm_strs only, except;
+    struct llm_strs only, except, tensor_types;
     int64_t max_bytes, max_tensors;
 };
 #define AT(field) offsetof(struct args, field)
 enum { UNSET = -1 };
 
 static const struct llm_opt options[] = {
-    {'t', "type", "TYPE", "type to store matrices in: %w (as they are)", LLM_CHOICE, AT(type), 0, 0, NULL},
+    {'t', "type", "TYPE", "type or mix of types to store matrices in: %w (the last two: as they are)", LLM_CHOICE, AT(type), 0, 0, NULL},
+    {0, "tensor-type", "PATTERN=TYPE", "type of tensors whose names match the shell pattern; may be given several times, the first match decides",
+     LLM_LIST, AT(tensor_types), 0, 0, NULL},
+    {0, "output-tensor-type", "TYPE", "type of the head's matrix: %w", LLM_CHOICE, AT(output_type), 0, 0, NULL},
+    {0, "token-embedding-type", "TYPE", "type of the embedding's matrix: %w", LLM_CHOICE, AT(embedding_type), 0, 0, NULL},
+    {0, "pure", NULL, "store all matrices in the mix's main type", LLM_FLAG, AT(pure), 0, 0, NULL},
+    {0, "method", "METHOD", "how scales are chosen: auto, rtn (from the range of values) or search (least weighted error) [auto]", LLM_CHOICE,
+     AT(method), 0, 0, "auto|rtn|search"},
     {0, "to", "FORMAT", "format of OUT: %w; arpa is of n-gram models [by OUT's suffix; -: llm]", LLM_CHOICE, AT(to), 0, 0, NULL},
     {0, "only", "PATTERN", "convert only tensors whose names match the shell pattern; may be given several times", LLM_LIST, AT(only), 0, 0, NULL},
     {0, "except", "PATTERN", "do not convert tensors whose names match the shell pattern; may be given several times",
@@ -39,6 +47,7 @@ static const struct llm_cli cli = {
     .summary = "Store a model's weights in another type or format, and say what that costs.",
     .usage = "-t TYPE [OPTION]... IN OUT",
     .examples = "llm-quantize -t q8_0 model.llm model-q8.llm\n"
+                "llm-quantize -t q4_k_m --tensor-type '*v_proj*=q8_0' model.llm model.gguf\n"
                 "llm-quantize -t q4_0 --except '*embed*' --report report.tsv model.llm small.safetensors\n"
                 "llm-quantize -t keep model.llm model.gguf\n"
                 "llm-quantize -t q8_0 model.llm - | llm-infer -m - --score -f held-out.txt",
@@ -50,7 +59,8 @@ static const struct llm_cli cli = {
 };
 
 /* The report: a row for each tensor. */
-static const char *const columns[] = {"name", "shape", "from", "to", "kept", "bytes_from", "bytes_to", "rmse", "max_error", "snr_db", "cosine", NULL};
+static const char *const columns[] = {"name", "shape", "from", "to", "kept", "bytes_from", "bytes_to", "rmse", "max_error", "snr_db", "cosine",
+                                      "bits", "method", NULL};
 struct report {
     struct llm_table *table; /* NULL: rows are told with -v */
     uint64_t bytes_from, bytes_to;
@@ -72,6 +82,8 @@ static void put_table_row(struct llm_table *t, const struct llm_quant_report *r,
     llm_table_printed(t, r->max_error, LLM_NUMBER_GENERAL, 6);
     llm_table_printed(t, r->snr_db, LLM_NUMBER_FIXED, 4);
     llm_table_printed(t, r->cosine, LLM_NUMBER_FIXED, 8);
+    llm_table_printed(t, r->bits, LLM_NUMBER_GENERAL, 6);
+    llm_table_text(t, r->method);
 }
 
 static int put_row(void *arg, const struct llm_quant_report *r, struct llm_err *e)
@@ -95,20 +107,50 @@ static int put_row(void *arg, const struct llm_quant_report *r, struct llm_err *
     return 0;
 }
 
-static int quantize(struct llm_model *m, const struct args *a, struct llm_err *e)
+/* "PATTERN=TYPE", as --tensor-type has it. */
+static struct llm_quant_override override_of(const char *text)
+{
+    const char *at = strrchr(text, '=');
+    struct llm_quant_override o = {0};
+    if (!at || at == text || llm_quant_dtype(at + 1, &o.dtype) < 0) {
+        llm_usage(&cli, "--tensor-type: expected PATTERN=TYPE with a type of one matrix (q6_k, f16, keep, ...), found '%s'", text);
+    }
+    o.pattern = strndup(text, (size_t)(at - text));
+    return o;
+}
+
+/* The type of one matrix that an option names; NULL: the option was not given. */
+static const enum llm_dtype *type_of(const char *option, int row, enum llm_dtype *out)
+{
+    if (row == UNSET) return NULL;
+    if (llm_quant_dtype(llm_quant_types[row].name, out) < 0) {
+        llm_usage(&cli, "--%s: expected the type of one matrix, found the mix '%s'", option, llm_quant_types[row].name);
+    }
+    return out;
+}
+
+/* Reads --tensor-type into memory that lives as long as the process. */
+static void read_overrides(const struct args *a, struct llm_quant_plan *plan)
+{
+    struct llm_quant_override *o = calloc(a->tensor_types.n + 1, sizeof *o);
+    for (size_t i = 0; o && i < a->tensor_types.n; i++) o[i] = override_of(a->tensor_types.v[i]);
+    plan->overrides = o;
+    plan->n_overrides = o ? a->tensor_types.n : 0;
+}
+
+static int quantize(struct llm_model *m, const struct args *a, const struct llm_quant_plan *plan, struct llm_err *e)
 {
     struct llm_table table;
     struct report t = {.table = a->report ? &table : NULL};
-    const struct llm_quant_plan plan = {llm_quant_types[a->type], &a->only, &a->except};
     if (llm_output_try(a->report, false, e) < 0) return -1;
     llm_table_init(&table, columns);
-    if (llm_quantize_model(m, &plan, put_row, &t, e) < 0) {
+    if (llm_quantize_model(m, plan, put_row, &t, e) < 0) {
         llm_table_release(&table);
         return -1;
     }
-    if (plan.type == LLM_NO_DTYPE) llm_note("%zu tensors as they are: %.1f MiB of weights", m->n_params, (double)t.bytes_to / 1048576);
-    else llm_note("%zu of %zu tensors to %s: %.1f -> %.1f MiB of weights", t.changed, m->n_params, llm_dtypes[plan.type].name,
-                  (double)t.bytes_from / 1048576, (double)t.bytes_to / 1048576);
+    const double before = (double)t.bytes_from / 1048576, after = (double)t.bytes_to / 1048576;
+    if (plan->type->dtype == LLM_NO_DTYPE && t.changed == 0) llm_note("%zu tensors as they are: %.1f MiB of weights", m->n_params, after);
+    else llm_note("%zu of %zu tensors to %s: %.1f -> %.1f MiB of weights", t.changed, m->n_params, plan->type->name, before, after);
     return a->report ? llm_tables_print(a->report, llm_table_form(&a->common), &t.table, 1, e) : 0;
 }
 
@@ -132,7 +174,7 @@ static int save(struct llm_model *m, const struct args *a, const char *out, stru
     return llm_output_commit(o, e);
 }
 
-static int run(const struct args *a, const char *in, const char *out, struct llm_err *e)
+static int run(const struct args *a, const struct llm_quant_plan *plan, const char *in, const char *out, struct llm_err *e)
 {
     bool parts = a->max_bytes || a->max_tensors; /* files of other names */
     if (llm_pool_start(a->common.threads, e) < 0 || (!parts && llm_output_try(out, a->to != LLM_FORMAT_ARPA, e) < 0)) return -1;
@@ -141,7 +183,7 @@ static int run(const struct args *a, const char *in, const char *out, struct llm
     if (m && a->to == LLM_FORMAT_ARPA && !m->ngram) {
         status = llm_fail(e, EX_DATAERR, "%s: --to arpa: expected an n-gram model, found a %s", in, m->config.model_type);
     }
-    if (status == 0 && !m->ngram) status = quantize(m, a, e); /* tables of n-grams stay as they are */
+    if (status == 0 && !m->ngram) status = quantize(m, a, plan, e); /* tables of n-grams stay as they are */
     if (status == 0) status = save(m, a, out, e);
     llm_model_destroy(m);
     llm_pool_stop();
@@ -156,12 +198,12 @@ static bool wants_arpa(const struct args *a, int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-    struct args a = {.type = UNSET, .to = UNSET};
+    struct args a = {.type = UNSET, .to = UNSET, .output_type = UNSET, .embedding_type = UNSET};
     struct llm_err e = {0};
     llm_start();
     int rest = llm_cli_parse(&cli, &a, argc, argv);
     llm_config_force(a.common.force_config);
-    if (a.type == UNSET && !wants_arpa(&a, argc, argv)) llm_usage(&cli, "expected a type (-t f32, f16, bf16, q8_0, q4_0 or keep)");
+    if (a.type == UNSET && !wants_arpa(&a, argc, argv)) llm_usage(&cli, "expected a type (-t q8_0, q4_k_m, bf16, ... or keep; --help lists all)");
     if (argc - rest != 2) llm_usage(&cli, "expected two operands, IN and OUT, found %d", argc - rest);
     const char *in = argv[rest], *out = argv[rest + 1];
     if (strcmp(out, "-") == 0 && a.report && strcmp(a.report, "-") == 0) llm_usage(&cli, "standard output cannot be OUT and the report at once");
@@ -169,5 +211,12 @@ int main(int argc, char **argv)
     if ((a.max_bytes || a.max_tensors) && (a.to != LLM_FORMAT_GGUF || strcmp(out, "-") == 0)) {
         llm_usage(&cli, "--split-max-size and --split-max-tensors: expected GGUF files as OUT (--to gguf)");
     }
-    return run(&a, in, out, &e) < 0 ? llm_report(&e) : 0;
+    enum llm_dtype output, embedding;
+    struct llm_quant_plan plan = {.type = a.type == UNSET ? NULL : &llm_quant_types[a.type], .only = &a.only, .except = &a.except,
+                                  .pure = a.pure,
+                                  .output = type_of("output-tensor-type", a.output_type, &output),
+                                  .embedding = type_of("token-embedding-type", a.embedding_type, &embedding),
+                                  .method = (enum llm_quant_method)a.method};
+    read_overrides(&a, &plan);
+    return run(&a, &plan, in, out, &e) < 0 ? llm_report(&e) : 0;
 }

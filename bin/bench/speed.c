@@ -75,7 +75,7 @@ static struct llm_model *load(const struct args *a, struct llm_err *e)
         return NULL;
     }
     if (!m || type == UNSET) return m;
-    plan.type = llm_quant_types[type];
+    plan.type = &llm_quant_types[type];
     if (llm_quantize_model(m, &plan, say_nothing, NULL, e) == 0) return m;
     llm_model_destroy(m);
     return NULL;

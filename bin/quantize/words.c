@@ -4,11 +4,11 @@
 #include "model/weights/format.h"
 #include "quant/quant.h"
 
-const struct llm_words quantize_words[] = {{"type", llm_quant_word}, {"to", llm_model_format_word}, {0}};
+const struct llm_words quantize_words[] = {{"type", llm_quant_word}, {"to", llm_model_format_word}, {"output-tensor-type", llm_quant_word},
+                                          {"token-embedding-type", llm_quant_word}, {0}};
 
 const struct llm_alias quantize_aliases[] = {{"--outtype", "type"}, {"--ftype", "type"}, {"--exclude", "except"}, {"--include", "only"}, {0}};
 
-#define BY_NAME "--only and --except choose tensors by name; the others stay as they are"
 #define BY_TYPE "-t names the type, which has its number of bits and its block size"
 #define NO_DATA "types are rounded to without calibration data"
 const struct llm_foreign quantize_foreign[] = {
@@ -21,11 +21,7 @@ const struct llm_foreign quantize_foreign[] = {
     {"--bits", BY_TYPE},
     {"--wbits", BY_TYPE},
     {"--group-size", BY_TYPE},
-    {"--pure", "all matrices get the type of -t that --only and --except do not leave out"},
-    {"--leave-output-tensor", BY_NAME},
-    {"--tensor-type", BY_NAME},
-    {"--output-tensor-type", BY_NAME},
-    {"--token-embedding-type", BY_NAME},
+    {"--leave-output-tensor", "--output-tensor-type keep leaves the head as it is"},
     {"--allow-requantize", "quantised tensors may always be stored in another type"},
     {"--keep-split", "--split-max-size and --split-max-tensors write GGUF in parts"},
     {0}};

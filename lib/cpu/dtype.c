@@ -23,9 +23,9 @@ const struct llm_dtype_row llm_dtypes[LLM_N_DTYPES] = {
     [LLM_BOOL] = PLAIN("bool", "BOOL", 1),
     [LLM_Q8_0] = {"q8_0", NULL, 32, 34, 0, 1, llm_q8_0_decode, llm_q8_0_encode},
     [LLM_Q4_0] = {"q4_0", NULL, 32, 18, 0, 1, llm_q4_0_decode, llm_q4_0_encode},
-    [LLM_Q4_1] = {"q4_1", NULL, 32, 20, 0, 1, llm_q4_1_decode, NULL},
-    [LLM_Q5_0] = {"q5_0", NULL, 32, 22, 0, 1, llm_q5_0_decode, NULL},
-    [LLM_Q5_1] = {"q5_1", NULL, 32, 24, 0, 1, llm_q5_1_decode, NULL},
+    [LLM_Q4_1] = {"q4_1", NULL, 32, 20, 0, 1, llm_q4_1_decode, llm_q4_1_encode},
+    [LLM_Q5_0] = {"q5_0", NULL, 32, 22, 0, 1, llm_q5_0_decode, llm_q5_0_encode},
+    [LLM_Q5_1] = {"q5_1", NULL, 32, 24, 0, 1, llm_q5_1_decode, llm_q5_1_encode},
     [LLM_Q2_K] = {"q2_k", NULL, 256, 84, 0, 1, llm_q2_k_decode, NULL},
     [LLM_Q3_K] = {"q3_k", NULL, 256, 110, 0, 1, llm_q3_k_decode, NULL},
     [LLM_Q4_K] = {"q4_k", NULL, 256, 144, 0, 1, llm_q4_k_decode, NULL},
@@ -34,7 +34,7 @@ const struct llm_dtype_row llm_dtypes[LLM_N_DTYPES] = {
     [LLM_Q8_K] = {"q8_k", NULL, 256, 292, 0, 1, llm_q8_k_decode, NULL},
     [LLM_IQ4_NL] = {"iq4_nl", NULL, 32, 18, 0, 1, llm_iq4_nl_decode, NULL},
     [LLM_IQ4_XS] = {"iq4_xs", NULL, 256, 136, 0, 1, llm_iq4_xs_decode, NULL},
-    [LLM_MXFP4] = {"mxfp4", NULL, 32, 17, 0, 1, llm_mxfp4_decode, NULL},
+    [LLM_MXFP4] = {"mxfp4", NULL, 32, 17, 0, 1, llm_mxfp4_decode, llm_mxfp4_encode},
 };
 
 enum llm_dtype llm_dtype_find(const char *name)

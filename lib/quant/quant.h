@@ -1,14 +1,18 @@
-/* Storing weights in fewer bits: which tensors change to which type, the change, and how much it costs. */
+/* Storing weights in fewer bits: which tensors change to which type (types.h), the change, and how much it costs. */
 #ifndef LLM_QUANT_QUANT_H
 #define LLM_QUANT_QUANT_H
 
 #include "base/cli.h"
-#include "model/model.h"
+#include "quant/types.h"
 
-/* Types that weights can be stored in: a row of cpu/dtype.h each. To add one: its dtype. LLM_NO_DTYPE is last: keep the stored type. */
-extern const enum llm_dtype llm_quant_types[];
-/* Name of type i, "keep" for the one that ends them, NULL after that (struct llm_words). */
-const char *llm_quant_word(int i);
+/* How scales and codes are chosen. To add one: its name in quant.c. */
+enum llm_quant_method {
+    LLM_QUANT_AUTO,                /* the type's own: search for K and IQ types and wherever importances are known, else rtn */
+    LLM_QUANT_RTN,                 /* each value to the nearest level, scales from the range of values */
+    LLM_QUANT_SEARCH,              /* scales with the least weighted error */
+    LLM_QUANT_METHODS
+};
+extern const char *const llm_quant_methods[LLM_QUANT_METHODS]; /* "auto", "rtn", … */
 
 /* The result for one tensor. */
 struct llm_quant_report {
@@ -16,27 +20,50 @@ struct llm_quant_report {
     int n_dims;
     int64_t shape[4];
     enum llm_dtype from, to;
-    const char *kept;        /* why it stayed as it was: "1-D", "rows", "pattern", "same", "keep"; NULL: it changed */
+    const char *kept;        /* why it stayed as it was: "1-D", "rows", "pattern", "exact", "same", "keep"; NULL: it changed */
     uint64_t bytes_from, bytes_to;
     /* of the difference between the values before and after */
     double rmse, max_error;
     double snr_db;           /* 10 log10(Σx² / Σ(x - y)²); infinite where nothing was lost */
     double cosine;
+    double bits;             /* a weight, after the change */
+    const char *method;      /* "rtn", "search"; NULL: the tensor was kept, or its type has no scales */
 };
 
+/* The type of the tensors whose names match a shell pattern. */
+struct llm_quant_override { const char *pattern; enum llm_dtype dtype; };
 struct llm_quant_plan {
-    enum llm_dtype type;
+    const struct llm_quant_type *type;
     const struct llm_strs *only, *except; /* shell patterns of names; `only` empty: all. A name that both match stays */
+    const struct llm_quant_override *overrides; /* [n_overrides] they win over the mix; of several that match, the first */
+    size_t n_overrides;
+    bool pure;               /* a mix gives all matrices its own dtype */
+    const enum llm_dtype *output, *embedding; /* types of the head's and of the embedding's matrix; LLM_NO_DTYPE: keep. NULL: as the mix says */
+    enum llm_quant_method method;
 };
-/* Changes the model's matrices to plan->type, one after another. Old values are released at once, so at most one tensor
- * is in memory twice. Vectors (norms, biases) stay, as do matrices whose rows are no whole blocks of the type and those that the patterns leave out.
- * `report` is called for every tensor, in the model's order. The model's fingerprint is reset. 0 or -1; a value that is not finite is EX_DATAERR. */
+/* The type that the plan gives to `p`, which may be the one it has; *kept (struct llm_quant_report) is set if it stays. */
+enum llm_dtype llm_quant_choose(const struct llm_model *m, const struct llm_param *p, const struct llm_quant_plan *plan, const char **kept);
+
+/* Changes the model's matrices as the plan says, one after another. Old values are released at once, so at most one tensor
+ * is in memory twice. Vectors (norms, biases) stay, as do those that the patterns leave out.
+ * `report` is called for every tensor, in the model's order. The model's fingerprint is reset. 0 or -1; a value that is not finite is EX_DATAERR, a
+ * pattern of an override that matches no tensor LLM_EX_USAGE. */
 int llm_quantize_model(struct llm_model *m, const struct llm_quant_plan *plan,
                        int (*report)(void *arg, const struct llm_quant_report *r, struct llm_err *e), void *arg, struct llm_err *e) LLM_MUST_CHECK;
 
-/* n values of type `from`, in rows of whole blocks of both, to type `to`; fills the error fields of `r`. Works on all threads in pieces of fixed
- * size: the same sums for any number. */
-int llm_quantize_tensor(const void *in, enum llm_dtype from, void *out, enum llm_dtype to, uint64_t n, struct llm_quant_report *r,
-                        struct llm_err *e) LLM_MUST_CHECK;
+/* A tensor to change: n values of type `from`, in rows of `row` elements that are whole blocks of both types, to type `to`. */
+struct llm_quant_job {
+    const void *in;
+    void *out;
+    enum llm_dtype from, to;
+    uint64_t n;
+    int64_t row;
+    const float *importance; /* [row] the mean square of each input of the matrix, ≥ 0; NULL: not known */
+    enum llm_quant_method method;
+};
+/* The method that a job's AUTO stands for; for types without scales LLM_QUANT_AUTO. */
+enum llm_quant_method llm_quant_method_of(const struct llm_quant_job *j);
+/* Fills the error fields of `r` (not its names and types). Works on all threads in pieces of fixed size: the same bytes and sums for any number. */
+int llm_quantize_tensor(const struct llm_quant_job *j, struct llm_quant_report *r, struct llm_err *e) LLM_MUST_CHECK;
 
 #endif

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""tests/golden/dtypes.tsv: blocks of Q8_0 and Q4_0 by the gguf package's own encoder and decoder.
+"""tests/golden/dtypes.tsv: blocks of the types of 32 values by the gguf package's own encoder and decoder.
 
     tests/oracle/dtypes.py > tests/golden/dtypes.tsv
 
@@ -24,7 +24,8 @@ for i in range(64):
         x = np.abs(x)
     rows.append(x.astype(np.float32))
 rows[0][:] = 0
-for name, kind in (("q8_0", Type.Q8_0), ("q4_0", Type.Q4_0)):
+for name, kind in (("q8_0", Type.Q8_0), ("q4_0", Type.Q4_0), ("q4_1", Type.Q4_1), ("q5_0", Type.Q5_0), ("q5_1", Type.Q5_1),
+                   ("mxfp4", Type.MXFP4)):
     for x in rows:
         block = quantize(x[None, :], kind)
         back = dequantize(block, kind).astype("<f4")

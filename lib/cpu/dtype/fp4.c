@@ -1,6 +1,8 @@
 /* Types of four bits a value that look their values up, ggml's layouts: IQ4_NL, IQ4_XS (super-blocks of 256 with scales of six bits), and MXFP4
  * (OCP Microscaling Formats 1.0: E2M1 values, an E8M0 scale). In each 32 values byte j has value j in its low, value j + 16 in its high half. */
+#include <math.h>
 #include <string.h>
+#include "cpu/dtype/block.h"
 #include "cpu/dtype/dtype_internal.h"
 #include "cpu/half.h"
 
@@ -52,3 +54,79 @@ void llm_mxfp4_decode(const void *in, float *out, size_t n)
         look_up(b.q, e2m1_twice, half_scale, out + i * 32);
     }
 }
+
+/* ---- encoding ---- */
+
+static void put_nibbles(const uint8_t *codes, uint8_t *q)
+{
+    for (int j = 0; j < 16; j++) q[j] = (uint8_t)(codes[j] | codes[j + 16] << 4);
+}
+
+/* The exponent byte of half the scale `d`, a power of two. */
+static uint8_t exponent_of(float d)
+{
+    return (uint8_t)((d > 0 ? ilogbf(d) : -128) + 128);
+}
+
+/* The largest value determines the scale: it becomes 4 or 6 times the power of two. Each value takes the nearest level, the first of two. */
+void llm_mxfp4_encode(const float *in, void *out, size_t n)
+{
+    struct mxfp4 b;
+    uint8_t codes[32];
+    for (size_t i = 0; i < n / 32; i++, in += 32) {
+        float top = 0;
+        for (int j = 0; j < 32; j++) top = fmaxf(top, fabsf(in[j]));
+        int e = top > 0 ? ilogbf(top) - 2 + 127 : 0;
+        b.e = (uint8_t)(e > 0 ? e < 255 ? e : 254 : 0);
+        float half_scale = ldexpf(1, b.e - 128);
+        for (int j = 0; j < 32; j++) {
+            int best = 0;
+            for (int q = 1; q < 16; q++) {
+                if (fabsf(half_scale * (float)e2m1_twice[q] - in[j]) < fabsf(half_scale * (float)e2m1_twice[best] - in[j])) best = q;
+            }
+            codes[j] = (uint8_t)best;
+        }
+        put_nibbles(codes, b.q);
+        memcpy((char *)out + i * sizeof b, &b, sizeof b);
+    }
+}
+
+static float round_to_power(float d)
+{
+    if (!(d > 0)) return 0x1p-128f;
+    int e = ilogbf(d) + (d > ldexpf(1.5f, ilogbf(d)));
+    return ldexpf(1, e < -128 ? -128 : e > 126 ? 126 : e);
+}
+
+static void mxfp4_pack(const struct llm_block *in, void *out)
+{
+    struct mxfp4 b = {.e = exponent_of(in->d)};
+    put_nibbles(in->q, b.q);
+    memcpy(out, &b, sizeof b);
+}
+
+static void iq4_nl_pack(const struct llm_block *in, void *out)
+{
+    struct iq4_nl b = {.d = llm_f16_encode(in->d)};
+    put_nibbles(in->q, b.q);
+    memcpy(out, &b, sizeof b);
+}
+
+static void iq4_xs_pack(const struct llm_block *in, void *out)
+{
+    struct iq4_xs b = {.d = llm_f16_encode(in->d)};
+    for (int g = 0; g < 8; g++) {
+        int scale = in->scale[g] + 32;
+        b.scales_low[g / 2] = (uint8_t)(b.scales_low[g / 2] | (scale & 15) << g % 2 * 4);
+        b.scales_high = (uint16_t)(b.scales_high | scale >> 4 << g * 2);
+        put_nibbles(in->q + g * 32, b.q + g * 16);
+    }
+    memcpy(out, &b, sizeof b);
+}
+
+const struct llm_block_kind llm_iq4_nl_kind = {.size = 32, .group = 32, .n_codes = 16, .levels = nl_levels, .scale_min = 1, .scale_max = 1,
+                                               .round = llm_block_round_f16, .pack = iq4_nl_pack};
+const struct llm_block_kind llm_iq4_xs_kind = {.size = 256, .group = 32, .n_codes = 16, .levels = nl_levels, .scale_min = -32, .scale_max = 31,
+                                               .round = llm_block_round_f16, .pack = iq4_xs_pack};
+const struct llm_block_kind llm_mxfp4_kind = {.size = 32, .group = 32, .n_codes = 16, .levels = e2m1_twice, .scale_min = 1, .scale_max = 1,
+                                              .round = round_to_power, .pack = mxfp4_pack};

@@ -1,6 +1,7 @@
 /* The K types, ggml's layouts: super-blocks of 256 values in 8 groups of 32 or 16 of 16, whose scales (and least values) are small integers
  * that the super-block's own scale multiplies. Products are taken in ggml's order, so that values are equal to the bit. */
 #include <string.h>
+#include "cpu/dtype/block.h"
 #include "cpu/dtype/dtype_internal.h"
 #include "cpu/half.h"
 
@@ -110,3 +111,92 @@ void llm_q8_k_decode(const void *in, float *out, size_t n)
         for (int j = 0; j < BLOCK; j++) *out++ = b.d * (float)b.q[j];
     }
 }
+
+/* ---- packing: the same layouts the other way round ---- */
+
+/* The two bits from `shift` on of each code, as Q2_K keeps them. */
+static void put_two_bits(const uint8_t *codes, int shift, int half_bytes, uint8_t *out)
+{
+    memset(out, 0, (size_t)half_bytes * 2);
+    for (int j = 0; j < BLOCK; j++) {
+        uint8_t *at = &out[j / 128 * half_bytes + j % 32];
+        *at = (uint8_t)(*at | (codes[j] >> shift & 3) << j % 128 / 32 * 2);
+    }
+}
+
+static void q2_k_pack(const struct llm_block *in, void *out)
+{
+    struct q2_k b = {.d = llm_f16_encode(in->d), .least = llm_f16_encode(in->least)};
+    for (int g = 0; g < 16; g++) b.scales[g] = (uint8_t)(in->scale[g] | in->low[g] << 4);
+    put_two_bits(in->q, 0, 32, b.q);
+    memcpy(out, &b, sizeof b);
+}
+
+static void q3_k_pack(const struct llm_block *in, void *out)
+{
+    struct q3_k b = {.d = llm_f16_encode(in->d)};
+    for (int g = 0; g < 16; g++) {
+        int scale = in->scale[g] + 32;
+        b.scales[g % 8] = (uint8_t)(b.scales[g % 8] | (scale & 15) << g / 8 * 4);
+        b.scales[8 + g % 4] = (uint8_t)(b.scales[8 + g % 4] | scale >> 4 << g / 4 * 2);
+    }
+    for (int j = 0; j < BLOCK; j++) b.high[j % 32] = (uint8_t)(b.high[j % 32] | in->q[j] >> 2 << j / 32);
+    put_two_bits(in->q, 0, 32, b.q);
+    memcpy(out, &b, sizeof b);
+}
+
+static void put_group_scales(const struct llm_block *in, uint8_t *scales)
+{
+    for (int g = 0; g < 4; g++) {
+        scales[g] = (uint8_t)(in->scale[g] | in->scale[g + 4] >> 4 << 6);
+        scales[g + 4] = (uint8_t)(in->low[g] | in->low[g + 4] >> 4 << 6);
+        scales[g + 8] = (uint8_t)((in->scale[g + 4] & 15) | (in->low[g + 4] & 15) << 4);
+    }
+}
+
+static void put_nibbles(const uint8_t *codes, uint8_t *out)
+{
+    for (int j = 0; j < BLOCK / 2; j++) {
+        const uint8_t *pair = codes + j / 32 * 64 + j % 32;
+        out[j] = (uint8_t)((pair[0] & 15) | (pair[32] & 15) << 4);
+    }
+}
+
+static void q4_k_pack(const struct llm_block *in, void *out)
+{
+    struct q4_k b = {.d = llm_f16_encode(in->d), .least = llm_f16_encode(in->least)};
+    put_group_scales(in, b.scales);
+    put_nibbles(in->q, b.q);
+    memcpy(out, &b, sizeof b);
+}
+
+static void q5_k_pack(const struct llm_block *in, void *out)
+{
+    struct q5_k b = {.d = llm_f16_encode(in->d), .least = llm_f16_encode(in->least)};
+    put_group_scales(in, b.scales);
+    put_nibbles(in->q, b.q);
+    for (int j = 0; j < BLOCK; j++) b.high[j % 32] = (uint8_t)(b.high[j % 32] | in->q[j] >> 4 << j / 32);
+    memcpy(out, &b, sizeof b);
+}
+
+static void q6_k_pack(const struct llm_block *in, void *out)
+{
+    struct q6_k b = {.d = llm_f16_encode(in->d)};
+    for (int g = 0; g < 16; g++) b.scales[g] = (int8_t)in->scale[g];
+    for (int j = 0; j < BLOCK; j++) {
+        int half = j / 128, k = j % 128;
+        uint8_t *low = &b.low[half * 64 + k % 64];
+        *low = (uint8_t)(*low | (in->q[j] & 15) << k / 64 * 4);
+    }
+    put_two_bits(in->q, 4, 32, b.high);
+    memcpy(out, &b, sizeof b);
+}
+
+#define KIND(in_group, codes, at_zero, least_scale, most_scale, most_low, pack_it)                                                       \
+    {.size = BLOCK, .group = in_group, .n_codes = codes, .zero = at_zero, .scale_min = least_scale, .scale_max = most_scale,             \
+     .low_max = most_low, .round = llm_block_round_f16, .pack = pack_it}
+const struct llm_block_kind llm_q2_k_kind = KIND(16, 4, 0, 0, 15, 15, q2_k_pack);
+const struct llm_block_kind llm_q3_k_kind = KIND(16, 8, 4, -32, 31, 0, q3_k_pack);
+const struct llm_block_kind llm_q4_k_kind = KIND(32, 16, 0, 0, 63, 63, q4_k_pack);
+const struct llm_block_kind llm_q5_k_kind = KIND(32, 32, 0, 0, 63, 63, q5_k_pack);
+const struct llm_block_kind llm_q6_k_kind = KIND(16, 64, 32, -128, 127, 0, q6_k_pack);

@@ -3,6 +3,7 @@
  * q = the integer below x / d + 8.5, at most 15. */
 #include <math.h>
 #include <string.h>
+#include "cpu/dtype/block.h"
 #include "cpu/dtype/dtype_internal.h"
 #include "cpu/half.h"
 
@@ -43,3 +44,13 @@ void llm_q4_0_encode(const float *in, void *out, size_t n)
         memcpy((char *)out + i * sizeof b, &b, sizeof b);
     }
 }
+
+static void pack(const struct llm_block *in, void *out)
+{
+    struct q4_0 b = {.d = llm_f16_encode(in->d)};
+    for (int j = 0; j < BLOCK / 2; j++) b.q[j] = (uint8_t)(in->q[j] | in->q[j + BLOCK / 2] << 4);
+    memcpy(out, &b, sizeof b);
+}
+
+const struct llm_block_kind llm_q4_0_kind = {.size = BLOCK, .group = BLOCK, .n_codes = 16, .zero = 8, .scale_min = 1, .scale_max = 1,
+                                             .round = llm_block_round_f16, .pack = pack};

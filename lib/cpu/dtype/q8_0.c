@@ -2,6 +2,7 @@
  * rounded to f16, q = x / d to the nearest integer, halves away from zero. */
 #include <math.h>
 #include <string.h>
+#include "cpu/dtype/block.h"
 #include "cpu/dtype/dtype_internal.h"
 #include "cpu/half.h"
 
@@ -34,3 +35,13 @@ void llm_q8_0_encode(const float *in, void *out, size_t n)
         memcpy((char *)out + i * sizeof b, &b, sizeof b);
     }
 }
+
+static void pack(const struct llm_block *in, void *out)
+{
+    struct q8_0 b = {.d = llm_f16_encode(in->d)};
+    for (int j = 0; j < BLOCK; j++) b.q[j] = (int8_t)(in->q[j] - 128);
+    memcpy(out, &b, sizeof b);
+}
+
+const struct llm_block_kind llm_q8_0_kind = {.size = BLOCK, .group = BLOCK, .first_code = 1, .n_codes = 256, .zero = 128, .scale_min = 1,
+                                             .scale_max = 1, .round = llm_block_round_f16, .pack = pack};

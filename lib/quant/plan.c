@@ -1,0 +1,93 @@
+/* A whole model: which tensor becomes what, and the change of all of them. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/pattern.h"
+#include "model/spec/block.h"
+#include "quant/quant.h"
+
+static bool matches(const struct llm_strs *patterns, const char *name)
+{
+    return llm_pattern_any(patterns->v, patterns->n, name);
+}
+
+/* What the plan says of this one tensor, apart from its mix; NULL: nothing. */
+static const enum llm_dtype *exception_of(const struct llm_model *m, const struct llm_param *p, const struct llm_quant_plan *plan)
+{
+    for (size_t i = 0; i < plan->n_overrides; i++) {
+        if (llm_pattern_any(&plan->overrides[i].pattern, 1, p->name)) return &plan->overrides[i].dtype;
+    }
+    if (m->ngram) return NULL;
+    if (plan->output && p == llm_model_head(m)) return plan->output;
+    if (plan->embedding && p == llm_model_embedding(m)) return plan->embedding;
+    return NULL;
+}
+
+enum llm_dtype llm_quant_choose(const struct llm_model *m, const struct llm_param *p, const struct llm_quant_plan *plan, const char **kept)
+{
+    const struct llm_quant_type *type = plan->type;
+    const enum llm_dtype *exception = exception_of(m, p, plan), from = p->weight.dtype;
+    enum llm_dtype to = exception ? *exception : type->dtype;
+    const bool mix = type->mix != LLM_MIX_NONE && !exception;
+    if (to == LLM_NO_DTYPE) *kept = "keep";
+    else if (p->n_dims < 2) *kept = "1-D";
+    else if ((plan->only->n > 0 && !matches(plan->only, p->name)) || matches(plan->except, p->name)) *kept = "pattern";
+    else if (mix && llm_mix_leaves(p)) *kept = "exact";
+    else *kept = NULL;
+    if (*kept) return from;
+    if (mix) to = llm_quant_fallback(plan->pure ? to : llm_mix_type(type, false, m, p), p->weight.k);
+    else if (llm_dtypes[to].block_size == 256) to = llm_quant_fallback(to, p->weight.k);
+    *kept = from == to ? "same" : p->weight.k % llm_dtypes[to].block_size ? "rows" : NULL;
+    return *kept ? from : to;
+}
+
+static int change(struct llm_model *m, struct llm_param *p, const struct llm_quant_plan *plan, struct llm_quant_report *r, struct llm_err *e)
+{
+    void *out = aligned_alloc(64, (r->bytes_to + 63) / 64 * 64);
+    if (!out) return llm_no_memory(e, p->name);
+    const struct llm_quant_job job = {.in = p->weight.data, .out = out, .from = r->from, .to = r->to, .n = (uint64_t)llm_param_count(p),
+                                      .row = p->weight.k, .method = plan->method};
+    if (llm_quantize_tensor(&job, r, e) < 0) {
+        free(out);
+        return llm_in(e, "tensor '%s'", p->name);
+    }
+    llm_weight_release(&p->weight);
+    if (p->owned) free((void *)p->weight.data);
+    p->weight.data = out;
+    p->weight.dtype = r->to;
+    p->weight.map = p->weight.map_end = NULL; /* the new data is in no file: its pages must not be released */
+    p->owned = true;
+    m->fingerprint[0] = 0;
+    return 0;
+}
+
+static int check_overrides(const struct llm_model *m, const struct llm_quant_plan *plan, struct llm_err *e)
+{
+    for (size_t i = 0; i < plan->n_overrides; i++) {
+        bool found = false;
+        for (size_t k = 0; k < m->n_params && !found; k++) found = llm_pattern_any(&plan->overrides[i].pattern, 1, m->params[k].name);
+        if (!found) {
+            return llm_fail(e, LLM_EX_USAGE, "--tensor-type: expected a pattern that matches the name of a tensor, found '%s'",
+                            plan->overrides[i].pattern);
+        }
+    }
+    return 0;
+}
+
+int llm_quantize_model(struct llm_model *m, const struct llm_quant_plan *plan,
+                       int (*report)(void *arg, const struct llm_quant_report *r, struct llm_err *e), void *arg, struct llm_err *e)
+{
+    if (check_overrides(m, plan, e) < 0) return -1;
+    for (size_t i = 0; i < m->n_params; i++) {
+        struct llm_param *p = &m->params[i];
+        struct llm_quant_report r = {.name = p->name, .n_dims = p->n_dims, .from = p->weight.dtype, .snr_db = INFINITY, .cosine = 1};
+        const uint64_t n = (uint64_t)llm_param_count(p);
+        r.to = llm_quant_choose(m, p, plan, &r.kept);
+        memcpy(r.shape, p->shape, sizeof r.shape);
+        r.bytes_from = llm_dtype_bytes(r.from, n);
+        r.bytes_to = llm_dtype_bytes(r.to, n);
+        r.bits = n > 0 ? (double)r.bytes_to * 8 / (double)n : 0;
+        if ((!r.kept && change(m, p, plan, &r, e) < 0) || report(arg, &r, e) < 0) return -1;
+    }
+    return 0;
+}

@@ -1,0 +1,79 @@
+load ../helper
+
+# A model whose rows are whole blocks of 256, except down_proj's, which have 96 elements.
+setup_file() {
+    cd "$BATS_FILE_TMPDIR"
+    printf '{"model_type": "llama", "vocab_size": 256, "hidden_size": 256, "intermediate_size": 96, "num_hidden_layers": 8, "num_attention_heads": 4,
+             "num_key_value_heads": 2, "tie_word_embeddings": false}' > c.json
+    seq 1 2000 > text
+    llm-tokenize train --model byte -o tok.json text
+    llm-tokenize encode -T tok.json -o data.tok text
+    llm-train -q -c c.json -T tok.json -b 2 -l 32 --steps 2 -o m.llm data.tok
+}
+
+setup() {
+    M=$BATS_FILE_TMPDIR/m.llm
+}
+
+types_of() { # REPORT: "type count" lines of tensors that changed
+    awk -F'\t' 'NR > 1 && $5 == "-" {print $4}' "$1" | sort | uniq -c | awk '{print $2, $1}'
+}
+
+@test "K and IQ types in all formats: decoded weights score the same to the bit" {
+    local type
+    for type in q2_k q3_k_m q4_k_m q5_k_m q6_k iq4_xs iq4_nl q4_1 q5_0 q5_1 mxfp4; do
+        for suffix in llm safetensors gguf; do
+            llm-quantize -q -t $type "$M" m.$suffix
+            llm-infer -m m.$suffix --precision f32 --score "1 2 3 4 5 6 7" > $suffix.score
+        done
+        cmp llm.score safetensors.score
+        for suffix in llm gguf; do # rows of queries and keys have another order in GGUF
+            llm-quantize -q -t f32 m.$suffix decoded.llm
+            llm-infer -m decoded.llm --precision f32 --score "1 2 3 4 5 6 7" | cmp - $suffix.score
+        done
+    done
+}
+
+@test "mixes: types by tensor, smaller blocks for rows that are no multiple of 256, one type with --pure" {
+    llm-quantize -q -t q4_k_m --report r.tsv "$M" m.llm
+    [[ $(types_of r.tsv) == $'q4_k 45\nq5_0 2\nq6_k 7\nq8_0 6' || $(types_of r.tsv | awk '{n += $2} END {print n}') == 58 ]]
+    [[ $(awk -F'\t' '$1 == "lm_head.weight" {print $4}' r.tsv) == q6_k ]]
+    [[ $(awk -F'\t' '$1 ~ /layers.0.self_attn.v_proj/ {print $4, $13}' r.tsv) == 'q6_k search' ]]
+    [[ $(awk -F'\t' '$1 ~ /layers.0.mlp.down_proj/ {print $4}' r.tsv) == q8_0 ]] # Q6_K in the mix
+    [[ $(awk -F'\t' '$1 ~ /layers.2.mlp.down_proj/ {print $4}' r.tsv) == q5_0 ]] # Q4_K in the mix
+    llm-quantize -q -t q4_k_m --pure --report r.tsv "$M" m.llm
+    [[ $(types_of r.tsv) == $'q4_k 50\nq5_0 8' ]]
+    [[ $(awk -F'\t' '$4 == "q4_k" {print $12}' r.tsv | sort -u) == 4.5 ]]
+}
+
+@test "--tensor-type, --output-tensor-type, --token-embedding-type" {
+    llm-quantize -q -t q3_k_m --tensor-type '*layers.1.*v_proj*=f16' --tensor-type '*v_proj*=q8_0' --output-tensor-type bf16 \
+        --token-embedding-type keep --report r.tsv "$M" m.gguf
+    [[ $(awk -F'\t' '/v_proj/ {print $4}' r.tsv | sort | uniq -c | tr -s ' \n' ' ') == ' 1 f16 7 q8_0 ' ]]
+    [[ $(awk -F'\t' '/lm_head/ {print $4}' r.tsv) == bf16 ]]
+    [[ $(awk -F'\t' '/embed_tokens/ {print $5}' r.tsv) == keep ]]
+    refused 2 "expected PATTERN=TYPE" llm-quantize -t q8_0 --tensor-type v_proj "$M" x.llm
+    refused 2 "expected PATTERN=TYPE" llm-quantize -t q8_0 --tensor-type '*v_proj*=q4_k_m' "$M" x.llm
+    refused 2 "found the mix 'q4_k_m'" llm-quantize -t q8_0 --output-tensor-type q4_k_m "$M" x.llm
+    refused 2 "'*absent*'" llm-quantize -t q8_0 --tensor-type '*absent*=f16' "$M" x.llm
+    [[ ! -e x.llm ]]
+}
+
+@test "--method: rtn loses more than search; the bytes do not depend on threads" {
+    local type
+    for type in q2_k q4_k_m q4_0 q5_1 iq4_xs; do
+        llm-quantize -q -t $type --method rtn --report rtn.tsv "$M" a.llm
+        llm-quantize -q -j 1 -t $type --method search --report search.tsv "$M" b.llm
+        llm-quantize -q -j 3 -t $type --method search "$M" c.llm
+        cmp b.llm c.llm
+        paste rtn.tsv search.tsv | awk -F'\t' 'NR > 1 && $5 == "-" {a += $8; b += $21} END {exit !(b < a)}'
+        [[ $(awk -F'\t' '$5 == "-" {print $13}' rtn.tsv | sort -u) == rtn ]]
+    done
+    refused 2 '--method' llm-quantize -t q4_0 --method best "$M" x.llm
+}
+
+@test "copy is another name of keep" {
+    llm-quantize -q -t keep "$M" a.gguf
+    llm-quantize -q -t copy "$M" b.gguf
+    cmp a.gguf b.gguf
+}
