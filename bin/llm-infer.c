@@ -22,6 +22,8 @@ enum { UNSET = -2 };
 static const struct llm_opt options[] = {
     {.type = LLM_HEADING, .help = "Input"},
     {'m', "model", "FILE", "the model: .llm, .gguf, .safetensors or a Hugging Face folder; - is standard input", LLM_INPUT, AT(model), 0, 0, NULL},
+    {0, "adapter", "FILE[:SCALE]", "add an adapter, its effect times SCALE [1]: .llm, GGUF or a folder of PEFT's; may be given several times",
+     LLM_LIST, AT(adapters), 0, 0, NULL},
     {'T', "tokenizer", "FILE", "the tokenizer: a file, a folder or a model [the model's own]", LLM_INPUT, AT(tokenizer), 0, 0, NULL},
     {'p', "prompt", "TEXT", "the prompt, in place of the operand", LLM_STR, AT(prompt), 0, 0, NULL},
     {'f', "file", "FILE", "read the prompt from FILE [standard input]", LLM_INPUT, AT(file), 0, 0, NULL},
@@ -199,6 +201,7 @@ static int load(struct session *s, struct llm_err *e)
     o.cache = a->cache_type < 0 ? LLM_NO_DTYPE : llm_kv_types[a->cache_type];
     s->model = llm_model_load(a->model, e);
     if (!s->model) return -1;
+    if (adapters_load(s, e) < 0) return -1;
     if (a->classify && llm_classify_check(s->model, e) < 0) return llm_in(e, "%s", a->model);
     if (!a->plan && !a->embed && !a->classify && !a->logits && llm_model_must_generate(s->model, e) < 0) return llm_in(e, "%s", a->model);
     bool continues = a->score || a->chat || a->kv_in || a->kv_out || (a->logits && s->model->config.num_encoder_layers > 0);

@@ -9,6 +9,7 @@
 #include "cpu/profile.h"
 #include "bin/train/train.h"
 #include "measure/profile.h"
+#include "model/weights/lora.h"
 
 static const struct llm_opt options[] = {
     {0, NULL, NULL, "Model:", LLM_HEADING, 0, 0, 0, NULL},
@@ -35,6 +36,20 @@ static const struct llm_opt options[] = {
      offsetof(struct args, train), 0, 0, NULL},
     {0, "freeze", "PATTERN", "do not train parameters whose names match the shell pattern; may be given several times", LLM_LIST,
      offsetof(struct args, freeze), 0, 0, NULL},
+    {0, NULL, NULL, "Adapters:", LLM_HEADING, 0, 0, 0, NULL},
+    {0, "adapter", "KIND", "train an adapter of the model of --init, which stays as it is stored, and write it alone: lora", LLM_CHOICE,
+     offsetof(struct args, adapter), 0, 0, "lora"},
+    {0, "rank", "R", "rank of the adapter's pairs of matrices [8]", LLM_INT, offsetof(struct args, rank), 1, LLM_LORA_MAX_RANK, NULL},
+    {0, "alpha", "A", "scale the adapter by A / R [R]", LLM_REAL, offsetof(struct args, alpha), 1e-6, 1e6, NULL},
+    {0, "rslora", NULL, "scale the adapter by A / sqrt(R) instead", LLM_FLAG, offsetof(struct args, rslora), 0, 0, NULL},
+    {0, "targets", "PATTERN", "adapt matrices whose names, or last words of names (q_proj), match the shell pattern; may be given several times "
+     "[all matrices of the layers but routers]", LLM_LIST, offsetof(struct args, targets), 0, 0, NULL},
+    {0, "adapter-dropout", "P", "dropout probability of the inputs of the adapter's matrices [0]", LLM_REAL,
+     offsetof(struct args, adapter_dropout), 0, .999, NULL},
+    {0, "also-train", "PATTERN", "train parameters whose names match the shell pattern, stored whole in the adapter; may be given several times",
+     LLM_LIST, offsetof(struct args, also_train), 0, 0, NULL},
+    {0, "adapter-init", "FILE", "start from the adapter in FILE: .llm, GGUF or a folder of PEFT's", LLM_INPUT, offsetof(struct args, adapter_init),
+     0, 0, NULL},
     {0, NULL, NULL, "Data:", LLM_HEADING, 0, 0, 0, NULL},
     {0, "val", "FILE|SHARE", "validate on FILE, or on the last SHARE (0 to 1) of the data", LLM_INPUT, offsetof(struct args, val), 0, 0, NULL},
     {0, "order", "ORDER|N", "order of windows: shuffle (epochs), random (any offset) or sequential [shuffle]; n-grams: N, their length [5]", LLM_STR,
@@ -132,7 +147,7 @@ static struct llm_cli cli = {
     .summary = "Train a language model on tokens.",
     .usage = "-c CONFIG [-T TOK] [OPTION]... -o OUT.llm DATA...\n"
              "--objective ngram [--order N] [-T TOK] [OPTION]... -o OUT DATA...\n"
-             "--init MODEL [OPTION]... -o OUT.llm DATA...\n--resume FILE [OPTION]... [DATA...]",
+             "--init MODEL [--adapter lora] [OPTION]... -o OUT.llm DATA...\n--resume FILE [OPTION]... [DATA...]",
     .examples =
         "llm-tokenize encode -T tok.json corpus.txt | llm-train -c small -T tok.json -o model.llm -\nllm-train --resume model.llm --steps 2000\n"
         "llm-train --objective ngram --order 5 -T tok.json --val .1 -o ngrams.llm corpus.tok\n",
@@ -147,7 +162,7 @@ static struct llm_cli cli = {
 
 static void defaults(struct args *a)
 {
-    *a = (struct args){.dropout = -1, .to = -1};
+    *a = (struct args){.dropout = -1, .to = -1, .adapter = -1, .adapter_dropout = -1};
     llm_train_options_default(&a->o);
     a->common.seed = a->o.seed;
 }

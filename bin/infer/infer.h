@@ -21,7 +21,7 @@ struct args {
     int precision, cache_type, pooling;
     int64_t embd_normalize;
     struct llm_sampling sampling;  /* bias and seed are not in it: session.sampling has them */
-    struct llm_strs stop, logit_bias;
+    struct llm_strs stop, logit_bias, adapters;
 };
 
 /* Tables of the command line: words.c. */
@@ -84,6 +84,9 @@ int prompt_check_vocab(const struct session *s, const int32_t *ids, size_t n, st
 int prompt_check(const struct session *s, size_t n_ids, struct llm_err *e) LLM_MUST_CHECK;
 /* Says that the context is full. */
 void note_full(const struct session *s);
+
+/* Gives the model the adapters of --adapter. */
+int adapters_load(struct session *s, struct llm_err *e) LLM_MUST_CHECK;
 
 /* Finds the template and what ends a turn. */
 int chat_open(struct session *s, struct llm_err *e) LLM_MUST_CHECK;

@@ -29,11 +29,12 @@ const struct llm_alias infer_aliases[] = {
     {"-np", "parallel"},
     {"--embedding", "embed"},
     {"--embeddings", "embed"},
+    {"--lora", "adapter"},
     {"-s", "seed"},
     {"-t", "threads"},
     {0}};
 
-#define NO_ADAPTERS "adapters are not applied to a model while it runs; load a model into whose weights the adapter was merged"
+#define ADAPTERS "--adapter FILE[:SCALE] adds an adapter to the model"
 #define NO_SERVER "nothing listens on a network; --jsonl answers requests on standard input, a line each, many at once"
 #define NO_SAMPLER "this step of sampling does not exist here; those that do are under 'Choosing tokens' in --help=all"
 #define NO_GRAMMAR "what the model writes cannot be constrained by a grammar or a schema"
@@ -42,10 +43,8 @@ const struct llm_alias infer_aliases[] = {
 #define AS_WRITTEN "texts are taken as they are written; in bash $'...' makes new lines and tabulators of \\n and \\t"
 const struct llm_foreign infer_foreign[] = {
     FOREIGN_DEVICES,
-    {"--lora", NO_ADAPTERS},
-    {"--lora-scaled", NO_ADAPTERS},
-    {"--adapter", NO_ADAPTERS},
-    {"--enable-lora", NO_ADAPTERS},
+    {"--lora-scaled", ADAPTERS},
+    {"--enable-lora", ADAPTERS},
     {"--control-vector", "control vectors cannot be applied"},
     {"--server", NO_SERVER},
     {"--port", NO_SERVER},

@@ -8,6 +8,7 @@
 #include "infer/predictor.h"
 #include "model/weights/ngram.h"
 #include "model/config/preset.h"
+#include "model/weights/lora.h"
 #include "train/gradcheck.h"
 #include "train/plan.h"
 
@@ -74,6 +75,7 @@ static void take_patterns(const struct llm_cli *cli, const char *option, const s
 
 void llm_run_patterns(const struct llm_cli *cli, struct args *a)
 {
+    llm_run_check_adapter(cli, a);
     if (a->resume && (a->train.n > 0 || a->freeze.n > 0)) llm_usage(cli, "--train, --freeze: a run that is resumed trains what it began with");
     take_patterns(cli, "train", &a->train, &a->o.train);
     take_patterns(cli, "freeze", &a->freeze, &a->o.freeze);
@@ -105,7 +107,7 @@ int llm_run_check(const struct llm_cli *cli, const struct args *a, int has_data,
 int llm_run_load(struct llm_run *r, const char *path, struct llm_train_options *o, struct llm_err *e)
 {
     llm_train_options_default(o);
-    r->model = llm_model_load(path, e);
+    r->model = llm_lora_is_file(path) ? llm_lora_load_with_base(path, e) : llm_model_load(path, e);
     if (!r->model) return -1;
     if (!r->model->training)
         return llm_fail(e, EX_DATAERR, "%s: expected a training state, found a model alone; --init begins from its weights", path);
@@ -239,15 +241,18 @@ static int make(struct llm_run *r, const struct args *a, struct llm_tokenizer **
     struct llm_train_data d = {0};
     if (a->tokenizer && !(*tok = llm_tokenizer_load(a->tokenizer, NULL, e))) return -1;
     if (a->init && !(r->model = llm_model_load(a->init, e))) return -1;
+    if (a->adapter >= 0 && llm_model_base_fingerprint(r->model, e) < 0) return llm_in(e, "%s", a->init); /* before anything changes */
     const char *refused = r->model ? llm_predictor_of(r->model)->not_trained : NULL;
     if (refused) return llm_fail(e, EX_DATAERR, "%s: %s", a->init, refused);
     if (*tok && r->model && llm_tokenizer_vocab_size(*tok) > r->model->config.vocab_size) {
         return llm_fail(e, EX_DATAERR, "%s: expected a tokenizer of at most the model's %lld tokens, found %d", a->tokenizer,
                         (long long)r->model->config.vocab_size, (int)llm_tokenizer_vocab_size(*tok));
     }
+    const struct llm_model *loaded = r->model;
     int got = open_data(r, a, *tok, data, n_data, &d, e);
     if (got == 0 && a->config) got = new_model(r, a, *tok, &d, e);
     else if (got == 0) got = refit_model(r, a, &d, e);
+    if (got == 0 && a->adapter >= 0) got = llm_run_adapt(r, a, loaded, e);
     if (got < 0) {
         llm_train_data_release(&d);
         return -1;
@@ -264,6 +269,7 @@ static int make(struct llm_run *r, const struct args *a, struct llm_tokenizer **
         *tok = NULL;
     }
     if (a->dropout >= 0) llm_model_set_dropout(m, a->dropout);
+    if (a->dropout >= 0 && m->lora) m->lora->model_dropout = a->dropout;
     r->model = NULL; /* the trainer's from here on */
     struct llm_train_options o = a->o;
     if (a->gradcheck) o.precision = LLM_COMPUTE_F32;

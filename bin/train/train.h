@@ -10,6 +10,13 @@ struct args {
     struct llm_common common;
     const char *config, *init, *resume, *tokenizer, *val, *best, *ema_output, *log;
     struct llm_strs sets, train, freeze;
+    struct llm_strs targets, also_train; /* of the adapter */
+    const char *adapter_init;
+    int adapter;                /* enum adapter; -1: none */
+    int64_t rank;               /* 0: not given */
+    double alpha;               /* 0: not given */
+    double adapter_dropout;     /* -1: not given */
+    int rslora;
     struct llm_train_options o;
     double dropout;             /* -1: not given */
     const char *coordcheck, *coordcheck_png;
@@ -26,6 +33,7 @@ extern const struct llm_words train_words[];
 extern const struct llm_alias train_aliases[];
 extern const struct llm_foreign train_foreign[];
 
+enum adapter { ADAPTER_LORA };
 struct llm_run {
     struct llm_model *model;    /* until the trainer takes it */
     struct llm_config config;   /* --plan: of the model that is not made */
@@ -43,6 +51,10 @@ int llm_run_begin(struct llm_run *r, const struct args *a, const char *const *da
 int llm_run_coordcheck(const struct llm_run *r, const struct args *a, const char *const *data, size_t n_data, struct llm_err *e) LLM_MUST_CHECK;
 /* Trains, or does what is asked for instead. */
 int llm_run_go(struct llm_run *r, const struct args *a, struct llm_err *e) LLM_MUST_CHECK;
+/* Options of adapters that exclude or need others; misuse exits. */
+void llm_run_check_adapter(const struct llm_cli *cli, const struct args *a);
+/* Gives the run's model the adapter that the options ask for. `loaded`: the model as it was loaded. */
+int llm_run_adapt(struct llm_run *r, const struct args *a, const struct llm_model *loaded, struct llm_err *e) LLM_MUST_CHECK;
 /* --train and --freeze become the run's; misuse exits. */
 void llm_run_patterns(const struct llm_cli *cli, struct args *a);
 /* --order as a word or a number, --objective ngram and what goes with it; misuse exits. */

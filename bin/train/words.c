@@ -44,6 +44,12 @@ const struct llm_alias train_aliases[] = {
     {"--save-interval", "save-every"},
     {"--save-steps", "save-every"},
     {"--validation-file", "val"},
+    {"--lora-r", "rank"},
+    {"--lora-rank", "rank"},
+    {"--lora-alpha", "alpha"},
+    {"--lora-dropout", "adapter-dropout"},
+    {"--target-modules", "targets"},
+    {"--modules-to-save", "also-train"},
     {"--model-name-or-path", "init"},
     {"--init-from", "init"},
     {"--resume-from-checkpoint", "resume"},
@@ -53,7 +59,7 @@ const struct llm_alias train_aliases[] = {
     {0}};
 
 #define OPERANDS "data are operands: llm-train -c CONFIG -T TOK -o OUT.llm DATA..., token streams that llm-tokenize encode writes"
-#define NO_ADAPTERS "adapters are not trained: the weights of the model are"
+#define ADAPTERS "--adapter=lora trains an adapter of the model of --init; --rank and --alpha say its size and scale"
 #define BY_SET "the configuration says it: -c CONFIG --set KEY=VALUE, keys as in config.json"
 #define ONE_PROCESS "a run is one process with -j threads"
 #define LOG "--log FILE writes a JSON line for each step"
@@ -70,11 +76,8 @@ const struct llm_foreign train_foreign[] = {
     {"--n-embd", BY_SET},
     {"--num-layers", BY_SET},
     {"--hidden-size", BY_SET},
-    {"--lora", NO_ADAPTERS},
-    {"--lora-r", NO_ADAPTERS},
-    {"--lora-rank", NO_ADAPTERS},
-    {"--lora-alpha", NO_ADAPTERS},
-    {"--use-peft", NO_ADAPTERS},
+    {"--lora", ADAPTERS},
+    {"--use-peft", ADAPTERS},
     {"--fsdp", ONE_PROCESS},
     {"--deepspeed", ONE_PROCESS},
     {"--zero-stage", ONE_PROCESS},

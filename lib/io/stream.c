@@ -65,7 +65,7 @@ uint64_t llm_stream_offset(const struct llm_stream *s)
 /* Kinds that are one message, whose header proves its length. */
 static bool is_single(const char *kind)
 {
-    return strcmp(kind, "checkpoint") == 0 || strcmp(kind, "kvcache") == 0;
+    return strcmp(kind, "checkpoint") == 0 || strcmp(kind, "adapter") == 0 || strcmp(kind, "kvcache") == 0;
 }
 
 int llm_read_header(struct llm_file *f, struct llm_buf *json, struct llm_header *h, struct llm_err *e)

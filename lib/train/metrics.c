@@ -111,7 +111,7 @@ int llm_metrics_step(struct llm_metrics *m, const struct llm_trainer *t, const s
     const struct field between[] = {{"lr", r->lr}, {"grad_norm", r->grad_norm}};
     const struct field after[] = {
         {"router_balance", r->router_balance}, {"router_peak_load", r->router_peak}, {"router_z", r->router_z}, {"router_dropped", r->router_dropped},
-        {"trained_parameters", t->n_params < t->model->n_params ? llm_trainer_trained(t) : NAN},
+        {"trained_parameters", llm_trainer_trains_all(t) ? NAN : llm_trainer_trained(t)},
         {"tokens", (double)t->tokens}, {"tokens_per_second", rate},
         {"peak_share", m->peak > 0 ? rate * m->flops_per_token / m->peak : NAN}, {"seconds", r->seconds > 0 ? r->seconds : NAN},
         {"activation_bytes", r->activation_bytes},

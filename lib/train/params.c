@@ -2,7 +2,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/buf.h"
+#include "base/log.h"
 #include "model/spec/block.h"
+#include "model/weights/lora.h"
 #include "train/mup.h"
 #include "train/shards.h"
 #include "train/trainer.h"
@@ -18,10 +20,6 @@ static int make_master(struct llm_param *p, struct llm_err *e)
 {
     size_t n = (size_t)llm_param_count(p);
     const struct llm_dtype_row *row = &llm_dtypes[p->weight.dtype];
-    if (row->is_quantised) {
-        return llm_fail(e, EX_DATAERR, "tensor '%s': expected floating point to train, found %s; llm-quantize -t bf16 makes it so, "
-                        "--freeze leaves it", p->name, row->name);
-    }
     if (p->weight.dtype == LLM_F32 && p->owned) {
         p->master = (float *)p->weight.data;
         return 0;
@@ -112,6 +110,18 @@ int llm_trains_check(const struct llm_train_options *o, const struct llm_param_s
     return trains ? 0 : llm_fail(e, LLM_EX_USAGE, "--train, --freeze: expected parameters to train, found that none are left");
 }
 
+/* Says of which types the quantised parameters were that are about to get masters. */
+static void note_types(const struct llm_trainable *params, size_t n, int precision)
+{
+    size_t count[LLM_N_DTYPES] = {0};
+    for (size_t i = 0; i < n; i++) count[params[i].p->weight.dtype]++;
+    for (int t = 0; t < LLM_N_DTYPES; t++) {
+        if (!llm_dtypes[t].is_quantised || count[t] == 0) continue;
+        llm_note("%zu tensor%s of type %s become%s f32 masters to be trained; the model is stored with %s in %s", count[t], count[t] == 1 ? "" : "s",
+                 llm_dtypes[t].name, count[t] == 1 ? "s" : "", count[t] == 1 ? "it" : "them", precision == LLM_COMPUTE_BF16 ? "bf16" : "f32");
+    }
+}
+
 /* Master, gradient, moments and what else a parameter under training needs. */
 static int prepare(struct llm_trainer *t, struct llm_trainable *q, struct llm_err *e)
 {
@@ -139,21 +149,38 @@ static int prepare(struct llm_trainer *t, struct llm_trainable *q, struct llm_er
     return 0;
 }
 
+/* Lists what is trained, in the model's order: with an adapter its pairs, and what it stores whole. */
+static void list_trained(struct llm_trainer *t)
+{
+    struct llm_model *m = t->model;
+    for (size_t i = 0; i < m->n_params; i++) {
+        struct llm_param *p = &m->params[i];
+        if (m->lora ? llm_lora_is_whole(m->lora, p) : llm_trains(&t->o, p->name)) t->params[t->n_params++].p = p;
+        struct llm_lora_pair *pair = m->lora ? llm_lora_pair_of(m->lora, p) : NULL;
+        if (!pair) continue;
+        t->params[t->n_params++].p = &pair->a;
+        t->params[t->n_params++].p = &pair->b;
+    }
+}
+
+bool llm_trainer_trains_all(const struct llm_trainer *t)
+{
+    return !t->model->lora && t->n_params == t->model->n_params;
+}
+
 int llm_trainer_prepare(struct llm_trainer *t, struct llm_err *e)
 {
     struct llm_model *m = t->model;
-    if (llm_trains_check(&t->o, m->specs, m->n_params, e) < 0) return -1;
-    t->params = llm_calloc(m->n_params, sizeof *t->params, "training", e);
+    if (!m->lora && llm_trains_check(&t->o, m->specs, m->n_params, e) < 0) return -1;
+    t->params = llm_calloc(3 * m->n_params, sizeof *t->params, "training", e);
     if (!t->params) return -1;
+    list_trained(t);
+    note_types(t->params, t->n_params, t->o.precision);
+    for (size_t i = 0; i < t->n_params; i++) {
+        if (prepare(t, &t->params[i], e) < 0) return -1;
+    }
     for (size_t i = 0; i < m->n_params; i++) {
-        struct llm_param *p = &m->params[i];
-        if (!llm_trains(&t->o, p->name)) {
-            if (make_forms(t, p, e) < 0) return -1;
-            continue;
-        }
-        struct llm_trainable *q = &t->params[t->n_params++];
-        q->p = p;
-        if (prepare(t, q, e) < 0) return -1;
+        if (!m->params[i].grad && make_forms(t, &m->params[i], e) < 0) return -1;
     }
     if (t->work_floats > 0 && !(t->work = zeroed(t->work_floats, sizeof(float), e))) return -1;
     return 0;
@@ -162,7 +189,7 @@ int llm_trainer_prepare(struct llm_trainer *t, struct llm_err *e)
 double llm_trainer_flops_per_token(const struct llm_trainer *t)
 {
     double active = llm_model_active_params(&t->model->config), trained = 0;
-    if (t->n_params == t->model->n_params) return 6 * active;
+    if (llm_trainer_trains_all(t)) return 6 * active;
     for (size_t i = 0; i < t->n_params; i++) {
         const struct llm_param_spec *s = t->params[i].p->spec;
         trained += (double)llm_param_count(t->params[i].p) * (s->active > 0 ? s->active : 1);

@@ -2,6 +2,7 @@
 
 #include "cpu/pool.h"
 #include "model/spec/block.h"
+#include "model/weights/lora.h"
 #include "train/metrics.h"
 #include "train/shards.h"
 
@@ -26,12 +27,34 @@ enum { PASSES = 2 };
 /* What the options train, of the whole model. */
 struct trained { double params, active, frozen_bytes, moments; bool all, embedding; };
 
+/* With an adapter: its pairs, and what it stores whole. */
+static void count_adapter(struct trained *n, const struct llm_model *m, const struct llm_train_options *o)
+{
+    const struct llm_param hidden = {.role = LLM_ROLE_HIDDEN};
+    const struct llm_optim *optim = llm_optim_of(llm_optims[o->optimizer], &hidden);
+    n->params = llm_lora_elements(m->lora);
+    n->moments = 4 * n->params * ((optim->m != NULL) + (optim->v != NULL));
+    for (size_t i = 0; i < m->n_params; i++) {
+        const struct llm_param *p = &m->params[i];
+        const struct llm_lora_pair *pair = llm_lora_pair_of(m->lora, p);
+        double whole = llm_lora_is_whole(m->lora, p) ? (double)llm_param_count(p) : 0, active = p->spec->active > 0 ? p->spec->active : 1;
+        if (whole == 0) n->frozen_bytes += (double)llm_dtype_bytes(p->weight.dtype, (uint64_t)llm_param_count(p));
+        n->active += active * (whole + (pair ? (double)(llm_param_count(&pair->a) + llm_param_count(&pair->b)) : 0));
+        n->embedding |= whole > 0 && p->spec->stem == LLM_STEM_EMBED;
+    }
+}
+
 static int count_trained(struct trained *n, const struct llm_config *c, const struct llm_model *m, const struct llm_train_options *o,
                          struct llm_err *e)
 {
     struct llm_declare d;
     struct llm_decoder *layout;
     *n = (struct trained){.all = o->train.n == 0 && o->freeze.n == 0};
+    if (m && m->lora) {
+        n->all = false;
+        count_adapter(n, m, o);
+        return 0;
+    }
     if (llm_model_declare(c, &d, &layout, e) < 0) return -1;
     int got = llm_trains_check(o, d.specs, d.n, e);
     for (size_t i = 0; got == 0 && i < d.n; i++) {
@@ -71,7 +94,8 @@ static void fit_patterns(struct llm_train_options *o, const struct llm_model *m)
     if (!trains) o->train.n = o->freeze.n = 0;
 }
 
-static int try_layers(const struct llm_config *c, const struct llm_train_options *o, int64_t layers, struct sample *s, struct llm_err *e)
+static int try_layers(const struct llm_config *c, const struct llm_model *of, const struct llm_train_options *o, int64_t layers,
+                      struct sample *s, struct llm_err *e)
 {
     struct llm_config small = *c;
     struct llm_train_options options = *o;
@@ -88,6 +112,10 @@ static int try_layers(const struct llm_config *c, const struct llm_train_options
     llm_scratch_release();
     struct llm_model *m = llm_model_create(&small, 1, e);
     if (m) fit_patterns(&options, m);
+    if (m && of && of->lora && llm_lora_mirror(m, of, e) < 0) {
+        llm_model_destroy(m);
+        return -1;
+    }
     int got = m ? llm_trainer_init(&t, &options, m, &none, e) : -1;
     for (int i = 0; got == 0 && i < 2; i++) { /* the first touches memory */
         got = llm_trainer_step(&t, &r, e);
@@ -113,9 +141,9 @@ int llm_plan_make(struct llm_plan *p, const struct llm_config *c, const struct l
     int64_t few = every, more = 2 * every;
     if (c->num_hidden_layers <= more) few = c->num_hidden_layers; /* no need to go on from smaller models */
     if (llm_shard_check(o, llm_objective_by_pass(llm_objectives[o->objective], c), e) < 0) return -1;
-    if (count_trained(&trained, c, m, o, e) < 0 || try_layers(c, o, few, &one, e) < 0) return -1;
+    if (count_trained(&trained, c, m, o, e) < 0 || try_layers(c, m, o, few, &one, e) < 0) return -1;
     if (few == c->num_hidden_layers) two = one;
-    else if (try_layers(c, o, more, &two, e) < 0) return -1;
+    else if (try_layers(c, m, o, more, &two, e) < 0) return -1;
     size_t n_rows = llm_model_cost(c, context / 2, rows, sizeof rows / sizeof *rows); /* a causal token sees half on average */
     for (size_t i = 0; i < n_rows; i++) {
         if (rows[i].unit == LLM_UNIT_ATTENTION) attention = rows[i].flops_forward - 2 * rows[i].params;

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "model/weights/lora.h"
 #include "model/weights/names.h"
 #include "train/trainer.h"
 
@@ -95,11 +96,14 @@ static int append_state(const struct llm_trainer *t, struct llm_tensor_list *l, 
 
 int llm_trainer_save(struct llm_trainer *t, const char *path, enum llm_save_as as, struct llm_err *e)
 {
-    const struct llm_checkpoint_options opt = {.planes = true, .plain = as == LLM_SAVE_SAFETENSORS, .give = llm_model_give, .give_arg = t->model};
+    struct llm_lora *adapter = t->model->lora; /* then it alone is written */
+    const struct llm_checkpoint_options opt = {.kind = adapter ? "adapter" : NULL, .planes = true, .plain = as == LLM_SAVE_SAFETENSORS,
+                                               .give = llm_model_give, .give_arg = t->model};
     struct llm_tensor_list l = {0};
     struct llm_output *o = llm_output_open(path, true, e);
     json_t *meta = json_object();
-    int r = !o ? -1 : meta ? llm_model_describe(t->model, meta, &l, e) : llm_no_memory(e, "metadata");
+    int r = !o ? -1 : !meta ? llm_no_memory(e, "metadata") : adapter ? llm_lora_describe(adapter, t->model, meta, &l, e)
+            : llm_model_describe(t->model, meta, &l, e);
     size_t first = l.n;
     if (r == 0 && as == LLM_SAVE_RUN) r = set_training(t, meta, e);
     if (r == 0 && as == LLM_SAVE_RUN) r = append_state(t, &l, e);
@@ -136,17 +140,23 @@ int llm_state_data(const struct llm_model *m, const char ***paths, size_t *n_pat
     return 0;
 }
 
+/* The file that the run was saved in. */
+static struct llm_checkpoint *run_file(const struct llm_trainer *t)
+{
+    return t->model->lora ? t->model->lora->file : t->model->files[0];
+}
+
 static int read_tensor(struct llm_trainer *t, const char *what, const struct llm_param *p, float *out, struct llm_err *e)
 {
     char *name = state_name(what, p->name, e);
     if (!name) return -1;
-    const struct llm_entry *entry = llm_header_find(llm_checkpoint_header(t->model->files[0]), name);
+    const struct llm_entry *entry = llm_header_find(llm_checkpoint_header(run_file(t)), name);
     int r = 0;
     if (!entry) r = llm_fail(e, EX_DATAERR, "tensor '%s': expected to go on with %s, found none", name, t->optim->name);
     else if (entry->dtype != LLM_F32 || entry->n_dims != p->n_dims || entry->shape[0] != p->shape[0]
              || (p->n_dims > 1 && entry->shape[1] != p->shape[1]) || (p->n_dims > 2 && entry->shape[2] != p->shape[2])) {
         r = llm_fail(e, EX_DATAERR, "tensor '%s': expected F32 of the weight's shape", name);
-    } else r = llm_checkpoint_read(t->model->files[0], entry, out, e);
+    } else r = llm_checkpoint_read(run_file(t), entry, out, e);
     free(name);
     return r;
 }
@@ -154,10 +164,10 @@ static int read_tensor(struct llm_trainer *t, const char *what, const struct llm
 /* The rows' states; a run that begins to carry them begins with nothing. */
 static int read_states(struct llm_trainer *t, struct llm_err *e)
 {
-    const struct llm_entry *entry = llm_header_find(llm_checkpoint_header(t->model->files[0]), LLM_NAME_TRAINING "carried.state");
+    const struct llm_entry *entry = llm_header_find(llm_checkpoint_header(run_file(t)), LLM_NAME_TRAINING "carried.state");
     if (!t->o.carry_state || !entry) return 0;
     if (entry->dtype == LLM_F32 && entry->n_dims == 2 && entry->shape[0] == t->rows.n_rows && entry->shape[1] == t->rows.state_floats) {
-        return llm_checkpoint_read(t->model->files[0], entry, t->carried[0], e);
+        return llm_checkpoint_read(run_file(t), entry, t->carried[0], e);
     }
     return llm_fail(e, EX_DATAERR, "tensor '" LLM_NAME_TRAINING "carried.state': expected F32 [%lld, %lld] (rows of a step, their state)",
                     (long long)t->rows.n_rows, (long long)t->rows.state_floats);

@@ -119,6 +119,8 @@ bool llm_trains(const struct llm_train_options *o, const char *name);
 /* That each pattern of the options matches one of n parameters, and that some are trained. 0 or -1. */
 struct llm_param_spec;
 int llm_trains_check(const struct llm_train_options *o, const struct llm_param_spec *specs, size_t n, struct llm_err *e) LLM_MUST_CHECK;
+/* Whether all of the model is trained, and nothing else. */
+bool llm_trainer_trains_all(const struct llm_trainer *t);
 /* How many numbers are trained. */
 double llm_trainer_trained(const struct llm_trainer *t);
 /* FLOPs of a step per token, without attention's scores: 2 for each active parameter forward and 2 for its inputs' gradient, and 2 for each that is

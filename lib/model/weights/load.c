@@ -6,6 +6,17 @@
 #include "model/weights/ngram.h"
 #include "model/weights/open.h"
 
+/* An adapter is no model. */
+static int refuse_adapter(const struct llm_model_files *files, const char *path, struct llm_err *e)
+{
+    const char *kind = llm_checkpoint_header(files->v[0])->kind, *type = NULL;
+    const struct llm_gguf *g = llm_checkpoint_gguf(files->v[0]);
+    size_t n = 0;
+    if (g && llm_gguf_str(g, "general.type", &type, &n, e) < 0) return llm_in(e, "%s", path);
+    if (!(kind && strcmp(kind, "adapter") == 0) && !(type && n == 7 && memcmp(type, "adapter", 7) == 0)) return 0;
+    return llm_fail(e, EX_DATAERR, "%s: expected a model, found an adapter of one: llm-infer -m MODEL --adapter %s adds it to its model", path, path);
+}
+
 struct llm_model *llm_model_load(const char *path, struct llm_err *e)
 {
     struct llm_model_files files = {0};
@@ -22,6 +33,10 @@ struct llm_model *llm_model_load(const char *path, struct llm_err *e)
     }
     if (content == LLM_CONTENT_ARPA) return llm_arpa_read(f, e);
     if (llm_model_files_take(&files, f, e) < 0) return NULL;
+    if (refuse_adapter(&files, path, e) < 0) {
+        llm_model_files_close(&files);
+        return NULL;
+    }
     if (llm_checkpoint_gguf(files.v[0])) return llm_open_gguf(&files, path, e);
     const char *text = llm_header_meta(llm_checkpoint_header(files.v[0]), LLM_META_CONFIG);
     const char *slash = strrchr(path, '/'), *folder = !slash ? "." : path;

@@ -1,6 +1,7 @@
 /* Models in memory (model/model.h). */
 #include <stdlib.h>
 #include <string.h>
+#include "model/weights/lora.h"
 #include "model/weights/model.h"
 #include "model/weights/ngram.h"
 
@@ -51,6 +52,7 @@ struct llm_model *llm_model_shape(const struct llm_config *c, struct llm_err *e)
 void llm_model_destroy(struct llm_model *m)
 {
     if (!m) return;
+    llm_lora_release(m);
     for (size_t i = 0; i < m->n_params; i++) {
         struct llm_param *p = &m->params[i];
         llm_weight_release(&p->weight);

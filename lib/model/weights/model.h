@@ -22,6 +22,8 @@ struct llm_model {
     size_t n_files;
     int64_t rope_context;          /* the context that rotary frequencies are chosen for; 0: they do not depend on it */
     void *layout;                  /* the family's own view of params (pointers by layer) */
+    struct llm_lora *lora;         /* its adapters (model/weights/lora.h), a list; owned; NULL: none */
+    bool adapted;                  /* the fingerprint is that of the model with its adapters */
     struct llm_ngram *ngram;       /* of n-gram models, which have no params; owned; NULL */
 };
 /* A model with params named and shaped, without data. */
@@ -81,6 +83,8 @@ int llm_model_describe(struct llm_model *m, json_t *meta, struct llm_tensor_list
 void llm_model_give(void *arg, const char *name, uint64_t from, size_t n, void *out);
 /* Fills m->fingerprint where it is not known yet (it reads all weights: only a cache needs it). */
 int llm_model_fingerprint(struct llm_model *m, struct llm_err *e) LLM_MUST_CHECK;
+/* The same of the model without its adapters, before anything has asked for the fingerprint with them. */
+int llm_model_base_fingerprint(struct llm_model *m, struct llm_err *e) LLM_MUST_CHECK;
 /* Writes the model alone. */
 int llm_model_save(struct llm_model *m, struct llm_output *o, const struct llm_checkpoint_options *opt, struct llm_err *e) LLM_MUST_CHECK;
 /* The same as GGUF, as llama.cpp reads it. What GGUF cannot say of a model or of its tokenizer is EX_UNAVAILABLE, found before anything is

@@ -5,6 +5,7 @@
 #include "base/hash.h"
 #include "cpu/half.h"
 #include "cpu/kernels.h"
+#include "model/weights/lora.h"
 #include "model/weights/model.h"
 #include "model/weights/names.h"
 #include "model/weights/ngram.h"
@@ -180,7 +181,7 @@ int llm_model_describe(struct llm_model *m, json_t *meta, struct llm_tensor_list
     return r;
 }
 
-int llm_model_fingerprint(struct llm_model *m, struct llm_err *e)
+int llm_model_base_fingerprint(struct llm_model *m, struct llm_err *e)
 {
     struct llm_tensor_list l = {0};
     if (m->fingerprint[0]) return 0;
@@ -189,6 +190,14 @@ int llm_model_fingerprint(struct llm_model *m, struct llm_err *e)
     json_decref(meta);
     free(l.v);
     return r;
+}
+
+int llm_model_fingerprint(struct llm_model *m, struct llm_err *e)
+{
+    if (llm_model_base_fingerprint(m, e) < 0) return -1;
+    if (!m->lora || m->adapted) return 0;
+    m->adapted = true;
+    return llm_lora_fingerprint(m, e);
 }
 
 int llm_model_save(struct llm_model *m, struct llm_output *o, const struct llm_checkpoint_options *opt, struct llm_err *e)

@@ -1,0 +1,137 @@
+/* PEFT's adapter_config.json, which .llm files of adapters keep too. */
+#include <stdlib.h>
+#include <string.h>
+#include "model/weights/lora_internal.h"
+
+/* ---- writing ---- */
+
+/* The last word of a module's name. */
+static const char *last_word(const char *module)
+{
+    const char *dot = strrchr(module, '.');
+    return dot ? dot + 1 : module;
+}
+
+/* Whether every matrix of the model whose module ends in `word`, and could have a pair, has one. */
+static bool word_is_whole(const struct llm_lora *l, const struct llm_model *m, const char *word)
+{
+    for (size_t i = 0; i < m->n_params; i++) {
+        char module[LLM_LORA_NAME];
+        llm_lora_module(&m->params[i], module);
+        if (m->params[i].n_dims == 2 && strcmp(last_word(module), word) == 0 && !llm_lora_pair_of(l, &m->params[i])) return false;
+    }
+    return true;
+}
+
+static bool has_text(const json_t *list, const char *text)
+{
+    size_t i;
+    const json_t *v;
+    json_array_foreach((json_t *)(uintptr_t)list, i, v) {
+        if (strcmp(json_string_value(v), text) == 0) return true;
+    }
+    return false;
+}
+
+/* The modules with pairs: by their last words ("q_proj") where those name these alone, else by their whole names. */
+static json_t *targets(const struct llm_lora *l, const struct llm_model *m)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; list && i < l->n_pairs; i++) {
+        char module[LLM_LORA_NAME];
+        llm_lora_module(l->pairs[i].param, module);
+        const char *name = last_word(module);
+        if (has_text(list, name)) continue;
+        json_array_append_new(list, json_string(word_is_whole(l, m, name) ? name : module));
+    }
+    return list;
+}
+
+/* Modules that are stored whole; null: none. */
+static json_t *whole_modules(const struct llm_lora *l)
+{
+    json_t *list = l->n_whole > 0 ? json_array() : json_null();
+    for (size_t i = 0; l->n_whole > 0 && list && i < l->n_whole; i++) {
+        char module[LLM_LORA_NAME];
+        llm_lora_module(l->whole[i], module);
+        if (!has_text(list, module)) json_array_append_new(list, json_string(module));
+    }
+    return list;
+}
+
+static json_t *rank_pattern(const struct llm_lora *l)
+{
+    json_t *o = json_object();
+    for (size_t i = 0; o && i < l->n_pairs; i++) {
+        char module[LLM_LORA_NAME];
+        llm_lora_module(l->pairs[i].param, module);
+        if (l->pairs[i].a.weight.n != l->rank) json_object_set_new(o, module, json_integer(l->pairs[i].a.weight.n));
+    }
+    return o;
+}
+
+/* A whole number as one: PEFT's lora_alpha is an integer. */
+static json_t *number(double v)
+{
+    return v == (double)(int64_t)v ? json_integer((json_int_t)v) : json_real(v);
+}
+
+json_t *llm_lora_config(const struct llm_lora *l, const struct llm_model *m, struct llm_err *e)
+{
+    bool transposed = false;
+    for (size_t i = 0; i < l->n_pairs; i++) transposed |= l->pairs[i].param->spec->transposed;
+    json_t *o = json_pack("{s:s,s:s,s:o,s:I,s:o,s:o,s:b,s:b,s:s,s:b,s:o,s:o,s:o,s:{},s:b,s:b}", "peft_type", "LORA", "task_type",
+                          m->config.num_labels > 0 ? "SEQ_CLS" : m->config.bidirectional ? "FEATURE_EXTRACTION"
+                          : m->config.num_encoder_layers > 0 ? "SEQ_2_SEQ_LM" : "CAUSAL_LM",
+                          "base_model_name_or_path", l->base_path ? json_string(l->base_path) : json_null(), "r", (json_int_t)l->rank,
+                          "lora_alpha", number(l->alpha), "lora_dropout", json_real(l->dropout), "use_rslora", l->rslora, "use_dora", false,
+                          "bias", "none", "fan_in_fan_out", transposed, "target_modules", targets(l, m), "modules_to_save", whole_modules(l),
+                          "rank_pattern", rank_pattern(l), "alpha_pattern", "inference_mode", true, "init_lora_weights", true);
+    if (!o) llm_no_memory(e, "adapter_config.json");
+    return o;
+}
+
+/* ---- reading ---- */
+
+/* Keys whose values other than these change what the adapter computes in a way that is not supported. */
+static const struct { const char *key, *harmless; } keys[] = {
+    {"bias", "[\"none\"]"}, {"use_dora", "[false]"}, {"alpha_pattern", "[{}]"}, {"layer_replication", "[]"}, {"lora_bias", "[false]"},
+    {"use_qalora", "[false]"}, {"megatron_config", "[]"}, {"trainable_token_indices", "[]"}, {"target_parameters", "[[]]"},
+    {"exclude_modules", "*"}, {"alora_invocation_tokens", "[]"}, {"arrow_config", "[]"}};
+
+static int check_key(const json_t *config, const char *key, const char *harmless, struct llm_err *e)
+{
+    json_t *v = json_object_get(config, key);
+    size_t i;
+    const json_t *one;
+    if (!v || json_is_null(v) || strcmp(harmless, "*") == 0) return 0;
+    json_t *values = llm_json_parse(harmless, strlen(harmless), e);
+    bool same = false;
+    json_array_foreach(values, i, one) same |= json_equal(v, one) == 1;
+    json_decref(values);
+    if (same) return 0;
+    struct llm_buf text = {0};
+    int r = llm_json_dump(v, &text, e) == 0 ? llm_fail(e, EX_UNAVAILABLE, "%s: expected an adapter without it, found %.60s", key, text.p) : -1;
+    llm_buf_release(&text);
+    return r;
+}
+
+int llm_lora_read_config(struct llm_lora *l, const json_t *config, struct llm_err *e)
+{
+    const char *type = NULL, *base = NULL;
+    int64_t rank = 0;
+    l->alpha = 0;
+    if (!json_is_object(config)) return llm_fail(e, EX_DATAERR, "expected an object");
+    if (llm_json_str(config, "peft_type", &type, e) < 0 || llm_json_str(config, "base_model_name_or_path", &base, e) < 0
+        || llm_json_int(config, "r", 1, LLM_LORA_MAX_RANK, &rank, e) < 0 || llm_json_real(config, "lora_alpha", &l->alpha, e) < 0
+        || llm_json_real(config, "lora_dropout", &l->dropout, e) < 0 || llm_json_bool(config, "use_rslora", &l->rslora, e) < 0) return -1;
+    if (!type || strcmp(type, "LORA") != 0) return llm_fail(e, EX_UNAVAILABLE, "peft_type: expected LORA, found %s", type ? type : "none");
+    if (!(l->alpha > 0 && l->alpha < 1e9)) return llm_fail(e, EX_DATAERR, "lora_alpha: expected a number above 0, found %g", l->alpha);
+    if (!(l->dropout >= 0 && l->dropout < 1)) return llm_fail(e, EX_DATAERR, "lora_dropout: expected within [0, 1), found %g", l->dropout);
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        if (check_key(config, keys[i].key, keys[i].harmless, e) < 0) return -1;
+    }
+    free(l->base_path);
+    l->base_path = base ? strdup(base) : NULL;
+    return base && !l->base_path ? llm_no_memory(e, "an adapter") : 0;
+}

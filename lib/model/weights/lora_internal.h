@@ -1,0 +1,46 @@
+/* What the files of adapters share: lora.c (memory), lora_config.c (adapter_config.json), lora_load.c, lora_gguf.c. */
+#ifndef LLM_MODEL_WEIGHTS_LORA_INTERNAL_H
+#define LLM_MODEL_WEIGHTS_LORA_INTERNAL_H
+
+#include "model/spec/block.h"
+#include "model/weights/lora.h"
+
+#define LLM_LORA_PREFIX "base_model.model."
+
+/* ---- lora.c ---- */
+/* An adapter without pairs, with room for all parameters of `m`. NULL: memory is short. */
+struct llm_lora *llm_lora_blank(const struct llm_model *m, struct llm_err *e) LLM_MUST_CHECK;
+/* NULL is fine. It must not be attached. */
+void llm_lora_destroy(struct llm_lora *l);
+/* A pair of zeros at the matrix p. NULL: memory is short. */
+struct llm_lora_pair *llm_lora_add_pair(struct llm_lora *l, const struct llm_model *m, struct llm_param *p, int64_t rank, struct llm_err *e)
+    LLM_MUST_CHECK;
+void llm_lora_add_whole(struct llm_lora *l, struct llm_param *p);
+/* Puts the adapter at the end of the model's list, which then owns it; its scales follow from alpha, ranks and factor. */
+void llm_lora_attach(struct llm_lora *l, struct llm_model *m);
+/* The module of a parameter, as PEFT names it: the parameter's name without ".weight". */
+void llm_lora_module(const struct llm_param *p, char out[LLM_LORA_NAME]);
+/* Memory that lives until the next description. NULL: memory is short. */
+void *llm_lora_stage(struct llm_lora *l, size_t bytes, struct llm_err *e) LLM_MUST_CHECK;
+
+/* ---- lora_config.c ---- */
+/* Reads adapter_config.json into `l`; what is not supported is refused by its key (EX_UNAVAILABLE). */
+int llm_lora_read_config(struct llm_lora *l, const json_t *config, struct llm_err *e) LLM_MUST_CHECK;
+
+/* ---- lora_order.c ---- */
+/* The orders of rows that a matrix of the model has in files: the model's own, that of Hugging Face's weights and that of GGUF's. */
+enum llm_lora_order { LLM_LORA_OWN, LLM_LORA_HF, LLM_LORA_GGUF };
+/* `rows` [n, cols] of parameter p, from the model's own order to `order`, or back. In place. 0, or -1: EX_UNAVAILABLE, the order cannot be had. */
+int llm_lora_reorder(const struct llm_model *m, const struct llm_param *p, enum llm_lora_order order, bool to_file, float *rows, int64_t cols,
+                     struct llm_err *e) LLM_MUST_CHECK;
+
+/* ---- lora_load.c ---- */
+/* Elements of a tensor of floating point, as F32. `shape` [n_dims] is what it must have. */
+int llm_lora_read(struct llm_checkpoint *f, const struct llm_entry *t, int n_dims, const int64_t *shape, float *out, struct llm_err *e)
+    LLM_MUST_CHECK;
+
+/* ---- lora_gguf.c ---- */
+/* Reads the pairs of a GGUF file of type `adapter`. */
+int llm_lora_read_gguf(struct llm_lora *l, struct llm_model *m, struct llm_checkpoint *f, struct llm_err *e) LLM_MUST_CHECK;
+
+#endif

@@ -1,0 +1,352 @@
+/* Adapters from files: .llm of kind `adapter`, folders as PEFT writes them, and GGUF (lora_gguf.c). */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include "base/log.h"
+#include "io/sniff.h"
+#include "model/config/arch.h"
+#include "model/weights/lora_internal.h"
+#include "model/weights/names.h"
+
+#define CONFIG_FILE "adapter_config.json"
+#define WEIGHTS_FILE "adapter_model.safetensors"
+
+/* ---- tensors ---- */
+
+int llm_lora_read(struct llm_checkpoint *f, const struct llm_entry *t, int n_dims, const int64_t *shape, float *out, struct llm_err *e)
+{
+    const struct llm_dtype_row *row = &llm_dtypes[t->dtype];
+    uint64_t n = 1;
+    bool same = t->n_dims == n_dims;
+    for (int i = 0; same && i < n_dims; i++) {
+        same = t->shape[i] == shape[i];
+        n *= (uint64_t)shape[i];
+    }
+    if (!same) {
+        return llm_fail(e, EX_DATAERR, "tensor '%s': expected [%lld%s%lld%s], found %d dimensions, [%lld%s%lld]", t->name, (long long)shape[0],
+                        n_dims > 1 ? ", " : "", n_dims > 1 ? (long long)shape[1] : 0LL, n_dims > 2 ? ", …" : "", t->n_dims,
+                        t->n_dims > 0 ? (long long)t->shape[0] : 0LL, t->n_dims > 1 ? ", " : "", t->n_dims > 1 ? (long long)t->shape[1] : 0LL);
+    }
+    if (!row->is_float) return llm_fail(e, EX_DATAERR, "tensor '%s': expected floating point, found %s", t->name, row->name);
+    if (t->dtype == LLM_F32) return llm_checkpoint_read(f, t, out, e);
+    void *raw = llm_alloc(llm_dtype_bytes(t->dtype, n), 1, t->name, e);
+    int r = raw ? llm_checkpoint_read(f, t, raw, e) : -1;
+    if (r == 0) row->decode(raw, out, (size_t)n);
+    free(raw);
+    return r;
+}
+
+/* ---- names ---- */
+
+/* The parameter of PEFT's module or parameter name, with or without the family's prefix. NULL: the model has none. */
+static struct llm_param *find_param(const struct llm_model *m, const char *name, size_t n)
+{
+    static const char *const ends[] = {".weight", ""};
+    size_t prefix = strlen(m->arch->names.prefix);
+    char text[2 * LLM_LORA_NAME];
+    for (int i = 0; i < 2; i++) {
+        struct llm_param *p;
+        snprintf(text, sizeof text, "%.*s%s", (int)n, name, ends[i]);
+        if ((p = llm_model_find(m, text)) != NULL) return p;
+        snprintf(text, sizeof text, "%s%.*s%s", m->arch->names.prefix, (int)n, name, ends[i]);
+        if (prefix > 0 && (p = llm_model_find(m, text)) != NULL) return p;
+        snprintf(text, sizeof text, "%.*s%s", (int)(n - prefix), name + prefix, ends[i]);
+        if (prefix > 0 && n > prefix && strncmp(name, m->arch->names.prefix, prefix) == 0 && (p = llm_model_find(m, text)) != NULL) return p;
+    }
+    return NULL;
+}
+
+/* What a tensor of an adapter is, by its name. */
+struct place { enum { HALF_A, HALF_B, WHOLE, OTHER } kind; struct llm_param *param; };
+
+static struct place place_of(const struct llm_model *m, const char *name)
+{
+    static const char *const halves[] = {".lora_A.weight", ".lora_B.weight"};
+    size_t n = strlen(name), prefix = strlen(LLM_LORA_PREFIX);
+    struct place p = {.kind = OTHER};
+    if (n >= LLM_LORA_NAME) return p;
+    if (strncmp(name, LLM_LORA_PREFIX, prefix) == 0) {
+        name += prefix;
+        n -= prefix;
+    }
+    for (int i = 0; i < 2; i++) {
+        size_t end = strlen(halves[i]);
+        if (n <= end || strcmp(name + n - end, halves[i]) != 0) continue;
+        p.kind = i ? HALF_B : HALF_A;
+        p.param = find_param(m, name, n - end);
+        return p;
+    }
+    p.param = find_param(m, name, n);
+    if (p.param) p.kind = WHOLE;
+    return p;
+}
+
+/* ---- pairs and whole parameters ---- */
+
+struct reading {
+    struct llm_lora *l;
+    struct llm_model *m;
+    struct llm_checkpoint *f;
+    enum llm_lora_order order;
+    struct place *places;      /* [entries of the file] */
+};
+
+static const struct llm_entry *find_half(const struct reading *r, const struct llm_param *p, int kind)
+{
+    const struct llm_header *h = llm_checkpoint_header(r->f);
+    for (size_t i = 0; i < h->n_entries; i++) {
+        if (r->places[i].param == p && (int)r->places[i].kind == kind) return &h->entries[i];
+    }
+    return NULL;
+}
+
+static int read_pair(const struct reading *r, struct llm_param *p, const struct llm_entry *a, struct llm_err *e)
+{
+    const struct llm_entry *b = find_half(r, p, HALF_B);
+    if (!b) return llm_fail(e, EX_DATAERR, "tensor '%s': expected its lora_B too, found none", a->name);
+    if (!llm_lora_can_adapt(p->spec)) return llm_fail(e, EX_UNAVAILABLE, "tensor '%s': expected an adapter of a matrix that is multiplied", a->name);
+    if (a->n_dims != 2 || a->shape[0] < 1 || a->shape[0] > LLM_LORA_MAX_RANK) {
+        return llm_fail(e, EX_DATAERR, "tensor '%s': expected [rank, %lld]", a->name, (long long)p->weight.k);
+    }
+    struct llm_lora_pair *q = llm_lora_add_pair(r->l, r->m, p, a->shape[0], e);
+    if (!q) return -1;
+    float *down = (float *)(uintptr_t)q->a.weight.data, *up = (float *)(uintptr_t)q->b.weight.data;
+    if (llm_lora_read(r->f, a, 2, q->a.shape, down, e) < 0 || llm_lora_read(r->f, b, 2, q->b.shape, up, e) < 0) return -1;
+    return llm_lora_reorder(r->m, p, r->order, false, up, q->b.weight.k, e);
+}
+
+/* The parameter's weight becomes `data` (F32, owned by it). */
+static void replace(struct llm_param *p, float *data)
+{
+    llm_weight_release(&p->weight);
+    if (p->owned) free((void *)(uintptr_t)p->weight.data);
+    p->weight.data = data;
+    p->weight.dtype = LLM_F32;
+    p->weight.map = p->weight.map_end = NULL; /* no file has the new data: their pages must not be released */
+    p->owned = true;
+}
+
+static int read_whole(const struct reading *r, struct llm_param *p, const struct llm_entry *t, struct llm_err *e)
+{
+    const struct llm_param_spec *s = p->spec;
+    bool turned = r->order == LLM_LORA_HF && s->transposed && p->n_dims == 2;
+    int64_t shape[4] = {p->shape[0], p->shape[1], p->shape[2], p->shape[3]};
+    if (r->order == LLM_LORA_HF && s->gain && llm_config_blank(r->m->arch).norm_gain_offset != r->m->config.norm_gain_offset) {
+        return llm_fail(e, EX_UNAVAILABLE, "tensor '%s': gains of this base are stored differently", t->name);
+    }
+    if (turned) {
+        shape[0] = p->shape[1];
+        shape[1] = p->shape[0];
+    }
+    float *data = llm_alloc_huge((size_t)llm_param_count(p), sizeof *data, t->name, e);
+    if (!data) return -1;
+    if (llm_lora_read(r->f, t, p->n_dims, shape, data, e) < 0) {
+        free(data);
+        return -1;
+    }
+    float *back = turned ? llm_turned(data, sizeof *data, shape[0], shape[1], e) : data;
+    if (turned) free(data);
+    if (!back) return -1;
+    replace(p, back);
+    llm_lora_add_whole(r->l, p);
+    return llm_lora_reorder(r->m, p, r->order, false, back, llm_param_count(p) / p->shape[0], e);
+}
+
+static bool is_training(const char *name)
+{
+    return strncmp(name, LLM_NAME_TRAINING, strlen(LLM_NAME_TRAINING)) == 0;
+}
+
+static int read_placed(const struct reading *r, struct llm_err *e)
+{
+    const struct llm_header *h = llm_checkpoint_header(r->f);
+    size_t found = 0;
+    for (size_t i = 0; i < r->m->n_params; i++) { /* in the model's order */
+        const struct llm_entry *a = find_half(r, &r->m->params[i], HALF_A), *w = find_half(r, &r->m->params[i], WHOLE);
+        if (a && read_pair(r, &r->m->params[i], a, e) < 0) return -1;
+        if (w && read_whole(r, &r->m->params[i], w, e) < 0) return -1;
+        found += (a ? 2 : 0) + (w ? 1 : 0);
+    }
+    for (size_t i = 0; i < h->n_entries; i++) {
+        const char *name = h->entries[i].name;
+        found += is_training(name);
+        if (is_training(name) || r->places[i].param) continue;
+        if (strstr(name, "lora_magnitude_vector") || strstr(name, "lora_embedding_"))
+            return llm_fail(e, EX_UNAVAILABLE, "tensor '%s': expected pairs of matrices (LoRA) and whole parameters", name);
+        return llm_fail(e, EX_DATAERR, "tensor '%s': expected a part of a %s of %lld layers", name, r->m->config.model_type,
+                        (long long)r->m->config.num_hidden_layers);
+    }
+    if (found == h->n_entries) return 0;
+    return llm_fail(e, EX_DATAERR, "expected each lora_A and lora_B of a matrix once, found %zu tensors of which %zu were used", h->n_entries, found);
+}
+
+static int read_tensors(struct llm_lora *l, struct llm_model *m, struct llm_checkpoint *f, enum llm_lora_order order, struct llm_err *e)
+{
+    const struct llm_header *h = llm_checkpoint_header(f);
+    struct reading r = {l, m, f, order, llm_calloc(h->n_entries + 1, sizeof *r.places, "an adapter", e)};
+    if (!r.places) return -1;
+    for (size_t i = 0; i < h->n_entries; i++) r.places[i] = place_of(m, h->entries[i].name);
+    int got = read_placed(&r, e);
+    free(r.places);
+    return got;
+}
+
+/* ---- files ---- */
+
+static int check_base(const struct llm_lora *l, struct llm_model *m, struct llm_err *e)
+{
+    if (!l->base_fingerprint[0]) return 0;
+    if (llm_model_base_fingerprint(m, e) < 0) return -1;
+    if (strcmp(l->base_fingerprint, m->fingerprint) == 0) return 0;
+    return llm_fail(e, EX_DATAERR, "expected the model that it was made for (fingerprint %s%s%s), found one of fingerprint %s", l->base_fingerprint,
+                    l->base_path ? ", " : "", l->base_path ? l->base_path : "", m->fingerprint);
+}
+
+static int read_message(struct llm_lora *l, struct llm_model *m, struct llm_checkpoint *f, struct llm_err *e)
+{
+    const struct llm_header *h = llm_checkpoint_header(f);
+    const char *text = llm_header_meta(h, LLM_META_ADAPTER), *base = llm_header_meta(h, LLM_META_BASE_FINGERPRINT);
+    const char *training = llm_header_meta(h, LLM_META_TRAINING), *dropout = llm_header_meta(h, LLM_META_MODEL_DROPOUT);
+    if (!text) return llm_fail(e, EX_DATAERR, "expected metadata %s, found none", LLM_META_ADAPTER);
+    json_t *config = llm_json_parse(text, strlen(text), e);
+    int r = config ? llm_lora_read_config(l, config, e) : -1;
+    json_decref(config);
+    if (r < 0) return llm_in(e, "metadata %s", LLM_META_ADAPTER);
+    if (base && strlen(base) < sizeof l->base_fingerprint) memcpy(l->base_fingerprint, base, strlen(base) + 1);
+    if (check_base(l, m, e) < 0) return -1;
+    if (training && !(l->training = llm_json_parse(training, strlen(training), e))) return llm_in(e, LLM_META_TRAINING);
+    if (dropout) {
+        l->model_dropout = strtod(dropout, NULL);
+        if (!(l->model_dropout >= 0 && l->model_dropout < 1))
+            return llm_fail(e, EX_DATAERR, "metadata %s: expected within [0, 1)", LLM_META_MODEL_DROPOUT);
+    }
+    return read_tensors(l, m, f, LLM_LORA_OWN, e);
+}
+
+static struct llm_checkpoint *open_in(const char *folder, const char *name, struct llm_err *e)
+{
+    char path[4096];
+    if (snprintf(path, sizeof path, "%s/%s", folder, name) < (int)sizeof path) return llm_checkpoint_open(path, e);
+    llm_fail(e, EX_NOINPUT, "%s: name too long", folder);
+    return NULL;
+}
+
+static int read_folder(struct llm_lora *l, struct llm_model *m, const char *folder, struct llm_err *e)
+{
+    char path[4096];
+    struct stat st;
+    if (snprintf(path, sizeof path, "%s/%s", folder, CONFIG_FILE) >= (int)sizeof path) return llm_fail(e, EX_NOINPUT, "%s: name too long", folder);
+    if (stat(path, &st) != 0) {
+        return llm_fail(e, EX_NOINPUT, "expected an adapter's folder (%s and %s), found no %s", CONFIG_FILE, WEIGHTS_FILE, CONFIG_FILE);
+    }
+    json_t *config = llm_json_load(path, 16 << 20, e);
+    int r = config ? llm_lora_read_config(l, config, e) : -1;
+    json_decref(config);
+    if (r < 0) return config ? llm_in(e, "%s", CONFIG_FILE) : -1;
+    struct llm_checkpoint *f = open_in(folder, WEIGHTS_FILE, e);
+    r = f ? read_tensors(l, m, f, LLM_LORA_HF, e) : -1;
+    llm_checkpoint_close(f);
+    return r;
+}
+
+static int read_any(struct llm_lora *l, struct llm_model *m, const char *path, struct llm_err *e)
+{
+    struct stat st;
+    if (strcmp(path, "-") != 0 && stat(path, &st) == 0 && S_ISDIR(st.st_mode)) return read_folder(l, m, path, e);
+    struct llm_checkpoint *f = l->file = llm_checkpoint_open(path, e);
+    if (!f) return 1; /* `e` names the file */
+    const char *kind = llm_checkpoint_header(f)->kind;
+    if (llm_checkpoint_gguf(f)) return llm_lora_read_gguf(l, m, f, e);
+    if (kind && strcmp(kind, "adapter") == 0) return read_message(l, m, f, e);
+    return llm_fail(e, EX_DATAERR, "expected an adapter (.llm of kind adapter, GGUF, or PEFT's folder), found a %s",
+                    kind ? kind : "file of tensors without " CONFIG_FILE);
+}
+
+/* What an adapter stores whole takes the model's place, so it stands alone and has no scale. */
+static int check_whole(const struct llm_model *m, const struct llm_lora *l, struct llm_err *e)
+{
+    const struct llm_lora *with = l->n_whole > 0 ? l : m->lora && m->lora->n_whole > 0 ? m->lora : NULL;
+    if (!with || (!m->lora && l->factor == 1)) return 0;
+    return llm_fail(e, EX_UNAVAILABLE, "expected an adapter of pairs alone beside another or with a scale, found '%s' stored whole",
+                    with->whole[0]->name);
+}
+
+int llm_lora_load(struct llm_model *m, const char *path, float factor, struct llm_err *e)
+{
+    struct llm_lora *l = llm_lora_blank(m, e);
+    if (!l) return -1;
+    l->factor = factor;
+    l->path = strdup(path);
+    int r = l->path ? read_any(l, m, path, e) : llm_no_memory(e, "an adapter");
+    if (r == 0 && l->n_pairs + l->n_whole == 0) r = llm_fail(e, EX_DATAERR, "expected pairs of matrices, found none");
+    if (r == 0) r = check_whole(m, l, e);
+    if (r == 0) {
+        llm_lora_attach(l, m);
+        return 0;
+    }
+    llm_lora_destroy(l);
+    return r > 0 ? -1 : llm_in(e, "%s", path);
+}
+
+bool llm_lora_is_file(const char *path)
+{
+    char name[4096];
+    struct stat st;
+    struct llm_err e;
+    if (strcmp(path, "-") == 0 || stat(path, &st) != 0) return false;
+    if (S_ISDIR(st.st_mode)) return snprintf(name, sizeof name, "%s/%s", path, CONFIG_FILE) < (int)sizeof name && stat(name, &st) == 0;
+    if (!S_ISREG(st.st_mode)) return false;
+    struct llm_checkpoint *f = llm_checkpoint_open(path, &e);
+    if (!f) return false;
+    const char *kind = llm_checkpoint_header(f)->kind, *type = NULL;
+    size_t n = 0;
+    bool is = kind && strcmp(kind, "adapter") == 0;
+    if (llm_checkpoint_gguf(f) && llm_gguf_str(llm_checkpoint_gguf(f), "general.type", &type, &n, &e) == 0 && type)
+        is = n == 7 && memcmp(type, "adapter", 7) == 0;
+    llm_checkpoint_close(f);
+    return is;
+}
+
+/* The base that the file at `path`, of kind `adapter`, names. Malloced; NULL: see `e`. */
+static char *base_of(const char *path, struct llm_err *e)
+{
+    struct llm_checkpoint *f = llm_checkpoint_open(path, e);
+    if (!f) return NULL;
+    const char *text = llm_header_meta(llm_checkpoint_header(f), LLM_META_ADAPTER), *base = NULL;
+    json_t *config = text ? llm_json_parse(text, strlen(text), e) : NULL;
+    char *copy = config && llm_json_str(config, "base_model_name_or_path", &base, e) == 0 && base ? strdup(base) : NULL;
+    if (!copy) llm_fail(e, EX_DATAERR, "%s: expected the path of its base (base_model_name_or_path), found none", path);
+    json_decref(config);
+    llm_checkpoint_close(f);
+    return copy;
+}
+
+struct llm_model *llm_lora_load_with_base(const char *path, struct llm_err *e)
+{
+    char *base = base_of(path, e);
+    struct llm_model *m = base ? llm_model_load(base, e) : NULL;
+    if (base && !m) llm_in(e, "%s: its base", path);
+    free(base);
+    if (!m) return NULL;
+    if (llm_lora_load(m, path, 1, e) == 0) {
+        json_decref(m->training);
+        m->training = json_incref(m->lora->training);
+        if (m->lora->model_dropout >= 0) llm_model_set_dropout(m, m->lora->model_dropout);
+        return m;
+    }
+    llm_model_destroy(m);
+    return NULL;
+}
+
+int llm_lora_parse(const char *text, char **path, float *factor, struct llm_err *e)
+{
+    struct stat st;
+    const char *colon = strrchr(text, ':');
+    char *end = NULL;
+    double scale = colon && colon[1] ? strtod(colon + 1, &end) : 1;
+    bool scaled = end && !*end && scale > -1e6 && scale < 1e6 && (strcmp(text, "-") != 0 && stat(text, &st) != 0);
+    *factor = scaled ? (float)scale : 1;
+    *path = strndup(text, scaled ? (size_t)(colon - text) : strlen(text));
+    return *path ? 0 : llm_no_memory(e, "an adapter");
+}
