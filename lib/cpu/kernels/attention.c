@@ -1,163 +1,7 @@
 /* Attention's tile kernels; attention.h has the contracts. Written over units, so that FP32, rounded FP32 and pairs of BF16 share every loop. */
 #include <math.h>
-#include "cpu/kernels.h"
-#include "cpu/simd/transpose.h"
+#include "cpu/kernels/attention_forms.h"
 #include "cpu/simd/philox.h"
-
-#define TILE LLM_ATTN_TILE
-#define INLINE static inline __attribute__((always_inline))
-
-/* How numbers stand in units. */
-enum form { FLOATS, ROUNDED, PAIRS };
-
-#ifdef LLM_ISA_avx512bf16
-#define NATIVE PAIRS
-INLINE V dot_pairs(V a, V b, V c)
-{
-    return _mm512_dpbf16_ps(c, (__m512bh)v_bits(a), (__m512bh)v_bits(b));
-}
-/* 32 floats to 16 units along a row. */
-INLINE V pairs_along(V low, V high)
-{
-    return v_from_bits((__m512i)_mm512_cvtne2ps_pbh(high, low));
-}
-/* Two floats, each a lane of its own, to one unit a lane. */
-INLINE V pairs_across(V low, V high)
-{
-    const __m512i order = _mm512_setr_epi32(0x100000, 0x110001, 0x120002, 0x130003, 0x140004, 0x150005, 0x160006, 0x170007, 0x180008, 0x190009,
-                                            0x1a000a, 0x1b000b, 0x1c000c, 0x1d000d, 0x1e000e, 0x1f000f);
-    return v_from_bits(_mm512_permutexvar_epi16(order, (__m512i)_mm512_cvtne2ps_pbh(high, low)));
-}
-#else
-#define NATIVE ROUNDED
-#define dot_pairs v_fma
-INLINE V pairs_along(V low, V high)
-{
-    (void)high;
-    return low;
-}
-#define pairs_across pairs_along
-#endif
-
-INLINE V as_unit(V x, enum form f) { return f == FLOATS ? x : v_round_bf16(x); }
-
-INLINE int64_t at_least_0(int64_t n) { return n > 0 ? n : 0; }
-INLINE int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
-INLINE int64_t depth_units(int64_t depth, enum form f) { return f == PAIRS ? round_up(depth, 32) / 2 : depth; }
-
-/* Numbers [i, i + VN) of a row of n of any of the types that are packed as they are, zeros beyond; rows of blocks have whole blocks. */
-INLINE V numbers(const char *row, int64_t n, int64_t i, const enum llm_dtype type)
-{
-    size_t left = (size_t)at_least_0(n - i);
-    if (!left) return v_zero();
-    const uint16_t *halves = (const uint16_t *)(const void *)row + i;
-    if (type == LLM_F32) return v_load_n((const float *)(const void *)row + i, left);
-    if (type == LLM_F16) return left >= VN ? v_load_f16(halves) : v_load_f16_n(halves, left);
-    if (type == LLM_BF16) return left >= VN ? v_load_bf16(halves) : v_load_bf16_n(halves, left);
-    const char *block = row + i / 32 * (type == LLM_Q8_0 ? 34 : 18);
-    V d = v_set1_f16((const uint16_t *)(const void *)block);
-    if (type == LLM_Q8_0) return v_mul(v_load_i8((const int8_t *)block + 2 + i % 32), d);
-    VI both = v_to_i32(v_load_i8((const int8_t *)block + 2 + i % 16)); /* Q4_0: element i % 16 and the one 16 after it */
-    VI q = vi_and(i % 32 < 16 ? both : vi_shr(both, 4), vi_set1(15));
-    return v_mul(v_from_i32(vi_sub(q, vi_set1(8))), d);
-}
-
-/* Bytes of n numbers. */
-INLINE int64_t row_bytes(int64_t n, const enum llm_dtype type)
-{
-    return type == LLM_F32 ? n * 4 : type == LLM_Q8_0 ? n / 32 * 34 : type == LLM_Q4_0 ? n / 32 * 18 : n * 2;
-}
-
-/* Units [u, u + VN) of the row x of n numbers, zeros beyond. */
-INLINE V row_units(const char *x, int64_t n, int64_t u, enum form f, const enum llm_dtype type)
-{
-    if (f != PAIRS) return as_unit(numbers(x, n, u, type), f);
-    return pairs_along(numbers(x, n, 2 * u, type), numbers(x, n, 2 * u + VN, type));
-}
-/* Columns [c, c + VN) of unit u of the matrix x with `have` rows of so many bytes, the depth running down the rows. */
-INLINE V column_units(const char *x, int64_t bytes, int64_t have, int64_t cols, int64_t u, int64_t c, enum form f, const enum llm_dtype type)
-{
-    if (c >= cols) return v_zero();
-    if (f != PAIRS) return u < have ? as_unit(numbers(x + u * bytes, cols, c, type), f) : v_zero();
-    V low = 2 * u < have ? numbers(x + 2 * u * bytes, cols, c, type) : v_zero();
-    V high = 2 * u + 1 < have ? numbers(x + (2 * u + 1) * bytes, cols, c, type) : v_zero();
-    return pairs_across(low, high);
-}
-
-INLINE void pack_a(float *dst, int64_t ldd, const float *src, int64_t lds, int64_t rows, int64_t depth, enum form f)
-{
-    int64_t units = depth_units(depth, f);
-    for (int64_t r = 0; r < rows; r++)
-        for (int64_t u = 0; u < units; u += VN)
-            v_store_n(dst + r * ldd + u, row_units((const char *)(src + r * lds), depth, u, f, LLM_F32), (size_t)(units - u));
-}
-
-INLINE void pack_at(float *dst, int64_t ldd, const float *src, int64_t lds, int64_t have, int64_t cols, int64_t depth, enum form f)
-{
-    int64_t units = depth_units(depth, f);
-    for (int64_t u = 0; u < units; u += VN)
-        for (int64_t c = 0; c < cols; c += VN) {
-            V r[VN];
-            for (int i = 0; i < VN; i++) r[i] = column_units((const char *)src, lds * 4, have, cols, u + i, c, f, LLM_F32);
-            v_transpose(r);
-            for (int i = 0; i < VN && c + i < cols; i++) v_store_n(dst + (c + i) * ldd + u, r[i], (size_t)(units - u));
-        }
-}
-
-INLINE void pack_b(float *dst, int64_t ldd, const void *src, int64_t lds, int64_t have, int64_t cols, int64_t depth, enum form f,
-                   const enum llm_dtype type)
-{
-    int64_t units = depth_units(depth, f);
-    for (int64_t u = 0; u < units; u++)
-        for (int64_t c = 0; c < ldd; c += VN) v_store(dst + u * ldd + c, column_units(src, row_bytes(lds, type), have, cols, u, c, f, type));
-}
-
-INLINE void pack_bt(float *dst, int64_t ldd, const void *src, int64_t lds, int64_t have, int64_t depth, enum form f, const enum llm_dtype type)
-{
-    const char *x = src;
-    int64_t units = depth_units(depth, f);
-    for (int64_t c = 0; c < ldd; c += VN)
-        for (int64_t u = 0; u < units; u += VN) {
-            V r[VN];
-            for (int i = 0; i < VN; i++) r[i] = c + i < have ? row_units(x + (c + i) * row_bytes(lds, type), depth, u, f, type) : v_zero();
-            v_transpose(r);
-            for (int i = 0; i < VN && u + i < units; i++) v_store(dst + (u + i) * ldd + c, r[i]);
-        }
-}
-
-#ifdef LLM_ISA_avx512bf16
-static void pack_b_pairs(float *dst, int64_t ldd, const void *matrix, int64_t lds, int64_t have, int64_t cols, int64_t depth)
-{
-    const uint16_t *src = matrix;
-    int64_t units = depth_units(depth, PAIRS);
-    for (int64_t u = 0; u < units; u++)
-        for (int64_t c = 0; c < ldd; c += VN) {
-            M low = 2 * u < have ? m_first((size_t)at_least_0(cols - c)) : 0, high = 2 * u + 1 < have ? low : 0;
-            const uint16_t *at = src + 2 * u * lds + c;
-            VI a = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(low, low ? at : src));
-            VI b = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(high, high ? at + lds : src));
-            v_store(dst + u * ldd + c, v_from_bits(vi_or(a, vi_shl(b, 16))));
-        }
-}
-
-static void pack_bt_pairs(float *dst, int64_t ldd, const void *matrix, int64_t lds, int64_t have, int64_t depth)
-{
-    const uint16_t *src = matrix;
-    int64_t units = depth_units(depth, PAIRS);
-    for (int64_t c = 0; c < ldd; c += VN)
-        for (int64_t u = 0; u < units; u += VN) {
-            int64_t n = at_least_0(depth - 2 * u);
-            __mmask32 there = n >= 32 ? ~(__mmask32)0 : ((__mmask32)1 << n) - 1;
-            V r[VN];
-            for (int i = 0; i < VN; i++) {
-                const uint16_t *at = c + i < have && there ? src + (c + i) * lds + 2 * u : src;
-                r[i] = v_from_bits(_mm512_maskz_loadu_epi16(c + i < have ? there : 0, at));
-            }
-            v_transpose(r);
-            for (int i = 0; i < VN && u + i < units; i++) v_store(dst + (u + i) * ldd + c, r[i]);
-        }
-}
-#endif
 
 static void keep(float *factors, const uint32_t key[2], const uint32_t counter[3], uint32_t channel, uint32_t drop, float kept, int64_t n)
 {
@@ -181,68 +25,77 @@ static void decode(enum llm_dtype type, const void *in, float *out, int64_t n)
         llm_dtypes[type].decode(in, out, (size_t)n);
 }
 
+enum { ROWS = 6, WIDE = VN == 8 ? 2 : 4 }; /* rows and vectors of columns of a block of a product */
+
 /* mr rows by nv vectors of the product, accumulators in registers. */
 INLINE void product_block(float *c, int64_t ldc, const float *a, int64_t lda, const float *b, int64_t ldb, int64_t units, bool accumulate,
                           const int mr, const int nv, enum form f)
 {
-    V acc[6][4];
+    V acc[ROWS][8];
 #pragma GCC unroll 6
     for (int i = 0; i < mr; i++)
-#pragma GCC unroll 4
+#pragma GCC unroll 8
         for (int j = 0; j < nv; j++) acc[i][j] = accumulate ? v_load(c + i * ldc + j * VN) : v_zero();
 #pragma GCC unroll 4
     for (int64_t u = 0; u < units; u++) {
-        V column[4];
-#pragma GCC unroll 4
+        V column[8];
+#pragma GCC unroll 8
         for (int j = 0; j < nv; j++) column[j] = v_in_register(v_load(b + u * ldb + j * VN));
 #pragma GCC unroll 6
         for (int i = 0; i < mr; i++) {
             V x = v_set1(a[i * lda + u]);
-#pragma GCC unroll 4
+#pragma GCC unroll 8
             for (int j = 0; j < nv; j++) acc[i][j] = f == PAIRS ? dot_pairs(x, column[j], acc[i][j]) : v_fma(x, column[j], acc[i][j]);
         }
     }
 #pragma GCC unroll 6
     for (int i = 0; i < mr; i++)
-#pragma GCC unroll 4
+#pragma GCC unroll 8
         for (int j = 0; j < nv; j++) v_store(c + i * ldc + j * VN, acc[i][j]);
 }
 
-/* nv vectors of columns, all rows. */
-INLINE void product_columns(float *c, int64_t ldc, const float *a, int64_t lda, const float *b, int64_t ldb, int64_t m, int64_t units,
-                            bool accumulate, const int nv, enum form f)
+/* Columns [j, n) for the rows of one block; nv vectors of columns at a time, then `wide`, then one. */
+INLINE void product_rows(float *c, int64_t ldc, const float *a, int64_t lda, const float *b, int64_t ldb, int64_t n, int64_t units,
+                         bool accumulate, const int mr, const int nv, enum form f)
 {
-    int64_t i = 0;
-    for (; i + 6 <= m; i += 6) product_block(c + i * ldc, ldc, a + i * lda, lda, b, ldb, units, accumulate, 6, nv, f);
-    for (; i + 4 <= m; i += 4) product_block(c + i * ldc, ldc, a + i * lda, lda, b, ldb, units, accumulate, 4, nv, f);
-    for (; i < m; i++) product_block(c + i * ldc, ldc, a + i * lda, lda, b, ldb, units, accumulate, 1, nv, f);
+    int64_t j = 0;
+    for (; j + nv * VN <= n; j += nv * VN) product_block(c + j, ldc, a, lda, b + j, ldb, units, accumulate, mr, nv, f);
+    for (; nv > WIDE && j + WIDE * VN <= n; j += WIDE * VN) product_block(c + j, ldc, a, lda, b + j, ldb, units, accumulate, mr, WIDE, f);
+    for (; j < n; j += VN) product_block(c + j, ldc, a, lda, b + j, ldb, units, accumulate, mr, 1, f);
+}
+
+/* The rows from a multiple of ROWS on. Few rows take more columns at a time: eight chains of additions keep both multipliers busy. */
+INLINE void product_rest(float *c, int64_t ldc, const float *a, int64_t lda, const float *b, int64_t ldb, int64_t m, int64_t n, int64_t units,
+                         bool accumulate, enum form f)
+{
+    switch (m) {
+    case 1: product_rows(c, ldc, a, lda, b, ldb, n, units, accumulate, 1, VN == 8 ? 8 : WIDE, f); break;
+    case 2: product_rows(c, ldc, a, lda, b, ldb, n, units, accumulate, 2, 4, f); break;
+    case 3: product_rows(c, ldc, a, lda, b, ldb, n, units, accumulate, 3, 4, f); break;
+    case 4: product_rows(c, ldc, a, lda, b, ldb, n, units, accumulate, 4, WIDE, f); break;
+    case 5: product_rows(c, ldc, a, lda, b, ldb, n, units, accumulate, 5, WIDE, f); break;
+    default: break;
+    }
 }
 
 INLINE void product(float *c, int64_t ldc, const float *a, int64_t lda, const float *b, int64_t ldb, int64_t m, int64_t n, int64_t units,
                     bool accumulate, enum form f)
 {
-    const int wide = VN == 8 ? 2 : 4;
+    const int64_t rows = m / ROWS * ROWS;
     int64_t j = 0;
-    for (; j + wide * VN <= n; j += wide * VN) product_columns(c + j, ldc, a, lda, b + j, ldb, m, units, accumulate, wide, f);
-    for (; j < n; j += VN) product_columns(c + j, ldc, a, lda, b + j, ldb, m, units, accumulate, 1, f);
+    for (; j + WIDE * VN <= n; j += WIDE * VN)
+        for (int64_t i = 0; i < rows; i += ROWS)
+            product_block(c + i * ldc + j, ldc, a + i * lda, lda, b + j, ldb, units, accumulate, ROWS, WIDE, f);
+    for (; j < n; j += VN)
+        for (int64_t i = 0; i < rows; i += ROWS) product_block(c + i * ldc + j, ldc, a + i * lda, lda, b + j, ldb, units, accumulate, ROWS, 1, f);
+    product_rest(c + rows * ldc, ldc, a + rows * lda, lda, b, ldb, m - rows, n, units, accumulate, f);
 }
 
-/* e^x for x that is hardly above 0. Where the instruction set helps, below -87 (a subnormal result) it is 0. */
-#if VN == 16
-INLINE V exp_below(V x)
-{
-    const V shift = v_set1(0x1.8p23f);
-    V n = v_sub(v_fma(x, v_set1(0x1.715476p0f), shift), shift); /* x / ln 2 to the nearest integer */
-    V r = v_fnma(n, v_set1(0x1.7f7d1cp-20f), v_fnma(n, v_set1(0x1.62e4p-1f), x));
-    V p = v_fma(v_set1(0.0013926376f), r, v_set1(0.00836333308f)); /* v_exp's polynomial */
-    p = v_fma(p, r, v_set1(0.0416665535f));
-    p = v_fma(p, r, v_set1(0.166665761f));
-    p = v_fma(p, r, v_set1(0.5f));
-    p = v_add(v_fma(p, v_mul(r, r), r), v_set1(1));
-    return _mm512_maskz_scalef_ps(_mm512_cmp_ps_mask(x, v_set1(-87), _CMP_NLT_UQ), p, n);
-}
-#else
+/* e^x for x that is hardly above 0. The scalar build has the exact one: results of other instruction sets are compared with it. */
+#if VN == 1
 #define exp_below v_exp
+#else
+#define exp_below v_exp_low
 #endif
 
 INLINE float exp_of(float x)
@@ -279,37 +132,42 @@ INLINE V score(V s, float scale, float softcap, const float *bias)
     return bias ? v_add(x, v_load(bias)) : x;
 }
 
-/* The largest score of row r. Where products have to be more than multiplied, the scores take the place of s (unseen keys: -infinity). */
-INLINE float row_top(const struct llm_attn_softmax *t, int r, bool plain)
+/* Kinds of tiles that have code of their own. PLAIN: all keys are seen, and a score is a product times a scale above 0. MASKED: as PLAIN, but some
+ * keys are not seen. ANY: all others. PLAIN and MASKED compute the same bits from a key that is seen. */
+enum kind { PLAIN, MASKED, ANY };
+
+INLINE M seen_keys(const struct llm_attn_softmax *t, int r, int j)
 {
-    float *s = t->s + r * TILE;
-    V most = v_set1(-INFINITY);
-#pragma GCC unroll 4
-    for (int j = 0; j < TILE; j += VN) {
-        V x = v_load(s + j);
-        if (!plain) {
-            x = score(x, t->scale, t->softcap, t->bias ? t->bias + r * TILE + j : NULL);
-            if (!t->full) {
-                M seen = m_or(in_range(j, t->first[r], t->last[r]), in_range(j, 0, t->prefix));
-                x = v_select(seen, x, v_set1(-INFINITY));
-            }
-            v_store(s + j, x);
-        }
-        most = v_max(most, x);
-    }
-    return plain ? v_hmax(most) * t->scale : v_hmax(most); /* rounding keeps order: the largest product makes the largest score */
+    M seen = in_range(j, t->first[r], t->last[r]);
+    return t->prefix > 0 ? m_or(seen, in_range(j, 0, t->prefix)) : seen;
 }
 
-/* p of row r; returns Σ e^(score - m). */
-INLINE float row_probabilities(const struct llm_attn_softmax *t, int r, float factor, float m, const float *keep, enum form f)
+/* The largest score of row r in some lane; of PLAIN and MASKED the largest product. ANY: scores take the place of s. Unseen keys become -infinity. */
+INLINE V row_top(const struct llm_attn_softmax *t, int r, const int keys, const enum kind kind)
+{
+    float *s = t->s + r * TILE;
+    V top = v_set1(-INFINITY);
+#pragma GCC unroll 4
+    for (int j = 0; j < keys; j += VN) {
+        V x = v_load(s + j);
+        if (kind == ANY) x = score(x, t->scale, t->softcap, t->bias ? t->bias + r * TILE + j : NULL);
+        if (kind == MASKED || (kind == ANY && !t->full)) x = v_select(seen_keys(t, r, j), x, v_set1(-INFINITY));
+        if (kind != PLAIN) v_store(s + j, x);
+        top = v_max(top, x);
+    }
+    return top;
+}
+
+/* p of row r; returns Σ e^(score - m) in lanes. */
+INLINE V row_probabilities(const struct llm_attn_softmax *t, int r, const int keys, V factor, V m, const float *keep, enum form f)
 {
     const float *s = t->s + r * TILE;
     float *p = t->p + r * (f == PAIRS ? TILE / 2 : TILE);
     V sum = v_zero();
 #pragma GCC unroll 4
-    for (int j = 0; j < TILE; j += 2 * VN) {
-        V low = exp_below(v_sub(v_mul(v_load(s + j), v_set1(factor)), v_set1(m)));
-        V high = exp_below(v_sub(v_mul(v_load(s + j + VN), v_set1(factor)), v_set1(m)));
+    for (int j = 0; j < keys; j += 2 * VN) {
+        V low = exp_below(v_sub(v_mul(v_load(s + j), factor), m));
+        V high = exp_below(v_sub(v_mul(v_load(s + j + VN), factor), m));
         sum = v_add(v_add(sum, low), high);
         if (keep) {
             low = v_mul(low, v_load(keep + r * TILE + j));
@@ -317,69 +175,114 @@ INLINE float row_probabilities(const struct llm_attn_softmax *t, int r, float fa
         }
         store_units(p, j, low, high, f);
     }
-    return v_sum(sum);
+    return sum;
+}
+
+/* v_sum of each of VN vectors, in its order. */
+INLINE V sums_of(V x[VN])
+{
+    v_transpose(x);
+    for (int half = VN / 2; half; half /= 2)
+        for (int i = 0; i < half; i++) x[i] = v_add(x[i], x[i + half]);
+    return x[0];
+}
+
+/* v_hmax of each of VN vectors. */
+INLINE V tops_of(V x[VN])
+{
+    v_transpose(x);
+    for (int half = VN / 2; half; half /= 2)
+        for (int i = 0; i < half; i++) x[i] = v_max(x[i], x[i + half]);
+    return x[0];
+}
+
+/* Of each row: m, or 0 while no key was seen; e^(old m - m); Σ e^(score - m) in lanes. */
+struct softmax_state { float m[TILE + VN], shrink[TILE + VN], sum[TILE + VN][VN]; };
+
+/* Maxima of VN rows, or of the last `rows`, from row r0 on: they are the lanes of a vector. */
+INLINE void softmax_tops(struct llm_attn_softmax *t, struct softmax_state *w, int r0, int rows, const int keys, const enum kind kind)
+{
+    V x[VN];
+    for (int i = 0; i < VN; i++) x[i] = i < rows ? row_top(t, r0 + i, keys, kind) : v_set1(-INFINITY);
+    V top = tops_of(x), old = v_load_n(t->m + r0, (size_t)rows);
+    if (kind != ANY) top = v_mul(top, v_set1(t->scale)); /* rounding keeps order: the largest product makes the largest score */
+    top = v_max(top, old);
+    v_store_n(t->m + r0, top, (size_t)rows);
+    top = v_select(v_eq(top, v_set1(-INFINITY)), v_zero(), top); /* nothing seen yet */
+    v_store(w->m + r0, top);
+    v_store(w->shrink + r0, exp_below(v_sub(old, top)));
+}
+
+/* Sums of these rows, and their part of o. */
+INLINE void softmax_sums(struct llm_attn_softmax *t, struct softmax_state *w, int r0, int rows)
+{
+    V x[VN], l = v_load_n(t->l + r0, (size_t)rows), shrink = v_load(w->shrink + r0);
+    for (int i = 0; i < VN; i++) x[i] = v_load(w->sum[r0 + i]);
+    v_store_n(t->l + r0, v_add(v_mul(l, shrink), sums_of(x)), (size_t)rows);
+    if (!m_any(m_not(v_eq(shrink, v_set1(1))))) return;
+    for (int r = r0; r < r0 + rows; r++) {
+        float *o = t->o + r * t->ldo;
+        for (int64_t c = 0; w->shrink[r] != 1 && c < t->ldo; c += VN) v_store(o + c, v_mul(v_load(o + c), v_set1(w->shrink[r])));
+    }
+}
+
+INLINE void softmax_tile(struct llm_attn_softmax *t, const int keys, const enum kind kind, enum form f)
+{
+    struct softmax_state w;
+    const int rows = t->rows;
+    const V factor = v_set1(kind == ANY ? 1 : t->scale);
+    for (int r = 0; r < rows; r += VN) softmax_tops(t, &w, r, rows - r < VN ? rows - r : VN, keys, kind);
+    for (int r = 0; r < rows; r++) {
+        V m = v_set1(w.m[r]);
+        if (kind == ANY && t->keep) v_store(w.sum[r], row_probabilities(t, r, keys, factor, m, t->keep, f));
+        else v_store(w.sum[r], row_probabilities(t, r, keys, factor, m, NULL, f));
+    }
+    for (int r = rows; r % VN; r++) v_store(w.sum[r], v_zero());
+    for (int r = 0; r < rows; r += VN) softmax_sums(t, &w, r, rows - r < VN ? rows - r : VN);
 }
 
 INLINE void softmax(struct llm_attn_softmax *t, enum form f)
 {
-    const bool plain = t->full && t->softcap == 0 && !t->bias && t->scale > 0;
-    const int rows = t->rows;
-    float m[TILE], shrink[TILE], sum[TILE];
-    for (int r = rows; r < TILE; r++) m[r] = shrink[r] = 0;
-    if (plain)
-        for (int r = 0; r < rows; r++) m[r] = row_top(t, r, true);
-    else
-        for (int r = 0; r < rows; r++) m[r] = row_top(t, r, false);
-    for (int r = 0; r < rows; r++) {
-        float top = m[r] > t->m[r] ? m[r] : t->m[r];
-        m[r] = top == -INFINITY ? 0 : top; /* 0: nothing seen yet */
-        shrink[r] = t->m[r] - m[r];
-        t->m[r] = top;
-    }
-    for (int r = 0; r < rows; r += VN) v_store(shrink + r, exp_below(v_load(shrink + r)));
-    const float factor = plain ? t->scale : 1;
-    if (t->keep)
-        for (int r = 0; r < rows; r++) sum[r] = row_probabilities(t, r, factor, m[r], t->keep, f);
-    else
-        for (int r = 0; r < rows; r++) sum[r] = row_probabilities(t, r, factor, m[r], NULL, f);
-    for (int r = 0; r < rows; r++) {
-        t->l[r] = t->l[r] * shrink[r] + sum[r];
-        if (shrink[r] == 1) continue;
-        float *o = t->o + r * t->ldo;
-        for (int64_t c = 0; c < t->ldo; c += VN) v_store(o + c, v_mul(v_load(o + c), v_set1(shrink[r])));
-    }
+    const bool only_scaled = t->softcap == 0 && !t->bias && t->scale > 0 && !t->keep;
+    struct llm_attn_softmax local = *t; /* nothing that is stored can change it */
+    if (t->keys < TILE && only_scaled) softmax_tile(&local, t->keys, MASKED, f);
+    else if (t->keys < TILE) softmax_tile(&local, t->keys, ANY, f);
+    else if (only_scaled && t->full) softmax_tile(&local, TILE, PLAIN, f);
+    else if (only_scaled) softmax_tile(&local, TILE, MASKED, f);
+    else softmax_tile(&local, TILE, ANY, f);
 }
 
-/* p·keep and the gradient of s for VN queries from lane j on of key r. `plain`: all are seen, and the scores are products multiplied. */
+/* p·keep and the gradient of s for VN queries from lane j on of key r. */
 struct turned { V p, ds; };
-INLINE struct turned turned(const struct llm_attn_back *t, int r, int j, bool plain)
+INLINE struct turned turned(const struct llm_attn_back *t, int r, int j, const enum kind kind)
 {
     int at = r * TILE + j;
-    V slope = v_set1(t->scale), s = v_load(t->s + at), x;
-    x = plain ? v_mul(s, slope) : score(s, t->scale, t->softcap, t->bias ? t->bias + at : NULL);
-    V p = v_mul(exp_below(v_sub(x, v_load(t->m + j))), v_load(t->inv_l + j)), dp = v_load(t->dp + at), kept = p;
-    if (!plain && !t->full) kept = p = v_select(in_range(j, t->first[r], t->last[r]), p, v_zero());
-    if (!plain && t->keep) {
+    V slope = v_set1(t->scale), s = v_load(t->s + at), m = v_load(t->m + j);
+    V x = kind == ANY ? score(s, t->scale, t->softcap, t->bias ? t->bias + at : NULL) : v_mul(s, slope);
+    V p = v_mul(exp_below(v_sub(x, m)), v_load(t->inv_l + j)), dp = v_load(t->dp + at), kept = p;
+    if (kind == MASKED || (kind == ANY && !t->full)) kept = p = v_select(in_range(j, t->first[r], t->last[r]), p, v_zero());
+    if (kind == ANY && t->keep) {
         V keep = v_load(t->keep + at);
         dp = v_mul(dp, keep);
         kept = v_mul(p, keep);
     }
     V ds = v_mul(p, v_sub(dp, v_load(t->d + j)));
-    if (!plain && t->d_score) v_store(t->d_score + at, ds);
-    if (!plain && t->softcap > 0) {
+    if (kind == ANY && t->d_score) v_store(t->d_score + at, ds);
+    if (kind == ANY && t->softcap > 0) {
         V y = v_tanh(v_div(v_mul(s, slope), v_set1(t->softcap)));
         slope = v_mul(slope, v_fnma(y, y, v_set1(1)));
     }
     return (struct turned){kept, v_mul(ds, slope)};
 }
 
-INLINE void back_rows(const struct llm_attn_back *t, enum form f, bool plain)
+/* Keys [first, end) with the queries from `from` on. */
+INLINE void back_rows(const struct llm_attn_back *t, int first, int end, const int from, enum form f, const enum kind kind)
 {
     const int units = f == PAIRS ? TILE / 2 : TILE;
-    for (int r = 0; r < TILE; r += 2)
-        for (int j = 0; j < TILE; j += 2 * VN) {
+    for (int r = first; r < end; r += 2)
+        for (int j = from; j < TILE; j += 2 * VN) {
             struct turned x[2][2];
-            for (int i = 0; i < 4; i++) x[i / 2][i % 2] = turned(t, r + i / 2, j + i % 2 * VN, plain);
+            for (int i = 0; i < 4; i++) x[i / 2][i % 2] = turned(t, r + i / 2, j + i % 2 * VN, kind);
             for (int i = 0; i < 2; i++) {
                 store_units(t->p_a + (r + i) * units, j, x[i][0].p, x[i][1].p, f);
                 store_units(t->ds_a + (r + i) * units, j, x[i][0].ds, x[i][1].ds, f);
@@ -388,11 +291,20 @@ INLINE void back_rows(const struct llm_attn_back *t, enum form f, bool plain)
         }
 }
 
+INLINE void back_tile(const struct llm_attn_back *t, enum form f, const enum kind kind)
+{
+    back_rows(t, 0, TILE / 2, 0, f, kind);
+    if (kind != PLAIN && t->corner) back_rows(t, TILE / 2, TILE, TILE / 2, f, kind);
+    else back_rows(t, TILE / 2, TILE, 0, f, kind);
+}
+
 INLINE void back(const struct llm_attn_back *t, enum form f)
 {
     const struct llm_attn_back local = *t; /* nothing that is stored can change it */
-    if (t->full && t->softcap == 0 && !t->bias && !t->keep && !t->d_score) back_rows(&local, f, true);
-    else back_rows(&local, f, false);
+    const bool only_scaled = t->softcap == 0 && !t->bias && !t->keep && !t->d_score;
+    if (only_scaled && t->full) back_tile(&local, f, PLAIN);
+    else if (only_scaled) back_tile(&local, f, MASKED);
+    else back_tile(&local, f, ANY);
 }
 
 static void merge(float *m, float *l, float *o, const float *m2, const float *l2, const float *o2, int64_t n)
@@ -482,10 +394,11 @@ CACHED_TYPES(CACHED, bf16, NATIVE)
     static float dot_##name(const float *x, const float *y, int64_t n) { return dot(x, y, n, f); }
 FORM(f32, FLOATS)
 FORM(bf16, NATIVE)
+#define EDGE (2 * VN < LLM_ATTN_LANES ? LLM_ATTN_LANES : 2 * VN)
 #define MATH(name, numbers, multiple) \
-    {.per_unit = numbers, .align = multiple, .begin = nothing, .end = nothing, .pack_a = pack_a_##name, .pack_at = pack_at_##name, \
-     .pack_b = pack_b_##name, .pack_bt = pack_bt_##name, .product = product_##name, .softmax = softmax_##name, .back = back_##name, \
-     .dot = dot_##name, .pack_b_of = {CACHED_TYPES(B_OF, name, )}, .pack_bt_of = {CACHED_TYPES(BT_OF, name, )}}
+    {.per_unit = numbers, .align = multiple, .edge = numbers > 1 ? TILE : EDGE, .begin = nothing, .end = nothing, .pack_a = pack_a_##name, \
+     .pack_at = pack_at_##name, .pack_b = pack_b_##name, .pack_bt = pack_bt_##name, .product = product_##name, .softmax = softmax_##name, \
+     .back = back_##name, .dot = dot_##name, .pack_b_of = {CACHED_TYPES(B_OF, name, )}, .pack_bt_of = {CACHED_TYPES(BT_OF, name, )}}
 
 void KERNEL(llm_fill_attention)(struct llm_kernels *k)
 {

@@ -28,6 +28,7 @@ struct llm_attn_softmax {
     float scale, softcap;  /* score = softcap·tanh(s·scale/softcap) + bias; softcap 0: s·scale + bias */
     const float *bias;     /* [rows][64] or NULL */
     const float *keep;     /* [rows][64] dropout: 0 or 1/(1-p); NULL: all 1 */
+    int keys;              /* columns of s and p that are used: a multiple of `edge`; no row sees a key beyond */
     bool full;             /* all keys are seen, else row r sees keys < prefix and those in [first[r], last[r]) */
     uint8_t first[LLM_ATTN_TILE], last[LLM_ATTN_TILE];
     int prefix;
@@ -43,12 +44,14 @@ struct llm_attn_back {
     float scale, softcap;
     const float *bias, *keep;      /* [64][64] or NULL, rows keys */
     bool full;                     /* else key r is seen by the queries in [first[r], last[r]) */
+    bool corner;                   /* no query of the first half sees a key of the second half: these elements are neither read nor written */
     uint8_t first[LLM_ATTN_TILE], last[LLM_ATTN_TILE];
 };
 
 /* One per enum llm_compute. `have` ≤ the number of source rows the form has room for: the rest become zeros. */
 struct llm_attention_math {
     int per_unit, align; /* elements in a unit; units that a depth is padded to */
+    int edge;            /* keys at a tile's end, and the corner of the backward pass, are left out by so many; LLM_ATTN_TILE: never */
     void (*begin)(void), (*end)(void); /* around each run of products on a thread */
     void (*pack_a)(float *dst, int64_t ldd, const float *src, int64_t lds, int64_t rows, int64_t depth);
     /* of the transpose: dst row c has src[0..have)[c], depth `depth` */

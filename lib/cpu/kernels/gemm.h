@@ -3,7 +3,7 @@
  * `a` is packed in panels of 16 rows, `b` in panels of 16 columns, k padded with zeros to a multiple of `k_unit`; each panel takes
  * 16 · padded k elements. The layout inside a panel depends on the instruction set, but all functions of one struct llm_gemm use the same one:
  *   F32 in all of them, and BF16 where there is no BF16 dot product (operands rounded to BF16, kept as F32):
- *        a [16 rows][k] f32, b [k][16 columns] f32; k in blocks of 512, each summed from zero in order by FMA and added in order
+ *        a [16 rows][k] f32, b [k][16 columns] f32; k in blocks of 768, each summed from zero in order by FMA and added in order
  *   BF16 with a dot product (avx512bf16, amx):
  *        a [k/32][16 rows][32] bf16, b [k/2][16 columns][2] bf16; pairs of k in order into one FP32 sum
  * The order of summation of an element depends on k alone, and not on where in which panel it is. */

@@ -53,6 +53,21 @@ static inline V v_exp(V x)
     return v_scale(p, n);
 }
 
+/* e^x for x ≤ 88, in half of the instructions of v_exp: with FMA within 5 ulp (2.5 above -20), 0 below -87.7, exactly 1 at 0, NaN for NaN.
+ * Between -87.7 and -87 the result may be 0. */
+static inline V v_exp_low(V x)
+{
+    const V shift = v_set1(0x1.8p23f + 127); /* leaves n + 127 in the lowest bits: shifted, they are the float 2^n */
+    x = v_max(v_set1(-88), x);
+    V t = v_fma(x, v_set1(0x1.715476p0f), shift), r = v_fnma(v_sub(t, shift), v_set1(0x1.62e43p-1f), x);
+    V p = v_fma(v_set1(0.008290272f), r, v_set1(0.04189816f));
+    p = v_fma(p, r, v_set1(0.16667639f));
+    p = v_fma(p, r, v_set1(0.49999148f));
+    p = v_fma(p, r, v_set1(0.9999997f));
+    p = v_fma(p, r, v_set1(1));
+    return v_mul(p, v_from_bits(vi_shl(v_bits(t), 23)));
+}
+
 /* 1 / (1 + e^-x) within 3 ulp, subnormal results included. */
 static inline V v_sigmoid(V x)
 {

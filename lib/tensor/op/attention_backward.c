@@ -91,6 +91,9 @@ static void pack_queries(const struct backward *b, const struct attn_job *j, con
     struct sizes z = sizes_of(op);
     int64_t at = block * ATTN_TILE, n = attn_min(ATTN_TILE, doc->n_queries - at), slot = block - first, head = j->head + g;
     const float *q = j->q + at * j->ldq + g * a->d_k, *d_out = b->d_out + (doc->query + at) * b->ldd + head * a->d_v;
+    int64_t more = attn_max(0, attn_min(ATTN_TILE, doc->n_queries - at - ATTN_TILE));
+    attn_prefetch(q + ATTN_TILE * j->ldq, j->ldq, more, a->d_k);
+    attn_prefetch(d_out + ATTN_TILE * b->ldd, b->ldd, more, a->d_v);
     op->math->pack_bt(w->q_t + slot * z.units_k * ATTN_TILE, ATTN_TILE, q, j->ldq, n, a->d_k);
     op->math->pack_bt(w->o_t + slot * z.units_v * ATTN_TILE, ATTN_TILE, d_out, b->ldd, n, a->d_v);
     op->math->pack_b(w->q_b + slot * z.units_tile * z.dk, z.dk, q, j->ldq, n, a->d_k, ATTN_TILE);
@@ -122,6 +125,9 @@ static void pack_keys(const struct attn_op *op, const struct attn_job *j, int64_
     struct sizes z = sizes_of(op);
     int64_t at = tile * ATTN_TILE, n = attn_min(ATTN_TILE, j->keys.n - at);
     const float *k = j->keys.k + at * j->keys.ldk, *v = j->keys.v + at * j->keys.ldv;
+    int64_t more = attn_max(0, attn_min(ATTN_TILE, j->keys.n - at - ATTN_TILE));
+    attn_prefetch(k + ATTN_TILE * j->keys.ldk, j->keys.ldk, more, a->d_k);
+    attn_prefetch(v + ATTN_TILE * j->keys.ldv, j->keys.ldv, more, a->d_v);
     if (n < ATTN_TILE) { /* keys that the last tile lacks */
         memset(w->k_a, 0, (size_t)(ATTN_TILE * z.units_k) * sizeof(float));
         memset(w->v_a, 0, (size_t)(ATTN_TILE * z.units_v) * sizeof(float));
@@ -178,6 +184,30 @@ static void add_bias_gradient(const struct backward *b, const struct attn_docume
         }
 }
 
+/* Whether no query of the block's first half sees a key of the tile's second half, and the kernels can leave that corner out. */
+static bool corner_unseen(const struct attn_op *op, const struct llm_attn_back *t)
+{
+    bool unseen = !t->full && op->math->edge <= ATTN_TILE / 2;
+    for (int r = ATTN_TILE / 2; r < ATTN_TILE && unseen; r++) unseen = t->first[r] >= ATTN_TILE / 2 || t->first[r] >= t->last[r];
+    return unseen;
+}
+
+/* A factor of a product: its elements and its row stride. */
+struct matrix { float *p; int64_t ld; };
+
+/* c[keys][n] = or += a·b with a[keys][depth] and b[depth][n]. Of the keys of the second half, the first `skip` of c's columns are not computed if
+ * they are queries, and the first `skip` of the depth are left out if that is queries. */
+static void by_keys(const struct attn_op *op, struct matrix c, struct matrix a, struct matrix b, int64_t n, int64_t depth, bool queries_deep,
+                    int64_t skip)
+{
+    int64_t half = skip ? ATTN_TILE / 2 : ATTN_TILE;
+    op->math->product(c.p, c.ld, a.p, a.ld, b.p, b.ld, half, n, depth, queries_deep);
+    if (!skip) return;
+    float *c2 = c.p + half * c.ld, *a2 = a.p + half * a.ld;
+    if (queries_deep) op->math->product(c2, c.ld, a2 + skip, a.ld, b.p + skip * b.ld, b.ld, half, n, depth - skip, true);
+    else op->math->product(c2 + skip, c.ld, a2, a.ld, b.p + skip, b.ld, half, n - skip, depth, false);
+}
+
 /* Processes one tile of keys with one block of queries: five products. */
 static void back_tile(const struct backward *b, const struct attn_job *j, const struct attn_document *doc, int64_t g, int64_t tile, int64_t block,
                       const struct extent *e, const struct space *w)
@@ -187,17 +217,22 @@ static void back_tile(const struct backward *b, const struct attn_job *j, const 
     int64_t slot = block - e->first_block, head = j->head + g;
     struct llm_attn_back t = {.s = w->s, .dp = w->dp, .p_a = w->p_a, .ds_a = w->ds_a, .ds_b = w->ds_b, .m = w->m + slot * ATTN_TILE,
                               .inv_l = w->inv_l + slot * ATTN_TILE, .d = w->d + slot * ATTN_TILE, .scale = op->a.scale, .softcap = op->a.softcap};
-    op->math->product(w->s, ATTN_TILE, w->k_a, z.units_k, w->q_t + slot * z.units_k * ATTN_TILE, ATTN_TILE, ATTN_TILE, ATTN_TILE, z.units_k, false);
-    op->math->product(w->dp, ATTN_TILE, w->v_a, z.units_v, w->o_t + slot * z.units_v * ATTN_TILE, ATTN_TILE, ATTN_TILE, ATTN_TILE, z.units_v, false);
     set_tile(b, j, head, tile, block, w, &t);
+    t.corner = corner_unseen(op, &t);
+    const int64_t skip = t.corner ? ATTN_TILE / 2 : 0;
+    const struct matrix s = {w->s, ATTN_TILE}, dp = {w->dp, ATTN_TILE}, p = {w->p_a, z.units_tile}, ds = {w->ds_a, z.units_tile};
+    const struct matrix q_t = {w->q_t + slot * z.units_k * ATTN_TILE, ATTN_TILE}, o_t = {w->o_t + slot * z.units_v * ATTN_TILE, ATTN_TILE};
+    by_keys(op, s, (struct matrix){w->k_a, z.units_k}, q_t, ATTN_TILE, z.units_k, false, skip);
+    by_keys(op, dp, (struct matrix){w->v_a, z.units_v}, o_t, ATTN_TILE, z.units_v, false, skip);
     op->math->back(&t);
     if (e->keys) {
-        op->math->product(w->dv, z.dv, w->p_a, z.units_tile, w->o_b + slot * z.units_tile * z.dv, z.dv, ATTN_TILE, z.dv, z.units_tile, true);
-        op->math->product(w->dk, z.dk, w->ds_a, z.units_tile, w->q_b + slot * z.units_tile * z.dk, z.dk, ATTN_TILE, z.dk, z.units_tile, true);
+        by_keys(op, (struct matrix){w->dv, z.dv}, p, (struct matrix){w->o_b + slot * z.units_tile * z.dv, z.dv}, z.dv, z.units_tile, true, skip);
+        by_keys(op, (struct matrix){w->dk, z.dk}, ds, (struct matrix){w->q_b + slot * z.units_tile * z.dk, z.dk}, z.dk, z.units_tile, true, skip);
     }
     if (e->queries) {
-        op->math->product(w->dq_t + slot * z.dk * ATTN_TILE, ATTN_TILE, w->k_at, z.units_tile, w->ds_b, ATTN_TILE, op->a.d_k, ATTN_TILE,
-                          z.units_tile, true);
+        float *dq = w->dq_t + slot * z.dk * ATTN_TILE;
+        if (skip) op->math->product(dq, ATTN_TILE, w->k_at, z.units_tile, w->ds_b, ATTN_TILE, op->a.d_k, skip, z.units_tile - skip, true);
+        op->math->product(dq + skip, ATTN_TILE, w->k_at, z.units_tile, w->ds_b + skip, ATTN_TILE, op->a.d_k, ATTN_TILE - skip, z.units_tile, true);
         if (w->d_score) add_bias_gradient(b, doc, head, tile, block, &t);
     }
 }
@@ -222,6 +257,18 @@ static void add_dq(const struct backward *b, const struct attn_job *j, const str
     }
 }
 
+/* Prefetches one of GROUP parts of the packed queries of slot `slot`. A tile's products hide it; hardware would begin too late in each column. */
+static void prefetch_queries(const struct backward *b, const struct space *w, int64_t slot, int64_t part)
+{
+    struct sizes z = sizes_of(b->op);
+    int64_t t = z.units_k * ATTN_TILE, o = z.units_v * ATTN_TILE, q = z.units_tile * z.dk, v = z.units_tile * z.dv, d = z.dk * ATTN_TILE;
+    attn_prefetch(w->q_t + slot * t + part * t / GROUP, 0, 1, t / GROUP);
+    attn_prefetch(w->o_t + slot * o + part * o / GROUP, 0, 1, o / GROUP);
+    attn_prefetch(w->q_b + slot * q + part * q / GROUP, 0, 1, q / GROUP);
+    attn_prefetch(w->o_b + slot * v + part * v / GROUP, 0, 1, v / GROUP);
+    attn_prefetch(w->dq_t + slot * d + part * d / GROUP, 0, 1, d / GROUP);
+}
+
 /* Processes tiles [first, end), at most GROUP, with all blocks of queries. */
 static void back_group(const struct backward *b, const struct attn_job *j, const struct attn_document *doc, int64_t g, int64_t first, int64_t end,
                        const struct extent *e, const struct space *w)
@@ -238,6 +285,7 @@ static void back_group(const struct backward *b, const struct attn_job *j, const
                 pack_keys(b->op, j, tile, &tiles[i]);
                 packed[i] = true;
             }
+            if (block + 1 < e->end_block) prefetch_queries(b, w, block + 1 - e->first_block, i);
             back_tile(b, j, doc, g, tile, block, e, &tiles[i]);
         }
     }

@@ -11,13 +11,20 @@
 #define ATTN_CHUNK 1024    /* keys whose tiles share one running maximum; chunks are merged left to right */
 #define ATTN_ROWS 1024     /* the maximum of query rows that share a packed tile: their sums stay in the L2 cache */
 #define ATTN_PIECES 32     /* fewer rows share a tile if there would be fewer work items than this */
-#define ATTN_SUB_ROWS 32   /* rows processed at a time, so that scores and probabilities stay in the L1 cache */
+#define ATTN_SUB_ROWS 48   /* rows processed at a time, so that scores and probabilities stay in the L1 cache */
 
 static inline int64_t attn_min(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t attn_max(int64_t a, int64_t b) { return a > b ? a : b; }
 static inline int64_t attn_blocks(int64_t n, int64_t size) { return (n + size - 1) / size; }
 /* n columns or rows, rounded up to the vector width of the kernels, which need that room. */
 static inline int64_t attn_padded(int64_t n) { return attn_blocks(n, LLM_ATTN_LANES) * LLM_ATTN_LANES; }
+
+/* Prefetches `rows` rows of `width` floats into the L2 cache. Rows of one head lie pages apart, which the hardware does not follow. */
+static inline void attn_prefetch(const float *p, int64_t ld, int64_t rows, int64_t width)
+{
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t i = 0; i < width; i += 16) __builtin_prefetch(p + r * ld + i, 0, 2);
+}
 
 /* The keys [first, last) among n that query i sees. It also sees those of the prefix. */
 struct attn_range { int64_t first, last; };

@@ -10,7 +10,7 @@
 struct attn_space {
     float *q;          /* [rows][units(d_k)], form A */
     float *k, *v;      /* the tile: [units(d_k)][64] and [units(64)][dv], form B */
-    float *s, *p;      /* [64][64] and [64][units(64)] */
+    float *s, *p;      /* two of [ATTN_SUB_ROWS][64], and [ATTN_SUB_ROWS][units(64)] */
     float *bias, *keep; /* [64][64] */
     float *decoded_k, *decoded_v; /* [64][d_k], [64][d_v] from a cache */
 };
@@ -30,8 +30,8 @@ static float *layout(const struct attn_job *j, struct attn_space *w, float *at)
     w->q = take(&at, attn_padded(attn_job_rows(j)) * units);
     w->k = take(&at, units * ATTN_TILE);
     w->v = take(&at, tile_units * attn_padded(a->d_v));
-    w->s = take(&at, ATTN_TILE * ATTN_TILE);
-    w->p = take(&at, ATTN_TILE * tile_units);
+    w->s = take(&at, 2 * ATTN_SUB_ROWS * ATTN_TILE);
+    w->p = take(&at, ATTN_SUB_ROWS * tile_units);
     w->bias = j->bias ? take(&at, ATTN_TILE * ATTN_TILE) : NULL;
     w->keep = j->dropout.p > 0 ? take(&at, ATTN_TILE * ATTN_TILE) : NULL;
     w->decoded_k = j->keys.view ? take(&at, ATTN_TILE * a->d_k) : NULL;
@@ -88,6 +88,9 @@ static void pack_tile(const struct attn_job *j, const struct attn_space *w, int6
     const struct llm_attention_math *math = j->math;
     int64_t at = t * ATTN_TILE, n = attn_min(ATTN_TILE, j->keys.n - at), dv = attn_padded(a->d_v);
     if (!j->keys.view) {
+        int64_t later = at + ATTN_TILE, more = attn_max(0, attn_min(ATTN_TILE, j->keys.n - later));
+        attn_prefetch(j->keys.k + later * j->keys.ldk, j->keys.ldk, more, a->d_k);
+        attn_prefetch(j->keys.v + later * j->keys.ldv, j->keys.ldv, more, a->d_v);
         math->pack_bt(w->k, ATTN_TILE, j->keys.k + at * j->keys.ldk, j->keys.ldk, n, a->d_k);
         math->pack_b(w->v, dv, j->keys.v + at * j->keys.ldv, j->keys.ldv, n, a->d_v, ATTN_TILE);
         return;
@@ -134,17 +137,33 @@ static void set_tile(const struct attn_job *j, const struct attn_space *w, int64
     }
 }
 
-static int64_t rows_at(int64_t rows, int64_t row) { return attn_min(ATTN_SUB_ROWS, rows - row); }
+/* A run of a job's rows: [at, at + n). */
+struct rows { int64_t at, n; };
 
-/* The first run of rows at or after `row` in which some row sees a key of the tile that begins at `at`. */
-static int64_t next_rows(const struct attn_job *j, int64_t at, int64_t row)
+/* The first run of rows at or after `row` in which some row sees a key of the tile that begins at `at`; n = 0 if there is none. */
+static struct rows next_rows(const struct attn_job *j, int64_t at, int64_t row)
 {
     int64_t rows = attn_job_rows(j);
     for (; row < rows; row += ATTN_SUB_ROWS) {
-        int64_t first = j->pos + row / j->n_rep, last = j->pos + (row + rows_at(rows, row) - 1) / j->n_rep;
-        if (attn_tile_seen(j->a, j->prefix, at, first, last, j->keys.n)) break;
+        struct rows run = {row, attn_min(ATTN_SUB_ROWS, rows - row)};
+        int64_t first = j->pos + row / j->n_rep, last = j->pos + (row + run.n - 1) / j->n_rep;
+        if (attn_tile_seen(j->a, j->prefix, at, first, last, j->keys.n)) return run;
     }
-    return row;
+    return (struct rows){rows, 0};
+}
+
+/* The keys of the tile that begins at `at` up to the last that a run of rows sees, rounded up to what the kernels can leave out. */
+static int64_t keys_seen(const struct attn_job *j, int64_t at, struct rows run)
+{
+    int64_t last = attn_seen(j->a, j->pos + (run.at + run.n - 1) / j->n_rep, j->keys.n).last;
+    int64_t seen = attn_max(attn_min(j->prefix, j->keys.n), last) - at, edge = j->math->edge;
+    return attn_min(ATTN_TILE, attn_max(1, attn_blocks(seen, edge)) * edge);
+}
+
+static void scores(const struct attn_job *j, const struct attn_space *w, int64_t at, struct rows run, float *s)
+{
+    int64_t units = llm_attn_units(j->math, j->a->d_k);
+    if (run.n) j->math->product(s, ATTN_TILE, w->q + run.at * units, units, w->k, ATTN_TILE, run.n, keys_seen(j, at, run), units, false);
 }
 
 /* Processes tile t with all rows that see any of its keys, a few rows at a time. The scores of the next rows are computed before the probabilities of
@@ -152,20 +171,18 @@ static int64_t next_rows(const struct attn_job *j, int64_t at, int64_t row)
 static void attend_tile(const struct attn_job *j, const struct attn_space *w, int64_t t, struct attn_state state)
 {
     const struct llm_attn *a = j->a;
-    int64_t rows = attn_job_rows(j), at = t * ATTN_TILE, dv = attn_padded(a->d_v), row = 0, next;
-    int64_t units = llm_attn_units(j->math, a->d_k), tile_units = llm_attn_units(j->math, ATTN_TILE);
+    int64_t at = t * ATTN_TILE, dv = attn_padded(a->d_v), tile_units = llm_attn_units(j->math, ATTN_TILE);
     float *s = w->s, *other = w->s + ATTN_SUB_ROWS * ATTN_TILE;
-    row = next_rows(j, at, 0);
-    if (row < rows) j->math->product(s, ATTN_TILE, w->q + row * units, units, w->k, ATTN_TILE, rows_at(rows, row), ATTN_TILE, units, false);
-    for (; row < rows; row = next) {
-        struct llm_attn_softmax x = {.rows = (int)rows_at(rows, row), .s = s, .p = w->p, .m = state.m + row, .l = state.l + row,
-                                     .o = state.o + row * dv, .ldo = dv, .scale = a->scale, .softcap = a->softcap};
-        set_tile(j, w, row, at, &x);
+    struct rows run = next_rows(j, at, 0), next;
+    scores(j, w, at, run, s);
+    for (; run.n; run = next) {
+        struct llm_attn_softmax x = {.rows = (int)run.n, .keys = (int)keys_seen(j, at, run), .s = s, .p = w->p, .m = state.m + run.at,
+                                     .l = state.l + run.at, .o = state.o + run.at * dv, .ldo = dv, .scale = a->scale, .softcap = a->softcap};
+        set_tile(j, w, run.at, at, &x);
         j->math->softmax(&x);
-        next = next_rows(j, at, row + ATTN_SUB_ROWS);
-        if (next < rows)
-            j->math->product(other, ATTN_TILE, w->q + next * units, units, w->k, ATTN_TILE, rows_at(rows, next), ATTN_TILE, units, false);
-        j->math->product(x.o, dv, w->p, tile_units, w->v, dv, x.rows, dv, tile_units, true);
+        next = next_rows(j, at, run.at + ATTN_SUB_ROWS);
+        scores(j, w, at, next, other);
+        j->math->product(x.o, dv, w->p, tile_units, w->v, dv, run.n, dv, x.keys / j->math->per_unit, true);
         other = s;
         s = s == w->s ? w->s + ATTN_SUB_ROWS * ATTN_TILE : w->s;
     }

@@ -1,5 +1,7 @@
-/* Keys and values of a cache packed as they are: the bits of decoding them first, for every type, form and instruction set. */
+/* Attention's tile kernels on every instruction set. Keys and values of a cache that are packed as they are have the bits of decoding them first.
+ * Products of all shapes have the bits of the formula. */
 #include "isas.h"
+#include "cpu/matmul.h"
 
 enum { KEYS = LLM_ATTN_TILE, WIDEST = 96 };
 static const enum llm_dtype types[] = {LLM_F16, LLM_BF16, LLM_Q8_0, LLM_Q4_0};
@@ -41,10 +43,45 @@ static void test_types(void **state)
                         if (widths[w] % llm_dtypes[types[t]].block_size == 0) check(&llm_k.attention.math[form], types[t], widths[w], counts[n]);
 }
 
+/* One element of a product in FP32. */
+static float element(const float *a, const float *b, int64_t ldb, int64_t units, float sum)
+{
+    const bool fused = strcmp(llm_k.isa, "scalar") != 0;
+    for (int64_t u = 0; u < units; u++) sum = fused ? fmaf(a[u], b[u * ldb], sum) : a[u] * b[u * ldb] + sum;
+    return sum;
+}
+
+static void check_product(int64_t m, int64_t n, int64_t units, bool accumulate)
+{
+    enum { A = 16 * 70, C = 80 * 70 };
+    const int64_t ldc = 80;
+    static float c[C], before[C];
+    float *a = noisy(A, (uint64_t)(m + units)), *b = noisy((size_t)(units * n), (uint64_t)n);
+    memcpy(before, noisy(C, 3), sizeof before);
+    memcpy(c, before, sizeof c);
+    llm_k.attention.math[LLM_COMPUTE_F32].product(c, ldc, a, units, b, n, m, n, units, accumulate);
+    for (int64_t i = 0; i < m; i++)
+        for (int64_t j = 0; j < n; j++) {
+            float want = element(a + i * units, b + j, n, units, accumulate ? before[i * ldc + j] : 0);
+            if (c[i * ldc + j] != want) fail_msg("%s: %d x %d x %d: row %d, column %d", llm_k.isa, (int)m, (int)n, (int)units, (int)i, (int)j);
+        }
+    for (int64_t i = 0; i < m; i++) assert_memory_equal(c + i * ldc + n, before + i * ldc + n, (size_t)(ldc - n) * sizeof *c);
+}
+
+static void test_products(void **state)
+{
+    static const int64_t depths[] = {1, 7, 16, 33};
+    (void)state;
+    FOR_EACH_ISA(isa)
+        for (int64_t m = 1; m <= 20; m++)
+            for (int64_t n = 16; n <= 80; n += 16)
+                for (int d = 0; d < 4; d++) check_product(m, n, depths[d], d % 2);
+}
+
 int main(void)
 {
     struct llm_err e = {0};
     if (llm_pool_start(1, &e) < 0) return llm_report(&e);
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_types)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_types), cmocka_unit_test(test_products)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
