@@ -130,6 +130,8 @@ static const struct llm_opt options[] = {
     {0, "profile", NULL, "print at the end, on standard error, where the time was spent", LLM_FLAG, offsetof(struct args, profile), 0, 0, NULL},
     {0, NULL, NULL, "Instead of training:", LLM_HEADING, 0, 0, 0, NULL},
     {0, "plan", NULL, "print the memory, work and time that the run would take", LLM_FLAG, offsetof(struct args, plan), 0, 0, NULL},
+    {0, "show", "N", "print the first N rows as text: what is not learned is dim on a terminal, else in brackets",
+     LLM_INT, offsetof(struct args, show), 1, 1e9, NULL},
     {0, "gradcheck", NULL, "compare each tensor's gradient with finite differences of the loss", LLM_FLAG, offsetof(struct args, gradcheck), 0, 0,
      NULL},
     {0, "coordcheck", "WIDTH,...", "print the size of activations in the first steps at each of these widths", LLM_STR,
@@ -218,7 +220,7 @@ int main(int argc, char **argv)
     a.o.seed = a.common.seed;
     if (a.profile) llm_profile_start();
     int failed = begin(&run, &a, (const char *const *)argv + rest, (size_t)(argc - rest), &e) < 0;
-    bool trains = !a.plan && !a.gradcheck && !a.coordcheck;
+    bool trains = !a.plan && !a.gradcheck && !a.coordcheck && !a.show;
     if (!failed && trains) llm_signals_catch(); /* until here there is nothing to save */
     if (!failed && a.coordcheck) failed = llm_run_coordcheck(&run, &a, (const char *const *)argv + rest, (size_t)(argc - rest), &e) < 0;
     else failed = failed || llm_run_go(&run, &a, &e) < 0;

@@ -9,8 +9,8 @@
 #include "base/utf8.h"
 #include "cpu/pool.h"
 #include "data/tokens.h"
+#include "token/chat/conversation.h"
 #include "token/stream.h"
-#include "bin/tokenize/chat.h"
 #include "bin/tokenize/tokenize.h"
 
 struct args {
@@ -68,7 +68,7 @@ struct job {
     bool in_line;
     const struct llm_tokenizer *tokenizer;
     struct llm_chat chat;
-    struct chat_tokens conversation;
+    struct llm_conversation conversation;
     struct tm day;                    /* of --date */
     struct llm_buf line;              /* of --chat, --pair and --label, as far as it was read */
     size_t line_end;                  /* of --tsv: the line without its new line */
@@ -205,7 +205,7 @@ static int take_label(struct job *j, const json_t *o, struct llm_err *e)
 /* Writes the tokens of the line that have been kept. */
 static int put_conversation(struct job *j, struct llm_err *e)
 {
-    struct chat_tokens *c = &j->conversation;
+    struct llm_conversation *c = &j->conversation;
     size_t n = c->n;
     c->n = 0;
     if (!j->writer) return put_ids(j, c->ids, n, false, e);
@@ -217,7 +217,7 @@ static int put_long_ids(void *arg, const int32_t *ids, size_t n, bool document_e
 {
     struct job *j = arg;
     (void)document_ends;
-    return chat_tokens_add(&j->conversation, ids, n, j->in_target, e) < 0 ? -1 : put_conversation(j, e);
+    return llm_conversation_add(&j->conversation, ids, n, j->in_target, e) < 0 ? -1 : put_conversation(j, e);
 }
 
 /* The tokens of a long text are written as they are made: an array of all of them would take several times the bytes of the text. */
@@ -248,9 +248,9 @@ static int take_text(struct job *j, const json_t *o, const char *field, size_t n
         bad = encode_long(j, text, n, flags, target, e);
     } else {
         bad = llm_encode(j->tokenizer, text, n, flags, &ids, &n_ids, e);
-        if (bad == 0) bad = chat_tokens_add(&j->conversation, ids, n_ids, target, e);
+        if (bad == 0) bad = llm_conversation_add(&j->conversation, ids, n_ids, target, e);
     }
-    if (bad == 0 && target && j->eos >= 0) bad = chat_tokens_add(&j->conversation, &j->eos, 1, true, e);
+    if (bad == 0 && target && j->eos >= 0) bad = llm_conversation_add(&j->conversation, &j->eos, 1, true, e);
     free(ids);
     return bad;
 }
@@ -282,7 +282,7 @@ static int end_line(void *arg, struct llm_err *e)
     const struct tm *day = j->a->date ? &j->day : NULL;
     if (j->a->pair || j->a->label
             ? take_fields(j, e) < 0
-            : chat_encode(&j->conversation, &j->chat, j->tokenizer, j->line.p, j->line.n, j->a->generation_prompt, day, e) < 0)
+            : llm_conversation_line(&j->conversation, &j->chat, j->tokenizer, j->line.p, j->line.n, j->a->generation_prompt, day, e) < 0)
         return llm_in(e, "%s: line %" PRIu64, j->name, j->number);
     if (put_conversation(j, e) < 0) return -1;
     j->documents++;
@@ -376,7 +376,7 @@ int tokenize_encode(int argc, char **argv)
     llm_tokens_writer_destroy(j.writer);
     llm_output_abandon(j.out);
     llm_chat_release(&j.chat);
-    chat_tokens_release(&j.conversation);
+    llm_conversation_release(&j.conversation);
     llm_buf_release(&j.line);
     llm_json_long_release(&j.json);
     llm_tokenizer_destroy(t);

@@ -92,7 +92,7 @@ int llm_run_check(const struct llm_cli *cli, const struct args *a, int has_data,
     if (a->coordcheck_png && !a->coordcheck) llm_usage(cli, "--coordcheck-png needs --coordcheck");
     if (a->sets.n > 0 && !a->config) llm_usage(cli, "--set changes a new configuration: it needs -c");
     if (a->plan && a->o.epochs > 0) llm_usage(cli, "--plan does not read the data: expected --steps, found --epochs");
-    if (a->plan || a->gradcheck || a->coordcheck) return 0;
+    if (a->plan || a->gradcheck || a->coordcheck || a->show > 0) return 0;
     check_outputs(cli, a);
     if (!has_data && !a->resume && a->o.steps > 0) llm_usage(cli, "expected data: token streams that llm-tokenize encode made, or - for stdin");
     if (!a->resume && !a->common.output && !a->o.overfit_one) llm_usage(cli, "expected -o OUT.llm (- writes to stdout)");
@@ -195,36 +195,6 @@ static int refit_model(struct llm_run *r, const struct args *a, const struct llm
     return name_classes(m, data, e);
 }
 
-/* The data is opened with the tokenizer that the options or the model bring. */
-static int open_data(struct llm_run *r, const struct args *a, const struct llm_tokenizer *tok, const char *const *paths, size_t n,
-                     struct llm_train_data *d, struct llm_err *e)
-{
-    const char **stored = NULL, *val = a->val;
-    size_t n_stored = 0;
-    const char *stored_val = NULL;
-    int got = 0;
-    if (a->resume && (n == 0 || !val) && llm_state_data(r->model, &stored, &n_stored, &stored_val, e) < 0) {
-        free(stored);
-        return llm_in(e, "%s", a->resume);
-    }
-    if (a->resume && n == 0) {
-        paths = stored;
-        n = n_stored;
-    }
-    if (a->resume && !val) val = stored_val;
-    if (a->resume && n == 0 && a->o.steps > 0) {
-        free(stored);
-        return llm_fail(e, EX_NOINPUT, "%s: expected data on the command line: the run has had none", a->resume);
-    }
-    if (n > 0) {
-        const struct llm_tokenizer *known = tok ? tok : r->model ? r->model->tokenizer : NULL;
-        int64_t vocab = known ? llm_tokenizer_vocab_size(known) : r->model ? r->model->config.vocab_size : 0;
-        got = (a->o.stream ? llm_train_data_stream : llm_train_data_open)(d, paths, n, val, known ? llm_tokenizer_id(known) : NULL, vocab, e);
-    }
-    free(stored);
-    return got;
-}
-
 /* Fine-tuning without --context takes the model's context, but no more tokens than the training data leaves to predict. */
 static void fit_context(struct llm_train_options *o, const struct llm_model *m, const struct llm_train_data *d)
 {
@@ -249,7 +219,7 @@ static int make(struct llm_run *r, const struct args *a, struct llm_tokenizer **
                         (long long)r->model->config.vocab_size, (int)llm_tokenizer_vocab_size(*tok));
     }
     const struct llm_model *loaded = r->model;
-    int got = open_data(r, a, *tok, data, n_data, &d, e);
+    int got = llm_run_open_data(r, a, *tok, data, n_data, &d, e);
     if (got == 0 && a->config) got = new_model(r, a, *tok, &d, e);
     else if (got == 0) got = refit_model(r, a, &d, e);
     if (got == 0 && a->adapter >= 0) got = llm_run_adapt(r, a, loaded, e);
@@ -270,6 +240,10 @@ static int make(struct llm_run *r, const struct args *a, struct llm_tokenizer **
     }
     if (a->dropout >= 0) llm_model_set_dropout(m, a->dropout);
     if (a->dropout >= 0 && m->lora) m->lora->model_dropout = a->dropout;
+    if (llm_run_open_lines(r, a, data, n_data, &d, e) < 0) {
+        llm_train_data_release(&d);
+        return -1;
+    }
     r->model = NULL; /* the trainer's from here on */
     struct llm_train_options o = a->o;
     if (a->gradcheck) o.precision = LLM_COMPUTE_F32;
@@ -292,7 +266,8 @@ int llm_run_begin(struct llm_run *r, const struct args *a, const char *const *da
     struct llm_tokenizer *tok = NULL;
     if (llm_run_check_stdin(a, data, n_data, e) < 0) return -1;
     if (a->ema_output && a->o.ema == 0) return llm_fail(e, LLM_EX_USAGE, "--ema-output: expected an average of the weights (--ema), found none");
-    if (!a->plan && !a->gradcheck && !a->coordcheck && (llm_output_try(a->common.output, true, e) < 0 || llm_output_try(a->best, true, e) < 0
+    bool trains = !a->plan && !a->gradcheck && !a->coordcheck && !a->show;
+    if (trains && (llm_output_try(a->common.output, true, e) < 0 || llm_output_try(a->best, true, e) < 0
                                                        || llm_output_try(a->ema_output, true, e) < 0)) {
         return -1;
     }
@@ -316,6 +291,7 @@ int llm_run_go(struct llm_run *r, const struct args *a, struct llm_err *e)
         return llm_plan_make(&plan, &r->config, r->model, &a->o, e) < 0 ? -1 : llm_plan_print(&plan, llm_table_form(&a->common), e);
     }
     if (a->gradcheck) return llm_gradcheck_print(t, llm_table_form(&a->common), e);
+    if (a->show > 0) return llm_run_show(t, a, e);
     int counted = a->ngram_bar ? llm_run_ngram_bar(t, a, e) : 0;
     if (counted != 0) return counted < 0 ? -1 : 0;
     if (llm_metrics_open(&metrics, a->log, a->resume != NULL, t, e) < 0) return -1;

@@ -20,7 +20,7 @@ struct args {
     struct llm_train_options o;
     double dropout;             /* -1: not given */
     const char *coordcheck, *coordcheck_png;
-    int64_t base_head_dim, save_every;
+    int64_t base_head_dim, save_every, show;
     int mup;
     int plan, gradcheck, profile;
     const char *order, *prune;  /* --order: of the data, or of n-grams */
@@ -66,6 +66,14 @@ int llm_run_ngram(const struct llm_cli *cli, struct args *a, const char *const *
 int llm_run_ngram_bar(const struct llm_trainer *t, const struct args *a, struct llm_err *e) LLM_MUST_CHECK;
 /* Standard input has one reader. */
 int llm_run_check_stdin(const struct args *a, const char *const *data, size_t n_data, struct llm_err *e) LLM_MUST_CHECK;
+/* Opens token streams. Nothing, if the objective reads the data as lines of JSON, which need the model: llm_run_open_lines. `tok`: of -T, or NULL. */
+int llm_run_open_data(const struct llm_run *r, const struct args *a, const struct llm_tokenizer *tok, const char *const *paths, size_t n,
+                      struct llm_train_data *d, struct llm_err *e) LLM_MUST_CHECK;
+/* Reads lines of JSON, if the data are such, with the tokenizer and context of r->model, which takes over their chat template. */
+int llm_run_open_lines(struct llm_run *r, const struct args *a, const char *const *paths, size_t n, struct llm_train_data *d, struct llm_err *e)
+    LLM_MUST_CHECK;
+/* --show: prints the first rows. */
+int llm_run_show(struct llm_trainer *t, const struct args *a, struct llm_err *e) LLM_MUST_CHECK;
 void llm_run_release(struct llm_run *r);
 
 #endif

@@ -88,7 +88,6 @@ const struct llm_foreign train_foreign[] = {
     {"--fp32", "--precision=f32 computes in F32"},
     {"--dtype", "--precision says what products are computed in"},
     {"--gradient-checkpointing", "--checkpoint-every=1 keeps the input of each block only and computes the rest again"},
-    {"--packing", "documents are always packed into rows; they do not see each other unless --cross-document is given"},
     {"--shuffle", "--order=shuffle is the default"},
     {"--decay-lr", "--schedule says how the learning rate changes"},
     {"--compile", "nothing is compiled at run time"},

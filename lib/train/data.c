@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/cli.h"
+#include "train/lines.h"
 #include "train/trainer.h"
 
 static int open_val(struct llm_train_data *d, const char *val, const char *tokenizer_id, int64_t vocab_size, struct llm_err *e)
@@ -45,6 +46,21 @@ int llm_train_data_stream(struct llm_train_data *d, const char *const *paths, si
     d->feed = llm_feed_create(paths, n_paths, tokenizer_id, (int32_t)vocab_size, e);
     if (!d->feed) return -1;
     return val ? open_val(d, val, tokenizer_id, vocab_size, e) : 0;
+}
+
+/* The validation file is another path, or a share of the training data. */
+int llm_train_data_lines(struct llm_train_data *d, struct llm_lines *lines, const char *const *paths, size_t n_paths, const char *val,
+                         struct llm_err *e)
+{
+    double share;
+    if (keep_paths(d, paths, n_paths, e) < 0 || !(d->records = llm_lines_read(lines, paths, n_paths, e))) return -1;
+    llm_records_fingerprint(d->records, d->fingerprint);
+    if (val && llm_parse_real(val, &share) == 0) return open_val(d, val, NULL, 0, e);
+    if (!val) return 0;
+    if (!(d->val_path = strdup(val))) return llm_no_memory(e, "a path");
+    if (!(d->val_records = llm_lines_read(lines, &val, 1, e))) return llm_in(e, "--val");
+    llm_records_fingerprint(d->val_records, d->val_fingerprint);
+    return 0;
 }
 
 int64_t llm_train_data_vocab_size(const struct llm_train_data *d)

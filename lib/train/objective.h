@@ -28,6 +28,7 @@ struct llm_document {
 };
 
 struct llm_objective;
+struct llm_lines;
 enum { LLM_MAX_MEANS = 16, LLM_MAX_TASK_MODELS = 4 };
 struct llm_mean { double sum, n; };
 
@@ -65,6 +66,10 @@ struct llm_objective {
 
     /* ---- data ---- */
     const struct llm_column *columns;       /* columns that it reads besides ids, mask and label; the last has no name. NULL: none */
+    /* Turns a line of JSON into documents: adds them to l->records, or skips the line (train/lines.h). NULL: the data are token streams. 0 or -1. */
+    int (*record)(struct llm_lines *l, const json_t *line, struct llm_err *e);
+    /* After the last line: adds the documents under way unless reading has `failed`, and frees l->own. NULL: nothing is under way. 0 or -1. */
+    int (*recorded)(struct llm_lines *l, struct llm_err *e, bool failed);
     /* Makes a document row number `row`, except for the columns, which are copied where the targets are: number i of a column per token belongs to
      * token i of the document. NULL: rows are windows of the data, not documents. */
     int (*document)(const struct llm_task *t, struct llm_rows *rows, int64_t row, const struct llm_document *d, struct llm_err *e);

@@ -200,7 +200,7 @@ static void begin_states(struct llm_trainer *t)
     t->rows.state_after = t->carried[1];
 }
 
-int llm_trainer_gather(struct llm_trainer *t, struct llm_err *e)
+int llm_trainer_rows(struct llm_trainer *t, struct llm_err *e)
 {
     LLM_PROFILE("batch", 0);
     if (t->o.carry_state) begin_states(t);

@@ -93,7 +93,7 @@ int llm_trainer_gradient(struct llm_trainer *t, struct llm_step_report *r, struc
 {
     const struct llm_param *bad;
     double bytes = 0, loss = 0;
-    int got = llm_trainer_gather(t, e);
+    int got = llm_trainer_rows(t, e);
     if (got) return got;
     if ((got = run_step(t, t->rows.weight, e)) != 0) return got;
     if (llm_fault_check_sizes(NULL) < 0) return 1;

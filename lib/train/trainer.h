@@ -26,6 +26,10 @@ int llm_train_data_open(struct llm_train_data *d, const char *const *paths, size
 /* The same as a feed. */
 int llm_train_data_stream(struct llm_train_data *d, const char *const *paths, size_t n_paths, const char *val, const char *tokenizer_id,
                           int64_t vocab_size, struct llm_err *e) LLM_MUST_CHECK;
+/* Lines of JSON, as the objective of `lines` reads them. */
+struct llm_lines;
+int llm_train_data_lines(struct llm_train_data *d, struct llm_lines *lines, const char *const *paths, size_t n_paths, const char *val,
+                         struct llm_err *e) LLM_MUST_CHECK;
 /* That the data declares; 0: none. */
 int64_t llm_train_data_vocab_size(const struct llm_train_data *d);
 /* The number of documents in the training data; `val`: in the validation file. */
@@ -85,6 +89,8 @@ void llm_trainer_release(struct llm_trainer *t);
 /* One step: forward, backward, update. On failure (a loss or gradient that is not finite names the first bad tensor) no weight has changed.
  * 1: a signal was caught or the feed has ended (t->ended), the step was dropped. */
 int llm_trainer_step(struct llm_trainer *t, struct llm_step_report *r, struct llm_err *e) LLM_MUST_CHECK;
+/* Fills t->rows with the rows of the next step, without training. 0; 1: a signal was caught or the feed has ended; -1. */
+int llm_trainer_rows(struct llm_trainer *t, struct llm_err *e) LLM_MUST_CHECK;
 /* The loss and gradient of the next step's rows without an update: gradients are left in the parameters. For checks. */
 int llm_trainer_gradient(struct llm_trainer *t, struct llm_step_report *r, struct llm_err *e) LLM_MUST_CHECK;
 /* Exchanges the weights and their averages: twice is nothing. Between, what is evaluated or saved alone is the average. */

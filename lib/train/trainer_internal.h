@@ -9,8 +9,6 @@
 int llm_trainer_place_data(struct llm_trainer *t, struct llm_err *e) LLM_MUST_CHECK;
 /* With --carry-state: memory for the rows' states before and after a step. After t->rows. */
 int llm_trainer_place_states(struct llm_trainer *t, struct llm_err *e) LLM_MUST_CHECK;
-/* Fills t->rows with the rows of the next step, and counts their targets. 0; 1: a signal was caught or the feed has ended (t->ended); -1. */
-int llm_trainer_gather(struct llm_trainer *t, struct llm_err *e) LLM_MUST_CHECK;
 /* Makes row `row` document `number` of the training data, or of the validation file. */
 int llm_trainer_put_document(struct llm_trainer *t, struct llm_rows *rows, int64_t row, bool val, uint64_t number, struct llm_err *e) LLM_MUST_CHECK;
 

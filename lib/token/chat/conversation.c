@@ -1,7 +1,7 @@
-/* llm-tokenize encode --chat: conversations, a JSON object a line, to tokens with a loss mask over what the assistant says. */
+#include "token/chat/conversation.h"
+
 #include <stdlib.h>
 #include <string.h>
-#include "bin/tokenize/chat.h"
 
 /* Where each token's text ends in the `n` bytes at `text`, when the pieces are that text (a space may stand before it). NULL otherwise. */
 static size_t *token_ends(const struct llm_tokenizer *t, const int32_t *ids, size_t n_ids, const char *text, size_t n)
@@ -24,7 +24,7 @@ static size_t *token_ends(const struct llm_tokenizer *t, const int32_t *ids, siz
     return ends;
 }
 
-static int grow(struct chat_tokens *c, size_t more, struct llm_err *e)
+static int grow(struct llm_conversation *c, size_t more, struct llm_err *e)
 {
     void *ids = c->ids, *mask = c->mask;
     int status = llm_grow(&ids, &c->room, c->n + more, sizeof *c->ids, e);
@@ -34,7 +34,7 @@ static int grow(struct chat_tokens *c, size_t more, struct llm_err *e)
     return status;
 }
 
-int chat_tokens_add(struct chat_tokens *c, const int32_t *ids, size_t n, uint8_t masked, struct llm_err *e)
+int llm_conversation_add(struct llm_conversation *c, const int32_t *ids, size_t n, uint8_t masked, struct llm_err *e)
 {
     if (grow(c, n, e) < 0) return -1;
     if (n) memcpy(c->ids + c->n, ids, n * sizeof *ids);
@@ -44,19 +44,25 @@ int chat_tokens_add(struct chat_tokens *c, const int32_t *ids, size_t n, uint8_t
 }
 
 /* Encodes one part of the text, which is the assistant's as a whole or not at all. */
-static int encode_part(struct chat_tokens *c, const struct llm_tokenizer *t, const char *text, size_t n, uint8_t masked, struct llm_err *e)
+static int encode_part(struct llm_conversation *c, const struct llm_tokenizer *t, const char *text, size_t n, uint8_t masked, struct llm_err *e)
 {
     int32_t *ids = NULL;
     size_t n_ids = 0;
     if (n == 0) return 0;
     int status = llm_encode(t, text, n, LLM_ENCODE_SPECIAL, &ids, &n_ids, e);
-    if (status == 0) status = chat_tokens_add(c, ids, n_ids, masked, e);
+    if (status == 0) status = llm_conversation_add(c, ids, n_ids, masked, e);
     free(ids);
     return status;
 }
 
-/* Encodes the whole text and marks the tokens that contain any byte of a span. If a normaliser changes the text, its parts are encoded one by one. */
-static int encode_text(struct chat_tokens *c, const struct llm_tokenizer *t, const struct llm_buf *b, const struct llm_chat_spans *s,
+/* The mask of tokens of span k. */
+static uint8_t mark(const struct llm_conversation *c, size_t k)
+{
+    return c->numbered ? (uint8_t)(k < 255 ? k + 1 : 255) : 1;
+}
+
+/* Tokens of the whole text; a token that holds any byte of a span is masked. If a normaliser changes the text, its parts are encoded one by one. */
+static int encode_text(struct llm_conversation *c, const struct llm_tokenizer *t, const struct llm_buf *b, const struct llm_chat_spans *s,
                        struct llm_err *e)
 {
     if (encode_part(c, t, b->p, b->n, 0, e) < 0) return -1;
@@ -64,7 +70,7 @@ static int encode_text(struct chat_tokens *c, const struct llm_tokenizer *t, con
     if (ends) {
         for (size_t i = 0, k = 0; i < c->n; from = ends[i++]) {
             while (k < s->n && s->v[k].end <= from) k++;
-            c->mask[i] = k < s->n && ends[i] > s->v[k].begin && ends[i] > from;
+            c->mask[i] = k < s->n && ends[i] > s->v[k].begin && ends[i] > from ? mark(c, k) : 0;
         }
         free(ends);
         return 0;
@@ -72,32 +78,39 @@ static int encode_text(struct chat_tokens *c, const struct llm_tokenizer *t, con
     c->n = 0;
     for (size_t k = 0; k < s->n; from = s->v[k++].end)
         if (encode_part(c, t, b->p + from, s->v[k].begin - from, 0, e) < 0
-            || encode_part(c, t, b->p + s->v[k].begin, s->v[k].end - s->v[k].begin, 1, e) < 0) return -1;
+            || encode_part(c, t, b->p + s->v[k].begin, s->v[k].end - s->v[k].begin, mark(c, k), e) < 0) return -1;
     return encode_part(c, t, b->p + from, b->n - from, 0, e);
 }
 
-int chat_encode(struct chat_tokens *c, const struct llm_chat *chat, const struct llm_tokenizer *t, const char *line, size_t n, bool prompt,
-                const struct tm *day, struct llm_err *e)
+int llm_conversation_encode(struct llm_conversation *c, const struct llm_chat *chat, const struct llm_tokenizer *t, const json_t *messages,
+                            const json_t *tools, bool prompt, const struct tm *day, struct llm_err *e)
 {
     const struct llm_chat_options o = {.add_generation_prompt = prompt, .bos = chat->bos, .eos = chat->eos, .now = day};
     struct llm_buf text = {0};
     struct llm_chat_spans spans = {0};
     c->n = 0;
+    int status = llm_chat_render(chat->template, messages, json_is_array(tools) ? tools : NULL, &o, &text, &spans, e);
+    if (status == 0) status = encode_text(c, t, &text, &spans, e);
+    llm_buf_release(&text);
+    llm_chat_spans_release(&spans);
+    return status;
+}
+
+int llm_conversation_line(struct llm_conversation *c, const struct llm_chat *chat, const struct llm_tokenizer *t, const char *line, size_t n,
+                          bool prompt, const struct tm *day, struct llm_err *e)
+{
     json_t *j = llm_json_parse(line, n, e);
     if (!j) return -1;
     const json_t *messages = json_is_array(j) ? j : json_object_get(j, "messages"), *tools = json_is_object(j) ? json_object_get(j, "tools") : NULL;
     int status = json_is_array(messages) ? 0 : llm_fail(e, EX_DATAERR, "expected an object with \"messages\", an array");
-    if (status == 0) status = llm_chat_render(chat->template, messages, json_is_array(tools) ? tools : NULL, &o, &text, &spans, e);
-    if (status == 0) status = encode_text(c, t, &text, &spans, e);
-    llm_buf_release(&text);
-    llm_chat_spans_release(&spans);
+    if (status == 0) status = llm_conversation_encode(c, chat, t, messages, tools, prompt, day, e);
     json_decref(j);
     return status;
 }
 
-void chat_tokens_release(struct chat_tokens *c)
+void llm_conversation_release(struct llm_conversation *c)
 {
     free(c->ids);
     free(c->mask);
-    *c = (struct chat_tokens){0};
+    *c = (struct llm_conversation){.numbered = c->numbered};
 }

@@ -1,0 +1,71 @@
+/* llm-train: opening the data of a run: token streams, or lines of JSON that the objective reads. */
+#include <stdlib.h>
+#include <string.h>
+#include "bin/train/train.h"
+#include "train/lines.h"
+
+/* Where the data of a run is: the command line's paths, else those that the run was saved with. */
+struct places { const char *const *paths; size_t n; const char *val, **stored; };
+
+static int find_places(struct places *p, const struct llm_run *r, const struct args *a, const char *const *paths, size_t n, struct llm_err *e)
+{
+    const char *stored_val = NULL;
+    size_t n_stored = 0;
+    *p = (struct places){.paths = paths, .n = n, .val = a->val};
+    if (a->resume && (n == 0 || !p->val) && llm_state_data(r->model, &p->stored, &n_stored, &stored_val, e) < 0) return llm_in(e, "%s", a->resume);
+    if (a->resume && n == 0) {
+        p->paths = p->stored;
+        p->n = n_stored;
+    }
+    if (a->resume && !p->val) p->val = stored_val;
+    if (!a->resume || p->n > 0 || a->o.steps == 0) return 0;
+    return llm_fail(e, EX_NOINPUT, "%s: expected data on the command line: the run has had none", a->resume);
+}
+
+static int open_streams(const struct llm_run *r, const struct args *a, const struct llm_tokenizer *tok, const struct places *p,
+                        struct llm_train_data *d, struct llm_err *e)
+{
+    const struct llm_tokenizer *known = tok ? tok : r->model ? r->model->tokenizer : NULL;
+    int64_t vocab = known ? llm_tokenizer_vocab_size(known) : r->model ? r->model->config.vocab_size : 0;
+    int lines = p->n > 0 ? llm_lines_are(llm_objectives[a->o.objective], p->paths[0], e) : 0;
+    if (lines != 0 || p->n == 0) return lines < 0 ? -1 : 0;
+    return (a->o.stream ? llm_train_data_stream : llm_train_data_open)(d, p->paths, p->n, p->val, known ? llm_tokenizer_id(known) : NULL, vocab, e);
+}
+
+int llm_run_open_data(const struct llm_run *r, const struct args *a, const struct llm_tokenizer *tok, const char *const *paths, size_t n,
+                      struct llm_train_data *d, struct llm_err *e)
+{
+    struct places p;
+    int got = find_places(&p, r, a, paths, n, e);
+    if (got == 0) got = open_streams(r, a, tok, &p, d, e);
+    free(p.stored);
+    return got;
+}
+
+/* The template that encoded the conversations becomes the model's, which answers with it. */
+static int keep_template(struct llm_model *m, const struct llm_lines *l, const struct args *a, struct llm_err *e)
+{
+    if (!l->chat.text || (m->chat_template && !llm_option_text(&a->o, "chat-template"))) return 0;
+    free(m->chat_template);
+    m->chat_template = strdup(l->chat.text);
+    return m->chat_template ? 0 : llm_no_memory(e, "a chat template");
+}
+
+int llm_run_open_lines(struct llm_run *r, const struct args *a, const char *const *paths, size_t n, struct llm_train_data *d, struct llm_err *e)
+{
+    const char *from = a->resume ? a->resume : a->tokenizer ? a->tokenizer : a->init;
+    struct llm_model *m = r->model;
+    struct llm_lines lines = {.o = NULL};
+    struct places p;
+    int got = find_places(&p, r, a, paths, n, e), are = got == 0 && p.n > 0 ? llm_lines_are(llm_objectives[a->o.objective], p.paths[0], e) : 0;
+    if (are < 0) got = -1;
+    if (got == 0 && are) {
+        int64_t context = a->o.context > 0 ? a->o.context : llm_config_default_context(&m->config);
+        got = llm_lines_init(&lines, &a->o, m->tokenizer, from, context, e);
+        if (got == 0) got = llm_train_data_lines(d, &lines, p.paths, p.n, p.val, e);
+        if (got == 0) got = keep_template(m, &lines, a, e);
+        llm_lines_release(&lines);
+    }
+    free(p.stored);
+    return got;
+}

@@ -1,0 +1,26 @@
+/* Conversations to tokens, with a mask over the tokens of the assistant's turns. */
+#ifndef LLM_TOKEN_CHAT_CONVERSATION_H
+#define LLM_TOKEN_CHAT_CONVERSATION_H
+
+#include <stdint.h>
+#include <time.h>
+#include "token/chat/find.h"
+
+struct llm_conversation {
+    int32_t *ids;
+    uint8_t *mask;              /* 1: a token of the assistant's turn, the end of the turn included; 0: another */
+    size_t n, room, mask_room;
+    bool numbered;              /* set by the caller: a token of the assistant has the number of its turn, from 1 to at most 255, instead of 1 */
+};
+/* Replaces the tokens by those of a conversation as the template renders it. messages, tools: as of llm_chat_render. `prompt`: end with the
+ * generation prompt. `day`: the date that the template's strftime_now returns, or NULL. */
+int llm_conversation_encode(struct llm_conversation *c, const struct llm_chat *chat, const struct llm_tokenizer *t, const json_t *messages,
+                            const json_t *tools, bool prompt, const struct tm *day, struct llm_err *e) LLM_MUST_CHECK;
+/* The same for a line of JSON: {"messages": [...], "tools": [...]}, or the array of messages. */
+int llm_conversation_line(struct llm_conversation *c, const struct llm_chat *chat, const struct llm_tokenizer *t, const char *line, size_t n,
+                          bool prompt, const struct tm *day, struct llm_err *e) LLM_MUST_CHECK;
+/* Appends tokens that all have the same mask. */
+int llm_conversation_add(struct llm_conversation *c, const int32_t *ids, size_t n, uint8_t masked, struct llm_err *e) LLM_MUST_CHECK;
+void llm_conversation_release(struct llm_conversation *c);
+
+#endif
