@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include "bin/quantize/adapters.h"
 #include "bin/quantize/words.h"
 #include "base/log.h"
 #include "base/signals.h"
@@ -16,7 +18,8 @@ struct args {
     struct llm_common common;
     int type, to, planes, pure, method, output_type, embedding_type;
     const char *report;
-    struct llm_strs only, except, tensor_types;
+    struct llm_strs only, except, tensor_types, merge;
+    const char *base;           /* of an adapter that is IN */
     int64_t max_bytes, max_tensors;
 };
 #define AT(field) offsetof(struct args, field)
@@ -35,6 +38,9 @@ static const struct llm_opt options[] = {
     {0, "only", "PATTERN", "convert only tensors whose names match the shell pattern; may be given several times", LLM_LIST, AT(only), 0, 0, NULL},
     {0, "except", "PATTERN", "do not convert tensors whose names match the shell pattern; may be given several times",
      LLM_LIST, AT(except), 0, 0, NULL},
+    {0, "merge", "FILE[:SCALE]", "merge an adapter into IN's matrices, times SCALE [1], and say what that costs; may be given several times",
+     LLM_LIST, AT(merge), 0, 0, NULL},
+    {0, "base", "MODEL", "the model that IN, an adapter, was made for [the one that it names]", LLM_INPUT, AT(base), 0, 0, NULL},
     {0, "planes", "on|off", "store floating-point tensors of .llm as byte planes, which compress better [on]",
      LLM_CHOICE, AT(planes), 0, 0, "on|off"},
     {0, "split-max-size", "SIZE", "write GGUF in parts of at most SIZE bytes: OUT-00001-of-0000N.gguf", LLM_SIZE, AT(max_bytes), 1, 1e18, NULL},
@@ -174,12 +180,71 @@ static int save(struct llm_model *m, const struct args *a, const char *out, stru
     return llm_output_commit(o, e);
 }
 
+/* An existing folder takes an adapter. */
+static bool is_folder(const char *path)
+{
+    struct stat st;
+    return strcmp(path, "-") != 0 && stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+/* Merged matrices that the plan left as they were take their old type again, if it can be written. */
+static int restore_types(struct llm_model *m, const enum llm_dtype *was, const struct llm_quant_plan *plan, struct llm_err *e)
+{
+    for (size_t i = 0; i < m->n_params; i++) {
+        struct llm_param *p = &m->params[i];
+        struct llm_quant_report r;
+        bool left = was[i] != LLM_NO_DTYPE && was[i] != LLM_F32 && p->weight.dtype == LLM_F32 && plan->type->dtype != LLM_F32;
+        if (!left || !llm_dtypes[was[i]].encode) continue;
+        uint64_t n = (uint64_t)llm_param_count(p);
+        void *out = llm_alloc_huge(llm_dtype_bytes(was[i], n), 1, p->name, e);
+        const struct llm_quant_job job = {.in = p->weight.data, .out = out, .from = LLM_F32, .to = was[i], .n = n, .row = p->weight.k,
+                                          .method = plan->method};
+        if (!out || llm_quantize_tensor(&job, &r, e) < 0) {
+            free(out);
+            return -1;
+        }
+        llm_weight_release(&p->weight);
+        free((void *)(uintptr_t)p->weight.data);
+        p->weight.data = out;
+        p->weight.dtype = was[i];
+    }
+    return 0;
+}
+
+static int quantize_merged(struct llm_model *m, const struct args *a, const struct llm_quant_plan *plan, const char *in, struct llm_err *e)
+{
+    enum llm_dtype *was = llm_calloc(m->n_params + 1, sizeof *was, "an adapter", e);
+    int status = was ? adapters_load(m, &a->merge, e) : -1;
+    if (status == 0) status = llm_lora_merge(m, was, e);
+    if (status == 0) status = quantize(m, a, plan, e);
+    if (status == 0) status = restore_types(m, was, plan, e);
+    if (status == 0) status = adapters_report(in, &a->merge, m, e);
+    free(was);
+    return status;
+}
+
 static int run(const struct args *a, const struct llm_quant_plan *plan, const char *in, const char *out, struct llm_err *e)
 {
     bool parts = a->max_bytes || a->max_tensors; /* files of other names */
-    if (llm_pool_start(a->common.threads, e) < 0 || (!parts && llm_output_try(out, a->to != LLM_FORMAT_ARPA, e) < 0)) return -1;
+    if (llm_pool_start(a->common.threads, e) < 0 || (!parts && !is_folder(out) && llm_output_try(out, a->to != LLM_FORMAT_ARPA, e) < 0)) return -1;
+    if (a->to != LLM_FORMAT_ARPA && llm_lora_is_file(in)) {
+        int converted = adapter_convert(in, a->base, out, a->to == LLM_FORMAT_GGUF, plan->type->dtype, e);
+        llm_pool_stop();
+        return converted;
+    }
     struct llm_model *m = llm_model_load(in, e);
     int status = m ? 0 : -1;
+    if (m && (a->base || (a->merge.n > 0 && m->ngram))) {
+        status = llm_fail(e, EX_DATAERR, "%s: expected %s, found a model of type '%s'", in, a->base ? "an adapter (--base)" : "a network (--merge)",
+                          m->config.model_type);
+    }
+    if (status == 0 && a->merge.n > 0) {
+        status = quantize_merged(m, a, plan, in, e);
+        if (status == 0) status = save(m, a, out, e);
+        llm_model_destroy(m);
+        llm_pool_stop();
+        return status;
+    }
     if (m && a->to == LLM_FORMAT_ARPA && !m->ngram) {
         status = llm_fail(e, EX_DATAERR, "%s: --to arpa: expected an n-gram model, found a %s", in, m->config.model_type);
     }
@@ -207,6 +272,8 @@ int main(int argc, char **argv)
     if (argc - rest != 2) llm_usage(&cli, "expected two operands, IN and OUT, found %d", argc - rest);
     const char *in = argv[rest], *out = argv[rest + 1];
     if (strcmp(out, "-") == 0 && a.report && strcmp(a.report, "-") == 0) llm_usage(&cli, "standard output cannot be OUT and the report at once");
+    if (a.merge.n > 0 && strcmp(in, "-") == 0) llm_usage(&cli, "--merge: expected a file as IN: it is read again to be compared");
+    if (a.merge.n > 0 && a.base) llm_usage(&cli, "--base is of IN that is an adapter: expected no --merge");
     if (a.to == UNSET) a.to = (int)llm_model_format_of(out);
     if ((a.max_bytes || a.max_tensors) && (a.to != LLM_FORMAT_GGUF || strcmp(out, "-") == 0)) {
         llm_usage(&cli, "--split-max-size and --split-max-tensors: expected GGUF files as OUT (--to gguf)");

@@ -68,6 +68,8 @@ int llm_lora_load(struct llm_model *m, const char *path, float factor, struct ll
 int llm_lora_renew(struct llm_model *m, const char *base_path, double dropout, double model_dropout, struct llm_err *e) LLM_MUST_CHECK;
 /* The model that the adapter in `path` names as its base, with the adapter, for --resume: m->training is the adapter's. */
 struct llm_model *llm_lora_load_with_base(const char *path, struct llm_err *e) LLM_MUST_CHECK;
+/* The path of the base that the adapter in `path` names, malloced. NULL: see `e`. */
+char *llm_lora_base_of(const char *path, struct llm_err *e) LLM_MUST_CHECK;
 /* "FILE" or "FILE:SCALE". *path: malloced. 0 or -1. */
 int llm_lora_parse(const char *text, char **path, float *factor, struct llm_err *e) LLM_MUST_CHECK;
 /* Takes all adapters from the model. Parameters that an adapter stored whole keep its values. */
@@ -85,6 +87,15 @@ double llm_lora_elements(const struct llm_lora *l);
 int llm_lora_describe(struct llm_lora *l, struct llm_model *m, json_t *meta, struct llm_tensor_list *tensors, struct llm_err *e) LLM_MUST_CHECK;
 /* The fingerprint of a model with adapters, from the base's (m->fingerprint): a cache made with an adapter is no cache of the base. */
 int llm_lora_fingerprint(struct llm_model *m, struct llm_err *e) LLM_MUST_CHECK;
+
+/* Writes the adapter alone: as .llm without training state, as GGUF, as PEFT's folder, which is made unless it exists. type: F32, F16 or BF16. What
+ * the format cannot say is EX_UNAVAILABLE. 0 or -1; `o` is not committed. */
+int llm_lora_save(struct llm_lora *l, struct llm_model *m, struct llm_output *o, struct llm_err *e) LLM_MUST_CHECK;
+int llm_lora_save_gguf(struct llm_lora *l, struct llm_model *m, struct llm_output *o, enum llm_dtype type, struct llm_err *e) LLM_MUST_CHECK;
+int llm_lora_save_folder(struct llm_lora *l, const struct llm_model *m, const char *path, enum llm_dtype type, struct llm_err *e) LLM_MUST_CHECK;
+/* Adds the adapters to the matrices, which become F32, and takes them from the model. was: [n_params], set to the type that each changed parameter
+ * had; LLM_NO_DTYPE: it is as it was. 0 or -1. */
+int llm_lora_merge(struct llm_model *m, enum llm_dtype *was, struct llm_err *e) LLM_MUST_CHECK;
 
 /* The text of adapter_config.json. NULL: memory is short. */
 json_t *llm_lora_config(const struct llm_lora *l, const struct llm_model *m, struct llm_err *e) LLM_MUST_CHECK;

@@ -6,23 +6,20 @@
 #include "model/config/arch.h"
 #include "model/weights/lora_internal.h"
 
-/* The parameters of GGUF files, and for each the model's own (NULL: not found). */
-struct names { struct llm_declare d; struct llm_param **params; };
-
-static void names_release(struct names *n)
+void llm_lora_names_release(struct llm_lora_names *n)
 {
     llm_declare_release(&n->d);
     free(n->params);
 }
 
-static int names_of(struct names *n, struct llm_model *m, struct llm_err *e)
+int llm_lora_names_of(struct llm_lora_names *n, struct llm_model *m, struct llm_err *e)
 {
-    *n = (struct names){.params = NULL};
+    *n = (struct llm_lora_names){.params = NULL};
     if (!m->arch->gguf && !m->arch->gguf_as) return llm_fail(e, EX_UNAVAILABLE, "a model of type '%s' has no names in GGUF", m->config.model_type);
     if (llm_model_declare_gguf(&m->config, &n->d, e) < 0) return -1;
     n->params = llm_calloc(n->d.n, sizeof *n->params, "an adapter", e);
     if (!n->params) {
-        names_release(n);
+        llm_lora_names_release(n);
         return -1;
     }
     for (size_t i = 0, at = 0; i < n->d.n && at < m->n_params; i++) { /* the same order */
@@ -88,13 +85,13 @@ int llm_lora_read_gguf(struct llm_lora *l, struct llm_model *m, struct llm_check
     const struct llm_gguf *g = llm_checkpoint_gguf(f);
     const struct llm_header *h = llm_checkpoint_header(f);
     const struct llm_arch *family = m->arch->gguf ? m->arch : m->arch->gguf_as ? llm_arch_find(m->arch->gguf_as) : NULL;
-    struct names names;
+    struct llm_lora_names names;
     size_t found = 0;
     if (check_text(g, "general.type", "adapter", e) < 0 || check_text(g, "adapter.type", "lora", e) < 0) return -1;
     if (family && check_text(g, "general.architecture", family->gguf, e) < 0) return -1;
     if (llm_gguf_real(g, "adapter.lora.alpha", &l->alpha, e) < 0) return -1;
     if (!(l->alpha > 0 && l->alpha < 1e9)) return llm_fail(e, EX_DATAERR, "adapter.lora.alpha: expected a number above 0, found %g", l->alpha);
-    if (names_of(&names, m, e) < 0) return -1;
+    if (llm_lora_names_of(&names, m, e) < 0) return -1;
     int r = 0;
     for (size_t i = 0; r == 0 && i < names.d.n; i++) {
         const struct llm_param_spec *s = &names.d.specs[i];
@@ -111,6 +108,6 @@ int llm_lora_read_gguf(struct llm_lora *l, struct llm_model *m, struct llm_check
         if (!known)
             r = llm_fail(e, EX_DATAERR, "tensor '%s': expected lora_a and lora_b of matrices of a %s", h->entries[i].name, m->config.model_type);
     }
-    names_release(&names);
+    llm_lora_names_release(&names);
     return r;
 }

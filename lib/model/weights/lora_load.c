@@ -308,23 +308,40 @@ bool llm_lora_is_file(const char *path)
     return is;
 }
 
-/* The base that the file at `path`, of kind `adapter`, names. Malloced; NULL: see `e`. */
-static char *base_of(const char *path, struct llm_err *e)
+/* adapter_config.json of a folder, or of a .llm. NULL: see `e`. */
+static json_t *config_of(const char *path, struct llm_err *e)
 {
+    char name[4096];
+    struct stat st;
+    if (stat(path, &st) == 0 && S_ISDIR(st.st_mode)) {
+        if (snprintf(name, sizeof name, "%s/%s", path, CONFIG_FILE) < (int)sizeof name) return llm_json_load(name, 16 << 20, e);
+        llm_fail(e, EX_NOINPUT, "%s: name too long", path);
+        return NULL;
+    }
     struct llm_checkpoint *f = llm_checkpoint_open(path, e);
     if (!f) return NULL;
-    const char *text = llm_header_meta(llm_checkpoint_header(f), LLM_META_ADAPTER), *base = NULL;
-    json_t *config = text ? llm_json_parse(text, strlen(text), e) : NULL;
-    char *copy = config && llm_json_str(config, "base_model_name_or_path", &base, e) == 0 && base ? strdup(base) : NULL;
-    if (!copy) llm_fail(e, EX_DATAERR, "%s: expected the path of its base (base_model_name_or_path), found none", path);
-    json_decref(config);
+    const char *text = llm_header_meta(llm_checkpoint_header(f), LLM_META_ADAPTER);
+    json_t *config = text ? llm_json_parse(text, strlen(text), e) : json_object();
+    if (!config) llm_in(e, "%s", path);
     llm_checkpoint_close(f);
+    return config;
+}
+
+char *llm_lora_base_of(const char *path, struct llm_err *e)
+{
+    const char *base = NULL;
+    json_t *config = config_of(path, e);
+    if (!config) return NULL;
+    int r = llm_json_str(config, "base_model_name_or_path", &base, e);
+    char *copy = r == 0 && base ? strdup(base) : NULL;
+    if (!copy && r == 0) llm_fail(e, EX_DATAERR, "%s: expected the path of its base (base_model_name_or_path), found none", path);
+    json_decref(config);
     return copy;
 }
 
 struct llm_model *llm_lora_load_with_base(const char *path, struct llm_err *e)
 {
-    char *base = base_of(path, e);
+    char *base = llm_lora_base_of(path, e);
     struct llm_model *m = base ? llm_model_load(base, e) : NULL;
     if (base && !m) llm_in(e, "%s: its base", path);
     free(base);

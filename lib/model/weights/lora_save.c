@@ -1,0 +1,242 @@
+/* Adapters to files of others: PEFT's folder and llama.cpp's GGUF (formats/adapter.md). */
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include "io/gguf_write.h"
+#include "model/config/arch.h"
+#include "model/weights/lora_internal.h"
+#include "model/weights/names.h"
+
+/* ---- tensors ---- */
+
+static int append(struct llm_tensor_list *t, const struct llm_tensor_out *out, struct llm_err *e)
+{
+    if (llm_grow((void **)&t->v, &t->room, t->n + 1, sizeof *t->v, e) < 0) return -1;
+    t->v[t->n++] = *out;
+    return 0;
+}
+
+/* n floats as `type`, in memory that lives until the next description. */
+static void *typed(struct llm_lora *l, const float *x, size_t n, enum llm_dtype type, struct llm_err *e)
+{
+    void *out = llm_lora_stage(l, llm_dtype_bytes(type, n), e);
+    if (out) llm_dtypes[type].encode(x, out, n);
+    return out;
+}
+
+/* The elements of p as floats [rows, cols] in the order of `order`, in memory of their own. NULL: see `e`. */
+static float *ordered(const struct llm_model *m, const struct llm_param *p, const struct llm_param *matrix, enum llm_lora_order order,
+                      struct llm_err *e)
+{
+    int64_t n = llm_param_count(p), rows = p->shape[0];
+    float *x = llm_alloc((size_t)n, sizeof *x, p->name, e);
+    if (!x) return NULL;
+    llm_weight_decode(&p->weight, 0, n, x);
+    if (!matrix || llm_lora_reorder(m, matrix, order, true, x, n / rows, e) == 0) return x;
+    free(x);
+    return NULL;
+}
+
+static int add(struct llm_lora *l, const char *name, const float *x, const struct llm_tensor_out *shape, enum llm_dtype type,
+               struct llm_tensor_list *t, struct llm_err *e)
+{
+    struct llm_tensor_out out = *shape;
+    size_t n = 1;
+    for (int i = 0; i < out.n_dims; i++) n *= (size_t)out.shape[i];
+    out.name = name;
+    out.dtype = type;
+    out.data = typed(l, x, n, type, e);
+    return out.data ? append(t, &out, e) : -1;
+}
+
+/* ---- PEFT ---- */
+
+/* A parameter that is stored whole, as Hugging Face's weights have it. */
+static int add_whole(struct llm_lora *l, const struct llm_model *m, size_t i, enum llm_dtype type, struct llm_tensor_list *t, struct llm_err *e)
+{
+    const struct llm_param *p = l->whole[i];
+    struct llm_tensor_out shape = {.n_dims = p->n_dims, .shape = {p->shape[0], p->shape[1], p->shape[2]}};
+    if (p->spec->gain && llm_config_blank(m->arch).norm_gain_offset != m->config.norm_gain_offset) {
+        return llm_fail(e, EX_UNAVAILABLE, "'%s': gains of this base are stored differently", p->name);
+    }
+    float *x = ordered(m, p, p, LLM_LORA_HF, e);
+    if (x && p->spec->transposed && p->n_dims == 2) {
+        float *turned = llm_turned(x, sizeof *x, p->shape[0], p->shape[1], e);
+        free(x);
+        x = turned;
+        shape.shape[0] = p->shape[1];
+        shape.shape[1] = p->shape[0];
+    }
+    int r = x ? add(l, l->whole_names[i], x, &shape, type, t, e) : -1;
+    free(x);
+    return r;
+}
+
+static int add_pair(struct llm_lora *l, const struct llm_model *m, const struct llm_lora_pair *q, enum llm_dtype type, struct llm_tensor_list *t,
+                    struct llm_err *e)
+{
+    const struct llm_param *halves[] = {&q->a, &q->b};
+    if (q->param->spec->piece != LLM_PIECE_WEIGHT) {
+        return llm_fail(e, EX_UNAVAILABLE, "'%s': expected the weight of a module, which PEFT can adapt", q->param->name);
+    }
+    for (int i = 0; i < 2; i++) {
+        const struct llm_tensor_out shape = {.n_dims = 2, .shape = {halves[i]->shape[0], halves[i]->shape[1]}};
+        float *x = ordered(m, halves[i], i ? q->param : NULL, LLM_LORA_HF, e);
+        int r = x ? add(l, q->names[i], x, &shape, type, t, e) : -1;
+        free(x);
+        if (r < 0) return -1;
+    }
+    return 0;
+}
+
+static struct llm_output *open_in(const char *folder, const char *name, struct llm_err *e)
+{
+    char path[4096];
+    if (snprintf(path, sizeof path, "%s/%s", folder, name) < (int)sizeof path) return llm_output_open(path, false, e);
+    llm_fail(e, EX_CANTCREAT, "%s: name too long", folder);
+    return NULL;
+}
+
+static int write_config(const struct llm_lora *l, const struct llm_model *m, struct llm_output *o, struct llm_err *e)
+{
+    struct llm_buf text = {0};
+    json_t *config = llm_lora_config(l, m, e);
+    int r = config ? llm_json_dump(config, &text, e) : -1;
+    if (r == 0) r = llm_buf_put(&text, "\n", 1, e);
+    if (r == 0) r = llm_output_write(o, text.p, text.n, e);
+    json_decref(config);
+    llm_buf_release(&text);
+    return r;
+}
+
+int llm_lora_save_folder(struct llm_lora *l, const struct llm_model *m, const char *path, enum llm_dtype type, struct llm_err *e)
+{
+    struct llm_tensor_list t = {0};
+    int r = 0;
+    for (size_t i = 0; r == 0 && i < l->n_pairs; i++) r = add_pair(l, m, &l->pairs[i], type, &t, e);
+    for (size_t i = 0; r == 0 && i < l->n_whole; i++) r = add_whole(l, m, i, type, &t, e);
+    if (r == 0 && mkdir(path, 0777) < 0 && errno != EEXIST) r = llm_fail_errno(e, EX_CANTCREAT, "%s", path);
+    struct llm_output *o[2] = {NULL, NULL};
+    json_t *meta = json_pack("{s:s}", "format", "pt");
+    const struct llm_checkpoint_options plain = {.kind = "adapter", .plain = true};
+    if (r == 0 && !meta) r = llm_no_memory(e, "metadata");
+    if (r == 0 && (!(o[0] = open_in(path, "adapter_model.safetensors", e)) || !(o[1] = open_in(path, "adapter_config.json", e)))) r = -1;
+    if (r == 0) r = llm_checkpoint_write(o[0], meta, t.v, t.n, &plain, e);
+    if (r == 0) r = write_config(l, m, o[1], e);
+    if (r == 0) {
+        r = llm_output_commit_all(o, 2, e);
+    } else {
+        llm_output_abandon(o[0]);
+        llm_output_abandon(o[1]);
+    }
+    json_decref(meta);
+    free(t.v);
+    return r;
+}
+
+/* ---- GGUF ---- */
+
+/* The pairs of a GGUF tensor: one, or those of all experts of a layer. */
+static int add_gguf(struct llm_lora *l, const struct llm_model *m, const struct llm_lora_names *names, size_t first, enum llm_dtype type,
+                    struct llm_tensor_list *t, struct llm_err *e)
+{
+    static const char *const ends[] = {".lora_a", ".lora_b"};
+    const struct llm_param_spec *s = &names->d.specs[first];
+    int64_t parts = s->n_parts ? s->n_parts : 1;
+    const struct llm_lora_pair *q = llm_lora_pair_of(l, names->params[first]);
+    for (int i = 0; i < 2; i++) {
+        const struct llm_param *half = i ? &q->b : &q->a;
+        int64_t n = llm_param_count(half), part = 0;
+        float *all = llm_alloc((size_t)(parts * n), sizeof *all, s->name, e);
+        int r = all ? 0 : -1;
+        for (size_t k = first; r == 0 && part < parts && k < names->d.n; k++) {
+            if (s->n_parts && !llm_param_spec_stacked(&names->d.specs[k], s)) continue;
+            const struct llm_lora_pair *other = names->params[k] ? llm_lora_pair_of(l, names->params[k]) : NULL;
+            if (!other || other->a.weight.n != q->a.weight.n) {
+                r = llm_fail(e, EX_UNAVAILABLE, "tensor '%s': GGUF cannot say this: expected pairs of one rank at all experts", s->name);
+                break;
+            }
+            float *x = ordered(m, i ? &other->b : &other->a, i ? other->param : NULL, LLM_LORA_GGUF, e);
+            if (x) memcpy(all + part++ * n, x, (size_t)n * sizeof *x);
+            else r = -1;
+            free(x);
+        }
+        struct llm_tensor_out shape = {.n_dims = s->n_parts ? 3 : 2, .shape = {half->shape[0], half->shape[1]}};
+        if (s->n_parts) memcpy(shape.shape, (int64_t[]){parts, half->shape[0], half->shape[1]}, 3 * sizeof *shape.shape);
+        char *name = r == 0 ? llm_lora_stage(l, LLM_LORA_NAME, e) : NULL;
+        if (name) snprintf(name, LLM_LORA_NAME, "%.150s%s", s->name, ends[i]);
+        r = name ? add(l, name, all, &shape, type, t, e) : -1;
+        free(all);
+        if (r < 0) return -1;
+    }
+    return 0;
+}
+
+/* alpha, of which readers make the scale alpha / rank. */
+static int gguf_alpha(const struct llm_lora *l, double *alpha, struct llm_err *e)
+{
+    *alpha = l->rslora ? l->alpha * sqrt((double)l->rank) : l->alpha;
+    for (size_t i = 0; l->rslora && i < l->n_pairs; i++) {
+        if (l->pairs[i].a.weight.n != l->rank) return llm_fail(e, EX_UNAVAILABLE, "use_rslora: GGUF cannot say this of pairs of different ranks");
+    }
+    return 0;
+}
+
+static int list_gguf(struct llm_lora *l, const struct llm_model *m, const struct llm_lora_names *names, enum llm_dtype type,
+                     struct llm_tensor_list *t, struct llm_err *e)
+{
+    size_t done = 0;
+    for (size_t i = 0; i < names->d.n; i++) {
+        if (!names->params[i] || !llm_lora_pair_of(l, names->params[i])) continue;
+        done++;
+        if (names->d.specs[i].stem == LLM_STEM_KV_B)
+            return llm_fail(e, EX_UNAVAILABLE, "'%s': GGUF has this matrix in two halves", names->params[i]->name);
+        if (names->d.specs[i].part == 0 && add_gguf(l, m, names, i, type, t, e) < 0) return -1;
+    }
+    return done == l->n_pairs ? 0 : llm_fail(e, EX_UNAVAILABLE, "expected matrices that have names in GGUF, found %zu without", l->n_pairs - done);
+}
+
+static int put(void *arg, size_t i, struct llm_output *o, struct llm_err *e)
+{
+    const struct llm_tensor_list *t = arg;
+    return llm_output_write(o, t->v[i].data, llm_gguf_bytes(&t->v[i]), e);
+}
+
+int llm_lora_save_gguf(struct llm_lora *l, struct llm_model *m, struct llm_output *o, enum llm_dtype type, struct llm_err *e)
+{
+    struct llm_lora_names names;
+    struct llm_tensor_list t = {0};
+    struct llm_gguf_out values = {.err = e};
+    double alpha;
+    if (l->n_whole > 0) return llm_fail(e, EX_UNAVAILABLE, "'%s': GGUF has no place for a parameter that an adapter stores whole", l->whole[0]->name);
+    if (gguf_alpha(l, &alpha, e) < 0 || llm_lora_names_of(&names, m, e) < 0) return -1;
+    const char *family = (m->arch->gguf ? m->arch : llm_arch_find(m->arch->gguf_as))->gguf;
+    llm_gguf_put_str(&values, "general.architecture", family, strlen(family));
+    llm_gguf_put_str(&values, "general.type", "adapter", 7);
+    llm_gguf_put_u32(&values, "general.file_type", type == LLM_F32 ? 0 : type == LLM_F16 ? 1 : 32);
+    llm_gguf_put_str(&values, "adapter.type", "lora", 4);
+    llm_gguf_put_f32(&values, "adapter.lora.alpha", (float)alpha);
+    int r = list_gguf(l, m, &names, type, &t, e);
+    if (r == 0) r = llm_gguf_write(o, &values, t.v, t.n, put, &t, e);
+    llm_lora_names_release(&names);
+    llm_gguf_out_release(&values);
+    free(t.v);
+    return r;
+}
+
+/* ---- .llm ---- */
+
+int llm_lora_save(struct llm_lora *l, struct llm_model *m, struct llm_output *o, struct llm_err *e)
+{
+    struct llm_tensor_list t = {0};
+    const struct llm_checkpoint_options opt = {.kind = "adapter", .planes = true};
+    json_t *meta = json_object();
+    int r = meta ? llm_lora_describe(l, m, meta, &t, e) : llm_no_memory(e, "metadata");
+    if (r == 0) r = llm_checkpoint_write(o, meta, t.v, t.n, &opt, e);
+    json_decref(meta);
+    free(t.v);
+    return r;
+}

@@ -1,0 +1,120 @@
+# Adapters as files of others: PEFT's folders and llama.cpp's GGUF, there and back, and merged into the matrices of their base.
+load ../helper
+export LLM_THREADS=2
+
+setup_file() {
+    sentences_tokens
+    llm-tokenize encode -q -T "$ROOT/tests/golden/tiny/tokenizer.json" -o g.tok "$ROOT/tests/golden/adapters/text"
+    llm-train -q --init "$ROOT/tests/golden/tiny" --adapter lora --adapter-init "$ROOT/tests/golden/adapters/init" --precision f32 -l 24 -b 2 -n 0 -o init.llm g.tok
+    llm-quantize -q -t keep "$ROOT/tests/golden/tiny" tiny.gguf
+}
+
+setup() {
+    tiny=$ROOT/tests/golden/tiny
+    golden=$ROOT/tests/golden/adapters
+}
+
+score() { echo "Once upon a time there was a red cat." | llm-infer -q --precision f32 --score -m "$@" | cut -f 3; }
+same() { cmp <(score "${@:1:3}") <(score "${@:4}"); }
+# tensors FILE.safetensors: names, shapes, and the hash of each tensor's bytes
+tensors() {
+    local length
+    length=$(od -An -N8 -tu8 "$1" | tr -d ' ')
+    tail -c +9 "$1" | head -c "$length" | jq -r 'del(.__metadata__) | to_entries[] | [.key, (.value.shape | tostring), .value.data_offsets[]] | @tsv' | sort \
+        | while read -r name shape from to; do
+            echo "$name $shape $(tail -c +$((8 + length + from + 1)) "$1" | head -c $((to - from)) | md5sum)"
+        done
+}
+# kl: the mean that the note of --merge gives on standard input
+kl() { sed -n 's/.*mean \([0-9.e+-]*\), maximum.*/\1/p'; }
+
+@test "PEFT's folder comes back as PEFT wrote it" {
+    llm-quantize -q -t keep "$F/init.llm" folder
+    diff <(tensors folder/adapter_model.safetensors) <(tensors "$golden/init/adapter_model.safetensors")
+    for key in peft_type r lora_alpha use_rslora bias task_type; do
+        assert_equal "$(jq -c ".$key" folder/adapter_config.json)" "$(jq -c ".$key" "$golden/init/adapter_config.json")"
+    done
+    assert_equal "$(jq -c '.target_modules | sort' folder/adapter_config.json)" "$(jq -c '.target_modules | sort' "$golden/init/adapter_config.json")"
+    llm-quantize -q -t keep folder folder # replaces itself
+    llm-quantize -q -t keep "$golden/init" --base "$tiny" again.llm
+    same "$tiny" --adapter again.llm "$tiny" --adapter "$golden/init"
+    llm-quantize -q -t bf16 "$F/init.llm" bf16
+    [[ $(wc -c < bf16/adapter_model.safetensors) -lt $(wc -c < folder/adapter_model.safetensors) ]]
+}
+
+@test "GGUF has llama.cpp's names and keys, rows in its order, and the same effect" {
+    llm-quantize -q -t keep "$F/init.llm" a.gguf
+    strings -n 6 a.gguf > found
+    for word in general.type adapter.type adapter.lora.alpha blk.0.attn_q.weight.lora_a blk.1.ffn_down.weight.lora_b; do grep -q "$word" found; done
+    same "$tiny" --adapter a.gguf "$tiny" --adapter "$golden/init"
+    llm-quantize -q -t keep --base "$F/tiny.gguf" a.gguf of-gguf.llm
+    same "$F/tiny.gguf" --adapter of-gguf.llm "$F/tiny.gguf" --adapter "$golden/init"
+    llm-quantize -q -t keep of-gguf.llm b.gguf
+    cmp a.gguf b.gguf
+    llm-quantize -q -t keep of-gguf.llm folder
+    diff <(tensors folder/adapter_model.safetensors) <(tensors "$golden/init/adapter_model.safetensors")
+}
+
+@test "experts, transposed and fused matrices go through the formats" {
+    local -A sets=([moe]="--set num_hidden_layers=2 --set hidden_size=64 --set num_local_experts=4" [gpt2]="--set n_layer=2 --set n_embd=64 --set n_head=2")
+    for preset in "${!sets[@]}"; do
+        llm-train -q -c $preset ${sets[$preset]} -T "$F/tok.json" -l 24 -n 0 -o $preset.llm "$F/data.tok"
+        llm-train -q --init $preset.llm --adapter lora --rank 2 -l 24 -b 4 -n 4 --precision f32 --lr 1e-2 -o $preset-a.llm "$F/data.tok"
+        llm-quantize -q -t keep $preset-a.llm $preset-folder
+        llm-quantize -q -t keep $preset-a.llm $preset-a.gguf
+        same $preset.llm --adapter $preset-a.llm $preset.llm --adapter $preset-folder
+        same $preset.llm --adapter $preset-a.llm $preset.llm --adapter $preset-a.gguf
+        llm-quantize -t f32 --merge $preset-a.llm $preset.llm $preset-m.llm 2> note
+        kl < note | apart 1e-9 0 || [[ $(kl < note) == *e-1* ]]
+    done
+    jq -e .fan_in_fan_out gpt2-folder/adapter_config.json
+    jq -e '.fan_in_fan_out == false' moe-folder/adapter_config.json
+}
+
+@test "merged in f32 the model is the same within rounding; in fewer bits the note says what it costs" {
+    local adapter=$golden/trained
+    llm-quantize -t f32 --merge "$adapter" "$tiny" f32.llm 2> note
+    awk -v kl="$(kl < note)" 'BEGIN { exit !(kl >= 0 && kl < 1e-9) }'
+    paste -d ' ' <(score f32.llm) <(score "$tiny" --adapter "$adapter") | apart 2e-5 0
+    previous=0
+    for type in bf16 q8_0 q4_0; do
+        llm-quantize -t $type --merge "$adapter" "$tiny" $type.llm 2> note
+        awk -v kl="$(kl < note)" -v previous=$previous 'BEGIN { exit !(kl > previous) }'
+        previous=$(kl < note)
+    done
+    llm-quantize -q -t keep --merge "$adapter" "$tiny" keep.llm
+    cmp <(score keep.llm) <(score bf16.llm)
+    llm-quantize -q -t f32 --merge "$adapter:.5" --merge "$adapter:.5" "$tiny" halves.llm
+    paste -d ' ' <(score halves.llm) <(score f32.llm) | apart 2e-5 0
+    llm-quantize -q -t f32 --merge "$adapter" "$F/tiny.gguf" merged.gguf
+    paste -d ' ' <(score merged.gguf) <(score f32.llm) | apart 2e-5 0
+}
+
+@test "a quantised base takes its adapter in and keeps its types" {
+    llm-quantize -q -t q8_0 "$tiny" q8.gguf
+    llm-train -q --init q8.gguf --adapter lora -l 24 -b 2 -n 4 -o a.llm "$F/g.tok"
+    llm-quantize -v -t keep --merge a.llm q8.gguf merged.gguf 2> note
+    kl < note
+    [[ $(wc -c < merged.gguf) == $(wc -c < q8.gguf) ]]
+}
+
+@test "what is stored whole goes into PEFT's folder, not into GGUF" {
+    llm-train -q --init "$tiny" --adapter lora --also-train model.norm.weight -l 24 -b 2 -n 4 --precision f32 -o a.llm "$F/g.tok"
+    llm-quantize -q -t keep a.llm folder
+    jq -e '.modules_to_save == ["model.norm"]' folder/adapter_config.json
+    same "$tiny" --adapter folder "$tiny" --adapter a.llm
+    refused 69 "x.gguf: 'model.norm.weight': GGUF has no place" llm-quantize -q -t keep a.llm x.gguf
+    llm-quantize -t f32 --merge a.llm "$tiny" merged.llm 2> note
+    awk -v kl="$(kl < note)" 'BEGIN { exit !(kl >= 0 && kl < 1e-9) }'
+}
+
+@test "what cannot be written or merged: one line" {
+    llm-quantize -q -t keep "$F/init.llm" a.gguf
+    refused 65 "a.gguf: expected the path of its base" llm-quantize -t keep a.gguf b.llm
+    refused 2 "expected -t f32, f16, bf16 or keep" llm-quantize -t q8_0 "$F/init.llm" folder
+    refused 65 "expected an adapter (--base)" llm-quantize -t keep --base "$tiny" "$tiny" b.llm
+    refused 2 "expected a file as IN" llm-quantize -t f32 --merge "$F/init.llm" - b.llm
+    refused 65 "expected an adapter" llm-quantize -t f32 --merge "$tiny/model.safetensors" "$tiny" b.llm
+    refused 65 "init.llm: expected the model that it was made for" llm-quantize -t f32 --merge "$F/init.llm" "$F/tiny.gguf" b.llm
+    refused 73 "none/folder" llm-quantize -t keep "$F/init.llm" none/folder
+}
