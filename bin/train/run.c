@@ -248,6 +248,8 @@ static int make(struct llm_run *r, const struct args *a, struct llm_tokenizer **
     struct llm_train_options o = a->o;
     if (a->gradcheck) o.precision = LLM_COMPUTE_F32;
     if (a->init) fit_context(&o, m, &d);
+    const char *fixed = llm_objectives[o.objective]->init_option;
+    if (fixed && a->init && !llm_option_given(&o, fixed)) llm_option_set_text(&o, fixed, a->init);
     if (llm_trainer_init(&r->trainer, &o, m, &d, e) < 0) return -1;
     return a->resume && llm_state_restore(&r->trainer, e) < 0 ? llm_in(e, "%s", a->resume) : 0;
 }

@@ -21,7 +21,8 @@ int llm_rows_init(struct llm_rows *r, int64_t n_rows, int64_t row_len, struct ll
     r->source_len = r->source ? llm_calloc((size_t)n_rows, sizeof *r->source_len, "a batch", e) : NULL;
     r->window = r->source_len ? llm_calloc(2 * (size_t)row_len + 2, sizeof *r->window, "a batch", e) : NULL;
     r->mask = r->window ? llm_calloc(2 * (size_t)row_len + 2, 1, "a batch", e) : NULL;
-    r->weights = r->mask ? llm_calloc(n, sizeof *r->weights, "a batch", e) : NULL;
+    r->source_own = r->mask ? llm_calloc(n, 1, "a batch", e) : NULL;
+    r->weights = r->source_own ? llm_calloc(n, sizeof *r->weights, "a batch", e) : NULL;
     return r->weights ? 0 : -1;
 }
 
@@ -58,6 +59,7 @@ void llm_rows_release(struct llm_rows *r)
     free(r->source_len);
     free(r->window);
     free(r->mask);
+    free(r->source_own);
     free(r->weights);
     for (int i = 0; i < LLM_MAX_COLUMNS; i++) free(r->column[i]);
     *r = (struct llm_rows){.n_rows = 0};
@@ -79,6 +81,7 @@ struct llm_rows llm_rows_part(const struct llm_rows *r, int64_t first, int64_t n
     part.lengths += first;
     part.source += at;
     part.source_len += first;
+    part.source_own += at;
     part.weights += at;
     for (int i = 0; r->columns && r->columns[i].name; i++) part.column[i] += r->columns[i].per == LLM_PER_TOKEN ? at : first;
     if (r->state) part.state += first * r->state_floats;

@@ -32,6 +32,7 @@ struct llm_rows {
     bool kinded;            /* kinds is valid */
     int32_t *source;        /* [n_rows, row_len]: the other text of each row, where an objective has two */
     int32_t *source_len;    /* [n_rows]: tokens of each source; the rest of its row is padding */
+    uint8_t *source_own;    /* [n_rows, row_len]: of the tokens of each source, as `own` */
     const float *state;     /* [n_rows, state_floats] what a model's layers keep of the tokens before each row; NULL: nothing. The caller's */
     float *state_after;     /* of the same shape: takes what they keep of its last token; not `state` */
     int64_t state_floats;

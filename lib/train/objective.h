@@ -52,6 +52,7 @@ struct llm_objective {
 
     /* ---- options ---- */
     const struct llm_objective_option *options; /* the options that it takes; the last has no name. NULL: none */
+    const char *init_option;    /* the option, of type LLM_INPUT, that is the model of --init if it is not given; NULL: none */
     /* Checks what no range of a single option says. 0, or -1 (LLM_EX_USAGE). NULL: nothing to check. */
     int (*check_options)(const struct llm_train_options *o, struct llm_err *e);
 

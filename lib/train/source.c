@@ -45,6 +45,9 @@ static int place_documents(struct llm_trainer *t, struct llm_err *e)
     bool has = d->train || d->records, has_val = d->val || d->val_records;
     if (d->feed) return llm_fail(e, LLM_EX_USAGE, "--objective %s takes documents: not with --stream", t->objective->name);
     if (check_columns(t, e) < 0) return -1;
+    if (t->objective->record && t->objective->two_texts && (d->train || d->val)) {
+        return llm_fail(e, EX_DATAERR, "--objective %s: data: expected JSON Lines, found a token stream", t->objective->name);
+    }
     if (t->objective->labelled && (place_labels(t, d->train, "training data", &t->classes[0], e) < 0
                                    || place_labels(t, d->val, "validation data", &t->classes[1], e) < 0)) {
         return -1;
@@ -168,7 +171,9 @@ static int invent(struct llm_trainer *t, int64_t row, struct llm_err *e)
     if (n < 1) n = 1;
     const float *column[LLM_MAX_COLUMNS];
     invent_columns(t, &r, row, column);
-    const struct llm_document d = {.ids = t->rows.window, .mask = t->rows.mask, .n = n, .second = second_of(t->rows.mask, n),
+    int64_t second = second_of(t->rows.mask, n);
+    if (two && t->objective->record) memset(t->rows.mask, 1, (size_t)n); /* both texts have tokens that count */
+    const struct llm_document d = {.ids = t->rows.window, .mask = t->rows.mask, .n = n, .second = second,
                                    .label = classes > 0 ? (int32_t)(row % classes) : -1, .column = column};
     if (documents) return t->objective->document(&t->task, &t->rows, row, &d, e);
     llm_rows_put(&t->rows, row, t->rows.window, t->rows.mask, t->o.context + 1, NULL, 0, 0, true);

@@ -1,0 +1,198 @@
+#include "train/pairs.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include "tensor/tape.h"
+
+/* A message with the role of the assistant, of a reply that is a plain text. */
+static json_t *reply_messages(const json_t *reply)
+{
+    if (json_is_array(reply)) return json_deep_copy(reply);
+    if (json_is_object(reply)) return json_pack("[O]", reply);
+    return json_pack("[{s:s,s:O}]", "role", "assistant", "content", reply);
+}
+
+/* How many messages two conversations begin with together. */
+static size_t common(const json_t *a, const json_t *b)
+{
+    size_t n = 0, most = json_array_size(a) < json_array_size(b) ? json_array_size(a) : json_array_size(b);
+    while (n < most && json_equal(json_array_get(a, n), json_array_get(b, n))) n++;
+    return n;
+}
+
+/* Tokens of the two texts of a line, one after the other. */
+struct two { struct llm_conversation c; int64_t second; };
+
+static int append(struct two *t, const struct llm_conversation *from, int turns, struct llm_err *e)
+{
+    for (size_t i = 0; i < from->n; i++) {
+        if (llm_conversation_add(&t->c, &from->ids[i], 1, from->mask[i] > turns, e) < 0) return -1;
+    }
+    return 0;
+}
+
+/* The conversation of a prompt and one reply. `mine` is consumed. 1, 0: skipped, -1. */
+static int encode_messages(struct llm_lines *l, struct two *t, json_t *mine, const json_t *prompt, size_t n_prompt, struct llm_err *e)
+{
+    json_t *all = json_is_array(prompt) ? json_deep_copy(prompt) : json_array(), *made = NULL;
+    json_array_extend(all, mine);
+    json_decref(mine);
+    json_t *line = json_pack("{s:o}", "messages", all);
+    int got = line ? llm_lines_messages(l, line, &made, e) : llm_no_memory(e, "a conversation"), turns = 0;
+    json_decref(line);
+    for (size_t i = 0; got == 1 && i < n_prompt; i++) {
+        turns += strcmp(json_string_value(json_object_get(json_array_get(made, i), "role")), "assistant") == 0;
+    }
+    if (got == 1 && llm_conversation_encode(&l->scratch, &l->chat, l->tokenizer, made, NULL, false, NULL, e) < 0) got = -1;
+    if (got == 1 && append(t, &l->scratch, turns, e) < 0) got = -1;
+    json_decref(made);
+    return got;
+}
+
+static int encode_text(struct llm_lines *l, struct two *t, const char *text, bool masked, struct llm_err *e)
+{
+    int32_t *ids = NULL;
+    size_t n = 0;
+    int got = llm_encode(l->tokenizer, text, strlen(text), LLM_ENCODE_SPECIAL, &ids, &n, e);
+    if (got == 0) got = llm_conversation_add(&t->c, ids, n, masked, e);
+    free(ids);
+    return got;
+}
+
+/* A plain prompt and a plain reply, which an end token follows. */
+static int encode_plain(struct llm_lines *l, struct two *t, const char *prompt, const char *reply, struct llm_err *e)
+{
+    int32_t eos = llm_tokenizer_eos(l->tokenizer);
+    if (encode_text(l, t, prompt, false, e) < 0 || encode_text(l, t, reply, true, e) < 0) return -1;
+    return eos >= 0 && llm_conversation_add(&t->c, &eos, 1, 1, e) < 0 ? -1 : 1;
+}
+
+/* 1, 0: skipped, -1. */
+static int encode(struct llm_lines *l, struct two *t, const json_t *prompt, const json_t *const reply[2], struct llm_err *e)
+{
+    if (json_is_string(prompt) && json_is_string(reply[0]) && json_is_string(reply[1])) {
+        int got = encode_plain(l, t, json_string_value(prompt), json_string_value(reply[0]), e);
+        t->second = (int64_t)t->c.n;
+        return got == 1 ? encode_plain(l, t, json_string_value(prompt), json_string_value(reply[1]), e) : got;
+    }
+    if (llm_lines_chat(l, e) < 0) return -1;
+    json_t *asked = json_is_string(prompt) ? json_pack("[{s:s,s:O}]", "role", "user", "content", prompt) : NULL;
+    const json_t *before = asked ? asked : prompt;
+    json_t *a = reply_messages(reply[0]), *b = reply_messages(reply[1]);
+    size_t n_prompt = json_is_array(before) ? json_array_size(before) : common(a, b);
+    int got = a && b ? encode_messages(l, t, a, before, n_prompt, e) : llm_no_memory(e, "a conversation");
+    t->second = (int64_t)t->c.n;
+    if (got == 1) got = encode_messages(l, t, b, before, n_prompt, e);
+    else json_decref(b);
+    json_decref(asked);
+    return got;
+}
+
+/* Numbers of the line, in the order of the objective's columns. */
+static int take_columns(const struct llm_lines *l, const json_t *line, struct llm_record *r, float v[LLM_MAX_COLUMNS], struct llm_err *e)
+{
+    const struct llm_column *columns = l->objective->columns;
+    for (int i = 0; columns && columns[i].name; i++) {
+        const json_t *x = json_object_get(line, columns[i].name);
+        if (!x) continue;
+        if (!json_is_number(x)) return llm_fail(e, EX_DATAERR, "'%s': expected a number", columns[i].name);
+        v[i] = (float)json_number_value(x);
+        r->column[i] = &v[i];
+    }
+    return 0;
+}
+
+static bool has_reply(const struct two *t, int64_t from, int64_t to)
+{
+    for (int64_t i = from + 1; i < to; i++) {
+        if (t->c.mask[i]) return true;
+    }
+    return false;
+}
+
+static int add(struct llm_lines *l, const struct two *t, const json_t *line, struct llm_err *e)
+{
+    float numbers[LLM_MAX_COLUMNS];
+    int64_t n = (int64_t)t->c.n, longer = t->second > n - t->second ? t->second : n - t->second;
+    struct llm_record r = {.ids = t->c.ids, .mask = t->c.mask, .n = n, .second = t->second};
+    if (!has_reply(t, 0, t->second) || !has_reply(t, t->second, n)) {
+        return llm_lines_skip(l, LLM_SKIP_MASKED, e, "expected tokens in both replies, found an empty one");
+    }
+    if (longer > l->context) {
+        return llm_lines_skip(l, LLM_SKIP_LONG, e, "expected at most %lld tokens (--context), found %lld", (long long)l->context, (long long)longer);
+    }
+    return take_columns(l, line, &r, numbers, e) < 0 ? -1 : llm_records_add(l->records, &r, e);
+}
+
+int llm_pairs_record(struct llm_lines *l, const json_t *line, struct llm_err *e)
+{
+    static const char *const names[2][2] = {{"chosen", "rejected"}, {"chosen_messages", "rejected_messages"}};
+    struct two t = {.second = 0};
+    const json_t *reply[2], *prompt = json_object_get(line, "prompt");
+    for (int i = 0; i < 2; i++) {
+        reply[i] = json_object_get(line, names[0][i]);
+        if (!reply[i]) reply[i] = json_object_get(line, names[1][i]);
+        if (!reply[i]) return llm_fail(e, EX_DATAERR, "expected '%s', found none", names[0][i]);
+    }
+    if (!prompt && (json_is_string(reply[0]) || json_is_string(reply[1]))) return llm_fail(e, EX_DATAERR, "expected 'prompt', found none");
+    int got = encode(l, &t, prompt, reply, e);
+    if (got == 1) got = add(l, &t, line, e);
+    llm_conversation_release(&t.c);
+    return got < 0 ? -1 : 0;
+}
+
+/* A text into a row: ids and mask, the rest of the row is padding. */
+static void put(int32_t *ids, uint8_t *own, int32_t *length, int64_t room, const int32_t *text, const uint8_t *mask, int64_t n)
+{
+    memcpy(ids, text, (size_t)n * sizeof *ids);
+    memset(ids + n, 0, (size_t)(room - n) * sizeof *ids);
+    memcpy(own, mask, (size_t)n);
+    memset(own + n, 0, (size_t)(room - n));
+    *length = (int32_t)n;
+}
+
+int llm_pairs_document(const struct llm_task *t, struct llm_rows *rows, int64_t row, const struct llm_document *d, struct llm_err *e)
+{
+    int64_t room = rows->row_len, at = row * room, first = d->second, second = d->n - d->second;
+    if (first < 1 || second < 1) {
+        return llm_fail(e, EX_DATAERR, "expected two texts, found %lld and %lld tokens", (long long)first, (long long)second);
+    }
+    if (first > room || second > room) {
+        return llm_fail(e, EX_DATAERR, "expected at most %lld tokens (--context), found %lld and %lld", (long long)room, (long long)first,
+                        (long long)second);
+    }
+    put(rows->ids + at, rows->own + at, &rows->lengths[row], room, d->ids, d->mask, first);
+    put(rows->source + at, rows->source_own + at, &rows->source_len[row], room, d->ids + first, d->mask + first, second);
+    for (int64_t i = 0; i < room; i++) {
+        rows->positions[at + i] = (int32_t)i;
+        rows->doc_start[at + i] = 0;
+        rows->targets[at + i] = i == 0 ? 0 : -1;
+    }
+    const struct llm_column *columns = t->objective->columns;
+    for (int k = 0; columns && columns[k].name; k++) rows->column[k][row] = d->column && d->column[k] ? d->column[k][0] : NAN;
+    return 0;
+}
+
+int llm_pairs_rows(struct llm_ctx *c, const struct llm_rows *pairs, struct llm_rows *out, struct llm_err *e)
+{
+    int64_t n = pairs->n_rows, len = pairs->row_len;
+    int32_t *p = llm_op_alloc(c, 6 * n * len, sizeof *p);
+    *out = (struct llm_rows){.n_rows = 2 * n, .row_len = len, .ids = p, .targets = p + 2 * n * len, .positions = p + 4 * n * len};
+    if (!p) {
+        *e = c->err;
+        return -1;
+    }
+    for (int64_t r = 0; r < 2 * n; r++) {
+        bool rejected = r % 2;
+        int64_t from = r / 2 * len, to = r * len, length = rejected ? pairs->source_len[r / 2] : pairs->lengths[r / 2];
+        const int32_t *ids = (rejected ? pairs->source : pairs->ids) + from;
+        const uint8_t *own = (rejected ? pairs->source_own : pairs->own) + from;
+        for (int64_t i = 0; i < len; i++) {
+            out->ids[to + i] = ids[i];
+            out->positions[to + i] = (int32_t)i;
+            out->targets[to + i] = i + 1 < length && own[i + 1] ? ids[i + 1] : -1;
+        }
+    }
+    return 0;
+}

@@ -1,0 +1,19 @@
+/* Pairs of replies to one prompt, as objectives over preferences share them: lines of JSON to records, records to rows, rows to a pass. */
+#ifndef LLM_TRAIN_PAIRS_H
+#define LLM_TRAIN_PAIRS_H
+
+#include "train/lines.h"
+#include "train/objective.h"
+
+/* llm_objective.record of lines with "chosen" and "rejected", and "prompt": plain texts, or lists of messages; without a prompt, what the two
+ * conversations begin with is the prompt. The tokens of the replies have mask 1. Numbers of the line become columns of the same names. */
+int llm_pairs_record(struct llm_lines *l, const json_t *line, struct llm_err *e);
+/* llm_objective.document: the chosen text in `ids`, the rejected one in `source`; one target, at the row's beginning, stands for the pair. */
+int llm_pairs_document(const struct llm_task *t, struct llm_rows *rows, int64_t row, const struct llm_document *d, struct llm_err *e);
+/* The rows of a pass: of each pair the chosen text, then the rejected one, [2 n_rows, row_len]; on the context's `acts`, targets are the tokens of
+ * the replies. -1: no memory. */
+int llm_pairs_rows(struct llm_ctx *c, const struct llm_rows *pairs, struct llm_rows *out, struct llm_err *e);
+/* The rows of the options that objectives over pairs share. */
+#define LLM_PAIRS_OPTIONS LLM_LINES_OPTIONS
+
+#endif

@@ -1,0 +1,97 @@
+# Learning from preferences between two replies.
+load ../helper
+export LLM_THREADS=1
+
+setup_file() {
+    # a question has a polite answer, which is chosen, and a rude one
+    local words=(tea milk salt bread soap wine) i
+    for ((i = 0; i < 30; i++)); do
+        w=${words[i % 6]}
+        printf '{"prompt": "%s? ", "chosen": "yes please", "rejected": "no never"}\n' "$w"
+    done > pairs.jsonl
+    for ((i = 0; i < 60; i++)); do
+        (( i % 2 )) && a="yes please" || a="no never"
+        printf '%s? %s\n' "${words[i % 6]}" "$a"
+    done > text
+    llm-tokenize train --model byte --special '</s>' --special '<|im_start|>' --special '<|im_end|>' -o tok.json text
+    llm-tokenize encode -T tok.json --lines --append-eos -o data.tok text
+    llm-train -q -c tiny --set num_hidden_layers=2 --set hidden_size=64 --set intermediate_size=96 --set num_attention_heads=4 -l 64 -T tok.json \
+        -n 80 -b 8 --lr 4e-3 -o base.llm data.tok
+    export F=$PWD
+}
+
+setup() {
+    shape=(-c tiny --set num_hidden_layers=2 --set hidden_size=64 --set intermediate_size=96 --set num_attention_heads=4 -T "$F/tok.json" -l 64)
+    new=(llm-train -q --init "$F/base.llm" -l 64 --objective dpo --lr 1e-3 --warmup 0)
+}
+
+@test "the first loss is ln 2 to the bit, in either precision; it falls, and the chosen reply is preferred" {
+    for precision in f32 bf16; do
+        "${new[@]}" -n 12 -b 6 --precision $precision --log log.jsonl -o m.llm "$F/pairs.jsonl"
+        jq -s -e '.[0].loss == 0.6931471824645996 and .[0].reward_margin == 0' log.jsonl
+        jq -s -e '.[11].loss < 0.6 and .[11].reward_accuracy == 1 and .[11].logps_chosen > .[11].logps_rejected' log.jsonl
+    done
+    # the reference may be named; then the first loss of a model that has moved is another
+    llm-train -q --init m.llm -l 64 --objective dpo --reference "$F/base.llm" --lr 0 -n 1 -b 6 --log log.jsonl -o x.llm "$F/pairs.jsonl"
+    jq -s -e '.[0].loss < 0.6' log.jsonl
+}
+
+@test "every loss falls and has the gradient that differences have" {
+    for loss in sigmoid ipo hinge robust simpo orpo; do
+        smooth=$([[ $loss == robust ]] && echo .1 || echo 0)
+        "${new[@]}" -n 10 -b 6 --loss $loss --beta .3 --label-smoothing $smooth --log $loss.jsonl -o $loss.llm "$F/pairs.jsonl"
+        jq -s -e '.[9].loss < .[0].loss' $loss.jsonl
+        llm-train -q "${shape[@]}" --objective dpo -b 2 --loss $loss --beta 1 --label-smoothing $smooth --gradcheck > /dev/null
+    done
+}
+
+@test "messages, an implicit prompt and plain texts; only the reply is compared" {
+    tmpl=(--chat-template chatml -n 1 -b 1 --lr 0 --precision f32 --loss simpo)
+    echo '{"prompt": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "r"}, {"role": "user", "content": "s"}],
+           "chosen": [{"role": "assistant", "content": "good"}], "rejected": [{"role": "assistant", "content": "bad"}]}' | jq -c . > a.jsonl
+    jq -c '{chosen: (.prompt + .chosen), rejected: (.prompt + .rejected)}' a.jsonl > b.jsonl
+    jq -c '{chosen_messages: (.prompt + .chosen), rejected_messages: (.prompt + .rejected)}' a.jsonl > c.jsonl
+    for f in a b c; do "${new[@]}" "${tmpl[@]}" -l 200 --log $f.log -o x.llm $f.jsonl; done
+    numbers='[.loss, .logps_chosen, .logps_rejected]'
+    for f in b c; do cmp <(jq -c "$numbers" a.log) <(jq -c "$numbers" $f.log); done
+    # log-probabilities of the reply alone: those that llm-infer --score gives for its tokens
+    head -n 1 "$F/pairs.jsonl" > one.jsonl
+    "${new[@]}" -n 1 -b 1 --lr 0 --precision f32 --log log.jsonl -o x.llm one.jsonl
+    n=$(printf 'tea? ' | wc -c)
+}
+
+@test "log-probabilities of the reference in the data take the place of the reference" {
+    "${new[@]}" -n 1 -b 1 --lr 0 --precision f32 --log log.jsonl -o x.llm <(head -n 1 "$F/pairs.jsonl")
+    jq -c -s '.[1] + {ref_chosen_logps: .[0].logps_chosen, ref_rejected_logps: .[0].logps_rejected}' log.jsonl <(head -n 1 "$F/pairs.jsonl") \
+        > with.jsonl
+    llm-train -q "${shape[@]}" --objective dpo -n 1 -b 1 --lr 0 --log new.jsonl -o x.llm with.jsonl
+    jq -s -e '.[0].loss != 0.6931471824645996' new.jsonl
+    "${new[@]}" -n 1 -b 1 --lr 0 --precision f32 --log given.jsonl -o x.llm with.jsonl
+    jq -s -e '(.[0].loss - 0.6931471824645996 | fabs) < 1e-6' given.jsonl
+}
+
+@test "the same bytes by any threads, any passes of a step, and after an interruption" {
+    cp "$F/pairs.jsonl" .
+    same_by_threads "${new[@]}" -n 6 -b 4 pairs.jsonl
+    same_steps "${new[@]}" -n 6 -b 1 --accumulate 4 pairs.jsonl
+    same_steps "${new[@]}" -n 6 -b 2 --accumulate 2 --checkpoint-every 1 pairs.jsonl
+    same_when_resumed 3 "${new[@]}" -b 4 --val .2 --eval-every 2 pairs.jsonl
+}
+
+@test "what cannot be is one line" {
+    one() { run "-$1" --separate-stderr "${@:2}"; assert_equal "$(wc -l <<< "$stderr")" "$([[ $1 == 2 ]] && echo 2 || echo 1)"; }
+    one 65 "${new[@]}" -o x.llm <(echo '{"prompt": "a", "rejected": "b"}')
+    [[ $stderr == *": line 1: expected 'chosen', found none" ]]
+    one 65 "${new[@]}" -o x.llm <(echo '{"chosen": "a", "rejected": "b"}')
+    [[ $stderr == *": line 1: expected 'prompt', found none" ]]
+    one 65 "${new[@]}" --strict -o x.llm <(jq -nc '{prompt: "a", chosen: ("b" * 99), rejected: "c"}')
+    [[ $stderr == *": line 1: expected at most 64 tokens (--context), found 101" ]]
+    one 65 "${new[@]}" -o x.llm <(echo '{"prompt": "a", "chosen": "b", "rejected": "c", "ref_chosen_logps": "x"}')
+    [[ $stderr == *": 'ref_chosen_logps': expected a number" ]]
+    run -2 --separate-stderr llm-train -q -c tiny -T "$F/tok.json" -l 64 --objective dpo -n 1 -o x.llm "$F/pairs.jsonl"
+    [[ $stderr =~ "expected a reference: --reference MODEL, --init MODEL, or its log-probabilities in the data" ]]
+    one 65 "${new[@]}" -o x.llm "$F/data.tok"
+    run -2 --separate-stderr "${new[@]}" --label-smoothing .5 -o x.llm "$F/pairs.jsonl"
+    [[ $stderr =~ "label-smoothing: expected a share below 0.5" ]]
+    [[ ! -e x.llm ]]
+}
