@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include "bin/quantize/adapters.h"
+#include "bin/quantize/calibrate.h"
 #include "bin/quantize/words.h"
 #include "base/log.h"
 #include "base/signals.h"
@@ -17,10 +18,10 @@
 struct args {
     struct llm_common common;
     int type, to, planes, pure, method, output_type, embedding_type;
-    const char *report;
+    const char *report, *calibrate, *imatrix, *imatrix_out;
     struct llm_strs only, except, tensor_types, merge;
     const char *base;           /* of an adapter that is IN */
-    int64_t max_bytes, max_tensors;
+    int64_t max_bytes, max_tensors, calibrate_tokens, calibrate_context;
 };
 #define AT(field) offsetof(struct args, field)
 enum { UNSET = -1 };
@@ -34,6 +35,14 @@ static const struct llm_opt options[] = {
     {0, "pure", NULL, "store all matrices in the mix's main type", LLM_FLAG, AT(pure), 0, 0, NULL},
     {0, "method", "METHOD", "how scales are chosen: auto, rtn (from the range of values) or search (least weighted error) [auto]", LLM_CHOICE,
      AT(method), 0, 0, "auto|rtn|search"},
+    {0, "calibrate", "FILE", "run the model over a text or token stream, and weight errors by the mean squares of what its matrices read", LLM_INPUT,
+     AT(calibrate), 0, 0, NULL},
+    {0, "calibrate-tokens", "N", "read only the first N tokens of --calibrate [all]", LLM_INT, AT(calibrate_tokens), 1, 1e15, NULL},
+    {0, "calibrate-context", "N", "tokens in a window of --calibrate [512, or the model's maximum if that is less]", LLM_INT, AT(calibrate_context),
+     2, 1 << 20, NULL},
+    {0, "imatrix", "FILE", "weight errors by the importances in llama.cpp's file FILE (GGUF or .dat)", LLM_INPUT, AT(imatrix), 0, 0, NULL},
+    {0, "imatrix-out", "FILE", "write the importances of --calibrate for llama.cpp, as GGUF or, if FILE ends in .dat, in the older form", LLM_OUTPUT,
+     AT(imatrix_out), 0, 0, NULL},
     {0, "to", "FORMAT", "format of OUT: %w; arpa is of n-gram models [by OUT's suffix; -: llm]", LLM_CHOICE, AT(to), 0, 0, NULL},
     {0, "only", "PATTERN", "convert only tensors whose names match the shell pattern; may be given several times", LLM_LIST, AT(only), 0, 0, NULL},
     {0, "except", "PATTERN", "do not convert tensors whose names match the shell pattern; may be given several times",
@@ -53,6 +62,7 @@ static const struct llm_cli cli = {
     .summary = "Store a model's weights in another type or format, and say what that costs.",
     .usage = "-t TYPE [OPTION]... IN OUT",
     .examples = "llm-quantize -t q8_0 model.llm model-q8.llm\n"
+                "llm-quantize -t q3_k_m --calibrate corpus.txt model.llm model.gguf\n"
                 "llm-quantize -t q4_k_m --tensor-type '*v_proj*=q8_0' model.llm model.gguf\n"
                 "llm-quantize -t q4_0 --except '*embed*' --report report.tsv model.llm small.safetensors\n"
                 "llm-quantize -t keep model.llm model.gguf\n"
@@ -66,7 +76,7 @@ static const struct llm_cli cli = {
 
 /* The report: a row for each tensor. */
 static const char *const columns[] = {"name", "shape", "from", "to", "kept", "bytes_from", "bytes_to", "rmse", "max_error", "snr_db", "cosine",
-                                      "bits", "method", NULL};
+                                      "bits", "method", "importances", NULL};
 struct report {
     struct llm_table *table; /* NULL: rows are told with -v */
     uint64_t bytes_from, bytes_to;
@@ -90,6 +100,7 @@ static void put_table_row(struct llm_table *t, const struct llm_quant_report *r,
     llm_table_printed(t, r->cosine, LLM_NUMBER_FIXED, 8);
     llm_table_printed(t, r->bits, LLM_NUMBER_GENERAL, 6);
     llm_table_text(t, r->method);
+    llm_table_text(t, r->kept ? NULL : r->weighted ? "yes" : "no");
 }
 
 static int put_row(void *arg, const struct llm_quant_report *r, struct llm_err *e)
@@ -158,6 +169,21 @@ static int quantize(struct llm_model *m, const struct args *a, const struct llm_
     if (plan->type->dtype == LLM_NO_DTYPE && t.changed == 0) llm_note("%zu tensors as they are: %.1f MiB of weights", m->n_params, after);
     else llm_note("%zu of %zu tensors to %s: %.1f -> %.1f MiB of weights", t.changed, m->n_params, plan->type->name, before, after);
     return a->report ? llm_tables_print(a->report, llm_table_form(&a->common), &t.table, 1, e) : 0;
+}
+
+static int calibrate_and_quantize(struct llm_model *m, const struct args *a, const struct llm_quant_plan *plan, struct llm_err *e)
+{
+    const struct calibration c = {a->calibrate, a->imatrix, a->imatrix_out, a->calibrate_tokens, a->calibrate_context};
+    struct llm_moments moments = {0};
+    struct llm_quant_plan with = *plan;
+    int status = 0;
+    if (c.text || c.importances) {
+        status = quantize_calibrate(&c, m, &moments, e);
+        with.moments = &moments;
+    }
+    if (status == 0) status = quantize(m, a, &with, e);
+    llm_moments_release(&moments);
+    return status;
 }
 
 static int save(struct llm_model *m, const struct args *a, const char *out, struct llm_err *e)
@@ -248,7 +274,7 @@ static int run(const struct args *a, const struct llm_quant_plan *plan, const ch
     if (m && a->to == LLM_FORMAT_ARPA && !m->ngram) {
         status = llm_fail(e, EX_DATAERR, "%s: --to arpa: expected an n-gram model, found a %s", in, m->config.model_type);
     }
-    if (status == 0 && !m->ngram) status = quantize(m, a, plan, e); /* tables of n-grams stay as they are */
+    if (status == 0 && !m->ngram) status = calibrate_and_quantize(m, a, plan, e); /* tables of n-grams stay as they are */
     if (status == 0) status = save(m, a, out, e);
     llm_model_destroy(m);
     llm_pool_stop();
@@ -278,6 +304,8 @@ int main(int argc, char **argv)
     if ((a.max_bytes || a.max_tensors) && (a.to != LLM_FORMAT_GGUF || strcmp(out, "-") == 0)) {
         llm_usage(&cli, "--split-max-size and --split-max-tensors: expected GGUF files as OUT (--to gguf)");
     }
+    if (a.calibrate && a.imatrix) llm_usage(&cli, "expected --calibrate or --imatrix, found both");
+    if (a.imatrix_out && !a.calibrate && !a.imatrix) llm_usage(&cli, "--imatrix-out: expected --calibrate FILE too");
     enum llm_dtype output, embedding;
     struct llm_quant_plan plan = {.type = a.type == UNSET ? NULL : &llm_quant_types[a.type], .only = &a.only, .except = &a.except,
                                   .pure = a.pure,

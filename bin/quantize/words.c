@@ -7,17 +7,14 @@
 const struct llm_words quantize_words[] = {{"type", llm_quant_word}, {"to", llm_model_format_word}, {"output-tensor-type", llm_quant_word},
                                           {"token-embedding-type", llm_quant_word}, {0}};
 
-const struct llm_alias quantize_aliases[] = {{"--outtype", "type"}, {"--ftype", "type"}, {"--exclude", "except"}, {"--include", "only"}, {0}};
+const struct llm_alias quantize_aliases[] = {{"--outtype", "type"}, {"--ftype", "type"}, {"--exclude", "except"}, {"--include", "only"},
+                                             {"--calibration", "calibrate"}, {"--dataset", "calibrate"}, {0}};
 
 #define BY_TYPE "-t names the type, which has its number of bits and its block size"
-#define NO_DATA "types are rounded to without calibration data"
 const struct llm_foreign quantize_foreign[] = {
     FOREIGN_DEVICES,
     {"--outfile", "the output is the second operand: llm-quantize -t TYPE IN OUT"},
     {"-o", "the output is the second operand: llm-quantize -t TYPE IN OUT"},
-    {"--imatrix", NO_DATA},
-    {"--calibration", NO_DATA},
-    {"--dataset", NO_DATA},
     {"--bits", BY_TYPE},
     {"--wbits", BY_TYPE},
     {"--group-size", BY_TYPE},

@@ -2,8 +2,10 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/buf.h"
 #include "base/pattern.h"
 #include "model/spec/block.h"
+#include "quant/moments.h"
 #include "quant/quant.h"
 
 static bool matches(const struct llm_strs *patterns, const char *name)
@@ -35,22 +37,33 @@ enum llm_dtype llm_quant_choose(const struct llm_model *m, const struct llm_para
     else if (mix && llm_mix_leaves(p)) *kept = "exact";
     else *kept = NULL;
     if (*kept) return from;
-    if (mix) to = llm_quant_fallback(plan->pure ? to : llm_mix_type(type, false, m, p), p->weight.k);
+    if (mix) to = llm_quant_fallback(plan->pure ? to : llm_mix_type(type, plan->moments != NULL, m, p), p->weight.k);
     else if (llm_dtypes[to].block_size == 256) to = llm_quant_fallback(to, p->weight.k);
     *kept = from == to ? "same" : p->weight.k % llm_dtypes[to].block_size ? "rows" : NULL;
     return *kept ? from : to;
 }
 
-static int change(struct llm_model *m, struct llm_param *p, const struct llm_quant_plan *plan, struct llm_quant_report *r, struct llm_err *e)
+/* The tensor's new data in memory of their own; NULL: see `e`. */
+static void *converted(const struct llm_model *m, const struct llm_param *p, const struct llm_quant_plan *plan, struct llm_quant_report *r,
+                       struct llm_err *e)
 {
     void *out = aligned_alloc(64, (r->bytes_to + 63) / 64 * 64);
-    if (!out) return llm_no_memory(e, p->name);
-    const struct llm_quant_job job = {.in = p->weight.data, .out = out, .from = r->from, .to = r->to, .n = (uint64_t)llm_param_count(p),
-                                      .row = p->weight.k, .method = plan->method};
-    if (llm_quantize_tensor(&job, r, e) < 0) {
-        free(out);
-        return llm_in(e, "tensor '%s'", p->name);
-    }
+    float *importance = llm_alloc((size_t)p->weight.k, sizeof *importance, p->name, e);
+    struct llm_quant_job job = {.in = p->weight.data, .out = out, .from = r->from, .to = r->to, .n = (uint64_t)llm_param_count(p),
+                                .row = p->weight.k, .method = plan->method};
+    int status = out && importance ? 0 : llm_no_memory(e, p->name);
+    if (status == 0 && plan->moments && llm_moments_importance(plan->moments, (size_t)(p - m->params), importance)) job.importance = importance;
+    if (status == 0 && llm_quantize_tensor(&job, r, e) < 0) status = llm_in(e, "tensor '%s'", p->name);
+    free(importance);
+    if (status == 0) return out;
+    free(out);
+    return NULL;
+}
+
+static int change(struct llm_model *m, struct llm_param *p, const struct llm_quant_plan *plan, struct llm_quant_report *r, struct llm_err *e)
+{
+    void *out = converted(m, p, plan, r, e);
+    if (!out) return -1;
     llm_weight_release(&p->weight);
     if (p->owned) free((void *)p->weight.data);
     p->weight.data = out;

@@ -101,6 +101,7 @@ int llm_quantize_tensor(const struct llm_quant_job *j, struct llm_quant_report *
     r->max_error = all.max;
     r->snr_db = all.dd > 0 ? 10 * log10(all.xx / all.dd) : INFINITY;
     r->cosine = all.xx > 0 && all.yy > 0 ? all.xy / sqrt(all.xx * all.yy) : all.xx == all.yy;
+    r->weighted = j->importance && w.method == LLM_QUANT_SEARCH;
     r->method = w.method == LLM_QUANT_AUTO ? NULL : llm_quant_methods[w.method];
     return 0;
 }

@@ -5,6 +5,8 @@
 #include "base/cli.h"
 #include "quant/types.h"
 
+struct llm_moments;
+
 /* How scales and codes are chosen. To add one: its name in quant.c. */
 enum llm_quant_method {
     LLM_QUANT_AUTO,                /* the type's own: search for K and IQ types and wherever importances are known, else rtn */
@@ -28,6 +30,7 @@ struct llm_quant_report {
     double cosine;
     double bits;             /* a weight, after the change */
     const char *method;      /* "rtn", "search"; NULL: the tensor was kept, or its type has no scales */
+    bool weighted;           /* importances were used */
 };
 
 /* The type of the tensors whose names match a shell pattern. */
@@ -40,6 +43,7 @@ struct llm_quant_plan {
     bool pure;               /* a mix gives all matrices its own dtype */
     const enum llm_dtype *output, *embedding; /* types of the head's and of the embedding's matrix; LLM_NO_DTYPE: keep. NULL: as the mix says */
     enum llm_quant_method method;
+    const struct llm_moments *moments; /* of the inputs of matrices (quant/moments.h); NULL: not known */
 };
 /* The type that the plan gives to `p`, which may be the one it has; *kept (struct llm_quant_report) is set if it stays. */
 enum llm_dtype llm_quant_choose(const struct llm_model *m, const struct llm_param *p, const struct llm_quant_plan *plan, const char **kept);
