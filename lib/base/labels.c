@@ -24,7 +24,7 @@ int64_t llm_labels_add(struct llm_labels *l, const char *name, struct llm_err *e
 {
     int64_t n = llm_labels_count(l), known = llm_labels_find(l, name);
     if (known >= 0) return known;
-    if (n >= LLM_MOST_LABELS) return llm_fail(e, EX_DATAERR, "labels: expected at most %d, found more", LLM_MOST_LABELS);
+    if (n >= LLM_MAX_LABELS) return llm_fail(e, EX_DATAERR, "labels: expected at most %d, found more", LLM_MAX_LABELS);
     if (!l->names) l->names = json_array();
     if (!l->numbers) l->numbers = json_object();
     if (l->names && l->numbers && json_array_append_new(l->names, json_string(name)) == 0

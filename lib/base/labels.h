@@ -4,14 +4,14 @@
 
 #include "base/json.h"
 
-#define LLM_MOST_LABELS (1 << 20)
+#define LLM_MAX_LABELS (1 << 20)
 struct llm_labels { json_t *names, *numbers; }; /* a list; name → number. NULL: none yet */
 void llm_labels_release(struct llm_labels *l);
 int64_t llm_labels_count(const struct llm_labels *l);
 const char *llm_labels_name(const struct llm_labels *l, int64_t i);
 /* The number of a name, or -1. */
 int64_t llm_labels_find(const struct llm_labels *l, const char *name);
-/* The number of a name, which is added if it is new. -1: memory is short, or there are LLM_MOST_LABELS already. */
+/* The number of a name, which is added if it is new. -1: memory is short, or there are LLM_MAX_LABELS already. */
 int64_t llm_labels_add(struct llm_labels *l, const char *name, struct llm_err *e) LLM_MUST_CHECK;
 /* Appends the names to a buffer, as a JSON list. */
 int llm_labels_to_text(const struct llm_labels *l, struct llm_buf *out, struct llm_err *e) LLM_MUST_CHECK;

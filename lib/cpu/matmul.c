@@ -30,7 +30,7 @@ struct product {
     int64_t ldx;
     char *a;            /* packed panels; NULL: x is used as it is */
     bool backward;
-    struct part parts[LLM_MATMUL_MOST];
+    struct part parts[LLM_MATMUL_MAX];
     int n_parts;
     atomic_bool failed;
 };

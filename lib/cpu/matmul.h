@@ -55,9 +55,9 @@ struct llm_matmul {
  * The second product of a few rows (decoding) packs the weight, if the packed form takes less than half of the available memory: the bits are the
  * same, and later products read it at full speed. The packed form of a block-quantised weight is as large as the data. */
 int llm_matmul(const struct llm_matmul *a, struct llm_weight *w, struct llm_err *e) LLM_MUST_CHECK;
-/* n of them, at most LLM_MATMUL_MOST, of one x: a[i] with w[i]; m, x, ldx and compute are those of a[0]. The bits are the same; x is converted once,
+/* n of them, at most LLM_MATMUL_MAX, of one x: a[i] with w[i]; m, x, ldx and compute are those of a[0]. The bits are the same; x is converted once,
  * and the threads are called together once. */
-enum { LLM_MATMUL_MOST = 4 };
+enum { LLM_MATMUL_MAX = 4 };
 int llm_matmul_several(const struct llm_matmul *a, struct llm_weight *const *w, int n, struct llm_err *e) LLM_MUST_CHECK;
 /* y[m, k] = x[m, n] · w    (dX from dY). Weights of every type are decoded, and rounded to BF16 when that is the compute type: no int8. */
 int llm_matmul_dx(const struct llm_matmul *a, struct llm_weight *w, struct llm_err *e) LLM_MUST_CHECK;

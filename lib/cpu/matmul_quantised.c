@@ -24,7 +24,7 @@ struct part {
 };
 
 struct product {
-    struct part parts[LLM_MATMUL_MOST];
+    struct part parts[LLM_MATMUL_MAX];
     int n;
     int64_t m, groups, step_row;
     atomic_bool failed;
@@ -127,7 +127,7 @@ static char *lay_out(const struct product *p, struct part *t, bool abreast, char
 static int make_room(struct product *p, struct llm_err *e)
 {
     const bool abreast = p->m >= LLM_GEMM_Q_ABREAST;
-    const struct part *first[LLM_MATMUL_MOST];
+    const struct part *first[LLM_MATMUL_MAX];
     size_t bytes = 0;
     for (int i = 0; i < p->n; i++) {
         struct part *t = &p->parts[i];

@@ -91,8 +91,8 @@ static void release_after_prompt(struct llm_engine *g)
 {
     llm_arena_trim(&g->ctx.acts);
     llm_scratch_release();
-    if (g->settled > 0) return;
-    g->settled = g->passes + PACKED_AFTER;
+    if (g->warm_at > 0) return;
+    g->warm_at = g->passes + PACKED_AFTER;
     llm_pages_release_program();
 }
 
@@ -101,7 +101,7 @@ static void release_after_prompt(struct llm_engine *g)
 static void release_files(struct llm_engine *g)
 {
     for (size_t i = 0; i < g->model->n_files; i++) llm_checkpoint_release_pages(g->model->files[i]);
-    if (g->passes < g->settled) return;
+    if (g->passes < g->warm_at) return;
     llm_scratch_release();
     llm_form_memory_trim();
     llm_pages_release_program();
@@ -117,7 +117,7 @@ int llm_engine_advance(struct llm_engine *g, const struct llm_feed *feeds, int64
         g->room = total;
     }
     if (total > g->room) g->room = total;
-    if (g->settled > 0 && g->passes <= g->settled) release_files(g);
+    if (g->warm_at > 0 && g->passes <= g->warm_at) release_files(g);
     *r = (struct llm_reading){.n = total};
     if (g->predictor->advance(g, feeds, n, total, r, e) < 0) return -1;
     for (int64_t s = 0; s < n; s++) llm_kv_append(feeds[s].kv, feeds[s].ids, feeds[s].n);

@@ -21,7 +21,7 @@ struct llm_engine {
     size_t memories_room;
     int64_t passes, tokens;    /* done so far */
     int64_t room;              /* tokens of the largest pass whose activations still have memory */
-    int64_t settled;           /* the pass before which the memory of warm-up is released; 0: no prompt was read yet */
+    int64_t warm_at;           /* the pass before which the memory of warm-up is released; 0: no prompt was read yet */
 };
 
 struct llm_engine_options {

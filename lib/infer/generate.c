@@ -168,7 +168,8 @@ static void choose(struct state *s, struct llm_completion *c, float *logits, int
     c->ended = false;
 }
 
-static int settle(struct state *s, struct llm_completion *c)
+/* Takes a completion that has ended out of the running ones. -1: it has failed, and s->e says how. */
+static int finish_ended(struct state *s, struct llm_completion *c)
 {
     if (c->err.status) {
         if (s->e) *s->e = c->err;
@@ -240,7 +241,7 @@ static int begin_completion(struct state *s, struct job *j)
     } else if (choose_first(s, j, c) < 0) {
         return -1;
     }
-    return settle(s, c);
+    return finish_ended(s, c);
 }
 
 static int begin_completions(struct state *s)
@@ -406,7 +407,7 @@ static int pass(struct state *s)
     if (!s->logits || keep_logits(s) < 0) return -1;
     choose_all(s);
     for (int64_t i = 0; i < s->n_active; row += s->feeds[i++].n) {
-        if (keep_right(s->active[i], r.hidden, row, s->feeds[i].n, s->e) < 0 || settle(s, s->active[i]) < 0) return -1;
+        if (keep_right(s->active[i], r.hidden, row, s->feeds[i].n, s->e) < 0 || finish_ended(s, s->active[i]) < 0) return -1;
     }
     return 0;
 }

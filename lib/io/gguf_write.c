@@ -166,7 +166,7 @@ int llm_gguf_write(struct llm_output *out, const struct llm_gguf_out *o, const s
 struct parts {
     const char *path;
     size_t prefix;                            /* bytes of `path` before ".gguf" */
-    size_t n, first[LLM_GGUF_MOST_PARTS + 1];  /* first tensor of each part; first[n]: the number of tensors */
+    size_t n, first[LLM_GGUF_MAX_PARTS + 1];  /* first tensor of each part; first[n]: the number of tensors */
 };
 
 static int cut(struct parts *p, int64_t max_bytes, int64_t max_tensors, const struct llm_tensor_out *t, size_t n, struct llm_err *e)
@@ -178,8 +178,8 @@ static int cut(struct parts *p, int64_t max_bytes, int64_t max_tensors, const st
         size_t have = i - p->first[p->n - 1];
         bool full = (max_bytes > 0 && bytes + more > (uint64_t)max_bytes) || (max_tensors > 0 && have == (size_t)max_tensors);
         if (have > 0 && full) {
-            if (p->n == LLM_GGUF_MOST_PARTS) {
-                return llm_fail(e, LLM_EX_USAGE, "%s: expected at most %d parts, found more", p->path, LLM_GGUF_MOST_PARTS);
+            if (p->n == LLM_GGUF_MAX_PARTS) {
+                return llm_fail(e, LLM_EX_USAGE, "%s: expected at most %d parts, found more", p->path, LLM_GGUF_MAX_PARTS);
             }
             p->first[p->n++] = i;
             bytes = 0;
@@ -212,7 +212,7 @@ int llm_gguf_write_parts(const char *path, int64_t max_bytes, int64_t max_tensor
                          llm_gguf_put_data put, void *arg, struct llm_err *e)
 {
     struct parts p = {.path = path, .prefix = strlen(path)};
-    struct llm_output *outs[LLM_GGUF_MOST_PARTS] = {NULL};
+    struct llm_output *outs[LLM_GGUF_MAX_PARTS] = {NULL};
     if (p.prefix > 5 && strcmp(path + p.prefix - 5, ".gguf") == 0) p.prefix -= 5;
     int r = cut(&p, max_bytes, max_tensors, t, n, e);
     for (size_t i = 0; i < p.n && r == 0; i++) r = write_part(&p, i, o, t, put, arg, &outs[i], e);

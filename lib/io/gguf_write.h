@@ -36,7 +36,7 @@ int llm_gguf_write(struct llm_output *out, const struct llm_gguf_out *o, const s
                    struct llm_err *e) LLM_MUST_CHECK;
 /* Writes a model as several files, PREFIX-00001-of-0000N.gguf (PREFIX: `path` without ".gguf"). Each has at least one tensor, at most `max_tensors`
  * tensors and `max_bytes` bytes of data (0: no limit). The first has the metadata. Either all files appear, or none. */
-#define LLM_GGUF_MOST_PARTS 1024
+#define LLM_GGUF_MAX_PARTS 1024
 int llm_gguf_write_parts(const char *path, int64_t max_bytes, int64_t max_tensors, struct llm_gguf_out *o, const struct llm_tensor_out *t, size_t n,
                          llm_gguf_put_data put, void *arg, struct llm_err *e) LLM_MUST_CHECK;
 /* Bytes of a tensor's data in the file, without padding. */

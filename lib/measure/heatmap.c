@@ -171,7 +171,7 @@ static void place(struct side *s, int start)
 }
 
 /* Texts under columns run upwards unless the widest has room under its cell. */
-static bool labels_turned(const struct side *x)
+static bool labels_rotated(const struct side *x)
 {
     return x->axis->labels && x->label_width + PAD > x->cell;
 }
@@ -188,7 +188,7 @@ static void lay_out(struct map *m)
     place(&m->y, m->top);
     m->right = m->x.end;
     m->bottom = m->y.end;
-    int below = TICK + PAD + (labels_turned(&m->x) ? m->x.label_width : LINE) + (h->x.groups ? LINE + PAD : 0) + (h->x.name ? LINE + PAD : 0);
+    int below = TICK + PAD + (labels_rotated(&m->x) ? m->x.label_width : LINE) + (h->x.groups ? LINE + PAD : 0) + (h->x.name ? LINE + PAD : 0);
     m->bar = m->right + BAR_GAP;
     m->bar_end = m->bottom - m->top < BAR_TALL ? m->top + BAR_TALL : m->bottom;
     m->width = m->bar + BAR + TICK + BAR_NUMBER + LINE + MARGIN;
@@ -268,16 +268,16 @@ static void draw_column_labels(const struct map *m)
 {
     const struct side *x = &m->x;
     char text[80];
-    bool turned = labels_turned(x);
-    int room = turned ? DENSE : x->label_width + PAD / 2;
+    bool rotated = labels_rotated(x);
+    int room = rotated ? DENSE : x->label_width + PAD / 2;
     size_t step = every(x, room);
-    int y = m->bottom + TICK + PAD + (turned ? -3 : 8);
+    int y = m->bottom + TICK + PAD + (rotated ? -3 : 8);
     for (size_t start = 0, end; start < x->n; start = end) {
         end = group_end(x, start);
         for (size_t i = start; i < end && !touches(x, start, i, end, room); i += step) {
             int middle = x->at[i] + x->cell / 2;
             llm_draw_rect(m->d, middle, m->bottom + 1, 1, TICK - 1, llm_pale_ink);
-            llm_draw_text(m->d, turned ? middle + 4 : middle, y, LABEL, how(turned ? LLM_ANCHOR_END : LLM_ANCHOR_MIDDLE, turned, false),
+            llm_draw_text(m->d, rotated ? middle + 4 : middle, y, LABEL, how(rotated ? LLM_ANCHOR_END : LLM_ANCHOR_MIDDLE, rotated, false),
                           label(x, i, text, sizeof text));
         }
     }
@@ -318,7 +318,7 @@ static void draw_axes(const struct map *m)
     draw_row_groups(m);
     draw_column_labels(m);
     draw_column_numbers(m);
-    int y = draw_column_groups(m, m->bottom + TICK + PAD + (labels_turned(&m->x) ? m->x.label_width : LINE));
+    int y = draw_column_groups(m, m->bottom + TICK + PAD + (labels_rotated(&m->x) ? m->x.label_width : LINE));
     if (h->x.name) llm_draw_text(m->d, (m->left + m->right) / 2, y + LINE - 2, m->width, how(LLM_ANCHOR_MIDDLE, false, true), h->x.name);
     if (h->y.name) llm_draw_text(m->d, MARGIN + 10, (m->top + m->bottom) / 2, m->bottom, how(LLM_ANCHOR_MIDDLE, true, true), h->y.name);
 }

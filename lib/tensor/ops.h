@@ -17,7 +17,7 @@ struct llm_tensor *llm_add_sinusoidal(struct llm_ctx *c, struct llm_tensor *x, c
 struct llm_tensor *llm_replace(struct llm_ctx *c, struct llm_tensor *x, struct llm_tensor *given, const int32_t *row);
 /* y = x·wᵀ + b; b may be NULL. */
 struct llm_tensor *llm_linear(struct llm_ctx *c, struct llm_tensor *x, struct llm_param *w, struct llm_param *b);
-/* y[i] = llm_linear(c, x, w[i], b[i]) for i < n ≤ LLM_MATMUL_MOST, with the same bits. Without a tape all products run in one call of the threads,
+/* y[i] = llm_linear(c, x, w[i], b[i]) for i < n ≤ LLM_MATMUL_MAX, with the same bits. Without a tape all products run in one call of the threads,
  * and x is converted once. */
 void llm_linears(struct llm_ctx *c, struct llm_tensor *x, int n, struct llm_param *const *w, struct llm_param *const *b, struct llm_tensor **y);
 /* y = (x - mean) / sqrt(var + eps) ⊙ gain + bias, mean and var over the channels of a token. gain, bias: [width]; bias may be NULL. */
@@ -66,7 +66,7 @@ struct llm_tensor *llm_add(struct llm_ctx *c, struct llm_tensor *a, struct llm_t
 /* a + b, written over b if the op that made b does not need b's values in its backward pass (llm_tensor.spare). No other op may read b. */
 struct llm_tensor *llm_add_over(struct llm_ctx *c, struct llm_tensor *a, struct llm_tensor *b);
 struct llm_tensor *llm_scale(struct llm_ctx *c, struct llm_tensor *x, float factor);
-/* What `e` makes of x: x itself if that is recomputed for the backward pass (llm_ctx.passing), else a copy. The gradient passes to x as it is. */
+/* What `e` makes of x: x itself if that is recomputed for the backward pass (llm_ctx.recompute), else a copy. The gradient passes to x as it is. */
 struct llm_tensor *llm_edit(struct llm_ctx *c, struct llm_tensor *x, const struct llm_inner *e);
 /* y[i] = x[rows[i]] for i < n; a row may occur any number of times, and -1 gives a row of zeros. `rows` must live until the backward pass. */
 struct llm_tensor *llm_gather(struct llm_ctx *c, struct llm_tensor *x, const int32_t *rows, int64_t n);
@@ -141,7 +141,7 @@ struct llm_tensor *llm_attention_chunks(struct llm_ctx *c, struct llm_tensor *co
                                         const struct llm_attn *a, const struct llm_kv_seq *seqs, int64_t n_seqs);
 
 /* ---- mixture of experts (op/route.c, op/mixture.c) ---- */
-#define LLM_MOST_EXPERTS 1024
+#define LLM_MAX_EXPERTS 1024
 /* Statistics of routers, added up by their backward passes: sums over tokens and layers. Divided by `tokens` they are means. */
 struct llm_router_report {
     double balance;             /* experts · Σ load · probability; 1: an even load */

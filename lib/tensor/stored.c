@@ -1,7 +1,8 @@
-/* Activations of a block between its forward and its way back, in BF16 or 8 bits.
+/* Activations of a block between its forward and its backward pass, kept in BF16 or 8 bits.
  *
- * When the block is done, all that lies on `acts` above its beginning is copied to `store`: outputs of ops rounded, the rest (nodes, what ops saved)
- * as it is; the memory is given up, the next block uses it. On the way back the copy returns to where it was, so that every pointer in it holds. */
+ * When a block has run, everything on `acts` above its beginning is copied to `store`: outputs of ops are rounded, the rest (nodes, data that ops
+ * saved) is copied exactly. Then that part of `acts` is freed for the next block. In the backward pass the copy returns to its old address, so that
+ * every pointer in it is valid. */
 #include <stdlib.h>
 #include <string.h>
 #include "cpu/pool.h"
@@ -11,10 +12,10 @@ enum { CHUNK = 16 << 10 }; /* elements of a piece of work; whole blocks of 32 */
 
 struct output { float *data; size_t n; char *stored; };
 struct stored_args {
-    struct output *outputs;   /* in the order of their places */
-    size_t n_outputs, from, to, mark; /* [from, to) of acts; mark: of store */
+    struct output *outputs;   /* in the order of their addresses */
+    size_t n_outputs, from, to, mark; /* the block's range [from, to) of `acts`; its beginning in `store` */
     enum llm_stored kind;
-    struct llm_node *last;    /* the block's */
+    struct llm_node *last;    /* the block's last node */
     struct llm_tensor *y;
 };
 
@@ -48,7 +49,7 @@ static void convert(const struct output *o, enum llm_stored kind, bool back)
     llm_parallel((o->n + CHUNK - 1) / CHUNK, convert_chunk, &v);
 }
 
-/* What lies between outputs goes one way or the other; `copy` is where its copy begins. */
+/* Copies what lies between the outputs to `copy` in `store`, or with `back` from there to `acts`. */
 static void copy_rest(struct llm_ctx *c, const struct stored_args *a, char *copy, bool back)
 {
     char *at = c->acts.base + a->from, *end = c->acts.base + a->to;
@@ -76,7 +77,7 @@ static int by_place(const void *a, const void *b)
     return (p->data > q->data) - (p->data < q->data);
 }
 
-/* 0 or -1. */
+/* Lists the outputs of the nodes after `before`, each once. 0, or -1 after a failure. */
 static int list_outputs(struct llm_ctx *c, struct stored_args *a, const struct llm_node *before)
 {
     size_t n = 0, at;
@@ -119,7 +120,7 @@ static void stored_backward(struct llm_ctx *c, struct llm_node *n)
     copy_rest(c, &k->a, k->rest, true);
     for (size_t i = 0; i < k->a.n_outputs; i++) convert(&k->a.outputs[i], k->a.kind, true);
     llm_arena_pop(&c->store, k->a.mark);
-    llm_passing_forget(c); /* what is made again is made of rounded values */
+    llm_recompute_reset(c); /* activations are recomputed from the rounded values */
     c->tape->last = k->a.last;
     llm_grad_pass(c, k->a.y, n->out);
     llm_grad_drop(c, n->out);
@@ -131,14 +132,14 @@ struct llm_tensor *llm_run_stored(struct llm_ctx *c, struct llm_tensor *(*block)
 {
     struct llm_node *before = c->tape->last;
     size_t mark = llm_arena_mark(&c->acts);
-    struct llm_tensor *out = llm_tensor_create(c, x->rows, x->cols); /* below what is given up */
+    struct llm_tensor *out = llm_tensor_create(c, x->rows, x->cols); /* below the range that is freed */
     struct llm_node *node = llm_op_alloc(c, 1, sizeof *node);
     struct kept *k = llm_op_alloc(c, 1, sizeof *k);
     if (llm_ctx_failed(c)) return &c->nothing;
     size_t from = llm_arena_mark(&c->acts);
     struct llm_tensor *y = block(c, arg, x);
     if (llm_ctx_failed(c)) return &c->nothing;
-    if (c->tape->last == before || y->rows != x->rows || y->cols != x->cols) return y; /* nothing to undo, or of another shape */
+    if (c->tape->last == before || y->rows != x->rows || y->cols != x->cols) return y; /* nothing was recorded, or the shape differs */
     k->a = (struct stored_args){.from = from, .to = c->acts.used, .mark = llm_arena_mark(&c->store), .kind = c->stored,
                                .last = c->tape->last, .y = y};
     k->rest = NULL;

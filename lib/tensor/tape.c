@@ -14,12 +14,12 @@ bool llm_tape_wants(const struct llm_ctx *c, const struct llm_node *n)
     return false;
 }
 
-/* ---- passing values ---- */
+/* ---- activation recomputation ---- */
 
-void llm_passing_forget(struct llm_ctx *c)
+void llm_recompute_reset(struct llm_ctx *c)
 {
-    for (int i = 0; i < LLM_PASSING_KINDS; i++) {
-        if (c->places[i]) c->places[i]->holds = 0;
+    for (int i = 0; i < LLM_RECOMPUTE_KINDS; i++) {
+        if (c->shared[i]) c->shared[i]->owner = 0;
     }
 }
 
@@ -30,46 +30,47 @@ static const struct llm_tensor *whole_of(const struct llm_tensor *x)
 
 static bool is_gone(const struct llm_tensor *x)
 {
-    return x->place && x->place->holds != x->turn;
+    return x->shared && x->shared->owner != x->owner_id;
 }
 
-/* A larger one where the last is too small: earlier values keep theirs. NULL and a sticky failure when memory is used up. */
-static struct llm_passing_place *place_of(struct llm_ctx *c, size_t count)
+/* The shared buffer of kind c->recompute, with room for `count` floats. If the current one is too small a larger one replaces it; earlier activations
+ * keep theirs. NULL and a sticky failure if memory is used up. */
+static struct llm_shared_buffer *shared_buffer_for(struct llm_ctx *c, size_t count)
 {
-    struct llm_passing_place *p = c->places[c->passing];
+    struct llm_shared_buffer *p = c->shared[c->recompute];
     if (p && p->count >= count) return p;
-    p = llm_arena_alloc(&c->passing_places, sizeof *p);
-    float *data = p && count <= SIZE_MAX / sizeof *data ? llm_arena_alloc(&c->passing_places, count * sizeof *data) : NULL;
+    p = llm_arena_alloc(&c->shared_arena, sizeof *p);
+    float *data = p && count <= SIZE_MAX / sizeof *data ? llm_arena_alloc(&c->shared_arena, count * sizeof *data) : NULL;
     if (!data) {
-        llm_op_fail(c, EX_UNAVAILABLE, "activations: expected at most %zu MiB, found more", c->passing_places.limit >> 20);
+        llm_op_fail(c, EX_UNAVAILABLE, "activations: expected at most %zu MiB, found more", c->shared_arena.limit >> 20);
         return NULL;
     }
-    *p = (struct llm_passing_place){data, count, 0};
-    return c->places[c->passing] = p;
+    *p = (struct llm_shared_buffer){data, count, 0};
+    return c->shared[c->recompute] = p;
 }
 
 struct llm_tensor *llm_op_output(struct llm_ctx *c, const struct llm_node *n, int64_t rows, int64_t cols)
 {
-    bool stays = c->passing == LLM_STAYS || !llm_tape_wants(c, n);
+    bool kept = c->recompute == LLM_KEPT || !llm_tape_wants(c, n);
     int64_t count;
-    for (size_t i = 0; i < sizeof n->in / sizeof *n->in; i++) stays |= n->in[i] && whole_of(n->in[i])->place;
-    if (stays || __builtin_mul_overflow(rows, cols, &count)) return llm_tensor_create(c, rows, cols);
+    for (size_t i = 0; i < sizeof n->in / sizeof *n->in; i++) kept |= n->in[i] && whole_of(n->in[i])->shared;
+    if (kept || __builtin_mul_overflow(rows, cols, &count)) return llm_tensor_create(c, rows, cols);
     struct llm_tensor *t = llm_op_alloc(c, 1, sizeof *t);
-    struct llm_passing_place *p = t ? place_of(c, (size_t)count) : NULL;
+    struct llm_shared_buffer *p = t ? shared_buffer_for(c, (size_t)count) : NULL;
     if (!p) return &c->nothing;
-    p->holds = ++c->turns;
-    *t = (struct llm_tensor){.rows = rows, .cols = cols, .stride = cols, .data = p->data, .place = p, .turn = p->holds};
+    p->owner = ++c->n_owners;
+    *t = (struct llm_tensor){.rows = rows, .cols = cols, .stride = cols, .data = p->data, .shared = p, .owner_id = p->owner};
     return t;
 }
 
-/* Whoever passes has inputs that stay. */
-static void bring_back(struct llm_ctx *c, struct llm_node *n)
+/* Recomputes the inputs of n whose shared buffer another activation owns. Their own inputs are kept (llm_op_output), so this does not recur. */
+static void recompute_inputs(struct llm_ctx *c, struct llm_node *n)
 {
     for (size_t i = 0; i < sizeof n->in / sizeof *n->in; i++) {
         const struct llm_tensor *x = n->in[i] ? whole_of(n->in[i]) : NULL;
         if (!x || !is_gone(x)) continue;
-        x->maker->remake(c, x->maker);
-        x->place->holds = x->turn;
+        x->maker->recompute(c, x->maker);
+        x->shared->owner = x->owner_id;
         if (x->edited) x->edited->look(x->edited, c, 0, x->data, x->rows, x->cols, x->stride, true);
     }
 }
@@ -94,7 +95,7 @@ struct llm_tensor *llm_record(struct llm_ctx *c, const struct llm_node *n, const
     if (llm_ctx_failed(c)) return &c->nothing;
     for (size_t i = 0; i < sizeof n->in / sizeof *n->in; i++) {
         if (n->in[i] && is_gone(whole_of(n->in[i]))) {
-            return llm_op_fail(c, LLM_EX_FAILURE, "tape: expected values that pass, found others in their place");
+            return llm_op_fail(c, LLM_EX_FAILURE, "tape: expected the values of a recomputed activation, found those of a later one");
         }
     }
     return llm_tape_wants(c, n) ? push(c, n, args, n_args) : n->out;
@@ -108,7 +109,7 @@ void llm_tape_walk(struct llm_ctx *c, const struct llm_node *until)
         c->tape->last = n->before;
         if (n->out->grad && !llm_ctx_failed(c)) {
             llm_grad_finish(n->out);
-            bring_back(c, n);
+            recompute_inputs(c, n);
             n->backward(c, n);
         }
         llm_grad_drop(c, n->out);
@@ -159,5 +160,5 @@ struct llm_tensor *llm_run_block(struct llm_ctx *c, struct llm_tensor *(*block)(
     n.out = llm_keep_only(c, n.mark, y);
     c->tape = tape;
     if (!tape || llm_ctx_failed(c) || n.out == x) return n.out;
-    return push(c, &n, &args, sizeof args); /* whether a parameter in the block takes a gradient is found out on the way back */
+    return push(c, &n, &args, sizeof args); /* the backward pass finds out whether a parameter in the block takes a gradient */
 }

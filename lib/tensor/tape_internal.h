@@ -10,20 +10,20 @@ struct llm_tape {
     struct llm_grad_block *top; /* the highest block of `grads` */
 };
 
-/* Undoes what was recorded after `until`. */
+/* Runs the backward functions of all nodes recorded after `until`, last first, and frees the nodes. */
 void llm_tape_walk(struct llm_ctx *c, const struct llm_node *until);
-/* Runs and records a block whose activations then go to c->store, rounded; they come back for its way back (stored.c). */
+/* Runs and records a block, then moves its activations to c->store, rounded to c->stored. The block's backward pass moves them back (stored.c). */
 struct llm_tensor *llm_run_stored(struct llm_ctx *c, struct llm_tensor *(*block)(struct llm_ctx *, void *arg, struct llm_tensor *x), void *arg,
                                   struct llm_tensor *x);
 
-/* Passing values are to be made again before they are read. */
-void llm_passing_forget(struct llm_ctx *c);
+/* Empties the shared buffers: recomputed activations are recomputed before the next read. */
+void llm_recompute_reset(struct llm_ctx *c);
 
-/* Forgets all blocks. */
+/* Frees all blocks of `grads`. */
 void llm_grad_reset(struct llm_ctx *c);
-/* Zeroes the columns of a whole tensor's gradient that no view has set; nothing when there is no gradient. */
+/* Zeroes the columns of x's gradient that no view has set. x is no view; nothing happens if it has no gradient. */
 void llm_grad_finish(struct llm_tensor *x);
-/* x no longer needs its gradient. */
+/* Releases x's reference to its gradient. */
 void llm_grad_drop(struct llm_ctx *c, struct llm_tensor *x);
 
 #endif

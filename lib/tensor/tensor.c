@@ -14,7 +14,7 @@ int llm_ctx_init(struct llm_ctx *c, size_t acts_limit, size_t grads_limit, bool 
     if (!recording) return 0;
     c->tape = llm_calloc(1, sizeof *c->tape, "tape", e);
     if (c->tape && llm_arena_init(&c->grads, grads_limit, e) == 0 && llm_arena_init(&c->store, acts_limit, e) == 0
-        && llm_arena_init(&c->passing_places, acts_limit, e) == 0) return 0;
+        && llm_arena_init(&c->shared_arena, acts_limit, e) == 0) return 0;
     llm_ctx_release(c);
     return -1;
 }
@@ -24,7 +24,7 @@ void llm_ctx_release(struct llm_ctx *c)
     if (c->acts.base) llm_arena_release(&c->acts);
     if (c->grads.base) llm_arena_release(&c->grads);
     if (c->store.base) llm_arena_release(&c->store);
-    if (c->passing_places.base) llm_arena_release(&c->passing_places);
+    if (c->shared_arena.base) llm_arena_release(&c->shared_arena);
     llm_rope_tables_destroy(c->rope_tables);
     free(c->router_loads.sum);
     free(c->router_loads.seen);
@@ -41,8 +41,8 @@ void llm_ctx_reset(struct llm_ctx *c)
     if (!c->tape) return;
     c->tape->last = NULL;
     llm_arena_pop(&c->store, 0);
-    llm_arena_pop(&c->passing_places, 0);
-    for (int i = 0; i < LLM_PASSING_KINDS; i++) c->places[i] = NULL;
+    llm_arena_pop(&c->shared_arena, 0);
+    for (int i = 0; i < LLM_RECOMPUTE_KINDS; i++) c->shared[i] = NULL;
     llm_grad_reset(c);
 }
 

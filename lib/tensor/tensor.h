@@ -1,10 +1,11 @@
-/* Tensors, parameters and the context in which operations run: eager, recorded on a tape when gradients are wanted
+/* Tensors, parameters and the context in which operations run. Operations are eager; a tape records them if gradients are wanted
  * (lib/README.md, Memory: who owns what).
  *
- * Activations are matrices [tokens, width] of F32. Memory is last-in-first-out: outputs and what a backward needs lie on the arena `acts`
- * in the order of the forward; backward walks the tape and pops as it goes; gradients of activations live on `grads`.
- * Errors are sticky: an op that fails records the first error in the context and every later op returns quietly, so a forward
- * function is plain C that reads like the formula, and its caller checks llm_ctx_failed once. */
+ * Activations are matrices [tokens, width] of F32. Memory is last-in-first-out: outputs and the data saved for the backward pass lie on the arena
+ * `acts` in the order of the forward pass. The backward pass walks the tape from its end and pops the arena as it goes. Gradients of activations live
+ * on `grads`.
+ * Errors are sticky: an op that fails records the first error in the context and every later op returns at once. So a forward function is plain C
+ * that reads like the formula, and its caller checks llm_ctx_failed once. */
 #ifndef LLM_TENSOR_TENSOR_H
 #define LLM_TENSOR_TENSOR_H
 
@@ -13,14 +14,14 @@
 #include "base/arena.h"
 #include "cpu/matmul.h"
 
-/* What a parameter does, for optimizers that treat kinds of them differently. */
+/* What a parameter does. Optimizers treat the roles differently (Muon takes the hidden matrices alone). */
 enum llm_role {
     LLM_ROLE_VECTOR,          /* gains, biases */
-    LLM_ROLE_TABLE,           /* rows are looked up; also a head when tied */
+    LLM_ROLE_TABLE,           /* an embedding, whose rows are looked up; it is also the head if the two are tied */
     LLM_ROLE_HIDDEN,          /* a matrix within the layers */
-    LLM_ROLE_HEAD             /* onto the vocabulary */
+    LLM_ROLE_HEAD             /* the projection onto the vocabulary */
 };
-enum { LLM_MOST_PARTS = 3 };
+enum { LLM_MAX_PARTS = 3 };
 
 struct llm_param;
 /* What is added to a matrix w [n, k] at low rank (LoRA, Hu et al. 2021): products with it become x·wᵀ + scale·(x·aᵀ)·bᵀ. a [rank, k] and b [n, rank]
@@ -46,21 +47,23 @@ struct llm_param {
     float *master;            /* F32 values while training (weight.data, which training in BF16 reads rounded); NULL otherwise */
     float *grad;              /* F32, accumulated over the step; NULL: frozen. A frozen parameter has none of what follows, and its weight may be
                                * of any stored type: gradients of activations pass through its decoded values */
-    float *grad_lookup;       /* tied embeddings: the lookup's gradient has its own accumulator, added to grad at the step's end */
-    int32_t *lookup_place;    /* [shape[0]]: which row of grad_lookup is that of row i, -1: none yet, it is zero; NULL: row i of all. So a step, which
-                               * looks few rows up, goes over no more of them */
-    int32_t lookup_rows;      /* how many have a place */
+    float *grad_lookup;       /* tied embeddings: the lookup's gradient has its own accumulator, which is added to grad at the step's end */
+    int32_t *lookup_place;    /* [shape[0]]: the row of grad_lookup that holds the gradient of row i; -1: none, the gradient is zero. NULL:
+                               * grad_lookup has all rows, in order. A step looks up few rows, so only those are stored and added */
+    int32_t lookup_rows;      /* rows of grad_lookup in use */
     enum llm_role role;
-    int64_t parts[LLM_MOST_PARTS]; /* rows of the matrices that lie one below the other in this one (q, k, v); 0: no more */
-    float **grad_use;         /* [n_grad_uses] likewise of further uses, NULL where there is none: of llm_ctx.use u the lookup's at 2(u - 1), the
-                               * head's behind it; of attention's biases that layers share (llm_attn.rel_use) each layer's. Owned */
+    int64_t parts[LLM_MAX_PARTS]; /* rows of each matrix of which this one is the concatenation (q, k, v); 0 ends the list */
+    float **grad_use;         /* [n_grad_uses] extra gradient accumulators of a parameter that a model uses more than once; owned. Embedding or head:
+                               * use u (llm_ctx.use, u ≥ 1) keeps its lookup gradient at index 2(u - 1) and its head gradient at 2(u - 1) + 1. An
+                               * attention bias that layers share: index llm_attn.rel_use. NULL if that use does not occur */
     int n_grad_uses;
-    int sharers;              /* layers that add to its gradient one behind the other, each through an accumulator of its own; 0: one use */
+    int sharers;              /* how many layers share the parameter; each adds to its gradient through an accumulator of its own. 0: one use */
     bool decay;               /* weight decay applies (matrices only) */
     bool balances;            /* a router's bias (DeepSeek-V3): it has no gradient. Its `grad` counts the tokens that chose each expert; each step
                                * moves elements whose count is below the mean up by balance_rate, those above it down */
     float balance_rate;       /* 0: the bias stays as it is */
-    bool running;             /* no gradient: running statistics, which follow the mean of those that a step's passes added to grad (BatchNorm) */
+    bool running;             /* running statistics of BatchNorm, without a gradient: each pass adds its statistics to `grad`, and the step moves the
+                               * values towards the mean of these */
     bool owned;               /* weight.data was malloced by the model */
 };
 static inline int64_t llm_param_count(const struct llm_param *p)
@@ -69,13 +72,13 @@ static inline int64_t llm_param_count(const struct llm_param *p)
     for (int i = 0; i < p->n_dims; i++) n *= p->shape[i];
     return n;
 }
-/* No row has a place any more: all of grad_lookup is zero. */
+/* Empties grad_lookup: no row has a place in it, so all of its gradient is zero. */
 static inline void llm_lookups_forget(struct llm_param *p)
 {
     for (int64_t i = 0; p->lookup_place && i < p->shape[0]; i++) p->lookup_place[i] = -1;
     p->lookup_rows = 0;
 }
-/* The accumulator of use `at` of grad_use, where that use has one; else NULL. */
+/* grad_use[at], or NULL if there is no such accumulator. */
 static inline float *llm_param_use(const struct llm_param *p, int64_t at)
 {
     return at >= 0 && at < p->n_grad_uses ? p->grad_use[at] : NULL;
@@ -92,24 +95,28 @@ struct llm_adapter_rows {
     int64_t row_len;          /* tokens in a row of the batch; 0: the rows of the product are those of the batch */
 };
 
-/* Memory that passing values take turns in (llm_ctx.passing). */
-struct llm_passing_place { float *data; size_t count; uint64_t holds; /* whose turn it is */ };
+/* A buffer that all recomputed activations of one kind share (enum llm_recompute). It holds the values of one of them at a time. */
+struct llm_shared_buffer {
+    float *data;
+    size_t count;   /* floats */
+    uint64_t owner; /* llm_tensor.owner_id of the activation whose values it holds; 0: none */
+};
 
 struct llm_ctx;
 struct llm_inner;
-/* An activation. Columns are contiguous; `stride` is the distance between rows, so a run of columns is a view. */
+/* An activation. Columns are contiguous; `stride` is the distance between rows in elements, so a run of columns is a view. */
 struct llm_tensor {
     int64_t rows, cols, stride;
     float *data;
-    float *grad;              /* during backward: same rows, cols; stride grad_stride; NULL until something was added */
+    float *grad;              /* during the backward pass: [rows, cols], rows grad_stride apart; NULL until something was added */
     int64_t grad_stride;
-    struct llm_tensor *base;  /* a view's whole; its gradient lies in the base's */
-    int64_t column;           /* where the view begins */
+    struct llm_tensor *base;  /* a view: the tensor whose columns it shows, and in whose gradient its own lies; NULL: no view */
+    int64_t column;           /* a view: its first column in `base` */
     bool needs_grad;
-    bool spare;               /* the way back of the op that made it does not read its values */
-    struct llm_passing_place *place; /* of passing values: where they lie while it is their turn; NULL: they stay */
-    uint64_t turn;
-    struct llm_node *maker;   /* what can write them again */
+    bool spare;               /* the backward pass of the op that made it does not read its values, so they may be overwritten */
+    struct llm_shared_buffer *shared; /* a recomputed activation: the buffer that `data` points into; NULL: the values are kept */
+    uint64_t owner_id;        /* its values are in `shared` if shared->owner equals this */
+    struct llm_node *maker;   /* the op that made it, which can recompute the values */
     const struct llm_tensor *copied; /* of an editor's copy (llm_edit): what it was copied from; NULL */
     const struct llm_inner *edited; /* what writes over recomputed values (llm_edit); NULL */
 };
@@ -128,7 +135,7 @@ struct llm_inner {
     void *arg;
 };
 
-/* The loads of all routers of a forward pass, which the loss for an even load needs (op/route.c). Owned by the context; llm_ctx_reset empties it. */
+/* The loads of all routers of a forward pass, which the balance loss needs (op/route.c). Owned by the context; llm_ctx_reset empties it. */
 struct llm_router_loads {
     int64_t *sum;             /* [rows, experts]: how many tokens of a row chose an expert, over the layers that have run */
     bool *seen;               /* [n_seen], by llm_ctx.layer: the layer's load is in `sum`, so that recomputing the layer does not add it again */
@@ -136,37 +143,38 @@ struct llm_router_loads {
     int64_t rows, experts, n_layers; /* n_layers 0: nothing was added since the reset */
 };
 
-/* The choices of all routers of a forward pass, kept to be made again whatever the logits: for differences of a loss, which must not see the jumps
- * between one choice and another. */
+/* The experts that all routers of a forward pass chose. With `replay` a later pass takes the same experts whatever its logits are. Gradient checks
+ * need this: a difference of losses must not contain the jump from one choice to another. */
 struct llm_choices { int32_t *ids; size_t n, room, at; bool replay; };
 
-/* How what a block computed is kept until its way back. */
-enum llm_stored { LLM_STORED_F32, LLM_STORED_BF16, LLM_STORED_INT8 /* in blocks of 32 with a scale */ };
+/* The type in which a block's activations are kept for the backward pass. */
+enum llm_stored { LLM_STORED_F32, LLM_STORED_BF16, LLM_STORED_INT8 /* blocks of 32 values with one scale */ };
 
-/* Values that cost little to make again need not stay until the way back. Those of each kind lie in one place, one after another: who asks for
- * them makes sure that everything that reads them has run before the next of the kind is made. Unless recording they stay. */
-enum llm_passing { LLM_STAYS, LLM_PASSING_NORM, LLM_PASSING_INNER, LLM_PASSING_KINDS };
+/* Activation recomputation. Cheap activations (norm outputs, activation functions) are not kept for the backward pass but recomputed. All of one kind
+ * share one buffer, so a block may ask for the buffer only if every reader of its previous contents has run; llm_record fails for a reader that comes
+ * too late. Without a tape all activations are kept. */
+enum llm_recompute { LLM_KEPT, LLM_RECOMPUTE_NORM, LLM_RECOMPUTE_INNER, LLM_RECOMPUTE_KINDS };
 
 struct llm_ctx {
     struct llm_arena acts, grads;
-    struct llm_arena store;   /* when recording: what blocks computed, in fewer bits */
-    struct llm_arena passing_places;
-    struct llm_passing_place *places[LLM_PASSING_KINDS]; /* NULL: none yet */
-    uint64_t turns;
-    enum llm_passing passing; /* of what llm_rmsnorm, llm_layernorm, llm_activation and llm_gated make next */
-    enum llm_stored stored;   /* other than F32: gradients are those of rounded activations; losses stay as they are */
+    struct llm_arena store;   /* when recording: activations of finished blocks in the type `stored` */
+    struct llm_arena shared_arena; /* when recording: the shared buffers */
+    struct llm_shared_buffer *shared[LLM_RECOMPUTE_KINDS]; /* the buffer of each kind; NULL: none yet */
+    uint64_t n_owners;        /* recomputed activations so far: the last owner_id given */
+    enum llm_recompute recompute; /* the kind of the next outputs of llm_rmsnorm, llm_layernorm, llm_activation and llm_gated */
+    enum llm_stored stored;   /* not F32: gradients are those of rounded activations; the loss is not changed */
     struct llm_tape *tape;    /* NULL: not recording */
     enum llm_compute compute;
-    bool training;            /* dropout acts */
-    /* Geometry of the batch: rows of row_len tokens (training). first_row: global number of the first, for random numbers. */
+    bool training;            /* dropout is applied */
+    /* Training: the batch has n_rows rows of row_len tokens. first_row is the number of the first row in the step, for random numbers. */
     int64_t n_rows, row_len, first_row;
     uint64_t seed, step;
     double z_loss;            /* cross-entropies have the gradient of nll + z_loss·logsumexp², and still report nll */
-    double token_weight;      /* of a token's own losses (routers') in the loss of the step: 1 / (tokens of the step), counted or not; 0: none are
-                               * wanted */
+    double token_weight;      /* weight of a token's router losses in the loss of the step: 1 / (all tokens of the step, masked ones too); 0: router
+                               * losses are off */
     struct llm_router_loads router_loads;
-    int use;                  /* which use of matrices that stand in several places (embeddings, head) comes next: 0: the first */
-    struct llm_choices *choices; /* NULL: choices are neither kept nor given; borrowed */
+    int use;                  /* number of the next use of a matrix that the model uses more than once (embedding, head); the first is 0 */
+    struct llm_choices *choices; /* routers' choices to keep or to replay; NULL: neither; borrowed */
     uint32_t layer;           /* set by the model before each block, for random numbers and messages */
     struct llm_err err;       /* the first failure; status 0: none */
     struct llm_adapter_rows adapters;
@@ -176,36 +184,36 @@ struct llm_ctx {
     struct llm_tensor nothing; /* what ops return after a failure: [0, 0] */
 };
 
-/* Reserves address space for both stacks. `recording`: with a tape. 0 or -1. */
+/* Reserves address space: acts_limit and grads_limit bytes for the arenas. `recording`: with a tape. 0, or -1 with nothing to release. */
 int llm_ctx_init(struct llm_ctx *c, size_t acts_limit, size_t grads_limit, bool recording, struct llm_err *e) LLM_MUST_CHECK;
 void llm_ctx_release(struct llm_ctx *c);
 static inline bool llm_ctx_failed(const struct llm_ctx *c) { return c->err.status != 0; }
-/* Forgets the tape and all activations: between steps. */
+/* Discards the tape and all activations. To be called between steps. */
 void llm_ctx_reset(struct llm_ctx *c);
-/* What activations, their gradients and what is kept of them in fewer bits have taken so far: each at its most. */
+/* The sum of the maximum sizes so far of the arenas of activations, gradients, stored activations and shared buffers, in bytes. */
 static inline double llm_ctx_peak_bytes(const struct llm_ctx *c)
 {
-    return (double)(c->acts.peak + c->grads.peak + c->store.peak + c->passing_places.peak);
+    return (double)(c->acts.peak + c->grads.peak + c->store.peak + c->shared_arena.peak);
 }
 
-/* An uninitialised activation on `acts`, without gradient. Never NULL: after a failure a harmless empty one. */
+/* An uninitialised activation on `acts`, without gradient. Never NULL: after a failure the empty tensor c->nothing. */
 struct llm_tensor *llm_tensor_create(struct llm_ctx *c, int64_t rows, int64_t cols);
-/* Columns [from, from + n) of x, sharing data and gradient. */
+/* A view of columns [from, from + n) of x, which shares x's data and gradient. */
 struct llm_tensor *llm_columns(struct llm_ctx *c, struct llm_tensor *x, int64_t from, int64_t n);
 
-/* Gradient of x to write before llm_backward (contiguous rows, zeroed if it is new); NULL when x takes none or memory is short. */
+/* The gradient of x, to be written before llm_backward: contiguous rows, zeroed if it is new. NULL if x takes no gradient or memory is short. */
 float *llm_tensor_grad(struct llm_ctx *c, struct llm_tensor *x);
-/* Walks the tape from its end: `out`'s gradient must be set (or the loss op has set those of its inputs). Parameters' grad accumulate. Each
- * op's memory is given up as soon as it is undone, its output with it. */
+/* The backward pass: walks the tape from its end. The gradient of the last output must be set, or a loss op must have set those of its inputs. Adds
+ * to the `grad` of parameters. Frees the memory of each op, its output included, as soon as the op's backward function has run. */
 void llm_backward(struct llm_ctx *c);
 
-/* Gives up everything that lies on `acts` above `mark` except y, which moves down to it (as a contiguous tensor; the old pointer is void).
- * When recording, or when y lies below, nothing happens. A model that calls it after each block keeps one hidden state in memory. */
+/* Frees everything on `acts` above `mark` except y, which is moved down to `mark` as a contiguous tensor. Returns the moved tensor; the old pointer
+ * is invalid. With a tape, or if y lies below `mark`, nothing is moved. A model that calls it after each block keeps one hidden state in memory. */
 struct llm_tensor *llm_keep_only(struct llm_ctx *c, size_t mark, struct llm_tensor *y);
 
-/* Runs `block` so that only its input and output stay in memory: without a tape the arena is popped and the result moved down; with a tape
- * (activation checkpointing) the block runs unrecorded now and again, recorded, on the way back. Same bits either way.
- * `keep` true (training without checkpointing): simply calls the block. */
+/* Runs `block` so that only its input and output stay in memory. Without a tape the rest of the arena is popped and the output moved down. With a
+ * tape (activation checkpointing) the block runs unrecorded now, and again, recorded, in the backward pass. The bits are the same either way.
+ * `keep`: training without checkpointing; the block's activations are kept in the type c->stored. */
 struct llm_tensor *llm_run_block(struct llm_ctx *c, struct llm_tensor *(*block)(struct llm_ctx *, void *arg, struct llm_tensor *x),
                                  void *arg, struct llm_tensor *x, bool keep);
 

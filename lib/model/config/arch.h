@@ -19,7 +19,12 @@ enum llm_key_type {
     LLM_KEY_LAYERS,   /* llm_layer_set: a list of layers by number, null: none */
     LLM_KEY_SCALE     /* double, or "1/sqrt(hidden)" */
 };
-#define LLM_KEY_ALIAS 2
+/* Whose key it is, from which follows when it is written. */
+enum llm_key_origin {
+    LLM_KEY_HF,       /* transformers' own: always written */
+    LLM_KEY_OURS,     /* not a key of transformers: written only when it differs from the family's default */
+    LLM_KEY_ALIAS     /* another name of the key with the same offset: it is read, and never written */
+};
 /* One key of config.json: where it goes, and what it may be. */
 struct llm_config_key {
     const char *name;
@@ -27,8 +32,7 @@ struct llm_config_key {
     size_t offset;                 /* in struct llm_config */
     double min, max;
     const char *const *words;
-    int extension;                 /* 1 (true): not a key of transformers: written only when it differs from the family's default
-                                    * LLM_KEY_ALIAS: another name of the key with the same offset; it is read, and never written */
+    enum llm_key_origin origin;
 };
 
 /* A key of config.json that no row of a table reads. `values`: "read": other code of ours reads it; "*": it changes nothing of ours; else a JSON

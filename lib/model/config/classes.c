@@ -42,8 +42,8 @@ int llm_config_read_labels(struct llm_config *c, const json_t *o, struct llm_err
     size_t named = json_object_size(json_object_get(o, "id2label"));
     if (architecture && !classifies) c->num_labels = 0;
     if (classifies && !said) c->num_labels = named > 0 ? (int64_t)named : 2;
-    if (c->num_labels > LLM_MOST_LABELS) {
-        return llm_fail(e, EX_DATAERR, "num_labels: expected at most %d, found %lld", LLM_MOST_LABELS, (long long)c->num_labels);
+    if (c->num_labels > LLM_MAX_LABELS) {
+        return llm_fail(e, EX_DATAERR, "num_labels: expected at most %d, found %lld", LLM_MAX_LABELS, (long long)c->num_labels);
     }
     if (c->num_labels == 0) return 0;
     if (c->num_encoder_layers > 0) {

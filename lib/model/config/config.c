@@ -19,7 +19,7 @@ static const struct llm_config_key common_keys[] = {
     {"norm", LLM_KEY_WORD, offsetof(struct llm_config, norm), 0, 0, norm_words, true},
     {"norm_groups", LLM_KEY_INT, offsetof(struct llm_config, norm_groups), 1, 1 << 20, NULL, true},
     {"pooling", LLM_KEY_WORD, offsetof(struct llm_config, pooling), 0, 0, pooling_words, true},
-    {"num_labels", LLM_KEY_LENGTH, offsetof(struct llm_config, num_labels), 0, LLM_MOST_LABELS, NULL, true},
+    {"num_labels", LLM_KEY_LENGTH, offsetof(struct llm_config, num_labels), 0, LLM_MAX_LABELS, NULL, true},
     {"contrastive", LLM_KEY_BOOL, offsetof(struct llm_config, contrastive), 0, 0, NULL, true},
     {"fixed_logit_scale", LLM_KEY_BOOL, offsetof(struct llm_config, fixed_logit_scale), 0, 0, NULL, true},
     {"logit_scale_init_value", LLM_KEY_REAL, offsetof(struct llm_config, logit_scale_init), -10, 10, NULL, true},
@@ -320,7 +320,7 @@ static int put_key(json_t *o, const struct llm_config *c, const struct llm_confi
 {
     json_t *v = write_key(c, k), *usual = write_key(plain, k);
     int failed = v ? 0 : -1;
-    if (v && k->extension != LLM_KEY_ALIAS && (!k->extension || !json_equal(v, usual))) failed = json_object_set(o, k->name, v);
+    if (v && k->origin != LLM_KEY_ALIAS && (k->origin == LLM_KEY_HF || !json_equal(v, usual))) failed = json_object_set(o, k->name, v);
     json_decref(v);
     json_decref(usual);
     return failed;
@@ -358,7 +358,7 @@ static void drop_aliases(json_t *o, const struct llm_arch *arch, const char *nam
     const struct llm_config_key *set = arch->keys;
     while (set->name && strcmp(set->name, name) != 0) set++;
     for (const struct llm_config_key *k = arch->keys; set->name && k->name; k++) {
-        if (k != set && k->offset == set->offset && (k->extension == LLM_KEY_ALIAS || set->extension == LLM_KEY_ALIAS)) json_object_del(o, k->name);
+        if (k != set && k->offset == set->offset && (k->origin == LLM_KEY_ALIAS || set->origin == LLM_KEY_ALIAS)) json_object_del(o, k->name);
     }
 }
 

@@ -53,7 +53,7 @@ enum llm_routing { LLM_ROUTING_SOFT, LLM_ROUTING_GUMBEL, LLM_ROUTING_STRAIGHT_TH
 enum llm_latents { LLM_LATENTS_LAST, LLM_LATENTS_LEARNED };
 
 #define LLM_MAX_LAYERS 1024
-#define LLM_MOST_NEXT 4
+#define LLM_MAX_NEXT 4
 #define LLM_MAX_EOS 16
 #define LLM_NGRAM_MAX_ORDER 16
 typedef uint64_t llm_layer_set[LLM_MAX_LAYERS / 64]; /* one bit per layer; see llm_layer_in */

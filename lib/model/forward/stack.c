@@ -48,9 +48,9 @@ static struct llm_tensor *branch_of(struct llm_ctx *c, const struct llm_layer *l
 /* What sub-layer i adds to x. */
 static struct llm_tensor *branch(struct llm_ctx *c, const struct llm_layer *layer, int i, const struct llm_pass *p, struct llm_tensor *x)
 {
-    c->passing = LLM_PASSING_NORM; /* the module alone reads it */
+    c->recompute = LLM_RECOMPUTE_NORM; /* the module alone reads it */
     struct llm_tensor *y = norm(c, &layer->before[i], p, x);
-    c->passing = LLM_STAYS;
+    c->recompute = LLM_KEPT;
     return branch_of(c, layer, i, p, y);
 }
 

@@ -37,7 +37,7 @@ struct llm_param_spec {
     enum llm_role role;
     bool running;                   /* as in struct llm_param */
     int sharers;                    /* as in struct llm_param */
-    int64_t parts[LLM_MOST_PARTS];  /* as in struct llm_param */
+    int64_t parts[LLM_MAX_PARTS];  /* as in struct llm_param */
     bool transposed;                /* in files: [in, out], unless quantised */
     bool by_head;                   /* in files: rows of q, k and v head by head */
     double active;                  /* the share of tokens that it multiplies: experts; 0: all */

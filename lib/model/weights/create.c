@@ -44,7 +44,7 @@ static void fill_scan(const struct llm_config *c, const struct llm_param_spec *s
         }
         double low = log(c->time_step_min), step = exp(low + llm_rng_uniform64(&r, (uint32_t)i) * (log(c->time_step_max) - low));
         if (step < c->time_step_floor) step = c->time_step_floor;
-        out[i] = (float)(step + log(-expm1(-step))); /* softplus turned round */
+        out[i] = (float)(step + log(-expm1(-step))); /* the inverse of softplus */
     }
 }
 

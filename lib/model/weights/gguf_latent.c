@@ -1,5 +1,5 @@
 /* What makes keys and values of latent vectors (MLA), in GGUF files: since 2025 as two tensors, so that queries and outputs can absorb them: for each
- * head [rank, nope] that makes keys, turned, and [v, rank] that makes values. Models have both as one matrix, head after head. */
+ * head [rank, nope] that makes keys, transposed, and [v, rank] that makes values. Models have both as one matrix, head after head. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,12 +42,12 @@ static int join(const struct halves *h, size_t element, const char *keys, const 
 {
     size_t key_bytes = (size_t)(h->nope * h->rank) * element, value_bytes = (size_t)(h->values * h->rank) * element;
     for (int64_t i = 0; i < h->heads; i++, keys += key_bytes, values += value_bytes) {
-        void *turned = llm_turned(keys, element, h->rank, h->nope, e);
-        if (!turned) return -1;
-        memcpy(out, turned, key_bytes);
+        void *transposed = llm_transposed(keys, element, h->rank, h->nope, e);
+        if (!transposed) return -1;
+        memcpy(out, transposed, key_bytes);
         memcpy(out + key_bytes, values, value_bytes);
         out += key_bytes + value_bytes;
-        free(turned);
+        free(transposed);
     }
     return 0;
 }
@@ -116,10 +116,10 @@ int llm_latent_write(const struct llm_config *c, const struct llm_param *p, bool
     size_t element = (size_t)llm_dtypes[p->weight.dtype].block_bytes, row = (size_t)h.rank * element;
     const char *at = p->weight.data;
     for (int64_t i = 0; i < h.heads; i++, at += (size_t)(h.nope + h.values) * row) {
-        void *turned = keys ? llm_turned(at, element, h.nope, h.rank, e) : NULL;
-        if (keys && !turned) return -1;
-        int r = llm_output_write(o, keys ? turned : at + (size_t)h.nope * row, (size_t)(keys ? h.nope : h.values) * row, e);
-        free(turned);
+        void *transposed = keys ? llm_transposed(at, element, h.nope, h.rank, e) : NULL;
+        if (keys && !transposed) return -1;
+        int r = llm_output_write(o, keys ? transposed : at + (size_t)h.nope * row, (size_t)(keys ? h.nope : h.values) * row, e);
+        free(transposed);
         if (r < 0) return -1;
     }
     return 0;

@@ -262,7 +262,7 @@ static int put_values(struct save *s, struct llm_err *e)
 /* ---- tensors ---- */
 
 /* What rotary positions turn: matrices and biases of queries and keys, and the gains of their norms. */
-static bool turns(const struct save *s, const struct llm_param_spec *spec)
+static bool pairs_rows(const struct save *s, const struct llm_param_spec *spec)
 {
     if (s->config.rope_pairing == s->m->config.rope_pairing || s->config.position != LLM_POSITION_ROPE) return false;
     return spec->stem == LLM_STEM_Q || spec->stem == LLM_STEM_K || spec->stem == LLM_STEM_Q_NORM || spec->stem == LLM_STEM_K_NORM;
@@ -283,19 +283,19 @@ static void pair_rows(const struct llm_config *c, bool to_pairs, int64_t rows, s
 static int put_numbers(struct save *s, const struct llm_param_spec *spec, const struct llm_param *p, struct llm_output *o, struct llm_err *e)
 {
     int64_t n = llm_param_count(p);
-    float *x = llm_alloc((size_t)n, sizeof *x, spec->name, e), *turned = NULL, *out = x;
+    float *x = llm_alloc((size_t)n, sizeof *x, spec->name, e), *paired = NULL, *out = x;
     int r = x ? 0 : -1;
     if (x) llm_dtypes[p->weight.dtype].decode(p->weight.data, x, (size_t)n);
     float plus = spec->gain ? (float)s->m->config.norm_gain_offset : 0;
     for (int64_t i = 0; x && plus != 0 && i < n; i++) x[i] += plus;
     for (int64_t i = 0; x && spec->minus_exp && i < n; i++) x[i] = (float)-exp((double)x[i]);
-    if (x && turns(s, spec)) {
-        out = turned = llm_alloc((size_t)n, sizeof *x, spec->name, e);
-        if (turned) pair_rows(&s->config, s->config.rope_pairing == LLM_ROPE_INTERLEAVED, n, sizeof *x, (const char *)x, (char *)turned);
+    if (x && pairs_rows(s, spec)) {
+        out = paired = llm_alloc((size_t)n, sizeof *x, spec->name, e);
+        if (paired) pair_rows(&s->config, s->config.rope_pairing == LLM_ROPE_INTERLEAVED, n, sizeof *x, (const char *)x, (char *)paired);
         else r = -1;
     }
     if (r == 0) r = llm_output_write(o, out, (size_t)n * sizeof *x, e);
-    free(turned);
+    free(paired);
     free(x);
     return r;
 }
@@ -303,7 +303,7 @@ static int put_numbers(struct save *s, const struct llm_param_spec *spec, const 
 static int put_matrix(struct save *s, const struct llm_param_spec *spec, const struct llm_param *p, struct llm_output *o, struct llm_err *e)
 {
     size_t bytes = llm_dtype_bytes(p->weight.dtype, (uint64_t)llm_param_count(p));
-    if (!turns(s, spec)) return llm_output_write(o, p->weight.data, bytes, e);
+    if (!pairs_rows(s, spec)) return llm_output_write(o, p->weight.data, bytes, e);
     char *made = llm_alloc(bytes, 1, spec->name, e);
     if (!made) return -1;
     pair_rows(&s->config, s->config.rope_pairing == LLM_ROPE_INTERLEAVED, p->shape[0], bytes / (size_t)p->shape[0], p->weight.data, made);
@@ -416,7 +416,7 @@ static int choose_params(struct save *s, struct llm_err *e)
         while (!llm_param_spec_same(s->m->params[at].spec, &s->names.specs[i])) at++; /* the same order */
         s->params[i] = &s->m->params[at++];
         bool latent = s->names.specs[i].stem == LLM_STEM_KV_B;
-        s->kv_b_whole |= latent && llm_dtypes[s->params[i]->weight.dtype].is_quantised; /* blocks are not turned */
+        s->kv_b_whole |= latent && llm_dtypes[s->params[i]->weight.dtype].is_quantised; /* blocks are not transposed */
     }
     if (s->params && s->names.n < s->m->n_params) {
         llm_note("%zu tensors left out: GGUF has no names for a pooler, a masked-token head or layers that predict further",

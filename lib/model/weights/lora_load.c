@@ -145,7 +145,7 @@ static int read_whole(const struct reading *r, struct llm_param *p, const struct
         free(data);
         return -1;
     }
-    float *back = turned ? llm_turned(data, sizeof *data, shape[0], shape[1], e) : data;
+    float *back = turned ? llm_transposed(data, sizeof *data, shape[0], shape[1], e) : data;
     if (turned) free(data);
     if (!back) return -1;
     replace(p, back);

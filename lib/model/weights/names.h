@@ -16,7 +16,7 @@
 #define LLM_NAME_TRAINING "training."            /* masters and moments: training.master.<name>, training.m.<name>, … */
 
 /* [rows, cols] → [cols, rows], malloced. */
-void *llm_turned(const void *data, size_t element, int64_t rows, int64_t cols, struct llm_err *e) LLM_MUST_CHECK;
+void *llm_transposed(const void *data, size_t element, int64_t rows, int64_t cols, struct llm_err *e) LLM_MUST_CHECK;
 /* Rows of a fused projection, each of row_bytes, from files that keep them head by head (q, k, v of head 0, …) to queries, keys, values, or
  * back. */
 struct llm_config;

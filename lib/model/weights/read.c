@@ -15,8 +15,8 @@ static void shape_text(const int64_t *shape, int n_dims, char *out, size_t n)
     if (used < n) snprintf(out + used, n - used, "]");
 }
 
-/* Whether the file's shape is that of the parameter; *turned: as [in, out]. */
-static int check_shape(const struct llm_param_spec *s, const struct llm_entry *t, bool *turned, struct llm_err *e)
+/* Whether the file's shape is that of the parameter; *transposed: as [in, out]. */
+static int check_shape(const struct llm_param_spec *s, const struct llm_entry *t, bool *transposed, struct llm_err *e)
 {
     const struct llm_dtype_row *row = &llm_dtypes[t->dtype];
     char want[64], found[64];
@@ -24,9 +24,9 @@ static int check_shape(const struct llm_param_spec *s, const struct llm_entry *t
         return llm_fail(e, EX_DATAERR, "tensor '%s': expected floating point or quantised values, found %s", t->name, row->name);
     }
     if (row->is_quantised && s->n_dims < 2) return llm_fail(e, EX_DATAERR, "tensor '%s': expected floating point, found %s", t->name, row->name);
-    *turned = s->transposed && !row->is_quantised;
+    *transposed = s->transposed && !row->is_quantised;
     if (s->file_dims && t->n_dims == s->file_dims && memcmp(t->shape, s->file_shape, (size_t)s->file_dims * sizeof *s->file_shape) == 0) return 0;
-    int64_t shape[2] = {s->shape[*turned ? 1 : 0], s->shape[*turned ? 0 : 1]};
+    int64_t shape[2] = {s->shape[*transposed ? 1 : 0], s->shape[*transposed ? 0 : 1]};
     if (s->middle && t->n_dims == 3 && t->shape[0] == s->shape[0] && t->shape[1] == 1 && t->shape[2] == s->shape[1]) return 0;
     if (!s->middle && !s->n_parts && t->n_dims == s->n_dims && t->shape[0] == shape[0] && (s->n_dims == 1 || t->shape[1] == shape[1])) return 0;
     shape_text(s->file_dims ? s->file_shape : shape, s->file_dims ? s->file_dims : s->n_dims, want, sizeof want);
@@ -42,7 +42,7 @@ static void *rearrange(const struct llm_config *c, const struct llm_param_spec *
         out = llm_alloc_huge(bytes, 1, s->name, e);
         if (out) llm_rows_by_head(c, data, bytes / (size_t)s->shape[0], false, out);
     } else {
-        out = llm_turned(data, element, s->shape[1], s->shape[0], e);
+        out = llm_transposed(data, element, s->shape[1], s->shape[0], e);
     }
     free(data);
     return out;
@@ -62,14 +62,14 @@ static int undo_minus_exp(const struct llm_entry *t, float *x, size_t n, struct 
 /* What is so small is copied: its page in the mapping would hold on to the neighbours that come into memory with it. */
 enum { FEW_BYTES = 16 << 10 };
 /* A parameter that was not borrowed: its bytes are read with all others', and then put right. */
-struct wanted { size_t param; struct llm_checkpoint *file; const struct llm_entry *entry; bool turned; };
+struct wanted { size_t param; struct llm_checkpoint *file; const struct llm_entry *entry; bool transposed; };
 struct loading { struct wanted *v; size_t n; };
 
 /* Borrows the parameter's data, or allocates memory for them and adds it to what is to be read. */
 static int place_param(struct loading *l, const struct llm_param_spec *s, struct llm_param *p, struct wanted w, struct llm_err *e)
 {
     const struct llm_entry *t = w.entry;
-    if (check_shape(s, t, &w.turned, e) < 0) return -1;
+    if (check_shape(s, t, &w.transposed, e) < 0) return -1;
     size_t bytes = llm_dtype_bytes(t->dtype, (uint64_t)llm_param_count(p));
     if (llm_dtypes[t->dtype].is_quantised && s->shape[1] % llm_dtypes[t->dtype].block_size != 0) {
         return llm_fail(e, EX_DATAERR, "tensor '%s': expected rows of whole blocks of %d, found %lld", t->name, llm_dtypes[t->dtype].block_size,
@@ -78,7 +78,7 @@ static int place_param(struct loading *l, const struct llm_param_spec *s, struct
     p->weight.dtype = t->dtype;
     const char *mapped = llm_checkpoint_borrow(w.file, t);
     if (mapped && s->n_parts) mapped += (size_t)s->part * bytes;
-    if (mapped && (bytes > FEW_BYTES || s->n_parts) && !w.turned && !s->by_head && !s->minus_exp) {
+    if (mapped && (bytes > FEW_BYTES || s->n_parts) && !w.transposed && !s->by_head && !s->minus_exp) {
         p->weight.data = mapped;
         llm_checkpoint_mapping(w.file, &p->weight.map, &p->weight.map_end);
         return 0;
@@ -110,7 +110,7 @@ static int fit_param(struct llm_model *m, const struct llm_declare *d, const str
     const struct llm_param_spec *s = &d->specs[w->param];
     struct llm_param *p = &m->params[w->param];
     if (s->minus_exp && undo_minus_exp(w->entry, (float *)p->weight.data, (size_t)llm_param_count(p), e) < 0) return -1;
-    if (!w->turned && !s->by_head) return 0;
+    if (!w->transposed && !s->by_head) return 0;
     size_t bytes = llm_dtype_bytes(w->entry->dtype, (uint64_t)llm_param_count(p));
     p->weight.data = rearrange(&m->config, s, (void *)p->weight.data, bytes, (size_t)llm_dtypes[w->entry->dtype].block_bytes, e);
     p->owned = p->weight.data != NULL;

@@ -4,7 +4,7 @@
 #include "model/config/config.h"
 #include "model/weights/names.h"
 
-void *llm_turned(const void *data, size_t element, int64_t rows, int64_t cols, struct llm_err *e)
+void *llm_transposed(const void *data, size_t element, int64_t rows, int64_t cols, struct llm_err *e)
 {
     char *out = llm_alloc((size_t)rows * (size_t)cols, element, "a transposed matrix", e);
     const char *in = data;

@@ -18,13 +18,13 @@ static int append(struct llm_tensor_list *l, const struct llm_tensor_out *t, str
 }
 
 /* Whether a parameter stands in files with rows and columns exchanged: blocks never do. */
-static bool is_turned(const struct llm_param *p)
+static bool is_transposed(const struct llm_param *p)
 {
     return p->spec->transposed && !llm_dtypes[p->weight.dtype].is_quantised;
 }
 
 /* Elements [first, first + n) of the roundings of p with rows and columns exchanged, in squares that fit the cache. */
-static void give_turned(const struct llm_param *p, size_t first, size_t n, uint16_t *out)
+static void give_transposed(const struct llm_param *p, size_t first, size_t n, uint16_t *out)
 {
     const size_t rows = (size_t)p->shape[1], cols = (size_t)p->shape[0], square = 32;
     for (size_t r0 = first / cols; r0 < rows && r0 * cols < first + n; r0 += square) {
@@ -56,7 +56,7 @@ void llm_model_give(void *arg, const char *name, uint64_t from, size_t n, void *
     const struct llm_param *p = llm_model_find(m, name);
     size_t first = (size_t)from / sizeof(uint16_t), count = n / sizeof(uint16_t);
     if (p->spec->by_head) give_by_head(&m->config, p, first, count, out);
-    else if (is_turned(p)) give_turned(p, first, count, out);
+    else if (is_transposed(p)) give_transposed(p, first, count, out);
     else llm_k.elementwise.to_bf16(out, p->master + first, count);
 }
 
@@ -66,7 +66,7 @@ static int describe_param(struct llm_model *m, size_t i, struct llm_tensor_out *
     struct llm_decoder *layout = m->layout;
     const struct llm_param *p = &m->params[i];
     const struct llm_dtype_row *row = &llm_dtypes[p->weight.dtype];
-    bool turn = is_turned(p), by_head = p->spec->by_head;
+    bool turn = is_transposed(p), by_head = p->spec->by_head;
     *out = (struct llm_tensor_out){.name = p->name, .dtype = p->weight.dtype, .n_dims = p->n_dims, .shape = {p->shape[0], p->shape[1], p->shape[2]},
                                    .data = p->weight.data};
     if (p->weight.rounded) {
@@ -84,7 +84,7 @@ static int describe_param(struct llm_model *m, size_t i, struct llm_tensor_out *
         if (out->data) llm_rows_by_head(&m->config, p->weight.data, bytes / (size_t)p->shape[0], true, layout->staging[i]);
         return out->data ? 0 : -1;
     }
-    out->data = layout->staging[i] = llm_turned(p->weight.data, (size_t)row->block_bytes, p->shape[0], p->shape[1], e);
+    out->data = layout->staging[i] = llm_transposed(p->weight.data, (size_t)row->block_bytes, p->shape[0], p->shape[1], e);
     out->shape[0] = p->shape[1];
     out->shape[1] = p->shape[0];
     return out->data ? 0 : -1;

@@ -55,7 +55,7 @@ static void backward_rows(void *arg, int64_t from, int64_t to, int thread)
     }
 }
 
-static void activation_remake(struct llm_ctx *c, struct llm_node *n)
+static void activation_recompute(struct llm_ctx *c, struct llm_node *n)
 {
     LLM_PROFILE("activation again", 2 * llm_tensor_bytes(n->out));
     struct work w = {.act = ((const struct act_args *)n->args)->act, .x = n->in[0], .up = n->in[1], .y = n->out};
@@ -92,7 +92,7 @@ struct llm_tensor *llm_activation(struct llm_ctx *c, struct llm_tensor *x, enum 
 {
     LLM_PROFILE("activation", 2 * llm_tensor_bytes(x));
     if (llm_ctx_failed(c)) return &c->nothing;
-    struct llm_node n = {.backward = activation_backward, .remake = activation_remake, .mark = llm_arena_mark(&c->acts), .in = {x}};
+    struct llm_node n = {.backward = activation_backward, .recompute = activation_recompute, .mark = llm_arena_mark(&c->acts), .in = {x}};
     n.out = llm_op_output(c, &n, x->rows, x->cols);
     if (llm_ctx_failed(c)) return &c->nothing;
     struct work w = {.act = act, .x = x, .y = n.out};
@@ -108,7 +108,7 @@ struct llm_tensor *llm_gated(struct llm_ctx *c, struct llm_tensor *gate, struct 
         return llm_op_fail(c, LLM_EX_FAILURE, "gated: expected [%lld, %lld], found [%lld, %lld]", (long long)gate->rows, (long long)gate->cols,
                            (long long)up->rows, (long long)up->cols);
     }
-    struct llm_node n = {.backward = gated_backward, .remake = activation_remake, .mark = llm_arena_mark(&c->acts), .in = {gate, up}};
+    struct llm_node n = {.backward = gated_backward, .recompute = activation_recompute, .mark = llm_arena_mark(&c->acts), .in = {gate, up}};
     n.out = llm_op_output(c, &n, gate->rows, gate->cols);
     if (llm_ctx_failed(c)) return &c->nothing;
     struct work w = {.act = act, .x = gate, .up = up, .y = n.out};

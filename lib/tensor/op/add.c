@@ -32,7 +32,7 @@ static struct llm_tensor *add(struct llm_ctx *c, struct llm_tensor *a, struct ll
                            (long long)b->rows, (long long)b->cols);
     }
     struct llm_node n = {.backward = add_backward, .mark = llm_arena_mark(&c->acts), .in = {a, b}};
-    over = over && b->spare && !b->base && !b->place;
+    over = over && b->spare && !b->base && !b->shared;
     n.out = over ? llm_op_alloc(c, 1, sizeof *n.out) : llm_tensor_create(c, a->rows, a->cols);
     if (llm_ctx_failed(c)) return &c->nothing;
     if (over) *n.out = (struct llm_tensor){.rows = b->rows, .cols = b->cols, .stride = b->stride, .data = b->data};

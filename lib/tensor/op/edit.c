@@ -14,7 +14,7 @@ static void edit_backward(struct llm_ctx *c, struct llm_node *n)
 struct llm_tensor *llm_edit(struct llm_ctx *c, struct llm_tensor *x, const struct llm_inner *e)
 {
     if (llm_ctx_failed(c)) return &c->nothing;
-    if (x->place) { /* recomputed for the backward pass: it is then edited again */
+    if (x->shared) { /* recomputed for the backward pass: it is then edited again */
         e->look(e, c, 0, x->data, x->rows, x->cols, x->stride, false);
         x->edited = e;
         return llm_ctx_failed(c) ? &c->nothing : x;

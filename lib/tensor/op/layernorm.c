@@ -40,7 +40,7 @@ static void backward_rows(void *arg, int64_t from, int64_t to, int thread)
     }
 }
 
-static void layernorm_remake(struct llm_ctx *c, struct llm_node *n)
+static void layernorm_recompute(struct llm_ctx *c, struct llm_node *n)
 {
     LLM_PROFILE("layernorm again", 2 * llm_tensor_bytes(n->out));
     const struct layernorm_args *a = n->args;
@@ -63,7 +63,7 @@ struct llm_tensor *llm_layernorm(struct llm_ctx *c, struct llm_tensor *x, struct
 {
     LLM_PROFILE("layernorm", 2 * llm_tensor_bytes(x));
     if (llm_ctx_failed(c)) return &c->nothing;
-    struct llm_node n = {.backward = layernorm_backward, .remake = layernorm_remake, .mark = llm_arena_mark(&c->acts), .in = {x},
+    struct llm_node n = {.backward = layernorm_backward, .recompute = layernorm_recompute, .mark = llm_arena_mark(&c->acts), .in = {x},
                          .param = {gain, bias}};
     struct work w = {.x = x, .eps = eps};
     n.out = llm_op_output(c, &n, x->rows, x->cols);

@@ -77,8 +77,8 @@ struct llm_tensor *llm_linear(struct llm_ctx *c, struct llm_tensor *x, struct ll
 
 void llm_linears(struct llm_ctx *c, struct llm_tensor *x, int n, struct llm_param *const *w, struct llm_param *const *b, struct llm_tensor **y)
 {
-    struct llm_matmul a[LLM_MATMUL_MOST];
-    struct llm_weight *weights[LLM_MATMUL_MOST];
+    struct llm_matmul a[LLM_MATMUL_MAX];
+    struct llm_weight *weights[LLM_MATMUL_MAX];
     bool fit = !llm_ctx_failed(c);
     for (int i = 0; i < n; i++) {
         if (c->tape) y[i] = llm_linear(c, x, w[i], b[i]);

@@ -66,7 +66,7 @@ static void gains_apart(struct llm_ctx *c, const struct llm_tensor *x, const str
     }
 }
 
-static void rmsnorm_remake(struct llm_ctx *c, struct llm_node *n)
+static void rmsnorm_recompute(struct llm_ctx *c, struct llm_node *n)
 {
     LLM_PROFILE("rmsnorm again", 2 * llm_tensor_bytes(n->out));
     const struct rmsnorm_args *a = n->args;
@@ -96,7 +96,7 @@ struct llm_tensor *llm_rmsnorm(struct llm_ctx *c, struct llm_tensor *x, struct l
         return llm_op_fail(c, LLM_EX_FAILURE, "'%s': expected columns in groups of %lld, found %lld", gain->name, (long long)group,
                            (long long)x->cols);
     }
-    struct llm_node n = {.backward = rmsnorm_backward, .remake = rmsnorm_remake, .mark = llm_arena_mark(&c->acts), .in = {x}, .param = {gain}};
+    struct llm_node n = {.backward = rmsnorm_backward, .recompute = rmsnorm_recompute, .mark = llm_arena_mark(&c->acts), .in = {x}, .param = {gain}};
     struct work w = {.x = x, .offset = gain_offset, .eps = eps, .group = group};
     n.out = llm_op_output(c, &n, x->rows, x->cols);
     w.y = n.out;

@@ -14,7 +14,7 @@
 #include "tensor/ops.h"
 #include "tensor/tape.h"
 
-enum { MOST_EXPERTS = LLM_MOST_EXPERTS };
+enum { MAX_EXPERTS = LLM_MAX_EXPERTS };
 
 struct route_args {
     struct llm_route o;
@@ -51,11 +51,11 @@ static int64_t highest(const float *score, const bool *out, int64_t n)
 /* Marks the experts outside the topk_group best groups as `out`. The score of a group is the sum of its group_top highest scores. */
 static void limit_groups(const struct llm_route *o, const float *score, int64_t n, bool *out)
 {
-    float worth[MOST_EXPERTS];
-    bool dropped[MOST_EXPERTS] = {false};
+    float worth[MAX_EXPERTS];
+    bool dropped[MAX_EXPERTS] = {false};
     int64_t size = n / o->n_group;
     for (int64_t g = 0; g < o->n_group; g++) {
-        bool seen[MOST_EXPERTS] = {false};
+        bool seen[MAX_EXPERTS] = {false};
         worth[g] = 0;
         for (int64_t i = 0; i < o->group_top && i < size; i++) {
             int64_t best = highest(score + g * size, seen, size);
@@ -75,8 +75,8 @@ static void limit_groups(const struct llm_route *o, const float *score, int64_t 
 static void choose(const struct work *w, const float *p, int32_t *ids)
 {
     int64_t n = w->x->cols;
-    float score[MOST_EXPERTS];
-    bool out[MOST_EXPERTS] = {false};
+    float score[MAX_EXPERTS];
+    bool out[MAX_EXPERTS] = {false};
     for (int64_t i = 0; i < n; i++) score[i] = p[i] + (w->bias ? w->bias[i] : 0);
     if (w->o->n_group > 1) limit_groups(w->o, score, n, out);
     for (int64_t s = 0; s < w->o->k; s++) {
@@ -186,7 +186,7 @@ static void backward_row(void *arg, size_t row, int thread)
     const struct llm_route *o = &w->a->o;
     int64_t n = w->x->cols, first = (int64_t)row * w->a->row_len;
     const int64_t *pooled = w->pooled + (int64_t)row * n;
-    double d[MOST_EXPERTS], z = 0, balance = 0;
+    double d[MAX_EXPERTS], z = 0, balance = 0;
     (void)thread;
     for (int64_t t = first; t < first + w->a->row_len; t++) {
         const float *p = w->a->p + t * n, *x = w->x->data + t * w->x->stride;
@@ -302,9 +302,9 @@ struct llm_tensor *llm_route(struct llm_ctx *c, struct llm_tensor *x, const stru
     LLM_PROFILE("route", llm_tensor_bytes(x));
     if (llm_ctx_failed(c)) return &c->nothing;
     int64_t n = x->cols, row_len = x->rows ? llm_row_len(c, x->rows) : 1;
-    if (n > MOST_EXPERTS || o->k < 1 || o->k > n || (o->n_group > 1 && (n % o->n_group || o->topk_group * (n / o->n_group) < o->k))) {
+    if (n > MAX_EXPERTS || o->k < 1 || o->k > n || (o->n_group > 1 && (n % o->n_group || o->topk_group * (n / o->n_group) < o->k))) {
         return llm_op_fail(c, LLM_EX_FAILURE, "router: expected at most %d experts, of which %lld are chosen, found %lld in %lld groups",
-                           (int)MOST_EXPERTS, (long long)o->k, (long long)n, (long long)o->n_group);
+                           (int)MAX_EXPERTS, (long long)o->k, (long long)n, (long long)o->n_group);
     }
     struct llm_node node = {.backward = route_backward, .mark = llm_arena_mark(&c->acts), .in = {x}};
     node.out = llm_tensor_create(c, x->rows, o->k);

@@ -30,7 +30,7 @@ static int update_part(struct llm_trainable *t, int64_t from, int64_t rows, cons
 static int update_matrix(struct llm_trainable *t, const struct llm_update *u, struct llm_err *e)
 {
     int64_t from = 0;
-    for (int i = 0; i < LLM_MOST_PARTS && t->p->parts[i] > 0; i++) {
+    for (int i = 0; i < LLM_MAX_PARTS && t->p->parts[i] > 0; i++) {
         if (update_part(t, from, t->p->parts[i], u, e) < 0) return -1;
         from += t->p->parts[i];
     }

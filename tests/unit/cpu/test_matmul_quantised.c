@@ -314,19 +314,19 @@ static void test_edges(void **state)
 static void test_several(void **state)
 {
     enum { K = 512, WIDEST = 130, M = 20 };
-    static const enum llm_dtype sets[][LLM_MATMUL_MOST] = {
+    static const enum llm_dtype sets[][LLM_MATMUL_MAX] = {
         {LLM_Q4_1, LLM_Q4_1, LLM_Q4_1, LLM_Q8_0}, {LLM_Q4_K, LLM_Q6_K, LLM_Q4_K, LLM_Q2_K}, {LLM_F32, LLM_F32, LLM_F32, LLM_F32},
         {LLM_Q8_0, LLM_F32, LLM_Q4_K, LLM_Q8_0}};
-    static const int64_t columns[LLM_MATMUL_MOST] = {70, 16, WIDEST, 3};
+    static const int64_t columns[LLM_MATMUL_MAX] = {70, 16, WIDEST, 3};
     (void)state;
     FOR_EACH_ISA(isa)
         for (int run = 0; run < 4 * 3; run++) {
             const int64_t m = run % 3 == 0 ? 1 : run % 3 == 1 ? 7 : M;
-            float *x = noisy(M * K, 1), *bias = noisy(WIDEST, 2), *y = noisy(2 * LLM_MATMUL_MOST * M * WIDEST, 3);
-            struct llm_weight w[LLM_MATMUL_MOST], *list[LLM_MATMUL_MOST];
-            struct llm_matmul a[LLM_MATMUL_MOST];
+            float *x = noisy(M * K, 1), *bias = noisy(WIDEST, 2), *y = noisy(2 * LLM_MATMUL_MAX * M * WIDEST, 3);
+            struct llm_weight w[LLM_MATMUL_MAX], *list[LLM_MATMUL_MAX];
+            struct llm_matmul a[LLM_MATMUL_MAX];
             struct llm_err e = {0};
-            for (int i = 0; i < LLM_MATMUL_MOST; i++) {
+            for (int i = 0; i < LLM_MATMUL_MAX; i++) {
                 enum llm_dtype t = sets[run / 3][i];
                 float *one = y + 2 * i * M * WIDEST, *other = one + M * WIDEST;
                 memcpy(other, one, M * WIDEST * sizeof *y);
@@ -338,8 +338,8 @@ static void test_several(void **state)
                 assert_int_equal(llm_matmul(&a[i], &w[i], &e), 0);
                 a[i].y = other;
             }
-            assert_int_equal(llm_matmul_several(a, list, LLM_MATMUL_MOST, &e), 0);
-            for (int i = 0; i < LLM_MATMUL_MOST; i++) {
+            assert_int_equal(llm_matmul_several(a, list, LLM_MATMUL_MAX, &e), 0);
+            for (int i = 0; i < LLM_MATMUL_MAX; i++) {
                 if (memcmp(a[i].y - M * WIDEST, a[i].y, M * WIDEST * sizeof *y) != 0)
                     fail_msg("%s: set %d, %d rows: weight %d has other bits", llm_k.isa, run / 3, (int)m, i);
                 llm_weight_release(&w[i]);

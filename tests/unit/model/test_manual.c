@@ -49,7 +49,7 @@ static bool is_extension(const char *name)
 {
     for (size_t i = 0; llm_archs[i]; i++)
         for (const struct llm_config_key *k = llm_archs[i]->keys; k->name; k++)
-            if (k->extension && strcmp(k->name, name) == 0) return true;
+            if (k->origin != LLM_KEY_HF && strcmp(k->name, name) == 0) return true;
     return false;
 }
 

@@ -27,9 +27,9 @@ struct llm_tensor *llm_forward_mamba(struct llm_ctx *c, const struct llm_module 
     struct llm_tensor *b = llm_columns(c, seen, f->time_step_rank, f->state_size);
     struct llm_tensor *to = llm_columns(c, seen, f->time_step_rank + f->state_size, f->state_size);
     struct llm_tensor *y = llm_selective_scan(c, u, dt, b, to, m->p[LLM_MAMBA_SCAN].w, m->p[LLM_MAMBA_SCAN].b, m->p[LLM_MAMBA_DT].b, &o);
-    c->passing = LLM_PASSING_INNER;
+    c->recompute = LLM_RECOMPUTE_INNER;
     y = llm_gated(c, llm_columns(c, both, inner, inner), y, LLM_ACT_SILU); /* whatever hidden_act says */
-    c->passing = LLM_STAYS;
+    c->recompute = LLM_KEPT;
     y = llm_visit(c, &p->site, LLM_PLACE_MIXER_HIDDEN, y);
     return llm_linear(c, y, m->p[LLM_MAMBA_OUT].w, m->p[LLM_MAMBA_OUT].b);
 }
@@ -52,9 +52,9 @@ struct llm_tensor *llm_forward_mamba2(struct llm_ctx *c, const struct llm_module
                                               llm_columns(c, u, inner, bc), llm_columns(c, u, inner + bc, bc), scan->w, scan->b,
                                               m->p[LLM_MAMBA_DT].b, &o);
     y = llm_gated(c, llm_columns(c, all, 0, inner), y, LLM_ACT_SILU); /* whatever hidden_act says */
-    c->passing = LLM_PASSING_INNER;
+    c->recompute = LLM_RECOMPUTE_INNER;
     y = llm_rmsnorm(c, y, m->p[LLM_MAMBA_NORM].w, (float)f->norm_eps, 0, inner / f->ssm_groups);
-    c->passing = LLM_STAYS;
+    c->recompute = LLM_KEPT;
     y = llm_visit(c, &p->site, LLM_PLACE_MIXER_HIDDEN, y);
     return llm_linear(c, y, m->p[LLM_MAMBA_OUT].w, m->p[LLM_MAMBA_OUT].b);
 }

@@ -33,7 +33,7 @@ static int absorb(struct llm_absorbed *a, const struct llm_config *c, const stru
         const void *values = value_rows(a, c, p, h, &type, e);
         if (!values) break;
         for (int64_t r = 0; r < nope; r++) llm_adapter_decode(p, h * wide + r, keys + r * rank);
-        if (!a->transposed[h]) a->transposed[h] = llm_turned(keys, sizeof *keys, nope, rank, e);
+        if (!a->transposed[h]) a->transposed[h] = llm_transposed(keys, sizeof *keys, nope, rank, e);
         a->query[h] = (struct llm_weight){.data = a->transposed[h], .dtype = LLM_F32, .n = rank, .k = nope};
         a->value[h] = (struct llm_weight){.data = values, .dtype = type, .n = c->v_head_dim, .k = rank};
         if (!a->transposed[h] || llm_weight_pack(&a->query[h], compute, false, e) < 0 || llm_weight_pack(&a->value[h], compute, false, e) < 0) break;
@@ -111,9 +111,9 @@ struct llm_tensor *llm_forward_mla(struct llm_ctx *c, const struct llm_module *m
     struct llm_tensor *latent = llm_rmsnorm(c, llm_columns(c, low, 0, f->kv_lora_rank), m->p[LLM_MLA_KV_A_NORM].w, (float)NORM_EPS, 0,
                                             f->kv_lora_rank);
     latent = llm_visit(c, &p->site, LLM_PLACE_ATTENTION_KV_LATENT, latent);
-    struct llm_tensor *turned = llm_rope(c, llm_columns(c, low, f->kv_lora_rank, f->qk_rope_head_dim), p->batch->positions, &rope);
-    turned = llm_visit(c, &p->site, LLM_PLACE_ATTENTION_K_ROTATED, turned);
-    struct llm_tensor *y = (p->batch->seqs ? absorbing : expanded)(c, m, p, q, latent, turned);
+    struct llm_tensor *rotated = llm_rope(c, llm_columns(c, low, f->kv_lora_rank, f->qk_rope_head_dim), p->batch->positions, &rope);
+    rotated = llm_visit(c, &p->site, LLM_PLACE_ATTENTION_K_ROTATED, rotated);
+    struct llm_tensor *y = (p->batch->seqs ? absorbing : expanded)(c, m, p, q, latent, rotated);
     y = llm_visit(c, &p->site, LLM_PLACE_ATTENTION_HEADS, y);
     return llm_linear(c, y, m->p[LLM_MLA_OUT].w, m->p[LLM_MLA_OUT].b);
 }

@@ -18,9 +18,9 @@ struct llm_tensor *llm_forward_mlp(struct llm_ctx *c, const struct llm_module *m
     }
     if (gate) gate = llm_visit(c, &p->site, LLM_PLACE_MLP_GATE, gate);
     up = llm_visit(c, &p->site, LLM_PLACE_MLP_UP, up);
-    c->passing = LLM_PASSING_INNER;
+    c->recompute = LLM_RECOMPUTE_INNER;
     struct llm_tensor *inner = gate ? llm_gated(c, gate, up, f->act) : llm_activation(c, up, f->act);
-    c->passing = LLM_STAYS;
+    c->recompute = LLM_KEPT;
     inner = llm_visit(c, &p->site, LLM_PLACE_MLP_HIDDEN, inner);
     return llm_linear(c, inner, m->p[LLM_MLP_DOWN].w, m->p[LLM_MLP_DOWN].b);
 }

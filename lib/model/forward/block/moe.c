@@ -31,9 +31,9 @@ struct llm_tensor *llm_forward_moe(struct llm_ctx *c, const struct llm_module *m
     if (!m->p[LLM_MOE_SHARED_GATE].w) return y;
     struct llm_tensor *both[2];
     llm_linears(c, x, 2, (struct llm_param *[]){m->p[LLM_MOE_SHARED_GATE].w, m->p[LLM_MOE_SHARED_UP].w}, (struct llm_param *[]){NULL, NULL}, both);
-    c->passing = LLM_PASSING_INNER;
+    c->recompute = LLM_RECOMPUTE_INNER;
     struct llm_tensor *inner = llm_gated(c, both[0], both[1], f->act);
-    c->passing = LLM_STAYS;
+    c->recompute = LLM_KEPT;
     inner = llm_visit(c, &p->site, LLM_PLACE_MLP_SHARED, inner);
     return llm_add_over(c, y, llm_linear(c, inner, m->p[LLM_MOE_SHARED_DOWN].w, NULL));
 }

@@ -7,23 +7,23 @@
 
 #define KEYS \
     LLM_KEYS_LLAMA, \
-    {"attention_bias", LLM_KEY_BOOL, LLM_AT(attention_bias), 0, 0, NULL, false}, \
-    {"kv_lora_rank", LLM_KEY_INT, LLM_AT(kv_lora_rank), 1, 1 << 16, NULL, false}, \
-    {"q_lora_rank", LLM_KEY_LENGTH, LLM_AT(q_lora_rank), 0, 1 << 16, NULL, false}, \
-    {"qk_nope_head_dim", LLM_KEY_INT, LLM_AT(qk_nope_head_dim), 1, 1 << 14, NULL, false}, \
-    {"qk_rope_head_dim", LLM_KEY_INT, LLM_AT(qk_rope_head_dim), 2, 1 << 14, NULL, false}, \
-    {"v_head_dim", LLM_KEY_INT, LLM_AT(v_head_dim), 1, 1 << 14, NULL, false}, \
-    {"n_routed_experts", LLM_KEY_LENGTH, LLM_AT(num_experts), 0, LLM_MOST_EXPERTS, NULL, false}, \
-    {"moe_intermediate_size", LLM_KEY_INT, LLM_AT(moe_intermediate_size), 1, 1 << 22, NULL, false}, \
-    {"norm_topk_prob", LLM_KEY_BOOL, LLM_AT(norm_topk_prob), 0, 0, NULL, false}, \
+    {"attention_bias", LLM_KEY_BOOL, LLM_AT(attention_bias), 0, 0, NULL, LLM_KEY_HF}, \
+    {"kv_lora_rank", LLM_KEY_INT, LLM_AT(kv_lora_rank), 1, 1 << 16, NULL, LLM_KEY_HF}, \
+    {"q_lora_rank", LLM_KEY_LENGTH, LLM_AT(q_lora_rank), 0, 1 << 16, NULL, LLM_KEY_HF}, \
+    {"qk_nope_head_dim", LLM_KEY_INT, LLM_AT(qk_nope_head_dim), 1, 1 << 14, NULL, LLM_KEY_HF}, \
+    {"qk_rope_head_dim", LLM_KEY_INT, LLM_AT(qk_rope_head_dim), 2, 1 << 14, NULL, LLM_KEY_HF}, \
+    {"v_head_dim", LLM_KEY_INT, LLM_AT(v_head_dim), 1, 1 << 14, NULL, LLM_KEY_HF}, \
+    {"n_routed_experts", LLM_KEY_LENGTH, LLM_AT(num_experts), 0, LLM_MAX_EXPERTS, NULL, LLM_KEY_HF}, \
+    {"moe_intermediate_size", LLM_KEY_INT, LLM_AT(moe_intermediate_size), 1, 1 << 22, NULL, LLM_KEY_HF}, \
+    {"norm_topk_prob", LLM_KEY_BOOL, LLM_AT(norm_topk_prob), 0, 0, NULL, LLM_KEY_HF}, \
     LLM_KEYS_EXPERTS, LLM_KEYS_NEXT
 
 static const char *const methods[] = {"greedy", "group_limited_greedy", "noaux_tc", NULL};
 static const struct llm_config_key v2_keys[] = {
-    KEYS, {"topk_method", LLM_KEY_WORD, LLM_AT(topk_method), 0, 0, methods, false},
-    {"mlp_bias", LLM_KEY_BOOL, LLM_AT(mlp_bias), 0, 0, NULL, false}, LLM_KEY_END};
+    KEYS, {"topk_method", LLM_KEY_WORD, LLM_AT(topk_method), 0, 0, methods, LLM_KEY_HF},
+    {"mlp_bias", LLM_KEY_BOOL, LLM_AT(mlp_bias), 0, 0, NULL, LLM_KEY_HF}, LLM_KEY_END};
 static const struct llm_config_key v3_keys[] = {
-    KEYS, {"num_mtp_layers", LLM_KEY_LENGTH, LLM_AT(num_nextn_predict_layers), 0, LLM_MOST_NEXT, NULL, LLM_KEY_ALIAS}, /* newer files' name */
+    KEYS, {"num_mtp_layers", LLM_KEY_LENGTH, LLM_AT(num_nextn_predict_layers), 0, LLM_MAX_NEXT, NULL, LLM_KEY_ALIAS}, /* newer files' name */
     LLM_KEY_END};
 
 static void defaults(struct llm_config *c)
@@ -118,13 +118,13 @@ static int v3_extra(const struct llm_config *c, json_t *o)
 /* ---- GGUF: the architecture "deepseek2" stands for V2 and V3 ---- */
 
 static const struct llm_gguf_key gguf_keys[] = {
-    {"expert_count", LLM_GGUF_KEY_WHOLE, LLM_AT(num_experts), 0, LLM_MOST_EXPERTS, 0},
-    {"expert_used_count", LLM_GGUF_KEY_WHOLE, LLM_AT(num_experts_per_tok), 0, LLM_MOST_EXPERTS, 0},
+    {"expert_count", LLM_GGUF_KEY_WHOLE, LLM_AT(num_experts), 0, LLM_MAX_EXPERTS, 0},
+    {"expert_used_count", LLM_GGUF_KEY_WHOLE, LLM_AT(num_experts_per_tok), 0, LLM_MAX_EXPERTS, 0},
     {"expert_feed_forward_length", LLM_GGUF_KEY_WHOLE, LLM_AT(moe_intermediate_size), 1, 1 << 22, 1},
     {"expert_shared_count", LLM_GGUF_KEY_WHOLE, LLM_AT(n_shared_experts), 0, 1 << 10, 0},
     {"leading_dense_block_count", LLM_GGUF_KEY_WHOLE, LLM_AT(first_k_dense_replace), 0, LLM_MAX_LAYERS, 0},
-    {"expert_group_count", LLM_GGUF_KEY_WHOLE, LLM_AT(n_group), 1, LLM_MOST_EXPERTS, 1},
-    {"expert_group_used_count", LLM_GGUF_KEY_WHOLE, LLM_AT(topk_group), 1, LLM_MOST_EXPERTS, 1},
+    {"expert_group_count", LLM_GGUF_KEY_WHOLE, LLM_AT(n_group), 1, LLM_MAX_EXPERTS, 1},
+    {"expert_group_used_count", LLM_GGUF_KEY_WHOLE, LLM_AT(topk_group), 1, LLM_MAX_EXPERTS, 1},
     {"expert_weights_scale", LLM_GGUF_KEY_REAL, LLM_AT(routed_scaling_factor), 1e-6, 1e6, 1},
     {"expert_weights_norm", LLM_GGUF_KEY_BOOL, LLM_AT(norm_topk_prob), 0, 0, 0},
     {"attention.q_lora_rank", LLM_GGUF_KEY_WHOLE, LLM_AT(q_lora_rank), 1, 1 << 16, 0},

@@ -5,19 +5,19 @@
 
 #define KEYS \
     LLM_KEYS_SIZES, \
-    {"hidden_activation", LLM_KEY_ACT, LLM_AT(act), 0, 0, NULL, false}, \
-    {"rms_norm_eps", LLM_KEY_REAL, LLM_AT(norm_eps), 0, 1, NULL, false}, \
-    {"attention_bias", LLM_KEY_BOOL, LLM_AT(attention_bias), 0, 0, NULL, false}, \
-    {"query_pre_attn_scalar", LLM_KEY_REAL, LLM_AT(query_pre_attn_scalar), 1e-6, 1e6, NULL, false}, \
-    {"attn_logit_softcapping", LLM_KEY_CAP, LLM_AT(attn_logit_softcapping), 0, 1e6, NULL, false}, \
-    {"final_logit_softcapping", LLM_KEY_CAP, LLM_AT(final_logit_softcapping), 0, 1e6, NULL, false}, \
+    {"hidden_activation", LLM_KEY_ACT, LLM_AT(act), 0, 0, NULL, LLM_KEY_HF}, \
+    {"rms_norm_eps", LLM_KEY_REAL, LLM_AT(norm_eps), 0, 1, NULL, LLM_KEY_HF}, \
+    {"attention_bias", LLM_KEY_BOOL, LLM_AT(attention_bias), 0, 0, NULL, LLM_KEY_HF}, \
+    {"query_pre_attn_scalar", LLM_KEY_REAL, LLM_AT(query_pre_attn_scalar), 1e-6, 1e6, NULL, LLM_KEY_HF}, \
+    {"attn_logit_softcapping", LLM_KEY_CAP, LLM_AT(attn_logit_softcapping), 0, 1e6, NULL, LLM_KEY_HF}, \
+    {"final_logit_softcapping", LLM_KEY_CAP, LLM_AT(final_logit_softcapping), 0, 1e6, NULL, LLM_KEY_HF}, \
     LLM_KEYS_WINDOW, \
     LLM_KEYS_VARIANTS
 
 static const struct llm_config_key gemma2_keys[] = {KEYS, LLM_KEY_END};
 static const struct llm_config_key gemma3_keys[] = {
-    {"use_bidirectional_attention", LLM_KEY_BOOL, LLM_AT(use_bidirectional_attention), 0, 0, NULL, true}, KEYS,
-    {"rope_local_base_freq", LLM_KEY_REAL, LLM_AT(rope_local_theta), 1, 1e12, NULL, false}, LLM_KEY_END};
+    {"use_bidirectional_attention", LLM_KEY_BOOL, LLM_AT(use_bidirectional_attention), 0, 0, NULL, LLM_KEY_OURS}, KEYS,
+    {"rope_local_base_freq", LLM_KEY_REAL, LLM_AT(rope_local_theta), 1, 1e12, NULL, LLM_KEY_HF}, LLM_KEY_END};
 
 static void defaults(struct llm_config *c)
 {

@@ -4,12 +4,12 @@
 
 static const struct llm_config_key keys[] = {
     LLM_KEYS_SIZES,
-    {"hidden_act", LLM_KEY_ACT, LLM_AT(act), 0, 0, NULL, false},
-    {"layer_norm_eps", LLM_KEY_REAL, LLM_AT(norm_eps), 0, 1, NULL, false},
-    {"attention_bias", LLM_KEY_BOOL, LLM_AT(attention_bias), 0, 0, NULL, false},
-    {"use_parallel_residual", LLM_KEY_BOOL, LLM_AT(parallel_residual), 0, 0, NULL, false},
-    {"rotary_pct", LLM_KEY_REAL, LLM_AT(partial_rotary_factor), 0, 1, NULL, false},
-    {"rotary_emb_base", LLM_KEY_REAL, LLM_AT(rope_theta), 1, 1e12, NULL, false},
+    {"hidden_act", LLM_KEY_ACT, LLM_AT(act), 0, 0, NULL, LLM_KEY_HF},
+    {"layer_norm_eps", LLM_KEY_REAL, LLM_AT(norm_eps), 0, 1, NULL, LLM_KEY_HF},
+    {"attention_bias", LLM_KEY_BOOL, LLM_AT(attention_bias), 0, 0, NULL, LLM_KEY_HF},
+    {"use_parallel_residual", LLM_KEY_BOOL, LLM_AT(parallel_residual), 0, 0, NULL, LLM_KEY_HF},
+    {"rotary_pct", LLM_KEY_REAL, LLM_AT(partial_rotary_factor), 0, 1, NULL, LLM_KEY_HF},
+    {"rotary_emb_base", LLM_KEY_REAL, LLM_AT(rope_theta), 1, 1e12, NULL, LLM_KEY_HF},
     LLM_KEYS_DECODER,
     LLM_KEY_END,
 };

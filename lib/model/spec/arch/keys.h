@@ -5,7 +5,7 @@
 #include "model/spec/block.h"
 
 #define LLM_AT(field) offsetof(struct llm_config, field)
-#define LLM_KEY_END {NULL, LLM_KEY_INT, 0, 0, 0, NULL, false}
+#define LLM_KEY_END {NULL, LLM_KEY_INT, 0, 0, 0, NULL, LLM_KEY_HF}
 
 static const char *const llm_position_words[] = {"rope", "learned", "sinusoidal", "none", "buckets", NULL};
 static const char *const llm_place_words[] = {"pre", "post", "sandwich", "output", NULL};
@@ -21,80 +21,80 @@ static const char *const llm_pairing_words[] = {"halves", "interleaved", NULL};
 
 /* Sizes, special tokens and rotary base, under the names of LlamaConfig. */
 #define LLM_KEYS_SIZES \
-    {"vocab_size", LLM_KEY_INT, LLM_AT(vocab_size), 0, 1 << 24, NULL, false}, \
-    {"hidden_size", LLM_KEY_INT, LLM_AT(hidden_size), 1, 1 << 20, NULL, false}, \
-    {"intermediate_size", LLM_KEY_INT, LLM_AT(intermediate_size), 1, 1 << 22, NULL, false}, \
-    {"num_hidden_layers", LLM_KEY_INT, LLM_AT(num_hidden_layers), 1, LLM_MAX_LAYERS, NULL, false}, \
-    {"num_attention_heads", LLM_KEY_INT, LLM_AT(num_attention_heads), 1, 1 << 14, NULL, false}, \
-    {"num_key_value_heads", LLM_KEY_INT, LLM_AT(num_key_value_heads), 1, 1 << 14, NULL, false}, \
-    {"head_dim", LLM_KEY_INT, LLM_AT(head_dim), 1, 1 << 14, NULL, false}, \
-    {"max_position_embeddings", LLM_KEY_INT, LLM_AT(max_position_embeddings), 1, 1 << 24, NULL, false}, \
-    {"attention_dropout", LLM_KEY_REAL, LLM_AT(attn_pdrop), 0, .999, NULL, false}, \
-    {"initializer_range", LLM_KEY_REAL, LLM_AT(initializer_range), 0, 100, NULL, false}, \
-    {"tie_word_embeddings", LLM_KEY_BOOL, LLM_AT(tie_word_embeddings), 0, 0, NULL, false}, \
-    {"bos_token_id", LLM_KEY_TOKEN, LLM_AT(bos_token_id), 0, 0, NULL, false}, \
-    {"eos_token_id", LLM_KEY_TOKEN, LLM_AT(eos_token_id), 0, 0, NULL, false}, \
-    {"rope_theta", LLM_KEY_REAL, LLM_AT(rope_theta), 1, 1e12, NULL, false}
+    {"vocab_size", LLM_KEY_INT, LLM_AT(vocab_size), 0, 1 << 24, NULL, LLM_KEY_HF}, \
+    {"hidden_size", LLM_KEY_INT, LLM_AT(hidden_size), 1, 1 << 20, NULL, LLM_KEY_HF}, \
+    {"intermediate_size", LLM_KEY_INT, LLM_AT(intermediate_size), 1, 1 << 22, NULL, LLM_KEY_HF}, \
+    {"num_hidden_layers", LLM_KEY_INT, LLM_AT(num_hidden_layers), 1, LLM_MAX_LAYERS, NULL, LLM_KEY_HF}, \
+    {"num_attention_heads", LLM_KEY_INT, LLM_AT(num_attention_heads), 1, 1 << 14, NULL, LLM_KEY_HF}, \
+    {"num_key_value_heads", LLM_KEY_INT, LLM_AT(num_key_value_heads), 1, 1 << 14, NULL, LLM_KEY_HF}, \
+    {"head_dim", LLM_KEY_INT, LLM_AT(head_dim), 1, 1 << 14, NULL, LLM_KEY_HF}, \
+    {"max_position_embeddings", LLM_KEY_INT, LLM_AT(max_position_embeddings), 1, 1 << 24, NULL, LLM_KEY_HF}, \
+    {"attention_dropout", LLM_KEY_REAL, LLM_AT(attn_pdrop), 0, .999, NULL, LLM_KEY_HF}, \
+    {"initializer_range", LLM_KEY_REAL, LLM_AT(initializer_range), 0, 100, NULL, LLM_KEY_HF}, \
+    {"tie_word_embeddings", LLM_KEY_BOOL, LLM_AT(tie_word_embeddings), 0, 0, NULL, LLM_KEY_HF}, \
+    {"bos_token_id", LLM_KEY_TOKEN, LLM_AT(bos_token_id), 0, 0, NULL, LLM_KEY_HF}, \
+    {"eos_token_id", LLM_KEY_TOKEN, LLM_AT(eos_token_id), 0, 0, NULL, LLM_KEY_HF}, \
+    {"rope_theta", LLM_KEY_REAL, LLM_AT(rope_theta), 1, 1e12, NULL, LLM_KEY_HF}
 
 /* LLM_KEYS_SIZES, and the activation and norm of LlamaConfig. */
 #define LLM_KEYS_LLAMA \
     LLM_KEYS_SIZES, \
-    {"hidden_act", LLM_KEY_ACT, LLM_AT(act), 0, 0, NULL, false}, \
-    {"rms_norm_eps", LLM_KEY_REAL, LLM_AT(norm_eps), 0, 1, NULL, false}
+    {"hidden_act", LLM_KEY_ACT, LLM_AT(act), 0, 0, NULL, LLM_KEY_HF}, \
+    {"rms_norm_eps", LLM_KEY_REAL, LLM_AT(norm_eps), 0, 1, NULL, LLM_KEY_HF}
 
 /* Sliding-window attention. */
 #define LLM_KEYS_WINDOW \
-    {"sliding_window", LLM_KEY_LENGTH, LLM_AT(sliding_window), 0, 1 << 24, NULL, true}, \
-    {"use_sliding_window", LLM_KEY_BOOL, LLM_AT(use_sliding_window), 0, 0, NULL, true}, \
-    {"max_window_layers", LLM_KEY_INT, LLM_AT(max_window_layers), 0, 1 << 24, NULL, true}, \
-    {"sliding_window_pattern", LLM_KEY_LENGTH, LLM_AT(sliding_window_pattern), 0, LLM_MAX_LAYERS, NULL, true}
+    {"sliding_window", LLM_KEY_LENGTH, LLM_AT(sliding_window), 0, 1 << 24, NULL, LLM_KEY_OURS}, \
+    {"use_sliding_window", LLM_KEY_BOOL, LLM_AT(use_sliding_window), 0, 0, NULL, LLM_KEY_OURS}, \
+    {"max_window_layers", LLM_KEY_INT, LLM_AT(max_window_layers), 0, 1 << 24, NULL, LLM_KEY_OURS}, \
+    {"sliding_window_pattern", LLM_KEY_LENGTH, LLM_AT(sliding_window_pattern), 0, LLM_MAX_LAYERS, NULL, LLM_KEY_OURS}
 
 /* Multi-token prediction. */
 #define LLM_KEYS_NEXT \
-    {"num_nextn_predict_layers", LLM_KEY_LENGTH, LLM_AT(num_nextn_predict_layers), 0, LLM_MOST_NEXT, NULL, true}, \
-    {"mtp_loss_weight", LLM_KEY_REAL, LLM_AT(mtp_loss_weight), 0, 100, NULL, true}
+    {"num_nextn_predict_layers", LLM_KEY_LENGTH, LLM_AT(num_nextn_predict_layers), 0, LLM_MAX_NEXT, NULL, LLM_KEY_OURS}, \
+    {"mtp_loss_weight", LLM_KEY_REAL, LLM_AT(mtp_loss_weight), 0, 100, NULL, LLM_KEY_OURS}
 
 /* Variants that transformers has in some families only, or not at all; then the names are our own. */
 #define LLM_KEYS_VARIANTS \
-    {"embd_pdrop", LLM_KEY_REAL, LLM_AT(embd_pdrop), 0, .999, NULL, true}, \
-    {"resid_pdrop", LLM_KEY_REAL, LLM_AT(resid_pdrop), 0, .999, NULL, true}, \
-    {"position_embedding", LLM_KEY_WORD, LLM_AT(position), 0, 0, llm_position_words, true}, \
-    {"rope_pairing", LLM_KEY_WORD, LLM_AT(rope_pairing), 0, 0, llm_pairing_words, true}, \
-    {"partial_rotary_factor", LLM_KEY_REAL, LLM_AT(partial_rotary_factor), 0, 1, NULL, true}, \
-    {"norm_place", LLM_KEY_WORD, LLM_AT(norm_place), 0, 0, llm_place_words, true}, \
-    {"norm_gain_offset", LLM_KEY_REAL, LLM_AT(norm_gain_offset), 0, 1, NULL, true}, \
-    {"embedding_scale", LLM_KEY_REAL, LLM_AT(embedding_scale), 0, 1e6, NULL, true}, \
+    {"embd_pdrop", LLM_KEY_REAL, LLM_AT(embd_pdrop), 0, .999, NULL, LLM_KEY_OURS}, \
+    {"resid_pdrop", LLM_KEY_REAL, LLM_AT(resid_pdrop), 0, .999, NULL, LLM_KEY_OURS}, \
+    {"position_embedding", LLM_KEY_WORD, LLM_AT(position), 0, 0, llm_position_words, LLM_KEY_OURS}, \
+    {"rope_pairing", LLM_KEY_WORD, LLM_AT(rope_pairing), 0, 0, llm_pairing_words, LLM_KEY_OURS}, \
+    {"partial_rotary_factor", LLM_KEY_REAL, LLM_AT(partial_rotary_factor), 0, 1, NULL, LLM_KEY_OURS}, \
+    {"norm_place", LLM_KEY_WORD, LLM_AT(norm_place), 0, 0, llm_place_words, LLM_KEY_OURS}, \
+    {"norm_gain_offset", LLM_KEY_REAL, LLM_AT(norm_gain_offset), 0, 1, NULL, LLM_KEY_OURS}, \
+    {"embedding_scale", LLM_KEY_REAL, LLM_AT(embedding_scale), 0, 1e6, NULL, LLM_KEY_OURS}, \
     LLM_KEYS_NEXT, \
-    {"dual_chunk_size", LLM_KEY_LENGTH, LLM_AT(dual_chunk_size), 0, 1 << 24, NULL, true}, \
-    {"dual_chunk_local", LLM_KEY_LENGTH, LLM_AT(dual_chunk_local), 0, 1 << 24, NULL, true}, \
-    {"kv_sharing", LLM_KEY_INT, LLM_AT(kv_sharing), 1, LLM_MAX_LAYERS, NULL, true}, \
-    {"attention_sinks", LLM_KEY_BOOL, LLM_AT(attention_sinks), 0, 0, NULL, true}, \
-    {"logit_scale", LLM_KEY_SCALE, LLM_AT(logit_scale), 0, 1e6, NULL, true}
+    {"dual_chunk_size", LLM_KEY_LENGTH, LLM_AT(dual_chunk_size), 0, 1 << 24, NULL, LLM_KEY_OURS}, \
+    {"dual_chunk_local", LLM_KEY_LENGTH, LLM_AT(dual_chunk_local), 0, 1 << 24, NULL, LLM_KEY_OURS}, \
+    {"kv_sharing", LLM_KEY_INT, LLM_AT(kv_sharing), 1, LLM_MAX_LAYERS, NULL, LLM_KEY_OURS}, \
+    {"attention_sinks", LLM_KEY_BOOL, LLM_AT(attention_sinks), 0, 0, NULL, LLM_KEY_OURS}, \
+    {"logit_scale", LLM_KEY_SCALE, LLM_AT(logit_scale), 0, 1e6, NULL, LLM_KEY_OURS}
 
 /* Attention scores are multiplied by 1/sqrt of this; default: the width of a head. Families that have the key in transformers have their own row. */
 #define LLM_KEYS_SCORES \
-    {"query_pre_attn_scalar", LLM_KEY_REAL, LLM_AT(query_pre_attn_scalar), 0, 1e9, NULL, true}
+    {"query_pre_attn_scalar", LLM_KEY_REAL, LLM_AT(query_pre_attn_scalar), 0, 1e9, NULL, LLM_KEY_OURS}
 
 /* Variants of any decoder with attention. */
 #define LLM_KEYS_DECODER LLM_KEYS_WINDOW, LLM_KEYS_VARIANTS, LLM_KEYS_SCORES
 
 /* Mixtures of experts. */
 #define LLM_KEYS_EXPERTS \
-    {"num_experts_per_tok", LLM_KEY_INT, LLM_AT(num_experts_per_tok), 1, LLM_MOST_EXPERTS, NULL, false}, \
-    {"router_aux_loss_coef", LLM_KEY_REAL, LLM_AT(router_aux_loss_coef), 0, 1e3, NULL, false}, \
-    {"n_shared_experts", LLM_KEY_LENGTH, LLM_AT(n_shared_experts), 0, 1 << 10, NULL, true}, \
-    {"first_k_dense_replace", LLM_KEY_LENGTH, LLM_AT(first_k_dense_replace), 0, LLM_MAX_LAYERS, NULL, true}, \
-    {"moe_layer_freq", LLM_KEY_INT, LLM_AT(moe_layer_freq), 1, LLM_MAX_LAYERS, NULL, true}, \
-    {"scoring_func", LLM_KEY_WORD, LLM_AT(router_scoring), 0, 0, llm_scoring_words, true}, \
-    {"router_bias", LLM_KEY_BOOL, LLM_AT(router_bias), 0, 0, NULL, true}, \
-    {"router_bias_update_rate", LLM_KEY_REAL, LLM_AT(router_bias_update_rate), 0, 1, NULL, true}, \
-    {"n_group", LLM_KEY_INT, LLM_AT(n_group), 1, LLM_MOST_EXPERTS, NULL, true}, \
-    {"topk_group", LLM_KEY_INT, LLM_AT(topk_group), 1, LLM_MOST_EXPERTS, NULL, true}, \
-    {"routed_scaling_factor", LLM_KEY_REAL, LLM_AT(routed_scaling_factor), 1e-6, 1e6, NULL, true}, \
-    {"router_z_loss_coef", LLM_KEY_REAL, LLM_AT(router_z_loss_coef), 0, 1e3, NULL, true}, \
-    {"expert_capacity_factor", LLM_KEY_REAL, LLM_AT(expert_capacity_factor), 0, 1e3, NULL, true}, \
-    {"routing", LLM_KEY_WORD, LLM_AT(routing), 0, 0, llm_routing_words, true}, \
-    {"router_temperature", LLM_KEY_REAL, LLM_AT(router_temperature), 1e-3, 1e3, NULL, true}
+    {"num_experts_per_tok", LLM_KEY_INT, LLM_AT(num_experts_per_tok), 1, LLM_MAX_EXPERTS, NULL, LLM_KEY_HF}, \
+    {"router_aux_loss_coef", LLM_KEY_REAL, LLM_AT(router_aux_loss_coef), 0, 1e3, NULL, LLM_KEY_HF}, \
+    {"n_shared_experts", LLM_KEY_LENGTH, LLM_AT(n_shared_experts), 0, 1 << 10, NULL, LLM_KEY_OURS}, \
+    {"first_k_dense_replace", LLM_KEY_LENGTH, LLM_AT(first_k_dense_replace), 0, LLM_MAX_LAYERS, NULL, LLM_KEY_OURS}, \
+    {"moe_layer_freq", LLM_KEY_INT, LLM_AT(moe_layer_freq), 1, LLM_MAX_LAYERS, NULL, LLM_KEY_OURS}, \
+    {"scoring_func", LLM_KEY_WORD, LLM_AT(router_scoring), 0, 0, llm_scoring_words, LLM_KEY_OURS}, \
+    {"router_bias", LLM_KEY_BOOL, LLM_AT(router_bias), 0, 0, NULL, LLM_KEY_OURS}, \
+    {"router_bias_update_rate", LLM_KEY_REAL, LLM_AT(router_bias_update_rate), 0, 1, NULL, LLM_KEY_OURS}, \
+    {"n_group", LLM_KEY_INT, LLM_AT(n_group), 1, LLM_MAX_EXPERTS, NULL, LLM_KEY_OURS}, \
+    {"topk_group", LLM_KEY_INT, LLM_AT(topk_group), 1, LLM_MAX_EXPERTS, NULL, LLM_KEY_OURS}, \
+    {"routed_scaling_factor", LLM_KEY_REAL, LLM_AT(routed_scaling_factor), 1e-6, 1e6, NULL, LLM_KEY_OURS}, \
+    {"router_z_loss_coef", LLM_KEY_REAL, LLM_AT(router_z_loss_coef), 0, 1e3, NULL, LLM_KEY_OURS}, \
+    {"expert_capacity_factor", LLM_KEY_REAL, LLM_AT(expert_capacity_factor), 0, 1e3, NULL, LLM_KEY_OURS}, \
+    {"routing", LLM_KEY_WORD, LLM_AT(routing), 0, 0, llm_routing_words, LLM_KEY_OURS}, \
+    {"router_temperature", LLM_KEY_REAL, LLM_AT(router_temperature), 1e-3, 1e3, NULL, LLM_KEY_OURS}
 #define LLM_NAMES_EXPERTS(block, gate, up, down) \
     [LLM_STEM_ROUTER] = block ".gate", [LLM_STEM_ROUTER_BIAS] = block ".gate.e_score_correction_bias", [LLM_STEM_EXPERTS] = block ".experts", \
     [LLM_STEM_EXPERT_GATE] = gate, [LLM_STEM_EXPERT_UP] = up, [LLM_STEM_EXPERT_DOWN] = down, \

@@ -4,8 +4,8 @@
 
 static const struct llm_config_key keys[] = {
     LLM_KEYS_LLAMA,
-    {"attention_bias", LLM_KEY_BOOL, LLM_AT(attention_bias), 0, 0, NULL, false},
-    {"mlp_bias", LLM_KEY_BOOL, LLM_AT(mlp_bias), 0, 0, NULL, false},
+    {"attention_bias", LLM_KEY_BOOL, LLM_AT(attention_bias), 0, 0, NULL, LLM_KEY_HF},
+    {"mlp_bias", LLM_KEY_BOOL, LLM_AT(mlp_bias), 0, 0, NULL, LLM_KEY_HF},
     LLM_KEYS_DECODER,
     LLM_KEY_END,
 };

@@ -5,34 +5,34 @@
 #include "model/spec/arch/keys.h"
 
 #define COMMON_KEYS \
-    {"vocab_size", LLM_KEY_INT, LLM_AT(vocab_size), 0, 1 << 24, NULL, false}, \
-    {"hidden_size", LLM_KEY_INT, LLM_AT(hidden_size), 1, 1 << 20, NULL, false}, \
-    {"num_hidden_layers", LLM_KEY_INT, LLM_AT(num_hidden_layers), 1, LLM_MAX_LAYERS, NULL, false}, \
-    {"state_size", LLM_KEY_INT, LLM_AT(state_size), 1, LLM_SCAN_STATES, NULL, false}, \
-    {"conv_kernel", LLM_KEY_INT, LLM_AT(conv_kernel), 1, LLM_CONV_TAPS, NULL, false}, \
-    {"expand", LLM_KEY_REAL, LLM_AT(ssm_expand), 1e-3, 1e3, NULL, false}, \
-    {"use_bias", LLM_KEY_BOOL, LLM_AT(mlp_bias), 0, 0, NULL, false}, \
-    {"use_conv_bias", LLM_KEY_BOOL, LLM_AT(conv_bias), 0, 0, NULL, false}, \
-    {"layer_norm_epsilon", LLM_KEY_REAL, LLM_AT(norm_eps), 0, 1, NULL, false}, \
-    {"time_step_min", LLM_KEY_REAL, LLM_AT(time_step_min), 1e-9, 1e3, NULL, false}, \
-    {"time_step_max", LLM_KEY_REAL, LLM_AT(time_step_max), 1e-9, 1e3, NULL, false}, \
-    {"time_step_floor", LLM_KEY_REAL, LLM_AT(time_step_floor), 1e-9, 1e3, NULL, false}, \
-    {"initializer_range", LLM_KEY_REAL, LLM_AT(initializer_range), 0, 100, NULL, false}, \
-    {"tie_word_embeddings", LLM_KEY_BOOL, LLM_AT(tie_word_embeddings), 0, 0, NULL, false}, \
-    {"bos_token_id", LLM_KEY_TOKEN, LLM_AT(bos_token_id), 0, 0, NULL, false}, \
-    {"eos_token_id", LLM_KEY_TOKEN, LLM_AT(eos_token_id), 0, 0, NULL, false}, \
-    {"max_position_embeddings", LLM_KEY_INT, LLM_AT(max_position_embeddings), 1, 1 << 24, NULL, true}, \
-    {"embd_pdrop", LLM_KEY_REAL, LLM_AT(embd_pdrop), 0, .999, NULL, true}, \
-    {"resid_pdrop", LLM_KEY_REAL, LLM_AT(resid_pdrop), 0, .999, NULL, true}, \
-    {"hidden_act", LLM_KEY_ACT, LLM_AT(act), 0, 0, NULL, true}, \
-    {"logit_scale", LLM_KEY_SCALE, LLM_AT(logit_scale), 0, 1e6, NULL, true}
+    {"vocab_size", LLM_KEY_INT, LLM_AT(vocab_size), 0, 1 << 24, NULL, LLM_KEY_HF}, \
+    {"hidden_size", LLM_KEY_INT, LLM_AT(hidden_size), 1, 1 << 20, NULL, LLM_KEY_HF}, \
+    {"num_hidden_layers", LLM_KEY_INT, LLM_AT(num_hidden_layers), 1, LLM_MAX_LAYERS, NULL, LLM_KEY_HF}, \
+    {"state_size", LLM_KEY_INT, LLM_AT(state_size), 1, LLM_SCAN_STATES, NULL, LLM_KEY_HF}, \
+    {"conv_kernel", LLM_KEY_INT, LLM_AT(conv_kernel), 1, LLM_CONV_TAPS, NULL, LLM_KEY_HF}, \
+    {"expand", LLM_KEY_REAL, LLM_AT(ssm_expand), 1e-3, 1e3, NULL, LLM_KEY_HF}, \
+    {"use_bias", LLM_KEY_BOOL, LLM_AT(mlp_bias), 0, 0, NULL, LLM_KEY_HF}, \
+    {"use_conv_bias", LLM_KEY_BOOL, LLM_AT(conv_bias), 0, 0, NULL, LLM_KEY_HF}, \
+    {"layer_norm_epsilon", LLM_KEY_REAL, LLM_AT(norm_eps), 0, 1, NULL, LLM_KEY_HF}, \
+    {"time_step_min", LLM_KEY_REAL, LLM_AT(time_step_min), 1e-9, 1e3, NULL, LLM_KEY_HF}, \
+    {"time_step_max", LLM_KEY_REAL, LLM_AT(time_step_max), 1e-9, 1e3, NULL, LLM_KEY_HF}, \
+    {"time_step_floor", LLM_KEY_REAL, LLM_AT(time_step_floor), 1e-9, 1e3, NULL, LLM_KEY_HF}, \
+    {"initializer_range", LLM_KEY_REAL, LLM_AT(initializer_range), 0, 100, NULL, LLM_KEY_HF}, \
+    {"tie_word_embeddings", LLM_KEY_BOOL, LLM_AT(tie_word_embeddings), 0, 0, NULL, LLM_KEY_HF}, \
+    {"bos_token_id", LLM_KEY_TOKEN, LLM_AT(bos_token_id), 0, 0, NULL, LLM_KEY_HF}, \
+    {"eos_token_id", LLM_KEY_TOKEN, LLM_AT(eos_token_id), 0, 0, NULL, LLM_KEY_HF}, \
+    {"max_position_embeddings", LLM_KEY_INT, LLM_AT(max_position_embeddings), 1, 1 << 24, NULL, LLM_KEY_OURS}, \
+    {"embd_pdrop", LLM_KEY_REAL, LLM_AT(embd_pdrop), 0, .999, NULL, LLM_KEY_OURS}, \
+    {"resid_pdrop", LLM_KEY_REAL, LLM_AT(resid_pdrop), 0, .999, NULL, LLM_KEY_OURS}, \
+    {"hidden_act", LLM_KEY_ACT, LLM_AT(act), 0, 0, NULL, LLM_KEY_OURS}, \
+    {"logit_scale", LLM_KEY_SCALE, LLM_AT(logit_scale), 0, 1e6, NULL, LLM_KEY_OURS}
 
 static const struct llm_config_key mamba_keys[] = {COMMON_KEYS, LLM_KEY_END};
 static const struct llm_config_key mamba2_keys[] = {
     COMMON_KEYS,
-    {"num_heads", LLM_KEY_INT, LLM_AT(ssm_heads), 1, 1 << 16, NULL, false},
-    {"head_dim", LLM_KEY_INT, LLM_AT(ssm_head_dim), 1, 1 << 16, NULL, false},
-    {"n_groups", LLM_KEY_INT, LLM_AT(ssm_groups), 1, 1 << 14, NULL, false},
+    {"num_heads", LLM_KEY_INT, LLM_AT(ssm_heads), 1, 1 << 16, NULL, LLM_KEY_HF},
+    {"head_dim", LLM_KEY_INT, LLM_AT(ssm_head_dim), 1, 1 << 16, NULL, LLM_KEY_HF},
+    {"n_groups", LLM_KEY_INT, LLM_AT(ssm_groups), 1, 1 << 14, NULL, LLM_KEY_HF},
     LLM_KEY_END,
 };
 

@@ -4,9 +4,9 @@
 
 static const struct llm_config_key keys[] = {
     LLM_KEYS_LLAMA,
-    {"num_local_experts", LLM_KEY_INT, LLM_AT(num_experts), 1, LLM_MOST_EXPERTS, NULL, false},
-    {"moe_intermediate_size", LLM_KEY_INT, LLM_AT(moe_intermediate_size), 0, 1 << 22, NULL, true},
-    {"norm_topk_prob", LLM_KEY_BOOL, LLM_AT(norm_topk_prob), 0, 0, NULL, true},
+    {"num_local_experts", LLM_KEY_INT, LLM_AT(num_experts), 1, LLM_MAX_EXPERTS, NULL, LLM_KEY_HF},
+    {"moe_intermediate_size", LLM_KEY_INT, LLM_AT(moe_intermediate_size), 0, 1 << 22, NULL, LLM_KEY_OURS},
+    {"norm_topk_prob", LLM_KEY_BOOL, LLM_AT(norm_topk_prob), 0, 0, NULL, LLM_KEY_OURS},
     LLM_KEYS_EXPERTS,
     LLM_KEYS_DECODER,
     LLM_KEY_END,
@@ -34,8 +34,8 @@ static int finish(struct llm_config *c, const json_t *o, struct llm_err *e)
 
 /* In GGUF the width of experts is feed_forward_length and weights sum to one; there are no keys for other values. */
 static const struct llm_gguf_key gguf_keys[] = {
-    {"expert_count", LLM_GGUF_KEY_WHOLE, LLM_AT(num_experts), 1, LLM_MOST_EXPERTS, 0},
-    {"expert_used_count", LLM_GGUF_KEY_WHOLE, LLM_AT(num_experts_per_tok), 1, LLM_MOST_EXPERTS, 0},
+    {"expert_count", LLM_GGUF_KEY_WHOLE, LLM_AT(num_experts), 1, LLM_MAX_EXPERTS, 0},
+    {"expert_used_count", LLM_GGUF_KEY_WHOLE, LLM_AT(num_experts_per_tok), 1, LLM_MAX_EXPERTS, 0},
     {NULL, 0, 0, 0, 0, 0}};
 
 static bool is_gguf(const struct llm_gguf *g)

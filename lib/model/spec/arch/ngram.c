@@ -3,12 +3,12 @@
 #include "model/spec/arch/keys.h"
 
 static const struct llm_config_key keys[] = {
-    {"vocab_size", LLM_KEY_INT, LLM_AT(vocab_size), 1, 1 << 24, NULL, false},
-    {"ngram_order", LLM_KEY_INT, LLM_AT(ngram_order), 1, LLM_NGRAM_MAX_ORDER, NULL, false},
-    {"ngram_begin", LLM_KEY_INT, LLM_AT(ngram_begin), 0, 1 << 24, NULL, false},
-    {"max_position_embeddings", LLM_KEY_INT, LLM_AT(max_position_embeddings), 1, 1 << 24, NULL, false},
-    {"bos_token_id", LLM_KEY_TOKEN, LLM_AT(bos_token_id), 0, 0, NULL, false},
-    {"eos_token_id", LLM_KEY_TOKEN, LLM_AT(eos_token_id), 0, 0, NULL, false},
+    {"vocab_size", LLM_KEY_INT, LLM_AT(vocab_size), 1, 1 << 24, NULL, LLM_KEY_HF},
+    {"ngram_order", LLM_KEY_INT, LLM_AT(ngram_order), 1, LLM_NGRAM_MAX_ORDER, NULL, LLM_KEY_HF},
+    {"ngram_begin", LLM_KEY_INT, LLM_AT(ngram_begin), 0, 1 << 24, NULL, LLM_KEY_HF},
+    {"max_position_embeddings", LLM_KEY_INT, LLM_AT(max_position_embeddings), 1, 1 << 24, NULL, LLM_KEY_HF},
+    {"bos_token_id", LLM_KEY_TOKEN, LLM_AT(bos_token_id), 0, 0, NULL, LLM_KEY_HF},
+    {"eos_token_id", LLM_KEY_TOKEN, LLM_AT(eos_token_id), 0, 0, NULL, LLM_KEY_HF},
     LLM_KEY_END,
 };
 

@@ -8,11 +8,11 @@ static const char *const latent_words[] = {"last", "learned", NULL};
 
 static const struct llm_config_key keys[] = {
     LLM_KEYS_LLAMA,
-    {"num_latents", LLM_KEY_INT, LLM_AT(num_latents), 1, 1 << 20, NULL, false},
-    {"latents", LLM_KEY_WORD, LLM_AT(latents), 0, 0, latent_words, false},
-    {"position_embedding", LLM_KEY_WORD, LLM_AT(position), 0, 0, llm_position_words, true},
-    {"embd_pdrop", LLM_KEY_REAL, LLM_AT(embd_pdrop), 0, .999, NULL, true},
-    {"resid_pdrop", LLM_KEY_REAL, LLM_AT(resid_pdrop), 0, .999, NULL, true},
+    {"num_latents", LLM_KEY_INT, LLM_AT(num_latents), 1, 1 << 20, NULL, LLM_KEY_HF},
+    {"latents", LLM_KEY_WORD, LLM_AT(latents), 0, 0, latent_words, LLM_KEY_HF},
+    {"position_embedding", LLM_KEY_WORD, LLM_AT(position), 0, 0, llm_position_words, LLM_KEY_OURS},
+    {"embd_pdrop", LLM_KEY_REAL, LLM_AT(embd_pdrop), 0, .999, NULL, LLM_KEY_OURS},
+    {"resid_pdrop", LLM_KEY_REAL, LLM_AT(resid_pdrop), 0, .999, NULL, LLM_KEY_OURS},
     LLM_KEY_END,
 };
 

@@ -8,16 +8,16 @@
 
 static const struct llm_config_key qwen2_keys[] = {KEYS, LLM_KEY_END};
 static const struct llm_config_key qwen3_keys[] = {
-    KEYS, {"attention_bias", LLM_KEY_BOOL, LLM_AT(attention_bias), 0, 0, NULL, false}, LLM_KEY_END};
+    KEYS, {"attention_bias", LLM_KEY_BOOL, LLM_AT(attention_bias), 0, 0, NULL, LLM_KEY_HF}, LLM_KEY_END};
 
 static const struct llm_config_key qwen3_moe_keys[] = {
-    KEYS, {"attention_bias", LLM_KEY_BOOL, LLM_AT(attention_bias), 0, 0, NULL, false},
-    {"num_experts", LLM_KEY_INT, LLM_AT(num_experts), 1, LLM_MOST_EXPERTS, NULL, false},
-    {"num_local_experts", LLM_KEY_INT, LLM_AT(num_experts), 1, LLM_MOST_EXPERTS, NULL, false}, /* the key in newer files */
-    {"moe_intermediate_size", LLM_KEY_INT, LLM_AT(moe_intermediate_size), 1, 1 << 22, NULL, false},
-    {"norm_topk_prob", LLM_KEY_BOOL, LLM_AT(norm_topk_prob), 0, 0, NULL, false},
-    {"decoder_sparse_step", LLM_KEY_INT, LLM_AT(moe_layer_freq), 1, LLM_MAX_LAYERS, NULL, false},
-    {"mlp_only_layers", LLM_KEY_LAYERS, LLM_AT(mlp_only_layers), 0, 0, NULL, true},
+    KEYS, {"attention_bias", LLM_KEY_BOOL, LLM_AT(attention_bias), 0, 0, NULL, LLM_KEY_HF},
+    {"num_experts", LLM_KEY_INT, LLM_AT(num_experts), 1, LLM_MAX_EXPERTS, NULL, LLM_KEY_HF},
+    {"num_local_experts", LLM_KEY_INT, LLM_AT(num_experts), 1, LLM_MAX_EXPERTS, NULL, LLM_KEY_HF}, /* the key in newer files */
+    {"moe_intermediate_size", LLM_KEY_INT, LLM_AT(moe_intermediate_size), 1, 1 << 22, NULL, LLM_KEY_HF},
+    {"norm_topk_prob", LLM_KEY_BOOL, LLM_AT(norm_topk_prob), 0, 0, NULL, LLM_KEY_HF},
+    {"decoder_sparse_step", LLM_KEY_INT, LLM_AT(moe_layer_freq), 1, LLM_MAX_LAYERS, NULL, LLM_KEY_HF},
+    {"mlp_only_layers", LLM_KEY_LAYERS, LLM_AT(mlp_only_layers), 0, 0, NULL, LLM_KEY_OURS},
     LLM_KEYS_EXPERTS, LLM_KEY_END};
 
 static void defaults(struct llm_config *c)
@@ -92,8 +92,8 @@ const struct llm_arch llm_arch_qwen3 = {
 };
 
 static const struct llm_gguf_key qwen3_moe_gguf[] = {
-    {"expert_count", LLM_GGUF_KEY_WHOLE, LLM_AT(num_experts), 1, LLM_MOST_EXPERTS, 0},
-    {"expert_used_count", LLM_GGUF_KEY_WHOLE, LLM_AT(num_experts_per_tok), 1, LLM_MOST_EXPERTS, 0},
+    {"expert_count", LLM_GGUF_KEY_WHOLE, LLM_AT(num_experts), 1, LLM_MAX_EXPERTS, 0},
+    {"expert_used_count", LLM_GGUF_KEY_WHOLE, LLM_AT(num_experts_per_tok), 1, LLM_MAX_EXPERTS, 0},
     {"expert_feed_forward_length", LLM_GGUF_KEY_WHOLE, LLM_AT(moe_intermediate_size), 1, 1 << 22, 0},
     {NULL, 0, 0, 0, 0, 0}};
 

@@ -3,9 +3,9 @@
 
 static const struct llm_config_key keys[] = {
     LLM_KEYS_LLAMA,
-    {"attention_bias", LLM_KEY_BOOL, LLM_AT(attention_bias), 0, 0, NULL, false},
-    {"mlp_bias", LLM_KEY_BOOL, LLM_AT(mlp_bias), 0, 0, NULL, false},
-    {"no_rope_layer_interval", LLM_KEY_LENGTH, LLM_AT(no_rope_layer_interval), 0, LLM_MAX_LAYERS, NULL, false},
+    {"attention_bias", LLM_KEY_BOOL, LLM_AT(attention_bias), 0, 0, NULL, LLM_KEY_HF},
+    {"mlp_bias", LLM_KEY_BOOL, LLM_AT(mlp_bias), 0, 0, NULL, LLM_KEY_HF},
+    {"no_rope_layer_interval", LLM_KEY_LENGTH, LLM_AT(no_rope_layer_interval), 0, LLM_MAX_LAYERS, NULL, LLM_KEY_HF},
     LLM_KEYS_DECODER,
     LLM_KEY_END,
 };

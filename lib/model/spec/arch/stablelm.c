@@ -4,11 +4,11 @@
 
 static const struct llm_config_key keys[] = {
     LLM_KEYS_SIZES,
-    {"hidden_act", LLM_KEY_ACT, LLM_AT(act), 0, 0, NULL, false},
-    {"layer_norm_eps", LLM_KEY_REAL, LLM_AT(norm_eps), 0, 1, NULL, false},
-    {"use_qkv_bias", LLM_KEY_BOOL, LLM_AT(attention_bias), 0, 0, NULL, false},
-    {"qk_layernorm", LLM_KEY_BOOL, LLM_AT(qk_layernorm), 0, 0, NULL, true},
-    {"use_parallel_residual", LLM_KEY_BOOL, LLM_AT(parallel_residual), 0, 0, NULL, true},
+    {"hidden_act", LLM_KEY_ACT, LLM_AT(act), 0, 0, NULL, LLM_KEY_HF},
+    {"layer_norm_eps", LLM_KEY_REAL, LLM_AT(norm_eps), 0, 1, NULL, LLM_KEY_HF},
+    {"use_qkv_bias", LLM_KEY_BOOL, LLM_AT(attention_bias), 0, 0, NULL, LLM_KEY_HF},
+    {"qk_layernorm", LLM_KEY_BOOL, LLM_AT(qk_layernorm), 0, 0, NULL, LLM_KEY_OURS},
+    {"use_parallel_residual", LLM_KEY_BOOL, LLM_AT(parallel_residual), 0, 0, NULL, LLM_KEY_OURS},
     LLM_KEYS_DECODER,
     LLM_KEY_END,
 };

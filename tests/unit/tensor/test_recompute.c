@@ -1,4 +1,5 @@
-/* Values that pass, and sums written over what they add: the same bits as of values that stay, less memory; who reads them too late is told. */
+/* Recomputed activations, and sums written over one of their inputs: the bits are those of kept activations, memory is less, and a read that comes
+ * too late is an error. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -25,13 +26,13 @@ static struct llm_tensor *block(struct llm_ctx *c, void *arg, struct llm_tensor 
     const struct place *p = arg;
     struct net *n = p->net;
     int b = p->block;
-    if (p->passes) c->passing = LLM_PASSING_NORM;
+    if (p->passes) c->recompute = LLM_RECOMPUTE_NORM;
     struct llm_tensor *y = b % 2 ? llm_rmsnorm(c, x, &n->gain[b], 1e-6f, 0, WIDTH) : llm_layernorm(c, x, &n->gain[b], &n->bias[b], 1e-6f);
-    c->passing = LLM_STAYS;
+    c->recompute = LLM_KEPT;
     struct llm_tensor *up = llm_linear(c, llm_columns(c, y, 0, WIDTH), &n->up[b], NULL), *gate = b % 2 ? llm_linear(c, y, &n->gate[b], NULL) : NULL;
-    if (p->passes) c->passing = LLM_PASSING_INNER;
+    if (p->passes) c->recompute = LLM_RECOMPUTE_INNER;
     y = gate ? llm_gated(c, gate, up, LLM_ACT_SILU) : llm_activation(c, up, LLM_ACT_GELU);
-    c->passing = LLM_STAYS;
+    c->recompute = LLM_KEPT;
     y = llm_linear(c, y, &n->down[b], NULL);
     return p->passes ? llm_add_over(c, x, y) : llm_add(c, x, y);
 }
@@ -70,7 +71,7 @@ static struct llm_tensor *input(struct llm_ctx *c)
     return x;
 }
 
-/* Twice, as passes of a step follow each other. keep false: blocks are run again on the way back. What the second pass kept, in bytes. */
+/* Two passes, as of one step. keep false: activation checkpointing. Returns the bytes that the second pass kept. */
 static double run(struct net *n, bool passes, bool keep, float *y, float *dx)
 {
     struct llm_ctx c;
@@ -84,14 +85,14 @@ static double run(struct net *n, bool passes, bool keep, float *y, float *dx)
             x = llm_run_block(&c, block, &places[b], x, keep);
         }
         memcpy(y, x->data, TOKENS * WIDTH * sizeof *y);
-        kept = (double)(c.acts.used + c.passing_places.used);
+        kept = (double)(c.acts.used + c.shared_arena.used);
         float *dy = llm_tensor_grad(&c, x);
         for (int i = 0; i < TOKENS * WIDTH; i++) dy[i] = y[i];
         llm_backward(&c);
         assert_false(llm_ctx_failed(&c));
         memcpy(dx, in->grad, TOKENS * WIDTH * sizeof *dx);
         llm_ctx_reset(&c);
-        assert_int_equal(c.passing_places.used, 0);
+        assert_int_equal(c.shared_arena.used, 0);
     }
     for (int b = 0; b < BLOCKS; b++) {
         llm_weight_release(&n->up[b].weight);
@@ -128,19 +129,19 @@ static void test_too_late(void **state)
     (void)state;
     begin(&c);
     struct llm_tensor *x = input(&c);
-    c.passing = LLM_PASSING_NORM;
+    c.recompute = LLM_RECOMPUTE_NORM;
     struct llm_tensor *first = llm_rmsnorm(&c, x, &n->gain[0], 1e-6f, 0, WIDTH), *second = llm_rmsnorm(&c, x, &n->gain[1], 1e-6f, 0, WIDTH);
-    c.passing = LLM_STAYS;
+    c.recompute = LLM_KEPT;
     llm_linear(&c, second, &n->up[0], NULL);
     assert_false(llm_ctx_failed(&c));
     llm_linear(&c, llm_columns(&c, first, 0, WIDTH), &n->up[1], NULL);
     assert_true(llm_ctx_failed(&c));
-    assert_non_null(strstr(c.err.text, "values that pass"));
+    assert_non_null(strstr(c.err.text, "values of a recomputed activation"));
     llm_ctx_release(&c);
     free(n);
 }
 
-/* What has an output that its way back reads keeps it, as does what stands in the place of passing values. */
+/* An op whose backward pass reads its output keeps it: llm_add_over does not write there, nor into a shared buffer. */
 static void test_keeps(void **state)
 {
     struct llm_ctx c;
@@ -152,12 +153,12 @@ static void test_keeps(void **state)
     y = llm_linear(&c, x, &n->up[0], NULL);
     struct llm_tensor *half = llm_columns(&c, y, 0, WIDTH);
     assert_ptr_not_equal(llm_add_over(&c, x, half)->data, half->data);
-    c.passing = LLM_PASSING_NORM;
+    c.recompute = LLM_RECOMPUTE_NORM;
     y = llm_rmsnorm(&c, x, &n->gain[0], 1e-6f, 0, WIDTH);
     struct llm_tensor *again = llm_rmsnorm(&c, y, &n->gain[1], 1e-6f, 0, WIDTH);
-    c.passing = LLM_STAYS;
-    assert_non_null(y->place);
-    assert_null(again->place);
+    c.recompute = LLM_KEPT;
+    assert_non_null(y->shared);
+    assert_null(again->shared);
     assert_ptr_not_equal(llm_add_over(&c, x, y)->data, y->data);
     assert_ptr_equal(llm_add_over(&c, x, again)->data, again->data);
     assert_false(llm_ctx_failed(&c));
