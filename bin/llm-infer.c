@@ -14,6 +14,7 @@
 #include "bin/infer/infer.h"
 #include "infer/classify.h"
 #include "infer/embed.h"
+#include "infer/sample/draw.h"
 #include "measure/profile.h"
 
 #define AT(field) offsetof(struct args, field)
@@ -56,6 +57,8 @@ static const struct llm_opt options[] = {
     {0, "kv-out", "FILE", "write the key-value cache to FILE; - is standard output", LLM_OUTPUT, AT(kv_out), 0, 0, NULL},
     {0, "trace-queries", "N", "also write the queries of the last N tokens to --kv-out [0]", LLM_INT, AT(trace_queries), 0, 1 << 20, NULL},
     {0, "echo", NULL, "print the prompt before its completion", LLM_FLAG, AT(echo), 0, 0, NULL},
+    {0, "rollout", NULL, "with --jsonl: also write ids and log-probabilities, for llm-train to learn from; draws from the plain softmax",
+     LLM_FLAG, AT(rollout), 0, 0, NULL},
     {0, "no-timings", NULL, "omit timings from --jsonl, so that equal runs print equal bytes", LLM_FLAG, AT(no_timings), 0, 0, NULL},
     {.type = LLM_HEADING, .help = "Generation"},
     {'n', "tokens", "N", "generate at most N tokens; -1: until the context is full [256]", LLM_INT, AT(n), -1, 2147483647, NULL},
@@ -139,6 +142,8 @@ static void check_usage(struct args *a, const char *operand)
     if (a->jsonl && (a->embed || a->classify || a->score) && (a->chat || a->kv_in)) {
         llm_usage(&infer_cli, "--embed, --classify and --score of lines do not go with --chat or --kv-in");
     }
+    if (a->rollout && (!a->jsonl || owners > 0)) llm_usage(&infer_cli, "--rollout goes with --jsonl, and not with --score, --embed or --classify");
+    if (a->rollout && (a->kv_in || a->ids)) llm_usage(&infer_cli, "--rollout writes all tokens of a prompt: it does not go with --kv-in or --ids");
     if (a->jsonl && a->score && a->n != UNSET && a->n != 0) llm_usage(&infer_cli, "--score of lines scores what they hold: expected no -n");
     if ((a->add_eos || a->per_token) && !a->score) llm_usage(&infer_cli, "--add-eos and --per-token go with --score");
     if (a->per_token && !a->jsonl) llm_usage(&infer_cli, "--per-token goes with --jsonl: --score alone always lists the tokens");
@@ -219,6 +224,7 @@ static int load(struct session *s, struct llm_err *e)
     s->sampling.bias = s->bias;
     s->sampling.n_bias = a->logit_bias.n;
     s->sampling.seed = (uint64_t)a->common.seed;
+    s->sampling.prompt = llm_draw_prompt("1", 1); /* of a first line without an id */
     if (llm_sampling_check(&s->sampling, s->model->config.vocab_size, e) < 0 || llm_engine_init(&s->engine, s->model, &o, e) < 0) return -1;
     llm_kv_init(&s->begin, &s->engine.pool);
     if (a->chat && chat_open(s, e) < 0) return -1;
@@ -302,14 +308,30 @@ static int run(struct session *s, const char *operand, struct llm_err *e)
     return status;
 }
 
+/* Parses the command line. Rollouts are drawn from the model's own distribution unless options say otherwise. */
+static int parse(struct args *a, int argc, char **argv)
+{
+    static const struct args defaults = {.n = UNSET, .batch = 512, .parallel = 16, .samples = 1, .precision = 1, .cache_type = -1, .pooling = -1,
+                                         .embd_normalize = UNSET};
+    *a = defaults;
+    a->sampling = llm_sampling_defaults;
+    int rest = llm_cli_parse(&infer_cli, a, argc, argv);
+    if (!a->rollout) return rest;
+    *a = defaults;
+    a->sampling = llm_sampling_defaults;
+    a->sampling.temperature = a->sampling.top_p = 1;
+    a->sampling.top_k = 0;
+    a->sampling.min_p = 0;
+    return llm_cli_parse(&infer_cli, a, argc, argv);
+}
+
 int main(int argc, char **argv)
 {
-    struct args a = {.n = UNSET, .batch = 512, .parallel = 16, .samples = 1, .precision = 1, .cache_type = -1, .pooling = -1,
-                     .embd_normalize = UNSET, .sampling = llm_sampling_defaults};
+    struct args a;
     struct llm_err e = {0};
     llm_start();
     llm_free_at_once();
-    int rest = llm_cli_parse(&infer_cli, &a, argc, argv);
+    int rest = parse(&a, argc, argv);
     llm_config_force(a.common.force_config);
     check_operands(&a, argc - rest, argv + rest);
     const char *operand = a.prompt ? a.prompt : rest < argc ? argv[rest] : NULL;

@@ -16,7 +16,7 @@ struct args {
     int fim_spm;
     int chat, lines;
     const char *model, *tokenizer, *prompt, *file, *kv_in, *kv_out;
-    int jsonl, score, per_token, add_eos, logits, embed, classify, ids, special, echo, ignore_eos, no_timings, plan, profile;
+    int jsonl, score, per_token, add_eos, logits, embed, classify, ids, special, echo, ignore_eos, no_timings, plan, profile, rollout;
     int64_t n, context, batch, draft, parallel, samples, kv_keep, trace_queries;
     int precision, cache_type, pooling;
     int64_t embd_normalize;

@@ -4,6 +4,8 @@
 #include <string.h>
 #include "base/buf.h"
 #include "bin/infer/batch.h"
+#include "bin/infer/rollout.h"
+#include "infer/sample/draw.h"
 
 enum { MAX_REFUSED = 4096 }; /* answers to refused lines that may wait for a prompt before them */
 
@@ -16,12 +18,14 @@ struct line {
     const char **stops;
     struct llm_logit_bias *biases;
     json_t *stop_list;       /* keeps the stops alive */
+    int64_t group;           /* prompts before it in the input */
 };
 
 struct run {
     struct session *s;
     struct lines in;
     struct batch batch;
+    struct rollout rollout;  /* with --rollout */
     struct line *first, **last; /* not yet answered, in order */
     int64_t n_refused;       /* of them */
     int64_t generated;       /* tokens of the first line's samples so far */
@@ -114,6 +118,21 @@ static int take_biases(struct line *l, struct llm_prompt *p, struct llm_err *e)
     return 0;
 }
 
+/* The id, which is the line's number if it has none, is part of the key of the prompt's random numbers. */
+static int take_id(const struct run *r, struct line *l, struct llm_prompt *p, struct llm_err *e)
+{
+    struct llm_buf text = {0};
+    json_t *id = json_object_get(l->object, "id");
+    if (!id) {
+        id = json_integer(r->in.number);
+        if (json_object_set_new(l->object, "id", id) < 0) return llm_no_memory(e, "an id");
+    }
+    int status = llm_json_dump(id, &text, e);
+    if (status == 0) p->sampling.prompt = llm_draw_prompt(text.p, text.n);
+    llm_buf_release(&text);
+    return status;
+}
+
 static int take_stops(struct line *l, struct llm_prompt *p, struct llm_err *e)
 {
     json_t *stop = json_object_get(l->object, "stop");
@@ -202,8 +221,10 @@ static int take_line(struct run *r, const char *text, size_t n, struct line *l, 
         e->status = EX_DATAERR;
         return -1;
     }
-    if (!json_object_get(l->object, "id")) json_object_set_new(l->object, "id", json_integer(r->in.number));
-    return 0;
+    p->rollout = a->rollout;
+    p->sampling.policy_step = (uint64_t)r->rollout.step;
+    l->group = r->in.used - 1;
+    return take_id(r, l, p, e);
 }
 
 /* Refuses a line: its answer is an error, which is written in the order of the lines. Frees the line's prompt. */
@@ -267,6 +288,13 @@ static json_t *result(const struct run *r, const struct llm_completion *c, struc
     int bad = !o || !ids ? -1 : 0;
     bad |= json_object_set(o, "id", json_object_get(l->object, "id"));
     bad |= json_object_update(o, l->object);
+    if (a->rollout) {
+        if (!bad && rollout_put(&r->rollout, c, l->group, o, e) == 0) {
+            json_decref(ids);
+            return o;
+        }
+        bad = -1;
+    }
     if (c->prompt.samples > 1) bad |= json_object_set_new(o, "sample", json_integer(c->sample));
     for (int64_t i = 0; i < c->n && a->ids; i++) bad |= json_array_append_new(ids, json_integer(c->ids[i]));
     if (a->ids) {
@@ -306,11 +334,16 @@ static int done(void *arg, struct llm_completion *c, struct llm_err *e)
 
 int run_jsonl(struct session *s, const char *operand, struct llm_err *e)
 {
+    const struct args *a = s->a;
     struct run r = {.s = s, .last = &r.first};
     struct llm_generate g = {&s->engine, s->a->parallel, next, ready, NULL, done, &r};
     bool begun = lines_open(&r.in, s->a->file ? s->a->file : operand ? operand : "-", prompt_max_bytes(s), e) == 0;
     if (begun) batch_begin(&r.batch, s, &r.in);
-    int status = begun ? llm_generate(&g, e) : -1;
+    int64_t groups = 0;
+    int status = begun && a->rollout ? lines_read_all(&r.in, &groups, e) : begun ? 0 : -1;
+    if (status == 0 && a->rollout) status = rollout_open(&r.rollout, s, groups, e);
+    if (status == 0) status = llm_generate(&g, e);
+    rollout_release(&r.rollout);
     while (r.first) drop_first_line(&r);
     if (begun) batch_end(&r.batch);
     if (status == 0) lines_summarise(&r.in, &s->refused);

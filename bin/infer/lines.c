@@ -13,6 +13,32 @@ int lines_open(struct lines *l, const char *path, size_t prompt_bytes, struct ll
     return l->file ? 0 : -1;
 }
 
+int lines_read_all(struct lines *l, int64_t *n, struct llm_err *e)
+{
+    const size_t max = (size_t)1 << 30, piece = 1 << 16;
+    bool some = false;
+    *n = 0;
+    for (int64_t got = 1; got > 0;) {
+        if (llm_signal_caught()) return llm_fail(e, EX_IOERR, "%s: interrupted", llm_file_name(l->file));
+        if (l->text.n > max) return llm_file_bad(l->file, e, "expected at most %zu bytes, found more", max);
+        if (llm_buf_reserve(&l->text, l->text.n + piece, e) < 0) return -1;
+        got = llm_file_read_some(l->file, l->text.p + l->text.n, piece, e);
+        if (got < 0) return -1;
+        for (int64_t i = 0; i < got; i++) {
+            char byte = l->text.p[l->text.n + (size_t)i];
+            if (byte == '\n') {
+                *n += some;
+                some = false;
+            } else if (byte != ' ' && byte != '\t' && byte != '\r') {
+                some = true;
+            }
+        }
+        l->text.n += (size_t)got;
+    }
+    *n += some;
+    return 0;
+}
+
 void lines_close(struct lines *l)
 {
     llm_file_close(l->file);

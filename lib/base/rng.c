@@ -38,6 +38,11 @@ struct llm_rng llm_rng_at(uint64_t seed, uint64_t step, enum llm_rng_site site, 
                             .counter = {position, (uint32_t)site << 24 | (layer & 0xFFFFFF), row}};
 }
 
+struct llm_rng llm_rng_of_item(uint64_t seed, uint64_t step, uint64_t item, enum llm_rng_site site, uint32_t row, uint32_t position)
+{
+    return llm_rng_at(mix(mix(seed + 0x9E3779B97F4A7C15u) + item), step, site, 0, row, position);
+}
+
 uint32_t llm_rng_u32(const struct llm_rng *r, uint32_t channel)
 {
     uint32_t counter[4] = {channel / 4, r->counter[0], r->counter[1], r->counter[2]}, out[4];

@@ -23,6 +23,8 @@ struct llm_rng {
 };
 struct llm_rng llm_rng_at(uint64_t seed, uint64_t step, enum llm_rng_site site, uint32_t layer, uint32_t row,
                           uint32_t position);
+/* A stream of an item of data (by its number or a hash), whose key is mixed from seed, step and item; no layer. */
+struct llm_rng llm_rng_of_item(uint64_t seed, uint64_t step, uint64_t item, enum llm_rng_site site, uint32_t row, uint32_t position);
 uint32_t llm_rng_u32(const struct llm_rng *r, uint32_t channel);
 /* Uniform in [0, 1), 24 bits, exact in float. */
 float llm_rng_uniform(const struct llm_rng *r, uint32_t channel);

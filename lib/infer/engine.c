@@ -9,6 +9,7 @@
 #include "base/pages.h"
 #include "base/signals.h"
 #include "cpu/form_memory.h"
+#include "cpu/kernels.h"
 #include "cpu/pool.h"
 
 enum { PACKED_AFTER = 4 }; /* passes */
@@ -239,4 +240,11 @@ double llm_log_prob(const float *logits, int64_t n, int32_t id)
     double sum = 0;
     for (int64_t i = 0; i < n; i++) sum += exp((double)logits[i] - max);
     return (double)logits[id] - max - log(sum);
+}
+
+float llm_token_log_prob(float *logits, float scale, int64_t n, int32_t id)
+{
+    float logit = logits[id] * scale;
+    struct llm_ce_row row = llm_k.rows.ce_forward(logits, scale, 0, (size_t)n);
+    return (float)((double)logit - (double)row.max - log((double)row.sum));
 }

@@ -82,5 +82,7 @@ int llm_engine_prefill(struct llm_engine *g, struct llm_kv *kv, const int32_t *i
 
 /* log softmax(logits)[id], in double. */
 double llm_log_prob(const float *logits, int64_t n, int32_t id);
+/* log softmax(scale · logits)[id], with the bits of the loss that llm_cross_entropy computes of the same logits. The logits are overwritten. */
+float llm_token_log_prob(float *logits, float scale, int64_t n, int32_t id);
 
 #endif

@@ -75,7 +75,10 @@ static void completion_release(struct llm_completion *c)
     llm_draft_release(&c->draft);
     free(c->drafts);
     free(c->ids);
+    free(c->log_probs);
+    free(c->drawn_log_probs);
     c->drafts = c->ids = NULL;
+    c->log_probs = c->drawn_log_probs = NULL;
 }
 
 static void job_destroy(struct job *j)
@@ -139,22 +142,39 @@ static int admit(struct state *s)
 
 /* ---- completions ---- */
 
-/* Chooses the token behind n of the cache's from `logits` (changed) and sees whether the completion ends with it. Runs on any thread. */
-static void choose(struct state *s, struct llm_completion *c, float *logits, int64_t n_before)
+/* Chooses the token and, of rollouts, notes its log-probabilities. `logits` are changed. */
+static int choose_id(struct state *s, struct llm_completion *c, float *logits, int64_t n_before, int thread, int32_t *id)
+{
+    const struct llm_prompt *p = &c->prompt;
+    struct llm_history h = {c->kv.ids, n_before};
+    size_t n = (size_t)vocab(s), at = (size_t)c->n;
+    float *plain = p->rollout ? llm_scratch(thread, n * sizeof *plain) : NULL;
+    if (p->rollout && !plain) return llm_no_memory(&c->err, "logits");
+    if (plain) memcpy(plain, logits, n * sizeof *plain);
+    for (size_t i = 0; p->ignore_eos && i < s->n_ends; i++) logits[s->ends[i]] = -INFINITY;
+    if (llm_sampler_choose(&c->sampler, &p->sampling, &h, logits, n, (uint32_t)c->sample, (uint32_t)n_before, id, &c->err) < 0) return -1;
+    if (!plain) return 0;
+    if (llm_grow((void **)&c->log_probs, &c->log_probs_room, at + 1, sizeof *c->log_probs, &c->err) < 0
+        || llm_grow((void **)&c->drawn_log_probs, &c->drawn_room, at + 1, sizeof *c->drawn_log_probs, &c->err) < 0) return -1;
+    c->log_probs[at] = llm_token_log_prob(plain, 1, (int64_t)n, *id);
+    c->drawn_log_probs[at] = llm_sampler_log_prob(&c->sampler, &p->sampling, logits, n, *id);
+    return 0;
+}
+
+/* Chooses the token after the first n_before of the cache from `logits` (changed), and decides whether the completion ends. Runs on any thread. */
+static void choose(struct state *s, struct llm_completion *c, float *logits, int64_t n_before, int thread)
 {
     const struct llm_model *m = s->g->engine->model;
     const struct llm_prompt *p = &c->prompt;
-    struct llm_history h = {c->kv.ids, n_before};
     int32_t id;
-    for (size_t i = 0; p->ignore_eos && i < s->n_ends; i++) logits[s->ends[i]] = -INFINITY;
-    if (llm_sampler_choose(&c->sampler, &p->sampling, &h, logits, (size_t)vocab(s), (uint32_t)c->sample, (uint32_t)n_before, &id, &c->err) < 0) {
-        return;
-    }
+    if (choose_id(s, c, logits, n_before, thread, &id) < 0) return;
     c->ended = true;
     c->finish = LLM_FINISH_STOP;
-    if (is_end(s, p, id) && !p->ignore_eos) return;
+    bool ends = is_end(s, p, id) && !p->ignore_eos;
+    if (ends && !p->rollout) return;
     if (llm_grow((void **)&c->ids, &c->ids_room, (size_t)c->n + 1, sizeof *c->ids, &c->err) < 0) return;
     c->ids[c->n++] = id;
+    if (ends) return;
     if (m->tokenizer && id < llm_tokenizer_vocab_size(m->tokenizer) && !llm_tokenizer_is_special(m->tokenizer, id)) {
         size_t n = 0;
         const char *piece = llm_tokenizer_piece(m->tokenizer, id, &n);
@@ -199,7 +219,7 @@ static int begin_drafts(const struct state *s, const struct job *j, struct llm_c
 static int choose_first(struct state *s, struct job *j, struct llm_completion *c)
 {
     if (j->begun == j->prompt.samples) {
-        choose(s, c, j->logits, c->kv.n);
+        choose(s, c, j->logits, c->kv.n, 0);
         free(j->logits);
         j->logits = NULL;
         return 0;
@@ -207,7 +227,7 @@ static int choose_first(struct state *s, struct job *j, struct llm_completion *c
     if (!s->spare) s->spare = llm_alloc((size_t)vocab(s), sizeof *s->spare, "logits", s->e);
     if (!s->spare) return -1;
     memcpy(s->spare, j->logits, (size_t)vocab(s) * sizeof *s->spare);
-    choose(s, c, s->spare, c->kv.n);
+    choose(s, c, s->spare, c->kv.n, 0);
     return 0;
 }
 
@@ -339,10 +359,9 @@ static void choose_piece(void *arg, size_t i, int thread)
     struct llm_completion *c = s->active[i];
     int64_t before = c->kv.n - c->n_drafts;
     float *logits = s->logits + c->first_logits * vocab(s);
-    (void)thread;
     c->drafted += c->n_drafts;
     for (int64_t k = 0;; k++) {
-        choose(s, c, logits + k * vocab(s), before + k);
+        choose(s, c, logits + k * vocab(s), before + k, thread);
         if (c->err.status || c->ended || k == c->n_drafts || c->ids[c->n - 1] != c->drafts[k]) {
             c->n_drafts = k; /* that were right */
             c->accepted += k;

@@ -29,6 +29,7 @@ struct llm_prompt {
     bool ignore_eos;             /* the model's end tokens are never chosen */
     bool keep_cache;             /* keep the cache until `done` was called; else it is released when the completion ends */
     int64_t trace_queries;       /* tokens whose queries are kept; 0: none */
+    bool rollout;                /* log-probabilities of the tokens are kept, and an end token that was chosen is the last of the ids */
     void *user;                  /* the caller's own */
 };
 
@@ -41,6 +42,9 @@ struct llm_completion {
     int32_t *ids;                /* [n] what was generated; an end token is not part of it, the tokens of a stop string are */
     int64_t n;
     size_t ids_room;
+    float *log_probs;            /* rollouts: [n] the model's log-probability of each id, given all before it; with the bits of a training loss */
+    float *drawn_log_probs;      /* rollouts: [n] the same in the distribution that was drawn from: edited, filtered, with temperature */
+    size_t log_probs_room, drawn_room;
     int64_t ids_shown;           /* how many of them `text` has been called with */
     struct llm_text text;
     enum llm_finish finish;

@@ -11,7 +11,7 @@ setup() {
         llm-infer -m "$M" --precision f32 --temp 0 -n 24 --ignore-eos --ids "$(jq -r ".[$k].ids | join(\" \")" "$M/expected.json")" > answer
         assert_equal "$(< answer)" "$(jq -r ".[$k].endless | join(\" \")" "$M/expected.json")"
     done
-    jq -c '.[] | {ids}' "$M/expected.json" > texts.jsonl
+    jq -c 'to_entries[] | {id: .key, ids: .value.ids}' "$M/expected.json" > texts.jsonl
     llm-infer -m "$M" --precision f32 --temp 0 -n 24 --ids --no-timings --jsonl texts.jsonl > answers
     jq -c .ids answers | cmp - <(jq -c '.[].ended' "$M/expected.json")
     jq -c .prompt_tokens answers | cmp - <(jq -c '.[].ids | length' "$M/expected.json")

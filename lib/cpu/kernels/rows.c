@@ -2,6 +2,7 @@
 #include <math.h>
 #include "cpu/kernels.h"
 #include "cpu/simd.h"
+#include "cpu/simd/philox.h"
 
 /* Adds `term`, an expression in `at` and `count` (lanes in use; the others must come to zero), over vectors of a row of n. */
 #define SUM(total, n, term)                                                                                     \
@@ -42,6 +43,40 @@ static float row_max(const float *x, size_t n)
     V best = v_set1(-INFINITY);
     EACH(n, best = v_max(count == VN ? v_load(x + at) : v_select(m_first(count), v_load_n(x + at, count), best), best);)
     return v_hmax(best);
+}
+
+static void block_max(float *max, const float *x, size_t n)
+{
+    const V infinity = v_set1(INFINITY);
+    for (size_t b = 0; b * LLM_MAX_BLOCK < n; b++) {
+        const float *block = x + b * LLM_MAX_BLOCK;
+        size_t length = n - b * LLM_MAX_BLOCK < LLM_MAX_BLOCK ? n - b * LLM_MAX_BLOCK : LLM_MAX_BLOCK;
+        V best = v_set1(-INFINITY);
+        EACH(length, {
+            V value = count == VN ? v_load(block + at) : v_select(m_first(count), v_load_n(block + at, count), best);
+            best = v_max(v_select(v_le(value, infinity), value, infinity), best);
+        })
+        max[b] = v_hmax(best);
+    }
+}
+
+_Static_assert(LLM_MAX_BLOCK == LLM_PHILOX_DRAWS, "a block of logits has one block of draws");
+
+static void random_block(uint32_t bits[LLM_MAX_BLOCK], uint32_t first, const uint32_t key[2], const uint32_t counter[3])
+{
+    llm_philox_bits(bits, first / 4, key, counter);
+}
+
+static double exp_sum(const float *x, float max, size_t n)
+{
+    double sum = 0;
+    for (size_t b = 0; b < n; b += LLM_MAX_BLOCK) {
+        size_t length = n - b < LLM_MAX_BLOCK ? n - b : LLM_MAX_BLOCK;
+        V block = v_zero();
+        EACH(length, block = v_add(block, only(v_exp(v_sub(load(x + b + at, count), v_set1(max))), count));)
+        sum += (double)v_sum(block);
+    }
+    return sum;
 }
 
 /* x = e^(x - max); the sum. */
@@ -241,7 +276,8 @@ void KERNEL(llm_fill_rows)(struct llm_kernels *k);
 void KERNEL(llm_fill_rows)(struct llm_kernels *k)
 {
     k->rows = (struct llm_rows_kernels){
-        .softmax = softmax, .softmax_back = softmax_back, .layernorm = layernorm, .layernorm_back = layernorm_back, .rmsnorm = rmsnorm,
+        .softmax = softmax, .softmax_back = softmax_back, .block_max = block_max, .exp_sum = exp_sum,
+        .random_block = random_block, .layernorm = layernorm, .layernorm_back = layernorm_back, .rmsnorm = rmsnorm,
         .rmsnorm_back = rmsnorm_back, .norm_params_back = norm_params_back, .column_sums = column_sums, .ce_forward = ce_forward,
         .ce_back = ce_back};
 }

@@ -6,8 +6,8 @@
 
 enum { LLM_PHILOX_BLOCKS = 16, LLM_PHILOX_DRAWS = 4 * LLM_PHILOX_BLOCKS };
 
-/* 24-bit draws of channels 4·first … 4·(first + 16) - 1: those of llm_rng_uniform before it divides. */
-static inline void llm_philox_draws(uint32_t out[LLM_PHILOX_DRAWS], uint32_t first, const uint32_t key[2], const uint32_t counter[3])
+/* The 32 bits of channels 4·first … 4·(first + 16) - 1: those of llm_rng_u32. */
+static inline void llm_philox_bits(uint32_t out[LLM_PHILOX_DRAWS], uint32_t first, const uint32_t key[2], const uint32_t counter[3])
 {
     uint32_t c0[LLM_PHILOX_BLOCKS], c1[LLM_PHILOX_BLOCKS], c2[LLM_PHILOX_BLOCKS], c3[LLM_PHILOX_BLOCKS], k0 = key[0], k1 = key[1];
     for (uint32_t j = 0; j < LLM_PHILOX_BLOCKS; j++) {
@@ -28,11 +28,18 @@ static inline void llm_philox_draws(uint32_t out[LLM_PHILOX_DRAWS], uint32_t fir
         k1 += 0xBB67AE85;
     }
     for (int j = 0; j < LLM_PHILOX_BLOCKS; j++) {
-        out[4 * j] = c0[j] >> 8;
-        out[4 * j + 1] = c1[j] >> 8;
-        out[4 * j + 2] = c2[j] >> 8;
-        out[4 * j + 3] = c3[j] >> 8;
+        out[4 * j] = c0[j];
+        out[4 * j + 1] = c1[j];
+        out[4 * j + 2] = c2[j];
+        out[4 * j + 3] = c3[j];
     }
+}
+
+/* 24-bit draws of the same channels: those of llm_rng_uniform before it divides. */
+static inline void llm_philox_draws(uint32_t out[LLM_PHILOX_DRAWS], uint32_t first, const uint32_t key[2], const uint32_t counter[3])
+{
+    llm_philox_bits(out, first, key, counter);
+    for (int j = 0; j < LLM_PHILOX_DRAWS; j++) out[j] >>= 8;
 }
 
 #endif

@@ -1,11 +1,13 @@
 #include "infer/sample/sampler.h"
 
-#include <float.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include "base/buf.h"
-#include "base/rng.h"
+#include "cpu/kernels.h"
+#include "infer/engine.h"
+#include "infer/sample/cut.h"
+#include "infer/sample/draw.h"
 #include "infer/sample/steps.h"
 
 const struct llm_sampling llm_sampling_defaults = {
@@ -64,71 +66,119 @@ static int edit(struct llm_sampler *s, const struct llm_sampling *p, const struc
     return 0;
 }
 
-/* The lowest id among the largest; -1 where a logit is NaN or +infinity or none is finite. */
-static int64_t argmax(const float *logits, size_t n)
-{
-    int64_t best = -1;
-    float max = -INFINITY;
-    for (size_t i = 0; i < n; i++) {
-        if (!(logits[i] <= FLT_MAX)) return -1;
-        if (logits[i] > max) {
-            max = logits[i];
-            best = (int64_t)i;
-        }
-    }
-    return best;
-}
-
 static int not_finite(struct llm_err *e)
 {
     return llm_fail(e, LLM_EX_FAILURE, "logits are not finite: no token can be chosen");
 }
 
-int llm_sampler_filter(struct llm_sampler *s, const struct llm_sampling *p, const struct llm_history *h, float *logits, size_t n,
-                       struct llm_err *e)
+/* Maxima of the blocks and of all logits. -1: a logit is NaN or +infinity, or none is finite. */
+static int take_maxima(struct llm_sampler *s, const float *logits, size_t n, struct llm_logits *x, struct llm_err *e)
 {
-    if (edit(s, p, h, logits, n, e) < 0 || reserve(s, n, e) < 0) return -1;
-    if (argmax(logits, n) < 0) return not_finite(e);
-    s->c.n = s->c.sorted = 0;
-    for (size_t i = 0; i < n; i++) {
-        if (logits[i] != -INFINITY) s->c.v[s->c.n++] = (struct llm_candidate){logits[i], (int32_t)i};
+    size_t blocks = (n + LLM_MAX_BLOCK - 1) / LLM_MAX_BLOCK;
+    if (llm_grow((void **)&s->block_max, &s->blocks_room, blocks, sizeof *s->block_max, e) < 0) return -1;
+    llm_k.rows.block_max(s->block_max, logits, n);
+    *x = (struct llm_logits){logits, s->block_max, n, -INFINITY};
+    for (size_t b = 0; b < blocks; b++) x->max = s->block_max[b] > x->max ? s->block_max[b] : x->max;
+    if (x->max == INFINITY || x->max == -INFINITY) return not_finite(e);
+    return 0;
+}
+
+/* The lowest id among the largest. */
+static int32_t argmax(const struct llm_logits *x)
+{
+    size_t i = 0;
+    while (x->block_max[i] != x->max) i++;
+    i *= LLM_MAX_BLOCK;
+    while (x->v[i] != x->max) i++;
+    return (int32_t)i;
+}
+
+/* All that the logits allow. */
+static void gather_all(struct llm_candidates *c, const struct llm_logits *x)
+{
+    c->n = c->sorted = 0;
+    for (size_t i = 0; i < x->n; i++) {
+        if (x->v[i] != -INFINITY) c->v[c->n++] = (struct llm_candidate){x->v[i], (int32_t)i};
     }
+}
+
+static int filter(struct llm_sampler *s, const struct llm_sampling *p, const struct llm_logits *x, struct llm_err *e)
+{
+    if (reserve(s, x->n, e) < 0) return -1;
+    enum llm_cut cut = s->plain ? LLM_CUT_NONE : llm_candidates_cut(&s->c, x, p);
+    if (cut == LLM_CUT_NONE) gather_all(&s->c, x);
     for (const struct llm_sample_step *const *step = llm_sample_steps; *step; step++) {
+        if (cut == LLM_CUT_TOP_P && *step == &llm_sample_top_p) continue;
         if ((*step)->filter && (*step)->active(p)) (*step)->filter(p, &s->c);
     }
     return 0;
 }
 
-static int by_id(const void *a, const void *b)
+int llm_sampler_filter(struct llm_sampler *s, const struct llm_sampling *p, const struct llm_history *h, float *logits, size_t n,
+                       struct llm_err *e)
 {
-    const struct llm_candidate *x = a, *y = b;
-    return (x->id > y->id) - (x->id < y->id);
+    struct llm_logits x;
+    if (edit(s, p, h, logits, n, e) < 0 || take_maxima(s, logits, n, &x, e) < 0) return -1;
+    return filter(s, p, &x, e);
+}
+
+static bool filters(const struct llm_sampling *p, size_t n)
+{
+    return (p->top_k > 0 && (uint64_t)p->top_k < n) || p->typical < 1 || p->top_p < 1 || p->min_p > 0;
+}
+
+bool llm_sampling_is_plain(const struct llm_sampling *p, int64_t vocab_size)
+{
+    for (const struct llm_sample_step *const *step = llm_sample_steps; *step; step++) {
+        if ((*step)->edit && (*step)->active(p)) return false;
+    }
+    return p->temperature == 1 && !filters(p, (size_t)vocab_size);
+}
+
+/* Draws from the whole vocabulary, with the bits of what the temperature's step makes of all candidates. The most likely token enters first, so that
+ * few of the others need a logarithm. */
+static int32_t draw_of_all(const struct llm_sampling *p, const struct llm_logits *x, struct llm_draw d)
+{
+    const double max = x->max;
+    const bool plain = p->temperature == 1;
+    float tempered[LLM_MAX_BLOCK];
+    llm_draw_enter(&d, argmax(x), plain ? max : 0);
+    for (size_t first = 0; first < x->n; first += LLM_MAX_BLOCK) {
+        size_t n = x->n - first < LLM_MAX_BLOCK ? x->n - first : LLM_MAX_BLOCK;
+        const float *logits = x->v + first, *best = x->block_max + first / LLM_MAX_BLOCK;
+        for (size_t i = 0; i < n && !plain; i++) tempered[i] = (float)((logits[i] - max) / p->temperature);
+        llm_draw_enter_block(&d, (int32_t)first, plain ? logits : tempered, n, plain ? *best : (float)((*best - max) / p->temperature));
+    }
+    return d.id;
 }
 
 int llm_sampler_choose(struct llm_sampler *s, const struct llm_sampling *p, const struct llm_history *h, float *logits, size_t n,
                        uint32_t sample, uint32_t position, int32_t *id, struct llm_err *e)
 {
+    struct llm_logits x;
+    if (edit(s, p, h, logits, n, e) < 0 || take_maxima(s, logits, n, &x, e) < 0) return -1;
     if (p->temperature == 0) {
-        if (edit(s, p, h, logits, n, e) < 0) return -1;
-        int64_t best = argmax(logits, n);
-        if (best < 0) return not_finite(e);
-        *id = (int32_t)best;
+        *id = argmax(&x);
         return 0;
     }
-    if (llm_sampler_filter(s, p, h, logits, n, e) < 0) return -1;
-    struct llm_candidates *c = &s->c;
-    bool ascending = true;
-    for (size_t i = 1; i < c->n && ascending; i++) ascending = c->v[i - 1].id < c->v[i].id;
-    if (!ascending) qsort(c->v, c->n, sizeof *c->v, by_id);
-    double max = llm_candidates_max(c), sum = 0;
-    for (size_t i = 0; i < c->n; i++) sum += c->scratch[i] = exp(c->v[i].logit - max);
-    struct llm_rng r = llm_rng_at(p->seed, 0, LLM_RNG_SAMPLE, 0, sample, position);
-    double left = llm_rng_uniform64(&r, 0) * sum;
-    size_t i = 0;
-    while (i + 1 < c->n && left >= c->scratch[i]) left -= c->scratch[i++];
-    while (c->scratch[i] == 0) i--; /* rounding may carry the walk past the last that has any probability; the largest has 1 */
-    *id = c->v[i].id;
+    struct llm_draw d = llm_draw_begin(p->seed, p->policy_step, p->prompt, sample, position);
+    if (!s->plain && !filters(p, n)) {
+        *id = draw_of_all(p, &x, d);
+        return 0;
+    }
+    if (filter(s, p, &x, e) < 0) return -1;
+    for (size_t i = 0; i < s->c.n; i++) llm_draw_enter(&d, s->c.v[i].id, s->c.v[i].logit);
+    *id = d.id;
     return 0;
+}
+
+float llm_sampler_log_prob(const struct llm_sampler *s, const struct llm_sampling *p, float *logits, size_t n, int32_t id)
+{
+    if (p->temperature == 0) return 0;
+    if (!filters(p, n)) return llm_token_log_prob(logits, (float)(1 / p->temperature), (int64_t)n, id);
+    double logit = -INFINITY;
+    for (size_t i = 0; i < s->c.n; i++) logit = s->c.v[i].id == id ? s->c.v[i].logit : logit;
+    return (float)(logit - llm_candidates_max(&s->c) - log(llm_candidates_mass(&s->c)));
 }
 
 void llm_sampler_release(struct llm_sampler *s)
@@ -136,5 +186,6 @@ void llm_sampler_release(struct llm_sampler *s)
     free(s->c.v);
     free(s->c.scratch);
     free(s->seen);
+    free(s->block_max);
     *s = (struct llm_sampler){0};
 }

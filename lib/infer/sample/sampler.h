@@ -1,12 +1,12 @@
-/* Choosing the next token from logits. Two kinds of steps, each a row in sampler.c, applied in this order (llama.cpp's default chain):
+/* Choosing the next token from logits. Two kinds of steps, each a row in sampler.c, are applied in this order (llama.cpp's default chain):
  *   edits of logits      logit bias, penalties
  *   filters              top-k, typical, top-p, min-p
- *   temperature          divides the logits of what is left
- * and then one draw from the softmax of what is left, walking ids upwards. Probabilities are computed in double. A temperature of 0 takes the
- * most likely token after the edits, the lowest id among equals.
+ *   temperature          divides the logits of the candidates that are left
+ * Then one candidate is drawn by Gumbel-max (infer/sample/draw.h): its probability is the softmax of the candidates that are left. A temperature of 0
+ * takes the most likely token after the edits, the lowest id among equals.
  *
- * The random number depends on (seed, sample, position) alone, so a sequence comes out the same whatever else is in the batch.
- * To add a step: sample/<name>.c with its row, a line in llm_sample_steps, its parameters in llm_sampling. */
+ * The noise of a token depends on (seed, policy step, prompt, sample, position, token) alone, so a sequence does not depend on what else is in the
+ * batch. To add a step: sample/<name>.c with its row, a line in llm_sample_steps, its parameters in llm_sampling. */
 #ifndef LLM_INFER_SAMPLE_SAMPLER_H
 #define LLM_INFER_SAMPLE_SAMPLER_H
 
@@ -31,11 +31,16 @@ struct llm_sampling {
     const struct llm_logit_bias *bias; /* borrowed */
     size_t n_bias;
     uint64_t seed;
+    uint64_t policy_step;       /* training steps that the weights have had, of rollouts; else 0 */
+    uint64_t prompt;            /* which prompt this is: llm_draw_prompt of its id */
 };
 /* llama.cpp's defaults: temperature .8, top-k 40, top-p .95, min-p .05, the last 64 tokens; everything else off; seed 0. */
 extern const struct llm_sampling llm_sampling_defaults;
 /* Ranges, and bias ids below the vocabulary: status 2. */
 int llm_sampling_check(const struct llm_sampling *p, int64_t vocab_size, struct llm_err *e) LLM_MUST_CHECK;
+
+/* Whether tokens are drawn from the softmax of the model's own logits: temperature 1, no filter, no edit. */
+bool llm_sampling_is_plain(const struct llm_sampling *p, int64_t vocab_size);
 
 /* A token that may still be chosen. */
 struct llm_candidate {
@@ -45,7 +50,7 @@ struct llm_candidate {
 /* What is left of the vocabulary. Filters reorder `v` and lower `n`, never to 0. */
 struct llm_candidates {
     struct llm_candidate *v;
-    double *scratch; /* one number for each id */
+    double *scratch; /* one number for each id; of the filters */
     size_t n;
     size_t sorted;   /* so many at the front are in order: the larger logit first, of equals the lower id */
 };
@@ -79,14 +84,20 @@ struct llm_sampler {
     size_t room;
     int32_t *seen;
     size_t seen_room;
+    float *block_max;
+    size_t blocks_room;
+    bool plain;      /* for tests: every filter sees all candidates. Same results */
 };
-/* Chooses. `logits` [n] are changed. `sample` and `position` (of the token to come) pick the random number. Not finite logits (NaN, +infinity, or all
- * -infinity) fail with status 1. Zero-initialise the sampler. */
+/* Chooses. `logits` [n] are changed. `sample` and `position` (of the token to come) are part of the noise's key. Logits that are not finite (NaN,
+ * +infinity, or all -infinity) fail with status 1. Zero-initialise the sampler. */
 int llm_sampler_choose(struct llm_sampler *s, const struct llm_sampling *p, const struct llm_history *h, float *logits, size_t n,
                        uint32_t sample, uint32_t position, int32_t *id, struct llm_err *e) LLM_MUST_CHECK;
 /* The edits and filters alone: s->c holds what is left, temperature applied. For tests and tools. */
 int llm_sampler_filter(struct llm_sampler *s, const struct llm_sampling *p, const struct llm_history *h, float *logits, size_t n,
                        struct llm_err *e) LLM_MUST_CHECK;
+/* The log-probability with which llm_sampler_choose chose `id` just now, with the same p, and logits as it left them (overwritten). 0 at temperature
+ * 0. */
+float llm_sampler_log_prob(const struct llm_sampler *s, const struct llm_sampling *p, float *logits, size_t n, int32_t id);
 void llm_sampler_release(struct llm_sampler *s);
 
 #endif

@@ -96,6 +96,19 @@ static void test_dropout_numbers(void **state)
     }
 }
 
+static void test_random_blocks(void **state)
+{
+    (void)state;
+    struct llm_rng r = llm_rng_of_item(3, 4, 99, LLM_RNG_SAMPLE, 5, 6);
+    FOR_EACH_ISA(isa) {
+        uint32_t bits[LLM_MAX_BLOCK];
+        for (uint32_t first = 0; first < 1000; first += 3 * LLM_MAX_BLOCK) {
+            llm_k.rows.random_block(bits, first, r.key, r.counter);
+            for (uint32_t i = 0; i < LLM_MAX_BLOCK; i++) assert_int_equal(bits[i], llm_rng_u32(&r, first + i));
+        }
+    }
+}
+
 static void norms_one(size_t n)
 {
     const struct llm_rows_kernels *k = &llm_k.rows, *s = &scalar.rows;
@@ -142,6 +155,26 @@ static void softmax_one(size_t n)
     }
 }
 
+/* Exactly, with NaN, infinities and ties; and sums of exponentials against double precision. */
+static void maxima_one(size_t n)
+{
+    enum { MAX_BLOCKS = LONGEST / LLM_MAX_BLOCK + 1 };
+    float *x = times(noisy(n, 1), 8, n), found[MAX_BLOCKS], largest = -INFINITY;
+    double sum = 0;
+    for (size_t i = 0; i < n; i++) largest = x[i] > largest ? x[i] : largest;
+    for (size_t i = 0; i < n; i++) sum += exp((double)x[i] - largest);
+    assert_true(fabs(llm_k.rows.exp_sum(x, largest, n) - sum) < 1e-5 * sum);
+    for (int bad = 0; bad < 4; bad++) {
+        if (bad) x[n / 2] = bad == 1 ? -INFINITY : bad == 2 ? INFINITY : NAN;
+        llm_k.rows.block_max(found, x, n);
+        for (size_t b = 0; b * LLM_MAX_BLOCK < n; b++) {
+            float want = -INFINITY;
+            for (size_t i = b * LLM_MAX_BLOCK; i < n && i < (b + 1) * LLM_MAX_BLOCK; i++) want = isnan(x[i]) ? INFINITY : x[i] > want ? x[i] : want;
+            assert_true(found[b] == want);
+        }
+    }
+}
+
 static void test_rows(void **state)
 {
     (void)state;
@@ -149,6 +182,7 @@ static void test_rows(void **state)
         for (size_t n = 1; n < LONGEST; n += n < 70 ? 1 : 13) {
             norms_one(n);
             softmax_one(n);
+            maxima_one(n);
         }
     }
 }
@@ -318,7 +352,8 @@ static void test_sum_squares(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_elementwise), cmocka_unit_test(test_dropout_numbers), cmocka_unit_test(test_rows), cmocka_unit_test(test_column_sums),
+        cmocka_unit_test(test_elementwise), cmocka_unit_test(test_dropout_numbers), cmocka_unit_test(test_random_blocks),
+        cmocka_unit_test(test_rows), cmocka_unit_test(test_column_sums),
         cmocka_unit_test(test_optimizers), cmocka_unit_test(test_adam_limits), cmocka_unit_test(test_blend), cmocka_unit_test(test_sum_squares)};
     struct llm_err e = {0};
     if (llm_pool_start(2, &e) < 0) return llm_report(&e);

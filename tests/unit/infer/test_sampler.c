@@ -10,6 +10,7 @@
 #include <string.h>
 #include <cmocka.h>
 #include "base/rng.h"
+#include "cpu/pool.h"
 #include "infer/sample/options.h"
 #include "infer/sample/sampler.h"
 
@@ -232,32 +233,151 @@ static void test_frequencies_follow_the_filtered_distribution(void **state)
     llm_sampler_release(&s);
 }
 
-static void test_draws_depend_on_seed_sample_and_position_alone(void **state)
+/* Changes one part of the key of the noise. */
+static void change_key(struct llm_sampling *p, uint32_t *sample, uint32_t *position, int part)
+{
+    switch (part) {
+    case 0: p->seed++; break;
+    case 1: p->policy_step++; break;
+    case 2: p->prompt++; break;
+    case 3: (*sample)++; break;
+    case 4: *position += 1000; break;
+    }
+}
+
+static void test_draws_depend_on_their_key_alone(void **state)
 {
     (void)state;
     float logits[50], copy[50];
     random_logits(logits, 50, 3, .1f);
     struct llm_sampler s = {0}, other = {0};
-    struct llm_sampling p = plain();
     int32_t a, b;
-    int differ[3] = {0};
+    int differ[5] = {0};
     for (uint32_t i = 0; i < 100; i++) {
-        p.seed = 1;
+        struct llm_sampling p = plain();
         memcpy(copy, logits, sizeof copy);
         assert_int_equal(llm_sampler_choose(&s, &p, &nothing, copy, 50, 2, i, &a, NULL), 0);
         memcpy(copy, logits, sizeof copy);
         assert_int_equal(llm_sampler_choose(&other, &p, &nothing, copy, 50, 2, i, &b, NULL), 0);
         assert_int_equal(a, b);
-        for (int k = 0; k < 3; k++) {
-            p.seed = k == 0 ? 2 : 1;
+        for (int k = 0; k < 5; k++) {
+            struct llm_sampling changed = p;
+            uint32_t sample = 2, position = i;
+            change_key(&changed, &sample, &position, k);
             memcpy(copy, logits, sizeof copy);
-            assert_int_equal(llm_sampler_choose(&s, &p, &nothing, copy, 50, k == 1 ? 3 : 2, k == 2 ? i + 1000 : i, &b, NULL), 0);
+            assert_int_equal(llm_sampler_choose(&s, &changed, &nothing, copy, 50, sample, position, &b, NULL), 0);
             differ[k] += a != b;
         }
     }
-    for (int k = 0; k < 3; k++) assert_true(differ[k] > 80);
+    for (int k = 0; k < 5; k++) assert_true(differ[k] > 80);
     llm_sampler_release(&s);
     llm_sampler_release(&other);
+}
+
+/* The winner is the maximum of logit + noise over all tokens, each with its noise alone: a filter that removes other tokens does not change it. */
+static void test_a_draw_survives_filters_that_keep_it(void **state)
+{
+    (void)state;
+    enum { V = 300 };
+    static float logits[V], copy[V];
+    struct llm_sampler s = {0};
+    int kept = 0;
+    for (uint32_t i = 0; i < 400; i++) {
+        struct llm_sampling p = plain();
+        int32_t a, b;
+        random_logits(logits, V, 40 + i, 2);
+        memcpy(copy, logits, sizeof copy);
+        assert_int_equal(llm_sampler_choose(&s, &p, &nothing, copy, V, 0, i, &a, NULL), 0);
+        p.top_k = 20;
+        memcpy(copy, logits, sizeof copy);
+        assert_int_equal(llm_sampler_choose(&s, &p, &nothing, copy, V, 0, i, &b, NULL), 0);
+        bool stays = false;
+        for (size_t k = 0; k < s.c.n; k++) stays |= s.c.v[k].id == a;
+        if (stays) assert_int_equal(a, b);
+        kept += stays;
+    }
+    assert_true(kept > 100 && kept < 400);
+    llm_sampler_release(&s);
+}
+
+static int ascending(const void *a, const void *b)
+{
+    const struct llm_candidate *x = a, *y = b;
+    return (x->id > y->id) - (x->id < y->id);
+}
+
+/* Both samplers keep the same candidates, with the same logits, and draw the same token. */
+static void check_plain(struct llm_sampler *quick, struct llm_sampler *slow, const struct llm_sampling *p, const float *logits, size_t n, uint32_t i)
+{
+    static float a[60000], b[60000];
+    int32_t x, y;
+    memcpy(a, logits, n * sizeof *a);
+    memcpy(b, logits, n * sizeof *b);
+    assert_int_equal(llm_sampler_filter(quick, p, &nothing, a, n, NULL), 0);
+    assert_int_equal(llm_sampler_filter(slow, p, &nothing, b, n, NULL), 0);
+    assert_int_equal(quick->c.n, slow->c.n);
+    qsort(quick->c.v, quick->c.n, sizeof *quick->c.v, ascending);
+    qsort(slow->c.v, slow->c.n, sizeof *slow->c.v, ascending);
+    assert_memory_equal(quick->c.v, slow->c.v, quick->c.n * sizeof *quick->c.v);
+    assert_int_equal(llm_sampler_choose(quick, p, &nothing, a, n, 0, i, &x, NULL), 0);
+    assert_int_equal(llm_sampler_choose(slow, p, &nothing, b, n, 0, i, &y, NULL), 0);
+    assert_int_equal(x, y);
+}
+
+static void test_filters_on_blocks_keep_what_filters_on_all_keep(void **state)
+{
+    (void)state;
+    static float logits[60000];
+    static const size_t sizes[] = {1, 63, 64, 65, 700, 5000, 60000};
+    static const int64_t top_ks[] = {0, 1, 5, 40, 77, 5000};
+    static const double top_ps[] = {1, .95, .5, .1, 0}, min_ps[] = {0, .05, .9, 1}, temperatures[] = {1, .7, 1e-3};
+    struct llm_sampler quick = {0}, slow = {.plain = true};
+    for (uint32_t i = 0; i < 1500; i++) {
+        struct llm_rng r = llm_rng_at(11, i, LLM_RNG_TEST, 0, 0, 0);
+        size_t n = sizes[llm_rng_below(&r, 0, i % 20 ? 6 : 7)];
+        struct llm_sampling p = plain();
+        p.top_k = top_ks[llm_rng_below(&r, 1, 6)], p.top_p = top_ps[llm_rng_below(&r, 2, 5)], p.min_p = min_ps[llm_rng_below(&r, 3, 4)];
+        p.temperature = temperatures[llm_rng_below(&r, 4, 3)];
+        if (llm_rng_below(&r, 5, 8) == 0) p.typical = .8;
+        random_logits(logits, n, i, (float)(1 + llm_rng_below(&r, 6, 6)));
+        uint64_t kind = llm_rng_below(&r, 7, 5); /* of logits: as they are, with ties, all equal, with many that are banned */
+        for (size_t k = 0; k < n; k++) {
+            if (kind == 1) logits[k] = floorf(logits[k]);
+            else if (kind == 2) logits[k] = 2;
+            else if (kind == 3 && k % 3) logits[k] = -INFINITY;
+        }
+        check_plain(&quick, &slow, &p, logits, n, i);
+    }
+    llm_sampler_release(&quick);
+    llm_sampler_release(&slow);
+}
+
+/* The log-probability of a draw, against the definition on what the filters left. */
+static void test_log_probabilities_are_of_the_distribution_drawn_from(void **state)
+{
+    (void)state;
+    enum { V = 200 };
+    static const struct { int64_t k; double p, t; } cases[] = {{0, 1, 1}, {0, 1, .7}, {10, 1, 1}, {0, .8, 1.5}, {5, .9, .3}};
+    float logits[V], copy[V];
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        struct llm_sampler s = {0}, filtered = {0};
+        struct llm_sampling p = plain();
+        p.top_k = cases[c].k, p.top_p = cases[c].p, p.temperature = cases[c].t;
+        for (uint32_t i = 0; i < 50; i++) {
+            int32_t id;
+            double sum = 0;
+            random_logits(logits, V, 70 + i, 2);
+            memcpy(copy, logits, sizeof copy);
+            assert_int_equal(llm_sampler_filter(&filtered, &p, &nothing, copy, V, NULL), 0);
+            for (size_t k = 0; k < filtered.c.n; k++) sum += exp(logits[filtered.c.v[k].id] / cases[c].t);
+            memcpy(copy, logits, sizeof copy);
+            assert_int_equal(llm_sampler_choose(&s, &p, &nothing, copy, V, 0, i, &id, NULL), 0);
+            float found = llm_sampler_log_prob(&s, &p, copy, V, id);
+            assert_true(fabs((double)found - (logits[id] / cases[c].t - log(sum))) < 3e-6);
+        }
+        llm_sampler_release(&s);
+        llm_sampler_release(&filtered);
+    }
 }
 
 static void test_a_tiny_temperature_is_the_maximum(void **state)
@@ -318,10 +438,16 @@ int main(void)
         cmocka_unit_test(test_temperature_zero_takes_the_lowest_of_equals),
         cmocka_unit_test(test_logits_that_are_not_finite_fail),
         cmocka_unit_test(test_frequencies_follow_the_filtered_distribution),
-        cmocka_unit_test(test_draws_depend_on_seed_sample_and_position_alone),
+        cmocka_unit_test(test_draws_depend_on_their_key_alone),
+        cmocka_unit_test(test_a_draw_survives_filters_that_keep_it),
+        cmocka_unit_test(test_filters_on_blocks_keep_what_filters_on_all_keep),
+        cmocka_unit_test(test_log_probabilities_are_of_the_distribution_drawn_from),
         cmocka_unit_test(test_a_tiny_temperature_is_the_maximum),
         cmocka_unit_test(test_options_say_their_defaults),
         cmocka_unit_test(test_biases_are_parsed_strictly),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    if (llm_pool_start(1, NULL) < 0) return 1;
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    llm_pool_stop();
+    return failed;
 }

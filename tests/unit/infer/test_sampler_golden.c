@@ -9,6 +9,7 @@
 #include <string.h>
 #include <cmocka.h>
 #include "base/json.h"
+#include "cpu/pool.h"
 #include "infer/sample/sampler.h"
 
 enum { VOCAB = 24, HISTORY = 100, MOST_BIASES = 4, DRAWS = 20000 };
@@ -138,5 +139,8 @@ int main(void)
         cmocka_unit_test(test_what_is_left_is_what_transformers_leave),
         cmocka_unit_test(test_draws_follow_it),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    if (llm_pool_start(1, NULL) < 0) return 1;
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    llm_pool_stop();
+    return failed;
 }
