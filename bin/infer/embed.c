@@ -60,6 +60,9 @@ static int take_object(struct run *r, json_t *o, struct llm_err *e)
     size_t n_ids = 0, second = 0;
     int status = json_is_object(o) ? prompt_of_line(r->s, o, &ids, &n_ids, e)
                                    : llm_fail(e, EX_DATAERR, "expected an object {\"id\": …, \"prompt\": …}");
+    if (status == 0 && json_object_get(o, "adapter")) {
+        status = llm_fail(e, EX_DATAERR, "\"adapter\": --embed and --classify have the adapters of --adapter for all lines");
+    }
     if (status == 0) status = prompt_begin(r->s, &ids, &n_ids, e);
     if (status == 0) status = prompt_check(r->s, n_ids, e);
     if (status == 0) status = take_second(r, o, &ids, &n_ids, &second, e);

@@ -87,6 +87,9 @@ void note_full(const struct session *s);
 
 /* Gives the model the adapters of --adapter. */
 int adapters_load(struct session *s, struct llm_err *e) LLM_MUST_CHECK;
+/* Reads "adapter" of a line of --jsonl: a text FILE or FILE:SCALE, or a list of them, of those that --adapter names; null or an empty list: none.
+ * *factors: by the number of the adapter, malloced; NULL: the line says nothing. A line that cannot be used: EX_DATAERR. 0 or -1. */
+int adapters_take(const struct session *s, const json_t *object, float **factors, struct llm_err *e) LLM_MUST_CHECK;
 
 /* Finds the template and what ends a turn. */
 int chat_open(struct session *s, struct llm_err *e) LLM_MUST_CHECK;

@@ -17,6 +17,7 @@ struct line {
     int32_t *ids;
     const char **stops;
     struct llm_logit_bias *biases;
+    float *adapters;         /* factors of the model's adapters; NULL: all act */
     json_t *stop_list;       /* keeps the stops alive */
     int64_t group;           /* prompts before it in the input */
 };
@@ -38,6 +39,7 @@ static void line_destroy(struct line *l)
     free(l->ids);
     free(l->stops);
     free(l->biases);
+    free(l->adapters);
     free(l);
 }
 
@@ -211,7 +213,8 @@ static int take_line(struct run *r, const char *text, size_t n, struct line *l, 
     } else {
         return llm_fail(e, EX_DATAERR, "expected \"prompt\" (a string) or \"ids\" (a list)");
     }
-    if (prompt_begin(r->s, &l->ids, &n_ids, e) < 0) return -1;
+    if (prompt_begin(r->s, &l->ids, &n_ids, e) < 0 || adapters_take(r->s, l->object, &l->adapters, e) < 0) return -1;
+    p->adapters = l->adapters;
     json_object_del(l->object, "prompt");
     json_object_del(l->object, "ids");
     p->ids = l->ids;

@@ -86,10 +86,15 @@ static int score_line(struct run *r, const char *text, size_t n, struct llm_err 
     struct llm_err why = {0};
     int32_t *ids = NULL;
     size_t n_ids = 0;
+    float *adapters = NULL;
+    struct llm_kv begin;
+    llm_kv_init(&begin, &r->s->engine.pool);
     json_t *o = text ? llm_json_parse(text, n, &why) : NULL;
     int status = o ? 0 : text ? -1 : lines_too_long(&r->in, &why);
     if (o && !json_is_object(o)) status = llm_fail(&why, EX_DATAERR, "expected an object with \"prompt\"");
     else if (o) status = take_text(r, o, &ids, &n_ids, &why);
+    if (o && status == 0) status = adapters_take(r->s, o, &adapters, &why);
+    begin.adapters = adapters;
     if (status < 0 && why.status == EX_DATAERR) {
         status = refuse(r, o, &why, e);
     } else if (status < 0) {
@@ -100,7 +105,7 @@ static int score_line(struct run *r, const char *text, size_t n, struct llm_err 
         r->sum = 0;
         r->n = 0;
         r->tokens = r->s->a->per_token ? json_array() : NULL;
-        status = llm_score(&r->s->engine, NULL, ids, (int64_t)n_ids, token, r, &why);
+        status = llm_score(&r->s->engine, adapters ? &begin : NULL, ids, (int64_t)n_ids, token, r, &why);
         if (status == 0) status = put_score(r, o, e);
         else if (status < 0 && why.status == EX_DATAERR) status = refuse(r, o, &why, e);
         else if (status < 0) *e = why;
@@ -109,6 +114,7 @@ static int score_line(struct run *r, const char *text, size_t n, struct llm_err 
     if (status == 0) batch_item(&r->batch, (int64_t)n_ids, 0);
     json_decref(o);
     free(ids);
+    free(adapters);
     return status;
 }
 

@@ -50,6 +50,7 @@ void llm_engine_release(struct llm_engine *g)
     free(g->positions);
     free(g->seqs);
     free(g->memories);
+    free(g->factors);
     *g = (struct llm_engine){0};
 }
 
@@ -73,11 +74,42 @@ static int gather(struct llm_engine *g, const struct llm_feed *feeds, int64_t n,
     return 0;
 }
 
+/* The pass has these tokens of each feed's sequence, with its adapters. 0 or -1. */
+static int place_adapters(struct llm_engine *g, const struct llm_feed *feeds, int64_t n, int64_t total, struct llm_err *e)
+{
+    bool any = false;
+    int64_t at = 0;
+    for (int64_t s = 0; s < n; s++) any |= feeds[s].kv->adapters != NULL;
+    g->n_factors = any ? total : 0;
+    g->ctx.adapters = (struct llm_adapter_rows){0};
+    if (!any) return 0;
+    if (llm_grow((void **)&g->factors, &g->factors_room, 2 * (size_t)total, sizeof *g->factors, e) < 0) return -1;
+    for (int64_t s = 0; s < n; s++) {
+        for (int64_t i = 0; i < feeds[s].n; i++) g->factors[at++] = feeds[s].kv->adapters;
+    }
+    g->ctx.adapters = (struct llm_adapter_rows){.factors = g->factors, .n_tokens = total};
+    return 0;
+}
+
+/* The products that follow have these rows of the pass. 0 or -1. */
+static int pick_adapters(struct llm_engine *g, const int64_t *rows, int64_t n, struct llm_err *e)
+{
+    if (g->n_factors == 0) return 0;
+    if (llm_grow((void **)&g->factors, &g->factors_room, (size_t)(g->n_factors + n), sizeof *g->factors, e) < 0) return -1;
+    const float **picked = g->factors + g->n_factors;
+    for (int64_t i = 0; i < n; i++) picked[i] = rows[i] < g->n_factors ? g->factors[rows[i]] : NULL;
+    g->ctx.adapters = (struct llm_adapter_rows){.factors = picked, .n_tokens = n};
+    return 0;
+}
+
+static struct llm_tensor *encode(struct llm_engine *g, const int32_t *ids, const int32_t *kinds, const int64_t *lengths, int64_t n_texts,
+                                 struct llm_kv *kv, struct llm_err *e);
+
 int llm_engine_remember(struct llm_engine *g, struct llm_kv *kv, const int32_t *ids, int64_t n, struct llm_err *e)
 {
     int64_t layers = g->pool.n_layers;
     if (llm_grow((void **)&g->memories, &g->memories_room, (size_t)layers, sizeof *g->memories, e) < 0) return -1;
-    struct llm_tensor *hidden = llm_engine_encode(g, ids, NULL, &n, 1, e);
+    struct llm_tensor *hidden = encode(g, ids, NULL, &n, 1, kv, e);
     if (!hidden || llm_kv_remember(kv, n, e) < 0) return -1;
     for (int64_t l = 0; l < layers; l++) g->memories[l] = (struct llm_kv_seq){.n = n, .view = llm_kv_view(kv->memory, l)};
     llm_model_remember(&g->ctx, g->model, hidden, g->memories);
@@ -120,6 +152,7 @@ int llm_engine_advance(struct llm_engine *g, const struct llm_feed *feeds, int64
     if (total > g->room) g->room = total;
     if (g->warm_at > 0 && g->passes <= g->warm_at) release_files(g);
     *r = (struct llm_reading){.n = total};
+    if (place_adapters(g, feeds, n, total, e) < 0) return -1;
     if (g->predictor->advance(g, feeds, n, total, r, e) < 0) return -1;
     for (int64_t s = 0; s < n; s++) llm_kv_append(feeds[s].kv, feeds[s].ids, feeds[s].n);
     g->passes++;
@@ -135,8 +168,9 @@ struct llm_tensor *llm_engine_run(struct llm_engine *g, const struct llm_feed *f
     return r.hidden;
 }
 
-struct llm_tensor *llm_engine_encode(struct llm_engine *g, const int32_t *ids, const int32_t *kinds, const int64_t *lengths, int64_t n_texts,
-                                     struct llm_err *e)
+/* llm_engine_encode with the adapters of `kv`; NULL: all of the model's. */
+static struct llm_tensor *encode(struct llm_engine *g, const int32_t *ids, const int32_t *kinds, const int64_t *lengths, int64_t n_texts,
+                                 struct llm_kv *kv, struct llm_err *e)
 {
     int64_t total = 0, at = 0;
     for (int64_t t = 0; t < n_texts; t++) {
@@ -155,6 +189,9 @@ struct llm_tensor *llm_engine_encode(struct llm_engine *g, const int32_t *ids, c
             starts[at + i] = (int32_t)at;
         }
     }
+    g->n_factors = 0;
+    g->ctx.adapters = (struct llm_adapter_rows){0};
+    if (kv && place_adapters(g, &(struct llm_feed){.kv = kv, .ids = ids, .n = total}, 1, total, e) < 0) return NULL;
     struct llm_batch b = {.ids = ids, .positions = positions, .n_tokens = total, .doc_start = starts, .kinds = kinds};
     struct llm_tensor *hidden = llm_model_encode(&g->ctx, g->model, &b);
     if (llm_ctx_failed(&g->ctx)) {
@@ -166,9 +203,16 @@ struct llm_tensor *llm_engine_encode(struct llm_engine *g, const int32_t *ids, c
     return hidden;
 }
 
+struct llm_tensor *llm_engine_encode(struct llm_engine *g, const int32_t *ids, const int32_t *kinds, const int64_t *lengths, int64_t n_texts,
+                                     struct llm_err *e)
+{
+    return encode(g, ids, kinds, lengths, n_texts, NULL, e);
+}
+
 float *llm_engine_predict(struct llm_engine *g, const struct llm_reading *r, const int64_t *rows, int64_t n_rows, struct llm_err *e)
 {
     if (n_rows * 8 <= r->n) release_after_prompt(g);
+    if (pick_adapters(g, rows, n_rows, e) < 0) return NULL;
     return g->predictor->logits(g, r, rows, n_rows, e);
 }
 
@@ -222,6 +266,7 @@ int llm_engine_rewind(struct llm_engine *g, struct llm_kv *kv, int64_t n, struct
     again.queries = kv->queries;
     again.n_queries = kv->n_queries;
     again.query_width = kv->query_width;
+    again.adapters = kv->adapters;
     kv->queries = NULL;
     int status = llm_engine_prefill(g, &again, kv->ids, n, false, false, NULL, NULL, e);
     if (status == 0) {

@@ -19,6 +19,9 @@ struct llm_engine {
     size_t seqs_room;
     struct llm_kv_seq *memories; /* as seqs, of encoder-decoders */
     size_t memories_room;
+    const float **factors;     /* of the last pass's tokens, then of the rows that logits are wanted of (struct llm_adapter_rows) */
+    size_t factors_room;
+    int64_t n_factors;         /* 0: all adapters act on all tokens of the pass */
     int64_t passes, tokens;    /* done so far */
     int64_t room;              /* tokens of the largest pass whose activations still have memory */
     int64_t warm_at;           /* the pass before which the memory of warm-up is released; 0: no prompt was read yet */

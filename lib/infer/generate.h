@@ -24,6 +24,7 @@ struct llm_prompt {
     struct llm_sampling sampling;
     const char *const *stops;
     size_t n_stops;
+    const float *adapters;       /* as in struct llm_kv; NULL: all adapters of the model act. It must be NULL if there is a cache to begin with */
     const int32_t *ends;         /* tokens that end a completion besides the model's own */
     size_t n_ends;
     bool ignore_eos;             /* the model's end tokens are never chosen */

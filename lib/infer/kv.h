@@ -51,6 +51,8 @@ struct llm_kv {
     float *state;              /* [pool->state_floats] from the first reserve on */
     float *queries;            /* NULL, or [n_layers][n_queries][query_width]: rings of the queries of the last tokens (struct llm_kv_seq) */
     int64_t n_queries, query_width;
+    const float *adapters;     /* factors of the model's adapters for this sequence (struct llm_adapter_rows); NULL: 1 each. Borrowed; set before
+                                * the first token */
     struct llm_kv *memory;     /* encoder-decoders: the source's tokens, whose keys and values cross-attention looks at; NULL: none; owned */
 };
 void llm_kv_init(struct llm_kv *kv, struct llm_kv_pool *pool);
@@ -70,7 +72,7 @@ void llm_kv_append(struct llm_kv *kv, const int32_t *ids, int64_t n);
 bool llm_kv_can_truncate(const struct llm_kv *kv, int64_t n);
 /* Removes tokens from `n` on. llm_kv_can_truncate must be true. */
 void llm_kv_truncate(struct llm_kv *kv, int64_t n);
-/* *to (initialised, empty, of the same pool) becomes a copy that shares pages, also of a memory. Queries are not copied. */
+/* *to (initialised, empty, of the same pool) becomes a copy that shares pages, also of a memory, with the same adapters. Queries are not copied. */
 int llm_kv_fork(struct llm_kv *to, const struct llm_kv *from, struct llm_err *e) LLM_MUST_CHECK;
 /* One layer; valid until the next reserve. */
 struct llm_kv_view llm_kv_view(const struct llm_kv *kv, int64_t layer);

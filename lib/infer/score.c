@@ -52,7 +52,8 @@ int llm_score(struct llm_engine *g, const struct llm_kv *begin, const int32_t *i
         w.predictor = g->predictor;
         struct llm_kv kv;
         llm_kv_init(&kv, &g->pool);
-        int status = begin ? llm_kv_fork(&kv, begin, e) : 0;
+        kv.adapters = begin ? begin->adapters : NULL;
+        int status = held > 0 ? llm_kv_fork(&kv, begin, e) : 0;
         if (status == 0 && w.n > 0) status = llm_engine_prefill(g, &kv, w.ids, w.n, false, !g->predictor->log_prob, score_span, &w, e);
         llm_kv_release(&kv);
         if (status != 0 || at + w.n >= n) return status;
