@@ -48,6 +48,8 @@ static const struct llm_opt options[] = {
     {0, "per-token", NULL, "with --score --jsonl: list the tokens and their log-probabilities", LLM_FLAG, AT(per_token), 0, 0, NULL},
     {0, "logits", NULL, "the logits of the prompt's tokens, as a tensor stream", LLM_FLAG, AT(logits), 0, 0, NULL},
     {0, "embed", NULL, "a vector for the prompt, as a tensor stream; with --jsonl one per text", LLM_FLAG, AT(embed), 0, 0, NULL},
+    {0, "score-reward", NULL, "the score that a reward model gives the prompt; with --jsonl each line again, with \"reward\"", LLM_FLAG,
+     AT(score_reward), 0, 0, NULL},
     {0, "classify", NULL, "the prompt's classes with their probabilities; with --jsonl one object per text", LLM_FLAG, AT(classify), 0, 0, NULL},
     {0, "pooling", "KIND", "how --embed reduces the final hidden states to a vector: mean, cls or last [the model's setting, else mean]",
      LLM_CHOICE, AT(pooling),
@@ -127,20 +129,20 @@ static void check_operands(const struct args *a, int n, char **operands)
 static void check_usage(struct args *a, const char *operand)
 {
     bool to_stdout = !a->common.output || is_dash(a->common.output);
-    int owners = a->score + a->logits + a->embed + a->classify, from_stdin = is_dash(a->model) + is_dash(a->kv_in) + is_dash(a->tokenizer)
-                                                                   + is_dash(a->fim_prefix) + is_dash(a->fim_suffix);
+    int owners = a->score + a->logits + a->embed + a->classify + a->score_reward;
+    int from_stdin = is_dash(a->model) + is_dash(a->kv_in) + is_dash(a->tokenizer) + is_dash(a->fim_prefix) + is_dash(a->fim_suffix);
     bool fills_in = a->fim_prefix || a->fim_suffix;
     bool reads_prompt = !operand && !fills_in && (a->jsonl || a->file || !a->kv_in) && !a->plan;
     if (operand && a->file) llm_usage(&infer_cli, "expected one prompt, found an operand and -f");
     if (a->jsonl ? is_dash(operand) || is_dash(a->file) || (!operand && !a->file) : reads_prompt && (!a->file || is_dash(a->file))) from_stdin++;
     if (from_stdin > 1) llm_usage(&infer_cli, "standard input cannot be two inputs at once");
     if (owners > 1 || (is_dash(a->kv_out) && to_stdout && owners > 0)) {
-        llm_usage(&infer_cli, "standard output has one owner: expected one of --score, --logits, --embed, --classify, --kv-out -");
+        llm_usage(&infer_cli, "standard output has one owner: expected one of --score, --logits, --embed, --classify, --score-reward, --kv-out -");
     }
     if (a->jsonl && (a->logits || a->kv_out || a->echo))
         llm_usage(&infer_cli, "--jsonl does not go with --logits, --kv-out or --echo");
-    if (a->jsonl && (a->embed || a->classify || a->score) && (a->chat || a->kv_in)) {
-        llm_usage(&infer_cli, "--embed, --classify and --score of lines do not go with --chat or --kv-in");
+    if (a->jsonl && (a->embed || a->classify || a->score || a->score_reward) && (a->chat || a->kv_in)) {
+        llm_usage(&infer_cli, "--embed, --classify, --score and --score-reward of lines do not go with --chat or --kv-in");
     }
     if (a->rollout && (!a->jsonl || owners > 0)) llm_usage(&infer_cli, "--rollout goes with --jsonl, and not with --score, --embed or --classify");
     if (a->rollout && (a->kv_in || a->ids)) llm_usage(&infer_cli, "--rollout writes all tokens of a prompt: it does not go with --kv-in or --ids");
@@ -148,9 +150,11 @@ static void check_usage(struct args *a, const char *operand)
     if ((a->add_eos || a->per_token) && !a->score) llm_usage(&infer_cli, "--add-eos and --per-token go with --score");
     if (a->per_token && !a->jsonl) llm_usage(&infer_cli, "--per-token goes with --jsonl: --score alone always lists the tokens");
     if (a->add_eos && a->n > 0) llm_usage(&infer_cli, "--add-eos ends the text: expected no -n");
-    if (a->classify && (a->kv_in || a->kv_out || a->n > 0)) llm_usage(&infer_cli, "--classify takes a text alone: not with a cache or -n");
+    if ((a->classify || a->score_reward) && (a->kv_in || a->kv_out || a->n > 0)) {
+        llm_usage(&infer_cli, "--%s takes a text alone: not with a cache or -n", a->classify ? "classify" : "score-reward");
+    }
     if (!a->embed && (a->pooling >= 0 || a->embd_normalize != UNSET)) llm_usage(&infer_cli, "--pooling and --embd-normalize go with --embed");
-    if (!a->chat && (a->chat_template || a->system)) llm_usage(&infer_cli, "--chat-template and --system go with --chat");
+    if (!a->chat && ((a->chat_template && !a->score_reward) || a->system)) llm_usage(&infer_cli, "--chat-template and --system go with --chat");
     if (a->chat && !a->jsonl && a->samples > 1) llm_usage(&infer_cli, "--chat answers once: expected no --samples");
     if (a->lines && (!a->chat || a->jsonl || operand)) llm_usage(&infer_cli, "--lines goes with --chat and -f or standard input");
     if (a->chat && (owners > 0 || a->kv_out || a->kv_in || a->ids || a->echo)) {
@@ -208,7 +212,9 @@ static int load(struct session *s, struct llm_err *e)
     if (!s->model) return -1;
     if (adapters_load(s, e) < 0) return -1;
     if (a->classify && llm_classify_check(s->model, e) < 0) return llm_in(e, "%s", a->model);
-    if (!a->plan && !a->embed && !a->classify && !a->logits && llm_model_must_generate(s->model, e) < 0) return llm_in(e, "%s", a->model);
+    if (a->score_reward && llm_score_reward_check(s->model, e) < 0) return llm_in(e, "%s", a->model);
+    bool generates = !a->plan && !a->embed && !a->classify && !a->score_reward && !a->logits;
+    if (generates && llm_model_must_generate(s->model, e) < 0) return llm_in(e, "%s", a->model);
     bool continues = a->score || a->chat || a->kv_in || a->kv_out || (a->logits && s->model->config.num_encoder_layers > 0);
     if (continues && llm_model_must_continue(s->model, e) < 0) return llm_in(e, "%s", a->model);
     const struct llm_predictor *predictor = llm_predictor_of(s->model);
@@ -236,7 +242,7 @@ static int choose_pooling(struct session *s, struct llm_err *e)
 {
     static const enum llm_pool_kind kinds[] = {LLM_POOL_MEAN, LLM_POOL_CLS, LLM_POOL_LAST};
     const struct args *a = s->a;
-    if (a->classify) s->pool = llm_config_pooling(&s->model->config);
+    if (a->classify || a->score_reward) s->pool = llm_config_pooling(&s->model->config);
     else if (a->pooling >= 0) s->pool = kinds[a->pooling];
     else if (llm_embed_pooling(&s->model->config, &s->pool, e) < 0) return llm_in(e, "%s", a->model);
     if (a->embed && !s->model->config.bidirectional && !s->model->config.contrastive && s->model->config.num_encoder_layers == 0
@@ -254,8 +260,10 @@ static int run_prompt(struct session *s, const char *operand, struct llm_err *e)
     size_t n = 0, n_all = 0;
     int status = a->fim_prefix || a->fim_suffix ? fim_read(s, &ids, &n, e) : prompt_read(s, operand, &ids, &n, e);
     if (status == 0) status = a->score ? prompt_end(s, &ids, &n, e) : prompt_check(s, n, e);
-    if (status == 0 && !a->score && !a->logits && !a->embed && !a->classify) {
+    if (status == 0 && !a->score && !a->logits && !a->embed && !a->classify && !a->score_reward) {
         status = run_text(s, ids, n, e);
+    } else if (status == 0 && a->score_reward) {
+        status = run_reward(s, ids, n, e);
     } else if (status == 0 && a->classify) {
         status = run_classify(s, ids, n, e);
     } else if (status == 0) {
@@ -281,13 +289,14 @@ static int run(struct session *s, const char *operand, struct llm_err *e)
     if (!a->plan && llm_output_try(a->kv_out, true, e) < 0) return -1;
     if (load(s, e) < 0) return -1;
     if (a->plan) return run_plan(s, e);
-    if ((a->embed || a->classify) && choose_pooling(s, e) < 0) return -1;
+    if ((a->embed || a->classify || a->score_reward) && choose_pooling(s, e) < 0) return -1;
     if (!(is_dash(a->kv_out) && to_stdout)) {
         s->out = llm_output_open(a->common.output, binary, e);
         if (!s->out) return -1;
     }
+    int (*lines)(struct session *, const char *, struct llm_err *) = a->score ? run_score_lines : a->score_reward ? run_reward_lines : run_jsonl;
     int (*work)(struct session *, const char *, struct llm_err *) = !a->jsonl ? (a->chat ? run_chat : run_prompt) : a->embed || a->classify
-                                                                   ? run_embed_lines : a->score ? run_score_lines : run_jsonl;
+                                                                   ? run_embed_lines : lines;
     int status = work(s, operand, e);
     struct llm_output *o = s->out;
     s->out = NULL;

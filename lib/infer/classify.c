@@ -10,18 +10,41 @@ int llm_classify_check(const struct llm_model *m, struct llm_err *e)
                     m->config.model_type);
 }
 
-int llm_classify(struct llm_engine *g, const float *v, double *out, struct llm_err *e)
+int llm_score_reward_check(const struct llm_model *m, struct llm_err *e)
+{
+    if (m->config.num_labels == 1) return 0;
+    return llm_fail(e, EX_UNAVAILABLE, "expected a reward model (llm-train --objective reward), found another (%s)", m->config.model_type);
+}
+
+/* The head's outputs [num_labels] for pooled hidden states; on the engine's context. NULL: see `e`. */
+static const float *logits_of(struct llm_engine *g, const float *v, struct llm_err *e)
 {
     const struct llm_config *f = &g->model->config;
     struct llm_param *bias, *classes = llm_model_classes(g->model, &bias);
-    double most = -INFINITY, sum = 0;
     llm_ctx_reset(&g->ctx);
     struct llm_tensor *x = llm_tensor_create(&g->ctx, 1, f->hidden_size);
     if (!llm_ctx_failed(&g->ctx)) memcpy(x->data, v, (size_t)f->hidden_size * sizeof *v);
     const struct llm_tensor *logits = llm_linear(&g->ctx, llm_model_before_classes(&g->ctx, g->model, x), classes, bias);
-    if (llm_ctx_failed(&g->ctx)) return llm_fail(e, g->ctx.err.status, "%s", g->ctx.err.text);
-    for (int64_t i = 0; i < f->num_labels; i++) most = fmax(most, (double)logits->data[i]);
-    for (int64_t i = 0; i < f->num_labels; i++) sum += out[i] = exp((double)logits->data[i] - most);
+    if (!llm_ctx_failed(&g->ctx)) return logits->data;
+    llm_fail(e, g->ctx.err.status, "%s", g->ctx.err.text);
+    return NULL;
+}
+
+int llm_score_reward(struct llm_engine *g, const float *v, double *out, struct llm_err *e)
+{
+    const float *logits = logits_of(g, v, e);
+    if (logits) *out = (double)logits[0];
+    return logits ? 0 : -1;
+}
+
+int llm_classify(struct llm_engine *g, const float *v, double *out, struct llm_err *e)
+{
+    const struct llm_config *f = &g->model->config;
+    const float *logits = logits_of(g, v, e);
+    double most = -INFINITY, sum = 0;
+    if (!logits) return -1;
+    for (int64_t i = 0; i < f->num_labels; i++) most = fmax(most, (double)logits[i]);
+    for (int64_t i = 0; i < f->num_labels; i++) sum += out[i] = exp((double)logits[i] - most);
     for (int64_t i = 0; i < f->num_labels; i++) out[i] /= sum;
     return 0;
 }

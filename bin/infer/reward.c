@@ -1,0 +1,130 @@
+/* --score-reward: the score that a reward model gives a text, or, with --jsonl, each line, which is written again with "reward" added. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/buf.h"
+#include "bin/infer/batch.h"
+#include "infer/classify.h"
+#include "infer/embed.h"
+#include "token/chat/conversation.h"
+
+struct run {
+    struct session *s;
+    struct lines in;
+    struct batch batch;
+    struct llm_chat chat;       /* found when the first line has messages */
+    struct llm_conversation conversation;
+    float *vector;              /* [hidden_size] */
+    struct llm_buf out;
+};
+
+static int score(struct run *r, const int32_t *ids, size_t n, double *reward, struct llm_err *e)
+{
+    struct llm_kv kv;
+    llm_kv_init(&kv, &r->s->engine.pool);
+    int status = prompt_check(r->s, n, e) < 0 ? -1 : llm_embed(&r->s->engine, &kv, ids, (int64_t)n, r->s->pool, r->vector, e);
+    if (status == 0) status = llm_score_reward(&r->s->engine, r->vector, reward, e);
+    llm_kv_release(&kv);
+    return status;
+}
+
+int run_reward(struct session *s, const int32_t *ids, size_t n, struct llm_err *e)
+{
+    struct run r = {.s = s};
+    double reward = 0;
+    if (n == 0) return llm_fail(e, EX_DATAERR, "the prompt is empty: there is nothing to score");
+    r.vector = llm_alloc((size_t)s->model->config.hidden_size, sizeof *r.vector, "a text", e);
+    int status = r.vector ? score(&r, ids, n, &reward, e) : -1;
+    free(r.vector);
+    return status < 0 ? -1 : llm_output_printf(s->out, e, "%.9g\n", reward);
+}
+
+/* Appends token ids of a JSON list, or of a text. */
+static int append(struct run *r, const json_t *v, struct llm_err *e)
+{
+    int32_t *ids = NULL;
+    size_t n = 0;
+    int status = json_is_string(v) ? prompt_encode(r->s, json_string_value(v), json_string_length(v), &ids, &n, e)
+                                   : prompt_take_ids(r->s, v, &ids, &n, e);
+    if (status == 0) status = llm_conversation_add(&r->conversation, ids, n, 0, e);
+    free(ids);
+    return status;
+}
+
+static int take_messages(struct run *r, const json_t *o, const json_t *messages, struct llm_err *e)
+{
+    const struct args *a = r->s->a;
+    const struct llm_tokenizer *t = r->s->model->tokenizer;
+    if (!json_is_array(messages)) return llm_fail(e, EX_DATAERR, "\"messages\": expected a list");
+    if (!r->chat.template && llm_chat_find(&r->chat, a->chat_template, a->model, t, e) < 0) return -1;
+    return llm_conversation_encode(&r->conversation, &r->chat, t, messages, json_object_get(o, "tools"), false, NULL, e);
+}
+
+/* The tokens of a line: a conversation ("messages"), a rollout ("prompt_ids" and "ids"), a prompt and its plain completion, which an end token
+ * follows as in training, or one text. */
+static int take_line(struct run *r, const json_t *o, struct llm_err *e)
+{
+    const json_t *messages = json_object_get(o, "messages"), *before = json_object_get(o, "prompt_ids"), *ids = json_object_get(o, "ids");
+    const json_t *prompt = json_object_get(o, "prompt"), *completion = json_object_get(o, "completion");
+    int32_t eos = r->s->model->tokenizer ? llm_tokenizer_eos(r->s->model->tokenizer) : -1;
+    r->conversation.n = 0;
+    if (messages) return take_messages(r, o, messages, e);
+    if (!ids && !json_is_string(prompt)) return llm_fail(e, EX_DATAERR, "expected \"messages\", \"ids\", or \"prompt\", a text");
+    if (ids) return (before && append(r, before, e) < 0) || append(r, ids, e) < 0 ? -1 : 0;
+    if (append(r, prompt, e) < 0 || (completion && append(r, completion, e) < 0)) return -1;
+    return completion && eos >= 0 ? llm_conversation_add(&r->conversation, &eos, 1, 0, e) : 0;
+}
+
+static int put(struct run *r, const json_t *o, struct llm_err *e)
+{
+    r->out.n = 0;
+    if (llm_json_dump(o, &r->out, e) < 0 || llm_buf_put(&r->out, "\n", 1, e) < 0) return -1;
+    batch_hide(&r->batch);
+    return llm_output_write(r->s->out, r->out.p, r->out.n, e) < 0 ? -1 : llm_output_flush(r->s->out, e);
+}
+
+static int one_line(struct run *r, const char *text, size_t n, struct llm_err *e)
+{
+    struct llm_err why = {0};
+    double reward = 0;
+    json_t *o = text ? llm_json_parse(text, n, &why) : NULL;
+    int status = o ? 0 : text ? -1 : lines_too_long(&r->in, &why);
+    if (o && !json_is_object(o)) status = llm_fail(&why, EX_DATAERR, "expected an object");
+    if (o && status == 0) status = take_line(r, o, &why);
+    if (status == 0 && r->conversation.n == 0) status = llm_fail(&why, EX_DATAERR, "expected tokens to score, found none");
+    if (status == 0) status = score(r, r->conversation.ids, r->conversation.n, &reward, &why);
+    if (status == 0) {
+        status = json_object_set_new(o, "reward", json_real(reward)) < 0 ? llm_no_memory(e, "a line of output") : put(r, o, e);
+    } else if (status < 0 && why.status == EX_DATAERR) {
+        json_t *answer = lines_refuse(&r->in, o, &why, e);
+        status = answer ? put(r, answer, e) : -1;
+        json_decref(answer);
+    } else if (status < 0) {
+        *e = why;
+        llm_in(e, "%s: line %" PRId64, llm_file_name(r->in.file), r->in.number);
+    }
+    if (status == 0) batch_item(&r->batch, (int64_t)r->conversation.n, 0);
+    json_decref(o);
+    return status;
+}
+
+int run_reward_lines(struct session *s, const char *operand, struct llm_err *e)
+{
+    struct run r = {.s = s};
+    const char *text;
+    size_t n;
+    int got = lines_open(&r.in, s->a->file ? s->a->file : operand ? operand : "-", prompt_max_bytes(s), e), status = 0;
+    bool begun = got == 0;
+    if (begun) batch_begin(&r.batch, s, &r.in);
+    if (begun && !(r.vector = llm_alloc((size_t)s->model->config.hidden_size, sizeof *r.vector, "a text", e))) got = -1;
+    while (got >= 0 && status == 0 && (got = lines_next(&r.in, &text, &n, e)) > 0) status = one_line(&r, text, n, e);
+    if (begun) batch_end(&r.batch);
+    if (got < 0) status = -1;
+    if (status == 0) lines_summarise(&r.in, &s->refused);
+    lines_close(&r.in);
+    llm_chat_release(&r.chat);
+    llm_conversation_release(&r.conversation);
+    llm_buf_release(&r.out);
+    free(r.vector);
+    return status;
+}
