@@ -33,8 +33,8 @@ static const struct llm_opt options[] = {
     {0, "output-tensor-type", "TYPE", "type of the head's matrix: %w", LLM_CHOICE, AT(output_type), 0, 0, NULL},
     {0, "token-embedding-type", "TYPE", "type of the embedding's matrix: %w", LLM_CHOICE, AT(embedding_type), 0, 0, NULL},
     {0, "pure", NULL, "store all matrices in the mix's main type", LLM_FLAG, AT(pure), 0, 0, NULL},
-    {0, "method", "METHOD", "how scales are chosen: auto, rtn (from the range of values) or search (least weighted error) [auto]", LLM_CHOICE,
-     AT(method), 0, 0, "auto|rtn|search"},
+    {0, "method", "METHOD", "how values are rounded: auto, rtn (to the nearest), search (least weighted error) or gptq (errors made up for) [auto]",
+     LLM_CHOICE, AT(method), 0, 0, "auto|rtn|search|gptq"},
     {0, "calibrate", "FILE", "run the model over a text or token stream, and weight errors by the mean squares of what its matrices read", LLM_INPUT,
      AT(calibrate), 0, 0, NULL},
     {0, "calibrate-tokens", "N", "read only the first N tokens of --calibrate [all]", LLM_INT, AT(calibrate_tokens), 1, 1e15, NULL},
@@ -62,7 +62,7 @@ static const struct llm_cli cli = {
     .summary = "Store a model's weights in another type or format, and say what that costs.",
     .usage = "-t TYPE [OPTION]... IN OUT",
     .examples = "llm-quantize -t q8_0 model.llm model-q8.llm\n"
-                "llm-quantize -t q3_k_m --calibrate corpus.txt model.llm model.gguf\n"
+                "llm-quantize -t q3_k_m --method gptq --calibrate corpus.txt model.llm model.gguf\n"
                 "llm-quantize -t q4_k_m --tensor-type '*v_proj*=q8_0' model.llm model.gguf\n"
                 "llm-quantize -t q4_0 --except '*embed*' --report report.tsv model.llm small.safetensors\n"
                 "llm-quantize -t keep model.llm model.gguf\n"
@@ -76,7 +76,7 @@ static const struct llm_cli cli = {
 
 /* The report: a row for each tensor. */
 static const char *const columns[] = {"name", "shape", "from", "to", "kept", "bytes_from", "bytes_to", "rmse", "max_error", "snr_db", "cosine",
-                                      "bits", "method", "importances", NULL};
+                                      "bits", "method", "importances", "damping", NULL};
 struct report {
     struct llm_table *table; /* NULL: rows are told with -v */
     uint64_t bytes_from, bytes_to;
@@ -101,6 +101,7 @@ static void put_table_row(struct llm_table *t, const struct llm_quant_report *r,
     llm_table_printed(t, r->bits, LLM_NUMBER_GENERAL, 6);
     llm_table_text(t, r->method);
     llm_table_text(t, r->kept ? NULL : r->weighted ? "yes" : "no");
+    llm_table_printed(t, r->damping, LLM_NUMBER_GENERAL, 6);
 }
 
 static int put_row(void *arg, const struct llm_quant_report *r, struct llm_err *e)
@@ -171,21 +172,6 @@ static int quantize(struct llm_model *m, const struct args *a, const struct llm_
     return a->report ? llm_tables_print(a->report, llm_table_form(&a->common), &t.table, 1, e) : 0;
 }
 
-static int calibrate_and_quantize(struct llm_model *m, const struct args *a, const struct llm_quant_plan *plan, struct llm_err *e)
-{
-    const struct calibration c = {a->calibrate, a->imatrix, a->imatrix_out, a->calibrate_tokens, a->calibrate_context};
-    struct llm_moments moments = {0};
-    struct llm_quant_plan with = *plan;
-    int status = 0;
-    if (c.text || c.importances) {
-        status = quantize_calibrate(&c, m, &moments, e);
-        with.moments = &moments;
-    }
-    if (status == 0) status = quantize(m, a, &with, e);
-    llm_moments_release(&moments);
-    return status;
-}
-
 static int save(struct llm_model *m, const struct args *a, const char *out, struct llm_err *e)
 {
     const struct llm_checkpoint_options options_of = {.planes = a->planes == 0, .plain = a->to == LLM_FORMAT_SAFETENSORS};
@@ -237,12 +223,28 @@ static int restore_types(struct llm_model *m, const enum llm_dtype *was, const s
     return 0;
 }
 
+static int calibrate_and_quantize(struct llm_model *m, const struct args *a, const struct llm_quant_plan *plan, struct llm_err *e)
+{
+    const struct calibration c = {a->calibrate, a->imatrix, a->imatrix_out, a->calibrate_tokens, a->calibrate_context,
+                                  plan->method == LLM_QUANT_GPTQ};
+    struct llm_moments moments = {0};
+    struct llm_quant_plan with = *plan;
+    int status = 0;
+    if (c.text || c.importances) {
+        status = quantize_calibrate(&c, m, &moments, e);
+        with.moments = &moments;
+    }
+    if (status == 0) status = quantize(m, a, &with, e);
+    llm_moments_release(&moments);
+    return status;
+}
+
 static int quantize_merged(struct llm_model *m, const struct args *a, const struct llm_quant_plan *plan, const char *in, struct llm_err *e)
 {
     enum llm_dtype *was = llm_calloc(m->n_params + 1, sizeof *was, "an adapter", e);
     int status = was ? adapters_load(m, &a->merge, e) : -1;
     if (status == 0) status = llm_lora_merge(m, was, e);
-    if (status == 0) status = quantize(m, a, plan, e);
+    if (status == 0) status = calibrate_and_quantize(m, a, plan, e);
     if (status == 0) status = restore_types(m, was, plan, e);
     if (status == 0) status = adapters_report(in, &a->merge, m, e);
     free(was);
@@ -305,6 +307,7 @@ int main(int argc, char **argv)
         llm_usage(&cli, "--split-max-size and --split-max-tensors: expected GGUF files as OUT (--to gguf)");
     }
     if (a.calibrate && a.imatrix) llm_usage(&cli, "expected --calibrate or --imatrix, found both");
+    if (a.method == LLM_QUANT_GPTQ && !a.calibrate) llm_usage(&cli, "--method gptq: expected --calibrate FILE too");
     if (a.imatrix_out && !a.calibrate && !a.imatrix) llm_usage(&cli, "--imatrix-out: expected --calibrate FILE too");
     enum llm_dtype output, embedding;
     struct llm_quant_plan plan = {.type = a.type == UNSET ? NULL : &llm_quant_types[a.type], .only = &a.only, .except = &a.except,

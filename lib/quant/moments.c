@@ -78,10 +78,24 @@ int llm_moments_init(struct llm_moments *m, const struct llm_model *model, struc
 
 void llm_moments_release(struct llm_moments *m)
 {
-    for (size_t i = 0; i < m->n; i++) free(m->v[i].squares);
+    for (size_t i = 0; i < m->n; i++) {
+        free(m->v[i].squares);
+        free(m->v[i].products);
+    }
     free(m->v);
     free(m->of);
     memset(m, 0, sizeof *m);
+}
+
+int llm_moments_want_products(struct llm_moments *m, struct llm_err *e)
+{
+    for (size_t i = 0; i < m->n; i++) {
+        struct llm_moment *r = &m->v[i];
+        if (r->expert >= 0) continue;
+        r->products = llm_calloc((size_t)(r->k * r->k), sizeof *r->products, "products of inputs", e);
+        if (!r->products) return -1;
+    }
+    return 0;
 }
 
 /* ---- the pass over the text ---- */
@@ -151,6 +165,8 @@ static int observe(void *arg, const struct llm_sight *s, struct llm_err *e)
     struct llm_moment *r = find(g->m, s->place, -1), *first = find(g->m, s->place, 0);
     if (r && r->k == s->cols) {
         for (int64_t t = 0; t < s->rows; t++) add_row(r, s->x + t * s->stride);
+        if (r->products
+            && llm_matmul_dw(r->products, s->x, s->stride, s->x, s->stride, s->rows, s->rows, r->k, r->k, LLM_COMPUTE_F32, e) < 0) return -1;
     }
     if (first && s->place.kind == LLM_PLACE_MLP_INPUT) return keep_input(g, s, e);
     if (first && s->place.kind == LLM_PLACE_MLP_HIDDEN) return add_experts(g, s, e);
@@ -240,6 +256,11 @@ bool llm_moments_importance(const struct llm_moments *m, size_t i, float *out)
         any |= out[j] > 0;
     }
     return any;
+}
+
+const float *llm_moments_products(const struct llm_moments *m, size_t i)
+{
+    return i < m->n_params && m->of[i] >= 0 && m->v[m->of[i]].count > 0 ? m->v[m->of[i]].products : NULL;
 }
 
 struct llm_coverage llm_moments_coverage(const struct llm_moments *m)

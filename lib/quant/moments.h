@@ -12,6 +12,7 @@ struct llm_moment {
     int64_t k;                     /* channels */
     double count;                  /* tokens */
     double *squares;               /* [k] sums of squares */
+    float *products;               /* [k, k] sums of products of the channels; NULL: not wanted, or an expert's */
 };
 struct llm_moments {
     struct llm_moment *v;          /* [n] */
@@ -23,6 +24,8 @@ struct llm_moments {
 };
 /* Empty records of all matrices whose input is a place of the walk. Zero-initialise; release either way. */
 int llm_moments_init(struct llm_moments *m, const struct llm_model *model, struct llm_err *e) LLM_MUST_CHECK;
+/* Products of all pairs of channels are wanted too, but of experts. Before llm_moments_gather; EX_UNAVAILABLE if there is no memory for them. */
+int llm_moments_want_products(struct llm_moments *m, struct llm_err *e) LLM_MUST_CHECK;
 void llm_moments_release(struct llm_moments *m);
 
 /* Runs the model over ids[0..n) in windows of `context` tokens (0: 512, or the model's maximum if that is less) and adds what its matrices read.
@@ -33,6 +36,9 @@ int llm_moments_gather(struct llm_moments *m, struct llm_model *model, const int
 
 /* The mean squares of the inputs of parameter i, to out[k]; false if there is no record, if it counted no token, or if all of them are 0. */
 bool llm_moments_importance(const struct llm_moments *m, size_t i, float *out);
+
+/* The products of the inputs of parameter i; NULL: there are none. */
+const float *llm_moments_products(const struct llm_moments *m, size_t i);
 
 /* Experts, of all layers, and those among them that no token chose. */
 struct llm_coverage { size_t experts, unseen; double least; /* tokens of the expert that the fewest tokens chose */ };

@@ -53,6 +53,7 @@ static void *converted(const struct llm_model *m, const struct llm_param *p, con
                                 .row = p->weight.k, .method = plan->method};
     int status = out && importance ? 0 : llm_no_memory(e, p->name);
     if (status == 0 && plan->moments && llm_moments_importance(plan->moments, (size_t)(p - m->params), importance)) job.importance = importance;
+    if (plan->moments) job.products = llm_moments_products(plan->moments, (size_t)(p - m->params));
     if (status == 0 && llm_quantize_tensor(&job, r, e) < 0) status = llm_in(e, "tensor '%s'", p->name);
     free(importance);
     if (status == 0) return out;

@@ -7,9 +7,11 @@
 #include "base/buf.h"
 #include "cpu/pool.h"
 #include "quant/block.h"
+#include "quant/gptq.h"
 #include "quant/weights.h"
 
-const char *const llm_quant_methods[LLM_QUANT_METHODS] = {[LLM_QUANT_AUTO] = "auto", [LLM_QUANT_RTN] = "rtn", [LLM_QUANT_SEARCH] = "search"};
+const char *const llm_quant_methods[LLM_QUANT_METHODS] = {[LLM_QUANT_AUTO] = "auto", [LLM_QUANT_RTN] = "rtn", [LLM_QUANT_SEARCH] = "search",
+                                                          [LLM_QUANT_GPTQ] = "gptq"};
 
 #define PIECE 4096 /* values; a multiple of every block size */
 
@@ -31,7 +33,7 @@ enum llm_quant_method llm_quant_method_of(const struct llm_quant_job *j)
 {
     const struct llm_dtype_row *to = &llm_dtypes[j->to];
     if (!llm_block_kind_of(j->to)) return LLM_QUANT_AUTO;
-    if (j->method != LLM_QUANT_AUTO) return j->method;
+    if (j->method == LLM_QUANT_RTN || j->method == LLM_QUANT_SEARCH || (j->method == LLM_QUANT_GPTQ && j->products)) return j->method;
     return to->encode && !j->importance ? LLM_QUANT_RTN : LLM_QUANT_SEARCH;
 }
 
@@ -76,8 +78,9 @@ static void quantize_piece(void *arg, size_t i, int thread)
     char *out = (char *)w->job->out + bytes_of(w->to, first);
     (void)thread;
     w->from->decode((const char *)w->job->in + bytes_of(w->from, first), x, n);
-    if (!llm_block_kind_of(w->job->to) || (w->method == LLM_QUANT_RTN && w->to->encode)) w->to->encode(x, out, n);
-    else encode_blocks(w, first, x, n, out);
+    const bool plain = !llm_block_kind_of(w->job->to) || (w->method == LLM_QUANT_RTN && w->to->encode);
+    if (plain) w->to->encode(x, out, n);
+    else if (w->method != LLM_QUANT_GPTQ) encode_blocks(w, first, x, n, out); /* GPTQ's are written */
     w->to->decode(out, y, n);
     w->sums[i] = compare(x, y, n);
 }
@@ -88,6 +91,11 @@ int llm_quantize_tensor(const struct llm_quant_job *j, struct llm_quant_report *
     struct work w = {j, &llm_dtypes[j->from], &llm_dtypes[j->to], llm_quant_method_of(j), llm_calloc(pieces, sizeof *w.sums, "sums of errors", e)};
     struct sums all = {0};
     if (!w.sums) return -1;
+    r->damping = 0;
+    if (w.method == LLM_QUANT_GPTQ && llm_gptq(j, &r->damping, e) < 0) {
+        free(w.sums);
+        return -1;
+    }
     llm_parallel(pieces, quantize_piece, &w);
     for (size_t i = 0; i < pieces; i++) {
         const struct sums *s = &w.sums[i];
@@ -101,7 +109,7 @@ int llm_quantize_tensor(const struct llm_quant_job *j, struct llm_quant_report *
     r->max_error = all.max;
     r->snr_db = all.dd > 0 ? 10 * log10(all.xx / all.dd) : INFINITY;
     r->cosine = all.xx > 0 && all.yy > 0 ? all.xy / sqrt(all.xx * all.yy) : all.xx == all.yy;
-    r->weighted = j->importance && w.method == LLM_QUANT_SEARCH;
+    r->weighted = j->importance && w.method >= LLM_QUANT_SEARCH;
     r->method = w.method == LLM_QUANT_AUTO ? NULL : llm_quant_methods[w.method];
     return 0;
 }

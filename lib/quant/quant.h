@@ -12,6 +12,7 @@ enum llm_quant_method {
     LLM_QUANT_AUTO,                /* the type's own: search for K and IQ types and wherever importances are known, else rtn */
     LLM_QUANT_RTN,                 /* each value to the nearest level, scales from the range of values */
     LLM_QUANT_SEARCH,              /* scales with the least weighted error */
+    LLM_QUANT_GPTQ,                /* gptq.h; without products of inputs as AUTO */
     LLM_QUANT_METHODS
 };
 extern const char *const llm_quant_methods[LLM_QUANT_METHODS]; /* "auto", "rtn", … */
@@ -29,8 +30,9 @@ struct llm_quant_report {
     double snr_db;           /* 10 log10(Σx² / Σ(x - y)²); infinite where nothing was lost */
     double cosine;
     double bits;             /* a weight, after the change */
-    const char *method;      /* "rtn", "search"; NULL: the tensor was kept, or its type has no scales */
+    const char *method;      /* "rtn", "search", "gptq"; NULL: the tensor was kept, or its type has no scales */
     bool weighted;           /* importances were used */
+    double damping;          /* GPTQ's (gptq.h); 0: another method */
 };
 
 /* The type of the tensors whose names match a shell pattern. */
@@ -63,9 +65,10 @@ struct llm_quant_job {
     uint64_t n;
     int64_t row;
     const float *importance; /* [row] the mean square of each input of the matrix, ≥ 0; NULL: not known */
+    const float *products;   /* [row, row] sums of products of the matrix's inputs (llm_moment.products), for GPTQ; NULL: not known */
     enum llm_quant_method method;
 };
-/* The method that a job's AUTO stands for; for types without scales LLM_QUANT_AUTO. */
+/* The method that a job's method comes to; for types without scales LLM_QUANT_AUTO. */
 enum llm_quant_method llm_quant_method_of(const struct llm_quant_job *j);
 /* Fills the error fields of `r` (not its names and types). Works on all threads in pieces of fixed size: the same bytes and sums for any number. */
 int llm_quantize_tensor(const struct llm_quant_job *j, struct llm_quant_report *r, struct llm_err *e) LLM_MUST_CHECK;

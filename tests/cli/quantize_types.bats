@@ -66,7 +66,7 @@ types_of() { # REPORT: "type count" lines of tensors that changed
         llm-quantize -q -j 1 -t $type --method search --report search.tsv "$M" b.llm
         llm-quantize -q -j 3 -t $type --method search "$M" c.llm
         cmp b.llm c.llm
-        paste rtn.tsv search.tsv | awk -F'\t' 'NR > 1 && $5 == "-" {a += $8; b += $22} END {exit !(b < a)}'
+        awk -F'\t' '$5 == "-" {sum[FILENAME] += $8} END {exit !(sum["search.tsv"] < sum["rtn.tsv"])}' rtn.tsv search.tsv
         [[ $(awk -F'\t' '$5 == "-" {print $13}' rtn.tsv | sort -u) == rtn ]]
     done
     refused 2 '--method' llm-quantize -t q4_0 --method best "$M" x.llm
@@ -107,4 +107,18 @@ types_of() { # REPORT: "type count" lines of tensors that changed
     refused 2 'found both' llm-quantize -t q4_0 --imatrix bad.dat --calibrate empty "$M" x.llm
     refused 2 'expected --calibrate' llm-quantize -t q4_0 --imatrix-out i.gguf "$M" x.llm
     [[ ! -e x.llm && ! -e i.gguf ]]
+}
+
+@test "--method gptq: needs a text, the same bytes for any threads, other than those of search" {
+    seq 500 900 > calibration
+    for threads in 1 3; do
+        llm-quantize -q -j $threads -t q4_0 --method gptq --calibrate calibration --calibrate-tokens 300 --calibrate-context 64 --report r.tsv "$M" $threads.gguf
+    done
+    cmp 1.gguf 3.gguf
+    [[ $(awk -F'\t' '$1 ~ /layers.*proj/ {print $13, $14, $15}' r.tsv | sort -u) == 'gptq yes 0.01' ]]
+    [[ $(awk -F'\t' '/embed_tokens/ {print $13, $15}' r.tsv) == 'rtn 0' ]] # nothing multiplies it
+    llm-quantize -q -t q4_0 --method search --calibrate calibration --calibrate-tokens 300 --calibrate-context 64 "$M" s.gguf
+    ! cmp -s 1.gguf s.gguf
+    llm-infer -m 1.gguf -n 4 "1 2 3" > /dev/null
+    refused 2 'expected --calibrate' llm-quantize -t q4_0 --method gptq "$M" x.llm
 }

@@ -131,7 +131,7 @@ static void bytes_are_a_function_of_the_block(void **state)
     for (uint32_t i = 0; i < N; i++) x[i] = llm_rng_normal(&r, i);
     for (int i = 0; i < ROW; i++) importance[i] = i % 3 == 0 ? 5.0f : 0.1f;
     EACH_KIND(t, kind) {
-        for (int method = LLM_QUANT_RTN; method < LLM_QUANT_METHODS; method++) {
+        for (int method = LLM_QUANT_RTN; method <= LLM_QUANT_SEARCH; method++) {
             struct llm_quant_job job = {.in = x, .out = first, .from = LLM_F32, .to = (enum llm_dtype)t, .n = N, .row = ROW, .importance = importance,
                                         .method = (enum llm_quant_method)method};
             size_t bytes = llm_dtype_bytes(job.to, N), half = llm_dtype_bytes(job.to, N / 2);
