@@ -2,6 +2,7 @@
 #include <string.h>
 #include "base/log.h"
 #include "bin/infer/infer.h"
+#include "model/weights/lora.h"
 
 int chat_open(struct session *s, struct llm_err *e)
 {
@@ -10,7 +11,9 @@ int chat_open(struct session *s, struct llm_err *e)
     time_t seconds = time(NULL);
     localtime_r(&seconds, &c->now);
     if (!s->model->tokenizer) return llm_fail(e, EX_DATAERR, "%s: the model carries no tokenizer: name one with -T", a->model);
-    if (llm_chat_find(&c->found, a->chat_template, a->model, s->model->tokenizer, e) < 0) return -1;
+    const char *path = a->model; /* an adapter's template takes the place of the model's */
+    for (const struct llm_lora *l = s->model->lora; l; l = l->next) path = l->has_chat ? l->path : path;
+    if (llm_chat_find(&c->found, a->chat_template, path, s->model->tokenizer, e) < 0) return -1;
     c->n_ends = llm_chat_turn_ends(&c->found, s->model->tokenizer, c->ends);
     return 0;
 }

@@ -120,6 +120,20 @@ tensors() {
     done
 }
 
+@test "conversations: the chat template stays with the adapter, where it is resumed and where it answers; a reference is the base alone" {
+    for i in {1..8}; do
+        printf '{"messages": [{"role": "user", "content": "Tell me story %d."}, {"role": "assistant", "content": "Once upon a time."}]}\n' $i
+    done > chats.jsonl
+    llm-train -q --init "$F/q8_0.gguf" --adapter lora --objective sft --chat-template chatml -l 128 -b 4 -n 4 -o a.llm chats.jsonl
+    llm-train -q --resume a.llm -n 30 --lr 5e-3 --log log.jsonl
+    jq -es '.[-1].loss < .[0].loss' log.jsonl
+    llm-infer -q -m "$F/q8_0.gguf" --adapter a.llm --chat -n 4 --temp 0 "Tell me story 9."
+    echo '{"prompt": "a", "chosen": " b", "rejected": " c"}' > pairs.jsonl
+    llm-train -q --init "$F/q8_0.gguf" --adapter lora --objective dpo --precision f32 -l 24 -b 1 -n 3 --log dpo.jsonl -o dpo.llm pairs.jsonl
+    near "$(jq -s '.[0].loss' dpo.jsonl)" 0.6931471805599453 1e-7
+    jq -es '.[-1].loss < .[0].loss' dpo.jsonl
+}
+
 @test "the plan counts pairs, and the base as it is stored" {
     "${adapt[@]}" "$F/q4_0.gguf" -b 2 --plan --json > plan.json
     jq -e '.trained_parameters == 2 * 4 * (2 * 512 + 2 * 384 + 3 * 512) and .gradient_bytes == 4 * .trained_parameters and .moment_bytes == 8 * .trained_parameters

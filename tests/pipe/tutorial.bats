@@ -24,7 +24,8 @@ setup_file() {
     # what it says of some of them
     [[ -s model.llm && -s model-q8.llm && -s heads.png ]]
     [[ $(wc -l < log.jsonl) == 40 ]]
-    [[ $(cat output.* | grep -c '"id":') == 4 ]]
+    [[ $(cat output.* | grep -c '"id":') == 6 ]]
+    [[ -s teller-peft/adapter_model.safetensors && -s teller.gguf && -s taught.llm ]]
 }
 
 @test "every program and page of the package is named in it" {

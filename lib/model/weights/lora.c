@@ -10,6 +10,7 @@
 #include "cpu/kernels.h"
 #include "model/config/arch.h"
 #include "model/weights/lora_internal.h"
+#include "model/weights/names.h"
 
 /* ---- which matrices ---- */
 
@@ -341,6 +342,7 @@ int llm_lora_describe(struct llm_lora *l, struct llm_model *m, json_t *meta, str
     int r = config ? llm_json_dump(config, &text, e) : -1;
     if (r == 0) r = set_text(meta, LLM_META_ADAPTER, text.p, text.n, e);
     if (r == 0 && l->base_fingerprint[0]) r = set_text(meta, LLM_META_BASE_FINGERPRINT, l->base_fingerprint, strlen(l->base_fingerprint), e);
+    if (r == 0 && m->chat_template) r = set_text(meta, LLM_META_CHAT_TEMPLATE, m->chat_template, strlen(m->chat_template), e);
     if (r == 0 && l->model_dropout >= 0) {
         text.n = 0;
         r = llm_json_number(&text, l->model_dropout, e);

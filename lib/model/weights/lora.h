@@ -37,6 +37,7 @@ struct llm_lora {
     struct llm_param **whole;      /* [n_whole]: parameters of the model that the adapter stores whole */
     size_t n_whole;
     char (*whole_names)[LLM_LORA_NAME]; /* [n_whole] */
+    bool has_chat;                 /* its file has a chat template, which the model has taken */
     json_t *training;              /* the state of a run, or NULL; owned */
     struct llm_checkpoint *file;   /* that it was read from, while a run may still read its moments; owned; NULL */
     void **staging;                /* [n_staging] data that the last description made; owned */

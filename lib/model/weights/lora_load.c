@@ -216,6 +216,12 @@ static int read_message(struct llm_lora *l, struct llm_model *m, struct llm_chec
     if (base && strlen(base) < sizeof l->base_fingerprint) memcpy(l->base_fingerprint, base, strlen(base) + 1);
     if (check_base(l, m, e) < 0) return -1;
     if (training && !(l->training = llm_json_parse(training, strlen(training), e))) return llm_in(e, LLM_META_TRAINING);
+    const char *chat = llm_header_meta(h, LLM_META_CHAT_TEMPLATE); /* by which its conversations were rendered */
+    if (chat) {
+        l->has_chat = true;
+        free(m->chat_template);
+        if (!(m->chat_template = strdup(chat))) return llm_no_memory(e, "chat template");
+    }
     if (dropout) {
         l->model_dropout = strtod(dropout, NULL);
         if (!(l->model_dropout >= 0 && l->model_dropout < 1))
