@@ -5,10 +5,12 @@
 #include <sys/stat.h>
 
 extern const struct llm_objective llm_objective_lm, llm_objective_ngram, llm_objective_mlm, llm_objective_seq2seq, llm_objective_prefix,
-    llm_objective_fim, llm_objective_classify, llm_objective_contrastive, llm_objective_sft, llm_objective_dpo, llm_objective_reward;
+    llm_objective_fim, llm_objective_classify, llm_objective_contrastive, llm_objective_sft, llm_objective_dpo, llm_objective_reward,
+    llm_objective_reinforce, llm_objective_grpo;
 const struct llm_objective *const llm_objectives[] = {&llm_objective_lm, &llm_objective_ngram, &llm_objective_mlm, &llm_objective_seq2seq,
                                                    &llm_objective_prefix, &llm_objective_fim, &llm_objective_classify,
-                                                   &llm_objective_contrastive, &llm_objective_sft, &llm_objective_dpo, &llm_objective_reward, NULL};
+                                                   &llm_objective_contrastive, &llm_objective_sft, &llm_objective_dpo, &llm_objective_reward,
+                                                   &llm_objective_reinforce, &llm_objective_grpo, NULL};
 
 const struct llm_objective *llm_objective_find(const char *name)
 {

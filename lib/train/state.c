@@ -193,6 +193,7 @@ static int check_data(const struct llm_trainer *t, struct llm_err *e)
 {
     const json_t *data = json_object_get(t->model->training, "data");
     const char *found = NULL, *val = NULL;
+    if (t->objective->own_data) return 0;
     if (llm_json_str(data, "fingerprint", &found, e) < 0 || llm_json_str(data, "val_fingerprint", &val, e) < 0) return -1;
     if (t->data.feed && find_place(t, data, e) < 0) return -1;
     if (found && (t->data.train || t->data.records) && strcmp(found, t->data.fingerprint) != 0) {
@@ -220,6 +221,10 @@ int llm_state_restore(struct llm_trainer *t, struct llm_err *e)
     if (t->step < 0 || sample < 0 || tokens < 0) return llm_fail(e, EX_DATAERR, "training state: expected step, sample and tokens");
     t->sample = (uint64_t)sample;
     t->tokens = (uint64_t)tokens;
+    if (t->objective->own_data) {
+        t->sample = 0;
+        t->o.steps += t->step;
+    }
     if (check_data(t, e) < 0 || read_states(t, e) < 0) return -1;
     double averaged = 0; /* whether the run had averages so far */
     if (llm_json_real(json_object_get(s, "options"), "ema", &averaged, e) < 0) return llm_in(e, "training state");

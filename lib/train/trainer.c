@@ -26,6 +26,7 @@ static void resolve(struct llm_trainer *t)
     if (o->muon_lr < 0) o->muon_lr = o->muon_scale == LLM_MUON_ORIGINAL ? .02 : o->lr;
     t->schedule = llm_schedules[o->schedule];
     t->objective = llm_objectives[o->objective];
+    if (t->objective->own_data) t->schedule = llm_schedule_find("constant");
     t->best_loss = INFINITY;
     for (int i = 0; i < LLM_MAX_MEANS; i++) t->val_means[i] = NAN;
 }
@@ -49,6 +50,15 @@ static int count_pieces(struct llm_trainer *t, struct llm_err *e)
 static int place_steps(struct llm_trainer *t, struct llm_err *e)
 {
     struct llm_train_options *o = &t->o;
+    uint64_t documents = llm_train_data_documents(&t->data, false);
+    if (t->objective->own_data && t->data.records) {
+        if (documents % (uint64_t)t->rows.n_rows != 0) {
+            return llm_fail(e, LLM_EX_USAGE, "expected lines in a multiple of the %lld rows of a step (--batch × --accumulate), found %llu",
+                            (long long)t->rows.n_rows, (unsigned long long)documents);
+        }
+        if (!(o->epochs > 0)) o->epochs = 1;
+        o->warmup = 0;
+    }
     if (o->epochs > 0 && !t->data.train && !t->data.records)
         return llm_fail(e, LLM_EX_USAGE, "--epochs: expected data that can be read again (no --stream)");
     if (o->epochs > 0) {

@@ -183,7 +183,7 @@ static const struct llm_objective_option options[] = {
      .max = .5},
     {.name = "target-margin", .arg = "X", .help = "margin that --loss simpo asks for between the two rewards [0.5]", .type = LLM_REAL, .max = 1e6,
      .fallback = .5},
-    {.name = "reference", .arg = "MODEL", .help = "fixed model that --objective dpo compares with [the model of --init]", .type = LLM_INPUT},
+    {.name = "reference", .arg = "MODEL", .help = "fixed model of dpo [that of --init], or of --kl-coef", .type = LLM_INPUT},
     LLM_PAIRS_OPTIONS,
     {.name = NULL}};
 

@@ -1,0 +1,308 @@
+/* Reinforcement from rollouts (formats/rollouts.md): REINFORCE with baselines, and GRPO with its corrections. Both weight the cross-entropy of each
+ * token of a completion. A first pass over the head gives the log-probabilities, from which the weights follow (train/policy.h). A second pass has
+ * the gradient. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include "cpu/kernels.h"
+#include "tensor/tape.h"
+#include "train/objective.h"
+#include "train/policy.h"
+#include "train/rollouts.h"
+
+struct own {
+    struct llm_policy_loss loss;
+    struct llm_model *reference;    /* NULL: none */
+    double scale;                   /* of all losses of the step at hand */
+    uint64_t first_step;            /* the step before which the policy is the one that wrote the completions */
+    bool begun;
+};
+
+/* ---- options ---- */
+
+enum { NORM_LENGTH, NORM_NONE, NORM_CONSTANT };
+
+static int check_options(const struct llm_train_options *o, struct llm_err *e)
+{
+    if (o->stream) return llm_fail(e, LLM_EX_USAGE, "rows are whole completions: not with --stream");
+    if (o->z_loss > 0) return llm_fail(e, LLM_EX_USAGE, "--z-loss: expected 0 where tokens have weights of both signs, found %g", o->z_loss);
+    if (llm_option_real(o, "kl-coef") > 0 && !llm_option_text(o, "reference")) {
+        return llm_fail(e, LLM_EX_USAGE, "--kl-coef: expected a model to stay near (--reference)");
+    }
+    return 0;
+}
+
+static int create(struct llm_task *t, struct llm_err *e)
+{
+    const struct llm_train_options *o = &t->o;
+    const char *reference = llm_option_text(o, "reference");
+    struct own *own = llm_calloc(1, sizeof *own, "an objective", e);
+    if (!(t->own = own)) return -1;
+    bool grpo = strcmp(t->objective->name, "grpo") == 0;
+    own->loss = (struct llm_policy_loss){.kl_coef = llm_option_real(o, "kl-coef"), .kl = (enum llm_kl)llm_option_word(o, "kl-estimator")};
+    if (grpo) {
+        own->loss.ratio = llm_option_word(o, "ratio") == 1 ? LLM_RATIO_SEQUENCE : LLM_RATIO_TOKEN;
+        own->loss.clip_low = llm_option_real(o, "clip-low");
+        own->loss.clip_high = llm_option_real(o, "clip-high");
+    }
+    own->scale = 1;
+    if (reference && !(own->reference = llm_task_load(t, "--reference", reference, e))) return -1;
+    return 0;
+}
+
+static void destroy(struct llm_task *t)
+{
+    free(t->own);
+}
+
+/* ---- data ---- */
+
+static int group_advantages(const struct llm_train_options *o, const double *reward, int64_t n, double mean, double *advantage, struct llm_err *e)
+{
+    (void)mean;
+    if (n < 2) return llm_fail(e, EX_DATAERR, "expected at least 2 completions of a prompt (--samples) to compare, found %lld", (long long)n);
+    llm_advantage_group(reward, n, llm_option_word(o, "grpo-scale") == 0, advantage);
+    return 0;
+}
+
+static int grpo_recorded(struct llm_lines *l, struct llm_err *e, bool failed)
+{
+    return llm_rollouts_recorded(l, group_advantages, e, failed);
+}
+
+enum { BASELINE_MEAN, BASELINE_RLOO, BASELINE_NONE };
+
+static int baseline_advantages(const struct llm_train_options *o, const double *reward, int64_t n, double mean, double *advantage, struct llm_err *e)
+{
+    int baseline = llm_option_word(o, "baseline");
+    if (baseline == BASELINE_RLOO && n < 2) {
+        return llm_fail(e, EX_DATAERR, "--baseline rloo: expected at least 2 completions of a prompt (--samples), found %lld", (long long)n);
+    }
+    if (baseline == BASELINE_RLOO) llm_advantage_leave_one_out(reward, n, advantage);
+    for (int64_t i = 0; i < n && baseline != BASELINE_RLOO; i++) advantage[i] = reward[i] - (baseline == BASELINE_MEAN ? mean : 0);
+    return 0;
+}
+
+static int reinforce_recorded(struct llm_lines *l, struct llm_err *e, bool failed)
+{
+    return llm_rollouts_recorded(l, baseline_advantages, e, failed);
+}
+
+static int norm_of(const struct llm_task *t)
+{
+    return strcmp(t->objective->name, "grpo") == 0 ? llm_option_word(&t->o, "grpo-norm") : NORM_NONE;
+}
+
+/* The columns of a document: a token's numbers stand where the token is the target. */
+static void put_columns(struct llm_rows *rows, int64_t row, const struct llm_document *d)
+{
+    int64_t at = row * rows->row_len;
+    for (int k = 0; llm_rollout_columns[k].name; k++) {
+        if (llm_rollout_columns[k].per == LLM_PER_ROW) rows->column[k][row] = d->column[k][0];
+        for (int64_t i = 0; i < rows->row_len && llm_rollout_columns[k].per == LLM_PER_TOKEN; i++) {
+            rows->column[k][at + i] = i + 1 < d->n ? d->column[k][i + 1] : 0;
+        }
+    }
+}
+
+/* A target's weight in the mean over the step: tokens of a completion have 1/length each if completions count alike. */
+static int document(const struct llm_task *t, struct llm_rows *rows, int64_t row, const struct llm_document *d, struct llm_err *e)
+{
+    int64_t len = rows->row_len, at = row * len, counted = 0;
+    const uint64_t end = (uint64_t)d->n;
+    if (d->n > len + 1) {
+        return llm_fail(e, EX_DATAERR, "expected at most %lld tokens (--context), found %lld", (long long)len + 1, (long long)d->n);
+    }
+    llm_rows_put(rows, row, d->ids, d->mask, d->n, &end, 1, 0, false);
+    rows->weighted = true;
+    put_columns(rows, row, d);
+    for (int64_t i = 0; i < len; i++) counted += rows->targets[at + i] >= 0;
+    for (int64_t i = 0; i < len; i++) rows->weights[at + i] = norm_of(t) == NORM_LENGTH && counted > 0 ? 1 / (float)counted : 1;
+    return 0;
+}
+
+/* GRPO with a constant norm divides by rows × --context, not by the tokens that count. */
+static int remake(const struct llm_task *t, const struct llm_rows_key *key, struct llm_rows *rows, struct llm_err *e)
+{
+    struct own *own = t->own;
+    double counted = 0;
+    (void)key, (void)e;
+    if (norm_of(t) != NORM_CONSTANT) return 0;
+    for (int64_t i = 0; i < rows->n_rows * rows->row_len; i++) counted += rows->targets[i] >= 0;
+    own->scale = counted / (double)(rows->n_rows * rows->row_len);
+    return 0;
+}
+
+/* ---- a pass ---- */
+
+/* Adds the entropy of rows of logits to what the task has seen; uncounted rows have none. */
+struct entropy {
+    struct llm_inner inner;
+    const int32_t *targets;
+    double sum;
+    float *row;                     /* [vocab] */
+};
+
+static void look(const struct llm_inner *inner, struct llm_ctx *c, int64_t first, float *x, int64_t rows, int64_t cols, int64_t stride, bool again)
+{
+    struct entropy *h = inner->arg;
+    (void)c, (void)again;
+    for (int64_t r = 0; r < rows; r++) {
+        const float *logits = x + r * stride;
+        double dot = 0;
+        if (h->targets[first + r] < 0) continue;
+        memcpy(h->row, logits, (size_t)cols * sizeof *h->row);
+        struct llm_ce_row row = llm_k.rows.ce_forward(h->row, 1, 0, (size_t)cols);
+        for (int64_t i = 0; i < cols; i++) dot += h->row[i] > 0 ? (double)h->row[i] * ((double)logits[i] - (double)row.max) : 0;
+        h->sum += log((double)row.sum) - dot / (double)row.sum;
+    }
+}
+
+/* -log p of each target by the reference, without a tape and without dropout. */
+static void run_reference(struct llm_ctx *c, struct llm_task *t, const struct llm_rows *rows, float *nll)
+{
+    struct own *own = t->own;
+    struct llm_model *m = own->reference;
+    struct llm_tape *tape = c->tape;
+    bool training = c->training;
+    struct llm_batch b;
+    size_t mark = llm_arena_mark(&c->acts);
+    c->tape = NULL;
+    c->training = false;
+    struct llm_tensor *hidden = llm_task_hidden(c, t, m, rows, &b);
+    const struct llm_cross_entropy loss = {.targets = rows->targets, .bias = llm_model_head_bias(m), .logit_scale = (float)m->config.logit_scale,
+                                           .logit_softcap = (float)m->config.final_logit_softcapping, .token_nll = nll, .no_gradient = true};
+    llm_cross_entropy(c, hidden, llm_model_head(m), &loss);
+    if (!llm_ctx_failed(c)) llm_arena_pop(&c->acts, mark);
+    c->tape = tape;
+    c->training = training;
+}
+
+/* exp of the mean of log p - log p_old over the targets of a row. */
+static double sequence_ratio(const struct llm_rows *rows, int64_t row, const float *nll, const float *old)
+{
+    double sum = 0, n = 0;
+    for (int64_t i = row * rows->row_len; i < (row + 1) * rows->row_len; i++) {
+        if (rows->targets[i] < 0) continue;
+        sum += (double)(-nll[i]) - (double)old[i];
+        n++;
+    }
+    return n > 0 ? exp(sum / n) : 1;
+}
+
+static void note_row(struct llm_task *t, const struct llm_rows *rows, int64_t row, double length)
+{
+    llm_task_note(t, "reward", (double)rows->column[LLM_ROLLOUT_REWARD][row], 1);
+    llm_task_note(t, "reward_deviation", (double)rows->column[LLM_ROLLOUT_DEVIATION][row], 1);
+    llm_task_note(t, "truncated", (double)rows->column[LLM_ROLLOUT_CUT][row], 1);
+    if (length > 0) llm_task_note(t, "length", length, 1);
+}
+
+static void note_token(struct llm_task *t, const struct llm_policy_token *k)
+{
+    llm_task_note(t, "ratio", (double)k->ratio, 1);
+    llm_task_note(t, "kl_k1", k->kl[LLM_KL_K1], 1);
+    llm_task_note(t, "kl_k2", k->kl[LLM_KL_K2], 1);
+    llm_task_note(t, "kl_k3", k->kl[LLM_KL_K3], 1);
+    llm_task_note(t, "clipped", k->clipped, 1);
+}
+
+/* Before the first update the policy is the one that wrote the completions. */
+static int check_ratio(const struct llm_task *t, const struct llm_ctx *c, const struct llm_policy_token *k, int64_t row, int64_t i, struct llm_err *e)
+{
+    const struct own *own = t->own;
+    if (c->step != own->first_step || k->ratio == 1 || llm_option_word(&t->o, "off-policy")) return 0;
+    return llm_fail(e, EX_DATAERR, "row %lld, token %lld: expected a ratio of exactly 1 before the first update, found %.9g: the log-probabilities "
+                    "are of another computation (--off-policy learns from them)", (long long)row, (long long)i, (double)k->ratio);
+}
+
+/* Losses of all targets from their -log p in token_loss, which they replace; slopes are the weights of the gradient. */
+static int weigh(struct llm_ctx *c, struct llm_task *t, const struct llm_rows *rows, const float *ref, float *token_loss, float *slopes,
+                 struct llm_err *e)
+{
+    const struct own *own = t->own;
+    const float *old = rows->column[LLM_ROLLOUT_LOG_PROB], *advantage = rows->column[LLM_ROLLOUT_ADVANTAGE];
+    for (int64_t row = 0; row < rows->n_rows; row++) {
+        double s = own->loss.ratio == LLM_RATIO_SEQUENCE ? sequence_ratio(rows, row, token_loss, old) : 1, length = 0;
+        for (int64_t i = row * rows->row_len; i < (row + 1) * rows->row_len; i++) {
+            slopes[i] = 0;
+            if (rows->targets[i] < 0) continue;
+            struct llm_policy_token k = llm_policy_token(&own->loss, (double)advantage[i], -token_loss[i], old[i], ref ? -ref[i] : old[i], s);
+            if (check_ratio(t, c, &k, c->first_row + row, i - row * rows->row_len, e) < 0) return -1;
+            note_token(t, &k);
+            length++;
+            token_loss[i] = (float)(own->scale * k.loss);
+            slopes[i] = (float)(own->scale * k.slope * (double)rows->weights[i]);
+        }
+        note_row(t, rows, row, length);
+    }
+    return 0;
+}
+
+static int run(struct llm_ctx *c, struct llm_task *t, const struct llm_rows *rows, double grad_scale, float *token_loss, struct llm_err *e)
+{
+    struct own *own = t->own;
+    struct llm_model *m = t->model;
+    int64_t tokens = rows->n_rows * rows->row_len;
+    struct llm_batch b;
+    float *slopes = llm_op_alloc(c, tokens, sizeof *slopes), *ref = own->reference ? llm_op_alloc(c, tokens, sizeof *ref) : NULL;
+    struct entropy h = {.targets = rows->targets, .row = llm_op_alloc(c, m->config.vocab_size, sizeof *h.row)};
+    h.inner = (struct llm_inner){look, &h};
+    if (!own->begun) own->first_step = c->step;
+    own->begun = true;
+    if (ref && !llm_ctx_failed(c)) run_reference(c, t, rows, ref);
+    struct llm_tensor *hidden = llm_task_hidden(c, t, m, rows, &b);
+    struct llm_cross_entropy loss = llm_task_loss(t, rows, grad_scale, token_loss);
+    loss.weights = NULL;
+    loss.no_gradient = true;
+    loss.logits = &h.inner;
+    llm_cross_entropy(c, hidden, llm_model_head(m), &loss);
+    if (!llm_ctx_failed(c) && weigh(c, t, rows, ref, token_loss, slopes, e) < 0) return -1;
+    llm_task_note(t, "entropy", h.sum, (double)rows->counted);
+    loss = llm_task_loss(t, rows, grad_scale, NULL);
+    loss.weights = slopes;
+    if (c->tape) llm_cross_entropy(c, hidden, llm_model_head(m), &loss);
+    if (!llm_ctx_failed(c)) return 0;
+    *e = c->err;
+    return -1;
+}
+
+#define POLICY_OPTIONS                                                                                                                              \
+    LLM_ROLLOUT_OPTIONS,                                                                                                                            \
+    {.name = "reference", .arg = "MODEL", .help = "the model that --kl-coef keeps the policy near", .type = LLM_INPUT},                             \
+    {.name = "kl-coef", .arg = "X", .help = "add X times an estimate of KL(policy, --reference) to the loss of each token [0]", .type = LLM_REAL,   \
+     .min = 0, .max = 1e6},                                                                                                                         \
+    {.name = "kl-estimator", .arg = "K", .help = "estimate of --kl-coef: k1 (no gradient on average), k2 or k3 [k3]", .type = LLM_CHOICE,           \
+     .choices = "k1|k2|k3", .fallback = 2}
+#define POLICY_MEANS {"reward", "reward_deviation", "ratio", "kl_k1", "kl_k2", "kl_k3", "entropy", "clipped", "length", "truncated"}
+
+static const struct llm_objective_option reinforce_options[] = {
+    {.name = "baseline", .arg = "B", .help = "what is subtracted from rewards: mean of all, rloo (mean of the prompt's others) or none [mean]",
+     .type = LLM_CHOICE, .choices = "mean|rloo|none"},
+    POLICY_OPTIONS,
+    {.name = NULL}};
+static const struct llm_objective_option grpo_options[] = {
+    {.name = "grpo-norm", .arg = "N",
+     .help = "divide a token's loss by its completion's length, by the step's tokens (none) or --context (constant) [length]",
+     .type = LLM_CHOICE, .choices = "length|none|constant"},
+    {.name = "grpo-scale", .arg = "S", .help = "divide advantages by the deviation of the group's rewards: group, or none [group]",
+     .type = LLM_CHOICE, .choices = "group|none"},
+    {.name = "ratio", .arg = "R", .help = "probability ratio that is clipped: of each token, or of the whole completion (sequence, GSPO) [token]",
+     .type = LLM_CHOICE, .choices = "token|sequence"},
+    {.name = "clip-low", .arg = "X", .help = "clip the ratio below 1 - X [0.2]", .type = LLM_REAL, .min = 0, .max = 1, .fallback = .2},
+    {.name = "clip-high", .arg = "X", .help = "clip the ratio above 1 + X (DAPO: 0.28) [0.2]", .type = LLM_REAL, .min = 0, .max = 1e6,
+     .fallback = .2},
+    POLICY_OPTIONS,
+    {.name = NULL}};
+
+extern const struct llm_objective llm_objective_reinforce, llm_objective_grpo;
+const struct llm_objective llm_objective_reinforce = {
+    .name = "reinforce", .summary = "raise rewards of rollouts: REINFORCE with a baseline", .options = reinforce_options,
+    .check_options = check_options, .check = llm_objective_check_next, .create = create, .destroy = destroy, .columns = llm_rollout_columns,
+    .record = llm_rollouts_record, .recorded = reinforce_recorded, .document = document, .remake = remake, .run = run, .own_data = true,
+    .other_targets = true, .means = POLICY_MEANS};
+const struct llm_objective llm_objective_grpo = {
+    .name = "grpo", .summary = "raise rewards of rollouts: advantages in groups, clipped ratios (GRPO)", .options = grpo_options,
+    .check_options = check_options, .check = llm_objective_check_next, .create = create, .destroy = destroy, .columns = llm_rollout_columns,
+    .record = llm_rollouts_record, .recorded = grpo_recorded, .document = document, .remake = remake, .run = run, .own_data = true,
+    .other_targets = true, .means = POLICY_MEANS};

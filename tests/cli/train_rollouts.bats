@@ -1,0 +1,98 @@
+# llm-train --objective reinforce and grpo: learning from rollouts with rewards (formats/rollouts.md).
+load ../helper
+export LLM_THREADS=1
+
+setup_file() {
+    sentences 300 > text
+    llm-tokenize train --model byte -o tok.json text
+    llm-tokenize encode -T tok.json --lines -o data.tok text
+    llm-train -q -c tiny --set num_hidden_layers=2 --set hidden_size=32 --set intermediate_size=48 --set num_attention_heads=2 -T tok.json -n 60 \
+        -b 8 -l 32 --lr 3e-3 -o policy.llm data.tok
+    printf '%s\n' '{"prompt": "the "}' '{"prompt": "a"}' '{"prompt": "red"}' '{"prompt": "cat is"}' > prompts
+    export F=$PWD
+}
+
+setup() {
+    need_tool jq
+    cp "$F/policy.llm" p.llm
+}
+
+# rollouts POLICY OPTION...: with the share of the letter e as the reward
+rollouts() {
+    llm-infer -q -m "$1" --jsonl --rollout -n 12 "${@:2}" "$F/prompts" | jq -c '.reward = ((.text | [scan("e")] | length) / 12)'
+}
+
+# learn OPTION...: from 64 rollouts on standard input
+learn() { llm-train -q -b 16 --accumulate 4 --lr 1e-2 "$@" -; }
+
+@test "a pipe an iteration: the reward rises, the ratio is exactly 1 before the first update" {
+    for options in '--objective grpo' '--objective reinforce --baseline rloo' '--objective grpo --ratio sequence --grpo-norm constant --precision f32'; do
+        cp "$F/policy.llm" p.llm
+        rm -f log
+        precision=${options#*--precision }
+        [[ $precision == f32 ]] || precision=bf16
+        for ((k = 0; k < 8; k++)); do rollouts p.llm --samples 16 --precision "$precision" | learn $options --resume p.llm --log log; done
+        jq -se 'length == 8 and all(.[]; .ratio == 1 and .kl_k1 == 0 and .kl_k3 == 0 and .clipped == 0 and .length > 0 and .entropy > 0)
+                and .[0].step == 61 and .[7].step == 68' log
+        jq -se '.[7].reward > 2 * .[0].reward' log
+    done
+}
+
+@test "several passes over the same rollouts: ratios leave 1, and --reference holds the policy near" {
+    rollouts p.llm --samples 16 > r
+    learn --objective grpo --epochs 12 --lr 3e-3 --resume p.llm --log log < r
+    jq -se 'length == 12 and .[0].ratio == 1 and .[1].ratio != 1 and .[11].kl_k3 > 0' log
+    cp "$F/policy.llm" near.llm
+    learn --objective grpo --epochs 12 --lr 3e-3 --resume near.llm --reference "$F/policy.llm" --kl-coef 1 --log near < r
+    jq -se --slurpfile far log '.[11].kl_k3 < $far[11].kl_k3' near
+}
+
+@test "the same bytes whatever the threads, the division into passes and the order of the lines" {
+    rollouts p.llm --samples 16 > r
+    cp p.llm a.llm
+    cp p.llm b.llm
+    learn --objective grpo --epochs 2 --resume a.llm < r
+    sort -r r | llm-train -q -j 2 -b 8 --accumulate 8 --lr 1e-2 --objective grpo --epochs 2 --resume b.llm -
+    cmp a.llm b.llm
+    rollouts b.llm --samples 16 | learn --resume b.llm # the objective is the run's from here on
+}
+
+@test "rewards of tokens count from where they are given; truncated completions are masked or penalised" {
+    rollouts p.llm --samples 16 | jq -c 'del(.reward) | .rewards = [.ids[] | if . == 101 then 1 / 12 else 0 end]' > r
+    learn --objective reinforce --resume p.llm --log log < r
+    jq -se '.[0].ratio == 1 and .[0].reward > 0 and .[0].truncated > 0' log
+    cp "$F/policy.llm" p.llm
+    run -65 --separate-stderr learn --objective grpo --truncated mask --resume p.llm < <(jq -c '.reward = 1 | .finish_reason = "length"' r)
+    [[ $stderr == *'expected some tokens to learn from'* ]]
+    cmp p.llm "$F/policy.llm"
+}
+
+# refused STATUS TEXT OPTION... < rollouts: status, one line of message with TEXT, the policy as it was
+refused() {
+    cp "$F/policy.llm" p.llm
+    run -"$1" --separate-stderr learn --objective grpo --resume p.llm "${@:3}"
+    [[ $stderr == *"$2"* ]] || fail "expected '$2', found '$stderr'"
+    [[ $(wc -l <<< "$stderr") == 1 ]]
+    cmp p.llm "$F/policy.llm"
+}
+
+@test "what cannot be learned from is one line, and nothing is lost" {
+    rollouts p.llm --samples 16 > r
+    refused 65 'group 0: expected 16 samples, found sample 2 missing' < <(sed 3d r)
+    refused 65 'found none of group 3' < <(head -48 r)
+    refused 65 'found it twice' < <(sed '2{p;d}' r | sed 2p)
+    refused 65 'line 5: "reward": expected a finite number' < <(sed '5s/"reward":[^,}]*/"reward":null/' r)
+    refused 65 'line 5: "reward": expected a finite number' < <(jq -c 'del(.reward)' r | sed '1,4s/}$/,"reward":1}/')
+    refused 65 'line 1: "model": expected' < <(jq -c '.model = "0123456789abcdef"' r)
+    refused 65 'line 1: "isa": expected' < <(jq -c '.isa = "abacus"' r)
+    refused 65 'line 1: "precision": expected' --precision f32 < r
+    refused 65 'expected an id below' < <(jq -c '.ids[3] = 100000' r)
+    refused 65 'expected 12 numbers' < <(jq -c '.logprobs = [-1]' r)
+    refused 65 'expected a ratio of exactly 1' < <(jq -c '.logprobs[3] -= 1e-3' r)
+    refused 65 'expected a completion, found an error' < <(echo '{"id": 1, "error": "too long"}')
+    refused 65 'expected at least 2 completions' < <(jq -c 'select(.sample == 0) | .samples = 1' r)
+    refused 65 'expected at most' -l 8 < r
+    refused 2 'expected lines in a multiple of the 12 rows' -b 3 < r
+    refused 2 '--kl-coef: expected a model' --kl-coef 1 < r
+    learn --objective grpo --off-policy --resume p.llm < <(jq -c '.logprobs[3] -= 1e-3 | .isa = "other"' r)
+}
