@@ -18,16 +18,38 @@ static void gather(struct llm_candidates *c, const struct llm_logits *x, double 
     }
 }
 
+/* Moves heap[0] down to its place. The smallest of a heap is its first. */
+static void sift(float *heap, size_t n)
+{
+    float x = heap[0];
+    size_t i = 0;
+    for (size_t child; (child = 2 * i + 1) < n; i = child) {
+        if (child + 1 < n && heap[child + 1] < heap[child]) child++;
+        if (heap[child] >= x) break;
+        heap[i] = heap[child];
+    }
+    heap[i] = x;
+}
+
+/* The k-th largest of n ≥ k ≥ 1 numbers. */
+static float kth_largest(const float *x, size_t n, size_t k, float *heap)
+{
+    for (size_t i = 0; i < k; i++) heap[i] = -INFINITY;
+    for (size_t i = 0; i < n; i++) {
+        if (x[i] <= heap[0]) continue;
+        heap[0] = x[i];
+        sift(heap, k);
+    }
+    return heap[0];
+}
+
 /* The k-th largest of the blocks' maxima is no larger than the k-th largest logit. */
 static bool cut_top_k(struct llm_candidates *c, const struct llm_logits *x, size_t k)
 {
+    float heap[256];
     size_t blocks = (x->n + LLM_MAX_BLOCK - 1) / LLM_MAX_BLOCK;
-    if (k > blocks) return false;
-    c->n = blocks;
-    c->sorted = 0;
-    for (size_t b = 0; b < blocks; b++) c->v[b] = (struct llm_candidate){x->block_max[b], (int32_t)b};
-    llm_candidates_sort(c, k);
-    gather(c, x, c->v[k - 1].logit);
+    if (k > blocks || k > sizeof heap / sizeof *heap) return false;
+    gather(c, x, (double)kth_largest(x->block_max, blocks, k, heap));
     return true;
 }
 
