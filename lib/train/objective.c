@@ -4,13 +4,25 @@
 #include <string.h>
 #include <sys/stat.h>
 
-extern const struct llm_objective llm_objective_lm, llm_objective_ngram, llm_objective_mlm, llm_objective_seq2seq, llm_objective_prefix,
-    llm_objective_fim, llm_objective_classify, llm_objective_contrastive, llm_objective_sft, llm_objective_dpo, llm_objective_reward,
-    llm_objective_reinforce, llm_objective_grpo;
-const struct llm_objective *const llm_objectives[] = {&llm_objective_lm, &llm_objective_ngram, &llm_objective_mlm, &llm_objective_seq2seq,
-                                                   &llm_objective_prefix, &llm_objective_fim, &llm_objective_classify,
-                                                   &llm_objective_contrastive, &llm_objective_sft, &llm_objective_dpo, &llm_objective_reward,
-                                                   &llm_objective_reinforce, &llm_objective_grpo, NULL};
+#define OBJECTIVES(X) \
+    X(lm) \
+    X(ngram) \
+    X(mlm) \
+    X(seq2seq) \
+    X(prefix) \
+    X(fim) \
+    X(classify) \
+    X(contrastive) \
+    X(sft) \
+    X(dpo) \
+    X(reward) \
+    X(reinforce) \
+    X(grpo)
+
+#define DECLARED(name) extern const struct llm_objective llm_objective_##name;
+OBJECTIVES(DECLARED)
+#define LISTED(name) &llm_objective_##name,
+const struct llm_objective *const llm_objectives[] = {OBJECTIVES(LISTED) NULL};
 
 const struct llm_objective *llm_objective_find(const char *name)
 {

@@ -7,9 +7,18 @@
 #include "cpu/pool.h"
 #include "cpu/profile.h"
 
-extern const struct llm_optim llm_optim_adamw, llm_optim_adam, llm_optim_sgd, llm_optim_adagrad, llm_optim_lion, llm_optim_muon;
-const struct llm_optim *const llm_optims[] = {&llm_optim_adamw, &llm_optim_adam, &llm_optim_sgd, &llm_optim_adagrad, &llm_optim_lion, &llm_optim_muon,
-                                              NULL};
+#define OPTIMIZERS(X) \
+    X(adamw) \
+    X(adam) \
+    X(sgd) \
+    X(adagrad) \
+    X(lion) \
+    X(muon)
+
+#define DECLARED(name) extern const struct llm_optim llm_optim_##name;
+OPTIMIZERS(DECLARED)
+#define LISTED(name) &llm_optim_##name,
+const struct llm_optim *const llm_optims[] = {OPTIMIZERS(LISTED) NULL};
 
 const struct llm_optim *llm_optim_find(const char *name)
 {

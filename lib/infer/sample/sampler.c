@@ -13,9 +13,8 @@
 const struct llm_sampling llm_sampling_defaults = {
     .temperature = .8, .top_k = 40, .top_p = .95, .min_p = .05, .typical = 1, .repeat_penalty = 1, .repeat_last_n = 64};
 
-const struct llm_sample_step *const llm_sample_steps[] = {
-    &llm_sample_logit_bias, &llm_sample_penalties, &llm_sample_top_k, &llm_sample_typical,
-    &llm_sample_top_p,      &llm_sample_min_p,     &llm_sample_temperature, NULL};
+#define LISTED(name) &llm_sample_##name,
+const struct llm_sample_step *const llm_sample_steps[] = {LLM_SAMPLE_STEPS(LISTED) NULL};
 
 static int check_range(const char *name, double v, double low, double high, struct llm_err *e)
 {

@@ -6,7 +6,7 @@
  * takes the most likely token after the edits, the lowest id among equals.
  *
  * The noise of a token depends on (seed, policy step, prompt, sample, position, token) alone, so a sequence does not depend on what else is in the
- * batch. To add a step: sample/<name>.c with its row, a line in llm_sample_steps, its parameters in llm_sampling. */
+ * batch. To add a step: sample/<name>.c, its name in LLM_SAMPLE_STEPS (steps.h), its parameter here, its option in options.h. */
 #ifndef LLM_INFER_SAMPLE_SAMPLER_H
 #define LLM_INFER_SAMPLE_SAMPLER_H
 

@@ -4,7 +4,17 @@
 
 #include "infer/sample/sampler.h"
 
-extern const struct llm_sample_step llm_sample_logit_bias, llm_sample_penalties, llm_sample_top_k, llm_sample_typical, llm_sample_top_p,
-    llm_sample_min_p, llm_sample_temperature;
+/* In the order of application. */
+#define LLM_SAMPLE_STEPS(X) \
+    X(logit_bias) \
+    X(penalties) \
+    X(top_k) \
+    X(typical) \
+    X(top_p) \
+    X(min_p) \
+    X(temperature)
+
+#define LLM_SAMPLE_DECLARED(name) extern const struct llm_sample_step llm_sample_##name;
+LLM_SAMPLE_STEPS(LLM_SAMPLE_DECLARED)
 
 #endif
