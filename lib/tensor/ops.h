@@ -6,6 +6,7 @@
 
 #include "base/rng.h"
 #include "cpu/kernels/elementwise.h"
+#include "tensor/divergence.h"
 #include "tensor/tensor.h"
 
 /* y[t] = scale · table[ids[t]], for any dtype of table. The caller has checked that ids are below table->shape[0]. The table's gradient goes to
@@ -225,6 +226,13 @@ struct llm_loss {
     double nll;                 /* Σ over counted tokens of weight · -log p(target), in nats, folded in canonical order */
     int64_t tokens;             /* counted tokens */
 };
+/* A teacher whose distributions are learned instead of targets: its head, and its hidden states of the same tokens. */
+struct llm_teacher {
+    struct llm_divergence how;
+    const struct llm_tensor *hidden; /* [tokens, width of the teacher] */
+    struct llm_param *head, *bias;   /* [vocab, width]; [vocab] or NULL */
+    float logit_scale, logit_softcap;
+};
 struct llm_cross_entropy {
     const int32_t *targets;     /* [tokens]; a token with -1 is not counted */
     const uint8_t *mask;        /* [tokens] or NULL; a token with 0 is not counted */
@@ -236,6 +244,8 @@ struct llm_cross_entropy {
     const struct llm_inner *logits; /* looks at the scaled and capped logits, some tokens at a time; NULL */
     const float *weights;       /* [tokens]: the weight of each counted token, of any sign; NULL: 1 */
     bool no_gradient;           /* only token_nll is wanted: no gradient is set although there is a tape */
+    const struct llm_teacher *teacher; /* the loss of a counted token is the divergence from the teacher (tensor/divergence.h), not -log p(target);
+                                 * NULL: there is no teacher */
 };
 /* Projection x·wᵀ and loss, in chunks of tokens, so that the logits of all tokens never exist at once. With a tape it also sets x's gradient and adds
  * to w's, and llm_backward continues from x. */

@@ -16,6 +16,7 @@
     X(sft) \
     X(dpo) \
     X(reward) \
+    X(distill) \
     X(reinforce) \
     X(grpo)
 

@@ -14,6 +14,7 @@ struct work {
     const float *bias;     /* [vocab] or NULL */
     float *logits;         /* [chunk, vocab] */
     float *shown;          /* of the same shape: logits as they were shown, of a capped model; NULL: nobody looks, or there is no cap */
+    float *taught;         /* [chunk, vocab]: the teacher's logits; NULL: there is no teacher */
     double *nll;           /* [tokens of all chunks] */
     bool gradient;
     double z;
@@ -29,19 +30,42 @@ static double weight_of(const struct llm_cross_entropy *a, int64_t token)
     return a->weights ? (double)a->weights[token] : 1;
 }
 
-/* Raw products to logits, with the bits of ce_forward: for those who look. */
+/* A row of raw products to logits, with the bits of ce_forward. */
+static void to_logits(float *x, float scale, float cap, size_t n)
+{
+    if (cap != 0 || scale != 1) llm_k.elementwise.scale(x, cap != 0 ? scale / cap : scale, x, n);
+    if (cap == 0) return;
+    llm_k.elementwise.act[LLM_ACT_TANH](x, x, n);
+    llm_k.elementwise.scale(x, cap, x, n);
+}
+
+/* For those who look at logits. */
 static void logit_rows(void *arg, int64_t from, int64_t to, int thread)
 {
     const struct work *w = arg;
-    float scale = w->a->logit_scale, cap = w->a->logit_softcap;
-    size_t n = (size_t)w->vocab;
+    (void)thread;
+    for (int64_t r = from; r < to; r++) to_logits(w->logits + r * w->vocab, w->a->logit_scale, w->a->logit_softcap, (size_t)w->vocab);
+}
+
+/* Divergences from the teacher. The student's raw products are replaced by their gradient. */
+static void teacher_rows(void *arg, int64_t from, int64_t to, int thread)
+{
+    const struct work *w = arg;
+    const struct llm_cross_entropy *a = w->a;
+    const struct llm_teacher *t = a->teacher;
     (void)thread;
     for (int64_t r = from; r < to; r++) {
-        float *x = w->logits + r * w->vocab;
-        if (cap != 0 || scale != 1) llm_k.elementwise.scale(x, cap != 0 ? scale / cap : scale, x, n);
-        if (cap == 0) continue;
-        llm_k.elementwise.act[LLM_ACT_TANH](x, x, n);
-        llm_k.elementwise.scale(x, cap, x, n);
+        int64_t token = w->first + r, n = w->vocab;
+        float *x = w->logits + r * n, *y = w->taught + r * n, scale = a->logit_scale, cap = a->logit_softcap;
+        w->nll[token] = 0;
+        if (!counted(a, token)) {
+            if (w->gradient) memset(x, 0, (size_t)n * sizeof *x);
+            continue;
+        }
+        if (!a->logits) to_logits(x, scale, cap, (size_t)n);
+        to_logits(y, t->logit_scale, t->logit_softcap, (size_t)n);
+        w->nll[token] = llm_divergence(&t->how, x, y, n, a->grad_scale * weight_of(a, token), w->gradient ? y : NULL);
+        for (int64_t i = 0; i < n && w->gradient; i++) x[i] = y[i] * (cap != 0 ? scale * (1 - x[i] / cap * (x[i] / cap)) : scale);
     }
 }
 
@@ -99,6 +123,17 @@ static int project_chunk(struct llm_ctx *c, const struct llm_matmul *a, struct l
     return llm_matmul(a, &w->weight, &c->err);
 }
 
+/* The teacher's raw products for the m tokens from `at`. */
+static bool teach(struct llm_ctx *c, const struct work *work, int64_t at, int64_t m)
+{
+    const struct llm_teacher *t = work->a->teacher;
+    const float *bias = t->bias ? llm_op_vector(c, t->bias, work->vocab) : NULL, *rows = t->hidden->data + at * t->hidden->stride;
+    struct llm_matmul project = {.m = m, .x = rows, .ldx = t->hidden->stride, .y = work->taught, .ldy = work->vocab, .bias = bias,
+                                 .compute = c->compute};
+    return !llm_ctx_failed(c) && llm_matmul(&project, &t->head->weight, &c->err) == 0
+        && llm_adapter_add(c, t->head, rows, t->hidden->stride, work->taught, work->vocab, m);
+}
+
 /* Processes the chunk of tokens [at, end). False after a failure. */
 static bool chunk(struct llm_ctx *c, struct llm_tensor *x, struct llm_param *w, struct work *work, const struct llm_grad *dx, int64_t at, int64_t end)
 {
@@ -110,12 +145,13 @@ static bool chunk(struct llm_ctx *c, struct llm_tensor *x, struct llm_param *w, 
     c->adapters.row_len = row_len;
     if (project_chunk(c, &project, w) < 0 || !llm_adapter_add(c, w, rows, x->stride, work->logits, work->vocab, m)) return false;
     work->first = at;
+    if (work->taught && !teach(c, work, at, m)) return false;
     if (work->a->logits) {
         llm_for_rows(m, work->vocab, logit_rows, work);
         work->a->logits->look(work->a->logits, c, at, work->logits, m, work->vocab, work->vocab, false);
         if (llm_ctx_failed(c)) return false;
     }
-    llm_for_rows(m, work->vocab, loss_rows, work);
+    llm_for_rows(m, work->vocab, work->taught ? teacher_rows : loss_rows, work);
     if (work->gradient) llm_bias_grad(work->a->bias, work->logits, work->vocab, m, row_len < m ? row_len : m, work->vocab);
     float *own = llm_param_use(w, 2 * c->use - 1), *grad = own ? own : w->grad;
     if (grad && work->gradient) {
@@ -194,6 +230,7 @@ struct llm_loss llm_cross_entropy(struct llm_ctx *c, struct llm_tensor *x, struc
     size_t logits = llm_arena_mark(arena);
     work.logits = arena_floats(c, arena, longest, vocab);
     if (a->logits && a->logit_softcap != 0) work.shown = arena_floats(c, arena, longest, vocab);
+    if (a->teacher) work.taught = arena_floats(c, arena, longest, vocab);
     for (int64_t at = 0, end; at < tokens && !llm_ctx_failed(c); at = end) {
         end = chunk_end(tokens, llm_row_len(c, tokens), vocab, at);
         if (!chunk(c, x, w, &work, &dx, at, end)) llm_in(&c->err, "'%s'", w->name);
@@ -210,10 +247,10 @@ struct llm_loss llm_cross_entropy(struct llm_ctx *c, struct llm_tensor *x, struc
 
 static const int32_t check_targets[12] = {3, 0, 46, 12, -1, 46, 7, 21, 33, -1, 9, 1};
 static const uint8_t check_mask[12] = {1, 1, 1, 0, 1, 1, 1, 1, 0, 1, 1, 1};
-static const struct llm_cross_entropy check_plain = {check_targets, check_mask, NULL, 1, 0, 1, NULL, NULL, NULL, false};
-static const struct llm_cross_entropy check_capped = {check_targets, NULL, NULL, 0.25f, 1.5f, 1, NULL, NULL, NULL, false};
+static const struct llm_cross_entropy check_plain = {check_targets, check_mask, NULL, 1, 0, 1, NULL, NULL, NULL, false, NULL};
+static const struct llm_cross_entropy check_capped = {check_targets, NULL, NULL, 0.25f, 1.5f, 1, NULL, NULL, NULL, false, NULL};
 static const float check_weights[12] = {1, .5f, -2, 3, 9, 0, .25f, 1, 7, 1, -.125f, 4};
-static const struct llm_cross_entropy check_weighted = {check_targets, check_mask, NULL, .5f, 0, 1, NULL, NULL, check_weights, false};
+static const struct llm_cross_entropy check_weighted = {check_targets, check_mask, NULL, .5f, 0, 1, NULL, NULL, check_weights, false, NULL};
 
 static struct llm_tensor *run_plain(struct llm_ctx *c, struct llm_tensor *const *in, struct llm_param *const *p)
 {

@@ -103,8 +103,8 @@ static int check_options(const struct llm_train_options *o, struct llm_err *e)
 }
 
 static const struct llm_objective_option options[] = {
-    {.name = "temperature", .arg = "T", .help = "initial temperature of --objective contrastive [0.07]", .type = LLM_REAL, .max = 100,
-     .begins = true},
+    {.name = "temperature", .arg = "T", .type = LLM_REAL, .max = 100, .begins = true,
+     .help = "initial temperature of --objective contrastive [0.07]; temperature of distill [1]"},
     {.name = "fixed-temperature", .help = "keep --temperature constant instead of learning it", .type = LLM_FLAG, .begins = true},
     {.name = NULL}};
 
