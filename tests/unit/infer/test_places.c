@@ -582,6 +582,63 @@ static void given(const struct llm_config *c, bool all)
     llm_model_destroy(m);
 }
 
+/* The gradients of the table and, with `give`, of embeddings that stand for tokens: added to `sum` [vocab, width] by the tokens' ids. */
+static void add_gradients(struct llm_model *m, bool give, bool all, int64_t checkpoint_every, double *sum)
+{
+    const struct text t = text_of(&m->config);
+    const struct llm_param *table = llm_model_embedding(m);
+    const int64_t width = table->shape[1];
+    struct llm_ctx c;
+    struct llm_err e;
+    int32_t rows[TOKENS];
+    clear_gradients(m);
+    assert_int_equal(llm_ctx_init(&c, ARENA, ARENA, true, &e), 0);
+    c.n_rows = ROWS;
+    c.row_len = LENGTH;
+    struct llm_batch b = {.ids = t.ids, .positions = t.positions, .n_tokens = TOKENS, .checkpoint_every = checkpoint_every};
+    struct llm_tensor *x = llm_tensor_create(&c, TOKENS, width);
+    x->needs_grad = true;
+    for (int64_t i = 0; i < TOKENS; i++) {
+        rows[i] = all || i % 3 == 1 ? (int32_t)i : -1;
+        llm_weight_decode(&table->weight, t.ids[i] * width, width, x->data + i * x->stride);
+    }
+    if (give) {
+        b.given = x;
+        b.given_row = rows;
+        b.ids = all ? NULL : t.ids;
+    }
+    struct llm_tensor *y = llm_model_forward(&c, m, &b);
+    const struct llm_cross_entropy loss = {.targets = t.targets, .logit_scale = 1, .grad_scale = 1};
+    llm_cross_entropy(&c, y, llm_model_head(m), &loss);
+    llm_backward(&c);
+    if (llm_ctx_failed(&c)) fail_msg("%s: %s", m->config.model_type, c.err.text);
+    for (int64_t i = 0; i < llm_param_count(table); i++) sum[i] += (double)table->grad[i];
+    for (int64_t i = 0; i < TOKENS && give; i++) {
+        for (int64_t k = 0; k < width && rows[i] >= 0; k++) sum[t.ids[i] * width + k] += (double)x->grad[i * x->grad_stride + k];
+    }
+    llm_ctx_release(&c);
+}
+
+/* A gradient passes into given embeddings: with the table's own it is the gradient that the table has when all tokens are looked up. */
+static void given_gradients(const struct llm_config *c, bool all, int64_t checkpoint_every)
+{
+    struct llm_model *m = model_of(c);
+    size_t n = (size_t)llm_param_count(llm_model_embedding(m));
+    double *want = calloc(n, sizeof *want), *found = calloc(n, sizeof *found), error = 0, norm = 0;
+    assert_true(want && found);
+    add_gradients(m, false, all, checkpoint_every, want);
+    add_gradients(m, true, all, checkpoint_every, found);
+    for (size_t i = 0; i < n; i++) {
+        error += (found[i] - want[i]) * (found[i] - want[i]);
+        norm += want[i] * want[i];
+    }
+    assert_true(norm > 0);
+    if (!(error <= 1e-12 * norm)) fail_msg("%s: gradients of given embeddings differ by %g of their norm", c->model_type, sqrt(error / norm));
+    free(want);
+    free(found);
+    llm_model_destroy(m);
+}
+
 static void test_given_embeddings(void **state)
 {
     struct llm_config llama = preset("tiny", llama_sets, sizeof llama_sets / sizeof *llama_sets);
@@ -590,6 +647,10 @@ static void test_given_embeddings(void **state)
     for (int all = 0; all < 2; all++) {
         given(&llama, all);
         given(&gpt2, all);
+        for (int64_t every = 0; every < 2; every++) {
+            given_gradients(&llama, all, every);
+            given_gradients(&gpt2, all, every);
+        }
     }
 }
 
