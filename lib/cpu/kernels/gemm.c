@@ -6,9 +6,11 @@
 #define PANEL LLM_GEMM_PANEL
 #define VECTORS (PANEL / VN) /* in a row of a panel */
 #define K_BLOCK 768
+#define FAR 1024 /* rows that are more floats apart are copied */
 #define STEPS 8 /* of k, unrolled: with the loop's own instructions and the broadcasts, a tile has few to spare beside its FMAs */
 
-/* A tile of ROWS rows and PANELS panels of columns keeps its sums in registers. */
+/* A tile of ROWS rows and PANELS panels of columns keeps its sums in registers. A tile of fewer rows takes as many panels as make 8 sums, the
+ * additions that two multipliers have under way. */
 #if VN == 16
 enum { ROWS = 12, PANELS = 2 };
 #elif VN == 1
@@ -16,10 +18,14 @@ enum { ROWS = 1, PANELS = 1 };
 #else
 enum { ROWS = 6, PANELS = 1 };
 #endif
+#define SUMS 8
+#define PANELS_OF(rows) ((rows) * VECTORS * PANELS >= SUMS ? PANELS : (SUMS + (rows) * VECTORS - 1) / ((rows) * VECTORS))
+enum { MAX_PANELS = PANELS_OF(1) > PANELS ? PANELS_OF(1) : PANELS };
 
-/* One block of k: rows of a, copied side by side, which stay in the first cache for all columns (rows of many pages would fight for its lines). */
+/* One block of k: rows of a, which stay in the first cache for all columns. */
 struct block {
-    float a[ROWS][K_BLOCK] __attribute__((aligned(64)));
+    const float *a;
+    int64_t stride;    /* of a */
     int64_t from, length;
     bool load;         /* c += sum, else c = sum; then + bias */
     const float *bias; /* NULL: none */
@@ -28,14 +34,15 @@ struct block {
 
 #define INLINE static inline __attribute__((always_inline))
 
-INLINE void step(const float *a, const float *b, int64_t panel, const int rows, const int panels, V sum[ROWS][PANELS * VECTORS])
+INLINE void step(const float *a, int64_t stride, const float *b, int64_t panel, const int rows, const int panels,
+                 V sum[ROWS][MAX_PANELS * VECTORS])
 {
-    V w[PANELS * VECTORS];
+    V w[MAX_PANELS * VECTORS];
     LLM_UNROLL
     for (int v = 0; v < panels * VECTORS; v++) w[v] = v_in_register(v_load(b + v / VECTORS * panel + v % VECTORS * VN));
     LLM_UNROLL
     for (int r = 0; r < rows; r++) {
-        V x = v_set1(a[r * K_BLOCK]);
+        V x = v_set1(a[r * stride]);
         LLM_UNROLL
         for (int v = 0; v < panels * VECTORS; v++) sum[r][v] = v_fma(x, w[v], sum[r][v]);
     }
@@ -45,8 +52,9 @@ INLINE void tile(const struct llm_gemm_job *g, const struct block *t, int64_t ro
 {
     const float *b = (const float *)g->b + column * g->k + t->from * PANEL;
     float *c = g->c + row * g->ldc + column;
-    int64_t i = 0, panel = PANEL * g->k;
-    V sum[ROWS][PANELS * VECTORS];
+    const int64_t panel = PANEL * g->k, stride = t->stride;
+    int64_t i = 0;
+    V sum[ROWS][MAX_PANELS * VECTORS];
     LLM_UNROLL
     for (int r = 0; r < rows; r++) {
         for (int v = 0; v < panels; v++) __builtin_prefetch(c + r * g->ldc + v * PANEL, 1);
@@ -56,9 +64,9 @@ INLINE void tile(const struct llm_gemm_job *g, const struct block *t, int64_t ro
     for (; i + STEPS <= t->length; i += STEPS, b += STEPS * PANEL) {
         if (t->ask) __builtin_prefetch(t->ask + (2 * i < t->length ? 2 * i : g->lda + 2 * i - t->length));
         LLM_UNROLL
-        for (int s = 0; s < STEPS; s++) step(t->a[0] + i + s, b + s * PANEL, panel, rows, panels, sum);
+        for (int s = 0; s < STEPS; s++) step(t->a + i + s, stride, b + s * PANEL, panel, rows, panels, sum);
     }
-    for (; i < t->length; i++, b += PANEL) step(t->a[0] + i, b, panel, rows, panels, sum);
+    for (; i < t->length; i++, b += PANEL) step(t->a + i, stride, b, panel, rows, panels, sum);
     for (int r = 0; r < rows; r++, c += g->ldc)
         for (int v = 0; v < panels * VECTORS && column + v * VN < g->n; v++) {
             size_t left = (size_t)(g->n - column - v * VN);
@@ -68,36 +76,53 @@ INLINE void tile(const struct llm_gemm_job *g, const struct block *t, int64_t ro
         }
 }
 
-/* Rows of the next tile when `left` rows are left: one of the tile heights that multiply_rows is built for. */
+/* Rows of the next tile when `left` rows are left: one of the tile heights that multiply_tile is built for. */
 static int rows_of_tile(int64_t left)
 {
     if (left >= ROWS) return ROWS;
+    if (VN != 16) return (int)left;
     int rows = 8;
-    while (rows > left || rows > ROWS) rows /= 2;
+    while (rows > left) rows /= 2;
     return rows;
 }
 
-#define TILES(rows)                                                         \
-    case rows:                                                              \
-        if (PANELS == 2 && two) tile(g, t, row, column, rows, PANELS);      \
-        else tile(g, t, row, column, rows, 1);                              \
+#define TILES(rows)                                                                  \
+    case rows:                                                                       \
+        if (PANELS_OF(rows) > 1 && g->n - column > (PANELS_OF(rows) - 1) * PANEL) {  \
+            tile(g, t, row, column, rows, PANELS_OF(rows));                          \
+            return PANELS_OF(rows) * PANEL;                                          \
+        }                                                                            \
+        tile(g, t, row, column, rows, 1);                                            \
         break;
 
-static void multiply_tile(const struct llm_gemm_job *g, const struct block *t, int64_t row, int64_t column, int rows)
+/* Multiplies one tile; returns the columns that it has. */
+static int64_t multiply_tile(const struct llm_gemm_job *g, const struct block *t, int64_t row, int64_t column, int rows)
 {
-    const bool two = g->n - column > PANEL;
     switch (rows) {
 #if VN == 16
         TILES(12) TILES(8) TILES(4) TILES(2)
 #elif VN > 1
-        TILES(6) TILES(4) TILES(2)
+        TILES(6) TILES(5) TILES(4) TILES(3) TILES(2)
 #endif
         TILES(1)
     }
+    return PANEL;
+}
+
+/* Sets t->a to `rows` rows of a from `row` on: the rows themselves, or if they are far apart a copy, since rows of many pages would fight for the
+ * lines of the first cache. */
+static void take_rows(const struct llm_gemm_job *g, struct block *t, int64_t row, int rows, float *copy)
+{
+    const float *a = (const float *)g->a + row * g->lda + t->from;
+    const bool apart = g->lda > FAR;
+    t->a = apart ? copy : a;
+    t->stride = apart ? K_BLOCK : g->lda;
+    for (int r = 0; apart && r < rows; r++) memcpy(copy + r * K_BLOCK, a + r * g->lda, (size_t)t->length * sizeof(float));
 }
 
 static void multiply(const struct llm_gemm_job *g)
 {
+    float copy[ROWS * K_BLOCK] __attribute__((aligned(64)));
     struct block t;
     int rows;
     for (t.from = 0; t.from < g->k || t.from == 0; t.from += K_BLOCK) {
@@ -106,12 +131,11 @@ static void multiply(const struct llm_gemm_job *g)
         t.bias = t.from + t.length == g->k ? g->bias : NULL;
         for (int64_t row = 0; row < g->m; row += rows) {
             rows = rows_of_tile(g->m - row);
-            for (int r = 0; r < rows; r++)
-                memcpy(t.a[r], (const float *)g->a + (row + r) * g->lda + t.from, (size_t)t.length * sizeof(float));
+            take_rows(g, &t, row, rows, copy);
             const float *next = (const float *)g->a + (row + rows) * g->lda + t.from;
-            for (int64_t column = 0, r = 0; column < g->n; column += PANELS * PANEL, r += 2) {
+            for (int64_t column = 0, r = 0; column < g->n; r += 2) {
                 t.ask = r < ROWS && row + rows + r + 1 < g->m ? next + r * g->lda : NULL;
-                multiply_tile(g, &t, row, column, rows);
+                column += multiply_tile(g, &t, row, column, rows);
             }
         }
     }
