@@ -1,6 +1,6 @@
 /* Attention's tile kernels; attention.h has the contracts. Written over units, so that FP32, rounded FP32 and pairs of BF16 share every loop. */
 #include <math.h>
-#include "cpu/kernels/attention_forms.h"
+#include "cpu/kernels/attention_few.h"
 #include "cpu/simd/philox.h"
 
 static void keep(float *factors, const uint32_t key[2], const uint32_t counter[3], uint32_t channel, uint32_t drop, float kept, int64_t n)
@@ -373,6 +373,15 @@ INLINE float dot(const float *x, const float *y, int64_t n, enum form f)
 #define CACHED_TYPES(X, name, f) X(name, f, f16, LLM_F16) X(name, f, bf16, LLM_BF16) X(name, f, q8_0, LLM_Q8_0) X(name, f, q4_0, LLM_Q4_0)
 CACHED_TYPES(CACHED, f32, FLOATS)
 CACHED_TYPES(CACHED, bf16, NATIVE)
+FEW_TYPES(FEW, f32, FLOATS)
+#if !defined LLM_ISA_avx512bf16
+FEW_TYPES(FEW, bf16, ROUNDED)
+#define FEW_OF_bf16 FEW_TYPES_OF(bf16)
+#else
+#define FEW_OF_bf16
+#endif
+#define FEW_OF_f32 FEW_TYPES_OF(f32)
+#define FEW_TYPES_OF(name) .scores_of = {FEW_TYPES(SCORES_OF, name, )}, .values_of = {FEW_TYPES(VALUES_OF, name, )},
 #define B_OF(name, f, which, type) [type] = pack_b_##name##_##which,
 #define BT_OF(name, f, which, type) [type] = pack_bt_##name##_##which,
 
@@ -396,9 +405,10 @@ FORM(f32, FLOATS)
 FORM(bf16, NATIVE)
 #define EDGE (2 * VN < LLM_ATTN_LANES ? LLM_ATTN_LANES : 2 * VN)
 #define MATH(name, numbers, multiple) \
-    {.per_unit = numbers, .align = multiple, .edge = numbers > 1 ? TILE : EDGE, .begin = nothing, .end = nothing, .pack_a = pack_a_##name, \
-     .pack_at = pack_at_##name, .pack_b = pack_b_##name, .pack_bt = pack_bt_##name, .product = product_##name, .softmax = softmax_##name, \
-     .back = back_##name, .dot = dot_##name, .pack_b_of = {CACHED_TYPES(B_OF, name, )}, .pack_bt_of = {CACHED_TYPES(BT_OF, name, )}}
+    {FEW_OF_##name .per_unit = numbers, .align = multiple, .edge = numbers > 1 ? TILE : EDGE, .begin = nothing, .end = nothing, \
+     .pack_a = pack_a_##name, .pack_at = pack_at_##name, .pack_b = pack_b_##name, .pack_bt = pack_bt_##name, .product = product_##name, \
+     .softmax = softmax_##name, .back = back_##name, .dot = dot_##name, .pack_b_of = {CACHED_TYPES(B_OF, name, )}, \
+     .pack_bt_of = {CACHED_TYPES(BT_OF, name, )}}
 
 void KERNEL(llm_fill_attention)(struct llm_kernels *k)
 {

@@ -17,6 +17,7 @@
 
 #define LLM_ATTN_TILE 64  /* keys in a tile, and the maximum of query rows in one call */
 #define LLM_ATTN_LANES 16 /* columns are padded to a multiple */
+#define LLM_ATTN_FEW 8    /* query rows for which a tile that is used once is not worth packing */
 
 /* Scores to probabilities, online: [rows] query rows by the tile's 64 keys. */
 struct llm_attn_softmax {
@@ -66,6 +67,12 @@ struct llm_attention_math {
      * be read, and written with anything. */
     void (*product)(float *c, int64_t ldc, const float *a, int64_t lda, const float *b, int64_t ldb, int64_t m, int64_t n, int64_t units,
                     bool accumulate);
+    /* Products of at most LLM_ATTN_FEW rows with keys or values in the type in which they are stored, which are not packed: they are read once. lds
+     * elements in a row of k and v; d_k and d_v are multiples of LLM_ATTN_LANES, and of a type's block. The bits are those of `product`. NULL: pack.
+     * scores_of: s[rows][64], columns [0, keys), = q[rows][ldq] · kᵀ; columns from `have` on are 0. values_of: o[rows][ldo] += p[rows][64] · v. */
+    void (*scores_of[LLM_N_DTYPES])(float *s, const float *q, int64_t ldq, int64_t rows, const void *k, int64_t lds, int64_t have, int64_t d_k,
+                                    int64_t keys);
+    void (*values_of[LLM_N_DTYPES])(float *o, int64_t ldo, const float *p, int64_t rows, const void *v, int64_t lds, int64_t have, int64_t d_v);
     void (*softmax)(struct llm_attn_softmax *t);
     void (*back)(const struct llm_attn_back *t);
     /* Σ x·y, x rounded as a product would round it. */

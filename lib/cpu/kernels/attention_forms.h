@@ -73,14 +73,14 @@ INLINE int64_t row_bytes(int64_t n, const enum llm_dtype type)
 /* Units [u, u + VN) of the row x of n numbers, zeros beyond. */
 INLINE V row_units(const char *x, int64_t n, int64_t u, enum form f, const enum llm_dtype type)
 {
-    if (f != PAIRS) return as_unit(numbers(x, n, u, type), f);
+    if (f != PAIRS) return as_unit(numbers(x, n, u, type), type == LLM_BF16 ? FLOATS : f); /* BF16 is rounded already */
     return pairs_along(numbers(x, n, 2 * u, type), numbers(x, n, 2 * u + VN, type));
 }
 /* Columns [c, c + VN) of unit u of the matrix x with `have` rows of so many bytes, the depth running down the rows. */
 INLINE V column_units(const char *x, int64_t bytes, int64_t have, int64_t cols, int64_t u, int64_t c, enum form f, const enum llm_dtype type)
 {
     if (c >= cols) return v_zero();
-    if (f != PAIRS) return u < have ? as_unit(numbers(x + u * bytes, cols, c, type), f) : v_zero();
+    if (f != PAIRS) return u < have ? as_unit(numbers(x + u * bytes, cols, c, type), type == LLM_BF16 ? FLOATS : f) : v_zero();
     V low = 2 * u < have ? numbers(x + 2 * u * bytes, cols, c, type) : v_zero();
     V high = 2 * u + 1 < have ? numbers(x + (2 * u + 1) * bytes, cols, c, type) : v_zero();
     return pairs_across(low, high);

@@ -81,6 +81,21 @@ static void prefetch_tile(const struct attn_job *j, void *const *tiles, int64_t 
     for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(rows + i, 0, 2);
 }
 
+/* A tile's rows in a cache, and the row stride of v. */
+struct stored { const void *k, *v; int64_t ldv; };
+
+/* Tile t, and prefetches the next one. */
+static struct stored stored_tile(const struct attn_job *j, int64_t t)
+{
+    const struct llm_attn *a = j->a;
+    struct stored s = {.k = cached_rows(j, j->keys.view->k, t, a->d_k)};
+    prefetch_tile(j, j->keys.view->k, t, a->d_k);
+    prefetch_tile(j, j->keys.view->v, t, a->d_v);
+    s.v = j->keys.view->v ? cached_rows(j, j->keys.view->v, t, a->d_v) : s.k;
+    s.ldv = j->keys.view->v ? a->d_v : a->d_k;
+    return s;
+}
+
 /* Packs the keys and values of tile t. */
 static void pack_tile(const struct attn_job *j, const struct attn_space *w, int64_t t)
 {
@@ -95,22 +110,15 @@ static void pack_tile(const struct attn_job *j, const struct attn_space *w, int6
         math->pack_b(w->v, dv, j->keys.v + at * j->keys.ldv, j->keys.ldv, n, a->d_v, ATTN_TILE);
         return;
     }
-    const void *k = cached_rows(j, j->keys.view->k, t, a->d_k), *v = k;
-    int64_t ldv = a->d_k;
-    if (j->keys.view->v) {
-        v = cached_rows(j, j->keys.view->v, t, a->d_v);
-        ldv = a->d_v;
-    }
     const enum llm_dtype type = j->keys.view->dtype;
-    prefetch_tile(j, j->keys.view->k, t, a->d_k);
+    struct stored s = stored_tile(j, t);
     if (math->pack_b_of[type]) {
-        math->pack_bt_of[type](w->k, ATTN_TILE, k, a->d_k, n, a->d_k);
-        prefetch_tile(j, j->keys.view->v, t, a->d_v);
-        math->pack_b_of[type](w->v, dv, v, ldv, n, a->d_v, ATTN_TILE);
+        math->pack_bt_of[type](w->k, ATTN_TILE, s.k, a->d_k, n, a->d_k);
+        math->pack_b_of[type](w->v, dv, s.v, s.ldv, n, a->d_v, ATTN_TILE);
     } else {
-        const float *keys = decoded(j, k, n * a->d_k, w->decoded_k);
+        const float *keys = decoded(j, s.k, n * a->d_k, w->decoded_k);
         math->pack_bt(w->k, ATTN_TILE, keys, a->d_k, n, a->d_k);
-        math->pack_b(w->v, dv, v == k ? keys : decoded(j, v, n * a->d_v, w->decoded_v), ldv, n, a->d_v, ATTN_TILE);
+        math->pack_b(w->v, dv, s.v == s.k ? keys : decoded(j, s.v, n * a->d_v, w->decoded_v), s.ldv, n, a->d_v, ATTN_TILE);
     }
 }
 
@@ -188,6 +196,30 @@ static void attend_tile(const struct attn_job *j, const struct attn_space *w, in
     }
 }
 
+/* Whether the job has so few rows that tiles are not packed. */
+static bool has_few_rows(const struct attn_job *j)
+{
+    const struct llm_attn *a = j->a;
+    return attn_job_rows(j) <= LLM_ATTN_FEW && j->keys.view && j->math->scores_of[j->keys.view->dtype] && a->d_k % LLM_ATTN_LANES == 0
+           && a->d_v % LLM_ATTN_LANES == 0;
+}
+
+/* As attend_tile, of a job with few rows: reads tile t as it is stored. */
+static void attend_stored(const struct attn_job *j, const struct attn_space *w, int64_t t, struct attn_state state)
+{
+    const struct llm_attn *a = j->a;
+    const enum llm_dtype type = j->keys.view->dtype;
+    const struct rows run = {0, attn_job_rows(j)};
+    int64_t at = t * ATTN_TILE, have = attn_min(ATTN_TILE, j->keys.n - at), units = llm_attn_units(j->math, a->d_k);
+    struct stored tile = stored_tile(j, t);
+    struct llm_attn_softmax x = {.rows = (int)run.n, .keys = (int)keys_seen(j, at, run), .s = w->s, .p = w->p, .m = state.m, .l = state.l,
+                                 .o = state.o, .ldo = attn_padded(a->d_v), .scale = a->scale, .softcap = a->softcap};
+    j->math->scores_of[type](w->s, w->q, units, run.n, tile.k, a->d_k, have, a->d_k, x.keys);
+    set_tile(j, w, 0, at, &x);
+    j->math->softmax(&x);
+    j->math->values_of[type](x.o, x.ldo, w->p, run.n, tile.v, tile.ldv, attn_min(have, x.keys), a->d_v);
+}
+
 void attn_chunk(const struct attn_job *j, int64_t chunk, struct attn_state state, void *space)
 {
     const struct llm_attn *a = j->a;
@@ -202,11 +234,16 @@ void attn_chunk(const struct attn_job *j, int64_t chunk, struct attn_state state
     }
     memset(state.o, 0, (size_t)(rows * attn_padded(a->d_v)) * sizeof(float));
     int64_t end = attn_min(j->keys.n, (chunk + 1) * ATTN_CHUNK);
+    const bool few = has_few_rows(j);
     j->math->begin();
     for (int64_t at = chunk * ATTN_CHUNK; at < end; at += ATTN_TILE) {
         if (!attn_tile_seen(a, j->prefix, at, j->pos, j->pos + j->n_queries - 1, j->keys.n)) continue;
-        pack_tile(j, &w, at / ATTN_TILE);
-        attend_tile(j, &w, at / ATTN_TILE, state);
+        if (few) {
+            attend_stored(j, &w, at / ATTN_TILE, state);
+        } else {
+            pack_tile(j, &w, at / ATTN_TILE);
+            attend_tile(j, &w, at / ATTN_TILE, state);
+        }
     }
     j->math->end();
 }

@@ -1,5 +1,5 @@
 /* Attention's tile kernels on every instruction set. Keys and values of a cache that are packed as they are have the bits of decoding them first.
- * Products of all shapes have the bits of the formula. */
+ * Products of all shapes have the bits of the formula. Products of a few rows with stored keys and values have the bits of packed ones. */
 #include "isas.h"
 #include "cpu/matmul.h"
 
@@ -78,10 +78,54 @@ static void test_products(void **state)
                 for (int d = 0; d < 4; d++) check_product(m, n, depths[d], d % 2);
 }
 
+/* Scores and outputs of some rows with `have` stored keys and values, against packed products. */
+static void check_few(const struct llm_attention_math *math, enum llm_dtype type, int64_t width, int64_t have, int64_t rows)
+{
+    enum { ROWS = 16 };
+    static _Alignas(64) float packed[KEYS * WIDEST], s[2][ROWS * KEYS], o[2][ROWS * WIDEST], q[ROWS * WIDEST], decoded[KEYS * WIDEST];
+    size_t bytes = llm_dtype_bytes(type, (uint64_t)width);
+    char *stored = guarded((size_t)have * bytes);
+    float *x = noisy((size_t)(have * width), (uint64_t)(width + have));
+    for (int64_t r = 0; r < have; r++) {
+        llm_dtypes[type].encode(x + r * width, stored + (size_t)r * bytes, (size_t)width);
+        llm_dtypes[type].decode(stored + (size_t)r * bytes, decoded + r * width, (size_t)width);
+    }
+    math->pack_a(q, width, noisy((size_t)(rows * width), 5), width, rows, width);
+    memset(s, 0, sizeof s);
+    math->pack_bt(packed, KEYS, decoded, width, have, width);
+    math->product(s[0], KEYS, q, width, packed, KEYS, rows, KEYS, width, false);
+    math->scores_of[type](s[1], q, width, rows, stored, width, have, width, KEYS);
+    if (memcmp(s[0], s[1], (size_t)(rows * KEYS) * sizeof **s) != 0)
+        fail_msg("%s: scores of %d rows with %d keys of %s, %d wide", llm_k.isa, (int)rows, (int)have, llm_dtypes[type].name, (int)width);
+    for (int64_t i = 0; i < rows * KEYS; i++) s[0][i] = i % KEYS < have ? fabsf(s[0][i]) : 0;
+    memcpy(o[0], noisy((size_t)(rows * width), 7), (size_t)(rows * width) * sizeof **o);
+    memcpy(o[1], o[0], sizeof o[1]);
+    math->pack_b(packed, width, decoded, width, have, width, KEYS);
+    math->product(o[0], width, s[0], KEYS, packed, width, rows, width, KEYS, true);
+    math->values_of[type](o[1], width, s[0], rows, stored, width, have, width);
+    if (memcmp(o[0], o[1], (size_t)(rows * width) * sizeof **o) != 0)
+        fail_msg("%s: outputs of %d rows with %d values of %s, %d wide", llm_k.isa, (int)rows, (int)have, llm_dtypes[type].name, (int)width);
+}
+
+static void test_few_rows(void **state)
+{
+    static const enum llm_dtype all[] = {LLM_F32, LLM_F16, LLM_BF16, LLM_Q8_0};
+    static const int64_t widths[] = {16, 48, 64, 96}, counts[] = {KEYS, 1, 15, 33, 63};
+    (void)state;
+    FOR_EACH_ISA(isa)
+        for (int i = 0; i < 2 * 4 * 4 * 5; i++) {
+            const struct llm_attention_math *math = &llm_k.attention.math[i % 2];
+            enum llm_dtype type = all[i / 2 % 4];
+            int64_t width = widths[i / 8 % 4];
+            if (!math->scores_of[type] || width % llm_dtypes[type].block_size) continue;
+            for (int64_t rows = 1; rows <= LLM_ATTN_FEW; rows++) check_few(math, type, width, counts[i / 32], rows);
+        }
+}
+
 int main(void)
 {
     struct llm_err e = {0};
     if (llm_pool_start(1, &e) < 0) return llm_report(&e);
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_types), cmocka_unit_test(test_products)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_types), cmocka_unit_test(test_products), cmocka_unit_test(test_few_rows)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
