@@ -134,6 +134,6 @@ setup() {
     run -69 --separate-stderr llm-train -q --init c.llm -o m.llm plain.tok
     one_line "$stderr"
     run -69 --separate-stderr llm-quantize -q -t f16 c.llm c.gguf
-    assert_equal "$stderr" "llm-quantize: num_labels: GGUF cannot say this of a model of type 'llama'"
+    assert_equal "$stderr" "llm-quantize: c.gguf: num_labels: GGUF cannot say this of a model of type 'llama': expected none, found 3"
     assert_not_exist m.llm c.gguf
 }
