@@ -39,13 +39,6 @@ void llm_run_order(const struct llm_cli *cli, struct args *a)
     a->ngram_order = (int)n;
 }
 
-enum llm_model_format llm_run_format(const char *path, int to)
-{
-    if (to >= 0) return (enum llm_model_format)to;
-    enum llm_model_format format = llm_model_format_of(path);
-    return format == LLM_FORMAT_GGUF ? LLM_FORMAT_LLM : format; /* a name that check_outputs refuses */
-}
-
 /* Networks are written as .llm or safetensors, which holds no run that could go on. */
 static void check_outputs(const struct llm_cli *cli, const struct args *a)
 {
@@ -252,15 +245,6 @@ static int make(struct llm_run *r, const struct args *a, struct llm_tokenizer **
     if (fixed && a->init && !llm_option_given(&o, fixed)) llm_option_set_text(&o, fixed, a->init);
     if (llm_trainer_init(&r->trainer, &o, m, &d, e) < 0) return -1;
     return a->resume && llm_state_restore(&r->trainer, e) < 0 ? llm_in(e, "%s", a->resume) : 0;
-}
-
-int llm_run_check_stdin(const struct args *a, const char *const *data, size_t n_data, struct llm_err *e)
-{
-    const char *const named[] = {a->config, a->init, a->resume, a->tokenizer, a->val};
-    size_t readers = 0;
-    for (size_t i = 0; i < sizeof named / sizeof *named; i++) readers += named[i] && strcmp(named[i], "-") == 0;
-    for (size_t i = 0; i < n_data; i++) readers += strcmp(data[i], "-") == 0;
-    return readers < 2 ? 0 : llm_fail(e, LLM_EX_USAGE, "expected one input from standard input (-) at most, found %zu", readers);
 }
 
 int llm_run_begin(struct llm_run *r, const struct args *a, const char *const *data, size_t n_data, struct llm_err *e)

@@ -45,7 +45,6 @@ static struct {
           .work = PTHREAD_COND_INITIALIZER, .done = PTHREAD_COND_INITIALIZER};
 
 static _Thread_local int current; /* this thread's number */
-static _Thread_local bool inside; /* a piece is running on this thread */
 
 static struct { void *p; size_t n, asked; } scratch[LLM_MAX_THREADS][LLM_SCRATCH_SLOTS];
 
@@ -98,7 +97,7 @@ static void *work(void *number)
 {
     uint64_t seen = 0; /* no job's */
     current = (int)(intptr_t)number;
-    inside = true;
+    llm_pool_set_inside(true);
     for (;;) {
         for (int i = 0; i < SPINS && nothing_new(seen); i++) pause_cpu();
         if (nothing_new(seen)) {
@@ -149,13 +148,12 @@ static void publish(size_t n, piece_fn *piece, void *arg)
 
 void llm_parallel(size_t n, piece_fn *piece, void *arg)
 {
-    if (inside || pool.threads <= 1 || n <= 1) {
-        bool before = inside;
-        inside = true;
+    if (llm_pool_inside() || pool.threads <= 1 || n <= 1) {
+        bool before = llm_pool_set_inside(true);
         llm_fault_suspend();
         for (size_t i = 0; i < n; i++) piece(arg, i, current);
         llm_fault_resume();
-        inside = before;
+        llm_pool_set_inside(before);
         return;
     }
     pthread_mutex_lock(&pool.caller);
@@ -165,10 +163,10 @@ void llm_parallel(size_t n, piece_fn *piece, void *arg)
         pthread_cond_broadcast(&pool.work);
         pthread_mutex_unlock(&pool.lock);
     }
-    inside = true;
+    llm_pool_set_inside(true);
     llm_fault_suspend();
     run_pieces(atomic_load_explicit(&pool.number, memory_order_relaxed));
-    inside = false;
+    llm_pool_set_inside(false);
     wait_for(n);
     llm_fault_resume();
     pthread_mutex_unlock(&pool.caller);
@@ -313,4 +311,3 @@ void llm_scratch_release(void)
 void *llm_scratch(int thread, size_t bytes) { return llm_scratch_slot(thread, LLM_SCRATCH_PIECE, bytes); }
 
 int llm_pool_current(void) { return current; }
-bool llm_pool_inside(void) { return inside; }

@@ -17,7 +17,8 @@ enum llm_scratch_use {
 void *llm_scratch_slot(int thread, enum llm_scratch_use use, size_t bytes);
 /* The number of the thread this is called on, as a piece is told it. */
 int llm_pool_current(void);
-/* A piece is running on this thread. */
+/* Whether a work item is running on this thread, and setting that, for the pool; returns what was set before (inside.c). */
 bool llm_pool_inside(void);
+bool llm_pool_set_inside(bool on);
 
 #endif
