@@ -20,10 +20,10 @@ bits_log() {
     bits_train "$@" --log "$1.jsonl" > "$1.bytes" && jq -c 'del(.tokens_per_second, .peak_share, .seconds, .activation_bytes)' "$1.jsonl"
 }
 
-# bits_quantize TYPE IN OUT: prints OUT and the table of errors.
+# bits_quantize TYPE IN OUT: prints OUT and the first columns of the table of errors, so that a further column changes no row.
 bits_quantize() {
     llm-quantize -q -t "$1" --report report.tsv "$2" "$3" || return
-    case $3 in *.llm) zstd -dcq "$3" ;; *) cat "$3" ;; esac && cat report.tsv
+    case $3 in *.llm) zstd -dcq "$3" ;; *) cat "$3" ;; esac && cut -f 1-11 report.tsv
 }
 
 bits_infer() { llm-infer -m "$@" --ids --no-timings --jsonl prompts.jsonl; }
