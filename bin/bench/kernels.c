@@ -16,6 +16,7 @@ struct args {
     double seconds;
     int peaks_only;
 };
+#define LEAST_SHARE 0.9 /* of the processor time asked for; with less the peaks are too low */
 #define AT(field) offsetof(struct args, field)
 
 static const struct llm_opt options[] = {
@@ -196,6 +197,13 @@ int bench_kernels(int argc, char **argv, struct llm_err *e)
     peak(&t[0], "f32", p.f32 / 1e9, "GFLOP/s", cpu);
     peak(&t[0], "bf16", p.bf16 / 1e9, "GFLOP/s", cpu);
     peak(&t[0], "int8", p.int8 / 1e9, "GOP/s", cpu);
+    peak(&t[0], "f32 reading", p.f32_reading / 1e9, "GFLOP/s", cpu);
+    peak(&t[0], "int8 reading", p.int8_reading / 1e9, "GOP/s", cpu);
+    peak(&t[0], "cpu_share", p.cpu_share, "of the time asked for", cpu);
+    if (p.cpu_share < LEAST_SHARE) {
+        llm_warn("the loops were given %.0f%% of the processor time that %d thread%s asked for: other work, or the host's other guests, have the rest",
+                 100 * p.cpu_share, p.threads, p.threads == 1 ? "" : "s");
+    }
     peak(&t[0], "read", p.read_bandwidth / 1e9, "GB/s", cpu);
     peak(&t[0], "barrier", p.barrier * 1e6, "us", cpu);
     for (size_t i = 0; i < w.n_shapes && status == 0; i++) {

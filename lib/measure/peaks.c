@@ -4,6 +4,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include "base/log.h"
 #include "base/pages.h"
 #include "cpu/kernels.h"
@@ -47,16 +48,29 @@ static double once(double (*run)(int64_t), int64_t iterations)
     return all / seconds;
 }
 
-/* The best of several; 0 when there is no such loop. */
-static double rate(double (*run)(int64_t))
+/* Seconds that the process's threads have run. */
+static double processor_seconds(void)
+{
+    struct rusage u;
+    getrusage(RUSAGE_SELF, &u);
+    return (double)u.ru_utime.tv_sec + (double)u.ru_stime.tv_sec + 1e-6 * (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec);
+}
+
+struct time_given { double asked, given; };
+
+/* The best of several; 0 when there is no such loop. Adds to `time`. */
+static double rate(double (*run)(int64_t), struct time_given *time)
 {
     double best = 0;
     if (!run) return 0;
     int64_t iterations = calibrate(run);
+    double started = llm_now(), before = processor_seconds();
     for (int r = 0; r < RUNS * 2; r++) {
         double now = once(run, iterations);
         if (now > best) best = now;
     }
+    time->asked += (llm_now() - started) * llm_pool_threads();
+    time->given += processor_seconds() - before;
     return best;
 }
 
@@ -130,7 +144,14 @@ static double barrier(void)
 
 int llm_peaks_measure(struct llm_peaks *out, struct llm_err *e)
 {
-    *out = (struct llm_peaks){.f32 = rate(llm_k.gemm.peak_f32), .bf16 = rate(llm_k.gemm.peak_bf16), .int8 = rate(llm_k.gemm.peak_int8),
-                              .barrier = barrier(), .threads = llm_pool_threads()};
+    struct time_given time = {0};
+    *out = (struct llm_peaks){.threads = llm_pool_threads()};
+    out->f32 = rate(llm_k.gemm.peak_f32, &time);
+    out->bf16 = rate(llm_k.gemm.peak_bf16, &time);
+    out->int8 = rate(llm_k.gemm.peak_int8, &time);
+    out->f32_reading = rate(llm_k.gemm.reading_f32, &time);
+    out->int8_reading = rate(llm_k.gemm.reading_int8, &time);
+    out->cpu_share = time.given < time.asked ? time.given / time.asked : 1;
+    out->barrier = barrier();
     return read_bandwidth(&out->read_bandwidth, e);
 }

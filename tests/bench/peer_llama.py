@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """llama.cpp as a process of its own: a JSON object a line on standard input, an answer a line on standard output (behind "logits": raw FP32 rows).
 
-    {"do": "load", "model": FILE, "context": N, "threads": N}   {"vocab": N, "system": what it was built with}; optional "cache": "f16" or "q8_0"
+    {"do": "load", "model": FILE, "context": N, "threads": N}   {"vocab": N, "system": what it was built with, "version": ...}; optional "cache": "f16" or "q8_0"
     {"do": "encode", "text": TEXT}                              {"ids": [...]} with the token that begins a text, where the model wants it
     {"do": "logits", "ids": [...]}                              {"rows": N}, then N rows
     {"do": "score", "documents": [[...], ...]}                  {"nats": [...]} of each document's tokens but the first, summed
@@ -30,7 +30,7 @@ class Peer:
     def __init__(self, request):
         self.before = resident("VmRSS")
         model = lib.llama_model_default_params()
-        model.use_extra_bufts = request.get("repack", True)
+        model.use_extra_bufts = b"AMX_INT8 = 1" not in lib.llama_print_system_info()  # its AMX products crash
         self.model = lib.llama_model_load_from_file(request["model"].encode(), model)
         params = lib.llama_context_default_params()
         params.n_ctx = request["context"]
@@ -42,7 +42,8 @@ class Peer:
         self.vocabulary = lib.llama_model_get_vocab(self.model)
         self.vocab = lib.llama_vocab_n_tokens(self.vocabulary)
         self.batch = lib.llama_batch_init(512, 0, 1)
-        self.answer = {"vocab": self.vocab, "system": lib.llama_print_system_info().decode()}
+        flags = [word.strip() for word in lib.llama_print_system_info().decode().replace("CPU :", "|").split("|") if word.strip().endswith("= 1")]
+        self.answer = {"vocab": self.vocab, "system": " ".join(word.replace(" = 1", "") for word in flags), "version": lib.__version__}
 
     def clear(self):
         lib.llama_memory_clear(lib.llama_get_memory(self.context), True)
@@ -112,7 +113,6 @@ class Peer:
                 self.decode(ids[at : at + 1], at, False)
             out["generate"] = generate / (time.perf_counter() - start)
         return out
-
 
     def deep(self, request):
         depth, generate = request["depth"], request["generate"]

@@ -319,3 +319,14 @@ cell() {
     cp "$D/ab.txt" held-out.txt
     manual_examples llm-bench 5
 }
+
+@test "kernels --peaks: loops that read operands beside those of registers; what the host gives of the processors" {
+    need_tool jq
+    llm-bench kernels --peaks --json -q > rows
+    [[ $(jq -s '[.[].peak] | join(" ")' rows) == '"f32 bf16 int8 f32 reading int8 reading cpu_share read barrier"' ]]
+    jq -es '.[] | select(.peak == "f32 reading").value > 0' rows
+    jq -es '.[] | select(.peak == "cpu_share").value | . > 0 and . <= 1' rows
+    # two busy threads for one CPU are given half of what they ask for
+    run -0 --separate-stderr taskset -c "$(taskset -cp $$ | sed 's/.*: //; s/[,-].*//')" llm-bench kernels --peaks --json -j 2
+    [[ $stderr == "llm-bench: warning: the loops were given "*"% of the processor time that 2 threads asked for:"* ]] || fail "$stderr"
+}

@@ -228,6 +228,33 @@ static double peak_f32(int64_t iterations)
     return (double)iterations * 12 * VN * 2;
 }
 
+/* A tile's steps without packing, edges and results. */
+static double reading_f32(int64_t iterations)
+{
+    struct { float a[ROWS][K_BLOCK], b[PANELS][K_BLOCK][PANEL]; } x __attribute__((aligned(64)));
+    V sum[ROWS][PANELS * VECTORS];
+    float *all_of = (float *)&x;
+    for (size_t i = 0; i < sizeof x / sizeof(float); i++) all_of[i] = 1e-9f * (float)i;
+    LLM_UNROLL
+    for (int r = 0; r < ROWS; r++) {
+        LLM_UNROLL
+        for (int v = 0; v < PANELS * VECTORS; v++) sum[r][v] = v_zero();
+    }
+    int64_t blocks = iterations / K_BLOCK + 1;
+    for (int64_t i = 0; i < blocks; i++) {
+        for (int64_t k = 0; k < K_BLOCK; k += STEPS) {
+            LLM_UNROLL
+            for (int s = 0; s < STEPS; s++) step(x.a[0] + k + s, x.b[0][k + s], K_BLOCK * PANEL, ROWS, PANELS, sum);
+        }
+    }
+    V all = v_zero();
+    for (int r = 0; r < ROWS; r++)
+        for (int v = 0; v < PANELS * VECTORS; v++) all = v_add(all, sum[r][v]);
+    volatile float keep = v_sum(all);
+    (void)keep;
+    return (double)blocks * K_BLOCK * ROWS * PANELS * PANEL * 2;
+}
+
 static float read_all(const void *p, size_t bytes)
 {
     const float *x = p;
@@ -255,6 +282,7 @@ void KERNEL(llm_fill_gemm)(struct llm_kernels *k)
     k->gemm.bf16.pack_b = pack_b_rounded;
     k->gemm.bf16.pack_b_transposed = pack_b_transposed_rounded;
     k->gemm.peak_f32 = peak_f32;
+    k->gemm.reading_f32 = reading_f32;
     k->gemm.read = read_all;
     KERNEL(llm_fill_gemm_quantised)(k);
 #ifdef LLM_ISA_avx512bf16

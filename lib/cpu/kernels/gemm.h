@@ -103,6 +103,10 @@ struct llm_gemm_kernels {
     double (*peak_f32)(int64_t iterations);
     double (*peak_bf16)(int64_t iterations);
     double (*peak_int8)(int64_t iterations);
+    /* The same with the instructions that a product needs to read its operands: sums in registers, one operand broadcast from the first cache, the
+     * other read from the second. NULL: there is no such loop for the product's kind. */
+    double (*reading_f32)(int64_t iterations);
+    double (*reading_int8)(int64_t iterations);
     /* Reads `bytes` (a multiple of 256) as a decoding product does, front to back; returns something that depends on all of them. */
     float (*read)(const void *p, size_t bytes);
 };

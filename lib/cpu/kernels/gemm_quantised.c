@@ -281,6 +281,41 @@ static double peak_int8(int64_t iterations)
     return (double)iterations * 12 * VN * 8;
 }
 
+/* Four rows of activations, of which words of four bytes are broadcast, and two vectors of weights. */
+static double reading_int8(int64_t iterations)
+{
+    enum { HIGH = 4, WIDE = 2, WORDS = 512 }; /* words of four bytes: 8 KiB of activations, 32 of weights with vectors of 32 bytes */
+    static _Thread_local struct { int32_t a[HIGH][WORDS], b[WORDS][WIDE * VN]; } x __attribute__((aligned(64)));
+    VI sum[HIGH][WIDE];
+    memset(&x, 1, sizeof x);
+    LLM_UNROLL
+    for (int r = 0; r < HIGH; r++) {
+        LLM_UNROLL
+        for (int v = 0; v < WIDE; v++) sum[r][v] = vi_set1(0);
+    }
+    int64_t blocks = iterations / WORDS + 1;
+    for (int64_t i = 0; i < blocks; i++) {
+        for (int64_t k = 0; k < WORDS; k++) {
+            VI w[WIDE];
+            LLM_UNROLL
+            for (int v = 0; v < WIDE; v++) w[v] = vi_load(x.b[k] + v * VN);
+            LLM_UNROLL
+            for (int r = 0; r < HIGH; r++) {
+                LLM_UNROLL
+                for (int v = 0; v < WIDE; v++) sum[r][v] = dot4(sum[r][v], w[v], vi_set1(x.a[r][k]));
+            }
+        }
+    }
+    int32_t out[VN];
+    VI all = vi_set1(0);
+    for (int r = 0; r < HIGH; r++)
+        for (int v = 0; v < WIDE; v++) all = vi_add(all, sum[r][v]);
+    vi_store(out, all);
+    volatile int32_t keep = out[0];
+    (void)keep;
+    return (double)blocks * WORDS * HIGH * WIDE * VN * 8;
+}
+
 #define FILL(i, name)                                                                                                            \
     k->gemm.quantised[kinds[i].type] = (struct llm_gemm_q){.block_bytes = (size_t)kinds[i].bytes * PANEL, .zero = kinds[i].zero, \
                                                            .parts = kinds[i].parts, .least = kinds[i].least, .pack = pack_##name, \
@@ -294,4 +329,5 @@ void KERNEL(llm_fill_gemm_quantised)(struct llm_kernels *k)
 #endif
     k->gemm.quantise = quantise;
     k->gemm.peak_int8 = peak_int8;
+    k->gemm.reading_int8 = reading_int8;
 }

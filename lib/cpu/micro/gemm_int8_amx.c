@@ -164,4 +164,5 @@ void llm_fill_gemm_int8_amx(struct llm_kernels *k)
 {
     LLM_QUANTISED_KINDS(FILL)
     k->gemm.peak_int8 = peak_int8;
+    k->gemm.reading_int8 = NULL; /* that of AVX-512's dots is no limit of tiles */
 }

@@ -1,0 +1,178 @@
+#!/usr/bin/env python3
+"""The comparisons with peers: rows.py GROUP..., of products, attention, training, inference. tests/bench/all runs it and says what the environment sets.
+
+A line of TSV a row and peer: medians of ROUNDS alternating turns, ours / peer, limits that the same turns measured. Status 1 when a bar is missed or
+something could not be measured."""
+import json
+import os
+import pathlib
+import sys
+import tempfile
+
+import fair
+
+ONLY = os.environ.get("ONLY", "")
+BF16 = ("avx512bf16", "amx")
+
+
+def dtypes(table):
+    return ["f32"] + ["bf16"] * (table.isa in BF16)
+
+
+# ---- products of activations with packed weights ----
+
+SHAPES = [(m, n, k) for m in (1024, 64) for n, k in ((768, 768), (3072, 768), (768, 3072))] + [(1024, 50257, 768)]
+
+
+def products(table):
+    shapes = [s for s in SHAPES if ONLY in f"product {'x'.join(map(str, s))}"] if ONLY.startswith("product") else SHAPES
+    wanted = dtypes(table)
+
+    def mine():
+        lines = fair.ours("llm-bench", "kernels", "--json", "-j", fair.THREADS, "--seconds", "0.3", *(f"--shape={m}x{n}x{k}" for m, n, k in shapes))
+        found = {}
+        for o in lines:
+            if o.get("product") in wanted:
+                name = f"product {o['m']}x{o['n']}x{o['k']} {o['product']}"
+                found[name] = (o["gflops"], o["gflops"] / o["share_of_limit"], o["limit"])
+        return found
+
+    def ask(library, kinds):
+        return lambda policy: fair.peer("peer_torch.py", {"do": "products", "library": library, "shapes": shapes, "dtypes": kinds, "seconds": 0.3}, policy)
+
+    peers = {"oneDNN": ask("onednn", wanted), "MKL": ask("mkl", ["f32"]), "OpenBLAS": ask("openblas", ["f32"])}
+    bars = {(f"product {m}x{n}x{k} f32", name): 1.0 for m, n, k in shapes for name in peers}
+    bars.update({(f"product {m}x{n}x{k} bf16", "oneDNN"): .97 for m, n, k in shapes})
+    table.compare("GFLOP/s", mine, peers, bars, ONLY)
+
+
+# ---- attention, 12 heads of 64 ----
+
+def attention(table):
+    for tokens in (1024, 4096, 16384):
+        rows = [f"attention {tokens} {name} forward and backward" for name in dtypes(table)]
+        if not any(ONLY in row for row in rows):
+            continue
+
+        def mine():
+            lines = fair.ours("llm-bench", "kernels", "--json", "-j", fair.THREADS, "--seconds", "0.3", "--attention", f"{tokens}x12x64")
+            found = {o["attention"]: o for o in lines if "attention" in o}
+            return {row: (o["gflops"], o["gflops"] / o["share_of_limit"], o["limit"])
+                    for row, o in ((row, found[f"{row.split()[2]} both ways"]) for row in rows)}
+
+        request = {"do": "attention", "tokens": [tokens], "heads": 12, "width": 64, "dtypes": dtypes(table)}
+        table.compare("GFLOP/s", mine, {"PyTorch": lambda policy: fair.peer("peer_torch.py", request, policy)},
+                      {(row, "PyTorch"): 1.8 for row in rows if " f32 " in row}, ONLY)
+
+
+# ---- training ----
+
+LLAMA = {"model_type": "llama", "vocab_size": 32000, "hidden_size": 288, "intermediate_size": 768, "num_hidden_layers": 6, "num_attention_heads": 6,
+         "num_key_value_heads": 6, "max_position_embeddings": 256, "tie_word_embeddings": True}
+GPT2 = {"family": "gpt2", "layers": 12, "heads": 12, "width": 768, "hidden": 3072, "vocab": 50257}
+TRAINED = (("GPT-2 124M, 4 x 256", "gpt2", {**GPT2, "batch": 4, "context": 256}, {"f32": 1.35, "bf16": 2.5}),
+           ("GPT-2 124M, 8 x 512", "gpt2", {**GPT2, "batch": 8, "context": 512}, {"f32": 1.35, "bf16": 2.5}),
+           ("Llama 15M, 16 x 256", LLAMA, {"family": "llama", "layers": 6, "heads": 6, "width": 288, "hidden": 768, "vocab": 32000, "batch": 16,
+                                           "context": 256}, {"f32": 1.6, "bf16": 2.5}))
+STEPS = 2
+
+
+def training(table):
+    with tempfile.TemporaryDirectory() as folder:
+        for name, config, shape, bars in TRAINED:
+            if not isinstance(config, str):
+                path = pathlib.Path(folder) / "config.json"
+                path.write_text(json.dumps(config))
+                config = str(path)
+            for precision in dtypes(table):
+                row = f"training {name} {precision}"
+                if ONLY in row:
+                    trained(table, row, config, shape, precision, bars[precision] if precision == "f32" or table.isa == "amx" else None)
+
+
+def trained(table, row, config, shape, precision, bar):
+    def mine():
+        o, = fair.ours("llm-bench", "train", "--json", "-c", config, "--batch", str(shape["batch"]), "--context", str(shape["context"]), "-r", str(STEPS),
+                       "-j", fair.THREADS, "--precision", precision)
+        return {row: (o["tokens_per_s"], o["tokens_per_s"] / o["share_of_peak"], precision), row + ", memory": (o["peak_rss_bytes"] / 1e6, None, None)}
+
+    def ask(compiled):
+        request = {"do": "train", "shape": shape, "precision": precision, "steps": STEPS, "compile": compiled, "name": row}
+        return lambda policy: fair.peer("peer_torch.py", request, policy)
+
+    peers = {"PyTorch": ask(False), "PyTorch, torch.compile": ask(True)}
+    table.compare("tokens/s (memory: MB)", mine, peers, {(row, name): bar for name in peers if bar})
+
+
+# ---- prefill and decoding beside llama.cpp ----
+
+# model, test, least ratio by instruction set (None: no bar)
+SPEEDS = [(model, "pp512", ratio) for model, ratio in (("SmolLM2", 3.5), ("Gemma", 2.5), ("1.1B Q8_0", 2), ("1.1B Q4_K", 3), ("1.1B Q6_K", 2))]
+SPEEDS += [(model, "tg128", ratio) for model, ratio in (("SmolLM2", 2), ("Gemma", 2), ("1.1B Q8_0", 1.3), ("1.1B Q4_K", 1.3), ("1.1B Q6_K", 1.3))]
+DEPTH = int(os.environ.get("DEPTH", "8000"))
+DEEP = (("4 layers", "f16", 2), ("4 layers", "q8_0", 2))
+PREFILL = {"avx512": 3, "avx512bf16": 3, "amx": 4}
+
+
+def llama(policy, load, **request):
+    lines = "".join(json.dumps(o) + "\n" for o in ({"do": "load", "threads": int(fair.THREADS), **load}, request))
+    loaded, found = map(json.loads, fair.run([fair.PYTHON, str(fair.HERE / "peer_llama.py")], fair.environment(policy), lines.encode()).splitlines())
+    return {"found": found, "version": "llama-cpp-python " + loaded["version"], "flags": loaded["system"]}
+
+
+def convert(source, target, number):
+    request = {"do": "convert", "model": source, "to": target, "type": number}
+    fair.run([fair.PYTHON, str(fair.HERE / "peer_llama.py")], fair.environment("default"), (json.dumps(request) + "\n").encode())
+
+
+def inference(table):
+    import random_models
+    files = {**random_models.of(pathlib.Path(os.environ.get("MODELS", "/tmp/llmutils-bench-models")), convert),
+             **{name: path for name, path in (("SmolLM2", os.environ.get("SMOLLM2")), ("Gemma", os.environ.get("GEMMA"))) if path}}
+    for model, test, bar in SPEEDS:
+        row = f"{model} {test}"
+        if ONLY in row and model not in files:
+            table.note(f"not measured: {row}: name the model in {model.upper()}")
+            table.missed += 1
+        elif ONLY in row:
+            beside(table, row, files[model], test, PREFILL.get(table.isa, bar) if test == "pp512" else bar)
+    for model, cache, bar in DEEP:
+        row = f"{model} tg32 after {DEPTH}, cache {cache}"
+        if ONLY in row:
+            deep(table, row, files[model], cache, bar)
+
+
+def speed(row, path, *options):
+    def mine():
+        o = fair.ours("llm-bench", "speed", "--json", "-j", fair.THREADS, "-m", path, "-r", "1", *options)[-1]
+        return {row: (o["tokens_per_s"], o["tokens_per_s"] / o["share_of_limit"], o["limit"])}
+    return mine
+
+
+def beside(table, row, path, test, bar):
+    prompt, generate = (512, 0) if test == "pp512" else (0, 128)
+
+    def ask(policy):
+        answer = llama(policy, {"model": path, "context": 1024}, do="speed", prompt=prompt, generate=generate)
+        return {**answer, "rates": {row: answer["found"]["prompt" if prompt else "generate"]}}
+
+    table.compare("tokens/s", speed(row, path, "-p", str(prompt), "-n", str(generate)), {"llama.cpp": ask}, {(row, "llama.cpp"): bar})
+
+
+def deep(table, row, path, cache, bar):
+    def ask(policy):
+        answer = llama(policy, {"model": path, "context": DEPTH + 64, "cache": cache}, do="deep", depth=DEPTH, generate=32)
+        return {**answer, "rates": {row: answer["found"]["generate"]}}
+
+    mine = speed(row, path, "-p", "0", "-n", "32", "-d", str(DEPTH), "--cache-type", cache)
+    table.compare("tokens/s", mine, {"llama.cpp": ask}, {(row, "llama.cpp"): bar})
+
+
+def main():
+    table = fair.Table(sys.stdout)
+    for group in sys.argv[1:]:
+        {"products": products, "attention": attention, "training": training, "inference": inference}[group](table)
+    return table.missed > 0
+
+
+sys.exit(main())
