@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include "base/log.h"
 #include "bin/bench/bench.h"
 #include "cpu/detect.h"
 #include "cpu/pool.h"

@@ -43,3 +43,10 @@ setup() {
     one_line "$stderr"
     [[ ! -e demo ]]
 }
+
+@test "without STEPS it measures its speed, and takes as many steps as fit" {
+    unset STEPS
+    export SECONDS_OF_TRAINING=.1
+    run -0 "$ROOT/tests/demo/run"
+    [[ $output =~ $'\n# '[0-9.e-]+' s a step: 50 steps'$'\n' && $output == *"llm-train: 50 steps, loss "* ]] || fail "$output"
+}
