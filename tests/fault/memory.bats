@@ -82,3 +82,28 @@ prose() {
     run -65 --separate-stderr within 80 llm-infer -m "$M" --embed --jsonl lines
     assert_equal "$(jq -c .id <<< "$output")" $'1\n2\n3\n4'
 }
+
+# unigram, characters: tokenizers of few pieces that have long words in common with none; digits and capitals are unknown to them.
+unigram() {
+    jq -n '{version: "1.0", pre_tokenizer: {type: "Metaspace", replacement: "▁", prepend_scheme: "always", split: true}, decoder: {type: "Metaspace", replacement: "▁"},
+        model: {type: "Unigram", unk_id: 0, vocab: [["<unk>", 0], ["▁", -3], ["a", -2], ["b", -2.1], ["c", -2.2], ["d", -3], ["e", -3], ["f", -3], ["g", -3],
+        ["h", -3], ["i", -3], ["j", -3], ["k", -3], ["ab", -3.1], ["abc", -4], ["aa", -3.9], ["aaa", -5.7], ["bcd", -5], ["ka", -4.4]]}}' > unigram.json
+}
+
+characters() {
+    jq -n '{version: "1.0", model: {type: "BPE", unk_token: "<unk>", fuse_unk: true, vocab: {"<unk>": 0, a: 1, b: 2, c: 3, d: 4, e: 5, f: 6, g: 7, h: 8, i: 9, j: 10, k: 11,
+        ab: 12, abc: 13, aa: 14, aaaa: 15, cd: 16, bcd: 17}, merges: [["a", "a"], ["aa", "aa"], ["c", "d"], ["a", "b"], ["ab", "c"], ["b", "cd"]]}}' > characters.json
+}
+
+@test "a word of 16 MB under Unigram and under BPE of characters: twice its bytes and 32 MB" {
+    unigram
+    characters
+    letters 16000000 > word
+    head -c 16000000 /dev/zero | tr '\0' a > one
+    for tok in unigram characters; do
+        for text in word one; do
+            within 64 llm-tokenize encode -T $tok.json -j 2 -o $text.tok $text
+            [[ $tok == characters ]] || llm-tokenize decode -T $tok.json $text.tok | cmp - $text
+        done
+    done
+}

@@ -418,8 +418,8 @@ static void put_node(struct node *v, struct heap *h, size_t i, size_t n, uint32_
         h->v[h->n++] = (uint64_t)rank << 32 | i;
 }
 
-/* Merges n symbols in `v`; what is left goes to `out`. */
-static size_t merge_long(const struct llm_bpe *b, struct llm_bpe_work *w, struct node *v, struct heap *h, size_t n, int32_t *out,
+/* Merges n symbols in `v`; what is left goes to `out`, the index of each one's first symbol to `starts` (NULL: nowhere). */
+static size_t merge_long(const struct llm_bpe *b, struct llm_bpe_work *w, struct node *v, struct heap *h, size_t n, int32_t *out, uint32_t *starts,
                          struct llm_bpe_merge *last)
 {
     for (size_t i = h->n / 2; i-- > 0;)
@@ -447,8 +447,11 @@ static size_t merge_long(const struct llm_bpe *b, struct llm_bpe_work *w, struct
             rerank(b, w, v, h, v[at].before);
     }
     size_t k = 0;
-    for (uint32_t i = 0; i != LLM_BPE_NONE; i = v[i].after)
+    for (uint32_t i = 0; i != LLM_BPE_NONE; i = v[i].after) {
+        if (starts)
+            starts[k] = i;
         out[k++] = (int32_t)v[i].id;
+    }
     if (n > (size_t)1 << 20) {
         free(w->long_words); /* rare; not kept */
         w->long_words = NULL;
@@ -466,13 +469,28 @@ static int encode_long(const struct llm_bpe *b, struct llm_bpe_work *w, const un
         return -1;
     for (size_t i = 0; i < n; i++)
         put_node(v, &h, i, n, b->byte_id[p[i]], i + 1 < n ? rank_of(b, w, b->byte_id[p[i]], b->byte_id[p[i + 1]]) : LLM_BPE_NONE);
-    *n_out = merge_long(b, w, v, &h, n, out, last);
+    *n_out = merge_long(b, w, v, &h, n, out, NULL, last);
+    return 0;
+}
+
+static int merge_many(const struct llm_bpe *b, struct llm_bpe_work *w, int32_t *ids, size_t *n, uint32_t *starts, struct llm_bpe_merge *last,
+                      struct llm_err *e)
+{
+    struct heap h;
+    struct node *v = make_room(w, &h, *n, e);
+    if (!v)
+        return -1;
+    for (size_t i = 0; i < *n; i++) {
+        if (i + AHEAD + 1 < *n)
+            expect(b, w, (uint32_t)ids[i + AHEAD], (uint32_t)ids[i + AHEAD + 1]);
+        put_node(v, &h, i, *n, (uint32_t)ids[i], i + 1 < *n ? rank_of(b, w, (uint32_t)ids[i], (uint32_t)ids[i + 1]) : LLM_BPE_NONE);
+    }
+    *n = merge_long(b, w, v, &h, *n, ids, starts, last);
     return 0;
 }
 
 int llm_bpe_merge_ids(const struct llm_bpe *b, struct llm_bpe_work *w, int32_t *ids, size_t *n, struct llm_bpe_merge *last, struct llm_err *e)
 {
-    struct heap h;
     if (*n <= LLM_BPE_SHORT) {
         uint32_t id[LLM_BPE_SHORT];
         uint64_t pairs[LLM_BPE_SHORT];
@@ -484,16 +502,12 @@ int llm_bpe_merge_ids(const struct llm_bpe *b, struct llm_bpe_work *w, int32_t *
         *n = merge_short(b, w, id, pairs, *n, ids, last);
         return 0;
     }
-    struct node *v = make_room(w, &h, *n, e);
-    if (!v)
-        return -1;
-    for (size_t i = 0; i < *n; i++) {
-        if (i + AHEAD + 1 < *n)
-            expect(b, w, (uint32_t)ids[i + AHEAD], (uint32_t)ids[i + AHEAD + 1]);
-        put_node(v, &h, i, *n, (uint32_t)ids[i], i + 1 < *n ? rank_of(b, w, (uint32_t)ids[i], (uint32_t)ids[i + 1]) : LLM_BPE_NONE);
-    }
-    *n = merge_long(b, w, v, &h, *n, ids, last);
-    return 0;
+    return merge_many(b, w, ids, n, NULL, last, e);
+}
+
+int llm_bpe_merge_parts(const struct llm_bpe *b, struct llm_bpe_work *w, int32_t *ids, size_t *n, uint32_t *starts, struct llm_err *e)
+{
+    return merge_many(b, w, ids, n, starts, NULL, e);
 }
 
 int llm_bpe_derive(const struct llm_bpe *b, struct llm_bpe_work *w, const unsigned char *p, size_t n, int32_t *out, size_t *n_out,

@@ -67,6 +67,8 @@ int llm_bpe_encode(const struct llm_bpe *b, struct llm_bpe_work *w, const unsign
 typedef int llm_bpe_flush(void *arg, const int32_t *ids, size_t n, struct llm_err *e);
 int llm_bpe_encode_long(const struct llm_tokenizer *t, struct llm_bpe_work *w, const unsigned char *p, size_t n, size_t window, int32_t *out,
                         size_t *n_out, llm_bpe_flush *flush, void *arg, struct llm_err *e) LLM_MUST_CHECK;
+/* As llm_bpe_merge_ids; starts[i] is the first symbol of token i. */
+int llm_bpe_merge_parts(const struct llm_bpe *b, struct llm_bpe_work *w, int32_t *ids, size_t *n, uint32_t *starts, struct llm_err *e) LLM_MUST_CHECK;
 /* As llm_bpe_encode, and the last merge that was made (`last->left` NONE: none). */
 int llm_bpe_derive(const struct llm_bpe *b, struct llm_bpe_work *w, const unsigned char *p, size_t n, int32_t *out, size_t *n_out,
                    struct llm_bpe_merge *last, struct llm_err *e) LLM_MUST_CHECK;
