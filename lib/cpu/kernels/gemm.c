@@ -232,7 +232,7 @@ static double peak_f32(int64_t iterations)
 static double reading_f32(int64_t iterations)
 {
     struct { float a[ROWS][K_BLOCK], b[PANELS][K_BLOCK][PANEL]; } x __attribute__((aligned(64)));
-    V sum[ROWS][PANELS * VECTORS];
+    V sum[ROWS][MAX_PANELS * VECTORS];
     float *all_of = (float *)&x;
     for (size_t i = 0; i < sizeof x / sizeof(float); i++) all_of[i] = 1e-9f * (float)i;
     LLM_UNROLL
@@ -244,7 +244,7 @@ static double reading_f32(int64_t iterations)
     for (int64_t i = 0; i < blocks; i++) {
         for (int64_t k = 0; k < K_BLOCK; k += STEPS) {
             LLM_UNROLL
-            for (int s = 0; s < STEPS; s++) step(x.a[0] + k + s, x.b[0][k + s], K_BLOCK * PANEL, ROWS, PANELS, sum);
+            for (int s = 0; s < STEPS; s++) step(x.a[0] + k + s, K_BLOCK, x.b[0][k + s], K_BLOCK * PANEL, ROWS, PANELS, sum);
         }
     }
     V all = v_zero();
