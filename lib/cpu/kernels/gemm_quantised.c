@@ -288,6 +288,7 @@ static double reading_int8(int64_t iterations)
     static _Thread_local struct { int32_t a[HIGH][WORDS], b[WORDS][WIDE * VN]; } x __attribute__((aligned(64)));
     VI sum[HIGH][WIDE];
     memset(&x, 1, sizeof x);
+    __asm__ volatile("" : : "r"(&x) : "memory"); /* the compiler must not know what is there */
     LLM_UNROLL
     for (int r = 0; r < HIGH; r++) {
         LLM_UNROLL
