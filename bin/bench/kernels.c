@@ -202,7 +202,7 @@ int bench_kernels(int argc, char **argv, struct llm_err *e)
     peak(&t[0], "int8 reading", p.int8_reading / 1e9, "GOP/s", cpu);
     peak(&t[0], "cpu_share", p.cpu_share, "of the time asked for", cpu);
     if (p.cpu_share < LEAST_SHARE) {
-        llm_warn("the loops were given %.0f%% of the processor time that %d thread%s asked for: other work, or the host's other guests, have the rest",
+        llm_warn("the loops were given %.0f%% of the processor time that %d thread%s asked for: other work or other guests have the rest",
                  100 * p.cpu_share, p.threads, p.threads == 1 ? "" : "s");
     }
     peak(&t[0], "read", p.read_bandwidth / 1e9, "GB/s", cpu);

@@ -1,5 +1,6 @@
 /* What this machine can do with all threads of the pool: the limits that speeds are given as shares of. Measured, not looked up: by loops of
- * independent instructions in registers, by the same with operands read from caches, and by reading memory that no cache holds. Each takes about a tenth of a second; best of several
+ * independent instructions in registers, by the same with
+ * operands read from caches, and by reading memory that no cache holds. Each takes about a tenth of a second; best of several
  * runs, since neighbours only ever slow a run down. */
 #ifndef LLM_MEASURE_PEAKS_H
 #define LLM_MEASURE_PEAKS_H

@@ -4,7 +4,8 @@
 #include "token/internal.h"
 #include "token/unicode.h"
 
-/* Symbols of the text p[*at, n) go to en->ids, as far as `most` of them and those of one character more. *after_unknown: the last is the unknown token. */
+/* Symbols of the text p[*at, n) go to en->ids, as far as `most` of them and those of one character more.
+ * *after_unknown: the last is the unknown token. */
 static int put_symbols(struct llm_encoder *en, const unsigned char *p, size_t n, size_t *at, size_t most, bool *after_unknown, struct llm_err *e)
 {
     const struct llm_tokenizer *t = en->t;
@@ -34,7 +35,7 @@ static int put_symbols(struct llm_encoder *en, const unsigned char *p, size_t n,
     return 0;
 }
 
-/* ---- long words in windows of symbols, as bpe_windows.c has them of bytes: tokens are right if any two neighbours are the tokens of their symbols ---- */
+/* ---- long words in windows of symbols, as bpe_windows.c has them of bytes ---- */
 
 enum { TAIL = 32 }; /* tokens before a window's end that its symbols may not decide */
 struct windows {
