@@ -212,9 +212,9 @@ cell() {
     [[ -z $(ls -A temporary) ]]
 }
 
-@test "kernels: four peaks and the barrier, then a product of each kind that the shape allows" {
+@test "kernels: the peaks and the barrier, then a product of each kind that the shape allows" {
     llm-bench kernels --peaks > t
-    [[ $(cut -f 1 t | tr '\n' ,) == "peak,f32,bf16,int8,read,barrier," ]]
+    [[ $(cut -f 1 t | tr '\n' ,) == "peak,f32,bf16,int8,f32 reading,int8 reading,cpu_share,read,barrier," ]]
     [[ $(llm-bench kernels -j 1 --peaks | awk -F'\t' '$1 == "barrier" {print $2}') == - ]]
     llm-bench kernels --shape 16x32x64 --shape 2x3x5 --seconds 0.001 | sed '1,/^$/d' > t
     [[ $(cut -f 1-4 t | tr '\t\n' ' ,') == "product m n k,"*"f32 16 32 64,"*"q4_0 16 32 64,f32 2 3 5,bf16 2 3 5,bf16 dx 2 3 5,bf16 dw 2 3 5," ]]
@@ -328,5 +328,5 @@ cell() {
     jq -es '.[] | select(.peak == "cpu_share").value | . > 0 and . <= 1' rows
     # two busy threads for one CPU are given half of what they ask for
     run -0 --separate-stderr taskset -c "$(taskset -cp $$ | sed 's/.*: //; s/[,-].*//')" llm-bench kernels --peaks --json -j 2
-    [[ $stderr == "llm-bench: warning: the loops were given "*"% of the processor time that 2 threads asked for:"* ]] || fail "$stderr"
+    [[ $stderr == "llm-bench kernels: warning: the loops were given "*"% of the processor time that 2 threads asked for:"* ]] || fail "$stderr"
 }
