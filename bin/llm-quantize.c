@@ -256,8 +256,9 @@ static int run(const struct args *a, const struct llm_quant_plan *plan, const ch
 {
     bool parts = a->max_bytes || a->max_tensors; /* files of other names */
     if (llm_pool_start(a->common.threads, e) < 0 || (!parts && !is_folder(out) && llm_output_try(out, a->to != LLM_FORMAT_ARPA, e) < 0)) return -1;
-    if (a->to != LLM_FORMAT_ARPA && llm_lora_is_file(in)) {
-        int converted = adapter_convert(in, a->base, out, a->to == LLM_FORMAT_GGUF, plan->type->dtype, e);
+    int is_adapter = a->to == LLM_FORMAT_ARPA ? 0 : llm_lora_is_file(in, e);
+    if (is_adapter != 0) {
+        int converted = is_adapter < 0 ? -1 : adapter_convert(in, a->base, out, a->to == LLM_FORMAT_GGUF, plan->type->dtype, e);
         llm_pool_stop();
         return converted;
     }

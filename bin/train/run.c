@@ -100,7 +100,8 @@ int llm_run_check(const struct llm_cli *cli, const struct args *a, int has_data,
 int llm_run_load(struct llm_run *r, const char *path, struct llm_train_options *o, struct llm_err *e)
 {
     llm_train_options_default(o);
-    r->model = llm_lora_is_file(path) ? llm_lora_load_with_base(path, e) : llm_model_load(path, e);
+    int is_adapter = llm_lora_is_file(path, e);
+    r->model = is_adapter < 0 ? NULL : is_adapter ? llm_lora_load_with_base(path, e) : llm_model_load(path, e);
     if (!r->model) return -1;
     if (!r->model->training)
         return llm_fail(e, EX_DATAERR, "%s: expected a training state, found a model alone; --init begins from its weights", path);

@@ -59,8 +59,9 @@ struct llm_lora_options {
 int llm_lora_create(struct llm_model *m, const struct llm_lora_options *o, struct llm_err *e) LLM_MUST_CHECK;
 /* Gives `m` an adapter with pairs and whole parameters where `of`, a model of more layers, has them in its first adapter. For plans. 0 or -1. */
 int llm_lora_mirror(struct llm_model *m, const struct llm_model *of, struct llm_err *e) LLM_MUST_CHECK;
-/* Whether `path` holds an adapter: a .llm of kind `adapter`, a folder of PEFT's or a GGUF file of type `adapter`. False also if it cannot be read. */
-bool llm_lora_is_file(const char *path);
+/* Whether `path` holds an adapter: a .llm of kind `adapter`, a folder of PEFT's or a GGUF file of type `adapter`. 1; 0 if
+ * it holds something else; -1 if reading it failed (EX_IOERR). */
+int llm_lora_is_file(const char *path, struct llm_err *e);
 /* Adds the adapter in `path` to the model's list, its scales multiplied by `factor`. It must fit: fingerprint (if the file has one), names, shapes. 0
  * or -1. */
 int llm_lora_load(struct llm_model *m, const char *path, float factor, struct llm_err *e) LLM_MUST_CHECK;

@@ -295,20 +295,19 @@ int llm_lora_load(struct llm_model *m, const char *path, float factor, struct ll
     return r > 0 ? -1 : llm_in(e, "%s", path);
 }
 
-bool llm_lora_is_file(const char *path)
+int llm_lora_is_file(const char *path, struct llm_err *e)
 {
     char name[4096];
     struct stat st;
-    struct llm_err e;
-    if (strcmp(path, "-") == 0 || stat(path, &st) != 0) return false;
+    if (strcmp(path, "-") == 0 || stat(path, &st) != 0) return 0;
     if (S_ISDIR(st.st_mode)) return snprintf(name, sizeof name, "%s/%s", path, CONFIG_FILE) < (int)sizeof name && stat(name, &st) == 0;
-    if (!S_ISREG(st.st_mode)) return false;
-    struct llm_checkpoint *f = llm_checkpoint_open(path, &e);
-    if (!f) return false;
+    if (!S_ISREG(st.st_mode)) return 0;
+    struct llm_checkpoint *f = llm_checkpoint_open(path, e);
+    if (!f) return e->status == EX_IOERR ? -1 : 0;
     const char *kind = llm_checkpoint_header(f)->kind, *type = NULL;
     size_t n = 0;
     bool is = kind && strcmp(kind, "adapter") == 0;
-    if (llm_checkpoint_gguf(f) && llm_gguf_str(llm_checkpoint_gguf(f), "general.type", &type, &n, &e) == 0 && type)
+    if (llm_checkpoint_gguf(f) && llm_gguf_str(llm_checkpoint_gguf(f), "general.type", &type, &n, e) == 0 && type)
         is = n == 7 && memcmp(type, "adapter", 7) == 0;
     llm_checkpoint_close(f);
     return is;
