@@ -148,13 +148,12 @@ static const enum llm_dtype *type_of(const char *option, int row, enum llm_dtype
     return out;
 }
 
-/* Reads --tensor-type into memory that lives as long as the process. */
-static void read_overrides(const struct args *a, struct llm_quant_plan *plan)
+/* Reads --tensor-type. The result is the caller's to free; NULL if memory is short. */
+static struct llm_quant_override *read_overrides(const struct args *a, struct llm_err *e)
 {
-    struct llm_quant_override *o = calloc(a->tensor_types.n + 1, sizeof *o);
+    struct llm_quant_override *o = llm_calloc(a->tensor_types.n + 1, sizeof *o, "types of tensors", e);
     for (size_t i = 0; o && i < a->tensor_types.n; i++) o[i] = override_of(a->tensor_types.v[i]);
-    plan->overrides = o;
-    plan->n_overrides = o ? a->tensor_types.n : 0;
+    return o;
 }
 
 static int quantize(struct llm_model *m, const struct args *a, const struct llm_quant_plan *plan, struct llm_err *e)
@@ -317,6 +316,10 @@ int main(int argc, char **argv)
                                   .output = type_of("output-tensor-type", a.output_type, &output),
                                   .embedding = type_of("token-embedding-type", a.embedding_type, &embedding),
                                   .method = (enum llm_quant_method)a.method};
-    read_overrides(&a, &plan);
-    return run(&a, &plan, in, out, &e) < 0 ? llm_report(&e) : 0;
+    struct llm_quant_override *overrides = read_overrides(&a, &e);
+    plan.overrides = overrides;
+    plan.n_overrides = a.tensor_types.n;
+    int status = overrides ? run(&a, &plan, in, out, &e) : -1;
+    free(overrides);
+    return status < 0 ? llm_report(&e) : 0;
 }
