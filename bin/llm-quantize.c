@@ -148,11 +148,24 @@ static const enum llm_dtype *type_of(const char *option, int row, enum llm_dtype
     return out;
 }
 
-/* Reads --tensor-type. The result is the caller's to free; NULL if memory is short. */
+static void free_overrides(struct llm_quant_override *o, size_t n)
+{
+    for (size_t i = 0; o && i < n; i++) free((char *)o[i].pattern);
+    free(o);
+}
+
+/* Reads --tensor-type. The result and its patterns are the caller's (free_overrides); NULL if memory is short. */
 static struct llm_quant_override *read_overrides(const struct args *a, struct llm_err *e)
 {
     struct llm_quant_override *o = llm_calloc(a->tensor_types.n + 1, sizeof *o, "types of tensors", e);
-    for (size_t i = 0; o && i < a->tensor_types.n; i++) o[i] = override_of(a->tensor_types.v[i]);
+    for (size_t i = 0; o && i < a->tensor_types.n; i++) {
+        o[i] = override_of(a->tensor_types.v[i]);
+        if (!o[i].pattern) {
+            llm_no_memory(e, "types of tensors");
+            free_overrides(o, i);
+            return NULL;
+        }
+    }
     return o;
 }
 
@@ -320,6 +333,6 @@ int main(int argc, char **argv)
     plan.overrides = overrides;
     plan.n_overrides = a.tensor_types.n;
     int status = overrides ? run(&a, &plan, in, out, &e) : -1;
-    free(overrides);
+    free_overrides(overrides, a.tensor_types.n);
     return status < 0 ? llm_report(&e) : 0;
 }
