@@ -13,6 +13,7 @@
 double llm_measured_peak(enum llm_compute compute)
 {
     enum { N = 1024 };
+    const double max_seconds = .5; /* after which slow machines have measured enough */
     struct llm_err e;
     float *memory = aligned_alloc(64, 3 * sizeof(float) * N * N);
     double best = 0;
@@ -21,7 +22,8 @@ double llm_measured_peak(enum llm_compute compute)
     struct llm_weight w = {.data = memory, .dtype = LLM_F32, .n = N, .k = N};
     const struct llm_matmul a = {.m = N, .x = memory + N * N, .ldx = N, .y = memory + 2 * N * N, .ldy = N, .compute = compute};
     if (llm_weight_pack(&w, compute, false, &e) == 0) {
-        for (int i = 0; i < 6; i++) {
+        const double began = llm_now();
+        for (int i = 0; i < 6 && (i == 0 || llm_now() - began < max_seconds); i++) {
             double started = llm_now();
             if (llm_matmul(&a, &w, &e) < 0) break;
             double rate = 2.0 * N * N * N / (llm_now() - started);
