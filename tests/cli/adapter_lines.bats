@@ -3,6 +3,7 @@ load ../helper
 export LLM_THREADS=2
 
 setup_file() {
+    [[ -z ${SANITIZER-} ]] || return 0
     sentences_tokens
     local -A sets=([llama]="-c tiny --set num_hidden_layers=2 --set hidden_size=64 --set tie_word_embeddings=false" [gpt2]="-c gpt2 --set n_layer=2 --set n_embd=64 --set n_head=2"
         [moe]="-c moe --set num_hidden_layers=2 --set hidden_size=64 --set num_local_experts=4" [mla]="-c mla --set num_attention_heads=2"
@@ -19,7 +20,10 @@ setup_file() {
     cut -d ' ' -f 1-5 text | head -n 12 | jq -Rc '{id: input_line_number, prompt: .}' > prompts.jsonl
 }
 
-setup() { ln -sf "$F"/*.llm .; }
+setup() {
+    [[ -z ${SANITIZER-} ]] || skip "minutes under $SANITIZER, which the unit tests of this code run under"
+    ln -sf "$F"/*.llm .
+}
 
 # alone MODEL ADAPTER...: completions of all prompts with these adapters
 alone() { llm-infer -q -m "$1" "${@:2}" --jsonl --no-timings -n 10 --temp .8 "$F/prompts.jsonl" | jq -c '[.id, .text]'; }

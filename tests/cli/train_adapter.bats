@@ -3,6 +3,7 @@ load ../helper
 export LLM_THREADS=1
 
 setup_file() {
+    [[ -z ${SANITIZER-} ]] || return 0
     sentences_tokens
     tiny=(-c tiny --set num_hidden_layers=2 --set hidden_size=256 --set intermediate_size=256 --set num_attention_heads=4 -l 24 -T tok.json)
     llm-train -q "${tiny[@]}" --lr 1e-2 -n 4 -b 2 -o base.llm data.tok
@@ -14,6 +15,7 @@ setup_file() {
 }
 
 setup() {
+    [[ -z ${SANITIZER-} ]] || skip "minutes under $SANITIZER, which the unit tests of this code run under"
     golden=$ROOT/tests/golden/adapters
     adapt=(llm-train -q --adapter lora --rank 4 --alpha 8 -l 24 --schedule constant --lr 1e-2 --init)
 }
