@@ -405,7 +405,7 @@ FORM(f32, FLOATS)
 FORM(bf16, NATIVE)
 #define EDGE (2 * VN < LLM_ATTN_LANES ? LLM_ATTN_LANES : 2 * VN)
 #define MATH(name, numbers, multiple) \
-    {FEW_OF_##name .per_unit = numbers, .align = multiple, .edge = numbers > 1 ? TILE : EDGE, .begin = nothing, .end = nothing, \
+    {FEW_OF_##name .per_unit = (numbers), .align = (multiple), .edge = (numbers) > 1 ? TILE : EDGE, .begin = nothing, .end = nothing, \
      .pack_a = pack_a_##name, .pack_at = pack_at_##name, .pack_b = pack_b_##name, .pack_bt = pack_bt_##name, .product = product_##name, \
      .softmax = softmax_##name, .back = back_##name, .dot = dot_##name, .pack_b_of = {CACHED_TYPES(B_OF, name, )}, \
      .pack_bt_of = {CACHED_TYPES(BT_OF, name, )}}
@@ -413,7 +413,7 @@ FORM(bf16, NATIVE)
 void KERNEL(llm_fill_attention)(struct llm_kernels *k)
 {
     k->attention = (struct llm_attention_kernels){
-        .math = {MATH(f32, 1, 1), MATH(bf16, NATIVE == PAIRS ? 2 : 1, NATIVE == PAIRS ? 16 : 1)}, 
+        .math = {MATH(f32, 1, 1), MATH(bf16, NATIVE == PAIRS ? 2 : 1, NATIVE == PAIRS ? 16 : 1)},
         .merge = merge, .sink = sink, .keep = keep, .decode = decode, .add = add, .add_turned = add_turned};
 #ifdef LLM_ISA_avx512bf16
     k->attention.math[1].pack_b_of[LLM_BF16] = pack_b_pairs;
