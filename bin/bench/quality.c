@@ -1,13 +1,11 @@
 /* llm-bench quality: how well a model predicts a text. */
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 #include "base/log.h"
 #include "base/signals.h"
 #include "bin/bench/bench.h"
 #include "cpu/pool.h"
-#include "data/tokens.h"
-#include "io/sniff.h"
+#include "data/input.h"
 #include "measure/quality.h"
 
 struct args {
@@ -48,91 +46,11 @@ static const char *const columns[] = {COLUMNS, NULL};
 /* For a model whose rotary frequencies depend on the context. */
 static const char *const rope_columns[] = {COLUMNS, "rope_context", NULL};
 
-/* A token stream begins with a message: eight bytes of length, then a brace. */
-static int is_tokens(struct llm_file *f, bool *yes, struct llm_err *e)
-{
-    size_t got = 0;
-    const unsigned char *p = llm_file_peek(f, 9, &got, e);
-    if (!p) return -1;
-    *yes = got == 9 && p[8] == '{' && p[4] == 0 && p[5] == 0 && p[6] == 0 && p[7] == 0;
-    return 0;
-}
-
-/* The text that is scored: ids are owned, document ends belong to `stream`. */
-struct input {
-    int32_t *ids;
-    uint8_t *mask;
-    size_t n;
-    struct llm_tokens *stream; /* NULL: text */
-};
-
-static void release(struct input *in)
-{
-    free(in->ids);
-    free(in->mask);
-    llm_tokens_close(in->stream);
-}
-
-static int read_text(struct input *in, struct llm_file *f, const struct llm_model *m, struct llm_err *e)
-{
-    struct llm_buf text = {0};
-    int64_t got;
-    int status = -1;
-    do {
-        got = llm_buf_reserve(&text, text.n + (1 << 16), e) < 0 ? -1 : llm_file_read_some(f, text.p + text.n, 1 << 16, e);
-        if (got > 0) text.n += (size_t)got;
-    } while (got > 0);
-    if (got == 0 && !m->tokenizer) llm_fail(e, EX_DATAERR, "the model carries no tokenizer: name one with -T, or give a token stream");
-    else if (got == 0) status = llm_encode(m->tokenizer, text.p ? text.p : "", text.n, LLM_ENCODE_ADD_SPECIAL, &in->ids, &in->n, e);
-    llm_buf_release(&text);
-    return status;
-}
-
-static int read_tokens(struct input *in, struct llm_file *f, const struct llm_model *m, struct llm_err *e)
-{
-    const char *id = m->tokenizer ? llm_tokenizer_id(m->tokenizer) : NULL;
-    in->stream = llm_tokens_from_file(f, id, (int32_t)m->config.vocab_size, e);
-    if (!in->stream) return -1;
-    in->n = (size_t)llm_tokens_count(in->stream);
-    in->ids = llm_alloc(in->n, sizeof *in->ids, "tokens", e);
-    in->mask = llm_alloc(in->n, 1, "tokens", e);
-    if (!in->ids || !in->mask) return -1;
-    llm_tokens_get(in->stream, 0, in->n, in->ids, in->mask);
-    return 0;
-}
-
-/* Any bytes can be a text, but a checkpoint, a GGUF file and a zstd archive are refused. */
-static int check_text(struct llm_file *f, struct llm_err *e)
-{
-    enum llm_content content;
-    if (llm_sniff(f, &content, e) < 0) return -1;
-    if (content != LLM_CONTENT_CHECKPOINT && content != LLM_CONTENT_ZSTD && content != LLM_CONTENT_GGUF) return 0;
-    return llm_sniff_refuse(f, "text or a token stream", e);
-}
-
-static int read_input(struct input *in, const char *path, const struct llm_model *m, struct llm_err *e)
-{
-    struct llm_file *f = llm_file_open(path, e);
-    bool tokens = false;
-    if (!f) return -1;
-    int status = is_tokens(f, &tokens, e);
-    if (status == 0 && tokens) status = read_tokens(in, f, m, e);
-    else if (status == 0 && (status = check_text(f, e)) == 0 && (status = read_text(in, f, m, e)) < 0) llm_in(e, "%s", llm_file_name(f));
-    llm_file_close(f);
-    for (size_t i = 0; status == 0 && !tokens && i < in->n; i++) {
-        if (in->ids[i] >= m->config.vocab_size) {
-            return llm_fail(e, EX_DATAERR, "%s: token %zu: expected an id below %" PRId64 " (the model's vocabulary), found %" PRId32, path, i,
-                            m->config.vocab_size, in->ids[i]);
-        }
-    }
-    return status;
-}
-
 static int measure(struct llm_table *t, struct llm_engine *g, const struct args *a, const char *path, struct llm_err *e)
 {
-    struct input in = {0};
+    struct llm_input in = {0};
     struct llm_quality q;
-    int status = read_input(&in, path, g->model, e);
+    int status = llm_input_read(&in, path, g->model, e);
     if (status == 0) {
         struct llm_quality_text text = {.ids = in.ids, .mask = in.mask, .n = (int64_t)in.n};
         if (a->most && text.n > a->most) text.n = a->most;
@@ -143,7 +61,7 @@ static int measure(struct llm_table *t, struct llm_engine *g, const struct args 
         }
         if ((status = llm_quality_of(g, &text, &q, e)) < 0) llm_in(e, "%s", path);
     }
-    release(&in);
+    llm_input_release(&in);
     if (status != 0) return status;
     llm_table_text(t, path);
     llm_table_count(t, (double)q.tokens);
