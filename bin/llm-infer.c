@@ -91,10 +91,10 @@ const struct llm_cli infer_cli = {
                 "llm-infer -m model.llm --score -f held-out.txt | awk '{s += $NF} END {print exp(-s / NR)}'\n"
                 "llm-infer -m model.llm --kv-out - < prompt.txt | llm-kvinspect heads -\n"
                 "llm-infer -m model.llm --jsonl --samples 4 < prompts.jsonl",
-    .usual = "model|tokenizer|file|jsonl|chat|system|kv-in|score|logits|embed|kv-out|tokens|context|samples|stop|repeat-penalty|top-k|top-p|"
+    .usual = "model|tokenizer|file|jsonl|chat|system|kv-in|score|logits|embed|kv-out|tokens|context|samples|stop|top-k|top-p|"
              "min-p|temp|precision|plan",
     .options = options,
-    .common = LLM_COMMON_THREADS | LLM_COMMON_OUTPUT | LLM_COMMON_SEED | LLM_COMMON_CONFIG,
+    .common = LLM_COMMON_THREADS | LLM_COMMON_OUTPUT | LLM_COMMON_SEED | LLM_COMMON_CONFIG | LLM_COMMON_TABLE,
     .words = infer_words,
     .aliases = infer_aliases,
     .foreign = infer_foreign,
@@ -147,6 +147,9 @@ static void check_usage(struct args *a, const char *operand)
     if (a->rollout && (!a->jsonl || owners > 0)) llm_usage(&infer_cli, "--rollout goes with --jsonl, and not with --score, --embed or --classify");
     if (a->rollout && (a->kv_in || a->ids)) llm_usage(&infer_cli, "--rollout writes all tokens of a prompt: it does not go with --kv-in or --ids");
     if (a->jsonl && a->score && a->n != UNSET && a->n != 0) llm_usage(&infer_cli, "--score of lines scores what they hold: expected no -n");
+    if (a->common.format && (a->jsonl || !(a->score || a->classify || a->plan))) {
+        llm_usage(&infer_cli, "--format is of tables: it goes with --score, --classify or --plan, and not with --jsonl");
+    }
     if ((a->add_eos || a->per_token) && !a->score) llm_usage(&infer_cli, "--add-eos and --per-token go with --score");
     if (a->per_token && !a->jsonl) llm_usage(&infer_cli, "--per-token goes with --jsonl: --score alone always lists the tokens");
     if (a->add_eos && a->n > 0) llm_usage(&infer_cli, "--add-eos ends the text: expected no -n");

@@ -3,6 +3,7 @@
 #include "bin/infer/infer.h"
 #include "infer/classify.h"
 #include "infer/embed.h"
+#include "io/table.h"
 
 struct ranked { double p; int64_t i; };
 
@@ -14,14 +15,22 @@ static int by_probability(const void *a, const void *b)
 
 static int print(struct session *s, const double *p, struct llm_err *e)
 {
+    static const char *const columns[] = {"label", "probability", NULL};
+    enum llm_table_form form = llm_table_form_for(llm_table_form(&s->a->common), s->a->common.output);
     int64_t n = s->model->config.num_labels;
+    struct llm_table t;
     struct ranked *all = llm_alloc((size_t)n, sizeof *all, "classes", e);
     int status = all ? 0 : -1;
     for (int64_t i = 0; i < n && all; i++) all[i] = (struct ranked){p[i], i};
     if (all) qsort(all, (size_t)n, sizeof *all, by_probability);
-    for (int64_t i = 0; i < n && status == 0; i++) {
-        status = llm_output_printf(s->out, e, "%s\t%.6f\n", llm_labels_name(&s->model->labels, all[i].i), all[i].p) < 0 ? -1 : 0;
+    llm_table_init(&t, columns);
+    t.no_heading = form == LLM_TABLE_TSV;
+    for (int64_t i = 0; i < n && all; i++) {
+        llm_table_text(&t, llm_labels_name(&s->model->labels, all[i].i));
+        llm_table_printed(&t, all[i].p, LLM_NUMBER_FIXED, 6);
     }
+    if (status == 0) status = llm_table_write(&t, form, s->out, e);
+    llm_table_release(&t);
     free(all);
     return status;
 }

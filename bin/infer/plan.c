@@ -17,5 +17,5 @@ int run_plan(struct session *s, struct llm_err *e)
     llm_table_init(&t, columns);
     t.record = t.no_heading = true;
     for (size_t i = 0; i < sizeof values / sizeof *values; i++) llm_table_count(&t, values[i]);
-    return llm_tables_print(a->common.output, LLM_TABLE_AUTO, tables, 1, e);
+    return llm_tables_print(a->common.output, llm_table_form(&a->common), tables, 1, e);
 }

@@ -1,4 +1,4 @@
-/* --score: a line a token. */
+/* --score: a table of the prompt's tokens. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,13 +6,18 @@
 #include "base/log.h"
 #include "bin/infer/infer.h"
 #include "infer/score.h"
+#include "io/table.h"
 #include "token/unicode.h"
 
 struct run {
     struct session *s;
     const int32_t *ids;
-    struct llm_buf line;
+    struct llm_table table;
+    enum llm_table_form form;
+    struct llm_buf shown, json; /* the text of the token at hand */
 };
+
+enum { ROWS = 256 }; /* are written at once */
 
 /* Keeps a token's text on one line and in one field: \t \n \r \\, and \xNN for other control characters and for bytes that are not UTF-8. */
 static int escape(struct llm_buf *b, const char *text, size_t n, struct llm_err *e)
@@ -37,10 +42,13 @@ static int line(void *arg, int64_t i, double log_prob, struct llm_err *e)
     const struct llm_tokenizer *t = r->s->model->tokenizer;
     size_t n = 0;
     const char *text = t && r->ids[i] < llm_tokenizer_vocab_size(t) ? llm_tokenizer_piece(t, r->ids[i], &n) : NULL;
-    r->line.n = 0;
-    if (llm_buf_printf(&r->line, e, "%" PRId32 "\t", r->ids[i]) < 0 || (text && escape(&r->line, text, n, e) < 0)
-        || llm_buf_printf(&r->line, e, "\t%.6f\n", log_prob) < 0) return -1;
-    return llm_output_write(r->s->out, r->line.p, r->line.n, e);
+    r->shown.n = r->json.n = 0;
+    if ((text && (escape(&r->shown, text, n, e) < 0 || llm_json_quote(&r->json, text, n, e) < 0)) || llm_buf_put(&r->shown, "", 1, e) < 0
+        || llm_buf_put(&r->json, text ? "" : "null", text ? 1 : 5, e) < 0) return -1;
+    llm_table_printed(&r->table, r->ids[i], LLM_NUMBER_INTEGER, 0);
+    llm_table_raw(&r->table, r->shown.p, r->json.p);
+    llm_table_printed(&r->table, log_prob, LLM_NUMBER_FIXED, 6);
+    return r->table.n_cells < ROWS * r->table.n_columns ? 0 : llm_table_flush(&r->table, r->form, r->s->out, e);
 }
 
 int run_score(struct session *s, const int32_t *ids, size_t n, struct llm_err *e)
@@ -62,9 +70,15 @@ int run_score(struct session *s, const int32_t *ids, size_t n, struct llm_err *e
         llm_note("%zu tokens, more than the context of %" PRId64 ": scored in windows that overlap by half", n, s->engine.context);
     }
     if (s->model->rope_context > 0) llm_note("rotary positions are scaled for a context of %" PRId64 " tokens (-c)", s->model->rope_context);
-    struct run r = {s, all, {0}};
+    static const char *const columns[] = {"id", "text", "log_prob", NULL};
+    struct run r = {.s = s, .ids = all, .form = llm_table_form_for(llm_table_form(&s->a->common), s->a->common.output)};
+    llm_table_init(&r.table, columns);
+    r.table.no_heading = r.form == LLM_TABLE_TSV;
     status = llm_score(&s->engine, begin, all, (int64_t)(n + kept), line, &r, e);
-    llm_buf_release(&r.line);
+    if (status == 0) status = llm_table_write(&r.table, r.form, s->out, e);
+    llm_table_release(&r.table);
+    llm_buf_release(&r.shown);
+    llm_buf_release(&r.json);
     free(all);
     return status;
 }

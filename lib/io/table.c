@@ -15,12 +15,18 @@ void llm_table_init(struct llm_table *t, const char *const *columns)
     while (columns[t->n_columns]) t->n_columns++;
 }
 
-void llm_table_release(struct llm_table *t)
+static void empty(struct llm_table *t)
 {
     for (size_t i = 0; i < t->n_cells; i++) {
         free((char *)t->cells[i].text);
         free((char *)t->cells[i].json);
     }
+    t->n_cells = 0;
+}
+
+void llm_table_release(struct llm_table *t)
+{
+    empty(t);
     free(t->cells);
     *t = (struct llm_table){0};
 }
@@ -134,12 +140,13 @@ static const char *shown(const struct llm_table *t, size_t i, enum llm_table_for
     return number;
 }
 
-/* Control characters, tabs among them, would break the lines of TSV and aligned columns, a bar those of Markdown. */
+/* Control characters, tabs among them, would break the lines of TSV and aligned columns, a bar those of Markdown. Delete, which breaks no line, is
+ * masked where people read. */
 static int put_masked(struct llm_buf *o, const char *s, enum llm_table_form form, struct llm_err *e)
 {
     int bad = 0;
     for (; *s && !bad; s++) {
-        char c = (unsigned char)*s < ' ' || *s == 127 ? '?' : *s;
+        char c = (unsigned char)*s < ' ' || (*s == 127 && form != LLM_TABLE_TSV) ? '?' : *s;
         bad = form == LLM_TABLE_MD && c == '|' ? llm_buf_put(o, "\\|", 2, e) : llm_buf_put(o, &c, 1, e);
     }
     return bad;
@@ -295,10 +302,25 @@ enum llm_table_form llm_table_form(const struct llm_common *common)
     return common->json ? LLM_TABLE_JSON : (enum llm_table_form)common->format;
 }
 
-int llm_tables_print(const char *path, enum llm_table_form form, struct llm_table *const *tables, size_t n, struct llm_err *e)
+enum llm_table_form llm_table_form_for(enum llm_table_form form, const char *path)
 {
     bool to_stdout = !path || strcmp(path, "-") == 0;
-    if (form == LLM_TABLE_AUTO) form = to_stdout && isatty(STDOUT_FILENO) ? LLM_TABLE_ALIGNED : LLM_TABLE_TSV;
+    if (form != LLM_TABLE_AUTO) return form;
+    return to_stdout && isatty(STDOUT_FILENO) ? LLM_TABLE_ALIGNED : LLM_TABLE_TSV;
+}
+
+int llm_table_flush(struct llm_table *t, enum llm_table_form form, struct llm_output *o, struct llm_err *e)
+{
+    if (form == LLM_TABLE_ALIGNED || form == LLM_TABLE_MD) return 0;
+    if (llm_table_write(t, form, o, e) < 0) return -1;
+    empty(t);
+    t->no_heading = true;
+    return 0;
+}
+
+int llm_tables_print(const char *path, enum llm_table_form form, struct llm_table *const *tables, size_t n, struct llm_err *e)
+{
+    form = llm_table_form_for(form, path);
     struct llm_output *o = llm_output_open(path, false, e);
     int status = o ? 0 : -1;
     for (size_t i = 0; i < n; i++) {

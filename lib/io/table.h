@@ -53,6 +53,11 @@ enum llm_table_form llm_table_form(const struct llm_common *common);
 /* Appends the table to b; AUTO is TSV. 0, or -1 also if filling the table had failed. */
 int llm_table_show(const struct llm_table *t, enum llm_table_form form, struct llm_buf *b, struct llm_err *e) LLM_MUST_CHECK;
 int llm_table_write(const struct llm_table *t, enum llm_table_form form, struct llm_output *o, struct llm_err *e) LLM_MUST_CHECK;
+/* AUTO is decided by where the output goes: ALIGNED if `path` (NULL or "-": standard output) is a terminal, else TSV. Other forms stay. */
+enum llm_table_form llm_table_form_for(enum llm_table_form form, const char *path);
+/* For tables that grow long: writes the rows so far and empties the table, unless the form needs all rows at once (ALIGNED, MD). The heading is
+ * written with the first rows. The caller writes the rest by llm_table_write. 0 or -1. */
+int llm_table_flush(struct llm_table *t, enum llm_table_form form, struct llm_output *o, struct llm_err *e) LLM_MUST_CHECK;
 /* Writes n tables to `path` (NULL or "-": standard output) and releases them; an empty line stands between two, but not in JSON. The output appears
  * whole or not at all. 0 or -1. */
 int llm_tables_print(const char *path, enum llm_table_form form, struct llm_table *const *tables, size_t n, struct llm_err *e) LLM_MUST_CHECK;

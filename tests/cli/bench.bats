@@ -294,6 +294,9 @@ cell() {
     printf abab | llm-tokenize encode -T other.json > other.tok
     refused 65 okenizer llm-bench quality -m "$M" other.tok
     refused 65 'expected text or a token stream, found a checkpoint' llm-bench quality -m "$M" "$ROOT/tests/golden/formats/checkpoint.llm"
+    mkdir bare
+    cp "$M"/config.json "$M"/model.safetensors bare
+    refused 65 'one.txt: the model carries no tokenizer: expected a token stream, found text' llm-bench quality -m bare one.txt
     refused 65 'found a GGUF file' llm-bench quality -m "$M" "$ROOT/tests/golden/formats/sample.gguf"
     run -65 --separate-stderr llm-bench quality -m "$M" -T "$ROOT/tests/golden/formats/tokenizer.safetensors" "$D/ab.txt"
 }

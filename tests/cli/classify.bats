@@ -56,6 +56,7 @@ setup() {
     assert_equal "$(cut -f 1 <<< "$output" | sort | tr '\n' ' ')" "neg none pos "
     awk -F'\t' '{ s += $2; if (NR > 1 && $2 > before) bad = 1; before = $2 } END { exit bad || !(s > .99999 && s < 1.00001) }' <<< "$output"
     printf '{"id": "a", "prompt": "red lovely cat dog"}\n{"id": "b", "prompt": "red plain fish hen"}\n' > lines
+    llm-infer -m m.llm --classify --format csv "dog awful hen" | tr -d '\r' | cmp - <(echo label,probability; tr '\t' , <<< "$output")
     run -0 llm-infer -q -m m.llm --classify --jsonl lines
     assert_equal "$(jq -r .label <<< "$output" | tr '\n' ' ')" "pos none "
     assert_equal "$(jq -c '.probabilities | keys' <<< "${lines[0]}")" '["neg","none","pos"]'

@@ -187,6 +187,22 @@ setup() {
     grep -q '\\x00' text
 }
 
+@test "--score in every form: a table on a terminal, lines without a heading in a pipe" {
+    need_tool jq
+    llm-infer -q -m "$M" --precision f32 --score "$P" > tsv
+    llm-infer -q -m "$M" --precision f32 --score --format tsv "$P" | cmp - tsv
+    llm-infer -q -m "$M" --precision f32 --score --format csv "$P" | tr -d '\r' > csv
+    assert_equal "$(head -n 1 csv)" id,text,log_prob
+    assert_equal "$(wc -l < csv)" $(($(wc -l < tsv) + 1))
+    llm-infer -q -m "$M" --precision f32 --score --format json "$P" | jq -r '.id' | cmp - <(cut -f 1 tsv)
+    llm-infer -q -m "$M" --precision f32 --score --format md "$P" | head -n 1 | grep -qF '| id | text | log_prob |'
+    llm-infer -q -m "$M" --precision f32 --score --format aligned "$P" > aligned
+    head -n 1 aligned | grep -qE '^ *id  text +log_prob$'
+    script -qec "llm-infer -q -m '$M' --precision f32 --score '$P'" /dev/null < /dev/null | tr -d '\r' | cmp - aligned
+    refused 2 'goes with --score' llm-infer -m "$M" --format csv "$P"
+    refused 2 'not with --jsonl' llm-infer -m "$M" --score --jsonl --format csv "$P"
+}
+
 @test "perplexity by awk, of a text longer than the context too" {
     run -0 --separate-stderr bash -c "for i in {1..80}; do printf '%s ' '$P'; done | llm-infer -m '$M' --score | awk '{s += \$NF} END {print NR, exp(-s / NR)}'"
     [[ ${output% *} -gt 256 ]]

@@ -140,6 +140,21 @@ make_tok() {
     [[ $(llm-tokenize info -T tok.json --vocab | wc -l) == "$size" ]]
 }
 
+@test "info in every form: tables on a terminal, lines without headings in a pipe" {
+    need_tool jq
+    make_tok
+    llm-tokenize info -T tok.json > tsv
+    llm-tokenize info -T tok.json --format aligned > aligned
+    assert_equal "$(sed -n 1p aligned | tr -s ' ')" 'key value'
+    grep -qE '^special +1 +"<s>"$' aligned
+    script -qec "llm-tokenize info -T tok.json" /dev/null < /dev/null | tr -d '\r' | cmp - aligned
+    llm-tokenize info -T tok.json --format json | cmp - <(llm-tokenize info -T tok.json --json)
+    llm-tokenize info -T tok.json --vocab --json | jq -r '[.id, .kind, (.text | tojson)] | @tsv' > json
+    llm-tokenize info -T tok.json --vocab | head -n 5 | cut -f 1,2 | cmp - <(head -n 5 json | cut -f 1,2)
+    [[ $(llm-tokenize info -T tok.json --vocab --format csv | head -n 1) == $'id,kind,text\r' ]]
+    refused 2 'expected neither --json nor --format' llm-tokenize info -T tok.json --export --json
+}
+
 @test "a stream made with another tokenizer is refused" {
     make_tok
     llm-tokenize train -q --vocab-size 270 corpus.txt > other.json
