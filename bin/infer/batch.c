@@ -69,3 +69,37 @@ void batch_end(struct batch *b)
              seconds > 0 ? (double)b->items / seconds : 0, seconds > 0 ? (double)(b->read + b->generated) / seconds : 0, failed,
              kept ? "; kept in " : "", kept ? output : "");
 }
+
+int batch_put(const struct batch *b, const json_t *o, struct llm_err *e)
+{
+    struct llm_buf text = {0};
+    batch_hide(b);
+    int bad = llm_json_dump(o, &text, e) < 0 || llm_buf_put(&text, "\n", 1, e) < 0 || llm_output_write(b->s->out, text.p, text.n, e) < 0
+              || llm_output_flush(b->s->out, e) < 0;
+    llm_buf_release(&text);
+    return bad ? -1 : 0;
+}
+
+int batch_refuse(const struct batch *b, struct lines *in, const json_t *object, const struct llm_err *why, struct llm_err *e)
+{
+    json_t *answer = lines_refuse(in, object, why, e);
+    int status = answer ? batch_put(b, answer, e) : -1;
+    json_decref(answer);
+    return status;
+}
+
+int batch_lines(struct batch *b, struct session *s, struct lines *in, const char *operand,
+                int (*line)(void *arg, const char *text, size_t n, struct llm_err *e), void *arg, struct llm_err *e)
+{
+    const char *text;
+    size_t n;
+    int got = lines_open(in, s->a->file ? s->a->file : operand ? operand : "-", prompt_max_bytes(s), e), status = 0;
+    bool begun = got == 0;
+    if (begun) batch_begin(b, s, in);
+    while (got >= 0 && status == 0 && (got = lines_next(in, &text, &n, e)) > 0) status = line(arg, text, n, e);
+    if (begun) batch_end(b);
+    if (got < 0) status = -1;
+    if (status == 0) lines_summarise(in, &s->refused);
+    lines_close(in);
+    return status;
+}

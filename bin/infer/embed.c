@@ -58,12 +58,11 @@ static int take_object(struct run *r, json_t *o, struct llm_err *e)
 {
     int32_t *ids = NULL;
     size_t n_ids = 0, second = 0;
-    int status = json_is_object(o) ? prompt_of_line(r->s, o, &ids, &n_ids, e)
+    int status = json_is_object(o) ? prompt_take(r->s, o, r->in.number, &ids, &n_ids, e)
                                    : llm_fail(e, EX_DATAERR, "expected an object {\"id\": …, \"prompt\": …}");
     if (status == 0 && json_object_get(o, "adapter")) {
         status = llm_fail(e, EX_DATAERR, "\"adapter\": --embed and --classify have the adapters of --adapter for all lines");
     }
-    if (status == 0) status = prompt_begin(r->s, &ids, &n_ids, e);
     if (status == 0) status = prompt_check(r->s, n_ids, e);
     if (status == 0) status = take_second(r, o, &ids, &n_ids, &second, e);
     if (status == 0) status = prompt_check(r->s, n_ids, e);
@@ -75,11 +74,8 @@ static int take_object(struct run *r, json_t *o, struct llm_err *e)
         memcpy(r->ids + r->n_ids, ids, n_ids * sizeof *ids);
         r->n_ids += n_ids;
         r->lengths[r->n_texts++] = (int64_t)n_ids;
-        json_object_del(o, "prompt");
-        json_object_del(o, "ids");
         json_object_del(o, "pair");
         json_object_del(o, "second");
-        if (!json_object_get(o, "id")) json_object_set_new(o, "id", json_integer(r->in.number));
     }
     free(ids);
     return status;

@@ -63,6 +63,9 @@ int prompt_encode(const struct session *s, const char *text, size_t n, int32_t *
 int prompt_take_ids(const struct session *s, const json_t *list, int32_t **ids, size_t *n_ids, struct llm_err *e) LLM_MUST_CHECK;
 /* The tokens of a line of --jsonl, {"prompt": …} or {"ids": […]}. *ids is malloced. */
 int prompt_of_line(const struct session *s, const json_t *o, int32_t **ids, size_t *n_ids, struct llm_err *e) LLM_MUST_CHECK;
+/* Takes the prompt of a line whose whole output is numbers: its tokens, as prompt_of_line and prompt_begin make them. "prompt" and "ids" leave the
+ * object; if it has no "id", the line's number becomes its "id". *ids is malloced. */
+int prompt_take(const struct session *s, json_t *o, int64_t line, int32_t **ids, size_t *n_ids, struct llm_err *e) LLM_MUST_CHECK;
 /* The prompt that operand, -f or standard input give; tokens that begin a text where it is empty. */
 int prompt_read(const struct session *s, const char *operand, int32_t **ids, size_t *n_ids, struct llm_err *e) LLM_MUST_CHECK;
 /* Tokens that ask for what stands between two texts. *ids is malloced. */

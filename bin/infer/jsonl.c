@@ -52,21 +52,11 @@ static void drop_first_line(struct run *r)
     line_destroy(l);
 }
 
-static int put_object(struct run *r, const json_t *o, struct llm_err *e)
-{
-    struct llm_buf b = {0};
-    batch_hide(&r->batch);
-    int bad = llm_json_dump(o, &b, e) < 0 || llm_buf_put(&b, "\n", 1, e) < 0 || llm_output_write(r->s->out, b.p, b.n, e) < 0
-              || llm_output_flush(r->s->out, e) < 0;
-    llm_buf_release(&b);
-    return bad ? -1 : 0;
-}
-
 /* Writes the answers to refused lines that no prompt under way comes before. */
 static int put_refusals(struct run *r, struct llm_err *e)
 {
     while (r->first && r->first->refused) {
-        if (put_object(r, r->first->object, e) < 0) return -1;
+        if (batch_put(&r->batch, r->first->object, e) < 0) return -1;
         batch_item(&r->batch, 0, 0);
         r->n_refused--;
         drop_first_line(r);
@@ -201,17 +191,13 @@ static int take_line(struct run *r, const char *text, size_t n, struct line *l, 
     if (!text) return lines_too_long(&r->in, e);
     if (!l->object) return -1;
     if (!json_is_object(l->object)) return llm_fail(e, EX_DATAERR, "expected an object with \"%s\"", a->chat ? "messages" : "prompt");
-    json_t *prompt = json_object_get(l->object, "prompt"), *ids = json_object_get(l->object, "ids");
+    bool whole = json_object_get(l->object, "prompt") || json_object_get(l->object, "ids");
     if (a->chat) {
         if (take_messages(r, l, &n_ids, e) < 0) return -1;
-    } else if (!prompt && !ids && (json_object_get(l->object, "input_prefix") || json_object_get(l->object, "input_suffix"))) {
+    } else if (!whole && (json_object_get(l->object, "input_prefix") || json_object_get(l->object, "input_suffix"))) {
         if (take_parts(r, l, p, &n_ids, e) < 0) return -1;
-    } else if (json_is_string(prompt) && !ids) {
-        if (prompt_encode(r->s, json_string_value(prompt), json_string_length(prompt), &l->ids, &n_ids, e) < 0) return llm_in(e, "\"prompt\"");
-    } else if (json_is_array(ids) && !prompt) {
-        if (prompt_take_ids(r->s, ids, &l->ids, &n_ids, e) < 0) return -1;
-    } else {
-        return llm_fail(e, EX_DATAERR, "expected \"prompt\" (a string) or \"ids\" (a list)");
+    } else if (prompt_of_line(r->s, l->object, &l->ids, &n_ids, e) < 0) {
+        return -1;
     }
     if (prompt_begin(r->s, &l->ids, &n_ids, e) < 0 || adapters_take(r->s, l->object, &l->adapters, e) < 0) return -1;
     p->adapters = l->adapters;
@@ -323,7 +309,7 @@ static int done(void *arg, struct llm_completion *c, struct llm_err *e)
 {
     struct run *r = arg;
     json_t *o = result(r, c, e);
-    int status = o ? put_object(r, o, e) : -1;
+    int status = o ? batch_put(&r->batch, o, e) : -1;
     json_decref(o);
     r->generated += c->n;
     bool nothing = c->finish == LLM_FINISH_STOP && c->text.bytes.n == 0 && c->prompt.n_stops == 0 && c->prompt.n_ends == 0;

@@ -159,6 +159,14 @@ int prompt_begin(const struct session *s, int32_t **ids, size_t *n_ids, struct l
     return 0;
 }
 
+int prompt_take(const struct session *s, json_t *o, int64_t line, int32_t **ids, size_t *n_ids, struct llm_err *e)
+{
+    if (prompt_of_line(s, o, ids, n_ids, e) < 0 || prompt_begin(s, ids, n_ids, e) < 0) return -1;
+    json_object_del(o, "prompt");
+    json_object_del(o, "ids");
+    return json_object_get(o, "id") || json_object_set_new(o, "id", json_integer(line)) == 0 ? 0 : llm_no_memory(e, "an id");
+}
+
 int prompt_end(const struct session *s, int32_t **ids, size_t *n_ids, struct llm_err *e)
 {
     const struct llm_model *m = s->model;

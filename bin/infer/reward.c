@@ -15,7 +15,6 @@ struct run {
     struct llm_chat chat;       /* found when the first line has messages */
     struct llm_conversation conversation;
     float *vector;              /* [hidden_size] */
-    struct llm_buf out;
 };
 
 static int score(struct run *r, const int32_t *ids, size_t n, double *reward, struct llm_err *e)
@@ -75,16 +74,9 @@ static int take_line(struct run *r, const json_t *o, struct llm_err *e)
     return completion && eos >= 0 ? llm_conversation_add(&r->conversation, &eos, 1, 0, e) : 0;
 }
 
-static int put(struct run *r, const json_t *o, struct llm_err *e)
+static int one_line(void *arg, const char *text, size_t n, struct llm_err *e)
 {
-    r->out.n = 0;
-    if (llm_json_dump(o, &r->out, e) < 0 || llm_buf_put(&r->out, "\n", 1, e) < 0) return -1;
-    batch_hide(&r->batch);
-    return llm_output_write(r->s->out, r->out.p, r->out.n, e) < 0 ? -1 : llm_output_flush(r->s->out, e);
-}
-
-static int one_line(struct run *r, const char *text, size_t n, struct llm_err *e)
-{
+    struct run *r = arg;
     struct llm_err why = {0};
     double reward = 0;
     json_t *o = text ? llm_json_parse(text, n, &why) : NULL;
@@ -94,11 +86,9 @@ static int one_line(struct run *r, const char *text, size_t n, struct llm_err *e
     if (status == 0 && r->conversation.n == 0) status = llm_fail(&why, EX_DATAERR, "expected tokens to score, found none");
     if (status == 0) status = score(r, r->conversation.ids, r->conversation.n, &reward, &why);
     if (status == 0) {
-        status = json_object_set_new(o, "reward", json_real(reward)) < 0 ? llm_no_memory(e, "a line of output") : put(r, o, e);
+        status = json_object_set_new(o, "reward", json_real(reward)) < 0 ? llm_no_memory(e, "a line of output") : batch_put(&r->batch, o, e);
     } else if (status < 0 && why.status == EX_DATAERR) {
-        json_t *answer = lines_refuse(&r->in, o, &why, e);
-        status = answer ? put(r, answer, e) : -1;
-        json_decref(answer);
+        status = batch_refuse(&r->batch, &r->in, o, &why, e);
     } else if (status < 0) {
         *e = why;
         llm_in(e, "%s: line %" PRId64, llm_file_name(r->in.file), r->in.number);
@@ -111,20 +101,10 @@ static int one_line(struct run *r, const char *text, size_t n, struct llm_err *e
 int run_reward_lines(struct session *s, const char *operand, struct llm_err *e)
 {
     struct run r = {.s = s};
-    const char *text;
-    size_t n;
-    int got = lines_open(&r.in, s->a->file ? s->a->file : operand ? operand : "-", prompt_max_bytes(s), e), status = 0;
-    bool begun = got == 0;
-    if (begun) batch_begin(&r.batch, s, &r.in);
-    if (begun && !(r.vector = llm_alloc((size_t)s->model->config.hidden_size, sizeof *r.vector, "a text", e))) got = -1;
-    while (got >= 0 && status == 0 && (got = lines_next(&r.in, &text, &n, e)) > 0) status = one_line(&r, text, n, e);
-    if (begun) batch_end(&r.batch);
-    if (got < 0) status = -1;
-    if (status == 0) lines_summarise(&r.in, &s->refused);
-    lines_close(&r.in);
+    r.vector = llm_alloc((size_t)s->model->config.hidden_size, sizeof *r.vector, "a text", e);
+    int status = r.vector ? batch_lines(&r.batch, s, &r.in, operand, one_line, &r, e) : -1;
     llm_chat_release(&r.chat);
     llm_conversation_release(&r.conversation);
-    llm_buf_release(&r.out);
     free(r.vector);
     return status;
 }

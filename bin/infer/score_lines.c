@@ -15,7 +15,6 @@ struct run {
     double sum;              /* of the log-probabilities so far, in the order of the tokens */
     int64_t n;
     json_t *tokens;          /* with --per-token: a list of objects; else NULL */
-    struct llm_buf out;
 };
 
 /* JSON has no infinities: an impossible token's logarithm is null. */
@@ -41,24 +40,6 @@ static int token(void *arg, int64_t i, double log_prob, struct llm_err *e)
     return bad ? llm_no_memory(e, "a token") : 0;
 }
 
-/* Tokens of one line's text; what is used up leaves the object. *ids is malloced. */
-static int take_text(const struct run *r, json_t *o, int32_t **ids, size_t *n, struct llm_err *e)
-{
-    if (prompt_of_line(r->s, o, ids, n, e) < 0 || prompt_begin(r->s, ids, n, e) < 0 || prompt_end(r->s, ids, n, e) < 0) return -1;
-    json_object_del(o, "prompt");
-    json_object_del(o, "ids");
-    return json_object_get(o, "id") || json_object_set_new(o, "id", json_integer(r->in.number)) == 0 ? 0 : llm_no_memory(e, "an id");
-}
-
-static int put(struct run *r, const json_t *o, struct llm_err *e)
-{
-    r->out.n = 0;
-    if (llm_json_dump(o, &r->out, e) < 0 || llm_buf_put(&r->out, "\n", 1, e) < 0) return -1;
-    batch_hide(&r->batch);
-    if (llm_output_write(r->s->out, r->out.p, r->out.n, e) < 0) return -1;
-    return llm_output_flush(r->s->out, e);
-}
-
 /* "id" first, then what the line carried, then the results. */
 static int put_score(struct run *r, const json_t *line, struct llm_err *e)
 {
@@ -67,22 +48,15 @@ static int put_score(struct run *r, const json_t *line, struct llm_err *e)
               || json_object_set_new(o, "sum", number(r->sum)) < 0
               || json_object_set_new(o, "mean", r->n > 0 ? number(r->sum / (double)r->n) : json_null()) < 0
               || json_object_set_new(o, "tokens", json_integer(r->n)) < 0 || (r->tokens && json_object_set(o, "per_token", r->tokens) < 0);
-    int status = bad ? llm_no_memory(e, "a line of output") : put(r, o, e);
+    int status = bad ? llm_no_memory(e, "a line of output") : batch_put(&r->batch, o, e);
     json_decref(o);
     return status;
 }
 
-static int refuse(struct run *r, const json_t *line, const struct llm_err *why, struct llm_err *e)
-{
-    json_t *answer = lines_refuse(&r->in, line, why, e);
-    int status = answer ? put(r, answer, e) : -1;
-    json_decref(answer);
-    return status;
-}
-
 /* 0, 1 when a signal was caught, -1. */
-static int score_line(struct run *r, const char *text, size_t n, struct llm_err *e)
+static int score_line(void *arg, const char *text, size_t n, struct llm_err *e)
 {
+    struct run *r = arg;
     struct llm_err why = {0};
     int32_t *ids = NULL;
     size_t n_ids = 0;
@@ -92,11 +66,11 @@ static int score_line(struct run *r, const char *text, size_t n, struct llm_err 
     json_t *o = text ? llm_json_parse(text, n, &why) : NULL;
     int status = o ? 0 : text ? -1 : lines_too_long(&r->in, &why);
     if (o && !json_is_object(o)) status = llm_fail(&why, EX_DATAERR, "expected an object with \"prompt\"");
-    else if (o) status = take_text(r, o, &ids, &n_ids, &why);
+    else if (o && (status = prompt_take(r->s, o, r->in.number, &ids, &n_ids, &why)) == 0) status = prompt_end(r->s, &ids, &n_ids, &why);
     if (o && status == 0) status = adapters_take(r->s, o, &adapters, &why);
     begin.adapters = adapters;
     if (status < 0 && why.status == EX_DATAERR) {
-        status = refuse(r, o, &why, e);
+        status = batch_refuse(&r->batch, &r->in, o, &why, e);
     } else if (status < 0) {
         *e = why;
         llm_in(e, "%s: line %" PRId64, llm_file_name(r->in.file), r->in.number);
@@ -107,7 +81,7 @@ static int score_line(struct run *r, const char *text, size_t n, struct llm_err 
         r->tokens = r->s->a->per_token ? json_array() : NULL;
         status = llm_score(&r->s->engine, adapters ? &begin : NULL, ids, (int64_t)n_ids, token, r, &why);
         if (status == 0) status = put_score(r, o, e);
-        else if (status < 0 && why.status == EX_DATAERR) status = refuse(r, o, &why, e);
+        else if (status < 0 && why.status == EX_DATAERR) status = batch_refuse(&r->batch, &r->in, o, &why, e);
         else if (status < 0) *e = why;
         json_decref(r->tokens);
     }
@@ -121,16 +95,5 @@ static int score_line(struct run *r, const char *text, size_t n, struct llm_err 
 int run_score_lines(struct session *s, const char *operand, struct llm_err *e)
 {
     struct run r = {.s = s};
-    const char *text;
-    size_t n;
-    int got = lines_open(&r.in, s->a->file ? s->a->file : operand ? operand : "-", prompt_max_bytes(s), e), status = 0;
-    if (got == 0) batch_begin(&r.batch, s, &r.in);
-    bool begun = got == 0;
-    while (got >= 0 && status == 0 && (got = lines_next(&r.in, &text, &n, e)) > 0) status = score_line(&r, text, n, e);
-    if (begun) batch_end(&r.batch);
-    if (got < 0) status = -1;
-    if (status == 0) lines_summarise(&r.in, &s->refused);
-    lines_close(&r.in);
-    llm_buf_release(&r.out);
-    return status;
+    return batch_lines(&r.batch, s, &r.in, operand, score_line, &r, e);
 }
