@@ -115,7 +115,7 @@ unit: $(UNIT)
 check: deps
 	@$(MAKE) --no-print-directory $(PARALLEL) check-built
 check-built: all $(UNIT) $(REPLAYS)
-	@BIN=$(abspath $(BIN)) FILTER='$(FILTER)' tests/run -o $(BUILD)/check $(CHOSEN_BATS) $(UNIT) $(if $(FILTER),,$(REPLAYS))
+	@BIN=$(abspath $(BIN)) OBJECTS=$(abspath $(BUILD)) FILTER='$(FILTER)' tests/run -o $(BUILD)/check $(CHOSEN_BATS) $(UNIT) $(if $(FILTER),,$(REPLAYS))
 $(BUILD)/tests/fuzz/replay_%: $(BUILD)/tests/fuzz/fuzz_%.o $(BUILD)/tests/fuzz/replay.o $(FUZZ_PARTS) $(LIBRARY)
 	$(call quiet,ld)$(LINK) -o $@ $^ $(LIBS)
 
@@ -163,9 +163,9 @@ $(BUILD)/stories: tests/demo/stories.c
 	@mkdir -p $(@D)
 	$(call quiet,cc)$(CC) -std=c11 $(WARN) $(OPT) $(CFLAGS) $(LDFLAGS) -o $@ $<
 
-## lint        layers, banned functions, options against manual pages, mandoc, scripts; warnings of gcc and clang
+## lint        layers, circles, banned functions, options against manual pages, mandoc, scripts; warnings of gcc and clang
 lint: all
-	@BIN=$(abspath $(BIN)) tests/run $(LINT)
+	@BIN=$(abspath $(BIN)) OBJECTS=$(abspath $(BUILD)) tests/run $(LINT)
 	@tests/lint/warnings
 
 ## format      clang-format on every source

@@ -57,19 +57,6 @@ int llm_parse_size(const char *s, int64_t *out)
     return 0;
 }
 
-void llm_usage(const struct llm_cli *cli, const char *fmt, ...)
-{
-    struct llm_err e = {0};
-    va_list args;
-    va_start(args, fmt);
-    vsnprintf(e.text, sizeof e.text, fmt, args);
-    va_end(args);
-    e.status = LLM_EX_USAGE;
-    llm_report(&e);
-    fprintf(stderr, "Try '%s --help'.\n", cli->name);
-    exit(LLM_EX_USAGE);
-}
-
 static _Noreturn void finish(void)
 {
     struct llm_err e = {0};

@@ -2,7 +2,6 @@
 
 #include <stdarg.h>
 #include <stdio.h>
-#include <time.h>
 #include "base/progress.h"
 #include "base/utf8.h"
 
@@ -46,11 +45,4 @@ void llm_warn(const char *fmt, ...)
     va_start(args, fmt);
     say("warning: ", fmt, args);
     va_end(args);
-}
-
-double llm_now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }

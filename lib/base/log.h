@@ -2,6 +2,7 @@
 #ifndef LLM_BASE_LOG_H
 #define LLM_BASE_LOG_H
 
+#include "base/clock.h"
 #include "base/err.h"
 
 /* -q: -1 (errors only), default 0, -v: 1. Set by llm_cli_parse. */
@@ -13,8 +14,5 @@ void llm_note(const char *fmt, ...) LLM_PRINTF(1, 2);
 void llm_verbose(const char *fmt, ...) LLM_PRINTF(1, 2);
 /* "program: warning: text", unless quiet. */
 void llm_warn(const char *fmt, ...) LLM_PRINTF(1, 2);
-
-/* Monotonic seconds. */
-double llm_now(void);
 
 #endif

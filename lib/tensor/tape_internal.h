@@ -1,4 +1,4 @@
-/* What tensor.c, tape.c and grad.c share. */
+/* What the files of the tape share. Each calls those before it only: tensor.c, grad.c, tape.c, stored.c, block.c, context.c. */
 #ifndef LLM_TENSOR_TAPE_INTERNAL_H
 #define LLM_TENSOR_TAPE_INTERNAL_H
 
@@ -10,6 +10,8 @@ struct llm_tape {
     struct llm_grad_block *top; /* the highest block of `grads` */
 };
 
+/* Appends a copy of the node to the tape, which must be recording. Returns its output; c->nothing if memory is used up. */
+struct llm_tensor *llm_tape_push(struct llm_ctx *c, const struct llm_node *n, const void *args, size_t n_args);
 /* Runs the backward functions of all nodes recorded after `until`, last first, and frees the nodes. */
 void llm_tape_walk(struct llm_ctx *c, const struct llm_node *until);
 /* Runs and records a block, then moves its activations to c->store, rounded to c->stored. The block's backward pass moves them back (stored.c). */

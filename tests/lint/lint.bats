@@ -38,6 +38,32 @@ plant() {
     run -0 tests/lint/layers.sh "$BATS_TEST_TMPDIR/tree"
 }
 
+@test "files call one another in one direction" {
+    run -0 tests/lint/circles.sh "${OBJECTS:-build}"
+    assert_output ""
+}
+
+@test "the check of circles sees one of three files, and one of headers" {
+    local tree=$BATS_TEST_TMPDIR/tree
+    plant lib/base/a.c 'void b(void); void a(void); void a(void) { b(); }'
+    plant lib/base/b.c 'void c(void); void b(void); void b(void) { c(); }'
+    plant lib/base/c.c 'void a(void); void c(void); void c(void) { a(); }'
+    plant lib/base/d.c 'void a(void); void d(void); void d(void) { a(); }'
+    mkdir -p "$tree/build/lib/base" "$tree/build/bin"
+    for f in a b c d; do ${CC:-cc} -c -o "$tree/build/lib/base/$f.o" "$tree/lib/base/$f.c"; done
+    run -1 tests/lint/circles.sh "$tree/build" "$tree"
+    assert_output "lib/base/a: b of lib/base/b, which leads back
+lib/base/b: c of lib/base/c, which leads back
+lib/base/c: a of lib/base/a, which leads back"
+    rm "$tree"/build/lib/base/c.o
+    run -0 tests/lint/circles.sh "$tree/build" "$tree"
+    plant lib/base/a.h '#include "base/b.h"'
+    plant lib/base/b.h '#include "base/a.h"'
+    run -1 tests/lint/circles.sh "$tree/build" "$tree"
+    assert_output "lib/base/a.h: included of lib/base/b.h, which leads back
+lib/base/b.h: included of lib/base/a.h, which leads back"
+}
+
 @test "no banned function is called" {
     run -0 tests/lint/banned.sh
     assert_output ""

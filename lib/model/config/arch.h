@@ -114,10 +114,12 @@ bool llm_config_ignores(const struct llm_arch *arch, const char *name);
 bool llm_config_is_foreign(const json_t *o);
 /* Every key is known or harmless, else -1 (EX_DATAERR), or, after llm_config_force(true), one line on standard error. */
 int llm_config_check_keys(const struct llm_arch *arch, const json_t *o, struct llm_err *e) LLM_MUST_CHECK;
+/* The rows of keys that all families have; ends with a name of NULL. */
+extern const struct llm_config_key llm_config_common_keys[];
 /* Whether a table's row reads the key: the family's, or one of all families. */
 bool llm_config_has_row(const struct llm_arch *arch, const char *name);
 
-/* What a configuration says of classes (config/classes.c). */
+/* Reads the classes of a classifier: "id2label" or "num_labels". 0 or -1. */
 int llm_config_read_labels(struct llm_config *c, const json_t *o, struct llm_err *e) LLM_MUST_CHECK;
 /* The family's defaults, before any key is read. */
 struct llm_config llm_config_blank(const struct llm_arch *arch);

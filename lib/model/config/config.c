@@ -12,22 +12,6 @@
 static const char *const act_names[LLM_N_ACTS] = {"gelu", "gelu_new", "relu", "silu", "sigmoid", "tanh", "relu2"};
 static const char sqrt_scale[] = "1/sqrt(hidden)";
 
-/* Keys of all families. */
-static const char *const pooling_words[] = {"unset", "mean", "cls", "last", "other", NULL};
-static const char *const norm_words[] = {"rms", "layer", "group", "batch", NULL};
-static const struct llm_config_key common_keys[] = {
-    {"norm", LLM_KEY_WORD, offsetof(struct llm_config, norm), 0, 0, norm_words, true},
-    {"norm_groups", LLM_KEY_INT, offsetof(struct llm_config, norm_groups), 1, 1 << 20, NULL, true},
-    {"pooling", LLM_KEY_WORD, offsetof(struct llm_config, pooling), 0, 0, pooling_words, true},
-    {"num_labels", LLM_KEY_LENGTH, offsetof(struct llm_config, num_labels), 0, LLM_MAX_LABELS, NULL, true},
-    {"contrastive", LLM_KEY_BOOL, offsetof(struct llm_config, contrastive), 0, 0, NULL, true},
-    {"fixed_logit_scale", LLM_KEY_BOOL, offsetof(struct llm_config, fixed_logit_scale), 0, 0, NULL, true},
-    {"logit_scale_init_value", LLM_KEY_REAL, offsetof(struct llm_config, logit_scale_init), -10, 10, NULL, true},
-    {"prefix_lm", LLM_KEY_BOOL, offsetof(struct llm_config, prefix_lm), 0, 0, NULL, true},
-    {"normalize_embeddings", LLM_KEY_BOOL, offsetof(struct llm_config, normalize_embeddings), 0, 0, NULL, true},
-};
-enum { N_COMMON = sizeof common_keys / sizeof *common_keys };
-
 static int read_word(const json_t *o, const struct llm_config_key *k, int *out, struct llm_err *e)
 {
     const char *word = NULL;
@@ -204,18 +188,6 @@ static int check(const struct llm_config *c, struct llm_err *e)
     return 0;
 }
 
-struct llm_config llm_config_blank(const struct llm_arch *arch)
-{
-    struct llm_config c = {.logit_scale = 1, .norm_groups = 8, .embedding_scale = 1, .partial_rotary_factor = 1, .initializer_range = .02,
-                           .use_sliding_window = true, .scale_attn_weights = true,
-                           .moe_layer_freq = 1, .mtp_loss_weight = .3, .kv_sharing = 1, .n_group = 1, .topk_group = 1, .group_top = 1,
-                           .routed_scaling_factor = 1, .router_temperature = 1, .router_bias_update_rate = .001, .logit_scale_init = 2.6592,
-                           .bos_token_id = -1, .eos_token_id = -1, .mask_token_id = -1, .decoder_start_token_id = -1};
-    strncpy(c.model_type, arch->model_type, sizeof c.model_type - 1);
-    arch->defaults(&c);
-    return c;
-}
-
 int llm_config_finish(struct llm_config *c, const json_t *o, struct llm_err *e)
 {
     const struct llm_arch *arch = llm_arch_find(c->model_type);
@@ -233,17 +205,6 @@ int llm_config_finish(struct llm_config *c, const json_t *o, struct llm_err *e)
     return check(c, e);
 }
 
-bool llm_config_has_row(const struct llm_arch *arch, const char *name)
-{
-    for (const struct llm_config_key *k = arch->keys; k->name; k++) {
-        if (strcmp(k->name, name) == 0) return true;
-    }
-    for (size_t i = 0; i < N_COMMON; i++) {
-        if (strcmp(common_keys[i].name, name) == 0) return true;
-    }
-    return false;
-}
-
 /* Makes a configuration that transformers wrote one of ours: without the keys that its class ignores, which mean something here. */
 static void adopt(json_t *o, const struct llm_arch *arch)
 {
@@ -257,8 +218,8 @@ static int read_rows(struct llm_config *c, const json_t *o, const struct llm_arc
     for (const struct llm_config_key *k = arch->keys; k->name; k++) {
         if (read_key(c, o, k, e) < 0) return -1;
     }
-    for (size_t i = 0; i < N_COMMON; i++) {
-        if (read_key(c, o, &common_keys[i], e) < 0) return -1;
+    for (const struct llm_config_key *k = llm_config_common_keys; k->name; k++) {
+        if (read_key(c, o, k, e) < 0) return -1;
     }
     if (json_is_array(json_object_get(o, "eos_token_id")) && llm_config_add_eos_from(c, o, "eos_token_id", e) < 0) return -1;
     return llm_config_finish(c, o, e);
@@ -341,7 +302,7 @@ json_t *llm_config_to_json(const struct llm_config *c, struct llm_err *e)
     json_t *o = json_pack("{s:[s],s:s}", "architectures", arch->architecture, "model_type", arch->model_type);
     int failed = o ? 0 : -1;
     for (const struct llm_config_key *k = arch->keys; !failed && k->name; k++) failed = put_key(o, c, &plain, k);
-    for (size_t i = 0; !failed && i < N_COMMON; i++) failed = put_key(o, c, &plain, &common_keys[i]);
+    for (const struct llm_config_key *k = llm_config_common_keys; !failed && k->name; k++) failed = put_key(o, c, &plain, k);
     if (!failed && c->n_more_eos > 0) failed = put_eos_list(o, c);
     if (!failed && arch->extra) failed = arch->extra(c, o);
     if (failed) {
@@ -466,12 +427,4 @@ int32_t llm_config_answer_start(const struct llm_config *c)
 int64_t llm_config_default_context(const struct llm_config *c)
 {
     return c->position == LLM_POSITION_ROPE ? llm_rope_default_context(&c->rope_scaling, c->max_position_embeddings) : c->max_position_embeddings;
-}
-
-const struct llm_arch *llm_arch_find(const char *model_type)
-{
-    for (size_t i = 0; llm_archs[i]; i++) {
-        if (strcmp(llm_archs[i]->model_type, model_type) == 0) return llm_archs[i];
-    }
-    return NULL;
 }

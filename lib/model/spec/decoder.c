@@ -5,31 +5,6 @@
 #include <string.h>
 #include "model/spec/block.h"
 
-/* What a layer is made of. */
-const struct llm_module_kind *llm_decoder_mixer(const struct llm_config *c, int64_t layer)
-{
-    static const struct llm_module_kind *const others[] = {[LLM_MIXER_RNN] = &llm_module_rnn, [LLM_MIXER_LSTM] = &llm_module_lstm,
-                                                         [LLM_MIXER_MAMBA] = &llm_module_mamba, [LLM_MIXER_MAMBA2] = &llm_module_mamba2,
-                                                         [LLM_MIXER_WINDOW] = &llm_module_window};
-    if (layer == 0 && llm_config_learns_latents(c)) return &llm_module_cross; /* at the text */
-    if (c->mixer != LLM_MIXER_ATTENTION) return others[c->mixer];
-    return c->kv_lora_rank > 0 ? &llm_module_mla : &llm_module_attention;
-}
-
-const struct llm_module_kind *llm_decoder_ffn(const struct llm_config *c, int64_t layer)
-{
-    if (c->mixer != LLM_MIXER_ATTENTION) return NULL;
-    return llm_config_is_mixture(c, layer) ? &llm_module_moe : &llm_module_mlp;
-}
-
-static void declare_module(struct llm_declare *d, struct llm_module *m, const struct llm_module_kind *kind, enum llm_stem stem)
-{
-    m->kind = kind;
-    m->stem = stem;
-    d->unit = kind->unit;
-    kind->declare(d, m);
-}
-
 int llm_stack_set_rope(struct llm_stack *m, const struct llm_config *c, int64_t context, struct llm_err *e)
 {
     static const struct llm_rope_scaling plain = {.kind = LLM_ROPE_PLAIN};
@@ -43,20 +18,6 @@ int llm_stack_set_rope(struct llm_stack *m, const struct llm_config *c, int64_t 
                              context ? context : llm_config_default_context(c), c->max_position_embeddings, m->inv_freq[local], &r->magnitude);
     }
     return 0;
-}
-
-/* A part of a layer with the norms that stand around it. */
-static void declare_sub_layer(struct llm_declare *d, struct llm_layer *layer, int i, const struct llm_module_kind *kind)
-{
-    static const enum llm_stem befores[] = {LLM_STEM_NORM_1, LLM_STEM_NORM_2, LLM_STEM_CROSS_NORM};
-    enum llm_norm_place place = d->config->norm_place;
-    if (!kind) return;
-    enum llm_stem before = befores[i], after = i == LLM_SUB_FFN ? LLM_STEM_POST_2 : LLM_STEM_POST_1;
-    if (place == LLM_NORM_POST) declare_module(d, &layer->after[i], &llm_module_norm, before);
-    bool shares = d->config->shared_norm && i == LLM_SUB_FFN; /* the mixer's */
-    if (!shares && (place == LLM_NORM_PRE || place == LLM_NORM_SANDWICH)) declare_module(d, &layer->before[i], &llm_module_norm, before);
-    declare_module(d, llm_layer_part(layer, i), kind, 0);
-    if (place == LLM_NORM_SANDWICH || place == LLM_NORM_OUTPUT) declare_module(d, &layer->after[i], &llm_module_norm, after);
 }
 
 /* Whether these names (GGUF's have not all) can say what the configuration asks for. */
@@ -124,14 +85,6 @@ static void declare_head(struct llm_declare *d, struct llm_decoder *m)
     if (!c->tie_word_embeddings && llm_config_has_head(c)) {
         llm_declare_table(d, &m->head, LLM_STEM_HEAD, c->vocab_size, c->hidden_size, "vocab_size, hidden_size", false);
     }
-}
-
-void llm_decoder_declare_layer(struct llm_declare *d, struct llm_layer *layer, int64_t number)
-{
-    d->layer = (int)number;
-    declare_sub_layer(d, layer, LLM_SUB_MIXER, llm_decoder_mixer(d->config, number));
-    if (d->config->num_encoder_layers > 0) declare_sub_layer(d, layer, LLM_SUB_CROSS, &llm_module_cross);
-    declare_sub_layer(d, layer, LLM_SUB_FFN, llm_decoder_ffn(d->config, number));
 }
 
 /* T5's buckets (Raffel et al. 2020): near distances have their own, farther ones share them by their logarithm, in single precision as there. */

@@ -1,4 +1,4 @@
-/* What the files of adapters share: lora.c (memory), lora_config.c (adapter_config.json), lora_load.c, lora_gguf.c. */
+/* What the files of adapters share: lora.c (memory), lora_create.c, lora_config.c (adapter_config.json), lora_load.c, lora_gguf.c and others. */
 #ifndef LLM_MODEL_WEIGHTS_LORA_INTERNAL_H
 #define LLM_MODEL_WEIGHTS_LORA_INTERNAL_H
 
@@ -23,6 +23,8 @@ void llm_lora_attach(struct llm_lora *l, struct llm_model *m);
 void llm_lora_module(const struct llm_param *p, char out[LLM_LORA_NAME]);
 /* Memory that lives until the next description. NULL: memory is short. */
 void *llm_lora_stage(struct llm_lora *l, size_t bytes, struct llm_err *e) LLM_MUST_CHECK;
+/* Frees what llm_lora_stage allocated. */
+void llm_lora_drop_staging(struct llm_lora *l);
 
 /* ---- lora_config.c ---- */
 /* Reads adapter_config.json into `l`; what is not supported is refused by its key (EX_UNAVAILABLE). */
@@ -35,7 +37,7 @@ enum llm_lora_order { LLM_LORA_OWN, LLM_LORA_HF, LLM_LORA_GGUF };
 int llm_lora_reorder(const struct llm_model *m, const struct llm_param *p, enum llm_lora_order order, bool to_file, float *rows, int64_t cols,
                      struct llm_err *e) LLM_MUST_CHECK;
 
-/* ---- lora_load.c ---- */
+/* ---- lora_tensor.c ---- */
 /* Elements of a tensor of floating point, as F32. `shape` [n_dims] is what it must have. */
 int llm_lora_read(struct llm_checkpoint *f, const struct llm_entry *t, int n_dims, const int64_t *shape, float *out, struct llm_err *e)
     LLM_MUST_CHECK;

@@ -3,7 +3,6 @@
 #include <math.h>
 #include "cpu/kernels.h"
 #include "cpu/profile.h"
-#include "tensor/gradcheck.h"
 #include "tensor/ops.h"
 #include "tensor/tape.h"
 
@@ -226,68 +225,3 @@ void llm_adapter_decode(const struct llm_param *w, int64_t row, float *out)
     llm_weight_decode(&w->weight, row * w->weight.k, w->weight.k, out);
     for (const struct llm_adapter *o = w->adapter; o; o = o->next) decode_one(o, row, w->weight.k, out);
 }
-
-/* ---- gradient check; those of experts and heads are in their files ---- */
-
-enum { RANK = 3, K = 29, N = 13 };
-
-static struct llm_tensor *check_run(struct llm_ctx *c, struct llm_tensor *const *in, struct llm_param *const *p)
-{
-    static struct llm_adapter adapter; /* the backward reads it */
-    adapter = (struct llm_adapter){.a = p[1], .b = p[2], .scale = .5f};
-    p[0]->adapter = &adapter;
-    return llm_linear(c, in[0], p[0], p[3]);
-}
-
-static void check_formula(const struct llm_gradcheck *g, const double *const *in, const double *const *p, double *y)
-{
-    for (int64_t t = 0; t < g->out.rows; t++) {
-        for (int64_t j = 0; j < N; j++) {
-            double sum = p[3][j];
-            for (int64_t i = 0; i < K; i++) {
-                double w = p[0][j * K + i];
-                for (int64_t r = 0; r < RANK; r++) w += .5 * p[2][j * RANK + r] * p[1][r * K + i];
-                sum += in[0][t * K + i] * w;
-            }
-            y[t * N + j] = sum;
-        }
-    }
-}
-
-/* Two adapters, the first with dropout: row 1 of the batch is global row 41. */
-static struct llm_tensor *check_two(struct llm_ctx *c, struct llm_tensor *const *in, struct llm_param *const *p)
-{
-    static struct llm_adapter adapters[2];
-    c->training = true;
-    c->seed = 5;
-    c->step = 9;
-    c->first_row = 40;
-    adapters[0] = (struct llm_adapter){.a = p[1], .b = p[2], .scale = .5f, .dropout = .3f, .number = 7, .next = &adapters[1]};
-    adapters[1] = (struct llm_adapter){.a = p[3], .b = p[4], .scale = 2};
-    p[0]->adapter = adapters;
-    return llm_linear(c, in[0], p[0], NULL);
-}
-
-static void formula_two(const struct llm_gradcheck *g, const double *const *in, const double *const *p, double *y)
-{
-    int64_t row_len = g->in[0].rows / g->n_rows;
-    for (int64_t t = 0; t < g->out.rows; t++) {
-        struct llm_rng rng = llm_rng_at(5, 9, LLM_RNG_DROPOUT_ADAPTER, 7, (uint32_t)(40 + t / row_len), (uint32_t)(t % row_len));
-        for (int64_t j = 0; j < N; j++) {
-            double sum = 0;
-            for (int64_t i = 0; i < K; i++) {
-                double first = 0, second = 0, keep = llm_rng_uniform(&rng, (uint32_t)i) < .3f ? 0 : 1 / (1 - (double).3f);
-                for (int64_t r = 0; r < RANK; r++) first += .5 * p[2][j * RANK + r] * p[1][r * K + i];
-                for (int64_t r = 0; r < RANK; r++) second += 2 * p[4][j * RANK + r] * p[3][r * K + i];
-                sum += in[0][t * K + i] * (p[0][j * K + i] + first * keep + second);
-            }
-            y[t * N + j] = sum;
-        }
-    }
-}
-
-const struct llm_gradcheck llm_gradcheck_adapter[] = {
-    {.name = "linear with an adapter", .in = {{11, K}}, .param = {{N, K}, {RANK, K}, {N, RANK}, {1, N}}, .out = {11, N}, .run = check_run,
-     .formula = check_formula},
-    {.name = "linear with two adapters and dropout", .in = {{12, K}}, .param = {{N, K}, {RANK, K}, {N, RANK}, {RANK, K}, {N, RANK}}, .out = {12, N},
-     .n_rows = 2, .run = check_two, .formula = formula_two}, {0}};

@@ -118,6 +118,11 @@ static int define_all(struct work *w, struct scope *s, const struct llm_chat_req
     return 0;
 }
 
+bool llm_chat_marks_spans(const struct llm_chat_template *t)
+{
+    return t->t.has_generation;
+}
+
 int llm_chat_render_once(const struct llm_chat_template *t, const struct llm_chat_request *r, struct llm_buf *out, struct llm_chat_spans *spans,
                          struct llm_err *e)
 {
@@ -137,25 +142,5 @@ int llm_chat_render_once(const struct llm_chat_template *t, const struct llm_cha
     }
     if (status == 0) status = llm_buf_put(out, w.out.p ? w.out.p : "", w.out.n, e);
     end_work(&w);
-    return status;
-}
-
-static bool has_parts(const json_t *messages)
-{
-    for (size_t i = 0; i < json_array_size(messages); i++)
-        if (json_is_array(json_object_get(json_array_get(messages, i), "content"))) return true;
-    return false;
-}
-
-int llm_chat_render(const struct llm_chat_template *t, const json_t *messages, const json_t *tools, const struct llm_chat_options *o,
-                    struct llm_buf *out, struct llm_chat_spans *spans, struct llm_err *e)
-{
-    if (!json_is_array(messages)) return llm_fail(e, EX_DATAERR, "messages: expected an array of objects");
-    if (tools && !json_is_array(tools)) return llm_fail(e, EX_DATAERR, "tools: expected an array");
-    json_t *joined = has_parts(messages) ? llm_chat_join_parts(t, messages, o, e) : json_incref((json_t *)(uintptr_t)messages);
-    if (!joined) return -1;
-    struct llm_chat_request r = {joined, json_array_size(joined), tools, o, o->add_generation_prompt};
-    int status = !spans || t->t.has_generation ? llm_chat_render_once(t, &r, out, spans, e) : llm_chat_render_spans(t, &r, out, spans, e);
-    json_decref(joined);
     return status;
 }

@@ -11,6 +11,8 @@ struct llm_chat_request {
     const struct llm_chat_options *options; /* whose add_generation_prompt is not looked at */
     bool add_generation_prompt;
 };
+/* Whether the template marks the assistant's text by {% generation %}. */
+bool llm_chat_marks_spans(const struct llm_chat_template *t);
 int llm_chat_render_once(const struct llm_chat_template *t, const struct llm_chat_request *r, struct llm_buf *out, struct llm_chat_spans *spans,
                          struct llm_err *e);
 /* As llm_chat_render, for a template without {% generation %}. */

@@ -24,6 +24,13 @@ struct value llm_jinja_text(struct work *w, const char *p, size_t n)
     return llm_jinja_borrow(w, copy, n);
 }
 
+struct value llm_jinja_take(struct work *w, size_t mark)
+{
+    struct value v = llm_jinja_text(w, w->out.p ? w->out.p + mark : "", w->out.n - mark);
+    w->out.n = mark;
+    return v;
+}
+
 struct value llm_jinja_undefined(struct work *w, const char *owner, struct value name, const char *hint)
 {
     struct undefined *u = llm_jinja_alloc(w, sizeof *u);

@@ -76,10 +76,3 @@ int llm_jinja_puts(struct work *w, const char *s)
 {
     return llm_jinja_put(w, s, strlen(s));
 }
-
-struct value llm_jinja_take(struct work *w, size_t mark)
-{
-    struct value v = llm_jinja_text(w, w->out.p ? w->out.p + mark : "", w->out.n - mark);
-    w->out.n = mark;
-    return v;
-}
