@@ -331,9 +331,7 @@ static int parse(struct args *a, int argc, char **argv)
     if (!a->rollout) return rest;
     *a = defaults;
     a->sampling = llm_sampling_defaults;
-    a->sampling.temperature = a->sampling.top_p = 1;
-    a->sampling.top_k = 0;
-    a->sampling.min_p = 0;
+    llm_sampling_open(&a->sampling);
     return llm_cli_parse(&infer_cli, a, argc, argv);
 }
 

@@ -1,4 +1,5 @@
 /* llm-train: trains language models. Options, wiring, messages; the work is lib/train's. */
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +11,8 @@
 #include "bin/train/train.h"
 #include "measure/profile.h"
 #include "model/weights/lora.h"
+
+#define AT(field) offsetof(struct args, teach.field)
 
 static const struct llm_opt options[] = {
     {0, NULL, NULL, "Model:", LLM_HEADING, 0, 0, 0, NULL},
@@ -105,6 +108,26 @@ static const struct llm_opt options[] = {
      offsetof(struct args, o.activations), 0, 0, NULL},
     {0, "checkpoint-every", "D", "keep only the input of every D-th block and recompute the other activations; 0: keep all [0]", LLM_INT,
      offsetof(struct args, o.checkpoint_every), 0, 10000, NULL},
+    {0, NULL, NULL, "Reinforcement in one process:", LLM_HEADING, 0, 0, 0, NULL},
+    {0, "prompts", "FILE", "sample completions of the prompts in FILE, JSON Lines as of llm-infer --jsonl, and learn from them", LLM_INPUT,
+     AT(prompts), 0, 0, NULL},
+    {0, "reward", "COMMAND", "shell command that reads completions as JSON Lines and answers each with its line and \"reward\", or a number", LLM_STR,
+     AT(judge.command), 0, 0, NULL},
+    {0, "iterations", "N", "how often to sample, judge and learn, those that --rollout-log has included", LLM_INT, AT(iterations), 1, 1e12, NULL},
+    {0, "samples", "G", "completions of each prompt [8]", LLM_INT, AT(samples), 1, 1 << 20, NULL},
+    {0, "take", "N", "prompts of an iteration, in shuffled order [all, in the order of the file]", LLM_INT, AT(take), 1, 1e12, NULL},
+    {0, "tokens", "N", "maximum number of tokens of a completion; -1: until the context is full [256]", LLM_INT, AT(tokens), -1, 2147483647, NULL},
+    {0, "parallel", "N", "maximum number of completions sampled at the same time [64]", LLM_INT, AT(parallel), 1, 4096, NULL},
+    {0, "reward-jobs", "N", "processes of --reward at the same time [1]", LLM_INT, AT(judge.jobs), 1, 30, NULL},
+    {0, "reward-timeout", "S", "seconds that --reward may be silent after the end of its input [60]", LLM_REAL, AT(judge.seconds), .001, 1e9, NULL},
+    {0, "reward-fallback", "X", "reward of a completion on which --reward hangs, dies or writes nonsense [the run ends]", LLM_REAL,
+     AT(judge.fallback), -1e300, 1e300, NULL},
+    {0, "rollout-log", "FILE", "append completions with their rewards to FILE; a run that was killed goes on with what it has", LLM_STR, AT(log), 0, 0,
+     NULL},
+    {0, "temp", "T", "divide logits by T when sampling; 0: always the most likely token [1]", LLM_REAL, AT(sampling.temperature), 0, 1e6, NULL},
+    {0, "top-k", "K", "sample among the K most likely tokens; 0: all [0]", LLM_INT, AT(sampling.top_k), 0, 2147483647, NULL},
+    {0, "top-p", "P", "sample among the most likely tokens up to a total probability of P [1]", LLM_REAL, AT(sampling.top_p), 0, 1, NULL},
+    {0, "min-p", "P", "sample among tokens at least P times as likely as the most likely one [0]", LLM_REAL, AT(sampling.min_p), 0, 1, NULL},
     {0, NULL, NULL, "Counting n-grams:", LLM_HEADING, 0, 0, 0, NULL},
     {'S', "memory", "SIZE", "memory for sorting, in bytes; larger data is sorted on disk [half of the machine's]",
      LLM_SIZE, offsetof(struct args, memory), 1 << 18,
@@ -148,6 +171,7 @@ static struct llm_cli cli = {
     .name = "llm-train",
     .summary = "Train a language model on tokens.",
     .usage = "-c CONFIG [-T TOK] [OPTION]... -o OUT.llm DATA...\n"
+             "--objective grpo --prompts FILE --reward COMMAND --iterations N --init MODEL [OPTION]... -o OUT.llm\n"
              "--objective ngram [--order N] [-T TOK] [OPTION]... -o OUT DATA...\n"
              "--init MODEL [--adapter lora] [OPTION]... -o OUT.llm DATA...\n--resume FILE [OPTION]... [DATA...]",
     .examples =
@@ -165,6 +189,9 @@ static struct llm_cli cli = {
 static void defaults(struct args *a)
 {
     *a = (struct args){.dropout = -1, .to = -1, .adapter = -1, .adapter_dropout = -1};
+    a->teach = (struct llm_teach_options){.samples = 8, .tokens = 256, .parallel = 64, .judge = {.jobs = 1, .seconds = 60, .fallback = NAN},
+                                          .sampling = llm_sampling_defaults};
+    llm_sampling_open(&a->teach.sampling);
     llm_train_options_default(&a->o);
     a->common.seed = a->o.seed;
 }

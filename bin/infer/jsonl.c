@@ -4,7 +4,7 @@
 #include <string.h>
 #include "base/buf.h"
 #include "bin/infer/batch.h"
-#include "bin/infer/rollout.h"
+#include "infer/rollout.h"
 #include "infer/sample/draw.h"
 
 enum { MAX_REFUSED = 4096 }; /* answers to refused lines that may wait for a prompt before them */
@@ -26,7 +26,7 @@ struct run {
     struct session *s;
     struct lines in;
     struct batch batch;
-    struct rollout rollout;  /* with --rollout */
+    struct llm_rollouts rollout; /* with --rollout */
     struct line *first, **last; /* not yet answered, in order */
     int64_t n_refused;       /* of them */
     int64_t generated;       /* tokens of the first line's samples so far */
@@ -278,7 +278,7 @@ static json_t *result(const struct run *r, const struct llm_completion *c, struc
     bad |= json_object_set(o, "id", json_object_get(l->object, "id"));
     bad |= json_object_update(o, l->object);
     if (a->rollout) {
-        if (!bad && rollout_put(&r->rollout, c, l->group, o, e) == 0) {
+        if (!bad && llm_rollouts_put(&r->rollout, c, l->group, o, e) == 0) {
             json_decref(ids);
             return o;
         }
@@ -321,6 +321,14 @@ static int done(void *arg, struct llm_completion *c, struct llm_err *e)
     return put_refusals(r, e);
 }
 
+static int open_rollouts(struct run *r, int64_t groups, struct llm_err *e)
+{
+    const json_t *training = r->s->model->training;
+    int64_t step = 0;
+    if (training && llm_json_int(training, "step", 0, INT64_MAX / 2, &step, e) < 0) return -1;
+    return llm_rollouts_open(&r->rollout, &r->s->engine, step, groups, e) < 0 ? llm_in(e, "--rollout") : 0;
+}
+
 int run_jsonl(struct session *s, const char *operand, struct llm_err *e)
 {
     const struct args *a = s->a;
@@ -330,9 +338,9 @@ int run_jsonl(struct session *s, const char *operand, struct llm_err *e)
     if (begun) batch_begin(&r.batch, s, &r.in);
     int64_t groups = 0;
     int status = begun && a->rollout ? lines_read_all(&r.in, &groups, e) : begun ? 0 : -1;
-    if (status == 0 && a->rollout) status = rollout_open(&r.rollout, s, groups, e);
+    if (status == 0 && a->rollout) status = open_rollouts(&r, groups, e);
     if (status == 0) status = llm_generate(&g, e);
-    rollout_release(&r.rollout);
+    llm_rollouts_release(&r.rollout);
     while (r.first) drop_first_line(&r);
     if (begun) batch_end(&r.batch);
     if (status == 0) lines_summarise(&r.in, &s->refused);

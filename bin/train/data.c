@@ -12,6 +12,7 @@ static int find_places(struct places *p, const struct llm_run *r, const struct a
     const char *stored_val = NULL;
     size_t n_stored = 0;
     *p = (struct places){.paths = paths, .n = n, .val = a->val};
+    if (a->teach.prompts) return 0; /* completions come during the run */
     if (a->resume && (n == 0 || !p->val) && llm_state_data(r->model, &p->stored, &n_stored, &stored_val, e) < 0) return llm_in(e, "%s", a->resume);
     if (a->resume && n == 0) {
         p->paths = p->stored;

@@ -84,10 +84,11 @@ int llm_run_check(const struct llm_cli *cli, const struct args *a, int has_data,
     if (a->coordcheck && !a->config) llm_usage(cli, "--coordcheck makes new models: it needs -c");
     if (a->coordcheck_png && !a->coordcheck) llm_usage(cli, "--coordcheck-png needs --coordcheck");
     if (a->sets.n > 0 && !a->config) llm_usage(cli, "--set changes a new configuration: it needs -c");
+    llm_run_check_teach(cli, a, has_data);
     if (a->plan && a->o.epochs > 0) llm_usage(cli, "--plan does not read the data: expected --steps, found --epochs");
     if (a->plan || a->gradcheck || a->coordcheck || a->show > 0) return 0;
     check_outputs(cli, a);
-    if (!has_data && !a->resume && a->o.steps > 0) llm_usage(cli, "expected data: token streams that llm-tokenize encode made, or - for stdin");
+    if (!has_data && !a->resume && a->o.steps > 0 && !a->teach.prompts) llm_usage(cli, "expected data: token streams that llm-tokenize encode made, or - for stdin");
     if (!a->resume && !a->common.output && !a->o.overfit_one) llm_usage(cli, "expected -o OUT.llm (- writes to stdout)");
     if (a->save_every && a->common.output && strcmp(a->common.output, "-") == 0) llm_usage(cli, "--save-every needs a file to write to: -o FILE");
     if (a->log && strcmp(a->log, "-") == 0 && a->common.output && strcmp(a->common.output, "-") == 0) {
@@ -234,7 +235,7 @@ static int make(struct llm_run *r, const struct args *a, struct llm_tokenizer **
     }
     if (a->dropout >= 0) llm_model_set_dropout(m, a->dropout);
     if (a->dropout >= 0 && m->lora) m->lora->model_dropout = a->dropout;
-    if (llm_run_open_lines(r, a, data, n_data, &d, e) < 0) {
+    if (llm_run_open_lines(r, a, data, n_data, &d, e) < 0 || (a->teach.prompts && llm_train_data_later(&d, e) < 0)) {
         llm_train_data_release(&d);
         return -1;
     }
@@ -287,7 +288,8 @@ int llm_run_go(struct llm_run *r, const struct args *a, struct llm_err *e)
                             .output_as = llm_run_format(a->common.output, a->to) == LLM_FORMAT_SAFETENSORS ? LLM_SAVE_SAFETENSORS : LLM_SAVE_RUN,
                             .best_as = alone(a->best), .ema_as = alone(a->ema_output)};
     struct llm_err closing;
-    int got = llm_loop_run(&loop, e);
+    const char *from = a->resume ? a->resume : a->tokenizer ? a->tokenizer : a->init;
+    int got = a->teach.prompts ? llm_teach_run(&loop, &a->teach, from, e) : llm_loop_run(&loop, e);
     if (llm_metrics_close(&metrics, &closing) < 0 && got == 0) {
         *e = closing;
         got = -1;

@@ -4,7 +4,7 @@
 
 #include "base/cli.h"
 #include "model/weights/format.h"
-#include "train/loop.h"
+#include "train/teach.h"
 
 struct args {
     struct llm_common common;
@@ -26,6 +26,7 @@ struct args {
     const char *order, *prune;  /* --order: of the data, or of n-grams */
     int64_t memory;             /* of counting n-grams; 0: half of the machine's */
     int ngram_order, ngram_bar; /* ngram_order 0: not given */
+    struct llm_teach_options teach; /* --prompts */
     int to;                     /* enum llm_model_format: what -o is written as; -1: by its name */
 };
 /* Tables of the command line: words.c. */
@@ -51,6 +52,8 @@ int llm_run_begin(struct llm_run *r, const struct args *a, const char *const *da
 int llm_run_coordcheck(const struct llm_run *r, const struct args *a, const char *const *data, size_t n_data, struct llm_err *e) LLM_MUST_CHECK;
 /* Trains, or does what is asked for instead. */
 int llm_run_go(struct llm_run *r, const struct args *a, struct llm_err *e) LLM_MUST_CHECK;
+/* --prompts and the options that go with it; misuse exits. */
+void llm_run_check_teach(const struct llm_cli *cli, const struct args *a, int has_data);
 /* Options of adapters that exclude or need others; misuse exits. */
 void llm_run_check_adapter(const struct llm_cli *cli, const struct args *a);
 /* Gives the run's model the adapter that the options ask for. `loaded`: the model as it was loaded. */

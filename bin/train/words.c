@@ -19,7 +19,6 @@ const struct llm_alias train_aliases[] = {
     {"--num-epochs", "epochs"},
     {"--max-steps", "steps"},
     {"--max-iters", "steps"},
-    {"--iterations", "steps"},
     {"--batch-size", "batch"},
     {"--per-device-train-batch-size", "batch"},
     {"--gradient-accumulation-steps", "accumulate"},

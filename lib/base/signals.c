@@ -18,6 +18,7 @@ enum { N_FATAL = sizeof fatal / sizeof *fatal, N_SLOTS = 1040 /* enough for all 
 static char paths[N_SLOTS][PATH_ROOM];
 static volatile sig_atomic_t live[N_SLOTS];
 static volatile sig_atomic_t caught;
+static bool held;
 
 void llm_signal_unlink_all(void)
 {
@@ -70,7 +71,12 @@ void llm_signals_catch(void)
 
 int llm_signal_caught(void)
 {
-    return caught;
+    return held ? 0 : caught;
+}
+
+void llm_signals_hold(bool hold)
+{
+    held = hold;
 }
 
 bool llm_signal_take(int signal_number)

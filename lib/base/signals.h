@@ -14,6 +14,8 @@ void llm_free_at_once(void);
 void llm_signals_catch(void);
 /* The signal caught so far, or 0. Cheap: look at it between steps or tokens. */
 int llm_signal_caught(void);
+/* While they are held, llm_signal_caught returns 0: work that must not be left half done is finished first. A second signal still kills. */
+void llm_signals_hold(bool hold);
 /* If `signal_number` is the signal caught, resets the flag, so that the program continues. Returns whether it was. */
 bool llm_signal_take(int signal_number);
 /* If a signal was caught, restores its default action and raises it again, so that the shell sees a death by signal. */

@@ -63,6 +63,12 @@ int llm_train_data_lines(struct llm_train_data *d, struct llm_lines *lines, cons
     return 0;
 }
 
+int llm_train_data_later(struct llm_train_data *d, struct llm_err *e)
+{
+    const char *const path = "-";
+    return keep_paths(d, &path, 1, e);
+}
+
 int64_t llm_train_data_vocab_size(const struct llm_train_data *d)
 {
     return d->feed ? llm_feed_vocab_size(d->feed) : d->train ? llm_tokens_vocab_size(d->train) : 0;

@@ -57,21 +57,19 @@ int llm_lines_skip(struct llm_lines *l, enum llm_skip why, struct llm_err *e, co
     return llm_fail(e, EX_DATAERR, "%s", text);
 }
 
-static int take_line(struct llm_lines *l, const struct llm_buf *line, struct llm_err *e)
+static int parse_line(const struct llm_buf *line, int64_t number, llm_line_take *take, void *arg, struct llm_err *e)
 {
     size_t blank = 0;
     while (blank < line->n && strchr(" \t\r\n", line->p[blank]) && line->p[blank]) blank++;
     if (blank == line->n) return 0;
     json_t *j = llm_json_parse(line->p, line->n, e);
     if (!j) return -1;
-    l->n_lines++;
-    int got = l->objective->record(l, j, e);
+    int got = take(arg, j, number, e);
     json_decref(j);
     return got;
 }
 
-/* Lines of any length, one after another. */
-static int read_file(struct llm_lines *l, const char *path, struct llm_err *e)
+int llm_lines_each(const char *path, llm_line_take *take, void *arg, struct llm_err *e)
 {
     struct llm_file *f = llm_file_open(path, e);
     struct llm_buf line = {0};
@@ -85,14 +83,24 @@ static int read_file(struct llm_lines *l, const char *path, struct llm_err *e)
             p = stop;
             if (got < 0 || !newline) continue;
             number++;
-            if (take_line(l, &line, e) < 0) got = llm_in(e, "%s: line %" PRId64, llm_file_name(f), number);
+            if (parse_line(&line, number, take, arg, e) < 0) got = llm_in(e, "%s: line %" PRId64, llm_file_name(f), number);
             line.n = 0;
         }
     }
-    if (got == 0 && line.n > 0 && take_line(l, &line, e) < 0) got = llm_in(e, "%s: line %" PRId64, llm_file_name(f), number + 1);
+    if (got == 0 && line.n > 0 && parse_line(&line, number + 1, take, arg, e) < 0) {
+        got = llm_in(e, "%s: line %" PRId64, llm_file_name(f), number + 1);
+    }
     llm_buf_release(&line);
     llm_file_close(f);
     return got < 0 ? -1 : 0;
+}
+
+static int take_line(void *arg, json_t *line, int64_t number, struct llm_err *e)
+{
+    struct llm_lines *l = arg;
+    (void)number;
+    l->n_lines++;
+    return l->objective->record(l, line, e);
 }
 
 /* Says how many lines are not learned, and why. */
@@ -111,7 +119,7 @@ struct llm_records *llm_lines_read(struct llm_lines *l, const char *const *paths
     int status = r ? 0 : -1;
     l->n_lines = 0;
     memset(l->skipped, 0, sizeof l->skipped);
-    for (size_t i = 0; i < n_paths && status == 0; i++) status = read_file(l, paths[i], e);
+    for (size_t i = 0; i < n_paths && status == 0; i++) status = llm_lines_each(paths[i], take_line, l, e);
     if (l->objective->recorded && l->objective->recorded(l, e, status < 0) < 0) status = -1;
     if (status == 0) report(l);
     if (status == 0 && llm_records_count(r) == 0) {

@@ -17,7 +17,7 @@ static int save_average(struct llm_loop *l, struct llm_err *e)
     return got;
 }
 
-static int save(struct llm_loop *l, struct llm_err *e)
+int llm_loop_save(struct llm_loop *l, struct llm_err *e)
 {
     if (!l->output) return save_average(l, e);
     double started = llm_now();
@@ -82,8 +82,7 @@ static bool eval_due(const struct llm_trainer *t)
     return due && t->step > 0 && t->step != t->eval_step && llm_trainer_has_val(t);
 }
 
-/* One step and what is due after it. 1: a signal was caught, and the step dropped or its evaluation. */
-static int advance(struct llm_loop *l, struct llm_step_report *r, struct llm_err *e)
+int llm_loop_step(struct llm_loop *l, struct llm_step_report *r, struct llm_err *e)
 {
     struct llm_trainer *t = l->t;
     double val = NAN, bits = NAN;
@@ -94,11 +93,11 @@ static int advance(struct llm_loop *l, struct llm_step_report *r, struct llm_err
     if (eval_due(t) && (got = evaluate(l, r, &val, &bits, e)) < 0) return got;
     struct llm_err problem;
     if (llm_metrics_step(l->metrics, t, r, val, bits, &problem) < 0) {
-        if (save(l, e) == 0) *e = problem;
+        if (llm_loop_save(l, e) == 0) *e = problem;
         return -1;
     }
     if (got) return got;
-    return l->save_every > 0 && t->step % l->save_every == 0 && t->step < t->o.steps ? save(l, e) : 0;
+    return l->save_every > 0 && t->step % l->save_every == 0 && t->step < t->o.steps ? llm_loop_save(l, e) : 0;
 }
 
 /* An evaluation that no step brings with it; a line of its own in the log. 1: a signal was caught. */
@@ -121,7 +120,7 @@ int llm_loop_run(struct llm_loop *l, struct llm_err *e)
     llm_progress_start(&bar, "train", "tokens", (t->o.steps - first) * t->rows.n_rows * t->o.context);
     while (got == 0 && t->step < t->o.steps && !llm_signal_caught()) {
         char note[64];
-        got = advance(l, &r, e);
+        got = llm_loop_step(l, &r, e);
         if (got) break;
         tokens += r.tokens;
         snprintf(note, sizeof note, "step %lld of %lld, loss %.4f", (long long)t->step, (long long)t->o.steps, r.loss);
@@ -135,7 +134,7 @@ int llm_loop_run(struct llm_loop *l, struct llm_err *e)
     }
     double seconds = llm_now() - started;
     bool faulted = llm_fault_check(NULL) < 0;
-    if (save(l, e) < 0) return -1;
+    if (llm_loop_save(l, e) < 0) return -1;
     if (llm_signal_caught() || faulted) {
         const char *next = !l->output ? "" : l->output_as == LLM_SAVE_RUN ? "; --resume goes on" : "; the file has the model alone";
         llm_note("stopped after step %lld of %lld%s", (long long)t->step, (long long)t->o.steps, next);

@@ -17,6 +17,10 @@ struct llm_loop {
  * If the data shrinks (base/fault.h), the state is saved in the same way, and the failure returned.
  * A failure to write metrics saves before it is reported; other failures leave what was saved before. */
 int llm_loop_run(struct llm_loop *l, struct llm_err *e) LLM_MUST_CHECK;
+/* One step and what is due after it. 1: a signal was caught, and the step dropped or its evaluation. */
+int llm_loop_step(struct llm_loop *l, struct llm_step_report *r, struct llm_err *e) LLM_MUST_CHECK;
+/* Writes the outputs as they are now. */
+int llm_loop_save(struct llm_loop *l, struct llm_err *e) LLM_MUST_CHECK;
 
 /* With overfit_one: the loss that one batch, seen again and again, must fall below. */
 #define LLM_OVERFIT_LOSS .1

@@ -101,6 +101,18 @@ static int means(struct llm_metrics *m, const json_t *late, const struct llm_obj
     return 0;
 }
 
+/* The members of m->beside. */
+static int beside(struct llm_metrics *m, struct llm_err *e)
+{
+    const char *key;
+    json_t *v;
+    json_object_foreach((json_t *)(uintptr_t)m->beside, key, v) {
+        if (llm_buf_printf(&m->line, e, ", \"%s\": ", key) < 0 || llm_json_dump(v, &m->line, e) < 0) return -1;
+    }
+    m->beside = NULL;
+    return 0;
+}
+
 int llm_metrics_step(struct llm_metrics *m, const struct llm_trainer *t, const struct llm_step_report *r, double val_loss, double val_bits_per_byte,
                      struct llm_err *e)
 {
@@ -124,7 +136,7 @@ int llm_metrics_step(struct llm_metrics *m, const struct llm_trainer *t, const s
     if (llm_buf_put(&m->line, "{", 1, e) < 0 || numbers(m, late, before, COUNT(before), e) < 0) return -1;
     if (!isnan(val_loss) && means(m, late, t->objective, "val_", t->val_means, e) < 0) return -1;
     if (numbers(m, late, between, COUNT(between), e) < 0 || means(m, late, t->objective, "", r->means, e) < 0
-        || numbers(m, late, after, COUNT(after), e) < 0) {
+        || numbers(m, late, after, COUNT(after), e) < 0 || beside(m, e) < 0) {
         return -1;
     }
     if (llm_buf_printf(&m->line, e, ", \"hash\": \"%016llx\"}\n", (unsigned long long)llm_trainer_hash(t)) < 0) return -1;

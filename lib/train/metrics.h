@@ -12,6 +12,7 @@ struct llm_metrics {
     double flops_per_token; /* 6 × the parameters that a token meets */
     double peak;            /* FLOP/s that matrix products reach here, measured */
     struct llm_buf line;
+    const json_t *beside;   /* members that the next line has besides its own; borrowed; NULL. It is then NULL again */
     int64_t late_at;        /* where the line of the step begins whose evaluation is due, in a log that is continued; -1: none */
     json_t *late;           /* that line; NULL */
 };

@@ -43,6 +43,7 @@ struct llm_task {
         uint64_t device, inode;
     } models[LLM_MAX_TASK_MODELS];
     struct llm_mean means[LLM_MAX_MEANS];   /* of objective->means; `run` adds to them */
+    uint64_t first_step;                    /* own_data: the step before which the model is the one that the data at hand came from */
     double beside;                          /* Σ of losses in nats, times their weight, that have a gradient but no place in token_loss */
     struct llm_router_report routers;       /* statistics of routers, which backward passes add to */
 };

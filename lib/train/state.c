@@ -221,6 +221,7 @@ int llm_state_restore(struct llm_trainer *t, struct llm_err *e)
     if (t->step < 0 || sample < 0 || tokens < 0) return llm_fail(e, EX_DATAERR, "training state: expected step, sample and tokens");
     t->sample = (uint64_t)sample;
     t->tokens = (uint64_t)tokens;
+    t->task.first_step = (uint64_t)t->step;
     if (t->objective->own_data) {
         t->sample = 0;
         t->o.steps += t->step;

@@ -46,19 +46,26 @@ static int count_pieces(struct llm_trainer *t, struct llm_err *e)
     return 0;
 }
 
+/* That the documents of a run with own data fill whole steps, and how often they are passed over. */
+static int place_own(struct llm_trainer *t, uint64_t documents, struct llm_err *e)
+{
+    struct llm_train_options *o = &t->o;
+    if (documents % (uint64_t)t->rows.n_rows != 0) {
+        return llm_fail(e, LLM_EX_USAGE, "expected lines in a multiple of the %lld rows of a step (--batch × --accumulate), found %llu",
+                        (long long)t->rows.n_rows, (unsigned long long)documents);
+    }
+    if (!(o->epochs > 0)) o->epochs = 1;
+    return 0;
+}
+
 /* Steps of a run that is asked for in epochs, and the warm-up that follows from the number of steps. */
 static int place_steps(struct llm_trainer *t, struct llm_err *e)
 {
     struct llm_train_options *o = &t->o;
     uint64_t documents = llm_train_data_documents(&t->data, false);
-    if (t->objective->own_data && t->data.records) {
-        if (documents % (uint64_t)t->rows.n_rows != 0) {
-            return llm_fail(e, LLM_EX_USAGE, "expected lines in a multiple of the %lld rows of a step (--batch × --accumulate), found %llu",
-                            (long long)t->rows.n_rows, (unsigned long long)documents);
-        }
-        if (!(o->epochs > 0)) o->epochs = 1;
-        o->warmup = 0;
-    }
+    if (t->objective->own_data) o->warmup = 0;
+    if (t->objective->own_data && t->data.records && place_own(t, documents, e) < 0) return -1;
+    if (t->objective->own_data && !t->data.records) return 0; /* llm_trainer_renew brings them */
     if (o->epochs > 0 && !t->data.train && !t->data.records)
         return llm_fail(e, LLM_EX_USAGE, "--epochs: expected data that can be read again (no --stream)");
     if (o->epochs > 0) {
@@ -143,6 +150,18 @@ void llm_trainer_swap_ema(struct llm_trainer *t)
         llm_weight_changed(&p->weight);
     }
     t->ema_in_place = !t->ema_in_place;
+}
+
+int llm_trainer_renew(struct llm_trainer *t, struct llm_records *records, struct llm_err *e)
+{
+    llm_records_destroy(t->data.records);
+    t->data.records = records;
+    llm_records_fingerprint(records, t->data.fingerprint);
+    t->sample = 0;
+    t->task.first_step = (uint64_t)t->step;
+    if (llm_trainer_place_data(t, e) < 0 || place_own(t, llm_train_data_documents(&t->data, false), e) < 0) return -1;
+    t->o.steps = t->step + (int64_t)ceil(t->o.epochs * (double)llm_order_windows(&t->order) / (double)t->rows.n_rows);
+    return 0;
 }
 
 struct hash_work {

@@ -30,6 +30,8 @@ int llm_train_data_stream(struct llm_train_data *d, const char *const *paths, si
 struct llm_lines;
 int llm_train_data_lines(struct llm_train_data *d, struct llm_lines *lines, const char *const *paths, size_t n_paths, const char *val,
                          struct llm_err *e) LLM_MUST_CHECK;
+/* Data that come during the run (llm_trainer_renew), for checkpoints the same as standard input. */
+int llm_train_data_later(struct llm_train_data *d, struct llm_err *e) LLM_MUST_CHECK;
 /* That the data declares; 0: none. */
 int64_t llm_train_data_vocab_size(const struct llm_train_data *d);
 /* The number of documents in the training data; `val`: in the validation file. */
@@ -97,6 +99,9 @@ int llm_trainer_gradient(struct llm_trainer *t, struct llm_step_report *r, struc
 void llm_trainer_swap_ema(struct llm_trainer *t);
 /* Gradients become zero, and what the step's passes saw is forgotten. */
 void llm_trainer_forget(struct llm_trainer *t);
+/* An objective with own_data goes on with other data: takes over the records, places the run at their beginning, and sets t->o.steps to their end
+ * after o->epochs passes. 0 or -1. */
+int llm_trainer_renew(struct llm_trainer *t, struct llm_records *records, struct llm_err *e) LLM_MUST_CHECK;
 bool llm_trainer_has_val(const struct llm_trainer *t);
 /* Mean loss over the held-out windows, in order; bits_per_byte as in the report. 1: a signal was caught, nothing came out. */
 int llm_trainer_eval(struct llm_trainer *t, double *loss, double *bits_per_byte, struct llm_err *e) LLM_MUST_CHECK;

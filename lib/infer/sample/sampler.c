@@ -22,6 +22,13 @@ static int check_range(const char *name, double v, double low, double high, stru
     return llm_fail(e, LLM_EX_USAGE, "%s: expected %g to %g, found %g", name, low, high, v);
 }
 
+void llm_sampling_open(struct llm_sampling *p)
+{
+    p->temperature = p->top_p = p->typical = 1;
+    p->top_k = 0;
+    p->min_p = 0;
+}
+
 int llm_sampling_check(const struct llm_sampling *p, int64_t vocab_size, struct llm_err *e)
 {
     if (check_range("temperature", p->temperature, 0, 1e6, e) < 0 || check_range("top-k", (double)p->top_k, 0, 1e12, e) < 0

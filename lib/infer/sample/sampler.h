@@ -36,6 +36,8 @@ struct llm_sampling {
 };
 /* llama.cpp's defaults: temperature .8, top-k 40, top-p .95, min-p .05, the last 64 tokens; everything else off; seed 0. */
 extern const struct llm_sampling llm_sampling_defaults;
+/* Turns off temperature and filters: tokens are drawn from the softmax of the logits, as of rollouts. */
+void llm_sampling_open(struct llm_sampling *p);
 /* Ranges, and bias ids below the vocabulary: status 2. */
 int llm_sampling_check(const struct llm_sampling *p, int64_t vocab_size, struct llm_err *e) LLM_MUST_CHECK;
 

@@ -14,8 +14,6 @@ struct own {
     struct llm_policy_loss loss;
     struct llm_model *reference;    /* NULL: none */
     double scale;                   /* of all losses of the step at hand */
-    uint64_t first_step;            /* the step before which the policy is the one that wrote the completions */
-    bool begun;
 };
 
 /* ---- options ---- */
@@ -210,8 +208,7 @@ static void note_token(struct llm_task *t, const struct llm_policy_token *k)
 /* Before the first update the policy is the one that wrote the completions. */
 static int check_ratio(const struct llm_task *t, const struct llm_ctx *c, const struct llm_policy_token *k, int64_t row, int64_t i, struct llm_err *e)
 {
-    const struct own *own = t->own;
-    if (c->step != own->first_step || k->ratio == 1 || llm_option_word(&t->o, "off-policy")) return 0;
+    if (c->step != t->first_step || k->ratio == 1 || llm_option_word(&t->o, "off-policy")) return 0;
     return llm_fail(e, EX_DATAERR, "row %lld, token %lld: expected a ratio of exactly 1 before the first update, found %.9g: the log-probabilities "
                     "are of another computation (--off-policy learns from them)", (long long)row, (long long)i, (double)k->ratio);
 }
@@ -248,8 +245,6 @@ static int run(struct llm_ctx *c, struct llm_task *t, const struct llm_rows *row
     float *slopes = llm_op_alloc(c, tokens, sizeof *slopes), *ref = own->reference ? llm_op_alloc(c, tokens, sizeof *ref) : NULL;
     struct entropy h = {.targets = rows->targets, .row = llm_op_alloc(c, m->config.vocab_size, sizeof *h.row)};
     h.inner = (struct llm_inner){look, &h};
-    if (!own->begun) own->first_step = c->step;
-    own->begun = true;
     if (ref && !llm_ctx_failed(c)) run_reference(c, t, rows, ref);
     struct llm_tensor *hidden = llm_task_hidden(c, t, m, rows, &b);
     struct llm_cross_entropy loss = llm_task_loss(t, rows, grad_scale, token_loss);

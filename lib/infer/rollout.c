@@ -1,29 +1,29 @@
-#include "bin/infer/rollout.h"
+#include "infer/rollout.h"
 
 #include <math.h>
 #include <stdio.h>
 #include "cpu/detect.h"
+#include "cpu/matmul.h"
 
-int rollout_open(struct rollout *r, struct session *s, int64_t groups, struct llm_err *e)
+int llm_rollouts_open(struct llm_rollouts *r, struct llm_engine *g, int64_t step, int64_t groups, struct llm_err *e)
 {
-    struct llm_model *m = s->model;
-    const struct args *a = s->a;
+    struct llm_model *m = g->model;
     if (m->config.num_encoder_layers > 0 || !llm_predictor_of(m)->has_states) {
-        return llm_fail(e, EX_UNAVAILABLE, "--rollout: expected a network that continues texts, found %s (%s)", llm_predictor_of(m)->name,
+        return llm_fail(e, EX_UNAVAILABLE, "expected a network that continues texts, found %s (%s)", llm_predictor_of(m)->name,
                         m->config.model_type);
     }
-    if (m->training && llm_json_int(m->training, "step", 0, INT64_MAX / 2, &r->step, e) < 0) return -1;
     if (llm_model_fingerprint(m, e) < 0) return -1;
+    r->step = step;
     r->groups = groups;
-    r->common = json_pack("{s:s,s:I,s:s,s:s,s:s}", "model", m->fingerprint, "policy_step", (json_int_t)r->step, "precision",
-                          a->precision == 0 ? "f32" : "bf16", "cache_type", llm_dtypes[s->engine.pool.dtype].name, "isa", llm_isa_name());
+    r->common = json_pack("{s:s,s:I,s:s,s:s,s:s}", "model", m->fingerprint, "policy_step", (json_int_t)step, "precision",
+                          llm_compute_word((int)g->ctx.compute), "cache_type", llm_dtypes[g->pool.dtype].name, "isa", llm_isa_name());
     return r->common ? 0 : llm_no_memory(e, "rollouts");
 }
 
-void rollout_release(struct rollout *r)
+void llm_rollouts_release(struct llm_rollouts *r)
 {
     json_decref(r->common);
-    *r = (struct rollout){0};
+    *r = (struct llm_rollouts){0};
 }
 
 static json_t *ids_of(const int32_t *ids, int64_t n)
@@ -68,7 +68,7 @@ static json_t *sampling_of(const struct llm_prompt *p)
     return o;
 }
 
-int rollout_put(const struct rollout *r, const struct llm_completion *c, int64_t group, json_t *o, struct llm_err *e)
+int llm_rollouts_put(const struct llm_rollouts *r, const struct llm_completion *c, int64_t group, json_t *o, struct llm_err *e)
 {
     const struct llm_prompt *p = &c->prompt;
     bool plain = llm_sampling_is_plain(&p->sampling, INT32_MAX) && !p->ignore_eos;
