@@ -111,8 +111,8 @@ static const struct llm_opt options[] = {
     {0, NULL, NULL, "Reinforcement in one process:", LLM_HEADING, 0, 0, 0, NULL},
     {0, "prompts", "FILE", "sample completions of the prompts in FILE, JSON Lines as of llm-infer --jsonl, and learn from them", LLM_INPUT,
      AT(prompts), 0, 0, NULL},
-    {0, "reward", "COMMAND", "shell command that reads completions as JSON Lines and answers each with its line and \"reward\", or a number", LLM_STR,
-     AT(judge.command), 0, 0, NULL},
+    {0, "reward", "COMMAND", "shell command that reads completions as JSON Lines and answers each with its line and \"reward\", or a number",
+     LLM_STR, AT(judge.command), 0, 0, NULL},
     {0, "iterations", "N", "how often to sample, judge and learn, those that --rollout-log has included", LLM_INT, AT(iterations), 1, 1e12, NULL},
     {0, "samples", "G", "completions of each prompt [8]", LLM_INT, AT(samples), 1, 1 << 20, NULL},
     {0, "take", "N", "prompts of an iteration, in shuffled order [all, in the order of the file]", LLM_INT, AT(take), 1, 1e12, NULL},
@@ -171,7 +171,6 @@ static struct llm_cli cli = {
     .name = "llm-train",
     .summary = "Train a language model on tokens.",
     .usage = "-c CONFIG [-T TOK] [OPTION]... -o OUT.llm DATA...\n"
-             "--objective grpo --prompts FILE --reward COMMAND --iterations N --init MODEL [OPTION]... -o OUT.llm\n"
              "--objective ngram [--order N] [-T TOK] [OPTION]... -o OUT DATA...\n"
              "--init MODEL [--adapter lora] [OPTION]... -o OUT.llm DATA...\n--resume FILE [OPTION]... [DATA...]",
     .examples =

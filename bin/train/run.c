@@ -88,7 +88,8 @@ int llm_run_check(const struct llm_cli *cli, const struct args *a, int has_data,
     if (a->plan && a->o.epochs > 0) llm_usage(cli, "--plan does not read the data: expected --steps, found --epochs");
     if (a->plan || a->gradcheck || a->coordcheck || a->show > 0) return 0;
     check_outputs(cli, a);
-    if (!has_data && !a->resume && a->o.steps > 0 && !a->teach.prompts) llm_usage(cli, "expected data: token streams that llm-tokenize encode made, or - for stdin");
+    bool needs_data = !a->resume && a->o.steps > 0 && !a->teach.prompts;
+    if (!has_data && needs_data) llm_usage(cli, "expected data: token streams that llm-tokenize encode made, or - for stdin");
     if (!a->resume && !a->common.output && !a->o.overfit_one) llm_usage(cli, "expected -o OUT.llm (- writes to stdout)");
     if (a->save_every && a->common.output && strcmp(a->common.output, "-") == 0) llm_usage(cli, "--save-every needs a file to write to: -o FILE");
     if (a->log && strcmp(a->log, "-") == 0 && a->common.output && strcmp(a->common.output, "-") == 0) {

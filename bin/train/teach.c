@@ -15,7 +15,9 @@ void llm_run_check_teach(const struct llm_cli *cli, const struct args *a, int ha
     if (a->val || a->o.stream || a->o.overfit_one || a->o.carry_state || a->ngram_bar) {
         llm_usage(cli, "--prompts does not go with --val, --stream, --overfit-one, --carry-state or --ngram-bar");
     }
-    if (a->plan || a->show > 0 || a->gradcheck) llm_usage(cli, "--prompts does not go with --plan, --show or --gradcheck: the data are not there yet");
+    if (a->plan || a->show > 0 || a->gradcheck) {
+        llm_usage(cli, "--prompts does not go with --plan, --show or --gradcheck: the data are not there yet");
+    }
     if (a->best) llm_usage(cli, "--keep-best: expected validation data, which --prompts has none of");
     if (o->log && strcmp(o->log, "-") == 0) llm_usage(cli, "--rollout-log: expected a file, which is read again when the run goes on");
 }

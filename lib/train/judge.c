@@ -178,7 +178,9 @@ static int fail(struct llm_judge *j, struct job *p, const struct llm_err *why, s
     llm_warn("reward command: %s: the reply's reward is %g", why->text, j->o.fallback);
     size_t item = p->items[p->first];
     if (json_object_set_new(j->items[item].line, "reward", json_real(j->o.fallback)) < 0
-        || json_object_set_new(j->items[item].line, "reward_error", llm_json_text(why->text, strlen(why->text))) < 0) return llm_no_memory(e, "a reward");
+        || json_object_set_new(j->items[item].line, "reward_error", llm_json_text(why->text, strlen(why->text))) < 0) {
+        return llm_no_memory(e, "a reward");
+    }
     if (settle(j, p, item, why->text, e) < 0) return -1;
     for (size_t i = p->first; i < p->n; i++) {
         if (!j->items[p->items[i]].answered && queue(j, p, p->items[i], e) < 0) return -1;
@@ -212,9 +214,13 @@ static int check_answer(const json_t *answer, const json_t *line, struct llm_err
     size_t i;
     if (is_number(answer) || is_number(one)) return 0;
     if (!json_is_object(answer)) return llm_fail(e, EX_DATAERR, "expected an object or a number");
-    if (one || !each) return llm_fail(e, EX_DATAERR, "\"reward\": expected a finite number, found %s", one ? "something else" : "no such member");
+    if (one || !each) {
+        return llm_fail(e, EX_DATAERR, "\"reward\": expected a finite number, found %s", one ? "something else" : "no such member");
+    }
     size_t wanted = json_array_size(json_object_get(line, "ids"));
-    if (!json_is_array(each) || json_array_size(each) != wanted) return llm_fail(e, EX_DATAERR, "\"rewards\": expected a list of %zu numbers", wanted);
+    if (!json_is_array(each) || json_array_size(each) != wanted) {
+        return llm_fail(e, EX_DATAERR, "\"rewards\": expected a list of %zu numbers", wanted);
+    }
     json_array_foreach((json_t *)(uintptr_t)each, i, v) {
         if (!is_number(v)) return llm_fail(e, EX_DATAERR, "\"rewards\": element %zu: expected a finite number", i);
     }

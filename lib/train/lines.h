@@ -38,7 +38,8 @@ void llm_lines_release(struct llm_lines *l);
 int llm_lines_are(const struct llm_objective *objective, const char *path, struct llm_err *e) LLM_MUST_CHECK;
 /* Reads files into new records, which the caller destroys, and reports what was skipped. NULL: "file: line 3: ..." */
 struct llm_records *llm_lines_read(struct llm_lines *l, const char *const *paths, size_t n_paths, struct llm_err *e) LLM_MUST_CHECK;
-/* Calls `take` with each line of a file that is not blank, of any length, in order; number: from 1. `line` is borrowed. 0 or -1: "file: line 3: ..." */
+/* Calls `take` with each line of a file that is not blank, of any length, in order; number: from 1. `line` is borrowed. 0 or -1:
+ * "file: line 3: ..." */
 typedef int llm_line_take(void *arg, json_t *line, int64_t number, struct llm_err *e);
 int llm_lines_each(const char *path, llm_line_take *take, void *arg, struct llm_err *e) LLM_MUST_CHECK;
 

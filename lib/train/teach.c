@@ -142,7 +142,8 @@ static int sample(struct teach *x, struct llm_err *e)
 static int gather(struct teach *x, struct llm_err *e)
 {
     struct llm_model *m = x->t->model;
-    const struct llm_engine_options o = {.compute = (enum llm_compute)x->t->o.precision, .cache = LLM_NO_DTYPE, .context = x->t->o.context, .batch = 512};
+    const struct llm_engine_options o = {.compute = (enum llm_compute)x->t->o.precision, .cache = LLM_NO_DTYPE, .context = x->t->o.context,
+                                         .batch = 512};
     LLM_PROFILE("sample", 0);
     x->sampled = x->failed = 0;
     x->sampling = x->judging = 0;
@@ -197,8 +198,8 @@ static json_t *histogram(const struct teach *x)
 /* What the log of the first step says of the iteration. */
 static json_t *summary(const struct teach *x)
 {
-    json_t *o = json_pack("{s:I,s:I,s:o,s:I,s:I}", "iteration", (json_int_t)x->iteration, "completions", (json_int_t)count(x), "rewards", histogram(x),
-                          "reward_failures", (json_int_t)x->failed, "sampled_tokens", (json_int_t)x->sampled);
+    json_t *o = json_pack("{s:I,s:I,s:o,s:I,s:I}", "iteration", (json_int_t)x->iteration, "completions", (json_int_t)count(x), "rewards",
+                          histogram(x), "reward_failures", (json_int_t)x->failed, "sampled_tokens", (json_int_t)x->sampled);
     if (o && x->sampled > 0 && x->sampling > 0) {
         json_object_set_new(o, "sampling_tokens_per_second", json_real((double)x->sampled / x->sampling));
         json_object_set_new(o, "sampling_seconds", json_real(x->sampling));
@@ -292,8 +293,8 @@ static int begin(struct teach *x, const char *from, struct llm_err *e)
     x->groups = x->o->take > 0 ? x->o->take : (int64_t)x->prompts.n;
     x->order = (struct llm_order){.kind = LLM_ORDER_SHUFFLE, .seed = (uint64_t)o->seed, .n = x->prompts.n + 1, .context = 1};
     if (count(x) % (size_t)(o->batch * o->accumulate) != 0) {
-        return llm_fail(e, LLM_EX_USAGE, "expected prompts × --samples in a multiple of the %" PRId64 " rows of a step (--batch × --accumulate), found %zu",
-                        o->batch * o->accumulate, count(x));
+        return llm_fail(e, LLM_EX_USAGE, "expected prompts × --samples in a multiple of the %" PRId64 " rows of a step (--batch × --accumulate), "
+                        "found %zu", o->batch * o->accumulate, count(x));
     }
     if (llm_rollout_log_open(&x->log, x->o->log, x->t->step, e) < 0) return llm_in(e, "--rollout-log");
     x->iteration = x->log.done;
