@@ -3,6 +3,7 @@
 #include "bin/foreign.h"
 #include "cpu/matmul.h"
 #include "infer/kv.h"
+#include "measure/eval/task.h"
 #include "model/config/preset.h"
 #include "quant/quant.h"
 #include "train/options.h"
@@ -10,6 +11,8 @@
 const struct llm_words bench_speed_words[] = {{"config", llm_preset_word}, {"type", llm_quant_word}, {"cache-type", llm_kv_word},
                                               {"precision", llm_compute_word}, {0}};
 const struct llm_words bench_quality_words[] = {{"cache-type", llm_kv_word}, {"precision", llm_compute_word}, {0}};
+const struct llm_words bench_eval_words[] = {{"cache-type", llm_kv_word}, {"precision", llm_compute_word}, {"task", llm_eval_task_word},
+                                             {"chat-template", llm_chat_builtin_word}, {0}};
 const struct llm_words bench_train_words[] = {{"config", llm_preset_word}, {"activations", llm_stored_word}, {"precision", llm_compute_word}, {0}};
 const struct llm_words bench_zoo_words[] = {{"precision", llm_compute_word}, {0}};
 const struct llm_words bench_cost_words[] = {{NULL, llm_preset_word}, {0}};
@@ -17,6 +20,9 @@ const struct llm_words bench_cost_words[] = {{NULL, llm_preset_word}, {0}};
 const struct llm_alias bench_speed_aliases[] = {{"--n-prompt", "prompt"},     {"--n-gen", "generate"},   {"--n-depth", "depth"},
                                                 {"--repetitions", "runs"},    {"--batch-size", "batch"}, {0}};
 const struct llm_alias bench_quality_aliases[] = {{"--ctx-size", "context"}, {"--batch-size", "batch"}, {"-t", "threads"}, {0}};
+const struct llm_alias bench_eval_aliases[] = {{"--tasks", "task"},       {"--num_fewshot", "shots"},      {"--apply_chat_template", "chat"},
+                                               {"--temperature", "temp"}, {"--ctx-size", "context"},       {"--batch-size", "batch"},
+                                               {0}};
 const struct llm_alias bench_train_aliases[] = {{"--batch-size", "batch"}, {"--block-size", "context"}, {"--seq-len", "context"},
                                                 {"--gradient-accumulation-steps", "accumulate"}, {"-t", "threads"}, {0}};
 

@@ -268,6 +268,11 @@ int32_t llm_tokenizer_bos(const struct llm_tokenizer *t)
     return t->bos;
 }
 
+int32_t llm_tokenizer_unknown(const struct llm_tokenizer *t)
+{
+    return t->unknown;
+}
+
 int32_t llm_tokenizer_eos(const struct llm_tokenizer *t)
 {
     return t->eos;

@@ -45,6 +45,8 @@ int32_t llm_tokenizer_special(const struct llm_tokenizer *t, const char *text);
 /* -1 when the tokenizer has none. eos: what separates documents and ends generation. */
 int32_t llm_tokenizer_bos(const struct llm_tokenizer *t);
 int32_t llm_tokenizer_eos(const struct llm_tokenizer *t);
+/* The token that stands for text which the vocabulary cannot spell, or -1. */
+int32_t llm_tokenizer_unknown(const struct llm_tokenizer *t);
 /* Special tokens that models are known to end a turn or a text with ("<|im_end|>"): at most `room` go to `ids`; how many. */
 size_t llm_tokenizer_turn_ends(const struct llm_tokenizer *t, int32_t *ids, size_t room);
 

@@ -1,0 +1,15 @@
+/* The answer in a generated text, by regular expressions (PCRE2, UTF-8). */
+#ifndef LLM_MEASURE_EVAL_EXTRACT_H
+#define LLM_MEASURE_EVAL_EXTRACT_H
+
+#include "base/json.h"
+
+struct llm_extract;
+/* From a task's "extract" (a pattern: its first group, or all of the match, is the answer), "extract_last" (the last match instead of the first),
+ * "ignore" (patterns whose matches are removed from the answer) and "ignore_case". NULL: `e`. The caller destroys it. */
+struct llm_extract *llm_extract_create(const json_t *task, struct llm_err *e) LLM_MUST_CHECK;
+void llm_extract_destroy(struct llm_extract *x);
+/* Appends the answer, without white space at its ends, to `out`. 1; 0 if the text has none; -1. */
+int llm_extract_answer(const struct llm_extract *x, const char *text, size_t n, struct llm_buf *out, struct llm_err *e) LLM_MUST_CHECK;
+
+#endif
