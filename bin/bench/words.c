@@ -20,7 +20,7 @@ const struct llm_words bench_cost_words[] = {{NULL, llm_preset_word}, {0}};
 const struct llm_alias bench_speed_aliases[] = {{"--n-prompt", "prompt"},     {"--n-gen", "generate"},   {"--n-depth", "depth"},
                                                 {"--repetitions", "runs"},    {"--batch-size", "batch"}, {0}};
 const struct llm_alias bench_quality_aliases[] = {{"--ctx-size", "context"}, {"--batch-size", "batch"}, {"-t", "threads"}, {0}};
-const struct llm_alias bench_eval_aliases[] = {{"--tasks", "task"},       {"--num_fewshot", "shots"},      {"--apply_chat_template", "chat"},
+const struct llm_alias bench_eval_aliases[] = {{"--tasks", "task"},       {"--num-fewshot", "shots"},      {"--apply-chat-template", "chat"},
                                                {"--temperature", "temp"}, {"--ctx-size", "context"},       {"--batch-size", "batch"},
                                                {0}};
 const struct llm_alias bench_train_aliases[] = {{"--batch-size", "batch"}, {"--block-size", "context"}, {"--seq-len", "context"},
