@@ -45,6 +45,8 @@ static const struct llm_opt options[] = {
     {0, "rank", "R", "rank of the adapter's pairs of matrices [8]", LLM_INT, offsetof(struct args, rank), 1, LLM_LORA_MAX_RANK, NULL},
     {0, "alpha", "A", "scale the adapter by A / R [R]", LLM_REAL, offsetof(struct args, alpha), 1e-6, 1e6, NULL},
     {0, "rslora", NULL, "scale the adapter by A / sqrt(R) instead", LLM_FLAG, offsetof(struct args, rslora), 0, 0, NULL},
+    {0, "dora", NULL, "learn the lengths of the adapted matrices' rows apart from their directions (DoRA)", LLM_FLAG, offsetof(struct args, dora),
+     0, 0, NULL},
     {0, "targets", "PATTERN", "adapt matrices whose names, or last words of names (q_proj), match the shell pattern; may be given several times "
      "[all matrices of the layers but routers]", LLM_LIST, offsetof(struct args, targets), 0, 0, NULL},
     {0, "adapter-dropout", "P", "dropout probability of the inputs of the adapter's matrices [0]", LLM_REAL,

@@ -16,7 +16,7 @@ struct args {
     int64_t rank;               /* 0: not given */
     double alpha;               /* 0: not given */
     double adapter_dropout;     /* -1: not given */
-    int rslora;
+    int rslora, dora;
     struct llm_train_options o;
     double dropout;             /* -1: not given */
     const char *coordcheck, *coordcheck_png;

@@ -80,8 +80,14 @@ struct llm_tensor *llm_unit(struct llm_ctx *c, struct llm_tensor *x);
  * step, position, channel). If p is 0 or the context is not training: returns x itself. */
 struct llm_tensor *llm_dropout(struct llm_ctx *c, struct llm_tensor *x, float p, enum llm_rng_site site);
 
-/* Row `row` of w as products use it: decoded, with what its adapter adds. k floats. */
+/* Row `row` of w as products use it: decoded, with what its adapters add. k floats. */
 void llm_adapter_decode(const struct llm_param *w, int64_t row, float *out);
+/* By what row `row` of w itself is multiplied: 1 plus what adapters with magnitudes (DoRA) add. */
+float llm_adapter_keeps(const struct llm_param *w, int64_t row);
+/* magnitude / norm of a row; 1 without magnitudes, or if the norm is 0. */
+float llm_adapter_gain(const struct llm_adapter *o, int64_t row);
+/* norm [n] = the lengths of the rows of w + scale·b·a. */
+void llm_adapter_norms(const struct llm_param *w, const struct llm_adapter *o, float scale, float *norm);
 
 /* ---- attention (op/attention.c; kernels in cpu/kernels/attention.c) ---- */
 enum llm_chunk_part { LLM_CHUNK_OWN, LLM_CHUNK_BEFORE, LLM_CHUNK_EARLIER };

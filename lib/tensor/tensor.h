@@ -25,10 +25,17 @@ enum { LLM_MAX_PARTS = 3 };
 
 struct llm_param;
 /* What is added to a matrix w [n, k] at low rank (LoRA, Hu et al. 2021): products with it become x·wᵀ + scale·(x·aᵀ)·bᵀ. a [rank, k] and b [n, rank]
- * are parameters of their own, in floating point; w may be frozen and of any stored type. A matrix may have several, which are added in order. */
+ * are parameters of their own, in floating point; w may be frozen and of any stored type. A matrix may have several, which are added in order.
+ * With a magnitude (DoRA, Liu et al. 2024, equation 5) row j of w + scale·b·a is multiplied by the gain magnitude[j] / norm[j], 1 if norm[j] is 0:
+ * products become x·wᵀ + factor·((gain - 1)·x·wᵀ + gain·(scale / factor)·(x·aᵀ)·bᵀ). Gradients pass where it is the matrix's only adapter, of
+ * factor 1 and without dropout. */
 struct llm_adapter {
     struct llm_param *a, *b;
+    struct llm_param *magnitude; /* [n]; NULL: none */
+    const float *norm;        /* [n], with a magnitude: the lengths of the rows of w + (scale / factor)·b·a, by llm_adapter_norms. The backward pass
+                               * takes them for constants (section 4.3 of the paper) */
     float scale;
+    float factor;             /* with a magnitude: what the user multiplies the adapter's effect by; `scale` contains it */
     float dropout;            /* in training: the probability with which elements of the x that a multiplies are dropped */
     uint32_t number;          /* of the matrix in the model: the mask of dropout depends on it */
     int id;                   /* of the model's adapter that this is a part of (llm_adapter_rows.factors) */

@@ -160,6 +160,7 @@ static void list_trained(struct llm_trainer *t)
         if (!pair) continue;
         t->params[t->n_params++].p = &pair->a;
         t->params[t->n_params++].p = &pair->b;
+        if (pair->op.magnitude) t->params[t->n_params++].p = &pair->magnitude;
     }
 }
 
@@ -179,6 +180,7 @@ int llm_trainer_prepare(struct llm_trainer *t, struct llm_err *e)
     for (size_t i = 0; i < t->n_params; i++) {
         if (prepare(t, &t->params[i], e) < 0) return -1;
     }
+    llm_lora_renorm(m); /* rounding to BF16 changes pairs */
     for (size_t i = 0; i < m->n_params; i++) {
         if (!m->params[i].grad && make_forms(t, &m->params[i], e) < 0) return -1;
     }

@@ -39,7 +39,7 @@ static void count_adapter(struct trained *n, const struct llm_model *m, const st
         const struct llm_lora_pair *pair = llm_lora_pair_of(m->lora, p);
         double whole = llm_lora_is_whole(m->lora, p) ? (double)llm_param_count(p) : 0, active = p->spec->active > 0 ? p->spec->active : 1;
         if (whole == 0) n->frozen_bytes += (double)llm_dtype_bytes(p->weight.dtype, (uint64_t)llm_param_count(p));
-        n->active += active * (whole + (pair ? (double)(llm_param_count(&pair->a) + llm_param_count(&pair->b)) : 0));
+        n->active += active * (whole + (pair ? llm_lora_pair_elements(pair) : 0));
         n->embedding |= whole > 0 && p->spec->stem == LLM_STEM_EMBED;
     }
 }

@@ -237,5 +237,6 @@ int llm_state_restore(struct llm_trainer *t, struct llm_err *e)
         if (p->ema && averaged > 0 && read_tensor(t, "ema", p->p, p->ema, e) < 0) return -1;
         if (p->ema && !(averaged > 0)) memcpy(p->ema, p->p->master, (size_t)llm_param_count(p->p) * sizeof(float)); /* they begin here */
     }
+    llm_lora_renorm(t->model);
     return 0;
 }

@@ -4,6 +4,7 @@
 #include "base/fault.h"
 #include "base/log.h"
 #include "base/signals.h"
+#include "model/weights/lora.h"
 #include "train/shards.h"
 #include "train/trainer_internal.h"
 
@@ -141,6 +142,7 @@ int llm_trainer_step(struct llm_trainer *t, struct llm_step_report *r, struct ll
     }
     const struct llm_update u = update_of(t, r);
     if (llm_params_update(t->params, t->n_params, &u, e) < 0) return -1;
+    llm_lora_renorm(t->model);
     t->step++;
     t->sample += (uint64_t)t->rows.n_rows;
     float *behind = t->carried[1];

@@ -5,6 +5,7 @@
 #include <unistd.h>
 #include "base/hash.h"
 #include "cpu/pool.h"
+#include "model/weights/lora.h"
 #include "train/shards.h"
 #include "train/trainer_internal.h"
 
@@ -149,6 +150,7 @@ void llm_trainer_swap_ema(struct llm_trainer *t)
         }
         llm_weight_changed(&p->weight);
     }
+    llm_lora_renorm(t->model);
     t->ema_in_place = !t->ema_in_place;
 }
 

@@ -42,6 +42,24 @@ kl() { sed -n 's/.*mean \([0-9.e+-]*\), maximum.*/\1/p'; }
     [[ $(wc -c < bf16/adapter_model.safetensors) -lt $(wc -c < folder/adapter_model.safetensors) ]]
 }
 
+@test "DoRA: PEFT's folder comes back as PEFT wrote it; merged in f32 the model is the same within rounding; GGUF has no place for it" {
+    llm-quantize -q -t keep "$golden/dora" --base "$tiny" dora.llm
+    llm-quantize -q -t keep dora.llm dora
+    diff <(tensors dora/adapter_model.safetensors) <(tensors "$golden/dora/adapter_model.safetensors")
+    jq -e .use_dora dora/adapter_config.json
+    same "$tiny" --adapter dora.llm "$tiny" --adapter "$golden/dora"
+    llm-quantize -t f32 --merge dora.llm "$tiny" merged.llm 2> note
+    awk -v kl="$(kl < note)" 'BEGIN { exit !(kl >= 0 && kl < 1e-9) }'
+    paste -d ' ' <(score merged.llm) <(score "$tiny" --adapter dora.llm) | apart 2e-5 0
+    refused 69 "x.gguf: use_dora: GGUF has no place for magnitudes" llm-quantize -q -t keep dora.llm x.gguf
+    jq '.use_dora = false' dora/adapter_config.json > without.json
+    mv without.json dora/adapter_config.json
+    refused 65 "expected use_dora with it" llm-infer -m "$tiny" --adapter dora x
+    cp "$golden/init/adapter_model.safetensors" dora
+    cp "$golden/dora/adapter_config.json" dora
+    refused 65 "expected its lora_magnitude_vector too" llm-infer -m "$tiny" --adapter dora x
+}
+
 @test "GGUF has llama.cpp's names and keys, rows in its order, and the same effect" {
     llm-quantize -q -t keep "$F/init.llm" a.gguf
     strings -n 6 a.gguf > found

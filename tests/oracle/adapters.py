@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Makes tests/golden/adapters by PEFT in double precision, on the model of tests/golden/tiny: `init`, a LoRA adapter of random pairs as PEFT's folder;
 `losses.json`, the losses of 20 steps that train it, and the log-probabilities of a prompt with the adapter as it was and as it became; `trained`, the
-folder after these steps.
+folder after these steps. The same with magnitudes (DoRA): `dora` and `dora-losses.json`.
 
 Usage: tests/oracle/adapters.py  (from the checkout; needs torch, transformers, peft, tokenizers)"""
 import json
@@ -43,30 +43,41 @@ def save(model, name):
     (out / name / "adapter_config.json").write_text(json.dumps(config, indent=1) + "\n")
 
 
-torch.manual_seed(7)
-config = LoraConfig(r=4, lora_alpha=6, use_rslora=True, task_type="CAUSAL_LM",
-                    target_modules=["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"])
-model = get_peft_model(base(), config, autocast_adapter_dtype=False)
-with torch.no_grad():
-    for name, p in model.named_parameters():
-        if "lora_B" in name:
-            p.copy_(.05 * torch.randn(p.shape))
-save(model, "init")
-model = PeftModel.from_pretrained(base(), out / "init", is_trainable=True, autocast_adapter_dtype=False).to(torch.float64)
-result = {"before": scores(model), "losses": []}
-trained = [p for p in model.parameters() if p.requires_grad]
-optim = torch.optim.AdamW(trained, lr=LR, betas=(.9, .95), eps=1e-8, weight_decay=.1)
-for step in range(STEPS):
-    starts = [(step * ROWS + i) * LENGTH for i in range(ROWS)]
-    x = torch.tensor([ids[s:s + LENGTH] for s in starts])
-    y = torch.tensor([ids[s + 1:s + LENGTH + 1] for s in starts])
-    loss = torch.nn.functional.cross_entropy(model(x).logits.flatten(0, 1), y.flatten())
-    optim.zero_grad()
-    loss.backward()
-    torch.nn.utils.clip_grad_norm_(trained, 1.0, error_if_nonfinite=True)
-    optim.step()
-    result["losses"].append(loss.item())
-result["after"] = scores(model)
-save(model, "trained")
-(out / "losses.json").write_text(json.dumps(result) + "\n")
-print(len(ids), result["losses"][0], result["losses"][-1])
+def make(folder, losses, trained_folder, **options):
+    """An adapter of random pairs in `folder`, 20 steps from it in the file `losses`, and the adapter after them in `trained_folder`, unless None."""
+    torch.manual_seed(7)
+    config = LoraConfig(r=4, lora_alpha=6, use_rslora=True, task_type="CAUSAL_LM",
+                        target_modules=["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"], **options)
+    model = get_peft_model(base(), config, autocast_adapter_dtype=False)
+    with torch.no_grad():
+        for name, p in model.named_parameters():
+            if "lora_B" in name:
+                p.copy_(.05 * torch.randn(p.shape))
+            if "lora_magnitude" in name:
+                p.mul_(1 + .1 * torch.randn(p.shape))
+    save(model, folder)
+    model = PeftModel.from_pretrained(base(), out / folder, is_trainable=True, autocast_adapter_dtype=False).to(torch.float64)
+    result = {"before": scores(model), "losses": []}
+    trained = [p for p in model.parameters() if p.requires_grad]
+    vectors = [p for p in trained if p.dim() < 2]  # without weight decay, as llm-train has it
+    optim = torch.optim.AdamW([{"params": [p for p in trained if p.dim() > 1]}, {"params": vectors, "weight_decay": 0}], lr=LR, betas=(.9, .95),
+                              eps=1e-8, weight_decay=.1)
+    for step in range(STEPS):
+        starts = [(step * ROWS + i) * LENGTH for i in range(ROWS)]
+        x = torch.tensor([ids[s:s + LENGTH] for s in starts])
+        y = torch.tensor([ids[s + 1:s + LENGTH + 1] for s in starts])
+        loss = torch.nn.functional.cross_entropy(model(x).logits.flatten(0, 1), y.flatten())
+        optim.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(trained, 1.0, error_if_nonfinite=True)
+        optim.step()
+        result["losses"].append(loss.item())
+    result["after"] = scores(model)
+    if trained_folder:
+        save(model, trained_folder)
+    (out / losses).write_text(json.dumps(result) + "\n")
+    print(len(ids), result["losses"][0], result["losses"][-1])
+
+
+make("init", "losses.json", "trained")
+make("dora", "dora-losses.json", None, use_dora=True)

@@ -7,6 +7,7 @@
 #include <string.h>
 #include "base/hash.h"
 #include "model/weights/lora_internal.h"
+#include "tensor/ops.h"
 
 /* ---- which matrices ---- */
 
@@ -27,8 +28,9 @@ void llm_lora_module(const struct llm_param *p, char out[LLM_LORA_NAME])
 
 static void pair_release(struct llm_lora_pair *q)
 {
-    struct llm_param *parts[] = {&q->a, &q->b};
-    for (size_t i = 0; i < 2; i++) {
+    struct llm_param *parts[] = {&q->a, &q->b, &q->magnitude};
+    free(q->norm);
+    for (size_t i = 0; i < 3; i++) {
         llm_weight_release(&parts[i]->weight);
         if (parts[i]->owned) free((void *)parts[i]->weight.data);
         free(parts[i]->grad);
@@ -96,6 +98,17 @@ static int make_half(struct llm_param *half, const struct llm_param *of, const c
     return 0;
 }
 
+static int make_magnitude(struct llm_lora_pair *q, const char *module, struct llm_err *e)
+{
+    snprintf(q->names[2], LLM_LORA_NAME, LLM_LORA_PREFIX "%.120s.lora_magnitude_vector", module);
+    if (make_half(&q->magnitude, q->param, q->names[2], q->param->weight.n, 1, e) < 0) return -1;
+    q->magnitude.n_dims = 1;
+    q->magnitude.role = LLM_ROLE_VECTOR;
+    q->magnitude.decay = false;
+    q->norm = llm_calloc((size_t)q->param->weight.n, sizeof *q->norm, q->names[2], e);
+    return q->norm ? 0 : -1;
+}
+
 struct llm_lora_pair *llm_lora_add_pair(struct llm_lora *l, const struct llm_model *m, struct llm_param *p, int64_t rank, struct llm_err *e)
 {
     struct llm_lora_pair *q = &l->pairs[l->n_pairs];
@@ -106,8 +119,13 @@ struct llm_lora_pair *llm_lora_add_pair(struct llm_lora *l, const struct llm_mod
     snprintf(q->names[0], LLM_LORA_NAME, LLM_LORA_PREFIX "%.130s.lora_A.weight", module);
     snprintf(q->names[1], LLM_LORA_NAME, LLM_LORA_PREFIX "%.130s.lora_B.weight", module);
     if (make_half(&q->a, p, q->names[0], rank, p->weight.k, e) < 0 || make_half(&q->b, p, q->names[1], p->weight.n, rank, e) < 0) return NULL;
+    if (l->dora && make_magnitude(q, module, e) < 0) return NULL;
     if (rank > l->rank) l->rank = rank;
     q->op = (struct llm_adapter){.a = &q->a, .b = &q->b, .number = (uint32_t)(p - m->params)};
+    if (l->dora) {
+        q->op.magnitude = &q->magnitude;
+        q->op.norm = q->norm;
+    }
     return q;
 }
 
@@ -115,6 +133,15 @@ void llm_lora_add_whole(struct llm_lora *l, struct llm_param *p)
 {
     snprintf(l->whole_names[l->n_whole], LLM_LORA_NAME, LLM_LORA_PREFIX "%.150s", p->name);
     l->whole[l->n_whole++] = p;
+}
+
+static void renorm(const struct llm_lora *l)
+{
+    for (size_t i = 0; l->dora && i < l->n_pairs; i++) {
+        const struct llm_lora_pair *q = &l->pairs[i];
+        double rank = (double)q->a.weight.n;
+        llm_adapter_norms(q->param, &q->op, (float)(l->alpha / (l->rslora ? sqrt(rank) : rank)), q->norm);
+    }
 }
 
 void llm_lora_attach(struct llm_lora *l, struct llm_model *m)
@@ -132,10 +159,17 @@ void llm_lora_attach(struct llm_lora *l, struct llm_model *m)
         const struct llm_adapter **at = &q->param->adapter;
         q->op.id = l->id;
         q->op.scale = (float)(l->alpha / (l->rslora ? sqrt(rank) : rank)) * l->factor;
+        q->op.factor = l->factor;
         q->op.dropout = (float)l->dropout;
         while (*at) at = &((struct llm_adapter *)(uintptr_t)*at)->next;
         *at = &q->op;
     }
+    renorm(l);
+}
+
+void llm_lora_renorm(struct llm_model *m)
+{
+    for (const struct llm_lora *l = m->lora; l; l = l->next) renorm(l);
 }
 
 bool llm_lora_is_whole(const struct llm_lora *l, const struct llm_param *p)
@@ -154,10 +188,15 @@ struct llm_lora_pair *llm_lora_pair_of(const struct llm_lora *l, const struct ll
     return NULL;
 }
 
+double llm_lora_pair_elements(const struct llm_lora_pair *q)
+{
+    return (double)(llm_param_count(&q->a) + llm_param_count(&q->b)) + (q->op.magnitude ? (double)llm_param_count(&q->magnitude) : 0);
+}
+
 double llm_lora_elements(const struct llm_lora *l)
 {
     double n = 0;
-    for (size_t i = 0; i < l->n_pairs; i++) n += (double)llm_param_count(&l->pairs[i].a) + (double)llm_param_count(&l->pairs[i].b);
+    for (size_t i = 0; i < l->n_pairs; i++) n += llm_lora_pair_elements(&l->pairs[i]);
     for (size_t i = 0; i < l->n_whole; i++) n += (double)llm_param_count(l->whole[i]);
     return n;
 }
@@ -191,6 +230,7 @@ int llm_lora_fingerprint(struct llm_model *m, struct llm_err *e)
             llm_xxh_update(h, &l->pairs[i].op.scale, sizeof l->pairs[i].op.scale);
             hash_param(h, &l->pairs[i].a, l->pairs[i].names[0]);
             hash_param(h, &l->pairs[i].b, l->pairs[i].names[1]);
+            if (l->dora) hash_param(h, &l->pairs[i].magnitude, l->pairs[i].names[2]);
         }
         for (size_t i = 0; i < l->n_whole; i++) hash_param(h, l->whole[i], l->whole_names[i]);
     }

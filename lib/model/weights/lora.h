@@ -16,8 +16,10 @@
 struct llm_lora_pair {
     struct llm_param *param;       /* the model's matrix [n, k] */
     struct llm_param a, b;         /* [rank, k], [n, rank]; F32, owned */
+    struct llm_param magnitude;    /* [n], F32, owned; without data unless llm_lora.dora */
+    float *norm;                   /* [n], owned; NULL without magnitude */
     struct llm_adapter op;         /* what products with the matrix read; linked into param->adapter */
-    char names[2][LLM_LORA_NAME];  /* of a and b, as PEFT names them */
+    char names[3][LLM_LORA_NAME];  /* of a, b and magnitude, as PEFT names them */
 };
 
 struct llm_lora {
@@ -29,6 +31,7 @@ struct llm_lora {
     int64_t rank;                  /* the highest of its pairs */
     double alpha;
     bool rslora;                   /* scale alpha / √rank in place of alpha / rank */
+    bool dora;                     /* its pairs have magnitudes (DoRA, Liu et al. 2024) */
     double dropout;                /* in training, of the inputs of a */
     double model_dropout;          /* in training, of the model's own dropouts; -1: the model's configuration says it */
     float factor;                  /* × the scale of all its pairs, as the user asked */
@@ -48,14 +51,15 @@ struct llm_lora {
 struct llm_lora_options {
     int64_t rank;
     double alpha, dropout, model_dropout;
-    bool rslora;
+    bool rslora, dora;
     struct llm_patterns targets;   /* of matrices: names, or their last words ("q_proj"); none: all matrices of layers but routers */
     struct llm_patterns whole;     /* of parameters that are trained and stored whole */
     uint64_t seed;
     const char *base_path;
 };
-/* Gives `m` a new adapter, m->lora: a is uniform within ±1/√k (kaiming uniform with a = √5, as in PEFT), drawn by Philox; b is 0. The model's
- * fingerprint becomes known, which reads all weights. Patterns that match nothing are misuse (status 2). 0 or -1. */
+/* Gives `m` a new adapter, m->lora: a is uniform within ±1/√k (kaiming uniform with a = √5, as in PEFT), drawn by Philox; b is 0;
+ * magnitudes are the lengths of the matrices' rows. The model's fingerprint becomes known, which reads all weights.
+ * Patterns that match nothing are misuse (status 2). 0 or -1. */
 int llm_lora_create(struct llm_model *m, const struct llm_lora_options *o, struct llm_err *e) LLM_MUST_CHECK;
 /* Gives `m` an adapter with pairs and whole parameters where `of`, a model of more layers, has them in its first adapter. For plans. 0 or -1. */
 int llm_lora_mirror(struct llm_model *m, const struct llm_model *of, struct llm_err *e) LLM_MUST_CHECK;
@@ -81,8 +85,13 @@ bool llm_lora_can_adapt(const struct llm_param_spec *s);
 bool llm_lora_is_whole(const struct llm_lora *l, const struct llm_param *p);
 /* The pair of a parameter, or NULL. */
 struct llm_lora_pair *llm_lora_pair_of(const struct llm_lora *l, const struct llm_param *p);
+/* Elements of a pair, its magnitude included. */
+double llm_lora_pair_elements(const struct llm_lora_pair *q);
 /* Elements of its pairs, and of what it stores whole. */
 double llm_lora_elements(const struct llm_lora *l);
+
+/* Computes the norms of all magnitudes of the model's adapters again: to be called after a, b or the model's matrices have changed. */
+void llm_lora_renorm(struct llm_model *m);
 
 /* What a .llm of kind `adapter` stores but for training state: metadata and tensors, in the model's own order of rows. Tensors' data are valid until
  * the next description. 0 or -1. */

@@ -84,7 +84,7 @@ json_t *llm_lora_config(const struct llm_lora *l, const struct llm_model *m, str
                           m->config.num_labels > 0 ? "SEQ_CLS" : m->config.bidirectional ? "FEATURE_EXTRACTION"
                           : m->config.num_encoder_layers > 0 ? "SEQ_2_SEQ_LM" : "CAUSAL_LM",
                           "base_model_name_or_path", l->base_path ? json_string(l->base_path) : json_null(), "r", (json_int_t)l->rank,
-                          "lora_alpha", number(l->alpha), "lora_dropout", json_real(l->dropout), "use_rslora", l->rslora, "use_dora", false,
+                          "lora_alpha", number(l->alpha), "lora_dropout", json_real(l->dropout), "use_rslora", l->rslora, "use_dora", l->dora,
                           "bias", "none", "fan_in_fan_out", transposed, "target_modules", targets(l, m), "modules_to_save", whole_modules(l),
                           "rank_pattern", rank_pattern(l), "alpha_pattern", "inference_mode", true, "init_lora_weights", true);
     if (!o) llm_no_memory(e, "adapter_config.json");
@@ -95,7 +95,7 @@ json_t *llm_lora_config(const struct llm_lora *l, const struct llm_model *m, str
 
 /* Keys whose values other than these change what the adapter computes in a way that is not supported. */
 static const struct { const char *key, *harmless; } keys[] = {
-    {"bias", "[\"none\"]"}, {"use_dora", "[false]"}, {"alpha_pattern", "[{}]"}, {"layer_replication", "[]"}, {"lora_bias", "[false]"},
+    {"bias", "[\"none\"]"}, {"alpha_pattern", "[{}]"}, {"layer_replication", "[]"}, {"lora_bias", "[false]"},
     {"use_qalora", "[false]"}, {"megatron_config", "[]"}, {"trainable_token_indices", "[]"}, {"target_parameters", "[[]]"},
     {"exclude_modules", "*"}, {"alora_invocation_tokens", "[]"}, {"arrow_config", "[]"}};
 
@@ -124,7 +124,8 @@ int llm_lora_read_config(struct llm_lora *l, const json_t *config, struct llm_er
     if (!json_is_object(config)) return llm_fail(e, EX_DATAERR, "expected an object");
     if (llm_json_str(config, "peft_type", &type, e) < 0 || llm_json_str(config, "base_model_name_or_path", &base, e) < 0
         || llm_json_int(config, "r", 1, LLM_LORA_MAX_RANK, &rank, e) < 0 || llm_json_real(config, "lora_alpha", &l->alpha, e) < 0
-        || llm_json_real(config, "lora_dropout", &l->dropout, e) < 0 || llm_json_bool(config, "use_rslora", &l->rslora, e) < 0) return -1;
+        || llm_json_real(config, "lora_dropout", &l->dropout, e) < 0 || llm_json_bool(config, "use_rslora", &l->rslora, e) < 0
+        || llm_json_bool(config, "use_dora", &l->dora, e) < 0) return -1;
     if (!type || strcmp(type, "LORA") != 0) return llm_fail(e, EX_UNAVAILABLE, "peft_type: expected LORA, found %s", type ? type : "none");
     if (!(l->alpha > 0 && l->alpha < 1e9)) return llm_fail(e, EX_DATAERR, "lora_alpha: expected a number above 0, found %g", l->alpha);
     if (!(l->dropout >= 0 && l->dropout < 1)) return llm_fail(e, EX_DATAERR, "lora_dropout: expected within [0, 1), found %g", l->dropout);

@@ -84,6 +84,7 @@ int llm_lora_create(struct llm_model *m, const struct llm_lora_options *o, struc
     if (!l) return -1;
     l->alpha = o->alpha;
     l->rslora = o->rslora;
+    l->dora = o->dora;
     l->dropout = o->dropout;
     l->model_dropout = o->model_dropout;
     memcpy(l->base_fingerprint, m->fingerprint, sizeof l->base_fingerprint);
@@ -93,6 +94,9 @@ int llm_lora_create(struct llm_model *m, const struct llm_lora_options *o, struc
         return -1;
     }
     llm_lora_attach(l, m);
+    for (size_t k = 0; l->dora && k < l->n_pairs; k++) { /* b is 0: what the norms are now */
+        memcpy((float *)(uintptr_t)l->pairs[k].magnitude.weight.data, l->pairs[k].norm, (size_t)l->pairs[k].param->weight.n * sizeof(float));
+    }
     return 0;
 }
 
@@ -119,6 +123,7 @@ int llm_lora_mirror(struct llm_model *m, const struct llm_model *of, struct llm_
     if (!l) return -1;
     l->alpha = from->alpha;
     l->rslora = from->rslora;
+    l->dora = from->dora;
     l->dropout = from->dropout;
     for (size_t i = 0; i < m->n_params; i++) {
         const struct llm_param *p = llm_model_find(of, m->params[i].name);

@@ -44,6 +44,7 @@ int llm_lora_describe(struct llm_lora *l, struct llm_model *m, json_t *meta, str
     for (size_t i = 0; r == 0 && i < l->n_pairs; i++) {
         r = describe_param(l, &l->pairs[i].a, l->pairs[i].names[0], tensors, e);
         if (r == 0) r = describe_param(l, &l->pairs[i].b, l->pairs[i].names[1], tensors, e);
+        if (r == 0 && l->dora) r = describe_param(l, &l->pairs[i].magnitude, l->pairs[i].names[2], tensors, e);
     }
     for (size_t i = 0; r == 0 && i < l->n_whole; i++) r = describe_param(l, l->whole[i], l->whole_names[i], tensors, e);
     json_decref(config);

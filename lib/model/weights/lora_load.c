@@ -33,11 +33,11 @@ static struct llm_param *find_param(const struct llm_model *m, const char *name,
 }
 
 /* What a tensor of an adapter is, by its name. */
-struct place { enum { HALF_A, HALF_B, WHOLE, OTHER } kind; struct llm_param *param; };
+struct place { enum { HALF_A, HALF_B, MAGNITUDE, WHOLE, OTHER } kind; struct llm_param *param; };
 
 static struct place place_of(const struct llm_model *m, const char *name)
 {
-    static const char *const halves[] = {".lora_A.weight", ".lora_B.weight"};
+    static const char *const halves[] = {".lora_A.weight", ".lora_B.weight", ".lora_magnitude_vector"};
     size_t n = strlen(name), prefix = strlen(LLM_LORA_PREFIX);
     struct place p = {.kind = OTHER};
     if (n >= LLM_LORA_NAME) return p;
@@ -45,10 +45,10 @@ static struct place place_of(const struct llm_model *m, const char *name)
         name += prefix;
         n -= prefix;
     }
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 3; i++) {
         size_t end = strlen(halves[i]);
         if (n <= end || strcmp(name + n - end, halves[i]) != 0) continue;
-        p.kind = i ? HALF_B : HALF_A;
+        p.kind = i == 0 ? HALF_A : i == 1 ? HALF_B : MAGNITUDE;
         p.param = find_param(m, name, n - end);
         return p;
     }
@@ -88,7 +88,13 @@ static int read_pair(const struct reading *r, struct llm_param *p, const struct 
     if (!q) return -1;
     float *down = (float *)(uintptr_t)q->a.weight.data, *up = (float *)(uintptr_t)q->b.weight.data;
     if (llm_lora_read(r->f, a, 2, q->a.shape, down, e) < 0 || llm_lora_read(r->f, b, 2, q->b.shape, up, e) < 0) return -1;
-    return llm_lora_reorder(r->m, p, r->order, false, up, q->b.weight.k, e);
+    if (llm_lora_reorder(r->m, p, r->order, false, up, q->b.weight.k, e) < 0) return -1;
+    if (!r->l->dora) return 0;
+    const struct llm_entry *v = find_half(r, p, MAGNITUDE);
+    float *magnitude = (float *)(uintptr_t)q->magnitude.weight.data;
+    if (!v) return llm_fail(e, EX_DATAERR, "tensor '%s': expected its lora_magnitude_vector too (use_dora), found none", a->name);
+    if (llm_lora_read(r->f, v, 1, q->magnitude.shape, magnitude, e) < 0) return -1;
+    return llm_lora_reorder(r->m, p, r->order, false, magnitude, 1, e);
 }
 
 /* The parameter's weight becomes `data` (F32, owned by it). */
@@ -141,19 +147,20 @@ static int read_placed(const struct reading *r, struct llm_err *e)
         const struct llm_entry *a = find_half(r, &r->m->params[i], HALF_A), *w = find_half(r, &r->m->params[i], WHOLE);
         if (a && read_pair(r, &r->m->params[i], a, e) < 0) return -1;
         if (w && read_whole(r, &r->m->params[i], w, e) < 0) return -1;
-        found += (a ? 2 : 0) + (w ? 1 : 0);
+        found += (a ? r->l->dora ? 3 : 2 : 0) + (w ? 1 : 0);
     }
     for (size_t i = 0; i < h->n_entries; i++) {
         const char *name = h->entries[i].name;
         found += is_training(name);
+        if (r->places[i].kind == MAGNITUDE && !r->l->dora) return llm_fail(e, EX_DATAERR, "tensor '%s': expected use_dora with it", name);
         if (is_training(name) || r->places[i].param) continue;
-        if (strstr(name, "lora_magnitude_vector") || strstr(name, "lora_embedding_"))
+        if (strstr(name, "lora_embedding_"))
             return llm_fail(e, EX_UNAVAILABLE, "tensor '%s': expected pairs of matrices (LoRA) and whole parameters", name);
         return llm_fail(e, EX_DATAERR, "tensor '%s': expected a part of a %s of %lld layers", name, r->m->config.model_type,
                         (long long)r->m->config.num_hidden_layers);
     }
     if (found == h->n_entries) return 0;
-    return llm_fail(e, EX_DATAERR, "expected each lora_A and lora_B of a matrix once, found %zu tensors of which %zu were used", h->n_entries, found);
+    return llm_fail(e, EX_DATAERR, "expected each tensor of a pair once, found %zu tensors of which %zu were used", h->n_entries, found);
 }
 
 static int read_tensors(struct llm_lora *l, struct llm_model *m, struct llm_checkpoint *f, enum llm_lora_order order, struct llm_err *e)

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include "cpu/pool.h"
 #include "model/weights/lora_internal.h"
+#include "tensor/ops.h"
 
 struct merge { const struct llm_param *p; float *out; const float **a, **b; /* [adapters of the matrix], decoded */ };
 
@@ -15,25 +16,25 @@ static void add_adapters(const struct merge *w, int64_t row, int64_t from, int64
     for (const struct llm_adapter *o = w->p->adapter; o; o = o->next, i++) {
         int64_t rank = o->a->weight.n;
         for (int64_t r = 0; r < rank; r++) {
-            double factor = (double)o->scale * (double)w->b[i][row * rank + r];
+            double factor = (double)llm_adapter_gain(o, row) * (double)o->scale * (double)w->b[i][row * rank + r];
             const float *a = w->a[i] + r * k;
             for (int64_t c = from; c < to; c++) sum[c - from] += factor * (double)a[c];
         }
     }
 }
 
-/* Row `row` of W + Σ scale · B·A: added in double, rounded once. */
+/* Row `row` of W + Σ scale · B·A, with magnitudes of gain · (W + scale · B·A): added in double, rounded once. */
 static void merge_row(void *arg, size_t row, int thread)
 {
     const struct merge *w = arg;
     int64_t k = w->p->weight.k;
     float *out = w->out + (int64_t)row * k;
-    double sum[COLUMNS];
+    double sum[COLUMNS], keeps = (double)llm_adapter_keeps(w->p, (int64_t)row);
     (void)thread;
     llm_weight_decode(&w->p->weight, (int64_t)row * k, k, out);
     for (int64_t at = 0, end; at < k; at = end) {
         end = at + COLUMNS < k ? at + COLUMNS : k;
-        for (int64_t c = at; c < end; c++) sum[c - at] = (double)out[c];
+        for (int64_t c = at; c < end; c++) sum[c - at] = keeps * (double)out[c];
         add_adapters(w, (int64_t)row, at, end, sum);
         for (int64_t c = at; c < end; c++) out[c] = (float)sum[c - at];
     }

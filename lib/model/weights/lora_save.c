@@ -78,12 +78,12 @@ static int add_whole(struct llm_lora *l, const struct llm_model *m, size_t i, en
 static int add_pair(struct llm_lora *l, const struct llm_model *m, const struct llm_lora_pair *q, enum llm_dtype type, struct llm_tensor_list *t,
                     struct llm_err *e)
 {
-    const struct llm_param *halves[] = {&q->a, &q->b};
+    const struct llm_param *halves[] = {&q->a, &q->b, &q->magnitude};
     if (q->param->spec->piece != LLM_PIECE_WEIGHT) {
         return llm_fail(e, EX_UNAVAILABLE, "'%s': expected the weight of a module, which PEFT can adapt", q->param->name);
     }
-    for (int i = 0; i < 2; i++) {
-        const struct llm_tensor_out shape = {.n_dims = 2, .shape = {halves[i]->shape[0], halves[i]->shape[1]}};
+    for (int i = 0; i < (l->dora ? 3 : 2); i++) {
+        const struct llm_tensor_out shape = {.n_dims = halves[i]->n_dims, .shape = {halves[i]->shape[0], halves[i]->shape[1]}};
         float *x = ordered(m, halves[i], i ? q->param : NULL, LLM_LORA_HF, e);
         int r = x ? add(l, q->names[i], x, &shape, type, t, e) : -1;
         free(x);
@@ -212,6 +212,7 @@ int llm_lora_save_gguf(struct llm_lora *l, struct llm_model *m, struct llm_outpu
     struct llm_gguf_out values = {.err = e};
     double alpha;
     if (l->n_whole > 0) return llm_fail(e, EX_UNAVAILABLE, "'%s': GGUF has no place for a parameter that an adapter stores whole", l->whole[0]->name);
+    if (l->dora) return llm_fail(e, EX_UNAVAILABLE, "use_dora: GGUF has no place for magnitudes: llm-quantize --merge adds the adapter to its model");
     if (gguf_alpha(l, &alpha, e) < 0 || llm_lora_names_of(&names, m, e) < 0) return -1;
     const char *family = (m->arch->gguf ? m->arch : llm_arch_find(m->arch->gguf_as))->gguf;
     llm_gguf_put_str(&values, "general.architecture", family, strlen(family));

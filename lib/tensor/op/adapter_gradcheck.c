@@ -59,8 +59,30 @@ static void formula_two(const struct llm_gradcheck *g, const double *const *in, 
     }
 }
 
+/* With magnitudes; the norms are constants. */
+static struct llm_tensor *check_magnified(struct llm_ctx *c, struct llm_tensor *const *in, struct llm_param *const *p)
+{
+    static struct llm_adapter adapter;
+    static float norms[N];
+    for (int j = 0; j < N; j++) norms[j] = j == 5 ? 0 : .5f + .25f * (float)j;
+    adapter = (struct llm_adapter){.a = p[1], .b = p[2], .magnitude = p[4], .norm = norms, .scale = .5f, .factor = 1};
+    p[0]->adapter = &adapter;
+    return llm_linear(c, in[0], p[0], p[3]);
+}
+
+static void formula_magnified(const struct llm_gradcheck *g, const double *const *in, const double *const *p, double *y)
+{
+    check_formula(g, in, p, y);
+    for (int64_t i = 0; i < g->out.rows * N; i++) {
+        int64_t j = i % N;
+        if (j != 5) y[i] = p[3][j] + (y[i] - p[3][j]) * p[4][j] / (.5 + .25 * (double)j);
+    }
+}
+
 const struct llm_gradcheck llm_gradcheck_adapter[] = {
     {.name = "linear with an adapter", .in = {{11, K}}, .param = {{N, K}, {RANK, K}, {N, RANK}, {1, N}}, .out = {11, N}, .run = check_run,
      .formula = check_formula},
     {.name = "linear with two adapters and dropout", .in = {{12, K}}, .param = {{N, K}, {RANK, K}, {N, RANK}, {RANK, K}, {N, RANK}}, .out = {12, N},
-     .n_rows = 2, .run = check_two, .formula = formula_two}, {0}};
+     .n_rows = 2, .run = check_two, .formula = formula_two},
+    {.name = "linear with an adapter and magnitudes", .in = {{11, K}}, .param = {{N, K}, {RANK, K}, {N, RANK}, {1, N}, {1, N}}, .out = {11, N},
+     .run = check_magnified, .formula = formula_magnified}, {0}};

@@ -131,7 +131,7 @@ static bool teach(struct llm_ctx *c, const struct work *work, int64_t at, int64_
     struct llm_matmul project = {.m = m, .x = rows, .ldx = t->hidden->stride, .y = work->taught, .ldy = work->vocab, .bias = bias,
                                  .compute = c->compute};
     return !llm_ctx_failed(c) && llm_matmul(&project, &t->head->weight, &c->err) == 0
-        && llm_adapter_add(c, t->head, rows, t->hidden->stride, work->taught, work->vocab, m);
+        && llm_adapter_add(c, t->head, bias, rows, t->hidden->stride, work->taught, work->vocab, m);
 }
 
 /* Processes the chunk of tokens [at, end). False after a failure. */
@@ -143,7 +143,7 @@ static bool chunk(struct llm_ctx *c, struct llm_tensor *x, struct llm_param *w, 
                                  .compute = c->compute};
     c->adapters.first = at;
     c->adapters.row_len = row_len;
-    if (project_chunk(c, &project, w) < 0 || !llm_adapter_add(c, w, rows, x->stride, work->logits, work->vocab, m)) return false;
+    if (project_chunk(c, &project, w) < 0 || !llm_adapter_add(c, w, work->bias, rows, x->stride, work->logits, work->vocab, m)) return false;
     work->first = at;
     if (work->taught && !teach(c, work, at, m)) return false;
     if (work->a->logits) {
@@ -152,20 +152,25 @@ static bool chunk(struct llm_ctx *c, struct llm_tensor *x, struct llm_param *w, 
         if (llm_ctx_failed(c)) return false;
     }
     llm_for_rows(m, work->vocab, work->taught ? teacher_rows : loss_rows, work);
-    if (work->gradient) llm_bias_grad(work->a->bias, work->logits, work->vocab, m, row_len < m ? row_len : m, work->vocab);
+    const struct llm_folds folds = {.row_len = row_len < m ? row_len : m};
+    if (work->gradient) llm_bias_grad(work->a->bias, work->logits, work->vocab, m, &folds, work->vocab);
     float *own = llm_param_use(w, 2 * c->use - 1), *grad = own ? own : w->grad;
     if (grad && work->gradient) {
         LLM_PROFILE("head dw", 0);
-        if (llm_matmul_dw(grad, work->logits, work->vocab, rows, x->stride, m, row_len < m ? row_len : m, work->vocab, x->cols, c->compute,
+        if (llm_matmul_dw(grad, work->logits, work->vocab, rows, x->stride, m, folds.row_len, work->vocab, x->cols, c->compute,
                           &c->err) < 0) return false;
     }
-    const struct llm_folds folds = {.row_len = row_len < m ? row_len : m};
     if (work->gradient && !llm_adapter_dw(c, w, rows, x->stride, work->logits, work->vocab, m, &folds)) return false;
     if (!dx->p) return true;
     LLM_PROFILE("head dx", 0);
-    struct llm_matmul back = {.m = m, .x = work->logits, .ldx = work->vocab, .y = dx->p + at * dx->stride, .ldy = dx->stride, .accumulate = dx->add,
+    size_t mark = llm_arena_mark(&c->acts);
+    int64_t ldy = work->vocab;
+    const float *dy = llm_adapter_dy(c, w, work->logits, &ldy, m);
+    struct llm_matmul back = {.m = m, .x = dy, .ldx = ldy, .y = dx->p + at * dx->stride, .ldy = dx->stride, .accumulate = dx->add,
                               .compute = c->compute};
-    return llm_matmul_dx(&back, &w->weight, &c->err) == 0 && llm_adapter_dx(c, w, work->logits, work->vocab, back.y, back.ldy, m);
+    if (!dy || llm_matmul_dx(&back, &w->weight, &c->err) < 0 || !llm_adapter_dx(c, w, dy, ldy, back.y, back.ldy, m)) return false;
+    llm_arena_pop(&c->acts, mark);
+    return true;
 }
 
 /* Sums the losses in the canonical order: each block from zero, the blocks of a row in order, the rows in order. */

@@ -1,50 +1,33 @@
 /* y = x·wᵀ + b */
-#include "cpu/kernels.h"
 #include "cpu/profile.h"
 #include "tensor/gradcheck.h"
 #include "tensor/ops.h"
 #include "tensor/tape.h"
 
 struct linear_args { enum llm_compute compute; };
-struct bias_work { float *grad; const float *dy; int64_t dy_stride, rows, row_len; };
-
-static void bias_columns(void *arg, int64_t from, int64_t to, int thread)
-{
-    const struct bias_work *w = arg;
-    (void)thread;
-    for (int64_t at = 0, end; at < w->rows; at = end) {
-        end = llm_fold_end(w->rows, w->row_len, at);
-        llm_k.rows.column_sums(w->grad + from, w->dy + at * w->dy_stride + from, (size_t)w->dy_stride, (size_t)(end - at), (size_t)(to - from));
-    }
-}
-
-void llm_bias_grad(struct llm_param *b, const float *dy, int64_t dy_stride, int64_t rows, int64_t row_len, int64_t cols)
-{
-    struct bias_work work = {b ? b->grad : NULL, dy, dy_stride, rows, row_len};
-    if (!work.grad) return;
-    LLM_PROFILE("bias gradient", 4 * (double)rows * (double)cols);
-    llm_for_columns(cols, bias_columns, &work);
-}
 
 static void linear_backward(struct llm_ctx *c, struct llm_node *n)
 {
     struct llm_tensor *x = n->in[0], *y = n->out;
     struct llm_param *w = n->param[0];
     enum llm_compute compute = ((const struct linear_args *)n->args)->compute;
-    int64_t row_len = llm_row_len(c, x->rows);
+    int64_t row_len = llm_row_len(c, x->rows), ldy = y->grad_stride;
+    const struct llm_folds folds = {.row_len = row_len};
     struct llm_grad g;
+    const float *dy = llm_adapter_dy(c, w, y->grad, &ldy, x->rows);
+    if (!dy) return;
     {
         LLM_PROFILE("linear dw", 0);
-        if (w->grad && llm_matmul_dw(w->grad, y->grad, y->grad_stride, x->data, x->stride, x->rows, row_len, y->cols, x->cols, compute, &c->err) < 0)
+        if (w->grad && llm_matmul_dw(w->grad, dy, ldy, x->data, x->stride, x->rows, row_len, y->cols, x->cols, compute, &c->err) < 0)
             return;
     }
-    llm_bias_grad(n->param[1], y->grad, y->grad_stride, x->rows, row_len, y->cols);
+    llm_bias_grad(n->param[1], y->grad, y->grad_stride, x->rows, &folds, y->cols);
     LLM_PROFILE("linear dx", 0);
-    if (!llm_adapter_dw(c, w, x->data, x->stride, y->grad, y->grad_stride, x->rows, &(struct llm_folds){.row_len = row_len})) return;
+    if (!llm_adapter_dw(c, w, x->data, x->stride, y->grad, y->grad_stride, x->rows, &folds)) return;
     if (!llm_grad_open(c, x, &g)) return;
-    struct llm_matmul dx = {.m = x->rows, .x = y->grad, .ldx = y->grad_stride, .y = g.p, .ldy = g.stride, .accumulate = g.add, .compute = compute};
+    struct llm_matmul dx = {.m = x->rows, .x = dy, .ldx = ldy, .y = g.p, .ldy = g.stride, .accumulate = g.add, .compute = compute};
     if (llm_matmul_dx(&dx, &w->weight, &c->err) < 0) llm_in(&c->err, "'%s'", w->name);
-    else llm_adapter_dx(c, w, y->grad, y->grad_stride, g.p, g.stride, x->rows);
+    else llm_adapter_dx(c, w, dy, ldy, g.p, g.stride, x->rows);
 }
 
 static bool fits(struct llm_ctx *c, const struct llm_tensor *x, const struct llm_param *w)
@@ -69,7 +52,7 @@ struct llm_tensor *llm_linear(struct llm_ctx *c, struct llm_tensor *x, struct ll
         llm_in(&c->err, "'%s'", w->name);
         return &c->nothing;
     }
-    if (!llm_adapter_add(c, w, x->data, x->stride, n.out->data, n.out->stride, x->rows)) return &c->nothing;
+    if (!llm_adapter_add(c, w, bias, x->data, x->stride, n.out->data, n.out->stride, x->rows)) return &c->nothing;
     llm_arena_pop(&c->acts, scratch);
     n.out->spare = true;
     return llm_record(c, &n, &(struct linear_args){c->compute}, sizeof(struct linear_args));
@@ -93,7 +76,7 @@ void llm_linears(struct llm_ctx *c, struct llm_tensor *x, int n, struct llm_para
                                    .bias = b[i] ? llm_op_vector(c, b[i], w[i]->weight.n) : NULL, .compute = c->compute};
     }
     if (!llm_ctx_failed(c) && llm_matmul_several(a, weights, n, &c->err) < 0) llm_in(&c->err, "'%s'", w[0]->name);
-    for (int i = 0; i < n && !llm_ctx_failed(c); i++) llm_adapter_add(c, w[i], x->data, x->stride, y[i]->data, y[i]->stride, x->rows);
+    for (int i = 0; i < n && !llm_ctx_failed(c); i++) llm_adapter_add(c, w[i], a[i].bias, x->data, x->stride, y[i]->data, y[i]->stride, x->rows);
     if (!llm_ctx_failed(c)) llm_arena_pop(&c->acts, scratch);
     for (int i = 0; i < n && !llm_ctx_failed(c); i++) y[i]->spare = true;
     for (int i = 0; i < n && llm_ctx_failed(c); i++) y[i] = &c->nothing;

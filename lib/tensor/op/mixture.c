@@ -97,12 +97,16 @@ static void say_rows(struct llm_ctx *c, const struct places *p, int64_t at)
 static bool product(struct llm_ctx *c, struct llm_param *p, bool back, const float *x, float *y, int64_t m, bool add)
 {
     int64_t in = back ? p->weight.n : p->weight.k, out = back ? p->weight.k : p->weight.n;
+    size_t mark = llm_arena_mark(&c->acts);
+    if (back && !(x = llm_adapter_dy(c, p, x, &in, m))) return false;
     const struct llm_matmul a = {.m = m, .x = x, .ldx = in, .y = y, .ldy = out, .accumulate = add, .compute = c->compute};
     if ((back ? llm_matmul_dx(&a, &p->weight, &c->err) : llm_matmul(&a, &p->weight, &c->err)) < 0) {
         llm_in(&c->err, "'%s'", p->name);
         return false;
     }
-    return back ? llm_adapter_dx(c, p, x, in, y, out, m) : llm_adapter_add(c, p, x, in, y, out, m);
+    if (!(back ? llm_adapter_dx(c, p, x, in, y, out, m) : llm_adapter_add(c, p, NULL, x, in, y, out, m))) return false;
+    llm_arena_pop(&c->acts, mark);
+    return true;
 }
 
 /* Shows the inputs of the down projections, a token's slots side by side, and takes what has become of them. */

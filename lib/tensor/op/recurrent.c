@@ -237,7 +237,7 @@ static void recurrent_backward(struct llm_ctx *c, struct llm_node *n)
         struct add_work work = {g, m.d_sums, r->gates};
         llm_for_rows(y->rows, r->gates, add_rows, &work);
     }
-    llm_bias_grad(b, m.d_sums, m.d_stride, y->rows, row_len, r->gates);
+    llm_bias_grad(b, m.d_sums, m.d_stride, y->rows, &(struct llm_folds){.row_len = row_len}, r->gates);
     float *before = w->grad ? states_before(c, r, y) : NULL;
     if (before && llm_matmul_dw(w->grad, m.d_sums, m.d_stride, before, r->width, y->rows, row_len, r->gates, r->width, r->compute, &c->err) < 0) {
         llm_in(&c->err, "'%s'", w->name);

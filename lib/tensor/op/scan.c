@@ -321,7 +321,7 @@ static void scan_backward(struct llm_ctx *c, struct llm_node *n)
     }
     llm_for_rows(s->tokens, s->cols, gather_rows, &w);
     llm_for_columns(s->o.by_head ? s->o.heads : s->cols, add_params, &w);
-    llm_bias_grad(n->param[2], w.d_raw, w.ld_raw, s->tokens, llm_row_len(c, s->tokens), w.raw->cols);
+    llm_bias_grad(n->param[2], w.d_raw, w.ld_raw, s->tokens, &(struct llm_folds){.row_len = llm_row_len(c, s->tokens)}, w.raw->cols);
 }
 
 /* ---- gradient check ---- */
