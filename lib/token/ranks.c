@@ -82,14 +82,16 @@ static int build(struct llm_tokenizer *t, struct llm_vocab *v, const char *patte
 
 struct llm_tokenizer *llm_tokenizer_from_ranks(const unsigned char *text, size_t n, const char *pattern, struct llm_err *e)
 {
-    struct llm_vocab v = {.limit = 1024 + (int64_t)n};
+    struct llm_vocab v = {.limit = 1024};
     const struct special *specials = NULL;
+    for (size_t i = 0; i < n; i++) v.limit += 8 * (text[i] == ' '); /* as of a tokenizer.json of as many tokens: it can be written as one */
     if (!pattern) {
         const struct known *k = find_known(text, n, e);
         if (!k)
             return NULL;
         pattern = k->pattern;
         specials = k->specials;
+        for (int i = 0; specials && specials[i].text; i++) v.limit += 8;
     }
     struct llm_buf bytes = {0};
     struct llm_tokenizer *t = llm_buf_reserve(&bytes, n + 4, e) == 0 ? llm_tokenizer_create(e) : NULL;
