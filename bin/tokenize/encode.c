@@ -202,15 +202,21 @@ static int take_label(struct job *j, const json_t *o, struct llm_err *e)
     return j->writer ? llm_tokens_label(j->writer, class, e) : 0;
 }
 
+static int take_conversation(void *arg, const int32_t *ids, const uint8_t *mask, size_t n, struct llm_err *e)
+{
+    struct job *j = arg;
+    if (!j->writer) return put_ids(j, ids, n, false, e);
+    j->tokens += n;
+    return llm_tokens_put(j->writer, ids, mask, n, e);
+}
+
 /* Writes the tokens of the line that have been kept. */
 static int put_conversation(struct job *j, struct llm_err *e)
 {
     struct llm_conversation *c = &j->conversation;
     size_t n = c->n;
     c->n = 0;
-    if (!j->writer) return put_ids(j, c->ids, n, false, e);
-    j->tokens += n;
-    return llm_tokens_put(j->writer, c->ids, j->a->pair || j->a->chat ? c->mask : NULL, n, e);
+    return take_conversation(j, c->ids, j->a->pair || j->a->chat ? c->mask : NULL, n, e);
 }
 
 static int put_long_ids(void *arg, const int32_t *ids, size_t n, bool document_ends, struct llm_err *e)
@@ -307,6 +313,8 @@ static int encode(struct job *j, const struct llm_tokenizer *t, char *const *pat
     if (!a->text && !a->count
         && !(j->writer = llm_tokens_writer_create(j->out, llm_tokenizer_id(t), llm_tokenizer_vocab_size(t), a->chat || a->pair, e)))
         return -1;
+    j->conversation.sink = take_conversation;
+    j->conversation.sink_arg = j;
     j->stream = by_line ? NULL : llm_encode_stream_create(t, flags, take_ids, j, e);
     if (!by_line && !j->stream)
         return -1;

@@ -142,7 +142,7 @@ const char *llm_json_long_string(const struct llm_json_long *l, const json_t *v,
 {
     const char *text = json_string_value(v);
     *n = text ? json_string_length(v) : 0;
-    if (!text || l->n == 0 || *n <= l->n_mark || memcmp(text, l->mark, l->n_mark) != 0) return text;
+    if (!text || !l || l->n == 0 || *n <= l->n_mark || memcmp(text, l->mark, l->n_mark) != 0) return text;
     size_t i = strtoull(text + l->n_mark, NULL, 10);
     *n = l->strings[i].n;
     return l->strings[i].p;

@@ -27,17 +27,47 @@ P
     llm-tokenize encode -T tok.json --chat --chat-template chatml --text talk.jsonl | llm-tokenize decode -T tok.json > out.txt
     printf '<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\nYes é<|im_end|>\n' > want.txt
     diff -B want.txt out.txt
-    type -P python3 || skip "python3 reads the mask"
+    need_tool python3 # reads the mask
     llm-tokenize encode -T tok.json --chat --chat-template chatml talk.jsonl > talk.tok
     run -0 masked talk.tok
     assert_output 'Yes é<|im_end|>'
 }
 
-@test "encode --chat: a template without {% generation %}, from a file and from the tokenizer's folder, masks the same" {
+# plain_template: t.jinja, which is chatml without {% generation %}.
+plain_template() {
     printf '%s' "{% for m in messages %}<|im_start|>{{ m.role }}
 {{ m.content }}<|im_end|>
 {% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
 {% endif %}" > t.jinja
+}
+
+@test "encode --chat: a long conversation, whose tokens are written as they are made" {
+    local template tok
+    seq 200000 | tr '\n' ' ' | head -c 699999 > user
+    seq 300000 400000 | tr '\n' ' ' | head -c 599999 > assistant
+    jq -cn --rawfile u user --rawfile a assistant '{messages: [{role: "user", content: $u}, {role: "assistant", content: ($a + "é\n\"A")},
+        {role: "user", content: "x"}, {role: "assistant", content: "y"}]}' > long.jsonl
+    { printf '<|im_start|>user\n'; cat user; printf '<|im_end|>\n<|im_start|>assistant\n'; cat assistant
+      printf 'é\n"A<|im_end|>\n<|im_start|>user\nx<|im_end|>\n<|im_start|>assistant\ny<|im_end|>\n'; } > wanted
+    plain_template
+    jq '.normalizer = {type: "Lowercase"}' tok.json > lower.json # changes the text: its parts are encoded one by one
+    for template in chatml t.jinja; do
+        for tok in tok lower; do
+            llm-tokenize encode -T $tok.json --chat --chat-template $template long.jsonl > $template.$tok
+            llm-tokenize decode -T $tok.json $template.$tok | cmp - <(if [[ $tok == tok ]]; then cat wanted; else sed s/A/a/ wanted; fi)
+            llm-tokenize encode -T $tok.json --chat --chat-template $template --text long.jsonl |
+                llm-tokenize decode -T $tok.json | cmp - <(llm-tokenize decode -T $tok.json $template.$tok)
+        done
+    done
+    cmp chatml.tok t.jinja.tok
+    cmp chatml.lower t.jinja.lower
+    need_tool python3 # reads the mask
+    masked chatml.tok | cmp - <(cat assistant; printf 'é\n"A<|im_end|>y<|im_end|>')
+    masked chatml.lower | cmp - <(cat assistant; printf 'é\n"a<|im_end|>y<|im_end|>')
+}
+
+@test "encode --chat: a template without {% generation %}, from a file and from the tokenizer's folder, masks the same" {
+    plain_template
     llm-tokenize encode -T tok.json --chat --chat-template chatml talk.jsonl > a.tok
     llm-tokenize encode -T tok.json --chat --chat-template t.jinja talk.jsonl > b.tok
     cmp a.tok b.tok

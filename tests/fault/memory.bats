@@ -49,6 +49,20 @@ prose() {
     llm-tokenize decode -T "$F/tok.json" label.tok | cmp - text
 }
 
+@test "a conversation of 24 MB: the same bound, by templates that mark the assistant's text and by others" {
+    prose 12 > text
+    { printf '{"messages": [{"role": "user", "content": "'; cat text; printf '"}, {"role": "assistant", "content": "'; cat text; printf 'cat"}]}\n'; } > lines
+    { printf '<|im_start|>user\n'; cat text; printf '<|im_end|>\n<|im_start|>assistant\n'; cat text; printf 'cat<|im_end|>\n'; } > rendered
+    printf '%s' "{% for m in messages %}{{ '<|im_start|>' + m.role + '
+' + m.content + '<|im_end|>
+' }}{% endfor %}" > t.jinja
+    for template in chatml t.jinja; do
+        within 80 llm-tokenize encode -T "$F/tok.json" -j 2 --chat --chat-template $template -o chat.tok lines
+        llm-tokenize decode -T "$F/tok.json" chat.tok | cmp - rendered
+        [[ $(llm-tokenize encode -T "$F/tok.json" --chat --chat-template $template --count lines) == $(llm-tokenize encode -T "$F/tok.json" --count rendered) ]]
+    done
+}
+
 @test "a word of 4 MB: twice its bytes and 32 MB; the ids of its merges" {
     letters 4000000 > word
     within 40 llm-tokenize encode -T "$F/tok.json" -j 2 -o word.tok word

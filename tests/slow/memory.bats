@@ -43,6 +43,8 @@ many() {
 @test "a line of JSON of 50 MB and a word of 15.6 MB" {
     { printf '{"text": "'; many 50 | tr '\n' ' ' | head -c 50000000; printf '"}\n'; } > line
     within 132 llm-tokenize encode -q -T "$F/tok.json" -j 2 --jsonl -o line.tok line
+    { printf '{"messages": [{"role": "user", "content": "Say it."}, {"role": "assistant", "content": "'; many 51 | tr '\n' ' ' | head -c 50999000; printf '"}]}\n'; } > chat
+    within 134 llm-tokenize encode -q -T "$F/tok.json" -j 2 --chat --chat-template chatml -o chat.tok chat
     seq 3000000 | tr '0-9\n' 'a-k' | head -c 15600000 > word
     within 63 llm-tokenize encode -q -T "$F/tok.json" -j 2 -o word.tok word
     llm-tokenize decode -T "$F/tok.json" word.tok | cmp - word

@@ -123,24 +123,56 @@ bool llm_chat_marks_spans(const struct llm_chat_template *t)
     return t->t.has_generation;
 }
 
+/* Renders into w->out. The caller has begun the work and ends it. */
+static int run(struct work *w, const struct llm_chat_template *t, const struct llm_chat_request *r)
+{
+    w->template = &t->t;
+    w->now = r->options->now;
+    w->strings = r->options->strings;
+    struct scope *s = llm_jinja_scope(w, NULL);
+    return !s || define_all(w, s, r) < 0 || llm_jinja_run(w, s, t->t.body) == FLOW_ERROR ? -1 : 0;
+}
+
 int llm_chat_render_once(const struct llm_chat_template *t, const struct llm_chat_request *r, struct llm_buf *out, struct llm_chat_spans *spans,
                          struct llm_err *e)
 {
     struct work w;
     struct llm_err own = {0};
     if (begin_work(&w, &r->options->limits, e ? e : &own) < 0) return -1;
-    w.template = &t->t;
-    w.now = r->options->now;
     w.spans = spans;
     size_t first = spans ? spans->n : 0;
-    struct scope *s = llm_jinja_scope(&w, NULL);
-    int status = s ? define_all(&w, s, r) : -1;
-    if (status == 0) status = llm_jinja_run(&w, s, t->t.body) == FLOW_ERROR ? -1 : 0;
+    int status = run(&w, t, r);
     for (size_t i = first; status == 0 && spans && i < spans->n; i++) {
         spans->v[i].begin += out->n;
         spans->v[i].end += out->n;
     }
-    if (status == 0) status = llm_buf_put(out, w.out.p ? w.out.p : "", w.out.n, e);
+    if (status == 0 && out->n == 0 && w.out.p) { /* moved instead of copied */
+        llm_buf_release(out);
+        *out = w.out;
+        w.out = (struct llm_buf){0};
+    } else if (status == 0) {
+        status = llm_buf_put(out, w.out.p ? w.out.p : "", w.out.n, e);
+    }
+    end_work(&w);
+    return status;
+}
+
+int llm_chat_render_against(const struct llm_chat_template *t, const struct llm_chat_request *r, const char *whole, size_t n_whole,
+                            struct llm_chat_cut *cut, struct llm_err *e)
+{
+    struct work w;
+    struct llm_err own = {0};
+    if (begin_work(&w, &r->options->limits, e ? e : &own) < 0) return -1;
+    w.whole = whole;
+    w.n_whole = n_whole;
+    int status = run(&w, t, r);
+    if (status == 0) {
+        size_t same = w.out.n ? llm_jinja_same(whole + w.same, n_whole - w.same, w.out.p, w.out.n) : 0;
+        if (same) memmove(w.out.p, w.out.p + same, w.out.n - same);
+        w.out.n -= same;
+        *cut = (struct llm_chat_cut){w.same + same, w.out};
+        w.out = (struct llm_buf){0};
+    }
     end_work(&w);
     return status;
 }

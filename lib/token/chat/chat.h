@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <time.h>
 #include "base/buf.h"
-#include "base/json.h"
+#include "base/json_long.h"
 
 /* 0: the default. A template is a stranger's program: it ends when one of these is used up. */
 struct llm_chat_limits {
@@ -29,6 +29,7 @@ struct llm_chat_options {
     bool add_generation_prompt; /* end with what begins the assistant's turn */
     const char *bos, *eos;      /* bos_token and eos_token; NULL: not defined */
     const json_t *variables;    /* an object of more variables; NULL: none. Borrowed. */
+    const struct llm_json_long *strings; /* that `messages` and `tools` were parsed by; NULL: by llm_json_parse. Borrowed. */
     const struct tm *now;       /* what strftime_now speaks of; NULL: the function is not defined */
     struct llm_chat_limits limits;
 };

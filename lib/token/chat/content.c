@@ -29,10 +29,11 @@ static bool takes_parts(const struct llm_chat_template *t, const struct llm_chat
 }
 
 /* The texts of message `i` as one string, newlines between them. NULL: `e`. */
-static json_t *joined(const json_t *content, size_t i, struct llm_err *e)
+static json_t *joined(const json_t *content, size_t i, const struct llm_json_long *strings, struct llm_err *e)
 {
     struct llm_buf b = {0};
     json_t *text = NULL;
+    size_t n = 0;
     for (size_t k = 0; k < json_array_size(content); k++) {
         const json_t *part = json_array_get(content, k), *said = json_object_get(part, "text");
         const char *type = json_string_value(json_object_get(part, "type"));
@@ -41,7 +42,9 @@ static json_t *joined(const json_t *content, size_t i, struct llm_err *e)
                      type ? type : "none");
             goto end;
         }
-        if ((k > 0 && llm_buf_put(&b, "\n", 1, e) < 0) || llm_buf_put(&b, json_string_value(said), json_string_length(said), e) < 0) goto end;
+        if (json_array_size(content) == 1) return json_incref((json_t *)(uintptr_t)said);
+        const char *words = llm_json_long_string(strings, said, &n);
+        if ((k > 0 && llm_buf_put(&b, "\n", 1, e) < 0) || llm_buf_put(&b, words, n, e) < 0) goto end;
     }
     text = json_stringn(b.p ? b.p : "", b.n);
     if (!text) llm_no_memory(e, "a message");
@@ -58,7 +61,7 @@ json_t *llm_chat_join_parts(const struct llm_chat_template *t, const json_t *mes
         json_t *m = json_array_get(copy, i), *content = json_object_get(m, "content");
         const char *role = json_string_value(json_object_get(m, "role"));
         if (!json_is_array(content) || (role && takes_parts(t, o, role))) continue;
-        json_t *text = joined(content, i, e), *changed = text ? json_copy(m) : NULL;
+        json_t *text = joined(content, i, o->strings, e), *changed = text ? json_copy(m) : NULL;
         int bad = changed ? json_object_set(changed, "content", text) : -1;
         if (bad == 0) bad = json_array_set(copy, i, changed);
         if (bad && text) llm_no_memory(e, "messages");

@@ -2,26 +2,41 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include "token/stream.h"
 
-/* Where each token's text ends in the `n` bytes at `text`, when the pieces are that text (a space may stand before it). NULL otherwise. */
-static size_t *token_ends(const struct llm_tokenizer *t, const int32_t *ids, size_t n_ids, const char *text, size_t n)
+/* The mark of tokens of span k. */
+static uint8_t span_mark(bool numbered, size_t k)
 {
-    size_t *ends = malloc((n_ids + 1) * sizeof *ends), at = 0;
-    for (size_t i = 0; ends && i < n_ids; i++) {
-        size_t length = 0;
-        const char *piece = llm_tokenizer_piece(t, ids[i], &length);
-        if (i == 0 && piece && length && piece[0] == ' ' && (n == 0 || text[0] != ' ')) piece++, length--;
-        if (!piece || length > n - at || memcmp(piece, text + at, length) != 0) {
-            free(ends);
-            return NULL;
-        }
-        ends[i] = at += length;
+    return numbered ? (uint8_t)(k < 255 ? k + 1 : 255) : 1;
+}
+
+/* A walk over tokens beside the text that they stand for. */
+struct walk {
+    const struct llm_tokenizer *t;
+    const char *text;
+    size_t n, at;                      /* bytes of the text; the end of the last token's */
+    const struct llm_chat_spans *spans;
+    size_t span;                       /* the first that does not end before `at` */
+    bool begun, numbered;
+};
+
+/* Writes the marks of the next n tokens to `mask` (NULL: they are only compared): a token that holds any byte of a span is masked. False if the
+ * pieces are not the text that follows (a space may stand before the first). */
+static bool walk_over(struct walk *w, const int32_t *ids, size_t n, uint8_t *mask)
+{
+    const struct llm_chat_spans *s = w->spans;
+    for (size_t i = 0; i < n; i++) {
+        size_t length = 0, from = w->at;
+        const char *piece = llm_tokenizer_piece(w->t, ids[i], &length);
+        if (!w->begun && piece && length && piece[0] == ' ' && (w->n == 0 || w->text[0] != ' ')) piece++, length--;
+        w->begun = true;
+        if (!piece || length > w->n - from || memcmp(piece, w->text + from, length) != 0) return false;
+        w->at += length;
+        if (!mask) continue;
+        while (w->span < s->n && s->v[w->span].end <= from) w->span++;
+        mask[i] = w->span < s->n && w->at > s->v[w->span].begin && length ? span_mark(w->numbered, w->span) : 0;
     }
-    if (ends && at != n) {
-        free(ends);
-        return NULL;
-    }
-    return ends;
+    return true;
 }
 
 static int grow(struct llm_conversation *c, size_t more, struct llm_err *e)
@@ -55,55 +70,111 @@ static int encode_part(struct llm_conversation *c, const struct llm_tokenizer *t
     return status;
 }
 
-/* The mask of tokens of span k. */
-static uint8_t mark(const struct llm_conversation *c, size_t k)
+typedef int encode_range(struct llm_conversation *c, const struct llm_tokenizer *t, const char *text, size_t n, uint8_t masked, struct llm_err *e);
+
+/* The text part by part, each of which is the assistant's as a whole or not at all. */
+static int encode_parts(struct llm_conversation *c, const struct llm_tokenizer *t, const struct llm_buf *b, const struct llm_chat_spans *s,
+                        encode_range *encode, struct llm_err *e)
 {
-    return c->numbered ? (uint8_t)(k < 255 ? k + 1 : 255) : 1;
+    size_t from = 0;
+    for (size_t k = 0; k < s->n; from = s->v[k++].end)
+        if (encode(c, t, b->p + from, s->v[k].begin - from, 0, e) < 0
+            || encode(c, t, b->p + s->v[k].begin, s->v[k].end - s->v[k].begin, span_mark(c->numbered, k), e) < 0) return -1;
+    return encode(c, t, b->p + from, b->n - from, 0, e);
 }
 
-/* Tokens of the whole text; a token that holds any byte of a span is masked. If a normaliser changes the text, its parts are encoded one by one. */
+/* Tokens of the whole text. If a normaliser changes the text, its parts are encoded one by one. */
 static int encode_text(struct llm_conversation *c, const struct llm_tokenizer *t, const struct llm_buf *b, const struct llm_chat_spans *s,
                        struct llm_err *e)
 {
+    struct walk w = {.t = t, .text = b->p, .n = b->n, .spans = s, .numbered = c->numbered};
     if (encode_part(c, t, b->p, b->n, 0, e) < 0) return -1;
-    size_t *ends = token_ends(t, c->ids, c->n, b->p, b->n), from = 0;
-    if (ends) {
-        for (size_t i = 0, k = 0; i < c->n; from = ends[i++]) {
-            while (k < s->n && s->v[k].end <= from) k++;
-            c->mask[i] = k < s->n && ends[i] > s->v[k].begin && ends[i] > from ? mark(c, k) : 0;
-        }
-        free(ends);
-        return 0;
-    }
+    if (walk_over(&w, c->ids, c->n, c->mask) && w.at == w.n) return 0;
     c->n = 0;
-    for (size_t k = 0; k < s->n; from = s->v[k++].end)
-        if (encode_part(c, t, b->p + from, s->v[k].begin - from, 0, e) < 0
-            || encode_part(c, t, b->p + s->v[k].begin, s->v[k].end - s->v[k].begin, mark(c, k), e) < 0) return -1;
-    return encode_part(c, t, b->p + from, b->n - from, 0, e);
+    return encode_parts(c, t, b, s, encode_part, e);
 }
 
-int llm_conversation_encode(struct llm_conversation *c, const struct llm_chat *chat, const struct llm_tokenizer *t, const json_t *messages,
-                            const json_t *tools, bool prompt, const struct tm *day, struct llm_err *e)
+/* ---- A long text: its tokens are handed over as they are made, since all of them take more memory than the text. */
+enum { LONG_TEXT = 1 << 20, STEP = 1 << 16 }; /* bytes */
+
+struct long_text {
+    struct llm_conversation *c;
+    struct walk *walk;  /* NULL: all tokens have the mark `masked` */
+    uint8_t masked;
+    bool compare;       /* only compare, hand nothing over */
+    bool differs;       /* the tokens' pieces are not the text */
+};
+
+static int take_tokens(void *arg, const int32_t *ids, size_t n, bool document_ends, struct llm_err *e)
 {
-    const struct llm_chat_options o = {.add_generation_prompt = prompt, .bos = chat->bos, .eos = chat->eos, .now = day};
+    struct long_text *l = arg;
+    struct llm_conversation *c = l->c;
+    (void)document_ends;
+    if (l->compare) return (l->differs = !walk_over(l->walk, ids, n, NULL)) ? -1 : 0;
+    c->n = 0;
+    if (grow(c, n, e) < 0) return -1;
+    if (l->walk) walk_over(l->walk, ids, n, c->mask);
+    else if (n) memset(c->mask, l->masked, n);
+    return c->sink(c->sink_arg, ids, c->mask, n, e);
+}
+
+static int stream_text(struct long_text *l, const struct llm_tokenizer *t, const char *text, size_t n, struct llm_err *e)
+{
+    struct llm_encode_stream *s = llm_encode_stream_create(t, LLM_ENCODE_SPECIAL, take_tokens, l, e);
+    int status = s ? 0 : -1;
+    for (size_t at = 0; at < n && status == 0; at += STEP) status = llm_encode_stream_put(s, text + at, n - at < STEP ? n - at : STEP, e);
+    if (status == 0) status = llm_encode_stream_finish(s, e);
+    llm_encode_stream_destroy(s);
+    return status;
+}
+
+static int stream_part(struct llm_conversation *c, const struct llm_tokenizer *t, const char *text, size_t n, uint8_t masked, struct llm_err *e)
+{
+    struct long_text l = {.c = c, .masked = masked};
+    return n ? stream_text(&l, t, text, n, e) : 0;
+}
+
+/* As encode_text. Whether the pieces are the text is known only at its end, so it is encoded once to see that, and again. */
+static int stream_conversation(struct llm_conversation *c, const struct llm_tokenizer *t, const struct llm_buf *b, const struct llm_chat_spans *s,
+                               struct llm_err *e)
+{
+    struct walk see = {.t = t, .text = b->p, .n = b->n, .spans = s}, w = see;
+    struct long_text compared = {.c = c, .walk = &see, .compare = true}, l = {.c = c, .walk = &w};
+    w.numbered = c->numbered;
+    if (stream_text(&compared, t, b->p, b->n, e) < 0 && !compared.differs) return -1;
+    int status = compared.differs || see.at != see.n ? encode_parts(c, t, b, s, stream_part, e) : stream_text(&l, t, b->p, b->n, e);
+    c->n = 0;
+    return status;
+}
+
+static int encode_messages(struct llm_conversation *c, const struct llm_chat *chat, const struct llm_tokenizer *t, const json_t *messages,
+                           const json_t *tools, bool prompt, const struct tm *day, const struct llm_json_long *strings, struct llm_err *e)
+{
+    const struct llm_chat_options o = {.add_generation_prompt = prompt, .bos = chat->bos, .eos = chat->eos, .now = day, .strings = strings};
     struct llm_buf text = {0};
     struct llm_chat_spans spans = {0};
     c->n = 0;
     int status = llm_chat_render(chat->template, messages, json_is_array(tools) ? tools : NULL, &o, &text, &spans, e);
-    if (status == 0) status = encode_text(c, t, &text, &spans, e);
+    if (status == 0) status = (c->sink && text.n >= LONG_TEXT ? stream_conversation : encode_text)(c, t, &text, &spans, e);
     llm_buf_release(&text);
     llm_chat_spans_release(&spans);
     return status;
 }
 
-int llm_conversation_line(struct llm_conversation *c, const struct llm_chat *chat, const struct llm_tokenizer *t, const char *line, size_t n,
+int llm_conversation_encode(struct llm_conversation *c, const struct llm_chat *chat, const struct llm_tokenizer *t, const json_t *messages,
+                            const json_t *tools, bool prompt, const struct tm *day, struct llm_err *e)
+{
+    return encode_messages(c, chat, t, messages, tools, prompt, day, NULL, e);
+}
+
+int llm_conversation_line(struct llm_conversation *c, const struct llm_chat *chat, const struct llm_tokenizer *t, char *line, size_t n,
                           bool prompt, const struct tm *day, struct llm_err *e)
 {
-    json_t *j = llm_json_parse(line, n, e);
+    json_t *j = llm_json_long_parse(&c->json, line, n, e);
     if (!j) return -1;
     const json_t *messages = json_is_array(j) ? j : json_object_get(j, "messages"), *tools = json_is_object(j) ? json_object_get(j, "tools") : NULL;
     int status = json_is_array(messages) ? 0 : llm_fail(e, EX_DATAERR, "expected an object with \"messages\", an array");
-    if (status == 0) status = llm_conversation_encode(c, chat, t, messages, tools, prompt, day, e);
+    if (status == 0) status = encode_messages(c, chat, t, messages, tools, prompt, day, &c->json, e);
     json_decref(j);
     return status;
 }
@@ -112,5 +183,8 @@ void llm_conversation_release(struct llm_conversation *c)
 {
     free(c->ids);
     free(c->mask);
-    *c = (struct llm_conversation){.numbered = c->numbered};
+    llm_json_long_release(&c->json);
+    c->ids = NULL;
+    c->mask = NULL;
+    c->n = c->room = c->mask_room = 0;
 }

@@ -194,17 +194,46 @@ static struct value eval_compare(struct work *w, struct scope *s, const struct n
     return v_bool(true);
 }
 
-/* a ~ b ~ c, which leans to the left, in one text. */
-static int put_concat(struct work *w, struct scope *s, const struct node *n)
+/* `v` as ~ joins it: str(v), without the mark of safe text. */
+static struct value plain(struct work *w, struct value v)
 {
-    if (llm_jinja_enter(w) < 0) return -1;
-    if (n->kind == N_CONCAT) {
-        if (put_concat(w, s, n->a) < 0 || put_concat(w, s, n->b) < 0) return -1;
-    } else {
-        struct value v = llm_jinja_eval(w, s, n);
-        if (is_error(v) || llm_jinja_show(w, v) < 0) return -1;
+    if (!is_error(v)) v = llm_jinja_str(w, v);
+    return is_error(v) || !v.as.text->safe ? v : llm_jinja_borrow(w, v.as.text->p, v.as.text->n);
+}
+
+/* Adds `b` to the sum. */
+static int append_term(struct work *w, struct terms *t, struct value b)
+{
+    bool texts = t->v[0].type == V_TEXT && !t->v[0].as.text->safe && b.type == V_TEXT && !b.as.text->safe;
+    if (!texts || t->n == MAX_TERMS) {
+        struct value a = llm_jinja_join_terms(w, t);
+        if (is_error(a)) return -1;
+        *t = (struct terms){{a}, 1};
     }
+    if (texts) t->v[t->n++] = b;
+    else t->v[0] = llm_jinja_binary(w, OP_ADD, t->v[0], b);
+    return is_error(t->v[0]) ? -1 : 0;
+}
+
+int llm_jinja_terms(struct work *w, struct scope *s, const struct node *n, struct terms *t)
+{
+    bool concat = n->kind == N_CONCAT;
+    int line = w->line;
+    if (!concat && !(n->kind == N_BINARY && n->op == OP_ADD)) {
+        *t = (struct terms){{llm_jinja_eval(w, s, n)}, 1};
+        return is_error(t->v[0]) ? -1 : 0;
+    }
+    if (llm_jinja_step(w, 1) < 0) return -1;
+    w->line = n->line;
+    if (llm_jinja_enter(w) < 0 || llm_jinja_terms(w, s, n->a, t) < 0) return -1;
+    struct value b = llm_jinja_eval(w, s, n->b);
+    if (concat) {
+        b = plain(w, b);
+        t->v[0] = plain(w, t->v[0]);
+    }
+    if (is_error(b) || is_error(t->v[0]) || append_term(w, t, b) < 0) return -1;
     llm_jinja_leave(w);
+    w->line = line;
     return 0;
 }
 
@@ -236,8 +265,11 @@ static struct value eval_operator(struct work *w, struct scope *s, const struct 
 struct value llm_jinja_eval(struct work *w, struct scope *s, const struct node *n)
 {
     struct value v;
-    size_t mark = w->out.n;
     int line = w->line;
+    if (n->kind == N_CONCAT || (n->kind == N_BINARY && n->op == OP_ADD)) {
+        struct terms t;
+        return llm_jinja_terms(w, s, n, &t) < 0 ? error : llm_jinja_join_terms(w, &t);
+    }
     if (llm_jinja_step(w, 1) < 0) return error;
     if (n->kind == N_CONST) return n->value;
     w->line = n->line;
@@ -255,7 +287,6 @@ struct value llm_jinja_eval(struct work *w, struct scope *s, const struct node *
     case N_FILTER: v = llm_jinja_eval_filters(w, s, n, error); break;
     case N_TEST: v = eval_test(w, s, n); break;
     case N_COMPARE: v = eval_compare(w, s, n); break;
-    case N_CONCAT: v = put_concat(w, s, n) < 0 ? error : llm_jinja_take(w, mark); break;
     case N_CONDITION: v = eval_condition(w, s, n); break;
     default: v = eval_operator(w, s, n); break;
     }

@@ -13,7 +13,7 @@
 #include <time.h>
 #include "base/arena.h"
 #include "base/buf.h"
-#include "base/json.h"
+#include "base/json_long.h"
 #include "token/chat/chat.h"
 
 enum value_type {
@@ -62,6 +62,9 @@ struct work {
     int captures;
     size_t root;            /* out.n where the outermost capture began */
     struct llm_chat_spans *spans;
+    const char *whole;      /* a text that the output is compared with: its first `same` bytes are the output's and are not kept in `out`; or NULL */
+    size_t n_whole, same;
+    const struct llm_json_long *strings; /* of the messages, or NULL */
     const struct tm *now;
     const struct template *template;
 };
@@ -76,6 +79,7 @@ static inline void llm_jinja_leave(struct work *w) { w->depth++; }
 /* Appends to the text under way; the text since `mark` as a value, taken off again. */
 int llm_jinja_put(struct work *w, const char *p, size_t n);
 int llm_jinja_puts(struct work *w, const char *s);
+size_t llm_jinja_same(const char *a, size_t n_a, const char *b, size_t n_b); /* bytes with which both begin */
 struct value llm_jinja_take(struct work *w, size_t mark);
 
 /* ---- value.c */
@@ -91,6 +95,10 @@ static inline double number(struct value v) { return v.type == V_REAL ? v.as.rea
 static inline bool is_kind(struct value v, enum sequence_kind k) { return v.type == V_SEQUENCE && v.as.sequence->kind == k; }
 struct value llm_jinja_text(struct work *w, const char *p, size_t n);   /* copied */
 struct value llm_jinja_borrow(struct work *w, const char *p, size_t n); /* p outlives the value */
+/* What an expression adds up to: several plain (not safe) texts, which have not been joined, or one value. */
+enum { MAX_TERMS = 16 };
+struct terms { struct value v[MAX_TERMS]; size_t n; };
+struct value llm_jinja_join_terms(struct work *w, const struct terms *t);
 struct value llm_jinja_undefined(struct work *w, const char *owner, struct value name, const char *hint);
 struct value llm_jinja_sequence(struct work *w, enum sequence_kind kind, size_t room);
 int llm_jinja_append(struct work *w, struct sequence *s, struct value v);
@@ -238,6 +246,8 @@ struct loop {
 };
 enum flow { FLOW_ERROR = -1, FLOW_NEXT, FLOW_BREAK, FLOW_CONTINUE };
 struct value llm_jinja_eval(struct work *w, struct scope *s, const struct node *n);
+/* The terms of a sum (+, ~), evaluated from left to right; of another expression its value. */
+int llm_jinja_terms(struct work *w, struct scope *s, const struct node *n, struct terms *t);
 enum flow llm_jinja_run(struct work *w, struct scope *s, const struct node *body);
 struct scope *llm_jinja_scope(struct work *w, struct scope *outer);
 int llm_jinja_set(struct work *w, struct scope *s, const struct name *name, struct value v);

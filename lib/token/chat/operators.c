@@ -66,14 +66,12 @@ static struct value reals(struct work *w, enum op op, double a, double b)
 static struct value add_texts(struct work *w, struct value a, struct value b)
 {
     bool safe = a.as.text->safe || b.as.text->safe;
-    size_t mark = w->out.n;
     if (safe) {
         a = llm_jinja_escape(w, a);
         b = is_error(a) ? a : llm_jinja_escape(w, b);
         if (is_error(b)) return b;
     }
-    if (llm_jinja_show(w, a) < 0 || llm_jinja_show(w, b) < 0) return error;
-    a = llm_jinja_take(w, mark);
+    a = llm_jinja_join_terms(w, &(struct terms){{a, b}, 2});
     if (!is_error(a)) a.as.text->safe = safe;
     return a;
 }

@@ -274,16 +274,31 @@ static enum flow run_if(struct work *w, struct scope *s, const struct node *n)
     }
 }
 
+/* Puts text out. What is the same as in the text that the output is compared with is not kept. */
+static int emit(struct work *w, const struct text *t)
+{
+    size_t same = 0;
+    if (w->whole && !w->captures && w->out.n == 0) same = llm_jinja_same(w->whole + w->same, w->n_whole - w->same, t->p, t->n);
+    w->same += same;
+    return llm_jinja_step(w, same / 64) < 0 ? -1 : llm_jinja_put(w, t->p + same, t->n - same);
+}
+
+/* The terms of a sum are put out one by one: joined they would be a copy of a long message. */
 static enum flow run_print(struct work *w, struct scope *s, const struct node *n)
 {
-    struct value v = llm_jinja_eval(w, s, n->a);
-    return is_error(v) || llm_jinja_show(w, v) < 0 ? FLOW_ERROR : FLOW_NEXT;
+    struct terms t;
+    if (llm_jinja_terms(w, s, n->a, &t) < 0) return FLOW_ERROR;
+    for (size_t i = 0; i < t.n; i++) {
+        struct value v = llm_jinja_str(w, t.v[i]);
+        if (is_error(v) || emit(w, v.as.text) < 0) return FLOW_ERROR;
+    }
+    return FLOW_NEXT;
 }
 
 static enum flow run_statement(struct work *w, struct scope *s, const struct node *n)
 {
     switch (n->kind) {
-    case N_DATA: return llm_jinja_put(w, n->value.as.text->p, n->value.as.text->n) < 0 ? FLOW_ERROR : FLOW_NEXT;
+    case N_DATA: return emit(w, n->value.as.text) < 0 ? FLOW_ERROR : FLOW_NEXT;
     case N_PRINT: return run_print(w, s, n);
     case N_IF: return run_if(w, s, n);
     case N_FOR: return run_for(w, s, n);

@@ -6,13 +6,6 @@
 #include <string.h>
 #include "token/chat/render.h"
 
-static size_t common_prefix(const struct llm_buf *a, const char *b, size_t n)
-{
-    size_t i = 0;
-    while (i < a->n && i < n && a->p[i] == b[i]) i++;
-    return i;
-}
-
 static long find(const char *p, size_t n, size_t from, const char *what, size_t n_what)
 {
     const char *at = from <= n && n_what ? memmem(p + from, n - from, what, n_what) : NULL;
@@ -48,17 +41,36 @@ struct turn {
     size_t n;
     const char *said;          /* the message's content, trimmed */
     size_t n_said;
-    struct llm_buf before, after;
+    struct llm_chat_cut before, after; /* renderings compared with `full` */
+    struct llm_buf joined;     /* the turn, where it does not stand in one piece */
 };
 
+static size_t length(const struct llm_chat_cut *c)
+{
+    return c->same + c->rest.n;
+}
+
+/* What `after` has beyond `before`, n bytes. NULL: it does not begin with `before`, or memory is short, which `e` then says. */
+static const char *turn_text(struct turn *t, size_t *n, struct llm_err *e)
+{
+    const struct llm_chat_cut *b = &t->before, *a = &t->after;
+    if (length(a) <= length(b) || a->same < b->same) return NULL;
+    *n = length(a) - length(b);
+    if (b->rest.n) return a->same == b->same && memcmp(a->rest.p, b->rest.p, b->rest.n) == 0 ? a->rest.p + b->rest.n : NULL;
+    if (a->rest.n == 0) return t->full + b->same;
+    if (a->same == b->same) return a->rest.p;
+    if (llm_buf_put(&t->joined, t->full + b->same, a->same - b->same, e) < 0 || llm_buf_put(&t->joined, a->rest.p, a->rest.n, e) < 0) return NULL;
+    return t->joined.p;
+}
+
 /* Where in the whole, from `from` on, the turn stands and where its text ends. -1: nowhere. */
-static long locate(const struct turn *t, size_t from, size_t *end)
+static long locate(struct turn *t, size_t from, size_t *end, struct llm_err *e)
 {
     static const char thought[] = "</think>";
     long at, said;
-    if (t->after.n > t->before.n && common_prefix(&t->before, t->after.p, t->after.n) == t->before.n) {
-        const char *turn = t->after.p + t->before.n;
-        size_t n = t->after.n - t->before.n;
+    size_t n;
+    const char *turn = turn_text(t, &n, e);
+    if (turn) {
         at = find(t->full, t->n, from, turn, n);
         if (at >= 0) {
             said = find(turn, n, 0, t->said, t->n_said);
@@ -92,13 +104,13 @@ static int search_from(const struct llm_chat_template *t, const struct llm_chat_
                        struct llm_err *e)
 {
     struct llm_chat_request plain = *part;
-    struct llm_buf base = {0};
-    *from = common_prefix(&turn->before, turn->full, turn->n);
-    if (*from == turn->before.n) return 0;
+    struct llm_chat_cut base = {0};
+    *from = turn->before.same;
+    if (turn->before.rest.n == 0) return 0;
     plain.add_generation_prompt = false;
-    int status = llm_chat_render_once(t, &plain, &base, NULL, e);
-    if (status == 0 && common_prefix(&base, turn->full, turn->n) == base.n) *from = base.n;
-    llm_buf_release(&base);
+    int status = llm_chat_render_against(t, &plain, turn->full, turn->n, &base, e);
+    if (status == 0 && base.rest.n == 0) *from = base.same;
+    llm_buf_release(&base.rest);
     return status;
 }
 
@@ -110,12 +122,12 @@ static int find_turn(const struct llm_chat_template *t, const struct llm_chat_re
     size_t from, end = 0;
     part.n = i + 1;
     part.add_generation_prompt = false;
-    if (llm_chat_render_once(t, &part, &turn->after, NULL, e) < 0) return -1;
+    if (llm_chat_render_against(t, &part, turn->full, turn->n, &turn->after, e) < 0) return -1;
     part.n = i;
     part.add_generation_prompt = true;
-    if (llm_chat_render_once(t, &part, &turn->before, NULL, e) < 0 || search_from(t, &part, turn, &from, e) < 0) return -1;
-    bool whole_prompt = from == turn->before.n;
-    long at = locate(turn, from > *done ? from : *done, &end);
+    if (llm_chat_render_against(t, &part, turn->full, turn->n, &turn->before, e) < 0 || search_from(t, &part, turn, &from, e) < 0) return -1;
+    bool whole_prompt = from == length(&turn->before);
+    long at = locate(turn, from > *done ? from : *done, &end, e);
     if (at < 0) return llm_fail(e, EX_DATAERR, "its text is not found again");
     *span = (struct llm_chat_span){whole_prompt && from >= *done ? from : (size_t)at, skip_ends(turn->full, turn->n, end, r->options->eos)};
     *done = span->end;
@@ -131,16 +143,19 @@ int llm_chat_render_spans(const struct llm_chat_template *t, const struct llm_ch
         const json_t *message = json_array_get(r->messages, i), *content = json_object_get(message, "content");
         const char *role = json_string_value(json_object_get(message, "role"));
         if (!role || strcmp(role, "assistant") != 0) continue;
-        struct turn turn = {.full = out->p + offset, .n = out->n - offset, .said = json_is_string(content) ? json_string_value(content) : ""};
-        size_t n = json_is_string(content) ? json_string_length(content) : 0, skip = llm_jinja_skip_space(turn.said, n, 0);
+        size_t n = 0;
+        const char *said = llm_json_long_string(r->options->strings, content, &n);
+        struct turn turn = {.full = out->p + offset, .n = out->n - offset, .said = said ? said : ""};
+        size_t skip = llm_jinja_skip_space(turn.said, n, 0);
         struct llm_chat_span span = {0, 0};
         turn.said += skip;
         turn.n_said = llm_jinja_trim_end(turn.said, n - skip);
         status = find_turn(t, r, i, &turn, &done, &span, e);
         if (status < 0) llm_in(e, "message %zu: cannot tell what is the assistant's", i + 1);
         else status = add_span(spans, offset + span.begin, offset + span.end, e);
-        llm_buf_release(&turn.before);
-        llm_buf_release(&turn.after);
+        llm_buf_release(&turn.before.rest);
+        llm_buf_release(&turn.after.rest);
+        llm_buf_release(&turn.joined);
     }
     return status;
 }

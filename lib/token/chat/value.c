@@ -31,6 +31,19 @@ struct value llm_jinja_take(struct work *w, size_t mark)
     return v;
 }
 
+struct value llm_jinja_join_terms(struct work *w, const struct terms *t)
+{
+    size_t n = 0;
+    if (t->n == 1) return t->v[0];
+    for (size_t i = 0; i < t->n; i++)
+        if (__builtin_add_overflow(n, t->v[i].as.text->n, &n)) return llm_jinja_fail(w, "more than %zu MiB of memory", w->memory >> 20);
+    char *text = llm_jinja_step(w, n / 64) < 0 ? NULL : llm_jinja_alloc(w, n ? n : 1);
+    if (!text) return error;
+    for (size_t i = 0, at = 0; i < t->n; at += t->v[i++].as.text->n)
+        if (t->v[i].as.text->n) memcpy(text + at, t->v[i].as.text->p, t->v[i].as.text->n);
+    return llm_jinja_borrow(w, text, n);
+}
+
 struct value llm_jinja_undefined(struct work *w, const char *owner, struct value name, const char *hint)
 {
     struct undefined *u = llm_jinja_alloc(w, sizeof *u);
@@ -360,16 +373,19 @@ const char *llm_jinja_type(struct value v)
 struct value llm_jinja_from_json(struct work *w, const json_t *j)
 {
     struct value out = error, item;
-    const char *key;
+    const char *key, *text;
     json_t *member;
-    size_t i;
+    size_t i, n = 0;
     if (llm_jinja_step(w, 1) < 0 || llm_jinja_enter(w) < 0) return error;
     switch (json_typeof(j)) {
     case JSON_NULL: out = v_none(); break;
     case JSON_TRUE: case JSON_FALSE: out = v_bool(json_is_true(j)); break;
     case JSON_INTEGER: out = v_int((int64_t)json_integer_value(j)); break;
     case JSON_REAL: out = v_real(json_real_value(j)); break;
-    case JSON_STRING: out = llm_jinja_borrow(w, json_string_value(j), json_string_length(j)); break;
+    case JSON_STRING:
+        text = llm_json_long_string(w->strings, j, &n);
+        out = llm_jinja_borrow(w, text, n);
+        break;
     case JSON_ARRAY:
         out = llm_jinja_sequence(w, S_LIST, json_array_size(j));
         for (i = 0; i < json_array_size(j) && !is_error(out); i++) {

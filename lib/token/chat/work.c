@@ -76,3 +76,11 @@ int llm_jinja_puts(struct work *w, const char *s)
 {
     return llm_jinja_put(w, s, strlen(s));
 }
+
+size_t llm_jinja_same(const char *a, size_t n_a, const char *b, size_t n_b)
+{
+    size_t n = n_a < n_b ? n_a : n_b, i = 0;
+    while (n - i >= 4096 && memcmp(a + i, b + i, 4096) == 0) i += 4096;
+    while (i < n && a[i] == b[i]) i++;
+    return i;
+}
