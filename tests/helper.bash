@@ -67,6 +67,28 @@ ends_by() {
     [[ $status == "$1" ]] || fail "expected status $1, found $status"
 }
 
+# interrupted SIGNAL LINE COMMAND...: sends SIGNAL once COMMAND has logged LINE lines; its status. The log is a pipe that nobody reads until the
+# signal is sent, so COMMAND cannot end before it if its log is longer than the 64 KiB that a pipe holds.
+interrupted() {
+    local signal=$1 line=$2 pid status=0
+    shift 2
+    rm -f fifo
+    mkfifo fifo
+    env --default-signal=INT,HUP "$@" --log fifo <&0 & # a shell ignores SIGINT, and closes standard input, for what it runs in the background
+    pid=$!
+    { head -n "$line" > seen; kill -s "$signal" $pid; cat > rest; } < fifo
+    wait $pid || status=$?
+    return $status
+}
+
+# interrupted_or_done PID: SIGTERM for process PID, which dies of it unless it has ended well before.
+interrupted_or_done() {
+    local status=0
+    kill -TERM "$1" 2> /dev/null || echo "process $1 has ended"
+    wait "$1" || status=$?
+    [[ $status == 0 || $status == 143 ]] || fail "expected status 0 or 143, found $status"
+}
+
 # memory_meter: in setup_file, builds what `within` measures by.
 memory_meter() {
     "${CC:-cc}" -O1 -w -o "$BATS_FILE_TMPDIR/peak" "$ROOT/tests/fault/peak.c"

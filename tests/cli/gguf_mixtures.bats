@@ -58,7 +58,7 @@ MLA=(first_k_dense_replace=1 kv_lora_rank=32 qk_nope_head_dim=32 qk_rope_head_di
     round q8_0
     llm-quantize -q -t keep tiny.llm m.gguf
     strings -n 8 m.gguf | grep -c -E '^(blk.[01].ffn_(gate|up|down)_exps.weight)' | grep -x 6
-    ! grep -q 'ffn_gate.weight' m.gguf
+    run -1 grep -q 'ffn_gate.weight' m.gguf
 }
 
 @test "Qwen 3's mixture" {
@@ -74,10 +74,10 @@ MLA=(first_k_dense_replace=1 kv_lora_rank=32 qk_nope_head_dim=32 qk_rope_head_di
     round bf16
     same
     grep -q attn_k_b a.gguf
-    ! grep -q attn_kv_b a.gguf
+    run -1 grep -q attn_kv_b a.gguf
     round q8_0
     same
-    ! grep -q attn_k_b a.gguf
+    run -1 grep -q attn_k_b a.gguf
     tiny deepseek_v3 q_lora_rank=32 n_shared_experts=1 n_group=2 topk_group=1 "${MLA[@]}"
     round f32
     same

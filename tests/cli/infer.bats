@@ -67,7 +67,7 @@ setup() {
     llm-infer -m "$M" -n 20 -f prompt > b
     llm-infer -m "$M" -n 20 < prompt > c
     llm-infer -m "$M" -n 20 -f - < prompt > d
-    cmp a b && cmp a c && cmp a d
+    for one in b c d; do cmp a $one; done
     [[ -s a ]]
 }
 
@@ -92,7 +92,7 @@ setup() {
     llm-infer -m "$M" --ids -n 12 --seed 6 "1 2 3" > other
     cmp three three_in_turn
     cmp <(head -1 three) one
-    ! cmp -s one other
+    run -1 cmp -s one other
     [[ $(sort -u three | wc -l) == 3 ]]
 }
 
@@ -124,7 +124,7 @@ setup() {
         llm-infer -q -m "$M" $options -n -1 -c 1000000 --ignore-eos '1 2 3' > out$options 3>&- &
         pid=$!
         head -c 200 out$options > begin
-        wait $pid || true
+        ends_by 141 $pid # SIGPIPE
         [[ $(stat -c %s begin) == 200 ]]
     done
 }
@@ -217,8 +217,8 @@ setup() {
         llm-infer -m "$M" --embed --pooling $pool "$P" > $pool.llmt
         grep -aq '"llm.kind":"embeddings"' $pool.llmt
     done
-    ! cmp -s mean.llmt last.llmt
-    ! cmp -s cls.llmt last.llmt
+    run -1 cmp -s mean.llmt last.llmt
+    run -1 cmp -s cls.llmt last.llmt
     llm-infer -m "$M" --embed -b 3 "$P" | cmp - mean.llmt
 }
 

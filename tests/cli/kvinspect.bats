@@ -15,7 +15,7 @@ value() {
     llm-kvinspect summary "$KV" > b
     llm-kvinspect < "$KV" > c
     llm-kvinspect - < "$KV" > d
-    cmp a b && cmp a c && cmp a d
+    for one in b c d; do cmp a $one; done
     [[ $(value tokens < a) == 70 && $(value layers < a) == 2 && $(value heads < a) == 2 && $(value kv_heads < a) == 1 ]]
     [[ $(value type < a) == f32 && $(value bytes_per_token < a) == 512 && $(value traced_queries < a) == 8 ]]
     [[ $(llm-kvinspect --json "$KV" | jq -c '[.tokens, .type, .last_position]') == '[70,"f32",69]' ]]
@@ -159,7 +159,7 @@ size_of() {
         llm-kvinspect heads --png $map.png --map $map "$KV" > /dev/null
         [[ $(file $map.png) == *'PNG image data, '*', 8-bit/color RGB'* ]]
     done
-    ! cmp -s k.png v.png
+    run -1 cmp -s k.png v.png
     llm-kvinspect heads -o table.tsv --png - "$KV" | cmp - k.png
     refused 2 'one owner' llm-kvinspect heads --png - "$KV"
     read -r w h <<< "$(size_of k.png)"
@@ -175,7 +175,7 @@ size_of() {
     llm-kvinspect heads --map attention --png auto.png "$KV" > /dev/null
     llm-kvinspect heads --map attention --scale linear --png linear.png "$KV" > /dev/null
     llm-kvinspect heads --map attention --scale log --png log.png "$KV" > /dev/null
-    ! cmp -s linear.png log.png
+    run -1 cmp -s linear.png log.png
     cmp auto.png log.png # the largest probability outshines the others
     llm-kvinspect heads --png k.png "$KV" > /dev/null
     llm-kvinspect heads --scale linear --png k2.png "$KV" > /dev/null

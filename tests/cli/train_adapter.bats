@@ -120,13 +120,10 @@ tensors() {
 }
 
 @test "a run that is killed goes on to the same bytes" {
-    "${adapt[@]}" "$F/q8_0.gguf" -b 2 -n 60 --save-every 1 -o whole.llm "$F/data.tok"
-    "${adapt[@]}" "$F/q8_0.gguf" -b 2 -n 60 --save-every 1 -o a.llm "$F/data.tok" &
-    local run=$!
-    until [[ -s a.llm ]]; do sleep .02; done
-    kill -9 $run 2> /dev/null || true
-    wait $run || true
-    llm-train -q --resume a.llm --save-every 1
+    "${adapt[@]}" "$F/q8_0.gguf" -b 2 -n 300 --save-every 25 -o whole.llm "$F/data.tok"
+    run -137 interrupted KILL 60 "${adapt[@]}" "$F/q8_0.gguf" -b 2 -n 300 --save-every 25 -o a.llm "$F/data.tok"
+    (($(steps_done a.llm) >= 50 && $(steps_done a.llm) < 300))
+    llm-train -q --resume a.llm --save-every 25
     cmp whole.llm a.llm
 }
 
@@ -198,7 +195,6 @@ tensors() {
     refused 65 "a.llm: expected a model, found an adapter of one" llm-train --init a.llm -n 1 -o b.llm "$F/data.tok"
     refused 66 "none.llm" llm-infer -m "$F/base.llm" --adapter none.llm x
     refused 65 "expected an adapter" llm-infer -m "$F/base.llm" --adapter "$F/other.llm" x
-    refused 69 "expected an adapter of pairs alone" llm-infer -m "$F/base.llm" --adapter "$F/other.llm" x || true
     cp "$F/base.llm" moved.llm
     "${adapt[@]}" moved.llm -b 2 -n 2 -o m.llm "$F/data.tok"
     cp "$F/other.llm" moved.llm

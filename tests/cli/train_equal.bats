@@ -10,32 +10,15 @@ setup() {
     tiny=("${new[@]}" "$F/data.tok")
 }
 
-# interrupted SIGNAL LINE COMMAND...: kills the command after it logged LINE more lines; its status
-interrupted() {
-    local signal=$1 line=$2 pid status=0
-    shift 2
-    rm -f fifo
-    mkfifo fifo
-    env --default-signal=INT,HUP "$@" --log fifo & # a shell ignores SIGINT for what it runs in the background
-    pid=$!
-    { head -n "$line" > seen; kill -s "$signal" $pid; cat > rest; } < fifo
-    wait $pid || status=$?
-    return $status
-}
-
-steps_of() {
-    zstd -dcq "$1" | head -c 20000 | grep -aoE '\\"step\\":[0-9]+' | cut -d: -f2 || true
-}
-
 @test "K steps straight = interrupted anywhere and resumed, by each signal" {
     "${tiny[@]}" -n 1500 -b 2 --val .1 --eval-every 500 -o straight.llm
     run -143 interrupted TERM 7 "${tiny[@]}" -n 1500 -b 2 --val .1 --eval-every 500 -o model.llm
-    (($(steps_of model.llm) >= 7 && $(steps_of model.llm) < 1500))
+    (($(steps_done model.llm) >= 7 && $(steps_done model.llm) < 1500))
     nothing_left
     run -130 interrupted INT 150 llm-train -q --resume model.llm
-    (($(steps_of model.llm) < 1500))
+    (($(steps_done model.llm) < 1500))
     run -129 interrupted HUP 1 llm-train -q --resume model.llm -j 1
-    (($(steps_of model.llm) < 1500))
+    (($(steps_done model.llm) < 1500))
     llm-train -q --resume model.llm
     cmp straight.llm model.llm
 }
@@ -47,8 +30,7 @@ steps_of() {
     "${tiny[@]}" -n 60 "${options[@]}" --log part.jsonl -o part.llm &
     for k in {1..8}; do
         sleep .04
-        kill -TERM $! || true
-        wait $! || true
+        interrupted_or_done $!
         # before there was anything to save it has begun again
         if [[ -e part.llm ]]; then
             llm-train -q --resume part.llm "${options[@]:4}" --log part.jsonl &
@@ -89,7 +71,7 @@ steps_of() {
         # a log of so many lines is more than a pipe holds: no run ends before its signal, however fast
         "${tiny[@]}" -n 300 -b 1 -l 20 --warmup 1 $o -o straight.llm
         run -143 interrupted TERM 3 "${tiny[@]}" -n 300 -b 1 -l 20 --warmup 1 $o -o part.llm
-        (($(steps_of part.llm) < 300))
+        (($(steps_done part.llm) < 300))
         llm-train -q --resume part.llm
         cmp straight.llm part.llm || fail "$o"
         sha256sum < straight.llm >> sums
@@ -157,17 +139,12 @@ steps_of() {
     "${tiny[@]}" -n 30 -b 3 --order sequential --log file.jsonl -o file.llm
     assert_equal "$(jq .hash stream.jsonl)" "$(jq .hash file.jsonl)"
     # interrupted, and given the data again
-    rm -f fifo
-    mkfifo fifo
-    cat "$F/data.tok" | "${new[@]}" -n 30 -b 3 --stream --save-every 11 --log fifo -o part.llm - &
-    { head -n 12 > /dev/null; kill -KILL $!; cat > /dev/null; } < fifo
-    wait $! || true
-    for i in 1 2 3; do
-        [[ ! -e part.llm ]] || break
-        sleep .1
-    done
-    cat "$F/data.tok" | llm-train -q --resume part.llm -
-    cmp part.llm stream.llm
+    for i in {1..10}; do cat "$F/data.tok"; done > long.tok
+    "${new[@]}" -n 300 -b 3 --stream --save-every 11 -o long.llm - < long.tok
+    run -137 interrupted KILL 12 "${new[@]}" -n 300 -b 3 --stream --save-every 11 -o part.llm - < long.tok
+    (($(steps_done part.llm) < 300))
+    llm-train -q --resume part.llm --save-every 11 - < long.tok
+    cmp part.llm long.llm
     # to the end: no row twice, no part of a step
     local n
     n=$(llm-tokenize encode -T "$F/tok.json" --lines --count "$F/text")
@@ -227,7 +204,7 @@ steps_of() {
     llm-quantize -q -t f32 model.llm model.safetensors
     llm-quantize -q -t f32 again.llm again.safetensors
     cmp model.safetensors again.safetensors
-    assert_equal "$(steps_of again.llm)" 0
+    assert_equal "$(steps_done again.llm)" 0
     llm-train -q --init model.safetensors -n 2 --log log -o other.llm "$F/data.tok"
     assert_equal "$(jq -s length log)" 2
 }

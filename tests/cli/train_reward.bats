@@ -63,7 +63,7 @@ setup() {
     llm-infer -q -m m.llm --score-reward abc > a
     llm-infer -q -m m.safetensors --score-reward abc | cmp - a
     head -c 8 m.safetensors > /dev/null
-    python3 - m.safetensors << 'P' > names || skip "python3 is not here"
+    python3 - m.safetensors << 'P' > names
 import json, struct, sys
 f = open(sys.argv[1], "rb")
 header = json.loads(f.read(struct.unpack("<Q", f.read(8))[0]))

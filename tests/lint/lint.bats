@@ -114,6 +114,11 @@ lib/base/b.h: included of lib/base/a.h, which leads back"
     done
 }
 
+@test "tests have no check that cannot fail" {
+    # `! command` and all but the last of `a && b` never end a test
+    run -1 grep -rnE --include='*.bats' --include='*.bash' -e '^ *! ' -e '\|\| *(true|:)( |;|\)|$)' -e '^ +cmp [^|&]*&& cmp' -e '<<.*\|\| skip' tests
+}
+
 @test "manual pages pass mandoc -Tlint" {
     run mandoc -Tlint -Wstyle man/*.[17]
     # a page that is not installed yet cannot be found
