@@ -81,12 +81,12 @@ interrupted() {
     return $status
 }
 
-# interrupted_or_done PID: SIGTERM for process PID, which dies of it unless it has ended well before.
-interrupted_or_done() {
+# struck NUMBER PID: signal NUMBER for process PID, which dies of it unless it has ended well before.
+struck() {
     local status=0
-    kill -TERM "$1" 2> /dev/null || echo "process $1 has ended"
-    wait "$1" || status=$?
-    [[ $status == 0 || $status == 143 ]] || fail "expected status 0 or 143, found $status"
+    kill -"$1" "$2" 2> /dev/null || echo "process $2 has ended"
+    wait "$2" || status=$?
+    [[ $status == 0 || $status == $((128 + $1)) ]] || fail "expected status 0 or $((128 + $1)), found $status"
 }
 
 # memory_meter: in setup_file, builds what `within` measures by.

@@ -288,7 +288,7 @@ static int end_line(void *arg, struct llm_err *e)
     const struct tm *day = j->a->date ? &j->day : NULL;
     if (j->a->pair || j->a->label
             ? take_fields(j, e) < 0
-            : llm_conversation_line(&j->conversation, &j->chat, j->tokenizer, j->line.p, j->line.n, j->a->generation_prompt, day, e) < 0)
+            : llm_conversation_line(&j->conversation, &j->chat, j->tokenizer, &j->line, j->a->generation_prompt, day, e) < 0)
         return llm_in(e, "%s: line %" PRIu64, j->name, j->number);
     if (put_conversation(j, e) < 0) return -1;
     j->documents++;

@@ -18,7 +18,8 @@ struct llm_json_long {
 /* As llm_json_parse, errors included, but `text` is changed and must outlive the result: long strings are decoded in place. NULL: see `e`. Own:
  * json_decref. Each call invalidates the result of the one before. */
 json_t *llm_json_long_parse(struct llm_json_long *l, char *text, size_t n, struct llm_err *e) LLM_MUST_CHECK;
-/* The content of a string of the last result, n bytes, whether it is long or not; NULL if `v` is not a string. l NULL: of a result of llm_json_parse. */
+/* The content of a string of the last result, n bytes, whether it is long or not; NULL if `v` is not a string. l NULL: the result is
+ * llm_json_parse's. */
 const char *llm_json_long_string(const struct llm_json_long *l, const json_t *v, size_t *n);
 void llm_json_long_release(struct llm_json_long *l);
 

@@ -30,7 +30,7 @@ setup() {
     "${tiny[@]}" -n 60 "${options[@]}" --log part.jsonl -o part.llm &
     for k in {1..8}; do
         sleep .04
-        interrupted_or_done $!
+        struck 15 $!
         # before there was anything to save it has begun again
         if [[ -e part.llm ]]; then
             llm-train -q --resume part.llm "${options[@]:4}" --log part.jsonl &

@@ -81,8 +81,7 @@ teach() {
         BEFORE=exec teach --rollout-log log --save-every 1 --reward "$slow" &
         pid=$!
         sleep ".$((RANDOM % 4))$((RANDOM % 10))"
-        kill -"$((k % 3 == 2 ? 15 : 9))" "$pid" 2> /dev/null || true
-        wait "$pid" || true
+        struck $((k % 3 == 2 ? 15 : 9)) "$pid"
     done 2> /dev/null
     teach --rollout-log log --save-every 1
     cmp p.llm want.llm

@@ -147,36 +147,45 @@ static int stream_conversation(struct llm_conversation *c, const struct llm_toke
     return status;
 }
 
-static int encode_messages(struct llm_conversation *c, const struct llm_chat *chat, const struct llm_tokenizer *t, const json_t *messages,
-                           const json_t *tools, bool prompt, const struct tm *day, const struct llm_json_long *strings, struct llm_err *e)
+/* What the template makes of messages, before it is encoded. Release text and spans. */
+struct rendered { struct llm_buf text; struct llm_chat_spans spans; };
+
+static int render(struct rendered *r, const struct llm_chat *chat, const json_t *messages, const json_t *tools, bool prompt, const struct tm *day,
+                  const struct llm_json_long *strings, struct llm_err *e)
 {
     const struct llm_chat_options o = {.add_generation_prompt = prompt, .bos = chat->bos, .eos = chat->eos, .now = day, .strings = strings};
-    struct llm_buf text = {0};
-    struct llm_chat_spans spans = {0};
+    return llm_chat_render(chat->template, messages, json_is_array(tools) ? tools : NULL, &o, &r->text, &r->spans, e);
+}
+
+/* Encodes what was rendered with this status, and releases it. */
+static int encode_rendered(struct llm_conversation *c, const struct llm_tokenizer *t, struct rendered *r, int status, struct llm_err *e)
+{
     c->n = 0;
-    int status = llm_chat_render(chat->template, messages, json_is_array(tools) ? tools : NULL, &o, &text, &spans, e);
-    if (status == 0) status = (c->sink && text.n >= LONG_TEXT ? stream_conversation : encode_text)(c, t, &text, &spans, e);
-    llm_buf_release(&text);
-    llm_chat_spans_release(&spans);
+    if (status == 0) status = (c->sink && r->text.n >= LONG_TEXT ? stream_conversation : encode_text)(c, t, &r->text, &r->spans, e);
+    llm_buf_release(&r->text);
+    llm_chat_spans_release(&r->spans);
     return status;
 }
 
 int llm_conversation_encode(struct llm_conversation *c, const struct llm_chat *chat, const struct llm_tokenizer *t, const json_t *messages,
                             const json_t *tools, bool prompt, const struct tm *day, struct llm_err *e)
 {
-    return encode_messages(c, chat, t, messages, tools, prompt, day, NULL, e);
+    struct rendered r = {0};
+    return encode_rendered(c, t, &r, render(&r, chat, messages, tools, prompt, day, NULL, e), e);
 }
 
-int llm_conversation_line(struct llm_conversation *c, const struct llm_chat *chat, const struct llm_tokenizer *t, char *line, size_t n,
-                          bool prompt, const struct tm *day, struct llm_err *e)
+int llm_conversation_line(struct llm_conversation *c, const struct llm_chat *chat, const struct llm_tokenizer *t, struct llm_buf *line, bool prompt,
+                          const struct tm *day, struct llm_err *e)
 {
-    json_t *j = llm_json_long_parse(&c->json, line, n, e);
+    struct rendered r = {0};
+    json_t *j = llm_json_long_parse(&c->json, line->p, line->n, e);
     if (!j) return -1;
     const json_t *messages = json_is_array(j) ? j : json_object_get(j, "messages"), *tools = json_is_object(j) ? json_object_get(j, "tools") : NULL;
     int status = json_is_array(messages) ? 0 : llm_fail(e, EX_DATAERR, "expected an object with \"messages\", an array");
-    if (status == 0) status = encode_messages(c, chat, t, messages, tools, prompt, day, &c->json, e);
+    if (status == 0) status = render(&r, chat, messages, tools, prompt, day, &c->json, e);
     json_decref(j);
-    return status;
+    if (line->n >= LONG_TEXT) llm_buf_release(line);
+    return encode_rendered(c, t, &r, status, e);
 }
 
 void llm_conversation_release(struct llm_conversation *c)

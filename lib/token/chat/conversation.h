@@ -21,9 +21,10 @@ struct llm_conversation {
  * generation prompt. `day`: the date that the template's strftime_now returns, or NULL. */
 int llm_conversation_encode(struct llm_conversation *c, const struct llm_chat *chat, const struct llm_tokenizer *t, const json_t *messages,
                             const json_t *tools, bool prompt, const struct tm *day, struct llm_err *e) LLM_MUST_CHECK;
-/* The same for a line of JSON: {"messages": [...], "tools": [...]}, or the array of messages. The line is changed: long strings are decoded in place. */
-int llm_conversation_line(struct llm_conversation *c, const struct llm_chat *chat, const struct llm_tokenizer *t, char *line, size_t n,
-                          bool prompt, const struct tm *day, struct llm_err *e) LLM_MUST_CHECK;
+/* The same for a line of JSON: {"messages": [...], "tools": [...]}, or the array of messages. The line is used up: long strings are decoded in place,
+ * and a long line is released once it is rendered. */
+int llm_conversation_line(struct llm_conversation *c, const struct llm_chat *chat, const struct llm_tokenizer *t, struct llm_buf *line, bool prompt,
+                          const struct tm *day, struct llm_err *e) LLM_MUST_CHECK;
 /* Appends tokens that all have the same mask. */
 int llm_conversation_add(struct llm_conversation *c, const int32_t *ids, size_t n, uint8_t masked, struct llm_err *e) LLM_MUST_CHECK;
 void llm_conversation_release(struct llm_conversation *c);

@@ -15,8 +15,8 @@ struct llm_chat_request {
 bool llm_chat_marks_spans(const struct llm_chat_template *t);
 int llm_chat_render_once(const struct llm_chat_template *t, const struct llm_chat_request *r, struct llm_buf *out, struct llm_chat_spans *spans,
                          struct llm_err *e);
-/* A text as what it shares with another: its first `same` bytes are those of the other, then it has those of `rest`, and the two differ there or one of
- * them ends. So a long message that stands in both is kept once. */
+/* A text as what it shares with another: its first `same` bytes are those of the other, then it has those of `rest`, and the two differ there or one
+ * of them ends. So a long message that stands in both is kept once. */
 struct llm_chat_cut { size_t same; struct llm_buf rest; };
 /* Renders `r` compared with the n_whole bytes at `whole`. The caller releases cut->rest, which is empty on entry. */
 int llm_chat_render_against(const struct llm_chat_template *t, const struct llm_chat_request *r, const char *whole, size_t n_whole,
