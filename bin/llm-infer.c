@@ -50,6 +50,12 @@ static const struct llm_opt options[] = {
     {0, "embed", NULL, "a vector for the prompt, as a tensor stream; with --jsonl one per text", LLM_FLAG, AT(embed), 0, 0, NULL},
     {0, "score-reward", NULL, "the score that a reward model gives the prompt; with --jsonl each line again, with \"reward\"", LLM_FLAG,
      AT(score_reward), 0, 0, NULL},
+    {0, "export", "PLACE", "values at a place of the pass (layers.*.residual.after, layers.3.mlp.hidden) as a tensor stream; several times: several",
+     LLM_LIST, AT(export), 0, 0, NULL},
+    {0, "lens", "KIND", "what the model would say after each layer: most likely token, its probability, entropy, KL to the last: logit", LLM_CHOICE,
+     AT(lens), 0, 0, "logit"},
+    {0, "which-tokens", "WHICH", "tokens of --export and --lens: all, last, or a pattern of their texts (\" cat*\") [all]", LLM_STR,
+     AT(which_tokens), 0, 0, NULL},
     {0, "classify", NULL, "the prompt's classes with their probabilities; with --jsonl one object per text", LLM_FLAG, AT(classify), 0, 0, NULL},
     {0, "pooling", "KIND", "how --embed reduces the final hidden states to a vector: mean, cls or last [the model's setting, else mean]",
      LLM_CHOICE, AT(pooling),
@@ -72,6 +78,11 @@ static const struct llm_opt options[] = {
     {0, "logit-bias", "ID+X", "add X to the logit of token ID (ID-X, ID-inf: never); may be given several times", LLM_LIST, AT(logit_bias), 0, 0,
      NULL},
     LLM_SAMPLING_OPTIONS(struct args, sampling)
+    {.type = LLM_HEADING, .help = "Changing what happens inside"},
+    {0, "steer", "FILE:STRENGTH[@LAYERS]", "add STRENGTH times a direction to the residual after each layer: a control vector (GGUF) or activations",
+     LLM_LIST, AT(steer), 0, 0, NULL},
+    {0, "patch", "FILE@PLACE", "overwrite values at PLACE by those of the same positions that --export wrote", LLM_LIST, AT(patch), 0, 0, NULL},
+    {0, "ablate", "PLACE[:HEAD]", "set the values at a place to 0, or those of one attention head", LLM_LIST, AT(ablate), 0, 0, NULL},
     {.type = LLM_HEADING, .help = "Computing"},
     {0, "precision", "TYPE", "arithmetic: %w [bf16]", LLM_CHOICE, AT(precision), 0, 0, NULL},
     {0, "cache-type", "TYPE", "type in which the cache stores keys and values: %w [as --precision]", LLM_CHOICE, AT(cache_type), 0, 0, NULL},
@@ -129,7 +140,8 @@ static void check_operands(const struct args *a, int n, char **operands)
 static void check_usage(struct args *a, const char *operand)
 {
     bool to_stdout = !a->common.output || is_dash(a->common.output);
-    int owners = a->score + a->logits + a->embed + a->classify + a->score_reward;
+    bool looks = a->export.n > 0 || a->lens >= 0;
+    int owners = a->score + a->logits + a->embed + a->classify + a->score_reward + (a->export.n > 0) + (a->lens >= 0);
     int from_stdin = is_dash(a->model) + is_dash(a->kv_in) + is_dash(a->tokenizer) + is_dash(a->fim_prefix) + is_dash(a->fim_suffix);
     bool fills_in = a->fim_prefix || a->fim_suffix;
     bool reads_prompt = !operand && !fills_in && (a->jsonl || a->file || !a->kv_in) && !a->plan;
@@ -137,13 +149,16 @@ static void check_usage(struct args *a, const char *operand)
     if (a->jsonl ? is_dash(operand) || is_dash(a->file) || (!operand && !a->file) : reads_prompt && (!a->file || is_dash(a->file))) from_stdin++;
     if (from_stdin > 1) llm_usage(&infer_cli, "standard input cannot be two inputs at once");
     if (owners > 1 || (is_dash(a->kv_out) && to_stdout && owners > 0)) {
-        llm_usage(&infer_cli, "standard output has one owner: expected one of --score, --logits, --embed, --classify, --score-reward, --kv-out -");
+        llm_usage(&infer_cli, "standard output has one owner: expected one of --score, --logits, --embed, --export, --lens, --classify, "
+                               "--score-reward, --kv-out -");
     }
     if (a->jsonl && (a->logits || a->kv_out || a->echo))
         llm_usage(&infer_cli, "--jsonl does not go with --logits, --kv-out or --echo");
     if (a->jsonl && (a->embed || a->classify || a->score || a->score_reward) && (a->chat || a->kv_in)) {
         llm_usage(&infer_cli, "--embed, --classify, --score and --score-reward of lines do not go with --chat or --kv-in");
     }
+    if (looks && (a->jsonl || a->chat || a->kv_out || a->n > 0)) llm_usage(&infer_cli, "--export and --lens take a prompt alone");
+    if (a->which_tokens && !looks) llm_usage(&infer_cli, "--which-tokens goes with --export and --lens");
     if (a->rollout && (!a->jsonl || owners > 0)) llm_usage(&infer_cli, "--rollout goes with --jsonl, and not with --score, --embed or --classify");
     if (a->rollout && (a->kv_in || a->ids)) llm_usage(&infer_cli, "--rollout writes all tokens of a prompt: it does not go with --kv-in or --ids");
     if (a->jsonl && a->score && a->n != UNSET && a->n != 0) llm_usage(&infer_cli, "--score of lines scores what they hold: expected no -n");
@@ -216,7 +231,7 @@ static int load(struct session *s, struct llm_err *e)
     if (adapters_load(s, e) < 0) return -1;
     if (a->classify && llm_classify_check(s->model, e) < 0) return llm_in(e, "%s", a->model);
     if (a->score_reward && llm_score_reward_check(s->model, e) < 0) return llm_in(e, "%s", a->model);
-    bool generates = !a->plan && !a->embed && !a->classify && !a->score_reward && !a->logits;
+    bool generates = !a->plan && !a->embed && !a->classify && !a->score_reward && !a->logits && a->export.n == 0;
     if (generates && llm_model_must_generate(s->model, e) < 0) return llm_in(e, "%s", a->model);
     bool continues = a->score || a->chat || a->kv_in || a->kv_out || (a->logits && s->model->config.num_encoder_layers > 0);
     if (continues && llm_model_must_continue(s->model, e) < 0) return llm_in(e, "%s", a->model);
@@ -236,6 +251,7 @@ static int load(struct session *s, struct llm_err *e)
     s->sampling.prompt = llm_draw_prompt("1", 1); /* of a first line without an id */
     if (llm_sampling_check(&s->sampling, s->model->config.vocab_size, e) < 0 || llm_engine_init(&s->engine, s->model, &o, e) < 0) return -1;
     llm_kv_init(&s->begin, &s->engine.pool);
+    if (inside_attach(s, e) < 0) return -1;
     if (a->chat && chat_open(s, e) < 0) return -1;
     return a->kv_in ? load_cache(s, e) : 0;
 }
@@ -263,7 +279,9 @@ static int run_prompt(struct session *s, const char *operand, struct llm_err *e)
     size_t n = 0, n_all = 0;
     int status = a->fim_prefix || a->fim_suffix ? fim_read(s, &ids, &n, e) : prompt_read(s, operand, &ids, &n, e);
     if (status == 0) status = a->score ? prompt_end(s, &ids, &n, e) : prompt_check(s, n, e);
-    if (status == 0 && !a->score && !a->logits && !a->embed && !a->classify && !a->score_reward) {
+    if (status == 0 && (a->export.n > 0 || a->lens >= 0)) {
+        status = (a->lens >= 0 ? run_lens : run_export)(s, ids, n, e);
+    } else if (status == 0 && !a->score && !a->logits && !a->embed && !a->classify && !a->score_reward) {
         status = run_text(s, ids, n, e);
     } else if (status == 0 && a->score_reward) {
         status = run_reward(s, ids, n, e);
@@ -288,7 +306,7 @@ static bool keeps_lines(const struct args *a, const struct llm_output *o)
 static int run(struct session *s, const char *operand, struct llm_err *e)
 {
     const struct args *a = s->a;
-    bool binary = a->logits || (a->embed && !a->jsonl), to_stdout = !a->common.output || is_dash(a->common.output);
+    bool binary = a->logits || a->export.n > 0 || (a->embed && !a->jsonl), to_stdout = !a->common.output || is_dash(a->common.output);
     if (!a->plan && llm_output_try(a->kv_out, true, e) < 0) return -1;
     if (load(s, e) < 0) return -1;
     if (a->plan) return run_plan(s, e);
@@ -324,7 +342,7 @@ static int run(struct session *s, const char *operand, struct llm_err *e)
 static int parse(struct args *a, int argc, char **argv)
 {
     static const struct args defaults = {.n = UNSET, .batch = 512, .parallel = 16, .samples = 1, .precision = 1, .cache_type = -1, .pooling = -1,
-                                         .embd_normalize = UNSET};
+                                         .embd_normalize = UNSET, .lens = -1};
     *a = defaults;
     a->sampling = llm_sampling_defaults;
     int rest = llm_cli_parse(&infer_cli, a, argc, argv);
@@ -354,6 +372,7 @@ int main(int argc, char **argv)
     if (a.profile && status == 0) status = llm_profile_print(false, &e);
     if (s.begin.pool) llm_kv_release(&s.begin);
     chat_release(&s);
+    inside_release(&s);
     llm_buf_release(&s.around[0]);
     llm_buf_release(&s.around[1]);
     llm_engine_release(&s.engine);

@@ -3,6 +3,7 @@
 #define LLM_BIN_INFER_H
 
 #include "base/cli.h"
+#include "infer/activations.h"
 #include "infer/generate.h"
 #include "infer/kvfile.h"
 #include "infer/sample/options.h"
@@ -21,7 +22,9 @@ struct args {
     int precision, cache_type, pooling;
     int64_t embd_normalize;
     struct llm_sampling sampling;  /* bias and seed are not in it: session.sampling has them */
-    struct llm_strs stop, logit_bias, adapters;
+    struct llm_strs stop, logit_bias, adapters, export, steer, patch, ablate;
+    const char *which_tokens;
+    int lens;                      /* index into its words; -1: not asked for */
 };
 
 /* Tables of the command line: words.c. */
@@ -53,6 +56,8 @@ struct session {
     bool fim_known;
     int32_t fim_ends[LLM_FIM_MARKS]; /* tokens of its own, which end a middle too */
     struct llm_buf around[2];      /* the texts of --fim-prefix and --fim-suffix */
+    struct llm_editors editors;    /* of --steer, --patch and --ablate */
+    struct llm_watch watch;        /* of them, and of what observes */
     struct llm_output *out;        /* text, tables or tensors; NULL when the cache alone goes to standard output */
     struct llm_err refused;        /* of lines that were answered with an error: reported, with its status, after the output is complete */
 };
@@ -120,6 +125,11 @@ int run_chat(struct session *s, const char *operand, struct llm_err *e) LLM_MUST
 int run_score_lines(struct session *s, const char *operand, struct llm_err *e) LLM_MUST_CHECK;
 int run_score(struct session *s, const int32_t *ids, size_t n, struct llm_err *e) LLM_MUST_CHECK;
 int run_tensors(struct session *s, const int32_t *ids, size_t n, struct llm_err *e) LLM_MUST_CHECK;
+int run_export(struct session *s, const int32_t *ids, size_t n, struct llm_err *e) LLM_MUST_CHECK;
+int run_lens(struct session *s, const int32_t *ids, size_t n, struct llm_err *e) LLM_MUST_CHECK;
+/* Passes run from now on with the editors that the options ask for. */
+int inside_attach(struct session *s, struct llm_err *e) LLM_MUST_CHECK;
+void inside_release(struct session *s);
 int run_plan(struct session *s, struct llm_err *e) LLM_MUST_CHECK;
 /* Generates -n tokens after the prompt; *all is the whole sequence, malloced. */
 int extend(struct session *s, const int32_t *ids, size_t n, int32_t **all, size_t *n_all, struct llm_err *e) LLM_MUST_CHECK;

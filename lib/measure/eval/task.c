@@ -27,7 +27,11 @@ static int make_templates(struct llm_eval_templates *t, const json_t *task, cons
     for (; t->n < n; t->n++) {
         const json_t *text = json_is_array(given) ? json_array_get(given, t->n) : given;
         if (!json_is_string(text)) return llm_fail(e, EX_DATAERR, "\"%s\": expected a text or a list of texts", key);
-        t->v[t->n] = llm_chat_template_create(json_string_value(text), json_string_length(text), NULL, e);
+        struct llm_buf b = {0};
+        bool ends_line = llm_ends_with(json_string_value(text), "\n"); /* Jinja drops a newline at the end of a template */
+        int status = llm_buf_printf(&b, e, "%s%s", json_string_value(text), ends_line ? "\n" : "");
+        t->v[t->n] = status == 0 ? llm_chat_template_create(b.p, b.n, NULL, e) : NULL;
+        llm_buf_release(&b);
         if (!t->v[t->n]) return llm_in(e, "\"%s\"", key);
     }
     return 0;

@@ -1,0 +1,290 @@
+/* What looks into a pass or changes it: --export, --lens; --steer, --patch and --ablate are editors that any way of working runs with. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/buf.h"
+#include "base/pattern.h"
+#include "base/utf8.h"
+#include "bin/infer/infer.h"
+#include "cpu/pool.h"
+#include "model/forward/forward.h"
+
+enum { BLOCK = 512 /* tokens that are read before their values are written */, LENS_ROWS = 16 };
+
+int inside_attach(struct session *s, struct llm_err *e)
+{
+    const struct args *a = s->a;
+    if (a->steer.n + a->patch.n + a->ablate.n == 0) return 0;
+    if (!llm_predictor_of(s->model)->has_states) return llm_fail(e, EX_DATAERR, "%s: expected a network, found an n-gram model", a->model);
+    for (size_t i = 0; i < a->ablate.n; i++) {
+        if (llm_editors_ablate(&s->editors, a->ablate.v[i], s->model, e) < 0) return -1;
+    }
+    for (size_t i = 0; i < a->patch.n; i++) {
+        if (llm_editors_patch(&s->editors, a->patch.v[i], s->model, e) < 0) return -1;
+    }
+    for (size_t i = 0; i < a->steer.n; i++) {
+        if (llm_editors_steer(&s->editors, a->steer.v[i], s->model, e) < 0) return -1;
+    }
+    s->watch = (struct llm_watch){.v = s->editors.v, .n = s->editors.n};
+    s->engine.ctx.watch = &s->watch;
+    return 0;
+}
+
+void inside_release(struct session *s)
+{
+    llm_editors_release(&s->editors);
+}
+
+/* ---- reading a prompt with observers ---- */
+
+struct look {
+    struct session *s;
+    const int32_t *ids;
+    int64_t n, base;          /* tokens; those of the cache before them */
+    struct llm_taking taking;
+    struct llm_watcher *watchers; /* editors, then observers: these see edited values */
+    int64_t *picked;          /* [n_picked] tokens of the block at hand that --tokens selects, from its beginning */
+    int64_t n_picked;
+};
+
+static int begin(struct look *l, const char *const *places, size_t n, struct llm_err *e)
+{
+    struct session *s = l->s;
+    size_t editors = s->editors.n;
+    bool together = s->model->config.prefix_lm || s->model->config.bidirectional;
+    int64_t room = together || l->n < BLOCK ? l->n : BLOCK;
+    if (!llm_predictor_of(s->model)->has_states) return llm_fail(e, EX_DATAERR, "%s: expected a network, found an n-gram model", s->a->model);
+    if (llm_taking_begin(&l->taking, &s->model->config, places, n, room, e) < 0) return llm_in(e, "--%s", s->a->lens >= 0 ? "lens" : "export");
+    l->picked = llm_alloc((size_t)room, sizeof *l->picked, "tokens", e);
+    l->watchers = llm_alloc(editors + n, sizeof *l->watchers, "observers", e);
+    if (!l->picked || !l->watchers) return -1;
+    if (editors > 0) memcpy(l->watchers, s->editors.v, editors * sizeof *l->watchers);
+    for (size_t i = 0; i < n; i++) l->watchers[editors + i] = llm_taking_watcher(&l->taking, i);
+    s->watch = (struct llm_watch){.v = l->watchers, .n = editors + n};
+    s->engine.ctx.watch = &s->watch;
+    return 0;
+}
+
+static void end(struct look *l)
+{
+    l->s->engine.ctx.watch = NULL;
+    llm_taking_release(&l->taking);
+    free(l->watchers);
+    free(l->picked);
+}
+
+/* Whether --tokens selects token i of the prompt. */
+static bool selected(const struct look *l, int64_t i)
+{
+    const char *which = l->s->a->which_tokens;
+    char text[256];
+    size_t n = 0;
+    if (!which || strcmp(which, "all") == 0) return true;
+    if (strcmp(which, "last") == 0) return i == l->n - 1;
+    const struct llm_tokenizer *t = l->s->model->tokenizer;
+    const char *piece = t && l->ids[i] < llm_tokenizer_vocab_size(t) ? llm_tokenizer_piece(t, l->ids[i], &n) : NULL;
+    if (!piece || n >= sizeof text) return false;
+    memcpy(text, piece, n);
+    text[n] = 0;
+    return llm_pattern_any(&which, 1, text);
+}
+
+/* Logits are computed for visitors; those that look at them are observers here. */
+static int pass_by(void *arg, const struct llm_span *s, struct llm_err *e)
+{
+    (void)arg, (void)s, (void)e;
+    return 0;
+}
+
+/* Reads the prompt block by block; `use` sees each block's values. 0, 1 when a signal was caught, -1. */
+static int read_blocks(struct look *l, int (*use)(struct look *l, int64_t from, void *arg, struct llm_err *e), void *arg, struct llm_err *e)
+{
+    struct session *s = l->s;
+    bool head = llm_taking_wants(&l->taking, LLM_PLACE_LOGITS) || llm_taking_wants(&l->taking, LLM_PLACE_HEAD_INPUT);
+    bool found = false;
+    struct llm_kv kv;
+    llm_kv_init(&kv, &s->engine.pool);
+    int status = llm_kv_fork(&kv, &s->begin, e);
+    for (int64_t at = 0, step; at < l->n && status == 0; at += step) {
+        step = l->n - at < l->taking.room ? l->n - at : l->taking.room;
+        llm_taking_at(&l->taking, l->base + at, step);
+        status = llm_engine_prefill(&s->engine, &kv, l->ids + at, step, s->model->config.prefix_lm && kv.n == 0, head, head ? pass_by : NULL, NULL, e);
+        l->n_picked = 0;
+        for (int64_t i = 0; i < step; i++) {
+            if (selected(l, at + i)) l->picked[l->n_picked++] = i;
+        }
+        found |= l->n_picked > 0;
+        if (status == 0 && l->n_picked > 0) status = use(l, at, arg, e);
+    }
+    llm_kv_release(&kv);
+    if (status == 0 && !found) return llm_fail(e, EX_DATAERR, "--which-tokens: expected tokens like '%s' in the prompt, found none", s->a->which_tokens);
+    return status;
+}
+
+/* ---- --export ---- */
+
+struct export {
+    struct llm_writer *w;
+    json_t *meta;
+};
+
+static int write_block(struct look *l, int64_t from, void *arg, struct llm_err *e)
+{
+    struct export *x = arg;
+    for (int64_t at = 0; at < l->n_picked; at += LLM_SPAN_MAX) {
+        int64_t n = l->n_picked - at < LLM_SPAN_MAX ? l->n_picked - at : LLM_SPAN_MAX;
+        if (llm_taking_write(&l->taking, x->w, x->meta, l->ids + from, l->picked + at, n, e) < 0) return -1;
+    }
+    return 0;
+}
+
+int run_export(struct session *s, const int32_t *ids, size_t n, struct llm_err *e)
+{
+    struct look l = {.s = s, .ids = ids, .n = (int64_t)n, .base = s->begin.n};
+    struct export x = {0};
+    int status = begin(&l, s->a->export.v, s->a->export.n, e);
+    if (status == 0) status = llm_model_fingerprint(s->model, e);
+    if (status == 0 && !(x.meta = json_pack("{s:s}", "llm.fingerprint", s->model->fingerprint))) status = llm_no_memory(e, "a header");
+    if (status == 0 && !(x.w = llm_writer_create(s->out, e))) status = -1;
+    if (status == 0) status = read_blocks(&l, write_block, &x, e);
+    if (status == 0) status = llm_writer_end(x.w, e);
+    llm_writer_destroy(x.w);
+    json_decref(x.meta);
+    end(&l);
+    return status;
+}
+
+/* ---- --lens ---- */
+
+struct reading {
+    int32_t top;
+    double p, entropy, kl;
+};
+struct lens {
+    const struct look *l;
+    int64_t layers, vocab;
+    double *last;              /* [LENS_ROWS, vocab] log-probabilities after the last layer */
+    float *logits;             /* [rows, vocab] of the layer at hand */
+    struct reading *v;         /* [rows] of the layer at hand */
+};
+
+/* log softmax of a row, and what is said of it. Without `to`: against the last layer's. */
+static void read_row(const struct lens *x, const float *logits, const double *last, double *to, struct reading *r)
+{
+    float max = -INFINITY;
+    double sum = 0;
+    *r = (struct reading){0};
+    for (int64_t i = 0; i < x->vocab; i++) {
+        if (!(logits[i] > max)) continue;
+        max = logits[i];
+        r->top = (int32_t)i;
+    }
+    for (int64_t i = 0; i < x->vocab; i++) sum += exp((double)logits[i] - max);
+    sum = log(sum) + max;
+    r->p = exp(logits[r->top] - sum);
+    for (int64_t i = 0; i < x->vocab; i++) {
+        double log_p = logits[i] - sum;
+        if (log_p > -700) r->entropy -= exp(log_p) * log_p;
+        if (to) to[i] = log_p;
+        else if (last[i] > -700) r->kl += exp(last[i]) * (last[i] - log_p);
+    }
+}
+
+static void read_layer_row(void *arg, size_t i, int thread)
+{
+    const struct lens *x = arg;
+    (void)thread;
+    read_row(x, x->logits + (int64_t)i * x->vocab, x->last + (int64_t)i * x->vocab, NULL, &x->v[i]);
+}
+
+static void read_last_row(void *arg, size_t i, int thread)
+{
+    const struct lens *x = arg;
+    (void)thread;
+    read_row(x, x->logits + (int64_t)i * x->vocab, NULL, x->last + (int64_t)i * x->vocab, &x->v[i]);
+}
+
+static const struct llm_taken *residual_after(const struct look *l, int64_t layer)
+{
+    for (size_t i = 0; i < l->taking.n; i++) {
+        if (l->taking.v[i].place.layer == layer) return &l->taking.v[i];
+    }
+    return NULL;
+}
+
+/* Readings of picked rows [at, at + n) after one layer. */
+static int read_layer(struct lens *x, int64_t layer, int64_t at, int64_t n, struct reading *out, struct llm_err *e)
+{
+    const struct look *l = x->l;
+    struct llm_ctx *c = &l->s->engine.ctx;
+    const struct llm_taken *from = residual_after(l, layer);
+    size_t mark = llm_arena_mark(&c->acts);
+    struct llm_watch *watch = c->watch;
+    if (!from) return llm_fail(e, EX_UNAVAILABLE, "--lens: expected a residual after layer %" PRId64 ", found none", layer);
+    c->watch = NULL; /* these are no values of the pass */
+    struct llm_tensor *hidden = llm_tensor_create(c, n, from->cols);
+    for (int64_t i = 0; i < n && !llm_ctx_failed(c); i++) {
+        memcpy(hidden->data + i * hidden->stride, from->x + l->picked[at + i] * from->cols, (size_t)from->cols * sizeof(float));
+    }
+    struct llm_tensor *logits = llm_model_lens(c, l->s->model, hidden);
+    c->watch = watch;
+    if (llm_ctx_failed(c)) return llm_fail(e, c->err.status, "%s", c->err.text);
+    x->logits = logits->data;
+    x->v = out;
+    llm_parallel((size_t)n, layer == x->layers - 1 ? read_last_row : read_layer_row, x);
+    llm_arena_pop(&c->acts, mark);
+    return 0;
+}
+
+static int put_piece(struct llm_buf *b, const struct llm_tokenizer *t, int32_t id, struct llm_err *e)
+{
+    char text[300] = "";
+    size_t n = 0;
+    const char *piece = t && id < llm_tokenizer_vocab_size(t) ? llm_tokenizer_piece(t, id, &n) : NULL;
+    if (piece) llm_utf8_escape(piece, n, text, sizeof text);
+    return llm_buf_printf(b, e, "\t%" PRId32 "\t%s", id, text);
+}
+
+static int lens_block(struct look *l, int64_t from, void *arg, struct llm_err *e)
+{
+    struct lens *x = arg;
+    const struct llm_tokenizer *t = l->s->model->tokenizer;
+    struct reading *all = llm_alloc((size_t)x->layers, LENS_ROWS * sizeof *all, "readings", e);
+    struct llm_buf b = {0};
+    int status = all ? 0 : -1;
+    for (int64_t at = 0; at < l->n_picked && status == 0; at += LENS_ROWS) {
+        int64_t n = l->n_picked - at < LENS_ROWS ? l->n_picked - at : LENS_ROWS;
+        for (int64_t layer = x->layers - 1; layer >= 0 && status == 0; layer--) status = read_layer(x, layer, at, n, all + layer * LENS_ROWS, e);
+        for (int64_t i = 0; i < n && status == 0; i++) {
+            int64_t token = from + l->picked[at + i];
+            for (int64_t layer = 0; layer < x->layers && status == 0; layer++) {
+                const struct reading *r = &all[layer * LENS_ROWS + i];
+                status = llm_buf_printf(&b, e, "%" PRId64, l->base + token);
+                if (status == 0) status = put_piece(&b, t, l->ids[token], e);
+                if (status == 0) status = llm_buf_printf(&b, e, "\t%" PRId64, layer);
+                if (status == 0) status = put_piece(&b, t, r->top, e);
+                if (status == 0) status = llm_buf_printf(&b, e, "\t%.6f\t%.6f\t%.6f\n", r->p, r->entropy, r->kl);
+            }
+        }
+        if (status == 0) status = llm_output_write(l->s->out, b.p, b.n, e);
+        b.n = 0;
+    }
+    llm_buf_release(&b);
+    free(all);
+    return status;
+}
+
+int run_lens(struct session *s, const int32_t *ids, size_t n, struct llm_err *e)
+{
+    static const char *const places[] = {"layers.*.residual.after"};
+    struct look l = {.s = s, .ids = ids, .n = (int64_t)n, .base = s->begin.n};
+    struct lens x = {.l = &l, .layers = s->model->config.num_hidden_layers, .vocab = s->model->config.vocab_size};
+    int status = llm_model_must_continue(s->model, e) < 0 ? -1 : begin(&l, places, 1, e);
+    if (status == 0 && !(x.last = llm_alloc(LENS_ROWS, (size_t)x.vocab * sizeof *x.last, "log-probabilities", e))) status = -1;
+    if (status == 0) status = llm_output_printf(s->out, e, "position\tid\ttext\tlayer\ttop_id\ttop_text\tp\tentropy\tkl\n");
+    if (status == 0) status = read_blocks(&l, lens_block, &x, e);
+    free(x.last);
+    end(&l);
+    return status;
+}

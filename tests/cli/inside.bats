@@ -1,0 +1,149 @@
+# The model opened: llm-infer --export, --lens, --patch, --steer, --ablate; llm-bench steer. Values are transformers' (tests/oracle/inside.py).
+load ../helper
+
+setup() {
+    M=$ROOT/tests/golden/tiny P="Once upon a time there was a little cat"
+}
+
+# look.py: reads streams of activations as {place: rows}
+setup_file() {
+    cat > look.py <<'END'
+import json, struct, sys
+def read(path):
+    b, at, out = open(path, "rb").read(), 0, {}
+    while at < len(b):
+        n = int.from_bytes(b[at:at + 8], "little")
+        header = json.loads(b[at + 8:at + 8 + n])
+        kind, data = header.pop("__metadata__")["llm.kind"], at + 8 + n
+        end = data
+        for name, t in header.items():
+            lo, hi = t["data_offsets"]
+            end = max(end, data + hi)
+            v = struct.unpack("<%d%s" % ((hi - lo) // 4, "f" if t["dtype"] == "F32" else "i"), b[data + lo:data + hi]) if kind == "activations" else ()
+            if kind != "activations": continue
+            width = t["shape"][1] if len(t["shape"]) > 1 else 1
+            out.setdefault(name, []).extend(v[i:i + width] for i in range(0, len(v), width))
+        at = end
+    return out
+END
+}
+
+@test "every place of a llama: transformers' hidden states and hooks, within 5e-6 of the range" {
+    need_tool python3
+    python3 - "$ROOT/tests/golden/inside/expected.json" > run.sh <<'END'
+import json, sys
+want = json.load(open(sys.argv[1]))
+print('llm-infer -q -m "$1" --precision f32 --ids', *(f"--export '{p}'" for p in want["places"]), f'"{" ".join(map(str, want["ids"]))}" > a.act')
+END
+    bash run.sh "$M"
+    PYTHONPATH=$BATS_FILE_TMPDIR python3 - "$ROOT/tests/golden/inside/expected.json" <<'END'
+import json, sys, look
+want, have = json.load(open(sys.argv[1])), look.read("a.act")
+assert len(want["places"]) > 20 and set(want["places"]) == set(have) - {"ids", "positions"}
+for place, rows in want["places"].items():
+    all_ = [x for r in rows for x in r]
+    reach = max(all_) - min(all_)
+    for r, row in zip(want["rows"], rows):
+        assert max(abs(x - y) for x, y in zip(row, have[place][r])) <= 5e-6 * reach, place
+END
+}
+
+@test "exported bytes do not depend on passes or threads; --which-tokens picks rows of the same values" {
+    need_tool python3
+    llm-infer -q -m "$M" --export 'layers.*.mlp.hidden' --export logits "$P" > a.act
+    llm-infer -q -m "$M" --export 'layers.*.mlp.hidden' --export logits -b 3 -j 1 "$P" > b.act
+    cmp a.act b.act
+    llm-infer -q -m "$M" --export 'layers.1.mlp.hidden' --which-tokens last "$P" > last.act
+    llm-infer -q -m "$M" --export 'layers.1.mlp.hidden' --which-tokens '*cat' "$P" > cat.act
+    cmp last.act cat.act
+    PYTHONPATH=$BATS_FILE_TMPDIR python3 -c '
+import look
+a, b = look.read("a.act"), look.read("last.act")
+assert len(b["ids"]) == 1 and a["layers.1.mlp.hidden"][-1:] == b["layers.1.mlp.hidden"] and a["positions"][-1] == b["positions"][0]'
+}
+
+@test "a run patched with its own values is the same run; with another prompt's it is not" {
+    llm-infer -q -m "$M" --export 'layers.*.residual.after' --export layers.0.attention.heads "$P" > own.act
+    llm-infer -q -m "$M" --export 'layers.*.residual.after' "The ball was gone in the garden with her" > other.act
+    llm-infer -q -m "$M" --logits "$P" > plain
+    llm-infer -q -m "$M" --logits --patch own.act@layers.0.residual.after --patch own.act@layers.0.attention.heads "$P" > patched
+    cmp plain patched
+    llm-infer -q -m "$M" --logits --patch other.act@layers.0.residual.after "$P" > patched
+    run ! cmp -s plain patched
+    # after the last layer is replaced, the other prompt's logits come out
+    llm-infer -q -m "$M" --export logits "The ball was gone in the garden with her" > wanted
+    llm-infer -q -m "$M" --export logits --which-tokens all --patch 'other.act@layers.1.residual.after' "$P" > patched
+    PYTHONPATH=$BATS_FILE_TMPDIR python3 -c '
+import look
+a, b = look.read("wanted")["logits"], look.read("patched")["logits"]
+n = min(len(a), len(b))
+assert n > 5 and a[:n] == b[:n]'
+}
+
+@test "a control vector: made of two sets, strength 0 is the same run, and it goes where it should" {
+    need_tool python3
+    for text in "The cat had a red ball" "She liked the cat"; do
+        llm-infer -q -m "$M" --precision f32 --export 'layers.*.residual.after' --which-tokens last "$text"
+    done > towards.act
+    llm-infer -q -m "$M" --precision f32 --export 'layers.*.residual.after' --which-tokens last "Where is my garden?" > away.act
+    llm-bench steer -o v.gguf towards.act away.act
+    llm-infer -q -m "$M" --logits "$P" > plain
+    llm-infer -q -m "$M" --logits --steer v.gguf:0 "$P" > steered
+    cmp plain steered
+    llm-infer -q -m "$M" --precision f32 --export layers.1.residual.after "$P" > before.act
+    llm-infer -q -m "$M" --precision f32 --export layers.1.residual.after --steer v.gguf:2@1 "$P" > after.act
+    PYTHONPATH=$BATS_FILE_TMPDIR python3 -c '
+import look
+t, a = look.read("towards.act"), look.read("away.act")
+x, y = look.read("before.act"), look.read("after.act")
+place = "layers.1.residual.after"
+direction = [(p + q) / 2 - r for p, q, r in zip(*t[place], *a[place])]
+for row, moved in zip(x[place], y[place]):
+    assert all(abs(m - v - 2 * d) < 1e-4 for v, m, d in zip(row, moved, direction))'
+}
+
+@test "ablation: the values are 0, of one head its columns alone" {
+    need_tool python3
+    llm-infer -q -m "$M" --export layers.1.attention.heads --ablate layers.1.attention.heads:1 "$P" > a.act
+    llm-infer -q -m "$M" --export layers.1.attention.heads "$P" > b.act
+    PYTHONPATH=$BATS_FILE_TMPDIR python3 -c '
+import look
+for a, b in zip(look.read("a.act")["layers.1.attention.heads"], look.read("b.act")["layers.1.attention.heads"]):
+    assert len(a) == 64 and a[:32] == b[:32] and not any(a[32:]) and any(b[32:])'
+}
+
+@test "the logit lens: after the last layer it is the model itself" {
+    llm-infer -q -m "$M" --precision f32 --lens logit "$P" > lens.tsv
+    assert_equal "$(head -n 1 lens.tsv)" $'position\tid\ttext\tlayer\ttop_id\ttop_text\tp\tentropy\tkl'
+    awk -F'\t' 'NR > 1 && $4 == 1 && $9 != "0.000000" { exit 1 } NR > 1 && $4 == 0 && $9 <= 0 { exit 1 }' lens.tsv
+    # its most likely token after the prompt is what greedy decoding writes
+    assert_equal "$(tail -n 1 lens.tsv | cut -f5)" "$(llm-infer -q -m "$M" --precision f32 --temp 0 -n 1 --ids "$(cut -f2 <(awk 'NR > 1 && $0 ~ /./' lens.tsv |
+        awk -F'\t' '$4 == 0') | tr '\n' ' ')" | tr -d ' \n')"
+}
+
+# refused STATUS TEXT ARGUMENT...
+refused() {
+    local status=$1 text=$2
+    shift 2
+    run "-$status" --separate-stderr llm-infer -q -m "$M" "$@" "$P"
+    [[ $stderr == *"$text"* ]] || fail "expected '$text', found '$stderr'"
+}
+
+@test "bad input: a place that is not there, another model's file, another width" {
+    refused 2 "--export: place 'layers.2.mlp.hidden': expected a layer below 2, found 2" --export layers.2.mlp.hidden
+    refused 2 "expected a place of a llama" --export layers.0.mixer.hidden
+    refused 2 "--patch: expected FILE@PLACE" --patch x
+    refused 66 "nothing.act" --patch nothing.act@final_norm
+    refused 2 "--ablate: expected PLACE" --ablate layers.0.mlp.hidden:1
+    refused 2 "--steer: expected FILE:STRENGTH" --steer v.gguf
+    refused 2 "--which-tokens goes with --export and --lens" --which-tokens last
+    refused 65 "--which-tokens: expected tokens like" --export final_norm --which-tokens 'zzz*'
+    llm-infer -q -m "$M" --export final_norm "$P" > own.act
+    refused 65 "expected activations at layers.0.mlp.hidden, found none" --patch own.act@layers.0.mlp.hidden
+    refused 65 "own.act: expected directions for the residual after layers, found none" --steer own.act:1
+    llm-quantize -t q8_0 "$M" other.llm
+    run -65 --separate-stderr llm-infer -q -m other.llm --score --patch own.act@final_norm "$P"
+    [[ $stderr == *"expected activations of this model ("*"), found those of another ("* ]]
+    head -c -20 own.act > cut.act
+    refused 65 "cut.act" --patch cut.act@final_norm
+}
