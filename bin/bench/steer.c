@@ -75,8 +75,8 @@ int bench_steer(int argc, char **argv, struct llm_err *e)
     int status = llm_output_try(a.common.output, true, e);
     for (int i = 0; i < 2 && status == 0; i++) status = llm_activations_read(&sets[i], argv[rest + i], e);
     if (status == 0 && strcmp(sets[0].fingerprint, sets[1].fingerprint) != 0) {
-        status = llm_fail(e, EX_DATAERR, "%s, %s: expected activations of one model, found %s and %s", argv[rest], argv[rest + 1], sets[0].fingerprint,
-                          sets[1].fingerprint);
+        status = llm_fail(e, EX_DATAERR, "%s, %s: expected activations of one model, found %s and %s", argv[rest], argv[rest + 1],
+                          sets[0].fingerprint, sets[1].fingerprint);
     }
     if (status == 0 && (status = make(&d, sets, a.normalize, e)) < 0) llm_in(e, "%s, %s", argv[rest], argv[rest + 1]);
     struct llm_output *o = status == 0 ? llm_output_open(a.common.output, true, e) : NULL;

@@ -109,7 +109,8 @@ static int read_blocks(struct look *l, int (*use)(struct look *l, int64_t from, 
     for (int64_t at = 0, step; at < l->n && status == 0; at += step) {
         step = l->n - at < l->taking.room ? l->n - at : l->taking.room;
         llm_taking_at(&l->taking, l->base + at, step);
-        status = llm_engine_prefill(&s->engine, &kv, l->ids + at, step, s->model->config.prefix_lm && kv.n == 0, head, head ? pass_by : NULL, NULL, e);
+        status = llm_engine_prefill(&s->engine, &kv, l->ids + at, step, s->model->config.prefix_lm && kv.n == 0, head,
+                                    head ? pass_by : NULL, NULL, e);
         l->n_picked = 0;
         for (int64_t i = 0; i < step; i++) {
             if (selected(l, at + i)) l->picked[l->n_picked++] = i;
@@ -118,7 +119,9 @@ static int read_blocks(struct look *l, int (*use)(struct look *l, int64_t from, 
         if (status == 0 && l->n_picked > 0) status = use(l, at, arg, e);
     }
     llm_kv_release(&kv);
-    if (status == 0 && !found) return llm_fail(e, EX_DATAERR, "--which-tokens: expected tokens like '%s' in the prompt, found none", s->a->which_tokens);
+    if (status == 0 && !found) {
+        return llm_fail(e, EX_DATAERR, "--which-tokens: expected tokens like '%s' in the prompt, found none", s->a->which_tokens);
+    }
     return status;
 }
 

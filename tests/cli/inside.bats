@@ -19,7 +19,8 @@ def read(path):
         for name, t in header.items():
             lo, hi = t["data_offsets"]
             end = max(end, data + hi)
-            v = struct.unpack("<%d%s" % ((hi - lo) // 4, "f" if t["dtype"] == "F32" else "i"), b[data + lo:data + hi]) if kind == "activations" else ()
+            v = struct.unpack("<%d%s" % ((hi - lo) // 4, "f" if t["dtype"] == "F32" else "i"),
+                              b[data + lo:data + hi]) if kind == "activations" else ()
             if kind != "activations": continue
             width = t["shape"][1] if len(t["shape"]) > 1 else 1
             out.setdefault(name, []).extend(v[i:i + width] for i in range(0, len(v), width))
@@ -117,7 +118,8 @@ for a, b in zip(look.read("a.act")["layers.1.attention.heads"], look.read("b.act
     assert_equal "$(head -n 1 lens.tsv)" $'position\tid\ttext\tlayer\ttop_id\ttop_text\tp\tentropy\tkl'
     awk -F'\t' 'NR > 1 && $4 == 1 && $9 != "0.000000" { exit 1 } NR > 1 && $4 == 0 && $9 <= 0 { exit 1 }' lens.tsv
     # its most likely token after the prompt is what greedy decoding writes
-    assert_equal "$(tail -n 1 lens.tsv | cut -f5)" "$(llm-infer -q -m "$M" --precision f32 --temp 0 -n 1 --ids "$(cut -f2 <(awk 'NR > 1 && $0 ~ /./' lens.tsv |
+    assert_equal "$(tail -n 1 lens.tsv | cut -f5)" "$(llm-infer -q -m "$M" --precision f32 --temp 0 -n 1 \
+        --ids "$(cut -f2 <(awk 'NR > 1 && $0 ~ /./' lens.tsv |
         awk -F'\t' '$4 == 0') | tr '\n' ' ')" | tr -d ' \n')"
 }
 

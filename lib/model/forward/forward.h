@@ -46,8 +46,8 @@ struct llm_tensor *llm_model_next(struct llm_ctx *c, struct llm_model *m, int64_
 struct llm_tensor *llm_model_before_head(struct llm_ctx *c, struct llm_model *m, struct llm_tensor *hidden);
 /* logits [rows, vocab] = hidden · headᵀ × logit_scale, for inference. */
 struct llm_tensor *llm_model_logits(struct llm_ctx *c, struct llm_model *m, struct llm_tensor *hidden);
-/* The logits as if these residuals [rows, hidden] were the output of the last layer: final norm and head, for inference (nostalgebraist, "interpreting
- * GPT: the logit lens", 2020). */
+/* The logits as if these residuals [rows, hidden] were the output of the last layer: final norm and head, for inference (nostalgebraist,
+ * "interpreting GPT: the logit lens", 2020). */
 struct llm_tensor *llm_model_lens(struct llm_ctx *c, struct llm_model *m, struct llm_tensor *residual);
 /* What looks at the logits [n, vocab] of a cross-entropy (struct llm_cross_entropy); NULL if nobody does. */
 const struct llm_inner *llm_model_watched_logits(struct llm_ctx *c, int64_t n);
