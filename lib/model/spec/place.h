@@ -12,7 +12,8 @@ enum llm_place_kind {
     LLM_PLACE_EMBEDDING, LLM_PLACE_LATENTS, LLM_PLACE_NEXT_INPUT,
     LLM_PLACE_RESIDUAL_BEFORE,
     LLM_PLACE_ATTENTION_INPUT, LLM_PLACE_ATTENTION_Q_LATENT, LLM_PLACE_ATTENTION_Q, LLM_PLACE_ATTENTION_K, LLM_PLACE_ATTENTION_V,
-    LLM_PLACE_ATTENTION_KV_LATENT, LLM_PLACE_ATTENTION_Q_ROTATED, LLM_PLACE_ATTENTION_K_ROTATED, LLM_PLACE_ATTENTION_HEADS,
+    LLM_PLACE_ATTENTION_KV_LATENT, LLM_PLACE_ATTENTION_Q_ROTATED, LLM_PLACE_ATTENTION_Q_PREVIOUS, LLM_PLACE_ATTENTION_Q_EARLIER,
+    LLM_PLACE_ATTENTION_K_ROTATED, LLM_PLACE_ATTENTION_K_HEADS, LLM_PLACE_ATTENTION_V_HEADS, LLM_PLACE_ATTENTION_HEADS,
     LLM_PLACE_ATTENTION_OUTPUT,
     LLM_PLACE_MIXER_INPUT, LLM_PLACE_MIXER_CONV, LLM_PLACE_MIXER_TIME, LLM_PLACE_MIXER_HIDDEN, LLM_PLACE_MIXER_OUTPUT,
     LLM_PLACE_RESIDUAL_BETWEEN,
@@ -42,10 +43,13 @@ struct llm_place_range {
     int stack;
     int64_t first, last;
 };
+/* The passes in which the value is computed. */
+enum llm_place_when { LLM_PLACE_ALWAYS, LLM_PLACE_WITHOUT_CACHE, LLM_PLACE_WITH_CACHE };
 struct llm_place_row {
     const char *name;              /* after "layers.N." if the place is in a layer: "mlp.hidden" */
     bool in_layer;
     const char *what;              /* for people: what the value is, and its width */
+    enum llm_place_when when;
 };
 extern const struct llm_place_row llm_places[LLM_N_PLACES];
 

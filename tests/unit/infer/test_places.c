@@ -192,7 +192,8 @@ static void check_seen(const struct llm_config *c, const struct seen *f, bool tr
             int64_t want = 0;
             bool has = llm_stack_config(c, stack, &own);
             for (int64_t l = llm_places[k].in_layer ? 0 : -1; has && l < (llm_places[k].in_layer ? own.num_hidden_layers : 0); l++) {
-                want += llm_place_exists(c, (struct llm_place){(enum llm_place_kind)k, stack, l});
+                enum llm_place_when not = training ? LLM_PLACE_WITH_CACHE : LLM_PLACE_WITHOUT_CACHE;
+                want += llm_places[k].when != not && llm_place_exists(c, (struct llm_place){(enum llm_place_kind)k, stack, l});
             }
             if (k == LLM_PLACE_POOLED || k == LLM_PLACE_CLASSES_INPUT) continue; /* after pooling: elsewhere */
             if ((f->n[stack][k] > 0) != (want > 0) || (training && f->n[stack][k] != want * times)) {
@@ -356,10 +357,15 @@ static void test_families_without_goldens(void **state)
     static const char *const sizes[] = {SMALL, "intermediate_size=96"}, *const latents[] = {SMALL, "intermediate_size=96", "num_latents=8"};
     static const char *const learned[] = {SMALL, "intermediate_size=96", "num_latents=8", "latents=learned"};
     static const char *const window[] = {"vocab_size=97"};
+    static const char *const chunks[] = {SMALL, "intermediate_size=96", "dual_chunk_size=8", "dual_chunk_local=2"};
+    static const char *const one_chunk[] = {SMALL, "intermediate_size=96", "dual_chunk_size=64", "dual_chunk_local=2"};
     const struct llm_config rows[] = {preset("mla", sizes, 4), preset("perceiver", latents, 5), preset("perceiver", learned, 6),
-                                      preset("mlp", window, 1), preset("bengio", window, 1)};
+                                      preset("mlp", window, 1), preset("bengio", window, 1), preset("tiny", one_chunk, 6)};
+    const struct llm_config several_chunks = preset("tiny", chunks, 6);
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) check_family(&rows[i]);
+    check_spelling(&several_chunks);
+    check_inference(&several_chunks); /* texts of several chunks are not trained on */
 }
 
 static void refused(const char *text, const struct llm_config *c, const char *message)

@@ -9,11 +9,12 @@ static struct llm_tensor *head_norm(struct llm_ctx *c, const struct llm_config *
     return llm_rmsnorm(c, x, gain, (float)f->norm_eps, (float)f->norm_gain_offset, group);
 }
 
-/* Whether the position of some token lies after the first chunk. Within the first chunk dual chunk attention has the bits of plain attention. */
-static bool goes_beyond(const struct llm_pass *p)
+/* Whether the position of some token lies after the first chunk. Within the first chunk dual chunk attention has the bits of plain attention, which
+ * is then used. If somebody watches a pass with a cache it is not: all places of dual chunk attention are seen. */
+static bool goes_beyond(const struct llm_ctx *c, const struct llm_pass *p)
 {
     const struct llm_config *f = p->config;
-    bool beyond = false;
+    bool beyond = c->watch && p->batch->seqs;
     if (f->dual_chunk_size == 0 || !p->rope) return false;
     for (int64_t t = 0; t < p->batch->n_tokens; t++) beyond |= p->batch->positions[t] >= f->dual_chunk_size - f->dual_chunk_local;
     return beyond;
@@ -38,8 +39,11 @@ static struct llm_tensor *chunked(struct llm_ctx *c, const struct llm_pass *p, c
     }
     struct llm_attn part = *a;
     part.chunk = chunk;
-    struct llm_tensor *const rotated[3] = {llm_rope(c, q, own, p->rope), llm_rope(c, q, before, p->rope), llm_rope(c, q, earlier, p->rope)};
-    return llm_attention_chunks(c, rotated, llm_rope(c, k, own, p->rope), v, &part, b->seqs ? b->seqs + p->layer * b->n_seqs : NULL, b->n_seqs);
+    struct llm_tensor *const rotated[3] = {llm_visit(c, &p->site, LLM_PLACE_ATTENTION_Q_ROTATED, llm_rope(c, q, own, p->rope)),
+                                           llm_visit(c, &p->site, LLM_PLACE_ATTENTION_Q_PREVIOUS, llm_rope(c, q, before, p->rope)),
+                                           llm_visit(c, &p->site, LLM_PLACE_ATTENTION_Q_EARLIER, llm_rope(c, q, earlier, p->rope))};
+    k = llm_visit(c, &p->site, LLM_PLACE_ATTENTION_K_ROTATED, llm_rope(c, k, own, p->rope));
+    return llm_attention_chunks(c, rotated, k, v, &part, b->seqs ? b->seqs + p->layer * b->n_seqs : NULL, b->n_seqs);
 }
 
 /* Block-local attention: `a` with each block of tokens, counted from the text's beginning, as a document of its own. */
@@ -55,11 +59,10 @@ static struct llm_attn within_blocks(struct llm_ctx *c, const struct llm_pass *p
     return part;
 }
 
-/* Queries or keys after rotation. With dual chunk attention a query has several rotations: none of them has a place. */
+/* Queries or keys after rotation. */
 static struct llm_tensor *rotated(struct llm_ctx *c, const struct llm_pass *p, enum llm_place_kind kind, struct llm_tensor *x)
 {
-    x = llm_rope(c, x, p->batch->positions, p->rope);
-    return p->config->dual_chunk_size > 0 ? x : llm_visit(c, &p->site, kind, x);
+    return llm_visit(c, &p->site, kind, llm_rope(c, x, p->batch->positions, p->rope));
 }
 
 struct llm_tensor *llm_forward_attention(struct llm_ctx *c, const struct llm_module *m, const struct llm_pass *p, struct llm_tensor *x)
@@ -94,7 +97,7 @@ struct llm_tensor *llm_forward_attention(struct llm_ctx *c, const struct llm_mod
         k = llm_visit(c, &p->site, LLM_PLACE_ATTENTION_K, k);
         v = llm_visit(c, &p->site, LLM_PLACE_ATTENTION_V, v);
     }
-    bool chunks = goes_beyond(p);
+    bool chunks = goes_beyond(c, p);
     if (p->rope && !chunks) {
         q = rotated(c, p, LLM_PLACE_ATTENTION_Q_ROTATED, q);
         if (makes) k = rotated(c, p, LLM_PLACE_ATTENTION_K_ROTATED, k);

@@ -79,7 +79,9 @@ static struct llm_tensor *expanded(struct llm_ctx *c, const struct llm_module *m
     const struct llm_attn a = attention_of(c, p);
     struct llm_tensor *kv = llm_linear(c, latent, m->p[LLM_MLA_KV_B].w, NULL);
     struct llm_tensor *k = llm_heads_join(c, llm_heads_part(c, kv, n, 0, f->qk_nope_head_dim), rotated, n, true);
-    return llm_attention(c, q, k, llm_heads_part(c, kv, n, f->qk_nope_head_dim, f->v_head_dim), &a, NULL);
+    struct llm_tensor *v = llm_heads_part(c, kv, n, f->qk_nope_head_dim, f->v_head_dim);
+    k = llm_visit(c, &p->site, LLM_PLACE_ATTENTION_K_HEADS, k);
+    return llm_attention(c, q, k, llm_visit(c, &p->site, LLM_PLACE_ATTENTION_V_HEADS, v), &a, NULL);
 }
 
 /* Attention with absorbed matrices, for decoding: all heads share one key of kv_lora_rank + qk_rope_head_dim channels, whose first kv_lora_rank are

@@ -87,9 +87,10 @@ static void state(const struct llm_config *c, int64_t layer, struct llm_state_sh
 
 static uint64_t places(const struct llm_config *c, int64_t layer)
 {
-    bool rotates = c->position == LLM_POSITION_ROPE && !llm_layer_in(c->no_rope_layers, layer) && c->dual_chunk_size == 0;
+    bool rotates = c->position == LLM_POSITION_ROPE && !llm_layer_in(c->no_rope_layers, layer);
     uint64_t own = LLM_PLACE_BIT(ATTENTION_Q) | LLM_PLACE_BIT(ATTENTION_HEADS);
     if (rotates) own |= LLM_PLACE_BIT(ATTENTION_Q_ROTATED);
+    if (rotates && c->dual_chunk_size > 0) own |= LLM_PLACE_BIT(ATTENTION_Q_PREVIOUS) | LLM_PLACE_BIT(ATTENTION_Q_EARLIER);
     if (!llm_attention_makes_keys(c, layer)) return own;
     return own | LLM_PLACE_BIT(ATTENTION_K) | LLM_PLACE_BIT(ATTENTION_V) | (rotates ? LLM_PLACE_BIT(ATTENTION_K_ROTATED) : 0);
 }

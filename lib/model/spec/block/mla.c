@@ -67,12 +67,13 @@ static void state(const struct llm_config *c, int64_t layer, struct llm_state_sh
     s->d_k = c->kv_lora_rank + c->qk_rope_head_dim;
 }
 
-/* Keys and values of single heads exist in training alone: decoding absorbs their matrices. */
+/* Keys and values of the heads exist in training alone: decoding absorbs their matrices. */
 static uint64_t places(const struct llm_config *c, int64_t layer)
 {
     (void)layer;
     return LLM_PLACE_BIT(ATTENTION_Q) | LLM_PLACE_BIT(ATTENTION_Q_ROTATED) | LLM_PLACE_BIT(ATTENTION_KV_LATENT) | LLM_PLACE_BIT(ATTENTION_K_ROTATED)
-        | LLM_PLACE_BIT(ATTENTION_HEADS) | (c->q_lora_rank > 0 ? LLM_PLACE_BIT(ATTENTION_Q_LATENT) : 0);
+        | LLM_PLACE_BIT(ATTENTION_K_HEADS) | LLM_PLACE_BIT(ATTENTION_V_HEADS) | LLM_PLACE_BIT(ATTENTION_HEADS)
+        | (c->q_lora_rank > 0 ? LLM_PLACE_BIT(ATTENTION_Q_LATENT) : 0);
 }
 
 const struct llm_module_kind llm_module_mla = {
