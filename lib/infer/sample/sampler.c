@@ -10,11 +10,11 @@
 #include "infer/sample/draw.h"
 #include "infer/sample/steps.h"
 
-const struct llm_sampling llm_sampling_defaults = {
-    .temperature = .8, .top_k = 40, .top_p = .95, .min_p = .05, .typical = 1, .repeat_penalty = 1, .repeat_last_n = 64};
+#define DEFAULT(type, member, field, standard, ...) .field = (standard),
+const struct llm_sampling llm_sampling_defaults = {LLM_SAMPLE_TABLE(LLM_SAMPLE_NO_STEP, DEFAULT, DEFAULT, , )};
 
 #define LISTED(name) &llm_sample_##name,
-const struct llm_sample_step *const llm_sample_steps[] = {LLM_SAMPLE_STEPS(LISTED) NULL};
+const struct llm_sample_step *const llm_sample_steps[] = {LLM_SAMPLE_TABLE(LISTED, LLM_SAMPLE_NO_OPTION, LLM_SAMPLE_NO_OPTION, , ) NULL};
 
 static int check_range(const char *name, double v, double low, double high, struct llm_err *e)
 {
@@ -31,14 +31,9 @@ void llm_sampling_open(struct llm_sampling *p)
 
 int llm_sampling_check(const struct llm_sampling *p, int64_t vocab_size, struct llm_err *e)
 {
-    if (check_range("temperature", p->temperature, 0, 1e6, e) < 0 || check_range("top-k", (double)p->top_k, 0, 1e12, e) < 0
-        || check_range("top-p", p->top_p, 0, 1, e) < 0 || check_range("min-p", p->min_p, 0, 1, e) < 0
-        || check_range("typical", p->typical, 0, 1, e) < 0 || check_range("repeat-last-n", (double)p->repeat_last_n, -1, 1e12, e) < 0
-        || check_range("presence-penalty", p->presence_penalty, -1e6, 1e6, e) < 0
-        || check_range("frequency-penalty", p->frequency_penalty, -1e6, 1e6, e) < 0) return -1;
-    if (!(p->repeat_penalty > 0 && p->repeat_penalty <= 1e6)) {
-        return llm_fail(e, LLM_EX_USAGE, "repeat-penalty: expected a positive number, found %g", p->repeat_penalty);
-    }
+#define CHECK(type, member, field, standard, name, arg, help, least, most) \
+    if (check_range(name, (double)p->field, least, most, e) < 0) return -1;
+    LLM_SAMPLE_TABLE(LLM_SAMPLE_NO_STEP, CHECK, CHECK, , )
     for (size_t i = 0; i < p->n_bias; i++) {
         if (p->bias[i].id < 0 || p->bias[i].id >= vocab_size) {
             return llm_fail(e, LLM_EX_USAGE, "logit-bias: expected a token id below %" PRId64 " (the vocabulary), found %" PRId32, vocab_size,
@@ -128,9 +123,14 @@ int llm_sampler_filter(struct llm_sampler *s, const struct llm_sampling *p, cons
     return filter(s, p, &x, e);
 }
 
+/* Whether some filter other than the temperature may leave tokens of a vocabulary of n out. */
 static bool filters(const struct llm_sampling *p, size_t n)
 {
-    return (p->top_k > 0 && (uint64_t)p->top_k < n) || p->typical < 1 || p->top_p < 1 || p->min_p > 0;
+    for (const struct llm_sample_step *const *step = llm_sample_steps; *step; step++) {
+        if (!(*step)->filter || *step == &llm_sample_temperature || !(*step)->active(p)) continue;
+        if (*step != &llm_sample_top_k || (uint64_t)p->top_k < n) return true;
+    }
+    return false;
 }
 
 bool llm_sampling_is_plain(const struct llm_sampling *p, int64_t vocab_size)

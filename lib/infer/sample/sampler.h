@@ -1,4 +1,4 @@
-/* Choosing the next token from logits. Two kinds of steps, each a row in sampler.c, are applied in this order (llama.cpp's default chain):
+/* Choosing the next token from logits. Two kinds of steps, each a row in sample/table.h, are applied in this order (llama.cpp's default chain):
  *   edits of logits      logit bias, penalties
  *   filters              top-k, typical, top-p, min-p
  *   temperature          divides the logits of the candidates that are left
@@ -6,7 +6,7 @@
  * takes the most likely token after the edits, the lowest id among equals.
  *
  * The noise of a token depends on (seed, policy step, prompt, sample, position, token) alone, so a sequence does not depend on what else is in the
- * batch. To add a step: sample/<name>.c, its name in LLM_SAMPLE_STEPS (steps.h), its parameter here, its option in options.h. */
+ * batch. To add a step: sample/<name>.c, and its row in sample/table.h. */
 #ifndef LLM_INFER_SAMPLE_SAMPLER_H
 #define LLM_INFER_SAMPLE_SAMPLER_H
 
@@ -14,20 +14,18 @@
 #include <stddef.h>
 #include <stdint.h>
 #include "base/err.h"
+#include "infer/sample/table.h"
 
 struct llm_logit_bias {
     int32_t id;
     float bias; /* added to the logit; -infinity: never chosen */
 };
 
+#define LLM_SAMPLE_REAL_FIELD(type, member, field, ...) double field;
+#define LLM_SAMPLE_INT_FIELD(type, member, field, ...) int64_t field;
 struct llm_sampling {
-    double temperature;
-    int64_t top_k;              /* 0: all */
-    double top_p, min_p, typical; /* off: 1, 0, 1 */
-    double repeat_penalty;      /* divides positive and multiplies negative logits of tokens seen; 1: off */
-    double presence_penalty;    /* subtracted once from tokens seen */
-    double frequency_penalty;   /* subtracted once for each time seen */
-    int64_t repeat_last_n;      /* how many of the last tokens count as seen; -1: all */
+    /* A field for each option of sample/table.h: double temperature, int64_t top_k, … */
+    LLM_SAMPLE_TABLE(LLM_SAMPLE_NO_STEP, LLM_SAMPLE_REAL_FIELD, LLM_SAMPLE_INT_FIELD, , )
     const struct llm_logit_bias *bias; /* borrowed */
     size_t n_bias;
     uint64_t seed;
