@@ -64,7 +64,7 @@ int llm_run_open_lines(struct llm_run *r, const struct args *a, const char *cons
         int64_t context = a->o.context > 0 ? a->o.context : llm_config_default_context(&m->config);
         got = llm_lines_init(&lines, &a->o, m->tokenizer, from, context, e);
         lines.model = m;
-        bool own = lines.objective->own_data;
+        bool own = lines.objective->data_per_run;
         if (got == 0 && own) got = llm_model_fingerprint(m, e);
         if (got == 0) got = llm_train_data_lines(d, &lines, p.paths, p.n, own ? a->val : p.val, e);
         if (got == 0) got = keep_template(m, &lines, a, e);

@@ -43,7 +43,7 @@ struct state {
     int32_t *ids;                /* of the feeds of completions */
     int64_t *rows;               /* of hidden states whose logits are wanted */
     struct llm_completion **active;
-    struct job **prefilled;      /* of each feed behind the active ones */
+    struct job **prefilled;      /* of each feed after the active ones */
     int64_t n_active, n_feeds, n_chosen, n_wanted; /* wanted: rows, of which those chosen come first */
     float *logits;
     float *spare;                /* a copy of a prompt's logits; NULL until one is needed */

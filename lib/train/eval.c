@@ -34,7 +34,7 @@ int llm_trainer_eval(struct llm_trainer *t, double *loss, double *bits_per_byte,
         }
         struct llm_rows part = llm_rows_part(&t->eval_rows, 0, (int64_t)n);
         const struct llm_rows_key key = {(uint64_t)t->o.seed, LLM_EVAL_STEP, (int64_t)w};
-        if (t->objective->remake && t->objective->remake(&t->task, &key, &part, e) < 0) return -1;
+        if (t->objective->transform && t->objective->transform(&t->task, &key, &part, e) < 0) return -1;
         part = llm_rows_part(&part, 0, (int64_t)n);
         if (llm_signal_caught()) return 1;
         if (part.counted == 0) continue;

@@ -20,7 +20,7 @@ struct llm_lines {
     const struct llm_train_options *o;
     const struct llm_objective *objective;
     const struct llm_tokenizer *tokenizer;
-    const struct llm_model *model; /* that is trained; of objectives with own_data its fingerprint is known */
+    const struct llm_model *model; /* that is trained; of objectives with data_per_run its fingerprint is known */
     int64_t context;            /* tokens of a row */
     struct llm_chat chat;       /* the chat template; template NULL: none was found */
     struct llm_err no_chat;     /* then why */

@@ -43,7 +43,7 @@ struct llm_task {
         uint64_t device, inode;
     } models[LLM_MAX_TASK_MODELS];
     struct llm_mean means[LLM_MAX_MEANS];   /* of objective->means; `run` adds to them */
-    uint64_t first_step;                    /* own_data: the step before which the model is the one that the data at hand came from */
+    uint64_t first_step;                    /* data_per_run: the step before which the model is the one that the data at hand came from */
     double beside;                          /* Σ of losses in nats, times their weight, that have a gradient but no place in token_loss */
     struct llm_router_report routers;       /* statistics of routers, which backward passes add to */
 };
@@ -75,14 +75,14 @@ struct llm_objective {
     /* Makes a document row number `row`, except for the columns, which are copied where the targets are: number i of a column per token belongs to
      * token i of the document. NULL: rows are windows of the data, not documents. */
     int (*document)(const struct llm_task *t, struct llm_rows *rows, int64_t row, const struct llm_document *d, struct llm_err *e);
-    bool own_data;              /* every run has data of its own, which it goes over in whole passes (--epochs, 1): a resumed run begins with other
-                                 * data, the number of steps follows from them, and the learning rate is constant */
+    bool data_per_run;          /* each run reads data of its own (rollouts of the policy as it is), in whole passes (--epochs, 1). A resumed run begins
+                                 * with other data, the number of steps follows from them, and the learning rate is constant */
     bool two_texts;             /* a document consists of two texts, each of which has a row's room */
     bool labelled;              /* documents have classes */
     bool by_pass;               /* a row's loss depends on the other rows of its pass, so that the division of a step changes the result */
     bool other_targets;         /* targets are not tokens: no loss per byte is reported */
     /* Changes rows that were cut for the next token (masks, rearranges them). NULL: they stay as they are. */
-    int (*remake)(const struct llm_task *t, const struct llm_rows_key *key, struct llm_rows *rows, struct llm_err *e);
+    int (*transform)(const struct llm_task *t, const struct llm_rows_key *key, struct llm_rows *rows, struct llm_err *e);
 
     /* ---- a pass ---- */
     /* Runs the model over rows. With a tape in `c` the gradient of grad_scale · Σ weight · loss is then ready for llm_backward.

@@ -227,7 +227,7 @@ int llm_trainer_rows(struct llm_trainer *t, struct llm_err *e)
         llm_rows_cut(&t->rows, r, t->data.train, llm_order_at(&t->order, sample), t->o.context + 1, t->o.cross_document);
     }
     const struct llm_rows_key key = {(uint64_t)t->o.seed, t->o.overfit_one ? 0 : (uint64_t)t->step, 0};
-    if (t->objective->remake && t->objective->remake(&t->task, &key, &t->rows, e) < 0) return -1;
+    if (t->objective->transform && t->objective->transform(&t->task, &key, &t->rows, e) < 0) return -1;
     const struct llm_rows all = llm_rows_part(&t->rows, 0, t->rows.n_rows);
     t->rows.counted = all.counted;
     t->rows.weight = all.weight;

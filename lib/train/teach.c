@@ -282,7 +282,7 @@ static int iterate(struct teach *x, struct llm_err *e)
 static int begin(struct teach *x, const char *from, struct llm_err *e)
 {
     const struct llm_train_options *o = &x->t->o;
-    if (!x->t->objective->own_data) {
+    if (!x->t->objective->data_per_run) {
         return llm_fail(e, LLM_EX_USAGE, "--prompts: expected an objective that learns from completions (reinforce, grpo), found %s",
                         x->t->objective->name);
     }

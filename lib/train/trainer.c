@@ -27,7 +27,7 @@ static void resolve(struct llm_trainer *t)
     if (o->muon_lr < 0) o->muon_lr = o->muon_scale == LLM_MUON_ORIGINAL ? .02 : o->lr;
     t->schedule = llm_schedules[o->schedule];
     t->objective = llm_objectives[o->objective];
-    if (t->objective->own_data) t->schedule = llm_schedule_find("constant");
+    if (t->objective->data_per_run) t->schedule = llm_schedule_find("constant");
     t->best_loss = INFINITY;
     for (int i = 0; i < LLM_MAX_MEANS; i++) t->val_means[i] = NAN;
 }
@@ -64,9 +64,9 @@ static int place_steps(struct llm_trainer *t, struct llm_err *e)
 {
     struct llm_train_options *o = &t->o;
     uint64_t documents = llm_train_data_documents(&t->data, false);
-    if (t->objective->own_data) o->warmup = 0;
-    if (t->objective->own_data && t->data.records && place_own(t, documents, e) < 0) return -1;
-    if (t->objective->own_data && !t->data.records) return 0; /* llm_trainer_renew brings them */
+    if (t->objective->data_per_run) o->warmup = 0;
+    if (t->objective->data_per_run && t->data.records && place_own(t, documents, e) < 0) return -1;
+    if (t->objective->data_per_run && !t->data.records) return 0; /* llm_trainer_renew brings them */
     if (o->epochs > 0 && !t->data.train && !t->data.records)
         return llm_fail(e, LLM_EX_USAGE, "--epochs: expected data that can be read again (no --stream)");
     if (o->epochs > 0) {

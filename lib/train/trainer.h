@@ -99,7 +99,7 @@ int llm_trainer_gradient(struct llm_trainer *t, struct llm_step_report *r, struc
 void llm_trainer_swap_ema(struct llm_trainer *t);
 /* Gradients become zero, and what the step's passes saw is forgotten. */
 void llm_trainer_forget(struct llm_trainer *t);
-/* An objective with own_data goes on with other data: takes over the records, places the run at their beginning, and sets t->o.steps to their end
+/* An objective with data_per_run goes on with other data: takes over the records, places the run at their beginning, and sets t->o.steps to their end
  * after o->epochs passes. 0 or -1. */
 int llm_trainer_renew(struct llm_trainer *t, struct llm_records *records, struct llm_err *e) LLM_MUST_CHECK;
 bool llm_trainer_has_val(const struct llm_trainer *t);

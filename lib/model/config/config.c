@@ -172,7 +172,7 @@ static int check(const struct llm_config *c, struct llm_err *e)
                         (long long)c->num_attention_heads, (long long)c->head_dim);
     }
     if (c->position == LLM_POSITION_ROPE && (c->rotary_dim < 2 || c->rotary_dim % 2 != 0 || c->rotary_dim > c->head_dim)) {
-        return llm_fail(e, EX_DATAERR, "head_dim: expected an even number of channels that turn, 2 to %lld, found %lld", (long long)c->head_dim,
+        return llm_fail(e, EX_DATAERR, "head_dim: expected an even number of rotated channels, 2 to %lld, found %lld", (long long)c->head_dim,
                         (long long)c->rotary_dim);
     }
     if (c->attention_sinks && !llm_arch_find(c->model_type)->names.stem[LLM_STEM_SINKS]) {

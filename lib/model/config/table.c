@@ -6,15 +6,15 @@
 static const char *const pooling_words[] = {"unset", "mean", "cls", "last", "other", NULL};
 static const char *const norm_words[] = {"rms", "layer", "group", "batch", NULL};
 const struct llm_config_key llm_config_common_keys[] = {
-    {"norm", LLM_KEY_WORD, offsetof(struct llm_config, norm), 0, 0, norm_words, true},
-    {"norm_groups", LLM_KEY_INT, offsetof(struct llm_config, norm_groups), 1, 1 << 20, NULL, true},
-    {"pooling", LLM_KEY_WORD, offsetof(struct llm_config, pooling), 0, 0, pooling_words, true},
-    {"num_labels", LLM_KEY_LENGTH, offsetof(struct llm_config, num_labels), 0, LLM_MAX_LABELS, NULL, true},
-    {"contrastive", LLM_KEY_BOOL, offsetof(struct llm_config, contrastive), 0, 0, NULL, true},
-    {"fixed_logit_scale", LLM_KEY_BOOL, offsetof(struct llm_config, fixed_logit_scale), 0, 0, NULL, true},
-    {"logit_scale_init_value", LLM_KEY_REAL, offsetof(struct llm_config, logit_scale_init), -10, 10, NULL, true},
-    {"prefix_lm", LLM_KEY_BOOL, offsetof(struct llm_config, prefix_lm), 0, 0, NULL, true},
-    {"normalize_embeddings", LLM_KEY_BOOL, offsetof(struct llm_config, normalize_embeddings), 0, 0, NULL, true},
+    {"norm", LLM_KEY_WORD, offsetof(struct llm_config, norm), 0, 0, norm_words, LLM_KEY_OURS},
+    {"norm_groups", LLM_KEY_INT, offsetof(struct llm_config, norm_groups), 1, 1 << 20, NULL, LLM_KEY_OURS},
+    {"pooling", LLM_KEY_WORD, offsetof(struct llm_config, pooling), 0, 0, pooling_words, LLM_KEY_OURS},
+    {"num_labels", LLM_KEY_LENGTH, offsetof(struct llm_config, num_labels), 0, LLM_MAX_LABELS, NULL, LLM_KEY_OURS},
+    {"contrastive", LLM_KEY_BOOL, offsetof(struct llm_config, contrastive), 0, 0, NULL, LLM_KEY_OURS},
+    {"fixed_logit_scale", LLM_KEY_BOOL, offsetof(struct llm_config, fixed_logit_scale), 0, 0, NULL, LLM_KEY_OURS},
+    {"logit_scale_init_value", LLM_KEY_REAL, offsetof(struct llm_config, logit_scale_init), -10, 10, NULL, LLM_KEY_OURS},
+    {"prefix_lm", LLM_KEY_BOOL, offsetof(struct llm_config, prefix_lm), 0, 0, NULL, LLM_KEY_OURS},
+    {"normalize_embeddings", LLM_KEY_BOOL, offsetof(struct llm_config, normalize_embeddings), 0, 0, NULL, LLM_KEY_OURS},
     {0}};
 
 struct llm_config llm_config_blank(const struct llm_arch *arch)

@@ -111,12 +111,12 @@ static void replace(struct llm_param *p, float *data)
 static int read_whole(const struct reading *r, struct llm_param *p, const struct llm_entry *t, struct llm_err *e)
 {
     const struct llm_param_spec *s = p->spec;
-    bool turned = r->order == LLM_LORA_HF && s->transposed && p->n_dims == 2;
+    bool transposed = r->order == LLM_LORA_HF && s->transposed && p->n_dims == 2;
     int64_t shape[4] = {p->shape[0], p->shape[1], p->shape[2], p->shape[3]};
     if (r->order == LLM_LORA_HF && s->gain && llm_config_blank(r->m->arch).norm_gain_offset != r->m->config.norm_gain_offset) {
         return llm_fail(e, EX_UNAVAILABLE, "tensor '%s': gains of this base are stored differently", t->name);
     }
-    if (turned) {
+    if (transposed) {
         shape[0] = p->shape[1];
         shape[1] = p->shape[0];
     }
@@ -126,8 +126,8 @@ static int read_whole(const struct reading *r, struct llm_param *p, const struct
         free(data);
         return -1;
     }
-    float *back = turned ? llm_transposed(data, sizeof *data, shape[0], shape[1], e) : data;
-    if (turned) free(data);
+    float *back = transposed ? llm_transposed(data, sizeof *data, shape[0], shape[1], e) : data;
+    if (transposed) free(data);
     if (!back) return -1;
     replace(p, back);
     llm_lora_add_whole(r->l, p);

@@ -64,9 +64,9 @@ static int add_whole(struct llm_lora *l, const struct llm_model *m, size_t i, en
     }
     float *x = ordered(m, p, p, LLM_LORA_HF, e);
     if (x && p->spec->transposed && p->n_dims == 2) {
-        float *turned = llm_transposed(x, sizeof *x, p->shape[0], p->shape[1], e);
+        float *transposed = llm_transposed(x, sizeof *x, p->shape[0], p->shape[1], e);
         free(x);
-        x = turned;
+        x = transposed;
         shape.shape[0] = p->shape[1];
         shape.shape[1] = p->shape[0];
     }

@@ -66,7 +66,7 @@ static void add_document(struct making *k, const struct llm_rng *r, const int32_
     k->ends[k->n_ends++] = (uint64_t)k->n;
 }
 
-static void remake_row(struct making *k, const struct llm_rows_key *key, struct llm_rows *rows, int64_t row, int32_t *ids, uint8_t *mask)
+static void transform_row(struct making *k, const struct llm_rows_key *key, struct llm_rows *rows, int64_t row, int32_t *ids, uint8_t *mask)
 {
     int64_t len = rows->row_len, at = row * len, n = len;
     const int32_t *starts = rows->doc_start + at;
@@ -85,7 +85,7 @@ static void remake_row(struct making *k, const struct llm_rows_key *key, struct 
     llm_rows_put(rows, row, k->ids, k->mask, k->n, k->ends, (size_t)k->n_ends, 0, false);
 }
 
-static int remake(const struct llm_task *t, const struct llm_rows_key *key, struct llm_rows *rows, struct llm_err *e)
+static int transform(const struct llm_task *t, const struct llm_rows_key *key, struct llm_rows *rows, struct llm_err *e)
 {
     size_t room = (size_t)rows->row_len + 1;
     struct making k = {.rate = llm_option_real(&t->o, "fim-rate"), .spm_rate = llm_option_real(&t->o, "fim-spm-rate"),
@@ -95,7 +95,7 @@ static int remake(const struct llm_task *t, const struct llm_rows_key *key, stru
     uint8_t *mask = ids ? llm_alloc(room, 1, "a batch", e) : NULL;
     k.ends = mask ? llm_alloc(room, sizeof *k.ends, "a batch", e) : NULL;
     k.marks = ids ? ids + room : NULL;
-    for (int64_t row = 0; row < rows->n_rows && k.ends; row++) remake_row(&k, key, rows, row, ids, mask);
+    for (int64_t row = 0; row < rows->n_rows && k.ends; row++) transform_row(&k, key, rows, row, ids, mask);
     int status = k.ends ? 0 : -1;
     free(ids);
     free(mask);
@@ -118,4 +118,4 @@ static const struct llm_objective_option options[] = {
 extern const struct llm_objective llm_objective_fim;
 const struct llm_objective llm_objective_fim = {.name = "fim", .summary = "predict the next token, also of a middle that comes last", .check = check,
                                                 .check_options = check_options, .options = options,
-                                                .remake = remake, .run = llm_objective_run_next, .means = {LLM_MEAN_FURTHER}};
+                                                .transform = transform, .run = llm_objective_run_next, .means = {LLM_MEAN_FURTHER}};

@@ -39,7 +39,7 @@ static int32_t hidden(const struct llm_model *m, const struct llm_rng *r, int32_
     return u < .9 ? (int32_t)llm_rng_below(r, 4, (uint64_t)m->config.vocab_size) : id;
 }
 
-static void remake_row(const struct llm_model *m, const struct llm_rows_key *key, struct llm_rows *rows, int64_t row, struct candidate *all)
+static void transform_row(const struct llm_model *m, const struct llm_rows_key *key, struct llm_rows *rows, int64_t row, struct candidate *all)
 {
     int64_t at = row * rows->row_len, n = 0, k;
     int32_t *ids = rows->ids + at, *targets = rows->targets + at, *picks = rows->picks + at;
@@ -61,13 +61,13 @@ static void remake_row(const struct llm_model *m, const struct llm_rows_key *key
     }
 }
 
-static int remake(const struct llm_task *t, const struct llm_rows_key *key, struct llm_rows *rows, struct llm_err *e)
+static int transform(const struct llm_task *t, const struct llm_rows_key *key, struct llm_rows *rows, struct llm_err *e)
 {
     struct candidate *all = llm_alloc((size_t)rows->row_len, sizeof *all, "a batch", e);
     if (!all) return -1;
     int64_t picks = (int64_t)llround(llm_option_real(&t->o, "mask-rate") * (double)rows->row_len);
     rows->n_picks = picks < 1 ? 1 : picks > rows->row_len ? rows->row_len : picks;
-    for (int64_t row = 0; row < rows->n_rows; row++) remake_row(t->model, key, rows, row, all);
+    for (int64_t row = 0; row < rows->n_rows; row++) transform_row(t->model, key, rows, row, all);
     free(all);
     return 0;
 }
@@ -83,6 +83,6 @@ static const struct llm_objective_option options[] = {
     {.name = NULL}};
 
 extern const struct llm_objective llm_objective_mlm;
-const struct llm_objective llm_objective_mlm = {.name = "mlm", .summary = "guess masked tokens", .check = check, .remake = remake,
+const struct llm_objective llm_objective_mlm = {.name = "mlm", .summary = "guess masked tokens", .check = check, .transform = transform,
                                                 .check_options = check_options, .options = options,
                                                 .run = llm_objective_run_picks};

@@ -32,7 +32,7 @@ static void cut(struct llm_rows *rows, const struct llm_rng *r, int64_t from, in
     for (int64_t i = from; i + 1 < from + n; i++) rows->targets[i] = -1;
 }
 
-static int remake(const struct llm_task *t, const struct llm_rows_key *key, struct llm_rows *rows, struct llm_err *e)
+static int transform(const struct llm_task *t, const struct llm_rows_key *key, struct llm_rows *rows, struct llm_err *e)
 {
     (void)t;
     (void)e;
@@ -50,5 +50,5 @@ static int remake(const struct llm_task *t, const struct llm_rows_key *key, stru
 
 extern const struct llm_objective llm_objective_prefix;
 const struct llm_objective llm_objective_prefix = {.name = "prefix", .summary = "continue a prefix that is seen both ways", .check = check,
-                                                   .configure = configure, .remake = remake, .run = llm_objective_run_next,
+                                                   .configure = configure, .transform = transform, .run = llm_objective_run_next,
                                                    .means = {LLM_MEAN_FURTHER}};

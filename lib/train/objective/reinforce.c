@@ -120,7 +120,7 @@ static int document(const struct llm_task *t, struct llm_rows *rows, int64_t row
 }
 
 /* GRPO with a constant norm divides by rows × --context, not by the tokens that count. */
-static int remake(const struct llm_task *t, const struct llm_rows_key *key, struct llm_rows *rows, struct llm_err *e)
+static int transform(const struct llm_task *t, const struct llm_rows_key *key, struct llm_rows *rows, struct llm_err *e)
 {
     struct own *own = t->own;
     double counted = 0;
@@ -294,10 +294,10 @@ extern const struct llm_objective llm_objective_reinforce, llm_objective_grpo;
 const struct llm_objective llm_objective_reinforce = {
     .name = "reinforce", .summary = "raise rewards of rollouts: REINFORCE with a baseline", .options = reinforce_options,
     .check_options = check_options, .check = llm_objective_check_next, .create = create, .destroy = destroy, .columns = llm_rollout_columns,
-    .record = llm_rollouts_record, .recorded = reinforce_recorded, .document = document, .remake = remake, .run = run, .own_data = true,
+    .record = llm_rollouts_record, .recorded = reinforce_recorded, .document = document, .transform = transform, .run = run, .data_per_run = true,
     .other_targets = true, .means = POLICY_MEANS};
 const struct llm_objective llm_objective_grpo = {
     .name = "grpo", .summary = "raise rewards of rollouts: advantages in groups, clipped ratios (GRPO)", .options = grpo_options,
     .check_options = check_options, .check = llm_objective_check_next, .create = create, .destroy = destroy, .columns = llm_rollout_columns,
-    .record = llm_rollouts_record, .recorded = grpo_recorded, .document = document, .remake = remake, .run = run, .own_data = true,
+    .record = llm_rollouts_record, .recorded = grpo_recorded, .document = document, .transform = transform, .run = run, .data_per_run = true,
     .other_targets = true, .means = POLICY_MEANS};

@@ -105,7 +105,7 @@ static void test_rows(void **state)
     for (uint64_t step = 0; step < 20; step++) {
         const struct llm_rows_key key = {7, step, 0};
         fill(&r, ROWS);
-        assert_int_equal(fim->remake(&task, &key, &r, &e), 0);
+        assert_int_equal(fim->transform(&task, &key, &r, &e), 0);
         for (int64_t row = 0; row < ROWS; row++) {
             const int32_t *ids = r.ids + row * LEN, *starts = r.doc_start + row * LEN, *old = before.ids + row * LEN;
             int64_t was = 0;
@@ -141,8 +141,8 @@ static void test_rows(void **state)
     fill(&whole, ROWS);
     fill(&r, ROWS);
     half = llm_rows_part(&r, ROWS / 2, ROWS / 2);
-    assert_int_equal(fim->remake(&task, &key, &whole, &e), 0);
-    assert_int_equal(fim->remake(&task, &later, &half, &e), 0);
+    assert_int_equal(fim->transform(&task, &key, &whole, &e), 0);
+    assert_int_equal(fim->transform(&task, &later, &half, &e), 0);
     assert_memory_equal(whole.ids + ROWS / 2 * LEN, half.ids, (size_t)(ROWS / 2 * LEN) * sizeof *half.ids);
     llm_rows_release(&whole);
     llm_rows_release(&r);
@@ -166,7 +166,7 @@ static void test_short_rows(void **state)
         for (int i = 0; i < 13; i++) ids[i] = i % LETTERS;
         assert_int_equal(llm_rows_init(&r, 1, len, &e), 0);
         llm_rows_put(&r, 0, ids, mask, len + 1, ends, len > 2, 0, false);
-        assert_int_equal(llm_objective_find("fim")->remake(&task, &key, &r, &e), 0);
+        assert_int_equal(llm_objective_find("fim")->transform(&task, &key, &r, &e), 0);
         for (int64_t i = 0; i < len; i++) assert_true(r.ids[i] >= 0 && r.ids[i] < VOCAB);
         llm_rows_release(&r);
     }
