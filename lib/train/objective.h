@@ -75,8 +75,8 @@ struct llm_objective {
     /* Makes a document row number `row`, except for the columns, which are copied where the targets are: number i of a column per token belongs to
      * token i of the document. NULL: rows are windows of the data, not documents. */
     int (*document)(const struct llm_task *t, struct llm_rows *rows, int64_t row, const struct llm_document *d, struct llm_err *e);
-    bool data_per_run;          /* each run reads data of its own (rollouts of the policy as it is), in whole passes (--epochs, 1). A resumed run begins
-                                 * with other data, the number of steps follows from them, and the learning rate is constant */
+    bool data_per_run;          /* each run reads data of its own (rollouts of the policy as it is), in whole passes (--epochs, 1). A resumed run
+                                 * begins with other data, the number of steps follows from them, and the learning rate is constant */
     bool two_texts;             /* a document consists of two texts, each of which has a row's room */
     bool labelled;              /* documents have classes */
     bool by_pass;               /* a row's loss depends on the other rows of its pass, so that the division of a step changes the result */

@@ -5,7 +5,8 @@
 #define LLM_INFER_SAMPLE_TABLE_H
 
 /* STEP(name): sample/<name>.c has llm_sample_<name>.
- * REAL, INT(type, member, field, default, option, argument, help, minimum, maximum): a double or an int64_t. `type` and `member` are passed through. */
+ * REAL, INT(type, member, field, default, option, argument, help, minimum, maximum): a double or an int64_t. `type` and `member` are passed
+ * through. */
 #define LLM_SAMPLE_TABLE(STEP, REAL, INT, type, member)                                                                                             \
     STEP(logit_bias)                                                                                                                                \
     STEP(penalties)                                                                                                                                 \
