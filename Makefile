@@ -12,13 +12,15 @@ PKGS := libzstd jansson libxxhash nettle libpcre2-8 libutf8proc libpng
 WARN := -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion -Wstrict-prototypes -Wmissing-prototypes -Wvla
 
 ARCH := $(shell $(CC) -dumpmachine | cut -d- -f1)
-ISAS_x86_64 := scalar avx2 avx512 avx512bf16
+ISAS_x86_64 := scalar avx2 avxvnni avx512 avx512vnni avx512bf16
 ISAS_aarch64 := scalar neon
 ISAS := $(or $(ISAS_$(ARCH)),scalar)
 FLAGS_scalar := -fno-tree-vectorize
 FLAGS_avx2 := -mavx2 -mfma -mf16c -mbmi2
 FLAGS_avx512 := $(FLAGS_avx2) -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512cd
-FLAGS_avx512bf16 := $(FLAGS_avx512) -mavx512bf16 -mavx512vnni
+FLAGS_avxvnni := $(FLAGS_avx2) -mavxvnni
+FLAGS_avx512vnni := $(FLAGS_avx512) -mavx512vnni
+FLAGS_avx512bf16 := $(FLAGS_avx512vnni) -mavx512bf16
 FLAGS_amx := $(FLAGS_avx512bf16) -mamx-tile -mamx-bf16 -mamx-int8
 FLAGS_neon := -march=armv8.2-a+dotprod+bf16+fp16
 
@@ -46,9 +48,17 @@ PARALLEL = $(if $(filter -j% --jobserver%,$(MAKEFLAGS)),,-j$(shell nproc 2>/dev/
 PROGRAMS := $(patsubst bin/%.c,%,$(wildcard bin/llm-*.c))
 # A kernel family is one source built once per instruction set; a micro-kernel's file name ends in its own (gemm_amx.c).
 KERNELS := $(wildcard lib/cpu/kernels/*.c)
+# VNNI is dot products of bytes: it changes the quantised products and nothing else. avx512bf16 and amx take theirs from avx512vnni.
+QUANTISED := $(filter lib/cpu/kernels/gemm_quantised%,$(KERNELS))
+VECTORS_avxvnni := avx2
+VECTORS_avx512vnni := avx512
+KERNELS_avxvnni := $(QUANTISED)
+KERNELS_avx512vnni := $(QUANTISED)
+KERNELS_avx512bf16 := $(filter-out $(QUANTISED),$(KERNELS))
+KERNEL_OBJ := $(foreach i,$(ISAS),$(patsubst %.c,$(BUILD)/%.$i.o,$(or $(KERNELS_$i),$(KERNELS))))
 MICRO := $(foreach i,$(ISAS) $(if $(filter x86_64,$(ARCH)),amx),$(wildcard lib/cpu/micro/*_$i.c))
 SOURCES ?= $(filter-out $(KERNELS) lib/cpu/micro/%,$(shell find lib -name '*.c' | LC_ALL=C sort))
-OBJ := $(SOURCES:%.c=$(BUILD)/%.o) $(foreach i,$(ISAS),$(KERNELS:%.c=$(BUILD)/%.$i.o)) $(MICRO:%.c=$(BUILD)/%.o)
+OBJ := $(SOURCES:%.c=$(BUILD)/%.o) $(KERNEL_OBJ) $(MICRO:%.c=$(BUILD)/%.o)
 LIBRARY := $(BUILD)/libllm.a
 UNIT_SOURCES ?= $(shell find tests/unit -name 'test_*.c' 2>/dev/null | LC_ALL=C sort)
 BATS := $(sort $(wildcard tests/pipe/*.bats)) $(sort $(wildcard tests/cli/*.bats)) $(sort $(wildcard tests/fault/*.bats))
@@ -87,7 +97,7 @@ KERNEL_OPT ?= -O3
 define isa_rule
 $(BUILD)/lib/cpu/kernels/%.$1.o: lib/cpu/kernels/%.c $(BUILD)/flags
 	@mkdir -p $$(@D)
-	$$(call quiet,cc)$$(CC) $$(KERNEL_FLAGS) $$(KERNEL_OPT) $$(FLAGS_$1) -DLLM_ISA_$1 -DLLM_ISA=$1 -c -o $$@ $$<
+	$$(call quiet,cc)$$(CC) $$(KERNEL_FLAGS) $$(KERNEL_OPT) $$(FLAGS_$1) -DLLM_ISA_$(or $(VECTORS_$1),$1) -DLLM_ISA=$1 -c -o $$@ $$<
 $(BUILD)/lib/cpu/micro/%_$1.o: lib/cpu/micro/%_$1.c $(BUILD)/flags
 	@mkdir -p $$(@D)
 	$$(call quiet,cc)$$(CC) $$(KERNEL_FLAGS) $$(KERNEL_OPT) $$(FLAGS_$1) -DLLM_ISA_$1 -DLLM_ISA=$1 -c -o $$@ $$<

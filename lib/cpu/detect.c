@@ -22,7 +22,9 @@ static int always(void) { return 1; }
 
 #if defined __x86_64__
 FILL_PROTOTYPE(avx2)
+FILL_PROTOTYPE(avxvnni)
 FILL_PROTOTYPE(avx512)
+FILL_PROTOTYPE(avx512vnni)
 FILL_PROTOTYPE(avx512bf16)
 FILL_PROTOTYPE(amx)
 
@@ -52,15 +54,25 @@ static int avx2(void)
     return os_keeps(0x6) && has(c, 12) && has(c, 29) && has(b, 5) && has(b, 8) && has(b, 3); /* FMA F16C AVX2 BMI2 BMI1 */
 }
 
+static int avxvnni(void)
+{
+    return avx2() && has(leaf(7, 1).a, 4); /* AVX-VNNI */
+}
+
 static int avx512(void)
 {
     unsigned b = leaf(7, 0).b;
     return avx2() && os_keeps(0xe6) && has(b, 16) && has(b, 17) && has(b, 28) && has(b, 30) && has(b, 31); /* F DQ CD BW VL */
 }
 
+static int avx512vnni(void)
+{
+    return avx512() && has(leaf(7, 0).c, 11); /* VNNI */
+}
+
 static int avx512bf16(void)
 {
-    return avx512() && has(leaf(7, 0).c, 11) && has(leaf(7, 1).a, 5); /* VNNI, BF16 */
+    return avx512vnni() && has(leaf(7, 1).a, 5); /* BF16 */
 }
 
 /* Tile data is 8 KiB of state that Linux gives a process only when it asks (Documentation/arch/x86/xstate.rst). */
@@ -91,7 +103,9 @@ const struct llm_isa llm_isas[] = {
     {"scalar", always, llm_fill_scalar},
 #if defined __x86_64__
     {"avx2", avx2, llm_fill_avx2},
+    {"avxvnni", avxvnni, llm_fill_avxvnni},
     {"avx512", avx512, llm_fill_avx512},
+    {"avx512vnni", avx512vnni, llm_fill_avx512vnni},
     {"avx512bf16", avx512bf16, llm_fill_avx512bf16},
     {"amx", amx, llm_fill_amx},
 #elif defined __aarch64__

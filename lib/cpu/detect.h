@@ -1,4 +1,4 @@
-/* Which instruction set to use: what CPU and operating system allow, lowered by LLM_ISA=scalar|avx2|avx512|avx512bf16|amx|neon. */
+/* Which instruction set to use: what CPU and operating system allow, lowered by LLM_ISA=scalar|avx2|avxvnni|avx512|avx512vnni|avx512bf16|amx|neon. */
 #ifndef LLM_CPU_DETECT_H
 #define LLM_CPU_DETECT_H
 

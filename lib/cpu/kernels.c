@@ -30,9 +30,21 @@ ISA_FILL(avx2, llm_fill_scalar(k);)
 #define CALL_avx512(family) CALL(family, avx512)
 ISA_FILL(avx512, llm_fill_avx2(k);)
 
+/* VNNI has dot products of bytes for quantised products and nothing else. */
+#define VNNI_FILL(isa, weaker)                            \
+    void llm_fill_##isa(struct llm_kernels *k);           \
+    DECLARE(gemm_quantised, isa)                          \
+    void llm_fill_##isa(struct llm_kernels *k)            \
+    {                                                     \
+        llm_fill_##weaker(k);                             \
+        CALL(gemm_quantised, isa)                         \
+    }
+VNNI_FILL(avxvnni, avx2)
+VNNI_FILL(avx512vnni, avx512)
+
 #define DECLARE_avx512bf16(family) DECLARE(family, avx512bf16)
 #define CALL_avx512bf16(family) CALL(family, avx512bf16)
-ISA_FILL(avx512bf16, llm_fill_avx512(k);)
+ISA_FILL(avx512bf16, llm_fill_avx512vnni(k);)
 
 /* AMX has tiles for products and nothing else. */
 void llm_fill_amx(struct llm_kernels *k);

@@ -88,9 +88,22 @@ resume() {
 }
 
 @test "every instruction set agrees with itself" {
-    for isa in scalar avx2 avx512; do
+    for isa in scalar avx2 avx512 avx512bf16 amx; do
         LLM_ISA=$isa llm-infer -m "$M" --plan > /dev/null 2>&1 || continue
         LLM_ISA=$isa llm-infer -m "$M" --logits "$P" > whole
         LLM_ISA=$isa llm-infer -m "$M" --logits -b 5 -j 1 "$P" | cmp - whole
+    done
+}
+
+@test "dot products of bytes (VNNI) change no bits" {
+    for pair in avx2:avxvnni avx512:avx512vnni; do
+        LLM_ISA=${pair#*:} llm-infer -m "$M" --plan > /dev/null 2>&1 || continue
+        for type in q8_0 q4_1 q5_0; do
+            llm-quantize -q -t $type "$M" $type.llm
+            for b in 1 64; do
+                LLM_ISA=${pair%:*} llm-infer -m $type.llm --logits -b $b "$P" > without
+                LLM_ISA=${pair#*:} llm-infer -m $type.llm --logits -b $b "$P" | cmp - without
+            done
+        done
     done
 }

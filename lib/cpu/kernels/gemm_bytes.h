@@ -15,8 +15,11 @@
 
 #include "cpu/kernels/gemm_blocks.h"
 
-#if defined LLM_ISA_avx512bf16 || defined LLM_ISA_amx
+#if VN == 16 && defined __AVX512VNNI__
 INLINE VI dot4(VI sum, VI w, VI x) { return _mm512_dpbusd_epi32(sum, w, x); }
+#define SUMS_OF_16 0
+#elif VN == 8 && defined __AVXVNNI__
+INLINE VI dot4(VI sum, VI w, VI x) { return _mm256_dpbusd_avx_epi32(sum, w, x); }
 #define SUMS_OF_16 0
 #elif VN == 16
 INLINE VI products(VI w, VI x) { return _mm512_maddubs_epi16(w, x); }

@@ -1,6 +1,6 @@
 /* Opened weights, for products of many rows: the groups of a panel of 16 rows of w are decoded to bytes and scales once for all rows of activations.
- * The including source defines OPENED_GROUPS, the number of groups that are open at a time, and OPENED_LESS(kind), which is subtracted from
- * each byte: the kind's zero if the product multiplies signed bytes, else 0. */
+ * The including source defines OPENED_GROUPS, the number of groups that are open at a time, and OPENED_BYTES(kind, w), the bytes to multiply: w
+ * itself, which is unsigned, or the signed bytes w minus the kind's zero. */
 #ifndef LLM_CPU_KERNELS_GEMM_OPENED_H
 #define LLM_CPU_KERNELS_GEMM_OPENED_H
 
@@ -28,9 +28,9 @@ INLINE void put_words(const struct kind *k, const VI *w, int64_t at, struct open
 #else
 INLINE void put_words(const struct kind *k, const VI *w, int64_t at, struct opened *out)
 {
-    const int less = OPENED_LESS(k);
+    (void)k;
     LLM_UNROLL
-    for (int i = 0; i < 8; i++, at += PANEL) vi_store(out->w[0] + at, less ? _mm512_sub_epi8(w[i], _mm512_set1_epi8((char)less)) : w[i]);
+    for (int i = 0; i < 8; i++, at += PANEL) vi_store(out->w[0] + at, OPENED_BYTES(k, w[i]));
 }
 #endif
 

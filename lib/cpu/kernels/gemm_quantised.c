@@ -256,7 +256,7 @@ INLINE void multiply(const struct llm_gemm_q_job *g, const struct kind *k)
 LLM_QUANTISED_KINDS(KIND)
 
 /* What a compiler cannot do once before the loop: multiplying what changes, where the sum is not part of the instruction. */
-#ifdef LLM_ISA_avx512bf16
+#if VN >= 8 && !SUMS_OF_16
 #define PEAK_WORDS(j) sum[12]
 #else
 #define PEAK_WORDS(j) sum[((j) + 1) % 12]

@@ -2,7 +2,7 @@
  * kernels/gemm_quantised.c, in the same order, so the bits are those of its products. It takes longer than the tiles, since each 32 k want a sum of
  * their own: what is too small for tiles, and types with two dots a group, are left to kernels/gemm_quantised_rows.c. */
 #define OPENED_GROUPS 32 /* 16 KiB */
-#define OPENED_LESS(k) (k)->zero
+#define OPENED_BYTES(k, w) _mm512_sub_epi8(w, _mm512_set1_epi8((char)(k)->zero))
 #include "cpu/kernels/gemm_opened.h"
 
 #define BATCH 4 /* tiles of dots under way */

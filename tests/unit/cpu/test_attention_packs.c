@@ -85,12 +85,13 @@ static void check_few(const struct llm_attention_math *math, enum llm_dtype type
     static _Alignas(64) float packed[KEYS * WIDEST], s[2][ROWS * KEYS], o[2][ROWS * WIDEST], q[ROWS * WIDEST], decoded[KEYS * WIDEST];
     size_t bytes = llm_dtype_bytes(type, (uint64_t)width);
     char *stored = guarded((size_t)have * bytes);
-    float *x = noisy((size_t)(have * width), (uint64_t)(width + have));
+    float *x = noisy((size_t)(have * width), (uint64_t)(width + have)), *first = noisy((size_t)(rows * width), 5);
+    float *begin = noisy((size_t)(rows * width), 7);
     for (int64_t r = 0; r < have; r++) {
         llm_dtypes[type].encode(x + r * width, stored + (size_t)r * bytes, (size_t)width);
         llm_dtypes[type].decode(stored + (size_t)r * bytes, decoded + r * width, (size_t)width);
     }
-    math->pack_a(q, width, noisy((size_t)(rows * width), 5), width, rows, width);
+    math->pack_a(q, width, first, width, rows, width);
     memset(s, 0, sizeof s);
     math->pack_bt(packed, KEYS, decoded, width, have, width);
     math->product(s[0], KEYS, q, width, packed, KEYS, rows, KEYS, width, false);
@@ -98,13 +99,17 @@ static void check_few(const struct llm_attention_math *math, enum llm_dtype type
     if (memcmp(s[0], s[1], (size_t)(rows * KEYS) * sizeof **s) != 0)
         fail_msg("%s: scores of %d rows with %d keys of %s, %d wide", llm_k.isa, (int)rows, (int)have, llm_dtypes[type].name, (int)width);
     for (int64_t i = 0; i < rows * KEYS; i++) s[0][i] = i % KEYS < have ? fabsf(s[0][i]) : 0;
-    memcpy(o[0], noisy((size_t)(rows * width), 7), (size_t)(rows * width) * sizeof **o);
+    memcpy(o[0], begin, (size_t)(rows * width) * sizeof **o);
     memcpy(o[1], o[0], sizeof o[1]);
     math->pack_b(packed, width, decoded, width, have, width, KEYS);
     math->product(o[0], width, s[0], KEYS, packed, width, rows, width, KEYS, true);
     math->values_of[type](o[1], width, s[0], rows, stored, width, have, width);
     if (memcmp(o[0], o[1], (size_t)(rows * width) * sizeof **o) != 0)
         fail_msg("%s: outputs of %d rows with %d values of %s, %d wide", llm_k.isa, (int)rows, (int)have, llm_dtypes[type].name, (int)width);
+    guarded_release(stored, (size_t)have * bytes);
+    guarded_release(x, (size_t)(have * width) * sizeof *x);
+    guarded_release(first, (size_t)(rows * width) * sizeof *first);
+    guarded_release(begin, (size_t)(rows * width) * sizeof *begin);
 }
 
 static void test_few_rows(void **state)
