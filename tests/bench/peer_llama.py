@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """llama.cpp as a process of its own: a JSON object a line on standard input, an answer a line on standard output (behind "logits": raw FP32 rows).
 
-    {"do": "load", "model": FILE, "context": N, "threads": N}   {"vocab": N, "system": what it was built with, "version": ...}; optional "cache": "f16" or "q8_0"
+    {"do": "load", "model": FILE, "context": N, "threads": N}   {"vocab": N, "system": what it was built with, "version": ...}; optional "cache": "f16" or "q8_0", "sequences": N
     {"do": "encode", "text": TEXT}                              {"ids": [...]} with the token that begins a text, where the model wants it
     {"do": "logits", "ids": [...]}                              {"rows": N}, then N rows
     {"do": "score", "documents": [[...], ...]}                  {"nats": [...]} of each document's tokens but the first, summed
     {"do": "memory", "ids": [...], "generate": N}               {"bytes": N} resident at most, less what Python had before the model was loaded
     {"do": "speed", "prompt": N, "generate": N}                 {"prompt": tokens a second, "generate": tokens a second}
     {"do": "deep", "depth": N, "generate": N}                   {"generate": tokens a second behind so many tokens, which are read once}
+    {"do": "together", "generate": N}                           {"generate": tokens a second of all sequences, one token of each in a pass}
     {"do": "convert", "model": FILE, "to": FILE, "type": N}     {}: the GGUF file in another type of weights, by llama.cpp's number
 
 A crash of the library is then the end of this process and not of the comparison."""
@@ -33,7 +34,9 @@ class Peer:
         model.use_extra_bufts = b"AMX_INT8 = 1" not in lib.llama_print_system_info()  # its AMX products crash
         self.model = lib.llama_model_load_from_file(request["model"].encode(), model)
         params = lib.llama_context_default_params()
+        self.sequences = request.get("sequences", 1)
         params.n_ctx = request["context"]
+        params.n_seq_max = self.sequences
         params.n_batch = params.n_ubatch = 512
         params.n_threads = params.n_threads_batch = request["threads"]
         params.type_k = params.type_v = {"f16": 1, "q8_0": 8}[request.get("cache", "f16")]
@@ -59,6 +62,17 @@ class Peer:
             raise SystemExit("llama_decode failed")
         rows = len(ids) if every else 1
         return np.ctypeslib.as_array(lib.llama_get_logits(self.context), (rows, self.vocab))
+
+    def step(self, ids, position):
+        """One token of each sequence."""
+        b = self.batch
+        b.n_tokens = len(ids)
+        for i, token in enumerate(ids):
+            b.token[i], b.pos[i], b.n_seq_id[i], b.logits[i] = token, position, 1, True
+            b.seq_id[i][0] = i
+        if lib.llama_decode(self.context, b) != 0:
+            raise SystemExit("llama_decode failed")
+        lib.llama_get_logits(self.context)
 
     def passes(self, ids):
         self.clear()
@@ -128,6 +142,16 @@ class Peer:
         rate = generate / (time.perf_counter() - start)
         lib.llama_memory_seq_rm(lib.llama_get_memory(self.context), 0, depth, -1)
         return {"generate": rate}
+
+    def together(self, request):
+        n = request["generate"]
+        ids = np.random.default_rng(1).integers(0, self.vocab, (n, self.sequences)).tolist()
+        for warm in (True, False):
+            self.clear()
+            start = time.perf_counter()
+            for at in range(2 if warm else n):
+                self.step(ids[at], at)
+        return {"generate": n * self.sequences / (time.perf_counter() - start)}
 
 
 def convert(request):

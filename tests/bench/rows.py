@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The comparisons with peers: rows.py GROUP..., of products, attention, training, inference. tests/bench/all runs it and says what the environment sets.
+"""The comparisons with peers: rows.py GROUP..., of products, attention, training, inference, tokenising. tests/bench/all runs it and says what the environment sets.
 
 A line of TSV a row and peer: medians of ROUNDS alternating turns, ours / peer, limits that the same turns measured. Status 1 when a bar is missed or
 something could not be measured."""
@@ -111,7 +111,8 @@ SPEEDS = [(model, "pp512", ratio) for model, ratio in (("SmolLM2", 3.5), ("Gemma
 SPEEDS += [(model, "tg128", ratio) for model, ratio in (("SmolLM2", 2), ("Gemma", 2), ("1.1B Q8_0", 1.3), ("1.1B Q4_K", 1.3), ("1.1B Q6_K", 1.3))]
 DEPTH = int(os.environ.get("DEPTH", "8000"))
 DEEP = (("4 layers", "f16", 2), ("4 layers", "q8_0", 2))
-PREFILL = {"avx512": 3, "avx512bf16": 3, "amx": 4}
+PREFILL = {"avx512": 3, "avx512vnni": 3, "avx512bf16": 3, "amx": 4}
+TOGETHER = [(model, sequences) for model in ("SmolLM2", "1.1B Q4_K") for sequences in (16, 64)]
 
 
 def llama(policy, load, **request):
@@ -140,6 +141,10 @@ def inference(table):
         row = f"{model} tg32 after {DEPTH}, cache {cache}"
         if ONLY in row:
             deep(table, row, files[model], cache, bar)
+    for model, sequences in TOGETHER:
+        row = f"{model} tg32 x {sequences}"
+        if ONLY in row and model in files:
+            together(table, row, files[model], sequences)
 
 
 def speed(row, path, *options):
@@ -168,10 +173,63 @@ def deep(table, row, path, cache, bar):
     table.compare("tokens/s", mine, {"llama.cpp": ask}, {(row, "llama.cpp"): bar})
 
 
+def together(table, row, path, sequences):
+    def ask(policy):
+        answer = llama(policy, {"model": path, "context": sequences * 64, "sequences": sequences}, do="together", generate=32)
+        return {**answer, "rates": {row: answer["found"]["generate"]}}
+
+    mine = speed(row, path, "-p", "0", "-n", "32", "--sequences", str(sequences))
+    table.compare("tokens/s", mine, {"llama.cpp": ask}, {}, share=.8)
+
+
+# ---- tokenising English text on one core, processor time ----
+
+TOKENIZERS = {"gpt2": "tiktoken/r50k_base.tiktoken", "llama3": "llama3/tokenizer.json"}
+CORPORA = ("tinyshakespeare.txt", "wikitext-2/wiki.test.raw", "botchan.txt", "gsm8k/train.jsonl", "gsm8k/test.jsonl", "llama-factory/wiki_demo.txt")
+
+
+def tokenising(table):
+    data = pathlib.Path(os.environ.get("SHARED", "../shared")) / "data"
+    if not data.is_dir():
+        table.note(f"not measured: tokenising: {data}: expected a folder with corpora and tokenizers; name its parent in SHARED")
+        table.missed += 1
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        text = pathlib.Path(folder) / "text"
+        text.write_bytes(b"".join((data / "corpora" / name).read_bytes() for name in CORPORA))
+        for name, vocabulary in TOKENIZERS.items():
+            row = f"tokenising {name}"
+            if ONLY in row:
+                tokenised(table, row, name, str(data / "tokenizers"), vocabulary, str(text))
+
+
+def tokenised(table, row, name, folder, vocabulary, text):
+    size = os.path.getsize(text)
+    counts = set()
+
+    def mine():
+        command = ["llm-tokenize", "encode", "-q", "-j", "1", "--count", "-T", f"{folder}/{vocabulary}"]
+        _, loading = fair.processor([*command, "/dev/null"])
+        count, seconds = fair.processor([*command, text])
+        counts.add(int(count))
+        return {row: (size / 1e6 / (seconds - loading), None, None)}
+
+    def ask(library):
+        def run(policy):
+            answer = fair.peer("peer_tokenizers.py", {"library": library, "name": name, "folder": folder, "text": text}, policy)
+            if {answer["ids"]} != counts:
+                raise fair.Failed(f"{answer['ids']} ids, ours {sorted(counts)}")
+            return {**answer, "rates": {row: size / 1e6 / answer["seconds"]}}
+        return run
+
+    peers = {"tiktoken": ask("tiktoken"), "Hugging Face tokenizers": ask("tokenizers")}
+    table.compare("MB/s of text, one core", mine, peers, {(row, peer): 10 for peer in peers}, threads="1")
+
+
 def main():
     table = fair.Table(sys.stdout)
     for group in sys.argv[1:]:
-        {"products": products, "attention": attention, "training": training, "inference": inference}[group](table)
+        {"products": products, "attention": attention, "training": training, "inference": inference, "tokenising": tokenising}[group](table)
     return table.missed > 0
 
 

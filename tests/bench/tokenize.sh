@@ -1,14 +1,14 @@
 #!/bin/bash
-# llm-tokenize against tiktoken and Hugging Face's tokenizers, and against its own promises. Alternating runs, medians; one core unless it says otherwise.
+# llm-tokenize against its own promises: long and repeated text, memory, training. Medians; one core unless it says otherwise. Beside peers:
+# tests/bench/all tokenising.
 #
-#   tests/bench/tokenize.sh [SHARED [PYTHON]]
+#   tests/bench/tokenize.sh [SHARED]
 #
-# SHARED holds data/ [../shared]; PYTHON has tiktoken and tokenizers (without it: ours alone). BIN: the folder of llm-tokenize [bin]. ROUNDS [5].
-# Beside peers: processor time of encoding the same 10 MB on one core, in turns, the medians; loading apart. Other times are whole processes.
+# SHARED holds data/ [../shared]. BIN: the folder of llm-tokenize [bin]. ROUNDS [5].
+# Encoding: processor time, loading apart. Other times are whole processes.
 set -eu
 here=$(cd "${0%/*}/../.." && pwd)
 shared=${1:-$here/../shared}/data
-python=${2:-}
 bin=${BIN:-$here/bin}
 rounds=${ROUNDS:-5}
 work=$(mktemp -d)
@@ -30,40 +30,7 @@ rate() { awk -v bytes="$1" -v s="$2" 'BEGIN { printf "%.1f MB/s", bytes / s / 1e
 size() { stat -c %s "$1"; }
 row() { printf '%s\t%s\t%s\n' "$@"; }
 
-cat > "$work/peer.py" <<'PY'
-# peer.py tiktoken|tokenizers gpt2|llama3 TOKENIZERS TEXT...: processor seconds of loading, then of encoding each text; the number of ids of each.
-import json, os, sys, time
-os.environ["RAYON_NUM_THREADS"] = "1"
-os.environ["TOKENIZERS_PARALLELISM"] = "false"
-which, name, folder = sys.argv[1:4]
-texts = [open(path, encoding="utf-8", errors="replace", newline="").read() for path in sys.argv[4:]]
-if which == "tiktoken":
-    import base64, tiktoken
-    start = time.process_time()
-    if name == "gpt2":
-        table = {base64.b64decode(a): int(b) for a, b in (line.split() for line in open(folder + "/tiktoken/r50k_base.tiktoken", "rb"))}
-        pattern = r"""'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s"""
-    else:
-        printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
-        byte = {chr(b): b for b in printable}
-        byte.update({chr(256 + i): b for i, b in enumerate(sorted(set(range(256)) - set(printable)))})
-        vocab = json.load(open(folder + "/llama3/tokenizer.json", encoding="utf-8"))["model"]["vocab"]
-        table = {bytes(byte[c] for c in text): id for text, id in vocab.items()}
-        pattern = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
-    encode = tiktoken.Encoding(name, pat_str=pattern, mergeable_ranks=table, special_tokens={}).encode_ordinary
-else:
-    from tokenizers import Tokenizer
-    start = time.process_time()
-    t = Tokenizer.from_file(f"{folder}/{name}/tokenizer.json")
-    encode = lambda s: t.encode(s, add_special_tokens=False).ids
-print(time.process_time() - start)
-for text in texts:
-    start = time.process_time()
-    n = len(encode(text))
-    print(time.process_time() - start, n)
-PY
-
-# Processor seconds of one run of ours on one core, loading included; peers do not write their ids either.
+# Processor seconds of one run on one core, loading included.
 processor() {
     local TIMEFORMAT='%U %S'
     { time "$bin/llm-tokenize" encode -q -j 1 -T "$1" "${@:3}" "$2" > /dev/null; } 2>&1 | awk '{ print $1 + $2 }'
@@ -78,25 +45,12 @@ for name in gpt2 llama3; do
         for text in ten english; do processor "${file[$name]}" "$work/$text" --count >> "$work/$name.$text"; done
         processor "${file[$name]}" /dev/null -o /dev/null >> "$work/$name.load.tok"
         processor "${file[$name]}" "$work/ten" -o /dev/null >> "$work/$name.tok"
-        [[ -z $python ]] || for peer in tiktoken tokenizers; do
-            [[ $peer == tiktoken || $i == 0 ]] || continue # it takes long
-            "$python" "$work/peer.py" $peer $name "$shared/tokenizers" "$work/ten" > "$work/peer"
-            sed -n 1p "$work/peer" >> "$work/$name.$peer.load"
-            sed -n '2s/ .*//p' "$work/peer" >> "$work/$name.$peer"
-            [[ $(sed -n '2s/.* //p' "$work/peer") == "$("$bin/llm-tokenize" encode --count -T "${file[$name]}" "$work/ten")" ]]
-        done
     done
     load=$(median < "$work/$name.load")
     for text in ten english; do
         ours=$(awk -v a="$(median < "$work/$name.$text")" -v b="$load" 'BEGIN { print a - b }')
         row "$name ids of English text, $(($(size "$work/$text") / 1000000)) MB, processor time without $load s of loading" \
             "$(rate "$(size "$work/$text")" "$ours")" "120 MB/s"
-        [[ $text == ten ]] || continue
-        [[ -z $python ]] || for peer in tiktoken tokenizers; do
-            theirs=$(median < "$work/$name.$peer")
-            row "… by $peer without $(median < "$work/$name.$peer.load") s of loading" "$(rate "$(size "$work/$text")" "$theirs")" \
-                "10 times: ours is $(awk -v a="$theirs" -v b="$ours" 'BEGIN { printf "%.1f", a / b }') times as fast"
-        done
     done
     ours=$(awk -v a="$(median < "$work/$name.tok")" -v b="$(median < "$work/$name.load.tok")" 'BEGIN { print a - b }')
     row "$name ids of the first 10 MB, written as a token stream, likewise" "$(rate "$(size "$work/ten")" "$ours")" "120 MB/s"

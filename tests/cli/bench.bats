@@ -200,6 +200,9 @@ cell() {
     [[ $(cut -f 7 t | tr '\n' ,) == "test,pp16,pp8,tg4,pp16 @ d8,pp8 @ d8,tg4 @ d8," ]]
     awk -F'\t' 'NR > 1 && !($8 > 0 && $9 >= 0 && $11 > 0 && $2 == 34336 && $3 == 68672) { print; exit 1 }' t
     [[ $(awk -F'\t' 'NR > 1 { print $10 }' t | sort -u | grep -c memory) == 1 ]]
+    llm-bench speed -m "$M" -p 0 -n 5 -d 0,3 -b 8 --sequences 1,3 -r 2 > t
+    [[ $(cut -f 7,10 t | tail -n +2 | tr '\n\t' ', ') == "tg5 memory,tg5 x 3 prefill,tg5 @ d3 memory,tg5 x 3 @ d3 prefill," ]]
+    awk -F'\t' 'NR > 1 && !($8 > 0 && $9 >= 0 && $11 > 0) { print; exit 1 }' t
     llm-bench speed -c nano -t q8_0 -p 0 -n 2 -r 1 > t
     [[ $(cut -f 4,7 t | tail -n 1) == $'q8_0\ttg2' && $(wc -l < t) == 2 ]]
 }
@@ -247,6 +250,7 @@ cell() {
     refused 2 '--prompt' llm-bench speed -m "$M" -p 5,x
     refused 2 '--prompt' llm-bench speed -m "$M" -p 5,,6
     refused 2 '--generate' llm-bench speed -m "$M" -n=-1
+    refused 2 '--sequences' llm-bench speed -m "$M" --sequences 9 -b 8
     refused 2 '--depth' llm-bench speed -m "$M" -d ''
     refused 2 'expected a test' llm-bench speed -m "$M" -p 0 -n 0
     refused 2 '--runs' llm-bench speed -m "$M" -r 0

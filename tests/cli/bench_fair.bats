@@ -43,7 +43,7 @@ END
     run -1 --separate-stderr python3 compare.py "$ROOT/tests/bench"
     assert_equal "$stderr" "default spinning sleeping default spinning default spinning"
     assert_equal "$(cut -f 1-14 <<< "${lines[1]}")" \
-        $'work\tavx2\t2\tGFLOP/s\t60\t50\t1.200\t1.200\t1.200\t1.5\t100 (f32)\t0.600\t0.500\tMISSED'
+        $'work\tavx2\t2\tGFLOP/s\t60\t50\t1.200\t1.200\t1.200\t1.5\t100 (f32)\t0.600\t0.500\tMISSED: ratio below 1.5'
     assert_equal "$(cut -f 15-19 <<< "${lines[1]}")" $'3\tfast\tpeer 1\tspinning\tnone 2'
     [[ $(cut -f 14 <<< "${lines[2]}") == 'ok, suspicious peer: below a tenth of its limit' ]]
     assert_equal "$(head -n 1 <<< "$output" | tr '\t' '\n' | wc -l)" "$(awk -F '\t' 'NR == 2 { print NF }' <<< "$output")"
