@@ -25,8 +25,10 @@ SHAPES = [(m, n, k) for m in (1024, 64) for n, k in ((768, 768), (3072, 768), (7
 
 
 def products(table):
-    shapes = [s for s in SHAPES if ONLY in f"product {'x'.join(map(str, s))}"] if ONLY.startswith("product") else SHAPES
     wanted = dtypes(table)
+    shapes = [s for s in SHAPES if any(ONLY in f"product {'x'.join(map(str, s))} {dtype}" for dtype in wanted)]
+    if not shapes:
+        return
 
     def mine():
         lines = fair.ours("llm-bench", "kernels", "--json", "-j", fair.THREADS, "--seconds", "0.3", *(f"--shape={m}x{n}x{k}" for m, n, k in shapes))

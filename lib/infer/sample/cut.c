@@ -1,55 +1,88 @@
 /* Filters from the maxima of blocks of logits: tokens that no filter can keep are never copied, sorted or exponentiated. */
+#include <float.h>
 #include <math.h>
 #include "cpu/kernels.h"
 #include "infer/sample/cut.h"
 
 #define SLACK 2e-5 /* twice the relative error of exp_sum */
 
-/* Candidates: logits of at least `floor`, of blocks that have any. */
+/* The smallest finite float that is at least x. */
+static float float_from(double x)
+{
+    if (x < -FLT_MAX) return -FLT_MAX;
+    float y = (float)x;
+    return y < x ? nextafterf(y, INFINITY) : y;
+}
+
+/* How many of n numbers are at least t. The loop of constant length is compiled to vectors. */
+static size_t count_from(const float *x, size_t n, float t)
+{
+    size_t i = 0, all = 0;
+    for (; i + LLM_MAX_BLOCK <= n; i += LLM_MAX_BLOCK) {
+        int some = 0;
+        for (int j = 0; j < LLM_MAX_BLOCK; j++) some += x[i + (size_t)j] >= t;
+        all += (size_t)some;
+    }
+    for (; i < n; i++) all += x[i] >= t;
+    return all;
+}
+
+enum { GROUP = 16 }; /* logits that are compared at once */
+
+static bool any_from(const float *x, float t)
+{
+    int any = 0;
+    for (int j = 0; j < GROUP; j++) any |= x[j] >= t;
+    return any;
+}
+
+/* Candidates: finite logits of at least `floor`, of blocks that have any. A logit is stored before it is compared, because a branch on the comparison
+ * would be unpredictable. */
 static void gather(struct llm_candidates *c, const struct llm_logits *x, double floor)
 {
-    c->n = c->sorted = 0;
+    const float least = float_from(floor);
+    size_t n = 0;
     for (size_t b = 0; b * LLM_MAX_BLOCK < x->n; b++) {
-        if (x->block_max[b] < floor) continue;
+        if (x->block_max[b] < least) continue;
         size_t first = b * LLM_MAX_BLOCK, end = first + LLM_MAX_BLOCK < x->n ? first + LLM_MAX_BLOCK : x->n;
-        for (size_t i = first; i < end; i++) {
-            if (x->v[i] >= floor && x->v[i] != -INFINITY) c->v[c->n++] = (struct llm_candidate){x->v[i], (int32_t)i};
+        for (size_t from = first; from < end; from += GROUP) {
+            size_t to = from + GROUP < end ? from + GROUP : end;
+            if (to - from == GROUP && !any_from(x->v + from, least)) continue;
+            for (size_t i = from; i < to; i++) {
+                c->v[n] = (struct llm_candidate){x->v[i], (int32_t)i};
+                n += x->v[i] >= least;
+            }
         }
     }
+    c->n = n;
+    c->sorted = 0;
 }
 
-/* Moves heap[0] down to its place. The smallest of a heap is its first. */
-static void sift(float *heap, size_t n)
+/* A number that at least k of the n ≥ k numbers reach, few more than k if that is found soon; -FLT_MAX if fewer than k are finite. */
+static float floor_of(const float *x, size_t n, size_t k, float max)
 {
-    float x = heap[0];
-    size_t i = 0;
-    for (size_t child; (child = 2 * i + 1) < n; i = child) {
-        if (child + 1 < n && heap[child + 1] < heap[child]) child++;
-        if (heap[child] >= x) break;
-        heap[i] = heap[child];
+    double low = 1, high = 0; /* depths below max: `low` is deep enough, `high` is not */
+    while (max - low > -FLT_MAX && count_from(x, n, (float)(max - low)) < k) {
+        high = low;
+        low *= 2;
     }
-    heap[i] = x;
+    if (max - low <= -FLT_MAX) return -FLT_MAX;
+    for (int i = 0; i < 8; i++) {
+        double middle = (low + high) / 2;
+        size_t found = count_from(x, n, (float)(max - middle));
+        if (found >= k) low = middle;
+        else high = middle;
+        if (found >= k && found <= k + k / 4) break;
+    }
+    return (float)(max - low);
 }
 
-/* The k-th largest of n ≥ k ≥ 1 numbers. */
-static float kth_largest(const float *x, size_t n, size_t k, float *heap)
-{
-    for (size_t i = 0; i < k; i++) heap[i] = -INFINITY;
-    for (size_t i = 0; i < n; i++) {
-        if (x[i] <= heap[0]) continue;
-        heap[0] = x[i];
-        sift(heap, k);
-    }
-    return heap[0];
-}
-
-/* The k-th largest of the blocks' maxima is no larger than the k-th largest logit. */
+/* At least k blocks have a maximum of the floor or more, so the k largest logits have. */
 static bool cut_top_k(struct llm_candidates *c, const struct llm_logits *x, size_t k)
 {
-    float heap[256];
     size_t blocks = (x->n + LLM_MAX_BLOCK - 1) / LLM_MAX_BLOCK;
-    if (k > blocks || k > sizeof heap / sizeof *heap) return false;
-    gather(c, x, (double)kth_largest(x->block_max, blocks, k, heap));
+    if (k > blocks) return false;
+    gather(c, x, (double)floor_of(x->block_max, blocks, k, x->max));
     return true;
 }
 
