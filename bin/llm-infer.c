@@ -50,6 +50,8 @@ static const struct llm_opt options[] = {
     {0, "embed", NULL, "a vector for the prompt, as a tensor stream; with --jsonl one per text", LLM_FLAG, AT(embed), 0, 0, NULL},
     {0, "score-reward", NULL, "the score that a reward model gives the prompt; with --jsonl each line again, with \"reward\"", LLM_FLAG,
      AT(score_reward), 0, 0, NULL},
+    {0, "ref-logprobs", NULL, "log-probabilities of the replies of lines of pairs, as llm-train --objective dpo reads them", LLM_FLAG,
+     AT(ref_logprobs), 0, 0, NULL},
     {0, "export", "PLACE", "values at a place of the pass (layers.*.residual.after, layers.3.mlp.hidden) as a tensor stream; several times: several",
      LLM_LIST, AT(export), 0, 0, NULL},
     {0, "lens", "KIND", "what the model would say after each layer: most likely token, its probability, entropy, KL to the last: logit", LLM_CHOICE,
@@ -141,7 +143,7 @@ static void check_usage(struct args *a, const char *operand)
 {
     bool to_stdout = !a->common.output || is_dash(a->common.output);
     bool looks = a->export.n > 0 || a->lens >= 0;
-    int owners = a->score + a->logits + a->embed + a->classify + a->score_reward + (a->export.n > 0) + (a->lens >= 0);
+    int owners = a->score + a->logits + a->embed + a->classify + a->score_reward + a->ref_logprobs + (a->export.n > 0) + (a->lens >= 0);
     int from_stdin = is_dash(a->model) + is_dash(a->kv_in) + is_dash(a->tokenizer) + is_dash(a->fim_prefix) + is_dash(a->fim_suffix);
     bool fills_in = a->fim_prefix || a->fim_suffix;
     bool reads_prompt = !operand && !fills_in && (a->jsonl || a->file || !a->kv_in) && !a->plan;
@@ -150,7 +152,7 @@ static void check_usage(struct args *a, const char *operand)
     if (from_stdin > 1) llm_usage(&infer_cli, "standard input cannot be two inputs at once");
     if (owners > 1 || (is_dash(a->kv_out) && to_stdout && owners > 0)) {
         llm_usage(&infer_cli, "standard output has one owner: expected one of --score, --logits, --embed, --export, --lens, --classify, "
-                               "--score-reward, --kv-out -");
+                               "--score-reward, --ref-logprobs, --kv-out -");
     }
     if (a->jsonl && (a->logits || a->kv_out || a->echo))
         llm_usage(&infer_cli, "--jsonl does not go with --logits, --kv-out or --echo");
@@ -172,7 +174,11 @@ static void check_usage(struct args *a, const char *operand)
         llm_usage(&infer_cli, "--%s takes a text alone: not with a cache or -n", a->classify ? "classify" : "score-reward");
     }
     if (!a->embed && (a->pooling >= 0 || a->embd_normalize != UNSET)) llm_usage(&infer_cli, "--pooling and --embd-normalize go with --embed");
-    if (!a->chat && ((a->chat_template && !a->score_reward) || a->system)) llm_usage(&infer_cli, "--chat-template and --system go with --chat");
+    if (a->ref_logprobs && (a->kv_in || a->kv_out || a->n > 0 || a->chat)) {
+        llm_usage(&infer_cli, "--ref-logprobs reads lines of pairs: not with --chat, a cache or -n");
+    }
+    if (!a->chat && ((a->chat_template && !a->score_reward && !a->ref_logprobs) || a->system))
+        llm_usage(&infer_cli, "--chat-template and --system go with --chat");
     if (a->chat && !a->jsonl && a->samples > 1) llm_usage(&infer_cli, "--chat answers once: expected no --samples");
     if (a->lines && (!a->chat || a->jsonl || operand)) llm_usage(&infer_cli, "--lines goes with --chat and -f or standard input");
     if (a->chat && (owners > 0 || a->kv_out || a->kv_in || a->ids || a->echo)) {
@@ -231,9 +237,9 @@ static int load(struct session *s, struct llm_err *e)
     if (adapters_load(s, e) < 0) return -1;
     if (a->classify && llm_classify_check(s->model, e) < 0) return llm_in(e, "%s", a->model);
     if (a->score_reward && llm_score_reward_check(s->model, e) < 0) return llm_in(e, "%s", a->model);
-    bool generates = !a->plan && !a->embed && !a->classify && !a->score_reward && !a->logits && a->export.n == 0;
+    bool generates = !a->plan && !a->embed && !a->classify && !a->score_reward && !a->logits && !a->ref_logprobs && a->export.n == 0;
     if (generates && llm_model_must_generate(s->model, e) < 0) return llm_in(e, "%s", a->model);
-    bool continues = a->score || a->chat || a->kv_in || a->kv_out || (a->logits && s->model->config.num_encoder_layers > 0);
+    bool continues = a->score || a->ref_logprobs || a->chat || a->kv_in || a->kv_out || (a->logits && s->model->config.num_encoder_layers > 0);
     if (continues && llm_model_must_continue(s->model, e) < 0) return llm_in(e, "%s", a->model);
     const struct llm_predictor *predictor = llm_predictor_of(s->model);
     if (!predictor->has_states && (a->embed || a->kv_out || a->kv_in)) {
@@ -315,7 +321,8 @@ static int run(struct session *s, const char *operand, struct llm_err *e)
         s->out = llm_output_open(a->common.output, binary, e);
         if (!s->out) return -1;
     }
-    int (*lines)(struct session *, const char *, struct llm_err *) = a->score ? run_score_lines : a->score_reward ? run_reward_lines : run_jsonl;
+    int (*lines)(struct session *, const char *, struct llm_err *) = a->score ? run_score_lines : a->score_reward ? run_reward_lines
+                                                                     : a->ref_logprobs ? run_references : run_jsonl;
     int (*work)(struct session *, const char *, struct llm_err *) = !a->jsonl ? (a->chat ? run_chat : run_prompt) : a->embed || a->classify
                                                                    ? run_embed_lines : lines;
     int status = work(s, operand, e);
@@ -363,6 +370,7 @@ int main(int argc, char **argv)
     llm_config_force(a.common.force_config);
     check_operands(&a, argc - rest, argv + rest);
     const char *operand = a.prompt ? a.prompt : rest < argc ? argv[rest] : NULL;
+    if (a.ref_logprobs) a.jsonl = 1;
     check_usage(&a, operand);
     struct session s = {.a = &a, .bias = parse_biases(&a.logit_bias)};
     int status = llm_pool_start(a.common.threads, &e);

@@ -17,7 +17,8 @@ struct args {
     int fim_spm;
     int chat, lines;
     const char *model, *tokenizer, *prompt, *file, *kv_in, *kv_out;
-    int jsonl, score, per_token, add_eos, logits, embed, classify, score_reward, ids, special, echo, ignore_eos, no_timings, plan, profile, rollout;
+    int jsonl, score, per_token, add_eos, logits, embed, classify, score_reward, ref_logprobs, ids, special, echo, ignore_eos, no_timings, plan;
+    int profile, rollout;
     int64_t n, context, batch, draft, parallel, samples, kv_keep, trace_queries;
     int precision, cache_type, pooling;
     int64_t embd_normalize;
@@ -117,6 +118,8 @@ int run_classify(struct session *s, const int32_t *ids, size_t n, struct llm_err
 int run_reward(struct session *s, const int32_t *ids, size_t n, struct llm_err *e) LLM_MUST_CHECK;
 /* A text a line; the same line with its score. */
 int run_reward_lines(struct session *s, const char *operand, struct llm_err *e) LLM_MUST_CHECK;
+/* Pairs of replies a line; the same line with their log-probabilities. */
+int run_references(struct session *s, const char *operand, struct llm_err *e) LLM_MUST_CHECK;
 /* A text a line, a vector or a class a line. */
 int run_embed_lines(struct session *s, const char *operand, struct llm_err *e) LLM_MUST_CHECK;
 /* A conversation: the operand is its one message, else all of -f or standard input is, or with --lines each line; a terminal is talked with. */

@@ -15,6 +15,7 @@
     X(contrastive) \
     X(sft) \
     X(dpo) \
+    X(kto) \
     X(reward) \
     X(distill) \
     X(reinforce) \

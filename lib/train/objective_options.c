@@ -109,6 +109,11 @@ void llm_option_set_real(struct llm_train_options *o, const char *name, double v
     o->own.v[slot(name)].r = value;
 }
 
+void llm_option_set_word(struct llm_train_options *o, const char *name, int value)
+{
+    o->own.v[slot(name)].word = value;
+}
+
 void llm_option_set_text(struct llm_train_options *o, const char *name, const char *value)
 {
     o->own.v[slot(name)].text = value;

@@ -41,6 +41,7 @@ const char *llm_option_text(const struct llm_train_options *o, const char *name)
 /* Whether the value was given, on the command line or by a training state. */
 bool llm_option_given(const struct llm_train_options *o, const char *name);
 void llm_option_set_real(struct llm_train_options *o, const char *name, double value);
+void llm_option_set_word(struct llm_train_options *o, const char *name, int value);
 void llm_option_set_text(struct llm_train_options *o, const char *name, const char *value);
 
 /* The key of an option in a training state: its name with '_' for '-'. */

@@ -1,8 +1,10 @@
 #include "train/pairs.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/buf.h"
 #include "tensor/tape.h"
 
 /* A message with the role of the assistant, of a reply that is a plain text. */
@@ -94,10 +96,14 @@ static int take_columns(const struct llm_lines *l, const json_t *line, struct ll
 {
     const struct llm_column *columns = l->objective->columns;
     for (int i = 0; columns && columns[i].name; i++) {
-        const json_t *x = json_object_get(line, columns[i].name);
+        char name[64];
+        bool low = llm_ends_with(columns[i].name, LLM_PAIRS_LOW);
+        snprintf(name, sizeof name, "%.*s", (int)(strlen(columns[i].name) - (low ? strlen(LLM_PAIRS_LOW) : 0)), columns[i].name);
+        const json_t *x = json_object_get(line, name);
         if (!x) continue;
-        if (!json_is_number(x)) return llm_fail(e, EX_DATAERR, "'%s': expected a number", columns[i].name);
-        v[i] = (float)json_number_value(x);
+        if (!json_is_number(x) && !json_is_boolean(x)) return llm_fail(e, EX_DATAERR, "'%s': expected a number", name);
+        double number = json_is_boolean(x) ? json_is_true(x) : json_number_value(x);
+        v[i] = low ? (float)(number - (double)(float)number) : (float)number;
         r->column[i] = &v[i];
     }
     return 0;
@@ -125,10 +131,23 @@ static int add(struct llm_lines *l, const struct two *t, const json_t *line, str
     return take_columns(l, line, &r, numbers, e) < 0 ? -1 : llm_records_add(l->records, &r, e);
 }
 
+double llm_pairs_kept(double sum)
+{
+    return isfinite(sum) ? (double)(float)sum + (double)(float)(sum - (double)(float)sum) : sum;
+}
+
+int llm_pairs_add(struct llm_lines *l, const json_t *prompt, const json_t *const reply[2], const json_t *line, struct llm_err *e)
+{
+    struct two t = {.second = 0};
+    int got = encode(l, &t, prompt, reply, e);
+    if (got == 1) got = add(l, &t, line, e);
+    llm_conversation_release(&t.c);
+    return got < 0 ? -1 : 0;
+}
+
 int llm_pairs_record(struct llm_lines *l, const json_t *line, struct llm_err *e)
 {
     static const char *const names[2][2] = {{"chosen", "rejected"}, {"chosen_messages", "rejected_messages"}};
-    struct two t = {.second = 0};
     const json_t *reply[2], *prompt = json_object_get(line, "prompt");
     for (int i = 0; i < 2; i++) {
         reply[i] = json_object_get(line, names[0][i]);
@@ -136,10 +155,7 @@ int llm_pairs_record(struct llm_lines *l, const json_t *line, struct llm_err *e)
         if (!reply[i]) return llm_fail(e, EX_DATAERR, "expected '%s', found none", names[0][i]);
     }
     if (!prompt && (json_is_string(reply[0]) || json_is_string(reply[1]))) return llm_fail(e, EX_DATAERR, "expected 'prompt', found none");
-    int got = encode(l, &t, prompt, reply, e);
-    if (got == 1) got = add(l, &t, line, e);
-    llm_conversation_release(&t.c);
-    return got < 0 ? -1 : 0;
+    return llm_pairs_add(l, prompt, reply, line, e);
 }
 
 /* A text into a row: ids and mask, the rest of the row is padding. */

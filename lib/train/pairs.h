@@ -8,6 +8,12 @@
 /* llm_objective.record of lines with "chosen" and "rejected", and "prompt": plain texts, or lists of messages; without a prompt, what the two
  * conversations begin with is the prompt. The tokens of the replies have mask 1. Numbers of the line become columns of the same names. */
 int llm_pairs_record(struct llm_lines *l, const json_t *line, struct llm_err *e);
+/* Adds the record of a prompt and two replies; llm_pairs_record takes them from the line. Numbers and truth values of the line become columns, and
+ * what a float leaves out of the number NAME becomes the column NAME LLM_PAIRS_LOW. 0, also if the line is skipped, or -1. */
+int llm_pairs_add(struct llm_lines *l, const json_t *prompt, const json_t *const reply[2], const json_t *line, struct llm_err *e);
+#define LLM_PAIRS_LOW "_low"
+/* A sum as two floats keep it, to 48 bits: sums that are computed and sums that were stored are then the same. */
+double llm_pairs_kept(double sum);
 /* llm_objective.document: the chosen text in `ids`, the rejected one in `source`; one target, at the row's beginning, stands for the pair. */
 int llm_pairs_document(const struct llm_task *t, struct llm_rows *rows, int64_t row, const struct llm_document *d, struct llm_err *e);
 /* The rows of a pass: of each pair the chosen text, then the rejected one, [2 n_rows, row_len]; on the context's `acts`, targets are the tokens of

@@ -84,3 +84,10 @@ struct llm_preference_loss llm_preference_loss(const struct llm_preference *o, c
     return (struct llm_preference_loss){.loss = s.loss, .slope = {s.by_x / n[LLM_CHOSEN], -s.by_x / n[LLM_REJECTED]},
                                         .reward = {beta * score[LLM_CHOSEN], beta * score[LLM_REJECTED]}};
 }
+
+double llm_kto_loss(double beta, double weight, bool desirable, double ratio, double kl, double *slope)
+{
+    double sign = desirable ? 1 : -1, x = sign * beta * (ratio - kl), missing = -llm_minus_log_sigmoid_slope(x); /* 1 - σ(x) */
+    *slope = -sign * weight * beta * missing * -llm_minus_log_sigmoid_slope(-x);
+    return weight * missing;
+}

@@ -35,6 +35,11 @@ struct llm_preference_loss {
 bool llm_preference_refers(enum llm_preference_kind kind);
 struct llm_preference_loss llm_preference_loss(const struct llm_preference *o, const struct llm_preference_pair *p);
 
+/* KTO (Ethayarajh et al. 2024, equation 7; TRL's KTOTrainer) of one reply: weight · (1 - σ(beta · (ratio - kl))) if it is desirable, else weight ·
+ * (1 - σ(beta · (kl - ratio))). ratio: its log-probability by the policy less that by the reference. kl: the estimate of the policy's divergence from
+ * the reference, a constant. *slope: d loss / d ratio. */
+double llm_kto_loss(double beta, double weight, bool desirable, double ratio, double kl, double *slope);
+
 /* -log σ(x), without overflow, and its slope. */
 double llm_minus_log_sigmoid(double x);
 double llm_minus_log_sigmoid_slope(double x);

@@ -72,6 +72,37 @@ setup() {
     jq -s -e '(.[0].loss - 0.6931471824645996 | fabs) < 1e-6' given.jsonl
 }
 
+@test "llm-infer --ref-logprobs: the lines with the reference's log-probabilities train to the bytes of the computed reference" {
+    head -n 12 "$F/pairs.jsonl" > pairs.jsonl
+    printf '%s\n' '{"prompt": [{"role": "user", "content": "q"}], "chosen": [{"role": "assistant", "content": "good"}], "rejected": [{"role": "assistant", "content": "bad"}]}' >> pairs.jsonl
+    for precision in f32 bf16; do
+        llm-infer -q -m "$F/base.llm" --precision $precision --chat-template chatml --ref-logprobs < pairs.jsonl > with.jsonl
+        assert_equal "$(wc -l < with.jsonl)" 13
+        cmp <(jq -c 'del(.ref_chosen_logps, .ref_rejected_logps)' with.jsonl) <(jq -c . pairs.jsonl)
+        for data in pairs with; do
+            llm-train -q --init "$F/base.llm" -l 64 --objective dpo --chat-template chatml --lr 1e-3 --warmup 0 --precision $precision -n 4 -b 4 \
+                --log $data.log -o $data.llm $data.jsonl
+        done
+        cmp <(hashes pairs.log) <(hashes with.log)
+        jq -s -e '.[0].loss == 0.6931471824645996' with.log
+    done
+    echo '{"prompt": "a", "rejected": "b"}' > bad.jsonl
+    refused 65 "bad.jsonl: line 1: expected 'chosen', found none" llm-infer -m "$F/base.llm" --ref-logprobs bad.jsonl
+    refused 2 "standard output has one owner" llm-infer -m "$F/base.llm" --ref-logprobs --score pairs.jsonl
+}
+
+@test "kto: the first loss is half the mean weight; it falls, and desirable replies gain" {
+    jq -c '{prompt, completion: .chosen, label: true}, {prompt, completion: .rejected, label: false}' "$F/pairs.jsonl" > replies.jsonl
+    kto=(llm-train -q --init "$F/base.llm" -l 64 --objective kto --beta .5 --lr 1e-3 --warmup 0)
+    "${kto[@]}" -n 12 -b 8 --order sequential --desirable-weight 2 --log log.jsonl -o m.llm replies.jsonl
+    jq -s -e '.[0].loss == .75 and .[0].kl == 0 and .[0].reward_chosen == 0' log.jsonl
+    jq -s -e '.[11].loss < .7 and .[11].reward_chosen > .[11].reward_rejected' log.jsonl
+    same_by_threads "${kto[@]}" -n 4 -b 8 replies.jsonl
+    same_when_resumed 2 "${kto[@]}" -b 8 replies.jsonl
+    refused 65 "line 1: expected 'label', true (desirable) or false, found none" "${kto[@]}" -n 1 -o x.llm <(echo '{"prompt": "a", "completion": "b"}')
+    refused 65 "expected at least two lines, found one" "${kto[@]}" -n 1 -o x.llm <(echo '{"prompt": "a", "completion": "b", "label": true}')
+}
+
 @test "the same bytes by any threads, any passes of a step, and after an interruption" {
     cp "$F/pairs.jsonl" .
     same_by_threads "${new[@]}" -n 6 -b 4 pairs.jsonl

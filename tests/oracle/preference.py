@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """Losses over pairs of replies and their gradients, by PyTorch's autograd in double, from the formulas of TRL (DPOTrainer.dpo_loss, CPOTrainer.cpo_loss
-for SimPO, ORPOTrainer.odds_ratio_loss): tests/golden/preference.tsv. Hard cases: ties, replies of one token, near certainty, large differences."""
+for SimPO, ORPOTrainer.odds_ratio_loss): tests/golden/preference.tsv; with the argument kto of KTOTrainer's loss of one reply,
+tests/golden/kto.tsv. Hard cases: ties, replies of one token, near certainty, large differences."""
 import itertools
+import sys
 import torch
 import torch.nn.functional as F
 
@@ -28,6 +30,15 @@ def loss_of(kind, beta, smoothing, gamma, policy, reference, n):
         return torch.relu(1 - beta * logits)
     return (logits - 1 / (2 * beta)) ** 2
 
+
+if sys.argv[1:] == ["kto"]:
+    print("beta\tweight\tlabel\tratio\tkl\tvalue\tslope")
+    for beta, weight, label, ratio, kl in itertools.product((.1, 2.5), (1., .25), (1, 0), (-800., -3., 0., 1e-3, 2., 900.), (0., .5, 40.)):
+        r = torch.tensor(ratio, requires_grad=True)
+        loss = weight * (1 - torch.sigmoid(beta * (r - kl)) if label else 1 - torch.sigmoid(beta * (kl - r)))
+        loss.backward()
+        print("\t".join(repr(x) for x in (beta, weight, label, ratio, kl, loss.item(), r.grad.item())))
+    sys.exit()
 
 pairs = [((-12.5, -14.25), (-13.0, -13.0), (5, 7)), ((-3.0, -3.0), (-3.0, -3.0), (1, 1)), ((-900.0, -20.0), (-30.0, -400.0), (200, 9)),
          ((-20.0, -900.0), (-400.0, -30.0), (9, 200)), ((-1e-3, -40.0), (-2.0, -35.0), (1, 12)), ((-60.0, -2e-2), (-55.0, -1.0), (31, 2))]

@@ -50,6 +50,26 @@ static void test_golden(void **state)
     assert_true(rows > 100);
 }
 
+static void test_kto(void **state)
+{
+    FILE *f = fopen("tests/golden/kto.tsv", "r");
+    char text[1000];
+    int line = 1;
+    (void)state;
+    assert_non_null(f);
+    assert_non_null(fgets(text, sizeof text, f));
+    while (fgets(text, sizeof text, f)) {
+        double beta, weight, ratio, kl, loss, slope, found;
+        int label;
+        line++;
+        assert_int_equal(sscanf(text, "%lf %lf %d %lf %lf %lf %lf", &beta, &weight, &label, &ratio, &kl, &loss, &slope), 7);
+        assert_near(llm_kto_loss(beta, weight, label, ratio, kl, &found), loss, line, "loss");
+        assert_near(found, slope, line, "slope");
+    }
+    fclose(f);
+    assert_true(line > 100);
+}
+
 static void test_first(void **state)
 {
     const struct llm_preference o = {.kind = LLM_PREFERENCE_SIGMOID, .beta = .1};
@@ -60,6 +80,6 @@ static void test_first(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_golden), cmocka_unit_test(test_first)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_golden), cmocka_unit_test(test_kto), cmocka_unit_test(test_first)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,107 @@
+/* --ref-logprobs: lines of pairs of replies, each written again with the log-probabilities of its replies by this model, which llm-train --objective
+ * dpo then reads in place of computing its reference: "ref_chosen_logps", "ref_rejected_logps". Texts are encoded and summed as training does it. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include "bin/infer/batch.h"
+#include "cpu/pool.h"
+#include "train/pairs.h"
+
+struct run {
+    struct session *s;
+    struct lines in;
+    struct batch batch;
+    struct llm_train_options options;
+    struct llm_lines pairs;
+    const int32_t *ids;         /* of the text at hand */
+    const uint8_t *mask;        /* of its tokens: 1 of the reply */
+    int64_t n;
+    const struct llm_span *span;
+    float log_prob[LLM_SPAN_MAX];
+    double sum;
+};
+
+static bool counts(const struct run *r, int64_t i)
+{
+    return i < r->n && r->mask[i];
+}
+
+/* Row i of a span predicts the token after it. */
+static void score_row(void *arg, size_t i, int thread)
+{
+    struct run *r = arg;
+    int64_t vocab = r->s->model->config.vocab_size, next = r->span->first + (int64_t)i + 1;
+    if (!counts(r, next)) return;
+    float *logits = llm_scratch(thread, (size_t)vocab * sizeof *logits); /* the function writes over them */
+    memcpy(logits, r->span->logits + (int64_t)i * vocab, (size_t)vocab * sizeof *logits);
+    r->log_prob[i] = llm_token_log_prob(logits, 1, vocab, r->ids[next]);
+}
+
+static int score_span(void *arg, const struct llm_span *s, struct llm_err *e)
+{
+    struct run *r = arg;
+    (void)e;
+    r->span = s;
+    llm_parallel((size_t)s->n, score_row, r);
+    for (int64_t i = 0; i < s->n; i++) r->sum += counts(r, s->first + i + 1) ? (double)r->log_prob[i] : 0;
+    return 0;
+}
+
+/* Sum of the log-probabilities of the reply's tokens. 0, 1 when a signal was caught, -1. */
+static int score(struct run *r, const int32_t *ids, const uint8_t *mask, int64_t n, struct llm_err *e)
+{
+    struct llm_kv kv;
+    r->ids = ids;
+    r->mask = mask;
+    r->n = n;
+    r->sum = 0;
+    llm_kv_init(&kv, &r->s->engine.pool);
+    int status = prompt_check(r->s, (size_t)n, e) < 0 ? -1 : llm_engine_prefill(&r->s->engine, &kv, ids, n, false, true, score_span, r, e);
+    llm_kv_release(&kv);
+    return status;
+}
+
+/* 0, 1 when a signal was caught, -1. */
+static int add_scores(struct run *r, json_t *o, struct llm_err *e)
+{
+    static const char *const names[] = {"ref_chosen_logps", "ref_rejected_logps"};
+    struct llm_records *records = r->pairs.records = llm_records_create(NULL, e);
+    int status = records ? llm_pairs_record(&r->pairs, o, e) : -1;
+    if (status == 0 && llm_records_count(records) == 0) status = llm_fail(e, EX_DATAERR, "expected a pair to learn from");
+    struct llm_record d = {.n = 0};
+    if (status == 0) d = llm_records_at(records, 0);
+    for (int i = 0; status == 0 && i < 2; i++) {
+        int64_t from = i ? d.second : 0, to = i ? d.n : d.second;
+        status = score(r, d.ids + from, d.mask + from, to - from, e);
+        if (status == 0 && json_object_set_new(o, names[i], json_real(llm_pairs_kept(r->sum))) < 0) status = llm_no_memory(e, "a line of output");
+    }
+    if (status == 0) batch_item(&r->batch, d.n, 0);
+    llm_records_destroy(records);
+    return status;
+}
+
+static int one_line(void *arg, const char *text, size_t n, struct llm_err *e)
+{
+    struct run *r = arg;
+    json_t *o = text ? llm_json_parse(text, n, e) : NULL;
+    int status = o ? 0 : text ? -1 : lines_too_long(&r->in, e);
+    if (o && !json_is_object(o)) status = llm_fail(e, EX_DATAERR, "expected an object");
+    if (status == 0) status = add_scores(r, o, e);
+    if (status < 0) llm_in(e, "%s: line %" PRId64, llm_file_name(r->in.file), r->in.number);
+    if (status == 0) status = batch_put(&r->batch, o, e);
+    json_decref(o);
+    return status;
+}
+
+int run_references(struct session *s, const char *operand, struct llm_err *e)
+{
+    struct run r = {.s = s};
+    llm_train_options_default(&r.options);
+    while (llm_objectives[r.options.objective] != llm_objective_find("dpo")) r.options.objective++;
+    llm_option_set_text(&r.options, "chat-template", s->a->chat_template);
+    llm_option_set_word(&r.options, "strict", 1);
+    int status = llm_lines_init(&r.pairs, &r.options, s->model->tokenizer, s->a->model, s->engine.context, e);
+    if (status == 0) status = batch_lines(&r.batch, s, &r.in, operand, one_line, &r, e);
+    llm_lines_release(&r.pairs);
+    return status;
+}

@@ -1,0 +1,137 @@
+/* KTO (Ethayarajh et al. 2024): replies that are each desirable or undesirable, without pairs, against a fixed reference. The divergence of the
+ * policy from the reference, which a reply's gain is compared with, is estimated as TRL does it: the mean, over the rows of a pass, of the log-ratio
+ * of replies to other prompts, 0 at least, and without a gradient. A row is a prompt with its reply, and the same prompt with the reply of the line
+ * before (of the first line: the last). */
+#include <math.h>
+#include <stdlib.h>
+#include "train/pair_scores.h"
+
+enum { LABEL = LLM_PAIR_COLUMNS_N };
+static const struct llm_column columns[] = {LLM_PAIR_COLUMNS("ref_logps", "ref_kl_logps"), {"label", LLM_PER_ROW, false}, {NULL, LLM_PER_ROW, false}};
+
+struct kto {
+    double beta, weight[2];         /* weight[1]: of desirable replies */
+    struct llm_pair_scores scores;
+};
+
+static int check_options(const struct llm_train_options *o, struct llm_err *e)
+{
+    if (!(llm_option_real(o, "beta") > 0)) return llm_fail(e, LLM_EX_USAGE, "beta: expected a number above 0, found %g", llm_option_real(o, "beta"));
+    if (o->z_loss > 0) return llm_fail(e, LLM_EX_USAGE, "--z-loss: expected 0: tokens have no loss of their own, found %g", o->z_loss);
+    return 0;
+}
+
+static int check(const struct llm_model *m, struct llm_err *e)
+{
+    if (llm_objective_check_next(m, e) < 0) return -1;
+    return m->config.num_nextn_predict_layers == 0 ? 0
+        : llm_fail(e, EX_UNAVAILABLE, "expected a model that predicts one token, found one that predicts further (%s)", m->config.model_type);
+}
+
+static int create(struct llm_task *t, struct llm_err *e)
+{
+    struct kto *k = llm_calloc(1, sizeof *k, "preferences", e);
+    const char *path = llm_option_text(&t->o, "reference");
+    t->own = k;
+    if (!k) return -1;
+    k->beta = llm_option_real(&t->o, "beta");
+    k->weight[0] = llm_option_real(&t->o, "undesirable-weight");
+    k->weight[1] = llm_option_real(&t->o, "desirable-weight");
+    return path ? llm_pair_scores_init(&k->scores, t, path, e) : 0;
+}
+
+static void destroy(struct llm_task *t)
+{
+    struct kto *k = t->own;
+    if (!k) return;
+    llm_pair_scores_release(&k->scores);
+    free(k);
+    t->own = NULL;
+}
+
+/* ---- lines ---- */
+
+/* The reply of a line: "completion", a text or messages. NULL: it has none. */
+static const json_t *reply_of(const json_t *line)
+{
+    return json_object_get(line, "completion");
+}
+
+static int record(struct llm_lines *l, const json_t *line, struct llm_err *e)
+{
+    const json_t *label = json_object_get(line, "label");
+    if (!reply_of(line)) return llm_fail(e, EX_DATAERR, "expected 'completion', found none");
+    if (!json_object_get(line, "prompt")) return llm_fail(e, EX_DATAERR, "expected 'prompt', found none");
+    if (!json_is_boolean(label)) return llm_fail(e, EX_DATAERR, "expected 'label', true (desirable) or false, found %s", label ? "another" : "none");
+    if (!l->own && !(l->own = json_array())) return llm_no_memory(e, "lines");
+    return json_array_append(l->own, (json_t *)(uintptr_t)line) < 0 ? llm_no_memory(e, "lines") : 0;
+}
+
+static int recorded(struct llm_lines *l, struct llm_err *e, bool failed)
+{
+    json_t *lines = l->own;
+    size_t n = json_array_size(lines);
+    int got = 0;
+    l->own = NULL;
+    if (!failed && n == 1)
+        got = llm_fail(e, EX_DATAERR, "expected at least two lines, found one: the divergence is that of replies to other prompts");
+    for (size_t i = 0; !failed && got == 0 && i < n; i++) {
+        const json_t *line = json_array_get(lines, i);
+        const json_t *const replies[2] = {reply_of(line), reply_of(json_array_get(lines, (i + n - 1) % n))};
+        got = llm_pairs_add(l, json_object_get(line, "prompt"), replies, line, e);
+        if (got < 0) llm_in(e, "line %zu of all", i + 1);
+    }
+    json_decref(lines);
+    return got;
+}
+
+/* ---- a pass ---- */
+
+static void judge(struct llm_task *t, const struct llm_rows *pairs, const struct llm_rows *rows, float *weights, float *token_loss)
+{
+    const struct kto *k = t->own;
+    int64_t n = pairs->n_rows, len = pairs->row_len;
+    double kl = 0, reward[2] = {0}, policy[2] = {0}, count[2] = {0};
+    (void)rows;
+    for (int64_t r = 0; r < n; r++) kl += (k->scores.pairs[r].policy[1] - k->scores.pairs[r].reference[1]) / (double)n;
+    if (kl < 0) kl = 0;
+    for (int64_t r = 0; r < n; r++) {
+        const struct llm_preference_pair *p = &k->scores.pairs[r];
+        int desirable = pairs->column[LABEL][r] > 0;
+        double slope, ratio = p->policy[0] - p->reference[0];
+        token_loss[r * len] = (float)llm_kto_loss(k->beta, k->weight[desirable], desirable, ratio, kl, &slope);
+        for (int64_t i = 0; i < len; i++) weights[2 * r * len + i] = (float)-slope;
+        reward[desirable] += k->beta * ratio;
+        policy[desirable] += p->policy[0];
+        count[desirable]++;
+    }
+    llm_task_note(t, "kl", kl, 1);
+    if (count[1] > 0) llm_task_note(t, "reward_chosen", reward[1], count[1]);
+    if (count[0] > 0) llm_task_note(t, "reward_rejected", reward[0], count[0]);
+    if (count[1] > 0) llm_task_note(t, "logps_chosen", policy[1], count[1]);
+    if (count[0] > 0) llm_task_note(t, "logps_rejected", policy[0], count[0]);
+}
+
+static int run(struct llm_ctx *c, struct llm_task *t, const struct llm_rows *pairs, double grad_scale, float *token_loss, struct llm_err *e)
+{
+    struct kto *k = t->own;
+    return llm_pair_scores_run(&k->scores, c, t, pairs, grad_scale, true, judge, token_loss, e);
+}
+
+static const struct llm_objective_option options[] = {
+    {.name = "beta", .arg = "X", .help = "strength of the reference in --objective dpo, kto: larger stays closer to it [0.1]", .type = LLM_REAL,
+     .max = 1e6, .fallback = .1},
+    {.name = "desirable-weight", .arg = "X", .help = "weight of desirable replies in the loss of kto [1]", .type = LLM_REAL, .max = 1e6,
+     .fallback = 1},
+    {.name = "undesirable-weight", .arg = "X", .help = "weight of undesirable replies in the loss of kto [1]", .type = LLM_REAL, .max = 1e6,
+     .fallback = 1},
+    {.name = "reference", .arg = "MODEL", .help = "fixed model of dpo, kto [that of --init], or of --kl-coef", .type = LLM_INPUT},
+    LLM_PAIRS_OPTIONS,
+    {.name = NULL}};
+
+extern const struct llm_objective llm_objective_kto;
+const struct llm_objective llm_objective_kto = {.name = "kto", .summary = "learn from replies that are desirable or not", .options = options,
+                                                .init_option = "reference", .check_options = check_options, .check = check, .create = create,
+                                                .destroy = destroy, .columns = columns, .record = record, .recorded = recorded,
+                                                .document = llm_pairs_document, .two_texts = true, .other_targets = true, .by_pass = true, .run = run,
+                                                .means = {"kl", "reward_chosen", "reward_rejected", "logps_chosen", "logps_rejected"}};
