@@ -165,6 +165,28 @@ tensors() {
     jq -es '.[-1].loss < .[0].loss' dpo.jsonl
 }
 
+@test "a reward model and a policy under reinforcement learn by adapters" {
+    printf '%s\n' '{"prompt": "a", "chosen": "be", "rejected": "xo"}' '{"prompt": "the ", "chosen": "me", "rejected": "no"}' > pairs.jsonl
+    llm-train -q --init "$F/base.llm" --objective reward -l 24 -n 0 -o rm.llm pairs.jsonl
+    refused 65 "expected a model with the head that --objective reward needs" \
+        llm-train -q --init "$F/base.llm" --adapter lora --objective reward -l 24 -n 1 -o ra.llm pairs.jsonl
+    llm-train -q --init rm.llm --adapter lora --objective reward -l 24 -b 2 -n 20 --lr 1e-2 --warmup 0 --precision f32 --log log.jsonl -o ra.llm pairs.jsonl
+    jq -es '.[-1].loss < .[0].loss / 2 and .[-1].reward_accuracy == 1' log.jsonl
+    llm-train -q --init rm.llm --adapter lora --adapter-init ra.llm --objective reward -l 24 -b 1 -n 1 --lr 0 --precision f32 --order sequential \
+        --log one.jsonl -o x.llm pairs.jsonl
+    echo '{"prompt": "a", "completion": "be"}' | llm-infer -q -m rm.llm --adapter ra.llm --precision f32 --score-reward --jsonl - > scored
+    jq -es '.[0].reward - .[1].reward_chosen | fabs < 1e-5' scored one.jsonl
+    # a policy: rollouts by the base with its adapter, whose run goes on
+    "${adapt[@]}" "$F/q8_0.gguf" -n 0 -o a.llm "$F/data.tok"
+    printf '%s\n' '{"prompt": "the "}' '{"prompt": "a"}' > prompts
+    for k in 1 2; do
+        llm-infer -q -m "$F/q8_0.gguf" --adapter a.llm --jsonl --rollout -n 6 --samples 4 prompts | jq -c '.reward = (.text | [scan("e")] | length)' > r
+        llm-train -q -b 8 --lr 1e-2 --objective grpo --resume a.llm --log grpo.jsonl - < r
+    done
+    jq -es 'length == 2 and all(.[]; .ratio == 1 and .kl_k1 == 0)' grpo.jsonl
+    refused 65 '"model": expected' llm-train -q -b 8 --objective grpo --resume a.llm r # of the policy before this step
+}
+
 @test "the plan counts pairs, and the base as it is stored" {
     "${adapt[@]}" "$F/q4_0.gguf" -b 2 --plan --json > plan.json
     jq -e '.trained_parameters == 2 * 4 * (2 * 512 + 2 * 384 + 3 * 512) and .gradient_bytes == 4 * .trained_parameters and .moment_bytes == 8 * .trained_parameters
