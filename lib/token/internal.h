@@ -214,6 +214,7 @@ int llm_byte_text_encode(const unsigned char *p, size_t n, struct llm_buf *out, 
 struct llm_word_cache;
 struct llm_counts;
 struct llm_encode_stream;
+#define LLM_LARGE_TEXT ((size_t)1 << 20) /* bytes of a text whose copies are released as soon as they are used */
 struct llm_encoder {
     const struct llm_tokenizer *t;
     int flags;

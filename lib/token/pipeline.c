@@ -5,8 +5,6 @@
 #include "token/internal.h"
 #include "token/unicode.h"
 
-#define LARGE ((size_t)1 << 20) /* bytes of a text whose copies are released as soon as they are used */
-
 /* Valid UTF-8: each byte that is of no character becomes U+FFFD. NULL: it is valid as it is. */
 static int make_valid(const unsigned char *p, size_t n, struct llm_buf *out, bool *changed, struct llm_err *e)
 {
@@ -76,7 +74,7 @@ int llm_pipeline_run(struct llm_encoder *en, const unsigned char *p, size_t n, b
     normal->n = 0;
     if (llm_pipeline_normalise(en, p, n, first, last, normal, e) < 0 || llm_buf_reserve(normal, normal->n + 16, e) < 0)
         return -1;
-    if (last && n >= LARGE)
+    if (last && n >= LLM_LARGE_TEXT)
         llm_buf_release(&en->unnormal); /* the text as it was is needed no more: of a long one that is memory */
     p = (const unsigned char *)normal->p;
     return en->normal_set.n ? llm_cut_whole(en, &en->normal_set, p, normal->n, take_piece, e) : take_piece(en, p, normal->n, true, e);

@@ -326,6 +326,8 @@ static int run_metaspace(struct llm_encoder *en, int stage, const unsigned char 
     }
     if (llm_buf_reserve(b, b->n + 16, e) < 0)
         return -1;
+    if (n >= LLM_LARGE_TEXT && p == (const unsigned char *)en->normal.p && n == en->normal.n && en->normal_set.n == 0)
+        llm_buf_release(&en->normal); /* nobody reads it any more */
     if (!s->cut)
         return llm_pre_run(en, stage + 1, (const unsigned char *)b->p, b->n, first, e);
     struct items it = {en, stage, first, (const unsigned char *)b->p, 0, 0, false, false};
