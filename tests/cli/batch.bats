@@ -47,6 +47,20 @@ total() {
     done
 }
 
+@test "an empty prompt where the model has no token to begin with: operand, standard input and --jsonl say the same" {
+    local said="the prompt is empty, and the model has no token to begin a text with"
+    sentences 40 > text
+    llm-tokenize train -q --vocab-size 260 -o tok.json text
+    llm-tokenize encode -q -T tok.json -o data.tok text
+    llm-train -q -c tiny -T tok.json -n 0 -o m.llm data.tok
+    refused 65 "$said" llm-infer -m m.llm ''
+    refused 65 "$said" llm-infer -m m.llm -f /dev/null
+    run -65 --separate-stderr llm-infer -m m.llm -n 1 --jsonl --no-timings <<< '{"prompt": ""}'
+    [[ $output == "{\"id\":1,\"error\":\"$said\"}" && $stderr == *"line 1: $said" ]]
+    # a model that has one begins with it, either way; JSON has U+FFFD for what is no UTF-8
+    assert_equal "$(llm-infer -q -m "$M" -n 5 --temp 0 --jsonl <<< '{"prompt": ""}' | jq -r .text)" "$(llm-infer -q -m "$M" -n 5 --temp 0 '' | jq -Rr .)"
+}
+
 @test "--score --jsonl: a bad line is answered with its error; options that do not go together" {
     run -65 --separate-stderr llm-infer -q -m "$M" --score --jsonl <<< $'{"prompt": "Once upon"}\n{"id": "b"}\n[]\n{"ids": [1, 70000]}\n{"ids": [1, 2]}'
     assert_equal "$stderr" 'llm-infer: standard input: 3 of 5 lines cannot be used, the first: line 2: expected "prompt" (a string) or "ids" (a list)'

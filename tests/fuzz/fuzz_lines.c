@@ -1,5 +1,5 @@
-/* JSON Lines as training data, by each objective that reads them: conversations, pairs, rollouts. The first byte chooses the objective. Lines are read
- * into records, or refused with a reason. */
+/* JSON Lines as training data, by each objective that reads them: conversations, pairs, rollouts. The first byte chooses the objective. Lines are
+ * read into records, or refused with a reason. */
 #include "fuzz.h"
 #include "base/log.h"
 #include "cpu/pool.h"
