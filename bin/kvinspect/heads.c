@@ -24,7 +24,7 @@ const struct llm_cli kv_heads_cli = {
     .common = LLM_COMMON_OUTPUT | LLM_COMMON_JSON | LLM_COMMON_TABLE | LLM_COMMON_CONFIG | LLM_COMMON_THREADS};
 
 static const char *const columns[] = {"layer", "head", "kv_head", "k_norm", "k_norm_sd", "k_norm_first", "v_norm", "v_norm_sd", "v_norm_first",
-                                      "entropy", "entropy_most", "sink", "largest", "distance", NULL};
+                                      "entropy", "entropy_most", "sink", "largest", "distance", "previous", "duplicate", "induction", NULL};
 
 static int print(const struct llm_kv_head *rows, int64_t first, int64_t last, const struct args *a, struct llm_err *e)
 {
@@ -34,7 +34,8 @@ static int print(const struct llm_kv_head *rows, int64_t first, int64_t last, co
     for (int64_t i = first; i < last; i++) {
         const struct llm_kv_head *h = &rows[i];
         const double numbers[] = {h->k_norm, h->k_norm_sd, h->k_norm_first, h->v_norm, h->v_norm_sd, h->v_norm_first,
-                                  h->entropy, h->entropy_most, h->sink, h->largest, h->distance};
+                                  h->entropy, h->entropy_most, h->sink, h->largest, h->distance,
+                                  h->previous, h->duplicate, h->induction};
         llm_table_count(&t, (double)h->layer);
         llm_table_count(&t, (double)h->head);
         llm_table_count(&t, (double)h->kv_head);

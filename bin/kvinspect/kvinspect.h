@@ -2,18 +2,20 @@
 #ifndef LLM_BIN_KVINSPECT_H
 #define LLM_BIN_KVINSPECT_H
 
+#include "base/buf.h"
 #include "base/cli.h"
 #include "infer/kvfile.h"
 #include "io/table.h"
 #include "measure/heatmap.h"
 
-extern const struct llm_cli kv_summary_cli, kv_heads_cli, kv_size_cli, kv_export_cli, kv_diff_cli;
+extern const struct llm_cli kv_summary_cli, kv_heads_cli, kv_size_cli, kv_export_cli, kv_diff_cli, kv_attention_cli;
 extern const struct llm_foreign kv_foreign[];
 int kv_summary(int argc, char **argv, struct llm_err *e) LLM_MUST_CHECK;
 int kv_heads(int argc, char **argv, struct llm_err *e) LLM_MUST_CHECK;
 int kv_size(int argc, char **argv, struct llm_err *e) LLM_MUST_CHECK;
 int kv_export(int argc, char **argv, struct llm_err *e) LLM_MUST_CHECK;
 int kv_diff(int argc, char **argv, struct llm_err *e) LLM_MUST_CHECK;
+int kv_attention(int argc, char **argv, struct llm_err *e) LLM_MUST_CHECK;
 
 /* Writes the table to common->output and releases it. 0 or -1. */
 int print_table(struct llm_table *t, const struct llm_common *common, struct llm_err *e) LLM_MUST_CHECK;
@@ -33,6 +35,8 @@ struct picture_args {
      offsetof(type, field.scale), 0, 0, "auto|linear|log"}
 /* Status 2 if --tokenizer or --scale comes without --png, or if the table and the picture both want standard output. */
 void check_picture(const struct llm_cli *cli, const struct llm_common *common, const struct picture_args *a);
+/* The texts of the first n tokens by the tokenizer in `path`, one after another in *text; the caller frees the list. NULL: see `e`. */
+const char **token_labels(const char *path, const struct llm_kv_file *f, int64_t n, struct llm_buf *text, struct llm_err *e) LLM_MUST_CHECK;
 /* Draws h, whose columns are the first h->x.n tokens of `f`: fills in the columns' labels, the subtitle and the scale. 0 or -1. */
 int draw_picture(const struct picture_args *a, const struct llm_kv_file *f, struct llm_heatmap *h, struct llm_err *e) LLM_MUST_CHECK;
 

@@ -15,8 +15,7 @@ void check_picture(const struct llm_cli *cli, const struct llm_common *common, c
         llm_usage(cli, "standard output has one owner: write the table (-o) or the picture (--png) to a file");
 }
 
-/* The texts of n tokens, one after another in *text; NULL: see `e`. */
-static const char **token_labels(const char *path, const struct llm_kv_file *f, int64_t n, struct llm_buf *text, struct llm_err *e)
+const char **token_labels(const char *path, const struct llm_kv_file *f, int64_t n, struct llm_buf *text, struct llm_err *e)
 {
     struct llm_tokenizer *t = llm_tokenizer_load(path, NULL, e);
     size_t *starts = t ? llm_alloc((size_t)n, sizeof *starts, "labels", e) : NULL;

@@ -26,7 +26,6 @@ const struct llm_foreign kv_foreign[] = {
     {"--dtype", AS_SAVED},
     {"--plot", A_PICTURE},
     {"--heatmap", A_PICTURE},
-    {"--head", "the table has a line for each head; awk chooses lines"},
     {"--csv", "--format csv writes tables so"},
     {"--tsv", "--format tsv writes tables so"},
     {"--numpy", NUMPY},

@@ -67,10 +67,29 @@ static int64_t attend(const struct llm_kv_file *f, int64_t layer, const float *k
     return first;
 }
 
+/* Adds what one query at token t, with probabilities p from `first` on, says of the roles of its head. */
+static void score_roles(const struct llm_kv_file *f, struct llm_kv_head *h, const double *p, int64_t first, int64_t t, int64_t *repeats)
+{
+    double own = 0, next = 0;
+    bool repeated = false;
+    if (t > first) h->previous += p[t - 1] / (double)f->n_queries;
+    for (int64_t j = first; j < t; j++) {
+        if (f->ids[j] != f->ids[t]) continue;
+        repeated = true;
+        own += p[j];
+        if (j + 1 < t) next += p[j + 1];
+    }
+    if (!repeated) return;
+    ++*repeats;
+    h->duplicate += own;
+    h->induction += next;
+}
+
 static void look(const struct llm_kv_file *f, struct llm_kv_head *h, const float *keys, float *query, double *p, float *map)
 {
     double n = (double)f->n_queries;
-    h->entropy = h->entropy_most = h->sink = h->largest = h->distance = 0;
+    int64_t repeats = 0;
+    h->entropy = h->entropy_most = h->sink = h->largest = h->distance = h->previous = h->duplicate = h->induction = 0;
     for (int64_t j = 0; map && j < f->n; j++) map[j] = 0;
     for (int64_t i = 0; i < f->n_queries; i++) {
         int64_t t = f->n - f->n_queries + i;
@@ -86,7 +105,10 @@ static void look(const struct llm_kv_file *f, struct llm_kv_head *h, const float
         h->entropy_most += log((double)(t - first + 1)) / n;
         h->sink += p[0] / n;
         h->largest += largest / n;
+        score_roles(f, h, p, first, t, &repeats);
     }
+    h->duplicate = repeats > 0 ? h->duplicate / (double)repeats : (double)NAN;
+    h->induction = repeats > 0 ? h->induction / (double)repeats : (double)NAN;
 }
 
 static void head_piece(void *arg, size_t i, int thread)
@@ -107,7 +129,8 @@ static void head_piece(void *arg, size_t i, int thread)
     float *keys = (float *)(p + f->n), *row = keys + f->n * d_k;
     struct moments k = norms(f, 'k', layer, kv_head, row, job->what == 'k' ? map : NULL);
     struct moments v = norms(f, 'v', layer, kv_head, row, job->what == 'v' ? map : NULL);
-    *h = (struct llm_kv_head){layer, head, kv_head, k.mean, k.sd, k.first, v.mean, v.sd, v.first, NAN, NAN, NAN, NAN, NAN};
+    *h = (struct llm_kv_head){layer, head, kv_head, k.mean, k.sd, k.first, v.mean, v.sd, v.first, NAN, NAN, NAN, NAN, NAN,
+                              NAN, NAN, NAN};
     if (f->n_queries == 0) return;
     for (int64_t t = 0; t < f->n; t++) llm_kv_file_decode(f, 'k', layer, t, kv_head, keys + t * d_k);
     look(f, h, keys, row, p, job->what == 'a' ? map : NULL);
@@ -134,6 +157,47 @@ int llm_kv_heads(const struct llm_kv_file *f, struct llm_kv_head *rows, char wha
     }
     llm_parallel((size_t)n, head_piece, &job);
     return job.no_memory ? llm_no_memory(e, "keys of a head") : 0;
+}
+
+/* ---- a head's whole map ---- */
+
+struct map_job {
+    const struct llm_kv_file *f;
+    int64_t layer, head;
+    const float *keys; /* [n, d_k] */
+    float *out;
+    bool no_memory;
+};
+
+static void map_row(void *arg, size_t i, int thread)
+{
+    struct map_job *m = arg;
+    const struct llm_kv_file *f = m->f;
+    int64_t t = f->n - f->n_queries + (int64_t)i;
+    double *p = llm_scratch(thread, (size_t)f->n * sizeof *p + (size_t)f->layers[m->layer].shape.d_k * sizeof(float));
+    float *query = (float *)(p + f->n), *out = m->out + (int64_t)i * f->n;
+    if (!p) {
+        m->no_memory = true;
+        return;
+    }
+    llm_kv_file_decode(f, 'q', m->layer, (int64_t)i, m->head, query);
+    attend(f, m->layer, m->keys, query, t, p);
+    for (int64_t j = 0; j < f->n; j++) out[j] = j <= t ? (float)p[j] : 0;
+}
+
+int llm_kv_attention(const struct llm_kv_file *f, int64_t layer, int64_t head, float *out, struct llm_err *e)
+{
+    const struct llm_state_shape *s = &f->layers[layer].shape;
+    if (f->n_queries == 0) return llm_fail(e, EX_DATAERR, "expected traced queries (llm-infer --kv-out --trace-queries N), found none");
+    if (s->n_kv_heads == 0) return llm_fail(e, EX_DATAERR, "layer %" PRId64 ": expected keys of attention, found none", layer);
+    float *keys = llm_alloc((size_t)f->n, (size_t)s->d_k * sizeof *keys, "keys of a head", e);
+    if (!keys) return -1;
+    int64_t kv_head = head / (f->config.num_attention_heads / s->n_kv_heads);
+    for (int64_t t = 0; t < f->n; t++) llm_kv_file_decode(f, 'k', layer, t, kv_head, keys + t * s->d_k);
+    struct map_job m = {.f = f, .layer = layer, .head = head, .keys = keys, .out = out};
+    llm_parallel((size_t)f->n_queries, map_row, &m);
+    free(keys);
+    return m.no_memory ? llm_no_memory(e, "an attention map") : 0;
 }
 
 /* ---- differences ---- */

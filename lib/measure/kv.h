@@ -15,12 +15,20 @@ struct llm_kv_head {
     double sink;         /* probability of the first token in the cache */
     double largest;      /* probability of the likeliest key */
     double distance;     /* Σ probability × tokens back */
+    /* Of the traced queries, by the same tokens (NaN when the cache has none, or if none of them stood in the text before): */
+    double previous;     /* probability of the token before the query's */
+    double duplicate;    /* of earlier tokens that are the query's own; averages over queries whose token stood in sight before */
+    double induction;    /* of the tokens that followed those (Olsson et al., 2022, "In-context learning and induction heads") */
 };
 /* Rows of all layers that attend to keys, or (layer ≥ 0) of those before it. */
 int64_t llm_kv_heads_rows(const struct llm_kv_file *f, int64_t layer);
 /* rows [llm_kv_heads_rows(f, -1)], layer by layer. maps: NULL, or [rows, f->n]: where `what` is 'k' or 'v' the norms of each token, 'a' the
  * mean probability over the traced queries. 0, or -1 when memory is short or nothing was traced. */
 int llm_kv_heads(const struct llm_kv_file *f, struct llm_kv_head *rows, char what, float *maps, struct llm_err *e) LLM_MUST_CHECK;
+
+/* Probabilities of the traced queries of a head: out [n_queries, n], row i of the query of token n - n_queries + i, 0 for keys out of sight. 0, or -1
+ * when memory is short, nothing was traced or the layer attends to no keys. */
+int llm_kv_attention(const struct llm_kv_file *f, int64_t layer, int64_t head, float *out, struct llm_err *e) LLM_MUST_CHECK;
 
 /* How two caches of one shape differ in a head of keys or values, over the tokens that both hold, or in a part of a layer's state. */
 struct llm_kv_difference {

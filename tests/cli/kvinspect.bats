@@ -136,6 +136,56 @@ npy() {
         END { split(line, f, "\t"); same(f[4], sqrt(dd / NR)); same(f[5], most); same(f[6], sqrt(dd / xx)); same(f[7], xy / sqrt(xx * yy)); exit bad }'
 }
 
+@test "attention: its averages are those of heads; roles of heads are those of the exported numbers" {
+    need_tool python3
+    llm-infer -m "$M" --precision f32 -n 0 --trace-queries 40 --kv-out twice.kv --ids "$(seq -s ' ' 1 20) $(seq -s ' ' 1 20)"
+    for name in k q; do
+        llm-kvinspect export --tensor layers.1.$name -o $name.npy twice.kv
+        npy f4 $name.npy > $name
+    done
+    llm-kvinspect heads -l 1 twice.kv > heads.tsv
+    for head in 0 1; do llm-kvinspect attention -l 1 --head $head twice.kv > map.$head.tsv; done
+    python3 - <<'END'
+import math
+k, q = ([float(x) for x in open(n)] for n in "kq")
+rows = [dict(zip(*pair)) for line in open("heads.tsv").read().splitlines()[1:]
+        for pair in [(open("heads.tsv").readline().rstrip("\n").split("\t"), line.split("\t"))]]
+ids = list(range(20)) * 2
+close = lambda a, b: abs(float(a) - b) <= 1e-5 * max(1e-3, abs(b))
+for head in 0, 1:
+    previous = duplicate = induction = largest = entropy = 0
+    for t in range(40):
+        s = [sum(q[(2 * t + head) * 32 + i] * k[32 * j + i] for i in range(32)) / math.sqrt(32) for j in range(t + 1)]
+        p = [math.exp(x - max(s)) for x in s]
+        p = [x / sum(p) for x in p]
+        line = open(f"map.{head}.tsv").read().splitlines()[1 + t].split("\t")
+        assert line[0] == str(t) and line[1] == str(p.index(max(p))) and close(line[2], max(p)), (line, p)
+        previous += p[t - 1] / 40 if t else 0
+        largest += max(p) / 40
+        if t >= 20:
+            duplicate += p[t - 20] / 20
+            induction += p[t - 19] / 20
+    for name in "previous", "duplicate", "induction", "largest":
+        assert close(rows[head][name], locals()[name]), (head, name, rows[head][name], locals()[name])
+END
+}
+
+@test "attention: pictures and pages of a head and of a layer; bad input" {
+    llm-kvinspect attention -l 1 --head 1 -T "$M" --png head.png --html head.html "$KV" > head.tsv
+    llm-kvinspect attention -j 1 -l 1 --head 1 -T "$M" --png one.png --html one.html "$KV" > one.tsv
+    cmp head.png one.png && cmp head.html one.html && cmp head.tsv one.tsv
+    [[ $(head -c 4 head.png | tail -c 3) == PNG ]]
+    grep -q "const rows=8,cols=70,ystep=1,xstep=1," head.html
+    run ! grep -q 'src=\|http' head.html
+    [[ $(wc -l < head.tsv) == 9 ]]
+    llm-kvinspect attention -l 1 "$KV" > mean.tsv
+    run ! cmp -s mean.tsv head.tsv
+    llm-infer -m "$M" --precision f32 -n 0 --kv-out plain2.kv --ids "1 2 3"
+    refused 65 'expected traced queries' llm-kvinspect attention plain2.kv
+    refused 2 '--head: expected below 2, found 2' llm-kvinspect attention --head 2 "$KV"
+    refused 2 '--layer: expected below 2, found 5' llm-kvinspect attention -l 5 "$KV"
+}
+
 @test "heads without traced queries, of one layer, as JSON, the same for any threads" {
     llm-infer -m "$M" -n 0 --kv-out plain.kv --ids "1 2 3"
     run -0 llm-kvinspect heads -l 1 plain.kv
