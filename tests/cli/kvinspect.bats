@@ -173,7 +173,9 @@ END
 @test "attention: pictures and pages of a head and of a layer; bad input" {
     llm-kvinspect attention -l 1 --head 1 -T "$M" --png head.png --html head.html "$KV" > head.tsv
     llm-kvinspect attention -j 1 -l 1 --head 1 -T "$M" --png one.png --html one.html "$KV" > one.tsv
-    cmp head.png one.png && cmp head.html one.html && cmp head.tsv one.tsv
+    cmp head.png one.png
+    cmp head.html one.html
+    cmp head.tsv one.tsv
     [[ $(head -c 4 head.png | tail -c 3) == PNG ]]
     grep -q "const rows=8,cols=70,ystep=1,xstep=1," head.html
     run ! grep -q 'src=\|http' head.html
