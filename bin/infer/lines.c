@@ -13,6 +13,13 @@ int lines_open(struct lines *l, const char *path, size_t prompt_bytes, struct ll
     return l->file ? 0 : -1;
 }
 
+bool lines_waiting(const struct lines *l)
+{
+    size_t at = l->at; /* blank lines are no lines */
+    while (at < l->text.n && strchr(" \t\r\n", l->text.p[at]) && l->text.p[at]) at++;
+    return at < l->text.n && memchr(l->text.p + at, '\n', l->text.n - at);
+}
+
 int lines_read_all(struct lines *l, int64_t *n, struct llm_err *e)
 {
     const size_t max = (size_t)1 << 30, piece = 1 << 16;

@@ -21,6 +21,8 @@ int lines_open(struct lines *l, const char *path, size_t prompt_bytes, struct ll
 /* 1: a line that is not blank, without its newline, until the next call; 0: no more; -1. Of a line that is too long *line is NULL: the caller refuses
  * it by lines_too_long. */
 int lines_next(struct lines *l, const char **line, size_t *n, struct llm_err *e) LLM_MUST_CHECK;
+/* Whether a further line that is not blank has been read whole, so that lines_next does not wait for it. */
+bool lines_waiting(const struct lines *l);
 /* Reads the whole input, before the first line is taken, and counts the lines that are not blank. At most 1 GiB. 0 or -1. */
 int lines_read_all(struct lines *l, int64_t *n, struct llm_err *e) LLM_MUST_CHECK;
 void lines_close(struct lines *l);

@@ -8,13 +8,19 @@
 #include "infer/embed.h"
 #include "token/chat/conversation.h"
 
+/* Lines wait for others that have been read too, so that they share passes. */
+enum { MAX_WAITING = 64 };
 struct run {
     struct session *s;
+    json_t *waiting[MAX_WAITING];
+    int64_t lengths[MAX_WAITING], n_waiting;
+    int32_t *ids;               /* of the waiting lines, one after another */
+    size_t n_ids, ids_room;
     struct lines in;
     struct batch batch;
     struct llm_chat chat;       /* found when the first line has messages */
     struct llm_conversation conversation;
-    float *vector;              /* [hidden_size] */
+    float *vector;              /* [MAX_WAITING, hidden_size], of one text [hidden_size] */
 };
 
 static int score(struct run *r, const int32_t *ids, size_t n, double *reward, struct llm_err *e)
@@ -74,26 +80,59 @@ static int take_line(struct run *r, const json_t *o, struct llm_err *e)
     return completion && eos >= 0 ? llm_conversation_add(&r->conversation, &eos, 1, 0, e) : 0;
 }
 
+/* Scores and writes the lines that wait. 0, 1 when a signal was caught, -1. */
+static int flush(struct run *r, struct llm_err *e)
+{
+    int64_t width = r->s->model->config.hidden_size;
+    int status = r->n_waiting > 0 ? llm_embed_texts(&r->s->engine, r->ids, NULL, r->lengths, r->n_waiting, r->s->pool, r->vector, e) : 0;
+    for (int64_t i = 0; i < r->n_waiting; i++) {
+        double reward = 0;
+        if (status == 0) status = llm_score_reward(&r->s->engine, r->vector + i * width, &reward, e);
+        if (status == 0 && json_object_set_new(r->waiting[i], "reward", json_real(reward)) < 0) status = llm_no_memory(e, "a line of output");
+        if (status == 0) status = batch_put(&r->batch, r->waiting[i], e);
+        if (status == 0) batch_item(&r->batch, r->lengths[i], 0);
+        json_decref(r->waiting[i]);
+    }
+    r->n_waiting = 0;
+    r->n_ids = 0;
+    return status;
+}
+
+/* The line waits with its tokens; `o` is taken. */
+static int wait_for_others(struct run *r, json_t *o, struct llm_err *e)
+{
+    size_t n = r->conversation.n;
+    r->waiting[r->n_waiting] = o;
+    r->lengths[r->n_waiting++] = (int64_t)n;
+    if (llm_grow((void **)&r->ids, &r->ids_room, r->n_ids + n, sizeof *r->ids, e) < 0) return -1;
+    memcpy(r->ids + r->n_ids, r->conversation.ids, n * sizeof *r->ids);
+    r->n_ids += n;
+    return 0;
+}
+
 static int one_line(void *arg, const char *text, size_t n, struct llm_err *e)
 {
     struct run *r = arg;
     struct llm_err why = {0};
-    double reward = 0;
     json_t *o = text ? llm_json_parse(text, n, &why) : NULL;
     int status = o ? 0 : text ? -1 : lines_too_long(&r->in, &why);
     if (o && !json_is_object(o)) status = llm_fail(&why, EX_DATAERR, "expected an object");
     if (o && status == 0) status = take_line(r, o, &why);
     if (status == 0 && r->conversation.n == 0) status = llm_fail(&why, EX_DATAERR, "expected tokens to score, found none");
-    if (status == 0) status = score(r, r->conversation.ids, r->conversation.n, &reward, &why);
+    if (status == 0) status = prompt_check(r->s, r->conversation.n, &why);
     if (status == 0) {
-        status = json_object_set_new(o, "reward", json_real(reward)) < 0 ? llm_no_memory(e, "a line of output") : batch_put(&r->batch, o, e);
-    } else if (status < 0 && why.status == EX_DATAERR) {
-        status = batch_refuse(&r->batch, &r->in, o, &why, e);
-    } else if (status < 0) {
+        status = wait_for_others(r, o, e);
+        bool full = r->n_waiting == MAX_WAITING || (int64_t)r->n_ids >= r->s->engine.batch;
+        return status == 0 && (full || !lines_waiting(&r->in)) ? flush(r, e) : status;
+    }
+    if (why.status == EX_DATAERR) {
+        status = flush(r, e); /* in the order of the lines */
+        if (status == 0) status = batch_refuse(&r->batch, &r->in, o, &why, e);
+        if (status == 0) batch_item(&r->batch, (int64_t)r->conversation.n, 0);
+    } else {
         *e = why;
         llm_in(e, "%s: line %" PRId64, llm_file_name(r->in.file), r->in.number);
     }
-    if (status == 0) batch_item(&r->batch, (int64_t)r->conversation.n, 0);
     json_decref(o);
     return status;
 }
@@ -101,8 +140,10 @@ static int one_line(void *arg, const char *text, size_t n, struct llm_err *e)
 int run_reward_lines(struct session *s, const char *operand, struct llm_err *e)
 {
     struct run r = {.s = s};
-    r.vector = llm_alloc((size_t)s->model->config.hidden_size, sizeof *r.vector, "a text", e);
+    r.vector = llm_alloc(MAX_WAITING * (size_t)s->model->config.hidden_size, sizeof *r.vector, "a text", e);
     int status = r.vector ? batch_lines(&r.batch, s, &r.in, operand, one_line, &r, e) : -1;
+    for (int64_t i = 0; i < r.n_waiting; i++) json_decref(r.waiting[i]);
+    free(r.ids);
     llm_chat_release(&r.chat);
     llm_conversation_release(&r.conversation);
     free(r.vector);

@@ -62,6 +62,29 @@ static int encode_some(struct llm_engine *g, const int32_t *ids, const int32_t *
     return 0;
 }
 
+/* Reads the first texts in one pass, each into a cache of its own, as many as the pass has room for; *n: how many, 0 if the first has no room. */
+static int read_some(struct llm_engine *g, const int32_t *ids, const int64_t *lengths, int64_t n_texts, struct sum *s, float *out, int64_t *n,
+                     struct llm_err *e)
+{
+    enum { MAX_TEXTS = 64 };
+    struct llm_kv kv[MAX_TEXTS];
+    struct llm_feed feeds[MAX_TEXTS];
+    int64_t total = 0, row = 0;
+    for (*n = 0; *n < n_texts && *n < MAX_TEXTS && total + lengths[*n] <= g->batch && lengths[*n] <= g->context; ++*n) {
+        llm_kv_init(&kv[*n], &g->pool);
+        feeds[*n] = (struct llm_feed){.kv = &kv[*n], .ids = ids + total, .n = lengths[*n], .together = g->model->config.prefix_lm};
+        total += lengths[*n];
+    }
+    if (*n == 0) return 0;
+    const struct llm_tensor *hidden = llm_engine_run(g, feeds, *n, e);
+    for (int64_t t = 0; hidden && t < *n; t++) {
+        for (int64_t i = 0; i < lengths[t]; i++) add(s, hidden->data + row++ * hidden->stride);
+        finish(s, out + t * s->width);
+    }
+    for (int64_t t = 0; t < *n; t++) llm_kv_release(&kv[t]);
+    return hidden ? 0 : -1;
+}
+
 static int embed_apart(struct llm_engine *g, const int32_t *ids, int64_t length, enum llm_pool_kind pool, float *out, struct llm_err *e)
 {
     struct llm_kv kv;
@@ -81,7 +104,11 @@ int llm_embed_texts(struct llm_engine *g, const int32_t *ids, const int32_t *kin
     for (int64_t at = 0, n = 1; at < n_texts && status == 0; at += n) {
         if (llm_signal_caught()) status = 1;
         else if (encodes) status = encode_some(g, ids, kinds, lengths + at, n_texts - at, &s, out + at * s.width, &n, e);
-        else status = embed_apart(g, ids, lengths[at], pool, out + at * s.width, e);
+        else if (read_some(g, ids, lengths + at, n_texts - at, &s, out + at * s.width, &n, e) < 0) status = -1;
+        else if (n == 0) {
+            n = 1;
+            status = embed_apart(g, ids, lengths[at], pool, out + at * s.width, e);
+        }
         for (int64_t t = 0; t < n; t++) {
             ids += lengths[at + t];
             kinds = kinds ? kinds + lengths[at + t] : NULL;

@@ -9,7 +9,7 @@
 int llm_embed(struct llm_engine *g, struct llm_kv *kv, const int32_t *ids, int64_t n, enum llm_pool_kind pool, float *out, struct llm_err *e)
     LLM_MUST_CHECK;
 /* Embeds several texts: ids has the texts one after another, lengths [n_texts] their lengths, types the token types of an encoder (NULL: all 0).
- * out: [n_texts, hidden_size]. An encoder packs as many texts into a pass as have room, without padding; each text has the bits that it has alone. */
+ * out: [n_texts, hidden_size]. A pass takes as many texts as have room, without padding; each text has the bits that it has alone. */
 int llm_embed_texts(struct llm_engine *g, const int32_t *ids, const int32_t *kinds, const int64_t *lengths, int64_t n_texts, enum llm_pool_kind pool,
                     float *out, struct llm_err *e) LLM_MUST_CHECK;
 /* The pooling that a model's configuration names, the default of --pooling. EX_UNAVAILABLE if it is not implemented. */

@@ -43,6 +43,18 @@ setup() {
     llm-infer -q -m m.llm --precision f32 --score-reward --jsonl lines > scored
     jq -s -e '.[0].x == [1] and .[0].completion == "yes tea" and .[0].id == 7' scored
     jq -s -e '(.[0].reward - .[2].reward_chosen | fabs) < 1e-5 and (.[1].reward - .[2].reward_rejected | fabs) < 1e-5' scored one.jsonl
+    # many lines share passes, in their order, with the bits that each has alone; one that cannot be used is answered in its place
+    for ((i = 0; i < 90; i++)); do
+        printf '{"id": %d, "prompt": "%s", "completion": "yes"}\n' $i "$(head -c $((i * 7 % 40)) < /dev/zero | tr '\0' t)"
+        (( i == 50 )) && printf '%s\n' '' '{"id": "x", "prompt": 1}' ''
+    done > many
+    for batch in 1 40 512; do
+        run -65 --separate-stderr bash -c "llm-infer -q -m m.llm -b $batch --score-reward --jsonl many > by-$batch"
+        [[ $stderr == *"many: line 53: expected"* ]]
+    done
+    cmp by-1 by-40
+    cmp by-1 by-512
+    assert_equal "$(jq -r .id by-1 | paste -sd ' ')" "$(echo {0..50} x {51..89})"
     # a rollout's ids, and a text alone
     llm-tokenize encode -T "$F/tok.json" --text <<< "tea? yes tea" > /dev/null
     p=$(printf 'tea? ' | llm-tokenize encode -T "$F/tok.json" --text) c=$(printf 'yes tea' | llm-tokenize encode -T "$F/tok.json" --text)
