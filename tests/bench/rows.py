@@ -114,6 +114,7 @@ SPEEDS += [(model, "tg128", ratio) for model, ratio in (("SmolLM2", 2), ("Gemma"
 DEPTH = int(os.environ.get("DEPTH", "8000"))
 DEEP = (("4 layers", "f16", 2), ("4 layers", "q8_0", 2))
 PREFILL = {"avx512": 3, "avx512vnni": 3, "avx512bf16": 3, "amx": 4}
+TOGETHER_TOKENS = 512  # of all sequences
 TOGETHER = [(model, sequences) for model in ("SmolLM2", "1.1B Q4_K") for sequences in (16, 64)]
 
 
@@ -144,7 +145,7 @@ def inference(table):
         if ONLY in row:
             deep(table, row, files[model], cache, bar)
     for model, sequences in TOGETHER:
-        row = f"{model} tg32 x {sequences}"
+        row = f"{model} tg{TOGETHER_TOKENS // sequences} x {sequences}"
         if ONLY in row and model in files:
             together(table, row, files[model], sequences)
 
@@ -176,11 +177,13 @@ def deep(table, row, path, cache, bar):
 
 
 def together(table, row, path, sequences):
+    generate = TOGETHER_TOKENS // sequences
+
     def ask(policy):
-        answer = llama(policy, {"model": path, "context": sequences * 64, "sequences": sequences}, do="together", generate=32)
+        answer = llama(policy, {"model": path, "context": sequences * 64, "sequences": sequences}, do="together", generate=generate)
         return {**answer, "rates": {row: answer["found"]["generate"]}}
 
-    mine = speed(row, path, "-p", "0", "-n", "32", "--sequences", str(sequences))
+    mine = speed(row, path, "-p", "0", "-n", str(generate), "--sequences", str(sequences))
     table.compare("tokens/s", mine, {"llama.cpp": ask}, {}, share=.8)
 
 
