@@ -1,27 +1,31 @@
 /* llm-quantize: stores a model's weights in another type. */
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include "bin/quantize/adapters.h"
+#include "bin/quantize/budget.h"
 #include "bin/quantize/calibrate.h"
 #include "bin/quantize/words.h"
 #include "base/log.h"
 #include "base/signals.h"
 #include "cpu/pool.h"
+#include "data/input.h"
 #include "io/table.h"
 #include "model/weights/format.h"
 #include "model/weights/ngram.h"
+#include "quant/kl.h"
 #include "quant/quant.h"
 
 struct args {
     struct llm_common common;
     int type, to, planes, pure, method, output_type, embedding_type;
-    const char *report, *calibrate, *imatrix, *imatrix_out;
+    const char *report, *calibrate, *imatrix, *imatrix_out, *measure, *budget;
     struct llm_strs only, except, tensor_types, merge;
     const char *base;           /* of an adapter that is IN */
-    int64_t max_bytes, max_tensors, calibrate_tokens, calibrate_context;
+    int64_t max_bytes, max_tensors, calibrate_tokens, calibrate_context, measure_tokens, budget_tokens;
 };
 #define AT(field) offsetof(struct args, field)
 enum { UNSET = -1 };
@@ -34,8 +38,9 @@ static const struct llm_opt options[] = {
     {0, "token-embedding-type", "TYPE", "type of the embedding's matrix, one of --type's words [as --type says]", LLM_CHOICE,
      AT(embedding_type), 0, 0, NULL},
     {0, "pure", NULL, "store all matrices in the mix's main type", LLM_FLAG, AT(pure), 0, 0, NULL},
-    {0, "method", "METHOD", "how values are rounded: auto, rtn (to the nearest), search (least weighted error) or gptq (errors made up for) [auto]",
-     LLM_CHOICE, AT(method), 0, 0, "auto|rtn|search|gptq"},
+    {0, "method", "METHOD", "how values are rounded: auto, rtn (to the nearest), search (least weighted error), gptq (errors made up for) or "
+     "kl (gptq by the curvature of the predictions) [auto]",
+     LLM_CHOICE, AT(method), 0, 0, "auto|rtn|search|gptq|kl"},
     {0, "calibrate", "FILE", "run the model over a text or token stream, and weight errors by the mean squares of what its matrices read", LLM_INPUT,
      AT(calibrate), 0, 0, NULL},
     {0, "calibrate-tokens", "N", "read only the first N tokens of --calibrate [all]", LLM_INT, AT(calibrate_tokens), 1, 1e15, NULL},
@@ -44,6 +49,13 @@ static const struct llm_opt options[] = {
     {0, "imatrix", "FILE", "weight errors by the importances in llama.cpp's file FILE (GGUF or .dat)", LLM_INPUT, AT(imatrix), 0, 0, NULL},
     {0, "imatrix-out", "FILE", "write the importances of --calibrate for llama.cpp, as GGUF or, if FILE ends in .dat, in the older form", LLM_OUTPUT,
      AT(imatrix_out), 0, 0, NULL},
+    {0, "budget", "SIZE|Nbpw", "choose each matrix's type so that all fit in SIZE bytes or N bits a weight and --calibrate's text suffers least",
+     LLM_STR, AT(budget), 0, 0, NULL},
+    {0, "budget-tokens", "N", "measure the harm of each matrix's type on the first N tokens of --calibrate [2048]", LLM_INT, AT(budget_tokens), 2,
+     1e15, NULL},
+    {0, "measure", "FILE", "say how far the result's predictions are from IN's on a text or token stream that was not --calibrate's", LLM_INPUT,
+     AT(measure), 0, 0, NULL},
+    {0, "measure-tokens", "N", "read only the first N tokens of --measure [all]", LLM_INT, AT(measure_tokens), 2, 1e15, NULL},
     {0, "to", "FORMAT", "format of OUT: %w; arpa is of n-gram models [by OUT's suffix; -: llm]", LLM_CHOICE, AT(to), 0, 0, NULL},
     {0, "only", "PATTERN", "convert only tensors whose names match the shell pattern; may be given several times", LLM_LIST, AT(only), 0, 0, NULL},
     {0, "except", "PATTERN", "do not convert tensors whose names match the shell pattern; may be given several times",
@@ -77,14 +89,15 @@ static const struct llm_cli cli = {
 
 /* The report: a row for each tensor. */
 static const char *const columns[] = {"name", "shape", "from", "to", "kept", "bytes_from", "bytes_to", "rmse", "max_error", "snr_db", "cosine",
-                                      "bits", "method", "importances", "damping", NULL};
+                                      "bits", "method", "importances", "damping", "sensitivity", "predicted_kl", "measured_kl", NULL};
 struct report {
     struct llm_table *table; /* NULL: rows are told with -v */
     uint64_t bytes_from, bytes_to;
-    size_t changed;
+    size_t changed, at;      /* tensors that changed; that were reported */
+    const struct llm_budget *budget; /* NULL: there is none */
 };
 
-static void put_table_row(struct llm_table *t, const struct llm_quant_report *r, const char *shape)
+static void put_table_row(struct llm_table *t, const struct llm_quant_report *r, const struct llm_budget_tensor *b, const char *shape)
 {
     char json[110];
     snprintf(json, sizeof json, "[%s]", shape);
@@ -103,6 +116,9 @@ static void put_table_row(struct llm_table *t, const struct llm_quant_report *r,
     llm_table_text(t, r->method);
     llm_table_text(t, r->kept ? NULL : r->weighted ? "yes" : "no");
     llm_table_printed(t, r->damping, LLM_NUMBER_GENERAL, 6);
+    llm_table_printed(t, b ? b->sensitivity : (double)NAN, LLM_NUMBER_GENERAL, 6);
+    llm_table_printed(t, b ? b->predicted : (double)NAN, LLM_NUMBER_GENERAL, 6);
+    llm_table_printed(t, b ? b->measured : (double)NAN, LLM_NUMBER_GENERAL, 6);
 }
 
 static int put_row(void *arg, const struct llm_quant_report *r, struct llm_err *e)
@@ -113,6 +129,8 @@ static int put_row(void *arg, const struct llm_quant_report *r, struct llm_err *
     t->bytes_from += r->bytes_from;
     t->bytes_to += r->bytes_to;
     t->changed += !r->kept;
+    const struct llm_budget_tensor *of_budget = t->budget ? &t->budget->v[t->at] : NULL;
+    t->at++;
     for (int i = 0; i < r->n_dims; i++) {
         size_t used = strlen(shape);
         snprintf(shape + used, sizeof shape - used, "%s%" PRId64, i ? "," : "", r->shape[i]);
@@ -122,7 +140,7 @@ static int put_row(void *arg, const struct llm_quant_report *r, struct llm_err *
                     r->kept ? ", kept: " : "", r->kept ? r->kept : "", r->rmse, r->max_error, r->snr_db);
         return 0;
     }
-    put_table_row(t->table, r, shape);
+    put_table_row(t->table, r, of_budget, shape);
     return 0;
 }
 
@@ -169,10 +187,10 @@ static struct llm_quant_override *read_overrides(const struct args *a, struct ll
     return o;
 }
 
-static int quantize(struct llm_model *m, const struct args *a, const struct llm_quant_plan *plan, struct llm_err *e)
+static int quantize(struct llm_model *m, const struct args *a, const struct llm_quant_plan *plan, const struct llm_budget *budget, struct llm_err *e)
 {
     struct llm_table table;
-    struct report t = {.table = a->report ? &table : NULL};
+    struct report t = {.table = a->report ? &table : NULL, .budget = budget};
     if (llm_output_try(a->report, false, e) < 0) return -1;
     llm_table_init(&table, columns);
     if (llm_quantize_model(m, plan, put_row, &t, e) < 0) {
@@ -203,6 +221,27 @@ static int save(struct llm_model *m, const struct args *a, const char *out, stru
         return -1;
     }
     return llm_output_commit(o, e);
+}
+
+/* Runs the result and IN, which is read again, over --measure. */
+static int measure(const struct args *a, struct llm_model *m, const char *in, struct llm_err *e)
+{
+    struct llm_model *base = llm_model_load(in, e);
+    struct llm_kl_base b = {0};
+    struct llm_kl kl;
+    struct llm_input text = {0};
+    int status = base ? llm_input_read(&text, a->measure, base, e) : -1;
+    const int64_t n = a->measure_tokens > 0 && text.n > (size_t)a->measure_tokens ? a->measure_tokens : (int64_t)text.n;
+    if (status == 0 && (status = llm_kl_base_init(&b, base, text.ids, n, 0, e)) < 0) llm_in(e, "%s", a->measure);
+    if (status == 0) status = llm_kl_measure(&b, m, &kl, NULL, e);
+    if (status == 0) {
+        llm_note("%s: KL %.6f ± %.6f nats a token (95%%) over %" PRId64 " tokens; same most probable token: %.2f%%", a->measure, kl.mean,
+                 1.96 * kl.error, kl.tokens, 100 * kl.same_top);
+    }
+    llm_kl_base_release(&b);
+    llm_model_destroy(base);
+    llm_input_release(&text);
+    return status;
 }
 
 /* An existing folder takes an adapter. */
@@ -236,18 +275,36 @@ static int restore_types(struct llm_model *m, const enum llm_dtype *was, const s
     return 0;
 }
 
-static int calibrate_and_quantize(struct llm_model *m, const struct args *a, const struct llm_quant_plan *plan, struct llm_err *e)
+/* The types of --budget, to `with`. *tokens: of --calibrate, those that are not held out; `budget` is to be released. */
+static int choose_types(struct llm_model *m, const struct args *a, const char *in, int64_t tokens, struct llm_quant_plan *with,
+                        struct llm_budget *budget, struct llm_err *e)
 {
-    const struct calibration c = {a->calibrate, a->imatrix, a->imatrix_out, a->calibrate_tokens, a->calibrate_context,
-                                  plan->method == LLM_QUANT_GPTQ};
+    const struct budget_request r = {in, a->calibrate, quantize_budget_bytes(a->budget, m), tokens, a->calibrate_tokens,
+                                     a->budget_tokens ? a->budget_tokens : 2048, a->calibrate_context};
+    int status = quantize_budget(&r, m, with, budget, &with->type, e);
+    with->chosen = budget->types;
+    return status;
+}
+
+static int calibrate_and_quantize(struct llm_model *m, const struct args *a, const struct llm_quant_plan *plan, const char *in, struct llm_err *e)
+{
+    struct calibration c = {a->calibrate, a->imatrix, a->imatrix_out, a->calibrate_tokens, a->calibrate_context,
+                                  plan->method >= LLM_QUANT_GPTQ, plan->method == LLM_QUANT_KL || a->budget};
     struct llm_moments moments = {0};
     struct llm_quant_plan with = *plan;
+    struct llm_budget budget = {0};
     int status = 0;
+    if (a->budget && quantize_budget_bytes(a->budget, m) == 0) {
+        return llm_fail(e, LLM_EX_USAGE, "--budget: expected a size (120MiB) or bits a weight (3.9bpw), found '%s'", a->budget);
+    }
+    if (a->budget && (c.tokens = quantize_budget_tokens(c.text, m, c.tokens, e)) < 0) return -1;
     if (c.text || c.importances) {
         status = quantize_calibrate(&c, m, &moments, e);
         with.moments = &moments;
     }
-    if (status == 0) status = quantize(m, a, &with, e);
+    if (status == 0 && a->budget) status = choose_types(m, a, in, c.tokens, &with, &budget, e);
+    if (status == 0) status = quantize(m, a, &with, a->budget ? &budget : NULL, e);
+    llm_budget_release(&budget);
     llm_moments_release(&moments);
     return status;
 }
@@ -257,7 +314,7 @@ static int quantize_merged(struct llm_model *m, const struct args *a, const stru
     enum llm_dtype *was = llm_calloc(m->n_params + 1, sizeof *was, "an adapter", e);
     int status = was ? adapters_load(m, &a->merge, e) : -1;
     if (status == 0) status = llm_lora_merge(m, was, e);
-    if (status == 0) status = calibrate_and_quantize(m, a, plan, e);
+    if (status == 0) status = calibrate_and_quantize(m, a, plan, in, e);
     if (status == 0) status = restore_types(m, was, plan, e);
     if (status == 0) status = adapters_report(in, &a->merge, m, e);
     free(was);
@@ -290,7 +347,8 @@ static int run(const struct args *a, const struct llm_quant_plan *plan, const ch
     if (m && a->to == LLM_FORMAT_ARPA && !m->ngram) {
         status = llm_fail(e, EX_DATAERR, "%s: --to arpa: expected an n-gram model, found a %s", in, m->config.model_type);
     }
-    if (status == 0 && !m->ngram) status = calibrate_and_quantize(m, a, plan, e); /* tables of n-grams stay as they are */
+    if (status == 0 && !m->ngram) status = calibrate_and_quantize(m, a, plan, in, e); /* tables of n-grams stay as they are */
+    if (status == 0 && a->measure) status = measure(a, m, in, e);
     if (status == 0) status = save(m, a, out, e);
     llm_model_destroy(m);
     llm_pool_stop();
@@ -321,7 +379,14 @@ int main(int argc, char **argv)
         llm_usage(&cli, "--split-max-size and --split-max-tensors: expected GGUF files as OUT (--to gguf)");
     }
     if (a.calibrate && a.imatrix) llm_usage(&cli, "expected --calibrate or --imatrix, found both");
-    if (a.method == LLM_QUANT_GPTQ && !a.calibrate) llm_usage(&cli, "--method gptq: expected --calibrate FILE too");
+    if (a.method >= LLM_QUANT_GPTQ && !a.calibrate) llm_usage(&cli, "--method %s: expected --calibrate FILE too", llm_quant_methods[a.method]);
+    if (a.budget && !a.calibrate) llm_usage(&cli, "--budget: expected --calibrate FILE too");
+    if (a.budget && (strcmp(in, "-") == 0 || strcmp(a.calibrate, "-") == 0)) {
+        llm_usage(&cli, "--budget: expected files as IN and --calibrate: they are read again");
+    }
+    if (a.budget && a.merge.n > 0) llm_usage(&cli, "--budget: expected no --merge");
+    if (a.budget_tokens && !a.budget) llm_usage(&cli, "--budget-tokens: expected --budget too");
+    if (a.measure && strcmp(in, "-") == 0) llm_usage(&cli, "--measure: expected a file as IN: it is read again to be compared");
     if (a.imatrix_out && !a.calibrate && !a.imatrix) llm_usage(&cli, "--imatrix-out: expected --calibrate FILE too");
     enum llm_dtype output, embedding;
     struct llm_quant_plan plan = {.type = a.type == UNSET ? NULL : &llm_quant_types[a.type], .only = &a.only, .except = &a.except,

@@ -4,6 +4,7 @@
 #include "base/cli.h"
 #include "base/log.h"
 #include "data/input.h"
+#include "quant/curvature.h"
 #include "quant/imatrix.h"
 
 static int gather(const struct calibration *c, struct llm_model *model, struct llm_moments *m, struct llm_err *e)
@@ -12,6 +13,7 @@ static int gather(const struct calibration *c, struct llm_model *model, struct l
     int status = llm_input_read(&in, c->text, model, e);
     if (status == 0 && c->tokens > 0 && in.n > (size_t)c->tokens) in.n = (size_t)c->tokens;
     if (status == 0) status = llm_moments_gather(m, model, in.ids, in.n, c->context, e);
+    if (status == 0 && c->curvature) status = llm_curvature_gather(m, model, in.ids, in.n, c->context, e);
     llm_input_release(&in);
     return status;
 }

@@ -160,3 +160,13 @@ void llm_block_choose(const struct llm_block_kind *kind, const float *x, const f
     if (kind->levels && kind->levels[0] == 0) choose_power(kind, x, weights, b);
     else improve(kind, x, weights, fits, b);
 }
+
+void llm_block_regroup(const struct llm_block_kind *kind, const float *x, const float *w, int g, struct llm_block *b)
+{
+    float sum = 0, ones[LLM_BLOCK_MAX];
+    for (int j = 0; j < kind->group; j++) sum += w[j];
+    for (int j = 0; j < kind->group && !(sum > 0); j++) ones[j] = 1;
+    if (!(sum > 0)) w = ones;
+    const struct llm_group_fit fit = llm_group_fit(kind, x, w, kind->group, LLM_BLOCK_SEARCH);
+    choose_integers(kind, x, w, &fit, g, b);
+}

@@ -24,6 +24,8 @@ static inline float llm_block_value(const struct llm_block_kind *kind, const str
 
 /* Chooses scales and codes for x[size] with weights w[size] ≥ 0. A group whose weights are all 0 counts as if they were 1. */
 void llm_block_choose(const struct llm_block_kind *kind, const float *x, const float *w, enum llm_block_effort effort, struct llm_block *b);
+/* Chooses the integer scale, the integer offset and the codes of group g for x[group] with weights w[group]; the block's own scales stay. */
+void llm_block_regroup(const struct llm_block_kind *kind, const float *x, const float *w, int g, struct llm_block *b);
 /* Chooses the codes of group g for x[group], with the scales that `b` has. Returns the weighted squared error. */
 double llm_block_codes(const struct llm_block_kind *kind, const float *x, const float *w, int g, struct llm_block *b);
 

@@ -6,7 +6,6 @@
 #include "base/buf.h"
 #include "cpu/pool.h"
 #include "quant/block.h"
-#include "quant/weights.h"
 
 /* ---- the factor: H = R·Rᵀ with R upper triangular; then U = R⁻¹ is the upper Cholesky factor of H⁻¹ (H⁻¹ = Uᵀ·U) ---- */
 
@@ -62,28 +61,31 @@ static void inverse_row(void *arg, size_t item, int thread)
     }
 }
 
-/* H, its rows and columns in the order of `order`, with the damping on its diagonal. */
-static void fill(double *h, const struct llm_quant_job *job, const int64_t *order, double damping)
+/* A symmetric matrix of sums of products [k, k], its rows and columns taken in the order of `order`. */
+struct products { const float *of; const int64_t *order; int64_t k; };
+
+/* H in double, with the damping on its diagonal: `damping` times the mean of the diagonal. */
+static void fill(double *h, const struct products *p, double damping)
 {
-    const int64_t k = job->row;
+    const int64_t k = p->k;
     double mean = 0;
-    for (int64_t j = 0; j < k; j++) mean += (double)job->products[j * k + j] / (double)k;
+    for (int64_t j = 0; j < k; j++) mean += (double)p->of[j * k + j] / (double)k;
     for (int64_t i = 0; i < k; i++) {
-        for (int64_t j = 0; j < k; j++) h[i * k + j] = (double)job->products[order[i] * k + order[j]];
+        for (int64_t j = 0; j < k; j++) h[i * k + j] = (double)p->of[p->order[i] * k + p->order[j]];
         if (h[i * k + i] <= 0) h[i * k + i] = mean > 0 ? mean : 1;
         h[i * k + i] += damping * (mean > 0 ? mean : 1);
     }
 }
 
 /* U as floats; NULL: see `e`. */
-static float *factor_of(const struct llm_quant_job *job, const int64_t *order, double *damping, struct llm_err *e)
+static float *factor_of(const struct products *p, double *damping, struct llm_err *e)
 {
-    const int64_t k = job->row;
+    const int64_t k = p->k;
     double *r = llm_alloc((size_t)(k * k), sizeof *r, "GPTQ", e), *u = r ? llm_alloc((size_t)(k * k), sizeof *u, "GPTQ", e) : NULL;
     float *out = u ? llm_alloc((size_t)(k * k), sizeof *out, "GPTQ", e) : NULL;
     bool good = false;
     for (*damping = 0.01; out && !good && *damping < 1e6; *damping *= good ? 1 : 10) {
-        fill(r, job, order, *damping);
+        fill(r, p, *damping);
         good = factorise(&(struct factor){.k = k, .r = r});
     }
     if (good) {
@@ -99,108 +101,270 @@ static float *factor_of(const struct llm_quant_job *job, const int64_t *order, d
     return out;
 }
 
-/* ---- the rows ---- */
+/* ---- rounding ---- */
 
-enum { ROWS = 8 /* of a work item: they share each row of U while it is in the cache */ };
+enum {
+    CHUNK = 256,                   /* columns at most that are rounded before their errors are passed on to later columns; whole blocks */
+    ROWS = 8,                      /* rows that share each row of U while it is in the cache */
+    PANEL = 32                     /* rows whose errors are passed on to later rows together */
+};
 
-struct rows {
+struct rounding {
     const struct llm_quant_job *job;
     const struct llm_block_kind *kind;
-    const float *u, *importance;
-    const int64_t *order;
-    int64_t n;
+    int64_t n, k, chunk;           /* rows; columns; columns of a chunk */
+    const float *u;                /* [k, k] upper triangular, of the columns in `order` */
+    const int64_t *order;          /* [k] */
+    const float *v;                /* [n, n] as u, of the rows in `row_order`; NULL: rows do not make up for each other's errors */
+    const int64_t *row_order;      /* [n] */
+    float *left, *made_up;         /* [n, k] with v: weights less the errors of earlier rows; what the errors of earlier columns add to them */
+    float *error, *lost;           /* with v: [n, chunk] errors of the chunk, divided by U's diagonal; [PANEL, chunk] those of whole weights */
+    int64_t first, width, row, rows; /* with v: the chunk at hand, and the panel */
     bool *failed;                  /* [items] no memory */
 };
 
-/* Scales and codes of the block of row x that begins at element `first`. */
-static void choose(const struct rows *w, const float *x, int64_t first, struct llm_block *b)
+/* y[m] += Σ_j e[j] · u[j, m] over four j at a time. */
+static void add_rows(float *restrict y, const float *e, const float *u, int64_t ld, int64_t rows, int64_t cols)
 {
-    float weights[LLM_BLOCK_MAX];
-    llm_block_weights(w->job->to, x, (size_t)w->job->row, (size_t)first, w->importance + first, weights);
-    llm_block_choose(w->kind, x + first, weights, LLM_BLOCK_SEARCH, b);
-}
-
-/* Rounds element `at` of a row with its block's scales; returns the error. */
-static float round_element(const struct llm_block_kind *kind, struct llm_block *blocks, int64_t at, float x)
-{
-    struct llm_block *b = &blocks[at / kind->size];
-    const int j = (int)(at % kind->size), g = j / kind->group;
-    const float d = b->d * (float)b->scale[g], low = b->least * (float)b->low[g];
-    const int q = llm_block_code(kind, d != 0 ? (x + low) / d : 0);
-    b->q[j] = (uint8_t)q;
-    return x - llm_block_value(kind, b, g, q);
-}
-
-/* Scales are chosen for the weights as they are in the file; then columns follow in the order of the largest inputs. */
-static void quantise_rows(const struct rows *w, float *x, float *y, struct llm_block *blocks, int64_t rows)
-{
-    const int64_t k = w->job->row, per_row = k / w->kind->size;
-    for (int64_t r = 0; r < rows; r++) {
-        for (int64_t b = 0; b < per_row; b++) choose(w, x + r * k, b * w->kind->size, &blocks[r * per_row + b]);
-        for (int64_t j = 0; j < k; j++) y[r * k + j] = x[r * k + w->order[j]];
+    int64_t j = 0;
+    for (; j + 4 <= rows; j += 4) {
+        const float *a = u + j * ld, *b = a + ld, *c = b + ld, *d = c + ld, ea = e[j], eb = e[j + 1], ec = e[j + 2], ed = e[j + 3];
+        for (int64_t m = 0; m < cols; m++) y[m] += (ea * a[m] + eb * b[m]) + (ec * c[m] + ed * d[m]);
     }
-    for (int64_t j = 0; j < k; j++) {
-        const float *u = w->u + j * k;
-        for (int64_t r = 0; r < rows; r++) {
-            float *row = y + r * k, error = round_element(w->kind, blocks + r * per_row, w->order[j], row[j]) / u[j];
-            for (int64_t m = j + 1; m < k; m++) row[m] -= error * u[m];
+    for (; j < rows; j++) {
+        const float *a = u + j * ld, ea = e[j];
+        for (int64_t m = 0; m < cols; m++) y[m] += ea * a[m];
+    }
+}
+
+/* Scales are searched for with the weights of the loss that GPTQ makes small, Σ (error / diagonal of U)².
+ * Rounds the block whose columns are order[at..at + size), y[0] being the first of them; later columns of the chunk, up to y[width), make up for the
+ * errors. error[size]: divided by U's diagonal. y becomes the rounded values. */
+static void round_block(const struct rounding *w, float *y, int64_t at, int64_t width, float *error, struct llm_block *b)
+{
+    const struct llm_block_kind *kind = w->kind;
+    const int64_t begin = w->order[at] / kind->size * kind->size;
+    float x[LLM_BLOCK_MAX], weights[LLM_BLOCK_MAX];
+    for (int j = 0; j < kind->size; j++) {
+        const float diagonal = w->u[(at + j) * (w->k + 1)];
+        x[w->order[at + j] - begin] = y[j];
+        weights[w->order[at + j] - begin] = 1 / (diagonal * diagonal);
+    }
+    llm_block_choose(kind, x, weights, LLM_BLOCK_SEARCH, b);
+    for (int i = 0; i < kind->size; i += kind->group) {
+        const int g = (int)(w->order[at + i] - begin) / kind->group;
+        if (i > 0) {
+            for (int j = i; j < i + kind->group; j++) x[w->order[at + j] - begin] = y[j];
+            llm_block_regroup(kind, x + g * kind->group, weights + g * kind->group, g, b);
+        }
+        for (int j = i; j < i + kind->group; j++) {
+            const int64_t c = at + j;
+            const int place = (int)(w->order[c] - begin);
+            const float *u = w->u + c * w->k, d = b->d * (float)b->scale[g], low = b->least * (float)b->low[g];
+            const int q = llm_block_code(kind, d != 0 ? (y[j] + low) / d : 0);
+            const float rounded = llm_block_value(kind, b, g, q), scaled = (y[j] - rounded) / u[c];
+            b->q[place] = (uint8_t)q;
+            error[j] = scaled;
+            y[j] = rounded;
+            for (int64_t m = j + 1; m < width; m++) y[m] -= scaled * u[at + m];
         }
     }
 }
 
-static void quantise_item(void *arg, size_t item, int thread)
+/* Rounds columns [first, first + width) of a row and writes their blocks. y[width] in: the weights with all earlier errors made up for; out: the
+ * rounded values. error[width]. */
+static void round_chunk(const struct rounding *w, int64_t row, int64_t first, int64_t width, float *y, float *error)
 {
-    const struct rows *w = arg;
-    const struct llm_dtype_row *from = &llm_dtypes[w->job->from], *to = &llm_dtypes[w->job->to];
-    const int64_t k = w->job->row, first = (int64_t)item * ROWS, rows = w->n - first < ROWS ? w->n - first : ROWS, per_row = k / w->kind->size;
-    float *x = malloc((size_t)(2 * ROWS * k) * sizeof *x);
-    struct llm_block *blocks = malloc((size_t)(ROWS * per_row) * sizeof *blocks);
+    const struct llm_dtype_row *to = &llm_dtypes[w->job->to];
+    char *out = (char *)w->job->out + llm_dtype_bytes(w->job->to, (uint64_t)(row * w->k));
+    struct llm_block b;
+    for (int64_t i = 0; i < width; i += w->kind->size) {
+        round_block(w, y + i, first + i, width - i, error + i, &b);
+        w->kind->pack(&b, out + w->order[first + i] / w->kind->size * to->block_bytes);
+    }
+}
+
+static void read_row(const struct rounding *w, int64_t row, float *scratch, float *x)
+{
+    llm_dtypes[w->job->from].decode((const char *)w->job->in + llm_dtype_bytes(w->job->from, (uint64_t)(row * w->k)), scratch, (size_t)w->k);
+    for (int64_t j = 0; j < w->k; j++) x[j] = scratch[w->order[j]];
+}
+
+/* Rows by themselves. */
+static void round_rows(void *arg, size_t item, int thread)
+{
+    const struct rounding *w = arg;
+    const int64_t k = w->k, first = (int64_t)item * ROWS, rows = w->n - first < ROWS ? w->n - first : ROWS;
+    float *x = malloc((size_t)((ROWS + 1) * k) * sizeof *x), error[ROWS][CHUNK];
     (void)thread;
-    w->failed[item] = !x || !blocks;
-    if (x && blocks) {
-        from->decode((const char *)w->job->in + llm_dtype_bytes(w->job->from, (uint64_t)(first * k)), x, (size_t)(rows * k));
-        quantise_rows(w, x, x + ROWS * k, blocks, rows);
-        char *out = (char *)w->job->out + llm_dtype_bytes(w->job->to, (uint64_t)(first * k));
-        for (int64_t b = 0; b < rows * per_row; b++) w->kind->pack(&blocks[b], out + b * to->block_bytes);
+    w->failed[item] = !x;
+    if (!x) return;
+    for (int64_t r = 0; r < rows; r++) read_row(w, first + r, x + ROWS * k, x + r * k);
+    for (int64_t c = 0; c < k; c += w->chunk) {
+        const int64_t width = k - c < w->chunk ? k - c : w->chunk;
+        for (int64_t r = 0; r < rows; r++) {
+            round_chunk(w, first + r, c, width, x + r * k + c, error[r]);
+            for (int64_t j = 0; j < width; j++) error[r][j] = -error[r][j];
+        }
+        for (int64_t r = 0; r < rows; r++) add_rows(x + r * k + c + width, error[r], w->u + c * k + c + width, k, width, k - c - width);
     }
     free(x);
-    free(blocks);
 }
+
+/* ---- with the rows' own factor ---- */
+
+static void read_rows(void *arg, size_t item, int thread)
+{
+    const struct rounding *w = arg;
+    (void)thread;
+    read_row(w, w->row_order[item], w->made_up + (int64_t)item * w->k, w->left + (int64_t)item * w->k);
+    memset(w->made_up + (int64_t)item * w->k, 0, (size_t)w->k * sizeof(float));
+}
+
+/* The errors of the panel, to a later row. */
+static void later_row(void *arg, size_t item, int thread)
+{
+    const struct rounding *w = arg;
+    const int64_t row = w->row + w->rows + (int64_t)item;
+    float share[PANEL];
+    (void)thread;
+    for (int64_t i = 0; i < w->rows; i++) share[i] = -w->v[(w->row + i) * w->n + row] / w->v[(w->row + i) * (w->n + 1)];
+    add_rows(w->left + row * w->k + w->first, share, w->lost, w->chunk, w->rows, w->width);
+}
+
+/* The errors of the chunk, to the later columns of a row. */
+static void later_columns(void *arg, size_t row, int thread)
+{
+    const struct rounding *w = arg;
+    const int64_t c = w->first + w->width;
+    (void)thread;
+    add_rows(w->made_up + (int64_t)row * w->k + c, w->error + (int64_t)row * w->chunk, w->u + w->first * w->k + c, w->k, w->width, w->k - c);
+}
+
+/* Rows of the panel one after another: each makes up for the errors of those before it. */
+static void round_panel(const struct rounding *w)
+{
+    for (int64_t i = 0; i < w->rows; i++) {
+        const int64_t row = w->row + i;
+        float *left = w->left + row * w->k + w->first, *lost = w->lost + i * w->chunk, y[CHUNK];
+        const float *made_up = w->made_up + row * w->k + w->first;
+        for (int64_t h = 0; h < i; h++) {
+            const float share = -w->v[(w->row + h) * w->n + row] / w->v[(w->row + h) * (w->n + 1)];
+            add_rows(left, &share, w->lost + h * w->chunk, 0, 1, w->width);
+        }
+        for (int64_t j = 0; j < w->width; j++) y[j] = left[j] - made_up[j];
+        round_chunk(w, w->row_order[row], w->first, w->width, y, w->error + row * w->chunk);
+        for (int64_t j = 0; j < w->width; j++) lost[j] = left[j] - y[j];
+    }
+}
+
+static int round_together(struct rounding *w, struct llm_err *e)
+{
+    w->left = llm_alloc((size_t)(w->n * w->k), sizeof *w->left, "GPTQ", e);
+    w->made_up = w->left ? llm_alloc((size_t)(w->n * w->k), sizeof *w->made_up, "GPTQ", e) : NULL;
+    w->error = w->made_up ? llm_alloc((size_t)((w->n + PANEL) * w->chunk), sizeof *w->error, "GPTQ", e) : NULL;
+    if (w->error) {
+        w->lost = w->error + w->n * w->chunk;
+        llm_parallel((size_t)w->n, read_rows, w);
+        for (w->first = 0; w->first < w->k; w->first += w->chunk) {
+            w->width = w->k - w->first < w->chunk ? w->k - w->first : w->chunk;
+            for (w->row = 0; w->row < w->n; w->row += PANEL) {
+                w->rows = w->n - w->row < PANEL ? w->n - w->row : PANEL;
+                round_panel(w);
+                llm_parallel((size_t)(w->n - w->row - w->rows), later_row, w);
+            }
+            llm_parallel((size_t)w->n, later_columns, w);
+        }
+    }
+    int status = w->error ? 0 : -1;
+    free(w->left);
+    free(w->made_up);
+    free(w->error);
+    return status;
+}
+
+/* ---- orders ---- */
+
+/* Columns by size of their inputs, but those of a block one after another, and of these the ones of a group: the block's scales are chosen when its
+ * turn comes, for the weights that make up for the errors so far. */
+struct sorting { const float *diagonal; float *block, *group; int size, share; };
 
 static int by_size(const void *a, const void *b, void *arg)
 {
-    const float *diagonal = arg;
+    const struct sorting *s = arg;
     const int64_t i = *(const int64_t *)a, j = *(const int64_t *)b;
-    if (diagonal[i] != diagonal[j]) return diagonal[i] > diagonal[j] ? -1 : 1;
-    return i < j ? -1 : i > j;
+    const float of_i[] = {s->block[i / s->size], s->group[i / s->share], s->diagonal[i]};
+    const float of_j[] = {s->block[j / s->size], s->group[j / s->share], s->diagonal[j]};
+    const int64_t unit[] = {s->size, s->share, 1};
+    for (int level = 0; level < 3; level++) {
+        if (i / unit[level] == j / unit[level]) continue;
+        if (of_i[level] != of_j[level]) return of_i[level] > of_j[level] ? -1 : 1;
+        return i < j ? -1 : 1;
+    }
+    return 0;
+}
+
+/* The order of k columns or rows in blocks of `size` and groups of `share`; NULL: see `e`. diagonal[k] is filled. */
+static int64_t *order_of(const float *products, int64_t k, int size, int share, float *diagonal, struct llm_err *e)
+{
+    int64_t *order = llm_alloc((size_t)k, sizeof *order, "GPTQ", e);
+    struct sorting s = {diagonal, order ? llm_calloc((size_t)(2 * k), sizeof *s.block, "GPTQ", e) : NULL, NULL, size, share};
+    if (!s.block) {
+        free(order);
+        return NULL;
+    }
+    s.group = s.block + k;
+    for (int64_t j = 0; j < k; j++) {
+        order[j] = j;
+        diagonal[j] = products[j * k + j];
+        s.block[j / size] += diagonal[j];
+        s.group[j / share] += diagonal[j];
+    }
+    qsort_r(order, (size_t)k, sizeof *order, by_size, &s);
+    free(s.block);
+    return order;
+}
+
+/* Columns' factor and rows' factor, then the rounding. `diagonal` has room for the larger of rows and columns. */
+static int round_all(struct rounding *w, float *diagonal, double *damping, struct llm_err *e)
+{
+    const struct llm_quant_job *job = w->job;
+    const int64_t items = (w->n + ROWS - 1) / ROWS;
+    int64_t *order = NULL, *row_order = NULL;
+    float *u = NULL, *v = NULL;
+    double of_rows = 0;
+    int status = -1;
+    if (job->gradients && (row_order = order_of(job->gradients, w->n, 1, 1, diagonal, e))) {
+        v = factor_of(&(struct products){job->gradients, row_order, w->n}, &of_rows, e);
+    }
+    if (!job->gradients || v) order = order_of(job->products, w->k, w->kind->size, w->kind->group, diagonal, e);
+    if (order) u = factor_of(&(struct products){job->products, order, w->k}, damping, e);
+    w->u = u;
+    w->v = v;
+    w->order = order;
+    w->row_order = row_order;
+    if (u && v) {
+        status = round_together(w, e);
+    } else if (u && (w->failed = llm_calloc((size_t)items + 1, sizeof *w->failed, "GPTQ", e))) {
+        llm_parallel((size_t)items, round_rows, w);
+        status = 0;
+        for (int64_t i = 0; i < items && status == 0; i++) status = w->failed[i] ? llm_no_memory(e, "GPTQ") : 0;
+        free(w->failed);
+    }
+    free(order);
+    free(row_order);
+    free(u);
+    free(v);
+    return status;
 }
 
 int llm_gptq(const struct llm_quant_job *job, double *damping, struct llm_err *e)
 {
-    const int64_t k = job->row, n = (int64_t)(job->n / (uint64_t)k), items = (n + ROWS - 1) / ROWS;
-    struct rows w = {.job = job, .kind = llm_block_kind_of(job->to), .n = n};
-    int64_t *order = llm_alloc((size_t)k, sizeof *order, "GPTQ", e);
-    float *diagonal = order ? llm_alloc((size_t)k, sizeof *diagonal, "GPTQ", e) : NULL, *u = NULL;
-    w.failed = diagonal ? llm_calloc((size_t)items + 1, sizeof *w.failed, "GPTQ", e) : NULL;
-    for (int64_t j = 0; w.failed && j < k; j++) {
-        order[j] = j;
-        diagonal[j] = job->products[j * k + j];
-    }
-    if (w.failed) {
-        qsort_r(order, (size_t)k, sizeof *order, by_size, diagonal);
-        u = factor_of(job, order, damping, e);
-    }
-    int status = u ? 0 : -1;
-    if (u) {
-        w.u = u;
-        w.order = order;
-        w.importance = job->importance ? job->importance : diagonal;
-        llm_parallel((size_t)items, quantise_item, &w);
-        for (int64_t i = 0; i < items && status == 0; i++) status = w.failed[i] ? llm_no_memory(e, "GPTQ") : 0;
-    }
-    free(order);
+    const struct llm_block_kind *kind = llm_block_kind_of(job->to);
+    struct rounding w = {.job = job, .kind = kind, .k = job->row, .n = (int64_t)(job->n / (uint64_t)job->row),
+                         .chunk = CHUNK / kind->size * kind->size};
+    float *diagonal = llm_alloc((size_t)(w.n > w.k ? w.n : w.k), sizeof *diagonal, "GPTQ", e);
+    int status = diagonal ? round_all(&w, diagonal, damping, e) : -1;
     free(diagonal);
-    free(w.failed);
-    free(u);
     return status;
 }

@@ -82,6 +82,11 @@ void llm_moments_release(struct llm_moments *m)
         free(m->v[i].squares);
         free(m->v[i].products);
     }
+    for (size_t i = 0; m->kronecker && i < m->n_params; i++) {
+        free(m->kronecker[i].in);
+        free(m->kronecker[i].out);
+    }
+    free(m->kronecker);
     free(m->v);
     free(m->of);
     memset(m, 0, sizeof *m);
@@ -261,6 +266,11 @@ bool llm_moments_importance(const struct llm_moments *m, size_t i, float *out)
 const float *llm_moments_products(const struct llm_moments *m, size_t i)
 {
     return i < m->n_params && m->of[i] >= 0 && m->v[m->of[i]].count > 0 ? m->v[m->of[i]].products : NULL;
+}
+
+const struct llm_kronecker *llm_moments_kronecker(const struct llm_moments *m, size_t i)
+{
+    return m->kronecker && i < m->n_params && m->kronecker[i].out ? &m->kronecker[i] : NULL;
 }
 
 struct llm_coverage llm_moments_coverage(const struct llm_moments *m)

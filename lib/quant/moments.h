@@ -19,6 +19,7 @@ struct llm_moments {
     size_t n;
     int64_t *of;                   /* [model's n_params] number of the parameter's record; -1: it has none */
     size_t n_params;
+    struct llm_kronecker *kronecker; /* [n_params] factors of the curvature (quant/curvature.h); `in` and `out` NULL: the parameter has none. NULL */
     double tokens;                 /* of the text; 0: not known */
     int64_t chunks;                /* windows of the text */
 };
@@ -39,6 +40,9 @@ bool llm_moments_importance(const struct llm_moments *m, size_t i, float *out);
 
 /* The products of the inputs of parameter i; NULL: there are none. */
 const float *llm_moments_products(const struct llm_moments *m, size_t i);
+
+/* The factors of the curvature by parameter i; NULL: there are none. */
+const struct llm_kronecker *llm_moments_kronecker(const struct llm_moments *m, size_t i);
 
 /* Experts, of all layers, and those among them that no token chose. */
 struct llm_coverage { size_t experts, unseen; double least; /* tokens of the expert that the fewest tokens chose */ };

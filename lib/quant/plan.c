@@ -22,7 +22,15 @@ static const enum llm_dtype *exception_of(const struct llm_model *m, const struc
     if (m->ngram) return NULL;
     if (plan->output && p == llm_model_head(m)) return plan->output;
     if (plan->embedding && p == llm_model_embedding(m)) return plan->embedding;
+    if (plan->chosen && plan->chosen[p - m->params] != LLM_N_DTYPES) return &plan->chosen[p - m->params];
     return NULL;
+}
+
+bool llm_quant_settled(const struct llm_model *m, const struct llm_param *p, const struct llm_quant_plan *plan)
+{
+    struct llm_quant_plan without = *plan;
+    without.chosen = NULL;
+    return exception_of(m, p, &without) != NULL;
 }
 
 enum llm_dtype llm_quant_choose(const struct llm_model *m, const struct llm_param *p, const struct llm_quant_plan *plan, const char **kept)
@@ -43,6 +51,14 @@ enum llm_dtype llm_quant_choose(const struct llm_model *m, const struct llm_para
     return *kept ? from : to;
 }
 
+/* What GPTQ and KL need of parameter i. */
+static void give_products(struct llm_quant_job *job, const struct llm_moments *m, size_t i)
+{
+    const struct llm_kronecker *f = job->method == LLM_QUANT_KL ? llm_moments_kronecker(m, i) : NULL;
+    job->products = f ? f->in : llm_moments_products(m, i);
+    job->gradients = f ? f->out : NULL;
+}
+
 /* The tensor's new data in memory of their own; NULL: see `e`. */
 static void *converted(const struct llm_model *m, const struct llm_param *p, const struct llm_quant_plan *plan, struct llm_quant_report *r,
                        struct llm_err *e)
@@ -53,7 +69,7 @@ static void *converted(const struct llm_model *m, const struct llm_param *p, con
                                 .row = p->weight.k, .method = plan->method};
     int status = out && importance ? 0 : llm_no_memory(e, p->name);
     if (status == 0 && plan->moments && llm_moments_importance(plan->moments, (size_t)(p - m->params), importance)) job.importance = importance;
-    if (plan->moments) job.products = llm_moments_products(plan->moments, (size_t)(p - m->params));
+    if (plan->moments) give_products(&job, plan->moments, (size_t)(p - m->params));
     if (status == 0 && llm_quantize_tensor(&job, r, e) < 0) status = llm_in(e, "tensor '%s'", p->name);
     free(importance);
     if (status == 0) return out;

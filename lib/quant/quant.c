@@ -11,7 +11,7 @@
 #include "quant/weights.h"
 
 const char *const llm_quant_methods[LLM_QUANT_METHODS] = {[LLM_QUANT_AUTO] = "auto", [LLM_QUANT_RTN] = "rtn", [LLM_QUANT_SEARCH] = "search",
-                                                          [LLM_QUANT_GPTQ] = "gptq"};
+                                                          [LLM_QUANT_GPTQ] = "gptq", [LLM_QUANT_KL] = "kl"};
 
 #define PIECE 4096 /* values; a multiple of every block size */
 
@@ -33,7 +33,8 @@ enum llm_quant_method llm_quant_method_of(const struct llm_quant_job *j)
 {
     const struct llm_dtype_row *to = &llm_dtypes[j->to];
     if (!llm_block_kind_of(j->to)) return LLM_QUANT_AUTO;
-    if (j->method == LLM_QUANT_RTN || j->method == LLM_QUANT_SEARCH || (j->method == LLM_QUANT_GPTQ && j->products)) return j->method;
+    if (j->method == LLM_QUANT_RTN || j->method == LLM_QUANT_SEARCH) return j->method;
+    if (j->method >= LLM_QUANT_GPTQ && j->products) return j->method == LLM_QUANT_KL && j->gradients ? LLM_QUANT_KL : LLM_QUANT_GPTQ;
     return to->encode && !j->importance ? LLM_QUANT_RTN : LLM_QUANT_SEARCH;
 }
 
@@ -80,7 +81,7 @@ static void quantize_piece(void *arg, size_t i, int thread)
     w->from->decode((const char *)w->job->in + bytes_of(w->from, first), x, n);
     const bool plain = !llm_block_kind_of(w->job->to) || (w->method == LLM_QUANT_RTN && w->to->encode);
     if (plain) w->to->encode(x, out, n);
-    else if (w->method != LLM_QUANT_GPTQ) encode_blocks(w, first, x, n, out); /* GPTQ's are written */
+    else if (w->method < LLM_QUANT_GPTQ) encode_blocks(w, first, x, n, out); /* theirs are written */
     w->to->decode(out, y, n);
     w->sums[i] = compare(x, y, n);
 }
@@ -92,7 +93,7 @@ int llm_quantize_tensor(const struct llm_quant_job *j, struct llm_quant_report *
     struct sums all = {0};
     if (!w.sums) return -1;
     r->damping = 0;
-    if (w.method == LLM_QUANT_GPTQ && llm_gptq(j, &r->damping, e) < 0) {
+    if (w.method >= LLM_QUANT_GPTQ && llm_gptq(j, &r->damping, e) < 0) {
         free(w.sums);
         return -1;
     }

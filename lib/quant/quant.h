@@ -13,6 +13,7 @@ enum llm_quant_method {
     LLM_QUANT_RTN,                 /* each value to the nearest level, scales from the range of values */
     LLM_QUANT_SEARCH,              /* scales with the least weighted error */
     LLM_QUANT_GPTQ,                /* gptq.h; without products of inputs as AUTO */
+    LLM_QUANT_KL,                  /* gptq.h with the factors of the curvature (curvature.h); without them as GPTQ */
     LLM_QUANT_METHODS
 };
 extern const char *const llm_quant_methods[LLM_QUANT_METHODS]; /* "auto", "rtn", … */
@@ -30,7 +31,7 @@ struct llm_quant_report {
     double snr_db;           /* 10 log10(Σx² / Σ(x - y)²); infinite where nothing was lost */
     double cosine;
     double bits;             /* a weight, after the change */
-    const char *method;      /* "rtn", "search", "gptq"; NULL: the tensor was kept, or its type has no scales */
+    const char *method;      /* "rtn", "search", "gptq", "kl"; NULL: the tensor was kept, or its type has no scales */
     bool weighted;           /* importances were used */
     double damping;          /* GPTQ's (gptq.h); 0: another method */
 };
@@ -42,6 +43,7 @@ struct llm_quant_plan {
     const struct llm_strs *only, *except; /* shell patterns of names; `only` empty: all. A name that both match stays */
     const struct llm_quant_override *overrides; /* [n_overrides] they win over the mix; of several that match, the first */
     size_t n_overrides;
+    const enum llm_dtype *chosen; /* [n_params] types that a budget chose (quant/budget.h), LLM_N_DTYPES: none; overrides win over them. NULL */
     bool pure;               /* a mix gives all matrices its own dtype */
     const enum llm_dtype *output, *embedding; /* types of the head's and of the embedding's matrix; LLM_NO_DTYPE: keep. NULL: as the mix says */
     enum llm_quant_method method;
@@ -49,6 +51,9 @@ struct llm_quant_plan {
 };
 /* The type that the plan gives to `p`, which may be the one it has; *kept (struct llm_quant_report) is set if it stays. */
 enum llm_dtype llm_quant_choose(const struct llm_model *m, const struct llm_param *p, const struct llm_quant_plan *plan, const char **kept);
+
+/* Whether an override or an option of the plan gives p its type, so that neither mix nor budget does. */
+bool llm_quant_settled(const struct llm_model *m, const struct llm_param *p, const struct llm_quant_plan *plan);
 
 /* Changes the model's matrices as the plan says, one after another. Old values are released at once, so at most one tensor
  * is in memory twice. Vectors (norms, biases) stay, as do those that the patterns leave out.
@@ -66,6 +71,8 @@ struct llm_quant_job {
     int64_t row;
     const float *importance; /* [row] the mean square of each input of the matrix, ≥ 0; NULL: not known */
     const float *products;   /* [row, row] sums of products of the matrix's inputs (llm_moment.products), for GPTQ; NULL: not known */
+    const float *gradients;  /* [rows, rows] for KL: the outputs' factor of the curvature (struct llm_kronecker), `products` being the inputs'; NULL:
+                              * not known */
     enum llm_quant_method method;
 };
 /* The method that a job's method comes to; for types without scales LLM_QUANT_AUTO. */

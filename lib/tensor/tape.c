@@ -9,7 +9,7 @@ bool llm_tape_wants(const struct llm_ctx *c, const struct llm_node *n)
         if (n->in[i] && n->in[i]->needs_grad) return true;
     }
     for (size_t i = 0; i < sizeof n->param / sizeof *n->param; i++) {
-        if (n->param[i] && n->param[i]->grad) return true;
+        if (n->param[i] && (n->param[i]->grad || n->param[i]->kronecker)) return true;
     }
     return false;
 }

@@ -42,6 +42,11 @@ struct llm_adapter {
     const struct llm_adapter *next; /* NULL: the last of the matrix */
 };
 
+/* Two factors whose Kronecker product stands for the curvature of the loss by a matrix w [n, k]. The backward pass adds, for every token with the
+ * input x of w and the gradient g of its output: |g|²·x·xᵀ to `in` [k, k] and |x|²·g·gᵀ to `out` [n, n]. That is one step of the power iteration for
+ * the best pair of factors, from unit matrices (YAQA, Tseng et al. 2025). */
+struct llm_kronecker { float *in, *out; };
+
 struct llm_param_spec;
 /* A parameter: named, persistent, shared by training, inference and files. */
 struct llm_param {
@@ -58,6 +63,7 @@ struct llm_param {
     int32_t *lookup_place;    /* [shape[0]]: the row of grad_lookup that holds the gradient of row i; -1: none, the gradient is zero. NULL:
                                * grad_lookup has all rows, in order. A step looks up few rows, so only those are stored and added */
     int32_t lookup_rows;      /* rows of grad_lookup in use */
+    const struct llm_kronecker *kronecker; /* of matrices of llm_linear: what the backward pass sums up; borrowed; NULL: nothing */
     enum llm_role role;
     int64_t parts[LLM_MAX_PARTS]; /* rows of each matrix of which this one is the concatenation (q, k, v); 0 ends the list */
     float **grad_use;         /* [n_grad_uses] extra gradient accumulators of a parameter that a model uses more than once; owned. Embedding or head:

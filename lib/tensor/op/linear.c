@@ -1,10 +1,29 @@
 /* y = x·wᵀ + b */
+#include <math.h>
+#include "cpu/kernels.h"
 #include "cpu/profile.h"
 #include "tensor/gradcheck.h"
 #include "tensor/ops.h"
 #include "tensor/tape.h"
 
 struct linear_args { enum llm_compute compute; };
+
+/* to += Σ |b|²·a·aᵀ over the rows a of x and b of y. */
+static bool add_weighted(struct llm_ctx *c, float *to, const float *a, int64_t lda, int64_t cols, const float *b, int64_t ldb, int64_t others,
+                         int64_t rows)
+{
+    float *scaled = llm_op_alloc(c, rows * cols, sizeof *scaled);
+    for (int64_t t = 0; scaled && t < rows; t++) {
+        llm_k.elementwise.scale(scaled + t * cols, (float)sqrt(llm_k.optim.sum_squares(b + t * ldb, (size_t)others)), a + t * lda, (size_t)cols);
+    }
+    return scaled && llm_matmul_dw(to, scaled, cols, scaled, cols, rows, llm_row_len(c, rows), cols, cols, LLM_COMPUTE_F32, &c->err) == 0;
+}
+
+static bool add_kronecker(struct llm_ctx *c, const struct llm_kronecker *f, const struct llm_tensor *x, const struct llm_tensor *y)
+{
+    return add_weighted(c, f->in, x->data, x->stride, x->cols, y->grad, y->grad_stride, y->cols, x->rows)
+        && add_weighted(c, f->out, y->grad, y->grad_stride, y->cols, x->data, x->stride, x->cols, x->rows);
+}
 
 static void linear_backward(struct llm_ctx *c, struct llm_node *n)
 {
@@ -20,6 +39,7 @@ static void linear_backward(struct llm_ctx *c, struct llm_node *n)
         LLM_PROFILE("linear dw", 0);
         if (w->grad && llm_matmul_dw(w->grad, dy, ldy, x->data, x->stride, x->rows, row_len, y->cols, x->cols, compute, &c->err) < 0)
             return;
+        if (w->kronecker && !add_kronecker(c, w->kronecker, x, y)) return;
     }
     llm_bias_grad(n->param[1], y->grad, y->grad_stride, x->rows, &folds, y->cols);
     LLM_PROFILE("linear dx", 0);

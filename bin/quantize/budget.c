@@ -1,0 +1,125 @@
+#include "bin/quantize/budget.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include "base/log.h"
+#include "data/input.h"
+
+uint64_t quantize_budget_bytes(const char *text, const struct llm_model *m)
+{
+    static const struct { const char *suffix; double factor; } units[] = {{"", 1}, {"k", 1024}, {"KiB", 1024}, {"M", 1048576}, {"MiB", 1048576},
+                                                                          {"G", 1073741824}, {"GiB", 1073741824}};
+    char *end;
+    double v = strtod(text, &end), elements = 0;
+    if (end == text || !(v > 0)) return 0;
+    for (size_t i = 0; i < m->n_params; i++) elements += (double)llm_param_count(&m->params[i]);
+    if (strcasecmp(end, "bpw") == 0) return v < 64 ? (uint64_t)(v * elements / 8) : 0;
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
+        if (strcasecmp(end, units[i].suffix) == 0) return v * units[i].factor < 1e18 ? (uint64_t)(v * units[i].factor) : 0;
+    }
+    return 0;
+}
+
+int64_t quantize_budget_tokens(const char *text, const struct llm_model *m, int64_t max, struct llm_err *e)
+{
+    struct llm_input of = {0};
+    int status = llm_input_read(&of, text, m, e);
+    const size_t n = max > 0 && of.n > (size_t)max ? (size_t)max : of.n;
+    llm_input_release(&of);
+    if (status < 0) return -1;
+    if (n < 256) return llm_fail(e, EX_DATAERR, "%s: --budget: expected at least 256 tokens, found %zu", text, n);
+    return (int64_t)(n - (n / 8 < 64 ? 64 : n / 8));
+}
+
+static int no_row(void *arg, const struct llm_quant_report *r, struct llm_err *e)
+{
+    (void)arg;
+    (void)r;
+    (void)e;
+    return 0;
+}
+
+/* The divergence of a plan's result, on what was held out. */
+static int measure_plan(const char *in, const struct llm_quant_plan *plan, struct llm_kl_base *held, struct llm_kl *kl, double *windows,
+                        struct llm_err *e)
+{
+    struct llm_model *m = llm_model_load(in, e);
+    int status = m ? llm_quantize_model(m, plan, no_row, NULL, e) : -1;
+    if (status == 0) status = llm_kl_measure(held, m, kl, windows, e);
+    llm_model_destroy(m);
+    return status;
+}
+
+/* The plan's own mix if it fits, else the largest one that does; NULL: none fits. */
+static const struct llm_quant_type *mix_that_fits(const struct llm_model *m, const struct llm_quant_plan *plan, uint64_t bytes)
+{
+    const struct llm_quant_type *best = NULL;
+    uint64_t size_of_best = 0;
+    struct llm_quant_plan with = *plan;
+    if (llm_budget_bytes(m, plan) <= bytes) return plan->type;
+    for (int i = 0; llm_quant_word(i); i++) {
+        with.type = &llm_quant_types[i];
+        if (with.type->mix == LLM_MIX_NONE) continue;
+        const uint64_t size = llm_budget_bytes(m, &with);
+        if (size > bytes || size <= size_of_best) continue;
+        best = with.type;
+        size_of_best = size;
+    }
+    return best;
+}
+
+static int compare(const struct budget_request *r, const struct llm_model *m, const struct llm_quant_plan *plan, struct llm_kl_base *held,
+                   const struct llm_budget *b, const struct llm_quant_type **mix, struct llm_err *e)
+{
+    struct llm_quant_plan ours = *plan, theirs = *plan;
+    const int64_t n = llm_kl_windows(held);
+    double *windows = llm_calloc((size_t)(2 * n), sizeof *windows, "windows", e);
+    struct llm_kl a, c;
+    *mix = mix_that_fits(m, plan, r->bytes);
+    ours.chosen = b->types;
+    int status = windows ? measure_plan(r->in, &ours, held, &a, windows, e) : -1;
+    if (status == 0) {
+        llm_note("budget: %" PRIu64 " of %" PRIu64 " bytes; KL %.6f predicted, %.6f ± %.6f measured on %" PRId64 " tokens held out (95%%)", b->bytes,
+                 r->bytes, b->predicted, a.mean, 1.96 * a.error, a.tokens);
+    }
+    if (status == 0 && *mix) {
+        theirs.type = *mix;
+        status = measure_plan(r->in, &theirs, held, &c, windows + n, e);
+        for (int64_t i = 0; status == 0 && i < n; i++) windows[i] -= windows[n + i];
+        if (status == 0) {
+            llm_note("budget: %s, %" PRIu64 " bytes: KL %.6f; difference %.6f ± %.6f: %s is written", (*mix)->name, llm_budget_bytes(m, &theirs),
+                     c.mean, a.mean - c.mean, 1.96 * llm_kl_mean_of(windows, n).error, a.mean <= c.mean ? "the budget's choice" : (*mix)->name);
+            if (a.mean <= c.mean) *mix = NULL;
+        }
+    }
+    free(windows);
+    return status;
+}
+
+int quantize_budget(const struct budget_request *r, struct llm_model *m, const struct llm_quant_plan *plan, struct llm_budget *b,
+                    const struct llm_quant_type **type, struct llm_err *e)
+{
+    struct llm_kl_base probe = {0}, held = {0};
+    struct llm_model *base = llm_model_load(r->in, e);
+    const struct llm_quant_type *mix = NULL;
+    struct llm_input text = {0};
+    int status = base ? llm_input_read(&text, r->text, base, e) : -1;
+    const size_t n = r->max > 0 && text.n > (size_t)r->max ? (size_t)r->max : text.n;
+    const int64_t probe_tokens = r->probe < r->first_held_out ? r->probe : r->first_held_out;
+    if (status == 0) status = llm_kl_base_init(&probe, base, text.ids, probe_tokens, r->context, e);
+    if (status == 0) status = llm_kl_base_init(&held, base, text.ids + r->first_held_out, (int64_t)n - r->first_held_out, r->context, e);
+    if (status == 0) status = llm_budget_choose(m, plan, r->bytes, &probe, b, e);
+    if (status == 0) status = compare(r, m, plan, &held, b, &mix, e);
+    if (status == 0 && mix) {
+        free(b->types);
+        b->types = NULL;
+        *type = mix;
+    }
+    llm_kl_base_release(&probe);
+    llm_kl_base_release(&held);
+    llm_model_destroy(base);
+    llm_input_release(&text);
+    return status;
+}

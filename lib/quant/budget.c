@@ -1,0 +1,234 @@
+#include "quant/budget.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/buf.h"
+#include "base/progress.h"
+#include "quant/curvature.h"
+#include "quant/knapsack.h"
+
+const enum llm_dtype llm_budget_types[] = {LLM_Q2_K, LLM_Q3_K, LLM_IQ4_XS, LLM_Q4_K, LLM_Q5_K, LLM_Q6_K, LLM_Q4_0, LLM_IQ4_NL, LLM_Q5_0, LLM_Q5_1,
+                                           LLM_Q8_0, LLM_N_DTYPES};
+
+uint64_t llm_budget_bytes(const struct llm_model *m, const struct llm_quant_plan *plan)
+{
+    uint64_t sum = 0;
+    for (size_t i = 0; i < m->n_params; i++) {
+        const char *kept;
+        sum += llm_dtype_bytes(llm_quant_choose(m, &m->params[i], plan, &kept), (uint64_t)llm_param_count(&m->params[i]));
+    }
+    return sum;
+}
+
+void llm_budget_release(struct llm_budget *b)
+{
+    free(b->v);
+    free(b->types);
+    memset(b, 0, sizeof *b);
+}
+
+/* A matrix whose type is chosen. */
+struct candidate {
+    struct llm_param *p;
+    enum llm_dtype types[LLM_KNAPSACK_CHOICES];
+    int n, probed, was_probed;     /* the type that is measured; the one measured before, -1: none */
+    double error[LLM_KNAPSACK_CHOICES]; /* predicted harm by the curvature, else the weighted squared error */
+    double scale, measured;        /* harm = scale · error; the last measurement */
+};
+struct search {
+    struct llm_model *m;
+    const struct llm_quant_plan *plan;
+    struct llm_kl_base *probe;
+    struct candidate *v;
+    size_t n;
+};
+
+/* ---- the error that a type leaves ---- */
+
+/* The matrix in another type, and the decoded difference (before - after) to delta[n·k]; the blocks are malloced. NULL: see `e`. */
+static void *try_type(const struct search *s, const struct candidate *c, enum llm_dtype to, float *delta, struct llm_err *e)
+{
+    const uint64_t n = (uint64_t)llm_param_count(c->p);
+    float *importance = llm_alloc((size_t)c->p->weight.k, sizeof *importance, c->p->name, e);
+    void *out = importance ? llm_alloc_huge(llm_dtype_bytes(to, n), 1, c->p->name, e) : NULL;
+    struct llm_quant_job job = {.in = c->p->weight.data, .out = out, .from = c->p->weight.dtype, .to = to, .n = n, .row = c->p->weight.k,
+                                .method = LLM_QUANT_SEARCH};
+    struct llm_quant_report r;
+    if (out && llm_moments_importance(s->plan->moments, (size_t)(c->p - s->m->params), importance)) job.importance = importance;
+    int status = out ? llm_quantize_tensor(&job, &r, e) : -1;
+    free(importance);
+    if (status < 0) {
+        llm_in(e, "tensor '%s'", c->p->name);
+        free(out);
+        return NULL;
+    }
+    for (uint64_t at = 0; delta && at < n; at += (uint64_t)job.row) {
+        float row[4096];
+        for (uint64_t from = at; from < at + (uint64_t)job.row; from += 4096) { /* a multiple of every block */
+            const uint64_t left = at + (uint64_t)job.row - from, some = left < 4096 ? left : 4096;
+            llm_dtypes[to].decode((const char *)out + llm_dtype_bytes(to, from), row, (size_t)some);
+            llm_dtypes[job.from].decode((const char *)job.in + llm_dtype_bytes(job.from, from), delta + from, (size_t)some);
+            for (uint64_t i = 0; i < some; i++) delta[from + i] -= row[i];
+        }
+    }
+    return out;
+}
+
+/* Σ importance · delta² without curvature. */
+static double weighted_error(const struct search *s, const struct candidate *c, const float *delta, struct llm_err *e)
+{
+    const int64_t n = c->p->weight.n, k = c->p->weight.k;
+    float *importance = llm_alloc((size_t)k, sizeof *importance, c->p->name, e);
+    if (!importance) return NAN;
+    const bool known = llm_moments_importance(s->plan->moments, (size_t)(c->p - s->m->params), importance);
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++) {
+        for (int64_t j = 0; j < k; j++) sum += (double)(delta[i * k + j] * delta[i * k + j] * (known ? importance[j] : 1));
+    }
+    free(importance);
+    return sum;
+}
+
+static int find_errors(const struct search *s, struct candidate *c, struct llm_err *e)
+{
+    const struct llm_kronecker *f = llm_moments_kronecker(s->plan->moments, (size_t)(c->p - s->m->params));
+    const size_t n = (size_t)llm_param_count(c->p);
+    float *delta = llm_alloc(n, sizeof *delta, c->p->name, e);
+    int status = delta ? 0 : -1;
+    for (int i = 0; i < c->n && status == 0; i++) {
+        void *blocks = try_type(s, c, c->types[i], delta, e);
+        if (blocks) {
+            c->error[i] = f ? llm_curvature_harm(f, s->plan->moments->tokens, c->p->weight.n, c->p->weight.k, delta, e)
+                            : weighted_error(s, c, delta, e);
+        }
+        status = blocks && !isnan(c->error[i]) ? 0 : -1;
+        free(blocks);
+    }
+    free(delta);
+    return status;
+}
+
+/* ---- measurement ---- */
+
+/* KL of the model with this matrix alone in its probed type. */
+static int measure_alone(struct search *s, struct candidate *c, struct llm_err *e)
+{
+    const struct llm_weight was = c->p->weight;
+    struct llm_kl kl;
+    void *blocks = try_type(s, c, c->types[c->probed], NULL, e);
+    if (!blocks) return -1;
+    c->p->weight = (struct llm_weight){.data = blocks, .dtype = c->types[c->probed], .n = was.n, .k = was.k};
+    int status = llm_kl_measure(s->probe, s->m, &kl, NULL, e);
+    llm_weight_release(&c->p->weight);
+    c->p->weight = was;
+    free(blocks);
+    if (status != 0) return status;
+    c->measured = kl.mean;
+    c->was_probed = c->probed;
+    if (c->error[c->probed] > 0 && kl.mean > 0) c->scale = kl.mean / c->error[c->probed];
+    return 0;
+}
+
+static int measure_all(struct search *s, struct llm_err *e)
+{
+    struct llm_progress progress;
+    int status = 0;
+    llm_progress_start(&progress, "sensitivities", "tensors", (int64_t)s->n);
+    for (size_t i = 0; i < s->n && status == 0; i++) {
+        llm_progress_set(&progress, (int64_t)i, NULL);
+        if (s->v[i].probed != s->v[i].was_probed) status = measure_alone(s, &s->v[i], e);
+    }
+    llm_progress_end(&progress);
+    return status;
+}
+
+/* ---- the choice ---- */
+
+/* Fills s->v. `settled`: bytes of the other parameters. */
+static int find_candidates(struct search *s, uint64_t *settled, struct llm_err *e)
+{
+    s->v = llm_calloc(s->m->n_params + 1, sizeof *s->v, "budget", e);
+    *settled = 0;
+    if (!s->v) return -1;
+    for (size_t i = 0; i < s->m->n_params; i++) {
+        struct llm_param *p = &s->m->params[i];
+        const char *kept;
+        const enum llm_dtype to = llm_quant_choose(s->m, p, s->plan, &kept);
+        struct candidate c = {.p = p, .probed = -1, .was_probed = -1, .measured = NAN, .scale = 1};
+        for (const enum llm_dtype *t = llm_budget_types; *t != LLM_N_DTYPES; t++) {
+            if (p->weight.k % llm_dtypes[*t].block_size) continue;
+            if (*t == to) c.probed = c.n;
+            c.types[c.n++] = *t;
+        }
+        if ((kept && strcmp(kept, "same") != 0) || llm_quant_settled(s->m, p, s->plan) || c.probed < 0) {
+            *settled += llm_dtype_bytes(to, (uint64_t)llm_param_count(p));
+            continue;
+        }
+        s->v[s->n++] = c;
+    }
+    return 0;
+}
+
+static int choose(const struct search *s, uint64_t room, int *choice, struct llm_err *e)
+{
+    struct llm_knapsack_item *items = llm_calloc(s->n + 1, sizeof *items, "budget", e);
+    if (!items) return -1;
+    for (size_t i = 0; i < s->n; i++) {
+        const struct candidate *c = &s->v[i];
+        items[i].n = c->n;
+        for (int t = 0; t < c->n; t++) {
+            items[i].size[t] = llm_dtype_bytes(c->types[t], (uint64_t)llm_param_count(c->p));
+            items[i].harm[t] = c->scale * c->error[t];
+        }
+    }
+    int status = llm_knapsack(items, s->n, room, choice, e);
+    free(items);
+    return status;
+}
+
+static int search(struct search *s, uint64_t bytes, int *choice, struct llm_err *e)
+{
+    uint64_t settled;
+    int status = find_candidates(s, &settled, e);
+    for (size_t i = 0; i < s->n && status == 0; i++) status = find_errors(s, &s->v[i], e);
+    for (int round = 0; round < 2 && status == 0; round++) {
+        status = measure_all(s, e);
+        if (status != 0) return status;
+        const int found = bytes < settled ? 1 : choose(s, bytes - settled, choice, e);
+        if (found < 0) return -1;
+        if (found > 0) return llm_fail(e, LLM_EX_USAGE, "--budget: %" PRIu64 " bytes are less than the smallest types need", bytes);
+        for (size_t i = 0; i < s->n; i++) s->v[i].probed = choice[i];
+    }
+    return status;
+}
+
+int llm_budget_choose(struct llm_model *m, const struct llm_quant_plan *plan, uint64_t bytes, struct llm_kl_base *probe, struct llm_budget *out,
+                      struct llm_err *e)
+{
+    struct search s = {.m = m, .plan = plan, .probe = probe};
+    out->v = llm_calloc(m->n_params + 1, sizeof *out->v, "budget", e);
+    out->types = out->v ? llm_calloc(m->n_params + 1, sizeof *out->types, "budget", e) : NULL;
+    int *choice = out->types ? llm_calloc(m->n_params + 1, sizeof *choice, "budget", e) : NULL;
+    int status = choice ? search(&s, bytes, choice, e) : -1;
+    for (size_t i = 0; status == 0 && i < m->n_params; i++) {
+        out->types[i] = LLM_N_DTYPES;
+        out->v[i] = (struct llm_budget_tensor){LLM_N_DTYPES, NAN, NAN, NAN};
+    }
+    for (size_t i = 0; status == 0 && i < s.n; i++) {
+        const struct candidate *c = &s.v[i];
+        const size_t at = (size_t)(c->p - m->params);
+        out->types[at] = c->types[choice[i]];
+        out->v[at] = (struct llm_budget_tensor){out->types[at], c->scale, c->scale * c->error[choice[i]],
+                                                choice[i] == c->was_probed ? c->measured : (double)NAN};
+        out->predicted += out->v[at].predicted;
+    }
+    free(s.v);
+    free(choice);
+    if (status != 0) return status;
+    struct llm_quant_plan with = *plan;
+    with.chosen = out->types;
+    out->bytes = llm_budget_bytes(m, &with);
+    return 0;
+}

@@ -1,0 +1,37 @@
+/* A budget of bytes spent where it hurts least: each matrix gets the type that makes the sum of the harms the least, harm being the KL divergence
+ * that storing this matrix alone in that type adds to the model's predictions. */
+#ifndef LLM_QUANT_BUDGET_H
+#define LLM_QUANT_BUDGET_H
+
+#include "quant/kl.h"
+#include "quant/moments.h"
+#include "quant/quant.h"
+
+/* What was found of one parameter. NaN: not known. */
+struct llm_budget_tensor {
+    enum llm_dtype type;           /* the chosen one; LLM_N_DTYPES: the budget leaves the parameter to the plan */
+    double sensitivity;            /* measured / predicted by the curvature, in the type that was measured; without curvature: KL by squared error */
+    double predicted;              /* harm in the chosen type, in nats per token */
+    double measured;               /* with this tensor alone in the chosen type; NaN: another type was measured */
+};
+struct llm_budget {
+    struct llm_budget_tensor *v;   /* [n_params of the model] */
+    enum llm_dtype *types;         /* [n_params] v[i].type, for llm_quant_plan.chosen */
+    double predicted;              /* the sum of the harms */
+    uint64_t bytes;                /* of all parameters */
+};
+
+/* Bytes of all parameters once they are stored as the plan says. */
+uint64_t llm_budget_bytes(const struct llm_model *m, const struct llm_quant_plan *plan);
+/* Chooses among llm_budget_types for the matrices that the plan would change and that no override, pattern or option settles. The harm of each type
+ * is predicted from the error that it leaves and plan->moments (the curvature, or for matrices that have none the importances), and scaled by one
+ * measurement with the plan's type: the matrix is changed alone, and the model runs over the text of `probe`. Matrices whose chosen type is not the
+ * measured one are measured once more, and the choice is made again. The model is as before afterwards, but for memory that it may have packed.
+ * Release `out` either way. 0; 1 if a signal was caught; -1 (LLM_EX_USAGE: even the smallest types need more than `bytes`). */
+int llm_budget_choose(struct llm_model *m, const struct llm_quant_plan *plan, uint64_t bytes, struct llm_kl_base *probe, struct llm_budget *out,
+                      struct llm_err *e) LLM_MUST_CHECK;
+void llm_budget_release(struct llm_budget *b);
+/* The types that budgets choose from; LLM_N_DTYPES ends the list. */
+extern const enum llm_dtype llm_budget_types[];
+
+#endif

@@ -1,0 +1,35 @@
+/* How far the predictions of a changed model are from those of the model that it was: the mean over the tokens of a text of KL(p ‖ q), p being the
+ * distribution of the next token that the base predicts and q the changed model's, in nats. */
+#ifndef LLM_QUANT_KL_H
+#define LLM_QUANT_KL_H
+
+#include "infer/engine.h"
+
+/* The base and what it computed of a text, in windows. */
+struct llm_kl_base {
+    struct llm_engine engine;
+    int32_t *ids;                  /* [n] */
+    int64_t n, context;            /* tokens; of a window */
+    float *hidden;                 /* [n, hidden_size] the base's final hidden states */
+};
+/* Runs `base` over ids[0..n) in windows of `context` tokens (0: 512, or the model's maximum if that is less), of which the last may be shorter.
+ * `base` is borrowed and must not change. Products are in FP32, so that the differences are those of the weights.
+ * Zero-initialise; release either way. 0; 1 if a signal was caught; -1 (EX_DATAERR: fewer than 2 tokens). */
+int llm_kl_base_init(struct llm_kl_base *b, struct llm_model *base, const int32_t *ids, int64_t n, int64_t context, struct llm_err *e) LLM_MUST_CHECK;
+void llm_kl_base_release(struct llm_kl_base *b);
+int64_t llm_kl_windows(const struct llm_kl_base *b);
+
+struct llm_kl {
+    double mean, error;            /* nats per token; the standard error of the mean, windows being independent. NaN for one window */
+    double same_top;               /* share of the tokens whose most probable next token is the same */
+    int64_t tokens;
+};
+/* Measures `m`, which has the base's vocabulary. windows[llm_kl_windows]: the mean of each window, for paired differences; NULL: not wanted.
+ * 0; 1 if a signal was caught; -1. */
+int llm_kl_measure(struct llm_kl_base *b, struct llm_model *m, struct llm_kl *out, double *windows, struct llm_err *e) LLM_MUST_CHECK;
+
+/* The mean of n values and its standard error (NaN for n < 2). */
+struct llm_kl_mean { double mean, error; };
+struct llm_kl_mean llm_kl_mean_of(const double *v, int64_t n);
+
+#endif

@@ -1,0 +1,76 @@
+load ../helper
+
+# A model that has learned to count, whose rows are whole blocks of 256 in the layers' first halves.
+setup_file() {
+    [[ -z ${SANITIZER-} ]] || return 0
+    cd "$BATS_FILE_TMPDIR"
+    printf '{"model_type": "llama", "vocab_size": 256, "hidden_size": 256, "intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 4,
+             "num_key_value_heads": 2, "tie_word_embeddings": false}' > c.json
+    seq 1 2000 > text
+    seq 2000 2400 > held
+    llm-tokenize train --model byte -o tok.json text
+    llm-tokenize encode -T tok.json -o data.tok text
+    llm-train -q -c c.json -T tok.json -b 4 -l 32 --steps 30 --lr 3e-3 --precision f32 -o m.llm data.tok
+}
+
+setup() {
+    [[ -z ${SANITIZER-} ]] || skip "minutes under $SANITIZER, which the unit tests of this code run under"
+    M=$BATS_FILE_TMPDIR/m.llm
+    CALIBRATE=(--calibrate "$BATS_FILE_TMPDIR/text" --calibrate-tokens 640 --calibrate-context 64)
+}
+
+kl() { # the divergence in a message of --measure or --budget
+    sed -n "s/.*$1 \([0-9.]*\).*/\1/p" err
+}
+
+@test "--measure: nothing between a model and itself, more the fewer bits there are" {
+    local type last=0
+    for type in keep q8_0 q4_0 q2_k; do
+        llm-quantize -t $type --measure "$BATS_FILE_TMPDIR/held" --measure-tokens 500 "$M" x.gguf 2> err
+        grep -q 'over 500 tokens; same most probable token: ' err
+        awk -v kl="$(kl KL)" -v last="$last" -v type=$type 'BEGIN {exit !(type == "keep" ? kl == 0 : kl > last)}'
+        last=$(kl KL)
+    done
+    refused 2 'expected a file as IN' llm-quantize -t q4_0 --measure held - y.llm
+    refused 66 'absent' llm-quantize -q -t q4_0 --measure absent "$M" y.llm
+    [[ ! -e y.llm ]]
+}
+
+@test "--method kl: needs a text, the same bytes for any threads, other than those of gptq" {
+    for threads in 1 3; do
+        llm-quantize -q -j $threads -t q4_0 --method kl "${CALIBRATE[@]}" --report r.tsv "$M" $threads.gguf
+    done
+    cmp 1.gguf 3.gguf
+    [[ $(awk -F'\t' '$1 ~ /layers.*proj/ {print $13, $14}' r.tsv | sort -u) == 'kl yes' ]]
+    [[ $(awk -F'\t' '/lm_head/ {print $13}' r.tsv) == gptq ]]
+    llm-quantize -q -t q4_0 --method gptq "${CALIBRATE[@]}" "$M" g.gguf
+    ! cmp -s 1.gguf g.gguf
+    llm-infer -m 1.gguf -n 4 "1 2 3" > /dev/null
+    refused 2 '--method kl: expected --calibrate' llm-quantize -t q4_0 --method kl "$M" x.llm
+}
+
+@test "--budget: the bytes are kept, the report has harms, the better of two is written, for any threads the same" {
+    llm-quantize -j 1 -t q4_k_m --budget 4.2bpw --budget-tokens 128 "${CALIBRATE[@]}" --report r.tsv "$M" a.gguf 2> err
+    llm-quantize -q -j 3 -t q4_k_m --budget 4.2bpw --budget-tokens 128 "${CALIBRATE[@]}" "$M" b.gguf
+    cmp a.gguf b.gguf
+    grep -q 'bytes; KL .* predicted, .* measured on .* tokens held out' err
+    grep -Eq 'is written' err
+    awk -F'\t' 'NR > 1 {n = split($2, s, ","); e = s[1]; for (i = 2; i <= n; i++) e *= s[i]; elements += e; bytes += $7}
+                END {exit !(bytes * 8 / elements <= 4.2 && bytes * 8 / elements > 3)}' r.tsv
+    if grep -q "the budget's choice is written" err; then
+        awk -F'\t' 'NR > 1 && $5 == "-" && !($16 > 0 && $17 > 0) {exit 1}' r.tsv
+    fi
+    # a type that an option names is left alone
+    llm-quantize -q -t q4_k_m --budget 5bpw --budget-tokens 64 "${CALIBRATE[@]}" --output-tensor-type q8_0 --report r.tsv "$M" c.gguf
+    [[ $(awk -F'\t' '/lm_head/ {print $4, $16}' r.tsv) == 'q8_0 -' ]]
+}
+
+@test "budgets that cannot be: one line, nothing written" {
+    refused 2 "found '12 apples'" llm-quantize -t q4_0 --budget '12 apples' "${CALIBRATE[@]}" "$M" x.llm
+    refused 2 'less than the smallest types need' llm-quantize -q -t q4_0 --budget 1.5bpw --budget-tokens 64 "${CALIBRATE[@]}" "$M" x.llm
+    refused 2 'expected --calibrate' llm-quantize -t q4_0 --budget 4bpw "$M" x.llm
+    refused 2 'read again' llm-quantize -t q4_0 --budget 4bpw "${CALIBRATE[@]}" - x.llm
+    seq 1 9 > short
+    refused 65 'expected at least 256 tokens' llm-quantize -t q4_0 --budget 4bpw --calibrate short "$M" x.llm
+    [[ ! -e x.llm ]]
+}
