@@ -44,7 +44,7 @@ kl() { # the divergence in a message of --measure or --budget
     [[ $(awk -F'\t' '$1 ~ /layers.*proj/ {print $13, $14}' r.tsv | sort -u) == 'kl yes' ]]
     [[ $(awk -F'\t' '/lm_head/ {print $13}' r.tsv) == gptq ]]
     llm-quantize -q -t q4_0 --method gptq "${CALIBRATE[@]}" "$M" g.gguf
-    ! cmp -s 1.gguf g.gguf
+    run -1 cmp -s 1.gguf g.gguf
     llm-infer -m 1.gguf -n 4 "1 2 3" > /dev/null
     refused 2 '--method kl: expected --calibrate' llm-quantize -t q4_0 --method kl "$M" x.llm
 }
