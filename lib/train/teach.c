@@ -286,6 +286,10 @@ static int begin(struct teach *x, const char *from, struct llm_err *e)
         return llm_fail(e, LLM_EX_USAGE, "--prompts: expected an objective that learns from completions (reinforce, grpo), found %s",
                         x->t->objective->name);
     }
+    if (x->t->model->config.kv_lora_rank > 0) {
+        return llm_fail(e, EX_UNAVAILABLE, "--prompts: latent attention (MLA) is sampled with matrices that are made once: expected a pipe of "
+                        "llm-infer --rollout, with --off-policy");
+    }
     if (llm_prompts_read(&x->prompts, x->o->prompts, x->t->model, from, o->context, e) < 0) return -1;
     if (x->o->take > (int64_t)x->prompts.n) {
         return llm_fail(e, LLM_EX_USAGE, "--take: expected at most the %zu prompts of %s, found %" PRId64, x->prompts.n, x->o->prompts, x->o->take);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "cpu/kernels.h"
+#include "model/weights/lora.h"
 #include "tensor/tape.h"
 #include "train/objective.h"
 #include "train/policy.h"
@@ -30,6 +31,25 @@ static int check_options(const struct llm_train_options *o, struct llm_err *e)
     return 0;
 }
 
+/* What makes the log-probabilities of training others than those of sampling, by name. */
+static int check_equality(const struct llm_task *t, struct llm_err *e)
+{
+    const struct llm_config *c = &t->model->config;
+    double dropout = fmax(fmax(c->embd_pdrop, c->attn_pdrop), c->resid_pdrop);
+    if (t->model->lora) dropout = fmax(dropout, t->model->lora->dropout);
+    if (llm_option_word(&t->o, "off-policy")) return 0;
+    if (dropout > 0) {
+        return llm_fail(e, LLM_EX_USAGE, "expected --dropout 0 (and no --adapter-dropout), found %g: with dropout the ratio does not begin at 1 "
+                        "(--off-policy learns all the same)", dropout);
+    }
+    if (c->kv_lora_rank > 0) {
+        return llm_fail(e, EX_UNAVAILABLE, "latent attention (MLA) is sampled with absorbed matrices and trained with expanded ones, whose bits differ: "
+                        "the ratio does not begin at 1 (--off-policy learns all the same)");
+    }
+    if (c->norm == LLM_NORM_BATCH) return llm_fail(e, EX_UNAVAILABLE, "BatchNorm: the ratio does not begin at 1 (--off-policy learns all the same)");
+    return 0;
+}
+
 static int create(struct llm_task *t, struct llm_err *e)
 {
     const struct llm_train_options *o = &t->o;
@@ -44,6 +64,7 @@ static int create(struct llm_task *t, struct llm_err *e)
         own->loss.clip_high = llm_option_real(o, "clip-high");
     }
     own->scale = 1;
+    if (check_equality(t, e) < 0) return -1;
     if (reference && !(own->reference = llm_task_load(t, "--reference", reference, e))) return -1;
     return 0;
 }
@@ -209,7 +230,7 @@ static void note_token(struct llm_task *t, const struct llm_policy_token *k)
 static int check_ratio(const struct llm_task *t, const struct llm_ctx *c, const struct llm_policy_token *k, int64_t row, int64_t i, struct llm_err *e)
 {
     if (c->step != t->first_step || k->ratio == 1 || llm_option_word(&t->o, "off-policy")) return 0;
-    return llm_fail(e, EX_DATAERR, "row %lld, token %lld: expected a ratio of exactly 1 before the first update, found %.9g: the log-probabilities "
+    return llm_fail(e, EX_DATAERR, "completion %lld, token %lld: expected a ratio of exactly 1 before the first update, found %.9g: the log-probabilities "
                     "are of another computation (--off-policy learns from them)", (long long)row, (long long)i, (double)k->ratio);
 }
 
