@@ -12,7 +12,7 @@ int llm_trainer_place_states(struct llm_trainer *t, struct llm_err *e) LLM_MUST_
 /* Makes row `row` document `number` of the training data, or of the validation file. */
 int llm_trainer_put_document(struct llm_trainer *t, struct llm_rows *rows, int64_t row, bool val, uint64_t number, struct llm_err *e) LLM_MUST_CHECK;
 
-/* ---- eval.c ---- */
+/* ---- survey.c ---- */
 /* Runs the objective over all training documents, without a gradient, so that what it checks of them is checked before any of them changes the
  * weights. 0, 1 (a signal was caught) or -1. */
 int llm_trainer_survey(struct llm_trainer *t, struct llm_err *e) LLM_MUST_CHECK;

@@ -97,7 +97,7 @@ refused() {
     refused 2 'expected lines in a multiple of the 12 rows' -b 3 < r
     refused 2 '--kl-coef: expected a model' --kl-coef 1 < r
     for row in 1 30 64; do # whichever step learns from it, and in whatever order
-        refused 65 "token $((row == 64 ? 13 : 14))" -b 8 --accumulate 2 < <(jq -c --argjson row "$row" 'if input_line_number == $row then .logprobs[11] -= 1e-3 else . end' r)
+        refused 65 "completion $((row - 1)), token " -b 8 --accumulate 2 < <(jq -c --argjson row "$row" 'if input_line_number == $row then .logprobs[11] -= 1e-3 else . end' r)
     done
     learn --objective grpo --off-policy --resume p.llm < <(jq -c '.logprobs[3] -= 1e-3 | .isa = "other"' r)
 }

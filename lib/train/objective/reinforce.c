@@ -43,8 +43,8 @@ static int check_equality(const struct llm_task *t, struct llm_err *e)
                         "(--off-policy learns all the same)", dropout);
     }
     if (c->kv_lora_rank > 0) {
-        return llm_fail(e, EX_UNAVAILABLE, "latent attention (MLA) is sampled with absorbed matrices and trained with expanded ones, whose bits differ: "
-                        "the ratio does not begin at 1 (--off-policy learns all the same)");
+        return llm_fail(e, EX_UNAVAILABLE, "latent attention (MLA) is sampled with absorbed matrices and trained with expanded ones, whose bits "
+                        "differ: the ratio does not begin at 1 (--off-policy learns all the same)");
     }
     if (c->norm == LLM_NORM_BATCH) return llm_fail(e, EX_UNAVAILABLE, "BatchNorm: the ratio does not begin at 1 (--off-policy learns all the same)");
     return 0;
@@ -230,8 +230,8 @@ static void note_token(struct llm_task *t, const struct llm_policy_token *k)
 static int check_ratio(const struct llm_task *t, const struct llm_ctx *c, const struct llm_policy_token *k, int64_t row, int64_t i, struct llm_err *e)
 {
     if (c->step != t->first_step || k->ratio == 1 || llm_option_word(&t->o, "off-policy")) return 0;
-    return llm_fail(e, EX_DATAERR, "completion %lld, token %lld: expected a ratio of exactly 1 before the first update, found %.9g: the log-probabilities "
-                    "are of another computation (--off-policy learns from them)", (long long)row, (long long)i, (double)k->ratio);
+    return llm_fail(e, EX_DATAERR, "completion %lld, token %lld: expected a ratio of exactly 1 before the first update, found %.9g: the "
+                    "log-probabilities are of another computation (--off-policy learns from them)", (long long)row, (long long)i, (double)k->ratio);
 }
 
 /* Losses of all targets from their -log p in token_loss, which they replace; slopes are the weights of the gradient. */
