@@ -126,7 +126,7 @@ static const struct llm_opt options[] = {
     {0, "reward-timeout", "S", "seconds that --reward may be silent after the end of its input [60]", LLM_REAL, AT(judge.seconds), .001, 1e9, NULL},
     {0, "reward-fallback", "X", "reward of a completion on which --reward hangs, dies or writes nonsense [the run ends]", LLM_REAL,
      AT(judge.fallback), -1e300, 1e300, NULL},
-    {0, "rollout-log", "FILE", "append completions with their rewards to FILE; a run that was killed goes on with what it has", LLM_STR,
+    {0, "rollout-log", "FILE", "append completions with their rewards to FILE; a run that was killed goes on with what it has", LLM_OUTPUT,
      AT(log), 0, 0, NULL},
     {0, "temp", "T", "divide logits by T when sampling; 0: always the most likely token [1]", LLM_REAL, AT(sampling.temperature), 0, 1e6, NULL},
     {0, "top-k", "K", "sample among the K most likely tokens; 0: all [0]", LLM_INT, AT(sampling.top_k), 0, 2147483647, NULL},

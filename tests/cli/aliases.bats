@@ -4,9 +4,9 @@ load ../helper
 # COMMAND: inputs: outputs. "operand" is what stands without an option; IN and OUT are those of llm-quantize.
 commands() {
     cat << 'END'
-llm-train: --init --resume --tokenizer --val operand: --output --keep-best --ema-output --log --coordcheck-png
+llm-train: --init --resume --tokenizer --adapter-init --val --reference --teacher --prompts operand: --output --keep-best --ema-output --log --coordcheck-png --rollout-log
 llm-infer: --model --tokenizer --file --fim-prefix --fim-suffix --kv-in: --output --kv-out
-llm-quantize: IN: OUT --report
+llm-quantize: IN --calibrate --imatrix --measure --base: OUT --report --imatrix-out
 llm-tokenize train: operand: --output
 llm-tokenize encode: --tokenizer operand: --output
 llm-tokenize decode: --tokenizer operand: --output
@@ -15,12 +15,15 @@ llm-kvinspect summary: operand: --output
 llm-kvinspect heads: operand --tokenizer: --output --png
 llm-kvinspect size: operand: --output
 llm-kvinspect export: operand: --output
+llm-kvinspect attention: operand --tokenizer: --output --png --html
 llm-kvinspect diff: operand --tokenizer: --output --png
 llm-bench speed: --model: --output
 llm-bench train: : --output
 llm-bench kernels: : --output
 llm-bench cost: : --output
 llm-bench quality: --model --tokenizer operand: --output
+llm-bench eval: --model --tokenizer --labels --shots-from operand: --output --items
+llm-bench steer: operand: --output
 llm-bench zoo: --tokenizer --val operand: --output
 END
 }
@@ -107,11 +110,11 @@ all_pairs() {
             command="$program${verb:+ $verb}"
             known=$(commands | sed -n "s/^$command: //p")
             [[ -n $known ]] || fail "$command is not in the table"
-            while IFS=$'\t' read -r _ long argument _; do
-                # Presets and templates have names as well: what is opened is compared (below).
-                [[ $long == --config || $long == --chat-template ]] && continue
-                [[ ! $argument =~ ^(FILE|MODEL|TOK|DIR) || " $known " == *"$long"[\ :]* ]] || fail "$command $long"
-            done < <($command --complete-options)
+            while read -r long argument; do
+                # Presets, templates and tasks have names as well, some paths a strength behind them: what is opened is compared (below).
+                [[ $long == --config || $long == --chat-template || $long == --adapter || $long == --merge || $long == --steer || $long == --patch ]] && continue
+                [[ ! $argument =~ ^(FILE|MODEL|TOK|DIR)([^A-Z]|$) || " $known " == *"$long"[\ :]* ]] || fail "$command $long"
+            done < <($command --complete-options | awk -F '\t' '{ print $2, $3 }')
         done < <($program --complete-options | sed -n 's/^command\t//p' | grep . || echo)
     done
 }

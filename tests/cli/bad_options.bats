@@ -1,10 +1,11 @@
 # Nonsense values for every numeric option of every program and command, as --complete-options lists them.
 load ../helper
 
-# sane OPTION VALUE: what looks like nonsense and is documented (-1: all, or until the context is full; penalties of either sign).
+# sane OPTION VALUE: what looks like nonsense and is documented (-1: all, or until the context is full; penalties and rewards of either sign, rewards
+# of any size).
 sane() {
     case "$1 $2" in
-    '--tokens -1' | '--repeat-last-n -1' | '--presence-penalty -1' | '--frequency-penalty -1') return 0 ;;
+    '--tokens -1' | '--repeat-last-n -1' | '--presence-penalty -1' | '--frequency-penalty -1' | '--reward-fallback '[-9]*) return 0 ;;
     esac
     return 1
 }
