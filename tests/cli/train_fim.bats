@@ -36,7 +36,7 @@ setup() {
 }
 
 @test "what stands between two texts is filled in, in either order, alone and by lines" {
-    "${new[@]}" -n 700 -b 16 --lr 3e-3 --fim-rate .8 -o m.llm
+    "${new[@]}" -n 1000 -b 16 --lr 3e-3 --fim-rate .8 -o m.llm
     fill=(llm-infer -m m.llm --temp 0 --fim-spm)
     for word in cat dog fish; do
         printf '%s is ' "$word" > before
