@@ -99,10 +99,10 @@ static int take(struct reader *r, const char *name, size_t name_n, const float *
         struct llm_moment *to = &r->m->v[t->record[part]];
         to->count = (double)counts[n_counts == 1 ? 0 : part];
         for (int64_t j = 0; j < t->k; j++) {
-            double v = (double)sums[part * t->k + j];
-            if (!(v >= 0) || !isfinite(v) || !(to->count >= 0) || !isfinite(to->count)) {
+            double v = (double)sums[part * t->k + j], mean = to->count > 0 ? v / to->count : v;
+            if (!(v >= 0) || !isfinite((float)mean) || !(to->count >= 0) || !isfinite(to->count)) {
                 return llm_fail(e, EX_DATAERR, "%s: tensor '%.*s': expected importances that are finite and not negative, found %g", r->path,
-                                (int)name_n, name, v);
+                                (int)name_n, name, mean);
             }
             to->squares[j] = v;
         }
