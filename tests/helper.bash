@@ -46,7 +46,7 @@ need_plain_memory() {
 # running PID: waits until process PID, begun in the background, has become a program of the toolkit. Until then a shell may still stand in its place,
 # which ignores SIGINT.
 running() {
-    until [[ $(ps -o comm= -p "$1") == *llm-* ]]; do
+    until [[ $(cat "/proc/$1/comm" 2> /dev/null || ps -o comm= -p "$1") == *llm-* ]]; do # a minimal Debian has no ps
         kill -0 "$1" || fail "process $1 ended before it began"
         sleep .02
     done

@@ -70,6 +70,7 @@ END
 }
 
 @test "the file's other forms give the same items: text, CSV, labels apart" {
+    need_tool python3
     judged mmlu
     python3 -c '
 import csv, json, sys

@@ -38,7 +38,7 @@ below() { awk -v a="$1" -v b="$2" 'BEGIN { exit !(a < b) }' || fail "expected be
     assert_equal "$(awk -F'\t' 'NR > 1 { print $1, $2 }' <<< "$output" | sort -u | wc -l)" 10
     awk -F'\t' 'NR > 1 && !($4 > 0) { bad = 1 } END { exit bad }' <<< "$output"
     assert_regex "$stderr" '^llm-train: after 4 steps the size of activations goes with the power -?[0-9.]+ of the width at .*, where it changes most$'
-    assert_equal "$(head -c 8 map.png | xxd -p)" 89504e470d0a1a0a
+    assert_equal "$(head -c 8 map.png | od -An -tx1 | tr -d " ")" 89504e470d0a1a0a
     # on data, too, and the same for any number of threads
     "${check[@]}" -q --coordcheck 32,64 -j 1 "$F/data.tok" --set vocab_size=280 > one.tsv
     "${check[@]}" -q --coordcheck 32,64 -j 2 "$F/data.tok" --set vocab_size=280 | cmp one.tsv

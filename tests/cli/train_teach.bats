@@ -102,12 +102,12 @@ refused() {
     refused 65 'reward command: ended (exit status 3) with ' --reward 'exit 3'
     refused 65 'reward command: ended (exit status 0) with ' --reward "head -8 | $REWARD"
     refused 65 'reward command: killed by signal 9' --reward 'kill -9 $$'
-    refused 65 'reward command: silent for 0.2 s with 32 replies to judge' --reward 'sleep 100' --reward-timeout .2
+    refused 65 'reward command: silent for 0.2 s with 32 replies to judge' --reward "sleep 100.$$" --reward-timeout .2
     refused 65 'reward command: line 1 of its output: ' --reward 'echo nonsense; cat'
     refused 65 'reward command: line 3 of its output: "reward": expected a finite number, found something else' --reward "$REWARD | sed '3s/\"reward\":[^,}]*/\"reward\":null/'"
     refused 65 '"reward": expected a finite number, found no such member' --reward cat
     refused 65 'line 2 of its output: expected an answer to a completion that has none yet' --reward "$REWARD | sed '1{p;p}'"
-    [[ $(pgrep -cf 'sleep 100$') == 0 ]]
+    [[ $(cat /proc/[0-9]*/cmdline 2> /dev/null | tr '\0' ' ') != *"sleep 100.$$"* ]] # the command was killed
     teach --rollout-log log --reward 'echo broken' 2> /dev/null && return 1
     [[ ! -s log ]]
 }
