@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include "base/paths.h"
 #include "train/lines.h"
 
 void llm_rollout_log_release(struct llm_rollout_log *l)
@@ -62,6 +63,7 @@ static int cut_end(struct llm_rollout_log *l, struct llm_err *e)
 int llm_rollout_log_open(struct llm_rollout_log *l, const char *path, int64_t step, struct llm_err *e)
 {
     *l = (struct llm_rollout_log){.fd = -1, .path = path, .last = -1, .step = step};
+    llm_paths_add(LLM_PATH_REPLACED, "--rollout-log", path); /* an output of which the lines are read first */
     if (!path) return 0;
     l->fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_APPEND, 0666);
     if (l->fd < 0) return llm_fail_errno(e, EX_CANTCREAT, "%s", path);
