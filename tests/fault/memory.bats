@@ -50,13 +50,17 @@ prose() {
 }
 
 @test "a conversation of 24 MB: the same bound, by templates that mark the assistant's text and by others" {
-    prose 12 > text
+    { prose 12; printf 'cat'; } > text
     { printf '{"messages": [{"role": "user", "content": "'; cat text; printf '"}, {"role": "assistant", "content": "'; cat text; printf 'cat"}]}\n'; } > lines
     { printf '<|im_start|>user\n'; cat text; printf '<|im_end|>\n<|im_start|>assistant\n'; cat text; printf 'cat<|im_end|>\n'; } > rendered
     printf '%s' "{% for m in messages %}{{ '<|im_start|>' + m.role + '
 ' + m.content + '<|im_end|>
 ' }}{% endfor %}" > t.jinja
-    for template in chatml t.jinja; do
+    # As Llama 3's template: a turn is put together in a variable before it is printed.
+    printf '%s' "{% set loop_messages = messages %}{% for message in loop_messages %}{% set content = '<|im_start|>' + message['role'] + '
+'+ message['content'] | trim + '<|im_end|>
+' %}{% if loop.index0 == 0 %}{% set content = '' + content %}{% endif %}{{ content }}{% endfor %}" > llama3.jinja
+    for template in chatml t.jinja llama3.jinja; do
         within 80 llm-tokenize encode -T "$F/tok.json" -j 2 --chat --chat-template $template -o chat.tok lines
         llm-tokenize decode -T "$F/tok.json" chat.tok | cmp - rendered
         [[ $(llm-tokenize encode -T "$F/tok.json" --chat --chat-template $template --count lines) == $(llm-tokenize encode -T "$F/tok.json" --count rendered) ]]

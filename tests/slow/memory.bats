@@ -45,6 +45,14 @@ many() {
     within 132 llm-tokenize encode -q -T "$F/tok.json" -j 2 --jsonl -o line.tok line
     { printf '{"messages": [{"role": "user", "content": "Say it."}, {"role": "assistant", "content": "'; many 51 | tr '\n' ' ' | head -c 50999000; printf '"}]}\n'; } > chat
     within 134 llm-tokenize encode -q -T "$F/tok.json" -j 2 --chat --chat-template chatml -o chat.tok chat
+    mkdir folder
+    jq '.added_tokens = [{id: (.model.vocab | length), content: "<s>", special: true}]' "$F/tok.json" > folder/tokenizer.json
+    echo '{"bos_token": "<s>", "eos_token": "<s>"}' > folder/tokenizer_config.json
+    for template in "$SHARED"/data/chat-templates/*.jinja; do
+        # Those that demand tools are refused, within the same memory.
+        run within 134 llm-tokenize encode -q -T folder -j 2 --chat --chat-template "$template" -o chat.tok chat
+        [[ $status == 0 || $output == *"'NoneType' object is not iterable" || $output == *"'functions' is undefined" ]] || fail "$template: $output"
+    done
     seq 3000000 | tr '0-9\n' 'a-k' | head -c 15600000 > word
     within 63 llm-tokenize encode -q -T "$F/tok.json" -j 2 -o word.tok word
     llm-tokenize decode -T "$F/tok.json" word.tok | cmp - word

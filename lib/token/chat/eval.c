@@ -31,12 +31,24 @@ int llm_jinja_set(struct work *w, struct scope *s, const struct name *name, stru
     return 0;
 }
 
-static struct value look_up(struct work *w, const struct scope *s, const struct name *name)
+static struct variable *find_variable(const struct scope *s, const struct name *name)
 {
     for (; s; s = s->outer)
         for (size_t i = 0; i < s->n; i++)
-            if (s->v[i].name == name) return s->v[i].v;
-    return llm_jinja_undefined(w, NULL, llm_jinja_borrow(w, name->p, name->n), NULL);
+            if (s->v[i].name == name) return &s->v[i];
+    return NULL;
+}
+
+static struct value look_up(struct work *w, const struct scope *s, const struct name *name)
+{
+    struct variable *found = find_variable(s, name);
+    if (!found) return llm_jinja_undefined(w, NULL, llm_jinja_borrow(w, name->p, name->n), NULL);
+    if (found->v.type == V_SUM) {
+        struct value joined = llm_jinja_join_terms(w, found->v.as.sum);
+        if (is_error(joined)) return joined;
+        found->v = joined;
+    }
+    return found->v;
 }
 
 static int assign_tuple(struct work *w, struct scope *s, const struct node *target, struct value v)
@@ -201,10 +213,15 @@ static struct value plain(struct work *w, struct value v)
     return is_error(v) || !v.as.text->safe ? v : llm_jinja_borrow(w, v.as.text->p, v.as.text->n);
 }
 
+static bool is_plain_text(struct value v)
+{
+    return v.type == V_TEXT && !v.as.text->safe;
+}
+
 /* Adds `b` to the sum. */
 static int append_term(struct work *w, struct terms *t, struct value b)
 {
-    bool texts = t->v[0].type == V_TEXT && !t->v[0].as.text->safe && b.type == V_TEXT && !b.as.text->safe;
+    bool texts = is_plain_text(t->v[0]) && is_plain_text(b);
     if (!texts || t->n == MAX_TERMS) {
         struct value a = llm_jinja_join_terms(w, t);
         if (is_error(a)) return -1;
@@ -215,23 +232,44 @@ static int append_term(struct work *w, struct terms *t, struct value b)
     return is_error(t->v[0]) ? -1 : 0;
 }
 
+/* Adds the terms of `right`, which are the text of one variable if there are several, to the sum. */
+static int append_terms(struct work *w, struct terms *t, const struct terms *right)
+{
+    if (!is_plain_text(t->v[0])) {
+        struct value b = llm_jinja_join_terms(w, right);
+        return is_error(b) ? -1 : append_term(w, t, b);
+    }
+    for (size_t i = 0; i < right->n; i++)
+        if (append_term(w, t, right->v[i]) < 0) return -1;
+    return 0;
+}
+
+/* The terms of what is no sum: those of a variable that keeps some, or one value. */
+static int single_term(struct work *w, struct scope *s, const struct node *n, struct terms *t)
+{
+    const struct variable *v = n->kind == N_NAME ? find_variable(s, n->name) : NULL;
+    if (v && v->v.type == V_SUM) {
+        *t = *v->v.as.sum;
+        return llm_jinja_step(w, 1);
+    }
+    *t = (struct terms){{llm_jinja_eval(w, s, n)}, 1};
+    return is_error(t->v[0]) ? -1 : 0;
+}
+
 int llm_jinja_terms(struct work *w, struct scope *s, const struct node *n, struct terms *t)
 {
     bool concat = n->kind == N_CONCAT;
     int line = w->line;
-    if (!concat && !(n->kind == N_BINARY && n->op == OP_ADD)) {
-        *t = (struct terms){{llm_jinja_eval(w, s, n)}, 1};
-        return is_error(t->v[0]) ? -1 : 0;
-    }
+    struct terms right;
+    if (!concat && !(n->kind == N_BINARY && n->op == OP_ADD)) return single_term(w, s, n, t);
     if (llm_jinja_step(w, 1) < 0) return -1;
     w->line = n->line;
-    if (llm_jinja_enter(w) < 0 || llm_jinja_terms(w, s, n->a, t) < 0) return -1;
-    struct value b = llm_jinja_eval(w, s, n->b);
+    if (llm_jinja_enter(w) < 0 || llm_jinja_terms(w, s, n->a, t) < 0 || single_term(w, s, n->b, &right) < 0) return -1;
     if (concat) {
-        b = plain(w, b);
+        right.v[0] = plain(w, right.v[0]);
         t->v[0] = plain(w, t->v[0]);
     }
-    if (is_error(b) || is_error(t->v[0]) || append_term(w, t, b) < 0) return -1;
+    if (is_error(right.v[0]) || is_error(t->v[0]) || append_terms(w, t, &right) < 0) return -1;
     llm_jinja_leave(w);
     w->line = line;
     return 0;

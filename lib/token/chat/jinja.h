@@ -18,7 +18,8 @@
 
 enum value_type {
     V_ABSENT, /* an argument that was not given */
-    V_ERROR, V_UNDEFINED, V_NONE, V_BOOL, V_INT, V_REAL, V_TEXT, V_SEQUENCE, V_DICT, V_MACRO, V_METHOD, V_FUNCTION, V_LOOP
+    V_ERROR, V_UNDEFINED, V_NONE, V_BOOL, V_INT, V_REAL, V_TEXT, V_SEQUENCE, V_DICT, V_MACRO, V_METHOD, V_FUNCTION, V_LOOP,
+    V_SUM /* a variable's long text whose terms have not been joined; llm_jinja_eval never returns it */
 };
 
 struct value {
@@ -35,6 +36,7 @@ struct value {
         struct method *method;
         const struct function *function;
         struct loop *loop;
+        const struct terms *sum;
     } as;
 };
 
@@ -99,6 +101,8 @@ struct value llm_jinja_borrow(struct work *w, const char *p, size_t n); /* p out
 enum { MAX_TERMS = 16 };
 struct terms { struct value v[MAX_TERMS]; size_t n; };
 struct value llm_jinja_join_terms(struct work *w, const struct terms *t);
+/* The terms as the value of a variable: joined, or as V_SUM if that would copy 64 KiB or more. */
+struct value llm_jinja_keep_terms(struct work *w, const struct terms *t);
 struct value llm_jinja_undefined(struct work *w, const char *owner, struct value name, const char *hint);
 struct value llm_jinja_sequence(struct work *w, enum sequence_kind kind, size_t room);
 int llm_jinja_append(struct work *w, struct sequence *s, struct value v);

@@ -295,6 +295,15 @@ static enum flow run_print(struct work *w, struct scope *s, const struct node *n
     return FLOW_NEXT;
 }
 
+/* {% set x = … %}. Long texts that are added up stay apart: templates put a turn together in a variable before they print it. */
+static enum flow run_set(struct work *w, struct scope *s, const struct node *n)
+{
+    struct terms t;
+    if (n->a->kind != N_NAME) return llm_jinja_assign(w, s, n->a, llm_jinja_eval(w, s, n->b)) < 0 ? FLOW_ERROR : FLOW_NEXT;
+    if (llm_jinja_terms(w, s, n->b, &t) < 0) return FLOW_ERROR;
+    return llm_jinja_set(w, s, n->a->name, llm_jinja_keep_terms(w, &t)) < 0 ? FLOW_ERROR : FLOW_NEXT;
+}
+
 static enum flow run_statement(struct work *w, struct scope *s, const struct node *n)
 {
     switch (n->kind) {
@@ -302,7 +311,7 @@ static enum flow run_statement(struct work *w, struct scope *s, const struct nod
     case N_PRINT: return run_print(w, s, n);
     case N_IF: return run_if(w, s, n);
     case N_FOR: return run_for(w, s, n);
-    case N_SET: return llm_jinja_assign(w, s, n->a, llm_jinja_eval(w, s, n->b)) < 0 ? FLOW_ERROR : FLOW_NEXT;
+    case N_SET: return run_set(w, s, n);
     case N_SET_BLOCK: case N_FILTER_BLOCK: return run_captured_block(w, s, n);
     case N_MACRO: return llm_jinja_set(w, s, n->name, make_macro(w, s, n)) < 0 ? FLOW_ERROR : FLOW_NEXT;
     case N_CALL_BLOCK: return run_call_block(w, s, n);

@@ -31,17 +31,37 @@ struct value llm_jinja_take(struct work *w, size_t mark)
     return v;
 }
 
+/* Bytes of all terms, which are texts. -1: more than there can be. */
+static int terms_length(struct work *w, const struct terms *t, size_t *n)
+{
+    *n = 0;
+    for (size_t i = 0; i < t->n; i++)
+        if (__builtin_add_overflow(*n, t->v[i].as.text->n, n)) return llm_jinja_error(w, "more than %zu MiB of memory", w->memory >> 20);
+    return 0;
+}
+
 struct value llm_jinja_join_terms(struct work *w, const struct terms *t)
 {
-    size_t n = 0;
+    size_t n;
     if (t->n == 1) return t->v[0];
-    for (size_t i = 0; i < t->n; i++)
-        if (__builtin_add_overflow(n, t->v[i].as.text->n, &n)) return llm_jinja_fail(w, "more than %zu MiB of memory", w->memory >> 20);
-    char *text = llm_jinja_step(w, n / 64) < 0 ? NULL : llm_jinja_alloc(w, n ? n : 1);
+    char *text = terms_length(w, t, &n) < 0 || llm_jinja_step(w, n / 64) < 0 ? NULL : llm_jinja_alloc(w, n ? n : 1);
     if (!text) return error;
     for (size_t i = 0, at = 0; i < t->n; at += t->v[i++].as.text->n)
         if (t->v[i].as.text->n) memcpy(text + at, t->v[i].as.text->p, t->v[i].as.text->n);
     return llm_jinja_borrow(w, text, n);
+}
+
+struct value llm_jinja_keep_terms(struct work *w, const struct terms *t)
+{
+    enum { LONG_TEXT = 1 << 16 }; /* bytes */
+    size_t n;
+    if (t->n == 1) return t->v[0];
+    if (terms_length(w, t, &n) < 0) return error;
+    if (n < LONG_TEXT) return llm_jinja_join_terms(w, t);
+    struct terms *kept = llm_jinja_alloc(w, sizeof *kept);
+    if (!kept) return error;
+    *kept = *t;
+    return (struct value){.type = V_SUM, .as.sum = kept};
 }
 
 struct value llm_jinja_undefined(struct work *w, const char *owner, struct value name, const char *hint)

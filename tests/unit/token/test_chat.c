@@ -321,9 +321,39 @@ static void turns_are_found_in_templates_that_rewrite(void **state)
     json_decref(messages);
 }
 
+/* Long texts that are added up in variables are kept as terms: every use sees the joined text. */
+static void long_sums_in_variables_are_texts(void **state)
+{
+    static const char text[] = "{% set a = 'L' * 70000 %}{% set b = a + 'm' + a %}{% set c = 'k' ~ b ~ 1 %}"
+                               "{{ b|length }} {{ c|length }} {{ c[0] }}{{ c[-1] }} {{ b == a + 'm' + a }} {{ (c + b)|length }} {{ b is string }} "
+                               "{{ b.startswith('LL') }} {{ ('<' + b + '>')[-2:] }} {{ (b|safe + '<')[-4:] }} {{ ((1 ~ b) ~ b)|length }} "
+                               "{% set d = b %}{% set d = d + d %}{% set d = d + d %}{% set d = d + d %}{% set d = d + d %}{{ d|length }} "
+                               "{% for i in [1, 2] %}{% set b = 'z' + b %}{{ b|length }} {% endfor %}{{ b|length }} "
+                               "{% set n = namespace(x=b) %}{{ n.x == b }} {% macro f(x) %}{{ x|length }} {{ b|length }}{% endmacro %}{{ f(c) }} "
+                               "{{ (b + 'm').count('m') }} {% set e = b %}{{ e.count('m') }}{{ b.replace('L', '') }} "
+                               "{% set g = b + 'e' %}{{ g }}";
+    static const char number[] = "{% set a = 'L' * 70000 %}{% set b = a + 'm' %}{{ 1 + b }}";
+    static const char want[] = "140001 140003 k1 True 280004 True True L> &lt; 280003 2240016 140002 140002 140001 True 140003 140001 2 1m ";
+    const struct llm_chat_options o = {0};
+    struct rendering r;
+    json_t *messages = json_array();
+    (void)state;
+    render(&r, text, sizeof text - 1, messages, NULL, &o, false);
+    assert_string_equal(r.e.text, "");
+    assert_memory_equal(r.out.p, want, sizeof want - 1);
+    assert_int_equal(r.out.n, sizeof want - 1 + 140002);
+    for (size_t i = 0; i < 140002; i++) assert_int_equal(r.out.p[sizeof want - 1 + i], i == 70000 ? 'm' : i == 140001 ? 'e' : 'L');
+    done(&r);
+    render(&r, number, sizeof number - 1, messages, NULL, &o, false);
+    assert_string_equal(r.e.text, "template: line 1: unsupported operand type(s) for +: 'int' and 'str'");
+    done(&r);
+    json_decref(messages);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(long_sums_in_variables_are_texts),
         cmocka_unit_test(constructs_render_as_in_transformers),
         cmocka_unit_test(shared_goldens),
         cmocka_unit_test(hostile_templates_end_in_a_line),
