@@ -62,8 +62,9 @@ P
     done
 }
 
-@test "what transformers' llama ignores is ignored in its files, meant in ours and by --set" {
+@test "what transformers' llama ignores is ignored in every config.json, meant by --set and in models made with it" {
     small '' > plain.json
+    small ', "partial_rotary_factor": 0.5, "sliding_window": 4' > own.json
     small ', "partial_rotary_factor": 0.5, "sliding_window": 4, "transformers_version": "5.0"' > theirs.json
     config() {
         llm-train -q "${@:2}" -c "$1" -T "$F/tok.json" --steps 1 -b 1 --context 8 -o x.llm "$F/data.tok"
@@ -77,6 +78,31 @@ P
     run -1 grep -e partial_rotary_factor -e sliding_window strings
     config theirs.json --set partial_rotary_factor=0.5
     grep partial_rotary_factor strings
+    cp x.llm half.llm
+    config own.json
+    run -1 grep -e partial_rotary_factor -e sliding_window strings
+    run -0 --separate-stderr llm-train -c own.json --set vocab_size=280 --plan
+    [[ $stderr == *"llm-train: warning: configuration: partial_rotary_factor: ignored, as transformers' llama ignores it"* ]]
+    [[ $stderr == *"configuration: sliding_window: ignored, as transformers' llama ignores it"* ]]
+    run -0 --separate-stderr llm-train -c theirs.json --set vocab_size=280 --plan
+    [[ $stderr != *ignored* ]]
+    # Phi-3 and StableLM have the key.
+    sed 's/llama/phi3/' own.json > phi3.json
+    config phi3.json
+    grep partial_rotary_factor strings
+    # A folder: the same weights with and without the key are the same model; the model made with it is another.
+    config plain.json
+    mkdir -p folder
+    llm-quantize -q -t f32 --planes off x.llm folder/model.safetensors
+    cp plain.json folder/config.json
+    cp "$F/tok.json" folder/tokenizer.json
+    llm-infer -q -m folder --score -f "$F/short" > without
+    cp own.json folder/config.json
+    run -0 --separate-stderr llm-infer -m folder --score -f "$F/short"
+    diff <(echo "$output") without
+    [[ $stderr == *"partial_rotary_factor: ignored"* ]]
+    llm-infer -q -m x.llm --score -f "$F/short" | cmp - without
+    run -1 cmp -s <(llm-infer -q -m half.llm --score -f "$F/short") without
 }
 
 @test "switches of families that change results: implemented, written and read again" {

@@ -99,11 +99,13 @@ END
     echo kept > out.gguf
     cp -r "$M" m
     chmod -R u+w m
-    for key in '"logit_scale": 0.5' '"embedding_scale": 3' '"rope_scaling": {"rope_type": "dynamic", "factor": 2}'; do
+    for key in '"embedding_scale": 3' '"rope_scaling": {"rope_type": "dynamic", "factor": 2}'; do
         jq ". + {$key}" "$M/config.json" > m/config.json
         name=${key%%:*}
         refused 69 "${name//\"/}: GGUF cannot say this of a model of type 'llama'" llm-quantize -q -t keep m out.gguf
     done
+    llm-train -q -c "$M/config.json" --set logit_scale=0.5 -T "$M" -n 0 -o scaled.llm
+    refused 69 "logit_scale: GGUF cannot say this of a model of type 'llama'" llm-quantize -q -t keep scaled.llm out.gguf
     printf 'abc\n' | llm-tokenize train --model char -o m/tokenizer.json
     cp "$M/config.json" m/config.json
     refused 69 'the tokenizer: GGUF has none of single characters' llm-quantize -q -t keep m out.gguf

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/log.h"
 #include "base/suggest.h"
 #include "io/sniff.h"
 #include "model/config/arch.h"
@@ -205,12 +206,22 @@ int llm_config_finish(struct llm_config *c, const json_t *o, struct llm_err *e)
     return check(c, e);
 }
 
-/* Makes a configuration that transformers wrote one of ours: without the keys that its class ignores, which mean something here. */
-static void adopt(json_t *o, const struct llm_arch *arch)
+/* Removes the keys that transformers' class of the family ignores: here they mean something. `say`: names each. */
+static void remove_ignored(json_t *o, const struct llm_arch *arch, bool say)
 {
-    if (!llm_config_is_foreign(o)) return;
-    for (const char *const *p = arch->ignored; p && *p; p++) json_object_del(o, *p);
+    for (const char *const *p = arch->ignored; p && *p; p++) {
+        const json_t *value = json_object_get(o, *p);
+        if (say && value && !json_is_null(value)) llm_warn("configuration: %s: ignored, as transformers' %s ignores it", *p, arch->model_type);
+        json_object_del(o, *p);
+    }
     json_object_del(o, "transformers_version");
+}
+
+void llm_config_of_file(json_t *o)
+{
+    const char *type = json_string_value(json_object_get(o, "model_type"));
+    const struct llm_arch *arch = type ? llm_arch_find(type) : NULL;
+    if (arch) remove_ignored(o, arch, !llm_config_is_foreign(o));
 }
 
 static int read_rows(struct llm_config *c, const json_t *o, const struct llm_arch *arch, struct llm_err *e)
@@ -243,7 +254,7 @@ static int from_json(struct llm_config *c, const json_t *o, struct llm_err *e)
     if (llm_config_check_keys(arch, o, e) < 0) return -1;
     json_t *ours = json_copy((json_t *)(uintptr_t)o);
     if (!ours) return llm_no_memory(e, "configuration");
-    adopt(ours, arch);
+    if (llm_config_is_foreign(ours)) remove_ignored(ours, arch, false);
     int r = read_rows(c, ours, arch, e);
     json_decref(ours);
     return r;
@@ -363,9 +374,9 @@ static int load(struct llm_config *c, json_t *o, const char *what, bool ours, co
     for (size_t i = 0; !ours && json_is_object(o) && i < sizeof tokens / sizeof *tokens; i++) {
         if (!json_object_get(o, tokens[i])) json_object_set_new(o, tokens[i], json_null());
     }
+    if (!ours) llm_config_of_file(o); /* before what is set, which is meant */
     int r = from_json(c, o, e); /* so that the family is known to be one */
     if (r < 0) llm_in(e, "%s", what);
-    if (r == 0 && n_sets > 0) adopt(o, llm_arch_find(c->model_type)); /* what is set is meant */
     for (size_t i = 0; r == 0 && i < n_sets; i++) r = set(o, sets[i], e);
     if (r == 0 && n_sets > 0 && (r = from_json(c, o, e)) < 0) {
         e->status = ours ? LLM_EX_USAGE : e->status;

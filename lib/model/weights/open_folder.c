@@ -55,6 +55,7 @@ struct llm_model *llm_open_in_folder(const char *folder, size_t n, struct llm_mo
         llm_model_files_close(files);
         return NULL;
     }
+    llm_config_of_file(config);
     struct llm_model *m = llm_open_with_json(files, name, config, e);
     json_decref(config);
     if (m) take_chat_template(m, folder, n);
