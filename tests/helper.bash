@@ -162,6 +162,28 @@ sentences_tokens() {
     export F=$PWD
 }
 
+# policy_model: in setup_file, $F with text, tok.json (bytes), data.tok (a document a line) and policy.llm, a small model that has learned from it, of
+# which rollouts can be sampled.
+policy_model() {
+    sentences 300 > text
+    llm-tokenize train --model byte -o tok.json text
+    llm-tokenize encode -T tok.json --lines -o data.tok text
+    llm-train -q -c tiny --set num_hidden_layers=2 --set hidden_size=32 --set intermediate_size=48 --set num_attention_heads=2 -T tok.json -n 60 \
+        -b 8 -l 32 --lr 3e-3 -o policy.llm data.tok
+    export F=$PWD
+}
+
+# counting_model LAYERS OPTION...: in setup_file, m.llm with LAYERS layers, trained with these options on the numbers in `text`. Rows of its matrices are
+# whole blocks of 256, except those of down_proj, which have 96 elements.
+counting_model() {
+    printf '{"model_type": "llama", "vocab_size": 256, "hidden_size": 256, "intermediate_size": 96, "num_hidden_layers": %d, "num_attention_heads": 4,
+             "num_key_value_heads": 2, "tie_word_embeddings": false}' "$1" > c.json
+    seq 1 2000 > text
+    llm-tokenize train --model byte -o tok.json text
+    llm-tokenize encode -T tok.json -o data.tok text
+    llm-train -q -c c.json -T tok.json -l 32 "${@:2}" -o m.llm data.tok
+}
+
 # steps_done MODEL: how many steps the run has made that MODEL goes on with.
 steps_done() {
     local length

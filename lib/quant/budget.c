@@ -146,11 +146,11 @@ static int measure_all(struct search *s, struct llm_err *e)
 
 /* ---- the choice ---- */
 
-/* Fills s->v. `settled`: bytes of the other parameters. */
-static int find_candidates(struct search *s, uint64_t *settled, struct llm_err *e)
+/* Fills s->v. `fixed`: bytes of the other parameters. */
+static int find_candidates(struct search *s, uint64_t *fixed, struct llm_err *e)
 {
     s->v = llm_calloc(s->m->n_params + 1, sizeof *s->v, "budget", e);
-    *settled = 0;
+    *fixed = 0;
     if (!s->v) return -1;
     for (size_t i = 0; i < s->m->n_params; i++) {
         struct llm_param *p = &s->m->params[i];
@@ -162,8 +162,8 @@ static int find_candidates(struct search *s, uint64_t *settled, struct llm_err *
             if (*t == to) c.probed = c.n;
             c.types[c.n++] = *t;
         }
-        if ((kept && strcmp(kept, "same") != 0) || llm_quant_settled(s->m, p, s->plan) || c.probed < 0) {
-            *settled += llm_dtype_bytes(to, (uint64_t)llm_param_count(p));
+        if ((kept && strcmp(kept, "same") != 0) || llm_quant_is_fixed(s->m, p, s->plan) || c.probed < 0) {
+            *fixed += llm_dtype_bytes(to, (uint64_t)llm_param_count(p));
             continue;
         }
         s->v[s->n++] = c;
@@ -190,13 +190,13 @@ static int choose(const struct search *s, uint64_t room, int *choice, struct llm
 
 static int search(struct search *s, uint64_t bytes, int *choice, struct llm_err *e)
 {
-    uint64_t settled;
-    int status = find_candidates(s, &settled, e);
+    uint64_t fixed;
+    int status = find_candidates(s, &fixed, e);
     for (size_t i = 0; i < s->n && status == 0; i++) status = find_errors(s, &s->v[i], e);
     for (int round = 0; round < 2 && status == 0; round++) {
         status = measure_all(s, e);
         if (status != 0) return status;
-        const int found = bytes < settled ? 1 : choose(s, bytes - settled, choice, e);
+        const int found = bytes < fixed ? 1 : choose(s, bytes - fixed, choice, e);
         if (found < 0) return -1;
         if (found > 0) return llm_fail(e, LLM_EX_USAGE, "--budget: %" PRIu64 " bytes are less than the smallest types need", bytes);
         for (size_t i = 0; i < s->n; i++) s->v[i].probed = choice[i];

@@ -23,7 +23,7 @@ struct llm_budget {
 
 /* Bytes of all parameters once they are stored as the plan says. */
 uint64_t llm_budget_bytes(const struct llm_model *m, const struct llm_quant_plan *plan);
-/* Chooses among llm_budget_types for the matrices that the plan would change and that no override, pattern or option settles. The harm of each type
+/* Chooses among llm_budget_types for the matrices that the plan would change and that no override, pattern or option fixes. The harm of each type
  * is predicted from the error that it leaves and plan->moments (the curvature, or for matrices that have none the importances), and scaled by one
  * measurement with the plan's type: the matrix is changed alone, and the model runs over the text of `probe`. Matrices whose chosen type is not the
  * measured one are measured once more, and the choice is made again. The model is as before afterwards, but for memory that it may have packed.

@@ -26,7 +26,7 @@ static const enum llm_dtype *exception_of(const struct llm_model *m, const struc
     return NULL;
 }
 
-bool llm_quant_settled(const struct llm_model *m, const struct llm_param *p, const struct llm_quant_plan *plan)
+bool llm_quant_is_fixed(const struct llm_model *m, const struct llm_param *p, const struct llm_quant_plan *plan)
 {
     struct llm_quant_plan without = *plan;
     without.chosen = NULL;

@@ -53,7 +53,7 @@ struct llm_quant_plan {
 enum llm_dtype llm_quant_choose(const struct llm_model *m, const struct llm_param *p, const struct llm_quant_plan *plan, const char **kept);
 
 /* Whether an override or an option of the plan gives p its type, so that neither mix nor budget does. */
-bool llm_quant_settled(const struct llm_model *m, const struct llm_param *p, const struct llm_quant_plan *plan);
+bool llm_quant_is_fixed(const struct llm_model *m, const struct llm_param *p, const struct llm_quant_plan *plan);
 
 /* Changes the model's matrices as the plan says, one after another. Old values are released at once, so at most one tensor
  * is in memory twice. Vectors (norms, biases) stay, as do those that the patterns leave out.

@@ -154,7 +154,8 @@ static int queue(struct llm_judge *j, struct job *p, size_t item, struct llm_err
 
 /* ---- answers ---- */
 
-static int settle(struct llm_judge *j, struct job *p, size_t item, const char *failed, struct llm_err *e)
+/* Hands over a completion that has its reward, or the fallback if the command `failed` (what it did; NULL: it did not). */
+static int deliver(struct llm_judge *j, struct job *p, size_t item, const char *failed, struct llm_err *e)
 {
     struct item *x = &j->items[item];
     x->answered = true;
@@ -181,7 +182,7 @@ static int fail(struct llm_judge *j, struct job *p, const struct llm_err *why, s
         || json_object_set_new(j->items[item].line, "reward_error", llm_json_text(why->text, strlen(why->text))) < 0) {
         return llm_no_memory(e, "a reward");
     }
-    if (settle(j, p, item, why->text, e) < 0) return -1;
+    if (deliver(j, p, item, why->text, e) < 0) return -1;
     for (size_t i = p->first; i < p->n; i++) {
         if (!j->items[p->items[i]].answered && queue(j, p, p->items[i], e) < 0) return -1;
     }
@@ -253,7 +254,7 @@ static int take_answer(struct llm_judge *j, struct job *p, const char *text, siz
     if (got == 0) got = add_answer(j->items[item].line, answer, e);
     if (got == 0) {
         p->fruitful = true;
-        got = settle(j, p, item, NULL, e);
+        got = deliver(j, p, item, NULL, e);
     }
     if (got == 1) llm_in(why, "line %" PRId64 " of its output", p->lines);
     json_decref(answer);

@@ -124,6 +124,8 @@ int llm_objective_run_picks(struct llm_ctx *c, struct llm_task *t, const struct 
                             struct llm_err *e);
 /* Whether a model continues texts: 0 or -1. */
 int llm_objective_check_next(const struct llm_model *m, struct llm_err *e);
+/* Whether a model continues texts and predicts one token at each position, without layers that predict further ones (MTP): 0 or -1. */
+int llm_objective_check_one(const struct llm_model *m, struct llm_err *e);
 /* Whether the loss of a row depends on the other rows of its pass: by the objective, or by BatchNorm. */
 bool llm_objective_by_pass(const struct llm_objective *o, const struct llm_config *c);
 extern const struct llm_objective *const llm_objectives[]; /* NULL-terminated */

@@ -5,6 +5,14 @@
 #include <string.h>
 #include "tensor/tape.h"
 
+int llm_pair_scores_check_options(const struct llm_train_options *o, struct llm_err *e)
+{
+    double beta = llm_option_real(o, "beta");
+    if (!(beta > 0)) return llm_fail(e, LLM_EX_USAGE, "beta: expected a number above 0, found %g", beta);
+    if (o->z_loss > 0) return llm_fail(e, LLM_EX_USAGE, "--z-loss: expected 0: tokens have no loss of their own, found %g", o->z_loss);
+    return 0;
+}
+
 int llm_pair_scores_init(struct llm_pair_scores *s, struct llm_task *t, const char *path, struct llm_err *e)
 {
     if (!(s->reference = llm_task_load(t, "--reference", path, e))) return -1;

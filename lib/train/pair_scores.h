@@ -19,6 +19,15 @@ struct llm_pair_scores {
     {second LLM_PAIRS_LOW, LLM_PER_ROW, true}
 enum { LLM_PAIR_COLUMNS_N = 4 };
 
+/* Rows of llm_objective.options that these objectives share. */
+#define LLM_PAIR_BETA_OPTION                                                                                                                        \
+    {.name = "beta", .arg = "X", .help = "strength of the reference in --objective dpo, kto: larger stays closer to it [0.1]", .type = LLM_REAL,    \
+     .max = 1e6, .fallback = .1}
+#define LLM_PAIR_REFERENCE_OPTION                                                                                                                   \
+    {.name = "reference", .arg = "MODEL", .help = "fixed model of dpo, kto [that of --init], or of --kl-coef", .type = LLM_INPUT}
+/* Checks the options that these objectives share. 0, or -1 (LLM_EX_USAGE). */
+int llm_pair_scores_check_options(const struct llm_train_options *o, struct llm_err *e);
+
 /* Loads the reference at `path`. Zero-initialise; release either way. 0 or -1. */
 int llm_pair_scores_init(struct llm_pair_scores *s, struct llm_task *t, const char *path, struct llm_err *e) LLM_MUST_CHECK;
 void llm_pair_scores_release(struct llm_pair_scores *s);

@@ -1,16 +1,10 @@
 load ../helper
 
-# A model that has learned to count, whose rows are whole blocks of 256 in the layers' first halves.
 setup_file() {
     [[ -z ${SANITIZER-} ]] || return 0
     cd "$BATS_FILE_TMPDIR"
-    printf '{"model_type": "llama", "vocab_size": 256, "hidden_size": 256, "intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 4,
-             "num_key_value_heads": 2, "tie_word_embeddings": false}' > c.json
-    seq 1 2000 > text
+    counting_model 2 -b 4 --steps 30 --lr 3e-3 --precision f32
     seq 2000 2400 > held
-    llm-tokenize train --model byte -o tok.json text
-    llm-tokenize encode -T tok.json -o data.tok text
-    llm-train -q -c c.json -T tok.json -b 4 -l 32 --steps 30 --lr 3e-3 --precision f32 -o m.llm data.tok
 }
 
 setup() {

@@ -1,15 +1,9 @@
 load ../helper
 
-# A model whose rows are whole blocks of 256, except down_proj's, which have 96 elements.
 setup_file() {
     [[ -z ${SANITIZER-} ]] || return 0
     cd "$BATS_FILE_TMPDIR"
-    printf '{"model_type": "llama", "vocab_size": 256, "hidden_size": 256, "intermediate_size": 96, "num_hidden_layers": 8, "num_attention_heads": 4,
-             "num_key_value_heads": 2, "tie_word_embeddings": false}' > c.json
-    seq 1 2000 > text
-    llm-tokenize train --model byte -o tok.json text
-    llm-tokenize encode -T tok.json -o data.tok text
-    llm-train -q -c c.json -T tok.json -b 2 -l 32 --steps 2 -o m.llm data.tok
+    counting_model 8 -b 2 --steps 2
 }
 
 setup() {

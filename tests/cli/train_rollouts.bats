@@ -4,13 +4,8 @@ export LLM_THREADS=1
 
 setup_file() {
     [[ -z ${SANITIZER-} ]] || return 0
-    sentences 300 > text
-    llm-tokenize train --model byte -o tok.json text
-    llm-tokenize encode -T tok.json --lines -o data.tok text
-    llm-train -q -c tiny --set num_hidden_layers=2 --set hidden_size=32 --set intermediate_size=48 --set num_attention_heads=2 -T tok.json -n 60 \
-        -b 8 -l 32 --lr 3e-3 -o policy.llm data.tok
+    policy_model
     printf '%s\n' '{"prompt": "the "}' '{"prompt": "a"}' '{"prompt": "red"}' '{"prompt": "cat is"}' > prompts
-    export F=$PWD
 }
 
 setup() {

@@ -62,9 +62,9 @@ static void look_up(void *arg, size_t i, int thread)
     for (size_t k = begin; k < end; k++) {
         struct want *w = &r->v[k];
         float own = logits[w->id];
-        w->log_prob = own; /* for now */
+        w->log_prob = own; /* the logit: log Σ exp is subtracted below, after ce_forward has overwritten the row */
         w->greedy = true;
-        for (int64_t j = 0; j < r->vocab; j++) w->greedy &= !(logits[j] > own || (logits[j] == own && j < w->id));
+        for (int64_t j = 0; j < r->vocab && w->greedy; j++) w->greedy = !(logits[j] > own || (logits[j] == own && j < w->id));
     }
     struct llm_ce_row row = llm_k.rows.ce_forward(logits, 1, 0, (size_t)r->vocab);
     for (size_t k = begin; k < end; k++) r->v[k].log_prob -= (double)row.max + log((double)row.sum);

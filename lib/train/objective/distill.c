@@ -17,13 +17,6 @@ static int check_options(const struct llm_train_options *o, struct llm_err *e)
     return o->carry_state ? llm_fail(e, LLM_EX_USAGE, "--carry-state: expected rows that stand alone, which the teacher can read") : 0;
 }
 
-static int check(const struct llm_model *m, struct llm_err *e)
-{
-    if (llm_objective_check_next(m, e) < 0) return -1;
-    return m->config.num_nextn_predict_layers == 0 ? 0
-        : llm_fail(e, EX_UNAVAILABLE, "expected a model that predicts one token, found one that predicts further (%s)", m->config.model_type);
-}
-
 static int create(struct llm_task *t, struct llm_err *e)
 {
     struct distill *d = llm_calloc(1, sizeof *d, "distillation", e);
@@ -81,5 +74,5 @@ static const struct llm_objective_option options[] = {
 
 extern const struct llm_objective llm_objective_distill;
 const struct llm_objective llm_objective_distill = {.name = "distill", .summary = "learn a teacher's distributions", .options = options,
-                                                    .check_options = check_options, .check = check, .create = create, .destroy = destroy,
+                                                    .check_options = check_options, .check = llm_objective_check_one, .create = create, .destroy = destroy,
                                                     .other_targets = true, .run = run};

@@ -13,17 +13,8 @@ struct dpo {
 static int check_options(const struct llm_train_options *o, struct llm_err *e)
 {
     double smoothing = llm_option_real(o, "label-smoothing");
-    if (!(llm_option_real(o, "beta") > 0)) return llm_fail(e, LLM_EX_USAGE, "beta: expected a number above 0, found %g", llm_option_real(o, "beta"));
     if (!(smoothing < .5)) return llm_fail(e, LLM_EX_USAGE, "label-smoothing: expected a share below 0.5, found %g", smoothing);
-    if (o->z_loss > 0) return llm_fail(e, LLM_EX_USAGE, "--z-loss: expected 0: tokens have no loss of their own, found %g", o->z_loss);
-    return 0;
-}
-
-static int check(const struct llm_model *m, struct llm_err *e)
-{
-    if (llm_objective_check_next(m, e) < 0) return -1;
-    return m->config.num_nextn_predict_layers == 0 ? 0
-        : llm_fail(e, EX_UNAVAILABLE, "expected a model that predicts one token, found one that predicts further (%s)", m->config.model_type);
+    return llm_pair_scores_check_options(o, e);
 }
 
 static int create(struct llm_task *t, struct llm_err *e)
@@ -81,19 +72,18 @@ static int run(struct llm_ctx *c, struct llm_task *t, const struct llm_rows *pai
 static const struct llm_objective_option options[] = {
     {.name = "loss", .arg = "NAME", .help = "loss of --objective dpo: sigmoid, ipo, hinge, robust, simpo, orpo [sigmoid]", .type = LLM_CHOICE,
      .choices = LLM_PREFERENCE_WORDS},
-    {.name = "beta", .arg = "X", .help = "strength of the reference in --objective dpo, kto: larger stays closer to it [0.1]", .type = LLM_REAL,
-     .max = 1e6, .fallback = .1},
+    LLM_PAIR_BETA_OPTION,
     {.name = "label-smoothing", .arg = "P", .help = "share of the pairs of --objective dpo whose order is taken to be wrong [0]", .type = LLM_REAL,
      .max = .5},
     {.name = "target-margin", .arg = "X", .help = "margin that --loss simpo asks for between the two rewards [0.5]", .type = LLM_REAL, .max = 1e6,
      .fallback = .5},
-    {.name = "reference", .arg = "MODEL", .help = "fixed model of dpo, kto [that of --init], or of --kl-coef", .type = LLM_INPUT},
+    LLM_PAIR_REFERENCE_OPTION,
     LLM_PAIRS_OPTIONS,
     {.name = NULL}};
 
 extern const struct llm_objective llm_objective_dpo;
 const struct llm_objective llm_objective_dpo = {.name = "dpo", .summary = "prefer one reply to another", .options = options,
-                                                .init_option = "reference", .check_options = check_options, .check = check, .create = create,
+                                                .init_option = "reference", .check_options = check_options, .check = llm_objective_check_one, .create = create,
                                                 .destroy = destroy, .columns = columns, .record = llm_pairs_record,
                                                 .document = llm_pairs_document, .two_texts = true, .other_targets = true, .run = run,
                                                 .means = {"reward_chosen", "reward_rejected", "reward_margin", "reward_accuracy", "logps_chosen",

@@ -14,20 +14,6 @@ struct kto {
     struct llm_pair_scores scores;
 };
 
-static int check_options(const struct llm_train_options *o, struct llm_err *e)
-{
-    if (!(llm_option_real(o, "beta") > 0)) return llm_fail(e, LLM_EX_USAGE, "beta: expected a number above 0, found %g", llm_option_real(o, "beta"));
-    if (o->z_loss > 0) return llm_fail(e, LLM_EX_USAGE, "--z-loss: expected 0: tokens have no loss of their own, found %g", o->z_loss);
-    return 0;
-}
-
-static int check(const struct llm_model *m, struct llm_err *e)
-{
-    if (llm_objective_check_next(m, e) < 0) return -1;
-    return m->config.num_nextn_predict_layers == 0 ? 0
-        : llm_fail(e, EX_UNAVAILABLE, "expected a model that predicts one token, found one that predicts further (%s)", m->config.model_type);
-}
-
 static int create(struct llm_task *t, struct llm_err *e)
 {
     struct kto *k = llm_calloc(1, sizeof *k, "preferences", e);
@@ -119,19 +105,18 @@ static int run(struct llm_ctx *c, struct llm_task *t, const struct llm_rows *pai
 }
 
 static const struct llm_objective_option options[] = {
-    {.name = "beta", .arg = "X", .help = "strength of the reference in --objective dpo, kto: larger stays closer to it [0.1]", .type = LLM_REAL,
-     .max = 1e6, .fallback = .1},
+    LLM_PAIR_BETA_OPTION,
     {.name = "desirable-weight", .arg = "X", .help = "weight of desirable replies in the loss of kto [1]", .type = LLM_REAL, .max = 1e6,
      .fallback = 1},
     {.name = "undesirable-weight", .arg = "X", .help = "weight of undesirable replies in the loss of kto [1]", .type = LLM_REAL, .max = 1e6,
      .fallback = 1},
-    {.name = "reference", .arg = "MODEL", .help = "fixed model of dpo, kto [that of --init], or of --kl-coef", .type = LLM_INPUT},
+    LLM_PAIR_REFERENCE_OPTION,
     LLM_PAIRS_OPTIONS,
     {.name = NULL}};
 
 extern const struct llm_objective llm_objective_kto;
 const struct llm_objective llm_objective_kto = {.name = "kto", .summary = "learn from replies that are desirable or not", .options = options,
-                                                .init_option = "reference", .check_options = check_options, .check = check, .create = create,
+                                                .init_option = "reference", .check_options = llm_pair_scores_check_options, .check = llm_objective_check_one, .create = create,
                                                 .destroy = destroy, .columns = columns, .record = record, .recorded = recorded,
                                                 .document = llm_pairs_document, .two_texts = true, .other_targets = true, .by_pass = true, .run = run,
                                                 .means = {"kl", "reward_chosen", "reward_rejected", "logps_chosen", "logps_rejected"}};

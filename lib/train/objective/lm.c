@@ -13,6 +13,13 @@ int llm_objective_check_next(const struct llm_model *m, struct llm_err *e)
                     m->config.model_type);
 }
 
+int llm_objective_check_one(const struct llm_model *m, struct llm_err *e)
+{
+    if (llm_objective_check_next(m, e) < 0) return -1;
+    return m->config.num_nextn_predict_layers == 0 ? 0
+        : llm_fail(e, EX_UNAVAILABLE, "expected a model that predicts one token, found one that predicts further (%s)", m->config.model_type);
+}
+
 /* The token `ahead` places on from place i of its row, in the same document; -1: none. */
 static int32_t token_ahead(const struct llm_rows *r, int64_t at, int64_t ahead)
 {
