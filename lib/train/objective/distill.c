@@ -74,5 +74,5 @@ static const struct llm_objective_option options[] = {
 
 extern const struct llm_objective llm_objective_distill;
 const struct llm_objective llm_objective_distill = {.name = "distill", .summary = "learn a teacher's distributions", .options = options,
-                                                    .check_options = check_options, .check = llm_objective_check_one, .create = create, .destroy = destroy,
-                                                    .other_targets = true, .run = run};
+                                                    .check_options = check_options, .check = llm_objective_check_one, .create = create,
+                                                    .destroy = destroy, .other_targets = true, .run = run};

@@ -83,8 +83,8 @@ static const struct llm_objective_option options[] = {
 
 extern const struct llm_objective llm_objective_dpo;
 const struct llm_objective llm_objective_dpo = {.name = "dpo", .summary = "prefer one reply to another", .options = options,
-                                                .init_option = "reference", .check_options = check_options, .check = llm_objective_check_one, .create = create,
-                                                .destroy = destroy, .columns = columns, .record = llm_pairs_record,
+                                                .init_option = "reference", .check_options = check_options, .check = llm_objective_check_one,
+                                                .create = create, .destroy = destroy, .columns = columns, .record = llm_pairs_record,
                                                 .document = llm_pairs_document, .two_texts = true, .other_targets = true, .run = run,
                                                 .means = {"reward_chosen", "reward_rejected", "reward_margin", "reward_accuracy", "logps_chosen",
                                                           "logps_rejected"}};
