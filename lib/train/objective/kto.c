@@ -117,6 +117,7 @@ static const struct llm_objective_option options[] = {
 extern const struct llm_objective llm_objective_kto;
 const struct llm_objective llm_objective_kto = {.name = "kto", .summary = "learn from replies that are desirable or not", .options = options,
                                                 .init_option = "reference", .check_options = llm_pair_scores_check_options,
-                                                .check = llm_objective_check_one, .create = create, .destroy = destroy, .columns = columns, .record = record, .recorded = recorded,
-                                                .document = llm_pairs_document, .two_texts = true, .other_targets = true, .by_pass = true, .run = run,
+                                                .check = llm_objective_check_one, .create = create, .destroy = destroy, .columns = columns,
+                                                .record = record, .recorded = recorded, .document = llm_pairs_document, .two_texts = true,
+                                                .other_targets = true, .by_pass = true, .run = run,
                                                 .means = {"kl", "reward_chosen", "reward_rejected", "logps_chosen", "logps_rejected"}};
