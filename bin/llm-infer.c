@@ -56,7 +56,9 @@ static const struct llm_opt options[] = {
      LLM_LIST, AT(export), 0, 0, NULL},
     {0, "lens", "KIND", "what the model would say after each layer: most likely token, its probability, entropy, KL to the last: logit", LLM_CHOICE,
      AT(lens), 0, 0, "logit"},
-    {0, "which-tokens", "WHICH", "tokens of --export and --lens: all, last, or a pattern of their texts (\" cat*\") [all]", LLM_STR,
+    {0, "attribute", "TOKEN", "what each head, MLP and bias adds to the logit of a token: its text (its id with --ids), or top, the most likely one",
+     LLM_LIST, AT(attribute), 0, 0, NULL},
+    {0, "which-tokens", "WHICH", "tokens of --export, --lens and --attribute: all, last, or a pattern of their texts (\" cat*\") [all]", LLM_STR,
      AT(which_tokens), 0, 0, NULL},
     {0, "classify", NULL, "the prompt's classes with their probabilities; with --jsonl one object per text", LLM_FLAG, AT(classify), 0, 0, NULL},
     {0, "pooling", "KIND", "how --embed reduces the final hidden states to a vector: mean, cls or last [the model's setting, else mean]",
@@ -142,8 +144,9 @@ static void check_operands(const struct args *a, int n, char **operands)
 static void check_usage(struct args *a, const char *operand)
 {
     bool to_stdout = !a->common.output || is_dash(a->common.output);
-    bool looks = a->export.n > 0 || a->lens >= 0;
-    int owners = a->score + a->logits + a->embed + a->classify + a->score_reward + a->ref_logprobs + (a->export.n > 0) + (a->lens >= 0);
+    bool looks = a->export.n > 0 || a->lens >= 0 || a->attribute.n > 0;
+    int owners = a->score + a->logits + a->embed + a->classify + a->score_reward + a->ref_logprobs + (a->export.n > 0) + (a->lens >= 0)
+                 + (a->attribute.n > 0);
     int from_stdin = is_dash(a->model) + is_dash(a->kv_in) + is_dash(a->tokenizer) + is_dash(a->fim_prefix) + is_dash(a->fim_suffix);
     bool fills_in = a->fim_prefix || a->fim_suffix;
     bool reads_prompt = !operand && !fills_in && (a->jsonl || a->file || !a->kv_in) && !a->plan;
@@ -151,21 +154,21 @@ static void check_usage(struct args *a, const char *operand)
     if (a->jsonl ? is_dash(operand) || is_dash(a->file) || (!operand && !a->file) : reads_prompt && (!a->file || is_dash(a->file))) from_stdin++;
     if (from_stdin > 1) llm_usage(&infer_cli, "standard input cannot be two inputs at once");
     if (owners > 1 || (is_dash(a->kv_out) && to_stdout && owners > 0)) {
-        llm_usage(&infer_cli, "standard output has one owner: expected one of --score, --logits, --embed, --export, --lens, --classify, "
-                               "--score-reward, --ref-logprobs, --kv-out -");
+        llm_usage(&infer_cli, "standard output has one owner: expected one of --score, --logits, --embed, --export, --lens, --attribute, "
+                               "--classify, --score-reward, --ref-logprobs, --kv-out -");
     }
     if (a->jsonl && (a->logits || a->kv_out || a->echo))
         llm_usage(&infer_cli, "--jsonl does not go with --logits, --kv-out or --echo");
     if (a->jsonl && (a->embed || a->classify || a->score || a->score_reward) && (a->chat || a->kv_in)) {
         llm_usage(&infer_cli, "--embed, --classify, --score and --score-reward of lines do not go with --chat or --kv-in");
     }
-    if (looks && (a->jsonl || a->chat || a->kv_out || a->n > 0)) llm_usage(&infer_cli, "--export and --lens take a prompt alone");
-    if (a->which_tokens && !looks) llm_usage(&infer_cli, "--which-tokens goes with --export and --lens");
+    if (looks && (a->jsonl || a->chat || a->kv_out || a->n > 0)) llm_usage(&infer_cli, "--export, --lens and --attribute take a prompt alone");
+    if (a->which_tokens && !looks) llm_usage(&infer_cli, "--which-tokens goes with --export, --lens and --attribute");
     if (a->rollout && (!a->jsonl || owners > 0)) llm_usage(&infer_cli, "--rollout goes with --jsonl, and not with --score, --embed or --classify");
     if (a->rollout && (a->kv_in || a->ids)) llm_usage(&infer_cli, "--rollout writes all tokens of a prompt: it does not go with --kv-in or --ids");
     if (a->jsonl && a->score && a->n != UNSET && a->n != 0) llm_usage(&infer_cli, "--score of lines scores what they hold: expected no -n");
-    if (a->common.format && (a->jsonl || !(a->score || a->classify || a->plan))) {
-        llm_usage(&infer_cli, "--format is of tables: it goes with --score, --classify or --plan, and not with --jsonl");
+    if (a->common.format && (a->jsonl || !(a->score || a->classify || a->plan || a->attribute.n > 0))) {
+        llm_usage(&infer_cli, "--format is of tables: it goes with --score, --classify, --attribute or --plan, and not with --jsonl");
     }
     if ((a->add_eos || a->per_token) && !a->score) llm_usage(&infer_cli, "--add-eos and --per-token go with --score");
     if (a->per_token && !a->jsonl) llm_usage(&infer_cli, "--per-token goes with --jsonl: --score alone always lists the tokens");
@@ -285,8 +288,8 @@ static int run_prompt(struct session *s, const char *operand, struct llm_err *e)
     size_t n = 0, n_all = 0;
     int status = a->fim_prefix || a->fim_suffix ? fim_read(s, &ids, &n, e) : prompt_read(s, operand, &ids, &n, e);
     if (status == 0) status = a->score ? prompt_end(s, &ids, &n, e) : prompt_check(s, n, e);
-    if (status == 0 && (a->export.n > 0 || a->lens >= 0)) {
-        status = (a->lens >= 0 ? run_lens : run_export)(s, ids, n, e);
+    if (status == 0 && (a->export.n > 0 || a->lens >= 0 || a->attribute.n > 0)) {
+        status = (a->lens >= 0 ? run_lens : a->attribute.n > 0 ? run_attribute : run_export)(s, ids, n, e);
     } else if (status == 0 && !a->score && !a->logits && !a->embed && !a->classify && !a->score_reward) {
         status = run_text(s, ids, n, e);
     } else if (status == 0 && a->score_reward) {

@@ -23,7 +23,7 @@ struct args {
     int precision, cache_type, pooling;
     int64_t embd_normalize;
     struct llm_sampling sampling;  /* bias and seed are not in it: session.sampling has them */
-    struct llm_strs stop, logit_bias, adapters, export, steer, patch, ablate;
+    struct llm_strs stop, logit_bias, adapters, export, attribute, steer, patch, ablate;
     const char *which_tokens;
     int lens;                      /* index into its words; -1: not asked for */
 };
@@ -130,6 +130,7 @@ int run_score(struct session *s, const int32_t *ids, size_t n, struct llm_err *e
 int run_tensors(struct session *s, const int32_t *ids, size_t n, struct llm_err *e) LLM_MUST_CHECK;
 int run_export(struct session *s, const int32_t *ids, size_t n, struct llm_err *e) LLM_MUST_CHECK;
 int run_lens(struct session *s, const int32_t *ids, size_t n, struct llm_err *e) LLM_MUST_CHECK;
+int run_attribute(struct session *s, const int32_t *ids, size_t n, struct llm_err *e) LLM_MUST_CHECK;
 /* Passes run from now on with the editors that the options ask for. */
 int inside_attach(struct session *s, struct llm_err *e) LLM_MUST_CHECK;
 void inside_release(struct session *s);

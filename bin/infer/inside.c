@@ -6,7 +6,7 @@
 #include "base/buf.h"
 #include "base/pattern.h"
 #include "base/utf8.h"
-#include "bin/infer/infer.h"
+#include "bin/infer/inside.h"
 #include "cpu/pool.h"
 #include "model/forward/forward.h"
 
@@ -38,24 +38,14 @@ void inside_release(struct session *s)
 
 /* ---- reading a prompt with observers ---- */
 
-struct look {
-    struct session *s;
-    const int32_t *ids;
-    int64_t n, base;          /* tokens; those of the cache before them */
-    struct llm_taking taking;
-    struct llm_watcher *watchers; /* editors, then observers: these see edited values */
-    int64_t *picked;          /* [n_picked] tokens of the block at hand that --tokens selects, from its beginning */
-    int64_t n_picked;
-};
-
-static int begin(struct look *l, const char *const *places, size_t n, struct llm_err *e)
+int look_begin(struct look *l, const char *const *places, size_t n, struct llm_err *e)
 {
     struct session *s = l->s;
     size_t editors = s->editors.n;
     bool together = s->model->config.prefix_lm || s->model->config.bidirectional;
     int64_t room = together || l->n < BLOCK ? l->n : BLOCK;
     if (!llm_predictor_of(s->model)->has_states) return llm_fail(e, EX_DATAERR, "%s: expected a network, found an n-gram model", s->a->model);
-    if (llm_taking_begin(&l->taking, &s->model->config, places, n, room, e) < 0) return llm_in(e, "--%s", s->a->lens >= 0 ? "lens" : "export");
+    if (llm_taking_begin(&l->taking, &s->model->config, places, n, room, e) < 0) return llm_in(e, "--%s", l->option);
     l->picked = llm_alloc((size_t)room, sizeof *l->picked, "tokens", e);
     l->watchers = llm_alloc(editors + n, sizeof *l->watchers, "observers", e);
     if (!l->picked || !l->watchers) return -1;
@@ -66,7 +56,7 @@ static int begin(struct look *l, const char *const *places, size_t n, struct llm
     return 0;
 }
 
-static void end(struct look *l)
+void look_end(struct look *l)
 {
     l->s->engine.ctx.watch = NULL;
     llm_taking_release(&l->taking);
@@ -74,7 +64,7 @@ static void end(struct look *l)
     free(l->picked);
 }
 
-/* Whether --tokens selects token i of the prompt. */
+/* Whether --which-tokens selects token i of the prompt. */
 static bool selected(const struct look *l, int64_t i)
 {
     const char *which = l->s->a->which_tokens;
@@ -98,7 +88,7 @@ static int pass_by(void *arg, const struct llm_span *s, struct llm_err *e)
 }
 
 /* Reads the prompt block by block; `use` sees each block's values. 0, 1 when a signal was caught, -1. */
-static int read_blocks(struct look *l, int (*use)(struct look *l, int64_t from, void *arg, struct llm_err *e), void *arg, struct llm_err *e)
+int look_read(struct look *l, int (*use)(struct look *l, int64_t from, void *arg, struct llm_err *e), void *arg, struct llm_err *e)
 {
     struct session *s = l->s;
     bool head = llm_taking_wants(&l->taking, LLM_PLACE_LOGITS) || llm_taking_wants(&l->taking, LLM_PLACE_HEAD_INPUT);
@@ -144,17 +134,17 @@ static int write_block(struct look *l, int64_t from, void *arg, struct llm_err *
 
 int run_export(struct session *s, const int32_t *ids, size_t n, struct llm_err *e)
 {
-    struct look l = {.s = s, .ids = ids, .n = (int64_t)n, .base = s->begin.n};
+    struct look l = {.s = s, .ids = ids, .n = (int64_t)n, .base = s->begin.n, .option = "export"};
     struct export x = {0};
-    int status = begin(&l, s->a->export.v, s->a->export.n, e);
+    int status = look_begin(&l, s->a->export.v, s->a->export.n, e);
     if (status == 0) status = llm_model_fingerprint(s->model, e);
     if (status == 0 && !(x.meta = json_pack("{s:s}", "llm.fingerprint", s->model->fingerprint))) status = llm_no_memory(e, "a header");
     if (status == 0 && !(x.w = llm_writer_create(s->out, e))) status = -1;
-    if (status == 0) status = read_blocks(&l, write_block, &x, e);
+    if (status == 0) status = look_read(&l, write_block, &x, e);
     if (status == 0) status = llm_writer_end(x.w, e);
     llm_writer_destroy(x.w);
     json_decref(x.meta);
-    end(&l);
+    look_end(&l);
     return status;
 }
 
@@ -281,13 +271,13 @@ static int lens_block(struct look *l, int64_t from, void *arg, struct llm_err *e
 int run_lens(struct session *s, const int32_t *ids, size_t n, struct llm_err *e)
 {
     static const char *const places[] = {"layers.*.residual.after"};
-    struct look l = {.s = s, .ids = ids, .n = (int64_t)n, .base = s->begin.n};
+    struct look l = {.s = s, .ids = ids, .n = (int64_t)n, .base = s->begin.n, .option = "lens"};
     struct lens x = {.l = &l, .layers = s->model->config.num_hidden_layers, .vocab = s->model->config.vocab_size};
-    int status = llm_model_must_continue(s->model, e) < 0 ? -1 : begin(&l, places, 1, e);
+    int status = llm_model_must_continue(s->model, e) < 0 ? -1 : look_begin(&l, places, 1, e);
     if (status == 0 && !(x.last = llm_alloc(LENS_ROWS, (size_t)x.vocab * sizeof *x.last, "log-probabilities", e))) status = -1;
     if (status == 0) status = llm_output_printf(s->out, e, "position\tid\ttext\tlayer\ttop_id\ttop_text\tp\tentropy\tkl\n");
-    if (status == 0) status = read_blocks(&l, lens_block, &x, e);
+    if (status == 0) status = look_read(&l, lens_block, &x, e);
     free(x.last);
-    end(&l);
+    look_end(&l);
     return status;
 }

@@ -123,6 +123,36 @@ for a, b in zip(look.read("a.act")["layers.1.attention.heads"], look.read("b.act
         awk -F'\t' '$4 == 0') | tr '\n' ' ')" | tr -d ' \n')"
 }
 
+# parts FILE: the table without its heading, part and contribution of the last position
+parts() {
+    awk -F'\t' 'NR > 1 { print $6 "\t" $7 }' "$1"
+}
+
+@test "--attribute: the parts sum to the logit, a head that is ablated adds nothing, and the rest keeps its proportions" {
+    llm-infer -q -m "$M" --precision f32 --attribute top --which-tokens last "$P" > a.tsv
+    assert_equal "$(head -n 1 a.tsv)" $'position\tid\ttext\ttarget_id\ttarget_text\tpart\tcontribution'
+    parts a.tsv | awk -F'\t' '$1 == "remainder" { r = $2 } $1 == "logit" { l = $2 } $1 != "logit" { s += $2 }
+        END { exit !(NR == 9 && l > 1 && (s - l) ^ 2 < 1e-10 && r ^ 2 < 1e-10) }'
+    assert_equal "$(cut -f4 a.tsv | tail -n 1)" "$(llm-infer -q -m "$M" --precision f32 --lens logit --which-tokens last "$P" | tail -n 1 | cut -f5)"
+    # after the last layer's attention nothing but its MLP sees the head: all parts before are divided by another length, and the head's is gone
+    llm-infer -q -m "$M" --precision f32 --attribute ' was' --which-tokens last "$P" > a.tsv
+    llm-infer -q -m "$M" --precision f32 --attribute ' was' --which-tokens last --ablate layers.1.attention.heads:0 "$P" > b.tsv
+    paste <(parts a.tsv) <(parts b.tsv) | awk -F'\t' '
+        $1 == "layers.1.attention.heads:0" { gone = $4 == 0 && $2 ^ 2 > 1e-4; next }
+        $1 ~ /^(embedding|layers.0|layers.1.attention)/ { ratio = $4 / $2; if (n++ && (ratio / first - 1) ^ 2 > 1e-8) exit 1; if (n == 1) first = ratio }
+        END { exit !(gone && n == 5 && first != 1) }'
+}
+
+@test "--attribute: the same bytes for any passes and threads, several tokens, other forms of the table" {
+    llm-infer -q -m "$M" --attribute top --attribute ' was' "$P" > a.tsv
+    llm-infer -q -m "$M" --attribute top --attribute ' was' -b 3 -j 1 "$P" > b.tsv
+    cmp a.tsv b.tsv
+    n=$(($(llm-infer -q -m "$M" --score "$P" | wc -l) + 1)) # the first token has no score
+    assert_equal "$(awk 'NR > 1' a.tsv | wc -l)" $((n * 2 * 9))
+    llm-infer -q -m "$M" --attribute top --which-tokens last --format json "$P" | jq -se 'length == 9 and .[-1].part == "logit" and .[0].text == " cat"'
+    llm-infer -q -m "$M" --attribute top --which-tokens last --format md "$P" | grep -q '^| *position'
+}
+
 # refused STATUS TEXT ARGUMENT...
 refused() {
     local status=$1 text=$2
@@ -138,7 +168,13 @@ refused() {
     refused 66 "nothing.act" --patch nothing.act@final_norm
     refused 2 "--ablate: expected PLACE" --ablate layers.0.mlp.hidden:1
     refused 2 "--steer: expected FILE:STRENGTH" --steer v.gguf
-    refused 2 "--which-tokens goes with --export and --lens" --which-tokens last
+    refused 2 "--which-tokens goes with --export, --lens and --attribute" --which-tokens last
+    refused 2 "--attribute: expected top or the text of one token" --attribute 'no such token'
+    run -2 --separate-stderr llm-infer -q -m "$M" --ids --attribute 100000 '5 6'
+    [[ $stderr == *'--attribute: expected top or, with --ids, an id below 300'* ]] || fail "$stderr"
+    refused 2 "standard output has one owner" --attribute top --lens logit
+    run -69 --separate-stderr llm-infer -q -m "$ROOT/tests/golden/tiny-t5" --attribute top "$P"
+    [[ $stderr == *tiny-t5* ]]
     refused 65 "--which-tokens: expected tokens like" --export final_norm --which-tokens 'zzz*'
     llm-infer -q -m "$M" --export final_norm "$P" > own.act
     refused 65 "expected activations at layers.0.mlp.hidden, found none" --patch own.act@layers.0.mlp.hidden
