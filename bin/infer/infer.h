@@ -100,6 +100,11 @@ int adapters_load(struct session *s, struct llm_err *e) LLM_MUST_CHECK;
  * *factors: by the number of the adapter, malloced; NULL: the line says nothing. A line that cannot be used: EX_DATAERR. 0 or -1. */
 int adapters_take(const struct session *s, const json_t *object, float **factors, struct llm_err *e) LLM_MUST_CHECK;
 
+/* Reads "steer" of a line of --jsonl: a text FILE, FILE:STRENGTH or FILE:STRENGTH@LAYERS, or a list of them, of those that --steer names; null or an
+ * empty list: none. *strengths: by the number of the editor, malloced; NULL: the line says nothing. A line that cannot be used: EX_DATAERR.
+ * 0 or -1. */
+int steer_take(const struct session *s, const json_t *object, float **strengths, struct llm_err *e) LLM_MUST_CHECK;
+
 /* Finds the template and what ends a turn. */
 int chat_open(struct session *s, struct llm_err *e) LLM_MUST_CHECK;
 void chat_release(struct session *s);

@@ -31,6 +31,26 @@ int inside_attach(struct session *s, struct llm_err *e)
     return 0;
 }
 
+int steer_take(const struct session *s, const json_t *object, float **strengths, struct llm_err *e)
+{
+    const json_t *given = json_object_get(object, "steer"), *v;
+    size_t i;
+    *strengths = NULL;
+    if (!given) return 0;
+    if (s->a->steer.n == 0) return llm_fail(e, EX_DATAERR, "\"steer\": expected --steer, which loads what lines may name");
+    if (s->begin.n > 0) return llm_fail(e, EX_DATAERR, "\"steer\": expected no --kv-in, which has been made with the directions of --steer");
+    *strengths = llm_calloc(s->editors.n, sizeof **strengths, "a line", e);
+    if (!*strengths) return -1;
+    json_t *list = json_is_array(given) ? json_incref((json_t *)(uintptr_t)given) : json_is_null(given) ? json_array() : json_pack("[O]", given);
+    int status = list ? 0 : llm_no_memory(e, "a line");
+    json_array_foreach(list, i, v) {
+        if (status == 0 && !json_is_string(v)) status = llm_fail(e, EX_DATAERR, "expected a string or a list of strings");
+        if (status == 0) status = llm_editors_strengths(&s->editors, json_string_value(v), *strengths, e);
+    }
+    json_decref(list);
+    return status < 0 ? llm_in(e, "\"steer\"") : 0;
+}
+
 void inside_release(struct session *s)
 {
     llm_editors_release(&s->editors);

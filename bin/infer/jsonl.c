@@ -18,6 +18,7 @@ struct line {
     const char **stops;
     struct llm_logit_bias *biases;
     float *adapters;         /* factors of the model's adapters; NULL: all act */
+    float *strengths;        /* of --steer's directions; NULL: as it says */
     json_t *stop_list;       /* keeps the stops alive */
     int64_t group;           /* prompts before it in the input */
 };
@@ -40,6 +41,7 @@ static void line_destroy(struct line *l)
     free(l->stops);
     free(l->biases);
     free(l->adapters);
+    free(l->strengths);
     free(l);
 }
 
@@ -201,6 +203,8 @@ static int take_line(struct run *r, const char *text, size_t n, struct line *l, 
     }
     if (prompt_begin(r->s, &l->ids, &n_ids, e) < 0 || adapters_take(r->s, l->object, &l->adapters, e) < 0) return -1;
     p->adapters = l->adapters;
+    if (steer_take(r->s, l->object, &l->strengths, e) < 0) return -1;
+    p->strengths = l->strengths;
     json_object_del(l->object, "prompt");
     json_object_del(l->object, "ids");
     p->ids = l->ids;

@@ -1,6 +1,7 @@
 #include "infer/activations.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -340,7 +341,9 @@ int llm_directions_write(const struct llm_directions *d, const char *model_type,
 struct llm_editor {
     struct llm_activations file;      /* of a patch */
     struct llm_directions directions; /* of a direction */
+    char *path, *layers;              /* of a direction, as they were spelled; layers NULL: all */
     float strength;
+    size_t number;                    /* among all editors */
     int64_t head, heads;              /* of an ablation: columns [head, head + 1) · cols / heads */
 };
 
@@ -349,6 +352,8 @@ void llm_editors_release(struct llm_editors *s)
     for (size_t i = 0; i < s->n; i++) {
         llm_activations_release(&s->own[i]->file);
         llm_directions_release(&s->own[i]->directions);
+        free(s->own[i]->path);
+        free(s->own[i]->layers);
         free(s->own[i]);
     }
     free(s->v);
@@ -363,6 +368,7 @@ static struct llm_editor *add(struct llm_editors *s, struct llm_watcher **w, str
     if (llm_grow((void **)&s->own, &s->own_room, s->n + 1, sizeof *s->own, e) < 0) return NULL;
     struct llm_editor *x = llm_calloc(1, sizeof *x, "an editor", e);
     if (!x) return NULL;
+    x->number = s->n;
     s->own[s->n] = x;
     *w = &s->v[s->n++];
     **w = (struct llm_watcher){.arg = x};
@@ -421,35 +427,68 @@ static int edit_steer(void *arg, const struct llm_sight *s, float *x, struct llm
     const struct llm_editor *own = arg;
     const float *v = own->directions.v[s->place.layer];
     (void)e;
-    if (!v || own->strength == 0) return 0;
-    for (int64_t r = 0; r < s->rows; r++) {
-        for (int64_t i = 0; i < s->cols; i++) x[r * s->stride + i] += own->strength * v[i];
+    for (int64_t r = 0; r < s->rows && v; r++) {
+        const float *given = s->strengths ? s->strengths[s->who[r].sequence] : NULL;
+        float strength = given ? given[own->number] : own->strength;
+        for (int64_t i = 0; i < s->cols && strength != 0; i++) x[r * s->stride + i] += strength * v[i];
     }
     return 0;
+}
+
+/* "FILE:STRENGTH[@LAYERS]" in parts, which lie in `text`; *layers NULL: all. Without ":STRENGTH" *strength is NAN. 0, or -1 without a message. */
+static int split_steer(char *text, double *strength, const char **layers)
+{
+    char *colon = strrchr(text, ':'), *at = colon ? strchr(colon, '@') : NULL;
+    *layers = NULL;
+    *strength = NAN;
+    if (!colon) return 0;
+    if (at) *at++ = 0;
+    *colon = 0;
+    *layers = at;
+    return llm_parse_real(colon + 1, strength) < 0 || (at && strlen(at) > 20) ? -1 : 0;
 }
 
 int llm_editors_steer(struct llm_editors *s, const char *spec, struct llm_model *m, struct llm_err *e)
 {
     char text[4096], place[LLM_PLACE_TEXT];
+    const char *layers;
     struct llm_watcher *w;
     double strength;
     if (snprintf(text, sizeof text, "%s", spec) >= (int)sizeof text) return llm_fail(e, LLM_EX_USAGE, "--steer: the name is too long");
-    char *colon = strrchr(text, ':'), *at = colon ? strchr(colon, '@') : NULL;
-    if (at) *at++ = 0;
-    if (colon) *colon = 0;
-    if (!colon || llm_parse_real(colon + 1, &strength) < 0 || (at && strlen(at) > 20)) {
+    if (split_steer(text, &strength, &layers) < 0 || isnan(strength)) {
         return llm_fail(e, LLM_EX_USAGE, "--steer: expected FILE:STRENGTH or FILE:STRENGTH@LAYERS, found '%s'", spec);
     }
-    snprintf(place, sizeof place, "layers.%s.residual.after", at ? at : "*");
+    snprintf(place, sizeof place, "layers.%s.residual.after", layers ? layers : "*");
     struct llm_place_range range;
     if (llm_place_parse(place, &m->config, &range, e) < 0) return llm_in(e, "--steer");
     struct llm_editor *own = add(s, &w, e);
     if (!own || llm_directions_read(&own->directions, text, &m->config, e) < 0) return -1;
+    own->path = strdup(text);
+    own->layers = layers ? strdup(layers) : NULL;
+    if (!own->path || (layers && !own->layers)) return llm_no_memory(e, "a direction");
     own->strength = (float)strength;
     if (range.last >= m->config.num_hidden_layers) range.last = m->config.num_hidden_layers - 1; /* "*" */
     w->at = range;
     w->edit = edit_steer;
     return 0;
+}
+
+int llm_editors_strengths(const struct llm_editors *s, const char *spec, float *strengths, struct llm_err *e)
+{
+    char text[4096];
+    const char *layers;
+    double strength;
+    bool found = false;
+    if (snprintf(text, sizeof text, "%s", spec) >= (int)sizeof text || split_steer(text, &strength, &layers) < 0) {
+        return llm_fail(e, EX_DATAERR, "expected FILE, FILE:STRENGTH or FILE:STRENGTH@LAYERS, found '%s'", spec);
+    }
+    for (size_t i = 0; i < s->n; i++) {
+        const struct llm_editor *own = s->own[i];
+        if (!own->path || strcmp(own->path, text) != 0 || (layers && (!own->layers || strcmp(own->layers, layers) != 0))) continue;
+        found = true;
+        strengths[i] = isnan(strength) ? 1 : (float)strength;
+    }
+    return found ? 0 : llm_fail(e, EX_DATAERR, "expected a file (and layers) of --steer, found '%s'", spec);
 }
 
 static int edit_ablate(void *arg, const struct llm_sight *s, float *x, struct llm_err *e)

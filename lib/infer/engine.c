@@ -11,6 +11,7 @@
 #include "cpu/form_memory.h"
 #include "cpu/kernels.h"
 #include "cpu/pool.h"
+#include "model/forward/watch.h"
 
 enum { PACKED_AFTER = 4 }; /* passes */
 #define ARENA ((size_t)1 << 36) /* address space for one pass */
@@ -51,6 +52,7 @@ void llm_engine_release(struct llm_engine *g)
     free(g->seqs);
     free(g->memories);
     free(g->factors);
+    free(g->strengths);
     *g = (struct llm_engine){0};
 }
 
@@ -88,6 +90,20 @@ static int place_adapters(struct llm_engine *g, const struct llm_feed *feeds, in
         for (int64_t i = 0; i < feeds[s].n; i++) g->factors[at++] = feeds[s].kv->adapters;
     }
     g->ctx.adapters = (struct llm_adapter_rows){.factors = g->factors, .n_tokens = total};
+    return 0;
+}
+
+/* The pass has each feed's sequence, with its strengths of steering. 0 or -1. */
+static int place_strengths(struct llm_engine *g, const struct llm_feed *feeds, int64_t n, struct llm_err *e)
+{
+    bool any = false;
+    if (!g->ctx.watch) return 0;
+    for (int64_t s = 0; s < n; s++) any |= feeds[s].kv->strengths != NULL;
+    g->ctx.watch->strengths = NULL;
+    if (!any) return 0;
+    if (llm_grow((void **)&g->strengths, &g->strengths_room, (size_t)n, sizeof *g->strengths, e) < 0) return -1;
+    for (int64_t s = 0; s < n; s++) g->strengths[s] = feeds[s].kv->strengths;
+    g->ctx.watch->strengths = g->strengths;
     return 0;
 }
 
@@ -152,7 +168,7 @@ int llm_engine_advance(struct llm_engine *g, const struct llm_feed *feeds, int64
     if (total > g->room) g->room = total;
     if (g->warm_at > 0 && g->passes <= g->warm_at) release_files(g);
     *r = (struct llm_reading){.n = total};
-    if (place_adapters(g, feeds, n, total, e) < 0) return -1;
+    if (place_adapters(g, feeds, n, total, e) < 0 || place_strengths(g, feeds, n, e) < 0) return -1;
     if (g->predictor->advance(g, feeds, n, total, r, e) < 0) return -1;
     for (int64_t s = 0; s < n; s++) llm_kv_append(feeds[s].kv, feeds[s].ids, feeds[s].n);
     g->passes++;
@@ -191,6 +207,7 @@ static struct llm_tensor *encode(struct llm_engine *g, const int32_t *ids, const
     }
     g->n_factors = 0;
     g->ctx.adapters = (struct llm_adapter_rows){0};
+    if (place_strengths(g, NULL, 0, e) < 0) return NULL;
     if (kv && place_adapters(g, &(struct llm_feed){.kv = kv, .ids = ids, .n = total}, 1, total, e) < 0) return NULL;
     struct llm_batch b = {.ids = ids, .positions = positions, .n_tokens = total, .doc_start = starts, .kinds = kinds};
     struct llm_tensor *hidden = llm_model_encode(&g->ctx, g->model, &b);

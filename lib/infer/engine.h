@@ -22,6 +22,8 @@ struct llm_engine {
     const float **factors;     /* of the last pass's tokens, then of the rows that logits are wanted of (struct llm_adapter_rows) */
     size_t factors_room;
     int64_t n_factors;         /* 0: all adapters act on all tokens of the pass */
+    const float **strengths;   /* of the last pass's sequences (struct llm_watch) */
+    size_t strengths_room;
     int64_t passes, tokens;    /* done so far */
     int64_t room;              /* tokens of the largest pass whose activations still have memory */
     int64_t warm_at;           /* the pass before which the memory of warm-up is released; 0: no prompt was read yet */

@@ -108,6 +108,7 @@ static int job_begin(struct state *s, const struct llm_prompt *p)
     j->started = llm_now();
     llm_kv_init(&j->kv, &g->pool);
     j->kv.adapters = p->adapters;
+    j->kv.strengths = p->strengths;
     *s->last = j;
     s->last = &j->next;
     s->waiting += p->samples;

@@ -25,6 +25,7 @@ struct llm_prompt {
     const char *const *stops;
     size_t n_stops;
     const float *adapters;       /* as in struct llm_kv; NULL: all adapters of the model act. It must be NULL if there is a cache to begin with */
+    const float *strengths;      /* likewise, of steering directions */
     const int32_t *ends;         /* tokens that end a completion besides the model's own */
     size_t n_ends;
     bool ignore_eos;             /* the model's end tokens are never chosen */

@@ -288,6 +288,7 @@ int llm_kv_fork(struct llm_kv *to, const struct llm_kv *from, struct llm_err *e)
     if (llm_grow((void **)&to->ids, &to->ids_room, (size_t)from->n + 1, sizeof *to->ids, e) < 0 || grow_pages(to, from->n_pages, e) < 0
         || make_state(to, e) < 0) return -1;
     to->adapters = from->adapters;
+    to->strengths = from->strengths;
     if (from->state) memcpy(to->state, from->state, (size_t)to->pool->state_floats * sizeof *to->state);
     for (int64_t i = 0; i < from->n_pages; i++) {
         from->pages[i]->users++;

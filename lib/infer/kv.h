@@ -53,6 +53,7 @@ struct llm_kv {
     int64_t n_queries, query_width;
     const float *adapters;     /* factors of the model's adapters for this sequence (struct llm_adapter_rows); NULL: 1 each. Borrowed; set before
                                 * the first token */
+    const float *strengths;    /* of the model's steering directions for this sequence (llm_editors_strengths); NULL: their own. As `adapters` */
     struct llm_kv *memory;     /* encoder-decoders: the source's tokens, whose keys and values cross-attention looks at; NULL: none; owned */
 };
 void llm_kv_init(struct llm_kv *kv, struct llm_kv_pool *pool);

@@ -103,6 +103,33 @@ for row, moved in zip(x[place], y[place]):
     assert all(abs(m - v - 2 * d) < 1e-4 for v, m, d in zip(row, moved, direction))'
 }
 
+@test "lines of --jsonl with directions of their own share passes, and each gets what it would get alone" {
+    llm-infer -q -m "$M" --precision f32 --export 'layers.*.residual.after' --which-tokens last "The cat had a red ball" > one.act
+    llm-infer -q -m "$M" --precision f32 --export 'layers.*.residual.after' --which-tokens last "Where is my garden?" > two.act
+    llm-bench steer -o v.gguf one.act two.act
+    llm-bench steer -o w.gguf two.act one.act
+    for i in 0 1 2 3 4 5 6 7 8; do printf '{"id": %d, "prompt": "Once upon a %d"}\n' $i $i; done > lines.jsonl
+    # alone OPTION...: all lines, with what the options say
+    alone() { llm-infer -q -m "$M" --jsonl --no-timings -n 8 --temp .8 "$@" lines.jsonl | jq -c '[.id, .text]'; }
+    alone > none
+    alone --steer v.gguf:3@1 > v
+    alone --steer w.gguf:-9 --steer v.gguf:1@1 > both
+    alone --steer w.gguf:1 > w
+    run ! cmp -s none v
+    run ! cmp -s v both
+    jq -c '.steer = [null, "v.gguf:3@1", ["w.gguf:-9", "v.gguf"], ["w.gguf"]][.id % 4] | if .id == 5 then del(.steer) else . end' lines.jsonl > mixed.jsonl
+    paste -d '\n' none v both w | awk '(NR - 1) % 4 == int((NR - 1) / 4) % 4' > wanted
+    for options in "--parallel 16" "--parallel 2 -b 8" "--parallel 16 -j 1"; do
+        llm-infer -q -m "$M" --jsonl --no-timings -n 8 --temp .8 --steer v.gguf:3@1 --steer w.gguf:0 $options mixed.jsonl | jq -c '[.id, .text]' | cmp - wanted
+    done
+    run -65 --separate-stderr llm-infer -q -m "$M" --jsonl --no-timings -n 2 --steer v.gguf:3@1 <<< '{"prompt": "a", "steer": "other.gguf:1"}'
+    [[ $output == *'expected a file (and layers) of --steer, found '\''other.gguf:1'\'* ]] || fail "$output"
+    run -65 --separate-stderr llm-infer -q -m "$M" --jsonl --no-timings -n 2 <<< '{"prompt": "a", "steer": "v.gguf:1"}'
+    [[ $output == *'expected --steer, which loads what lines may name'* ]] || fail "$output"
+    run -65 --separate-stderr llm-infer -q -m "$M" --jsonl --no-timings -n 2 --steer v.gguf:1 <<< '{"prompt": "a", "steer": 3}'
+    [[ $output == *'expected a string or a list of strings'* ]] || fail "$output"
+}
+
 @test "ablation: the values are 0, of one head its columns alone" {
     need_tool python3
     llm-infer -q -m "$M" --export layers.1.attention.heads --ablate layers.1.attention.heads:1 "$P" > a.act
@@ -173,7 +200,7 @@ refused() {
     run -2 --separate-stderr llm-infer -q -m "$M" --ids --attribute 100000 '5 6'
     [[ $stderr == *'--attribute: expected top or, with --ids, an id below 300'* ]] || fail "$stderr"
     refused 2 "standard output has one owner" --attribute top --lens logit
-    run -69 --separate-stderr llm-infer -q -m "$ROOT/tests/golden/tiny-t5" --attribute top "$P"
+    run -69 --separate-stderr llm-infer -q -m "$ROOT/tests/golden/tiny-t5" --ids --attribute top "5 6 7"
     [[ $stderr == *tiny-t5* ]]
     refused 65 "--which-tokens: expected tokens like" --export final_norm --which-tokens 'zzz*'
     llm-infer -q -m "$M" --export final_norm "$P" > own.act

@@ -23,9 +23,9 @@ setup() {
 }
 
 @test "other programs read it: torch's safetensors" {
-    [[ -x /opt/peer/venv/bin/python ]] || skip "no Python with safetensors"
+    python3 -c 'import safetensors.torch' 2> /dev/null || skip "no Python with torch and safetensors"
     "${new[@]}" -o model.safetensors
-    /opt/peer/venv/bin/python -c 'import safetensors.torch as s; t = s.load_file("model.safetensors"); assert len(t["transformer.wte.weight"]) > 0'
+    python3 -c 'import safetensors.torch as s; t = s.load_file("model.safetensors"); assert len(t["transformer.wte.weight"]) > 0'
 }
 
 @test "--keep-best and --ema-output go by their own names" {

@@ -30,7 +30,7 @@ static bool replaced(const struct llm_watch *w, struct llm_place p)
 /* Calls all of a place in their order. `again`: the values are recomputed, observers have seen them. */
 static void call(const struct view *v, struct llm_ctx *c, int64_t first, float *x, int64_t rows, int64_t cols, int64_t stride, bool again)
 {
-    const struct llm_sight s = {v->place, x, rows, cols, stride, v->who + first};
+    const struct llm_sight s = {v->place, x, rows, cols, stride, v->who + first, v->watch->strengths};
     for (size_t i = 0; i < v->watch->n && !llm_ctx_failed(c); i++) {
         const struct llm_watcher *w = &v->watch->v[i];
         struct llm_err e = {0};

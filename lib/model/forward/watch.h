@@ -19,6 +19,7 @@ struct llm_sight {
     const float *x;
     int64_t rows, cols, stride;
     const struct llm_row_id *who;  /* [rows] */
+    const float *const *strengths; /* llm_watch.strengths */
 };
 /* One observer or editor. Both return 0, or -1 with `e` filled, which ends the pass. They are called by the thread that runs the pass.
  * An observer sees every value once, in the order of the pass, also if its block is recomputed for the backward pass.
@@ -33,6 +34,9 @@ struct llm_watcher {
 struct llm_watch {
     const struct llm_watcher *v;   /* [n], called in this order at each place; the caller's */
     size_t n;
+    /* [sequences of the pass]: of each sequence, the strengths of editors that have one, by their numbers (infer/activations.h); an entry NULL: their
+     * own; NULL: all entries are NULL. Set by who runs the pass; borrowed. */
+    const float *const *strengths;
     /* The rest is the model's, zero at first: */
     const struct llm_row_id *who;  /* [n_who] rows of the last pass; on its `acts` */
     int64_t n_who;
