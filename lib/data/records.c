@@ -86,6 +86,12 @@ struct llm_record llm_records_at(const struct llm_records *r, int64_t i)
     return record;
 }
 
+float *llm_records_column(struct llm_records *r, int64_t i, int k)
+{
+    int64_t at = r->places[i].column[k];
+    return at < 0 ? NULL : r->numbers + at;
+}
+
 void llm_records_fingerprint(const struct llm_records *r, char hex[17])
 {
     uint64_t h = llm_xxh64(r->ids, r->n_ids * sizeof *r->ids, 0);

@@ -21,6 +21,8 @@ void llm_records_destroy(struct llm_records *r);
 int llm_records_add(struct llm_records *r, const struct llm_record *record, struct llm_err *e) LLM_MUST_CHECK;
 int64_t llm_records_count(const struct llm_records *r);
 struct llm_record llm_records_at(const struct llm_records *r, int64_t i);
+/* The numbers of column number k of record i, which may be written over. NULL: the record lacks it. */
+float *llm_records_column(struct llm_records *r, int64_t i, int k);
 /* XXH64 of all records, 16 hex digits: what --resume checks. */
 void llm_records_fingerprint(const struct llm_records *r, char hex[17]);
 

@@ -252,6 +252,8 @@ struct llm_cross_entropy {
     bool no_gradient;           /* only token_nll is wanted: no gradient is set although there is a tape */
     const struct llm_teacher *teacher; /* the loss of a counted token is the divergence from the teacher (tensor/divergence.h), not -log p(target);
                                  * NULL: there is no teacher */
+    const float *entropy;       /* [tokens]: the gradient is also that of -entropy[t] · the entropy of the token's distribution, times grad_scale;
+                                 * NULL: 0. Not with a teacher or c->z_loss */
 };
 /* Projection x·wᵀ and loss, in chunks of tokens, so that the logits of all tokens never exist at once. With a tape it also sets x's gradient and adds
  * to w's, and llm_backward continues from x. */

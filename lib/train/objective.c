@@ -19,7 +19,8 @@
     X(reward) \
     X(distill) \
     X(reinforce) \
-    X(grpo)
+    X(grpo) \
+    X(ppo)
 
 #define DECLARED(name) extern const struct llm_objective llm_objective_##name;
 OBJECTIVES(DECLARED)
@@ -42,6 +43,7 @@ bool llm_objective_by_pass(const struct llm_objective *o, const struct llm_confi
 int llm_task_init(struct llm_task *t, const struct llm_objective *o, struct llm_model *m, const struct llm_train_options *options, struct llm_err *e)
 {
     *t = (struct llm_task){.objective = o, .model = m, .o = *options};
+    for (int i = 0; i < LLM_MAX_TASK_STATE; i++) t->state[i] = t->next_state[i] = NAN;
     if (o->check(m, e) < 0) return llm_in(e, "--objective %s", o->name);
     return o->create && o->create(t, e) < 0 ? llm_in(e, "--objective %s", o->name) : 0;
 }

@@ -29,7 +29,7 @@ struct llm_document {
 
 struct llm_objective;
 struct llm_lines;
-enum { LLM_MAX_MEANS = 16, LLM_MAX_TASK_MODELS = 4 };
+enum { LLM_MAX_MEANS = 20, LLM_MAX_TASK_MODELS = 4, LLM_MAX_TASK_STATE = 2 };
 struct llm_mean { double sum, n; };
 
 /* An objective at work in one run. It owns the objective's further models and buffers, and what `run` has counted since the last reset. */
@@ -46,6 +46,13 @@ struct llm_task {
     uint64_t first_step;                    /* data_per_run: the step before which the model is the one that the data at hand came from */
     double beside;                          /* Σ of losses in nats, times their weight, that have a gradient but no place in token_loss */
     struct llm_router_report routers;       /* statistics of routers, which backward passes add to */
+    struct llm_param *params;               /* [n_params] parameters that are trained beside the model's (a value head). `create` makes them; they
+                                             * belong to `own`. Training states hold them as masters; without one they are as `create` left them */
+    int n_params;
+    double state[LLM_MAX_TASK_STATE];       /* numbers that go from step to step, named by objective->state, kept in training states; NaN: none yet */
+    double next_state[LLM_MAX_TASK_STATE];  /* what they become when the first step over the data at hand is done */
+    struct llm_records *surveyed;           /* while `run` looks at all documents before the first step: it may write columns of the records, of which
+                                             * row r of the pass is number llm_ctx.first_row + r. NULL at other times */
 };
 
 struct llm_objective {
@@ -77,6 +84,11 @@ struct llm_objective {
     int (*document)(const struct llm_task *t, struct llm_rows *rows, int64_t row, const struct llm_document *d, struct llm_err *e);
     bool data_per_run;          /* each run reads data of its own (rollouts of the policy as it is), in whole passes (--epochs, 1). A resumed run
                                  * begins with other data, the number of steps follows from them, and the learning rate is constant */
+    /* data_per_run: whether `run` has to look at all documents before `begin`; NULL: only to check them, if there are several steps. */
+    bool (*surveys)(const struct llm_task *t);
+    /* data_per_run: called before the first step over the records, after that look. Sets t->next_state. 0 or -1. NULL: nothing to do. */
+    int (*begin)(struct llm_task *t, struct llm_records *records, struct llm_err *e);
+    const char *state[LLM_MAX_TASK_STATE]; /* names of llm_task.state; NULL: fewer */
     bool two_texts;             /* a document consists of two texts, each of which has a row's room */
     bool labelled;              /* documents have classes */
     bool by_pass;               /* a row's loss depends on the other rows of its pass, so that the division of a step changes the result */

@@ -162,18 +162,19 @@ static void list_trained(struct llm_trainer *t)
         t->params[t->n_params++].p = &pair->b;
         if (pair->op.magnitude) t->params[t->n_params++].p = &pair->magnitude;
     }
+    for (int i = 0; i < t->task.n_params; i++) t->params[t->n_params++].p = &t->task.params[i];
 }
 
 bool llm_trainer_trains_all(const struct llm_trainer *t)
 {
-    return !t->model->lora && t->n_params == t->model->n_params;
+    return !t->model->lora && t->n_params == t->model->n_params + (size_t)t->task.n_params;
 }
 
 int llm_trainer_prepare(struct llm_trainer *t, struct llm_err *e)
 {
     struct llm_model *m = t->model;
     if (!m->lora && llm_trains_check(&t->o, m->specs, m->n_params, e) < 0) return -1;
-    t->params = llm_calloc(3 * m->n_params, sizeof *t->params, "training", e);
+    t->params = llm_calloc(3 * m->n_params + (size_t)t->task.n_params, sizeof *t->params, "training", e);
     if (!t->params) return -1;
     list_trained(t);
     note_types(t->params, t->n_params, t->o.precision);
@@ -194,7 +195,7 @@ double llm_trainer_flops_per_token(const struct llm_trainer *t)
     if (llm_trainer_trains_all(t)) return 6 * active;
     for (size_t i = 0; i < t->n_params; i++) {
         const struct llm_param_spec *s = t->params[i].p->spec;
-        trained += (double)llm_param_count(t->params[i].p) * (s->active > 0 ? s->active : 1);
+        trained += (double)llm_param_count(t->params[i].p) * (s && s->active > 0 ? s->active : 1);
     }
     return 4 * active + 2 * trained;
 }

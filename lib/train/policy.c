@@ -24,8 +24,24 @@ void llm_advantage_leave_one_out(const double *reward, int64_t n, double *advant
     for (int64_t i = 0; i < n; i++) advantage[i] = reward[i] - (sum - reward[i]) / (double)(n - 1);
 }
 
-/* The estimators of KL(policy, reference) from a token of the policy, x = log p_ref - log p (Schulman 2020). */
-static void estimate(double x, double kl[3])
+void llm_advantage_whiten(double *advantage, int64_t n)
+{
+    struct llm_group_stats s = llm_group_stats(advantage, n);
+    double scale = 1 / sqrt(s.deviation * s.deviation + 1e-8);
+    for (int64_t i = 0; i < n; i++) advantage[i] = (advantage[i] - s.mean) * scale;
+}
+
+void llm_advantage_gae(const double *reward, const double *value, int64_t n, double gamma, double lambda, double *advantage)
+{
+    double next_value = 0, next = 0;
+    for (int64_t t = n - 1; t >= 0; t--) {
+        next = advantage[t] = reward[t] + gamma * next_value - value[t] + gamma * lambda * next;
+        next_value = value[t];
+    }
+}
+
+/* Schulman 2020, "Approximating KL divergence". */
+void llm_kl_estimate(double x, double kl[3])
 {
     kl[LLM_KL_K1] = -x;
     kl[LLM_KL_K2] = x * x / 2;
@@ -42,7 +58,7 @@ struct llm_policy_token llm_policy_token(const struct llm_policy_loss *o, double
 {
     struct llm_policy_token t = {.ratio = expf(log_p - old)};
     double x = (double)ref - (double)log_p, r = o->ratio == LLM_RATIO_SEQUENCE ? sequence_ratio : (double)t.ratio;
-    estimate(x, t.kl);
+    llm_kl_estimate(x, t.kl);
     if (o->ratio == LLM_RATIO_NONE) {
         t.loss = -a * (double)log_p;
         t.slope = a;
@@ -57,4 +73,16 @@ struct llm_policy_token llm_policy_token(const struct llm_policy_loss *o, double
         t.slope += o->kl_coef * estimator_slope(o->kl, x);
     }
     return t;
+}
+
+double llm_kl_adapt(double coef, double kl, double target, double horizon, int64_t n)
+{
+    return coef * (1 + fmin(fmax(kl / target - 1, -.2), .2) * (double)n / horizon);
+}
+
+struct llm_value_token llm_value_token(double value, double old, double target, double clip)
+{
+    double gap = value - target, bounded = clip > 0 ? fmin(fmax(value, old - clip), old + clip) : value, other = bounded - target;
+    bool clipped = other * other > gap * gap;
+    return (struct llm_value_token){.loss = clipped ? other * other / 2 : gap * gap / 2, .slope = clipped ? 0 : gap, .clipped = clipped};
 }

@@ -12,7 +12,8 @@
 
 const struct llm_column llm_rollout_columns[] = {
     {"advantage", LLM_PER_TOKEN, false}, {"logprobs", LLM_PER_TOKEN, false}, {"reward", LLM_PER_ROW, false}, {"deviation", LLM_PER_ROW, false},
-    {"truncated", LLM_PER_ROW, false}, {NULL, LLM_PER_ROW, false}};
+    {"truncated", LLM_PER_ROW, false}, {"token_reward", LLM_PER_TOKEN, false}, {"reference", LLM_PER_TOKEN, false},
+    {"value", LLM_PER_TOKEN, false}, {"return", LLM_PER_TOKEN, false}, {"group", LLM_PER_ROW, false}, {NULL, LLM_PER_ROW, false}};
 
 /* A completion: its prompt and reply one after the other. */
 struct rollout {
@@ -20,6 +21,7 @@ struct rollout {
     int32_t *ids;
     float *log_probs;           /* [reply] */
     double *rewards;            /* [reply] per token; NULL: `reward` is of the whole */
+    uint8_t *mask;              /* [reply] 0: the token is no action of the policy; NULL: all are */
     int64_t prompt, reply;      /* tokens */
     double reward;              /* the sum of all */
     bool cut;
@@ -36,6 +38,7 @@ static void release(struct rollout *r)
     free(r->ids);
     free(r->log_probs);
     free(r->rewards);
+    free(r->mask);
 }
 
 /* ---- a line ---- */
@@ -66,6 +69,22 @@ static const json_t *take_list(const json_t *line, const char *key, int64_t n, s
     return NULL;
 }
 
+/* Tokens that a tool wrote into the completion have 0. */
+static int take_mask(struct rollout *r, const json_t *line, struct llm_err *e)
+{
+    if (!json_object_get(line, "mask")) return 0;
+    const json_t *list = take_list(line, "mask", r->reply, e);
+    if (!list || !(r->mask = llm_alloc((size_t)r->reply, 1, "a rollout", e))) return -1;
+    for (int64_t i = 0; i < r->reply; i++) {
+        const json_t *v = json_array_get(list, (size_t)i);
+        if (!json_is_integer(v) || json_integer_value(v) < 0 || json_integer_value(v) > 1) {
+            return llm_fail(e, EX_DATAERR, "\"mask\": element %" PRId64 ": expected 0 or 1", i);
+        }
+        r->mask[i] = json_integer_value(v) == 1;
+    }
+    return 0;
+}
+
 static int take_tokens(struct rollout *r, const json_t *line, int64_t vocab, struct llm_err *e)
 {
     const json_t *prompt = take_list(line, "prompt_ids", -1, e), *ids = prompt ? take_list(line, "ids", -1, e) : NULL;
@@ -73,7 +92,7 @@ static int take_tokens(struct rollout *r, const json_t *line, int64_t vocab, str
     r->prompt = (int64_t)json_array_size(prompt);
     r->reply = (int64_t)json_array_size(ids);
     const json_t *log_probs = take_list(line, "logprobs", r->reply, e);
-    if (!log_probs) return -1;
+    if (!log_probs || take_mask(r, line, e) < 0) return -1;
     r->ids = llm_alloc((size_t)(r->prompt + r->reply), sizeof *r->ids, "a rollout", e);
     r->log_probs = llm_alloc((size_t)r->reply, sizeof *r->log_probs, "a rollout", e);
     if (!r->ids || !r->log_probs || take_ids(r->ids, prompt, "prompt_ids", vocab, e) < 0
@@ -81,7 +100,8 @@ static int take_tokens(struct rollout *r, const json_t *line, int64_t vocab, str
     for (int64_t i = 0; i < r->reply; i++) {
         const json_t *v = json_array_get(log_probs, (size_t)i);
         double x = json_number_value(v);
-        if (!json_is_number(v) || !(x <= 0)) {
+        if (r->mask && !r->mask[i]) x = 0; /* nobody drew it */
+        else if (!json_is_number(v) || !(x <= 0)) {
             return llm_fail(e, EX_DATAERR, "\"logprobs\": element %" PRId64 ": expected a logarithm of a probability", i);
         }
         r->log_probs[i] = (float)x;
@@ -194,25 +214,32 @@ static int64_t group_of(const struct rollouts *all, size_t at, int64_t group, st
     return llm_fail(e, EX_DATAERR, "group %" PRId64 ": expected %" PRId64 " samples, found sample %" PRId64 " missing", group, r->samples, n);
 }
 
+/* Numbers per token of a record, one column after the other. */
+enum { OWN_COLUMNS = 6 };
+
 /* Advantages of tokens: the completion's; if rewards are the tokens' own, what is still to come in place of the whole. */
-static int add_record(struct llm_lines *l, const struct rollout *r, double advantage, double deviation, struct llm_err *e)
+static int add_record(struct llm_lines *l, const struct rollout *r, double advantage, double deviation, double reward, struct llm_err *e)
 {
     int64_t n = r->prompt + r->reply;
     bool masked = r->cut && llm_option_word(l->o, "truncated") == 1;
     uint8_t *mask = llm_calloc((size_t)n, 1, "a rollout", e);
-    float *columns = mask ? llm_calloc((size_t)n * 2, sizeof *columns, "a rollout", e) : NULL;
-    float numbers[3] = {(float)r->reward, (float)deviation, r->cut ? 1 : 0};
+    float *columns = mask ? llm_calloc((size_t)n * OWN_COLUMNS, sizeof *columns, "a rollout", e) : NULL;
+    float numbers[4] = {(float)r->reward, (float)deviation, r->cut ? 1 : 0, (float)(r->group % (1 << 20))};
     int status = columns ? 0 : -1;
     double passed = 0;
     for (int64_t i = 0; columns && i < r->reply; i++) {
-        mask[r->prompt + i] = !masked;
-        columns[r->prompt + i] = (float)(advantage - passed);
-        columns[n + r->prompt + i] = r->log_probs[i];
+        float *of = columns + r->prompt + i;
+        mask[r->prompt + i] = !masked && (!r->mask || r->mask[i]);
+        of[0] = (float)(advantage - passed);
+        of[n] = of[3 * n] = r->log_probs[i];
         if (r->rewards) passed += r->rewards[i];
+        of[2 * n] = (float)(r->rewards ? r->rewards[i] : 0);
+        if (i == r->reply - 1) of[2 * n] += (float)(reward - (r->rewards ? r->reward : 0));
     }
     if (status == 0) {
         const struct llm_record record = {.ids = r->ids, .mask = mask, .n = n, .second = r->prompt,
-                                          .column = {columns, columns + n, &numbers[0], &numbers[1], &numbers[2]}};
+                                          .column = {columns, columns + n, &numbers[0], &numbers[1], &numbers[2], columns + 2 * n, columns + 3 * n,
+                                                     columns + 4 * n, columns + 5 * n, &numbers[3]}};
         status = llm_records_add(l->records, &record, e);
     }
     free(mask);
@@ -234,7 +261,7 @@ static int add_groups(struct llm_lines *l, const struct rollouts *all, llm_rollo
         if (n < 0 || advantages(l->o, reward + at, n, whole.mean, advantage + at, e) < 0) status = n < 0 ? -1 : llm_in(e, "group %" PRId64, group);
         else at += (size_t)n;
     }
-    for (size_t i = 0; i < all->n && status == 0; i++) status = add_record(l, &all->v[i], advantage[i], whole.deviation, e);
+    for (size_t i = 0; i < all->n && status == 0; i++) status = add_record(l, &all->v[i], advantage[i], whole.deviation, reward[i], e);
     free(reward);
     return status;
 }

@@ -6,7 +6,15 @@
 #include "train/lines.h"
 
 /* Columns of the records, in this order. */
-enum llm_rollout_column { LLM_ROLLOUT_ADVANTAGE, LLM_ROLLOUT_LOG_PROB, LLM_ROLLOUT_REWARD, LLM_ROLLOUT_DEVIATION, LLM_ROLLOUT_CUT };
+enum llm_rollout_column {
+    LLM_ROLLOUT_ADVANTAGE,      /* of each token */
+    LLM_ROLLOUT_LOG_PROB,       /* when it was drawn */
+    LLM_ROLLOUT_REWARD, LLM_ROLLOUT_DEVIATION, LLM_ROLLOUT_CUT, /* of completions: its reward; that of all rewards; 1 if it was truncated */
+    LLM_ROLLOUT_TOKEN_REWARD,   /* of each token; the last one has the reward of the whole, penalties included */
+    LLM_ROLLOUT_REFERENCE,      /* log-probability by the reference, once all documents were looked at; until then that of LLM_ROLLOUT_LOG_PROB */
+    LLM_ROLLOUT_VALUE, LLM_ROLLOUT_RETURN, /* the value before the first update, of which the same is true, and its target; 0 */
+    LLM_ROLLOUT_GROUP           /* of completions: neighbours with the same number are of one prompt */
+};
 extern const struct llm_column llm_rollout_columns[];
 
 /* Advantages of one group: the completions of one prompt. 0 or -1. */

@@ -34,6 +34,25 @@ static json_t *options_json(const struct llm_trainer *t, struct llm_err *e)
     return NULL;
 }
 
+/* The objective's numbers that are known, by name. */
+static json_t *objective_json(const struct llm_task *t)
+{
+    json_t *o = json_object();
+    for (int i = 0; o && i < LLM_MAX_TASK_STATE && t->objective->state[i]; i++) {
+        if (isfinite(t->state[i])) json_object_set_new(o, t->objective->state[i], json_real(t->state[i]));
+    }
+    return o;
+}
+
+static int read_objective(struct llm_task *t, const json_t *state, struct llm_err *e)
+{
+    const json_t *o = json_object_get(state, "objective");
+    for (int i = 0; i < LLM_MAX_TASK_STATE && t->objective->state[i]; i++) {
+        if (llm_json_real(o, t->objective->state[i], &t->state[i], e) < 0) return llm_in(e, "training state: objective");
+    }
+    return 0;
+}
+
 static int set_training(const struct llm_trainer *t, json_t *meta, struct llm_err *e)
 {
     struct llm_buf text = {0};
@@ -46,6 +65,7 @@ static int set_training(const struct llm_trainer *t, json_t *meta, struct llm_er
         json_object_set_new(o, "best_loss", json_real(t->best_loss));
         json_object_set_new(o, "best_step", json_integer(t->best_step));
     }
+    if (o && t->objective->state[0]) json_object_set_new(o, "objective", objective_json(&t->task));
     int r = o ? llm_json_dump(o, &text, e) : llm_no_memory(e, "training state");
     if (r == 0 && json_object_set_new(meta, LLM_META_TRAINING, json_stringn(text.p, text.n)) < 0) r = llm_no_memory(e, "training state");
     json_decref(o);
@@ -74,11 +94,18 @@ static int append(struct llm_tensor_list *l, const char *what, const struct llm_
     return 0;
 }
 
+/* Whether the parameter is the objective's, which no model stores. */
+static bool is_beside(const struct llm_trainer *t, const struct llm_param *p)
+{
+    return t->task.n_params > 0 && p >= t->task.params && p < t->task.params + t->task.n_params;
+}
+
 static int append_state(const struct llm_trainer *t, struct llm_tensor_list *l, struct llm_err *e)
 {
     for (size_t i = 0; i < t->n_params; i++) {
         const struct llm_trainable *p = &t->params[i];
-        if (p->p->weight.rounded && append(l, "master", p->p, p->p->master, e) < 0) return -1;
+        bool beside = is_beside(t, p->p);
+        if ((p->p->weight.rounded || beside) && append(l, "master", p->p, p->p->master, e) < 0) return -1;
         if (p->m && append(l, p->optim->m, p->p, p->m, e) < 0) return -1;
         if (p->v && append(l, p->optim->v, p->p, p->v, e) < 0) return -1;
         if (p->ema && append(l, "ema", p->p, p->ema, e) < 0) return -1;
@@ -161,6 +188,15 @@ static int read_tensor(struct llm_trainer *t, const char *what, const struct llm
     return r;
 }
 
+static bool has_tensor(const struct llm_trainer *t, const char *what, const struct llm_param *p)
+{
+    struct llm_err ignored;
+    char *name = state_name(what, p->name, &ignored);
+    bool found = name && llm_header_find(llm_checkpoint_header(run_file(t)), name);
+    free(name);
+    return found;
+}
+
 /* The rows' states; a run that begins to carry them begins with nothing. */
 static int read_states(struct llm_trainer *t, struct llm_err *e)
 {
@@ -226,12 +262,15 @@ int llm_state_restore(struct llm_trainer *t, struct llm_err *e)
         t->sample = 0;
         t->o.steps += t->step;
     }
-    if (check_data(t, e) < 0 || read_states(t, e) < 0) return -1;
+    if (check_data(t, e) < 0 || read_states(t, e) < 0 || read_objective(&t->task, s, e) < 0) return -1;
     double averaged = 0; /* whether the run had averages so far */
     if (llm_json_real(json_object_get(s, "options"), "ema", &averaged, e) < 0) return llm_in(e, "training state");
     for (size_t i = 0; i < t->n_params; i++) {
         struct llm_trainable *p = &t->params[i];
-        if (p->p->weight.rounded && read_tensor(t, "master", p->p, p->p->master, e) < 0) return -1;
+        bool beside = is_beside(t, p->p);
+        if (beside && !has_tensor(t, "master", p->p)) continue; /* the run had another objective so far */
+        if ((p->p->weight.rounded || beside) && read_tensor(t, "master", p->p, p->p->master, e) < 0) return -1;
+        if (beside) llm_weight_changed(&p->p->weight);
         if (p->m && read_tensor(t, p->optim->m, p->p, p->m, e) < 0) return -1;
         if (p->v && read_tensor(t, p->optim->v, p->p, p->v, e) < 0) return -1;
         if (p->ema && averaged > 0 && read_tensor(t, "ema", p->p, p->ema, e) < 0) return -1;

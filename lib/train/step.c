@@ -136,7 +136,7 @@ int llm_trainer_step(struct llm_trainer *t, struct llm_step_report *r, struct ll
                                                .decay_fraction = o->decay_fraction, .decay_style = (enum llm_decay_style)o->decay_style};
     *r = (struct llm_step_report){.step = t->step + 1, .lr = llm_schedule_lr(t->schedule, t->step, &rates)};
     bool first = t->objective->data_per_run && t->data.records && (uint64_t)t->step == t->task.first_step;
-    int dropped = first && t->o.steps > t->step + 1 ? llm_trainer_survey(t, e) : 0; /* a single step sees all documents itself */
+    int dropped = first ? llm_trainer_survey(t, e) : 0;
     if (dropped == 0) dropped = llm_trainer_gradient(t, r, e);
     if (dropped) {
         llm_trainer_forget(t);
@@ -145,6 +145,7 @@ int llm_trainer_step(struct llm_trainer *t, struct llm_step_report *r, struct ll
     const struct llm_update u = update_of(t, r);
     if (llm_params_update(t->params, t->n_params, &u, e) < 0) return -1;
     llm_lora_renorm(t->model);
+    if (first) memcpy(t->task.state, t->task.next_state, sizeof t->task.state);
     t->step++;
     t->sample += (uint64_t)t->rows.n_rows;
     float *behind = t->carried[1];

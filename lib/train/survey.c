@@ -1,8 +1,9 @@
 /* A look at all documents before any of them changes the weights (train/trainer_internal.h). */
+#include <string.h>
 #include "base/signals.h"
 #include "train/trainer_internal.h"
 
-int llm_trainer_survey(struct llm_trainer *t, struct llm_err *e)
+static int look(struct llm_trainer *t, struct llm_err *e)
 {
     uint64_t n_documents = llm_train_data_documents(&t->data, false);
     for (uint64_t first = 0, n; first < n_documents; first += n) {
@@ -20,4 +21,16 @@ int llm_trainer_survey(struct llm_trainer *t, struct llm_err *e)
     }
     llm_task_reset(&t->task);
     return 0;
+}
+
+int llm_trainer_survey(struct llm_trainer *t, struct llm_err *e)
+{
+    const struct llm_objective *o = t->objective;
+    bool asked = o->surveys && o->surveys(&t->task);
+    int got = 0;
+    t->task.surveyed = t->data.records;
+    if (asked || t->o.steps > t->step + 1) got = look(t, e); /* a single step sees all documents itself */
+    t->task.surveyed = NULL;
+    memcpy(t->task.next_state, t->task.state, sizeof t->task.state);
+    return got == 0 && o->begin ? o->begin(&t->task, t->data.records, e) : got;
 }

@@ -283,7 +283,7 @@ static int begin(struct teach *x, const char *from, struct llm_err *e)
 {
     const struct llm_train_options *o = &x->t->o;
     if (!x->t->objective->data_per_run) {
-        return llm_fail(e, LLM_EX_USAGE, "--prompts: expected an objective that learns from completions (reinforce, grpo), found %s",
+        return llm_fail(e, LLM_EX_USAGE, "--prompts: expected an objective that learns from completions (reinforce, grpo, ppo), found %s",
                         x->t->objective->name);
     }
     if (x->t->model->config.kv_lora_rank > 0) {

@@ -79,6 +79,26 @@ static struct llm_ce_row shown_row(const struct work *w, int64_t r)
     return row;
 }
 
+/* The gradient of weight · -log p(target) - bonus · entropy, in double. x: what ce_forward has left (if capped: the logits, else their
+ * exponentials). */
+static void back_with_entropy(const struct llm_cross_entropy *a, float *x, struct llm_ce_row row, size_t target, double weight, double bonus,
+                              size_t n)
+{
+    double cap = (double)a->logit_softcap, log_sum = log((double)row.sum), entropy = 0;
+    for (int round = 0; round < 2; round++) {
+        for (size_t i = 0; i < n; i++) {
+            double log_p = cap != 0 ? (double)x[i] - (double)row.max - log_sum : log((double)x[i]) - log_sum, p = exp(log_p);
+            if (round == 0) {
+                entropy -= p > 0 ? p * log_p : 0;
+            } else {
+                double inner = cap != 0 ? 1 - (double)x[i] / cap * ((double)x[i] / cap) : 1;
+                double slope = weight * (p - (i == target)) + (p > 0 ? bonus * p * (log_p + entropy) : 0);
+                x[i] = (float)(a->grad_scale * slope * (double)a->logit_scale * inner);
+            }
+        }
+    }
+}
+
 static void loss_rows(void *arg, int64_t from, int64_t to, int thread)
 {
     const struct work *w = arg;
@@ -97,7 +117,9 @@ static void loss_rows(void *arg, int64_t from, int64_t to, int thread)
         struct llm_ce_row row = a->logits ? shown_row(w, r) : llm_k.rows.ce_forward(x, a->logit_scale, a->logit_softcap, (size_t)w->vocab);
         if (a->logit_softcap != 0) logit = x[target];
         w->nll[token] = log((double)row.sum) - ((double)logit - (double)row.max);
-        if (w->gradient) {
+        if (w->gradient && a->entropy) {
+            back_with_entropy(a, x, row, target, weight_of(a, token), (double)a->entropy[token], (size_t)w->vocab);
+        } else if (w->gradient) {
             /* d(lse + z·lse²) = (1 + 2z·lse)·p: probabilities over a smaller sum */
             if (w->z != 0) row.sum = (float)((double)row.sum / (1 + 2 * w->z * ((double)row.max + log((double)row.sum))));
             llm_k.rows.ce_back(x, row, target, (float)(a->grad_scale * weight_of(a, token)), a->logit_scale, a->logit_softcap, (size_t)w->vocab);
@@ -252,10 +274,16 @@ struct llm_loss llm_cross_entropy(struct llm_ctx *c, struct llm_tensor *x, struc
 
 static const int32_t check_targets[12] = {3, 0, 46, 12, -1, 46, 7, 21, 33, -1, 9, 1};
 static const uint8_t check_mask[12] = {1, 1, 1, 0, 1, 1, 1, 1, 0, 1, 1, 1};
-static const struct llm_cross_entropy check_plain = {check_targets, check_mask, NULL, 1, 0, 1, NULL, NULL, NULL, false, NULL};
-static const struct llm_cross_entropy check_capped = {check_targets, NULL, NULL, 0.25f, 1.5f, 1, NULL, NULL, NULL, false, NULL};
+static const struct llm_cross_entropy check_plain = {check_targets, check_mask, NULL, 1, 0, 1, NULL, NULL, NULL, false, NULL, NULL};
+static const struct llm_cross_entropy check_capped = {check_targets, NULL, NULL, 0.25f, 1.5f, 1, NULL, NULL, NULL, false, NULL, NULL};
+static const float check_entropy[12] = {.5f, 0, 1, -1, 1, .25f, 0, 2, .5f, 3, 1, 1};
 static const float check_weights[12] = {1, .5f, -2, 3, 9, 0, .25f, 1, 7, 1, -.125f, 4};
-static const struct llm_cross_entropy check_weighted = {check_targets, check_mask, NULL, .5f, 0, 1, NULL, NULL, check_weights, false, NULL};
+static const struct llm_cross_entropy check_weighted = {check_targets, check_mask, NULL, .5f, 0, 1, NULL, NULL, check_weights, false, NULL, NULL};
+
+static const struct llm_cross_entropy check_bonus = {check_targets, check_mask, NULL, .5f, 0, 1, NULL, NULL, check_weights, false, NULL,
+                                                     check_entropy};
+static const struct llm_cross_entropy check_capped_bonus = {check_targets, check_mask, NULL, .5f, 1.5f, 1, NULL, NULL, check_weights, false, NULL,
+                                                            check_entropy};
 
 static struct llm_tensor *run_plain(struct llm_ctx *c, struct llm_tensor *const *in, struct llm_param *const *p)
 {
@@ -266,6 +294,12 @@ static struct llm_tensor *run_plain(struct llm_ctx *c, struct llm_tensor *const 
 static struct llm_tensor *run_weighted(struct llm_ctx *c, struct llm_tensor *const *in, struct llm_param *const *p)
 {
     llm_cross_entropy(c, in[0], p[0], &check_weighted);
+    return NULL;
+}
+
+static struct llm_tensor *run_bonus(struct llm_ctx *c, struct llm_tensor *const *in, struct llm_param *const *p)
+{
+    llm_cross_entropy(c, in[0], p[0], in[0]->cols > 13 ? &check_capped_bonus : &check_bonus);
     return NULL;
 }
 
@@ -298,7 +332,7 @@ static void formula(const struct llm_gradcheck *g, const struct llm_cross_entrop
     double cap = (double)a->logit_softcap;
     *y = 0;
     for (int64_t t = 0; t < g->in[0].rows; t++) {
-        double sum = 0, target = 0;
+        double sum = 0, target = 0, dot = 0;
         if (!counted(a, t)) continue;
         for (int64_t v = 0; v < vocab; v++) {
             double logit = b ? b[v] : 0;
@@ -307,8 +341,10 @@ static void formula(const struct llm_gradcheck *g, const struct llm_cross_entrop
             if (cap > 0) logit = cap * tanh(logit / cap);
             if (v == a->targets[t]) target = logit;
             sum += exp(logit);
+            dot += exp(logit) * logit;
         }
         *y += weight_of(a, t) * (log(sum) - target + z * log(sum) * log(sum));
+        if (a->entropy) *y -= (double)a->entropy[t] * (log(sum) - dot / sum);
     }
 }
 
@@ -320,6 +356,11 @@ static void formula_plain(const struct llm_gradcheck *g, const double *const *in
 static void formula_weighted(const struct llm_gradcheck *g, const double *const *in, const double *const *p, double *y)
 {
     formula(g, &check_weighted, in[0], p[0], NULL, 0, y);
+}
+
+static void formula_bonus(const struct llm_gradcheck *g, const double *const *in, const double *const *p, double *y)
+{
+    formula(g, g->in[0].cols > 13 ? &check_capped_bonus : &check_bonus, in[0], p[0], NULL, 0, y);
 }
 
 /* With an adapter of rank 2. */
@@ -357,6 +398,10 @@ const struct llm_gradcheck llm_gradcheck_cross_entropy[] = {
     {.name = "cross-entropy", .in = {{12, 13}}, .param = {{47, 13}}, .out = {1, 1}, .n_rows = 3, .run = run_plain, .formula = formula_plain},
     {.name = "cross-entropy, weighted tokens", .in = {{12, 13}}, .param = {{47, 13}}, .out = {1, 1}, .n_rows = 3, .run = run_weighted,
      .formula = formula_weighted},
+    {.name = "cross-entropy, entropy bonus", .in = {{12, 13}}, .param = {{47, 13}}, .out = {1, 1}, .n_rows = 3, .run = run_bonus,
+     .formula = formula_bonus},
+    {.name = "cross-entropy, entropy bonus, capped", .in = {{12, 14}}, .param = {{47, 14}}, .out = {1, 1}, .n_rows = 3, .run = run_bonus,
+     .formula = formula_bonus},
     {.name = "cross-entropy, scaled and capped", .in = {{12, 13}}, .param = {{47, 13}}, .out = {1, 1}, .run = run_capped, .formula = formula_capped},
     {.name = "cross-entropy, z-loss", .in = {{12, 13}}, .param = {{47, 13}}, .out = {1, 1}, .n_rows = 3, .run = run_z, .formula = formula_z},
     {.name = "cross-entropy, z-loss, capped", .in = {{12, 14}}, .param = {{47, 14}}, .out = {1, 1}, .run = run_z, .formula = formula_z},
