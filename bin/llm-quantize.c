@@ -11,6 +11,7 @@
 #include "bin/quantize/words.h"
 #include "base/log.h"
 #include "base/signals.h"
+#include "base/suggest.h"
 #include "cpu/pool.h"
 #include "data/input.h"
 #include "io/table.h"
@@ -150,7 +151,14 @@ static struct llm_quant_override override_of(const char *text)
     const char *at = strrchr(text, '=');
     struct llm_quant_override o = {0};
     if (!at || at == text || llm_quant_dtype(at + 1, &o.dtype) < 0) {
-        llm_usage(&cli, "--tensor-type: expected PATTERN=TYPE with a type of one matrix (q6_k, f16, keep, ...), found '%s'", text);
+        struct llm_suggest near;
+        const char *type;
+        enum llm_dtype one;
+        llm_suggest_begin(&near, at ? at + 1 : "");
+        for (int i = 0; (type = llm_quant_word(i)); i++)
+            if (llm_quant_dtype(type, &one) == 0) llm_suggest_add(&near, type, type);
+        llm_usage(&cli, "--tensor-type: expected PATTERN=TYPE with a type of one matrix (q6_k, f16, keep, ...), found '%s'%s", text,
+                  llm_suggest_text(&near, ""));
     }
     o.pattern = strndup(text, (size_t)(at - text));
     return o;

@@ -9,6 +9,7 @@
 #include "base/paths.h"
 #include "base/progress.h"
 #include "base/signals.h"
+#include "base/suggest.h"
 #include "bin/bench/bench.h"
 #include "cpu/pool.h"
 #include "io/file.h"
@@ -281,6 +282,8 @@ static void check_names(const struct args *a)
     for (size_t i = 0; i < a->only.n; i++) {
         char name[32], list[400];
         bool known = false;
+        struct llm_suggest near;
+        llm_suggest_begin(&near, a->only.v[i]);
         for (int order = 1; order <= MOST_ORDER; order++) {
             snprintf(name, sizeof name, "ngram-%d", order);
             known |= strcmp(name, a->only.v[i]) == 0;
@@ -290,8 +293,9 @@ static void check_names(const struct args *a)
             known |= strcmp(rows[k].name, a->only.v[i]) == 0;
             strncat(list, ", ", sizeof list - strlen(list) - 1);
             strncat(list, rows[k].name, sizeof list - strlen(list) - 1);
+            llm_suggest_add(&near, rows[k].name, rows[k].name);
         }
-        if (!known) llm_usage(&bench_zoo_cli, "--only: expected one of %s; found '%s'", list, a->only.v[i]);
+        if (!known) llm_usage(&bench_zoo_cli, "--only: expected one of %s; found '%s'%s", list, a->only.v[i], llm_suggest_text(&near, ""));
     }
 }
 

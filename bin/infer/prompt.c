@@ -3,6 +3,7 @@
 #include <string.h>
 #include "base/buf.h"
 #include "base/log.h"
+#include "base/suggest.h"
 #include "bin/infer/infer.h"
 #include "cpu/profile.h"
 
@@ -73,11 +74,27 @@ int prompt_take_ids(const struct session *s, const json_t *list, int32_t **ids, 
     return 0;
 }
 
+/* A line without a prompt: perhaps its name is misspelt. */
+static int no_prompt(const json_t *o, struct llm_err *e)
+{
+    static const char expected[] = "expected \"prompt\" (a string) or \"ids\" (a list)";
+    const char *key;
+    json_t *v;
+    json_object_foreach((json_t *)(uintptr_t)o, key, v) {
+        struct llm_suggest near;
+        llm_suggest_begin(&near, key);
+        llm_suggest_add(&near, "prompt", "prompt");
+        if (near.n == 0 || json_object_get(o, "prompt")) continue;
+        return llm_fail(e, EX_DATAERR, "%s, found \"%.40s\"%s", expected, key, llm_suggest_text(&near, ""));
+    }
+    return llm_fail(e, EX_DATAERR, "%s", expected);
+}
+
 int prompt_of_line(const struct session *s, const json_t *o, int32_t **ids, size_t *n_ids, struct llm_err *e)
 {
     const json_t *prompt = json_object_get(o, "prompt"), *list = json_object_get(o, "ids");
     if (json_is_array(list) && !prompt) return prompt_take_ids(s, list, ids, n_ids, e);
-    if (!json_is_string(prompt) || list) return llm_fail(e, EX_DATAERR, "expected \"prompt\" (a string) or \"ids\" (a list)");
+    if (!json_is_string(prompt) || list) return no_prompt(o, e);
     return prompt_encode(s, json_string_value(prompt), json_string_length(prompt), ids, n_ids, e) < 0 ? llm_in(e, "\"prompt\"") : 0;
 }
 

@@ -2,6 +2,7 @@
 
 #include <ctype.h>
 #include <limits.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -33,6 +34,40 @@ int llm_edit_distance(const char *a, const char *b)
     return rows[n % 3][m];
 }
 
+/* The word without separators: people write q4km for q4_k_m. */
+static const char *bare(const char *word, char out[MAX_WORD + 1])
+{
+    size_t n = 0;
+    for (; *word && n < MAX_WORD; word++)
+        if (!strchr("-_. ", *word)) out[n++] = *word;
+    out[n] = 0;
+    return out;
+}
+
+/* Whether `known` is the word with one more letter anywhere and the others in any order, after the same first one. */
+static bool lacks_a_letter(const char *word, const char *known)
+{
+    char left[MAX_WORD + 2];
+    size_t n = strlen(word);
+    if (n < 3 || n > MAX_WORD || strlen(known) != n + 1 || !same(word[0], known[0])) return false;
+    memcpy(left, known, n + 2);
+    for (size_t i = 0; i < n; i++) {
+        char *at = left;
+        while (*at && !same(*at, word[i])) at++;
+        if (!*at) return false;
+        *at = ' '; /* found */
+    }
+    return true;
+}
+
+static int distance(const char *word, const char *known)
+{
+    char a[MAX_WORD + 1], b[MAX_WORD + 1];
+    int d = llm_edit_distance(word, known);
+    if (d > 1 && strlen(word) <= MAX_WORD && strlen(known) <= MAX_WORD && llm_edit_distance(bare(word, a), bare(known, b)) == 0) return 1;
+    return d > 1 && lacks_a_letter(word, known) ? 1 : d;
+}
+
 void llm_suggest_begin(struct llm_suggest *s, const char *word)
 {
     size_t n = strlen(word);
@@ -41,7 +76,7 @@ void llm_suggest_begin(struct llm_suggest *s, const char *word)
 
 void llm_suggest_add(struct llm_suggest *s, const char *known, const char *shown)
 {
-    int d = llm_edit_distance(s->word, known);
+    int d = distance(s->word, known);
     if (d > s->distance || d >= (int)strlen(known)) return;
     if (d < s->distance) s->n = 0;
     s->distance = d;

@@ -15,6 +15,7 @@ struct llm_suggest {
     char text[200];
 };
 void llm_suggest_begin(struct llm_suggest *s, const char *word);
+/* A word is near if few letters are wrong (llm_edit_distance), if only separators differ, or if one letter is missing and others changed places. */
 /* `known` is compared with the word; `shown` is what to suggest if it is near (the option that an alias stands for). */
 void llm_suggest_add(struct llm_suggest *s, const char *known, const char *shown);
 /* " (did you mean PREFIXa or PREFIXb?)", or "" if nothing is near. Valid as long as `s`. */

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/suggest.h"
 #include "cpu/kernels.h"
 
 #if defined __x86_64__
@@ -116,13 +117,16 @@ const struct llm_isa llm_isas[] = {
 static int choose(const char *wanted, const struct llm_isa **chosen, struct llm_err *e)
 {
     char names[128] = "";
+    struct llm_suggest near;
+    llm_suggest_begin(&near, wanted ? wanted : "");
     for (const struct llm_isa *i = llm_isas; i->name; i++) {
+        llm_suggest_add(&near, i->name, i->name);
         if (!wanted && i->usable()) *chosen = i;
         if (wanted && strcmp(wanted, i->name) == 0) *chosen = i;
         size_t used = strlen(names);
         snprintf(names + used, sizeof names - used, "%s%s", used ? ", " : "", i->name);
     }
-    if (!*chosen) return llm_fail(e, LLM_EX_USAGE, "LLM_ISA: expected one of %s, found '%s'", names, wanted);
+    if (!*chosen) return llm_fail(e, LLM_EX_USAGE, "LLM_ISA: expected one of %s, found '%s'%s", names, wanted, llm_suggest_text(&near, ""));
     if (!(*chosen)->usable())
         return llm_fail(e, EX_UNAVAILABLE, "LLM_ISA: this processor or operating system has no %s", wanted);
     return 0;

@@ -103,7 +103,7 @@ below() {
 
 @test "bad lines and bad folders are refused by line and file" {
     run -65 --separate-stderr llm-infer -m "$M" --embed -q --jsonl <<< $'{"prompt": "red"}\n{"promt": "red"}'
-    [[ $stderr == 'llm-infer: standard input: line 2: expected "prompt" (a string) or "ids" (a list)' ]]
+    [[ $stderr == 'llm-infer: standard input: line 2: expected "prompt" (a string) or "ids" (a list)'* ]]
     run -65 --separate-stderr llm-infer -m "$M" --embed -q --jsonl <<< $'{"prompt": "red"}\n{"id": "b"}\n{"prompt": "dog"}\n[]'
     [[ $stderr == 'llm-infer: standard input: 2 of 4 lines cannot be used, the first: line 2: expected "prompt" (a string) or "ids" (a list)' ]]
     assert_equal "$(jq -c .id <<< "$output")" $'1\n"b"\n3\n4'
@@ -124,5 +124,5 @@ below() {
     rm folder/modules.json
     sed -i 's/"model_type": "bert"/"model_type": "albert"/' folder/config.json
     run -65 --separate-stderr llm-infer -m folder --embed red
-    [[ $stderr == *"model_type: expected one of gpt2, llama, "*", bert, "*"; found 'albert'" ]]
+    [[ $stderr == *"model_type: expected one of gpt2, llama, "*", bert, "*"; found 'albert'"* ]]
 }

@@ -54,8 +54,41 @@ setup() {
     refused 2 "found 'adamm' (did you mean adamw or adam?)" llm-train --optimizer adamm
     refused 2 "--cache-type: expected one of f32|f16|bf16|q8_0|q4_0, found 'q8-1' (did you mean q8_0?)" llm-infer --cache-type q8-1
     refused 2 "unknown command 'encoed' (did you mean encode?)" llm-tokenize encoed
-    refused 66 "(did you mean nano?)" llm-train -c naon -o m.llm x
+    sentences_tokens
+    refused 66 "(did you mean nano?)" llm-train -c naon -o m.llm data.tok
+    refused 66 "(did you mean tiny?)" llm-train -c tni -T tok.json -o m.llm data.tok
+    refused 66 "(did you mean t5-mini?)" llm-bench cost t5mini
     refused 2 "--set: unknown key 'hiden_size' (did you mean hidden_size?); llama has: " llm-train -c tiny --set hiden_size=64 --plan
+}
+
+@test "everything that takes a name from a table suggests the nearest" {
+    sentences_tokens
+    llm-train -q -c tiny --set num_hidden_layers=1 --set hidden_size=32 -T tok.json -n 0 -l 16 -o m.llm data.tok
+    refused 2 "found 'q4km' (did you mean q4_k_m?)" llm-quantize -t q4km m.llm o.llm
+    refused 2 "found 'foo=q4k' (did you mean q4_k?)" llm-quantize -t q8_0 --tensor-type foo=q4k m.llm o.llm
+    refused 2 "found 'gpqt' (did you mean gptq?)" llm-quantize -t q8_0 --method gpqt m.llm o.llm
+    refused 2 "found 'dpoo' (did you mean dpo?)" llm-train --objective dpoo data.tok
+    refused 2 "found 'mun' (did you mean muon?)" llm-train --optimizer mun data.tok
+    refused 2 "found 'lor' (did you mean lora?)" llm-train --init m.llm --adapter lor -o a.llm data.tok
+    refused 2 "found 'q_porj' (did you mean q_proj?)" llm-train --init m.llm --adapter lora --targets q_porj -o a.llm data.tok
+    refused 2 "found 'embed_tokns' (did you mean embed_tokens?)" llm-train --init m.llm --adapter lora --also-train embed_tokns -o a.llm data.tok
+    refused 2 "hidden_act: expected one of gelu, gelu_new, relu, silu, sigmoid, tanh, relu2; found 'sliu' (did you mean silu?)" \
+        llm-train -c tiny --set hidden_act=sliu --plan
+    refused 2 "position_embedding: expected one of rope, learned, sinusoidal, none, buckets; found 'ropo' (did you mean rope?)" \
+        llm-train -c tiny --set position_embedding=ropo --plan
+    echo '{"model_type": "lama"}' > config.json
+    refused 65 "found 'lama' (did you mean llama?)" llm-train -c config.json -T tok.json -o a.llm data.tok
+    refused 66 "no built-in chat template of that name (did you mean chatml?)" llm-tokenize encode -T tok.json --chat --chat-template chatlm text
+    refused 66 "no built-in chat template of that name (did you mean llama3?)" llm-infer -m m.llm --chat --chat-template lama3 hi
+    refused 2 "task 'helaswag': expected a file or a built-in task (did you mean hellaswag?)" llm-bench eval -m m.llm --task helaswag data
+    refused 2 "found 'gtp2' (did you mean gpt2?)" llm-bench zoo -T tok.json --only gtp2 text
+    refused 2 "(did you mean layers.0.residual.after?)" llm-infer -m m.llm --export layers.0.residul.after x
+    refused 2 "found 'bqe' (did you mean bpe?)" llm-tokenize train --model bqe text
+    refused 2 "found 'men' (did you mean mean?)" llm-infer -m m.llm --embed --pooling men x
+    LLM_ISA=avx52 refused 2 "LLM_ISA: expected one of " llm-infer -m m.llm x
+    [[ $stderr == *"found 'avx52' (did you mean avx"*"?)" ]]
+    run -65 llm-infer -m m.llm --jsonl <<< '{"promt": "a"}'
+    [[ $output == *', found \"promt\" (did you mean prompt?)'* ]]
 }
 
 @test "names that hands know: the same bytes as by the names of the manual" {
@@ -89,14 +122,19 @@ setup() {
 }
 
 @test "options of other tools do not hide options of the program" {
-    local command word
-    while read -r command; do
-        while read -r word; do
-            run -2 --separate-stderr $command "$word"
-            [[ $stderr == *"there is no $word here: "* ]] || fail "$command $word: $stderr"
-        done < <($command --complete-aliases | awk -F'\t' '$1 == "foreign" { print $2 }')
-    done < <(printf '%s\n' llm-infer llm-train llm-quantize 'llm-tokenize train' 'llm-tokenize encode' 'llm-tokenize decode' 'llm-bench speed' \
-        'llm-kvinspect summary' 'llm-kvinspect heads' 'llm-kvinspect size' 'llm-kvinspect export' 'llm-kvinspect diff')
+    local source program command word tried=0
+    for source in "$ROOT"/bin/llm-*.c; do
+        program=$(basename "$source" .c)
+        while read -r command; do
+            while read -r word; do
+                # shellcheck disable=SC2086  # no command is no word
+                run -2 --separate-stderr "$program" $command "$word"
+                [[ $stderr == *"there is no $word here: "* ]] || fail "$program $command $word: $stderr"
+                tried=$((tried + 1))
+            done < <("$program" $command --complete-aliases | awk -F'\t' '$1 == "foreign" { print $2 }')
+        done < <("$program" --complete-options | awk -F'\t' '$1 == "command" { print $2; found = 1 } END { if (!found) print "" }')
+    done
+    ((tried >= 100)) || fail "only $tried options were tried"
 }
 
 @test "a flag with a value, an option without one" {

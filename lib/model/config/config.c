@@ -13,6 +13,22 @@
 static const char *const act_names[LLM_N_ACTS] = {"gelu", "gelu_new", "relu", "silu", "sigmoid", "tanh", "relu2"};
 static const char sqrt_scale[] = "1/sqrt(hidden)";
 
+/* `word` (NULL: none) is not one of the n known ones. */
+static int no_such_word(const char *key, const char *word, const char *const *known, size_t n, struct llm_err *e)
+{
+    struct llm_suggest near;
+    char list[512] = "";
+    llm_suggest_begin(&near, word ? word : "");
+    for (size_t i = 0; i < n; i++) {
+        llm_suggest_add(&near, known[i], known[i]);
+        strncat(list, i ? ", " : "", sizeof list - strlen(list) - 1);
+        strncat(list, known[i], sizeof list - strlen(list) - 1);
+    }
+    const char *quote = word ? "'" : "";
+    return llm_fail(e, EX_DATAERR, "%s: expected one of %s; found %s%s%s%s", key, list, quote, word ? word : "none", quote,
+                    llm_suggest_text(&near, ""));
+}
+
 static int read_word(const json_t *o, const struct llm_config_key *k, int *out, struct llm_err *e)
 {
     const char *word = NULL;
@@ -20,22 +36,17 @@ static int read_word(const json_t *o, const struct llm_config_key *k, int *out, 
     if (!word) return 0;
     if (k->type == LLM_KEY_ACT) {
         int act = llm_act_find(word);
-        if (act < 0) return llm_fail(e, EX_DATAERR, "%s: expected an activation (gelu, gelu_new, relu, silu, …), found '%s'", k->name, word);
+        if (act < 0) return no_such_word(k->name, word, act_names, LLM_N_ACTS, e);
         *out = act;
         return 0;
     }
-    for (int i = 0; k->words[i]; i++) {
-        if (strcmp(word, k->words[i]) == 0) {
-            *out = i;
-            return 0;
-        }
+    size_t n = 0;
+    for (; k->words[n]; n++) {
+        if (strcmp(word, k->words[n]) != 0) continue;
+        *out = (int)n;
+        return 0;
     }
-    char list[128] = "";
-    for (int i = 0; k->words[i]; i++) {
-        strncat(list, i ? ", " : "", sizeof list - strlen(list) - 1);
-        strncat(list, k->words[i], sizeof list - strlen(list) - 1);
-    }
-    return llm_fail(e, EX_DATAERR, "%s: expected one of %s; found '%s'", k->name, list, word);
+    return no_such_word(k->name, word, k->words, n, e);
 }
 
 static int read_real(const json_t *o, const struct llm_config_key *k, double *out, struct llm_err *e)
@@ -243,12 +254,10 @@ static int from_json(struct llm_config *c, const json_t *o, struct llm_err *e)
     if (llm_json_str(o, "model_type", &type, e) < 0) return -1;
     const struct llm_arch *arch = type ? llm_arch_find(type) : NULL;
     if (!arch) {
-        char list[512] = "";
-        for (size_t i = 0; llm_archs[i]; i++) {
-            strncat(list, i ? ", " : "", sizeof list - strlen(list) - 1);
-            strncat(list, llm_archs[i]->model_type, sizeof list - strlen(list) - 1);
-        }
-        return llm_fail(e, EX_DATAERR, "model_type: expected one of %s; found %s%s%s", list, type ? "'" : "", type ? type : "none", type ? "'" : "");
+        const char *known[64];
+        size_t n = 0;
+        for (; llm_archs[n] && n < sizeof known / sizeof *known; n++) known[n] = llm_archs[n]->model_type;
+        return no_such_word("model_type", type, known, n, e);
     }
     *c = llm_config_blank(arch);
     if (llm_config_check_keys(arch, o, e) < 0) return -1;

@@ -1,7 +1,10 @@
 /* New adapters: which matrices get a pair, and its values. */
+#include <limits.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 #include "base/rng.h"
+#include "base/suggest.h"
 #include "model/weights/lora_internal.h"
 
 /* Without --targets: what the layers multiply, but routers. */
@@ -18,6 +21,24 @@ static bool names(const char *pattern, const struct llm_param *p)
     llm_lora_module(p, module);
     const char *last = strrchr(module, '.');
     return llm_pattern_any(&pattern, 1, p->name) || llm_pattern_any(&pattern, 1, module) || (last && llm_pattern_any(&pattern, 1, last + 1));
+}
+
+/* The last word of a module's name that is nearest to the pattern. */
+static const char *nearest_module(struct llm_suggest *near, const char *pattern, const struct llm_model *m, char word[LLM_LORA_NAME])
+{
+    int least = INT_MAX;
+    for (size_t k = 0; k < m->n_params; k++) {
+        char module[LLM_LORA_NAME];
+        llm_lora_module(&m->params[k], module);
+        const char *last = strrchr(module, '.') ? strrchr(module, '.') + 1 : module;
+        int d = llm_edit_distance(pattern, last);
+        if (d >= least) continue;
+        snprintf(word, LLM_LORA_NAME, "%s", last);
+        least = d;
+    }
+    llm_suggest_begin(near, pattern);
+    if (least < INT_MAX) llm_suggest_add(near, word, word);
+    return llm_suggest_text(near, "");
 }
 
 static bool named_by_some(const struct llm_patterns *list, const struct llm_param *p)
@@ -44,8 +65,11 @@ static int check_patterns(const struct llm_model *m, const struct llm_patterns *
             return llm_fail(e, LLM_EX_USAGE, "--targets %s: expected a matrix that is multiplied, found '%s', which --also-train trains whole",
                             list->v[i], refused->name);
         }
-        return llm_fail(e, LLM_EX_USAGE, "--%s: expected a pattern that matches names of parameters (such as %s), found '%s'",
-                        matrices ? "targets" : "also-train", m->n_params > 0 ? m->params[m->n_params - 1].name : "none", list->v[i]);
+        char word[LLM_LORA_NAME];
+        struct llm_suggest near;
+        return llm_fail(e, LLM_EX_USAGE, "--%s: expected a pattern that matches names of parameters (such as %s), found '%s'%s",
+                        matrices ? "targets" : "also-train", m->n_params > 0 ? m->params[m->n_params - 1].name : "none", list->v[i],
+                        nearest_module(&near, list->v[i], m, word));
     }
     return 0;
 }

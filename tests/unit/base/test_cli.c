@@ -184,6 +184,23 @@ static void edit_distances(void **state)
     assert_true(llm_edit_distance(longer, "x") > 1000);
 }
 
+/* What is near: few wrong letters, other separators, one letter missing among others that changed places. */
+static void suggestions(void **state)
+{
+    static const char *const known[] = {"nano", "tiny", "q4_k_m", "q4_k_s", "q8_0", "t5-mini", "rnn"};
+    static const struct { const char *word, *text; } rows[] = {
+        {"tni", " (did you mean tiny?)"}, {"tin", " (did you mean tiny?)"}, {"tyn", " (did you mean tiny?)"}, {"q4km", " (did you mean q4_k_m?)"},
+        {"Q4KM", " (did you mean q4_k_m?)"}, {"t5mini", " (did you mean t5-mini?)"}, {"t5_mini", " (did you mean t5-mini?)"}, {"yin", ""}, {"ti", ""},
+        {"foo", ""}, {"", ""}, {"q80", " (did you mean q8_0?)"}, {"q4_km", " (did you mean q4_k_m?)"}};
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct llm_suggest s;
+        llm_suggest_begin(&s, rows[i].word);
+        for (size_t k = 0; k < sizeof known / sizeof *known; k++) llm_suggest_add(&s, known[k], known[k]);
+        assert_string_equal(llm_suggest_text(&s, ""), rows[i].text);
+    }
+}
+
 static void escapes(void **state)
 {
     static const struct { const char *from, *to; } rows[] = {
@@ -227,6 +244,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(values), cmocka_unit_test(other_names), cmocka_unit_test(operands_move_behind_options),
         cmocka_unit_test(misuse), cmocka_unit_test(misuse_says_what_helps), cmocka_unit_test(json_takes_the_same_names),
-        cmocka_unit_test(edit_distances), cmocka_unit_test(escapes), cmocka_unit_test(help_is_success)};
+        cmocka_unit_test(edit_distances), cmocka_unit_test(suggestions), cmocka_unit_test(escapes), cmocka_unit_test(help_is_success)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
