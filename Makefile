@@ -7,6 +7,7 @@ BUILD ?= build
 BIN ?= bin
 OPT ?= -O2 -g
 FUZZ_SECONDS ?= 10
+FUZZ_SLOW_SECONDS ?= 600
 VERSION := $(shell sed -n 's/^\#define LLM_VERSION "\(.*\)"/\1/p' lib/base/cli.h)
 PKGS := libzstd jansson libxxhash nettle libpcre2-8 libutf8proc libpng
 WARN := -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion -Wstrict-prototypes -Wmissing-prototypes -Wvla
@@ -129,11 +130,11 @@ check-built: all $(UNIT) $(REPLAYS)
 $(BUILD)/tests/fuzz/replay_%: $(BUILD)/tests/fuzz/fuzz_%.o $(BUILD)/tests/fuzz/replay.o $(FUZZ_PARTS) $(LIBRARY)
 	$(call quiet,ld)$(LINK) -o $@ $^ $(LIBS)
 
-## check-slow  train to known losses; the kernels for ARM under qemu
+## check-slow  train to known losses; the kernels for ARM under qemu; ten minutes of each fuzzer: hours in all
 check-slow: deps
 	@$(MAKE) --no-print-directory $(PARALLEL) all
 	@status=0; BIN=$(abspath $(BIN)) LIMIT=50000 JOBS=1 tests/run $(sort $(wildcard tests/slow/*.bats)) || status=1; \
-	tests/cross/run || status=1; exit $$status
+	tests/cross/run || status=1; $(MAKE) --no-print-directory fuzz-slow || status=1; exit $$status
 
 ## asan        unit tests and bats files under AddressSanitizer, in build/asan; in the same way:
 ## ubsan       under UndefinedBehaviorSanitizer
@@ -154,6 +155,10 @@ asan ubsan tsan asan-ubsan: deps
 fuzz: deps
 	@$(MAKE) --no-print-directory $(PARALLEL) CC=clang BUILD=build/fuzz OPT='-O1 -g' KERNEL_OPT=-O1 \
 		CFLAGS='-fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all $(CFLAGS)' fuzz-built
+## fuzz-slow   the same for FUZZ_SLOW_SECONDS (600), as a part of check-slow
+fuzz-slow:
+	@if command -v clang > /dev/null; then $(MAKE) --no-print-directory fuzz FUZZ_SECONDS=$(FUZZ_SLOW_SECONDS); \
+	else echo 'tests/fuzz: skipped: no clang'; fi
 FUZZERS := $(FUZZ:%=$(BUILD)/tests/fuzz/fuzz_%)
 $(BUILD)/tests/fuzz/fuzz_%: $(BUILD)/tests/fuzz/fuzz_%.o $(FUZZ_PARTS) $(LIBRARY)
 	$(call quiet,ld)$(LINK) -fsanitize=fuzzer -o $@ $^ $(LIBS)
@@ -229,7 +234,7 @@ help:
 	@sed -n 's/^## //p' Makefile
 
 FORCE:
-.PHONY: FORCE all unit check check-built check-slow asan ubsan tsan asan-ubsan fuzz fuzz-built bench demo lint format man \
+.PHONY: FORCE all unit check check-built check-slow asan ubsan tsan asan-ubsan fuzz fuzz-slow fuzz-built bench demo lint format man \
 	install uninstall deps dist clean help
 .SECONDARY:
 .DELETE_ON_ERROR:

@@ -219,6 +219,27 @@ each_command() {
     ((bad == 0))
 }
 
+@test "make check-slow runs every fuzzer for ten minutes, and says how long that takes" {
+    local source
+    sed -n '/^check-slow:/,/^$/p' Makefile | grep -q ' fuzz-slow ' # -n would build: it calls make
+    grep -qx 'FUZZ_SLOW_SECONDS ?= 600' Makefile
+    make -s -f - print BUILD=build/fuzz <<< $'include Makefile\nprint:\n\t@printf "%s\\n" $(FUZZERS)\n' > "$BATS_TEST_TMPDIR/fuzzers"
+    for source in tests/fuzz/fuzz_*.c; do grep -qx "build/fuzz/${source%.c}" "$BATS_TEST_TMPDIR/fuzzers" || fail "$source"; done
+    cd "$BATS_TEST_TMPDIR"
+    printf '#!/bin/sh\necho "Done 5 runs in 1 second(s)"\n' > fuzz_well
+    printf '#!/bin/sh\necho "ERROR: found"\nexit 77\n' > fuzz_finds
+    printf '#!/bin/sh\nexit 0\n' > fuzz_idle
+    chmod +x fuzz_*
+    run -0 "$ROOT/tests/fuzz/run" 600 ./fuzz_well
+    assert_output $'1 fuzzers of 600 s, '"$(nproc)"$' at once: 10 min\nok    fuzz_well: 5 runs in 1 second(s)'
+    JOBS=2 run -1 "$ROOT/tests/fuzz/run" 600 ./fuzz_well ./fuzz_finds ./fuzz_idle ./missing
+    assert_line --index 0 '4 fuzzers of 600 s, 2 at once: 20 min'
+    assert_line --partial 'FAIL  fuzz_finds: status 77'
+    assert_line 'ERROR: found'
+    assert_line --partial 'FAIL  fuzz_idle: status 0'
+    assert_line --partial 'FAIL  missing: status 127'
+}
+
 @test "no source file is longer than 700 lines, no line longer than 150 columns" {
     run -0 env LC_ALL=C awk 'FNR == 701 { print FILENAME " is longer than 700 lines" }
         { line = $0; gsub(/[\200-\277]/, "", line) } length(line) > 150 { print FILENAME ":" FNR ": a line of " length(line) " columns" }' \
