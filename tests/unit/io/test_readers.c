@@ -118,6 +118,26 @@ static void cuts_and_changes(void **state)
     free(p);
 }
 
+/* Checksums: no bit of a cache can be changed unseen, its metadata and the key of the checksums included. */
+static void every_bit_of_a_cache(void **state)
+{
+    size_t n;
+    uint64_t sum;
+    unsigned char *p = golden(&readers[0], &n);
+    (void)state;
+    for (size_t bit = 0; bit < n * 8; bit++) {
+        struct llm_err e = {0};
+        p[bit / 8] ^= (unsigned char)(1 << bit % 8);
+        put_file("changed.kv", p, n);
+        if (read_kv("changed.kv", &sum, &e) == 0) fail_msg("bit %zu of byte %zu: not seen", bit % 8, bit / 8);
+        assert_true(e.status == EX_DATAERR || e.status == EX_UNAVAILABLE);
+        p[bit / 8] ^= (unsigned char)(1 << bit % 8);
+    }
+    put_file("changed.kv", p, n);
+    assert_int_equal(read_kv("changed.kv", &sum, &(struct llm_err){0}), 0);
+    free(p);
+}
+
 static void each_other(void **state)
 {
     (void)state;
@@ -134,10 +154,11 @@ static void each_other(void **state)
 
 int main(void)
 {
-    struct CMUnitTest tests[N_READERS + 1];
+    struct CMUnitTest tests[N_READERS + 2];
     for (int i = 0; i < N_READERS; i++)
         tests[i] = (struct CMUnitTest){readers[i].name, cuts_and_changes, NULL, NULL, (void *)(uintptr_t)&readers[i]};
     tests[N_READERS] = (struct CMUnitTest){"each is given the files of the others", each_other, NULL, NULL, NULL};
+    tests[N_READERS + 1] = (struct CMUnitTest){"every bit of a cache", every_bit_of_a_cache, NULL, NULL, NULL};
     if (!getcwd(root, sizeof root)) return 1;
-    return _cmocka_run_group_tests("readers", tests, N_READERS + 1, fixture_setup, fixture_teardown);
+    return _cmocka_run_group_tests("readers", tests, N_READERS + 2, fixture_setup, fixture_teardown);
 }
