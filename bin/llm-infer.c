@@ -30,7 +30,7 @@ static const struct llm_opt options[] = {
     {'f', "file", "FILE", "read the prompt from FILE [standard input]", LLM_INPUT, AT(file), 0, 0, NULL},
     {0, "jsonl", NULL, "read one JSON object per line, {\"id\": ..., \"prompt\": ...}; write one per completion", LLM_FLAG, AT(jsonl), 0, 0, NULL},
     {0, "chat", NULL, "answer a message, or hold a conversation on a terminal; with --jsonl {\"messages\": [...]}", LLM_FLAG, AT(chat), 0, 0, NULL},
-    {0, "lines", NULL, "with --chat: each line of the input is a message of the conversation", LLM_FLAG, AT(lines), 0, 0, NULL},
+    {0, "lines", NULL, "each line of the input is a message of --chat, or a text of --neurons", LLM_FLAG, AT(lines), 0, 0, NULL},
     {0, "chat-template", "FILE|NAME", "the template of --chat: a file, or one of %w [the model's own]", LLM_STR, AT(chat_template), 0, 0,
      NULL},
     {0, "system", "TEXT", "system message before the first turn of --chat", LLM_STR, AT(system), 0, 0, NULL},
@@ -58,6 +58,9 @@ static const struct llm_opt options[] = {
      AT(lens), 0, 0, "logit"},
     {0, "attribute", "TOKEN", "what each head, MLP and bias adds to the logit of a token: its text (its id with --ids), or top, the most likely one",
      LLM_LIST, AT(attribute), 0, 0, NULL},
+    {0, "neurons", "LAYER[:UNITS]", "hidden units of an MLP: tokens that each favours, tokens of the prompt (--lines: texts) that excite it",
+     LLM_STR, AT(neurons), 0, 0, NULL},
+    {0, "neurons-top", "N", "tokens that --neurons lists of each kind [5]", LLM_INT, AT(neurons_top), 1, 1000, NULL},
     {0, "which-tokens", "WHICH", "tokens of --export, --lens and --attribute: all, last, or a pattern of their texts (\" cat*\") [all]", LLM_STR,
      AT(which_tokens), 0, 0, NULL},
     {0, "classify", NULL, "the prompt's classes with their probabilities; with --jsonl one object per text", LLM_FLAG, AT(classify), 0, 0, NULL},
@@ -144,9 +147,9 @@ static void check_operands(const struct args *a, int n, char **operands)
 static void check_usage(struct args *a, const char *operand)
 {
     bool to_stdout = !a->common.output || is_dash(a->common.output);
-    bool looks = a->export.n > 0 || a->lens >= 0 || a->attribute.n > 0;
+    bool looks = a->export.n > 0 || a->lens >= 0 || a->attribute.n > 0 || a->neurons;
     int owners = a->score + a->logits + a->embed + a->classify + a->score_reward + a->ref_logprobs + (a->export.n > 0) + (a->lens >= 0)
-                 + (a->attribute.n > 0);
+                 + (a->attribute.n > 0) + (a->neurons != NULL);
     int from_stdin = is_dash(a->model) + is_dash(a->kv_in) + is_dash(a->tokenizer) + is_dash(a->fim_prefix) + is_dash(a->fim_suffix);
     bool fills_in = a->fim_prefix || a->fim_suffix;
     bool reads_prompt = !operand && !fills_in && (a->jsonl || a->file || !a->kv_in) && !a->plan;
@@ -154,7 +157,7 @@ static void check_usage(struct args *a, const char *operand)
     if (a->jsonl ? is_dash(operand) || is_dash(a->file) || (!operand && !a->file) : reads_prompt && (!a->file || is_dash(a->file))) from_stdin++;
     if (from_stdin > 1) llm_usage(&infer_cli, "standard input cannot be two inputs at once");
     if (owners > 1 || (is_dash(a->kv_out) && to_stdout && owners > 0)) {
-        llm_usage(&infer_cli, "standard output has one owner: expected one of --score, --logits, --embed, --export, --lens, --attribute, "
+        llm_usage(&infer_cli, "standard output has one owner: expected one of --score, --logits, --embed, --export, --lens, --attribute, --neurons, "
                                "--classify, --score-reward, --ref-logprobs, --kv-out -");
     }
     if (a->jsonl && (a->logits || a->kv_out || a->echo))
@@ -162,13 +165,15 @@ static void check_usage(struct args *a, const char *operand)
     if (a->jsonl && (a->embed || a->classify || a->score || a->score_reward) && (a->chat || a->kv_in)) {
         llm_usage(&infer_cli, "--embed, --classify, --score and --score-reward of lines do not go with --chat or --kv-in");
     }
-    if (looks && (a->jsonl || a->chat || a->kv_out || a->n > 0)) llm_usage(&infer_cli, "--export, --lens and --attribute take a prompt alone");
-    if (a->which_tokens && !looks) llm_usage(&infer_cli, "--which-tokens goes with --export, --lens and --attribute");
+    if (looks && (a->jsonl || a->chat || a->kv_out || a->n > 0)) {
+        llm_usage(&infer_cli, "--export, --lens, --attribute and --neurons take a prompt alone");
+    }
+    if (a->which_tokens && (!looks || a->neurons)) llm_usage(&infer_cli, "--which-tokens goes with --export, --lens and --attribute");
     if (a->rollout && (!a->jsonl || owners > 0)) llm_usage(&infer_cli, "--rollout goes with --jsonl, and not with --score, --embed or --classify");
     if (a->rollout && (a->kv_in || a->ids)) llm_usage(&infer_cli, "--rollout writes all tokens of a prompt: it does not go with --kv-in or --ids");
     if (a->jsonl && a->score && a->n != UNSET && a->n != 0) llm_usage(&infer_cli, "--score of lines scores what they hold: expected no -n");
-    if (a->common.format && (a->jsonl || !(a->score || a->classify || a->plan || a->attribute.n > 0))) {
-        llm_usage(&infer_cli, "--format is of tables: it goes with --score, --classify, --attribute or --plan, and not with --jsonl");
+    if (a->common.format && (a->jsonl || !(a->score || a->classify || a->plan || a->attribute.n > 0 || a->neurons))) {
+        llm_usage(&infer_cli, "--format is of tables: it goes with --score, --classify, --attribute, --neurons or --plan, and not with --jsonl");
     }
     if ((a->add_eos || a->per_token) && !a->score) llm_usage(&infer_cli, "--add-eos and --per-token go with --score");
     if (a->per_token && !a->jsonl) llm_usage(&infer_cli, "--per-token goes with --jsonl: --score alone always lists the tokens");
@@ -183,7 +188,11 @@ static void check_usage(struct args *a, const char *operand)
     if (!a->chat && ((a->chat_template && !a->score_reward && !a->ref_logprobs) || a->system))
         llm_usage(&infer_cli, "--chat-template and --system go with --chat");
     if (a->chat && !a->jsonl && a->samples > 1) llm_usage(&infer_cli, "--chat answers once: expected no --samples");
-    if (a->lines && (!a->chat || a->jsonl || operand)) llm_usage(&infer_cli, "--lines goes with --chat and -f or standard input");
+    if (a->lines && (!(a->chat || a->neurons) || a->jsonl || operand)) {
+        llm_usage(&infer_cli, "--lines goes with --chat or --neurons, and -f or standard input");
+    }
+    if (a->neurons && a->kv_in) llm_usage(&infer_cli, "--neurons reads whole texts: expected no --kv-in");
+    if (!a->neurons && a->neurons_top != 5) llm_usage(&infer_cli, "--neurons-top goes with --neurons");
     if (a->chat && (owners > 0 || a->kv_out || a->kv_in || a->ids || a->echo)) {
         llm_usage(&infer_cli, "--chat does not go with --ids, --echo, a cache or other output");
     }
@@ -326,9 +335,8 @@ static int run(struct session *s, const char *operand, struct llm_err *e)
     }
     int (*lines)(struct session *, const char *, struct llm_err *) = a->score ? run_score_lines : a->score_reward ? run_reward_lines
                                                                      : a->ref_logprobs ? run_references : run_jsonl;
-    int (*work)(struct session *, const char *, struct llm_err *) = !a->jsonl ? (a->chat ? run_chat : run_prompt) : a->embed || a->classify
-                                                                   ? run_embed_lines : lines;
-    int status = work(s, operand, e);
+    int (*texts)(struct session *, const char *, struct llm_err *) = a->chat ? run_chat : a->neurons ? run_neurons : run_prompt;
+    int status = (!a->jsonl ? texts : a->embed || a->classify ? run_embed_lines : lines)(s, operand, e);
     struct llm_output *o = s->out;
     s->out = NULL;
     if (!o) return status;
@@ -352,7 +360,7 @@ static int run(struct session *s, const char *operand, struct llm_err *e)
 static int parse(struct args *a, int argc, char **argv)
 {
     static const struct args defaults = {.n = UNSET, .batch = 512, .parallel = 16, .samples = 1, .precision = 1, .cache_type = -1, .pooling = -1,
-                                         .embd_normalize = UNSET, .lens = -1};
+                                         .embd_normalize = UNSET, .lens = -1, .neurons_top = 5};
     *a = defaults;
     a->sampling = llm_sampling_defaults;
     int rest = llm_cli_parse(&infer_cli, a, argc, argv);

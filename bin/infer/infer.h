@@ -24,7 +24,8 @@ struct args {
     int64_t embd_normalize;
     struct llm_sampling sampling;  /* bias and seed are not in it: session.sampling has them */
     struct llm_strs stop, logit_bias, adapters, export, attribute, steer, patch, ablate;
-    const char *which_tokens;
+    const char *which_tokens, *neurons;
+    int64_t neurons_top;
     int lens;                      /* index into its words; -1: not asked for */
 };
 
@@ -135,6 +136,7 @@ int run_score(struct session *s, const int32_t *ids, size_t n, struct llm_err *e
 int run_tensors(struct session *s, const int32_t *ids, size_t n, struct llm_err *e) LLM_MUST_CHECK;
 int run_export(struct session *s, const int32_t *ids, size_t n, struct llm_err *e) LLM_MUST_CHECK;
 int run_lens(struct session *s, const int32_t *ids, size_t n, struct llm_err *e) LLM_MUST_CHECK;
+int run_neurons(struct session *s, const char *operand, struct llm_err *e) LLM_MUST_CHECK;
 int run_attribute(struct session *s, const int32_t *ids, size_t n, struct llm_err *e) LLM_MUST_CHECK;
 /* Passes run from now on with the editors that the options ask for. */
 int inside_attach(struct session *s, struct llm_err *e) LLM_MUST_CHECK;

@@ -25,5 +25,7 @@ int look_read(struct look *l, int (*use)(struct look *l, int64_t from, void *arg
 /* Two cells of a table: the token's id, and its text (nothing, null, if there is no tokenizer). The text stays on one line and in one field:
  * \t \n \r \\, and \xNN for other control characters and for bytes that are not UTF-8. */
 void token_cells(struct llm_table *table, const struct llm_tokenizer *t, int32_t id);
+/* One cell with the texts of n tokens, in the same way. */
+void tokens_cell(struct llm_table *table, const struct llm_tokenizer *t, const int32_t *ids, int n);
 
 #endif

@@ -20,16 +20,28 @@ static int escape(struct llm_buf *b, const char *text, size_t n, struct llm_err 
     return 0;
 }
 
-void token_cells(struct llm_table *table, const struct llm_tokenizer *t, int32_t id)
+void tokens_cell(struct llm_table *table, const struct llm_tokenizer *t, const int32_t *ids, int n)
 {
-    struct llm_buf shown = {0}, json = {0};
+    struct llm_buf all = {0}, shown = {0}, json = {0};
     struct llm_err *e = &table->err;
-    size_t n = 0;
-    const char *text = t && id < llm_tokenizer_vocab_size(t) ? llm_tokenizer_piece(t, id, &n) : NULL;
-    llm_table_printed(table, id, LLM_NUMBER_INTEGER, 0);
-    if (!e->status && text && escape(&shown, text, n, e) == 0 && llm_json_quote(&json, text, n, e) == 0 && llm_buf_put(&shown, "", 1, e) == 0
-        && llm_buf_put(&json, "", 1, e) == 0) llm_table_raw(table, shown.p, json.p);
+    bool some = false;
+    for (int i = 0; i < n && !e->status; i++) {
+        size_t length = 0;
+        const char *text = t && ids[i] < llm_tokenizer_vocab_size(t) ? llm_tokenizer_piece(t, ids[i], &length) : NULL;
+        some |= text != NULL;
+        if (text && llm_buf_put(&all, text, length, e) < 0) break;
+    }
+    const char *bytes = all.p ? all.p : "";
+    if (!e->status && some && escape(&shown, bytes, all.n, e) == 0 && llm_json_quote(&json, bytes, all.n, e) == 0
+        && llm_buf_put(&shown, "", 1, e) == 0 && llm_buf_put(&json, "", 1, e) == 0) llm_table_raw(table, shown.p, json.p);
     else if (!e->status) llm_table_raw(table, "", "null");
+    llm_buf_release(&all);
     llm_buf_release(&shown);
     llm_buf_release(&json);
+}
+
+void token_cells(struct llm_table *table, const struct llm_tokenizer *t, int32_t id)
+{
+    llm_table_printed(table, id, LLM_NUMBER_INTEGER, 0);
+    tokens_cell(table, t, &id, 1);
 }

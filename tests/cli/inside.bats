@@ -180,6 +180,40 @@ parts() {
     llm-infer -q -m "$M" --attribute top --which-tokens last --format md "$P" | grep -q '^| *position'
 }
 
+@test "--neurons: values times activations are what --attribute says of the MLP; keys are the places where a unit is largest" {
+    need_tool python3
+    llm-infer -q -m "$M" --precision f32 --neurons 1 --neurons-top 300 --format json "$P" > units
+    llm-infer -q -m "$M" --precision f32 --export layers.1.mlp.hidden --export layers.1.residual.after "$P" > a.act
+    llm-infer -q -m "$M" --precision f32 --attribute ' was' --which-tokens last "$P" > a.tsv
+    PYTHONPATH=$BATS_FILE_TMPDIR python3 -c '
+import json, look
+hidden, residual = (look.read("a.act")["layers.1." + p] for p in ("mlp.hidden", "residual.after"))
+want = next(float(l.split("\t")[6]) for l in open("a.tsv") if "\tlayers.1.mlp.output\t" in l)
+rows = [json.loads(l) for l in open("units")]
+value = {r["unit"]: r["score"] for r in rows if r["part"] == "value" and r["text"] == " was"}
+assert sorted(value) == list(range(len(hidden[0])))
+length = (sum(x * x for x in residual[-1]) / len(residual[-1]) + 1e-5) ** .5
+found = sum(h * value[i] for i, h in enumerate(hidden[-1])) / length
+assert abs(found - want) < 1e-4, (found, want)
+for unit in range(len(hidden[0])):
+    keys = [(r["position"], r["score"]) for r in rows if r["unit"] == unit and r["part"] == "key"]
+    order = sorted(range(len(hidden)), key=lambda t: (-hidden[t][unit], t))
+    assert [p for p, _ in keys] == order, unit
+    assert all(abs(s - hidden[p][unit]) <= 1e-6 * max(1, abs(s)) for p, s in keys)'
+}
+
+@test "--neurons: lines are texts of their own; the same bytes for any threads and passes" {
+    printf 'The cat had a ball\n\nShe was in the garden\nOnce upon a time\n' > texts
+    llm-infer -q -m "$M" --neurons 0:3-5 --neurons-top 2 --lines -f texts > a.tsv
+    llm-infer -q -m "$M" --neurons 0:3-5 --neurons-top 2 --lines -b 3 -j 1 < texts | cmp - a.tsv
+    assert_equal "$(awk 'NR > 1' a.tsv | wc -l)" 12
+    awk -F'\t' 'NR > 1 && $3 == "key" && ($8 == 2 || $8 < 1 || $8 > 4) { exit 1 }' a.tsv
+    # the best line alone gives the same first key
+    line=$(awk -F'\t' '$2 == 4 && $3 == "key" && $4 == 1 { print $8 }' a.tsv)
+    llm-infer -q -m "$M" --neurons 0:4 --neurons-top 1 "$(sed -n "${line}p" texts)" | awk -F'\t' '$3 == "key"' | cut -f5-7,9- > one
+    awk -F'\t' '$2 == 4 && $3 == "key" && $4 == 1' a.tsv | cut -f5-7,9- | cmp - one
+}
+
 # refused STATUS TEXT ARGUMENT...
 refused() {
     local status=$1 text=$2
@@ -200,6 +234,11 @@ refused() {
     run -2 --separate-stderr llm-infer -q -m "$M" --ids --attribute 100000 '5 6'
     [[ $stderr == *'--attribute: expected top or, with --ids, an id below 300'* ]] || fail "$stderr"
     refused 2 "standard output has one owner" --attribute top --lens logit
+    refused 2 "--neurons: expected LAYER, LAYER:7 or LAYER:2-5, found '1:x'" --neurons 1:x
+    refused 2 "--neurons: expected LAYER, LAYER:7 or LAYER:2-5, found '1:5-2'" --neurons 1:5-2
+    refused 2 "--neurons: expected a layer below 2, found 2" --neurons 2
+    refused 2 "--neurons: expected units below" --neurons 1:100000
+    refused 2 "--neurons-top goes with --neurons" --neurons-top 3
     run -69 --separate-stderr llm-infer -q -m "$ROOT/tests/golden/tiny-t5" --ids --attribute top "5 6 7"
     [[ $stderr == *tiny-t5* ]]
     refused 65 "--which-tokens: expected tokens like" --export final_norm --which-tokens 'zzz*'

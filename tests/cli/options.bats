@@ -30,7 +30,7 @@ setup() {
     for spelling in '-n-1' '--tokens=-1' '--tokens -1' '-qn-1'; do llm-infer -q -m "$M" $spelling "$P" | cmp - all; done
     refused 2 "--temp: expected a number from 0 to 1000000, found '-1'" llm-infer -m "$M" --temp -1 x
     refused 2 "--threads: expected an integer from 1 to 256, found '2q'" llm-infer -m "$M" -j2q x
-    refused 2 "option '--n' (--no-timings) takes no argument, found '-1'" llm-infer -m "$M" --n=-1 x
+    refused 2 "option '--no' (--no-timings) takes no argument, found '-1'" llm-infer -m "$M" --no=-1 x
     refused 2 "option '--quiet' takes no argument, found 'yes'" llm-infer -m "$M" --quiet=yes x
 }
 
