@@ -15,8 +15,9 @@
 #include "cpu/kernels/scan.h"        /* selective scans, short convolutions */
 #include "cpu/kernels/optim.h"       /* AdamW and friends, sums of squares */
 #include "cpu/kernels/bytes.h"       /* classes of characters */
+#include "cpu/kernels/fit.h"         /* scales of quantised blocks */
 
-#define LLM_KERNEL_FAMILIES(X) X(gemm) X(elementwise) X(rows) X(attention) X(recurrent) X(scan) X(optim) X(bytes)
+#define LLM_KERNEL_FAMILIES(X) X(gemm) X(elementwise) X(rows) X(attention) X(recurrent) X(scan) X(optim) X(bytes) X(fit)
 
 struct llm_kernels {
     const char *isa;
@@ -28,6 +29,7 @@ struct llm_kernels {
     struct llm_scan_kernels scan;
     struct llm_optim_kernels optim;
     struct llm_bytes_kernels bytes;
+    struct llm_fit_kernels fit;
 };
 
 extern struct llm_kernels llm_k;

@@ -1,74 +1,78 @@
-/* A whole block: groups are fitted one by one (fit.c); then the block's own scale is chosen, the groups' scales become integers of it, and the
- * block's scale is fitted again to the codes that came out, as long as the error falls. */
+/* A whole block: groups are fitted one by one (cpu/kernels/fit.c); then the block's own scale is chosen, the groups' scales become integers of it, and
+ * the block's scale is fitted again to the codes that came out, as long as the error falls. */
 #include "quant/block.h"
 
 #include <math.h>
 #include <string.h>
+#include "cpu/kernels.h"
 
 static int nearest_within(float x, int least, int most)
 {
     return x >= (float)most ? most : x > (float)least ? (int)lrintf(x) : least; /* `least` for NaN */
 }
 
-double llm_block_codes(const struct llm_block_kind *kind, const float *x, const float *w, int g, struct llm_block *b)
+/* Weights, of which not all are 0 in any group, and what follows from them. */
+struct weights {
+    float w[LLM_BLOCK_MAX];
+    double sum[LLM_BLOCK_GROUPS], x[LLM_BLOCK_GROUPS]; /* Σ w, Σ w x of each group */
+};
+/* What a group's scale and offset leave, and the sums of its levels (struct llm_fit_tries). */
+struct left { double error, l, xl, ll; };
+
+static struct llm_group_fit scales_of(const struct llm_block *b, int g)
 {
-    const float d = b->d * (float)b->scale[g], low = b->least * (float)b->low[g], inverse = d != 0 ? 1 / d : 0;
-    uint8_t *q = b->q + g * kind->group;
-    double error = 0;
-    for (int j = 0; j < kind->group; j++) {
-        int code = llm_block_code(kind, (x[j] + low) * inverse);
-        float less = x[j] - (d * (float)llm_block_level(kind, code) - low);
-        q[j] = (uint8_t)code;
-        error += (double)(w[j] * less * less);
-    }
-    return error;
+    return (struct llm_group_fit){b->d * (float)b->scale[g], b->least * (float)b->low[g]};
 }
 
-static double all_codes(const struct llm_block_kind *kind, const float *x, const float *w, struct llm_block *b)
+static void put_codes(const struct llm_block_kind *kind, const float *x, int g, struct llm_block *b)
 {
-    double error = 0;
-    for (int g = 0; g * kind->group < kind->size; g++) error += llm_block_codes(kind, x + g * kind->group, w + g * kind->group, g, b);
-    return error;
+    llm_k.fit.codes(kind, x, kind->group, scales_of(b, g), b->q + g * kind->group);
 }
 
 /* The integer scale and offset of group g that leave the least error, near those that the fit asks for. */
-static double choose_integers(const struct llm_block_kind *kind, const float *x, const float *w, const struct llm_group_fit *fit, int g,
-                              struct llm_block *b)
+static struct left choose_integers(const struct llm_block_kind *kind, const float *x, const float *w, const struct llm_group_fit *fit, int g,
+                                   struct llm_block *b)
 {
-    struct llm_block try = *b;
-    double best = INFINITY;
-    int scale = nearest_within(b->d != 0 ? fit->scale / b->d : 0, kind->scale_min, kind->scale_max);
-    int low = nearest_within(b->least != 0 ? fit->low / b->least : 0, 0, kind->low_max);
+    struct llm_fit_tries t = {0};
+    int scales[LLM_FIT_TRIES], lows[LLM_FIT_TRIES], n = 0, best = 0;
+    const int scale = nearest_within(b->d != 0 ? fit->scale / b->d : 0, kind->scale_min, kind->scale_max);
+    const int low = nearest_within(b->least != 0 ? fit->low / b->least : 0, 0, kind->low_max);
     for (int s = scale - 1; s <= scale + 1; s++) {
-        if (s < kind->scale_min || s > kind->scale_max) continue;
         for (int m = low - 1; m <= low + 1; m++) {
-            if (m < 0 || m > kind->low_max || (kind->low_max == 0 && m != 0)) continue;
-            try.scale[g] = (int16_t)s;
-            try.low[g] = (uint8_t)m;
-            double error = llm_block_codes(kind, x, w, g, &try);
-            if (error < best) {
-                best = error;
-                b->scale[g] = (int16_t)s;
-                b->low[g] = (uint8_t)m;
-                memcpy(b->q + g * kind->group, try.q + g * kind->group, (size_t)kind->group);
-            }
+            if (s < kind->scale_min || s > kind->scale_max || m < 0 || m > kind->low_max) continue;
+            scales[n] = s;
+            lows[n] = m;
+            t.scale[n] = b->d * (float)s;
+            t.low[n++] = b->least * (float)m;
         }
     }
-    return best;
+    llm_k.fit.tries(kind, x, w, kind->group, n, &t);
+    for (int i = 1; i < n; i++) best = t.error[i] < t.error[best] ? i : best;
+    b->scale[g] = (int16_t)scales[best];
+    b->low[g] = (uint8_t)lows[best];
+    return (struct left){(double)t.error[best], (double)t.l[best], (double)t.xl[best], (double)t.ll[best]};
+}
+
+/* Group g with the scales that `b` has. */
+static struct left as_it_is(const struct llm_block_kind *kind, const float *x, const float *w, int g, const struct llm_block *b)
+{
+    const struct llm_group_fit fit = scales_of(b, g);
+    struct llm_fit_tries t = {.scale = {fit.scale}, .low = {fit.low}};
+    llm_k.fit.tries(kind, x, w, kind->group, 1, &t);
+    return (struct left){(double)t.error[0], (double)t.l[0], (double)t.xl[0], (double)t.ll[0]};
 }
 
 /* The block's scales by least squares, its codes and the groups' integers being fixed. false: there is no better one. */
-static bool refit(const struct llm_block_kind *kind, const float *x, const float *w, struct llm_block *b)
+static bool refit(const struct llm_block_kind *kind, const struct weights *w, const struct left *left, struct llm_block *b)
 {
     double aa = 0, am = 0, mm = 0, xa = 0, xm = 0;
-    for (int j = 0; j < kind->size; j++) {
-        int g = j / kind->group;
-        double a = (double)b->scale[g] * llm_block_level(kind, b->q[j]), m = -(double)b->low[g], wj = (double)w[j];
-        aa += wj * a * a;
-        am += wj * a * m;
-        mm += wj * m * m;
-        xa += wj * a * (double)x[j];
-        xm += wj * m * (double)x[j];
+    for (int g = 0; g * kind->group < kind->size; g++) {
+        const double s = (double)b->scale[g], m = -(double)b->low[g];
+        aa += s * s * left[g].ll;
+        am += s * m * left[g].l;
+        mm += m * m * w->sum[g];
+        xa += s * left[g].xl;
+        xm += m * w->x[g];
     }
     double det = aa * mm - am * am, d = (double)b->d, least = (double)b->least;
     if (mm > 0 && det > 1e-9 * aa * mm) {
@@ -104,40 +108,49 @@ static void first_scales(const struct llm_block_kind *kind, const struct llm_gro
 }
 
 /* Powers of two have no neighbours that least squares could find. */
-static void choose_power(const struct llm_block_kind *kind, const float *x, const float *w, struct llm_block *b)
+static void choose_power(const struct llm_block_kind *kind, const float *x, const struct weights *w, struct llm_block *b)
 {
+    const float factors[] = {1, 2, 0.5f};
+    struct llm_fit_tries t = {0};
+    int best = 0;
+    for (int i = 0; i < 3; i++) t.scale[i] = kind->round(b->d * factors[i]);
+    llm_k.fit.tries(kind, x, w->w, kind->size, 3, &t);
+    for (int i = 1; i < 3; i++) best = t.error[i] < t.error[best] ? i : best;
+    b->d = t.scale[best];
+}
+
+/* Integers of all groups for the block's scales, then these for the codes, in turn. */
+static void improve(const struct llm_block_kind *kind, const float *x, const struct weights *w, const struct llm_group_fit *fits, struct llm_block *b)
+{
+    const int groups = kind->size / kind->group;
+    double best = INFINITY;
     struct llm_block try = *b;
-    double best = all_codes(kind, x, w, b);
-    for (int i = 0; i < 2; i++) {
-        try.d = kind->round(b->d * (i ? 0.5f : 2.0f));
-        double error = all_codes(kind, x, w, &try);
-        if (error < best) {
-            best = error;
-            *b = try;
+    for (int round = 0; round < 6; round++) {
+        struct left left[LLM_BLOCK_GROUPS];
+        double error = 0;
+        for (int g = 0; g < groups; g++) {
+            const int at = g * kind->group;
+            left[g] = groups > 1 ? choose_integers(kind, x + at, w->w + at, &fits[g], g, &try) : as_it_is(kind, x, w->w, 0, &try);
+            error += left[g].error;
         }
+        if (!(error < best)) break;
+        const bool little = error > best * 0.999;
+        best = error;
+        *b = try;
+        if (little || !refit(kind, w, left, &try)) break;
     }
 }
 
-static void improve(const struct llm_block_kind *kind, const float *x, const float *w, const struct llm_group_fit *fits, struct llm_block *b)
+static void weigh(const struct llm_block_kind *kind, const float *x, const float *w, struct weights *out)
 {
-    const int groups = kind->size / kind->group;
-    double best = all_codes(kind, x, w, b);
-    struct llm_block try = *b;
-    for (int round = 0; round < 4; round++) {
-        double error = 0;
-        if (groups > 1) for (int g = 0; g < groups; g++) error += choose_integers(kind, x + g * kind->group, w + g * kind->group, &fits[g], g, &try);
-        else error = all_codes(kind, x, w, &try);
-        if (error < best) {
-            best = error;
-            *b = try;
-        } else if (round > 0) {
-            break;
-        }
-        if (!refit(kind, x, w, &try)) break;
-        error = all_codes(kind, x, w, &try);
-        if (error < best) {
-            best = error;
-            *b = try;
+    for (int g = 0, at = 0; at < kind->size; g++, at += kind->group) {
+        float sum = 0;
+        for (int j = 0; j < kind->group; j++) sum += w[at + j];
+        out->sum[g] = out->x[g] = 0;
+        for (int j = at; j < at + kind->group; j++) {
+            out->w[j] = sum > 0 ? w[j] : 1;
+            out->sum[g] += (double)out->w[j];
+            out->x[g] += (double)(out->w[j] * x[j]);
         }
     }
 }
@@ -145,20 +158,15 @@ static void improve(const struct llm_block_kind *kind, const float *x, const flo
 void llm_block_choose(const struct llm_block_kind *kind, const float *x, const float *w, enum llm_block_effort effort, struct llm_block *b)
 {
     struct llm_group_fit fits[LLM_BLOCK_GROUPS];
-    float weights[LLM_BLOCK_MAX];
+    struct weights weights;
     const int groups = kind->size / kind->group;
-    memset(b, 0, sizeof *b);
-    for (int g = 0; g < groups; g++) {
-        float sum = 0, *mine = weights + g * kind->group;
-        for (int j = 0; j < kind->group; j++) sum += w[g * kind->group + j];
-        for (int j = 0; j < kind->group; j++) mine[j] = sum > 0 ? w[g * kind->group + j] : 1;
-        fits[g] = llm_group_fit(kind, x + g * kind->group, mine, kind->group, effort);
-    }
+    b->d = b->least = 0;
+    weigh(kind, x, w, &weights);
+    for (int g = 0; g < groups; g++) fits[g] = llm_group_fit(kind, x + g * kind->group, weights.w + g * kind->group, kind->group, effort);
     first_scales(kind, fits, groups, b);
-    all_codes(kind, x, weights, b);
-    if (effort == LLM_BLOCK_RTN) return;
-    if (kind->levels && kind->levels[0] == 0) choose_power(kind, x, weights, b);
-    else improve(kind, x, weights, fits, b);
+    if (effort != LLM_BLOCK_RTN && kind->levels && kind->levels[0] == 0) choose_power(kind, x, &weights, b);
+    else if (effort != LLM_BLOCK_RTN) improve(kind, x, &weights, fits, b);
+    for (int g = 0; g < groups; g++) put_codes(kind, x + g * kind->group, g, b);
 }
 
 void llm_block_regroup(const struct llm_block_kind *kind, const float *x, const float *w, int g, struct llm_block *b)
@@ -169,4 +177,5 @@ void llm_block_regroup(const struct llm_block_kind *kind, const float *x, const 
     if (!(sum > 0)) w = ones;
     const struct llm_group_fit fit = llm_group_fit(kind, x, w, kind->group, LLM_BLOCK_SEARCH);
     choose_integers(kind, x, w, &fit, g, b);
+    put_codes(kind, x, g, b);
 }

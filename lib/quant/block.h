@@ -2,15 +2,13 @@
 #ifndef LLM_QUANT_BLOCK_H
 #define LLM_QUANT_BLOCK_H
 
-#include "cpu/dtype/block.h"
+#include "cpu/kernels/fit.h"
 
 /* How scales are chosen. RTN: from the range of each group's values. SEARCH: the scales with the least weighted squared error among several
  * candidates, refined by least squares. */
 enum llm_block_effort { LLM_BLOCK_RTN, LLM_BLOCK_SEARCH };
 
-/* A group's scale and offset, before they are rounded: value = scale · level - low. */
-struct llm_group_fit { float scale, low; };
-/* x[n] with weights w[n] ≥ 0, n a multiple of 8. `kind` says which levels and offsets there are. */
+/* A group's scale and offset before they are rounded, for x[n] with weights w[n] ≥ 0 that are not all 0, n a multiple of 16. */
 struct llm_group_fit llm_group_fit(const struct llm_block_kind *kind, const float *x, const float *w, int n, enum llm_block_effort effort);
 
 /* The code whose level is the nearest to x (in units of the scale). */
@@ -26,7 +24,5 @@ static inline float llm_block_value(const struct llm_block_kind *kind, const str
 void llm_block_choose(const struct llm_block_kind *kind, const float *x, const float *w, enum llm_block_effort effort, struct llm_block *b);
 /* Chooses the integer scale, the integer offset and the codes of group g for x[group] with weights w[group]; the block's own scales stay. */
 void llm_block_regroup(const struct llm_block_kind *kind, const float *x, const float *w, int g, struct llm_block *b);
-/* Chooses the codes of group g for x[group], with the scales that `b` has. Returns the weighted squared error. */
-double llm_block_codes(const struct llm_block_kind *kind, const float *x, const float *w, int g, struct llm_block *b);
 
 #endif

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/buf.h"
+#include "cpu/kernels.h"
 #include "cpu/pool.h"
 #include "quant/block.h"
 #include "quant/gptq.h"
@@ -15,13 +16,11 @@ const char *const llm_quant_methods[LLM_QUANT_METHODS] = {[LLM_QUANT_AUTO] = "au
 
 #define PIECE 4096 /* values; a multiple of every block size */
 
-struct sums { double xx, yy, xy, dd, max; bool bad, too_large; };
-
 struct work {
     const struct llm_quant_job *job;
     const struct llm_dtype_row *from, *to;
     enum llm_quant_method method;
-    struct sums *sums; /* [pieces] */
+    struct llm_fit_errors *sums; /* [pieces] */
 };
 
 static size_t bytes_of(const struct llm_dtype_row *t, uint64_t n)
@@ -54,22 +53,6 @@ static void encode_blocks(const struct work *w, uint64_t first, const float *x, 
     }
 }
 
-static struct sums compare(const float *x, const float *y, size_t n)
-{
-    struct sums s = {0};
-    for (size_t k = 0; k < n; k++) {
-        double d = (double)x[k] - (double)y[k];
-        s.xx += (double)x[k] * (double)x[k];
-        s.yy += (double)y[k] * (double)y[k];
-        s.xy += (double)x[k] * (double)y[k];
-        s.dd += d * d;
-        s.max = fabs(d) > s.max ? fabs(d) : s.max;
-        s.bad |= !isfinite(x[k]);
-        s.too_large |= !isfinite(y[k]);
-    }
-    return s;
-}
-
 static void quantize_piece(void *arg, size_t i, int thread)
 {
     struct work *w = arg;
@@ -83,14 +66,14 @@ static void quantize_piece(void *arg, size_t i, int thread)
     if (plain) w->to->encode(x, out, n);
     else if (w->method < LLM_QUANT_GPTQ) encode_blocks(w, first, x, n, out); /* theirs are written */
     w->to->decode(out, y, n);
-    w->sums[i] = compare(x, y, n);
+    llm_k.fit.errors(x, y, n, &w->sums[i]);
 }
 
 int llm_quantize_tensor(const struct llm_quant_job *j, struct llm_quant_report *r, struct llm_err *e)
 {
     size_t pieces = (size_t)((j->n + PIECE - 1) / PIECE);
     struct work w = {j, &llm_dtypes[j->from], &llm_dtypes[j->to], llm_quant_method_of(j), llm_calloc(pieces, sizeof *w.sums, "sums of errors", e)};
-    struct sums all = {0};
+    struct llm_fit_errors all = {0};
     if (!w.sums) return -1;
     r->damping = 0;
     if (w.method >= LLM_QUANT_GPTQ && llm_gptq(j, &r->damping, e) < 0) {
@@ -99,13 +82,12 @@ int llm_quantize_tensor(const struct llm_quant_job *j, struct llm_quant_report *
     }
     llm_parallel(pieces, quantize_piece, &w);
     for (size_t i = 0; i < pieces; i++) {
-        const struct sums *s = &w.sums[i];
-        all = (struct sums){all.xx + s->xx, all.yy + s->yy, all.xy + s->xy, all.dd + s->dd, s->max > all.max ? s->max : all.max, all.bad || s->bad,
-                            all.too_large || s->too_large};
+        const struct llm_fit_errors *s = &w.sums[i];
+        all = (struct llm_fit_errors){all.xx + s->xx, all.yy + s->yy, all.xy + s->xy, all.dd + s->dd, s->max > all.max ? s->max : all.max};
     }
     free(w.sums);
-    if (all.bad) return llm_fail(e, EX_DATAERR, "expected finite values, found NaN or infinity");
-    if (all.too_large) return llm_fail(e, EX_DATAERR, "expected values that %s can represent, found larger ones", w.to->name);
+    if (!isfinite(all.xx)) return llm_fail(e, EX_DATAERR, "expected finite values, found NaN or infinity");
+    if (!isfinite(all.yy)) return llm_fail(e, EX_DATAERR, "expected values that %s can represent, found larger ones", w.to->name);
     r->rmse = j->n > 0 ? sqrt(all.dd / (double)j->n) : 0;
     r->max_error = all.max;
     r->snr_db = all.dd > 0 ? 10 * log10(all.xx / all.dd) : INFINITY;

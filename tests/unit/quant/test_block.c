@@ -8,6 +8,7 @@
 #include <cmocka.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/cli.h"
 #include "base/rng.h"
 #include "cpu/pool.h"
 #include "quant/block.h"
@@ -168,7 +169,9 @@ static void bytes_are_a_function_of_the_block(void **state)
 
 int main(void)
 {
+    struct llm_err e;
     const struct CMUnitTest tests[] = {cmocka_unit_test(what_is_packed_decodes_to_its_parts), cmocka_unit_test(searched_scales_leave_less_error),
                                        cmocka_unit_test(odd_blocks), cmocka_unit_test(bytes_are_a_function_of_the_block)};
+    if (llm_pool_start(2, &e) < 0) return llm_report(&e);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

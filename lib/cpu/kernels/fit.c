@@ -1,0 +1,320 @@
+/* Scales of blocks (cpu/kernels/fit.h). */
+#include <math.h>
+#include "cpu/kernels.h"
+#include "cpu/kernels/gemm_internal.h"
+#include "cpu/simd.h"
+
+#define INLINE static inline __attribute__((always_inline))
+enum { TRIES = LLM_FIT_TRIES, N = TRIES / VN };
+enum form { LINEAR, TABLE, MIRROR }; /* MIRROR: sizes, then the same with the other sign (MXFP4) */
+
+/* What rounds to a level: constants, so that loops keep them in registers. */
+struct shape {
+    enum form form;
+    V least, most;
+    int n;                           /* levels of TABLE; sizes of MIRROR */
+    V level[16], twice_between[16];  /* level[q] from twice_between[q] on */
+};
+
+INLINE enum form form_of(const struct llm_block_kind *kind)
+{
+    return !kind->levels ? LINEAR : kind->levels[0] == 0 ? MIRROR : TABLE;
+}
+
+INLINE void make_shape(const struct llm_block_kind *kind, enum form form, struct shape *s)
+{
+    s->form = form;
+    if (form == LINEAR) {
+        s->least = v_set1((float)(kind->first_code - kind->zero));
+        s->most = v_set1((float)(kind->n_codes - 1 - kind->zero));
+        return;
+    }
+    s->n = form == MIRROR ? 8 : 16;
+    for (int q = 0; q < s->n; q++) {
+        s->level[q] = v_set1((float)kind->levels[q]);
+        s->twice_between[q] = v_set1(q ? (float)(kind->levels[q - 1] + kind->levels[q]) : 0);
+    }
+}
+
+/* The last of n levels (or of their numbers) that begin below `size`. */
+INLINE V pick(const struct shape *s, const int n, V size)
+{
+    const V twice = v_add(size, size);
+    V level = s->level[0];
+    LLM_UNROLL
+    for (int q = 1; q < n; q++) level = v_select(v_lt(s->twice_between[q], twice), s->level[q], level);
+    return level;
+}
+
+/* The level nearest to y; for NaN the first. */
+INLINE V level_of(const struct shape *s, enum form form, V y)
+{
+    if (form == LINEAR) return v_round(v_min(v_max(y, s->least), s->most));
+    if (form == TABLE) return pick(s, 16, y);
+    const V size = pick(s, 8, v_abs(y));
+    return v_select(v_lt(y, v_zero()), v_sub(v_zero(), size), size);
+}
+
+/* Sums of 16 chains in a fixed tree. */
+INLINE float sum_of(const float *x, int n)
+{
+    V chain[N];
+    float t[TRIES];
+    for (int i = 0; i < N; i++) chain[i] = v_load(x + i * VN);
+    for (int j = TRIES; j < n; j += TRIES)
+        for (int i = 0; i < N; i++) chain[i] = v_add(chain[i], v_load(x + j + i * VN));
+    for (int i = 0; i < N; i++) v_store(t + i * VN, chain[i]);
+    for (int half = TRIES / 2; half > 0; half /= 2)
+        for (int i = 0; i < half; i++) t[i] += t[i + half];
+    return t[0];
+}
+
+/* Candidates: level = round(x · inverse + shift). */
+struct candidates { V inverse, shift, l, xl, ll; };
+
+/* The sums over the group. wx[n] = w · x. */
+INLINE void add_up(const struct shape *s, enum form form, const float *x, const float *w, const float *wx, int n, struct candidates *c)
+{
+    V l = v_zero(), xl = v_zero(), ll = v_zero();
+    for (int j = 0; j < n; j++) {
+        V level = level_of(s, form, v_add(v_mul(v_set1(x[j]), c->inverse), c->shift)), weighted = v_mul(v_set1(w[j]), level);
+        l = v_add(l, weighted);
+        xl = v_add(xl, v_mul(v_set1(wx[j]), level));
+        ll = v_add(ll, v_mul(weighted, level));
+    }
+    c->l = l;
+    c->xl = xl;
+    c->ll = ll;
+}
+
+/* The best of each lane so far: what of Σ w x² its scale explains. */
+struct best { V gain, scale, offset; };
+
+INLINE void keep_better(struct best *b, V gain, V scale, V offset)
+{
+    M better = v_lt(b->gain, gain);
+    b->gain = v_select(better, gain, b->gain);
+    b->scale = v_select(better, scale, b->scale);
+    b->offset = v_select(better, offset, b->offset);
+}
+
+/* The best of all lanes, the first of equals. */
+INLINE void keep_lanes(const struct best *b, float *gain, struct llm_group_fit *out)
+{
+    float g[VN], s[VN], o[VN];
+    v_store(g, b->gain);
+    v_store(s, b->scale);
+    v_store(o, b->offset);
+    for (int i = 0; i < VN; i++) {
+        if (!(g[i] > *gain)) continue;
+        *gain = g[i];
+        *out = (struct llm_group_fit){s[i], o[i]};
+    }
+}
+
+enum { ROUNDS = 3 /* of rounding and least squares in turn */ };
+
+/* ---- without offsets ---- */
+
+/* The level that the element of largest size takes in candidate i of [0, 16). */
+INLINE float aim_of(const struct llm_block_kind *kind, enum form form, int i)
+{
+    if (form == MIRROR) return 4 + (float)i;
+    if (form == TABLE) return (float)kind->levels[0] + (float)(i - 8) * 2;
+    const float span = (float)kind->n_codes / 2;
+    return (float)(kind->first_code - kind->zero) + (float)(i - 8) * fminf(0.1f * fmaxf(1, span / 8), 0.2f);
+}
+
+INLINE struct llm_group_fit fit_scale(const struct llm_block_kind *kind, enum form form, const float *x, const float *w, int n)
+{
+    struct llm_group_fit fit = {0};
+    struct shape s;
+    float top = 0, wx[LLM_BLOCK_MAX], most = -1, aims[TRIES];
+    for (int j = 0; j < n; j++) {
+        top = fabsf(x[j]) > fabsf(top) ? x[j] : top;
+        wx[j] = w[j] * x[j];
+    }
+    if (!(fabsf(top) >= 1e-30f)) return fit;
+    if (form == MIRROR) top = fabsf(top);
+    make_shape(kind, form, &s);
+    for (int sign = 0; sign < (form == TABLE ? 2 : 1); sign++) { /* levels that are not symmetric */
+        for (int i = 0; i < TRIES; i++) aims[i] = (sign ? -aim_of(kind, form, i) : aim_of(kind, form, i)) / top;
+        for (int i = 0; i < N; i++) {
+            struct candidates c = {.inverse = v_load(aims + i * VN), .shift = v_zero()};
+            struct best b = {v_set1(-1), v_zero(), v_zero()};
+            for (int round = 0; round < ROUNDS; round++) {
+                add_up(&s, form, x, w, wx, n, &c);
+                V scale = v_div(c.xl, c.ll);
+                keep_better(&b, v_mul(c.xl, scale), scale, v_zero());
+                c.inverse = v_div(c.ll, c.xl);
+            }
+            keep_lanes(&b, &most, &fit);
+        }
+    }
+    return fit;
+}
+
+/* ---- with offsets ---- */
+
+/* With x less its mean, which makes the sums' differences exact enough. value = scale · level + offset. */
+INLINE struct llm_group_fit fit_offset(const struct llm_block_kind *kind, const float *x, const float *w, int n)
+{
+    const bool positive = kind->low_max > 1; /* the offset is not above 0, x's mean included */
+    const float most = (float)(kind->n_codes - 1);
+    float low = x[0], top = x[0], xc[LLM_BLOCK_MAX], wx[LLM_BLOCK_MAX], inverses[2 * TRIES], gain = -INFINITY;
+    struct llm_group_fit fit;
+    struct shape s;
+    for (int j = 0; j < n; j++) {
+        low = x[j] < low ? x[j] : low;
+        top = x[j] > top ? x[j] : top;
+        wx[j] = w[j] * x[j];
+    }
+    if (positive && low > 0) low = 0;
+    if (positive && top < 0) top = 0;
+    if (!(top - low > 1e-30f)) return (struct llm_group_fit){0, -low};
+    const float weight = sum_of(w, n), mean = sum_of(wx, n) / weight;
+    for (int j = 0; j < n; j++) {
+        xc[j] = x[j] - mean;
+        wx[j] = w[j] * xc[j];
+    }
+    for (int i = 0; i < 2 * TRIES; i++) inverses[i] = (most - 0.9f + 0.0625f * (float)i) / (top - low);
+    fit = (struct llm_group_fit){(top - low) / most, low - mean};
+    make_shape(kind, LINEAR, &s);
+    const V all = v_set1(weight), middle = v_set1(mean), lost = v_set1(weight * mean * mean);
+    for (int i = 0; i < 2 * N; i++) {
+        struct candidates c = {.inverse = v_load(inverses + i * VN)};
+        struct best b = {v_set1(-INFINITY), v_zero(), v_zero()};
+        c.shift = v_mul(v_set1(mean - low), c.inverse);
+        for (int round = 0; round < ROUNDS; round++) {
+            add_up(&s, LINEAR, xc, w, wx, n, &c);
+            V level = v_div(c.l, all), scale = v_div(c.xl, v_sub(c.ll, v_mul(c.l, level))), offset = v_sub(v_zero(), v_mul(scale, level));
+            V explains = v_mul(c.xl, scale);
+            if (positive) { /* where the offset were above 0, it is 0 */
+                M above = v_lt(v_zero(), v_add(offset, middle));
+                V whole = v_add(c.xl, v_mul(middle, c.l)), alone = v_div(whole, c.ll);
+                scale = v_select(above, alone, scale);
+                offset = v_select(above, v_sub(v_zero(), middle), offset);
+                explains = v_select(above, v_sub(v_mul(whole, alone), lost), explains);
+            }
+            keep_better(&b, explains, scale, offset);
+            c.inverse = v_div(v_set1(1), scale);
+            c.shift = v_sub(v_zero(), v_mul(offset, c.inverse));
+        }
+        keep_lanes(&b, &gain, &fit);
+    }
+    return (struct llm_group_fit){fit.scale, -(fit.low + mean)};
+}
+
+static struct llm_group_fit group(const struct llm_block_kind *kind, const float *x, const float *w, int n)
+{
+    if (kind->low_max) return fit_offset(kind, x, w, n);
+    switch (form_of(kind)) {
+    case LINEAR: return fit_scale(kind, LINEAR, x, w, n);
+    case TABLE: return fit_scale(kind, TABLE, x, w, n);
+    default: return fit_scale(kind, MIRROR, x, w, n);
+    }
+}
+
+/* ---- given scales ---- */
+
+INLINE void tries_of(const struct llm_block_kind *kind, enum form form, const float *x, const float *w, int n, int count, struct llm_fit_tries *t)
+{
+    struct shape s;
+    make_shape(kind, form, &s);
+    for (int i = 0; i < count; i += VN) {
+        const V scale = v_load(t->scale + i), low = v_load(t->low + i);
+        const V inverse = v_select(v_eq(scale, v_zero()), v_zero(), v_div(v_set1(1), scale));
+        V error = v_zero(), l = v_zero(), xl = v_zero(), ll = v_zero();
+        for (int j = 0; j < n; j++) {
+            const V xj = v_set1(x[j]), wj = v_set1(w[j]);
+            V level = level_of(&s, form, v_mul(v_add(xj, low), inverse)), weighted = v_mul(wj, level);
+            V less = v_sub(xj, v_sub(v_mul(scale, level), low));
+            error = v_add(error, v_mul(wj, v_mul(less, less)));
+            l = v_add(l, weighted);
+            xl = v_add(xl, v_mul(weighted, xj));
+            ll = v_add(ll, v_mul(weighted, level));
+        }
+        v_store(t->error + i, error);
+        v_store(t->l + i, l);
+        v_store(t->xl + i, xl);
+        v_store(t->ll + i, ll);
+    }
+}
+
+static void tries(const struct llm_block_kind *kind, const float *x, const float *w, int n, int count, struct llm_fit_tries *t)
+{
+    switch (form_of(kind)) {
+    case LINEAR: tries_of(kind, LINEAR, x, w, n, count, t); break;
+    case TABLE: tries_of(kind, TABLE, x, w, n, count, t); break;
+    default: tries_of(kind, MIRROR, x, w, n, count, t); break;
+    }
+}
+
+INLINE V code_of(const struct shape *s, enum form form, V y)
+{
+    if (form == LINEAR) return v_add(level_of(s, LINEAR, y), s->level[0]);
+    if (form == TABLE) return pick(s, 16, y);
+    const V size = pick(s, 8, v_abs(y));
+    return v_select(m_and(v_lt(y, v_zero()), v_lt(v_zero(), size)), v_add(size, v_set1(8)), size);
+}
+
+INLINE void codes_of(const struct llm_block_kind *kind, enum form form, const float *x, int n, struct llm_group_fit fit, uint8_t *q)
+{
+    const V low = v_set1(fit.low), inverse = v_set1(fit.scale != 0 ? 1 / fit.scale : 0);
+    int32_t code[TRIES];
+    struct shape s;
+    make_shape(kind, form, &s);
+    if (form == LINEAR) s.level[0] = v_set1((float)kind->zero);
+    else for (int i = 0; i < s.n; i++) s.level[i] = v_set1((float)i);
+    for (int j = 0; j < n; j += TRIES) {
+        for (int i = 0; i < TRIES; i += VN) vi_store(code + i, v_to_i32(code_of(&s, form, v_mul(v_add(v_load(x + j + i), low), inverse))));
+        for (int i = 0; i < TRIES; i++) q[j + i] = (uint8_t)code[i];
+    }
+}
+
+static void codes(const struct llm_block_kind *kind, const float *x, int n, struct llm_group_fit fit, uint8_t *q)
+{
+    switch (form_of(kind)) {
+    case LINEAR: codes_of(kind, LINEAR, x, n, fit, q); break;
+    case TABLE: codes_of(kind, TABLE, x, n, fit, q); break;
+    default: codes_of(kind, MIRROR, x, n, fit, q); break;
+    }
+}
+
+/* ---- errors ---- */
+
+/* 16 chains in double, which compilers make vectors of; joined in order. */
+static void errors(const float *x, const float *y, size_t n, struct llm_fit_errors *sums)
+{
+    double xx[TRIES] = {0}, yy[TRIES] = {0}, xy[TRIES] = {0}, dd[TRIES] = {0}, most[TRIES] = {0};
+    const size_t whole = n / TRIES * TRIES;
+    for (size_t at = 0; at < n; at += TRIES) {
+        const int here = at < whole ? TRIES : (int)(n - whole);
+        float rest[2][TRIES] = {{0}};
+        const float *a = x + at, *b = y + at;
+        if (at == whole) {
+            a = memcpy(rest[0], a, (size_t)here * sizeof *a);
+            b = memcpy(rest[1], b, (size_t)here * sizeof *b);
+        }
+        for (int i = 0; i < TRIES; i++) {
+            const double p = (double)a[i], q = (double)b[i], d = p - q, size = fabs(d);
+            xx[i] += p * p;
+            yy[i] += q * q;
+            xy[i] += p * q;
+            dd[i] += d * d;
+            most[i] = size > most[i] ? size : most[i];
+        }
+    }
+    for (int i = 0; i < TRIES; i++) {
+        sums->xx += xx[i];
+        sums->yy += yy[i];
+        sums->xy += xy[i];
+        sums->dd += dd[i];
+        sums->max = most[i] > sums->max ? most[i] : sums->max;
+    }
+}
+
+void KERNEL(llm_fill_fit)(struct llm_kernels *k)
+{
+    k->fit = (struct llm_fit_kernels){group, tries, codes, errors};
+}

@@ -1,0 +1,35 @@
+/* The search for scales of blocks (quant/block.h). Lanes of vectors are candidates, and a candidate's sums run over the elements in order, without
+ * fused products: every instruction set gives the same bits. */
+#ifndef LLM_CPU_KERNELS_FIT_H
+#define LLM_CPU_KERNELS_FIT_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include "cpu/dtype/block.h"
+
+/* value = scale · level - low */
+struct llm_group_fit { float scale, low; };
+
+enum { LLM_FIT_TRIES = 16 };
+/* Pairs of a scale and an offset, and what each leaves when every element takes the level that is nearest. */
+struct llm_fit_tries {
+    float scale[LLM_FIT_TRIES], low[LLM_FIT_TRIES];
+    float error[LLM_FIT_TRIES];                                    /* Σ w (x - value)² */
+    float l[LLM_FIT_TRIES], xl[LLM_FIT_TRIES], ll[LLM_FIT_TRIES]; /* Σ w level, Σ w x level, Σ w level² */
+};
+
+struct llm_fit_errors { double xx, yy, xy, dd, max; };
+
+/* x[n] are a group's values, n a multiple of 16 and at most LLM_BLOCK_MAX, with weights w[n] ≥ 0 that are not all 0. */
+struct llm_fit_kernels {
+    /* The scale and offset with the least weighted squared error among many, each refined by least squares. */
+    struct llm_group_fit (*group)(const struct llm_block_kind *kind, const float *x, const float *w, int n);
+    /* Fills error, l, xl and ll of the first `count` pairs; of others their content is not defined. */
+    void (*tries)(const struct llm_block_kind *kind, const float *x, const float *w, int n, int count, struct llm_fit_tries *t);
+    /* The codes of the nearest levels. */
+    void (*codes)(const struct llm_block_kind *kind, const float *x, int n, struct llm_group_fit fit, uint8_t *q);
+    /* Adds Σ x², Σ y², Σ x·y and Σ (x - y)² to `sums`, whose max it raises to the largest |x - y|. A sum is NaN or infinite if a value is. Any n. */
+    void (*errors)(const float *x, const float *y, size_t n, struct llm_fit_errors *sums);
+};
+
+#endif
