@@ -1,5 +1,5 @@
-/* A whole block: groups are fitted one by one (cpu/kernels/fit.c); then the block's own scale is chosen, the groups' scales become integers of it, and
- * the block's scale is fitted again to the codes that came out, as long as the error falls. */
+/* A whole block: groups are fitted one by one (cpu/kernels/fit.c); then the block's own scale is chosen, the groups' scales become integers of it,
+ * and the block's scale is fitted again to the codes that came out, as long as the error falls. */
 #include "quant/block.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* The search for scales: the same bits on every instruction set, sums and codes as defined, and no candidate among the pairs nearby is much better. */
+/* The search for scales: the same bits on every instruction set, sums and codes as defined, and no pair nearby is much better. */
 #include "isas.h"
 
 enum { SIZE = LLM_BLOCK_MAX };
@@ -98,7 +98,9 @@ static void sums_and_codes_are_as_defined(void **state)
             near(tries.xl[8], xl, 1e-5, 1e-3);
             near(tries.ll[8], ll, 1e-5, 0);
             for (int i = 0; i < LLM_FIT_TRIES; i++) {
-                if (kind->n_codes <= 64 && tries.error[i] < 0.9f * tries.error[8]) fail_msg("%s: %g beside %g", llm_dtypes[t].name, (double)tries.error[i], error);
+                if (kind->n_codes <= 64 && tries.error[i] < 0.9f * tries.error[8]) {
+                    fail_msg("%s: %g beside %g", llm_dtypes[t].name, (double)tries.error[i], error);
+                }
             }
         }
     }
