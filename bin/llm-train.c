@@ -122,6 +122,9 @@ static const struct llm_opt options[] = {
     {0, "tokens", "N", "maximum number of tokens of a completion; -1: until the context is full [256]", LLM_INT, AT(tokens), -1, 2147483647,
      NULL},
     {0, "parallel", "N", "maximum number of completions sampled at the same time [64]", LLM_INT, AT(parallel), 1, 4096, NULL},
+    {0, "lag", "N", "1: sample the next completions before learning from these, so that they are judged meanwhile [0]", LLM_INT, AT(lag), 0, 1, NULL},
+    {0, "redraw", "N", "draw prompts whose completions all have the same reward again, at most N times (DAPO) [0]", LLM_INT, AT(redraw), 0, 1000,
+     NULL},
     {0, "reward-jobs", "N", "processes of --reward at the same time [1]", LLM_INT, AT(judge.jobs), 1, 30, NULL},
     {0, "reward-timeout", "S", "seconds that --reward may be silent after the end of its input [60]", LLM_REAL, AT(judge.seconds), .001, 1e9, NULL},
     {0, "reward-fallback", "X", "reward of a completion on which --reward hangs, dies or writes nonsense [the run ends]", LLM_REAL,
@@ -249,6 +252,7 @@ int main(int argc, char **argv)
         if (!a.common.output) a.common.output = a.resume;
     }
     a.o.seed = a.common.seed;
+    if (a.teach.lag > 0) llm_option_set_word(&a.o, "off-policy", true);
     if (a.profile) llm_profile_start();
     int failed = begin(&run, &a, (const char *const *)argv + rest, (size_t)(argc - rest), &e) < 0;
     bool trains = !a.plan && !a.gradcheck && !a.coordcheck && !a.show;

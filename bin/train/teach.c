@@ -7,10 +7,13 @@ void llm_run_check_teach(const struct llm_cli *cli, const struct args *a, int ha
     const struct llm_teach_options *o = &a->teach;
     if (!o->prompts) {
         if (o->judge.command || o->log || o->iterations > 0) llm_usage(cli, "--reward, --rollout-log and --iterations go with --prompts");
+        if (o->lag > 0 || o->redraw > 0) llm_usage(cli, "--lag and --redraw go with --prompts");
         return;
     }
     if (!o->judge.command) llm_usage(cli, "--prompts: expected the command that judges completions, --reward COMMAND");
     if (o->iterations == 0) llm_usage(cli, "--prompts: expected how often to sample and learn, --iterations N");
+    if (o->lag > 0 && !o->log) llm_usage(cli, "--lag: expected --rollout-log, without which a run that stopped could not go on");
+    if (o->lag > 0 && o->redraw > 0) llm_usage(cli, "--lag and --redraw exclude each other: what is drawn again must be judged first");
     if (has_data) llm_usage(cli, "--prompts: expected no other data");
     if (a->val || a->o.stream || a->o.overfit_one || a->o.carry_state || a->ngram_bar) {
         llm_usage(cli, "--prompts does not go with --val, --stream, --overfit-one, --carry-state or --ngram-bar");

@@ -353,6 +353,11 @@ int llm_judge_give(struct llm_judge *j, json_t *line, struct llm_err *e)
     return queue(j, p, j->n - 1, e) < 0 ? -1 : move(j, e);
 }
 
+int llm_judge_pump(struct llm_judge *j, struct llm_err *e)
+{
+    return move(j, e);
+}
+
 /* Waits a moment for a process to read or write. */
 static void wait_some(struct llm_judge *j)
 {

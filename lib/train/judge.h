@@ -21,6 +21,8 @@ struct llm_judge;
 struct llm_judge *llm_judge_create(const struct llm_judge_options *o, llm_judge_done *done, void *arg, struct llm_err *e) LLM_MUST_CHECK;
 /* Gives a completion, of which the judge takes a reference, and reads answers that have come. Does not wait. 0 or -1. */
 int llm_judge_give(struct llm_judge *j, json_t *line, struct llm_err *e) LLM_MUST_CHECK;
+/* Sends and reads what can be sent and read without waiting. 0 or -1. */
+int llm_judge_pump(struct llm_judge *j, struct llm_err *e) LLM_MUST_CHECK;
 /* No more completions: waits until each has its reward. 0; 1: a signal was caught; -1: the command failed (65, or 69 if the shell did not find
  * it). */
 int llm_judge_finish(struct llm_judge *j, struct llm_err *e) LLM_MUST_CHECK;

@@ -33,7 +33,7 @@ static int take_line(void *arg, json_t *line, int64_t number, struct llm_err *e)
                         l->last < 0 ? 0 : l->last);
     }
     l->last = iteration;
-    if (step < l->step) {
+    if (step + (iteration > 0 ? l->behind : 0) < l->step) {
         l->done = iteration + 1;
         return 0;
     }
@@ -60,9 +60,9 @@ static int cut_end(struct llm_rollout_log *l, struct llm_err *e)
     return end > 0 && ftruncate(l->fd, 0) < 0 ? llm_fail_errno(e, EX_IOERR, "%s", l->path) : 0;
 }
 
-int llm_rollout_log_open(struct llm_rollout_log *l, const char *path, int64_t step, struct llm_err *e)
+int llm_rollout_log_open(struct llm_rollout_log *l, const char *path, int64_t step, int64_t behind, struct llm_err *e)
 {
-    *l = (struct llm_rollout_log){.fd = -1, .path = path, .last = -1, .step = step};
+    *l = (struct llm_rollout_log){.fd = -1, .path = path, .last = -1, .step = step, .behind = behind};
     llm_paths_add(LLM_PATH_REPLACED, "--rollout-log", path); /* an output of which the lines are read first */
     if (!path) return 0;
     l->fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_APPEND, 0666);

@@ -12,10 +12,11 @@ struct llm_rollout_log {
     size_t n, room, first;      /* `first`: those before it are taken */
     int64_t done;               /* iterations that the weights have seen */
     int64_t last, step;         /* iteration of the last line read; step of the weights */
+    int64_t behind;             /* steps that the weights which sampled an iteration after the first are behind those that learn from it */
 };
 /* Opens or makes the file, and reads what iterations after training step `step` need. `path` NULL: a log without lines, which takes none. A log
  * that is damaged before its last line: EX_DATAERR. A log that another run writes: EX_CANTCREAT. Zero-initialise; release either way. */
-int llm_rollout_log_open(struct llm_rollout_log *l, const char *path, int64_t step, struct llm_err *e) LLM_MUST_CHECK;
+int llm_rollout_log_open(struct llm_rollout_log *l, const char *path, int64_t step, int64_t behind, struct llm_err *e) LLM_MUST_CHECK;
 /* Takes the line of this completion, of the first iteration that has lines left, out of those read. The caller owns it; NULL: there is none. */
 json_t *llm_rollout_log_take(struct llm_rollout_log *l, int64_t iteration, int64_t group, int64_t sample);
 /* Appends a line in one write. */

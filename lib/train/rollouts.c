@@ -85,13 +85,33 @@ static int take_mask(struct rollout *r, const json_t *line, struct llm_err *e)
     return 0;
 }
 
-static int take_tokens(struct rollout *r, const json_t *line, int64_t vocab, struct llm_err *e)
+/* The member of the line that has the log-probabilities of the distribution that is learned. NULL: see `e`. */
+static const char *log_probs_key(const struct llm_train_options *o, const json_t *line, struct llm_err *e)
+{
+    static const struct { const char *name; double off; } filters[] = {{"top_k", 0}, {"min_p", 0}, {"top_p", 1}, {"typical", 1},
+                                                                       {"repeat_penalty", 1}, {"presence_penalty", 0}, {"frequency_penalty", 0}};
+    double temperature = llm_option_real(o, "ratio-temp"), drawn = 1;
+    const json_t *sampling = json_object_get(line, "sampling");
+    bool filtered = json_object_get(sampling, "logit_bias") || json_is_true(json_object_get(sampling, "ignore_eos"));
+    if (temperature == 1) return "logprobs";
+    if (llm_json_real(sampling, "temp", &drawn, e) < 0) return NULL;
+    for (size_t i = 0; i < sizeof filters / sizeof *filters; i++) {
+        const json_t *found = json_object_get(sampling, filters[i].name);
+        filtered |= found && json_number_value(found) != filters[i].off;
+    }
+    if (drawn == temperature && !filtered) return "sampled_logprobs";
+    llm_fail(e, EX_DATAERR, "--ratio-temp %g: expected completions drawn with this temperature, without filters, penalties and biases, found "
+             "temperature %g%s", temperature, drawn, filtered ? " with others" : "");
+    return NULL;
+}
+
+static int take_tokens(struct rollout *r, const json_t *line, const char *key, int64_t vocab, struct llm_err *e)
 {
     const json_t *prompt = take_list(line, "prompt_ids", -1, e), *ids = prompt ? take_list(line, "ids", -1, e) : NULL;
     if (!ids) return -1;
     r->prompt = (int64_t)json_array_size(prompt);
     r->reply = (int64_t)json_array_size(ids);
-    const json_t *log_probs = take_list(line, "logprobs", r->reply, e);
+    const json_t *log_probs = take_list(line, key, r->reply, e);
     if (!log_probs || take_mask(r, line, e) < 0) return -1;
     r->ids = llm_alloc((size_t)(r->prompt + r->reply), sizeof *r->ids, "a rollout", e);
     r->log_probs = llm_alloc((size_t)r->reply, sizeof *r->log_probs, "a rollout", e);
@@ -102,7 +122,7 @@ static int take_tokens(struct rollout *r, const json_t *line, int64_t vocab, str
         double x = json_number_value(v);
         if (r->mask && !r->mask[i]) x = 0; /* nobody drew it */
         else if (!json_is_number(v) || !(x <= 0)) {
-            return llm_fail(e, EX_DATAERR, "\"logprobs\": element %" PRId64 ": expected a logarithm of a probability", i);
+            return llm_fail(e, EX_DATAERR, "\"%s\": element %" PRId64 ": expected a logarithm of a probability", key, i);
         }
         r->log_probs[i] = (float)x;
     }
@@ -175,8 +195,10 @@ int llm_rollouts_record(struct llm_lines *l, const json_t *line, struct llm_err 
     if (llm_grow((void **)&all->v, &all->room, all->n + 1, sizeof *all->v, e) < 0) return -1;
     struct rollout *r = &all->v[all->n++];
     *r = (struct rollout){.cut = strcmp(finish, "stop") != 0};
-    if (json_object_get(line, "sampled_logprobs")) all->drawn_otherwise = true;
-    if (check_policy(l, line, e) < 0 || take_place(all, r, line, e) < 0 || take_tokens(r, line, l->model->config.vocab_size, e) < 0) return -1;
+    const char *key = log_probs_key(l->o, line, e);
+    if (!key) return -1;
+    if (strcmp(key, "logprobs") == 0 && json_object_get(line, "sampled_logprobs")) all->drawn_otherwise = true;
+    if (check_policy(l, line, e) < 0 || take_place(all, r, line, e) < 0 || take_tokens(r, line, key, l->model->config.vocab_size, e) < 0) return -1;
     if (r->prompt + r->reply > l->context + 1) {
         return llm_fail(e, EX_DATAERR, "expected at most %" PRId64 " tokens (--context), found %" PRId64, l->context + 1, r->prompt + r->reply);
     }

@@ -31,6 +31,9 @@ int llm_rollouts_recorded(struct llm_lines *l, llm_rollout_advantages *advantage
      .type = LLM_CHOICE, .choices = "learn|mask"},                                                                                                  \
     {.name = "truncated-penalty", .arg = "X", .help = "subtract X from the reward of a completion cut by -n or the context [0]", .type = LLM_REAL,  \
      .min = 0, .max = 1e9},                                                                                                                         \
+    {.name = "ratio-temp", .arg = "T",                                                                                                              \
+     .help = "learn the distribution of logits divided by T, from rollouts sampled with --temp T without filters [1]", .type = LLM_REAL,            \
+     .min = 1e-3, .max = 1e6, .fallback = 1},                                                                                                       \
     {.name = "off-policy", .help = "also learn from rollouts of another model, precision or instruction set: ratios are then not 1 at first",       \
      .type = LLM_FLAG}
 

@@ -16,6 +16,21 @@
 
 enum { BINS = 8 };
 
+struct teach;
+/* The completions of one iteration. */
+struct batch {
+    struct teach *x;
+    int64_t iteration;              /* from 0 */
+    bool ahead;                     /* sampled before the iteration before it is learned from (--lag) */
+    struct llm_asked **asked;       /* [groups]: the prompts */
+    json_t **lines;                 /* [groups · samples]: completions with their rewards; NULL: not there yet */
+    struct llm_judge *judge;
+    int64_t round;                  /* how often groups were drawn again */
+    int64_t next_group;             /* the next that is looked at */
+    int64_t sampled, failed, redrawn; /* tokens; completions with the fallback as their reward; completions whose group was drawn again */
+    double sampling, judging;       /* seconds */
+};
+
 struct teach {
     struct llm_loop *l;
     struct llm_trainer *t;
@@ -23,17 +38,11 @@ struct teach {
     struct llm_prompts prompts;
     struct llm_rollout_log log;
     struct llm_order order;         /* of prompts */
-    struct llm_asked **asked;       /* [groups]: the iteration's prompts */
     int64_t groups;                 /* prompts of an iteration */
-    int64_t iteration;              /* from 0 */
-    /* of the iteration */
-    json_t **lines;                 /* [groups · samples]: completions with their rewards; NULL: not there yet */
+    int64_t iteration;              /* the one to be learned from, from 0 */
+    struct batch batch[2];          /* iteration k is batch k % 2 */
     struct llm_engine engine;
     struct llm_rollouts about;
-    struct llm_judge *judge;
-    int64_t next_group;             /* the next that is looked at */
-    int64_t sampled, failed;        /* tokens; completions with the fallback as their reward */
-    double sampling, judging;       /* seconds */
 };
 
 static size_t count(const struct teach *x)
@@ -43,117 +52,182 @@ static size_t count(const struct teach *x)
 
 /* ---- sampling ---- */
 
-/* The number, in the file, of prompt `group` of this iteration. The order goes on from step to step, so that it needs no state. */
-static size_t prompt_of(const struct teach *x, int64_t group)
+static int64_t steps_of_iteration(const struct teach *x)
 {
-    if (x->o->take == 0) return (size_t)group;
     const struct llm_train_options *o = &x->t->o;
     int64_t rows = x->groups * x->o->samples, step_rows = o->batch * o->accumulate;
     int64_t steps = (int64_t)ceil((o->epochs > 0 ? o->epochs : 1) * (double)rows / (double)step_rows);
-    uint64_t begun = (uint64_t)(x->t->step / (steps > 0 ? steps : 1));
-    return (size_t)llm_order_at(&x->order, begun * (uint64_t)x->groups + (uint64_t)group);
+    return steps > 0 ? steps : 1;
 }
 
-static bool complete(const struct teach *x, int64_t group)
+/* The number, in the file, of prompt `group` of an iteration. The order goes on from step to step, so that it needs no state. */
+static size_t prompt_of(const struct batch *b, int64_t group)
 {
-    for (int64_t k = 0; k < x->o->samples; k++) {
-        if (!x->lines[group * x->o->samples + k]) return false;
+    const struct teach *x = b->x;
+    struct llm_order order = x->order;
+    if (x->o->take == 0) return (size_t)group;
+    uint64_t begun = (uint64_t)(x->t->step / steps_of_iteration(x) + b->ahead);
+    order.seed += (uint64_t)b->round * UINT64_C(0x9E3779B97F4A7C15); /* a prompt that is drawn in place of another is of another order */
+    return (size_t)llm_order_at(&order, begun * (uint64_t)x->groups + (uint64_t)group);
+}
+
+static bool complete(const struct batch *b, int64_t group)
+{
+    int64_t samples = b->x->o->samples;
+    for (int64_t k = 0; k < samples; k++) {
+        if (!b->lines[group * samples + k]) return false;
     }
     return true;
 }
 
 static int next(void *arg, struct llm_prompt *p, struct llm_err *e)
 {
-    struct teach *x = arg;
+    struct batch *b = arg;
+    const struct teach *x = b->x;
     (void)e;
-    while (x->next_group < x->groups && complete(x, x->next_group)) x->next_group++;
-    if (x->next_group == x->groups) return 0;
-    const struct llm_asked *a = x->asked[x->next_group];
+    while (b->next_group < x->groups && complete(b, b->next_group)) b->next_group++;
+    if (b->next_group == x->groups) return 0;
+    const struct llm_asked *a = b->asked[b->next_group];
     *p = (struct llm_prompt){.ids = a->ids, .n = a->n, .max_tokens = x->o->tokens, .samples = x->o->samples, .sampling = x->o->sampling,
                              .ends = a->chat ? x->prompts.ends : NULL, .n_ends = a->chat ? x->prompts.n_ends : 0, .rollout = true,
-                             .user = &x->asked[x->next_group]};
+                             .user = &b->asked[b->next_group]};
     p->sampling.seed = (uint64_t)x->t->o.seed;
-    p->sampling.prompt = a->key;
+    p->sampling.prompt = a->key + (uint64_t)b->round * UINT64_C(0xD1B54A32D192ED03); /* other noise for each round */
     p->sampling.policy_step = (uint64_t)x->t->step;
-    x->next_group++;
+    b->next_group++;
     return 1;
 }
 
 static int done(void *arg, struct llm_completion *c, struct llm_err *e)
 {
-    struct teach *x = arg;
+    struct batch *b = arg;
+    const struct teach *x = b->x;
     struct llm_asked *const *place = c->prompt.user;
-    int64_t group = place - x->asked;
-    x->sampled += c->n;
-    if (x->lines[group * x->o->samples + c->sample]) return 0; /* the log has it */
+    int64_t group = place - b->asked;
+    b->sampled += c->n;
+    if (b->lines[group * x->o->samples + c->sample]) return 0; /* the log has it */
     json_t *line = json_object();
     int status = line && json_object_update(line, (*place)->object) == 0 ? 0 : llm_no_memory(e, "a completion");
     if (status == 0) status = llm_rollouts_put(&x->about, c, group, line, e);
-    if (status == 0) status = llm_judge_give(x->judge, line, e);
+    if (status == 0) status = llm_judge_give(b->judge, line, e);
     json_decref(line);
     return status;
 }
 
 static int judged(void *arg, json_t *line, const char *failed, struct llm_err *e)
 {
-    struct teach *x = arg;
+    struct batch *b = arg;
     int64_t group = json_integer_value(json_object_get(line, "group")), sample = json_integer_value(json_object_get(line, "sample"));
-    x->failed += failed != NULL;
-    if (json_object_set_new(line, "iteration", json_integer(x->iteration)) < 0) return llm_no_memory(e, "a completion");
-    x->lines[group * x->o->samples + sample] = json_incref(line);
-    return llm_rollout_log_add(&x->log, line, e);
+    b->failed += failed != NULL;
+    if (json_object_set_new(line, "iteration", json_integer(b->iteration)) < 0) return llm_no_memory(e, "a completion");
+    if (b->x->o->lag > 0 && json_object_set_new(line, "lag", json_integer(b->ahead)) < 0) return llm_no_memory(e, "a completion");
+    b->lines[group * b->x->o->samples + sample] = json_incref(line);
+    return llm_rollout_log_add(&b->x->log, line, e);
 }
 
-/* What the log has of this iteration. It must have been sampled from these weights. */
-static int replay(struct teach *x, struct llm_err *e)
+/* What the log has of this iteration. It must have been sampled from these weights; with a lag, also from those of the iteration before. */
+static int replay(struct batch *b, struct llm_err *e)
 {
+    struct teach *x = b->x;
+    bool behind = false;
     for (int64_t i = 0; i < (int64_t)count(x); i++) {
-        json_t *line = llm_rollout_log_take(&x->log, x->iteration, i / x->o->samples, i % x->o->samples);
+        if (b->lines[i]) continue;
+        json_t *line = llm_rollout_log_take(&x->log, b->iteration, i / x->o->samples, i % x->o->samples);
         const char *model = "";
         if (!line) continue;
-        x->lines[i] = line;
+        b->lines[i] = line;
         if (llm_json_str(line, "model", &model, e) < 0) return -1;
-        if (strcmp(model, x->t->model->fingerprint) == 0 && json_integer_value(json_object_get(line, "policy_step")) == x->t->step) continue;
+        json_int_t step = json_integer_value(json_object_get(line, "policy_step"));
+        if (strcmp(model, x->t->model->fingerprint) == 0 && step == x->t->step) continue;
+        if (x->o->lag > 0 && !b->ahead && b->iteration > 0 && step == x->t->step - steps_of_iteration(x)) {
+            behind = true;
+            continue;
+        }
         return llm_fail(e, EX_DATAERR, "%s: iteration %" PRId64 ": expected completions of the model at step %" PRId64 " (%s), found others (%s): "
-                        "the log is of another run", x->o->log, x->iteration, x->t->step, x->t->model->fingerprint, model);
+                        "the log is of another run", x->o->log, b->iteration, x->t->step, x->t->model->fingerprint, model);
+    }
+    for (int64_t group = 0; behind && group < x->groups; group++) {
+        if (complete(b, group)) continue;
+        return llm_fail(e, EX_DATAERR, "%s: iteration %" PRId64 ": expected all %zu completions, which the weights before these have sampled "
+                        "(--lag); some of group %" PRId64 " are missing", x->o->log, b->iteration, count(x), group);
     }
     return 0;
 }
 
-/* Completions that the log lacks, with their rewards. 1: a signal was caught. */
-static int sample(struct teach *x, struct llm_err *e)
+/* Samples the completions that the log lacks, and gives them to the judge. 1: a signal was caught. */
+static int sample(struct batch *b, struct llm_err *e)
 {
-    const struct llm_generate g = {&x->engine, x->o->parallel, next, NULL, NULL, done, x};
+    struct teach *x = b->x;
+    const struct llm_generate g = {&x->engine, x->o->parallel, next, NULL, NULL, done, b};
     double began = llm_now();
-    x->next_group = 0;
-    x->judge = llm_judge_create(&x->o->judge, judged, x, e);
-    if (!x->judge) return -1;
+    b->next_group = 0;
+    b->judge = llm_judge_create(&x->o->judge, judged, b, e);
+    if (!b->judge) return -1;
     int got = llm_generate(&g, e);
-    x->sampling = llm_now() - began;
-    began = llm_now();
-    if (got == 0) got = llm_judge_finish(x->judge, e);
-    x->judging = llm_now() - began;
-    llm_judge_destroy(x->judge);
-    x->judge = NULL;
-    return got == 0 ? llm_rollout_log_sync(&x->log, e) : got;
+    b->sampling += llm_now() - began;
+    return got;
 }
 
-/* Fills x->lines. 1: a signal was caught. */
-static int gather(struct teach *x, struct llm_err *e)
+/* Waits for the rewards. 1: a signal was caught. */
+static int finish(struct batch *b, struct llm_err *e)
+{
+    double began = llm_now();
+    int got = llm_judge_finish(b->judge, e);
+    b->judging += llm_now() - began;
+    llm_judge_destroy(b->judge);
+    b->judge = NULL;
+    return got == 0 ? llm_rollout_log_sync(&b->x->log, e) : got;
+}
+
+static double reward_of(const json_t *line)
+{
+    double sum = json_number_value(json_object_get(line, "reward"));
+    const json_t *each = json_object_get(line, "rewards");
+    for (size_t k = 0; k < json_array_size(each); k++) sum += json_number_value(json_array_get(each, k));
+    return sum;
+}
+
+/* Drops the completions of groups whose rewards are all equal, from which no advantage follows. Returns how many groups. */
+static int64_t drop_flat(struct batch *b)
+{
+    const struct teach *x = b->x;
+    int64_t flat = 0;
+    b->round++;
+    for (int64_t group = 0; group < x->groups; group++) {
+        json_t **lines = b->lines + group * x->o->samples;
+        int64_t k = 1;
+        while (k < x->o->samples && reward_of(lines[k]) == reward_of(lines[0])) k++;
+        if (k < x->o->samples) continue;
+        for (k = 0; k < x->o->samples; k++) {
+            json_decref(lines[k]);
+            lines[k] = NULL;
+        }
+        b->asked[group] = &x->prompts.v[prompt_of(b, group)];
+        flat++;
+    }
+    b->redrawn += flat * x->o->samples;
+    return flat;
+}
+
+/* Fills b->lines, but for what the judge still owes if the batch is sampled ahead. 1: a signal was caught. */
+static int gather(struct teach *x, int64_t iteration, bool ahead, struct llm_err *e)
 {
     struct llm_model *m = x->t->model;
+    struct batch *b = &x->batch[iteration % 2];
     const struct llm_engine_options o = {.compute = (enum llm_compute)x->t->o.precision, .cache = LLM_NO_DTYPE, .context = x->t->o.context,
                                          .batch = 512};
     LLM_PROFILE("sample", 0);
-    x->sampled = x->failed = 0;
-    x->sampling = x->judging = 0;
+    *b = (struct batch){.x = x, .iteration = iteration, .ahead = ahead, .asked = b->asked, .lines = b->lines};
     m->fingerprint[0] = 0; /* the weights have changed */
     m->adapted = false;
-    for (int64_t group = 0; group < x->groups; group++) x->asked[group] = &x->prompts.v[prompt_of(x, group)];
+    for (int64_t group = 0; group < x->groups; group++) b->asked[group] = &x->prompts.v[prompt_of(b, group)];
     int got = llm_engine_init(&x->engine, m, &o, e);
     if (got == 0 && llm_rollouts_open(&x->about, &x->engine, x->t->step, x->groups, e) < 0) got = llm_in(e, "--prompts");
-    if (got == 0) got = replay(x, e);
-    if (got == 0) got = sample(x, e);
+    do {
+        if (got == 0) got = replay(b, e);
+        if (got == 0) got = sample(b, e);
+        if (got == 0 && !ahead) got = finish(b, e);
+    } while (got == 0 && b->round < x->o->redraw && drop_flat(b) > 0);
     llm_rollouts_release(&x->about);
     llm_engine_release(&x->engine);
     return got;
@@ -161,13 +235,13 @@ static int gather(struct teach *x, struct llm_err *e)
 
 /* ---- learning ---- */
 
-static struct llm_records *records_of(const struct teach *x, struct llm_err *e)
+static struct llm_records *records_of(const struct teach *x, const struct batch *b, struct llm_err *e)
 {
     struct llm_lines lines = {.o = &x->t->o, .objective = x->t->objective, .tokenizer = x->t->model->tokenizer, .model = x->t->model,
                               .context = x->t->o.context};
     int status = (lines.records = llm_records_create(x->t->objective->columns, e)) ? 0 : -1;
     for (size_t i = 0; i < count(x) && status == 0; i++) {
-        status = lines.objective->record(&lines, x->lines[i], e);
+        status = lines.objective->record(&lines, b->lines[i], e);
         if (status < 0) llm_in(e, "prompt %zu, completion %zu", i / (size_t)x->o->samples, i % (size_t)x->o->samples);
     }
     if (lines.objective->recorded(&lines, e, status < 0) < 0) status = -1;
@@ -177,16 +251,14 @@ static struct llm_records *records_of(const struct teach *x, struct llm_err *e)
 }
 
 /* Counts of rewards in bins of equal width from the least to the largest. */
-static json_t *histogram(const struct teach *x)
+static json_t *histogram(const struct teach *x, const struct batch *b)
 {
     double least = INFINITY, most = -INFINITY;
     int64_t bins[BINS] = {0};
     json_t *counts = json_array();
     for (int round = 0; round < 2; round++) {
         for (size_t i = 0; i < count(x); i++) {
-            double r = json_number_value(json_object_get(x->lines[i], "reward"));
-            const json_t *each = json_object_get(x->lines[i], "rewards");
-            for (size_t k = 0; k < json_array_size(each); k++) r += json_number_value(json_array_get(each, k));
+            double r = reward_of(b->lines[i]);
             if (round == 0) least = fmin(least, r), most = fmax(most, r);
             else bins[most > least ? (int)fmin((r - least) / (most - least) * BINS, BINS - 1) : 0]++;
         }
@@ -196,28 +268,35 @@ static json_t *histogram(const struct teach *x)
 }
 
 /* What the log of the first step says of the iteration. */
-static json_t *summary(const struct teach *x)
+static json_t *summary(const struct teach *x, const struct batch *b)
 {
-    json_t *o = json_pack("{s:I,s:I,s:o,s:I,s:I}", "iteration", (json_int_t)x->iteration, "completions", (json_int_t)count(x), "rewards",
-                          histogram(x), "reward_failures", (json_int_t)x->failed, "sampled_tokens", (json_int_t)x->sampled);
-    if (o && x->sampled > 0 && x->sampling > 0) {
-        json_object_set_new(o, "sampling_tokens_per_second", json_real((double)x->sampled / x->sampling));
-        json_object_set_new(o, "sampling_seconds", json_real(x->sampling));
-        json_object_set_new(o, "judging_seconds", json_real(x->judging));
+    json_t *o = json_pack("{s:I,s:I,s:o,s:I,s:I}", "iteration", (json_int_t)b->iteration, "completions", (json_int_t)count(x), "rewards",
+                          histogram(x, b), "reward_failures", (json_int_t)b->failed, "sampled_tokens", (json_int_t)b->sampled);
+    if (o && x->o->lag > 0) json_object_set_new(o, "lag", json_integer(b->ahead));
+    if (o && x->o->redraw > 0) json_object_set_new(o, "redrawn", json_integer(b->redrawn));
+    if (o && b->sampled > 0 && b->sampling > 0) {
+        json_object_set_new(o, "sampling_tokens_per_second", json_real((double)b->sampled / b->sampling));
+        json_object_set_new(o, "sampling_seconds", json_real(b->sampling));
+        json_object_set_new(o, "judging_seconds", json_real(b->judging));
     }
     return o;
 }
 
+/* Meanwhile the judge of the iteration after this one, if there is one, is kept busy. */
 static int learn(struct teach *x, struct llm_step_report *r, struct llm_err *e)
 {
     struct llm_trainer *t = x->t;
-    struct llm_records *records = records_of(x, e);
+    struct batch *b = &x->batch[x->iteration % 2], *after = &x->batch[(x->iteration + 1) % 2];
+    struct llm_records *records = records_of(x, b, e);
     if (!records || llm_trainer_renew(t, records, e) < 0) return -1;
-    json_t *about = summary(x);
+    json_t *about = summary(x, b);
     int got = 0;
     x->l->metrics->beside = about;
     llm_signals_hold(true); /* a part of an iteration would be learned twice by the run that goes on */
-    while (got == 0 && t->step < t->o.steps) got = llm_loop_step(x->l, r, e);
+    while (got == 0 && t->step < t->o.steps) {
+        got = llm_loop_step(x->l, r, e);
+        if (got == 0 && after->judge) got = llm_judge_pump(after->judge, e);
+    }
     llm_signals_hold(false);
     x->l->metrics->beside = NULL;
     json_decref(about);
@@ -226,12 +305,32 @@ static int learn(struct teach *x, struct llm_step_report *r, struct llm_err *e)
 
 /* ---- iterations ---- */
 
-static void drop_lines(struct teach *x)
+static void drop_lines(struct batch *b)
 {
-    for (size_t i = 0; x->lines && i < count(x); i++) {
-        json_decref(x->lines[i]);
-        x->lines[i] = NULL;
+    for (size_t i = 0; b->lines && i < count(b->x); i++) {
+        json_decref(b->lines[i]);
+        b->lines[i] = NULL;
     }
+}
+
+/* Waits for the rewards of what these weights can no longer sample. A signal waits too: without those rewards the run could not go on from here. */
+static int finish_ahead(struct teach *x, struct llm_err *e)
+{
+    llm_signals_hold(true);
+    int got = finish(&x->batch[x->iteration % 2], e);
+    llm_signals_hold(false);
+    return got;
+}
+
+/* One iteration. 1: a signal was caught. */
+static int turn(struct teach *x, struct llm_step_report *r, struct llm_err *e)
+{
+    bool sampled = x->batch[x->iteration % 2].lines[0] != NULL, another = x->o->lag > 0 && x->iteration + 1 < x->o->iterations;
+    int got = sampled ? 0 : gather(x, x->iteration, false, e);
+    if (got == 0 && another) got = gather(x, x->iteration + 1, true, e);
+    if (got == 0) got = learn(x, r, e);
+    drop_lines(&x->batch[x->iteration % 2]);
+    return got;
 }
 
 /* Saves; a failure before, which `e` holds, stays the one that is reported. */
@@ -253,12 +352,11 @@ static int iterate(struct teach *x, struct llm_err *e)
     llm_progress_start(&bar, "teach", "iterations", x->o->iterations - first);
     while (got == 0 && x->iteration < x->o->iterations && !llm_signal_caught()) {
         char note[64];
-        got = gather(x, e);
-        if (got == 0) got = learn(x, &r, e);
-        drop_lines(x);
+        got = turn(x, &r, e);
         if (got) break;
         x->iteration++;
         whole = t->step;
+        if (x->batch[x->iteration % 2].judge && (got = finish_ahead(x, e)) < 0) break;
         snprintf(note, sizeof note, "iteration %" PRId64 " of %" PRId64, x->iteration, x->o->iterations);
         llm_progress_set(&bar, x->iteration - first, note);
         llm_verbose("%s: loss %.4f", note, r.loss);
@@ -300,11 +398,16 @@ static int begin(struct teach *x, const char *from, struct llm_err *e)
         return llm_fail(e, LLM_EX_USAGE, "expected prompts × --samples in a multiple of the %" PRId64 " rows of a step (--batch × --accumulate), "
                         "found %zu", o->batch * o->accumulate, count(x));
     }
-    if (llm_rollout_log_open(&x->log, x->o->log, x->t->step, e) < 0) return llm_in(e, "--rollout-log");
+    if (llm_rollout_log_open(&x->log, x->o->log, x->t->step, x->o->lag * steps_of_iteration(x), e) < 0) return llm_in(e, "--rollout-log");
     x->iteration = x->log.done;
-    x->lines = llm_calloc(count(x), sizeof *x->lines, "completions", e);
-    x->asked = llm_calloc((size_t)x->groups, sizeof(*x->asked), "prompts", e);
-    return x->lines && x->asked ? 0 : -1;
+    for (int i = 0; i < 2; i++) {
+        struct batch *b = &x->batch[i];
+        b->x = x;
+        b->lines = llm_calloc(count(x), sizeof *b->lines, "completions", e);
+        b->asked = llm_calloc((size_t)x->groups, sizeof(*b->asked), "prompts", e);
+        if (!b->lines || !b->asked) return -1;
+    }
+    return 0;
 }
 
 int llm_teach_run(struct llm_loop *l, const struct llm_teach_options *o, const char *from, struct llm_err *e)
@@ -312,9 +415,12 @@ int llm_teach_run(struct llm_loop *l, const struct llm_teach_options *o, const c
     struct teach x = {.l = l, .t = l->t, .o = o, .log.fd = -1};
     int got = begin(&x, from, e);
     if (got == 0) got = iterate(&x, e);
-    drop_lines(&x);
-    free(x.lines);
-    free(x.asked);
+    for (int i = 0; i < 2; i++) {
+        drop_lines(&x.batch[i]);
+        llm_judge_destroy(x.batch[i].judge);
+        free(x.batch[i].lines);
+        free(x.batch[i].asked);
+    }
     llm_rollout_log_release(&x.log);
     llm_prompts_release(&x.prompts);
     return got;

@@ -16,6 +16,8 @@ struct llm_teach_options {
     int64_t take;               /* prompts of an iteration, shuffled; 0: all of the file, in its order */
     int64_t tokens;             /* maximum of a completion; -1: until the context is full */
     int64_t parallel;           /* maximum of completions sampled at the same time */
+    int64_t lag;                /* 1: completions of the next iteration are sampled before this one is learned from, and judged meanwhile */
+    int64_t redraw;             /* groups whose rewards are all equal are drawn again, so often at most */
     struct llm_judge_options judge;
     struct llm_sampling sampling;
 };
@@ -24,7 +26,8 @@ struct llm_teach_options {
  *
  * The log is a file of rollouts (formats/rollouts.md) with "iteration" in each line. If it exists, it is continued: the iterations that the weights
  * have seen are passed over by their "policy_step"; the lines of those after them are learned from as they stand, so that a run that was killed goes
- * on to the same bits whatever the command would say now. A last line that was cut is removed.
+ * on to the same bits whatever the command would say now. A last line that was cut is removed. With a lag it also has what the weights of the
+ * iteration before have sampled, which cannot be sampled again. Groups that were drawn again are in it several times, in the order of the draws.
  *
  * 0, also if a signal was caught: sampling and judging end, and the state before the iteration is saved; learning ends after its iteration. */
 int llm_teach_run(struct llm_loop *l, const struct llm_teach_options *o, const char *from, struct llm_err *e) LLM_MUST_CHECK;

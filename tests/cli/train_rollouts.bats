@@ -96,3 +96,21 @@ refused() {
     done
     learn --objective grpo --off-policy --resume p.llm < <(jq -c '.logprobs[3] -= 1e-3 | .isa = "other"' r)
 }
+
+@test "--ratio-temp: the ratio of the tempered distribution is exactly 1 too; lines drawn otherwise are refused" {
+    for options in '--precision f32' '--precision bf16'; do
+        cp "$F/policy.llm" p.llm
+        rollouts p.llm --samples 16 --temp .7 $options > r
+        learn --objective grpo --ratio-temp .7 $options --epochs 2 --resume p.llm --log log < r
+        jq -se '.[0].ratio == 1 and .[1].ratio != 1' log
+        rm log
+    done
+    [[ $(jq -s 'map(.logprobs != .sampled_logprobs) | all' r) == true ]]
+    refused 65 'expected completions drawn with this temperature' --ratio-temp .8 --precision bf16 < r
+    rollouts "$F/policy.llm" --samples 16 --temp .7 --top-k 5 > cut
+    refused 65 'expected completions drawn with this temperature' --ratio-temp .7 < cut
+    run -2 --separate-stderr learn --objective grpo --ratio-temp 0 --resume p.llm < /dev/null
+    [[ $stderr == *--ratio-temp* ]]
+    llm-train --gradcheck --off-policy --ratio-temp .5 --objective grpo --entropy-coef .1 -c tiny --set vocab_size=24 --set hidden_size=16 \
+        --set intermediate_size=24 --set num_hidden_layers=1 --set num_attention_heads=2 -l 12 -b 2
+}

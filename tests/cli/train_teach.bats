@@ -158,3 +158,74 @@ refused() {
     jq -c 'select(.sample == 0) | [.iteration, .id]' log > asked
     [[ $(wc -l < asked) == 8 && $(jq -c '.[1]' asked | sort -u | wc -l) == 4 ]]
 }
+
+@test "--lag 1: samples come from the weights an iteration before and say so; killed anywhere, the run goes on to the same bytes" {
+    cp p.llm begin.llm
+    teach --iterations 4 --lag 1 --rollout-log whole --log steps --save-every 1
+    cp p.llm want.llm
+    # Steps 60, 60, 61, 62: the first iteration is on policy, each later one is a step behind.
+    jq -c '[.iteration, .policy_step, .lag]' whole | uniq | cmp - <(printf '%s\n' '[0,60,0]' '[1,60,1]' '[2,61,1]' '[3,62,1]')
+    jq -se '.[0].ratio == 1 and .[1].ratio != 1 and .[1].lag == 1 and .[0].lag == 0 and length == 4' steps
+    cp begin.llm first.llm
+    cp begin.llm p.llm
+    teach --iterations 1 --rollout-log plain
+    for lines in 0 20 32 50 64; do
+        cp begin.llm p.llm
+        head -"$lines" whole > log
+        teach --iterations 4 --lag 1 --rollout-log log
+        cmp p.llm want.llm
+        cmp <(sort log) <(sort whole)
+    done
+    for ((k = 0; k < 6; k++)); do
+        cp begin.llm k.llm
+        rm -f k.log
+        for ((strike = 0; strike < 3; strike++)); do
+            BEFORE=exec teach --resume k.llm --iterations 4 --lag 1 --rollout-log k.log --save-every 1 --reward "sleep .1; $REWARD" &
+            pid=$!
+            sleep ".$((RANDOM % 6))$((RANDOM % 10))"
+            struck $((k % 2 ? 15 : 9)) "$pid"
+        done 2> /dev/null
+        teach --resume k.llm --iterations 4 --lag 1 --rollout-log k.log --save-every 1
+        cmp k.llm want.llm
+        cmp <(jq -c . k.log | sort) <(jq -c . whole | sort)
+    done
+    cp begin.llm p.llm # what older weights have sampled cannot be sampled again
+    head -64 whole > log
+    teach --iterations 2 --lag 1 --rollout-log log
+    head -40 whole > log
+    cp p.llm at.llm
+    run -2 --separate-stderr teach --iterations 4 --lag 1
+    [[ $stderr == *'--lag: expected --rollout-log'* ]]
+    run -2 --separate-stderr teach --iterations 4 --lag 1 --redraw 1 --rollout-log log
+    [[ $stderr == *'--lag and --redraw exclude each other'* ]]
+    cmp p.llm at.llm
+}
+
+@test "--redraw: groups whose rewards are all equal are drawn again; a run that was killed goes on with the same draws" {
+    export rare='jq -c ".reward = (if (.text | contains(\"e\")) then 1 else 0 end)"'
+    cp p.llm begin.llm
+    teach --samples 2 -b 8 --accumulate 1 --reward "$rare" --rollout-log plain
+    jq -s 'group_by([.iteration, .group]) | map(select(.[0].reward == .[1].reward)) | length' plain > flat
+    [[ $(cat flat) -gt 0 ]]
+    cp begin.llm p.llm
+    teach --samples 2 -b 8 --accumulate 1 --reward "$rare" --rollout-log whole --redraw 20 --log steps
+    cp p.llm want.llm
+    # The last draw of each group has a spread; those before it have none.
+    jq -se 'group_by([.iteration, .group]) | all(.[]; [.[] | select(.sample == 0).reward] as $a | [.[] | select(.sample == 1).reward] as $b
+            | $a[-1] != $b[-1] and $a[:-1] == $b[:-1])' whole
+    [[ $(jq -s 'map(.redrawn) | add' steps) == $(($(wc -l < whole) - 24)) ]]
+    jq -se 'all(.[]; .ratio == 1 and .completions == 8)' steps
+    for lines in 3 9 12 20; do
+        cp begin.llm p.llm
+        head -"$lines" whole > log
+        teach --samples 2 -b 8 --accumulate 1 --reward "$rare" --rollout-log log --redraw 20
+        cmp p.llm want.llm
+        cmp <(sort log) <(sort whole)
+    done
+    cp begin.llm p.llm # with --take other prompts come in their place
+    teach --take 2 --samples 2 -b 4 --accumulate 1 --reward "$rare" --rollout-log taken --redraw 20
+    jq -se 'group_by([.iteration, .group]) | any(.[]; map(.id | tostring) | unique | length > 1)' taken
+    cp begin.llm p.llm
+    teach --reward "jq -c '.reward = 1'" --redraw 2 --iterations 1 --rollout-log flat.log # never a spread: learned from as they are
+    [[ $(wc -l < flat.log) == 96 ]]
+}

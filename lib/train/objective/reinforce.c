@@ -68,6 +68,10 @@ static int check_equality(const struct llm_task *t, struct llm_err *e)
     const struct llm_config *c = &t->model->config;
     double dropout = fmax(fmax(c->embd_pdrop, c->attn_pdrop), c->resid_pdrop);
     if (t->model->lora) dropout = fmax(dropout, t->model->lora->dropout);
+    if (llm_option_real(&t->o, "ratio-temp") != 1 && c->final_logit_softcapping != 0) {
+        return llm_fail(e, EX_UNAVAILABLE, "--ratio-temp: expected logits without a soft cap (final_logit_softcapping), found %g",
+                        c->final_logit_softcapping);
+    }
     if (llm_option_word(&t->o, "off-policy")) return 0;
     if (dropout > 0) {
         return llm_fail(e, LLM_EX_USAGE, "expected --dropout 0 (and no --adapter-dropout), found %g: with dropout the ratio does not begin at 1 "
@@ -267,15 +271,23 @@ struct entropy {
     double sum;
     double *each;                   /* [tokens] */
     float *row;                     /* [vocab] */
+    float scale;                    /* × all logits, which are written over: 1 / the temperature of the ratio */
 };
+
+/* As the sampler divides logits by its temperature. */
+static float inverse_temperature(const struct llm_train_options *o)
+{
+    return (float)(1 / llm_option_real(o, "ratio-temp"));
+}
 
 static void look(const struct llm_inner *inner, struct llm_ctx *c, int64_t first, float *x, int64_t rows, int64_t cols, int64_t stride, bool again)
 {
     struct entropy *h = inner->arg;
     (void)c, (void)again;
     for (int64_t r = 0; r < rows; r++) {
-        const float *logits = x + r * stride;
+        float *logits = x + r * stride;
         double dot = 0;
+        if (h->scale != 1) llm_k.elementwise.scale(logits, h->scale, logits, (size_t)cols);
         if (h->targets[first + r] < 0) continue;
         memcpy(h->row, logits, (size_t)cols * sizeof *h->row);
         struct llm_ce_row row = llm_k.rows.ce_forward(h->row, 1, 0, (size_t)cols);
@@ -297,7 +309,8 @@ static void run_reference(struct llm_ctx *c, struct llm_task *t, const struct ll
     c->tape = NULL;
     c->training = false;
     struct llm_tensor *hidden = llm_task_hidden(c, t, m, rows, &b);
-    const struct llm_cross_entropy loss = {.targets = rows->targets, .bias = llm_model_head_bias(m), .logit_scale = (float)m->config.logit_scale,
+    const struct llm_cross_entropy loss = {.targets = rows->targets, .bias = llm_model_head_bias(m),
+                                           .logit_scale = (float)m->config.logit_scale * inverse_temperature(&t->o),
                                            .logit_softcap = (float)m->config.final_logit_softcapping, .token_nll = nll, .no_gradient = true};
     llm_cross_entropy(c, hidden, llm_model_head(m), &loss);
     if (!llm_ctx_failed(c)) llm_arena_pop(&c->acts, mark);
@@ -437,6 +450,7 @@ static int run(struct llm_ctx *c, struct llm_task *t, const struct llm_rows *row
     struct entropy h = {.targets = rows->targets, .row = llm_op_alloc(c, m->config.vocab_size, sizeof *h.row),
                         .each = llm_op_alloc(c, tokens, sizeof *h.each)};
     h.inner = (struct llm_inner){look, &h};
+    h.scale = inverse_temperature(&t->o);
     s.entropy = h.each;
     if (t->n_params > 0) s.value_slopes = llm_op_alloc(c, tokens, sizeof *s.value_slopes);
     if (own->entropy_coef != 0) s.bonus = llm_op_alloc(c, tokens, sizeof *s.bonus);
@@ -455,6 +469,7 @@ static int run(struct llm_ctx *c, struct llm_task *t, const struct llm_rows *row
     if (isfinite(own->baseline)) llm_task_note(t, "baseline", own->baseline, 1);
     if (c->tape && s.value && !llm_ctx_failed(c)) put_value_slopes(c, &s, grad_scale);
     loss = llm_task_loss(t, rows, grad_scale, NULL);
+    loss.logit_scale *= h.scale;
     loss.weights = s.slopes;
     loss.entropy = s.bonus;
     if (c->tape) llm_cross_entropy(c, hidden, llm_model_head(m), &loss);
