@@ -60,6 +60,33 @@ filled() {
     done
 }
 
+# comes_true PID COMMAND...: waits until COMMAND succeeds, however long that takes; fails if process PID ends before.
+comes_true() {
+    local pid=$1
+    shift
+    until "$@" 2> /dev/null; do
+        kill -0 "$pid" || fail "process $pid ended before this came true: $*"
+        sleep .02
+    done
+}
+
+# has_lines FILE N: FILE has at least N lines.
+has_lines() {
+    (($(wc -l < "$1") >= $2))
+}
+
+# writes_lines PID FOLDER N: one of the regular files that process PID has opened for writing in FOLDER, under whatever name, has N lines or more.
+writes_lines() {
+    local fd flags
+    for fd in "/proc/$1/fd"/*; do
+        [[ ${fd##*/} -gt 2 && $(readlink "$fd") == "$(cd "$2" && pwd -P)"/* && -f $fd ]] || continue
+        flags=$(sed -n 's/^flags:[[:space:]]*//p' "/proc/$1/fdinfo/${fd##*/}")
+        (((8#$flags & 3) != 0)) || continue
+        if has_lines "$fd" "$3"; then return 0; fi
+    done
+    return 1
+}
+
 # ends_by STATUS PID: process PID ends with this status.
 ends_by() {
     local status=0

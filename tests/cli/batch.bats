@@ -104,10 +104,7 @@ total() {
         # shellcheck disable=SC2086
         env --default-signal=INT llm-infer -m "$M" -j 1 $how --jsonl -o out.jsonl - < lines 2> said &
         printf '{"prompt": "Once"}\n{"prompt": "upon"}\n' >&8
-        until (($(cat out.jsonl.llm-tmp* 2> /dev/null | wc -l) >= 2)); do
-            kill -0 $! || fail "it ended"
-            sleep .02
-        done
+        comes_true $! writes_lines $! . 2
         kill -INT $!
         ends_by 130 $!
         exec 8<&-
@@ -119,10 +116,7 @@ total() {
     mkfifo none
     exec 8<> none
     env --default-signal=INT llm-infer -m "$M" -j 1 --jsonl -o out.jsonl - < none 2> said &
-    until compgen -G 'out.jsonl.llm-tmp-*' > /dev/null; do # it waits for lines
-        kill -0 $! || fail "it ended"
-        sleep .02
-    done
+    comes_true $! writes_lines $! . 0 # it waits for lines
     kill -INT $!
     ends_by 130 $!
     exec 8<&-

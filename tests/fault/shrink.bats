@@ -17,20 +17,6 @@ teardown() {
     exec 7<&-
 }
 
-# until_true COMMAND...: waits until it succeeds; a minute at most.
-until_true() {
-    local i
-    for ((i = 0; i < 1200; i++)); do
-        "$@" 2> /dev/null && return
-        sleep .05
-    done
-    fail "never came true: $*"
-}
-
-has_lines() {
-    (($(wc -l < "$1") >= $2))
-}
-
 # ended PID STATUS: it ends with that status.
 ended() {
     local got=0
@@ -46,7 +32,7 @@ shrank() {
 @test "llm-train: the last complete step is saved, and the run goes on from there to the same model" {
     local run=(llm-train -q -c nano -T "$F/tok.json" --schedule constant --warmup 2 -b 2 -l 32) step
     "${run[@]}" -n 100000 --log log -o part.llm data.tok 2> said &
-    until_true has_lines log 3
+    comes_true $! has_lines log 3
     : > data.tok
     ended $! 65
     shrank data.tok
@@ -62,7 +48,7 @@ shrank() {
 @test "llm-train: validation data that shrinks, averaged weights: the state of the step, not of the average" {
     cp data.tok val.tok
     llm-train -q -c nano -T "$F/tok.json" -b 2 -l 32 -n 100000 --ema .9 --eval-ema --eval-every 1 --eval-rows 1 --val val.tok --log log -o part.llm data.tok 2> said &
-    until_true has_lines log 3
+    comes_true $! has_lines log 3
     : > val.tok
     ended $! 65
     shrank val.tok
@@ -74,7 +60,7 @@ shrank() {
 @test "llm-infer: a model that shrinks before a prompt comes" {
     llm-infer -q --precision f32 -m model.safetensors --jsonl -n 4 -o out < pipe 2> said 7>&- &
     echo '{"prompt": "the red cat"}' >&7
-    until_true compgen -G 'out.llm-tmp-*' > /dev/null
+    comes_true $! writes_lines $! . 0
     : > model.safetensors
     echo '{"prompt": "the old dog sees the hen"}' >&7
     exec 7<&-
@@ -94,7 +80,7 @@ shrank() {
     llm-train -q --objective ngram --order 2 -T "$F/tok.json" -o out.llm data.tok - < pipe 2> said 7>&- &
     local pid=$!
     head -c 200 "$F/data.tok" >&7
-    until_true grep -q "$PWD/data.tok" "/proc/$pid/maps"
+    comes_true $pid grep -q "$PWD/data.tok" "/proc/$pid/maps"
     : > data.tok
     tail -c +201 "$F/data.tok" >&7
     exec 7<&-
@@ -114,7 +100,7 @@ cut_within_page() {
 @test "a file that is cut within its last page raises no signal, and its size tells: status 65, no output" {
     llm-infer -q --precision f32 -m model.safetensors --jsonl -n 4 -o out < pipe 2> said 7>&- &
     echo '{"prompt": "the red cat"}' >&7
-    until_true compgen -G 'out.llm-tmp-*' > /dev/null
+    comes_true $! writes_lines $! . 0
     cut_within_page model.safetensors 1
     echo '{"prompt": "the old dog sees the hen"}' >&7
     exec 7<&-
@@ -128,7 +114,7 @@ cut_within_page() {
 @test "data that is cut within its last page: the step that read it is dropped, the last complete one is saved" {
     local run=(llm-train -q -c nano -T "$F/tok.json" --schedule constant --warmup 2 -b 2 -l 32) step
     "${run[@]}" -n 100000 --log log -o part.llm data.tok 2> said &
-    until_true has_lines log 3
+    comes_true $! has_lines log 3
     cut_within_page data.tok 1
     ended $! 65
     [[ $(< said) =~ ^llm-train:\ data.tok:\ byte\ [0-9]+:\ cut\ short\ while\ it\ was\ read: ]] || fail "said: $(< said)"
