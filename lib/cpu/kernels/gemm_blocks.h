@@ -182,16 +182,30 @@ INLINE void open_bits(const unsigned char *b, int v, int shift, int32_t mask, VI
     }
 }
 
-INLINE void add_high_bits(const VI *high, int shift, VI *w)
+/* Each element of x shifted to the right by `right` bits, from -4 (to the left) to 31. */
+INLINE VI shifted(VI x, int right)
+{
+    switch (right) {
+    case -4: return vi_shl(x, 4);
+    case -3: return vi_shl(x, 3);
+    case -2: return vi_shl(x, 2);
+    case -1: return vi_shl(x, 1);
+    case 0: return x;
+    default: return vi_shrv(x, vi_set1(right));
+    }
+}
+
+/* Adds to w the bits of eight lines that `mask` keeps after a shift to the right by `right` bits. A line is used at once: more vectors than the
+ * words would not fit into the registers of AVX2. */
+INLINE void add_high_bits(const unsigned char *b, int v, int right, int32_t mask, VI *w)
 {
     LLM_UNROLL
-    for (int i = 0; i < 8; i++) w[i] = vi_or(w[i], shift == 4 ? vi_shl(high[i], 4) : vi_shl(high[i], 2));
+    for (int i = 0; i < 8; i++) w[i] = vi_or(w[i], vi_and(shifted(line(b, i, v), right), vi_set1(mask)));
 }
 
 /* Group g of the block at b: w[i] has the unsigned bytes of k 4·i to 4·i + 3 of VN rows. */
 INLINE void open_group(const struct kind *k, const unsigned char *b, int g, int v, VI *w)
 {
-    VI high[8];
     const int half = g / 4, quarter = g % 4;
     switch (k->type) {
     case LLM_Q8_0: open_bits(b + LINE / 2, v, 0, -1, w); break;
@@ -212,19 +226,16 @@ INLINE void open_group(const struct kind *k, const unsigned char *b, int g, int 
     case LLM_Q4_K: open_bits(b + LINE * (4 + g / 2 * 8), v, g % 2 * 4, 0x0f0f0f0f, w); break;
     case LLM_Q5_K:
         open_bits(b + LINE * (12 + g / 2 * 8), v, g % 2 * 4, 0x0f0f0f0f, w);
-        open_bits(b + LINE * 4, v, g, 0x01010101, high);
-        add_high_bits(high, 4, w);
+        add_high_bits(b + LINE * 4, v, g - 4, 0x10101010, w);
         break;
     case LLM_Q6_K:
         open_bits(b + LINE / 2 + LINE * (4 + half * 16 + quarter % 2 * 8), v, quarter / 2 * 4, 0x0f0f0f0f, w);
-        open_bits(b + LINE / 2 + LINE * (36 + half * 8), v, quarter * 2, 0x03030303, high);
-        add_high_bits(high, 4, w);
+        add_high_bits(b + LINE / 2 + LINE * (36 + half * 8), v, quarter * 2 - 4, 0x30303030, w);
         break;
     case LLM_Q2_K: open_bits(b + LINE * (5 + half * 8), v, quarter * 2, 0x03030303, w); break;
     case LLM_Q3_K:
         open_bits(b + LINE / 2 + LINE * (11 + half * 8), v, quarter * 2, 0x03030303, w);
-        open_bits(b + LINE / 2 + LINE * 3, v, g, 0x01010101, high);
-        add_high_bits(high, 2, w);
+        add_high_bits(b + LINE / 2 + LINE * 3, v, g - 2, 0x04040404, w);
         break;
     default: break;
     }

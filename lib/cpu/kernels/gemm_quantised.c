@@ -223,8 +223,10 @@ INLINE void tile(const struct llm_gemm_q_job *g, int64_t row, int64_t column, co
             if (rows == 1) { /* with each group's shifts known */
                 LLM_UNROLL
                 for (int i = 0; i < k->groups; i++) {
+                    const unsigned char *here = b;
+                    if (k->top > 15) __asm__("" : "+r"(here)); /* load lines of high bits again: GCC would keep them in spill slots */
                     if (v == 0) ask_ahead(b, (size_t)i * block_bytes / (size_t)k->groups, (size_t)(i + 1) * block_bytes / (size_t)k->groups);
-                    add_rows(g, group + i * g->x.step, 1, k, b, &h, i, v, sum);
+                    add_rows(g, group + i * g->x.step, 1, k, here, &h, i, v, sum);
                 }
             } else {
                 for (int i = 0; i < k->groups; i++) add_rows(g, group + i * g->x.step, rows, k, b, &h, i, v, sum);
