@@ -82,9 +82,10 @@ static inline uint32_t find(const struct llm_bpe *b, struct llm_bpe_work *w, uin
 static inline void expect(const struct llm_bpe *b, const struct llm_bpe_work *w, uint32_t left, uint32_t right)
 {
     uint64_t hash = hash_of(pair_of(left, right));
-    if (!b->joined)
+    if (!b->joined) {
+        __builtin_prefetch(&b->filter[slot_of(b, hash)]);
         __builtin_prefetch(&b->slots[slot_of(b, hash)]);
-    else if (w && w->pairs)
+    } else if (w && w->pairs)
         __builtin_prefetch(&w->pairs[hash >> (64 - w->pairs_bits)]);
 }
 
@@ -312,6 +313,21 @@ static inline uint64_t least_of(const uint64_t *pairs, size_t n)
     return best;
 }
 
+/* The pair at `at`, which makes `made`, may be merged next: prefetches what its new symbol is then looked up with. Vocabularies are larger than the
+ * first two caches, and each merge waits for the pairs that the merge before it made. */
+static inline void expect_merge(const struct llm_bpe *b, const struct llm_bpe_work *w, const uint32_t *id, const uint8_t *before,
+                                const uint8_t *after, size_t n, size_t at, uint32_t made)
+{
+    if (made == LLM_BPE_NONE || b->joined)
+        return;
+    uint32_t becomes = made_id(b, made);
+    size_t beyond = after[after[at]];
+    if (beyond < n)
+        expect(b, w, becomes, id[beyond]);
+    if (at > 0)
+        expect(b, w, id[before[at]], becomes);
+}
+
 /* Values of the symbol before, of each symbol, and of the one after. */
 #define PLACES(i) i, i + 1, i + 2, i + 3, i + 4, i + 5, i + 6, i + 7
 static const uint8_t places[LLM_BPE_SHORT + 2] = {UINT8_MAX, PLACES(0), PLACES(8), PLACES(16), PLACES(24), PLACES(32), PLACES(40), PLACES(48),
@@ -326,6 +342,8 @@ static inline size_t merge_short(const struct llm_bpe *b, struct llm_bpe_work *w
     memcpy(after, places + 2, LLM_BPE_SHORT);
     for (size_t i = n; i & 7; i++)
         pairs[i] = NO_PAIR;
+    for (size_t i = 0; i + 1 < n; i++)
+        expect_merge(b, w, id, before, after, n, i, pairs[i] == NO_PAIR ? LLM_BPE_NONE : (uint32_t)(pairs[i] & MADE_MASK));
     for (uint64_t best; (best = least_of(pairs, n)) != NO_PAIR;) {
         uint32_t made = (uint32_t)(best & MADE_MASK);
         size_t at = best >> LLM_BPE_MADE_BITS & ((1 << PLACE_BITS) - 1), gone = after[at], next = after[gone];
@@ -340,10 +358,15 @@ static inline size_t merge_short(const struct llm_bpe *b, struct llm_bpe_work *w
             expect(b, w, id[before[at]], id[at]);
         if (next < n) {
             before[next] = (uint8_t)at;
-            pairs[at] = pair_at(b, at, find(b, w, id[at], id[next]));
+            made = find(b, w, id[at], id[next]);
+            pairs[at] = pair_at(b, at, made);
+            expect_merge(b, w, id, before, after, n, at, made);
         }
-        if (at > 0)
-            pairs[before[at]] = pair_at(b, before[at], find(b, w, id[before[at]], id[at]));
+        if (at > 0) {
+            made = find(b, w, id[before[at]], id[at]);
+            pairs[before[at]] = pair_at(b, before[at], made);
+            expect_merge(b, w, id, before, after, n, before[at], made);
+        }
     }
     size_t n_out = 0;
     for (size_t i = 0; i < n; i = after[i])
