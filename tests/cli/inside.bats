@@ -71,7 +71,11 @@ assert len(b["ids"]) == 1 and a["layers.1.mlp.hidden"][-1:] == b["layers.1.mlp.h
     cmp plain patched
     llm-infer -q -m "$M" --logits --patch other.act@layers.0.residual.after "$P" > patched
     run ! cmp -s plain patched
-    # after the last layer is replaced, the other prompt's logits come out
+}
+
+@test "a run whose last layer is patched with another prompt's values has the logits of that prompt" {
+    need_tool python3
+    llm-infer -q -m "$M" --export 'layers.1.residual.after' "The ball was gone in the garden with her" > other.act
     llm-infer -q -m "$M" --export logits "The ball was gone in the garden with her" > wanted
     llm-infer -q -m "$M" --export logits --which-tokens all --patch 'other.act@layers.1.residual.after' "$P" > patched
     PYTHONPATH=$BATS_FILE_TMPDIR python3 -c '

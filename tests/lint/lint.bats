@@ -219,6 +219,16 @@ each_command() {
     ((bad == 0))
 }
 
+@test "a test that runs python3 says that it needs it" {
+    run -0 tests/lint/python.sh
+    assert_output ""
+    mkdir -p "$BATS_TEST_TMPDIR/tree/tests/cli"
+    printf '%s\n' 'reads() {' '    python3 -c 1' '}' '@test "a" {' '    reads' '}' '@test "b" {' '    need_tool python3' '    reads' '}' '@test "c" {' \
+        '    echo' '}' > "$BATS_TEST_TMPDIR/tree/tests/cli/x.bats"
+    run -1 tests/lint/python.sh "$BATS_TEST_TMPDIR/tree"
+    assert_output 'tests/cli/x.bats: @test "a" {'
+}
+
 @test "make check-slow runs every fuzzer for ten minutes, and says how long that takes" {
     local source
     sed -n '/^check-slow:/,/^$/p' Makefile | grep -q ' fuzz-slow ' # -n would build: it calls make
