@@ -9,7 +9,8 @@
  *   products(w, x)         w[0]·x[0] + w[1]·x[1] for each pair of bytes; the bytes of w are at most 127
  *   products_signed(w, x)  the same with signed bytes of w
  *   add_16(a, b)           adds in 16 bits and wraps
- *   pairs_of(a, times)     the sum of each word's two numbers, multiplied by `times`, in 32 bits */
+ *   pairs_of(a, times)     the sum of each word's two numbers, multiplied by `times`, in 32 bits
+ *   pairs_scaled(a, scale) the same with a word's own factor, which `scale` has in both of its halves */
 #ifndef LLM_CPU_KERNELS_GEMM_BYTES_H
 #define LLM_CPU_KERNELS_GEMM_BYTES_H
 
@@ -24,7 +25,7 @@ INLINE VI dot4(VI sum, VI w, VI x) { return _mm256_dpbusd_avx_epi32(sum, w, x); 
 #elif VN == 16
 INLINE VI products(VI w, VI x) { return _mm512_maddubs_epi16(w, x); }
 INLINE VI add_16(VI a, VI b) { return _mm512_add_epi16(a, b); }
-INLINE VI pairs_of(VI a, int times) { return _mm512_madd_epi16(a, _mm512_set1_epi16((short)times)); }
+INLINE VI pairs_scaled(VI a, VI scale) { return _mm512_madd_epi16(a, scale); }
 INLINE VI products_signed(VI w, VI x)
 {
     return _mm512_maddubs_epi16(_mm512_abs_epi8(w), _mm512_mask_sub_epi8(x, _mm512_movepi8_mask(w), _mm512_setzero_si512(), x));
@@ -33,7 +34,7 @@ INLINE VI products_signed(VI w, VI x)
 #elif VN == 8
 INLINE VI products(VI w, VI x) { return _mm256_maddubs_epi16(w, x); }
 INLINE VI add_16(VI a, VI b) { return _mm256_add_epi16(a, b); }
-INLINE VI pairs_of(VI a, int times) { return _mm256_madd_epi16(a, _mm256_set1_epi16((short)times)); }
+INLINE VI pairs_scaled(VI a, VI scale) { return _mm256_madd_epi16(a, scale); }
 INLINE VI products_signed(VI w, VI x) { return _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(x, w)); }
 #define SUMS_OF_16 1
 #elif defined LLM_ISA_neon
@@ -61,6 +62,8 @@ INLINE VI four_of(const int8_t *q)
 }
 
 #if SUMS_OF_16
+INLINE VI twice_16(VI factor) { return vi_or(vi_and(factor, vi_set1(0xffff)), vi_shl(factor, 16)); }
+INLINE VI pairs_of(VI a, int times) { return pairs_scaled(a, vi_set1(times * 0x10001)); }
 INLINE VI dot4(VI sum, VI w, VI x) { return vi_add(sum, pairs_of(products(w, x), 1)); }
 
 /* The number of words whose products, with the kind's zero subtracted, fit into 16 bits; intermediate sums may wrap. 1: the bytes exceed 127, so a

@@ -8,10 +8,16 @@
 
 #define OPENED_ROWS 256 /* whose sums are under way */
 
-/* Groups of a panel: words of bytes, and for each 16 scales, those of the parts, least values of the parts. */
+/* Groups of a panel: words of bytes, and for each 16 scales, those of the parts (integers; if SUMS_OF_16, in both halves of a word), least values of
+ * the parts. */
 struct opened {
     _Alignas(64) int32_t w[1 + SUMS_OF_16][OPENED_GROUPS * GROUP / 4 * PANEL];
-    _Alignas(64) float scale[OPENED_GROUPS][PANEL], part[OPENED_GROUPS][2][PANEL], least[OPENED_GROUPS][2][PANEL];
+    _Alignas(64) float scale[OPENED_GROUPS][PANEL], least[OPENED_GROUPS][2][PANEL];
+#if SUMS_OF_16
+    _Alignas(64) int32_t part[OPENED_GROUPS][2][PANEL];
+#else
+    _Alignas(64) float part[OPENED_GROUPS][2][PANEL];
+#endif
 };
 
 /* Stores a group of VN rows from element `at` of out->w on. If words_in_16 is 1, w[0] gets the lower halves of the bytes and w[1] the upper. */
@@ -34,6 +40,12 @@ INLINE void put_words(const struct kind *k, const VI *w, int64_t at, struct open
 }
 #endif
 
+#if SUMS_OF_16
+INLINE void put_part(V scale, int32_t *out) { vi_store(out, twice_16(v_to_i32(scale))); }
+#else
+INLINE void put_part(V scale, float *out) { v_store(out, scale); }
+#endif
+
 /* Opens `blocks` of the panel's blocks from b on. */
 INLINE void open_panel(const struct kind *k, const unsigned char *b, int64_t blocks, struct opened *out)
 {
@@ -48,7 +60,7 @@ INLINE void open_panel(const struct kind *k, const unsigned char *b, int64_t blo
                 put_words(k, w, (at + g) * GROUP / 4 * PANEL + v * VN, out);
                 v_store(out->scale[at + g] + v * VN, h.scale[k->parts == 2 ? 0 : g]);
                 for (int part = 0; part < k->parts; part++) {
-                    if (k->parts == 2) v_store(out->part[at + g][part] + v * VN, h.part[g * 2 + part]);
+                    if (k->parts == 2) put_part(h.part[g * 2 + part], out->part[at + g][part] + v * VN);
                     if (k->least) v_store(out->least[at + g][part] + v * VN, h.least[g * k->parts + part]);
                 }
             }

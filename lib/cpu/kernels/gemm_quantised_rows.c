@@ -59,7 +59,9 @@ INLINE void add_word(const struct step *s, int64_t at, int plane, int i, const i
     }
 }
 
-/* The dot products of one part of group `at`, in 32 bits. x_at: the index of the first row's group in the activations' arrays. */
+/* The dot products of one part of group `at`, in 32 bits. If SUMS_OF_16 and there are two parts, they are multiplied by the part's integer scale,
+ * and the second part's are added to those of the first: below 2^24, so that FP32 has them exactly, as the rule of the types wants.
+ * x_at: the index of the first row's group in the activations' arrays. */
 INLINE void part_dots(const struct step *s, int64_t at, int part, int64_t x_at, const struct form *f, VI dots[ROWS][MOST_VECTORS])
 {
     const int words = GROUP / 4 / f->parts;
@@ -82,8 +84,8 @@ INLINE void part_dots(const struct step *s, int64_t at, int part, int64_t x_at, 
             LLM_UNROLL
             for (int v = 0; v < f->vectors; v++) {
 #if SUMS_OF_16
-                VI wide = pairs_of(sum[r][v], plane ? 16 : 1);
-                dots[r][v] = kept(i < f->words ? wide : vi_add(dots[r][v], wide));
+                VI wide = f->parts == 2 ? pairs_scaled(sum[r][v], vi_load(OF_COLUMNS(part[at][part], v))) : pairs_of(sum[r][v], plane ? 16 : 1);
+                dots[r][v] = kept(part == 0 && i < f->words ? wide : vi_add(dots[r][v], wide));
                 sum[r][v] = vi_set1(0);
 #else
                 dots[r][v] = sum[r][v];
@@ -99,10 +101,14 @@ INLINE void add_group(const struct step *s, int64_t at, int64_t x_at, const stru
     VI dots[ROWS][MOST_VECTORS];
     V first[ROWS][MOST_VECTORS];
     part_dots(s, at, 0, x_at, f, dots);
+#if SUMS_OF_16
+    if (f->parts == 2) part_dots(s, at, 1, x_at, f, dots);
+#endif
     LLM_UNROLL
     for (int r = 0; r < ROWS; r++)
         LLM_UNROLL
         for (int v = 0; v < f->vectors; v++) first[r][v] = v_from_i32(dots[r][v]);
+#if !SUMS_OF_16
     if (f->parts == 2) {
         part_dots(s, at, 1, x_at, f, dots);
         LLM_UNROLL
@@ -112,6 +118,7 @@ INLINE void add_group(const struct step *s, int64_t at, int64_t x_at, const stru
                 first[r][v] = v_fma(first[r][v], v_load(OF_COLUMNS(part[at][0], v)),
                                     v_mul(v_from_i32(dots[r][v]), v_load(OF_COLUMNS(part[at][1], v))));
     }
+#endif
     LLM_UNROLL
     for (int r = 0; r < ROWS; r++) {
         V scale = v_set1(x->scale[x_at + r]);
