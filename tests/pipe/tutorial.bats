@@ -26,6 +26,16 @@ setup_file() {
     [[ -s model.llm && -s model-q8.llm && -s heads.png ]]
     [[ $(wc -l < log.jsonl) == 40 ]]
     [[ $(cat output.* | grep -c '"id":') == 6 ]]
+    local whole rest
+    for ((n = 0; n < ${#blocks[@]}; n++)); do # the study: before, and without the heads that copy, others, the one that they need
+        case ${blocks[n]} in
+        *'> again.sh'*) whole=$(cat output.$((n + 1))) ;;
+        *'again.sh $(cat'*) mapfile -t rest < output.$((n + 1)) ;;
+        *'--patch m.act'*) [[ $(awk -F'\t' '$4 == 1 { print $6 }' output.$((n + 1)) | tr '\n' ' ') == "j m " ]] ;;
+        esac
+    done
+    awk -v w="$whole" -v i="${rest[0]}" -v o="${rest[1]}" -v p="${rest[2]}" 'BEGIN { exit !(w > -1 && i < -2.5 && o > i + 1 && p < w - 1) }' ||
+        fail "whole $whole, without ${rest[*]}"
     [[ -s teller-peft/adapter_model.safetensors && -s teller.gguf && -s taught.llm ]]
 }
 
