@@ -33,5 +33,7 @@ void llm_draw_cells(struct llm_drawing *d, const int *x, size_t cols, const int 
                     const struct llm_rgb *colours);
 /* Writes the drawing as PNG; `o` is not committed. 0, or -1 also if drawing had failed before. */
 int llm_drawing_png(const struct llm_drawing *d, struct llm_output *o, struct llm_err *e) LLM_MUST_CHECK;
+/* The same as SVG. */
+int llm_drawing_svg(const struct llm_drawing *d, struct llm_output *o, struct llm_err *e) LLM_MUST_CHECK;
 
 #endif

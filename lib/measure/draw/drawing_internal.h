@@ -24,4 +24,10 @@ struct llm_drawing {
     struct llm_err err;          /* the first failure */
 };
 
+/* A text as connected strokes through n points, each twice as thick as llm_text_radius, and as filled squares. */
+typedef void llm_ink_stroke(void *arg, const double *x, const double *y, size_t n);
+typedef void llm_ink_square(void *arg, int x, int y, int width, int height);
+void llm_text_ink(const struct llm_draw_item *t, llm_ink_stroke *stroke, llm_ink_square *square, void *arg);
+double llm_text_radius(const struct llm_draw_item *t);
+
 #endif

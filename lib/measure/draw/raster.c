@@ -5,7 +5,6 @@
 #include "base/buf.h"
 #include "io/png.h"
 #include "measure/draw/drawing_internal.h"
-#include "measure/draw/font.h"
 
 struct image {
     int width, height;
@@ -68,57 +67,24 @@ static void line(struct image *m, const double *x, const double *y, size_t n, do
     for (size_t i = 0; i + 1 < n; i++) paint(m, x[i], y[i], x[i + 1], y[i + 1], radius, colour);
 }
 
-/* Where a text's pixel (right, up) from its pen is in the image. */
-static void place(const struct llm_draw_item *t, double pen, double right, double up, double *x, double *y)
+struct ink_of { struct image *m; const struct llm_draw_item *t; };
+
+static void ink_square(void *arg, int x, int y, int width, int height)
 {
-    *x = t->how.upwards ? t->x - up : t->x + pen + right;
-    *y = t->how.upwards ? t->y - pen - right : t->y - up;
+    const struct ink_of *k = arg;
+    fill(k->m, x, y, width, height, k->t->how.colour);
 }
 
-static void box_square(struct image *m, const struct llm_draw_item *t, double pen, int right, int up, int width, int height)
+static void ink_stroke(void *arg, const double *x, const double *y, size_t n)
 {
-    double x0, y0, x1, y1;
-    place(t, pen, right, up, &x0, &y0);
-    place(t, pen, right + width - 1, up + height - 1, &x1, &y1);
-    fill(m, (int)fmin(x0, x1), (int)fmin(y0, y1), (int)fabs(x1 - x0) + 1, (int)fabs(y1 - y0) + 1, t->how.colour);
-}
-
-static void draw_box(struct image *m, const struct llm_draw_item *t, const struct llm_glyph *g, double pen)
-{
-    struct llm_glyph_box b = llm_glyph_box(g, t->how.unit);
-    int q = b.square, columns = g->n_digits == 2 ? 2 : g->n_digits / 2, width = b.right - b.left + q, height = b.top - b.bottom + q;
-    box_square(m, t, pen, b.left, b.bottom, width, q);
-    box_square(m, t, pen, b.left, b.top, width, q);
-    box_square(m, t, pen, b.left, b.bottom, q, height);
-    box_square(m, t, pen, b.right, b.bottom, q, height);
-    for (int i = 0; i < g->n_digits; i++) {
-        int digit = (int)(g->code >> (4 * (g->n_digits - 1 - i)) & 15), left = b.left + 2 * q + i % columns * 4 * q;
-        int top = b.top - 2 * q - i / columns * 6 * q;
-        for (int k = 0; k < 15; k++) {
-            if (llm_box_digit(digit, k / 3) >> (2 - k % 3) & 1) box_square(m, t, pen, left + k % 3 * q, top - k / 3 * q, q, q);
-        }
-    }
-}
-
-static void draw_glyph(struct image *m, const struct llm_draw_item *t, const struct llm_glyph *g, double pen, double radius)
-{
-    double x[LLM_GLYPH_POINTS], y[LLM_GLYPH_POINTS];
-    for (int i = 0; i < g->n_points; i++) place(t, pen, g->x[i], g->y[i], &x[i], &y[i]);
-    for (int s = 0, i = 0; s < g->n_strokes; i = g->ends[s++]) {
-        line(m, x + i, y + i, (size_t)(g->ends[s] - i), radius, t->how.colour);
-    }
+    const struct ink_of *k = arg;
+    line(k->m, x, y, n, llm_text_radius(k->t), k->t->how.colour);
 }
 
 static void draw_text(struct image *m, const struct llm_draw_item *t)
 {
-    struct llm_glyph g;
-    double radius = .2 + .55 * t->how.unit;
-    int pen = t->how.anchor == LLM_ANCHOR_END ? -t->width : t->how.anchor == LLM_ANCHOR_MIDDLE ? -(t->width / 2) : 0;
-    for (const char *s = t->text; *s; pen += g.advance) {
-        llm_glyph_next(&g, &s, t->how.unit);
-        if (g.n_digits) draw_box(m, t, &g, pen);
-        else draw_glyph(m, t, &g, pen, radius);
-    }
+    struct ink_of k = {m, t};
+    llm_text_ink(t, ink_stroke, ink_square, &k);
 }
 
 static void draw_cells(struct image *m, const struct llm_draw_item *g)
