@@ -149,7 +149,7 @@ killed() {
     local pid got=0
     echo old > here/out
     mkfifo more
-    llm-tokenize encode -j 2 --text -T "$BATS_FILE_TMPDIR/tok.json" -o here/out more &
+    env --default-signal=TERM,HUP llm-tokenize encode -j 2 --text -T "$BATS_FILE_TMPDIR/tok.json" -o here/out more & # nohup ignores SIGHUP
     pid=$!
     exec 9> more
     for _ in {1..60}; do cat text; done >&9

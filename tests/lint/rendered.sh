@@ -30,7 +30,7 @@ known=$(options | sort -u)
 bad=0
 for page; do
     # one line: quotes may span several
-    text=$(mandoc -T utf8 -O width=200 "$page" | col -b | tr -s ' \t\n' ' ')
+    text=$(mandoc -T utf8 -O width=200 "$page" | sed 's/.\x08//g' | tr -s ' \t\n' ' ')
     found=$(
         grep -oE '(^|[^[:alnum:]_.*/=:<-])--?[[:alpha:]][[:alnum:]-]*' <<< "$text" | sed 's/^[^-]*//' | sort -u | grep -vxF -e "$known"
         grep -oE '‘[^’]*‘[^’]*’?|‘[^’ ]*( [^’ ]*){3,}’' <<< "$text"
