@@ -1,13 +1,16 @@
-/* Data types: one row each, block-quantised ones too. A new type is one file in cpu/dtype/ and its row in dtype.c. */
+/* Data types: one row each, block-quantised ones too. A new block-quantised type is one file in cpu/dtype/ and its row in cpu/dtype/table.h. */
 #ifndef LLM_CPU_DTYPE_H
 #define LLM_CPU_DTYPE_H
 
 #include <stddef.h>
 #include <stdint.h>
+#include "cpu/dtype/table.h"
 
 enum llm_dtype {
     LLM_F32, LLM_F16, LLM_BF16, LLM_F64, LLM_I8, LLM_U8, LLM_I16, LLM_U16, LLM_I32, LLM_U32, LLM_I64, LLM_U64, LLM_BOOL,
-    LLM_Q8_0, LLM_Q4_0, LLM_Q4_1, LLM_Q5_0, LLM_Q5_1, LLM_Q2_K, LLM_Q3_K, LLM_Q4_K, LLM_Q5_K, LLM_Q6_K, LLM_Q8_K, LLM_IQ4_NL, LLM_IQ4_XS, LLM_MXFP4,
+#define LLM_NUMBER(ID, ...) LLM_##ID,
+    LLM_BLOCK_TYPES(LLM_NUMBER)
+#undef LLM_NUMBER
     LLM_N_DTYPES, LLM_NO_DTYPE = -1
 };
 
@@ -19,9 +22,11 @@ struct llm_dtype_row {
     int is_float;            /* plain floating point: F32 F16 BF16 F64 */
     int is_quantised;
     /* n elements, a multiple of block_size; NULL for integer types. Encoding rounds to nearest even; block types as ggml does.
-     * encode: NULL too for block types that are only read. */
+     * encode: NULL too for block types that are only read, or written by llm_block_kind.pack alone. */
     void (*decode)(const void *in, float *out, size_t n);
     void (*encode)(const float *in, void *out, size_t n);
+    int ggml;                /* ggml's number of the type in GGUF files; -1: it has none */
+    int ggml_file;           /* llama.cpp's number for files most of whose weights have the type; -1: it has none */
 };
 
 extern const struct llm_dtype_row llm_dtypes[LLM_N_DTYPES];

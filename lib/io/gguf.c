@@ -7,21 +7,6 @@
 
 enum { MAX_GGUF_DIMS = 4, DEFAULT_ALIGNMENT = 32, MIN_VALUE = 13, MIN_TENSOR = 32 }; /* fewest bytes of a value and of a tensor's description */
 
-/* ggml's numbers of tensor types; those that are not here are refused by number. */
-static const struct { uint32_t number; enum llm_dtype dtype; } tensor_types[] = {
-    {0, LLM_F32},   {1, LLM_F16},   {2, LLM_Q4_0},  {3, LLM_Q4_1},  {6, LLM_Q5_0},    {7, LLM_Q5_1},    {8, LLM_Q8_0}, {10, LLM_Q2_K},
-    {11, LLM_Q3_K}, {12, LLM_Q4_K}, {13, LLM_Q5_K}, {14, LLM_Q6_K}, {15, LLM_Q8_K},   {20, LLM_IQ4_NL}, {23, LLM_IQ4_XS}, {24, LLM_I8},
-    {25, LLM_I16},  {26, LLM_I32},  {27, LLM_I64},  {28, LLM_F64},  {30, LLM_BF16},   {39, LLM_MXFP4},
-};
-
-int llm_gguf_tensor_type(enum llm_dtype t)
-{
-    for (size_t i = 0; i < sizeof tensor_types / sizeof *tensor_types; i++) {
-        if (tensor_types[i].dtype == t) return (int)tensor_types[i].number;
-    }
-    return -1;
-}
-
 /* Bytes of one element; 0: strings and arrays. */
 static const unsigned char widths[LLM_GGUF_N_TYPES] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
 static const char *const type_names[LLM_GGUF_N_TYPES] = {
@@ -177,8 +162,8 @@ static void read_tensor(struct reader *r, struct llm_entry *t)
     at = r->at;
     uint32_t type = (uint32_t)number(r, 4, name);
     t->dtype = LLM_NO_DTYPE;
-    for (size_t i = 0; i < sizeof tensor_types / sizeof *tensor_types; i++) {
-        if (tensor_types[i].number == type) t->dtype = tensor_types[i].dtype;
+    for (int i = 0; i < LLM_N_DTYPES; i++) { /* types without a row are refused by number */
+        if (llm_dtypes[i].ggml >= 0 && (uint32_t)llm_dtypes[i].ggml == type) t->dtype = (enum llm_dtype)i;
     }
     if (r->failed) return;
     if (t->dtype == LLM_NO_DTYPE) {

@@ -34,8 +34,6 @@ const struct llm_gguf_value *llm_gguf_find(const struct llm_gguf *g, const char 
 int llm_gguf_int(const struct llm_gguf *g, const char *key, int64_t min, int64_t max, int64_t *out, struct llm_err *e) LLM_MUST_CHECK;
 int llm_gguf_real(const struct llm_gguf *g, const char *key, double *out, struct llm_err *e) LLM_MUST_CHECK;
 int llm_gguf_bool(const struct llm_gguf *g, const char *key, bool *out, struct llm_err *e) LLM_MUST_CHECK;
-/* The number that ggml gives to a dtype; -1: ggml does not have it. */
-int llm_gguf_tensor_type(enum llm_dtype t);
 /* Not NUL-terminated. */
 int llm_gguf_str(const struct llm_gguf *g, const char *key, const char **out, size_t *n, struct llm_err *e) LLM_MUST_CHECK;
 /* Element `i` of an array of numbers of any type, or a single number (i = 0). */

@@ -115,7 +115,7 @@ uint64_t llm_gguf_bytes(const struct llm_tensor_out *t)
 
 static int put_tensor(struct llm_buf *b, const struct llm_tensor_out *t, uint64_t *offset, struct llm_err *e)
 {
-    int type = llm_gguf_tensor_type(t->dtype);
+    int type = llm_dtypes[t->dtype].ggml;
     if (type < 0) return llm_fail(e, EX_UNAVAILABLE, "tensor '%s': GGUF has no type for %s", t->name, llm_dtypes[t->dtype].name);
     if (put_text(b, t->name, strlen(t->name), e) < 0 || put_little(b, (uint64_t)t->n_dims, 4, e) < 0) return -1;
     for (int i = t->n_dims - 1; i >= 0; i--) { /* the first of the file varies fastest */

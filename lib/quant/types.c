@@ -3,10 +3,10 @@
 #include <strings.h>
 #include "model/spec/block.h"
 
+#define WHOLE(ID, name, elements, bytes, number, file, encodes, kind, whole) LLM_ONLY_##whole({#name, LLM_##ID, LLM_MIX_NONE},)
 const struct llm_quant_type llm_quant_types[] = {
-    {"f32", LLM_F32, LLM_MIX_NONE}, {"f16", LLM_F16, LLM_MIX_NONE}, {"bf16", LLM_BF16, LLM_MIX_NONE}, {"q8_0", LLM_Q8_0, LLM_MIX_NONE},
-    {"q5_1", LLM_Q5_1, LLM_MIX_NONE}, {"q5_0", LLM_Q5_0, LLM_MIX_NONE}, {"q4_1", LLM_Q4_1, LLM_MIX_NONE}, {"q4_0", LLM_Q4_0, LLM_MIX_NONE},
-    {"iq4_nl", LLM_IQ4_NL, LLM_MIX_NONE}, {"mxfp4", LLM_MXFP4, LLM_MIX_NONE},
+    {"f32", LLM_F32, LLM_MIX_NONE}, {"f16", LLM_F16, LLM_MIX_NONE}, {"bf16", LLM_BF16, LLM_MIX_NONE},
+    LLM_BLOCK_TYPES(WHOLE)
     {"q6_k", LLM_Q6_K, LLM_MIX_Q6_K}, {"q5_k_m", LLM_Q5_K, LLM_MIX_Q5_K_M}, {"q5_k_s", LLM_Q5_K, LLM_MIX_Q5_K_S},
     {"q4_k_m", LLM_Q4_K, LLM_MIX_Q4_K_M}, {"q4_k_s", LLM_Q4_K, LLM_MIX_Q4_K_S}, {"iq4_xs", LLM_IQ4_XS, LLM_MIX_IQ4_XS},
     {"q3_k_l", LLM_Q3_K, LLM_MIX_Q3_K_L},

@@ -15,7 +15,7 @@ struct llm_quant_type {
     enum llm_dtype dtype;          /* of most matrices; LLM_NO_DTYPE: keep what is stored */
     enum llm_quant_mix mix;
 };
-/* To add one: its row. The list ends with the rows that keep the stored types. */
+/* To add a type: its row in cpu/dtype/table.h; a mix: its row here. The list ends with the rows that keep the stored types. */
 extern const struct llm_quant_type llm_quant_types[];
 /* Name of row i; NULL after the last (struct llm_words). */
 const char *llm_quant_word(int i);

@@ -30,7 +30,9 @@ const struct llm_block_kind *llm_block_kind_of(enum llm_dtype t);
 /* The scale as a half-precision number. */
 float llm_block_round_f16(float d);
 
-extern const struct llm_block_kind llm_q8_0_kind, llm_q4_0_kind, llm_q4_1_kind, llm_q5_0_kind, llm_q5_1_kind, llm_q2_k_kind, llm_q3_k_kind,
-    llm_q4_k_kind, llm_q5_k_kind, llm_q6_k_kind, llm_iq4_nl_kind, llm_iq4_xs_kind, llm_mxfp4_kind;
+/* Declared of every block-quantised type; defined where its row in table.h says so. */
+#define LLM_DECLARED(ID, name, ...) extern const struct llm_block_kind llm_##name##_kind;
+LLM_BLOCK_TYPES(LLM_DECLARED)
+#undef LLM_DECLARED
 
 #endif

@@ -4,36 +4,22 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include "cpu/dtype/table.h"
 
 void llm_f32_decode(const void *in, float *out, size_t n);
 void llm_f32_encode(const float *in, void *out, size_t n);
 void llm_f64_decode(const void *in, float *out, size_t n);
 void llm_f64_encode(const float *in, void *out, size_t n);
-void llm_f16_decode_n(const void *in, float *out, size_t n);
-void llm_f16_encode_n(const float *in, void *out, size_t n);
-void llm_bf16_decode_n(const void *in, float *out, size_t n);
-void llm_bf16_encode_n(const float *in, void *out, size_t n);
-void llm_q8_0_decode(const void *in, float *out, size_t n);
-void llm_q8_0_encode(const float *in, void *out, size_t n);
-void llm_q4_0_decode(const void *in, float *out, size_t n);
-void llm_q4_0_encode(const float *in, void *out, size_t n);
-void llm_q4_1_decode(const void *in, float *out, size_t n);
-void llm_q4_1_encode(const float *in, void *out, size_t n);
-void llm_q5_0_decode(const void *in, float *out, size_t n);
-void llm_q5_0_encode(const float *in, void *out, size_t n);
-void llm_q5_1_decode(const void *in, float *out, size_t n);
-void llm_q5_1_encode(const float *in, void *out, size_t n);
-void llm_q2_k_decode(const void *in, float *out, size_t n);
-void llm_q3_k_decode(const void *in, float *out, size_t n);
-void llm_q4_k_decode(const void *in, float *out, size_t n);
-void llm_q5_k_decode(const void *in, float *out, size_t n);
-void llm_q6_k_decode(const void *in, float *out, size_t n);
-void llm_q8_k_decode(const void *in, float *out, size_t n);
-void llm_iq4_nl_decode(const void *in, float *out, size_t n);
-void llm_iq4_xs_decode(const void *in, float *out, size_t n);
-void llm_mxfp4_decode(const void *in, float *out, size_t n);
-void llm_mxfp4_encode(const float *in, void *out, size_t n);
-
+void llm_f16_n_decode(const void *in, float *out, size_t n);
+void llm_f16_n_encode(const float *in, void *out, size_t n);
+void llm_bf16_n_decode(const void *in, float *out, size_t n);
+void llm_bf16_n_encode(const float *in, void *out, size_t n);
+/* Declared of every block-quantised type; defined where its row in table.h says so. */
+#define LLM_DECLARED(ID, name, ...)                                \
+    void llm_##name##_decode(const void *in, float *out, size_t n); \
+    void llm_##name##_encode(const float *in, void *out, size_t n);
+LLM_BLOCK_TYPES(LLM_DECLARED)
+#undef LLM_DECLARED
 
 /* The integer below x · inverse + 1/2, at most `top`; 0 for NaN. */
 static inline uint8_t llm_code_above(float x, float inverse, int top)

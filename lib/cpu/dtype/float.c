@@ -24,7 +24,7 @@ void llm_f64_encode(const float *in, void *out, size_t n)
 }
 
 #define HALF(type)                                                   \
-    void llm_##type##_decode_n(const void *in, float *out, size_t n) \
+    void llm_##type##_n_decode(const void *in, float *out, size_t n) \
     {                                                                \
         uint16_t h;                                                  \
         for (size_t i = 0; i < n; i++) {                             \
@@ -32,7 +32,7 @@ void llm_f64_encode(const float *in, void *out, size_t n)
             out[i] = llm_##type##_decode(h);                         \
         }                                                            \
     }                                                                \
-    void llm_##type##_encode_n(const float *in, void *out, size_t n) \
+    void llm_##type##_n_encode(const float *in, void *out, size_t n) \
     {                                                                \
         for (size_t i = 0; i < n; i++) {                             \
             uint16_t h = llm_##type##_encode(in[i]);                 \

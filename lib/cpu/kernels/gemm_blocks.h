@@ -1,5 +1,7 @@
 /* Block-quantised types as products see them: what a packed panel holds and how its bytes become vectors whose lanes are rows of w. Included by
- * the sources of products, each with the vectors of its instruction set. A new type is a row in `kinds` and its cases in open_head and open_group.
+ * the sources of products, each with the vectors of its instruction set. A type needs none of this: weights of a type without
+ * a row in LLM_QUANTISED_KINDS are decoded to floats as they are packed. Products of integers need its row there, and its cases in open_head and
+ * open_group.
  *
  * A group is 32 k. A panel's block: the fields of the type's block in the file, in the order of `fields`, each as `count` lines; a line has one unit
  * (1, 2 or 4 bytes) of each of 16 rows. */
@@ -36,27 +38,28 @@ struct kind {
 
 #define HALF(from) {from, 2, 1, AS_IS}
 #define WORDS(from, count) {from, 4, count, AS_IS}
-static const struct kind kinds[] = {
-    {LLM_Q8_0, 34, 1, 255, 128, 1, false, {HALF(0), {2, 4, 8, SIGNED}}},
-    {LLM_Q4_0, 18, 1, 15, 8, 1, false, {HALF(0), WORDS(2, 4)}},
-    {LLM_Q4_1, 20, 1, 15, 0, 1, true, {HALF(0), HALF(2), WORDS(4, 4)}},
-    {LLM_Q5_0, 22, 1, 31, 16, 1, false, {HALF(0), {2, 4, 1, BITS}, WORDS(6, 4)}},
-    {LLM_Q5_1, 24, 1, 31, 0, 1, true, {HALF(0), HALF(2), {4, 4, 1, BITS}, WORDS(8, 4)}},
-    {LLM_Q2_K, 84, 8, 3, 0, 2, true, {HALF(80), HALF(82), WORDS(0, 4), WORDS(16, 16)}},
-    {LLM_Q3_K, 110, 8, 7, 4, 2, false, {HALF(108), WORDS(96, 3), WORDS(0, 8), WORDS(32, 16)}},
-    {LLM_Q4_K, 144, 8, 15, 0, 1, true, {HALF(0), HALF(2), WORDS(4, 3), WORDS(16, 32)}},
-    {LLM_Q5_K, 176, 8, 31, 0, 1, true, {HALF(0), HALF(2), WORDS(4, 3), WORDS(16, 8), WORDS(48, 32)}},
-    {LLM_Q6_K, 210, 8, 63, 32, 2, false, {HALF(208), WORDS(192, 4), WORDS(0, 32), WORDS(128, 16)}},
-    {LLM_Q8_K, 260, 8, 255, 128, 1, false, {WORDS(0, 1), {4, 4, 64, SIGNED}}}, /* without the sums */
-    {LLM_IQ4_NL, 18, 1, 255, 128, 1, false, {HALF(0), WORDS(2, 4)}},
-    {LLM_IQ4_XS, 136, 8, 255, 128, 1, false, {HALF(0), HALF(2), WORDS(4, 1), WORDS(8, 32)}},
-    {LLM_MXFP4, 17, 1, 24, 12, 1, false, {{0, 1, 1, AS_IS}, WORDS(1, 4)}},
-};
-enum { N_KINDS = sizeof kinds / sizeof *kinds };
-/* X(row, name): a product of each is made from its row, which the compiler knows. */
-#define LLM_QUANTISED_KINDS(X)                                                                                                                \
-    X(0, q8_0) X(1, q4_0) X(2, q4_1) X(3, q5_0) X(4, q5_1) X(5, q2_k) X(6, q3_k) X(7, q4_k) X(8, q5_k) X(9, q6_k) X(10, q8_k) X(11, iq4_nl) \
-    X(12, iq4_xs) X(13, mxfp4)
+/* X(ID, name, fields of struct kind after `type`). A product of each is made from its row, which the compiler knows. Q8_K: without the sums. */
+#define LLM_QUANTISED_KINDS(X)                                                                        \
+    X(Q8_0, q8_0, 34, 1, 255, 128, 1, false, HALF(0), {2, 4, 8, SIGNED})                              \
+    X(Q4_0, q4_0, 18, 1, 15, 8, 1, false, HALF(0), WORDS(2, 4))                                       \
+    X(Q4_1, q4_1, 20, 1, 15, 0, 1, true, HALF(0), HALF(2), WORDS(4, 4))                               \
+    X(Q5_0, q5_0, 22, 1, 31, 16, 1, false, HALF(0), {2, 4, 1, BITS}, WORDS(6, 4))                     \
+    X(Q5_1, q5_1, 24, 1, 31, 0, 1, true, HALF(0), HALF(2), {4, 4, 1, BITS}, WORDS(8, 4))              \
+    X(Q2_K, q2_k, 84, 8, 3, 0, 2, true, HALF(80), HALF(82), WORDS(0, 4), WORDS(16, 16))               \
+    X(Q3_K, q3_k, 110, 8, 7, 4, 2, false, HALF(108), WORDS(96, 3), WORDS(0, 8), WORDS(32, 16))        \
+    X(Q4_K, q4_k, 144, 8, 15, 0, 1, true, HALF(0), HALF(2), WORDS(4, 3), WORDS(16, 32))               \
+    X(Q5_K, q5_k, 176, 8, 31, 0, 1, true, HALF(0), HALF(2), WORDS(4, 3), WORDS(16, 8), WORDS(48, 32)) \
+    X(Q6_K, q6_k, 210, 8, 63, 32, 2, false, HALF(208), WORDS(192, 4), WORDS(0, 32), WORDS(128, 16))   \
+    X(Q8_K, q8_k, 260, 8, 255, 128, 1, false, WORDS(0, 1), {4, 4, 64, SIGNED})                        \
+    X(IQ4_NL, iq4_nl, 18, 1, 255, 128, 1, false, HALF(0), WORDS(2, 4))                                \
+    X(IQ4_XS, iq4_xs, 136, 8, 255, 128, 1, false, HALF(0), HALF(2), WORDS(4, 1), WORDS(8, 32))        \
+    X(MXFP4, mxfp4, 17, 1, 24, 12, 1, false, {0, 1, 1, AS_IS}, WORDS(1, 4))
+#define KIND_NUMBER(ID, name, ...) KIND_##name,
+enum { LLM_QUANTISED_KINDS(KIND_NUMBER) N_KINDS };
+#undef KIND_NUMBER
+#define KIND_ROW(ID, name, bytes, groups, top, zero, parts, least, ...) {LLM_##ID, bytes, groups, top, zero, parts, least, {__VA_ARGS__}},
+static const struct kind kinds[] = {LLM_QUANTISED_KINDS(KIND_ROW)};
+#undef KIND_ROW
 
 /* What a block has for all of its groups, for VN rows. */
 struct head {

@@ -252,9 +252,9 @@ INLINE void multiply(const struct llm_gemm_q_job *g, const struct kind *k)
     }
 }
 
-#define KIND(i, name)                                                                                  \
-    static void multiply_##name(const struct llm_gemm_q_job *g) { multiply(g, &kinds[i]); }            \
-    static void pack_##name(const void *w, size_t ldw, int64_t n, int64_t k, void *panel) { pack(&kinds[i], w, ldw, n, k, panel); }
+#define KIND(ID, name, ...)                                                                           \
+    static void multiply_##name(const struct llm_gemm_q_job *g) { multiply(g, &kinds[KIND_##name]); } \
+    static void pack_##name(const void *w, size_t ldw, int64_t n, int64_t k, void *panel) { pack(&kinds[KIND_##name], w, ldw, n, k, panel); }
 LLM_QUANTISED_KINDS(KIND)
 
 /* What a compiler cannot do once before the loop: multiplying what changes, where the sum is not part of the instruction. */
@@ -319,10 +319,10 @@ static double reading_int8(int64_t iterations)
     return (double)blocks * WORDS * HIGH * WIDE * VN * 8;
 }
 
-#define FILL(i, name)                                                                                                            \
-    k->gemm.quantised[kinds[i].type] = (struct llm_gemm_q){.block_bytes = (size_t)kinds[i].bytes * PANEL, .zero = kinds[i].zero, \
-                                                           .parts = kinds[i].parts, .least = kinds[i].least, .pack = pack_##name, \
-                                                           .multiply = multiply_##name};
+#define FILL(ID, name, ...)                                                                                                  \
+    k->gemm.quantised[LLM_##ID] = (struct llm_gemm_q){                                                                       \
+        .block_bytes = (size_t)kinds[KIND_##name].bytes * PANEL, .zero = kinds[KIND_##name].zero,                            \
+        .parts = kinds[KIND_##name].parts, .least = kinds[KIND_##name].least, .pack = pack_##name, .multiply = multiply_##name};
 
 void KERNEL(llm_fill_gemm_quantised)(struct llm_kernels *k)
 {

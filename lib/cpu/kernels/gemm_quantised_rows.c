@@ -214,12 +214,12 @@ INLINE void multiply(const struct llm_gemm_q_job *g, const int i)
     }
 }
 
-#define KIND(i, name) static void multiply_##name(const struct llm_gemm_q_job *g) { multiply(g, i); }
+#define KIND(ID, name, ...) static void multiply_##name(const struct llm_gemm_q_job *g) { multiply(g, KIND_##name); }
 LLM_QUANTISED_KINDS(KIND)
 
-#define FILL(i, name)                                             \
-    few_rows[i] = k->gemm.quantised[kinds[i].type].multiply;      \
-    k->gemm.quantised[kinds[i].type].multiply = multiply_##name;
+#define FILL(ID, name, ...)                                       \
+    few_rows[KIND_##name] = k->gemm.quantised[LLM_##ID].multiply; \
+    k->gemm.quantised[LLM_##ID].multiply = multiply_##name;
 
 void KERNEL(llm_fill_gemm_quantised_rows)(struct llm_kernels *k)
 {

@@ -126,7 +126,7 @@ INLINE void multiply(const struct llm_gemm_q_job *g, int i)
     _tile_release();
 }
 
-#define KIND(i, name) static void multiply_##name(const struct llm_gemm_q_job *g) { multiply(g, i); }
+#define KIND(ID, name, ...) static void multiply_##name(const struct llm_gemm_q_job *g) { multiply(g, KIND_##name); }
 LLM_QUANTISED_KINDS(KIND)
 
 static double peak_int8(int64_t iterations)
@@ -154,10 +154,10 @@ static double peak_int8(int64_t iterations)
     return (double)iterations * 4 * PANEL * PANEL * 64 * 2;
 }
 
-#define FILL(i, name)                                                    \
-    if (kinds[i].parts == 1) {                                           \
-        without_tiles[i] = k->gemm.quantised[kinds[i].type].multiply;    \
-        k->gemm.quantised[kinds[i].type].multiply = multiply_##name;     \
+#define FILL(ID, name, ...)                                                \
+    if (kinds[KIND_##name].parts == 1) {                                   \
+        without_tiles[KIND_##name] = k->gemm.quantised[LLM_##ID].multiply; \
+        k->gemm.quantised[LLM_##ID].multiply = multiply_##name;            \
     }
 
 void llm_fill_gemm_int8_amx(struct llm_kernels *k)

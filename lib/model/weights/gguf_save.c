@@ -217,19 +217,13 @@ static int read_back(const struct save *s, struct llm_config *c, struct llm_err 
 /* The type that llama.cpp calls the file by: that of most of its weights. */
 static uint32_t file_type(const struct llm_model *m)
 {
-    static const struct { enum llm_dtype dtype; uint32_t number; } rows[] = {
-        {LLM_F32, 0}, {LLM_F16, 1}, {LLM_Q4_0, 2}, {LLM_Q4_1, 3}, {LLM_Q8_0, 7}, {LLM_Q5_0, 8}, {LLM_Q5_1, 9}, {LLM_Q2_K, 10}, {LLM_Q3_K, 12},
-        {LLM_Q4_K, 15}, {LLM_Q5_K, 17}, {LLM_Q6_K, 18}, {LLM_IQ4_NL, 25}, {LLM_IQ4_XS, 30}, {LLM_BF16, 32}, {LLM_MXFP4, 38}};
     int64_t count[LLM_N_DTYPES] = {0};
     enum llm_dtype most = LLM_F32;
     for (size_t i = 0; i < m->n_params; i++) {
         if (m->params[i].n_dims > 1) count[m->params[i].weight.dtype] += llm_param_count(&m->params[i]);
     }
     for (int t = 0; t < LLM_N_DTYPES; t++) most = count[t] > count[most] ? (enum llm_dtype)t : most;
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        if (rows[i].dtype == most) return rows[i].number;
-    }
-    return 0;
+    return llm_dtypes[most].ggml_file > 0 ? (uint32_t)llm_dtypes[most].ggml_file : 0;
 }
 
 static int put_values(struct save *s, struct llm_err *e)
