@@ -11,7 +11,7 @@
 struct args {
     struct llm_common common;
     const char *model, *tokenizer;
-    int64_t context, batch, most;
+    int64_t context, batch, max;
     int cache, precision, cross_document;
 };
 #define AT(field) offsetof(struct args, field)
@@ -20,7 +20,7 @@ static const struct llm_opt options[] = {
     {'m', "model", "MODEL", "the model", LLM_INPUT, AT(model), 0, 0, NULL},
     {'T', "tokenizer", "TOK", "encode text with this tokenizer [the model's]", LLM_INPUT, AT(tokenizer), 0, 0, NULL},
     {'c', "context", "N", "tokens in a window of context [the model's maximum]", LLM_INT, AT(context), 2, 1 << 24, NULL},
-    {'n', "tokens", "N", "score only the first N tokens of each file [all]", LLM_INT, AT(most), 2, 1e15, NULL},
+    {'n', "tokens", "N", "score only the first N tokens of each file [all]", LLM_INT, AT(max), 2, 1e15, NULL},
     {0, "cross-document", NULL, "score a token stream as one document instead of document by document", LLM_FLAG, AT(cross_document), 0, 0, NULL},
     {'b', "batch", "N", "maximum number of tokens in one forward pass [512]", LLM_INT, AT(batch), 1, 65536, NULL},
     {0, "cache-type", "TYPE", "type in which the cache stores keys and values: %w [as --precision]", LLM_CHOICE, AT(cache), 0, 0, NULL},
@@ -53,7 +53,7 @@ static int measure(struct llm_table *t, struct llm_engine *g, const struct args 
     int status = llm_input_read(&in, path, g->model, e);
     if (status == 0) {
         struct llm_quality_text text = {.ids = in.ids, .mask = in.mask, .n = (int64_t)in.n};
-        if (a->most && text.n > a->most) text.n = a->most;
+        if (a->max && text.n > a->max) text.n = a->max;
         if (in.stream && !a->cross_document) text.ends = llm_tokens_doc_ends(in.stream, &text.n_ends);
         if (g->model->rope_context > 0 && text.n > g->context) {
             llm_note("%s: documents of more than %" PRId64 " tokens are scored in windows, with rotary positions scaled for a context of as many; "

@@ -80,7 +80,7 @@ static const struct row { const char *name, *config; double lr; } rows[] = {
                 " \"moe_intermediate_size\": 112, \"first_k_dense_replace\": 1, \"n_group\": 1, \"topk_group\": 1, \"routed_scaling_factor\": 1,"
                 " \"intermediate_size\": 344}", 3e-3},
 };
-enum { N_ROWS = sizeof rows / sizeof *rows, MOST_ORDER = 5 };
+enum { N_ROWS = sizeof rows / sizeof *rows, MAX_ORDER = 5 };
 
 static const char *const columns[] = {"model", "parameters", "active", "flops_per_token", "tokens", "tokens_per_s", "state_bytes_per_token",
                                       "state_bytes", "val_nats", "val_bits_per_byte", NULL};
@@ -267,7 +267,7 @@ static int run(struct zoo *z, struct llm_err *e)
 {
     int r = begin(&z->sheet, e);
     char name[32];
-    for (int order = 1; r == 0 && order <= MOST_ORDER; order++) {
+    for (int order = 1; r == 0 && order <= MAX_ORDER; order++) {
         snprintf(name, sizeof name, "ngram-%d", order);
         if (wanted(z, name)) r = count_row(z, order, name, e);
     }
@@ -284,7 +284,7 @@ static void check_names(const struct args *a)
         bool known = false;
         struct llm_suggest near;
         llm_suggest_begin(&near, a->only.v[i]);
-        for (int order = 1; order <= MOST_ORDER; order++) {
+        for (int order = 1; order <= MAX_ORDER; order++) {
             snprintf(name, sizeof name, "ngram-%d", order);
             known |= strcmp(name, a->only.v[i]) == 0;
         }

@@ -115,12 +115,12 @@ size_t prompt_max_bytes(const struct session *s)
 
 int prompt_read_all(const struct session *s, const char *path, struct llm_buf *text, struct llm_err *e)
 {
-    size_t most = prompt_max_bytes(s);
+    size_t max = prompt_max_bytes(s);
     struct llm_file *f = llm_file_open(path, e);
     int64_t got = f ? 1 : -1;
     while (got > 0) {
-        if (text->n > most) {
-            got = llm_fail(e, EX_DATAERR, "%s: expected at most %zu bytes (the context is %" PRId64 " tokens), found more", llm_file_name(f), most,
+        if (text->n > max) {
+            got = llm_fail(e, EX_DATAERR, "%s: expected at most %zu bytes (the context is %" PRId64 " tokens), found more", llm_file_name(f), max,
                            s->engine.context);
         } else if (llm_buf_reserve(text, text->n + (1 << 16), e) < 0) {
             got = -1;

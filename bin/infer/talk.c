@@ -56,8 +56,8 @@ static int done(void *arg, struct llm_completion *c, struct llm_err *e)
  * A state that cannot be cut is reset. */
 static void keep_common(struct talk *t)
 {
-    int64_t n = 0, most = (int64_t)t->n_ids - 1 < t->kv.n ? (int64_t)t->n_ids - 1 : t->kv.n;
-    while (n < most && t->kv.ids[n] == t->ids[n]) n++;
+    int64_t n = 0, max = (int64_t)t->n_ids - 1 < t->kv.n ? (int64_t)t->n_ids - 1 : t->kv.n;
+    while (n < max && t->kv.ids[n] == t->ids[n]) n++;
     llm_kv_truncate(&t->kv, llm_kv_can_truncate(&t->kv, n) ? n : 0);
 }
 

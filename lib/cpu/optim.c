@@ -65,10 +65,10 @@ static void sum_block(void *arg, size_t i, int thread)
 
 double llm_sum_squares(const float *x, size_t n)
 {
-    const size_t most = (size_t)PARTIALS * LLM_OPTIM_BLOCK;
+    const size_t max = (size_t)PARTIALS * LLM_OPTIM_BLOCK;
     double total = 0;
-    for (size_t at = 0; at < n; at += most) {
-        struct sum s = {.x = x + at, .n = n - at < most ? n - at : most};
+    for (size_t at = 0; at < n; at += max) {
+        struct sum s = {.x = x + at, .n = n - at < max ? n - at : max};
         size_t blocks = (s.n + LLM_OPTIM_BLOCK - 1) / LLM_OPTIM_BLOCK;
         llm_parallel(blocks, sum_block, &s);
         for (size_t i = 0; i < blocks; i++) total += s.partial[i];

@@ -21,9 +21,9 @@
 #include "cpu/scratch.h"
 
 #define SPINS 2000           /* about 50 to 100 us of pauses before a thread sleeps */
-#define MOST_RANGES 16       /* more threads share them: each has to be written for every job */
+#define MAX_RANGES 16       /* more threads share them: each has to be written for every job */
 #define INDEX_BITS 20        /* of a range: its end, above it the next, above it the job's number */
-#define MOST_INDICES ((UINT64_C(1) << INDEX_BITS) - 1)
+#define MAX_INDICES ((UINT64_C(1) << INDEX_BITS) - 1)
 #define NUMBERS (UINT64_MAX >> 2 * INDEX_BITS)
 
 typedef void piece_fn(void *arg, size_t i, int thread);
@@ -34,7 +34,7 @@ static struct {
     pthread_mutex_t caller;  /* held while a job runs */
     pthread_mutex_t lock;    /* for sleeping */
     pthread_cond_t work, done;
-    struct { _Alignas(64) _Atomic uint64_t range; } ranges[MOST_RANGES];
+    struct { _Alignas(64) _Atomic uint64_t range; } ranges[MAX_RANGES];
     _Alignas(64) _Atomic uint64_t number; /* the last job's */
     _Atomic(piece_fn *) piece;
     _Atomic(void *) arg;
@@ -75,9 +75,9 @@ static void run_pieces(uint64_t number)
     for (size_t r = 0; r < n_ranges; r++) {
         _Atomic uint64_t *range = &pool.ranges[((size_t)current + r) % n_ranges].range;
         uint64_t t = atomic_load(range);
-        while (t >> 2 * INDEX_BITS == number && (t >> INDEX_BITS & MOST_INDICES) < (t & MOST_INDICES)) {
+        while (t >> 2 * INDEX_BITS == number && (t >> INDEX_BITS & MAX_INDICES) < (t & MAX_INDICES)) {
             if (!atomic_compare_exchange_weak(range, &t, t + (UINT64_C(1) << INDEX_BITS))) continue;
-            done += run_index(piece, arg, t >> INDEX_BITS & MOST_INDICES, each, n);
+            done += run_index(piece, arg, t >> INDEX_BITS & MAX_INDICES, each, n);
             t = atomic_load(range);
         }
     }
@@ -131,7 +131,7 @@ static void wait_for(size_t n)
 static void publish(size_t n, piece_fn *piece, void *arg)
 {
     uint64_t number = atomic_load_explicit(&pool.number, memory_order_relaxed) % NUMBERS + 1;
-    size_t each = n / MOST_INDICES + 1, indices = (n + each - 1) / each, ranges = indices < MOST_RANGES ? indices : MOST_RANGES;
+    size_t each = n / MAX_INDICES + 1, indices = (n + each - 1) / each, ranges = indices < MAX_RANGES ? indices : MAX_RANGES;
     if (ranges > (size_t)pool.threads) ranges = (size_t)pool.threads;
     atomic_store_explicit(&pool.piece, piece, memory_order_release);
     atomic_store_explicit(&pool.arg, arg, memory_order_release);
@@ -175,7 +175,7 @@ void llm_parallel(size_t n, piece_fn *piece, void *arg)
 int llm_pool_threads(void) { return pool.threads ? pool.threads : 1; }
 
 /* The CPUs that the cgroup folder `dir` and its parents up to `root` allow; `most` if none of them sets a lower quota. */
-static int64_t quota_in(const char *root, const char *dir, bool v2, int64_t most)
+static int64_t quota_in(const char *root, const char *dir, bool v2, int64_t max)
 {
     char path[600], folder[400];
     snprintf(folder, sizeof folder, "%s", dir);
@@ -190,14 +190,14 @@ static int64_t quota_in(const char *root, const char *dir, bool v2, int64_t most
         f = v2 ? NULL : fopen(path, "re");
         if (f && fscanf(f, "%" SCNd64, &period) != 1) period = 0;
         if (f) fclose(f);
-        if (quota > 0 && period > 0 && (quota + period - 1) / period < most) most = (quota + period - 1) / period;
+        if (quota > 0 && period > 0 && (quota + period - 1) / period < max) max = (quota + period - 1) / period;
         char *slash = strrchr(folder, '/');
-        if (!slash) return most;
+        if (!slash) return max;
         *slash = 0;
     }
 }
 
-static int64_t cgroup_limit(int64_t most)
+static int64_t cgroup_limit(int64_t max)
 {
     char line[400];
     FILE *f = fopen("/proc/self/cgroup", "re");
@@ -207,12 +207,12 @@ static int64_t cgroup_limit(int64_t most)
         if (!dir) continue;
         *dir++ = 0;
         if (strcmp(dir, "/") == 0) dir++;
-        if (list[1] == 0) most = quota_in("/sys/fs/cgroup", dir, true, most);
+        if (list[1] == 0) max = quota_in("/sys/fs/cgroup", dir, true, max);
         for (char *save, *word = strtok_r(list + 1, ",", &save); word; word = strtok_r(NULL, ",", &save))
-            if (strcmp(word, "cpu") == 0) most = quota_in("/sys/fs/cgroup/cpu", dir, false, most);
+            if (strcmp(word, "cpu") == 0) max = quota_in("/sys/fs/cgroup/cpu", dir, false, max);
     }
     if (f) fclose(f);
-    return most;
+    return max;
 }
 
 static int64_t usable_cpus(void)

@@ -4,12 +4,12 @@
 #include "base/log.h"
 #include "cpu/scratch.h"
 
-enum { MOST_ROWS = 128 };
+enum { MAX_ROWS = 128 };
 
 bool llm_profiling;
 
 static struct {
-    struct llm_profile_row rows[MOST_ROWS];
+    struct llm_profile_row rows[MAX_ROWS];
     size_t n;
     struct llm_profile_span *inner[2]; /* the innermost span; the innermost part */
     double started, stopped;
@@ -54,7 +54,7 @@ static struct llm_profile_row *row_of(const struct llm_profile_span *s)
 {
     size_t i = 0;
     while (i < profile.n && (profile.rows[i].part != s->part || strcmp(profile.rows[i].name, s->name) != 0)) i++;
-    if (i == MOST_ROWS) return NULL;
+    if (i == MAX_ROWS) return NULL;
     if (i == profile.n) profile.rows[profile.n++] = (struct llm_profile_row){.name = s->name, .part = s->part};
     return &profile.rows[i];
 }

@@ -25,8 +25,8 @@ struct llm_taking {
     struct llm_place_range *ranges; /* [n_ranges] what is taken */
     size_t n_ranges;
 };
-/* `places`: spellings, each of one place or of several layers; EX_USAGE's status for one that the model has not got. Zero-initialise; release either
- * way. */
+/* Begins to record. `places`: spellings, each of one place or of several layers; one that the model does not have is LLM_EX_USAGE. Zero-initialise;
+ * release either way. 0 or -1. */
 int llm_taking_begin(struct llm_taking *t, const struct llm_config *c, const char *const *places, size_t n, int64_t room, struct llm_err *e)
     LLM_MUST_CHECK;
 void llm_taking_release(struct llm_taking *t);

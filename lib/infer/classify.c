@@ -41,10 +41,10 @@ int llm_classify(struct llm_engine *g, const float *v, double *out, struct llm_e
 {
     const struct llm_config *f = &g->model->config;
     const float *logits = logits_of(g, v, e);
-    double most = -INFINITY, sum = 0;
+    double max = -INFINITY, sum = 0;
     if (!logits) return -1;
-    for (int64_t i = 0; i < f->num_labels; i++) most = fmax(most, (double)logits[i]);
-    for (int64_t i = 0; i < f->num_labels; i++) sum += out[i] = exp((double)logits[i] - most);
+    for (int64_t i = 0; i < f->num_labels; i++) max = fmax(max, (double)logits[i]);
+    for (int64_t i = 0; i < f->num_labels; i++) sum += out[i] = exp((double)logits[i] - max);
     for (int64_t i = 0; i < f->num_labels; i++) out[i] /= sum;
     return 0;
 }

@@ -112,14 +112,14 @@ static struct llm_tensor *go_on(struct llm_engine *g, const struct llm_draft_fee
 
 int llm_engine_draft(struct llm_engine *g, const struct llm_draft_feed *feeds, int64_t n, struct llm_err *e)
 {
-    int64_t *rows = llm_alloc((size_t)n * 2, sizeof *rows, "a draft", e), *wanted = rows + n, most = 0, at = 0;
+    int64_t *rows = llm_alloc((size_t)n * 2, sizeof *rows, "a draft", e), *wanted = rows + n, max = 0, at = 0;
     struct llm_tensor *said = rows ? catch_up(g, feeds, n, e) : NULL;
     for (int64_t s = 0; said && s < n; s++) {
         at += feeds[s].n;
         rows[s] = at - 1;
-        most = feeds[s].wanted > most ? feeds[s].wanted : most;
+        max = feeds[s].wanted > max ? feeds[s].wanted : max;
     }
-    for (int64_t have = 0; said && have < most; have++) {
+    for (int64_t have = 0; said && have < max; have++) {
         int64_t count = 0;
         if (have > 0 && !(said = go_on(g, feeds, n, have, said, rows, e))) break;
         for (int64_t s = 0; s < n; s++) {

@@ -21,7 +21,7 @@ struct llm_draft_feed {
     struct llm_kv *kv;
     int32_t (*next)(void *arg, int64_t position); /* the token after `position`, a noted position */
     void *arg;
-    int64_t n;                  /* rows to take, whose next tokens are known, ≤ draft->n; they are forgotten */
+    int64_t n;                  /* rows to run, whose next tokens are known, ≤ draft->n; they are removed from the draft */
     int64_t wanted;             /* tokens to draft after the last noted one; then n = draft->n ≥ 1 */
     int32_t *out;               /* [wanted] */
 };

@@ -19,13 +19,13 @@ enum { PACKED_AFTER = 4 }; /* passes */
 int llm_engine_init(struct llm_engine *g, struct llm_model *m, const struct llm_engine_options *o, struct llm_err *e)
 {
     enum llm_dtype compute_type = o->compute == LLM_COMPUTE_F32 ? LLM_F32 : LLM_BF16;
-    int64_t most = m->config.max_position_embeddings;
+    int64_t limit = m->config.max_position_embeddings;
     *g = (struct llm_engine){.model = m, .predictor = llm_predictor_of(m), .batch = o->batch,
                               .context = o->context ? o->context : llm_config_default_context(&m->config)};
-    if (g->context > most && m->config.position == LLM_POSITION_LEARNED) {
-        return llm_fail(e, LLM_EX_USAGE, "context %" PRId64 ": the model has learned %" PRId64 " positions", g->context, most);
+    if (g->context > limit && m->config.position == LLM_POSITION_LEARNED) {
+        return llm_fail(e, LLM_EX_USAGE, "context %" PRId64 ": the model has learned %" PRId64 " positions", g->context, limit);
     }
-    if (g->context > most) llm_warn("context %" PRId64 ": the model was made for %" PRId64 " positions", g->context, most);
+    if (g->context > limit) llm_warn("context %" PRId64 ": the model was made for %" PRId64 " positions", g->context, limit);
     if (m->config.prefix_lm && g->batch < g->context) g->batch = g->context;
     if (llm_model_set_context(m, g->context, e) < 0) return -1;
     if (llm_ctx_init(&g->ctx, ARENA, 4096, false, e) < 0) return -1;
@@ -76,7 +76,7 @@ static int gather(struct llm_engine *g, const struct llm_feed *feeds, int64_t n,
     return 0;
 }
 
-/* The pass has these tokens of each feed's sequence, with its adapters. 0 or -1. */
+/* Sets the adapter factors of each token of the pass to those of its sequence. 0 or -1. */
 static int place_adapters(struct llm_engine *g, const struct llm_feed *feeds, int64_t n, int64_t total, struct llm_err *e)
 {
     bool any = false;
@@ -93,7 +93,7 @@ static int place_adapters(struct llm_engine *g, const struct llm_feed *feeds, in
     return 0;
 }
 
-/* The pass has each feed's sequence, with its strengths of steering. 0 or -1. */
+/* Gives the watchers of the pass the strengths of steering of each feed's sequence. 0 or -1. */
 static int place_strengths(struct llm_engine *g, const struct llm_feed *feeds, int64_t n, struct llm_err *e)
 {
     bool any = false;
@@ -107,7 +107,7 @@ static int place_strengths(struct llm_engine *g, const struct llm_feed *feeds, i
     return 0;
 }
 
-/* The products that follow have these rows of the pass. 0 or -1. */
+/* Sets the adapter factors for the following products, which read only these rows of the pass. 0 or -1. */
 static int pick_adapters(struct llm_engine *g, const int64_t *rows, int64_t n, struct llm_err *e)
 {
     if (g->n_factors == 0) return 0;

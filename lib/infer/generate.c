@@ -9,7 +9,7 @@
 #include "cpu/pool.h"
 #include "cpu/profile.h"
 
-#define HELD 16 /* times as many as are under way may wait for a slow one before them */
+#define HELD 16 /* up to HELD · parallel ended completions wait for an earlier one, as results are delivered in order */
 
 const char *const llm_finish_names[] = {"stop", "length", "context"};
 
@@ -17,11 +17,11 @@ const char *const llm_finish_names[] = {"stop", "length", "context"};
 struct job {
     struct job *next;
     struct llm_prompt prompt;
-    struct llm_kv kv;            /* the prompt, while completions may still begin from it */
-    int32_t start;               /* of an answer */
-    int64_t fed;                 /* of prompt.n */
-    bool read;                   /* to its end */
-    float *logits;               /* behind the prompt; NULL until it has been read, and when the last completion has begun */
+    struct llm_kv kv;            /* the cache of the prompt, until all completions have begun */
+    int32_t start;               /* encoder-decoders: the first token of the decoder, which is then the whole prompt.ids */
+    int64_t fed;                 /* tokens of the prompt that have been in a pass */
+    bool read;                   /* all of its tokens have been in a pass */
+    float *logits;               /* [vocab_size] after the prompt's last token; NULL before it was read, and after the last completion has begun */
     struct llm_draft draft;
     double started, seconds;
     struct llm_completion *completions; /* [samples] */
@@ -31,23 +31,23 @@ struct job {
 struct state {
     const struct llm_generate *g;
     struct llm_err *e;
-    struct job *first, **last;   /* in order */
-    int64_t running;             /* completions under way */
-    int64_t waiting;             /* completions not begun, of jobs taken */
-    int64_t held;                /* completions that ended and wait for their turn */
+    struct job *first, **last;   /* list of jobs in the order of prompts; `last` points to the last `next` */
+    int64_t running;             /* completions that have begun and not ended */
+    int64_t waiting;             /* completions of jobs in the list that have not begun */
+    int64_t held;                /* completions that have ended and were not delivered, because an earlier one has not */
     bool no_more;
-    struct llm_err source_error; /* `next` failed so */
-    /* of the pass at hand */
-    struct llm_feed *feeds;
+    struct llm_err source_error; /* the error of llm_generate.next, reported after the completions begun before it */
+    /* the current pass: */
+    struct llm_feed *feeds;      /* [n_feeds] those of running completions, then those of prompts */
     struct llm_draft_feed *drafts;
-    int32_t *ids;                /* of the feeds of completions */
-    int64_t *rows;               /* of hidden states whose logits are wanted */
-    struct llm_completion **active;
-    struct job **prefilled;      /* of each feed after the active ones */
-    int64_t n_active, n_feeds, n_chosen, n_wanted; /* wanted: rows, of which those chosen come first */
+    int32_t *ids;                /* the tokens that feeds of completions point to */
+    int64_t *rows;               /* [n_wanted] rows of the pass whose logits are needed: n_chosen of completions, then those of prompts */
+    struct llm_completion **active; /* [n_active] the completions of the first feeds */
+    struct job **prefilled;      /* [n_feeds - n_active] the jobs of the other feeds */
+    int64_t n_active, n_feeds, n_chosen, n_wanted;
     float *logits;
     float *spare;                /* a copy of a prompt's logits; NULL until one is needed */
-    int32_t ends[LLM_MAX_ENDS];  /* the model's own */
+    int32_t ends[LLM_MAX_ENDS];  /* [n_ends] the model's end tokens */
     size_t n_ends;
 };
 
@@ -91,7 +91,7 @@ static void job_destroy(struct job *j)
     free(j);
 }
 
-/* Of the widest layer. */
+/* The width n_heads · d_k of the queries of the widest layer. */
 static int64_t query_width(const struct llm_engine *g)
 {
     int64_t d = 0;
@@ -115,7 +115,7 @@ static int job_begin(struct state *s, const struct llm_prompt *p)
     j->completions = llm_calloc((size_t)p->samples, sizeof *j->completions, "completions", s->e);
     if (!j->completions) return -1;
     if (p->trace_queries > 0 && llm_kv_trace(&j->kv, p->trace_queries, query_width(g), s->e) < 0) return -1;
-    if (g->model->config.num_encoder_layers > 0) { /* the prompt is what is answered */
+    if (g->model->config.num_encoder_layers > 0) { /* the encoder reads the prompt; the decoder begins with `start` */
         j->start = llm_config_answer_start(&g->model->config);
         j->prompt.ids = &j->start;
         j->prompt.n = 1;
@@ -123,7 +123,7 @@ static int job_begin(struct state *s, const struct llm_prompt *p)
     }
     if (p->begin && llm_kv_fork(&j->kv, p->begin, s->e) < 0) return -1;
     if (p->n > 0) return 0;
-    /* Nothing to add: the last token is read again, so that its logits are there. */
+    /* The cache to begin with is the whole prompt: its last token is run again, because its logits are needed. */
     j->prompt.ids = p->begin->ids + p->begin->n - 1;
     j->prompt.n = 1;
     return llm_engine_rewind(g, &j->kv, p->begin->n - 1, s->e);
@@ -206,7 +206,7 @@ static int finish_ended(struct state *s, struct llm_completion *c)
     return 0;
 }
 
-/* What the layer that drafts has not seen of the prompt is each completion's own. */
+/* Gives the completion a copy of the prompt's hidden states that the drafting layer has not read yet. 0 or -1. */
 static int begin_drafts(const struct state *s, const struct job *j, struct llm_completion *c)
 {
     const struct llm_engine *g = s->g->engine;
@@ -217,7 +217,7 @@ static int begin_drafts(const struct state *s, const struct job *j, struct llm_c
     return c->drafts ? llm_draft_note(&c->draft, &rows, 0, j->draft.first, j->draft.n, s->e) : -1;
 }
 
-/* From the prompt's logits, which all completions but the last need unchanged. */
+/* Chooses a completion's first token from the prompt's logits. Choosing changes logits, so all completions but the last work on a copy. 0 or -1. */
 static int choose_first(struct state *s, struct job *j, struct llm_completion *c)
 {
     if (j->begun == j->prompt.samples) {
@@ -290,7 +290,8 @@ static int32_t next_of_prompt(void *arg, int64_t position)
     return position + 1 < j->kv.n ? j->kv.ids[position + 1] : j->prompt.ids[j->fed];
 }
 
-/* Of the tokens behind the last those that may still come, but one, which the pass itself brings. */
+/* How many tokens may be drafted after the completion's last one: as many as the engine drafts, but at least one fewer than may still be generated,
+ * because the pass itself generates one. */
 static int64_t may_draft(const struct state *s, const struct llm_completion *c)
 {
     int64_t n = s->g->engine->draft, room = s->g->engine->context - c->kv.n - 1, wanted = c->prompt.max_tokens - c->n - 1;
@@ -298,13 +299,13 @@ static int64_t may_draft(const struct state *s, const struct llm_completion *c)
     return room < n ? (room > 0 ? room : 0) : n;
 }
 
-/* What was noted of prompts and completions goes through the layer that drafts. */
+/* Runs the drafting layer over the hidden states noted since its last run, and drafts tokens for the running completions. 0 or -1. */
 static int draft(struct state *s)
 {
     int64_t n = 0;
     if (s->g->engine->draft == 0) return 0;
     for (struct job *j = s->first; j; j = j->next) {
-        int64_t known = j->read ? j->draft.n - 1 : j->draft.n; /* the token behind a prompt is each completion's own */
+        int64_t known = j->read ? j->draft.n - 1 : j->draft.n; /* the token after the prompt is not known: each completion chooses its own */
         if (known > 0) s->drafts[n++] = (struct llm_draft_feed){&j->draft, &j->kv, next_of_prompt, j, known, 0, NULL};
         for (int64_t i = 0; i < j->begun; i++) {
             struct llm_completion *c = &j->completions[i];
@@ -341,9 +342,9 @@ static void assemble(struct state *s)
     s->n_chosen = wanted;
     for (struct job *j = s->first; j && left > 0; j = j->next) {
         if (j->read) continue;
-        bool together = s->g->engine->model->config.prefix_lm && j->kv.n == 0; /* not what comes behind a cache */
+        bool together = s->g->engine->model->config.prefix_lm && j->kv.n == 0; /* a prefix LM reads a prompt in one pass */
         int64_t n = j->prompt.n - j->fed < left ? j->prompt.n - j->fed : left;
-        if (together && n < j->prompt.n) break; /* there is room when others have ended */
+        if (together && n < j->prompt.n) break; /* it waits for a pass with enough room */
         s->feeds[s->n_feeds] = (struct llm_feed){&j->kv, j->prompt.ids + j->fed, n, together};
         left -= n;
         at += n;
@@ -365,14 +366,14 @@ static void choose_piece(void *arg, size_t i, int thread)
     for (int64_t k = 0;; k++) {
         choose(s, c, logits + k * vocab(s), before + k, thread);
         if (c->err.status || c->ended || k == c->n_drafts || c->ids[c->n - 1] != c->drafts[k]) {
-            c->n_drafts = k; /* that were right */
+            c->n_drafts = k; /* the number of right drafts */
             c->accepted += k;
             return;
         }
     }
 }
 
-/* Forgets the drafts that were wrong, and notes what the layer that drafts is to see. `row`: the first of the completion in the pass. */
+/* Removes wrong drafts from the cache, and notes the hidden states that the drafting layer is to read. `row`: the completion's first in the pass. */
 static int keep_right(struct llm_completion *c, const struct llm_tensor *hidden, int64_t row, int64_t fed, struct llm_err *e)
 {
     int64_t before = c->kv.n - fed, right = c->n_drafts;
@@ -382,7 +383,7 @@ static int keep_right(struct llm_completion *c, const struct llm_tensor *hidden,
     return llm_draft_note(&c->draft, hidden, row, before, 1 + right, e);
 }
 
-/* The same of prompts read in this pass. */
+/* Notes the hidden states of prompts read in this pass for the drafting layer. 0 or -1. */
 static int note_prompts(struct state *s, const struct llm_tensor *hidden)
 {
     int64_t row = 0;
@@ -400,7 +401,7 @@ static void choose_all(struct state *s)
     llm_parallel((size_t)s->n_active, choose_piece, s);
 }
 
-/* Of prompts read to their end the logits behind them, which come after those of completions. */
+/* Copies the logits after each prompt that this pass has read to its end; in s->logits they follow those of completions. 0 or -1. */
 static int keep_logits(struct state *s)
 {
     const float *logits = s->logits + s->n_chosen * vocab(s);
@@ -433,7 +434,7 @@ static int pass(struct state *s)
     return 0;
 }
 
-/* ---- handing over, in order ---- */
+/* ---- delivery, in the order of prompts ---- */
 
 static int show(struct state *s, struct llm_completion *c)
 {

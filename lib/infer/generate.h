@@ -54,12 +54,12 @@ struct llm_completion {
     int64_t drafted, accepted;   /* tokens that were drafted, and how many of these were accepted */
     double prompt_seconds, decode_seconds; /* from the first pass of its kind to the last */
     int64_t prompt_tokens;       /* begin->n + n */
-    /* the generator's own */
+    /* The fields from here on belong to the generator: */
     struct llm_sampler sampler;
     struct llm_draft draft;
     int32_t *drafts;             /* [the engine's draft]: tokens drafted after the last one */
     int64_t n_drafts;
-    int64_t first_logits;        /* of the pass at hand */
+    int64_t first_logits;        /* index of its first row among the logits of the current pass */
     double started;
     bool running, ended;
     struct llm_err err;

@@ -25,7 +25,7 @@ struct llm_kv_pool {
     enum llm_dtype dtype;      /* F32, F16, BF16, Q8_0, Q4_0 */
     size_t page_bytes;
     int64_t state_floats;      /* of a sequence; 0: none */
-    int64_t n_pages;           /* made so far: in use, or free to be used again */
+    int64_t n_pages;           /* pages allocated so far, in use or free */
     struct llm_kv_page *unused;
     struct llm_kv_chunk *chunks; /* pages come from the first */
 };
@@ -77,7 +77,7 @@ void llm_kv_truncate(struct llm_kv *kv, int64_t n);
 int llm_kv_fork(struct llm_kv *to, const struct llm_kv *from, struct llm_err *e) LLM_MUST_CHECK;
 /* One layer; valid until the next reserve. */
 struct llm_kv_view llm_kv_view(const struct llm_kv *kv, int64_t layer);
-/* Where a layer's parts begin; NULL when the model has none. */
+/* The beginning of a layer's recurrent state; NULL: the model has none. */
 float *llm_kv_state(const struct llm_kv *kv, int64_t layer);
 /* The key (value) of a head at a position: k_row (v_row) bytes. */
 void *llm_kv_key(const struct llm_kv *kv, int64_t layer, int64_t head, int64_t position);

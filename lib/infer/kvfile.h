@@ -17,11 +17,11 @@ struct llm_kv_file {
     struct llm_kv_file_layer *layers;
     enum llm_dtype dtype;       /* of keys and values */
     struct llm_config config;   /* of the model that made it */
-    json_t *config_json;        /* the same as it stands in the file; owned */
+    json_t *config_json;        /* `config` as the file has it; owned */
     char fingerprint[17];       /* of the model; "" when not known */
     char tokenizer[65];         /* its tokenizer's identity; "" when it has none */
     int32_t *ids, *positions;   /* [n]; positions ascend */
-    int64_t rope_context;       /* the context that keys were rotated for; 0: not recorded, or no matter */
+    int64_t rope_context;       /* the context that keys were rotated for; 0: not recorded, or frequencies do not depend on it */
     int64_t n_queries;          /* queries of the last tokens, 0 when not traced */
 };
 

@@ -32,7 +32,7 @@ int llm_infer_plan(struct llm_engine *g, int64_t sequences, struct llm_infer_pla
     const struct llm_model *m = g->model;
     double small, large;
     struct llm_cost_row rows[32];
-    int64_t pages = (g->context + LLM_KV_TILE - 1) / LLM_KV_TILE, most = g->batch < g->context && !m->config.bidirectional ? g->batch : g->context;
+    int64_t pages = (g->context + LLM_KV_TILE - 1) / LLM_KV_TILE, max = g->batch < g->context && !m->config.bidirectional ? g->batch : g->context;
     int64_t sizes[2] = {g->context < SMALL ? 1 : SMALL, g->context < LARGE ? g->context : LARGE};
     struct llm_predictor_facts f = {0};
     g->predictor->describe(m, &f);
@@ -45,6 +45,6 @@ int llm_infer_plan(struct llm_engine *g, int64_t sequences, struct llm_infer_pla
     p->read_bytes_per_token = f.read_bytes + p->cache_bytes_per_token * (double)g->context + p->state_bytes;
     if (peak(g, sizes[0], &small, e) < 0 || peak(g, sizes[1], &large, e) < 0) return -1;
     double slope = sizes[1] > sizes[0] ? (large - small) / (double)(sizes[1] - sizes[0]) : 0;
-    p->working_bytes = small + slope * (double)(most - sizes[0]);
+    p->working_bytes = small + slope * (double)(max - sizes[0]);
     return 0;
 }

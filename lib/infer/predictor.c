@@ -2,7 +2,7 @@
 
 #include <stddef.h>
 
-/* The last takes what the others leave. */
+/* The first row whose is_of accepts a model is its predictor; the last accepts every model. */
 static const struct llm_predictor *const predictors[] = {&llm_predictor_ngram, &llm_predictor_network};
 
 const struct llm_predictor *llm_predictor_of(const struct llm_model *m)

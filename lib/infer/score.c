@@ -6,7 +6,7 @@
 
 struct window {
     const int32_t *ids;          /* of this window */
-    int64_t n, first, skip;      /* its tokens; its first token's place in the text; tokens of it scored before */
+    int64_t n, first, skip;      /* number of tokens; index of the first in the text; how many of them an earlier window has scored */
     int64_t vocab;
     const struct llm_model *model;
     const struct llm_predictor *predictor;

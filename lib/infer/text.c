@@ -29,8 +29,8 @@ size_t llm_text_ready(const struct llm_text *t, bool last)
     if (last || t->stopped || n == 0) return n;
     size_t held = 0; /* the longest end of the text that begins a stop string */
     for (size_t i = 0; i < t->n_stops; i++) {
-        size_t length = strlen(t->stops[i]), most = length - 1 < n ? length - 1 : n;
-        for (size_t k = most; k > held; k--) {
+        size_t length = strlen(t->stops[i]), max = length - 1 < n ? length - 1 : n;
+        for (size_t k = max; k > held; k--) {
             if (memcmp(p + n - k, t->stops[i], k) == 0) held = k;
         }
     }

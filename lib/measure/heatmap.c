@@ -26,7 +26,7 @@ struct side {
     int64_t *first;    /* [n + 1]: the first column or row of each bin */
     int *at;           /* [n]: the pixel where each bin begins */
     int cell, end;     /* pixels of a bin; where the last one ends */
-    int64_t most;      /* columns or rows of the largest bin */
+    int64_t max;      /* columns or rows of the largest bin */
     int label_width, group_width;
 };
 
@@ -59,7 +59,7 @@ static int cut(struct side *s, int64_t room, struct llm_err *e)
         int64_t end = i + 1;
         while (end < a->n && end - i < step && (!a->groups || a->groups[end] == a->groups[i])) end++;
         s->first[s->n] = i;
-        s->most = end - i > s->most ? end - i : s->most;
+        s->max = end - i > s->max ? end - i : s->max;
         i = end;
     }
     s->first[s->n] = a->n;
@@ -86,14 +86,14 @@ static float pick(const struct map *m, size_t row, size_t col)
 {
     const struct side *x = &m->x, *y = &m->y;
     float best = (float)NAN;
-    double most = -1;
+    double max = -1;
     for (int64_t r = y->first[row]; r < y->first[row + 1]; r++) {
         for (int64_t c = x->first[col]; c < x->first[col + 1]; c++) {
             float v = m->h->v[r * x->axis->n + c];
             double size = m->h->scale == LLM_SCALE_RATIO ? fabs(log((double)v)) : fabs((double)v);
-            if (!isfinite(v) || size <= most) continue;
+            if (!isfinite(v) || size <= max) continue;
             best = v;
-            most = size;
+            max = size;
         }
     }
     return best;
@@ -107,9 +107,9 @@ static int bin(struct map *m, struct llm_err *e)
     for (size_t r = 0; r < m->y.n; r++) {
         for (size_t c = 0; c < m->x.n; c++) m->v[r * m->x.n + c] = pick(m, r, c);
     }
-    if (m->x.most > 1 || m->y.most > 1) {
+    if (m->x.max > 1 || m->y.max > 1) {
         snprintf(m->caption, sizeof m->caption, "A cell shows the %s among up to %" PRId64 " × %" PRId64 " neighbours.",
-                 m->h->scale == LLM_SCALE_RATIO ? "number furthest from 1" : "number of largest magnitude", m->x.most, m->y.most);
+                 m->h->scale == LLM_SCALE_RATIO ? "number furthest from 1" : "number of largest magnitude", m->x.max, m->y.max);
     }
     return llm_scale_init(&m->scale, m->h->scale, m->v, m->x.n * m->y.n, e);
 }

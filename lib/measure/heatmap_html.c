@@ -15,14 +15,14 @@ static int64_t step_of(int64_t n) { return (n + BINS - 1) / BINS; }
 static float largest_of(const struct llm_heatmap *h, int64_t row, int64_t col)
 {
     int64_t down = step_of(h->y.n), along = step_of(h->x.n);
-    float most = (float)NAN;
+    float max = (float)NAN;
     for (int64_t r = row * down; r < (row + 1) * down && r < h->y.n; r++) {
         for (int64_t c = col * along; c < (col + 1) * along && c < h->x.n; c++) {
             float v = h->v[r * h->x.n + c];
-            if (isfinite(v) && !(v <= most)) most = v;
+            if (isfinite(v) && !(v <= max)) max = v;
         }
     }
-    return most;
+    return max;
 }
 
 static int put_base64(struct llm_buf *b, const unsigned char *p, size_t n, struct llm_err *e)

@@ -16,13 +16,13 @@ static double least_seconds(const struct llm_profile_row *r, const struct llm_pe
 {
     static const char *const names[] = {"f32", "bf16", "int8"};
     const double peak[] = {p->f32, p->bf16 > 0 ? p->bf16 : p->f32, p->int8 > 0 ? p->int8 : p->f32};
-    double memory = r->bytes / p->read_bandwidth, sum = 0, most = 0;
+    double memory = r->bytes / p->read_bandwidth, sum = 0, max = 0;
     *limit = "-";
     for (int u = 0; u < LLM_PROFILE_UNITS; u++) {
         double seconds = r->flops[u] / peak[u];
         sum += seconds;
-        if (seconds > most) {
-            most = seconds;
+        if (seconds > max) {
+            max = seconds;
             *limit = names[u];
         }
     }

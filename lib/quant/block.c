@@ -6,9 +6,9 @@
 #include <string.h>
 #include "cpu/kernels.h"
 
-static int nearest_within(float x, int least, int most)
+static int nearest_within(float x, int least, int max)
 {
-    return x >= (float)most ? most : x > (float)least ? (int)lrintf(x) : least; /* `least` for NaN */
+    return x >= (float)max ? max : x > (float)least ? (int)lrintf(x) : least; /* `least` for NaN */
 }
 
 /* Weights, of which not all are 0 in any group, and what follows from them. */
@@ -96,8 +96,8 @@ static void first_scales(const struct llm_block_kind *kind, const struct llm_gro
         top = fabsf(fits[g].scale) > fabsf(top) ? fits[g].scale : top;
         low = fabsf(fits[g].low) > fabsf(low) ? fits[g].low : low;
     }
-    int most = kind->scale_min < 0 ? kind->scale_min : kind->scale_max;
-    b->d = kind->round(top / (float)most);
+    int max = kind->scale_min < 0 ? kind->scale_min : kind->scale_max;
+    b->d = kind->round(top / (float)max);
     b->least = kind->low_max ? kind->round(low / (float)kind->low_max) : 0;
     for (int g = 0; g < groups; g++) {
         b->scale[g] = (int16_t)nearest_within(b->d != 0 ? fits[g].scale / b->d : 0, kind->scale_min, kind->scale_max);

@@ -54,17 +54,17 @@ static int open_arrays(struct reader *r, bool scores, struct llm_err *e)
 /* Ids that documents begin and end with; the defaults are the caller's. */
 static int read_ids(struct reader *r, struct llm_err *e)
 {
-    int64_t most = (int64_t)r->tokens->n - 1;
-    if (llm_gguf_int(r->g, "tokenizer.ggml.bos_token_id", 0, most, &r->bos, e) < 0
-        || llm_gguf_int(r->g, "tokenizer.ggml.eos_token_id", 0, most, &r->eos, e) < 0
-        || llm_gguf_int(r->g, "tokenizer.ggml.unknown_token_id", 0, most, &r->unknown, e) < 0
+    int64_t max = (int64_t)r->tokens->n - 1;
+    if (llm_gguf_int(r->g, "tokenizer.ggml.bos_token_id", 0, max, &r->bos, e) < 0
+        || llm_gguf_int(r->g, "tokenizer.ggml.eos_token_id", 0, max, &r->eos, e) < 0
+        || llm_gguf_int(r->g, "tokenizer.ggml.unknown_token_id", 0, max, &r->unknown, e) < 0
         || llm_gguf_bool(r->g, "tokenizer.ggml.add_bos_token", &r->add_bos, e) < 0
         || llm_gguf_bool(r->g, "tokenizer.ggml.add_eos_token", &r->add_eos, e) < 0)
         return -1;
     struct llm_tokenizer *t = r->t;
-    t->bos = r->bos <= most ? (int32_t)r->bos : -1;
-    t->eos = r->eos <= most ? (int32_t)r->eos : -1;
-    t->unknown = r->unknown <= most ? (int32_t)r->unknown : -1;
+    t->bos = r->bos <= max ? (int32_t)r->bos : -1;
+    t->eos = r->eos <= max ? (int32_t)r->eos : -1;
+    t->unknown = r->unknown <= max ? (int32_t)r->unknown : -1;
     if (r->add_bos && t->bos >= 0)
         t->before[t->n_before++] = t->bos;
     if (r->add_eos && t->eos >= 0)
@@ -329,9 +329,9 @@ static int read_bert(struct reader *r, struct llm_err *e)
     r->eos = 102;
     r->unknown = 100;
     r->add_bos = r->add_eos = true;
-    int64_t most = (int64_t)r->tokens->n - 1;
-    if (llm_gguf_int(r->g, "tokenizer.ggml.cls_token_id", 0, most, &r->bos, e) < 0
-        || llm_gguf_int(r->g, "tokenizer.ggml.seperator_token_id", 0, most, &r->eos, e) < 0)
+    int64_t max = (int64_t)r->tokens->n - 1;
+    if (llm_gguf_int(r->g, "tokenizer.ggml.cls_token_id", 0, max, &r->bos, e) < 0
+        || llm_gguf_int(r->g, "tokenizer.ggml.seperator_token_id", 0, max, &r->eos, e) < 0)
         return -1;
     t->model = &llm_model_wordpiece;
     t->prefix = strdup("##");

@@ -128,12 +128,12 @@ static int read_parts(struct llm_tokenizer *t, const json_t *o, struct llm_err *
 static int read_settings(struct llm_tokenizer *t, const json_t *o, struct llm_err *e)
 {
     const char *type = "", *normalizer = NULL, *id = "";
-    int64_t unknown = -1, bos = -1, eos = -1, most = t->vocab_size - 1;
+    int64_t unknown = -1, bos = -1, eos = -1, max = t->vocab_size - 1;
     const json_t *splits = json_object_get(o, "splits");
     if (llm_json_str(o, "type", &type, e) < 0 || llm_json_str(o, "normalizer", &normalizer, e) < 0 || llm_json_str(o, "id", &id, e) < 0
         || llm_json_bool(o, "ignore_merges", &t->ignore_merges, e) < 0 || llm_json_bool(o, "add_prefix_space", &t->add_prefix_space, e) < 0
-        || llm_json_int(o, "unknown", -1, most, &unknown, e) < 0 || llm_json_int(o, "bos", -1, most, &bos, e) < 0
-        || llm_json_int(o, "eos", -1, most, &eos, e) < 0 || read_ids(o, "before", t->before, &t->n_before, e) < 0
+        || llm_json_int(o, "unknown", -1, max, &unknown, e) < 0 || llm_json_int(o, "bos", -1, max, &bos, e) < 0
+        || llm_json_int(o, "eos", -1, max, &eos, e) < 0 || read_ids(o, "before", t->before, &t->n_before, e) < 0
         || read_ids(o, "after", t->after, &t->n_after, e) < 0)
         return -1;
     for (size_t i = 0; i < sizeof models / sizeof *models; i++)

@@ -63,8 +63,8 @@ static double aim(struct probe *q, size_t number, double *h)
         q->direction[i] = (float)((norm > 0 ? (double)q->p->grad[i] / norm : 0) + .5 * sign / sqrt((double)q->n));
         analytic += (double)q->p->grad[i] * (double)q->direction[i];
     }
-    double most = .02 * sqrt(size) + 1e-3; /* further, the loss of an embedding bends by more than the check allows */
-    *h = analytic != 0 && .01 / fabs(analytic) < most ? .01 / fabs(analytic) : most;
+    double max = .02 * sqrt(size) + 1e-3; /* further, the loss of an embedding bends by more than the check allows */
+    *h = analytic != 0 && .01 / fabs(analytic) < max ? .01 / fabs(analytic) : max;
     return analytic;
 }
 

@@ -18,8 +18,8 @@ static json_t *reply_messages(const json_t *reply)
 /* How many messages two conversations begin with together. */
 static size_t common(const json_t *a, const json_t *b)
 {
-    size_t n = 0, most = json_array_size(a) < json_array_size(b) ? json_array_size(a) : json_array_size(b);
-    while (n < most && json_equal(json_array_get(a, n), json_array_get(b, n))) n++;
+    size_t n = 0, max = json_array_size(a) < json_array_size(b) ? json_array_size(a) : json_array_size(b);
+    while (n < max && json_equal(json_array_get(a, n), json_array_get(b, n))) n++;
     return n;
 }
 

@@ -253,18 +253,18 @@ static struct llm_records *records_of(const struct teach *x, const struct batch 
 /* Counts of rewards in bins of equal width from the least to the largest. */
 static json_t *histogram(const struct teach *x, const struct batch *b)
 {
-    double least = INFINITY, most = -INFINITY;
+    double least = INFINITY, max = -INFINITY;
     int64_t bins[BINS] = {0};
     json_t *counts = json_array();
     for (int round = 0; round < 2; round++) {
         for (size_t i = 0; i < count(x); i++) {
             double r = reward_of(b->lines[i]);
-            if (round == 0) least = fmin(least, r), most = fmax(most, r);
-            else bins[most > least ? (int)fmin((r - least) / (most - least) * BINS, BINS - 1) : 0]++;
+            if (round == 0) least = fmin(least, r), max = fmax(max, r);
+            else bins[max > least ? (int)fmin((r - least) / (max - least) * BINS, BINS - 1) : 0]++;
         }
     }
     for (int i = 0; i < BINS; i++) json_array_append_new(counts, json_integer(bins[i]));
-    return json_pack("{s:f,s:f,s:o}", "min", least, "max", most, "counts", counts);
+    return json_pack("{s:f,s:f,s:o}", "min", least, "max", max, "counts", counts);
 }
 
 /* What the log of the first step says of the iteration. */

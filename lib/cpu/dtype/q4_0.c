@@ -34,10 +34,10 @@ void llm_q4_0_encode(const float *in, void *out, size_t n)
 {
     struct q4_0 b;
     for (size_t i = 0; i < n / BLOCK; i++, in += BLOCK) {
-        float most = 0;
+        float max = 0;
         for (int j = 0; j < BLOCK; j++)
-            if (fabsf(in[j]) > fabsf(most)) most = in[j];
-        float d = most / -8, inverse = d != 0 ? 1 / d : 0;
+            if (fabsf(in[j]) > fabsf(max)) max = in[j];
+        float d = max / -8, inverse = d != 0 ? 1 / d : 0;
         b.d = llm_f16_encode(d);
         for (int j = 0; j < BLOCK / 2; j++)
             b.q[j] = (uint8_t)(level(in[j] * inverse) | level(in[j + BLOCK / 2] * inverse) << 4);

@@ -49,9 +49,9 @@ void llm_q5_0_encode(const float *in, void *out, size_t n)
     struct q5_0 b;
     uint8_t codes[BLOCK];
     for (size_t i = 0; i < n / BLOCK; i++, in += BLOCK) {
-        float most = 0;
-        for (int j = 0; j < BLOCK; j++) most = fabsf(in[j]) > fabsf(most) ? in[j] : most;
-        float d = most / -16, inverse = d != 0 ? 1 / d : 0;
+        float max = 0;
+        for (int j = 0; j < BLOCK; j++) max = fabsf(in[j]) > fabsf(max) ? in[j] : max;
+        float d = max / -16, inverse = d != 0 ? 1 / d : 0;
         b.d = llm_f16_encode(d);
         for (int j = 0; j < BLOCK; j++) {
             float x = in[j] * inverse + 16.5f;

@@ -252,9 +252,9 @@ INLINE void softmax(struct llm_attn_softmax *t, enum form f)
     else softmax_tile(&local, TILE, ANY, f);
 }
 
-/* p·keep and the gradient of s for VN queries from lane j on of key r. */
-struct turned { V p, ds; };
-INLINE struct turned turned(const struct llm_attn_back *t, int r, int j, const enum kind kind)
+/* For key r and the VN queries from lane j on: the probabilities times dropout's factors, and the gradient of the scores. */
+struct gradients { V p, ds; };
+INLINE struct gradients gradients_at(const struct llm_attn_back *t, int r, int j, const enum kind kind)
 {
     int at = r * TILE + j;
     V slope = v_set1(t->scale), s = v_load(t->s + at), m = v_load(t->m + j);
@@ -272,7 +272,7 @@ INLINE struct turned turned(const struct llm_attn_back *t, int r, int j, const e
         V y = v_tanh(v_div(v_mul(s, slope), v_set1(t->softcap)));
         slope = v_mul(slope, v_fnma(y, y, v_set1(1)));
     }
-    return (struct turned){kept, v_mul(ds, slope)};
+    return (struct gradients){kept, v_mul(ds, slope)};
 }
 
 /* Keys [first, end) with the queries from `from` on. */
@@ -281,8 +281,8 @@ INLINE void back_rows(const struct llm_attn_back *t, int first, int end, const i
     const int units = f == PAIRS ? TILE / 2 : TILE;
     for (int r = first; r < end; r += 2)
         for (int j = from; j < TILE; j += 2 * VN) {
-            struct turned x[2][2];
-            for (int i = 0; i < 4; i++) x[i / 2][i % 2] = turned(t, r + i / 2, j + i % 2 * VN, kind);
+            struct gradients x[2][2];
+            for (int i = 0; i < 4; i++) x[i / 2][i % 2] = gradients_at(t, r + i / 2, j + i % 2 * VN, kind);
             for (int i = 0; i < 2; i++) {
                 store_units(t->p_a + (r + i) * units, j, x[i][0].p, x[i][1].p, f);
                 store_units(t->ds_a + (r + i) * units, j, x[i][0].ds, x[i][1].ds, f);
@@ -327,7 +327,7 @@ static void add(float *y, int64_t ldy, const float *x, int64_t ldx, int64_t rows
         }
 }
 
-static void add_turned(float *y, int64_t ldy, const float *x, int64_t rows, int64_t cols)
+static void add_transposed(float *y, int64_t ldy, const float *x, int64_t rows, int64_t cols)
 {
     for (int64_t r = 0; r < rows; r += VN)
         for (int64_t c = 0; c < cols; c += VN) {
@@ -414,7 +414,7 @@ void KERNEL(llm_fill_attention)(struct llm_kernels *k)
 {
     k->attention = (struct llm_attention_kernels){
         .math = {MATH(f32, 1, 1), MATH(bf16, NATIVE == PAIRS ? 2 : 1, NATIVE == PAIRS ? 16 : 1)},
-        .merge = merge, .sink = sink, .keep = keep, .decode = decode, .add = add, .add_turned = add_turned};
+        .merge = merge, .sink = sink, .keep = keep, .decode = decode, .add = add, .add_transposed = add_transposed};
 #ifdef LLM_ISA_avx512bf16
     k->attention.math[1].pack_b_of[LLM_BF16] = pack_b_pairs;
     k->attention.math[1].pack_bt_of[LLM_BF16] = pack_bt_pairs;

@@ -88,9 +88,9 @@ struct llm_attention_kernels {
     void (*keep)(float *keep, const uint32_t key[2], const uint32_t counter[3], uint32_t channel, uint32_t drop, float kept, int64_t n);
     /* n elements of a cache to floats; n a multiple of the type's block */
     void (*decode)(enum llm_dtype type, const void *in, float *out, int64_t n);
-    /* y[rows][cols] += x[rows][cols], and += the transpose of x[cols][64] */
+    /* add: y[rows][cols] += x[rows][cols]. add_transposed: y[rows][cols] += the transpose of x[cols][64]. */
     void (*add)(float *y, int64_t ldy, const float *x, int64_t ldx, int64_t rows, int64_t cols);
-    void (*add_turned)(float *y, int64_t ldy, const float *x, int64_t rows, int64_t cols);
+    void (*add_transposed)(float *y, int64_t ldy, const float *x, int64_t rows, int64_t cols);
 };
 
 static inline int64_t llm_attn_units(const struct llm_attention_math *math, int64_t depth)

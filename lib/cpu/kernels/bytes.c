@@ -31,9 +31,9 @@ static inline uint64_t equal(bytes x, char c)
 }
 static inline uint64_t within(bytes x, char first, char last)
 {
-    __m256i from = _mm256_set1_epi8(first), most = _mm256_set1_epi8((char)(last - first));
+    __m256i from = _mm256_set1_epi8(first), max = _mm256_set1_epi8((char)(last - first));
     __m256i low = _mm256_sub_epi8(x.low, from), high = _mm256_sub_epi8(x.high, from);
-    return both(_mm256_cmpeq_epi8(_mm256_min_epu8(low, most), low), _mm256_cmpeq_epi8(_mm256_min_epu8(high, most), high));
+    return both(_mm256_cmpeq_epi8(_mm256_min_epu8(low, max), low), _mm256_cmpeq_epi8(_mm256_min_epu8(high, max), high));
 }
 static inline uint64_t top_bits(bytes x) { return both(x.low, x.high); }
 

@@ -17,12 +17,12 @@
 #define LINE (PANEL * 4) /* bytes of a line of words */
 #define INLINE static inline __attribute__((always_inline))
 
-enum turn { AS_IS, SIGNED, BITS }; /* SIGNED bytes are made unsigned; BITS: see spread_bits */
+enum recode { AS_IS, SIGNED, BITS }; /* SIGNED bytes are made unsigned; BITS: see spread_bits */
 
 struct field {
     int from; /* byte in the file's block */
     int unit, count;
-    enum turn turn;
+    enum recode recode;
 };
 
 struct kind {

@@ -70,8 +70,8 @@ INLINE VI dot4(VI sum, VI w, VI x) { return vi_add(sum, pairs_of(products(w, x),
  * product takes them as signed bytes, or as two halves of four bits, for which the number of words is 8. */
 INLINE int words_in_16(const struct kind *k)
 {
-    const int most = k->top - k->zero > k->zero ? k->top - k->zero : k->zero;
-    return 32767 / (2 * 127 * most);
+    const int max = k->top - k->zero > k->zero ? k->top - k->zero : k->zero;
+    return 32767 / (2 * 127 * max);
 }
 
 /* The initial value of the two 16-bit sums of a part of a group: -zero times the sum of the activations that each of them multiplies. The part's

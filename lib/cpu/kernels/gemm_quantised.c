@@ -68,7 +68,7 @@ static inline VI spread_bits(VI x)
 
 /* Transposes four 4-byte words of 16 rows, at byte `from` of each row, into four lines of 16 words. */
 #if VN >= 8
-static inline void turn_words(const unsigned char *const *rows, size_t from, uint32_t flip, unsigned char *out)
+static inline void transpose_words(const unsigned char *const *rows, size_t from, uint32_t flip, unsigned char *out)
 {
     LLM_UNROLL
     for (int r = 0; r < PANEL; r += 4) {
@@ -87,7 +87,7 @@ static inline void turn_words(const unsigned char *const *rows, size_t from, uin
     }
 }
 #else
-static inline void turn_words(const unsigned char *const *rows, size_t from, uint32_t flip, unsigned char *out)
+static inline void transpose_words(const unsigned char *const *rows, size_t from, uint32_t flip, unsigned char *out)
 {
     for (int i = 0; i < 4; i++)
         for (int r = 0; r < PANEL; r++) {
@@ -101,13 +101,13 @@ static inline void turn_words(const unsigned char *const *rows, size_t from, uin
 
 INLINE unsigned char *pack_field(const unsigned char *const *rows, const struct field *f, unsigned char *out)
 {
-    const uint32_t flip = f->turn == SIGNED ? 0x80808080u : 0;
+    const uint32_t flip = f->recode == SIGNED ? 0x80808080u : 0;
     size_t from = (size_t)f->from, unit = (size_t)f->unit, end = from + unit * (size_t)f->count;
     if (unit == 4)
-        for (; from + 16 <= end; from += 16, out += 4 * LINE) turn_words(rows, from, flip, out);
+        for (; from + 16 <= end; from += 16, out += 4 * LINE) transpose_words(rows, from, flip, out);
     for (; from < end; from += unit, out += PANEL * unit) {
         for (size_t r = 0; r < PANEL; r++) memcpy(out + r * unit, rows[r] + from, unit);
-        if (f->turn == BITS)
+        if (f->recode == BITS)
             for (int v = 0; v < VECTORS; v++) vi_store((int32_t *)(void *)out + v * VN, spread_bits(line(out, 0, v)));
     }
     return out;
@@ -132,13 +132,13 @@ INLINE void pack(const struct kind *k, const unsigned char *w, size_t ldw, int64
 #if SUMS_OF_16
 INLINE VI dot(const struct kind *k, const VI *w, const int words, const int8_t *q, int32_t start)
 {
-    const int most = words_in_16(k);
-    VI sum = vi_set1(0), some = vi_set1(most == 1 ? 0 : start);
+    const int max = words_in_16(k);
+    VI sum = vi_set1(0), some = vi_set1(max == 1 ? 0 : start);
     LLM_UNROLL
     for (int i = 0; i < words; i++) {
         VI x = four_of(q + i * 4);
-        some = most == 1 ? products_signed(vi_xor(w[i], vi_set1((int32_t)0x80808080u)), x) : add_16(some, products(w[i], x));
-        if (i % most != most - 1 && i != words - 1) continue;
+        some = max == 1 ? products_signed(vi_xor(w[i], vi_set1((int32_t)0x80808080u)), x) : add_16(some, products(w[i], x));
+        if (i % max != max - 1 && i != words - 1) continue;
         sum = vi_add(sum, pairs_of(some, 1));
         some = vi_set1(0);
     }

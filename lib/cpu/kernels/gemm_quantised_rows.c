@@ -9,8 +9,8 @@
 #include "cpu/kernels/gemm_opened.h"
 
 #define ROWS 4
-#define MOST_VECTORS (VN == 16 ? 3 : VECTORS)
-#define MOST_PANELS ((MOST_VECTORS * VN + PANEL - 1) / PANEL)
+#define MAX_VECTORS (VN == 16 ? 3 : VECTORS)
+#define MAX_PANELS ((MAX_VECTORS * VN + PANEL - 1) / PANEL)
 
 static void (*few_rows[N_KINDS])(const struct llm_gemm_q_job *);
 
@@ -40,9 +40,9 @@ INLINE VI kept(VI x) { return v_bits(v_in_register(v_from_bits(x))); }
 #endif
 
 /* Multiplies word i of group `at` with four rows of activations at q and adds to `dots`, which are 16-bit sums if SUMS_OF_16. */
-INLINE void add_word(const struct step *s, int64_t at, int plane, int i, const int8_t *q, const struct form *f, VI dots[ROWS][MOST_VECTORS])
+INLINE void add_word(const struct step *s, int64_t at, int plane, int i, const int8_t *q, const struct form *f, VI dots[ROWS][MAX_VECTORS])
 {
-    VI w[MOST_VECTORS];
+    VI w[MAX_VECTORS];
     LLM_UNROLL
     for (int v = 0; v < f->vectors; v++) w[v] = vi_load(OF_COLUMNS(w[plane] + (at * GROUP / 4 + i) * PANEL, v));
     LLM_UNROLL
@@ -62,10 +62,10 @@ INLINE void add_word(const struct step *s, int64_t at, int plane, int i, const i
 /* The dot products of one part of group `at`, in 32 bits. If SUMS_OF_16 and there are two parts, they are multiplied by the part's integer scale,
  * and the second part's are added to those of the first: below 2^24, so that FP32 has them exactly, as the rule of the types wants.
  * x_at: the index of the first row's group in the activations' arrays. */
-INLINE void part_dots(const struct step *s, int64_t at, int part, int64_t x_at, const struct form *f, VI dots[ROWS][MOST_VECTORS])
+INLINE void part_dots(const struct step *s, int64_t at, int part, int64_t x_at, const struct form *f, VI dots[ROWS][MAX_VECTORS])
 {
     const int words = GROUP / 4 / f->parts;
-    VI sum[ROWS][MOST_VECTORS];
+    VI sum[ROWS][MAX_VECTORS];
     LLM_UNROLL
     for (int r = 0; r < ROWS; r++) {
         VI start = f->least ? vi_set1(0) : vi_set1(s->g->x.start[part][x_at + r]); /* types with least values have zero = 0 */
@@ -95,11 +95,11 @@ INLINE void part_dots(const struct step *s, int64_t at, int part, int64_t x_at, 
 }
 
 /* Adds group `at` to the FP32 sums of a tile. */
-INLINE void add_group(const struct step *s, int64_t at, int64_t x_at, const struct form *f, V sum[ROWS][MOST_VECTORS])
+INLINE void add_group(const struct step *s, int64_t at, int64_t x_at, const struct form *f, V sum[ROWS][MAX_VECTORS])
 {
     const struct llm_gemm_q_x *x = &s->g->x;
-    VI dots[ROWS][MOST_VECTORS];
-    V first[ROWS][MOST_VECTORS];
+    VI dots[ROWS][MAX_VECTORS];
+    V first[ROWS][MAX_VECTORS];
     part_dots(s, at, 0, x_at, f, dots);
 #if SUMS_OF_16
     if (f->parts == 2) part_dots(s, at, 1, x_at, f, dots);
@@ -136,7 +136,7 @@ INLINE void four_rows(const struct step *s, const struct form *f)
 {
     const struct llm_gemm_q_job *g = s->g;
     int64_t all = g->k / GROUP, x_at = s->row / PANEL * PANEL * all + s->row % PANEL + s->from * PANEL;
-    V sum[ROWS][MOST_VECTORS];
+    V sum[ROWS][MAX_VECTORS];
     LLM_UNROLL
     for (int r = 0; r < ROWS; r++)
         LLM_UNROLL
@@ -156,7 +156,7 @@ INLINE void four_rows(const struct step *s, const struct form *f)
             if (s->row + r < g->m && s->column + v * VN < g->n) put_row(g, s->row + r, s->column + v * VN, sum[r][v]);
 }
 
-#define VECTORS_OF(parts) (VN == 16 && (parts) == 2 ? 2 : MOST_VECTORS)
+#define VECTORS_OF(parts) (VN == 16 && (parts) == 2 ? 2 : MAX_VECTORS)
 
 /* X(parts, words, least, planes): every form that row_product_of can return. */
 #if SUMS_OF_16
@@ -195,8 +195,8 @@ INLINE void multiply(const struct llm_gemm_q_job *g, const int i)
     const struct row_product *product = row_product_of(k);
     const int columns = product->f.vectors * VN;
     const int64_t groups = g->k / GROUP, blocks = groups / k->groups;
-    struct opened o[MOST_PANELS];
-    _Alignas(64) float sums[OPENED_ROWS * MOST_VECTORS * VN];
+    struct opened o[MAX_PANELS];
+    _Alignas(64) float sums[OPENED_ROWS * MAX_VECTORS * VN];
     if (g->x.step != PANEL || g->m > OPENED_ROWS || g->k == 0) {
         few_rows[i](g);
         return;

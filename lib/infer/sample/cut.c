@@ -58,7 +58,8 @@ static void gather(struct llm_candidates *c, const struct llm_logits *x, double 
     c->sorted = 0;
 }
 
-/* A number that at least k of the n ≥ k numbers reach, few more than k if that is found soon; -FLT_MAX if fewer than k are finite. */
+/* A lower bound that at least k of the n ≥ k numbers reach. A bisection with a limit of rounds makes it reach few more than k. -FLT_MAX: fewer than k
+ * numbers are finite. */
 static float floor_of(const float *x, size_t n, size_t k, float max)
 {
     double low = 1, high = 0; /* depths below max: `low` is deep enough, `high` is not */
@@ -86,8 +87,8 @@ static bool cut_top_k(struct llm_candidates *c, const struct llm_logits *x, size
     return true;
 }
 
-/* Sorts candidates until their mass is certainly `high` and cuts there. `low` ≤ `high` bound the mass that is wanted. False: the end of the nucleus
- * lies between the bounds, or the candidates have less mass than `low` and are not `all` that later filters keep. */
+/* Sorts candidates until their mass is certainly `high`, and removes the others. The mass of the nucleus lies in [low, high]. False: the end of the
+ * nucleus lies between the bounds, or the candidates have less mass than `low` and are not `all` that later filters keep. */
 static bool cut_nucleus(struct llm_candidates *c, double max, double low, double high, bool all)
 {
     double sum = 0;

@@ -7,10 +7,10 @@
 
 /* Rows of an option table; `type` is the args struct, `member` its struct llm_sampling. */
 #define LLM_SAMPLING_OPTIONS(type, member) LLM_SAMPLE_TABLE(LLM_SAMPLE_NO_STEP, LLM_SAMPLING_REAL, LLM_SAMPLING_INT, type, member)
-#define LLM_SAMPLING_REAL(type, member, field, standard, name, arg, help, least, most) \
-    {0, name, arg, help, LLM_REAL, offsetof(type, member.field), least, most, NULL},
-#define LLM_SAMPLING_INT(type, member, field, standard, name, arg, help, least, most) \
-    {0, name, arg, help, LLM_INT, offsetof(type, member.field), least, most, NULL},
+#define LLM_SAMPLING_REAL(type, member, field, standard, name, arg, help, least, max) \
+    {0, name, arg, help, LLM_REAL, offsetof(type, member.field), least, max, NULL},
+#define LLM_SAMPLING_INT(type, member, field, standard, name, arg, help, least, max) \
+    {0, name, arg, help, LLM_INT, offsetof(type, member.field), least, max, NULL},
 /* "repeat-penalty|…|temp|" */
 #define LLM_SAMPLING_NAMES LLM_SAMPLE_TABLE(LLM_SAMPLE_NO_STEP, LLM_SAMPLING_NAME, LLM_SAMPLING_NAME, , )
 #define LLM_SAMPLING_NAME(type, member, field, standard, name, ...) name "|"

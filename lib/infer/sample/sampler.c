@@ -31,8 +31,8 @@ void llm_sampling_open(struct llm_sampling *p)
 
 int llm_sampling_check(const struct llm_sampling *p, int64_t vocab_size, struct llm_err *e)
 {
-#define CHECK(type, member, field, standard, name, arg, help, least, most) \
-    if (check_range(name, (double)p->field, least, most, e) < 0) return -1;
+#define CHECK(type, member, field, standard, name, arg, help, least, greatest) \
+    if (check_range(name, (double)p->field, least, greatest, e) < 0) return -1;
     LLM_SAMPLE_TABLE(LLM_SAMPLE_NO_STEP, CHECK, CHECK, , )
     for (size_t i = 0; i < p->n_bias; i++) {
         if (p->bias[i].id < 0 || p->bias[i].id >= vocab_size) {
@@ -94,7 +94,7 @@ static int32_t argmax(const struct llm_logits *x)
     return (int32_t)i;
 }
 
-/* All that the logits allow. */
+/* Gathers every token whose logit is finite. */
 static void gather_all(struct llm_candidates *c, const struct llm_logits *x)
 {
     c->n = c->sorted = 0;

@@ -47,7 +47,7 @@ struct llm_candidate {
     float logit;
     int32_t id;
 };
-/* What is left of the vocabulary. Filters reorder `v` and lower `n`, never to 0. */
+/* The tokens that may still be chosen. Filters reorder `v` and lower `n`, never to 0. */
 struct llm_candidates {
     struct llm_candidate *v;
     double *scratch; /* one number for each id; of the filters */
@@ -55,7 +55,7 @@ struct llm_candidates {
     size_t sorted;   /* so many at the front are in order: the larger logit first, of equals the lower id */
 };
 
-/* What came before, for the penalties. */
+/* The tokens of the text so far, for the penalties. */
 struct llm_history {
     const int32_t *ids;
     int64_t n;

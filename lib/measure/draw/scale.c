@@ -15,30 +15,30 @@ static int by_value(const void *a, const void *b)
 }
 
 /* The ends of numbers above 0, of which `sorted` is a sample. */
-static void logarithmic(struct llm_scale *s, const float *sorted, size_t n, double least, double most)
+static void logarithmic(struct llm_scale *s, const float *sorted, size_t n, double least, double max)
 {
     s->kind = LLM_SCALE_LOG;
-    s->high = most;
-    s->low = fmax(sorted[n / ONE_IN], most * pow(10, -DECADES));
+    s->high = max;
+    s->low = fmax(sorted[n / ONE_IN], max * pow(10, -DECADES));
     s->clipped = least < s->low;
 }
 
 int llm_scale_init(struct llm_scale *s, enum llm_scaling kind, const float *v, size_t n, struct llm_err *e)
 {
-    double least = INFINITY, most = -INFINITY;
+    double least = INFINITY, max = -INFINITY;
     size_t stride = n / SAMPLES + 1, samples = 0;
     for (size_t i = 0; i < n; i++) {
         if (!isfinite(v[i])) continue;
         least = fmin(least, (double)v[i]);
-        most = fmax(most, (double)v[i]);
+        max = fmax(max, (double)v[i]);
     }
-    *s = (struct llm_scale){.low = least, .high = most, .kind = kind == LLM_SCALE_AUTO ? LLM_SCALE_LINEAR : kind};
-    if (least > most) return llm_fail(e, EX_DATAERR, "picture: expected finite numbers, found none");
+    *s = (struct llm_scale){.low = least, .high = max, .kind = kind == LLM_SCALE_AUTO ? LLM_SCALE_LINEAR : kind};
+    if (least > max) return llm_fail(e, EX_DATAERR, "picture: expected finite numbers, found none");
     if (kind == LLM_SCALE_LINEAR) return 0;
-    if (kind == LLM_SCALE_AUTO && (least < 0 || most <= 0)) return 0;
-    if (least < 0 || most <= 0) return llm_fail(e, EX_DATAERR, "picture: expected numbers above 0 for a logarithmic scale, found %g", least);
+    if (kind == LLM_SCALE_AUTO && (least < 0 || max <= 0)) return 0;
+    if (least < 0 || max <= 0) return llm_fail(e, EX_DATAERR, "picture: expected numbers above 0 for a logarithmic scale, found %g", least);
     if (kind == LLM_SCALE_RATIO) {
-        s->high = fmax(most, least > 0 ? 1 / least : most);
+        s->high = fmax(max, least > 0 ? 1 / least : max);
         s->low = 1 / s->high;
         return 0;
     }
@@ -47,9 +47,9 @@ int llm_scale_init(struct llm_scale *s, enum llm_scaling kind, const float *v, s
     for (size_t i = 0; i < n; i += stride) {
         if (isfinite(v[i]) && v[i] > 0) sorted[samples++] = v[i];
     }
-    if (samples == 0) sorted[samples++] = (float)most;
+    if (samples == 0) sorted[samples++] = (float)max;
     qsort(sorted, samples, sizeof *sorted, by_value);
-    if (kind == LLM_SCALE_LOG || most > OUTSTANDS * (double)sorted[samples / 2]) logarithmic(s, sorted, samples, least, most);
+    if (kind == LLM_SCALE_LOG || max > OUTSTANDS * (double)sorted[samples / 2]) logarithmic(s, sorted, samples, least, max);
     free(sorted);
     return 0;
 }

@@ -197,8 +197,8 @@ static int score_families(struct llm_continuations *c, struct llm_continuation *
     int64_t base = INT64_MAX;
     for (size_t k = 0; k < n_begins; k++) {
         for (size_t i = 0; i < begins[k].n; i++) {
-            int64_t most = common(v[0].ids, v[0].n, begins[k].v[i].ids, begins[k].v[i].first - 1);
-            base = most < base ? most : base;
+            int64_t same = common(v[0].ids, v[0].n, begins[k].v[i].ids, begins[k].v[i].first - 1);
+            base = same < base ? same : base;
         }
     }
     if (base < LEAST_BASE) base = 0;

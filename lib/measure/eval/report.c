@@ -136,11 +136,11 @@ const char *const llm_eval_compare_columns[] = {"metric", "items", "first", "sec
 /* The results that both have, by their number of item, side by side: pairs[2i], pairs[2i + 1]. *pairs is malloced. */
 static int join(const json_t *a, const json_t *b, const json_t ***pairs, size_t *n, struct llm_err *e)
 {
-    size_t i = 0, k = 0, most = json_array_size(a);
+    size_t i = 0, k = 0, max = json_array_size(a);
     *n = 0;
-    *pairs = llm_alloc(2 * most + 1, sizeof **pairs, "results", e);
+    *pairs = llm_alloc(2 * max + 1, sizeof **pairs, "results", e);
     if (!*pairs) return -1;
-    while (i < most && k < json_array_size(b)) { /* both in order */
+    while (i < max && k < json_array_size(b)) { /* both in order */
         json_int_t x = json_integer_value(json_object_get(json_array_get(a, i), "item"));
         json_int_t y = json_integer_value(json_object_get(json_array_get(b, k), "item"));
         if (x == y) {

@@ -212,11 +212,11 @@ static void asked_release(struct asked *a)
 static size_t best(const struct asked *a, double (*length)(const struct llm_buf *text))
 {
     size_t best = 0;
-    double most = -INFINITY;
+    double max = -INFINITY;
     for (size_t i = 0; i < a->item.n; i++) {
         double score = a->scores[i].log_prob / (length ? length(&a->item.v[i].text) : 1);
-        if (score <= most) continue;
-        most = score;
+        if (score <= max) continue;
+        max = score;
         best = i;
     }
     return best;
@@ -228,10 +228,10 @@ static double in_characters(const struct llm_buf *b) { return (double)characters
 /* Σ p of the right choices / Σ p. */
 static double right_mass(const struct asked *a)
 {
-    double most = -INFINITY, all = 0, right = 0;
-    for (size_t i = 0; i < a->item.n; i++) most = fmax(most, a->scores[i].log_prob);
+    double max = -INFINITY, all = 0, right = 0;
+    for (size_t i = 0; i < a->item.n; i++) max = fmax(max, a->scores[i].log_prob);
     for (size_t i = 0; i < a->item.n; i++) {
-        double p = exp(a->scores[i].log_prob - most);
+        double p = exp(a->scores[i].log_prob - max);
         all += p;
         right += a->item.v[i].right ? p : 0;
     }

@@ -1,5 +1,5 @@
-/* Families of models: what a configuration knows of one. The rows are in later rooms' hands: spec/arch/<name>.c has a family's keys, names and
- * (where llm_decoder_declare does not serve) its own declaration, spec/arch.c lists it. To add a family: these two. */
+/* Families of models: what a configuration knows of one. A later room fills the rows: spec/arch/<name>.c has a family's keys and names, and a
+ * declaration of its own if llm_decoder_declare does not serve; spec/arch.c lists the family. To add a family: these two. */
 #ifndef LLM_MODEL_CONFIG_ARCH_H
 #define LLM_MODEL_CONFIG_ARCH_H
 
@@ -19,7 +19,7 @@ enum llm_key_type {
     LLM_KEY_LAYERS,   /* llm_layer_set: a list of layers by number, null: none */
     LLM_KEY_SCALE     /* double, or "1/sqrt(hidden)" */
 };
-/* Whose key it is, from which follows when it is written. */
+/* Where a key comes from, which decides when it is written. */
 enum llm_key_origin {
     LLM_KEY_HF,       /* transformers' own: always written */
     LLM_KEY_OURS,     /* not a key of transformers: written only when it differs from the family's default */
@@ -39,80 +39,84 @@ struct llm_config_key {
  * list of the values with which it changes nothing. With null no key changes anything. */
 struct llm_other_key { const char *name, *values; };
 
-/* One key of GGUF's metadata, behind the architecture's name. */
+/* One key of GGUF's metadata. In files the architecture's name and a dot precede it ("llama.block_count"). */
 enum llm_gguf_key_type {
     LLM_GGUF_KEY_WHOLE, /* int64_t */
     LLM_GGUF_KEY_REAL,  /* double */
     LLM_GGUF_KEY_BOOL,
-    LLM_GGUF_KEY_OWN    /* gguf_get and gguf_put see to it */
+    LLM_GGUF_KEY_OWN    /* llm_arch.gguf_get and gguf_put read and write it */
 };
 struct llm_gguf_key {
     const char *key;
     enum llm_gguf_key_type type;
     size_t offset;                 /* in struct llm_config */
     double min, max;
-    double absent;                 /* what a file without it means */
+    double absent;                 /* the value if the file has no such key */
 };
 
 struct llm_declare;
 struct llm_decoder;
 struct llm_arch {
     const char *model_type;
-    const char *gguf;              /* its general.architecture in GGUF files; NULL: has none of its own */
+    const char *gguf;              /* general.architecture of its GGUF files; NULL: GGUF has no architecture for the family */
     /* Several families share this GGUF architecture name: returns whether the file's metadata describe this one. NULL: this family is the default for
      * the name. */
     bool (*is_gguf)(const struct llm_gguf *g);
-    const struct llm_gguf_key *gguf_keys; /* beside those of all families, or instead of one of them; ends with a key of NULL; NULL */
-    /* What needs more than rows: after they were read; before they are written. May be NULL. */
+    const struct llm_gguf_key *gguf_keys; /* further keys; one that all families have is replaced. Ends with a key of NULL. NULL: none */
+    /* Metadata that need more than a row of gguf_keys. gguf_get is called after all rows were read, gguf_put before they are written. NULL: none. */
     int (*gguf_get)(struct llm_config *c, const struct llm_gguf *g, struct llm_err *e);
     void (*gguf_put)(struct llm_gguf_out *o, const struct llm_config *c, bool kv_b_whole); /* kv_b_whole: see model/config/gguf.h */
-    const char *gguf_as;           /* … and the family that it is written as instead; NULL: none */
-    const char *architecture;      /* "LlamaForCausalLM": what transformers makes of config.json */
+    const char *gguf_as;           /* if `gguf` is NULL: the model_type of the family that GGUF files present the model as; NULL: none */
+    const char *architecture;      /* the class that transformers makes of config.json: "LlamaForCausalLM" */
     const struct llm_config_key *keys; /* ends with a name of NULL */
-    const struct llm_other_key *other_keys; /* before those of all families (keys.c); ends with a name of NULL; NULL */
-    /* Rows of `keys` that transformers' class of the family ignores: in files that transformers wrote they say nothing. Ends with NULL; NULL. */
+    const struct llm_other_key *other_keys; /* looked at before those of all families (keys.c). Ends with a name of NULL. NULL: none */
+    /* Names of `keys` that transformers' class of the family ignores. They are dropped from files that transformers wrote. Ends with NULL. NULL:
+     * none. */
     const char *const *ignored;
     void (*defaults)(struct llm_config *c);
-    /* Keys that need more than a table row; then what follows from the others (head_dim, n_inner). May be NULL. */
+    /* Reads the keys of `o` that need more than a row of `keys`, then computes what follows from other keys (head_dim, n_inner). 0 or -1. NULL:
+     * nothing. */
     int (*finish)(struct llm_config *c, const json_t *o, struct llm_err *e);
-    int (*extra)(const struct llm_config *c, json_t *o); /* writes what `finish` reads; 0, or -1 when memory is short */
-    /* What only the tensors of files tell: parts that a model may have or not. May be NULL. */
+    int (*extra)(const struct llm_config *c, json_t *o); /* writes to `o` the keys that `finish` reads; 0, or -1: out of memory */
+    /* Sets what only the tensors of files tell: whether the model has optional parts. NULL: they tell nothing. */
     void (*in_files)(struct llm_config *c, const struct llm_model_files *files);
-    /* How GGUF files differ: converters turn pairs of channels, add 1 to gains. May be NULL. */
+    /* Sets how values in GGUF files differ from those in other files: converters reorder channels for rotary positions, and add 1 to gains. NULL: not
+     * at all. */
     void (*in_gguf)(struct llm_config *c);
     struct llm_names names;
     const struct llm_names *gguf_names; /* NULL: llm_gguf_names */
-    const char *const *unused;     /* beginnings of names of tensors that files may carry and that are not read; NULL-terminated, or NULL */
+    const char *const *unused;     /* prefixes of names of tensors that files may have and that are ignored; ends with NULL. NULL: none */
     bool transposed;               /* matrices within layers lie [in, out] in files (Conv1D) */
-    bool out_bias_apart;           /* attention_bias says nothing of the output projection */
-    bool scaled_residual;          /* initial residual projections × 1/sqrt(2·layers) */
+    bool out_bias_apart;           /* attention_bias does not apply to the output projection */
+    bool scaled_residual;          /* the initial deviation of residual projections is multiplied by 1/sqrt(2·layers) */
     int (*declare)(struct llm_declare *d, struct llm_decoder *m); /* its parameters (model/spec/block.h) */
     /* Families that are no networks (n-grams): their weights are tables, not parameters, and they have no forward pass. */
     bool tables;
 };
 
-/* What decoders like Llama share: keys (arch/keys.h), `finish` (heads, rotary positions, which layers are local) and `extra`. */
+/* llm_arch.finish and extra of decoders like Llama: heads, rotary positions, which layers are local. Their rows of keys are in arch/keys.h. */
 int llm_decoder_finish(struct llm_config *c, const json_t *o, struct llm_err *e) LLM_MUST_CHECK;
 int llm_decoder_extra(const struct llm_config *c, json_t *o);
-/* Llama's defaults, from which families that grew out of it differ by a few. */
+/* llm_arch.defaults of Llama; families that derive from Llama call it and change some of them. */
 void llm_llama_defaults(struct llm_config *c);
-/* As GGUF files have it. */
+/* llm_arch.in_gguf of Llama: in GGUF files rows of q and k are ordered so that adjacent channels rotate together. */
 void llm_llama_in_gguf(struct llm_config *c);
 extern const struct llm_names llm_gguf_names;
 
-/* What a key of config.json is to a family (keys.c). */
+/* What a key of config.json means to a family (keys.c). */
 enum llm_key_use {
     LLM_KEY_UNKNOWN,
     LLM_KEY_KNOWN,    /* it may change what the configuration says */
     LLM_KEY_HARMLESS  /* with this value it changes nothing */
 };
-/* `foreign`: in a file that transformers wrote. */
+/* `foreign`: the key is in a file that transformers wrote (llm_config_is_foreign). */
 enum llm_key_use llm_config_key_use(const struct llm_arch *arch, const char *name, const json_t *value, bool foreign);
-/* Whether transformers' class of the family ignores a key that has a row here. */
+/* Whether transformers' class of the family ignores a key that has a row here (llm_arch.ignored). */
 bool llm_config_ignores(const struct llm_arch *arch, const char *name);
 /* Whether transformers wrote the configuration: it then has its version. */
 bool llm_config_is_foreign(const json_t *o);
-/* Every key is known or harmless, else -1 (EX_DATAERR), or, after llm_config_force(true), one line on standard error. */
+/* Checks that every key is known or harmless. Else -1 (EX_DATAERR); after llm_config_force(true) one line on standard error names the key, and the
+ * result is 0. */
 int llm_config_check_keys(const struct llm_arch *arch, const json_t *o, struct llm_err *e) LLM_MUST_CHECK;
 /* The rows of keys that all families have; ends with a name of NULL. */
 extern const struct llm_config_key llm_config_common_keys[];
@@ -123,7 +127,8 @@ bool llm_config_has_row(const struct llm_arch *arch, const char *name);
 int llm_config_read_labels(struct llm_config *c, const json_t *o, struct llm_err *e) LLM_MUST_CHECK;
 /* The family's defaults, before any key is read. */
 struct llm_config llm_config_blank(const struct llm_arch *arch);
-/* What follows from the keys, whichever file they came from (`o`: further keys, maybe an empty object), and that all of it fits. */
+/* Computes what follows from the keys that were read and checks that all values fit together. `o`: the object of further keys that llm_arch.finish
+ * reads, empty for GGUF files. 0 or -1. */
 int llm_config_finish(struct llm_config *c, const json_t *o, struct llm_err *e) LLM_MUST_CHECK;
 extern const struct llm_arch *const llm_archs[]; /* NULL-terminated */
 const struct llm_arch *llm_arch_find(const char *model_type);

@@ -1,8 +1,8 @@
-/* Models that tell classes apart or compare texts: what the configuration says of them. */
+/* Configurations of classifiers and of models that compare texts. */
 #include <string.h>
 #include "model/config/arch.h"
 
-/* BERT's manner of telling classes apart; decoders have another, also those whose tokens see both ways. */
+/* BERT classifies from its pooler. Decoders classify from the last token's hidden state, and so do decoders with bidirectional attention. */
 bool llm_config_like_bert(const struct llm_config *c)
 {
     return c->bidirectional && !c->use_bidirectional_attention;
@@ -34,7 +34,7 @@ bool llm_config_has_head(const struct llm_config *c)
     return c->num_labels == 0 && !c->contrastive && !llm_config_learns_latents(c);
 }
 
-/* transformers names the model in "architectures", and the classes in "id2label"; two where it does not. */
+/* transformers marks a classifier in "architectures" and names its classes in "id2label". Without "id2label" there are two. */
 int llm_config_read_labels(struct llm_config *c, const json_t *o, struct llm_err *e)
 {
     const char *architecture = json_string_value(json_array_get(json_object_get(o, "architectures"), 0));

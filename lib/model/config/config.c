@@ -104,7 +104,7 @@ int llm_config_add_eos_from(struct llm_config *c, const json_t *o, const char *k
     return 0;
 }
 
-/* A list of layers by number; those that the model does not have say nothing. */
+/* Reads a list of layers by number. Numbers beyond the model's layers are ignored. */
 static int read_layers(const json_t *o, const char *name, uint64_t *set, struct llm_err *e)
 {
     const json_t *list = json_object_get(o, name);
@@ -172,7 +172,7 @@ static int check_experts(const struct llm_config *c, struct llm_err *e)
                     (long long)c->topk_group, (long long)c->n_group);
 }
 
-/* What holds for all families; the rest of the code multiplies without asking again. */
+/* Checks what every family must satisfy. Later code multiplies sizes without checking them again. */
 static int check(const struct llm_config *c, struct llm_err *e)
 {
     if (c->num_attention_heads % c->num_key_value_heads != 0) {
@@ -217,7 +217,7 @@ int llm_config_finish(struct llm_config *c, const json_t *o, struct llm_err *e)
     return check(c, e);
 }
 
-/* Removes the keys that transformers' class of the family ignores: here they mean something. `say`: names each. */
+/* Removes from `o` the keys that transformers' class of the family ignores, because here they would mean something. `say`: warns of each. */
 static void remove_ignored(json_t *o, const struct llm_arch *arch, bool say)
 {
     for (const char *const *p = arch->ignored; p && *p; p++) {
@@ -296,7 +296,7 @@ static json_t *write_key(const struct llm_config *c, const struct llm_config_key
     return NULL;
 }
 
-/* Keys that transformers does not know stand there only where they say something. 0 or -1. */
+/* Writes one key to `o`. A key that transformers does not know is written only if its value differs from the family's default. 0 or -1. */
 static int put_key(json_t *o, const struct llm_config *c, const struct llm_config *plain, const struct llm_config_key *k)
 {
     json_t *v = write_key(c, k), *usual = write_key(plain, k);
@@ -367,7 +367,7 @@ static int set(json_t *o, const char *text, struct llm_err *e)
     }
     char number[64];
     const char *value = equals + 1;
-    if (*value == '.' && snprintf(number, sizeof number, "0%s", value) < (int)sizeof number) value = number; /* not JSON, but people's way */
+    if (*value == '.' && snprintf(number, sizeof number, "0%s", value) < (int)sizeof number) value = number; /* JSON has no ".5"; people do */
     json_t *v = json_loads(value, JSON_DECODE_ANY, NULL);
     if (!v) v = json_string(equals + 1);
     if (!v || json_object_set_new(o, name, v) < 0) return llm_fail(e, LLM_EX_USAGE, "--set %s: expected a value, found '%s'", name, equals + 1);
@@ -375,16 +375,17 @@ static int set(json_t *o, const char *text, struct llm_err *e)
     return 0;
 }
 
-/* Takes over `o`. `ours`: not a file of somebody's. */
+/* Reads the configuration `o`, whose reference it takes, with the overrides `sets`. `ours`: `o` is the toolkit's own (a preset), not a user's file.
+ * */
 static int load(struct llm_config *c, json_t *o, const char *what, bool ours, const char *const *sets, size_t n_sets, struct llm_err *e)
 {
-    /* A new model has the tokens of its own tokenizer: not the family's usual ones where the file names none. */
+    /* A new model uses its own tokenizer's tokens. If the file names none, the family's defaults would be wrong, so there are none. */
     static const char *const tokens[] = {"bos_token_id", "eos_token_id"};
     for (size_t i = 0; !ours && json_is_object(o) && i < sizeof tokens / sizeof *tokens; i++) {
         if (!json_object_get(o, tokens[i])) json_object_set_new(o, tokens[i], json_null());
     }
-    if (!ours) llm_config_of_file(o); /* before what is set, which is meant */
-    int r = from_json(c, o, e); /* so that the family is known to be one */
+    if (!ours) llm_config_of_file(o); /* before `sets`: what the user sets counts, even if transformers ignores it */
+    int r = from_json(c, o, e); /* first, because setting keys needs a known family */
     if (r < 0) llm_in(e, "%s", what);
     for (size_t i = 0; r == 0 && i < n_sets; i++) r = set(o, sets[i], e);
     if (r == 0 && n_sets > 0 && (r = from_json(c, o, e)) < 0) {
@@ -401,7 +402,7 @@ int llm_config_load_text(struct llm_config *c, const char *text, const char *con
     return o ? load(c, o, "configuration", true, sets, n_sets, e) : -1;
 }
 
-/* To an error: the presets there are. */
+/* Fills the error for `what`, which is no preset and no file, with the list of presets. */
 static void list_presets(const char *what, struct llm_err *e)
 {
     struct llm_suggest near;
@@ -416,7 +417,7 @@ static void list_presets(const char *what, struct llm_err *e)
     llm_in(e, "neither a file nor one of %s%s", list, llm_suggest_text(&near, ""));
 }
 
-/* Names the mistake if `path`, which is not JSON, is a model. */
+/* If `path`, which is not JSON, is a model, fills the error with a message that says so. */
 static void refuse_model(const char *path, struct llm_err *e)
 {
     enum llm_content content;

@@ -69,8 +69,8 @@ struct llm_config {
     enum llm_qk_norm qk_norm;
     enum llm_mixer mixer;          /* only layers with attention also have a feed-forward part */
     int64_t embedding_size;        /* width of embeddings if it differs from hidden_size; 0: it does not */
-    int64_t context_window;        /* feed-forward language models: the number of tokens that they see */
-    bool direct_connections;       /* feed-forward language models: the head sees the embeddings of these tokens too */
+    int64_t context_window;        /* feed-forward language models: the number of tokens that predict the next one */
+    bool direct_connections;       /* feed-forward language models: the head also reads the embeddings of these tokens */
     bool recurrent_bias;           /* recurrent cells have biases */
     int64_t state_size, conv_kernel, time_step_rank; /* Mamba: states per channel, taps of the convolution, rank of the time steps' projection */
     int64_t ssm_heads, ssm_head_dim, ssm_groups;     /* Mamba 2 */
@@ -86,11 +86,11 @@ struct llm_config {
     bool no_final_norm;            /* there is no norm after the last layer */
     bool bidirectional;            /* an encoder: tokens also see later tokens, and nothing is generated */
     int64_t num_labels;            /* a classifier: the number of its classes; it does not predict tokens. 0: no classifier */
-    int64_t num_latents;           /* Perceivers; 0: the model is none */
+    int64_t num_latents;           /* Perceivers: the number of latents; 0: the model is no Perceiver */
     enum llm_latents latents;
     bool contrastive;              /* compares texts by their vectors, with a learned scale; it does not predict tokens */
-    bool fixed_logit_scale;        /* that scale is not trained */
-    double logit_scale_init;       /* the initial logarithm of that scale (CLIP's key) */
+    bool fixed_logit_scale;        /* the scale of a contrastive model is not trained */
+    double logit_scale_init;       /* the initial logarithm of the scale of a contrastive model (CLIP's key) */
     bool prefix_lm;                /* a prefix LM: the tokens of a prompt see each other in both directions, so they are processed in one pass */
     int64_t type_vocab_size;       /* token types (BERT), whose embeddings are added to those of tokens; 0: none */
     bool embedding_norm;           /* a norm after the sum of embeddings */
@@ -117,21 +117,20 @@ struct llm_config {
     int64_t max_window_layers;     /* n: the first n layers are global */
     int64_t no_rope_layer_interval; /* n: every n-th layer has no positions; 0: all have */
     double query_pre_attn_scalar;  /* attention scores are multiplied by 1/sqrt of this; 0: of head_dim */
-    bool scale_attn_weights;       /* GPT-2; false: attention scores are not multiplied by that factor */
+    bool scale_attn_weights;       /* GPT-2; false: attention scores are not multiplied by 1/sqrt(head_dim) */
     bool scale_attn_by_inverse_layer_idx; /* GPT-2: scores × 1/(layer + 1) as well */
     double attn_logit_softcapping, final_logit_softcapping; /* 0: none */
     enum llm_act act;
     bool gated;                    /* SwiGLU / GeGLU: gate_proj and up_proj */
     int64_t kv_sharing;            /* n: groups of n consecutive layers use the keys and values of their first layer; 1: no sharing */
-    int64_t dual_chunk_size, dual_chunk_local; /* dual chunk attention: positions stay below dual_chunk_size, and the last dual_chunk_local tokens
-                                                * keep
-                                    * their true distances; 0: plain attention */
+    int64_t dual_chunk_size, dual_chunk_local; /* dual chunk attention: rotary positions stay below dual_chunk_size, and the last dual_chunk_local
+                                    * tokens keep their true distances; 0: plain attention */
     bool attention_sinks;          /* each head has a learned logit in its softmax, which has no value (gpt-oss, 2025) */
     int64_t kv_lora_rank;          /* MLA: elements per token of the latent vector, cached with qk_rope_head_dim rotated ones; 0: plain attention */
     int64_t q_lora_rank;           /* MLA: rank of the queries' projection; 0: it is not factored */
     int64_t qk_nope_head_dim, qk_rope_head_dim, v_head_dim;
     int64_t num_nextn_predict_layers; /* multi-token prediction: layers after the last that predict tokens further ahead (DeepSeek-V3) */
-    double mtp_loss_weight;        /* weight of the sum of their losses */
+    double mtp_loss_weight;        /* weight, in the training loss, of the sum of the losses of these further predictions */
     int64_t num_experts;           /* experts of a mixture; 0: feed-forward parts are not mixtures */
     int64_t num_experts_per_tok, moe_intermediate_size, n_shared_experts;
     int64_t first_k_dense_replace, moe_layer_freq; /* the first k layers are no mixtures; of the others those whose number, counted from
@@ -193,9 +192,9 @@ bool llm_config_is_mixture(const struct llm_config *c, int64_t layer);
 void llm_config_classify(struct llm_config *c, int64_t n);
 /* Makes the model one that compares texts by their vectors: it loses its head over the vocabulary. */
 void llm_config_compare(struct llm_config *c);
-/* Whether the model tells classes apart as BERT does, from a pooled first token. Decoders do it otherwise, also those whose tokens see both ways. */
+/* Whether the model classifies as BERT does, from a pooled first token. Decoders classify from the last token, even with bidirectional attention. */
 bool llm_config_like_bert(const struct llm_config *c);
-/* How hidden states are pooled into one vector: as the configuration says, else as its classifier needs it; LLM_POOL_UNSET: neither says. */
+/* How hidden states are pooled into one vector: as the configuration says, else as its classifier needs it. LLM_POOL_UNSET: neither determines it. */
 enum llm_pool_kind llm_config_pooling(const struct llm_config *c);
 /* Whether there is a head over the vocabulary. */
 bool llm_config_has_head(const struct llm_config *c);
@@ -208,7 +207,7 @@ double llm_config_attention_scale(const struct llm_config *c, int64_t layer);
 void llm_config_mup(struct llm_config *c, int64_t base_width, int64_t base_head_dim);
 /* Makes the model `width` wide: the number of heads and the intermediate width grow in proportion, the width of a head stays. */
 int llm_config_widen(struct llm_config *c, int64_t width, struct llm_err *e) LLM_MUST_CHECK;
-/* Tokens that a text may have if no length is given: max_position_embeddings, or what its rotary scaling (longrope) was first made for. */
+/* The context, in tokens, if the user gives none: max_position_embeddings, or the original context of its rotary scaling (longrope). */
 int64_t llm_config_default_context(const struct llm_config *c);
 /* The token that an encoder-decoder's answer begins with. */
 int32_t llm_config_answer_start(const struct llm_config *c);

@@ -20,7 +20,8 @@ static void put_layer(llm_layer_set s, int64_t layer)
     s[layer / 64] |= (uint64_t)1 << layer % 64;
 }
 
-/* RoPE's base stands at the top, or in "rope_scaling", or (since transformers 5) in "rope_parameters", there also by kind of layer. */
+/* Reads RoPE's base and scaling. They are keys of `o`, or of its object "rope_scaling", or, since transformers 5, of "rope_parameters", which may
+ * have an object for each kind of layer. */
 static int read_rope(struct llm_config *c, const json_t *o, struct llm_err *e)
 {
     const json_t *r = json_object_get(o, "rope_parameters"), *old = json_object_get(o, "rope_scaling");
@@ -47,7 +48,8 @@ static int read_rope(struct llm_config *c, const json_t *o, struct llm_err *e)
     return 0;
 }
 
-/* Qwen2.5-1M's object, or our own keys. */
+/* Reads the sizes of dual chunk attention from Qwen2.5-1M's object "dual_chunk_attention_config", if there is one, and checks them. The toolkit's own
+ * keys for them are in the table of keys. */
 static int read_chunks(struct llm_config *c, const json_t *o, struct llm_err *e)
 {
     const json_t *d = json_object_get(o, "dual_chunk_attention_config");
@@ -66,7 +68,7 @@ static int read_chunks(struct llm_config *c, const json_t *o, struct llm_err *e)
 
 static int read_no_rope(struct llm_config *c, const json_t *o, struct llm_err *e)
 {
-    const json_t *list = json_object_get(o, "no_rope_layers"); /* 1: with positions */
+    const json_t *list = json_object_get(o, "no_rope_layers"); /* an entry per layer; despite the key's name 1 is a layer with positions */
     int64_t n = c->num_hidden_layers, every = c->no_rope_layer_interval;
     if (list && !json_is_null(list) && (!json_is_array(list) || (int64_t)json_array_size(list) != n)) {
         return llm_fail(e, EX_DATAERR, "no_rope_layers: expected %lld numbers, one a layer", (long long)n);
@@ -122,7 +124,7 @@ int llm_decoder_finish(struct llm_config *c, const json_t *o, struct llm_err *e)
     return read_local(c, o, e);
 }
 
-/* One entry a layer. */
+/* Sets key `key` of `o` to a list with one entry per layer. */
 static int set_list(json_t *o, const char *key, const struct llm_config *c, const llm_layer_set s, json_t *in, json_t *out)
 {
     json_t *list = json_array();

@@ -6,7 +6,7 @@
 #include <string.h>
 #include "base/json.h"
 
-enum { MOST_FILES = 1024, INDEX_BYTES = 64 << 20 };
+enum { MAX_FILES = 1024, INDEX_BYTES = 64 << 20 };
 
 int llm_model_files_take(struct llm_model_files *f, struct llm_file *file, struct llm_err *e)
 {
@@ -43,7 +43,7 @@ static bool is_one_of(const char *name, const char *const *names, size_t n)
     return false;
 }
 
-/* A name in the index's own folder: one that leads elsewhere is not followed. */
+/* Opens the file `name` in the folder of `index`. A name with a path is refused: an index must not make us read other folders. */
 static int open_named(struct llm_model_files *f, const char *index, const char *name, struct llm_err *e)
 {
     char path[4096];
@@ -58,7 +58,7 @@ static int open_named(struct llm_model_files *f, const char *index, const char *
 
 int llm_model_files_open_index(struct llm_model_files *f, const char *path, struct llm_err *e)
 {
-    const char *names[MOST_FILES], *tensor;
+    const char *names[MAX_FILES], *tensor;
     json_t *index = llm_json_load(path, INDEX_BYTES, e), *map, *file;
     int status = index ? 0 : -1;
     if (!index) return -1;
@@ -70,7 +70,7 @@ int llm_model_files_open_index(struct llm_model_files *f, const char *path, stru
         const char *name = json_string_value(file);
         if (status < 0 || (name && is_one_of(name, names, f->n))) continue;
         if (!name) status = llm_fail(e, EX_DATAERR, "%s: weight_map: tensor '%s': expected the name of a file", path, tensor);
-        else if (f->n == MOST_FILES) status = llm_fail(e, EX_DATAERR, "%s: expected at most %d files, found more", path, MOST_FILES);
+        else if (f->n == MAX_FILES) status = llm_fail(e, EX_DATAERR, "%s: expected at most %d files, found more", path, MAX_FILES);
         else names[f->n] = name, status = open_named(f, path, name, e);
     }
     json_decref(index);
@@ -92,12 +92,12 @@ static int read_split(const struct llm_checkpoint *c, int64_t *number, int64_t *
 {
     const struct llm_gguf *g = llm_checkpoint_gguf(c);
     if (!g) return llm_fail(e, EX_DATAERR, "%s: expected a GGUF file", llm_checkpoint_name(c));
-    if (llm_gguf_int(g, "split.no", 0, MOST_FILES, number, e) < 0 || llm_gguf_int(g, "split.count", 0, MOST_FILES, count, e) < 0
+    if (llm_gguf_int(g, "split.no", 0, MAX_FILES, number, e) < 0 || llm_gguf_int(g, "split.count", 0, MAX_FILES, count, e) < 0
         || llm_gguf_int(g, "split.tensors.count", 0, INT32_MAX, tensors, e) < 0) return llm_in(e, "%s", llm_checkpoint_name(c));
     return 0;
 }
 
-/* No tensor stands in two parts. */
+/* Checks that no tensor is in two files. */
 static int check_once(const struct llm_model_files *f, struct llm_err *e)
 {
     for (size_t i = 1; i < f->n; i++) {

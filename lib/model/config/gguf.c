@@ -17,7 +17,7 @@ static const struct llm_arch *find_arch(const struct llm_gguf *g, struct llm_err
         if (!a->gguf) continue;
         bool same = name && strlen(a->gguf) == n && memcmp(a->gguf, name, n) == 0;
         if (same && (a->is_gguf ? a->is_gguf(g) : !found)) found = a;
-        if (a->is_gguf) continue; /* a name that stands there already */
+        if (a->is_gguf) continue; /* it shares its name with another family, whose row is listed */
         strncat(list, list[0] ? ", " : "", sizeof list - strlen(list) - 1);
         strncat(list, a->gguf, sizeof list - strlen(list) - 1);
     }
@@ -29,7 +29,7 @@ static const struct llm_arch *find_arch(const struct llm_gguf *g, struct llm_err
 
 #define AT(field) offsetof(struct llm_config, field)
 
-/* After the architecture's name. */
+/* Integer keys of all families, without the architecture's name that precedes them in files. */
 static const struct { const char *key; size_t offset; int64_t min, max; } wholes[] = {
     {"context_length", AT(max_position_embeddings), 1, 1 << 24},
     {"embedding_length", AT(hidden_size), 1, 1 << 20},
@@ -55,7 +55,7 @@ static const struct { const char *key; size_t offset; double min, max; } reals[]
     {"final_logit_softcapping", AT(final_logit_softcapping), 0, 1e6},
 };
 
-/* The number that was meant: files have single precision, configurations decimal fractions. */
+/* The shortest decimal fraction that single precision rounds to `v`: GGUF files have floats, configurations the decimals that they were made from. */
 static double as_decimal(double v)
 {
     char text[40];
@@ -135,7 +135,7 @@ static int read_scaling(struct llm_config *c, const struct llm_gguf *g, const ch
     if (!type || (n == 4 && memcmp(type, "none", 4) == 0)) return 0;
     if (n == 6 && memcmp(type, "linear", 6) == 0) s->kind = LLM_ROPE_LINEAR;
     else if (n == 4 && memcmp(type, "yarn", 4) == 0) s->kind = LLM_ROPE_YARN;
-    else if (n != 8 || memcmp(type, "longrope", 8) != 0) { /* longrope: by its tensors */
+    else if (n != 8 || memcmp(type, "longrope", 8) != 0) { /* llm_gguf_rope_factors reads longrope from its tensors */
         return llm_fail(e, EX_DATAERR, "%s: expected none, linear, yarn or longrope; found '%.*s'", key, (int)(n < 64 ? n : 64), type);
     }
     if (s->beta_fast == 0) s->beta_fast = 32;
@@ -146,7 +146,7 @@ static int read_scaling(struct llm_config *c, const struct llm_gguf *g, const ch
     return 0;
 }
 
-/* How the model is meant to embed texts: 0 not said, 1 mean, 2 cls, 3 last, 4 a ranking. */
+/* Reads pooling_type, how the model embeds texts: 0 unset, 1 mean, 2 cls, 3 last, 4 rank. */
 static int read_pooling(struct llm_config *c, const struct llm_gguf *g, const char *arch, struct llm_err *e)
 {
     static const enum llm_pool_kind kinds[] = {LLM_POOL_UNSET, LLM_POOL_MEAN, LLM_POOL_CLS, LLM_POOL_LAST, LLM_POOL_OTHER};
@@ -169,7 +169,7 @@ int llm_gguf_config(struct llm_config *c, const struct llm_gguf *g, struct llm_e
     const struct llm_arch *arch = find_arch(g, e);
     if (!arch) return -1;
     *c = llm_config_blank(arch);
-    c->num_key_value_heads = c->head_dim = 0; /* what the file leaves out follows from the rest */
+    c->num_key_value_heads = c->head_dim = 0; /* 0: llm_config_finish computes them if the file has no key */
     c->bos_token_id = c->eos_token_id = -1;
     if (read_numbers(c, g, arch, e) < 0 || read_scaling(c, g, arch->gguf, e) < 0 || read_pooling(c, g, arch->gguf, e) < 0
         || llm_gguf_int(g, "tokenizer.ggml.bos_token_id", 0, INT32_MAX, &c->bos_token_id, e) < 0
@@ -186,11 +186,11 @@ int llm_gguf_config(struct llm_config *c, const struct llm_gguf *g, struct llm_e
     return 0;
 }
 
-/* Which biases there are: files say it by having them. */
+/* Sets which linears have biases: those whose biases are among the files' tensors. */
 void llm_gguf_biases(struct llm_config *c, const struct llm_model_files *files)
 {
     struct llm_checkpoint *f;
-    bool optional = c->norm == LLM_NORM_LAYER; /* of those with RMSNorm, Qwen 2 must have its own */
+    bool optional = c->norm == LLM_NORM_LAYER; /* families with RMSNorm: the defaults stay, so that a Qwen 2 without its biases is refused */
     bool attention = llm_model_files_find(files, "blk.0.attn_q.bias", &f) || llm_model_files_find(files, "blk.0.attn_qkv.bias", &f);
     bool mlp = llm_model_files_find(files, "blk.0.ffn_up.bias", &f);
     c->attention_bias = attention || (c->attention_bias && !optional);
@@ -255,7 +255,7 @@ bool llm_gguf_one_list(const struct llm_rope_scaling *s)
            && memcmp(s->short_factors, s->long_factors, (size_t)s->n_factors * sizeof *s->short_factors) == 0;
 }
 
-/* The factors that converters compute for llama3 (one list) and longrope (two). */
+/* Reads the tensors of rotary factors that converters write: one list for llama3, two for longrope. */
 int llm_gguf_rope_factors(struct llm_config *c, const struct llm_model_files *files, struct llm_err *e)
 {
     static const struct { const char *name; bool is_short, is_long; } rows[] = {

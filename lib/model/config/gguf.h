@@ -4,16 +4,16 @@
 
 #include "model/config/arch.h"
 
-/* A GGUF file's metadata; what only its tensors tell (vocabulary size, a head of its own, factors) is for the caller to add, before
- * llm_config_finish. */
+/* Reads the configuration from a GGUF file's metadata. Before llm_config_finish the caller adds what only the tensors tell: the vocabulary's size,
+ * whether the head has a matrix of its own, rotary factors. 0 or -1. */
 int llm_gguf_config(struct llm_config *c, const struct llm_gguf *g, struct llm_err *e) LLM_MUST_CHECK;
 int llm_gguf_rope_factors(struct llm_config *c, const struct llm_model_files *files, struct llm_err *e) LLM_MUST_CHECK;
 void llm_gguf_biases(struct llm_config *c, const struct llm_model_files *files);
 
-/* The configuration's keys, with the name that files give the family before them. `kv_b_whole`: of latent attention, that what makes keys and
- * values of the latent vector is one tensor, as files before 2025 have it, and not two of which the keys' is transposed. */
+/* Writes the configuration's keys, each after the family's name in GGUF. `kv_b_whole` concerns latent attention: true if the projection of the latent
+ * vector to keys and values is one tensor, as in files before 2025; false if it is two, the keys' transposed. */
 void llm_gguf_put_config(struct llm_gguf_out *o, const struct llm_config *c, const struct llm_arch *arch, bool kv_b_whole);
-/* Whether rotary factors are one list (rope_freqs.weight), as converters of Llama 3 write them. */
+/* Whether GGUF files store the rotary factors as one list (rope_freqs.weight), as for Llama 3. */
 bool llm_gguf_one_list(const struct llm_rope_scaling *s);
 double llm_gguf_yarn_magnitude(double factor);
 

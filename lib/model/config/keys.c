@@ -6,8 +6,8 @@
 #include "base/log.h"
 #include "model/config/arch.h"
 
-/* Of all families. Harmless are transformers' notes about files and about its own ways of computing and generating (programs here have options
- * instead); switches of models are harmless when they are off. */
+/* Keys of all families that no table reads. Notes about files and about how transformers computes and generates are harmless: programs here have
+ * options for these. Switches of models are harmless if they are off. */
 static const struct llm_other_key all_families[] = {
     /* read elsewhere */
     {"model_type", "read"}, {"architectures", "read"}, {"id2label", "read"}, {"num_labels", "read"},
@@ -59,12 +59,12 @@ static const struct llm_other_key all_families[] = {
     {"logit_scale", "[1]"}, {"rescale_prenorm_residual", "[false]"}, {"position_embedding_type", "[\"absolute\", \"rope\"]"},
     {NULL, NULL}};
 
-/* Of families with attention: llm_decoder_finish reads them. */
+/* Keys of families with attention, which llm_decoder_finish reads. */
 static const struct llm_other_key decoders[] = {
     {"layer_types", "read"}, {"no_rope_layers", "read"}, {"dual_chunk_attention_config", "read"}, {"original_max_position_embeddings", "read"},
     {"rope_scaling", "read"}, {"rope_parameters", "read"}, {NULL, NULL}};
 
-/* Of "rope_scaling" and "rope_parameters". */
+/* Keys of the objects "rope_scaling" and "rope_parameters". */
 static const char *const rope_keys[] = {
     "type", "rope_type", "rope_theta", "factor", "low_freq_factor", "high_freq_factor", "beta_fast", "beta_slow", "attention_factor", "mscale",
     "mscale_all_dim", "original_max_position_embeddings", "truncate", "short_factor", "long_factor", "partial_rotary_factor", "full_attention",
@@ -82,7 +82,7 @@ static const struct llm_other_key *find(const struct llm_other_key *keys, const 
     return keys && keys->name ? keys : NULL;
 }
 
-/* Numbers are equal whether or not they are written as integers. */
+/* Compares two JSON values; 1 and 1.0 are equal. */
 static bool equal(const json_t *a, const json_t *b)
 {
     if (json_is_number(a) && json_is_number(b)) return json_number_value(a) == json_number_value(b);
@@ -121,7 +121,8 @@ enum llm_key_use llm_config_key_use(const struct llm_arch *arch, const char *nam
     return k ? use_of(k, value) : LLM_KEY_UNKNOWN;
 }
 
-/* A refusal, or a line about it. `within`: the object that the key is in, or NULL. */
+/* Refuses a key that is neither known nor harmless (-1), or, after llm_config_force(true), warns of it (0). `within`: the object that has the key;
+ * NULL: the configuration itself. */
 static int refuse(const struct llm_arch *arch, const char *within, const char *name, const json_t *value, struct llm_err *e)
 {
     char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);

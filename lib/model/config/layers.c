@@ -1,4 +1,4 @@
-/* What a configuration says of its layers. */
+/* What follows from a configuration for one of its layers: windows, blocks, mixtures, the scale of attention scores. */
 #include <math.h>
 #include "model/config/config.h"
 

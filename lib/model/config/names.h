@@ -25,13 +25,13 @@ enum llm_stem {
 };
 /* How a family names its parameters; ".weight" and ".bias" are added. */
 struct llm_names {
-    const char *prefix;             /* "model.": also looked for without it */
+    const char *prefix;             /* "model."; tensors are also found without it */
     const char *embed, *positions, *layer, *final_norm, *head; /* after the prefix; `layer` before the number; head without the prefix */
-    const char *latents;                                       /* after the prefix; NULL */
+    const char *latents;                                       /* after the prefix; NULL if the family has none */
     const char *token_types, *embed_norm, *pooler;             /* after the prefix; NULL where the family has none */
     const char *head_dense, *head_norm, *head_bias;            /* a head's transform and bias, without the prefix; NULL */
     const char *rel_bias;                                      /* after the prefix: the table of LLM_POSITION_BUCKETS */
-    const struct llm_names *encoder; /* the other stack's layers, final norm and rel_bias; NULL */
+    const struct llm_names *encoder; /* encoder-decoders: names of the encoder's layers, final norm and rel_bias; NULL: there is one stack */
     const char *stem[LLM_N_STEMS];  /* after the layer's name; NULL where the family has none (QKV and GATE_UP: fused or apart) */
 };
 

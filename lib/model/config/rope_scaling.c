@@ -72,7 +72,7 @@ int llm_rope_scaling_from_json(struct llm_rope_scaling *s, double *theta, const 
     if (r == 0 && s->kind == LLM_ROPE_LONGROPE) r = read_factors(o, "short_factor", s->short_factors, &s->n_factors, e);
     if (r == 0 && s->kind == LLM_ROPE_LONGROPE) r = read_factors(o, "long_factor", s->long_factors, &s->n_factors, e);
     if (r == 0) r = check(s, e);
-    if (s->kind == LLM_ROPE_PLAIN) *s = (struct llm_rope_scaling){.kind = LLM_ROPE_PLAIN}; /* the rest says nothing then */
+    if (s->kind == LLM_ROPE_PLAIN) *s = (struct llm_rope_scaling){.kind = LLM_ROPE_PLAIN}; /* no other field means anything */
     return r < 0 ? llm_in(e, "%s", key) : 0;
 }
 
@@ -113,7 +113,7 @@ json_t *llm_rope_scaling_to_json(const struct llm_rope_scaling *s)
     return NULL;
 }
 
-/* The channel pair that turns `turns` times within `context` tokens (Peng et al. 2023, section 3.2). */
+/* The (fractional) index of the channel pair that rotates `turns` times within `context` tokens (Peng et al. 2023, section 3.2). */
 static double pair_of(double turns, double theta, int64_t rotary_dim, int64_t context)
 {
     return (double)rotary_dim * log((double)context / (turns * 2 * 3.14159265358979323846)) / (2 * log(theta));
@@ -124,7 +124,8 @@ static double yarn_magnitude(double factor, double mscale)
     return factor <= 1 ? 1 : .1 * mscale * log(factor) + 1;
 }
 
-/* Interpolated where channels turn less than beta_slow times in the original context, kept where more than beta_fast times. */
+/* YaRN: frequencies of channels that rotate fewer than beta_slow times in the original context are divided by the factor, those that rotate more than
+ * beta_fast times are kept, with a linear ramp between. */
 static void yarn(const struct llm_rope_scaling *s, double theta, int64_t dim, int64_t original, float *inv_freq, float *magnitude)
 {
     double low = pair_of(s->beta_fast, theta, dim, original), high = pair_of(s->beta_slow, theta, dim, original);
@@ -184,7 +185,7 @@ void llm_rope_frequencies(const struct llm_rope_scaling *s, double theta, int64_
 
 bool llm_rope_follows_context(const struct llm_rope_scaling *s)
 {
-    /* The factors that GGUF files have for llama3 are read as longrope whose lists are the same. */
+    /* The one list of factors that GGUF files have for llama3 is read as longrope with twice the same list. */
     return s->kind == LLM_ROPE_DYNAMIC
            || (s->kind == LLM_ROPE_LONGROPE && memcmp(s->short_factors, s->long_factors, (size_t)s->n_factors * sizeof *s->short_factors) != 0);
 }

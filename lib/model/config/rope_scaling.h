@@ -25,15 +25,16 @@ struct llm_rope_scaling {
     float short_factors[LLM_MAX_ROTARY_PAIRS], long_factors[LLM_MAX_ROTARY_PAIRS];
 };
 
-/* Config.json's "rope_scaling" or "rope_parameters" object, checked; *theta is set when it names one. An unknown kind is refused by name. */
+/* Reads and checks config.json's object "rope_scaling" or "rope_parameters" (`key`). *theta is set if the object has one. An unknown kind is refused
+ * by name. 0 or -1. */
 int llm_rope_scaling_from_json(struct llm_rope_scaling *s, double *theta, const json_t *o, const char *key, struct llm_err *e) LLM_MUST_CHECK;
-/* The object that gives `s` back; NULL: memory. */
+/* The object from which llm_rope_scaling_from_json reads `s`. New reference; NULL: out of memory. */
 json_t *llm_rope_scaling_to_json(const struct llm_rope_scaling *s);
 /* Whether frequencies depend on the context: on how long a text may become, never on how long one is, so that a token's bits do not depend on what
  * follows it. */
 bool llm_rope_follows_context(const struct llm_rope_scaling *s);
-/* The context where nobody asks for one: longrope's original one, up to which frequencies are the short ones, where the long ones differ; else
- * max_context. */
+/* The context if the user gives none: max_context, but for longrope with different long factors its original context, up to which the short factors
+ * apply. */
 int64_t llm_rope_default_context(const struct llm_rope_scaling *s, int64_t max_context);
 /* Whether frequencies are the same for both contexts. */
 bool llm_rope_same_context(const struct llm_rope_scaling *s, int64_t a, int64_t b, int64_t max_context);

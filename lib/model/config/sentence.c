@@ -4,9 +4,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum { MOST_BYTES = 1 << 20 };
+enum { MAX_BYTES = 1 << 20 };
 
-/* The modes of earlier versions, a flag each, and the word of later ones. */
+/* Pooling modes: earlier versions of sentence-transformers write a flag for each, later ones a word. */
 static const struct { const char *flag, *word; enum llm_pool_kind kind; } modes[] = {
     {"pooling_mode_mean_tokens", "mean", LLM_POOL_MEAN}, {"pooling_mode_cls_token", "cls", LLM_POOL_CLS},
     {"pooling_mode_lasttoken", "lasttoken", LLM_POOL_LAST}, {"pooling_mode_max_tokens", "max", LLM_POOL_OTHER},
@@ -24,19 +24,19 @@ static enum llm_pool_kind pooling_of(const json_t *o)
         kind = modes[i].kind;
         chosen++;
     }
-    return chosen == 1 ? kind : LLM_POOL_OTHER; /* several are joined */
+    return chosen == 1 ? kind : LLM_POOL_OTHER; /* several modes would be concatenated, which is not supported */
 }
 
 static int read_pooling(struct llm_config *c, const char *folder, size_t n, const char *name, struct llm_err *e)
 {
     char path[4096];
-    if (!name || !name[0] || name[0] == '.' || strchr(name, '/')) { /* one that leads elsewhere is not followed */
+    if (!name || !name[0] || name[0] == '.' || strchr(name, '/')) { /* a name with a path is refused: it must not make us read other folders */
         return llm_fail(e, EX_DATAERR, "%.*s/modules.json: path: expected a name in this folder, found '%s'", (int)n, folder, name ? name : "");
     }
     if (snprintf(path, sizeof path, "%.*s/%s/config.json", (int)n, folder, name) >= (int)sizeof path) {
         return llm_fail(e, EX_NOINPUT, "%.*s: name too long", (int)n, folder);
     }
-    json_t *o = llm_json_load(path, MOST_BYTES, e);
+    json_t *o = llm_json_load(path, MAX_BYTES, e);
     if (!o) return -1;
     c->pooling = pooling_of(o);
     json_decref(o);
@@ -61,7 +61,7 @@ int llm_sentence_read(struct llm_config *c, const char *folder, size_t n, struct
     size_t i;
     json_t *module;
     if (snprintf(path, sizeof path, "%.*s/modules.json", (int)n, folder) >= (int)sizeof path || stat(path, &st) != 0) return 0;
-    json_t *list = llm_json_load(path, MOST_BYTES, e);
+    json_t *list = llm_json_load(path, MAX_BYTES, e);
     if (!list) return -1;
     int status = json_is_array(list) ? 0 : llm_fail(e, EX_DATAERR, "%s: expected a list of modules", path);
     bool other = false;

@@ -6,7 +6,7 @@
 #include "model/forward/watch.h"
 #include "model/spec/block.h"
 
-/* Keys and values that the next layers read too. */
+/* Keys and values of a layer that the following layers of its group (kv_sharing) use as well. */
 struct llm_shared_kv { struct llm_tensor *k, *v; };
 /* What a module sees of the pass. */
 struct llm_pass {
@@ -19,11 +19,11 @@ struct llm_pass {
     struct llm_tensor *memory;      /* what the encoder made of the source, [n_rows · source_len, hidden]; NULL: none, or in batch->memories */
     const int32_t *memory_len;      /* [n_rows]; NULL: all */
     struct llm_shared_kv *shared;
-    int64_t layer;                  /* in its stack */
-    struct llm_site site;           /* for llm_visit */
+    int64_t layer;                  /* number of the layer in its stack */
+    struct llm_site site;           /* where the module stands, for llm_visit */
     struct llm_site memory_site;    /* of the rows of `memory` */
 };
-/* What a module makes of x [n_tokens, width]. */
+/* The output of a module for x [n_tokens, width]. NULL after a failure. */
 typedef struct llm_tensor *llm_module_forward(struct llm_ctx *c, const struct llm_module *m, const struct llm_pass *p, struct llm_tensor *x);
 #define LLM_FORWARD_DECLARED(name) llm_module_forward llm_forward_##name;
 LLM_MODULES(LLM_FORWARD_DECLARED)
@@ -36,14 +36,14 @@ const struct llm_segment *llm_pass_segments(struct llm_ctx *c, const struct llm_
 /* Attention of new tokens within blocks of latents, over a state that holds one block's keys and values (forward/block/latents.c). */
 struct llm_tensor *llm_latents_attend(struct llm_ctx *c, const struct llm_pass *p, struct llm_tensor *q, struct llm_tensor *k, struct llm_tensor *v,
                                       const struct llm_attn *a);
-/* The norm at hand, also outside layers. */
+/* The norm of the configuration's kind with parameters `p`, for norms inside and outside layers. */
 struct llm_tensor *llm_norm_apply(struct llm_ctx *c, const struct llm_config *config, const struct llm_linear_params *p, struct llm_tensor *x);
 /* Keys and values of one layer's cross-attention, from encoded tokens; `site`: those tokens'. */
 void llm_cross_keys(struct llm_ctx *c, const struct llm_module *m, const struct llm_site *site, struct llm_tensor *memory, struct llm_tensor **k,
                     struct llm_tensor **v);
 struct llm_attn llm_cross_attn(const struct llm_config *c);
 
-/* The walk: all stacks, the encoder's stack of an encoder-decoder alone, one layer of the first stack alone. */
+/* The walk through stacks (forward/stack.c): all stacks; the encoder of an encoder-decoder; a single layer of the first stack. */
 struct llm_tensor *llm_decoder_forward(struct llm_ctx *c, struct llm_model *m, const struct llm_batch *b);
 struct llm_tensor *llm_decoder_encode(struct llm_ctx *c, struct llm_model *m, const struct llm_batch *b);
 struct llm_tensor *llm_decoder_layer(struct llm_ctx *c, const struct llm_model *m, const struct llm_batch *b, int64_t number, struct llm_tensor *x);

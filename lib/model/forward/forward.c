@@ -1,7 +1,7 @@
-/* Passes over batches: what a batch must be, and the walk that it takes (model/forward/forward.h). */
+/* Forward passes over batches (model/forward/forward.h): checks of the batch, then the walk. */
 #include "model/forward/block.h"
 
-/* Ids and positions are looked up: they must lie within their tables. */
+/* Checks that ids and positions, which are looked up, lie within their tables. 0 or -1. */
 static int check_batch(const struct llm_model *m, const struct llm_batch *b, struct llm_err *e)
 {
     int64_t room = m->config.max_position_embeddings;

@@ -9,52 +9,54 @@
 struct llm_batch {
     const int32_t *ids, *positions; /* [n_tokens]; ids NULL: all tokens are given */
     int64_t n_tokens;
-    struct llm_tensor *given;       /* embeddings [*, width] that stand for some tokens, made before the pass; a gradient goes there if it takes one.
-                                     * They come in place of the scaled embedding of the token's id (any valid one). NULL: none */
+    struct llm_tensor *given;       /* [*, width] embeddings for some tokens, computed before the pass, which replace the scaled embedding of the
+                                     * token's id. The backward pass adds to their gradient if they have one. NULL: none */
     const int32_t *given_row;       /* [n_tokens]: the row of `given` that stands for the token; -1: none does */
-    const int32_t *doc_start;       /* as in struct llm_attn; NULL */
-    const int32_t *prefixes;        /* as in struct llm_attn; NULL */
-    const int32_t *kinds;           /* [n_tokens]: each token's kind of segment, checked by the caller; NULL: the first */
-    const float *state;             /* training: [n_rows, state_floats] what recurrent layers, one behind the other, keep of the tokens before each
-                                     * row: no gradient goes there; NULL: rows begin with nothing */
-    float *state_after;             /* of the same shape: takes what they keep of its last token */
+    const int32_t *doc_start;       /* as in struct llm_attn, or NULL */
+    const int32_t *prefixes;        /* as in struct llm_attn, or NULL */
+    const int32_t *kinds;           /* [n_tokens]: each token's token type, checked by the caller; NULL: all are type 0 */
+    const float *state;             /* training: [n_rows, state_floats] the states of all recurrent layers, in order, before each row; constants in
+                                     * the backward pass. NULL: rows begin with zeros */
+    float *state_after;             /* [n_rows, state_floats]: set to the states after each row; NULL: they are not needed */
     int64_t state_floats;
     const struct llm_kv_seq *seqs;  /* inference: per layer views: seqs[layer * n_seqs + s]; NULL in training */
     int64_t n_seqs;
-    const int32_t *lengths;     /* [n_rows]: tokens of each row, those behind them are padding that is not seen; NULL: all (bidirectional stacks) */
-    const struct llm_batch *source; /* encoder-decoders in training: what the encoder reads, as many rows; NULL */
-    const struct llm_kv_seq *memories; /* and in inference: what llm_model_remember stored, as `seqs`, with n_keys */
+    const int32_t *lengths;         /* bidirectional stacks: [n_rows] tokens of each row, which padding follows; NULL: rows have no padding */
+    const struct llm_batch *source; /* encoder-decoders in training: the encoder's batch, with as many rows; NULL otherwise */
+    const struct llm_kv_seq *memories; /* encoder-decoders in inference: what llm_model_remember stored, as `seqs`, with n_keys */
     struct llm_router_report *routers; /* training: the backward pass adds the routers' statistics to it; borrowed until then. NULL: none are kept */
     int64_t checkpoint_every;       /* activation checkpointing: keep every d-th block's input only; 0: none */
 };
 
 /* Final hidden states [n_tokens, hidden] after the last norm. */
 struct llm_tensor *llm_model_forward(struct llm_ctx *c, struct llm_model *m, const struct llm_batch *b);
-/* What an encoder makes of a text, or the encoder of an encoder-decoder; final hidden states. */
+/* Final hidden states [n_tokens, hidden] of an encoder, or of the encoder of an encoder-decoder. */
 struct llm_tensor *llm_model_encode(struct llm_ctx *c, struct llm_model *m, const struct llm_batch *b);
-/* The keys and values that an encoder-decoder's layers have of encoded tokens [n, hidden], to one cache a layer: seqs[n_layers], n each. */
+/* Stores the keys and values of cross-attention that an encoder-decoder's layers compute from encoded tokens `hidden` [n, hidden], in one cache per
+ * layer: seqs[n_layers], with n positions each. */
 void llm_model_remember(struct llm_ctx *c, struct llm_model *m, struct llm_tensor *hidden, const struct llm_kv_seq *seqs);
 /* Runs the model over a batch and names the first place (model/spec/place.h) whose values are not finite. false: all are. */
 bool llm_model_first_bad(struct llm_ctx *c, struct llm_model *m, const struct llm_batch *b, char *name, size_t n);
-/* Hidden states [n_tokens, hidden] from which the head predicts, for each token, the one k + 2 places on (k from 0 to num_nextn_predict_layers - 1).
- * hidden: those of k - 1, or of the model; ids: for each token the one k + 1 places on. Training alone. */
+/* Multi-token prediction, for training: hidden states [n_tokens, hidden] from which the head predicts, for each token, the one k + 2 positions later
+ * (k from 0 to num_nextn_predict_layers - 1). hidden: the result for k - 1, or the model's if k is 0; ids: for each token the one k + 1 positions
+ * later. */
 struct llm_tensor *llm_model_next(struct llm_ctx *c, struct llm_model *m, int64_t k, struct llm_tensor *hidden, const int32_t *ids,
                                   const struct llm_batch *b);
 
 /* ---- after the stacks ---- */
-/* What the head multiplies: the hidden states, or what a transform of the model's makes of them. */
+/* The input of the head: the hidden states, or the output of the model's head transform (BERT). */
 struct llm_tensor *llm_model_before_head(struct llm_ctx *c, struct llm_model *m, struct llm_tensor *hidden);
 /* logits [rows, vocab] = hidden · headᵀ × logit_scale, for inference. */
 struct llm_tensor *llm_model_logits(struct llm_ctx *c, struct llm_model *m, struct llm_tensor *hidden);
 /* The logits as if these residuals [rows, hidden] were the output of the last layer: final norm and head, for inference (nostalgebraist,
  * "interpreting GPT: the logit lens", 2020). */
 struct llm_tensor *llm_model_lens(struct llm_ctx *c, struct llm_model *m, struct llm_tensor *residual);
-/* What looks at the logits [n, vocab] of a cross-entropy (struct llm_cross_entropy); NULL if nobody does. */
+/* The watcher of the logits [n, vocab] of a cross-entropy (struct llm_cross_entropy.watched); NULL: nobody watches them. */
 const struct llm_inner *llm_model_watched_logits(struct llm_ctx *c, int64_t n);
-/* One vector of each row of hidden states, as the configuration asks: n_rows rows of lengths[r] tokens and padding. lengths must live until the
- * backward pass. */
+/* Pools the hidden states of each row into one vector [n_rows, hidden], as llm_config_pooling says. Row r has lengths[r] tokens, then padding.
+ * `lengths` must live until the backward pass. */
 struct llm_tensor *llm_model_pool(struct llm_ctx *c, const struct llm_model *m, struct llm_tensor *hidden, const int32_t *lengths, int64_t n_rows);
-/* What the matrix of classes multiplies, of pooled states. */
+/* The input of the matrix of classes, from pooled states: these, or the output of BERT's pooler. */
 struct llm_tensor *llm_model_before_classes(struct llm_ctx *c, const struct llm_model *m, struct llm_tensor *pooled);
 
 #endif

@@ -1,4 +1,4 @@
-/* What comes after the stacks: the head over the vocabulary, pooled vectors of texts, and what tells classes apart. */
+/* What follows the stacks: the head over the vocabulary, pooled vectors of texts, classifiers. */
 #include "model/forward/block.h"
 #include "tensor/tape.h"
 

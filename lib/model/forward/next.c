@@ -1,5 +1,6 @@
 /* Multi-token prediction (DeepSeek-V3, 2024, 2.2): for each token, its hidden state and the embedding of the next token, normed and projected
- * together, pass a layer of their own; the model's head then predicts the token after the next. Again behind that, one place further. */
+ * together, pass a layer of their own; the model's head then predicts the token after the next. A second module does the same one position further,
+ * and so on. */
 #include "model/forward/block.h"
 
 struct llm_tensor *llm_model_next(struct llm_ctx *c, struct llm_model *model, int64_t k, struct llm_tensor *hidden, const int32_t *ids,

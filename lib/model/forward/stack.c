@@ -1,19 +1,20 @@
-/* The walk through a model's stacks: one function for training, prefill, decoding, recomputation and for those who look (model/forward/watch.h). */
+/* The walk through a model's stacks: one function for training, prefill, decoding, recomputation and observers (model/forward/watch.h). */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include "model/forward/block.h"
 #include "tensor/tape.h"
 
-/* A run of layers of one stack, as llm_run_block wants it. It has a copy of the batch: the backward pass comes when the caller's may be gone. */
+/* A run of layers of one stack: the argument of llm_run_block. It has a copy of the batch, because the caller's may be gone when the backward pass
+ * runs the layers again. */
 struct run {
     const struct llm_model *model;
     const struct llm_stack *stack;
     const struct llm_config *config; /* the stack's */
     struct llm_batch batch;
-    struct llm_tensor *memory; /* what cross-attention looks at */
+    struct llm_tensor *memory; /* the rows that cross-attention attends to; NULL: none */
     const int32_t *memory_len;
-    const int32_t *latents;    /* numbers of learned latents, which go through the layers in place of tokens; NULL */
+    const int32_t *latents;    /* ids of learned latents, which pass through the layers instead of tokens; NULL: the model has none */
     struct llm_site site, memory_site;
     int64_t first, n;
 };
@@ -33,7 +34,7 @@ static struct llm_tensor *norm(struct llm_ctx *c, const struct llm_module *m, co
     return m->kind ? llm_module_run(c, m, p, x) : x;
 }
 
-/* What sub-layer i adds, from its normed input. */
+/* The output of sub-layer i for its normed input x. */
 static struct llm_tensor *branch_of(struct llm_ctx *c, const struct llm_layer *layer, int i, const struct llm_pass *p, struct llm_tensor *normed)
 {
     static const enum llm_rng_site sites[] = {LLM_RNG_DROPOUT_RESID, LLM_RNG_DROPOUT_FFN, LLM_RNG_DROPOUT_CROSS};
@@ -48,13 +49,13 @@ static struct llm_tensor *branch_of(struct llm_ctx *c, const struct llm_layer *l
 /* What sub-layer i adds to x. */
 static struct llm_tensor *branch(struct llm_ctx *c, const struct llm_layer *layer, int i, const struct llm_pass *p, struct llm_tensor *x)
 {
-    c->recompute = LLM_RECOMPUTE_NORM; /* the module alone reads it */
+    c->recompute = LLM_RECOMPUTE_NORM; /* only the module reads the norm's output, so the backward pass can recompute it */
     struct llm_tensor *y = norm(c, &layer->before[i], p, x);
     c->recompute = LLM_KEPT;
     return branch_of(c, layer, i, p, y);
 }
 
-/* x and sub-layer i of `of`, normed where norms come after the sum. */
+/* x + the output of sub-layer i for `of`; normed if the configuration has norms after the sum. */
 static struct llm_tensor *add_branch(struct llm_ctx *c, const struct llm_layer *layer, int i, const struct llm_pass *p, struct llm_tensor *x,
                                      struct llm_tensor *of)
 {
@@ -89,7 +90,7 @@ static struct llm_tensor *layer_forward(struct llm_ctx *c, const struct llm_laye
     return llm_visit(c, &p->site, LLM_PLACE_RESIDUAL_AFTER, x);
 }
 
-/* The rotation of a layer's queries and keys, or NULL. */
+/* The rotation of a layer's queries and keys; NULL: they are not rotated. */
 static const struct llm_rope *rope_of(const struct run *r, int64_t layer)
 {
     const struct llm_config *f = r->config;
@@ -126,9 +127,9 @@ struct llm_tensor *llm_decoder_layer(struct llm_ctx *c, const struct llm_model *
     return layers(c, &r, x);
 }
 
-/* ---- what a stack's first layer takes ---- */
+/* ---- the input of a stack's first layer ---- */
 
-/* Where nobody says otherwise every token is of the first token type. */
+/* Adds the embeddings of token types. Without types in the batch every token has type 0. */
 static struct llm_tensor *add_types(struct llm_ctx *c, const struct llm_stack *s, const struct llm_batch *b, struct llm_tensor *x)
 {
     if (b->kinds) return llm_add_over(c, x, llm_embedding(c, b->kinds, x->rows, s->token_types, 1));
@@ -138,7 +139,7 @@ static struct llm_tensor *add_types(struct llm_ctx *c, const struct llm_stack *s
     return llm_add_over(c, x, llm_embedding(c, kinds, x->rows, s->token_types, 1));
 }
 
-/* The tokens' own embeddings, or those that were given for them. */
+/* Embeddings of the tokens: from the table, or those that the batch gives for them. */
 static struct llm_tensor *look_up(struct llm_ctx *c, const struct run *r)
 {
     const struct llm_batch *b = &r->batch;
@@ -182,7 +183,7 @@ static struct llm_tensor *run_stack(struct llm_ctx *c, const struct run *whole)
     const struct llm_stack *s = whole->stack;
     bool keep = c->tape && b->checkpoint_every <= 0;
     int64_t every = c->tape && b->checkpoint_every > 0 ? b->checkpoint_every : 1;
-    every = (every + f->kv_sharing - 1) / f->kv_sharing * f->kv_sharing; /* layers that share stay together */
+    every = (every + f->kv_sharing - 1) / f->kv_sharing * f->kv_sharing; /* layers that share keys and values must be in one block */
     struct run *runs = llm_op_alloc(c, s->n_layers, sizeof *runs); /* below the memory that blocks release */
     if (!runs) return &c->nothing;
     size_t mark = llm_arena_mark(&c->acts);
@@ -213,7 +214,7 @@ struct llm_tensor *llm_decoder_encode(struct llm_ctx *c, struct llm_model *model
     return encode(c, model, b, &site);
 }
 
-/* Learned latents of each row, which look at the row's text. */
+/* A run of the learned latents of each row, which attend to the row's text. */
 static struct run look_at(struct llm_ctx *c, const struct llm_model *model, const struct llm_batch *b)
 {
     int64_t n = model->config.num_latents, rows = c->n_rows > 0 ? c->n_rows : 1;
@@ -234,7 +235,7 @@ static struct run look_at(struct llm_ctx *c, const struct llm_model *model, cons
     return r;
 }
 
-/* A batch, with what its encoder makes of the source. */
+/* A run of the batch; the encoder of an encoder-decoder runs first. */
 static struct run begin(struct llm_ctx *c, const struct llm_model *model, const struct llm_batch *b)
 {
     if (llm_config_learns_latents(&model->config)) return look_at(c, model, b);

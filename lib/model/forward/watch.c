@@ -18,7 +18,7 @@ static bool wanted(const struct llm_watch *w, struct llm_place p)
     return false;
 }
 
-/* Whether somebody replaces the value. */
+/* Whether the place has an editor, which replaces the value. */
 static bool replaced(const struct llm_watch *w, struct llm_place p)
 {
     for (size_t i = 0; i < w->n; i++) {
@@ -27,7 +27,7 @@ static bool replaced(const struct llm_watch *w, struct llm_place p)
     return false;
 }
 
-/* Calls all of a place in their order. `again`: the values are recomputed, observers have seen them. */
+/* Calls the editors and observers of a place in their order. `again`: the values are recomputed, so observers are not called a second time. */
 static void call(const struct view *v, struct llm_ctx *c, int64_t first, float *x, int64_t rows, int64_t cols, int64_t stride, bool again)
 {
     const struct llm_sight s = {v->place, x, rows, cols, stride, v->who + first, v->watch->strengths};
@@ -73,7 +73,7 @@ struct llm_tensor *llm_watch_visit(struct llm_ctx *c, const struct llm_site *sit
 
 /* ---- identities of rows ---- */
 
-/* Of rows without caches: rows of training, or texts one after another, each beginning where doc_start says. */
+/* Fills `who` for a batch without caches: rows of training, or texts one after another that begin where doc_start says. */
 static void name_rows(const struct llm_ctx *c, const struct llm_batch *b, struct llm_row_id *who)
 {
     int64_t row_len = llm_row_len(c, b->n_tokens), text = -1;

@@ -40,8 +40,8 @@ struct llm_watch {
     /* The rest is the model's, zero at first: */
     const struct llm_row_id *who;  /* [n_who] rows of the last pass; on its `acts` */
     int64_t n_who;
-    const struct llm_row_id *memory_who; /* rows of what cross-attention looks at */
-    const struct llm_row_id *picked; /* [n_picked] of `who`, as llm_watch_pick was told; NULL */
+    const struct llm_row_id *memory_who; /* identities of the rows that cross-attention attends to */
+    const struct llm_row_id *picked; /* [n_picked] entries of `who` that llm_watch_pick chose; NULL: all rows */
     int64_t n_picked;
 };
 /* Where in a pass a module stands. */
@@ -57,14 +57,15 @@ static inline struct llm_tensor *llm_visit(struct llm_ctx *c, const struct llm_s
 {
     return c->watch ? llm_watch_visit(c, site, kind, x) : x;
 }
-/* The same for a value that an op makes within, a block of rows at a time. NULL if nobody looks at the place. On `acts`. */
+/* As llm_watch_visit, for a value that an op computes inside itself, a block of rows at a time: what the op is to call. On `acts`. NULL: nobody
+ * watches the place. */
 const struct llm_inner *llm_watch_inner(struct llm_ctx *c, const struct llm_site *site, enum llm_place_kind kind);
-/* Makes the identities of a batch's rows (NULL if nobody looks): on `acts`. */
+/* The identities of a batch's rows, on `acts`. NULL: nobody watches the pass. */
 const struct llm_row_id *llm_watch_rows(struct llm_ctx *c, const struct llm_batch *b);
-/* The head, or what comes after the stacks, goes on with these rows of the last pass (-1: with none) instead of with all. */
+/* From here on the head works on these rows of the last pass instead of all; -1: a row that belongs to no token. */
 void llm_watch_pick(struct llm_ctx *c, const int64_t *rows, int64_t n);
 void llm_watch_pick32(struct llm_ctx *c, const int32_t *rows, int64_t n);
-/* Where the head stands, for n rows. */
+/* The site of the head, which works on n rows. */
 struct llm_site llm_watch_head(struct llm_ctx *c, int64_t n);
 
 #endif

@@ -7,19 +7,20 @@
 #include "model/spec/declare.h"
 #include "model/spec/place.h"
 
-/* What a layer keeps of a sequence from one pass to the next: for each token keys and values, and parts whose size does not grow. */
+/* What a layer keeps of a sequence from one pass to the next: keys and values of each token, and parts whose size does not depend on the sequence. */
 #define LLM_STATE_PARTS 2
 struct llm_state_part {
     const char *name;              /* as in files: "h", "c", "conv", "ssm", "window" */
     int64_t rows, cols;            /* F32, all 0 before the first token */
 };
 struct llm_state_shape {
-    int64_t n_kv_heads, d_k, d_v;  /* of each token; n_kv_heads 0: nothing. d_v 0: a value is the first channels of its key (MLA's latent vector) */
+    int64_t n_kv_heads, d_k, d_v;  /* key heads, and channels of a key and of a value, per token; n_kv_heads 0: no keys. d_v 0: a value is the first
+                                    * channels of its key (MLA's latent vector) */
     int64_t source;                /* the layer, this one or an earlier one, whose keys and values this layer reads; its own number: it makes them */
-    struct llm_state_part parts[LLM_STATE_PARTS]; /* those with a name */
+    struct llm_state_part parts[LLM_STATE_PARTS]; /* a part without a name is absent */
 };
 struct llm_state_shape llm_model_state(const struct llm_config *c, int64_t layer);
-/* Elements of all parts of a layer; they lie one after another. */
+/* Elements of all parts of a layer. In memory the parts follow each other in the order of `parts`. */
 int64_t llm_state_floats(const struct llm_state_shape *s);
 /* Whether training can carry the layers' states from one window of a text to the next. */
 bool llm_model_can_carry(const struct llm_config *c);
@@ -34,21 +35,23 @@ struct llm_module_kind {
     enum llm_module_number number;  /* by which the forward pass finds its function */
     enum llm_unit unit;             /* what its parameters belong to */
     void (*declare)(struct llm_declare *d, struct llm_module *m);
-    /* FLOPs per token beside 2 × matrix elements, with `context` tokens in sight; NULL: none. */
+    /* FLOPs per token, besides 2 per element of its matrices, of a token that attends to `context` tokens; NULL: none. */
     double (*extra_flops)(const struct llm_config *c, int64_t layer, int64_t context);
-    /* Mixers: what the layer keeps of a sequence. `s` is empty but for source, which is the layer itself. NULL: nothing. */
+    /* Mixers: sets in `s` what the layer keeps of a sequence. On entry `s` is zero, but for `source`, which is the layer's own number. NULL: the
+     * layer keeps nothing. */
     void (*state)(const struct llm_config *c, int64_t layer, struct llm_state_shape *s);
-    enum llm_place_kind input, output; /* the places of x and of what is added to the residual; LLM_PLACE_NONE: the module shows its own */
-    /* The places within, as a set of LLM_PLACE_BIT. */
+    enum llm_place_kind input, output; /* the places of the module's input and of its output, which is added to the residual; LLM_PLACE_NONE: the
+                                        * module itself visits the place */
+    /* The places inside the module that a layer has, as a set of LLM_PLACE_BIT. */
     uint64_t (*places)(const struct llm_config *c, int64_t layer);
 };
 struct llm_module {
     const struct llm_module_kind *kind;
-    enum llm_stem stem;             /* norms: which of the layer's */
+    enum llm_stem stem;             /* norms: which norm of the layer it is */
     struct llm_linear_params p[8];  /* numbered by the module: LLM_ATTENTION_Q, LLM_MLP_UP, … below */
     struct llm_absorbed *absorbed;  /* MLA: its decoding form; owned */
     struct llm_param **experts;     /* mixtures: [3][num_experts]: gates, ups, downs; owned */
-    struct llm_param **head_gains;  /* LLM_QK_NORM_EACH: of the norms of all heads of queries, then of all heads of keys; owned */
+    struct llm_param **head_gains;  /* LLM_QK_NORM_EACH: gains of the norms of all query heads, then of all key heads; owned */
 };
 #define LLM_MODULE_DECLARED(name) extern const struct llm_module_kind llm_module_##name;
 LLM_MODULES(LLM_MODULE_DECLARED)
@@ -99,12 +102,13 @@ struct llm_stack {
     struct llm_linear_params embed_norm, final_norm; /* w NULL: none */
     struct llm_layer *layers;       /* [n_layers], of the first stack with those that predict further after them */
     int64_t n_layers;
-    struct llm_param *rel_bias;     /* NULL, or the biases of distances that all its layers share */
+    struct llm_param *rel_bias;     /* biases of attention scores by distance, which all its layers share; NULL: none */
     int32_t *rel_map;               /* [2·rel_max_distance + 1]: the bucket of each distance */
-    float *inv_freq[2];             /* global, local; NULL: as global */
+    float *inv_freq[2];             /* rotary frequencies of global and of local layers; the second NULL: local layers use the first */
     struct llm_rope rope[2];
 };
-/* What predicts the token after the next (DeepSeek-V3, 2024, 2.2), beside a layer of its own (model/forward/next.c). */
+/* Multi-token prediction (DeepSeek-V3, 2024, 2.2; model/forward/next.c): the parameters of one module that predicts a further token, besides its
+ * layer. */
 struct llm_next { struct llm_linear_params token_norm, hidden_norm, join, norm; };
 /* Stacks and head: the layout of decoders, encoders and both together. */
 struct llm_decoder {
@@ -114,13 +118,13 @@ struct llm_decoder {
     struct llm_linear_params pooler, head_dense, head_norm, classes; /* w NULL: none */
     struct llm_next *next;          /* [n_next]; the layer of the k-th is stacks[0].layers[n_layers + k] */
     int64_t n_next;
-    struct llm_buf tokenizer_json;  /* of the last description */
-    void **staging;                 /* transposed copies made for a save, one a parameter at most */
+    struct llm_buf tokenizer_json;  /* the tokenizer as JSON, until the model is described for a file again */
+    void **staging;                 /* [n_params] transposed copies that a save made; an entry is NULL if its parameter needs none */
 };
-/* Declares everything into `m` (zeroed; n_layers set by it). 0 or -1. */
+/* Declares all parameters of a decoder, an encoder or both, and points the fields of `m` (zeroed by the caller) at them. 0 or -1. */
 int llm_decoder_declare(struct llm_declare *d, struct llm_decoder *m);
 void llm_decoder_destroy(struct llm_decoder *m, size_t n_params);
-/* Parts of it: a layer's parameters, those of the layers that predict further. */
+/* Parts of llm_decoder_declare: the parameters of layer `number`; those of multi-token prediction. */
 void llm_decoder_declare_layer(struct llm_declare *d, struct llm_layer *layer, int64_t number);
 int llm_next_declare(struct llm_declare *d, struct llm_decoder *m);
 /* What mixes tokens in a layer; its feed-forward part (NULL: the layer has none). c: the stack's configuration. */
@@ -133,7 +137,7 @@ int llm_stack_set_rope(struct llm_stack *s, const struct llm_config *c, int64_t 
 
 /* The parameters of a configuration, in order. Both results are released, with llm_declare_release and llm_decoder_destroy. */
 int llm_model_declare(const struct llm_config *c, struct llm_declare *d, struct llm_decoder **layout, struct llm_err *e) LLM_MUST_CHECK;
-/* The same parameters under the names that GGUF files give them. */
+/* As llm_model_declare, with the names and layouts of GGUF files. */
 int llm_model_declare_gguf(const struct llm_config *c, struct llm_declare *d, struct llm_err *e) LLM_MUST_CHECK;
 
 #endif

@@ -1,5 +1,5 @@
-/* What a configuration costs, from what its modules declare: parameters, and FLOPs of a forward pass per token (2 for each element of a matrix
- * that is multiplied, and what the module adds). Formulas of the transformer-block notes. */
+/* What a model of a configuration costs, from what its modules declare: parameters, and FLOPs of a forward pass per token: 2 for each element of a
+ * multiplied matrix, and llm_module_kind.extra_flops. */
 #include "model/spec/cost.h"
 
 static void add(struct llm_cost_row *rows, size_t *n, size_t room, enum llm_unit unit, double params, double flops)

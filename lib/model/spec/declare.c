@@ -1,4 +1,4 @@
-/* Declarations of parameters (model/spec/block.h). */
+/* Declarations of parameters (model/spec/declare.h): their names, by family or as in GGUF files, and their specs. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,7 +33,7 @@ static bool is_inner_norm(enum llm_stem stem)
     return stem == LLM_STEM_Q_NORM || stem == LLM_STEM_K_NORM || stem == LLM_STEM_Q_A_NORM || stem == LLM_STEM_KV_A_NORM;
 }
 
-/* The name of a place in the model. */
+/* Writes the name of a parameter outside layers, without its suffix, to out[n]. */
 static void outer_name(const struct llm_declare *d, enum llm_stem stem, char *out, size_t n)
 {
     const struct llm_names *names = d->names;
@@ -50,7 +50,7 @@ static void outer_name(const struct llm_declare *d, enum llm_stem stem, char *ou
     snprintf(out, n, "%s%s", table[stem - LLM_N_STEMS].prefixed ? names->prefix : "", table[stem - LLM_N_STEMS].name);
 }
 
-/* The name of a place, without what says which piece of it is meant. */
+/* Writes the name of a parameter, without the suffix of its piece (".weight"), to out[n]. */
 static void name_of(const struct llm_declare *d, enum llm_stem stem, int64_t expert, char *out, size_t n)
 {
     const struct llm_names *names = d->names;
@@ -209,7 +209,7 @@ void llm_declare_init(struct llm_declare *d, enum llm_init init)
     if (!d->failed) d->specs[d->n - 1].init = init;
 }
 
-/* Of the parameter declared last, when names are those of GGUF files. */
+/* The spec declared last if names are those of GGUF files; else NULL, because the layout concerns GGUF alone. */
 static struct llm_param_spec *last_of_gguf(struct llm_declare *d)
 {
     return d->failed || !d->gguf ? NULL : &d->specs[d->n - 1];

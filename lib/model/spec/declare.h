@@ -1,20 +1,20 @@
-/* Declarations of parameters: what each is, where it stands and how files lay it out, said once by the module that owns it. Making and loading
- * models, training, files and accounting read them. */
+/* Declarations of parameters. The module that owns a parameter declares once what it is, where it stands in the model and how files lay it out.
+ * Creating and loading models, training, saving and cost accounting read the declaration. */
 #ifndef LLM_MODEL_SPEC_DECLARE_H
 #define LLM_MODEL_SPEC_DECLARE_H
 
 #include "model/config/arch.h"
 
-/* What the parameters of a model belong to: units in which their cost is counted. */
+/* The units of a model for which cost is counted. Every parameter belongs to one. */
 enum llm_unit {
     LLM_UNIT_EMBEDDINGS, LLM_UNIT_NORMS, LLM_UNIT_ATTENTION, LLM_UNIT_CROSS_ATTENTION, LLM_UNIT_MLP, LLM_UNIT_EXPERTS, LLM_UNIT_RNN, LLM_UNIT_LSTM,
     LLM_UNIT_MAMBA, LLM_UNIT_MAMBA2, LLM_UNIT_HEAD, LLM_UNIT_CLASSES, LLM_UNIT_NEXT_TOKENS,
-    LLM_UNIT_ENCODER, /* of costs alone: all of an encoder-decoder's encoder */
+    LLM_UNIT_ENCODER, /* a row of costs only: the whole encoder of an encoder-decoder */
     LLM_N_UNITS
 };
 extern const char *const llm_unit_names[LLM_N_UNITS]; /* as tables of cost name them: "embeddings", "norms", "attention", … */
 
-/* What a parameter is at its place: each ends the parameter's name in its own way. */
+/* What a parameter is at its stem. It decides the end of the parameter's name: ".weight", ".bias", … */
 enum llm_piece { LLM_PIECE_WEIGHT, LLM_PIECE_BIAS, LLM_PIECE_MEAN, LLM_PIECE_VAR, LLM_PIECE_WHOLE /* the name has no suffix */ };
 enum llm_init { LLM_INIT_NORMAL, LLM_INIT_RESIDUAL, LLM_INIT_ZERO, LLM_INIT_ONE, LLM_INIT_UNIT, /* normal(0, 1) */
     LLM_INIT_CONV /* 1/sqrt(3·columns) */, LLM_INIT_TIME_PROJECTION /* 1/sqrt(3·columns) too: of uniform numbers within 1/sqrt(columns) */,
@@ -29,8 +29,8 @@ struct llm_param_spec {
     enum llm_stem stem;
     enum llm_piece piece;
     bool encoder;                   /* stands in the encoder of an encoder-decoder */
-    int layer;                      /* -1: of no layer. The encoder's layers are counted after the decoder's */
-    int64_t expert;                 /* -1: of no expert */
+    int layer;                      /* -1: it belongs to no layer. The encoder's layers are counted after the decoder's */
+    int64_t expert;                 /* -1: it belongs to no expert */
     int n_dims;
     int64_t shape[2];               /* in memory: [out, in] */
     enum llm_init init;
@@ -40,8 +40,8 @@ struct llm_param_spec {
     int64_t parts[LLM_MAX_PARTS];  /* as in struct llm_param */
     bool transposed;                /* in files: [in, out], unless quantised */
     bool by_head;                   /* in files: rows of q, k and v head by head */
-    double active;                  /* the share of tokens that it multiplies: experts; 0: all */
-    bool exact;                     /* no matrix of a product: without weight decay */
+    double active;                  /* experts: the share of tokens that it multiplies; 0: all tokens */
+    bool exact;                     /* it is no matrix of a product: without weight decay, and left alone by mixes of quantised types */
     bool middle;                    /* in files: [rows, 1, columns] */
     int file_dims;                  /* files have it in another shape, with the same elements in order; 0: as in memory */
     int64_t file_shape[3];
@@ -50,19 +50,20 @@ struct llm_param_spec {
     bool balances;                  /* a router's bias: struct llm_param, balances */
     bool lookup;                    /* rows are looked up, not multiplied: no FLOPs */
     bool gain;                      /* a norm's gain */
-    struct llm_param **slot;        /* where the layout wants the pointer; valid during the declaration */
+    struct llm_param **slot;        /* the pointer of the layout that is to point to the parameter; valid during the declaration */
 };
 /* Whether two declarations, under whatever names, are of one parameter. */
 bool llm_param_spec_same(const struct llm_param_spec *a, const struct llm_param_spec *b);
 /* Whether files keep both as parts of one tensor: the same matrix of different experts of a layer. */
 bool llm_param_spec_stacked(const struct llm_param_spec *a, const struct llm_param_spec *b);
-/* Weight decay applies to it. */
+/* Whether weight decay applies to the parameter: it does to matrices of products. */
 static inline bool llm_param_spec_decays(const struct llm_param_spec *s) { return s->n_dims > 1 && !s->exact; }
 
-/* FLOPs of a forward pass per token: of a matrix that is multiplied 2 for each element, for the share of tokens that meet it. */
+/* FLOPs of a forward pass per token: 2 for each element of a multiplied matrix, times the share of tokens that it multiplies; 0 for other parameters.
+ * */
 double llm_param_spec_flops(const struct llm_param_spec *s);
 
-/* Collects declarations. Errors are sticky: checked once at the end. */
+/* Collects declarations. The first error is kept and later calls do nothing, so the caller checks once at the end. */
 struct llm_declare {
     const struct llm_config *config;
     const struct llm_arch *arch;
@@ -70,7 +71,7 @@ struct llm_declare {
     bool gguf;                      /* names and layouts are those of GGUF files */
     int layer;
     bool encoder;                   /* layers are those of an encoder-decoder's encoder */
-    int layers_before;              /* layers of the stacks before this one, where the layers of all stacks are counted */
+    int layers_before;              /* number of layers in earlier stacks; added to the layer's number in its own stack */
     enum llm_unit unit;
     struct llm_param_spec *specs;
     size_t n, room;
@@ -80,14 +81,15 @@ struct llm_declare {
 void llm_declare_release(struct llm_declare *d);
 
 struct llm_linear_params { struct llm_param *w, *b, *mean, *var; }; /* mean, var: running ones, of BatchNorm */
-/* Each of these declares at `stem`: of the current layer, or of the model where stem ≥ LLM_N_STEMS. `dims` names the sizes in messages. */
+/* Each of these functions declares a parameter at `stem`: of the current layer, or of the model if stem ≥ LLM_N_STEMS. `dims` names the sizes in
+ * error messages ("intermediate_size, hidden_size"). */
 /* y = x·wᵀ (+ b) */
 void llm_declare_linear(struct llm_declare *d, struct llm_linear_params *p, enum llm_stem stem, int64_t out, int64_t in, const char *dims, bool bias);
 /* A bias [n] alone. */
 void llm_declare_bias(struct llm_declare *d, struct llm_param **slot, enum llm_stem stem, int64_t n, const char *dims);
-/* Gain [width], and bias for LayerNorm with biases. */
+/* A norm: gain [width], and bias [width] if the norm is a LayerNorm with biases. */
 void llm_declare_norm(struct llm_declare *d, struct llm_linear_params *p, enum llm_stem stem, int64_t width, const char *dims);
-/* The gain [head_dim] of the norm of head `head` of n: GGUF files have one tensor [n, head_dim]. */
+/* The gain [head_dim] of the norm of head `head` of n heads. GGUF files have all of them in one tensor [n, head_dim]. */
 void llm_declare_head_gain(struct llm_declare *d, struct llm_param **slot, enum llm_stem stem, int64_t head, int64_t n);
 /* One matrix of expert `expert`. */
 void llm_declare_expert(struct llm_declare *d, struct llm_param **slot, int64_t expert, enum llm_stem stem, int64_t out, int64_t in,
@@ -99,15 +101,15 @@ void llm_declare_plain(struct llm_declare *d, struct llm_param **slot, enum llm_
                        enum llm_init init);
 /* A table of rows, [rows, cols]. lookup: rows are looked up; else the table is multiplied, as a head. */
 void llm_declare_table(struct llm_declare *d, struct llm_param **slot, enum llm_stem stem, int64_t rows, int64_t cols, const char *dims, bool lookup);
-/* The matrix declared last consists of three matrices with so many rows each (c 0: of two). */
+/* The matrix declared last is a fusion of three matrices with a, b and c rows (c 0: of two). */
 void llm_declare_parts(struct llm_declare *d, int64_t a, int64_t b, int64_t c);
-/* The parameter declared last is no matrix of a product; `middle`: files have it as [rows, 1, columns]. */
+/* The parameter declared last is no matrix of a product (llm_param_spec.exact); `middle`: files have it as [rows, 1, columns]. */
 void llm_declare_exact(struct llm_declare *d, bool middle);
 /* GGUF files have the parameter declared last as [rows, cols]. */
 void llm_declare_file_shape(struct llm_declare *d, int64_t rows, int64_t cols);
 /* GGUF files have -exp of the parameter declared last. */
 void llm_declare_minus_exp(struct llm_declare *d);
-/* The parameter declared last begins as `init` says. */
+/* The parameter declared last is initialised as `init` says. */
 void llm_declare_init(struct llm_declare *d, enum llm_init init);
 
 #endif

@@ -20,7 +20,7 @@ int llm_stack_set_rope(struct llm_stack *m, const struct llm_config *c, int64_t 
     return 0;
 }
 
-/* Whether these names (GGUF's have not all) can say what the configuration asks for. */
+/* Checks that the names (GGUF has none for some parameters) cover what the configuration needs. 0 or -1. */
 static int check_names(const struct llm_declare *d)
 {
     const struct llm_config *c = d->config;
@@ -42,7 +42,8 @@ static void declare_embeddings(struct llm_declare *d, struct llm_stack *m)
     d->unit = LLM_UNIT_EMBEDDINGS;
     llm_declare_table(d, &m->embed, LLM_STEM_EMBED, c->vocab_size, llm_config_embedding(c),
                       c->embedding_size > 0 ? "vocab_size, embedding_size" : "vocab_size, hidden_size", true);
-    /* As torch.nn.Embedding: gates hear nothing of small ones. What is a head too begins small. */
+    /* Recurrent networks: normal(0, 1), as torch.nn.Embedding, because smaller inputs hardly move the gates. A tied embedding is also the head, and
+     * begins small. */
     if (c->norm_place == LLM_NORM_BARE && !c->tie_word_embeddings) llm_declare_init(d, LLM_INIT_UNIT);
     if (c->position == LLM_POSITION_LEARNED) {
         llm_declare_table(d, &m->positions, LLM_STEM_POSITIONS, c->max_position_embeddings, c->hidden_size,
@@ -87,7 +88,8 @@ static void declare_head(struct llm_declare *d, struct llm_decoder *m)
     }
 }
 
-/* T5's buckets (Raffel et al. 2020): near distances have their own, farther ones share them by their logarithm, in single precision as there. */
+/* T5's buckets (Raffel et al. 2020): each near distance has a bucket, farther ones share buckets by their logarithm. Computed in single precision, as
+ * T5 does, so that borders are the same. */
 static int32_t bucket(const struct llm_config *c, int64_t distance, bool bidirectional)
 {
     int64_t n = bidirectional ? c->rel_buckets / 2 : c->rel_buckets, first = bidirectional && distance > 0 ? n : 0, exact = n / 2;
@@ -98,7 +100,7 @@ static int32_t bucket(const struct llm_config *c, int64_t distance, bool bidirec
     return (int32_t)(first + (at < n ? at : n - 1));
 }
 
-/* The biases of distances that all layers of a stack share. */
+/* Declares the biases by distance that all layers of a stack share, and makes the map from distances to buckets. */
 static int declare_buckets(struct llm_declare *d, struct llm_stack *s)
 {
     const struct llm_config *c = d->config;
@@ -130,7 +132,7 @@ bool llm_stack_config(const struct llm_config *c, int stack, struct llm_config *
     return stack == LLM_STACK_ENCODER && c->num_encoder_layers > 0;
 }
 
-/* The other stack of an encoder-decoder, under its own names. Its layers count after the decoder's where layers are counted. */
+/* Declares the encoder of an encoder-decoder, under its own names. Where the layers of all stacks are counted, its layers follow the decoder's. */
 static int declare_encoder(struct llm_declare *d, struct llm_stack *s, int first)
 {
     const struct llm_config *c = d->config;

@@ -1,13 +1,13 @@
 /* The declaration of a layer: its mixer, cross-attention and feed-forward, each with its norms. */
 #include "model/spec/block.h"
 
-/* What a layer is made of. */
+/* The mixer of a layer. */
 const struct llm_module_kind *llm_decoder_mixer(const struct llm_config *c, int64_t layer)
 {
     static const struct llm_module_kind *const others[] = {[LLM_MIXER_RNN] = &llm_module_rnn, [LLM_MIXER_LSTM] = &llm_module_lstm,
                                                          [LLM_MIXER_MAMBA] = &llm_module_mamba, [LLM_MIXER_MAMBA2] = &llm_module_mamba2,
                                                          [LLM_MIXER_WINDOW] = &llm_module_window};
-    if (layer == 0 && llm_config_learns_latents(c)) return &llm_module_cross; /* at the text */
+    if (layer == 0 && llm_config_learns_latents(c)) return &llm_module_cross; /* the first layer's latents attend to the text */
     if (c->mixer != LLM_MIXER_ATTENTION) return others[c->mixer];
     return c->kv_lora_rank > 0 ? &llm_module_mla : &llm_module_attention;
 }
@@ -26,7 +26,7 @@ static void declare_module(struct llm_declare *d, struct llm_module *m, const st
     kind->declare(d, m);
 }
 
-/* A part of a layer with the norms that stand around it. */
+/* Declares sub-layer i of a layer with the norms before and after it. */
 static void declare_sub_layer(struct llm_declare *d, struct llm_layer *layer, int i, const struct llm_module_kind *kind)
 {
     static const enum llm_stem befores[] = {LLM_STEM_NORM_1, LLM_STEM_NORM_2, LLM_STEM_CROSS_NORM};
@@ -34,7 +34,7 @@ static void declare_sub_layer(struct llm_declare *d, struct llm_layer *layer, in
     if (!kind) return;
     enum llm_stem before = befores[i], after = i == LLM_SUB_FFN ? LLM_STEM_POST_2 : LLM_STEM_POST_1;
     if (place == LLM_NORM_POST) declare_module(d, &layer->after[i], &llm_module_norm, before);
-    bool shares = d->config->shared_norm && i == LLM_SUB_FFN; /* the mixer's */
+    bool shares = d->config->shared_norm && i == LLM_SUB_FFN; /* it reads the mixer's norm */
     if (!shares && (place == LLM_NORM_PRE || place == LLM_NORM_SANDWICH)) declare_module(d, &layer->before[i], &llm_module_norm, before);
     declare_module(d, llm_layer_part(layer, i), kind, 0);
     if (place == LLM_NORM_SANDWICH || place == LLM_NORM_OUTPUT) declare_module(d, &layer->after[i], &llm_module_norm, after);

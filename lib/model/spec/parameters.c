@@ -23,7 +23,7 @@ int llm_model_declare_gguf(const struct llm_config *c, struct llm_declare *d, st
 {
     struct llm_decoder *layout;
     if (declare(c, true, d, &layout, e) < 0) return -1;
-    llm_decoder_destroy(layout, 0); /* names and shapes are all that is wanted: slots are not filled */
+    llm_decoder_destroy(layout, 0); /* only names and shapes are needed: the layout's pointers were never set */
     return 0;
 }
 

@@ -119,7 +119,7 @@ bool llm_place_exists(const struct llm_config *c, struct llm_place p)
 
 /* ---- reading a spelling ---- */
 
-/* A number at *at, which moves past it; -1 if there is none. */
+/* Reads a number at *at and moves *at past it; -1: there is none. */
 static int64_t number(const char **at)
 {
     char *end;
@@ -129,7 +129,7 @@ static int64_t number(const char **at)
     return n > LLM_MAX_LAYERS ? LLM_MAX_LAYERS : n;
 }
 
-/* "3.", "2-5." or "*." at *at, which moves past it. */
+/* Reads "3.", "2-5." or "*." at *at and moves *at past it. */
 static bool read_layers(const char **at, struct llm_place_range *r)
 {
     if (**at == '*') {
@@ -154,7 +154,8 @@ static int find_kind(const char *name, bool in_layer)
     return -1;
 }
 
-/* The places that models of `c` have, with the number of `layer`, beside the one written. */
+/* Fills the error for a spelling that is no place of models of `c`, with the most similar place as a suggestion. `layer`: the number written in it.
+ * */
 static int unknown(const char *text, const struct llm_config *c, int64_t layer, struct llm_err *e)
 {
     struct llm_suggest s;
@@ -174,7 +175,7 @@ static int unknown(const char *text, const struct llm_config *c, int64_t layer, 
                     c->model_type, llm_suggest_text(&s, ""));
 }
 
-/* The layers in [first, last] that have the place; the single layer that was written must have it. */
+/* Checks that a layer in [r->first, r->last] has the place. */
 static int check_range(const char *text, const struct llm_config *c, const struct llm_place_range *r, struct llm_err *e)
 {
     struct llm_config own;

@@ -56,8 +56,8 @@ extern const struct llm_place_row llm_places[LLM_N_PLACES];
 /* "layers.3.mlp.hidden". The text fits if n ≥ LLM_PLACE_TEXT. */
 enum { LLM_PLACE_TEXT = 64 };
 void llm_place_print(struct llm_place p, char *out, size_t n);
-/* Reads a spelling. In place of a layer's number "*" selects all layers, "2-5" layers 2 to 5. EX_USAGE's status, with a suggestion, if there is no
- * such place, if a model of `c` has not got it, or if a layer is out of range; a selection of several layers is of those that have the place. */
+/* Reads a spelling. Instead of a layer's number, "*" selects all layers and "2-5" layers 2 to 5; of several layers those without the place are left
+ * out. -1 (LLM_EX_USAGE, with a suggestion) if there is no such place, if models of `c` do not have it, or if a layer is out of range. */
 int llm_place_parse(const char *text, const struct llm_config *c, struct llm_place_range *out, struct llm_err *e) LLM_MUST_CHECK;
 /* Whether models of `c` have the place. */
 bool llm_place_exists(const struct llm_config *c, struct llm_place p);

@@ -1,4 +1,4 @@
-/* Fresh weights: a function of seed, parameter number, row and column. */
+/* Initial weights. Each element is a function of the seed, the parameter's number, its row and its column, so threads do not change it. */
 #include <math.h>
 #include <stdlib.h>
 #include "cpu/pool.h"
@@ -12,7 +12,7 @@ struct fill {
     double deviation;
 };
 
-/* The numbers of llm_rng_normal, two from each block of the generator: columns c and c + 1 are channels 2c … 2c + 3. */
+/* Fills rows with the numbers of llm_rng_normal. Each block of the generator gives two: columns c and c + 1 use its channels 2c to 2c + 3. */
 static void normal_rows(void *arg, size_t piece, int thread)
 {
     const struct fill *f = arg;
@@ -32,7 +32,7 @@ static void normal_rows(void *arg, size_t piece, int thread)
     }
 }
 
-/* Decays of 1, 2, 3, … in each row (of a vector in all), and biases of time steps. */
+/* Initialises the parameters of selective scans: decays 1, 2, 3, … along each row (or along the vector), and biases of time steps. */
 static void fill_scan(const struct llm_config *c, const struct llm_param_spec *s, uint32_t number, uint64_t seed, float *out)
 {
     int64_t n = s->shape[0] * s->shape[1], columns = s->n_dims > 1 ? s->shape[1] : n;
@@ -74,7 +74,7 @@ static void fill(const struct llm_config *c, const struct llm_arch *arch, const 
 struct llm_model *llm_model_create(const struct llm_config *c, uint64_t seed, struct llm_err *e)
 {
     const struct llm_arch *arch = llm_arch_find(c->model_type);
-    if (arch && arch->tables) { /* weights that are no parameters have no beginning */
+    if (arch && arch->tables) { /* n-gram tables are counted, not initialised */
         llm_fail(e, LLM_EX_USAGE, "model_type %s: expected a network to train (llm-train --objective ngram counts n-grams)", c->model_type);
         return NULL;
     }

@@ -1,9 +1,9 @@
-/* Filling in the middle (Bavarian et al. 2022): a text's parts behind the tokens that name them. */
+/* Filling in the middle (Bavarian et al. 2022): finds a tokenizer's markers and puts each part of a text after its marker. */
 #include "model/weights/fim.h"
 
 #include <string.h>
 
-/* How the field's tokenizers call them: Qwen and others, StarCoder, SantaCoder, DeepSeek, CodeGemma (as Qwen), Code Llama, Granite. */
+/* The markers' names in known tokenizers: Qwen (also CodeGemma and others), StarCoder, SantaCoder, DeepSeek, Code Llama, Granite. */
 static const char *const names[][3] = {
     {"<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"}, {"<fim_prefix>", "<fim_suffix>", "<fim_middle>"},
     {"<fim-prefix>", "<fim-suffix>", "<fim-middle>"}, {"<｜fim▁begin｜>", "<｜fim▁hole｜>", "<｜fim▁end｜>"},

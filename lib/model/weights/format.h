@@ -1,10 +1,10 @@
-/* The formats that models are written in: the words of --to, and the suffixes that ask for them. */
+/* The formats in which models are written: their names for --to, and their suffixes. */
 #ifndef LLM_MODEL_WEIGHTS_FORMAT_H
 #define LLM_MODEL_WEIGHTS_FORMAT_H
 
-/* Rows of a table. llm-train writes those before GGUF; ARPA is text of n-gram models. */
+/* llm-train writes the formats before LLM_FORMAT_GGUF. ARPA is a text format for n-gram models. */
 enum llm_model_format { LLM_FORMAT_LLM, LLM_FORMAT_SAFETENSORS, LLM_FORMAT_ARPA, LLM_FORMAT_GGUF };
-/* Name of a format by index, NULL after the last: of all, and of those that llm-train writes. */
+/* Name of format i, NULL after the last (struct llm_words): of all formats; of those that llm-train writes. */
 const char *llm_model_format_word(int i);
 const char *llm_trained_format_word(int i);
 /* The format whose suffix `path` ends in; other names, "-" and NULL: LLM_FORMAT_LLM. */

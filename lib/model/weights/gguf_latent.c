@@ -22,7 +22,7 @@ static int check(const struct llm_entry *t, int64_t heads, int64_t rows, int64_t
                     (long long)cols);
 }
 
-/* All of a tensor as values of `to`: its own type, or F32. */
+/* Reads a whole tensor into new memory, as elements of type `to`: its own type or F32. NULL: see `e`. */
 static void *values_of(struct llm_checkpoint *f, const struct llm_entry *t, enum llm_dtype to, uint64_t n, struct llm_err *e)
 {
     const struct llm_dtype_row *row = &llm_dtypes[t->dtype];
@@ -52,7 +52,8 @@ static int join(const struct halves *h, size_t element, const char *keys, const 
     return 0;
 }
 
-/* Blocks that lie along other rows cannot be taken over: they become F32. */
+/* Joins the two halves into the parameter. The keys' half is transposed, so quantised blocks run along the wrong dimension: the parameter becomes
+ * F32. */
 static int read_halves(const struct halves *h, const struct llm_latent_halves *t, struct llm_param *p, struct llm_err *e)
 {
     bool same = t->keys->dtype == t->values->dtype && llm_dtypes[t->keys->dtype].is_float;
@@ -70,7 +71,7 @@ static int read_halves(const struct halves *h, const struct llm_latent_halves *t
     return r;
 }
 
-/* The name of one half of `whole`; false: another parameter. */
+/* Writes the name that GGUF files give one half of `whole`. false: the parameter is not stored in halves. */
 static bool half_name(const struct llm_param_spec *whole, bool keys, char name[120])
 {
     const struct llm_names *n = &llm_gguf_names;

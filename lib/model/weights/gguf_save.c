@@ -1,5 +1,5 @@
-/* Models to GGUF files. Converters leave much unsaid that follows from the family's name; so the configuration that a reader makes of the metadata
- * is made here too and compared with the model's: what GGUF cannot say is refused, by its key. */
+/* Models to GGUF files. Readers derive much of a configuration from the family's name. So the metadata are read back before the file is written, and
+ * the configuration that results is compared with the model's: a key that GGUF cannot express is refused by name. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,8 +11,8 @@
 /* Where a tensor of the file comes from. */
 struct source {
     enum { PARAM, LATENT_KEYS, LATENT_VALUES, GIVEN } kind;
-    size_t spec;                   /* its number among `names`; of experts that of the first */
-    char name[120];                /* of latent halves */
+    size_t spec;                   /* index in llm_declare.specs of `names`; of stacked experts that of the first */
+    char name[120];                /* halves of latent matrices: the tensor's name; else empty */
 };
 struct save {
     struct llm_model *m;
@@ -37,7 +37,7 @@ static const struct llm_arch *family_of(const struct llm_arch *arch, struct llm_
 
 /* ---- the configuration ---- */
 
-/* Rotary scaling in the one form that files have for it. */
+/* Brings rotary scaling into the form in which it is read from GGUF files. */
 static void plain_scaling(struct llm_config *c)
 {
     struct llm_rope_scaling *s = &c->rope_scaling, plain = {.kind = LLM_ROPE_PLAIN};
@@ -46,14 +46,14 @@ static void plain_scaling(struct llm_config *c)
         || c->rotary_dim / 2 > LLM_MAX_ROTARY_PAIRS) return;
     llm_rope_frequencies(s, c->rope_theta, c->rotary_dim, c->max_position_embeddings, c->max_position_embeddings, with, &magnitude);
     s->attention_factor = (double)magnitude;
-    if (c->kv_lora_rank == 0) s->mscale = s->mscale_all_dim = 0; /* else scores depend on it */
+    if (c->kv_lora_rank == 0) s->mscale = s->mscale_all_dim = 0; /* with MLA the scale of attention scores depends on them */
     if (s->kind == LLM_ROPE_LLAMA3) {
         llm_rope_frequencies(&plain, c->rope_theta, c->rotary_dim, 0, c->max_position_embeddings, without, &magnitude);
         s->kind = LLM_ROPE_LONGROPE;
         s->n_factors = (int)c->rotary_dim / 2;
         for (int i = 0; i < s->n_factors; i++) s->short_factors[i] = s->long_factors[i] = without[i] / with[i];
     }
-    if (llm_gguf_one_list(s)) { /* the rest says nothing then */
+    if (llm_gguf_one_list(s)) { /* the list of factors determines everything */
         s->factor = 0;
         s->original_context = 0;
     }
@@ -106,7 +106,7 @@ static bool same_value(const json_t *a, const json_t *b)
     return same;
 }
 
-/* What does not change what the model computes, made equal. */
+/* Sets the fields of `c` that do not change what the model computes to those of `as`, so that a comparison ignores them. */
 static void forget(struct llm_config *c, const struct llm_config *as)
 {
     c->embd_pdrop = as->embd_pdrop;
@@ -137,7 +137,7 @@ static void forget(struct llm_config *c, const struct llm_config *as)
     c->no_rope_layer_interval = as->no_rope_layer_interval;
 }
 
-/* A key of the configuration that a reader of the GGUF file would take for `readers`, where the model has `own`; NULL: none. Returns -1. */
+/* Fills the error for a key that a reader of the GGUF file would read as `readers` (NULL: not at all) while the model has `own`. Returns -1. */
 static int unsayable(const char *type, const char *key, const json_t *readers, const json_t *own, struct llm_err *e)
 {
     const size_t flags = JSON_ENCODE_ANY | JSON_COMPACT;
@@ -173,7 +173,7 @@ static int compare(const struct llm_config *want, const struct llm_config *found
     return r;
 }
 
-/* What a reader makes of the metadata, but for what it sees in the tensors. */
+/* Reads the metadata back into `c`. What a reader takes from the tensors is copied from the model. */
 static int read_back(const struct save *s, struct llm_config *c, struct llm_err *e)
 {
     struct llm_buf file = {0};
@@ -199,8 +199,8 @@ static int read_back(const struct save *s, struct llm_config *c, struct llm_err 
     c->type_vocab_size = in->type_vocab_size;
     c->router_bias = in->router_bias;
     c->qk_layernorm = in->qk_layernorm;
-    c->feed_forward_kind = in->gated; /* of T5's words the first two: relu, gated-gelu */
-    if (in->rope_scaling.kind == LLM_ROPE_LONGROPE) { /* by tensors */
+    c->feed_forward_kind = in->gated; /* GGUF has T5's first two kinds only: relu, gated-gelu */
+    if (in->rope_scaling.kind == LLM_ROPE_LONGROPE) { /* its factors are tensors */
         c->rope_scaling.kind = LLM_ROPE_LONGROPE;
         c->rope_scaling.n_factors = in->rope_scaling.n_factors;
         memcpy(c->rope_scaling.short_factors, in->rope_scaling.short_factors, sizeof c->rope_scaling.short_factors);
@@ -214,16 +214,16 @@ static int read_back(const struct save *s, struct llm_config *c, struct llm_err 
     return r;
 }
 
-/* The type that llama.cpp calls the file by: that of most of its weights. */
+/* general.file_type: llama.cpp's number for the type that most weights have. */
 static uint32_t file_type(const struct llm_model *m)
 {
     int64_t count[LLM_N_DTYPES] = {0};
-    enum llm_dtype most = LLM_F32;
+    enum llm_dtype max = LLM_F32;
     for (size_t i = 0; i < m->n_params; i++) {
         if (m->params[i].n_dims > 1) count[m->params[i].weight.dtype] += llm_param_count(&m->params[i]);
     }
-    for (int t = 0; t < LLM_N_DTYPES; t++) most = count[t] > count[most] ? (enum llm_dtype)t : most;
-    return llm_dtypes[most].ggml_file > 0 ? (uint32_t)llm_dtypes[most].ggml_file : 0;
+    for (int t = 0; t < LLM_N_DTYPES; t++) max = count[t] > count[max] ? (enum llm_dtype)t : max;
+    return llm_dtypes[max].ggml_file > 0 ? (uint32_t)llm_dtypes[max].ggml_file : 0;
 }
 
 static int put_values(struct save *s, struct llm_err *e)
@@ -255,14 +255,15 @@ static int put_values(struct save *s, struct llm_err *e)
 
 /* ---- tensors ---- */
 
-/* What rotary positions turn: matrices and biases of queries and keys, and the gains of their norms. */
+/* Whether the parameter's rows are rotated channels, which GGUF files order in pairs: matrices and biases of queries and keys, gains of their norms.
+ * */
 static bool pairs_rows(const struct save *s, const struct llm_param_spec *spec)
 {
     if (s->config.rope_pairing == s->m->config.rope_pairing || s->config.position != LLM_POSITION_ROPE) return false;
     return spec->stem == LLM_STEM_Q || spec->stem == LLM_STEM_K || spec->stem == LLM_STEM_Q_NORM || spec->stem == LLM_STEM_K_NORM;
 }
 
-/* Rows of each head, those that turn together side by side (from halves), or back. */
+/* Reorders the rows of each head so that channels that rotate together are adjacent (to_pairs), or back to halves. */
 static void pair_rows(const struct llm_config *c, bool to_pairs, int64_t rows, size_t row_bytes, const char *in, char *out)
 {
     int64_t d = c->head_dim, half = c->rotary_dim / 2;
@@ -273,7 +274,7 @@ static void pair_rows(const struct llm_config *c, bool to_pairs, int64_t rows, s
     }
 }
 
-/* A vector or a small table of exact numbers, as F32. */
+/* Adds a vector or a small table, in F32, to the tensors of the file. */
 static int put_numbers(struct save *s, const struct llm_param_spec *spec, const struct llm_param *p, struct llm_output *o, struct llm_err *e)
 {
     int64_t n = llm_param_count(p);
@@ -306,7 +307,7 @@ static int put_matrix(struct save *s, const struct llm_param_spec *spec, const s
     return r;
 }
 
-/* Parameters that are numbers of their own, whatever the type of matrices: vectors, decays, and tables that llama.cpp adds to embeddings. */
+/* Whether llama.cpp expects the parameter in F32, whatever the type of the matrices: vectors, decays, and tables that are added to embeddings. */
 static bool is_exact(const struct llm_param_spec *spec)
 {
     return spec->n_dims == 1 || spec->exact || spec->stem == LLM_STEM_TOKEN_TYPES || spec->stem == LLM_STEM_POSITIONS;
@@ -335,7 +336,7 @@ static void add_factors(struct save *s, const char *name, const float *v)
     s->tensors[s->n++] = (struct llm_tensor_out){.name = name, .dtype = LLM_F32, .n_dims = 1, .shape = {s->config.rope_scaling.n_factors}, .data = v};
 }
 
-/* Experts of one layer are one tensor, so of one type. */
+/* Checks that the experts of a layer, which are one tensor in the file, have one type. */
 static int check_experts(const struct save *s, size_t first, struct llm_err *e)
 {
     const struct llm_param_spec *spec = &s->names.specs[first];
@@ -396,7 +397,7 @@ static int list_tensors(struct save *s, struct llm_err *e)
     return 0;
 }
 
-/* Which of the model's parameters go into the file. Those that have no name there (heads for training) are left out, and said. */
+/* Chooses the parameters that go into the file. Those that GGUF has no name for (heads for training) are left out with a warning. */
 static int choose_params(struct save *s, struct llm_err *e)
 {
     struct llm_config part = s->m->config;
@@ -419,7 +420,7 @@ static int choose_params(struct save *s, struct llm_err *e)
     return s->params ? 0 : -1;
 }
 
-/* Where the file goes: an output, or parts. */
+/* Where the file is written: one output `o`, or, if `o` is NULL, parts named after `path`. */
 struct target { struct llm_output *o; const char *path; int64_t max_bytes, max_tensors; };
 
 static int save_gguf(struct llm_model *m, const struct target *to, struct llm_err *e)

@@ -1,4 +1,4 @@
-/* The names of classes, from configurations and into them. */
+/* The names of a classifier's classes: read from "id2label" of a configuration, and written to it. */
 #include <stdio.h>
 #include <string.h>
 #include "model/weights/model.h"

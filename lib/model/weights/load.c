@@ -6,7 +6,7 @@
 #include "model/weights/ngram.h"
 #include "model/weights/open.h"
 
-/* An adapter is no model. */
+/* Refuses a file that holds an adapter: it needs its base model. */
 static int refuse_adapter(const struct llm_model_files *files, const char *path, struct llm_err *e)
 {
     const char *kind = llm_checkpoint_header(files->v[0])->kind, *type = NULL;

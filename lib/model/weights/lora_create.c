@@ -7,7 +7,7 @@
 #include "base/suggest.h"
 #include "model/weights/lora_internal.h"
 
-/* Without --targets: what the layers multiply, but routers. */
+/* Whether a parameter gets a pair if --targets is not given: matrices that layers multiply, but no routers. */
 static bool is_usual(const struct llm_param_spec *s)
 {
     return llm_lora_can_adapt(s) && s->layer >= 0 && s->stem != LLM_STEM_ROUTER && s->unit != LLM_UNIT_HEAD && s->unit != LLM_UNIT_CLASSES
@@ -49,7 +49,7 @@ static bool named_by_some(const struct llm_patterns *list, const struct llm_para
     return false;
 }
 
-/* Each pattern matches a parameter that serves. */
+/* Checks that each pattern matches a parameter that can be adapted (`matrices`) or trained whole. */
 static int check_patterns(const struct llm_model *m, const struct llm_patterns *list, bool matrices, struct llm_err *e)
 {
     for (size_t i = 0; i < list->n; i++) {
@@ -118,7 +118,7 @@ int llm_lora_create(struct llm_model *m, const struct llm_lora_options *o, struc
         return -1;
     }
     llm_lora_attach(l, m);
-    for (size_t k = 0; l->dora && k < l->n_pairs; k++) { /* b is 0: what the norms are now */
+    for (size_t k = 0; l->dora && k < l->n_pairs; k++) { /* b is 0, so the magnitudes begin as the norms of the matrices' rows */
         memcpy((float *)(uintptr_t)l->pairs[k].magnitude.weight.data, l->pairs[k].norm, (size_t)l->pairs[k].param->weight.n * sizeof(float));
     }
     return 0;

@@ -4,7 +4,7 @@
 #include "model/weights/lora_internal.h"
 #include "model/weights/names.h"
 
-/* A parameter as it is stored: what stands for its roundings to BF16, as BF16. */
+/* Describes one parameter. F32 data that represent BF16 values are described as BF16. */
 static int describe_param(struct llm_lora *l, const struct llm_param *p, const char *name, struct llm_tensor_list *t, struct llm_err *e)
 {
     struct llm_tensor_out out = {.name = name, .dtype = p->weight.dtype, .n_dims = p->n_dims, .shape = {p->shape[0], p->shape[1], p->shape[2]},

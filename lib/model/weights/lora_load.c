@@ -251,7 +251,7 @@ static int read_any(struct llm_lora *l, struct llm_model *m, const char *path, s
                     kind ? kind : "file of tensors without " CONFIG_FILE);
 }
 
-/* What an adapter stores whole takes the model's place, so it stands alone and has no scale. */
+/* A parameter that an adapter stores whole replaces the model's. So such an adapter must be the only one, with scale 1. */
 static int check_whole(const struct llm_model *m, const struct llm_lora *l, struct llm_err *e)
 {
     const struct llm_lora *with = l->n_whole > 0 ? l : m->lora && m->lora->n_whole > 0 ? m->lora : NULL;

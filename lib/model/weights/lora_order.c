@@ -1,5 +1,5 @@
-/* The order of rows of adapted matrices in files of others: converters to GGUF permute the rows of queries and keys, and some families keep the rows
- * of q, k and v head by head. */
+/* The order of rows of adapted matrices in other programs' files: converters to GGUF permute the rows of queries and keys, and some families store
+ * the rows of q, k and v head by head. */
 #include <stdlib.h>
 #include <string.h>
 #include "model/config/arch.h"

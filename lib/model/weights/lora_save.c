@@ -1,4 +1,4 @@
-/* Adapters to files of others: PEFT's folder and llama.cpp's GGUF (formats/adapter.md). */
+/* Adapters to other programs' files: PEFT's folder and llama.cpp's GGUF (formats/adapter.md). */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -54,7 +54,7 @@ static int add(struct llm_lora *l, const char *name, const float *x, const struc
 
 /* ---- PEFT ---- */
 
-/* A parameter that is stored whole, as Hugging Face's weights have it. */
+/* Adds a parameter that the adapter stores whole, in the layout of Hugging Face's weights. */
 static int add_whole(struct llm_lora *l, const struct llm_model *m, size_t i, enum llm_dtype type, struct llm_tensor_list *t, struct llm_err *e)
 {
     const struct llm_param *p = l->whole[i];

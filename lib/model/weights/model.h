@@ -14,8 +14,8 @@ struct llm_model {
     size_t n_params;
     struct llm_param_spec *specs;  /* [n_params]: their declarations */
     struct llm_tokenizer *tokenizer; /* NULL when the file carries none; owned */
-    char fingerprint[17];          /* XXH64 of weights and configuration, hex, written when the model is; "" when not known */
-    struct llm_labels labels;      /* names of classes, config.num_labels of them, or none: then they have numbers alone */
+    char fingerprint[17];          /* XXH64 of weights and configuration in hexadecimal, stored in files; "": not known (llm_model_fingerprint) */
+    struct llm_labels labels;      /* names of the config.num_labels classes; empty: classes have numbers only */
     char *chat_template;           /* Jinja, or NULL; owned */
     json_t *training;              /* state stored by llm-train, or NULL; owned */
     struct llm_checkpoint **files; /* [n_files] kept open while weights are borrowed from their mappings; owned */
@@ -24,12 +24,12 @@ struct llm_model {
     void *layout;                  /* the family's own view of params (pointers by layer) */
     struct llm_lora *lora;         /* its adapters (model/weights/lora.h), a list; owned; NULL: none */
     bool adapted;                  /* the fingerprint is that of the model with its adapters */
-    struct llm_ngram *ngram;       /* of n-gram models, which have no params; owned; NULL */
+    struct llm_ngram *ngram;       /* the tables of an n-gram model, which has no params; owned; NULL: another model */
 };
-/* A model with params named and shaped, without data. */
+/* A model whose parameters have names and shapes, but no data. */
 struct llm_model *llm_model_shape(const struct llm_config *c, struct llm_err *e) LLM_MUST_CHECK;
-/* Fresh weights from `seed` (normal(0, initializer_range), residual projections scaled by 1/sqrt(2·layers) for gpt2; Philox by parameter number, so
- * not by threads), F32. */
+/* A new model with initial weights in F32, drawn from `seed`: normal(0, initializer_range), in some families scaled by 1/sqrt(2·layers) for residual
+ * projections. Philox is indexed by parameter and element, so threads do not change them. */
 struct llm_model *llm_model_create(const struct llm_config *c, uint64_t seed, struct llm_err *e) LLM_MUST_CHECK;
 /* From `.llm` or safetensors (with metadata llm.config, or config.json beside it) or a Hugging Face folder (one file or several), "-" is stdin.
  * Weights keep the file's dtype, mapped where the layout serves. Names, shapes and dtypes are checked against the configuration: missing, extra,
@@ -37,12 +37,12 @@ struct llm_model *llm_model_create(const struct llm_config *c, uint64_t seed, st
 struct llm_model *llm_model_load(const char *path, struct llm_err *e) LLM_MUST_CHECK;
 void llm_model_destroy(struct llm_model *m);
 struct llm_param *llm_model_find(const struct llm_model *m, const char *name);
-/* A fresh model of `c` with the weights that `from` has under the same names, and its tokenizer and chat template, which are all taken from it:
- * `from` can then only be destroyed. Weights keep their types; fresh ones are F32. */
+/* A new model of `c` that takes the weights of the same names, the tokenizer and the chat template from `from`, which can then only be destroyed.
+ * Weights keep their types; parameters that `from` lacks are initialised, in F32. */
 struct llm_model *llm_model_graft(struct llm_model *from, const struct llm_config *c, uint64_t seed, struct llm_err *e) LLM_MUST_CHECK;
 
 /* ---- parts ---- */
-/* The table in which tokens are looked up. */
+/* The table [vocab, embedding] in which tokens are looked up. */
 struct llm_param *llm_model_embedding(const struct llm_model *m);
 /* The head's matrix [vocab, hidden] (the embedding when tied). */
 struct llm_param *llm_model_head(const struct llm_model *m);
@@ -52,21 +52,22 @@ struct llm_param *llm_model_head_bias(const struct llm_model *m);
 struct llm_param *llm_model_classes(const struct llm_model *m, struct llm_param **bias);
 /* The probability of every dropout of the model, in all its stacks. */
 void llm_model_set_dropout(struct llm_model *m, double p);
-/* Texts will have up to `context` tokens: some scalings of rotary positions (dynamic, longrope) depend on it. Before the first pass. */
+/* Chooses rotary frequencies for texts of up to `context` tokens, on which some scalings (dynamic, longrope) depend. To be called before the first
+ * pass. 0 or -1. */
 int llm_model_set_context(struct llm_model *m, int64_t context, struct llm_err *e) LLM_MUST_CHECK;
 
 /* ---- tokens and classes ---- */
-/* The token that stands for one to be guessed: the configuration's, else the tokenizer's [MASK] or <mask>; -1: none. */
+/* The mask token, which replaces tokens to be predicted: the configuration's, else the tokenizer's [MASK] or <mask>; -1: none. */
 int32_t llm_model_mask_token(const struct llm_model *m);
 /* Refuses (EX_DATAERR) ids outside the vocabulary. 0 or -1. */
 int llm_model_check_ids(const struct llm_model *m, const int32_t *ids, int64_t n, struct llm_err *e) LLM_MUST_CHECK;
 /* Tokens that end a text, each once: the configuration's, the tokenizer's own, and those that its vocabulary is known to end turns with. */
 #define LLM_MAX_ENDS 32
 size_t llm_model_ends(const struct llm_model *m, int32_t ids[LLM_MAX_ENDS]);
-/* Names of classes from a configuration's "id2label", and into one with what goes with them; 0 or -1 (write: without memory). */
+/* Reads the names of classes from a configuration's "id2label"; writes them, with the keys that depend on them, to a configuration. 0 or -1. */
 int llm_model_read_labels(struct llm_model *m, const json_t *config, struct llm_err *e) LLM_MUST_CHECK;
 int llm_model_write_labels(const struct llm_model *m, json_t *config) LLM_MUST_CHECK;
-/* 0, or -1 (EX_UNAVAILABLE) for an encoder, whose tokens see both ways. */
+/* Refuses encoders, whose tokens also see later tokens: -1 (EX_UNAVAILABLE). Else 0. */
 int llm_model_must_be_causal(const struct llm_model *m, struct llm_err *e) LLM_MUST_CHECK;
 /* As llm_model_must_be_causal; refuses classifiers and models that compare texts too: they predict no next token. */
 int llm_model_must_generate(const struct llm_model *m, struct llm_err *e) LLM_MUST_CHECK;
@@ -78,19 +79,19 @@ int llm_model_must_continue(const struct llm_model *m, struct llm_err *e) LLM_MU
  * and its tables). Appends to growable arrays; tensor data is borrowed from the model. */
 struct llm_tensor_list { struct llm_tensor_out *v; size_t n, room; };
 int llm_model_describe(struct llm_model *m, json_t *meta, struct llm_tensor_list *tensors, struct llm_err *e) LLM_MUST_CHECK;
-/* Of tensors whose data it leaves NULL (matrices that stand for their roundings, and are written in BF16) bytes [from, from + n), as
- * llm_checkpoint_options.give; arg: the model. */
+/* llm_checkpoint_options.give; arg: the model. Writes bytes [from, from + n) of a tensor that was described with data NULL: a matrix whose F32 data
+ * represent BF16 values, which is rounded as it is written. */
 void llm_model_give(void *arg, const char *name, uint64_t from, size_t n, void *out);
-/* Fills m->fingerprint where it is not known yet (it reads all weights: only a cache needs it). */
+/* Computes m->fingerprint unless it is known. That reads all weights, so only what needs it (a cache file, an adapter) calls this. 0 or -1. */
 int llm_model_fingerprint(struct llm_model *m, struct llm_err *e) LLM_MUST_CHECK;
-/* The same of the model without its adapters, before anything has asked for the fingerprint with them. */
+/* As llm_model_fingerprint, of the model without its adapters. To be called before the fingerprint with adapters is computed. */
 int llm_model_base_fingerprint(struct llm_model *m, struct llm_err *e) LLM_MUST_CHECK;
 /* Writes the model alone. */
 int llm_model_save(struct llm_model *m, struct llm_output *o, const struct llm_checkpoint_options *opt, struct llm_err *e) LLM_MUST_CHECK;
-/* The same as GGUF, as llama.cpp reads it. What GGUF cannot say of a model or of its tokenizer is EX_UNAVAILABLE, found before anything is
+/* Writes the model alone as GGUF that llama.cpp reads. A model or tokenizer that GGUF cannot express is refused (EX_UNAVAILABLE) before anything is
  * written. */
 int llm_model_save_gguf(struct llm_model *m, struct llm_output *o, struct llm_err *e) LLM_MUST_CHECK;
-/* The same in parts (io/gguf_write.h, llm_gguf_write_parts). */
+/* As llm_model_save_gguf, in parts (llm_gguf_write_parts, io/gguf_write.h). */
 int llm_model_save_gguf_parts(struct llm_model *m, const char *path, int64_t max_bytes, int64_t max_tensors, struct llm_err *e) LLM_MUST_CHECK;
 
 #endif

@@ -1,4 +1,4 @@
-/* Names in checkpoints beside those of weights (formats/checkpoint.md). */
+/* Names that checkpoints use besides those of weights: of metadata and of further tensors (formats/checkpoint.md). */
 #ifndef LLM_MODEL_WEIGHTS_NAMES_H
 #define LLM_MODEL_WEIGHTS_NAMES_H
 
@@ -15,10 +15,10 @@
 #define LLM_NAME_TOKENIZER_JSON "tokenizer.json"
 #define LLM_NAME_TRAINING "training."            /* masters and moments: training.master.<name>, training.m.<name>, … */
 
-/* [rows, cols] → [cols, rows], malloced. */
+/* The matrix [rows, cols] of elements of `element` bytes, transposed to [cols, rows], malloced. NULL: out of memory. */
 void *llm_transposed(const void *data, size_t element, int64_t rows, int64_t cols, struct llm_err *e) LLM_MUST_CHECK;
-/* Rows of a fused projection, each of row_bytes, from files that keep them head by head (q, k, v of head 0, …) to queries, keys, values, or
- * back. */
+/* Reorders the rows of a fused projection, each of row_bytes bytes, between the order of some files (q, k, v of head 0, then of head 1, …) and that
+ * of models (all queries, all keys, all values). */
 struct llm_config;
 void llm_rows_by_head(const struct llm_config *c, const void *data, size_t row_bytes, bool to_file, void *out);
 

@@ -18,7 +18,7 @@ static int load_tokenizer(struct llm_model *m, struct llm_checkpoint *f, struct 
     return m->tokenizer ? 0 : -1;
 }
 
-/* tokenizer.chat_template of a GGUF file. */
+/* Takes the chat template of a GGUF file (key tokenizer.chat_template), if it has one. */
 static int load_gguf_template(struct llm_model *m, const struct llm_gguf *g, struct llm_err *e)
 {
     const char *text = NULL;
@@ -41,9 +41,9 @@ static int load_state(struct llm_model *m, struct llm_checkpoint *f, struct llm_
     return 0;
 }
 
-/* Gives memory back that only loading needed: pages of the model's files and the program's, which come again where they are used, and what malloc
- * kept of tables that tokenizers were made of. */
-static void forget(const struct llm_model *m)
+/* Releases memory that only loading needed: pages of the model's files and of the program, which are read again if they are used, and what malloc
+ * kept from building the tokenizer. */
+static void release_pages(const struct llm_model *m)
 {
     for (size_t i = 0; i < m->n_files; i++) llm_checkpoint_release_pages(m->files[i]);
     llm_pages_release_program();
@@ -68,7 +68,7 @@ struct llm_model *llm_open_with_config(struct llm_model_files *files, const char
     if (m->arch->tables) {
         m->ngram = llm_ngram_load(m->files[0], &m->config, e);
         r = m->ngram ? 0 : -1;
-    } else if (llm_checkpoint_gguf(m->files[0])) { /* the same parameters under other names */
+    } else if (llm_checkpoint_gguf(m->files[0])) { /* GGUF has other names for the parameters */
         r = llm_model_declare_gguf(&fitted, &d, e);
         if (r == 0) r = llm_params_read(m, &d, e);
         llm_declare_release(&d);
@@ -76,7 +76,7 @@ struct llm_model *llm_open_with_config(struct llm_model_files *files, const char
         r = llm_params_read(m, &(struct llm_declare){.specs = m->specs, .n = m->n_params}, e);
     }
     if (r == 0) r = load_state(m, m->files[0], e);
-    if (r == 0) forget(m);
+    if (r == 0) release_pages(m);
     if (r == 0) return m;
     llm_in(e, "%s", name);
     llm_model_destroy(m);

@@ -5,7 +5,7 @@
 #include "model/config/files.h"
 #include "model/weights/model.h"
 
-/* ---- openers; on failure they return NULL and have closed `files` ---- */
+/* ---- openers: on failure they return NULL and have closed `files` ---- */
 /* A GGUF file at `path`, of which `files` holds the first part; its further parts are opened too. */
 struct llm_model *llm_open_gguf(struct llm_model_files *files, const char *path, struct llm_err *e) LLM_MUST_CHECK;
 /* A Hugging Face folder: config.json, weights in one file or several, tokenizer. */
@@ -16,13 +16,14 @@ struct llm_model *llm_open_in_folder(const char *folder, size_t n, struct llm_mo
 struct llm_model *llm_open_own(struct llm_model_files *files, const char *text, struct llm_err *e) LLM_MUST_CHECK;
 
 /* ---- what they share ---- */
-/* The model of a configuration; takes the files over. `name`: what the whole is called in messages. */
+/* The model of a configuration with the weights in `files`, which it owns from here on (closed after a failure). `name`: of the model in messages. */
 struct llm_model *llm_open_with_config(struct llm_model_files *files, const char *name, const struct llm_config *c, struct llm_err *e) LLM_MUST_CHECK;
 /* As llm_open_with_config, from the text of config.json; reads the names of classes too. */
 struct llm_model *llm_open_with_json(struct llm_model_files *files, const char *name, const json_t *config, struct llm_err *e) LLM_MUST_CHECK;
-/* The data of all parameters, under the names of `d`, from the model's files. Tensors that the model does not have are refused. */
+/* Reads or maps the data of all parameters, which the model's files have under the names of `d`. Tensors that the model does not have are refused. 0
+ * or -1. */
 int llm_params_read(struct llm_model *m, const struct llm_declare *d, struct llm_err *e) LLM_MUST_CHECK;
-/* "folder/name" of the first n bytes of `folder`, or -1. */
+/* Writes "FOLDER/NAME", FOLDER being the first n bytes of `folder`, to `out`. 0, or -1: the path is too long. */
 int llm_path_join(char out[4096], const char *folder, size_t n, const char *name, struct llm_err *e) LLM_MUST_CHECK;
 
 #endif

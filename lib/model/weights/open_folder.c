@@ -7,7 +7,7 @@
 #include "model/weights/open.h"
 #include "token/chat/find.h"
 
-/* "eos_token": a text, or an object with "content". */
+/* Adds the token of "eos_token", a string or an object with "content", to those that end a text. */
 static void add_token(struct llm_model *m, const json_t *o)
 {
     const json_t *v = json_object_get(o, "eos_token");
@@ -33,7 +33,8 @@ static int read_ends(struct llm_model *m, const char *folder, size_t n, struct l
     return 0;
 }
 
-/* The folder's chat template, where it has one that parses: a model without serves all but chats, which look for it again and say why. */
+/* Takes the folder's chat template if it has one that parses. Without it the model serves everything but chats, which report the reason themselves.
+ * */
 static void take_chat_template(struct llm_model *m, const char *folder, size_t n)
 {
     char path[4096];

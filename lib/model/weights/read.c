@@ -15,7 +15,7 @@ static void shape_text(const int64_t *shape, int n_dims, char *out, size_t n)
     if (used < n) snprintf(out + used, n - used, "]");
 }
 
-/* Whether the file's shape is that of the parameter; *transposed: as [in, out]. */
+/* Checks the shape of a file's tensor against the parameter's; *transposed: the file has it as [in, out]. 0 or -1. */
 static int check_shape(const struct llm_param_spec *s, const struct llm_entry *t, bool *transposed, struct llm_err *e)
 {
     const struct llm_dtype_row *row = &llm_dtypes[t->dtype];
@@ -34,7 +34,7 @@ static int check_shape(const struct llm_param_spec *s, const struct llm_entry *t
     return llm_fail(e, EX_DATAERR, "tensor '%s': expected %s (%s), found %s", t->name, want, s->dims, found);
 }
 
-/* What stands in the file otherwise than in memory, put right: in a new allocation. */
+/* A malloced copy of a parameter's data in the model's layout, from the layout of the file. NULL: out of memory. */
 static void *rearrange(const struct llm_config *c, const struct llm_param_spec *s, void *data, size_t bytes, size_t element, struct llm_err *e)
 {
     void *out;
@@ -48,7 +48,7 @@ static void *rearrange(const struct llm_config *c, const struct llm_param_spec *
     return out;
 }
 
-/* Decays of state-space layers, from -exp of them: F32. */
+/* Replaces -exp(x), as GGUF files have decays of state-space layers, by x. 0, or -1 if an element is not negative. */
 static int undo_minus_exp(const struct llm_entry *t, float *x, size_t n, struct llm_err *e)
 {
     if (t->dtype != LLM_F32) return llm_fail(e, EX_DATAERR, "tensor '%s': expected f32, found %s", t->name, llm_dtypes[t->dtype].name);
@@ -59,13 +59,13 @@ static int undo_minus_exp(const struct llm_entry *t, float *x, size_t n, struct 
     return 0;
 }
 
-/* What is so small is copied: its page in the mapping would hold on to the neighbours that come into memory with it. */
+/* Parameters up to this size are copied instead of mapped: a mapped page would keep its neighbours in the file in memory, too. */
 enum { FEW_BYTES = 16 << 10 };
-/* A parameter that was not borrowed: its bytes are read with all others', and then put right. */
+/* A parameter that is not mapped: its bytes are read together with all others', then rearranged. */
 struct wanted { size_t param; struct llm_checkpoint *file; const struct llm_entry *entry; bool transposed; };
 struct loading { struct wanted *v; size_t n; };
 
-/* Borrows the parameter's data, or allocates memory for them and adds it to what is to be read. */
+/* Points the parameter at its data in the file's mapping, or allocates memory for them and adds the parameter to the list of those to be read. */
 static int place_param(struct loading *l, const struct llm_param_spec *s, struct llm_param *p, struct wanted w, struct llm_err *e)
 {
     const struct llm_entry *t = w.entry;
@@ -90,7 +90,7 @@ static int place_param(struct loading *l, const struct llm_param_spec *s, struct
     return 0;
 }
 
-/* Runs of tensors that lie in one file, at once. */
+/* Reads all parameters of the list, those of the same file in one call. */
 static int read_wanted(struct llm_model *m, const struct loading *l, struct llm_err *e)
 {
     struct llm_wanted *run = llm_calloc(l->n, sizeof *run, "model", e);
@@ -117,8 +117,8 @@ static int fit_param(struct llm_model *m, const struct llm_declare *d, const str
     return p->owned ? 0 : -1;
 }
 
-/* Names that files may give a parameter: with or without the family's prefix, and, of old, "gamma" and "beta" in norms. k counts from 0; NULL:
- * no more. */
+/* Alternative k (from 0) of a parameter's name in files: with or without the family's prefix, with "gamma" and "beta" in norms as old files have
+ * them. NULL: there are only k. */
 static const char *alias(const struct llm_model *m, const char *name, int k, char text[128])
 {
     static const char *const suffixes[][2] = {{"LayerNorm.weight", "LayerNorm.gamma"}, {"LayerNorm.bias", "LayerNorm.beta"}};
@@ -135,7 +135,7 @@ static const char *alias(const struct llm_model *m, const char *name, int k, cha
     return NULL;
 }
 
-/* The parameter's entry; *file: where it stands. A tensor in two files is refused. */
+/* The entry of a parameter, and the file that has it. A tensor that two files have is refused. NULL: not found, or see `e`. */
 static const struct llm_entry *find_entry(const struct llm_model *m, const char *name, struct llm_checkpoint **file, struct llm_err *e)
 {
     const struct llm_entry *found = NULL;
@@ -161,7 +161,7 @@ static const struct llm_entry *find_entry(const struct llm_model *m, const char 
     return found;
 }
 
-/* Tensors that other people's files carry beside parameters: masks and frequencies that follow from the configuration. */
+/* Whether a tensor of other programs' files is no parameter: masks and frequencies that follow from the configuration. */
 static bool is_buffer(const struct llm_model *m, const char *name)
 {
     static const char *const ends[] = {".attn.bias",   ".attn.masked_bias", ".rotary_emb.inv_freq", ".attention.bias", ".attention.masked_bias",
@@ -208,7 +208,7 @@ static int check_extra(const struct llm_model *m, const struct llm_declare *d, c
     return 0;
 }
 
-/* Parts of tensors that lie where they cannot be borrowed are few: each is copied here. */
+/* Copies a parameter that is a part of a tensor and cannot be mapped. Such parts are few, so each is read by itself. */
 static int copy_part(struct llm_model *m, const struct llm_declare *d, struct loading *l, struct llm_err *e)
 {
     const struct wanted *w = &l->v[l->n - 1];

@@ -17,13 +17,13 @@ static int append(struct llm_tensor_list *l, const struct llm_tensor_out *t, str
     return 0;
 }
 
-/* Whether a parameter stands in files with rows and columns exchanged: blocks never do. */
+/* Whether files have a parameter transposed, [in, out]. Quantised matrices never are: their rows are whole blocks. */
 static bool is_transposed(const struct llm_param *p)
 {
     return p->spec->transposed && !llm_dtypes[p->weight.dtype].is_quantised;
 }
 
-/* Elements [first, first + n) of the roundings of p with rows and columns exchanged, in squares that fit the cache. */
+/* Writes elements [first, first + n) of p transposed and rounded to BF16, square by square so that the cache holds one. */
 static void give_transposed(const struct llm_param *p, size_t first, size_t n, uint16_t *out)
 {
     const size_t rows = (size_t)p->shape[1], cols = (size_t)p->shape[0], square = 32;
@@ -39,7 +39,7 @@ static void give_transposed(const struct llm_param *p, size_t first, size_t n, u
     }
 }
 
-/* The same of p with its rows head by head, as llm_rows_by_head has them. */
+/* Writes elements [first, first + n) of p, rounded to BF16, with its rows ordered head by head (llm_rows_by_head). */
 static void give_by_head(const struct llm_config *c, const struct llm_param *p, size_t first, size_t n, uint16_t *out)
 {
     const size_t d = (size_t)c->head_dim, heads = (size_t)c->num_attention_heads, cols = (size_t)p->shape[1];
@@ -60,22 +60,22 @@ void llm_model_give(void *arg, const char *name, uint64_t from, size_t n, void *
     else llm_k.elementwise.to_bf16(out, p->master + first, count);
 }
 
-/* The parameter as files keep it. The transposed copy, where one is needed, lives until the next description or the model's end. */
+/* Describes parameter i as files have it. If that needs a transposed copy, the copy lives until the next description or the model's end. 0 or -1. */
 static int describe_param(struct llm_model *m, size_t i, struct llm_tensor_out *out, struct llm_err *e)
 {
     struct llm_decoder *layout = m->layout;
     const struct llm_param *p = &m->params[i];
     const struct llm_dtype_row *row = &llm_dtypes[p->weight.dtype];
-    bool turn = is_transposed(p), by_head = p->spec->by_head;
+    bool transposed = is_transposed(p), by_head = p->spec->by_head;
     *out = (struct llm_tensor_out){.name = p->name, .dtype = p->weight.dtype, .n_dims = p->n_dims, .shape = {p->shape[0], p->shape[1], p->shape[2]},
                                    .data = p->weight.data};
     if (p->weight.rounded) {
         out->dtype = LLM_BF16;
         out->data = NULL;
-        if (turn) memcpy(out->shape, (int64_t[]){p->shape[1], p->shape[0]}, 2 * sizeof *out->shape);
+        if (transposed) memcpy(out->shape, (int64_t[]){p->shape[1], p->shape[0]}, 2 * sizeof *out->shape);
         return 0;
     }
-    if (!turn && !by_head) return 0;
+    if (!transposed && !by_head) return 0;
     if (!layout->staging && !(layout->staging = llm_calloc(m->n_params, sizeof *layout->staging, "staging", e))) return -1;
     free(layout->staging[i]);
     if (by_head) {
@@ -104,13 +104,13 @@ static int config_text(const struct llm_model *m, struct llm_buf *b, struct llm_
     return r;
 }
 
-/* Without data of its own, a part at a time. */
+/* Adds to the hash a tensor that is described without data, part by part (llm_model_give). */
 static int hash_given(struct llm_model *m, struct llm_xxh *h, const char *name, uint64_t bytes, struct llm_err *e)
 {
-    const uint64_t most = 1 << 20;
-    char *part = llm_alloc(most, 1, "a hash", e);
+    const uint64_t max = 1 << 20;
+    char *part = llm_alloc(max, 1, "a hash", e);
     for (uint64_t at = 0, n; part && at < bytes; at += n) {
-        n = bytes - at < most ? bytes - at : most;
+        n = bytes - at < max ? bytes - at : max;
         llm_model_give(m, name, at, n, part);
         llm_xxh_update(h, part, n);
     }

@@ -253,7 +253,7 @@ static void add_dq(const struct backward *b, const struct attn_job *j, const str
     for (int64_t block = e->first_block; block < e->end_block; block++) {
         int64_t at = block * ATTN_TILE, n = attn_min(ATTN_TILE, doc->n_queries - at);
         float *to = b->q.p + (doc->query + at) * b->q.stride + (j->head + g) * d_k;
-        llm_k.attention.add_turned(to, b->q.stride, w->dq_t + (block - e->first_block) * dk * ATTN_TILE, n, d_k);
+        llm_k.attention.add_transposed(to, b->q.stride, w->dq_t + (block - e->first_block) * dk * ATTN_TILE, n, d_k);
     }
 }
 

@@ -17,16 +17,16 @@ static void merge_rows(void *arg, int64_t from, int64_t to, int thread)
     (void)thread;
     for (int64_t t = from; t < to; t++) {
         for (int64_t h = 0; h < m->n_heads; h++) {
-            double lse[3], most = -INFINITY, sum = 0;
+            double lse[3], max = -INFINITY, sum = 0;
             float *y = m->out->data + t * m->out->stride + h * m->d;
             for (int i = 0; i < 3; i++) {
                 lse[i] = (double)m->lse[i]->data[t * m->lse[i]->stride + h];
-                most = fmax(most, lse[i]);
+                max = fmax(max, lse[i]);
             }
-            for (int i = 0; i < 3; i++) sum += exp(lse[i] - most);
+            for (int i = 0; i < 3; i++) sum += exp(lse[i] - max);
             for (int i = 0; i < 3; i++) {
                 const float *x = m->part[i]->data + t * m->part[i]->stride + h * m->d;
-                float weight = (float)(exp(lse[i] - most) / sum);
+                float weight = (float)(exp(lse[i] - max) / sum);
                 if (i == 0) llm_k.elementwise.scale(y, weight, x, (size_t)m->d);
                 else if (weight > 0) llm_k.elementwise.axpy(y, weight, x, (size_t)m->d);
             }

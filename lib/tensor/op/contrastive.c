@@ -33,10 +33,10 @@ static void logit_rows(void *arg, int64_t from, int64_t to, int thread)
 /* log Σ exp of n numbers `step` apart. */
 static double lse(const double *x, int64_t n, int64_t step)
 {
-    double most = -INFINITY, sum = 0;
-    for (int64_t i = 0; i < n; i++) most = fmax(most, x[i * step]);
-    for (int64_t i = 0; i < n; i++) sum += exp(x[i * step] - most);
-    return most + log(sum);
+    double max = -INFINITY, sum = 0;
+    for (int64_t i = 0; i < n; i++) max = fmax(max, x[i * step]);
+    for (int64_t i = 0; i < n; i++) sum += exp(x[i * step] - max);
+    return max + log(sum);
 }
 
 static void lse_rows(void *arg, int64_t from, int64_t to, int thread)
@@ -99,8 +99,8 @@ void llm_contrastive(struct llm_ctx *c, struct llm_tensor *x, struct llm_param *
 {
     int64_t n = x->rows / 2;
     if (llm_ctx_failed(c)) return;
-    double at = (double)((const float *)logit_scale->weight.data)[0], most = log(100.0);
-    struct work w = {.x = x, .n = n, .scale = exp(at < most ? at : most)};
+    double at = (double)((const float *)logit_scale->weight.data)[0], max = log(100.0);
+    struct work w = {.x = x, .n = n, .scale = exp(at < max ? at : max)};
     if (logit_scale->weight.dtype != LLM_F32) {
         llm_op_fail(c, EX_UNAVAILABLE, "logit_scale: expected F32");
         return;
@@ -118,7 +118,7 @@ void llm_contrastive(struct llm_ctx *c, struct llm_tensor *x, struct llm_param *
     double d_scale = logit_gradients(&w, o->grad_scale);
     llm_for_rows(2 * n, n * x->cols, vector_rows, &w);
     /* at the maximum of the scale a gradient counts only if it makes the scale smaller */
-    if (logit_scale->grad && !o->fixed && (at < most || d_scale > 0)) logit_scale->grad[0] += (float)d_scale;
+    if (logit_scale->grad && !o->fixed && (at < max || d_scale > 0)) logit_scale->grad[0] += (float)d_scale;
 }
 
 /* ---- gradient check ---- */

@@ -28,12 +28,12 @@ static void forward_rows(void *arg, int64_t from, int64_t to, int thread)
  * two that holds the result. */
 static int32_t *sort_tokens(const int32_t *ids, int64_t n, int32_t *order, int32_t *spare)
 {
-    int32_t most = 0;
+    int32_t max = 0;
     for (int64_t t = 0; t < n; t++) {
         order[t] = (int32_t)t;
-        if (ids[t] > most) most = ids[t];
+        if (ids[t] > max) max = ids[t];
     }
-    for (int shift = 0; shift < 32 && most >> shift; shift += 8) {
+    for (int shift = 0; shift < 32 && max >> shift; shift += 8) {
         int64_t start[257] = {0};
         for (int64_t t = 0; t < n; t++) start[(ids[t] >> shift & 255) + 1]++;
         for (int i = 0; i < 256; i++) start[i + 1] += start[i];

@@ -97,7 +97,7 @@ struct work {
     bool add;
 };
 
-static void turn_rows(void *arg, int64_t from, int64_t to, int thread)
+static void rotate_rows(void *arg, int64_t from, int64_t to, int thread)
 {
     const struct work *w = arg;
     size_t half = (size_t)w->r->rotary_dim / 2, first = (size_t)w->r->first, rest = (size_t)(w->r->head_dim - w->r->rotary_dim) - first;
@@ -133,7 +133,7 @@ static void rope_backward(struct llm_ctx *c, struct llm_node *n)
     w.to = g.p;
     w.to_stride = g.stride;
     w.add = g.add;
-    llm_for_rows(x->rows, x->cols, turn_rows, &w);
+    llm_for_rows(x->rows, x->cols, rotate_rows, &w);
 }
 
 struct llm_tensor *llm_rope(struct llm_ctx *c, struct llm_tensor *x, const int32_t *positions, const struct llm_rope *r)
@@ -141,7 +141,7 @@ struct llm_tensor *llm_rope(struct llm_ctx *c, struct llm_tensor *x, const int32
     LLM_PROFILE("rope", 2 * llm_tensor_bytes(x));
     if (llm_ctx_failed(c)) return &c->nothing;
     if (r->head_dim <= 0 || x->cols % r->head_dim || r->rotary_dim < 0 || r->first + r->rotary_dim > r->head_dim || r->rotary_dim % 2) {
-        return llm_op_fail(c, LLM_EX_FAILURE, "rope: expected heads of %lld of which %lld (even) turn, found %lld columns",
+        return llm_op_fail(c, LLM_EX_FAILURE, "rope: expected heads of %lld of which %lld (even) are rotated, found %lld columns",
                            (long long)r->head_dim, (long long)r->rotary_dim, (long long)x->cols);
     }
     struct llm_node n = {.backward = rope_backward, .mark = llm_arena_mark(&c->acts), .in = {x}};
@@ -150,7 +150,7 @@ struct llm_tensor *llm_rope(struct llm_ctx *c, struct llm_tensor *x, const int32
     if (!table) return &c->nothing;
     struct work w = {.r = r, .cos = table->cos, .sin = table->sin, .from = x->data, .from_stride = x->stride, .to = n.out->data,
                      .to_stride = n.out->stride, .cols = x->cols};
-    llm_for_rows(x->rows, x->cols, turn_rows, &w);
+    llm_for_rows(x->rows, x->cols, rotate_rows, &w);
     return llm_record(c, &n, &(struct rope_args){positions, *r}, sizeof(struct rope_args));
 }
 

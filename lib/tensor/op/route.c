@@ -191,14 +191,14 @@ static void backward_row(void *arg, size_t row, int thread)
     for (int64_t t = first; t < first + w->a->row_len; t++) {
         const float *p = w->a->p + t * n, *x = w->x->data + t * w->x->stride;
         float *g = w->g.p + t * w->g.stride;
-        double along = 0, most = -INFINITY, sum = 0;
+        double along = 0, top = -INFINITY, sum = 0;
         token_by_probability(w, pooled, t, d, &balance);
         for (int64_t i = 0; i < n; i++) {
             along += d[i] * (double)p[i];
-            most = fmax(most, (double)x[i]);
+            top = fmax(top, (double)x[i]);
         }
-        for (int64_t i = 0; i < n; i++) sum += exp((double)x[i] - most);
-        double lse = most + log(sum), pull = w->a->token_weight * o->z * 2 * lse;
+        for (int64_t i = 0; i < n; i++) sum += exp((double)x[i] - top);
+        double lse = top + log(sum), pull = w->a->token_weight * o->z * 2 * lse;
         z += lse * lse;
         for (int64_t i = 0; i < n; i++) {
             double v = (double)p[i] * (o->sigmoid ? d[i] * (1 - (double)p[i]) : d[i] - along);

@@ -7,7 +7,7 @@
 #define MADE_MASK (((uint64_t)1 << LLM_BPE_MADE_BITS) - 1)
 #define EMPTY UINT64_MAX
 #define PAIRS_BITS 12
-#define MOST_PAIRS_BITS 20
+#define MAX_PAIRS_BITS 20
 #define AHEAD 8 /* pairs that memory is asked for before they are looked up */
 
 static inline uint64_t pair_of(uint32_t left, uint32_t right)
@@ -55,7 +55,7 @@ static uint32_t find_joined(const struct llm_bpe *b, struct llm_bpe_work *w, uin
     if (known >> LLM_BPE_MADE_BITS == pair && known != EMPTY)
         return made == MADE_MASK ? LLM_BPE_NONE : made;
     made = b->joined(b->texts, left, right);
-    if (w->new_pairs++ >> w->pairs_bits && w->pairs_bits < MOST_PAIRS_BITS)
+    if (w->new_pairs++ >> w->pairs_bits && w->pairs_bits < MAX_PAIRS_BITS)
         remember_more(w);
     w->pairs[hash_of(pair) >> (64 - w->pairs_bits)] = pair << LLM_BPE_MADE_BITS | (made & MADE_MASK);
     return made;

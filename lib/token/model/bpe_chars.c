@@ -6,11 +6,11 @@
 
 /* Symbols of the text p[*at, n) go to en->ids, as far as `most` of them and those of one character more.
  * *after_unknown: the last is the unknown token. */
-static int put_symbols(struct llm_encoder *en, const unsigned char *p, size_t n, size_t *at, size_t most, bool *after_unknown, struct llm_err *e)
+static int put_symbols(struct llm_encoder *en, const unsigned char *p, size_t n, size_t *at, size_t max, bool *after_unknown, struct llm_err *e)
 {
     const struct llm_tokenizer *t = en->t;
     size_t start = en->n_ids;
-    while (*at < n && en->n_ids - start < most) {
+    while (*at < n && en->n_ids - start < max) {
         uint32_t cp;
         int32_t id;
         size_t len = llm_trie_longest(&t->kept, 0, p + *at, n - *at, &id);

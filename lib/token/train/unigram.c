@@ -595,14 +595,14 @@ int llm_train_unigram(const struct llm_counts *words, size_t limit, size_t vocab
 {
     struct trainer t = {0};
     struct seeds s = {0};
-    size_t most = vocab_size + vocab_size / 10;
+    size_t max = vocab_size + vocab_size / 10;
     int bad = make_seeds(words, &s, &t.pieces, e) < 0 || take_words(&t, words, e) < 0 ? -1 : 0;
     while (bad == 0) {
         bad = weigh(&t, e) < 0 || weigh(&t, e) < 0 ? -1 : 0;
         size_t before = t.pieces.n;
-        if (bad < 0 || before <= most)
+        if (bad < 0 || before <= max)
             break;
-        bad = prune(&t, most, e);
+        bad = prune(&t, max, e);
         if (t.pieces.n == before) /* nothing more can go */
             break;
     }

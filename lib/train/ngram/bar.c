@@ -74,9 +74,9 @@ int llm_ngram_bar(const struct llm_train_data *d, struct llm_tokenizer *t, int64
                   struct llm_ngram_bar *best, struct llm_err *e)
 {
     struct llm_ngram_options one = *o;
-    int most = o->order ? o->order : llm_ngram_order_limit((uint64_t)vocab_size);
+    int max = o->order ? o->order : llm_ngram_order_limit((uint64_t)vocab_size);
     *best = (struct llm_ngram_bar){.nats = INFINITY};
-    for (one.order = o->order ? o->order : 1; one.order <= most; one.order++) {
+    for (one.order = o->order ? o->order : 1; one.order <= max; one.order++) {
         struct llm_quality q;
         int got = try_order(d, t, vocab_size, &one, &q, e);
         if (got != 0) return got;

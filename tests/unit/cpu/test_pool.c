@@ -4,9 +4,9 @@
 #include <time.h>
 #include "cpu/scratch.h"
 
-enum { MOST_PIECES = 1000 };
+enum { MAX_PIECES = 1000 };
 
-static atomic_int runs[MOST_PIECES];
+static atomic_int runs[MAX_PIECES];
 static atomic_int bad_thread;
 
 static void count(void *arg, size_t i, int thread)
@@ -17,9 +17,9 @@ static void count(void *arg, size_t i, int thread)
 
 static void once_each(size_t n)
 {
-    for (size_t i = 0; i < MOST_PIECES; i++) atomic_store(&runs[i], 0);
+    for (size_t i = 0; i < MAX_PIECES; i++) atomic_store(&runs[i], 0);
     llm_parallel(n, count, runs);
-    for (size_t i = 0; i < MOST_PIECES; i++) assert_int_equal(atomic_load(&runs[i]), i < n);
+    for (size_t i = 0; i < MAX_PIECES; i++) assert_int_equal(atomic_load(&runs[i]), i < n);
     assert_int_equal(atomic_load(&bad_thread), 0);
 }
 
@@ -31,7 +31,7 @@ static void test_once(void **state)
         assert_int_equal(llm_pool_start(threads, &e), 0);
         assert_int_equal(llm_pool_threads(), threads);
         for (size_t n = 0; n < 40; n++) once_each(n);
-        once_each(MOST_PIECES);
+        once_each(MAX_PIECES);
     }
     llm_pool_stop();
     assert_int_equal(llm_pool_threads(), 1);
@@ -69,7 +69,7 @@ static void test_nested(void **state)
     struct llm_err e = {0};
     (void)state;
     assert_int_equal(llm_pool_start(4, &e), 0);
-    for (size_t i = 0; i < MOST_PIECES; i++) atomic_store(&runs[i], 0);
+    for (size_t i = 0; i < MAX_PIECES; i++) atomic_store(&runs[i], 0);
     llm_parallel(20, outer, NULL);
     for (size_t i = 0; i < 5; i++) assert_int_equal(atomic_load(&runs[i]), 20);
     assert_int_equal(atomic_load(&bad_thread), 0);

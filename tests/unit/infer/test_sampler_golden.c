@@ -12,11 +12,11 @@
 #include "cpu/pool.h"
 #include "infer/sample/sampler.h"
 
-enum { VOCAB = 24, HISTORY = 100, MOST_BIASES = 4, DRAWS = 20000 };
+enum { VOCAB = 24, HISTORY = 100, MAX_BIASES = 4, DRAWS = 20000 };
 
 struct golden {
     struct llm_sampling sampling;
-    struct llm_logit_bias bias[MOST_BIASES];
+    struct llm_logit_bias bias[MAX_BIASES];
     int32_t ids[HISTORY];
     struct llm_history history;
     float logits[VOCAB];
@@ -34,7 +34,7 @@ static void read_golden(const json_t *o, struct golden *g)
     const json_t *options = json_object_get(o, "options"), *bias = json_object_get(options, "bias"), *history = json_object_get(o, "history");
     assert_int_equal(json_array_size(json_object_get(o, "logits")), VOCAB);
     assert_int_equal(json_array_size(json_object_get(o, "p")), VOCAB);
-    assert_true(json_array_size(bias) <= MOST_BIASES && json_array_size(history) <= HISTORY);
+    assert_true(json_array_size(bias) <= MAX_BIASES && json_array_size(history) <= HISTORY);
     g->sampling = (struct llm_sampling){
         .temperature = real(options, "temperature", 1), .top_k = (int64_t)real(options, "top_k", 0), .top_p = real(options, "top_p", 1),
         .min_p = real(options, "min_p", 0), .typical = real(options, "typical", 1), .repeat_penalty = real(options, "repeat_penalty", 1),

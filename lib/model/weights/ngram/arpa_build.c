@@ -1,5 +1,5 @@
-/* Records of an ARPA file to tables, and words to a tokenizer. Files may list an n-gram without the shorter ones that it ends with, and contexts with
- * a backoff that nothing follows: a context's table has all that any longer one, any n-gram or any backoff asks for. */
+/* Makes tables from the records of an ARPA file, and a tokenizer from its words. Files may list an n-gram without its suffixes, and a context whose
+ * backoff no n-gram uses. So the contexts of a level are those of its n-grams, of backoffs, and all suffixes of longer contexts. */
 #include <stdlib.h>
 #include <string.h>
 #include "base/buf.h"
@@ -61,7 +61,7 @@ static int sort(struct llm_ngram_record *r, size_t n, int bits, struct llm_err *
     return got;
 }
 
-/* The contexts of k words: those that n-grams of k + 1 have, those that end longer ones, and n-grams of k with a backoff. */
+/* Collects the contexts of k words: those of n-grams of k + 1 words, suffixes of longer contexts, and n-grams of k words with a backoff. 0 or -1. */
 static int gather(const struct llm_arpa *a, int k, const struct contexts *longer, struct contexts *c, struct llm_err *e)
 {
     size_t n_own = k > 1 ? a->n_records[k - 1] : 0, n = 0;
@@ -99,7 +99,7 @@ static void put_token(struct llm_ngram_array *x, size_t i, uint32_t token)
     else ((uint32_t *)x->data)[i] = token;
 }
 
-/* Where, among sorted keys, those with the first k words of each context begin; one more for the end. */
+/* Writes, for each context, the index of the first of the sorted keys that begin with its k words, and at last the number of keys. */
 static void put_offsets(const struct llm_ngram_array *x, const struct contexts *c, const struct llm_ngram_record *r, size_t n, int bits)
 {
     uint32_t *out = (uint32_t *)x->data;
@@ -138,7 +138,7 @@ static int fill_level(const struct llm_arpa *a, struct llm_ngram *g, int k, cons
     return 0;
 }
 
-/* Contexts of one word are there for every word, and for what no word is. */
+/* Makes a context of one word for every word, and one more for unknown words. 0 or -1. */
 static int all_words(const struct llm_arpa *a, struct contexts *c, struct llm_err *e)
 {
     free(c->r);
@@ -182,7 +182,7 @@ static json_t *special(const struct llm_arpa *a, const char *word)
                      "rstrip", 0, "normalized", 0, "special", 1);
 }
 
-/* Greedy parts of words that no word is part of: a word is in the vocabulary, or unknown. */
+/* tokenizer.json of a WordPiece model without continuations, so that a word between white space is either in the vocabulary or unknown. */
 static json_t *tokenizer_json(const struct llm_arpa *a, struct llm_err *e)
 {
     static const char *const names[] = {"<unk>", "<s>", "</s>"};

@@ -73,7 +73,7 @@ static bool is_blank(const char *line)
 
 /* ---- sections ---- */
 
-/* log10, where -99 and less are what cannot be. */
+/* Reads a base-10 logarithm as a natural one. ARPA files write -99 or less for probability 0. 0 or -1. */
 static int parse_log(struct lines *l, const char *word, float *out, struct llm_err *e)
 {
     double v;
@@ -107,7 +107,7 @@ static int read_counts(struct llm_arpa *a, struct lines *l, struct llm_err *e)
     return a->order > 0 ? 0 : bad_line(l, e, "\"ngram 1=COUNT\"", got ? line : "the end");
 }
 
-/* A line of n-grams of k + 1 words. */
+/* Reads one line of the section of n-grams of k + 1 words. 0 or -1. */
 static int read_ngram(struct llm_arpa *a, struct lines *l, int k, char *line, struct llm_err *e)
 {
     char *at = line, *word, *rest;

@@ -27,7 +27,7 @@ static const char *word_of(const struct arpa *a, int64_t id)
 
 /* ---- words ---- */
 
-/* White space, control characters, backslashes and what is no UTF-8 as \xNN. */
+/* Appends a text with white space, control characters, backslashes and bytes that are not UTF-8 written as \xNN. 0 or -1. */
 static int put_escaped(struct llm_buf *b, const char *text, size_t n, struct llm_err *e)
 {
     for (size_t i = 0; i < n;) {
@@ -78,7 +78,7 @@ static int by_word(const void *x, const void *y)
     return order ? order : (a->id > b->id) - (a->id < b->id);
 }
 
-/* Of ids with equal words all but the first are told by their number. */
+/* Makes words unique: if several ids have the same word, all but the first get their number as well. 0 or -1. */
 static int part_equals(struct arpa *a, struct llm_err *e)
 {
     int64_t n = a->g->vocab_size;
@@ -117,7 +117,7 @@ static int make_words(struct arpa *a, const struct llm_model *m, struct llm_err 
 
 enum { PIECE = 1 << 14, PIECES = 32, DECIMALS = 7 };
 
-/* Seven decimals, which is what F32 has of such numbers, without zeros at the end. Written by hand: it is most of the work. */
+/* Appends log10 of a number with seven decimals, as many as F32 has, without trailing zeros. printf would take most of the writer's time. */
 static int put_number(struct llm_buf *b, double natural, char end, struct llm_err *e)
 {
     double v = isinf(natural) ? -99 : natural / log(10);
@@ -136,7 +136,7 @@ static int put_number(struct llm_buf *b, double natural, char end, struct llm_er
     return llm_buf_put(b, at, (size_t)(text + sizeof text - at), e);
 }
 
-/* The end of a line: the n-gram's backoff as a context, where there can be longer ones. */
+/* Ends a line: appends the backoff of the n-gram as a context, unless it has the highest order. */
 static int put_backoff(const struct arpa *a, struct llm_buf *b, const int32_t *newest, int n, struct llm_err *e)
 {
     struct llm_ngram_state s;
@@ -158,7 +158,7 @@ static int put_unigrams(const struct arpa *a, struct llm_buf *b, struct llm_err 
     const char *no_backoff = g->order > 1 ? "\t0\n" : "\n";
     for (int64_t id = 0; id < g->vocab_size; id++) {
         int32_t newest = (int32_t)id;
-        bool context = !(id == g->begin && id == a->eos); /* <s> has its backoff */
+        bool context = !(id == g->begin && id == a->eos); /* if one token begins and ends texts, its backoff is written at <s> */
         if (put_number(b, (double)p[id], '\t', e) < 0 || llm_buf_printf(b, e, "%s", word_of(a, id)) < 0) return -1;
         if (context ? put_backoff(a, b, &newest, 1, e) < 0 : llm_buf_put(b, no_backoff, strlen(no_backoff), e) < 0) return -1;
     }
@@ -170,7 +170,7 @@ static int put_unigrams(const struct arpa *a, struct llm_buf *b, struct llm_err 
     return put_number(b, (double)p[g->vocab_size], '\t', e) < 0 ? -1 : llm_buf_printf(b, e, "<unk>%s", no_backoff);
 }
 
-/* A token in front of all others that begins texts is <s>. */
+/* The word of a token in a context. The token that begins texts is written as <s> where it is the oldest. */
 static const char *context_word(const struct arpa *a, int32_t id, bool oldest)
 {
     return word_of(a, oldest && id == a->g->begin && !has_own_begin(a) ? a->g->vocab_size : id);
@@ -192,7 +192,7 @@ struct piece {
     const struct arpa *a;
     int k;                       /* n-grams of k + 1 tokens, whose newest context token is in [begin, end) */
     int64_t begin, end;
-    int32_t path[LLM_NGRAM_MAX_ORDER]; /* the context at hand, newest first */
+    int32_t path[LLM_NGRAM_MAX_ORDER]; /* the current context, newest token first */
     struct llm_buf text;
     struct llm_err err;
     bool failed;
@@ -221,7 +221,7 @@ static int put_ngrams(struct piece *p, uint64_t context, struct llm_err *e)
     return 0;
 }
 
-/* All contexts of k tokens that end with the `depth` tokens of the path, whose own number is `context`. */
+/* Visits all contexts of k tokens that end with the `depth` tokens of p->path, which are context number `context` of their level. 0 or -1. */
 static int walk(struct piece *p, int depth, uint64_t context, struct llm_err *e)
 {
     const struct llm_ngram *g = p->a->g;
@@ -248,7 +248,8 @@ static void write_piece(void *arg, size_t i, int thread)
     }
 }
 
-/* Where the n-grams of k + 1 tokens begin whose newest context token is `id` or more; no more than there are, whatever the offsets say. */
+/* The index of the first n-gram of k + 1 tokens whose newest context token is at least `id`. Offsets come from the file, so the index is bounded by
+ * the number of n-grams. */
 static uint64_t first_of(const struct llm_ngram *g, int k, int64_t id)
 {
     uint64_t at = (uint64_t)id;

@@ -1,14 +1,14 @@
-/* What comes next, by the tables (model/weights/ngram.h). Offsets are taken as the file has them, and cut to what there is. */
+/* Queries of n-gram tables (model/weights/ngram.h). Offsets come from the file unchecked, so each is bounded by its array here. */
 #include <math.h>
 #include "model/weights/ngram.h"
 
 struct range { uint64_t begin, end; };
 
-static struct range range_at(const struct llm_ngram_array *offsets, uint64_t i, uint64_t most)
+static struct range range_at(const struct llm_ngram_array *offsets, uint64_t i, uint64_t max)
 {
     const uint32_t *o = offsets->data;
     struct range r = {o[i], o[i + 1]};
-    if (r.end > most) r.end = most;
+    if (r.end > max) r.end = max;
     if (r.begin > r.end) r.begin = r.end;
     return r;
 }
@@ -18,7 +18,7 @@ static uint32_t token_at(const struct llm_ngram_array *tokens, uint64_t i)
     return tokens->dtype == LLM_U16 ? ((const uint16_t *)tokens->data)[i] : ((const uint32_t *)tokens->data)[i];
 }
 
-/* The place of `token` in a range in ascending order, or the range's end. */
+/* The index of `token` in the range r, which is in ascending order; r.end if it is absent. */
 static uint64_t search(const struct llm_ngram_array *tokens, struct range r, uint32_t token)
 {
     uint64_t low = r.begin, high = r.end;
@@ -68,7 +68,7 @@ void llm_ngram_log_probs(const struct llm_ngram *g, const struct llm_ngram_state
 {
     const float *unigram = g->unigram.data;
     for (int64_t w = 0; w < g->vocab_size; w++) out[w] = unigram[w] + s->backoff[0];
-    for (int k = 1; k <= s->n; k++) { /* what a longer context says stands in place of the shorter one's */
+    for (int k = 1; k <= s->n; k++) { /* n-grams of a longer context override those of a shorter one */
         const struct llm_ngram_level *l = &g->level[k];
         struct range r = range_at(&l->first, s->context[k], l->word.n);
         for (uint64_t i = r.begin; i < r.end; i++) {

@@ -30,7 +30,7 @@ static void swap(struct llm_ngram_record *a, struct llm_ngram_record *b)
     *b = t;
 }
 
-/* In three parts: n-grams repeat, and equal keys are done with at once. Recursion on the smaller part only. */
+/* Quicksort with three-way partitions, because keys of n-grams repeat. It recurses into the smaller part only, which bounds the stack. */
 static void compare_sort(struct llm_ngram_record *r, size_t n)
 {
     while (n > SMALL) {
@@ -60,7 +60,8 @@ static inline unsigned byte_at(struct llm_ngram_key k, int bit)
     return (unsigned)(llm_key_left(k, bit).hi >> 56);
 }
 
-/* r and other are buffers of the same records' places; what is in r ends up sorted in `out`, which is one of the two. */
+/* Sorts the n records in `r` by `bits` bits of their keys; `other` is scratch memory of the same size. The result is in `out`, which is r or other.
+ * */
 static void radix_sort(struct llm_ngram_record *r, struct llm_ngram_record *other, size_t n, int bit, int bits, bool into_other)
 {
     if (n <= MIDDLE || bit >= bits) {

@@ -61,7 +61,7 @@ static inline struct llm_ngram_key llm_key_put(struct llm_ngram_key k, int i, in
 /* Sorts by key, of which `bits` count; `scratch` has room for as many. All threads of the pool; the result does not depend on them when keys that are
  * equal have equal numbers. -1: memory is short. */
 int llm_records_sort(struct llm_ngram_record *r, struct llm_ngram_record *scratch, size_t n, int bits, struct llm_err *e) LLM_MUST_CHECK;
-/* Makes one of neighbours with equal keys, with the sum of their numbers. Returns how many are left. */
+/* Merges adjacent records with equal keys into one with the sum of their numbers. Returns the number of records left. */
 size_t llm_records_merge(struct llm_ngram_record *r, size_t n);
 
 #endif

@@ -7,7 +7,7 @@
 #include "base/buf.h"
 #include "model/weights/ngram.h"
 
-/* The arrays of a level, in the order of description. Shapes: contexts, or n-grams, and what comes on top. */
+/* The arrays of a level, in the order in which files have them. */
 enum kind { OLDEST, BACKOFF, DEEPER, FIRST, WORD, LOG_PROB, N_KINDS };
 static const struct { const char *name; size_t at; bool tokens; enum llm_dtype dtype; } kinds[N_KINDS] = {
     [OLDEST] = {"context.%d.token", offsetof(struct llm_ngram_level, oldest), true, LLM_U32},
