@@ -41,7 +41,7 @@ static const struct llm_opt options[] = {
     {0, "pure", NULL, "store all matrices in the mix's main type", LLM_FLAG, AT(pure), 0, 0, NULL},
     {0, "method", "METHOD", "how values are rounded: auto, rtn (to the nearest), search (least weighted error), gptq (errors made up for) or "
      "kl (gptq by the curvature of the predictions) [auto]",
-     LLM_CHOICE, AT(method), 0, 0, "auto|rtn|search|gptq|kl"},
+     LLM_CHOICE, AT(method), 0, 0, NULL},
     {0, "calibrate", "FILE", "run the model over a text or token stream, and weight errors by the mean squares of what its matrices read", LLM_INPUT,
      AT(calibrate), 0, 0, NULL},
     {0, "calibrate-tokens", "N", "read only the first N tokens of --calibrate [all]", LLM_INT, AT(calibrate_tokens), 1, 1e15, NULL},
@@ -65,7 +65,7 @@ static const struct llm_opt options[] = {
      LLM_LIST, AT(merge), 0, 0, NULL},
     {0, "base", "MODEL", "the model that IN, an adapter, was made for [the one that it names]", LLM_INPUT, AT(base), 0, 0, NULL},
     {0, "planes", "on|off", "store floating-point tensors of .llm as byte planes, which compress better [on]",
-     LLM_CHOICE, AT(planes), 0, 0, "on|off"},
+     LLM_CHOICE, AT(planes), 0, 0, LLM_OFF_ON},
     {0, "split-max-size", "SIZE", "write GGUF in parts of at most SIZE bytes: OUT-00001-of-0000N.gguf", LLM_SIZE, AT(max_bytes), 1, 1e18, NULL},
     {0, "split-max-tensors", "N", "write GGUF in parts of at most N tensors", LLM_INT, AT(max_tensors), 1, 1 << 30, NULL},
     {0, "report", "FILE", "write the table of errors to FILE [standard error with -v]", LLM_OUTPUT, AT(report), 0, 0, NULL},
@@ -213,7 +213,7 @@ static int quantize(struct llm_model *m, const struct args *a, const struct llm_
 
 static int save(struct llm_model *m, const struct args *a, const char *out, struct llm_err *e)
 {
-    const struct llm_checkpoint_options options_of = {.planes = a->planes == 0, .plain = a->to == LLM_FORMAT_SAFETENSORS};
+    const struct llm_checkpoint_options options_of = {.planes = a->planes, .plain = a->to == LLM_FORMAT_SAFETENSORS};
     if (a->max_bytes || a->max_tensors) {
         int parts = llm_model_save_gguf_parts(m, out, a->max_bytes, a->max_tensors, e);
         return parts < 0 && e->status == EX_UNAVAILABLE ? llm_in(e, "%s", out) : parts;
@@ -371,7 +371,7 @@ static bool wants_arpa(const struct args *a, int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-    struct args a = {.type = UNSET, .to = UNSET, .output_type = UNSET, .embedding_type = UNSET};
+    struct args a = {.type = UNSET, .to = UNSET, .planes = 1, .output_type = UNSET, .embedding_type = UNSET};
     struct llm_err e = {0};
     llm_start();
     int rest = llm_cli_parse(&cli, &a, argc, argv);

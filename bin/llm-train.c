@@ -97,7 +97,7 @@ static const struct llm_opt options[] = {
     {0, "eps", "X", "number added to the root of the second moment (adam, adamw, adagrad) [1e-8]",
      LLM_REAL, offsetof(struct args, o.eps), 0, 1, NULL},
     {0, "momentum", "X", "momentum of sgd and muon [sgd 0.9, muon 0.95]", LLM_REAL, offsetof(struct args, o.momentum), 0, .999999999, NULL},
-    {0, "nesterov", "WHEN", "use Nesterov momentum: no, yes [muon yes, sgd no]", LLM_CHOICE, offsetof(struct args, o.nesterov), 0, 0, "no|yes"},
+    {0, "nesterov", "WHEN", "use Nesterov momentum: no, yes [muon yes, sgd no]", LLM_CHOICE, offsetof(struct args, o.nesterov), 0, 0, LLM_NO_YES},
     {0, "weight-decay", "X", "weight decay of matrices [0.1]", LLM_REAL, offsetof(struct args, o.weight_decay), 0, 1e6, NULL},
     {0, "clip", "NORM", "clip the gradient to this norm; 0: no clipping [1]", LLM_REAL, offsetof(struct args, o.clip), 0, 1e12, NULL},
     {0, "ema", "DECAY", "decay of an exponential moving average of the weights; 0: no average [0]", LLM_REAL, offsetof(struct args, o.ema), 0,

@@ -4,8 +4,8 @@
 #include "model/weights/format.h"
 #include "quant/quant.h"
 
-const struct llm_words quantize_words[] = {{"type", llm_quant_word}, {"to", llm_model_format_word}, {"output-tensor-type", llm_quant_word},
-                                          {"token-embedding-type", llm_quant_word}, {0}};
+const struct llm_words quantize_words[] = {{"type", llm_quant_word}, {"method", llm_quant_method_word}, {"to", llm_model_format_word},
+                                          {"output-tensor-type", llm_quant_word}, {"token-embedding-type", llm_quant_word}, {0}};
 
 const struct llm_alias quantize_aliases[] = {{"--outtype", "type"}, {"--ftype", "type"}, {"--exclude", "except"}, {"--include", "only"},
                                              {"--calibration", "calibrate"}, {"--dataset", "calibrate"}, {0}};

@@ -48,6 +48,9 @@ struct llm_common {
 enum { LLM_COMMON_THREADS = 1, LLM_COMMON_OUTPUT = 2, LLM_COMMON_SEED = 4, LLM_COMMON_JSON = 8, LLM_COMMON_ALL = 15, LLM_COMMON_CONFIG = 16,
        LLM_COMMON_TABLE = 32 /* --format */ };
 #define LLM_TABLE_FORMS "auto|tsv|aligned|json|csv|md"
+/* `choices` of options that are a truth value: the index of the word is the value. */
+#define LLM_NO_YES "no|yes"
+#define LLM_OFF_ON "off|on"
 
 /* Words that come from a table elsewhere (objectives, dtypes, presets): `word(i)` is the name in row i, NULL after the last row. */
 struct llm_words {

@@ -14,6 +14,11 @@
 const char *const llm_quant_methods[LLM_QUANT_METHODS] = {[LLM_QUANT_AUTO] = "auto", [LLM_QUANT_RTN] = "rtn", [LLM_QUANT_SEARCH] = "search",
                                                           [LLM_QUANT_GPTQ] = "gptq", [LLM_QUANT_KL] = "kl"};
 
+const char *llm_quant_method_word(int i)
+{
+    return i < LLM_QUANT_METHODS ? llm_quant_methods[i] : NULL;
+}
+
 #define PIECE 4096 /* values; a multiple of every block size */
 
 struct work {

@@ -17,6 +17,8 @@ enum llm_quant_method {
     LLM_QUANT_METHODS
 };
 extern const char *const llm_quant_methods[LLM_QUANT_METHODS]; /* "auto", "rtn", … */
+/* Name of method i, NULL after the last (struct llm_words). */
+const char *llm_quant_method_word(int i);
 
 /* The result for one tensor. */
 struct llm_quant_report {

@@ -172,7 +172,7 @@ static const struct llm_objective_option options[] = {
     {.name = "map", .arg = "NAME|KEY=FIELD,...", .type = LLM_STR,
      .help = "fields of a line that hold the conversation: messages, sharegpt, alpaca, or a list [messages]"},
     {.name = "packing", .arg = "WHEN", .help = "put several conversations into a row, which do not see each other: no, yes [yes]", .type = LLM_CHOICE,
-     .choices = "no|yes", .fallback = 1},
+     .choices = LLM_NO_YES, .fallback = 1},
     LLM_LINES_OPTIONS,
     {.name = NULL}};
 
