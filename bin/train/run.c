@@ -14,7 +14,7 @@
 
 bool llm_run_is_ngram(const struct args *a)
 {
-    return strcmp(llm_objectives[a->o.objective]->name, "ngram") == 0;
+    return !llm_objectives[a->o.objective]->run;
 }
 
 void llm_run_order(const struct llm_cli *cli, struct args *a)

@@ -98,7 +98,8 @@ struct llm_objective {
 
     /* ---- a pass ---- */
     /* Runs the model over rows. With a tape in `c` the gradient of grad_scale · Σ weight · loss is then ready for llm_backward.
-     * token_loss [n_rows, row_len]: the loss at each target, not multiplied by its weight; 0 where there is no target. 0 or -1. */
+     * token_loss [n_rows, row_len]: the loss at each target, not multiplied by its weight; 0 where there is no target. 0 or -1.
+     * NULL: the objective is not trained by steps (n-grams are counted). */
     int (*run)(struct llm_ctx *c, struct llm_task *t, const struct llm_rows *rows, double grad_scale, float *token_loss, struct llm_err *e);
     /* Names, in the log, of what `run` adds to llm_task.means. A mean that was added to follows the loss of its step and, as val_<name>, that of an
      * evaluation. NULL after the last. */

@@ -3,6 +3,8 @@ load ../helper
 setup_file() {
     [[ -z ${SANITIZER-} ]] || return 0
     cd "$BATS_FILE_TMPDIR"
+    counting_model 2 -b 2 --steps 2
+    mv m.llm two.llm
     counting_model 8 -b 2 --steps 2
 }
 
@@ -19,7 +21,7 @@ types_of() { # REPORT: "type count" lines of tensors that changed
     local type
     for type in q2_k q3_k_m q4_k_m q5_k_m q6_k iq4_xs iq4_nl q4_1 q5_0 q5_1 mxfp4; do
         for suffix in llm safetensors gguf; do
-            llm-quantize -q -t $type "$M" m.$suffix
+            llm-quantize -q -t $type "$BATS_FILE_TMPDIR/two.llm" m.$suffix
             llm-infer -m m.$suffix --precision f32 --score "1 2 3 4 5 6 7" > $suffix.score
         done
         cmp llm.score safetensors.score
@@ -56,16 +58,16 @@ types_of() { # REPORT: "type count" lines of tensors that changed
 }
 
 @test "--method: rtn loses more than search; the bytes do not depend on threads" {
-    local type
+    local type two=$BATS_FILE_TMPDIR/two.llm
     for type in q2_k q4_0 iq4_xs; do
-        llm-quantize -q -t $type --method rtn --report rtn.tsv "$M" a.llm
-        llm-quantize -q -j 1 -t $type --method search --report search.tsv "$M" b.llm
-        llm-quantize -q -j 3 -t $type --method search "$M" c.llm
+        llm-quantize -q -t $type --method rtn --report rtn.tsv "$two" a.llm
+        llm-quantize -q -j 1 -t $type --method search --report search.tsv "$two" b.llm
+        llm-quantize -q -j 3 -t $type --method search "$two" c.llm
         cmp b.llm c.llm
         awk -F'\t' '$5 == "-" {sum[FILENAME] += $8} END {exit !(sum["search.tsv"] < sum["rtn.tsv"])}' rtn.tsv search.tsv
         [[ $(awk -F'\t' '$5 == "-" {print $13}' rtn.tsv | sort -u) == rtn ]]
     done
-    refused 2 '--method' llm-quantize -t q4_0 --method best "$M" x.llm
+    refused 2 '--method' llm-quantize -t q4_0 --method best "$two" x.llm
 }
 
 @test "copy is another name of keep" {

@@ -1,4 +1,4 @@
-/* n-grams: nothing is minimised, everything is counted (train/ngram.h). The row is there for its name. */
+/* n-grams: nothing is minimised, tokens are counted (train/ngram.h). The row has no `run`: programs count instead of training by steps. */
 #include "train/objective.h"
 
 static int check(const struct llm_model *m, struct llm_err *e)

@@ -8,13 +8,17 @@
 #include <stdio.h>
 #include <string.h>
 #include <cmocka.h>
+#include "tests/unit/near.h"
 #include "train/credit.h"
 
 enum { MAX = 32, MAX_RECORDS = 16, IDS = 2 };
 
-static void near(double found, double wanted, int line, const char *what)
+/* Fails unless the numbers differ by at most 1e-6 of the expected one, or of 1. */
+static void same(double found, double wanted, int line, const char *what)
 {
-    if (!(fabs(found - wanted) <= 1e-6 * fmax(1, fabs(wanted)))) fail_msg("line %d: %s: expected %.12g, found %.12g", line, what, wanted, found);
+    char text[64];
+    snprintf(text, sizeof text, "line %d: %s", line, what);
+    near_what(text, found, wanted, fabs(wanted) > 1 ? 1e-6 : 0, fabs(wanted) > 1 ? 0 : 1e-6);
 }
 
 static int leave_one_out(const struct llm_train_options *o, const double *reward, int64_t n, double mean, double *advantage, struct llm_err *e)
@@ -76,13 +80,13 @@ static void check_batch(FILE *f, const char *text, int *line)
     assert_non_null(r);
     for (int i = 0; i < n; i++) read_completion(f, r, &w, line);
     assert_int_equal(llm_credit_assign(r, &c, &report, &e), 0);
-    near(report.kl, kl, from, "KL");
-    near(report.reward, reward, from, "reward");
+    same(report.kl, kl, from, "KL");
+    same(report.reward, reward, from, "reward");
     for (int i = 0; i < n; i++) {
         const struct llm_record d = llm_records_at(r, i);
         for (int64_t t = d.second; t < d.n; t++) {
-            near((double)d.column[LLM_ROLLOUT_ADVANTAGE][t], w.advantage[i][t], from, "advantage");
-            near((double)d.column[LLM_ROLLOUT_RETURN][t], w.target[i][t], from, "return");
+            same((double)d.column[LLM_ROLLOUT_ADVANTAGE][t], w.advantage[i][t], from, "advantage");
+            same((double)d.column[LLM_ROLLOUT_RETURN][t], w.target[i][t], from, "return");
         }
     }
     llm_records_destroy(r);
@@ -99,11 +103,11 @@ static void test_golden(void **state)
         double v[6];
         if (sscanf(text, "value %lf %lf %lf %lf %lf %lf", &v[0], &v[1], &v[2], &v[3], &v[4], &v[5]) == 6) {
             struct llm_value_token t = llm_value_token(v[0], v[1], v[2], v[3]);
-            near(t.loss, v[4], line, "loss");
-            near(t.slope, v[5], line, "slope");
+            same(t.loss, v[4], line, "loss");
+            same(t.slope, v[5], line, "slope");
             values++;
         } else if (sscanf(text, "adapt %lf %lf %lf %lf %lf %lf", &v[0], &v[1], &v[2], &v[3], &v[4], &v[5]) == 6) {
-            near(llm_kl_adapt(v[0], v[1], v[2], v[3], (int64_t)v[4]), v[5], line, "coefficient");
+            same(llm_kl_adapt(v[0], v[1], v[2], v[3], (int64_t)v[4]), v[5], line, "coefficient");
             adapted++;
         } else {
             check_batch(f, text, &line);

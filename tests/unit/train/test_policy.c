@@ -6,12 +6,8 @@
 #include <stdint.h>
 #include <math.h>
 #include <cmocka.h>
+#include "tests/unit/near.h"
 #include "train/policy.h"
-
-static void near(double found, double wanted, double bound)
-{
-    if (!(fabs(found - wanted) <= bound)) fail_msg("expected %.12g, found %.12g", wanted, found);
-}
 
 static void test_advantages(void **state)
 {
@@ -21,18 +17,18 @@ static void test_advantages(void **state)
     /* mean 1, deviation √(6/3) = √2 */
     llm_advantage_group(reward, 4, true, a);
     const double scaled[4] = {0, -1, -1, 2};
-    for (int i = 0; i < 4; i++) near(a[i], scaled[i] / (sqrt(2) + 1e-4), 1e-12);
+    for (int i = 0; i < 4; i++) near(a[i], scaled[i] / (sqrt(2) + 1e-4), 0, 1e-12);
     llm_advantage_group(reward, 4, false, a);
-    for (int i = 0; i < 4; i++) near(a[i], scaled[i], 1e-12);
+    for (int i = 0; i < 4; i++) near(a[i], scaled[i], 0, 1e-12);
     /* 1 - 3/3, 0 - 4/3, 0 - 4/3, 3 - 1/3 */
     llm_advantage_leave_one_out(reward, 4, a);
     const double others[4] = {0, -4. / 3, -4. / 3, 8. / 3};
-    for (int i = 0; i < 4; i++) near(a[i], others[i], 1e-12);
+    for (int i = 0; i < 4; i++) near(a[i], others[i], 0, 1e-12);
     const double equal[3] = {.7, .7, .7};
     llm_advantage_group(equal, 3, true, a);
-    for (int i = 0; i < 3; i++) near(a[i], 0, 1e-11);
+    for (int i = 0; i < 3; i++) near(a[i], 0, 0, 1e-11);
     llm_advantage_leave_one_out(equal, 3, a);
-    for (int i = 0; i < 3; i++) near(a[i], 0, 1e-12);
+    for (int i = 0; i < 3; i++) near(a[i], 0, 0, 1e-12);
 }
 
 /* min(r·A, clip(r)·A) by cases, with bounds that differ (clip-higher). */
@@ -46,9 +42,9 @@ static void test_clipped_ratios(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         float old = -2, log_p = old + (float)log(cases[i].r);
         struct llm_policy_token t = llm_policy_token(&o, cases[i].a, log_p, old, old, 1);
-        near(t.loss, cases[i].loss, 1e-6);
+        near(t.loss, cases[i].loss, 0, 1e-6);
         assert_int_equal(t.clipped, cases[i].clipped);
-        near(t.slope, cases[i].clipped ? 0 : cases[i].a * cases[i].r, 1e-6);
+        near(t.slope, cases[i].clipped ? 0 : cases[i].a * cases[i].r, 0, 1e-6);
     }
     struct llm_policy_token same = llm_policy_token(&o, 1, -3.14159f, -3.14159f, -3.14159f, 1);
     assert_true(same.ratio == 1.0f && same.kl[0] == 0 && same.kl[1] == 0 && same.kl[2] == 0);
@@ -60,11 +56,11 @@ static void test_sequence_ratio(void **state)
     (void)state;
     const struct llm_policy_loss o = {.ratio = LLM_RATIO_SEQUENCE, .clip_low = .1, .clip_high = .1};
     struct llm_policy_token t = llm_policy_token(&o, 2, -1, -5, -5, 1.05);
-    near(t.loss, -2.1, 1e-12);
-    near(t.slope, 2.1, 1e-12);
+    near(t.loss, -2.1, 0, 1e-12);
+    near(t.slope, 2.1, 0, 1e-12);
     t = llm_policy_token(&o, 2, -1, -1, -1, 1.3);
     assert_true(t.clipped && t.slope == 0);
-    near(t.loss, -2.2, 1e-12);
+    near(t.loss, -2.2, 0, 1e-12);
 }
 
 static void test_slopes_are_derivatives(void **state)
@@ -78,7 +74,7 @@ static void test_slopes_are_derivatives(void **state)
                 float log_p = -1 - .125f * (float)i, old = -1.5f, ref = -2, h = 0x1p-9f;
                 double a = i % 3 - .7;
                 double up = llm_policy_token(&o, a, log_p - h, old, ref, 1).loss, down = llm_policy_token(&o, a, log_p + h, old, ref, 1).loss;
-                near(llm_policy_token(&o, a, log_p, old, ref, 1).slope, (up - down) / (2 * (double)h), 3e-5);
+                near(llm_policy_token(&o, a, log_p, old, ref, 1).slope, (up - down) / (2 * (double)h), 0, 3e-5);
             }
 }
 
@@ -103,9 +99,9 @@ static void test_estimators_have_the_gradients_of_theory(void **state)
                 gradient += p[v] * t.slope * (p[j] - (v == j));
                 if (j == 0) value += p[v] * t.kl[k];
             }
-            near(gradient, k == LLM_KL_K1 ? 0 : k == LLM_KL_K2 ? p[j] * (log(p[j] / q[j]) - kl) : p[j] - q[j], 1e-6);
+            near(gradient, k == LLM_KL_K1 ? 0 : k == LLM_KL_K2 ? p[j] * (log(p[j] / q[j]) - kl) : p[j] - q[j], 0, 1e-6);
         }
-        if (k != LLM_KL_K2) near(value, kl, 1e-6); /* k1 and k3 are unbiased */
+        if (k != LLM_KL_K2) near(value, kl, 0, 1e-6); /* k1 and k3 are unbiased */
     }
 }
 
