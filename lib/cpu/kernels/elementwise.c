@@ -1,17 +1,7 @@
 /* Elementwise kernels (cpu/kernels/elementwise.h). */
 #include "cpu/kernels.h"
-#include "cpu/simd.h"
+#include "cpu/kernels/vectors.h"
 #include "cpu/simd/philox.h"
-
-/* Runs `body` for each vector at i with `count` lanes in use; loads and stores inside are LOAD and STORE. */
-#define FOR_VECTORS(n, body)                                   \
-    do {                                                       \
-        size_t i = 0;                                          \
-        for (; i + VN <= (n); i += VN) { const size_t count = VN; body } \
-        if (i < (n)) { const size_t count = (n) - i; body }    \
-    } while (0)
-#define LOAD(p) (count == VN ? v_load((p) + i) : v_load_n((p) + i, count))
-#define STORE(p, x) do { if (count == VN) v_store((p) + i, x); else v_store_n((p) + i, x, count); } while (0)
 
 static void add(float *y, const float *a, const float *b, size_t n)
 {

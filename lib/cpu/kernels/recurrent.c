@@ -1,15 +1,6 @@
 /* Steps of recurrent cells (cpu/kernels/recurrent.h). */
 #include "cpu/kernels.h"
-#include "cpu/simd.h"
-
-#define FOR_VECTORS(n, body)                                   \
-    do {                                                       \
-        size_t i = 0;                                          \
-        for (; i + VN <= (n); i += VN) { const size_t count = VN; body } \
-        if (i < (n)) { const size_t count = (n) - i; body }    \
-    } while (0)
-#define LOAD(p) (count == VN ? v_load((p) + i) : v_load_n((p) + i, count))
-#define STORE(p, x) do { if (count == VN) v_store((p) + i, x); else v_store_n((p) + i, x, count); } while (0)
+#include "cpu/kernels/vectors.h"
 
 static void lstm(const struct llm_lstm_step *s, size_t n)
 {

@@ -1,15 +1,7 @@
 /* Selective scans and their convolutions (cpu/kernels/scan.h): VN channels abreast, states one after another. */
 #include "cpu/kernels.h"
-#include "cpu/simd.h"
+#include "cpu/kernels/vectors.h"
 
-#define FOR_VECTORS(n, ...)                                    \
-    do {                                                       \
-        size_t i = 0;                                          \
-        for (; i + VN <= (n); i += VN) { const size_t count = VN; __VA_ARGS__ } \
-        if (i < (n)) { const size_t count = (n) - i; __VA_ARGS__ } \
-    } while (0)
-#define LOAD(p) (count == VN ? v_load((p) + i) : v_load_n((p) + i, count))
-#define STORE(p, x) do { if (count == VN) v_store((p) + i, x); else v_store_n((p) + i, x, count); } while (0)
 #define INLINE static inline __attribute__((always_inline))
 
 /* log(1 + u) for u in [0, 1]: 2·artanh(u / (2 + u)) within 2 ulp. */
