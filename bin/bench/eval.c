@@ -67,8 +67,8 @@ const struct llm_cli bench_eval_cli = {
 #define SAVE_EVERY 30.0 /* seconds */
 
 struct items {
-    const char *path;          /* NULL: not asked for */
-    bool to_file;              /* it is replaced as a whole, with what is known so far; else lines are written one after another */
+    const char *path;          /* --items; NULL: the option was not given */
+    bool to_file;              /* a regular file, which is replaced as a whole with all results so far; else lines are appended */
     struct llm_output *stream;
     struct llm_buf text;
     double saved;

@@ -50,7 +50,7 @@ static const char *const product_columns[] = {"product", "m", "n", "k", "arithme
 static const char *const attention_columns[] = {"attention", "tokens", "heads", "head_dim", "arithmetic", "gflops", "best_gflops", "limit",
                                                 "share_of_limit", "bytes", NULL};
 
-/* 0: there is none. */
+/* Adds a row with a peak. value 0: the machine has none of this kind, and the cell stays empty. */
 static void peak(struct llm_table *t, const char *name, double value, const char *unit, const char *cpu)
 {
     llm_table_text(t, name);

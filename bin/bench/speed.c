@@ -91,7 +91,7 @@ static void put(struct llm_table *t, const struct args *a, const struct llm_mode
     enum llm_dtype type = LLM_F32;
     for (size_t i = 0; i < m->n_params; i++) {
         bytes += (double)llm_dtype_bytes(m->params[i].weight.dtype, (uint64_t)llm_param_count(&m->params[i]));
-        if (m->params[i].n_dims > 1) type = m->params[i].weight.dtype; /* of the last matrix */
+        if (m->params[i].n_dims > 1) type = m->params[i].weight.dtype; /* the last matrix decides */
     }
     snprintf(name, sizeof name, test->prompt ? "pp%" PRId64 : "tg%" PRId64, test->prompt ? test->prompt : test->generate);
     if (test->sequences > 1) snprintf(name + strlen(name), sizeof name - strlen(name), " x %" PRId64, test->sequences);

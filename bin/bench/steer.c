@@ -24,7 +24,7 @@ const struct llm_cli bench_steer_cli = {
     .common = LLM_COMMON_OUTPUT,
 };
 
-/* What a file has after a layer; NULL: nothing. */
+/* The rows of a file at the residual after a layer; NULL: it has none. */
 static const struct llm_activation_rows *after_layer(const struct llm_activations *a, int64_t layer)
 {
     char name[LLM_PLACE_TEXT];
@@ -39,7 +39,7 @@ static double mean(const struct llm_activation_rows *a, int64_t column)
     return sum / (double)a->rows;
 }
 
-/* Towards the first set, so the sign is not arbitrary. */
+/* For each layer, the mean of the first set minus that of the second: the direction points towards the first. 0 or -1. */
 static int make(struct llm_directions *d, const struct llm_activations sets[2], bool normalize, struct llm_err *e)
 {
     d->v = llm_calloc(LLM_MAX_LAYERS, sizeof *d->v, "directions", e);

@@ -14,14 +14,14 @@ struct run {
     struct session *s;
     struct lines in;
     struct batch batch;
-    json_t *objects[AHEAD];  /* what is copied to the output; of a refused line, its answer */
+    json_t *objects[AHEAD];  /* members of the line that are copied to the output; if the line was refused, its answer */
     int64_t vector_of[AHEAD]; /* the line's number among the texts; -1: the line was refused */
     int64_t n;
-    int64_t lengths[AHEAD];  /* of the texts, in tokens */
+    int64_t lengths[AHEAD];  /* number of tokens of each text */
     int64_t n_texts;
-    int32_t *ids;            /* of all of them, one after another */
+    int32_t *ids;            /* the tokens of all texts, one text after another */
     size_t n_ids, room;
-    int32_t *kinds;          /* of segments, of each of them */
+    int32_t *kinds;          /* the token type of each token: 1 in the second of two texts */
     size_t kinds_room;
     float *vectors;          /* [AHEAD, hidden_size] */
     double *classes;         /* [num_labels] */
@@ -40,7 +40,7 @@ static int take_second(struct run *r, json_t *o, int32_t **ids, size_t *n, size_
     if (!pair) return 0;
     if (!json_is_string(pair)) return llm_fail(e, EX_DATAERR, "\"pair\": expected a string");
     if (prompt_encode(r->s, json_string_value(pair), json_string_length(pair), &more, &n_more, e) < 0) return llm_in(e, "\"pair\"");
-    /* both begin with one beginning */
+    /* a second text that begins with the same special token loses it: the pair has one beginning */
     size_t skip = n_more > 0 && *n > 0 && more[0] == (*ids)[0] && llm_tokenizer_is_special(r->s->model->tokenizer, more[0]);
     int32_t *both = llm_alloc(*n + n_more, sizeof *both, "two texts", e);
     if (both) {

@@ -25,23 +25,23 @@ static int begins(const struct session *s, bool *begin, struct llm_err *e)
 int fim_encode(struct session *s, const char *prefix, size_t n_prefix, const char *suffix, size_t n_suffix, int32_t **ids, size_t *n_ids,
                struct llm_err *e)
 {
-    int32_t *before = NULL, *behind = NULL;
-    size_t n_before = 0, n_behind = 0;
+    int32_t *before = NULL, *after = NULL;
+    size_t n_before = 0, n_after = 0;
     bool begin = false;
     if (!s->fim_known && llm_model_fim(s->model, &s->fim, e) < 0) return -1;
     s->fim_known = true;
     memcpy(s->fim_ends, (int32_t[]){s->fim.prefix, s->fim.suffix, s->fim.middle}, sizeof s->fim_ends);
     int status = begins(s, &begin, e);
     if (status == 0) status = encode(s, prefix, n_prefix, &before, &n_before, e);
-    if (status == 0) status = encode(s, suffix, n_suffix, &behind, &n_behind, e);
-    if (status == 0 && !(*ids = llm_alloc(n_before + n_behind + LLM_FIM_MARKS + 1, sizeof **ids, "a prompt", e))) status = -1;
+    if (status == 0) status = encode(s, suffix, n_suffix, &after, &n_after, e);
+    if (status == 0 && !(*ids = llm_alloc(n_before + n_after + LLM_FIM_MARKS + 1, sizeof **ids, "a prompt", e))) status = -1;
     if (status == 0) {
         if (begin) (*ids)[0] = s->fim.begin;
         *n_ids = begin + (size_t)llm_fim_put(&s->fim, s->a->fim_spm, (struct llm_fim_part){before, (int64_t)n_before},
-                                             (struct llm_fim_part){behind, (int64_t)n_behind}, (struct llm_fim_part){NULL, 0}, *ids + begin);
+                                             (struct llm_fim_part){after, (int64_t)n_after}, (struct llm_fim_part){NULL, 0}, *ids + begin);
     }
     free(before);
-    free(behind);
+    free(after);
     return status;
 }
 

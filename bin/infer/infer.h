@@ -26,7 +26,7 @@ struct args {
     struct llm_strs stop, logit_bias, adapters, export, attribute, steer, patch, ablate;
     const char *which_tokens, *neurons;
     int64_t neurons_top;
-    int lens;                      /* index into its words; -1: not asked for */
+    int lens;                      /* --lens: index into its words; -1: the option was not given */
 };
 
 /* Tables of the command line: words.c. */
@@ -54,17 +54,17 @@ struct session {
     int64_t normalize;
     struct chat chat;              /* with --chat */
     bool hinted;                   /* chat_hint was called */
-    struct llm_fim fim;            /* where there is something to fill in; fim_known then */
+    struct llm_fim fim;            /* the markers of fill-in-the-middle, if fim_known */
     bool fim_known;
-    int32_t fim_ends[LLM_FIM_MARKS]; /* tokens of its own, which end a middle too */
+    int32_t fim_ends[LLM_FIM_MARKS]; /* markers that also end a middle, if the model generates one */
     struct llm_buf around[2];      /* the texts of --fim-prefix and --fim-suffix */
     struct llm_editors editors;    /* of --steer, --patch and --ablate */
-    struct llm_watch watch;        /* of them, and of what observes */
-    struct llm_output *out;        /* text, tables or tensors; NULL when the cache alone goes to standard output */
-    struct llm_err refused;        /* of lines that were answered with an error: reported, with its status, after the output is complete */
+    struct llm_watch watch;        /* the list of these editors and of observers that is attached to the engine */
+    struct llm_output *out;        /* text, tables or tensors; NULL: only the cache goes to standard output */
+    struct llm_err refused;        /* set if lines were answered with an error; reported, with its status, after the output is complete */
 };
 
-/* Tokens of a text, with what the options say; checked to be below the vocabulary. *ids is malloced. */
+/* Encodes a text as the options say (--ids, --special); the ids are checked to be below the vocabulary. *ids is malloced. */
 int prompt_encode(const struct session *s, const char *text, size_t n, int32_t **ids, size_t *n_ids, struct llm_err *e) LLM_MUST_CHECK;
 /* Token ids from a JSON list, checked to be below the vocabulary. *ids is malloced. */
 int prompt_take_ids(const struct session *s, const json_t *list, int32_t **ids, size_t *n_ids, struct llm_err *e) LLM_MUST_CHECK;
@@ -75,7 +75,7 @@ int prompt_of_line(const struct session *s, const json_t *o, int32_t **ids, size
 int prompt_take(const struct session *s, json_t *o, int64_t line, int32_t **ids, size_t *n_ids, struct llm_err *e) LLM_MUST_CHECK;
 /* The prompt that operand, -f or standard input give; tokens that begin a text where it is empty. */
 int prompt_read(const struct session *s, const char *operand, int32_t **ids, size_t *n_ids, struct llm_err *e) LLM_MUST_CHECK;
-/* Tokens that ask for what stands between two texts. *ids is malloced. */
+/* The prompt of fill-in-the-middle: the tokens of two texts with their markers, so that the model continues with the middle. *ids is malloced. */
 int fim_encode(struct session *s, const char *prefix, size_t n_prefix, const char *suffix, size_t n_suffix, int32_t **ids, size_t *n_ids,
                struct llm_err *e) LLM_MUST_CHECK;
 /* As fim_encode, with the texts of the files of --fim-prefix and --fim-suffix. */
@@ -84,13 +84,13 @@ int fim_read(struct session *s, int32_t **ids, size_t *n_ids, struct llm_err *e)
 int prompt_begin(const struct session *s, int32_t **ids, size_t *n_ids, struct llm_err *e) LLM_MUST_CHECK;
 /* The maximum of bytes of a prompt's text. A longer text is refused before it fills the memory. */
 size_t prompt_max_bytes(const struct session *s);
-/* All of a file, or of standard input, of at most prompt_max_bytes. */
+/* Reads a whole file, or standard input, of at most prompt_max_bytes bytes. 0 or -1. */
 int prompt_read_all(const struct session *s, const char *path, struct llm_buf *text, struct llm_err *e) LLM_MUST_CHECK;
 /* With --add-eos: the end token after the text. */
 int prompt_end(const struct session *s, int32_t **ids, size_t *n_ids, struct llm_err *e) LLM_MUST_CHECK;
-/* Ids of a model's own tokenizer may exceed its embedding. */
+/* Refuses ids that the model's embedding does not have: a tokenizer may have more tokens than the model. 0 or -1. */
 int prompt_check_vocab(const struct session *s, const int32_t *ids, size_t n, struct llm_err *e) LLM_MUST_CHECK;
-/* The prompt and what there is of the cache must fit the context: nothing is cut. */
+/* Refuses a prompt of n_ids tokens that does not fit into the context after the cache of --kv-in. Nothing is cut. 0 or -1. */
 int prompt_check(const struct session *s, size_t n_ids, struct llm_err *e) LLM_MUST_CHECK;
 /* Says that the context is full. */
 void note_full(const struct session *s);
@@ -118,19 +118,19 @@ void chat_hint(struct session *s);
 /* Each runs one way of working: 0, 1 when a signal was caught, -1. */
 int run_text(struct session *s, const int32_t *ids, size_t n, struct llm_err *e) LLM_MUST_CHECK;
 int run_jsonl(struct session *s, const char *operand, struct llm_err *e) LLM_MUST_CHECK;
-/* The classes of a prompt. */
+/* --classify: the classes of a prompt. */
 int run_classify(struct session *s, const int32_t *ids, size_t n, struct llm_err *e) LLM_MUST_CHECK;
-/* The score of a prompt by a reward model. */
+/* --score-reward: the score of a prompt by a reward model. */
 int run_reward(struct session *s, const int32_t *ids, size_t n, struct llm_err *e) LLM_MUST_CHECK;
-/* A text a line; the same line with its score. */
+/* --score-reward with --jsonl: each line is written again with its score. */
 int run_reward_lines(struct session *s, const char *operand, struct llm_err *e) LLM_MUST_CHECK;
-/* Pairs of replies a line; the same line with their log-probabilities. */
+/* --ref-logprobs: each line, a pair of replies, is written again with their log-probabilities. */
 int run_references(struct session *s, const char *operand, struct llm_err *e) LLM_MUST_CHECK;
-/* A text a line, a vector or a class a line. */
+/* --embed or --classify with --jsonl: a vector, or the classes, for each line. */
 int run_embed_lines(struct session *s, const char *operand, struct llm_err *e) LLM_MUST_CHECK;
 /* A conversation: the operand is its one message, else all of -f or standard input is, or with --lines each line; a terminal is talked with. */
 int run_chat(struct session *s, const char *operand, struct llm_err *e) LLM_MUST_CHECK;
-/* A text a line, the sum of its log-probabilities a line. */
+/* --score with --jsonl: the sum of log-probabilities for each line. */
 int run_score_lines(struct session *s, const char *operand, struct llm_err *e) LLM_MUST_CHECK;
 int run_score(struct session *s, const int32_t *ids, size_t n, struct llm_err *e) LLM_MUST_CHECK;
 int run_tensors(struct session *s, const int32_t *ids, size_t n, struct llm_err *e) LLM_MUST_CHECK;
@@ -138,7 +138,7 @@ int run_export(struct session *s, const int32_t *ids, size_t n, struct llm_err *
 int run_lens(struct session *s, const int32_t *ids, size_t n, struct llm_err *e) LLM_MUST_CHECK;
 int run_neurons(struct session *s, const char *operand, struct llm_err *e) LLM_MUST_CHECK;
 int run_attribute(struct session *s, const int32_t *ids, size_t n, struct llm_err *e) LLM_MUST_CHECK;
-/* Passes run from now on with the editors that the options ask for. */
+/* Attaches the editors of --steer, --patch and --ablate to all passes from here on. 0 or -1. */
 int inside_attach(struct session *s, struct llm_err *e) LLM_MUST_CHECK;
 void inside_release(struct session *s);
 int run_plan(struct session *s, struct llm_err *e) LLM_MUST_CHECK;

@@ -100,7 +100,7 @@ static bool selected(const struct look *l, int64_t i)
     return llm_pattern_any(&which, 1, text);
 }
 
-/* Logits are computed for visitors; those that look at them are observers here. */
+/* A visitor that does nothing: prefill computes logits only if it has a visitor, and here observers read them. */
 static int pass_by(void *arg, const struct llm_span *s, struct llm_err *e)
 {
     (void)arg, (void)s, (void)e;
@@ -178,11 +178,11 @@ struct lens {
     const struct look *l;
     int64_t layers, vocab;
     double *last;              /* [LENS_ROWS, vocab] log-probabilities after the last layer */
-    float *logits;             /* [rows, vocab] of the layer at hand */
-    struct reading *v;         /* [rows] of the layer at hand */
+    float *logits;             /* [rows, vocab] of the current layer */
+    struct reading *v;         /* [rows] of the current layer */
 };
 
-/* log softmax of a row, and what is said of it. Without `to`: against the last layer's. */
+/* Computes log softmax of a row and the row's reading. `to`: takes the log-probabilities of the last layer; NULL: the row is compared with `last`. */
 static void read_row(const struct lens *x, const float *logits, const double *last, double *to, struct reading *r)
 {
     float max = -INFINITY;
@@ -235,7 +235,7 @@ static int read_layer(struct lens *x, int64_t layer, int64_t at, int64_t n, stru
     size_t mark = llm_arena_mark(&c->acts);
     struct llm_watch *watch = c->watch;
     if (!from) return llm_fail(e, EX_UNAVAILABLE, "--lens: expected a residual after layer %" PRId64 ", found none", layer);
-    c->watch = NULL; /* these are no values of the pass */
+    c->watch = NULL; /* norms and logits computed here are no values of the pass: observers must not see them */
     struct llm_tensor *hidden = llm_tensor_create(c, n, from->cols);
     for (int64_t i = 0; i < n && !llm_ctx_failed(c); i++) {
         memcpy(hidden->data + i * hidden->stride, from->x + l->picked[at + i] * from->cols, (size_t)from->cols * sizeof(float));

@@ -10,11 +10,11 @@ struct look {
     struct session *s;
     const int32_t *ids;
     int64_t n, base;          /* tokens; those of the cache before them */
-    struct llm_taking taking; /* values of the block at hand, a row for each of its tokens */
+    struct llm_taking taking; /* values of the current block, a row for each of its tokens */
     struct llm_watcher *watchers; /* editors, then observers: these see edited values */
-    int64_t *picked;          /* [n_picked] tokens of the block at hand that --which-tokens selects, from its beginning */
+    int64_t *picked;          /* [n_picked] indices in the current block of the tokens that --which-tokens selects */
     int64_t n_picked;
-    const char *option;       /* that wants the places, for messages */
+    const char *option;       /* the option that reads the places, for messages */
 };
 /* Observes `places` [n] from now on. Set s, ids, n, base and option before; look_end either way. */
 int look_begin(struct look *l, const char *const *places, size_t n, struct llm_err *e) LLM_MUST_CHECK;

@@ -12,7 +12,7 @@ enum { MAX_REFUSED = 4096 }; /* answers to refused lines that may wait for a pro
 /* One line of input. */
 struct line {
     struct line *next;
-    json_t *object;          /* what is copied to the output; of a refused line, its answer */
+    json_t *object;          /* members of the line that are copied to the output; if the line was refused, its answer */
     bool refused;
     int32_t *ids;
     const char **stops;
@@ -29,7 +29,7 @@ struct run {
     struct batch batch;
     struct llm_rollouts rollout; /* with --rollout */
     struct line *first, **last; /* not yet answered, in order */
-    int64_t n_refused;       /* of them */
+    int64_t n_refused;       /* how many lines of the list were refused */
     int64_t generated;       /* tokens of the first line's samples so far */
 };
 
@@ -54,7 +54,7 @@ static void drop_first_line(struct run *r)
     line_destroy(l);
 }
 
-/* Writes the answers to refused lines that no prompt under way comes before. */
+/* Writes the answers to refused lines at the front of the list: no earlier prompt is waiting. */
 static int put_refusals(struct run *r, struct llm_err *e)
 {
     while (r->first && r->first->refused) {
@@ -166,7 +166,7 @@ static int take_messages(struct run *r, struct line *l, size_t *n, struct llm_er
     return 0;
 }
 
-/* What stands between two texts. */
+/* Takes a prompt of fill-in-the-middle: "input_prefix" and "input_suffix". 0 or -1. */
 static int take_parts(struct run *r, struct line *l, struct llm_prompt *p, size_t *n, struct llm_err *e)
 {
     json_t *prefix = json_object_get(l->object, "input_prefix"), *suffix = json_object_get(l->object, "input_suffix");

@@ -57,7 +57,7 @@ int lines_too_long(const struct lines *l, struct llm_err *why)
     return llm_fail(why, EX_DATAERR, "expected at most %zu bytes, found more", l->limit);
 }
 
-/* What was read of a line that is too long goes; its number counts. */
+/* Discards what was read of a line that is too long. The line keeps its number. */
 static void skip(struct lines *l, const char *end)
 {
     l->skipping = !end;

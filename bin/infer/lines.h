@@ -8,12 +8,12 @@
 
 struct lines {
     struct llm_file *file;
-    struct llm_buf text;     /* read and not yet used, from `at` */
+    struct llm_buf text;     /* bytes that were read; those from `at` on have not been used */
     size_t at;
-    size_t limit;            /* bytes of a line */
-    bool skipping;           /* the rest of a line that is too long */
-    int64_t number;          /* of the line at hand, from 1 */
-    int64_t used, refused;   /* lines that were not blank; those of them that `lines_refuse` was called for */
+    size_t limit;            /* maximum bytes of a line */
+    bool skipping;           /* the rest of a line that is too long is being discarded */
+    int64_t number;          /* number of the current line, from 1 */
+    int64_t used, refused;   /* how many lines were not blank; how many of these lines_refuse was called for */
     struct llm_err first;    /* why the first was refused */
 };
 /* Zero-initialise; close either way. prompt_bytes: of the longest prompt that can be used; a line may also carry escapes and other members. */

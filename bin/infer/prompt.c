@@ -98,7 +98,7 @@ int prompt_of_line(const struct session *s, const json_t *o, int32_t **ids, size
     return prompt_encode(s, json_string_value(prompt), json_string_length(prompt), ids, n_ids, e) < 0 ? llm_in(e, "\"prompt\"") : 0;
 }
 
-/* No token stands for so many bytes but by a normaliser that drops text, for which there is a margin. */
+/* A token stands for at most MAX_TOKEN_BYTES bytes, unless a normaliser drops text; MARGIN allows for that. */
 enum { MAX_TOKEN_BYTES = 256, MAX_ID_BYTES = 16, MARGIN = 1 << 20, MAX_SCORED = 1 << 30 };
 
 size_t prompt_max_bytes(const struct session *s)
@@ -133,7 +133,7 @@ int prompt_read_all(const struct session *s, const char *path, struct llm_buf *t
     return got < 0 ? -1 : 0;
 }
 
-/* What stands before the first token of a text. */
+/* The token that begins a text, or, if the model has none, ends one; -1: neither. */
 static int32_t beginning(const struct llm_model *m)
 {
     int64_t bos = m->tokenizer ? llm_tokenizer_bos(m->tokenizer) : m->config.bos_token_id;

@@ -13,8 +13,8 @@ struct run {
     struct batch batch;
     struct llm_train_options options;
     struct llm_lines pairs;
-    const int32_t *ids;         /* of the text at hand */
-    const uint8_t *mask;        /* of its tokens: 1 of the reply */
+    const int32_t *ids;         /* the tokens of the current text */
+    const uint8_t *mask;        /* 1 for each of these tokens that belongs to the reply */
     int64_t n;
     const struct llm_span *span;
     float log_prob[LLM_SPAN_MAX];

@@ -11,7 +11,7 @@ struct run {
     struct session *s;
     struct lines in;
     struct batch batch;
-    const int32_t *ids;      /* of the text at hand */
+    const int32_t *ids;      /* the tokens of the current text */
     double sum;              /* of the log-probabilities so far, in the order of the tokens */
     int64_t n;
     json_t *tokens;          /* with --per-token: a list of objects; else NULL */

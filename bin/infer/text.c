@@ -52,7 +52,7 @@ static int text(void *arg, const struct llm_completion *c, const char *bytes, si
     return r->s->a->ids ? put_ids(r, c, e) : put(r, bytes, n, e);
 }
 
-/* The cache takes in the last token too, so that it holds all of the text. */
+/* Runs the last token, which generation has not run, so that the saved cache holds the whole text. 0 or -1. */
 static int save_cache(struct session *s, struct llm_completion *c, struct llm_err *e)
 {
     struct llm_feed last = {&c->kv, c->n > 0 ? c->ids + c->n - 1 : NULL, 1, false};

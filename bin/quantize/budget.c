@@ -41,7 +41,7 @@ static int no_row(void *arg, const struct llm_quant_report *r, struct llm_err *e
     return 0;
 }
 
-/* The divergence of a plan's result, on what was held out. */
+/* Quantises a fresh copy of the model by the plan and measures the divergence of its predictions on the text that was held out. */
 static int measure_plan(const char *in, const struct llm_quant_plan *plan, struct llm_kl_base *held, struct llm_kl *kl, double *windows,
                         struct llm_err *e)
 {

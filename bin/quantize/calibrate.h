@@ -10,8 +10,8 @@ struct calibration {
     const char *out;              /* where importances are written; NULL */
     int64_t tokens;               /* the text's first tokens that are read; 0: all */
     int64_t context;              /* tokens of a window; 0: 512 */
-    bool products;                /* of pairs of inputs are wanted, for GPTQ */
-    bool curvature;               /* its factors are wanted, for KL */
+    bool products;                /* collect sums of products of pairs of inputs, for GPTQ */
+    bool curvature;               /* collect the factors of the curvature, for KL */
 };
 /* Fills `m`, which the caller released or zero-initialised and releases; writes c->out. 0, 1 if a signal was caught, -1. */
 int quantize_calibrate(const struct calibration *c, struct llm_model *model, struct llm_moments *m, struct llm_err *e) LLM_MUST_CHECK;

@@ -1,4 +1,4 @@
-/* Records: documents in memory, each with the numbers that its objective asks for by name. What JSON Lines become. */
+/* Records: documents in memory, each with the columns that its objective reads by name. JSON Lines become records. */
 #ifndef LLM_DATA_RECORDS_H
 #define LLM_DATA_RECORDS_H
 

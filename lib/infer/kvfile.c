@@ -280,7 +280,7 @@ int llm_kv_file_read(struct llm_kv_file *f, const char *path, struct llm_err *e)
             llm_note("%s: the cache has no checksums: an earlier version wrote it, and its values cannot be verified", llm_stream_name(s));
         }
         got = llm_stream_next(s, &h, e);
-        if (got > 0) got = llm_fail(e, EX_DATAERR, "%s: expected one KV cache, found another message behind it", llm_stream_name(s));
+        if (got > 0) got = llm_fail(e, EX_DATAERR, "%s: expected one KV cache, found another message after it", llm_stream_name(s));
     }
     llm_stream_destroy(s);
     return got < 0 ? -1 : 0;
@@ -472,7 +472,7 @@ int llm_kv_file_restore(const struct llm_kv_file *f, int64_t n, struct llm_model
     int64_t widest = 1;
     if (check_model(f, m, e) < 0 || check_context(f, m, e) < 0 || llm_kv_reserve(kv, n, e) < 0) return -1;
     if (n < f->n && kv->pool->state_floats > 0) {
-        return llm_fail(e, EX_DATAERR, "expected to keep all %" PRId64 " tokens: the state of a recurrent model stands behind the last", f->n);
+        return llm_fail(e, EX_DATAERR, "expected to keep all %" PRId64 " tokens: the state of a recurrent model is that after the last", f->n);
     }
     for (int64_t l = 0; l < f->n_layers; l++) {
         const struct llm_state_shape *s = &f->layers[l].shape;

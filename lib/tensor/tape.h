@@ -39,7 +39,7 @@ struct llm_node {
 
 /* Whether the op will be recorded: there is a tape, and an input or a parameter takes a gradient. */
 bool llm_tape_wants(const struct llm_ctx *c, const struct llm_node *n);
-/* The output of an op that has `recompute`: on `acts` as llm_tensor_create makes it, or in a shared buffer if c->recompute asks for that. */
+/* The output of an op that has `recompute`: on `acts` as llm_tensor_create makes it, or in a shared buffer if c->recompute names one. */
 struct llm_tensor *llm_op_output(struct llm_ctx *c, const struct llm_node *n, int64_t rows, int64_t cols);
 /* Records the op if llm_tape_wants it, and then sets out->needs_grad. `args` (n_args bytes, may be 0) are copied. Returns n->out, or &c->nothing on
  * failure. */

@@ -30,7 +30,7 @@ static int make_master(struct llm_param *p, struct llm_err *e)
     if (p->owned) free((void *)p->weight.data);
     p->weight.data = p->master;
     p->weight.dtype = LLM_F32;
-    p->weight.map = p->weight.map_end = NULL; /* no file has these any more: their pages are not to be given back */
+    p->weight.map = p->weight.map_end = NULL; /* no file has these values any more, so their pages must not be released */
     p->owned = true;
     return 0;
 }

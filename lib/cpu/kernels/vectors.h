@@ -4,8 +4,8 @@
 
 #include "cpu/simd.h"
 
-/* Runs the statements for each vector of n elements: at element i, with `count` lanes in use (VN but for the last). In them LOAD(p) is elements [i, i +
- * count) of the array p, and STORE(p, x) writes them. */
+/* Runs the statements for each vector of n elements: at element i, with `count` lanes in use (VN but for the last). In them LOAD(p) is elements [i, i
+ * + count) of the array p, and STORE(p, x) writes them. */
 #define FOR_VECTORS(n, ...)                                                     \
     do {                                                                        \
         size_t i = 0;                                                           \

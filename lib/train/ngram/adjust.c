@@ -78,7 +78,7 @@ static void walk_piece(void *arg, size_t i, int thread)
     struct walk v = {.w = w, .tally = &a->tallies[i]};
     (void)thread;
     if (llm_signal_caught()) return;
-    for (int k = 1; a->writes && k < w->order; k++) { /* behind the pieces before this one: tallies have become sums */
+    for (int k = 1; a->writes && k < w->order; k++) { /* where this piece begins to write: sums over the earlier pieces */
         v.out[k] = (struct llm_ngram_record *)w->records[k].data + a->tallies[i].types[k];
     }
     static struct llm_ngram_record none; /* unigrams have their own place; what counts is that it is not NULL */

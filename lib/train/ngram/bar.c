@@ -16,7 +16,7 @@ struct llm_ngram_source llm_ngram_source_of(const struct llm_train_data *d, cons
                                      .eos = t ? llm_tokenizer_eos(t) : -1};
 }
 
-/* Ends of documents behind token `first`, counted from there. *ends is malloced. */
+/* The ends of documents after token `first`, as offsets from it. *ends is malloced. */
 static int ends_behind(const struct llm_tokens *t, uint64_t first, uint64_t **ends, size_t *n, struct llm_err *e)
 {
     size_t all;

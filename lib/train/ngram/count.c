@@ -76,7 +76,7 @@ static size_t ends_before(const struct fill *f, uint64_t at)
     return low;
 }
 
-/* Records of one block of tokens; a token that no n-gram ends with has a key behind all others. */
+/* Makes the records of one block of tokens; a token that no n-gram ends with gets a key that is greater than all others. */
 static void fill_block(void *arg, size_t block, int thread)
 {
     struct fill *f = arg;

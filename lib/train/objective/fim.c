@@ -72,7 +72,7 @@ static void transform_row(struct making *k, const struct llm_rows_key *key, stru
     const int32_t *starts = rows->doc_start + at;
     memcpy(ids, rows->ids + at, (size_t)len * sizeof *ids);
     memcpy(mask, rows->own + at, (size_t)len);
-    if (rows->targets[at + len - 1] >= 0) { /* the token behind the row */
+    if (rows->targets[at + len - 1] >= 0) { /* the token that follows the row */
         ids[n] = rows->targets[at + len - 1];
         mask[n++] = 1;
     }

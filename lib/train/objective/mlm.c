@@ -1,5 +1,5 @@
 /* Masked-token modelling (BERT; Devlin et al. 2019): of each row a share of the tokens, drawn without replacement, is to be guessed from both
- * sides. 80 % of them are hidden behind the mask token, 10 % replaced by any token, 10 % left as they are. */
+ * sides. 80 % of them are replaced by the mask token, 10 % replaced by any token, 10 % left as they are. */
 #include <math.h>
 #include <stdlib.h>
 #include "train/objective.h"

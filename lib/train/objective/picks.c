@@ -1,4 +1,4 @@
-/* Losses at some places of each row only: the head is asked for those alone. */
+/* Losses at some positions of each row only: the head computes logits for these alone. */
 #include <string.h>
 #include "model/forward/watch.h"
 #include "train/objective.h"

@@ -1,4 +1,4 @@
-/* Prefix language modelling (Raffel et al. 2020, 3.2.2): the first tokens of a document see each other both ways, those behind them see the tokens
+/* Prefix language modelling (Raffel et al. 2020, 3.2.2): the first tokens of a document see each other in both directions, later ones see the tokens
  * before, and these alone are learned. Where a document's first tokens have loss mask 0 they are its prefix; else its length is drawn evenly. */
 #include "train/objective.h"
 
