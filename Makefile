@@ -94,7 +94,9 @@ $(BUILD)/%.o: %.c $(BUILD)/flags
 
 # Without what libFuzzer asks for: no parser is in there, and clang takes minutes over it.
 KERNEL_FLAGS = $(filter-out -fsanitize=fuzzer%,$(FLAGS))
-KERNEL_OPT ?= -O3
+# Line tables alone: other debugging information of kernels, whose functions are inlined many times, would be most of the library's bytes and a third
+# of the time of their compilation.
+KERNEL_OPT ?= -O3 -g1
 define isa_rule
 $(BUILD)/lib/cpu/kernels/%.$1.o: lib/cpu/kernels/%.c $(BUILD)/flags
 	@mkdir -p $$(@D)
@@ -148,12 +150,12 @@ export ASAN_OPTIONS ?= allocator_may_return_null=1:detect_leaks=1:exitcode=99
 export UBSAN_OPTIONS ?= print_stacktrace=1:halt_on_error=1:exitcode=99
 export TSAN_OPTIONS ?= exitcode=99
 asan ubsan tsan asan-ubsan: deps
-	@SANITIZER=$@ LIMIT=$(or $(LIMIT),600) $(MAKE) --no-print-directory $(PARALLEL) BUILD=build/$@ BIN=build/$@/bin OPT='-O1 -g' KERNEL_OPT=-O1 \
+	@SANITIZER=$@ LIMIT=$(or $(LIMIT),600) $(MAKE) --no-print-directory $(PARALLEL) BUILD=build/$@ BIN=build/$@/bin OPT='-O1 -g1' KERNEL_OPT=-O1 \
 		CFLAGS='-fsanitize=$(SANITIZE_$@) -fno-sanitize-recover=all -fno-omit-frame-pointer $(CFLAGS)' SANITIZER=$@ check-built
 
 ## fuzz        each parser under libFuzzer for FUZZ_SECONDS (10), from the seeds in tests/fuzz/seeds
 fuzz: deps
-	@$(MAKE) --no-print-directory $(PARALLEL) CC=clang BUILD=build/fuzz OPT='-O1 -g' KERNEL_OPT=-O1 \
+	@$(MAKE) --no-print-directory $(PARALLEL) CC=clang BUILD=build/fuzz OPT='-O1 -g1' KERNEL_OPT=-O1 \
 		CFLAGS='-fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all $(CFLAGS)' fuzz-built
 ## fuzz-slow   the same for FUZZ_SLOW_SECONDS (600), as a part of check-slow
 fuzz-slow:
