@@ -52,7 +52,7 @@ struct llm_trainer {
     size_t work_floats;
     struct llm_ctx ctx, eval_ctx;
     struct llm_order order;
-    float *carried[2];                 /* --carry-state: [rows of a step, rows.state_floats] each, states before the next step and after it; else NULL */
+    float *carried[2];                 /* --carry-state: [rows of a step, rows.state_floats] each, states before and after the next step; else NULL */
     struct llm_rows rows, eval_rows;   /* a whole step's; one pass of evaluation */
     float *token_loss;                 /* as many as the larger of them */
     uint32_t *piece_bytes;             /* [vocab_size] bytes of text that each id stands for; NULL: there is no tokenizer */
