@@ -52,7 +52,7 @@ static const struct llm_opt options[] = {
      AT(score_reward), 0, 0, NULL},
     {0, "ref-logprobs", NULL, "log-probabilities of the replies of lines of pairs, as llm-train --objective dpo reads them", LLM_FLAG,
      AT(ref_logprobs), 0, 0, NULL},
-    {0, "export", "PLACE", "values at a place of the pass (layers.*.residual.after, layers.3.mlp.hidden) as a tensor stream; several times: several",
+    {0, "export", "PLACE", "values at a place of the pass (layers.*.residual.after, layers.3.mlp.hidden) as tensors; may be given several times",
      LLM_LIST, AT(export), 0, 0, NULL},
     {0, "lens", "KIND", "what the model would say after each layer: most likely token, its probability, entropy, KL to the last: logit", LLM_CHOICE,
      AT(lens), 0, 0, "logit"},

@@ -115,7 +115,7 @@ static const struct llm_opt options[] = {
      AT(prompts), 0, 0, NULL},
     {0, "reward", "COMMAND", "shell command that reads completions as JSON Lines and answers each with its line and \"reward\", or a number",
      LLM_STR, AT(judge.command), 0, 0, NULL},
-    {0, "iterations", "N", "how often to sample, judge and learn, those that --rollout-log has included", LLM_INT, AT(iterations), 1, 1e12,
+    {0, "iterations", "N", "number of iterations: sample, judge, learn; those in --rollout-log count", LLM_INT, AT(iterations), 1, 1e12,
      NULL},
     {0, "samples", "G", "completions of each prompt [8]", LLM_INT, AT(samples), 1, 1 << 20, NULL},
     {0, "take", "N", "prompts of an iteration, in shuffled order [all, in the order of the file]", LLM_INT, AT(take), 1, 1e12, NULL},
