@@ -94,16 +94,18 @@ ends_by() {
     [[ $status == "$1" ]] || fail "expected status $1, found $status"
 }
 
-# interrupted SIGNAL LINE COMMAND...: sends SIGNAL once COMMAND has logged LINE lines; its status. The log is a pipe that nobody reads until the
-# signal is sent, so COMMAND cannot end before it if its log is longer than the 64 KiB that a pipe holds.
+# interrupted SIGNAL LINE COMMAND...: sends SIGNAL once COMMAND has logged LINE lines; its status. The log is a pipe of one page of memory, so COMMAND
+# cannot end before the signal if its log has LINE lines and two pages more (at most 60 lines).
 interrupted() {
     local signal=$1 line=$2 pid status=0
     shift 2
     rm -f fifo
     mkfifo fifo
-    env --default-signal=INT,HUP "$@" --log fifo <&0 & # a shell ignores SIGINT, and closes standard input, for what it runs in the background
+    exec 9<> fifo
+    perl -e 'fcntl(STDIN, 1031, 4096) or die "F_SETPIPE_SZ: $!\n"' <&9
+    env --default-signal=INT,HUP "$@" --log fifo <&0 9>&- & # a shell ignores SIGINT, and closes standard input, for what it runs in the background
     pid=$!
-    { head -n "$line" > seen; kill -s "$signal" $pid; cat > rest; } < fifo
+    { head -n "$line" > seen; exec 9>&-; kill -s "$signal" $pid; cat > rest; } < fifo
     wait $pid || status=$?
     return $status
 }

@@ -120,9 +120,9 @@ tensors() {
 }
 
 @test "a run that is killed goes on to the same bytes" {
-    "${adapt[@]}" "$F/q8_0.gguf" -b 2 -n 300 --save-every 25 -o whole.llm "$F/data.tok"
-    run -137 interrupted KILL 60 "${adapt[@]}" "$F/q8_0.gguf" -b 2 -n 300 --save-every 25 -o a.llm "$F/data.tok"
-    (($(steps_done a.llm) >= 50 && $(steps_done a.llm) < 300))
+    "${adapt[@]}" "$F/q8_0.gguf" -b 2 -n 120 --save-every 25 -o whole.llm "$F/data.tok"
+    run -137 interrupted KILL 55 "${adapt[@]}" "$F/q8_0.gguf" -b 2 -n 120 --save-every 25 -o a.llm "$F/data.tok"
+    (($(steps_done a.llm) >= 50 && $(steps_done a.llm) < 120))
     llm-train -q --resume a.llm --save-every 25
     cmp whole.llm a.llm
 }

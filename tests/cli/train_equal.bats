@@ -11,14 +11,14 @@ setup() {
 }
 
 @test "K steps straight = interrupted anywhere and resumed, by each signal" {
-    "${tiny[@]}" -n 1500 -b 2 --val .1 --eval-every 500 -o straight.llm
-    run -143 interrupted TERM 7 "${tiny[@]}" -n 1500 -b 2 --val .1 --eval-every 500 -o model.llm
-    (($(steps_done model.llm) >= 7 && $(steps_done model.llm) < 1500))
+    "${tiny[@]}" -n 400 -b 2 --val .1 --eval-every 150 -o straight.llm
+    run -143 interrupted TERM 7 "${tiny[@]}" -n 400 -b 2 --val .1 --eval-every 150 -o model.llm
+    (($(steps_done model.llm) >= 7 && $(steps_done model.llm) < 400))
     nothing_left
-    run -130 interrupted INT 150 llm-train -q --resume model.llm
-    (($(steps_done model.llm) < 1500))
+    run -130 interrupted INT 60 llm-train -q --resume model.llm
+    (($(steps_done model.llm) < 400))
     run -129 interrupted HUP 1 llm-train -q --resume model.llm -j 1
-    (($(steps_done model.llm) < 1500))
+    (($(steps_done model.llm) < 400))
     llm-train -q --resume model.llm
     cmp straight.llm model.llm
 }
@@ -68,10 +68,10 @@ setup() {
         "--schedule wsd --decay-style cosine" "--schedule wsd --decay-style minus-sqrt" "--ema .9" \
         "--set norm=batch" "--set norm=group" "--z-loss .01" \
         "--activations bf16" "--activations int8"; do
-        # a log of so many lines is more than a pipe holds: no run ends before its signal, however fast
-        "${tiny[@]}" -n 300 -b 1 -l 20 --warmup 1 $o -o straight.llm
-        run -143 interrupted TERM 3 "${tiny[@]}" -n 300 -b 1 -l 20 --warmup 1 $o -o part.llm
-        (($(steps_done part.llm) < 300))
+        # a log of so many lines is more than the pipe holds: no run ends before its signal, however fast
+        "${tiny[@]}" -n 80 -b 1 -l 20 --warmup 1 $o -o straight.llm
+        run -143 interrupted TERM 3 "${tiny[@]}" -n 80 -b 1 -l 20 --warmup 1 $o -o part.llm
+        (($(steps_done part.llm) < 80))
         llm-train -q --resume part.llm
         cmp straight.llm part.llm || fail "$o"
         sha256sum < straight.llm >> sums
@@ -140,9 +140,9 @@ setup() {
     assert_equal "$(jq .hash stream.jsonl)" "$(jq .hash file.jsonl)"
     # interrupted, and given the data again
     for i in {1..10}; do cat "$F/data.tok"; done > long.tok
-    "${new[@]}" -n 300 -b 3 --stream --save-every 11 -o long.llm - < long.tok
-    run -137 interrupted KILL 12 "${new[@]}" -n 300 -b 3 --stream --save-every 11 -o part.llm - < long.tok
-    (($(steps_done part.llm) < 300))
+    "${new[@]}" -n 100 -b 3 --stream --save-every 11 -o long.llm - < long.tok
+    run -137 interrupted KILL 12 "${new[@]}" -n 100 -b 3 --stream --save-every 11 -o part.llm - < long.tok
+    (($(steps_done part.llm) < 80))
     llm-train -q --resume part.llm --save-every 11 - < long.tok
     cmp part.llm long.llm
     # to the end: no row twice, no part of a step

@@ -6,7 +6,7 @@ setup_file() {
 }
 
 setup() {
-    export STORIES=$BATS_FILE_TMPDIR/stories FOLDER=$PWD/demo STEPS=3
+    export STORIES=$BATS_FILE_TMPDIR/stories FOLDER=$PWD/demo STEPS=3 BYTES=200000
 }
 
 @test "the demo runs to its end and prints each command before its output" {
