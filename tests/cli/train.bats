@@ -3,11 +3,8 @@ load ../helper
 export LLM_THREADS=1 # models as small as these gain nothing by more, and files run at once
 
 setup_file() {
-    sentences 400 > text
-    llm-tokenize train --vocab-size 280 -o tok.json text
-    llm-tokenize encode -T tok.json --lines -o data.tok text
+    sentences_tokens
     llm-tokenize train --model byte -o byte.json text
-    export F=$PWD
 }
 
 setup() {

@@ -3,14 +3,11 @@ load ../helper
 export LLM_THREADS=1 # models as small as these gain nothing by more, and files run at once
 
 setup_file() {
-    sentences 400 > text
-    llm-tokenize train --vocab-size 280 -o tok.json text
-    llm-tokenize encode -T tok.json --lines -o data.tok text
+    sentences_tokens
     llm-tokenize train --model byte -o byte.json text
     llm-tokenize encode -T byte.json --lines -o byte.tok text
     llm-train -q -c nano --set n_layer=2 --set n_embd=32 --set n_head=2 -T tok.json -l 24 -n 2 -o model.llm data.tok
     llm-quantize -q -t f32 model.llm model.safetensors
-    export F=$PWD
 }
 
 setup() {

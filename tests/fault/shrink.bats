@@ -29,20 +29,26 @@ shrank() {
     [[ $(cat said) =~ ^llm-[a-z]+:\ $1:\ byte\ [0-9]+:\ cut\ short\ while\ it\ was\ read:\ expected\ [0-9]+\ bytes,\ found\ 0$ ]] || fail "said: $(cat said)"
 }
 
-@test "llm-train: the last complete step is saved, and the run goes on from there to the same model" {
-    local run=(llm-train -q -c nano -T "$F/tok.json" --schedule constant --warmup 2 -b 2 -l 32) step
-    "${run[@]}" -n 100000 --log log -o part.llm data.tok 2> said &
-    comes_true $! has_lines log 3
-    : > data.tok
-    ended $! 65
-    shrank data.tok
-    nothing_left
+# goes_on_whole: part.llm, which the run "${run[@]}" saved when its data shrank, goes on with all data to the weights of a run that was not disturbed.
+goes_on_whole() {
+    local step
     step=$(tail -n 1 log | jq .step)
     llm-train -q --resume part.llm -n $((step + 2)) "$F/data.tok"
     "${run[@]}" -n $((step + 2)) -o whole.llm "$F/data.tok"
     llm-quantize -q -t f32 part.llm part.safetensors
     llm-quantize -q -t f32 whole.llm whole.safetensors
     cmp part.safetensors whole.safetensors
+}
+
+@test "llm-train: the last complete step is saved, and the run goes on from there to the same model" {
+    local run=(llm-train -q -c nano -T "$F/tok.json" --schedule constant --warmup 2 -b 2 -l 32)
+    "${run[@]}" -n 100000 --log log -o part.llm data.tok 2> said &
+    comes_true $! has_lines log 3
+    : > data.tok
+    ended $! 65
+    shrank data.tok
+    nothing_left
+    goes_on_whole
 }
 
 @test "llm-train: validation data that shrinks, averaged weights: the state of the step, not of the average" {
@@ -112,17 +118,12 @@ cut_within_page() {
 }
 
 @test "data that is cut within its last page: the step that read it is dropped, the last complete one is saved" {
-    local run=(llm-train -q -c nano -T "$F/tok.json" --schedule constant --warmup 2 -b 2 -l 32) step
+    local run=(llm-train -q -c nano -T "$F/tok.json" --schedule constant --warmup 2 -b 2 -l 32)
     "${run[@]}" -n 100000 --log log -o part.llm data.tok 2> said &
     comes_true $! has_lines log 3
     cut_within_page data.tok 1
     ended $! 65
     [[ $(< said) =~ ^llm-train:\ data.tok:\ byte\ [0-9]+:\ cut\ short\ while\ it\ was\ read: ]] || fail "said: $(< said)"
     nothing_left
-    step=$(tail -n 1 log | jq .step)
-    llm-train -q --resume part.llm -n $((step + 2)) "$F/data.tok"
-    "${run[@]}" -n $((step + 2)) -o whole.llm "$F/data.tok"
-    llm-quantize -q -t f32 part.llm part.safetensors
-    llm-quantize -q -t f32 whole.llm whole.safetensors
-    cmp part.safetensors whole.safetensors
+    goes_on_whole
 }

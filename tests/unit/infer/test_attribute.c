@@ -12,23 +12,9 @@
 #include "cpu/pool.h"
 #include "infer/attribute.h"
 #include "io/checkpoint.h"
+#include "tests/unit/model_of.h"
 
 enum { LENGTH = 9 };
-
-static struct llm_config golden_config(const char *path)
-{
-    struct llm_config c;
-    struct llm_err e;
-    struct llm_checkpoint *f = llm_checkpoint_open(path, &e);
-    if (!f) fail_msg("%s", e.text);
-    const char *text = llm_header_meta(llm_checkpoint_header(f), "config");
-    json_t *o = llm_json_parse(text, strlen(text), &e);
-    if (!o || llm_config_from_json(&c, o, &e) < 0) fail_msg("%s: %s", path, e.text);
-    json_decref(o);
-    llm_checkpoint_close(f);
-    c.initializer_range = .2;
-    return c;
-}
 
 /* Random biases and gains, which a new model has as 0 and 1. */
 static void disturb(struct llm_model *m)
@@ -124,6 +110,7 @@ static void test_families(void **state)
         if (!strstr(entry->d_name, ".safetensors")) continue;
         snprintf(path, sizeof path, "tests/golden/families/%s", entry->d_name);
         struct llm_config c = golden_config(path);
+        c.initializer_range = .2;
         struct llm_model *m = llm_model_create(&c, 5, &e);
         if (!m) fail_msg("%s: %s", path, e.text);
         bool adds = llm_attribution_begin(&a, m, &e) == 0;

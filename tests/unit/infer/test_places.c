@@ -15,6 +15,7 @@
 #include "io/checkpoint.h"
 #include "model/forward/watch.h"
 #include "tensor/tape.h"
+#include "tests/unit/model_of.h"
 
 enum { ROWS = 2, LENGTH = 11, TOKENS = ROWS * LENGTH, ALL = LLM_MAX_STACKS * LLM_N_PLACES, ARENA = 1 << 28 };
 
@@ -82,7 +83,7 @@ static struct llm_watch watch_all(struct llm_watcher *v, struct seen *f, bool ed
 
 /* ---- models ---- */
 
-static struct llm_model *model_of(const struct llm_config *c)
+static struct llm_model *model_made_of(const struct llm_config *c)
 {
     struct llm_err e;
     struct llm_config f = *c;
@@ -91,20 +92,6 @@ static struct llm_model *model_of(const struct llm_config *c)
     if (!m) fail_msg("%s: %s", c->model_type, e.text);
     llm_model_set_dropout(m, .1);
     return m;
-}
-
-static struct llm_config golden_config(const char *path)
-{
-    struct llm_config c;
-    struct llm_err e;
-    struct llm_checkpoint *f = llm_checkpoint_open(path, &e);
-    if (!f) fail_msg("%s", e.text);
-    const char *text = llm_header_meta(llm_checkpoint_header(f), "config");
-    json_t *o = llm_json_parse(text, strlen(text), &e);
-    if (!o || llm_config_from_json(&c, o, &e) < 0) fail_msg("%s: %s", path, e.text);
-    json_decref(o);
-    llm_checkpoint_close(f);
-    return c;
 }
 
 struct text { int32_t ids[TOKENS], positions[TOKENS], targets[TOKENS], lengths[ROWS]; };
@@ -209,7 +196,7 @@ static void check_training(const struct llm_config *c)
     static const struct { int64_t every; enum llm_stored stored; enum llm_compute compute; } ways[] = {
         {0, LLM_STORED_F32, LLM_COMPUTE_F32}, {1, LLM_STORED_F32, LLM_COMPUTE_F32}, {0, LLM_STORED_BF16, LLM_COMPUTE_F32},
         {0, LLM_STORED_F32, LLM_COMPUTE_BF16}};
-    struct llm_model *m = model_of(c);
+    struct llm_model *m = model_made_of(c);
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
         struct llm_watcher v[2 * ALL];
         static struct seen f;
@@ -279,7 +266,7 @@ static float *infer(struct llm_model *m, enum llm_compute compute, struct llm_wa
 static void check_inference(const struct llm_config *c)
 {
     static const enum llm_compute ways[] = {LLM_COMPUTE_F32, LLM_COMPUTE_BF16};
-    struct llm_model *m = model_of(c);
+    struct llm_model *m = model_made_of(c);
     for (int i = 0; i < 2; i++) {
         struct llm_watcher v[2 * ALL];
         static struct seen f;
@@ -474,7 +461,7 @@ static void test_real_values(void **state)
     const struct llm_config c = preset("tiny", llama_sets, sizeof llama_sets / sizeof *llama_sets);
     (void)state;
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
-        struct llm_model *m = model_of(&c);
+        struct llm_model *m = model_made_of(&c);
         struct llm_param *down = llm_model_find(m, "model.layers.1.mlp.down_proj.weight");
         const float *old = down->weight.data;
         void *stored = malloc(llm_dtype_bytes(types[i], (uint64_t)llm_param_count(down)));
@@ -494,7 +481,7 @@ static void test_real_values(void **state)
 static void test_edits_count(void **state)
 {
     const struct llm_config c = preset("tiny", llama_sets, sizeof llama_sets / sizeof *llama_sets);
-    struct llm_model *m = model_of(&c);
+    struct llm_model *m = model_made_of(&c);
     static const char *const names[] = {"embedding", "layers.1.attention.input", "layers.1.attention.q", "layers.1.mlp.hidden", "layers.2.mlp.output",
                                         "final_norm", "logits"};
     (void)state;
@@ -534,7 +521,7 @@ static void test_failure(void **state)
     struct llm_watch w = {.v = &v, .n = 1};
     const struct text t = text_of(&c);
     const struct llm_batch b = {.ids = t.ids, .positions = t.positions, .n_tokens = TOKENS};
-    struct llm_model *m = model_of(&c);
+    struct llm_model *m = model_made_of(&c);
     struct llm_ctx ctx;
     struct llm_err e;
     (void)state;
@@ -552,7 +539,7 @@ static void test_failure(void **state)
 /* Some tokens, or all, whose embeddings are given: the bits are those of ids. */
 static void given(const struct llm_config *c, bool all)
 {
-    struct llm_model *m = model_of(c);
+    struct llm_model *m = model_made_of(c);
     const struct text t = text_of(c);
     const struct llm_param *table = llm_model_embedding(m);
     struct llm_ctx ctx;
@@ -628,7 +615,7 @@ static void add_gradients(struct llm_model *m, bool give, bool all, int64_t chec
 /* A gradient passes into given embeddings: with the table's own it is the gradient that the table has when all tokens are looked up. */
 static void given_gradients(const struct llm_config *c, bool all, int64_t checkpoint_every)
 {
-    struct llm_model *m = model_of(c);
+    struct llm_model *m = model_made_of(c);
     size_t n = (size_t)llm_param_count(llm_model_embedding(m));
     double *want = calloc(n, sizeof *want), *found = calloc(n, sizeof *found), error = 0, norm = 0;
     assert_true(want && found);
