@@ -24,6 +24,7 @@ llm-bench cost: : --output
 llm-bench quality: --model --tokenizer operand: --output
 llm-bench eval: --model --tokenizer --labels --shots-from operand: --output --items
 llm-bench steer: operand: --output
+llm-bench plot: operand: --output
 llm-bench zoo: --tokenizer --val operand: --output
 END
 }

@@ -96,7 +96,8 @@ MLA=(first_k_dense_replace=1 kv_lora_rank=32 qk_nope_head_dim=32 qk_rope_head_di
 }
 
 @test "what GGUF cannot say of a mixture is refused by its key" {
-    tiny mixtral num_local_experts=4 num_key_value_heads=2 moe_intermediate_size=48 "${MIXTURE[@]}"
+    tiny mixtral num_local_experts=4 num_key_value_heads=2 "${MIXTURE[@]}"
+    llm-train -q -c config.json --set moe_intermediate_size=48 -T "$ROOT/tests/golden/tiny" -n 0 -o tiny.llm # a config.json has no such key
     run -69 --separate-stderr llm-quantize -q -t keep tiny.llm m.gguf
     [[ $stderr == "llm-quantize: m.gguf: moe_intermediate_size: GGUF cannot say this of a model of type 'mixtral': expected "*", found 48" ]]
     tiny mixtral num_local_experts=4 num_key_value_heads=2 "${MIXTURE[@]}"
