@@ -56,6 +56,8 @@ static const struct llm_opt options[] = {
      LLM_LIST, AT(export), 0, 0, NULL},
     {0, "lens", "KIND", "what the model would say after each layer: most likely token, its probability, entropy, KL to the last: logit", LLM_CHOICE,
      AT(lens), 0, 0, "logit"},
+    {0, "png", "FILE", "with --lens: also draw how far each layer is from the last: a row for each layer, a column for each token", LLM_OUTPUT,
+     AT(png), 0, 0, NULL},
     {0, "attribute", "TOKEN", "what each head, MLP and bias adds to the logit of a token: its text (its id with --ids), or top, the most likely one",
      LLM_LIST, AT(attribute), 0, 0, NULL},
     {0, "neurons", "LAYER[:UNITS]", "hidden units of an MLP: tokens that each favours, tokens of the prompt (--lines: texts) that excite it",
@@ -167,6 +169,9 @@ static void check_usage(struct args *a, const char *operand)
     }
     if (looks && (a->jsonl || a->chat || a->kv_out || a->n > 0)) {
         llm_usage(&infer_cli, "--export, --lens, --attribute and --neurons take a prompt alone");
+    }
+    if (a->png && (a->lens < 0 || (is_dash(a->png) && to_stdout))) {
+        llm_usage(&infer_cli, "--png goes with --lens, and the table or the picture to a file");
     }
     if (a->which_tokens && (!looks || a->neurons)) llm_usage(&infer_cli, "--which-tokens goes with --export, --lens and --attribute");
     if (a->rollout && (!a->jsonl || owners > 0)) llm_usage(&infer_cli, "--rollout goes with --jsonl, and not with --score, --embed or --classify");

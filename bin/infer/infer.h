@@ -24,7 +24,7 @@ struct args {
     int64_t embd_normalize;
     struct llm_sampling sampling;  /* bias and seed are not in it: session.sampling has them */
     struct llm_strs stop, logit_bias, adapters, export, attribute, steer, patch, ablate;
-    const char *which_tokens, *neurons;
+    const char *which_tokens, *neurons, *png;
     int64_t neurons_top;
     int lens;                      /* --lens: index into its words; -1: the option was not given */
 };

@@ -1,6 +1,7 @@
 /* What looks into a pass or changes it: --export, --lens; --steer, --patch and --ablate are editors that any way of working runs with. */
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "base/buf.h"
@@ -8,7 +9,9 @@
 #include "base/utf8.h"
 #include "bin/infer/inside.h"
 #include "cpu/pool.h"
+#include "measure/heatmap.h"
 #include "model/forward/forward.h"
+#include "token/label.h"
 
 enum { BLOCK = 512 /* tokens that are read before their values are written */, LENS_ROWS = 16 };
 
@@ -179,6 +182,9 @@ struct lens {
     int64_t layers, vocab;
     double *last;              /* [LENS_ROWS, vocab] log-probabilities after the last layer */
     float *logits;             /* [rows, vocab] of the current layer */
+    float *picture;            /* with --png: [tokens, layers] divergences from the last layer of the tokens so far */
+    int32_t *columns;          /* [tokens] their numbers in the prompt */
+    size_t n, picture_room, columns_room;
     struct reading *v;         /* [rows] of the current layer */
 };
 
@@ -259,6 +265,55 @@ static int put_piece(struct llm_buf *b, const struct llm_tokenizer *t, int32_t i
     return llm_buf_printf(b, e, "\t%" PRId32 "\t%s", id, text);
 }
 
+/* Keeps the readings of a token for the picture. */
+static int keep(struct lens *x, int64_t token, const struct reading *of, struct llm_err *e)
+{
+    if (!x->l->s->a->png) return 0;
+    if (llm_grow((void **)&x->picture, &x->picture_room, (x->n + 1) * (size_t)x->layers, sizeof *x->picture, e) < 0
+        || llm_grow((void **)&x->columns, &x->columns_room, x->n + 1, sizeof *x->columns, e) < 0) return -1;
+    for (int64_t l = 0; l < x->layers; l++) x->picture[(int64_t)x->n * x->layers + l] = (float)of[l * LENS_ROWS].kl;
+    x->columns[x->n++] = (int32_t)token;
+    return 0;
+}
+
+/* A row for each layer, the last on top, a column for each token. */
+static int draw(const struct lens *x, struct llm_err *e)
+{
+    const struct session *s = x->l->s;
+    const struct llm_tokenizer *t = s->model->tokenizer;
+    int64_t n = (int64_t)x->n;
+    char subtitle[200];
+    struct llm_buf text = {0};
+    float *v = llm_alloc(x->n, (size_t)x->layers * sizeof *v, "a picture", e);
+    int32_t *layers = llm_alloc((size_t)x->layers + x->n, sizeof *layers, "a picture", e), *positions = layers + x->layers;
+    size_t *starts = llm_alloc(x->n, sizeof *starts, "labels", e);
+    const char **labels = llm_alloc(x->n, sizeof *labels, "labels", e);
+    int status = v && layers && starts && labels ? 0 : -1;
+    for (int64_t l = 0; l < x->layers && status == 0; l++) layers[l] = (int32_t)(x->layers - 1 - l);
+    for (int64_t i = 0; i < n && status == 0; i++) {
+        for (int64_t l = 0; l < x->layers; l++) v[l * n + i] = x->picture[i * x->layers + x->layers - 1 - l];
+        positions[i] = (int32_t)x->l->base + x->columns[i];
+        starts[i] = text.n;
+        if (t) status = llm_token_label(t, x->l->ids[x->columns[i]], &text, e) < 0 ? -1 : llm_buf_put(&text, "", 1, e);
+    }
+    for (int64_t i = 0; i < n && status == 0 && t; i++) labels[i] = text.p + starts[i];
+    snprintf(subtitle, sizeof subtitle, "%s, %" PRId64 " layers; final norm and head on the residual after each", s->model->config.model_type,
+             x->layers);
+    const struct llm_heatmap h = {.title = "Logit lens", .subtitle = subtitle, .value = "KL(last layer || this one), nats", .v = v,
+                                  .x = {.n = n, .name = "token", .labels = t ? labels : NULL, .numbers = positions, .numbered = t != NULL},
+                                  .y = {.n = x->layers, .name = "layer", .numbers = layers}, .scale = LLM_SCALE_AUTO};
+    struct llm_output *o = status == 0 ? llm_output_open(s->a->png, true, e) : NULL;
+    if (o && llm_heatmap_write(o, &h, e) == 0) status = llm_output_commit(o, e);
+    else if (o) llm_output_abandon(o);
+    if (!o || e->status) status = -1;
+    free(v);
+    free(layers);
+    free(starts);
+    free(labels);
+    llm_buf_release(&text);
+    return status;
+}
+
 static int lens_block(struct look *l, int64_t from, void *arg, struct llm_err *e)
 {
     struct lens *x = arg;
@@ -271,6 +326,7 @@ static int lens_block(struct look *l, int64_t from, void *arg, struct llm_err *e
         for (int64_t layer = x->layers - 1; layer >= 0 && status == 0; layer--) status = read_layer(x, layer, at, n, all + layer * LENS_ROWS, e);
         for (int64_t i = 0; i < n && status == 0; i++) {
             int64_t token = from + l->picked[at + i];
+            status = keep(x, token, all + i, e);
             for (int64_t layer = 0; layer < x->layers && status == 0; layer++) {
                 const struct reading *r = &all[layer * LENS_ROWS + i];
                 status = llm_buf_printf(&b, e, "%" PRId64, l->base + token);
@@ -297,7 +353,10 @@ int run_lens(struct session *s, const int32_t *ids, size_t n, struct llm_err *e)
     if (status == 0 && !(x.last = llm_alloc(LENS_ROWS, (size_t)x.vocab * sizeof *x.last, "log-probabilities", e))) status = -1;
     if (status == 0) status = llm_output_printf(s->out, e, "position\tid\ttext\tlayer\ttop_id\ttop_text\tp\tentropy\tkl\n");
     if (status == 0) status = look_read(&l, lens_block, &x, e);
+    if (status == 0 && s->a->png) status = draw(&x, e);
     free(x.last);
+    free(x.picture);
+    free(x.columns);
     look_end(&l);
     return status;
 }

@@ -5,7 +5,7 @@ load ../helper
 commands() {
     cat << 'END'
 llm-train: --init --resume --tokenizer --adapter-init --val --reference --teacher --prompts operand: --output --keep-best --ema-output --log --coordcheck-png --rollout-log
-llm-infer: --model --tokenizer --file --fim-prefix --fim-suffix --kv-in: --output --kv-out
+llm-infer: --model --tokenizer --file --fim-prefix --fim-suffix --kv-in: --output --kv-out --png
 llm-quantize: IN --calibrate --imatrix --measure --base: OUT --report --imatrix-out
 llm-tokenize train: operand: --output
 llm-tokenize encode: --tokenizer operand: --output
@@ -26,6 +26,7 @@ llm-bench eval: --model --tokenizer --labels --shots-from operand: --output --it
 llm-bench steer: operand: --output
 llm-bench plot: operand: --output
 llm-bench zoo: --tokenizer --val operand: --output
+llm-bench plot: operand: --output
 END
 }
 

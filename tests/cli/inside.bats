@@ -218,6 +218,21 @@ for unit in range(len(hidden[0])):
     awk -F'\t' '$2 == 4 && $3 == "key" && $4 == 1' a.tsv | cut -f5-7,9- | cmp - one
 }
 
+@test "--lens --png: the same table, and a picture that does not depend on threads" {
+    llm-infer -q -m "$M" --lens logit "$P" > lens.tsv
+    llm-infer -q -m "$M" --lens logit --png a.png "$P" | cmp - lens.tsv
+    llm-infer -q -m "$M" --lens logit --png b.png -b 3 -j 1 "$P" > lens.tsv
+    cmp a.png b.png
+    [[ $(file -b a.png) == "PNG image data"* ]]
+    llm-infer -q -m "$M" --lens logit --png - -o table.tsv --which-tokens last "$P" > last.png
+    [[ $(file -b last.png) == "PNG image data"* && $(wc -l < table.tsv) == 3 ]]
+    run ! cmp -s a.png last.png
+    run -2 --separate-stderr llm-infer -q -m "$M" --lens logit --png - "$P"
+    run -2 --separate-stderr llm-infer -q -m "$M" --png a.png "$P"
+    [[ $stderr == *'--png goes with --lens'* ]]
+    run -73 --separate-stderr llm-infer -q -m "$M" --lens logit --png nowhere/a.png "$P"
+}
+
 # refused STATUS TEXT ARGUMENT...
 refused() {
     local status=$1 text=$2
