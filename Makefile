@@ -176,6 +176,10 @@ bench: deps
 demo: deps
 	@$(MAKE) --no-print-directory $(PARALLEL) all $(BUILD)/stories
 	@BIN=$(abspath $(BIN)) STORIES=$(abspath $(BUILD)/stories) FOLDER=$(abspath $(BUILD)/demo) tests/demo/run '$(TEXT)'
+## demo-teach  sums that a small model gets wrong, and right after rewards for right ones
+demo-teach: deps
+	@$(MAKE) --no-print-directory $(PARALLEL) all
+	@BIN=$(abspath $(BIN)) FOLDER=$(abspath $(BUILD)/demo-teach) tests/demo/teach
 $(BUILD)/stories: tests/demo/stories.c
 	@mkdir -p $(@D)
 	$(call quiet,cc)$(CC) -std=c11 $(WARN) $(OPT) $(CFLAGS) $(LDFLAGS) -o $@ $<
@@ -236,7 +240,7 @@ help:
 	@sed -n 's/^## //p' Makefile
 
 FORCE:
-.PHONY: FORCE all unit check check-built check-slow asan ubsan tsan asan-ubsan fuzz fuzz-slow fuzz-built bench demo lint format man \
+.PHONY: FORCE all unit check check-built check-slow asan ubsan tsan asan-ubsan fuzz fuzz-slow fuzz-built bench demo demo-teach lint format man \
 	install uninstall deps dist clean help
 .SECONDARY:
 .DELETE_ON_ERROR:

@@ -7,6 +7,7 @@
 #include "base/buf.h"
 #include "base/log.h"
 #include "cpu/detect.h"
+#include "model/weights/lora.h"
 #include "train/objective.h"
 #include "train/policy.h"
 
@@ -148,6 +149,14 @@ static int take_reward(struct rollout *r, const json_t *line, struct llm_err *e)
     return 0;
 }
 
+/* Whether completions of the model with this fingerprint are the policy's: it is the policy, or the base of an adapter that changes nothing yet. */
+static bool is_policy(const struct llm_model *m, const char *fingerprint)
+{
+    const struct llm_lora *l = m->lora;
+    if (strcmp(m->fingerprint, fingerprint) == 0) return true;
+    return l && !l->next && strcmp(l->base_fingerprint, fingerprint) == 0 && llm_lora_is_zero(l);
+}
+
 /* What the ratio of the probabilities now and then needs to begin at 1. */
 static int check_policy(const struct llm_lines *l, const json_t *line, struct llm_err *e)
 {
@@ -158,7 +167,7 @@ static int check_policy(const struct llm_lines *l, const json_t *line, struct ll
     const struct { const char *key, *wanted, *found; } same[] = {{"model", l->model->fingerprint, model}, {"precision", ours, precision},
                                                                  {"cache_type", ours, cache}, {"isa", llm_isa_name(), isa}};
     for (size_t i = 0; i < sizeof same / sizeof *same; i++) {
-        if (strcmp(same[i].wanted, same[i].found) == 0) continue;
+        if (strcmp(same[i].wanted, same[i].found) == 0 || (i == 0 && is_policy(l->model, model))) continue;
         return llm_fail(e, EX_DATAERR, "\"%s\": expected '%s', the policy's (--off-policy learns from others), found '%s'", same[i].key,
                         same[i].wanted, same[i].found);
     }

@@ -97,6 +97,19 @@ refused() {
     learn --objective grpo --off-policy --resume p.llm < <(jq -c '.logprobs[3] -= 1e-3 | .isa = "other"' r)
 }
 
+@test "a new adapter learns from its base's rollouts: as long as it changes nothing it is the base; then not" {
+    rollouts p.llm --samples 16 > r
+    for more in '' --dora; do
+        learn --objective grpo --init p.llm --adapter lora --rank 2 $more -l 32 -o ad.llm --log log < r
+        jq -se '.[0].ratio == 1' log
+        rm log
+        cp ad.llm before.llm
+        run -65 --separate-stderr learn --resume ad.llm < r
+        [[ $stderr == *'line 1: "model": expected'* ]]
+        cmp ad.llm before.llm
+    done
+}
+
 @test "--ratio-temp: the ratio of the tempered distribution is exactly 1 too; lines drawn otherwise are refused" {
     for options in '--precision f32' '--precision bf16'; do
         cp "$F/policy.llm" p.llm

@@ -51,3 +51,15 @@ setup() {
     run -0 "$ROOT/tests/demo/run"
     [[ $output =~ $'\n# '[0-9.e-]+' s a step: 50 steps'$'\n' && $output == *"llm-train: 50 steps, loss "* ]] || fail "$output"
 }
+
+@test "demo-teach runs to its end: sums, a judge, practice, and the share of right sums before and after" {
+    need_tool jq
+    FOLDER=$PWD/teach STEPS=3 ITERATIONS=2 run -0 "$ROOT/tests/demo/teach"
+    [[ $output == *"iterations 1"* || -s teach/practice.log ]]
+    [[ ${lines[-1]} =~ ^"held-out sums right: before "[0-9.]+"%, after "[0-9.]+"%"$ ]]
+    [[ $(jq -s length teach/practice.log) == 2 ]]
+    # No held-out sum is among those that are learned from or practised.
+    jq -r .text teach/sft.jsonl | sed 's/=.*/=/' > seen
+    jq -r .prompt teach/practice.jsonl >> seen
+    [[ $(wc -l < seen) == 8500 && $(jq -r .prompt teach/held-out.jsonl | grep -cxFf seen) == 0 ]]
+}

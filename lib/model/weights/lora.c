@@ -172,6 +172,18 @@ void llm_lora_renorm(struct llm_model *m)
     for (const struct llm_lora *l = m->lora; l; l = l->next) renorm(l);
 }
 
+bool llm_lora_is_zero(const struct llm_lora *l)
+{
+    for (size_t i = 0; i < l->n_pairs; i++) {
+        const struct llm_param *b = &l->pairs[i].b;
+        const float *x = b->master ? b->master : b->weight.data;
+        for (int64_t k = 0; k < llm_param_count(b); k++) {
+            if (x[k] != 0) return false;
+        }
+    }
+    return l->n_whole == 0;
+}
+
 bool llm_lora_is_whole(const struct llm_lora *l, const struct llm_param *p)
 {
     for (size_t i = 0; i < l->n_whole; i++) {

@@ -82,6 +82,8 @@ int llm_lora_parse(const char *text, char **path, float *factor, struct llm_err 
 void llm_lora_release(struct llm_model *m);
 /* Whether the parameter can have a pair: a matrix that llm_linear, llm_mixture or llm_cross_entropy multiplies. */
 bool llm_lora_can_adapt(const struct llm_param_spec *s);
+/* Whether the adapter changes nothing yet: all b are 0, and it stores no parameter whole. */
+bool llm_lora_is_zero(const struct llm_lora *l);
 bool llm_lora_is_whole(const struct llm_lora *l, const struct llm_param *p);
 /* The pair of a parameter, or NULL. */
 struct llm_lora_pair *llm_lora_pair_of(const struct llm_lora *l, const struct llm_param *p);
