@@ -2,7 +2,7 @@
 #include <math.h>
 #include "cpu/kernels/gemm_bytes.h"
 
-#define AHEAD 1536 /* bytes by which a row's weights are prefetched ahead of their use: the hardware's prefetching stops at page borders */
+#define AHEAD 16384 /* bytes by which weights of a row are prefetched: memory takes longer than 4 KiB; hardware prefetching stops at pages */
 
 /* Makes a group with a NaN or an infinity show in the product. */
 static void poison(const struct llm_gemm_q_x *out, int64_t at)
