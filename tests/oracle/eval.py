@@ -4,6 +4,8 @@
 
 Usage: tests/oracle/eval.py goldens [TASK...]                        (from the checkout: makes tests/golden/eval)
        tests/oracle/eval.py run TASK DATA MODEL [GGUF] [LIMIT] [BATCH] > items.jsonl
+       tests/oracle/eval.py precision ITEMS MODEL [GGUF] [LIMIT]   (ITEMS: of llm-bench eval --precision f32 --items, multiple choice)
+The last compares the log-probabilities of ITEMS with transformers' of the same tokens, in FP32 and in FP64: greatest and median difference.
 TASK: a name of `llm-bench eval --task`. DATA: JSON Lines with the members that the task's data set has. MODEL: a Hugging Face folder; with GGUF, the
 name of a file in it. Needs lm_eval, transformers, torch, datasets."""
 import json
@@ -73,6 +75,26 @@ def evaluate(name, data, folder, gguf=None, limit=None, batch=1, shots=0):
         yield row
 
 
+def precision(path, folder, gguf=None, limit=None):
+    import torch
+    from transformers import AutoModelForCausalLM
+    items = [item for item in map(json.loads, open(path)) if "choices" in item][:limit]
+    choices = [(item["ids"] + c["ids"], c["scored"], c["log_prob"]) for item in items for c in item["choices"]]
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, **({"gguf_file": gguf} if gguf else {})).eval()
+    sums = {"ours": [c[2] for c in choices]}
+    for dtype in (torch.float32, torch.float64):
+        model, sums[str(dtype)] = model.to(dtype), []
+        for ids, scored, _ in choices:
+            with torch.no_grad():
+                p = torch.log_softmax(model(torch.tensor([ids[:-1]])).logits[0], -1)
+            sums[str(dtype)].append(p[range(len(ids) - 1), ids[1:]][-scored:].sum().item())
+    names = list(sums)
+    for i, a in enumerate(names):
+        for b in names[i + 1:]:
+            d = sorted(abs(x - y) for x, y in zip(sums[a], sums[b]))
+            print(f"{a}\t{b}\tmax {d[-1]:.3g}\tmedian {d[len(d) // 2]:.3g}\tabove 1e-4: {sum(x > 1e-4 for x in d)} of {len(d)}")
+
+
 # ---- items of each layout, made of the words that the tiny model's tokenizer was trained on ----
 
 def sentence(r, n):
@@ -122,6 +144,8 @@ def goldens():
 
 if sys.argv[1] == "goldens":
     goldens()
+elif sys.argv[1] == "precision":
+    precision(*sys.argv[2:4], *(x if x != "-" else None for x in sys.argv[4:5]), *map(int, sys.argv[5:6]))
 else:
     name, data, folder = sys.argv[2:5]
     gguf = sys.argv[5] if len(sys.argv) > 5 and sys.argv[5] != "-" else None
