@@ -105,10 +105,118 @@ static void test_estimators_have_the_gradients_of_theory(void **state)
     }
 }
 
+/* ---- all completions of two tokens out of three: means over them are exact ---- */
+
+enum { V = 3, THETA = V + V * V, ALL = V * V };
+
+/* log p of token t after `before` (-1: of the first token) under the logits theta. */
+static double log_p_of(const double *theta, int before, int t)
+{
+    const double *logits = theta + (before < 0 ? 0 : V + V * before);
+    double sum = 0;
+    for (int v = 0; v < V; v++) sum += exp(logits[v]);
+    return logits[t] - log(sum);
+}
+
+static double reward_of(int i)
+{
+    static const double reward[ALL] = {1, -.5, 0, 2, .25, -1, 0, 0, .75};
+    return reward[i];
+}
+
+/* The expected reward less beta times KL(policy, reference) of whole completions. */
+static double objective(const double *theta, const double *reference, double beta)
+{
+    double sum = 0;
+    for (int i = 0; i < ALL; i++) {
+        int a = i / V, b = i % V;
+        double log_p = log_p_of(theta, -1, a) + log_p_of(theta, a, b), log_q = log_p_of(reference, -1, a) + log_p_of(reference, a, b);
+        sum += exp(log_p) * (reward_of(i) - beta * (log_p - log_q));
+    }
+    return sum;
+}
+
+/* Adds weight times the gradient of a completion's loss, whose tokens have these advantages. */
+static void add_gradient(double gradient[THETA], const double *theta, int i, const double advantage[2], double weight, enum llm_ratio ratio)
+{
+    const struct llm_policy_loss o = {.ratio = ratio, .clip_low = .2, .clip_high = .2};
+    const int token[2] = {i / V, i % V};
+    for (int t = 0; t < 2; t++) {
+        int before = t == 0 ? -1 : token[0];
+        float log_p = (float)log_p_of(theta, before, token[t]);
+        double slope = llm_policy_token(&o, advantage[t], log_p, log_p, log_p, 1).slope;
+        double *of = gradient + (before < 0 ? 0 : V + V * before);
+        for (int v = 0; v < V; v++) of[v] += weight * slope * (exp(log_p_of(theta, before, v)) - (v == token[t]));
+    }
+}
+
+static const double theta_at[THETA] = {.2, -.4, .1, .5, 0, -.3, -.8, .3, .6, 0, .1, -.2};
+static const double theta_reference[THETA] = {-.1, .3, 0, .2, .2, .4, 0, -.5, .1, .3, 0, 0};
+
+static void compare(const double gradient[THETA], double beta)
+{
+    for (int k = 0; k < THETA; k++) {
+        double up[THETA], down[THETA], h = 1e-4;
+        for (int j = 0; j < THETA; j++) up[j] = down[j] = theta_at[j];
+        up[k] += h;
+        down[k] -= h;
+        near(gradient[k], -(objective(up, theta_reference, beta) - objective(down, theta_reference, beta)) / (2 * h), 0, 1e-6);
+    }
+}
+
+static double p_of(int i)
+{
+    return exp(log_p_of(theta_at, -1, i / V) + log_p_of(theta_at, i / V, i % V));
+}
+
+/* The mean over all pairs of completions of RLOO's gradient is that of the expected reward, also with a KL in the reward of each token, for
+ * REINFORCE and for clipped ratios on policy. */
+static void test_leave_one_out_is_unbiased(void **state)
+{
+    (void)state;
+    for (int ratio = LLM_RATIO_NONE; ratio <= LLM_RATIO_TOKEN; ratio++) {
+        for (int with = 0; with < 2; with++) {
+            double beta = with ? .3 : 0, gradient[THETA] = {0};
+            for (int i = 0; i < ALL; i++) {
+                for (int j = 0; j < ALL; j++) {
+                    double total[2], advantage[2];
+                    for (int s = 0; s < 2; s++) {
+                        int at = s == 0 ? i : j, a = at / V, b = at % V;
+                        double gap = log_p_of(theta_at, -1, a) - log_p_of(theta_reference, -1, a);
+                        gap += log_p_of(theta_at, a, b) - log_p_of(theta_reference, a, b);
+                        total[s] = reward_of(at) - beta * gap;
+                    }
+                    llm_advantage_leave_one_out(total, 2, advantage);
+                    const double first[2] = {advantage[0], advantage[0]}, second[2] = {advantage[1], advantage[1]};
+                    add_gradient(gradient, theta_at, i, first, p_of(i) * p_of(j) / 2, (enum llm_ratio)ratio);
+                    add_gradient(gradient, theta_at, j, second, p_of(i) * p_of(j) / 2, (enum llm_ratio)ratio);
+                }
+            }
+            compare(gradient, beta);
+        }
+    }
+}
+
+/* With lambda = 1 the mean of the gradient with values as baselines is that of the expected reward whatever the values are. */
+static void test_values_are_baselines(void **state)
+{
+    (void)state;
+    static const double value[V] = {.7, -2, .1};
+    double gradient[THETA] = {0};
+    for (int i = 0; i < ALL; i++) {
+        const double reward[2] = {0, reward_of(i)}, expected[2] = {3, value[i / V]};
+        double advantage[2];
+        llm_advantage_gae(reward, expected, 2, 1, 1, advantage);
+        add_gradient(gradient, theta_at, i, advantage, p_of(i), LLM_RATIO_TOKEN);
+    }
+    compare(gradient, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_advantages), cmocka_unit_test(test_clipped_ratios), cmocka_unit_test(test_sequence_ratio),
-        cmocka_unit_test(test_slopes_are_derivatives), cmocka_unit_test(test_estimators_have_the_gradients_of_theory)};
+        cmocka_unit_test(test_slopes_are_derivatives), cmocka_unit_test(test_estimators_have_the_gradients_of_theory),
+        cmocka_unit_test(test_leave_one_out_is_unbiased), cmocka_unit_test(test_values_are_baselines)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
