@@ -29,12 +29,31 @@ static void put_codes(const struct llm_block_kind *kind, const float *x, int g, 
     llm_k.fit.codes(kind, x, kind->group, scales_of(b, g), b->q + g * kind->group);
 }
 
+/* The scale of the list that is next above x, or the last. */
+static int listed(const struct llm_block_kind *kind, float x)
+{
+    int i = 0;
+    while (i + 1 < kind->n_scales && (float)kind->scales[i] < x) i++;
+    return i;
+}
+
 /* The integer scale and offset of group g that leave the least error, near those that the fit asks for. */
 static struct left choose_integers(const struct llm_block_kind *kind, const float *x, const float *w, const struct llm_group_fit *fit, int g,
                                    struct llm_block *b)
 {
     struct llm_fit_tries t = {0};
-    int scales[LLM_FIT_TRIES], lows[LLM_FIT_TRIES], n = 0, best = 0;
+    int scales[LLM_FIT_TRIES], lows[LLM_FIT_TRIES] = {0}, n = 0, best = 0;
+    if (kind->scales) {
+        const int middle = listed(kind, fit->scale / b->d), from = middle > 3 ? middle - 3 : 0;
+        for (int i = from; i <= middle + 3 && i < kind->n_scales; i++) {
+            scales[n] = kind->scales[i];
+            t.scale[n++] = b->d * (float)kind->scales[i];
+        }
+        llm_k.fit.tries(kind, x, w, kind->group, n, &t);
+        for (int i = 1; i < n; i++) best = t.error[i] < t.error[best] ? i : best;
+        b->scale[g] = scales[best];
+        return (struct left){(double)t.error[best], (double)t.l[best], (double)t.xl[best], (double)t.ll[best]};
+    }
     const int scale = nearest_within(b->d != 0 ? fit->scale / b->d : 0, kind->scale_min, kind->scale_max);
     const int low = nearest_within(b->least != 0 ? fit->low / b->least : 0, 0, kind->low_max);
     for (int s = scale - 1; s <= scale + 1; s++) {
@@ -48,7 +67,7 @@ static struct left choose_integers(const struct llm_block_kind *kind, const floa
     }
     llm_k.fit.tries(kind, x, w, kind->group, n, &t);
     for (int i = 1; i < n; i++) best = t.error[i] < t.error[best] ? i : best;
-    b->scale[g] = (int16_t)scales[best];
+    b->scale[g] = scales[best];
     b->low[g] = (uint8_t)lows[best];
     return (struct left){(double)t.error[best], (double)t.l[best], (double)t.xl[best], (double)t.ll[best]};
 }
@@ -66,6 +85,7 @@ static struct left as_it_is(const struct llm_block_kind *kind, const float *x, c
 static bool refit(const struct llm_block_kind *kind, const struct weights *w, const struct left *left, struct llm_block *b)
 {
     double aa = 0, am = 0, mm = 0, xa = 0, xm = 0;
+    if (kind->scales) return false;
     for (int g = 0; g * kind->group < kind->size; g++) {
         const double s = (double)b->scale[g], m = -(double)b->low[g];
         aa += s * s * left[g].ll;
@@ -97,11 +117,12 @@ static void first_scales(const struct llm_block_kind *kind, const struct llm_gro
         low = fabsf(fits[g].low) > fabsf(low) ? fits[g].low : low;
     }
     int max = kind->scale_min < 0 ? kind->scale_min : kind->scale_max;
-    b->d = kind->round(top / (float)max);
+    b->d = kind->round(top / (float)max); /* for listed scales their unit */
     b->least = kind->low_max ? kind->round(low / (float)kind->low_max) : 0;
     for (int g = 0; g < groups; g++) {
-        b->scale[g] = (int16_t)nearest_within(b->d != 0 ? fits[g].scale / b->d : 0, kind->scale_min, kind->scale_max);
+        b->scale[g] = nearest_within(b->d != 0 ? fits[g].scale / b->d : 0, kind->scale_min, kind->scale_max);
         b->low[g] = (uint8_t)nearest_within(b->least != 0 ? fits[g].low / b->least : 0, 0, kind->low_max);
+        if (kind->scales) b->scale[g] = kind->scales[listed(kind, fits[g].scale / b->d)];
         if (kind->scale_max == 1) b->scale[g] = 1;
         if (kind->low_max == 1) b->low[g] = 1;
     }
@@ -164,7 +185,7 @@ void llm_block_choose(const struct llm_block_kind *kind, const float *x, const f
     weigh(kind, x, w, &weights);
     for (int g = 0; g < groups; g++) fits[g] = llm_group_fit(kind, x + g * kind->group, weights.w + g * kind->group, kind->group, effort);
     first_scales(kind, fits, groups, b);
-    if (effort != LLM_BLOCK_RTN && kind->levels && kind->levels[0] == 0) choose_power(kind, x, &weights, b);
+    if (effort != LLM_BLOCK_RTN && kind->levels && kind->levels[0] == 0 && !kind->scales) choose_power(kind, x, &weights, b);
     else if (effort != LLM_BLOCK_RTN) improve(kind, x, &weights, fits, b);
     for (int g = 0; g < groups; g++) put_codes(kind, x + g * kind->group, g, b);
 }

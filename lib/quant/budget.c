@@ -10,7 +10,7 @@
 #include "quant/knapsack.h"
 
 const enum llm_dtype llm_budget_types[] = {LLM_Q2_K, LLM_Q3_K, LLM_IQ4_XS, LLM_Q4_K, LLM_Q5_K, LLM_Q6_K, LLM_Q4_0, LLM_IQ4_NL, LLM_Q5_0, LLM_Q5_1,
-                                           LLM_Q8_0, LLM_N_DTYPES};
+                                           LLM_Q8_0, LLM_IQ3_S, LLM_IQ3_XXS, LLM_IQ2_S, LLM_IQ2_XS, LLM_N_DTYPES};
 
 uint64_t llm_budget_bytes(const struct llm_model *m, const struct llm_quant_plan *plan)
 {

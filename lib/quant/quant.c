@@ -9,6 +9,7 @@
 #include "cpu/pool.h"
 #include "quant/block.h"
 #include "quant/gptq.h"
+#include "quant/grid.h"
 #include "quant/weights.h"
 
 const char *const llm_quant_methods[LLM_QUANT_METHODS] = {[LLM_QUANT_AUTO] = "auto", [LLM_QUANT_RTN] = "rtn", [LLM_QUANT_SEARCH] = "search",
@@ -36,6 +37,7 @@ static size_t bytes_of(const struct llm_dtype_row *t, uint64_t n)
 enum llm_quant_method llm_quant_method_of(const struct llm_quant_job *j)
 {
     const struct llm_dtype_row *to = &llm_dtypes[j->to];
+    if (llm_grid_kind_of(j->to)) return j->method == LLM_QUANT_RTN ? LLM_QUANT_RTN : LLM_QUANT_SEARCH;
     if (!llm_block_kind_of(j->to)) return LLM_QUANT_AUTO;
     if (j->method == LLM_QUANT_RTN || j->method == LLM_QUANT_SEARCH) return j->method;
     if (j->method >= LLM_QUANT_GPTQ && j->products) return j->method == LLM_QUANT_KL && j->gradients ? LLM_QUANT_KL : LLM_QUANT_GPTQ;
@@ -46,15 +48,24 @@ enum llm_quant_method llm_quant_method_of(const struct llm_quant_job *j)
 static void encode_blocks(const struct work *w, uint64_t first, const float *x, size_t n, void *out)
 {
     const struct llm_block_kind *kind = llm_block_kind_of(w->job->to);
+    const struct llm_grid_kind *grid = llm_grid_kind_of(w->job->to);
+    const enum llm_block_effort effort = w->method == LLM_QUANT_RTN ? LLM_BLOCK_RTN : LLM_BLOCK_SEARCH;
     const struct llm_quant_job *j = w->job;
-    const size_t size = (size_t)kind->size;
+    const size_t size = (size_t)w->to->block_size;
     float weights[LLM_BLOCK_MAX];
+    struct llm_grid_block points;
     struct llm_block b;
     for (size_t i = 0; i < n; i += size) {
         const float *importance = j->importance ? j->importance + (first + i) % (uint64_t)j->row : NULL;
         llm_block_weights(j->to, x, n, i, importance, weights);
-        llm_block_choose(kind, x + i, weights, w->method == LLM_QUANT_RTN ? LLM_BLOCK_RTN : LLM_BLOCK_SEARCH, &b);
-        kind->pack(&b, (char *)out + i / size * (size_t)w->to->block_bytes);
+        char *to = (char *)out + i / size * (size_t)w->to->block_bytes;
+        if (grid) {
+            llm_grid_choose(grid, x + i, weights, effort, &points);
+            grid->pack(&points, to);
+        } else {
+            llm_block_choose(kind, x + i, weights, effort, &b);
+            kind->pack(&b, to);
+        }
     }
 }
 
@@ -67,7 +78,7 @@ static void quantize_piece(void *arg, size_t i, int thread)
     char *out = (char *)w->job->out + bytes_of(w->to, first);
     (void)thread;
     w->from->decode((const char *)w->job->in + bytes_of(w->from, first), x, n);
-    const bool plain = !llm_block_kind_of(w->job->to) || (w->method == LLM_QUANT_RTN && w->to->encode);
+    const bool plain = (!llm_block_kind_of(w->job->to) && !llm_grid_kind_of(w->job->to)) || (w->method == LLM_QUANT_RTN && w->to->encode);
     if (plain) w->to->encode(x, out, n);
     else if (w->method < LLM_QUANT_GPTQ) encode_blocks(w, first, x, n, out); /* theirs are written */
     w->to->decode(out, y, n);

@@ -12,6 +12,9 @@ const struct llm_quant_type llm_quant_types[] = {
     {"q3_k_l", LLM_Q3_K, LLM_MIX_Q3_K_L},
     {"q3_k_m", LLM_Q3_K, LLM_MIX_Q3_K_M}, {"q3_k_s", LLM_Q3_K, LLM_MIX_Q3_K_S}, {"q2_k", LLM_Q2_K, LLM_MIX_Q2_K},
     {"q2_k_s", LLM_Q2_K, LLM_MIX_Q2_K_S},
+    {"iq3_m", LLM_IQ3_S, LLM_MIX_IQ3_M}, {"iq3_s", LLM_IQ3_S, LLM_MIX_IQ3_S}, {"iq3_xs", LLM_IQ3_S, LLM_MIX_IQ3_XS},
+    {"iq3_xxs", LLM_IQ3_XXS, LLM_MIX_IQ3_XXS}, {"iq2_m", LLM_IQ2_S, LLM_MIX_IQ2_M}, {"iq2_s", LLM_IQ2_XS, LLM_MIX_IQ2_S},
+    {"iq2_xs", LLM_IQ2_XS, LLM_MIX_IQ2_XS},
     {"q5_k", LLM_Q5_K, LLM_MIX_Q5_K_M}, {"q4_k", LLM_Q4_K, LLM_MIX_Q4_K_M}, {"q3_k", LLM_Q3_K, LLM_MIX_Q3_K_M},
     {"keep", LLM_NO_DTYPE, LLM_MIX_NONE}, {"copy", LLM_NO_DTYPE, LLM_MIX_NONE}};
 
@@ -109,13 +112,68 @@ static enum llm_dtype fused_type(const struct llm_quant_type *t)
     }
 }
 
+/* The mixes whose main type is a grid type of 2 bits: what they give to matrices that need more. */
+static enum llm_dtype two_bits_type(const struct llm_quant_type *t, const struct llm_model *m, const struct llm_param *p, int64_t gqa)
+{
+    const enum llm_dtype more = t->mix == LLM_MIX_IQ2_XS ? LLM_Q2_K : LLM_IQ3_S;
+    const int64_t experts = m->config.num_experts;
+    const struct place l = place_of(m, p);
+    switch (p->spec->stem) {
+    case LLM_STEM_EMBED: return more;
+    case LLM_STEM_V:
+    case LLM_STEM_KV_B: return gqa >= 4 || experts >= 4 ? LLM_Q4_K : more;
+    case LLM_STEM_K: return experts == 8 ? LLM_Q4_K : t->dtype;
+    case LLM_STEM_OUT: return experts == 8 ? LLM_Q5_K : t->mix == LLM_MIX_IQ2_XS ? t->dtype : more;
+    case LLM_STEM_DOWN:
+    case LLM_STEM_EXPERT_DOWN:
+    case LLM_STEM_SHARED_DOWN: return l.at < l.n / 8 ? more : t->dtype;
+    default: return t->dtype;
+    }
+}
+
+/* Those of 3 bits. */
+static enum llm_dtype three_bits_type(const struct llm_quant_type *t, bool importances, const struct llm_model *m, const struct llm_param *p,
+                                      int64_t gqa)
+{
+    const enum llm_quant_mix mix = t->mix;
+    const int64_t experts = m->config.num_experts;
+    const struct place l = place_of(m, p);
+    const enum llm_dtype fewer = mix == LLM_MIX_IQ3_XS ? LLM_IQ3_XXS : mix == LLM_MIX_IQ3_XXS ? LLM_IQ2_S : t->dtype;
+    switch (p->spec->stem) {
+    case LLM_STEM_EMBED: return LLM_IQ3_S;
+    case LLM_STEM_V:
+    case LLM_STEM_KV_B:
+        if (experts == 8) return LLM_Q8_0;
+        return mix == LLM_MIX_IQ3_M || gqa >= 4 ? LLM_Q4_K : mix == LLM_MIX_IQ3_XXS && importances ? LLM_IQ3_XXS : LLM_IQ3_S;
+    case LLM_STEM_K: return experts == 8 ? LLM_Q8_0 : fewer;
+    case LLM_STEM_Q: return fewer;
+    case LLM_STEM_QKV: return mix == LLM_MIX_IQ3_M ? LLM_Q4_K : t->dtype;
+    case LLM_STEM_OUT: return experts == 8 ? LLM_Q5_K : mix == LLM_MIX_IQ3_M ? LLM_Q4_K : LLM_IQ3_S;
+    case LLM_STEM_DOWN:
+    case LLM_STEM_EXPERT_DOWN:
+    case LLM_STEM_SHARED_DOWN:
+        if (mix == LLM_MIX_IQ3_XXS && !importances) return l.at < l.n / 8 ? LLM_Q4_K : LLM_Q3_K;
+        return mix == LLM_MIX_IQ3_M && (l.at < l.n / 8 || (experts == 8 && more_bits(l.at, l.n))) ? LLM_Q4_K : t->dtype;
+    case LLM_STEM_GATE:
+    case LLM_STEM_UP:
+    case LLM_STEM_EXPERT_GATE:
+    case LLM_STEM_EXPERT_UP: return mix == LLM_MIX_IQ3_XS && l.at >= l.n / 8 && l.at < 7 * l.n / 8 ? LLM_IQ3_XXS : t->dtype;
+    default: return t->dtype;
+    }
+}
+
 enum llm_dtype llm_mix_type(const struct llm_quant_type *type, bool importances, const struct llm_model *m, const struct llm_param *p)
 {
     const struct llm_config *c = &m->config;
     int64_t gqa = c->num_key_value_heads > 0 ? c->num_attention_heads / c->num_key_value_heads : 1;
     if (type->mix == LLM_MIX_NONE) return type->dtype;
     bool head = p == llm_model_head(m);
-    if (head) return p->weight.k % llm_dtypes[type->dtype].block_size ? LLM_Q8_0 : LLM_Q6_K;
+    const bool two = type->mix == LLM_MIX_IQ2_M || type->mix == LLM_MIX_IQ2_S || type->mix == LLM_MIX_IQ2_XS;
+    const bool three = type->mix == LLM_MIX_IQ3_M || type->mix == LLM_MIX_IQ3_S || type->mix == LLM_MIX_IQ3_XS || type->mix == LLM_MIX_IQ3_XXS;
+    if (head && p->weight.k % llm_dtypes[type->dtype].block_size) return LLM_Q8_0;
+    if (head) return two || type->mix == LLM_MIX_IQ3_XXS ? LLM_Q5_K : LLM_Q6_K;
+    if (two) return two_bits_type(type, m, p, gqa);
+    if (three) return three_bits_type(type, importances, m, p, gqa);
     switch (p->spec->stem) {
     case LLM_STEM_V:
     case LLM_STEM_KV_B: return values_type(type, place_of(m, p), gqa, c->num_experts);
@@ -135,6 +193,10 @@ enum llm_dtype llm_quant_fallback(enum llm_dtype type, int64_t k)
     switch (type) {
     case LLM_Q2_K:
     case LLM_Q3_K: type = LLM_Q4_0; break;
+    case LLM_IQ2_XS:
+    case LLM_IQ2_S:
+    case LLM_IQ3_XXS:
+    case LLM_IQ3_S:
     case LLM_IQ4_XS: type = LLM_IQ4_NL; break;
     case LLM_Q4_K: type = LLM_Q5_0; break;
     case LLM_Q5_K: type = LLM_Q5_1; break;

@@ -8,7 +8,7 @@
 enum llm_quant_mix {
     LLM_MIX_NONE,                  /* every matrix has the type; rows that are no whole blocks of it stay as they are */
     LLM_MIX_Q2_K, LLM_MIX_Q2_K_S, LLM_MIX_Q3_K_S, LLM_MIX_Q3_K_M, LLM_MIX_Q3_K_L, LLM_MIX_Q4_K_S, LLM_MIX_Q4_K_M, LLM_MIX_Q5_K_S, LLM_MIX_Q5_K_M,
-    LLM_MIX_Q6_K, LLM_MIX_IQ4_XS
+    LLM_MIX_Q6_K, LLM_MIX_IQ4_XS, LLM_MIX_IQ3_M, LLM_MIX_IQ3_S, LLM_MIX_IQ3_XS, LLM_MIX_IQ3_XXS, LLM_MIX_IQ2_M, LLM_MIX_IQ2_S, LLM_MIX_IQ2_XS
 };
 struct llm_quant_type {
     const char *name;

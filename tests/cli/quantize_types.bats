@@ -19,7 +19,7 @@ types_of() { # REPORT: "type count" lines of tensors that changed
 
 @test "K and IQ types in all formats: decoded weights score the same to the bit" {
     local type
-    for type in q2_k q3_k_m q4_k_m q5_k_m q6_k iq4_xs iq4_nl q4_1 q5_0 q5_1 mxfp4; do
+    for type in q2_k q3_k_m q4_k_m q5_k_m q6_k iq4_xs iq4_nl q4_1 q5_0 q5_1 mxfp4 nvfp4 iq3_s iq2_m iq2_xs; do
         for suffix in llm safetensors gguf; do
             llm-quantize -q -t $type "$BATS_FILE_TMPDIR/two.llm" m.$suffix
             llm-infer -m m.$suffix --precision f32 --score "1 2 3 4 5 6 7" > $suffix.score

@@ -14,7 +14,9 @@ from gguf.quants import dequantize
 
 # where a block's FP16 numbers stand; random bits would make them NaN or infinite
 HALVES = {"Q8_0": [0], "Q4_0": [0], "Q4_1": [0, 2], "Q5_0": [0], "Q5_1": [0, 2], "Q2_K": [80, 82], "Q3_K": [108], "Q4_K": [0, 2], "Q5_K": [0, 2],
-          "Q6_K": [208], "Q8_K": [], "IQ4_NL": [0], "IQ4_XS": [0], "MXFP4": []}
+          "Q6_K": [208], "Q8_K": [], "IQ4_NL": [0], "IQ4_XS": [0], "MXFP4": [],
+          "NVFP4": [], "IQ3_S": [0], "IQ3_XXS": [0], "IQ2_S": [0], "IQ2_XS": [0], "IQ2_XXS": [0], "IQ1_S": [0], "IQ1_M": [],
+          "TQ1_0": [52], "TQ2_0": [64]}
 rng = np.random.default_rng(20261121)
 for name, halves in HALVES.items():
     size, n_bytes = GGML_QUANT_SIZES[Type[name]]
@@ -24,6 +26,10 @@ for name, halves in HALVES.items():
             block[at : at + 2] = np.frombuffer(np.float16(rng.standard_normal() * 10.0 ** -int(i % 5)).tobytes(), np.uint8)
         if name == "MXFP4":
             block[0] = [0, 1, 2, 120, 127, 128, 140, 200, 240, 245, 117, 64][i]
+        if name == "IQ1_M":  # the upper four bits of four words
+            half = int(np.float16(rng.standard_normal() * 10.0 ** -int(i % 5)).view(np.uint16))
+            for word in range(4):
+                block[49 + 2 * word] = (block[49 + 2 * word] & 15) | (half >> 4 * word & 15) << 4
         if name == "Q8_K":  # the package has no decoder: d · q
             block[:4] = np.frombuffer(np.float32(rng.standard_normal()).tobytes(), np.uint8)
             values = block[:4].view("<f4") * block[4:260].view(np.int8).astype(np.float32)

@@ -1,5 +1,6 @@
-/* Types of four bits a value that look their values up, ggml's layouts: IQ4_NL, IQ4_XS (super-blocks of 256 with scales of six bits), and MXFP4
- * (OCP Microscaling Formats 1.0: E2M1 values, an E8M0 scale). In each 32 values byte j has value j in its low, value j + 16 in its high half. */
+/* Types of four bits a value that look their values up, ggml's layouts: IQ4_NL, IQ4_XS (super-blocks of 256 with scales of six bits), MXFP4
+ * (OCP Microscaling Formats 1.0: E2M1 values, an E8M0 scale) and NVFP4 (E2M1 values, a scale of E4M3 without sign for each 16). In each 32 values,
+ * of NVFP4 in each 16, byte j has value j in its low half and in its high half the value half a group later. */
 #include <math.h>
 #include <string.h>
 #include "cpu/dtype/block.h"
@@ -9,7 +10,9 @@
 struct iq4_nl { uint16_t d; uint8_t q[16]; };
 struct iq4_xs { uint16_t d, scales_high; uint8_t scales_low[4], q[128]; };
 struct mxfp4 { uint8_t e, q[16]; };
-_Static_assert(sizeof(struct iq4_nl) == 18 && sizeof(struct iq4_xs) == 136 && sizeof(struct mxfp4) == 17, "sizes of ggml's blocks");
+struct nvfp4 { uint8_t scales[4], q[32]; };
+_Static_assert(sizeof(struct iq4_nl) == 18 && sizeof(struct iq4_xs) == 136 && sizeof(struct mxfp4) == 17 && sizeof(struct nvfp4) == 36,
+               "sizes of ggml's blocks");
 
 static const int8_t nl_levels[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
 static const int8_t e2m1_twice[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
@@ -130,3 +133,83 @@ const struct llm_block_kind llm_iq4_xs_kind = {.size = 256, .group = 32, .n_code
                                                .round = llm_block_round_f16, .pack = iq4_xs_pack};
 const struct llm_block_kind llm_mxfp4_kind = {.size = 32, .group = 32, .n_codes = 16, .levels = e2m1_twice, .scale_min = 1, .scale_max = 1,
                                               .round = round_to_power, .pack = mxfp4_pack};
+
+/* ---- NVFP4 ---- */
+
+/* E4M3 numbers without sign in units of their least, 2^-9. Code 127 is no number, and read as 0. */
+#define OF_EXPONENT(e) 8 << (e), 9 << (e), 10 << (e), 11 << (e), 12 << (e), 13 << (e), 14 << (e), 15 << (e)
+static const int32_t e4m3[128] = {
+    0, 1, 2, 3, 4, 5, 6, 7, OF_EXPONENT(0), OF_EXPONENT(1), OF_EXPONENT(2), OF_EXPONENT(3), OF_EXPONENT(4), OF_EXPONENT(5), OF_EXPONENT(6),
+    OF_EXPONENT(7), OF_EXPONENT(8), OF_EXPONENT(9), OF_EXPONENT(10), OF_EXPONENT(11), OF_EXPONENT(12), OF_EXPONENT(13), OF_EXPONENT(14)};
+#define E4M3_UNIT 0x1p-10f /* half the least: for twice the values */
+
+void llm_nvfp4_decode(const void *in, float *out, size_t n)
+{
+    struct nvfp4 b;
+    for (size_t i = 0; i < n / 64; i++) {
+        memcpy(&b, (const char *)in + i * sizeof b, sizeof b);
+        for (int j = 0; j < 64; j++) {
+            const int code = b.scales[j / 16] != 127 ? b.scales[j / 16] & 127 : 0, q = b.q[j / 16 * 8 + j % 8] >> j % 16 / 8 * 4 & 15;
+            *out++ = E4M3_UNIT * (float)e4m3[code] * (float)e2m1_twice[q];
+        }
+    }
+}
+
+/* The nearest code, of two the upper one; but what is below the least power of two takes 7 units at most. */
+static int e4m3_code(float x)
+{
+    uint32_t bits;
+    if (!(x > 0)) return 0;
+    if (x > 448) return 126;
+    if (x < 0x1p-6f) {
+        const int units = (int)(x * 512 + 0.5f);
+        return units < 7 ? units : 7;
+    }
+    memcpy(&bits, &x, sizeof bits);
+    const int code = (int)((bits + 0x80000u) >> 20) - (120 << 3);
+    return code < 126 ? code : 126;
+}
+
+/* The largest value of a group becomes 6 times its scale. Each value takes the nearest level, the first of two. */
+void llm_nvfp4_encode(const float *in, void *out, size_t n)
+{
+    struct nvfp4 b;
+    for (size_t i = 0; i < n / 64; i++) {
+        memset(&b, 0, sizeof b);
+        for (int g = 0; g < 4; g++, in += 16) {
+            float top = 0;
+            for (int j = 0; j < 16; j++) top = fmaxf(top, fabsf(in[j]));
+            b.scales[g] = (uint8_t)e4m3_code(top / 6);
+            const float half_scale = E4M3_UNIT * (float)e4m3[b.scales[g]];
+            for (int j = 0; j < 16; j++) {
+                int best = 0;
+                for (int q = 1; q < 16; q++) {
+                    if (fabsf(half_scale * (float)e2m1_twice[q] - in[j]) < fabsf(half_scale * (float)e2m1_twice[best] - in[j])) best = q;
+                }
+                b.q[g * 8 + j % 8] = (uint8_t)(b.q[g * 8 + j % 8] | best << j / 8 * 4);
+            }
+        }
+        memcpy((char *)out + i * sizeof b, &b, sizeof b);
+    }
+}
+
+static float nvfp4_unit(float d)
+{
+    (void)d;
+    return E4M3_UNIT;
+}
+
+static void nvfp4_pack(const struct llm_block *in, void *out)
+{
+    struct nvfp4 b;
+    for (int g = 0; g < 4; g++) {
+        int code = 0;
+        while (e4m3[code] < in->scale[g]) code++;
+        b.scales[g] = (uint8_t)code;
+        for (int j = 0; j < 8; j++) b.q[g * 8 + j] = (uint8_t)(in->q[g * 16 + j] | in->q[g * 16 + j + 8] << 4);
+    }
+    memcpy(out, &b, sizeof b);
+}
+
+const struct llm_block_kind llm_nvfp4_kind = {.size = 64, .group = 16, .n_codes = 16, .levels = e2m1_twice, .scale_min = 0, .scale_max = 14 << 14,
+                                              .scales = e4m3, .n_scales = 127, .round = nvfp4_unit, .pack = nvfp4_pack};

@@ -9,8 +9,8 @@
  *   encode    YES: there is llm_<name>_encode, from floats to blocks
  *   kind      YES: there is llm_<name>_kind (cpu/dtype/block.h), from which scales are searched for and GPTQ works
  *   whole     YES: its name stands for "this type for every matrix" (llm-quantize -t); NO: types that mixes alone use, or that are only read
- * A type with neither encode nor kind is read and never written. Products decode its blocks, unless kernels/gemm_blocks.h has a row for products of
- * integers. */
+ * A type with neither encode nor kind is written if cpu/dtype/grid.c packs it, and else only read. Products decode its blocks, unless
+ * kernels/gemm_blocks.h has a row for products of integers. */
 #ifndef LLM_CPU_DTYPE_TABLE_H
 #define LLM_CPU_DTYPE_TABLE_H
 
@@ -28,7 +28,17 @@
     X(Q8_K, q8_k, 256, 292, 15, -1, NO, NO, NO)            \
     X(IQ4_NL, iq4_nl, 32, 18, 20, 25, NO, YES, YES)        \
     X(IQ4_XS, iq4_xs, 256, 136, 23, 30, NO, YES, NO)       \
-    X(MXFP4, mxfp4, 32, 17, 39, 38, YES, YES, YES)
+    X(MXFP4, mxfp4, 32, 17, 39, 38, YES, YES, YES)         \
+    X(NVFP4, nvfp4, 64, 36, 40, 39, YES, YES, YES)         \
+    X(IQ3_S, iq3_s, 256, 110, 21, 26, NO, NO, NO)          \
+    X(IQ3_XXS, iq3_xxs, 256, 98, 18, 23, NO, NO, NO)       \
+    X(IQ2_S, iq2_s, 256, 82, 22, 29, NO, NO, NO)           \
+    X(IQ2_XS, iq2_xs, 256, 74, 17, 20, NO, NO, NO)         \
+    X(IQ2_XXS, iq2_xxs, 256, 66, 16, 19, NO, NO, NO)       \
+    X(IQ1_S, iq1_s, 256, 50, 19, 24, NO, NO, NO)           \
+    X(IQ1_M, iq1_m, 256, 56, 29, 31, NO, NO, NO)           \
+    X(TQ1_0, tq1_0, 256, 54, 34, 36, NO, NO, NO)           \
+    X(TQ2_0, tq2_0, 256, 66, 35, 37, NO, NO, NO)
 
 /* For users of the columns that say YES or NO: what follows, or nothing; an expression, or NULL. */
 #define LLM_ONLY_YES(...) __VA_ARGS__

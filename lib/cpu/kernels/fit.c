@@ -281,6 +281,55 @@ static void codes(const struct llm_block_kind *kind, const float *x, int n, stru
     }
 }
 
+/* ---- points of grids ---- */
+
+enum { POINTS = 1024 };
+
+INLINE void points_of(struct llm_fit_points *p, const int dims)
+{
+    const int n = p->grid->points;
+    float a[POINTS], b[POINTS];
+    for (int at = 0; at < n; at += VN) {
+        V wx = v_zero(), ww = v_zero();
+        LLM_UNROLL
+        for (int i = 0; i < dims; i++) {
+            const V size = v_load(p->sizes + i * n + at);
+            wx = v_add(wx, v_mul(v_set1(p->wx[i]), size));
+            ww = v_add(ww, v_mul(v_set1(p->w[i]), v_mul(size, size)));
+        }
+        v_store(a + at, wx);
+        v_store(b + at, ww);
+    }
+    for (int s = 0; s < p->n; s++) {
+        const float c = p->scale[s];
+        const V twice = v_set1(2 * c), square = v_set1(c * c);
+        V best = v_set1(-INFINITY);
+        VI which = vi_set1(0), at_lanes = vi_iota();
+        float gain[VN];
+        int32_t point[VN];
+        for (int at = 0; at < n; at += VN) {
+            const V here = v_sub(v_mul(twice, v_load(a + at)), v_mul(square, v_load(b + at)));
+            const M better = v_lt(best, here);
+            best = v_select(better, here, best);
+            which = vi_select(better, at_lanes, which);
+            at_lanes = vi_add(at_lanes, vi_set1(VN));
+        }
+        v_store(gain, best);
+        vi_store(point, which);
+        int lane = 0;
+        for (int i = 1; i < VN; i++)
+            if (gain[i] > gain[lane] || (gain[i] == gain[lane] && point[i] < point[lane])) lane = i;
+        p->gain[s] = gain[lane];
+        p->point[s] = point[lane];
+    }
+}
+
+static void points(struct llm_fit_points *p)
+{
+    if (p->grid->dims == 4) points_of(p, 4);
+    else points_of(p, 8);
+}
+
 /* ---- errors ---- */
 
 /* 16 chains in double, which compilers make vectors of; joined in order. */
@@ -316,5 +365,5 @@ static void errors(const float *x, const float *y, size_t n, struct llm_fit_erro
 
 void KERNEL(llm_fill_fit)(struct llm_kernels *k)
 {
-    k->fit = (struct llm_fit_kernels){group, tries, codes, errors};
+    k->fit = (struct llm_fit_kernels){group, tries, codes, points, errors};
 }

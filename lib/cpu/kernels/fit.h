@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include "cpu/dtype/block.h"
+#include "cpu/dtype/grid.h"
 
 /* value = scale · level - low */
 struct llm_group_fit { float scale, low; };
@@ -18,6 +19,17 @@ struct llm_fit_tries {
     float l[LLM_FIT_TRIES], xl[LLM_FIT_TRIES], ll[LLM_FIT_TRIES]; /* Σ w level, Σ w x level, Σ w level² */
 };
 
+/* Values [dims] of a point's place: weighted sizes w·x (negative where a value's sign is forced), and weights. For each of n scales c the point with
+ * the largest gain 2·c·Σ wx·size - c²·Σ w·size², the first of equals. */
+struct llm_fit_points {
+    const struct llm_grid *grid;
+    const float *sizes;            /* [dims, points] */
+    const float *wx, *w;           /* [dims] */
+    int n;                         /* at most LLM_FIT_TRIES */
+    float scale[LLM_FIT_TRIES], gain[LLM_FIT_TRIES];
+    int point[LLM_FIT_TRIES];
+};
+
 struct llm_fit_errors { double xx, yy, xy, dd, max; };
 
 /* x[n] are a group's values, n a multiple of 16 and at most LLM_BLOCK_MAX, with weights w[n] ≥ 0 that are not all 0. */
@@ -28,7 +40,8 @@ struct llm_fit_kernels {
     void (*tries)(const struct llm_block_kind *kind, const float *x, const float *w, int n, int count, struct llm_fit_tries *t);
     /* The codes of the nearest levels. */
     void (*codes)(const struct llm_block_kind *kind, const float *x, int n, struct llm_group_fit fit, uint8_t *q);
-    /* Adds Σ x², Σ y², Σ x·y and Σ (x - y)² to `sums`, whose max it raises to the largest |x - y|. A sum is NaN or infinite if a value is. Any n. */
+    void (*points)(struct llm_fit_points *p);
+    /* Adds Σ x², Σ y², Σ x·y and Σ (x - y)² to `sums`, whose max it raises to the largest |x - y|. Sums are NaN or infinite if a value is. */
     void (*errors)(const float *x, const float *y, size_t n, struct llm_fit_errors *sums);
 };
 

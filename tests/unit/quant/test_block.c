@@ -34,7 +34,8 @@ static void what_is_packed_decodes_to_its_parts(void **state)
             float values[LLM_BLOCK_MAX];
             if (kind->low_max == 1 && turn % 2) b.least = -b.least;
             for (uint32_t g = 0; g < LLM_BLOCK_GROUPS; g++) {
-                b.scale[g] = (int16_t)draw(&r, 10 + g, kind->scale_min, kind->scale_max + 1);
+                b.scale[g] = kind->scales ? kind->scales[draw(&r, 10 + g, 0, kind->n_scales)]
+                                          : draw(&r, 10 + g, kind->scale_min, kind->scale_max + 1);
                 b.low[g] = (uint8_t)(kind->low_max == 1 ? 1 : draw(&r, 30 + g, 0, kind->low_max + 1));
             }
             for (uint32_t j = 0; j < (uint32_t)kind->size; j++) b.q[j] = (uint8_t)draw(&r, 50 + j, kind->first_code, kind->n_codes);
@@ -97,7 +98,7 @@ static void odd_blocks(void **state)
     struct llm_block b;
     (void)state;
     EACH_KIND(t, kind) {
-        for (int turn = 0; turn < 6; turn++) { /* all 0; constants; one value; tiny ones; huge ones */
+        for (int turn = 0; turn < (kind->scales ? 5 : 6); turn++) { /* all 0; constants; one value; tiny ones; huge ones, beyond NVFP4's 2,688 */
             for (int j = 0; j < LLM_BLOCK_MAX; j++) {
                 x[j] = turn == 0 ? 0 : turn == 1 ? 0.5f : turn == 2 ? -0.5f : turn == 3 ? (j == 5 ? 3.0f : 0)
                     : (turn == 4 ? 1e-20f : 1e4f) * (float)(j % 7 - 3);

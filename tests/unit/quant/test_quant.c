@@ -268,6 +268,18 @@ static void mixes_follow_the_known_rules(void **state)
         {"q2_k", "layers.5.self_attn.q_proj", LLM_Q2_K}, {"q2_k_s", "layers.1.mlp.down_proj", LLM_Q4_K},
         {"q2_k_s", "layers.2.mlp.down_proj", LLM_Q2_K}, {"q6_k", "layers.5.mlp.down_proj", LLM_Q6_K},
         {"iq4_xs", "layers.1.mlp.down_proj", LLM_Q5_K}, {"iq4_xs", "layers.5.mlp.down_proj", LLM_IQ4_XS},
+        {"iq3_m", "layers.5.self_attn.v_proj", LLM_Q4_K}, {"iq3_m", "layers.1.mlp.down_proj", LLM_Q4_K},
+        {"iq3_m", "layers.2.mlp.down_proj", LLM_IQ3_S}, {"iq3_m", "layers.2.self_attn.o_proj", LLM_Q4_K},
+        {"iq3_s", "layers.2.self_attn.o_proj", LLM_IQ3_S}, {"iq3_s", "lm_head", LLM_Q6_K},
+        {"iq3_xs", "layers.2.self_attn.q_proj", LLM_IQ3_XXS}, {"iq3_xs", "layers.2.mlp.up_proj", LLM_IQ3_XXS},
+        {"iq3_xs", "layers.1.mlp.up_proj", LLM_IQ3_S}, {"iq3_xs", "layers.14.mlp.gate_proj", LLM_IQ3_S},
+        {"iq3_xxs", "layers.2.self_attn.k_proj", LLM_IQ2_S}, {"iq3_xxs", "layers.2.self_attn.v_proj", LLM_IQ3_S},
+        {"iq3_xxs", "layers.1.mlp.down_proj", LLM_Q4_K}, {"iq3_xxs", "layers.2.mlp.down_proj", LLM_Q3_K},
+        {"iq3_xxs", "lm_head", LLM_Q5_K}, {"iq3_xxs", "embed_tokens", LLM_IQ3_S},
+        {"iq2_m", "layers.2.self_attn.q_proj", LLM_IQ2_S}, {"iq2_m", "layers.2.self_attn.v_proj", LLM_IQ3_S},
+        {"iq2_s", "layers.2.self_attn.q_proj", LLM_IQ2_XS}, {"iq2_s", "layers.2.self_attn.o_proj", LLM_IQ3_S},
+        {"iq2_xs", "layers.1.mlp.down_proj", LLM_Q2_K}, {"iq2_xs", "layers.2.mlp.down_proj", LLM_IQ2_XS},
+        {"iq2_xs", "layers.2.self_attn.o_proj", LLM_IQ2_XS}, {"iq2_xs", "lm_head", LLM_Q5_K},
         {"q4_0", "lm_head", LLM_Q4_0}, {"q5_1", "layers.0.self_attn.v_proj", LLM_Q5_1}};
     struct llm_strs none = {0};
     (void)state;
@@ -319,6 +331,7 @@ static void rows_of_other_lengths_get_smaller_blocks(void **state)
     assert_int_equal(llm_quant_fallback(LLM_Q5_K, 576), LLM_Q5_1);
     assert_int_equal(llm_quant_fallback(LLM_Q6_K, 576), LLM_Q8_0);
     assert_int_equal(llm_quant_fallback(LLM_IQ4_XS, 576), LLM_IQ4_NL);
+    assert_int_equal(llm_quant_fallback(LLM_IQ2_S, 576), LLM_IQ4_NL);
     assert_int_equal(llm_quant_fallback(LLM_Q4_K, 172), LLM_F16);
 }
 
