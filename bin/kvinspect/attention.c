@@ -57,16 +57,6 @@ static int print(const struct llm_kv_file *f, const float *p, const struct llm_c
     return print_table(&t, common, e);
 }
 
-typedef int write_heatmap(struct llm_output *o, const struct llm_heatmap *h, struct llm_err *e);
-static int write_picture(const char *path, const struct llm_heatmap *h, write_heatmap *write, bool binary, struct llm_err *e)
-{
-    struct llm_output *o = llm_output_open(path, binary, e);
-    if (!o) return -1;
-    if (write(o, h, e) == 0) return llm_output_commit(o, e);
-    llm_output_abandon(o);
-    return -1;
-}
-
 static int draw(const struct llm_kv_file *f, float *p, const struct args *a, struct llm_err *e)
 {
     static const enum llm_scaling scales[] = {LLM_SCALE_AUTO, LLM_SCALE_LINEAR, LLM_SCALE_LOG};
@@ -97,7 +87,7 @@ static int attention(const struct llm_kv_file *f, const struct args *a, struct l
 {
     int64_t heads = f->config.num_attention_heads;
     size_t n;
-    if (a->layer >= f->n_layers) return llm_fail(e, LLM_EX_USAGE, "--layer: expected below %" PRId64 ", found %" PRId64, f->n_layers, a->layer);
+    if (check_layer(f, a->layer, e) < 0) return -1;
     if (a->head >= heads) return llm_fail(e, LLM_EX_USAGE, "--head: expected below %" PRId64 ", found %" PRId64, heads, a->head);
     if (__builtin_mul_overflow((size_t)f->n, (size_t)f->n_queries, &n)) return llm_no_memory(e, "an attention map");
     float *p = llm_calloc(n, sizeof *p, "an attention map", e), *one = a->head < 0 ? llm_calloc(n, sizeof *one, "an attention map", e) : NULL;

@@ -66,8 +66,7 @@ static int draw(const struct llm_kv_file *f, const struct llm_kv_head *rows, int
 static int heads(const struct llm_kv_file *f, const struct args *a, struct llm_err *e)
 {
     int64_t all = llm_kv_heads_rows(f, -1), first = 0, last = all;
-    if (a->layer >= f->n_layers)
-        return llm_fail(e, LLM_EX_USAGE, "--layer: expected below %lld, found %lld", (long long)f->n_layers, (long long)a->layer);
+    if (check_layer(f, a->layer, e) < 0) return -1;
     if (a->layer >= 0) {
         first = llm_kv_heads_rows(f, a->layer);
         last = llm_kv_heads_rows(f, a->layer + 1);

@@ -8,7 +8,7 @@
 #include "io/table.h"
 #include "measure/heatmap.h"
 
-extern const struct llm_cli kv_summary_cli, kv_heads_cli, kv_size_cli, kv_export_cli, kv_diff_cli, kv_attention_cli;
+extern const struct llm_cli kv_summary_cli, kv_heads_cli, kv_attention_cli, kv_spectrum_cli, kv_size_cli, kv_export_cli, kv_diff_cli;
 extern const struct llm_foreign kv_foreign[];
 int kv_summary(int argc, char **argv, struct llm_err *e) LLM_MUST_CHECK;
 int kv_heads(int argc, char **argv, struct llm_err *e) LLM_MUST_CHECK;
@@ -16,12 +16,15 @@ int kv_size(int argc, char **argv, struct llm_err *e) LLM_MUST_CHECK;
 int kv_export(int argc, char **argv, struct llm_err *e) LLM_MUST_CHECK;
 int kv_diff(int argc, char **argv, struct llm_err *e) LLM_MUST_CHECK;
 int kv_attention(int argc, char **argv, struct llm_err *e) LLM_MUST_CHECK;
+int kv_spectrum(int argc, char **argv, struct llm_err *e) LLM_MUST_CHECK;
 
 /* Writes the table to common->output and releases it. 0 or -1. */
 int print_table(struct llm_table *t, const struct llm_common *common, struct llm_err *e) LLM_MUST_CHECK;
 
 /* The only operand, or "-". */
 const char *one_operand(const struct llm_cli *cli, int rest, int argc, char **argv);
+/* Status 2 if the cache has no layer of this number; -1 is none. 0 or -1. */
+int check_layer(const struct llm_kv_file *f, int64_t layer, struct llm_err *e) LLM_MUST_CHECK;
 /* The options of pictures: --png, -T, --scale. */
 struct picture_args {
     const char *png, *tokenizer;
@@ -39,5 +42,9 @@ void check_picture(const struct llm_cli *cli, const struct llm_common *common, c
 const char **token_labels(const char *path, const struct llm_kv_file *f, int64_t n, struct llm_buf *text, struct llm_err *e) LLM_MUST_CHECK;
 /* Draws h, whose columns are the first h->x.n tokens of `f`: fills in the columns' labels, the subtitle and the scale. 0 or -1. */
 int draw_picture(const struct picture_args *a, const struct llm_kv_file *f, struct llm_heatmap *h, struct llm_err *e) LLM_MUST_CHECK;
+
+/* Writes h to `path` by `write`, whole or not at all. 0 or -1. */
+typedef int write_heatmap(struct llm_output *o, const struct llm_heatmap *h, struct llm_err *e);
+int write_picture(const char *path, const struct llm_heatmap *h, write_heatmap *write, bool binary, struct llm_err *e) LLM_MUST_CHECK;
 
 #endif

@@ -36,6 +36,15 @@ const char **token_labels(const char *path, const struct llm_kv_file *f, int64_t
     return NULL;
 }
 
+int write_picture(const char *path, const struct llm_heatmap *h, write_heatmap *write, bool binary, struct llm_err *e)
+{
+    struct llm_output *o = llm_output_open(path, binary, e);
+    if (!o) return -1;
+    if (write(o, h, e) == 0) return llm_output_commit(o, e);
+    llm_output_abandon(o);
+    return -1;
+}
+
 int draw_picture(const struct picture_args *a, const struct llm_kv_file *f, struct llm_heatmap *h, struct llm_err *e)
 {
     static const enum llm_scaling scales[] = {LLM_SCALE_AUTO, LLM_SCALE_LINEAR, LLM_SCALE_LOG};
@@ -55,13 +64,7 @@ int draw_picture(const struct picture_args *a, const struct llm_kv_file *f, stru
     h->x.numbers = f->positions;
     h->x.labels = labels;
     h->x.numbered = labels != NULL;
-    struct llm_output *o = bad ? NULL : llm_output_open(a->png, true, e);
-    if (!o) {
-        bad = -1;
-    } else if (llm_heatmap_write(o, h, e) < 0) {
-        llm_output_abandon(o);
-        bad = -1;
-    } else bad = llm_output_commit(o, e);
+    if (!bad) bad = write_picture(a->png, h, llm_heatmap_write, true, e);
     free(labels);
     llm_buf_release(&text);
     return bad;

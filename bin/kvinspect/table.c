@@ -1,3 +1,4 @@
+#include <inttypes.h>
 #include "bin/kvinspect/kvinspect.h"
 
 int print_table(struct llm_table *t, const struct llm_common *common, struct llm_err *e)
@@ -9,4 +10,10 @@ const char *one_operand(const struct llm_cli *cli, int rest, int argc, char **ar
 {
     if (rest + 1 < argc) llm_usage(cli, "expected one file, found another operand '%s'", argv[rest + 1]);
     return rest < argc ? argv[rest] : "-";
+}
+
+int check_layer(const struct llm_kv_file *f, int64_t layer, struct llm_err *e)
+{
+    if (layer < f->n_layers) return 0;
+    return llm_fail(e, LLM_EX_USAGE, "--layer: expected below %" PRId64 ", found %" PRId64, f->n_layers, layer);
 }

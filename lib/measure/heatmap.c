@@ -320,7 +320,11 @@ static void draw_axes(const struct map *m)
     draw_column_numbers(m);
     int y = draw_column_groups(m, m->bottom + TICK + PAD + (labels_rotated(&m->x) ? m->x.label_width : LINE));
     if (h->x.name) llm_draw_text(m->d, (m->left + m->right) / 2, y + LINE - 2, m->width, how(LLM_ANCHOR_MIDDLE, false, true), h->x.name);
-    if (h->y.name) llm_draw_text(m->d, MARGIN + 10, (m->top + m->bottom) / 2, m->bottom, how(LLM_ANCHOR_MIDDLE, true, true), h->y.name);
+    if (h->y.name && llm_text_width(h->y.name, LLM_TEXT_BODY) > m->bottom - m->top) { /* hangs from the top of the map, below the subtitle */
+        llm_draw_text(m->d, MARGIN + 10, m->top, m->height - m->top - MARGIN, how(LLM_ANCHOR_END, true, true), h->y.name);
+    } else if (h->y.name) {
+        llm_draw_text(m->d, MARGIN + 10, (m->top + m->bottom) / 2, m->bottom, how(LLM_ANCHOR_MIDDLE, true, true), h->y.name);
+    }
 }
 
 /* A number beside the colour bar; returns the pixels of its text. */

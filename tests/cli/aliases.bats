@@ -13,6 +13,7 @@ llm-tokenize decode: --tokenizer operand: --output
 llm-tokenize info: --tokenizer: --output
 llm-kvinspect summary: operand: --output
 llm-kvinspect heads: operand --tokenizer: --output --png
+llm-kvinspect spectrum: operand: --output --png
 llm-kvinspect size: operand: --output
 llm-kvinspect export: operand: --output
 llm-kvinspect attention: operand --tokenizer: --output --png --html

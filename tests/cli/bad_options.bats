@@ -25,6 +25,7 @@ llm-bench kernels|-o out|
 llm-bench cost|-o out|nano
 llm-bench quality|-m M -o out|t.txt
 llm-kvinspect heads|-o out|c.kv
+llm-kvinspect spectrum|-o out|c.kv
 llm-kvinspect diff|-o out|c.kv c.kv
 EOF
 }

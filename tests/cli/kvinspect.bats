@@ -188,6 +188,40 @@ END
     refused 2 '--layer: expected below 2, found 5' llm-kvinspect attention -l 5 "$KV"
 }
 
+@test "spectrum: singular values and ranks are NumPy's of transformers' keys and values; the same for any threads" {
+    need_tool python3
+    for how in '' --centre; do
+        llm-kvinspect spectrum $how --json "$KV" > "heads$how"
+        llm-kvinspect spectrum $how --json --values "$KV" > "values$how"
+        llm-kvinspect spectrum $how --json -j 1 "$KV" | cmp - "heads$how"
+        llm-kvinspect spectrum $how --json -j 3 "$KV" | cmp - "heads$how"
+    done
+    python3 - "$ROOT/tests/golden/kvinspect/expected.json" <<'END'
+import json, sys
+seen = 0
+for want in json.load(open(sys.argv[1]))["spectrum"]:
+    how = "--centre" if want["centred"] else ""
+    mine = lambda name: [row for row in map(json.loads, open(name + how))
+                         if (row["layer"], row["kv_head"], row["tensor"]) == (want["layer"], want["kv_head"], want["tensor"])]
+    [row], values = mine("heads"), [v["value"] for v in mine("values")]
+    # keys of two FP32 computations differ by some 1e-6 of the largest value
+    assert len(values) == len(want["values"]) == row["of"] == 32
+    assert max(abs(a - b) for a, b in zip(values, want["values"])) < 1e-5 * want["values"][0], (values, want)
+    assert values == sorted(values, reverse=True) and (row["largest"], row["smallest"]) == (values[0], values[-1])
+    for name in "effective_rank", "stable_rank":
+        assert abs(row[name] / want[name] - 1) < 1e-5, (name, row, want)
+    assert (row["rank_90"], row["rank_99"]) == (want["rank_90"], want["rank_99"])
+    seen += 1
+assert seen == 8
+END
+    [[ $(llm-kvinspect spectrum -l 1 "$KV" | wc -l) == 3 ]]
+    llm-kvinspect spectrum --png s.png "$KV" | cmp - <(llm-kvinspect spectrum "$KV")
+    [[ $(head -c 4 s.png | tail -c 3) == PNG ]]
+    llm-infer -m "$M" -n 0 --kv-out three.kv --ids "1 2 3" # fewer tokens than channels
+    [[ $(llm-kvinspect spectrum three.kv | cut -f 8 | sort -u | xargs) == '3 of' ]]
+    refused 2 '--layer: expected below 2, found 2' llm-kvinspect spectrum -l 2 "$KV"
+}
+
 @test "heads without traced queries, of one layer, as JSON, the same for any threads" {
     llm-infer -m "$M" -n 0 --kv-out plain.kv --ids "1 2 3"
     run -0 llm-kvinspect heads -l 1 plain.kv
@@ -332,7 +366,7 @@ size_of() {
 @test "the commands of the manual's EXAMPLES run" {
     llm-quantize -q -t bf16 "$M" model.llm
     printf 'Once upon a time there was a cat.' > prompt.txt
-    manual_examples llm-kvinspect 5
+    manual_examples llm-kvinspect 6
 }
 
 @test "outputs that cannot be written" {
