@@ -28,6 +28,7 @@ struct llm_weight {
     void *packed[4];        /* forward and backward forms, owned; NULL until made; the slots are matmul.c's (cpu/matmul_internal.h) */
     size_t packed_bytes;
     int few_rows;           /* products of a few rows without a packed form: the second makes it, see llm_matmul */
+    int many_rows;          /* products of more rows without a packed form, counted up to 3 */
 };
 /* Makes the packed form for training (once per optimizer step; forward and, if asked, dX) in memory kept across steps. Optional: without
  * it panels are packed on the fly in per-thread scratch, with the same bits. 0 or -1. */
@@ -52,8 +53,10 @@ struct llm_matmul {
     enum llm_compute compute;
 };
 /* y[m, n] = x[m, k] · wᵀ + bias. Every dtype of w. Quantised w: int8 path unless compute is F32, which dequantises exactly.
- * The second product of a few rows (decoding) packs the weight, if the packed form takes less than half of the available memory: the bits are the
- * same, and later products read it at full speed. The packed form of a block-quantised weight is as large as the data. */
+ * The second product of a few rows (decoding), or the third of more rows but fewer than 256 (decoding of many sequences), packs the weight, if the
+ * packed form takes less than half of the available memory: the bits are the same, and later products read it at full speed. The packed form of a
+ * block-quantised weight is as large as the data. The first product of many rows releases the pages of a mapped weight that it has read; later ones
+ * leave them mapped, since a prompt of several passes would read them again. */
 int llm_matmul(const struct llm_matmul *a, struct llm_weight *w, struct llm_err *e) LLM_MUST_CHECK;
 /* n of them, at most LLM_MATMUL_MAX, of one x: a[i] with w[i]; m, x, ldx and compute are those of a[0]. The bits are the same; x is converted once,
  * and the threads are called together once. */

@@ -9,7 +9,9 @@
 #define ROW_BLOCK 256
 #define Q_BLOCK 32
 #define GROUP 6 /* panels packed together for many rows */
-#define MANY 64 /* from this many rows on, mapping released pages of the file again costs little beside the arithmetic: activations get their room */
+/* From this many rows on, mapping released pages of the file again costs little beside the arithmetic, so activations get their room. With two
+ * threads it does cost a sixth of a prefill, since each is interrupted for what the other one releases: the first product alone pays for it. */
+#define MANY 64
 
 /* One weight's product. */
 struct part {
@@ -88,7 +90,7 @@ static void product_piece(void *arg, size_t piece, int thread)
                        w->k, b + (size_t)(j / LLM_GEMM_PANEL) * t->panel);
         for (int64_t row = 0; row < p->m; row += ROW_BLOCK) multiply_block(p, t, b, row, at, here);
     }
-    if (b && p->m >= MANY) llm_weight_release_pages(w, (size_t)column * row_bytes, (size_t)columns * row_bytes);
+    if (b && p->m >= MANY && w->many_rows < 2) llm_weight_release_pages(w, (size_t)column * row_bytes, (size_t)columns * row_bytes);
 }
 
 /* Whether two types need activations prepared in the same way. */

@@ -10,7 +10,7 @@
 
 /* Stands before the panels. */
 struct form { size_t bytes; bool valid; };
-enum { HEAD = 64, FEW_ROWS = 8, PIECE_BYTES = 128 << 10, AGAIN = 3, DECODED_ROWS = 256 /* a multiple of every k_unit */ };
+enum { HEAD = 64, FEW_ROWS = 8, MANY_ROWS = 256, PIECE_BYTES = 128 << 10, AGAIN = 3, DECODED_ROWS = 256 /* a multiple of every k_unit */ };
 _Static_assert(sizeof(struct form) <= HEAD, "the head fits");
 
 void llm_weight_decode(const struct llm_weight *w, int64_t from, int64_t n, float *out)
@@ -164,11 +164,18 @@ static int slot_of(enum llm_compute compute, bool backward)
     return backward ? PACKED_BF16_DX : PACKED_BF16;
 }
 
-/* A weight that products of a few rows keep coming to is worth packing, which costs about three of them, when memory is plenty. Asked at the second
- * product alone: a no stays one. */
+/* Counts a product up to `enough`; returns whether it is number `enough`. */
+static bool is_number(int *products, int enough)
+{
+    return *products < enough && ++*products == enough;
+}
+
+/* A weight that products of fewer than MANY_ROWS rows keep coming to is worth packing, which costs about three products of one row, when memory is
+ * plenty. Asked once for few rows and once for more of them: a no stays one. A prompt's passes have more rows, to which packing costs little. */
 static bool worth_packing(struct llm_weight *w, enum llm_compute compute, int64_t m)
 {
-    if (m > FEW_ROWS || llm_pool_inside() || w->few_rows >= 2 || ++w->few_rows < 2) return false;
+    const bool few = m <= FEW_ROWS, many = m >= MANY_ROWS;
+    if (llm_pool_inside() || !(few ? is_number(&w->few_rows, 2) : is_number(&w->many_rows, many ? 2 : 3)) || many) return false;
     double elements = (double)w->n * (double)w->k, bytes = gemm_of(compute)->element * elements;
     if (compute != LLM_COMPUTE_F32 && gemm_q_of(w->dtype)) bytes = elements / llm_dtypes[w->dtype].block_size * llm_dtypes[w->dtype].block_bytes;
     return bytes < llm_memory_available() / 2;
@@ -218,5 +225,5 @@ void llm_weight_release(struct llm_weight *w)
         w->packed[i] = NULL;
     }
     w->packed_bytes = 0;
-    w->few_rows = 0;
+    w->few_rows = w->many_rows = 0;
 }

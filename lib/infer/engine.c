@@ -13,7 +13,7 @@
 #include "cpu/pool.h"
 #include "model/forward/watch.h"
 
-enum { PACKED_AFTER = 4 }; /* passes */
+enum { PACKED_AFTER = 4, PACKING_ROWS = 255 }; /* passes; the rows of a pass in which llm_matmul may pack */
 #define ARENA ((size_t)1 << 36) /* address space for one pass */
 
 int llm_engine_init(struct llm_engine *g, struct llm_model *m, const struct llm_engine_options *o, struct llm_err *e)
@@ -166,7 +166,10 @@ int llm_engine_advance(struct llm_engine *g, const struct llm_feed *feeds, int64
         g->room = total;
     }
     if (total > g->room) g->room = total;
-    if (g->warm_at > 0 && g->passes <= g->warm_at) release_files(g);
+    if (g->warm_at > 0 && g->passes <= g->warm_at) {
+        if (total <= PACKING_ROWS) release_files(g);
+        else g->warm_at++; /* a pass of another prompt packs nothing, and the next one reads the files again */
+    }
     *r = (struct llm_reading){.n = total};
     if (place_adapters(g, feeds, n, total, e) < 0 || place_strengths(g, feeds, n, e) < 0) return -1;
     if (g->predictor->advance(g, feeds, n, total, r, e) < 0) return -1;

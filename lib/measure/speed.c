@@ -12,6 +12,7 @@
 
 #define PROBE_BYTES ((size_t)128 << 20) /* read between tokens to know what memory gives just now */
 #define PROBE_EVERY 0.05                /* seconds */
+enum { WARM_PROMPTS = 2, WARM_TOKENS = 4 }; /* that are not counted: the second product of few rows packs a weight, of a prompt the head alone */
 
 static int32_t *some_tokens(int64_t n, int64_t vocab, struct llm_err *e)
 {
@@ -66,14 +67,14 @@ int llm_speed_prompt(struct llm_engine *g, int64_t depth, int64_t n, int64_t run
     double flops = (cost.forward_flops - cost.head_flops) * (double)n + cost.head_flops;
     llm_kv_init(&begin, &g->pool);
     int status = depth > 0 ? feed(g, &begin, ids, depth, e) : 0;
-    for (int64_t run = -1; run < runs && status == 0; run++) {
+    for (int64_t run = -WARM_PROMPTS; run < runs && status == 0; run++) {
         status = copy(&kv, &begin, n, e);
         double peak = llm_peaks_compute_once(out->limit), start = llm_now();
         if (status == 0) status = feed(g, &kv, ids + depth, n, e);
         double seconds = llm_now() - start;
         llm_kv_release(&kv);
         peak = (peak + llm_peaks_compute_once(out->limit)) / 2;
-        if (run < 0) continue; /* the first one warms up */
+        if (run < 0) continue;
         rates[run] = (double)n / seconds;
         shares[run] = flops / seconds / peak;
     }
@@ -132,7 +133,7 @@ int llm_speed_generate(struct llm_engine *g, int64_t depth, int64_t n, int64_t r
     for (int64_t run = -1; run < runs && status == 0; run++) {
         double seconds = 0, bandwidth = 0;
         status = copy(&kv, &begin, n, e);
-        if (status == 0) status = decode(g, &kv, ids + depth, run < 0 ? 1 : n, probe, &seconds, &bandwidth, e);
+        if (status == 0) status = decode(g, &kv, ids + depth, run < 0 && n > WARM_TOKENS ? WARM_TOKENS : n, probe, &seconds, &bandwidth, e);
         llm_kv_release(&kv);
         if (run < 0) continue; /* the first one warms up */
         rates[run] = (double)n / seconds;

@@ -6,7 +6,7 @@
     {"do": "logits", "ids": [...]}                              {"rows": N}, then N rows
     {"do": "score", "documents": [[...], ...]}                  {"nats": [...]} of each document's tokens but the first, summed
     {"do": "memory", "ids": [...], "generate": N}               {"bytes": N} resident at most, less what Python had before the model was loaded
-    {"do": "speed", "prompt": N, "generate": N}                 {"prompt": tokens a second, "generate": tokens a second}
+    {"do": "speed", "prompt": N, "generate": N, "runs": N}      {"prompt": tokens a second, the mean of the runs, "generate": tokens a second}
     {"do": "deep", "depth": N, "generate": N}                   {"generate": tokens a second behind so many tokens, which are read once}
     {"do": "together", "generate": N}                           {"generate": tokens a second of all sequences, one token of each in a pass}
     {"do": "convert", "model": FILE, "to": FILE, "type": N}     {}: the GGUF file in another type of weights, by llama.cpp's number
@@ -116,11 +116,14 @@ class Peer:
         n, generate = request["prompt"], request["generate"]
         ids = rng.integers(0, self.vocab, max(n, generate)).tolist()
         for warm in (True, False):
-            self.clear()
-            start = time.perf_counter()
-            for at in range(0, n, 512):
-                self.decode(ids[at : min(at + 512, n)], at, False)
-            out["prompt"] = n / (time.perf_counter() - start)
+            rates = []
+            for _ in range(2 if warm else request.get("runs", 1)):
+                self.clear()
+                start = time.perf_counter()
+                for at in range(0, n, 512):
+                    self.decode(ids[at : min(at + 512, n)], at, False)
+                rates.append(n / (time.perf_counter() - start))
+            out["prompt"] = sum(rates) / len(rates)
             self.clear()
             start = time.perf_counter()
             for at in range(4 if warm else generate):

@@ -1,4 +1,4 @@
-/* Pages that are given back: a weight reads as before, and nothing beside its file's mapping is touched, wherever the mapping lies. */
+/* Pages that are released: a weight reads as before, and nothing beside its file's mapping is touched, wherever the mapping lies. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,6 +13,7 @@
 #include "cpu/form_memory.h"
 #include "cpu/matmul_internal.h"
 #include "cpu/pages.h"
+#include "cpu/pool.h"
 
 enum { PAGE = 4096, PAGES = 100, ROWS = 398 /* nearly all of the file */, K = 256, ALL = 1 << 21 };
 
@@ -103,6 +104,53 @@ static void nothing_beside_the_file(void **state)
     free(own);
 }
 
+/* A product of `rows` rows; the bits of `first` if there is one. Returns how many of the file's pages are resident then. */
+static size_t pages_after(struct llm_weight *w, int64_t rows, const float *x, float *y, const float *first)
+{
+    struct llm_err e = {0};
+    const struct llm_matmul a = {.m = rows, .x = x, .ldx = K, .y = y, .ldy = w->n, .compute = LLM_COMPUTE_BF16};
+    assert_int_equal(llm_matmul(&a, w, &e), 0);
+    if (first) assert_memory_equal(y, first, (size_t)(rows * w->n) * sizeof *y);
+    return resident((const unsigned char *)w->map, PAGES);
+}
+
+/* The first product of a prompt releases a quantised weight's pages, the next ones leave them; products of many sequences pack the weight. */
+static void products_keep_what_they_read_again(void **state)
+{
+    enum { PROMPT = 300, SEQUENCES = 64 };
+    struct llm_err e = {0};
+    (void)state;
+    if (sysconf(_SC_PAGESIZE) != PAGE) skip();
+    assert_int_equal(llm_pool_start(2, &e), 0);
+    unsigned char *p = surrounded(7), *file = p + 7 * PAGE;
+    const int64_t n = PAGES * PAGE / (K / 32 * 34);
+    float *x = malloc(PROMPT * K * sizeof *x), *first = malloc((size_t)(PROMPT * n) * sizeof *first), *y = malloc((size_t)(PROMPT * n) * sizeof *y);
+    assert_true(x && first && y);
+    for (int i = 0; i < PROMPT * K; i++) x[i] = (float)(i % 97) - 48;
+    for (int more = 0; more < 2; more++) { /* passes of a prompt before the sequences */
+        struct llm_weight w = {.data = file, .dtype = LLM_Q8_0, .n = n, .k = K, .map = (char *)file, .map_end = (char *)file + PAGES * PAGE};
+        const bool known = resident(file, PAGES) > 0;
+        size_t there = pages_after(&w, PROMPT, x, first, NULL);
+        if (known && there > PAGES - 10) fail_msg("%zu pages are resident after a first product", there);
+        for (int i = 0; i < 2 * more; i++) there = pages_after(&w, PROMPT, x, y, first);
+        if (more && known) assert_true(there > PAGES - 2);
+        for (int i = 0; i < 2 - more; i++) {
+            assert_int_equal(w.packed_bytes, 0);
+            there = pages_after(&w, SEQUENCES, x, y, first);
+        }
+        assert_true(w.packed_bytes > 0);
+        assert_int_equal(there, 0);
+        pages_after(&w, PROMPT, x, y, first);
+        llm_weight_release(&w);
+        all_is_as_before(p, 7);
+    }
+    free(x);
+    free(first);
+    free(y);
+    munmap(p, ALL);
+    llm_pool_stop();
+}
+
 /* Small pieces share a chunk: trimming it keeps them, and later ones are whole too. */
 static void forms_keep_their_memory(void **state)
 {
@@ -152,6 +200,7 @@ static void released_within(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(nothing_beside_the_file), cmocka_unit_test(forms_keep_their_memory),
-                                       cmocka_unit_test(released_within)};
+                                       cmocka_unit_test(released_within),
+                                       cmocka_unit_test(products_keep_what_they_read_again)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
