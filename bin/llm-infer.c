@@ -46,6 +46,8 @@ static const struct llm_opt options[] = {
      LLM_FLAG, AT(score), 0, 0, NULL},
     {0, "add-eos", NULL, "with --score: also score the end token after the text", LLM_FLAG, AT(add_eos), 0, 0, NULL},
     {0, "per-token", NULL, "with --score --jsonl: list the tokens and their log-probabilities", LLM_FLAG, AT(per_token), 0, 0, NULL},
+    {0, "entropy", NULL, "with --score: the entropy of each prediction too, in nats; with --jsonl its mean per text",
+     LLM_FLAG, AT(entropy), 0, 0, NULL},
     {0, "logits", NULL, "the logits of the prompt's tokens, as a tensor stream", LLM_FLAG, AT(logits), 0, 0, NULL},
     {0, "embed", NULL, "a vector for the prompt, as a tensor stream; with --jsonl one per text", LLM_FLAG, AT(embed), 0, 0, NULL},
     {0, "score-reward", NULL, "the score that a reward model gives the prompt; with --jsonl each line again, with \"reward\"", LLM_FLAG,
@@ -181,6 +183,7 @@ static void check_usage(struct args *a, const char *operand)
         llm_usage(&infer_cli, "--format is of tables: it goes with --score, --classify, --attribute, --neurons or --plan, and not with --jsonl");
     }
     if ((a->add_eos || a->per_token) && !a->score) llm_usage(&infer_cli, "--add-eos and --per-token go with --score");
+    if (a->entropy && !a->score) llm_usage(&infer_cli, "--entropy goes with --score");
     if (a->per_token && !a->jsonl) llm_usage(&infer_cli, "--per-token goes with --jsonl: --score alone always lists the tokens");
     if (a->add_eos && a->n > 0) llm_usage(&infer_cli, "--add-eos ends the text: expected no -n");
     if ((a->classify || a->score_reward) && (a->kv_in || a->kv_out || a->n > 0)) {

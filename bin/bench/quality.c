@@ -1,25 +1,31 @@
-/* llm-bench quality: how well a model predicts a text. */
+/* llm-bench quality: how well a model predicts a text, and how far its predictions are from those of another model. */
 #include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
 #include <string.h>
 #include "base/log.h"
 #include "base/signals.h"
 #include "bin/bench/bench.h"
 #include "cpu/pool.h"
 #include "data/input.h"
-#include "measure/quality.h"
+#include "measure/compare.h"
 
 struct args {
     struct llm_common common;
-    const char *model, *tokenizer;
-    int64_t context, batch, max;
-    int cache, precision, cross_document;
+    const char *model, *base, *tokenizer;
+    int64_t context, stride, batch, max;
+    int convention, cache, precision, cross_document;
 };
 #define AT(field) offsetof(struct args, field)
 
 static const struct llm_opt options[] = {
     {'m', "model", "MODEL", "the model", LLM_INPUT, AT(model), 0, 0, NULL},
+    {0, "base", "MODEL", "compare with the predictions of this model instead: KL, changes of probabilities, with intervals",
+     LLM_INPUT, AT(base), 0, 0, NULL},
     {'T', "tokenizer", "TOK", "encode text with this tokenizer [the model's]", LLM_INPUT, AT(tokenizer), 0, 0, NULL},
-    {'c', "context", "N", "tokens in a window of context [the model's maximum]", LLM_INT, AT(context), 2, 1 << 24, NULL},
+    {'c', "context", "N", "tokens in a window of context [the model's maximum; llama.cpp: 512]", LLM_INT, AT(context), 2, 1 << 24, NULL},
+    {0, "convention", "NAME", "which tokens are scored, given what: %w [document]", LLM_CHOICE, AT(convention), 0, 0, NULL},
+    {0, "stride", "N", "with --convention=hf-stride: windows begin every N tokens [512, or the context]", LLM_INT, AT(stride), 1, 1 << 24, NULL},
     {'n', "tokens", "N", "score only the first N tokens of each file [all]", LLM_INT, AT(max), 2, 1e15, NULL},
     {0, "cross-document", NULL, "score a token stream as one document instead of document by document", LLM_FLAG, AT(cross_document), 0, 0, NULL},
     {'b', "batch", "N", "maximum number of tokens in one forward pass [512]", LLM_INT, AT(batch), 1, 65536, NULL},
@@ -33,6 +39,8 @@ const struct llm_cli bench_quality_cli = {
     .usage = "-m MODEL [OPTION]... [FILE]...",
     .examples = "llm-bench quality -m model.llm held-out.txt\n"
                 "llm-bench quality -m model.llm -c 128 corpus.tok\n"
+                "llm-bench quality -m model.gguf --convention llama.cpp wiki.test.raw\n"
+                "llm-bench quality -m q4.gguf --base model.llm held-out.txt\n"
                 "llm-quantize -t q4_0 model.llm - | llm-bench quality -m - held-out.txt",
     .options = options, .operands = LLM_OPERANDS_INPUT,
     .common = LLM_COMMON_THREADS | LLM_COMMON_OUTPUT | LLM_COMMON_JSON | LLM_COMMON_TABLE | LLM_COMMON_CONFIG,
@@ -41,27 +49,95 @@ const struct llm_cli bench_quality_cli = {
     .foreign = bench_foreign,
 };
 
-#define COLUMNS "file", "tokens", "bytes", "nats_per_token", "nats_error", "perplexity", "bits_per_byte", "bits_error"
-static const char *const columns[] = {COLUMNS, NULL};
+#define COLUMNS "file", "tokens", "bytes", "nats_per_token", "nats_error", "perplexity", "bits_per_byte", "bits_error", "entropy"
+static const char *const columns[] = {COLUMNS, NULL}, *const word_columns[] = {COLUMNS, "words", "word_perplexity", NULL};
 /* For a model whose rotary frequencies depend on the context. */
-static const char *const rope_columns[] = {COLUMNS, "rope_context", NULL};
+static const char *const rope_columns[] = {COLUMNS, "rope_context", NULL}, *const word_rope_columns[] = {COLUMNS, "words", "word_perplexity",
+                                                                                                          "rope_context", NULL};
+static const char *const compare_columns[] = {"file", "metric", "value", "low_95", "high_95", "tokens", "runs", NULL};
 
-static int measure(struct llm_table *t, struct llm_engine *g, const struct args *a, const char *path, struct llm_err *e)
+/* A model, and the engine that runs it. */
+struct side {
+    struct llm_model *model;
+    struct llm_engine engine;
+};
+struct run {
+    const struct args *a;
+    struct side model, base; /* base.model: NULL without --base */
+    struct llm_table table;
+};
+
+/* ---- the text ---- */
+
+/* A text as the convention reads it. The ids are of `in`, or `own`. */
+struct text {
+    struct llm_input in;
+    int32_t *own;
+    struct llm_quality_text text;
+    double words;
+};
+
+static void release(struct text *t)
 {
-    struct llm_input in = {0};
-    struct llm_quality q;
-    int status = llm_input_read(&in, path, g->model, e);
-    if (status == 0) {
-        struct llm_quality_text text = {.ids = in.ids, .mask = in.mask, .n = (int64_t)in.n};
-        if (a->max && text.n > a->max) text.n = a->max;
-        if (in.stream && !a->cross_document) text.ends = llm_tokens_doc_ends(in.stream, &text.n_ends);
-        if (g->model->rope_context > 0 && text.n > g->context) {
-            llm_note("%s: documents of more than %" PRId64 " tokens are scored in windows, with rotary positions scaled for a context of as many; "
-                     "-c N asks for others", path, g->context);
-        }
-        if ((status = llm_quality_of(g, &text, &q, e)) < 0) llm_in(e, "%s", path);
+    llm_input_release(&t->in);
+    free(t->own);
+}
+
+static int count_words(struct text *t, const struct llm_tokenizer *tokenizer, struct llm_err *e)
+{
+    struct llm_buf decoded = {0};
+    uint64_t from = 0;
+    int status = 0;
+    for (size_t d = 0; d <= t->text.n_ends && status == 0; d++) {
+        const uint64_t n = (uint64_t)t->text.n, end = d < t->text.n_ends && t->text.ends[d] < n ? t->text.ends[d] : n;
+        decoded.n = 0;
+        status = llm_decode(tokenizer, t->text.ids + from, end - from, true, &decoded, e);
+        if (status == 0 && end > from) t->words += (double)llm_count_words(decoded.p ? decoded.p : "", decoded.n);
+        from = end;
     }
-    llm_input_release(&in);
+    llm_buf_release(&decoded);
+    return status;
+}
+
+/* Puts the token that begins a text, else the one that ends it, before a text that does not begin with it: every token then has a prediction. */
+static int begin_text(struct text *t, const struct llm_tokenizer *tokenizer, struct llm_err *e)
+{
+    const int32_t bos = llm_tokenizer_bos(tokenizer), begin = bos >= 0 ? bos : llm_tokenizer_eos(tokenizer);
+    if (t->in.stream) return llm_fail(e, LLM_EX_USAGE, "--convention=word scores texts, found a token stream");
+    if (begin < 0) return llm_fail(e, EX_DATAERR, "--convention=word: the tokenizer has no token that begins or ends a text");
+    if (t->text.n > 0 && t->text.ids[0] == begin) return 0;
+    t->own = llm_alloc((size_t)t->text.n + 1, sizeof *t->own, "tokens", e);
+    if (!t->own) return -1;
+    t->own[0] = begin;
+    if (t->text.n > 0) memcpy(t->own + 1, t->text.ids, (size_t)t->text.n * sizeof *t->own);
+    t->text.ids = t->own;
+    t->text.n++;
+    return 0;
+}
+
+static int read_text(struct text *t, const struct run *r, const char *path, struct llm_err *e)
+{
+    const struct args *a = r->a;
+    const struct llm_tokenizer *tokenizer = r->model.model->tokenizer;
+    const int64_t context = r->model.engine.context;
+    const bool joined = a->cross_document || a->convention == LLM_BY_LLAMA_CPP || a->convention == LLM_BY_HF_STRIDE;
+    if (llm_input_read(&t->in, path, r->model.model, e) < 0) return -1;
+    t->text = (struct llm_quality_text){.ids = t->in.ids, .mask = t->in.mask, .n = (int64_t)t->in.n, .convention = (enum llm_convention)a->convention,
+                                        .stride = a->stride ? a->stride : context < 512 ? context : 512, .begin = -1};
+    if (a->max && t->text.n > a->max) t->text.n = a->max;
+    if (t->in.stream && !joined) t->text.ends = llm_tokens_doc_ends(t->in.stream, &t->text.n_ends);
+    if (tokenizer && t->text.n > 0 && t->text.ids[0] == llm_tokenizer_bos(tokenizer)) t->text.begin = t->text.ids[0];
+    if (a->convention != LLM_BY_WORD) return 0;
+    return count_words(t, tokenizer, e) < 0 || begin_text(t, tokenizer, e) < 0 ? -1 : 0;
+}
+
+/* ---- what is measured of it ---- */
+
+static int measure(struct run *r, const char *path, const struct text *text, struct llm_err *e)
+{
+    struct llm_table *t = &r->table;
+    struct llm_quality q;
+    int status = llm_quality_of(&r->model.engine, &text->text, &q, e);
     if (status != 0) return status;
     llm_table_text(t, path);
     llm_table_count(t, (double)q.tokens);
@@ -71,25 +147,82 @@ static int measure(struct llm_table *t, struct llm_engine *g, const struct args 
     llm_table_number(t, q.perplexity, 6);
     llm_table_number(t, q.bits_per_byte, 6);
     llm_table_number(t, q.bits_per_byte_error, 3);
-    if (g->model->rope_context > 0) llm_table_count(t, (double)g->model->rope_context);
+    llm_table_number(t, q.entropy, 6);
+    if (r->a->convention == LLM_BY_WORD) {
+        llm_table_count(t, text->words);
+        llm_table_number(t, exp(q.nats * (double)q.tokens / text->words), 6);
+    }
+    if (r->model.model->rope_context > 0) llm_table_count(t, (double)r->model.model->rope_context);
     return 0;
 }
 
-static int start(const struct args *a, struct llm_model **m, struct llm_engine *g, struct llm_err *e)
+static int compare(struct run *r, const char *path, const struct text *text, struct llm_err *e)
 {
-    struct llm_engine_options o = {.compute = a->precision == 0 ? LLM_COMPUTE_F32 : LLM_COMPUTE_BF16, .context = a->context, .batch = a->batch};
+    struct llm_comparison c;
+    int status = llm_compare(&r->base.engine, &r->model.engine, &text->text, &c, e);
+    if (status != 0) return status;
+    const double none = (double)NAN;
+    const struct { const char *name; struct llm_interval v; } rows[] = {
+        {"base_perplexity", c.base_perplexity}, {"perplexity", c.perplexity}, {"log_perplexity_ratio", c.log_ratio}, {"kl", c.kl},
+        {"kl_median", {c.kl_median, none, none}}, {"kl_p99", {c.kl_p99, none, none}}, {"kl_max", {c.kl_max, none, none}},
+        {"same_top", c.same_top}, {"delta_p", c.delta_p}, {"delta_p_rms", c.delta_p_rms}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        llm_table_text(&r->table, path);
+        llm_table_text(&r->table, rows[i].name);
+        llm_table_number(&r->table, rows[i].v.value, 6);
+        llm_table_number(&r->table, rows[i].v.low, 6);
+        llm_table_number(&r->table, rows[i].v.high, 6);
+        llm_table_count(&r->table, (double)c.tokens);
+        llm_table_count(&r->table, (double)c.runs);
+    }
+    return 0;
+}
+
+static int measure_file(struct run *r, const char *path, struct llm_err *e)
+{
+    struct text text = {0};
+    int status = read_text(&text, r, path, e);
+    if (status < 0 && e->status == LLM_EX_USAGE) llm_in(e, "%s", path);
+    if (status == 0 && r->model.model->rope_context > 0 && text.text.n > r->model.engine.context) {
+        llm_note("%s: documents of more than %" PRId64 " tokens are scored in windows, with rotary positions scaled for a context of as many; "
+                 "-c N asks for others", path, r->model.engine.context);
+    }
+    if (status == 0) {
+        status = r->base.model ? compare(r, path, &text, e) : measure(r, path, &text, e);
+        if (status < 0) llm_in(e, "%s", path);
+    }
+    release(&text);
+    return status;
+}
+
+/* ---- the models ---- */
+
+static int load(struct side *s, const char *path, const struct args *a, int64_t context, struct llm_err *e)
+{
+    struct llm_engine_options o = {.compute = a->precision == 0 ? LLM_COMPUTE_F32 : LLM_COMPUTE_BF16, .context = context, .batch = a->batch};
     o.cache = a->cache < 0 ? LLM_NO_DTYPE : llm_kv_types[a->cache];
+    s->model = llm_model_load(path, e);
+    if (!s->model) return -1;
+    if (llm_model_must_continue(s->model, e) < 0) return llm_in(e, "%s", path);
+    return llm_engine_init(&s->engine, s->model, &o, e) < 0 ? llm_in(e, "%s", path) : 0;
+}
+
+static int start(struct run *r, struct llm_err *e)
+{
+    const struct args *a = r->a;
+    int64_t context = a->context ? a->context : a->convention == LLM_BY_LLAMA_CPP ? 512 : 0;
     if (bench_begin(&a->common, e) < 0) return -1;
     llm_signals_catch();
-    *m = llm_model_load(a->model, e);
-    if (!*m) return -1;
-    if (llm_model_must_continue(*m, e) < 0) return llm_in(e, "%s", a->model);
-    if (a->tokenizer) {
-        llm_tokenizer_destroy((*m)->tokenizer);
-        (*m)->tokenizer = llm_tokenizer_load(a->tokenizer, NULL, e);
-        if (!(*m)->tokenizer) return -1;
+    if (load(&r->model, a->model, a, context, e) < 0) return -1;
+    if (a->base && load(&r->base, a->base, a, r->model.engine.context, e) < 0) return -1;
+    context = r->model.engine.context;
+    if (a->stride > context) {
+        return llm_fail(e, LLM_EX_USAGE, "--stride: expected at most the context of %" PRId64 " tokens, found %" PRId64, context, a->stride);
     }
-    return llm_engine_init(g, *m, &o, e);
+    if (!a->tokenizer) return 0;
+    llm_tokenizer_destroy(r->model.model->tokenizer);
+    r->model.model->tokenizer = llm_tokenizer_load(a->tokenizer, NULL, e);
+    return r->model.model->tokenizer ? 0 : -1;
 }
 
 int bench_quality(int argc, char **argv, struct llm_err *e)
@@ -97,21 +230,27 @@ int bench_quality(int argc, char **argv, struct llm_err *e)
     struct args a = {.batch = 512, .cache = -1, .precision = 1};
     int rest = llm_cli_parse(&bench_quality_cli, &a, argc, argv);
     llm_config_force(a.common.force_config);
-    struct llm_model *m = NULL;
-    struct llm_engine g = {0};
-    struct llm_table t, *tables[] = {&t};
+    struct run r = {.a = &a};
+    struct llm_table *tables[] = {&r.table};
     size_t from_stdin = 0;
     if (!a.model) llm_usage(&bench_quality_cli, "expected a model: -m MODEL");
+    if (a.stride && a.convention != LLM_BY_HF_STRIDE) llm_usage(&bench_quality_cli, "--stride goes with --convention=hf-stride");
     for (int i = rest; i < argc; i++) from_stdin += strcmp(argv[i], "-") == 0;
-    if (from_stdin + (rest == argc) + (strcmp(a.model, "-") == 0) > 1) llm_usage(&bench_quality_cli, "only one input can be standard input");
-    int status = start(&a, &m, &g, e);
-    llm_table_init(&t, status == 0 && m->rope_context > 0 ? rope_columns : columns);
-    for (int i = rest; i < argc + (rest == argc) && status == 0; i++) status = measure(&t, &g, &a, i < argc ? argv[i] : "-", e);
-    llm_engine_release(&g);
-    llm_model_destroy(m);
+    from_stdin += (rest == argc) + (strcmp(a.model, "-") == 0) + (a.base && strcmp(a.base, "-") == 0);
+    if (from_stdin > 1) llm_usage(&bench_quality_cli, "only one input can be standard input");
+    int status = start(&r, e);
+    const bool rope = status == 0 && r.model.model->rope_context > 0;
+    llm_table_init(&r.table, a.base                          ? compare_columns
+                             : a.convention == LLM_BY_WORD ? (rope ? word_rope_columns : word_columns)
+                                                           : (rope ? rope_columns : columns));
+    for (int i = rest; i < argc + (rest == argc) && status == 0; i++) status = measure_file(&r, i < argc ? argv[i] : "-", e);
+    for (struct side *s = &r.model; s; s = s == &r.model ? &r.base : NULL) {
+        llm_engine_release(&s->engine);
+        llm_model_destroy(s->model);
+    }
     llm_pool_stop();
     llm_signal_die();
     if (status == 0) return bench_print(&a.common, tables, 1, e);
-    llm_table_release(&t);
+    llm_table_release(&r.table);
     return -1;
 }

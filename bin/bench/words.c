@@ -3,6 +3,7 @@
 #include "bin/foreign.h"
 #include "cpu/matmul.h"
 #include "infer/kv.h"
+#include "measure/convention.h"
 #include "measure/eval/task.h"
 #include "model/config/preset.h"
 #include "quant/quant.h"
@@ -10,7 +11,8 @@
 
 const struct llm_words bench_speed_words[] = {{"config", llm_preset_word}, {"type", llm_quant_word}, {"cache-type", llm_kv_word},
                                               {"precision", llm_compute_word}, {0}};
-const struct llm_words bench_quality_words[] = {{"cache-type", llm_kv_word}, {"precision", llm_compute_word}, {0}};
+const struct llm_words bench_quality_words[] = {{"convention", llm_convention_word}, {"cache-type", llm_kv_word},
+                                                {"precision", llm_compute_word}, {0}};
 const struct llm_words bench_eval_words[] = {{"cache-type", llm_kv_word}, {"precision", llm_compute_word}, {"task", llm_eval_task_word},
                                              {"chat-template", llm_chat_builtin_word}, {0}};
 const struct llm_words bench_train_words[] = {{"config", llm_preset_word}, {"activations", llm_stored_word}, {"precision", llm_compute_word}, {0}};
@@ -32,6 +34,9 @@ const struct llm_foreign bench_foreign[] = {
     {"--cache-type-k", "--cache-type is the type of keys and of values"},
     {"--cache-type-v", "--cache-type is the type of keys and of values"},
     {"--perplexity", "llm-bench quality measures it"},
+    {"--kl-divergence", "llm-bench quality --base=MODEL compares two models"},
+    {"--kl-divergence-base", "llm-bench quality --base=MODEL compares two models"},
+    {"--ppl-stride", "llm-bench quality --convention=hf-stride --stride=N"},
     {"--chunks", "-n is the number of tokens of each file that are measured"},
     {"--file", "texts are operands"},
     {0}};

@@ -17,7 +17,8 @@ struct args {
     int fim_spm;
     int chat, lines;
     const char *model, *tokenizer, *prompt, *file, *kv_in, *kv_out;
-    int jsonl, score, per_token, add_eos, logits, embed, classify, score_reward, ref_logprobs, ids, special, echo, ignore_eos, no_timings, plan;
+    int jsonl, score, per_token, entropy, add_eos;
+    int logits, embed, classify, score_reward, ref_logprobs, ids, special, echo, ignore_eos, no_timings, plan;
     int profile, rollout;
     int64_t n, context, batch, draft, parallel, samples, kv_keep, trace_queries;
     int precision, cache_type, pooling;

@@ -17,11 +17,12 @@ struct run {
 
 enum { ROWS = 256 }; /* are written at once */
 
-static int line(void *arg, int64_t i, double log_prob, struct llm_err *e)
+static int line(void *arg, int64_t i, const struct llm_scored *scored, struct llm_err *e)
 {
     struct run *r = arg;
     token_cells(&r->table, r->s->model->tokenizer, r->ids[i]);
-    llm_table_printed(&r->table, log_prob, LLM_NUMBER_FIXED, 6);
+    llm_table_printed(&r->table, scored->log_prob, LLM_NUMBER_FIXED, 6);
+    if (r->s->a->entropy) llm_table_printed(&r->table, scored->entropy, LLM_NUMBER_FIXED, 6);
     return r->table.n_cells < ROWS * r->table.n_columns ? 0 : llm_table_flush(&r->table, r->form, r->s->out, e);
 }
 
@@ -44,11 +45,12 @@ int run_score(struct session *s, const int32_t *ids, size_t n, struct llm_err *e
         llm_note("%zu tokens, more than the context of %" PRId64 ": scored in windows that overlap by half", n, s->engine.context);
     }
     if (s->model->rope_context > 0) llm_note("rotary positions are scaled for a context of %" PRId64 " tokens (-c)", s->model->rope_context);
-    static const char *const columns[] = {"id", "text", "log_prob", NULL};
+    static const char *const columns[] = {"id", "text", "log_prob", NULL}, *const with_entropy[] = {"id", "text", "log_prob", "entropy", NULL};
     struct run r = {.s = s, .ids = all, .form = llm_table_form_for(llm_table_form(&s->a->common), s->a->common.output)};
-    llm_table_init(&r.table, columns);
+    llm_table_init(&r.table, s->a->entropy ? with_entropy : columns);
     r.table.no_heading = r.form == LLM_TABLE_TSV;
-    status = llm_score(&s->engine, begin, all, (int64_t)(n + kept), line, &r, e);
+    const struct llm_scorer scoring = {&s->engine, begin, s->a->entropy, line, &r};
+    status = llm_score(&scoring, all, (int64_t)(n + kept), e);
     if (status == 0) status = llm_table_write(&r.table, r.form, s->out, e);
     llm_table_release(&r.table);
     free(all);

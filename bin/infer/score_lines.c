@@ -12,7 +12,7 @@ struct run {
     struct lines in;
     struct batch batch;
     const int32_t *ids;      /* the tokens of the current text */
-    double sum;              /* of the log-probabilities so far, in the order of the tokens */
+    double sum, entropy;     /* of the log-probabilities and of the entropies so far, in the order of the tokens */
     int64_t n;
     json_t *tokens;          /* with --per-token: a list of objects; else NULL */
 };
@@ -23,19 +23,21 @@ static json_t *number(double v)
     return isfinite(v) ? json_real(v) : json_null();
 }
 
-static int token(void *arg, int64_t i, double log_prob, struct llm_err *e)
+static int token(void *arg, int64_t i, const struct llm_scored *scored, struct llm_err *e)
 {
     struct run *r = arg;
     const struct llm_tokenizer *t = r->s->model->tokenizer;
     size_t n = 0;
-    r->sum += log_prob;
+    r->sum += scored->log_prob;
+    r->entropy += scored->entropy;
     r->n++;
     if (!r->tokens) return 0;
     const char *text = t && r->ids[i] < llm_tokenizer_vocab_size(t) ? llm_tokenizer_piece(t, r->ids[i], &n) : NULL;
     json_t *o = json_object();
     int bad = !o || json_object_set_new(o, "id", json_integer(r->ids[i])) < 0;
     if (!bad && text) bad = json_object_set_new(o, "text", llm_json_text(text, n));
-    if (!bad) bad = json_object_set_new(o, "log_prob", number(log_prob));
+    if (!bad) bad = json_object_set_new(o, "log_prob", number(scored->log_prob));
+    if (!bad && r->s->a->entropy) bad = json_object_set_new(o, "entropy", number(scored->entropy));
     bad |= json_array_append_new(r->tokens, o);
     return bad ? llm_no_memory(e, "a token") : 0;
 }
@@ -48,6 +50,7 @@ static int put_score(struct run *r, const json_t *line, struct llm_err *e)
               || json_object_set_new(o, "sum", number(r->sum)) < 0
               || json_object_set_new(o, "mean", r->n > 0 ? number(r->sum / (double)r->n) : json_null()) < 0
               || json_object_set_new(o, "tokens", json_integer(r->n)) < 0 || (r->tokens && json_object_set(o, "per_token", r->tokens) < 0);
+    if (!bad && r->s->a->entropy) bad = json_object_set_new(o, "entropy", r->n > 0 ? number(r->entropy / (double)r->n) : json_null()) < 0;
     int status = bad ? llm_no_memory(e, "a line of output") : batch_put(&r->batch, o, e);
     json_decref(o);
     return status;
@@ -76,10 +79,11 @@ static int score_line(void *arg, const char *text, size_t n, struct llm_err *e)
         llm_in(e, "%s: line %" PRId64, llm_file_name(r->in.file), r->in.number);
     } else {
         r->ids = ids;
-        r->sum = 0;
+        r->sum = r->entropy = 0;
         r->n = 0;
         r->tokens = r->s->a->per_token ? json_array() : NULL;
-        status = llm_score(&r->s->engine, adapters ? &begin : NULL, ids, (int64_t)n_ids, token, r, &why);
+        const struct llm_scorer scoring = {&r->s->engine, adapters ? &begin : NULL, r->s->a->entropy, token, r};
+        status = llm_score(&scoring, ids, (int64_t)n_ids, &why);
         if (status == 0) status = put_score(r, o, e);
         else if (status < 0 && why.status == EX_DATAERR) status = batch_refuse(&r->batch, &r->in, o, &why, e);
         else if (status < 0) *e = why;

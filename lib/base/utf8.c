@@ -82,6 +82,13 @@ size_t llm_utf8_complete(const char *s, size_t n)
     return n;
 }
 
+int llm_utf8_is_space(uint32_t cp)
+{
+    if (cp < 0x80) return (cp >= 9 && cp <= 13) || (cp >= 0x1c && cp <= 0x20);
+    return cp == 0x85 || cp == 0xa0 || cp == 0x1680 || (cp >= 0x2000 && cp <= 0x200a) || cp == 0x2028 || cp == 0x2029 || cp == 0x202f
+        || cp == 0x205f || cp == 0x3000;
+}
+
 int llm_utf8_is_control(uint32_t cp)
 {
     return cp < 0x20 || (cp >= 0x7f && cp < 0xa0) || cp == 0x61c || (cp >= 0x200e && cp <= 0x200f) || (cp >= 0x2028 && cp <= 0x202e)

@@ -16,6 +16,8 @@ size_t llm_utf8_complete(const char *s, size_t n);
 /* Whether a terminal would act on the character instead of showing it: control characters (C0, DEL, C1), line and paragraph separators, and the
  * marks that change the direction of writing. */
 int llm_utf8_is_control(uint32_t cp);
+/* White_Space and the separators U+001C to U+001F: what Python's str.isspace holds for. */
+int llm_utf8_is_space(uint32_t cp);
 /* Copies n bytes to `out` in a form that is safe to show on one line: control characters as \n, \t, \r or \xHH a byte, bytes that are not UTF-8
  * as \xHH. Ends with NUL; stops before what does not fit into `room` bytes. Returns the length. */
 size_t llm_utf8_escape(const char *text, size_t n, char *out, size_t room);

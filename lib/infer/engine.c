@@ -298,12 +298,17 @@ int llm_engine_rewind(struct llm_engine *g, struct llm_kv *kv, int64_t n, struct
     return status;
 }
 
-double llm_log_prob(const float *logits, int64_t n, int32_t id)
+double llm_log_prob(const float *logits, int64_t n, int32_t id, double *entropy)
 {
     float max = -INFINITY;
     for (int64_t i = 0; i < n; i++) max = logits[i] > max ? logits[i] : max;
-    double sum = 0;
-    for (int64_t i = 0; i < n; i++) sum += exp((double)logits[i] - max);
+    double sum = 0, below = 0; /* below the maximum, weighted by e^ of it */
+    for (int64_t i = 0; i < n; i++) {
+        const double x = (double)logits[i] - max, weight = exp(x);
+        sum += weight;
+        if (entropy && weight > 0) below += weight * x;
+    }
+    if (entropy) *entropy = log(sum) - below / sum;
     return (double)logits[id] - max - log(sum);
 }
 

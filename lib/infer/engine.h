@@ -85,8 +85,8 @@ typedef int llm_span_visit(void *arg, const struct llm_span *s, struct llm_err *
 int llm_engine_prefill(struct llm_engine *g, struct llm_kv *kv, const int32_t *ids, int64_t n, bool together, bool want_logits,
                        llm_span_visit *visit, void *arg, struct llm_err *e) LLM_MUST_CHECK;
 
-/* log softmax(logits)[id], in double. */
-double llm_log_prob(const float *logits, int64_t n, int32_t id);
+/* log softmax(logits)[id], in double; *entropy, unless NULL: -Σ p log p of the softmax. */
+double llm_log_prob(const float *logits, int64_t n, int32_t id, double *entropy);
 /* log softmax(scale · logits)[id], with the bits of the loss that llm_cross_entropy computes of the same logits. The logits are overwritten. */
 float llm_token_log_prob(float *logits, float scale, int64_t n, int32_t id);
 

@@ -2,6 +2,8 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include "base/buf.h"
+#include "base/rng.h"
 
 enum { FEWEST_RUNS = 8 };
 
@@ -61,4 +63,27 @@ double llm_running_error(const struct llm_running *r)
     if (r->n < 2) return (double)NAN;
     if (r->n_runs < FEWEST_RUNS) return sqrt(r->m2 / (double)(r->n - 1) / (double)r->n);
     return sqrt(r->run_m2 / (double)(r->n_runs - 1) / (double)r->n_runs);
+}
+
+int llm_bootstrap_rows(const double *rows, size_t n, size_t k, int resamples, uint64_t seed, double (*low_high)[2], struct llm_err *e)
+{
+    const size_t draws = (size_t)resamples;
+    double *values = llm_calloc(k, draws * sizeof *values, "resamples", e); /* [k, draws] */
+    if (!values) return -1;
+    for (size_t r = 0; r < draws; r++) {
+        struct llm_rng rng = llm_rng_of_item(seed, 0, r, LLM_RNG_ORDER, 1, 0);
+        for (size_t i = 0; i < n; i++) {
+            const double *row = rows + llm_rng_below(&rng, (uint32_t)i, n) * k;
+            for (size_t j = 0; j < k; j++) values[j * draws + r] += row[j];
+        }
+        for (size_t j = k; j-- > 0;) values[j * draws + r] /= values[r];
+    }
+    for (size_t j = 0; j < k; j++) {
+        double *v = values + j * draws;
+        qsort(v, draws, sizeof *v, ascending);
+        low_high[j][0] = v[(size_t)(.025 * (double)(draws - 1))];
+        low_high[j][1] = v[(size_t)ceil(.975 * (double)(draws - 1))];
+    }
+    free(values);
+    return 0;
 }

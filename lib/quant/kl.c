@@ -78,31 +78,33 @@ struct comparison {
     struct llm_kl_base *b;
     const float *p, *q;            /* [rows, vocab] logits of the span at hand */
     int64_t vocab, first, same;
-    double kl[LLM_SPAN_MAX];
-    bool top[LLM_SPAN_MAX];
+    struct llm_kl_row rows[LLM_SPAN_MAX];
     double sum;
 };
 
-/* KL of the softmaxes of two rows of logits. */
-static void compare_row(void *arg, size_t row, int thread)
+void llm_kl_of_row(const float *p, const float *q, int64_t n, int32_t target, struct llm_kl_row *out)
 {
-    struct comparison *c = arg;
-    const float *p = c->p + (int64_t)row * c->vocab, *q = c->q + (int64_t)row * c->vocab;
     int64_t top_p = 0, top_q = 0;
     double sum_p = 0, sum_q = 0, difference = 0;
-    (void)thread;
-    for (int64_t i = 1; i < c->vocab; i++) {
+    for (int64_t i = 1; i < n; i++) {
         top_p = p[i] > p[top_p] ? i : top_p;
         top_q = q[i] > q[top_q] ? i : top_q;
     }
-    for (int64_t i = 0; i < c->vocab; i++) {
+    for (int64_t i = 0; i < n; i++) {
         const double weight = (double)expf(p[i] - p[top_p]);
         sum_p += weight;
         sum_q += (double)expf(q[i] - q[top_q]);
         difference += weight * ((double)(p[i] - p[top_p]) - (double)(q[i] - q[top_q]));
     }
-    c->kl[row] = difference / sum_p - log(sum_p) + log(sum_q);
-    c->top[row] = top_p == top_q;
+    *out = (struct llm_kl_row){.kl = difference / sum_p - log(sum_p) + log(sum_q), .log_p = (double)p[target] - (double)p[top_p] - log(sum_p),
+                               .log_q = (double)q[target] - (double)q[top_q] - log(sum_q), .same_top = top_p == top_q};
+}
+
+static void compare_row(void *arg, size_t row, int thread)
+{
+    struct comparison *c = arg;
+    (void)thread;
+    llm_kl_of_row(c->p + (int64_t)row * c->vocab, c->q + (int64_t)row * c->vocab, c->vocab, 0, &c->rows[row]);
 }
 
 static int compare(void *arg, const struct llm_span *s, struct llm_err *e)
@@ -119,9 +121,11 @@ static int compare(void *arg, const struct llm_span *s, struct llm_err *e)
     if (!c->p) return -1;
     llm_parallel((size_t)s->n, compare_row, c);
     for (int64_t i = 0; i < s->n; i++) {
-        if (!isfinite(c->kl[i])) return llm_fail(e, LLM_EX_FAILURE, "token %lld: the divergence is not finite", (long long)(c->first + s->first + i));
-        c->sum += c->kl[i];
-        c->same += c->top[i];
+        if (!isfinite(c->rows[i].kl)) {
+            return llm_fail(e, LLM_EX_FAILURE, "token %lld: the divergence is not finite", (long long)(c->first + s->first + i));
+        }
+        c->sum += c->rows[i].kl;
+        c->same += c->rows[i].same_top;
     }
     return 0;
 }

@@ -28,6 +28,14 @@ struct llm_kl {
  * 0; 1 if a signal was caught; -1. */
 int llm_kl_measure(struct llm_kl_base *b, struct llm_model *m, struct llm_kl *out, double *windows, struct llm_err *e) LLM_MUST_CHECK;
 
+/* Two distributions of the next token, p and q, by their logits [n]. */
+struct llm_kl_row {
+    double kl;                     /* KL(p ‖ q), in nats */
+    double log_p, log_q;           /* of `target` */
+    bool same_top;                 /* the same token is the most probable one, of equals the lowest */
+};
+void llm_kl_of_row(const float *p, const float *q, int64_t n, int32_t target, struct llm_kl_row *out);
+
 /* The mean of n values and its standard error (NaN for n < 2). */
 struct llm_kl_mean { double mean, error; };
 struct llm_kl_mean llm_kl_mean_of(const double *v, int64_t n);

@@ -22,7 +22,7 @@ llm-bench speed: --model: --output
 llm-bench train: : --output
 llm-bench kernels: : --output
 llm-bench cost: : --output
-llm-bench quality: --model --tokenizer operand: --output
+llm-bench quality: --model --base --tokenizer operand: --output
 llm-bench eval: --model --tokenizer --labels --shots-from operand: --output --items
 llm-bench steer: operand: --output
 llm-bench plot: operand: --output

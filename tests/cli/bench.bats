@@ -324,7 +324,7 @@ cell() {
 @test "the commands of the manual's EXAMPLES run" {
     llm-quantize -q -t bf16 "$M" model.llm
     cp "$D/ab.txt" held-out.txt
-    manual_examples llm-bench 5
+    manual_examples llm-bench 6
 }
 
 @test "kernels --peaks: loops that read operands beside those of registers; what the host gives of the processors" {

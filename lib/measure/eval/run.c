@@ -347,11 +347,11 @@ struct sum {
     int64_t tokens;
 };
 
-static int add_token(void *arg, int64_t i, double log_prob, struct llm_err *e)
+static int add_token(void *arg, int64_t i, const struct llm_scored *scored, struct llm_err *e)
 {
     struct sum *s = arg;
     (void)i, (void)e;
-    s->nats -= log_prob;
+    s->nats -= scored->log_prob;
     s->tokens++;
     return 0;
 }
@@ -365,7 +365,7 @@ static int run_text(struct llm_eval *v, int64_t number, put_result *put, void *a
     int status = llm_eval_item_make(&item, v->task, record_at(v->data, number), e);
     if (status == 0) status = encode(v, item.v[0].text.p, item.v[0].text.n, v->begin >= 0 ? v->begin : v->fallback, &ids, &n, e);
     if (status == 0 && n < 2) status = llm_fail(e, EX_DATAERR, "expected a text of tokens, found none");
-    if (status == 0) status = llm_score(v->engine, NULL, ids, (int64_t)n, add_token, &sum, e);
+    if (status == 0) status = llm_score(&(struct llm_scorer){.engine = v->engine, .visit = add_token, .arg = &sum}, ids, (int64_t)n, e);
     if (status == 0) {
         json_t *o = begin_result(v, number);
         const struct llm_buf *text = &item.v[0].text;

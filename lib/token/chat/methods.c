@@ -229,7 +229,7 @@ static bool char_is(const char *what, uint32_t cp)
     int c = utf8proc_category((utf8proc_int32_t)cp);
     bool letter = c >= UTF8PROC_CATEGORY_LU && c <= UTF8PROC_CATEGORY_LO, decimal = c == UTF8PROC_CATEGORY_ND;
     bool numeric = decimal || c == UTF8PROC_CATEGORY_NL || c == UTF8PROC_CATEGORY_NO;
-    if (strcmp(what, "space") == 0) return llm_jinja_is_space(cp);
+    if (strcmp(what, "space") == 0) return llm_utf8_is_space(cp);
     if (strcmp(what, "alpha") == 0) return letter;
     if (strcmp(what, "alnum") == 0) return letter || numeric;
     if (strcmp(what, "numeric") == 0) return numeric;

@@ -6,14 +6,6 @@
 
 static const struct value error = {.type = V_ERROR};
 
-/* What str.isspace() holds for: White_Space and the separators U+001C to U+001F. */
-bool llm_jinja_is_space(uint32_t cp)
-{
-    if (cp < 0x80) return (cp >= 9 && cp <= 13) || (cp >= 0x1c && cp <= 0x20);
-    return cp == 0x85 || cp == 0xa0 || cp == 0x1680 || (cp >= 0x2000 && cp <= 0x200a) || cp == 0x2028 || cp == 0x2029 || cp == 0x202f
-        || cp == 0x205f || cp == 0x3000;
-}
-
 static uint32_t char_at(const char *p, size_t n, size_t *length)
 {
     uint32_t cp;
@@ -36,14 +28,14 @@ static uint32_t char_before(const char *p, size_t n, size_t *length)
 size_t llm_jinja_skip_space(const char *p, size_t n, size_t from)
 {
     size_t length;
-    while (from < n && llm_jinja_is_space(char_at(p + from, n - from, &length))) from += length;
+    while (from < n && llm_utf8_is_space(char_at(p + from, n - from, &length))) from += length;
     return from;
 }
 
 size_t llm_jinja_trim_end(const char *p, size_t n)
 {
     size_t length;
-    while (n > 0 && llm_jinja_is_space(char_before(p, n, &length))) n -= length;
+    while (n > 0 && llm_utf8_is_space(char_before(p, n, &length))) n -= length;
     return n;
 }
 
@@ -137,7 +129,7 @@ struct value llm_jinja_case(struct work *w, struct text *t, enum text_case to)
         if (put_case(w, cp, upper, titled, after_cased && !followed) < 0 || llm_jinja_step(w, 1) < 0) return error;
         after_cased = cased;
         /* The filter `title` begins words after white space, hyphens and opening brackets. */
-        begins = llm_jinja_is_space(cp) || (cp < 0x80 && cp != 0 && strchr("-({[<", (int)cp) != NULL);
+        begins = llm_utf8_is_space(cp) || (cp < 0x80 && cp != 0 && strchr("-({[<", (int)cp) != NULL);
     }
     struct value v = llm_jinja_take(w, mark);
     if (!is_error(v)) v.as.text->safe = t->safe;
@@ -194,7 +186,7 @@ static int split_space(struct work *w, struct text *t, int64_t count, struct seq
     while (at < t->n) {
         size_t to = at;
         if (count-- == 0) return llm_jinja_append(w, s, part(w, t, at, t->n));
-        while (to < t->n && !llm_jinja_is_space(char_at(t->p + to, t->n - to, &length))) to += length;
+        while (to < t->n && !llm_utf8_is_space(char_at(t->p + to, t->n - to, &length))) to += length;
         if (llm_jinja_append(w, s, part(w, t, at, to)) < 0) return -1;
         at = llm_jinja_skip_space(t->p, t->n, to);
     }
@@ -207,7 +199,7 @@ static int split_space_right(struct work *w, struct text *t, int64_t count, stru
     while (to > 0) {
         size_t at = to;
         if (count-- == 0) return llm_jinja_append(w, s, part(w, t, 0, to));
-        while (at > 0 && !llm_jinja_is_space(char_before(t->p, at, &length))) at -= length;
+        while (at > 0 && !llm_utf8_is_space(char_before(t->p, at, &length))) at -= length;
         if (llm_jinja_append(w, s, part(w, t, at, to)) < 0) return -1;
         to = llm_jinja_trim_end(t->p, at);
     }

@@ -54,9 +54,32 @@ static void neighbours_that_go_together_count_less(void **state)
     near(llm_running_error(&r) / (1 / sqrt(12.0 * groups)), 1, 0, 0.2); /* as many values as there are groups */
 }
 
+/* Of rows of independent values, a bootstrap's interval is the mean's ± 1.96 standard errors, about; equal rows have one of no width. */
+static void intervals_by_bootstrap(void **state)
+{
+    enum { N = 400 };
+    static double rows[N][3];
+    double limits[3][2], error = 1 / sqrt(12.0 * N), mean = 0;
+    struct llm_err e = {0};
+    (void)state;
+    for (uint32_t i = 0; i < N; i++) {
+        rows[i][0] = 2;                  /* a row of two values: */
+        rows[i][1] = 2 * uniform(i);
+        rows[i][2] = 6;
+        mean += uniform(i) / N;
+    }
+    assert_int_equal(llm_bootstrap_rows(rows[0], N, 3, 2000, 1, limits, &e), 0);
+    near(limits[0][0], 1, 0, 0);
+    near(limits[0][1], 1, 0, 0);
+    near(limits[2][0], 3, 0, 1e-12);
+    near(limits[2][1], 3, 0, 1e-12);
+    near((limits[1][1] - mean) / error, 1.96, 0, 0.15);
+    near((mean - limits[1][0]) / error, 1.96, 0, 0.15);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(of_few_values), cmocka_unit_test(the_error_of_a_mean),
-                                       cmocka_unit_test(neighbours_that_go_together_count_less)};
+                                       cmocka_unit_test(neighbours_that_go_together_count_less), cmocka_unit_test(intervals_by_bootstrap)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
