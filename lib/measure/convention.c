@@ -29,7 +29,7 @@ bool llm_window_next(enum llm_convention convention, int64_t context, int64_t st
         w->at = first ? 0 : w->at + stride;
         w->n = least(context, n - w->at);
         w->weight = w->at + w->n - end - 1;
-        w->skip = first ? 1 : end - w->at;
+        w->skip = end > w->at ? end - w->at : 1; /* nothing stands before the first token of a window */
         return true;
     default: /* LLM_BY_WORD; the first token stands before the text */
         if (first ? n < 2 : end >= n) return false;
