@@ -26,6 +26,7 @@ struct args {
     const char *report, *calibrate, *imatrix, *imatrix_out, *measure, *budget;
     struct llm_strs only, except, tensor_types, merge;
     const char *base;           /* of an adapter that is IN */
+    const char *prune;
     int64_t max_bytes, max_tensors, calibrate_tokens, calibrate_context, measure_tokens, budget_tokens;
 };
 #define AT(field) offsetof(struct args, field)
@@ -40,8 +41,10 @@ static const struct llm_opt options[] = {
      AT(embedding_type), 0, 0, NULL},
     {0, "pure", NULL, "store all matrices in the mix's main type", LLM_FLAG, AT(pure), 0, 0, NULL},
     {0, "method", "METHOD", "how values are rounded: auto, rtn (to the nearest), search (least weighted error), gptq (errors made up for) or "
-     "kl (gptq by the curvature of the predictions) [auto]",
+     "kl (gptq by the curvature of the predictions); with --prune which become 0: magnitude, wanda or sparsegpt [auto]",
      LLM_CHOICE, AT(method), 0, 0, NULL},
+    {0, "prune", "SHARE|N:M", "make a share of each matrix (.5) or all but N of each M neighbours in a row (2:4) 0", LLM_STR, AT(prune), 0, 0,
+     NULL},
     {0, "calibrate", "FILE", "run the model over a text or token stream, and weight errors by the mean squares of what its matrices read", LLM_INPUT,
      AT(calibrate), 0, 0, NULL},
     {0, "calibrate-tokens", "N", "read only the first N tokens of --calibrate [all]", LLM_INT, AT(calibrate_tokens), 1, 1e15, NULL},
@@ -79,6 +82,7 @@ static const struct llm_cli cli = {
                 "llm-quantize -t q3_k_m --method gptq --calibrate corpus.txt model.llm model.gguf\n"
                 "llm-quantize -t q4_k_m --tensor-type '*v_proj*=q8_0' model.llm model.gguf\n"
                 "llm-quantize -t q4_0 --except '*embed*' --report report.tsv model.llm small.safetensors\n"
+                "llm-quantize -t bf16 --prune 2:4 --calibrate corpus.txt model.llm sparse.llm\n"
                 "llm-quantize -t keep model.llm model.gguf\n"
                 "llm-quantize -t q8_0 model.llm - | llm-infer -m - --score -f held-out.txt",
     .options = options, .operands = LLM_OPERANDS_IN_OUT,
@@ -90,7 +94,8 @@ static const struct llm_cli cli = {
 
 /* The report: a row for each tensor. */
 static const char *const columns[] = {"name", "shape", "from", "to", "kept", "bytes_from", "bytes_to", "rmse", "max_error", "snr_db", "cosine",
-                                      "bits", "method", "importances", "damping", "sensitivity", "predicted_kl", "measured_kl", NULL};
+                                      "bits", "method", "importances", "damping", "sensitivity", "predicted_kl", "measured_kl", "zeros",
+                                      "pruned", NULL};
 struct report {
     struct llm_table *table; /* NULL: rows are told with -v */
     uint64_t bytes_from, bytes_to;
@@ -120,6 +125,8 @@ static void put_table_row(struct llm_table *t, const struct llm_quant_report *r,
     llm_table_printed(t, b ? b->sensitivity : (double)NAN, LLM_NUMBER_GENERAL, 6);
     llm_table_printed(t, b ? b->predicted : (double)NAN, LLM_NUMBER_GENERAL, 6);
     llm_table_printed(t, b ? b->measured : (double)NAN, LLM_NUMBER_GENERAL, 6);
+    llm_table_printed(t, r->zeros, LLM_NUMBER_GENERAL, 6);
+    llm_table_text(t, r->pruned);
 }
 
 static int put_row(void *arg, const struct llm_quant_report *r, struct llm_err *e)
@@ -297,7 +304,8 @@ static int choose_types(struct llm_model *m, const struct args *a, const char *i
 static int calibrate_and_quantize(struct llm_model *m, const struct args *a, const struct llm_quant_plan *plan, const char *in, struct llm_err *e)
 {
     struct calibration c = {a->calibrate, a->imatrix, a->imatrix_out, a->calibrate_tokens, a->calibrate_context,
-                                  plan->method >= LLM_QUANT_GPTQ, plan->method == LLM_QUANT_KL || a->budget};
+                                  plan->method >= LLM_QUANT_GPTQ || (plan->prune && plan->prune_method == LLM_PRUNE_SPARSEGPT),
+                                  plan->method == LLM_QUANT_KL || a->budget};
     struct llm_moments moments = {0};
     struct llm_quant_plan with = *plan;
     struct llm_budget budget = {0};
@@ -352,6 +360,9 @@ static int run(const struct args *a, const struct llm_quant_plan *plan, const ch
         llm_pool_stop();
         return status;
     }
+    if (status == 0 && m->ngram && plan->prune) {
+        status = llm_fail(e, EX_DATAERR, "%s: expected a network (--prune), found a model of type '%s'", in, m->config.model_type);
+    }
     if (m && a->to == LLM_FORMAT_ARPA && !m->ngram) {
         status = llm_fail(e, EX_DATAERR, "%s: --to arpa: expected an n-gram model, found a %s", in, m->config.model_type);
     }
@@ -361,6 +372,26 @@ static int run(const struct args *a, const struct llm_quant_plan *plan, const ch
     llm_model_destroy(m);
     llm_pool_stop();
     return status;
+}
+
+/* Reads --prune, whose --method is taken out of `a`. The method: by default the best that what is known allows. */
+static int read_pruning(struct args *a, struct llm_prune_pattern *pattern)
+{
+    int method = a->method - LLM_QUANT_METHODS;
+    if (method >= 0 && !a->prune) llm_usage(&cli, "--method %s: expected --prune too", llm_prune_methods[method]);
+    if (!a->prune) return 0;
+    if (llm_prune_parse(a->prune, pattern) < 0) {
+        llm_usage(&cli, "--prune: expected a share within 0 and 1, or how many of how many neighbours stay (2:4), found '%s'", a->prune);
+    }
+    if (a->budget) llm_usage(&cli, "--prune: expected no --budget");
+    if (a->method == LLM_QUANT_GPTQ || a->method == LLM_QUANT_KL) {
+        llm_usage(&cli, "--prune: expected --method magnitude, wanda or sparsegpt, or one that rounds values by themselves, found %s",
+                  llm_quant_methods[a->method]);
+    }
+    if (method == LLM_PRUNE_SPARSEGPT && !a->calibrate) llm_usage(&cli, "--method sparsegpt: expected --calibrate FILE too");
+    if (method == LLM_PRUNE_WANDA && !a->calibrate && !a->imatrix) llm_usage(&cli, "--method wanda: expected --calibrate FILE or --imatrix FILE too");
+    if (method >= 0) a->method = LLM_QUANT_AUTO;
+    return method >= 0 ? method : a->calibrate ? LLM_PRUNE_SPARSEGPT : a->imatrix ? LLM_PRUNE_WANDA : LLM_PRUNE_MAGNITUDE;
 }
 
 /* ARPA text has no data types, so -t is not required for it. */
@@ -387,6 +418,8 @@ int main(int argc, char **argv)
         llm_usage(&cli, "--split-max-size and --split-max-tensors: expected GGUF files as OUT (--to gguf)");
     }
     if (a.calibrate && a.imatrix) llm_usage(&cli, "expected --calibrate or --imatrix, found both");
+    struct llm_prune_pattern prune;
+    const int pruning = read_pruning(&a, &prune);
     if (a.method >= LLM_QUANT_GPTQ && !a.calibrate) llm_usage(&cli, "--method %s: expected --calibrate FILE too", llm_quant_methods[a.method]);
     if (a.budget && !a.calibrate) llm_usage(&cli, "--budget: expected --calibrate FILE too");
     if (a.budget && (strcmp(in, "-") == 0 || strcmp(a.calibrate, "-") == 0)) {
@@ -401,7 +434,8 @@ int main(int argc, char **argv)
                                   .pure = a.pure,
                                   .output = type_of("output-tensor-type", a.output_type, &output),
                                   .embedding = type_of("token-embedding-type", a.embedding_type, &embedding),
-                                  .method = (enum llm_quant_method)a.method};
+                                  .method = (enum llm_quant_method)a.method, .prune = a.prune ? &prune : NULL,
+                                  .prune_method = (enum llm_prune_method)pruning};
     struct llm_quant_override *overrides = read_overrides(&a, &e);
     plan.overrides = overrides;
     plan.n_overrides = a.tensor_types.n;

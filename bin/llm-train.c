@@ -39,6 +39,8 @@ static const struct llm_opt options[] = {
      offsetof(struct args, train), 0, 0, NULL},
     {0, "freeze", "PATTERN", "do not train parameters whose names match the shell pattern; may be given several times", LLM_LIST,
      offsetof(struct args, freeze), 0, 0, NULL},
+    {0, "keep-zeros", NULL, "leave elements that are 0 of the layers' matrices 0: a pruned model stays pruned", LLM_FLAG,
+     offsetof(struct args, o.keep_zeros), 0, 0, NULL},
     {0, NULL, NULL, "Adapters:", LLM_HEADING, 0, 0, 0, NULL},
     {0, "adapter", "KIND", "train an adapter of the model of --init, which stays as it is stored, and write it alone: lora", LLM_CHOICE,
      offsetof(struct args, adapter), 0, 0, "lora"},

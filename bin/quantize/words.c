@@ -4,7 +4,13 @@
 #include "model/weights/format.h"
 #include "quant/quant.h"
 
-const struct llm_words quantize_words[] = {{"type", llm_quant_word}, {"method", llm_quant_method_word}, {"to", llm_model_format_word},
+/* Methods of rounding, then those of pruning. */
+static const char *method_word(int i)
+{
+    return i < LLM_QUANT_METHODS ? llm_quant_methods[i] : i < LLM_QUANT_METHODS + LLM_PRUNE_METHODS ? llm_prune_methods[i - LLM_QUANT_METHODS] : NULL;
+}
+
+const struct llm_words quantize_words[] = {{"type", llm_quant_word}, {"method", method_word}, {"to", llm_model_format_word},
                                           {"output-tensor-type", llm_quant_word}, {"token-embedding-type", llm_quant_word}, {0}};
 
 const struct llm_alias quantize_aliases[] = {{"--outtype", "type"}, {"--ftype", "type"}, {"--exclude", "except"}, {"--include", "only"},
@@ -15,6 +21,7 @@ const struct llm_foreign quantize_foreign[] = {
     FOREIGN_DEVICES,
     {"--outfile", "the output is the second operand: llm-quantize -t TYPE IN OUT"},
     {"-o", "the output is the second operand: llm-quantize -t TYPE IN OUT"},
+    {"--sparsity", "--prune says which share of each matrix becomes 0"},
     {"--bits", BY_TYPE},
     {"--wbits", BY_TYPE},
     {"--group-size", BY_TYPE},

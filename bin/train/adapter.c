@@ -21,6 +21,7 @@ void llm_run_check_adapter(const struct llm_cli *cli, const struct args *a)
     if (a->resume) llm_usage(cli, "--adapter: a run that is resumed keeps the adapter that it began with");
     if (!a->init) llm_usage(cli, "--adapter: expected the model that it adapts, --init MODEL");
     if (strcmp(a->init, "-") == 0) llm_usage(cli, "--adapter: expected a file that is found again as --init, not standard input");
+    if (a->o.keep_zeros) llm_usage(cli, "--keep-zeros: expected no --adapter, whose matrices begin with zeros");
     if (a->train.n > 0 || a->freeze.n > 0) llm_usage(cli, "--adapter trains the adapter alone: expected --also-train, not --train or --freeze");
     if (a->adapter_init && (a->rank > 0 || a->alpha > 0 || a->rslora || a->dora || a->targets.n > 0 || a->also_train.n > 0)) {
         llm_usage(cli, "--adapter-init: expected no --rank, --alpha, --rslora, --dora, --targets or --also-train: FILE has them");

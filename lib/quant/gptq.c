@@ -6,100 +6,7 @@
 #include "base/buf.h"
 #include "cpu/pool.h"
 #include "quant/block.h"
-
-/* ---- the factor: H = R·Rᵀ with R upper triangular; then U = R⁻¹ is the upper Cholesky factor of H⁻¹ (H⁻¹ = Uᵀ·U) ---- */
-
-enum { SOME = 32 /* rows of a work item */ };
-
-struct factor {
-    int64_t k, column;
-    double *r;                     /* [k, k] R; then U */
-    const double *of;              /* [k, k] R, from which U is made */
-};
-
-/* Rows of the column at hand: R_ij = (H_ij - Σ R_im R_jm) / R_jj over m > j. */
-static void column_rows(void *arg, size_t item, int thread)
-{
-    const struct factor *f = arg;
-    const int64_t k = f->k, j = f->column;
-    const double *at = f->r + j * k;
-    (void)thread;
-    for (int64_t i = (int64_t)item * SOME; i < (int64_t)(item + 1) * SOME && i < j; i++) {
-        double *row = f->r + i * k, sum = 0;
-        for (int64_t m = j + 1; m < k; m++) sum += row[m] * at[m];
-        row[j] = (row[j] - sum) / at[j];
-    }
-}
-
-/* R in place of the upper half of H; false if H is not positive definite. */
-static bool factorise(struct factor *f)
-{
-    for (int64_t j = f->k - 1; j >= 0; j--) {
-        double *row = f->r + j * f->k, sum = row[j], whole = row[j];
-        for (int64_t m = j + 1; m < f->k; m++) sum -= row[m] * row[m];
-        if (!(sum > whole * 1e-9)) return false;
-        row[j] = sqrt(sum);
-        f->column = j;
-        llm_parallel((size_t)((j + SOME - 1) / SOME), column_rows, f);
-    }
-    return true;
-}
-
-/* Row i of U solves u·R = eᵢ. */
-static void inverse_row(void *arg, size_t item, int thread)
-{
-    const struct factor *f = arg;
-    const int64_t k = f->k, i = (int64_t)item;
-    double *u = f->r + i * k;
-    (void)thread;
-    memset(u, 0, (size_t)k * sizeof *u);
-    u[i] = 1;
-    for (int64_t m = i; m < k; m++) {
-        const double *row = f->of + m * k, v = u[m] / row[m];
-        u[m] = v;
-        for (int64_t j = m + 1; j < k; j++) u[j] -= v * row[j];
-    }
-}
-
-/* A symmetric matrix of sums of products [k, k], its rows and columns taken in the order of `order`. */
-struct products { const float *of; const int64_t *order; int64_t k; };
-
-/* H in double, with the damping on its diagonal: `damping` times the mean of the diagonal. */
-static void fill(double *h, const struct products *p, double damping)
-{
-    const int64_t k = p->k;
-    double mean = 0;
-    for (int64_t j = 0; j < k; j++) mean += (double)p->of[j * k + j] / (double)k;
-    for (int64_t i = 0; i < k; i++) {
-        for (int64_t j = 0; j < k; j++) h[i * k + j] = (double)p->of[p->order[i] * k + p->order[j]];
-        if (h[i * k + i] <= 0) h[i * k + i] = mean > 0 ? mean : 1;
-        h[i * k + i] += damping * (mean > 0 ? mean : 1);
-    }
-}
-
-/* U as floats; NULL: see `e`. */
-static float *factor_of(const struct products *p, double *damping, struct llm_err *e)
-{
-    const int64_t k = p->k;
-    double *r = llm_alloc((size_t)(k * k), sizeof *r, "GPTQ", e), *u = r ? llm_alloc((size_t)(k * k), sizeof *u, "GPTQ", e) : NULL;
-    float *out = u ? llm_alloc((size_t)(k * k), sizeof *out, "GPTQ", e) : NULL;
-    bool good = false;
-    for (*damping = 0.01; out && !good && *damping < 1e6; *damping *= good ? 1 : 10) {
-        fill(r, p, *damping);
-        good = factorise(&(struct factor){.k = k, .r = r});
-    }
-    if (good) {
-        llm_parallel((size_t)k, inverse_row, &(struct factor){.k = k, .r = u, .of = r});
-        for (int64_t i = 0; i < k * k; i++) out[i] = (float)u[i];
-    } else if (out) {
-        llm_fail(e, EX_DATAERR, "GPTQ: expected finite products of inputs, found others");
-        free(out);
-        out = NULL;
-    }
-    free(r);
-    free(u);
-    return out;
-}
+#include "quant/factor.h"
 
 /* ---- rounding ---- */
 
@@ -122,20 +29,6 @@ struct rounding {
     int64_t first, width, row, rows; /* with v: the chunk at hand, and the panel */
     bool *failed;                  /* [items] no memory */
 };
-
-/* y[m] += Σ_j e[j] · u[j, m] over four j at a time. */
-static void add_rows(float *restrict y, const float *e, const float *u, int64_t ld, int64_t rows, int64_t cols)
-{
-    int64_t j = 0;
-    for (; j + 4 <= rows; j += 4) {
-        const float *a = u + j * ld, *b = a + ld, *c = b + ld, *d = c + ld, ea = e[j], eb = e[j + 1], ec = e[j + 2], ed = e[j + 3];
-        for (int64_t m = 0; m < cols; m++) y[m] += (ea * a[m] + eb * b[m]) + (ec * c[m] + ed * d[m]);
-    }
-    for (; j < rows; j++) {
-        const float *a = u + j * ld, ea = e[j];
-        for (int64_t m = 0; m < cols; m++) y[m] += ea * a[m];
-    }
-}
 
 /* Scales are searched for with the weights of the loss that GPTQ makes small, Σ (error / diagonal of U)².
  * Rounds the block whose columns are order[at..at + size), y[0] being the first of them; later columns of the chunk, up to y[width), make up for the
@@ -206,7 +99,7 @@ static void round_rows(void *arg, size_t item, int thread)
             round_chunk(w, first + r, c, width, x + r * k + c, error[r]);
             for (int64_t j = 0; j < width; j++) error[r][j] = -error[r][j];
         }
-        for (int64_t r = 0; r < rows; r++) add_rows(x + r * k + c + width, error[r], w->u + c * k + c + width, k, width, k - c - width);
+        for (int64_t r = 0; r < rows; r++) llm_add_rows(x + r * k + c + width, error[r], w->u + c * k + c + width, k, width, k - c - width);
     }
     free(x);
 }
@@ -229,7 +122,7 @@ static void later_row(void *arg, size_t item, int thread)
     float share[PANEL];
     (void)thread;
     for (int64_t i = 0; i < w->rows; i++) share[i] = -w->v[(w->row + i) * w->n + row] / w->v[(w->row + i) * (w->n + 1)];
-    add_rows(w->left + row * w->k + w->first, share, w->lost, w->chunk, w->rows, w->width);
+    llm_add_rows(w->left + row * w->k + w->first, share, w->lost, w->chunk, w->rows, w->width);
 }
 
 /* The errors of the chunk, to the later columns of a row. */
@@ -238,7 +131,7 @@ static void later_columns(void *arg, size_t row, int thread)
     const struct rounding *w = arg;
     const int64_t c = w->first + w->width;
     (void)thread;
-    add_rows(w->made_up + (int64_t)row * w->k + c, w->error + (int64_t)row * w->chunk, w->u + w->first * w->k + c, w->k, w->width, w->k - c);
+    llm_add_rows(w->made_up + (int64_t)row * w->k + c, w->error + (int64_t)row * w->chunk, w->u + w->first * w->k + c, w->k, w->width, w->k - c);
 }
 
 /* Rows of the panel one after another: each makes up for the errors of those before it. */
@@ -250,7 +143,7 @@ static void round_panel(const struct rounding *w)
         const float *made_up = w->made_up + row * w->k + w->first;
         for (int64_t h = 0; h < i; h++) {
             const float share = -w->v[(w->row + h) * w->n + row] / w->v[(w->row + h) * (w->n + 1)];
-            add_rows(left, &share, w->lost + h * w->chunk, 0, 1, w->width);
+            llm_add_rows(left, &share, w->lost + h * w->chunk, 0, 1, w->width);
         }
         for (int64_t j = 0; j < w->width; j++) y[j] = left[j] - made_up[j];
         round_chunk(w, w->row_order[row], w->first, w->width, y, w->error + row * w->chunk);
@@ -335,10 +228,10 @@ static int round_all(struct rounding *w, float *diagonal, double *damping, struc
     double of_rows = 0;
     int status = -1;
     if (job->gradients && (row_order = order_of(job->gradients, w->n, 1, 1, diagonal, e))) {
-        v = factor_of(&(struct products){job->gradients, row_order, w->n}, &of_rows, e);
+        v = llm_inverse_factor(&(struct llm_products){job->gradients, row_order, w->n}, &of_rows, e);
     }
     if (!job->gradients || v) order = order_of(job->products, w->k, w->kind->size, w->kind->group, diagonal, e);
-    if (order) u = factor_of(&(struct products){job->products, order, w->k}, damping, e);
+    if (order) u = llm_inverse_factor(&(struct llm_products){job->products, order, w->k}, damping, e);
     w->u = u;
     w->v = v;
     w->order = order;

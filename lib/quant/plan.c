@@ -4,6 +4,8 @@
 #include <string.h>
 #include "base/buf.h"
 #include "base/pattern.h"
+#include "cpu/dtype/grid.h"
+#include "cpu/dtype/block.h"
 #include "model/spec/block.h"
 #include "quant/moments.h"
 #include "quant/quant.h"
@@ -33,7 +35,8 @@ bool llm_quant_is_fixed(const struct llm_model *m, const struct llm_param *p, co
     return exception_of(m, p, &without) != NULL;
 }
 
-enum llm_dtype llm_quant_choose(const struct llm_model *m, const struct llm_param *p, const struct llm_quant_plan *plan, const char **kept)
+/* The type that rounding alone gives. */
+static enum llm_dtype rounded_type(const struct llm_model *m, const struct llm_param *p, const struct llm_quant_plan *plan, const char **kept)
 {
     const struct llm_quant_type *type = plan->type;
     const enum llm_dtype *exception = exception_of(m, p, plan), from = p->weight.dtype;
@@ -51,6 +54,33 @@ enum llm_dtype llm_quant_choose(const struct llm_model *m, const struct llm_para
     return *kept ? from : to;
 }
 
+enum llm_dtype llm_quant_choose(const struct llm_model *m, const struct llm_param *p, const struct llm_quant_plan *plan, const char **kept)
+{
+    const enum llm_dtype to = rounded_type(m, p, plan, kept);
+    if (!*kept || !plan->prune || !llm_prune_takes(p) || strcmp(*kept, "pattern") == 0) return to;
+    *kept = NULL;
+    return llm_dtypes[to].encode || llm_block_kind_of(to) || llm_grid_kind_of(to) ? to : LLM_F32;
+}
+
+/* Prunes p: its values, malloced, for `job`. NULL: see `e`. */
+static float *pruned(const struct llm_param *p, const struct llm_quant_plan *plan, const struct llm_quant_job *job, const float *products,
+                     double *damping, struct llm_quant_report *r, struct llm_err *e)
+{
+    float *values = llm_alloc_huge(job->n, sizeof *values, p->name, e);
+    const struct llm_prune_job of = {.w = values, .n = (int64_t)(job->n / (uint64_t)job->row), .k = job->row, .pattern = *plan->prune,
+                                     .method = plan->prune_method, .importance = job->importance,
+                                     .products = products};
+    enum llm_prune_method used;
+    if (!values) return NULL;
+    llm_dtypes[job->from].decode(job->in, values, (size_t)job->n);
+    if (llm_prune(&of, &used, damping, e) < 0) {
+        free(values);
+        return NULL;
+    }
+    r->pruned = llm_prune_methods[used];
+    return values;
+}
+
 /* What GPTQ and KL need of parameter i. */
 static void give_products(struct llm_quant_job *job, const struct llm_moments *m, size_t i)
 {
@@ -63,15 +93,26 @@ static void give_products(struct llm_quant_job *job, const struct llm_moments *m
 static void *converted(const struct llm_model *m, const struct llm_param *p, const struct llm_quant_plan *plan, struct llm_quant_report *r,
                        struct llm_err *e)
 {
+    const size_t i = (size_t)(p - m->params);
     void *out = aligned_alloc(64, (r->bytes_to + 63) / 64 * 64);
-    float *importance = llm_alloc((size_t)p->weight.k, sizeof *importance, p->name, e);
+    float *importance = llm_alloc((size_t)p->weight.k, sizeof *importance, p->name, e), *values = NULL;
     struct llm_quant_job job = {.in = p->weight.data, .out = out, .from = r->from, .to = r->to, .n = (uint64_t)llm_param_count(p),
                                 .row = p->weight.k, .method = plan->method};
+    double damping = 0;
     int status = out && importance ? 0 : llm_no_memory(e, p->name);
-    if (status == 0 && plan->moments && llm_moments_importance(plan->moments, (size_t)(p - m->params), importance)) job.importance = importance;
-    if (plan->moments) give_products(&job, plan->moments, (size_t)(p - m->params));
-    if (status == 0 && llm_quantize_tensor(&job, r, e) < 0) status = llm_in(e, "tensor '%s'", p->name);
+    if (status == 0 && plan->moments && llm_moments_importance(plan->moments, i, importance)) job.importance = importance;
+    if (status == 0 && plan->prune && llm_prune_takes(p)) {
+        values = pruned(p, plan, &job, plan->moments ? llm_moments_products(plan->moments, i) : NULL, &damping, r, e);
+        status = values ? 0 : -1;
+        job.values = values;
+    } else if (plan->moments) {
+        give_products(&job, plan->moments, i);
+    }
+    if (status == 0) status = llm_quantize_tensor(&job, r, e);
+    if (values) r->damping = damping;
+    if (status < 0) llm_in(e, "tensor '%s'", p->name);
     free(importance);
+    free(values);
     if (status == 0) return out;
     free(out);
     return NULL;
@@ -110,7 +151,8 @@ int llm_quantize_model(struct llm_model *m, const struct llm_quant_plan *plan,
     if (check_overrides(m, plan, e) < 0) return -1;
     for (size_t i = 0; i < m->n_params; i++) {
         struct llm_param *p = &m->params[i];
-        struct llm_quant_report r = {.name = p->name, .n_dims = p->n_dims, .from = p->weight.dtype, .snr_db = INFINITY, .cosine = 1};
+        struct llm_quant_report r = {.name = p->name, .n_dims = p->n_dims, .from = p->weight.dtype, .snr_db = INFINITY, .cosine = 1,
+                                     .zeros = NAN};
         const uint64_t n = (uint64_t)llm_param_count(p);
         r.to = llm_quant_choose(m, p, plan, &r.kept);
         memcpy(r.shape, p->shape, sizeof r.shape);

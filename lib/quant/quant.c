@@ -15,10 +15,6 @@
 const char *const llm_quant_methods[LLM_QUANT_METHODS] = {[LLM_QUANT_AUTO] = "auto", [LLM_QUANT_RTN] = "rtn", [LLM_QUANT_SEARCH] = "search",
                                                           [LLM_QUANT_GPTQ] = "gptq", [LLM_QUANT_KL] = "kl"};
 
-const char *llm_quant_method_word(int i)
-{
-    return i < LLM_QUANT_METHODS ? llm_quant_methods[i] : NULL;
-}
 
 #define PIECE 4096 /* values; a multiple of every block size */
 
@@ -27,6 +23,7 @@ struct work {
     const struct llm_dtype_row *from, *to;
     enum llm_quant_method method;
     struct llm_fit_errors *sums; /* [pieces] */
+    size_t *zeros;               /* [pieces] elements that are 0 */
 };
 
 static size_t bytes_of(const struct llm_dtype_row *t, uint64_t n)
@@ -79,30 +76,38 @@ static void quantize_piece(void *arg, size_t i, int thread)
     (void)thread;
     w->from->decode((const char *)w->job->in + bytes_of(w->from, first), x, n);
     const bool plain = (!llm_block_kind_of(w->job->to) && !llm_grid_kind_of(w->job->to)) || (w->method == LLM_QUANT_RTN && w->to->encode);
-    if (plain) w->to->encode(x, out, n);
-    else if (w->method < LLM_QUANT_GPTQ) encode_blocks(w, first, x, n, out); /* theirs are written */
+    const float *values = w->job->values ? w->job->values + first : x;
+    if (plain) w->to->encode(values, out, n);
+    else if (w->method < LLM_QUANT_GPTQ) encode_blocks(w, first, values, n, out); /* theirs are written */
     w->to->decode(out, y, n);
     llm_k.fit.errors(x, y, n, &w->sums[i]);
+    for (size_t j = 0; j < n; j++) w->zeros[i] += y[j] == 0;
 }
 
 int llm_quantize_tensor(const struct llm_quant_job *j, struct llm_quant_report *r, struct llm_err *e)
 {
     size_t pieces = (size_t)((j->n + PIECE - 1) / PIECE);
-    struct work w = {j, &llm_dtypes[j->from], &llm_dtypes[j->to], llm_quant_method_of(j), llm_calloc(pieces, sizeof *w.sums, "sums of errors", e)};
+    struct work w = {.job = j, .from = &llm_dtypes[j->from], .to = &llm_dtypes[j->to], .method = llm_quant_method_of(j),
+                     .sums = llm_calloc(pieces, sizeof *w.sums, "sums of errors", e)};
     struct llm_fit_errors all = {0};
-    if (!w.sums) return -1;
+    double zeros = 0;
     r->damping = 0;
-    if (w.method >= LLM_QUANT_GPTQ && llm_gptq(j, &r->damping, e) < 0) {
+    w.zeros = w.sums ? llm_calloc(pieces, sizeof *w.zeros, "sums of errors", e) : NULL;
+    if (!w.zeros || (w.method >= LLM_QUANT_GPTQ && llm_gptq(j, &r->damping, e) < 0)) {
         free(w.sums);
+        free(w.zeros);
         return -1;
     }
     llm_parallel(pieces, quantize_piece, &w);
     for (size_t i = 0; i < pieces; i++) {
         const struct llm_fit_errors *s = &w.sums[i];
         all = (struct llm_fit_errors){all.xx + s->xx, all.yy + s->yy, all.xy + s->xy, all.dd + s->dd, s->max > all.max ? s->max : all.max};
+        zeros += (double)w.zeros[i];
     }
     free(w.sums);
+    free(w.zeros);
     if (!isfinite(all.xx)) return llm_fail(e, EX_DATAERR, "expected finite values, found NaN or infinity");
+    r->zeros = j->n > 0 ? zeros / (double)j->n : 0;
     if (!isfinite(all.yy)) return llm_fail(e, EX_DATAERR, "expected values that %s can represent, found larger ones", w.to->name);
     r->rmse = j->n > 0 ? sqrt(all.dd / (double)j->n) : 0;
     r->max_error = all.max;

@@ -3,6 +3,7 @@
 #define LLM_QUANT_QUANT_H
 
 #include "base/cli.h"
+#include "quant/prune.h"
 #include "quant/types.h"
 
 struct llm_moments;
@@ -17,8 +18,6 @@ enum llm_quant_method {
     LLM_QUANT_METHODS
 };
 extern const char *const llm_quant_methods[LLM_QUANT_METHODS]; /* "auto", "rtn", … */
-/* Name of method i, NULL after the last (struct llm_words). */
-const char *llm_quant_method_word(int i);
 
 /* The result for one tensor. */
 struct llm_quant_report {
@@ -35,7 +34,9 @@ struct llm_quant_report {
     double bits;             /* a weight, after the change */
     const char *method;      /* "rtn", "search", "gptq", "kl"; NULL: the tensor was kept, or its type has no scales */
     bool weighted;           /* importances were used */
-    double damping;          /* GPTQ's (gptq.h); 0: another method */
+    double damping;          /* GPTQ's or SparseGPT's (factor.h); 0: another method */
+    double zeros;            /* the share of elements that are 0 after the change; NaN: the tensor was kept */
+    const char *pruned;      /* the method by which it was pruned (prune.h); NULL: it was not */
 };
 
 /* The type of the tensors whose names match a shell pattern. */
@@ -49,9 +50,12 @@ struct llm_quant_plan {
     bool pure;               /* a mix gives all matrices its own dtype */
     const enum llm_dtype *output, *embedding; /* types of the head's and of the embedding's matrix; LLM_NO_DTYPE: keep. NULL: as the mix says */
     enum llm_quant_method method;
+    const struct llm_prune_pattern *prune; /* what becomes 0 of the matrices that llm_prune_takes, before they are rounded; NULL: nothing */
+    enum llm_prune_method prune_method;
     const struct llm_moments *moments; /* of the inputs of matrices (quant/moments.h); NULL: not known */
 };
-/* The type that the plan gives to `p`, which may be the one it has; *kept (struct llm_quant_report) is set if it stays. */
+/* The type that the plan gives to `p`, which may be the one it has; *kept (struct llm_quant_report) is set if it stays. What is pruned does not
+ * stay. */
 enum llm_dtype llm_quant_choose(const struct llm_model *m, const struct llm_param *p, const struct llm_quant_plan *plan, const char **kept);
 
 /* Whether an override or an option of the plan gives p its type, so that neither mix nor budget does. */
@@ -67,6 +71,7 @@ int llm_quantize_model(struct llm_model *m, const struct llm_quant_plan *plan,
 /* A tensor to change: n values of type `from`, in rows of `row` elements that are whole blocks of both types, to type `to`. */
 struct llm_quant_job {
     const void *in;
+    const float *values;     /* [n] what is stored in place of the values of `in`, from which errors are told; NULL: those. Not for GPTQ and KL */
     void *out;
     enum llm_dtype from, to;
     uint64_t n;

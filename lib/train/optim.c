@@ -78,6 +78,24 @@ void llm_grad_join(struct llm_param *p)
     llm_lookups_forget(p);
 }
 
+static void clear_block(void *arg, size_t i, int thread)
+{
+    const struct llm_param *p = arg;
+    const size_t at = i * LLM_OPTIM_BLOCK, left = (size_t)llm_param_count(p) - at, n = left < LLM_OPTIM_BLOCK ? left : LLM_OPTIM_BLOCK;
+    (void)thread;
+    for (size_t j = at; j < at + n; j++) p->grad[j] = p->master[j] == 0 ? 0 : p->grad[j];
+}
+
+void llm_grad_keep_zeros(struct llm_trainable *t, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        struct llm_param *p = t[i].p;
+        if (p->n_dims < 2 || p->role != LLM_ROLE_HIDDEN || p->balances || p->running) continue;
+        LLM_PROFILE("gradient norm", 8 * (double)llm_param_count(p));
+        llm_parallel(((size_t)llm_param_count(p) + LLM_OPTIM_BLOCK - 1) / LLM_OPTIM_BLOCK, clear_block, p);
+    }
+}
+
 double llm_grad_norm(struct llm_trainable *t, size_t n, const struct llm_param **bad)
 {
     double sum = 0;

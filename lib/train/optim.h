@@ -58,6 +58,9 @@ size_t llm_optim_work(const struct llm_optim *o, const struct llm_param *p);
 
 /* Adds the accumulators of further uses (lookups of a tied embedding, llm_param.grad_use) to p->grad. They become zero. */
 void llm_grad_join(struct llm_param *p);
+/* Clears the gradients of elements that are 0 of matrices within layers, so that an optimizer that updates element by element leaves them 0: with
+ * moments that were always 0 its step is 0. Accumulators of further uses must have joined. */
+void llm_grad_keep_zeros(struct llm_trainable *t, size_t n);
 /* √Σ g² over all parameters: sums of blocks of 64 Ki elements added in order. Accumulators of further uses must have joined. If a gradient is
  * not finite, *bad is the first such parameter and the result is not finite either. */
 double llm_grad_norm(struct llm_trainable *t, size_t n, const struct llm_param **bad);

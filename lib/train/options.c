@@ -170,6 +170,7 @@ json_t *llm_train_options_to_json(const struct llm_train_options *o, struct llm_
     }
     int failed = !j || json_object_set_new(j, "rows", json_integer(o->batch * o->accumulate));
     if (!failed && o->grad_shards != 1) failed = json_object_set_new(j, "grad_shards", json_integer(o->grad_shards));
+    if (!failed && o->keep_zeros) failed = json_object_set_new(j, "keep_zeros", json_true());
     if (!failed && o->train.n > 0) failed = json_object_set_new(j, "train", write_patterns(&o->train));
     if (!failed && o->freeze.n > 0) failed = json_object_set_new(j, "freeze", write_patterns(&o->freeze));
     if (!failed) failed = write_own(o, j);
@@ -251,6 +252,9 @@ int llm_train_options_from_json(struct llm_train_options *o, const json_t *j, st
     }
     if (read_own(o, j, e) < 0) return -1;
     if (llm_json_int(j, "grad_shards", 1, INT64_MAX / 2, &o->grad_shards, e) < 0) return -1;
+    bool zeros = o->keep_zeros;
+    if (llm_json_bool(j, "keep_zeros", &zeros, e) < 0) return -1;
+    o->keep_zeros = zeros;
     if (read_division(o, j, e) < 0 || read_patterns(j, "train", &o->train, e) < 0 || read_patterns(j, "freeze", &o->freeze, e) < 0) return -1;
     return llm_train_options_check(o, e);
 }
@@ -285,6 +289,11 @@ int llm_train_options_check(const struct llm_train_options *o, struct llm_err *e
         return llm_fail(e, LLM_EX_USAGE, "--carry-state: expected rows that go on through the data, not with --%s",
                         o->stream ? "stream" : "overfit-one");
     }
+    if (o->keep_zeros && llm_optims[o->optimizer]->update_matrix) {
+        return llm_fail(e, LLM_EX_USAGE, "--keep-zeros: expected an optimizer that updates element by element, found %s",
+                        llm_optims[o->optimizer]->name);
+    }
+    if (o->keep_zeros && o->eps == 0) return bad(e, "eps", "above 0 with --keep-zeros", o->eps);
     if (!(o->ema >= 0 && o->ema < 1)) return bad(e, "ema", "within [0, 1)", o->ema);
     if (o->eval_ema && o->ema == 0) return llm_fail(e, LLM_EX_USAGE, "--eval-ema: expected an average of the weights (--ema), found none");
     if (!(o->eps >= 0)) return bad(e, "eps", "not below 0", o->eps);

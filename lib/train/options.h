@@ -30,6 +30,7 @@ struct llm_train_options {
     int order;                                 /* enum llm_order_kind */
     int cross_document, overfit_one, stream;   /* stream: one pass over the data as it comes; `order` has no say */
     int carry_state;                           /* rows go on where those of the step before ended; `order` has no say */
+    int keep_zeros;                            /* elements of matrices within layers that are 0 stay 0; stored only if set */
     int activations;                           /* enum llm_stored */
     int64_t checkpoint_every;                  /* activation checkpointing; does not change the result */
     int64_t eval_every, eval_rows;             /* 0: only at the end; all rows */

@@ -101,6 +101,7 @@ int llm_trainer_gradient(struct llm_trainer *t, struct llm_step_report *r, struc
     llm_trainer_fold(t, &t->rows, &loss, &bytes);
     loss /= t->rows.weight;
     if (!isfinite(loss)) return llm_trainer_not_finite(t, &t->rows, loss, e);
+    if (t->o.keep_zeros) llm_grad_keep_zeros(t->params, t->n_params);
     r->grad_norm = llm_grad_norm(t->params, t->n_params, &bad);
     if (!isfinite(r->grad_norm)) {
         const char *name = llm_trainer_first_bad(t, true);
