@@ -212,9 +212,14 @@ static int draw_lines(struct llm_drawing *d, const struct llm_plot *p, const str
     for (size_t k = 0; k < p->n; k++) {
         const struct llm_series *s = &p->v[k];
         double *x = llm_alloc(4 * s->n, sizeof *x, "points", e), *y = x ? llm_alloc(4 * s->n, sizeof *y, "points", e) : NULL;
-        size_t n = y ? thin(s, f, x, y) : 0;
-        if (n > 1) llm_draw_line(d, x, y, n, 2, f->colours[k]);
-        for (size_t i = 0; i < n && s->n <= MARKED; i++) llm_draw_rect(d, (int)lround(x[i]) - 3, (int)lround(y[i]) - 3, 7, 7, f->colours[k]);
+        size_t n = y && !s->points ? thin(s, f, x, y) : 0;
+        for (size_t i = 0; y && s->points && i < s->n; i++) {
+            x[n] = at_x(f, s->x[i]);
+            y[n++] = at_y(f, s->y[i]);
+        }
+        if (n > 1 && !s->points) llm_draw_line(d, x, y, n, 2, f->colours[k]);
+        for (size_t i = 0; i < n && (s->points || s->n <= MARKED); i++)
+            llm_draw_rect(d, (int)lround(x[i]) - 3, (int)lround(y[i]) - 3, 7, 7, f->colours[k]);
         free(x);
         free(y);
         if (!y) return -1;
@@ -299,7 +304,7 @@ static void fill_dots(struct dots *g, const struct llm_plot *p, const struct axe
                 double from = x - half + width * (double)k;
                 for (double w = 0; w < fmax(width - 1, 1); w++) segment(g, from + w, zero, from + w, y, k);
             } else {
-                segment(g, i ? before[0] : x, i ? before[1] : y, x, y, k);
+                segment(g, i && !s->points ? before[0] : x, i && !s->points ? before[1] : y, x, y, k);
             }
             before[0] = x;
             before[1] = y;

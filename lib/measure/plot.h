@@ -10,6 +10,7 @@ struct llm_series {
     char *name;
     double *x, *y;               /* [n], finite; in order of x */
     size_t n, x_room, y_room;
+    bool points;                 /* marks without a line */
 };
 struct llm_plot {
     const char *title, *x_label, *y_label; /* title: NULL for none */

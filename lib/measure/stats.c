@@ -35,6 +35,40 @@ double llm_median(double *v, size_t n)
     return n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
 }
 
+static double quantile(const double *sorted, size_t n, double q)
+{
+    double at = q * (double)(n - 1);
+    size_t i = (size_t)at;
+    return i + 1 < n ? sorted[i] + (at - (double)i) * (sorted[i + 1] - sorted[i]) : sorted[n - 1];
+}
+
+void llm_interval(double *v, size_t n, double tail, double low_high[2])
+{
+    qsort(v, n, sizeof *v, ascending);
+    low_high[0] = quantile(v, n, tail);
+    low_high[1] = quantile(v, n, 1 - tail);
+}
+
+/* P(|T| < tan(angle) sqrt(freedom)) of Student's t: Abramowitz and Stegun 26.7.3, 26.7.4. */
+static double student_within(double angle, size_t freedom)
+{
+    const double c = cos(angle), s = sin(angle);
+    double term = freedom % 2 ? c : 1, sum = freedom == 1 ? 0 : term;
+    for (size_t k = freedom % 2 ? 3 : 2; k < freedom; k += 2) sum += term *= c * c * (double)(k - 1) / (double)k;
+    return freedom % 2 ? 2 / acos(-1) * (angle + s * sum) : s * sum;
+}
+
+double llm_tail95(size_t freedom)
+{
+    double low = 0, high = acos(0);
+    for (int i = 0; i < 60; i++) {
+        double middle = (low + high) / 2;
+        if (student_within(middle, freedom) < .95) low = middle;
+        else high = middle;
+    }
+    return erfc(tan(low) * sqrt((double)freedom / 2)) / 2;
+}
+
 static void welford(double *mean, double *m2, size_t n, double v)
 {
     double off = v - *mean;

@@ -9,6 +9,11 @@
 double llm_mean(const double *v, size_t n);      /* NaN for n = 0 */
 double llm_deviation(const double *v, size_t n); /* of the sample (n - 1); 0 for n < 2 */
 double llm_median(double *v, size_t n);          /* sorts v; NaN for n = 0 */
+/* The interval between the quantiles `tail` and 1 - tail of v [n > 0], which is sorted; between neighbours interpolated. */
+void llm_interval(double *v, size_t n, double tail, double low_high[2]);
+/* The tail of bootstrap percentiles for 95% when the replicates come from residuals with `freedom` > 0 degrees of freedom: the normal distribution's
+ * beyond the .975 quantile of Student's t (Hesterberg's expanded percentiles). Below .025, and that in the limit. */
+double llm_tail95(size_t freedom);
 
 /* Mean of values that come one after another, with a standard error that counts how neighbours go together: from the means of consecutive runs
  * of LLM_RUN values (method of batch means). Zero-initialise. */

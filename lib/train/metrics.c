@@ -126,7 +126,8 @@ int llm_metrics_step(struct llm_metrics *m, const struct llm_trainer *t, const s
     const struct field after[] = {
         {"router_balance", r->router_balance}, {"router_peak_load", r->router_peak}, {"router_z", r->router_z}, {"router_dropped", r->router_dropped},
         {"trained_parameters", llm_trainer_trains_all(t) ? NAN : llm_trainer_trained(t)},
-        {"tokens", (double)t->tokens}, {"tokens_per_second", rate},
+        {"parameters", llm_model_params(&t->model->config)}, {"tokens", (double)t->tokens},
+        {"flops", (double)t->tokens * m->flops_per_token}, {"tokens_per_second", rate},
         {"peak_share", m->peak > 0 ? rate * m->flops_per_token / m->peak : NAN}, {"seconds", r->seconds > 0 ? r->seconds : NAN},
         {"activation_bytes", r->activation_bytes},
     };

@@ -38,7 +38,7 @@ hash_of() {
     assert_equal "$(jq -s length log.jsonl)" 40
     assert_equal "$(jq -s -c 'map(.step) == [range(1; 41)]' log.jsonl)" true
     jq -es 'all(.[]; (keys_unsorted - ["val_loss", "val_nats_per_byte", "val_bits_per_byte"]) == ["step", "loss", "nats_per_byte",
-        "bits_per_byte", "lr", "grad_norm", "tokens", "tokens_per_second", "peak_share", "seconds", "activation_bytes", "hash"])' log.jsonl
+        "bits_per_byte", "lr", "grad_norm", "parameters", "tokens", "flops", "tokens_per_second", "peak_share", "seconds", "activation_bytes", "hash"])' log.jsonl
     # an untrained model knows nothing; a trained one something
     near "$(jq -s '.[0].loss' log.jsonl)" "$(awk 'BEGIN { print log(280) }')" .02
     jq -es '.[39].loss < .[0].loss - 1' log.jsonl

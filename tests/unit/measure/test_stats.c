@@ -24,6 +24,33 @@ static void of_few_values(void **state)
     assert_true(isnan(llm_median(v, 0)));
 }
 
+static void an_interval_of_95_percent(void **state)
+{
+    double v[201], one[] = {3}, two[] = {9, 5}, found[2];
+    (void)state;
+    for (int i = 0; i < 201; i++) v[i] = (i * 77) % 201; /* 0 to 200 in another order */
+    llm_interval(v, 201, .025, found);
+    near(found[0], 5, 0, 1e-12);
+    near(found[1], 195, 0, 1e-12);
+    llm_interval(two, 2, .025, found); /* between neighbours */
+    near(found[0], 5.1, 0, 1e-12);
+    near(found[1], 8.9, 0, 1e-12);
+    llm_interval(one, 1, .025, found);
+    near(found[0], 3, 0, 0);
+    near(found[1], 3, 0, 0);
+}
+
+/* The .975 quantiles of Student's t as tables have them, to their last digit. */
+static void tails_of_student(void **state)
+{
+    static const struct { size_t freedom; double t; } rows[] = {{1, 12.7062}, {2, 4.30265}, {3, 3.18245}, {4, 2.77645}, {5, 2.57058}, {10, 2.22814},
+                                                                {31, 2.03951}, {120, 1.97993}};
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        near(llm_tail95(rows[i].freedom) / (erfc(rows[i].t / sqrt(2)) / 2), 1, 2e-3, 0);
+    near(llm_tail95(100000), .025, 1e-4, 0);
+}
+
 static double uniform(uint32_t i)
 {
     struct llm_rng r = llm_rng_at(7, 0, LLM_RNG_TEST, 0, 0, 0);
@@ -79,7 +106,10 @@ static void intervals_by_bootstrap(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(of_few_values), cmocka_unit_test(the_error_of_a_mean),
-                                       cmocka_unit_test(neighbours_that_go_together_count_less), cmocka_unit_test(intervals_by_bootstrap)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(of_few_values), cmocka_unit_test(an_interval_of_95_percent),
+                                       cmocka_unit_test(tails_of_student),
+                                       cmocka_unit_test(the_error_of_a_mean),
+                                       cmocka_unit_test(neighbours_that_go_together_count_less),
+                                       cmocka_unit_test(intervals_by_bootstrap)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
