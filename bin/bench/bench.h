@@ -31,7 +31,5 @@ int bench_config(struct llm_config *c, const char *what, const struct llm_strs *
 int bench_begin(const struct llm_common *common, struct llm_err *e) LLM_MUST_CHECK;
 /* Writes the tables to common->output in the form that --format and --json ask for, and releases them. */
 int bench_print(const struct llm_common *common, struct llm_table *const *tables, size_t n, struct llm_err *e) LLM_MUST_CHECK;
-/* "128,512" as integers within [min, max]; usage error otherwise. Returns how many (≤ room). */
-size_t bench_numbers(const struct llm_cli *cli, const char *option, const char *text, int64_t min, int64_t max, int64_t *out, size_t room);
 
 #endif

@@ -139,10 +139,10 @@ int bench_speed(int argc, char **argv, struct llm_err *e)
     if (rest < argc) llm_usage(&bench_speed_cli, "expected no operand, found '%s'", argv[rest]);
     if (!a.model == !a.config) llm_usage(&bench_speed_cli, "expected a model: one of -m and -c");
     if (a.set.n && !a.config) llm_usage(&bench_speed_cli, "--set goes with -c");
-    size_t n_prompts = bench_numbers(&bench_speed_cli, "prompt", a.prompt, 0, 1 << 24, prompts, MAX_NUMBERS);
-    size_t n_generates = bench_numbers(&bench_speed_cli, "generate", a.generate, 0, 1 << 24, generates, MAX_NUMBERS);
-    size_t n_depths = bench_numbers(&bench_speed_cli, "depth", a.depth, 0, 1 << 24, depths, MAX_NUMBERS);
-    size_t n_together = bench_numbers(&bench_speed_cli, "sequences", a.sequences, 1, a.batch, together, MAX_NUMBERS);
+    size_t n_prompts = llm_cli_numbers(&bench_speed_cli, "prompt", a.prompt, 0, 1 << 24, prompts, MAX_NUMBERS);
+    size_t n_generates = llm_cli_numbers(&bench_speed_cli, "generate", a.generate, 0, 1 << 24, generates, MAX_NUMBERS);
+    size_t n_depths = llm_cli_numbers(&bench_speed_cli, "depth", a.depth, 0, 1 << 24, depths, MAX_NUMBERS);
+    size_t n_together = llm_cli_numbers(&bench_speed_cli, "sequences", a.sequences, 1, a.batch, together, MAX_NUMBERS);
     bool any = false;
     for (size_t i = 0; i < n_prompts + n_generates; i++) any = any || (i < n_prompts ? prompts[i] : generates[i - n_prompts]) > 0;
     if (!any) llm_usage(&bench_speed_cli, "expected a test: a number above 0 for one of -p and -n");

@@ -8,7 +8,8 @@
 #include "io/table.h"
 #include "measure/heatmap.h"
 
-extern const struct llm_cli kv_summary_cli, kv_heads_cli, kv_attention_cli, kv_spectrum_cli, kv_size_cli, kv_export_cli, kv_diff_cli;
+extern const struct llm_cli kv_summary_cli, kv_heads_cli, kv_attention_cli, kv_spectrum_cli, kv_quant_cli, kv_evict_cli,
+    kv_size_cli, kv_export_cli, kv_diff_cli;
 extern const struct llm_foreign kv_foreign[];
 int kv_summary(int argc, char **argv, struct llm_err *e) LLM_MUST_CHECK;
 int kv_heads(int argc, char **argv, struct llm_err *e) LLM_MUST_CHECK;
@@ -17,14 +18,22 @@ int kv_export(int argc, char **argv, struct llm_err *e) LLM_MUST_CHECK;
 int kv_diff(int argc, char **argv, struct llm_err *e) LLM_MUST_CHECK;
 int kv_attention(int argc, char **argv, struct llm_err *e) LLM_MUST_CHECK;
 int kv_spectrum(int argc, char **argv, struct llm_err *e) LLM_MUST_CHECK;
+int kv_quant(int argc, char **argv, struct llm_err *e) LLM_MUST_CHECK;
+int kv_evict(int argc, char **argv, struct llm_err *e) LLM_MUST_CHECK;
 
 /* Writes the table to common->output and releases it. 0 or -1. */
 int print_table(struct llm_table *t, const struct llm_common *common, struct llm_err *e) LLM_MUST_CHECK;
+
+/* Writes a cache to `path`, whole or not at all. 0 or -1. */
+int write_cache(const struct llm_kv_file *f, const char *path, struct llm_err *e) LLM_MUST_CHECK;
 
 /* The only operand, or "-". */
 const char *one_operand(const struct llm_cli *cli, int rest, int argc, char **argv);
 /* Status 2 if the cache has no layer of this number; -1 is none. 0 or -1. */
 int check_layer(const struct llm_kv_file *f, int64_t layer, struct llm_err *e) LLM_MUST_CHECK;
+/* Which lines a table of heads has, and the words of --by. */
+enum by { BY_ALL, BY_LAYER, BY_HEAD };
+#define BY_WORDS "all|layer|head"
 /* The options of pictures: --png, -T, --scale. */
 struct picture_args {
     const char *png, *tokenizer;

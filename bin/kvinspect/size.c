@@ -1,5 +1,6 @@
 #include "infer/kvfile.h"
 #include "bin/kvinspect/kvinspect.h"
+#include "measure/rounding.h"
 
 struct args { struct llm_common common; };
 static const struct llm_opt options[] = {{0}};
@@ -7,16 +8,6 @@ const struct llm_cli kv_size_cli = {
     .name = "llm-kvinspect size", .summary = "Print the bytes that the cache takes, as it is and in every cache type.", .usage = "[OPTION]... [FILE]",
     .options = options, .operands = LLM_OPERANDS_INPUT, .foreign = kv_foreign,
     .examples = "llm-kvinspect size cache.kv", .common = LLM_COMMON_OUTPUT | LLM_COMMON_JSON | LLM_COMMON_TABLE | LLM_COMMON_CONFIG};
-
-/* Whether all heads are whole blocks of the type. */
-static bool serves(const struct llm_kv_file *f, enum llm_dtype type)
-{
-    for (int64_t l = 0; l < f->n_layers; l++) {
-        const struct llm_state_shape *s = &f->layers[l].shape;
-        if (s->n_kv_heads > 0 && (s->d_k % llm_dtypes[type].block_size != 0 || s->d_v % llm_dtypes[type].block_size != 0)) return false;
-    }
-    return true;
-}
 
 static int print(const struct llm_kv_file *f, const struct args *a, struct llm_err *e)
 {
@@ -26,14 +17,15 @@ static int print(const struct llm_kv_file *f, const struct args *a, struct llm_e
     struct llm_table t;
     llm_table_init(&t, columns);
     t.as_shown = true;
-    for (const enum llm_dtype *type = llm_kv_types; *type != LLM_NO_DTYPE; type++) {
+    enum llm_dtype types[LLM_ROUNDING_TYPES];
+    (void)llm_rounding_types(f, types);
+    for (const enum llm_dtype *type = types; *type != LLM_NO_DTYPE; type++) {
         double token = llm_model_kv_bytes_per_token(&f->config, *type);
-        if (!serves(f, *type)) continue;
         llm_table_text(&t, llm_dtypes[*type].name);
         llm_table_text(&t, *type == f->dtype ? "yes" : "no");
         llm_table_count(&t, (double)((int64_t)token / f->n_layers));
         llm_table_count(&t, token);
-        llm_table_count(&t, (double)(state + (int64_t)token * f->n));
+        llm_table_count(&t, (double)(state + (int64_t)token * f->rows));
         llm_table_count(&t, (double)(state + (int64_t)token * f->config.max_position_embeddings));
         llm_table_count(&t, (double)state);
     }

@@ -85,7 +85,7 @@ static int draw(const struct llm_kv_file *f, const struct llm_spectra *all, cons
         layers[n++] = s->layer;
     }
     char subtitle[200];
-    snprintf(subtitle, sizeof subtitle, "%s; %lld tokens%s", f->config.model_type, (long long)f->n, a->centre ? ", their mean subtracted" : "");
+    snprintf(subtitle, sizeof subtitle, "%s; %lld tokens%s", f->config.model_type, (long long)f->rows, a->centre ? ", their mean subtracted" : "");
     const struct llm_heatmap h = {
         .title = "Singular values of keys and values", .subtitle = subtitle, .value = "share of the largest", .v = map, .scale = LLM_SCALE_LOG,
         .x = {.n = all->widest, .name = "singular value"},

@@ -29,7 +29,8 @@ static void list_parts(const struct llm_kv_file *f, char *text, size_t n)
 static int print(const struct llm_kv_file *f, const struct args *a, struct llm_err *e)
 {
     static const char *const names[] = {"model_type", "fingerprint", "tokenizer", "tokens", "first_position", "last_position", "layers", "heads",
-                                        "kv_heads", "d_k", "d_v", "type", "bytes_per_token", "bytes", "traced_queries", "state_bytes", "state", NULL};
+                                        "kv_heads", "d_k", "d_v", "type", "bytes_per_token", "bytes", "traced_queries", "state_bytes", "state",
+                                        "kept", NULL};
     int64_t per_token = (int64_t)llm_model_kv_bytes_per_token(&f->config, f->dtype), state = (int64_t)llm_model_state_bytes(&f->config);
     struct llm_state_shape s = {0};
     char parts[100];
@@ -37,8 +38,8 @@ static int print(const struct llm_kv_file *f, const struct args *a, struct llm_e
     list_parts(f, parts, sizeof parts);
     const char *texts[] = {f->config.model_type, f->fingerprint, f->tokenizer};
     const int64_t numbers[] = {f->n, f->n ? f->positions[0] : 0, f->n ? f->positions[f->n - 1] : 0, f->n_layers,
-                               f->config.num_attention_heads, s.n_kv_heads, s.d_k, s.d_v, 0, per_token, per_token * f->n + state,
-                               f->n_queries, state};
+                               f->config.num_attention_heads, s.n_kv_heads, s.d_k, s.d_v, 0, per_token, per_token * f->rows + state,
+                               f->n_queries, state, 0, f->rows};
     struct llm_table t;
     llm_table_init(&t, names);
     t.record = t.as_shown = true;

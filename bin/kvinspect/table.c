@@ -17,3 +17,12 @@ int check_layer(const struct llm_kv_file *f, int64_t layer, struct llm_err *e)
     if (layer < f->n_layers) return 0;
     return llm_fail(e, LLM_EX_USAGE, "--layer: expected below %" PRId64 ", found %" PRId64, f->n_layers, layer);
 }
+
+int write_cache(const struct llm_kv_file *f, const char *path, struct llm_err *e)
+{
+    struct llm_output *o = llm_output_open(path, true, e);
+    if (!o) return -1;
+    if (llm_kv_file_save(f, o, e) == 0) return llm_output_commit(o, e);
+    llm_output_abandon(o);
+    return -1;
+}

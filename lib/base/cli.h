@@ -98,6 +98,9 @@ const struct llm_cli *llm_cli_command(const struct llm_cli *cli, int argc, char 
 /* Prints "program: text" and "Try 'program --help'." to stderr, and exits with status 2. */
 _Noreturn void llm_usage(const struct llm_cli *cli, const char *fmt, ...) LLM_PRINTF(2, 3);
 
+/* Integers with commas between, the value of `option`: at most `room` of them, each from min to max. Status 2 otherwise. Returns how many. */
+size_t llm_cli_numbers(const struct llm_cli *cli, const char *option, const char *text, int64_t min, int64_t max, int64_t *out, size_t room);
+
 /* The row of the option with this long name or alias, without dashes in front, '_' for '-' or not; NULL: there is none. */
 const struct llm_opt *llm_cli_option(const struct llm_cli *cli, const char *name);
 /* Word i of an option's words, NULL after the last. `room` (64 bytes) may hold it. */

@@ -281,6 +281,10 @@ int llm_engine_rewind(struct llm_engine *g, struct llm_kv *kv, int64_t n, struct
         llm_kv_truncate(kv, n);
         return 0;
     }
+    if (kv->kept) {
+        return llm_fail(e, EX_DATAERR, "expected to keep at least %" PRId64 " tokens of an evicted cache, all that its heads have in common; found %"
+                        PRId64, kv->kept->n - kv->kept->recent, n);
+    }
     struct llm_kv again;
     llm_kv_init(&again, kv->pool);
     again.queries = kv->queries;

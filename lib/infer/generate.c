@@ -389,7 +389,7 @@ static int note_prompts(struct state *s, const struct llm_tensor *hidden)
     int64_t row = 0;
     for (int64_t i = 0; i < s->n_feeds; row += s->feeds[i++].n) {
         struct job *j = i < s->n_active ? NULL : s->prefilled[i - s->n_active];
-        if (!j || s->g->engine->draft == 0 || j->prompt.trace_queries > 0) continue;
+        if (!j || s->g->engine->draft == 0 || j->prompt.trace_queries > 0 || j->kv.kept) continue; /* drafts count rows by positions */
         if (llm_draft_note(&j->draft, hidden, row, j->kv.n - s->feeds[i].n, s->feeds[i].n, s->e) < 0) return -1;
     }
     return 0;

@@ -161,9 +161,34 @@ void llm_kv_release(struct llm_kv *kv)
     free(kv->tiles);
     free(kv->state);
     free(kv->queries);
+    llm_kv_kept_release(kv->kept);
     if (kv->memory) llm_kv_release(kv->memory);
     free(kv->memory);
     *kv = (struct llm_kv){.pool = kv->pool};
+}
+
+void llm_kv_kept_release(struct llm_kv_kept *k)
+{
+    if (!k || --k->users > 0) return;
+    for (int64_t l = 0; l < k->n_layers; l++) free(k->tokens[l]);
+    free(k);
+}
+
+void llm_kv_keep(struct llm_kv *kv, struct llm_kv_kept *kept)
+{
+    kept->users++;
+    kv->kept = kept;
+}
+
+/* Tokens before the recent ones that an evicted cache has no rows of. */
+static int64_t evicted(const struct llm_kv *kv)
+{
+    return kv->kept ? kv->kept->n - kv->kept->rows : 0;
+}
+
+int64_t llm_kv_rows(const struct llm_kv *kv)
+{
+    return kv->n > 0 ? kv->n - evicted(kv) : 0;
 }
 
 int llm_kv_remember(struct llm_kv *kv, int64_t n, struct llm_err *e)
@@ -243,9 +268,10 @@ int llm_kv_reserve(struct llm_kv *kv, int64_t n, struct llm_err *e)
 
 int llm_kv_own(struct llm_kv *kv, int64_t from, int64_t n, struct llm_err *e)
 {
-    int64_t pages = pages_for(kv->pool, n);
+    int64_t pages = pages_for(kv->pool, n - evicted(kv));
     if (make_state(kv, e) < 0) return -1;
     if (llm_grow((void **)&kv->ids, &kv->ids_room, (size_t)n + 1, sizeof *kv->ids, e) < 0 || grow_pages(kv, pages, e) < 0) return -1;
+    if (from > 0) from -= evicted(kv);
     for (int64_t i = from / LLM_KV_TILE; i < kv->n_pages; i++) {
         if (kv->pages[i]->users == 1) continue;
         struct llm_kv_page *own = page_create(kv->pool, e);
@@ -270,6 +296,7 @@ void llm_kv_append(struct llm_kv *kv, const int32_t *ids, int64_t n)
 
 bool llm_kv_can_truncate(const struct llm_kv *kv, int64_t n)
 {
+    if (kv->kept && n > 0 && n < kv->kept->n - kv->kept->recent) return false;
     return kv->pool->state_floats == 0 || n == 0 || n >= kv->n;
 }
 
@@ -279,7 +306,11 @@ void llm_kv_truncate(struct llm_kv *kv, int64_t n)
         kv->n = n;
         if (kv->state) memset(kv->state, 0, (size_t)kv->pool->state_floats * sizeof *kv->state);
     }
-    int64_t pages = pages_for(kv->pool, kv->n);
+    if (kv->n == 0) {
+        llm_kv_kept_release(kv->kept);
+        kv->kept = NULL;
+    }
+    int64_t pages = pages_for(kv->pool, llm_kv_rows(kv));
     while (kv->n_pages > pages) page_drop(kv->pool, kv->pages[--kv->n_pages]);
 }
 
@@ -289,6 +320,7 @@ int llm_kv_fork(struct llm_kv *to, const struct llm_kv *from, struct llm_err *e)
         || make_state(to, e) < 0) return -1;
     to->adapters = from->adapters;
     to->strengths = from->strengths;
+    if (from->kept) llm_kv_keep(to, from->kept);
     if (from->state) memcpy(to->state, from->state, (size_t)to->pool->state_floats * sizeof *to->state);
     for (int64_t i = 0; i < from->n_pages; i++) {
         from->pages[i]->users++;
@@ -314,19 +346,19 @@ float *llm_kv_state(const struct llm_kv *kv, int64_t layer)
     return kv->state ? kv->state + kv->pool->layers[layer].state_at : NULL;
 }
 
-static void *element(const struct llm_kv *kv, int64_t layer, int value, int64_t head, int64_t position)
+static void *element(const struct llm_kv *kv, int64_t layer, int value, int64_t head, int64_t row)
 {
     const struct llm_kv_layer *l = &kv->pool->layers[layer];
-    unsigned char *tile = tiles_of(kv, layer, value)[position / LLM_KV_TILE];
-    return tile + (value ? l->v_row : l->k_row) * (size_t)(head * LLM_KV_TILE + position % LLM_KV_TILE);
+    unsigned char *tile = tiles_of(kv, layer, value)[row / LLM_KV_TILE];
+    return tile + (value ? l->v_row : l->k_row) * (size_t)(head * LLM_KV_TILE + row % LLM_KV_TILE);
 }
 
-void *llm_kv_key(const struct llm_kv *kv, int64_t layer, int64_t head, int64_t position)
+void *llm_kv_key(const struct llm_kv *kv, int64_t layer, int64_t head, int64_t row)
 {
-    return element(kv, layer, 0, head, position);
+    return element(kv, layer, 0, head, row);
 }
 
-void *llm_kv_value(const struct llm_kv *kv, int64_t layer, int64_t head, int64_t position)
+void *llm_kv_value(const struct llm_kv *kv, int64_t layer, int64_t head, int64_t row)
 {
-    return element(kv, layer, 1, head, position);
+    return element(kv, layer, 1, head, row);
 }

@@ -39,7 +39,16 @@ extern const enum llm_dtype llm_kv_types[];
 /* Name of type i, NULL after the last (struct llm_words). */
 const char *llm_kv_word(int i);
 
-/* One sequence. */
+/* Of an evicted cache, which has lost keys: which tokens the rows that it began with belong to. Sequences that share it count themselves. */
+struct llm_kv_kept {
+    int64_t users;
+    int64_t n, rows;           /* the text's first n tokens have `rows` rows in each head, 1 ≤ rows ≤ n */
+    int64_t recent;            /* all heads have the last `recent` of these tokens, at least 1 */
+    int64_t n_layers;
+    int32_t *tokens[];         /* [n_layers]: [rows, n_kv_heads], ascending in each head; NULL: the layer has no keys of its own */
+};
+
+/* One sequence. The key of token t of a text lies in row t of each head; in an evicted cache in an earlier one. */
 struct llm_kv {
     struct llm_kv_pool *pool;
     int64_t n;                 /* tokens whose keys and values are stored; the state is that after the last of them */
@@ -54,6 +63,7 @@ struct llm_kv {
     const float *adapters;     /* factors of the model's adapters for this sequence (struct llm_adapter_rows); NULL: 1 each. Borrowed; set before
                                 * the first token */
     const float *strengths;    /* of the model's steering directions for this sequence (llm_editors_strengths); NULL: their own. As `adapters` */
+    struct llm_kv_kept *kept;  /* NULL: no key was evicted */
     struct llm_kv *memory;     /* encoder-decoders: the source's tokens, whose keys and values cross-attention looks at; NULL: none; owned */
 };
 void llm_kv_init(struct llm_kv *kv, struct llm_kv_pool *pool);
@@ -62,14 +72,20 @@ void llm_kv_release(struct llm_kv *kv);
 int llm_kv_remember(struct llm_kv *kv, int64_t n, struct llm_err *e) LLM_MUST_CHECK;
 /* Keeps the queries of the last `n` tokens from now on; `width` = n_heads·d_k. */
 int llm_kv_trace(struct llm_kv *kv, int64_t n, int64_t width, struct llm_err *e) LLM_MUST_CHECK;
+/* Rows of keys in each head: n, or fewer in an evicted cache. */
+int64_t llm_kv_rows(const struct llm_kv *kv);
+/* Makes an empty sequence the evicted cache of kept->n tokens, whose users become one more. The caller then reserves room for these tokens, fills
+ * kept->rows rows of each head, and appends the tokens. */
+void llm_kv_keep(struct llm_kv *kv, struct llm_kv_kept *kept);
+void llm_kv_kept_release(struct llm_kv_kept *k); /* one user fewer; NULL is fine */
 /* Room for `n` tokens in all; pages from the present end on become this sequence's own. */
 int llm_kv_reserve(struct llm_kv *kv, int64_t n, struct llm_err *e) LLM_MUST_CHECK;
 /* Room for `n` tokens in all; pages from the position `from` on become this sequence's own. */
 int llm_kv_own(struct llm_kv *kv, int64_t from, int64_t n, struct llm_err *e) LLM_MUST_CHECK;
 /* The cache holds `n` more tokens (their keys and values have been stored). Room must have been reserved. */
 void llm_kv_append(struct llm_kv *kv, const int32_t *ids, int64_t n);
-/* Whether tokens from `n` on can be removed. Keys and values can; a recurrent state can only return to its beginning. A caller that will need to go
- * back forks the sequence first, or uses llm_engine_rewind, which runs tokens again if it must. */
+/* Whether tokens from `n` on can be removed. Keys and values can; a recurrent state can only return to its beginning, an evicted cache to tokens that
+ * all heads have. A caller that will need to go back forks the sequence first, or uses llm_engine_rewind, which runs tokens again if it must. */
 bool llm_kv_can_truncate(const struct llm_kv *kv, int64_t n);
 /* Removes tokens from `n` on. llm_kv_can_truncate must be true. */
 void llm_kv_truncate(struct llm_kv *kv, int64_t n);
@@ -79,8 +95,8 @@ int llm_kv_fork(struct llm_kv *to, const struct llm_kv *from, struct llm_err *e)
 struct llm_kv_view llm_kv_view(const struct llm_kv *kv, int64_t layer);
 /* The beginning of a layer's recurrent state; NULL: the model has none. */
 float *llm_kv_state(const struct llm_kv *kv, int64_t layer);
-/* The key (value) of a head at a position: k_row (v_row) bytes. */
-void *llm_kv_key(const struct llm_kv *kv, int64_t layer, int64_t head, int64_t position);
-void *llm_kv_value(const struct llm_kv *kv, int64_t layer, int64_t head, int64_t position);
+/* The key (value) in a row of a head: k_row (v_row) bytes. */
+void *llm_kv_key(const struct llm_kv *kv, int64_t layer, int64_t head, int64_t row);
+void *llm_kv_value(const struct llm_kv *kv, int64_t layer, int64_t head, int64_t row);
 
 #endif

@@ -5,7 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/buf.h"
+#include "base/log.h"
 #include "cpu/pool.h"
+#include "measure/look.h"
 
 struct job {
     const struct llm_kv_file *a, *b;
@@ -14,6 +16,7 @@ struct job {
     char what;
     float *maps;
     int64_t n;      /* diff: common tokens */
+    bool queries;   /* heads: traced queries are looked at */
     bool no_memory; /* any thread sets it, none resets it */
 };
 
@@ -33,51 +36,36 @@ static struct moments norms(const struct llm_kv_file *f, char what, int64_t laye
     int64_t d = width_of(f, what, layer);
     struct moments m = {0};
     double squares = 0;
-    for (int64_t t = 0; t < f->n; t++) {
+    for (int64_t j = 0; map && j < f->n; j++) map[j] = (float)NAN; /* of evicted tokens nothing is known */
+    for (int64_t t = 0; t < f->rows; t++) {
         double sum = 0;
         llm_kv_file_decode(f, what, layer, t, head, row);
         for (int64_t i = 0; i < d; i++) sum += (double)row[i] * (double)row[i];
         double norm = sqrt(sum), delta = norm - m.mean;
         if (t == 0) m.first = norm;
-        if (map) map[t] = (float)norm;
+        if (map) map[llm_kv_file_token(f, layer, t, head)] = (float)norm;
         m.mean += delta / (double)(t + 1); /* Welford */
         squares += delta * (norm - m.mean);
     }
-    m.sd = f->n > 1 ? sqrt(squares / (double)(f->n - 1)) : 0;
+    m.sd = f->rows > 1 ? sqrt(squares / (double)(f->rows - 1)) : 0;
     return m;
 }
 
 /* ---- attention of the traced queries ---- */
 
-/* Probabilities p[0..t] of one query of a layer at token t. */
-static int64_t attend(const struct llm_kv_file *f, int64_t layer, const float *keys, const float *query, int64_t t, double *p)
-{
-    int64_t d = f->layers[layer].shape.d_k, window = llm_config_window(&f->config, layer), first = 0;
-    double max = -INFINITY, sum = 0, scale = llm_config_attention_scale(&f->config, layer), cap = f->config.attn_logit_softcapping;
-    while (window > 0 && f->positions[t] - f->positions[first] >= window) first++;
-    for (int64_t j = 0; j < first; j++) p[j] = 0;
-    for (int64_t j = first; j <= t; j++) {
-        double s = 0;
-        for (int64_t i = 0; i < d; i++) s += (double)query[i] * (double)keys[j * d + i];
-        p[j] = cap > 0 ? cap * tanh(s * scale / cap) : s * scale;
-        max = p[j] > max ? p[j] : max;
-    }
-    for (int64_t j = first; j <= t; j++) sum += p[j] = exp(p[j] - max);
-    for (int64_t j = first; j <= t; j++) p[j] /= sum;
-    return first;
-}
-
-/* Adds what one query at token t, with probabilities p from `first` on, says of the roles of its head. */
-static void score_roles(const struct llm_kv_file *f, struct llm_kv_head *h, const double *p, int64_t first, int64_t t, int64_t *repeats)
+/* Adds what one query at token t, which sees rows [from, to) with probabilities p, says of the roles of its head. */
+static void score_roles(const struct llm_kv_file *f, struct llm_kv_head *h, const float *p, int64_t from, int64_t to, int64_t t, int64_t *repeats)
 {
     double own = 0, next = 0;
     bool repeated = false;
-    if (t > first) h->previous += p[t - 1] / (double)f->n_queries;
-    for (int64_t j = first; j < t; j++) {
-        if (f->ids[j] != f->ids[t]) continue;
+    int64_t earliest = llm_kv_file_token(f, h->layer, from, h->kv_head);
+    for (int64_t j = from; j < to; j++) {
+        int64_t token = llm_kv_file_token(f, h->layer, j, h->kv_head);
+        if (token == t - 1) h->previous += (double)p[j] / (double)f->n_queries;
+        if (token > earliest && token < t && f->ids[token - 1] == f->ids[t]) next += (double)p[j];
+        if (token == t || f->ids[token] != f->ids[t]) continue;
         repeated = true;
-        own += p[j];
-        if (j + 1 < t) next += p[j + 1];
+        own += (double)p[j];
     }
     if (!repeated) return;
     ++*repeats;
@@ -85,30 +73,41 @@ static void score_roles(const struct llm_kv_file *f, struct llm_kv_head *h, cons
     h->induction += next;
 }
 
-static void look(const struct llm_kv_file *f, struct llm_kv_head *h, const float *keys, float *query, double *p, float *map)
+/* Adds what the traced query at token t says of its head: p [rows]. */
+static void look_at(const struct llm_kv_file *f, struct llm_kv_head *h, const float *p, int64_t t, float *map, int64_t *repeats)
 {
-    double n = (double)f->n_queries;
+    double n = (double)f->n_queries, largest = 0;
+    int64_t from, to;
+    llm_look_seen(f, h->layer, h->kv_head, t, &from, &to);
+    for (int64_t j = from; j < to; j++) {
+        double x = (double)p[j];
+        int64_t token = llm_kv_file_token(f, h->layer, j, h->kv_head);
+        if (x > 0) h->entropy -= x * log(x) / n;
+        h->distance += x * (double)(f->positions[t] - f->positions[token]) / n;
+        largest = x > largest ? x : largest;
+        if (token == 0) h->sink += x / n;
+        if (map) map[token] += (float)(x / n);
+    }
+    h->entropy_most += log((double)(to - from)) / n;
+    h->largest += largest / n;
+    score_roles(f, h, p, from, to, t, repeats);
+}
+
+/* keys [rows, d_k], p [LLM_LOOK, rows]: memory. 0, or -1 when memory is short. */
+static int look(const struct llm_kv_file *f, struct llm_kv_head *h, float *keys, float *p, float *map)
+{
     int64_t repeats = 0;
     h->entropy = h->entropy_most = h->sink = h->largest = h->distance = h->previous = h->duplicate = h->induction = 0;
     for (int64_t j = 0; map && j < f->n; j++) map[j] = 0;
-    for (int64_t i = 0; i < f->n_queries; i++) {
-        int64_t t = f->n - f->n_queries + i;
-        double largest = 0;
-        llm_kv_file_decode(f, 'q', h->layer, i, h->head, query);
-        int64_t first = attend(f, h->layer, keys, query, t, p);
-        for (int64_t j = first; j <= t; j++) {
-            if (p[j] > 0) h->entropy -= p[j] * log(p[j]) / n;
-            h->distance += p[j] * (double)(f->positions[t] - f->positions[j]) / n;
-            largest = p[j] > largest ? p[j] : largest;
-            if (map) map[j] += (float)(p[j] / n);
-        }
-        h->entropy_most += log((double)(t - first + 1)) / n;
-        h->sink += p[0] / n;
-        h->largest += largest / n;
-        score_roles(f, h, p, first, t, &repeats);
+    llm_look_decode(f, 'k', h->layer, h->kv_head, keys);
+    for (int64_t first = 0; first < f->n_queries; first += LLM_LOOK) {
+        int64_t n = f->n_queries - first < LLM_LOOK ? f->n_queries - first : LLM_LOOK;
+        if (llm_look(f, h->layer, h->head, keys, first, n, p) < 0) return -1;
+        for (int64_t i = 0; i < n; i++) look_at(f, h, p + i * f->rows, f->n - f->n_queries + first + i, map, &repeats);
     }
     h->duplicate = repeats > 0 ? h->duplicate / (double)repeats : (double)NAN;
     h->induction = repeats > 0 ? h->induction / (double)repeats : (double)NAN;
+    return 0;
 }
 
 static void head_piece(void *arg, size_t i, int thread)
@@ -117,23 +116,19 @@ static void head_piece(void *arg, size_t i, int thread)
     const struct llm_kv_file *f = job->a;
     struct llm_kv_head *h = &job->heads[i];
     const struct llm_state_shape *s = &f->layers[h->layer].shape;
-    int64_t layer = h->layer, head = h->head, d_k = s->d_k;
-    int64_t kv_head = head / (f->config.num_attention_heads / s->n_kv_heads), widest = d_k > s->d_v ? d_k : s->d_v;
+    int64_t layer = h->layer, head = h->head, d_k = s->d_k, kv_head = llm_look_kv_head(f, layer, head), widest = d_k > s->d_v ? d_k : s->d_v;
     float *map = job->maps ? job->maps + (int64_t)i * f->n : NULL;
-    size_t keys_bytes = (size_t)(f->n * d_k) * sizeof(float), p_bytes = (size_t)f->n * sizeof(double);
-    double *p = llm_scratch(thread, p_bytes + keys_bytes + (size_t)widest * sizeof(float));
+    float *p = llm_scratch(thread, (size_t)((LLM_LOOK + d_k) * f->rows + widest) * sizeof *p), *keys = p + LLM_LOOK * f->rows;
     if (!p) {
         job->no_memory = true;
         return;
     }
-    float *keys = (float *)(p + f->n), *row = keys + f->n * d_k;
-    struct moments k = norms(f, 'k', layer, kv_head, row, job->what == 'k' ? map : NULL);
-    struct moments v = norms(f, 'v', layer, kv_head, row, job->what == 'v' ? map : NULL);
+    struct moments k = norms(f, 'k', layer, kv_head, keys, job->what == 'k' ? map : NULL);
+    struct moments v = norms(f, 'v', layer, kv_head, keys, job->what == 'v' ? map : NULL);
     *h = (struct llm_kv_head){layer, head, kv_head, k.mean, k.sd, k.first, v.mean, v.sd, v.first, NAN, NAN, NAN, NAN, NAN,
                               NAN, NAN, NAN};
-    if (f->n_queries == 0) return;
-    for (int64_t t = 0; t < f->n; t++) llm_kv_file_decode(f, 'k', layer, t, kv_head, keys + t * d_k);
-    look(f, h, keys, row, p, job->what == 'a' ? map : NULL);
+    if (!job->queries) return;
+    if (look(f, h, keys, p, job->what == 'a' ? map : NULL) < 0) job->no_memory = true;
 }
 
 int64_t llm_kv_heads_rows(const struct llm_kv_file *f, int64_t layer)
@@ -145,11 +140,15 @@ int64_t llm_kv_heads_rows(const struct llm_kv_file *f, int64_t layer)
 
 int llm_kv_heads(const struct llm_kv_file *f, struct llm_kv_head *rows, char what, float *maps, struct llm_err *e)
 {
-    struct job job = {.a = f, .heads = rows, .what = what, .maps = maps};
-    if (what == 'a' && maps && f->n_queries == 0) {
-        return llm_fail(e, EX_DATAERR, "expected traced queries (llm-infer --kv-out --trace-queries N), found none");
-    }
+    struct job job = {.a = f, .heads = rows, .what = what, .maps = maps, .queries = f->n_queries > 0};
     int64_t n = 0;
+    for (int64_t l = 0; l < f->n_layers; l++) {
+        struct llm_err why = {0};
+        if (f->layers[l].shape.n_kv_heads == 0 || llm_look_check(f, l, &why) == 0) continue;
+        if (what == 'a' && maps) return llm_fail(e, why.status, "%s", why.text);
+        if (job.queries) llm_note("%s", why.text);
+        job.queries = false;
+    }
     for (int64_t l = 0; l < f->n_layers; l++) {
         for (int64_t h = 0; h < f->config.num_attention_heads && f->layers[l].shape.n_kv_heads > 0; h++) {
             rows[n++] = (struct llm_kv_head){.layer = l, .head = h};
@@ -164,38 +163,37 @@ int llm_kv_heads(const struct llm_kv_file *f, struct llm_kv_head *rows, char wha
 struct map_job {
     const struct llm_kv_file *f;
     int64_t layer, head;
-    const float *keys; /* [n, d_k] */
+    const float *keys; /* [rows, d_k] */
     float *out;
-    bool no_memory;
+    bool no_memory;    /* any thread sets it, none resets it */
 };
 
-static void map_row(void *arg, size_t i, int thread)
+static void map_rows(void *arg, size_t i, int thread)
 {
     struct map_job *m = arg;
     const struct llm_kv_file *f = m->f;
-    int64_t t = f->n - f->n_queries + (int64_t)i;
-    double *p = llm_scratch(thread, (size_t)f->n * sizeof *p + (size_t)f->layers[m->layer].shape.d_k * sizeof(float));
-    float *query = (float *)(p + f->n), *out = m->out + (int64_t)i * f->n;
-    if (!p) {
+    int64_t first = (int64_t)i * LLM_LOOK, n = f->n_queries - first < LLM_LOOK ? f->n_queries - first : LLM_LOOK;
+    int64_t kv_head = llm_look_kv_head(f, m->layer, m->head);
+    float *p = llm_scratch(thread, (size_t)(LLM_LOOK * f->rows) * sizeof *p);
+    if (!p || llm_look(f, m->layer, m->head, m->keys, first, n, p) < 0) {
         m->no_memory = true;
         return;
     }
-    llm_kv_file_decode(f, 'q', m->layer, (int64_t)i, m->head, query);
-    attend(f, m->layer, m->keys, query, t, p);
-    for (int64_t j = 0; j < f->n; j++) out[j] = j <= t ? (float)p[j] : 0;
+    for (int64_t r = 0; r < n; r++) {
+        float *out = m->out + (first + r) * f->n;
+        for (int64_t j = 0; j < f->n; j++) out[j] = 0;
+        for (int64_t j = 0; j < f->rows; j++) out[llm_kv_file_token(f, m->layer, j, kv_head)] = p[r * f->rows + j];
+    }
 }
 
 int llm_kv_attention(const struct llm_kv_file *f, int64_t layer, int64_t head, float *out, struct llm_err *e)
 {
-    const struct llm_state_shape *s = &f->layers[layer].shape;
-    if (f->n_queries == 0) return llm_fail(e, EX_DATAERR, "expected traced queries (llm-infer --kv-out --trace-queries N), found none");
-    if (s->n_kv_heads == 0) return llm_fail(e, EX_DATAERR, "layer %" PRId64 ": expected keys of attention, found none", layer);
-    float *keys = llm_alloc((size_t)f->n, (size_t)s->d_k * sizeof *keys, "keys of a head", e);
+    if (llm_look_check(f, layer, e) < 0) return -1;
+    float *keys = llm_alloc((size_t)f->rows, (size_t)f->layers[layer].shape.d_k * sizeof *keys, "keys of a head", e);
     if (!keys) return -1;
-    int64_t kv_head = head / (f->config.num_attention_heads / s->n_kv_heads);
-    for (int64_t t = 0; t < f->n; t++) llm_kv_file_decode(f, 'k', layer, t, kv_head, keys + t * s->d_k);
+    llm_look_decode(f, 'k', layer, llm_look_kv_head(f, layer, head), keys);
     struct map_job m = {.f = f, .layer = layer, .head = head, .keys = keys, .out = out};
-    llm_parallel((size_t)f->n_queries, map_row, &m);
+    llm_parallel((size_t)((f->n_queries + LLM_LOOK - 1) / LLM_LOOK), map_rows, &m);
     free(keys);
     return m.no_memory ? llm_no_memory(e, "an attention map") : 0;
 }
@@ -294,6 +292,7 @@ int64_t llm_kv_diff_rows(const struct llm_kv_file *f)
 
 int llm_kv_diff(const struct llm_kv_file *a, const struct llm_kv_file *b, struct llm_kv_difference *rows, float *maps, struct llm_err *e)
 {
+    if (a->evicted || b->evicted) return llm_fail(e, EX_DATAERR, "expected caches with the keys of all tokens, found an evicted one");
     if (a->n_layers != b->n_layers) {
         return llm_fail(e, EX_DATAERR, "expected caches of one shape, found %" PRId64 " layers and %" PRId64, a->n_layers, b->n_layers);
     }

@@ -109,7 +109,7 @@ static void head_piece(void *arg, size_t i, int thread)
     struct job *job = arg;
     const struct llm_kv_file *f = job->f;
     struct llm_spectrum *s = &job->rows[i];
-    int64_t d = s->what == 'v' ? f->layers[s->layer].shape.d_v : f->layers[s->layer].shape.d_k, t = f->n;
+    int64_t d = s->what == 'v' ? f->layers[s->layer].shape.d_v : f->layers[s->layer].shape.d_k, t = f->rows;
     size_t x_bytes = (size_t)(t * d) * sizeof(double), work_bytes = (size_t)(s->n * s->n) * sizeof(double);
     double *x = llm_scratch(thread, x_bytes + work_bytes + (size_t)d * sizeof(float)), *work = x + t * d;
     float *row = (float *)(work + s->n * s->n);
@@ -143,7 +143,7 @@ int llm_spectra_of(struct llm_spectra *s, const struct llm_kv_file *f, bool cent
         const struct llm_state_shape *shape = &f->layers[l].shape;
         for (int64_t h = 0; f->layers[l].k && h < shape->n_kv_heads; h++) {
             for (int v = 0; v < 1 + (f->layers[l].v != NULL); v++) {
-                int64_t d = v ? shape->d_v : shape->d_k, n = d < f->n ? d : f->n;
+                int64_t d = v ? shape->d_v : shape->d_k, n = d < f->rows ? d : f->rows;
                 s->rows[s->n_rows++] = (struct llm_spectrum){.layer = l, .kv_head = h, .what = "kv"[v], .n = n};
                 s->widest = n > s->widest ? n : s->widest;
             }

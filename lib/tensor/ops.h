@@ -124,7 +124,8 @@ struct llm_kv_view {
     void *const *k, *const *v;  /* tiles, at least (pos + n) / 64 rounded up. v NULL: a value is the first d_v channels of its key (MLA) */
     enum llm_dtype dtype;       /* F32, F16, BF16, Q8_0, Q4_0 */
 };
-/* A run of new tokens of one sequence: rows [first, first + n) of q, k, v stand at positions pos .. pos + n - 1. */
+/* A run of new tokens of one sequence: rows [first, first + n) of q, k, v stand at positions pos .. pos + n - 1 of the cache, which are those in the
+ * text unless keys before them were evicted (infer/kv.h). */
 struct llm_kv_seq {
     int64_t first, n, pos;
     struct llm_kv_view view;

@@ -14,6 +14,8 @@ llm-tokenize info: --tokenizer: --output
 llm-kvinspect summary: operand: --output
 llm-kvinspect heads: operand --tokenizer: --output --png
 llm-kvinspect spectrum: operand: --output --png
+llm-kvinspect quant: operand: --output
+llm-kvinspect evict: operand: --output --kv-out
 llm-kvinspect size: operand: --output
 llm-kvinspect export: operand: --output
 llm-kvinspect attention: operand --tokenizer: --output --png --html

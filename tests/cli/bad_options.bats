@@ -26,6 +26,8 @@ llm-bench cost|-o out|nano
 llm-bench quality|-m M -o out|t.txt
 llm-kvinspect heads|-o out|c.kv
 llm-kvinspect spectrum|-o out|c.kv
+llm-kvinspect quant|-o out|c.kv
+llm-kvinspect evict|-o out|c.kv
 llm-kvinspect diff|-o out|c.kv c.kv
 EOF
 }

@@ -222,6 +222,133 @@ END
     refused 2 '--layer: expected below 2, found 2' llm-kvinspect spectrum -l 2 "$KV"
 }
 
+# The oracle's cache: 40 of 70 queries are traced.
+traced() {
+    llm-infer -m "$M" --precision f32 -n 0 --trace-queries 40 --kv-out traced.kv --ids "$(seq -s ' ' 1 70)"
+}
+
+@test "quant: attention with rounded keys and values is NumPy's; the same for any threads" {
+    need_tool python3
+    traced
+    llm-kvinspect quant --by head --json traced.kv > quant
+    llm-kvinspect quant --by head --json -j 1 traced.kv | cmp - quant
+    llm-kvinspect quant --by head --json -j 3 traced.kv | cmp - quant
+    python3 - "$ROOT/tests/golden/kvinspect/expected.json" <<'END'
+import json, sys
+mine = {(r["type"], r["layer"], r["head"]): r for r in map(json.loads, open("quant"))}
+want = json.load(open(sys.argv[1]))["quant"]
+assert len(mine) == 20 and len(want) == 16
+for w in want:
+    r = mine[w["type"], w["layer"], w["head"]]
+    # two computations in FP32 differ before they are rounded: a key near the middle of two steps goes either way, so few types are equal to 1e-3
+    for name, bound in ("k_error", 1e-2), ("v_error", 1e-2), ("output_error", 3e-2):
+        assert abs(r[name] / w[name] - 1) < bound, (name, r, w)
+    assert abs(r["kl"] - w["kl"]) < .05 * w["kl"] + 1e-8, (r, w)
+for layer in 0, 1:
+    for head in 0, 1:
+        assert not any(mine["f32", layer, head][name] for name in ("kl", "output_error", "k_error", "v_error"))
+END
+    [[ $(llm-kvinspect quant traced.kv | wc -l) == 6 && $(llm-kvinspect quant --by layer traced.kv | wc -l) == 11 ]]
+    # a rounded cache loses nothing more in its own type
+    llm-infer -m "$M" --precision f32 --cache-type q8_0 -n 0 --trace-queries 4 --kv-out q8.kv --ids "$(seq -s ' ' 1 70)"
+    [[ $(llm-kvinspect quant q8.kv | awk '$1 == "q8_0" {print $4, $5}') == '0 0' ]]
+    llm-infer -m "$M" -n 0 --kv-out plain.kv --ids "1 2 3"
+    refused 65 'expected traced queries' llm-kvinspect quant plain.kv
+}
+
+@test "evict: what is kept and what is lost is NumPy's, and llm-infer goes on with the probabilities of transformers" {
+    need_tool python3
+    traced
+    llm-kvinspect evict --keep 7,24 --hold 10 --by head --json traced.kv > losses
+    llm-kvinspect evict --keep 7,24 --hold 10 --by head --json -j 1 traced.kv | cmp - losses
+    llm-kvinspect evict --keep 7,24 --hold 10 --by head --json -j 3 traced.kv | cmp - losses
+    for method in window sinks h2o snapkv; do
+        for keep in 7 24; do
+            llm-kvinspect evict --method $method --keep $keep --kv-out $method.$keep.kv traced.kv
+            for layer in 0 1; do
+                llm-kvinspect export --tensor layers.$layer.positions $method.$keep.kv > positions.npy
+                npy d4 positions.npy > $method.$keep.$layer
+            done
+            llm-infer -q -m "$M" --precision f32 --kv-in $method.$keep.kv --score --ids "5 6 7 8" > $method.$keep.score
+            for more in '-j 1' '-j 3' '--batch 1'; do # shellcheck disable=SC2086
+                llm-infer -q -m "$M" --precision f32 $more --kv-in $method.$keep.kv --score --ids "5 6 7 8" | cmp - $method.$keep.score
+            done
+        done
+    done
+    python3 - "$ROOT/tests/golden/kvinspect/expected.json" <<'END'
+import json, sys
+golden = json.load(open(sys.argv[1]))
+mine = {(r["method"], r["keep"], r["layer"], r["head"]): r for r in map(json.loads, open("losses"))}
+assert len(mine) == len(golden["loss"]) == 32
+for w in golden["loss"]:
+    r = mine[w["method"], w["keep"], w["layer"], w["head"]]
+    for name in "lost", "kl", "output_error":
+        assert abs(r[name] - w[name]) < 1e-5 * max(1, w[name]), (name, r, w)
+for w in golden["evict"]:
+    name = f"{w['method']}.{w['keep']}"
+    for layer in 0, 1:
+        assert [int(x) for x in open(f"{name}.{layer}")] == w["kept"][layer], (name, layer)
+    got = [float(line.split("\t")[-1]) for line in open(name + ".score")]
+    # two computations in FP32 of logits that span 20
+    assert len(got) == 4 and max(abs(a - b) for a, b in zip(got, w["log_prob"])) < 5e-5, (name, got, w["log_prob"])
+END
+}
+
+@test "an evicted cache that keeps all is the cache; one that goes on is written whole; what it refuses" {
+    traced
+    score() { llm-infer -q -m "$M" --precision f32 --kv-in "$1" --score --ids "$2"; }
+    llm-kvinspect evict --method window --keep 70 --kv-out all.kv traced.kv
+    score traced.kv "5 6 7" > want
+    score all.kv "5 6 7" | cmp - want
+    llm-kvinspect evict --method h2o --keep 20 --kv-out small.kv traced.kv
+    [[ $(llm-kvinspect --json small.kv | jq -c '[.tokens, .kept, .last_position, .bytes]') == '[70,20,69,10240]' ]]
+    # 30 tokens cross a page of 64 rows in neither cache; 60 do
+    for n in 30 60; do
+        llm-infer -q -m "$M" --precision f32 --temp 0 --ignore-eos -n $n --kv-in small.kv --kv-out more.kv > /dev/null
+        [[ $(llm-kvinspect --json more.kv | jq -c '[.tokens, .kept]') == "[$((70 + n)),$((20 + n))]" ]]
+        score more.kv "5 6 7" > after
+        score small.kv "$(llm-kvinspect export --tensor ids more.kv > ids.npy; npy d4 ids.npy | tail -n +71 | xargs) 5 6 7" | tail -n 3 | cmp - after
+    done
+    llm-infer -q -m "$M" --precision f32 --samples 3 -n 5 --kv-in small.kv > /dev/null # they share pages
+    llm-kvinspect heads --png h.png small.kv > /dev/null
+    llm-kvinspect spectrum small.kv | cut -f 8 | sort -u | xargs | grep -qx '20 of'
+    refused 65 'evicted' llm-kvinspect diff small.kv traced.kv
+    refused 65 'evicted' llm-kvinspect evict small.kv
+    refused 65 'expected to keep all 70 tokens' llm-infer -m "$M" --precision f32 --kv-in small.kv --kv-keep 69 -n 1
+    refused 2 'one --method and one --keep' llm-kvinspect evict --kv-out x.kv traced.kv
+    refused 2 'one --method and one --keep' llm-kvinspect evict --method h2o --keep 3,4 --kv-out x.kv traced.kv
+    refused 2 'no table' llm-kvinspect evict --method h2o --keep 3 -o t --kv-out x.kv traced.kv
+    refused 65 'more than the 40 tokens that are held out' llm-kvinspect evict --hold 40 traced.kv
+    llm-infer -m "$M" -n 0 --kv-out plain.kv --ids "1 2 3"
+    refused 65 'expected traced queries' llm-kvinspect evict --method h2o --keep 2 --kv-out x.kv plain.kv
+    llm-kvinspect evict --method sinks --keep 2 --kv-out x.kv plain.kv # needs no queries
+    refused 2 '--keep: expected integers' llm-kvinspect evict --keep 0 traced.kv
+    jq -c '.sliding_window = 16 | .model_type = "mistral" | .architectures = ["MistralForCausalLM"]' "$M/config.json" > window.json
+    seq 2000 | llm-tokenize encode -T "$M/tokenizer.json" -o numbers.tok
+    llm-train -q -c window.json -T "$M/tokenizer.json" -n 1 --batch 1 --context 32 -o window.llm numbers.tok
+    llm-infer -m window.llm -n 0 --kv-out window.kv --ids "1 2 3"
+    refused 65 'found mistral: it has a sliding window' llm-kvinspect evict --method window --keep 2 --kv-out x2.kv window.kv
+    [[ ! -e x2.kv ]]
+}
+
+@test "the positions of an evicted cache's heads are checked" {
+    sed 's/llm\.checksums/old.checksums/' "$ROOT/tests/golden/formats/evicted.kv" > unsummed.kv # as an earlier version wrote it
+    llm-kvinspect -q unsummed.kv > /dev/null
+    at=$(($(od -An -N8 -tu8 unsummed.kv) + 8 + 12)) # 12 bytes of ids come first, then positions [2][2]: 0 1 2 2
+    for change in '0 7' '0 \xff' '4 2' '8 1' '12 1' '8 0'; do
+        cp unsummed.kv bad.kv
+        # shellcheck disable=SC2059  # bytes in octal and hexadecimal
+        [[ ${change#* } == \\* ]] && byte=${change#* } || byte="\\x0${change#* }"
+        printf "$byte" | dd of=bad.kv bs=1 seek=$((at + ${change% *})) conv=notrunc status=none
+        refused 65 "bad.kv: tensor 'layers.0.positions': head * row *: expected ascending positions of tokens up to the last, found *" llm-kvinspect -q bad.kv
+    done
+    for change in 's/\[2,2,2\]/[4,1,2]/' 's/layers.0.positions/layers.0.positiont/g' 's/"I32","shape":\[2,2\]/"U32","shape":[2,2]/'; do
+        sed "$change" unsummed.kv > bad.kv
+        cmp -s bad.kv unsummed.kv && fail "nothing changed by $change"
+        refused 65 'bad.kv' llm-kvinspect -q bad.kv
+    done
+}
+
 @test "heads without traced queries, of one layer, as JSON, the same for any threads" {
     llm-infer -m "$M" -n 0 --kv-out plain.kv --ids "1 2 3"
     run -0 llm-kvinspect heads -l 1 plain.kv
@@ -366,7 +493,7 @@ size_of() {
 @test "the commands of the manual's EXAMPLES run" {
     llm-quantize -q -t bf16 "$M" model.llm
     printf 'Once upon a time there was a cat.' > prompt.txt
-    manual_examples llm-kvinspect 6
+    manual_examples llm-kvinspect 7
 }
 
 @test "outputs that cannot be written" {

@@ -14,12 +14,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         const struct llm_state_shape *s = &f.layers[l].shape;
         float *row = malloc((size_t)(s->d_k + s->d_v) * sizeof *row);
         MUST(row || s->d_k + s->d_v == 0);
-        for (int64_t t = 0; t < f.n; t++)
+        for (int64_t r = 0; r < f.rows; r++)
             for (int64_t h = 0; h < s->n_kv_heads; h++) {
-                llm_kv_file_decode(&f, 'k', l, t, h, row);
-                llm_kv_file_decode(&f, 'v', l, t, h, row);
-                if (t < f.n_queries) llm_kv_file_decode(&f, 'q', l, t, h, row);
+                llm_kv_file_decode(&f, 'k', l, r, h, row);
+                llm_kv_file_decode(&f, 'v', l, r, h, row);
+                int64_t t = llm_kv_file_token(&f, l, r, h);
+                MUST(t >= r && t < f.n && (r == 0 || t > llm_kv_file_token(&f, l, r - 1, h)));
             }
+        for (int64_t t = 0; t < f.n_queries; t++)
+            for (int64_t h = 0; h < s->n_kv_heads; h++) llm_kv_file_decode(&f, 'q', l, t, h, row);
         free(row);
     }
     llm_kv_file_release(&f);

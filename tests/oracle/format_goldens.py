@@ -140,6 +140,15 @@ def main():
     put("cache.kv", kv, "message", good)
     put("old.kv", message("kvcache", meta, tensors), "message", good)  # as it was before there were checksums
 
+    # evicted: of three tokens each of two heads has two keys, not the same ones
+    two = dump(dict(json.loads(config), num_key_value_heads=2))
+    old = dict(meta, **{"llm.config": two})
+    rows = [("ids", "I32", [3], struct.pack("<3i", 5, 1, 4)), ("layers.0.positions", "I32", [2, 2], struct.pack("<4i", 0, 1, 2, 2)),
+            ("positions", "I32", [3], struct.pack("<3i", 0, 1, 2)), ("layers.0.k", "F16", [2, 2, 2], struct.pack("<8e", *range(1, 9))),
+            ("layers.0.v", "F16", [2, 2, 2], struct.pack("<8e", *range(9, 17)))]
+    seen = {name: "%016x" % xxh64(data) for name, data in [(t[0], t[3]) for t in rows] + [(k, v.encode()) for k, v in old.items()]}
+    put("evicted.kv", message("kvcache", dict(old, **{"llm.checksums": dump(seen)}), rows), "message", good)
+
     def summed(**changes):  # the cache with other checksums
         new = {k: v for k, v in dict(sums, **changes).items() if v}
         return message("kvcache", dict(meta, **{"llm.checksums": dump(new)}), tensors)

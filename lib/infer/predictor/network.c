@@ -12,10 +12,11 @@ static int prepare(struct llm_engine *g, const struct llm_feed *feeds, int64_t n
     if (llm_grow((void **)&g->seqs, &g->seqs_room, (size_t)(layers * n), sizeof *g->seqs, e) < 0) return -1;
     for (int64_t s = 0; s < n; s++) {
         struct llm_kv *kv = feeds[s].kv;
+        int64_t rows = llm_kv_rows(kv);
         for (int64_t i = 0; i < feeds[s].n; i++) g->positions[at + i] = (int32_t)(kv->n + i);
         for (int64_t l = 0; l < layers; l++) {
-            g->seqs[l * n + s] = (struct llm_kv_seq){.first = at, .n = feeds[s].n, .pos = kv->n, .view = llm_kv_view(kv, l),
-                                                     .state = llm_kv_state(kv, l), .prefix = feeds[s].together ? kv->n + feeds[s].n : 0};
+            g->seqs[l * n + s] = (struct llm_kv_seq){.first = at, .n = feeds[s].n, .pos = rows, .view = llm_kv_view(kv, l),
+                                                     .state = llm_kv_state(kv, l), .prefix = feeds[s].together ? rows + feeds[s].n : 0};
             if (!kv->queries) continue;
             g->seqs[l * n + s].queries = kv->queries + l * kv->n_queries * kv->query_width;
             g->seqs[l * n + s].n_queries = kv->n_queries;

@@ -35,7 +35,7 @@ static struct cache *create(uint32_t seed)
     c->f.config = config_of(text);
     c->f.config.sliding_window = WINDOW;
     c->f.config.local_layers[0] = 2;
-    c->f.n = TOKENS;
+    c->f.n = c->f.rows = TOKENS;
     c->f.n_layers = LAYERS;
     c->f.layers = c->layers;
     c->f.dtype = LLM_F32;
