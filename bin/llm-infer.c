@@ -56,8 +56,8 @@ static const struct llm_opt options[] = {
      AT(ref_logprobs), 0, 0, NULL},
     {0, "export", "PLACE", "values at a place of the pass (layers.*.residual.after, layers.3.mlp.hidden) as tensors; may be given several times",
      LLM_LIST, AT(export), 0, 0, NULL},
-    {0, "lens", "KIND", "what the model would say after each layer: most likely token, its probability, entropy, KL to the last: logit", LLM_CHOICE,
-     AT(lens), 0, 0, "logit"},
+    {0, "lens", "KIND", "what the model would say after each layer: most likely token, its probability, entropy, KL to the last: logit, tuned:FILE",
+     LLM_STR, AT(lens), 0, 0, NULL},
     {0, "png", "FILE", "with --lens: also draw how far each layer is from the last: a row for each layer, a column for each token", LLM_OUTPUT,
      AT(png), 0, 0, NULL},
     {0, "attribute", "TOKEN", "what each head, MLP and bias adds to the logit of a token: its text (its id with --ids), or top, the most likely one",
@@ -151,8 +151,8 @@ static void check_operands(const struct args *a, int n, char **operands)
 static void check_usage(struct args *a, const char *operand)
 {
     bool to_stdout = !a->common.output || is_dash(a->common.output);
-    bool looks = a->export.n > 0 || a->lens >= 0 || a->attribute.n > 0 || a->neurons;
-    int owners = a->score + a->logits + a->embed + a->classify + a->score_reward + a->ref_logprobs + (a->export.n > 0) + (a->lens >= 0)
+    bool looks = a->export.n > 0 || a->lens || a->attribute.n > 0 || a->neurons;
+    int owners = a->score + a->logits + a->embed + a->classify + a->score_reward + a->ref_logprobs + (a->export.n > 0) + (a->lens != NULL)
                  + (a->attribute.n > 0) + (a->neurons != NULL);
     int from_stdin = is_dash(a->model) + is_dash(a->kv_in) + is_dash(a->tokenizer) + is_dash(a->fim_prefix) + is_dash(a->fim_suffix);
     bool fills_in = a->fim_prefix || a->fim_suffix;
@@ -172,7 +172,7 @@ static void check_usage(struct args *a, const char *operand)
     if (looks && (a->jsonl || a->chat || a->kv_out || a->n > 0)) {
         llm_usage(&infer_cli, "--export, --lens, --attribute and --neurons take a prompt alone");
     }
-    if (a->png && (a->lens < 0 || (is_dash(a->png) && to_stdout))) {
+    if (a->png && (!a->lens || (is_dash(a->png) && to_stdout))) {
         llm_usage(&infer_cli, "--png goes with --lens, and the table or the picture to a file");
     }
     if (a->which_tokens && (!looks || a->neurons)) llm_usage(&infer_cli, "--which-tokens goes with --export, --lens and --attribute");
@@ -305,8 +305,8 @@ static int run_prompt(struct session *s, const char *operand, struct llm_err *e)
     size_t n = 0, n_all = 0;
     int status = a->fim_prefix || a->fim_suffix ? fim_read(s, &ids, &n, e) : prompt_read(s, operand, &ids, &n, e);
     if (status == 0) status = a->score ? prompt_end(s, &ids, &n, e) : prompt_check(s, n, e);
-    if (status == 0 && (a->export.n > 0 || a->lens >= 0 || a->attribute.n > 0)) {
-        status = (a->lens >= 0 ? run_lens : a->attribute.n > 0 ? run_attribute : run_export)(s, ids, n, e);
+    if (status == 0 && (a->export.n > 0 || a->lens || a->attribute.n > 0)) {
+        status = (a->lens ? run_lens : a->attribute.n > 0 ? run_attribute : run_export)(s, ids, n, e);
     } else if (status == 0 && !a->score && !a->logits && !a->embed && !a->classify && !a->score_reward) {
         status = run_text(s, ids, n, e);
     } else if (status == 0 && a->score_reward) {
@@ -368,7 +368,7 @@ static int run(struct session *s, const char *operand, struct llm_err *e)
 static int parse(struct args *a, int argc, char **argv)
 {
     static const struct args defaults = {.n = UNSET, .batch = 512, .parallel = 16, .samples = 1, .precision = 1, .cache_type = -1, .pooling = -1,
-                                         .embd_normalize = UNSET, .lens = -1, .neurons_top = 5};
+                                         .embd_normalize = UNSET, .neurons_top = 5};
     *a = defaults;
     a->sampling = llm_sampling_defaults;
     int rest = llm_cli_parse(&infer_cli, a, argc, argv);

@@ -237,7 +237,7 @@ int main(int argc, char **argv)
     if (a.resume) {
         /* The run's own options first, then what the command line says anew. */
         struct llm_train_options stored;
-        if (llm_run_load(&run, a.resume, &stored, &e) < 0) {
+        if (llm_run_load(&run, a.resume, llm_option_text(&a.o, "base"), &stored, &e) < 0) {
             llm_run_release(&run);
             return llm_report(&e);
         }

@@ -27,7 +27,7 @@ struct args {
     struct llm_strs stop, logit_bias, adapters, export, attribute, steer, patch, ablate;
     const char *which_tokens, *neurons, *png;
     int64_t neurons_top;
-    int lens;                      /* --lens: index into its words; -1: the option was not given */
+    const char *lens;              /* --lens: "logit" or "tuned:FILE"; NULL: the option was not given */
 };
 
 /* Tables of the command line: words.c. */

@@ -9,6 +9,7 @@
 #include "base/utf8.h"
 #include "bin/infer/inside.h"
 #include "cpu/pool.h"
+#include "infer/lens.h"
 #include "measure/heatmap.h"
 #include "model/forward/forward.h"
 #include "token/label.h"
@@ -179,6 +180,7 @@ struct reading {
 };
 struct lens {
     const struct look *l;
+    struct llm_lens tuned;     /* --lens tuned:FILE; without parameters: the logit lens */
     int64_t layers, vocab;
     double *last;              /* [LENS_ROWS, vocab] log-probabilities after the last layer */
     float *logits;             /* [rows, vocab] of the current layer */
@@ -246,6 +248,7 @@ static int read_layer(struct lens *x, int64_t layer, int64_t at, int64_t n, stru
     for (int64_t i = 0; i < n && !llm_ctx_failed(c); i++) {
         memcpy(hidden->data + i * hidden->stride, from->x + l->picked[at + i] * from->cols, (size_t)from->cols * sizeof(float));
     }
+    if (x->tuned.n_params > 0) hidden = llm_lens_apply(c, &x->tuned, layer, hidden);
     struct llm_tensor *logits = llm_model_lens(c, l->s->model, hidden);
     c->watch = watch;
     if (llm_ctx_failed(c)) return llm_fail(e, c->err.status, "%s", c->err.text);
@@ -297,9 +300,10 @@ static int draw(const struct lens *x, struct llm_err *e)
         if (t) status = llm_token_label(t, x->l->ids[x->columns[i]], &text, e) < 0 ? -1 : llm_buf_put(&text, "", 1, e);
     }
     for (int64_t i = 0; i < n && status == 0 && t; i++) labels[i] = text.p + starts[i];
-    snprintf(subtitle, sizeof subtitle, "%s, %" PRId64 " layers; final norm and head on the residual after each", s->model->config.model_type,
-             x->layers);
-    const struct llm_heatmap h = {.title = "Logit lens", .subtitle = subtitle, .value = "KL(last layer || this one), nats", .v = v,
+    snprintf(subtitle, sizeof subtitle, "%s, %" PRId64 " layers; final norm and head on the residual after each%s", s->model->config.model_type,
+             x->layers, x->tuned.n_params > 0 ? ", translated" : "");
+    const struct llm_heatmap h = {.title = x->tuned.n_params > 0 ? "Tuned lens" : "Logit lens", .subtitle = subtitle,
+                                  .value = "KL(last layer || this one), nats", .v = v,
                                   .x = {.n = n, .name = "token", .labels = t ? labels : NULL, .numbers = positions, .numbered = t != NULL},
                                   .y = {.n = x->layers, .name = "layer", .numbers = layers}, .scale = LLM_SCALE_AUTO};
     struct llm_output *o = status == 0 ? llm_output_open(s->a->png, true, e) : NULL;
@@ -349,7 +353,12 @@ int run_lens(struct session *s, const int32_t *ids, size_t n, struct llm_err *e)
     static const char *const places[] = {"layers.*.residual.after"};
     struct look l = {.s = s, .ids = ids, .n = (int64_t)n, .base = s->begin.n, .option = "lens"};
     struct lens x = {.l = &l, .layers = s->model->config.num_hidden_layers, .vocab = s->model->config.vocab_size};
-    int status = llm_model_must_continue(s->model, e) < 0 ? -1 : look_begin(&l, places, 1, e);
+    int status = llm_model_must_continue(s->model, e) < 0 ? -1 : 0;
+    if (status == 0 && strncmp(s->a->lens, "tuned:", 6) == 0) status = llm_lens_load(&x.tuned, s->a->lens + 6, s->model, e);
+    else if (status == 0 && strcmp(s->a->lens, "logit") != 0) {
+        status = llm_fail(e, LLM_EX_USAGE, "--lens: expected logit or tuned:FILE, found '%s'", s->a->lens);
+    }
+    if (status == 0) status = look_begin(&l, places, 1, e);
     if (status == 0 && !(x.last = llm_alloc(LENS_ROWS, (size_t)x.vocab * sizeof *x.last, "log-probabilities", e))) status = -1;
     if (status == 0) status = llm_output_printf(s->out, e, "position\tid\ttext\tlayer\ttop_id\ttop_text\tp\tentropy\tkl\n");
     if (status == 0) status = look_read(&l, lens_block, &x, e);
@@ -357,6 +366,7 @@ int run_lens(struct session *s, const int32_t *ids, size_t n, struct llm_err *e)
     free(x.last);
     free(x.picture);
     free(x.columns);
+    llm_lens_release(&x.tuned);
     look_end(&l);
     return status;
 }

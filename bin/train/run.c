@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/suggest.h"
 #include "infer/predictor.h"
+#include "model/weights/beside.h"
 #include "model/weights/ngram.h"
 #include "model/config/preset.h"
 #include "model/weights/lora.h"
@@ -74,6 +75,21 @@ void llm_run_patterns(const struct llm_cli *cli, struct args *a)
     take_patterns(cli, "freeze", &a->freeze, &a->o.freeze);
 }
 
+/* Objectives whose parameters are learned beside a model. */
+static void check_beside(const struct llm_cli *cli, const struct args *a)
+{
+    const struct llm_objective *o = llm_objectives[a->o.objective];
+    if (!o->beside) return;
+    if (a->config) llm_usage(cli, "--objective %s: expected the model that it looks into, --init MODEL", o->name);
+    if (a->init && strcmp(a->init, "-") == 0) {
+        llm_usage(cli, "--objective %s: expected a file that is found again as --init, not standard input", o->name);
+    }
+    if (a->adapter >= 0 || a->train.n > 0 || a->freeze.n > 0) {
+        llm_usage(cli, "--objective %s leaves the model as it is: expected no --adapter, --train or --freeze", o->name);
+    }
+    if (a->plan) llm_usage(cli, "--plan: expected an objective that trains the model, found %s", o->name);
+}
+
 int llm_run_check(const struct llm_cli *cli, const struct args *a, int has_data, struct llm_err *e)
 {
     int sources = (a->config != NULL) + (a->init != NULL) + (a->resume != NULL);
@@ -85,6 +101,7 @@ int llm_run_check(const struct llm_cli *cli, const struct args *a, int has_data,
     if (a->coordcheck_png && !a->coordcheck) llm_usage(cli, "--coordcheck-png needs --coordcheck");
     if (a->sets.n > 0 && !a->config) llm_usage(cli, "--set changes a new configuration: it needs -c");
     llm_run_check_teach(cli, a, has_data);
+    check_beside(cli, a);
     if (a->plan && a->o.epochs > 0) llm_usage(cli, "--plan does not read the data: expected --steps, found --epochs");
     if (a->plan || a->gradcheck || a->coordcheck || a->show > 0) return 0;
     check_outputs(cli, a);
@@ -99,11 +116,12 @@ int llm_run_check(const struct llm_cli *cli, const struct args *a, int has_data,
     return 0;
 }
 
-int llm_run_load(struct llm_run *r, const char *path, struct llm_train_options *o, struct llm_err *e)
+int llm_run_load(struct llm_run *r, const char *path, const char *base, struct llm_train_options *o, struct llm_err *e)
 {
     llm_train_options_default(o);
     int is_adapter = llm_lora_is_file(path, e);
-    r->model = is_adapter < 0 ? NULL : is_adapter ? llm_lora_load_with_base(path, e) : llm_model_load(path, e);
+    r->model = is_adapter < 0 ? NULL : is_adapter ? llm_lora_load_with_base(path, e) : llm_beside_kind(path) ? llm_beside_load(path, base, e)
+        : llm_model_load(path, e);
     if (!r->model) return -1;
     if (!r->model->training)
         return llm_fail(e, EX_DATAERR, "%s: expected a training state, found a model alone; --init begins from its weights", path);
@@ -213,6 +231,10 @@ static int make(struct llm_run *r, const struct args *a, struct llm_tokenizer **
     if (*tok && r->model && llm_tokenizer_vocab_size(*tok) > r->model->config.vocab_size) {
         return llm_fail(e, EX_DATAERR, "%s: expected a tokenizer of at most the model's %lld tokens, found %d", a->tokenizer,
                         (long long)r->model->config.vocab_size, (int)llm_tokenizer_vocab_size(*tok));
+    }
+    if (a->resume && !r->model->run_file != !llm_objectives[a->o.objective]->beside) {
+        return llm_fail(e, LLM_EX_USAGE, "--objective %s: expected the kind of run that %s is, which --resume goes on with",
+                        llm_objectives[a->o.objective]->name, a->resume);
     }
     const struct llm_model *loaded = r->model;
     int got = llm_run_open_data(r, a, *tok, data, n_data, &d, e);

@@ -44,8 +44,8 @@ struct llm_run {
 int llm_run_check(const struct llm_cli *cli, const struct args *a, int has_data, struct llm_err *e) LLM_MUST_CHECK;
 /* What `path` is written as: what --to says (`to`, -1: nothing), else by the end of its name. NULL: as .llm. */
 enum llm_model_format llm_run_format(const char *path, int to);
-/* The model of a run that was saved, and its options. */
-int llm_run_load(struct llm_run *r, const char *path, struct llm_train_options *o, struct llm_err *e) LLM_MUST_CHECK;
+/* The model of a run that was saved, and its options. `base`: of --base, or NULL. */
+int llm_run_load(struct llm_run *r, const char *path, const char *base, struct llm_train_options *o, struct llm_err *e) LLM_MUST_CHECK;
 /* Model, data and trainer are made. */
 int llm_run_begin(struct llm_run *r, const struct args *a, const char *const *data, size_t n_data, struct llm_err *e) LLM_MUST_CHECK;
 /* --coordcheck: the model of r->config at each width. */

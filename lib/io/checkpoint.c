@@ -256,12 +256,6 @@ static int open_gguf(struct llm_checkpoint *c, bool regular, struct llm_err *e)
     return llm_gguf_parse(&c->gguf, &c->header, c->bytes, regular ? c->map.n : c->whole.n, llm_checkpoint_name(c), e);
 }
 
-/* The kinds of messages that checkpoints are. */
-static bool serves(const char *kind)
-{
-    return strcmp(kind, "checkpoint") == 0 || strcmp(kind, "adapter") == 0;
-}
-
 /* Opens the source in one of the five ways, by its content. A file that clearly has another format is refused before it is parsed. */
 static int open_any(struct llm_checkpoint *c, bool regular, struct llm_err *e)
 {
@@ -270,7 +264,7 @@ static int open_any(struct llm_checkpoint *c, bool regular, struct llm_err *e)
     if (llm_sniff(c->file, &content, e) < 0 || llm_sniff_kind(c->file, kind, e) < 0) return -1;
     if (content == LLM_CONTENT_CHECKPOINT) return regular ? open_zstd_file(c, e) : open_zstd_pipe(c, e);
     if (content == LLM_CONTENT_GGUF) return open_gguf(c, regular, e);
-    if (content != LLM_CONTENT_MESSAGE || (kind[0] && !serves(kind)))
+    if (content != LLM_CONTENT_MESSAGE || (kind[0] && !llm_kind_is_checkpoint(kind)))
         return llm_sniff_refuse(c->file, "a checkpoint (.llm), safetensors or GGUF", e);
     return regular ? open_plain_file(c, e) : open_plain_pipe(c, e);
 }
@@ -286,7 +280,7 @@ struct llm_checkpoint *llm_checkpoint_from_file(struct llm_file *f, struct llm_e
     pthread_mutex_init(&c->lock, NULL);
     bool regular = llm_file_regular(f, NULL) >= 0;
     int got = open_any(c, regular, e);
-    if (got == 0 && c->header.kind && !serves(c->header.kind))
+    if (got == 0 && c->header.kind && !llm_kind_is_checkpoint(c->header.kind))
         got = llm_fail(e, EX_DATAERR, "%s: expected a checkpoint, found a message of kind '%s'", llm_file_name(f), c->header.kind);
     if (got == 0 && !regular && !c->is_gguf) {
         c->kept = llm_calloc(c->header.n_entries, sizeof *c->kept, "header", e);

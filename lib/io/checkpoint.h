@@ -1,5 +1,5 @@
-/* `.llm`: one tensor message of kind `checkpoint` in zstd (formats/checkpoint.md), or `adapter`. Knows bytes, not models: lib/model says what the
- * tensors mean. Metadata carries "llm.config" (config.json as text), "llm.training" (state as JSON text), and so on. */
+/* `.llm`: one tensor message of kind `checkpoint` in zstd (formats/checkpoint.md), or of another kind of this form. Knows bytes, not models:
+ * lib/model says what the tensors mean. Metadata carries "llm.config" (config.json as text), "llm.training" (state as JSON text), and so on. */
 #ifndef LLM_IO_CHECKPOINT_H
 #define LLM_IO_CHECKPOINT_H
 
@@ -37,7 +37,7 @@ void llm_checkpoint_close(struct llm_checkpoint *c);
 
 /* ---- writing ---- */
 struct llm_checkpoint_options {
-    const char *kind; /* llm.kind: "adapter"; NULL: "checkpoint" */
+    const char *kind; /* llm.kind: "adapter", "lens", …; NULL: "checkpoint" */
     bool planes;    /* split float tensors into byte planes (default on) */
     int level;      /* zstd level; 0: the fast default */
     bool plain;     /* write plain safetensors, no zstd */

@@ -42,6 +42,9 @@ const struct llm_entry *llm_header_find(const struct llm_header *h, const char *
 const char *llm_header_meta(const struct llm_header *h, const char *key);
 
 /* ---- reading ---- */
+/* Whether messages of the kind have the form of a checkpoint (io/checkpoint.h): "checkpoint", "adapter", "lens", "dictionary". */
+bool llm_kind_is_checkpoint(const char *kind);
+
 struct llm_stream; /* opaque; one thread at a time */
 /* Opens `path` ("-": stdin). NULL: see `e`. The caller destroys it. */
 struct llm_stream *llm_stream_create(const char *path, struct llm_err *e) LLM_MUST_CHECK;

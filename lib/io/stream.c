@@ -62,10 +62,19 @@ uint64_t llm_stream_offset(const struct llm_stream *s)
     return llm_file_offset(s->file);
 }
 
+bool llm_kind_is_checkpoint(const char *kind)
+{
+    static const char *const kinds[] = {"checkpoint", "adapter", "lens", "dictionary"};
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        if (strcmp(kind, kinds[i]) == 0) return true;
+    }
+    return false;
+}
+
 /* Kinds that are one message, whose header proves its length. */
 static bool is_single(const char *kind)
 {
-    return strcmp(kind, "checkpoint") == 0 || strcmp(kind, "adapter") == 0 || strcmp(kind, "kvcache") == 0;
+    return llm_kind_is_checkpoint(kind) || strcmp(kind, "kvcache") == 0;
 }
 
 int llm_read_header(struct llm_file *f, struct llm_buf *json, struct llm_header *h, struct llm_err *e)

@@ -18,6 +18,7 @@
     X(kto) \
     X(reward) \
     X(distill) \
+    X(lens) \
     X(reinforce) \
     X(grpo) \
     X(ppo)

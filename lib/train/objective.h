@@ -93,6 +93,10 @@ struct llm_objective {
     bool labelled;              /* documents have classes */
     bool by_pass;               /* a row's loss depends on the other rows of its pass, so that the division of a step changes the result */
     bool other_targets;         /* targets are not tokens: no loss per byte is reported */
+    const char *beside;         /* llm_task.params alone are trained: they are learned beside a model that stays as it is stored, and have a file of
+                                 * this kind of their own (model/weights/beside.h). NULL: the model is trained */
+    /* Adds what that file says besides the parameters to its metadata. 0 or -1. NULL: nothing. */
+    int (*describe)(const struct llm_task *t, json_t *meta, struct llm_err *e);
     /* Changes rows that were cut for the next token (masks, rearranges them). NULL: they stay as they are. */
     int (*transform)(const struct llm_task *t, const struct llm_rows_key *key, struct llm_rows *rows, struct llm_err *e);
 
@@ -141,6 +145,9 @@ int llm_objective_check_next(const struct llm_model *m, struct llm_err *e);
 int llm_objective_check_one(const struct llm_model *m, struct llm_err *e);
 /* Whether the loss of a row depends on the other rows of its pass: by the objective, or by BatchNorm. */
 bool llm_objective_by_pass(const struct llm_objective *o, const struct llm_config *c);
+/* The options of objectives with `beside`; init_option is "base". */
+#define LLM_BESIDE_OPTIONS \
+    {.name = "base", .arg = "MODEL", .help = "model that a lens or dictionary is learned beside [that of --init]", .type = LLM_INPUT}
 extern const struct llm_objective *const llm_objectives[]; /* NULL-terminated */
 const struct llm_objective *llm_objective_find(const char *name);
 

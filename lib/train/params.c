@@ -153,7 +153,7 @@ static int prepare(struct llm_trainer *t, struct llm_trainable *q, struct llm_er
 static void list_trained(struct llm_trainer *t)
 {
     struct llm_model *m = t->model;
-    for (size_t i = 0; i < m->n_params; i++) {
+    for (size_t i = 0; i < m->n_params && !t->objective->beside; i++) {
         struct llm_param *p = &m->params[i];
         if (m->lora ? llm_lora_is_whole(m->lora, p) : llm_trains(&t->o, p->name)) t->params[t->n_params++].p = p;
         struct llm_lora_pair *pair = m->lora ? llm_lora_pair_of(m->lora, p) : NULL;
@@ -173,7 +173,7 @@ bool llm_trainer_trains_all(const struct llm_trainer *t)
 int llm_trainer_prepare(struct llm_trainer *t, struct llm_err *e)
 {
     struct llm_model *m = t->model;
-    if (!m->lora && llm_trains_check(&t->o, m->specs, m->n_params, e) < 0) return -1;
+    if (!m->lora && !t->objective->beside && llm_trains_check(&t->o, m->specs, m->n_params, e) < 0) return -1;
     t->params = llm_calloc(3 * m->n_params + (size_t)t->task.n_params, sizeof *t->params, "training", e);
     if (!t->params) return -1;
     list_trained(t);

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "model/weights/beside.h"
 #include "model/weights/lora.h"
 #include "model/weights/names.h"
 #include "train/trainer.h"
@@ -73,11 +74,11 @@ static int set_training(const struct llm_trainer *t, json_t *meta, struct llm_er
     return r;
 }
 
-/* "training.m.model.norm.weight" */
+/* "training.m.model.norm.weight". `what` NULL: the tensor itself, "layers.0.lens.weight". */
 static char *state_name(const char *what, const char *name, struct llm_err *e)
 {
     struct llm_buf b = {0};
-    if (llm_buf_printf(&b, e, LLM_NAME_TRAINING "%s.%s", what, name) == 0) return b.p;
+    if (llm_buf_printf(&b, e, "%s%s%s%s", what ? LLM_NAME_TRAINING : "", what ? what : "", what ? "." : "", name) == 0) return b.p;
     llm_buf_release(&b);
     return NULL;
 }
@@ -94,7 +95,8 @@ static int append(struct llm_tensor_list *l, const char *what, const struct llm_
     return 0;
 }
 
-/* Whether the parameter is the objective's, which no model stores. */
+/* Whether the parameter is the objective's, which no model stores. The file of an objective with `beside` has it as a tensor of its own name, any
+ * other as the master of a state. */
 static bool is_beside(const struct llm_trainer *t, const struct llm_param *p)
 {
     return t->task.n_params > 0 && p >= t->task.params && p < t->task.params + t->task.n_params;
@@ -105,7 +107,8 @@ static int append_state(const struct llm_trainer *t, struct llm_tensor_list *l, 
     for (size_t i = 0; i < t->n_params; i++) {
         const struct llm_trainable *p = &t->params[i];
         bool beside = is_beside(t, p->p);
-        if ((p->p->weight.rounded || beside) && append(l, "master", p->p, p->p->master, e) < 0) return -1;
+        bool master = beside ? !t->objective->beside : p->p->weight.rounded;
+        if (master && append(l, "master", p->p, p->p->master, e) < 0) return -1;
         if (p->m && append(l, p->optim->m, p->p, p->m, e) < 0) return -1;
         if (p->v && append(l, p->optim->v, p->p, p->v, e) < 0) return -1;
         if (p->ema && append(l, "ema", p->p, p->ema, e) < 0) return -1;
@@ -121,16 +124,24 @@ static int append_state(const struct llm_trainer *t, struct llm_tensor_list *l, 
     return 0;
 }
 
+static int describe_beside(struct llm_trainer *t, json_t *meta, struct llm_tensor_list *l, struct llm_err *e)
+{
+    const struct llm_task *task = &t->task;
+    if (task->objective->describe && task->objective->describe(task, meta, e) < 0) return -1;
+    return llm_beside_describe(t->model, llm_option_text(&t->o, "base"), task->params, (size_t)task->n_params, meta, l, e);
+}
+
 int llm_trainer_save(struct llm_trainer *t, const char *path, enum llm_save_as as, struct llm_err *e)
 {
     struct llm_lora *adapter = t->model->lora; /* then it alone is written */
-    const struct llm_checkpoint_options opt = {.kind = adapter ? "adapter" : NULL, .planes = true, .plain = as == LLM_SAVE_SAFETENSORS,
+    const char *beside = t->objective->beside;
+    const struct llm_checkpoint_options opt = {.kind = adapter ? "adapter" : beside, .planes = true, .plain = as == LLM_SAVE_SAFETENSORS,
                                                .give = llm_model_give, .give_arg = t->model};
     struct llm_tensor_list l = {0};
     struct llm_output *o = llm_output_open(path, true, e);
     json_t *meta = json_object();
     int r = !o ? -1 : !meta ? llm_no_memory(e, "metadata") : adapter ? llm_lora_describe(adapter, t->model, meta, &l, e)
-            : llm_model_describe(t->model, meta, &l, e);
+            : beside ? describe_beside(t, meta, &l, e) : llm_model_describe(t->model, meta, &l, e);
     size_t first = l.n;
     if (r == 0 && as == LLM_SAVE_RUN) r = set_training(t, meta, e);
     if (r == 0 && as == LLM_SAVE_RUN) r = append_state(t, &l, e);
@@ -170,7 +181,8 @@ int llm_state_data(const struct llm_model *m, const char ***paths, size_t *n_pat
 /* The file that the run was saved in. */
 static struct llm_checkpoint *run_file(const struct llm_trainer *t)
 {
-    return t->model->lora ? t->model->lora->file : t->model->files[0];
+    const struct llm_model *m = t->model;
+    return m->run_file ? m->run_file : m->lora ? m->lora->file : m->files[0];
 }
 
 static int read_tensor(struct llm_trainer *t, const char *what, const struct llm_param *p, float *out, struct llm_err *e)
@@ -268,8 +280,9 @@ int llm_state_restore(struct llm_trainer *t, struct llm_err *e)
     for (size_t i = 0; i < t->n_params; i++) {
         struct llm_trainable *p = &t->params[i];
         bool beside = is_beside(t, p->p);
-        if (beside && !has_tensor(t, "master", p->p)) continue; /* the run had another objective so far */
-        if ((p->p->weight.rounded || beside) && read_tensor(t, "master", p->p, p->p->master, e) < 0) return -1;
+        const char *what = t->objective->beside ? NULL : "master";
+        if (beside && what && !has_tensor(t, what, p->p)) continue; /* the run had another objective so far */
+        if ((p->p->weight.rounded || beside) && read_tensor(t, what, p->p, p->p->master, e) < 0) return -1;
         if (beside) llm_weight_changed(&p->p->weight);
         if (p->m && read_tensor(t, p->optim->m, p->p, p->m, e) < 0) return -1;
         if (p->v && read_tensor(t, p->optim->v, p->p, p->v, e) < 0) return -1;

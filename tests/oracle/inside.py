@@ -2,6 +2,7 @@
 """Values inside of models, as transformers computes them in FP32 (hidden states and hooks), beside those of `llm-infer --export`.
 
 Usage: tests/oracle/inside.py golden                 (from the checkout: makes tests/golden/inside/expected.json of tests/golden/tiny)
+       tests/oracle/inside.py lens                   (makes tests/golden/inside/lens.json by lens.safetensors, a lens of tests/golden/tiny: llm-train)
        tests/oracle/inside.py compare LLM_INFER      (four families with random weights: largest distance / range at every place; status 1 above 5e-6)
 Needs torch, transformers."""
 import json
@@ -117,8 +118,28 @@ def compare(program):
     return worst <= 5e-6
 
 
+def lens():
+    """KL(last layer || tuned lens), nats, of each token after each layer, in FP64."""
+    from safetensors.torch import load_file
+    maps = load_file("tests/golden/inside/lens.safetensors")
+    model = AutoModelForCausalLM.from_pretrained("tests/golden/tiny", dtype=torch.float64, attn_implementation="eager").eval()
+    with torch.no_grad():
+        result = model(torch.tensor([IDS]), output_hidden_states=True)
+        last = torch.log_softmax(result.logits[0], -1)
+        out = []
+        for n in range(model.config.num_hidden_layers - 1):
+            h = result.hidden_states[n + 1][0]
+            h = h + h @ maps[f"layers.{n}.lens.weight"].double().T + maps[f"layers.{n}.lens.bias"].double()
+            ours = torch.log_softmax(model.lm_head(model.model.norm(h)), -1)
+            out.append([round(x, 8) for x in (last.exp() * (last - ours)).sum(-1).tolist()])
+    pathlib.Path("tests/golden/inside/lens.json").write_text(json.dumps({"ids": IDS, "kl": out}) + "\n")
+
+
 if sys.argv[1] == "compare":
     sys.exit(0 if compare(sys.argv[2]) else 1)
+if sys.argv[1] == "lens":
+    lens()
+    sys.exit()
 model = AutoModelForCausalLM.from_pretrained("tests/golden/tiny", dtype=torch.float32, attn_implementation="eager").eval()
 out = pathlib.Path("tests/golden/inside")
 out.mkdir(exist_ok=True)

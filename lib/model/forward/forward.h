@@ -51,6 +51,8 @@ struct llm_tensor *llm_model_logits(struct llm_ctx *c, struct llm_model *m, stru
 /* The logits as if these residuals [rows, hidden] were the output of the last layer: final norm and head, for inference (nostalgebraist,
  * "interpreting GPT: the logit lens", 2020). */
 struct llm_tensor *llm_model_lens(struct llm_ctx *c, struct llm_model *m, struct llm_tensor *residual);
+/* The input of the head in llm_model_lens: the final norm of these residuals. */
+struct llm_tensor *llm_model_lens_norm(struct llm_ctx *c, struct llm_model *m, struct llm_tensor *residual);
 /* The watcher of the logits [n, vocab] of a cross-entropy (struct llm_cross_entropy.watched); NULL: nobody watches them. */
 const struct llm_inner *llm_model_watched_logits(struct llm_ctx *c, int64_t n);
 /* Pools the hidden states of each row into one vector [n_rows, hidden], as llm_config_pooling says. Row r has lengths[r] tokens, then padding.

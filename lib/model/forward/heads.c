@@ -37,11 +37,15 @@ struct llm_tensor *llm_model_logits(struct llm_ctx *c, struct llm_model *m, stru
     return llm_visit(c, &site, LLM_PLACE_LOGITS, logits);
 }
 
-struct llm_tensor *llm_model_lens(struct llm_ctx *c, struct llm_model *m, struct llm_tensor *residual)
+struct llm_tensor *llm_model_lens_norm(struct llm_ctx *c, struct llm_model *m, struct llm_tensor *residual)
 {
     const struct llm_stack *s = &((const struct llm_decoder *)m->layout)->stacks[LLM_STACK_MAIN];
-    if (s->final_norm.w) residual = llm_norm_apply(c, &m->config, &s->final_norm, residual);
-    return llm_model_logits(c, m, residual);
+    return s->final_norm.w ? llm_norm_apply(c, &m->config, &s->final_norm, residual) : residual;
+}
+
+struct llm_tensor *llm_model_lens(struct llm_ctx *c, struct llm_model *m, struct llm_tensor *residual)
+{
+    return llm_model_logits(c, m, llm_model_lens_norm(c, m, residual));
 }
 
 /* The mean of each row's latents. */

@@ -6,13 +6,16 @@
 #include "model/weights/ngram.h"
 #include "model/weights/open.h"
 
-/* Refuses a file that holds an adapter: it needs its base model. */
-static int refuse_adapter(const struct llm_model_files *files, const char *path, struct llm_err *e)
+/* Refuses a file that holds an adapter or another thing that belongs to a model: it needs that model. */
+static int refuse_part(const struct llm_model_files *files, const char *path, struct llm_err *e)
 {
     const char *kind = llm_checkpoint_header(files->v[0])->kind, *type = NULL;
     const struct llm_gguf *g = llm_checkpoint_gguf(files->v[0]);
     size_t n = 0;
     if (g && llm_gguf_str(g, "general.type", &type, &n, e) < 0) return llm_in(e, "%s", path);
+    if (kind && (strcmp(kind, "lens") == 0 || strcmp(kind, "dictionary") == 0)) {
+        return llm_fail(e, EX_DATAERR, "%s: expected a model, found a %s of one", path, kind);
+    }
     if (!(kind && strcmp(kind, "adapter") == 0) && !(type && n == 7 && memcmp(type, "adapter", 7) == 0)) return 0;
     return llm_fail(e, EX_DATAERR, "%s: expected a model, found an adapter of one: llm-infer -m MODEL --adapter %s adds it to its model", path, path);
 }
@@ -33,7 +36,7 @@ struct llm_model *llm_model_load(const char *path, struct llm_err *e)
     }
     if (content == LLM_CONTENT_ARPA) return llm_arpa_read(f, e);
     if (llm_model_files_take(&files, f, e) < 0) return NULL;
-    if (refuse_adapter(&files, path, e) < 0) {
+    if (refuse_part(&files, path, e) < 0) {
         llm_model_files_close(&files);
         return NULL;
     }

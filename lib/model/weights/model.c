@@ -73,6 +73,7 @@ void llm_model_destroy(struct llm_model *m)
     llm_labels_release(&m->labels);
     for (size_t i = 0; i < m->n_files; i++) llm_checkpoint_close(m->files[i]);
     free(m->files);
+    llm_checkpoint_close(m->run_file);
     free(m);
 }
 

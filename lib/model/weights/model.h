@@ -20,6 +20,7 @@ struct llm_model {
     json_t *training;              /* state stored by llm-train, or NULL; owned */
     struct llm_checkpoint **files; /* [n_files] kept open while weights are borrowed from their mappings; owned */
     size_t n_files;
+    struct llm_checkpoint *run_file; /* what a run of parameters beside the model (model/weights/beside.h) was saved in; owned; NULL: no such run */
     int64_t rope_context;          /* the context that rotary frequencies are chosen for; 0: they do not depend on it */
     void *layout;                  /* the family's own view of params (pointers by layer) */
     struct llm_lora *lora;         /* its adapters (model/weights/lora.h), a list; owned; NULL: none */
