@@ -8,6 +8,7 @@
 #include "bin/quantize/adapters.h"
 #include "bin/quantize/budget.h"
 #include "bin/quantize/calibrate.h"
+#include "bin/quantize/refine.h"
 #include "bin/quantize/words.h"
 #include "base/log.h"
 #include "base/signals.h"
@@ -27,7 +28,7 @@ struct args {
     struct llm_strs only, except, tensor_types, merge;
     const char *base;           /* of an adapter that is IN */
     const char *prune;
-    int64_t max_bytes, max_tensors, calibrate_tokens, calibrate_context, measure_tokens, budget_tokens;
+    int64_t refine, max_bytes, max_tensors, calibrate_tokens, calibrate_context, measure_tokens, budget_tokens;
 };
 #define AT(field) offsetof(struct args, field)
 enum { UNSET = -1 };
@@ -43,6 +44,8 @@ static const struct llm_opt options[] = {
     {0, "method", "METHOD", "how values are rounded: auto, rtn (to the nearest), search (least weighted error), gptq (errors made up for) or "
      "kl (gptq by the curvature of the predictions); with --prune which become 0: magnitude, wanda or sparsegpt [auto]",
      LLM_CHOICE, AT(method), 0, 0, NULL},
+    {0, "refine", "N", "move scales and roundings by N steps down the gradient of the divergence from IN's predictions on --calibrate's text",
+     LLM_INT, AT(refine), 1, 1e9, NULL},
     {0, "prune", "SHARE|N:M", "make a share of each matrix (.5) or all but N of each M neighbours in a row (2:4) 0", LLM_STR, AT(prune), 0, 0,
      NULL},
     {0, "calibrate", "FILE", "run the model over a text or token stream, and weight errors by the mean squares of what its matrices read", LLM_INPUT,
@@ -301,6 +304,23 @@ static int choose_types(struct llm_model *m, const struct args *a, const char *i
     return status;
 }
 
+/* Quantises, then refines on the text but its last eighth, on which the result is measured: it is written if it is the better one. */
+static int refine(struct llm_model *m, const struct args *a, const struct llm_quant_plan *plan, const struct llm_budget *budget, const char *in,
+                  struct llm_err *e)
+{
+    struct llm_refine *r = llm_refine_create(m, e);
+    struct llm_quant_sink sink;
+    struct llm_quant_plan with = *plan;
+    int status = r ? 0 : -1;
+    if (r) sink = llm_refine_sink(r);
+    with.sink = &sink;
+    if (status == 0) status = quantize(m, a, &with, budget, e);
+    const struct refine_request of = {in, a->calibrate, a->calibrate_tokens, a->calibrate_context, a->refine};
+    if (status == 0) status = quantize_refine(&of, r, m, e);
+    llm_refine_destroy(r);
+    return status;
+}
+
 static int calibrate_and_quantize(struct llm_model *m, const struct args *a, const struct llm_quant_plan *plan, const char *in, struct llm_err *e)
 {
     struct calibration c = {a->calibrate, a->imatrix, a->imatrix_out, a->calibrate_tokens, a->calibrate_context,
@@ -313,13 +333,14 @@ static int calibrate_and_quantize(struct llm_model *m, const struct args *a, con
     if (a->budget && quantize_budget_bytes(a->budget, m) == 0) {
         return llm_fail(e, LLM_EX_USAGE, "--budget: expected a size (120MiB) or bits a weight (3.9bpw), found '%s'", a->budget);
     }
-    if (a->budget && (c.tokens = quantize_budget_tokens(c.text, m, c.tokens, e)) < 0) return -1;
+    if ((a->budget || a->refine) && (c.tokens = quantize_tokens_before(a->budget ? "budget" : "refine", c.text, m, c.tokens, e)) < 0) return -1;
     if (c.text || c.importances) {
         status = quantize_calibrate(&c, m, &moments, e);
         with.moments = &moments;
     }
     if (status == 0 && a->budget) status = choose_types(m, a, in, c.tokens, &with, &budget, e);
-    if (status == 0) status = quantize(m, a, &with, a->budget ? &budget : NULL, e);
+    if (status == 0 && a->refine) status = refine(m, a, &with, a->budget ? &budget : NULL, in, e);
+    else if (status == 0) status = quantize(m, a, &with, a->budget ? &budget : NULL, e);
     llm_budget_release(&budget);
     llm_moments_release(&moments);
     return status;
@@ -426,6 +447,11 @@ int main(int argc, char **argv)
         llm_usage(&cli, "--budget: expected files as IN and --calibrate: they are read again");
     }
     if (a.budget && a.merge.n > 0) llm_usage(&cli, "--budget: expected no --merge");
+    if (a.refine && !a.calibrate) llm_usage(&cli, "--refine: expected --calibrate FILE too");
+    if (a.refine && (strcmp(in, "-") == 0 || strcmp(a.calibrate, "-") == 0)) {
+        llm_usage(&cli, "--refine: expected files as IN and --calibrate: they are read again");
+    }
+    if (a.refine && (a.merge.n > 0 || a.prune)) llm_usage(&cli, "--refine: expected no --%s", a.prune ? "prune" : "merge");
     if (a.budget_tokens && !a.budget) llm_usage(&cli, "--budget-tokens: expected --budget too");
     if (a.measure && strcmp(in, "-") == 0) llm_usage(&cli, "--measure: expected a file as IN: it is read again to be compared");
     if (a.imatrix_out && !a.calibrate && !a.imatrix) llm_usage(&cli, "--imatrix-out: expected --calibrate FILE too");

@@ -22,14 +22,14 @@ uint64_t quantize_budget_bytes(const char *text, const struct llm_model *m)
     return 0;
 }
 
-int64_t quantize_budget_tokens(const char *text, const struct llm_model *m, int64_t max, struct llm_err *e)
+int64_t quantize_tokens_before(const char *option, const char *text, const struct llm_model *m, int64_t max, struct llm_err *e)
 {
     struct llm_input of = {0};
     int status = llm_input_read(&of, text, m, e);
     const size_t n = max > 0 && of.n > (size_t)max ? (size_t)max : of.n;
     llm_input_release(&of);
     if (status < 0) return -1;
-    if (n < 256) return llm_fail(e, EX_DATAERR, "%s: --budget: expected at least 256 tokens, found %zu", text, n);
+    if (n < 256) return llm_fail(e, EX_DATAERR, "%s: --%s: expected at least 256 tokens, found %zu", text, option, n);
     return (int64_t)(n - (n / 8 < 64 ? 64 : n / 8));
 }
 

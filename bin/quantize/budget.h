@@ -7,14 +7,15 @@
 
 /* "3.9bpw", "120MiB", "120M" or bytes: bytes of the model's weights. 0 if the text is none of these. */
 uint64_t quantize_budget_bytes(const char *text, const struct llm_model *m);
-/* Tokens of the text that calibration reads; those after them are held out: the last eighth, at least 64. -1: see `e`. */
-int64_t quantize_budget_tokens(const char *text, const struct llm_model *m, int64_t max, struct llm_err *e) LLM_MUST_CHECK;
+/* Tokens of the text that calibration reads; those after them are held out: the last eighth, at least 64. -1: see `e`; `option`
+ * is for its message. */
+int64_t quantize_tokens_before(const char *option, const char *text, const struct llm_model *m, int64_t max, struct llm_err *e) LLM_MUST_CHECK;
 
 struct budget_request {
     const char *in;                /* the file of the model, which is loaded again to be compared with */
     const char *text;              /* calibration's */
     uint64_t bytes;
-    int64_t first_held_out, max;   /* quantize_budget_tokens; tokens of the text that are read at all, 0: all */
+    int64_t first_held_out, max;   /* quantize_tokens_before; tokens of the text that are read at all, 0: all */
     int64_t probe;                 /* tokens of the text over which sensitivities are measured */
     int64_t context;
 };

@@ -73,7 +73,9 @@ static void round_chunk(const struct rounding *w, int64_t row, int64_t first, in
     struct llm_block b;
     for (int64_t i = 0; i < width; i += w->kind->size) {
         round_block(w, y + i, first + i, width - i, error + i, &b);
-        w->kind->pack(&b, out + w->order[first + i] / w->kind->size * to->block_bytes);
+        const int64_t block = w->order[first + i] / w->kind->size;
+        w->kind->pack(&b, out + block * to->block_bytes);
+        if (w->job->sink) w->job->sink->take(w->job->sink->arg, w->job->param, (uint64_t)(row * (w->k / w->kind->size) + block), &b);
     }
 }
 

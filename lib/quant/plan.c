@@ -57,7 +57,7 @@ static enum llm_dtype rounded_type(const struct llm_model *m, const struct llm_p
 enum llm_dtype llm_quant_choose(const struct llm_model *m, const struct llm_param *p, const struct llm_quant_plan *plan, const char **kept)
 {
     const enum llm_dtype to = rounded_type(m, p, plan, kept);
-    if (!*kept || !plan->prune || !llm_prune_takes(p) || strcmp(*kept, "pattern") == 0) return to;
+    if (!*kept || !plan->prune || !llm_quant_is_inner(p) || strcmp(*kept, "pattern") == 0) return to;
     *kept = NULL;
     return llm_dtypes[to].encode || llm_block_kind_of(to) || llm_grid_kind_of(to) ? to : LLM_F32;
 }
@@ -97,18 +97,20 @@ static void *converted(const struct llm_model *m, const struct llm_param *p, con
     void *out = aligned_alloc(64, (r->bytes_to + 63) / 64 * 64);
     float *importance = llm_alloc((size_t)p->weight.k, sizeof *importance, p->name, e), *values = NULL;
     struct llm_quant_job job = {.in = p->weight.data, .out = out, .from = r->from, .to = r->to, .n = (uint64_t)llm_param_count(p),
-                                .row = p->weight.k, .method = plan->method};
+                                .row = p->weight.k, .method = plan->method, .param = i};
     double damping = 0;
     int status = out && importance ? 0 : llm_no_memory(e, p->name);
     if (status == 0 && plan->moments && llm_moments_importance(plan->moments, i, importance)) job.importance = importance;
-    if (status == 0 && plan->prune && llm_prune_takes(p)) {
+    if (status == 0 && plan->prune && llm_quant_is_inner(p)) {
         values = pruned(p, plan, &job, plan->moments ? llm_moments_products(plan->moments, i) : NULL, &damping, r, e);
         status = values ? 0 : -1;
         job.values = values;
     } else if (plan->moments) {
         give_products(&job, plan->moments, i);
     }
-    if (status == 0) status = llm_quantize_tensor(&job, r, e);
+    const int wanted = status == 0 && plan->sink ? plan->sink->begin(plan->sink->arg, p, r->to, e) : 0;
+    job.sink = wanted > 0 ? plan->sink : NULL;
+    if (status == 0) status = wanted < 0 ? -1 : llm_quantize_tensor(&job, r, e);
     if (values) r->damping = damping;
     if (status < 0) llm_in(e, "tensor '%s'", p->name);
     free(importance);

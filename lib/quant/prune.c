@@ -6,7 +6,6 @@
 #include "base/buf.h"
 #include "cpu/pool.h"
 #include "quant/factor.h"
-#include "quant/types.h"
 
 const char *const llm_prune_methods[LLM_PRUNE_METHODS] = {"magnitude", "wanda", "sparsegpt"};
 
@@ -33,11 +32,6 @@ int llm_prune_parse(const char *text, struct llm_prune_pattern *out)
     if (end == text || *end || !(share > 0 && share < 1)) return -1;
     out->share = share;
     return 0;
-}
-
-bool llm_prune_takes(const struct llm_param *p)
-{
-    return p->n_dims > 1 && p->spec->layer >= 0 && p->role == LLM_ROLE_HIDDEN && !llm_mix_leaves(p);
 }
 
 /* ---- the smallest of many scores ---- */

@@ -19,9 +19,6 @@ struct llm_prune_pattern { double share; int kept, of; };
 /* ".5" or "2:4" (2 of each 4 are kept): 0, or -1 if the text is neither, the share not within (0, 1), or n:m not 0 < n < m ≤ 64. */
 int llm_prune_parse(const char *text, struct llm_prune_pattern *out);
 
-/* Whether pruning is for the parameter: matrices of products within layers are, but for routers and short convolutions. */
-bool llm_prune_takes(const struct llm_param *p);
-
 /* A matrix w [n, k] to prune in place. */
 struct llm_prune_job {
     float *w;

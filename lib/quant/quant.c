@@ -62,6 +62,7 @@ static void encode_blocks(const struct work *w, uint64_t first, const float *x, 
         } else {
             llm_block_choose(kind, x + i, weights, effort, &b);
             kind->pack(&b, to);
+            if (j->sink) j->sink->take(j->sink->arg, j->param, (first + i) / size, &b);
         }
     }
 }
@@ -79,6 +80,10 @@ static void quantize_piece(void *arg, size_t i, int thread)
     const float *values = w->job->values ? w->job->values + first : x;
     if (plain) w->to->encode(values, out, n);
     else if (w->method < LLM_QUANT_GPTQ) encode_blocks(w, first, values, n, out); /* theirs are written */
+    if (plain && w->job->sink) { /* the same parts but for ties, which ggml's encoder rounds in its own way */
+        char others[PIECE * 2];
+        encode_blocks(w, first, values, n, others);
+    }
     w->to->decode(out, y, n);
     llm_k.fit.errors(x, y, n, &w->sums[i]);
     for (size_t j = 0; j < n; j++) w->zeros[i] += y[j] == 0;

@@ -41,6 +41,13 @@ struct llm_quant_report {
 
 /* The type of the tensors whose names match a shell pattern. */
 struct llm_quant_override { const char *pattern; enum llm_dtype dtype; };
+/* Who wants the parts of blocks as they are written (quant/refine.h). */
+struct llm_block;
+struct llm_quant_sink {
+    int (*begin)(void *arg, const struct llm_param *p, enum llm_dtype to, struct llm_err *e); /* before p is changed: 1 if it is wanted, 0, or -1 */
+    void (*take)(void *arg, size_t param, uint64_t block, const struct llm_block *b); /* block by block, by any thread */
+    void *arg;
+};
 struct llm_quant_plan {
     const struct llm_quant_type *type;
     const struct llm_strs *only, *except; /* shell patterns of names; `only` empty: all. A name that both match stays */
@@ -50,8 +57,9 @@ struct llm_quant_plan {
     bool pure;               /* a mix gives all matrices its own dtype */
     const enum llm_dtype *output, *embedding; /* types of the head's and of the embedding's matrix; LLM_NO_DTYPE: keep. NULL: as the mix says */
     enum llm_quant_method method;
-    const struct llm_prune_pattern *prune; /* what becomes 0 of the matrices that llm_prune_takes, before they are rounded; NULL: nothing */
+    const struct llm_prune_pattern *prune; /* what becomes 0 of the matrices that llm_quant_is_inner, before they are rounded; NULL: nothing */
     enum llm_prune_method prune_method;
+    const struct llm_quant_sink *sink; /* NULL: nobody wants blocks */
     const struct llm_moments *moments; /* of the inputs of matrices (quant/moments.h); NULL: not known */
 };
 /* The type that the plan gives to `p`, which may be the one it has; *kept (struct llm_quant_report) is set if it stays. What is pruned does not
@@ -81,6 +89,8 @@ struct llm_quant_job {
     const float *gradients;  /* [rows, rows] for KL: the outputs' factor of the curvature (struct llm_kronecker), `products` being the inputs'; NULL:
                               * not known */
     enum llm_quant_method method;
+    const struct llm_quant_sink *sink; /* takes the blocks of parameter `param`, whose type has a block kind; NULL */
+    size_t param;
 };
 /* The method that a job's method comes to; for types without scales LLM_QUANT_AUTO. */
 enum llm_quant_method llm_quant_method_of(const struct llm_quant_job *j);

@@ -206,6 +206,11 @@ enum llm_dtype llm_quant_fallback(enum llm_dtype type, int64_t k)
     return k % llm_dtypes[type].block_size == 0 ? type : LLM_F16;
 }
 
+bool llm_quant_is_inner(const struct llm_param *p)
+{
+    return p->n_dims > 1 && p->spec->layer >= 0 && p->role == LLM_ROLE_HIDDEN && !llm_mix_leaves(p);
+}
+
 bool llm_mix_leaves(const struct llm_param *p)
 {
     const struct llm_param_spec *s = p->spec;

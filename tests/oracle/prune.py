@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """tests/golden/prune.tsv: matrices pruned by the formulas of the papers, in double precision. A line: method, pattern, then the 5 × 160 elements.
 
-magnitude: the smallest of the matrix. wanda: of each row (n:m: of each m neighbours) the least |w|·‖x‖. sparsegpt: for each column j from the left, the
-inverse of the products of columns j and later is found anew by numpy.linalg.inv (no triangular factor); an element that becomes 0 takes w_j / inv_00
-times the inverse's first column from those columns. The mask of 128 columns, or of m neighbours, is of those with the least w² / inv_00 when the first of
-them is reached.
+magnitude: the smallest of the matrix. wanda: of each row (n:m: of each m neighbours) the least |w|·‖x‖. sparsegpt: for each column j from the
+left, the inverse of the products of columns j and later is found anew by numpy.linalg.inv (no triangular factor); an element that becomes 0 takes
+w_j / inv_00 times the inverse's first column from those columns. The mask of 128 columns, or of m neighbours, is of those with the least w² / inv_00
+when the first of them is reached.
 
     tests/oracle/prune.py > tests/golden/prune.tsv
 

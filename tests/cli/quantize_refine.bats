@@ -1,0 +1,53 @@
+load ../helper
+
+setup_file() {
+    [[ -z ${SANITIZER-} ]] || return 0
+    cd "$BATS_FILE_TMPDIR"
+    counting_model 2 -b 4 --steps 30 --lr 3e-3 --precision f32
+    seq 2000 2400 > held
+}
+
+setup() {
+    [[ -z ${SANITIZER-} ]] || skip "minutes under $SANITIZER, which the unit tests of this code run under"
+    M=$BATS_FILE_TMPDIR/m.llm
+    MEASURE=(--measure "$BATS_FILE_TMPDIR/held" --measure-tokens 1000)
+    CALIBRATE=(--calibrate "$BATS_FILE_TMPDIR/text" --calibrate-tokens 2048 --calibrate-context 64)
+}
+
+kl() { # the divergence in the message of --measure
+    sed -n 's/.*held: KL \([0-9.]*\).*/\1/p' "$1"
+}
+
+@test "--refine: nearer to the model on other text, as the type and size that it was; the same bytes for any threads" {
+    local type
+    for type in q2_k q4_0; do
+        llm-quantize -t $type --method search "${CALIBRATE[@]}" "${MEASURE[@]}" "$M" a.gguf 2> a.err
+        llm-quantize -t $type --method search "${CALIBRATE[@]}" --refine 40 "${MEASURE[@]}" -j 1 "$M" b.gguf 2> b.err
+        grep -q 'tokens held out; .* the refined model is written' b.err
+        awk -v a="$(kl a.err)" -v b="$(kl b.err)" 'BEGIN {exit !(b < .7 * a)}'
+        [[ $(stat -c %s a.gguf) == "$(stat -c %s b.gguf)" ]]
+        llm-quantize -q -t $type --method search "${CALIBRATE[@]}" --refine 40 -j 3 "$M" c.gguf
+        cmp b.gguf c.gguf
+        llm-infer -m b.gguf -n 3 "1 2 3" > /dev/null
+    done
+}
+
+@test "--refine that does not help is not written: the bytes are those without it" {
+    llm-quantize -q -t q8_0 --method rtn "${CALIBRATE[@]}" "$M" a.gguf
+    llm-quantize -t q8_0 --method rtn "${CALIBRATE[@]}" --refine 1 "$M" b.gguf 2> err
+    if grep -q 'the model before is written' err; then cmp a.gguf b.gguf; else grep -q 'the refined model is written' err; fi
+    # after gptq and kl, whose blocks come in another order
+    llm-quantize -t q3_k --method gptq "${CALIBRATE[@]}" --refine 10 "$M" c.gguf 2> err
+    grep -q 'is written' err
+}
+
+@test "--refine that cannot be: one line, nothing written" {
+    refused 2 '--refine: expected --calibrate' llm-quantize -t q4_0 --refine 5 "$M" x.llm
+    refused 2 'expected files as IN' llm-quantize -t q4_0 --refine 5 "${CALIBRATE[@]}" - x.llm
+    refused 2 'expected no --prune' llm-quantize -t q4_0 --refine 5 --prune .5 "${CALIBRATE[@]}" "$M" x.llm
+    refused 69 'found none' llm-quantize -q -t f16 --refine 5 "${CALIBRATE[@]}" "$M" x.llm
+    seq 1 9 > short
+    refused 65 '--refine: expected at least 256 tokens' llm-quantize -q -t q4_0 --refine 5 --calibrate short "$M" x.llm
+    refused 2 '--refine' llm-quantize -t q4_0 --refine 0 "${CALIBRATE[@]}" "$M" x.llm
+    [[ ! -e x.llm ]]
+}
