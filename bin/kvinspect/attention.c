@@ -4,81 +4,110 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 #include "base/buf.h"
 #include "bin/kvinspect/kvinspect.h"
 #include "cpu/pool.h"
 #include "measure/heatmap_html.h"
+#include "measure/heatmap_text.h"
 #include "measure/kv.h"
 
 struct args {
     struct llm_common common;
     int64_t layer, head;
+    int grid, show;
     const char *html;
     struct picture_args picture;
 };
 static const struct llm_opt options[] = {
     {'l', "layer", "N", "layer N, from 0 [0]", LLM_INT, offsetof(struct args, layer), 0, 1 << 20, NULL},
     {0, "head", "N", "query head N, from 0 [the mean of all heads of the layer]", LLM_INT, offsetof(struct args, head), 0, 1 << 20, NULL},
+    {0, "grid", NULL, "all heads of the layer, each with a map", LLM_FLAG, offsetof(struct args, grid), 0, 0, NULL},
+    {0, "show", NULL, "print the map in shades of characters instead of the table", LLM_FLAG, offsetof(struct args, show), 0, 0, NULL},
     PICTURE_OPTIONS(struct args, picture),
     {0, "html", "FILE", "also write a page with the map, which shows both tokens and the number under the pointer", LLM_OUTPUT,
      offsetof(struct args, html), 0, 0, NULL},
     {0}};
 const struct llm_cli kv_attention_cli = {
-    .name = "llm-kvinspect attention", .summary = "Show where the traced queries of a head look: a table, a heat map, a page.",
+    .name = "llm-kvinspect attention", .summary = "Show where the traced queries of a head look: a table, a heat map, a page, or text.",
     .usage = "[OPTION]... [FILE]",
     .options = options, .operands = LLM_OPERANDS_INPUT, .foreign = kv_foreign,
-    .examples = "llm-kvinspect attention -l 5 --head 3 -T model.llm --png head.png --html head.html cache.kv",
+    .examples = "llm-kvinspect attention -l 5 --head 3 -T model.llm --png head.png --html head.html cache.kv\n"
+                "llm-kvinspect attention -l 5 --grid -T model.llm --svg heads.svg cache.kv",
     .common = LLM_COMMON_OUTPUT | LLM_COMMON_JSON | LLM_COMMON_TABLE | LLM_COMMON_CONFIG | LLM_COMMON_THREADS};
 
-static const char *const columns[] = {"query", "key", "p", "second_key", "second_p", "entropy", NULL};
+/* The maps: of one head, of the mean of all, or of each. */
+struct maps {
+    int64_t n, first;           /* first: the head of the first map, -1: the mean */
+    int64_t step_x, step_y, rows, cols; /* of a cell; cells of a map */
+    float *cells;               /* [n, rows, cols]; NULL: nothing is drawn */
+    struct llm_kv_gaze *gazes;  /* [n, n_queries] */
+};
 
 /* The likeliest keys of each query. */
-static int print(const struct llm_kv_file *f, const float *p, const struct llm_common *common, struct llm_err *e)
+static int print(const struct llm_kv_file *f, const struct maps *m, const struct args *a, struct llm_err *e)
 {
+    static const char *const columns[] = {"head", "query", "key", "p", "second_key", "second_p", "entropy", NULL};
     struct llm_table t;
-    llm_table_init(&t, columns);
+    llm_table_init(&t, columns + !a->grid);
     t.as_shown = true;
-    for (int64_t i = 0; i < f->n_queries; i++) {
-        const float *row = p + i * f->n;
-        int64_t best = 0, second = -1;
-        double entropy = 0;
-        for (int64_t j = 1; j < f->n; j++) best = row[j] > row[best] ? j : best;
-        for (int64_t j = 0; j < f->n; j++) {
-            if (row[j] > 0) entropy -= (double)row[j] * log((double)row[j]);
-            if (j != best && (second < 0 || row[j] > row[second])) second = j;
-        }
-        llm_table_count(&t, (double)f->positions[f->n - f->n_queries + i]);
-        llm_table_count(&t, (double)f->positions[best]);
-        llm_table_printed(&t, (double)row[best], LLM_NUMBER_GENERAL, 6);
-        llm_table_count(&t, second < 0 ? (double)NAN : (double)f->positions[second]);
-        llm_table_printed(&t, second < 0 ? (double)NAN : (double)row[second], LLM_NUMBER_GENERAL, 6);
-        llm_table_printed(&t, entropy, LLM_NUMBER_GENERAL, 6);
+    for (int64_t i = 0; i < m->n * f->n_queries; i++) {
+        const struct llm_kv_gaze *g = &m->gazes[i];
+        if (a->grid) llm_table_count(&t, (double)(m->first + i / f->n_queries));
+        llm_table_count(&t, (double)f->positions[f->n - f->n_queries + i % f->n_queries]);
+        llm_table_count(&t, (double)f->positions[g->best]);
+        llm_table_printed(&t, g->p, LLM_NUMBER_GENERAL, 6);
+        llm_table_count(&t, g->second < 0 ? (double)NAN : (double)f->positions[g->second]);
+        llm_table_printed(&t, g->second_p, LLM_NUMBER_GENERAL, 6);
+        llm_table_printed(&t, g->entropy, LLM_NUMBER_GENERAL, 6);
     }
-    return print_table(&t, common, e);
+    return print_table(&t, &a->common, e);
 }
 
-static int draw(const struct llm_kv_file *f, float *p, const struct args *a, struct llm_err *e)
+static int print_map(const struct llm_heatmap *h, const struct args *a, struct llm_err *e)
+{
+    struct llm_buf text = {0};
+    struct winsize window = {0};
+    bool terminal = (!a->common.output || strcmp(a->common.output, "-") == 0) && isatty(1) && ioctl(1, TIOCGWINSZ, &window) == 0;
+    struct llm_output *o = llm_output_open(a->common.output, false, e);
+    int status = o ? llm_heatmap_text(&text, h, terminal && window.ws_col > 20 ? window.ws_col : 80, e) : -1;
+    if (status == 0) status = llm_output_text(o, text.p, text.n, e);
+    llm_buf_release(&text);
+    if (status == 0) return llm_output_commit(o, e);
+    llm_output_abandon(o);
+    return -1;
+}
+
+/* Draws the maps, and prints them if that is asked for. */
+static int draw(const struct llm_kv_file *f, const struct maps *m, const struct args *a, struct llm_err *e)
 {
     static const enum llm_scaling scales[] = {LLM_SCALE_AUTO, LLM_SCALE_LINEAR, LLM_SCALE_LOG};
     struct llm_buf text = {0};
-    const char **labels = NULL;
-    char title[120], subtitle[200];
+    const char **labels = NULL, **names = llm_calloc((size_t)m->n, sizeof *names, "names of heads", e);
+    char (*heads)[32] = llm_calloc((size_t)m->n, sizeof *heads, "names of heads", e), title[120], subtitle[200];
     int64_t first = f->n - f->n_queries;
-    int status = 0;
-    if (a->picture.tokenizer && !(labels = token_labels(a->picture.tokenizer, f, f->n, &text, e))) status = -1;
-    if (a->head < 0) snprintf(title, sizeof title, "Attention of layer %" PRId64 ", mean of its heads", a->layer);
+    int status = names && heads ? 0 : -1;
+    if (status == 0 && a->picture.tokenizer && !(labels = token_labels(a->picture.tokenizer, f, f->n, &text, e))) status = -1;
+    for (int64_t i = 0; i < m->n && status == 0; i++) {
+        snprintf(heads[i], sizeof *heads, "head %" PRId64, i);
+        names[i] = heads[i];
+    }
+    if (a->grid) snprintf(title, sizeof title, "Attention of layer %" PRId64 ", head by head", a->layer);
+    else if (a->head < 0) snprintf(title, sizeof title, "Attention of layer %" PRId64 ", mean of its heads", a->layer);
     else snprintf(title, sizeof title, "Attention of layer %" PRId64 ", head %" PRId64, a->layer, a->head);
     snprintf(subtitle, sizeof subtitle, "%s; %" PRId64 " queries, %" PRId64 " keys", f->config.model_type, f->n_queries, f->n);
-    for (int64_t i = 0; i < f->n_queries; i++) { /* what a query cannot see has no number */
-        for (int64_t j = first + i + 1; j < f->n; j++) p[i * f->n + j] = (float)NAN;
-    }
     const struct llm_heatmap h = {
-        .title = title, .subtitle = subtitle, .value = "probability", .v = p, .scale = scales[a->picture.scale],
-        .x = {.n = f->n, .name = "key", .labels = labels, .numbers = f->positions, .numbered = labels != NULL},
-        .y = {.n = f->n_queries, .name = "query", .labels = labels ? labels + first : NULL, .numbers = f->positions + first}};
-    if (status == 0 && a->picture.png) status = write_picture(a->picture.png, &h, llm_heatmap_write, true, e);
+        .title = title, .subtitle = subtitle, .value = "probability", .v = m->cells, .scale = scales[a->picture.scale],
+        .n_panels = m->n, .panels = a->grid ? names : NULL,
+        .x = {.n = f->n, .step = m->step_x, .name = "key", .labels = labels, .numbers = f->positions, .numbered = labels != NULL},
+        .y = {.n = f->n_queries, .step = m->step_y, .name = "query", .labels = labels ? labels + first : NULL, .numbers = f->positions + first}};
+    if (status == 0) status = write_pictures(&a->picture, &h, e);
     if (status == 0 && a->html) status = write_picture(a->html, &h, llm_heatmap_html, false, e);
+    if (status == 0 && a->show) status = print_map(&h, a, e);
     free(labels);
+    free(names);
+    free(heads);
     llm_buf_release(&text);
     return status;
 }
@@ -86,21 +115,26 @@ static int draw(const struct llm_kv_file *f, float *p, const struct args *a, str
 static int attention(const struct llm_kv_file *f, const struct args *a, struct llm_err *e)
 {
     int64_t heads = f->config.num_attention_heads;
-    size_t n;
+    bool drawn = wants_picture(&a->picture) || a->html || a->show;
     if (check_layer(f, a->layer, e) < 0) return -1;
     if (a->head >= heads) return llm_fail(e, LLM_EX_USAGE, "--head: expected below %" PRId64 ", found %" PRId64, heads, a->head);
-    if (__builtin_mul_overflow((size_t)f->n, (size_t)f->n_queries, &n)) return llm_no_memory(e, "an attention map");
-    float *p = llm_calloc(n, sizeof *p, "an attention map", e), *one = a->head < 0 ? llm_calloc(n, sizeof *one, "an attention map", e) : NULL;
-    int status = p && (one || a->head >= 0) ? 0 : -1;
-    if (status == 0 && a->head >= 0) status = llm_kv_attention(f, a->layer, a->head, p, e);
-    for (int64_t h = 0; h < heads && a->head < 0 && status == 0; h++) {
-        status = llm_kv_attention(f, a->layer, h, one, e);
-        for (size_t i = 0; i < n && status == 0; i++) p[i] += one[i] / (float)heads;
+    struct maps m = {.n = a->grid ? heads : 1, .first = a->grid ? 0 : a->head};
+    int64_t across = llm_heatmap_across(m.n, f->n, f->n_queries > 0 ? f->n_queries : 1);
+    m.step_x = f->n > 0 ? llm_heatmap_step(f->n, across) : 1;
+    m.step_y = f->n_queries > 0 ? llm_heatmap_step(f->n_queries, (m.n + across - 1) / across) : 1;
+    m.rows = (f->n_queries + m.step_y - 1) / m.step_y;
+    m.cols = (f->n + m.step_x - 1) / m.step_x;
+    if (drawn) m.cells = llm_calloc((size_t)(m.n * m.rows), (size_t)m.cols * sizeof *m.cells, "an attention map", e);
+    m.gazes = llm_calloc((size_t)m.n, (size_t)f->n_queries * sizeof *m.gazes, "an attention map", e);
+    int status = m.gazes && (m.cells || !drawn) ? 0 : -1;
+    for (int64_t i = 0; i < m.n && status == 0; i++) {
+        const struct llm_kv_map map = {m.step_x, m.step_y, drawn ? m.cells + i * m.rows * m.cols : NULL, m.gazes + i * f->n_queries};
+        status = llm_kv_attention(f, a->layer, m.first < 0 ? -1 : m.first + i, &map, e);
     }
-    if (status == 0) status = print(f, p, &a->common, e);
-    if (status == 0 && (a->picture.png || a->html)) status = draw(f, p, a, e);
-    free(p);
-    free(one);
+    if (status == 0 && drawn) status = draw(f, &m, a, e);
+    if (status == 0 && !a->show) status = print(f, &m, a, e);
+    free(m.cells);
+    free(m.gazes);
     return status;
 }
 
@@ -110,7 +144,11 @@ int kv_attention(int argc, char **argv, struct llm_err *e)
     struct llm_kv_file f = {0};
     const char *path = one_operand(&kv_attention_cli, llm_cli_parse(&kv_attention_cli, &a, argc, argv), argc, argv);
     llm_config_force(a.common.force_config);
-    if (!a.html || a.picture.png) check_picture(&kv_attention_cli, &a.common, &a.picture);
+    if (a.grid && a.head >= 0) llm_usage(&kv_attention_cli, "--grid has all heads: it does not go with --head");
+    if (a.show && (a.common.json || a.common.format)) {
+        llm_usage(&kv_attention_cli, "--show prints a map in place of the table: expected no --json or --format");
+    }
+    if ((!a.html && !a.show) || wants_picture(&a.picture)) check_picture(&kv_attention_cli, &a.common, &a.picture);
     if (a.html && strcmp(a.html, "-") == 0 && (!a.common.output || strcmp(a.common.output, "-") == 0)) {
         llm_usage(&kv_attention_cli, "standard output has one owner: write the table (-o) or the page (--html) to a file");
     }

@@ -70,12 +70,12 @@ static int compare(const struct llm_kv_file *x, const struct llm_kv_file *y, con
     int64_t n = llm_kv_diff_rows(x), common = llm_kv_common(x, y);
     bool differ = common < x->n || common < y->n;
     struct llm_kv_difference *rows = llm_calloc((size_t)n, sizeof *rows, "a table of heads", e);
-    float *maps = a->picture.png ? llm_calloc((size_t)n, (size_t)(common + 1) * sizeof *maps, "a heat map", e) : NULL;
-    int status = rows && (maps || !a->picture.png) ? llm_kv_diff(x, y, rows, maps, e) : -1;
+    float *maps = wants_picture(&a->picture) ? llm_calloc((size_t)n, (size_t)(common + 1) * sizeof *maps, "a heat map", e) : NULL;
+    int status = rows && (maps || !wants_picture(&a->picture)) ? llm_kv_diff(x, y, rows, maps, e) : -1;
     if (status == 0 && differ) {
         llm_note("%lld and %lld tokens, of which the first %lld are the same", (long long)x->n, (long long)y->n, (long long)common);
     }
-    if (status == 0 && a->picture.png) status = draw(x, rows, n, maps, common, a, e);
+    if (status == 0 && wants_picture(&a->picture)) status = draw(x, rows, n, maps, common, a, e);
     if (status == 0) status = print(rows, n, a, &differ, e);
     free(rows);
     free(maps);

@@ -73,9 +73,9 @@ static int heads(const struct llm_kv_file *f, const struct args *a, struct llm_e
     }
     if (first == last) return llm_fail(e, EX_DATAERR, "expected keys of attention, found none: the model keeps a state (llm-kvinspect summary)");
     struct llm_kv_head *rows = llm_calloc((size_t)all, sizeof *rows, "a table of heads", e);
-    float *maps = a->picture.png ? llm_calloc((size_t)all, (size_t)f->n * sizeof *maps, "a heat map", e) : NULL;
-    int status = rows && (maps || !a->picture.png) ? llm_kv_heads(f, rows, "kva"[a->map], maps, e) : -1;
-    if (status == 0 && a->picture.png) status = draw(f, rows + first, last - first, maps + first * f->n, a, e);
+    float *maps = wants_picture(&a->picture) ? llm_calloc((size_t)all, (size_t)f->n * sizeof *maps, "a heat map", e) : NULL;
+    int status = rows && (maps || !wants_picture(&a->picture)) ? llm_kv_heads(f, rows, "kva"[a->map], maps, e) : -1;
+    if (status == 0 && wants_picture(&a->picture)) status = draw(f, rows + first, last - first, maps + first * f->n, a, e);
     if (status == 0) status = print(rows, first, last, a, e);
     free(rows);
     free(maps);

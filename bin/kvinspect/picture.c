@@ -9,10 +9,15 @@
 
 void check_picture(const struct llm_cli *cli, const struct llm_common *common, const struct picture_args *a)
 {
-    bool to_stdout = !common->output || strcmp(common->output, "-") == 0;
-    if (!a->png && (a->tokenizer || a->scale)) llm_usage(cli, "--%s needs --png", a->tokenizer ? "tokenizer" : "scale");
-    if (a->png && strcmp(a->png, "-") == 0 && to_stdout)
-        llm_usage(cli, "standard output has one owner: write the table (-o) or the picture (--png) to a file");
+    int owners = !common->output || strcmp(common->output, "-") == 0;
+    owners += (a->png && strcmp(a->png, "-") == 0) + (a->svg && strcmp(a->svg, "-") == 0);
+    if (!wants_picture(a) && (a->tokenizer || a->scale)) llm_usage(cli, "--%s needs --png or --svg", a->tokenizer ? "tokenizer" : "scale");
+    if (owners > 1) llm_usage(cli, "standard output has one owner: write the table (-o) or the picture (--%s) to a file", a->png ? "png" : "svg");
+}
+
+bool wants_picture(const struct picture_args *a)
+{
+    return a->png || a->svg;
 }
 
 const char **token_labels(const char *path, const struct llm_kv_file *f, int64_t n, struct llm_buf *text, struct llm_err *e)
@@ -45,6 +50,12 @@ int write_picture(const char *path, const struct llm_heatmap *h, write_heatmap *
     return -1;
 }
 
+int write_pictures(const struct picture_args *a, const struct llm_heatmap *h, struct llm_err *e)
+{
+    if (a->png && write_picture(a->png, h, llm_heatmap_write, true, e) < 0) return -1;
+    return a->svg ? write_picture(a->svg, h, llm_heatmap_svg, false, e) : 0;
+}
+
 int draw_picture(const struct picture_args *a, const struct llm_kv_file *f, struct llm_heatmap *h, struct llm_err *e)
 {
     static const enum llm_scaling scales[] = {LLM_SCALE_AUTO, LLM_SCALE_LINEAR, LLM_SCALE_LOG};
@@ -64,7 +75,7 @@ int draw_picture(const struct picture_args *a, const struct llm_kv_file *f, stru
     h->x.numbers = f->positions;
     h->x.labels = labels;
     h->x.numbered = labels != NULL;
-    if (!bad) bad = write_picture(a->png, h, llm_heatmap_write, true, e);
+    if (!bad) bad = write_pictures(a, h, e);
     free(labels);
     llm_buf_release(&text);
     return bad;

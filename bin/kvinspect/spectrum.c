@@ -11,14 +11,15 @@ struct args {
     struct llm_common common;
     int64_t layer;
     int centre, values;
-    const char *png;
+    struct picture_args picture;
 };
 static const struct llm_opt options[] = {
     {'l', "layer", "N", "only layer N, from 0 [all]", LLM_INT, offsetof(struct args, layer), 0, 1 << 20, NULL},
     {0, "centre", NULL, "subtract the mean over the tokens first", LLM_FLAG, offsetof(struct args, centre), 0, 0, NULL},
     {0, "values", NULL, "print a line for each singular value instead of each head", LLM_FLAG, offsetof(struct args, values), 0, 0, NULL},
-    {0, "png", "FILE", "also draw a heat map: a row for each head, a column for each singular value", LLM_OUTPUT, offsetof(struct args, png), 0, 0,
-     NULL},
+    {0, "png", "FILE", "also draw a heat map: a row for each head, a column for each singular value", LLM_OUTPUT,
+     offsetof(struct args, picture.png), 0, 0, NULL},
+    {0, "svg", "FILE", "also draw the heat map as SVG", LLM_OUTPUT, offsetof(struct args, picture.svg), 0, 0, NULL},
     {0}};
 const struct llm_cli kv_spectrum_cli = {
     .name = "llm-kvinspect spectrum", .summary = "Print singular values and effective ranks of the keys and the values of each head.",
@@ -90,7 +91,7 @@ static int draw(const struct llm_kv_file *f, const struct llm_spectra *all, cons
         .title = "Singular values of keys and values", .subtitle = subtitle, .value = "share of the largest", .v = map, .scale = LLM_SCALE_LOG,
         .x = {.n = all->widest, .name = "singular value"},
         .y = {.n = n, .name = "keys (k) and values (v) of a head", .labels = labels, .groups = layers, .group_name = "layer"}};
-    int status = map ? write_picture(a->png, &h, llm_heatmap_write, true, e) : -1;
+    int status = map ? write_pictures(&a->picture, &h, e) : -1;
     free(layers);
     free(texts);
     free(labels);
@@ -104,14 +105,13 @@ int kv_spectrum(int argc, char **argv, struct llm_err *e)
     struct llm_kv_file f = {0};
     struct llm_spectra all = {0};
     const char *path = one_operand(&kv_spectrum_cli, llm_cli_parse(&kv_spectrum_cli, &a, argc, argv), argc, argv);
-    const struct picture_args picture = {.png = a.png};
     llm_config_force(a.common.force_config);
-    check_picture(&kv_spectrum_cli, &a.common, &picture);
+    check_picture(&kv_spectrum_cli, &a.common, &a.picture);
     int status = llm_pool_start(a.common.threads, e);
     if (status == 0) status = llm_kv_file_read(&f, path, e);
     if (status == 0) status = check_layer(&f, a.layer, e);
     if (status == 0) status = llm_spectra_of(&all, &f, a.centre, e);
-    if (status == 0 && a.png) status = draw(&f, &all, &a, e);
+    if (status == 0 && wants_picture(&a.picture)) status = draw(&f, &all, &a, e);
     if (status == 0) status = print(&all, &a, e);
     llm_spectra_release(&all);
     llm_kv_file_release(&f);

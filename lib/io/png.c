@@ -3,8 +3,10 @@
 #include <inttypes.h>
 #include <png.h>
 
+/* Where an image goes: an output, or the end of a buffer. */
 struct sink {
     struct llm_output *o;
+    struct llm_buf *b;
     struct llm_err *e;
     int failed;
 };
@@ -12,7 +14,7 @@ struct sink {
 static void put(png_structp png, png_bytep p, size_t n)
 {
     struct sink *s = png_get_io_ptr(png);
-    if (llm_output_write(s->o, p, n, s->e) < 0) {
+    if ((s->b ? llm_buf_put(s->b, p, n, s->e) : llm_output_write(s->o, p, n, s->e)) < 0) {
         s->failed = 1;
         png_error(png, "write error");
     }
@@ -35,9 +37,8 @@ static void ignore(png_structp png, png_const_charp text)
     (void)png, (void)text;
 }
 
-int llm_png_write(struct llm_output *o, const unsigned char *rgb, int64_t width, int64_t height, struct llm_err *e)
+static int write_image(struct sink s, const unsigned char *rgb, int64_t width, int64_t height, struct llm_err *e)
 {
-    struct sink s = {o, e, 0};
     png_infop info = NULL;
     if (width < 1 || height < 1 || width > 1000000 || height > 1000000) {
         return llm_fail(e, EX_UNAVAILABLE, "PNG: expected at most 1000000 pixels a side, found %" PRId64 " by %" PRId64, width, height);
@@ -58,4 +59,14 @@ int llm_png_write(struct llm_output *o, const unsigned char *rgb, int64_t width,
     png_write_end(png, info);
     png_destroy_write_struct(&png, &info);
     return 0;
+}
+
+int llm_png_write(struct llm_output *o, const unsigned char *rgb, int64_t width, int64_t height, struct llm_err *e)
+{
+    return write_image((struct sink){.o = o, .e = e}, rgb, width, height, e);
+}
+
+int llm_png_put(struct llm_buf *b, const unsigned char *rgb, int64_t width, int64_t height, struct llm_err *e)
+{
+    return write_image((struct sink){.b = b, .e = e}, rgb, width, height, e);
 }

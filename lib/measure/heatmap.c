@@ -12,6 +12,7 @@
 
 enum {
     BINS = 1024,                                        /* cells a side at most */
+    PANEL_GAP = 18,                                     /* pixels between panels */
     WIDE = 1200, TALL = 960, CELL = 28,                 /* room for cells, and the largest cell */
     LINE = 16, TITLE_LINE = 24, MARGIN = 14, PAD = 6,   /* of text; around the picture; between label and axis */
     TICK = 4, DENSE = 12,                               /* pixels between labels that stand side by side */
@@ -26,6 +27,7 @@ struct side {
     int64_t *first;    /* [n + 1]: the first column or row of each bin */
     int *at;           /* [n]: the pixel where each bin begins */
     int cell, end;     /* pixels of a bin; where the last one ends */
+    int64_t along;     /* panels beside or below each other */
     int64_t max;      /* columns or rows of the largest bin */
     int label_width, group_width;
 };
@@ -34,7 +36,8 @@ struct map {
     const struct llm_heatmap *h;
     struct side x, y;
     struct llm_scale scale;
-    float *v;          /* [y.n, x.n] of bins */
+    float *v;          /* [panels, y.n, x.n] of bins */
+    int64_t panels;    /* at least 1 */
     int left, top, right, bottom; /* of the cells */
     int bar, bar_end, width, height;
     char caption[200];
@@ -48,10 +51,27 @@ static struct llm_text how(enum llm_anchor anchor, bool upwards, bool pale)
 
 /* ---- bins ---- */
 
+int64_t llm_heatmap_across(int64_t n_panels, int64_t cols, int64_t rows)
+{
+    int64_t best = 1, least = INT64_MAX;
+    for (int64_t across = 1; across <= n_panels; across++) {
+        int64_t down = (n_panels + across - 1) / across, wide = across * cols, tall = down * rows, side = wide > tall ? wide : tall;
+        if (side < least) best = across;
+        if (side < least) least = side;
+    }
+    return best;
+}
+
+int64_t llm_heatmap_step(int64_t n, int64_t along)
+{
+    int64_t room = BINS / along > 0 ? BINS / along : 1;
+    return (n + room - 1) / room;
+}
+
 static int cut(struct side *s, int64_t room, struct llm_err *e)
 {
     const struct llm_heatmap_axis *a = s->axis;
-    int64_t step = (a->n + BINS - 1) / BINS;
+    int64_t step = a->step > 1 ? a->step : llm_heatmap_step(a->n, s->along);
     s->first = llm_alloc((size_t)a->n + 1, sizeof *s->first, "a heat map", e);
     s->at = s->first ? llm_alloc((size_t)a->n, sizeof *s->at, "a heat map", e) : NULL;
     if (!s->at) return -1;
@@ -63,7 +83,7 @@ static int cut(struct side *s, int64_t room, struct llm_err *e)
         i = end;
     }
     s->first[s->n] = a->n;
-    int64_t cell = room / (int64_t)s->n;
+    int64_t cell = room / s->along / (int64_t)s->n;
     s->cell = cell < 1 ? 1 : cell > CELL ? CELL : (int)cell;
     return 0;
 }
@@ -81,15 +101,24 @@ static size_t group_end(const struct side *s, size_t bin)
     return bin;
 }
 
-/* The number that stands out most, NaN if none is finite. */
-static float pick(const struct map *m, size_t row, size_t col)
+/* The columns or rows of llm_heatmap.v that a bin has: [*from, *to). Returns how many there are in all. */
+static int64_t stored(const struct side *s, size_t bin, int64_t *from, int64_t *to)
 {
-    const struct side *x = &m->x, *y = &m->y;
+    bool binned = s->axis->step > 1;
+    *from = binned ? (int64_t)bin : s->first[bin];
+    *to = binned ? (int64_t)bin + 1 : s->first[bin + 1];
+    return binned ? (int64_t)s->n : s->axis->n;
+}
+
+/* The number that stands out most, NaN if none is finite. */
+static float pick(const struct map *m, int64_t panel, size_t row, size_t col)
+{
     float best = (float)NAN;
     double max = -1;
-    for (int64_t r = y->first[row]; r < y->first[row + 1]; r++) {
-        for (int64_t c = x->first[col]; c < x->first[col + 1]; c++) {
-            float v = m->h->v[r * x->axis->n + c];
+    int64_t top, bottom, left, right, rows = stored(&m->y, row, &top, &bottom), cols = stored(&m->x, col, &left, &right);
+    for (int64_t r = top; r < bottom; r++) {
+        for (int64_t c = left; c < right; c++) {
+            float v = m->h->v[(panel * rows + r) * cols + c];
             double size = m->h->scale == LLM_SCALE_RATIO ? fabs(log((double)v)) : fabs((double)v);
             if (!isfinite(v) || size <= max) continue;
             best = v;
@@ -102,16 +131,16 @@ static float pick(const struct map *m, size_t row, size_t col)
 static int bin(struct map *m, struct llm_err *e)
 {
     if (cut(&m->x, WIDE, e) < 0 || cut(&m->y, TALL, e) < 0) return -1;
-    m->v = llm_alloc(m->y.n * m->x.n, sizeof *m->v, "a heat map", e);
+    m->v = llm_alloc((size_t)m->panels * m->y.n * m->x.n, sizeof *m->v, "a heat map", e);
     if (!m->v) return -1;
-    for (size_t r = 0; r < m->y.n; r++) {
-        for (size_t c = 0; c < m->x.n; c++) m->v[r * m->x.n + c] = pick(m, r, c);
+    for (size_t i = 0; i < (size_t)m->panels * m->y.n; i++) {
+        for (size_t c = 0; c < m->x.n; c++) m->v[i * m->x.n + c] = pick(m, (int64_t)(i / m->y.n), i % m->y.n, c);
     }
     if (m->x.max > 1 || m->y.max > 1) {
         snprintf(m->caption, sizeof m->caption, "A cell shows the %s among up to %" PRId64 " × %" PRId64 " neighbours.",
                  m->h->scale == LLM_SCALE_RATIO ? "number furthest from 1" : "number of largest magnitude", m->x.max, m->y.max);
     }
-    return llm_scale_init(&m->scale, m->h->scale, m->v, m->x.n * m->y.n, e);
+    return llm_scale_init(&m->scale, m->h->scale, m->v, (size_t)m->panels * m->x.n * m->y.n, e);
 }
 
 /* ---- layout ---- */
@@ -183,11 +212,11 @@ static void lay_out(struct map *m)
     measure_labels(&m->x, LABEL);
     measure_labels(&m->y, ROW_LABEL);
     m->left = MARGIN + (h->y.name ? LINE + PAD : 0) + (h->y.groups ? m->y.group_width + 2 * PAD : 0) + m->y.label_width + PAD + TICK;
-    m->top = title + PAD + (h->x.numbered ? LINE + TICK : 0);
+    m->top = title + PAD + (h->x.numbered && m->panels == 1 ? LINE + TICK : 0) + (h->panels ? LINE : 0);
     place(&m->x, m->left);
     place(&m->y, m->top);
-    m->right = m->x.end;
-    m->bottom = m->y.end;
+    m->right = m->left + (int)m->x.along * (m->x.end - m->left + PANEL_GAP) - PANEL_GAP;
+    m->bottom = m->top + (int)m->y.along * (m->y.end - m->top + PANEL_GAP + LINE) - PANEL_GAP - LINE;
     int below = TICK + PAD + (labels_rotated(&m->x) ? m->x.label_width : LINE) + (h->x.groups ? LINE + PAD : 0) + (h->x.name ? LINE + PAD : 0);
     m->bar = m->right + BAR_GAP;
     m->bar_end = m->bottom - m->top < BAR_TALL ? m->top + BAR_TALL : m->bottom;
@@ -205,12 +234,13 @@ static struct llm_rgb colour(const struct map *m, double v)
     return m->scale.kind == LLM_SCALE_RATIO ? llm_colour_diverging(2 * x - 1) : llm_colour_sequence(x);
 }
 
-static int draw_cells(struct map *m, struct llm_err *e)
+static int draw_cells(struct map *m, int64_t panel, struct llm_err *e)
 {
     size_t n = m->x.n * m->y.n;
+    const float *v = m->v + (size_t)panel * n;
     struct llm_rgb *colours = llm_alloc(n, sizeof *colours, "a heat map", e);
     if (!colours) return -1;
-    for (size_t i = 0; i < n; i++) colours[i] = colour(m, (double)m->v[i]);
+    for (size_t i = 0; i < n; i++) colours[i] = colour(m, (double)v[i]);
     llm_draw_cells(m->d, m->x.at, m->x.n, m->y.at, m->y.n, m->x.cell, m->y.cell, colours);
     free(colours);
     return 0;
@@ -311,13 +341,10 @@ static int draw_column_groups(const struct map *m, int y)
     return y + LINE + PAD;
 }
 
-static void draw_axes(const struct map *m)
+/* The names of the axes, and below the map the groups of its columns. */
+static void draw_names(const struct map *m)
 {
     const struct llm_heatmap *h = m->h;
-    draw_row_labels(m);
-    draw_row_groups(m);
-    draw_column_labels(m);
-    draw_column_numbers(m);
     int y = draw_column_groups(m, m->bottom + TICK + PAD + (labels_rotated(&m->x) ? m->x.label_width : LINE));
     if (h->x.name) llm_draw_text(m->d, (m->left + m->right) / 2, y + LINE - 2, m->width, how(LLM_ANCHOR_MIDDLE, false, true), h->x.name);
     if (h->y.name && llm_text_width(h->y.name, LLM_TEXT_BODY) > m->bottom - m->top) { /* hangs from the top of the map, below the subtitle */
@@ -371,20 +398,45 @@ static void draw_bar(const struct map *m)
                   how(LLM_ANCHOR_MIDDLE, true, true), m->h->value);
 }
 
-int llm_heatmap_write(struct llm_output *o, const struct llm_heatmap *h, struct llm_err *e)
+/* The panels from left to right, then the next row of them; labels stand beside the first column and below the last row. */
+static int draw_panels(struct map *whole, struct llm_err *e)
 {
-    struct map m = {.h = h, .x.axis = &h->x, .y.axis = &h->y};
+    int width = whole->x.end - whole->left, height = whole->y.end - whole->top;
+    for (int64_t i = 0; i < whole->panels; i++) {
+        struct map m = *whole;
+        m.left += (int)(i % m.x.along) * (width + PANEL_GAP);
+        m.top += (int)(i / m.x.along) * (height + PANEL_GAP + LINE);
+        m.right = m.left + width;
+        m.bottom = m.top + height;
+        place(&m.x, m.left);
+        place(&m.y, m.top);
+        if (draw_cells(&m, i, e) < 0) return -1;
+        if (m.h->panels) llm_draw_text(m.d, m.left, m.top - 4, width, how(LLM_ANCHOR_START, false, false), m.h->panels[i]);
+        if (i % m.x.along == 0) draw_row_labels(&m);
+        if (i % m.x.along == 0) draw_row_groups(&m);
+        if (i + m.x.along >= m.panels) draw_column_labels(&m);
+        if (m.panels == 1) draw_column_numbers(&m);
+    }
+    place(&whole->x, whole->left);
+    place(&whole->y, whole->top);
+    return 0;
+}
+
+static int draw(struct llm_output *o, const struct llm_heatmap *h, bool svg, struct llm_err *e)
+{
+    int64_t panels = h->n_panels > 1 ? h->n_panels : 1, across = llm_heatmap_across(panels, h->x.n, h->y.n);
+    struct map m = {.h = h, .x.axis = &h->x, .y.axis = &h->y, .panels = panels, .x.along = across, .y.along = (panels + across - 1) / across};
     int status = h->x.n < 1 || h->y.n < 1 ? llm_fail(e, EX_DATAERR, "picture: expected numbers to draw, found none") : bin(&m, e);
     if (status == 0) {
         lay_out(&m);
         m.d = llm_drawing_create(m.width, m.height, e);
-        status = m.d ? draw_cells(&m, e) : -1;
+        status = m.d ? draw_panels(&m, e) : -1;
     }
     if (status == 0) {
         draw_titles(&m);
-        draw_axes(&m);
+        draw_names(&m);
         draw_bar(&m);
-        status = llm_drawing_png(m.d, o, e);
+        status = svg ? llm_drawing_svg(m.d, o, e) : llm_drawing_png(m.d, o, e);
     }
     llm_drawing_destroy(m.d);
     free(m.v);
@@ -393,4 +445,14 @@ int llm_heatmap_write(struct llm_output *o, const struct llm_heatmap *h, struct 
     free(m.y.first);
     free(m.y.at);
     return status;
+}
+
+int llm_heatmap_write(struct llm_output *o, const struct llm_heatmap *h, struct llm_err *e)
+{
+    return draw(o, h, false, e);
+}
+
+int llm_heatmap_svg(struct llm_output *o, const struct llm_heatmap *h, struct llm_err *e)
+{
+    return draw(o, h, true, e);
 }

@@ -158,44 +158,104 @@ int llm_kv_heads(const struct llm_kv_file *f, struct llm_kv_head *rows, char wha
     return job.no_memory ? llm_no_memory(e, "keys of a head") : 0;
 }
 
-/* ---- a head's whole map ---- */
+/* ---- maps of attention ---- */
 
 struct map_job {
     const struct llm_kv_file *f;
-    int64_t layer, head;
-    const float *keys; /* [rows, d_k] */
-    float *out;
-    bool no_memory;    /* any thread sets it, none resets it */
+    int64_t layer, first_head, n_heads; /* their mean is the map */
+    float *const *keys;        /* [n_kv_heads]: [rows, d_k], of the heads that are read */
+    const struct llm_kv_map *map;
+    int64_t lines;             /* lines of the map that a piece makes */
+    bool no_memory;            /* any thread sets it, none resets it */
 };
 
-static void map_rows(void *arg, size_t i, int thread)
+/* row [n] = the mean of the heads' probabilities of n ≤ LLM_LOOK queries; NaN for tokens that no head has or sees. */
+static int mean_of_heads(const struct map_job *m, int64_t first, int64_t n, float *p, float *row)
 {
-    struct map_job *m = arg;
     const struct llm_kv_file *f = m->f;
-    int64_t first = (int64_t)i * LLM_LOOK, n = f->n_queries - first < LLM_LOOK ? f->n_queries - first : LLM_LOOK;
-    int64_t kv_head = llm_look_kv_head(f, m->layer, m->head);
-    float *p = llm_scratch(thread, (size_t)(LLM_LOOK * f->rows) * sizeof *p);
-    if (!p || llm_look(f, m->layer, m->head, m->keys, first, n, p) < 0) {
-        m->no_memory = true;
-        return;
+    for (int64_t i = 0; i < n * f->n; i++) row[i] = (float)NAN;
+    for (int64_t h = m->first_head; h < m->first_head + m->n_heads; h++) {
+        int64_t kv_head = llm_look_kv_head(f, m->layer, h);
+        if (llm_look(f, m->layer, h, m->keys[kv_head], first, n, p) < 0) return -1;
+        for (int64_t i = 0; i < n; i++) {
+            int64_t from, to;
+            llm_look_seen(f, m->layer, kv_head, f->n - f->n_queries + first + i, &from, &to);
+            for (int64_t j = from; j < to; j++) {
+                float *x = &row[i * f->n + llm_kv_file_token(f, m->layer, j, kv_head)];
+                *x = (isnan(*x) ? 0 : *x) + p[i * f->rows + j] / (float)m->n_heads;
+            }
+        }
     }
-    for (int64_t r = 0; r < n; r++) {
-        float *out = m->out + (first + r) * f->n;
-        for (int64_t j = 0; j < f->n; j++) out[j] = 0;
-        for (int64_t j = 0; j < f->rows; j++) out[llm_kv_file_token(f, m->layer, j, kv_head)] = p[r * f->rows + j];
+    return 0;
+}
+
+static struct llm_kv_gaze gaze_of(const float *row, int64_t n)
+{
+    struct llm_kv_gaze g = {.best = -1, .second = -1};
+    for (int64_t j = 0; j < n; j++) {
+        if (isnan(row[j])) continue;
+        if (row[j] > 0) g.entropy -= (double)row[j] * log((double)row[j]);
+        if (g.best < 0 || row[j] > row[g.best]) {
+            g.second = g.best;
+            g.best = j;
+        } else if (g.second < 0 || row[j] > row[g.second]) g.second = j;
+    }
+    return g;
+}
+
+/* Raises the cells of a line of the map to what the row has. */
+static void put_cells(const struct llm_kv_map *map, const float *row, int64_t n, float *line)
+{
+    for (int64_t j = 0; j < n; j++) {
+        float *cell = &line[j / map->step_x];
+        if (!isnan(row[j]) && !(row[j] <= *cell)) *cell = row[j];
     }
 }
 
-int llm_kv_attention(const struct llm_kv_file *f, int64_t layer, int64_t head, float *out, struct llm_err *e)
+static void map_piece(void *arg, size_t piece, int thread)
+{
+    struct map_job *m = arg;
+    const struct llm_kv_file *f = m->f;
+    const struct llm_kv_map *map = m->map;
+    int64_t at = (int64_t)piece * m->lines * map->step_y, end = at + m->lines * map->step_y, width = (f->n + map->step_x - 1) / map->step_x;
+    float *p = llm_scratch(thread, (size_t)(LLM_LOOK * (f->rows + f->n)) * sizeof *p), *row = p + LLM_LOOK * f->rows;
+    if (end > f->n_queries) end = f->n_queries;
+    for (int64_t n; p && at < end; at += n) {
+        n = end - at < LLM_LOOK ? end - at : LLM_LOOK;
+        if (mean_of_heads(m, at, n, p, row) < 0) break;
+        for (int64_t i = 0; i < n; i++) {
+            float *line = map->cells ? map->cells + (at + i) / map->step_y * width : NULL;
+            for (int64_t c = 0; line && (at + i) % map->step_y == 0 && c < width; c++) line[c] = (float)NAN;
+            if (line) put_cells(map, row + i * f->n, f->n, line);
+            struct llm_kv_gaze *g = &map->gazes[at + i];
+            *g = gaze_of(row + i * f->n, f->n);
+            g->p = (double)row[i * f->n + g->best];
+            g->second_p = g->second < 0 ? (double)NAN : (double)row[i * f->n + g->second];
+        }
+    }
+    if (at < end) m->no_memory = true;
+}
+
+int llm_kv_attention(const struct llm_kv_file *f, int64_t layer, int64_t head, const struct llm_kv_map *map, struct llm_err *e)
 {
     if (llm_look_check(f, layer, e) < 0) return -1;
-    float *keys = llm_alloc((size_t)f->rows, (size_t)f->layers[layer].shape.d_k * sizeof *keys, "keys of a head", e);
-    if (!keys) return -1;
-    llm_look_decode(f, 'k', layer, llm_look_kv_head(f, layer, head), keys);
-    struct map_job m = {.f = f, .layer = layer, .head = head, .keys = keys, .out = out};
-    llm_parallel((size_t)((f->n_queries + LLM_LOOK - 1) / LLM_LOOK), map_rows, &m);
+    const struct llm_state_shape *s = &f->layers[layer].shape;
+    struct map_job m = {.f = f, .layer = layer, .first_head = head < 0 ? 0 : head, .map = map,
+                        .n_heads = head < 0 ? f->config.num_attention_heads : 1, .lines = map->step_y < LLM_LOOK ? LLM_LOOK / map->step_y : 1};
+    float **keys = llm_calloc((size_t)s->n_kv_heads, sizeof *keys, "keys of a layer", e);
+    int status = keys ? 0 : -1;
+    for (int64_t k = 0; k < s->n_kv_heads && status == 0; k++) {
+        if (head >= 0 && llm_look_kv_head(f, layer, head) != k) continue;
+        keys[k] = llm_alloc((size_t)f->rows, (size_t)s->d_k * sizeof **keys, "keys of a layer", e);
+        if (keys[k]) llm_look_decode(f, 'k', layer, k, keys[k]);
+        else status = -1;
+    }
+    m.keys = keys;
+    int64_t each = m.lines * map->step_y;
+    if (status == 0) llm_parallel((size_t)((f->n_queries + each - 1) / each), map_piece, &m);
+    for (int64_t k = 0; keys && k < s->n_kv_heads; k++) free(keys[k]);
     free(keys);
-    return m.no_memory ? llm_no_memory(e, "an attention map") : 0;
+    return status < 0 ? -1 : m.no_memory ? llm_no_memory(e, "an attention map") : 0;
 }
 
 /* ---- differences ---- */

@@ -26,9 +26,16 @@ int64_t llm_kv_heads_rows(const struct llm_kv_file *f, int64_t layer);
  * mean probability over the traced queries. 0, or -1 when memory is short or nothing was traced. */
 int llm_kv_heads(const struct llm_kv_file *f, struct llm_kv_head *rows, char what, float *maps, struct llm_err *e) LLM_MUST_CHECK;
 
-/* Probabilities of the traced queries of a head: out [n_queries, n], row i of the query of token n - n_queries + i, 0 for keys out of sight. 0, or -1
- * when memory is short, nothing was traced or the layer attends to no keys. */
-int llm_kv_attention(const struct llm_kv_file *f, int64_t layer, int64_t head, float *out, struct llm_err *e) LLM_MUST_CHECK;
+/* Where one query looks: the tokens of the two likeliest keys (second -1: it sees one alone), their probabilities, and the entropy in nats. */
+struct llm_kv_gaze { int64_t best, second; double p, second_p, entropy; };
+/* Where the traced queries of a head, or of all heads of a layer on average, look. */
+struct llm_kv_map {
+    int64_t step_x, step_y;     /* a cell has so many keys, and so many queries; at least 1 */
+    float *cells;               /* NULL, or [n_queries / step_y, n / step_x], both rounded up: the largest probability; NaN: nothing in sight */
+    struct llm_kv_gaze *gazes;  /* [n_queries] */
+};
+/* head -1: the mean of all heads. 0, or -1 when memory is short, nothing was traced, or the layer's attention cannot be computed from the cache. */
+int llm_kv_attention(const struct llm_kv_file *f, int64_t layer, int64_t head, const struct llm_kv_map *map, struct llm_err *e) LLM_MUST_CHECK;
 
 /* How two caches of one shape differ in a head of keys or values, over the tokens that both hold, or in a part of a layer's state. */
 struct llm_kv_difference {

@@ -12,14 +12,14 @@ llm-tokenize encode: --tokenizer operand: --output
 llm-tokenize decode: --tokenizer operand: --output
 llm-tokenize info: --tokenizer: --output
 llm-kvinspect summary: operand: --output
-llm-kvinspect heads: operand --tokenizer: --output --png
-llm-kvinspect spectrum: operand: --output --png
+llm-kvinspect heads: operand --tokenizer: --output --png --svg
+llm-kvinspect spectrum: operand: --output --png --svg
 llm-kvinspect quant: operand: --output
 llm-kvinspect evict: operand: --output --kv-out
 llm-kvinspect size: operand: --output
 llm-kvinspect export: operand: --output
-llm-kvinspect attention: operand --tokenizer: --output --png --html
-llm-kvinspect diff: operand --tokenizer: --output --png
+llm-kvinspect attention: operand --tokenizer: --output --png --svg --html
+llm-kvinspect diff: operand --tokenizer: --output --png --svg
 llm-bench speed: --model: --output
 llm-bench train: : --output
 llm-bench kernels: : --output

@@ -170,6 +170,47 @@ for head in 0, 1:
 END
 }
 
+@test "attention: a grid of heads, as table, page and text, has the attentions of transformers" {
+    need_tool python3
+    llm-kvinspect attention -l 1 --grid -T "$M" --png grid.png --svg grid.svg --html grid.html --json "$KV" > grid.json
+    llm-kvinspect attention -j 1 -l 1 --grid -T "$M" --png one.png --svg one.svg --html one.html --json "$KV" | cmp - grid.json
+    for what in png svg html; do cmp grid.$what one.$what; done
+    llm-kvinspect attention -l 1 --grid --show -T "$M" -o grid.txt "$KV"
+    python3 - "$ROOT/tests/golden/kvinspect/expected.json" "$ROOT/tests/golden/tiny" <<'END'
+import base64, json, re, sys
+golden = json.load(open(sys.argv[1]))["attention"][1]
+rows = [json.loads(line) for line in open("grid.json")]
+page = open("grid.html", encoding="utf-8").read()
+panels = re.search(r"panels=(\[.*?\]),data=\[(.*?)\];", page)
+assert json.loads(panels[1]) == ["head 0", "head 1"]
+cells = [base64.b64decode(text.strip("'")) for text in panels[2].split(",")]
+largest = float(re.search("largest=([0-9.e-]+)", page)[1])
+names = json.loads(re.search(r"xnames=(\[.*?\]);", page)[1])
+assert len(names) == 70 and names[32] == "32 A", names
+text = open("grid.txt", encoding="utf-8").read().split("\n")
+for head in 0, 1:
+    start = text.index(f"head {head}") + 1
+    for query in range(8):
+        want, row = golden[head][query * 70:query * 70 + 70], rows[head * 8 + query]
+        order = sorted(range(70), key=lambda j: -want[j])
+        assert (row["head"], row["query"], row["key"], row["second_key"]) == (head, 62 + query, order[0], order[1]), row
+        assert abs(row["p"] - want[order[0]]) < 1e-5 and abs(row["second_p"] - want[order[1]]) < 1e-5
+        shades = text[start + query][6:76]
+        for key in range(70):
+            byte = cells[head][query * 70 + key]
+            if key > 62 + query:
+                assert byte == 255 and shades[key] == " "
+                continue
+            assert abs((byte / 254) ** 2 * largest - want[key]) < 1e-5 + largest / 127, (head, query, key)  # half a step of the root
+            share = (want[key] / largest) ** .5 * 5
+            assert abs("·░▒▓█".index(shades[key]) - min(4, int(share))) <= (abs(share - round(share)) < 1e-4)
+END
+    [[ $(head -c 4 grid.png | tail -c 3) == PNG && $(head -c 4 grid.svg) == '<svg' ]]
+    run ! grep -qE 'src=|http:' grid.html
+    need_tool xmllint
+    xmllint --noout grid.svg
+}
+
 @test "attention: pictures and pages of a head and of a layer; bad input" {
     llm-kvinspect attention -l 1 --head 1 -T "$M" --png head.png --html head.html "$KV" > head.tsv
     llm-kvinspect attention -j 1 -l 1 --head 1 -T "$M" --png one.png --html one.html "$KV" > one.tsv
@@ -184,6 +225,15 @@ END
     run ! cmp -s mean.tsv head.tsv
     llm-infer -m "$M" --precision f32 -n 0 --kv-out plain2.kv --ids "1 2 3"
     refused 65 'expected traced queries' llm-kvinspect attention plain2.kv
+    refused 2 'it does not go with --head' llm-kvinspect attention --grid --head 1 "$KV"
+    refused 2 'expected no --json' llm-kvinspect attention --show --json "$KV"
+    refused 2 'one owner' llm-kvinspect attention --svg - "$KV"
+    llm-kvinspect attention --svg - -o table "$KV" > out.svg
+    [[ $(head -c 4 out.svg) == '<svg' && -s table ]]
+    llm-infer -m "$M" --precision f32 -n 0 -c 4096 --trace-queries 1500 --kv-out long.kv --ids "$(seq -s ' ' 1 1500 | awk '{for (i = 1; i <= NF; i++) printf "%d ", $i % 90 + 1}')"
+    llm-kvinspect attention --html long.html --png long.png --grid -T "$M" --show long.kv > long.txt
+    grep -q 'the largest among up to 2 × 3 neighbours' long.html
+    [[ $(grep -c 'A cell shows the largest among up to' long.txt) == 1 && $(wc -L < long.txt) -lt 100 ]]
     refused 2 '--head: expected below 2, found 2' llm-kvinspect attention --head 2 "$KV"
     refused 2 '--layer: expected below 2, found 5' llm-kvinspect attention -l 5 "$KV"
 }
@@ -493,7 +543,7 @@ size_of() {
 @test "the commands of the manual's EXAMPLES run" {
     llm-quantize -q -t bf16 "$M" model.llm
     printf 'Once upon a time there was a cat.' > prompt.txt
-    manual_examples llm-kvinspect 7
+    manual_examples llm-kvinspect 8
 }
 
 @test "outputs that cannot be written" {

@@ -1,8 +1,11 @@
 /* The back end that makes SVG. Texts are drawn as the strokes that the PNG has, so that both look alike everywhere; aria-label has their
  * characters. */
+#include <stdlib.h>
 #include <string.h>
+#include "base/base64.h"
 #include "base/buf.h"
 #include "base/utf8.h"
+#include "io/png.h"
 #include "measure/draw/drawing_internal.h"
 
 struct page { struct llm_output *o; struct llm_err *e; int bad; };
@@ -64,8 +67,47 @@ static void put_text(struct page *p, const struct llm_draw_item *t)
     PUT(p, "</g>\n");
 }
 
+enum { FEW_CELLS = 1024 }; /* as rectangles; more are pictures within the picture */
+
+/* The end of a run of columns (rows) from `at` on that stand `size` pixels apart. */
+static size_t run_end(const int *edges, size_t n, size_t at, int size)
+{
+    do at++;
+    while (at < n && edges[at] == edges[at - 1] + size);
+    return at;
+}
+
+/* Columns [left, right) and rows [top, bottom) of a grid as a picture of a pixel for each cell. */
+static int put_image(struct page *p, const struct llm_draw_item *g, size_t left, size_t right, size_t top, size_t bottom)
+{
+    const int *x = g->edges, *y = g->edges + g->cols;
+    size_t cols = right - left, rows = bottom - top;
+    struct llm_buf png = {0}, text = {0};
+    unsigned char *rgb = llm_alloc(rows * cols, 3, "a picture", p->e);
+    for (size_t i = 0; rgb && i < rows * cols; i++) memcpy(rgb + 3 * i, &g->colours[(top + i / cols) * g->cols + left + i % cols], 3);
+    int bad = !rgb || llm_png_put(&png, rgb, (int64_t)cols, (int64_t)rows, p->e) < 0 || llm_base64_put(&text, png.p, png.n, p->e) < 0;
+    if (!bad) {
+        PUT(p, "<image x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" preserveAspectRatio=\"none\" style=\"image-rendering:pixelated\" "
+            "href=\"data:image/png;base64,", x[left], y[top], (int)cols * g->width, (int)rows * g->height);
+        if (llm_output_write(p->o, text.p, text.n, p->e) < 0) p->bad = -1;
+        PUT(p, "\"/>\n");
+    }
+    free(rgb);
+    llm_buf_release(&png);
+    llm_buf_release(&text);
+    return bad ? -1 : 0;
+}
+
 static void put_cells(struct page *p, const struct llm_draw_item *g)
 {
+    for (size_t top = 0, bottom; g->rows * g->cols > FEW_CELLS && top < g->rows; top = bottom) {
+        bottom = run_end(g->edges + g->cols, g->rows, top, g->height);
+        for (size_t left = 0, right; left < g->cols; left = right) {
+            right = run_end(g->edges, g->cols, left, g->width);
+            if (put_image(p, g, left, right, top, bottom) < 0) p->bad = -1;
+        }
+    }
+    if (g->rows * g->cols > FEW_CELLS) return;
     for (size_t i = 0; i < g->rows * g->cols; i++) {
         put_rect(p, g->edges[i % g->cols], g->edges[g->cols + i / g->cols], g->width, g->height, g->colours[i]);
     }

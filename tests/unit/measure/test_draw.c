@@ -197,6 +197,70 @@ static void heat_map_of_ratios(void **state)
         .x = {.n = COLS, .name = "width", .numbers = widths, .groups = steps, .group_name = "step"}, .y = {.n = ROWS, .labels = places}});
 }
 
+static void grid_of_panels(void **state)
+{
+    (void)state;
+    enum { PANELS = 3, N = 7 };
+    static const char *const names[PANELS] = {"head 0", "head 1", "head 2"}, *const labels[N] = {"<s>", "␣The", "␣cat", "␣sat", ".", "␣The", "␣cat"};
+    float v[PANELS * N * N];
+    for (int i = 0; i < PANELS * N * N; i++) {
+        int head = i / (N * N), query = i / N % N, key = i % N, wanted = head == 0 ? 0 : head == 1 ? query - 1 : query - 4;
+        v[i] = key > query ? (float)NAN : key == wanted ? .7f : .02f * (float)(1 + (query * 3 + key) % 4);
+    }
+    is_golden("grid", &(struct llm_heatmap){.title = "Attention of layer 1, head by head", .subtitle = "three heads", .value = "probability", .v = v,
+        .n_panels = PANELS, .panels = names, .x = {.n = N, .name = "key", .labels = labels, .numbered = true},
+        .y = {.n = N, .name = "query", .labels = labels}});
+}
+
+/* A map that its caller has binned is the map that the drawing would have binned. */
+static void binned_before(void **state)
+{
+    (void)state;
+    enum { N = 2100, STEP = 3, BINS = N / STEP };
+    float *v = calloc((size_t)N * N, sizeof *v), *bins = calloc((size_t)BINS * BINS, sizeof *bins);
+    char a[2][40] = {"/tmp/llm-whole-XXXXXX", "/tmp/llm-bins-XXXXXX"};
+    unsigned char *x, *y;
+    png_image p, q;
+    assert_true(v && bins);
+    assert_int_equal(llm_heatmap_step(N, 1), STEP);
+    for (int i = 0; i < N * N; i++) {
+        v[i] = (float)((i / N * 31 + i % N * 17) % 101);
+        float *bin = &bins[i / N / STEP * BINS + i % N / STEP];
+        if (v[i] > *bin) *bin = v[i];
+    }
+    for (int i = 0; i < 2; i++) {
+        int fd = mkstemp(a[i]);
+        assert_true(fd >= 0);
+        close(fd);
+        draw_to(a[i], &(struct llm_heatmap){.title = "map", .value = "v", .v = i ? bins : v, .x = {.n = N, .name = "x", .step = i ? STEP : 0},
+            .y = {.n = N, .name = "y", .step = i ? STEP : 0}});
+    }
+    read_png(a[0], &p, &x);
+    read_png(a[1], &q, &y);
+    assert_int_equal(p.width, q.width);
+    assert_int_equal(p.height, q.height);
+    assert_memory_equal(x, y, PNG_IMAGE_SIZE(p));
+    unlink(a[0]);
+    unlink(a[1]);
+    free(x);
+    free(y);
+    free(v);
+    free(bins);
+}
+
+static void panels_fill_a_square(void **state)
+{
+    (void)state;
+    assert_int_equal(llm_heatmap_across(1, 4096, 4096), 1);
+    assert_int_equal(llm_heatmap_across(9, 4096, 4096), 3);
+    assert_int_equal(llm_heatmap_across(8, 10, 10), 3);
+    assert_int_equal(llm_heatmap_across(2, 70, 8), 1);
+    assert_int_equal(llm_heatmap_across(2, 8, 70), 2);
+    assert_int_equal(llm_heatmap_step(1024, 1), 1);
+    assert_int_equal(llm_heatmap_step(4096, 3), 13);
+    assert_int_equal(llm_heatmap_step(1, 2000), 1);
+}
+
 static void large_maps_are_binned(void **state)
 {
     (void)state;
@@ -255,6 +319,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_character_is_visible), cmocka_unit_test(long_texts_are_cut), cmocka_unit_test(colours_are_ordered_by_lightness),
         cmocka_unit_test(scales), cmocka_unit_test(heat_map_with_a_sink), cmocka_unit_test(heat_map_of_ratios),
+        cmocka_unit_test(grid_of_panels), cmocka_unit_test(binned_before), cmocka_unit_test(panels_fill_a_square),
         cmocka_unit_test(large_maps_are_binned),
         cmocka_unit_test(drawings_refuse)};
     return cmocka_run_group_tests(tests, NULL, NULL);
