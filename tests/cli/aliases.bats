@@ -28,6 +28,7 @@ llm-bench quality: --model --base --tokenizer operand: --output
 llm-bench eval: --model --tokenizer --labels --shots-from operand: --output --items
 llm-bench steer: operand: --output
 llm-bench plot: operand: --output
+llm-bench scaling: operand: --output --plot
 llm-bench zoo: --tokenizer --val operand: --output
 llm-bench plot: operand: --output
 END
