@@ -10,9 +10,10 @@ int run_plan(struct session *s, struct llm_err *e)
     int64_t sequences = a->jsonl || a->samples > a->parallel ? a->parallel : a->samples;
     if (llm_infer_plan(&s->engine, sequences, &p, e) < 0) return -1;
     static const char *const columns[] = {"parameters", "weight_bytes", "cache_bytes_per_token", "state_bytes", "cache_bytes", "working_bytes",
-                                          "memory_bytes", "flops_per_token", "read_bytes_per_token", NULL};
+                                          "other_bytes", "memory_bytes", "flops_per_token", "read_bytes_per_token", NULL};
     const double values[] = {p.parameters, p.weight_bytes, p.cache_bytes_per_token, p.state_bytes, p.cache_bytes, p.working_bytes,
-                             p.weight_bytes + p.cache_bytes + p.working_bytes, p.flops_per_token, p.read_bytes_per_token};
+                             p.other_bytes, p.weight_bytes + p.cache_bytes + p.working_bytes + p.other_bytes, p.flops_per_token,
+                             p.read_bytes_per_token};
     struct llm_table t, *tables[] = {&t};
     llm_table_init(&t, columns);
     t.record = t.no_heading = true;

@@ -1,11 +1,11 @@
 #include "infer/plan.h"
 
-#include <string.h>
+#include "cpu/pool.h"
 
-enum { SMALL = 8, LARGE = 24 };
+enum { SMALL = 64, LARGE = 128, PROGRAM_BYTES = 4000000 };
 
-/* The peak of the arena of activations in a pass of `n` tokens, the logits of one row included. */
-static int peak(struct llm_engine *g, int64_t n, double *bytes, struct llm_err *e)
+/* The peak of the arena of activations in a pass of `n` tokens, the logits of one row included, and the scratch memory of products so far. */
+static int peak(struct llm_engine *g, int64_t n, double *bytes, double *scratch, struct llm_err *e)
 {
     int32_t ids[LARGE] = {0};
     int64_t row = n - 1;
@@ -23,17 +23,36 @@ static int peak(struct llm_engine *g, int64_t n, double *bytes, struct llm_err *
     int status = encoder ? (llm_engine_encode(g, ids, NULL, &n, 1, e) ? 0 : -1) : llm_engine_advance(g, &feed, 1, &r, e);
     if (status == 0 && !encoder && !llm_engine_predict(g, &r, &row, 1, e)) status = -1;
     *bytes = (double)g->ctx.acts.peak;
+    *scratch = (double)llm_scratch_bytes();
     llm_kv_release(&kv);
     return status;
+}
+
+/* What decoding adds: the second product of one row packs a weight. The packed form takes the place of a mapped weight's pages, and stands beside one
+ * that is in memory of its own. */
+static int packed_bytes(struct llm_engine *g, double *bytes, struct llm_err *e)
+{
+    const struct llm_model *m = g->model;
+    double unused;
+    for (int i = 0; i < 2; i++) {
+        if (peak(g, 1, &unused, &unused, e) < 0) return -1;
+    }
+    *bytes = 0;
+    for (size_t i = 0; i < m->n_params; i++) {
+        const struct llm_weight *w = &m->params[i].weight;
+        const double data = (double)llm_dtype_bytes(w->dtype, (uint64_t)llm_param_count(&m->params[i])), packed = (double)w->packed_bytes;
+        *bytes += !w->map ? packed : packed > data ? packed - data : 0;
+    }
+    return 0;
 }
 
 int llm_infer_plan(struct llm_engine *g, int64_t sequences, struct llm_infer_plan *p, struct llm_err *e)
 {
     const struct llm_model *m = g->model;
-    double small, large;
+    double small, large, scratch[2], packed;
     struct llm_cost_row rows[32];
     int64_t pages = (g->context + LLM_KV_TILE - 1) / LLM_KV_TILE, max = g->batch < g->context && !m->config.bidirectional ? g->batch : g->context;
-    int64_t sizes[2] = {g->context < SMALL ? 1 : SMALL, g->context < LARGE ? g->context : LARGE};
+    int64_t sizes[2] = {max < SMALL ? 1 : SMALL, max < LARGE ? max : LARGE};
     struct llm_predictor_facts f = {0};
     g->predictor->describe(m, &f);
     *p = (struct llm_infer_plan){.parameters = f.parameters, .weight_bytes = f.weight_bytes};
@@ -43,8 +62,9 @@ int llm_infer_plan(struct llm_engine *g, int64_t sequences, struct llm_infer_pla
     size_t n = llm_model_cost(&m->config, g->context, rows, sizeof rows / sizeof *rows);
     for (size_t i = 0; i < n; i++) p->flops_per_token += rows[i].flops_forward;
     p->read_bytes_per_token = f.read_bytes + p->cache_bytes_per_token * (double)g->context + p->state_bytes;
-    if (peak(g, sizes[0], &small, e) < 0 || peak(g, sizes[1], &large, e) < 0) return -1;
-    double slope = sizes[1] > sizes[0] ? (large - small) / (double)(sizes[1] - sizes[0]) : 0;
-    p->working_bytes = small + slope * (double)(max - sizes[0]);
+    if (peak(g, sizes[0], &small, &scratch[0], e) < 0 || peak(g, sizes[1], &large, &scratch[1], e) < 0 || packed_bytes(g, &packed, e) < 0) return -1;
+    double steps = sizes[1] > sizes[0] ? (double)(max - sizes[0]) / (double)(sizes[1] - sizes[0]) : 0;
+    p->working_bytes = small + steps * (large - small);
+    p->other_bytes = packed + scratch[0] + steps * (scratch[1] - scratch[0]) + PROGRAM_BYTES;
     return 0;
 }

@@ -10,6 +10,7 @@ struct llm_infer_plan {
     double state_bytes;        /* of a sequence, whatever its length */
     double cache_bytes;        /* of `sequences` full contexts, in whole pages, and their states */
     double working_bytes;      /* activations of a full pass */
+    double other_bytes;        /* packed forms of weights, scratch of products, the program */
     double flops_per_token, read_bytes_per_token; /* decoding at the end of a full context: weights and cache */
 };
 /* Runs two small passes of the engine to see how working memory grows with their size. 0 or -1. */

@@ -143,10 +143,22 @@ static void batch_piece(void *arg, size_t i, int thread)
     else w->failed = write_batch(w, w->batch[!w->turn], w->n_before, w->e) < 0;
 }
 
+/* Frames of a batch: enough for all threads to be busy. The frames themselves do not depend on it. */
+static size_t batch_limit(void)
+{
+    const size_t limit = 4 * (size_t)llm_pool_threads();
+    return limit < BATCH_LIMIT ? limit : BATCH_LIMIT;
+}
+
+double llm_frames_memory(double bytes, double n)
+{
+    const double most = 2 * (double)batch_limit(); /* one batch is written while the next is made */
+    return n > 0 ? bytes / n * ((n < most ? n : most) + 2 * llm_pool_threads()) : 0;
+}
+
 int llm_frames_write(struct llm_frame_writer *w, const struct llm_frame_job *jobs, size_t n, struct llm_err *e)
 {
-    size_t limit = 4 * (size_t)llm_pool_threads(); /* enough for all to be busy; the frames do not depend on it */
-    if (limit > BATCH_LIMIT) limit = BATCH_LIMIT;
+    const size_t limit = batch_limit();
     w->n_before = 0;
     w->e = e;
     for (size_t at = 0; at < n; at += w->n_before) {

@@ -28,6 +28,8 @@ struct llm_frame_job {   /* one frame to make */
 };
 struct llm_frame_writer *llm_frame_writer_create(struct llm_output *o, int level, struct llm_err *e) LLM_MUST_CHECK; /* writes the naming frame */
 /* Compresses the jobs with all threads and writes them in order. */
+/* Memory that llm_frames_write of n frames of `bytes` bytes in all takes at most: frames that wait to be written, and those that are compressed. */
+double llm_frames_memory(double bytes, double n);
 int llm_frames_write(struct llm_frame_writer *w, const struct llm_frame_job *jobs, size_t n, struct llm_err *e) LLM_MUST_CHECK;
 int llm_frames_finish(struct llm_frame_writer *w, struct llm_err *e) LLM_MUST_CHECK; /* writes the table */
 void llm_frame_writer_destroy(struct llm_frame_writer *w);

@@ -1,6 +1,9 @@
 #include "train/plan.h"
 
+#include <math.h>
 #include "cpu/pool.h"
+#include "io/planes.h"
+#include "io/zstd_frames.h"
 #include "model/spec/block.h"
 #include "model/weights/lora.h"
 #include "train/metrics.h"
@@ -25,7 +28,7 @@ static void add_state(const struct llm_trainer *t, struct sample *s)
 enum { PASSES = 2 };
 
 /* What the options train, of the whole model. */
-struct trained { double params, active, frozen_bytes, moments; bool all, embedding; };
+struct trained { double params, active, frozen_bytes, moments, frames; bool all, embedding; };
 
 /* With an adapter: its pairs, and what it stores whole. */
 static void count_adapter(struct trained *n, const struct llm_model *m, const struct llm_train_options *o)
@@ -40,6 +43,7 @@ static void count_adapter(struct trained *n, const struct llm_model *m, const st
         double whole = llm_lora_is_whole(m->lora, p) ? (double)llm_param_count(p) : 0, active = p->spec->active > 0 ? p->spec->active : 1;
         if (whole == 0) n->frozen_bytes += (double)llm_dtype_bytes(p->weight.dtype, (uint64_t)llm_param_count(p));
         n->active += active * (whole + (pair ? llm_lora_pair_elements(pair) : 0));
+        n->frames += (whole > 0) + 2 * (pair != NULL);
         n->embedding |= whole > 0 && p->spec->stem == LLM_STEM_EMBED;
     }
 }
@@ -62,6 +66,7 @@ static int count_trained(struct trained *n, const struct llm_config *c, const st
         const struct llm_param p = {.role = s->role};
         const struct llm_optim *optim = llm_optim_of(llm_optims[o->optimizer], &p);
         double elements = (double)s->shape[0] * (double)s->shape[1];
+        n->frames += ceil(4 * elements / (double)LLM_FRAME_BYTES);
         if (llm_trains(o, s->name)) {
             n->params += elements;
             n->active += elements * (s->active > 0 ? s->active : 1);
@@ -159,6 +164,9 @@ int llm_plan_make(struct llm_plan *p, const struct llm_config *c, const struct l
                            .peak = llm_measured_peak((enum llm_compute)o->precision)};
     p->activations = one.bytes + steps * (two.bytes - one.bytes);
     p->other = one.forms + steps * (two.forms - one.forms) + program + two.scratch + 20.0 * (double)(o->batch * o->accumulate * context);
+    /* A save takes the memory of the activations, and more if they have less. */
+    const double stored = p->weights + p->moments + p->averages, saving = llm_frames_memory(stored, trained.frames * stored / p->weights);
+    p->other += saving > p->activations ? saving - p->activations : 0;
     p->total = p->weights + p->gradients + p->moments + p->averages + p->activations + p->other;
     p->flops_per_step = p->tokens_per_step * (4 * llm_model_active_params(c) + 2 * trained.active + 3 * attention);
     double each = two.seconds > one.seconds ? two.seconds - one.seconds : 0; /* of a disturbed clock, not less than nothing */

@@ -138,6 +138,10 @@ int llm_trainer_save(struct llm_trainer *t, const char *path, enum llm_save_as a
     const struct llm_checkpoint_options opt = {.kind = adapter ? "adapter" : beside, .planes = true, .plain = as == LLM_SAVE_SAFETENSORS,
                                                .give = llm_model_give, .give_arg = t->model};
     struct llm_tensor_list l = {0};
+    /* Frames are compressed in the memory that activations had, so that a save is not the peak of a run. */
+    llm_arena_trim(&t->ctx.acts);
+    llm_arena_trim(&t->ctx.grads);
+    llm_arena_trim(&t->ctx.store);
     struct llm_output *o = llm_output_open(path, true, e);
     json_t *meta = json_object();
     int r = !o ? -1 : !meta ? llm_no_memory(e, "metadata") : adapter ? llm_lora_describe(adapter, t->model, meta, &l, e)
