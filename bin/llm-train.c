@@ -171,6 +171,12 @@ static const struct llm_opt options[] = {
      offsetof(struct args, coordcheck), 0, 0, NULL},
     {0, "coordcheck-png", "FILE", "write the --coordcheck result to FILE as a heat map (PNG)", LLM_OUTPUT, offsetof(struct args, coordcheck_png),
      0, 0, NULL},
+    {0, "sweep", "NAME=V,...", "print a command for each value of an option or key of the configuration, and for each combination of several --sweep",
+     LLM_LIST, offsetof(struct args, sweep), 0, 0, NULL},
+    {0, "sweep-format", "FORM", "print the commands of --sweep as lines of shell, or as rules of make [shell]", LLM_CHOICE,
+     offsetof(struct args, sweep_format), 0, 0, "shell|make"},
+    {0, "key", NULL, "print a hash of all that determines the result: options, contents of inputs, instruction set, version", LLM_FLAG,
+     offsetof(struct args, key), 0, 0, NULL},
     {0, "overfit-one", NULL, "train on one batch until it is memorised; fail if the loss stays above 0.1",
      LLM_FLAG, offsetof(struct args, o.overfit_one), 0, 0,
      NULL},
@@ -188,6 +194,7 @@ static struct llm_cli cli = {
         "llm-train --objective ngram --order 5 -T tok.json --val .1 -o ngrams.llm corpus.tok\n",
     .usual = "config|set|init|resume|tokenizer|val|stream|objective|steps|batch|context|lr|warmup|schedule|optimizer|precision|save-every|eval-every|"
              "log|plan",
+    .neutral = "checkpoint-every|parallel|reward-jobs|memory|ngram-bar|save-every|profile|sweep|sweep-format|key",
     .operands = LLM_OPERANDS_INPUT, .replaces = "resume",
     .common = LLM_COMMON_ALL | LLM_COMMON_TABLE | LLM_COMMON_CONFIG,
     .words = train_words,
@@ -213,6 +220,19 @@ static int run_ngram(struct args *a, const char *const *data, size_t n_data)
     return 0;
 }
 
+static int print_key(struct args *a, const char *const *data, size_t n_data)
+{
+    struct args empty;
+    struct llm_err e = {0};
+    defaults(&empty);
+    if (!llm_run_is_ngram(a)) {
+        llm_run_patterns(&cli, a);
+        if (llm_run_check(&cli, a, n_data > 0, &e) < 0) return llm_report(&e);
+    }
+    if (llm_run_key(&cli, a, &empty, data, n_data, &e) < 0 || llm_close_stdout(&e) < 0) return llm_report(&e);
+    return 0;
+}
+
 static int begin(struct llm_run *run, const struct args *a, const char *const *data, size_t n_data, struct llm_err *e)
 {
     LLM_PROFILE("load", 0);
@@ -230,7 +250,9 @@ int main(int argc, char **argv)
     defaults(&a);
     int rest = llm_cli_parse(&cli, &a, argc, argv);
     llm_config_force(a.common.force_config);
+    if (a.sweep.n > 0) return llm_run_sweep(&cli, &a, argv[0], (const char *const *)argv + rest, (size_t)(argc - rest), &e) < 0 ? llm_report(&e) : 0;
     llm_run_order(&cli, &a);
+    if (a.key) return print_key(&a, (const char *const *)argv + rest, (size_t)(argc - rest));
     if (llm_run_is_ngram(&a)) return run_ngram(&a, (const char *const *)argv + rest, (size_t)(argc - rest));
     llm_run_patterns(&cli, &a);
     if (llm_run_check(&cli, &a, rest < argc, &e) < 0 || llm_pool_start(a.common.threads, &e) < 0) return llm_report(&e);

@@ -27,6 +27,9 @@ struct args {
     int64_t memory;             /* of counting n-grams; 0: half of the machine's */
     int ngram_order, ngram_bar; /* ngram_order 0: not given */
     struct llm_teach_options teach; /* --prompts */
+    struct llm_strs sweep;
+    int sweep_format;           /* enum sweep_format */
+    int key;
     int to;                     /* enum llm_model_format: what -o is written as; -1: by its name */
 };
 /* Tables of the command line: words.c. */
@@ -35,6 +38,7 @@ extern const struct llm_alias train_aliases[];
 extern const struct llm_foreign train_foreign[];
 
 enum adapter { ADAPTER_LORA };
+enum sweep_format { SWEEP_SHELL, SWEEP_MAKE };
 struct llm_run {
     struct llm_model *model;    /* until the trainer takes it */
     struct llm_config config;   /* --plan: of the model that is not made */
@@ -77,6 +81,12 @@ int llm_run_open_lines(struct llm_run *r, const struct args *a, const char *cons
     LLM_MUST_CHECK;
 /* --show: prints the first rows. */
 int llm_run_show(struct llm_trainer *t, const struct args *a, struct llm_err *e) LLM_MUST_CHECK;
+/* --key: prints the key of the result (io/key.h). `defaults`: the arguments of an empty command line. */
+int llm_run_key(const struct llm_cli *cli, const struct args *a, const struct args *defaults, const char *const *data, size_t n_data,
+                struct llm_err *e) LLM_MUST_CHECK;
+/* --sweep: prints the commands of its runs, called `program`. Right after llm_cli_parse. */
+int llm_run_sweep(const struct llm_cli *cli, const struct args *a, const char *program, const char *const *data, size_t n_data, struct llm_err *e)
+    LLM_MUST_CHECK;
 void llm_run_release(struct llm_run *r);
 
 #endif

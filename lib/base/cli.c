@@ -7,6 +7,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/buf.h"
 #include "base/cli_internal.h"
 #include "base/log.h"
 #include "base/utf8.h"
@@ -144,6 +145,22 @@ static void set(const struct llm_cli *cli, const struct llm_opt *o, void *args, 
     }
 }
 
+static struct llm_given *given; /* of the last parse */
+static size_t n_given, given_room;
+
+size_t llm_cli_given(const struct llm_given **out)
+{
+    *out = given;
+    return n_given;
+}
+
+static void remember(const struct llm_cli *cli, const struct llm_opt *o, const char *value)
+{
+    struct llm_err e;
+    if (llm_grow((void **)&given, &given_room, n_given + 1, sizeof *given, &e) < 0) llm_usage(cli, "%s", e.text);
+    given[n_given++] = (struct llm_given){o, value};
+}
+
 struct parse {
     const struct llm_cli *cli;
     struct llm_common *args;
@@ -187,6 +204,7 @@ static void take_option(struct parse *p, const struct llm_opt *o, const char *va
         if (p->next >= p->argc) llm_usage(p->cli, "option '%s' needs an argument", written);
         value = take_word(p);
     }
+    remember(p->cli, o, value);
     set(p->cli, o, p->args, value);
     if (strcmp(o->name, "seed") == 0) p->args->seed_given = 1;
 }
@@ -300,6 +318,7 @@ int llm_cli_parse(const struct llm_cli *cli, void *args, int argc, char **argv)
 {
     struct parse p = {.cli = cli, .args = args, .argv = argv, .argc = argc, .next = 1};
     llm_program = cli->name;
+    n_given = 0;
     p.n = llm_cli_rows(cli, p.rows);
     if (argc > 1 && strcmp(argv[1], "--complete-options") == 0) {
         llm_cli_print_complete(cli);

@@ -75,6 +75,7 @@ struct llm_cli {
     const char *usual;          /* long names, "a|b|c", that --help shows beside the common ones; the others are for --help=all. NULL: all */
     const struct llm_opt *options; /* ends with {0} */
     enum llm_operands operands; /* what the operands are */
+    const char *neutral;        /* long names, "a|b|c", of options that do not change a result (io/key.h); options of LLM_OUTPUT never do */
     const char *replaces;       /* long name of the LLM_INPUT whose file -o may replace, and does if -o is not given; NULL */
     int common;                 /* LLM_COMMON_* bits */
     const struct llm_cli *const *commands; /* sub-commands, NULL-terminated, or NULL */
@@ -101,8 +102,17 @@ _Noreturn void llm_usage(const struct llm_cli *cli, const char *fmt, ...) LLM_PR
 /* Integers with commas between, the value of `option`: at most `room` of them, each from min to max. Status 2 otherwise. Returns how many. */
 size_t llm_cli_numbers(const struct llm_cli *cli, const char *option, const char *text, int64_t min, int64_t max, int64_t *out, size_t room);
 
+/* The options of the last llm_cli_parse, in their order; value NULL for a flag. They are valid until the next call. Returns how many. */
+struct llm_given { const struct llm_opt *option; const char *value; };
+size_t llm_cli_given(const struct llm_given **given);
+/* Whether `name` is one of "a|b|c". NULL: it is not. */
+bool llm_cli_listed(const char *list, const char *name);
+
 /* The row of the option with this long name or alias, without dashes in front, '_' for '-' or not; NULL: there is none. */
 const struct llm_opt *llm_cli_option(const struct llm_cli *cli, const char *name);
+/* The rows of all options, headings left out: the program's own and those common options that it takes. Returns their number. */
+enum { LLM_MAX_OPTIONS = 256 };
+size_t llm_cli_options(const struct llm_cli *cli, const struct llm_opt *rows[LLM_MAX_OPTIONS]);
 /* Word i of an option's words, NULL after the last. `room` (64 bytes) may hold it. */
 const char *llm_cli_word(const struct llm_cli *cli, const struct llm_opt *o, int i, char room[64]);
 

@@ -6,8 +6,6 @@
 #include "base/cli.h"
 #include "base/suggest.h"
 
-enum { LLM_MAX_OPTIONS = 256 };
-
 /* All rows of a program, headings included: its own, then the common ones it takes. Returns their number. */
 size_t llm_cli_rows(const struct llm_cli *cli, const struct llm_opt *rows[LLM_MAX_OPTIONS]);
 /* Whether the program's own option or one of all programs is called `name` ("top-k", "top_k"). */

@@ -31,6 +31,16 @@ size_t llm_cli_rows(const struct llm_cli *cli, const struct llm_opt *rows[LLM_MA
     return n;
 }
 
+size_t llm_cli_options(const struct llm_cli *cli, const struct llm_opt *rows[LLM_MAX_OPTIONS])
+{
+    size_t all = llm_cli_rows(cli, rows), n = 0;
+    for (size_t i = 0; i < all; i++)
+        if (rows[i]->type != LLM_HEADING) rows[n++] = rows[i];
+    return n;
+}
+
+bool llm_cli_listed(const char *list, const char *name) { return list && llm_choose(list, name) >= 0; }
+
 int llm_choose(const char *choices, const char *word)
 {
     size_t n = strlen(word);

@@ -521,6 +521,6 @@ END
 
 @test "the commands of the manual's EXAMPLES run" {
     cp "$F/text" corpus.txt
-    manual_examples llm-train 6
+    manual_examples llm-train 8
     assert_equal "$(jq -s length log.jsonl)" 20
 }
