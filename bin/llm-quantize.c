@@ -18,6 +18,7 @@
 #include "io/table.h"
 #include "model/weights/format.h"
 #include "model/weights/ngram.h"
+#include "quant/awq.h"
 #include "quant/kl.h"
 #include "quant/quant.h"
 
@@ -28,6 +29,7 @@ struct args {
     struct llm_strs only, except, tensor_types, merge;
     const char *base;           /* of an adapter that is IN */
     const char *prune;
+    bool awq;                   /* --method awq; `method` is then auto */
     int64_t refine, max_bytes, max_tensors, calibrate_tokens, calibrate_context, measure_tokens, budget_tokens;
 };
 #define AT(field) offsetof(struct args, field)
@@ -41,8 +43,9 @@ static const struct llm_opt options[] = {
     {0, "token-embedding-type", "TYPE", "type of the embedding's matrix, one of --type's words [as --type says]", LLM_CHOICE,
      AT(embedding_type), 0, 0, NULL},
     {0, "pure", NULL, "store all matrices in the mix's main type", LLM_FLAG, AT(pure), 0, 0, NULL},
-    {0, "method", "METHOD", "how values are rounded: auto, rtn (to the nearest), search (least weighted error), gptq (errors made up for) or "
-     "kl (gptq by the curvature of the predictions); with --prune which become 0: magnitude, wanda or sparsegpt [auto]",
+    {0, "method", "METHOD", "how values are rounded: auto, rtn (to the nearest), search (least weighted error), gptq (errors made up for), "
+     "kl (gptq by the curvature of the predictions) or awq (channels scaled first); with --prune which become 0: magnitude, "
+     "wanda or sparsegpt [auto]",
      LLM_CHOICE, AT(method), 0, 0, NULL},
     {0, "refine", "N", "move scales and roundings by N steps down the gradient of the divergence from IN's predictions on --calibrate's text",
      LLM_INT, AT(refine), 1, 1e9, NULL},
@@ -304,6 +307,15 @@ static int choose_types(struct llm_model *m, const struct args *a, const char *i
     return status;
 }
 
+static int scale_channels(struct llm_model *m, const struct llm_quant_plan *plan, struct llm_moments *moments, struct llm_err *e)
+{
+    struct llm_awq_counts n;
+    if (llm_awq(m, plan, moments, &n, e) < 0) return -1;
+    llm_note("awq: the channels of %zu places are scaled; of %zu it would not help; %zu have nothing before them, or no reader, that can take it",
+             n.folded, n.plain, n.closed);
+    return 0;
+}
+
 /* Quantises, then refines on the text but its last eighth, on which the result is measured: it is written if it is the better one. */
 static int refine(struct llm_model *m, const struct args *a, const struct llm_quant_plan *plan, const struct llm_budget *budget, const char *in,
                   struct llm_err *e)
@@ -339,6 +351,7 @@ static int calibrate_and_quantize(struct llm_model *m, const struct args *a, con
         with.moments = &moments;
     }
     if (status == 0 && a->budget) status = choose_types(m, a, in, c.tokens, &with, &budget, e);
+    if (status == 0 && a->awq) status = scale_channels(m, &with, &moments, e);
     if (status == 0 && a->refine) status = refine(m, a, &with, a->budget ? &budget : NULL, in, e);
     else if (status == 0) status = quantize(m, a, &with, a->budget ? &budget : NULL, e);
     llm_budget_release(&budget);
@@ -398,16 +411,16 @@ static int run(const struct args *a, const struct llm_quant_plan *plan, const ch
 /* Reads --prune, whose --method is taken out of `a`. The method: by default the best that what is known allows. */
 static int read_pruning(struct args *a, struct llm_prune_pattern *pattern)
 {
-    int method = a->method - LLM_QUANT_METHODS;
+    int method = a->method - QUANTIZE_PRUNE;
     if (method >= 0 && !a->prune) llm_usage(&cli, "--method %s: expected --prune too", llm_prune_methods[method]);
     if (!a->prune) return 0;
     if (llm_prune_parse(a->prune, pattern) < 0) {
         llm_usage(&cli, "--prune: expected a share within 0 and 1, or how many of how many neighbours stay (2:4), found '%s'", a->prune);
     }
     if (a->budget) llm_usage(&cli, "--prune: expected no --budget");
-    if (a->method == LLM_QUANT_GPTQ || a->method == LLM_QUANT_KL) {
+    if (a->method == LLM_QUANT_GPTQ || a->method == LLM_QUANT_KL || a->awq) {
         llm_usage(&cli, "--prune: expected --method magnitude, wanda or sparsegpt, or one that rounds values by themselves, found %s",
-                  llm_quant_methods[a->method]);
+                  a->awq ? "awq" : llm_quant_methods[a->method]);
     }
     if (method == LLM_PRUNE_SPARSEGPT && !a->calibrate) llm_usage(&cli, "--method sparsegpt: expected --calibrate FILE too");
     if (method == LLM_PRUNE_WANDA && !a->calibrate && !a->imatrix) llm_usage(&cli, "--method wanda: expected --calibrate FILE or --imatrix FILE too");
@@ -440,6 +453,11 @@ int main(int argc, char **argv)
     }
     if (a.calibrate && a.imatrix) llm_usage(&cli, "expected --calibrate or --imatrix, found both");
     struct llm_prune_pattern prune;
+    if ((a.awq = a.method == QUANTIZE_AWQ)) {
+        a.method = LLM_QUANT_AUTO;
+        if (!a.calibrate && !a.imatrix) llm_usage(&cli, "--method awq: expected --calibrate FILE or --imatrix FILE too");
+        if (a.budget || a.refine) llm_usage(&cli, "--method awq: expected no --%s", a.budget ? "budget" : "refine");
+    }
     const int pruning = read_pruning(&a, &prune);
     if (a.method >= LLM_QUANT_GPTQ && !a.calibrate) llm_usage(&cli, "--method %s: expected --calibrate FILE too", llm_quant_methods[a.method]);
     if (a.budget && !a.calibrate) llm_usage(&cli, "--budget: expected --calibrate FILE too");

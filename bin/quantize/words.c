@@ -4,10 +4,11 @@
 #include "model/weights/format.h"
 #include "quant/quant.h"
 
-/* Methods of rounding, then those of pruning. */
 static const char *method_word(int i)
 {
-    return i < LLM_QUANT_METHODS ? llm_quant_methods[i] : i < LLM_QUANT_METHODS + LLM_PRUNE_METHODS ? llm_prune_methods[i - LLM_QUANT_METHODS] : NULL;
+    if (i < LLM_QUANT_METHODS) return llm_quant_methods[i];
+    if (i == QUANTIZE_AWQ) return "awq";
+    return i < QUANTIZE_PRUNE + LLM_PRUNE_METHODS ? llm_prune_methods[i - QUANTIZE_PRUNE] : NULL;
 }
 
 const struct llm_words quantize_words[] = {{"type", llm_quant_word}, {"method", method_word}, {"to", llm_model_format_word},
