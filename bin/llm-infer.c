@@ -93,6 +93,8 @@ static const struct llm_opt options[] = {
     {0, "steer", "FILE:STRENGTH[@LAYERS]", "add STRENGTH times a direction to the residual after each layer: a control vector (GGUF) or activations",
      LLM_LIST, AT(steer), 0, 0, NULL},
     {0, "patch", "FILE@PLACE", "overwrite values at PLACE by those of the same positions that --export wrote", LLM_LIST, AT(patch), 0, 0, NULL},
+    {0, "splice", "FILE", "replace the values at a dictionary's place by what it makes of them (llm-train --objective sae, transcoder)", LLM_LIST,
+     AT(splice), 0, 0, NULL},
     {0, "ablate", "PLACE[:HEAD]", "set the values at a place to 0, or those of one attention head", LLM_LIST, AT(ablate), 0, 0, NULL},
     {.type = LLM_HEADING, .help = "Computing"},
     {0, "precision", "TYPE", "arithmetic: %w [bf16]", LLM_CHOICE, AT(precision), 0, 0, NULL},

@@ -8,10 +8,10 @@
 #include "model/model.h"
 
 extern const struct llm_cli bench_speed_cli, bench_train_cli, bench_kernels_cli, bench_cost_cli, bench_quality_cli, bench_zoo_cli, bench_eval_cli,
-    bench_steer_cli, bench_plot_cli, bench_scaling_cli;
+    bench_steer_cli, bench_plot_cli, bench_scaling_cli, bench_dictionary_cli;
 /* Tables of the command lines: words.c. */
 extern const struct llm_words bench_speed_words[], bench_quality_words[], bench_train_words[], bench_cost_words[], bench_zoo_words[],
-    bench_eval_words[];
+    bench_eval_words[], bench_dictionary_words[];
 extern const struct llm_alias bench_speed_aliases[], bench_quality_aliases[], bench_train_aliases[], bench_eval_aliases[];
 extern const struct llm_foreign bench_foreign[];
 int bench_speed(int argc, char **argv, struct llm_err *e) LLM_MUST_CHECK;
@@ -23,6 +23,7 @@ int bench_zoo(int argc, char **argv, struct llm_err *e) LLM_MUST_CHECK;
 int bench_eval(int argc, char **argv, struct llm_err *e) LLM_MUST_CHECK;
 int bench_steer(int argc, char **argv, struct llm_err *e) LLM_MUST_CHECK;
 int bench_scaling(int argc, char **argv, struct llm_err *e) LLM_MUST_CHECK;
+int bench_dictionary(int argc, char **argv, struct llm_err *e) LLM_MUST_CHECK;
 int bench_plot(int argc, char **argv, struct llm_err *e) LLM_MUST_CHECK;
 
 /* The configuration that `what` names: a preset, a config.json, a folder that holds one, or a model. `sets` apply to the first three. */

@@ -24,7 +24,7 @@ struct args {
     int precision, cache_type, pooling;
     int64_t embd_normalize;
     struct llm_sampling sampling;  /* bias and seed are not in it: session.sampling has them */
-    struct llm_strs stop, logit_bias, adapters, export, attribute, steer, patch, ablate;
+    struct llm_strs stop, logit_bias, adapters, export, attribute, steer, patch, ablate, splice;
     const char *which_tokens, *neurons, *png;
     int64_t neurons_top;
     const char *lens;              /* --lens: "logit" or "tuned:FILE"; NULL: the option was not given */
@@ -59,7 +59,7 @@ struct session {
     bool fim_known;
     int32_t fim_ends[LLM_FIM_MARKS]; /* markers that also end a middle, if the model generates one */
     struct llm_buf around[2];      /* the texts of --fim-prefix and --fim-suffix */
-    struct llm_editors editors;    /* of --steer, --patch and --ablate */
+    struct llm_editors editors;    /* of --steer, --patch, --ablate and --splice */
     struct llm_watch watch;        /* the list of these editors and of observers that is attached to the engine */
     struct llm_output *out;        /* text, tables or tensors; NULL: only the cache goes to standard output */
     struct llm_err refused;        /* set if lines were answered with an error; reported, with its status, after the output is complete */
@@ -139,7 +139,7 @@ int run_export(struct session *s, const int32_t *ids, size_t n, struct llm_err *
 int run_lens(struct session *s, const int32_t *ids, size_t n, struct llm_err *e) LLM_MUST_CHECK;
 int run_neurons(struct session *s, const char *operand, struct llm_err *e) LLM_MUST_CHECK;
 int run_attribute(struct session *s, const int32_t *ids, size_t n, struct llm_err *e) LLM_MUST_CHECK;
-/* Attaches the editors of --steer, --patch and --ablate to all passes from here on. 0 or -1. */
+/* Attaches the editors of --steer, --patch, --ablate and --splice to all passes from here on. 0 or -1. */
 int inside_attach(struct session *s, struct llm_err *e) LLM_MUST_CHECK;
 void inside_release(struct session *s);
 int run_plan(struct session *s, struct llm_err *e) LLM_MUST_CHECK;

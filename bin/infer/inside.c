@@ -1,4 +1,4 @@
-/* What looks into a pass or changes it: --export, --lens; --steer, --patch and --ablate are editors that any way of working runs with. */
+/* What looks into a pass or changes it: --export, --lens; --steer, --patch, --ablate and --splice are editors that any way of working runs with. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -19,13 +19,16 @@ enum { BLOCK = 512 /* tokens that are read before their values are written */, L
 int inside_attach(struct session *s, struct llm_err *e)
 {
     const struct args *a = s->a;
-    if (a->steer.n + a->patch.n + a->ablate.n == 0) return 0;
+    if (a->steer.n + a->patch.n + a->ablate.n + a->splice.n == 0) return 0;
     if (!llm_predictor_of(s->model)->has_states) return llm_fail(e, EX_DATAERR, "%s: expected a network, found an n-gram model", a->model);
     for (size_t i = 0; i < a->ablate.n; i++) {
         if (llm_editors_ablate(&s->editors, a->ablate.v[i], s->model, e) < 0) return -1;
     }
     for (size_t i = 0; i < a->patch.n; i++) {
         if (llm_editors_patch(&s->editors, a->patch.v[i], s->model, e) < 0) return -1;
+    }
+    for (size_t i = 0; i < a->splice.n; i++) {
+        if (llm_editors_splice(&s->editors, a->splice.v[i], s->model, s->engine.ctx.compute, e) < 0) return llm_in(e, "--splice");
     }
     for (size_t i = 0; i < a->steer.n; i++) {
         if (llm_editors_steer(&s->editors, a->steer.v[i], s->model, e) < 0) return -1;

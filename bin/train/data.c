@@ -28,6 +28,7 @@ static int open_streams(const struct llm_run *r, const struct args *a, const str
 {
     const struct llm_tokenizer *known = tok ? tok : r->model ? r->model->tokenizer : NULL;
     int64_t vocab = known ? llm_tokenizer_vocab_size(known) : r->model ? r->model->config.vocab_size : 0;
+    if (llm_objectives[a->o.objective]->activations) return p->n > 0 ? llm_train_data_activations(d, p->paths, p->n, p->val, e) : 0;
     int lines = p->n > 0 ? llm_lines_are(llm_objectives[a->o.objective], p->paths[0], e) : 0;
     if (lines != 0 || p->n == 0) return lines < 0 ? -1 : 0;
     return (a->o.stream ? llm_train_data_stream : llm_train_data_open)(d, p->paths, p->n, p->val, known ? llm_tokenizer_id(known) : NULL, vocab, e);

@@ -7,6 +7,7 @@
 #include <string.h>
 #include "base/buf.h"
 #include "base/cli.h"
+#include "infer/dictionary.h"
 #include "io/gguf.h"
 #include "io/gguf_write.h"
 
@@ -207,6 +208,9 @@ static int read_message(struct llm_activations *a, struct llm_stream *s, const s
         return llm_fail(e, EX_DATAERR, "expected activations, found %s", h->kind ? h->kind : "tensors");
     }
     if (!positions || positions->n_dims != 1 || !llm_header_find(h, "ids")) return llm_fail(e, EX_DATAERR, "expected tensors 'ids' and 'positions'");
+    if (a->rows > 0 && fingerprint && strcmp(a->fingerprint, fingerprint) != 0) {
+        return llm_fail(e, EX_DATAERR, "expected activations of one model (%s), found those of another (%s)", a->fingerprint, fingerprint);
+    }
     if (fingerprint) snprintf(a->fingerprint, sizeof a->fingerprint, "%s", fingerprint);
     int64_t rows = positions->shape[0];
     for (size_t i = 0; i < h->n_entries; i++) {
@@ -341,6 +345,7 @@ int llm_directions_write(const struct llm_directions *d, const char *model_type,
 struct llm_editor {
     struct llm_activations file;      /* of a patch */
     struct llm_directions directions; /* of a direction */
+    struct llm_splice splice;         /* of a dictionary */
     char *path, *layers;              /* of a direction, as they were spelled; layers NULL: all */
     float strength;
     size_t number;                    /* among all editors */
@@ -352,6 +357,7 @@ void llm_editors_release(struct llm_editors *s)
     for (size_t i = 0; i < s->n; i++) {
         llm_activations_release(&s->own[i]->file);
         llm_directions_release(&s->own[i]->directions);
+        llm_splice_release(&s->own[i]->splice);
         free(s->own[i]->path);
         free(s->own[i]->layers);
         free(s->own[i]);
@@ -489,6 +495,18 @@ int llm_editors_strengths(const struct llm_editors *s, const char *spec, float *
         strengths[i] = isnan(strength) ? 1 : (float)strength;
     }
     return found ? 0 : llm_fail(e, EX_DATAERR, "expected a file (and layers) of --steer, found '%s'", spec);
+}
+
+int llm_editors_splice(struct llm_editors *s, const char *path, struct llm_model *m, enum llm_compute compute, struct llm_err *e)
+{
+    struct llm_watcher *w, both[2];
+    struct llm_editor *own = add(s, &w, e);
+    if (!own || llm_splice_begin(&own->splice, path, m, compute, e) < 0) return -1;
+    int n = llm_splice_watchers(&own->splice, both);
+    *w = both[0];
+    if (n == 2 && !add(s, &w, e)) return -1;
+    if (n == 2) *w = both[1];
+    return 0;
 }
 
 static int edit_ablate(void *arg, const struct llm_sight *s, float *x, struct llm_err *e)

@@ -88,6 +88,8 @@ int llm_editors_steer(struct llm_editors *s, const char *spec, struct llm_model 
 /* Reads "FILE", "FILE:STRENGTH" or "FILE:STRENGTH@LAYERS" (strength 1 if there is none) for one sequence: strengths [s->n] by the number of the
  * editor. FILE, and LAYERS if given, must be those of an llm_editors_steer. EX_DATAERR if there is none. */
 int llm_editors_strengths(const struct llm_editors *s, const char *spec, float *strengths, struct llm_err *e) LLM_MUST_CHECK;
+/* Replaces the value at the place that a dictionary (infer/dictionary.h) gives by what the dictionary makes of the pass. */
+int llm_editors_splice(struct llm_editors *s, const char *path, struct llm_model *m, enum llm_compute compute, struct llm_err *e) LLM_MUST_CHECK;
 /* Sets all columns of a place to 0, or those of one attention head. "PLACE[:HEAD]". */
 int llm_editors_ablate(struct llm_editors *s, const char *spec, struct llm_model *m, struct llm_err *e) LLM_MUST_CHECK;
 

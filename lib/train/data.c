@@ -1,8 +1,11 @@
 /* What a run learns from (train/trainer.h). */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "base/cli.h"
+#include "base/hash.h"
+#include "infer/activations.h"
 #include "train/lines.h"
 #include "train/trainer.h"
 
@@ -63,6 +66,53 @@ int llm_train_data_lines(struct llm_train_data *d, struct llm_lines *lines, cons
     return 0;
 }
 
+/* Records of one token each: the numbers from `first` on. */
+static struct llm_records *numbered(int64_t first, int64_t n, struct llm_err *e)
+{
+    const uint8_t mask = 1;
+    struct llm_records *r = llm_records_create(NULL, e);
+    for (int64_t i = first; i < first + n && r; i++) {
+        const int32_t id = (int32_t)i;
+        if (llm_records_add(r, &(struct llm_record){.ids = &id, .mask = &mask, .n = 1, .second = 1}, e) == 0) continue;
+        llm_records_destroy(r);
+        r = NULL;
+    }
+    return r;
+}
+
+/* XXH64 of rows [first, first + n) at all places. */
+static void hash_rows(const struct llm_activations *a, int64_t first, int64_t n, char hex[17])
+{
+    uint64_t h = 0;
+    for (size_t i = 0; i < a->n; i++) h = llm_xxh64(a->v[i].x + first * a->v[i].cols, (size_t)(n * a->v[i].cols) * sizeof(float), h);
+    snprintf(hex, 17, "%016llx", (unsigned long long)h);
+}
+
+int llm_train_data_activations(struct llm_train_data *d, const char *const *paths, size_t n_paths, const char *val, struct llm_err *e)
+{
+    double share;
+    bool file = val && llm_parse_real(val, &share) < 0;
+    d->activations = llm_calloc(1, sizeof *d->activations, "activations", e);
+    if (!d->activations || keep_paths(d, paths, n_paths, e) < 0) return -1;
+    for (size_t i = 0; i < n_paths; i++) {
+        if (llm_activations_read(d->activations, paths[i], e) < 0) return -1;
+    }
+    int64_t n = d->activations->rows;
+    hash_rows(d->activations, 0, n, d->fingerprint);
+    if (n == 0) return llm_fail(e, EX_DATAERR, "training data: expected activations, found none");
+    if (n > INT32_MAX) return llm_fail(e, EX_UNAVAILABLE, "training data: expected at most %d activations, found %lld", INT32_MAX, (long long)n);
+    if (val && !file && open_val(d, val, NULL, 0, e) < 0) return -1;
+    if (file) {
+        if (!(d->val_path = strdup(val))) return llm_no_memory(e, "a path");
+        if (llm_activations_read(d->activations, val, e) < 0) return llm_in(e, "--val");
+        int64_t n_val = d->activations->rows - n;
+        if (d->activations->rows > INT32_MAX) return llm_fail(e, EX_UNAVAILABLE, "--val: expected fewer activations");
+        hash_rows(d->activations, n, n_val, d->val_fingerprint);
+        if (!(d->val_records = numbered(n, n_val, e))) return -1;
+    }
+    return (d->records = numbered(0, n, e)) ? 0 : -1;
+}
+
 int llm_train_data_later(struct llm_train_data *d, struct llm_err *e)
 {
     const char *const path = "-";
@@ -94,5 +144,7 @@ void llm_train_data_release(struct llm_train_data *d)
     if (d->val) llm_tokens_close(d->val);
     llm_records_destroy(d->records);
     llm_records_destroy(d->val_records);
+    if (d->activations) llm_activations_release(d->activations);
+    free(d->activations);
     *d = (struct llm_train_data){0};
 }

@@ -19,6 +19,8 @@
     X(reward) \
     X(distill) \
     X(lens) \
+    X(sae) \
+    X(transcoder) \
     X(reinforce) \
     X(grpo) \
     X(ppo)
@@ -41,9 +43,10 @@ bool llm_objective_by_pass(const struct llm_objective *o, const struct llm_confi
     return o->by_pass || c->norm == LLM_NORM_BATCH;
 }
 
-int llm_task_init(struct llm_task *t, const struct llm_objective *o, struct llm_model *m, const struct llm_train_options *options, struct llm_err *e)
+int llm_task_init(struct llm_task *t, const struct llm_objective *o, struct llm_model *m, const struct llm_train_options *options,
+                  const struct llm_activations *activations, struct llm_err *e)
 {
-    *t = (struct llm_task){.objective = o, .model = m, .o = *options};
+    *t = (struct llm_task){.objective = o, .model = m, .o = *options, .activations = activations};
     for (int i = 0; i < LLM_MAX_TASK_STATE; i++) t->state[i] = t->next_state[i] = NAN;
     if (o->check(m, e) < 0) return llm_in(e, "--objective %s", o->name);
     return o->create && o->create(t, e) < 0 ? llm_in(e, "--objective %s", o->name) : 0;

@@ -27,6 +27,7 @@ struct llm_document {
     const float *const *column; /* the objective's columns: n numbers per token, 1 per row, NULL if an optional column is absent; NULL: no columns */
 };
 
+struct llm_activations;
 struct llm_objective;
 struct llm_lines;
 enum { LLM_MAX_MEANS = 20, LLM_MAX_TASK_MODELS = 4, LLM_MAX_TASK_STATE = 2 };
@@ -37,6 +38,7 @@ struct llm_task {
     const struct llm_objective *objective;
     struct llm_model *model;                /* the model that is trained (the policy); borrowed */
     struct llm_train_options o;             /* a copy */
+    const struct llm_activations *activations; /* the data, of training and then of validation; borrowed. NULL: the data are tokens */
     void *own;                              /* buffers that `create` made; NULL: none */
     struct llm_task_model {                 /* further models: reference, teacher, value. Owned; a file that is named twice is loaded once */
         struct llm_model *model;
@@ -95,6 +97,10 @@ struct llm_objective {
     bool other_targets;         /* targets are not tokens: no loss per byte is reported */
     const char *beside;         /* llm_task.params alone are trained: they are learned beside a model that stays as it is stored, and have a file of
                                  * this kind of their own (model/weights/beside.h). NULL: the model is trained */
+    bool activations;           /* data are streams of activations (formats/activations.md) of the model of --init: llm_task.activations. A document
+                                 * is one of them, its one token the number of its row. Rows have one token */
+    /* Called after each update of the parameters. NULL: nothing to do. */
+    void (*updated)(struct llm_task *t);
     /* Adds what that file says besides the parameters to its metadata. 0 or -1. NULL: nothing. */
     int (*describe)(const struct llm_task *t, json_t *meta, struct llm_err *e);
     /* Changes rows that were cut for the next token (masks, rearranges them). NULL: they stay as they are. */
@@ -110,8 +116,8 @@ struct llm_objective {
     const char *means[LLM_MAX_MEANS];
 };
 /* Checks that the objective can train the model, and makes what it owns. Zero-initialise; release either way. */
-int llm_task_init(struct llm_task *t, const struct llm_objective *o, struct llm_model *m, const struct llm_train_options *options, struct llm_err *e)
-    LLM_MUST_CHECK;
+int llm_task_init(struct llm_task *t, const struct llm_objective *o, struct llm_model *m, const struct llm_train_options *options,
+                  const struct llm_activations *activations, struct llm_err *e) LLM_MUST_CHECK;
 void llm_task_release(struct llm_task *t);
 /* Clears the means and statistics: between steps, and before and after an evaluation. */
 void llm_task_reset(struct llm_task *t);

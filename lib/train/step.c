@@ -145,6 +145,7 @@ int llm_trainer_step(struct llm_trainer *t, struct llm_step_report *r, struct ll
     }
     const struct llm_update u = update_of(t, r);
     if (llm_params_update(t->params, t->n_params, &u, e) < 0) return -1;
+    if (t->objective->updated) t->objective->updated(&t->task);
     llm_lora_renorm(t->model);
     if (first) memcpy(t->task.state, t->task.next_state, sizeof t->task.state);
     t->step++;

@@ -18,6 +18,7 @@ static size_t memory_bytes(void)
 static void resolve(struct llm_trainer *t)
 {
     struct llm_train_options *o = &t->o;
+    if (llm_objectives[o->objective]->activations) o->context = 1;
     if (o->context == 0) o->context = llm_config_default_context(&t->model->config);
     if (o->min_lr < 0) o->min_lr = o->lr / 10;
     t->optim = llm_optims[o->optimizer];
@@ -85,7 +86,7 @@ int llm_trainer_init(struct llm_trainer *t, const struct llm_train_options *o, s
     t->data = *d;
     *d = (struct llm_train_data){0};
     resolve(t);
-    if (llm_task_init(&t->task, t->objective, m, &t->o, e) < 0 || llm_train_options_check(&t->o, e) < 0) return -1;
+    if (llm_task_init(&t->task, t->objective, m, &t->o, t->data.activations, e) < 0 || llm_train_options_check(&t->o, e) < 0) return -1;
     if (llm_shard_check(&t->o, llm_objective_by_pass(t->objective, &m->config), e) < 0) return -1;
     if (m->config.position == LLM_POSITION_LEARNED && t->o.context > m->config.max_position_embeddings) {
         return llm_fail(e, LLM_EX_USAGE, "--context: expected at most %lld (the model's positions), found %lld",

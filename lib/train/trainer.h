@@ -14,6 +14,7 @@ struct llm_train_data {
     struct llm_tokens *train, *val;    /* owned; val NULL: none, or a share of train */
     struct llm_feed *feed;             /* owned; in place of train: one pass as the data comes */
     struct llm_records *records, *val_records; /* owned; in place of train and val: documents with columns. val_records NULL: as val */
+    struct llm_activations *activations; /* owned; what the documents of `records` and then of `val_records` number; NULL: tokens */
     char **paths;                      /* owned; of train */
     size_t n_paths;
     char *val_path;                    /* owned; NULL */
@@ -30,6 +31,8 @@ int llm_train_data_stream(struct llm_train_data *d, const char *const *paths, si
 struct llm_lines;
 int llm_train_data_lines(struct llm_train_data *d, struct llm_lines *lines, const char *const *paths, size_t n_paths, const char *val,
                          struct llm_err *e) LLM_MUST_CHECK;
+/* Streams of activations. Those of one run have the same places. */
+int llm_train_data_activations(struct llm_train_data *d, const char *const *paths, size_t n_paths, const char *val, struct llm_err *e) LLM_MUST_CHECK;
 /* Data that come during the run (llm_trainer_renew), for checkpoints the same as standard input. */
 int llm_train_data_later(struct llm_train_data *d, struct llm_err *e) LLM_MUST_CHECK;
 /* That the data declares; 0: none. */
