@@ -8,11 +8,13 @@
 #include "io/table.h"
 #include "measure/heatmap.h"
 
-extern const struct llm_cli kv_summary_cli, kv_heads_cli, kv_attention_cli, kv_spectrum_cli, kv_quant_cli, kv_evict_cli,
+extern const struct llm_cli kv_summary_cli, kv_heads_cli, kv_attention_cli, kv_spectrum_cli, kv_quant_cli, kv_evict_cli, kv_slice_cli, kv_cat_cli,
     kv_size_cli, kv_export_cli, kv_diff_cli;
 extern const struct llm_foreign kv_foreign[];
 int kv_summary(int argc, char **argv, struct llm_err *e) LLM_MUST_CHECK;
 int kv_heads(int argc, char **argv, struct llm_err *e) LLM_MUST_CHECK;
+int kv_slice(int argc, char **argv, struct llm_err *e) LLM_MUST_CHECK;
+int kv_cat(int argc, char **argv, struct llm_err *e) LLM_MUST_CHECK;
 int kv_size(int argc, char **argv, struct llm_err *e) LLM_MUST_CHECK;
 int kv_export(int argc, char **argv, struct llm_err *e) LLM_MUST_CHECK;
 int kv_diff(int argc, char **argv, struct llm_err *e) LLM_MUST_CHECK;

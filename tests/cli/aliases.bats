@@ -4,7 +4,7 @@ load ../helper
 # COMMAND: inputs: outputs. "operand" is what stands without an option; IN and OUT are those of llm-quantize.
 commands() {
     cat << 'END'
-llm-train: --init --resume --tokenizer --adapter-init --val --reference --teacher --prompts operand: --output --keep-best --ema-output --log --coordcheck-png --rollout-log
+llm-train: --init --resume --tokenizer --adapter-init --val --reference --teacher --prompts --base operand: --output --keep-best --ema-output --log --coordcheck-png --rollout-log
 llm-infer: --model --tokenizer --file --fim-prefix --fim-suffix --kv-in: --output --kv-out --png
 llm-quantize: IN --calibrate --imatrix --measure --base: OUT --report --imatrix-out
 llm-tokenize train: operand: --output
@@ -16,6 +16,8 @@ llm-kvinspect heads: operand --tokenizer: --output --png --svg
 llm-kvinspect spectrum: operand: --output --png --svg
 llm-kvinspect quant: operand: --output
 llm-kvinspect evict: operand: --output --kv-out
+llm-kvinspect slice: operand: --output
+llm-kvinspect cat: operand: --output
 llm-kvinspect size: operand: --output
 llm-kvinspect export: operand: --output
 llm-kvinspect attention: operand --tokenizer: --output --png --svg --html

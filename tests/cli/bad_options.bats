@@ -28,6 +28,7 @@ llm-kvinspect heads|-o out|c.kv
 llm-kvinspect spectrum|-o out|c.kv
 llm-kvinspect quant|-o out|c.kv
 llm-kvinspect evict|-o out|c.kv
+llm-kvinspect slice|-o out|c.kv
 llm-kvinspect diff|-o out|c.kv c.kv
 EOF
 }

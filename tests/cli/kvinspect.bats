@@ -381,6 +381,76 @@ END
     [[ ! -e x2.kv ]]
 }
 
+@test "slice and cat: parts join to the same bytes; a cache at other positions has the keys of transformers" {
+    need_tool python3
+    traced
+    llm-kvinspect slice --to 45 -o a.kv traced.kv
+    llm-kvinspect slice --from 45 -o b.kv traced.kv
+    [[ $(llm-kvinspect --json a.kv | jq -c '[.tokens, .first_position, .last_position, .traced_queries]') == '[45,0,44,15]' ]]
+    [[ $(llm-kvinspect --json b.kv | jq -c '[.tokens, .first_position, .last_position, .traced_queries]') == '[25,45,69,25]' ]]
+    llm-infer -q -m "$M" --precision f32 -n 0 --trace-queries 25 --kv-out whole.kv --ids "$(seq -s ' ' 1 70)"
+    run -0 --separate-stderr llm-kvinspect cat -o joined.kv a.kv b.kv
+    [[ -z $stderr ]]
+    cmp joined.kv whole.kv
+    llm-kvinspect slice -o - traced.kv | cmp - traced.kv
+    llm-kvinspect heads b.kv > /dev/null # positions that do not begin at 0
+    ids() { seq -s ' ' "$1" "$2"; }
+    llm-infer -q -m "$M" --precision f32 -n 0 --kv-out first.kv --ids "$(ids 1 30)"
+    llm-infer -q -m "$M" --precision f32 -n 0 --trace-queries 20 --kv-out second.kv --ids "$(ids 41 60)"
+    run -0 --separate-stderr llm-kvinspect cat -o both.kv first.kv second.kv
+    [[ $stderr == 'llm-kvinspect cat: 20 of 50 tokens have other positions than before' ]]
+    for layer in 0 1; do
+        llm-kvinspect export --tensor layers.$layer.k both.kv > k.npy
+        npy f4 k.npy | tail -n 640 > k.$layer
+    done
+    llm-infer -q -m "$M" --precision f32 --kv-in both.kv --score --ids "5 6 7 8" > score
+    # queries have turned with the keys: the second text looks at itself as before
+    llm-kvinspect slice --from 30 -o turned.kv both.kv
+    for file in turned second; do llm-kvinspect attention -l 1 --head 1 --json $file.kv > $file.map; done
+    python3 - "$ROOT/tests/golden/kvinspect/expected.json" <<'END'
+import json, sys
+want = json.load(open(sys.argv[1]))["join"]
+for layer in 0, 1:
+    got = [float(x) for x in open(f"k.{layer}")]
+    assert len(got) == 640 and max(abs(a - b) for a, b in zip(got, want["keys"][layer])) < 1e-5 * max(map(abs, got))
+got = [float(line.split("\t")[-1]) for line in open("score")]
+assert max(abs(a - b) for a, b in zip(got, want["log_prob"])) < 5e-5, (got, want["log_prob"])
+for a, b in zip(open("turned.map"), open("second.map")):
+    a, b = json.loads(a), json.loads(b)
+    assert a["key"] == b["key"] + 30 and abs(a["p"] - b["p"]) < 1e-5 and abs(a["entropy"] - b["entropy"]) < 1e-4, (a, b)
+END
+    llm-kvinspect cat -o again.kv turned.kv # alone: from position 0 on
+    llm-kvinspect diff --json again.kv second.kv > d || true
+    jq -es 'map(.relative) | max < 1e-6' d > /dev/null
+}
+
+@test "slice and cat: what they refuse" {
+    traced
+    refused 2 '--to: expected at most 70 (tokens), found 71' llm-kvinspect slice --to 71 traced.kv
+    refused 2 '--from: expected below 70, found 70' llm-kvinspect slice --from 70 traced.kv
+    refused 2 'expected files, found none' llm-kvinspect cat
+    refused 2 'two inputs' llm-kvinspect cat - -
+    refused 66 'absent.kv' llm-kvinspect cat traced.kv absent.kv
+    llm-kvinspect evict --method window --keep 9 --kv-out small.kv traced.kv
+    refused 65 'expected a cache with the keys of all tokens' llm-kvinspect slice --to 3 small.kv
+    refused 65 'cache 2: expected a cache with the keys of all tokens' llm-kvinspect cat traced.kv small.kv
+    llm-infer -m "$M" -n 0 --cache-type bf16 --kv-out bf16.kv --ids "1 2 3"
+    refused 65 'cache 2: expected f32, as the first cache has, found bf16' llm-kvinspect cat traced.kv bf16.kv
+    seq 2000 | llm-tokenize encode -T "$M/tokenizer.json" -o numbers.tok
+    for model in gpt2 lstm; do
+        llm-train -q -c $model --set vocab_size=300 -T "$M/tokenizer.json" -n 1 --batch 1 --context 32 -o $model.llm numbers.tok 2> /dev/null ||
+            llm-train -q -c $model -T "$M/tokenizer.json" -n 1 --batch 1 --context 32 -o $model.llm numbers.tok
+        llm-infer -m $model.llm -n 0 --kv-out $model.kv --ids "1 2 3"
+    done
+    refused 65 'cache 2: expected a cache of the first one'"'"'s model' llm-kvinspect cat traced.kv gpt2.kv
+    refused 65 'cache 2: expected position 3, found 0: keys of gpt2 cannot be rotated to it' llm-kvinspect cat gpt2.kv gpt2.kv
+    refused 65 'found the state of a recurrent model' llm-kvinspect cat lstm.kv lstm.kv
+    refused 65 'the state of a recurrent model is that after the last' llm-kvinspect slice --to 2 lstm.kv
+    refused 65 'expected positions 0 to' llm-infer -m "$M" -n 1 --precision f32 --kv-in <(llm-kvinspect slice --from 3 traced.kv)
+    refused 74 '' bash -c 'llm-kvinspect slice "$0" > /dev/full' "$KV"
+    refused 74 '' bash -c 'llm-kvinspect cat "$0" > /dev/full' "$KV"
+}
+
 @test "the positions of an evicted cache's heads are checked" {
     sed 's/llm\.checksums/old.checksums/' "$ROOT/tests/golden/formats/evicted.kv" > unsummed.kv # as an earlier version wrote it
     llm-kvinspect -q unsummed.kv > /dev/null
@@ -543,7 +613,7 @@ size_of() {
 @test "the commands of the manual's EXAMPLES run" {
     llm-quantize -q -t bf16 "$M" model.llm
     printf 'Once upon a time there was a cat.' > prompt.txt
-    manual_examples llm-kvinspect 8
+    manual_examples llm-kvinspect 9
 }
 
 @test "outputs that cannot be written" {

@@ -104,6 +104,22 @@ def evicted(model, layers, queries):
     return rows, losses
 
 
+def joined(model):
+    """Keys of a second text, rotated as if it stood after a first that it does not see; log-probabilities of MORE over both."""
+    first, second = IDS[:30], IDS[40:60]
+    n, keys, cache = len(first), [], DynamicCache()
+    with torch.no_grad():
+        a = model(torch.tensor([first]), use_cache=True).past_key_values
+        b = model(torch.tensor([second]), position_ids=torch.arange(n, n + len(second))[None], use_cache=True).past_key_values
+        for layer, (x, y) in enumerate(zip(a.layers, b.layers)):
+            keys.append(digits(y.keys[0, 0]))
+            cache.update(torch.cat([x.keys, y.keys[:, :, :-1]], 2), torch.cat([x.values, y.values[:, :, :-1]], 2), layer)
+        ids = second[-1:] + MORE
+        out = model(torch.tensor([ids]), past_key_values=cache, position_ids=torch.arange(n + len(second) - 1, n + len(second) - 1 + len(ids))[None])
+    log_p = out.logits[0].double().log_softmax(-1)
+    return dict(first=first, second=second, keys=keys, log_prob=digits([log_p[i, t] for i, t in enumerate(MORE)]))
+
+
 def rounded(layers, queries):
     """Attention of the traced queries with rounded keys and values."""
     types = {"f16": "F16", "bf16": "BF16", "q8_0": "Q8_0", "q4_0": "Q4_0"}
@@ -148,7 +164,7 @@ def main():
     rows, losses = evicted(model, layers, queries)
     with open(FILE, "w") as f:
         json.dump(dict(ids=IDS, spectrum=spectra, attention=attention, traced=TRACED, hold=HOLD, more=MORE, evict=rows, loss=losses,
-                       quant=rounded(layers, queries)), f, separators=(",", ":"))
+                       quant=rounded(layers, queries), join=joined(model)), f, separators=(",", ":"))
         f.write("\n")
 
 
