@@ -4,8 +4,8 @@
 #include "base/signals.h"
 #include "bin/kvinspect/kvinspect.h"
 
-static const struct llm_cli *const commands[] = {&kv_summary_cli, &kv_heads_cli, &kv_attention_cli, &kv_spectrum_cli, &kv_quant_cli, &kv_evict_cli, &kv_slice_cli, &kv_cat_cli,
-                                                &kv_size_cli, &kv_export_cli, &kv_diff_cli, NULL};
+static const struct llm_cli *const commands[] = {&kv_summary_cli, &kv_heads_cli, &kv_attention_cli, &kv_spectrum_cli, &kv_quant_cli,
+                                                &kv_evict_cli, &kv_slice_cli, &kv_cat_cli, &kv_size_cli, &kv_export_cli, &kv_diff_cli, NULL};
 static int (*const runs[])(int, char **, struct llm_err *) = {kv_summary, kv_heads, kv_attention, kv_spectrum, kv_quant, kv_evict, kv_slice, kv_cat,
                                                             kv_size, kv_export, kv_diff};
 

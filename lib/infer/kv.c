@@ -292,6 +292,7 @@ void llm_kv_append(struct llm_kv *kv, const int32_t *ids, int64_t n)
 {
     if (n > 0) memcpy(kv->ids + kv->n, ids, (size_t)n * sizeof *ids); /* an empty sequence has no ids to point to */
     kv->n += n;
+    kv->traced += n;
 }
 
 bool llm_kv_can_truncate(const struct llm_kv *kv, int64_t n)
@@ -303,6 +304,7 @@ bool llm_kv_can_truncate(const struct llm_kv *kv, int64_t n)
 void llm_kv_truncate(struct llm_kv *kv, int64_t n)
 {
     if (n < kv->n) {
+        kv->traced = kv->traced > kv->n - n ? kv->traced - (kv->n - n) : 0;
         kv->n = n;
         if (kv->state) memset(kv->state, 0, (size_t)kv->pool->state_floats * sizeof *kv->state);
     }
@@ -328,6 +330,7 @@ int llm_kv_fork(struct llm_kv *to, const struct llm_kv *from, struct llm_err *e)
     }
     to->n_pages = from->n_pages;
     llm_kv_append(to, from->ids, from->n);
+    to->traced = 0; /* queries are not copied */
     if (!from->memory) return 0;
     to->memory = llm_calloc(1, sizeof *to->memory, "a memory", e);
     if (!to->memory) return -1;

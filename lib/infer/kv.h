@@ -60,6 +60,7 @@ struct llm_kv {
     float *state;              /* [pool->state_floats] from the first reserve on */
     float *queries;            /* NULL, or [n_layers][n_queries][query_width]: rings of the queries of the last tokens (struct llm_kv_seq) */
     int64_t n_queries, query_width;
+    int64_t traced;            /* how many of the last tokens have left their queries there, or would have; at most n_queries count */
     const float *adapters;     /* factors of the model's adapters for this sequence (struct llm_adapter_rows); NULL: 1 each. Borrowed; set before
                                 * the first token */
     const float *strengths;    /* of the model's steering directions for this sequence (llm_editors_strengths); NULL: their own. As `adapters` */

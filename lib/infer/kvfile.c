@@ -452,7 +452,7 @@ static int put(json_t *meta, const struct out_list *l, struct llm_output *o, str
 
 int llm_kv_file_write(const struct llm_kv *kv, struct llm_model *m, struct llm_output *o, struct llm_err *e)
 {
-    int64_t layers = kv->pool->n_layers, traced = kv->n_queries < kv->n ? kv->n_queries : kv->n;
+    int64_t layers = kv->pool->n_layers, traced = kv->n_queries < kv->traced ? kv->n_queries : kv->traced;
     size_t room = (size_t)layers * LAYER_TENSORS + 2;
     json_t *meta = metadata_of(m, e);
     struct out_list l = {llm_calloc(room, sizeof *l.v, "a cache to write", e), llm_calloc(room, sizeof *l.names, "a cache to write", e), 0};
@@ -666,6 +666,7 @@ int llm_kv_file_restore(const struct llm_kv_file *f, int64_t n, struct llm_model
         }
     }
     llm_kv_append(kv, f->ids, n);
+    kv->traced = 0; /* these tokens ran elsewhere */
     free(row);
     return 0;
 }

@@ -420,8 +420,21 @@ for a, b in zip(open("turned.map"), open("second.map")):
     assert a["key"] == b["key"] + 30 and abs(a["p"] - b["p"]) < 1e-5 and abs(a["entropy"] - b["entropy"]) < 1e-4, (a, b)
 END
     llm-kvinspect cat -o again.kv turned.kv # alone: from position 0 on
-    llm-kvinspect diff --json again.kv second.kv > d || true
-    jq -es 'map(.relative) | max < 1e-6' d > /dev/null
+    run -1 llm-kvinspect diff --json again.kv second.kv
+    jq -es 'map(.relative) | max < 1e-6' <<< "$output" > /dev/null
+}
+
+@test "a cache that goes on has the queries of the tokens that were run, and no others" {
+    llm-infer -q -m "$M" --precision f32 -n 0 --trace-queries 8 --kv-out whole.kv --ids "$(seq -s ' ' 1 73)"
+    llm-infer -q -m "$M" --precision f32 -n 0 --kv-in "$KV" --trace-queries 8 --kv-out more.kv --ids "71 72 73"
+    [[ $(llm-kvinspect --json more.kv | jq -c '[.tokens, .traced_queries]') == '[73,3]' ]]
+    for file in whole more; do
+        llm-kvinspect export --tensor layers.1.q $file.kv > q.npy
+        npy f4 q.npy | tail -n 192 > $file.q
+    done
+    cmp whole.q more.q
+    llm-infer -q -m "$M" --precision f32 -n 0 --kv-in "$KV" --trace-queries 8 --kv-out same.kv # the last token is run again
+    [[ $(llm-kvinspect --json same.kv | jq -c '[.tokens, .traced_queries]') == '[70,1]' ]]
 }
 
 @test "slice and cat: what they refuse" {
@@ -438,8 +451,8 @@ END
     refused 65 'cache 2: expected f32, as the first cache has, found bf16' llm-kvinspect cat traced.kv bf16.kv
     seq 2000 | llm-tokenize encode -T "$M/tokenizer.json" -o numbers.tok
     for model in gpt2 lstm; do
-        llm-train -q -c $model --set vocab_size=300 -T "$M/tokenizer.json" -n 1 --batch 1 --context 32 -o $model.llm numbers.tok 2> /dev/null ||
-            llm-train -q -c $model -T "$M/tokenizer.json" -n 1 --batch 1 --context 32 -o $model.llm numbers.tok
+        [[ $model == gpt2 ]] && small=(--set n_embd=32 --set n_layer=1 --set n_head=2) || small=(--set hidden_size=32)
+        llm-train -q -c $model "${small[@]}" -T "$M/tokenizer.json" -n 1 --batch 1 --context 32 -o $model.llm numbers.tok
         llm-infer -m $model.llm -n 0 --kv-out $model.kv --ids "1 2 3"
     done
     refused 65 'cache 2: expected a cache of the first one'"'"'s model' llm-kvinspect cat traced.kv gpt2.kv
