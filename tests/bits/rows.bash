@@ -20,9 +20,9 @@ bits_log() {
     bits_train "$@" --log "$1.jsonl" > "$1.bytes" && jq -c 'del(.tokens_per_second, .peak_share, .seconds, .activation_bytes)' "$1.jsonl"
 }
 
-# bits_quantize TYPE IN OUT: prints OUT and the first columns of the table of errors, so that a further column changes no row.
+# bits_quantize TYPE IN OUT OPTION...: prints OUT and the first columns of the table of errors, so that a further column changes no row.
 bits_quantize() {
-    llm-quantize -q -t "$1" --report report.tsv "$2" "$3" || return
+    llm-quantize -q -t "$1" --report report.tsv "${@:4}" "$2" "$3" || return
     case $3 in *.llm) zstd -dcq "$3" ;; *) cat "$3" ;; esac && cut -f 1-11 report.tsv
 }
 
@@ -130,11 +130,18 @@ bits_quantised() {
     bits_row train/wide bits_train wide -c tiny --set num_hidden_layers=1 --set hidden_size=256 --set intermediate_size=256 \
         --set num_attention_heads=4 --set num_key_value_heads=2 --lr 1e-2 data.tok
     llm-quantize -q -t f32 wide.llm wide-f32.llm
-    for type in f32 f16 bf16 q8_0 q4_0 q4_1 q5_0 q5_1 q2_k q3_k q4_k q5_k q6_k iq4_nl iq4_xs; do
+    for type in f32 f16 bf16 q8_0 q4_0 q4_1 q5_0 q5_1 q2_k q3_k q4_k q5_k q6_k iq4_nl iq4_xs mxfp4 nvfp4 iq3_s iq3_xxs iq2_m iq2_xs; do
         llm-quantize --help=all | grep -qw $type || continue
         bits_row "quantize/$type" bits_quantize $type wide-f32.llm "$type.llm"
         bits_row "infer/$type" bits_infer "$type.llm" --temp 0 -n 12
     done
+    bits_row quantize/prune bits_quantize q8_0 wide-f32.llm prune.llm --prune 2:4 --calibrate text --calibrate-tokens 600
+    bits_row quantize/wanda bits_quantize q8_0 wide-f32.llm wanda.llm --prune .4 --method wanda --calibrate text --calibrate-tokens 600
+    bits_row quantize/awq bits_quantize q4_0 wide-f32.llm awq.llm --method awq --calibrate text --calibrate-tokens 600
+    bits_row quantize/gptq bits_quantize q4_k wide-f32.llm gptq.llm --method gptq --calibrate text --calibrate-tokens 600
+    bits_row quantize/kl bits_quantize q4_k wide-f32.llm kl.llm --method kl --calibrate text --calibrate-tokens 600
+    bits_row quantize/refine bits_quantize q3_k wide-f32.llm refine.llm --refine 4 --calibrate text --calibrate-tokens 600
+    bits_row train/keep-zeros bits_train keep-zeros --init prune.llm --keep-zeros --precision f32 data.tok
     for format in gguf safetensors; do
         bits_row "quantize/to-$format" bits_quantize q8_0 wide.llm "q8.$format"
         bits_row "infer/from-$format" bits_infer "q8.$format" --temp 0 -n 12
