@@ -131,7 +131,7 @@ int llm_matmul_several(const struct llm_matmul *a, struct llm_weight *const *w, 
     if (quantised) return llm_matmul_quantised(a, w, n, e);
     for (int i = 0; i < n; i++) {
         const void *form;
-        if (llm_weight_form(w[i], a->compute, false, a->m, &form, e) < 0) return -1;
+        if (llm_weight_form(w[i], a->compute, false, a->inference, a->m, &form, e) < 0) return -1;
         p.parts[i] = (struct part){.n = w[i]->n, .b = form, .w = w[i], .c = a[i].y, .ldc = a[i].ldy, .bias = a[i].bias, .add = a[i].accumulate};
     }
     return run(&p, e);
@@ -142,7 +142,7 @@ int llm_matmul_dx(const struct llm_matmul *a, struct llm_weight *w, struct llm_e
     const void *form;
     LLM_PROFILE_PART("products");
     if (llm_profiling) count_product(a, w, llm_matmul_kind(LLM_F32, a->compute), w->k, w->n);
-    if (llm_weight_form(w, a->compute, true, a->m, &form, e) < 0) return -1;
+    if (llm_weight_form(w, a->compute, true, false, a->m, &form, e) < 0) return -1;
     struct product p = {.g = gemm_of(a->compute), .m = a->m, .k = w->n, .x = a->x, .ldx = a->ldx, .backward = true, .n_parts = 1};
     p.parts[0] = (struct part){.n = w->k, .b = form, .w = w, .c = a->y, .ldc = a->ldy, .add = a->accumulate};
     return run(&p, e);

@@ -51,12 +51,13 @@ struct llm_matmul {
     const float *bias;          /* [n] or NULL, forward only */
     bool accumulate;            /* y += instead of y = */
     enum llm_compute compute;
+    bool inference;             /* no backward pass reads the weight's data: products of more than a few rows may pack it */
 };
 /* y[m, n] = x[m, k] · wᵀ + bias. Every dtype of w. Quantised w: int8 path unless compute is F32, which dequantises exactly.
- * The second product of a few rows (decoding), or the third of more rows but fewer than 256 (decoding of many sequences), packs the weight, if the
- * packed form takes less than half of the available memory: the bits are the same, and later products read it at full speed. The packed form of a
- * block-quantised weight is as large as the data. The first product of many rows releases the pages of a mapped weight that it has read; later ones
- * leave them mapped, since a prompt of several passes would read them again. */
+ * A weight is packed by the second product of a few rows (decoding), or by the third of more rows but fewer than 256 (`inference`: decoding of many
+ * sequences), if the packed form takes less than half of the available memory: the bits are the same, and later products read it at full speed. The
+ * packed form of a block-quantised weight is as large as the data. The first product of many rows releases the pages of a mapped weight that it has
+ * read; later ones leave them mapped, since a prompt of several passes would read them again. */
 int llm_matmul(const struct llm_matmul *a, struct llm_weight *w, struct llm_err *e) LLM_MUST_CHECK;
 /* n of them, at most LLM_MATMUL_MAX, of one x: a[i] with w[i]; m, x, ldx and compute are those of a[0]. The bits are the same; x is converted once,
  * and the threads are called together once. */

@@ -53,9 +53,9 @@ static inline int64_t panels_decoded(const struct llm_weight *w)
     int64_t block = llm_dtypes[w->dtype].block_size;
     return block > LLM_GEMM_PANEL ? block / LLM_GEMM_PANEL : 1;
 }
-/* *form is the valid packed form, made now if m (the rows of the product) is a reason to make it, else NULL.
- * -1: memory. */
-int llm_weight_form(struct llm_weight *w, enum llm_compute compute, bool backward, int64_t m, const void **form, struct llm_err *e);
+/* *form is the valid packed form, made now if m (the rows of the product) is a reason to make it, else NULL. -1: memory. */
+int llm_weight_form(struct llm_weight *w, enum llm_compute compute, bool backward, bool inference, int64_t m, const void **form,
+                    struct llm_err *e);
 /* llm_matmul_several of quantised weights, integer dots. */
 int llm_matmul_quantised(const struct llm_matmul *a, struct llm_weight *const *w, int n, struct llm_err *e);
 

@@ -157,7 +157,7 @@ int llm_matmul_quantised(const struct llm_matmul *a, struct llm_weight *const *w
     for (int i = 0; i < n; i++) {
         struct part *t = &p.parts[i];
         const void *form;
-        if (llm_weight_form(w[i], LLM_COMPUTE_BF16, false, a->m, &form, e) < 0) return -1;
+        if (llm_weight_form(w[i], LLM_COMPUTE_BF16, false, a->inference, a->m, &form, e) < 0) return -1;
         *t = (struct part){.g = gemm_q_of(w[i]->dtype), .a = &a[i], .w = w[i], .b = form};
         t->panel = panel_bytes_q(t->g, w[i]);
         t->row_blocks = form ? (a->m + ROW_BLOCK - 1) / ROW_BLOCK : 1;

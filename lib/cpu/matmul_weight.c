@@ -172,21 +172,22 @@ static bool is_number(int *products, int enough)
 
 /* A weight that products of fewer than MANY_ROWS rows keep coming to is worth packing, which costs about three products of one row, when memory is
  * plenty. Asked once for few rows and once for more of them: a no stays one. A prompt's passes have more rows, to which packing costs little. */
-static bool worth_packing(struct llm_weight *w, enum llm_compute compute, int64_t m)
+static bool worth_packing(struct llm_weight *w, enum llm_compute compute, bool inference, int64_t m)
 {
-    const bool few = m <= FEW_ROWS, many = m >= MANY_ROWS;
+    const bool few = m <= FEW_ROWS, many = m >= MANY_ROWS || !inference;
     if (llm_pool_inside() || !(few ? is_number(&w->few_rows, 2) : is_number(&w->many_rows, many ? 2 : 3)) || many) return false;
     double elements = (double)w->n * (double)w->k, bytes = gemm_of(compute)->element * elements;
     if (compute != LLM_COMPUTE_F32 && gemm_q_of(w->dtype)) bytes = elements / llm_dtypes[w->dtype].block_size * llm_dtypes[w->dtype].block_bytes;
     return bytes < llm_memory_available() / 2;
 }
 
-int llm_weight_form(struct llm_weight *w, enum llm_compute compute, bool backward, int64_t m, const void **out, struct llm_err *e)
+int llm_weight_form(struct llm_weight *w, enum llm_compute compute, bool backward, bool inference, int64_t m, const void **out,
+                    struct llm_err *e)
 {
     int slot = slot_of(compute, backward);
     *out = NULL;
     if (!w->packed[slot]) {
-        if (backward || !worth_packing(w, compute, m)) return 0;
+        if (backward || !worth_packing(w, compute, inference, m)) return 0;
         if (make(w, compute, backward, slot, &(struct llm_err){0}) < 0) return 0; /* then without */
     }
     struct form *form = w->packed[slot];

@@ -231,7 +231,7 @@ struct llm_tensor *llm_engine_encode(struct llm_engine *g, const int32_t *ids, c
 
 float *llm_engine_predict(struct llm_engine *g, const struct llm_reading *r, const int64_t *rows, int64_t n_rows, struct llm_err *e)
 {
-    if (n_rows * 8 <= r->n) release_after_prompt(g);
+    if (n_rows * 8 <= r->n && g->warm_at == 0) release_after_prompt(g); /* later prompts need again what they would release */
     if (pick_adapters(g, rows, n_rows, e) < 0) return NULL;
     return g->predictor->logits(g, r, rows, n_rows, e);
 }

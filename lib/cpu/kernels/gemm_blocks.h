@@ -130,6 +130,15 @@ INLINE V open_scale_mxfp4(const unsigned char *b, int v)
     return v_from_bits(vi_select(vi_lt(e, vi_set1(2)), small, vi_shl(vi_sub(e, vi_set1(1)), 23)));
 }
 
+/* Prefetches what group g has of the bytes of a panel's block at b: the lines that begin in its part of them. */
+INLINE void prefetch_share(const struct kind *k, const unsigned char *b, int g)
+{
+    const size_t bytes = (size_t)k->bytes * PANEL, groups = (size_t)k->groups;
+    const size_t from = (size_t)g * bytes / groups, to = (size_t)(g + 1) * bytes / groups;
+    LLM_UNROLL
+    for (size_t i = (from + 63) / 64 * 64; i < to; i += 64) __builtin_prefetch(b + i, 0, 3);
+}
+
 /* Rows [v · VN, v · VN + VN) of the panel's block at b. */
 INLINE void open_head(const struct kind *k, const unsigned char *b, int v, struct head *h)
 {

@@ -46,16 +46,17 @@ INLINE void put_part(V scale, int32_t *out) { vi_store(out, twice_16(v_to_i32(sc
 INLINE void put_part(V scale, float *out) { v_store(out, scale); }
 #endif
 
-/* Opens `blocks` of the panel's blocks from b on. */
-INLINE void open_panel(const struct kind *k, const unsigned char *b, int64_t blocks, struct opened *out)
+/* Opens `blocks` of the panel's blocks from b on, and prefetches as many from `next` on. */
+INLINE void open_panel(const struct kind *k, const unsigned char *b, int64_t blocks, const unsigned char *next, struct opened *out)
 {
     int64_t at = 0;
-    for (int64_t block = 0; block < blocks; block++, b += k->bytes * PANEL, at += k->groups)
+    for (int64_t block = 0; block < blocks; block++, b += k->bytes * PANEL, next += k->bytes * PANEL, at += k->groups)
         for (int v = 0; v < VECTORS; v++) {
             struct head h;
             open_head(k, b, v, &h);
             for (int g = 0; g < k->groups; g++) {
                 VI w[8];
+                if (v == 0) prefetch_share(k, next, g);
                 open_group(k, b, g, v, w);
                 put_words(k, w, (at + g) * GROUP / 4 * PANEL + v * VN, out);
                 v_store(out->scale[at + g] + v * VN, h.scale[k->parts == 2 ? 0 : g]);

@@ -168,9 +168,9 @@ INLINE VI dot(const struct kind *k, const VI *w, const int words, const int8_t *
 #endif
 
 #if VN == 16
-enum { ROWS = 8 };
+enum { ROWS = 16, FEWER = 8 };
 #else
-enum { ROWS = 2 };
+enum { ROWS = 2, FEWER = 1 };
 #endif
 
 /* One group of one row of x on to `sum`; x's numbers of it stand at `at`. */
@@ -199,13 +199,6 @@ INLINE void add_rows(const struct llm_gemm_q_job *g, int64_t at, const int rows,
     for (int r = 0; r < rows; r++) sum[r][v] = add_group(&g->x, at + r * g->step_row, k, w, h, i, sum[r][v]);
 }
 
-/* A group's share of the bytes that will be needed. */
-INLINE void ask_ahead(const unsigned char *b, size_t from, size_t to)
-{
-    LLM_UNROLL
-    for (size_t i = (from + 63) / 64 * 64; i < to; i += 64) __builtin_prefetch(b + AHEAD + i, 0, 3);
-}
-
 /* `rows` rows of one panel of columns. */
 INLINE void tile(const struct llm_gemm_q_job *g, int64_t row, int64_t column, const int rows, const struct kind *k)
 {
@@ -225,11 +218,14 @@ INLINE void tile(const struct llm_gemm_q_job *g, int64_t row, int64_t column, co
                 for (int i = 0; i < k->groups; i++) {
                     const unsigned char *here = b;
                     if (k->top > 15) __asm__("" : "+r"(here)); /* load lines of high bits again: GCC would keep them in spill slots */
-                    if (v == 0) ask_ahead(b, (size_t)i * block_bytes / (size_t)k->groups, (size_t)(i + 1) * block_bytes / (size_t)k->groups);
+                    if (v == 0) prefetch_share(k, b + AHEAD, i);
                     add_rows(g, group + i * g->x.step, 1, k, here, &h, i, v, sum);
                 }
             } else {
-                for (int i = 0; i < k->groups; i++) add_rows(g, group + i * g->x.step, rows, k, b, &h, i, v, sum);
+                for (int i = 0; i < k->groups; i++) {
+                    if (v == 0) prefetch_share(k, b + AHEAD, i);
+                    add_rows(g, group + i * g->x.step, rows, k, b, &h, i, v, sum);
+                }
             }
         }
     }
@@ -248,6 +244,7 @@ INLINE void multiply(const struct llm_gemm_q_job *g, const struct kind *k)
     for (int64_t column = 0; column < g->n; column += PANEL) {
         int64_t row = 0;
         for (; row + ROWS <= g->m; row += ROWS) tile(g, row, column, ROWS, k);
+        for (; FEWER > 1 && row + FEWER <= g->m; row += FEWER) tile(g, row, column, FEWER, k);
         for (; row < g->m; row++) tile(g, row, column, 1, k);
     }
 }

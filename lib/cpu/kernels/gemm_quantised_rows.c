@@ -194,10 +194,11 @@ INLINE void multiply(const struct llm_gemm_q_job *g, const int i)
     const struct kind *k = &kinds[i];
     const struct row_product *product = row_product_of(k);
     const int columns = product->f.vectors * VN;
-    const int64_t groups = g->k / GROUP, blocks = groups / k->groups;
+    const int64_t groups = g->k / GROUP, blocks = groups / k->groups, block_bytes = k->bytes * PANEL;
     struct opened o[MAX_PANELS];
     _Alignas(64) float sums[OPENED_ROWS * MAX_VECTORS * VN];
-    if (g->x.step != PANEL || g->m > OPENED_ROWS || g->k == 0) {
+    const bool at_once = VN == 16 && g->m == PANEL; /* the other kernels' tile: registers hold the opened weights, no memory */
+    if (g->x.step != PANEL || g->m > OPENED_ROWS || g->k == 0 || at_once) {
         few_rows[i](g);
         return;
     }
@@ -206,8 +207,10 @@ INLINE void multiply(const struct llm_gemm_q_job *g, const int i)
             int64_t here = groups - from < OPENED_GROUPS ? groups - from : OPENED_GROUPS;
             struct step s = {.g = g, .o = o, .column = column, .from = from, .groups = here, .sums = sums};
             for (int64_t p = 0; p * PANEL < columns && column + p * PANEL < g->n; p++) { /* results of missing panels are not stored */
-                size_t block = (size_t)((column / PANEL + p) * blocks + from / k->groups) * (size_t)k->bytes * PANEL;
-                open_panel(k, (const unsigned char *)g->b + block, here / k->groups, &o[p]);
+                const int64_t block = (column / PANEL + p) * blocks + from / k->groups, step = here / k->groups;
+                const int64_t next = from + here < groups ? block + step : block - from / k->groups + columns / PANEL * blocks;
+                const unsigned char *panels = g->b;
+                open_panel(k, panels + block * block_bytes, step, panels + next * block_bytes, &o[p]);
             }
             product->all_rows(&s);
         }

@@ -109,7 +109,8 @@ INLINE void panel_product(const struct llm_gemm_q_job *g, int64_t column, const 
     const unsigned char *b = (const unsigned char *)g->b + (size_t)(column / PANEL * (groups / k->groups)) * block_bytes;
     for (int64_t from = 0; from < groups; from += OPENED_GROUPS) {
         int64_t here = groups - from < OPENED_GROUPS ? groups - from : OPENED_GROUPS;
-        open_panel(k, b + (size_t)(from / k->groups) * block_bytes, here / k->groups, &o);
+        const unsigned char *first = b + (size_t)(from / k->groups) * block_bytes, *next = first + (size_t)(here / k->groups) * block_bytes;
+        open_panel(k, first, here / k->groups, next, &o);
         __asm__ volatile("" : : : "memory"); /* tile loads are not known to read it */
         opened_product(g, column, k, &o, from, here, sums);
     }

@@ -67,7 +67,8 @@ struct llm_tensor *llm_linear(struct llm_ctx *c, struct llm_tensor *x, struct ll
     size_t scratch = llm_arena_mark(&c->acts);
     const float *bias = b ? llm_op_vector(c, b, w->weight.n) : NULL;
     if (llm_ctx_failed(c)) return &c->nothing;
-    struct llm_matmul a = {.m = x->rows, .x = x->data, .ldx = x->stride, .y = n.out->data, .ldy = n.out->stride, .bias = bias, .compute = c->compute};
+    struct llm_matmul a = {.m = x->rows, .x = x->data, .ldx = x->stride, .y = n.out->data, .ldy = n.out->stride, .bias = bias, .compute = c->compute,
+                           .inference = !c->tape};
     if (llm_matmul(&a, &w->weight, &c->err) < 0) {
         llm_in(&c->err, "'%s'", w->name);
         return &c->nothing;
@@ -93,7 +94,7 @@ void llm_linears(struct llm_ctx *c, struct llm_tensor *x, int n, struct llm_para
     for (int i = 0; i < n && !llm_ctx_failed(c); i++) {
         weights[i] = &w[i]->weight;
         a[i] = (struct llm_matmul){.m = x->rows, .x = x->data, .ldx = x->stride, .y = y[i]->data, .ldy = y[i]->stride,
-                                   .bias = b[i] ? llm_op_vector(c, b[i], w[i]->weight.n) : NULL, .compute = c->compute};
+                                   .bias = b[i] ? llm_op_vector(c, b[i], w[i]->weight.n) : NULL, .compute = c->compute, .inference = true};
     }
     if (!llm_ctx_failed(c) && llm_matmul_several(a, weights, n, &c->err) < 0) llm_in(&c->err, "'%s'", w[0]->name);
     for (int i = 0; i < n && !llm_ctx_failed(c); i++) llm_adapter_add(c, w[i], a[i].bias, x->data, x->stride, y[i]->data, y[i]->stride, x->rows);

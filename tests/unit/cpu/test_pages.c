@@ -108,7 +108,7 @@ static void nothing_beside_the_file(void **state)
 static size_t pages_after(struct llm_weight *w, int64_t rows, const float *x, float *y, const float *first)
 {
     struct llm_err e = {0};
-    const struct llm_matmul a = {.m = rows, .x = x, .ldx = K, .y = y, .ldy = w->n, .compute = LLM_COMPUTE_BF16};
+    const struct llm_matmul a = {.m = rows, .x = x, .ldx = K, .y = y, .ldy = w->n, .compute = LLM_COMPUTE_BF16, .inference = true};
     assert_int_equal(llm_matmul(&a, w, &e), 0);
     if (first) assert_memory_equal(y, first, (size_t)(rows * w->n) * sizeof *y);
     return resident((const unsigned char *)w->map, PAGES);
