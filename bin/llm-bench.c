@@ -21,6 +21,8 @@ static const struct llm_cli cli = {
     .commands = commands,
 };
 
+const char *bench_program;
+
 int main(int argc, char **argv)
 {
     struct llm_err e = {0};
@@ -28,5 +30,6 @@ int main(int argc, char **argv)
     const struct llm_cli *command = llm_cli_command(&cli, argc, argv);
     int i = 0;
     while (commands[i] != command) i++;
+    bench_program = argv[0];
     return runs[i](argc - 1, argv + 1, &e) < 0 ? llm_report(&e) : 0;
 }

@@ -9,6 +9,8 @@
 
 extern const struct llm_cli bench_speed_cli, bench_train_cli, bench_kernels_cli, bench_cost_cli, bench_quality_cli, bench_zoo_cli, bench_eval_cli,
     bench_steer_cli, bench_plot_cli, bench_scaling_cli, bench_dictionary_cli;
+/* This program, as it was called. */
+extern const char *bench_program;
 /* Tables of the command lines: words.c. */
 extern const struct llm_words bench_speed_words[], bench_quality_words[], bench_train_words[], bench_cost_words[], bench_zoo_words[],
     bench_eval_words[], bench_dictionary_words[];

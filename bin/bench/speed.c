@@ -3,7 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 #include "base/signals.h"
-#include "bin/bench/bench.h"
+#include "base/clock.h"
+#include "bin/bench/pairs.h"
 #include "cpu/detect.h"
 #include "cpu/pool.h"
 #include "measure/cost.h"
@@ -12,13 +13,13 @@
 
 struct args {
     struct llm_common common;
-    const char *model, *config, *prompt, *generate, *depth, *sequences;
+    const char *model, *config, *prompt, *generate, *depth, *sequences, *against, *against_program;
     struct llm_strs set;
     int64_t runs, batch;
-    int type, cache, precision;
+    int type, cache, precision, parts;
 };
 #define AT(field) offsetof(struct args, field)
-enum { UNSET = -1, MAX_NUMBERS = 16 };
+enum { UNSET = -1, MAX_NUMBERS = 16, MIN_PAIRS = 6 /* with fewer, even ratios that are all above 1 show nothing at 95% */ };
 
 static const struct llm_opt options[] = {
     {'m', "model", "MODEL", "the model", LLM_INPUT, AT(model), 0, 0, NULL},
@@ -29,8 +30,12 @@ static const struct llm_opt options[] = {
     {'n', "generate", "N,...", "measure the decoding of N tokens; 0: none [128]", LLM_STR, AT(generate), 0, 0, NULL},
     {'d', "depth", "N,...", "number of tokens already in the cache before each measurement [0]", LLM_STR, AT(depth), 0, 0, NULL},
     {0, "sequences", "N,...", "measure the decoding of so many sequences together; 1: alone [1]", LLM_STR, AT(sequences), 0, 0, NULL},
-    {'r', "runs", "N", "repetitions of each measurement [5]", LLM_INT, AT(runs), 1, LLM_SPEED_MAX_RUNS, NULL},
+    {'r', "runs", "N", "repetitions of each measurement, or pairs of --against [5; --against 7]", LLM_INT, AT(runs), 1, LLM_SPEED_MAX_RUNS, NULL},
     {'b', "batch", "N", "maximum number of tokens in one forward pass [512]", LLM_INT, AT(batch), 1, 65536, NULL},
+    {0, "parts", NULL, "also time the first prompt and decoding after a start: load, prompt, decoding, the rest", LLM_FLAG, AT(parts), 0, 0, NULL},
+    {0, "against", "OPTIONS", "compare with the same command after these further options, -r pairs of processes in alternation", LLM_STR, AT(against),
+     0, 0, NULL},
+    {0, "against-program", "FILE", "compare with another llm-bench", LLM_INPUT, AT(against_program), 0, 0, NULL},
     {0, "cache-type", "TYPE", "type in which the cache stores keys and values: %w [bf16]", LLM_CHOICE, AT(cache), 0, 0, NULL},
     {0, "precision", "TYPE", "arithmetic of weights that are not quantised: %w [bf16]", LLM_CHOICE, AT(precision), 0, 0, NULL},
     {0}};
@@ -41,7 +46,8 @@ const struct llm_cli bench_speed_cli = {
     .usage = "-m MODEL | -c CONFIG [OPTION]...",
     .examples = "llm-bench speed -m model.llm\n"
                 "llm-bench speed -c smollm -t q8_0 -p 512 -n 128 -d 0,1024\n"
-                "llm-bench speed --json -m model.llm -r 10",
+                "llm-bench speed --json -m model.llm -r 10\n"
+                "llm-bench speed -m a.gguf --against '-m b.gguf' -r 11",
     .options = options,
     .common = LLM_COMMON_THREADS | LLM_COMMON_OUTPUT | LLM_COMMON_JSON | LLM_COMMON_TABLE | LLM_COMMON_CONFIG,
     .words = bench_speed_words,
@@ -128,14 +134,67 @@ static int run_test(struct llm_table *t, const struct args *a, struct llm_model 
     return status;
 }
 
+static const char *const part_columns[] = {"part", "seconds", "share", NULL};
+
+/* A prompt and its decoding right after the model was loaded. `began`: when the program did; `loaded`: how long the model took. 0, 1, -1. */
+static int run_parts(struct llm_table *t, const struct args *a, struct llm_model *m, const struct test *test, double began, double loaded,
+                     struct llm_err *e)
+{
+    static const char *const names[] = {"load", "prompt", "decoding", "rest", "all"};
+    struct llm_engine g = {0};
+    struct llm_engine_options o = {.compute = a->precision == 0 ? LLM_COMPUTE_F32 : LLM_COMPUTE_BF16, .batch = a->batch,
+                                   .context = test->prompt + test->generate};
+    double v[5] = {loaded};
+    o.cache = a->cache < 0 ? LLM_NO_DTYPE : llm_kv_types[a->cache];
+    int status = llm_engine_init(&g, m, &o, e);
+    if (status == 0) status = llm_speed_once(&g, test->prompt, test->generate, v + 1, e);
+    llm_engine_release(&g);
+    v[4] = llm_now() - began;
+    v[3] = v[4] - v[0] - v[1] - v[2];
+    for (int i = 0; i < 5 && status == 0; i++) {
+        if ((i == 1 && test->prompt == 0) || (i == 2 && test->generate == 0)) continue;
+        llm_table_text(t, names[i]);
+        llm_table_number(t, v[i], 5);
+        llm_table_number(t, v[i] / v[4], 3);
+    }
+    return status;
+}
+
+/* Options of llama-bench whose letters mean something else here. */
+static void answer_llama_bench(int argc, char **argv)
+{
+    llm_program = bench_speed_cli.name;
+    for (int i = 1; i < argc; i++) {
+        const char letter = argv[i][0] == '-' ? argv[i][1] : 0;
+        if (letter != 't' && letter != 'o') continue;
+        const char *value = argv[i][2] ? argv[i] + 2 : i + 1 < argc ? argv[i + 1] : "";
+        if (letter == 't' && *value && strspn(value, "0123456789,") == strlen(value))
+            llm_usage(&bench_speed_cli, "-t: expected a type of weights, found '%s'; -j sets the number of threads", value);
+        if (letter == 'o' && llm_cli_listed("csv|json|jsonl|md|sql", value))
+            llm_usage(&bench_speed_cli, "-o: expected a file, found '%s'; --format chooses the form of the table", value);
+    }
+}
+
+/* --against: misuse exits. */
+static int compare(const struct args *a, struct llm_err *e)
+{
+    const struct bench_pairs p = {.program = bench_program, .against = a->against, .against_program = a->against_program, .pairs = a->runs,
+                                  .own = "against|against-program|runs|output|json|format|quiet|verbose"};
+    if (a->runs < MIN_PAIRS) llm_usage(&bench_speed_cli, "--against: expected at least %d pairs (-r), found %lld", MIN_PAIRS, (long long)a->runs);
+    if (a->model && strcmp(a->model, "-") == 0) llm_usage(&bench_speed_cli, "--against: both sides read the model: expected a file, found -");
+    return llm_output_try(a->common.output, false, e) < 0 ? -1 : bench_pairs(&p, &a->common, e);
+}
+
 int bench_speed(int argc, char **argv, struct llm_err *e)
 {
-    struct args a = {.prompt = "512", .generate = "128", .depth = "0", .sequences = "1", .runs = 5, .batch = 512, .type = UNSET, .cache = UNSET,
+    const double began = llm_now();
+    struct args a = {.prompt = "512", .generate = "128", .depth = "0", .sequences = "1", .batch = 512, .type = UNSET, .cache = UNSET,
                      .precision = 1};
+    answer_llama_bench(argc, argv);
     int rest = llm_cli_parse(&bench_speed_cli, &a, argc, argv);
     llm_config_force(a.common.force_config);
     int64_t prompts[MAX_NUMBERS], generates[MAX_NUMBERS], depths[MAX_NUMBERS], together[MAX_NUMBERS];
-    struct llm_table t, *tables[] = {&t};
+    struct llm_table t, parts, *tables[] = {&t, &parts};
     if (rest < argc) llm_usage(&bench_speed_cli, "expected no operand, found '%s'", argv[rest]);
     if (!a.model == !a.config) llm_usage(&bench_speed_cli, "expected a model: one of -m and -c");
     if (a.set.n && !a.config) llm_usage(&bench_speed_cli, "--set goes with -c");
@@ -146,11 +205,19 @@ int bench_speed(int argc, char **argv, struct llm_err *e)
     bool any = false;
     for (size_t i = 0; i < n_prompts + n_generates; i++) any = any || (i < n_prompts ? prompts[i] : generates[i - n_prompts]) > 0;
     if (!any) llm_usage(&bench_speed_cli, "expected a test: a number above 0 for one of -p and -n");
+    const bool pairs = a.against || a.against_program;
+    if (a.runs == 0) a.runs = pairs ? 7 : 5;
+    if (pairs) return compare(&a, e);
     if (bench_begin(&a.common, e) < 0) return -1;
     llm_signals_catch();
+    const double loading = llm_now();
     struct llm_model *m = load(&a, e);
+    const double loaded = llm_now() - loading;
     int status = m ? 0 : -1;
     llm_table_init(&t, columns);
+    llm_table_init(&parts, part_columns);
+    const struct test first = {.prompt = prompts[0], .generate = generates[0]};
+    if (a.parts && status == 0) status = run_parts(&parts, &a, m, &first, began, loaded, e);
     for (size_t d = 0; d < n_depths && status == 0; d++) {
         for (size_t i = 0; i < n_prompts + n_generates && status == 0; i++) {
             struct test test = {.depth = depths[d]};
@@ -165,6 +232,8 @@ int bench_speed(int argc, char **argv, struct llm_err *e)
     llm_model_destroy(m);
     llm_pool_stop();
     llm_signal_die();
+    if (status == 0 && a.parts) return bench_print(&a.common, tables, 2, e);
+    llm_table_release(&parts);
     if (status == 0) return bench_print(&a.common, tables, 1, e);
     llm_table_release(&t);
     return -1;

@@ -29,11 +29,24 @@ const struct llm_alias bench_eval_aliases[] = {{"--tasks", "task"},       {"--nu
 const struct llm_alias bench_train_aliases[] = {{"--batch-size", "batch"}, {"--block-size", "context"}, {"--seq-len", "context"},
                                                 {"--gradient-accumulation-steps", "accumulate"}, {"-t", "threads"}, {0}};
 
+#define BATCH "-b is the number of tokens that are computed at once"
+#define CACHE "--cache-type is the type of keys and of values"
+#define THREADS "the threads run where the operating system puts them; taskset, nice and numactl change that"
 const struct llm_foreign bench_foreign[] = {
     FOREIGN_DEVICES,
-    {"--ubatch-size", "-b is the number of tokens that are computed at once"},
-    {"--cache-type-k", "--cache-type is the type of keys and of values"},
-    {"--cache-type-v", "--cache-type is the type of keys and of values"},
+    {"--ubatch-size", BATCH}, {"-ub", BATCH}, {"--cache-type-k", CACHE}, {"--cache-type-v", CACHE}, {"-ctk", CACHE}, {"-ctv", CACHE},
+    {"-pg", "-p and -n measure apart, and --parts a prompt with its decoding"},
+    {"-fa", "attention always works in tiles with an online softmax, as FlashAttention does"},
+    {"-mmp", ALWAYS_MAPPED}, {"-dio", ALWAYS_MAPPED},
+    {"-sm", ONLY_CPUS}, {"-mg", ONLY_CPUS}, {"-ts", ONLY_CPUS}, {"-nkvo", ONLY_CPUS}, {"-dev", ONLY_CPUS}, {"-ncmoe", ONLY_CPUS},
+    {"--n-cpu-moe", ONLY_CPUS}, {"--no-kv-offload", ONLY_CPUS}, {"-ot", ONLY_CPUS}, {"--override-tensor", ONLY_CPUS}, {"-nopo", ONLY_CPUS},
+    {"--no-op-offload", ONLY_CPUS}, {"-embd", "llm-infer --embed makes embeddings; their speed is a prompt's"},
+    {"--embeddings", "llm-infer --embed makes embeddings; their speed is a prompt's"},
+    {"--cpu-mask", THREADS}, {"--cpu-strict", THREADS}, {"--prio", THREADS}, {"--poll", THREADS},
+    {"--delay", "nothing waits between measurements"},
+    {"--no-warmup", "every measurement begins with a pass that is not counted; --parts times a cold start"},
+    {"-oe", "-o and --format write the table once"}, {"--output-err", "-o and --format write the table once"},
+    {"--progress", "progress is shown on a terminal"}, {"--list-devices", ONLY_CPUS},
     {"--perplexity", "llm-bench quality measures it"},
     {"--kl-divergence", "llm-bench quality --base=MODEL compares two models"},
     {"--kl-divergence-base", "llm-bench quality --base=MODEL compares two models"},

@@ -216,3 +216,19 @@ int llm_speed_together(struct llm_engine *g, int64_t sequences, int64_t depth, i
     free(ids);
     return status;
 }
+
+int llm_speed_once(struct llm_engine *g, int64_t prompt, int64_t generate, double seconds[2], struct llm_err *e)
+{
+    struct llm_kv kv;
+    int32_t *ids = some_tokens(prompt + generate, g->model->config.vocab_size, e);
+    if (!ids) return -1;
+    llm_kv_init(&kv, &g->pool);
+    double start = llm_now();
+    int status = prompt > 0 ? feed(g, &kv, ids, prompt, e) : 0;
+    seconds[0] = llm_now() - start;
+    for (int64_t i = 0; i < generate && status == 0; i++) status = feed(g, &kv, ids + prompt + i, 1, e);
+    seconds[1] = llm_now() - start - seconds[0];
+    llm_kv_release(&kv);
+    free(ids);
+    return status;
+}

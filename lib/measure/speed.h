@@ -24,4 +24,8 @@ int llm_speed_generate(struct llm_engine *g, int64_t depth, int64_t n, int64_t r
 int llm_speed_together(struct llm_engine *g, int64_t sequences, int64_t depth, int64_t n, int64_t runs, struct llm_speed *out, struct llm_err *e)
     LLM_MUST_CHECK;
 
+/* Reads `prompt` tokens and then generates `generate` one by one, once and without warming up, as a program does that was just started. *seconds: of
+ * the two. 0, 1, -1. */
+int llm_speed_once(struct llm_engine *g, int64_t prompt, int64_t generate, double seconds[2], struct llm_err *e) LLM_MUST_CHECK;
+
 #endif

@@ -121,3 +121,18 @@ int llm_bootstrap_rows(const double *rows, size_t n, size_t k, int resamples, ui
     free(values);
     return 0;
 }
+
+int llm_bootstrap_median(const double *v, size_t n, int resamples, uint64_t seed, double low_high[2], struct llm_err *e)
+{
+    double *medians = llm_alloc((size_t)resamples + n, sizeof *medians, "resamples", e);
+    if (!medians) return -1;
+    double *drawn = medians + resamples;
+    for (int r = 0; r < resamples; r++) {
+        struct llm_rng rng = llm_rng_of_item(seed, 0, (uint64_t)r, LLM_RNG_ORDER, 1, 0);
+        for (size_t i = 0; i < n; i++) drawn[i] = v[llm_rng_below(&rng, (uint32_t)i, n)];
+        medians[r] = llm_median(drawn, n);
+    }
+    llm_interval(medians, (size_t)resamples, n > 1 ? llm_tail95(n - 1) : .025, low_high);
+    free(medians);
+    return 0;
+}

@@ -15,6 +15,10 @@ void llm_interval(double *v, size_t n, double tail, double low_high[2]);
  * beyond the .975 quantile of Student's t (Hesterberg's expanded percentiles). Below .025, and that in the limit. */
 double llm_tail95(size_t freedom);
 
+/* The interval of 95% of a median, from n ≥ 1 values drawn from v [n] with repetition, `resamples` times: percentiles expanded by llm_tail95(n - 1),
+ * since plain ones would hold the median of 7 values in 87.5% of all cases only. */
+int llm_bootstrap_median(const double *v, size_t n, int resamples, uint64_t seed, double low_high[2], struct llm_err *e) LLM_MUST_CHECK;
+
 /* Mean of values that come one after another, with a standard error that counts how neighbours go together: from the means of consecutive runs
  * of LLM_RUN values (method of batch means). Zero-initialise. */
 #define LLM_RUN 64
