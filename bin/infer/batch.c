@@ -89,7 +89,8 @@ int batch_refuse(const struct batch *b, struct lines *in, const json_t *object, 
 }
 
 int batch_lines(struct batch *b, struct session *s, struct lines *in, const char *operand,
-                int (*line)(void *arg, const char *text, size_t n, struct llm_err *e), void *arg, struct llm_err *e)
+                int (*line)(void *arg, const char *text, size_t n, struct llm_err *e), int (*finish)(void *arg, struct llm_err *e), void *arg,
+                struct llm_err *e)
 {
     const char *text;
     size_t n;
@@ -97,6 +98,7 @@ int batch_lines(struct batch *b, struct session *s, struct lines *in, const char
     bool begun = got == 0;
     if (begun) batch_begin(b, s, in);
     while (got >= 0 && status == 0 && (got = lines_next(in, &text, &n, e)) > 0) status = line(arg, text, n, e);
+    if (got == 0 && status == 0 && finish) status = finish(arg, e);
     if (begun) batch_end(b);
     if (got < 0) status = -1;
     if (status == 0) lines_summarise(in, &s->refused);

@@ -27,9 +27,10 @@ int batch_put(const struct batch *b, const json_t *o, struct llm_err *e) LLM_MUS
 /* Writes the answer to a line that cannot be used (lines_refuse). 0 or -1. */
 int batch_refuse(const struct batch *b, struct lines *in, const json_t *object, const struct llm_err *why, struct llm_err *e) LLM_MUST_CHECK;
 /* A whole batch whose lines are answered one by one: opens the input (-f, the operand, else standard input), calls `line` for each line that is not
- * blank (text NULL: it is too long), and closes it. `line` returns 0, 1 when a signal was caught, or -1; so does this function. s->refused says
- * afterwards whether lines were refused. */
+ * blank (text NULL: it is too long), then `finish` (NULL: nothing is left to do), and closes it. Both return 0, 1 when a signal was caught, or -1; so
+ * does this function. s->refused says afterwards whether lines were refused. */
 int batch_lines(struct batch *b, struct session *s, struct lines *in, const char *operand,
-                int (*line)(void *arg, const char *text, size_t n, struct llm_err *e), void *arg, struct llm_err *e) LLM_MUST_CHECK;
+                int (*line)(void *arg, const char *text, size_t n, struct llm_err *e), int (*finish)(void *arg, struct llm_err *e), void *arg,
+                struct llm_err *e) LLM_MUST_CHECK;
 
 #endif

@@ -141,7 +141,7 @@ int run_reward_lines(struct session *s, const char *operand, struct llm_err *e)
 {
     struct run r = {.s = s};
     r.vector = llm_alloc(MAX_WAITING * (size_t)s->model->config.hidden_size, sizeof *r.vector, "a text", e);
-    int status = r.vector ? batch_lines(&r.batch, s, &r.in, operand, one_line, &r, e) : -1;
+    int status = r.vector ? batch_lines(&r.batch, s, &r.in, operand, one_line, NULL, &r, e) : -1;
     for (int64_t i = 0; i < r.n_waiting; i++) json_decref(r.waiting[i]);
     free(r.ids);
     llm_chat_release(&r.chat);

@@ -99,5 +99,5 @@ static int score_line(void *arg, const char *text, size_t n, struct llm_err *e)
 int run_score_lines(struct session *s, const char *operand, struct llm_err *e)
 {
     struct run r = {.s = s};
-    return batch_lines(&r.batch, s, &r.in, operand, score_line, &r, e);
+    return batch_lines(&r.batch, s, &r.in, operand, score_line, NULL, &r, e);
 }

@@ -26,7 +26,6 @@ void llm_run_check_adapter(const struct llm_cli *cli, const struct args *a)
     if (a->adapter_init && (a->rank > 0 || a->alpha > 0 || a->rslora || a->dora || a->targets.n > 0 || a->also_train.n > 0)) {
         llm_usage(cli, "--adapter-init: expected no --rank, --alpha, --rslora, --dora, --targets or --also-train: FILE has them");
     }
-    if (a->dora && a->adapter_dropout > 0) llm_usage(cli, "--dora: expected no --adapter-dropout");
     const struct { const char *option, *path; int to; } outputs[] = {{"-o", a->common.output, a->to}, {"--keep-best", a->best, -1},
                                                                      {"--ema-output", a->ema_output, -1}};
     for (size_t i = 0; i < sizeof outputs / sizeof *outputs; i++) {
@@ -46,10 +45,6 @@ static int take_file(struct llm_model *m, const struct args *a, struct llm_err *
 {
     if (llm_model_base_fingerprint(m, e) < 0 || llm_lora_load(m, a->adapter_init, 1, e) < 0) return -1;
     if (llm_lora_renew(m, a->init, a->adapter_dropout, a->dropout, e) < 0) return -1;
-    if (m->lora->dora && m->lora->dropout > 0) {
-        return llm_fail(e, EX_UNAVAILABLE, "%s: use_dora: expected no dropout of the adapter, found %g: --adapter-dropout 0", a->adapter_init,
-                        m->lora->dropout);
-    }
     if (m->lora->model_dropout >= 0) llm_model_set_dropout(m, m->lora->model_dropout);
     return 0;
 }

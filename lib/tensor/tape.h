@@ -92,7 +92,7 @@ const float *llm_op_vector(struct llm_ctx *c, const struct llm_param *p, int64_t
 struct llm_param *llm_adapter_trained(const struct llm_param *w);
 /* y [m, n], which is x·wᵀ + bias (NULL: none), becomes the product with w's adapters; does nothing if there is none. False after a failure. Scratch
  * memory on `acts` is popped. */
-bool llm_adapter_add(struct llm_ctx *c, const struct llm_param *w, const float *bias, const float *x, int64_t ldx, float *y, int64_t ldy, int64_t m);
+bool llm_adapter_add(struct llm_ctx *c, struct llm_param *w, const float *bias, const float *x, int64_t ldx, float *y, int64_t ldy, int64_t m);
 /* The blocks of tokens over which a gradient is summed: given ones, or the blocks of LLM_FOLD tokens of rows of row_len tokens. */
 struct llm_folds { int64_t row_len; const int64_t *starts; int64_t n_blocks; }; /* starts NULL: row_len holds */
 /* Adds to the gradients of the adapter's a, b and magnitude, unless frozen, from the outputs' gradient dy [m, n] and the inputs x [m, k]. False
@@ -103,7 +103,7 @@ bool llm_adapter_dw(struct llm_ctx *c, struct llm_param *w, const float *x, int6
  * if there are none. *ldy: its stride. NULL after a failure. */
 const float *llm_adapter_dy(struct llm_ctx *c, const struct llm_param *w, const float *dy, int64_t *ldy, int64_t m);
 /* dx [m, k] += scale·(dy·b)·a, where dy is what llm_adapter_dy returned. False after a failure. */
-bool llm_adapter_dx(struct llm_ctx *c, const struct llm_param *w, const float *dy, int64_t ldy, float *dx, int64_t ld_dx, int64_t m);
+bool llm_adapter_dx(struct llm_ctx *c, struct llm_param *w, const float *dy, int64_t ldy, float *dx, int64_t ld_dx, int64_t m);
 
 /* b->grad [cols] += the sums of dy [rows, cols] over tokens, in the canonical order. Does nothing if b is NULL or frozen. */
 void llm_bias_grad(struct llm_param *b, const float *dy, int64_t dy_stride, int64_t rows, const struct llm_folds *folds, int64_t cols);

@@ -27,8 +27,8 @@ struct llm_param;
 /* What is added to a matrix w [n, k] at low rank (LoRA, Hu et al. 2021): products with it become x·wᵀ + scale·(x·aᵀ)·bᵀ. a [rank, k] and b [n, rank]
  * are parameters of their own, in floating point; w may be frozen and of any stored type. A matrix may have several, which are added in order.
  * With a magnitude (DoRA, Liu et al. 2024, equation 5) row j of w + scale·b·a is multiplied by the gain magnitude[j] / norm[j], 1 if norm[j] is 0:
- * products become x·wᵀ + factor·((gain - 1)·x·wᵀ + gain·(scale / factor)·(x·aᵀ)·bᵀ). Gradients pass where it is the matrix's only adapter, of
- * factor 1 and without dropout. */
+ * products become x·wᵀ + factor·((gain - 1)·x·wᵀ + gain·(scale / factor)·(x·aᵀ)·bᵀ). With dropout, the second and the third x are the dropped one, as
+ * in PEFT. Gradients pass where it is the matrix's only adapter, of factor 1. */
 struct llm_adapter {
     struct llm_param *a, *b;
     struct llm_param *magnitude; /* [n]; NULL: none */

@@ -158,6 +158,27 @@ int llm_pairs_record(struct llm_lines *l, const json_t *line, struct llm_err *e)
     return llm_pairs_add(l, prompt, reply, line, e);
 }
 
+int llm_singles_keep(json_t *lines, const json_t *line, struct llm_err *e)
+{
+    if (!json_object_get(line, "completion")) return llm_fail(e, EX_DATAERR, "expected 'completion', found none");
+    if (!json_object_get(line, "prompt")) return llm_fail(e, EX_DATAERR, "expected 'prompt', found none");
+    return json_array_append(lines, (json_t *)(uintptr_t)line) < 0 ? llm_no_memory(e, "lines") : 0;
+}
+
+int llm_singles_check(const json_t *lines, struct llm_err *e)
+{
+    if (json_array_size(lines) != 1) return 0;
+    return llm_fail(e, EX_DATAERR, "expected at least two lines, found one: the divergence is that of replies to other prompts");
+}
+
+int llm_singles_add(struct llm_lines *l, const json_t *lines, size_t i, struct llm_err *e)
+{
+    size_t n = json_array_size(lines);
+    const json_t *line = json_array_get(lines, i), *before = json_array_get(lines, (i + n - 1) % n);
+    const json_t *const replies[2] = {json_object_get(line, "completion"), json_object_get(before, "completion")};
+    return llm_pairs_add(l, json_object_get(line, "prompt"), replies, line, e);
+}
+
 /* A text into a row: ids and mask, the rest of the row is padding. */
 static void put(int32_t *ids, uint8_t *own, int32_t *length, int64_t room, const int32_t *text, const uint8_t *mask, int64_t n)
 {

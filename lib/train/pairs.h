@@ -12,6 +12,12 @@ int llm_pairs_record(struct llm_lines *l, const json_t *line, struct llm_err *e)
  * what a float leaves out of the number NAME becomes the column NAME LLM_PAIRS_LOW. 0, also if the line is skipped, or -1. */
 int llm_pairs_add(struct llm_lines *l, const json_t *prompt, const json_t *const reply[2], const json_t *line, struct llm_err *e);
 #define LLM_PAIRS_LOW "_low"
+/* Lines of single replies ("prompt", "completion"), of which all are needed before the first becomes a record. `keep` appends one to an array;
+ * `check`, after the last: whether there are enough; `add` adds the record of line i, a prompt with its reply and with the reply of the line before
+ * (of the first line: the last). 0, also if the line is skipped, or -1. */
+int llm_singles_keep(json_t *lines, const json_t *line, struct llm_err *e);
+int llm_singles_check(const json_t *lines, struct llm_err *e);
+int llm_singles_add(struct llm_lines *l, const json_t *lines, size_t i, struct llm_err *e);
 /* A sum as two floats keep it, to 48 bits: sums that are computed and sums that were stored are then the same. */
 double llm_pairs_kept(double sum);
 /* llm_objective.document: the chosen text in `ids`, the rejected one in `source`; one target, at the row's beginning, stands for the pair. */

@@ -72,7 +72,12 @@ tensors() {
     jq -es '.[-1].loss < .[0].loss' log.jsonl
     cmp <(score "$F/q8_0.gguf") <(score "$F/q8_0.gguf" --adapter a.llm:0)
     paste -d ' ' <(score "$F/q8_0.gguf" --adapter a.llm:.5 --adapter a.llm:.5) <(score "$F/q8_0.gguf" --adapter a.llm) | apart 1e-5 0
-    refused 2 "--dora: expected no --adapter-dropout" "${dora[@]}" --adapter-dropout .1 -o b.llm "$F/data.tok"
+    dora+=(--adapter-dropout .3)
+    "${dora[@]}" --precision f32 --targets q_proj -b 2 --gradcheck "$F/data.tok" > checked
+    assert_equal "$(grep -c 'lora_magnitude_vector' checked)" 2
+    same_by_threads "${dora[@]}" "$F/data.tok" -n 3 -b 4
+    same_steps "${dora[@]}" "$F/data.tok" -n 3 -b 1 --accumulate 4
+    same_when_resumed 2 "${dora[@]}" "$F/data.tok" -b 4
 }
 
 @test "a new adapter changes nothing; a trained one does; its file has its pairs alone, the base stays" {

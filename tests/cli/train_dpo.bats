@@ -103,6 +103,32 @@ setup() {
     refused 65 "expected at least two lines, found one" "${kto[@]}" -n 1 -o x.llm <(echo '{"prompt": "a", "completion": "b", "label": true}')
 }
 
+@test "llm-infer --ref-logprobs of single replies: kto trains to the bytes of the computed reference" {
+    jq -c '{prompt, completion: .chosen, label: true}, {prompt, completion: .rejected, label: false}' "$F/pairs.jsonl" | head -n 15 > replies.jsonl
+    printf '%s\n' '{"prompt": [{"role": "user", "content": "q"}], "completion": [{"role": "assistant", "content": "good"}], "label": true}' \
+        '{"prompt": [{"role": "user", "content": "r"}], "completion": [{"role": "assistant", "content": "bad"}], "label": false}' > turns.jsonl
+    for set in replies turns; do
+        llm-infer -q -m "$F/base.llm" --chat-template chatml --ref-logprobs < $set.jsonl > with.jsonl
+        cmp <(jq -c 'del(.ref_logps, .ref_kl_logps)' with.jsonl) <(jq -c . $set.jsonl)
+        for data in $set with; do
+            llm-train -q --init "$F/base.llm" -l 64 --objective kto --chat-template chatml --beta .5 --lr 1e-3 --warmup 0 -n 4 -b 4 --log $data.log \
+                -o $data.llm $data.jsonl
+        done
+        cmp <(hashes $set.log) <(hashes with.log)
+        jq -s -e '.[0].kl == 0 and .[3].reward_chosen != 0' with.log
+        llm-train -q -c tiny -T "$F/tok.json" -l 64 --set num_hidden_layers=1 --objective kto --chat-template chatml -n 1 -b 2 -o x.llm with.jsonl
+    done
+    head -n 1 replies.jsonl > one.jsonl
+    refused 65 "expected at least two lines, found one" llm-infer -m "$F/base.llm" --ref-logprobs one.jsonl
+    head -n 1 "$F/pairs.jsonl" >> one.jsonl
+    refused 65 "one.jsonl: line 2: expected 'completion', as in the first line" llm-infer -m "$F/base.llm" --ref-logprobs one.jsonl
+    tac one.jsonl > two.jsonl
+    run -65 --separate-stderr llm-infer -m "$F/base.llm" --ref-logprobs two.jsonl
+    [[ $stderr == *"two.jsonl: line 2: expected 'chosen' and 'rejected', as in the first line" ]]
+    echo '{"completion": "b"}' >> replies.jsonl
+    refused 65 "replies.jsonl: line 16: expected 'prompt', found none" llm-infer -m "$F/base.llm" --ref-logprobs replies.jsonl
+}
+
 @test "the same bytes by any threads, any passes of a step, and after an interruption" {
     cp "$F/pairs.jsonl" .
     same_by_threads "${new[@]}" -n 6 -b 4 pairs.jsonl

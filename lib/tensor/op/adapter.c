@@ -128,8 +128,8 @@ static const struct llm_adapter *magnified(struct llm_ctx *c, const struct llm_p
 {
     for (const struct llm_adapter *o = w->adapter; o; o = o->next) {
         if (!o->magnitude) continue;
-        if (!w->adapter->next && o->factor == 1 && !drops(c, o)) return o;
-        llm_op_fail(c, EX_UNAVAILABLE, "'%s': expected an adapter with magnitudes to be trained alone, of scale 1 and without dropout", w->name);
+        if (!w->adapter->next && o->factor == 1) return o;
+        llm_op_fail(c, EX_UNAVAILABLE, "'%s': expected an adapter with magnitudes to be trained alone and of scale 1", w->name);
     }
     return NULL;
 }
@@ -171,16 +171,23 @@ static void multiply_rows(void *arg, int64_t from, int64_t to, int thread)
     }
 }
 
-const float *llm_adapter_dy(struct llm_ctx *c, const struct llm_param *w, const float *dy, int64_t *ldy, int64_t m)
+/* dy∘(gains + plus), [m, n] on `acts`, *ldy apart afterwards. NULL after a failure. */
+static const float *times_gains(struct llm_ctx *c, const struct llm_adapter *o, float plus, const float *dy, int64_t *ldy, int64_t m)
 {
-    const struct llm_adapter *o = magnified(c, w);
-    if (!o) return llm_ctx_failed(c) ? NULL : dy;
-    int64_t n = w->weight.n;
-    const float *gains = gains_of(c, o);
-    float *copy = gains ? llm_op_alloc(c, m * n, sizeof *copy) : NULL;
+    int64_t n = o->b->weight.n;
+    float *gains = gains_of(c, o), *copy = gains ? llm_op_alloc(c, m * n, sizeof *copy) : NULL;
+    for (int64_t j = 0; copy && j < n; j++) gains[j] += plus;
     if (copy) llm_for_rows(m, n, multiply_rows, &(struct product_work){.x = dy, .ldx = *ldy, .by = gains, .y = copy, .ldy = n, .n = n});
     *ldy = n;
     return copy;
+}
+
+/* With dropout the gains multiply products of dropped inputs, so that the product with w itself has the gradient dy. */
+const float *llm_adapter_dy(struct llm_ctx *c, const struct llm_param *w, const float *dy, int64_t *ldy, int64_t m)
+{
+    const struct llm_adapter *o = magnified(c, w);
+    if (!o || drops(c, o)) return llm_ctx_failed(c) ? NULL : dy;
+    return times_gains(c, o, 0, dy, ldy, m);
 }
 
 struct norm_work { const struct llm_param *w; const struct llm_adapter *o; float scale, *norm; };
@@ -239,14 +246,24 @@ static float *reduced(struct llm_ctx *c, const struct llm_adapter *o, float scal
 /* What products with w are before their adapters are added: x·wᵀ + bias in y, or with `base` [m, n] x·wᵀ there. */
 struct before { const float *bias, *base; };
 
-static bool add_magnified(struct llm_ctx *c, const struct llm_adapter *o, const struct before *before, const float *x, int64_t ldx, float *y,
-                          int64_t ldy, int64_t m)
+/* In training with dropout, x·wᵀ of dropped inputs stands for the product that the gains multiply, as in PEFT: [m, n] on `acts`. */
+static bool dropped_base(struct llm_ctx *c, struct llm_param *w, const float *x, int64_t ldx, int64_t m, struct before *before)
+{
+    int64_t n = w->weight.n;
+    float *base = llm_op_alloc(c, m * n, sizeof *base);
+    struct llm_matmul own = {.m = m, .x = x, .ldx = ldx, .y = base, .ldy = n, .compute = c->compute};
+    before->base = base;
+    return base && llm_matmul(&own, &w->weight, &c->err) == 0;
+}
+
+static bool add_magnified(struct llm_ctx *c, struct llm_param *w, const struct llm_adapter *o, struct before before, const float *x, int64_t ldx,
+                          float *y, int64_t ldy, int64_t m)
 {
     size_t mark = llm_arena_mark(&c->acts);
     int64_t n = o->b->weight.n;
     const float *gains = gains_of(c, o);
     float *added = gains ? llm_op_alloc(c, m * n, sizeof *added) : NULL;
-    if (!added) return false;
+    if (!added || !(x = dropped(c, o, x, ldx, m, &ldx)) || (drops(c, o) && !dropped_base(c, w, x, ldx, m, &before))) return false;
     for (int64_t at = 0, end; at < m; at = end) {
         float factor;
         end = run_end(&c->adapters, o, at, m, &factor);
@@ -254,7 +271,7 @@ static bool add_magnified(struct llm_ctx *c, const struct llm_adapter *o, const 
         const float *low = reduced(c, o, factor * o->scale, x + at * ldx, ldx, end - at);
         struct llm_matmul up = {.m = end - at, .x = low, .ldx = o->b->weight.k, .y = added, .ldy = n, .compute = c->compute};
         if (!low || llm_matmul(&up, &o->b->weight, &c->err) < 0) return false;
-        struct gain_work work = {.gains = gains, .bias = before->bias, .base = before->base ? before->base + at * n : NULL, .low = added,
+        struct gain_work work = {.gains = gains, .bias = before.bias, .base = before.base ? before.base + at * n : NULL, .low = added,
                                  .y = y + at * ldy, .factor = factor * o->factor, .ldy = ldy, .n = n};
         llm_for_rows(end - at, n, gain_rows, &work);
     }
@@ -294,14 +311,14 @@ static const float *copy_base(struct llm_ctx *c, const struct llm_param *w, cons
     return base;
 }
 
-bool llm_adapter_add(struct llm_ctx *c, const struct llm_param *w, const float *bias, const float *x, int64_t ldx, float *y, int64_t ldy, int64_t m)
+bool llm_adapter_add(struct llm_ctx *c, struct llm_param *w, const float *bias, const float *x, int64_t ldx, float *y, int64_t ldy, int64_t m)
 {
     size_t mark = llm_arena_mark(&c->acts);
     const struct before before = {bias, copy_base(c, w, bias, y, ldy, m)};
     for (const struct llm_adapter *o = w->adapter; o && !llm_ctx_failed(c); o = o->next) {
         LLM_PROFILE("adapter", 0);
         if (!fits(c, w, o, m)) return false;
-        if (!(o->magnitude ? add_magnified(c, o, &before, x, ldx, y, ldy, m) : add_one(c, o, x, ldx, y, ldy, m))) return false;
+        if (!(o->magnitude ? add_magnified(c, w, o, before, x, ldx, y, ldy, m) : add_one(c, o, x, ldx, y, ldy, m))) return false;
     }
     if (llm_ctx_failed(c)) return false;
     llm_arena_pop(&c->acts, mark);
@@ -339,7 +356,9 @@ static bool magnitude_gradient(struct llm_ctx *c, struct llm_param *w, const str
     int64_t n = w->weight.n;
     if (!o->magnitude->grad) return true;
     float *y = llm_op_alloc(c, m * n, sizeof *y), *inverse = llm_op_alloc(c, n, sizeof *inverse);
-    struct llm_matmul own = {.m = m, .x = x, .ldx = ldx, .y = y, .ldy = n, .compute = c->compute};
+    int64_t ld_in;
+    const float *in = dropped(c, o, x, ldx, m, &ld_in);
+    struct llm_matmul own = {.m = m, .x = in, .ldx = ld_in, .y = y, .ldy = n, .compute = c->compute};
     if (llm_ctx_failed(c) || llm_matmul(&own, &w->weight, &c->err) < 0 || !add_one(c, o, x, ldx, y, n, m)) return false;
     for (int64_t j = 0; j < n; j++) inverse[j] = o->norm[j] > 0 ? 1 / o->norm[j] : 0;
     llm_for_rows(m, n, multiply_rows, &(struct product_work){.x = dy, .ldx = ldy, .by = y, .y = y, .ldy = n, .n = n, .by_row = true});
@@ -356,8 +375,14 @@ bool llm_adapter_dw(struct llm_ctx *c, struct llm_param *w, const float *x, int6
         LLM_PROFILE("adapter dw", 0);
         size_t mark = llm_arena_mark(&c->acts);
         int64_t ld = ldx;
-        if (o->magnitude && (!magnitude_gradient(c, w, o, x, ldx, dy, ldy, m, folds) || !(dy = llm_adapter_dy(c, w, dy, &ldy, m)))) return false;
-        const float *in = o->a->grad || o->b->grad ? dropped(c, o, x, ldx, m, &ld) : NULL;
+        const float *in = o->a->grad || o->b->grad || w->grad ? dropped(c, o, x, ldx, m, &ld) : NULL;
+        if (o->magnitude && (!magnified(c, w) || !magnitude_gradient(c, w, o, x, ldx, dy, ldy, m, folds))) return false;
+        if (o->magnitude && drops(c, o) && w->grad) { /* what the gains add; the product with w itself has the gradient dyᵀ·x */
+            int64_t ld_own = ldy;
+            const float *own = times_gains(c, o, -1, dy, &ld_own, m);
+            if (!own || !in || !gradient(c, w, own, ld_own, in, ld, m, folds)) return false;
+        }
+        if (o->magnitude && !(dy = times_gains(c, o, 0, dy, &ldy, m))) return false;
         const float *low = in && o->b->grad ? reduced(c, o, o->scale, in, ld, m) : NULL;
         if (llm_ctx_failed(c) || (low && !gradient(c, o->b, dy, ldy, low, o->b->weight.k, m, folds))) return false;
         const float *d_low = in && o->a->grad ? reduced_back(c, o, dy, ldy, m) : NULL;
@@ -367,18 +392,21 @@ bool llm_adapter_dw(struct llm_ctx *c, struct llm_param *w, const float *x, int6
     return !llm_ctx_failed(c);
 }
 
-bool llm_adapter_dx(struct llm_ctx *c, const struct llm_param *w, const float *dy, int64_t ldy, float *dx, int64_t ld_dx, int64_t m)
+bool llm_adapter_dx(struct llm_ctx *c, struct llm_param *w, const float *dy, int64_t ldy, float *dx, int64_t ld_dx, int64_t m)
 {
     for (const struct llm_adapter *o = w->adapter; o && !llm_ctx_failed(c); o = o->next) {
         LLM_PROFILE("adapter dx", 0);
         size_t mark = llm_arena_mark(&c->acts);
-        int64_t k = o->a->weight.k;
-        const float *d_low = reduced_back(c, o, dy, ldy, m);
-        float *whole = d_low && drops(c, o) ? llm_op_alloc(c, m * k, sizeof *whole) : NULL; /* before the mask */
+        int64_t k = o->a->weight.k, ld_own = ldy, ld_low = ldy;
+        bool masked = drops(c, o), own = masked && o->magnitude; /* own: dx has dy·w alone, without what the gains add */
+        const float *dy_own = own ? times_gains(c, o, -1, dy, &ld_own, m) : NULL, *dy_low = own ? times_gains(c, o, 0, dy, &ld_low, m) : dy;
+        const float *d_low = dy_low ? reduced_back(c, o, dy_low, ld_low, m) : NULL;
+        float *whole = d_low && masked ? llm_op_alloc(c, m * k, sizeof *whole) : NULL; /* before the mask */
         if (llm_ctx_failed(c)) return false;
         struct llm_matmul up = {.m = m, .x = d_low, .ldx = o->a->weight.n, .y = whole ? whole : dx, .ldy = whole ? k : ld_dx, .accumulate = !whole,
                                 .compute = c->compute};
-        if (llm_matmul_dx(&up, &o->a->weight, &c->err) < 0) return false;
+        struct llm_matmul back = {.m = m, .x = dy_own, .ldx = ld_own, .y = whole, .ldy = k, .accumulate = true, .compute = c->compute};
+        if (llm_matmul_dx(&up, &o->a->weight, &c->err) < 0 || (own && llm_matmul_dx(&back, &w->weight, &c->err) < 0)) return false;
         if (whole) drop(c, &(struct drop_work){.o = o, .from = whole, .from_stride = k, .to = dx, .to_stride = ld_dx, .cols = k, .add = true}, m);
         llm_arena_pop(&c->acts, mark);
     }

@@ -37,34 +37,23 @@ static void destroy(struct llm_task *t)
 
 /* ---- lines ---- */
 
-/* The reply of a line: "completion", a text or messages. NULL: it has none. */
-static const json_t *reply_of(const json_t *line)
-{
-    return json_object_get(line, "completion");
-}
-
 static int record(struct llm_lines *l, const json_t *line, struct llm_err *e)
 {
     const json_t *label = json_object_get(line, "label");
-    if (!reply_of(line)) return llm_fail(e, EX_DATAERR, "expected 'completion', found none");
-    if (!json_object_get(line, "prompt")) return llm_fail(e, EX_DATAERR, "expected 'prompt', found none");
-    if (!json_is_boolean(label)) return llm_fail(e, EX_DATAERR, "expected 'label', true (desirable) or false, found %s", label ? "another" : "none");
     if (!l->own && !(l->own = json_array())) return llm_no_memory(e, "lines");
-    return json_array_append(l->own, (json_t *)(uintptr_t)line) < 0 ? llm_no_memory(e, "lines") : 0;
+    if (llm_singles_keep(l->own, line, e) < 0) return -1;
+    if (json_is_boolean(label)) return 0;
+    return llm_fail(e, EX_DATAERR, "expected 'label', true (desirable) or false, found %s", label ? "another" : "none");
 }
 
 static int recorded(struct llm_lines *l, struct llm_err *e, bool failed)
 {
     json_t *lines = l->own;
     size_t n = json_array_size(lines);
-    int got = 0;
+    int got = failed ? 0 : llm_singles_check(lines, e);
     l->own = NULL;
-    if (!failed && n == 1)
-        got = llm_fail(e, EX_DATAERR, "expected at least two lines, found one: the divergence is that of replies to other prompts");
     for (size_t i = 0; !failed && got == 0 && i < n; i++) {
-        const json_t *line = json_array_get(lines, i);
-        const json_t *const replies[2] = {reply_of(line), reply_of(json_array_get(lines, (i + n - 1) % n))};
-        got = llm_pairs_add(l, json_object_get(line, "prompt"), replies, line, e);
+        got = llm_singles_add(l, lines, i, e);
         if (got < 0) llm_in(e, "line %zu of all", i + 1);
     }
     json_decref(lines);
