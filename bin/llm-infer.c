@@ -16,6 +16,7 @@
 #include "infer/embed.h"
 #include "infer/sample/draw.h"
 #include "measure/profile.h"
+#include "tensor/divergence.h"
 
 #define AT(field) offsetof(struct args, field)
 enum { UNSET = -2 };
@@ -44,11 +45,13 @@ static const struct llm_opt options[] = {
     {.type = LLM_HEADING, .help = "Output: one of these owns standard output instead of the text"},
     {0, "score", NULL, "each token of the prompt: id, text, log-probability; with --jsonl their sum and mean per text",
      LLM_FLAG, AT(score), 0, 0, NULL},
-    {0, "add-eos", NULL, "with --score: also score the end token after the text", LLM_FLAG, AT(add_eos), 0, 0, NULL},
+    {0, "add-eos", NULL, "with --score and --top: also the end token after the text", LLM_FLAG, AT(add_eos), 0, 0, NULL},
     {0, "per-token", NULL, "with --score --jsonl: list the tokens and their log-probabilities", LLM_FLAG, AT(per_token), 0, 0, NULL},
     {0, "entropy", NULL, "with --score: the entropy of each prediction too, in nats; with --jsonl its mean per text",
      LLM_FLAG, AT(entropy), 0, 0, NULL},
     {0, "logits", NULL, "the logits of the prompt's tokens, as a tensor stream", LLM_FLAG, AT(logits), 0, 0, NULL},
+    {0, "top", "K", "with --logits: the K most likely tokens, their log-probabilities and that of all others, as JSON Lines", LLM_INT, AT(top), 1,
+     LLM_TOP_MAX, NULL},
     {0, "embed", NULL, "a vector for the prompt, as a tensor stream; with --jsonl one per text", LLM_FLAG, AT(embed), 0, 0, NULL},
     {0, "score-reward", NULL, "the score that a reward model gives the prompt; with --jsonl each line again, with \"reward\"", LLM_FLAG,
      AT(score_reward), 0, 0, NULL},
@@ -166,10 +169,13 @@ static void check_usage(struct args *a, const char *operand)
         llm_usage(&infer_cli, "standard output has one owner: expected one of --score, --logits, --embed, --export, --lens, --attribute, --neurons, "
                                "--classify, --score-reward, --ref-logprobs, --kv-out -");
     }
-    if (a->jsonl && (a->logits || a->kv_out || a->echo))
-        llm_usage(&infer_cli, "--jsonl does not go with --logits, --kv-out or --echo");
-    if (a->jsonl && (a->embed || a->classify || a->score || a->score_reward) && (a->chat || a->kv_in)) {
-        llm_usage(&infer_cli, "--embed, --classify, --score and --score-reward of lines do not go with --chat or --kv-in");
+    if (a->top > 0 && (!a->logits || a->kv_in || a->kv_out || a->n > 0)) {
+        llm_usage(&infer_cli, "--top goes with --logits, and not with a cache or -n");
+    }
+    if (a->jsonl && ((a->logits && a->top == 0) || a->kv_out || a->echo))
+        llm_usage(&infer_cli, "--jsonl does not go with --logits without --top, --kv-out or --echo");
+    if (a->jsonl && (a->embed || a->classify || a->score || a->score_reward || a->logits) && (a->chat || a->kv_in)) {
+        llm_usage(&infer_cli, "--embed, --classify, --score, --score-reward and --logits of lines do not go with --chat or --kv-in");
     }
     if (looks && (a->jsonl || a->chat || a->kv_out || a->n > 0)) {
         llm_usage(&infer_cli, "--export, --lens, --attribute and --neurons take a prompt alone");
@@ -184,7 +190,9 @@ static void check_usage(struct args *a, const char *operand)
     if (a->common.format && (a->jsonl || !(a->score || a->classify || a->plan || a->attribute.n > 0 || a->neurons))) {
         llm_usage(&infer_cli, "--format is of tables: it goes with --score, --classify, --attribute, --neurons or --plan, and not with --jsonl");
     }
-    if ((a->add_eos || a->per_token) && !a->score) llm_usage(&infer_cli, "--add-eos and --per-token go with --score");
+    if ((a->add_eos && !a->score && a->top == 0) || (a->per_token && !a->score)) {
+        llm_usage(&infer_cli, "--per-token goes with --score, --add-eos with --score and --top");
+    }
     if (a->entropy && !a->score) llm_usage(&infer_cli, "--entropy goes with --score");
     if (a->per_token && !a->jsonl) llm_usage(&infer_cli, "--per-token goes with --jsonl: --score alone always lists the tokens");
     if (a->add_eos && a->n > 0) llm_usage(&infer_cli, "--add-eos ends the text: expected no -n");
@@ -261,7 +269,8 @@ static int load(struct session *s, struct llm_err *e)
     if (a->score_reward && llm_score_reward_check(s->model, e) < 0) return llm_in(e, "%s", a->model);
     bool generates = !a->plan && !a->embed && !a->classify && !a->score_reward && !a->logits && !a->ref_logprobs && a->export.n == 0;
     if (generates && llm_model_must_generate(s->model, e) < 0) return llm_in(e, "%s", a->model);
-    bool continues = a->score || a->ref_logprobs || a->chat || a->kv_in || a->kv_out || (a->logits && s->model->config.num_encoder_layers > 0);
+    bool continues = a->score || a->ref_logprobs || a->chat || a->kv_in || a->kv_out || a->top > 0
+                     || (a->logits && s->model->config.num_encoder_layers > 0);
     if (continues && llm_model_must_continue(s->model, e) < 0) return llm_in(e, "%s", a->model);
     const struct llm_predictor *predictor = llm_predictor_of(s->model);
     if (!predictor->has_states && (a->embed || a->kv_out || a->kv_in)) {
@@ -306,7 +315,7 @@ static int run_prompt(struct session *s, const char *operand, struct llm_err *e)
     int32_t *ids = NULL, *all = NULL;
     size_t n = 0, n_all = 0;
     int status = a->fim_prefix || a->fim_suffix ? fim_read(s, &ids, &n, e) : prompt_read(s, operand, &ids, &n, e);
-    if (status == 0) status = a->score ? prompt_end(s, &ids, &n, e) : prompt_check(s, n, e);
+    if (status == 0) status = a->score || a->top > 0 ? prompt_end(s, &ids, &n, e) : prompt_check(s, n, e);
     if (status == 0 && (a->export.n > 0 || a->lens || a->attribute.n > 0)) {
         status = (a->lens ? run_lens : a->attribute.n > 0 ? run_attribute : run_export)(s, ids, n, e);
     } else if (status == 0 && !a->score && !a->logits && !a->embed && !a->classify && !a->score_reward) {
@@ -315,6 +324,8 @@ static int run_prompt(struct session *s, const char *operand, struct llm_err *e)
         status = run_reward(s, ids, n, e);
     } else if (status == 0 && a->classify) {
         status = run_classify(s, ids, n, e);
+    } else if (status == 0 && a->top > 0) {
+        status = run_top(s, ids, n, e);
     } else if (status == 0) {
         bool extended = a->n != 0 || a->kv_out;
         if (extended) status = extend(s, ids, n, &all, &n_all, e);
@@ -334,7 +345,8 @@ static bool keeps_lines(const struct args *a, const struct llm_output *o)
 static int run(struct session *s, const char *operand, struct llm_err *e)
 {
     const struct args *a = s->a;
-    bool binary = a->logits || a->export.n > 0 || (a->embed && !a->jsonl), to_stdout = !a->common.output || is_dash(a->common.output);
+    bool binary = (a->logits && a->top == 0) || a->export.n > 0 || (a->embed && !a->jsonl);
+    bool to_stdout = !a->common.output || is_dash(a->common.output);
     if (!a->plan && llm_output_try(a->kv_out, true, e) < 0) return -1;
     if (load(s, e) < 0) return -1;
     if (a->plan) return run_plan(s, e);
@@ -344,7 +356,7 @@ static int run(struct session *s, const char *operand, struct llm_err *e)
         if (!s->out) return -1;
     }
     int (*lines)(struct session *, const char *, struct llm_err *) = a->score ? run_score_lines : a->score_reward ? run_reward_lines
-                                                                     : a->ref_logprobs ? run_references : run_jsonl;
+                                                                     : a->ref_logprobs ? run_references : a->top > 0 ? run_top_lines : run_jsonl;
     int (*texts)(struct session *, const char *, struct llm_err *) = a->chat ? run_chat : a->neurons ? run_neurons : run_prompt;
     int status = (!a->jsonl ? texts : a->embed || a->classify ? run_embed_lines : lines)(s, operand, e);
     struct llm_output *o = s->out;

@@ -20,7 +20,7 @@ struct args {
     int jsonl, score, per_token, entropy, add_eos;
     int logits, embed, classify, score_reward, ref_logprobs, ids, special, echo, ignore_eos, no_timings, plan;
     int profile, rollout;
-    int64_t n, context, batch, draft, parallel, samples, kv_keep, trace_queries;
+    int64_t top, n, context, batch, draft, parallel, samples, kv_keep, trace_queries;
     int precision, cache_type, pooling;
     int64_t embd_normalize;
     struct llm_sampling sampling;  /* bias and seed are not in it: session.sampling has them */
@@ -133,6 +133,9 @@ int run_embed_lines(struct session *s, const char *operand, struct llm_err *e) L
 int run_chat(struct session *s, const char *operand, struct llm_err *e) LLM_MUST_CHECK;
 /* --score with --jsonl: the sum of log-probabilities for each line. */
 int run_score_lines(struct session *s, const char *operand, struct llm_err *e) LLM_MUST_CHECK;
+/* --logits --top: the most likely tokens after each token of a text, or of each line, as lines of JSON. */
+int run_top(struct session *s, const int32_t *ids, size_t n, struct llm_err *e) LLM_MUST_CHECK;
+int run_top_lines(struct session *s, const char *operand, struct llm_err *e) LLM_MUST_CHECK;
 int run_score(struct session *s, const int32_t *ids, size_t n, struct llm_err *e) LLM_MUST_CHECK;
 int run_tensors(struct session *s, const int32_t *ids, size_t n, struct llm_err *e) LLM_MUST_CHECK;
 int run_export(struct session *s, const int32_t *ids, size_t n, struct llm_err *e) LLM_MUST_CHECK;

@@ -29,8 +29,13 @@ static int open_streams(const struct llm_run *r, const struct args *a, const str
     const struct llm_tokenizer *known = tok ? tok : r->model ? r->model->tokenizer : NULL;
     int64_t vocab = known ? llm_tokenizer_vocab_size(known) : r->model ? r->model->config.vocab_size : 0;
     if (llm_objectives[a->o.objective]->activations) return p->n > 0 ? llm_train_data_activations(d, p->paths, p->n, p->val, e) : 0;
-    int lines = p->n > 0 ? llm_lines_are(llm_objectives[a->o.objective], p->paths[0], e) : 0;
+    int lines = p->n > 0 ? llm_lines_are(&a->o, p->paths[0], e) : 0;
+    const struct llm_objective *objective = llm_objectives[a->o.objective];
     if (lines != 0 || p->n == 0) return lines < 0 ? -1 : 0;
+    if (objective->takes_lines && objective->takes_lines(&a->o)) {
+        return llm_fail(e, LLM_EX_USAGE, "--objective %s: expected --teacher MODEL and no --on-policy with the token stream %s, or JSON Lines",
+                        objective->name, p->paths[0]);
+    }
     return (a->o.stream ? llm_train_data_stream : llm_train_data_open)(d, p->paths, p->n, p->val, known ? llm_tokenizer_id(known) : NULL, vocab, e);
 }
 
@@ -59,13 +64,13 @@ int llm_run_open_lines(struct llm_run *r, const struct args *a, const char *cons
     struct llm_model *m = r->model;
     struct llm_lines lines = {.o = NULL};
     struct places p;
-    int got = find_places(&p, r, a, paths, n, e), are = got == 0 && p.n > 0 ? llm_lines_are(llm_objectives[a->o.objective], p.paths[0], e) : 0;
+    int got = find_places(&p, r, a, paths, n, e), are = got == 0 && p.n > 0 ? llm_lines_are(&a->o, p.paths[0], e) : 0;
     if (are < 0) got = -1;
     if (got == 0 && are) {
         int64_t context = a->o.context > 0 ? a->o.context : llm_config_default_context(&m->config);
         got = llm_lines_init(&lines, &a->o, m->tokenizer, from, context, e);
         lines.model = m;
-        bool own = lines.objective->data_per_run;
+        bool own = llm_objective_per_run(lines.objective, &a->o);
         if (got == 0 && own) got = llm_model_fingerprint(m, e);
         if (got == 0) got = llm_train_data_lines(d, &lines, p.paths, p.n, own ? a->val : p.val, e);
         if (got == 0) got = keep_template(m, &lines, a, e);

@@ -5,12 +5,16 @@
 void llm_run_check_teach(const struct llm_cli *cli, const struct args *a, int has_data)
 {
     const struct llm_teach_options *o = &a->teach;
+    const struct llm_objective *objective = llm_objectives[a->o.objective];
     if (!o->prompts) {
         if (o->judge.command || o->log || o->iterations > 0) llm_usage(cli, "--reward, --rollout-log and --iterations go with --prompts");
         if (o->lag > 0 || o->redraw > 0) llm_usage(cli, "--lag and --redraw go with --prompts");
         return;
     }
-    if (!o->judge.command) llm_usage(cli, "--prompts: expected the command that judges completions, --reward COMMAND");
+    if (!o->judge.command && !objective->unrewarded) llm_usage(cli, "--prompts: expected the command that judges completions, --reward COMMAND");
+    if (objective->unrewarded && (o->judge.command || o->lag > 0 || o->redraw > 0)) {
+        llm_usage(cli, "--objective %s: expected no --reward, --lag or --redraw: the teacher judges each token", objective->name);
+    }
     if (o->iterations == 0) llm_usage(cli, "--prompts: expected how often to sample and learn, --iterations N");
     if (o->lag > 0 && !o->log) llm_usage(cli, "--lag: expected --rollout-log, without which a run that stopped could not go on");
     if (o->lag > 0 && o->redraw > 0) llm_usage(cli, "--lag and --redraw exclude each other: what is drawn again must be judged first");

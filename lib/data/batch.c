@@ -26,11 +26,17 @@ int llm_rows_init(struct llm_rows *r, int64_t n_rows, int64_t row_len, struct ll
     return r->weights ? 0 : -1;
 }
 
-int llm_rows_add_columns(struct llm_rows *r, const struct llm_column *columns, struct llm_err *e)
+int64_t llm_column_count(const struct llm_column *c, int64_t n_rows, int64_t n_tokens, int64_t choices)
+{
+    return c->per == LLM_PER_ROW ? n_rows : c->per == LLM_PER_TOKEN ? n_tokens : n_tokens * choices;
+}
+
+int llm_rows_add_columns(struct llm_rows *r, const struct llm_column *columns, int64_t choices, struct llm_err *e)
 {
     r->columns = columns;
+    r->choices = choices;
     for (int i = 0; columns && columns[i].name; i++) {
-        size_t n = (size_t)(columns[i].per == LLM_PER_TOKEN ? r->n_rows * r->row_len : r->n_rows);
+        size_t n = (size_t)llm_column_count(&columns[i], r->n_rows, r->n_rows * r->row_len, choices);
         if (!(r->column[i] = llm_calloc(n, sizeof *r->column[i], "a batch", e))) return -1;
     }
     return 0;
@@ -83,7 +89,7 @@ struct llm_rows llm_rows_part(const struct llm_rows *r, int64_t first, int64_t n
     part.source_len += first;
     part.source_own += at;
     part.weights += at;
-    for (int i = 0; r->columns && r->columns[i].name; i++) part.column[i] += r->columns[i].per == LLM_PER_TOKEN ? at : first;
+    for (int i = 0; r->columns && r->columns[i].name; i++) part.column[i] += llm_column_count(&r->columns[i], first, at, r->choices);
     if (r->state) part.state += first * r->state_floats;
     if (r->state) part.state_after += first * r->state_floats;
     part.documents = false;

@@ -7,13 +7,13 @@
 #include "data/tokens.h"
 
 /* A further column of rows: numbers that an objective reads by name ("advantages", "logprobs"). */
-enum llm_column_per { LLM_PER_TOKEN, LLM_PER_ROW };
+enum llm_column_per { LLM_PER_TOKEN, LLM_PER_ROW, LLM_PER_CHOICE /* as many numbers a token as the data have choices (llm_records_choices) */ };
 struct llm_column {
     const char *name;       /* NULL ends a list of columns */
     enum llm_column_per per;
     bool optional;          /* data without the column is accepted */
 };
-enum { LLM_MAX_COLUMNS = 12 };
+enum { LLM_MAX_COLUMNS = 16 };
 
 struct llm_rows {
     int64_t n_rows, row_len;
@@ -21,7 +21,8 @@ struct llm_rows {
     float *weights;         /* [n_rows, row_len]: the weight of each target in the loss, if rows have weights */
     bool weighted;          /* weights is valid; false: each target that counts has weight 1 */
     const struct llm_column *columns; /* the columns that llm_rows_add_columns made; NULL: none. Borrowed */
-    float *column[LLM_MAX_COLUMNS];   /* their numbers: [n_rows, row_len] per token, [n_rows] per row */
+    float *column[LLM_MAX_COLUMNS];   /* their numbers: [n_rows, row_len] per token, [n_rows] per row, [n_rows, row_len, choices] per choice */
+    int64_t choices;        /* numbers that a token has in columns per choice; 0: the data have none */
     uint8_t *own;           /* [n_rows, row_len]: 1 where there is a token whose loss mask is not 0; 0 elsewhere, and after the data's end */
     int32_t *picks;         /* [n_rows, row_len]: the first n_picks of each row are positions whose loss counts, ascending; then -1 */
     int64_t n_picks;        /* 0: the loss of every token is looked at */
@@ -45,8 +46,10 @@ struct llm_rows {
 /* Memory for rows × row_len tokens. Zero-initialise; release either way. */
 int llm_rows_init(struct llm_rows *r, int64_t n_rows, int64_t row_len, struct llm_err *e) LLM_MUST_CHECK;
 void llm_rows_release(struct llm_rows *r);
-/* Memory for the columns of a list, all zero. The list must outlive the rows. */
-int llm_rows_add_columns(struct llm_rows *r, const struct llm_column *columns, struct llm_err *e) LLM_MUST_CHECK;
+/* Memory for the columns of a list, all zero, with `choices` numbers a token in columns per choice. The list must outlive the rows. */
+int llm_rows_add_columns(struct llm_rows *r, const struct llm_column *columns, int64_t choices, struct llm_err *e) LLM_MUST_CHECK;
+/* How many numbers a column has for n_rows rows of n_tokens tokens in all. */
+int64_t llm_column_count(const struct llm_column *c, int64_t n_rows, int64_t n_tokens, int64_t choices);
 /* The numbers of the column of this name; NULL: the rows have none. */
 float *llm_rows_column(const struct llm_rows *r, const char *name);
 /* A view of rows [first, first + n): shares memory, not to be released. `counted` and `weight` are those of these rows. */

@@ -12,6 +12,7 @@ struct place { int64_t at, n, second, column[LLM_MAX_COLUMNS]; };
 struct llm_records {
     const struct llm_column *columns;
     int n_columns;
+    int64_t choices;            /* numbers a token in columns per choice */
     int32_t *ids;
     uint8_t *mask;
     float *numbers;             /* of columns, record by record */
@@ -60,7 +61,7 @@ int llm_records_add(struct llm_records *r, const struct llm_record *record, stru
     memcpy(r->ids + r->n_ids, record->ids, n * sizeof *r->ids);
     memcpy(r->mask + r->n_ids, record->mask, n);
     for (int i = 0; i < r->n_columns; i++) {
-        size_t count = r->columns[i].per == LLM_PER_TOKEN ? n : 1;
+        size_t count = (size_t)llm_column_count(&r->columns[i], 1, record->n, r->choices);
         p.column[i] = -1;
         if (!record->column[i]) continue;
         if (llm_grow((void **)&r->numbers, &r->room_numbers, r->n_numbers + count, sizeof *r->numbers, e) < 0) return -1;
@@ -76,6 +77,16 @@ int llm_records_add(struct llm_records *r, const struct llm_record *record, stru
 int64_t llm_records_count(const struct llm_records *r)
 {
     return (int64_t)r->n;
+}
+
+int64_t llm_records_choices(const struct llm_records *r)
+{
+    return r->choices;
+}
+
+void llm_records_set_choices(struct llm_records *r, int64_t choices)
+{
+    r->choices = choices;
 }
 
 struct llm_record llm_records_at(const struct llm_records *r, int64_t i)

@@ -233,12 +233,16 @@ struct llm_loss {
     double nll;                 /* Σ over counted tokens of weight · -log p(target), in nats, folded in canonical order */
     int64_t tokens;             /* counted tokens */
 };
-/* A teacher whose distributions are learned instead of targets: its head, and its hidden states of the same tokens. */
+/* A teacher whose distributions are learned instead of targets: its head, and its hidden states of the same tokens; or what is known of the
+ * distributions themselves. */
 struct llm_teacher {
     struct llm_divergence how;
     const struct llm_tensor *hidden; /* [tokens, width of the teacher] */
     struct llm_param *head, *bias;   /* [vocab, width]; [vocab] or NULL */
     float logit_scale, logit_softcap;
+    /* Without a model (hidden NULL): its most likely tokens, which were computed before; [tokens, n_top] each, tail [tokens]. */
+    const float *top_ids, *top_log_probs, *tail;
+    int64_t n_top;
 };
 struct llm_cross_entropy {
     const int32_t *targets;     /* [tokens]; a token with -1 is not counted */

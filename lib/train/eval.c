@@ -14,7 +14,7 @@ int llm_trainer_eval(struct llm_trainer *t, double *loss, double *bits_per_byte,
     const struct llm_tokens *tokens = file ? t->data.val : t->data.train;
     uint64_t first = file ? 0 : t->order.n, end = tokens ? llm_tokens_count(tokens) : 0, context = (uint64_t)t->o.context;
     uint64_t windows = (end - first - 1 + context - 1) / context;
-    if (t->objective->document) {
+    if (t->documents) {
         first = file ? 0 : t->order.n - 1;
         windows = llm_train_data_documents(&t->data, file) - first;
     }
@@ -25,7 +25,7 @@ int llm_trainer_eval(struct llm_trainer *t, double *loss, double *bits_per_byte,
     for (uint64_t w = 0, n; w < windows; w += n) {
         n = windows - w < (uint64_t)t->eval_rows.n_rows ? windows - w : (uint64_t)t->eval_rows.n_rows;
         for (uint64_t i = 0; i < n; i++) {
-            if (t->objective->document) {
+            if (t->documents) {
                 if (llm_trainer_put_document(t, &t->eval_rows, (int64_t)i, file, first + w + i, e) < 0) return -1;
                 continue;
             }

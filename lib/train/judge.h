@@ -9,7 +9,7 @@
 #include "base/json.h"
 
 struct llm_judge_options {
-    const char *command;     /* of /bin/sh */
+    const char *command;     /* of /bin/sh; NULL: there are no rewards, and no judge is made */
     int64_t jobs;            /* processes at the same time; completion i goes to job i mod jobs */
     double seconds;          /* after the end of its input a process may be silent for so long */
     double fallback;         /* the reward of a completion on which the command hangs, dies or writes nonsense; NaN: that ends the run */

@@ -26,11 +26,12 @@ void llm_lines_release(struct llm_lines *l)
     llm_conversation_release(&l->scratch);
 }
 
-int llm_lines_are(const struct llm_objective *objective, const char *path, struct llm_err *e)
+int llm_lines_are(const struct llm_train_options *o, const char *path, struct llm_err *e)
 {
+    const struct llm_objective *objective = llm_objectives[o->objective];
     enum llm_content content = LLM_CONTENT_JSON;
     struct stat s;
-    if (!objective->record) return 0;
+    if (!objective->record || (objective->takes_lines && !objective->takes_lines(o))) return 0;
     if (strcmp(path, "-") == 0 || (stat(path, &s) == 0 && !S_ISREG(s.st_mode))) return 1; /* what is looked at would be gone */
     struct llm_file *f = llm_file_open(path, e);
     int status = f ? llm_sniff(f, &content, e) : -1;

@@ -34,8 +34,8 @@ struct llm_lines {
 int llm_lines_init(struct llm_lines *l, const struct llm_train_options *o, const struct llm_tokenizer *t, const char *path, int64_t context,
                    struct llm_err *e) LLM_MUST_CHECK;
 void llm_lines_release(struct llm_lines *l);
-/* Whether the file holds JSON Lines for an objective that reads them. Standard input and pipes do. 1, 0 or -1. */
-int llm_lines_are(const struct llm_objective *objective, const char *path, struct llm_err *e) LLM_MUST_CHECK;
+/* Whether the file holds JSON Lines for the objective of the options, if it reads them. Standard input and pipes do. 1, 0 or -1. */
+int llm_lines_are(const struct llm_train_options *o, const char *path, struct llm_err *e) LLM_MUST_CHECK;
 /* Reads files into new records, which the caller destroys, and reports what was skipped. NULL: "file: line 3: ..." */
 struct llm_records *llm_lines_read(struct llm_lines *l, const char *const *paths, size_t n_paths, struct llm_err *e) LLM_MUST_CHECK;
 /* Calls `take` with each line of a file that is not blank, of any length, in order; number: from 1. `line` is borrowed. 0 or -1:

@@ -43,6 +43,16 @@ bool llm_objective_by_pass(const struct llm_objective *o, const struct llm_confi
     return o->by_pass || c->norm == LLM_NORM_BATCH;
 }
 
+bool llm_objective_documents(const struct llm_objective *o, const struct llm_train_options *p)
+{
+    return o->document && (!o->takes_lines || o->takes_lines(p));
+}
+
+bool llm_objective_per_run(const struct llm_objective *o, const struct llm_train_options *p)
+{
+    return o->per_run ? o->per_run(p) : o->data_per_run;
+}
+
 int llm_task_init(struct llm_task *t, const struct llm_objective *o, struct llm_model *m, const struct llm_train_options *options,
                   const struct llm_activations *activations, struct llm_err *e)
 {

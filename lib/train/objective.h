@@ -86,7 +86,14 @@ struct llm_objective {
     int (*document)(const struct llm_task *t, struct llm_rows *rows, int64_t row, const struct llm_document *d, struct llm_err *e);
     bool data_per_run;          /* each run reads data of its own (rollouts of the policy as it is), in whole passes (--epochs, 1). A resumed run
                                  * begins with other data, the number of steps follows from them, and the learning rate is constant */
-    /* data_per_run: whether `run` has to look at all documents before `begin`; NULL: only to check them, if there are several steps. */
+    /* Whether a run has data of its own, if its options say so. NULL: data_per_run says it. */
+    bool (*per_run)(const struct llm_train_options *o);
+    /* Whether the data are JSON Lines, of an objective that learns from documents of lines or from windows of token streams, as options say. NULL: it
+     * has one kind of rows, and data are lines if they look like it. */
+    bool (*takes_lines)(const struct llm_train_options *o);
+    bool unrewarded;            /* rollouts need no reward */
+    /* data_per_run: whether `run` has to look at all documents before `begin`; NULL: only to check them, if there are several steps and a
+     * `begin`. */
     bool (*surveys)(const struct llm_task *t);
     /* data_per_run: called before the first step over the records, after that look. Sets t->next_state. 0 or -1. NULL: nothing to do. */
     int (*begin)(struct llm_task *t, struct llm_records *records, struct llm_err *e);
@@ -154,6 +161,10 @@ bool llm_objective_by_pass(const struct llm_objective *o, const struct llm_confi
 /* The options of objectives with `beside`; init_option is "base". */
 #define LLM_BESIDE_OPTIONS \
     {.name = "base", .arg = "MODEL", .help = "model that a lens or dictionary is learned beside [that of --init]", .type = LLM_INPUT}
+/* Whether rows are documents; else they are windows of a token stream. */
+bool llm_objective_documents(const struct llm_objective *o, const struct llm_train_options *p);
+/* Whether each run reads data of its own. */
+bool llm_objective_per_run(const struct llm_objective *o, const struct llm_train_options *p);
 extern const struct llm_objective *const llm_objectives[]; /* NULL-terminated */
 const struct llm_objective *llm_objective_find(const char *name);
 

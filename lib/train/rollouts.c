@@ -131,9 +131,10 @@ static int take_tokens(struct rollout *r, const json_t *line, const char *key, i
 }
 
 /* JSON has neither NaN nor infinity; commands write null, a text or nothing instead. */
-static int take_reward(struct rollout *r, const json_t *line, struct llm_err *e)
+static int take_reward(struct rollout *r, const json_t *line, bool needed, struct llm_err *e)
 {
     const json_t *one = json_object_get(line, "reward"), *each = json_object_get(line, "rewards");
+    if (!needed) return 0;
     if (!one && each) {
         if (!(each = take_list(line, "rewards", r->reply, e))) return -1;
         r->rewards = llm_alloc((size_t)r->reply, sizeof *r->rewards, "a rollout", e);
@@ -211,7 +212,7 @@ int llm_rollouts_record(struct llm_lines *l, const json_t *line, struct llm_err 
     if (r->prompt + r->reply > l->context + 1) {
         return llm_fail(e, EX_DATAERR, "expected at most %" PRId64 " tokens (--context), found %" PRId64, l->context + 1, r->prompt + r->reply);
     }
-    return take_reward(r, line, e);
+    return take_reward(r, line, !l->objective->unrewarded, e);
 }
 
 /* ---- groups ---- */

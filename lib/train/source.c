@@ -62,7 +62,7 @@ static int place_documents(struct llm_trainer *t, struct llm_err *e)
 int llm_trainer_place_data(struct llm_trainer *t, struct llm_err *e)
 {
     const struct llm_train_data *d = &t->data;
-    if (t->objective->document) return place_documents(t, e);
+    if (t->documents) return place_documents(t, e);
     uint64_t n = d->train ? llm_tokens_count(d->train) : 0, held = (uint64_t)((double)n * (1 - d->val_share));
     t->order = (struct llm_order){.kind = (enum llm_order_kind)t->o.order, .seed = (uint64_t)t->o.seed, .n = held, .context = t->o.context};
     if (d->train && held <= (uint64_t)t->o.context) {
@@ -151,7 +151,7 @@ int llm_trainer_put_document(struct llm_trainer *t, struct llm_rows *rows, int64
 static void invent_columns(struct llm_trainer *t, const struct llm_rng *r, int64_t row, const float *column[LLM_MAX_COLUMNS])
 {
     for (int k = 0; t->rows.columns && t->rows.columns[k].name; k++) {
-        int64_t n = t->rows.columns[k].per == LLM_PER_TOKEN ? t->rows.row_len : 1;
+        int64_t n = llm_column_count(&t->rows.columns[k], 1, t->rows.row_len, t->rows.choices);
         float *v = t->rows.column[k] + row * n;
         for (int64_t i = 0; i < n; i++) v[i] = (float)llm_rng_uniform64(r, (uint32_t)(1000003 * (k + 1) + i));
         column[k] = v;
@@ -162,7 +162,7 @@ static void invent_columns(struct llm_trainer *t, const struct llm_rng *r, int64
 static int invent(struct llm_trainer *t, int64_t row, struct llm_err *e)
 {
     struct llm_rng r = llm_rng_at((uint64_t)t->o.seed, t->o.overfit_one ? 0 : (uint64_t)t->step, LLM_RNG_TEST, 0, (uint32_t)row, 0);
-    bool documents = t->objective->document, two = t->objective->two_texts;
+    bool documents = t->documents, two = t->objective->two_texts;
     for (int64_t i = 0; i <= (documents ? 2 : 1) * t->o.context; i++) {
         t->rows.window[i] = (int32_t)llm_rng_below(&r, (uint32_t)i, (uint64_t)t->model->config.vocab_size);
         t->rows.mask[i] = !two || i >= t->o.context - row % 3;
@@ -220,7 +220,7 @@ int llm_trainer_rows(struct llm_trainer *t, struct llm_err *e)
             continue;
         }
         uint64_t sample = t->o.overfit_one ? (uint64_t)r : t->sample + (uint64_t)r;
-        if (t->objective->document) {
+        if (t->documents) {
             if (llm_trainer_put_document(t, &t->rows, r, false, llm_order_at(&t->order, sample), e) < 0) return -1;
             continue;
         }

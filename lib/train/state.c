@@ -245,7 +245,7 @@ static int check_data(const struct llm_trainer *t, struct llm_err *e)
 {
     const json_t *data = json_object_get(t->model->training, "data");
     const char *found = NULL, *val = NULL;
-    if (t->objective->data_per_run) return 0;
+    if (t->data_per_run) return 0;
     if (llm_json_str(data, "fingerprint", &found, e) < 0 || llm_json_str(data, "val_fingerprint", &val, e) < 0) return -1;
     if (t->data.feed && find_place(t, data, e) < 0) return -1;
     if (found && (t->data.train || t->data.records) && strcmp(found, t->data.fingerprint) != 0) {
@@ -274,7 +274,7 @@ int llm_state_restore(struct llm_trainer *t, struct llm_err *e)
     t->sample = (uint64_t)sample;
     t->tokens = (uint64_t)tokens;
     t->task.first_step = (uint64_t)t->step;
-    if (t->objective->data_per_run) {
+    if (t->data_per_run) {
         t->sample = 0;
         t->o.steps += t->step;
     }

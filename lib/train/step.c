@@ -136,7 +136,7 @@ int llm_trainer_step(struct llm_trainer *t, struct llm_step_report *r, struct ll
     const struct llm_schedule_options rates = {.steps = o->steps, .warmup = o->warmup, .lr = o->lr, .min_lr = o->min_lr,
                                                .decay_fraction = o->decay_fraction, .decay_style = (enum llm_decay_style)o->decay_style};
     *r = (struct llm_step_report){.step = t->step + 1, .lr = llm_schedule_lr(t->schedule, t->step, &rates)};
-    bool first = t->objective->data_per_run && t->data.records && (uint64_t)t->step == t->task.first_step;
+    bool first = t->data_per_run && t->data.records && (uint64_t)t->step == t->task.first_step;
     int dropped = first ? llm_trainer_survey(t, e) : 0;
     if (dropped == 0) dropped = llm_trainer_gradient(t, r, e);
     if (dropped) {

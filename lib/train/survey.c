@@ -29,7 +29,7 @@ int llm_trainer_survey(struct llm_trainer *t, struct llm_err *e)
     bool asked = o->surveys && o->surveys(&t->task);
     int got = 0;
     t->task.surveyed = t->data.records;
-    if (asked || t->o.steps > t->step + 1) got = look(t, e); /* a single step sees all documents itself */
+    if (asked || (o->begin && t->o.steps > t->step + 1)) got = look(t, e); /* a single step sees all documents itself */
     t->task.surveyed = NULL;
     memcpy(t->task.next_state, t->task.state, sizeof t->task.state);
     return got == 0 && o->begin ? o->begin(&t->task, t->data.records, e) : got;

@@ -98,6 +98,8 @@ static int next(void *arg, struct llm_prompt *p, struct llm_err *e)
     return 1;
 }
 
+static int judged(void *arg, json_t *line, const char *failed, struct llm_err *e);
+
 static int done(void *arg, struct llm_completion *c, struct llm_err *e)
 {
     struct batch *b = arg;
@@ -109,7 +111,7 @@ static int done(void *arg, struct llm_completion *c, struct llm_err *e)
     json_t *line = json_object();
     int status = line && json_object_update(line, (*place)->object) == 0 ? 0 : llm_no_memory(e, "a completion");
     if (status == 0) status = llm_rollouts_put(&x->about, c, group, line, e);
-    if (status == 0) status = llm_judge_give(b->judge, line, e);
+    if (status == 0) status = b->judge ? llm_judge_give(b->judge, line, e) : judged(b, line, NULL, e);
     json_decref(line);
     return status;
 }
@@ -161,8 +163,8 @@ static int sample(struct batch *b, struct llm_err *e)
     const struct llm_generate g = {&x->engine, x->o->parallel, next, NULL, NULL, done, b};
     double began = llm_now();
     b->next_group = 0;
-    b->judge = llm_judge_create(&x->o->judge, judged, b, e);
-    if (!b->judge) return -1;
+    b->judge = x->o->judge.command ? llm_judge_create(&x->o->judge, judged, b, e) : NULL;
+    if (x->o->judge.command && !b->judge) return -1;
     int got = llm_generate(&g, e);
     b->sampling += llm_now() - began;
     return got;
@@ -172,7 +174,7 @@ static int sample(struct batch *b, struct llm_err *e)
 static int finish(struct batch *b, struct llm_err *e)
 {
     double began = llm_now();
-    int got = llm_judge_finish(b->judge, e);
+    int got = b->judge ? llm_judge_finish(b->judge, e) : 0;
     b->judging += llm_now() - began;
     llm_judge_destroy(b->judge);
     b->judge = NULL;
@@ -270,8 +272,12 @@ static json_t *histogram(const struct teach *x, const struct batch *b)
 /* What the log of the first step says of the iteration. */
 static json_t *summary(const struct teach *x, const struct batch *b)
 {
-    json_t *o = json_pack("{s:I,s:I,s:o,s:I,s:I}", "iteration", (json_int_t)b->iteration, "completions", (json_int_t)count(x), "rewards",
-                          histogram(x, b), "reward_failures", (json_int_t)b->failed, "sampled_tokens", (json_int_t)b->sampled);
+    json_t *o = json_pack("{s:I,s:I}", "iteration", (json_int_t)b->iteration, "completions", (json_int_t)count(x));
+    if (o && x->o->judge.command) {
+        json_object_set_new(o, "rewards", histogram(x, b));
+        json_object_set_new(o, "reward_failures", json_integer(b->failed));
+    }
+    if (o) json_object_set_new(o, "sampled_tokens", json_integer(b->sampled));
     if (o && x->o->lag > 0) json_object_set_new(o, "lag", json_integer(b->ahead));
     if (o && x->o->redraw > 0) json_object_set_new(o, "redrawn", json_integer(b->redrawn));
     if (o && b->sampled > 0 && b->sampling > 0) {
@@ -380,8 +386,9 @@ static int iterate(struct teach *x, struct llm_err *e)
 static int begin(struct teach *x, const char *from, struct llm_err *e)
 {
     const struct llm_train_options *o = &x->t->o;
-    if (!x->t->objective->data_per_run) {
-        return llm_fail(e, LLM_EX_USAGE, "--prompts: expected an objective that learns from completions (reinforce, grpo, ppo), found %s",
+    if (!x->t->data_per_run) {
+        return llm_fail(e, LLM_EX_USAGE, "--prompts: expected an objective that learns from completions (reinforce, grpo, ppo, distill --on-policy), "
+                        "found %s",
                         x->t->objective->name);
     }
     if (x->t->model->config.kv_lora_rank > 0) {

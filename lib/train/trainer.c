@@ -28,7 +28,9 @@ static void resolve(struct llm_trainer *t)
     if (o->muon_lr < 0) o->muon_lr = o->muon_scale == LLM_MUON_ORIGINAL ? .02 : o->lr;
     t->schedule = llm_schedules[o->schedule];
     t->objective = llm_objectives[o->objective];
-    if (t->objective->data_per_run) t->schedule = llm_schedule_find("constant");
+    t->documents = llm_objective_documents(t->objective, o);
+    t->data_per_run = llm_objective_per_run(t->objective, o);
+    if (t->data_per_run) t->schedule = llm_schedule_find("constant");
     t->best_loss = INFINITY;
     for (int i = 0; i < LLM_MAX_MEANS; i++) t->val_means[i] = NAN;
 }
@@ -65,9 +67,9 @@ static int place_steps(struct llm_trainer *t, struct llm_err *e)
 {
     struct llm_train_options *o = &t->o;
     uint64_t documents = llm_train_data_documents(&t->data, false);
-    if (t->objective->data_per_run) o->warmup = 0;
-    if (t->objective->data_per_run && t->data.records && place_own(t, documents, e) < 0) return -1;
-    if (t->objective->data_per_run && !t->data.records) return 0; /* llm_trainer_renew brings them */
+    if (t->data_per_run) o->warmup = 0;
+    if (t->data_per_run && t->data.records && place_own(t, documents, e) < 0) return -1;
+    if (t->data_per_run && !t->data.records) return 0; /* llm_trainer_renew brings them */
     if (o->epochs > 0 && !t->data.train && !t->data.records)
         return llm_fail(e, LLM_EX_USAGE, "--epochs: expected data that can be read again (no --stream)");
     if (o->epochs > 0) {
@@ -96,7 +98,13 @@ int llm_trainer_init(struct llm_trainer *t, const struct llm_train_options *o, s
     int64_t rows = t->o.batch * t->o.accumulate, eval_rows = t->o.batch > 2048 / t->o.context ? t->o.batch : 2048 / t->o.context;
     if (llm_trainer_place_data(t, e) < 0 || llm_trainer_prepare(t, e) < 0 || count_pieces(t, e) < 0) return -1;
     if (llm_rows_init(&t->rows, rows, t->o.context, e) < 0 || llm_rows_init(&t->eval_rows, eval_rows, t->o.context, e) < 0) return -1;
-    if (llm_rows_add_columns(&t->rows, t->objective->columns, e) < 0 || llm_rows_add_columns(&t->eval_rows, t->objective->columns, e) < 0) return -1;
+    int64_t choices = t->data.records ? llm_records_choices(t->data.records) : 0;
+    if (t->data.val_records && llm_records_choices(t->data.val_records) != choices) {
+        return llm_fail(e, EX_DATAERR, "--val: expected %lld choices a token, as the training data have, found %lld", (long long)choices,
+                        (long long)llm_records_choices(t->data.val_records));
+    }
+    if (llm_rows_add_columns(&t->rows, t->objective->columns, choices, e) < 0
+        || llm_rows_add_columns(&t->eval_rows, t->objective->columns, choices, e) < 0) return -1;
     if (llm_trainer_place_states(t, e) < 0 || place_steps(t, e) < 0) return -1;
     t->token_loss = llm_calloc((size_t)((rows > eval_rows ? rows : eval_rows) * t->o.context), sizeof *t->token_loss, "losses", e);
     if (!t->token_loss) return -1;

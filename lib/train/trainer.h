@@ -48,6 +48,7 @@ struct llm_trainer {
     const struct llm_optim *optim;
     const struct llm_schedule *schedule;
     const struct llm_objective *objective;
+    bool documents, data_per_run;      /* llm_objective_documents, llm_objective_per_run */
     struct llm_task task;              /* the objective at work */
     struct llm_trainable *params;      /* those that are trained, in the model's order */
     size_t n_params;
@@ -102,7 +103,7 @@ int llm_trainer_gradient(struct llm_trainer *t, struct llm_step_report *r, struc
 void llm_trainer_swap_ema(struct llm_trainer *t);
 /* Gradients become zero, and what the step's passes saw is forgotten. */
 void llm_trainer_forget(struct llm_trainer *t);
-/* An objective with data_per_run goes on with other data: takes over the records, places the run at their beginning, and sets t->o.steps to their end
+/* A run with data_per_run goes on with other data: takes over the records, places the run at their beginning, and sets t->o.steps to their end
  * after o->epochs passes. 0 or -1. */
 int llm_trainer_renew(struct llm_trainer *t, struct llm_records *records, struct llm_err *e) LLM_MUST_CHECK;
 bool llm_trainer_has_val(const struct llm_trainer *t);

@@ -65,7 +65,8 @@ static struct llm_tensor *run_magnified(struct llm_ctx *c, struct llm_tensor *co
     static struct llm_adapter adapter; /* the backward reads it */
     static float norms[N];
     for (int j = 0; j < N; j++) norms[j] = j == 5 ? 0 : .5f + .25f * (float)j;
-    adapter = (struct llm_adapter){.a = p[1], .b = p[2], .magnitude = p[4], .norm = norms, .scale = .5f, .factor = 1, .dropout = dropout, .number = 7};
+    adapter = (struct llm_adapter){.a = p[1], .b = p[2], .magnitude = p[4], .norm = norms, .scale = .5f, .factor = 1, .dropout = dropout,
+                                   .number = 7};
     p[0]->adapter = &adapter;
     return llm_linear(c, in[0], p[0], p[3]);
 }
@@ -118,5 +119,5 @@ const struct llm_gradcheck llm_gradcheck_adapter[] = {
      .n_rows = 2, .run = check_two, .formula = formula_two},
     {.name = "linear with an adapter and magnitudes", .in = {{11, K}}, .param = {{N, K}, {RANK, K}, {N, RANK}, {1, N}, {1, N}}, .out = {11, N},
      .run = check_magnified, .formula = formula_magnified},
-    {.name = "linear with an adapter, magnitudes and dropout", .in = {{12, K}}, .param = {{N, K}, {RANK, K}, {N, RANK}, {1, N}, {1, N}}, .out = {12, N},
-     .n_rows = 2, .run = check_dropped, .formula = formula_dropped}, {0}};
+    {.name = "linear with an adapter, magnitudes and dropout", .in = {{12, K}}, .param = {{N, K}, {RANK, K}, {N, RANK}, {1, N}, {1, N}},
+     .out = {12, N}, .n_rows = 2, .run = check_dropped, .formula = formula_dropped}, {0}};

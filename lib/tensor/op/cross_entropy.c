@@ -14,7 +14,7 @@ struct work {
     const float *bias;     /* [vocab] or NULL */
     float *logits;         /* [chunk, vocab] */
     float *shown;          /* of the same shape: logits as they were shown, of a capped model; NULL: nobody looks, or there is no cap */
-    float *taught;         /* [chunk, vocab]: the teacher's logits; NULL: there is no teacher */
+    float *taught;         /* [chunk, vocab]: the teacher's logits, then gradients; NULL: there is no teacher */
     double *nll;           /* [tokens of all chunks] */
     bool gradient;
     double z;
@@ -57,14 +57,19 @@ static void teacher_rows(void *arg, int64_t from, int64_t to, int thread)
     for (int64_t r = from; r < to; r++) {
         int64_t token = w->first + r, n = w->vocab;
         float *x = w->logits + r * n, *y = w->taught + r * n, scale = a->logit_scale, cap = a->logit_softcap;
+        int64_t top = token * t->n_top;
         w->nll[token] = 0;
         if (!counted(a, token)) {
             if (w->gradient) memset(x, 0, (size_t)n * sizeof *x);
             continue;
         }
         if (!a->logits) to_logits(x, scale, cap, (size_t)n);
-        to_logits(y, t->logit_scale, t->logit_softcap, (size_t)n);
-        w->nll[token] = llm_divergence(&t->how, x, y, n, a->grad_scale * weight_of(a, token), w->gradient ? y : NULL);
+        double factor = a->grad_scale * weight_of(a, token);
+        float *grad = w->gradient ? y : NULL;
+        if (t->hidden) to_logits(y, t->logit_scale, t->logit_softcap, (size_t)n);
+        const struct llm_top known = {t->n_top, t->top_ids ? t->top_ids + top : NULL, t->top_ids ? t->top_log_probs + top : NULL,
+                                      t->tail ? (double)t->tail[token] : (double)NAN};
+        w->nll[token] = t->hidden ? llm_divergence(&t->how, x, y, n, factor, grad) : llm_divergence_top(&t->how, x, &known, n, factor, grad);
         for (int64_t i = 0; i < n && w->gradient; i++) x[i] = y[i] * (cap != 0 ? scale * (1 - x[i] / cap * (x[i] / cap)) : scale);
     }
 }
@@ -167,7 +172,7 @@ static bool chunk(struct llm_ctx *c, struct llm_tensor *x, struct llm_param *w, 
     c->adapters.row_len = row_len;
     if (project_chunk(c, &project, w) < 0 || !llm_adapter_add(c, w, work->bias, rows, x->stride, work->logits, work->vocab, m)) return false;
     work->first = at;
-    if (work->taught && !teach(c, work, at, m)) return false;
+    if (work->taught && work->a->teacher->hidden && !teach(c, work, at, m)) return false;
     if (work->a->logits) {
         llm_for_rows(m, work->vocab, logit_rows, work);
         work->a->logits->look(work->a->logits, c, at, work->logits, m, work->vocab, work->vocab, false);

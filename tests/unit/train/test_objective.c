@@ -142,7 +142,7 @@ static void test_columns_of_rows(void **state)
     struct llm_rows r;
     (void)state;
     assert_int_equal(llm_rows_init(&r, 3, 5, &e), 0);
-    assert_int_equal(llm_rows_add_columns(&r, columns, &e), 0);
+    assert_int_equal(llm_rows_add_columns(&r, columns, 0, &e), 0);
     llm_rows_column(&r, "advantages")[7] = 1;
     llm_rows_column(&r, "margin")[2] = 4;
     struct llm_rows part = llm_rows_part(&r, 1, 2);
