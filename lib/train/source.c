@@ -147,11 +147,15 @@ int llm_trainer_put_document(struct llm_trainer *t, struct llm_rows *rows, int64
     return status < 0 ? llm_in(e, "document %llu", (unsigned long long)number + 1) : 0;
 }
 
-/* Numbers between 0 and 1 for a row's columns. They are made in the place of the rows' own columns, which the objective then arranges. */
+/* Numbers between 0 and 1 for a row's columns. They are made in the place of the rows' own columns, which the objective then arranges. Optional columns
+ * per token, which say what belongs together (documents of a row, choices), are left out. */
 static void invent_columns(struct llm_trainer *t, const struct llm_rng *r, int64_t row, const float *column[LLM_MAX_COLUMNS])
 {
     for (int k = 0; t->rows.columns && t->rows.columns[k].name; k++) {
-        int64_t n = llm_column_count(&t->rows.columns[k], 1, t->rows.row_len, t->rows.choices);
+        const struct llm_column *of = &t->rows.columns[k];
+        int64_t n = llm_column_count(of, 1, t->rows.row_len, t->rows.choices);
+        column[k] = NULL;
+        if (of->optional && of->per != LLM_PER_ROW) continue;
         float *v = t->rows.column[k] + row * n;
         for (int64_t i = 0; i < n; i++) v[i] = (float)llm_rng_uniform64(r, (uint32_t)(1000003 * (k + 1) + i));
         column[k] = v;

@@ -119,7 +119,7 @@ taught() { head -n 40 "$F/text" | jq -Rc '{prompt: .}' | llm-infer -q -m "$F/tea
     jq -s -e '.[1] > .[0] * .9' begin.judged q.judged
     refused 65 '"model": expected' "${policy[@]}" --resume q.llm lines.1
     "${policy[@]}" --resume q.llm --off-policy - < lines.1
-    run -2 --separate-stderr llm-train -q "${shape[@]}" --objective distill --on-policy -o x.llm lines.1
+    run -2 --separate-stderr llm-train -q "${shape[@]}" --objective distill --on-policy --off-policy -o x.llm lines.1
     [[ $stderr == *"--on-policy: expected --teacher MODEL, which judges"* ]]
     for option in "--reward cat" "--redraw 1"; do
         # shellcheck disable=SC2086
