@@ -116,7 +116,14 @@ int llm_matmul(const struct llm_matmul *a, struct llm_weight *w, struct llm_err 
     return llm_matmul_several(a, &w, 1, e);
 }
 
-int llm_matmul_several(const struct llm_matmul *a, struct llm_weight *const *w, int n, struct llm_err *e)
+enum { MANY = 64 }; /* rows from which on mapping released pages again costs little beside the arithmetic */
+
+static void release_pages(const struct llm_matmul *a, const struct llm_weight *w)
+{
+    if (a->release && a->m >= MANY) llm_weight_release_pages(w, 0, llm_dtype_bytes(w->dtype, (uint64_t)(w->n * w->k)));
+}
+
+static int multiply_several(const struct llm_matmul *a, struct llm_weight *const *w, int n, struct llm_err *e)
 {
     struct product p = {.g = gemm_of(a->compute), .m = a->m, .k = w[0]->k, .x = a->x, .ldx = a->ldx, .n_parts = n};
     int quantised = 0;
@@ -124,7 +131,7 @@ int llm_matmul_several(const struct llm_matmul *a, struct llm_weight *const *w, 
     for (int i = 0; i < n; i++) quantised += gemm_q_of(w[i]->dtype) && a->compute != LLM_COMPUTE_F32;
     if (quantised > 0 && quantised < n) {
         int status = 0;
-        for (int i = 0; i < n && status == 0; i++) status = llm_matmul(&a[i], w[i], e);
+        for (int i = 0; i < n && status == 0; i++) status = multiply_several(&a[i], &w[i], 1, e);
         return status;
     }
     for (int i = 0; i < n && llm_profiling; i++) count_product(&a[i], w[i], llm_matmul_kind(w[i]->dtype, a->compute), w[i]->n, w[i]->k);
@@ -137,6 +144,13 @@ int llm_matmul_several(const struct llm_matmul *a, struct llm_weight *const *w, 
     return run(&p, e);
 }
 
+int llm_matmul_several(const struct llm_matmul *a, struct llm_weight *const *w, int n, struct llm_err *e)
+{
+    int status = multiply_several(a, w, n, e);
+    for (int i = 0; i < n; i++) release_pages(&a[i], w[i]);
+    return status;
+}
+
 int llm_matmul_dx(const struct llm_matmul *a, struct llm_weight *w, struct llm_err *e)
 {
     const void *form;
@@ -145,7 +159,9 @@ int llm_matmul_dx(const struct llm_matmul *a, struct llm_weight *w, struct llm_e
     if (llm_weight_form(w, a->compute, true, false, a->m, &form, e) < 0) return -1;
     struct product p = {.g = gemm_of(a->compute), .m = a->m, .k = w->n, .x = a->x, .ldx = a->ldx, .backward = true, .n_parts = 1};
     p.parts[0] = (struct part){.n = w->k, .b = form, .w = w, .c = a->y, .ldc = a->ldy, .add = a->accumulate};
-    return run(&p, e);
+    int status = run(&p, e);
+    release_pages(a, w);
+    return status;
 }
 
 /* A weight's gradient: for each block of tokens, panels of dyᵀ (16 of n) and of x (16 of k), all packed before the products. */

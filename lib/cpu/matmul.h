@@ -52,6 +52,7 @@ struct llm_matmul {
     bool accumulate;            /* y += instead of y = */
     enum llm_compute compute;
     bool inference;             /* no backward pass reads the weight's data: products of more than a few rows may pack it */
+    bool release;               /* releases the pages of a mapped weight afterwards: a training step reads it next after all others. m >= 64 alone */
 };
 /* y[m, n] = x[m, k] · wᵀ + bias. Every dtype of w. Quantised w: int8 path unless compute is F32, which dequantises exactly.
  * A weight is packed by the second product of a few rows (decoding), or by the third of more rows but fewer than 256 (`inference`: decoding of many

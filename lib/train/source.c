@@ -147,8 +147,8 @@ int llm_trainer_put_document(struct llm_trainer *t, struct llm_rows *rows, int64
     return status < 0 ? llm_in(e, "document %llu", (unsigned long long)number + 1) : 0;
 }
 
-/* Numbers between 0 and 1 for a row's columns. They are made in the place of the rows' own columns, which the objective then arranges. Optional columns
- * per token, which say what belongs together (documents of a row, choices), are left out. */
+/* Numbers between 0 and 1 for a row's columns. They are made in the place of the rows' own columns, which the objective then arranges. Optional
+ * columns per token, which say what belongs together (documents of a row, choices), are left out. */
 static void invent_columns(struct llm_trainer *t, const struct llm_rng *r, int64_t row, const float *column[LLM_MAX_COLUMNS])
 {
     for (int k = 0; t->rows.columns && t->rows.columns[k].name; k++) {

@@ -120,6 +120,12 @@ d<|im_end|>
     cmp <(hashes lines.jsonl) <(hashes stream.jsonl)
 }
 
+@test "a plan needs no conversations" {
+    llm-train -c tiny --set num_hidden_layers=1 --set hidden_size=32 --set intermediate_size=48 --set num_attention_heads=2 -T "$F/tok.json" -l 64 -b 2 \
+        --objective sft --plan > plan
+    [[ $(grep -c '^activation_bytes' plan) == 1 ]]
+}
+
 @test "sums that were wrong are right afterwards" {
     "${new[@]}" -n 300 -b 8 --lr 5e-3 -o m.llm "$F/sums.jsonl"
     run -0 llm-infer -m m.llm --temp 0 --chat '3+1'

@@ -167,7 +167,7 @@ static bool chunk(struct llm_ctx *c, struct llm_tensor *x, struct llm_param *w, 
     int64_t m = end - at, row_len = llm_row_len(c, x->rows);
     const float *rows = x->data + at * x->stride;
     struct llm_matmul project = {.m = m, .x = rows, .ldx = x->stride, .y = work->logits, .ldy = work->vocab, .bias = work->bias,
-                                 .compute = c->compute};
+                                 .compute = c->compute, .release = c->tape != NULL};
     c->adapters.first = at;
     c->adapters.row_len = row_len;
     if (project_chunk(c, &project, w) < 0 || !llm_adapter_add(c, w, work->bias, rows, x->stride, work->logits, work->vocab, m)) return false;
@@ -194,7 +194,7 @@ static bool chunk(struct llm_ctx *c, struct llm_tensor *x, struct llm_param *w, 
     int64_t ldy = work->vocab;
     const float *dy = llm_adapter_dy(c, w, work->logits, &ldy, m);
     struct llm_matmul back = {.m = m, .x = dy, .ldx = ldy, .y = dx->p + at * dx->stride, .ldy = dx->stride, .accumulate = dx->add,
-                              .compute = c->compute};
+                              .compute = c->compute, .release = true};
     if (!dy || llm_matmul_dx(&back, &w->weight, &c->err) < 0 || !llm_adapter_dx(c, w, dy, ldy, back.y, back.ldy, m)) return false;
     llm_arena_pop(&c->acts, mark);
     return true;

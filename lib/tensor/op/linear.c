@@ -45,7 +45,8 @@ static void linear_backward(struct llm_ctx *c, struct llm_node *n)
     LLM_PROFILE("linear dx", 0);
     if (!llm_adapter_dw(c, w, x->data, x->stride, y->grad, y->grad_stride, x->rows, &folds)) return;
     if (!llm_grad_open(c, x, &g)) return;
-    struct llm_matmul dx = {.m = x->rows, .x = dy, .ldx = ldy, .y = g.p, .ldy = g.stride, .accumulate = g.add, .compute = compute};
+    struct llm_matmul dx = {.m = x->rows, .x = dy, .ldx = ldy, .y = g.p, .ldy = g.stride, .accumulate = g.add, .compute = compute,
+                            .release = true};
     if (llm_matmul_dx(&dx, &w->weight, &c->err) < 0) llm_in(&c->err, "'%s'", w->name);
     else llm_adapter_dx(c, w, dy, ldy, g.p, g.stride, x->rows);
 }
@@ -68,7 +69,7 @@ struct llm_tensor *llm_linear(struct llm_ctx *c, struct llm_tensor *x, struct ll
     const float *bias = b ? llm_op_vector(c, b, w->weight.n) : NULL;
     if (llm_ctx_failed(c)) return &c->nothing;
     struct llm_matmul a = {.m = x->rows, .x = x->data, .ldx = x->stride, .y = n.out->data, .ldy = n.out->stride, .bias = bias, .compute = c->compute,
-                           .inference = !c->tape};
+                           .inference = !c->tape, .release = c->tape != NULL};
     if (llm_matmul(&a, &w->weight, &c->err) < 0) {
         llm_in(&c->err, "'%s'", w->name);
         return &c->nothing;
