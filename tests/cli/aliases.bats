@@ -22,13 +22,14 @@ llm-kvinspect size: operand: --output
 llm-kvinspect export: operand: --output
 llm-kvinspect attention: operand --tokenizer: --output --png --svg --html
 llm-kvinspect diff: operand --tokenizer: --output --png --svg
-llm-bench speed: --model: --output
+llm-bench speed: --model --against-program: --output
 llm-bench train: : --output
 llm-bench kernels: : --output
 llm-bench cost: : --output
 llm-bench quality: --model --base --tokenizer operand: --output
 llm-bench eval: --model --tokenizer --labels --shots-from operand: --output --items
 llm-bench steer: operand: --output
+llm-bench dictionary: --model operand: --output
 llm-bench plot: operand: --output
 llm-bench scaling: operand: --output --plot
 llm-bench zoo: --tokenizer --val operand: --output

@@ -66,7 +66,7 @@ total() {
     assert_equal "$stderr" 'llm-infer: standard input: 3 of 5 lines cannot be used, the first: line 2: expected "prompt" (a string) or "ids" (a list)'
     assert_equal "$(jq -c .id <<< "$output")" $'1\n"b"\n3\n4\n5'
     [[ ${lines[1]} == '{"id":"b","error":"expected \"prompt\" (a string) or \"ids\" (a list)"}' && ${lines[4]} == *'"tokens":1}' ]]
-    refused 2 "--add-eos and --per-token go with --score" llm-infer -m "$M" --add-eos x
+    refused 2 "--per-token goes with --score, --add-eos with --score and --top" llm-infer -m "$M" --add-eos x
     refused 2 "--per-token goes with --jsonl" llm-infer -m "$M" --score --per-token x
     refused 2 "expected no -n" llm-infer -m "$M" --score --jsonl -n 3 x
     refused 2 "expected no -n" llm-infer -m "$M" --score --add-eos -n 3 x

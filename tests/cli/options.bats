@@ -42,7 +42,8 @@ setup() {
 }
 
 @test "an ambiguous option lists the candidates; an abbreviation that is not ambiguous is taken" {
-    refused 2 "option '--top' is ambiguous: --top-k, --top-p" llm-infer -m "$M" --top 1 x
+    refused 2 "option '--top-' is ambiguous: --top-k, --top-p" llm-infer -m "$M" --top- 1 x
+    refused 2 "option '--to' is ambiguous: --tokenizer, --top, --tokens, --top-k, --top-p" llm-infer -m "$M" --to 1 x
     refused 2 "option '--top_' is ambiguous: --top-k, --top-p" llm-infer -m "$M" --top_=1 x
     llm-infer -m "$M" --temp 0 -n 5 "$P" > a
     llm-infer -m "$M" --tempera 0 --tokens 5 "$P" > b

@@ -96,10 +96,10 @@ rows() { tail -c +$((9 + $(od -An -tu8 -N8 "$1") + 4 * ${2-12})) "$1" | head -c 
         [[ $stderr == "$note; -c N asks for others" ]]
         run -0 --separate-stderr llm-bench quality -c 64 -m "$F/$name.llm" text
         [[ $stderr != *windows* ]]
-        assert_equal "$(head -n 1 <<< "$output" | cut -f 9) $(tail -n 1 <<< "$output" | cut -f 9)" "rope_context 64"
+        assert_equal "$(head -n 1 <<< "$output" | cut -f 10) $(tail -n 1 <<< "$output" | cut -f 10)" "rope_context 64"
     done
     llm-train -q -c tiny --set num_hidden_layers=1 --set vocab_size=280 -n 0 -T "$F/tok.json" -o plain.llm
-    assert_equal "$(llm-bench quality -m plain.llm text | head -n 1 | cut -f 9)" ""
+    assert_equal "$(llm-bench quality -m plain.llm text | head -n 1 | cut -f 10)" ""
 }
 
 @test "training takes the factors of its own context, by default the original one" {
