@@ -121,7 +121,7 @@ all_pairs() {
             [[ -n $known ]] || fail "$command is not in the table"
             while read -r long argument; do
                 # Presets, templates and tasks have names as well, some paths a strength behind them: what is opened is compared (below).
-                [[ $long == --config || $long == --chat-template || $long == --adapter || $long == --merge || $long == --steer || $long == --patch ]] && continue
+                [[ $long =~ ^--(config|chat-template|adapter|merge|steer|patch|splice)$ ]] && continue
                 [[ ! $argument =~ ^(FILE|MODEL|TOK|DIR)([^A-Z]|$) || " $known " == *"$long"[\ :]* ]] || fail "$command $long"
             done < <($command --complete-options | awk -F '\t' '{ print $2, $3 }')
         done < <($program --complete-options | sed -n 's/^command\t//p' | grep . || echo)
