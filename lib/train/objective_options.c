@@ -45,7 +45,7 @@ static int slot(const char *name)
     for (int i = 0; (option = llm_objective_option_at(i)); i++) {
         if (same(option->name, name)) return i;
     }
-    assert(!"an option of some objective");
+    assert(0 && "an option of some objective");
     return 0;
 }
 

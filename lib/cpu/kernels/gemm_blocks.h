@@ -135,7 +135,9 @@ INLINE void prefetch_share(const struct kind *k, const unsigned char *b, int g)
 {
     const size_t bytes = (size_t)k->bytes * PANEL, groups = (size_t)k->groups;
     const size_t from = (size_t)g * bytes / groups, to = (size_t)(g + 1) * bytes / groups;
+#if !defined __clang__ /* which cannot unroll this loop, and says so each time */
     LLM_UNROLL
+#endif
     for (size_t i = (from + 63) / 64 * 64; i < to; i += 64) __builtin_prefetch(b + i, 0, 3);
 }
 
