@@ -94,7 +94,7 @@ static int run_text(struct pass *p, struct llm_model *model, const int32_t *ids,
 
 static int begin(struct pass *p, struct llm_err *e)
 {
-    const size_t limit = (size_t)1 << 40; /* of address space; pages are committed when they are touched */
+    const size_t limit = (size_t)1 << 36; /* of address space, of which ThreadSanitizer leaves little; pages are committed when they are touched */
     p->positions = llm_alloc((size_t)p->context, sizeof *p->positions, "curvature", e);
     p->drawing.targets = p->positions ? llm_alloc((size_t)p->context, sizeof *p->drawing.targets, "curvature", e) : NULL;
     if (!p->drawing.targets || llm_ctx_init(&p->ctx, limit, limit, true, e) < 0) return -1;

@@ -254,7 +254,7 @@ struct pass {
 
 static int begin_pass(struct pass *p, struct llm_err *e)
 {
-    const size_t limit = (size_t)1 << 40; /* of address space; pages are committed when they are touched */
+    const size_t limit = (size_t)1 << 36; /* of address space, of which ThreadSanitizer leaves little; pages are committed when they are touched */
     p->positions = llm_alloc((size_t)p->context, sizeof *p->positions, "refinement", e);
     p->targets = p->positions ? llm_calloc((size_t)p->context, sizeof *p->targets, "refinement", e) : NULL;
     if (!p->targets || llm_ctx_init(&p->ctx, limit, limit, true, e) < 0) return -1;
