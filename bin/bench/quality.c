@@ -162,7 +162,7 @@ static int compare(struct run *r, const char *path, const struct text *text, str
     int status = llm_compare(&r->base.engine, &r->model.engine, &text->text, &c, e);
     if (status != 0) return status;
     const double none = (double)NAN;
-    const struct { const char *name; struct llm_interval v; } rows[] = {
+    const struct { const char *name; struct llm_estimate v; } rows[] = {
         {"base_perplexity", c.base_perplexity}, {"perplexity", c.perplexity}, {"log_perplexity_ratio", c.log_ratio}, {"kl", c.kl},
         {"kl_median", {c.kl_median, none, none}}, {"kl_p99", {c.kl_p99, none, none}}, {"kl_max", {c.kl_max, none, none}},
         {"same_top", c.same_top}, {"delta_p", c.delta_p}, {"delta_p_rms", c.delta_p_rms}};

@@ -200,7 +200,7 @@ static int command(struct sweep *s, const struct llm_given *given, size_t n, con
     return status;
 }
 
-/* A rule of make: the model is made again when its key has changed. s->line: the command. */
+/* A Makefile rule that rebuilds the model when its key has changed. s->line: the command. */
 static int rule(struct sweep *s, const struct llm_given *given, size_t n, const char *name, struct llm_buf *out, struct llm_err *e)
 {
     if (llm_buf_printf(out, e, "%s: %s.key\n\t%s\n", name, name, s->line.p) < 0 || command(s, given, n, name, true, true, e) < 0) return -1;

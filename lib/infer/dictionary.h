@@ -1,7 +1,7 @@
 /* Dictionaries of features: a sparse autoencoder, or a transcoder, of the values at a place of a model. With centres m and scales s of its input
  * and output, and x' = (x - m) / s: the pre-activations are p = E·x' + e, the features f = act(p), the output is m + s·(D·f + d). The columns of D
- * have length 1. A sparse autoencoder gives back its input, a transcoder the value at another place. `llm-train --objective sae|transcoder`
- * learns E, e, D and d (train/objective/dictionary.c). */
+ * have length 1. A sparse autoencoder reconstructs its input, a transcoder predicts the value at another place.
+ * `llm-train --objective sae|transcoder` learns E, e, D and d (train/objective/dictionary.c). */
 #ifndef LLM_INFER_DICTIONARY_H
 #define LLM_INFER_DICTIONARY_H
 
@@ -50,7 +50,8 @@ int llm_dictionary_encode(const struct llm_dictionary *d, const float *z, int64_
 /* Scaled outputs y [rows, out] of features. 0 or -1. */
 int llm_dictionary_decode(const struct llm_dictionary *d, const float *f, int64_t rows, enum llm_compute compute, float *y, struct llm_err *e)
     LLM_MUST_CHECK;
-/* f[i] = p[i] where p[i] is among the k largest of those that `of` names (NULL: all) and above 0, else 0; of equals the first. `scratch`: [n]. */
+/* f[i] = p[i] if p[i] > 0 is among the k largest candidates, else 0. Candidates are the i with of[i] != 0 (`of` NULL: all). Among ties the lowest i
+ * wins. `scratch`: [n]. */
 void llm_top_k(const float *p, const uint8_t *of, int64_t n, int64_t k, float *f, float *scratch);
 
 /* ---- in a model ---- */

@@ -6,7 +6,7 @@
 #include "cpu/profile.h"
 
 struct window {
-    const struct llm_scorer *scoring;
+    const struct llm_scorer *scorer;
     const int32_t *ids;          /* of this window */
     int64_t n, first, skip;      /* number of tokens; index of the first in the text; how many of them are not scored */
     int64_t vocab;
@@ -17,14 +17,16 @@ struct window {
 static void score_row(void *arg, size_t i, int thread)
 {
     struct window *w = arg;
-    const struct llm_engine *g = w->scoring->engine;
+    const struct llm_engine *g = w->scorer->engine;
     const struct llm_span *span = w->span;
     const int64_t target = span->first + (int64_t)i + 1;
     (void)thread;
     if (target >= w->n || target < w->skip) return;
     struct llm_scored *s = &w->scored[i];
-    *s = (struct llm_scored){.entropy = (double)NAN, .logits = span->logits ? span->logits + (int64_t)i * w->vocab : NULL};
-    if (s->logits) s->log_prob = llm_log_prob(s->logits, w->vocab, w->ids[target], w->scoring->entropy ? &s->entropy : NULL);
+    *s = (struct llm_scored){.entropy = (double)NAN};
+    if (span->logits) {
+        s->log_prob = llm_log_prob(span->logits + (int64_t)i * w->vocab, w->vocab, w->ids[target], w->scorer->entropy ? &s->entropy : NULL);
+    }
     if (g->predictor->log_prob) s->log_prob = g->predictor->log_prob(g->model, span->reading, span->row + (int64_t)i, w->ids[target]);
 }
 
@@ -36,7 +38,7 @@ static int score_span(void *arg, const struct llm_span *s, struct llm_err *e)
     llm_parallel((size_t)s->n, score_row, w);
     for (int64_t i = 0; i < s->n; i++) {
         int64_t target = s->first + i + 1;
-        if (target < w->n && target >= w->skip && w->scoring->visit(w->scoring->arg, w->first + target, &w->scored[i], e) < 0) return -1;
+        if (target < w->n && target >= w->skip && w->scorer->visit(w->scorer->arg, w->first + target, &w->scored[i], e) < 0) return -1;
     }
     return 0;
 }
@@ -44,7 +46,7 @@ static int score_span(void *arg, const struct llm_span *s, struct llm_err *e)
 int llm_score_window(const struct llm_scorer *s, const int32_t *ids, int64_t n, int64_t first, int64_t skip, struct llm_err *e)
 {
     struct llm_engine *g = s->engine;
-    struct window w = {.scoring = s, .ids = ids, .n = n, .first = first, .skip = skip, .vocab = g->model->config.vocab_size};
+    struct window w = {.scorer = s, .ids = ids, .n = n, .first = first, .skip = skip, .vocab = g->model->config.vocab_size};
     const int64_t held = s->begin ? s->begin->n : 0, read = n > g->context ? g->context : n;
     struct llm_kv kv;
     llm_kv_init(&kv, &g->pool);

@@ -4,11 +4,10 @@
 
 #include "infer/engine.h"
 
-/* What is known of token i, given the tokens before it. */
+/* The prediction of a token from the tokens before it. */
 struct llm_scored {
     double log_prob;
-    double entropy;              /* of the distribution that the token was drawn from, in nats; NaN unless llm_scorer.entropy */
-    const float *logits;         /* [vocab_size], valid during the call; NULL of a predictor that gives log-probabilities alone */
+    double entropy;              /* of the predicted distribution, in nats; NaN unless llm_scorer.entropy */
 };
 typedef int llm_score_visit(void *arg, int64_t i, const struct llm_scored *s, struct llm_err *e);
 

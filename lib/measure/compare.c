@@ -107,31 +107,25 @@ static int compare_window(void *arg, const int32_t *ids, const struct llm_window
     return status == 0 ? run(c->g, c, true, compare_span, e) : status;
 }
 
-static int ascending(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static int summarize(struct comparing *c, struct llm_comparison *out, struct llm_err *e)
 {
     double sums[COLUMNS] = {0}, limits[COLUMNS][2];
-    struct llm_interval of[COLUMNS];
+    struct llm_estimate of[COLUMNS];
     for (size_t i = 0; i < c->n_runs; i++) {
         for (int j = 0; j < COLUMNS; j++) sums[j] += c->runs[i][j];
     }
     if (llm_bootstrap_rows(c->runs[0], c->n_runs, COLUMNS, RESAMPLES, 1, limits, e) < 0) return -1;
     for (int j = 0; j < COLUMNS; j++) {
-        of[j] = (struct llm_interval){sums[j] / sums[COUNT], limits[j][0], limits[j][1]};
+        of[j] = (struct llm_estimate){sums[j] / sums[COUNT], limits[j][0], limits[j][1]};
         if (c->n_runs < 2) of[j].low = of[j].high = (double)NAN;
     }
-    qsort(c->kl, c->n, sizeof *c->kl, ascending);
+    const double median = llm_median(c->kl, c->n); /* sorts */
     *out = (struct llm_comparison){.tokens = (int64_t)c->n, .runs = c->n_runs, .log_ratio = of[RATIO], .kl = of[KL], .same_top = of[SAME],
-                                   .delta_p = of[DELTA], .kl_median = llm_median(c->kl, c->n), .kl_max = c->kl[c->n - 1],
+                                   .delta_p = of[DELTA], .kl_median = median, .kl_max = c->kl[c->n - 1],
                                    .kl_p99 = c->kl[(size_t)ceil(.99 * (double)(c->n - 1))]};
-    out->base_perplexity = (struct llm_interval){exp(of[NATS_P].value), exp(of[NATS_P].low), exp(of[NATS_P].high)};
-    out->perplexity = (struct llm_interval){exp(of[NATS_Q].value), exp(of[NATS_Q].low), exp(of[NATS_Q].high)};
-    out->delta_p_rms = (struct llm_interval){sqrt(of[SQUARE].value), sqrt(of[SQUARE].low), sqrt(of[SQUARE].high)};
+    out->base_perplexity = (struct llm_estimate){exp(of[NATS_P].value), exp(of[NATS_P].low), exp(of[NATS_P].high)};
+    out->perplexity = (struct llm_estimate){exp(of[NATS_Q].value), exp(of[NATS_Q].low), exp(of[NATS_Q].high)};
+    out->delta_p_rms = (struct llm_estimate){sqrt(of[SQUARE].value), sqrt(of[SQUARE].low), sqrt(of[SQUARE].high)};
     return 0;
 }
 

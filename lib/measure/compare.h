@@ -6,18 +6,18 @@
 
 /* A value and the interval of 95 percent of it: bootstrap over runs of 64 neighbouring scored tokens (LLM_RUN), 2,000 resamples. The same runs are
  * drawn for all values, so that an interval of a difference is of paired differences. NaN: without an interval. */
-struct llm_interval { double value, low, high; };
+struct llm_estimate { double value, low, high; };
 
 /* p: the base's distribution of the next token; q: the model's; Δp: q - p of the token that comes. */
 struct llm_comparison {
     int64_t tokens;            /* scored */
     size_t runs;               /* that intervals draw from */
-    struct llm_interval base_perplexity, perplexity;
-    struct llm_interval log_ratio;         /* log(perplexity / base_perplexity) */
-    struct llm_interval kl;                /* mean of KL(p ‖ q), in nats */
+    struct llm_estimate base_perplexity, perplexity;
+    struct llm_estimate log_ratio;         /* log(perplexity / base_perplexity) */
+    struct llm_estimate kl;                /* mean of KL(p ‖ q), in nats */
     double kl_median, kl_p99, kl_max;
-    struct llm_interval same_top;          /* share of the tokens of which both find the same next token the most probable */
-    struct llm_interval delta_p, delta_p_rms; /* mean, and root of the mean square */
+    struct llm_estimate same_top;          /* share of the tokens of which both find the same next token the most probable */
+    struct llm_estimate delta_p, delta_p_rms; /* mean, and root of the mean square */
 };
 /* Both engines have the same vocabulary and context; neither model is a table of n-grams (EX_UNAVAILABLE). 0; 1 when a signal was caught; -1. */
 int llm_compare(struct llm_engine *base, struct llm_engine *g, const struct llm_quality_text *text, struct llm_comparison *c, struct llm_err *e)

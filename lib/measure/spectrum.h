@@ -1,4 +1,4 @@
-/* Singular values of the keys and of the values of a cache, head by head: how many directions a head uses of those that it has. */
+/* Singular values of a cache's keys and values, per head: the effective rank of what the head stores. */
 #ifndef LLM_MEASURE_SPECTRUM_H
 #define LLM_MEASURE_SPECTRUM_H
 

@@ -112,12 +112,7 @@ int llm_bootstrap_rows(const double *rows, size_t n, size_t k, int resamples, ui
         }
         for (size_t j = k; j-- > 0;) values[j * draws + r] /= values[r];
     }
-    for (size_t j = 0; j < k; j++) {
-        double *v = values + j * draws;
-        qsort(v, draws, sizeof *v, ascending);
-        low_high[j][0] = v[(size_t)(.025 * (double)(draws - 1))];
-        low_high[j][1] = v[(size_t)ceil(.975 * (double)(draws - 1))];
-    }
+    for (size_t j = 0; j < k; j++) llm_interval(values + j * draws, draws, .025, low_high[j]);
     free(values);
     return 0;
 }

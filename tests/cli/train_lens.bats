@@ -100,15 +100,6 @@ END
     (($(wc -l < a.tsv) > 4))
 }
 
-# refused STATUS TEXT COMMAND...: one line on standard error that contains TEXT
-refused() {
-    local status=$1 text=$2
-    shift 2
-    run "-$status" --separate-stderr "$@"
-    [[ $stderr == *"$text"* ]] || fail "expected '$text', found '$stderr'"
-    one_line "$stderr"
-}
-
 @test "what cannot be is one line" {
     llm-train -q --init m.llm -l 48 -n 1 -b 2 -o other.llm data.tok
     refused 65 "lens.llm: expected a lens of this model (" llm-infer -q -m other.llm --lens tuned:lens.llm a

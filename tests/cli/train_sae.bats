@@ -129,15 +129,6 @@ END
     assert_equal "$(jq -s 'flatten[0].nats_zeroed' measured | xargs printf %.3f)" "$(loss --ablate layers.0.residual.after)"
 }
 
-# refused STATUS TEXT COMMAND...: one line on standard error that contains TEXT
-refused() {
-    local status=$1 text=$2
-    shift 2
-    run "-$status" --separate-stderr "$@"
-    [[ $stderr == *"$text"* ]] || fail "expected '$text', found '$stderr'"
-    one_line "$stderr"
-}
-
 @test "what cannot be is one line" {
     "${real[@]}" -n 1 -o d.llm "$F/real.act"
     llm-train -q -c tiny -T "$M/tokenizer.json" -l 16 -n 0 -o other.llm
@@ -157,7 +148,7 @@ refused() {
     "${real[@]}" -n 1 --to safetensors -o d.st "$F/real.act"
     sed 's/\\"features\\":96,/\\"features\\":95,/' d.st > narrow.st
     run ! cmp -s d.st narrow.st
-    refused 65 "narrow.st: tensor 'encoder.weight': expected F32 [95, 32]" llm-infer -q -m "$M" --splice narrow.st a
+    refused 65 "narrow.st: tensor 'encoder.weight': expected F32 \\[95, 32\\]" llm-infer -q -m "$M" --splice narrow.st a
     python3 "$ROOT/tests/cli/planted.py" make wide.act 1 64 40 8 2 "$FP" layers.0.residual.after
     "${real[@]}" -b 8 -n 1 -o wide.llm wide.act
     refused 65 "expected a width of 40, found 32" llm-infer -q -m "$M" --splice wide.llm a
