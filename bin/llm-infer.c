@@ -12,6 +12,7 @@
 #include "cpu/pool.h"
 #include "cpu/profile.h"
 #include "bin/infer/infer.h"
+#include "bin/infer/resume.h"
 #include "infer/classify.h"
 #include "infer/embed.h"
 #include "infer/sample/draw.h"
@@ -82,6 +83,11 @@ static const struct llm_opt options[] = {
     {0, "rollout", NULL, "with --jsonl: also write ids and log-probabilities, for llm-train to learn from; draws from the plain softmax",
      LLM_FLAG, AT(rollout), 0, 0, NULL},
     {0, "no-timings", NULL, "omit timings from --jsonl, so that equal runs print equal bytes", LLM_FLAG, AT(no_timings), 0, 0, NULL},
+    {.type = LLM_HEADING, .help = "Batches of --jsonl"},
+    {0, "resume", NULL, "keep the answers that the file of -o has, and append those that are missing", LLM_FLAG, AT(resume), 0, 0, NULL},
+    {0, "retries", "N", "with --resume: try lines that were answered by an error again, N times at most [0]", LLM_INT, AT(retries), 0, 1 << 20, NULL},
+    {0, "limit", "N", "take at most N lines of the input [all]", LLM_INT, AT(limit), 1, 9007199254740992, NULL},
+    {0, "part", "I/N", "take every Nth line of the input, from the Ith on; all N parts together are the whole", LLM_STR, AT(part), 0, 0, NULL},
     {.type = LLM_HEADING, .help = "Generation"},
     {'n', "tokens", "N", "generate at most N tokens; -1: until the context is full [256]", LLM_INT, AT(n), -1, 2147483647, NULL},
     {'c', "context", "N", "maximum number of tokens of prompt and completion together [the model's]", LLM_SIZE, AT(context), 1, 1 << 24, NULL},
@@ -121,11 +127,15 @@ const struct llm_cli infer_cli = {
     .usual = "model|tokenizer|file|jsonl|chat|system|kv-in|score|logits|embed|kv-out|tokens|context|samples|stop|top-k|top-p|"
              "min-p|temp|precision|plan",
     .options = options,
+    .neutral = "file|jsonl|batch|parallel|draft-max|profile|plan|resume|retries|limit|part|no-timings",
     .common = LLM_COMMON_THREADS | LLM_COMMON_OUTPUT | LLM_COMMON_SEED | LLM_COMMON_CONFIG | LLM_COMMON_TABLE,
     .words = infer_words,
     .aliases = infer_aliases,
     .foreign = infer_foreign,
 };
+
+const struct args infer_defaults = {.n = UNSET, .batch = 512, .parallel = 16, .samples = 1, .precision = 1, .cache_type = -1, .pooling = -1,
+                                    .embd_normalize = UNSET, .neurons_top = 5};
 
 static bool is_dash(const char *s)
 {
@@ -150,6 +160,35 @@ static void check_operands(const struct args *a, int n, char **operands)
     if (a->prompt && n > 0) llm_usage(&infer_cli, "expected one prompt, found -p and an operand '%s'", operands[0]);
     if (a->prompt && a->jsonl) llm_usage(&infer_cli, "--jsonl reads prompts from a file: expected no -p");
     if (n > 1) llm_usage(&infer_cli, "expected one prompt, found another operand '%s' (quote a prompt of several words)", operands[1]);
+}
+
+/* "I/N": the Ith of N parts. */
+static void parse_part(struct args *a)
+{
+    char first[24];
+    int64_t i = 0, n = 0;
+    const char *slash = a->part ? strchr(a->part, '/') : NULL;
+    a->parts = 1;
+    if (!a->part) return;
+    if (slash && slash - a->part < (int)sizeof first) {
+        snprintf(first, sizeof first, "%.*s", (int)(slash - a->part), a->part);
+        if (llm_parse_int(first, &i) < 0 || llm_parse_int(slash + 1, &n) < 0) i = 0;
+    }
+    if (i < 1 || i > n) llm_usage(&infer_cli, "--part: expected I/N with 1 <= I <= N, found '%s'", a->part);
+    a->part_number = i - 1;
+    a->parts = n;
+}
+
+/* Options of batches of lines. */
+static void check_batch(struct args *a, bool to_stdout, int owners)
+{
+    parse_part(a);
+    if ((a->resume || a->part || a->limit > 0) && !a->jsonl) llm_usage(&infer_cli, "--resume, --part and --limit go with --jsonl");
+    if (a->resume && (to_stdout || owners > 0 || a->rollout)) {
+        llm_usage(&infer_cli, "--resume goes with -o FILE, and not with --rollout, --score, --embed or other output");
+    }
+    if (a->retries > 0 && !a->resume) llm_usage(&infer_cli, "--retries goes with --resume");
+    if ((a->part || a->limit > 0) && a->rollout) llm_usage(&infer_cli, "--rollout numbers all prompts: it does not go with --part or --limit");
 }
 
 /* What cannot go together: status 2. */
@@ -224,6 +263,7 @@ static void check_usage(struct args *a, const char *operand)
     for (size_t i = 0; i < a->stop.n; i++) {
         if (!a->stop.v[i][0]) llm_usage(&infer_cli, "--stop: expected a text that is not empty");
     }
+    check_batch(a, to_stdout, owners);
     if (a->n == UNSET) a->n = owners > 0 || (is_dash(a->kv_out) && to_stdout) ? 0 : 256;
 }
 
@@ -336,10 +376,10 @@ static int run_prompt(struct session *s, const char *operand, struct llm_err *e)
     return status;
 }
 
-/* A batch that a signal ends keeps the lines that are answered. */
+/* A batch that a signal ends keeps the lines that are answered; one that can be resumed always does. */
 static bool keeps_lines(const struct args *a, const struct llm_output *o)
 {
-    return a->jsonl && llm_signal_caught() && llm_output_offset(o) > 0;
+    return a->resume || (a->jsonl && llm_signal_caught() && llm_output_offset(o) > 0);
 }
 
 static int run(struct session *s, const char *operand, struct llm_err *e)
@@ -352,7 +392,7 @@ static int run(struct session *s, const char *operand, struct llm_err *e)
     if (a->plan) return run_plan(s, e);
     if ((a->embed || a->classify || a->score_reward) && choose_pooling(s, e) < 0) return -1;
     if (!(is_dash(a->kv_out) && to_stdout)) {
-        s->out = llm_output_open(a->common.output, binary, e);
+        s->out = a->resume ? resume_open(s, &s->resume, e) : llm_output_open(a->common.output, binary, e);
         if (!s->out) return -1;
     }
     int (*lines)(struct session *, const char *, struct llm_err *) = a->score ? run_score_lines : a->score_reward ? run_reward_lines
@@ -381,13 +421,11 @@ static int run(struct session *s, const char *operand, struct llm_err *e)
 /* Parses the command line. Rollouts are drawn from the model's own distribution unless options say otherwise. */
 static int parse(struct args *a, int argc, char **argv)
 {
-    static const struct args defaults = {.n = UNSET, .batch = 512, .parallel = 16, .samples = 1, .precision = 1, .cache_type = -1, .pooling = -1,
-                                         .embd_normalize = UNSET, .neurons_top = 5};
-    *a = defaults;
+    *a = infer_defaults;
     a->sampling = llm_sampling_defaults;
     int rest = llm_cli_parse(&infer_cli, a, argc, argv);
     if (!a->rollout) return rest;
-    *a = defaults;
+    *a = infer_defaults;
     a->sampling = llm_sampling_defaults;
     llm_sampling_open(&a->sampling);
     return llm_cli_parse(&infer_cli, a, argc, argv);
@@ -412,6 +450,7 @@ int main(int argc, char **argv)
     if (status == 0) status = run(&s, operand, &e);
     if (a.profile && status == 0) status = llm_profile_print(false, &e);
     if (s.begin.pool) llm_kv_release(&s.begin);
+    resume_destroy(s.resume);
     chat_release(&s);
     inside_release(&s);
     llm_buf_release(&s.around[0]);

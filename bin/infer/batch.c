@@ -6,6 +6,9 @@
 #include <string.h>
 #include <unistd.h>
 #include "base/signals.h"
+#include "bin/infer/resume.h"
+
+enum { SYNC_SECONDS = 1 };
 
 /* Lines of a regular file that are not blank; 0: unknown. */
 static int64_t count_lines(const struct lines *in)
@@ -29,11 +32,20 @@ static int64_t count_lines(const struct lines *in)
     return n + some;
 }
 
+/* How many lines this run will answer; 0: unknown. */
+static int64_t count_wanted(const struct session *s, const struct lines *in)
+{
+    int64_t all = count_lines(in), n = (all - in->part + in->parts - 1) / in->parts, answered = s->resume ? resume_answers(s->resume) : 0;
+    if (n > in->max) n = in->max;
+    return all == 0 ? 0 : n > answered ? n - answered : 0;
+}
+
 void batch_begin(struct batch *b, const struct session *s, const struct lines *in)
 {
     *b = (struct batch){.s = s, .in = in};
     llm_progress_start(&b->bar, "batch", "items", 0);
-    if (b->bar.on) b->bar.total = count_lines(in);
+    if (b->bar.on) b->bar.total = count_wanted(s, in);
+    b->synced = b->bar.started;
     const char *output = s->a->common.output;
     b->shares = b->bar.on && (!output || strcmp(output, "-") == 0) && isatty(STDOUT_FILENO);
 }
@@ -70,17 +82,22 @@ void batch_end(struct batch *b)
              kept ? "; kept in " : "", kept ? output : "");
 }
 
-int batch_put(const struct batch *b, const json_t *o, struct llm_err *e)
+int batch_put(struct batch *b, const json_t *o, struct llm_err *e)
 {
     struct llm_buf text = {0};
     batch_hide(b);
     int bad = llm_json_dump(o, &text, e) < 0 || llm_buf_put(&text, "\n", 1, e) < 0 || llm_output_write(b->s->out, text.p, text.n, e) < 0
               || llm_output_flush(b->s->out, e) < 0;
+    double now = llm_now();
+    if (!bad && b->s->resume && now - b->synced >= SYNC_SECONDS) {
+        bad = llm_output_sync(b->s->out, e) < 0;
+        b->synced = now;
+    }
     llm_buf_release(&text);
     return bad ? -1 : 0;
 }
 
-int batch_refuse(const struct batch *b, struct lines *in, const json_t *object, const struct llm_err *why, struct llm_err *e)
+int batch_refuse(struct batch *b, struct lines *in, const json_t *object, const struct llm_err *why, struct llm_err *e)
 {
     json_t *answer = lines_refuse(in, object, why, e);
     int status = answer ? batch_put(b, answer, e) : -1;
@@ -96,6 +113,7 @@ int batch_lines(struct batch *b, struct session *s, struct lines *in, const char
     size_t n;
     int got = lines_open(in, s->a->file ? s->a->file : operand ? operand : "-", prompt_max_bytes(s), e), status = 0;
     bool begun = got == 0;
+    lines_choose(in, s->a);
     if (begun) batch_begin(b, s, in);
     while (got >= 0 && status == 0 && (got = lines_next(in, &text, &n, e)) > 0) status = line(arg, text, n, e);
     if (got == 0 && status == 0 && finish) status = finish(arg, e);

@@ -23,6 +23,10 @@ struct args {
     int64_t top, n, context, batch, draft, parallel, samples, kv_keep, trace_queries;
     int precision, cache_type, pooling;
     int64_t embd_normalize;
+    int resume;
+    int64_t limit, retries;
+    const char *part;              /* "I/N" */
+    int64_t part_number, parts;    /* what it says: from 0; 1 part if it was not given */
     struct llm_sampling sampling;  /* bias and seed are not in it: session.sampling has them */
     struct llm_strs stop, logit_bias, adapters, export, attribute, steer, patch, ablate, splice;
     const char *which_tokens, *neurons, *png;
@@ -32,6 +36,7 @@ struct args {
 
 /* Tables of the command line: words.c. */
 extern const struct llm_cli infer_cli;
+extern const struct args infer_defaults; /* what the options are if they are not given; those of sampling apart */
 extern const struct llm_words infer_words[];
 extern const struct llm_alias infer_aliases[];
 extern const struct llm_foreign infer_foreign[];
@@ -44,6 +49,7 @@ struct chat {
     size_t n_ends;
 };
 
+struct resume;
 struct session {
     const struct args *a;
     struct llm_model *model;
@@ -62,6 +68,7 @@ struct session {
     struct llm_editors editors;    /* of --steer, --patch, --ablate and --splice */
     struct llm_watch watch;        /* the list of these editors and of observers that is attached to the engine */
     struct llm_output *out;        /* text, tables or tensors; NULL: only the cache goes to standard output */
+    struct resume *resume;         /* with --resume: the answers that the output has already; else NULL */
     struct llm_err refused;        /* set if lines were answered with an error; reported, with its status, after the output is complete */
 };
 

@@ -4,6 +4,7 @@
 #include <string.h>
 #include "base/buf.h"
 #include "bin/infer/batch.h"
+#include "bin/infer/resume.h"
 #include "infer/rollout.h"
 #include "infer/sample/draw.h"
 
@@ -21,6 +22,9 @@ struct line {
     float *strengths;        /* of --steer's directions; NULL: as it says */
     json_t *stop_list;       /* keeps the stops alive */
     int64_t group;           /* prompts before it in the input */
+    char key[17];            /* with --resume */
+    int64_t have;            /* with --resume: samples that the output has already */
+    int64_t attempts;        /* with --resume: how often the line failed */
 };
 
 struct run {
@@ -31,6 +35,8 @@ struct run {
     struct line *first, **last; /* not yet answered, in order */
     int64_t n_refused;       /* how many lines of the list were refused */
     int64_t generated;       /* tokens of the first line's samples so far */
+    int64_t n_failed;        /* lines that failed while they were worked on */
+    struct llm_err failed;   /* why the first of them did */
 };
 
 static void line_destroy(struct line *l)
@@ -182,14 +188,14 @@ static int take_parts(struct run *r, struct line *l, struct llm_prompt *p, size_
     return 0;
 }
 
-static int take_line(struct run *r, const char *text, size_t n, struct line *l, struct llm_prompt *p, struct llm_err *e)
+/* `text` is NULL if the line is too long. Without l->object `e` says already why the line is no JSON. */
+static int take_line(struct run *r, const char *text, struct line *l, struct llm_prompt *p, struct llm_err *e)
 {
     const struct args *a = r->s->a;
     size_t n_ids = 0;
     *p = (struct llm_prompt){.max_tokens = a->n, .samples = a->samples, .sampling = r->s->sampling, .stops = a->stop.v, .n_stops = a->stop.n,
                              .ignore_eos = a->ignore_eos, .begin = r->s->begin.n > 0 ? &r->s->begin : NULL, .user = l,
                              .ends = r->s->chat.ends, .n_ends = r->s->chat.n_ends};
-    l->object = text ? llm_json_parse(text, n, e) : NULL;
     if (!text) return lines_too_long(&r->in, e);
     if (!l->object) return -1;
     if (!json_is_object(l->object)) return llm_fail(e, EX_DATAERR, "expected an object with \"%s\"", a->chat ? "messages" : "prompt");
@@ -220,11 +226,19 @@ static int take_line(struct run *r, const char *text, size_t n, struct line *l, 
     return take_id(r, l, p, e);
 }
 
+/* With --resume: what tells a later run which line this is the answer to. */
+static int put_key(const struct run *r, const struct line *l, json_t *answer)
+{
+    if (!r->s->resume) return 0;
+    if (l->attempts > 0 && json_object_get(answer, "error") && json_object_set_new(answer, "attempts", json_integer(l->attempts + 1)) < 0) return -1;
+    return json_object_set_new(answer, "key", json_string(l->key));
+}
+
 /* Refuses a line: its answer is an error, which is written in the order of the lines. Frees the line's prompt. */
 static int refuse(struct run *r, struct line *l, const struct llm_err *why, struct llm_err *e)
 {
     json_t *answer = lines_refuse(&r->in, l->object, why, e);
-    if (!answer) return -1;
+    if (!answer || put_key(r, l, answer) < 0) return -1;
     json_decref(l->object);
     free(l->ids);
     l->object = answer;
@@ -232,6 +246,29 @@ static int refuse(struct run *r, struct line *l, const struct llm_err *why, stru
     l->refused = true;
     r->n_refused++;
     return put_refusals(r, e) < 0 ? -1 : LLM_NEXT_LATER;
+}
+
+/* With --resume: looks for the line's answer in the output. 1: it is there; 0: it is to be worked on; -1. */
+static int find_answer(struct run *r, const char *text, size_t n, struct line *l, struct llm_err *e)
+{
+    struct resume *resume = r->s->resume;
+    struct llm_buf id = {0};
+    json_t *given = json_object_get(l->object, "id");
+    if (!resume) return 0;
+    int status = resume_key(resume, l->object, text, n, l->key, e);
+    if (status == 0) status = given ? llm_json_dump(given, &id, e) : llm_buf_printf(&id, e, "%" PRId64, r->in.number);
+    if (status == 0) {
+        switch (resume_take(resume, id.p, id.n, l->key, &l->have, &l->attempts)) {
+        case RESUME_NEW: break;
+        case RESUME_FAILED: lines_failed_before(&r->in); /* fall through */
+        case RESUME_ANSWERED: status = 1; break;
+        case RESUME_CHANGED:
+            status = llm_fail(e, EX_DATAERR, "id %s: %s has an answer to another prompt or of other options", id.p, r->s->a->common.output);
+            break;
+        }
+    }
+    llm_buf_release(&id);
+    return status;
 }
 
 static int next(void *arg, struct llm_prompt *p, struct llm_err *e)
@@ -243,10 +280,16 @@ static int next(void *arg, struct llm_prompt *p, struct llm_err *e)
     if (got <= 0) return got;
     struct line *l = llm_calloc(1, sizeof *l, "a line", e);
     if (!l) return -1;
+    struct llm_err why = {0};
+    l->object = text ? llm_json_parse(text, n, &why) : NULL;
+    int found = find_answer(r, text, n, l, e);
+    if (found != 0) {
+        line_destroy(l);
+        return found > 0 ? LLM_NEXT_AGAIN : llm_in(e, "%s: line %" PRId64, llm_file_name(r->in.file), r->in.number);
+    }
     *r->last = l;
     r->last = &l->next;
-    struct llm_err why = {0};
-    if (take_line(r, text, n, l, p, &why) == 0) return 1;
+    if (take_line(r, text, l, p, &why) == 0) return 1;
     if (why.status == EX_DATAERR) return refuse(r, l, &why, e);
     *e = why;
     return llm_in(e, "%s: line %" PRId64, llm_file_name(r->in.file), r->in.number);
@@ -302,7 +345,30 @@ static json_t *result(const struct run *r, const struct llm_completion *c, struc
     bad |= json_object_set_new(o, "prompt_tokens", json_integer(c->prompt_tokens));
     bad |= json_object_set_new(o, "completion_tokens", json_integer(c->n));
     if (!a->no_timings) bad |= json_object_set_new(o, "timings", timings(a, c));
+    if (r->s->resume && c->prompt.samples > 1) bad |= json_object_set_new(o, "samples", json_integer(c->prompt.samples));
+    bad |= put_key(r, l, o);
     json_decref(ids);
+    if (!bad) return o;
+    json_decref(o);
+    llm_no_memory(e, "a line of output");
+    return NULL;
+}
+
+/* The answer to a line whose completion failed. */
+static json_t *failure(struct run *r, const struct llm_completion *c, struct llm_err *e)
+{
+    const struct line *l = c->prompt.user;
+    json_t *o = json_object();
+    if (r->n_failed++ == 0) {
+        r->failed = c->err;
+        llm_in(&r->failed, "id %s", json_string_value(json_object_get(l->object, "id")) ? json_string_value(json_object_get(l->object, "id")) : "?");
+    }
+    int bad = !o || json_object_set(o, "id", json_object_get(l->object, "id")) < 0;
+    if (!bad && c->prompt.samples > 1) {
+        bad = json_object_set_new(o, "sample", json_integer(c->sample)) < 0
+              || (r->s->resume && json_object_set_new(o, "samples", json_integer(c->prompt.samples)) < 0);
+    }
+    if (!bad) bad = json_object_set_new(o, "error", llm_json_text(c->err.text, strlen(c->err.text))) < 0 || put_key(r, l, o) < 0;
     if (!bad) return o;
     json_decref(o);
     llm_no_memory(e, "a line of output");
@@ -312,8 +378,9 @@ static json_t *result(const struct run *r, const struct llm_completion *c, struc
 static int done(void *arg, struct llm_completion *c, struct llm_err *e)
 {
     struct run *r = arg;
-    json_t *o = result(r, c, e);
-    int status = o ? batch_put(&r->batch, o, e) : -1;
+    const struct line *l = c->prompt.user;
+    json_t *o = c->err.status ? failure(r, c, e) : result(r, c, e);
+    int status = !o ? -1 : c->sample < l->have ? 0 : batch_put(&r->batch, o, e);
     json_decref(o);
     r->generated += c->n;
     bool nothing = c->finish == LLM_FINISH_STOP && c->text.bytes.n == 0 && c->prompt.n_stops == 0 && c->prompt.n_ends == 0;
@@ -337,8 +404,10 @@ int run_jsonl(struct session *s, const char *operand, struct llm_err *e)
 {
     const struct args *a = s->a;
     struct run r = {.s = s, .last = &r.first};
-    struct llm_generate g = {&s->engine, s->a->parallel, next, ready, NULL, done, &r};
+    struct llm_generate g = {.engine = &s->engine, .parallel = a->parallel, .next = next, .ready = ready, .done = done, .arg = &r,
+                             .fail_alone = true};
     bool begun = lines_open(&r.in, s->a->file ? s->a->file : operand ? operand : "-", prompt_max_bytes(s), e) == 0;
+    lines_choose(&r.in, a);
     if (begun) batch_begin(&r.batch, s, &r.in);
     int64_t groups = 0;
     int status = begun && a->rollout ? lines_read_all(&r.in, &groups, e) : begun ? 0 : -1;
@@ -348,6 +417,10 @@ int run_jsonl(struct session *s, const char *operand, struct llm_err *e)
     while (r.first) drop_first_line(&r);
     if (begun) batch_end(&r.batch);
     if (status == 0) lines_summarise(&r.in, &s->refused);
+    if (status == 0 && r.n_failed > 0) {
+        s->refused = r.failed;
+        if (r.n_failed > 1) llm_in(&s->refused, "%" PRId64 " lines failed, the first", r.n_failed);
+    }
     lines_close(&r.in);
     return status;
 }

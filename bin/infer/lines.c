@@ -2,12 +2,15 @@
 
 #include <inttypes.h>
 #include <string.h>
+#include "bin/infer/infer.h"
 #include "base/signals.h"
 
 #define MARGIN ((size_t)16 << 20) /* for members that are no prompt */
 
 int lines_open(struct lines *l, const char *path, size_t prompt_bytes, struct llm_err *e)
 {
+    l->parts = 1;
+    l->max = INT64_MAX;
     l->limit = prompt_bytes < (SIZE_MAX - MARGIN) / 6 ? 6 * prompt_bytes + MARGIN : SIZE_MAX; /* a byte may be written as \u001f */
     l->file = llm_file_open(path, e);
     return l->file ? 0 : -1;
@@ -102,16 +105,25 @@ static int next(struct lines *l, const char **line, size_t *n, struct llm_err *e
     }
 }
 
+void lines_choose(struct lines *l, const struct args *a)
+{
+    l->part = a->part_number;
+    l->parts = a->parts;
+    l->max = a->limit > 0 ? a->limit : INT64_MAX;
+}
+
 int lines_next(struct lines *l, const char **line, size_t *n, struct llm_err *e)
 {
-    for (;;) {
+    while (l->used < l->max) {
         int got = next(l, line, n, e);
         if (got <= 0) return got;
-        if (!*line || (*n > 0 && strspn(*line, " \t\r") < *n)) {
+        bool blank = *line && strspn(*line, " \t\r") >= *n;
+        if (!blank && l->seen++ % l->parts == l->part) {
             l->used++;
             return 1;
         }
     }
+    return 0;
 }
 
 json_t *lines_refuse(struct lines *l, const json_t *object, const struct llm_err *why, struct llm_err *e)
@@ -126,6 +138,11 @@ json_t *lines_refuse(struct lines *l, const json_t *object, const struct llm_err
     json_decref(o);
     llm_no_memory(e, "a line of output");
     return NULL;
+}
+
+void lines_failed_before(struct lines *l)
+{
+    if (l->refused++ == 0) llm_fail(&l->first, EX_DATAERR, "line %" PRId64 ": an earlier run answered it with an error", l->number);
 }
 
 void lines_summarise(const struct lines *l, struct llm_err *e)

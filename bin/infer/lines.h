@@ -13,11 +13,17 @@ struct lines {
     size_t limit;            /* maximum bytes of a line */
     bool skipping;           /* the rest of a line that is too long is being discarded */
     int64_t number;          /* number of the current line, from 1 */
-    int64_t used, refused;   /* how many lines were not blank; how many of these lines_refuse was called for */
+    int64_t part, parts;     /* --part: of every `parts` lines that are not blank, the one with this number, from 0 */
+    int64_t max;             /* --limit: lines of this part at most */
+    int64_t seen;            /* lines that were not blank, of all parts */
+    int64_t used, refused;   /* how many lines of this part were not blank; how many of these lines_refuse was called for */
     struct llm_err first;    /* why the first was refused */
 };
 /* Zero-initialise; close either way. prompt_bytes: of the longest prompt that can be used; a line may also carry escapes and other members. */
 int lines_open(struct lines *l, const char *path, size_t prompt_bytes, struct llm_err *e) LLM_MUST_CHECK;
+/* Before the first line: takes only the lines of --part and --limit. */
+struct args;
+void lines_choose(struct lines *l, const struct args *a);
 /* 1: a line that is not blank, without its newline, until the next call; 0: no more; -1. Of a line that is too long *line is NULL: the caller refuses
  * it by lines_too_long. */
 int lines_next(struct lines *l, const char **line, size_t *n, struct llm_err *e) LLM_MUST_CHECK;
@@ -33,6 +39,8 @@ int lines_too_long(const struct lines *l, struct llm_err *why);
  * `object`: the line's JSON if it could be parsed, for its "id"; NULL: the id is the line's number.
  * The caller owns the answer. NULL: `e` says why. */
 json_t *lines_refuse(struct lines *l, const json_t *object, const struct llm_err *why, struct llm_err *e) LLM_MUST_CHECK;
+/* The current line was answered by an error in an earlier run (--resume): it counts as refused. */
+void lines_failed_before(struct lines *l);
 /* After the last line: fills `e` if lines were refused, with the number of them and the reason of the first. e->status stays 0 if none was. */
 void lines_summarise(const struct lines *l, struct llm_err *e);
 

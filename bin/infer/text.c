@@ -107,7 +107,7 @@ static int echo(struct run *r, struct llm_err *e)
 int run_text(struct session *s, const int32_t *ids, size_t n, struct llm_err *e)
 {
     struct run r = {.s = s, .ids = ids, .n = n, .at_line_start = true};
-    struct llm_generate g = {&s->engine, s->a->parallel, next, NULL, text, done, &r};
+    struct llm_generate g = {.engine = &s->engine, .parallel = s->a->parallel, .next = next, .text = text, .done = done, .arg = &r};
     if (s->a->echo && echo(&r, e) < 0) return -1;
     return llm_generate(&g, e);
 }
@@ -126,7 +126,7 @@ static int keep(void *arg, struct llm_completion *c, struct llm_err *e)
 int extend(struct session *s, const int32_t *ids, size_t n, int32_t **all, size_t *n_all, struct llm_err *e)
 {
     struct run r = {.s = s, .ids = ids, .n = n, .kept = all, .n_kept = n_all};
-    struct llm_generate g = {&s->engine, 1, next, NULL, NULL, keep, &r};
+    struct llm_generate g = {.engine = &s->engine, .parallel = 1, .next = next, .done = keep, .arg = &r};
     *all = NULL;
     return llm_generate(&g, e);
 }

@@ -136,6 +136,7 @@ static int admit(struct state *s)
         if (s->first && s->g->ready && !s->g->ready(s->g->arg)) break;
         int got = s->g->next(s->g->arg, &p, &s->source_error);
         if (got == LLM_NEXT_LATER) break;
+        if (got == LLM_NEXT_AGAIN) continue;
         if (got <= 0) s->no_more = true;
         else if (job_begin(s, &p) < 0) return -1;
     }
@@ -193,10 +194,11 @@ static void choose(struct state *s, struct llm_completion *c, float *logits, int
 /* Takes a completion that has ended out of the running ones. -1: it has failed, and s->e says how. */
 static int finish_ended(struct state *s, struct llm_completion *c)
 {
-    if (c->err.status) {
+    if (c->err.status && !(s->g->fail_alone && c->err.status == LLM_EX_FAILURE)) {
         if (s->e) *s->e = c->err;
         return -1;
     }
+    if (c->err.status) c->ended = true;
     if (!c->ended) return 0;
     c->running = false;
     c->decode_seconds = llm_now() - c->started;

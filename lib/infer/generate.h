@@ -62,14 +62,15 @@ struct llm_completion {
     int64_t first_logits;        /* index of its first row among the logits of the current pass */
     double started;
     bool running, ended;
-    struct llm_err err;
+    struct llm_err err;          /* status not 0: the completion has failed (fail_alone) */
 };
 
-enum { LLM_NEXT_LATER = 2 };
+enum { LLM_NEXT_LATER = 2, LLM_NEXT_AGAIN };
 struct llm_generate {
     struct llm_engine *engine;
     int64_t parallel;            /* maximum number of completions running at once */
-    /* Fills in the next prompt and returns 1. 0: no more prompts. LLM_NEXT_LATER: none now, call again after a pass. -1: failed. */
+    /* Fills in the next prompt and returns 1. 0: no more prompts. LLM_NEXT_LATER: none now, call again after a pass.
+     * LLM_NEXT_AGAIN: none yet, call again at once. -1: failed. */
     int (*next)(void *arg, struct llm_prompt *p, struct llm_err *e);
     /* Whether `next` would return without waiting; NULL: always. While it would wait, running completions continue, so that their texts arrive. */
     bool (*ready)(void *arg);
@@ -79,6 +80,7 @@ struct llm_generate {
     /* A completion has ended and all of its text was shown. It may be changed, and is freed afterwards. */
     int (*done)(void *arg, struct llm_completion *c, struct llm_err *e);
     void *arg;
+    bool fail_alone;             /* a completion whose logits are not finite ends with `err` set, and is delivered; else llm_generate fails */
 };
 /* Until `next` has no more. 0; 1 when a signal was caught (unfinished completions are dropped); -1. If `next` fails, the completions begun before
  * are finished and delivered first. */

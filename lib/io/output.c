@@ -22,6 +22,7 @@ enum { BUFFER = 1 << 18, LONGEST_NAME = 200 };
 struct llm_output {
     int fd;
     bool owns_fd, finished, is_terminal;
+    bool appends;            /* the file is written in place, and synced */
     char *name;              /* for messages */
     char *target, *temporary; /* both set when the file is renamed at the end */
     int slot;                /* in base/signals.h */
@@ -173,6 +174,34 @@ struct llm_output *llm_output_open(const char *path, bool binary, struct llm_err
     return NULL;
 }
 
+struct llm_output *llm_output_append(const char *path, struct llm_map *before, struct llm_err *e)
+{
+    struct stat st;
+    *before = (struct llm_map){0};
+    if (llm_paths_check_output(path, e) < 0) return NULL;
+    struct llm_output *o = llm_calloc(1, sizeof *o, path, e);
+    if (!o) return NULL;
+    o->slot = o->guard = -1;
+    o->owns_fd = o->appends = true;
+    o->name = strdup(path);
+    o->fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0666);
+    int got = 0;
+    if (!o->name) got = llm_no_memory(e, "output");
+    else if (o->fd < 0 || fstat(o->fd, &st) < 0) got = llm_fail_errno(e, EX_CANTCREAT, "%s: cannot append", path);
+    else if (!S_ISREG(st.st_mode)) got = llm_fail(e, EX_CANTCREAT, "%s: expected a regular file to append to", path);
+    else if (flock(o->fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK) got = llm_fail(e, EX_CANTCREAT, "%s: another process appends to it", path);
+    else if (fstat(o->fd, &st) < 0) got = llm_fail_errno(e, EX_CANTCREAT, "%s: cannot append", path); /* its size, now that it is ours */
+    else got = llm_map_fd(before, o->fd, (uint64_t)st.st_size, path, e);
+    if (got == 0) return o;
+    llm_output_abandon(o);
+    return NULL;
+}
+
+int llm_output_cut(struct llm_output *o, uint64_t n, struct llm_err *e)
+{
+    return ftruncate(o->fd, (off_t)n) < 0 ? llm_fail_errno(e, EX_IOERR, "%s: cannot cut", o->name) : 0;
+}
+
 int llm_output_try(const char *path, bool binary, struct llm_err *e)
 {
     struct stat st;
@@ -198,6 +227,13 @@ int llm_output_flush(struct llm_output *o, struct llm_err *e)
     size_t n = o->used;
     o->used = 0;
     return write_all(o, o->buffer, n, e);
+}
+
+int llm_output_sync(struct llm_output *o, struct llm_err *e)
+{
+    if (llm_output_flush(o, e) < 0) return -1;
+    if (o->appends && fsync(o->fd) < 0) return llm_fail_errno(e, EX_IOERR, "%s: cannot sync", o->name);
+    return 0;
 }
 
 static int put_bytes(struct llm_output *o, const void *p, size_t n, struct llm_err *e)
@@ -300,7 +336,7 @@ int llm_output_finish(struct llm_output *o, struct llm_err *e)
 {
     if (o->finished) return 0;
     int got = llm_fault_check_sizes(e) < 0 || put_held(o, e) < 0 ? -1 : llm_output_flush(o, e);
-    if (got == 0 && o->temporary && fsync(o->fd) < 0) got = llm_fail_errno(e, EX_IOERR, "%s: cannot sync", o->name);
+    if (got == 0 && (o->temporary || o->appends) && fsync(o->fd) < 0) got = llm_fail_errno(e, EX_IOERR, "%s: cannot sync", o->name);
     if (o->owns_fd || o->fd == STDOUT_FILENO) {
         int fd = o->fd;
         o->fd = -1;

@@ -9,11 +9,19 @@
 #include <stdint.h>
 #include <stddef.h>
 #include "base/err.h"
+#include "io/file.h"
 
 struct llm_output; /* opaque; buffered; one thread at a time */
 
 /* `path` NULL or "-": stdout. `binary`: refuses a terminal (status 2). */
 struct llm_output *llm_output_open(const char *path, bool binary, struct llm_err *e) LLM_MUST_CHECK;
+/* Opens a regular file, or makes one, to append to: it is locked (flock), is written in place, and keeps what was written whatever happens. *before
+ * maps the bytes that it holds; the caller closes the map. A file that another process appends to is refused. */
+struct llm_output *llm_output_append(const char *path, struct llm_map *before, struct llm_err *e) LLM_MUST_CHECK;
+/* Of llm_output_append, before anything is written: removes all but the first n bytes of the file. 0 or -1. */
+int llm_output_cut(struct llm_output *o, uint64_t n, struct llm_err *e) LLM_MUST_CHECK;
+/* Flushes, and waits until the bytes of a file that is appended to are on the disk; of other outputs only flushes. 0 or -1. */
+int llm_output_sync(struct llm_output *o, struct llm_err *e) LLM_MUST_CHECK;
 /* Checks, before the work is done, that llm_output_open would succeed. NULL: nothing to check. A FIFO or a device is not opened. 0 or -1. */
 int llm_output_try(const char *path, bool binary, struct llm_err *e) LLM_MUST_CHECK;
 const char *llm_output_name(const struct llm_output *o);

@@ -160,7 +160,7 @@ static int replay(struct batch *b, struct llm_err *e)
 static int sample(struct batch *b, struct llm_err *e)
 {
     struct teach *x = b->x;
-    const struct llm_generate g = {&x->engine, x->o->parallel, next, NULL, NULL, done, b};
+    const struct llm_generate g = {.engine = &x->engine, .parallel = x->o->parallel, .next = next, .done = done, .arg = b};
     double began = llm_now();
     b->next_group = 0;
     b->judge = x->o->judge.command ? llm_judge_create(&x->o->judge, judged, b, e) : NULL;
