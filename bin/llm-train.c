@@ -76,6 +76,8 @@ static const struct llm_opt options[] = {
      LLM_INT, offsetof(struct args, o.batch), 1, 1 << 20, NULL},
     {'l', "context", "N", "tokens in a row [the configuration's]", LLM_SIZE, offsetof(struct args, o.context), 1, 1 << 24, NULL},
     {0, "accumulate", "N", "passes whose gradients are summed in one step [1]", LLM_INT, offsetof(struct args, o.accumulate), 1, 1 << 20, NULL},
+    {0, "batch-tokens", "N", "tokens in a step, at most, in place of --accumulate: windows, or with --objective sft conversations of like length",
+     LLM_SIZE, offsetof(struct args, o.batch_tokens), 1, 1 << 30, NULL},
     {0, "grad-shards", "S", "sum the gradient in a fixed tree over S shards of a step's rows; changes results [1]", LLM_INT,
      offsetof(struct args, o.grad_shards), 1, 1 << 20, NULL},
     {0, "lr", "RATE", "learning rate [1e-3]", LLM_REAL, offsetof(struct args, o.lr), 0, 1e6, NULL},
@@ -269,12 +271,13 @@ int main(int argc, char **argv)
         a.common.seed = stored.seed;
         rest = llm_cli_parse(&cli, &a, argc, argv);
         llm_run_order(&cli, &a);
-        if (llm_train_options_divide(&a.o, &stored, &e) < 0) {
+        if (llm_run_keeps_tokens(&a.o, &stored, &e) < 0 || llm_train_options_divide(&a.o, &stored, &e) < 0) {
             llm_run_release(&run);
             return llm_report(&e);
         }
         if (!a.common.output) a.common.output = a.resume;
     }
+    llm_run_unpack(&cli, &a.o);
     a.o.seed = a.common.seed;
     if (a.teach.lag > 0) llm_option_set_word(&a.o, "off-policy", true);
     if (a.profile) llm_profile_start();

@@ -99,6 +99,7 @@ int llm_run_check(const struct llm_cli *cli, const struct args *a, int has_data,
     if (a->base_head_dim && !a->mup) llm_usage(cli, "--base-head-dim needs --mup");
     if (a->coordcheck && !a->config) llm_usage(cli, "--coordcheck makes new models: it needs -c");
     if (a->coordcheck_png && !a->coordcheck) llm_usage(cli, "--coordcheck-png needs --coordcheck");
+    if (a->o.batch_tokens > 0 && a->o.accumulate > 1) llm_usage(cli, "--batch-tokens and --accumulate exclude each other");
     if (a->sets.n > 0 && !a->config) llm_usage(cli, "--set changes a new configuration: it needs -c");
     llm_run_check_teach(cli, a, has_data);
     check_beside(cli, a);
@@ -114,6 +115,22 @@ int llm_run_check(const struct llm_cli *cli, const struct args *a, int has_data,
     }
     (void)e;
     return 0;
+}
+
+void llm_run_unpack(const struct llm_cli *cli, struct llm_train_options *o)
+{
+    if (o->batch_tokens == 0 || !llm_objectives[o->objective]->by_tokens) return;
+    if (llm_option_given(o, "packing") && llm_option_word(o, "packing") == 1) {
+        llm_usage(cli, "--batch-tokens: expected conversations in rows of their own, not --packing yes");
+    }
+    llm_option_set_word(o, "packing", false);
+}
+
+int llm_run_keeps_tokens(const struct llm_train_options *o, const struct llm_train_options *stored, struct llm_err *e)
+{
+    if (o->batch_tokens == stored->batch_tokens || !llm_objective_documents(llm_objectives[o->objective], o)) return 0;
+    return llm_fail(e, LLM_EX_USAGE, "--batch-tokens: expected the %lld of the run that goes on (0: it counts rows), found %lld",
+                    (long long)stored->batch_tokens, (long long)o->batch_tokens);
 }
 
 int llm_run_load(struct llm_run *r, const char *path, const char *base, struct llm_train_options *o, struct llm_err *e)

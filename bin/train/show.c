@@ -53,7 +53,7 @@ int llm_run_show(struct llm_trainer *t, const struct args *a, struct llm_err *e)
             if (put_row(tok, &t->rows, r, isatty(STDOUT_FILENO), e) < 0) return -1;
         }
         t->step++;
-        t->sample += (uint64_t)t->rows.n_rows;
+        t->sample += llm_trainer_samples(t);
     }
     return 0;
 }

@@ -20,7 +20,7 @@ int llm_run_key(const struct llm_cli *cli, const struct args *a, const struct ar
     if (llm_pool_start(a->common.threads, e) < 0) return -1; /* which chooses the instruction set */
     struct llm_key *k = llm_key_create(cli, e);
     if (!k) return -1;
-    snprintf(rows, sizeof rows, "%lld", (long long)(a->o.batch * a->o.accumulate)); /* the division into passes does not count */
+    snprintf(rows, sizeof rows, "%lld", a->o.batch_tokens > 0 ? 0 : (long long)(a->o.batch * a->o.accumulate)); /* passes do not count */
     llm_key_text(k, "rows", rows);
     llm_key_text(k, "isa", llm_isa_name());
     llm_key_text(k, "to", llm_trained_format_word((int)llm_run_format(a->common.output, a->to)));

@@ -64,6 +64,10 @@ void llm_run_check_adapter(const struct llm_cli *cli, const struct args *a);
 int llm_run_adapt(struct llm_run *r, const struct args *a, const struct llm_model *loaded, struct llm_err *e) LLM_MUST_CHECK;
 /* --train and --freeze become the run's; misuse exits. */
 void llm_run_patterns(const struct llm_cli *cli, struct args *a);
+/* With --batch-tokens conversations are not packed. Misuse ends the program. */
+void llm_run_unpack(const struct llm_cli *cli, struct llm_train_options *o);
+/* Whether a run that goes on has the --batch-tokens that it was saved with, if rows are documents: 0 or -1. */
+int llm_run_keeps_tokens(const struct llm_train_options *o, const struct llm_train_options *stored, struct llm_err *e) LLM_MUST_CHECK;
 /* --order as a word or a number, --objective ngram and what goes with it; misuse exits. */
 void llm_run_order(const struct llm_cli *cli, struct args *a);
 bool llm_run_is_ngram(const struct args *a);

@@ -5,9 +5,22 @@
 
 int llm_rows_init(struct llm_rows *r, int64_t n_rows, int64_t row_len, struct llm_err *e)
 {
-    size_t n;
-    *r = (struct llm_rows){.n_rows = n_rows, .row_len = row_len};
-    if (__builtin_mul_overflow((size_t)n_rows, (size_t)row_len, &n)) return llm_no_memory(e, "a batch");
+    int64_t n;
+    *r = (struct llm_rows){.n_rows = 0};
+    if (__builtin_mul_overflow(n_rows, row_len, &n)) return llm_no_memory(e, "a batch");
+    return llm_rows_init_within(r, n_rows, n, row_len, e);
+}
+
+void llm_rows_shape(struct llm_rows *r, int64_t n_rows, int64_t row_len)
+{
+    r->n_rows = n_rows;
+    r->row_len = row_len;
+}
+
+int llm_rows_init_within(struct llm_rows *r, int64_t n_rows, int64_t n_tokens, int64_t row_len, struct llm_err *e)
+{
+    size_t n = (size_t)n_tokens;
+    *r = (struct llm_rows){.n_rows = n_rows, .row_len = row_len, .room_rows = n_rows, .room_tokens = n_tokens};
     r->ids = llm_calloc(n, sizeof *r->ids, "a batch", e);
     r->targets = r->ids ? llm_calloc(n, sizeof *r->targets, "a batch", e) : NULL;
     r->positions = r->targets ? llm_calloc(n, sizeof *r->positions, "a batch", e) : NULL;
@@ -36,7 +49,7 @@ int llm_rows_add_columns(struct llm_rows *r, const struct llm_column *columns, i
     r->columns = columns;
     r->choices = choices;
     for (int i = 0; columns && columns[i].name; i++) {
-        size_t n = (size_t)llm_column_count(&columns[i], r->n_rows, r->n_rows * r->row_len, choices);
+        size_t n = (size_t)llm_column_count(&columns[i], r->room_rows, r->room_tokens, choices);
         if (!(r->column[i] = llm_calloc(n, sizeof *r->column[i], "a batch", e))) return -1;
     }
     return 0;

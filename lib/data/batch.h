@@ -17,6 +17,7 @@ enum { LLM_MAX_COLUMNS = 16 };
 
 struct llm_rows {
     int64_t n_rows, row_len;
+    int64_t room_rows, room_tokens; /* rows, and rows × row_len, that there is memory for */
     int32_t *ids, *targets, *positions, *doc_start; /* [n_rows, row_len]; targets: -1 where no loss counts */
     float *weights;         /* [n_rows, row_len]: the weight of each target in the loss, if rows have weights */
     bool weighted;          /* weights is valid; false: each target that counts has weight 1 */
@@ -45,6 +46,10 @@ struct llm_rows {
 };
 /* Memory for rows × row_len tokens. Zero-initialise; release either way. */
 int llm_rows_init(struct llm_rows *r, int64_t n_rows, int64_t row_len, struct llm_err *e) LLM_MUST_CHECK;
+/* As llm_rows_init, for up to n_rows rows of together n_tokens tokens, none longer than row_len; llm_rows_shape then says how many there are. */
+int llm_rows_init_within(struct llm_rows *r, int64_t n_rows, int64_t n_tokens, int64_t row_len, struct llm_err *e) LLM_MUST_CHECK;
+/* From now on there are n_rows rows of row_len tokens, for which there must be memory. What they hold is undefined until each row is made. */
+void llm_rows_shape(struct llm_rows *r, int64_t n_rows, int64_t row_len);
 void llm_rows_release(struct llm_rows *r);
 /* Memory for the columns of a list, all zero, with `choices` numbers a token in columns per choice. The list must outlive the rows. */
 int llm_rows_add_columns(struct llm_rows *r, const struct llm_column *columns, int64_t choices, struct llm_err *e) LLM_MUST_CHECK;

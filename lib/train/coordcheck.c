@@ -30,7 +30,8 @@ static int note(void *arg, const struct llm_sight *s, struct llm_err *e)
 static int measure(struct llm_coordcheck *k, struct llm_trainer *t, int64_t step, struct llm_err *e)
 {
     struct llm_ctx *c = &t->eval_ctx;
-    struct llm_rows part = llm_rows_part(&t->rows, 0, t->o.batch);
+    int64_t rows = t->rows.n_rows < llm_trainer_pass_rows(t) ? t->rows.n_rows : llm_trainer_pass_rows(t);
+    struct llm_rows part = llm_rows_part(&t->rows, 0, rows);
     const struct llm_batch b = {.ids = part.ids, .positions = part.positions, .n_tokens = part.n_rows * part.row_len,
                                 .doc_start = part.documents ? part.doc_start : NULL};
     struct look l = {.k = k, .width = t->model->config.hidden_size, .step = step};

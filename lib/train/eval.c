@@ -15,7 +15,7 @@ int llm_trainer_eval(struct llm_trainer *t, double *loss, double *bits_per_byte,
     uint64_t first = file ? 0 : t->order.n, end = tokens ? llm_tokens_count(tokens) : 0, context = (uint64_t)t->o.context;
     uint64_t windows = (end - first - 1 + context - 1) / context;
     if (t->documents) {
-        first = file ? 0 : t->order.n - 1;
+        first = file ? 0 : t->held;
         windows = llm_train_data_documents(&t->data, file) - first;
     }
     double sum = 0, bytes = 0;

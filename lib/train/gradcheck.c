@@ -20,12 +20,13 @@ static int loss_at(struct probe *q, double h, double *loss, struct llm_err *e)
     double weight = 0;
     for (size_t i = 0; i < q->n; i++) q->p->master[i] = (float)((double)q->saved[i] + h * (double)q->direction[i]);
     llm_weight_changed(&q->p->weight);
-    for (int64_t pass = 0; pass < t->o.accumulate; pass++) {
-        struct llm_rows part = llm_rows_part(&t->rows, pass * t->o.batch, t->o.batch);
+    for (int64_t row = 0, n; row < t->rows.n_rows; row += n) {
+        n = t->rows.n_rows - row < llm_trainer_pass_rows(t) ? t->rows.n_rows - row : llm_trainer_pass_rows(t);
+        struct llm_rows part = llm_rows_part(&t->rows, row, n);
         t->eval_ctx.training = true; /* the same dropout as in the step */
         t->eval_ctx.step = (uint64_t)t->step;
-        if (pass == 0 && t->eval_ctx.choices) t->eval_ctx.choices->at = 0;
-        t->eval_ctx.first_row = pass * t->o.batch;
+        if (row == 0 && t->eval_ctx.choices) t->eval_ctx.choices->at = 0;
+        t->eval_ctx.first_row = row;
         if (t->objective->run(&t->eval_ctx, &t->task, &part, 1, t->token_loss, e) < 0) return -1;
         llm_ctx_reset(&t->eval_ctx);
         for (int64_t i = 0; i < part.n_rows * part.row_len; i++) {

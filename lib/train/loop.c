@@ -117,7 +117,7 @@ int llm_loop_run(struct llm_loop *l, struct llm_err *e)
     double started = llm_now();
     int64_t first = t->step, tokens = 0;
     int got = eval_due(t) ? late_eval(l, &r, e) : 0; /* a signal came between a step and its evaluation */
-    llm_progress_start(&bar, "train", "tokens", (t->o.steps - first) * t->rows.n_rows * t->o.context);
+    llm_progress_start(&bar, "train", "tokens", (t->o.steps - first) * t->rows.room_tokens);
     while (got == 0 && t->step < t->o.steps && !llm_signal_caught()) {
         char note[64];
         got = llm_loop_step(l, &r, e);

@@ -100,6 +100,8 @@ struct llm_objective {
     const char *state[LLM_MAX_TASK_STATE]; /* names of llm_task.state; NULL: fewer */
     bool two_texts;             /* a document consists of two texts, each of which has a row's room */
     bool labelled;              /* documents have classes */
+    bool by_tokens;             /* documents may be grouped into steps by their tokens (llm_train_options.batch_tokens): `document` makes rows of any
+                                 * length that holds the document */
     bool by_pass;               /* a row's loss depends on the other rows of its pass, so that the division of a step changes the result */
     bool other_targets;         /* targets are not tokens: no loss per byte is reported */
     const char *beside;         /* llm_task.params alone are trained: they are learned beside a model that stays as it is stored, and have a file of

@@ -168,7 +168,9 @@ json_t *llm_train_options_to_json(const struct llm_train_options *o, struct llm_
         json_decref(j);
         j = NULL;
     }
-    int failed = !j || json_object_set_new(j, "rows", json_integer(o->batch * o->accumulate));
+    bool by_tokens = o->batch_tokens > 0;
+    int64_t size = by_tokens ? o->batch_tokens : o->batch * o->accumulate;
+    int failed = !j || json_object_set_new(j, by_tokens ? "batch_tokens" : "rows", json_integer(size));
     if (!failed && o->grad_shards != 1) failed = json_object_set_new(j, "grad_shards", json_integer(o->grad_shards));
     if (!failed && o->keep_zeros) failed = json_object_set_new(j, "keep_zeros", json_true());
     if (!failed && o->train.n > 0) failed = json_object_set_new(j, "train", write_patterns(&o->train));
@@ -217,7 +219,7 @@ static int64_t choose_batch(int64_t rows, int64_t context)
 static int read_division(struct llm_train_options *o, const json_t *j, struct llm_err *e)
 {
     int64_t rows = 0;
-    if (llm_json_int(j, "rows", 1, INT64_MAX / 2, &rows, e) < 0) return -1;
+    if (llm_json_int(j, "rows", 1, INT64_MAX / 2, &rows, e) < 0 || llm_json_int(j, "batch_tokens", 1, INT32_MAX, &o->batch_tokens, e) < 0) return -1;
     if (rows > 0) o->batch = choose_batch(rows, o->context);
     if (llm_json_int(j, "batch", 1, INT64_MAX / 2, &o->batch, e) < 0) return -1;
     if (rows == 0) return llm_json_int(j, "accumulate", 1, INT64_MAX / 2, &o->accumulate, e);
@@ -231,6 +233,12 @@ static int read_division(struct llm_train_options *o, const json_t *j, struct ll
 int llm_train_options_divide(struct llm_train_options *o, const struct llm_train_options *stored, struct llm_err *e)
 {
     int64_t rows = stored->batch * stored->accumulate, given = o->batch > 0 ? o->batch : o->accumulate;
+    if (o->batch_tokens > 0) { /* which say how many rows there are */
+        if (o->accumulate > 0) return llm_fail(e, LLM_EX_USAGE, "--accumulate: the passes of a step follow from --batch-tokens");
+        if (o->batch == 0) o->batch = stored->batch;
+        o->accumulate = 1;
+        return 0;
+    }
     if (o->batch > 0 && o->accumulate > 0) return 0;
     if (given > 0 && rows % given != 0) {
         return llm_fail(e, LLM_EX_USAGE, "--%s: expected a divisor of the run's %lld rows a step, or --batch and --accumulate, found %lld",
@@ -241,6 +249,21 @@ int llm_train_options_divide(struct llm_train_options *o, const struct llm_train
         o->accumulate = stored->accumulate;
     } else if (o->batch > 0) o->accumulate = rows / given;
     else o->batch = rows / given;
+    return 0;
+}
+
+int llm_train_options_place_tokens(struct llm_train_options *o, int64_t context, bool documents, struct llm_err *e)
+{
+    int64_t rows = o->batch_tokens / context;
+    if (o->batch_tokens == 0) return 0;
+    if (rows < 1) {
+        return llm_fail(e, LLM_EX_USAGE, "--batch-tokens: expected at least the tokens of a row, %lld (--context), found %lld", (long long)context,
+                        (long long)o->batch_tokens);
+    }
+    if (o->batch > rows) o->batch = rows;
+    while (rows % o->batch != 0) o->batch--;
+    o->accumulate = rows / o->batch;
+    if (!documents) o->batch_tokens = 0;
     return 0;
 }
 
@@ -300,5 +323,9 @@ int llm_train_options_check(const struct llm_train_options *o, struct llm_err *e
     if (!(o->clip >= 0)) return bad(e, "clip", "not below 0", o->clip);
     if (!(o->weight_decay >= 0)) return bad(e, "weight_decay", "not below 0", o->weight_decay);
     const struct llm_objective *objective = llm_objectives[o->objective];
+    if (o->batch_tokens > 0 && llm_objective_documents(objective, o) && !objective->by_tokens) {
+        return llm_fail(e, LLM_EX_USAGE, "--batch-tokens: expected rows that are windows of a token stream, or conversations (sft), found "
+                        "--objective %s: --batch counts its rows", objective->name);
+    }
     return objective->check_options && objective->check_options(o, e) < 0 ? llm_in(e, "--objective %s", objective->name) : 0;
 }

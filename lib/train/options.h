@@ -10,6 +10,8 @@
 struct llm_train_options {
     int64_t steps, batch, context, accumulate; /* a step is batch × accumulate rows of `context` tokens: `accumulate` passes of `batch` rows. Stored
                                                 * is their product alone, "rows" */
+    int64_t batch_tokens;                      /* > 0: maximum tokens of a step. Of windows the trainer makes `batch` and `accumulate` of it; of
+                                                * documents (llm_objective.by_tokens) it is stored, and "rows" is not */
     int64_t grad_shards;                       /* shards of a step's rows in whose tree the gradient is summed (train/shards.h); stored unless 1 */
     double epochs;                             /* > 0: the trainer sets steps to so many passes over the data; not stored */
     double lr, min_lr;
@@ -54,6 +56,9 @@ int llm_train_options_from_json(struct llm_train_options *o, const json_t *j, st
 /* The division into passes of a run that goes on, whose rows a step are stored->batch × stored->accumulate: o->batch and o->accumulate, of which 0
  * was not given. Both given: theirs is the number of rows. One given: it must divide the run's rows (else LLM_EX_USAGE). None: as stored. */
 int llm_train_options_divide(struct llm_train_options *o, const struct llm_train_options *stored, struct llm_err *e) LLM_MUST_CHECK;
+/* With batch_tokens: sets batch and accumulate to as many rows of `context` tokens as it has room for, in passes of at most o->batch rows.
+ * `documents`: rows are documents; else batch_tokens, which the rows stand for, becomes 0. 0 or -1 (LLM_EX_USAGE). */
+int llm_train_options_place_tokens(struct llm_train_options *o, int64_t context, bool documents, struct llm_err *e) LLM_MUST_CHECK;
 /* What no range of a single option says. */
 int llm_train_options_check(const struct llm_train_options *o, struct llm_err *e) LLM_MUST_CHECK;
 

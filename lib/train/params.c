@@ -133,6 +133,7 @@ static int prepare(struct llm_trainer *t, struct llm_trainable *q, struct llm_er
     if (!(p->grad = zeroed(n, sizeof(float), e)) || make_forms(t, p, e) < 0) return -1;
     bool looked_up_too = m->config.tie_word_embeddings && p == llm_model_head(m);
     int64_t tokens = llm_shard_rows(t->o.grad_shards, t->o.batch * t->o.accumulate) * t->o.context;
+    if (t->o.batch_tokens > 0) tokens = t->o.batch_tokens / t->o.grad_shards + t->o.context;
     if (looked_up_too && make_lookup(p, n, tokens, e) < 0) return -1;
     if (make_uses(m, p, e) < 0 || llm_shard_prepare(q, t->o.grad_shards, e) < 0) return -1;
     double ratio = t->o.mup_base_width > 0 ? (double)m->config.hidden_size / (double)t->o.mup_base_width : 1;

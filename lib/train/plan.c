@@ -131,9 +131,12 @@ static int try_layers(const struct llm_config *c, const struct llm_model *of, co
     return got;
 }
 
-int llm_plan_make(struct llm_plan *p, const struct llm_config *c, const struct llm_model *m, const struct llm_train_options *o, struct llm_err *e)
+int llm_plan_make(struct llm_plan *p, const struct llm_config *c, const struct llm_model *m, const struct llm_train_options *given, struct llm_err *e)
 {
     const double program = 16e6;
+    struct llm_train_options placed = *given;
+    const struct llm_train_options *const o = &placed;
+    if (llm_train_options_place_tokens(&placed, placed.context ? placed.context : llm_config_default_context(c), false, e) < 0) return -1;
     struct sample one, two;
     struct llm_cost_row rows[32];
     double tokens = (double)(o->batch * o->accumulate) * (double)(o->context ? o->context : llm_config_default_context(c));

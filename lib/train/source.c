@@ -1,4 +1,5 @@
 /* Where the rows of a step come from: windows of a corpus, documents, a feed, or tokens drawn at random (train/trainer_internal.h). */
+#include <stdlib.h>
 #include <string.h>
 #include "base/signals.h"
 #include "cpu/profile.h"
@@ -37,6 +38,32 @@ static int check_columns(const struct llm_trainer *t, struct llm_err *e)
     return 0;
 }
 
+/* Tokens of a row that holds document `number` of the training data: the last one is a target alone. */
+static int64_t row_of(const struct llm_train_data *d, uint64_t number)
+{
+    size_t n_ends;
+    const uint64_t *ends = d->records ? NULL : llm_tokens_doc_ends(d->train, &n_ends);
+    int64_t n = d->records ? llm_records_at(d->records, (int64_t)number).n : (int64_t)(ends[number] - (number > 0 ? ends[number - 1] : 0));
+    return n > 2 ? n - 1 : 1;
+}
+
+/* Groups the first n documents into steps by their tokens. */
+static int place_groups(struct llm_trainer *t, uint64_t n, struct llm_err *e)
+{
+    int64_t *lengths = llm_alloc((size_t)n, sizeof *lengths, "batches of documents", e);
+    int got = lengths ? 0 : -1;
+    for (uint64_t i = 0; i < n && got == 0; i++) {
+        lengths[i] = row_of(&t->data, i);
+        if (lengths[i] <= t->o.context) continue;
+        got = llm_fail(e, EX_DATAERR, "document %llu: expected at most %lld tokens (--context), found %lld", (unsigned long long)i + 1,
+                       (long long)t->o.context + 1, (long long)lengths[i] + 1);
+    }
+    if (got == 0) got = llm_groups_make(&t->groups, lengths, (int64_t)n, t->o.batch_tokens, (uint64_t)t->o.seed, e);
+    free(lengths);
+    t->order.n = (uint64_t)t->groups.n + 1;
+    return got;
+}
+
 /* Documents are drawn as windows of one token are. */
 static int place_documents(struct llm_trainer *t, struct llm_err *e)
 {
@@ -56,7 +83,12 @@ static int place_documents(struct llm_trainer *t, struct llm_err *e)
     t->order = (struct llm_order){.kind = (enum llm_order_kind)t->o.order, .seed = (uint64_t)t->o.seed, .n = held + 1, .context = 1};
     if (has && held < 1) return llm_fail(e, EX_DATAERR, "training data: expected documents, found none");
     if ((has_val && n_val < 1) || (d->val_share > 0 && n == held)) return llm_fail(e, EX_DATAERR, "validation data: expected documents, found none");
-    return 0;
+    t->held = held;
+    if (t->o.batch_tokens == 0 || !has) return 0;
+    if (llm_objective_by_pass(t->objective, &t->model->config)) {
+        return llm_fail(e, LLM_EX_USAGE, "--batch-tokens: expected a model whose rows do not depend on one another, found norm=batch");
+    }
+    return place_groups(t, held, e);
 }
 
 int llm_trainer_place_data(struct llm_trainer *t, struct llm_err *e)
@@ -209,9 +241,20 @@ static void begin_states(struct llm_trainer *t)
     t->rows.state_after = t->carried[1];
 }
 
+/* Gives t->rows the shape of the step's batch of documents, of which it returns the numbers. NULL: rows are samples of the order. */
+static const int64_t *shape_step(struct llm_trainer *t)
+{
+    const struct llm_groups *b = &t->groups;
+    if (b->n == 0) return NULL;
+    uint64_t batch = llm_order_at(&t->order, t->o.overfit_one ? 0 : t->sample);
+    llm_rows_shape(&t->rows, b->first[batch + 1] - b->first[batch], b->length[batch]);
+    return b->documents + b->first[batch];
+}
+
 int llm_trainer_rows(struct llm_trainer *t, struct llm_err *e)
 {
     LLM_PROFILE("batch", 0);
+    const int64_t *documents = shape_step(t);
     if (t->o.carry_state) begin_states(t);
     for (int64_t r = 0; r < t->rows.n_rows; r++) {
         if (t->data.feed) {
@@ -225,7 +268,8 @@ int llm_trainer_rows(struct llm_trainer *t, struct llm_err *e)
         }
         uint64_t sample = t->o.overfit_one ? (uint64_t)r : t->sample + (uint64_t)r;
         if (t->documents) {
-            if (llm_trainer_put_document(t, &t->rows, r, false, llm_order_at(&t->order, sample), e) < 0) return -1;
+            uint64_t number = documents ? (uint64_t)documents[r] : llm_order_at(&t->order, sample);
+            if (llm_trainer_put_document(t, &t->rows, r, false, number, e) < 0) return -1;
             continue;
         }
         llm_rows_cut(&t->rows, r, t->data.train, llm_order_at(&t->order, sample), t->o.context + 1, t->o.cross_document);
@@ -240,5 +284,5 @@ int llm_trainer_rows(struct llm_trainer *t, struct llm_err *e)
         return llm_fail(e, EX_DATAERR, "step %lld: expected targets whose weights have a sum above 0, found %g", (long long)t->step + 1, all.weight);
     }
     return llm_fail(e, EX_DATAERR, "step %lld: expected some tokens to learn from, found all %lld targets masked", (long long)t->step + 1,
-                    (long long)(t->rows.n_rows * t->o.context));
+                    (long long)(t->rows.n_rows * t->rows.row_len));
 }

@@ -61,7 +61,7 @@ static int run_rows(struct llm_trainer *t, int64_t from, int64_t n, double weigh
     t->ctx.first_row = from;
     t->ctx.z_loss = t->main_loss_alone ? 0 : t->o.z_loss;
     t->ctx.token_weight = t->main_loss_alone ? 0 : 1.0 / (double)(t->rows.n_rows * t->rows.row_len);
-    if (t->objective->run(&t->ctx, &t->task, &part, 1.0 / weight, t->token_loss + from * t->o.context, e) < 0) {
+    if (t->objective->run(&t->ctx, &t->task, &part, 1.0 / weight, t->token_loss + from * t->rows.row_len, e) < 0) {
         return -1;
     }
     llm_backward(&t->ctx);
@@ -76,7 +76,7 @@ static int run_rows(struct llm_trainer *t, int64_t from, int64_t n, double weigh
 /* The gradient of all rows: each pass as far as it lies in one shard. */
 static int run_step(struct llm_trainer *t, double weight, struct llm_err *e)
 {
-    int64_t n_shards = t->o.grad_shards, batch = t->o.batch, row = 0;
+    int64_t n_shards = t->o.grad_shards, batch = llm_trainer_pass_rows(t), row = 0;
     for (int64_t shard = 0; shard < n_shards; shard++) {
         int64_t shard_end = llm_shard_first(shard + 1, n_shards, t->rows.n_rows);
         for (int64_t end; row < shard_end; row = end) {
@@ -111,7 +111,7 @@ int llm_trainer_gradient(struct llm_trainer *t, struct llm_step_report *r, struc
     report_task(t, r);
     r->loss = loss;
     r->bits_per_byte = bytes > 0 ? loss * t->rows.weight / log(2) / bytes : NAN;
-    r->tokens = t->rows.n_rows * t->o.context;
+    r->tokens = t->rows.n_rows * t->rows.row_len;
     t->tokens += (uint64_t)t->rows.counted;
     return 0;
 }
@@ -149,7 +149,7 @@ int llm_trainer_step(struct llm_trainer *t, struct llm_step_report *r, struct ll
     llm_lora_renorm(t->model);
     if (first) memcpy(t->task.state, t->task.next_state, sizeof t->task.state);
     t->step++;
-    t->sample += (uint64_t)t->rows.n_rows;
+    t->sample += llm_trainer_samples(t);
     float *behind = t->carried[1];
     t->carried[1] = t->carried[0];
     t->carried[0] = behind;

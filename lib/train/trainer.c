@@ -15,7 +15,7 @@ static size_t memory_bytes(void)
     return pages > 0 && size > 0 ? (size_t)pages * (size_t)size : (size_t)16 << 30;
 }
 
-static void resolve(struct llm_trainer *t)
+static int resolve(struct llm_trainer *t, struct llm_err *e)
 {
     struct llm_train_options *o = &t->o;
     if (llm_objectives[o->objective]->activations) o->context = 1;
@@ -33,6 +33,7 @@ static void resolve(struct llm_trainer *t)
     if (t->data_per_run) t->schedule = llm_schedule_find("constant");
     t->best_loss = INFINITY;
     for (int i = 0; i < LLM_MAX_MEANS; i++) t->val_means[i] = NAN;
+    return llm_train_options_place_tokens(o, o->context, t->documents, e);
 }
 
 static int count_pieces(struct llm_trainer *t, struct llm_err *e)
@@ -48,6 +49,16 @@ static int count_pieces(struct llm_trainer *t, struct llm_err *e)
         t->piece_bytes[id] = text ? (uint32_t)bytes : 0;
     }
     return 0;
+}
+
+uint64_t llm_trainer_samples(const struct llm_trainer *t)
+{
+    return t->groups.n > 0 ? 1 : (uint64_t)t->rows.n_rows;
+}
+
+int64_t llm_trainer_pass_rows(const struct llm_trainer *t)
+{
+    return t->groups.n > 0 ? t->o.batch * t->o.context / t->rows.row_len : t->o.batch;
 }
 
 /* That the documents of a run with own data fill whole steps, and how often they are passed over. */
@@ -75,7 +86,7 @@ static int place_steps(struct llm_trainer *t, struct llm_err *e)
     if (o->epochs > 0) {
         bool streams = t->order.kind == LLM_ORDER_STREAMS;
         uint64_t windows = streams ? llm_order_stream_windows(&t->order) : llm_order_windows(&t->order);
-        o->steps = (int64_t)ceil(o->epochs * (double)windows / (double)(streams ? 1 : t->rows.n_rows));
+        o->steps = (int64_t)ceil(o->epochs * (double)windows / (double)(streams ? 1 : llm_trainer_samples(t)));
     }
     if (o->warmup < 0) o->warmup = o->steps / 10 < 100 ? o->steps / 10 : 100;
     return 0;
@@ -87,8 +98,8 @@ int llm_trainer_init(struct llm_trainer *t, const struct llm_train_options *o, s
     t->model = m;
     t->data = *d;
     *d = (struct llm_train_data){0};
-    resolve(t);
-    if (llm_task_init(&t->task, t->objective, m, &t->o, t->data.activations, e) < 0 || llm_train_options_check(&t->o, e) < 0) return -1;
+    if (resolve(t, e) < 0 || llm_task_init(&t->task, t->objective, m, &t->o, t->data.activations, e) < 0) return -1;
+    if (llm_train_options_check(&t->o, e) < 0) return -1;
     if (llm_shard_check(&t->o, llm_objective_by_pass(t->objective, &m->config), e) < 0) return -1;
     if (m->config.position == LLM_POSITION_LEARNED && t->o.context > m->config.max_position_embeddings) {
         return llm_fail(e, LLM_EX_USAGE, "--context: expected at most %lld (the model's positions), found %lld",
@@ -97,7 +108,9 @@ int llm_trainer_init(struct llm_trainer *t, const struct llm_train_options *o, s
     if (llm_model_set_context(m, t->o.context, e) < 0) return -1;
     int64_t rows = t->o.batch * t->o.accumulate, eval_rows = t->o.batch > 2048 / t->o.context ? t->o.batch : 2048 / t->o.context;
     if (llm_trainer_place_data(t, e) < 0 || llm_trainer_prepare(t, e) < 0 || count_pieces(t, e) < 0) return -1;
-    if (llm_rows_init(&t->rows, rows, t->o.context, e) < 0 || llm_rows_init(&t->eval_rows, eval_rows, t->o.context, e) < 0) return -1;
+    int got = t->groups.n > 0 ? llm_rows_init_within(&t->rows, t->groups.most, t->o.batch_tokens, t->o.context, e)
+        : llm_rows_init(&t->rows, rows, t->o.context, e);
+    if (got < 0 || llm_rows_init(&t->eval_rows, eval_rows, t->o.context, e) < 0) return -1;
     int64_t choices = t->data.records ? llm_records_choices(t->data.records) : 0;
     if (t->data.val_records && llm_records_choices(t->data.val_records) != choices) {
         return llm_fail(e, EX_DATAERR, "--val: expected %lld choices a token, as the training data have, found %lld", (long long)choices,
@@ -106,7 +119,8 @@ int llm_trainer_init(struct llm_trainer *t, const struct llm_train_options *o, s
     if (llm_rows_add_columns(&t->rows, t->objective->columns, choices, e) < 0
         || llm_rows_add_columns(&t->eval_rows, t->objective->columns, choices, e) < 0) return -1;
     if (llm_trainer_place_states(t, e) < 0 || place_steps(t, e) < 0) return -1;
-    t->token_loss = llm_calloc((size_t)((rows > eval_rows ? rows : eval_rows) * t->o.context), sizeof *t->token_loss, "losses", e);
+    int64_t losses = t->rows.room_tokens > t->eval_rows.room_tokens ? t->rows.room_tokens : t->eval_rows.room_tokens;
+    t->token_loss = llm_calloc((size_t)losses, sizeof *t->token_loss, "losses", e);
     if (!t->token_loss) return -1;
     size_t limit = memory_bytes();
     if (llm_ctx_init(&t->ctx, limit, limit, true, e) < 0) return -1;
@@ -134,6 +148,7 @@ void llm_trainer_release(struct llm_trainer *t)
     llm_ctx_release(&t->ctx);
     t->eval_ctx.acts = (struct llm_arena){0};
     llm_ctx_release(&t->eval_ctx);
+    llm_groups_release(&t->groups);
     llm_rows_release(&t->rows);
     llm_rows_release(&t->eval_rows);
     free(t->token_loss);

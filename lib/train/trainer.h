@@ -2,6 +2,7 @@
 #ifndef LLM_TRAIN_TRAINER_H
 #define LLM_TRAIN_TRAINER_H
 
+#include "data/groups.h"
 #include "data/feed.h"
 #include "data/records.h"
 #include "train/objective.h"
@@ -56,12 +57,14 @@ struct llm_trainer {
     size_t work_floats;
     struct llm_ctx ctx, eval_ctx;
     struct llm_order order;
+    struct llm_groups groups;          /* of documents grouped by tokens: `order` is that of its batches, each of which is a step; n 0: not so */
     float *carried[2];                 /* --carry-state: [rows of a step, rows.state_floats] each, states before and after the next step; else NULL */
     struct llm_rows rows, eval_rows;   /* a whole step's; one pass of evaluation */
     float *token_loss;                 /* as many as the larger of them */
     uint32_t *piece_bytes;             /* [vocab_size] bytes of text that each id stands for; NULL: there is no tokenizer */
+    uint64_t held;                     /* of documents: those that are trained on, which come before those that are held out */
     int64_t step;                      /* steps done */
-    uint64_t sample, tokens;           /* rows seen; targets learned from */
+    uint64_t sample, tokens;           /* rows seen, or steps if documents are grouped; targets learned from */
     double best_loss;                  /* of evaluations; infinite: none */
     bool ema_in_place;                 /* the averages stand where the weights do, and these where the averages: during an evaluation of them */
     int64_t best_step, eval_step;      /* eval_step: of the last evaluation */
@@ -97,6 +100,10 @@ void llm_trainer_release(struct llm_trainer *t);
 int llm_trainer_step(struct llm_trainer *t, struct llm_step_report *r, struct llm_err *e) LLM_MUST_CHECK;
 /* Fills t->rows with the rows of the next step, without training. 0; 1: a signal was caught or the feed has ended; -1. */
 int llm_trainer_rows(struct llm_trainer *t, struct llm_err *e) LLM_MUST_CHECK;
+/* How many samples of the order the step of t->rows takes: its rows, or 1 if they are a batch of t->groups. */
+uint64_t llm_trainer_samples(const struct llm_trainer *t);
+/* Rows of a pass of the step of t->rows: t->o.batch, or as many as have no more tokens than t->o.batch rows of t->o.context. */
+int64_t llm_trainer_pass_rows(const struct llm_trainer *t);
 /* The loss and gradient of the next step's rows without an update: gradients are left in the parameters. For checks. */
 int llm_trainer_gradient(struct llm_trainer *t, struct llm_step_report *r, struct llm_err *e) LLM_MUST_CHECK;
 /* Exchanges the weights and their averages: twice is nothing. Between, what is evaluated or saved alone is the average. */

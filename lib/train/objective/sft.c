@@ -179,5 +179,6 @@ static const struct llm_objective_option options[] = {
 extern const struct llm_objective llm_objective_sft;
 const struct llm_objective llm_objective_sft = {.name = "sft", .summary = "learn the assistant's turns of conversations", .options = options,
                                                 .check_options = check_options, .check = llm_objective_check_next, .columns = columns,
-                                                .record = record, .recorded = recorded, .document = document, .run = llm_objective_run_next,
+                                                .record = record, .recorded = recorded, .document = document, .by_tokens = true,
+                                                .run = llm_objective_run_next,
                                                 .means = {LLM_MEAN_FURTHER}};
