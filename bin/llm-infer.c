@@ -94,6 +94,10 @@ static const struct llm_opt options[] = {
     {0, "samples", "K", "number of completions of each prompt [1]", LLM_INT, AT(samples), 1, 1 << 20, NULL},
     {0, "stop", "TEXT", "stop before TEXT; may be given several times", LLM_LIST, AT(stop), 0, 0, NULL},
     {0, "ignore-eos", NULL, "never choose the end token", LLM_FLAG, AT(ignore_eos), 0, 0, NULL},
+    {.type = LLM_HEADING, .help = "What the text must be"},
+    {0, "grammar", "FILE", "write a text that the grammar in FILE (GBNF) describes", LLM_INPUT, AT(grammar), 0, 0, NULL},
+    {0, "regex", "PATTERN", "write a text that matches PATTERN from begin to end", LLM_STR, AT(regex), 0, 0, NULL},
+    {0, "choices", "FILE", "write one of the lines of FILE", LLM_INPUT, AT(choices), 0, 0, NULL},
     {.type = LLM_HEADING, .help = "Choosing tokens, in the order in which they are applied"},
     {0, "logit-bias", "ID+X", "add X to the logit of token ID (ID-X, ID-inf: never); may be given several times", LLM_LIST, AT(logit_bias), 0, 0,
      NULL},
@@ -198,7 +202,8 @@ static void check_usage(struct args *a, const char *operand)
     bool looks = a->export.n > 0 || a->lens || a->attribute.n > 0 || a->neurons;
     int owners = a->score + a->logits + a->embed + a->classify + a->score_reward + a->ref_logprobs + (a->export.n > 0) + (a->lens != NULL)
                  + (a->attribute.n > 0) + (a->neurons != NULL);
-    int from_stdin = is_dash(a->model) + is_dash(a->kv_in) + is_dash(a->tokenizer) + is_dash(a->fim_prefix) + is_dash(a->fim_suffix);
+    int from_stdin = is_dash(a->model) + is_dash(a->kv_in) + is_dash(a->tokenizer) + is_dash(a->fim_prefix) + is_dash(a->fim_suffix)
+                     + is_dash(a->grammar) + is_dash(a->choices);
     bool fills_in = a->fim_prefix || a->fim_suffix;
     bool reads_prompt = !operand && !fills_in && (a->jsonl || a->file || !a->kv_in) && !a->plan;
     if (operand && a->file) llm_usage(&infer_cli, "expected one prompt, found an operand and -f");
@@ -264,6 +269,7 @@ static void check_usage(struct args *a, const char *operand)
         if (!a->stop.v[i][0]) llm_usage(&infer_cli, "--stop: expected a text that is not empty");
     }
     check_batch(a, to_stdout, owners);
+    if ((a->grammar != NULL) + (a->regex != NULL) + (a->choices != NULL) > 1) llm_usage(&infer_cli, "expected one of --grammar, --regex, --choices");
     if (a->n == UNSET) a->n = owners > 0 || (is_dash(a->kv_out) && to_stdout) ? 0 : 256;
 }
 
@@ -330,6 +336,7 @@ static int load(struct session *s, struct llm_err *e)
     llm_kv_init(&s->begin, &s->engine.pool);
     if (inside_attach(s, e) < 0) return -1;
     if (a->chat && chat_open(s, e) < 0) return -1;
+    if (constraints_open(s, e) < 0) return -1;
     return a->kv_in ? load_cache(s, e) : 0;
 }
 
@@ -452,6 +459,7 @@ int main(int argc, char **argv)
     if (s.begin.pool) llm_kv_release(&s.begin);
     resume_destroy(s.resume);
     chat_release(&s);
+    constraints_release(&s);
     inside_release(&s);
     llm_buf_release(&s.around[0]);
     llm_buf_release(&s.around[1]);

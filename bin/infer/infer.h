@@ -4,6 +4,7 @@
 
 #include "base/cli.h"
 #include "infer/activations.h"
+#include "infer/constrain/constraint.h"
 #include "infer/generate.h"
 #include "infer/kvfile.h"
 #include "infer/sample/options.h"
@@ -31,6 +32,7 @@ struct args {
     struct llm_strs stop, logit_bias, adapters, export, attribute, steer, patch, ablate, splice;
     const char *which_tokens, *neurons, *png;
     int64_t neurons_top;
+    const char *grammar, *regex, *choices; /* at most one of these is given */
     const char *lens;              /* --lens: "logit" or "tuned:FILE"; NULL: the option was not given */
 };
 
@@ -67,6 +69,8 @@ struct session {
     struct llm_buf around[2];      /* the texts of --fim-prefix and --fim-suffix */
     struct llm_editors editors;    /* of --steer, --patch, --ablate and --splice */
     struct llm_watch watch;        /* the list of these editors and of observers that is attached to the engine */
+    struct constraints *constraints; /* of --grammar, --regex, --choices and of lines; NULL: none was needed yet */
+    struct llm_constraint *constraint; /* of the command line; NULL: none. s->constraints owns it */
     struct llm_output *out;        /* text, tables or tensors; NULL: only the cache goes to standard output */
     struct resume *resume;         /* with --resume: the answers that the output has already; else NULL */
     struct llm_err refused;        /* set if lines were answered with an error; reported, with its status, after the output is complete */
@@ -113,6 +117,15 @@ int adapters_take(const struct session *s, const json_t *object, float **factors
  * empty list: none. *strengths: by the number of the editor, malloced; NULL: the line says nothing. A line that cannot be used: EX_DATAERR.
  * 0 or -1. */
 int steer_take(const struct session *s, const json_t *object, float **strengths, struct llm_err *e) LLM_MUST_CHECK;
+
+/* Makes the constraint that the options ask for, if any: s->constraint. 0 or -1. */
+int constraints_open(struct session *s, struct llm_err *e) LLM_MUST_CHECK;
+/* Takes "grammar", "regex" or "choices" of a line of --jsonl, in place of the command line's constraint; null: none. The members leave the object.
+ * *c: NULL if the line is not constrained; it lives at least until constraints_drop, which a line with a constraint needs. A line that cannot be
+ * used: EX_DATAERR. 0 or -1. */
+int constraints_take(struct session *s, json_t *object, struct llm_constraint **c, struct llm_err *e) LLM_MUST_CHECK;
+void constraints_drop(struct session *s, struct llm_constraint *c);
+void constraints_release(struct session *s);
 
 /* Finds the template and what ends a turn. */
 int chat_open(struct session *s, struct llm_err *e) LLM_MUST_CHECK;

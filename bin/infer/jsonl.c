@@ -21,6 +21,7 @@ struct line {
     float *adapters;         /* factors of the model's adapters; NULL: all act */
     float *strengths;        /* of --steer's directions; NULL: as it says */
     json_t *stop_list;       /* keeps the stops alive */
+    struct llm_constraint *constraint; /* of the line, or the command line's; NULL: none */
     int64_t group;           /* prompts before it in the input */
     char key[17];            /* with --resume */
     int64_t have;            /* with --resume: samples that the output has already */
@@ -57,6 +58,7 @@ static void drop_first_line(struct run *r)
     struct line *l = r->first;
     r->first = l->next;
     if (!r->first) r->last = &r->first;
+    constraints_drop(r->s, l->constraint);
     line_destroy(l);
 }
 
@@ -211,6 +213,8 @@ static int take_line(struct run *r, const char *text, struct line *l, struct llm
     p->adapters = l->adapters;
     if (steer_take(r->s, l->object, &l->strengths, e) < 0) return -1;
     p->strengths = l->strengths;
+    if (constraints_take(r->s, l->object, &l->constraint, e) < 0) return -1;
+    p->constraint = l->constraint;
     json_object_del(l->object, "prompt");
     json_object_del(l->object, "ids");
     p->ids = l->ids;

@@ -16,7 +16,7 @@ static int next(void *arg, struct llm_prompt *p, struct llm_err *e)
     t->taken = true;
     *p = (struct llm_prompt){.ids = t->ids + kept, .n = (int64_t)t->n_ids - kept, .begin = kept > 0 ? &t->kv : NULL, .max_tokens = t->max_tokens,
                              .samples = 1, .sampling = s->sampling, .stops = a->stop.v, .n_stops = a->stop.n, .ignore_eos = a->ignore_eos,
-                             .ends = s->chat.ends, .n_ends = s->chat.n_ends, .keep_cache = true};
+                             .ends = s->chat.ends, .n_ends = s->chat.n_ends, .constraint = s->constraint, .keep_cache = true};
     return 1;
 }
 

@@ -23,7 +23,7 @@ static int next(void *arg, struct llm_prompt *p, struct llm_err *e)
     r->taken = true;
     *p = (struct llm_prompt){
         .ids = r->ids, .n = (int64_t)r->n, .begin = r->s->begin.n > 0 ? &r->s->begin : NULL, .max_tokens = a->n, .samples = a->samples,
-        .sampling = r->s->sampling, .stops = a->stop.v, .n_stops = a->stop.n,
+        .sampling = r->s->sampling, .stops = a->stop.v, .n_stops = a->stop.n, .constraint = r->s->constraint,
         .ends = r->s->fim_ends, .n_ends = r->s->fim_known ? LLM_FIM_MARKS : 0, .ignore_eos = a->ignore_eos,
         .keep_cache = a->kv_out != NULL, .trace_queries = a->kv_out ? a->trace_queries : 0};
     return 1;
@@ -74,6 +74,7 @@ static int done(void *arg, struct llm_completion *c, struct llm_err *e)
     if (a->n != 0 && (!r->at_line_start || a->ids) && put(r, "\n", 1, e) < 0) return -1;
     if (c->sample + 1 < a->samples && put(r, "\n", 1, e) < 0) return -1;
     if (c->finish == LLM_FINISH_CONTEXT) note_full(r->s);
+    if (c->finish == LLM_FINISH_STUCK) llm_warn("no token of the vocabulary continues the text as the constraint wants it: it is not complete");
     llm_verbose("%lld prompt tokens in %.2f s, %lld tokens in %.2f s (%.1f a second), %s", (long long)c->prompt_tokens, c->prompt_seconds,
                 (long long)c->n, c->decode_seconds, c->decode_seconds > 0 ? (double)c->n / c->decode_seconds : 0, llm_finish_names[c->finish]);
     if (c->finish == LLM_FINISH_STOP && c->text.bytes.n == 0 && a->n != 0 && a->stop.n == 0 && !r->s->fim_known) chat_hint(r->s);

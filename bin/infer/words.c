@@ -22,6 +22,8 @@ const struct llm_alias infer_aliases[] = {
     {"-sys", "system"},
     {"--conversation", "chat"},
     {"-cnv", "chat"},
+    {"--grammar-file", "grammar"},
+    {"--guided-regex", "regex"},
     {"--batch-size", "batch"},
     {"--kv-cache-dtype", "cache-type"},
     {"--num-return-sequences", "samples"},
@@ -37,7 +39,6 @@ const struct llm_alias infer_aliases[] = {
 #define ADAPTERS "--adapter FILE[:SCALE] adds an adapter to the model"
 #define NO_SERVER "nothing listens on a network; --jsonl answers requests on standard input, a line each, many at once"
 #define NO_SAMPLER "this step of sampling does not exist here; those that do are under 'Choosing tokens' in --help=all"
-#define NO_GRAMMAR "what the model writes cannot be constrained by a grammar or a schema"
 #define MODEL_SAYS_ROPE "the model's configuration says how positions are scaled (rope_scaling in config.json)"
 #define CONTEXT_STAYS "nothing is dropped from a context: a text ends when the context of -c tokens is full"
 #define AS_WRITTEN "texts are taken as they are written; in bash $'...' makes new lines and tabulators of \\n and \\t"
@@ -81,9 +82,6 @@ const struct llm_foreign infer_foreign[] = {
     {"--rope-freq-base", MODEL_SAYS_ROPE},
     {"--rope-freq-scale", MODEL_SAYS_ROPE},
     {"--yarn-orig-ctx", MODEL_SAYS_ROPE},
-    {"--grammar", NO_GRAMMAR},
-    {"--grammar-file", NO_GRAMMAR},
-    {"--json-schema", NO_GRAMMAR},
     {"--image", "only text is read"},
     {"--mmproj", "only text is read"},
     {"--samplers", "the order is fixed: the one of 'Choosing tokens' in --help=all"},

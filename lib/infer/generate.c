@@ -11,7 +11,7 @@
 
 #define HELD 16 /* up to HELD · parallel ended completions wait for an earlier one, as results are delivered in order */
 
-const char *const llm_finish_names[] = {"stop", "length", "context"};
+const char *const llm_finish_names[] = {"stop", "length", "context", "stuck"};
 
 /* A prompt and its completions. */
 struct job {
@@ -145,6 +145,34 @@ static int admit(struct state *s)
 
 /* ---- completions ---- */
 
+static bool constraint_allows(void *arg, int32_t id)
+{
+    return llm_matcher_allows(arg, id);
+}
+
+static int constraint_apply(void *arg, float *logits, size_t n, struct llm_err *e)
+{
+    return llm_matcher_apply(arg, logits, n, e);
+}
+
+static void begin_constraint(const struct state *s, struct llm_completion *c)
+{
+    const struct llm_prompt *p = &c->prompt;
+    if (!p->constraint) return;
+    llm_matcher_begin(&c->matcher, p->constraint);
+    c->matcher.ends[0] = (struct llm_end_ids){s->ends, s->n_ends};
+    c->matcher.ends[1] = (struct llm_end_ids){p->ends, p->n_ends};
+    c->matcher.ignore_ends = p->ignore_eos;
+    c->limit = (struct llm_limit){constraint_allows, constraint_apply, &c->matcher};
+}
+
+/* Whether the constraint leaves nothing to choose, which ends the completion. Rollouts choose the end token, as its log-probability is wanted. */
+static bool constraint_ends(const struct llm_completion *c)
+{
+    const struct llm_prompt *p = &c->prompt;
+    return p->constraint && (!p->rollout || p->ignore_eos) && llm_matcher_must_end(&c->matcher);
+}
+
 /* Chooses the token and, of rollouts, notes its log-probabilities. `logits` are changed. */
 static int choose_id(struct state *s, struct llm_completion *c, float *logits, int64_t n_before, int thread, int32_t *id)
 {
@@ -155,6 +183,7 @@ static int choose_id(struct state *s, struct llm_completion *c, float *logits, i
     if (p->rollout && !plain) return llm_no_memory(&c->err, "logits");
     if (plain) memcpy(plain, logits, n * sizeof *plain);
     for (size_t i = 0; p->ignore_eos && i < s->n_ends; i++) logits[s->ends[i]] = -INFINITY;
+    c->sampler.limit = p->constraint ? &c->limit : NULL;
     if (llm_sampler_choose(&c->sampler, &p->sampling, &h, logits, n, (uint32_t)c->sample, (uint32_t)n_before, id, &c->err) < 0) return -1;
     if (!plain) return 0;
     if (llm_grow((void **)&c->log_probs, &c->log_probs_room, at + 1, sizeof *c->log_probs, &c->err) < 0
@@ -170,7 +199,13 @@ static void choose(struct state *s, struct llm_completion *c, float *logits, int
     const struct llm_model *m = s->g->engine->model;
     const struct llm_prompt *p = &c->prompt;
     int32_t id;
-    if (choose_id(s, c, logits, n_before, thread, &id) < 0) return;
+    if (choose_id(s, c, logits, n_before, thread, &id) < 0) {
+        if (!c->matcher.stuck) return;
+        c->err = (struct llm_err){0};
+        c->ended = true;
+        c->finish = LLM_FINISH_STUCK;
+        return;
+    }
     c->ended = true;
     c->finish = LLM_FINISH_STOP;
     bool ends = is_end(s, p, id) && !p->ignore_eos;
@@ -178,12 +213,13 @@ static void choose(struct state *s, struct llm_completion *c, float *logits, int
     if (llm_grow((void **)&c->ids, &c->ids_room, (size_t)c->n + 1, sizeof *c->ids, &c->err) < 0) return;
     c->ids[c->n++] = id;
     if (ends) return;
+    if (p->constraint && llm_matcher_take(&c->matcher, id, &c->err) < 0) return;
     if (m->tokenizer && id < llm_tokenizer_vocab_size(m->tokenizer) && !llm_tokenizer_is_special(m->tokenizer, id)) {
         size_t n = 0;
         const char *piece = llm_tokenizer_piece(m->tokenizer, id, &n);
         if (piece && llm_text_put(&c->text, piece, n, &c->err) < 0) return;
     }
-    if (c->text.stopped) return;
+    if (c->text.stopped || constraint_ends(c)) return;
     c->finish = LLM_FINISH_LENGTH;
     if (p->max_tokens >= 0 && c->n >= p->max_tokens) return;
     c->finish = LLM_FINISH_CONTEXT;
@@ -245,6 +281,7 @@ static int begin_completion(struct state *s, struct job *j)
     c->started = llm_now();
     c->text.stops = j->prompt.stops;
     c->text.n_stops = j->prompt.n_stops;
+    begin_constraint(s, c);
     c->running = true;
     s->waiting--;
     s->running++;

@@ -10,6 +10,7 @@
 #ifndef LLM_INFER_GENERATE_H
 #define LLM_INFER_GENERATE_H
 
+#include "infer/constrain/constraint.h"
 #include "infer/draft.h"
 #include "infer/sample/sampler.h"
 #include "infer/text.h"
@@ -28,6 +29,7 @@ struct llm_prompt {
     const float *strengths;      /* likewise, of steering directions */
     const int32_t *ends;         /* tokens that end a completion besides the model's own */
     size_t n_ends;
+    struct llm_constraint *constraint; /* what the text must be; NULL: anything */
     bool ignore_eos;             /* the model's end tokens are never chosen */
     bool keep_cache;             /* keep the cache until `done` was called; else it is released when the completion ends */
     int64_t trace_queries;       /* tokens whose queries are kept; 0: none */
@@ -35,8 +37,13 @@ struct llm_prompt {
     void *user;                  /* the caller's own */
 };
 
-enum llm_finish { LLM_FINISH_STOP /* end token or stop string */, LLM_FINISH_LENGTH, LLM_FINISH_CONTEXT };
-extern const char *const llm_finish_names[]; /* "stop", "length", "context" */
+enum llm_finish {
+    LLM_FINISH_STOP,             /* end token or stop string, or the constraint's text is complete */
+    LLM_FINISH_LENGTH,
+    LLM_FINISH_CONTEXT,
+    LLM_FINISH_STUCK             /* no token of the vocabulary continues the text as the constraint wants it */
+};
+extern const char *const llm_finish_names[]; /* "stop", "length", "context", "stuck" */
 
 struct llm_completion {
     struct llm_prompt prompt;
@@ -56,6 +63,8 @@ struct llm_completion {
     int64_t prompt_tokens;       /* begin->n + n */
     /* The fields from here on belong to the generator: */
     struct llm_sampler sampler;
+    struct llm_matcher matcher;
+    struct llm_limit limit;      /* the matcher's, for the sampler */
     struct llm_draft draft;
     int32_t *drafts;             /* [the engine's draft]: tokens drafted after the last one */
     int64_t n_drafts;

@@ -158,11 +158,19 @@ static int32_t draw_of_all(const struct llm_sampling *p, const struct llm_logits
     return d.id;
 }
 
+/* Whether the limit decides nothing: the most likely token is chosen, and may be. */
+static bool may_choose_best(const struct llm_sampler *s, const struct llm_sampling *p, const struct llm_logits *x)
+{
+    return !s->limit || (p->temperature == 0 && s->limit->allows(s->limit->arg, argmax(x)));
+}
+
 int llm_sampler_choose(struct llm_sampler *s, const struct llm_sampling *p, const struct llm_history *h, float *logits, size_t n,
                        uint32_t sample, uint32_t position, int32_t *id, struct llm_err *e)
 {
     struct llm_logits x;
     if (edit(s, p, h, logits, n, e) < 0 || take_maxima(s, logits, n, &x, e) < 0) return -1;
+    if (!may_choose_best(s, p, &x)
+        && (s->limit->apply(s->limit->arg, logits, n, e) < 0 || take_maxima(s, logits, n, &x, e) < 0)) return -1;
     if (p->temperature == 0) {
         *id = argmax(&x);
         return 0;

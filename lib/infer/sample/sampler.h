@@ -78,6 +78,14 @@ float llm_candidates_max(const struct llm_candidates *c);
 /* Σ exp(logit - max), summed in the order of `v`. */
 double llm_candidates_mass(const struct llm_candidates *c);
 
+/* What restricts a choice besides logits: a grammar (infer/constrain/constraint.h). */
+struct llm_limit {
+    bool (*allows)(void *arg, int32_t id);
+    /* Sets the logits of all other tokens to -infinity. -1: none is left, or it failed. */
+    int (*apply)(void *arg, float *logits, size_t n, struct llm_err *e);
+    void *arg;
+};
+
 /* Memory for choosing, kept from token to token; one thread at a time. */
 struct llm_sampler {
     struct llm_candidates c;
@@ -87,6 +95,7 @@ struct llm_sampler {
     float *block_max;
     size_t blocks_room;
     bool plain;      /* for tests: every filter sees all candidates. Same results */
+    const struct llm_limit *limit; /* applied after the edits; borrowed. NULL: every token may be chosen */
 };
 /* Chooses. `logits` [n] are changed. `sample` and `position` (of the token to come) are part of the noise's key. Logits that are not finite (NaN,
  * +infinity, or all -infinity) fail with status 1. Zero-initialise the sampler. */

@@ -1,0 +1,431 @@
+#include "infer/constrain/constraint.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include "infer/constrain/gbnf.h"
+#include "infer/constrain/regex.h"
+
+enum { MAX_TERMS = 1 << 20, MAX_CACHED = 64 << 20 /* bytes of remembered masks */, HASH_BITS = 12, MAX_NULLABLE = 256, FEW = 2 /* ids a word */,
+       MAX_ENDS = 64 };
+
+/* What a state allows by itself, without regard to what follows its first lexeme. */
+struct head {
+    llm_term term;
+    uint32_t next;           /* in the hash table's chain */
+    const uint64_t *plain;   /* plain tokens that are allowed, or NULL */
+    size_t n_longer;         /* with them, so many of the longer ones */
+    uint64_t *bits;          /* other tokens: as a set, or if they are few as a list */
+    int32_t *ids;
+    size_t n_ids;
+    /* Nodes at which the lexeme may be over within a token: what follows the lexeme decides about the nodes below. */
+    struct way_out { uint32_t node; bool in_rest; } *out;
+    size_t n_out;
+};
+
+/* Where the plain characters lead from a state. */
+enum plain { PLAIN_UNKNOWN, PLAIN_MIXED, PLAIN_NONE, PLAIN_ONE };
+struct plain_step { llm_term term, to; enum plain kind; };
+
+struct llm_constraint {
+    pthread_mutex_t lock;
+    struct llm_terms *t;
+    const struct llm_tokens *v;
+    struct llm_gbnf *gbnf;
+    llm_term root;
+    struct head *heads;      /* [n_heads] the cache of masks; all are dropped when they take more than MAX_CACHED bytes */
+    size_t n_heads, heads_room, bytes;
+    uint32_t table[1 << HASH_BITS];
+    struct plain_step steps[1 << HASH_BITS];
+    uint64_t *mask;          /* [v->words] scratch */
+    int32_t *ids;            /* scratch of a walk */
+    size_t n_ids, ids_room;
+    struct way_out *out;
+    size_t n_out, out_room;
+    struct walk_level { uint32_t end; llm_term state; const llm_term *row; } *levels; /* [v->max_bytes + 2] */
+};
+
+/* ---- making ---- */
+
+static llm_term read_choices(struct llm_constraint *c, const char *text, size_t n, struct llm_err *e)
+{
+    llm_term *v = NULL, all = LLM_TERM_NOTHING;
+    size_t count = 0, room = 0, number = 1, length;
+    int status = 0;
+    for (size_t at = 0; status == 0 && at < n; at += length + 1, number++) {
+        length = strnlen(text + at, n - at);
+        if (llm_utf8_invalid((const unsigned char *)text + at, length) < length) status = llm_fail(e, EX_DATAERR, "line %zu: expected UTF-8", number);
+        if (status < 0 || length == 0) continue;
+        status = llm_grow((void **)&v, &room, count + 1, sizeof *v, e);
+        if (status == 0) v[count++] = llm_term_text(c->t, text + at, length);
+    }
+    if (status == 0 && count == 0) status = llm_fail(e, EX_DATAERR, "expected choices, one a line, found none");
+    if (status == 0) all = llm_term_either(c->t, v, count);
+    free(v);
+    return all;
+}
+
+static llm_term read_root(struct llm_constraint *c, enum llm_constraint_kind kind, const char *text, size_t n, struct llm_err *e)
+{
+    llm_term root = LLM_TERM_NOTHING;
+    switch (kind) {
+    case LLM_CONSTRAIN_REGEX:
+        root = llm_regex_term(c->t, text, n, LLM_REGEX_WHOLE, e);
+        break;
+    case LLM_CONSTRAIN_CHOICES:
+        root = read_choices(c, text, n, e);
+        break;
+    case LLM_CONSTRAIN_GRAMMAR:
+        c->gbnf = llm_gbnf_create(c->t, text, n, &root, e);
+        break;
+    }
+    return root;
+}
+
+struct llm_constraint *llm_constraint_create(enum llm_constraint_kind kind, const char *text, size_t n, const struct llm_tokens *v, struct llm_err *e)
+{
+    struct llm_err own = {0};
+    struct llm_constraint *c = llm_calloc(1, sizeof *c, "a constraint", e);
+    if (!c) return NULL;
+    pthread_mutex_init(&c->lock, NULL);
+    c->v = v;
+    c->t = llm_terms_create(MAX_TERMS, &own);
+    c->mask = llm_alloc(v->words, sizeof *c->mask, "a constraint", &own);
+    c->levels = llm_alloc((size_t)v->max_bytes + 2, sizeof *c->levels, "a constraint", &own);
+    if (!own.status) c->root = read_root(c, kind, text, n, &own);
+    if (!own.status && llm_terms_failed(c->t, &own) == 0 && !llm_term_live(c->t, c->root)) {
+        llm_fail(&own, EX_DATAERR, "no text satisfies it");
+    }
+    if (!own.status && llm_terms_failed(c->t, &own) == 0) return c;
+    llm_constraint_destroy(c);
+    if (e) *e = own;
+    return NULL;
+}
+
+static void drop_heads(struct llm_constraint *c)
+{
+    for (size_t i = 0; i < c->n_heads; i++) {
+        free(c->heads[i].bits);
+        free(c->heads[i].ids);
+        free(c->heads[i].out);
+    }
+    c->n_heads = c->bytes = 0;
+    memset(c->table, 0, sizeof c->table);
+}
+
+void llm_constraint_destroy(struct llm_constraint *c)
+{
+    if (!c) return;
+    drop_heads(c);
+    free(c->heads);
+    free(c->mask);
+    free(c->ids);
+    free(c->out);
+    free(c->levels);
+    llm_gbnf_destroy(c->gbnf);
+    llm_terms_destroy(c->t);
+    pthread_mutex_destroy(&c->lock);
+    free(c);
+}
+
+/* ---- masks ---- */
+
+static void put_bit(uint64_t *bits, int32_t id)
+{
+    bits[id >> 6] |= UINT64_C(1) << (id & 63);
+}
+
+static int note(struct llm_constraint *c, int32_t id, struct llm_err *e)
+{
+    if (llm_grow((void **)&c->ids, &c->ids_room, c->n_ids + 1, sizeof *c->ids, e) < 0) return -1;
+    c->ids[c->n_ids++] = id;
+    return 0;
+}
+
+/* Finds the tokens below a node, which `state` is at. With `bits` they go there, else to c->ids, and the nodes below which the state's language may
+ * be over to c->out. */
+static int walk(struct llm_constraint *c, bool in_rest, uint32_t node, llm_term state, uint64_t *bits, struct llm_err *e)
+{
+    const struct llm_token_tree *tree = in_rest ? &c->v->rest : &c->v->all;
+    struct walk_level *level = c->levels;
+    *level = (struct walk_level){llm_token_end(&tree->v[node]), state, llm_term_row(c->t, state)};
+    for (uint32_t i = node + 1;;) {
+        while (i == level->end) {
+            if (level == c->levels) return llm_terms_failed(c->t, e);
+            level--;
+        }
+        const struct llm_token_node *n = &tree->v[i];
+        uint32_t end = llm_token_end(n);
+        llm_term to = level->row[llm_token_byte(n)];
+        if (to == LLM_TERM_NOTHING) {
+            i = end;
+            continue;
+        }
+        for (int32_t id = n->token; id >= 0; id = c->v->same[id]) {
+            if (bits) put_bit(bits, id);
+            else if (note(c, id, e) < 0) return -1;
+        }
+        if (end > ++i) {
+            if (!bits && llm_term_nullable(c->t, to)) {
+                if (llm_grow((void **)&c->out, &c->out_room, c->n_out + 1, sizeof *c->out, e) < 0) return -1;
+                c->out[c->n_out++] = (struct way_out){i - 1, in_rest};
+            }
+            const llm_term *row = to == level->state ? level->row : llm_term_row(c->t, to);
+            *++level = (struct walk_level){end, to, row};
+        }
+    }
+}
+
+/* Whether all continuations of a character lead from the row of its first bytes to `to`. */
+static bool ends_in(struct llm_constraint *c, const llm_term *row, int low, int high, int more, llm_term to)
+{
+    llm_term last = LLM_TERM_NOTHING;
+    for (int b = low; b <= high; b++) {
+        if (more == 0 && row[b] != to) return false;
+        if (more == 0 || (b > low && row[b] == last)) continue;
+        last = row[b];
+        if (last == LLM_TERM_NOTHING) return false;
+        const llm_term *next = llm_term_row(c->t, last);
+        int first = b == 0xE0 && more == 2 ? 0xA0 : b == 0xF0 && more == 3 ? 0x90 : 0x80;
+        int final = b == 0xED && more == 2 ? 0x9F : b == 0xF4 && more == 3 ? 0x8F : 0xBF;
+        if (b < 0xC0) first = 0x80, final = 0xBF;
+        if (!ends_in(c, next, first, final, more - 1, to)) return false;
+        /* Lead bytes with fewer continuations are looked at by themselves. */
+        if (b == 0xE0 || b == 0xED || b == 0xF0 || b == 0xF4) last = LLM_TERM_NOTHING;
+    }
+    return true;
+}
+
+/* Where a plain character leads. */
+static struct plain_step plain_step(struct llm_constraint *c, llm_term a)
+{
+    struct plain_step *s = &c->steps[(a * UINT32_C(2654435769)) >> (32 - HASH_BITS)];
+    if (s->term == a && s->kind != PLAIN_UNKNOWN) return *s;
+    const llm_term *row = llm_term_row(c->t, a);
+    llm_term to = row['a'];
+    bool one = to != LLM_TERM_NOTHING, none = true;
+    for (int b = 0x20; b < 0x100; b++) {
+        if (b == '"' || b == '\\') continue;
+        none = none && row[b] == LLM_TERM_NOTHING;
+        one = one && (b >= 0x80 || row[b] == to);
+    }
+    one = one && ends_in(c, row, 0xC2, 0xDF, 1, to) && ends_in(c, row, 0xE0, 0xEF, 2, to) && ends_in(c, row, 0xF0, 0xF4, 3, to);
+    *s = (struct plain_step){a, to, one ? PLAIN_ONE : none ? PLAIN_NONE : PLAIN_MIXED};
+    return *s;
+}
+
+/* How many plain characters may follow `a`, whichever they are: at most those of the longest token. -1: that depends on them, or the lexeme may be
+ * over between them. */
+static int32_t plain_run(struct llm_constraint *c, llm_term a, bool whole)
+{
+    int32_t n = 0;
+    while (n < c->v->max_chars) {
+        if (!whole && llm_term_nullable(c->t, a)) return -1;
+        struct plain_step s = plain_step(c, a);
+        if (s.kind == PLAIN_NONE) return n;
+        if (s.kind == PLAIN_MIXED) return -1;
+        n = s.to == a ? c->v->max_chars : n + 1;
+        a = s.to;
+    }
+    return !whole && llm_term_nullable(c->t, a) ? -1 : n;
+}
+
+static int fill_head(struct llm_constraint *c, struct head *h, bool whole, struct llm_err *e)
+{
+    int32_t run = plain_run(c, h->term, whole);
+    bool in_rest = run > 0;
+    c->n_ids = c->n_out = 0;
+    if (in_rest) {
+        h->plain = c->v->plain[run < LLM_PLAIN_SETS ? run : LLM_PLAIN_SETS];
+        while (h->n_longer < c->v->n_longer && c->v->longer[h->n_longer].chars <= run) h->n_longer++;
+    }
+    if (!whole && llm_term_nullable(c->t, h->term)) {
+        if (llm_grow((void **)&c->out, &c->out_room, 1, sizeof *c->out, e) < 0) return -1;
+        c->out[c->n_out++] = (struct way_out){0, false};
+    }
+    if (walk(c, in_rest, 0, h->term, NULL, e) < 0) return -1;
+    if (c->n_ids > c->v->words * FEW) {
+        h->bits = llm_calloc(c->v->words, sizeof *h->bits, "a mask", e);
+        if (!h->bits) return -1;
+        for (size_t i = 0; i < c->n_ids; i++) put_bit(h->bits, c->ids[i]);
+        c->bytes += c->v->words * sizeof *h->bits;
+    } else {
+        h->ids = llm_alloc(c->n_ids, sizeof *h->ids, "a mask", e);
+        if (!h->ids) return -1;
+        if (c->n_ids > 0) memcpy(h->ids, c->ids, c->n_ids * sizeof *h->ids);
+        h->n_ids = c->n_ids;
+        c->bytes += c->n_ids * sizeof *h->ids;
+    }
+    if (!whole && c->n_out > 0) {
+        h->out = llm_alloc(c->n_out, sizeof *h->out, "a mask", e);
+        if (!h->out) return -1;
+        memcpy(h->out, c->out, c->n_out * sizeof *h->out);
+        h->n_out = c->n_out;
+        c->bytes += c->n_out * sizeof *h->out;
+    }
+    c->bytes += sizeof *h;
+    return 0;
+}
+
+/* What a state allows, from the cache or made now. `whole`: nothing follows the state's term. */
+static int find_head(struct llm_constraint *c, llm_term a, bool whole, struct head *out, struct llm_err *e)
+{
+    uint32_t *slot = &c->table[(a * UINT32_C(2654435769)) >> (32 - HASH_BITS)];
+    for (uint32_t i = *slot; i; i = c->heads[i - 1].next) {
+        *out = c->heads[i - 1];
+        if (out->term == a) return 0;
+    }
+    if (c->bytes > MAX_CACHED) drop_heads(c);
+    *out = (struct head){.term = a, .next = *slot};
+    if (fill_head(c, out, whole, e) < 0 || llm_grow((void **)&c->heads, &c->heads_room, c->n_heads + 1, sizeof *c->heads, e) < 0) {
+        free(out->bits);
+        free(out->ids);
+        free(out->out);
+        return -1;
+    }
+    c->heads[c->n_heads] = *out;
+    *slot = (uint32_t)++c->n_heads;
+    return 0;
+}
+
+/* Adds the tokens that a state allows to c->mask. */
+static int add_mask(struct llm_constraint *c, llm_term state, int depth, struct llm_err *e)
+{
+    size_t n;
+    const llm_term *members = llm_term_members(c->t, &state, &n);
+    llm_term *v = llm_alloc(n, sizeof *v, "a mask", e);
+    int status = v ? 0 : -1;
+    if (depth > MAX_NULLABLE) status = llm_fail(e, EX_DATAERR, "more than %d optional parts follow one another", MAX_NULLABLE);
+    if (status == 0) memcpy(v, members, n * sizeof *v);
+    for (size_t i = 0; status == 0 && i < n; i++) {
+        llm_term first, rest;
+        struct head h;
+        llm_term_split(c->t, v[i], &first, &rest);
+        status = find_head(c, first, first == v[i] && !llm_term_is_lexeme(c->t, first), &h, e);
+        if (status < 0) break;
+        for (size_t w = 0; h.plain && w < c->v->words; w++) c->mask[w] |= h.plain[w];
+        for (size_t k = 0; k < h.n_longer; k++) put_bit(c->mask, c->v->longer[k].id);
+        for (size_t w = 0; h.bits && w < c->v->words; w++) c->mask[w] |= h.bits[w];
+        for (size_t k = 0; k < h.n_ids; k++) put_bit(c->mask, h.ids[k]);
+        /* h.out belongs to the cache, which a further head may empty: ways out at the root, which need one, come last. */
+        bool at_root = false;
+        for (size_t k = 0; status == 0 && k < h.n_out && rest != LLM_TERM_EMPTY_TEXT; k++) {
+            if (h.out[k].node == 0) at_root = true;
+            else status = walk(c, h.out[k].in_rest, h.out[k].node, rest, c->mask, e);
+        }
+        if (status == 0 && at_root) status = add_mask(c, rest, depth + 1, e);
+    }
+    free(v);
+    return status;
+}
+
+/* ---- matchers ---- */
+
+static bool is_end(const struct llm_matcher *m, int32_t id)
+{
+    for (size_t k = 0; k < 2; k++)
+        for (size_t i = 0; i < m->ends[k].n; i++)
+            if (m->ends[k].v[i] == id) return true;
+    return false;
+}
+
+/* The state after a token. */
+static llm_term after(const struct llm_matcher *m, int32_t id)
+{
+    const struct llm_constraint *c = m->constraint;
+    size_t n = 0;
+    llm_term state = m->state;
+    if (id < 0 || id >= c->v->vocab_size || llm_tokenizer_is_special(c->v->tokenizer, id)) return LLM_TERM_NOTHING;
+    const char *p = llm_tokenizer_piece(c->v->tokenizer, id, &n);
+    if (!p || n == 0 || n > c->v->max_bytes) return LLM_TERM_NOTHING;
+    for (size_t i = 0; i < n && state != LLM_TERM_NOTHING; i++) state = llm_term_after(c->t, state, (unsigned char)p[i]);
+    return state;
+}
+
+void llm_matcher_begin(struct llm_matcher *m, struct llm_constraint *c)
+{
+    m->constraint = c;
+    m->state = c->root;
+}
+
+bool llm_matcher_may_end(const struct llm_matcher *m)
+{
+    pthread_mutex_lock(&m->constraint->lock);
+    bool may = llm_term_nullable(m->constraint->t, m->state);
+    pthread_mutex_unlock(&m->constraint->lock);
+    return may;
+}
+
+bool llm_matcher_must_end(const struct llm_matcher *m)
+{
+    return m->state == LLM_TERM_EMPTY_TEXT;
+}
+
+bool llm_matcher_allows(const struct llm_matcher *m, int32_t id)
+{
+    if (is_end(m, id)) return !m->ignore_ends && llm_matcher_may_end(m);
+    pthread_mutex_lock(&m->constraint->lock);
+    llm_terms_trim(m->constraint->t);
+    bool allowed = after(m, id) != LLM_TERM_NOTHING;
+    pthread_mutex_unlock(&m->constraint->lock);
+    return allowed;
+}
+
+int llm_matcher_take(struct llm_matcher *m, int32_t id, struct llm_err *e)
+{
+    struct llm_constraint *c = m->constraint;
+    if (is_end(m, id)) return 0;
+    pthread_mutex_lock(&c->lock);
+    llm_terms_trim(c->t);
+    llm_term state = after(m, id);
+    int status = llm_terms_failed(c->t, e);
+    pthread_mutex_unlock(&c->lock);
+    if (status < 0) return -1;
+    if (state == LLM_TERM_NOTHING) return llm_fail(e, LLM_EX_FAILURE, "token %d is not allowed here", id);
+    m->state = state;
+    return 0;
+}
+
+/* Clears the logits of the tokens that are not in the mask. */
+static void clear(const uint64_t *mask, size_t words, float *logits, size_t n)
+{
+    for (size_t w = 0; w * 64 < n; w++) {
+        uint64_t bits = w < words ? mask[w] : 0;
+        size_t from = w * 64, to = from + 64 < n ? from + 64 : n;
+        if (bits == 0) {
+            for (size_t i = from; i < to; i++) logits[i] = -INFINITY;
+        } else if (~bits != 0) {
+            for (size_t i = from; i < to; i++) logits[i] = bits >> (i - from) & 1 ? logits[i] : -INFINITY;
+        }
+    }
+}
+
+int llm_matcher_apply(struct llm_matcher *m, float *logits, size_t n, struct llm_err *e)
+{
+    struct llm_constraint *c = m->constraint;
+    float ends[2][MAX_ENDS];
+    pthread_mutex_lock(&c->lock);
+    llm_terms_trim(c->t);
+    bool may_end = llm_term_nullable(c->t, m->state);
+    memset(c->mask, 0, c->v->words * sizeof *c->mask);
+    int status = add_mask(c, m->state, 0, e);
+    if (status == 0) status = llm_terms_failed(c->t, e);
+    /* The logits of end tokens are decided by themselves, as tokenizers have special ones, and others with a text. */
+    for (size_t k = 0; k < 2; k++)
+        for (size_t i = 0; i < m->ends[k].n && i < MAX_ENDS; i++) ends[k][i] = (size_t)m->ends[k].v[i] < n ? logits[m->ends[k].v[i]] : 0;
+    bool some = false;
+    for (size_t w = 0; w * 64 < n && w < c->v->words && !some; w++) some = (n - w * 64 >= 64 ? c->mask[w] : c->mask[w] << (w * 64 + 64 - n)) != 0;
+    if (status == 0) clear(c->mask, c->v->words, logits, n);
+    pthread_mutex_unlock(&c->lock);
+    for (size_t k = 0; k < 2; k++) {
+        for (size_t i = 0; i < m->ends[k].n && i < MAX_ENDS; i++) {
+            int32_t id = m->ends[k].v[i];
+            if (id >= 0 && (size_t)id < n) logits[id] = may_end && !m->ignore_ends ? ends[k][i] : -INFINITY;
+        }
+        some = some || (may_end && !m->ignore_ends && m->ends[k].n > 0);
+    }
+    m->stuck = status == 0 && !some;
+    if (m->stuck) return llm_fail(e, EX_DATAERR, "no token of the vocabulary continues the text as the constraint wants it");
+    return status;
+}

@@ -1,0 +1,42 @@
+/* The tokens of a vocabulary as a tree of their bytes, in which a constraint finds all tokens that it allows by one walk. Special tokens and tokens
+ * without bytes are not in it. */
+#ifndef LLM_INFER_CONSTRAIN_TOKENS_H
+#define LLM_INFER_CONSTRAIN_TOKENS_H
+
+#include "token/tokenizer.h"
+
+/* Nodes in preorder: a node's children and theirs follow it, up to `end`. Node 0 is the root. */
+struct llm_token_node {
+    uint32_t end_byte;       /* end << 8 | the byte that leads here */
+    int32_t token;           /* a token that ends here; -1: none does */
+};
+struct llm_token_tree { struct llm_token_node *v; uint32_t n; };
+
+/* Texts that may stand inside a JSON string as they are: whole characters but '"', '\' and control characters. Tokens that are such texts are most of
+ * a vocabulary, and inside a string a constraint often allows them all, or those of up to so many characters. */
+enum { LLM_PLAIN_SETS = 32 };
+struct llm_tokens {
+    const struct llm_tokenizer *tokenizer; /* borrowed */
+    struct llm_token_tree all, rest; /* all tokens; those that are not plain texts */
+    int32_t vocab_size;      /* of the tokenizer */
+    size_t words;            /* of a set of tokens: bit i of word i / 64 is token i */
+    int32_t *same;           /* [vocab_size] the next token with the same bytes, or -1 */
+    uint64_t *plain[LLM_PLAIN_SETS + 1]; /* [i]: plain tokens of 1 to i characters */
+    struct llm_plain_token { int32_t id, chars; } *longer; /* [n_longer] plain tokens of more characters than that, the shorter first */
+    size_t n_longer;
+    int32_t max_chars;       /* of a plain token */
+    uint32_t max_bytes;      /* of a token */
+};
+struct llm_tokens *llm_tokens_create(const struct llm_tokenizer *t, struct llm_err *e) LLM_MUST_CHECK;
+void llm_tokens_destroy(struct llm_tokens *v);
+
+static inline uint32_t llm_token_end(const struct llm_token_node *n)
+{
+    return n->end_byte >> 8;
+}
+static inline unsigned char llm_token_byte(const struct llm_token_node *n)
+{
+    return (unsigned char)n->end_byte;
+}
+
+#endif

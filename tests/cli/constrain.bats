@@ -1,0 +1,76 @@
+# What a text must be: --grammar, --regex, --choices, and the same of lines.
+load ../helper
+
+setup() {
+    M=$ROOT/tests/golden/tiny
+    printf 'red\r\ngreen\n\nblue\n' > colours
+    printf 'root ::= "(" root ")" root | [a-f]?\n' > nested.gbnf
+}
+
+@test "--regex: every sample matches, at every temperature" {
+    for options in '--temp 0' '--temp 1.5 --top-k 0' '--repeat-penalty 1.5 --seed 3'; do
+        # shellcheck disable=SC2086  # options are words
+        llm-infer -m "$M" --regex '[0-9]{2}(-[a-z]{1,3})?' --samples 4 $options "The cat" | grep . > got
+        [[ $(grep -cxE '[0-9]{2}(-[a-z]{1,3})?' got) == 4 ]]
+    done
+}
+
+@test "--choices: one of the lines, and nothing else" {
+    llm-infer -m "$M" --choices colours --samples 8 --temp 2 --top-k 0 "The cat" | grep . > got
+    [[ $(grep -cxE 'red|green|blue' got) == 8 ]]
+    [[ $(sort -u got | wc -l) -gt 1 ]]
+}
+
+@test "--grammar: recursion closes what it opens; the end comes where the text is complete" {
+    llm-infer -m "$M" --grammar nested.gbnf --jsonl --no-timings -n 300 --samples 6 --temp 1 <<< '{"prompt": "The cat"}' > got
+    jq -r 'select(.finish_reason == "stop") | .text' got > texts
+    [[ -s texts ]]
+    while IFS= read -r text; do
+        while [[ $text == *'()'* || $text =~ [a-f] ]]; do
+            text=${text//[a-f]/}
+            text=${text//()/}
+        done
+        [[ -z $text ]]
+    done < texts
+}
+
+@test "lines bring their own, alone or instead of the option; the result is the same in any company and with any threads" {
+    need_tool jq
+    for i in {1..12}; do
+        printf '{"prompt":"The cat %d","tokens":20,"regex":"[a-z]+ %d"}\n' "$i" "$i"
+        printf '{"prompt":"The cat %d","tokens":20,"choices":["up %d","down %d"]}\n' "$i" "$i" "$i"
+        printf '{"prompt":"The cat %d","tokens":20,"grammar":"root ::= \\"a\\" root | \\"%d\\""}\n{"prompt":"She","tokens":9,"regex":null}\n{"prompt":"She"}\n' "$i" "$i"
+    done > in.jsonl
+    llm-infer -m "$M" --jsonl --no-timings --parallel 1 -j 1 --regex 'He (is|was)\.' in.jsonl > one
+    llm-infer -m "$M" --jsonl --no-timings --parallel 16 -j 2 --regex 'He (is|was)\.' in.jsonl | cmp - one
+    jq -r 'select(.finish_reason == "stop") | .text' one > texts
+    grep -qxE '(up|down) 7' texts
+    grep -qxE 'a*7' texts
+    [[ $(grep -cxE 'He (is|was)\.' texts) == 12 ]]
+    [[ $(jq -r 'select(.id % 5 == 4) | .text' one | grep -cE '^He (is|was)\.$') == 0 ]]
+}
+
+@test "drafts and rollouts keep to it" {
+    llm-infer -m "$M" --jsonl --rollout --regex '[0-9]{3}' <<< '{"prompt": "The cat"}' > got
+    [[ $(jq '.ids | length' got) -ge 2 ]]
+    [[ $(jq -r '.text // .completion // empty' got | grep -cvxE '[0-9]{3}') == 0 ]]
+}
+
+@test "what cannot be read is status 65, and names file and line" {
+    printf 'root ::= a\na ::= a "x" | "y"\n' > left.gbnf
+    run -65 --separate-stderr llm-infer -m "$M" --grammar left.gbnf x
+    [[ $stderr == "llm-infer: left.gbnf: line 2: rule 'a' begins with itself (left recursion): write it as a repetition" && -z $output ]]
+    run -65 --separate-stderr llm-infer -m "$M" --regex '(a' x
+    [[ $stderr == "llm-infer: --regex: character 3: expected ) at the end of a group" ]]
+    : > empty
+    run -65 --separate-stderr llm-infer -m "$M" --choices empty x
+    [[ $stderr == "llm-infer: empty: expected choices"* ]]
+    run -66 llm-infer -m "$M" --grammar missing.gbnf x
+    run -2 llm-infer -m "$M" --regex a --choices colours x
+    run -65 --separate-stderr llm-infer -m "$M" --jsonl --no-timings <<< '{"prompt":"x","regex":"(a"}
+{"prompt":"x","regex":"a","choices":["b"]}
+{"prompt":"x","tokens":2}'
+    [[ ${lines[0]} == '{"id":1,"error":"\"regex\": character 3: expected ) at the end of a group"}' ]]
+    [[ ${lines[1]} == '{"id":2,"error":"expected one of \"regex\" and \"choices\""}' ]]
+    [[ ${lines[2]} == '{"id":3,"text":'* ]]
+}

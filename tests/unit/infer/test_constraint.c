@@ -1,0 +1,228 @@
+/* Constraints: which texts a language has, byte by byte and token by token; masks against the answers for single tokens. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/buf.h"
+#include "infer/constrain/constraint.h"
+
+/* A vocabulary of all bytes, and of texts that cross the borders of what grammars speak of. */
+static const char *const texts[] = {"\"a\"", "\", \"", "\": ", "{\"", "\"}", "true", "fal", "12", "-1", "abc", "ab", "é", "日本", "日", " the",
+                                    "\xC3\xA9t\xC3", "[[", "]]", "],", "\"}]",
+                                    "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "\\\"", "\\u00", "zz", "a\n", "  "};
+enum { N_TEXTS = sizeof texts / sizeof *texts, END = 256, FIRST = 257, VOCAB = FIRST + N_TEXTS };
+
+struct fixture { struct llm_tokenizer *tokenizer; struct llm_tokens *tokens; };
+
+/* What a vocabulary of byte-level BPE writes for a byte. */
+static void put_byte(struct llm_buf *b, unsigned char byte)
+{
+    struct llm_err e;
+    unsigned char out[4];
+    uint32_t c = byte, other = 256;
+    for (unsigned x = 0; x < 256; x++) {
+        bool shown = (x >= 33 && x <= 126) || (x >= 161 && x != 173);
+        if (!shown && x == byte) c = other;
+        other += !shown;
+    }
+    int n = llm_utf8_put(c, out);
+    if (c == '"' || c == '\\') assert_int_equal(llm_buf_put(b, "\\", 1, &e), 0);
+    assert_int_equal(llm_buf_put(b, out, (size_t)n, &e), 0);
+}
+
+static int setup(void **state)
+{
+    static struct fixture f;
+    struct llm_err e = {0};
+    struct llm_buf b = {0};
+    assert_int_equal(llm_buf_printf(&b, &e, "{\"added_tokens\":[{\"id\":256,\"content\":\"<end>\",\"special\":true}],"
+                                            "\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false},"
+                                            "\"decoder\":{\"type\":\"ByteLevel\"},\"model\":{\"type\":\"BPE\",\"vocab\":{"), 0);
+    for (int i = 0; i < VOCAB; i++) {
+        if (i == END) continue;
+        assert_int_equal(llm_buf_printf(&b, &e, i ? ",\"" : "\""), 0);
+        if (i < 256) put_byte(&b, (unsigned char)i);
+        else for (const char *p = texts[i - FIRST]; *p; p++) put_byte(&b, (unsigned char)*p);
+        assert_int_equal(llm_buf_printf(&b, &e, "\":%d", i), 0);
+    }
+    assert_int_equal(llm_buf_printf(&b, &e, "},\"merges\":[]}}"), 0);
+    f.tokenizer = llm_tokenizer_from_json(b.p, b.n, "test", &e);
+    if (!f.tokenizer) fail_msg("%s", e.text);
+    f.tokens = llm_tokens_create(f.tokenizer, &e);
+    assert_non_null(f.tokens);
+    llm_buf_release(&b);
+    *state = &f;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct fixture *f = *state;
+    llm_tokens_destroy(f->tokens);
+    llm_tokenizer_destroy(f->tokenizer);
+    return 0;
+}
+
+static const int32_t ends[] = {END};
+
+static struct llm_constraint *create(const struct fixture *f, enum llm_constraint_kind kind, const char *text, struct llm_matcher *m)
+{
+    struct llm_err e = {0};
+    struct llm_constraint *c = llm_constraint_create(kind, text, strlen(text), f->tokens, &e);
+    if (!c) fail_msg("%s: %s", text, e.text);
+    *m = (struct llm_matcher){.ends[0] = {ends, 1}};
+    llm_matcher_begin(m, c);
+    return c;
+}
+
+/* 1: the text belongs to the language; 0: it may be continued to one that does; -1: it may not. */
+static int read_bytes(struct llm_matcher m, const char *text, size_t n)
+{
+    struct llm_err e;
+    for (size_t i = 0; i < n; i++)
+        if (llm_matcher_take(&m, (unsigned char)text[i], &e) < 0) return -1;
+    return llm_matcher_may_end(&m);
+}
+
+/* The mask allows what llm_matcher_allows says of each token, and the end where the text is complete. */
+static void check_mask(struct llm_matcher m)
+{
+    float logits[VOCAB + 3];
+    struct llm_err e = {0};
+    for (int i = 0; i < VOCAB + 3; i++) logits[i] = (float)i;
+    if (llm_matcher_apply(&m, logits, VOCAB + 3, &e) < 0) fail_msg("%s", e.text);
+    for (int i = 0; i < VOCAB + 3; i++) {
+        if ((logits[i] == (float)i) != llm_matcher_allows(&m, i)) fail_msg("token %d: %g", i, (double)logits[i]);
+        assert_true(logits[i] == (float)i || logits[i] == -INFINITY);
+    }
+    assert_int_equal(logits[END] == END, llm_matcher_may_end(&m));
+}
+
+/* Reads a text of the language by its bytes and by every token that fits, checking the mask at each place. */
+static void check_masks(struct llm_matcher m, const char *text)
+{
+    struct llm_err e;
+    for (size_t i = 0, n = strlen(text);; i++) {
+        if (!llm_matcher_must_end(&m)) check_mask(m);
+        for (int k = 0; k < N_TEXTS; k++)
+            if (strncmp(text + i, texts[k], strlen(texts[k])) == 0) assert_true(llm_matcher_allows(&m, FIRST + k));
+        if (i == n) break;
+        if (llm_matcher_take(&m, (unsigned char)text[i], &e) < 0) fail_msg("%s: byte %zu: %s", text, i, e.text);
+    }
+}
+
+static const struct { enum llm_constraint_kind kind; const char *language, *yes[6], *no[6]; } languages[] = {
+    {LLM_CONSTRAIN_REGEX, "[0-9]{2,3}|x+?y*", {"12", "123", "x", "xxyy"}, {"1234", "y", "x1"}},
+    {LLM_CONSTRAIN_REGEX, "^(é|日本)+\\.$", {"é.", "日本é."}, {"日.", ".", "é.."}},
+    {LLM_CONSTRAIN_REGEX, "[^a-y\\d]{2}", {"zz", "日本", "é日"}, {"az", "1z", "zzz", "\x80"}},
+    {LLM_CONSTRAIN_REGEX, "(?!ab)[a-c]*", {"", "a", "ba", "acab"}, {"ab", "abc"}},
+    {LLM_CONSTRAIN_REGEX, "(?=.*b)[a-c]{3}", {"aab", "bcc"}, {"aac", "accb"}},
+    {LLM_CONSTRAIN_REGEX, "\\p{Lu}\\x41\\u00e9\\-[\\]a-]", {"ÉAé-]", "ZAé--"}, {"zAé-a", "ÉAé-b"}},
+    {LLM_CONSTRAIN_REGEX, "a{,2}b{2,}c{3}", {"bbccc", "aabbbccc"}, {"aaabbccc", "abccc", "bbcccc"}},
+    {LLM_CONSTRAIN_REGEX, "\"[^\"]*\"", {"\"\"", "\"a the 日本\""}, {"\"a\"b", "a"}},
+    {LLM_CONSTRAIN_GRAMMAR, "root ::= \"a\" root \"b\" | \"\"", {"", "ab", "aaabbb"}, {"aabbb", "b", "ba"}},
+    {LLM_CONSTRAIN_GRAMMAR, "root ::= s # all\ns ::= \"a\" s \"b\" | \"a\" s \"c\" |\n  \"d\"", {"d", "aadcb", "aaaadbcbc"}, {"aadb1", "ada"}},
+    {LLM_CONSTRAIN_GRAMMAR, "root ::= list\nlist ::= \"[\" (item (\",\" item)*)? \"]\"\nitem ::= list | [0-9]+ | str\n"
+     "str ::= \"\\\"\" [^\"\\\\]* \"\\\"\"",
+     {"[]", "[[1,22],[]]", "[\"a the\",[\"é\"]]"}, {"[", "[1,]", "[]]", "[\"\\\"]"}},
+    {LLM_CONSTRAIN_GRAMMAR, "root ::= .{2} [\\x41-\\x43] \"\\u00e9\\n\"?", {"日本A", "  Cé\n"}, {"日A", "日本D", "  Cé"}},
+    {LLM_CONSTRAIN_GRAMMAR, "root ::= ws \"x\" ws ws \"y\"\nws ::= [ ]{0,2}", {"xy", "  x    y"}, {"   xy", "x     y"}},
+};
+
+static void test_texts(void **state)
+{
+    const struct fixture *f = *state;
+    for (size_t i = 0; i < sizeof languages / sizeof *languages; i++) {
+        struct llm_matcher m;
+        struct llm_constraint *c = create(f, languages[i].kind, languages[i].language, &m);
+        for (size_t k = 0; k < 6 && languages[i].yes[k]; k++) {
+            if (read_bytes(m, languages[i].yes[k], strlen(languages[i].yes[k])) != 1) fail_msg("%s: %s", languages[i].language, languages[i].yes[k]);
+            check_masks(m, languages[i].yes[k]);
+        }
+        for (size_t k = 0; k < 6 && languages[i].no[k]; k++) {
+            if (read_bytes(m, languages[i].no[k], strlen(languages[i].no[k])) == 1) fail_msg("%s: not %s", languages[i].language, languages[i].no[k]);
+        }
+        llm_constraint_destroy(c);
+    }
+}
+
+static void test_choices(void **state)
+{
+    const struct fixture *f = *state;
+    struct llm_err e = {0};
+    struct llm_matcher m = {.ends[0] = {ends, 1}};
+    static const char choices[] = "red\0green\0greenish\0\0bl ue";
+    struct llm_constraint *c = llm_constraint_create(LLM_CONSTRAIN_CHOICES, choices, sizeof choices - 1, f->tokens, &e);
+    assert_non_null(c);
+    llm_matcher_begin(&m, c);
+    assert_int_equal(read_bytes(m, "green", 5), 1);
+    assert_int_equal(read_bytes(m, "greeni", 6), 0);
+    assert_int_equal(read_bytes(m, "bl ue", 5), 1);
+    assert_int_equal(read_bytes(m, "", 0), 0);
+    assert_int_equal(read_bytes(m, "rede", 4), -1);
+    check_masks(m, "greenish");
+    llm_constraint_destroy(c);
+}
+
+static void test_refusals(void **state)
+{
+    static const struct { enum llm_constraint_kind kind; const char *text, *why; } bad[] = {
+        {LLM_CONSTRAIN_REGEX, "a(b", "character 4: expected ) at the end of a group"},
+        {LLM_CONSTRAIN_REGEX, "a)", "character 2: expected no ) here"},
+        {LLM_CONSTRAIN_REGEX, "(a)\\1", "references to groups are not regular"},
+        {LLM_CONSTRAIN_REGEX, "a\\b", "word boundaries"},
+        {LLM_CONSTRAIN_REGEX, "(x(?=a))b", "lookahead within a group"},
+        {LLM_CONSTRAIN_REGEX, "(?<=a)b", "lookbehind"},
+        {LLM_CONSTRAIN_REGEX, "[b-a]", "expected a range that ascends"},
+        {LLM_CONSTRAIN_REGEX, "(?=a)b", "no text satisfies it"},
+        {LLM_CONSTRAIN_CHOICES, "", "expected choices"},
+        {LLM_CONSTRAIN_GRAMMAR, "a ::= \"x\"", "expected a rule 'root'"},
+        {LLM_CONSTRAIN_GRAMMAR, "root ::= a\n\na ::= b \"x\" | c\nb ::= \"\"? a\nc ::= \"d\"", "left recursion"},
+        {LLM_CONSTRAIN_GRAMMAR, "root ::= \"x\" root", "line 1: no text satisfies rule 'root'"},
+        {LLM_CONSTRAIN_GRAMMAR, "root ::= x", "line 1: rule 'x' is not defined"},
+        {LLM_CONSTRAIN_GRAMMAR, "root ::= \"x\"\n\nroot ::= \"y\"", "line 3: rule 'root' is defined twice"},
+        {LLM_CONSTRAIN_GRAMMAR, "root ::= \"x", "line 1: expected \" at the end"},
+        {LLM_CONSTRAIN_GRAMMAR, "root ::= <think>", "tokens within a grammar"},
+    };
+    const struct fixture *f = *state;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        struct llm_err e = {0};
+        assert_null(llm_constraint_create(bad[i].kind, bad[i].text, strlen(bad[i].text), f->tokens, &e));
+        if (e.status != EX_DATAERR || !strstr(e.text, bad[i].why)) fail_msg("%s: %d %s", bad[i].text, e.status, e.text);
+    }
+}
+
+/* Neither depth nor length of a text changes what is allowed, and both cost what they must. */
+static void test_long_texts(void **state)
+{
+    const struct fixture *f = *state;
+    struct llm_matcher m, copy;
+    struct llm_err e;
+    struct llm_constraint *c = create(f, LLM_CONSTRAIN_GRAMMAR, "root ::= \"a\" root \"b\" | \"a\" root \"c\" | \"d\"", &m);
+    for (int i = 0; i < 3000; i++) assert_int_equal(llm_matcher_take(&m, 'a', &e), 0);
+    copy = m;
+    assert_int_equal(llm_matcher_take(&m, 'd', &e), 0);
+    for (int i = 0; i < 3000; i++) assert_int_equal(llm_matcher_take(&m, i % 3 ? 'b' : 'c', &e), 0);
+    assert_true(llm_matcher_must_end(&m));
+    check_mask(copy);
+    llm_constraint_destroy(c);
+    c = create(f, LLM_CONSTRAIN_REGEX, "[a-z ]{0,100000}!", &m);
+    for (int i = 0; i < 50000; i++) assert_int_equal(llm_matcher_take(&m, 'a', &e), 0);
+    check_mask(m);
+    llm_constraint_destroy(c);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_texts),
+        cmocka_unit_test(test_choices),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_long_texts),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
