@@ -8,6 +8,7 @@
 #include "bin/quantize/adapters.h"
 #include "bin/quantize/budget.h"
 #include "bin/quantize/calibrate.h"
+#include "bin/quantize/factors.h"
 #include "bin/quantize/refine.h"
 #include "bin/quantize/words.h"
 #include "base/log.h"
@@ -28,7 +29,10 @@ struct args {
     const char *report, *calibrate, *imatrix, *imatrix_out, *measure, *budget;
     struct llm_strs only, except, tensor_types, merge;
     const char *base;           /* of an adapter that is IN */
-    const char *prune;
+    const char *prune, *factors;
+    int64_t rank;
+    double energy;
+    int factors_only;
     bool awq;                   /* --method awq; `method` is then auto */
     int64_t refine, max_bytes, max_tensors, calibrate_tokens, calibrate_context, measure_tokens, budget_tokens;
 };
@@ -51,6 +55,13 @@ static const struct llm_opt options[] = {
      LLM_INT, AT(refine), 1, 1e9, NULL},
     {0, "prune", "SHARE|N:M", "make a share of each matrix (.5) or all but N of each M neighbours in a row (2:4) 0", LLM_STR, AT(prune), 0, 0,
      NULL},
+    {0, "rank", "R", "find factors of rank R that make up for what each matrix of layers loses, and write them to --factors", LLM_INT, AT(rank), 1,
+     LLM_LORA_MAX_RANK, NULL},
+    {0, "energy", "E", "in place of --rank: find factors of the least rank that takes away this share of each matrix's squared error", LLM_REAL,
+     AT(energy), 1e-9, 1, NULL},
+    {0, "factors", "FILE", "write the factors of --rank or --energy to FILE, an adapter of OUT: .llm, GGUF (.gguf) or a folder of PEFT's", LLM_OUTPUT,
+     AT(factors), 0, 0, NULL},
+    {0, "factors-only", NULL, "factors take the place of the layers' matrices, which OUT then does not have", LLM_FLAG, AT(factors_only), 0, 0, NULL},
     {0, "calibrate", "FILE", "run the model over a text or token stream, and weight errors by the mean squares of what its matrices read", LLM_INPUT,
      AT(calibrate), 0, 0, NULL},
     {0, "calibrate-tokens", "N", "read only the first N tokens of --calibrate [all]", LLM_INT, AT(calibrate_tokens), 1, 1e15, NULL},
@@ -101,7 +112,7 @@ static const struct llm_cli cli = {
 /* The report: a row for each tensor. */
 static const char *const columns[] = {"name", "shape", "from", "to", "kept", "bytes_from", "bytes_to", "rmse", "max_error", "snr_db", "cosine",
                                       "bits", "method", "importances", "damping", "sensitivity", "predicted_kl", "measured_kl", "zeros",
-                                      "pruned", NULL};
+                                      "pruned", "rank", "energy", NULL};
 struct report {
     struct llm_table *table; /* NULL: rows are told with -v */
     uint64_t bytes_from, bytes_to;
@@ -133,6 +144,8 @@ static void put_table_row(struct llm_table *t, const struct llm_quant_report *r,
     llm_table_printed(t, b ? b->measured : (double)NAN, LLM_NUMBER_GENERAL, 6);
     llm_table_printed(t, r->zeros, LLM_NUMBER_GENERAL, 6);
     llm_table_text(t, r->pruned);
+    llm_table_printed(t, r->rank > 0 ? (double)r->rank : (double)NAN, LLM_NUMBER_GENERAL, 6);
+    llm_table_printed(t, r->energy, LLM_NUMBER_GENERAL, 6);
 }
 
 static int put_row(void *arg, const struct llm_quant_report *r, struct llm_err *e)
@@ -336,7 +349,7 @@ static int refine(struct llm_model *m, const struct args *a, const struct llm_qu
 static int calibrate_and_quantize(struct llm_model *m, const struct args *a, const struct llm_quant_plan *plan, const char *in, struct llm_err *e)
 {
     struct calibration c = {a->calibrate, a->imatrix, a->imatrix_out, a->calibrate_tokens, a->calibrate_context,
-                                  plan->method >= LLM_QUANT_GPTQ || (plan->prune && plan->prune_method == LLM_PRUNE_SPARSEGPT),
+                                  plan->lowrank || plan->method >= LLM_QUANT_GPTQ || (plan->prune && plan->prune_method == LLM_PRUNE_SPARSEGPT),
                                   plan->method == LLM_QUANT_KL || a->budget};
     struct llm_moments moments = {0};
     struct llm_quant_plan with = *plan;
@@ -354,6 +367,7 @@ static int calibrate_and_quantize(struct llm_model *m, const struct args *a, con
     if (status == 0 && a->awq) status = scale_channels(m, &with, &moments, e);
     if (status == 0 && a->refine) status = refine(m, a, &with, a->budget ? &budget : NULL, in, e);
     else if (status == 0) status = quantize(m, a, &with, a->budget ? &budget : NULL, e);
+    if (status == 0 && plan->lowrank) status = factors_attach(m, plan->lowrank, e);
     llm_budget_release(&budget);
     llm_moments_release(&moments);
     return status;
@@ -394,8 +408,9 @@ static int run(const struct args *a, const struct llm_quant_plan *plan, const ch
         llm_pool_stop();
         return status;
     }
-    if (status == 0 && m->ngram && plan->prune) {
-        status = llm_fail(e, EX_DATAERR, "%s: expected a network (--prune), found a model of type '%s'", in, m->config.model_type);
+    if (status == 0 && m->ngram && (plan->prune || plan->lowrank)) {
+        status = llm_fail(e, EX_DATAERR, "%s: expected a network (--%s), found a model of type '%s'", in, plan->prune ? "prune" : "factors",
+                          m->config.model_type);
     }
     if (m && a->to == LLM_FORMAT_ARPA && !m->ngram) {
         status = llm_fail(e, EX_DATAERR, "%s: --to arpa: expected an n-gram model, found a %s", in, m->config.model_type);
@@ -403,9 +418,29 @@ static int run(const struct args *a, const struct llm_quant_plan *plan, const ch
     if (status == 0 && !m->ngram) status = calibrate_and_quantize(m, a, plan, in, e); /* tables of n-grams stay as they are */
     if (status == 0 && a->measure) status = measure(a, m, in, e);
     if (status == 0) status = save(m, a, out, e);
+    if (status == 0 && plan->lowrank) status = factors_write(m, out, a->to == LLM_FORMAT_GGUF, a->factors, e);
     llm_model_destroy(m);
     llm_pool_stop();
     return status;
+}
+
+/* Reads --rank, --energy, --factors and --factors-only. */
+static void read_factors(const struct args *a, const char *out, struct llm_lowrank *l)
+{
+    *l = (struct llm_lowrank){.rank = a->rank, .energy = a->energy, .alone = a->factors_only};
+    if (!a->rank && !(a->energy > 0)) {
+        if (a->factors || a->factors_only) llm_usage(&cli, "--factors%s: expected --rank R or --energy E too", a->factors ? "" : "-only");
+        return;
+    }
+    if (a->rank && a->energy > 0) llm_usage(&cli, "expected --rank or --energy, found both");
+    if (!a->factors) llm_usage(&cli, "--%s: expected --factors FILE too", a->rank ? "rank" : "energy");
+    if (strcmp(out, "-") == 0 || strcmp(a->factors, "-") == 0) llm_usage(&cli, "--factors: expected files as OUT and FILE, which names OUT");
+    const char *other = a->budget ? "budget" : a->refine ? "refine" : a->prune ? "prune" : a->merge.n > 0 ? "merge" : NULL;
+    if (other) llm_usage(&cli, "--factors: expected no --%s", other);
+    if (a->to == LLM_FORMAT_GGUF && !llm_ends_with(a->factors, ".gguf")) {
+        llm_usage(&cli, "--factors: expected a .gguf file beside a model in GGUF, found '%s'", a->factors);
+    }
+    if (a->to == LLM_FORMAT_GGUF && l->alone) llm_usage(&cli, "--factors-only: expected no GGUF as OUT, which cannot leave matrices out");
 }
 
 /* Reads --prune, whose --method is taken out of `a`. The method: by default the best that what is known allows. */
@@ -473,17 +508,20 @@ int main(int argc, char **argv)
     if (a.budget_tokens && !a.budget) llm_usage(&cli, "--budget-tokens: expected --budget too");
     if (a.measure && strcmp(in, "-") == 0) llm_usage(&cli, "--measure: expected a file as IN: it is read again to be compared");
     if (a.imatrix_out && !a.calibrate && !a.imatrix) llm_usage(&cli, "--imatrix-out: expected --calibrate FILE too");
+    struct llm_lowrank lowrank;
+    read_factors(&a, out, &lowrank);
     enum llm_dtype output, embedding;
     struct llm_quant_plan plan = {.type = a.type == UNSET ? NULL : &llm_quant_types[a.type], .only = &a.only, .except = &a.except,
                                   .pure = a.pure,
                                   .output = type_of("output-tensor-type", a.output_type, &output),
                                   .embedding = type_of("token-embedding-type", a.embedding_type, &embedding),
                                   .method = (enum llm_quant_method)a.method, .prune = a.prune ? &prune : NULL,
-                                  .prune_method = (enum llm_prune_method)pruning};
+                                  .prune_method = (enum llm_prune_method)pruning, .lowrank = a.factors ? &lowrank : NULL};
     struct llm_quant_override *overrides = read_overrides(&a, &e);
     plan.overrides = overrides;
     plan.n_overrides = a.tensor_types.n;
     int status = overrides ? run(&a, &plan, in, out, &e) : -1;
     free_overrides(overrides, a.tensor_types.n);
+    llm_lowrank_release(&lowrank);
     return status < 0 ? llm_report(&e) : 0;
 }

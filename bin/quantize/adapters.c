@@ -14,7 +14,7 @@ static bool is_folder(const char *out)
     return strcmp(out, "-") != 0 && !llm_ends_with(out, ".llm") && !llm_ends_with(out, ".gguf");
 }
 
-static int write_adapter(struct llm_model *m, const char *out, bool gguf, enum llm_dtype type, struct llm_err *e)
+int adapter_write(struct llm_model *m, const char *out, bool gguf, enum llm_dtype type, struct llm_err *e)
 {
     struct llm_lora *l = m->lora;
     if (!gguf && is_folder(out)) return llm_lora_save_folder(l, m, out, type, e);
@@ -40,7 +40,7 @@ int adapter_convert(const char *in, const char *base, const char *out, bool gguf
     struct llm_model *m = llm_model_load(named, e);
     int r = m ? llm_lora_load(m, in, 1, e) : llm_in(e, "%s: its base", in);
     if (r == 0 && !m->lora->base_fingerprint[0]) r = llm_lora_renew(m, named, -1, -1, e);
-    if (r == 0) r = write_adapter(m, out, gguf, type, e);
+    if (r == 0) r = adapter_write(m, out, gguf, type, e);
     if (r == 0) llm_note("an adapter of %zu matrices, rank %lld: %.1f MiB", m->lora->n_pairs, (long long)m->lora->rank,
                          llm_lora_elements(m->lora) * (double)llm_dtype_bytes(type, 1) / 1048576);
     free(named);

@@ -14,6 +14,17 @@
     [LLM_##ID] = {.name = #text, .block_size = elements, .block_bytes = bytes, .is_quantised = 1, .decode = llm_##text##_decode, \
                   .encode = LLM_OR_NULL_##encodes(llm_##text##_encode), .ggml = number, .ggml_file = file},
 
+static void zero_decode(const void *in, float *out, size_t n)
+{
+    (void)in;
+    memset(out, 0, n * sizeof *out);
+}
+
+static void zero_encode(const float *in, void *out, size_t n)
+{
+    (void)in, (void)out, (void)n;
+}
+
 const struct llm_dtype_row llm_dtypes[LLM_N_DTYPES] = {
     [LLM_F32] = FLOAT("f32", "F32", 4, f32, 0, 0),
     [LLM_F16] = FLOAT("f16", "F16", 2, f16_n, 1, 1),
@@ -28,6 +39,7 @@ const struct llm_dtype_row llm_dtypes[LLM_N_DTYPES] = {
     [LLM_I64] = INTEGER("i64", "I64", 8, 27),
     [LLM_U64] = INTEGER("u64", "U64", 8, -1),
     [LLM_BOOL] = INTEGER("bool", "BOOL", 1, -1),
+    [LLM_ZERO] = {.name = "zero", .block_size = 1, .is_quantised = 1, .decode = zero_decode, .encode = zero_encode, .ggml = -1, .ggml_file = -1},
     LLM_BLOCK_TYPES(BLOCKS)
 };
 

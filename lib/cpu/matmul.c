@@ -123,19 +123,41 @@ static void release_pages(const struct llm_matmul *a, const struct llm_weight *w
     if (a->release && a->m >= MANY) llm_weight_release_pages(w, 0, llm_dtype_bytes(w->dtype, (uint64_t)(w->n * w->k)));
 }
 
+/* A product with a matrix of type LLM_ZERO, [m, n]. */
+static void multiply_zero(const struct llm_matmul *a, int64_t n)
+{
+    for (int64_t i = 0; i < a->m; i++) {
+        float *y = a->y + i * a->ldy;
+        for (int64_t j = 0; j < n; j++) y[j] = (a->accumulate ? y[j] : 0) + (a->bias ? a->bias[j] : 0);
+    }
+}
+
+/* Whether all n weights are multiplied by the same kernels. */
+static bool same_kernels(const struct llm_matmul *a, struct llm_weight *const *w, int n)
+{
+    int quantised = 0, zero = 0;
+    for (int i = 0; i < n; i++) {
+        quantised += gemm_q_of(w[i]->dtype) && a->compute != LLM_COMPUTE_F32;
+        zero += w[i]->dtype == LLM_ZERO;
+    }
+    return (quantised == 0 || quantised == n) && (zero == 0 || n == 1);
+}
+
 static int multiply_several(const struct llm_matmul *a, struct llm_weight *const *w, int n, struct llm_err *e)
 {
     struct product p = {.g = gemm_of(a->compute), .m = a->m, .k = w[0]->k, .x = a->x, .ldx = a->ldx, .n_parts = n};
-    int quantised = 0;
     LLM_PROFILE_PART("products");
-    for (int i = 0; i < n; i++) quantised += gemm_q_of(w[i]->dtype) && a->compute != LLM_COMPUTE_F32;
-    if (quantised > 0 && quantised < n) {
+    if (!same_kernels(a, w, n)) {
         int status = 0;
         for (int i = 0; i < n && status == 0; i++) status = multiply_several(&a[i], &w[i], 1, e);
         return status;
     }
+    if (w[0]->dtype == LLM_ZERO) {
+        multiply_zero(a, w[0]->n);
+        return 0;
+    }
     for (int i = 0; i < n && llm_profiling; i++) count_product(&a[i], w[i], llm_matmul_kind(w[i]->dtype, a->compute), w[i]->n, w[i]->k);
-    if (quantised) return llm_matmul_quantised(a, w, n, e);
+    if (gemm_q_of(w[0]->dtype) && a->compute != LLM_COMPUTE_F32) return llm_matmul_quantised(a, w, n, e);
     for (int i = 0; i < n; i++) {
         const void *form;
         if (llm_weight_form(w[i], a->compute, false, a->inference, a->m, &form, e) < 0) return -1;
@@ -155,6 +177,10 @@ int llm_matmul_dx(const struct llm_matmul *a, struct llm_weight *w, struct llm_e
 {
     const void *form;
     LLM_PROFILE_PART("products");
+    if (w->dtype == LLM_ZERO) {
+        multiply_zero(a, w->k);
+        return 0;
+    }
     if (llm_profiling) count_product(a, w, llm_matmul_kind(LLM_F32, a->compute), w->k, w->n);
     if (llm_weight_form(w, a->compute, true, false, a->m, &form, e) < 0) return -1;
     struct product p = {.g = gemm_of(a->compute), .m = a->m, .k = w->n, .x = a->x, .ldx = a->ldx, .backward = true, .n_parts = 1};

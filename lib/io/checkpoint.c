@@ -433,7 +433,7 @@ int llm_checkpoint_read_part(struct llm_checkpoint *c, const struct llm_entry *t
 
 const void *llm_checkpoint_borrow(const struct llm_checkpoint *c, const struct llm_entry *t)
 {
-    if (c->frames || c->kept || t->planes) return NULL;
+    if (c->frames || c->kept || t->planes || t->bytes == 0) return NULL;
     const unsigned char *p = c->bytes + c->header.header_bytes + t->offset;
     const struct llm_dtype_row *row = &llm_dtypes[t->dtype];
     uintptr_t alignment = row->block_size > 1 ? 2 : (uintptr_t)row->block_bytes; /* blocks begin with a half */

@@ -31,16 +31,16 @@ static void column_rows(void *arg, size_t item, int thread)
     }
 }
 
-/* R in place of the upper half of H; false if H is not positive definite. */
-static bool factorise(struct factor *f)
+bool llm_upper_root(double *h, int64_t k)
 {
-    for (int64_t j = f->k - 1; j >= 0; j--) {
-        double *row = f->r + j * f->k, sum = row[j], whole = row[j];
-        for (int64_t m = j + 1; m < f->k; m++) sum -= row[m] * row[m];
+    struct factor f = {.k = k, .r = h};
+    for (int64_t j = k - 1; j >= 0; j--) {
+        double *row = h + j * k, sum = row[j], whole = row[j];
+        for (int64_t m = j + 1; m < k; m++) sum -= row[m] * row[m];
         if (!(sum > whole * 1e-9)) return false;
         row[j] = sqrt(sum);
-        f->column = j;
-        llm_parallel((size_t)((j + SOME - 1) / SOME), column_rows, f);
+        f.column = j;
+        llm_parallel((size_t)((j + SOME - 1) / SOME), column_rows, &f);
     }
     return true;
 }
@@ -82,7 +82,7 @@ float *llm_inverse_factor(const struct llm_products *p, double *damping, struct 
     bool good = false;
     for (*damping = 0.01; out && !good && *damping < 1e6; *damping *= good ? 1 : 10) {
         fill(r, p, *damping);
-        good = factorise(&(struct factor){.k = k, .r = r});
+        good = llm_upper_root(r, k);
     }
     if (good) {
         llm_parallel((size_t)k, inverse_row, &(struct factor){.k = k, .r = u, .of = r});

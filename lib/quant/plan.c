@@ -57,6 +57,10 @@ static enum llm_dtype rounded_type(const struct llm_model *m, const struct llm_p
 enum llm_dtype llm_quant_choose(const struct llm_model *m, const struct llm_param *p, const struct llm_quant_plan *plan, const char **kept)
 {
     const enum llm_dtype to = rounded_type(m, p, plan, kept);
+    if (plan->lowrank && plan->lowrank->alone && llm_lowrank_wants(p) && (!*kept || strcmp(*kept, "pattern") != 0)) {
+        *kept = NULL;
+        return LLM_ZERO;
+    }
     if (!*kept || !plan->prune || !llm_quant_is_inner(p) || strcmp(*kept, "pattern") == 0) return to;
     *kept = NULL;
     return llm_dtypes[to].encode || llm_block_kind_of(to) || llm_grid_kind_of(to) ? to : LLM_F32;
@@ -120,10 +124,33 @@ static void *converted(const struct llm_model *m, const struct llm_param *p, con
     return NULL;
 }
 
+/* The factors of what p loses by becoming `out`. */
+static int factor(const struct llm_model *m, const struct llm_param *p, const struct llm_quant_plan *plan, const void *out,
+                  struct llm_quant_report *r, struct llm_err *e)
+{
+    const size_t i = (size_t)(p - m->params);
+    struct llm_lowrank_job job = {.of = p->weight.data, .stored = out, .of_type = r->from, .stored_type = r->to, .n = p->weight.n, .k = p->weight.k,
+                                  .param = i};
+    if (!plan->lowrank || !llm_lowrank_wants(p)) return 0;
+    float *importance = llm_alloc((size_t)p->weight.k, sizeof *importance, p->name, e);
+    int status = importance ? 0 : -1;
+    if (status == 0 && plan->moments) {
+        job.products = llm_moments_products(plan->moments, i);
+        if (llm_moments_importance(plan->moments, i, importance)) job.importance = importance;
+    }
+    if (status == 0 && llm_lowrank_add(plan->lowrank, &job, &r->rank, &r->energy, e) < 0) status = llm_in(e, "tensor '%s'", p->name);
+    free(importance);
+    return status;
+}
+
 static int change(struct llm_model *m, struct llm_param *p, const struct llm_quant_plan *plan, struct llm_quant_report *r, struct llm_err *e)
 {
     void *out = converted(m, p, plan, r, e);
     if (!out) return -1;
+    if (factor(m, p, plan, out, r, e) < 0) {
+        free(out);
+        return -1;
+    }
     llm_weight_release(&p->weight);
     if (p->owned) free((void *)p->weight.data);
     p->weight.data = out;
@@ -154,7 +181,7 @@ int llm_quantize_model(struct llm_model *m, const struct llm_quant_plan *plan,
     for (size_t i = 0; i < m->n_params; i++) {
         struct llm_param *p = &m->params[i];
         struct llm_quant_report r = {.name = p->name, .n_dims = p->n_dims, .from = p->weight.dtype, .snr_db = INFINITY, .cosine = 1,
-                                     .zeros = NAN};
+                                     .zeros = NAN, .energy = NAN};
         const uint64_t n = (uint64_t)llm_param_count(p);
         r.to = llm_quant_choose(m, p, plan, &r.kept);
         memcpy(r.shape, p->shape, sizeof r.shape);

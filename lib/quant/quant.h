@@ -3,6 +3,7 @@
 #define LLM_QUANT_QUANT_H
 
 #include "base/cli.h"
+#include "quant/lowrank.h"
 #include "quant/prune.h"
 #include "quant/types.h"
 
@@ -36,6 +37,8 @@ struct llm_quant_report {
     bool weighted;           /* importances were used */
     double damping;          /* GPTQ's or SparseGPT's (factor.h); 0: another method */
     double zeros;            /* the share of elements that are 0 after the change; NaN: the tensor was kept */
+    int64_t rank;            /* of the factors that take away some of the error (lowrank.h); 0: there are none */
+    double energy;           /* the share of the squared error of the outputs that they take away; NaN: there are none */
     const char *pruned;      /* the method by which it was pruned (prune.h); NULL: it was not */
 };
 
@@ -60,6 +63,7 @@ struct llm_quant_plan {
     const struct llm_prune_pattern *prune; /* what becomes 0 of the matrices that llm_quant_is_inner, before they are rounded; NULL: nothing */
     enum llm_prune_method prune_method;
     const struct llm_quant_sink *sink; /* NULL: nobody wants blocks */
+    struct llm_lowrank *lowrank; /* takes the factors of all matrices that llm_lowrank_wants and that change; NULL: there are none */
     const struct llm_moments *moments; /* of the inputs of matrices (quant/moments.h); NULL: not known */
 };
 /* The type that the plan gives to `p`, which may be the one it has; *kept (struct llm_quant_report) is set if it stays. What is pruned does not

@@ -64,7 +64,7 @@ score() {
 
 @test "the report: what changed, what stayed and why, how much was lost" {
     llm-quantize -t q4_0 --only '*proj*' --except '*.1.*down*' --report r.tsv "$M" m.llm 2> err
-    [[ $(head -1 r.tsv) == $'name\tshape\tfrom\tto\tkept\tbytes_from\tbytes_to\trmse\tmax_error\tsnr_db\tcosine\tbits\tmethod\timportances\tdamping\tsensitivity\tpredicted_kl\tmeasured_kl\tzeros\tpruned' ]]
+    [[ $(head -1 r.tsv) == $'name\tshape\tfrom\tto\tkept\tbytes_from\tbytes_to\trmse\tmax_error\tsnr_db\tcosine\tbits\tmethod\timportances\tdamping\tsensitivity\tpredicted_kl\tmeasured_kl\tzeros\tpruned\trank\tenergy' ]]
     [[ $(awk -F'\t' 'NR > 1 {print $5}' r.tsv | sort | uniq -c | tr -s ' ' | tr '\n' ';') == ' 13 -; 5 1-D; 2 pattern;' ]]
     awk -F'\t' 'NR > 1 && $5 == "-" && !($4 == "q4_0" && $8 > 0 && $9 >= $8 && $10 > 15 && $10 < 30 && $11 > .98 && $11 < 1) {exit 1}' r.tsv
     awk -F'\t' 'NR > 1 && $5 != "-" && !($3 == $4 && $6 == $7 && $8 == 0 && $10 == "inf") {exit 1}' r.tsv
@@ -139,7 +139,7 @@ END
     llm-quantize -q -t f32 "$M" model.llm
     printf 'Once upon a time there was a cat.' > held-out.txt
     cp held-out.txt corpus.txt
-    manual_examples llm-quantize 8
+    manual_examples llm-quantize 9
 }
 
 @test "misuse is status 2" {

@@ -61,6 +61,10 @@ struct llm_lora_options {
  * magnitudes are the lengths of the matrices' rows. The model's fingerprint becomes known, which reads all weights.
  * Patterns that match nothing are misuse (status 2). 0 or -1. */
 int llm_lora_create(struct llm_model *m, const struct llm_lora_options *o, struct llm_err *e) LLM_MUST_CHECK;
+/* Given factors of one matrix: b·a is added to it. */
+struct llm_lora_factors { size_t param; /* number of the matrix [n, k] */ int64_t rank; float *a, *b; /* [rank, k], [n, rank] */ };
+/* Gives `m` a new adapter of scale 1 with these n pairs, whose values are copied; its base's fingerprint and path are not yet known. 0 or -1. */
+int llm_lora_from_factors(struct llm_model *m, const struct llm_lora_factors *f, size_t n, struct llm_err *e) LLM_MUST_CHECK;
 /* Gives `m` an adapter with pairs and whole parameters where `of`, a model of more layers, has them in its first adapter. For plans. 0 or -1. */
 int llm_lora_mirror(struct llm_model *m, const struct llm_model *of, struct llm_err *e) LLM_MUST_CHECK;
 /* Whether `path` holds an adapter: a .llm of kind `adapter`, a folder of PEFT's or a GGUF file of type `adapter`. 1; 0 if

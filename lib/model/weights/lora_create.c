@@ -160,3 +160,23 @@ int llm_lora_mirror(struct llm_model *m, const struct llm_model *of, struct llm_
     llm_lora_attach(l, m);
     return 0;
 }
+
+/* Each pair's scale is alpha / its rank, so b is multiplied by the inverse: alpha is the highest rank. */
+int llm_lora_from_factors(struct llm_model *m, const struct llm_lora_factors *f, size_t n, struct llm_err *e)
+{
+    struct llm_lora *l = llm_lora_blank(m, e);
+    if (!l) return -1;
+    for (size_t i = 0; i < n; i++) l->alpha = fmax(l->alpha, (double)f[i].rank);
+    for (size_t i = 0; i < n; i++) {
+        struct llm_lora_pair *q = llm_lora_add_pair(l, m, &m->params[f[i].param], f[i].rank, e);
+        if (!q) {
+            llm_lora_destroy(l);
+            return -1;
+        }
+        float *a = (float *)(uintptr_t)q->a.weight.data, *b = (float *)(uintptr_t)q->b.weight.data;
+        memcpy(a, f[i].a, (size_t)llm_param_count(&q->a) * sizeof *a);
+        for (int64_t k = 0; k < llm_param_count(&q->b); k++) b[k] = (float)((double)f[i].b[k] * (double)f[i].rank / l->alpha);
+    }
+    llm_lora_attach(l, m);
+    return 0;
+}

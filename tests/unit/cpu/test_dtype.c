@@ -68,7 +68,7 @@ static void test_rows(void **state)
         assert_non_null(row->name);
         assert_int_equal(llm_dtype_find(row->name), t);
         if (row->safetensors) assert_int_equal(llm_dtype_find(row->safetensors), t);
-        assert_true(row->is_quantised == (row->block_size > 1));
+        assert_true(row->is_quantised == (row->block_size > 1 || t == LLM_ZERO));
         assert_true((row->decode != NULL) == (row->is_float || row->is_quantised));
         assert_int_equal(llm_dtype_bytes(t, 512), 512 / row->block_size * row->block_bytes);
         assert_int_equal(llm_dtype_bytes(t, UINT64_MAX - UINT64_MAX % 256), row->block_bytes > row->block_size
@@ -143,7 +143,7 @@ static void test_blocks(void **state)
         seen[t] = true;
     }
     fclose(f);
-    for (int t = 0; t < LLM_N_DTYPES; t++) assert_true(seen[t] == (llm_dtypes[t].is_quantised != 0));
+    for (int t = 0; t < LLM_N_DTYPES; t++) assert_true(seen[t] == (llm_dtypes[t].is_quantised != 0 && t != LLM_ZERO));
 }
 
 /* What is not finite stays visible or becomes zero, and nothing is undefined. */

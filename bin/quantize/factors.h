@@ -1,0 +1,13 @@
+/* llm-quantize --rank and --energy: low-rank factors as an adapter of the model that is written. */
+#ifndef BIN_QUANTIZE_FACTORS_H
+#define BIN_QUANTIZE_FACTORS_H
+
+#include "quant/lowrank.h"
+
+/* Gives `m` the factors of `l` as an adapter, and says on standard error how large they are. 0 or -1 (EX_DATAERR: no matrix has factors). */
+int factors_attach(struct llm_model *m, const struct llm_lowrank *l, struct llm_err *e) LLM_MUST_CHECK;
+/* Writes this adapter to `path` by its suffix, as one of the model that was saved in `model`. gguf: that is GGUF, whose reader may find another
+ * fingerprint, so the adapter has none. 0 or -1. */
+int factors_write(struct llm_model *m, const char *model, bool gguf, const char *path, struct llm_err *e) LLM_MUST_CHECK;
+
+#endif
