@@ -100,7 +100,7 @@ static int write_texts(struct llm_engine *g, struct texts *t, struct llm_err *e)
 {
     const struct llm_config *c = &g->model->config;
     for (int i = 0; i < TEXTS; i++) t->first[i] = (int32_t)(c->bos_token_id >= 0 ? c->bos_token_id : c->vocab_size * (2 * i + 1) / (2 * TEXTS));
-    const struct llm_generate work = {g, TEXTS, next_text, NULL, NULL, take_text, t};
+    const struct llm_generate work = {.engine = g, .parallel = TEXTS, .next = next_text, .done = take_text, .arg = t};
     return llm_generate(&work, e);
 }
 

@@ -36,9 +36,9 @@ found() {
     "${planted[@]}" -n 1000 --log log.jsonl --to safetensors -o topk.st "$F/planted.act"
     awk "BEGIN { exit !($(found topk.st) >= .95) }" || fail "topk: $(found topk.st)"
     jq -s -e '.[-1] | .active <= 3 and .explained_variance > .9' log.jsonl
-    "${planted[@]}" --dictionary l1 --sparsity .05 -n 1200 --to safetensors -o l1.st "$F/planted.act"
+    "${planted[@]}" --dictionary l1 -n 1200 --to safetensors -o l1.st "$F/planted.act"
     awk "BEGIN { exit !($(found l1.st) >= .95) }" || fail "l1: $(found l1.st)"
-    "${planted[@]}" --dictionary jumprelu --sparsity .03 -n 3000 --log jump.jsonl --to safetensors -o jump.st "$F/planted.act"
+    "${planted[@]}" --dictionary jumprelu -n 2000 --log jump.jsonl --to safetensors -o jump.st "$F/planted.act"
     awk "BEGIN { exit !($(found jump.st) >= .95) }" || fail "jumprelu: $(found jump.st)"
     jq -s -e '.[-1] | .active < 6 and .explained_variance > .85' jump.jsonl
 }

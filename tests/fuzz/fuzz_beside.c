@@ -1,4 +1,5 @@
-/* Parameters beside a model: a lens, a dictionary (formats/beside.md), of tests/golden/tiny. What is read has the model's widths, and can be applied. */
+/* Parameters beside a model: a lens, a dictionary (formats/beside.md), of tests/golden/tiny.
+ * What is read has the model's widths and can be applied. */
 #include "fuzz.h"
 #include <math.h>
 #include "base/log.h"

@@ -23,6 +23,8 @@
 #define DEAD 1e-6
 #define BANDWIDTH .5
 
+enum { SAMPLE = 512 };             /* activations */
+
 struct dictionary {
     struct llm_dictionary d;
     const struct llm_activation_rows *side[2]; /* input and output of all activations */
@@ -38,10 +40,10 @@ struct dictionary {
      .choices = "topk|jumprelu|l1"}, \
     {.name = "features", .arg = "N", .help = "features of a dictionary; 0: 8 times the width of the activations [0]", .type = LLM_INT, \
      .max = 1 << 24}, \
-    {.name = "active", .arg = "K", .help = "features that are active at a time with --dictionary topk, and dead ones revived at a time [32]", \
+    {.name = "active", .arg = "K", .help = "features active at a time: always (topk), at the start (jumprelu); dead ones revived at a time [32]", \
      .type = LLM_INT, .min = 1, .max = 1 << 20, .fallback = 32}, \
-    {.name = "sparsity", .arg = "X", .help = "weight of the features' sum (l1) or number (jumprelu) in a dictionary's loss [1e-3]", \
-     .type = LLM_REAL, .max = 1e6, .fallback = 1e-3}, \
+    {.name = "sparsity", .arg = "X", .help = "weight of the features' sum (l1) or number (jumprelu) in the loss; 0: by kind and width [0]", \
+     .type = LLM_REAL, .max = 1e6}, \
     {.name = "revive", .arg = "X", .help = "weight of the loss that revives a dictionary's dead features; 0: they stay dead [1/32]", \
      .type = LLM_REAL, .max = 1e6, .fallback = 1. / 32}
 
@@ -131,9 +133,30 @@ static void draw(struct llm_dictionary *d, uint64_t seed, bool same)
     for (int64_t j = 0; j < d->features && same; j++) {
         for (int64_t i = 0; i < d->in; i++) encoder[j * d->in + i] = decoder[i * d->features + j];
     }
-    if (d->kind != LLM_DICTIONARY_JUMPRELU) return;
-    float *t = (float *)d->params[LLM_DICTIONARY_THRESHOLD].weight.data;
-    for (int64_t j = 0; j < d->features; j++) t[j] = logf(.1F);
+}
+
+/* Thresholds above which `k` features are active on average, in a sample of the activations: an optimizer's steps of t, which is a logarithm, are too
+ * short to find them from far away. */
+static int start_thresholds(struct dictionary *x, enum llm_compute compute, struct llm_err *e)
+{
+    const struct llm_activation_rows *in = x->side[0];
+    const struct llm_dictionary *d = &x->d;
+    int64_t rows = in->rows < SAMPLE ? in->rows : SAMPLE, n = rows * d->features;
+    float *t = (float *)d->params[LLM_DICTIONARY_THRESHOLD].weight.data, least = INFINITY;
+    float *z = llm_calloc((size_t)(rows * d->in), sizeof *z, "a sample of activations", e);
+    float *room = z ? llm_calloc((size_t)(3 * n), sizeof *room, "a sample of features", e) : NULL, *pre = room, *f = room ? room + n : NULL;
+    for (int64_t r = 0; r < rows && room; r++) llm_dictionary_scale(d, 0, in->x + r * in->rows / rows * in->cols, d->in, 1, z + r * d->in);
+    int status = room ? llm_dictionary_encode(d, z, rows, compute, pre, f, e) : -1;
+    if (status == 0) {
+        llm_top_k(pre, NULL, n, rows * d->k, f, f + n);
+        for (int64_t i = 0; i < n; i++) {
+            if (f[i] > 0 && f[i] < least) least = f[i];
+        }
+        for (int64_t j = 0; j < d->features && isfinite(least); j++) t[j] = logf(least);
+    }
+    free(room);
+    free(z);
+    return status;
 }
 
 static int create(struct llm_task *t, struct llm_err *e)
@@ -164,6 +187,7 @@ static int create(struct llm_task *t, struct llm_err *e)
         if (place(x->side[side], d->mean[side], &d->scale[side], e) < 0) return -1;
     }
     draw(d, (uint64_t)t->o.seed, x->side[0] == x->side[1]);
+    if (d->kind == LLM_DICTIONARY_JUMPRELU && start_thresholds(x, (enum llm_compute)t->o.precision, e) < 0) return -1;
     t->params = d->params;
     t->n_params = (int)d->n_params;
     return 0;
@@ -351,12 +375,21 @@ static void note(struct llm_task *t, const struct pass *p)
     llm_task_note(t, "dead", (double)p->n_dead / (double)d->features * n, n);
 }
 
+/* Scaled activations have a length of √width. By default a feature pays from a tenth of that on. What adds a feature of length a saves a²/width. It
+ * costs X (jumprelu), less from a² = X·width on; or X·f (l1), which shortens f by X·width / 2. */
+static double sparsity(const struct llm_task *t, const struct llm_dictionary *d)
+{
+    double given = llm_option_real(&t->o, "sparsity");
+    if (d->kind == LLM_DICTIONARY_TOPK) return 0;
+    return given > 0 ? given : d->kind == LLM_DICTIONARY_L1 ? .2 / sqrt((double)d->out) : .01;
+}
+
 static int run(struct llm_ctx *c, struct llm_task *t, const struct llm_rows *rows, double grad_scale, float *token_loss, struct llm_err *e)
 {
     struct dictionary *x = t->own;
     struct llm_dictionary *d = &x->d;
     struct pass p = {.x = x, .n = rows->n_rows, .grad_scale = grad_scale, .token_loss = token_loss,
-                     .sparsity = d->kind == LLM_DICTIONARY_TOPK ? 0 : llm_option_real(&t->o, "sparsity")};
+                     .sparsity = sparsity(t, d)};
     const float *rate = d->params[LLM_DICTIONARY_RATE].weight.data;
     p.z = llm_op_alloc(c, p.n * d->in, sizeof *p.z);
     p.t = llm_op_alloc(c, p.n * d->out, sizeof *p.t);
