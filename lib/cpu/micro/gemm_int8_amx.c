@@ -34,9 +34,11 @@ static void configure(void)
     _tile_loadd(tile_w, w + (i) * GROUP / 4 * PANEL, 64); \
     _tile_dpbssd(sum, x, tile_w);
 
-/* The dots of the first BATCH of n groups that follow each other. */
-INLINE void make_dots(const int8_t *q, const int32_t *w, int64_t n, int32_t (*dots)[PANEL * PANEL])
+/* The dots of the first BATCH of n groups that follow each other. `ahead`: activations of the batch after them, which come from the second cache. */
+INLINE void make_dots(const int8_t *q, const int8_t *ahead, const int32_t *w, int64_t n, int32_t (*dots)[PANEL * PANEL])
 {
+    LLM_UNROLL
+    for (int i = 0; i < BATCH * PANEL * GROUP; i += 64) __builtin_prefetch(ahead + i);
     if (n >= BATCH) {
         DOTS(0, 4, 6, 0)
         DOTS(1, 5, 7, 1)
@@ -83,7 +85,7 @@ INLINE void opened_product(const struct llm_gemm_q_job *g, int64_t column, const
     const int64_t of_row = g->k / GROUP * PANEL;
     const int8_t *q = g->x.q + from * PANEL * GROUP;
     int turn = 0;
-    make_dots(q, o->w[0], groups, dots[turn]);
+    make_dots(q, q + BATCH * PANEL * GROUP, o->w[0], groups, dots[turn]);
     for (int64_t row = 0; row < g->m; row += PANEL) {
         V sum[PANEL];
         LLM_UNROLL
@@ -91,9 +93,15 @@ INLINE void opened_product(const struct llm_gemm_q_job *g, int64_t column, const
         int64_t x_at = row / PANEL * of_row + from * PANEL;
         for (int64_t at = 0; at < groups; at += BATCH, turn ^= 1) {
             int64_t next = at + BATCH;
-            const int8_t *rest = q + (row / PANEL * of_row + next * PANEL) * GROUP;
-            if (next < groups) make_dots(rest, o->w[0] + next * GROUP / 4 * PANEL, groups - next, dots[turn ^ 1]);
-            else if (row + PANEL < g->m) make_dots(q + (row / PANEL + 1) * of_row * GROUP, o->w[0], groups, dots[turn ^ 1]);
+            const int8_t *rest = q + (row / PANEL * of_row + next * PANEL) * GROUP, *below = q + (row / PANEL + 1) * of_row * GROUP;
+            const int8_t *ahead = next + BATCH < groups ? rest + BATCH * PANEL * GROUP : below;
+            if (next < groups) make_dots(rest, ahead, o->w[0] + next * GROUP / 4 * PANEL, groups - next, dots[turn ^ 1]);
+            else if (row + PANEL < g->m) make_dots(below, below + BATCH * PANEL * GROUP, o->w[0], groups, dots[turn ^ 1]);
+            LLM_UNROLL
+            for (int i = 0; i < BATCH; i++) {
+                __builtin_prefetch(g->x.scale + x_at + (next + i) * PANEL);
+                if (k->least) __builtin_prefetch(g->x.sum[0] + x_at + (next + i) * PANEL);
+            }
             for (int64_t i = 0; i < BATCH && at + i < groups; i++) add_dots(k, dots[turn][i], o, at + i, &g->x, x_at + (at + i) * PANEL, sum);
         }
         put_sums(g, row, column, from + groups == g->k / GROUP, sum, sums + row * PANEL);
