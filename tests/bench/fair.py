@@ -16,7 +16,6 @@ HERE = pathlib.Path(__file__).parent
 ROUNDS = int(os.environ.get("ROUNDS", "5"))
 THREADS = os.environ.get("THREADS") or str(len(os.sched_getaffinity(0)))
 PYTHON = os.environ.get("PYTHON", sys.executable)
-LLAMA = os.environ.get("LLAMA", "")  # a folder with llama_cpp, built for the instruction set
 
 POLICIES = {"default": {},
             "spinning": {"OMP_WAIT_POLICY": "active", "GOMP_SPINCOUNT": "infinite", "KMP_BLOCKTIME": "infinite"},
@@ -44,10 +43,10 @@ def cpu():
     return platform.machine()
 
 
-def environment(policy):
-    """That of a peer: nothing of the caller's policies, one instruction set for all."""
+def environment(policy, packages=""):
+    """That of a peer: nothing of the caller's policies, one instruction set for all; `packages`: a folder of Python packages."""
     kept = {name: value for name, value in os.environ.items() if name not in OWN}
-    paths = {"PYTHONPATH": LLAMA} if LLAMA else {}
+    paths = {"PYTHONPATH": packages} if packages else {}
     return {**kept, **paths, "OMP_NUM_THREADS": THREADS, "OPENBLAS_NUM_THREADS": THREADS, "MKL_NUM_THREADS": THREADS, **POLICIES[policy],
             **ISAS.get(os.environ.get("LLM_ISA", ""), {})}
 

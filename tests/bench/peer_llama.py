@@ -31,7 +31,6 @@ class Peer:
     def __init__(self, request):
         self.before = resident("VmRSS")
         model = lib.llama_model_default_params()
-        model.use_extra_bufts = b"AMX_INT8 = 1" not in lib.llama_print_system_info()  # its AMX products crash
         self.model = lib.llama_model_load_from_file(request["model"].encode(), model)
         params = lib.llama_context_default_params()
         self.sequences = request.get("sequences", 1)

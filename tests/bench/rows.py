@@ -113,21 +113,30 @@ SPEEDS = [(model, "pp512", ratio) for model, ratio in (("SmolLM2", 3.5), ("Gemma
 SPEEDS += [(model, "tg128", ratio) for model, ratio in (("SmolLM2", 2), ("Gemma", 2), ("1.1B Q8_0", 1.3), ("1.1B Q4_K", 1.3), ("1.1B Q6_K", 1.3))]
 DEPTH = int(os.environ.get("DEPTH", "8000"))
 DEEP = (("4 layers", "f16", 2), ("4 layers", "q8_0", 2))
+BUILDS = os.environ.get("LLAMA", "").split(":")  # folders with llama_cpp, built for the instruction set: the better of them counts
 PREFILL = {"avx512": 3, "avx512vnni": 3, "avx512bf16": 3, "amx": 4}
 TOGETHER_TOKENS = 512  # of all sequences
 PROMPTS = 3  # that are read one after another by a process and counted, after two that are not
 TOGETHER = [(model, sequences) for model in ("SmolLM2", "1.1B Q4_K") for sequences in (16, 64)]
 
 
-def llama(policy, load, **request):
-    lines = "".join(json.dumps(o) + "\n" for o in ({"do": "load", "threads": int(fair.THREADS), **load}, request))
-    loaded, found = map(json.loads, fair.run([fair.PYTHON, str(fair.HERE / "peer_llama.py")], fair.environment(policy), lines.encode()).splitlines())
-    return {"found": found, "version": "llama-cpp-python " + loaded["version"], "flags": loaded["system"]}
+def llama(row, what, load, **request):
+    """llama.cpp as Table.compare wants peers, one of each build."""
+    lines = "".join(json.dumps(o) + "\n" for o in ({"do": "load", "threads": int(fair.THREADS), **load}, request)).encode()
+
+    def of(build):
+        def ask(policy):
+            answers = fair.run([fair.PYTHON, str(fair.HERE / "peer_llama.py")], fair.environment(policy, build), lines)
+            loaded, found = map(json.loads, answers.splitlines())
+            return {"rates": {row: found[what]}, "version": "llama-cpp-python " + loaded["version"], "flags": loaded["system"]}
+        return ask
+
+    return {"llama.cpp" + f", {pathlib.Path(build).name}" * (len(BUILDS) > 1): of(build) for build in BUILDS}
 
 
 def convert(source, target, number):
     request = {"do": "convert", "model": source, "to": target, "type": number}
-    fair.run([fair.PYTHON, str(fair.HERE / "peer_llama.py")], fair.environment("default"), (json.dumps(request) + "\n").encode())
+    fair.run([fair.PYTHON, str(fair.HERE / "peer_llama.py")], fair.environment("default", BUILDS[0]), (json.dumps(request) + "\n").encode())
 
 
 def inference(table):
@@ -161,31 +170,22 @@ def speed(row, path, *options):
 def beside(table, row, path, test, bar):
     prompt, generate = (512, 0) if test == "pp512" else (0, 128)
 
-    def ask(policy):
-        answer = llama(policy, {"model": path, "context": 1024}, do="speed", prompt=prompt, generate=generate, runs=PROMPTS)
-        return {**answer, "rates": {row: answer["found"]["prompt" if prompt else "generate"]}}
-
-    table.compare("tokens/s", speed(row, path, "-p", str(prompt), "-n", str(generate), "-r", str(PROMPTS if prompt else 1)), {"llama.cpp": ask}, {(row, "llama.cpp"): bar})
+    peers = llama(row, "prompt" if prompt else "generate", {"model": path, "context": 1024}, do="speed", prompt=prompt, generate=generate, runs=PROMPTS)
+    mine = speed(row, path, "-p", str(prompt), "-n", str(generate), "-r", str(PROMPTS if prompt else 1))
+    table.compare("tokens/s", mine, peers, {(row, name): bar for name in peers})
 
 
 def deep(table, row, path, cache, bar):
-    def ask(policy):
-        answer = llama(policy, {"model": path, "context": DEPTH + 64, "cache": cache}, do="deep", depth=DEPTH, generate=32)
-        return {**answer, "rates": {row: answer["found"]["generate"]}}
-
+    peers = llama(row, "generate", {"model": path, "context": DEPTH + 64, "cache": cache}, do="deep", depth=DEPTH, generate=32)
     mine = speed(row, path, "-p", "0", "-n", "32", "-r", "1", "-d", str(DEPTH), "--cache-type", cache)
-    table.compare("tokens/s", mine, {"llama.cpp": ask}, {(row, "llama.cpp"): bar})
+    table.compare("tokens/s", mine, peers, {(row, name): bar for name in peers})
 
 
 def together(table, row, path, sequences):
     generate = TOGETHER_TOKENS // sequences
-
-    def ask(policy):
-        answer = llama(policy, {"model": path, "context": sequences * 64, "sequences": sequences}, do="together", generate=generate)
-        return {**answer, "rates": {row: answer["found"]["generate"]}}
-
+    peers = llama(row, "generate", {"model": path, "context": sequences * 64, "sequences": sequences}, do="together", generate=generate)
     mine = speed(row, path, "-p", "0", "-n", str(generate), "-r", "1", "--sequences", str(sequences))
-    table.compare("tokens/s", mine, {"llama.cpp": ask}, {}, share=.8)
+    table.compare("tokens/s", mine, peers, {}, share=.8)
 
 
 # ---- tokenising English text on one core, processor time ----
