@@ -22,6 +22,7 @@
 #include "quant/awq.h"
 #include "quant/kl.h"
 #include "quant/quant.h"
+#include "quant/rotate.h"
 
 struct args {
     struct llm_common common;
@@ -32,7 +33,7 @@ struct args {
     const char *prune, *factors;
     int64_t rank;
     double energy;
-    int factors_only;
+    int factors_only, rotate;
     bool awq;                   /* --method awq; `method` is then auto */
     int64_t refine, max_bytes, max_tensors, calibrate_tokens, calibrate_context, measure_tokens, budget_tokens;
 };
@@ -53,6 +54,8 @@ static const struct llm_opt options[] = {
      LLM_CHOICE, AT(method), 0, 0, NULL},
     {0, "refine", "N", "move scales and roundings by N steps down the gradient of the divergence from IN's predictions on --calibrate's text",
      LLM_INT, AT(refine), 1, 1e9, NULL},
+    {0, "rotate", NULL, "rotate the residual stream and heads' values first, folded into the matrices: the same function without large channels",
+     LLM_FLAG, AT(rotate), 0, 0, NULL},
     {0, "prune", "SHARE|N:M", "make a share of each matrix (.5) or all but N of each M neighbours in a row (2:4) 0", LLM_STR, AT(prune), 0, 0,
      NULL},
     {0, "rank", "R", "find factors of rank R that make up for what each matrix of layers loses, and write them to --factors", LLM_INT, AT(rank), 1,
@@ -385,6 +388,16 @@ static int quantize_merged(struct llm_model *m, const struct args *a, const stru
     return status;
 }
 
+static int rotate(struct llm_model **m, struct llm_err *e)
+{
+    struct llm_rotated r;
+    if (llm_rotate(m, &r, e) < 0) return -1;
+    llm_note("rotated: %" PRId64 " channels of the residual stream (Hadamard of %" PRId64 "), heads' values of %" PRId64 " layers%s; "
+             "not folded: inputs of projections from the feed-forward part, queries and keys", r.width, r.hadamard, r.heads,
+             r.untied ? ", the tied head made a matrix of its own" : "");
+    return 0;
+}
+
 static int run(const struct args *a, const struct llm_quant_plan *plan, const char *in, const char *out, struct llm_err *e)
 {
     bool parts = a->max_bytes || a->max_tensors; /* files of other names */
@@ -415,6 +428,7 @@ static int run(const struct args *a, const struct llm_quant_plan *plan, const ch
     if (m && a->to == LLM_FORMAT_ARPA && !m->ngram) {
         status = llm_fail(e, EX_DATAERR, "%s: --to arpa: expected an n-gram model, found a %s", in, m->config.model_type);
     }
+    if (status == 0 && a->rotate) status = rotate(&m, e);
     if (status == 0 && !m->ngram) status = calibrate_and_quantize(m, a, plan, in, e); /* tables of n-grams stay as they are */
     if (status == 0 && a->measure) status = measure(a, m, in, e);
     if (status == 0) status = save(m, a, out, e);
@@ -505,6 +519,9 @@ int main(int argc, char **argv)
         llm_usage(&cli, "--refine: expected files as IN and --calibrate: they are read again");
     }
     if (a.refine && (a.merge.n > 0 || a.prune)) llm_usage(&cli, "--refine: expected no --%s", a.prune ? "prune" : "merge");
+    if (a.rotate && (a.budget || a.refine || a.merge.n > 0)) {
+        llm_usage(&cli, "--rotate: expected no --%s", a.budget ? "budget" : a.refine ? "refine" : "merge");
+    }
     if (a.budget_tokens && !a.budget) llm_usage(&cli, "--budget-tokens: expected --budget too");
     if (a.measure && strcmp(in, "-") == 0) llm_usage(&cli, "--measure: expected a file as IN: it is read again to be compared");
     if (a.imatrix_out && !a.calibrate && !a.imatrix) llm_usage(&cli, "--imatrix-out: expected --calibrate FILE too");

@@ -6,6 +6,7 @@
 #include "base/buf.h"
 #include "base/progress.h"
 #include "cpu/kernels/elementwise.h"
+#include "quant/open.h"
 
 enum { POWERS = 20, READERS = 4, ROWS = 256 /* of a reader at most over which a scaling is tried */ };
 
@@ -39,28 +40,10 @@ static size_t number_of(const struct awq *a, const struct llm_param *p)
 
 /* ---- the change ---- */
 
-/* The parameter's values in memory of their own, in F32; NULL: see `e`. */
-static float *opened(struct llm_param *p, struct llm_err *e)
-{
-    const size_t n = (size_t)llm_param_count(p);
-    llm_weight_changed(&p->weight);
-    if (p->owned && p->weight.dtype == LLM_F32) return (float *)(uintptr_t)p->weight.data;
-    float *out = llm_alloc_huge(n, sizeof *out, p->name, e);
-    if (!out) return NULL;
-    llm_dtypes[p->weight.dtype].decode(p->weight.data, out, n);
-    llm_weight_release(&p->weight);
-    if (p->owned) free((void *)(uintptr_t)p->weight.data);
-    p->weight.data = out;
-    p->weight.dtype = LLM_F32;
-    p->weight.map = p->weight.map_end = NULL; /* the new data is in no file: its pages must not be released */
-    p->owned = true;
-    return out;
-}
-
 /* Elements of a vector, or rows of a matrix, over the scales. */
 static int divide(struct llm_param *p, int64_t first, int64_t n, double offset, const float *scale, struct llm_err *e)
 {
-    float *x = opened(p, e);
+    float *x = llm_param_open(p, e);
     const int64_t cols = p->n_dims > 1 ? p->weight.k : 1;
     for (int64_t i = 0; x && i < n; i++) {
         float *row = x + (first + i) * cols;
@@ -71,7 +54,7 @@ static int divide(struct llm_param *p, int64_t first, int64_t n, double offset, 
 
 static int multiply_columns(const struct place *p, struct llm_param *w, const float *scale, struct llm_err *e)
 {
-    float *x = opened(w, e);
+    float *x = llm_param_open(w, e);
     for (int64_t i = 0; x && i < w->weight.n; i++) {
         for (int64_t j = 0; j < w->weight.k; j++) x[i * w->weight.k + j] *= scale[channel_of(p, j)];
     }
