@@ -159,8 +159,8 @@ static int turn_values(const struct rotation *r, const struct llm_module *x, str
     t.outer_step = d * k;
     t.vectors = c->num_key_value_heads * k;
     if (turn(&t, v->w->name, e) < 0) return -1;
-    t = (struct turning){.x = llm_param_open(out, e), .n = d, .step = 1, .outer_step = d, .inner = 1, .vectors = out->weight.n * c->num_attention_heads,
-                         .rotor = &r->values};
+    t = (struct turning){.x = llm_param_open(out, e), .n = d, .step = 1, .outer_step = d, .inner = 1, .rotor = &r->values,
+                         .vectors = out->weight.n * c->num_attention_heads};
     if (!t.x || turn(&t, out->name, e) < 0) return -1;
     r->out->heads++;
     if (!v->b) return 0;

@@ -75,7 +75,8 @@ static const char *const families[] = {
     "{\"model_type\":\"qwen3\"," SIZES "\"num_key_value_heads\":2,\"head_dim\":16}",
     "{\"model_type\":\"phi3\"," SIZES "\"num_key_value_heads\":2}",
     "{\"model_type\":\"mixtral\"," SIZES "\"num_key_value_heads\":2," MIXTURE "}",
-    "{\"model_type\":\"deepseek_v2\"," SIZES "\"kv_lora_rank\":16,\"q_lora_rank\":24,\"qk_nope_head_dim\":8,\"qk_rope_head_dim\":4,\"v_head_dim\":12}",
+    "{\"model_type\":\"deepseek_v2\"," SIZES
+        "\"kv_lora_rank\":16,\"q_lora_rank\":24,\"qk_nope_head_dim\":8,\"qk_rope_head_dim\":4,\"v_head_dim\":12}",
 };
 static const struct { const char *config, *why; } refused[] = {
     {"{\"model_type\":\"gpt2\",\"vocab_size\":61,\"n_embd\":48,\"n_layer\":2,\"n_head\":4,\"n_positions\":64}", "RMSNorm"},
