@@ -14,7 +14,7 @@ struct args {
     struct llm_common common;
     const char *model, *base, *tokenizer;
     int64_t context, stride, batch, max;
-    int convention, cache, precision, cross_document;
+    int convention, cache, precision, cross_document, entropy;
 };
 #define AT(field) offsetof(struct args, field)
 
@@ -28,6 +28,7 @@ static const struct llm_opt options[] = {
     {0, "stride", "N", "with --convention=hf-stride: windows begin every N tokens [512, or the context]", LLM_INT, AT(stride), 1, 1 << 24, NULL},
     {'n', "tokens", "N", "score only the first N tokens of each file [all]", LLM_INT, AT(max), 2, 1e15, NULL},
     {0, "cross-document", NULL, "score a token stream as one document instead of document by document", LLM_FLAG, AT(cross_document), 0, 0, NULL},
+    {0, "entropy", NULL, "also measure the mean entropy of the predictions, in nats", LLM_FLAG, AT(entropy), 0, 0, NULL},
     {'b', "batch", "N", "maximum number of tokens in one forward pass [512]", LLM_INT, AT(batch), 1, 65536, NULL},
     {0, "cache-type", "TYPE", "type in which the cache stores keys and values: %w [as --precision]", LLM_CHOICE, AT(cache), 0, 0, NULL},
     {0, "precision", "TYPE", "arithmetic of weights that are not quantised: %w [bf16]", LLM_CHOICE, AT(precision), 0, 0, NULL},
@@ -122,7 +123,7 @@ static int read_text(struct text *t, const struct run *r, const char *path, stru
     const int64_t context = r->model.engine.context;
     const bool joined = a->cross_document || a->convention == LLM_BY_LLAMA_CPP || a->convention == LLM_BY_HF_STRIDE;
     if (llm_input_read(&t->in, path, r->model.model, e) < 0) return -1;
-    t->text = (struct llm_quality_text){.ids = t->in.ids, .mask = t->in.mask, .n = (int64_t)t->in.n, .convention = (enum llm_convention)a->convention,
+    t->text = (struct llm_quality_text){.ids = t->in.ids, .mask = t->in.mask, .n = (int64_t)t->in.n, .convention = (enum llm_convention)a->convention, .entropy = a->entropy,
                                         .stride = a->stride ? a->stride : context < 512 ? context : 512, .begin = -1};
     if (a->max && t->text.n > a->max) t->text.n = a->max;
     if (t->in.stream && !joined) t->text.ends = llm_tokens_doc_ends(t->in.stream, &t->text.n_ends);
@@ -235,6 +236,7 @@ int bench_quality(int argc, char **argv, struct llm_err *e)
     size_t from_stdin = 0;
     if (!a.model) llm_usage(&bench_quality_cli, "expected a model: -m MODEL");
     if (a.stride && a.convention != LLM_BY_HF_STRIDE) llm_usage(&bench_quality_cli, "--stride goes with --convention=hf-stride");
+    if (a.entropy && a.base) llm_usage(&bench_quality_cli, "--entropy: expected no --base, whose rows have none");
     for (int i = rest; i < argc; i++) from_stdin += strcmp(argv[i], "-") == 0;
     from_stdin += (rest == argc) + (strcmp(a.model, "-") == 0) + (a.base && strcmp(a.base, "-") == 0);
     if (from_stdin > 1) llm_usage(&bench_quality_cli, "only one input can be standard input");

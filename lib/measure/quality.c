@@ -75,7 +75,7 @@ static int count_window(void *arg, const int32_t *ids, const struct llm_window *
 int llm_quality_of(struct llm_engine *g, const struct llm_quality_text *text, struct llm_quality *q, struct llm_err *e)
 {
     struct counting c = {.tokenizer = g->model->tokenizer, .text = text};
-    c.scoring = (struct llm_scorer){.engine = g, .entropy = !g->predictor->log_prob, .visit = count, .arg = &c};
+    c.scoring = (struct llm_scorer){.engine = g, .entropy = text->entropy && !g->predictor->log_prob, .visit = count, .arg = &c};
     if (llm_model_must_continue(g->model, e) < 0) return -1;
     llm_progress_start(&c.progress, "quality", "tokens", text->n);
     int status = llm_quality_windows(text, g->context, count_window, &c, e);

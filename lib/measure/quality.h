@@ -12,6 +12,7 @@ struct llm_quality_text {
     size_t n_ends;
     enum llm_convention convention;
     int64_t stride;              /* of LLM_BY_HF_STRIDE, in [1, context] */
+    bool entropy;                /* the entropy of the predictions is wanted, which takes a pass over all logits of a token */
     int32_t begin;               /* the token that each piece of LLM_BY_LLAMA_CPP begins with; -1: none */
 };
 struct llm_quality {
@@ -20,7 +21,7 @@ struct llm_quality {
     double perplexity;           /* e^nats */
     double bytes;                /* of the text of the scored tokens; special tokens have none; NaN without a tokenizer */
     double bits_per_byte, bits_per_byte_error;
-    double entropy;              /* mean over the tokens of the entropy of their predictions, in nats; NaN of n-gram models */
+    double entropy;              /* mean over the tokens of the entropy of their predictions, in nats; NaN unless it is wanted, and of n-gram models */
 };
 /* Each document by itself, as the convention says; at least one token must be scored. 0; 1 when a signal was caught; -1. */
 int llm_quality_of(struct llm_engine *g, const struct llm_quality_text *text, struct llm_quality *q, struct llm_err *e) LLM_MUST_CHECK;

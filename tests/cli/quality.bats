@@ -28,7 +28,7 @@ metric() {
     "${q[@]}" --convention llama.cpp "$D/text" > llama
     "${q[@]}" --convention hf-stride --stride 24 "$D/text" > stride
     "${q[@]}" --convention word "$D/text" > word
-    "${q[@]}" "$D/text" > document
+    "${q[@]}" --entropy "$D/text" > document
     [[ $(value llama tokens) == 868 && $(value stride tokens) == 1799 && $(value word tokens) == 1800 && $(value document tokens) == 1799 ]]
     near "$(value llama perplexity)" 1323.978 2e-5
     near "$(value stride perplexity)" 1400.624 2e-5
@@ -65,7 +65,9 @@ metric() {
     awk -F'\t' '!($4 > 0 && $4 < log(300)) { exit 1 }' score
     local mean
     mean=$(awk -F'\t' '{ s += $4 } END { printf "%.8f", s / NR }' score)
-    near "$(value <(llm-bench quality -m "$M" --precision f32 <(head -c 200 "$D/text")) entropy)" "$mean" 1e-5
+    near "$(value <(llm-bench quality -m "$M" --precision f32 --entropy <(head -c 200 "$D/text")) entropy)" "$mean" 1e-5
+    [[ $(value <(llm-bench quality -m "$M" --precision f32 <(head -c 200 "$D/text")) entropy) == - ]]
+    refused 2 "--entropy: expected no --base" llm-bench quality -m "$M" --base "$M" --entropy "$D/text"
     jq -Rs '{id: 1, prompt: .}' < <(head -c 200 "$D/text") | jq -c . | llm-infer -q -m "$M" --precision f32 --score --jsonl --entropy --per-token > line
     near "$(jq .entropy line)" "$mean" 1e-5
     jq -e '(.per_token | length) == .tokens and ([.per_token[].entropy] | add / length) - .entropy < 1e-9' line
