@@ -8,6 +8,7 @@
 #include "bin/quantize/adapters.h"
 #include "bin/quantize/budget.h"
 #include "bin/quantize/calibrate.h"
+#include "bin/quantize/drop.h"
 #include "bin/quantize/factors.h"
 #include "bin/quantize/refine.h"
 #include "bin/quantize/words.h"
@@ -35,7 +36,7 @@ struct args {
     double energy;
     int factors_only, rotate;
     bool awq;                   /* --method awq; `method` is then auto */
-    int64_t refine, max_bytes, max_tensors, calibrate_tokens, calibrate_context, measure_tokens, budget_tokens;
+    int64_t drop_layers, refine, max_bytes, max_tensors, calibrate_tokens, calibrate_context, measure_tokens, budget_tokens;
 };
 #define AT(field) offsetof(struct args, field)
 enum { UNSET = -1 };
@@ -54,6 +55,8 @@ static const struct llm_opt options[] = {
      LLM_CHOICE, AT(method), 0, 0, NULL},
     {0, "refine", "N", "move scales and roundings by N steps down the gradient of the divergence from IN's predictions on --calibrate's text",
      LLM_INT, AT(refine), 1, 1e9, NULL},
+    {0, "drop-layers", "N", "first leave out N layers, those whose absence changes the predictions on --calibrate's text least", LLM_INT,
+     AT(drop_layers), 1, 1 << 16, NULL},
     {0, "rotate", NULL, "rotate the residual stream and heads' values first, folded into the matrices: the same function without large channels",
      LLM_FLAG, AT(rotate), 0, 0, NULL},
     {0, "prune", "SHARE|N:M", "make a share of each matrix (.5) or all but N of each M neighbours in a row (2:4) 0", LLM_STR, AT(prune), 0, 0,
@@ -430,6 +433,13 @@ static int run(const struct args *a, const struct llm_quant_plan *plan, const ch
     if (m && a->to == LLM_FORMAT_ARPA && !m->ngram) {
         status = llm_fail(e, EX_DATAERR, "%s: --to arpa: expected an n-gram model, found a %s", in, m->config.model_type);
     }
+    if (status == 0 && a->drop_layers && m->ngram) {
+        status = llm_fail(e, EX_DATAERR, "%s: expected a network (--drop-layers), found a model of type '%s'", in, m->config.model_type);
+    }
+    if (status == 0 && a->drop_layers) {
+        const struct drop_request of = {in, a->calibrate, a->drop_layers, a->calibrate_tokens < 2048 ? a->calibrate_tokens : 0, a->calibrate_context};
+        status = quantize_drop(&of, &m, e);
+    }
     if (status == 0 && a->rotate) status = rotate(&m, e);
     if (status == 0 && !m->ngram) status = calibrate_and_quantize(m, a, plan, in, e); /* tables of n-grams stay as they are */
     if (status == 0 && a->measure) status = measure(a, m, in, e);
@@ -521,6 +531,12 @@ int main(int argc, char **argv)
         llm_usage(&cli, "--refine: expected files as IN and --calibrate: they are read again");
     }
     if (a.refine && (a.merge.n > 0 || a.prune)) llm_usage(&cli, "--refine: expected no --%s", a.prune ? "prune" : "merge");
+    if (a.drop_layers && (!a.calibrate || strcmp(in, "-") == 0 || strcmp(a.calibrate, "-") == 0)) {
+        llm_usage(&cli, "--drop-layers: expected files as IN and --calibrate: they are read again");
+    }
+    if (a.drop_layers && (a.budget || a.refine || a.merge.n > 0)) {
+        llm_usage(&cli, "--drop-layers: expected no --%s", a.budget ? "budget" : a.refine ? "refine" : "merge");
+    }
     if (a.rotate && (a.budget || a.refine || a.merge.n > 0)) {
         llm_usage(&cli, "--rotate: expected no --%s", a.budget ? "budget" : a.refine ? "refine" : "merge");
     }
