@@ -67,6 +67,18 @@ static void encode_blocks(const struct work *w, uint64_t first, const float *x, 
     }
 }
 
+static size_t count_zeros(const float *x, size_t n)
+{
+    uint32_t zeros[8] = {0};
+    size_t i = 0, all = 0;
+    for (; i + 8 <= n; i += 8) {
+        for (int k = 0; k < 8; k++) zeros[k] += x[i + (size_t)k] == 0;
+    }
+    for (; i < n; i++) all += x[i] == 0;
+    for (int k = 0; k < 8; k++) all += zeros[k];
+    return all;
+}
+
 static void quantize_piece(void *arg, size_t i, int thread)
 {
     struct work *w = arg;
@@ -75,7 +87,9 @@ static void quantize_piece(void *arg, size_t i, int thread)
     size_t n = w->job->n - first < PIECE ? (size_t)(w->job->n - first) : PIECE;
     char *out = (char *)w->job->out + bytes_of(w->to, first);
     (void)thread;
-    w->from->decode((const char *)w->job->in + bytes_of(w->from, first), x, n);
+    const void *in = (const char *)w->job->in + bytes_of(w->from, first);
+    if (w->job->from == LLM_BF16) llm_k.elementwise.from_bf16(x, in, n);
+    else w->from->decode(in, x, n);
     const bool plain = (!llm_block_kind_of(w->job->to) && !llm_grid_kind_of(w->job->to)) || (w->method == LLM_QUANT_RTN && w->to->encode);
     const float *values = w->job->values ? w->job->values + first : x;
     if (plain) w->to->encode(values, out, n);
@@ -86,7 +100,7 @@ static void quantize_piece(void *arg, size_t i, int thread)
     }
     w->to->decode(out, y, n);
     llm_k.fit.errors(x, y, n, &w->sums[i]);
-    for (size_t j = 0; j < n; j++) w->zeros[i] += y[j] == 0;
+    w->zeros[i] = count_zeros(y, n);
 }
 
 int llm_quantize_tensor(const struct llm_quant_job *j, struct llm_quant_report *r, struct llm_err *e)

@@ -4,6 +4,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 #include "cpu/dtype/table.h"
 
 void llm_f32_decode(const void *in, float *out, size_t n);
@@ -20,6 +21,24 @@ void llm_bf16_n_encode(const float *in, void *out, size_t n);
     void llm_##name##_encode(const float *in, void *out, size_t n);
 LLM_BLOCK_TYPES(LLM_DECLARED)
 #undef LLM_DECLARED
+
+/* The largest size of 32 values; NaN is left out. By bits, of which compilers make vectors. */
+static inline float llm_largest_size(const float *x)
+{
+    int32_t bits[32], top[8] = {0};
+    memcpy(bits, x, sizeof bits);
+    for (int i = 0; i < 32; i += 8) {
+        for (int k = 0; k < 8; k++) {
+            int32_t size = bits[i + k] & 0x7fffffff;
+            size = size > 0x7f800000 ? 0 : size;
+            top[k] = size > top[k] ? size : top[k];
+        }
+    }
+    for (int k = 1; k < 8; k++) top[0] = top[k] > top[0] ? top[k] : top[0];
+    float largest;
+    memcpy(&largest, top, sizeof largest);
+    return largest;
+}
 
 /* The integer below x · inverse + 1/2, at most `top`; 0 for NaN. */
 static inline uint8_t llm_code_above(float x, float inverse, int top)

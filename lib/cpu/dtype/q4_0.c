@@ -24,10 +24,20 @@ void llm_q4_0_decode(const void *in, float *out, size_t n)
     }
 }
 
-static uint8_t level(float x)
+/* The integers below x · inverse + 8.5 within [0, 15]; 8, that is zero, for NaN. Without branches, so that compilers make vectors of it. */
+static void levels(const float *x, float inverse, int32_t *out)
 {
-    x += 8.5f;
-    return x < 15 ? x > 0 ? (uint8_t)x : 0 : x >= 15 ? 15 : 8; /* 8, that is zero, for NaN */
+    float y[BLOCK];
+    int32_t bits[BLOCK];
+    for (int j = 0; j < BLOCK; j++) y[j] = x[j] * inverse + 8.5f;
+    memcpy(bits, y, sizeof bits);
+    for (int j = 0; j < BLOCK; j++) bits[j] = (bits[j] & 0x7fffffff) > 0x7f800000 ? 0x41000000 /* 8 */ : bits[j];
+    memcpy(y, bits, sizeof y);
+    for (int j = 0; j < BLOCK; j++) {
+        float v = y[j] < 15 ? y[j] : 15;
+        v = v > 0 ? v : 0;
+        out[j] = (int32_t)v;
+    }
 }
 
 void llm_q4_0_encode(const float *in, void *out, size_t n)
@@ -35,12 +45,17 @@ void llm_q4_0_encode(const float *in, void *out, size_t n)
     struct q4_0 b;
     for (size_t i = 0; i < n / BLOCK; i++, in += BLOCK) {
         float max = 0;
-        for (int j = 0; j < BLOCK; j++)
-            if (fabsf(in[j]) > fabsf(max)) max = in[j];
+        const float top = llm_largest_size(in);
+        for (int j = 0; j < BLOCK && top > 0; j++) {
+            if (fabsf(in[j]) != top) continue;
+            max = in[j];
+            break;
+        }
         float d = max / -8, inverse = d != 0 ? 1 / d : 0;
         b.d = llm_f16_encode(d);
-        for (int j = 0; j < BLOCK / 2; j++)
-            b.q[j] = (uint8_t)(level(in[j] * inverse) | level(in[j + BLOCK / 2] * inverse) << 4);
+        int32_t q[BLOCK];
+        levels(in, inverse, q);
+        for (int j = 0; j < BLOCK / 2; j++) b.q[j] = (uint8_t)(q[j] | q[j + BLOCK / 2] << 4);
         memcpy((char *)out + i * sizeof b, &b, sizeof b);
     }
 }

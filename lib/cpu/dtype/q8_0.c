@@ -20,18 +20,32 @@ void llm_q8_0_decode(const void *in, float *out, size_t n)
     }
 }
 
+/* The nearest integers of x · inverse, halves away from zero, within ±127; 0 for NaN. Without branches, so that compilers make vectors of it. */
+static void round_all(const float *x, float inverse, int8_t *out)
+{
+    float y[BLOCK];
+    int32_t bits[BLOCK], q[BLOCK];
+    for (int j = 0; j < BLOCK; j++) y[j] = x[j] * inverse;
+    memcpy(bits, y, sizeof bits);
+    for (int j = 0; j < BLOCK; j++) bits[j] = (bits[j] & 0x7fffffff) > 0x7f800000 ? 0 : bits[j];
+    memcpy(y, bits, sizeof y);
+    for (int j = 0; j < BLOCK; j++) {
+        float v = y[j] < 127 ? y[j] : 127;
+        v = v > -127 ? v : -127;
+        const int32_t whole = (int32_t)v;
+        const float rest = v - (float)whole;
+        q[j] = whole + (rest >= 0.5f) - (rest <= -0.5f);
+    }
+    for (int j = 0; j < BLOCK; j++) out[j] = (int8_t)q[j];
+}
+
 void llm_q8_0_encode(const float *in, void *out, size_t n)
 {
     struct q8_0 b;
     for (size_t i = 0; i < n / BLOCK; i++, in += BLOCK) {
-        float top = 0;
-        for (int j = 0; j < BLOCK; j++) top = fmaxf(top, fabsf(in[j]));
-        float d = top / 127, inverse = d > 0 ? 1 / d : 0;
+        float d = llm_largest_size(in) / 127, inverse = d > 0 ? 1 / d : 0;
         b.d = llm_f16_encode(d);
-        for (int j = 0; j < BLOCK; j++) {
-            float q = roundf(in[j] * inverse);
-            b.q[j] = (int8_t)(q > -127 ? q < 127 ? q : 127 : q <= -127 ? -127 : 0); /* 0 for NaN */
-        }
+        round_all(in, inverse, b.q);
         memcpy((char *)out + i * sizeof b, &b, sizeof b);
     }
 }
