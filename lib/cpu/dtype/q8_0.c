@@ -20,22 +20,21 @@ void llm_q8_0_decode(const void *in, float *out, size_t n)
     }
 }
 
-/* The nearest integers of x · inverse, halves away from zero, within ±127; 0 for NaN. Without branches, so that compilers make vectors of it. */
+/* The nearest integers of x · inverse, halves away from zero, within ±127; 0 for NaN. Without branches, so that compilers make vectors of it: what is
+ * below the sum of y and the float before 1/2, of y's sign, is y rounded. */
 static void round_all(const float *x, float inverse, int8_t *out)
 {
-    float y[BLOCK];
-    int32_t bits[BLOCK], q[BLOCK];
+    float y[BLOCK], half[BLOCK];
+    int32_t bits[BLOCK], halves[BLOCK], q[BLOCK];
     for (int j = 0; j < BLOCK; j++) y[j] = x[j] * inverse;
     memcpy(bits, y, sizeof bits);
     for (int j = 0; j < BLOCK; j++) bits[j] = (bits[j] & 0x7fffffff) > 0x7f800000 ? 0 : bits[j];
+    for (int j = 0; j < BLOCK; j++) halves[j] = (bits[j] & INT32_MIN) | 0x3effffff;
     memcpy(y, bits, sizeof y);
-    for (int j = 0; j < BLOCK; j++) {
-        float v = y[j] < 127 ? y[j] : 127;
-        v = v > -127 ? v : -127;
-        const int32_t whole = (int32_t)v;
-        const float rest = v - (float)whole;
-        q[j] = whole + (rest >= 0.5f) - (rest <= -0.5f);
-    }
+    memcpy(half, halves, sizeof half);
+    for (int j = 0; j < BLOCK; j++) y[j] = y[j] < 127 ? y[j] : 127;
+    for (int j = 0; j < BLOCK; j++) y[j] = y[j] > -127 ? y[j] : -127;
+    for (int j = 0; j < BLOCK; j++) q[j] = (int32_t)(y[j] + half[j]);
     for (int j = 0; j < BLOCK; j++) out[j] = (int8_t)q[j];
 }
 
