@@ -108,7 +108,7 @@ static const struct llm_cli cli = {
                 "llm-quantize -t bf16 --prune 2:4 --calibrate corpus.txt model.llm sparse.llm\n"
                 "llm-quantize -t keep model.llm model.gguf\n"
                 "llm-quantize -t q8_0 model.llm - | llm-infer -m - --score -f held-out.txt",
-    .usual = "type|tensor-type|method|budget|refine|rotate|prune|rank|factors|calibrate|calibrate-tokens|imatrix|measure|to|only|except|"
+    .usual = "type|tensor-type|method|budget|refine|rotate|drop-layers|prune|rank|factors|calibrate|calibrate-tokens|imatrix|measure|to|only|except|"
              "merge|base|report",
     .options = options, .operands = LLM_OPERANDS_IN_OUT,
     .common = LLM_COMMON_THREADS | LLM_COMMON_JSON | LLM_COMMON_TABLE | LLM_COMMON_CONFIG,

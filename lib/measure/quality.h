@@ -12,7 +12,7 @@ struct llm_quality_text {
     size_t n_ends;
     enum llm_convention convention;
     int64_t stride;              /* of LLM_BY_HF_STRIDE, in [1, context] */
-    bool entropy;                /* the entropy of the predictions is wanted, which takes a pass over all logits of a token */
+    bool entropy;                /* the entropy of the predictions is wanted: it takes a pass over all logits of a token */
     int32_t begin;               /* the token that each piece of LLM_BY_LLAMA_CPP begins with; -1: none */
 };
 struct llm_quality {

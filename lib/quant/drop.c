@@ -112,7 +112,9 @@ int llm_drop_layers(struct llm_model **m, struct llm_kl_base *base, int64_t n, s
     if (c->num_encoder_layers > 0 || c->num_latents > 0 || c->num_nextn_predict_layers > 0) {
         return llm_fail(e, EX_UNAVAILABLE, "--drop-layers: a model of type '%s': expected one stack of layers, found more", c->model_type);
     }
-    if (n >= layers) return llm_fail(e, EX_DATAERR, "--drop-layers: expected fewer than the model's %lld layers, found %lld", (long long)layers, (long long)n);
+    if (n >= layers) {
+        return llm_fail(e, EX_DATAERR, "--drop-layers: expected fewer than the model's %lld layers, found %lld", (long long)layers, (long long)n);
+    }
     llm_progress_start(&progress, "drop-layers", "layers", n * layers);
     for (int64_t i = 0; i < n && status == 0; i++) {
         int64_t best;

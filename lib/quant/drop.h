@@ -1,5 +1,5 @@
-/* Leaving out the layers that a model's predictions need least: each layer's harm is measured, the least harmful one goes, and the harms of the others
- * are measured anew ("ShortGPT", Men et al. 2024, with the divergence of the predictions in place of a similarity). */
+/* Leaving out the layers that a model's predictions need least: each layer's harm is measured, the least harmful one goes, and the harms of the
+ * others are measured anew ("ShortGPT", Men et al. 2024, with the divergence of the predictions in place of a similarity). */
 #ifndef LLM_QUANT_DROP_H
 #define LLM_QUANT_DROP_H
 
