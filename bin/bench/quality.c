@@ -124,7 +124,8 @@ static int read_text(struct text *t, const struct run *r, const char *path, stru
     const bool joined = a->cross_document || a->convention == LLM_BY_LLAMA_CPP || a->convention == LLM_BY_HF_STRIDE;
     if (llm_input_read(&t->in, path, r->model.model, e) < 0) return -1;
     t->text = (struct llm_quality_text){.ids = t->in.ids, .mask = t->in.mask, .n = (int64_t)t->in.n, .entropy = a->entropy,
-                                        .convention = (enum llm_convention)a->convention, .stride = a->stride ? a->stride : context < 512 ? context : 512, .begin = -1};
+                                        .convention = (enum llm_convention)a->convention,
+                                        .stride = a->stride ? a->stride : context < 512 ? context : 512, .begin = -1};
     if (a->max && t->text.n > a->max) t->text.n = a->max;
     if (t->in.stream && !joined) t->text.ends = llm_tokens_doc_ends(t->in.stream, &t->text.n_ends);
     if (tokenizer && t->text.n > 0 && t->text.ids[0] == llm_tokenizer_bos(tokenizer)) t->text.begin = t->text.ids[0];

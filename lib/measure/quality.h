@@ -21,7 +21,7 @@ struct llm_quality {
     double perplexity;           /* e^nats */
     double bytes;                /* of the text of the scored tokens; special tokens have none; NaN without a tokenizer */
     double bits_per_byte, bits_per_byte_error;
-    double entropy;              /* mean over the tokens of the entropy of their predictions, in nats; NaN unless it is wanted, and of n-gram models */
+    double entropy;              /* mean over the tokens of the entropy of their predictions, in nats; NaN: not wanted, or an n-gram model */
 };
 /* Each document by itself, as the convention says; at least one token must be scored. 0; 1 when a signal was caught; -1. */
 int llm_quality_of(struct llm_engine *g, const struct llm_quality_text *text, struct llm_quality *q, struct llm_err *e) LLM_MUST_CHECK;
