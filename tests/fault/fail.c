@@ -3,12 +3,14 @@
  *   FAIL_CALL    read, open, write, fsync, fchmod, close or rename; "write-short" writes half of it and fails the next time
  *   FAIL_AT      which of these calls fails, from 1; the others are done
  *   FAIL_ERRNO   with which number [ENOSPC]
+ *   FAIL_SIGNAL  the call does not fail, but this signal (a number) reaches the process just before it
  *   FAIL_UNDER   only calls that touch a path, or a descriptor that was opened, under this folder count
  *   FAIL_FILE    where to write "failed" once the call has failed: without it the program made fewer such calls
  */
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -44,9 +46,9 @@ static int fd_under(int fd)
 }
 
 /* Is it this call's turn? */
-static int fails(const char *call)
+static int turn(const char *call)
 {
-    const char *wanted = getenv("FAIL_CALL"), *at = getenv("FAIL_AT"), *number = getenv("FAIL_ERRNO"), *told = getenv("FAIL_FILE");
+    const char *wanted = getenv("FAIL_CALL"), *at = getenv("FAIL_AT"), *told = getenv("FAIL_FILE");
     if (!wanted || !at || strcmp(wanted, call) != 0 || ++calls != atoi(at)) return 0;
     if (told) {
         int fd = (int)syscall(SYS_openat, AT_FDCWD, told, O_WRONLY | O_CREAT, 0666);
@@ -54,6 +56,17 @@ static int fails(const char *call)
             syscall(SYS_write, fd, "failed\n", 7);
             syscall(SYS_close, fd);
         }
+    }
+    return 1;
+}
+
+static int fails(const char *call)
+{
+    const char *number = getenv("FAIL_ERRNO");
+    if (!turn(call)) return 0;
+    if (getenv("FAIL_SIGNAL")) {
+        raise(atoi(getenv("FAIL_SIGNAL")));
+        return 0;
     }
     errno = number ? atoi(number) : ENOSPC;
     return 1;
@@ -95,6 +108,11 @@ ssize_t write(int fd, const void *p, size_t n)
             return -1;
         }
         if (fails("write")) return -1;
+        if (getenv("FAIL_SIGNAL") && n > 1 && turn("write-short")) { /* the signal comes in the middle of the bytes */
+            ssize_t got = (ssize_t)syscall(SYS_write, fd, p, n / 2);
+            raise(atoi(getenv("FAIL_SIGNAL")));
+            return got;
+        }
         if (n > 1 && fails("write-short")) {
             broken_fd = fd;
             n /= 2;
