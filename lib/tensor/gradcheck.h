@@ -29,7 +29,7 @@ struct llm_gradcheck {
     X(sinusoidal) X(linear) X(adapter) X(layernorm) X(groupnorm) X(batchnorm) X(rmsnorm) X(rope) X(activation) X(softmax) X(attention) \
     X(add) X(scale) \
     X(dropout) X(cross_entropy) \
-    X(route) X(mixture) X(heads) X(gather) X(mean) X(unit) X(contrastive) X(recurrent) X(short_conv) X(window) X(scan) \
+    X(route) X(mixture) X(heads) X(gather) X(mean) X(unit) X(contrastive) X(match) X(recurrent) X(short_conv) X(window) X(scan) \
     X(edit) X(replace)
 #define LLM_GRADCHECK_DECLARE(op) extern const struct llm_gradcheck llm_gradcheck_##op[];
 LLM_GRADCHECKS(LLM_GRADCHECK_DECLARE)

@@ -275,4 +275,15 @@ struct llm_contrastive {
  * factor of at most 100; logit_scale is one F32 value. With a tape the gradients are set at once, as llm_cross_entropy does. */
 void llm_contrastive(struct llm_ctx *c, struct llm_tensor *x, struct llm_param *logit_scale, const struct llm_contrastive *o);
 
+/* ---- vectors that are given (op/match.c) ---- */
+struct llm_match {
+    bool cosine;                /* the loss of a row is 1 - cosine(x, target); else the mean over columns of (x - target)² */
+    double grad_scale;          /* the gradient is that of grad_scale · (Σ of `loss`) */
+    const struct llm_tensor *target; /* [rows, cols], as x; takes no gradient */
+    const int32_t *counts;      /* [rows]: below 0: the row has no loss */
+    float *loss, *cosines;      /* out: [rows]; 0 where there is no loss */
+};
+/* The distance of x [rows, cols] from vectors that are given. With a tape x's gradient is set at once, as llm_cross_entropy does. */
+void llm_match(struct llm_ctx *c, struct llm_tensor *x, const struct llm_match *o);
+
 #endif

@@ -45,6 +45,7 @@ bool llm_objective_by_pass(const struct llm_objective *o, const struct llm_confi
 
 bool llm_objective_documents(const struct llm_objective *o, const struct llm_train_options *p)
 {
+    if (o->documents) return o->documents(p);
     return o->document && (!o->takes_lines || o->takes_lines(p));
 }
 

@@ -88,6 +88,8 @@ struct llm_objective {
                                  * begins with other data, the number of steps follows from them, and the learning rate is constant */
     /* Whether a run has data of its own, if its options say so. NULL: data_per_run says it. */
     bool (*per_run)(const struct llm_train_options *o);
+    /* Whether rows are documents, as the options say. NULL: `takes_lines` says it. */
+    bool (*documents)(const struct llm_train_options *o);
     /* Whether the data are JSON Lines, of an objective that learns from documents of lines or from windows of token streams, as options say. NULL: it
      * has one kind of rows, and data are lines if they look like it. */
     bool (*takes_lines)(const struct llm_train_options *o);
