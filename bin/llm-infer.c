@@ -96,6 +96,8 @@ static const struct llm_opt options[] = {
     {0, "ignore-eos", NULL, "never choose the end token", LLM_FLAG, AT(ignore_eos), 0, 0, NULL},
     {.type = LLM_HEADING, .help = "What the text must be"},
     {0, "grammar", "FILE", "write a text that the grammar in FILE (GBNF) describes", LLM_INPUT, AT(grammar), 0, 0, NULL},
+    {0, "json-schema", "FILE", "write JSON that the JSON Schema in FILE allows", LLM_INPUT, AT(json_schema), 0, 0, NULL},
+    {0, "json-object", NULL, "write a JSON object", LLM_FLAG, AT(json_object), 0, 0, NULL},
     {0, "regex", "PATTERN", "write a text that matches PATTERN from begin to end", LLM_STR, AT(regex), 0, 0, NULL},
     {0, "choices", "FILE", "write one of the lines of FILE", LLM_INPUT, AT(choices), 0, 0, NULL},
     {.type = LLM_HEADING, .help = "Choosing tokens, in the order in which they are applied"},
@@ -203,7 +205,7 @@ static void check_usage(struct args *a, const char *operand)
     int owners = a->score + a->logits + a->embed + a->classify + a->score_reward + a->ref_logprobs + (a->export.n > 0) + (a->lens != NULL)
                  + (a->attribute.n > 0) + (a->neurons != NULL);
     int from_stdin = is_dash(a->model) + is_dash(a->kv_in) + is_dash(a->tokenizer) + is_dash(a->fim_prefix) + is_dash(a->fim_suffix)
-                     + is_dash(a->grammar) + is_dash(a->choices);
+                     + is_dash(a->grammar) + is_dash(a->choices) + is_dash(a->json_schema);
     bool fills_in = a->fim_prefix || a->fim_suffix;
     bool reads_prompt = !operand && !fills_in && (a->jsonl || a->file || !a->kv_in) && !a->plan;
     if (operand && a->file) llm_usage(&infer_cli, "expected one prompt, found an operand and -f");
@@ -269,7 +271,9 @@ static void check_usage(struct args *a, const char *operand)
         if (!a->stop.v[i][0]) llm_usage(&infer_cli, "--stop: expected a text that is not empty");
     }
     check_batch(a, to_stdout, owners);
-    if ((a->grammar != NULL) + (a->regex != NULL) + (a->choices != NULL) > 1) llm_usage(&infer_cli, "expected one of --grammar, --regex, --choices");
+    if ((a->grammar != NULL) + (a->regex != NULL) + (a->choices != NULL) + (a->json_schema != NULL) + a->json_object > 1) {
+        llm_usage(&infer_cli, "expected one of --grammar, --json-schema, --json-object, --regex, --choices");
+    }
     if (a->n == UNSET) a->n = owners > 0 || (is_dash(a->kv_out) && to_stdout) ? 0 : 256;
 }
 

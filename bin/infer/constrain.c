@@ -1,4 +1,4 @@
-/* llm-infer: what texts must be, by options and by lines: --grammar, --regex, --choices. */
+/* llm-infer: what texts must be, by options and by lines: --grammar, --regex, --choices, --json-schema, --json-object. */
 #include <stdlib.h>
 #include <string.h>
 #include "base/hash.h"
@@ -21,8 +21,10 @@ struct constraints {
 };
 
 static const struct { const char *name; enum llm_constraint_kind kind; } kinds[] = {
-    {"grammar", LLM_CONSTRAIN_GRAMMAR}, {"regex", LLM_CONSTRAIN_REGEX}, {"choices", LLM_CONSTRAIN_CHOICES}};
+    {"grammar", LLM_CONSTRAIN_GRAMMAR}, {"regex", LLM_CONSTRAIN_REGEX}, {"choices", LLM_CONSTRAIN_CHOICES},
+    {"json_schema", LLM_CONSTRAIN_SCHEMA}, {"response_format", LLM_CONSTRAIN_SCHEMA}};
 enum { N_KINDS = sizeof kinds / sizeof *kinds };
+static const char any_object[] = "{\"type\":\"object\"}";
 
 static struct constraints *open_tokens(struct session *s, struct llm_err *e)
 {
@@ -124,29 +126,55 @@ static int split_lines(struct llm_buf *text, struct llm_err *e)
 int constraints_open(struct session *s, struct llm_err *e)
 {
     const struct args *a = s->a;
-    const char *path = a->grammar ? a->grammar : a->choices;
+    const char *path = a->grammar ? a->grammar : a->choices ? a->choices : a->json_schema;
+    enum llm_constraint_kind kind = a->grammar ? LLM_CONSTRAIN_GRAMMAR : a->choices ? LLM_CONSTRAIN_CHOICES : LLM_CONSTRAIN_SCHEMA;
     struct llm_buf text = {0};
     int status = 0;
     if (a->regex) {
         s->constraint = find(s, LLM_CONSTRAIN_REGEX, a->regex, strlen(a->regex), e);
         return s->constraint ? 0 : llm_in(e, "--regex");
     }
+    if (a->json_object) {
+        s->constraint = find(s, LLM_CONSTRAIN_SCHEMA, any_object, sizeof any_object - 1, e);
+        return s->constraint ? 0 : -1;
+    }
     if (!path) return 0;
     status = read_file(path, &text, e);
     if (status == 0) {
         if (a->choices) status = split_lines(&text, e);
-        if (status == 0) s->constraint = find(s, a->grammar ? LLM_CONSTRAIN_GRAMMAR : LLM_CONSTRAIN_CHOICES, text.p ? text.p : "", text.n, e);
+        if (status == 0) s->constraint = find(s, kind, text.p ? text.p : "", text.n, e);
         if (!s->constraint) status = llm_in(e, "%s", strcmp(path, "-") == 0 ? "standard input" : path);
     }
     llm_buf_release(&text);
     return status;
 }
 
-/* The text of a member: a string, or choices as a list of strings. */
-static int member_text(const json_t *v, enum llm_constraint_kind kind, struct llm_buf *text, struct llm_err *e)
+/* OpenAI's "response_format": a schema; *v is NULL if any text will do. */
+static int response_schema(const json_t **v, struct llm_err *e)
+{
+    const char *type = json_string_value(json_object_get(*v, "type"));
+    const json_t *schema = json_object_get(*v, "json_schema");
+    if (type && strcmp(type, "json_schema") == 0) *v = json_object_get(schema, "schema") ? json_object_get(schema, "schema") : schema;
+    else if (type && strcmp(type, "json_object") == 0) *v = json_object_get(*v, "schema");
+    else if (!type || strcmp(type, "text") != 0) type = NULL;
+    if (!type) return llm_fail(e, EX_DATAERR, "expected \"type\": \"text\", \"json_object\" or \"json_schema\"");
+    return strcmp(type, "text") == 0;
+}
+
+/* The text of a member: a string, choices as a list of strings, or a schema. 1: it demands nothing. */
+static int member_text(const json_t *v, enum llm_constraint_kind kind, bool response, struct llm_buf *text, struct llm_err *e)
 {
     const json_t *choice;
     size_t i;
+    if (response) {
+        int any = response_schema(&v, e);
+        if (any) return any;
+        if (!v) return llm_buf_put(text, any_object, sizeof any_object - 1, e);
+    }
+    if (kind == LLM_CONSTRAIN_SCHEMA && !json_is_string(v)) {
+        if (!json_is_object(v) && !json_is_boolean(v)) return llm_fail(e, EX_DATAERR, "expected a JSON Schema");
+        return llm_json_dump(v, text, e);
+    }
     if (kind != LLM_CONSTRAIN_CHOICES) {
         if (!json_is_string(v)) return llm_fail(e, EX_DATAERR, "expected a string");
         return llm_buf_put(text, json_string_value(v), json_string_length(v), e);
@@ -176,9 +204,10 @@ int constraints_take(struct session *s, json_t *object, struct llm_constraint **
             status = llm_fail(e, EX_DATAERR, "expected one of \"%s\" and \"%s\"", name, kinds[i].name);
         } else if (!json_is_null(v)) {
             name = kinds[i].name;
-            status = member_text(v, kinds[i].kind, &text, e);
-            if (status == 0) *c = find(s, kinds[i].kind, text.p ? text.p : "", text.n, e);
-            if (!*c) status = llm_in(e, "\"%s\"", name);
+            status = member_text(v, kinds[i].kind, strcmp(name, "response_format") == 0, &text, e);
+            if (status == 0 && !(*c = find(s, kinds[i].kind, text.p ? text.p : "", text.n, e))) status = -1;
+            if (status < 0) (void)llm_in(e, "\"%s\"", name);
+            else status = 0;
         }
     }
     llm_buf_release(&text);

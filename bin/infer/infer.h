@@ -32,7 +32,8 @@ struct args {
     struct llm_strs stop, logit_bias, adapters, export, attribute, steer, patch, ablate, splice;
     const char *which_tokens, *neurons, *png;
     int64_t neurons_top;
-    const char *grammar, *regex, *choices; /* at most one of these is given */
+    const char *grammar, *regex, *choices, *json_schema; /* at most one of these and json_object is given */
+    int json_object;
     const char *lens;              /* --lens: "logit" or "tuned:FILE"; NULL: the option was not given */
 };
 
@@ -69,7 +70,7 @@ struct session {
     struct llm_buf around[2];      /* the texts of --fim-prefix and --fim-suffix */
     struct llm_editors editors;    /* of --steer, --patch, --ablate and --splice */
     struct llm_watch watch;        /* the list of these editors and of observers that is attached to the engine */
-    struct constraints *constraints; /* of --grammar, --regex, --choices and of lines; NULL: none was needed yet */
+    struct constraints *constraints; /* of --grammar, --regex, --choices, --json-schema and of lines; NULL: none was needed yet */
     struct llm_constraint *constraint; /* of the command line; NULL: none. s->constraints owns it */
     struct llm_output *out;        /* text, tables or tensors; NULL: only the cache goes to standard output */
     struct resume *resume;         /* with --resume: the answers that the output has already; else NULL */
@@ -120,7 +121,7 @@ int steer_take(const struct session *s, const json_t *object, float **strengths,
 
 /* Makes the constraint that the options ask for, if any: s->constraint. 0 or -1. */
 int constraints_open(struct session *s, struct llm_err *e) LLM_MUST_CHECK;
-/* Takes "grammar", "regex" or "choices" of a line of --jsonl, in place of the command line's constraint; null: none. The members leave the object.
+/* Takes "grammar", "regex", "choices", "json_schema" or OpenAI's "response_format" of a line of --jsonl, in place of the command line's constraint; null: none. The members leave the object.
  * *c: NULL if the line is not constrained; it lives at least until constraints_drop, which a line with a constraint needs. A line that cannot be
  * used: EX_DATAERR. 0 or -1. */
 int constraints_take(struct session *s, json_t *object, struct llm_constraint **c, struct llm_err *e) LLM_MUST_CHECK;

@@ -24,6 +24,7 @@ const struct llm_alias infer_aliases[] = {
     {"-cnv", "chat"},
     {"--grammar-file", "grammar"},
     {"--guided-regex", "regex"},
+    {"--json-schema-file", "json-schema"},
     {"--batch-size", "batch"},
     {"--kv-cache-dtype", "cache-type"},
     {"--num-return-sequences", "samples"},

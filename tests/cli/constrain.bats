@@ -1,4 +1,4 @@
-# What a text must be: --grammar, --regex, --choices, and the same of lines.
+# What a text must be: --grammar, --regex, --choices, --json-schema, --json-object, and the same of lines.
 load ../helper
 
 setup() {
@@ -48,6 +48,35 @@ setup() {
     grep -qxE 'a*7' texts
     [[ $(grep -cxE 'He (is|was)\.' texts) == 12 ]]
     [[ $(jq -r 'select(.id % 5 == 4) | .text' one | grep -cE '^He (is|was)\.$') == 0 ]]
+}
+
+@test "--json-schema and --json-object: JSON that has what the schema demands" {
+    need_tool jq
+    echo '{"type": "object", "properties": {"n": {"type": "integer", "minimum": 3, "maximum": 40}, "s": {"enum": ["on", "off"]}},
+           "required": ["n", "s"], "additionalProperties": false}' > schema.json
+    llm-infer -m "$M" --json-schema schema.json --jsonl --no-timings --samples 12 -n 300 --temp 1 <<< '{"prompt": "The cat"}' > got
+    jq -r 'select(.finish_reason == "stop") | .text' got > texts
+    [[ -s texts ]]
+    [[ $(jq -s 'all(.n >= 3 and .n <= 40 and (.s == "on" or .s == "off") and (keys == ["n", "s"]))' texts) == true ]]
+    llm-infer -m "$M" --json-object --temp 0 -n 400 --logit-bias "$(jq '.model.vocab["}"]' "$M/tokenizer.json")+40" "The cat" > object
+    [[ $(jq type object) == '"object"' ]]
+    printf '%s\n' '{"prompt":"x","response_format":{"type":"json_schema","json_schema":{"schema":{"const":[1,"a"]}}}}' \
+        '{"prompt":"x","json_schema":{"enum":[null]}}' '{"prompt":"x","tokens":3,"response_format":{"type":"text"}}' \
+        '{"prompt":"x","response_format":{"type":"xml"}}' > in.jsonl
+    run -65 --separate-stderr llm-infer -m "$M" --jsonl --no-timings --json-object in.jsonl
+    [[ $(jq -c '.text | fromjson' <<< "${lines[0]}") == '[1,"a"]' ]]
+    [[ ${lines[1]} == *'"text":"null","finish_reason":"stop"'* ]]
+    [[ $(jq -r .finish_reason <<< "${lines[2]}") == length ]]
+    [[ ${lines[3]} == *'"error":"\"response_format\": expected \"type\"'* ]]
+}
+
+@test "a keyword that is not supported: status 65 and its name, before any token" {
+    echo '{"properties": {"a": {"uniqueItems": true}}}' > unique.json
+    run -65 --separate-stderr llm-infer -m "$M" --json-schema unique.json x
+    [[ $stderr == "llm-infer: unique.json: uniqueItems is not supported" && -z $output ]]
+    echo '{"pattern": "a\\b"}' > pattern.json
+    run -65 --separate-stderr llm-infer -m "$M" --json-schema pattern.json x
+    [[ $stderr == "llm-infer: pattern.json: pattern 'a\\b': character 4: word boundaries are not supported" ]]
 }
 
 @test "drafts and rollouts keep to it" {

@@ -6,6 +6,7 @@
 #include <string.h>
 #include "infer/constrain/gbnf.h"
 #include "infer/constrain/regex.h"
+#include "infer/constrain/schema.h"
 
 enum { MAX_TERMS = 1 << 20, MAX_CACHED = 64 << 20 /* bytes of remembered masks */, HASH_BITS = 12, MAX_NULLABLE = 256, FEW = 2 /* ids a word */,
        MAX_ENDS = 64 };
@@ -33,6 +34,7 @@ struct llm_constraint {
     struct llm_terms *t;
     const struct llm_tokens *v;
     struct llm_gbnf *gbnf;
+    struct llm_schema *schema;
     llm_term root;
     struct head *heads;      /* [n_heads] the cache of masks; all are dropped when they take more than MAX_CACHED bytes */
     size_t n_heads, heads_room, bytes;
@@ -79,6 +81,9 @@ static llm_term read_root(struct llm_constraint *c, enum llm_constraint_kind kin
     case LLM_CONSTRAIN_GRAMMAR:
         c->gbnf = llm_gbnf_create(c->t, text, n, &root, e);
         break;
+    case LLM_CONSTRAIN_SCHEMA:
+        c->schema = llm_schema_create(c->t, text, n, &root, e);
+        break;
     }
     return root;
 }
@@ -124,6 +129,7 @@ void llm_constraint_destroy(struct llm_constraint *c)
     free(c->out);
     free(c->levels);
     llm_gbnf_destroy(c->gbnf);
+    llm_schema_destroy(c->schema);
     llm_terms_destroy(c->t);
     pthread_mutex_destroy(&c->lock);
     free(c);

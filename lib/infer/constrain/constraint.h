@@ -11,6 +11,7 @@ enum llm_constraint_kind {
     LLM_CONSTRAIN_REGEX,   /* the whole text matches a regular expression */
     LLM_CONSTRAIN_CHOICES, /* the text is one of these, each followed by a zero byte (the last may lack it) */
     LLM_CONSTRAIN_GRAMMAR, /* GBNF */
+    LLM_CONSTRAIN_SCHEMA,  /* JSON that a JSON Schema allows (infer/constrain/schema.h) */
 };
 
 /* A language over the tokens of a vocabulary; any number of threads may use one. `v` is borrowed. NULL: `e` says why, with EX_DATAERR if `text`
@@ -28,7 +29,7 @@ struct llm_matcher {
     bool ignore_ends;        /* they are never chosen */
     bool stuck;              /* llm_matcher_apply found no token that may follow */
 };
-/* At the beginning of the text. */
+/* At the beginning of the text; the other fields of a matcher are the caller's, or zero. */
 void llm_matcher_begin(struct llm_matcher *m, struct llm_constraint *c);
 /* Whether the token may follow. */
 bool llm_matcher_allows(const struct llm_matcher *m, int32_t id);
