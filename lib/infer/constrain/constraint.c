@@ -9,7 +9,7 @@
 #include "infer/constrain/schema.h"
 
 enum { MAX_TERMS = 1 << 20, MAX_CACHED = 64 << 20 /* bytes of remembered masks */, HASH_BITS = 12, MAX_NULLABLE = 256, FEW = 2 /* ids a word */,
-       MAX_ENDS = 64 };
+       MAX_ENDS = 64, MAX_GONE = 4096, MOST = 64 /* of the 93 printable characters of ASCII that are plain */ };
 
 /* What a state allows by itself, without regard to what follows its first lexeme. */
 struct head {
@@ -17,11 +17,13 @@ struct head {
     uint32_t next;           /* in the hash table's chain */
     const uint64_t *plain;   /* plain tokens that are allowed, or NULL */
     size_t n_longer;         /* with them, so many of the longer ones */
+    int32_t *gone;           /* [n_gone] but not these */
+    size_t n_gone;
     uint64_t *bits;          /* other tokens: as a set, or if they are few as a list */
     int32_t *ids;
     size_t n_ids;
     /* Nodes at which the lexeme may be over within a token: what follows the lexeme decides about the nodes below. */
-    struct way_out { uint32_t node; bool in_rest; } *out;
+    struct way_out { uint32_t node; enum llm_token_kinds tree; } *out;
     size_t n_out;
 };
 
@@ -113,6 +115,7 @@ static void drop_heads(struct llm_constraint *c)
     for (size_t i = 0; i < c->n_heads; i++) {
         free(c->heads[i].bits);
         free(c->heads[i].ids);
+        free(c->heads[i].gone);
         free(c->heads[i].out);
     }
     c->n_heads = c->bytes = 0;
@@ -151,9 +154,9 @@ static int note(struct llm_constraint *c, int32_t id, struct llm_err *e)
 
 /* Finds the tokens below a node, which `state` is at. With `bits` they go there, else to c->ids, and the nodes below which the state's language may
  * be over to c->out. */
-static int walk(struct llm_constraint *c, bool in_rest, uint32_t node, llm_term state, uint64_t *bits, struct llm_err *e)
+static int walk(struct llm_constraint *c, enum llm_token_kinds kinds, uint32_t node, llm_term state, uint64_t *bits, struct llm_err *e)
 {
-    const struct llm_token_tree *tree = in_rest ? &c->v->rest : &c->v->all;
+    const struct llm_token_tree *tree = &c->v->trees[kinds];
     struct walk_level *level = c->levels;
     *level = (struct walk_level){llm_token_end(&tree->v[node]), state, llm_term_row(c->t, state)};
     for (uint32_t i = node + 1;;) {
@@ -175,7 +178,7 @@ static int walk(struct llm_constraint *c, bool in_rest, uint32_t node, llm_term 
         if (end > ++i) {
             if (!bits && llm_term_nullable(c->t, to)) {
                 if (llm_grow((void **)&c->out, &c->out_room, c->n_out + 1, sizeof *c->out, e) < 0) return -1;
-                c->out[c->n_out++] = (struct way_out){i - 1, in_rest};
+                c->out[c->n_out++] = (struct way_out){i - 1, kinds};
             }
             const llm_term *row = to == level->state ? level->row : llm_term_row(c->t, to);
             *++level = (struct walk_level){end, to, row};
@@ -237,20 +240,90 @@ static int32_t plain_run(struct llm_constraint *c, llm_term a, bool whole)
     return !whole && llm_term_nullable(c->t, a) ? -1 : n;
 }
 
+/* Whether all plain texts may follow. */
+static bool is_free(struct llm_constraint *c, llm_term a, bool whole)
+{
+    return plain_run(c, a, whole) == c->v->max_chars;
+}
+
+/* Whether most characters lead to where all plain texts may follow: what a key may be that must not be one of some, for example. */
+static bool mostly_free(struct llm_constraint *c, llm_term a, bool whole)
+{
+    const llm_term *row = llm_term_row(c->t, a);
+    llm_term last = LLM_TERM_NOTHING;
+    bool free_last = false;
+    int n = 0;
+    for (int b = 0x20; b < 0x7F; b++) {
+        if (b == '"' || b == '\\' || row[b] == LLM_TERM_NOTHING) continue;
+        if (row[b] != last) free_last = is_free(c, row[b], whole);
+        last = row[b];
+        n += free_last;
+    }
+    return n >= MOST;
+}
+
+/* Finds the plain tokens that may not follow: h->gone. Below a node from which all plain texts may follow nothing is looked at. 1; 0: they are many;
+ * -1: failed. */
+static int walk_plain(struct llm_constraint *c, struct head *h, bool whole, struct llm_err *e)
+{
+    const struct llm_token_tree *tree = &c->v->trees[LLM_TOKENS_PLAIN];
+    struct walk_level *level = c->levels;
+    c->n_ids = 0;
+    *level = (struct walk_level){tree->n, h->term, llm_term_row(c->t, h->term)};
+    for (uint32_t i = 1; c->n_ids < MAX_GONE;) {
+        while (i == level->end && level > c->levels) level--;
+        if (i == level->end) break;
+        const struct llm_token_node *n = &tree->v[i];
+        uint32_t end = llm_token_end(n);
+        llm_term to = level->row[llm_token_byte(n)];
+        if (to == LLM_TERM_NOTHING) {
+            for (; i < end && c->n_ids < MAX_GONE; i++)
+                for (int32_t id = tree->v[i].token; id >= 0; id = c->v->same[id])
+                    if (note(c, id, e) < 0) return -1;
+        } else if (end == i + 1 || is_free(c, to, whole)) {
+            i = end;
+        } else {
+            const llm_term *row = llm_term_row(c->t, to);
+            if (!whole && llm_term_nullable(c->t, to)) {
+                if (llm_grow((void **)&c->out, &c->out_room, c->n_out + 1, sizeof *c->out, e) < 0) return -1;
+                c->out[c->n_out++] = (struct way_out){i, LLM_TOKENS_PLAIN};
+            }
+            i++;
+            *++level = (struct walk_level){end, to, row};
+        }
+    }
+    bool few = c->n_ids < MAX_GONE;
+    if (few && c->n_ids > 0) {
+        h->gone = llm_alloc(c->n_ids, sizeof *h->gone, "a mask", e);
+        if (!h->gone) return -1;
+        memcpy(h->gone, c->ids, c->n_ids * sizeof *h->gone);
+        h->n_gone = c->n_ids;
+        c->bytes += c->n_ids * sizeof *h->gone;
+    }
+    c->n_ids = 0;
+    if (!few) c->n_out = 0;
+    return llm_terms_failed(c->t, e) < 0 ? -1 : few;
+}
+
 static int fill_head(struct llm_constraint *c, struct head *h, bool whole, struct llm_err *e)
 {
     int32_t run = plain_run(c, h->term, whole);
-    bool in_rest = run > 0;
     c->n_ids = c->n_out = 0;
+    if (run <= 0 && mostly_free(c, h->term, whole)) {
+        int few = walk_plain(c, h, whole, e);
+        if (few < 0) return -1;
+        if (few > 0) run = c->v->max_chars;
+    }
+    bool in_rest = run > 0;
     if (in_rest) {
         h->plain = c->v->plain[run < LLM_PLAIN_SETS ? run : LLM_PLAIN_SETS];
         while (h->n_longer < c->v->n_longer && c->v->longer[h->n_longer].chars <= run) h->n_longer++;
     }
     if (!whole && llm_term_nullable(c->t, h->term)) {
         if (llm_grow((void **)&c->out, &c->out_room, 1, sizeof *c->out, e) < 0) return -1;
-        c->out[c->n_out++] = (struct way_out){0, false};
+        c->out[c->n_out++] = (struct way_out){0, LLM_TOKENS_ALL};
     }
-    if (walk(c, in_rest, 0, h->term, NULL, e) < 0) return -1;
+    if (walk(c, in_rest ? LLM_TOKENS_REST : LLM_TOKENS_ALL, 0, h->term, NULL, e) < 0) return -1;
     if (c->n_ids > c->v->words * FEW) {
         h->bits = llm_calloc(c->v->words, sizeof *h->bits, "a mask", e);
         if (!h->bits) return -1;
@@ -287,12 +360,24 @@ static int find_head(struct llm_constraint *c, llm_term a, bool whole, struct he
     if (fill_head(c, out, whole, e) < 0 || llm_grow((void **)&c->heads, &c->heads_room, c->n_heads + 1, sizeof *c->heads, e) < 0) {
         free(out->bits);
         free(out->ids);
+        free(out->gone);
         free(out->out);
         return -1;
     }
     c->heads[c->n_heads] = *out;
     *slot = (uint32_t)++c->n_heads;
     return 0;
+}
+
+/* Adds the plain tokens of a head to c->mask. */
+static void add_plain(struct llm_constraint *c, const struct head *h)
+{
+    uint64_t had[MAX_GONE / 64] = {0};
+    for (size_t k = 0; k < h->n_gone; k++) had[k >> 6] |= (c->mask[h->gone[k] >> 6] >> (h->gone[k] & 63) & 1) << (k & 63);
+    for (size_t w = 0; h->plain && w < c->v->words; w++) c->mask[w] |= h->plain[w];
+    for (size_t k = 0; k < h->n_longer; k++) put_bit(c->mask, c->v->longer[k].id);
+    for (size_t k = 0; k < h->n_gone; k++)
+        if (!(had[k >> 6] >> (k & 63) & 1)) c->mask[h->gone[k] >> 6] &= ~(UINT64_C(1) << (h->gone[k] & 63));
 }
 
 /* Adds the tokens that a state allows to c->mask. */
@@ -310,15 +395,14 @@ static int add_mask(struct llm_constraint *c, llm_term state, int depth, struct 
         llm_term_split(c->t, v[i], &first, &rest);
         status = find_head(c, first, first == v[i] && !llm_term_is_lexeme(c->t, first), &h, e);
         if (status < 0) break;
-        for (size_t w = 0; h.plain && w < c->v->words; w++) c->mask[w] |= h.plain[w];
-        for (size_t k = 0; k < h.n_longer; k++) put_bit(c->mask, c->v->longer[k].id);
+        add_plain(c, &h);
         for (size_t w = 0; h.bits && w < c->v->words; w++) c->mask[w] |= h.bits[w];
         for (size_t k = 0; k < h.n_ids; k++) put_bit(c->mask, h.ids[k]);
         /* h.out belongs to the cache, which a further head may empty: ways out at the root, which need one, come last. */
         bool at_root = false;
         for (size_t k = 0; status == 0 && k < h.n_out && rest != LLM_TERM_EMPTY_TEXT; k++) {
             if (h.out[k].node == 0) at_root = true;
-            else status = walk(c, h.out[k].in_rest, h.out[k].node, rest, c->mask, e);
+            else status = walk(c, h.out[k].tree, h.out[k].node, rest, c->mask, e);
         }
         if (status == 0 && at_root) status = add_mask(c, rest, depth + 1, e);
     }
@@ -393,18 +477,27 @@ int llm_matcher_take(struct llm_matcher *m, int32_t id, struct llm_err *e)
     return 0;
 }
 
+/* Clears those of up to 64 logits whose bits are not set. */
+static void clear_word(uint64_t bits, float *logits, size_t n)
+{
+    float kept[64];
+    int n_kept = 0;
+    uint64_t all = n == 64 ? ~UINT64_C(0) : (UINT64_C(1) << n) - 1;
+    bits &= all;
+    if (__builtin_popcountll(bits) > 32) {
+        for (uint64_t gone = all & ~bits; gone; gone &= gone - 1) logits[__builtin_ctzll(gone)] = -INFINITY;
+        return;
+    }
+    for (uint64_t left = bits; left; left &= left - 1) kept[n_kept++] = logits[__builtin_ctzll(left)];
+    for (size_t i = 0; i < n; i++) logits[i] = -INFINITY;
+    n_kept = 0;
+    for (uint64_t left = bits; left; left &= left - 1) logits[__builtin_ctzll(left)] = kept[n_kept++];
+}
+
 /* Clears the logits of the tokens that are not in the mask. */
 static void clear(const uint64_t *mask, size_t words, float *logits, size_t n)
 {
-    for (size_t w = 0; w * 64 < n; w++) {
-        uint64_t bits = w < words ? mask[w] : 0;
-        size_t from = w * 64, to = from + 64 < n ? from + 64 : n;
-        if (bits == 0) {
-            for (size_t i = from; i < to; i++) logits[i] = -INFINITY;
-        } else if (~bits != 0) {
-            for (size_t i = from; i < to; i++) logits[i] = bits >> (i - from) & 1 ? logits[i] : -INFINITY;
-        }
-    }
+    for (size_t w = 0; w * 64 < n; w++) clear_word(w < words ? mask[w] : 0, logits + w * 64, n - w * 64 < 64 ? n - w * 64 : 64);
 }
 
 int llm_matcher_apply(struct llm_matcher *m, float *logits, size_t n, struct llm_err *e)

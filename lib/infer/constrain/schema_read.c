@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/cli.h"
 #include "infer/constrain/regex.h"
 #include "infer/constrain/schema_internal.h"
 
@@ -114,11 +115,12 @@ static int pointer_step(struct llm_schema *s, const char **p, struct llm_buf *ke
 static const json_t *follow(struct llm_schema *s, const json_t *at, const char *pointer, uint32_t *resource)
 {
     struct llm_buf key = {0};
+    int64_t index;
     while (at && *pointer == '/') {
         pointer++;
         if (pointer_step(s, &pointer, &key) < 0) at = NULL;
         else if (json_is_object(at)) at = json_object_get(at, key.p ? key.p : "");
-        else at = json_is_array(at) && key.n > 0 && strspn(key.p, "0123456789") == key.n ? json_array_get(at, (size_t)atoll(key.p)) : NULL;
+        else at = json_is_array(at) && key.n > 0 && llm_parse_int(key.p, &index) == 0 && index >= 0 ? json_array_get(at, (size_t)index) : NULL;
         uint32_t part = at ? find_part(s, at) : 0;
         if (part) *resource = s->parts[part - 1].resource;
     }

@@ -34,8 +34,8 @@ static int32_t plain_chars(const unsigned char *p, size_t n)
     return chars;
 }
 
-/* A tree of sorted texts; `only_rest`: plain ones are left out. */
-static int build(struct llm_token_tree *tree, const struct text *v, size_t n, bool only_rest, int32_t *same, struct llm_err *e)
+/* A tree of sorted texts. */
+static int build(struct llm_token_tree *tree, const struct text *v, size_t n, enum llm_token_kinds kinds, int32_t *same, struct llm_err *e)
 {
     static const struct text nothing;
     uint32_t path[MAX_TOKEN + 1];
@@ -49,7 +49,7 @@ static int build(struct llm_token_tree *tree, const struct text *v, size_t n, bo
     tree->v[0] = (struct llm_token_node){0, -1};
     tree->n = 1;
     for (size_t i = 0; i < n; i++) {
-        if (only_rest && v[i].chars > 0) continue;
+        if (kinds != LLM_TOKENS_ALL && (v[i].chars > 0) != (kinds == LLM_TOKENS_PLAIN)) continue;
         size_t shared = 0;
         while (shared < before->n && shared < v[i].n && before->p[shared] == v[i].p[shared]) shared++;
         if (shared == v[i].n && shared == before->n && before != &nothing) { /* sorted by id: the later one follows in the chain */
@@ -111,8 +111,7 @@ struct llm_tokens *llm_tokens_create(const struct llm_tokenizer *tokenizer, stru
     }
     if (status == 0) {
         qsort(v, n, sizeof *v, by_bytes);
-        status = build(&t->all, v, n, false, t->same, e);
-        if (status == 0) status = build(&t->rest, v, n, true, t->same, e);
+        for (int k = 0; status == 0 && k < 3; k++) status = build(&t->trees[k], v, n, (enum llm_token_kinds)k, t->same, e);
         if (status == 0) status = make_plain_sets(t, v, n, e);
     }
     free(v);
@@ -124,8 +123,7 @@ struct llm_tokens *llm_tokens_create(const struct llm_tokenizer *tokenizer, stru
 void llm_tokens_destroy(struct llm_tokens *t)
 {
     if (!t) return;
-    free(t->all.v);
-    free(t->rest.v);
+    for (int k = 0; k < 3; k++) free(t->trees[k].v);
     free(t->same);
     for (int k = 0; k <= LLM_PLAIN_SETS; k++) free(t->plain[k]);
     free(t->longer);

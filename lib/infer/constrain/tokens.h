@@ -15,9 +15,10 @@ struct llm_token_tree { struct llm_token_node *v; uint32_t n; };
 /* Texts that may stand inside a JSON string as they are: whole characters but '"', '\' and control characters. Tokens that are such texts are most of
  * a vocabulary, and inside a string a constraint often allows them all, or those of up to so many characters. */
 enum { LLM_PLAIN_SETS = 32 };
+enum llm_token_kinds { LLM_TOKENS_ALL, LLM_TOKENS_PLAIN, LLM_TOKENS_REST /* not plain */ };
 struct llm_tokens {
     const struct llm_tokenizer *tokenizer; /* borrowed */
-    struct llm_token_tree all, rest; /* all tokens; those that are not plain texts */
+    struct llm_token_tree trees[3]; /* by enum llm_token_kinds */
     int32_t vocab_size;      /* of the tokenizer */
     size_t words;            /* of a set of tokens: bit i of word i / 64 is token i */
     int32_t *same;           /* [vocab_size] the next token with the same bytes, or -1 */
