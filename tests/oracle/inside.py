@@ -3,10 +3,12 @@
 
 Usage: tests/oracle/inside.py golden                 (from the checkout: makes tests/golden/inside/expected.json of tests/golden/tiny)
        tests/oracle/inside.py lens                   (makes tests/golden/inside/lens.json by lens.safetensors, a lens of tests/golden/tiny: llm-train)
-       tests/oracle/inside.py compare LLM_INFER      (four families with random weights: largest distance / range at every place; status 1 above 5e-6)
+       tests/oracle/inside.py compare LLM_INFER      (five families with random weights: largest distance / range at every place that they have, from
+                                                     the checkout; status 1 above 5e-6)
 Needs torch, transformers."""
 import json
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -32,6 +34,25 @@ def places_of(model, ids):
 
     def before(name):
         return lambda module, args, kwargs: put(name, args[0] if args else kwargs["hidden_states"])
+
+    def split(at, groups):
+        """A product that gives queries, keys and values: of all heads, one after another (1 group), or head by head."""
+        def hook(module, args, result):
+            parts = result.reshape(len(ids), groups, 3, -1).unbind(2)
+            for letter, part in zip("qkv", parts):
+                put(f"{at}attention.{letter}", part.reshape(len(ids), -1))
+        return hook
+
+    # rotation is a function of the family's module, called once a layer
+    family = sys.modules[type(model).__module__]
+    rotate, calls = getattr(family, "apply_rotary_pos_emb", None), []
+
+    def rotated(q, k, *args, **kwargs):
+        pair = rotate(q, k, *args, **kwargs)
+        calls.append(pair)
+        return pair
+    if rotate:
+        family.apply_rotary_pos_emb = rotated
     handles = []
     for i, layer in enumerate(layers):
         at = f"layers.{i}."
@@ -53,17 +74,32 @@ def places_of(model, ids):
         if kind in ("llama", "qwen2", "gemma2"):
             handles += [layer.mlp.gate_proj.register_forward_hook(after(at + "mlp.gate")),
                         layer.mlp.up_proj.register_forward_hook(after(at + "mlp.up"))]
-        if kind in ("llama", "qwen2"):
+        else:
+            handles.append(first.register_forward_hook(after(at + "mlp.up")))
+        if kind in ("llama", "qwen2", "gemma2"):
             handles += [attention.q_proj.register_forward_hook(after(at + "attention.q")),
                         attention.k_proj.register_forward_hook(after(at + "attention.k")),
-                        attention.v_proj.register_forward_hook(after(at + "attention.v")),
-                        layer.post_attention_layernorm.register_forward_pre_hook(before(at + "residual.between"), with_kwargs=True)]
+                        attention.v_proj.register_forward_hook(after(at + "attention.v"))]
+        else:
+            joined = attention.c_attn if kind == "gpt2" else attention.query_key_value
+            handles.append(joined.register_forward_hook(split(at, model.config.num_attention_heads if kind == "gpt_neox" else 1)))
+        norm = {"gpt2": "ln_2", "gemma2": "pre_feedforward_layernorm", "gpt_neox": None}.get(kind, "post_attention_layernorm")
+        if norm:
+            handles.append(getattr(layer, norm).register_forward_pre_hook(before(at + "residual.between"), with_kwargs=True))
     norm = base.ln_f if kind == "gpt2" else base.final_layer_norm if kind == "gpt_neox" else base.norm
     handles.append(norm.register_forward_hook(after("final_norm")))
     with torch.no_grad():
         result = model(torch.tensor([ids]), output_hidden_states=True)
     for h in handles:
         h.remove()
+    if rotate:
+        family.apply_rotary_pos_emb = rotate
+        for i, pair in enumerate(calls):
+            for letter, x in zip("qk", pair):  # [1, heads, tokens, width]
+                put(f"layers.{i}.attention.{letter}_rotated", x[0].transpose(0, 1).reshape(len(ids), -1))
+    if kind == "gpt_neox":  # attention and MLP read one residual; attention is added first
+        for i in range(len(layers)):
+            put(f"layers.{i}.residual.between", out[f"layers.{i}.residual.before"] + out[f"layers.{i}.attention.output"])
     put("embedding", result.hidden_states[0])
     put("logits", result.logits)
     assert torch.equal(result.hidden_states[1].reshape(len(ids), -1), out["layers.0.residual.after"])
@@ -82,6 +118,17 @@ def exported(program, folder, places):
             begin, end = t["data_offsets"]
             out[name] = torch.frombuffer(bytearray(data[8 + n + begin:8 + n + end]), dtype=torch.float32).reshape(t["shape"])
     return out
+
+
+def places_named(program, folder):
+    """The places of llmutils(7) that the program exports of the model, of layer 1 and outside of layers."""
+    page = pathlib.Path("man/llmutils.7").read_text().split(".Sh PLACES IN A MODEL")[1].split(".Sh")[0]
+    names = re.findall(r"^\.It Cm (\S+)$", page, re.M)
+    ask = [program, "-q", "-m", folder, "--ids", "--export"]
+    found = [p for n in names for p in (n, "layers.1." + n)
+             if subprocess.run([*ask, p, "1 2"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode == 0]
+    assert len(found) > 10
+    return set(found)
 
 
 def families():
@@ -107,6 +154,7 @@ def compare(program):
         with tempfile.TemporaryDirectory() as folder:
             model.save_pretrained(folder)
             want = places_of(model, IDS)
+            assert places_named(program, folder) <= set(want), places_named(program, folder) - set(want)
             have = exported(program, folder, sorted(want))
         assert set(have) == set(want), set(want) ^ set(have)
         for name in sorted(want):
