@@ -2,15 +2,17 @@
 #include "base/signals.h"
 #include "bin/tokenize/tokenize.h"
 
-static const struct llm_cli *const commands[] = {&tokenize_train_cli, &tokenize_encode_cli, &tokenize_decode_cli, &tokenize_info_cli, NULL};
+static const struct llm_cli *const commands[] = {&tokenize_train_cli, &tokenize_encode_cli, &tokenize_decode_cli, &tokenize_chunk_cli,
+                                                &tokenize_info_cli, NULL};
 
 static const struct llm_cli cli = {
     .name = "llm-tokenize",
-    .summary = "Train tokenizers, turn text into token ids, and ids into text.",
-    .usage = "train|encode|decode|info [OPTION]... [FILE]...",
+    .summary = "Train tokenizers, turn text into token ids, ids into text, and documents into passages.",
+    .usage = "train|encode|decode|chunk|info [OPTION]... [FILE]...",
     .examples = "llm-tokenize train --vocab-size 4096 corpus.txt > tok.json\n"
                 "llm-tokenize encode -T tok.json corpus.txt > corpus.tok\n"
                 "llm-tokenize decode -T tok.json corpus.tok\n"
+                "llm-tokenize chunk -T tok.json --size 200 notes.md > passages.jsonl\n"
                 "llm-tokenize info -T tok.json",
     .commands = commands,
 };
@@ -27,5 +29,7 @@ int main(int argc, char **argv)
         return tokenize_encode(argc, argv);
     if (c == &tokenize_decode_cli)
         return tokenize_decode(argc, argv);
+    if (c == &tokenize_chunk_cli)
+        return tokenize_chunk(argc, argv);
     return tokenize_info(argc, argv);
 }

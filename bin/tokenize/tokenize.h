@@ -5,10 +5,11 @@
 #include "base/cli.h"
 #include "token/tokenizer.h"
 
-extern const struct llm_cli tokenize_train_cli, tokenize_encode_cli, tokenize_decode_cli, tokenize_info_cli;
+extern const struct llm_cli tokenize_train_cli, tokenize_encode_cli, tokenize_decode_cli, tokenize_chunk_cli, tokenize_info_cli;
 int tokenize_train(int argc, char **argv);
 int tokenize_encode(int argc, char **argv);
 int tokenize_decode(int argc, char **argv);
+int tokenize_chunk(int argc, char **argv);
 int tokenize_info(int argc, char **argv);
 
 /* ---- documents of the inputs (input.c) ---- */
@@ -18,7 +19,7 @@ struct document_options {
     int jsonl, lines;
     const char *field;
 };
-/* Options that train and encode share; `type` is the args struct, `member` its struct document_options. */
+/* Options that train, encode and chunk share; `type` is the args struct, `member` its struct document_options. */
 #define DOCUMENT_OPTIONS(type, member)                                                                                                    \
     {0, "separator", "STR", "documents end at STR, which is not encoded (\\n, \\t, \\0, \\\\ and \\xHH are known) [each file is one]",         \
      LLM_STR, offsetof(type, member.separator), 0, 0, NULL},                                                                              \
@@ -29,7 +30,7 @@ struct document_options {
 /* Tables of the command lines: words.c. */
 extern const struct llm_words tokenize_train_words[], tokenize_encode_words[];
 extern const struct llm_alias tokenize_train_aliases[], tokenize_encode_aliases[], tokenize_decode_aliases[];
-extern const struct llm_foreign tokenize_train_foreign[], tokenize_encode_foreign[], tokenize_decode_foreign[];
+extern const struct llm_foreign tokenize_train_foreign[], tokenize_encode_foreign[], tokenize_decode_foreign[], tokenize_chunk_foreign[];
 
 /* Takes documents in parts. `name` is the file's; number counts from 1 lines of --jsonl ("line") or documents between separators
  * ("document"), what is NULL where a file is one. */

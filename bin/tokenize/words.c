@@ -44,3 +44,8 @@ const struct llm_foreign tokenize_decode_foreign[] = {
     {"--input", OPERANDS},
     {"--input-format", "ids as text and token streams are told apart by their content"},
     {0}};
+const struct llm_foreign tokenize_chunk_foreign[] = {
+    {"--input", OPERANDS},
+    {"--chunk-size", "--size is the number of tokens of a passage at most"},
+    {"--chunk-overlap", "--overlap is the number of tokens that a passage repeats at most"},
+    {0}};

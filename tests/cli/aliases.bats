@@ -10,6 +10,7 @@ llm-quantize: IN --calibrate --imatrix --measure --base: OUT --report --imatrix-
 llm-tokenize train: operand: --output
 llm-tokenize encode: --tokenizer operand: --output
 llm-tokenize decode: --tokenizer operand: --output
+llm-tokenize chunk: --tokenizer operand: --output
 llm-tokenize info: --tokenizer: --output
 llm-kvinspect summary: operand: --output
 llm-kvinspect heads: operand --tokenizer: --output --png --svg

@@ -19,6 +19,7 @@ llm-quantize|-t f16|M out
 llm-tokenize encode|-T M/tokenizer.json -o out|t.txt
 llm-tokenize train|-o out|t.txt
 llm-tokenize decode|-T M/tokenizer.json -o out|c.tok
+llm-tokenize chunk|-T M/tokenizer.json -o out|t.txt
 llm-bench speed|-m M -o out|
 llm-bench train|-c nano -o out|
 llm-bench kernels|-o out|
