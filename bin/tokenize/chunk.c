@@ -17,8 +17,8 @@ struct args {
 #define AT(field) offsetof(struct args, field)
 
 static const struct llm_opt options[] = {
-    {'T', "tokenizer", "TOK", "the tokenizer that counts: tokenizer.json, tiktoken ranks, a vocabulary, a folder, a model", LLM_INPUT, AT(tokenizer), 0, 0,
-     NULL},
+    {'T', "tokenizer", "TOK", "the tokenizer that counts: tokenizer.json, tiktoken ranks, a vocabulary, a folder, a model", LLM_INPUT, AT(tokenizer),
+     0, 0, NULL},
     {0, "pattern", "NAME|REGEX", "split pattern to use with a file of tiktoken ranks that is not a known one", LLM_STR, AT(pattern), 0, 0, NULL},
     {0, "size", "N", "tokens of a passage at most [256]", LLM_INT, AT(size), 1, 1 << 20, NULL},
     {0, "overlap", "N", "tokens of the passage before that one repeats at most [0]", LLM_INT, AT(overlap), 0, 1 << 20, NULL},
@@ -63,7 +63,7 @@ static int part(void *arg, const char *text, size_t n, struct llm_err *e)
     return llm_buf_put(&((struct job *)arg)->document, text, n, e);
 }
 
-/* "notes.md#3", or of a document that is a part of a file "talks.jsonl:17#3". */
+/* The file and the number of the passage, joined by "#"; before that ":" and the number of a document that is a part of the file. */
 static json_t *id_of(const struct job *j)
 {
     char tail[64];

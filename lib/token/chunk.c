@@ -19,8 +19,8 @@ const char *llm_chunk_kind_word(int i)
 enum llm_chunk_kind llm_chunk_kind_of(const char *path)
 {
     static const char *const markdown[] = {"md", "markdown", "mkd", "rmd", NULL};
-    static const char *const code[] = {"c", "h", "cc", "cpp", "cxx", "hpp", "cs", "go", "java", "js", "jsx", "kt", "lua", "m", "php", "pl", "py", "r", "rb",
-                                       "rs", "scala", "sh", "bash", "sql", "swift", "ts", "tsx", "zig", NULL};
+    static const char *const code[] = {"c", "h", "cc", "cpp", "cxx", "hpp", "cs", "go", "java", "js", "jsx", "kt", "lua", "m", "php", "pl", "py", "r",
+                                       "rb", "rs", "scala", "sh", "bash", "sql", "swift", "ts", "tsx", "zig", NULL};
     const char *dot = strrchr(path, '.');
     for (size_t i = 0; dot && markdown[i]; i++) {
         if (strcasecmp(dot + 1, markdown[i]) == 0) return LLM_CHUNK_MARKDOWN;
@@ -60,7 +60,8 @@ static bool ends_sentence_alone(uint32_t cp) { return cp == 0x3002 || cp == 0xFF
 /* Quotes and brackets that may follow the end of a sentence and belong to it. */
 static bool closes(uint32_t cp)
 {
-    return cp == '"' || cp == '\'' || cp == ')' || cp == ']' || cp == 0x2019 || cp == 0x201D || cp == 0xBB || cp == 0x300D || cp == 0x300F || cp == 0xFF09;
+    return cp == '"' || cp == '\'' || cp == ')' || cp == ']' || cp == 0x2019 || cp == 0x201D || cp == 0xBB || cp == 0x300D || cp == 0x300F
+           || cp == 0xFF09;
 }
 
 /* Words and sentences. After an abbreviation the next word often begins with a small letter: no sentence begins there. */

@@ -29,8 +29,8 @@ struct llm_chunking {
     int (*take)(void *arg, const struct llm_chunk *c, struct llm_err *e); /* in order; 0 or -1 */
     void *arg;
 };
-/* Cuts a document of n bytes. Of the places in the second half of what fits, the strongest pause is the end, of equals the last. No character is cut; a
- * byte that is not UTF-8 counts as one. One character of more than `size` tokens is EX_DATAERR. 0 or -1. */
+/* Cuts a document of n bytes. Of the places in the second half of what fits, the strongest pause is the end, of equals the last. No character is cut;
+ * a byte that is not UTF-8 counts as one. One character of more than `size` tokens is EX_DATAERR. 0 or -1. */
 int llm_chunk(const struct llm_chunking *c, const char *text, size_t n, struct llm_err *e) LLM_MUST_CHECK;
 
 #endif
