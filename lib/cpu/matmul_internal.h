@@ -4,6 +4,7 @@
 
 #include "cpu/kernels.h"
 #include "cpu/matmul.h"
+#include "cpu/pages.h"
 
 /* What llm_weight.packed[] holds. The first of a block-quantised weight is the int8 kernels' form. */
 enum { PACKED_BF16, PACKED_BF16_DX, PACKED_F32, PACKED_F32_DX };
@@ -42,9 +43,6 @@ static inline int64_t columns_of_piece(int64_t row_blocks, int64_t n, int64_t k)
     return columns;
 }
 
-/* Releases the pages of `bytes` bytes of a mapped weight from byte `from` on; later accesses read them from the file again. At the weight's ends
- * the pages of its neighbours in the file that were mapped along with them are released too. */
-void llm_weight_release_pages(const struct llm_weight *w, size_t from, size_t bytes);
 /* Packs `count` panels of w, from panel `first` on, for a product: forward, or for dX. False when scratch memory is short. */
 bool llm_weight_pack_panels(const struct llm_weight *w, const struct llm_gemm *g, bool backward, int64_t first, int64_t count, int thread, char *out);
 /* Panels whose blocks are decoded together for dX: it is quickest to pack so many, from a multiple of that on. */

@@ -6,6 +6,7 @@
 #include "base/pattern.h"
 #include "cpu/dtype/grid.h"
 #include "cpu/dtype/block.h"
+#include "cpu/pages.h"
 #include "model/spec/block.h"
 #include "quant/moments.h"
 #include "quant/quant.h"
@@ -151,6 +152,7 @@ static int change(struct llm_model *m, struct llm_param *p, const struct llm_qua
         free(out);
         return -1;
     }
+    llm_weight_release_pages(&p->weight, 0, r->bytes_from); /* nothing reads this tensor in the file again */
     llm_weight_release(&p->weight);
     if (p->owned) free((void *)p->weight.data);
     p->weight.data = out;

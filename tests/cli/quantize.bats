@@ -186,3 +186,39 @@ END
     run -2 script -qec "llm-quantize -t f16 $M -" /dev/null < /dev/null
     [[ $output == *"refusing to write binary data to a terminal"* && $output != *" MiB of weights"* ]] || fail "$output"
 }
+
+@test "memory: the result and one tensor, not the model that is read" {
+    need_tool python3
+    [[ -z ${SANITIZER-} ]] || skip "$SANITIZER's own memory counts"
+    mkdir wide
+    python3 - << 'END'
+import json, struct
+h, f, layers, vocab = 512, 2048, 10, 256
+config = {"model_type": "llama", "vocab_size": vocab, "hidden_size": h, "intermediate_size": f, "num_hidden_layers": layers, "num_attention_heads": 8,
+          "num_key_value_heads": 8, "tie_word_embeddings": True}
+shapes = {"model.embed_tokens.weight": [vocab, h], "model.norm.weight": [h]}
+for i in range(layers):
+    at = f"model.layers.{i}."
+    shapes |= {at + "input_layernorm.weight": [h], at + "post_attention_layernorm.weight": [h], at + "mlp.gate_proj.weight": [f, h],
+               at + "mlp.up_proj.weight": [f, h], at + "mlp.down_proj.weight": [h, f]}
+    shapes |= {at + f"self_attn.{p}_proj.weight": [h, h] for p in "qkvo"}
+header, end = {}, 0
+for name, shape in shapes.items():
+    n = 4 * shape[0] * (shape[1] if len(shape) > 1 else 1)
+    header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [end, end + n]}
+    end += n
+text = json.dumps(header).encode()
+text += b" " * (-len(text) % 8)
+with open("wide/model.safetensors", "wb") as out:
+    out.write(struct.pack("<Q", len(text)) + text)
+    for i in range(0, end, 1 << 20):
+        out.write(struct.pack("<f", 0.01 * (i % 7 + 1)) * (min(1 << 20, end - i) // 4))
+json.dump(config, open("wide/config.json", "w"))
+END
+    python3 - << 'END'
+import os, resource, subprocess
+subprocess.run(["llm-quantize", "-q", "-j", "2", "-t", "q4_0", "wide", "o.safetensors"], check=True)
+peak, result = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024, os.path.getsize("o.safetensors")
+assert peak < result + 1.2 * 4 * 2048 * 512 + (24 << 20), (peak, result) # the program itself has some MiB; the model 168 MB
+END
+}
