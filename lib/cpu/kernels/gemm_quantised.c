@@ -158,6 +158,11 @@ INLINE VI dot(const struct kind *k, const VI *w, const int words, const int8_t *
 {
     VI sum = vi_set1(start), odd = vi_set1(0); /* integers: two chains are half as long, and their sum is exact */
     (void)k;
+    if (words == 4) { /* whose addition would cost more than a longer chain */
+        LLM_UNROLL
+        for (int i = 0; i < 4; i++) sum = dot4(sum, w[i], four_of(q + i * 4));
+        return sum;
+    }
     LLM_UNROLL
     for (int i = 0; i < words; i += 2) {
         sum = dot4(sum, w[i], four_of(q + i * 4));
