@@ -180,6 +180,10 @@ demo: deps
 demo-teach: deps
 	@$(MAKE) --no-print-directory $(PARALLEL) all
 	@BIN=$(abspath $(BIN)) FOLDER=$(abspath $(BUILD)/demo-teach) tests/demo/teach
+## demo-style  a style learned from pairs of replies, and measured by a classifier that is trained for it
+demo-style: deps
+	@$(MAKE) --no-print-directory $(PARALLEL) all
+	@BIN=$(abspath $(BIN)) FOLDER=$(abspath $(BUILD)/demo-style) tests/demo/style
 $(BUILD)/stories: tests/demo/stories.c
 	@mkdir -p $(@D)
 	$(call quiet,cc)$(CC) -std=c11 $(WARN) $(OPT) $(CFLAGS) $(LDFLAGS) -o $@ $<
@@ -240,7 +244,7 @@ help:
 	@sed -n 's/^## //p' Makefile
 
 FORCE:
-.PHONY: FORCE all unit check check-built check-slow asan ubsan tsan asan-ubsan fuzz fuzz-slow fuzz-built bench demo demo-teach lint format man \
+.PHONY: FORCE all unit check check-built check-slow asan ubsan tsan asan-ubsan fuzz fuzz-slow fuzz-built bench demo demo-teach demo-style lint format man \
 	install uninstall deps dist clean help
 .SECONDARY:
 .DELETE_ON_ERROR:
