@@ -1,6 +1,8 @@
 /* Constraints: which tokens may follow, so that a completion's text belongs to a language. Before each token the bytes that may follow are known (a
  * term, infer/constrain/term.h); a token is allowed if all of its bytes may follow. An end token is allowed exactly where the text is complete.
  *
+ * llguidance does the same in Rust; the toolkit is built with a C compiler alone, so this is its own.
+ *
  * What is allowed depends on the language and on the text so far alone: not on the batch, threads, or what was asked before. */
 #ifndef LLM_INFER_CONSTRAIN_CONSTRAINT_H
 #define LLM_INFER_CONSTRAIN_CONSTRAINT_H

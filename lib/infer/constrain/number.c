@@ -203,9 +203,9 @@ static llm_term fraction(struct llm_terms *t, llm_term digit)
     return maybe(t, llm_term_join(t, llm_term_byte(t, '.'), llm_term_repeat(t, digit, 1, LLM_NUMBER_FRACTION)));
 }
 
-llm_term llm_number_integer(struct llm_terms *t)
+llm_term llm_number_integer(struct llm_terms *t, bool point)
 {
-    return llm_term_join(t, integer_part(t), maybe(t, llm_term_text(t, ".0", 2)));
+    return llm_term_join(t, integer_part(t), point ? maybe(t, llm_term_text(t, ".0", 2)) : LLM_TERM_EMPTY_TEXT);
 }
 
 llm_term llm_number_tidy(struct llm_terms *t)

@@ -80,6 +80,7 @@ struct llm_schema {
     struct llm_numbers *numbers;
     json_t *json;
     json_t *made;            /* a list of schemas that were made for constants */
+    bool old_integers;       /* 1.0 is no integer (drafts up to 4) */
     bool old_refs;           /* members beside $ref do not count (drafts up to 7) */
     struct llm_err err;      /* the first failure */
     struct llm_schema_part *parts;

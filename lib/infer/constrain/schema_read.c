@@ -268,6 +268,7 @@ int llm_schema_scan(struct llm_schema *s)
     if (!id) id = json_string_value(json_object_get(s->json, "id"));
     if (add_resource(s, s->json, id && id[0] != '#' ? id : "", &resource) < 0) return -1;
     const char *draft = json_string_value(json_object_get(s->json, "$schema"));
+    s->old_integers = draft && (strstr(draft, "draft-03") || strstr(draft, "draft-04"));
     s->old_refs = draft && (strstr(draft, "draft-03") || strstr(draft, "draft-04") || strstr(draft, "draft-06") || strstr(draft, "draft-07"));
     return scan(s, s->json, resource, 0);
 }

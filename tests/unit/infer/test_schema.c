@@ -22,6 +22,7 @@ static bool accepts(struct llm_matcher m, const char *text, size_t n)
 static const struct { const char *schema, *yes[7], *no[7]; } schemas[] = {
     {"true", {"null", "[1, {\"a\": \"\\u00e9\\n\"}]", "-1.5e+07", "{ }"}, {"01", "1.", "\"\n\"", "{\"a\":1,}", "\"\\ud800\"", "nul"}},
     {"{\"type\":[\"integer\",\"null\"]}", {"null", "-3", "12345678901234567890", "1.0"}, {"1.5", "true", "\"1\"", "-"}},
+    {"{\"$schema\":\"http://json-schema.org/draft-04/schema#\",\"type\":\"integer\"}", {"1", "-20"}, {"1.0", "1.5"}},
     {"{\"minimum\":-1.5,\"exclusiveMaximum\":20}", {"-1.5", "0", "-0.0", "19.99", "\"x\"", "2.500"}, {"-1.51", "20", "20.0", "100", "-2"}},
     {"{\"type\":\"number\",\"minimum\":5,\"exclusiveMinimum\":true,\"maximum\":1e2}", {"5.1", "100", "99"}, {"5", "5.0", "101", "1000", "-6"}},
     {"{\"type\":\"number\",\"multipleOf\":0.25}", {"0", "-0.75", "1.50", "3"}, {"0.1", "1.3", "0.255"}},
