@@ -15,6 +15,7 @@ struct constraints {
         struct llm_buf text;
         struct llm_constraint *c;
         int64_t users, used; /* lines that use it; when it was asked for last */
+        bool old;            /* further lines get a new one */
     } *v;
     size_t n, room;
     int64_t asked;
@@ -44,9 +45,14 @@ static void kept_release(struct kept *k)
     llm_buf_release(&k->text);
 }
 
-/* Drops the constraint without users that was asked for longest ago, if there are many. */
+/* Drops the constraint without users that was asked for longest ago, if there are many, and old ones. */
 static void drop_oldest(struct constraints *all)
 {
+    for (size_t i = all->n; i-- > 0;) {
+        if (!all->v[i].old || all->v[i].users > 0) continue;
+        kept_release(&all->v[i]);
+        all->v[i] = all->v[--all->n];
+    }
     size_t unused = 0, oldest = SIZE_MAX;
     for (size_t i = 0; i < all->n; i++) {
         if (all->v[i].users > 0) continue;
@@ -64,7 +70,11 @@ static struct llm_constraint *find(struct session *s, enum llm_constraint_kind k
     struct constraints *all = open_tokens(s, e);
     if (!all) return NULL;
     size_t i = 0;
-    while (i < all->n && !(all->v[i].kind == kind && all->v[i].text.n == n && memcmp(all->v[i].text.p, text, n) == 0)) i++;
+    while (i < all->n && !(!all->v[i].old && all->v[i].kind == kind && all->v[i].text.n == n && memcmp(all->v[i].text.p, text, n) == 0)) i++;
+    if (i < all->n && llm_constraint_is_half_full(all->v[i].c)) {
+        all->v[i].old = true;
+        i = all->n;
+    }
     if (i == all->n) {
         struct kept k = {.kind = kind};
         drop_oldest(all);
@@ -211,6 +221,7 @@ int constraints_take(struct session *s, json_t *object, struct llm_constraint **
         }
     }
     llm_buf_release(&text);
+    text = (struct llm_buf){0};
     if (status < 0) {
         constraints_drop(s, *c);
         *c = NULL;
@@ -218,8 +229,22 @@ int constraints_take(struct session *s, json_t *object, struct llm_constraint **
     }
     for (size_t i = 0; i < N_KINDS; i++) json_object_del(object, kinds[i].name);
     if (name || none || !s->constraint) return 0;
-    for (size_t i = 0; i < s->constraints->n; i++)
-        if (s->constraints->v[i].c == s->constraint) s->constraints->v[i].users++;
-    *c = s->constraint;
+    size_t i = 0;
+    while (s->constraints->v[i].c != s->constraint) i++;
+    if (!llm_constraint_is_half_full(s->constraint)) {
+        s->constraints->v[i].users++;
+        *c = s->constraint;
+        return 0;
+    }
+    /* The session is a user of the option's constraint as well. */
+    const struct kept k = s->constraints->v[i];
+    struct llm_constraint *fresh = NULL;
+    if (llm_buf_put(&text, k.text.p, k.text.n, e) == 0) fresh = find(s, k.kind, text.p, text.n, e);
+    llm_buf_release(&text);
+    if (!fresh) return -1;
+    constraints_drop(s, s->constraint);
+    for (i = 0; s->constraints->v[i].c != fresh;) i++;
+    s->constraints->v[i].users++;
+    *c = s->constraint = fresh;
     return 0;
 }

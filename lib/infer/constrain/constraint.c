@@ -138,6 +138,14 @@ void llm_constraint_destroy(struct llm_constraint *c)
     free(c);
 }
 
+bool llm_constraint_is_half_full(struct llm_constraint *c)
+{
+    pthread_mutex_lock(&c->lock);
+    bool half = llm_terms_count(c->t) > MAX_TERMS / 2;
+    pthread_mutex_unlock(&c->lock);
+    return half;
+}
+
 /* ---- masks ---- */
 
 static void put_bit(uint64_t *bits, int32_t id)

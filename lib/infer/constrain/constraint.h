@@ -22,6 +22,8 @@ struct llm_constraint;
 struct llm_constraint *llm_constraint_create(enum llm_constraint_kind kind, const char *text, size_t n, const struct llm_tokens *v,
                                              struct llm_err *e) LLM_MUST_CHECK;
 void llm_constraint_destroy(struct llm_constraint *c);
+/* Whether half of the states that a constraint may remember are in use: further texts had better begin with a new one. */
+bool llm_constraint_is_half_full(struct llm_constraint *c);
 
 /* A completion's place in the language. It is plain data: a copy is the place to go back to. */
 struct llm_matcher {

@@ -406,6 +406,11 @@ void llm_terms_destroy(struct llm_terms *t)
     free(t);
 }
 
+uint32_t llm_terms_count(const struct llm_terms *t)
+{
+    return (uint32_t)t->n;
+}
+
 bool llm_term_nullable(const struct llm_terms *t, llm_term a)
 {
     return t->v[a].nullable;

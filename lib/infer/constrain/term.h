@@ -65,6 +65,8 @@ bool llm_term_live(struct llm_terms *t, llm_term a);
 llm_term llm_term_after(struct llm_terms *t, llm_term a, unsigned char byte);
 /* The row of 256 such terms, valid until llm_terms_trim. */
 const llm_term *llm_term_row(struct llm_terms *t, llm_term a);
+/* How many there are. */
+uint32_t llm_terms_count(const struct llm_terms *t);
 /* Bounds the memory of rows: called where no row is in use. */
 void llm_terms_trim(struct llm_terms *t);
 /* If the term is a lexeme or begins with one, `*first` and what follows it. Else the term itself and the empty text. */
