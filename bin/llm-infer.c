@@ -88,6 +88,9 @@ static const struct llm_opt options[] = {
     {0, "retries", "N", "with --resume: try lines that were answered by an error again, N times at most [0]", LLM_INT, AT(retries), 0, 1 << 20, NULL},
     {0, "limit", "N", "take at most N lines of the input [all]", LLM_INT, AT(limit), 1, 9007199254740992, NULL},
     {0, "part", "I/N", "take every Nth line of the input, from the Ith on; all N parts together are the whole", LLM_STR, AT(part), 0, 0, NULL},
+    {0, "unordered", NULL, "write answers as they are ready, not in the order of the lines", LLM_FLAG, AT(unordered), 0, 0, NULL},
+    {0, "no-sharing", NULL, "compute each prompt alone, also where prompts begin alike; does not change the output", LLM_FLAG, AT(no_sharing), 0, 0,
+     NULL},
     {.type = LLM_HEADING, .help = "Generation"},
     {'n', "tokens", "N", "generate at most N tokens; -1: until the context is full [256]", LLM_INT, AT(n), -1, 2147483647, NULL},
     {'c', "context", "N", "maximum number of tokens of prompt and completion together [the model's]", LLM_SIZE, AT(context), 1, 1 << 24, NULL},
@@ -133,7 +136,7 @@ const struct llm_cli infer_cli = {
     .usual = "model|tokenizer|file|jsonl|chat|system|kv-in|score|logits|embed|kv-out|tokens|context|samples|stop|top-k|top-p|"
              "min-p|temp|precision|plan",
     .options = options,
-    .neutral = "file|jsonl|batch|parallel|draft-max|profile|plan|resume|retries|limit|part|no-timings",
+    .neutral = "file|jsonl|batch|parallel|draft-max|profile|plan|resume|retries|limit|part|unordered|no-sharing|no-timings",
     .common = LLM_COMMON_THREADS | LLM_COMMON_OUTPUT | LLM_COMMON_SEED | LLM_COMMON_CONFIG | LLM_COMMON_TABLE,
     .words = infer_words,
     .aliases = infer_aliases,
@@ -192,6 +195,9 @@ static void check_batch(struct args *a, bool to_stdout, int owners)
     if ((a->resume || a->part || a->limit > 0) && !a->jsonl) llm_usage(&infer_cli, "--resume, --part and --limit go with --jsonl");
     if (a->resume && (to_stdout || owners > 0 || a->rollout)) {
         llm_usage(&infer_cli, "--resume goes with -o FILE, and not with --rollout, --score, --embed or other output");
+    }
+    if ((a->unordered || a->no_sharing) && (!a->jsonl || owners > 0)) {
+        llm_usage(&infer_cli, "--unordered and --no-sharing go with --jsonl, and not with --score, --embed or other output");
     }
     if (a->retries > 0 && !a->resume) llm_usage(&infer_cli, "--retries goes with --resume");
     if ((a->part || a->limit > 0) && a->rollout) llm_usage(&infer_cli, "--rollout numbers all prompts: it does not go with --part or --limit");

@@ -24,7 +24,7 @@ struct args {
     int64_t top, n, context, batch, draft, parallel, samples, kv_keep, trace_queries;
     int precision, cache_type, pooling;
     int64_t embd_normalize;
-    int resume;
+    int resume, unordered, no_sharing;
     int64_t limit, retries;
     const char *part;              /* "I/N" */
     int64_t part_number, parts;    /* what it says: from 0; 1 part if it was not given */

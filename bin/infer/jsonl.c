@@ -8,6 +8,7 @@
 #include "infer/rollout.h"
 #include "infer/sample/draw.h"
 
+#define SHARED_BYTES ((size_t)256 << 20) /* of the caches of beginnings that are kept for prompts to come */
 enum { MAX_REFUSED = 4096 }; /* answers to refused lines that may wait for a prompt before them */
 
 /* One line of input. */
@@ -23,6 +24,7 @@ struct line {
     json_t *stop_list;       /* keeps the stops alive */
     struct llm_constraint *constraint; /* of the line, or the command line's; NULL: none */
     int64_t group;           /* prompts before it in the input */
+    int64_t generated;       /* tokens of its samples so far */
     char key[17];            /* with --resume */
     int64_t have;            /* with --resume: samples that the output has already */
     int64_t attempts;        /* with --resume: how often the line failed */
@@ -35,7 +37,6 @@ struct run {
     struct llm_rollouts rollout; /* with --rollout */
     struct line *first, **last; /* not yet answered, in order */
     int64_t n_refused;       /* how many lines of the list were refused */
-    int64_t generated;       /* tokens of the first line's samples so far */
     int64_t n_failed;        /* lines that failed while they were worked on */
     struct llm_err failed;   /* why the first of them did */
 };
@@ -52,12 +53,13 @@ static void line_destroy(struct line *l)
     free(l);
 }
 
-/* Lines are answered, and their memory is released, in the order in which they came. */
-static void drop_first_line(struct run *r)
+/* Removes a line from the list and releases it. In order it is the first. */
+static void drop_line(struct run *r, struct line *l)
 {
-    struct line *l = r->first;
-    r->first = l->next;
-    if (!r->first) r->last = &r->first;
+    struct line **at = &r->first;
+    while (*at != l) at = &(*at)->next;
+    *at = l->next;
+    if (!*at) r->last = at;
     constraints_drop(r->s, l->constraint);
     line_destroy(l);
 }
@@ -69,7 +71,7 @@ static int put_refusals(struct run *r, struct llm_err *e)
         if (batch_put(&r->batch, r->first->object, e) < 0) return -1;
         batch_item(&r->batch, 0, 0);
         r->n_refused--;
-        drop_first_line(r);
+        drop_line(r, r->first);
     }
     return 0;
 }
@@ -249,6 +251,13 @@ static int refuse(struct run *r, struct line *l, const struct llm_err *why, stru
     l->ids = NULL;
     l->refused = true;
     r->n_refused++;
+    if (r->s->a->unordered) {
+        int status = batch_put(&r->batch, l->object, e);
+        batch_item(&r->batch, 0, 0);
+        r->n_refused--;
+        drop_line(r, l);
+        return status < 0 ? -1 : LLM_NEXT_AGAIN;
+    }
     return put_refusals(r, e) < 0 ? -1 : LLM_NEXT_LATER;
 }
 
@@ -310,7 +319,7 @@ static bool ready(void *arg)
 
 static json_t *timings(const struct args *a, const struct llm_completion *c)
 {
-    json_t *o = json_pack("{s:f,s:f,s:f}", "prompt_ms", c->prompt_seconds * 1e3, "decode_ms", c->decode_seconds * 1e3, "tokens_per_second",
+    json_t *o = json_pack("{s:I,s:f,s:f,s:f}", "shared_tokens", (json_int_t)c->shared_tokens, "prompt_ms", c->prompt_seconds * 1e3, "decode_ms", c->decode_seconds * 1e3, "tokens_per_second",
                      c->decode_seconds > 0 ? (double)c->n / c->decode_seconds : 0.);
     if (a->draft == 0) return o;
     json_t *drafts = json_pack("{s:I,s:I}", "draft_n", (json_int_t)c->drafted, "draft_n_accepted", (json_int_t)c->accepted);
@@ -382,17 +391,16 @@ static json_t *failure(struct run *r, const struct llm_completion *c, struct llm
 static int done(void *arg, struct llm_completion *c, struct llm_err *e)
 {
     struct run *r = arg;
-    const struct line *l = c->prompt.user;
+    struct line *l = c->prompt.user;
     json_t *o = c->err.status ? failure(r, c, e) : result(r, c, e);
     int status = !o ? -1 : c->sample < l->have ? 0 : batch_put(&r->batch, o, e);
     json_decref(o);
-    r->generated += c->n;
+    l->generated += c->n;
     bool nothing = c->finish == LLM_FINISH_STOP && c->text.bytes.n == 0 && c->prompt.n_stops == 0 && c->prompt.n_ends == 0;
     if (nothing && !r->s->a->chat) chat_hint(r->s);
     if (status < 0 || c->sample + 1 < c->prompt.samples) return status;
-    batch_item(&r->batch, c->prompt_tokens, r->generated);
-    r->generated = 0;
-    drop_first_line(r);
+    batch_item(&r->batch, c->prompt_tokens, l->generated);
+    drop_line(r, l);
     return put_refusals(r, e);
 }
 
@@ -404,21 +412,33 @@ static int open_rollouts(struct run *r, int64_t groups, struct llm_err *e)
     return llm_rollouts_open(&r->rollout, &r->s->engine, step, groups, e) < 0 ? llm_in(e, "--rollout") : 0;
 }
 
+/* An index of beginnings, where caches can be cut, unless --no-sharing was given. */
+static int open_sharing(struct session *s, struct llm_prefix *x, struct llm_err *e)
+{
+    struct llm_kv_pool *pool = &s->engine.pool;
+    if (s->a->no_sharing || !llm_prefix_possible(pool)) return 0;
+    return llm_prefix_init(x, pool, (int64_t)(SHARED_BYTES / pool->page_bytes) * LLM_KV_TILE, e);
+}
+
 int run_jsonl(struct session *s, const char *operand, struct llm_err *e)
 {
     const struct args *a = s->a;
     struct run r = {.s = s, .last = &r.first};
     struct llm_generate g = {.engine = &s->engine, .parallel = a->parallel, .next = next, .ready = ready, .done = done, .arg = &r,
-                             .fail_alone = true};
+                             .fail_alone = true, .unordered = a->unordered};
+    struct llm_prefix prefix = {0};
     bool begun = lines_open(&r.in, s->a->file ? s->a->file : operand ? operand : "-", prompt_max_bytes(s), e) == 0;
     lines_choose(&r.in, a);
     if (begun) batch_begin(&r.batch, s, &r.in);
     int64_t groups = 0;
     int status = begun && a->rollout ? lines_read_all(&r.in, &groups, e) : begun ? 0 : -1;
     if (status == 0 && a->rollout) status = open_rollouts(&r, groups, e);
+    if (status == 0) status = open_sharing(s, &prefix, e);
+    if (prefix.root) g.share = &prefix;
     if (status == 0) status = llm_generate(&g, e);
+    llm_prefix_release(&prefix);
     llm_rollouts_release(&r.rollout);
-    while (r.first) drop_first_line(&r);
+    while (r.first) drop_line(&r, r.first);
     if (begun) batch_end(&r.batch);
     if (status == 0) lines_summarise(&r.in, &s->refused);
     if (status == 0 && r.n_failed > 0) {

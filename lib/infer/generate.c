@@ -9,6 +9,8 @@
 #include "cpu/pool.h"
 #include "cpu/profile.h"
 
+#define LOOK_AHEAD 4 /* with shared beginnings, up to LOOK_AHEAD · parallel completions wait beside those under way */
+#define LEAST_SHARED 16 /* tokens: of shorter common beginnings nothing is gained */
 #define HELD 16 /* up to HELD · parallel ended completions wait for an earlier one, as results are delivered in order */
 
 const char *const llm_finish_names[] = {"stop", "length", "context", "stuck"};
@@ -20,7 +22,13 @@ struct job {
     struct llm_kv kv;            /* the cache of the prompt, until all completions have begun */
     int32_t start;               /* encoder-decoders: the first token of the decoder, which is then the whole prompt.ids */
     int64_t fed;                 /* tokens of the prompt that have been in a pass */
+    bool starts;                 /* its first token has been in a pass, or its beginning was taken from the index */
     bool read;                   /* all of its tokens have been in a pass */
+    int64_t shared;              /* tokens whose cache was taken from the index */
+    int64_t matched;             /* tokens that the index has, at version matched_at - 1 of it */
+    uint64_t matched_at;         /* 0: never */
+    int64_t in_pass;             /* tokens that it has in common with a prompt of the current pass */
+    int64_t passed_over;         /* how many prompts after it started before it */
     float *logits;               /* [vocab_size] after the prompt's last token; NULL before it was read, and after the last completion has begun */
     struct llm_draft draft;
     double started, seconds;
@@ -34,6 +42,7 @@ struct state {
     struct job *first, **last;   /* list of jobs in the order of prompts; `last` points to the last `next` */
     int64_t running;             /* completions that have begun and not ended */
     int64_t waiting;             /* completions of jobs in the list that have not begun */
+    int64_t starting;            /* of these, completions of jobs that have started */
     int64_t held;                /* completions that have ended and were not delivered, because an earlier one has not */
     bool no_more;
     struct llm_err source_error; /* the error of llm_generate.next, reported after the completions begun before it */
@@ -131,7 +140,8 @@ static int job_begin(struct state *s, const struct llm_prompt *p)
 
 static int admit(struct state *s)
 {
-    while (!s->no_more && s->running + s->waiting < s->g->parallel && s->held < HELD * s->g->parallel) {
+    int64_t room = s->g->parallel + (s->g->share ? LOOK_AHEAD * s->g->parallel : 0);
+    while (!s->no_more && s->running + s->waiting < room && s->held < HELD * s->g->parallel) {
         struct llm_prompt p = {0};
         if (s->first && s->g->ready && !s->g->ready(s->g->arg)) break;
         int got = s->g->next(s->g->arg, &p, &s->source_error);
@@ -284,7 +294,9 @@ static int begin_completion(struct state *s, struct job *j)
     begin_constraint(s, c);
     c->running = true;
     s->waiting--;
+    s->starting--;
     s->running++;
+    c->shared_tokens = j->shared;
     if (j->begun == j->prompt.samples) {
         c->kv = j->kv;
         llm_kv_init(&j->kv, c->kv.pool);
@@ -358,10 +370,84 @@ static int draft(struct state *s)
 
 /* ---- a pass ---- */
 
-static void assemble(struct state *s)
+/* ---- which prompt is read next ---- */
+
+/* Whether the prompt's cache may be shared with other prompts. */
+static bool is_sharing(const struct state *s, const struct job *j)
+{
+    const struct llm_prompt *p = &j->prompt;
+    return s->g->share && !p->begin && !p->adapters && !p->strengths && p->trace_queries == 0 && s->g->engine->draft == 0
+           && s->g->engine->model->config.num_encoder_layers == 0 && !s->g->engine->model->config.prefix_lm;
+}
+
+static bool in_this_pass(const struct state *s, const struct job *j)
+{
+    for (int64_t i = s->n_active; i < s->n_feeds; i++)
+        if (s->prefilled[i - s->n_active] == j) return true;
+    return false;
+}
+
+/* A prompt joins this pass: those that wait learn how much they have in common with it. */
+static void note_in_pass(struct state *s, const struct job *joins)
+{
+    if (!is_sharing(s, joins)) return;
+    for (struct job *j = s->first; j; j = j->next) {
+        if (j->starts || !is_sharing(s, j)) continue;
+        int64_t n = llm_prefix_common(j->prompt.ids, joins->prompt.ids, j->prompt.n < joins->prompt.n ? j->prompt.n : joins->prompt.n);
+        j->in_pass = n > j->in_pass ? n : j->in_pass;
+    }
+}
+
+/* Tokens of the prompt that need not be computed. The last one always is, because its logits are needed. */
+static int64_t shared_length(const struct state *s, struct job *j)
+{
+    if (!is_sharing(s, j)) return 0;
+    if (j->matched_at != s->g->share->version + 1) {
+        j->matched = llm_prefix_match(s->g->share, j->prompt.ids, j->prompt.n - 1);
+        j->matched_at = s->g->share->version + 1;
+    }
+    return j->matched >= LEAST_SHARED ? j->matched : 0;
+}
+
+/* The prompt that this pass reads next: one that has started; else the one that shares most with what is in memory, and the oldest if none does, or if
+ * it was passed over too often. A prompt that shares more with one that this very pass reads waits for the next pass. NULL: none. */
+static struct job *next_to_read(struct state *s)
+{
+    struct job *best = NULL, *oldest = NULL;
+    int64_t most = -1;
+    for (struct job *j = s->first; j; j = j->next)
+        if (j->starts && !j->read && !in_this_pass(s, j)) return j;
+    if (s->running + s->starting >= s->g->parallel) return NULL;
+    for (struct job *j = s->first; j; j = j->next) {
+        if (j->starts) continue;
+        int64_t shared = shared_length(s, j);
+        if (j->in_pass >= shared + LEAST_SHARED) continue;
+        if (!oldest) oldest = j;
+        if (shared > most) {
+            most = shared;
+            best = j;
+        }
+    }
+    if (!oldest || oldest == best) return oldest;
+    if (oldest->passed_over++ < LOOK_AHEAD * s->g->parallel) return best;
+    return oldest;
+}
+
+/* The prompt takes the beginning that the index has of it. 0 or -1. */
+static int start(struct state *s, struct job *j)
+{
+    if (j->starts) return 0;
+    j->starts = true;
+    s->starting += j->prompt.samples;
+    j->shared = j->fed = shared_length(s, j);
+    return j->shared > 0 ? llm_prefix_take(s->g->share, &j->kv, j->prompt.ids, j->shared, s->e) : 0;
+}
+
+static int assemble(struct state *s)
 {
     int64_t left = s->g->engine->batch, at = 0, wanted = 0;
     s->n_active = s->n_feeds = 0;
+    for (struct job *j = s->first; j; j = j->next) j->in_pass = 0;
     for (struct job *j = s->first; j; j = j->next) {
         for (int64_t i = 0; i < j->begun && left > 0; i++) {
             struct llm_completion *c = &j->completions[i];
@@ -379,8 +465,8 @@ static void assemble(struct state *s)
     }
     s->n_feeds = s->n_active;
     s->n_chosen = wanted;
-    for (struct job *j = s->first; j && left > 0; j = j->next) {
-        if (j->read) continue;
+    for (struct job *j; left > 0 && (j = next_to_read(s)) != NULL;) {
+        if (start(s, j) < 0) return -1;
         bool together = s->g->engine->model->config.prefix_lm && j->kv.n == 0; /* a prefix LM reads a prompt in one pass */
         int64_t n = j->prompt.n - j->fed < left ? j->prompt.n - j->fed : left;
         if (together && n < j->prompt.n) break; /* it waits for a pass with enough room */
@@ -389,10 +475,12 @@ static void assemble(struct state *s)
         at += n;
         j->fed += n;
         s->prefilled[s->n_feeds - s->n_active] = j;
+        note_in_pass(s, j);
         if (j->fed == j->prompt.n) s->rows[wanted++] = at - 1;
         s->n_feeds++;
     }
     s->n_wanted = wanted;
+    return 0;
 }
 
 static void choose_piece(void *arg, size_t i, int thread)
@@ -448,6 +536,7 @@ static int keep_logits(struct state *s)
         struct job *j = s->prefilled[i];
         if (j->fed < j->prompt.n) continue;
         j->read = true;
+        if (is_sharing(s, j) && llm_prefix_put(s->g->share, &j->kv, s->e) < 0) return -1;
         j->seconds = llm_now() - j->started;
         j->logits = llm_alloc((size_t)vocab(s), sizeof *j->logits, "logits", s->e);
         if (!j->logits) return -1;
@@ -485,22 +574,34 @@ static int show(struct state *s, struct llm_completion *c)
     return 0;
 }
 
+/* Delivers the job's completions up to the first that has not ended. 1: all are delivered; 0: not; -1. */
+static int deliver_job(struct state *s, struct job *j)
+{
+    for (; j->delivered < j->begun; j->delivered++) {
+        struct llm_completion *c = &j->completions[j->delivered];
+        if (show(s, c) < 0) return -1;
+        if (!c->ended) return 0;
+        if (s->g->done(s->g->arg, c, s->e) < 0) return -1;
+        completion_release(c);
+        c->kv.pool = NULL;
+        s->held--;
+    }
+    return j->delivered == j->prompt.samples;
+}
+
 static int deliver(struct state *s)
 {
-    while (s->first) {
-        struct job *j = s->first;
-        for (; j->delivered < j->begun; j->delivered++) {
-            struct llm_completion *c = &j->completions[j->delivered];
-            if (show(s, c) < 0) return -1;
-            if (!c->ended) return 0;
-            if (s->g->done(s->g->arg, c, s->e) < 0) return -1;
-            completion_release(c);
-            c->kv.pool = NULL;
-            s->held--;
+    for (struct job **at = &s->first; *at;) {
+        struct job *j = *at;
+        int got = deliver_job(s, j);
+        if (got < 0) return -1;
+        if (got == 0 && !s->g->unordered) return 0;
+        if (got == 0) {
+            at = &j->next;
+            continue;
         }
-        if (j->delivered < j->prompt.samples) return 0;
-        s->first = j->next;
-        if (!s->first) s->last = &s->first;
+        *at = j->next;
+        if (!*at) s->last = at;
         job_destroy(j);
     }
     return 0;
@@ -518,7 +619,10 @@ static int run(struct state *s)
             status = -1;
             break;
         }
-        assemble(s);
+        if (assemble(s) < 0) {
+            status = -1;
+            break;
+        }
         if (s->n_feeds > 0) status = pass(s);
         else if (s->no_more && !s->first) break;
     }

@@ -6,12 +6,16 @@
  * logits of the token before it, as without drafts, by the same random numbers; the first one that differs from its draft ends the completion's part
  * of the pass. Drafts therefore change no token, and a drafted token is accepted as often as by rejection sampling.
  *
- * Results are delivered in the order of the prompts and their samples, whatever order they end in. */
+ * Prompts that begin alike share the cache of their beginning (infer/prefix.h), if llm_generate.share is set: prompts are read ahead, and those that
+ * continue a beginning that is in memory start before others.
+ *
+ * Results are delivered in the order of the prompts and their samples, whatever order they end in, unless `unordered` is set. */
 #ifndef LLM_INFER_GENERATE_H
 #define LLM_INFER_GENERATE_H
 
 #include "infer/constrain/constraint.h"
 #include "infer/draft.h"
+#include "infer/prefix.h"
 #include "infer/sample/sampler.h"
 #include "infer/text.h"
 
@@ -61,6 +65,7 @@ struct llm_completion {
     int64_t drafted, accepted;   /* tokens that were drafted, and how many of these were accepted */
     double prompt_seconds, decode_seconds; /* from the first pass of its kind to the last */
     int64_t prompt_tokens;       /* begin->n + n */
+    int64_t shared_tokens;       /* of these, tokens whose cache an earlier prompt had computed */
     /* The fields from here on belong to the generator: */
     struct llm_sampler sampler;
     struct llm_matcher matcher;
@@ -89,6 +94,8 @@ struct llm_generate {
     /* A completion has ended and all of its text was shown. It may be changed, and is freed afterwards. */
     int (*done)(void *arg, struct llm_completion *c, struct llm_err *e);
     void *arg;
+    bool unordered;              /* completions of a prompt are delivered when they have ended, in their order; `text` is NULL */
+    struct llm_prefix *share;    /* an index of the engine's pool; NULL: each prompt is computed alone */
     bool fail_alone;             /* a completion whose logits are not finite ends with `err` set, and is delivered; else llm_generate fails */
 };
 /* Until `next` has no more. 0; 1 when a signal was caught (unfinished completions are dropped); -1. If `next` fails, the completions begun before
