@@ -107,6 +107,8 @@ static const struct llm_opt options[] = {
     {0, "logit-bias", "ID+X", "add X to the logit of token ID (ID-X, ID-inf: never); may be given several times", LLM_LIST, AT(logit_bias), 0, 0,
      NULL},
     LLM_SAMPLING_OPTIONS(struct args, sampling)
+    {0, "dry-sequence-breaker", "TEXT", "tokens with TEXT end a repetition of DRY; none: none do; several times [new line, :, \", *]", LLM_LIST,
+     AT(dry_breakers), 0, 0, NULL},
     {.type = LLM_HEADING, .help = "Changing what happens inside"},
     {0, "steer", "FILE:STRENGTH[@LAYERS]", "add STRENGTH times a direction to the residual after each layer: a control vector (GGUF) or activations",
      LLM_LIST, AT(steer), 0, 0, NULL},
@@ -311,6 +313,26 @@ static int load_cache(struct session *s, struct llm_err *e)
     return status;
 }
 
+/* Marks the tokens that end a repetition of DRY: those with one of the texts in them. */
+static int find_breakers(struct session *s, struct llm_err *e)
+{
+    static const char *standard[] = {"\n", ":", "\"", "*"};
+    const struct llm_strs usual = {standard, sizeof standard / sizeof *standard}, *texts = s->a->dry_breakers.n > 0 ? &s->a->dry_breakers : &usual;
+    const struct llm_tokenizer *t = s->model->tokenizer;
+    int64_t vocab = s->model->config.vocab_size, n_ids = t ? llm_tokenizer_vocab_size(t) : 0;
+    bool none = texts->n == 1 && strcmp(texts->v[0], "none") == 0;
+    if (none || (!s->a->jsonl && !s->a->chat && s->a->sampling.dry_multiplier == 0)) return 0;
+    s->dry_breakers = llm_calloc((size_t)vocab, 1, "sequence breakers", e);
+    if (!s->dry_breakers) return -1;
+    for (int32_t id = 0; id < vocab && id < n_ids; id++) {
+        size_t n = 0;
+        const char *piece = llm_tokenizer_piece(t, id, &n);
+        for (size_t i = 0; piece && i < texts->n; i++) s->dry_breakers[id] |= memmem(piece, n, texts->v[i], strlen(texts->v[i])) != NULL;
+    }
+    s->sampling.dry_breakers = s->dry_breakers;
+    return 0;
+}
+
 static int load(struct session *s, struct llm_err *e)
 {
     const struct args *a = s->a;
@@ -342,6 +364,7 @@ static int load(struct session *s, struct llm_err *e)
     s->sampling.n_bias = a->logit_bias.n;
     s->sampling.seed = (uint64_t)a->common.seed;
     s->sampling.prompt = llm_draw_prompt("1", 1); /* of a first line without an id */
+    if (find_breakers(s, e) < 0) return -1;
     if (llm_sampling_check(&s->sampling, s->model->config.vocab_size, e) < 0 || llm_engine_init(&s->engine, s->model, &o, e) < 0) return -1;
     llm_kv_init(&s->begin, &s->engine.pool);
     if (inside_attach(s, e) < 0) return -1;
@@ -476,6 +499,7 @@ int main(int argc, char **argv)
     llm_engine_release(&s.engine);
     llm_model_destroy(s.model);
     free(s.bias);
+    free(s.dry_breakers);
     llm_pool_stop();
     llm_signal_die();
     return status < 0 ? llm_report(&e) : 0;

@@ -29,7 +29,7 @@ struct args {
     const char *part;              /* "I/N" */
     int64_t part_number, parts;    /* what it says: from 0; 1 part if it was not given */
     struct llm_sampling sampling;  /* bias and seed are not in it: session.sampling has them */
-    struct llm_strs stop, logit_bias, adapters, export, attribute, steer, patch, ablate, splice;
+    struct llm_strs stop, logit_bias, dry_breakers, adapters, export, attribute, steer, patch, ablate, splice;
     const char *which_tokens, *neurons, *png;
     int64_t neurons_top;
     const char *grammar, *regex, *choices, *json_schema; /* at most one of these and json_object is given */
@@ -59,6 +59,7 @@ struct session {
     struct llm_engine engine;
     struct llm_sampling sampling;  /* from the options */
     struct llm_logit_bias *bias;
+    uint8_t *dry_breakers;         /* of sampling */
     struct llm_kv begin;           /* from --kv-in; empty without */
     enum llm_pool_kind pool;       /* of --embed and --classify */
     int64_t normalize;

@@ -83,6 +83,7 @@ static int take_options(const struct args *a, json_t *o, struct llm_prompt *p, s
     if (llm_cli_take_json(&infer_cli, "tokens|samples|seed|ignore-eos|" LLM_SAMPLING_NAMES, &line, o, e) < 0) return -1;
     line.sampling.bias = p->sampling.bias;
     line.sampling.n_bias = p->sampling.n_bias;
+    line.sampling.dry_breakers = p->sampling.dry_breakers;
     line.sampling.seed = (uint64_t)line.common.seed;
     p->sampling = line.sampling;
     p->max_tokens = line.n;

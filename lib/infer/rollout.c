@@ -56,6 +56,17 @@ static json_t *biases_of(const struct llm_sampling *p)
     return list;
 }
 
+/* Adds an option that differs from its default, unless it is there. */
+static void add_option(json_t *o, const char *name, double value, double standard)
+{
+    char key[40];
+    size_t n = 0;
+    for (; name[n] && n + 1 < sizeof key; n++) key[n] = name[n] == '-' ? '_' : name[n];
+    key[n] = 0;
+    if (value != standard && !json_object_get(o, key)) json_object_set_new(o, key, json_real(value));
+}
+#define ADD_OPTION(type, member, field, standard, name, ...) add_option(o, name, (double)x->field, standard);
+
 /* The options by which the tokens were drawn, under the names that a line of the input gives them. */
 static json_t *sampling_of(const struct llm_prompt *p)
 {
@@ -64,6 +75,7 @@ static json_t *sampling_of(const struct llm_prompt *p)
                           x->top_p, "min_p", x->min_p, "typical", x->typical, "repeat_penalty", x->repeat_penalty, "presence_penalty",
                           x->presence_penalty, "frequency_penalty", x->frequency_penalty, "repeat_last_n", (json_int_t)x->repeat_last_n, "tokens",
                           (json_int_t)p->max_tokens, "ignore_eos", (int)p->ignore_eos, "seed", (json_int_t)x->seed);
+    LLM_SAMPLE_TABLE(LLM_SAMPLE_NO_STEP, ADD_OPTION, ADD_OPTION, , )
     if (x->n_bias > 0) json_object_set_new(o, "logit_bias", biases_of(x));
     return o;
 }

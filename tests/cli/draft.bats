@@ -13,7 +13,8 @@ setup_file() {
 
 @test "the text without drafts, greedily and by chance, for every kind of cache" {
     for model in plain mla window; do
-        for how in "--temp 0" "--temp 1 --seed 5" "--temp 0.7 --top-k 8 --repeat-penalty 1.2 --seed 9" "--temp 1.5 --samples 5 --seed 2"; do
+        for how in "--temp 0" "--temp 1 --seed 5" "--temp 0.7 --top-k 8 --repeat-penalty 1.2 --seed 9" "--temp 1.5 --samples 5 --seed 2" \
+            "--mirostat 2 --mirostat-ent 2 --temp 1.2 --samples 2" "--adaptive-target 0.2 --dry-multiplier 1 --xtc-probability 0.5 --top-n-sigma 2"; do
             for prompt in "the old dog sees the small cat and the" "a"; do
                 llm-infer -m "$F/$model.llm" -q -n 60 --ignore-eos $how "$prompt" > want
                 for draft in 1 3; do

@@ -4,7 +4,7 @@
 
 enum { MAX_FEW = 64 };
 
-static bool before(struct llm_candidate a, struct llm_candidate b)
+bool llm_candidate_before(struct llm_candidate a, struct llm_candidate b)
 {
     return a.logit > b.logit || (a.logit == b.logit && a.id < b.id);
 }
@@ -12,7 +12,7 @@ static bool before(struct llm_candidate a, struct llm_candidate b)
 static int compare(const void *a, const void *b)
 {
     const struct llm_candidate *x = a, *y = b;
-    return before(*x, *y) ? -1 : before(*y, *x);
+    return llm_candidate_before(*x, *y) ? -1 : llm_candidate_before(*y, *x);
 }
 
 static void swap(struct llm_candidate *a, struct llm_candidate *b)
@@ -28,14 +28,14 @@ static void select_first(struct llm_candidate *v, size_t n, size_t k)
     size_t low = 0, high = n;
     while (high - low > 1 && k > low && k < high) {
         size_t mid = low + (high - low) / 2;
-        if (before(v[mid], v[low])) swap(&v[mid], &v[low]);
-        if (before(v[high - 1], v[low])) swap(&v[high - 1], &v[low]);
-        if (before(v[high - 1], v[mid])) swap(&v[high - 1], &v[mid]); /* the median of three stands in the middle */
+        if (llm_candidate_before(v[mid], v[low])) swap(&v[mid], &v[low]);
+        if (llm_candidate_before(v[high - 1], v[low])) swap(&v[high - 1], &v[low]);
+        if (llm_candidate_before(v[high - 1], v[mid])) swap(&v[high - 1], &v[mid]); /* the median of three stands in the middle */
         struct llm_candidate pivot = v[mid];
         size_t i = low, j = high - 1;
         for (;;) {
-            while (before(v[i], pivot)) i++;
-            while (before(pivot, v[j])) j--;
+            while (llm_candidate_before(v[i], pivot)) i++;
+            while (llm_candidate_before(pivot, v[j])) j--;
             if (i >= j) break;
             swap(&v[i++], &v[j--]);
         }
@@ -51,7 +51,7 @@ static void sort_few(struct llm_candidate *v, size_t n)
     for (size_t i = 1; i < n; i++) {
         struct llm_candidate x = v[i];
         size_t at = i;
-        for (; at > 0 && before(x, v[at - 1]); at--) v[at] = v[at - 1];
+        for (; at > 0 && llm_candidate_before(x, v[at - 1]); at--) v[at] = v[at - 1];
         v[at] = x;
     }
 }
@@ -79,4 +79,16 @@ double llm_candidates_mass(const struct llm_candidates *c)
     double max = llm_candidates_max(c), sum = 0;
     for (size_t i = 0; i < c->n; i++) sum += exp(c->v[i].logit - max);
     return sum;
+}
+
+void llm_candidates_floor(struct llm_candidates *c, double floor)
+{
+    size_t kept = 0, sorted = 0;
+    for (size_t i = 0; i < c->n; i++) {
+        if (c->v[i].logit < floor) continue;
+        if (i < c->sorted) sorted++;
+        c->v[kept++] = c->v[i];
+    }
+    c->n = kept;
+    c->sorted = sorted;
 }

@@ -12,4 +12,4 @@ static void edit(const struct llm_sampling *p, const struct llm_history *h, int3
     for (size_t i = 0; i < p->n_bias; i++) logits[p->bias[i].id] += p->bias[i].bias;
 }
 
-const struct llm_sample_step llm_sample_logit_bias = {"logit-bias", active, edit, NULL};
+const struct llm_sample_step llm_sample_logit_bias = {.name = "logit-bias", .active = active, .edit = edit};

@@ -9,15 +9,7 @@ static bool active(const struct llm_sampling *p)
 
 static void filter(const struct llm_sampling *p, struct llm_candidates *c)
 {
-    double floor = llm_candidates_max(c) + log(p->min_p);
-    size_t kept = 0, sorted = 0;
-    for (size_t i = 0; i < c->n; i++) {
-        if (c->v[i].logit < floor) continue;
-        if (i < c->sorted) sorted++;
-        c->v[kept++] = c->v[i];
-    }
-    c->n = kept;
-    c->sorted = sorted;
+    llm_candidates_floor(c, llm_candidates_max(c) + log(p->min_p));
 }
 
-const struct llm_sample_step llm_sample_min_p = {"min-p", active, NULL, filter};
+const struct llm_sample_step llm_sample_min_p = {.name = "min-p", .active = active, .filter = filter};

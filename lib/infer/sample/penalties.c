@@ -30,4 +30,4 @@ static void edit(const struct llm_sampling *p, const struct llm_history *h, int3
     }
 }
 
-const struct llm_sample_step llm_sample_penalties = {"penalties", active, edit, NULL};
+const struct llm_sample_step llm_sample_penalties = {.name = "penalties", .active = active, .edit = edit};

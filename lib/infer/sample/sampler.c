@@ -60,7 +60,7 @@ static int reserve(struct llm_sampler *s, size_t n, struct llm_err *e)
 static int edit(struct llm_sampler *s, const struct llm_sampling *p, const struct llm_history *h, float *logits, size_t n,
                 struct llm_err *e)
 {
-    if (llm_grow((void **)&s->seen, &s->seen_room, (size_t)(h->n > 0 ? h->n : 1), sizeof *s->seen, e) < 0) return -1;
+    if (llm_grow((void **)&s->seen, &s->seen_room, (size_t)(h->n > 0 ? 3 * h->n : 1), sizeof *s->seen, e) < 0) return -1;
     for (const struct llm_sample_step *const *step = llm_sample_steps; *step; step++) {
         if ((*step)->edit && (*step)->active(p)) (*step)->edit(p, h, s->seen, logits, n);
     }
@@ -103,16 +103,52 @@ static void gather_all(struct llm_candidates *c, const struct llm_logits *x)
     }
 }
 
-static int filter(struct llm_sampler *s, const struct llm_sampling *p, const struct llm_logits *x, struct llm_err *e)
+/* The filter that turns the others off; NULL: none does. */
+static const struct llm_sample_step *alone(const struct llm_sampling *p)
 {
+    for (const struct llm_sample_step *const *step = llm_sample_steps; *step; step++)
+        if ((*step)->alone && (*step)->active(p)) return *step;
+    return NULL;
+}
+
+static bool needs_all(const struct llm_sampling *p)
+{
+    for (const struct llm_sample_step *const *step = llm_sample_steps; *step; step++)
+        if ((*step)->needs_all && (*step)->active(p)) return true;
+    return false;
+}
+
+static int filter(struct llm_sampler *s, const struct llm_sampling *p, const struct llm_logits *x, uint32_t sample, uint32_t position,
+                  struct llm_err *e)
+{
+    const struct llm_sample_step *only = alone(p);
     if (reserve(s, x->n, e) < 0) return -1;
-    enum llm_cut cut = s->plain ? LLM_CUT_NONE : llm_candidates_cut(&s->c, x, p);
+    s->c.vocab = x->n;
+    s->c.sample = sample;
+    s->c.position = position;
+    s->c.state = &s->state;
+    enum llm_cut cut = s->plain || needs_all(p) ? LLM_CUT_NONE : llm_candidates_cut(&s->c, x, p);
     if (cut == LLM_CUT_NONE) gather_all(&s->c, x);
     for (const struct llm_sample_step *const *step = llm_sample_steps; *step; step++) {
         if (cut == LLM_CUT_TOP_P && *step == &llm_sample_top_p) continue;
+        if (only && *step != only && *step != &llm_sample_temperature) continue;
         if ((*step)->filter && (*step)->active(p)) (*step)->filter(p, &s->c);
     }
     return 0;
+}
+
+/* The filters learn which token was drawn. */
+static void remember(struct llm_sampler *s, const struct llm_sampling *p, int32_t id)
+{
+    const struct llm_sample_step *only = alone(p);
+    for (const struct llm_sample_step *const *step = llm_sample_steps; *step; step++) {
+        if (!(*step)->chosen || !(*step)->active(p) || (only && *step != only)) continue;
+        for (size_t i = 0; i < s->c.n; i++) {
+            if (s->c.v[i].id != id) continue;
+            (*step)->chosen(p, &s->c, s->c.v[i]);
+            break;
+        }
+    }
 }
 
 int llm_sampler_filter(struct llm_sampler *s, const struct llm_sampling *p, const struct llm_history *h, float *logits, size_t n,
@@ -120,14 +156,15 @@ int llm_sampler_filter(struct llm_sampler *s, const struct llm_sampling *p, cons
 {
     struct llm_logits x;
     if (edit(s, p, h, logits, n, e) < 0 || take_maxima(s, logits, n, &x, e) < 0) return -1;
-    return filter(s, p, &x, e);
+    return filter(s, p, &x, 0, 0, e);
 }
 
-/* Whether some filter other than the temperature may leave tokens of a vocabulary of n out. */
+/* Whether some filter other than a constant temperature may change the distribution or leave tokens of a vocabulary of n out. */
 static bool filters(const struct llm_sampling *p, size_t n)
 {
     for (const struct llm_sample_step *const *step = llm_sample_steps; *step; step++) {
-        if (!(*step)->filter || *step == &llm_sample_temperature || !(*step)->active(p)) continue;
+        bool constant = *step == &llm_sample_temperature && p->dynatemp_range == 0;
+        if (!(*step)->filter || constant || !(*step)->active(p)) continue;
         if (*step != &llm_sample_top_k || (uint64_t)p->top_k < n) return true;
     }
     return false;
@@ -180,9 +217,10 @@ int llm_sampler_choose(struct llm_sampler *s, const struct llm_sampling *p, cons
         *id = draw_of_all(p, &x, d);
         return 0;
     }
-    if (filter(s, p, &x, e) < 0) return -1;
+    if (filter(s, p, &x, sample, position, e) < 0) return -1;
     for (size_t i = 0; i < s->c.n; i++) llm_draw_enter(&d, s->c.v[i].id, s->c.v[i].logit);
     *id = d.id;
+    remember(s, p, d.id);
     return 0;
 }
 

@@ -1,7 +1,8 @@
 /* Choosing the next token from logits. Two kinds of steps, each a row in sample/table.h, are applied in this order (llama.cpp's default chain):
- *   edits of logits      logit bias, penalties
- *   filters              top-k, typical, top-p, min-p
+ *   edits of logits      logit bias, penalties, DRY
+ *   filters              top-n-sigma, top-k, typical, top-p, min-p, XTC
  *   temperature          divides the logits of the candidates that are left
+ *   last filters         Mirostat (in place of the filters above), adaptive-p
  * Then one candidate is drawn by Gumbel-max (infer/sample/draw.h): its probability is the softmax of the candidates that are left. A temperature of 0
  * takes the most likely token after the edits, the lowest id among equals.
  *
@@ -28,6 +29,7 @@ struct llm_sampling {
     LLM_SAMPLE_TABLE(LLM_SAMPLE_NO_STEP, LLM_SAMPLE_REAL_FIELD, LLM_SAMPLE_INT_FIELD, , )
     const struct llm_logit_bias *bias; /* borrowed */
     size_t n_bias;
+    const uint8_t *dry_breakers; /* [vocab_size] 1 for tokens that end a repetition; borrowed; NULL: none do */
     uint64_t seed;
     uint64_t policy_step;       /* training steps that the weights have had, of rollouts; else 0 */
     uint64_t prompt;            /* which prompt this is: llm_draw_prompt of its id */
@@ -47,11 +49,21 @@ struct llm_candidate {
     float logit;
     int32_t id;
 };
+/* What filters remember of a completion's earlier tokens. Zeros before the first. Only one of them is active at a time. */
+struct llm_sample_state {
+    bool begun;
+    double mu;                /* Mirostat: the largest surprise that is kept, in bits */
+    double weighted, weight;  /* adaptive-p: Σ decay^age · probability of the tokens chosen, Σ decay^age */
+};
+
 /* The tokens that may still be chosen. Filters reorder `v` and lower `n`, never to 0. */
 struct llm_candidates {
     struct llm_candidate *v;
     double *scratch; /* one number for each id; of the filters */
     size_t n;
+    size_t vocab;    /* tokens of the vocabulary */
+    uint32_t sample, position; /* of the token to come: part of the keys of random numbers */
+    struct llm_sample_state *state;
     size_t sorted;   /* so many at the front are in order: the larger logit first, of equals the lower id */
 };
 
@@ -64,13 +76,21 @@ struct llm_history {
 struct llm_sample_step {
     const char *name;
     bool (*active)(const struct llm_sampling *p);
-    /* One of the two. An edit changes logits of the whole vocabulary; scratch holds history->n ids. */
+    /* One of the two. An edit changes logits of the whole vocabulary; scratch holds 3 · history->n ids. */
     void (*edit)(const struct llm_sampling *p, const struct llm_history *h, int32_t *scratch, float *logits, size_t n);
     void (*filter)(const struct llm_sampling *p, struct llm_candidates *c);
+    /* Of a filter with a state: `token` was drawn from the candidates that are left. NULL: nothing is remembered. */
+    void (*chosen)(const struct llm_sampling *p, struct llm_candidates *c, struct llm_candidate token);
+    bool needs_all;           /* the filter looks at all candidates, also those that other filters would remove */
+    bool alone;               /* when active, the filters before it are off, but for the temperature */
 };
 /* In the order of application; ends with a row without a name. */
 extern const struct llm_sample_step *const llm_sample_steps[];
 
+/* Whether a comes before b: its logit is larger, or equal and its id lower. */
+bool llm_candidate_before(struct llm_candidate a, struct llm_candidate b);
+/* Removes candidates whose logit is below the floor. */
+void llm_candidates_floor(struct llm_candidates *c, double floor);
 /* Brings the k largest (k ≤ n) to the front, sorted: linear in n, not a sort of all. */
 void llm_candidates_sort(struct llm_candidates *c, size_t k);
 /* The largest logit. */
@@ -94,6 +114,7 @@ struct llm_sampler {
     size_t seen_room;
     float *block_max;
     size_t blocks_room;
+    struct llm_sample_state state; /* of the completion whose tokens are chosen */
     bool plain;      /* for tests: every filter sees all candidates. Same results */
     const struct llm_limit *limit; /* applied after the edits; borrowed. NULL: every token may be chosen */
 };

@@ -17,11 +17,32 @@
          -1e6, 1e6)                                                                                                                                 \
     INT(type, member, repeat_last_n, 64, "repeat-last-n", "N", "number of last tokens that the penalties count as recent; -1: all [64]",            \
         -1, 2147483647)                                                                                                                             \
+    STEP(dry)                                                                                                                                       \
+    REAL(type, member, dry_multiplier, 0, "dry-multiplier", "X", "DRY: subtract X * base^(length - allowed) from what continues a repetition [0]",  \
+         0, 1e6)                                                                                                                                    \
+    REAL(type, member, dry_base, 1.75, "dry-base", "X", "base of --dry-multiplier [1.75]", 1, 1e6)                                                   \
+    INT(type, member, dry_allowed_length, 2, "dry-allowed-length", "N", "repetitions of fewer than N tokens lose nothing by DRY [2]", 0, 65536)      \
+    INT(type, member, dry_penalty_last_n, -1, "dry-penalty-last-n", "N", "number of last tokens in which DRY looks for repetitions; -1: all [-1]",  \
+        -1, 2147483647)                                                                                                                             \
+    STEP(top_n_sigma)                                                                                                                               \
+    REAL(type, member, top_n_sigma, 0, "top-n-sigma", "N", "keep tokens at most N standard deviations below the largest logit [0: off]", -1, 1e6)   \
     STEP(top_k) INT(type, member, top_k, 40, "top-k", "K", "keep the K most likely tokens; 0: all [40]", 0, 2147483647)                             \
     STEP(typical) REAL(type, member, typical, 1, "typical", "P", "keep the most typical tokens up to a total probability of P [1: off]", 0, 1)      \
     STEP(top_p) REAL(type, member, top_p, .95, "top-p", "P", "keep the most likely tokens up to a total probability of P [0.95]", 0, 1)             \
     STEP(min_p) REAL(type, member, min_p, .05, "min-p", "P", "keep tokens at least P times as likely as the most likely one [0.05]", 0, 1)          \
-    STEP(temperature) REAL(type, member, temperature, .8, "temp", "T", "divide logits by T; 0: always the most likely token [0.8]", 0, 1e6)
+    STEP(xtc)                                                                                                                                       \
+    REAL(type, member, xtc_probability, 0, "xtc-probability", "P", "with probability P remove all but the least of the top choices [0: off]", 0, 1) \
+    REAL(type, member, xtc_threshold, .1, "xtc-threshold", "P", "probability of a top choice of --xtc-probability [0.1]", 0, 1)                      \
+    STEP(temperature) REAL(type, member, temperature, .8, "temp", "T", "divide logits by T; 0: always the most likely token [0.8]", 0, 1e6)         \
+    REAL(type, member, dynatemp_range, 0, "dynatemp-range", "X", "temperature from T - X where the model is certain to T + X [0: off]", 0, 1e6)      \
+    REAL(type, member, dynatemp_exp, 1, "dynatemp-exp", "X", "exponent of the entropy in --dynatemp-range [1]", 0, 1e6)                              \
+    STEP(mirostat)                                                                                                                                  \
+    INT(type, member, mirostat, 0, "mirostat", "N", "Mirostat of version 1 or 2, in place of all filters but the temperature [0: off]", 0, 2)       \
+    REAL(type, member, mirostat_lr, .1, "mirostat-lr", "X", "learning rate of --mirostat [0.1]", 0, 1e6)                                             \
+    REAL(type, member, mirostat_ent, 5, "mirostat-ent", "X", "target of --mirostat: bits of surprise [5]", 0, 1e6)                                   \
+    STEP(adaptive_p)                                                                                                                                \
+    REAL(type, member, adaptive_target, 0, "adaptive-target", "P", "adaptive-p: choose tokens of a probability near P [0: off]", 0, 1)               \
+    REAL(type, member, adaptive_decay, .9, "adaptive-decay", "X", "memory of --adaptive-target, of each token before the last [0.9]", 0, .99)
 
 /* For users of one kind of row. */
 #define LLM_SAMPLE_NO_STEP(name)

@@ -13,4 +13,4 @@ static void filter(const struct llm_sampling *p, struct llm_candidates *c)
     c->n = (size_t)p->top_k;
 }
 
-const struct llm_sample_step llm_sample_top_k = {"top-k", active, NULL, filter};
+const struct llm_sample_step llm_sample_top_k = {.name = "top-k", .active = active, .filter = filter};

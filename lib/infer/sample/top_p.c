@@ -37,4 +37,4 @@ static void filter(const struct llm_sampling *p, struct llm_candidates *c)
     }
 }
 
-const struct llm_sample_step llm_sample_top_p = {"top-p", active, NULL, filter};
+const struct llm_sample_step llm_sample_top_p = {.name = "top-p", .active = active, .filter = filter};

@@ -30,4 +30,4 @@ static void filter(const struct llm_sampling *p, struct llm_candidates *c)
     for (size_t i = 0; i < kept; i++) c->v[i].logit = (float)c->scratch[c->v[i].id];
 }
 
-const struct llm_sample_step llm_sample_typical = {"typical", active, NULL, filter};
+const struct llm_sample_step llm_sample_typical = {.name = "typical", .active = active, .filter = filter};
