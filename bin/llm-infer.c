@@ -82,6 +82,8 @@ static const struct llm_opt options[] = {
     {0, "echo", NULL, "print the prompt before its completion", LLM_FLAG, AT(echo), 0, 0, NULL},
     {0, "rollout", NULL, "with --jsonl: also write ids and log-probabilities, for llm-train to learn from; draws from the plain softmax",
      LLM_FLAG, AT(rollout), 0, 0, NULL},
+    {0, "logprobs", "K", "with --jsonl: the log-probability of each token that is generated, and of the K most likely ones", LLM_INT, AT(logprobs), 0,
+     LLM_MAX_TOP_LOG_PROBS, NULL},
     {0, "no-timings", NULL, "omit timings from --jsonl, so that equal runs print equal bytes", LLM_FLAG, AT(no_timings), 0, 0, NULL},
     {.type = LLM_HEADING, .help = "Batches of --jsonl"},
     {0, "resume", NULL, "keep the answers that the file of -o has, and append those that are missing", LLM_FLAG, AT(resume), 0, 0, NULL},
@@ -146,7 +148,7 @@ const struct llm_cli infer_cli = {
 };
 
 const struct args infer_defaults = {.n = UNSET, .batch = 512, .parallel = 16, .samples = 1, .precision = 1, .cache_type = -1, .pooling = -1,
-                                    .embd_normalize = UNSET, .neurons_top = 5};
+                                    .embd_normalize = UNSET, .neurons_top = 5, .logprobs = -1};
 
 static bool is_dash(const char *s)
 {
@@ -200,6 +202,9 @@ static void check_batch(struct args *a, bool to_stdout, int owners)
     }
     if ((a->unordered || a->no_sharing) && (!a->jsonl || owners > 0)) {
         llm_usage(&infer_cli, "--unordered and --no-sharing go with --jsonl, and not with --score, --embed or other output");
+    }
+    if (a->logprobs >= 0 && (!a->jsonl || owners > 0 || a->rollout)) {
+        llm_usage(&infer_cli, "--logprobs goes with --jsonl, and not with --rollout (which has them), --score or other output");
     }
     if (a->retries > 0 && !a->resume) llm_usage(&infer_cli, "--retries goes with --resume");
     if ((a->part || a->limit > 0) && a->rollout) llm_usage(&infer_cli, "--rollout numbers all prompts: it does not go with --part or --limit");

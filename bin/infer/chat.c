@@ -8,6 +8,7 @@ int chat_open(struct session *s, struct llm_err *e)
 {
     const struct args *a = s->a;
     struct chat *c = &s->chat;
+    if (c->open) return 0;
     time_t seconds = time(NULL);
     localtime_r(&seconds, &c->now);
     if (!s->model->tokenizer) return llm_fail(e, EX_DATAERR, "%s: the model carries no tokenizer: name one with -T", a->model);
@@ -15,6 +16,7 @@ int chat_open(struct session *s, struct llm_err *e)
     for (const struct llm_lora *l = s->model->lora; l; l = l->next) path = l->has_chat ? l->path : path;
     if (llm_chat_find(&c->found, a->chat_template, path, s->model->tokenizer, e) < 0) return -1;
     c->n_ends = llm_chat_turn_ends(&c->found, s->model->tokenizer, c->ends);
+    c->open = true;
     return 0;
 }
 

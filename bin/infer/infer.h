@@ -25,6 +25,7 @@ struct args {
     int precision, cache_type, pooling;
     int64_t embd_normalize;
     int resume, unordered, no_sharing;
+    int64_t logprobs;              /* --logprobs; -1: the option was not given */
     int64_t limit, retries;
     const char *part;              /* "I/N" */
     int64_t part_number, parts;    /* what it says: from 0; 1 part if it was not given */
@@ -42,10 +43,13 @@ extern const struct llm_cli infer_cli;
 extern const struct args infer_defaults; /* what the options are if they are not given; those of sampling apart */
 extern const struct llm_words infer_words[];
 extern const struct llm_alias infer_aliases[];
+/* Options that a line of --jsonl may give for itself. */
+#define LINE_OPTIONS "tokens|samples|seed|ignore-eos|logprobs|" LLM_SAMPLING_NAMES
 extern const struct llm_foreign infer_foreign[];
 
 /* What --chat knows of the model. */
 struct chat {
+    bool open;
     struct llm_chat found;
     struct tm now;
     int32_t ends[4];
@@ -129,7 +133,7 @@ int constraints_take(struct session *s, json_t *object, struct llm_constraint **
 void constraints_drop(struct session *s, struct llm_constraint *c);
 void constraints_release(struct session *s);
 
-/* Finds the template and what ends a turn. */
+/* Finds the template and what ends a turn, unless that is done. */
 int chat_open(struct session *s, struct llm_err *e) LLM_MUST_CHECK;
 void chat_release(struct session *s);
 /* Tokens of a conversation up to where the assistant speaks next. messages: an array; tools: an array or NULL. *ids is malloced. */

@@ -1,9 +1,11 @@
 /* --jsonl: a prompt a line, a completion a line. */
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include "base/buf.h"
 #include "bin/infer/batch.h"
+#include "bin/infer/openai.h"
 #include "bin/infer/resume.h"
 #include "infer/rollout.h"
 #include "infer/sample/draw.h"
@@ -25,6 +27,9 @@ struct line {
     struct llm_constraint *constraint; /* of the line, or the command line's; NULL: none */
     int64_t group;           /* prompts before it in the input */
     int64_t generated;       /* tokens of its samples so far */
+    bool chat;               /* it asks for a message */
+    struct openai openai;    /* of a line of OpenAI's batches */
+    struct llm_err failed;   /* of such a line: why a completion failed */
     char key[17];            /* with --resume */
     int64_t have;            /* with --resume: samples that the output has already */
     int64_t attempts;        /* with --resume: how often the line failed */
@@ -45,6 +50,7 @@ static void line_destroy(struct line *l)
 {
     json_decref(l->object);
     json_decref(l->stop_list);
+    openai_release(&l->openai);
     free(l->ids);
     free(l->stops);
     free(l->biases);
@@ -80,7 +86,7 @@ static int put_refusals(struct run *r, struct llm_err *e)
 static int take_options(const struct args *a, json_t *o, struct llm_prompt *p, struct llm_err *e)
 {
     struct args line = *a;
-    if (llm_cli_take_json(&infer_cli, "tokens|samples|seed|ignore-eos|" LLM_SAMPLING_NAMES, &line, o, e) < 0) return -1;
+    if (llm_cli_take_json(&infer_cli, LINE_OPTIONS, &line, o, e) < 0) return -1;
     line.sampling.bias = p->sampling.bias;
     line.sampling.n_bias = p->sampling.n_bias;
     line.sampling.dry_breakers = p->sampling.dry_breakers;
@@ -89,6 +95,8 @@ static int take_options(const struct args *a, json_t *o, struct llm_prompt *p, s
     p->max_tokens = line.n;
     p->samples = line.samples;
     p->ignore_eos = line.ignore_eos;
+    p->log_probs = line.logprobs >= 0;
+    p->top = line.logprobs > 0 ? line.logprobs : 0;
     return 0;
 }
 
@@ -199,13 +207,20 @@ static int take_line(struct run *r, const char *text, struct line *l, struct llm
     const struct args *a = r->s->a;
     size_t n_ids = 0;
     *p = (struct llm_prompt){.max_tokens = a->n, .samples = a->samples, .sampling = r->s->sampling, .stops = a->stop.v, .n_stops = a->stop.n,
-                             .ignore_eos = a->ignore_eos, .begin = r->s->begin.n > 0 ? &r->s->begin : NULL, .user = l,
-                             .ends = r->s->chat.ends, .n_ends = r->s->chat.n_ends};
+                             .ignore_eos = a->ignore_eos, .begin = r->s->begin.n > 0 ? &r->s->begin : NULL, .user = l};
     if (!text) return lines_too_long(&r->in, e);
     if (!l->object) return -1;
     if (!json_is_object(l->object)) return llm_fail(e, EX_DATAERR, "expected an object with \"%s\"", a->chat ? "messages" : "prompt");
+    if (openai_take(&l->openai, &l->object, e) < 0) return -1;
+    l->chat = l->openai.is ? l->openai.chat : a->chat;
     bool whole = json_object_get(l->object, "prompt") || json_object_get(l->object, "ids");
-    if (a->chat) {
+    if (l->chat) {
+        if (chat_open(r->s, e) < 0) {
+            e->status = EX_DATAERR; /* of this line; others may need no template */
+            return -1;
+        }
+        p->ends = r->s->chat.ends;
+        p->n_ends = r->s->chat.n_ends;
         if (take_messages(r, l, &n_ids, e) < 0) return -1;
     } else if (!whole && (json_object_get(l->object, "input_prefix") || json_object_get(l->object, "input_suffix"))) {
         if (take_parts(r, l, p, &n_ids, e) < 0) return -1;
@@ -244,7 +259,11 @@ static int put_key(const struct run *r, const struct line *l, json_t *answer)
 /* Refuses a line: its answer is an error, which is written in the order of the lines. Frees the line's prompt. */
 static int refuse(struct run *r, struct line *l, const struct llm_err *why, struct llm_err *e)
 {
-    json_t *answer = lines_refuse(&r->in, l->object, why, e);
+    json_t *answer = lines_refuse(&r->in, l->object, why, e), *custom = json_object_get(l->object, "custom_id");
+    if (answer && (l->openai.is || custom)) {
+        json_decref(answer);
+        answer = openai_error(custom ? custom : json_object_get(l->object, "id"), why->text, e);
+    }
     if (!answer || put_key(r, l, answer) < 0) return -1;
     json_decref(l->object);
     free(l->ids);
@@ -267,7 +286,7 @@ static int find_answer(struct run *r, const char *text, size_t n, struct line *l
 {
     struct resume *resume = r->s->resume;
     struct llm_buf id = {0};
-    json_t *given = json_object_get(l->object, "id");
+    json_t *custom = json_object_get(l->object, "custom_id"), *given = custom ? custom : json_object_get(l->object, "id");
     if (!resume) return 0;
     int status = resume_key(resume, l->object, text, n, l->key, e);
     if (status == 0) status = given ? llm_json_dump(given, &id, e) : llm_buf_printf(&id, e, "%" PRId64, r->in.number);
@@ -329,6 +348,39 @@ static json_t *timings(const struct args *a, const struct llm_completion *c)
     return o;
 }
 
+/* A token with its log-probability, as OpenAI's interface has it, and its id. */
+static json_t *token_of(const struct run *r, int32_t id, float log_prob)
+{
+    const struct llm_tokenizer *t = r->s->model->tokenizer;
+    size_t n = 0;
+    const char *piece = t && id < llm_tokenizer_vocab_size(t) ? llm_tokenizer_piece(t, id, &n) : NULL;
+    json_t *o = json_pack("{s:i,s:o,s:o}", "id", (int)id, "token", llm_json_text(piece ? piece : "", n), "logprob",
+                          isfinite(log_prob) ? json_real((double)log_prob) : json_null()), *bytes = json_array();
+    for (size_t i = 0; i < n; i++) json_array_append_new(bytes, json_integer((unsigned char)piece[i]));
+    if (json_object_set_new(o, "bytes", bytes) == 0) return o;
+    json_decref(o);
+    return NULL;
+}
+
+/* {"content": [a token, with "top_logprobs", …]}. NULL: no memory. */
+static json_t *log_probs(const struct run *r, const struct llm_completion *c)
+{
+    json_t *list = json_array();
+    int64_t k = c->prompt.top < r->s->model->config.vocab_size ? c->prompt.top : r->s->model->config.vocab_size;
+    int bad = 0;
+    for (int64_t i = 0; i < c->n; i++) {
+        json_t *o = token_of(r, c->ids[i], c->log_probs[i]), *top = json_array();
+        for (int64_t j = 0; j < k; j++) {
+            const struct llm_top_choice *choice = &c->top[i * c->prompt.top + j];
+            bad |= json_array_append_new(top, token_of(r, choice->id, choice->log_prob));
+        }
+        bad |= json_object_set_new(o, "top_logprobs", top) | json_array_append_new(list, o);
+    }
+    json_t *all = bad ? NULL : json_pack("{s:O}", "content", list);
+    json_decref(list);
+    return all;
+}
+
 /* "id" first, then what the line carried, then the results. NULL: no memory. */
 static json_t *result(const struct run *r, const struct llm_completion *c, struct llm_err *e)
 {
@@ -351,9 +403,10 @@ static json_t *result(const struct run *r, const struct llm_completion *c, struc
         bad |= json_object_set(o, "ids", ids);
     } else {
         json_t *said = llm_json_text(c->text.bytes.p ? c->text.bytes.p : "", c->text.bytes.n);
-        if (a->chat) said = json_pack("{s:s,s:o}", "role", "assistant", "content", said);
-        bad |= json_object_set_new(o, a->chat ? "message" : "text", said);
+        if (l->chat) said = json_pack("{s:s,s:o}", "role", "assistant", "content", said);
+        bad |= json_object_set_new(o, l->chat ? "message" : "text", said);
     }
+    if (c->prompt.log_probs) bad |= json_object_set_new(o, "logprobs", log_probs(r, c));
     bad |= json_object_set_new(o, "finish_reason", json_string(llm_finish_names[c->finish]));
     if (r->s->model->rope_context > 0) bad |= json_object_set_new(o, "rope_context", json_integer(r->s->model->rope_context));
     bad |= json_object_set_new(o, "prompt_tokens", json_integer(c->prompt_tokens));
@@ -389,16 +442,33 @@ static json_t *failure(struct run *r, const struct llm_completion *c, struct llm
     return NULL;
 }
 
+/* A completion for a line of OpenAI's batches, whose answer has all of them. 0 or -1. */
+static int done_openai(struct run *r, struct llm_completion *c, struct llm_err *e)
+{
+    struct line *l = c->prompt.user;
+    const json_t *id = json_object_get(l->object, "id");
+    if (c->err.status) l->failed = c->err;
+    else if (openai_choice(&l->openai, c, c->prompt.log_probs ? log_probs(r, c) : NULL, e) < 0) return -1;
+    if (c->sample + 1 < c->prompt.samples) return 0;
+    if (l->failed.status && r->n_failed++ == 0) r->failed = l->failed;
+    json_t *o = l->failed.status ? openai_error(id, l->failed.text, e)
+                                 : openai_answer(&l->openai, r->s, id, c->prompt.sampling.prompt, c->prompt_tokens, e);
+    int status = o && put_key(r, l, o) == 0 ? batch_put(&r->batch, o, e) : -1;
+    json_decref(o);
+    return status;
+}
+
 static int done(void *arg, struct llm_completion *c, struct llm_err *e)
 {
     struct run *r = arg;
     struct line *l = c->prompt.user;
-    json_t *o = c->err.status ? failure(r, c, e) : result(r, c, e);
-    int status = !o ? -1 : c->sample < l->have ? 0 : batch_put(&r->batch, o, e);
+    int status = l->openai.is ? done_openai(r, c, e) : 0;
+    json_t *o = l->openai.is ? NULL : c->err.status ? failure(r, c, e) : result(r, c, e);
+    if (!l->openai.is) status = !o ? -1 : c->sample < l->have ? 0 : batch_put(&r->batch, o, e);
     json_decref(o);
     l->generated += c->n;
     bool nothing = c->finish == LLM_FINISH_STOP && c->text.bytes.n == 0 && c->prompt.n_stops == 0 && c->prompt.n_ends == 0;
-    if (nothing && !r->s->a->chat) chat_hint(r->s);
+    if (nothing && !l->chat) chat_hint(r->s);
     if (status < 0 || c->sample + 1 < c->prompt.samples) return status;
     batch_item(&r->batch, c->prompt_tokens, l->generated);
     drop_line(r, l);

@@ -6,6 +6,7 @@
 #include <string.h>
 #include "bin/infer/batch.h"
 #include "cpu/pool.h"
+#include "infer/most.h"
 #include "tensor/divergence.h"
 
 /* The most likely tokens of one distribution, the most likely first, and the log-probability of all others together. */
@@ -21,24 +22,6 @@ struct run {
     json_t *ids, *log_probs, *tails; /* of the current text */
 };
 
-/* Whether token a is after token b in the order of choices: it is less likely, or equal with a higher id. */
-static bool after(const float *x, int32_t a, int32_t b)
-{
-    return x[a] < x[b] || (!(x[a] > x[b]) && a > b);
-}
-
-/* Restores the heap of n tokens, whose root is the last in the order, after its root was replaced. */
-static void sift(int32_t *heap, int64_t n, const float *x)
-{
-    for (int64_t at = 0, child; (child = 2 * at + 1) < n; at = child) {
-        int32_t moved = heap[at];
-        if (child + 1 < n && after(x, heap[child + 1], heap[child])) child++;
-        if (!after(x, heap[child], moved)) return;
-        heap[at] = heap[child];
-        heap[child] = moved;
-    }
-}
-
 /* Row i of a span: the logits after a token. */
 static void find_top(void *arg, size_t i, int thread)
 {
@@ -48,31 +31,12 @@ static void find_top(void *arg, size_t i, int thread)
     struct top *t = &r->tops[i];
     double max = -INFINITY, sum = 0, rest = 0;
     (void)thread;
-    for (int64_t n = 0; n < k; n++) { /* a heap of the first k, one by one */
-        int64_t at = n;
-        t->id[n] = (int32_t)n;
-        for (int64_t up; at > 0 && after(x, t->id[at], t->id[up = (at - 1) / 2]); at = up) {
-            int32_t moved = t->id[at];
-            t->id[at] = t->id[up];
-            t->id[up] = moved;
-        }
-    }
-    for (int32_t id = (int32_t)k; id < vocab; id++) {
-        if (after(x, id, t->id[0])) continue;
-        t->id[0] = id;
-        sift(t->id, k, x);
-    }
-    for (int64_t n = k - 1; n > 0; n--) { /* the last in the order goes to the end */
-        int32_t last = t->id[0];
-        t->id[0] = t->id[n];
-        t->id[n] = last;
-        sift(t->id, n, x);
-    }
+    llm_most_likely(x, vocab, k, t->id);
     for (int64_t j = 0; j < vocab; j++) max = fmax(max, (double)x[j]);
     for (int64_t j = 0; j < vocab; j++) {
         double p = exp((double)x[j] - max);
         sum += p;
-        rest += after(x, (int32_t)j, t->id[k - 1]) ? p : 0; /* not the sum less the choices: almost all of it may be theirs */
+        rest += llm_is_after(x, (int32_t)j, t->id[k - 1]) ? p : 0; /* not the sum less the choices: almost all of it may be theirs */
     }
     for (int64_t n = 0; n < k; n++) t->log_prob[n] = (float)((double)x[t->id[n]] - max - log(sum));
     t->tail = (float)(log(rest) - log(sum));

@@ -65,7 +65,6 @@ const struct llm_foreign infer_foreign[] = {
     {"--instruct", "--chat answers turns of a conversation"},
     {"--no-display-prompt", "the prompt is printed only if --echo asks for it"},
     {"--verbose-prompt", "--score prints the prompt's tokens"},
-    {"--logprobs", "--score prints the log-probability of each token"},
     {"--perplexity", "llm-bench quality measures it; --score prints the log-probability of each token"},
     {"--stream", "text is always written as it comes"},
     {"--do-sample", "tokens are drawn at random unless --temp is 0"},

@@ -8,6 +8,7 @@
 #include "base/signals.h"
 #include "cpu/pool.h"
 #include "cpu/profile.h"
+#include "infer/most.h"
 
 #define LOOK_AHEAD 4 /* with shared beginnings, up to LOOK_AHEAD · parallel completions wait beside those under way */
 #define LEAST_SHARED 16 /* tokens: of shorter common beginnings nothing is gained */
@@ -86,8 +87,10 @@ static void completion_release(struct llm_completion *c)
     free(c->ids);
     free(c->log_probs);
     free(c->drawn_log_probs);
+    free(c->top);
     c->drafts = c->ids = NULL;
     c->log_probs = c->drawn_log_probs = NULL;
+    c->top = NULL;
 }
 
 static void job_destroy(struct job *j)
@@ -183,19 +186,35 @@ static bool constraint_ends(const struct llm_completion *c)
     return p->constraint && (!p->rollout || p->ignore_eos) && llm_matcher_must_end(&c->matcher);
 }
 
-/* Chooses the token and, of rollouts, notes its log-probabilities. `logits` are changed. */
+/* Notes the log-probabilities of the token at place `at` and of the most likely ones. 0 or -1. */
+static int note_log_probs(struct llm_completion *c, const float *logits, int64_t n, size_t at, int32_t id)
+{
+    size_t k = (size_t)c->prompt.top < (size_t)n ? (size_t)c->prompt.top : (size_t)n;
+    int32_t ids[LLM_MAX_TOP_LOG_PROBS];
+    if (llm_grow((void **)&c->log_probs, &c->log_probs_room, at + 1, sizeof *c->log_probs, &c->err) < 0
+        || llm_grow((void **)&c->top, &c->top_room, (at + 1) * (size_t)c->prompt.top, sizeof *c->top, &c->err) < 0) return -1;
+    c->log_probs[at] = (float)llm_log_prob(logits, n, id, NULL);
+    const double shift = c->log_probs[at] - (double)logits[id]; /* the same for all tokens */
+    llm_most_likely(logits, n, (int64_t)k, ids);
+    for (size_t i = 0; i < k; i++) c->top[at * (size_t)c->prompt.top + i] = (struct llm_top_choice){ids[i], (float)(logits[ids[i]] + shift)};
+    return 0;
+}
+
+/* Chooses the token and, if they are asked for, notes its log-probabilities. `logits` are changed. */
 static int choose_id(struct state *s, struct llm_completion *c, float *logits, int64_t n_before, int thread, int32_t *id)
 {
     const struct llm_prompt *p = &c->prompt;
     struct llm_history h = {c->kv.ids, n_before};
     size_t n = (size_t)vocab(s), at = (size_t)c->n;
-    float *plain = p->rollout ? llm_scratch(thread, n * sizeof *plain) : NULL;
-    if (p->rollout && !plain) return llm_no_memory(&c->err, "logits");
+    bool keeps = p->rollout || p->log_probs;
+    float *plain = keeps ? llm_scratch(thread, n * sizeof *plain) : NULL;
+    if (keeps && !plain) return llm_no_memory(&c->err, "logits");
     if (plain) memcpy(plain, logits, n * sizeof *plain);
     for (size_t i = 0; p->ignore_eos && i < s->n_ends; i++) logits[s->ends[i]] = -INFINITY;
     c->sampler.limit = p->constraint ? &c->limit : NULL;
     if (llm_sampler_choose(&c->sampler, &p->sampling, &h, logits, n, (uint32_t)c->sample, (uint32_t)n_before, id, &c->err) < 0) return -1;
-    if (!plain) return 0;
+    if (p->log_probs && note_log_probs(c, plain, (int64_t)n, at, *id) < 0) return -1;
+    if (!p->rollout) return 0;
     if (llm_grow((void **)&c->log_probs, &c->log_probs_room, at + 1, sizeof *c->log_probs, &c->err) < 0
         || llm_grow((void **)&c->drawn_log_probs, &c->drawn_room, at + 1, sizeof *c->drawn_log_probs, &c->err) < 0) return -1;
     c->log_probs[at] = llm_token_log_prob(plain, 1, (int64_t)n, *id);

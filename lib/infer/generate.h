@@ -37,6 +37,8 @@ struct llm_prompt {
     bool ignore_eos;             /* the model's end tokens are never chosen */
     bool keep_cache;             /* keep the cache until `done` was called; else it is released when the completion ends */
     int64_t trace_queries;       /* tokens whose queries are kept; 0: none */
+    bool log_probs;              /* the model's log-probability of each token is kept, before edits, filters and temperature */
+    int64_t top;                 /* with log_probs: so many of the most likely tokens at each place are kept, too */
     bool rollout;                /* log-probabilities of the tokens are kept, and an end token that was chosen is the last of the ids */
     void *user;                  /* the caller's own */
 };
@@ -49,13 +51,21 @@ enum llm_finish {
 };
 extern const char *const llm_finish_names[]; /* "stop", "length", "context", "stuck" */
 
+#define LLM_MAX_TOP_LOG_PROBS 100
+struct llm_top_choice {
+    int32_t id;
+    float log_prob;
+};
+
 struct llm_completion {
     struct llm_prompt prompt;
     int64_t sample;              /* 0 .. samples - 1 */
     int32_t *ids;                /* [n] what was generated; an end token is not part of it, the tokens of a stop string are */
     int64_t n;
     size_t ids_room;
-    float *log_probs;            /* rollouts: [n] the model's log-probability of each id, given all before it; with the bits of a training loss */
+    struct llm_top_choice *top;  /* log_probs: [n, prompt.top] the most likely tokens, the first the most */
+    size_t top_room;
+    float *log_probs;            /* log_probs: [n] the model's log-probability of each id; rollouts: [n] the model's log-probability of each id, given all before it; with the bits of a training loss */
     float *drawn_log_probs;      /* rollouts: [n] the same in the distribution that was drawn from: edited, filtered, with temperature */
     size_t log_probs_room, drawn_room;
     int64_t ids_shown;           /* how many of them `text` has been called with */

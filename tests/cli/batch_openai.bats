@@ -1,0 +1,102 @@
+# llm-infer --jsonl: lines of OpenAI's batches, and log-probabilities of what is generated.
+load ../helper
+export LLM_THREADS=1
+
+setup() {
+    M=$ROOT/tests/golden/tiny
+    O=(llm-infer -m "$M" -q --chat --chat-template chatml --jsonl --no-timings)
+}
+
+# request ID BODY: a line of a batch, of messages or of a text.
+request() {
+    jq -nc --arg id "$1" --argjson body "$2" \
+        '{custom_id: $id, method: "POST", url: (if $body.messages then "/v1/chat/completions" else "/v1/completions" end), body: $body}'
+}
+
+@test "requests of messages and of texts are answered as lines of ours, in OpenAI's form" {
+    {
+        request a '{"model": "m", "messages": [{"role": "user", "content": "Once"}], "max_tokens": 7, "temperature": 1.1, "top_p": 0.9, "n": 2, "seed": 4}'
+        request b '{"prompt": "Once upon", "max_completion_tokens": 5, "presence_penalty": 0.5, "logit_bias": {"42": 3}, "top_k": 5, "stop": ["zz"]}'
+        request c '{"prompt": [5, 6, 7], "max_tokens": 3, "repeat_penalty": 1.5, "stream": false, "user": "u", "response_format": {"type": "text"}}'
+        echo '{"id": "d", "messages": [{"role": "user", "content": "time"}], "tokens": 4}'
+    } > in.jsonl
+    {
+        echo '{"id": "a", "messages": [{"role": "user", "content": "Once"}], "tokens": 7, "temp": 1.1, "top_p": 0.9, "samples": 2, "seed": 4}'
+        echo '{"id": "d", "messages": [{"role": "user", "content": "time"}], "tokens": 4}'
+    } | "${O[@]}" > chats
+    {
+        echo '{"id": "b", "prompt": "Once upon", "tokens": 5, "presence_penalty": 0.5, "logit_bias": {"42": 3}, "top_k": 5, "stop": ["zz"]}'
+        echo '{"id": "c", "ids": [5, 6, 7], "tokens": 3, "repeat_penalty": 1.5}'
+    } | llm-infer -m "$M" -q --jsonl --no-timings > texts
+    "${O[@]}" in.jsonl > out
+    jq -c 'select(.id == "d")' out | cmp - <(jq -c 'select(.id == "d")' chats)
+    jq -se '.[0].custom_id == "a" and (.[0].id | startswith("batch_req_")) and .[0].error == null and .[0].response.status_code == 200' out
+    jq -c 'select(.custom_id == "a").response.body.choices[].message' out | cmp - <(jq -c 'select(.id == "a").message' chats)
+    jq -c 'select(.custom_id == "b" or .custom_id == "c").response.body.choices[0].text' out | cmp - <(jq -c .text texts)
+    jq -se '.[0].response.body | .model == "m" and .object == "chat.completion" and (.choices | map(.index)) == [0, 1] and .choices[0].logprobs == null
+            and .usage.total_tokens == .usage.prompt_tokens + .usage.completion_tokens and (.choices | all(.finish_reason | IN("stop", "length")))' out
+    jq -se '.[1].response.body.object == "text_completion"' out
+    # a kill between, parts, another order: the same lines
+    "${O[@]}" --resume -o all.jsonl in.jsonl
+    head -n 2 all.jsonl > part.jsonl
+    printf '{"id":"batch_req_' >> part.jsonl
+    "${O[@]}" --resume -o part.jsonl in.jsonl
+    cmp part.jsonl all.jsonl
+    tac in.jsonl | "${O[@]}" --unordered | sort | cmp - <(sort out)
+}
+
+@test "what a request asks for and cannot have is refused by name, the others are answered" {
+    {
+        request a '{"prompt": "Once", "functions": []}'
+        request b '{"prompt": ["Once", "upon"]}'
+        request c '{"prompt": "Once", "response_format": {"type": "xml"}}'
+        request d '{"messages": [{"role": "user", "content": "x"}], "tool_choice": "required"}'
+        request e '{"prompt": "Once", "max_tokens": 2}'
+        request f '{"prompt": "Once", "temperature": "hot"}'
+        echo '{"custom_id": "g", "body": 3}'
+    } > in.jsonl
+    run -65 --separate-stderr "${O[@]}" in.jsonl
+    assert_equal "$(jq -c '[.custom_id, .error.message]' <<< "$output" | grep -v '"[ef]"')" '["a","\"body\": \"functions\" is not understood"]
+["b","\"prompt\": expected a string or a list of token ids"]
+["c","\"response_format\": expected {\"type\": \"text\"}"]
+["d","\"tool_choice\": expected \"auto\""]
+["g","\"body\": expected an object"]'
+    jq -se '.[4].error == null and .[4].response.body.usage.completion_tokens <= 2 and .[5].response == null and .[5].error.code == "invalid_request"' <<< "$output"
+}
+
+@test "--logprobs: those of --score, whatever the sampling; the most likely tokens first" {
+    llm-infer -m "$M" -q --jsonl --no-timings --precision f32 --logprobs 3 -n 8 --temp 1.3 --top-k 5 --repeat-penalty 1.3 --ignore-eos --ids \
+        <<< '{"ids": [5, 6, 7]}' > out
+    jq -e '.logprobs.content | length == 8 and all(.top_logprobs | length == 3 and .[0].logprob >= .[1].logprob and .[1].logprob >= .[2].logprob)' out
+    jq -e '. as $o | [.logprobs.content[].id] == $o.ids' out
+    llm-infer -m "$M" -q --precision f32 --score --ids "5 6 7 $(jq -r '.ids | map(tostring) | join(" ")' out)" | tail -n 8 | cut -f1,3 > score
+    jq -r '.logprobs.content[] | [.id, .logprob] | @tsv' out > said
+    paste score said | awk '{ d = $2 - $4; if ($1 != $3 || d * d > 1e-9) { print; bad = 1 } } END { exit bad || NR != 8 }'
+    # the choice at temperature 0 is the first of the most likely
+    llm-infer -m "$M" -q --jsonl --no-timings --temp 0 -n 6 <<< '{"prompt": "Once", "logprobs": 1}' |
+        jq -e '.logprobs.content | length > 0 and all(.id == .top_logprobs[0].id and .logprob == .top_logprobs[0].logprob and (.token | type) == "string")'
+    llm-infer -m "$M" -q --jsonl --no-timings -n 3 --logprobs 0 <<< '{"prompt": "Once"}' | jq -e '.logprobs.content | all(.top_logprobs == [])'
+    run -0 "${O[@]}" <<< "$(request a '{"prompt": "Once", "max_tokens": 2, "logprobs": 2}')"
+    jq -e '.response.body.choices[0].logprobs.content | length <= 2 and all(.top_logprobs | length == 2)' <<< "$output"
+    run -0 "${O[@]}" <<< "$(request a '{"messages": [{"role": "user", "content": "x"}], "max_tokens": 2, "logprobs": true, "top_logprobs": 1}')"
+    jq -e '.response.body.choices[0].logprobs.content | all(.top_logprobs | length == 1)' <<< "$output"
+    refused 2 "--logprobs goes with --jsonl" llm-infer -m "$M" --logprobs 1 x
+    refused 2 "--logprobs goes with --jsonl, and not with --rollout" llm-infer -m "$M" --jsonl --rollout --logprobs 1 x
+}
+
+@test "every step of sampling may be said by a line" {
+    local steps='"dry_multiplier": 1, "dry_base": 1.5, "dry_allowed_length": 1, "dry_penalty_last_n": 50, "top_n_sigma": 1.5, "xtc_probability": 0.5'
+    steps+=', "xtc_threshold": 0.05, "temp": 0.9, "dynatemp_range": 0.3, "dynatemp_exp": 2, "adaptive_target": 0.2, "adaptive_decay": 0.5'
+    llm-infer -m "$M" -q --jsonl --no-timings -n 30 <<< '{"prompt": "Once", '"$steps"'}' > lines
+    # shellcheck disable=SC2046
+    llm-infer -m "$M" -q --jsonl --no-timings -n 30 $(jq -r "to_entries[] | \"--\(.key | gsub(\"_\"; \"-\"))=\(.value)\"" <<< "{$steps}") \
+        <<< '{"prompt": "Once"}' | cmp - lines
+    llm-infer -m "$M" -q --jsonl --no-timings -n 30 <<< '{"prompt": "Once"}' > plain
+    run -1 cmp -s plain lines
+    llm-infer -m "$M" -q --jsonl --no-timings -n 30 --mirostat 2 --mirostat-ent 1 <<< '{"prompt": "Once"}' > options
+    llm-infer -m "$M" -q --jsonl --no-timings -n 30 <<< '{"prompt": "Once", "mirostat": 2, "mirostat_ent": 1}' | cmp - options
+    run -1 cmp -s plain options
+    # what was drawn from is said in rollouts
+    llm-infer -m "$M" -q --jsonl --rollout -n 3 --xtc-probability 0.5 <<< '{"prompt": "Once"}' | jq -e '.sampling.xtc_probability == 0.5'
+    refused 2 "--dry-base: expected a number from 1 to" llm-infer -m "$M" --dry-base 0.5 x
+}
