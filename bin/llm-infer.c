@@ -122,7 +122,9 @@ static const struct llm_opt options[] = {
     {0, "precision", "TYPE", "arithmetic: %w [bf16]", LLM_CHOICE, AT(precision), 0, 0, NULL},
     {0, "cache-type", "TYPE", "type in which the cache stores keys and values: %w [as --precision]", LLM_CHOICE, AT(cache_type), 0, 0, NULL},
     {'b', "batch", "N", "maximum number of tokens in one forward pass [512]", LLM_INT, AT(batch), 1, 1 << 20, NULL},
-    {0, "draft-max", "N", "tokens drafted at a time by the model's next-token layers; does not change the output [0]",
+    {0, "draft", "MODEL", "a smaller model of the same tokens drafts; does not change the output", LLM_INPUT, AT(draft_model), 0, 0, NULL},
+    {0, "draft-ngram", NULL, "draft what repeats the prompt or the text; does not change the output", LLM_FLAG, AT(draft_ngram), 0, 0, NULL},
+    {0, "draft-max", "N", "tokens drafted at a time; without the two options before, by the model's next-token layers [0; 4, 12]",
      LLM_INT, AT(draft), 0, 64, NULL},
     {0, "parallel", "N", "maximum number of completions generated at the same time [16]", LLM_INT, AT(parallel), 1, 4096, NULL},
     {0, "profile", NULL, "print at the end, on standard error, where the time was spent", LLM_FLAG, AT(profile), 0, 0, NULL},
@@ -140,7 +142,7 @@ const struct llm_cli infer_cli = {
     .usual = "model|tokenizer|file|jsonl|chat|system|kv-in|score|logits|embed|kv-out|tokens|context|samples|stop|top-k|top-p|"
              "min-p|temp|precision|plan",
     .options = options,
-    .neutral = "file|jsonl|batch|parallel|draft-max|profile|plan|resume|retries|limit|part|unordered|no-sharing|no-timings",
+    .neutral = "file|jsonl|batch|parallel|draft|draft-ngram|draft-max|profile|plan|resume|retries|limit|part|unordered|no-sharing|no-timings",
     .common = LLM_COMMON_THREADS | LLM_COMMON_OUTPUT | LLM_COMMON_SEED | LLM_COMMON_CONFIG | LLM_COMMON_TABLE,
     .words = infer_words,
     .aliases = infer_aliases,
@@ -206,6 +208,7 @@ static void check_batch(struct args *a, bool to_stdout, int owners)
     if (a->logprobs >= 0 && (!a->jsonl || owners > 0 || a->rollout)) {
         llm_usage(&infer_cli, "--logprobs goes with --jsonl, and not with --rollout (which has them), --score or other output");
     }
+    if (a->draft_ngram && a->draft_model) llm_usage(&infer_cli, "drafts have one source: expected --draft or --draft-ngram");
     if (a->retries > 0 && !a->resume) llm_usage(&infer_cli, "--retries goes with --resume");
     if ((a->part || a->limit > 0) && a->rollout) llm_usage(&infer_cli, "--rollout numbers all prompts: it does not go with --part or --limit");
 }
@@ -343,7 +346,7 @@ static int load(struct session *s, struct llm_err *e)
     const struct args *a = s->a;
     LLM_PROFILE("load", 0);
     struct llm_engine_options o = {.compute = a->precision == 0 ? LLM_COMPUTE_F32 : LLM_COMPUTE_BF16, .context = a->context, .batch = a->batch,
-                                   .draft = a->draft};
+                                   .draft = a->draft_ngram || a->draft_model ? 0 : a->draft};
     o.cache = a->cache_type < 0 ? LLM_NO_DTYPE : llm_kv_types[a->cache_type];
     s->model = llm_model_load(a->model, e);
     if (!s->model) return -1;
@@ -372,6 +375,7 @@ static int load(struct session *s, struct llm_err *e)
     if (find_breakers(s, e) < 0) return -1;
     if (llm_sampling_check(&s->sampling, s->model->config.vocab_size, e) < 0 || llm_engine_init(&s->engine, s->model, &o, e) < 0) return -1;
     llm_kv_init(&s->begin, &s->engine.pool);
+    if (!a->plan && drafts_open(s, e) < 0) return -1;
     if (inside_attach(s, e) < 0) return -1;
     if (a->chat && chat_open(s, e) < 0) return -1;
     if (constraints_open(s, e) < 0) return -1;
@@ -501,6 +505,7 @@ int main(int argc, char **argv)
     inside_release(&s);
     llm_buf_release(&s.around[0]);
     llm_buf_release(&s.around[1]);
+    drafts_release(&s);
     llm_engine_release(&s.engine);
     llm_model_destroy(s.model);
     free(s.bias);

@@ -25,6 +25,8 @@ struct args {
     int precision, cache_type, pooling;
     int64_t embd_normalize;
     int resume, unordered, no_sharing;
+    int draft_ngram;
+    const char *draft_model;
     int64_t logprobs;              /* --logprobs; -1: the option was not given */
     int64_t limit, retries;
     const char *part;              /* "I/N" */
@@ -61,6 +63,8 @@ struct session {
     const struct args *a;
     struct llm_model *model;
     struct llm_engine engine;
+    struct llm_model *draft_model; /* of --draft; NULL without */
+    struct llm_engine drafter;     /* runs it */
     struct llm_sampling sampling;  /* from the options */
     struct llm_logit_bias *bias;
     uint8_t *dry_breakers;         /* of sampling */
@@ -112,6 +116,12 @@ int prompt_check_vocab(const struct session *s, const int32_t *ids, size_t n, st
 int prompt_check(const struct session *s, size_t n_ids, struct llm_err *e) LLM_MUST_CHECK;
 /* Says that the context is full. */
 void note_full(const struct session *s);
+
+/* Loads the model of --draft and checks that its tokens are the model's. 0 or -1. */
+int drafts_open(struct session *s, struct llm_err *e) LLM_MUST_CHECK;
+void drafts_release(struct session *s);
+/* How completions are drafted, as the options say. */
+void drafts_set(struct session *s, struct llm_generate *g);
 
 /* Gives the model the adapters of --adapter. */
 int adapters_load(struct session *s, struct llm_err *e) LLM_MUST_CHECK;

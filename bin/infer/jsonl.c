@@ -339,9 +339,10 @@ static bool ready(void *arg)
 
 static json_t *timings(const struct args *a, const struct llm_completion *c)
 {
-    json_t *o = json_pack("{s:I,s:f,s:f,s:f}", "shared_tokens", (json_int_t)c->shared_tokens, "prompt_ms", c->prompt_seconds * 1e3, "decode_ms", c->decode_seconds * 1e3, "tokens_per_second",
+    json_t *o = json_pack("{s:I,s:f,s:f,s:f}", "shared_tokens", (json_int_t)c->shared_tokens, "prompt_ms", c->prompt_seconds * 1e3, "decode_ms",
+                     c->decode_seconds * 1e3, "tokens_per_second",
                      c->decode_seconds > 0 ? (double)c->n / c->decode_seconds : 0.);
-    if (a->draft == 0) return o;
+    if (a->draft == 0 && !a->draft_ngram && !a->draft_model) return o;
     json_t *drafts = json_pack("{s:I,s:I}", "draft_n", (json_int_t)c->drafted, "draft_n_accepted", (json_int_t)c->accepted);
     json_object_update(o, drafts);
     json_decref(drafts);
@@ -498,6 +499,7 @@ int run_jsonl(struct session *s, const char *operand, struct llm_err *e)
     struct llm_generate g = {.engine = &s->engine, .parallel = a->parallel, .next = next, .ready = ready, .done = done, .arg = &r,
                              .fail_alone = true, .unordered = a->unordered};
     struct llm_prefix prefix = {0};
+    drafts_set(s, &g);
     bool begun = lines_open(&r.in, s->a->file ? s->a->file : operand ? operand : "-", prompt_max_bytes(s), e) == 0;
     lines_choose(&r.in, a);
     if (begun) batch_begin(&r.batch, s, &r.in);

@@ -79,7 +79,8 @@ int talk_add_reply(struct talk *t, struct llm_err *e)
 
 int talk_answer(struct talk *t, struct llm_err *e)
 {
-    const struct llm_generate g = {.engine = &t->s->engine, .parallel = 1, .next = next, .text = text, .done = done, .arg = t};
+    struct llm_generate g = {.engine = &t->s->engine, .parallel = 1, .next = next, .text = text, .done = done, .arg = t};
+    drafts_set(t->s, &g);
     t->taken = false;
     t->reply.n = 0;
     int status = chat_encode(t->s, t->messages, NULL, &t->ids, &t->n_ids, e);

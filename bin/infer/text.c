@@ -78,7 +78,7 @@ static int done(void *arg, struct llm_completion *c, struct llm_err *e)
     llm_verbose("%lld prompt tokens in %.2f s, %lld tokens in %.2f s (%.1f a second), %s", (long long)c->prompt_tokens, c->prompt_seconds,
                 (long long)c->n, c->decode_seconds, c->decode_seconds > 0 ? (double)c->n / c->decode_seconds : 0, llm_finish_names[c->finish]);
     if (c->finish == LLM_FINISH_STOP && c->text.bytes.n == 0 && a->n != 0 && a->stop.n == 0 && !r->s->fim_known) chat_hint(r->s);
-    if (a->draft > 0) {
+    if (a->draft > 0 || a->draft_ngram || a->draft_model) {
         llm_verbose("%lld tokens drafted, %lld of them right (%.3f)", (long long)c->drafted, (long long)c->accepted,
                     c->drafted > 0 ? (double)c->accepted / (double)c->drafted : 0);
     }
@@ -109,6 +109,7 @@ int run_text(struct session *s, const int32_t *ids, size_t n, struct llm_err *e)
 {
     struct run r = {.s = s, .ids = ids, .n = n, .at_line_start = true};
     struct llm_generate g = {.engine = &s->engine, .parallel = s->a->parallel, .next = next, .text = text, .done = done, .arg = &r};
+    drafts_set(s, &g);
     if (s->a->echo && echo(&r, e) < 0) return -1;
     return llm_generate(&g, e);
 }

@@ -1,4 +1,4 @@
-#include "infer/generate.h"
+#include "infer/generate_internal.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -15,56 +15,6 @@
 #define HELD 16 /* up to HELD · parallel ended completions wait for an earlier one, as results are delivered in order */
 
 const char *const llm_finish_names[] = {"stop", "length", "context", "stuck"};
-
-/* A prompt and its completions. */
-struct job {
-    struct job *next;
-    struct llm_prompt prompt;
-    struct llm_kv kv;            /* the cache of the prompt, until all completions have begun */
-    int32_t start;               /* encoder-decoders: the first token of the decoder, which is then the whole prompt.ids */
-    int64_t fed;                 /* tokens of the prompt that have been in a pass */
-    bool starts;                 /* its first token has been in a pass, or its beginning was taken from the index */
-    bool read;                   /* all of its tokens have been in a pass */
-    int64_t shared;              /* tokens whose cache was taken from the index */
-    int64_t matched;             /* tokens that the index has, at version matched_at - 1 of it */
-    uint64_t matched_at;         /* 0: never */
-    int64_t in_pass;             /* tokens that it has in common with a prompt of the current pass */
-    int64_t passed_over;         /* how many prompts after it started before it */
-    float *logits;               /* [vocab_size] after the prompt's last token; NULL before it was read, and after the last completion has begun */
-    struct llm_draft draft;
-    double started, seconds;
-    struct llm_completion *completions; /* [samples] */
-    int64_t begun, delivered;
-};
-
-struct state {
-    const struct llm_generate *g;
-    struct llm_err *e;
-    struct job *first, **last;   /* list of jobs in the order of prompts; `last` points to the last `next` */
-    int64_t running;             /* completions that have begun and not ended */
-    int64_t waiting;             /* completions of jobs in the list that have not begun */
-    int64_t starting;            /* of these, completions of jobs that have started */
-    int64_t held;                /* completions that have ended and were not delivered, because an earlier one has not */
-    bool no_more;
-    struct llm_err source_error; /* the error of llm_generate.next, reported after the completions begun before it */
-    /* the current pass: */
-    struct llm_feed *feeds;      /* [n_feeds] those of running completions, then those of prompts */
-    struct llm_draft_feed *drafts;
-    int32_t *ids;                /* the tokens that feeds of completions point to */
-    int64_t *rows;               /* [n_wanted] rows of the pass whose logits are needed: n_chosen of completions, then those of prompts */
-    struct llm_completion **active; /* [n_active] the completions of the first feeds */
-    struct job **prefilled;      /* [n_feeds - n_active] the jobs of the other feeds */
-    int64_t n_active, n_feeds, n_chosen, n_wanted;
-    float *logits;
-    float *spare;                /* a copy of a prompt's logits; NULL until one is needed */
-    int32_t ends[LLM_MAX_ENDS];  /* [n_ends] the model's end tokens */
-    size_t n_ends;
-};
-
-static int64_t vocab(const struct state *s)
-{
-    return s->g->engine->model->config.vocab_size;
-}
 
 static bool is_end(const struct state *s, const struct llm_prompt *p, int32_t id)
 {
@@ -84,6 +34,8 @@ static void completion_release(struct llm_completion *c)
     llm_sampler_release(&c->sampler);
     llm_draft_release(&c->draft);
     free(c->drafts);
+    if (c->draft_kv.pool) llm_kv_release(&c->draft_kv);
+    llm_sampler_release(&c->draft_sampler);
     free(c->ids);
     free(c->log_probs);
     free(c->drawn_log_probs);
@@ -205,7 +157,7 @@ static int choose_id(struct state *s, struct llm_completion *c, float *logits, i
 {
     const struct llm_prompt *p = &c->prompt;
     struct llm_history h = {c->kv.ids, n_before};
-    size_t n = (size_t)vocab(s), at = (size_t)c->n;
+    size_t n = (size_t)llm_generate_vocab(s), at = (size_t)c->n;
     bool keeps = p->rollout || p->log_probs;
     float *plain = keeps ? llm_scratch(thread, n * sizeof *plain) : NULL;
     if (keeps && !plain) return llm_no_memory(&c->err, "logits");
@@ -273,17 +225,6 @@ static int finish_ended(struct state *s, struct llm_completion *c)
     return 0;
 }
 
-/* Gives the completion a copy of the prompt's hidden states that the drafting layer has not read yet. 0 or -1. */
-static int begin_drafts(const struct state *s, const struct job *j, struct llm_completion *c)
-{
-    const struct llm_engine *g = s->g->engine;
-    if (j->draft.n == 0) return 0;
-    int64_t width = g->model->config.hidden_size;
-    struct llm_tensor rows = {.data = j->draft.rows, .rows = j->draft.n, .cols = width, .stride = width};
-    c->drafts = llm_alloc((size_t)g->draft, sizeof *c->drafts, "drafts", s->e);
-    return c->drafts ? llm_draft_note(&c->draft, &rows, 0, j->draft.first, j->draft.n, s->e) : -1;
-}
-
 /* Chooses a completion's first token from the prompt's logits. Choosing changes logits, so all completions but the last work on a copy. 0 or -1. */
 static int choose_first(struct state *s, struct job *j, struct llm_completion *c)
 {
@@ -293,9 +234,9 @@ static int choose_first(struct state *s, struct job *j, struct llm_completion *c
         j->logits = NULL;
         return 0;
     }
-    if (!s->spare) s->spare = llm_alloc((size_t)vocab(s), sizeof *s->spare, "logits", s->e);
+    if (!s->spare) s->spare = llm_alloc((size_t)llm_generate_vocab(s), sizeof *s->spare, "logits", s->e);
     if (!s->spare) return -1;
-    memcpy(s->spare, j->logits, (size_t)vocab(s) * sizeof *s->spare);
+    memcpy(s->spare, j->logits, (size_t)llm_generate_vocab(s) * sizeof *s->spare);
     choose(s, c, s->spare, c->kv.n, 0);
     return 0;
 }
@@ -323,7 +264,7 @@ static int begin_completion(struct state *s, struct job *j)
         llm_kv_init(&c->kv, j->kv.pool);
         if (llm_kv_fork(&c->kv, &j->kv, s->e) < 0) return -1;
     }
-    if (begin_drafts(s, j, c) < 0) return -1;
+    if (llm_generate_begin_drafts(s, j, c) < 0) return -1;
     if (j->prompt.max_tokens == 0) {
         c->ended = true;
         c->finish = LLM_FINISH_LENGTH;
@@ -345,49 +286,6 @@ static int begin_completions(struct state *s)
     }
     return 0;
 }
-
-/* ---- drafts ---- */
-
-static int32_t next_of_completion(void *arg, int64_t position)
-{
-    const struct llm_completion *c = arg;
-    return position + 1 < c->kv.n ? c->kv.ids[position + 1] : c->ids[c->n - 1];
-}
-
-static int32_t next_of_prompt(void *arg, int64_t position)
-{
-    const struct job *j = arg;
-    return position + 1 < j->kv.n ? j->kv.ids[position + 1] : j->prompt.ids[j->fed];
-}
-
-/* How many tokens may be drafted after the completion's last one: as many as the engine drafts, but at least one fewer than may still be generated,
- * because the pass itself generates one. */
-static int64_t may_draft(const struct state *s, const struct llm_completion *c)
-{
-    int64_t n = s->g->engine->draft, room = s->g->engine->context - c->kv.n - 1, wanted = c->prompt.max_tokens - c->n - 1;
-    if (c->prompt.max_tokens >= 0 && wanted < n) n = wanted;
-    return room < n ? (room > 0 ? room : 0) : n;
-}
-
-/* Runs the drafting layer over the hidden states noted since its last run, and drafts tokens for the running completions. 0 or -1. */
-static int draft(struct state *s)
-{
-    int64_t n = 0;
-    if (s->g->engine->draft == 0) return 0;
-    for (struct job *j = s->first; j; j = j->next) {
-        int64_t known = j->read ? j->draft.n - 1 : j->draft.n; /* the token after the prompt is not known: each completion chooses its own */
-        if (known > 0) s->drafts[n++] = (struct llm_draft_feed){&j->draft, &j->kv, next_of_prompt, j, known, 0, NULL};
-        for (int64_t i = 0; i < j->begun; i++) {
-            struct llm_completion *c = &j->completions[i];
-            if (!c->running || c->draft.n == 0) continue;
-            c->n_drafts = may_draft(s, c);
-            s->drafts[n++] = (struct llm_draft_feed){&c->draft, &c->kv, next_of_completion, c, c->draft.n, c->n_drafts, c->drafts};
-        }
-    }
-    return n > 0 ? llm_engine_draft(s->g->engine, s->drafts, n, s->e) : 0;
-}
-
-/* ---- a pass ---- */
 
 /* ---- which prompt is read next ---- */
 
@@ -428,8 +326,8 @@ static int64_t shared_length(const struct state *s, struct job *j)
     return j->matched >= LEAST_SHARED ? j->matched : 0;
 }
 
-/* The prompt that this pass reads next: one that has started; else the one that shares most with what is in memory, and the oldest if none does, or if
- * it was passed over too often. A prompt that shares more with one that this very pass reads waits for the next pass. NULL: none. */
+/* The prompt that this pass reads next: one that has started; else the one that shares most with what is in memory, and the oldest if none does, or
+ * if it was passed over too often. A prompt that shares more with one that this very pass reads waits for the next pass. NULL: none. */
 static struct job *next_to_read(struct state *s)
 {
     struct job *best = NULL, *oldest = NULL;
@@ -507,11 +405,12 @@ static void choose_piece(void *arg, size_t i, int thread)
     struct state *s = arg;
     struct llm_completion *c = s->active[i];
     int64_t before = c->kv.n - c->n_drafts;
-    float *logits = s->logits + c->first_logits * vocab(s);
+    float *logits = s->logits + c->first_logits * llm_generate_vocab(s);
     c->drafted += c->n_drafts;
     for (int64_t k = 0;; k++) {
-        choose(s, c, logits + k * vocab(s), before + k, thread);
+        choose(s, c, logits + k * llm_generate_vocab(s), before + k, thread);
         if (c->err.status || c->ended || k == c->n_drafts || c->ids[c->n - 1] != c->drafts[k]) {
+            if (s->g->repeats) llm_generate_adapt_depth(s, c, c->n_drafts, k);
             c->n_drafts = k; /* the number of right drafts */
             c->accepted += k;
             return;
@@ -519,48 +418,26 @@ static void choose_piece(void *arg, size_t i, int thread)
     }
 }
 
-/* Removes wrong drafts from the cache, and notes the hidden states that the drafting layer is to read. `row`: the completion's first in the pass. */
-static int keep_right(struct llm_completion *c, const struct llm_tensor *hidden, int64_t row, int64_t fed, struct llm_err *e)
-{
-    int64_t before = c->kv.n - fed, right = c->n_drafts;
-    llm_kv_truncate(&c->kv, before + 1 + right);
-    c->n_drafts = 0;
-    if (!c->drafts || c->ended) return 0;
-    return llm_draft_note(&c->draft, hidden, row, before, 1 + right, e);
-}
-
-/* Notes the hidden states of prompts read in this pass for the drafting layer. 0 or -1. */
-static int note_prompts(struct state *s, const struct llm_tensor *hidden)
-{
-    int64_t row = 0;
-    for (int64_t i = 0; i < s->n_feeds; row += s->feeds[i++].n) {
-        struct job *j = i < s->n_active ? NULL : s->prefilled[i - s->n_active];
-        if (!j || s->g->engine->draft == 0 || j->prompt.trace_queries > 0 || j->kv.kept) continue; /* drafts count rows by positions */
-        if (llm_draft_note(&j->draft, hidden, row, j->kv.n - s->feeds[i].n, s->feeds[i].n, s->e) < 0) return -1;
-    }
-    return 0;
-}
-
 static void choose_all(struct state *s)
 {
-    LLM_PROFILE("sampling", 4 * (double)(s->n_active * vocab(s)));
+    LLM_PROFILE("sampling", 4 * (double)(s->n_active * llm_generate_vocab(s)));
     llm_parallel((size_t)s->n_active, choose_piece, s);
 }
 
 /* Copies the logits after each prompt that this pass has read to its end; in s->logits they follow those of completions. 0 or -1. */
 static int keep_logits(struct state *s)
 {
-    const float *logits = s->logits + s->n_chosen * vocab(s);
+    const float *logits = s->logits + s->n_chosen * llm_generate_vocab(s);
     for (int64_t i = 0; i < s->n_feeds - s->n_active; i++) {
         struct job *j = s->prefilled[i];
         if (j->fed < j->prompt.n) continue;
         j->read = true;
         if (is_sharing(s, j) && llm_prefix_put(s->g->share, &j->kv, s->e) < 0) return -1;
         j->seconds = llm_now() - j->started;
-        j->logits = llm_alloc((size_t)vocab(s), sizeof *j->logits, "logits", s->e);
+        j->logits = llm_alloc((size_t)llm_generate_vocab(s), sizeof *j->logits, "logits", s->e);
         if (!j->logits) return -1;
-        memcpy(j->logits, logits, (size_t)vocab(s) * sizeof *j->logits);
-        logits += vocab(s);
+        memcpy(j->logits, logits, (size_t)llm_generate_vocab(s) * sizeof *j->logits);
+        logits += llm_generate_vocab(s);
     }
     return 0;
 }
@@ -570,13 +447,14 @@ static int pass(struct state *s)
     struct llm_engine *g = s->g->engine;
     int64_t row = 0;
     struct llm_reading r;
-    if (llm_engine_advance(g, s->feeds, s->n_feeds, &r, s->e) < 0 || note_prompts(s, r.hidden) < 0) return -1;
+    if (llm_engine_advance(g, s->feeds, s->n_feeds, &r, s->e) < 0 || llm_generate_note_prompts(s, r.hidden) < 0) return -1;
     if (s->n_wanted == 0) return 0;
     s->logits = llm_engine_predict(g, &r, s->rows, s->n_wanted, s->e);
     if (!s->logits || keep_logits(s) < 0) return -1;
     choose_all(s);
     for (int64_t i = 0; i < s->n_active; row += s->feeds[i++].n) {
-        if (keep_right(s->active[i], r.hidden, row, s->feeds[i].n, s->e) < 0 || finish_ended(s, s->active[i]) < 0) return -1;
+        struct llm_completion *c = s->active[i];
+        if (llm_generate_keep_right(c, g->draft > 0, r.hidden, row, s->feeds[i].n, s->e) < 0 || finish_ended(s, c) < 0) return -1;
     }
     return 0;
 }
@@ -634,7 +512,12 @@ static int run(struct state *s)
             status = 1;
             break;
         }
-        if (draft(s) < 0 || admit(s) < 0 || begin_completions(s) < 0 || deliver(s) < 0) {
+        int drafted = llm_generate_draft(s);
+        if (drafted > 0) {
+            status = 1;
+            break;
+        }
+        if (drafted < 0 || admit(s) < 0 || begin_completions(s) < 0 || deliver(s) < 0) {
             status = -1;
             break;
         }

@@ -2,9 +2,10 @@
  * prompts not yet read. A completion starts when fewer than `parallel` are running and leaves the batch when it ends; samples of one prompt share its
  * cache. The results do not depend on any of this: each completion is what it would be alone.
  *
- * If the engine drafts (infer/draft.h), a completion's token is followed in the pass by its drafted tokens. Each next token is then chosen from the
- * logits of the token before it, as without drafts, by the same random numbers; the first one that differs from its draft ends the completion's part
- * of the pass. Drafts therefore change no token, and a drafted token is accepted as often as by rejection sampling.
+ * If there are drafts (by the engine, infer/draft.h; by a smaller model; of repetitions, infer/repeat.h), a completion's token is followed in the
+ * pass by its drafted tokens. Each next token is then chosen from the logits of the token before it, as without drafts, by the same random numbers; the
+ * first one that differs from its draft ends the completion's part of the pass. Drafts therefore change no token, and a drafted token is accepted as
+ * often as by rejection sampling.
  *
  * Prompts that begin alike share the cache of their beginning (infer/prefix.h), if llm_generate.share is set: prompts are read ahead, and those that
  * continue a beginning that is in memory start before others.
@@ -65,7 +66,8 @@ struct llm_completion {
     size_t ids_room;
     struct llm_top_choice *top;  /* log_probs: [n, prompt.top] the most likely tokens, the first the most */
     size_t top_room;
-    float *log_probs;            /* log_probs: [n] the model's log-probability of each id; rollouts: [n] the model's log-probability of each id, given all before it; with the bits of a training loss */
+    float *log_probs;            /* log_probs: [n] the model's log-probability of each id, given all before it; rollouts: with the bits of a
+                                  * training loss */
     float *drawn_log_probs;      /* rollouts: [n] the same in the distribution that was drawn from: edited, filtered, with temperature */
     size_t log_probs_room, drawn_room;
     int64_t ids_shown;           /* how many of them `text` has been called with */
@@ -81,8 +83,11 @@ struct llm_completion {
     struct llm_matcher matcher;
     struct llm_limit limit;      /* the matcher's, for the sampler */
     struct llm_draft draft;
-    int32_t *drafts;             /* [the engine's draft]: tokens drafted after the last one */
+    int32_t *drafts;             /* [the maximum of drafts]: tokens drafted after the last one */
     int64_t n_drafts;
+    int64_t depth, pause, wrong; /* drafts of repetitions: how many tokens now, how many passes without, how many drafts in turn were wrong */
+    struct llm_kv draft_kv;      /* the drafting model's cache */
+    struct llm_sampler draft_sampler;
     int64_t first_logits;        /* index of its first row among the logits of the current pass */
     double started;
     bool running, ended;
@@ -104,6 +109,9 @@ struct llm_generate {
     /* A completion has ended and all of its text was shown. It may be changed, and is freed afterwards. */
     int (*done)(void *arg, struct llm_completion *c, struct llm_err *e);
     void *arg;
+    int64_t drafts;              /* tokens drafted at a time by `drafter` or of repetitions; engines that draft have their own number */
+    bool repeats;                /* drafts are what the text repeats */
+    struct llm_engine *drafter;  /* a smaller model of the same tokens, whose caches can be cut; NULL: none */
     bool unordered;              /* completions of a prompt are delivered when they have ended, in their order; `text` is NULL */
     struct llm_prefix *share;    /* an index of the engine's pool; NULL: each prompt is computed alone */
     bool fail_alone;             /* a completion whose logits are not finite ends with `err` set, and is delivered; else llm_generate fails */

@@ -1,9 +1,9 @@
-/* Shared beginnings: an index of the caches of prompts that were read, a radix tree over their tokens. A prompt that begins as an earlier one takes
- * the pages of the longest common beginning, and only the rest is computed. As the bits of a token do not depend on how a prompt is cut into passes,
+/* Shared beginnings: an index of the caches of prompts that were read, a radix tree over their tokens. A prompt that begins like one of them takes
+ * the pages of the longest common beginning, and only the rest is computed. The bits of a token do not depend on how a prompt is cut into passes, so
  * results are the same with and without.
  *
- * A node stands for a beginning and has a cache of it, whose pages it shares with its parent and with whoever uses it. The tree holds a limited number
- * of tokens: beyond it, leaves leave, the least recently used first. */
+ * A node stands for a beginning and has a cache of it, whose pages it shares with its parent and with whoever uses it. The tree holds a limited
+ * number of tokens: beyond it, leaves leave, the least recently used first. */
 #ifndef LLM_INFER_PREFIX_H
 #define LLM_INFER_PREFIX_H
 

@@ -7,6 +7,7 @@ setup_file() {
     small=(llm-train -q --set num_hidden_layers=2 --set hidden_size=32 --set intermediate_size=48 --set num_nextn_predict_layers=1 -l 24
         -T "$F/tok.json" -b 4 --lr 3e-3 -n 200 --cross-document)
     "${small[@]}" -c tiny -o "$F/plain.llm" "$F/data.tok"
+    "${small[@]}" -c tiny --set num_nextn_predict_layers=0 --set num_hidden_layers=1 -o "$F/draft.llm" "$F/data.tok"
     "${small[@]}" -c mla --set kv_lora_rank=16 --set qk_nope_head_dim=8 --set qk_rope_head_dim=8 --set v_head_dim=8 -o "$F/mla.llm" "$F/data.tok"
     "${small[@]}" -c tiny --set use_sliding_window=true --set sliding_window=8 -o "$F/window.llm" "$F/data.tok"
 }
@@ -69,4 +70,41 @@ setup_file() {
     run -69 --separate-stderr llm-infer -m m.llm --draft-max 1 "the"
     one_line "$stderr"
     [[ $stderr == *num_nextn_predict_layers* ]]
+}
+
+@test "drafts of repetitions and by a smaller model: the text without, greedily and by chance, one prompt and many" {
+    local how model from again
+    printf '{"prompt": "the %s", "n": %d}\n' red 30 old 1 small 60 dog 0 cat 17 red 40 > prompts.jsonl
+    for model in plain mla window; do
+        for how in "--temp 0" "--temp 1 --seed 5" "--temp 0.7 --top-k 8 --repeat-penalty 1.2" "--mirostat 2 --mirostat-ent 2 --samples 3" "--adaptive-target 0.2"; do
+            # shellcheck disable=SC2086
+            llm-infer -m "$F/$model.llm" -q -n 60 --ignore-eos $how "the old dog sees the small cat and the old dog sees" > want
+            # shellcheck disable=SC2086
+            llm-infer -m "$F/$model.llm" -q --jsonl --no-timings $how prompts.jsonl > want.jsonl
+            for from in "--draft-ngram" "--draft-ngram --draft-max 2 -b 5" "--draft $F/draft.llm" "--draft $F/draft.llm --draft-max 9 -j 2" "--draft $F/$model.llm"; do
+                # shellcheck disable=SC2086
+                llm-infer -m "$F/$model.llm" -q -n 60 --ignore-eos $how $from "the old dog sees the small cat and the old dog sees" | cmp - want || fail "$model $how $from"
+                # shellcheck disable=SC2086
+                llm-infer -m "$F/$model.llm" -q --jsonl --no-timings --parallel 4 $how $from prompts.jsonl | cmp - want.jsonl || fail "$model $how $from"
+            done
+        done
+    done
+    # a model that drafts for itself is right, but where rounding would differ, and that is nowhere
+    llm-infer -m "$F/plain.llm" -q --jsonl --temp 1 --top-k 0 --ignore-eos -n 60 --draft "$F/plain.llm" <<< '{"prompt": "the"}' |
+        jq -e '.timings.draft_n > 30 and .timings.draft_n_accepted == .timings.draft_n'
+    again='the red dog sees a cat. the red dog sees a cat. the red dog sees a'
+    llm-infer -m "$F/plain.llm" -q --jsonl --temp 0 --ignore-eos -n 60 --draft-ngram <<< "{\"prompt\": \"$again\"}" | jq -e '.timings.draft_n_accepted > 5'
+    printf '%s\n' 'the red' 'dog sees' > turns
+    llm-infer -m "$F/plain.llm" -q --chat --chat-template chatml --lines -n 20 -f turns > want
+    llm-infer -m "$F/plain.llm" -q --chat --chat-template chatml --lines -n 20 -f turns --draft "$F/draft.llm" | cmp - want
+    llm-infer -m "$F/plain.llm" -q --chat --chat-template chatml --lines -n 20 -f turns --draft-ngram | cmp - want
+}
+
+@test "drafts: another tokenizer, states and two sources are refused" {
+    refused 65 "expected a vocabulary of" llm-infer -m "$F/plain.llm" --draft "$ROOT/tests/golden/tiny" "the"
+    refused 66 "none.llm" llm-infer -m "$F/plain.llm" --draft none.llm "the"
+    refused 2 "drafts have one source" llm-infer -m "$F/plain.llm" --draft "$F/plain.llm" --draft-ngram "the"
+    llm-train -q -c mamba --set num_hidden_layers=1 --set hidden_size=32 -l 24 -n 0 -T "$F/tok.json" -o m.llm "$F/data.tok"
+    refused 69 "drafts need caches that can be cut back" llm-infer -m m.llm --draft-ngram "the"
+    refused 69 "drafts need caches that can be cut back" llm-infer -m "$F/plain.llm" --draft m.llm "the"
 }

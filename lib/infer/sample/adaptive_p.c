@@ -1,5 +1,5 @@
-/* Adaptive-p (llama.cpp, 2026): logits are formed anew so that tokens whose probability is near a target are the likely ones. The target moves against
- * the running mean of the probabilities of the tokens that were chosen, so that their mean comes to the target that was asked for. */
+/* Adaptive-p (llama.cpp): logits are formed anew so that tokens whose probability is near a target are the likely ones. The target moves against the
+ * running mean of the probabilities of the tokens that were chosen, so that their mean comes to the target that was asked for. */
 #include <math.h>
 #include "infer/sample/steps.h"
 

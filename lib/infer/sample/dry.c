@@ -1,4 +1,4 @@
-/* DRY, "don't repeat yourself" (p-e-w 2024, as llama.cpp has it): a token that would continue a repetition of what stands at the end of the text loses
+/* DRY, "don't repeat yourself" (p-e-w 2024, as llama.cpp has it): a token that would continue a repetition of what stands at the text's end loses
  * multiplier · base^(length of the repetition - allowed length). Tokens with a breaker's text end a repetition. */
 #include <math.h>
 #include <stdlib.h>

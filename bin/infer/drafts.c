@@ -1,0 +1,50 @@
+/* llm-infer --draft, --draft-ngram: where drafts come from besides the model's own layers. */
+#include <string.h>
+#include "bin/infer/infer.h"
+
+/* Rejected drafts are cut out of the caches. */
+static int check_cut(const char *path, const struct llm_kv_pool *pool, struct llm_err *e)
+{
+    if (pool->state_floats == 0) return 0;
+    return llm_fail(e, EX_UNAVAILABLE, "%s: drafts need caches that can be cut back: expected a model without a recurrent state", path);
+}
+
+static int check_tokens(const struct session *s, struct llm_err *e)
+{
+    const struct llm_model *m = s->model, *d = s->draft_model;
+    if (m->config.vocab_size != d->config.vocab_size) {
+        return llm_fail(e, EX_DATAERR, "%s: expected a vocabulary of %lld tokens, as of %s, found %lld", s->a->draft_model,
+                        (long long)m->config.vocab_size, s->a->model, (long long)d->config.vocab_size);
+    }
+    if (!m->tokenizer || !d->tokenizer) return 0; /* --ids */
+    if (strcmp(llm_tokenizer_id(m->tokenizer), llm_tokenizer_id(d->tokenizer)) == 0) return 0;
+    return llm_fail(e, EX_DATAERR, "%s: expected the tokenizer of %s, found another", s->a->draft_model, s->a->model);
+}
+
+int drafts_open(struct session *s, struct llm_err *e)
+{
+    const struct args *a = s->a;
+    struct llm_engine_options o = {.compute = s->engine.ctx.compute, .cache = LLM_NO_DTYPE, .context = s->engine.context, .batch = s->engine.batch};
+    if ((a->draft_ngram || a->draft_model) && check_cut(a->model, &s->engine.pool, e) < 0) return -1;
+    if (!a->draft_model) return 0;
+    s->draft_model = llm_model_load(a->draft_model, e);
+    if (!s->draft_model || llm_model_must_continue(s->draft_model, e) < 0) return -1;
+    if (check_tokens(s, e) < 0 || llm_engine_init(&s->drafter, s->draft_model, &o, e) < 0) return -1;
+    return check_cut(a->draft_model, &s->drafter.pool, e);
+}
+
+void drafts_release(struct session *s)
+{
+    llm_engine_release(&s->drafter);
+    llm_model_destroy(s->draft_model);
+}
+
+void drafts_set(struct session *s, struct llm_generate *g)
+{
+    enum { REPEATED = 12, MODELLED = 4 };
+    const struct args *a = s->a;
+    if (a->draft_ngram) g->drafts = a->draft > 0 ? a->draft : REPEATED;
+    if (s->draft_model) g->drafts = a->draft > 0 ? a->draft : MODELLED;
+    g->repeats = a->draft_ngram;
+    g->drafter = s->draft_model ? &s->drafter : NULL;
+}

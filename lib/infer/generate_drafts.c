@@ -1,0 +1,176 @@
+/* Drafts for the generator: by the model's own layers, by a smaller model, of what the text repeats. */
+#include <math.h>
+#include <string.h>
+#include "base/buf.h"
+#include "infer/generate_internal.h"
+#include "infer/repeat.h"
+
+#define FIRST_DEPTH 4 /* tokens of the first draft of a repetition */
+
+int llm_generate_begin_drafts(const struct state *s, const struct job *j, struct llm_completion *c)
+{
+    const struct llm_engine *g = s->g->engine;
+    if (s->g->drafts > 0) {
+        c->depth = FIRST_DEPTH;
+        if (s->g->drafter) llm_kv_init(&c->draft_kv, &s->g->drafter->pool);
+        c->drafts = llm_alloc((size_t)s->g->drafts, sizeof *c->drafts, "drafts", s->e);
+        return c->drafts ? 0 : -1;
+    }
+    if (j->draft.n == 0) return 0;
+    int64_t width = g->model->config.hidden_size;
+    struct llm_tensor rows = {.data = j->draft.rows, .rows = j->draft.n, .cols = width, .stride = width};
+    c->drafts = llm_alloc((size_t)g->draft, sizeof *c->drafts, "drafts", s->e);
+    return c->drafts ? llm_draft_note(&c->draft, &rows, 0, j->draft.first, j->draft.n, s->e) : -1;
+}
+
+static int32_t next_of_completion(void *arg, int64_t position)
+{
+    const struct llm_completion *c = arg;
+    return position + 1 < c->kv.n ? c->kv.ids[position + 1] : c->ids[c->n - 1];
+}
+
+static int32_t next_of_prompt(void *arg, int64_t position)
+{
+    const struct job *j = arg;
+    return position + 1 < j->kv.n ? j->kv.ids[position + 1] : j->prompt.ids[j->fed];
+}
+
+/* How many tokens may be drafted after the completion's last one: as many as the engine drafts, but at least one fewer than may still be generated,
+ * because the pass itself generates one. */
+static int64_t may_draft(const struct state *s, const struct llm_completion *c)
+{
+    int64_t n = s->g->drafts > 0 ? s->g->drafts : s->g->engine->draft;
+    int64_t room = s->g->engine->context - c->kv.n - 1, wanted = c->prompt.max_tokens - c->n - 1;
+    if (c->prompt.max_tokens >= 0 && wanted < n) n = wanted;
+    return room < n ? (room > 0 ? room : 0) : n;
+}
+
+/* Drafts what the text repeats, as deep as that was right of late. Where it was wrong there is a pause, so that texts without repetitions cost
+ * little. */
+static void draft_repeats(const struct state *s, struct llm_completion *c)
+{
+    int64_t wanted = may_draft(s, c);
+    c->n_drafts = 0;
+    if (c->pause > 0) c->pause--;
+    else if (wanted > 0) c->n_drafts = llm_repeat_draft(c->kv.ids, c->kv.n, c->ids[c->n - 1], wanted < c->depth ? wanted : c->depth, c->drafts);
+}
+
+void llm_generate_adapt_depth(const struct state *s, struct llm_completion *c, int64_t n, int64_t right)
+{
+    if (n == 0) return;
+    c->depth = right == n ? 2 * c->depth : right > 1 ? right : 1;
+    if (c->depth > s->g->drafts) c->depth = s->g->drafts;
+    c->wrong = right > 0 ? 0 : c->wrong + 1;
+    c->pause = c->wrong > 0 ? (int64_t)1 << (c->wrong < 6 ? c->wrong : 6) : 0;
+}
+
+/* Brings the drafting model's cache to the completion's text but for at most MAX_CATCH_UP tokens. 0, 1 when a signal was caught, -1. */
+static int catch_up(const struct state *s, struct llm_completion *c)
+{
+    enum { MAX_CATCH_UP = 8 };
+    int64_t common = llm_prefix_common(c->draft_kv.ids, c->kv.ids, c->draft_kv.n < c->kv.n ? c->draft_kv.n : c->kv.n);
+    if (c->draft_kv.n > 0) llm_kv_truncate(&c->draft_kv, common);
+    if (c->kv.n - common <= MAX_CATCH_UP) return 0;
+    return llm_engine_prefill(s->g->drafter, &c->draft_kv, c->kv.ids + common, c->kv.n - common, false, false, NULL, NULL, s->e);
+}
+
+/* One pass of the drafting model over completions whose drafts go on: token i of each. 0 or -1. */
+static int draft_token(struct state *s, struct llm_completion **v, int64_t n, int64_t i)
+{
+    struct llm_engine *g = s->g->drafter;
+    struct llm_reading r;
+    int64_t at = 0, size = llm_generate_vocab(s);
+    for (int64_t k = 0; k < n; k++) {
+        struct llm_completion *c = v[k];
+        int64_t old = i == 0 ? c->kv.n - c->draft_kv.n : 0; /* tokens that it has not read, then the last one */
+        int32_t *ids = s->ids + at;
+        if (old > 0) memcpy(ids, c->kv.ids + c->draft_kv.n, (size_t)old * sizeof *ids);
+        ids[old] = i == 0 ? c->ids[c->n - 1] : c->drafts[i - 1];
+        s->feeds[k] = (struct llm_feed){&c->draft_kv, ids, old + 1, false};
+        at += old + 1;
+        s->rows[k] = at - 1;
+    }
+    float *logits = llm_engine_advance(g, s->feeds, n, &r, s->e) < 0 ? NULL : llm_engine_predict(g, &r, s->rows, n, s->e);
+    if (!logits) return -1;
+    for (int64_t k = 0; k < n; k++) {
+        struct llm_completion *c = v[k];
+        struct llm_history h = {c->draft_kv.ids, c->draft_kv.n};
+        float *x = logits + k * size;
+        for (size_t end = 0; c->prompt.ignore_eos && end < s->n_ends; end++) x[s->ends[end]] = -INFINITY;
+        if (i == 0) c->draft_sampler.state = c->sampler.state;
+        const struct llm_sampling *p = &c->prompt.sampling;
+        uint32_t sample = (uint32_t)c->sample, position = (uint32_t)h.n;
+        if (llm_sampler_choose(&c->draft_sampler, p, &h, x, (size_t)size, sample, position, &c->drafts[i], s->e) < 0) return -1;
+    }
+    return 0;
+}
+
+/* Drafts with the smaller model, with the random numbers of the tokens to come, in passes over many completions. 0, 1 when a signal was caught,
+ * -1. */
+static int draft_by_model(struct state *s)
+{
+    int64_t n = 0, deepest = 0, rows = 0;
+    for (struct job *j = s->first; j; j = j->next) {
+        for (int64_t i = 0; i < j->begun; i++) {
+            struct llm_completion *c = &j->completions[i];
+            if (!c->running) continue;
+            c->n_drafts = may_draft(s, c);
+            int status = c->n_drafts > 0 ? catch_up(s, c) : 0;
+            if (status != 0) return status;
+            rows += c->kv.n - c->draft_kv.n + 1;
+            if (rows > s->g->drafter->batch) c->n_drafts = 0; /* more would not fit a pass */
+            if (c->n_drafts > 0) s->active[n++] = c;
+            deepest = c->n_drafts > deepest ? c->n_drafts : deepest;
+        }
+    }
+    for (int64_t i = 0; i < deepest; i++) {
+        int64_t left = 0;
+        for (int64_t k = 0; k < n; k++)
+            if (s->active[k]->n_drafts > i) s->active[left++] = s->active[k];
+        n = left;
+        if (draft_token(s, s->active, n, i) < 0) return -1;
+    }
+    return 0;
+}
+
+/* Runs the drafting layer over the hidden states noted since its last run, and drafts tokens for the running completions. 0 or -1. */
+int llm_generate_draft(struct state *s)
+{
+    int64_t n = 0;
+    if (s->g->drafter) return draft_by_model(s);
+    if (s->g->engine->draft == 0 && !s->g->repeats) return 0;
+    for (struct job *j = s->first; j; j = j->next) {
+        int64_t known = j->read ? j->draft.n - 1 : j->draft.n; /* the token after the prompt is not known: each completion chooses its own */
+        if (known > 0) s->drafts[n++] = (struct llm_draft_feed){&j->draft, &j->kv, next_of_prompt, j, known, 0, NULL};
+        for (int64_t i = 0; i < j->begun; i++) {
+            struct llm_completion *c = &j->completions[i];
+            if (c->running && s->g->repeats) draft_repeats(s, c);
+            if (!c->running || c->draft.n == 0) continue;
+            c->n_drafts = may_draft(s, c);
+            s->drafts[n++] = (struct llm_draft_feed){&c->draft, &c->kv, next_of_completion, c, c->draft.n, c->n_drafts, c->drafts};
+        }
+    }
+    return n > 0 ? llm_engine_draft(s->g->engine, s->drafts, n, s->e) : 0;
+}
+
+/* ---- a pass ---- */
+
+int llm_generate_keep_right(struct llm_completion *c, bool layer, const struct llm_tensor *hidden, int64_t row, int64_t fed, struct llm_err *e)
+{
+    int64_t before = c->kv.n - fed, right = c->n_drafts;
+    llm_kv_truncate(&c->kv, before + 1 + right);
+    c->n_drafts = 0;
+    if (!c->drafts || c->ended || !layer) return 0;
+    return llm_draft_note(&c->draft, hidden, row, before, 1 + right, e);
+}
+
+int llm_generate_note_prompts(struct state *s, const struct llm_tensor *hidden)
+{
+    int64_t row = 0;
+    for (int64_t i = 0; i < s->n_feeds; row += s->feeds[i++].n) {
+        struct job *j = i < s->n_active ? NULL : s->prefilled[i - s->n_active];
+        if (!j || s->g->engine->draft == 0 || j->prompt.trace_queries > 0 || j->kv.kept) continue; /* drafts count rows by positions */
+        if (llm_draft_note(&j->draft, hidden, row, j->kv.n - s->feeds[i].n, s->feeds[i].n, s->e) < 0) return -1;
+    }
+    return 0;
+}
