@@ -3,9 +3,9 @@
  * cache. The results do not depend on any of this: each completion is what it would be alone.
  *
  * If there are drafts (by the engine, infer/draft.h; by a smaller model; of repetitions, infer/repeat.h), a completion's token is followed in the
- * pass by its drafted tokens. Each next token is then chosen from the logits of the token before it, as without drafts, by the same random numbers; the
- * first one that differs from its draft ends the completion's part of the pass. Drafts therefore change no token, and a drafted token is accepted as
- * often as by rejection sampling.
+ * pass by its drafted tokens. Each next token is then chosen from the logits of the token before it, as without drafts, by the same random numbers;
+ * the first one that differs from its draft ends the completion's part of the pass. Drafts therefore change no token, and a drafted token is
+ * accepted as often as by rejection sampling.
  *
  * Prompts that begin alike share the cache of their beginning (infer/prefix.h), if llm_generate.share is set: prompts are read ahead, and those that
  * continue a beginning that is in memory start before others.
