@@ -36,6 +36,11 @@ static const struct llm_opt options[] = {
     {0, "chat-template", "FILE|NAME", "the template of --chat: a file, or one of %w [the model's own]", LLM_STR, AT(chat_template), 0, 0,
      NULL},
     {0, "system", "TEXT", "system message before the first turn of --chat", LLM_STR, AT(system), 0, 0, NULL},
+    {0, "shift", NULL, "with --chat: forget the oldest turns when the context is full", LLM_FLAG, AT(shift), 0, 0, NULL},
+    {0, "no-think", NULL, "with --chat: tell the template that the model is not to think first (enable_thinking=false)", LLM_FLAG, AT(no_think), 0,
+     0, NULL},
+    {0, "chat-log", "FILE", "with --chat: append the conversation to FILE as a line of JSON, {\"messages\": [...]}", LLM_OUTPUT, AT(chat_log), 0, 0,
+     NULL},
     {0, "fim-prefix", "FILE", "fill in the middle: FILE has the text before it", LLM_INPUT, AT(fim_prefix), 0, 0, NULL},
     {0, "fim-suffix", "FILE", "fill in the middle: FILE has the text after it", LLM_INPUT, AT(fim_suffix), 0, 0, NULL},
     {0, "fim-spm", NULL, "fill in the middle: give the model the suffix before the prefix", LLM_FLAG, AT(fim_spm), 0, 0, NULL},
@@ -267,6 +272,9 @@ static void check_usage(struct args *a, const char *operand)
     }
     if (!a->chat && ((a->chat_template && !a->score_reward && !a->ref_logprobs) || a->system))
         llm_usage(&infer_cli, "--chat-template and --system go with --chat");
+    if (!a->chat && a->no_think) llm_usage(&infer_cli, "--no-think goes with --chat");
+    if ((a->shift || a->chat_log) && (!a->chat || a->jsonl)) llm_usage(&infer_cli, "--shift and --chat-log go with --chat, and not with --jsonl");
+    if (is_dash(a->chat_log)) llm_usage(&infer_cli, "--chat-log: expected a file, found '-'");
     if (a->chat && !a->jsonl && a->samples > 1) llm_usage(&infer_cli, "--chat answers once: expected no --samples");
     if (a->lines && (!(a->chat || a->neurons) || a->jsonl || operand)) {
         llm_usage(&infer_cli, "--lines goes with --chat or --neurons, and -f or standard input");

@@ -44,14 +44,17 @@ static int check_parts(const json_t *messages, struct llm_err *e)
 int chat_encode(const struct session *s, const json_t *messages, const json_t *tools, int32_t **ids, size_t *n_ids, struct llm_err *e)
 {
     const struct chat *c = &s->chat;
-    const struct llm_chat_options o = {.add_generation_prompt = true, .bos = c->found.bos, .eos = c->found.eos, .now = &c->now};
+    json_t *variables = s->a->no_think ? json_pack("{s:b}", "enable_thinking", 0) : NULL;
+    const struct llm_chat_options o = {.add_generation_prompt = true, .bos = c->found.bos, .eos = c->found.eos, .now = &c->now,
+                                       .variables = variables};
     struct llm_buf text = {0};
     *ids = NULL;
     *n_ids = 0;
-    int status = check_parts(messages, e);
+    int status = s->a->no_think && !variables ? llm_no_memory(e, "a conversation") : check_parts(messages, e);
     if (status == 0) status = llm_chat_render(c->found.template, messages, tools, &o, &text, NULL, e);
     if (status == 0) status = llm_encode(s->model->tokenizer, text.p, text.n, LLM_ENCODE_SPECIAL, ids, n_ids, e);
     llm_buf_release(&text);
+    json_decref(variables);
     if (status == 0 && *n_ids == 0) status = llm_fail(e, EX_DATAERR, "the template makes an empty prompt of the conversation");
     return status == 0 ? prompt_check_vocab(s, *ids, *n_ids, e) : status;
 }

@@ -34,7 +34,8 @@ static int leave(struct talk *t, const char *argument, struct llm_err *e)
 
 static int reset(struct talk *t, const char *argument, struct llm_err *e)
 {
-    (void)argument, (void)e;
+    (void)argument;
+    if (talk_log(t, e) < 0) return COMMAND_FAILED;
     while (json_array_size(t->messages) > 0 && strcmp(talk_last_role(t), "system") != 0) talk_drop(t);
     return COMMAND_DONE;
 }
@@ -100,9 +101,9 @@ static int load(struct talk *t, const char *argument, struct llm_err *e)
     json_t *o = llm_json_load(argument, MAX_TALK, e), *messages = json_object_get(o, "messages");
     if (!o) return COMMAND_FAILED;
     int status = check_messages(messages, e);
-    if (status < 0) {
-        llm_in(e, "%s", argument);
-    } else {
+    if (status < 0) llm_in(e, "%s", argument);
+    if (status == 0) status = talk_log(t, e);
+    if (status == 0) {
         json_decref(t->messages);
         t->messages = json_incref(messages);
         talk_say("%zu messages loaded from %s\n", json_array_size(messages), argument);
@@ -139,6 +140,9 @@ static int stats(struct talk *t, const char *argument, struct llm_err *e)
 }
 
 /* What /set knows: a number of the sampling, or of the conversation. */
+#define SETTING_REAL(type, member, field, standard, name, ...) {name, offsetof(struct llm_sampling, field), true},
+#define SETTING_INT(type, member, field, standard, name, ...) {name, offsetof(struct llm_sampling, field), false},
+/* The first are always listed; of the others, which are all of sample/table.h, only those that differ from their defaults. */
 static const struct setting {
     const char *name;
     size_t at;      /* in struct llm_sampling */
@@ -152,13 +156,24 @@ static const struct setting {
                 {"presence-penalty", offsetof(struct llm_sampling, presence_penalty), true},
                 {"frequency-penalty", offsetof(struct llm_sampling, frequency_penalty), true},
                 {"repeat-last-n", offsetof(struct llm_sampling, repeat_last_n), false},
-                {"seed", offsetof(struct llm_sampling, seed), false}};
-enum { N_SETTINGS = sizeof settings / sizeof *settings };
+                {"seed", offsetof(struct llm_sampling, seed), false},
+                LLM_SAMPLE_TABLE(LLM_SAMPLE_NO_STEP, SETTING_REAL, SETTING_INT, , )};
+enum { N_SETTINGS = sizeof settings / sizeof *settings, N_LISTED = 10 };
+
+/* Whether the setting is told by `/set`. */
+static bool is_listed(const struct talk *t, int i)
+{
+    const struct setting *one = &settings[i];
+    bool standard = memcmp((const char *)&t->s->sampling + one->at, (const char *)&llm_sampling_defaults + one->at, 8) == 0;
+    for (int k = 0; k < N_LISTED && i >= N_LISTED; k++) standard |= settings[k].at == one->at;
+    return i < N_LISTED || !standard;
+}
 
 static void show_settings(const struct talk *t)
 {
     for (int i = 0; i < N_SETTINGS; i++) {
         const char *p = (const char *)&t->s->sampling + settings[i].at;
+        if (!is_listed(t, i)) continue;
         if (settings[i].is_real) {
             double v;
             memcpy(&v, p, sizeof v);

@@ -16,7 +16,8 @@ struct args {
     const char *chat_template, *system;
     const char *fim_prefix, *fim_suffix;
     int fim_spm;
-    int chat, lines;
+    int chat, lines, shift, no_think;
+    const char *chat_log;
     const char *model, *tokenizer, *prompt, *file, *kv_in, *kv_out;
     int jsonl, score, per_token, entropy, add_eos;
     int logits, embed, classify, score_reward, ref_logprobs, ids, special, echo, ignore_eos, no_timings, plan;

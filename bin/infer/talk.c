@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include "base/log.h"
 
 static int next(void *arg, struct llm_prompt *p, struct llm_err *e)
@@ -20,12 +21,39 @@ static int next(void *arg, struct llm_prompt *p, struct llm_err *e)
     return 1;
 }
 
+/* Whether what was said until now ends in a tag. */
+static bool ends_in(const struct llm_buf *said, const char *tag)
+{
+    size_t n = strlen(tag);
+    return said->n >= n && memcmp(said->p + said->n - n, tag, n) == 0;
+}
+
+static int set_dimmed(struct talk *t, bool dimmed, struct llm_err *e)
+{
+    if (!t->dims || t->dimmed == dimmed) return 0;
+    t->dimmed = dimmed;
+    return llm_output_write(t->s->out, dimmed ? "\033[2m" : "\033[0m", 4, e);
+}
+
+/* Writes bytes of the answer; those between <think> and </think> are dimmed. */
+static int say(struct talk *t, const char *bytes, size_t n, struct llm_err *e)
+{
+    size_t from = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (llm_buf_put(&t->reply, bytes + i, 1, e) < 0) return -1;
+        bool begins = t->dims && ends_in(&t->reply, "<think>"), ends = t->dims && ends_in(&t->reply, "</think>");
+        if (!begins && !ends) continue;
+        if (llm_output_text(t->s->out, bytes + from, i + 1 - from, e) < 0 || set_dimmed(t, begins, e) < 0) return -1;
+        from = i + 1;
+    }
+    return llm_output_text(t->s->out, bytes + from, n - from, e);
+}
+
 static int text(void *arg, const struct llm_completion *c, const char *bytes, size_t n, struct llm_err *e)
 {
     struct talk *t = arg;
     (void)c;
-    if (llm_buf_put(&t->reply, bytes, n, e) < 0) return -1;
-    return llm_output_text(t->s->out, bytes, n, e) < 0 ? -1 : llm_output_flush(t->s->out, e);
+    return say(t, bytes, n, e) < 0 ? -1 : llm_output_flush(t->s->out, e);
 }
 
 static int end_line(struct talk *t, struct llm_err *e)
@@ -77,13 +105,42 @@ int talk_add_reply(struct talk *t, struct llm_err *e)
     return status;
 }
 
+/* Removes the oldest turn: messages after the system's, up to the second of the user. False: there is only one turn. */
+static bool forget_turn(struct talk *t)
+{
+    const char *role = json_string_value(json_object_get(json_array_get(t->messages, 0), "role"));
+    size_t first = role && strcmp(role, "system") == 0, next = first + 1;
+    for (; next < json_array_size(t->messages); next++) {
+        role = json_string_value(json_object_get(json_array_get(t->messages, next), "role"));
+        if (role && strcmp(role, "user") == 0) break;
+    }
+    if (next >= json_array_size(t->messages)) return false;
+    for (; next > first; next--) json_array_remove(t->messages, first);
+    return true;
+}
+
+/* The conversation's tokens. With --shift its oldest turns are forgotten until a quarter of the context, or what the answer may need, is left. */
+static int encode(struct talk *t, struct llm_err *e)
+{
+    const int64_t context = t->s->engine.context, quarter = context / 4, room = t->max_tokens >= 0 && t->max_tokens < quarter ? t->max_tokens : quarter;
+    int64_t forgotten = 0;
+    int status = chat_encode(t->s, t->messages, NULL, &t->ids, &t->n_ids, e);
+    while (status == 0 && t->s->a->shift && (int64_t)t->n_ids > context - room && forget_turn(t)) {
+        forgotten++;
+        free(t->ids);
+        status = chat_encode(t->s, t->messages, NULL, &t->ids, &t->n_ids, e);
+    }
+    if (forgotten > 0) llm_note("the context is full: %" PRId64 " of the oldest turns %s forgotten", forgotten, forgotten == 1 ? "is" : "are");
+    return status;
+}
+
 int talk_answer(struct talk *t, struct llm_err *e)
 {
     struct llm_generate g = {.engine = &t->s->engine, .parallel = 1, .next = next, .text = text, .done = done, .arg = t};
     drafts_set(t->s, &g);
     t->taken = false;
     t->reply.n = 0;
-    int status = chat_encode(t->s, t->messages, NULL, &t->ids, &t->n_ids, e);
+    int status = encode(t, e);
     if (status == 0) status = prompt_check(t->s, t->n_ids, e);
     if (status == 0) {
         keep_common(t);
@@ -91,7 +148,34 @@ int talk_answer(struct talk *t, struct llm_err *e)
     }
     free(t->ids);
     t->ids = NULL;
+    struct llm_err ignored;
+    if (set_dimmed(t, false, &ignored) == 0 && llm_output_flush(t->s->out, &ignored) < 0 && status == 0) status = -1;
     return status == 0 ? talk_add_reply(t, e) : status;
+}
+
+int talk_log(const struct talk *t, struct llm_err *e)
+{
+    struct llm_map before;
+    struct llm_buf b = {0};
+    bool answered = false;
+    for (size_t i = 0; i < json_array_size(t->messages); i++) {
+        const char *role = json_string_value(json_object_get(json_array_get(t->messages, i), "role"));
+        answered |= role && strcmp(role, "assistant") == 0;
+    }
+    if (!t->s->a->chat_log || !answered) return 0;
+    json_t *o = json_pack("{s:O}", "messages", t->messages);
+    int status = !o ? llm_no_memory(e, "messages") : llm_json_dump(o, &b, e) < 0 || llm_buf_put(&b, "\n", 1, e) < 0 ? -1 : 0;
+    struct llm_output *out = status == 0 ? llm_output_append(t->s->a->chat_log, &before, e) : NULL;
+    if (out) llm_map_close(&before);
+    if (!out || llm_output_write(out, b.p, b.n, e) < 0) {
+        llm_output_abandon(out);
+        status = -1;
+    } else {
+        status = llm_output_commit(out, e);
+    }
+    json_decref(o);
+    llm_buf_release(&b);
+    return status;
 }
 
 const char *talk_last_role(const struct talk *t)
@@ -110,6 +194,9 @@ void talk_drop(struct talk *t)
 int talk_init(struct talk *t, struct session *s, struct llm_err *e)
 {
     t->s = s;
+    const char *no_color = getenv("NO_COLOR"), *terminal = getenv("TERM");
+    t->dims = (!s->a->common.output || strcmp(s->a->common.output, "-") == 0) && isatty(STDOUT_FILENO) && !(no_color && *no_color) && terminal
+              && strcmp(terminal, "dumb") != 0;
     t->max_tokens = s->a->n;
     t->messages = json_array();
     llm_kv_init(&t->kv, &s->engine.pool);

@@ -13,6 +13,8 @@ struct talk {
     size_t n_ids;
     bool taken;                /* the generator has the turn at hand */
     struct llm_buf reply;      /* the assistant's words of the last turn */
+    bool dims;                 /* thoughts are shown dimmed: on a terminal, unless NO_COLOR is set */
+    bool dimmed;               /* what is written is a thought */
     /* of the last answer */
     enum llm_finish finish;
     int64_t kept, read, made;  /* tokens that the cache held, that were read, that were generated */
@@ -28,6 +30,8 @@ int talk_add(struct talk *t, const char *role, const char *content, size_t n, st
 int talk_answer(struct talk *t, struct llm_err *e) LLM_MUST_CHECK;
 /* Adds what t->reply holds as the assistant's message. */
 int talk_add_reply(struct talk *t, struct llm_err *e) LLM_MUST_CHECK;
+/* With --chat-log: appends the conversation to that file, if it has an answer. 0 or -1. */
+int talk_log(const struct talk *t, struct llm_err *e) LLM_MUST_CHECK;
 /* The role of the last message; "" when there is none. */
 const char *talk_last_role(const struct talk *t);
 /* Removes the last message. */

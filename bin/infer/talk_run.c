@@ -52,6 +52,11 @@ int run_chat(struct session *s, const char *operand, struct llm_err *e)
     } else if (status == 0) {
         status = s->a->lines ? answer_lines(&t, path, e) : answer_file(&t, path, e);
     }
+    struct llm_err late = {0};
+    if (talk_log(&t, &late) < 0 && status >= 0) {
+        *e = late;
+        status = -1;
+    }
     talk_release(&t);
     return status;
 }
