@@ -103,6 +103,8 @@ static const struct llm_opt options[] = {
     {'c', "context", "N", "maximum number of tokens of prompt and completion together [the model's]", LLM_SIZE, AT(context), 1, 1 << 24, NULL},
     {0, "samples", "K", "number of completions of each prompt [1]", LLM_INT, AT(samples), 1, 1 << 20, NULL},
     {0, "stop", "TEXT", "stop before TEXT; may be given several times", LLM_LIST, AT(stop), 0, 0, NULL},
+    {0, "dry-sequence-breaker", "TEXT", "tokens with TEXT end a repetition of DRY; none: none do; several times [new line, :, \", *]", LLM_LIST,
+     AT(dry_breakers), 0, 0, NULL},
     {0, "ignore-eos", NULL, "never choose the end token", LLM_FLAG, AT(ignore_eos), 0, 0, NULL},
     {.type = LLM_HEADING, .help = "What the text must be"},
     {0, "grammar", "FILE", "write a text that the grammar in FILE (GBNF) describes", LLM_INPUT, AT(grammar), 0, 0, NULL},
@@ -114,8 +116,6 @@ static const struct llm_opt options[] = {
     {0, "logit-bias", "ID+X", "add X to the logit of token ID (ID-X, ID-inf: never); may be given several times", LLM_LIST, AT(logit_bias), 0, 0,
      NULL},
     LLM_SAMPLING_OPTIONS(struct args, sampling)
-    {0, "dry-sequence-breaker", "TEXT", "tokens with TEXT end a repetition of DRY; none: none do; several times [new line, :, \", *]", LLM_LIST,
-     AT(dry_breakers), 0, 0, NULL},
     {.type = LLM_HEADING, .help = "Changing what happens inside"},
     {0, "steer", "FILE:STRENGTH[@LAYERS]", "add STRENGTH times a direction to the residual after each layer: a control vector (GGUF) or activations",
      LLM_LIST, AT(steer), 0, 0, NULL},

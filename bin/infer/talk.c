@@ -122,7 +122,8 @@ static bool forget_turn(struct talk *t)
 /* The conversation's tokens. With --shift its oldest turns are forgotten until a quarter of the context, or what the answer may need, is left. */
 static int encode(struct talk *t, struct llm_err *e)
 {
-    const int64_t context = t->s->engine.context, quarter = context / 4, room = t->max_tokens >= 0 && t->max_tokens < quarter ? t->max_tokens : quarter;
+    const int64_t context = t->s->engine.context, quarter = context / 4;
+    const int64_t room = t->max_tokens >= 0 && t->max_tokens < quarter ? t->max_tokens : quarter;
     int64_t forgotten = 0;
     int status = chat_encode(t->s, t->messages, NULL, &t->ids, &t->n_ids, e);
     while (status == 0 && t->s->a->shift && (int64_t)t->n_ids > context - room && forget_turn(t)) {

@@ -30,7 +30,7 @@ setup() {
     for spelling in '-n-1' '--tokens=-1' '--tokens -1' '-qn-1'; do llm-infer -q -m "$M" $spelling "$P" | cmp - all; done
     refused 2 "--temp: expected a number from 0 to 1000000, found '-1'" llm-infer -m "$M" --temp -1 x
     refused 2 "--threads: expected an integer from 1 to 256, found '2q'" llm-infer -m "$M" -j2q x
-    refused 2 "option '--no' (--no-timings) takes no argument, found '-1'" llm-infer -m "$M" --no=-1 x
+    refused 2 "option '--no-ti' (--no-timings) takes no argument, found '-1'" llm-infer -m "$M" --no-ti=-1 x
     refused 2 "option '--quiet' takes no argument, found 'yes'" llm-infer -m "$M" --quiet=yes x
 }
 
@@ -42,9 +42,9 @@ setup() {
 }
 
 @test "an ambiguous option lists the candidates; an abbreviation that is not ambiguous is taken" {
-    refused 2 "option '--top-' is ambiguous: --top-k, --top-p" llm-infer -m "$M" --top- 1 x
-    refused 2 "option '--to' is ambiguous: --tokenizer, --top, --tokens, --top-k, --top-p" llm-infer -m "$M" --to 1 x
-    refused 2 "option '--top_' is ambiguous: --top-k, --top-p" llm-infer -m "$M" --top_=1 x
+    refused 2 "option '--top-' is ambiguous: --top-n-sigma, --top-k, --top-p" llm-infer -m "$M" --top- 1 x
+    refused 2 "option '--to' is ambiguous: --tokenizer, --top, --tokens, --top-n-sigma, --top-k, --top-p" llm-infer -m "$M" --to 1 x
+    refused 2 "option '--top_' is ambiguous: --top-n-sigma, --top-k, --top-p" llm-infer -m "$M" --top_=1 x
     llm-infer -m "$M" --temp 0 -n 5 "$P" > a
     llm-infer -m "$M" --tempera 0 --tokens 5 "$P" > b
     cmp a b
