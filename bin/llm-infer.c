@@ -98,6 +98,10 @@ static const struct llm_opt options[] = {
     {0, "unordered", NULL, "write answers as they are ready, not in the order of the lines", LLM_FLAG, AT(unordered), 0, 0, NULL},
     {0, "no-sharing", NULL, "compute each prompt alone, also where prompts begin alike; does not change the output", LLM_FLAG, AT(no_sharing), 0, 0,
      NULL},
+    {0, "prefix-cache", "DIR", "keep the caches of beginnings that prompts share in DIR, as .kv files, for other runs", LLM_STR, AT(prefix_cache), 0, 0,
+     NULL},
+    {0, "prefix-cache-size", "N", "bytes of the files of --prefix-cache; those not used for longest leave [1G]", LLM_SIZE, AT(prefix_cache_size), 1,
+     9007199254740992, NULL},
     {.type = LLM_HEADING, .help = "Generation"},
     {'n', "tokens", "N", "generate at most N tokens; -1: until the context is full [256]", LLM_INT, AT(n), -1, 2147483647, NULL},
     {'c', "context", "N", "maximum number of tokens of prompt and completion together [the model's]", LLM_SIZE, AT(context), 1, 1 << 24, NULL},
@@ -147,7 +151,7 @@ const struct llm_cli infer_cli = {
     .usual = "model|tokenizer|file|jsonl|chat|system|kv-in|score|logits|embed|kv-out|tokens|context|samples|stop|top-k|top-p|"
              "min-p|temp|precision|plan",
     .options = options,
-    .neutral = "file|jsonl|batch|parallel|draft|draft-ngram|draft-max|profile|plan|resume|retries|limit|part|unordered|no-sharing|no-timings",
+    .neutral = "file|jsonl|batch|parallel|draft|draft-ngram|draft-max|profile|plan|resume|retries|limit|part|unordered|no-sharing|prefix-cache|prefix-cache-size|no-timings",
     .common = LLM_COMMON_THREADS | LLM_COMMON_OUTPUT | LLM_COMMON_SEED | LLM_COMMON_CONFIG | LLM_COMMON_TABLE,
     .words = infer_words,
     .aliases = infer_aliases,
@@ -155,7 +159,7 @@ const struct llm_cli infer_cli = {
 };
 
 const struct args infer_defaults = {.n = UNSET, .batch = 512, .parallel = 16, .samples = 1, .precision = 1, .cache_type = -1, .pooling = -1,
-                                    .embd_normalize = UNSET, .neurons_top = 5, .logprobs = -1};
+                                    .embd_normalize = UNSET, .neurons_top = 5, .logprobs = -1, .prefix_cache_size = (int64_t)1 << 30};
 
 static bool is_dash(const char *s)
 {
@@ -212,6 +216,10 @@ static void check_batch(struct args *a, bool to_stdout, int owners)
     }
     if (a->logprobs >= 0 && (!a->jsonl || owners > 0 || a->rollout)) {
         llm_usage(&infer_cli, "--logprobs goes with --jsonl, and not with --rollout (which has them), --score or other output");
+    }
+    bool changes = a->steer.n + a->patch.n + a->splice.n + a->ablate.n + a->adapters.n > 0;
+    if (a->prefix_cache && (!a->jsonl || owners > 0 || a->no_sharing || a->kv_in || a->rollout || changes)) {
+        llm_usage(&infer_cli, "--prefix-cache goes with --jsonl, and not with --no-sharing, --kv-in, --rollout, adapters or changes inside");
     }
     if (a->draft_ngram && a->draft_model) llm_usage(&infer_cli, "drafts have one source: expected --draft or --draft-ngram");
     if (a->retries > 0 && !a->resume) llm_usage(&infer_cli, "--retries goes with --resume");

@@ -27,6 +27,8 @@ struct args {
     int64_t embd_normalize;
     int resume, unordered, no_sharing;
     int draft_ngram;
+    const char *prefix_cache;
+    int64_t prefix_cache_size;
     const char *draft_model;
     int64_t logprobs;              /* --logprobs; -1: the option was not given */
     int64_t limit, retries;

@@ -6,6 +6,7 @@
 #include "base/buf.h"
 #include "bin/infer/batch.h"
 #include "bin/infer/openai.h"
+#include "bin/infer/prefix_cache.h"
 #include "bin/infer/resume.h"
 #include "infer/rollout.h"
 #include "infer/sample/draw.h"
@@ -42,6 +43,7 @@ struct run {
     struct llm_rollouts rollout; /* with --rollout */
     struct line *first, **last; /* not yet answered, in order */
     int64_t n_refused;       /* how many lines of the list were refused */
+    struct prefix_cache *beginnings; /* of --prefix-cache; NULL without */
     int64_t n_failed;        /* lines that failed while they were worked on */
     struct llm_err failed;   /* why the first of them did */
 };
@@ -322,7 +324,10 @@ static int next(void *arg, struct llm_prompt *p, struct llm_err *e)
     }
     *r->last = l;
     r->last = &l->next;
-    if (take_line(r, text, l, p, &why) == 0) return 1;
+    if (take_line(r, text, l, p, &why) == 0) {
+        bool plain = !p->adapters && !p->strengths;
+        return r->beginnings && plain && prefix_cache_find(r->beginnings, p->ids, p->n, e) < 0 ? -1 : 1;
+    }
     if (why.status == EX_DATAERR) return refuse(r, l, &why, e);
     *e = why;
     return llm_in(e, "%s: line %" PRId64, llm_file_name(r->in.file), r->in.number);
@@ -508,7 +513,13 @@ int run_jsonl(struct session *s, const char *operand, struct llm_err *e)
     if (status == 0 && a->rollout) status = open_rollouts(&r, groups, e);
     if (status == 0) status = open_sharing(s, &prefix, e);
     if (prefix.root) g.share = &prefix;
+    if (status == 0 && prefix.root && a->prefix_cache) {
+        r.beginnings = prefix_cache_open(s, &prefix, e);
+        if (!r.beginnings) status = -1;
+    }
     if (status == 0) status = llm_generate(&g, e);
+    if (status == 0 && r.beginnings) status = prefix_cache_save(r.beginnings, e);
+    prefix_cache_close(r.beginnings);
     llm_prefix_release(&prefix);
     llm_rollouts_release(&r.rollout);
     while (r.first) drop_line(&r, r.first);

@@ -80,3 +80,35 @@ shared_prompts() {
     run -65 "${b[@]}" --unordered --resume -o part.jsonl mixed.jsonl
     cmp <(jq -cS 'del(.key, .samples)' part.jsonl | sort) <(jq -cS . want | sort)
 }
+
+@test "--prefix-cache: another run takes beginnings from files; same bytes; damage, other models, and a bound of bytes" {
+    shared_prompts > in.jsonl
+    local m=$ROOT/tests/golden/tiny
+    local b=(llm-infer -m "$m" -q --jsonl --ids -n 9 --temp 1 --parallel 8)
+    "${b[@]}" --no-timings --no-sharing in.jsonl > want
+    "${b[@]}" --no-timings --prefix-cache caches in.jsonl | cmp - want
+    # the beginning of all, of 90 tokens, and those of groups
+    (($(find caches -name '*-90-*.kv' | wc -l) == 1 && $(find caches -name '*.kv' | wc -l) >= 3))
+    "${b[@]}" --prefix-cache caches in.jsonl > out
+    jq -se '(.[0].timings.shared_tokens >= 90)' out
+    jq -c 'del(.timings)' out | cmp - <(jq -c . want)
+    llm-kvinspect summary "$(find caches -name '*-90-*.kv')" > summary
+    # another type of cache has files of its own
+    "${b[@]}" --cache-type q8_0 --prefix-cache caches in.jsonl > quantised
+    jq -se '.[0].timings.shared_tokens == 0' quantised
+    # a damaged file costs a warning
+    local f
+    for f in caches/*; do truncate -s -9 "$f"; done
+    run -0 --separate-stderr llm-infer -m "$m" --jsonl --ids -n 9 --temp 1 --parallel 8 --no-timings --prefix-cache caches in.jsonl
+    cmp want <(printf '%s\n' "$output")
+    [[ $stderr == *".kv: not used: "* ]]
+    # a bound
+    rm -r caches
+    "${b[@]}" --prefix-cache caches --prefix-cache-size 40K in.jsonl > out
+    (($(find caches -name '*.kv' -printf '%s\n' | awk '{ n += $1 } END { print n + 0 }') <= 40960))
+    echo kept > caches/notes
+    "${b[@]}" --prefix-cache caches --prefix-cache-size 1 in.jsonl > out
+    assert_equal "$(ls caches)" notes
+    refused 2 "--prefix-cache goes with --jsonl" "${b[@]}" --no-sharing --prefix-cache caches in.jsonl
+    refused 73 "in.jsonl: " "${b[@]}" --prefix-cache in.jsonl in.jsonl
+}
