@@ -98,7 +98,8 @@ static const struct llm_opt options[] = {
     {0, "unordered", NULL, "write answers as they are ready, not in the order of the lines", LLM_FLAG, AT(unordered), 0, 0, NULL},
     {0, "no-sharing", NULL, "compute each prompt alone, also where prompts begin alike; does not change the output", LLM_FLAG, AT(no_sharing), 0, 0,
      NULL},
-    {0, "prefix-cache", "DIR", "keep the caches of beginnings that prompts share in DIR, as .kv files, for other runs", LLM_STR, AT(prefix_cache), 0, 0,
+    {0, "prefix-cache", "DIR", "keep the caches of beginnings that prompts share in DIR, as .kv files, for other runs", LLM_STR, AT(prefix_cache),
+     0, 0,
      NULL},
     {0, "prefix-cache-size", "N", "bytes of the files of --prefix-cache; those not used for longest leave [1G]", LLM_SIZE, AT(prefix_cache_size), 1,
      9007199254740992, NULL},
@@ -151,7 +152,8 @@ const struct llm_cli infer_cli = {
     .usual = "model|tokenizer|file|jsonl|chat|system|kv-in|score|logits|embed|kv-out|tokens|context|samples|stop|top-k|top-p|"
              "min-p|temp|precision|plan",
     .options = options,
-    .neutral = "file|jsonl|batch|parallel|draft|draft-ngram|draft-max|profile|plan|resume|retries|limit|part|unordered|no-sharing|prefix-cache|prefix-cache-size|no-timings",
+    .neutral = "file|jsonl|batch|parallel|draft|draft-ngram|draft-max|profile|plan|resume|retries|limit|part|unordered|"
+               "no-sharing|prefix-cache|prefix-cache-size|no-timings",
     .common = LLM_COMMON_THREADS | LLM_COMMON_OUTPUT | LLM_COMMON_SEED | LLM_COMMON_CONFIG | LLM_COMMON_TABLE,
     .words = infer_words,
     .aliases = infer_aliases,
