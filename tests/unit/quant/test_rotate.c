@@ -85,7 +85,7 @@ static const struct { const char *config, *why; } refused[] = {
     {"{\"model_type\":\"mamba\",\"vocab_size\":61,\"hidden_size\":48,\"num_hidden_layers\":2,\"state_size\":8}", "no attention"},
 };
 
-/* |logits| are of order 10: the KL of two rows whose differences are d is below d². */
+/* |logits| are of order 10, of which FP32 leaves 1e-5: the KL of two rows whose differences are d is below d². */
 static void same_function(void **state)
 {
     (void)state;
@@ -102,7 +102,7 @@ static void same_function(void **state)
         assert_true(r.untied == tied && llm_model_head(m) != llm_model_embedding(m) && r.width == 48 && r.hadamard == 16);
         assert_true(r.heads == (of->config.kv_lora_rank > 0 ? 0 : 2));
         assert_int_equal(llm_kl_measure(&base, m, &kl, NULL, &e), 0);
-        if (!(fabs(kl.mean) < 1e-9) || kl.same_top < 1) fail_msg("%s: KL %g", families[i], kl.mean);
+        if (!(fabs(kl.mean) < 1e-8) || kl.same_top < 1) fail_msg("%s: KL %g", families[i], kl.mean);
         /* no gain is left, and embeddings have changed */
         const struct llm_param *norm = llm_model_find(m, "model.norm.weight");
         for (int64_t j = 0; j < 48; j++) assert_true(((const float *)norm->weight.data)[j] == (float)(1 - m->config.norm_gain_offset));
