@@ -209,11 +209,13 @@ static llm_term expand_object(void *arg, uint32_t number, uint32_t phase)
     struct llm_place after = p;
     if (a->max != LLM_SCHEMA_ALWAYS || p.at < a->min) after.at++; /* beyond what counts, places are the same */
     for (size_t i = 0; i < x->n_members && p.at < a->max; i++) {
-        const struct llm_member *m = &x->members[i];
+        struct llm_member *m = &a->shape->members[i];
         if (m->forbidden || is_written(words, i)) continue;
         words[1 + i / 32] |= 1u << (i % 32);
-        llm_term key = joined(s, quote, llm_term_spelled(s->t, m->key, m->n_key, LLM_SPELL_USUAL), quote);
-        choose_member(s, &all, key, m->node, m->some, after, a, x, words);
+        if (m->text == LLM_TERM_NOTHING) {
+            m->text = llm_term_lexeme(s->t, joined(s, quote, llm_term_spelled(s->t, m->key, m->n_key, LLM_SPELL_USUAL), quote));
+        }
+        choose_member(s, &all, m->text, m->node, m->some, after, a, x, words);
         words[1 + i / 32] &= ~(1u << (i % 32));
     }
     for (size_t i = 0; i < x->n_cells && p.at < a->max; i++) {

@@ -58,6 +58,7 @@ struct llm_shape {
         const char *key;
         size_t n_key;
         bool required, forbidden;
+        llm_term text;       /* the key as JSON; LLM_TERM_NOTHING: not made yet */
         uint32_t node, some; /* what its value must be; bit i: it may satisfy the i-th LLM_C_SOME */
     } *members;
     struct llm_cell { llm_term keys; uint32_t node, some; } *cells;
