@@ -22,7 +22,8 @@ static const char *const ignored[] = {"model", "user", "metadata", "store", "str
 static const char *const renamed[][2] = {{"max_completion_tokens", "max_tokens"}, {"n", "samples"}};
 
 /* Members that a line of ours has too, beside the options of a number. */
-static const char *const same[] = {"messages", "tools", "stop", "logit_bias", "ids", "adapter", "steer", "ignore_eos"};
+static const char *const same[] = {"messages", "tools", "stop", "logit_bias", "ids", "adapter", "steer", "ignore_eos",
+                                   "response_format", "grammar", "regex", "choices", "json_schema"};
 
 static bool is_one_of(const char *name, const char *const *names, size_t n)
 {
@@ -54,14 +55,6 @@ static int take_log_probs(struct openai *r, json_t *line, const json_t *body, st
     return json_object_set_new(line, "logprobs", json_integer(n)) < 0 ? llm_no_memory(e, "a line") : 0;
 }
 
-/* Only texts without a form are made: {"type": "text"}. */
-static int check_format(const json_t *v, struct llm_err *e)
-{
-    const char *type = json_string_value(json_object_get(v, "type"));
-    if (json_is_null(v) || (type && strcmp(type, "text") == 0)) return 0;
-    return llm_fail(e, EX_DATAERR, "\"response_format\": expected {\"type\": \"text\"}");
-}
-
 static int take_member(struct openai *r, json_t *line, const char *name, json_t *v, struct llm_err *e)
 {
     const char *to = name, *choice = json_string_value(v);
@@ -73,7 +66,6 @@ static int take_member(struct openai *r, json_t *line, const char *name, json_t 
     }
     if (is_one_of(name, ignored, sizeof ignored / sizeof *ignored) || strcmp(name, "logprobs") == 0 || strcmp(name, "top_logprobs") == 0) return 0;
     if (strcmp(name, "prompt") == 0) return take_prompt(line, v, e);
-    if (strcmp(name, "response_format") == 0) return check_format(v, e);
     if (strcmp(name, "tool_choice") == 0) {
         if (choice && strcmp(choice, "auto") == 0) return 0;
         return llm_fail(e, EX_DATAERR, "\"tool_choice\": expected \"auto\"");
