@@ -1,4 +1,4 @@
-/* For llama.cpp as tests/bench/all builds it. GCC up to 13 believes that _tile_loadconfig reads eight bytes, and leaves out the stores to the
+/* For llama.cpp as tests/bench/all builds it. GCC 12 believes that _tile_loadconfig reads eight bytes, and leaves out the stores to the
  * other 56 of llama.cpp's configuration, so that its AMX products end with SIGSEGV. This macro says that it reads 64. */
 #if defined __AMX_TILE__ && defined __cplusplus && !defined __clang__
 #include <immintrin.h>
