@@ -98,7 +98,7 @@ static const struct llm_opt options[] = {
     {0, "unordered", NULL, "write answers as they are ready, not in the order of the lines", LLM_FLAG, AT(unordered), 0, 0, NULL},
     {0, "no-sharing", NULL, "compute each prompt alone, also where prompts begin alike; does not change the output", LLM_FLAG, AT(no_sharing), 0, 0,
      NULL},
-    {0, "prefix-cache", "DIR", "keep the caches of beginnings that prompts share in DIR, as .kv files, for other runs", LLM_STR, AT(prefix_cache),
+    {0, "prefix-cache", "FOLDER", "keep caches of beginnings that prompts share in FOLDER, as .kv files, for other runs", LLM_STR, AT(prefix_cache),
      0, 0,
      NULL},
     {0, "prefix-cache-size", "N", "bytes of the files of --prefix-cache; those not used for longest leave [1G]", LLM_SIZE, AT(prefix_cache_size), 1,

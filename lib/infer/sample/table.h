@@ -25,7 +25,7 @@
     INT(type, member, dry_penalty_last_n, -1, "dry-penalty-last-n", "N", "number of last tokens in which DRY looks for repetitions; -1: all [-1]",  \
         -1, 2147483647)                                                                                                                             \
     STEP(top_n_sigma)                                                                                                                               \
-    REAL(type, member, top_n_sigma, 0, "top-n-sigma", "N", "keep tokens at most N standard deviations below the largest logit [0: off]", -1, 1e6)   \
+    REAL(type, member, top_n_sigma, 0, "top-n-sigma", "N", "keep tokens at most N standard deviations below the largest logit [0: off]", 0, 1e6)    \
     STEP(top_k) INT(type, member, top_k, 40, "top-k", "K", "keep the K most likely tokens; 0: all [40]", 0, 2147483647)                             \
     STEP(typical) REAL(type, member, typical, 1, "typical", "P", "keep the most typical tokens up to a total probability of P [1: off]", 0, 1)      \
     STEP(top_p) REAL(type, member, top_p, .95, "top-p", "P", "keep the most likely tokens up to a total probability of P [0.95]", 0, 1)             \
