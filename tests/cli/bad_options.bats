@@ -5,7 +5,7 @@ load ../helper
 # of any size).
 sane() {
     case "$1 $2" in
-    '--tokens -1' | '--repeat-last-n -1' | '--presence-penalty -1' | '--frequency-penalty -1' | '--reward-fallback '[-9]*) return 0 ;;
+    '--tokens -1' | '--repeat-last-n -1' | '--dry-penalty-last-n -1' | '--presence-penalty -1' | '--frequency-penalty -1' | '--reward-fallback '[-9]*) return 0 ;;
     esac
     return 1
 }
