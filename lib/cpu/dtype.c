@@ -39,8 +39,8 @@ const struct llm_dtype_row llm_dtypes[LLM_N_DTYPES] = {
     [LLM_I64] = INTEGER("i64", "I64", 8, 27),
     [LLM_U64] = INTEGER("u64", "U64", 8, -1),
     [LLM_BOOL] = INTEGER("bool", "BOOL", 1, -1),
-    [LLM_ZERO] = {.name = "zero", .block_size = 1, .is_quantised = 1, .decode = zero_decode, .encode = zero_encode, .ggml = -1, .ggml_file = -1},
     LLM_BLOCK_TYPES(BLOCKS)
+    [LLM_ZERO] = {.name = "zero", .block_size = 1, .is_quantised = 1, .decode = zero_decode, .encode = zero_encode, .ggml = -1, .ggml_file = -1},
 };
 
 enum llm_dtype llm_dtype_find(const char *name)

@@ -8,10 +8,10 @@
 
 enum llm_dtype {
     LLM_F32, LLM_F16, LLM_BF16, LLM_F64, LLM_I8, LLM_U8, LLM_I16, LLM_U16, LLM_I32, LLM_U32, LLM_I64, LLM_U64, LLM_BOOL,
-    LLM_ZERO, /* every element is 0 and none is stored: a matrix of which low-rank factors stand alone (struct llm_adapter) */
 #define LLM_NUMBER(ID, ...) LLM_##ID,
     LLM_BLOCK_TYPES(LLM_NUMBER)
 #undef LLM_NUMBER
+    LLM_ZERO, /* every element is 0 and none is stored: a matrix of which low-rank factors stand alone (struct llm_adapter) */
     LLM_N_DTYPES, LLM_NO_DTYPE = -1
 };
 
