@@ -1,17 +1,4 @@
-load ../helper
-
-setup_file() {
-    [[ -z ${SANITIZER-} ]] || return 0
-    cd "$BATS_FILE_TMPDIR"
-    counting_model 2 -b 4 --steps 30 --lr 3e-3 --precision f32
-    seq 2000 2400 > held
-}
-
-setup() {
-    [[ -z ${SANITIZER-} ]] || skip "minutes under $SANITIZER, which the unit tests of this code run under"
-    M=$BATS_FILE_TMPDIR/m.llm
-    CALIBRATE=(--calibrate "$BATS_FILE_TMPDIR/text" --calibrate-tokens 640 --calibrate-context 64)
-}
+load quantize_suite
 
 kl() { # the divergence in a message of --measure or --budget
     sed -n "s/.*$1 \([0-9.]*\).*/\1/p" err

@@ -1,18 +1,6 @@
 # Layers left out by measured harm.
-load ../helper
-
-setup_file() {
-    [[ -z ${SANITIZER-} ]] || return 0
-    cd "$BATS_FILE_TMPDIR"
-    counting_model 4 -b 4 --steps 30 --lr 3e-3 --precision f32
-    seq 2000 2400 > held
-}
-
-setup() {
-    [[ -z ${SANITIZER-} ]] || skip "minutes under $SANITIZER"
-    M=$BATS_FILE_TMPDIR/m.llm
-    TEXT=$BATS_FILE_TMPDIR/text
-}
+LAYERS=4
+load quantize_suite
 
 @test "--drop-layers: a layer that does nothing goes first; the other is the least harmful one; the result is a model" {
     need_tool python3

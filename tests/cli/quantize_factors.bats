@@ -1,20 +1,5 @@
 # Low-rank factors beside quantised matrices, and in place of matrices.
-load ../helper
-
-setup_file() {
-    [[ -z ${SANITIZER-} ]] || return 0
-    cd "$BATS_FILE_TMPDIR"
-    counting_model 2 -b 4 --steps 30 --lr 3e-3 --precision f32
-    seq 2000 2400 > held
-}
-
-setup() {
-    [[ -z ${SANITIZER-} ]] || skip "minutes under $SANITIZER, which the unit tests of this code run under"
-    M=$BATS_FILE_TMPDIR/m.llm
-    HELD=$BATS_FILE_TMPDIR/held
-    CALIBRATE=(--calibrate "$BATS_FILE_TMPDIR/text" --calibrate-tokens 640 --calibrate-context 64)
-    MEASURE=(--measure "$HELD" --measure-tokens 600)
-}
+load quantize_suite
 
 # kl OPTION...: nats between the model and what these options make of it.
 kl() {

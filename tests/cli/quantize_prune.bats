@@ -1,18 +1,4 @@
-load ../helper
-
-setup_file() {
-    [[ -z ${SANITIZER-} ]] || return 0
-    cd "$BATS_FILE_TMPDIR"
-    counting_model 2 -b 4 --steps 30 --lr 3e-3 --precision f32
-    seq 2000 2400 > held
-}
-
-setup() {
-    [[ -z ${SANITIZER-} ]] || skip "minutes under $SANITIZER, which the unit tests of this code run under"
-    M=$BATS_FILE_TMPDIR/m.llm
-    HELD=$BATS_FILE_TMPDIR/held
-    CALIBRATE=(--calibrate "$BATS_FILE_TMPDIR/text" --calibrate-tokens 640 --calibrate-context 64)
-}
+load quantize_suite
 
 # zeros FILE.safetensors N M: reads F32 matrices of layers with Python alone; fails unless at most N of each M neighbours are not 0 (M 0: prints the share
 # of zeros).

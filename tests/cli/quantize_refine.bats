@@ -1,18 +1,5 @@
-load ../helper
-
-setup_file() {
-    [[ -z ${SANITIZER-} ]] || return 0
-    cd "$BATS_FILE_TMPDIR"
-    counting_model 2 -b 4 --steps 30 --lr 3e-3 --precision f32
-    seq 2000 2400 > held
-}
-
-setup() {
-    [[ -z ${SANITIZER-} ]] || skip "minutes under $SANITIZER, which the unit tests of this code run under"
-    M=$BATS_FILE_TMPDIR/m.llm
-    MEASURE=(--measure "$BATS_FILE_TMPDIR/held" --measure-tokens 1000)
-    CALIBRATE=(--calibrate "$BATS_FILE_TMPDIR/text" --calibrate-tokens 2048 --calibrate-context 64)
-}
+CALIBRATE_TOKENS=2048 MEASURE_TOKENS=1000
+load quantize_suite
 
 kl() { # the divergence in the message of --measure
     sed -n 's/.*held: KL \([0-9.]*\).*/\1/p' "$1"

@@ -1,18 +1,5 @@
 # Rotations folded into a model's matrices.
-load ../helper
-
-setup_file() {
-    [[ -z ${SANITIZER-} ]] || return 0
-    cd "$BATS_FILE_TMPDIR"
-    counting_model 2 -b 4 --steps 30 --lr 3e-3 --precision f32
-    seq 2000 2400 > held
-}
-
-setup() {
-    [[ -z ${SANITIZER-} ]] || skip "minutes under $SANITIZER, which the unit tests of this code run under"
-    M=$BATS_FILE_TMPDIR/m.llm
-    HELD=$BATS_FILE_TMPDIR/held
-}
+load quantize_suite
 
 @test "--rotate: other weights, the same predictions; the same bytes for any threads; with types, calibration and GGUF" {
     local type
