@@ -203,7 +203,8 @@ int llm_speed_together(struct llm_engine *g, int64_t sequences, int64_t depth, i
     if (ids) t.ids = ids + depth;
     for (int64_t run = -1; run < runs && status == 0; run++) {
         double rate = 0, prefill = 0;
-        status = run_together(&t, &begin, n < g->batch ? n : g->batch, &prefill, e);
+        /* decoding gives the memory of a prefill's logits back: the prefill that counts is one that follows a prefill */
+        for (int turn = 0; turn < 2 && status == 0; turn++) status = run_together(&t, &begin, n < g->batch ? n : g->batch, &prefill, e);
         if (status == 0) status = run_together(&t, &begin, 1, &rate, e);
         if (run < 0) continue; /* the first one warms up */
         rates[run] = rate;
