@@ -264,6 +264,14 @@ each_command() {
     done
 }
 
+@test "the examples of tests/extend apply to the tree" {
+    local patch tree=$BATS_TEST_TMPDIR/tree
+    command -v patch > /dev/null || skip "no patch program"
+    mkdir "$tree"
+    sed -n 's|^--- a/||p' tests/extend/*.patch | sort -u | xargs cp --parents -t "$tree"
+    for patch in tests/extend/*.patch; do patch -s -p1 --fuzz=2 -d "$tree" < "$patch"; done
+}
+
 @test "every golden that a format page names exists, and each page of bytes names one" {
     local page path bad=0
     for page in formats/*.md; do
