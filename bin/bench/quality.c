@@ -12,9 +12,9 @@
 
 struct args {
     struct llm_common common;
-    const char *model, *base, *tokenizer;
+    const char *model, *base, *base_logits, *tokenizer;
     int64_t context, stride, batch, max;
-    int convention, cache, precision, cross_document, entropy;
+    int convention, cache, precision, cross_document, entropy, logits;
 };
 #define AT(field) offsetof(struct args, field)
 
@@ -22,6 +22,8 @@ static const struct llm_opt options[] = {
     {'m', "model", "MODEL", "the model", LLM_INPUT, AT(model), 0, 0, NULL},
     {0, "base", "MODEL", "compare with the predictions of this model instead: KL, changes of probabilities, with intervals",
      LLM_INPUT, AT(base), 0, 0, NULL},
+    {0, "base-logits", "FILE", "as --base, with the logits that --logits wrote of the base", LLM_INPUT, AT(base_logits), 0, 0, NULL},
+    {0, "logits", NULL, "write the logits after each token for --base-logits, instead of the table", LLM_FLAG, AT(logits), 0, 0, NULL},
     {'T', "tokenizer", "TOK", "encode text with this tokenizer [the model's]", LLM_INPUT, AT(tokenizer), 0, 0, NULL},
     {'c', "context", "N", "tokens in a window of context [the model's maximum; llama.cpp: 512]", LLM_INT, AT(context), 2, 1 << 24, NULL},
     {0, "convention", "NAME", "which tokens are scored, given what: %w [document]", LLM_CHOICE, AT(convention), 0, 0, NULL},
@@ -42,7 +44,8 @@ const struct llm_cli bench_quality_cli = {
                 "llm-bench quality -m model.llm -c 128 corpus.tok\n"
                 "llm-bench quality -m model.gguf --convention llama.cpp wiki.test.raw\n"
                 "llm-bench quality -m q4.gguf --base model.llm held-out.txt\n"
-                "llm-quantize -t q4_0 model.llm - | llm-bench quality -m - held-out.txt",
+                "llm-quantize -t q4_0 model.llm - | llm-bench quality -m - held-out.txt\n"
+                "llm-bench quality -m model.llm --logits held-out.txt | llm-bench quality -m q4.gguf --base-logits - held-out.txt",
     .options = options, .operands = LLM_OPERANDS_INPUT,
     .common = LLM_COMMON_THREADS | LLM_COMMON_OUTPUT | LLM_COMMON_JSON | LLM_COMMON_TABLE | LLM_COMMON_CONFIG,
     .words = bench_quality_words,
@@ -65,6 +68,9 @@ struct side {
 struct run {
     const struct args *a;
     struct side model, base; /* base.model: NULL without --base */
+    struct llm_logits *base_logits; /* of --base-logits, or NULL */
+    struct llm_output *out;  /* of --logits, with its writer, or NULL */
+    struct llm_writer *writer;
     struct llm_table table;
 };
 
@@ -161,7 +167,8 @@ static int measure(struct run *r, const char *path, const struct text *text, str
 static int compare(struct run *r, const char *path, const struct text *text, struct llm_err *e)
 {
     struct llm_comparison c;
-    int status = llm_compare(&r->base.engine, &r->model.engine, &text->text, &c, e);
+    const struct llm_compare_base base = {.engine = r->base.model ? &r->base.engine : NULL, .logits = r->base_logits};
+    int status = llm_compare(&base, &r->model.engine, &text->text, &c, e);
     if (status != 0) return status;
     const double none = (double)NAN;
     const struct { const char *name; struct llm_estimate v; } rows[] = {
@@ -190,7 +197,9 @@ static int measure_file(struct run *r, const char *path, struct llm_err *e)
                  "-c N asks for others", path, r->model.engine.context);
     }
     if (status == 0) {
-        status = r->base.model ? compare(r, path, &text, e) : measure(r, path, &text, e);
+        status = r->writer                            ? llm_logits_write(&r->model.engine, &text.text, r->writer, e)
+                 : r->base.model || r->base_logits ? compare(r, path, &text, e)
+                                                   : measure(r, path, &text, e);
         if (status < 0) llm_in(e, "%s", path);
     }
     release(&text);
@@ -214,9 +223,11 @@ static int start(struct run *r, struct llm_err *e)
     const struct args *a = r->a;
     int64_t context = a->context ? a->context : a->convention == LLM_BY_LLAMA_CPP ? 512 : 0;
     if (bench_begin(&a->common, e) < 0) return -1;
+    if (a->logits && (!(r->out = llm_output_open(a->common.output, true, e)) || !(r->writer = llm_writer_create(r->out, e)))) return -1;
     llm_signals_catch();
     if (load(&r->model, a->model, a, context, e) < 0) return -1;
     if (a->base && load(&r->base, a->base, a, r->model.engine.context, e) < 0) return -1;
+    if (a->base_logits && !(r->base_logits = llm_logits_open(a->base_logits, r->model.model->config.vocab_size, e))) return -1;
     context = r->model.engine.context;
     if (a->stride > context) {
         return llm_fail(e, LLM_EX_USAGE, "--stride: expected at most the context of %" PRId64 " tokens, found %" PRId64, context, a->stride);
@@ -225,6 +236,24 @@ static int start(struct run *r, struct llm_err *e)
     llm_tokenizer_destroy(r->model.model->tokenizer);
     r->model.model->tokenizer = llm_tokenizer_load(a->tokenizer, NULL, e);
     return r->model.model->tokenizer ? 0 : -1;
+}
+
+/* After the last text. */
+static int finish(struct run *r, struct llm_err *e)
+{
+    if (r->base_logits) return llm_logits_end(r->base_logits, e);
+    return r->writer ? llm_writer_end(r->writer, e) : 0;
+}
+
+/* What the options say of a base. */
+static void check_base(const struct args *a)
+{
+    const bool base = a->base || a->base_logits;
+    if (a->base && a->base_logits) llm_usage(&bench_quality_cli, "expected one of --base and --base-logits");
+    if (a->entropy && base) llm_usage(&bench_quality_cli, "--entropy: expected no --base, whose rows have none");
+    if (a->logits && (base || a->entropy)) {
+        llm_usage(&bench_quality_cli, "--logits is instead of a table: expected no --base, --base-logits or --entropy");
+    }
 }
 
 int bench_quality(int argc, char **argv, struct llm_err *e)
@@ -237,22 +266,32 @@ int bench_quality(int argc, char **argv, struct llm_err *e)
     size_t from_stdin = 0;
     if (!a.model) llm_usage(&bench_quality_cli, "expected a model: -m MODEL");
     if (a.stride && a.convention != LLM_BY_HF_STRIDE) llm_usage(&bench_quality_cli, "--stride goes with --convention=hf-stride");
-    if (a.entropy && a.base) llm_usage(&bench_quality_cli, "--entropy: expected no --base, whose rows have none");
+    check_base(&a);
     for (int i = rest; i < argc; i++) from_stdin += strcmp(argv[i], "-") == 0;
-    from_stdin += (rest == argc) + (strcmp(a.model, "-") == 0) + (a.base && strcmp(a.base, "-") == 0);
+    from_stdin += (rest == argc) + (strcmp(a.model, "-") == 0) + (a.base && strcmp(a.base, "-") == 0)
+                  + (a.base_logits && strcmp(a.base_logits, "-") == 0);
     if (from_stdin > 1) llm_usage(&bench_quality_cli, "only one input can be standard input");
     int status = start(&r, e);
     const bool rope = status == 0 && r.model.model->rope_context > 0;
-    llm_table_init(&r.table, a.base                          ? compare_columns
+    llm_table_init(&r.table, a.base || a.base_logits         ? compare_columns
                              : a.convention == LLM_BY_WORD ? (rope ? word_rope_columns : word_columns)
                                                            : (rope ? rope_columns : columns));
     for (int i = rest; i < argc + (rest == argc) && status == 0; i++) status = measure_file(&r, i < argc ? argv[i] : "-", e);
+    if (status == 0) status = finish(&r, e);
     for (struct side *s = &r.model; s; s = s == &r.model ? &r.base : NULL) {
         llm_engine_release(&s->engine);
         llm_model_destroy(s->model);
     }
+    llm_logits_destroy(r.base_logits);
+    llm_writer_destroy(r.writer);
+    if (r.out && status == 0) status = llm_output_commit(r.out, e);
+    else llm_output_abandon(r.out);
     llm_pool_stop();
     llm_signal_die();
+    if (status == 0 && a.logits) {
+        llm_table_release(&r.table);
+        return 0;
+    }
     if (status == 0) return bench_print(&a.common, tables, 1, e);
     llm_table_release(&r.table);
     return -1;

@@ -49,7 +49,7 @@ const struct llm_foreign bench_foreign[] = {
     {"--progress", "progress is shown on a terminal"}, {"--list-devices", ONLY_CPUS},
     {"--perplexity", "llm-bench quality measures it"},
     {"--kl-divergence", "llm-bench quality --base=MODEL compares two models"},
-    {"--kl-divergence-base", "llm-bench quality --base=MODEL compares two models"},
+    {"--kl-divergence-base", "llm-bench quality --logits writes such a file, --base-logits reads it"},
     {"--ppl-stride", "llm-bench quality --convention=hf-stride --stride=N"},
     {"--chunks", "-n is the number of tokens of each file that are measured"},
     {"--file", "texts are operands"},

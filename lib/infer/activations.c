@@ -150,39 +150,14 @@ const struct llm_activation_rows *llm_activations_find(const struct llm_activati
     return NULL;
 }
 
-#define STEP ((size_t)1 << 20) /* memory follows bytes that came */
-
-/* Appends `bytes` of the message's data to *p, which holds `have` bytes. */
-static int append(struct llm_stream *s, void **p, uint64_t have, uint64_t bytes, struct llm_err *e)
-{
-    for (uint64_t at = 0, step; at < bytes; at += step) {
-        step = bytes - at < STEP ? bytes - at : STEP;
-        void *more = realloc(*p, have + at + step);
-        if (!more) return llm_no_memory(e, "activations");
-        *p = more;
-        if (llm_stream_read(s, (unsigned char *)*p + have + at, step, e) < 0) return -1;
-    }
-    return 0;
-}
-
-static int skip(struct llm_stream *s, uint64_t bytes, struct llm_err *e)
-{
-    unsigned char scratch[4096];
-    for (uint64_t step; bytes > 0; bytes -= step) {
-        step = bytes < sizeof scratch ? bytes : sizeof scratch;
-        if (llm_stream_read(s, scratch, step, e) < 0) return -1;
-    }
-    return 0;
-}
-
 static int read_entry(struct llm_activations *a, struct llm_stream *s, const struct llm_entry *t, int64_t rows, struct llm_err *e)
 {
     bool ids = strcmp(t->name, "ids") == 0, positions = strcmp(t->name, "positions") == 0;
     if (ids || positions) {
         if (t->dtype != LLM_I32 || t->n_dims != 1 || t->shape[0] != rows) return llm_fail(e, EX_DATAERR, "tensor '%s': expected I32 [rows]", t->name);
-        return append(s, ids ? (void **)&a->ids : (void **)&a->positions, (uint64_t)a->rows * sizeof(int32_t), t->bytes, e);
+        return llm_stream_append(s, ids ? (void **)&a->ids : (void **)&a->positions, (uint64_t)a->rows * sizeof(int32_t), t->bytes, "activations", e);
     }
-    if (t->dtype != LLM_F32 || t->n_dims != 2 || t->shape[0] != rows || strlen(t->name) >= LLM_PLACE_TEXT) return skip(s, t->bytes, e);
+    if (t->dtype != LLM_F32 || t->n_dims != 2 || t->shape[0] != rows || strlen(t->name) >= LLM_PLACE_TEXT) return llm_stream_skip(s, t->bytes, e);
     struct llm_activation_rows *one = NULL;
     for (size_t i = 0; i < a->n; i++) one = strcmp(a->v[i].name, t->name) == 0 ? &a->v[i] : one;
     if (!one && a->rows > 0) return llm_fail(e, EX_DATAERR, "tensor '%s': the messages before have no such tensor", t->name);
@@ -195,7 +170,7 @@ static int read_entry(struct llm_activations *a, struct llm_stream *s, const str
     if (one->cols != t->shape[1]) {
         return llm_fail(e, EX_DATAERR, "tensor '%s': expected a width of %" PRId64 ", found %" PRId64, t->name, one->cols, t->shape[1]);
     }
-    if (append(s, (void **)&one->x, (uint64_t)(one->rows * one->cols) * sizeof(float), t->bytes, e) < 0) return -1;
+    if (llm_stream_append(s, (void **)&one->x, (uint64_t)(one->rows * one->cols) * sizeof(float), t->bytes, "activations", e) < 0) return -1;
     one->rows += rows;
     return 0;
 }

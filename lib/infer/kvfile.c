@@ -101,16 +101,6 @@ static int read_tensor(struct llm_stream *s, const struct llm_entry *t, void **o
     return 0;
 }
 
-static int skip_tensor(struct llm_stream *s, const struct llm_entry *t, struct llm_err *e)
-{
-    unsigned char scratch[4096];
-    for (uint64_t left = t->bytes, step; left > 0; left -= step) {
-        step = left < sizeof scratch ? left : sizeof scratch;
-        if (llm_stream_read(s, scratch, step, e) < 0) return -1;
-    }
-    return 0;
-}
-
 /* Checks that the tensor has this shape. */
 static int check_shape(const struct llm_entry *t, int n_dims, const int64_t *shape, struct llm_err *e)
 {
@@ -229,7 +219,7 @@ static int read_tensors(struct llm_kv_file *f, struct llm_stream *s, const struc
         bool is_ids = strcmp(t->name, "ids") == 0, is_positions = strcmp(t->name, "positions") == 0;
         void *data = NULL, **to = llm_kv_file_slot(f, t->name, &slot) ? slot.data : NULL;
         if (!to && !is_ids && !is_positions) {
-            if (skip_tensor(s, t, e) < 0) return -1;
+            if (llm_stream_skip(s, t->bytes, e) < 0) return -1;
             continue;
         }
         if (read_tensor(s, t, &data, e) < 0) return -1;

@@ -55,6 +55,11 @@ struct llm_stream *llm_stream_from_file(struct llm_file *f, struct llm_err *e) L
 int llm_stream_next(struct llm_stream *s, const struct llm_header **h, struct llm_err *e) LLM_MUST_CHECK;
 /* The next `n` bytes of the current message's data, in order. */
 int llm_stream_read(struct llm_stream *s, void *p, size_t n, struct llm_err *e) LLM_MUST_CHECK;
+/* Appends the next `n` bytes of the current message's data to *p, which holds `have` bytes and grows as bytes come. *p is the caller's to free, also
+ * after -1. `what` names it when memory runs out. */
+int llm_stream_append(struct llm_stream *s, void **p, uint64_t have, uint64_t n, const char *what, struct llm_err *e) LLM_MUST_CHECK;
+/* Passes over the next `n` bytes of the current message's data. */
+int llm_stream_skip(struct llm_stream *s, uint64_t n, struct llm_err *e) LLM_MUST_CHECK;
 const char *llm_stream_name(const struct llm_stream *s);
 uint64_t llm_stream_offset(const struct llm_stream *s);
 void llm_stream_destroy(struct llm_stream *s);

@@ -127,11 +127,25 @@ int llm_stream_read(struct llm_stream *s, void *p, size_t n, struct llm_err *e)
     return llm_checksums_feed(&s->sums, p, n, e) < 0 ? llm_in(e, "%s", llm_stream_name(s)) : 0;
 }
 
-static int skip(struct llm_stream *s, struct llm_err *e)
+int llm_stream_skip(struct llm_stream *s, uint64_t n, struct llm_err *e)
 {
     unsigned char waste[16384];
-    while (s->left)
-        if (llm_stream_read(s, waste, s->left < sizeof waste ? s->left : sizeof waste, e) < 0) return -1;
+    for (uint64_t step; n > 0; n -= step) {
+        step = n < sizeof waste ? n : sizeof waste;
+        if (llm_stream_read(s, waste, step, e) < 0) return -1;
+    }
+    return 0;
+}
+
+int llm_stream_append(struct llm_stream *s, void **p, uint64_t have, uint64_t n, const char *what, struct llm_err *e)
+{
+    for (uint64_t at = 0, step; at < n; at += step) {
+        step = n - at < CHUNK ? n - at : CHUNK;
+        void *more = realloc(*p, have + at + step);
+        if (!more) return llm_no_memory(e, what);
+        *p = more;
+        if (llm_stream_read(s, (unsigned char *)*p + have + at, step, e) < 0) return -1;
+    }
     return 0;
 }
 
@@ -145,7 +159,7 @@ static int check_content(struct llm_stream *s, struct llm_err *e)
 
 int llm_stream_next(struct llm_stream *s, const struct llm_header **h, struct llm_err *e)
 {
-    if (skip(s, e) < 0) return -1;
+    if (llm_stream_skip(s, s->left, e) < 0) return -1;
     for (;;) {
         llm_checksums_release(&s->sums);
         llm_header_release(&s->header);

@@ -14,14 +14,15 @@ enum { COUNT, NATS_P, NATS_Q, RATIO, KL, SAME, DELTA, SQUARE, COLUMNS }; /* sums
 enum { RESAMPLES = 2000 };
 
 struct comparing {
-    struct llm_engine *base, *g;
+    struct llm_engine *base, *g;   /* base: NULL if `logits` has its predictions */
+    struct llm_logits *logits;
     const struct llm_quality_text *text;
     const int32_t *ids;            /* of the window at hand */
     const struct llm_window *window;
     int64_t first;
     float *hidden;                 /* [context, hidden_size] the base's final hidden states in the window */
-    const float *p, *q;            /* [rows, vocab] logits of the span at hand */
-    const struct llm_span *span;
+    const float *p, *q;            /* [rows, vocab] logits after tokens [from, from + rows) of the window */
+    int64_t from;
     struct llm_kl_row rows[LLM_SPAN_MAX];
     double *kl;                    /* [n] of each scored token */
     size_t n, kl_room;
@@ -41,13 +42,13 @@ static int keep_hidden(void *arg, const struct llm_span *s, struct llm_err *e)
 
 static bool is_scored(const struct comparing *c, int64_t target)
 {
-    return target >= c->window->skip && target < c->window->n && !(c->text->mask && !c->text->mask[c->first + target]);
+    return !(c->text->mask && !c->text->mask[c->first + target]);
 }
 
 static void compare_row(void *arg, size_t row, int thread)
 {
     struct comparing *c = arg;
-    const int64_t target = c->span->first + (int64_t)row + 1, vocab = c->g->model->config.vocab_size;
+    const int64_t target = c->from + (int64_t)row + 1, vocab = c->g->model->config.vocab_size;
     (void)thread;
     if (is_scored(c, target)) llm_kl_of_row(c->p + (int64_t)row * vocab, c->q + (int64_t)row * vocab, vocab, c->ids[target], &c->rows[row]);
 }
@@ -67,22 +68,31 @@ static int add(struct comparing *c, const struct llm_kl_row *r, int64_t token, s
     return 0;
 }
 
+/* The base's logits after tokens [from, from + n) of the window, [n, vocab]. */
+static const float *base_logits(struct comparing *c, int64_t from, int64_t n, struct llm_err *e)
+{
+    int64_t rows[LLM_SPAN_MAX];
+    if (c->logits) return llm_logits_next(c->logits, c->ids + from, from, n, e);
+    const int64_t width = c->base->model->config.hidden_size;
+    struct llm_tensor hidden = {.rows = n, .cols = width, .stride = width, .data = c->hidden + from * width};
+    for (int64_t i = 0; i < n; i++) rows[i] = i;
+    llm_ctx_reset(&c->base->ctx);
+    return llm_engine_logits(c->base, &hidden, rows, n, e);
+}
+
 static int compare_span(void *arg, const struct llm_span *s, struct llm_err *e)
 {
     struct comparing *c = arg;
-    const int64_t width = c->base->model->config.hidden_size;
-    struct llm_tensor hidden = {.rows = s->n, .cols = width, .stride = width, .data = c->hidden + s->first * width};
-    int64_t rows[LLM_SPAN_MAX];
-    for (int64_t i = 0; i < s->n; i++) rows[i] = i;
-    llm_ctx_reset(&c->base->ctx);
-    c->p = llm_engine_logits(c->base, &hidden, rows, s->n, e);
-    c->q = s->logits;
-    c->span = s;
+    const struct llm_span_rows r = llm_quality_rows(c->window, s->first, s->n);
+    if (r.n == 0) return 0;
+    c->from = s->first + r.at;
+    c->p = base_logits(c, c->from, r.n, e);
+    c->q = s->logits + r.at * c->g->model->config.vocab_size;
     if (!c->p) return -1;
-    llm_parallel((size_t)s->n, compare_row, c);
+    llm_parallel((size_t)r.n, compare_row, c);
     llm_progress_set(&c->progress, c->first + s->first, NULL);
-    for (int64_t i = 0; i < s->n; i++) {
-        if (is_scored(c, s->first + i + 1) && add(c, &c->rows[i], c->first + s->first + i + 1, e) < 0) return -1;
+    for (int64_t i = 0; i < r.n; i++) {
+        if (is_scored(c, c->from + i + 1) && add(c, &c->rows[i], c->first + c->from + i + 1, e) < 0) return -1;
     }
     return 0;
 }
@@ -103,7 +113,7 @@ static int compare_window(void *arg, const int32_t *ids, const struct llm_window
     c->ids = ids;
     c->window = w;
     c->first = first;
-    int status = run(c->base, c, false, keep_hidden, e);
+    int status = c->base ? run(c->base, c, false, keep_hidden, e) : 0;
     return status == 0 ? run(c->g, c, true, compare_span, e) : status;
 }
 
@@ -129,20 +139,29 @@ static int summarize(struct comparing *c, struct llm_comparison *out, struct llm
     return 0;
 }
 
-int llm_compare(struct llm_engine *base, struct llm_engine *g, const struct llm_quality_text *text, struct llm_comparison *out, struct llm_err *e)
+static int check_models(const struct llm_compare_base *base, const struct llm_engine *g, struct llm_err *e)
 {
-    struct comparing c = {.base = base, .g = g, .text = text};
-    const int64_t vocab = base->model->config.vocab_size, width = base->model->config.hidden_size;
-    if (llm_model_must_continue(base->model, e) < 0 || llm_model_must_continue(g->model, e) < 0) return -1;
-    if (base->predictor->log_prob || g->predictor->log_prob) {
+    const struct llm_engine *b = base->engine;
+    if (llm_model_must_continue(g->model, e) < 0 || (b && llm_model_must_continue(b->model, e) < 0)) return -1;
+    if (g->predictor->log_prob || (b && b->predictor->log_prob)) {
         return llm_fail(e, EX_UNAVAILABLE, "expected two networks to compare, found a table of n-grams");
     }
-    if (g->model->config.vocab_size != vocab) {
-        return llm_fail(e, EX_DATAERR, "expected a vocabulary of the base's %" PRId64 " tokens, found %" PRId64, vocab, g->model->config.vocab_size);
+    if (!b || g->model->config.vocab_size == b->model->config.vocab_size) return 0;
+    return llm_fail(e, EX_DATAERR, "expected a vocabulary of the base's %" PRId64 " tokens, found %" PRId64, b->model->config.vocab_size,
+                    g->model->config.vocab_size);
+}
+
+int llm_compare(const struct llm_compare_base *base, struct llm_engine *g, const struct llm_quality_text *text, struct llm_comparison *out,
+                struct llm_err *e)
+{
+    struct comparing c = {.base = base->engine, .logits = base->logits, .g = g, .text = text};
+    int status = check_models(base, g, e);
+    if (status == 0 && c.base) {
+        c.hidden = llm_alloc((size_t)g->context, (size_t)c.base->model->config.hidden_size * sizeof *c.hidden, "hidden states", e);
+        if (!c.hidden) status = -1;
     }
-    c.hidden = llm_alloc((size_t)g->context, (size_t)width * sizeof *c.hidden, "hidden states", e);
     llm_progress_start(&c.progress, "compare", "tokens", text->n);
-    int status = c.hidden ? llm_quality_windows(text, g->context, compare_window, &c, e) : -1;
+    if (status == 0) status = llm_quality_windows(text, g->context, compare_window, &c, e);
     llm_progress_end(&c.progress);
     if (status == 0 && c.n == 0) status = llm_fail(e, EX_DATAERR, "expected a text with tokens to score, found %" PRId64 " tokens", text->n);
     if (status == 0) status = summarize(&c, out, e);

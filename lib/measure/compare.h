@@ -1,7 +1,9 @@
-/* How far the predictions of a model are from those of another, on a text: both read it in turns, window by window. */
+/* How far the predictions of a model are from those of another, on a text: both read it in turns, window by window,
+ * or the other one has read it before and its logits come from a stream. */
 #ifndef LLM_MEASURE_COMPARE_H
 #define LLM_MEASURE_COMPARE_H
 
+#include "measure/logits.h"
 #include "measure/quality.h"
 
 /* A value and the interval of 95 percent of it: bootstrap over runs of 64 neighbouring scored tokens (LLM_RUN), 2,000 resamples. The same runs are
@@ -19,8 +21,13 @@ struct llm_comparison {
     struct llm_estimate same_top;          /* share of the tokens of which both find the same next token the most probable */
     struct llm_estimate delta_p, delta_p_rms; /* mean, and root of the mean square */
 };
-/* Both engines have the same vocabulary and context; neither model is a table of n-grams (EX_UNAVAILABLE). 0; 1 when a signal was caught; -1. */
-int llm_compare(struct llm_engine *base, struct llm_engine *g, const struct llm_quality_text *text, struct llm_comparison *c, struct llm_err *e)
-    LLM_MUST_CHECK;
+/* The base: an engine, or the logits that one wrote. */
+struct llm_compare_base {
+    struct llm_engine *engine;   /* NULL: `logits` */
+    struct llm_logits *logits;
+};
+/* The base has the vocabulary and the context of `g`; neither model is a table of n-grams (EX_UNAVAILABLE). 0; 1 when a signal was caught; -1. */
+int llm_compare(const struct llm_compare_base *base, struct llm_engine *g, const struct llm_quality_text *text, struct llm_comparison *c,
+                struct llm_err *e) LLM_MUST_CHECK;
 
 #endif

@@ -31,6 +31,12 @@ int llm_quality_windows(const struct llm_quality_text *t, int64_t context, llm_q
     return status;
 }
 
+struct llm_span_rows llm_quality_rows(const struct llm_window *w, int64_t first, int64_t n)
+{
+    const int64_t from = w->skip - 1 > first ? w->skip - 1 - first : 0, to = w->n - 1 - first < n ? w->n - 1 - first : n;
+    return (struct llm_span_rows){from, to > from ? to - from : 0};
+}
+
 struct counting {
     struct llm_scorer scoring;
     const struct llm_tokenizer *tokenizer;

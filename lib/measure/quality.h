@@ -26,6 +26,11 @@ struct llm_quality {
 /* Each document by itself, as the convention says; at least one token must be scored. 0; 1 when a signal was caught; -1. */
 int llm_quality_of(struct llm_engine *g, const struct llm_quality_text *text, struct llm_quality *q, struct llm_err *e) LLM_MUST_CHECK;
 
+/* Rows [at, at + n) of a span. */
+struct llm_span_rows { int64_t at, n; };
+/* Those of the rows [first, first + n) of a window that predict a token which is scored; rows of tokens that a mask leaves out are among them. */
+struct llm_span_rows llm_quality_rows(const struct llm_window *w, int64_t first, int64_t n);
+
 /* Calls `window` with each window of each document: its ids, which are those of the text but for `begin`, and the number of its first token in the
  * text. Ends with the first status that is not 0. */
 typedef int llm_quality_window(void *arg, const int32_t *ids, const struct llm_window *w, int64_t first, struct llm_err *e);

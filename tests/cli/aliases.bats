@@ -27,7 +27,7 @@ llm-bench speed: --model --against-program: --output
 llm-bench train: : --output
 llm-bench kernels: : --output
 llm-bench cost: : --output
-llm-bench quality: --model --base --tokenizer operand: --output
+llm-bench quality: --model --base --base-logits --tokenizer operand: --output
 llm-bench eval: --model --tokenizer --labels --shots-from operand: --output --items
 llm-bench steer: operand: --output
 llm-bench dictionary: --model operand: --output

@@ -330,7 +330,7 @@ cell() {
             awk -v n=$n -v d=$d 'BEGIN { printf "{\"step\": 9, \"parameters\": %d, \"tokens\": %d, \"val_loss\": %.9f}\n", n, d, 1.7 + 400 / n ^ .34 + 400 / d ^ .28 }'
         done
     done | awk '{ print > "runs/" NR ".jsonl" }'
-    manual_examples llm-bench 7
+    manual_examples llm-bench 8
 }
 
 @test "kernels --peaks: loops that read operands beside those of registers; what the host gives of the processors" {

@@ -108,6 +108,52 @@ metric() {
     done
 }
 
+@test "--base-logits: a base in another process gives the bytes of --base, from a pipe and a file, in every convention" {
+    local q=(llm-bench quality -c 64) options
+    head -c 700 "$D/text" > second
+    llm-tokenize encode -T "$M/tokenizer.json" "$D/text" second second > three.tok
+    for options in '' '--convention llama.cpp' '--convention hf-stride --stride 24' '--convention word'; do
+        "${q[@]}" $options -m "$D/changed.llm" --base "$M" "$D/text" second > both
+        "${q[@]}" $options -m "$M" --logits "$D/text" second | "${q[@]}" -b 9 $options -m "$D/changed.llm" --base-logits - "$D/text" second | cmp - both
+    done
+    "${q[@]}" -m "$D/changed.llm" --base "$M" three.tok > both
+    "${q[@]}" -m "$M" --logits -o logits three.tok
+    "${q[@]}" -m "$D/changed.llm" --base-logits logits three.tok | cmp - both
+    # each row that predicts a token is there once: 8 bytes beside its logits
+    llm-bench quality --json -m "$M" -c 64 three.tok | jq -e --argjson bytes "$(stat -c %s logits)" '$bytes / .tokens | . > 1208 and . < 1260'
+}
+
+@test "--base-logits: llm-infer --logits is a base for a text within the context" {
+    head -c 150 "$D/text" > short
+    llm-bench quality -m "$D/changed.llm" --base "$M" -c 256 short > both
+    llm-infer -m "$M" -c 256 --logits -f short | llm-bench quality -m "$D/changed.llm" --base-logits - -c 256 short | cmp - both
+}
+
+@test "--base-logits: another text, context or vocabulary, a cut stream and other files are refused" {
+    local q=(llm-bench quality -m "$D/changed.llm") said='expected logits after token'
+    head -c 700 "$D/text" > text
+    sed 's/cat/dog/' text > other
+    llm-bench quality -m "$M" -c 64 --logits -o logits text
+    refused 65 "logits: $said" "${q[@]}" -c 64 --base-logits logits other
+    refused 65 "another --context" "${q[@]}" -c 32 --base-logits logits text
+    refused 65 "found the end" "${q[@]}" -c 64 --base-logits logits "$D/text"
+    refused 65 "found more logits" "${q[@]}" -c 64 --base-logits logits <(head -c 500 text)
+    head -c -9 logits > cut
+    refused 65 "cut: byte" "${q[@]}" -c 64 --base-logits cut text
+    refused 65 "expected logits, found tokens" "${q[@]}" --base-logits <(llm-tokenize encode -T "$M/tokenizer.json" text) text
+    refused 66 absent "${q[@]}" --base-logits absent text
+    refused 2 'only one input can be standard input' "${q[@]}" --base-logits - -
+    refused 2 'expected one of --base and --base-logits' "${q[@]}" --base-logits logits --base "$M" text
+    refused 2 'instead of a table' "${q[@]}" --logits --base "$M" text
+    sed 's/"vocab_size": 300/"vocab_size": 310/' "$M/config.json" > other.json
+    llm-train -q -c other.json --steps 1 -l 16 -b 1 -o wide.llm <(llm-tokenize encode -T "$M/tokenizer.json" text)
+    refused 65 "expected a vocabulary of 310 tokens, found 300" llm-bench quality -m wide.llm -c 64 --base-logits logits <(llm-tokenize encode -T "$M/tokenizer.json" text)
+    llm-tokenize encode -T "$M/tokenizer.json" text > text.tok
+    llm-train -q --objective ngram --order 2 -T "$M/tokenizer.json" -o two.llm text.tok
+    refused 69 'expected a network' llm-bench quality -m two.llm --logits -o out text.tok
+    [[ ! -e out ]]
+}
+
 @test "bad input: texts too short, n-grams, vocabularies, strides, streams by words" {
     refused 65 'expected a text of at least the context' llm-bench quality -m "$M" -c 64 --convention llama.cpp <(echo short)
     refused 2 '--stride goes with --convention=hf-stride' llm-bench quality -m "$M" --stride 3 "$D/text"
