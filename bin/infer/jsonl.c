@@ -298,7 +298,8 @@ static int find_answer(struct run *r, const char *text, size_t n, struct line *l
         case RESUME_FAILED: lines_failed_before(&r->in); /* fall through */
         case RESUME_ANSWERED: status = 1; break;
         case RESUME_CHANGED:
-            status = llm_fail(e, EX_DATAERR, "id %s: %s has an answer to another prompt or of other options", id.p, r->s->a->common.output);
+            status = llm_fail(e, EX_DATAERR, "id %s: %s has an answer to another prompt, of other options or of another instruction set", id.p,
+                              r->s->a->common.output);
             break;
         }
     }

@@ -6,6 +6,7 @@
 #include <string.h>
 #include "base/hash.h"
 #include "bin/infer/lines.h"
+#include "cpu/detect.h"
 #include "io/key.h"
 
 /* What the file holds of a line of input. Lines with one id follow each other in the table. */
@@ -61,12 +62,15 @@ static int grow(struct resume *r, struct llm_err *e)
     return 0;
 }
 
-/* The options count by their values, files by their contents. */
+/* The options count by their values, files by their contents. Results are the same bits on one instruction set only, so that it counts, too. */
 static int take_options(struct resume *r, const struct session *s, struct llm_err *e)
 {
     struct llm_key *k = llm_key_create(&infer_cli, e);
     int status = k ? llm_key_options(k, &infer_cli, s->a, &infer_defaults, NULL, e) : -1;
-    if (status == 0) llm_key_hex(k, r->options);
+    if (status == 0) {
+        llm_key_text(k, "isa", llm_isa_name());
+        llm_key_hex(k, r->options);
+    }
     llm_key_destroy(k);
     return status;
 }

@@ -72,11 +72,12 @@ batch() {
     batch --resume -o out.jsonl --limit 3 in.jsonl
     cp out.jsonl kept
     sed 's/time 2/time two/' in.jsonl > other.jsonl
-    refused 65 'other.jsonl: line 2: id "p2": out.jsonl has an answer to another prompt or of other options' "${B[@]}" --resume -o out.jsonl other.jsonl
+    refused 65 'other.jsonl: line 2: id "p2": out.jsonl has an answer to another prompt, of other options or of another instruction set' "${B[@]}" --resume -o out.jsonl other.jsonl
     refused 65 'in.jsonl: line 1: id "p1": out.jsonl has an answer to another' "${B[@]}" --resume -o out.jsonl --top-k 3 in.jsonl
     cp -r "$M" changed
     jq -c '.rope_theta = 500' "$M/config.json" > changed/config.json
     refused 65 'has an answer to another' llm-infer -m changed -q --jsonl --no-timings -n 12 --temp 1 --resume -o out.jsonl in.jsonl
+    LLM_ISA=scalar refused 65 'in.jsonl: line 1: id "p1": out.jsonl has an answer to another' "${B[@]}" --resume -o out.jsonl in.jsonl
     cmp out.jsonl kept
     jq -c 'to_entries | reverse | from_entries' in.jsonl | llm-infer -m "$M" -q --jsonl --no-timings -n 12 --temp 1 --parallel 2 -b 7 --resume -o out.jsonl
     batch --resume -o want.jsonl in.jsonl
