@@ -82,6 +82,14 @@ static const struct llm_opt options[] = {
      0, 0, "mean|cls|last"},
     {0, "embd-normalize", "P", "norm that --embed divides vectors by: -1 none, 0 maximum (scaled to 32760), P p-norm [the model's setting, else -1]",
      LLM_INT, AT(embd_normalize), -1, 1000, NULL},
+    {0, "normalize", NULL, "divide the vectors of --embed by their length: --embd-normalize 2", LLM_FLAG, AT(normalize), 0, 0, NULL},
+    {0, "dims", "N", "keep the first N elements of the vectors of --embed, before normalizing (Matryoshka) [all]", LLM_INT, AT(dims), 1, 1 << 24,
+     NULL},
+    {0, "embed-prefix", "TEXT", "put TEXT before each text of --embed", LLM_STR, AT(embed_prefix), 0, 0, NULL},
+    {0, "embed-as", "WHAT", "put before each text of --embed what the model's folder names as the prefix of a query or a passage", LLM_CHOICE,
+     AT(embed_as), 0, 0, "query|passage"},
+    {0, "rerank", "QUERY", "with --jsonl: score each text beside QUERY with a cross-encoder; write the lines from the best score down", LLM_STR,
+     AT(rerank), 0, 0, NULL},
     {0, "kv-out", "FILE", "write the key-value cache to FILE; - is standard output", LLM_OUTPUT, AT(kv_out), 0, 0, NULL},
     {0, "trace-queries", "N", "also write the queries of the last N tokens to --kv-out [0]", LLM_INT, AT(trace_queries), 0, 1 << 20, NULL},
     {0, "echo", NULL, "print the prompt before its completion", LLM_FLAG, AT(echo), 0, 0, NULL},
@@ -161,7 +169,7 @@ const struct llm_cli infer_cli = {
 };
 
 const struct args infer_defaults = {.n = UNSET, .batch = 512, .parallel = 16, .samples = 1, .precision = 1, .cache_type = -1, .pooling = -1,
-                                    .embd_normalize = UNSET, .neurons_top = 5, .logprobs = -1, .prefix_cache_size = (int64_t)1 << 30};
+                                    .embd_normalize = UNSET, .embed_as = -1, .neurons_top = 5, .logprobs = -1, .prefix_cache_size = (int64_t)1 << 30};
 
 static bool is_dash(const char *s)
 {
@@ -233,7 +241,7 @@ static void check_usage(struct args *a, const char *operand)
 {
     bool to_stdout = !a->common.output || is_dash(a->common.output);
     bool looks = a->export.n > 0 || a->lens || a->attribute.n > 0 || a->neurons;
-    int owners = a->score + a->logits + a->embed + a->classify + a->score_reward + a->ref_logprobs + (a->export.n > 0) + (a->lens != NULL)
+    int owners = a->score + a->logits + a->embed + a->classify + a->score_reward + (a->rerank != NULL) + a->ref_logprobs + (a->export.n > 0) + (a->lens != NULL)
                  + (a->attribute.n > 0) + (a->neurons != NULL);
     int from_stdin = is_dash(a->model) + is_dash(a->kv_in) + is_dash(a->tokenizer) + is_dash(a->fim_prefix) + is_dash(a->fim_suffix)
                      + is_dash(a->grammar) + is_dash(a->choices) + is_dash(a->json_schema);
@@ -244,15 +252,15 @@ static void check_usage(struct args *a, const char *operand)
     if (from_stdin > 1) llm_usage(&infer_cli, "standard input cannot be two inputs at once");
     if (owners > 1 || (is_dash(a->kv_out) && to_stdout && owners > 0)) {
         llm_usage(&infer_cli, "standard output has one owner: expected one of --score, --logits, --embed, --export, --lens, --attribute, --neurons, "
-                               "--classify, --score-reward, --ref-logprobs, --kv-out -");
+                               "--classify, --score-reward, --rerank, --ref-logprobs, --kv-out -");
     }
     if (a->top > 0 && (!a->logits || a->kv_in || a->kv_out || a->n > 0)) {
         llm_usage(&infer_cli, "--top goes with --logits, and not with a cache or -n");
     }
     if (a->jsonl && ((a->logits && a->top == 0) || a->kv_out || a->echo))
         llm_usage(&infer_cli, "--jsonl does not go with --logits without --top, --kv-out or --echo");
-    if (a->jsonl && (a->embed || a->classify || a->score || a->score_reward || a->logits) && (a->chat || a->kv_in)) {
-        llm_usage(&infer_cli, "--embed, --classify, --score, --score-reward and --logits of lines do not go with --chat or --kv-in");
+    if (a->jsonl && (a->embed || a->classify || a->score || a->score_reward || a->rerank || a->logits) && (a->chat || a->kv_in)) {
+        llm_usage(&infer_cli, "--embed, --classify, --score, --score-reward, --rerank and --logits of lines do not go with --chat or --kv-in");
     }
     if (looks && (a->jsonl || a->chat || a->kv_out || a->n > 0)) {
         llm_usage(&infer_cli, "--export, --lens, --attribute and --neurons take a prompt alone");
@@ -277,6 +285,16 @@ static void check_usage(struct args *a, const char *operand)
         llm_usage(&infer_cli, "--%s takes a text alone: not with a cache or -n", a->classify ? "classify" : "score-reward");
     }
     if (!a->embed && (a->pooling >= 0 || a->embd_normalize != UNSET)) llm_usage(&infer_cli, "--pooling and --embd-normalize go with --embed");
+    if (!a->embed && (a->normalize || a->dims > 0 || a->embed_prefix || a->embed_as >= 0)) {
+        llm_usage(&infer_cli, "--normalize, --dims, --embed-prefix and --embed-as go with --embed");
+    }
+    if (a->normalize && a->embd_normalize != UNSET && a->embd_normalize != 2) {
+        llm_usage(&infer_cli, "--normalize is --embd-normalize 2: expected one");
+    }
+    if (a->embed_prefix && a->embed_as >= 0) llm_usage(&infer_cli, "expected one prefix, found --embed-prefix and --embed-as");
+    if ((a->embed_prefix || a->embed_as >= 0) && a->ids) llm_usage(&infer_cli, "a prefix is of texts: expected no --ids");
+    if (a->rerank && !a->jsonl) llm_usage(&infer_cli, "--rerank goes with --jsonl");
+    if (a->rerank && a->n > 0) llm_usage(&infer_cli, "--rerank scores texts: expected no -n");
     if (a->ref_logprobs && (a->kv_in || a->kv_out || a->n > 0 || a->chat)) {
         llm_usage(&infer_cli, "--ref-logprobs reads lines of pairs: not with --chat, a cache or -n");
     }
@@ -370,8 +388,9 @@ static int load(struct session *s, struct llm_err *e)
     if (!s->model) return -1;
     if (adapters_load(s, e) < 0) return -1;
     if (a->classify && llm_classify_check(s->model, e) < 0) return llm_in(e, "%s", a->model);
-    if (a->score_reward && llm_score_reward_check(s->model, e) < 0) return llm_in(e, "%s", a->model);
-    bool generates = !a->plan && !a->embed && !a->classify && !a->score_reward && !a->logits && !a->ref_logprobs && a->export.n == 0;
+    if ((a->score_reward || a->rerank) && llm_score_reward_check(s->model, e) < 0) return llm_in(e, "%s", a->model);
+    bool generates = !a->plan && !a->embed && !a->classify && !a->score_reward && !a->rerank && !a->logits && !a->ref_logprobs
+                     && a->export.n == 0;
     if (generates && llm_model_must_generate(s->model, e) < 0) return llm_in(e, "%s", a->model);
     bool continues = a->score || a->ref_logprobs || a->chat || a->kv_in || a->kv_out || a->top > 0
                      || (a->logits && s->model->config.num_encoder_layers > 0);
@@ -405,15 +424,19 @@ static int choose_pooling(struct session *s, struct llm_err *e)
 {
     static const enum llm_pool_kind kinds[] = {LLM_POOL_MEAN, LLM_POOL_CLS, LLM_POOL_LAST};
     const struct args *a = s->a;
-    if (a->classify || a->score_reward) s->pool = llm_config_pooling(&s->model->config);
+    if (a->classify || a->score_reward || a->rerank) s->pool = llm_config_pooling(&s->model->config);
     else if (a->pooling >= 0) s->pool = kinds[a->pooling];
     else if (llm_embed_pooling(&s->model->config, &s->pool, e) < 0) return llm_in(e, "%s", a->model);
     if (a->embed && !s->model->config.bidirectional && !s->model->config.contrastive && s->model->config.num_encoder_layers == 0
         && s->model->config.pooling == LLM_POOL_UNSET) {
         llm_warn("%s: a decoder that does not say how it embeds texts: its vectors compare texts worse than an embedding model's", a->model);
     }
-    s->normalize = a->embd_normalize != UNSET ? a->embd_normalize : s->model->config.normalize_embeddings ? 2 : -1;
-    return 0;
+    s->normalize = a->normalize ? 2 : a->embd_normalize != UNSET ? a->embd_normalize : s->model->config.normalize_embeddings ? 2 : -1;
+    if (a->dims > s->model->config.hidden_size) {
+        return llm_fail(e, LLM_EX_USAGE, "--dims: expected at most %" PRId64 " (the width of the model's vectors), found %" PRId64,
+                        s->model->config.hidden_size, a->dims);
+    }
+    return embed_prefix_open(s, e);
 }
 
 static int run_prompt(struct session *s, const char *operand, struct llm_err *e)
@@ -457,7 +480,7 @@ static int run(struct session *s, const char *operand, struct llm_err *e)
     if (!a->plan && llm_output_try(a->kv_out, true, e) < 0) return -1;
     if (load(s, e) < 0) return -1;
     if (a->plan) return run_plan(s, e);
-    if ((a->embed || a->classify || a->score_reward) && choose_pooling(s, e) < 0) return -1;
+    if ((a->embed || a->classify || a->score_reward || a->rerank) && choose_pooling(s, e) < 0) return -1;
     if (!(is_dash(a->kv_out) && to_stdout)) {
         s->out = a->resume ? resume_open(s, &s->resume, e) : llm_output_open(a->common.output, binary, e);
         if (!s->out) return -1;
@@ -465,7 +488,7 @@ static int run(struct session *s, const char *operand, struct llm_err *e)
     int (*lines)(struct session *, const char *, struct llm_err *) = a->score ? run_score_lines : a->score_reward ? run_reward_lines
                                                                      : a->ref_logprobs ? run_references : a->top > 0 ? run_top_lines : run_jsonl;
     int (*texts)(struct session *, const char *, struct llm_err *) = a->chat ? run_chat : a->neurons ? run_neurons : run_prompt;
-    int status = (!a->jsonl ? texts : a->embed || a->classify ? run_embed_lines : lines)(s, operand, e);
+    int status = (!a->jsonl ? texts : a->embed || a->classify || a->rerank ? run_embed_lines : lines)(s, operand, e);
     struct llm_output *o = s->out;
     s->out = NULL;
     if (!o) return status;
@@ -523,6 +546,7 @@ int main(int argc, char **argv)
     inside_release(&s);
     llm_buf_release(&s.around[0]);
     llm_buf_release(&s.around[1]);
+    llm_buf_release(&s.prefix);
     drafts_release(&s);
     llm_engine_release(&s.engine);
     llm_model_destroy(s.model);

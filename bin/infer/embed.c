@@ -1,6 +1,7 @@
-/* --embed or --classify with --jsonl: a text a line, {"id": …, "prompt": …} or {"id": …, "ids": […]}; a vector or a class a line. Lines are read
- * ahead, so that an encoder has a whole pass to do. */
+/* --embed, --classify or --rerank with --jsonl: a text a line, {"id": …, "prompt": …} or {"id": …, "ids": […]}; a vector, a class or a score a
+ * line. Lines are read ahead, so that an encoder has a whole pass to do. The lines of --rerank are written at the end, from the best score down. */
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include "base/buf.h"
@@ -9,6 +10,14 @@
 #include "infer/embed.h"
 
 enum { AHEAD = 64 };
+
+/* A line of --rerank, which waits for its place. */
+struct ranked {
+    double score;
+    int64_t at;              /* its number among the lines that were scored */
+    char *line;              /* owned; with its new line */
+    size_t n;
+};
 
 struct run {
     struct session *s;
@@ -26,6 +35,8 @@ struct run {
     float *vectors;          /* [AHEAD, hidden_size] */
     double *classes;         /* [num_labels] */
     struct llm_buf out;
+    struct ranked *ranked;   /* of --rerank */
+    size_t n_ranked, ranked_room;
 };
 
 /* Reads a second text, for models that compare two: "pair" is its text, or "second" the index in "ids" where it begins. *second: that index. */
@@ -54,12 +65,25 @@ static int take_second(struct run *r, json_t *o, int32_t **ids, size_t *n, size_
     return both ? 0 : -1;
 }
 
+/* --rerank: the query becomes the first text of a pair, and the line's text the second. "text" stays in the line. */
+static int take_passage(const struct run *r, json_t *o, struct llm_err *e)
+{
+    json_t *prompt = json_object_get(o, "prompt"), *text = prompt ? prompt : json_object_get(o, "text");
+    if (json_object_get(o, "pair") || json_object_get(o, "ids")) {
+        return llm_fail(e, EX_DATAERR, "--rerank pairs a text with the query: expected no \"pair\", no \"ids\"");
+    }
+    if (!json_is_string(text)) return llm_fail(e, EX_DATAERR, "expected \"text\" (a string)");
+    bool bad = json_object_set(o, "pair", text) < 0 || json_object_set_new(o, "prompt", json_string(r->s->a->rerank)) < 0;
+    return bad ? llm_no_memory(e, "a pair of texts") : 0;
+}
+
 static int take_object(struct run *r, json_t *o, struct llm_err *e)
 {
     int32_t *ids = NULL;
     size_t n_ids = 0, second = 0;
-    int status = json_is_object(o) ? prompt_take(r->s, o, r->in.number, &ids, &n_ids, e)
-                                   : llm_fail(e, EX_DATAERR, "expected an object {\"id\": …, \"prompt\": …}");
+    int status = json_is_object(o) ? 0 : llm_fail(e, EX_DATAERR, "expected an object {\"id\": …, \"prompt\": …}");
+    if (status == 0 && r->s->a->rerank) status = take_passage(r, o, e);
+    if (status == 0) status = prompt_take(r->s, o, r->in.number, &ids, &n_ids, e);
     if (status == 0 && json_object_get(o, "adapter")) {
         status = llm_fail(e, EX_DATAERR, "\"adapter\": --embed and --classify have the adapters of --adapter for all lines");
     }
@@ -116,17 +140,52 @@ static int put_classes(struct run *r, json_t *o, const float *v, struct llm_err 
     return bad ? llm_no_memory(e, "a line of output") : 0;
 }
 
+static int by_score(const void *a, const void *b)
+{
+    const struct ranked *x = a, *y = b;
+    return x->score != y->score ? (x->score < y->score) - (x->score > y->score) : (x->at > y->at) - (x->at < y->at);
+}
+
+/* "score" of a pair's vector; the line waits for its place. */
+static int keep_ranked(struct run *r, json_t *o, const float *v, struct llm_err *e)
+{
+    double score;
+    if (llm_score_reward(&r->s->engine, v, &score, e) < 0) return -1;
+    if (!isfinite(score)) return llm_fail(e, EX_DATAERR, "the model's score is not a finite number");
+    if (json_object_set_new(o, "score", json_real(score)) < 0) return llm_no_memory(e, "a line of output");
+    if (llm_json_dump(o, &r->out, e) < 0 || llm_buf_put(&r->out, "\n", 1, e) < 0) return -1;
+    if (llm_grow((void **)&r->ranked, &r->ranked_room, r->n_ranked + 1, sizeof *r->ranked, e) < 0) return -1;
+    r->ranked[r->n_ranked] = (struct ranked){score, (int64_t)r->n_ranked, r->out.p, r->out.n};
+    r->n_ranked++;
+    r->out = (struct llm_buf){0};
+    return 0;
+}
+
+static int write_ranked(struct run *r, struct llm_err *e)
+{
+    int status = 0;
+    if (r->n_ranked > 0) qsort(r->ranked, r->n_ranked, sizeof *r->ranked, by_score);
+    for (size_t i = 0; i < r->n_ranked && status == 0; i++) status = llm_output_write(r->s->out, r->ranked[i].line, r->ranked[i].n, e);
+    return status;
+}
+
 /* "id" first, then what the line carried, then the results. */
 static int write_line(struct run *r, int64_t i, struct llm_err *e)
 {
     int64_t width = r->s->model->config.hidden_size, text = r->vector_of[i];
     float *v = r->vectors + text * width;
-    if (!r->s->a->classify) llm_embed_normalize(v, width, r->s->normalize);
+    int64_t kept = embed_dims(r->s);
+    if (r->s->a->embed) llm_embed_normalize(v, kept, r->s->normalize);
     json_t *o = json_object();
     r->out.n = 0;
     int bad = !o || json_object_set(o, "id", json_object_get(r->objects[i], "id")) < 0 || json_object_update(o, r->objects[i]) < 0
               || (r->s->model->rope_context > 0 && json_object_set_new(o, "rope_context", json_integer(r->s->model->rope_context)) < 0)
               || json_object_set_new(o, "prompt_tokens", json_integer(r->lengths[text])) < 0;
+    if (!bad && r->s->a->rerank) {
+        bad = keep_ranked(r, o, v, e);
+        json_decref(o);
+        return bad;
+    }
     bad = bad ? llm_no_memory(e, "a line of output") : r->s->a->classify && put_classes(r, o, v, e) < 0 ? -1 : llm_json_dump(o, &r->out, e);
     json_decref(o);
     if (bad) return -1;
@@ -135,7 +194,7 @@ static int write_line(struct run *r, int64_t i, struct llm_err *e)
     }
     r->out.n--; /* the object goes on: its brace comes at the end */
     if (llm_buf_printf(&r->out, e, ",\"embedding\":") < 0) return -1;
-    for (int64_t k = 0; k < width; k++) {
+    for (int64_t k = 0; k < kept; k++) {
         if (llm_buf_printf(&r->out, e, "%c%.9g", k ? ',' : '[', (double)v[k]) < 0) return -1;
     }
     return llm_buf_printf(&r->out, e, "]}\n") < 0 ? -1 : llm_output_write(r->s->out, r->out.p, r->out.n, e);
@@ -188,6 +247,36 @@ static int each_line(struct run *r, struct llm_err *e)
     return status == 0 && r->n > 0 ? flush(r, e) : status;
 }
 
+/* sentence-transformers names prefixes of texts in this file, by the words of its own "prompts". */
+static const char prompts_file[] = "config_sentence_transformers.json";
+enum { MAX_PROMPTS = 1 << 20 };
+
+int embed_prefix_open(struct session *s, struct llm_err *e)
+{
+    static const char *const names[2][4] = {{"query", NULL}, {"passage", "document", "corpus", NULL}};
+    const struct args *a = s->a;
+    char path[4096];
+    if (a->embed_prefix) return llm_buf_put(&s->prefix, a->embed_prefix, strlen(a->embed_prefix), e);
+    if (a->embed_as < 0) return 0;
+    if (snprintf(path, sizeof path, "%s/%s", a->model, prompts_file) >= (int)sizeof path) {
+        return llm_fail(e, EX_NOINPUT, "%s: name too long", a->model);
+    }
+    json_t *o = llm_json_load(path, MAX_PROMPTS, e);
+    if (!o) return llm_in(e, "--embed-as");
+    const json_t *prompt = NULL;
+    for (int i = 0; !prompt && names[a->embed_as][i]; i++) prompt = json_object_get(json_object_get(o, "prompts"), names[a->embed_as][i]);
+    int status = json_is_string(prompt) ? llm_buf_put(&s->prefix, json_string_value(prompt), json_string_length(prompt), e)
+                                        : llm_fail(e, EX_DATAERR, "%s: expected the prefix \"%s\" in \"prompts\", found none", path,
+                                                   names[a->embed_as][0]);
+    json_decref(o);
+    return status;
+}
+
+int64_t embed_dims(const struct session *s)
+{
+    return s->a->dims > 0 ? s->a->dims : s->model->config.hidden_size;
+}
+
 int run_embed_lines(struct session *s, const char *operand, struct llm_err *e)
 {
     struct run r = {.s = s};
@@ -197,8 +286,11 @@ int run_embed_lines(struct session *s, const char *operand, struct llm_err *e)
     bool begun = r.vectors && r.classes && lines_open(&r.in, path, prompt_max_bytes(s), e) == 0;
     if (begun) batch_begin(&r.batch, s, &r.in);
     int status = begun ? each_line(&r, e) : -1;
+    if (status == 0) status = write_ranked(&r, e);
     if (begun) batch_end(&r.batch);
     forget(&r);
+    for (size_t i = 0; i < r.n_ranked; i++) free(r.ranked[i].line);
+    free(r.ranked);
     if (status == 0) lines_summarise(&r.in, &s->refused);
     lines_close(&r.in);
     llm_buf_release(&r.out);

@@ -25,6 +25,9 @@ struct args {
     int64_t top, n, context, batch, draft, parallel, samples, kv_keep, trace_queries;
     int precision, cache_type, pooling;
     int64_t embd_normalize;
+    int normalize, embed_as;       /* embed_as: index into "query|passage"; -1: neither */
+    int64_t dims;                  /* elements of a vector that --embed keeps; 0: all */
+    const char *embed_prefix, *rerank;
     int resume, unordered, no_sharing;
     int draft_ngram;
     const char *prefix_cache;
@@ -74,6 +77,7 @@ struct session {
     struct llm_kv begin;           /* from --kv-in; empty without */
     enum llm_pool_kind pool;       /* of --embed and --classify */
     int64_t normalize;
+    struct llm_buf prefix;         /* text before each text of --embed */
     struct chat chat;              /* with --chat */
     bool hinted;                   /* chat_hint was called */
     struct llm_fim fim;            /* the markers of fill-in-the-middle, if fim_known */
@@ -166,8 +170,12 @@ int run_reward(struct session *s, const int32_t *ids, size_t n, struct llm_err *
 int run_reward_lines(struct session *s, const char *operand, struct llm_err *e) LLM_MUST_CHECK;
 /* --ref-logprobs: each line, a pair of replies, is written again with their log-probabilities. */
 int run_references(struct session *s, const char *operand, struct llm_err *e) LLM_MUST_CHECK;
-/* --embed or --classify with --jsonl: a vector, or the classes, for each line. */
+/* --embed, --classify or --rerank with --jsonl: a vector, the classes or a score for each line. */
 int run_embed_lines(struct session *s, const char *operand, struct llm_err *e) LLM_MUST_CHECK;
+/* Sets s->prefix as --embed-prefix or --embed-as say. 0, or -1 if the model's folder names no such prefix. */
+int embed_prefix_open(struct session *s, struct llm_err *e) LLM_MUST_CHECK;
+/* The elements of a vector that --dims keeps of `width`. */
+int64_t embed_dims(const struct session *s);
 /* A conversation: the operand is its one message, else all of -f or standard input is, or with --lines each line; a terminal is talked with. */
 int run_chat(struct session *s, const char *operand, struct llm_err *e) LLM_MUST_CHECK;
 /* --score with --jsonl: the sum of log-probabilities for each line. */

@@ -44,6 +44,7 @@ int prompt_check_vocab(const struct session *s, const int32_t *ids, size_t n, st
 int prompt_encode(const struct session *s, const char *text, size_t n, int32_t **ids, size_t *n_ids, struct llm_err *e)
 {
     const struct llm_model *m = s->model;
+    struct llm_buf whole = {0};
     int flags = (s->begin.n > 0 ? 0 : LLM_ENCODE_ADD_SPECIAL) | (s->a->special ? LLM_ENCODE_SPECIAL : 0);
     LLM_PROFILE("tokenize", n);
     *ids = NULL;
@@ -52,8 +53,12 @@ int prompt_encode(const struct session *s, const char *text, size_t n, int32_t *
         if (parse_ids(text, n, ids, n_ids, e) < 0) return -1;
     } else if (!m->tokenizer) {
         return llm_fail(e, EX_DATAERR, "%s: the model carries no tokenizer: name one with -T, or give token ids with --ids", s->a->model);
-    } else if (llm_encode(m->tokenizer, text, n, flags, ids, n_ids, e) < 0) {
-        return -1;
+    } else {
+        bool before = s->prefix.n > 0;
+        int status = before && (llm_buf_put(&whole, s->prefix.p, s->prefix.n, e) < 0 || llm_buf_put(&whole, text, n, e) < 0) ? -1 : 0;
+        if (status == 0) status = llm_encode(m->tokenizer, before ? whole.p : text, before ? whole.n : n, flags, ids, n_ids, e);
+        llm_buf_release(&whole);
+        if (status < 0) return -1;
     }
     return prompt_check_vocab(s, *ids, *n_ids, e);
 }
@@ -93,6 +98,7 @@ static int no_prompt(const json_t *o, struct llm_err *e)
 int prompt_of_line(const struct session *s, const json_t *o, int32_t **ids, size_t *n_ids, struct llm_err *e)
 {
     const json_t *prompt = json_object_get(o, "prompt"), *list = json_object_get(o, "ids");
+    if (!prompt && !list && s->a->embed) prompt = json_object_get(o, "text");
     if (json_is_array(list) && !prompt) return prompt_take_ids(s, list, ids, n_ids, e);
     if (!json_is_string(prompt) || list) return no_prompt(o, e);
     return prompt_encode(s, json_string_value(prompt), json_string_length(prompt), ids, n_ids, e) < 0 ? llm_in(e, "\"prompt\"") : 0;

@@ -56,8 +56,9 @@ static int write_embedding(struct run *r, struct llm_kv *kv, int64_t n, struct l
     r->rows = llm_alloc((size_t)width, sizeof *r->rows, "an embedding", e);
     if (!r->rows) return -1;
     int status = llm_embed(&r->s->engine, kv, r->ids, n, r->s->pool, r->rows, e);
-    llm_embed_normalize(r->rows, width, r->s->normalize);
-    struct llm_tensor_out t = {"embeddings", LLM_F32, 2, {1, width}, r->rows};
+    int64_t kept = embed_dims(r->s);
+    llm_embed_normalize(r->rows, kept, r->s->normalize);
+    struct llm_tensor_out t = {"embeddings", LLM_F32, 2, {1, kept}, r->rows};
     return status == 0 ? llm_writer_message(r->w, "embeddings", r->meta, &t, 1, e) : status;
 }
 

@@ -126,3 +126,53 @@ below() {
     run -65 --separate-stderr llm-infer -m folder --embed red
     [[ $stderr == *"model_type: expected one of gpt2, llama, "*", bert, "*"; found 'albert'"* ]]
 }
+
+@test "--normalize, --dims and prefixes: what is kept is normalised; the folder says how a query begins; a text stays in its line" {
+    need_tool jq
+    local line='{"id": "a", "text": "red cats", "page": 3}'
+    run -0 bash -c "llm-infer -q -m '$M' --embed --jsonl <<< '$line' | jq -c 'del(.embedding)'"
+    assert_output '{"id":"a","text":"red cats","page":3,"prompt_tokens":'"$(llm-infer -q -m "$M" --embed --jsonl <<< "$line" | jq .prompt_tokens)"'}'
+    llm-infer -q -m "$M" --precision f32 --embed --jsonl --embd-normalize -1 <<< "$line" | jq -c '.embedding[:7]' > raw
+    llm-infer -q -m "$M" --precision f32 --embed --jsonl --normalize --dims 7 <<< "$line" | jq -c .embedding > kept
+    run -0 jq -n --slurpfile raw raw --slurpfile kept kept \
+        '($raw[0] | map(. * .) | add | sqrt) as $n | [range(7) | $raw[0][.] / $n - $kept[0][.] | fabs] | max < 1e-6'
+    assert_output true
+    llm-infer -m "$M" --embed --normalize --dims 7 "red cats" > one.llmt
+    header=$(od -An -N8 -tu8 one.llmt | tr -d ' ')
+    assert_equal "$(($(wc -c < one.llmt) > 8 + header + 28))" 1
+    near_lines <(tail -c +$((8 + header + 1)) one.llmt | head -c 28 | od -An -v -w4 -tf4) \
+        <(llm-infer -m "$M" --embed --jsonl --normalize --dims 7 <<< '{"prompt": "red cats"}' | jq '.embedding[]') 1e-7
+    run -2 llm-infer -m "$M" --embed --dims 1000 x
+    assert_output "llm-infer: --dims: expected at most 24 (the width of the model's vectors), found 1000"
+    cp -r "$M" folder
+    llm-infer -m folder --embed --jsonl <<< '{"prompt": "the red cats"}' | jq .embedding > want
+    llm-infer -m folder --embed --jsonl --embed-prefix "the " <<< '{"prompt": "red cats"}' | jq .embedding | cmp - want
+    run -66 --separate-stderr llm-infer -m folder --embed --embed-as query --jsonl <<< '{"prompt": "red cats"}'
+    echo '{"prompts": {"query": "the ", "document": "a "}}' > folder/config_sentence_transformers.json
+    llm-infer -m folder --embed --jsonl --embed-as query <<< '{"text": "red cats"}' | jq .embedding | cmp - want
+    llm-infer -m folder --embed --jsonl --embed-as passage <<< '{"text": "red cats"}' | jq .embedding > passage
+    run -1 cmp passage want
+    echo '{"prompts": {"query": "the "}}' > folder/config_sentence_transformers.json
+    run -65 --separate-stderr llm-infer -m folder --embed --embed-as passage x
+    assert_equal "$stderr" 'llm-infer: folder/config_sentence_transformers.json: expected the prefix "passage" in "prompts", found none'
+}
+
+@test "--rerank: the score of each text beside the query, from the best down, equal to that of a pair" {
+    need_tool jq
+    printf '{"prompt": "red", "chosen": " cat", "rejected": " dog"}\n' > pairs.jsonl
+    llm-tokenize train --model byte --special '</s>' -o tok.json /dev/null
+    llm-train -q -c tiny --set num_hidden_layers=2 --set hidden_size=32 --set intermediate_size=48 --set num_attention_heads=2 -l 40 \
+        --objective reward -T tok.json -n 3 -b 1 --lr 1e-2 -o r.llm pairs.jsonl
+    printf '{"id": %d, "text": "%s"}\n' 1 " cat" 2 " dog" 3 " old house" 4 " dog" > lines
+    llm-infer -q -m r.llm --jsonl --rerank "red" lines > ranked
+    assert_equal "$(jq -s 'length' ranked)" 4
+    assert_equal "$(jq -s '[.[].score] as $s | $s == ($s | sort | reverse)' ranked)" true
+    assert_equal "$(jq -s -c '[.[].id] | index(2) < index(4)' ranked)" true
+    assert_equal "$(jq -s -c 'map(select(.id == 2 or .id == 4).score) | .[0] == .[1]' ranked)" true
+    jq -c '{id, prompt: ("red" + .text)}' lines | llm-infer -q -m r.llm --jsonl --score-reward | jq -c '[.id, .reward]' | sort > rewards
+    jq -c '[.id, .score]' ranked | sort | cmp - rewards
+    llm-infer -q -j 1 -m r.llm --jsonl --rerank "red" lines | cmp - ranked
+    run -65 --separate-stderr llm-infer -q -m r.llm --jsonl --rerank "red" <<< '{"id": 1}'
+    run -2 llm-infer -m r.llm --rerank "red" x
+    run -69 --separate-stderr llm-infer -m "$D" --jsonl --rerank "red" lines
+}

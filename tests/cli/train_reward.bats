@@ -90,7 +90,7 @@ setup() {
     "${new[@]}" -n 1 -b 1 -o m.llm "$F/pairs.jsonl"
     llm-train -q "${shape[@]}" -n 0 -o lm.llm
     run -69 --separate-stderr llm-infer -m lm.llm --score-reward abc
-    [[ $stderr =~ "lm.llm: expected a reward model (llm-train --objective reward), found another" ]]
+    [[ $stderr =~ "lm.llm: expected a model of one score (llm-train --objective reward, a cross-encoder), found another" ]]
     run -2 --separate-stderr llm-infer -m m.llm --score-reward --classify abc
     run -65 --separate-stderr llm-infer -m m.llm --score-reward --jsonl - <<< '{"id": 3, "text": "x"}'
     assert_equal "$(jq -c '[.id, .error]' <<< "$output")" '[3,"expected \"messages\", \"ids\", or \"prompt\", a text"]'
