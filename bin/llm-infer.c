@@ -241,7 +241,8 @@ static void check_usage(struct args *a, const char *operand)
 {
     bool to_stdout = !a->common.output || is_dash(a->common.output);
     bool looks = a->export.n > 0 || a->lens || a->attribute.n > 0 || a->neurons;
-    int owners = a->score + a->logits + a->embed + a->classify + a->score_reward + (a->rerank != NULL) + a->ref_logprobs + (a->export.n > 0) + (a->lens != NULL)
+    int owners = a->score + a->logits + a->embed + a->classify + a->score_reward + (a->rerank != NULL)
+                 + a->ref_logprobs + (a->export.n > 0) + (a->lens != NULL)
                  + (a->attribute.n > 0) + (a->neurons != NULL);
     int from_stdin = is_dash(a->model) + is_dash(a->kv_in) + is_dash(a->tokenizer) + is_dash(a->fim_prefix) + is_dash(a->fim_suffix)
                      + is_dash(a->grammar) + is_dash(a->choices) + is_dash(a->json_schema);

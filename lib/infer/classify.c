@@ -13,7 +13,8 @@ int llm_classify_check(const struct llm_model *m, struct llm_err *e)
 int llm_score_reward_check(const struct llm_model *m, struct llm_err *e)
 {
     if (m->config.num_labels == 1) return 0;
-    return llm_fail(e, EX_UNAVAILABLE, "expected a model of one score (llm-train --objective reward, a cross-encoder), found another (%s)", m->config.model_type);
+    return llm_fail(e, EX_UNAVAILABLE, "expected a model of one score (llm-train --objective reward, a cross-encoder), found another (%s)",
+                    m->config.model_type);
 }
 
 /* The head's outputs [num_labels] for pooled hidden states; on the engine's context. NULL: see `e`. */
