@@ -6,6 +6,7 @@ DESTDIR ?=
 BUILD ?= build
 BIN ?= bin
 OPT ?= -O2 -g
+comma := ,
 FUZZ_SECONDS ?= 10
 FUZZ_SLOW_SECONDS ?= 600
 VERSION := $(shell sed -n 's/^\#define LLM_VERSION "\(.*\)"/\1/p' lib/base/cli.h)
@@ -34,12 +35,17 @@ PKG_LIBS := $(if $(PKGS),$(shell pkg-config --libs $(PKGS) 2>/dev/null))
 LIBEDIT ?= $(shell pkg-config --exists libedit 2> /dev/null && echo yes || echo no)
 LIBEDIT_CFLAGS := $(if $(filter yes,$(LIBEDIT)),-DLLM_LIBEDIT $(shell pkg-config --cflags libedit))
 LIBEDIT_LIBS := $(if $(filter yes,$(LIBEDIT)),$(shell pkg-config --libs libedit))
+# Many machines: built in where mpicc is found, not with `make MPI=no`. Its own -show says what it would add to a command.
+MPICC ?= mpicc
+MPI ?= $(shell command -v $(MPICC) > /dev/null && echo yes || echo no)
+MPI_WORDS := $(if $(filter yes,$(MPI)),$(wordlist 2,999,$(shell $(MPICC) -show 2> /dev/null)))
+MPI_CFLAGS := $(if $(MPI_WORDS),-DLLM_MPI $(patsubst -I%,-isystem %,$(filter -I%,$(MPI_WORDS))))
+MPI_LIBS := $(filter -L% -l% -Wl$(comma)%,$(MPI_WORDS))
 FLAGS = -std=c11 -D_GNU_SOURCE -Ilib -I. $(WARN) -ffp-contract=off -fno-math-errno -fvisibility=hidden \
 	-ffile-prefix-map=$(CURDIR)=. -MMD -MP $(PKG_CFLAGS) $(OPT) $(CFLAGS)
 # Libraries that a program does not call are not loaded by it.
 LINK = $(CC) $(OPT) $(CFLAGS) $(if $(filter Linux,$(shell uname)),-Wl$(comma)--as-needed) $(LDFLAGS)
-LIBS = $(PKG_LIBS) -lm -lpthread
-comma := ,
+LIBS = $(PKG_LIBS) $(MPI_LIBS) -lm -lpthread
 
 # Commands are shown short; whole with V=1.
 quiet = $(if $(V),,@$(if $(findstring s,$(firstword -$(MAKEFLAGS))),,printf '  %-3s %s\n' '$1' '$@';) )
@@ -87,10 +93,14 @@ $(BUILD)/libedit-flags: FORCE
 	@echo '$(LIBEDIT_CFLAGS)' | cmp -s - $@ || echo '$(LIBEDIT_CFLAGS)' > $@
 $(BUILD)/bin/infer/edit.o: $(BUILD)/libedit-flags
 $(BIN)/llm-infer: LIBS += $(LIBEDIT_LIBS)
+$(BUILD)/mpi-flags: FORCE
+	@mkdir -p $(@D)
+	@echo '$(MPI_CFLAGS)' | cmp -s - $@ || echo '$(MPI_CFLAGS)' > $@
+$(BUILD)/lib/dist/transport.o: $(BUILD)/mpi-flags
 
 $(BUILD)/%.o: %.c $(BUILD)/flags
 	@mkdir -p $(@D)
-	$(call quiet,cc)$(CC) $(FLAGS) $(if $(filter bin/infer/edit,$*),$(LIBEDIT_CFLAGS)) -c -o $@ $<
+	$(call quiet,cc)$(CC) $(FLAGS) $(if $(filter bin/infer/edit,$*),$(LIBEDIT_CFLAGS)) $(if $(filter lib/dist/transport,$*),$(MPI_CFLAGS)) -c -o $@ $<
 
 # Without what libFuzzer asks for: no parser is in there, and clang takes minutes over it.
 KERNEL_FLAGS = $(filter-out -fsanitize=fuzzer%,$(FLAGS))

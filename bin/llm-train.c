@@ -163,6 +163,11 @@ static const struct llm_opt options[] = {
      0, 0, NULL},
     {0, "log", "FILE", "write one line of JSON per step to FILE", LLM_OUTPUT, offsetof(struct args, log), 0, 0, NULL},
     {0, "profile", NULL, "print at the end, on standard error, where the time was spent", LLM_FLAG, offsetof(struct args, profile), 0, 0, NULL},
+    {0, NULL, NULL, "Many machines:", LLM_HEADING, 0, 0, 0, NULL},
+    {0, "shard", "LAYOUT", "divide the run among the ranks of mpirun or srun: dp=RANKS,zero=Z; zero=1 divides the moments, too [all ranks, zero=0]",
+     LLM_STR, offsetof(struct args, shard), 0, 0, NULL},
+    {0, "rank-timeout", "S", "end the job if a rank does not answer for S seconds, naming it; 0: wait for ever [1800]", LLM_REAL,
+     offsetof(struct args, rank_timeout), 0, 1e9, NULL},
     {0, NULL, NULL, "Instead of training:", LLM_HEADING, 0, 0, 0, NULL},
     {0, "plan", NULL, "print the memory, work and time that the run would take", LLM_FLAG, offsetof(struct args, plan), 0, 0, NULL},
     {0, "show", "N", "print the first N rows as text: what is not learned is dim on a terminal, else in brackets",
@@ -196,7 +201,7 @@ static struct llm_cli cli = {
         "llm-train --objective ngram --order 5 -T tok.json --val .1 -o ngrams.llm corpus.tok\n",
     .usual = "config|set|init|resume|tokenizer|val|stream|objective|steps|batch|context|lr|warmup|schedule|optimizer|precision|save-every|eval-every|"
              "log|plan",
-    .neutral = "checkpoint-every|parallel|reward-jobs|memory|ngram-bar|save-every|profile|sweep|sweep-format|key",
+    .neutral = "checkpoint-every|parallel|reward-jobs|memory|ngram-bar|save-every|shard|rank-timeout|profile|sweep|sweep-format|key",
     .operands = LLM_OPERANDS_INPUT, .replaces = "resume",
     .common = LLM_COMMON_ALL | LLM_COMMON_TABLE | LLM_COMMON_CONFIG,
     .words = train_words,
@@ -212,6 +217,7 @@ static void defaults(struct args *a)
     llm_sampling_open(&a->teach.sampling);
     llm_train_options_default(&a->o);
     a->common.seed = a->o.seed;
+    a->rank_timeout = 1800;
 }
 
 static int run_ngram(struct args *a, const char *const *data, size_t n_data)
@@ -247,49 +253,51 @@ int main(int argc, char **argv)
     struct llm_err e = {0};
     struct llm_run run = {0};
     llm_start();
+    llm_ranks_hush();
     cli.options = llm_objective_command_line(options, "objective", offsetof(struct args, o.own));
     signal(SIGPIPE, SIG_IGN); /* a reader that goes away must not cost the run: it is saved, and the write fails with 74 */
     defaults(&a);
     int rest = llm_cli_parse(&cli, &a, argc, argv);
     llm_config_force(a.common.force_config);
+    const char *const *data = (const char *const *)argv + rest;
+    if (llm_ranks_start(&cli, &a, data, (size_t)(argc - rest), &run, &e) < 0) return llm_ranks_end(&run, true, &e);
     if (a.sweep.n > 0) return llm_run_sweep(&cli, &a, argv[0], (const char *const *)argv + rest, (size_t)(argc - rest), &e) < 0 ? llm_report(&e) : 0;
     llm_run_order(&cli, &a);
     if (a.key) return print_key(&a, (const char *const *)argv + rest, (size_t)(argc - rest));
     if (llm_run_is_ngram(&a)) return run_ngram(&a, (const char *const *)argv + rest, (size_t)(argc - rest));
     llm_run_patterns(&cli, &a);
-    if (llm_run_check(&cli, &a, rest < argc, &e) < 0 || llm_pool_start(a.common.threads, &e) < 0) return llm_report(&e);
+    if (llm_run_check(&cli, &a, rest < argc, &e) < 0 || llm_ranks_pool(&run, a.common.threads, &e) < 0) return llm_ranks_end(&run, true, &e);
     if (a.resume) {
         /* The run's own options first, then what the command line says anew. */
         struct llm_train_options stored;
-        if (llm_run_load(&run, a.resume, llm_option_text(&a.o, "base"), &stored, &e) < 0) {
-            llm_run_release(&run);
-            return llm_report(&e);
-        }
+        if (llm_run_load(&run, a.resume, llm_option_text(&a.o, "base"), &stored, &e) < 0) return llm_ranks_end(&run, true, &e);
         defaults(&a);
         a.o = stored;
         a.o.batch = a.o.accumulate = 0; /* the command line may give either */
         a.common.seed = stored.seed;
         rest = llm_cli_parse(&cli, &a, argc, argv);
         llm_run_order(&cli, &a);
-        if (llm_run_keeps_tokens(&a.o, &stored, &e) < 0 || llm_train_options_divide(&a.o, &stored, &e) < 0) {
-            llm_run_release(&run);
-            return llm_report(&e);
-        }
+        if (llm_run_keeps_tokens(&a.o, &stored, &e) < 0 || llm_train_options_divide(&a.o, &stored, &e) < 0) return llm_ranks_end(&run, true, &e);
         if (!a.common.output) a.common.output = a.resume;
     }
     llm_run_unpack(&cli, &a.o);
+    llm_ranks_speak();
+    if (llm_comm_rank(run.trainer.comm) > 0) llm_verbosity = -1;
     a.o.seed = a.common.seed;
     if (a.teach.lag > 0) llm_option_set_word(&a.o, "off-policy", true);
     if (a.profile) llm_profile_start();
     int failed = begin(&run, &a, (const char *const *)argv + rest, (size_t)(argc - rest), &e) < 0;
+    failed = llm_comm_agree(run.trainer.comm, failed ? -1 : 0, NULL, &e) < 0 || llm_trainer_same(&run.trainer, &e) < 0;
     bool trains = !a.plan && !a.gradcheck && !a.coordcheck && !a.show;
     if (!failed && trains) llm_signals_catch(); /* until here there is nothing to save */
+    llm_signals_hold(run.trainer.comm != NULL); /* a step takes account of what any rank has caught */
     if (!failed && a.coordcheck) failed = llm_run_coordcheck(&run, &a, (const char *const *)argv + rest, (size_t)(argc - rest), &e) < 0;
     else failed = failed || llm_run_go(&run, &a, &e) < 0;
     if (a.profile) failed = failed || llm_profile_print(a.common.json, &e) < 0;
-    llm_run_release(&run);
-    if (failed) return llm_report(&e);
+    const int rank = llm_comm_rank(run.trainer.comm), status = llm_ranks_end(&run, failed, &e);
+    if (status) return status;
     llm_signal_die();
+    if (rank > 0) return 0;
     bool written = !trains || (a.common.output && strcmp(a.common.output, "-") == 0); /* and closed, and checked */
     if (!written && llm_close_stdout(&e) < 0) return llm_report(&e);
     return 0;

@@ -294,8 +294,8 @@ int llm_run_begin(struct llm_run *r, const struct args *a, const char *const *da
     struct llm_tokenizer *tok = NULL;
     if (llm_run_check_stdin(a, data, n_data, e) < 0) return -1;
     if (a->ema_output && a->o.ema == 0) return llm_fail(e, LLM_EX_USAGE, "--ema-output: expected an average of the weights (--ema), found none");
-    bool trains = !a->plan && !a->gradcheck && !a->coordcheck && !a->show;
-    if (trains && (llm_output_try(a->common.output, true, e) < 0 || llm_output_try(a->best, true, e) < 0
+    bool writes = !a->plan && !a->gradcheck && !a->coordcheck && !a->show && llm_comm_rank(r->trainer.comm) == 0;
+    if (writes && (llm_output_try(a->common.output, true, e) < 0 || llm_output_try(a->best, true, e) < 0
                                                        || llm_output_try(a->ema_output, true, e) < 0)) {
         return -1;
     }
@@ -322,7 +322,7 @@ int llm_run_go(struct llm_run *r, const struct args *a, struct llm_err *e)
     if (a->show > 0) return llm_run_show(t, a, e);
     int counted = a->ngram_bar ? llm_run_ngram_bar(t, a, e) : 0;
     if (counted != 0) return counted < 0 ? -1 : 0;
-    if (llm_metrics_open(&metrics, a->log, a->resume != NULL, t, e) < 0) return -1;
+    if (llm_trainer_agree(t, llm_metrics_open(&metrics, a->log, a->resume != NULL, t, e), e) < 0) return -1;
     struct llm_loop loop = {.t = t, .metrics = &metrics, .output = a->common.output, .best = a->best,
                             .ema_output = a->ema_output, .save_every = a->save_every,
                             .output_as = llm_run_format(a->common.output, a->to) == LLM_FORMAT_SAFETENSORS ? LLM_SAVE_SAFETENSORS : LLM_SAVE_RUN,

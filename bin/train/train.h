@@ -30,6 +30,8 @@ struct args {
     struct llm_strs sweep;
     int sweep_format;           /* enum sweep_format */
     int key;
+    const char *shard;          /* --shard; NULL */
+    double rank_timeout;        /* seconds; 0: never */
     int to;                     /* enum llm_model_format: what -o is written as; -1: by its name */
 };
 /* Tables of the command line: words.c. */
@@ -92,5 +94,17 @@ int llm_run_key(const struct llm_cli *cli, const struct args *a, const struct ar
 int llm_run_sweep(const struct llm_cli *cli, const struct args *a, const char *program, const char *const *data, size_t n_data, struct llm_err *e)
     LLM_MUST_CHECK;
 void llm_run_release(struct llm_run *r);
+
+/* ---- ranks.c ---- */
+/* Ranks other than the first write nothing to standard error until they speak: what all would say of a command line is said once. */
+void llm_ranks_hush(void);
+void llm_ranks_speak(void);
+/* Reads --shard and, under a launcher, starts the communicator of r->trainer. Misuse exits. */
+int llm_ranks_start(const struct llm_cli *cli, const struct args *a, const char *const *data, size_t n_data, struct llm_run *r, struct llm_err *e)
+    LLM_MUST_CHECK;
+/* llm_pool_start for a rank: without -j the ranks of a machine share its CPUs. */
+int llm_ranks_pool(const struct llm_run *r, int64_t threads, struct llm_err *e) LLM_MUST_CHECK;
+/* The ranks agree on the end, one reports a failure, and the run is released. Returns the exit status. */
+int llm_ranks_end(struct llm_run *r, int failed, struct llm_err *e);
 
 #endif

@@ -61,6 +61,7 @@ const struct llm_alias train_aliases[] = {
 #define ADAPTERS "--adapter=lora trains an adapter of the model of --init; --rank and --alpha say its size and scale"
 #define BY_SET "the configuration says it: -c CONFIG --set KEY=VALUE, keys as in config.json"
 #define ONE_PROCESS "a run is one process with -j threads"
+#define RANKS "mpirun -n RANKS llm-train --grad-shards S --shard dp=RANKS,zero=Z divides a run among processes"
 #define LOG "--log FILE writes a JSON line for each step"
 const struct llm_foreign train_foreign[] = {
     FOREIGN_DEVICES,
@@ -77,10 +78,10 @@ const struct llm_foreign train_foreign[] = {
     {"--hidden-size", BY_SET},
     {"--lora", ADAPTERS},
     {"--use-peft", ADAPTERS},
-    {"--fsdp", ONE_PROCESS},
-    {"--deepspeed", ONE_PROCESS},
-    {"--zero-stage", ONE_PROCESS},
-    {"--nproc-per-node", ONE_PROCESS},
+    {"--fsdp", RANKS},
+    {"--deepspeed", RANKS},
+    {"--zero-stage", RANKS},
+    {"--nproc-per-node", RANKS},
     {"--num-workers", ONE_PROCESS},
     {"--fp16", "--precision=bf16 is the default"},
     {"--bf16", "--precision=bf16 is the default"},

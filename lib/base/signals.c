@@ -11,7 +11,7 @@
 #include <malloc.h>
 #endif
 
-static const int fatal[] = {SIGINT, SIGTERM, SIGHUP};
+static const int fatal[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1};
 enum { N_FATAL = sizeof fatal / sizeof *fatal, N_SLOTS = 1040 /* enough for all parts of a split model */, PATH_ROOM = 4096 };
 
 /* Static memory, because a signal handler reads it; the pages of unused slots are never touched. `live` is set after the path is complete. */

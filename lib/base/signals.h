@@ -1,5 +1,5 @@
-/* Signals. Programs that can save what they have finish the current step after SIGINT, SIGTERM or SIGHUP, save, and then die by that signal; the
- * others die at once, and their temporary files are unlinked. */
+/* Signals. Programs that can save what they have finish the current step after SIGINT, SIGTERM, SIGHUP or SIGUSR1
+ * (a scheduler's warning), save, and then die by that signal; the others die at once, and their temporary files are unlinked. */
 #ifndef LLM_BASE_SIGNALS_H
 #define LLM_BASE_SIGNALS_H
 
@@ -9,7 +9,7 @@
 void llm_start(void);
 /* Makes free() release blocks of 128 KiB and more to the operating system at once, for programs that run long after they have loaded a model. */
 void llm_free_at_once(void);
-/* SIGINT, SIGTERM, SIGHUP set a flag instead of killing; a second one kills at once. Without this call, llm_start's handlers unlink
+/* SIGINT, SIGTERM, SIGHUP, SIGUSR1 set a flag instead of killing; a second one kills at once. Without this call, llm_start's handlers unlink
  * the temporary files that are registered (llm_signal_unlink_add) and the process dies. */
 void llm_signals_catch(void);
 /* The signal caught so far, or 0. Cheap: look at it between steps or tokens. */

@@ -215,13 +215,24 @@ static int64_t cgroup_limit(int64_t max)
     return max;
 }
 
+static int sharers = 1;
+
+void llm_pool_share(int n)
+{
+    sharers = n > 1 ? n : 1;
+}
+
 static int64_t usable_cpus(void)
 {
     cpu_set_t *set = CPU_ALLOC(8192);
     int64_t n = 1;
     if (set && sched_getaffinity(0, CPU_ALLOC_SIZE(8192), set) == 0) n = CPU_COUNT_S(CPU_ALLOC_SIZE(8192), set);
     CPU_FREE(set);
-    return cgroup_limit(n > 0 ? n : 1);
+    n = cgroup_limit(n > 0 ? n : 1);
+    if (sharers == 1) return n;
+    /* A launcher may have bound each process to CPUs of its own, or none. */
+    int64_t all = cgroup_limit(sysconf(_SC_NPROCESSORS_ONLN)) / sharers;
+    return n < all ? n : all > 1 ? all : 1;
 }
 
 static int count_threads(int64_t want, int *threads, struct llm_err *e)

@@ -11,6 +11,8 @@
 
 /* -j, else LLM_THREADS, else the CPUs in the affinity mask and the cgroup quota. `want` 0: not given. Status 2 for a bad LLM_THREADS. */
 int llm_pool_start(int64_t want, struct llm_err *e) LLM_MUST_CHECK;
+/* `n` processes of one job share this machine: the next llm_pool_start without -j or LLM_THREADS takes a share of its CPUs. */
+void llm_pool_share(int n);
 void llm_pool_stop(void);
 int llm_pool_threads(void); /* 1 before llm_pool_start */
 

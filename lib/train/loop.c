@@ -46,7 +46,7 @@ static int take_eval(void *arg, struct llm_err *e)
 static int guarded_step(struct llm_trainer *t, struct llm_step_report *r, struct llm_err *e)
 {
     int64_t before = t->step;
-    int got = llm_fault_guard(take_step, &(struct step){t, r}, e);
+    int got = t->comm ? llm_trainer_step(t, r, e) : llm_fault_guard(take_step, &(struct step){t, r}, e); /* of several ranks it guards itself */
     if (got > 0 && t->step == before) llm_trainer_forget(t);
     return got;
 }
@@ -59,7 +59,7 @@ static int evaluate(struct llm_loop *l, const struct llm_step_report *r, double 
     int got = llm_fault_guard(take_eval, &(struct evaluation){t, loss, bits}, e);
     if (t->o.eval_ema) llm_trainer_swap_ema(t);
     if (got == 0 && llm_fault_check_sizes(NULL) < 0) got = 1;
-    if (got) return got;
+    if ((got = llm_trainer_agree(t, got, e)) != 0) return got;
     char text[48] = "", trained[48] = "";
     if (!isnan(r->loss)) snprintf(trained, sizeof trained, "loss %.4f, ", r->loss);
     if (!isnan(*bits)) snprintf(text, sizeof text, " (%.4f bits per byte)", *bits);
@@ -92,7 +92,7 @@ int llm_loop_step(struct llm_loop *l, struct llm_step_report *r, struct llm_err 
     *r = now;
     if (eval_due(t) && (got = evaluate(l, r, &val, &bits, e)) < 0) return got;
     struct llm_err problem;
-    if (llm_metrics_step(l->metrics, t, r, val, bits, &problem) < 0) {
+    if (llm_trainer_agree(t, llm_metrics_step(l->metrics, t, r, val, bits, &problem), &problem) < 0) {
         if (llm_loop_save(l, e) == 0) *e = problem;
         return -1;
     }
@@ -106,7 +106,7 @@ static int late_eval(struct llm_loop *l, const struct llm_step_report *r, struct
     double val, bits;
     const struct llm_step_report alone = llm_step_report_none(l->t->step);
     int got = evaluate(l, r, &val, &bits, e);
-    return got ? got : llm_metrics_step(l->metrics, l->t, &alone, val, bits, e);
+    return got ? got : llm_trainer_agree(l->t, llm_metrics_step(l->metrics, l->t, &alone, val, bits, e), e);
 }
 
 int llm_loop_run(struct llm_loop *l, struct llm_err *e)

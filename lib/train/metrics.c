@@ -41,7 +41,7 @@ int llm_metrics_open(struct llm_metrics *m, const char *path, bool resumed, cons
     struct llm_log_place place = {.late_at = -1};
     *m = (struct llm_metrics){.late_at = -1, .name = path && strcmp(path, "-") == 0 ? "standard output" : path,
                               .flops_per_token = llm_trainer_flops_per_token(t)};
-    if (!path) return 0;
+    if (!path || t->share.rank > 0) return 0;
     bool continues = resumed && strcmp(path, "-") != 0 && stat(path, &st) == 0 && S_ISREG(st.st_mode);
     if (continues && llm_log_find(path, t->step, llm_trainer_hash(t), &place, e) < 0) return -1;
     m->fd = strcmp(path, "-") == 0 ? STDOUT_FILENO : open(path, O_WRONLY | O_CREAT | O_CLOEXEC | (continues ? 0 : O_TRUNC), 0666);
@@ -129,7 +129,8 @@ int llm_metrics_step(struct llm_metrics *m, const struct llm_trainer *t, const s
         {"parameters", llm_model_params(&t->model->config)}, {"tokens", (double)t->tokens},
         {"flops", (double)t->tokens * m->flops_per_token}, {"tokens_per_second", rate},
         {"peak_share", m->peak > 0 ? rate * m->flops_per_token / m->peak : NAN}, {"seconds", r->seconds > 0 ? r->seconds : NAN},
-        {"activation_bytes", r->activation_bytes},
+        {"activation_bytes", r->activation_bytes}, {"ranks", t->comm ? (double)t->share.n : NAN}, {"comm_seconds", r->comm_seconds},
+        {"comm_bytes", r->comm_bytes},
     };
     bool completes = m->late && isnan(r->loss) && !isnan(val_loss);
     const json_t *late = completes ? m->late : NULL;

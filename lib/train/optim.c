@@ -135,11 +135,17 @@ static void follow(struct llm_param *p, int64_t passes)
     llm_weight_changed(&p->weight);
 }
 
+size_t llm_trainable_own(const struct llm_trainable *t)
+{
+    return t->partly ? t->own_n : (size_t)llm_param_count(t->p);
+}
+
 static int update(struct llm_trainable *t, const struct llm_update *u, struct llm_err *e)
 {
     struct llm_param *p = t->p;
     struct llm_update mine = *u;
-    struct llm_optim_span s = {.master = p->master, .grad = p->grad, .m = t->m, .v = t->v, .n = (size_t)llm_param_count(p)};
+    const size_t from = t->partly ? t->own_from : 0;
+    struct llm_optim_span s = {.master = p->master + from, .grad = p->grad + from, .m = t->m, .v = t->v, .n = llm_trainable_own(t)};
     LLM_PROFILE("optimizer", 4 * (double)s.n * (4 + 2 * (t->m != NULL) + 2 * (t->v != NULL)));
     mine.step.clear = true;
     if (!p->decay) mine.step.weight_decay = 0;
@@ -157,10 +163,23 @@ static int update(struct llm_trainable *t, const struct llm_update *u, struct ll
 int llm_params_update(struct llm_trainable *t, size_t n, const struct llm_update *u, struct llm_err *e)
 {
     for (size_t i = 0; i < n; i++) {
-        if (t[i].p->balances) balance(t[i].p);
+        const size_t own = llm_trainable_own(&t[i]), count = (size_t)llm_param_count(t[i].p);
+        if (own == 0) memset(t[i].p->grad, 0, count * sizeof(float));
+        else if (t[i].p->balances) balance(t[i].p);
         else if (t[i].p->running) follow(t[i].p, u->passes > 0 ? u->passes : 1);
         else if (update(&t[i], u, e) < 0) return -1;
-        if (t[i].ema) llm_combine(t[i].ema, t[i].p->master, u->ema, 1 - u->ema, (size_t)llm_param_count(t[i].p));
+        if (own > 0 && own < count) {
+            memset(t[i].p->grad, 0, t[i].own_from * sizeof(float));
+            memset(t[i].p->grad + t[i].own_from + own, 0, (count - t[i].own_from - own) * sizeof(float));
+        }
+        if (t[i].ema && !t[i].partly) llm_combine(t[i].ema, t[i].p->master, u->ema, 1 - u->ema, (size_t)llm_param_count(t[i].p));
     }
     return 0;
+}
+
+void llm_params_average(struct llm_trainable *t, size_t n, double ema)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (t[i].ema && t[i].partly) llm_combine(t[i].ema, t[i].p->master, ema, 1 - ema, (size_t)llm_param_count(t[i].p));
+    }
 }

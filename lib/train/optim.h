@@ -12,6 +12,8 @@ struct llm_trainable {
     float *m, *v;
     double lr_scale;            /* of its learning rate (muP); lr × weight decay stays. 0 counts as 1 */
     float *ema;                 /* exponential moving average of the master; NULL: none is kept */
+    bool partly;                /* this rank updates elements [own_from, own_from + own_n) alone, and m and v hold these; else all (train/share.h) */
+    size_t own_from, own_n;
     float *shards;              /* sums of shards that wait for others (train/shards.h); NULL: there are none */
 };
 
@@ -64,8 +66,13 @@ void llm_grad_keep_zeros(struct llm_trainable *t, size_t n);
 /* √Σ g² over all parameters: sums of blocks of 64 Ki elements added in order. Accumulators of further uses must have joined. If a gradient is
  * not finite, *bad is the first such parameter and the result is not finite either. */
 double llm_grad_norm(struct llm_trainable *t, size_t n, const struct llm_param **bad);
-/* Updates all parameters, clears gradients and moves averages. Fails only if memory is short. */
+/* The elements that this rank updates. */
+size_t llm_trainable_own(const struct llm_trainable *t);
+/* Updates all parameters (those that are updated partly in part), clears gradients and moves the averages of what is updated whole. Fails only if
+ * memory is short. */
 int llm_params_update(struct llm_trainable *t, size_t n, const struct llm_update *u, struct llm_err *e) LLM_MUST_CHECK;
+/* Moves the averages of parameters that are updated partly, when their masters are complete. */
+void llm_params_average(struct llm_trainable *t, size_t n, double ema);
 
 /* g [rows, cols] becomes about U·Vᵀ of its singular value decomposition: five steps of X ← a·X + (b·A + c·A²)·X, A = X·Xᵀ, from g / |g|
  * (Jordan 2024: a = 3.4445, b = -4.7750, c = 2.0315). work: 2·rows·cols + 2·min(rows, cols)² floats. 0 or -1. */

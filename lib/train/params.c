@@ -135,18 +135,19 @@ static int prepare(struct llm_trainer *t, struct llm_trainable *q, struct llm_er
     int64_t tokens = llm_shard_rows(t->o.grad_shards, t->o.batch * t->o.accumulate) * t->o.context;
     if (t->o.batch_tokens > 0) tokens = t->o.batch_tokens / t->o.grad_shards + t->o.context;
     if (looked_up_too && make_lookup(p, n, tokens, e) < 0) return -1;
-    if (make_uses(m, p, e) < 0 || llm_shard_prepare(q, t->o.grad_shards, e) < 0) return -1;
+    if (make_uses(m, p, e) < 0 || llm_shard_prepare(q, t->share.run, e) < 0) return -1;
     double ratio = t->o.mup_base_width > 0 ? (double)m->config.hidden_size / (double)t->o.mup_base_width : 1;
-    const struct llm_optim *o = q->optim = llm_optim_of(t->optim, p);
+    const struct llm_optim *o = q->optim;
+    const size_t own = llm_trainable_own(q);
     q->lr_scale = llm_mup_rate(o, p, ratio, (enum llm_muon_scale)t->o.muon_scale);
     if (p->running) o = NULL;
-    if (o && o->m && !(q->m = zeroed(n, sizeof(float), e))) return -1;
-    if (o && o->v && !(q->v = zeroed(n, sizeof(float), e))) return -1;
+    if (o && o->m && !(q->m = zeroed(own, sizeof(float), e))) return -1;
+    if (o && o->v && !(q->v = zeroed(own, sizeof(float), e))) return -1;
     if (t->o.ema > 0) {
         if (!(q->ema = zeroed(n, sizeof(float), e))) return -1;
         memcpy(q->ema, p->master, n * sizeof(float));
     }
-    if (o && llm_optim_work(o, p) > t->work_floats) t->work_floats = llm_optim_work(o, p);
+    if (o && own > 0 && llm_optim_work(o, p) > t->work_floats) t->work_floats = llm_optim_work(o, p);
     return 0;
 }
 
@@ -179,6 +180,8 @@ int llm_trainer_prepare(struct llm_trainer *t, struct llm_err *e)
     if (!t->params) return -1;
     list_trained(t);
     note_types(t->params, t->n_params, t->o.precision);
+    for (size_t i = 0; i < t->n_params; i++) t->params[i].optim = llm_optim_of(t->optim, t->params[i].p);
+    if (llm_share_init(&t->share, t->comm, &t->layout, t->params, t->n_params, t->o.grad_shards, e) < 0) return -1;
     for (size_t i = 0; i < t->n_params; i++) {
         if (prepare(t, &t->params[i], e) < 0) return -1;
     }

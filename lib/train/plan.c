@@ -142,7 +142,7 @@ int llm_plan_make(struct llm_plan *p, const struct llm_config *c, const struct l
     double tokens = (double)(o->batch * o->accumulate) * (double)(o->context ? o->context : llm_config_default_context(c));
     double of_shard = tokens / (double)(o->batch * o->accumulate) * (double)llm_shard_rows(o->grad_shards, o->batch * o->accumulate);
     double looked_up = 4 * (double)c->hidden_size * (of_shard < (double)c->vocab_size ? of_shard : (double)c->vocab_size);
-    double copies = 1 + (double)llm_shard_buffers(o->grad_shards); /* of the gradient */
+    double copies = 1 + (double)llm_shard_buffers(llm_shard_run(0, 1, o->grad_shards)); /* of the gradient */
     int64_t context = o->context ? o->context : llm_config_default_context(c), every = o->checkpoint_every > 0 ? o->checkpoint_every : 1;
     double n = llm_model_params(c), attention = 0;
     struct trained trained;

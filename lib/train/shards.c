@@ -23,10 +23,46 @@ static int levels(int64_t n_shards)
     return __builtin_ctzll((unsigned long long)n_shards);
 }
 
-int64_t llm_shard_buffers(int64_t n_shards)
+struct llm_shard_run llm_shard_run(int rank, int n_ranks, int64_t n_shards)
 {
-    int k = levels(n_shards);
-    return k + (n_shards >> k > 1);
+    return (struct llm_shard_run){rank * n_shards / n_ranks, (rank + 1) * n_shards / n_ranks, n_shards};
+}
+
+bool llm_shard_joins(struct llm_shard_node left, struct llm_shard_node right, int64_t n_shards)
+{
+    int64_t root = (int64_t)1 << levels(n_shards), size = right.end - right.first;
+    if (left.first == 0 && left.end % root == 0) return size == root;
+    return size < root && left.end - left.first == size && left.first % (2 * size) == 0;
+}
+
+int64_t llm_shard_nodes(struct llm_shard_run run, struct llm_shard_node *nodes)
+{
+    int64_t at = run.first, n = 0, root = (int64_t)1 << levels(run.n);
+    while (at < run.end) {
+        int64_t size = root;
+        if (at == 0 && run.end >= root) size = run.end / root * root;
+        else while (at % size != 0 || at + size > run.end) size /= 2;
+        if (nodes) nodes[n] = (struct llm_shard_node){at, at + size};
+        at += size;
+        n++;
+    }
+    return n;
+}
+
+/* Nodes of the run's shards before `shard`. */
+static int64_t nodes_before(struct llm_shard_run run, int64_t shard)
+{
+    return llm_shard_nodes((struct llm_shard_run){run.first, shard, run.n}, NULL);
+}
+
+int64_t llm_shard_buffers(struct llm_shard_run run)
+{
+    int64_t most = 0;
+    for (int64_t s = run.first; s < run.end; s++) {
+        int64_t n = nodes_before(run, s);
+        if (n > most) most = n;
+    }
+    return most;
 }
 
 int llm_shard_check(const struct llm_train_options *o, bool by_pass, struct llm_err *e)
@@ -44,48 +80,46 @@ int llm_shard_check(const struct llm_train_options *o, bool by_pass, struct llm_
     return 0;
 }
 
-/* Floats from one buffer of a parameter to the next. */
-static size_t stride_of(const struct llm_param *p)
+size_t llm_shard_stride(const struct llm_param *p)
 {
     return ((size_t)llm_param_count(p) + 15) / 16 * 16;
 }
 
-int llm_shard_prepare(struct llm_trainable *t, int64_t n_shards, struct llm_err *e)
+int llm_shard_prepare(struct llm_trainable *t, struct llm_shard_run run, struct llm_err *e)
 {
-    size_t n = (size_t)llm_shard_buffers(n_shards) * stride_of(t->p);
+    size_t n = (size_t)llm_shard_buffers(run) * llm_shard_stride(t->p);
     if (n == 0 || !t->p->grad) return 0;
     t->shards = llm_alloc_huge(n, sizeof *t->shards, "gradients of shards", e);
     return t->shards ? 0 : -1;
 }
 
-struct end { const struct llm_trainable *t; int64_t shard, n_shards; };
+struct end { const struct llm_trainable *t; int64_t waiting, left; bool last; };
 
-/* One block of elements of a shard's gradient climbs the tree: it joins the left sibling wherever it is the right one, and waits where it is the
- * left one. Buffer j < k holds a left sibling of 2^j shards, buffer k the sum at the top. */
+/* One block of elements of a shard's gradient: it joins those of the `waiting` nodes that end with it, last first, until `left` of them are left. Then
+ * it waits in the next buffer itself. */
 static void end_block(void *arg, size_t i, int thread)
 {
     const struct end *w = arg;
     const struct llm_param *p = w->t->p;
     size_t at = i * LLM_OPTIM_BLOCK, left = (size_t)llm_param_count(p) - at, n = left < LLM_OPTIM_BLOCK ? left : LLM_OPTIM_BLOCK;
-    float *grad = p->grad + at, *buffer = w->t->shards + at;
-    int level = 0, k = levels(w->n_shards);
+    float *grad = p->grad + at, *buffers = w->t->shards + at;
     (void)thread;
-    for (; level < k && (w->shard >> level & 1); level++, buffer += stride_of(p)) llm_k.elementwise.add(grad, buffer, grad, n);
-    if (level == k && w->shard >> k > 0) llm_k.elementwise.add(grad, buffer, grad, n);
-    if (w->shard == w->n_shards - 1) return;
-    memcpy(buffer, grad, n * sizeof *grad);
+    for (int64_t b = w->waiting - 1; b >= w->left; b--) llm_k.elementwise.add(grad, buffers + (size_t)b * llm_shard_stride(p), grad, n);
+    if (w->last) return;
+    memcpy(buffers + (size_t)w->left * llm_shard_stride(p), grad, n * sizeof *grad);
     memset(grad, 0, n * sizeof *grad);
 }
 
-void llm_shard_end(struct llm_trainable *t, size_t n, int64_t shard, int64_t n_shards)
+void llm_shard_end(struct llm_trainable *t, size_t n, int64_t shard, struct llm_shard_run run)
 {
+    int64_t waiting = nodes_before(run, shard), left = nodes_before(run, shard + 1) - 1;
     for (size_t i = 0; i < n; i++) {
         size_t count = (size_t)llm_param_count(t[i].p);
         if (!t[i].p->grad) continue;
         llm_grad_join(t[i].p);
         if (!t[i].shards) continue;
         LLM_PROFILE("gradient shards", 4 * (double)count);
-        struct end w = {&t[i], shard, n_shards};
+        struct end w = {&t[i], waiting, left, shard == run.end - 1};
         llm_parallel((count + LLM_OPTIM_BLOCK - 1) / LLM_OPTIM_BLOCK, end_block, &w);
     }
 }

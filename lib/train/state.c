@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/buf.h"
 #include "model/weights/beside.h"
 #include "model/weights/lora.h"
 #include "model/weights/names.h"
@@ -131,7 +132,7 @@ static int describe_beside(struct llm_trainer *t, json_t *meta, struct llm_tenso
     return llm_beside_describe(t->model, llm_option_text(&t->o, "base"), task->params, (size_t)task->n_params, meta, l, e);
 }
 
-int llm_trainer_save(struct llm_trainer *t, const char *path, enum llm_save_as as, struct llm_err *e)
+static int save(struct llm_trainer *t, const char *path, enum llm_save_as as, struct llm_err *e)
 {
     struct llm_lora *adapter = t->model->lora; /* then it alone is written */
     const char *beside = t->objective->beside;
@@ -156,6 +157,57 @@ int llm_trainer_save(struct llm_trainer *t, const char *path, enum llm_save_as a
     free(l.v);
     json_decref(meta);
     return r;
+}
+
+/* Moments that the ranks keep in parts: rank 0 has them whole while it writes them. Its own parts stay in `part`. */
+struct moments { float **part, **whole; };
+
+static int collect(struct llm_trainer *t, struct moments *k, struct llm_err *e)
+{
+    const size_t n = 2 * t->n_params;
+    k->part = llm_calloc(n, sizeof *k->part, "moments", e);
+    k->whole = llm_calloc(n, sizeof *k->whole, "moments", e);
+    int got = k->part && k->whole ? 0 : -1;
+    for (size_t i = 0; i < n && got == 0; i++) {
+        const struct llm_trainable *q = &t->params[i / 2];
+        const bool kept = (i % 2 ? q->optim->v : q->optim->m) && !q->p->running;
+        if (!kept || t->share.rank > 0) continue;
+        if (!(k->whole[i] = llm_alloc_huge((size_t)llm_param_count(q->p), sizeof **k->whole, "moments", e))) got = -1;
+    }
+    got = llm_trainer_agree(t, got, e);
+    for (size_t i = 0; i < n && got == 0; i++) {
+        struct llm_trainable *q = &t->params[i / 2];
+        const bool kept = (i % 2 ? q->optim->v : q->optim->m) && !q->p->running;
+        float **field = i % 2 ? &q->v : &q->m;
+        if (!kept) continue;
+        got = llm_share_collect(&t->share, i / 2, *field, k->whole[i], e);
+        k->part[i] = *field;
+        if (t->share.rank == 0) *field = k->whole[i];
+    }
+    return got;
+}
+
+/* After collect, also when it failed. */
+static void discard(struct llm_trainer *t, struct moments *k)
+{
+    for (size_t i = 0; k->whole && i < 2 * t->n_params; i++) {
+        if (!k->whole[i]) continue;
+        float **field = i % 2 ? &t->params[i / 2].v : &t->params[i / 2].m;
+        if (*field == k->whole[i]) *field = k->part[i];
+        free(k->whole[i]);
+    }
+    free(k->part);
+    free(k->whole);
+}
+
+int llm_trainer_save(struct llm_trainer *t, const char *path, enum llm_save_as as, struct llm_err *e)
+{
+    struct moments k = {0};
+    llm_comm_set_place(t->comm, "saving");
+    int got = t->share.zero > 0 && as == LLM_SAVE_RUN ? collect(t, &k, e) : 0;
+    if (got == 0) got = llm_trainer_agree(t, t->share.rank == 0 ? save(t, path, as, e) : 0, e);
+    discard(t, &k);
+    return got;
 }
 
 int llm_state_options(const struct llm_model *m, struct llm_train_options *o, struct llm_err *e)
@@ -202,6 +254,19 @@ static int read_tensor(struct llm_trainer *t, const char *what, const struct llm
     } else r = llm_checkpoint_read(run_file(t), entry, out, e);
     free(name);
     return r;
+}
+
+/* A moment: all of it, or the elements that this rank updates. */
+static int read_moment(struct llm_trainer *t, const char *what, const struct llm_trainable *q, float *out, struct llm_err *e)
+{
+    const size_t own = llm_trainable_own(q), n = (size_t)llm_param_count(q->p);
+    if (own == n) return read_tensor(t, what, q->p, out, e);
+    if (own == 0) return 0;
+    float *whole = llm_alloc_huge(n, sizeof *whole, "moments", e);
+    int got = whole ? read_tensor(t, what, q->p, whole, e) : -1;
+    if (got == 0) memcpy(out, whole + q->own_from, own * sizeof *out);
+    free(whole);
+    return got;
 }
 
 static bool has_tensor(const struct llm_trainer *t, const char *what, const struct llm_param *p)
@@ -288,8 +353,8 @@ int llm_state_restore(struct llm_trainer *t, struct llm_err *e)
         if (beside && what && !has_tensor(t, what, p->p)) continue; /* the run had another objective so far */
         if ((p->p->weight.rounded || beside) && read_tensor(t, what, p->p, p->p->master, e) < 0) return -1;
         if (beside) llm_weight_changed(&p->p->weight);
-        if (p->m && read_tensor(t, p->optim->m, p->p, p->m, e) < 0) return -1;
-        if (p->v && read_tensor(t, p->optim->v, p->p, p->v, e) < 0) return -1;
+        if (p->m && read_moment(t, p->optim->m, p, p->m, e) < 0) return -1;
+        if (p->v && read_moment(t, p->optim->v, p, p->v, e) < 0) return -1;
         if (p->ema && averaged > 0 && read_tensor(t, "ema", p->p, p->ema, e) < 0) return -1;
         if (p->ema && !(averaged > 0)) memcpy(p->ema, p->p->master, (size_t)llm_param_count(p->p) * sizeof(float)); /* they begin here */
     }

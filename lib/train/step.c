@@ -1,6 +1,10 @@
 /* One step: the gradient of its rows, pass by pass, and the update (train/trainer.h). */
 #include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include "base/buf.h"
 #include "base/fault.h"
 #include "base/log.h"
 #include "base/signals.h"
@@ -21,7 +25,8 @@ void llm_trainer_fold(const struct llm_trainer *t, const struct llm_rows *rows, 
 struct llm_step_report llm_step_report_none(int64_t step)
 {
     struct llm_step_report r = {.step = step, .loss = NAN, .bits_per_byte = NAN, .lr = NAN, .grad_norm = NAN, .router_balance = NAN,
-                                .router_peak = NAN, .router_z = NAN, .router_dropped = NAN};
+                                .router_peak = NAN, .router_z = NAN, .router_dropped = NAN, .comm_seconds = NAN,
+                                .comm_bytes = NAN};
     for (int i = 0; i < LLM_MAX_MEANS; i++) r.means[i] = NAN;
     return r;
 }
@@ -73,37 +78,99 @@ static int run_rows(struct llm_trainer *t, int64_t from, int64_t n, double weigh
     return llm_signal_caught() ? 1 : 0;
 }
 
-/* The gradient of all rows: each pass as far as it lies in one shard. */
+/* The gradient of the rank's rows: each pass as far as it lies in one shard. */
 static int run_step(struct llm_trainer *t, double weight, struct llm_err *e)
 {
-    int64_t n_shards = t->o.grad_shards, batch = llm_trainer_pass_rows(t), row = 0;
-    for (int64_t shard = 0; shard < n_shards; shard++) {
-        int64_t shard_end = llm_shard_first(shard + 1, n_shards, t->rows.n_rows);
+    const struct llm_shard_run run = t->share.run;
+    int64_t batch = llm_trainer_pass_rows(t), row = llm_shard_first(run.first, run.n, t->rows.n_rows);
+    for (int64_t shard = run.first; shard < run.end; shard++) {
+        int64_t shard_end = llm_shard_first(shard + 1, run.n, t->rows.n_rows);
         for (int64_t end; row < shard_end; row = end) {
             end = (row / batch + 1) * batch;
             if (end > shard_end) end = shard_end;
             int got = run_rows(t, row, end - row, weight, e);
             if (got) return got;
         }
-        llm_shard_end(t->params, t->n_params, shard, n_shards);
+        llm_shard_end(t->params, t->n_params, shard, run);
     }
     return 0;
+}
+
+int llm_trainer_agree(struct llm_trainer *t, int got, struct llm_err *e)
+{
+    return llm_comm_agree(t->comm, got, NULL, e);
+}
+
+/* What of a step's rows a rank does without others. */
+static int run_own(void *arg, struct llm_err *e)
+{
+    struct llm_trainer *t = arg;
+    int got = llm_trainer_rows(t, e);
+    if (got == 0) got = run_step(t, t->rows.weight, e);
+    if (got == 0 && llm_fault_check_sizes(NULL) < 0) got = 1;
+    return got;
+}
+
+/* Statistics of all ranks' passes, added in the order of ranks. */
+static int join_reports(struct llm_trainer *t, struct llm_err *e)
+{
+    struct report { struct llm_mean means[LLM_MAX_MEANS]; struct llm_router_report routers; } *all;
+    struct llm_task *k = &t->task;
+    all = llm_calloc((size_t)t->share.n, sizeof *all, "reports", e);
+    if (!all) return -1;
+    memcpy(all[t->share.rank].means, k->means, sizeof k->means);
+    all[t->share.rank].routers = k->routers;
+    if (llm_comm_gather_even(t->comm, all, sizeof *all, e) < 0) {
+        free(all);
+        return -1;
+    }
+    llm_task_reset(k);
+    for (int q = 0; q < t->share.n; q++) {
+        const struct llm_router_report *r = &all[q].routers;
+        for (int i = 0; i < LLM_MAX_MEANS; i++) {
+            k->means[i].sum += all[q].means[i].sum;
+            k->means[i].n += all[q].means[i].n;
+        }
+        k->routers.balance += r->balance;
+        k->routers.peak += r->peak;
+        k->routers.z += r->z;
+        k->routers.dropped += r->dropped;
+        k->routers.tokens += r->tokens;
+    }
+    free(all);
+    return 0;
+}
+
+/* The rank's rows, and what of the others' the report and the next step need. 0, 1 or -1: then on all ranks. */
+static int run_shared(struct llm_trainer *t, struct llm_err *e)
+{
+    char place[64];
+    snprintf(place, sizeof place, "step %lld", (long long)t->step + 1);
+    llm_comm_set_place(t->comm, place);
+    int got = llm_fault_guard(run_own, t, e);
+    llm_signals_hold(false);
+    t->signal = llm_signal_caught();
+    llm_signals_hold(true);
+    if ((got = llm_comm_agree(t->comm, got, &t->signal, e)) != 0) return got;
+    if (llm_share_rows(&t->share, t->token_loss, t->rows.n_rows, t->rows.row_len, e) < 0) return -1;
+    if (t->carried[1] && llm_share_rows(&t->share, t->carried[1], t->rows.n_rows, t->rows.state_floats, e) < 0) return -1;
+    return join_reports(t, e);
 }
 
 int llm_trainer_gradient(struct llm_trainer *t, struct llm_step_report *r, struct llm_err *e)
 {
     const struct llm_param *bad;
     double bytes = 0, loss = 0;
-    int got = llm_trainer_rows(t, e);
+    int got = t->comm ? run_shared(t, e) : run_own(t, e);
     if (got) return got;
-    if ((got = run_step(t, t->rows.weight, e)) != 0) return got;
-    if (llm_fault_check_sizes(NULL) < 0) return 1;
     llm_trainer_fold(t, &t->rows, &loss, &bytes);
     loss /= t->rows.weight;
     if (!isfinite(loss)) return llm_trainer_not_finite(t, &t->rows, loss, e);
+    if (llm_share_reduce(&t->share, t->params, e) < 0) return -1;
     if (t->o.keep_zeros) llm_grad_keep_zeros(t->params, t->n_params);
-    r->grad_norm = llm_grad_norm(t->params, t->n_params, &bad);
+    if (llm_share_norm(&t->share, t->params, t->n_params, &r->grad_norm, &bad, e) < 0) return -1;
     if (!isfinite(r->grad_norm)) {
+        if (t->share.zero > 0 && llm_share_gather(&t->share, t->params, LLM_SHARE_GRADIENTS, e) < 0) return -1;
         const char *name = llm_trainer_first_bad(t, true);
         return llm_fail(e, LLM_EX_FAILURE, "step %lld: the norm of the gradient is %s: first bad tensor: gradient of '%s'", (long long)t->step + 1,
                         isnan(r->grad_norm) ? "not a number" : "infinite", name ? name : bad->name);
@@ -129,6 +196,25 @@ static struct llm_update update_of(const struct llm_trainer *t, const struct llm
         .passes = o->accumulate};
 }
 
+/* Each rank what it owns, and then all have all. */
+static int update(struct llm_trainer *t, const struct llm_update *u, struct llm_err *e)
+{
+    int got = llm_params_update(t->params, t->n_params, u, e);
+    if (t->share.zero == 0) return got;
+    if ((got = llm_trainer_agree(t, got, e)) < 0 || llm_share_gather(&t->share, t->params, LLM_SHARE_MASTERS, e) < 0) return -1;
+    for (size_t i = 0; i < t->n_params; i++) llm_weight_changed(&t->params[i].p->weight);
+    llm_params_average(t->params, t->n_params, u->ema);
+    return 0;
+}
+
+/* A signal that another rank caught is this rank's too: the run then ends as one process does. */
+static void share_signal(const struct llm_trainer *t)
+{
+    if (t->signal == 0) return;
+    llm_signals_hold(false);
+    if (!llm_signal_caught()) raise(t->signal);
+}
+
 int llm_trainer_step(struct llm_trainer *t, struct llm_step_report *r, struct llm_err *e)
 {
     double started = llm_now();
@@ -144,7 +230,7 @@ int llm_trainer_step(struct llm_trainer *t, struct llm_step_report *r, struct ll
         return dropped;
     }
     const struct llm_update u = update_of(t, r);
-    if (llm_params_update(t->params, t->n_params, &u, e) < 0) return -1;
+    if (update(t, &u, e) < 0) return -1;
     if (t->objective->updated) t->objective->updated(&t->task);
     llm_lora_renorm(t->model);
     if (first) memcpy(t->task.state, t->task.next_state, sizeof t->task.state);
@@ -154,6 +240,10 @@ int llm_trainer_step(struct llm_trainer *t, struct llm_step_report *r, struct ll
     t->carried[1] = t->carried[0];
     t->carried[0] = behind;
     if (t->data.feed && !o->overfit_one && llm_feed_advance(t->data.feed, (uint64_t)r->tokens, e) < 0) return -1;
+    share_signal(t);
+    const struct llm_comm_report moved = llm_comm_take_report(t->comm);
+    r->comm_seconds = t->comm ? moved.seconds : NAN;
+    r->comm_bytes = t->comm ? moved.bytes : NAN;
     r->seconds = llm_now() - started;
     r->activation_bytes = llm_ctx_peak_bytes(&t->ctx);
     return 0;

@@ -141,6 +141,7 @@ void llm_trainer_release(struct llm_trainer *t)
         free(t->params[i].shards);
     }
     free(t->params);
+    llm_share_release(&t->share);
     free(t->work);
     free(t->carried[0]);
     free(t->carried[1]);

@@ -9,6 +9,7 @@
 #include "train/optim.h"
 #include "train/options.h"
 #include "train/schedule.h"
+#include "train/share.h"
 
 /* What is learned from. Paths are kept in checkpoints, so that a run can go on by itself. */
 struct llm_train_data {
@@ -46,6 +47,10 @@ struct llm_trainer {
     struct llm_train_options o;
     struct llm_model *model;           /* owned */
     struct llm_train_data data;        /* owned */
+    struct llm_comm *comm;             /* borrowed; set before llm_trainer_init. NULL: one rank */
+    struct llm_layout layout;          /* as comm */
+    struct llm_share share;            /* what this rank does */
+    int signal;                        /* that some rank caught; the step that found out is done by all */
     const struct llm_optim *optim;
     const struct llm_schedule *schedule;
     const struct llm_objective *objective;
@@ -86,6 +91,7 @@ struct llm_step_report {
     int64_t tokens;                    /* that went through the model */
     double activation_bytes;           /* of activations, their gradients and what is kept of them in fewer bits: each at its most so far */
     double seconds;
+    double comm_seconds, comm_bytes;   /* this rank's waits for others, and what it sent; NaN: there are no others */
 };
 
 /* A report of nothing but the number of a step. */
@@ -108,6 +114,10 @@ int64_t llm_trainer_pass_rows(const struct llm_trainer *t);
 int llm_trainer_gradient(struct llm_trainer *t, struct llm_step_report *r, struct llm_err *e) LLM_MUST_CHECK;
 /* Exchanges the weights and their averages: twice is nothing. Between, what is evaluated or saved alone is the average. */
 void llm_trainer_swap_ema(struct llm_trainer *t);
+/* Makes the ranks' results of the same work one, as llm_comm_agree. Signals that ranks have caught count in steps alone. */
+int llm_trainer_agree(struct llm_trainer *t, int got, struct llm_err *e) LLM_MUST_CHECK;
+/* Fails unless all ranks have the same program, instruction set, configuration, data and weights: names what differs. Collective. */
+int llm_trainer_same(struct llm_trainer *t, struct llm_err *e) LLM_MUST_CHECK;
 /* Gradients become zero, and what the step's passes saw is forgotten. */
 void llm_trainer_forget(struct llm_trainer *t);
 /* A run with data_per_run goes on with other data: takes over the records, places the run at their beginning, and sets t->o.steps to their end

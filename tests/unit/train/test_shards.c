@@ -34,14 +34,14 @@ static void test_rows(void **state)
 static void test_buffers(void **state)
 {
     (void)state;
-    assert_int_equal(llm_shard_buffers(1), 0);
-    assert_int_equal(llm_shard_buffers(2), 1);
-    assert_int_equal(llm_shard_buffers(3), 1);
-    assert_int_equal(llm_shard_buffers(12), 3);
+    assert_int_equal(llm_shard_buffers(llm_shard_run(0, 1, 1)), 0);
+    assert_int_equal(llm_shard_buffers(llm_shard_run(0, 1, 2)), 1);
+    assert_int_equal(llm_shard_buffers(llm_shard_run(0, 1, 3)), 1);
+    assert_int_equal(llm_shard_buffers(llm_shard_run(0, 1, 12)), 3);
     for (int64_t n = 1; n < 5000; n++) {
         int64_t log = 0;
         while ((int64_t)1 << log < n) log++;
-        assert_true(1 + llm_shard_buffers(n) <= log + 2);
+        assert_true(1 + llm_shard_buffers(llm_shard_run(0, 1, n)) <= log + 2);
     }
 }
 

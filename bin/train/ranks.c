@@ -1,0 +1,98 @@
+/* llm-train under a launcher: the start of the ranks, what one rank alone does, and the end of all. */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+#include "base/hash.h"
+#include "base/log.h"
+#include "bin/train/train.h"
+#include "cpu/pool.h"
+
+static int errors = -1; /* standard error of a rank that keeps silent */
+
+/* A rank that ends silently, on a command line that is wrong for all, leaves the first rank the time to say so before the launcher ends the job. */
+static void wait_silently(void)
+{
+    if (errors >= 0) nanosleep(&(struct timespec){.tv_nsec = 500000000}, NULL);
+}
+
+void llm_ranks_hush(void)
+{
+    struct llm_err e;
+    int n, rank, nowhere;
+    if (llm_comm_launched(&n, &rank, &e) < 0 || rank == 0 || (nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC)) < 0) return;
+    errors = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
+    dup2(nowhere, STDERR_FILENO);
+    close(nowhere);
+    atexit(wait_silently);
+}
+
+void llm_ranks_speak(void)
+{
+    if (errors < 0) return;
+    dup2(errors, STDERR_FILENO);
+    close(errors);
+    errors = -1;
+}
+
+/* What one process does alone. NULL: the command line asks for steps. */
+static const char *alone(const struct args *a)
+{
+    return a->plan ? "--plan" : a->show > 0 ? "--show" : a->gradcheck ? "--gradcheck" : a->coordcheck ? "--coordcheck" : a->key ? "--key"
+        : a->sweep.n > 0 ? "--sweep" : a->teach.prompts ? "--prompts" : llm_run_is_ngram(a) ? "--objective ngram"
+        : llm_objectives[a->o.objective]->beside ? llm_objectives[a->o.objective]->name : a->ngram_bar ? "--ngram-bar" : NULL;
+}
+
+static bool reads_stdin(const struct args *a, const char *const *data, size_t n_data)
+{
+    bool found = (a->init && strcmp(a->init, "-") == 0) || (a->resume && strcmp(a->resume, "-") == 0);
+    for (size_t i = 0; i < n_data; i++) found |= strcmp(data[i], "-") == 0;
+    return found;
+}
+
+int llm_ranks_start(const struct llm_cli *cli, const struct args *a, const char *const *data, size_t n_data, struct llm_run *r, struct llm_err *e)
+{
+    int n, rank;
+    struct llm_layout layout = {0};
+    if (llm_comm_launched(&n, &rank, e) < 0) return -1;
+    if (a->shard && llm_layout_read(&layout, a->shard, e) < 0) return -1;
+    if (a->plan && a->shard) llm_usage(cli, "--plan is of one process: expected no --shard");
+    if (n > 1 && alone(a)) llm_usage(cli, "%s: expected one process, found a launcher of %d", alone(a), n);
+    if (n > 1 && reads_stdin(a, data, n_data)) llm_usage(cli, "expected files that each of %d ranks can read, found standard input", n);
+    if (n == 1 && !a->plan && llm_layout_check(&layout, n, e) < 0) return -1;
+    r->trainer.layout = layout;
+    if (llm_comm_start(&r->trainer.comm, e) < 0) return -1;
+    llm_comm_set_timeout(r->trainer.comm, a->rank_timeout);
+    return llm_comm_size(r->trainer.comm) == 1 ? 0 : llm_layout_check(&layout, n, e);
+}
+
+int llm_ranks_pool(const struct llm_run *r, int64_t threads, struct llm_err *e)
+{
+    struct llm_comm *c = r->trainer.comm;
+    if (c) {
+        const char *host = llm_comm_host(c, llm_comm_rank(c));
+        struct llm_comm *node = llm_comm_split(c, llm_xxh64(host, strlen(host), 0), e);
+        if (!node) return -1;
+        llm_pool_share(llm_comm_size(node));
+        llm_comm_destroy(node);
+    }
+    return llm_pool_start(threads, e);
+}
+
+int llm_ranks_end(struct llm_run *r, int failed, struct llm_err *e)
+{
+    struct llm_comm *c = r->trainer.comm;
+    if (c) llm_comm_set_place(c, "the end");
+    if (c && !llm_comm_broken(c) && !(failed && llm_comm_failed(c))) failed = llm_comm_agree(c, failed ? -1 : 0, NULL, e) < 0;
+    int rank = llm_comm_rank(c), status = 0;
+    if (llm_comm_broken(c)) {
+        status = llm_report(e);
+        llm_comm_abort(c, status);
+    }
+    if (failed) status = rank == 0 ? llm_report(e) : e->status ? e->status : LLM_EX_FAILURE;
+    llm_run_release(r);
+    llm_comm_end(c);
+    return status;
+}

@@ -1,0 +1,116 @@
+# llm-train under mpirun: any number of ranks up to --grad-shards gives the bits of one process, at every step and in the checkpoint.
+load ../helper
+load ../mpi
+
+setup_file() { sentences_tokens; }
+
+setup() {
+    need_mpi
+    write_rank1
+    of=(-q -j 1 -l 24 -T "$F/tok.json" "$F/data.tok")
+    gpt=(llm-train -c nano --set n_layer=2 --set n_embd=32 --set n_head=2 "${of[@]}")
+}
+
+# same_for "RANKS..." "ZEROS..." COMMAND...: hashes and losses of each step, and the checkpoint, are those of one process.
+same_for() {
+    local r z
+    "${@:3}" -o alone.llm --log alone.log
+    for r in $1; do
+        for z in $2; do
+            ranks "$r" "${@:3}" -o ranks.llm --log ranks.log --shard "dp=$r,zero=$z"
+            cmp alone.llm ranks.llm
+            diff <(jq -c '[.step, .loss, .val_loss, .grad_norm, .hash]' alone.log) <(jq -c '[.step, .loss, .val_loss, .grad_norm, .hash]' ranks.log)
+        done
+    done
+}
+
+@test "GPT-2: 2, 3, 4 and 6 ranks, ZeRO 0 and 1, dropout, validation, averages: the bits of one process" {
+    same_for "2 3 4 6" "0 1" "${gpt[@]}" --dropout .1 -n 3 -b 4 --accumulate 3 --grad-shards 12 --val .2 --eval-every 2 --ema .9
+    jq -es 'all(.ranks == 6 and .comm_seconds >= 0 and .comm_bytes > 0)' ranks.log
+    # without --shard: all ranks, zero=0
+    ranks 2 "${gpt[@]}" --dropout .1 -n 3 -b 4 --accumulate 3 --grad-shards 12 --val .2 --eval-every 2 --ema .9 -o ranks.llm
+    cmp alone.llm ranks.llm
+}
+
+@test "shards that no number of ranks divides; FP32; rows that do not divide" {
+    same_for "2 3 4 6" "0 1" "${gpt[@]}" --precision f32 -n 2 -b 7 --grad-shards 7
+    same_for "3" "1" "${gpt[@]}" -n 2 -b 1 --accumulate 7 --grad-shards 6
+}
+
+@test "Llama with layers that predict further, a mixture, MLA, Mamba" {
+    same_for "2 3" "0 1" llm-train -c tiny --set num_hidden_layers=1 --set hidden_size=32 --set intermediate_size=48 --set num_nextn_predict_layers=2 \
+        "${of[@]}" -n 2 -b 6 --grad-shards 6
+    same_for "3" "0 1" llm-train -c moe --set num_hidden_layers=2 --set hidden_size=32 --set intermediate_size=24 --set num_local_experts=5 \
+        --set router_bias=true "${of[@]}" -n 2 -b 6 --grad-shards 6
+    same_for "2" "0 1" llm-train -c mla --set num_hidden_layers=1 --set hidden_size=32 --set intermediate_size=48 --precision f32 "${of[@]}" -n 2 -b 6 \
+        --grad-shards 4
+    same_for "3" "0 1" llm-train -c mamba --set num_hidden_layers=2 --set hidden_size=32 "${of[@]}" -n 2 -b 6 --grad-shards 6
+}
+
+@test "states that are carried, BatchNorm by pass, matrices that Muon moves whole, an adapter, masked words" {
+    same_for "2" "1" llm-train -c lstm --set hidden_size=32 "${of[@]}" --carry-state --optimizer muon -n 3 -b 6 --grad-shards 4
+    same_for "2" "0" "${gpt[@]}" --set norm=batch -n 2 -b 2 --accumulate 4 --grad-shards 4
+    "${gpt[@]}" -n 1 -b 4 -o base.llm
+    same_for "3" "1" llm-train --init base.llm --adapter lora -q -j 1 -l 24 "$F/data.tok" -n 2 -b 6 --grad-shards 6
+    same_for "2" "1" llm-train -c bert-mini --objective mlm --set hidden_size=32 --set intermediate_size=48 --set num_hidden_layers=1 "${of[@]}" -n 2 -b 6 \
+        --grad-shards 2
+}
+
+@test "a run goes on with another number of ranks" {
+    local of=(-b 12 --grad-shards 6 --schedule constant --warmup 2)
+    "${gpt[@]}" "${of[@]}" -n 6 -o straight.llm
+    ranks 3 "${gpt[@]}" "${of[@]}" -n 2 --shard zero=1 -o part.llm
+    ranks 2 llm-train -q -j 1 --resume part.llm -n 4
+    ranks 4 llm-train -q -j 1 --resume part.llm -n 5 --shard dp=4,zero=1
+    llm-train -q -j 1 --resume part.llm -n 6
+    cmp straight.llm part.llm
+}
+
+@test "more ranks than shards, another number than --shard says, and layouts that are not built: status 2, one line" {
+    run -2 --separate-stderr ranks 3 "${gpt[@]}" -n 1 --grad-shards 2 -o x.llm
+    assert_equal "$stderr" "llm-train: --grad-shards: expected at least one shard for each of 3 ranks, found 2"
+    run -2 --separate-stderr ranks 3 "${gpt[@]}" -n 1 --grad-shards 3 --shard dp=2 -o x.llm
+    assert_equal "$stderr" "llm-train: --shard: expected a launcher that starts 2 ranks (mpirun -n 2), found 3 ranks"
+    run -2 --separate-stderr "${gpt[@]}" -n 1 --shard dp=2 -o x.llm
+    assert_equal "$stderr" "llm-train: --shard: expected a launcher that starts 2 ranks (mpirun -n 2), found 1 rank"
+    for layout in tp=2 pp=2 cp=2 ep=2; do
+        run -2 --separate-stderr "${gpt[@]}" -n 1 --shard "dp=1,$layout" -o x.llm
+        assert_equal "$stderr" "llm-train: --shard: expected ${layout%=*}=1, found $layout, which is not built"
+    done
+    for layout in dp dp=0 dp=x 2 dp=1,, zero=-1 xp=1; do
+        run -2 --separate-stderr "${gpt[@]}" -n 1 --shard "$layout" -o x.llm
+        [[ $stderr == "llm-train: --shard: expected dp=RANKS,zero="* ]]
+    done
+    run -2 --separate-stderr ranks 2 "${gpt[@]}" -n 1 -b 8 --grad-shards 2 -o x.llm --reward x
+    assert_equal "$stderr" "llm-train: --reward, --rollout-log and --iterations go with --prompts" # once
+    [[ ! -e x.llm ]]
+}
+
+@test "what one process does alone is refused under a launcher: --plan, --show, standard input" {
+    run -2 --separate-stderr ranks 2 llm-train -c nano -b 2 -l 16 --grad-shards 2 --plan
+    [[ ${stderr_lines[0]} == "llm-train: --plan: expected one process, found a launcher of 2" ]]
+    run -2 --separate-stderr ranks 2 llm-train -c nano -T "$F/tok.json" -o x.llm --grad-shards 2 -
+    [[ ${stderr_lines[0]} == "llm-train: expected files that each of 2 ranks can read, found standard input" ]]
+}
+
+@test "ranks that differ are named: data, instruction set; one rank's file that is missing" {
+    head -n 300 "$F/text" > other
+    llm-tokenize encode -T "$F/tok.json" --lines -o other.tok other
+    run -1 --separate-stderr env RANK1="s|.*data.tok|other.tok|" bash -c '. "$0"; ranks 3 ./rank1 "$@"' "$ROOT/tests/mpi.bash" "${gpt[@]}" -n 1 -b 3 \
+        --grad-shards 3 -o x.llm
+    [[ $stderr =~ ^"llm-train: rank 1 ("[^\)]*"): training data: expected that of rank 0 ("[^\)]*"), "[0-9a-f]{16}", found "[0-9a-f]{16}$ ]]
+    run -1 --separate-stderr env RANK1=LLM_ISA=scalar bash -c '. "$0"; ranks 2 ./rank1 "$@"' "$ROOT/tests/mpi.bash" "${gpt[@]}" -n 1 -b 3 \
+        --grad-shards 3 -o x.llm
+    [[ $stderr =~ ^"llm-train: rank 1 ("[^\)]*"): instruction set: expected that of rank 0 ("[^\)]*"), "[a-z0-9]+", found scalar"$ ]]
+    run -66 --separate-stderr env RANK1="s|.*data.tok|none.tok|" bash -c '. "$0"; ranks 3 ./rank1 "$@"' "$ROOT/tests/mpi.bash" "${gpt[@]}" -n 1 -b 3 \
+        --grad-shards 3 -o x.llm
+    [[ $stderr =~ ^"llm-train: rank 1 ("[^\)]*"): none.tok: No such file or directory"$ ]]
+    [[ ! -e x.llm ]]
+}
+
+@test "a full disk: status 74, one line that names the rank" {
+    run -74 --separate-stderr ranks 2 "${gpt[@]}" -n 1 -b 2 --grad-shards 2 -o /dev/full
+    [[ $stderr =~ ^"llm-train: rank 0 ("[^\)]*"): /dev/full: "[^$'\n']*"No space left on device"$ ]]
+    run -74 --separate-stderr ranks 2 "${gpt[@]}" -n 1 -b 2 --grad-shards 2 -o x.llm --log /dev/full
+    [[ $stderr =~ ^"llm-train: rank 0 ("[^\)]*"): /dev/full: No space left on device"$ ]]
+}
