@@ -12,7 +12,7 @@ ranks() {
     local n=$1 status=0
     shift
     timeout 100 mpirun --oversubscribe -n "$n" "$@" 2> ranks.err || status=$?
-    grep '^llm-' ranks.err >&2 || true
+    sed -n '/^llm-/p' ranks.err >&2
     return "$status"
 }
 

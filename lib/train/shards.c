@@ -95,8 +95,8 @@ int llm_shard_prepare(struct llm_trainable *t, struct llm_shard_run run, struct 
 
 struct end { const struct llm_trainable *t; int64_t waiting, left; bool last; };
 
-/* One block of elements of a shard's gradient: it joins those of the `waiting` nodes that end with it, last first, until `left` of them are left. Then
- * it waits in the next buffer itself. */
+/* One block of elements of a shard's gradient: it joins those of the `waiting` nodes that end with it, last first, until `left` of them are left.
+ * Then it waits in the next buffer itself. */
 static void end_block(void *arg, size_t i, int thread)
 {
     const struct end *w = arg;

@@ -6,7 +6,7 @@
  * with S = m·2^k, m odd, each run of 2^k shards is a balanced binary tree, and the m roots are added from left to right. Of S = 12, three subtrees
  * of four shards meet at the top. The partial sums of unfinished subtrees take k buffers, and the sum at the top one more if m > 1.
  *
- * Each of several processes has a run of shards, which is a few nodes of the tree: these it adds, and train/share.h adds nodes of different processes. */
+ * Each of several processes has a run of shards, which is a few nodes of the tree. Nodes of different processes are added by train/share.h. */
 #ifndef LLM_TRAIN_SHARDS_H
 #define LLM_TRAIN_SHARDS_H
 
@@ -25,8 +25,8 @@ struct llm_shard_run llm_shard_run(int rank, int n_ranks, int64_t n_shards);
 struct llm_shard_node { int64_t first, end; };
 /* Whether the tree adds the two as siblings, or `right` is the next root after the roots that `left` is the sum of. */
 bool llm_shard_joins(struct llm_shard_node left, struct llm_shard_node right, int64_t n_shards);
-/* The fewest nodes whose shards are those of the run, in order. Of the first run, roots from shard 0 on are one node. Returns their number; nodes: may
- * be NULL. */
+/* The fewest nodes whose shards are those of the run, in order. Of the first run, roots from shard 0 on are one node. Returns their number;
+ * nodes: may be NULL. */
 int64_t llm_shard_nodes(struct llm_shard_run run, struct llm_shard_node *nodes);
 /* Buffers of a parameter's size that a run takes besides llm_param.grad. Of all shards: at most ⌈log₂ n⌉ + 1. */
 int64_t llm_shard_buffers(struct llm_shard_run run);

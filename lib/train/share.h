@@ -1,12 +1,12 @@
-/* What of a training run each of several ranks does: data parallelism. All ranks read the same data and make the same rows of a step. Each runs the
- * rows of its own gradient shards (train/shards.h) and sends the sums of its nodes of the tree to the owners of the elements, which add them in the
- * tree's order. So the parameters have the same bits at every step for any number of ranks.
+/* What of a training run each of several ranks does: data parallelism. All ranks read the same data and make the same rows of a step. Each
+ * runs the rows of its own gradient shards (train/shards.h) and sends the sums of its nodes of the tree to the owners of the elements, who add
+ * them in the tree's order. So the parameters have the same bits at every step for any number of ranks.
  *
- * The elements are divided into cells: 64 Ki elements of a parameter (the blocks of gradient norms), or a whole parameter where its update looks at all
- * of it. Each rank owns a run of cells of about the same number of elements.
+ * The elements are divided into cells: 64 Ki elements of a parameter (the blocks of gradient norms), or a whole parameter where its update looks
+ * at all of it. Each rank owns a run of cells of about the same number of elements.
  *
- * zero 0: every rank gets the whole gradient and updates all parameters. zero 1 (ZeRO-1): a rank keeps moments of its own cells alone, updates these, and
- * every rank gets the updated parameters. */
+ * zero 0: every rank gets the whole gradient and updates all parameters. zero 1 (ZeRO-1): a rank keeps moments of its own cells alone and
+ * updates these; then every rank gets the updated parameters. */
 #ifndef LLM_TRAIN_SHARE_H
 #define LLM_TRAIN_SHARE_H
 

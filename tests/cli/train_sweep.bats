@@ -13,7 +13,7 @@ key() {
 }
 
 # What does not change a result, as the manual says. All other options do.
-neutral=' accumulate batch checkpoint-every parallel reward-jobs memory ngram-bar save-every profile sweep sweep-format key threads quiet verbose
+neutral=' accumulate batch checkpoint-every parallel reward-jobs memory ngram-bar save-every shard rank-timeout profile sweep sweep-format key threads quiet verbose
  rollout-log keep-best ema-output log coordcheck-png output '
 
 # Companions without which an option is refused, also of the key that it is compared with.
@@ -45,6 +45,7 @@ declare -gA also=([mup]='--base-width 8' [base-head-dim]='--mup --base-width 8' 
         [[ " lag redraw rollout-log " == *" $name "* ]] && with+=" --prompts one --reward cat --iterations 1"
         [[ $name == lag ]] && with+=" --rollout-log r"
         [[ $name == to ]] && pairs=("llm safetensors")
+        [[ $name == shard ]] && pairs=("dp=1 zero=0")
         [[ $name == *-log ]] && pairs=("r s")
         changed= whys=
         for pair in "${pairs[@]}"; do
