@@ -1,11 +1,15 @@
 /* Quantised products for many rows by AMX: a tile product is the exact dots of one group of 32 for 16 rows by 16 columns. What follows is that of
  * kernels/gemm_quantised.c, in the same order, so the bits are those of its products. It takes longer than the tiles, since each 32 k want a sum of
- * their own: what is too small for tiles, and types with two dots a group, are left to kernels/gemm_quantised_rows.c. */
+ * their own: what is too small for tiles, and types with two dots a group, are left to kernels/gemm_quantised_rows.c.
+ *
+ * For some hundred ticks after any instruction of tiles one port alone multiplies and converts vectors, while additions keep two. So dots become
+ * floats by an addition: their sums begin with the bits of BIG, from which numbers below 2^22 count in ones. */
 #define OPENED_GROUPS 32 /* 16 KiB */
 #define OPENED_BYTES(k, w) _mm512_sub_epi8(w, _mm512_set1_epi8((char)(k)->zero))
 #include "cpu/kernels/gemm_opened.h"
 
-#define BATCH 4 /* tiles of dots under way */
+#define BATCH 4          /* tiles of dots under way */
+#define BIG 12582912.0f /* 1.5 * 2^23 */
 
 static void (*without_tiles[N_KINDS])(const struct llm_gemm_q_job *);
 
@@ -27,46 +31,39 @@ static void configure(void)
     _tile_loadconfig(&c);
 }
 
-/* One tile: the dots of group i. */
-#define DOTS(sum, x, tile_w, i)                           \
-    _tile_zero(sum);                                      \
-    _tile_loadd(x, q + (i) * GROUP * PANEL, GROUP);       \
-    _tile_loadd(tile_w, w + (i) * GROUP / 4 * PANEL, 64); \
-    _tile_dpbssd(sum, x, tile_w);
+/* Where the numbers of some groups stand: of opened weights, and of 16 rows of activations. */
+struct scales { const float *w, *w_least, *x, *x_sum; };
 
-/* The dots of the first BATCH of n groups that follow each other. `ahead`: activations of the batch after them, which come from the second cache. */
-INLINE void make_dots(const int8_t *q, const int8_t *ahead, const int32_t *w, int64_t n, int32_t (*dots)[PANEL * PANEL])
+/* sum[r] goes on with the dots of 16 rows of the i-th of these groups. */
+INLINE void add_dots(const struct kind *k, const float *dots, const struct scales *s, int i, V *sum)
 {
-    LLM_UNROLL
-    for (int i = 0; i < BATCH * PANEL * GROUP; i += 64) __builtin_prefetch(ahead + i);
-    if (n >= BATCH) {
-        DOTS(0, 4, 6, 0)
-        DOTS(1, 5, 7, 1)
-        DOTS(2, 4, 6, 2)
-        DOTS(3, 5, 7, 3)
-        _tile_stored(0, dots[0], 64);
-        _tile_stored(1, dots[1], 64);
-        _tile_stored(2, dots[2], 64);
-        _tile_stored(3, dots[3], 64);
-        return;
-    }
-    for (int64_t i = 0; i < n; i++) {
-        DOTS(0, 4, 6, i)
-        _tile_stored(0, dots[i], 64);
-    }
-}
-
-/* sum[r] goes on with a group's dots of 16 rows; `at`: the group in o, x_at: in the activations. */
-INLINE void add_dots(const struct kind *k, const int32_t *dots, const struct opened *o, int64_t at, const struct llm_gemm_q_x *x, int64_t x_at,
-                     V *sum)
-{
-    V scale = v_load(o->scale[at]);
+    V scale = v_load(s->w + i * PANEL);
     LLM_UNROLL
     for (int r = 0; r < PANEL; r++) {
-        sum[r] = v_fma(v_from_i32(vi_load(dots + r * PANEL)), v_mul(scale, v_set1(x->scale[x_at + r])), sum[r]);
-        if (k->least) sum[r] = v_fma(v_load(o->least[at][0]), v_set1(x->sum[0][x_at + r]), sum[r]);
+        sum[r] = v_fma(v_sub(v_load(dots + r * PANEL), v_set1(BIG)), v_mul(scale, v_set1(s->x[i * PANEL + r])), sum[r]);
+        if (k->least) sum[r] = v_fma(v_load(s->w_least + i * 2 * PANEL), v_set1(s->x_sum[i * PANEL + r]), sum[r]);
     }
 }
+
+/* Groups of 16 rows whose dots are made together. */
+struct batch { const int8_t *q; const int32_t *w; int64_t n; };
+
+/* Begins tile i of a batch. */
+#define START(i, tile_x, tile_w)                                   \
+    do {                                                           \
+        _tile_loadd(i, big, 64);                                   \
+        _tile_loadd(tile_x, next.q + (i) * GROUP * PANEL, GROUP);  \
+        _tile_loadd(tile_w, next.w + (i) * GROUP / 4 * PANEL, 64); \
+        _tile_dpbssd(i, tile_x, tile_w);                           \
+    } while (0)
+
+/* Tile i in its turn: what it has of this batch is stored, it begins anew, and what was stored is added. */
+#define TURN(i, tile_x, tile_w)                              \
+    do {                                                     \
+        if ((i) < here) _tile_stored(i, dots[i], 64);        \
+        if ((i) < next.n) START(i, tile_x, tile_w);          \
+        if ((i) < here) add_dots(k, dots[i], &s, i, sum);    \
+    } while (0)
 
 /* What becomes of 16 rows' sums over the opened groups: they are kept, or with the last of them a product. */
 INLINE void put_sums(const struct llm_gemm_q_job *g, int64_t row, int64_t column, bool last, const V *sum, float *sums)
@@ -76,51 +73,64 @@ INLINE void put_sums(const struct llm_gemm_q_job *g, int64_t row, int64_t column
     for (int64_t r = 0; last && r < PANEL && row + r < g->m; r++) put_row(g, row + r, column, v_load(sums + r * PANEL));
 }
 
-/* All rows by the opened groups of one panel of columns; `from`: the first of them. A batch of dots is made before those of the batch before it are
- * added, so that tiles and vectors work at the same time. */
+/* All rows by the opened groups of one panel of columns; `from`: the first of them. While a batch of dots is added the next one is made. */
 INLINE void opened_product(const struct llm_gemm_q_job *g, int64_t column, const struct kind *k, const struct opened *o, int64_t from, int64_t groups,
                            float *sums)
 {
-    _Alignas(64) int32_t dots[2][BATCH][PANEL * PANEL];
-    const int64_t of_row = g->k / GROUP * PANEL;
+    _Alignas(64) float big[PANEL][PANEL], dots[BATCH][PANEL * PANEL];
+    const int64_t of_row = g->k / GROUP * PANEL, whole = groups < BATCH ? groups : BATCH;
     const int8_t *q = g->x.q + from * PANEL * GROUP;
-    int turn = 0;
-    make_dots(q, q + BATCH * PANEL * GROUP, o->w[0], groups, dots[turn]);
+    struct batch next = {q, o->w[0], whole};
+    struct scales s = {0};
+    int64_t here = 0;
+    V sum[PANEL];
+    LLM_UNROLL
+    for (int r = 0; r < PANEL; r++) {
+        v_store(big[r], v_set1(BIG));
+        sum[r] = v_zero();
+    }
+    __asm__ volatile("" : : "r"(big) : "memory"); /* tile loads are not known to read it, nor what was opened */
+    TURN(0, 4, 6);
+    TURN(1, 5, 7);
+    TURN(2, 4, 6);
+    TURN(3, 5, 7);
     for (int64_t row = 0; row < g->m; row += PANEL) {
-        V sum[PANEL];
+        int64_t x_at = row / PANEL * of_row + from * PANEL;
+        s = (struct scales){o->scale[0], o->least[0][0], g->x.scale + x_at, k->least ? g->x.sum[0] + x_at : NULL};
+        q += of_row * GROUP;
         LLM_UNROLL
         for (int r = 0; r < PANEL; r++) sum[r] = from ? v_load(sums + (row + r) * PANEL) : v_zero();
-        int64_t x_at = row / PANEL * of_row + from * PANEL;
-        for (int64_t at = 0; at < groups; at += BATCH, turn ^= 1) {
-            int64_t next = at + BATCH;
-            const int8_t *rest = q + (row / PANEL * of_row + next * PANEL) * GROUP, *below = q + (row / PANEL + 1) * of_row * GROUP;
-            const int8_t *ahead = next + BATCH < groups ? rest + BATCH * PANEL * GROUP : below;
-            if (next < groups) make_dots(rest, ahead, o->w[0] + next * GROUP / 4 * PANEL, groups - next, dots[turn ^ 1]);
-            else if (row + PANEL < g->m) make_dots(below, below + BATCH * PANEL * GROUP, o->w[0], groups, dots[turn ^ 1]);
-            LLM_UNROLL
-            for (int i = 0; i < BATCH; i++) {
-                __builtin_prefetch(g->x.scale + x_at + (next + i) * PANEL);
-                if (k->least) __builtin_prefetch(g->x.sum[0] + x_at + (next + i) * PANEL);
-            }
-            for (int64_t i = 0; i < BATCH && at + i < groups; i++) add_dots(k, dots[turn][i], o, at + i, &g->x, x_at + (at + i) * PANEL, sum);
+        for (int64_t left = groups; left > 0;) {
+            here = next.n;
+            left -= here;
+            if (left > 0) next = (struct batch){next.q + BATCH * PANEL * GROUP, next.w + BATCH * GROUP / 4 * PANEL, left < BATCH ? left : BATCH};
+            else next = (struct batch){q, o->w[0], row + PANEL < g->m ? whole : 0};
+            TURN(0, 4, 6);
+            TURN(1, 5, 7);
+            TURN(2, 4, 6);
+            TURN(3, 5, 7);
+            s.w += BATCH * PANEL;
+            s.w_least += BATCH * 2 * PANEL;
+            s.x += BATCH * PANEL;
+            if (k->least) s.x_sum += BATCH * PANEL;
         }
         put_sums(g, row, column, from + groups == g->k / GROUP, sum, sums + row * PANEL);
     }
 }
 
+/* All rows by one panel of columns. */
 INLINE void panel_product(const struct llm_gemm_q_job *g, int64_t column, const struct kind *k)
 {
     struct opened o;
     _Alignas(64) float sums[OPENED_ROWS * PANEL];
     const size_t block_bytes = (size_t)k->bytes * PANEL;
-    int64_t groups = g->k / GROUP;
-    const unsigned char *b = (const unsigned char *)g->b + (size_t)(column / PANEL * (groups / k->groups)) * block_bytes;
-    for (int64_t from = 0; from < groups; from += OPENED_GROUPS) {
-        int64_t here = groups - from < OPENED_GROUPS ? groups - from : OPENED_GROUPS;
-        const unsigned char *first = b + (size_t)(from / k->groups) * block_bytes, *next = first + (size_t)(here / k->groups) * block_bytes;
-        open_panel(k, first, here / k->groups, next, &o);
-        __asm__ volatile("" : : : "memory"); /* tile loads are not known to read it */
-        opened_product(g, column, k, &o, from, here, sums);
+    const int64_t groups = g->k / GROUP, blocks = groups / k->groups, most = OPENED_GROUPS / k->groups, steps = (blocks + most - 1) / most;
+    const int64_t step = (blocks + steps - 1) / steps; /* blocks that are open at a time */
+    const unsigned char *b = (const unsigned char *)g->b + (size_t)(column / PANEL * blocks) * block_bytes;
+    for (int64_t from = 0; from < blocks; from += step, b += (size_t)step * block_bytes) {
+        int64_t here = blocks - from < step ? blocks - from : step;
+        open_panel(k, b, here, b + (size_t)here * block_bytes, &o);
+        opened_product(g, column, k, &o, from * k->groups, here * k->groups, sums);
     }
 }
 
