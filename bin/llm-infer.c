@@ -138,7 +138,8 @@ static const struct llm_opt options[] = {
     {0, "ablate", "PLACE[:HEAD]", "set the values at a place to 0, or those of one attention head", LLM_LIST, AT(ablate), 0, 0, NULL},
     {.type = LLM_HEADING, .help = "Computing"},
     {0, "precision", "TYPE", "arithmetic: %w [bf16]", LLM_CHOICE, AT(precision), 0, 0, NULL},
-    {0, "cache-type", "TYPE", "type in which the cache stores keys and values: %w [as --precision]", LLM_CHOICE, AT(cache_type), 0, 0, NULL},
+    {0, "cache-type", "TYPES", "types in which the cache stores keys and values: K[,V] of %w, also by layers: q8_0,q4_0/0-1:bf16 [as --precision]",
+     LLM_STR, AT(cache_type), 0, 0, NULL},
     {'b', "batch", "N", "maximum number of tokens in one forward pass [512]", LLM_INT, AT(batch), 1, 1 << 20, NULL},
     {0, "draft", "MODEL", "a smaller model of the same tokens drafts; does not change the output", LLM_INPUT, AT(draft_model), 0, 0, NULL},
     {0, "draft-ngram", NULL, "draft what repeats the prompt or the text; does not change the output", LLM_FLAG, AT(draft_ngram), 0, 0, NULL},
@@ -168,7 +169,7 @@ const struct llm_cli infer_cli = {
     .foreign = infer_foreign,
 };
 
-const struct args infer_defaults = {.n = UNSET, .batch = 512, .parallel = 16, .samples = 1, .precision = 1, .cache_type = -1, .pooling = -1,
+const struct args infer_defaults = {.n = UNSET, .batch = 512, .parallel = 16, .samples = 1, .precision = 1, .pooling = -1,
                                     .embd_normalize = UNSET, .embed_as = -1, .neurons_top = 5, .logprobs = -1, .prefix_cache_size = (int64_t)1 << 30};
 
 static bool is_dash(const char *s)
@@ -190,6 +191,8 @@ static void check_operands(const struct args *a, int n, char **operands)
 {
     for (int i = 0; !a->model && i < n; i++)
         if (names_model(operands[i])) llm_usage(&infer_cli, "expected -m before the model: llm-infer -m %s", operands[i]);
+    struct llm_err e = {0};
+    if (llm_kv_types_check(a->cache_type, &e) < 0) llm_usage(&infer_cli, "--cache-type: %s", e.text);
     if (!a->model) llm_usage(&infer_cli, "expected a model (-m MODEL)");
     if (a->prompt && n > 0) llm_usage(&infer_cli, "expected one prompt, found -p and an operand '%s'", operands[0]);
     if (a->prompt && a->jsonl) llm_usage(&infer_cli, "--jsonl reads prompts from a file: expected no -p");
@@ -383,8 +386,7 @@ static int load(struct session *s, struct llm_err *e)
     const struct args *a = s->a;
     LLM_PROFILE("load", 0);
     struct llm_engine_options o = {.compute = a->precision == 0 ? LLM_COMPUTE_F32 : LLM_COMPUTE_BF16, .context = a->context, .batch = a->batch,
-                                   .draft = a->draft_ngram || a->draft_model ? 0 : a->draft};
-    o.cache = a->cache_type < 0 ? LLM_NO_DTYPE : llm_kv_types[a->cache_type];
+                                   .cache = a->cache_type, .draft = a->draft_ngram || a->draft_model ? 0 : a->draft};
     s->model = llm_model_load(a->model, e);
     if (!s->model) return -1;
     if (adapters_load(s, e) < 0) return -1;

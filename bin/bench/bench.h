@@ -30,6 +30,8 @@ int bench_plot(int argc, char **argv, struct llm_err *e) LLM_MUST_CHECK;
 
 /* The configuration that `what` names: a preset, a config.json, a folder that holds one, or a model. `sets` apply to the first three. */
 int bench_config(struct llm_config *c, const char *what, const struct llm_strs *sets, struct llm_err *e) LLM_MUST_CHECK;
+/* Ends the program with a usage error unless `types` is NULL or the types of a cache (infer/kvtypes.h). */
+void bench_check_cache(const struct llm_cli *cli, const char *types);
 /* Called before the work: checks that the output can be created, and starts the threads. */
 int bench_begin(const struct llm_common *common, struct llm_err *e) LLM_MUST_CHECK;
 /* Writes the tables to common->output in the form that --format and --json ask for, and releases them. */

@@ -2,6 +2,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include "bin/bench/bench.h"
+#include "infer/kvtypes.h"
 #include "base/json.h"
 #include "cpu/pool.h"
 #include "model/config/files.h"
@@ -57,6 +58,12 @@ int bench_config(struct llm_config *c, const char *what, const struct llm_strs *
         return llm_config_load(c, what, sets->v, sets->n, e);
     }
     return config_of_model(c, what, e);
+}
+
+void bench_check_cache(const struct llm_cli *cli, const char *types)
+{
+    struct llm_err e = {0};
+    if (llm_kv_types_check(types, &e) < 0) llm_usage(cli, "--cache-type: %s", e.text);
 }
 
 int bench_begin(const struct llm_common *common, struct llm_err *e)

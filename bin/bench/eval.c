@@ -17,7 +17,8 @@ struct args {
     const char *model, *tokenizer, *task, *labels, *shots_from, *items, *chat_template;
     int64_t context, batch, shots, limit, samples, parallel;
     double temperature;
-    int cache, precision, bos, chat, resume, compare, show_task;
+    const char *cache;
+    int precision, bos, chat, resume, compare, show_task;
 };
 #define AT(field) offsetof(struct args, field)
 
@@ -43,7 +44,8 @@ static const struct llm_opt options[] = {
     {0, "compare", NULL, "compare two files of --items, the operands: McNemar's test, bootstrap", LLM_FLAG, AT(compare), 0, 0, NULL},
     {'c', "context", "N", "maximum number of tokens of a prompt and its answer [the model's maximum]", LLM_INT, AT(context), 2, 1 << 24, NULL},
     {'b', "batch", "N", "maximum number of tokens in one forward pass [512]", LLM_INT, AT(batch), 1, 65536, NULL},
-    {0, "cache-type", "TYPE", "type in which the cache stores keys and values: %w [as --precision]", LLM_CHOICE, AT(cache), 0, 0, NULL},
+    {0, "cache-type", "TYPES", "types in which the cache stores keys and values: K[,V] of %w, also by layers: q8_0,q4_0/0-1:bf16 [as --precision]",
+     LLM_STR, AT(cache), 0, 0, NULL},
     {0, "precision", "TYPE", "arithmetic of weights that are not quantised: %w [bf16]", LLM_CHOICE, AT(precision), 0, 0, NULL},
     {0}};
 
@@ -192,7 +194,7 @@ static int load_model(struct run *r, struct llm_err *e)
 {
     const struct args *a = r->a;
     struct llm_engine_options o = {.compute = a->precision == 0 ? LLM_COMPUTE_F32 : LLM_COMPUTE_BF16, .context = a->context, .batch = a->batch};
-    o.cache = a->cache < 0 ? LLM_NO_DTYPE : llm_kv_types[a->cache];
+    o.cache = a->cache;
     if (bench_begin(&a->common, e) < 0 || llm_output_try(a->items, false, e) < 0) return -1;
     llm_signals_catch();
     r->model = llm_model_load(a->model, e);
@@ -235,7 +237,7 @@ static json_t *describe(struct run *r, struct llm_err *e)
                           r->eval.shots_data == &r->shots_data ? r->shots_data.hash : "", "seed", (json_int_t)a->common.seed, "context",
                           (json_int_t)r->engine.context, "begins_with", llm_eval_beginning(&r->eval), "precision",
                           a->precision == 0 ? "f32" : "bf16", "samples", (json_int_t)r->eval.samples, "temperature", r->eval.temperature);
-    if (o) json_object_set_new(o, "cache_type", json_string(llm_dtypes[r->engine.pool.dtype].name));
+    if (o) json_object_set_new(o, "cache_type", json_string(r->engine.pool.types));
     if (!o) llm_no_memory(e, "a description");
     return o;
 }
@@ -358,9 +360,10 @@ static int show_task(const struct args *a, struct llm_err *e)
 
 int bench_eval(int argc, char **argv, struct llm_err *e)
 {
-    struct args a = {.batch = 512, .cache = -1, .precision = 1, .shots = -1, .samples = 1, .temperature = -1, .parallel = 32};
+    struct args a = {.batch = 512, .precision = 1, .shots = -1, .samples = 1, .temperature = -1, .parallel = 32};
     int rest = llm_cli_parse(&bench_eval_cli, &a, argc, argv);
     llm_config_force(a.common.force_config);
+    bench_check_cache(&bench_eval_cli, a.cache);
     if (a.compare && argc - rest != 2) llm_usage(&bench_eval_cli, "--compare: expected two files of --items, found %d", argc - rest);
     if (a.compare) return compare(&a, (const char *const *)argv + rest, e);
     if (!a.task) llm_usage(&bench_eval_cli, "expected a task: --task TASK");

@@ -14,7 +14,8 @@ struct args {
     struct llm_common common;
     const char *model, *base, *base_logits, *tokenizer;
     int64_t context, stride, batch, max;
-    int convention, cache, precision, cross_document, entropy, logits;
+    const char *cache;
+    int convention, precision, cross_document, entropy, logits;
 };
 #define AT(field) offsetof(struct args, field)
 
@@ -32,7 +33,8 @@ static const struct llm_opt options[] = {
     {0, "cross-document", NULL, "score a token stream as one document instead of document by document", LLM_FLAG, AT(cross_document), 0, 0, NULL},
     {0, "entropy", NULL, "also measure the mean entropy of the predictions, in nats", LLM_FLAG, AT(entropy), 0, 0, NULL},
     {'b', "batch", "N", "maximum number of tokens in one forward pass [512]", LLM_INT, AT(batch), 1, 65536, NULL},
-    {0, "cache-type", "TYPE", "type in which the cache stores keys and values: %w [as --precision]", LLM_CHOICE, AT(cache), 0, 0, NULL},
+    {0, "cache-type", "TYPES", "types in which the cache stores keys and values: K[,V] of %w, also by layers: q8_0,q4_0/0-1:bf16 [as --precision]",
+     LLM_STR, AT(cache), 0, 0, NULL},
     {0, "precision", "TYPE", "arithmetic of weights that are not quantised: %w [bf16]", LLM_CHOICE, AT(precision), 0, 0, NULL},
     {0}};
 
@@ -211,7 +213,7 @@ static int measure_file(struct run *r, const char *path, struct llm_err *e)
 static int load(struct side *s, const char *path, const struct args *a, int64_t context, struct llm_err *e)
 {
     struct llm_engine_options o = {.compute = a->precision == 0 ? LLM_COMPUTE_F32 : LLM_COMPUTE_BF16, .context = context, .batch = a->batch};
-    o.cache = a->cache < 0 ? LLM_NO_DTYPE : llm_kv_types[a->cache];
+    o.cache = a->cache;
     s->model = llm_model_load(path, e);
     if (!s->model) return -1;
     if (llm_model_must_continue(s->model, e) < 0) return llm_in(e, "%s", path);
@@ -258,7 +260,7 @@ static void check_base(const struct args *a)
 
 int bench_quality(int argc, char **argv, struct llm_err *e)
 {
-    struct args a = {.batch = 512, .cache = -1, .precision = 1};
+    struct args a = {.batch = 512, .precision = 1};
     int rest = llm_cli_parse(&bench_quality_cli, &a, argc, argv);
     llm_config_force(a.common.force_config);
     struct run r = {.a = &a};
@@ -267,6 +269,7 @@ int bench_quality(int argc, char **argv, struct llm_err *e)
     if (!a.model) llm_usage(&bench_quality_cli, "expected a model: -m MODEL");
     if (a.stride && a.convention != LLM_BY_HF_STRIDE) llm_usage(&bench_quality_cli, "--stride goes with --convention=hf-stride");
     check_base(&a);
+    bench_check_cache(&bench_quality_cli, a.cache);
     for (int i = rest; i < argc; i++) from_stdin += strcmp(argv[i], "-") == 0;
     from_stdin += (rest == argc) + (strcmp(a.model, "-") == 0) + (a.base && strcmp(a.base, "-") == 0)
                   + (a.base_logits && strcmp(a.base_logits, "-") == 0);

@@ -16,7 +16,8 @@ struct args {
     const char *model, *config, *prompt, *generate, *depth, *sequences, *against, *against_program;
     struct llm_strs set;
     int64_t runs, batch;
-    int type, cache, precision, parts;
+    const char *cache;
+    int type, precision, parts;
 };
 #define AT(field) offsetof(struct args, field)
 enum { UNSET = -1, MAX_NUMBERS = 16, MIN_PAIRS = 6 /* with fewer, even ratios that are all above 1 show nothing at 95% */ };
@@ -36,7 +37,8 @@ static const struct llm_opt options[] = {
     {0, "against", "OPTIONS", "compare with the same command after these further options, -r pairs of processes in alternation", LLM_STR, AT(against),
      0, 0, NULL},
     {0, "against-program", "FILE", "compare with another llm-bench", LLM_INPUT, AT(against_program), 0, 0, NULL},
-    {0, "cache-type", "TYPE", "type in which the cache stores keys and values: %w [bf16]", LLM_CHOICE, AT(cache), 0, 0, NULL},
+    {0, "cache-type", "TYPES", "types in which the cache stores keys and values: K[,V] of %w, also by layers: q8_0,q4_0/0-1:bf16 [bf16]",
+     LLM_STR, AT(cache), 0, 0, NULL},
     {0, "precision", "TYPE", "arithmetic of weights that are not quantised: %w [bf16]", LLM_CHOICE, AT(precision), 0, 0, NULL},
     {0}};
 
@@ -122,7 +124,7 @@ static int run_test(struct llm_table *t, const struct args *a, struct llm_model 
     struct llm_engine_options o = {.compute = a->precision == 0 ? LLM_COMPUTE_F32 : LLM_COMPUTE_BF16, .batch = a->batch,
                                    .context = test->depth + test->prompt + test->generate};
     struct llm_speed s;
-    o.cache = a->cache < 0 ? LLM_NO_DTYPE : llm_kv_types[a->cache];
+    o.cache = a->cache;
     int status = llm_engine_init(&g, m, &o, e);
     if (status == 0) {
         status = test->prompt          ? llm_speed_prompt(&g, test->depth, test->prompt, a->runs, &s, e)
@@ -145,7 +147,7 @@ static int run_parts(struct llm_table *t, const struct args *a, struct llm_model
     struct llm_engine_options o = {.compute = a->precision == 0 ? LLM_COMPUTE_F32 : LLM_COMPUTE_BF16, .batch = a->batch,
                                    .context = test->prompt + test->generate};
     double v[5] = {loaded};
-    o.cache = a->cache < 0 ? LLM_NO_DTYPE : llm_kv_types[a->cache];
+    o.cache = a->cache;
     int status = llm_engine_init(&g, m, &o, e);
     if (status == 0) status = llm_speed_once(&g, test->prompt, test->generate, v + 1, e);
     llm_engine_release(&g);
@@ -188,13 +190,14 @@ static int compare(const struct args *a, struct llm_err *e)
 int bench_speed(int argc, char **argv, struct llm_err *e)
 {
     const double began = llm_now();
-    struct args a = {.prompt = "512", .generate = "128", .depth = "0", .sequences = "1", .batch = 512, .type = UNSET, .cache = UNSET,
+    struct args a = {.prompt = "512", .generate = "128", .depth = "0", .sequences = "1", .batch = 512, .type = UNSET,
                      .precision = 1};
     answer_llama_bench(argc, argv);
     int rest = llm_cli_parse(&bench_speed_cli, &a, argc, argv);
     llm_config_force(a.common.force_config);
     int64_t prompts[MAX_NUMBERS], generates[MAX_NUMBERS], depths[MAX_NUMBERS], together[MAX_NUMBERS];
     struct llm_table t, parts, *tables[] = {&t, &parts};
+    bench_check_cache(&bench_speed_cli, a.cache);
     if (rest < argc) llm_usage(&bench_speed_cli, "expected no operand, found '%s'", argv[rest]);
     if (!a.model == !a.config) llm_usage(&bench_speed_cli, "expected a model: one of -m and -c");
     if (a.set.n && !a.config) llm_usage(&bench_speed_cli, "--set goes with -c");

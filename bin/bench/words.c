@@ -30,7 +30,7 @@ const struct llm_alias bench_train_aliases[] = {{"--batch-size", "batch"}, {"--b
                                                 {"--gradient-accumulation-steps", "accumulate"}, {"-t", "threads"}, {0}};
 
 #define BATCH "-b is the number of tokens that are computed at once"
-#define CACHE "--cache-type is the type of keys and of values"
+#define CACHE "--cache-type=K,V has the types of keys and of values"
 #define THREADS "the threads run where the operating system puts them; taskset, nice and numactl change that"
 const struct llm_foreign bench_foreign[] = {
     FOREIGN_DEVICES,

@@ -24,7 +24,7 @@ static int check_tokens(const struct session *s, struct llm_err *e)
 int drafts_open(struct session *s, struct llm_err *e)
 {
     const struct args *a = s->a;
-    struct llm_engine_options o = {.compute = s->engine.ctx.compute, .cache = LLM_NO_DTYPE, .context = s->engine.context, .batch = s->engine.batch};
+    struct llm_engine_options o = {.compute = s->engine.ctx.compute, .context = s->engine.context, .batch = s->engine.batch};
     if ((a->draft_ngram || a->draft_model) && check_cut(a->model, &s->engine.pool, e) < 0) return -1;
     if (!a->draft_model) return 0;
     s->draft_model = llm_model_load(a->draft_model, e);

@@ -23,7 +23,8 @@ struct args {
     int logits, embed, classify, score_reward, ref_logprobs, ids, special, echo, ignore_eos, no_timings, plan;
     int profile, rollout;
     int64_t top, n, context, batch, draft, parallel, samples, kv_keep, trace_queries;
-    int precision, cache_type, pooling;
+    const char *cache_type;
+    int precision, pooling;
     int64_t embd_normalize;
     int normalize, embed_as;       /* embed_as: index into "query|passage"; -1: neither */
     int64_t dims;                  /* elements of a vector that --embed keeps; 0: all */

@@ -82,8 +82,8 @@ struct prefix_cache *prefix_cache_open(struct session *s, struct llm_prefix *ind
     c->s = s;
     c->index = index;
     char all[200];
-    snprintf(all, sizeof all, "%s %s %s %s %" PRId64, s->model->fingerprint, llm_isa_name(), llm_compute_word((int)s->engine.ctx.compute),
-             llm_dtypes[s->engine.pool.dtype].name, s->model->rope_context);
+    snprintf(all, sizeof all, "%s %s %s %016" PRIx64 " %" PRId64, s->model->fingerprint, llm_isa_name(), llm_compute_word((int)s->engine.ctx.compute),
+             llm_xxh64(s->engine.pool.types, strlen(s->engine.pool.types), 0), s->model->rope_context);
     snprintf(c->model, sizeof c->model, "%016" PRIx64, llm_xxh64(all, strlen(all), 0));
     if (read_names(c, e) == 0) return c;
     prefix_cache_close(c);

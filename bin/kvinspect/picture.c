@@ -67,8 +67,11 @@ int draw_picture(const struct picture_args *a, const struct llm_kv_file *f, stru
         labels = token_labels(a->tokenizer, f, h->x.n, &text, e);
         bad = labels ? 0 : -1;
     }
-    snprintf(subtitle, sizeof subtitle, "%s, %" PRId64 " layers; %" PRId64 " tokens in %s", f->config.model_type, f->n_layers, f->n,
-             llm_dtypes[f->dtype].name);
+    char *types = llm_kv_file_types(f, e);
+    if (!types) bad = -1;
+    snprintf(subtitle, sizeof subtitle, "%s, %" PRId64 " layers; %" PRId64 " tokens in %.100s", f->config.model_type, f->n_layers, f->n,
+             types ? types : "");
+    free(types);
     h->subtitle = subtitle;
     h->scale = scales[a->scale];
     h->x.name = "token";

@@ -31,7 +31,7 @@ static int print(const struct llm_kv_file *f, const struct args *a, struct llm_e
     static const char *const names[] = {"model_type", "fingerprint", "tokenizer", "tokens", "first_position", "last_position", "layers", "heads",
                                         "kv_heads", "d_k", "d_v", "type", "bytes_per_token", "bytes", "traced_queries", "state_bytes", "state",
                                         "kept", NULL};
-    int64_t per_token = (int64_t)llm_model_kv_bytes_per_token(&f->config, f->dtype), state = (int64_t)llm_model_state_bytes(&f->config);
+    int64_t per_token = (int64_t)llm_kv_file_token_bytes(f), state = (int64_t)llm_model_state_bytes(&f->config);
     struct llm_state_shape s = {0};
     char parts[100];
     for (int64_t l = f->n_layers - 1; l >= 0; l--) s = f->layers[l].shape.n_kv_heads > 0 ? f->layers[l].shape : s;
@@ -40,15 +40,18 @@ static int print(const struct llm_kv_file *f, const struct args *a, struct llm_e
     const int64_t numbers[] = {f->n, f->n ? f->positions[0] : 0, f->n ? f->positions[f->n - 1] : 0, f->n_layers,
                                f->config.num_attention_heads, s.n_kv_heads, s.d_k, s.d_v, 0, per_token, per_token * f->rows + state,
                                f->n_queries, state, 0, f->rows};
+    char *types = llm_kv_file_types(f, e);
     struct llm_table t;
+    if (!types) return -1;
     llm_table_init(&t, names);
     t.record = t.as_shown = true;
     for (int i = 0; names[i]; i++) {
         if (i < 3) llm_table_text(&t, texts[i]);
-        else if (i == 11) llm_table_text(&t, llm_dtypes[f->dtype].name);
+        else if (i == 11) llm_table_text(&t, types);
         else if (i == 16) llm_table_text(&t, parts);
         else llm_table_count(&t, (double)numbers[i - 3]);
     }
+    free(types);
     return print_table(&t, &a->common, e);
 }
 

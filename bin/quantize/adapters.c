@@ -167,7 +167,7 @@ int adapters_report(const char *in, const struct llm_strs *adapters, struct llm_
     struct texts texts = {.begun = 0};
     struct llm_engine of[2] = {{0}}, *engines[] = {&of[0], &of[1]};
     struct cost cost = {0};
-    const struct llm_engine_options o = {.compute = LLM_COMPUTE_F32, .cache = LLM_NO_DTYPE, .batch = 512};
+    const struct llm_engine_options o = {.compute = LLM_COMPUTE_F32, .batch = 512};
     if (llm_model_must_continue(m, &no_text) < 0) {
         llm_note("merged; no KL: a model of type '%s' writes no texts", m->config.model_type);
         return 0;

@@ -18,7 +18,6 @@ enum { PACKED_AFTER = 4, PACKING_ROWS = 255 }; /* passes; the rows of a pass in 
 
 int llm_engine_init(struct llm_engine *g, struct llm_model *m, const struct llm_engine_options *o, struct llm_err *e)
 {
-    enum llm_dtype compute_type = o->compute == LLM_COMPUTE_F32 ? LLM_F32 : LLM_BF16;
     int64_t limit = m->config.max_position_embeddings;
     *g = (struct llm_engine){.model = m, .predictor = llm_predictor_of(m), .batch = o->batch,
                               .context = o->context ? o->context : llm_config_default_context(&m->config)};
@@ -33,7 +32,7 @@ int llm_engine_init(struct llm_engine *g, struct llm_model *m, const struct llm_
     g->ids = llm_alloc((size_t)g->batch, sizeof *g->ids, "a pass's tokens", e);
     g->positions = llm_alloc((size_t)g->batch, sizeof *g->positions, "a pass's tokens", e);
     if (!g->ids || !g->positions) return -1;
-    if (llm_kv_pool_init(&g->pool, &m->config, o->cache == LLM_NO_DTYPE ? compute_type : o->cache, e) < 0) return -1;
+    if (llm_kv_pool_init(&g->pool, &m->config, o->cache ? o->cache : llm_compute_word((int)o->compute), e) < 0) return -1;
     if (o->draft > 0 && m->config.num_nextn_predict_layers < 1) {
         return llm_fail(e, EX_UNAVAILABLE, "drafts: expected a model with layers that predict further (num_nextn_predict_layers), found %s without",
                         m->config.model_type);

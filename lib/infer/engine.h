@@ -31,7 +31,7 @@ struct llm_engine {
 
 struct llm_engine_options {
     enum llm_compute compute;
-    enum llm_dtype cache;      /* LLM_NO_DTYPE: the compute type's */
+    const char *cache;         /* types of the cache (infer/kvtypes.h), borrowed; NULL: the compute type's */
     int64_t context;           /* 0: llm_config_default_context */
     int64_t batch;
     int64_t draft;             /* maximum number of tokens drafted at a time (infer/draft.h); 0: none */

@@ -6,10 +6,6 @@
 #include "base/buf.h"
 #include "base/pages.h"
 
-const enum llm_dtype llm_kv_types[] = {LLM_F32, LLM_F16, LLM_BF16, LLM_Q8_0, LLM_Q4_0, LLM_NO_DTYPE};
-
-const char *llm_kv_word(int i) { return llm_kv_types[i] == LLM_NO_DTYPE ? NULL : llm_dtypes[llm_kv_types[i]].name; }
-
 /* For long sequences the pool's memory uses huge pages: what attention reads of one layer is scattered over many cache pages. */
 #define FEW_PAGES 16
 #define CHUNK_BYTES ((size_t)32 << 20)
@@ -38,11 +34,13 @@ static int place(struct llm_kv_pool *p, int64_t layer, struct llm_err *e)
     l->state_at = p->state_floats;
     p->state_floats += llm_state_floats(s);
     if (s->n_kv_heads == 0) return 0;
-    l->k_row = llm_dtype_bytes(p->dtype, (uint64_t)s->d_k);
-    l->v_row = llm_dtype_bytes(p->dtype, (uint64_t)s->d_v);
+    if (s->source != layer) l->types = p->layers[s->source].types;
+    l->k_row = llm_dtype_bytes(l->types.k, (uint64_t)s->d_k);
+    l->v_row = llm_dtype_bytes(l->types.v, (uint64_t)s->d_v);
     if (l->k_row == 0 || (l->v_row == 0 && s->d_v > 0)) {
-        return llm_fail(e, EX_UNAVAILABLE, "cache type %s: expected heads of a multiple of %d, found %" PRId64 " and %" PRId64,
-                        llm_dtypes[p->dtype].name, llm_dtypes[p->dtype].block_size, s->d_k, s->d_v);
+        const struct llm_dtype_row *bad = &llm_dtypes[l->k_row == 0 ? l->types.k : l->types.v];
+        return llm_fail(e, EX_UNAVAILABLE, "cache type %s: expected heads of a multiple of %d, found %" PRId64 " and %" PRId64, bad->name,
+                        bad->block_size, s->d_k, s->d_v);
     }
     if (s->source != layer) {
         l->k_at = p->layers[s->source].k_at;
@@ -55,22 +53,29 @@ static int place(struct llm_kv_pool *p, int64_t layer, struct llm_err *e)
     return 0;
 }
 
-int llm_kv_pool_init(struct llm_kv_pool *p, const struct llm_config *c, enum llm_dtype dtype, struct llm_err *e)
+int llm_kv_pool_init(struct llm_kv_pool *p, const struct llm_config *c, const char *types, struct llm_err *e)
 {
-    *p = (struct llm_kv_pool){.dtype = dtype, .n_layers = c->num_hidden_layers, .n_all = c->num_hidden_layers};
+    struct llm_kv_pair of[LLM_MAX_LAYERS];
+    *p = (struct llm_kv_pool){.n_layers = c->num_hidden_layers, .n_all = c->num_hidden_layers};
     p->layers = llm_calloc((size_t)p->n_layers + 1, sizeof *p->layers, "a cache", e);
     if (!p->layers) return -1;
+    if (llm_kv_types_read(types, of, p->n_layers, e) < 0) return llm_in(e, "cache types");
     for (int64_t l = 0; l < p->n_layers; l++) {
         p->layers[l].shape = llm_model_state(c, l);
+        p->layers[l].types = of[l];
         if (place(p, l, e) < 0) return -1;
+        of[l] = p->layers[l].types;
     }
-    return 0;
+    p->token_bytes = p->page_bytes / LLM_KV_TILE;
+    p->types = llm_kv_types_text(of, p->n_layers, e);
+    return p->types ? 0 : -1;
 }
 
 int llm_kv_pool_add_draft(struct llm_kv_pool *p, const struct llm_config *c, struct llm_err *e)
 {
     p->layers[p->n_layers].shape = llm_model_state(c, p->n_layers);
     p->layers[p->n_layers].shape.source = p->n_layers; /* whatever layers before it share */
+    p->layers[p->n_layers].types = p->layers[p->n_layers - 1].types;
     p->n_all = p->n_layers + 1;
     return place(p, p->n_layers, e);
 }
@@ -89,7 +94,9 @@ void llm_kv_pool_release(struct llm_kv_pool *p)
         free(c);
     }
     free(p->layers);
+    free(p->types);
     p->layers = NULL;
+    p->types = NULL;
     p->n_pages = 0;
 }
 
@@ -341,7 +348,7 @@ int llm_kv_fork(struct llm_kv *to, const struct llm_kv *from, struct llm_err *e)
 struct llm_kv_view llm_kv_view(const struct llm_kv *kv, int64_t layer)
 {
     void *const *values = kv->pool->layers[layer].shape.d_v > 0 ? tiles_of(kv, layer, 1) : NULL;
-    return (struct llm_kv_view){tiles_of(kv, layer, 0), values, kv->pool->dtype};
+    return (struct llm_kv_view){tiles_of(kv, layer, 0), values, kv->pool->layers[layer].types.k, kv->pool->layers[layer].types.v};
 }
 
 float *llm_kv_state(const struct llm_kv *kv, int64_t layer)

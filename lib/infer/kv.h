@@ -4,6 +4,7 @@
 #ifndef LLM_INFER_KV_H
 #define LLM_INFER_KV_H
 
+#include "infer/kvtypes.h"
 #include "model/model.h"
 
 struct llm_kv_chunk; /* memory of pages */
@@ -12,6 +13,7 @@ struct llm_kv_page; /* one tile of k and one of v a layer; counted by the sequen
 /* A layer, and the offsets of its data in a page and in a sequence's recurrent state. */
 struct llm_kv_layer {
     struct llm_state_shape shape;
+    struct llm_kv_pair types;  /* those of its source where the layer shares */
     size_t k_row, v_row;       /* bytes of one head's key and value at one position */
     size_t k_at, v_at;         /* bytes from a page's beginning; those of its source where the layer shares */
     int64_t state_at;          /* floats from the beginning of the sequence's state */
@@ -22,22 +24,21 @@ struct llm_kv_pool {
     struct llm_kv_layer *layers;
     int64_t n_layers;
     int64_t n_all;             /* n_layers, and one more if a layer after them drafts */
-    enum llm_dtype dtype;      /* F32, F16, BF16, Q8_0, Q4_0 */
+    char *types;               /* of all layers but the drafting one (llm_kv_types_text) */
+    size_t token_bytes;        /* of the keys and values of a token */
     size_t page_bytes;
     int64_t state_floats;      /* of a sequence; 0: none */
     int64_t n_pages;           /* pages allocated so far, in use or free */
     struct llm_kv_page *unused;
     struct llm_kv_chunk *chunks; /* pages come from the first */
 };
-/* Fails (69) if the dtype does not fit the model: block types need a head size that is a multiple of 32. Release either way. */
-int llm_kv_pool_init(struct llm_kv_pool *p, const struct llm_config *c, enum llm_dtype dtype, struct llm_err *e) LLM_MUST_CHECK;
-/* Adds the drafting layer (infer/draft.h), whose index is n_layers. To be called before the first sequence begins. */
+/* `types`: infer/kvtypes.h. Fails (69) if they do not fit the model: block types need a head size that is a multiple of 32. Release
+ * either way. */
+int llm_kv_pool_init(struct llm_kv_pool *p, const struct llm_config *c, const char *types, struct llm_err *e) LLM_MUST_CHECK;
+/* Adds the drafting layer (infer/draft.h), whose index is n_layers and whose types are those of the layer before it. To be called before the first
+ * sequence begins. */
 int llm_kv_pool_add_draft(struct llm_kv_pool *p, const struct llm_config *c, struct llm_err *e) LLM_MUST_CHECK;
 void llm_kv_pool_release(struct llm_kv_pool *p); /* after the sequences */
-/* The dtypes a cache can have; LLM_NO_DTYPE ends them. */
-extern const enum llm_dtype llm_kv_types[];
-/* Name of type i, NULL after the last (struct llm_words). */
-const char *llm_kv_word(int i);
 
 /* Of an evicted cache, which has lost keys: which tokens the rows that it began with belong to. Sequences that share it count themselves. */
 struct llm_kv_kept {

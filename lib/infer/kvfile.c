@@ -46,11 +46,12 @@ bool llm_kv_file_slot(struct llm_kv_file *f, const char *name, struct llm_kv_slo
     if (layer >= f->n_layers || *word++ != '.') return false;
     struct llm_kv_file_layer *l = &f->layers[layer];
     const struct llm_state_shape *s = &l->shape;
-    *slot = (struct llm_kv_slot){.dtype = f->dtype, .n_dims = 3, .shape = {f->rows, s->n_kv_heads, s->d_k}};
+    *slot = (struct llm_kv_slot){.dtype = l->types.k, .n_dims = 3, .shape = {f->rows, s->n_kv_heads, s->d_k}};
     if (has_keys(s, layer) && strcmp(word, key_name(s)) == 0) {
         slot->data = &l->k;
     } else if (has_keys(s, layer) && s->d_v > 0 && strcmp(word, "v") == 0) {
         slot->data = &l->v;
+        slot->dtype = l->types.v;
         slot->shape[2] = s->d_v;
     } else if (has_keys(s, layer) && f->evicted && strcmp(word, "positions") == 0) {
         *slot = (struct llm_kv_slot){(void **)&l->kept, LLM_I32, 2, {f->rows, s->n_kv_heads}};
@@ -152,27 +153,47 @@ static int take_layers(struct llm_kv_file *f, struct llm_err *e)
     return 0;
 }
 
-/* Reads the dtype and the number of rows of keys and values, and the number of queries, from the first layer that has them. */
+/* The type of keys or values of a layer, as the tensor `name` says it, which a later check misses if it is not there. */
+static int look_at_type(const struct llm_header *h, const char *name, enum llm_dtype *type, struct llm_err *e)
+{
+    const struct llm_entry *t = llm_header_find(h, name);
+    if (!t) return 0;
+    *type = t->dtype;
+    char list[200] = "";
+    for (int i = 0; llm_kv_word(i); i++) {
+        if (llm_kv_types[i] == t->dtype) return 0;
+        snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s", i ? "|" : "", llm_kv_word(i));
+    }
+    return llm_fail(e, EX_DATAERR, "tensor '%s': expected %s, found %s", name, list, llm_dtypes[t->dtype].name);
+}
+
+static int look_at_types(struct llm_kv_file *f, const struct llm_header *h, struct llm_err *e)
+{
+    for (int64_t l = 0; l < f->n_layers; l++) {
+        struct llm_kv_file_layer *layer = &f->layers[l];
+        const struct llm_state_shape *s = &layer->shape;
+        char key[40], value[40];
+        snprintf(key, sizeof key, "layers.%" PRId64 ".%s", l, key_name(s));
+        snprintf(value, sizeof value, "layers.%" PRId64 ".%s", l, s->d_v > 0 ? "v" : key_name(s));
+        layer->types = (struct llm_kv_pair){LLM_F32, LLM_F32};
+        if (s->n_kv_heads > 0 && s->source != l) layer->types = f->layers[s->source].types;
+        if (has_keys(s, l) && (look_at_type(h, key, &layer->types.k, e) < 0 || look_at_type(h, value, &layer->types.v, e) < 0)) return -1;
+    }
+    return 0;
+}
+
+/* Reads the number of rows of keys and values, and the number of queries, from the first layer that has them. */
 static int look_at_keys(struct llm_kv_file *f, const struct llm_header *h, struct llm_err *e)
 {
     char key[40], query[40], positions[40];
     int64_t l = 0;
     while (l < f->n_layers && f->layers[l].shape.n_kv_heads == 0) l++;
-    f->dtype = LLM_F32;
     if (l == f->n_layers) return 0;
     snprintf(key, sizeof key, "layers.%" PRId64 ".%s", l, key_name(&f->layers[l].shape));
     snprintf(query, sizeof query, "layers.%" PRId64 ".q", l);
     snprintf(positions, sizeof positions, "layers.%" PRId64 ".positions", l);
     const struct llm_entry *first = llm_header_find(h, key), *traced = llm_header_find(h, query);
     if (!first) return llm_fail(e, EX_DATAERR, "expected a tensor '%s', found none", key);
-    f->dtype = first->dtype;
-    const enum llm_dtype *type = llm_kv_types;
-    while (*type != f->dtype && *type != LLM_NO_DTYPE) type++;
-    if (*type == LLM_NO_DTYPE) {
-        char list[200] = "";
-        for (int i = 0; llm_kv_word(i); i++) snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s", i ? "|" : "", llm_kv_word(i));
-        return llm_fail(e, EX_DATAERR, "tensor '%s': expected %s, found %s", key, list, llm_dtypes[f->dtype].name);
-    }
     f->evicted = llm_header_find(h, positions) != NULL;
     if (f->evicted && (first->n_dims != 3 || first->shape[0] < 1 || first->shape[0] > f->n)) {
         return llm_fail(e, EX_DATAERR, "tensor '%s': expected 1 to %" PRId64 " of the tokens", key, f->n);
@@ -195,7 +216,7 @@ static int check_tensors(struct llm_kv_file *f, const struct llm_header *h, stru
     if (ids->dtype != LLM_I32 || positions->dtype != LLM_I32) return llm_fail(e, EX_DATAERR, "tensors 'ids' and 'positions': expected I32");
     if (check_shape(ids, 1, flat, e) < 0 || check_shape(positions, 1, flat, e) < 0) return -1;
     f->n = f->rows = flat[0];
-    if (take_layers(f, e) < 0 || look_at_keys(f, h, e) < 0) return -1;
+    if (take_layers(f, e) < 0 || look_at_types(f, h, e) < 0 || look_at_keys(f, h, e) < 0) return -1;
     for (size_t i = 0; i < h->n_entries; i++) {
         const struct llm_entry *t = &h->entries[i];
         struct llm_kv_slot slot;
@@ -405,14 +426,14 @@ static int add_layer(struct out_list *l, const struct llm_kv *kv, int64_t layer,
 {
     const struct llm_state_shape *s = &kv->pool->layers[layer].shape;
     const float *state = llm_kv_state(kv, layer);
-    enum llm_dtype dtype = kv->pool->dtype;
+    const struct llm_kv_pair types = kv->pool->layers[layer].types;
     int64_t rows = llm_kv_rows(kv);
     int bad = 0;
     if (has_keys(s, layer)) {
-        bad |= add(l, key_name(s), layer, &(struct llm_tensor_out){NULL, dtype, 3, {rows, s->n_kv_heads, s->d_k}, gather(kv, layer, 0, e)});
+        bad |= add(l, key_name(s), layer, &(struct llm_tensor_out){NULL, types.k, 3, {rows, s->n_kv_heads, s->d_k}, gather(kv, layer, 0, e)});
     }
     if (has_keys(s, layer) && s->d_v > 0) {
-        bad |= add(l, "v", layer, &(struct llm_tensor_out){NULL, dtype, 3, {rows, s->n_kv_heads, s->d_v}, gather(kv, layer, 1, e)});
+        bad |= add(l, "v", layer, &(struct llm_tensor_out){NULL, types.v, 3, {rows, s->n_kv_heads, s->d_v}, gather(kv, layer, 1, e)});
     }
     if (has_keys(s, layer) && kv->kept) {
         bad |= add(l, "positions", layer, &(struct llm_tensor_out){NULL, LLM_I32, 2, {rows, s->n_kv_heads}, gather_kept(kv, layer, e)});
@@ -483,8 +504,8 @@ int llm_kv_file_save(const struct llm_kv_file *f, struct llm_output *o, struct l
     for (int64_t i = 0; !bad && i < f->n_layers; i++) {
         const struct llm_kv_file_layer *layer = &f->layers[i];
         const struct llm_state_shape *s = &layer->shape;
-        if (layer->k) bad |= add(&l, key_name(s), i, &(struct llm_tensor_out){NULL, f->dtype, 3, {f->rows, s->n_kv_heads, s->d_k}, layer->k});
-        if (layer->v) bad |= add(&l, "v", i, &(struct llm_tensor_out){NULL, f->dtype, 3, {f->rows, s->n_kv_heads, s->d_v}, layer->v});
+        if (layer->k) bad |= add(&l, key_name(s), i, &(struct llm_tensor_out){NULL, layer->types.k, 3, {f->rows, s->n_kv_heads, s->d_k}, layer->k});
+        if (layer->v) bad |= add(&l, "v", i, &(struct llm_tensor_out){NULL, layer->types.v, 3, {f->rows, s->n_kv_heads, s->d_v}, layer->v});
         if (layer->kept) {
             positions[i] = positions_of(f, i, e);
             bad |= add(&l, "positions", i, &(struct llm_tensor_out){NULL, LLM_I32, 2, {f->rows, s->n_kv_heads}, positions[i]});
@@ -536,7 +557,7 @@ void llm_kv_file_decode(const struct llm_kv_file *f, char what, int64_t l, int64
     const struct llm_kv_file_layer *layer = &f->layers[l], *source = &f->layers[layer->shape.source];
     int64_t heads = what == 'q' ? f->config.num_attention_heads : layer->shape.n_kv_heads;
     int64_t d = what == 'v' && source->v ? layer->shape.d_v : layer->shape.d_k;
-    enum llm_dtype dtype = what == 'q' ? LLM_F32 : f->dtype;
+    const enum llm_dtype dtype = what == 'q' ? LLM_F32 : what == 'v' && source->v ? source->types.v : source->types.k;
     const unsigned char *p = what == 'q' ? layer->q : what == 'v' && source->v ? source->v : source->k;
     llm_dtypes[dtype].decode(p + (size_t)(r * heads + h) * llm_dtype_bytes(dtype, (uint64_t)d), out, (size_t)d);
 }
@@ -567,16 +588,17 @@ static void restore_rows(const struct llm_kv_file *f, int64_t l, int value, int6
     const struct llm_kv_pool *p = kv->pool;
     const struct llm_state_shape *s = &f->layers[l].shape;
     size_t bytes = value ? p->layers[l].v_row : p->layers[l].k_row;
+    const enum llm_dtype type = value ? p->layers[l].types.v : p->layers[l].types.k;
     const unsigned char *from = value ? f->layers[l].v : f->layers[l].k;
     for (int64_t i = 0; i < n * s->n_kv_heads; i++) {
         int64_t t = i / s->n_kv_heads, h = i % s->n_kv_heads;
         void *to = value ? llm_kv_value(kv, l, h, t) : llm_kv_key(kv, l, h, t);
-        if (p->dtype == f->dtype) {
+        if (type == (value ? f->layers[l].types.v : f->layers[l].types.k)) {
             memcpy(to, from + (size_t)i * bytes, bytes);
             continue;
         }
         llm_kv_file_decode(f, value ? 'v' : 'k', l, t, h, row);
-        llm_dtypes[p->dtype].encode(row, to, (size_t)(value ? s->d_v : s->d_k));
+        llm_dtypes[type].encode(row, to, (size_t)(value ? s->d_v : s->d_k));
     }
 }
 

@@ -7,6 +7,7 @@
 /* A layer's tensors in the file; NULL if the layer has no such tensor. A layer that reads another layer's keys has queries alone. */
 struct llm_kv_file_layer {
     struct llm_state_shape shape;
+    struct llm_kv_pair types;   /* of k and v; those of its source where the layer shares; a latent's type twice */
     void *k, *v;                /* [rows, n_kv_heads, d_k] (named "latent" where d_v is 0), [rows, n_kv_heads, d_v] */
     int32_t *kept;              /* evicted caches: [rows, n_kv_heads], the token of each row, ascending in each head up to n - 1; else NULL */
     void *q;                    /* F32 [n_queries, n_heads, d_k], oldest first */
@@ -18,7 +19,6 @@ struct llm_kv_file {
     bool evicted;               /* heads have keys of some of the tokens, each of its own */
     int64_t n_layers;
     struct llm_kv_file_layer *layers;
-    enum llm_dtype dtype;       /* of keys and values */
     struct llm_config config;   /* of the model that made it */
     json_t *config_json;        /* `config` as the file has it; owned */
     char fingerprint[17];       /* of the model; "" when not known */
@@ -52,6 +52,10 @@ bool llm_kv_file_slot(struct llm_kv_file *f, const char *name, struct llm_kv_slo
 void llm_kv_file_decode(const struct llm_kv_file *f, char what, int64_t l, int64_t r, int64_t h, float *out);
 /* The token whose key lies in row `r` of head `h` of the keys that layer `l` reads. */
 int64_t llm_kv_file_token(const struct llm_kv_file *f, int64_t l, int64_t r, int64_t h);
+/* The types of all layers (llm_kv_types_text). The caller frees it. NULL: no memory. */
+char *llm_kv_file_types(const struct llm_kv_file *f, struct llm_err *e) LLM_MUST_CHECK;
+/* Bytes of the keys and values of a token. */
+size_t llm_kv_file_token_bytes(const struct llm_kv_file *f);
 /* What keeps keys of this model from being evicted, as a clause ("it has a sliding window"); NULL: nothing. */
 const char *llm_kv_file_unevictable(const struct llm_config *c);
 

@@ -23,7 +23,8 @@ static int refuse_evicted(const struct llm_kv_file *f, struct llm_err *e)
 static size_t row_bytes(const struct llm_kv_file *f, int64_t layer, bool value)
 {
     const struct llm_state_shape *s = &f->layers[layer].shape;
-    return (size_t)s->n_kv_heads * llm_dtype_bytes(f->dtype, (uint64_t)(value ? s->d_v : s->d_k));
+    const struct llm_kv_pair types = f->layers[layer].types;
+    return (size_t)s->n_kv_heads * llm_dtype_bytes(value ? types.v : types.k, (uint64_t)(value ? s->d_v : s->d_k));
 }
 
 static size_t query_bytes(const struct llm_kv_file *f, int64_t layer)
@@ -138,6 +139,16 @@ static const char *fixed(const struct llm_config *c)
     return NULL;
 }
 
+static int check_types(const struct llm_kv_file *f, const struct llm_kv_file *first, struct llm_err *e)
+{
+    char *found = llm_kv_file_types(f, e), *wanted = found ? llm_kv_file_types(first, e) : NULL;
+    int status = wanted ? 0 : -1;
+    if (wanted && strcmp(found, wanted) != 0) status = llm_fail(e, EX_DATAERR, "expected %s, as the first cache has, found %s", wanted, found);
+    free(found);
+    free(wanted);
+    return status;
+}
+
 /* Checks that part i goes with the first. */
 static int check_part(const struct llm_kv_file *parts, int64_t i, int64_t at, struct llm_err *e)
 {
@@ -150,9 +161,7 @@ static int check_part(const struct llm_kv_file *parts, int64_t i, int64_t at, st
     if (strcmp(f->fingerprint, a->fingerprint) != 0 || !json_equal(f->config_json, a->config_json)) {
         return llm_fail(e, EX_DATAERR, "expected a cache of the first one's model (fingerprint %s), found one of %s", a->fingerprint, f->fingerprint);
     }
-    if (f->dtype != a->dtype) {
-        return llm_fail(e, EX_DATAERR, "expected %s, as the first cache has, found %s", llm_dtypes[a->dtype].name, llm_dtypes[f->dtype].name);
-    }
+    if (check_types(f, a, e) < 0) return -1;
     if (llm_rope_follows_context(&f->config.rope_scaling)
         && !llm_rope_same_context(&f->config.rope_scaling, f->rope_context, a->rope_context, f->config.max_position_embeddings)) {
         return llm_fail(e, EX_DATAERR, "expected keys with rotary positions for a context of %" PRId64 " tokens, found %" PRId64, a->rope_context,
@@ -177,6 +186,7 @@ static int make_arrays(struct llm_kv_file *out, const struct llm_kv_file *last, 
         struct llm_kv_file_layer *layer = &out->layers[l];
         const struct llm_kv_file_layer *from = &last->layers[l];
         layer->shape = from->shape;
+        layer->types = from->types;
         if (from->k && !(layer->k = llm_alloc((size_t)out->n, row_bytes(out, l, false), "a joined cache", e))) return -1;
         if (from->v && !(layer->v = llm_alloc((size_t)out->n, row_bytes(out, l, true), "a joined cache", e))) return -1;
         if (from->q && !(layer->q = llm_alloc((size_t)last->n_queries, query_bytes(last, l), "a joined cache", e))) return -1;
@@ -205,7 +215,7 @@ static int64_t put_part(struct llm_kv_file *out, const struct llm_kv_file *f, in
         turn_to(t, delta, c->rope_local_theta > 0);
         for (int64_t l = 0; l < f->n_layers; l++) {
             struct llm_kv_file_layer *to = &out->layers[l];
-            if (to->k) turn_row(t, f, l, f->dtype, to->shape.n_kv_heads, (char *)to->k + (size_t)(at + i) * row_bytes(f, l, false), scratch);
+            if (to->k) turn_row(t, f, l, to->types.k, to->shape.n_kv_heads, (char *)to->k + (size_t)(at + i) * row_bytes(f, l, false), scratch);
             if (to->q && last && query >= 0) turn_row(t, f, l, LLM_F32, heads, (char *)to->q + (size_t)query * query_bytes(f, l), scratch);
         }
     }
@@ -224,7 +234,6 @@ int llm_kv_file_join(struct llm_kv_file *out, const struct llm_kv_file *parts, i
     }
     for (int64_t l = 0; l < last->n_layers; l++) widest = last->layers[l].shape.d_k > widest ? last->layers[l].shape.d_k : widest;
     out->n = out->rows = total;
-    out->dtype = last->dtype;
     out->config = last->config;
     out->config_json = json_incref(last->config_json);
     memcpy(out->fingerprint, last->fingerprint, sizeof out->fingerprint);

@@ -56,7 +56,7 @@ int llm_infer_plan(struct llm_engine *g, int64_t sequences, struct llm_infer_pla
     struct llm_predictor_facts f = {0};
     g->predictor->describe(m, &f);
     *p = (struct llm_infer_plan){.parameters = f.parameters, .weight_bytes = f.weight_bytes};
-    p->cache_bytes_per_token = llm_model_kv_bytes_per_token(&m->config, g->pool.dtype);
+    p->cache_bytes_per_token = (double)g->pool.token_bytes;
     p->state_bytes = llm_model_state_bytes(&m->config);
     p->cache_bytes = (double)sequences * ((double)pages * (double)g->pool.page_bytes + p->state_bytes);
     size_t n = llm_model_cost(&m->config, g->context, rows, sizeof rows / sizeof *rows);

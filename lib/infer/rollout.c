@@ -16,7 +16,7 @@ int llm_rollouts_open(struct llm_rollouts *r, struct llm_engine *g, int64_t step
     r->step = step;
     r->groups = groups;
     r->common = json_pack("{s:s,s:I,s:s,s:s,s:s}", "model", m->fingerprint, "policy_step", (json_int_t)step, "precision",
-                          llm_compute_word((int)g->ctx.compute), "cache_type", llm_dtypes[g->pool.dtype].name, "isa", llm_isa_name());
+                          llm_compute_word((int)g->ctx.compute), "cache_type", g->pool.types, "isa", llm_isa_name());
     return r->common ? 0 : llm_no_memory(e, "rollouts");
 }
 

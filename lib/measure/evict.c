@@ -229,7 +229,7 @@ static void move(struct job *job, struct group *g)
     const struct llm_kv_file_layer *from = &job->f->layers[g->source];
     struct llm_kv_file_layer *to = &job->to->layers[g->source];
     int64_t heads = from->shape.n_kv_heads;
-    size_t k_bytes = llm_dtype_bytes(job->f->dtype, (uint64_t)from->shape.d_k), v_bytes = llm_dtype_bytes(job->f->dtype, (uint64_t)from->shape.d_v);
+    size_t k_bytes = llm_dtype_bytes(from->types.k, (uint64_t)from->shape.d_k), v_bytes = llm_dtype_bytes(from->types.v, (uint64_t)from->shape.d_v);
     int32_t *kept = malloc((size_t)job->m->keep * sizeof *kept);
     if (!kept || (scores(job->m) && score(g, job->end) < 0)) {
         job->no_memory = true;
@@ -332,8 +332,8 @@ int llm_evict(struct llm_kv_file *f, const struct llm_evict *m, struct llm_err *
         size_t n = (size_t)(to.rows * s->n_kv_heads);
         *layer = f->layers[l];
         layer->k = layer->v = NULL;
-        if (f->layers[l].k) layer->k = llm_alloc(n, llm_dtype_bytes(f->dtype, (uint64_t)s->d_k), "an evicted cache", e);
-        if (f->layers[l].v) layer->v = llm_alloc(n, llm_dtype_bytes(f->dtype, (uint64_t)s->d_v), "an evicted cache", e);
+        if (f->layers[l].k) layer->k = llm_alloc(n, llm_dtype_bytes(layer->types.k, (uint64_t)s->d_k), "an evicted cache", e);
+        if (f->layers[l].v) layer->v = llm_alloc(n, llm_dtype_bytes(layer->types.v, (uint64_t)s->d_v), "an evicted cache", e);
         if (f->layers[l].k) layer->kept = llm_alloc(n, sizeof *layer->kept, "an evicted cache", e);
         if (f->layers[l].k && (!layer->k || !layer->kept || (f->layers[l].v && !layer->v))) status = -1;
     }

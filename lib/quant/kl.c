@@ -29,7 +29,7 @@ static int run_window(struct llm_engine *g, const struct llm_kl_base *b, int64_t
 
 static int start(struct llm_engine *g, struct llm_model *m, int64_t context, struct llm_err *e)
 {
-    const struct llm_engine_options o = {.compute = LLM_COMPUTE_F32, .cache = LLM_NO_DTYPE, .context = context, .batch = context};
+    const struct llm_engine_options o = {.compute = LLM_COMPUTE_F32, .context = context, .batch = context};
     return llm_engine_init(g, m, &o, e);
 }
 

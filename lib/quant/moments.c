@@ -231,7 +231,7 @@ int llm_moments_gather(struct llm_moments *m, struct llm_model *model, const int
     }
     if (n == 0) return llm_fail(e, EX_DATAERR, "calibration: expected a text with tokens, found none");
     if (context == 0) context = longest < 512 ? longest : 512;
-    const struct llm_engine_options o = {.compute = LLM_COMPUTE_BF16, .cache = LLM_NO_DTYPE, .context = context, .batch = context};
+    const struct llm_engine_options o = {.compute = LLM_COMPUTE_BF16, .context = context, .batch = context};
     g.of_expert = llm_calloc((size_t)(2 * g.n_experts + 1), sizeof(void *), "moments", e);
     int status = g.of_expert ? watch_places(&g, e) : -1;
     if (status == 0) status = llm_engine_init(&engine, model, &o, e);

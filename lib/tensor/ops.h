@@ -122,7 +122,7 @@ struct llm_tensor *llm_attention(struct llm_ctx *c, struct llm_tensor *q, struct
 #define LLM_KV_TILE 64
 struct llm_kv_view {
     void *const *k, *const *v;  /* tiles, at least (pos + n) / 64 rounded up. v NULL: a value is the first d_v channels of its key (MLA) */
-    enum llm_dtype dtype;       /* F32, F16, BF16, Q8_0, Q4_0 */
+    enum llm_dtype k_type, v_type; /* each F32, F16, BF16, Q8_0 or Q4_0 */
 };
 /* A run of new tokens of one sequence: rows [first, first + n) of q, k, v stand at positions pos .. pos + n - 1 of the cache, which are those in the
  * text unless keys before them were evicted (infer/kv.h). */
@@ -135,7 +135,7 @@ struct llm_kv_seq {
     int64_t n_queries;
     float *state;               /* recurrent layers: the state, of a fixed size; in: before the run, out: after it */
 };
-/* Stores k and v of the new tokens in their caches, then attends. The bits are those of llm_attention over the whole row if the cache dtype is the
+/* Stores k and v of the new tokens in their caches, then attends. The bits are those of llm_attention over the whole row if the cache types are the
  * compute type's. Has no backward pass. k and v NULL: another layer has stored them. */
 struct llm_tensor *llm_attention_cached(struct llm_ctx *c, struct llm_tensor *q, struct llm_tensor *k, struct llm_tensor *v,
                                         const struct llm_attn *a, const struct llm_kv_seq *seqs, int64_t n_seqs);

@@ -216,7 +216,7 @@ static int gather(struct teach *x, int64_t iteration, bool ahead, struct llm_err
 {
     struct llm_model *m = x->t->model;
     struct batch *b = &x->batch[iteration % 2];
-    const struct llm_engine_options o = {.compute = (enum llm_compute)x->t->o.precision, .cache = LLM_NO_DTYPE, .context = x->t->o.context,
+    const struct llm_engine_options o = {.compute = (enum llm_compute)x->t->o.precision, .context = x->t->o.context,
                                          .batch = 512};
     LLM_PROFILE("sample", 0);
     *b = (struct batch){.x = x, .iteration = iteration, .ahead = ahead, .asked = b->asked, .lines = b->lines};

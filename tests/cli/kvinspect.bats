@@ -21,6 +21,33 @@ value() {
     [[ $(llm-kvinspect --json "$KV" | jq -c '[.tokens, .type, .last_position]') == '[70,"f32",69]' ]]
 }
 
+@test "keys and values of other types, layer by layer: each is stored in its own, and goes on, is cut and joined like any other" {
+    local ids infer=(llm-infer -m "$M" --precision f32 -n 0)
+    ids=$(seq -s ' ' 1 70)
+    "${infer[@]}" --cache-type f16,q4_0/1:q8_0,bf16 --kv-out mixed.kv --ids "$ids"
+    [[ $(llm-kvinspect mixed.kv | value type) == 0:f16,q4_0/1:q8_0,bf16 ]]
+    # keys and values of the first layer do not depend on what is stored of them
+    for type in f16:k q4_0:v; do
+        "${infer[@]}" --cache-type ${type%:*} --kv-out one.kv --ids "$ids"
+        cmp <(llm-kvinspect export --tensor layers.0.${type#*:} one.kv) <(llm-kvinspect export --tensor layers.0.${type#*:} mixed.kv)
+    done
+    # 32 channels: F16 64 bytes, Q4_0 18, Q8_0 34, BF16 64
+    [[ $(llm-kvinspect size mixed.kv | awk '$2 == "yes" {print $1, $4, $5}') == "0:f16,q4_0/1:q8_0,bf16 180 12600" ]]
+    [[ $(llm-kvinspect mixed.kv | value bytes_per_token) == 180 ]]
+    llm-infer -m "$M" --precision f32 --cache-type 1:q8_0,bf16/0:f16,q4_0 --kv-out whole.kv -n 9 --temp 0 --ids "$ids" > whole
+    llm-infer -m "$M" --precision f32 --cache-type f16,q4_0/1:q8_0,bf16 --kv-in mixed.kv -n 9 --temp 0 --ids | cmp - whole
+    llm-kvinspect slice --to 40 -o a.kv mixed.kv
+    llm-kvinspect slice --from 40 -o b.kv mixed.kv
+    llm-kvinspect cat -o joined.kv a.kv b.kv
+    cmp joined.kv mixed.kv
+    refused 65 'cache 2: expected 0:f16,q4_0/1:q8_0,bf16, as the first cache has, found f32' llm-kvinspect cat a.kv "$KV"
+    llm-infer -m "$M" --kv-in mixed.kv --cache-type f32 -n 0 --kv-out wide.kv < /dev/null
+    [[ $(llm-kvinspect wide.kv | value type) == f32 ]]
+    llm-kvinspect evict --method window --keep 9 --kv-out small.kv mixed.kv
+    [[ $(llm-kvinspect small.kv | value type) == 0:f16,q4_0/1:q8_0,bf16 && $(llm-kvinspect small.kv | value kept) == 9 ]]
+    refused 2 'cache types: expected layers below 2, found 2' llm-infer -m "$M" --cache-type f32/2:f16 -n 1 x
+}
+
 @test "size in every cache type" {
     llm-kvinspect size "$KV" > sizes
     [[ $(awk '$1 == "f32" {print $2, $4, $5}' sizes) == 'yes 512 35840' ]]

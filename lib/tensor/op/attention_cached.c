@@ -37,8 +37,8 @@ static void store_piece(void *arg, size_t i, int thread)
     (void)thread;
     for (int64_t t = f->store_from[i]; t < attn_min(s->n, f->store_from[i] + ATTN_TILE); t++) {
         int64_t at = s->pos + t, tile = at / ATTN_TILE, row = at % ATTN_TILE;
-        store_row(s->view.dtype, s->view.k[tile], row, a->n_kv_heads, a->d_k, f->op->k->data + (s->first + t) * f->op->k->stride);
-        if (s->view.v) store_row(s->view.dtype, s->view.v[tile], row, a->n_kv_heads, a->d_v, f->op->v->data + (s->first + t) * f->op->v->stride);
+        store_row(s->view.k_type, s->view.k[tile], row, a->n_kv_heads, a->d_k, f->op->k->data + (s->first + t) * f->op->k->stride);
+        if (s->view.v) store_row(s->view.v_type, s->view.v[tile], row, a->n_kv_heads, a->d_v, f->op->v->data + (s->first + t) * f->op->v->stride);
         if (s->queries && t >= s->n - s->n_queries) { /* later queries would overwrite earlier ones in the ring */
             int64_t width = a->n_heads * a->d_k;
             memcpy(s->queries + at % s->n_queries * width, f->op->q->data + (s->first + t) * f->op->q->stride, (size_t)width * sizeof(float));
@@ -158,13 +158,13 @@ static bool check_sequences(struct llm_ctx *c, const struct attn_op *op, bool st
     if (a->doc_start || a->prefixes || a->kv_len || a->kv_row_len) wrong = "a cache holds one document of one sequence";
     for (int64_t s = 0; s < n_seqs && !wrong; s++) {
         const struct llm_kv_seq *q = &seqs[s];
-        int block = llm_dtypes[q->view.dtype].block_size;
+        const struct llm_dtype_row *k = &llm_dtypes[q->view.k_type], *v = &llm_dtypes[q->view.v_type];
         bool masks = stores || a->causal || a->window || a->rel_bias;
         if (q->n_keys < 0 || (q->n_keys && masks)) wrong = "n_keys: expected all keys to be seen as they are";
         else if (q->prefix < 0 || (q->prefix > 0 && (a->chunk || a->window))) wrong = "expected a prefix without a window";
         else if (q->first < 0 || q->n < 0 || q->pos < 0 || q->n > op->q->rows - q->first) wrong = "expected the new tokens within q";
-        else if (!llm_dtypes[q->view.dtype].encode || !llm_dtypes[q->view.dtype].decode) wrong = "expected a cache of floating point or block type";
-        else if (a->d_k % block || a->d_v % block) wrong = "expected head widths of whole blocks of the cache's type";
+        else if (!k->encode || !k->decode || !v->encode || !v->decode) wrong = "expected a cache of floating point or block type";
+        else if (a->d_k % k->block_size || a->d_v % v->block_size) wrong = "expected head widths of whole blocks of the cache's type";
     }
     if (op->k->rows != op->q->rows) wrong = "expected as many keys as queries";
     if (wrong) llm_op_fail(c, LLM_EX_FAILURE, "attention over a cache: %s", wrong);
@@ -174,12 +174,12 @@ static bool check_sequences(struct llm_ctx *c, const struct attn_op *op, bool st
 static void count_cached(const struct llm_ctx *c, const struct cached *f)
 {
     const struct llm_attn *a = &f->op->a;
-    double width = (double)(a->n_kv_heads * (a->d_k + a->d_v));
     for (int64_t s = 0; s < f->n_seqs; s++) {
         const struct llm_kv_seq *q = &f->seqs[s];
-        const struct llm_dtype_row *type = &llm_dtypes[q->view.dtype];
+        const uint64_t row = (uint64_t)a->n_kv_heads;
+        const size_t width = llm_dtype_bytes(q->view.k_type, row * (uint64_t)a->d_k) + llm_dtype_bytes(q->view.v_type, row * (uint64_t)a->d_v);
         int64_t keys = q->n_keys ? q->n_keys : q->pos + q->n;
-        double cache = width * (double)keys / type->block_size * type->block_bytes, rows = 4 * (double)(q->n * a->n_heads * (a->d_k + a->d_v));
+        double cache = (double)width * (double)keys, rows = 4 * (double)(q->n * a->n_heads * (a->d_k + a->d_v));
         attn_count(c, a, attn_pairs(a, q->pos, q->n, keys), 1, cache + rows);
     }
 }

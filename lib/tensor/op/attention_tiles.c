@@ -60,24 +60,24 @@ void attn_keep(const struct attn_dropout *d, int64_t head, int64_t query, int64_
 }
 
 /* One KV head's 64 rows in a cached tile. */
-static const void *cached_rows(const struct attn_job *j, void *const *tiles, int64_t t, int64_t width)
+static const void *cached_rows(const struct attn_job *j, void *const *tiles, enum llm_dtype type, int64_t t, int64_t width)
 {
-    return (const char *)tiles[t] + (size_t)j->keys.kv_head * llm_dtype_bytes(j->keys.view->dtype, (uint64_t)(ATTN_TILE * width));
+    return (const char *)tiles[t] + (size_t)j->keys.kv_head * llm_dtype_bytes(type, (uint64_t)(ATTN_TILE * width));
 }
 
-static const float *decoded(const struct attn_job *j, const void *rows, int64_t n, float *memory)
+static const float *decoded(enum llm_dtype type, const void *rows, int64_t n, float *memory)
 {
-    if (j->keys.view->dtype == LLM_F32) return rows;
-    llm_k.attention.decode(j->keys.view->dtype, rows, memory, n);
+    if (type == LLM_F32) return rows;
+    llm_k.attention.decode(type, rows, memory, n);
     return memory;
 }
 
 /* Prefetches tile t, which is packed next. The hardware prefetcher does not, since tiles lie pages apart. */
-static void prefetch_tile(const struct attn_job *j, void *const *tiles, int64_t t, int64_t width)
+static void prefetch_tile(const struct attn_job *j, void *const *tiles, enum llm_dtype type, int64_t t, int64_t width)
 {
     if (!tiles || (t + 1) * ATTN_TILE >= j->keys.n) return;
-    const char *rows = cached_rows(j, tiles, t + 1, width);
-    int64_t bytes = attn_min(ATTN_TILE, j->keys.n - (t + 1) * ATTN_TILE) * (int64_t)llm_dtype_bytes(j->keys.view->dtype, (uint64_t)width);
+    const char *rows = cached_rows(j, tiles, type, t + 1, width);
+    int64_t bytes = attn_min(ATTN_TILE, j->keys.n - (t + 1) * ATTN_TILE) * (int64_t)llm_dtype_bytes(type, (uint64_t)width);
     for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(rows + i, 0, 2);
 }
 
@@ -88,11 +88,12 @@ struct stored { const void *k, *v; int64_t ldv; };
 static struct stored stored_tile(const struct attn_job *j, int64_t t)
 {
     const struct llm_attn *a = j->a;
-    struct stored s = {.k = cached_rows(j, j->keys.view->k, t, a->d_k)};
-    prefetch_tile(j, j->keys.view->k, t, a->d_k);
-    prefetch_tile(j, j->keys.view->v, t, a->d_v);
-    s.v = j->keys.view->v ? cached_rows(j, j->keys.view->v, t, a->d_v) : s.k;
-    s.ldv = j->keys.view->v ? a->d_v : a->d_k;
+    const struct llm_kv_view *view = j->keys.view;
+    struct stored s = {.k = cached_rows(j, view->k, view->k_type, t, a->d_k)};
+    prefetch_tile(j, view->k, view->k_type, t, a->d_k);
+    prefetch_tile(j, view->v, view->v_type, t, a->d_v);
+    s.v = view->v ? cached_rows(j, view->v, view->v_type, t, a->d_v) : s.k;
+    s.ldv = view->v ? a->d_v : a->d_k;
     return s;
 }
 
@@ -110,15 +111,21 @@ static void pack_tile(const struct attn_job *j, const struct attn_space *w, int6
         math->pack_b(w->v, dv, j->keys.v + at * j->keys.ldv, j->keys.ldv, n, a->d_v, ATTN_TILE);
         return;
     }
-    const enum llm_dtype type = j->keys.view->dtype;
+    const struct llm_kv_view *view = j->keys.view;
+    const enum llm_dtype v_type = view->v ? view->v_type : view->k_type;
+    const float *keys = NULL;
     struct stored s = stored_tile(j, t);
-    if (math->pack_b_of[type]) {
-        math->pack_bt_of[type](w->k, ATTN_TILE, s.k, a->d_k, n, a->d_k);
-        math->pack_b_of[type](w->v, dv, s.v, s.ldv, n, a->d_v, ATTN_TILE);
+    if (math->pack_bt_of[view->k_type]) {
+        math->pack_bt_of[view->k_type](w->k, ATTN_TILE, s.k, a->d_k, n, a->d_k);
     } else {
-        const float *keys = decoded(j, s.k, n * a->d_k, w->decoded_k);
+        keys = decoded(view->k_type, s.k, n * a->d_k, w->decoded_k);
         math->pack_bt(w->k, ATTN_TILE, keys, a->d_k, n, a->d_k);
-        math->pack_b(w->v, dv, s.v == s.k ? keys : decoded(j, s.v, n * a->d_v, w->decoded_v), s.ldv, n, a->d_v, ATTN_TILE);
+    }
+    if (math->pack_b_of[v_type]) {
+        math->pack_b_of[v_type](w->v, dv, s.v, s.ldv, n, a->d_v, ATTN_TILE);
+    } else {
+        if (s.v != s.k || !keys) keys = decoded(v_type, s.v, n * (s.v == s.k ? a->d_k : a->d_v), s.v == s.k ? w->decoded_k : w->decoded_v);
+        math->pack_b(w->v, dv, keys, s.ldv, n, a->d_v, ATTN_TILE);
     }
 }
 
@@ -200,24 +207,25 @@ static void attend_tile(const struct attn_job *j, const struct attn_space *w, in
 static bool has_few_rows(const struct attn_job *j)
 {
     const struct llm_attn *a = j->a;
-    return attn_job_rows(j) <= LLM_ATTN_FEW && j->keys.view && j->math->scores_of[j->keys.view->dtype] && a->d_k % LLM_ATTN_LANES == 0
-           && a->d_v % LLM_ATTN_LANES == 0;
+    const struct llm_kv_view *view = j->keys.view;
+    return attn_job_rows(j) <= LLM_ATTN_FEW && view && j->math->scores_of[view->k_type] && j->math->values_of[view->v ? view->v_type : view->k_type]
+           && a->d_k % LLM_ATTN_LANES == 0 && a->d_v % LLM_ATTN_LANES == 0;
 }
 
 /* As attend_tile, of a job with few rows: reads tile t as it is stored. */
 static void attend_stored(const struct attn_job *j, const struct attn_space *w, int64_t t, struct attn_state state)
 {
     const struct llm_attn *a = j->a;
-    const enum llm_dtype type = j->keys.view->dtype;
+    const struct llm_kv_view *view = j->keys.view;
     const struct rows run = {0, attn_job_rows(j)};
     int64_t at = t * ATTN_TILE, have = attn_min(ATTN_TILE, j->keys.n - at), units = llm_attn_units(j->math, a->d_k);
     struct stored tile = stored_tile(j, t);
     struct llm_attn_softmax x = {.rows = (int)run.n, .keys = (int)keys_seen(j, at, run), .s = w->s, .p = w->p, .m = state.m, .l = state.l,
                                  .o = state.o, .ldo = attn_padded(a->d_v), .scale = a->scale, .softcap = a->softcap};
-    j->math->scores_of[type](w->s, w->q, units, run.n, tile.k, a->d_k, have, a->d_k, x.keys);
+    j->math->scores_of[view->k_type](w->s, w->q, units, run.n, tile.k, a->d_k, have, a->d_k, x.keys);
     set_tile(j, w, 0, at, &x);
     j->math->softmax(&x);
-    j->math->values_of[type](x.o, x.ldo, w->p, run.n, tile.v, tile.ldv, attn_min(have, x.keys), a->d_v);
+    j->math->values_of[view->v ? view->v_type : view->k_type](x.o, x.ldo, w->p, run.n, tile.v, tile.ldv, attn_min(have, x.keys), a->d_v);
 }
 
 void attn_chunk(const struct attn_job *j, int64_t chunk, struct attn_state state, void *space)

@@ -34,7 +34,7 @@ int llm_ngram_validate(struct llm_model *m, const struct llm_train_data *d, bool
     const struct llm_tokens *t = d->val ? d->val : d->train;
     uint64_t first = d->val ? 0 : learned(d), n = llm_tokens_count(t) - first, *ends = NULL;
     size_t n_ends = 0;
-    const struct llm_engine_options o = {.compute = LLM_COMPUTE_F32, .cache = LLM_NO_DTYPE, .batch = 4096};
+    const struct llm_engine_options o = {.compute = LLM_COMPUTE_F32, .batch = 4096};
     struct llm_engine g = {0};
     int32_t *ids = llm_alloc((size_t)n, sizeof *ids, "validation data", e);
     uint8_t *mask = llm_alloc((size_t)n, 1, "validation data", e);

@@ -36,7 +36,7 @@ static void check(const struct llm_config *c, const char *name, enum llm_compute
     struct llm_attribution a = {0};
     struct llm_taking t = {0};
     struct llm_engine g = {0};
-    struct llm_engine_options o = {.compute = compute, .cache = LLM_NO_DTYPE, .batch = 64};
+    struct llm_engine_options o = {.compute = compute, .batch = 64};
     struct llm_watcher *v;
     struct llm_watch watch;
     struct llm_kv kv;

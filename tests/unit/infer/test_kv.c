@@ -27,7 +27,7 @@ static void open_pool(struct llm_kv_pool *p, const char *config, enum llm_dtype 
 {
     struct llm_err e;
     const struct llm_config c = config_of(config);
-    if (llm_kv_pool_init(p, &c, dtype, &e) < 0) fail_msg("%s", e.text);
+    if (llm_kv_pool_init(p, &c, llm_dtypes[dtype].name, &e) < 0) fail_msg("%s", e.text);
 }
 
 /* A sequence of n tokens, whose id is its place times `factor`. */
@@ -82,7 +82,7 @@ static void all_places_are_different(void **state)
         for (int32_t t = 0; t < LENGTH; t++) assert_int_equal(other.ids[t], 2 * t);
         for (int64_t l = 0; l < 3; l++) { /* what attention is given */
             struct llm_kv_view v = llm_kv_view(&kv, l);
-            assert_int_equal(v.dtype, types[i]);
+            assert_true(v.k_type == types[i] && v.v_type == types[i]);
             assert_ptr_equal((char *)v.k[2] + pool.layers[l].k_row * (LLM_KV_TILE + 9), llm_kv_key(&kv, l, 1, 2 * LLM_KV_TILE + 9));
             assert_ptr_equal((char *)v.v[1] + pool.layers[l].v_row * 5, llm_kv_value(&kv, l, 0, LLM_KV_TILE + 5));
             assert_int_equal((uintptr_t)v.k[0] % 64, 0);
@@ -118,7 +118,7 @@ static void layers_may_read_those_of_others(void **state)
     llm_kv_pool_release(&pool);
     struct llm_err e;
     const struct llm_config c = config_of(narrow);
-    assert_int_equal(llm_kv_pool_init(&plain, &c, LLM_Q8_0, &e), -1);
+    assert_int_equal(llm_kv_pool_init(&plain, &c, "q8_0", &e), -1);
     assert_int_equal(e.status, EX_UNAVAILABLE);
     assert_string_equal(e.text, "cache type q8_0: expected heads of a multiple of 32, found 20 and 20");
     llm_kv_pool_release(&plain);

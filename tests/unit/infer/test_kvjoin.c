@@ -28,7 +28,7 @@ struct made {
 static void make(struct made *x, const struct llm_config *c)
 {
     struct llm_err e = {0};
-    struct llm_engine_options o = {.compute = LLM_COMPUTE_F32, .cache = LLM_NO_DTYPE, .batch = 64};
+    struct llm_engine_options o = {.compute = LLM_COMPUTE_F32, .batch = 64};
     *x = (struct made){.m = llm_model_create(c, 5, &e)};
     if (!x->m || llm_engine_init(&x->g, x->m, &o, &e) < 0) fail_msg("%s: %s", c->model_type, e.text);
     for (int i = 0; i < ALL; i++) x->ids[i] = (int32_t)((i * 37 + 11) % c->vocab_size);

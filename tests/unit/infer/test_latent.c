@@ -39,7 +39,7 @@ static void compare_forms(const char *const *sets, size_t n_sets, enum llm_dtype
     struct llm_engine g = {0};
     struct llm_ctx ctx;
     struct llm_kv kv;
-    const struct llm_engine_options o = {.compute = LLM_COMPUTE_F32, .cache = cache, .batch = 16};
+    const struct llm_engine_options o = {.compute = LLM_COMPUTE_F32, .cache = llm_dtypes[cache].name, .batch = 16};
     int32_t ids[TOKENS], positions[TOKENS];
     float low = INFINITY, high = -INFINITY;
     double worst = 0;

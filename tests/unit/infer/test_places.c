@@ -228,7 +228,7 @@ static float *infer(struct llm_model *m, enum llm_compute compute, struct llm_wa
     struct llm_engine g = {0};
     struct llm_kv kv;
     struct llm_err e = {0};
-    const struct llm_engine_options o = {.compute = compute, .cache = LLM_NO_DTYPE, .batch = 16};
+    const struct llm_engine_options o = {.compute = compute, .batch = 16};
     const struct text t = text_of(&m->config);
     bool encodes = m->config.bidirectional;
     *width = encodes ? m->config.hidden_size : m->config.vocab_size;

@@ -58,7 +58,7 @@ static float *by_engine(struct llm_model *m, const int32_t *text, int64_t prefix
     struct llm_kv kv, other;
     int64_t width = m->config.hidden_size;
     float *out = malloc((size_t)(LENGTH * width) * sizeof *out);
-    const struct llm_engine_options o = {.compute = compute, .cache = LLM_NO_DTYPE, .context = 200, .batch = 16};
+    const struct llm_engine_options o = {.compute = compute, .context = 200, .batch = 16};
     m->config.prefix_lm = true;
     if (llm_engine_init(&g, m, &o, &e) < 0) fail_msg("%s", e.text);
     llm_kv_init(&kv, &g.pool);

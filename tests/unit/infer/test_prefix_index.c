@@ -81,7 +81,7 @@ static void test_against_a_list(void **unused)
     struct llm_err e;
     const struct llm_config c = config_of(config);
     (void)unused;
-    assert_int_equal(llm_kv_pool_init(&pool, &c, LLM_F32, &e), 0);
+    assert_int_equal(llm_kv_pool_init(&pool, &c, "f32", &e), 0);
     assert_true(llm_prefix_possible(&pool));
     assert_int_equal(llm_prefix_init(&x, &pool, 1 << 20, &e), 0);
     for (int k = 0; k < TEXTS; k++) {
@@ -122,7 +122,7 @@ static void test_the_oldest_leaves(void **unused)
     struct llm_err e;
     const struct llm_config c = config_of(config);
     (void)unused;
-    assert_int_equal(llm_kv_pool_init(&pool, &c, LLM_F32, &e), 0);
+    assert_int_equal(llm_kv_pool_init(&pool, &c, "f32", &e), 0);
     assert_int_equal(llm_prefix_init(&x, &pool, 25, &e), 0);
     for (int32_t k = 0; k < 4; k++) { /* the first is used again before the fourth comes: the second leaves */
         struct llm_kv kv;

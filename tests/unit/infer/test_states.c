@@ -72,7 +72,7 @@ static void start(struct fixture *f, const char *config, enum llm_compute comput
 {
     struct llm_err e;
     struct llm_rng r = llm_rng_at(5, 0, LLM_RNG_TEST, 0, 0, 0);
-    const struct llm_engine_options options = {.compute = compute, .cache = LLM_NO_DTYPE, .context = 200, .batch = 128};
+    const struct llm_engine_options options = {.compute = compute, .context = 200, .batch = 128};
     for (int i = 0; i < LENGTH; i++) f->ids[i] = (int32_t)llm_rng_below(&r, (uint32_t)i, VOCAB);
     f->model = model_of(config);
     full_pass(f, compute);

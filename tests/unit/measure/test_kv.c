@@ -38,7 +38,6 @@ static struct cache *create(uint32_t seed)
     c->f.n = c->f.rows = TOKENS;
     c->f.n_layers = LAYERS;
     c->f.layers = c->layers;
-    c->f.dtype = LLM_F32;
     c->f.ids = c->ids;
     c->f.positions = c->positions;
     c->f.n_queries = QUERIES;
@@ -52,7 +51,8 @@ static struct cache *create(uint32_t seed)
     }
     for (int l = 0; l < LAYERS; l++) {
         struct llm_state_shape shape = {KV_HEADS, D_K, D_V, l == 2 ? 0 : l, {{0}}};
-        c->layers[l] = (struct llm_kv_file_layer){.shape = shape, .k = l == 2 ? NULL : c->k[l], .v = l == 2 ? NULL : c->v[l], .q = c->q[l]};
+        c->layers[l] = (struct llm_kv_file_layer){.shape = shape, .types = {LLM_F32, LLM_F32}, .k = l == 2 ? NULL : c->k[l],
+                                                    .v = l == 2 ? NULL : c->v[l], .q = c->q[l]};
     }
     return c;
 }

@@ -55,7 +55,7 @@ static struct seen seen_at(struct llm_model *m, enum llm_place_kind kind, int64_
     struct seen s = {0};
     struct llm_err e = {0};
     struct llm_engine g = {0};
-    const struct llm_engine_options o = {.compute = LLM_COMPUTE_BF16, .cache = LLM_NO_DTYPE, .context = CONTEXT, .batch = CONTEXT};
+    const struct llm_engine_options o = {.compute = LLM_COMPUTE_BF16, .context = CONTEXT, .batch = CONTEXT};
     const struct llm_watcher watcher = {.at = {kind, LLM_STACK_MAIN, layer, layer}, .observe = see, .arg = &s};
     struct llm_watch watch = {.v = &watcher, .n = 1};
     assert_int_equal(llm_engine_init(&g, m, &o, &e), 0);

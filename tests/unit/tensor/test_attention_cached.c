@@ -17,11 +17,11 @@
 /* The cache of one sequence; memory beyond what is stored is poison. */
 struct cache { void **k, **v; int64_t tiles; struct llm_kv_view view; };
 
-static struct cache cache_make(const struct llm_attn *a, int64_t tokens, enum llm_dtype type)
+static struct cache cache_make(const struct llm_attn *a, int64_t tokens, enum llm_dtype type, enum llm_dtype v_type)
 {
     struct cache c = {.tiles = (tokens + LLM_KV_TILE - 1) / LLM_KV_TILE};
     size_t k = llm_dtype_bytes(type, (uint64_t)(a->n_kv_heads * LLM_KV_TILE * a->d_k)),
-           v = llm_dtype_bytes(type, (uint64_t)(a->n_kv_heads * LLM_KV_TILE * a->d_v));
+           v = llm_dtype_bytes(v_type, (uint64_t)(a->n_kv_heads * LLM_KV_TILE * a->d_v));
     c.k = calloc((size_t)c.tiles, sizeof *c.k);
     c.v = calloc((size_t)c.tiles, sizeof *c.v);
     for (int64_t t = 0; t < c.tiles; t++) {
@@ -30,7 +30,7 @@ static struct cache cache_make(const struct llm_attn *a, int64_t tokens, enum ll
         memset(c.k[t], 0xff, k);
         memset(c.v[t], 0xff, v);
     }
-    c.view = (struct llm_kv_view){c.k, c.v, type};
+    c.view = (struct llm_kv_view){c.k, c.v, type, v_type};
     return c;
 }
 
@@ -87,14 +87,14 @@ static struct llm_tensor *rows(struct fixture *f, const float *x, int64_t width,
 
 /* Feeds every sequence (row) of the problem in runs of step[0], step[1], … tokens (the last repeats), all sequences in one call, or each alone;
  * returns the outputs in the order of the problem's rows. */
-static float *feed(struct fixture *f, enum llm_dtype type, const int64_t *steps, bool together)
+static float *feed(struct fixture *f, enum llm_dtype type, enum llm_dtype v_type, const int64_t *steps, bool together)
 {
     const struct llm_attn *a = &f->a;
     int64_t wq = a->n_heads * a->d_k, wk = a->n_kv_heads * a->d_k, wv = a->n_kv_heads * a->d_v, wo = a->n_heads * a->d_v;
     int64_t n_rows = f->p.n_rows, len = f->p.row_len, *tokens = malloc((size_t)(n_rows * len) * sizeof *tokens), done[8] = {0};
     float *out = malloc((size_t)(n_rows * len * wo) * sizeof *out);
     struct cache caches[8];
-    for (int64_t r = 0; r < n_rows; r++) caches[r] = cache_make(a, len, type);
+    for (int64_t r = 0; r < n_rows; r++) caches[r] = cache_make(a, len, type, v_type);
     for (int64_t call = 0, left = 1; left; call++) {
         struct llm_kv_seq seqs[8];
         int64_t n_seqs = 0, n = 0, step = *steps;
@@ -152,7 +152,7 @@ static void same_as_row(const struct attn_case *what, enum llm_compute compute, 
     const int64_t *const *splits = f.p.row_len > 1000 ? long_splits : short_splits;
     for (size_t s = 0; s < 4; s++)
         for (int together = 0; together < 2; together++) {
-            float *got = feed(&f, type, splits[s], together);
+            float *got = feed(&f, type, type, splits[s], together);
             if (memcmp(got, want->data, (size_t)n * sizeof *got) != 0)
                 fail_msg("%s, %s, %s, compute %d, split %zu, together %d: expected the bits of the whole row", llm_isa_name(), what->name,
                          llm_dtypes[type].name, (int)compute, s, together);
@@ -184,7 +184,9 @@ static void same_bits(void **state)
 /* Other cache types: close to the formula, and the same bits for every split and number of threads. */
 static void cache_types(void **state)
 {
-    static const struct { enum llm_dtype type; double limit; } rows_of[] = {{LLM_F16, 3e-3}, {LLM_BF16, 3e-2}, {LLM_Q8_0, 5e-2}, {LLM_Q4_0, 2e-1}};
+    static const struct { enum llm_dtype type, v; double limit; } rows_of[] = {
+        {LLM_F16, LLM_F16, 3e-3}, {LLM_BF16, LLM_BF16, 3e-2}, {LLM_Q8_0, LLM_Q8_0, 5e-2}, {LLM_Q4_0, LLM_Q4_0, 2e-1}, {LLM_Q8_0, LLM_Q4_0, 2e-1},
+        {LLM_F32, LLM_Q8_0, 5e-2}, {LLM_Q8_0, LLM_BF16, 5e-2}, {LLM_BF16, LLM_F32, 3e-2}, {LLM_F16, LLM_Q4_0, 2e-1}};
     struct llm_err e = {0};
     (void)state;
     for (size_t t = 0; t < sizeof rows_of / sizeof *rows_of; t++)
@@ -193,19 +195,19 @@ static void cache_types(void **state)
             fixture_open(&f, &cached_cases[i], LLM_COMPUTE_F32);
             int64_t n = queries(&f.p) * f.a.n_heads * f.a.d_v;
             struct reference want = reference(&f.p);
-            float *got = feed(&f, rows_of[t].type, prompt, true), *singles;
+            float *got = feed(&f, rows_of[t].type, rows_of[t].v, prompt, true), *singles;
             double difference = 0, size = 0;
             for (int64_t x = 0; x < n; x++) {
                 difference += (got[x] - want.out[x]) * (got[x] - want.out[x]);
                 size += want.out[x] * want.out[x];
             }
             if (!(sqrt(difference / size) < rows_of[t].limit))
-                fail_msg("%s, %s: expected within %g, found %g", cached_cases[i].name, llm_dtypes[rows_of[t].type].name, rows_of[t].limit,
-                         sqrt(difference / size));
+                fail_msg("%s, %s, %s: expected within %g, found %g", cached_cases[i].name, llm_dtypes[rows_of[t].type].name,
+                         llm_dtypes[rows_of[t].v].name, rows_of[t].limit, sqrt(difference / size));
             for (int threads = 1; threads <= 3; threads += 2) {
                 llm_pool_stop();
                 assert_int_equal(llm_pool_start(threads, &e), 0);
-                singles = feed(&f, rows_of[t].type, singly, true);
+                singles = feed(&f, rows_of[t].type, rows_of[t].v, singly, true);
                 assert_memory_equal(got, singles, (size_t)n * sizeof *got);
                 free(singles);
             }
@@ -222,10 +224,10 @@ static void refusals(void **state)
         struct fixture f;
         fixture_open(&f, &plain_case, LLM_COMPUTE_F32);
         const int64_t token = 0;
-        struct cache cache = cache_make(&cached_cases[0].a, 1, LLM_F32);
+        struct cache cache = cache_make(&cached_cases[0].a, 1, LLM_F32, LLM_F32);
         struct llm_kv_seq seq = {.n = 1, .view = cache.view};
         if (bad == 0) seq.n = 2;
-        if (bad == 1) seq.view.dtype = LLM_Q8_0; /* 24 and 17 are no whole blocks */
+        if (bad == 1) seq.view.k_type = LLM_Q8_0; /* 24 and 17 are no whole blocks */
         if (bad == 2) f.a.kv_row_len = 5;
         llm_attention_cached(&f.c, rows(&f, f.p.q, f.a.n_heads * f.a.d_k, &token, 1), rows(&f, f.p.k, f.a.n_kv_heads * f.a.d_k, &token, 1),
                              rows(&f, f.p.v, f.a.n_kv_heads * f.a.d_v, &token, 1), &f.a, &seq, 1);
@@ -244,7 +246,7 @@ static void kept_queries(void **state)
     enum { ROOM = 5 };
     int64_t width = f.a.n_heads * f.a.d_k, all[150], steps[] = {131, 1, 1, 2, 0}, pos = 0;
     for (int64_t i = 0; i < 150; i++) all[i] = i;
-    struct cache cache = cache_make(&f.a, 150, LLM_F32);
+    struct cache cache = cache_make(&f.a, 150, LLM_F32, LLM_F32);
     float *ring = malloc((size_t)(ROOM * width) * sizeof *ring);
     for (int call = 0; steps[call]; pos += steps[call++]) {
         int64_t n = steps[call];

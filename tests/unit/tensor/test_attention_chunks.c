@@ -69,7 +69,7 @@ static void test_chunks(void **state)
     for (int64_t at = 0, n; at < TOKENS; at += n) {
         const int64_t sizes[] = {7, 1, 40, 1, 1, 100};
         n = sizes[at % 6] < TOKENS - at ? sizes[at % 6] : TOKENS - at;
-        const struct llm_kv_seq seq = {.first = 0, .n = n, .pos = at, .view = {.k = k_tiles, .v = v_tiles, .dtype = LLM_F32}};
+        const struct llm_kv_seq seq = {.first = 0, .n = n, .pos = at, .view = {.k = k_tiles, .v = v_tiles, .k_type = LLM_F32, .v_type = LLM_F32}};
         for (int i = 0; i < 3; i++) turned[i] = rows(&c, q[i], at, n, HEADS * D);
         struct llm_tensor *part = llm_attention_chunks(&c, turned, rows(&c, k, at, n, KV_HEADS * D), rows(&c, v, at, n, KV_HEADS * D), &a, &seq, 1);
         assert_int_equal(c.err.status, 0);
