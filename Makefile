@@ -10,7 +10,7 @@ comma := ,
 FUZZ_SECONDS ?= 10
 FUZZ_SLOW_SECONDS ?= 600
 VERSION := $(shell sed -n 's/^\#define LLM_VERSION "\(.*\)"/\1/p' lib/base/cli.h)
-PKGS := libzstd jansson libxxhash nettle libpcre2-8 libutf8proc libpng
+PKGS := libzstd jansson libxxhash nettle libpcre2-8 libutf8proc libpng libjpeg
 WARN := -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion -Wstrict-prototypes -Wmissing-prototypes -Wvla
 
 ARCH := $(shell $(CC) -dumpmachine | cut -d- -f1)

@@ -5,11 +5,12 @@
 #include "base/cli.h"
 #include "token/tokenizer.h"
 
-extern const struct llm_cli tokenize_train_cli, tokenize_encode_cli, tokenize_decode_cli, tokenize_chunk_cli, tokenize_info_cli;
+extern const struct llm_cli tokenize_train_cli, tokenize_encode_cli, tokenize_decode_cli, tokenize_chunk_cli, tokenize_image_cli, tokenize_info_cli;
 int tokenize_train(int argc, char **argv);
 int tokenize_encode(int argc, char **argv);
 int tokenize_decode(int argc, char **argv);
 int tokenize_chunk(int argc, char **argv);
+int tokenize_image(int argc, char **argv);
 int tokenize_info(int argc, char **argv);
 
 /* ---- documents of the inputs (input.c) ---- */

@@ -11,6 +11,7 @@ llm-tokenize train: operand: --output
 llm-tokenize encode: --tokenizer operand: --output
 llm-tokenize decode: --tokenizer operand: --output
 llm-tokenize chunk: --tokenizer operand: --output
+llm-tokenize image: --for --labels operand: --output
 llm-tokenize info: --tokenizer: --output
 llm-kvinspect summary: operand: --output
 llm-kvinspect heads: operand --tokenizer: --output --png --svg

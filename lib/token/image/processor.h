@@ -1,0 +1,50 @@
+/* What a model wants of a picture, as its preprocessor_config.json says: sizes, crops, numbers of pixels. The results are those of transformers'
+ * processors over Pillow, to the bit. */
+#ifndef LLM_TOKEN_IMAGE_PROCESSOR_H
+#define LLM_TOKEN_IMAGE_PROCESSOR_H
+
+#include <stdbool.h>
+#include "base/json.h"
+#include "token/image/resample.h"
+
+#define LLM_IMAGE_MAX_GRIDS 64
+
+/* The picture's way into crops. */
+enum llm_image_cut {
+    LLM_IMAGE_WHOLE,               /* one picture: ViT, DeiT, CLIP, SigLIP, LLaVA 1.5 */
+    LLM_IMAGE_ANY_RESOLUTION,      /* LLaVA-NeXT: the whole, then tiles of the best of some resolutions */
+    LLM_IMAGE_TILES                /* Idefics 3 and SmolVLM: tiles of a multiple of the tower's size, then the whole */
+};
+
+struct llm_image_processor {
+    enum llm_image_cut cut;
+    bool resize, centre_crop, rescale, normalise;
+    bool pad_square;               /* in the colour of the mean, before anything else */
+    bool split;                    /* LLM_IMAGE_TILES: tiles at all */
+    int64_t shortest, longest;     /* of the resized picture; 0: not said */
+    int64_t height, width;         /* both sides, where they are said; else 0 */
+    int64_t crop_height, crop_width;
+    int64_t tile;                  /* LLM_IMAGE_TILES: a side of the tower's input */
+    int64_t n_grids, grids[LLM_IMAGE_MAX_GRIDS][2]; /* LLM_IMAGE_ANY_RESOLUTION: height, width */
+    enum llm_filter filter;
+    bool columns_first;            /* llm_image_resize; not of the file */
+    double factor;                 /* of a sample, before the mean is subtracted */
+    double mean[3], deviation[3];
+};
+
+/* Samples of 0 to 1, nothing resized. */
+void llm_image_processor_plain(struct llm_image_processor *p);
+/* Of a parsed preprocessor_config.json: defaults are those of the processor that it names. EX_DATAERR names the key. */
+int llm_image_processor_parse(const json_t *config, struct llm_image_processor *p, struct llm_err *e) LLM_MUST_CHECK;
+
+/* What a picture became. Zero-initialise it; a second call reuses the memory. */
+struct llm_pixels {
+    float *v;                      /* [crops, 3, height, width] */
+    size_t room;                   /* of floats */
+    int64_t crops, height, width;
+    int64_t grid_rows, grid_columns; /* of the tiles among the crops; 0: none */
+};
+int llm_image_process(const struct llm_image_processor *p, const struct llm_image *im, struct llm_pixels *out, struct llm_err *e) LLM_MUST_CHECK;
+void llm_pixels_release(struct llm_pixels *px);
+
+#endif

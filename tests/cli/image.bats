@@ -1,0 +1,119 @@
+# llm-tokenize image: pictures to numbers, those of transformers' processors over Pillow (tests/golden/image/make.py).
+load ../helper
+
+setup() { G=$ROOT/tests/golden/image; }
+
+# numbers FILE: of the first message of a stream of pictures, its FP32 data. FILE.header and FILE.shape have what was read of its header.
+numbers() {
+    local length shape begin end
+    length=$(od -An -tu8 -N8 "$1")
+    tail -c +9 "$1" | head -c "$length" > "$1.header"
+    read -r shape begin end < <(jq -r '.pixel_values | "\(.shape | join(",")) \(.data_offsets[0]) \(.data_offsets[1])"' "$1.header")
+    echo "$shape" > "$1.shape"
+    tail -c +$((length + 9 + begin)) "$1" | head -c $((end - begin))
+}
+
+@test "pictures of every kind, configurations of every processor: the numbers of transformers over Pillow, to the bit" {
+    local picture config shape sum n=0
+    while IFS=$'\t' read -r picture config shape sum; do
+        rm -f out
+        if [[ $config == - ]]; then llm-tokenize image "$G/$picture" -o out; else llm-tokenize image --for "$G/$config.json" -o out "$G/$picture"; fi
+        [[ $(numbers out | sha256sum) == "$sum  -" && $(< out.shape) == "1,$shape" ]] || fail "$picture $config: $(< out.shape), expected $shape"
+        n=$((n + 1))
+    done < "$G/expected.tsv"
+    ((n > 100))
+}
+
+@test "a folder names its preprocessor_config.json; a pipe is a picture too; messages follow one another" {
+    mkdir model
+    cp "$G/clip.json" model/preprocessor_config.json
+    llm-tokenize image --for model "$G/rgb.png" -o a
+    llm-tokenize image --for "$G/clip.json" < "$G/rgb.png" > b
+    cmp <(numbers a) <(numbers b)
+    llm-tokenize image --for model "$G/rgb.png" "$G/grey.jpg" -o two
+    run -0 grep -a -o 'llm.image.source":"[^"]*' two
+    assert_output "llm.image.source\":\"$G/rgb.png"$'\n'"llm.image.source\":\"$G/grey.jpg"
+    llm-tokenize image --for "$G/next.json" "$G/rgb.png" -o c
+    numbers c > /dev/null
+    run -0 jq -r '.__metadata__["llm.image.grid"]' c.header
+    assert_output "2 2"
+}
+
+@test "a version of Pillow before 13 takes columns first, which shows where a picture gets much lower" {
+    llm-tokenize image --for "$G/vit2.json" "$G/tall.png" -o new
+    llm-tokenize image --for "$G/vit2.json" --pillow 12 "$G/tall.png" -o old
+    run -1 cmp new old
+    # Pillow 9.4's result of the same call
+    run -0 bash -c "$(declare -f numbers); numbers old | sha256sum"
+    assert_output "92eacab20ffddaa99eb192862f87a1ef00f6ce26276084125d909125c56287cd  -"
+}
+
+@test "lines of JSON: path, text, label" {
+    printf '%s\n' '{"image": "'"$G"'/rgb.png", "text": "a cat", "label": 3}' '' '{"image": "'"$G"'/grey.png"}' > list.jsonl
+    llm-tokenize image --jsonl --for "$G/siglip.json" list.jsonl -o out
+    numbers out > /dev/null
+    run -0 jq -r '.__metadata__["llm.text"], .labels.shape[0], .labels.dtype' out.header
+    assert_output $'a cat\n1\nI64'
+    printf '{"path": "%s"}' "$G/rgb.png" | llm-tokenize image --jsonl --field path --for "$G/siglip.json" -o other
+    cmp <(numbers out) <(numbers other)
+}
+
+# idx FILE DIMENSION... : the header of an IDX file of bytes; its data come from standard input.
+idx() {
+    local n
+    { printf "\\0\\0\\x08\\x0$(($# - 1))"; for n in "${@:2}"; do printf '%b' "$(printf '\\x%02x' 0 0 $((n / 256)) $((n % 256)))"; done; cat; } > "$1"
+}
+
+@test "IDX files: grey pictures and their classes" {
+    head -c $((70 * 6)) "$G/make.py" | idx pictures 70 2 3
+    head -c 70 "$G/make.py" | idx classes 70
+    llm-tokenize image --labels classes pictures -o out
+    numbers out > data
+    assert_equal "$(< out.shape)" 64,1,1,2,3
+    run -0 od -An -tf4 -N4 data
+    assert_output --regexp '0\.1372'
+    run -0 jq -c '.labels.shape' out.header
+    assert_output '[64]'
+    llm-tokenize image --for "$G/siglip.json" pictures -o three
+    numbers three > /dev/null
+    assert_equal "$(< three.shape)" 64,1,3,16,16
+    head -c 69 "$G/make.py" | idx few 69
+    refused 65 "few: expected 70 labels, as there are pictures in pictures, found 69" llm-tokenize image --labels few pictures -o x
+    head -c 100 pictures > cut
+    refused 65 "cut: byte 16: cut short" llm-tokenize image cut -o x
+    { cat pictures; echo; } > long
+    refused 65 "bytes after the last element" llm-tokenize image long -o x
+    refused 65 "expected an IDX file of 1 dimensions, found 3" llm-tokenize image --labels pictures pictures -o x
+    refused 65 "expected an IDX file of pictures" llm-tokenize image --labels classes "$G/rgb.png" -o x
+}
+
+@test "bad pictures and configurations end with one line" {
+    # a PNG of a few bytes that claims 60,000 x 60,000 pixels, and a JPEG cut in the middle
+    { head -c 16 "$G/rgb.png"; printf '\0\0\xea\x60\0\0\xea\x60\x08\x02\0\0\0\xf9\x5e\x9f\xd8'; tail -c +34 "$G/rgb.png"; } > bomb.png
+    (ulimit -v 500000; refused 65 "bomb.png: PNG: " llm-tokenize image bomb.png -o x)
+    head -c 300 "$G/rgb.png" > cut.png
+    refused 65 "cut.png: PNG: cut short" llm-tokenize image cut.png -o x
+    head -c 500 "$G/rgb.jpg" > cut.jpg
+    refused 65 "cut.jpg: JPEG: " llm-tokenize image cut.jpg -o x
+    refused 65 "expected a picture, found an empty file" llm-tokenize image /dev/null -o x
+    echo text > text
+    refused 65 "text: expected a picture (PNG, JPEG)" llm-tokenize image text -o x
+    refused 66 "absent.png" llm-tokenize image absent.png -o x
+    echo '{"image": "text"}' > list
+    refused 65 "list: line 1: text: expected a picture" llm-tokenize image --jsonl list -o x
+    echo '{"picture": "text"}' > list
+    refused 65 'list: line 1: expected "image"' llm-tokenize image --jsonl list -o x
+    local wrong
+    for wrong in '{"size": 3}|expected image_processor_type' '{"image_processor_type": "Nobody"}|image_processor_type: unknown '"'Nobody' (known: ViT" \
+        '{"image_processor_type": "ViTImageProcessor", "size": {"depth": 3}}|size: expected height and width' \
+        '{"image_processor_type": "ViTImageProcessor", "resample": 9}|'"'resample': expected 0 to 5" \
+        '{"image_processor_type": "CLIPImageProcessor", "image_mean": [1, 2]}|image_mean: expected 3 numbers' \
+        '{"image_processor_type": "CLIPImageProcessor", "crop_size": -1}|'"'crop_size': expected 1" \
+        '{"image_processor_type": "LlavaNextImageProcessor", "image_grid_pinpoints": [[1]]}|image_grid_pinpoints: 0'; do
+        echo "${wrong%%|*}" > wrong.json
+        refused 65 "wrong.json: ${wrong#*|}" llm-tokenize image --for wrong.json "$G/rgb.png" -o x
+    done
+    [[ ! -e x ]]
+    run -2 llm-tokenize image --field path "$G/rgb.png" -o x
+    run -2 llm-tokenize image --labels a b c -o x
+}
