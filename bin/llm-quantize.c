@@ -34,9 +34,9 @@ struct args {
     const char *prune, *factors;
     int64_t rank;
     double energy;
-    int factors_only, rotate;
+    int factors_only, rotate, cache_budget;
     bool awq;                   /* --method awq; `method` is then auto */
-    int64_t drop_layers, refine, max_bytes, max_tensors, calibrate_tokens, calibrate_context, measure_tokens, budget_tokens;
+    int64_t drop_layers, refine, max_bytes, max_tensors, calibrate_tokens, calibrate_context, measure_tokens, budget_tokens, context;
 };
 #define AT(field) offsetof(struct args, field)
 enum { UNSET = -1 };
@@ -80,6 +80,9 @@ static const struct llm_opt options[] = {
      LLM_STR, AT(budget), 0, 0, NULL},
     {0, "budget-tokens", "N", "measure the harm of each matrix's type on the first N tokens of --calibrate [2048]", LLM_INT, AT(budget_tokens), 2,
      1e15, NULL},
+    {0, "cache-budget", NULL, "count the keys and values of --context tokens in --budget, and choose their types, layer by layer, too", LLM_FLAG,
+     AT(cache_budget), 0, 0, NULL},
+    {0, "context", "N", "tokens that --cache-budget has room for [the model's maximum]", LLM_INT, AT(context), 1, 1 << 24, NULL},
     {0, "measure", "FILE", "say how far the result's predictions are from IN's on a text or token stream that was not --calibrate's", LLM_INPUT,
      AT(measure), 0, 0, NULL},
     {0, "measure-tokens", "N", "read only the first N tokens of --measure [all]", LLM_INT, AT(measure_tokens), 2, 1e15, NULL},
@@ -154,6 +157,25 @@ static void put_table_row(struct llm_table *t, const struct llm_quant_report *r,
     llm_table_text(t, r->pruned);
     llm_table_printed(t, r->rank > 0 ? (double)r->rank : (double)NAN, LLM_NUMBER_GENERAL, 6);
     llm_table_printed(t, r->energy, LLM_NUMBER_GENERAL, 6);
+}
+
+/* Rows of the keys and values that a budget counts. */
+static void put_cache_rows(struct llm_table *t, const struct llm_budget *b, const struct llm_config *c)
+{
+    for (int64_t i = 0; b->cache && i < 2 * c->num_hidden_layers; i++) {
+        const struct llm_budget_cache *of = &b->cache[i / 2][i % 2];
+        struct llm_quant_report r = {.from = LLM_F32, .to = of->type, .bytes_to = of->bytes, .n_dims = 2, .rmse = NAN, .max_error = NAN,
+                                     .snr_db = NAN, .cosine = NAN, .damping = NAN, .zeros = NAN, .energy = NAN};
+        const struct llm_budget_tensor harm = {of->type, NAN, of->measured, of->measured};
+        char name[60], shape[60];
+        if (of->type == LLM_NO_DTYPE) continue;
+        snprintf(name, sizeof name, "cache.layers.%" PRId64 ".%s", i / 2, i % 2 ? "v" : "k");
+        snprintf(shape, sizeof shape, "%" PRId64 ",%" PRId64, b->tokens, of->width);
+        r.name = name;
+        r.bytes_from = (uint64_t)(b->tokens * of->width) * sizeof(float);
+        r.bits = 8 * (double)of->bytes / (double)(b->tokens * of->width);
+        put_table_row(t, &r, &harm, shape);
+    }
 }
 
 static int put_row(void *arg, const struct llm_quant_report *r, struct llm_err *e)
@@ -239,6 +261,7 @@ static int quantize(struct llm_model *m, const struct args *a, const struct llm_
         llm_table_release(&table);
         return -1;
     }
+    if (budget && t.table) put_cache_rows(t.table, budget, &m->config);
     const double before = (double)t.bytes_from / 1048576, after = (double)t.bytes_to / 1048576;
     if (plan->type->dtype == LLM_NO_DTYPE && t.changed == 0) llm_note("%zu tensors as they are: %.1f MiB of weights", m->n_params, after);
     else llm_note("%zu of %zu tensors to %s: %.1f -> %.1f MiB of weights", t.changed, m->n_params, plan->type->name, before, after);
@@ -321,7 +344,8 @@ static int restore_types(struct llm_model *m, const enum llm_dtype *was, const s
 static int choose_types(struct llm_model *m, const struct args *a, const char *in, int64_t tokens, struct llm_quant_plan *with,
                         struct llm_budget *budget, struct llm_err *e)
 {
-    const struct budget_request r = {in, a->calibrate, quantize_budget_bytes(a->budget, m), tokens, a->calibrate_tokens,
+    const int64_t cached = !a->cache_budget ? 0 : a->context ? a->context : llm_config_default_context(&m->config);
+    const struct budget_request r = {in, a->calibrate, {quantize_budget_bytes(a->budget, m), cached}, tokens, a->calibrate_tokens,
                                      a->budget_tokens ? a->budget_tokens : 2048, a->calibrate_context};
     int status = quantize_budget(&r, m, with, budget, &with->type, e);
     with->chosen = budget->types;
@@ -540,6 +564,8 @@ int main(int argc, char **argv)
     if (a.rotate && (a.budget || a.refine || a.merge.n > 0)) {
         llm_usage(&cli, "--rotate: expected no --%s", a.budget ? "budget" : a.refine ? "refine" : "merge");
     }
+    if (a.cache_budget && !a.budget) llm_usage(&cli, "--cache-budget: expected --budget too");
+    if (a.context && !a.cache_budget) llm_usage(&cli, "--context: expected --cache-budget too");
     if (a.budget_tokens && !a.budget) llm_usage(&cli, "--budget-tokens: expected --budget too");
     if (a.measure && strcmp(in, "-") == 0) llm_usage(&cli, "--measure: expected a file as IN: it is read again to be compared");
     if (a.imatrix_out && !a.calibrate && !a.imatrix) llm_usage(&cli, "--imatrix-out: expected --calibrate FILE too");

@@ -42,17 +42,17 @@ static int no_row(void *arg, const struct llm_quant_report *r, struct llm_err *e
 }
 
 /* Quantises a fresh copy of the model by the plan and measures the divergence of its predictions on the text that was held out. */
-static int measure_plan(const char *in, const struct llm_quant_plan *plan, struct llm_kl_base *held, struct llm_kl *kl, double *windows,
-                        struct llm_err *e)
+static int measure_plan(const char *in, const struct llm_quant_plan *plan, const char *cache, struct llm_kl_base *held, struct llm_kl *kl,
+                        double *windows, struct llm_err *e)
 {
     struct llm_model *m = llm_model_load(in, e);
     int status = m ? llm_quantize_model(m, plan, no_row, NULL, e) : -1;
-    if (status == 0) status = llm_kl_measure(held, m, kl, windows, e);
+    if (status == 0) status = llm_kl_measure_cache(held, m, cache, kl, windows, e);
     llm_model_destroy(m);
     return status;
 }
 
-/* The plan's own mix if it fits, else the largest one that does; NULL: none fits. */
+/* The plan's own mix if it fits in so many bytes, else the largest one that does; NULL: none fits. */
 static const struct llm_quant_type *mix_that_fits(const struct llm_model *m, const struct llm_quant_plan *plan, uint64_t bytes)
 {
     const struct llm_quant_type *best = NULL;
@@ -70,30 +70,65 @@ static const struct llm_quant_type *mix_that_fits(const struct llm_model *m, con
     return best;
 }
 
-static int compare(const struct budget_request *r, const struct llm_model *m, const struct llm_quant_plan *plan, struct llm_kl_base *held,
-                   const struct llm_budget *b, const struct llm_quant_type **mix, struct llm_err *e)
+/* What is compared: the budget's choice, and a mix with one type for all keys and values. */
+struct rival {
+    const struct llm_quant_type *mix;
+    const char *cache;             /* NULL: the cache is not within the budget */
+    uint64_t bytes;
+};
+
+static struct rival rival_of(const struct budget_request *r, const struct llm_model *m, const struct llm_quant_plan *plan, enum llm_dtype cache)
 {
-    struct llm_quant_plan ours = *plan, theirs = *plan;
+    const uint64_t cached = r->room.tokens > 0 ? llm_budget_cache_bytes(m, cache, r->room.tokens) : 0;
+    struct rival x = {.cache = r->room.tokens > 0 ? llm_dtypes[cache].name : NULL};
+    struct llm_quant_plan with = *plan;
+    if (cached >= r->room.bytes || !(x.mix = mix_that_fits(m, plan, r->room.bytes - cached))) return x;
+    with.type = x.mix;
+    x.bytes = llm_budget_bytes(m, &with) + cached;
+    return x;
+}
+
+/* Measures a rival. *best: the difference of the best one so far (0: the budget's choice); `windows`: of the budget's choice, and room for
+ * another. */
+static int measure_rival(const struct budget_request *r, const struct llm_quant_plan *plan, const struct rival *x, struct llm_kl_base *held,
+                         const struct llm_kl *ours, double *windows, double *best, struct llm_err *e)
+{
     const int64_t n = llm_kl_windows(held);
-    double *windows = llm_calloc((size_t)(2 * n), sizeof *windows, "windows", e);
-    struct llm_kl a, c;
-    *mix = mix_that_fits(m, plan, r->bytes);
+    struct llm_quant_plan with = *plan;
+    struct llm_kl kl;
+    with.type = x->mix;
+    int status = measure_plan(r->in, &with, x->cache, held, &kl, windows + n, e);
+    if (status != 0) return status;
+    for (int64_t i = 0; i < n; i++) windows[n + i] = windows[i] - windows[n + i];
+    const double difference = ours->mean - kl.mean;
+    llm_note("budget: %s%s%s, %" PRIu64 " bytes: KL %.6f; difference %.6f ± %.6f", x->mix->name, x->cache ? " with a cache of " : "",
+             x->cache ? x->cache : "", x->bytes, kl.mean, difference, 1.96 * llm_kl_mean_of(windows + n, n).error);
+    if (difference > *best) *best = difference;
+    return 0;
+}
+
+static int compare(const struct budget_request *r, const struct llm_model *m, const struct llm_quant_plan *plan, struct llm_kl_base *held,
+                   const struct llm_budget *b, struct rival *better, struct llm_err *e)
+{
+    struct llm_quant_plan ours = *plan;
+    const int64_t n = llm_kl_windows(held);
+    double *windows = llm_calloc((size_t)(2 * n), sizeof *windows, "windows", e), best = 0;
+    struct llm_kl a;
     ours.chosen = b->types;
-    int status = windows ? measure_plan(r->in, &ours, held, &a, windows, e) : -1;
+    int status = windows ? measure_plan(r->in, &ours, b->cache_types, held, &a, windows, e) : -1;
     if (status == 0) {
         llm_note("budget: %" PRIu64 " of %" PRIu64 " bytes; KL %.6f predicted, %.6f ± %.6f measured on %" PRId64 " tokens held out (95%%)", b->bytes,
-                 r->bytes, b->predicted, a.mean, 1.96 * a.error, a.tokens);
+                 r->room.bytes, b->predicted, a.mean, 1.96 * a.error, a.tokens);
     }
-    if (status == 0 && *mix) {
-        theirs.type = *mix;
-        status = measure_plan(r->in, &theirs, held, &c, windows + n, e);
-        for (int64_t i = 0; status == 0 && i < n; i++) windows[i] -= windows[n + i];
-        if (status == 0) {
-            llm_note("budget: %s, %" PRIu64 " bytes: KL %.6f; difference %.6f ± %.6f: %s is written", (*mix)->name, llm_budget_bytes(m, &theirs),
-                     c.mean, a.mean - c.mean, 1.96 * llm_kl_mean_of(windows, n).error, a.mean <= c.mean ? "the budget's choice" : (*mix)->name);
-            if (a.mean <= c.mean) *mix = NULL;
-        }
+    for (const enum llm_dtype *t = llm_budget_cache_types; *t != LLM_N_DTYPES && status == 0; t++) {
+        const struct rival x = rival_of(r, m, plan, *t);
+        const double before = best;
+        if (x.mix && (status = measure_rival(r, plan, &x, held, &a, windows, &best, e)) == 0 && best > before) *better = x;
+        if (r->room.tokens == 0) break;
     }
+    if (status == 0) llm_note("budget: %s is written", better->mix ? better->mix->name : "the budget's choice");
+    const char *cache = better->mix ? better->cache : b->cache_types;
+    if (status == 0 && cache) llm_note("budget: the cache of %" PRId64 " tokens is counted as --cache-type %s", r->room.tokens, cache);
     free(windows);
     return status;
 }
@@ -103,19 +138,21 @@ int quantize_budget(const struct budget_request *r, struct llm_model *m, const s
 {
     struct llm_kl_base probe = {0}, held = {0};
     struct llm_model *base = llm_model_load(r->in, e);
-    const struct llm_quant_type *mix = NULL;
+    struct rival better = {0};
     struct llm_input text = {0};
     int status = base ? llm_input_read(&text, r->text, base, e) : -1;
     const size_t n = r->max > 0 && text.n > (size_t)r->max ? (size_t)r->max : text.n;
     const int64_t probe_tokens = r->probe < r->first_held_out ? r->probe : r->first_held_out;
     if (status == 0) status = llm_kl_base_init(&probe, base, text.ids, probe_tokens, r->context, e);
     if (status == 0) status = llm_kl_base_init(&held, base, text.ids + r->first_held_out, (int64_t)n - r->first_held_out, r->context, e);
-    if (status == 0) status = llm_budget_choose(m, plan, r->bytes, &probe, b, e);
-    if (status == 0) status = compare(r, m, plan, &held, b, &mix, e);
-    if (status == 0 && mix) {
+    if (status == 0) status = llm_budget_choose(m, plan, &r->room, &probe, b, e);
+    if (status == 0) status = compare(r, m, plan, &held, b, &better, e);
+    if (status == 0 && better.mix) {
         free(b->types);
+        free(b->cache);
         b->types = NULL;
-        *type = mix;
+        b->cache = NULL;
+        *type = better.mix;
     }
     llm_kl_base_release(&probe);
     llm_kl_base_release(&held);

@@ -14,13 +14,13 @@ int64_t quantize_tokens_before(const char *option, const char *text, const struc
 struct budget_request {
     const char *in;                /* the file of the model, which is loaded again to be compared with */
     const char *text;              /* calibration's */
-    uint64_t bytes;
+    struct llm_budget_room room;   /* bytes, and tokens of a cache that is within them */
     int64_t first_held_out, max;   /* quantize_tokens_before; tokens of the text that are read at all, 0: all */
     int64_t probe;                 /* tokens of the text over which sensitivities are measured */
     int64_t context;
 };
 /* Chooses types for `m` (b->types; b is released by the caller either way), or leaves b->types NULL and sets *type to the mix that was better on
- * what was held out. Tells the divergence of both. 0; 1 if a signal was caught; -1. */
+ * what was held out. Says which types the cache has, if it is within the budget. Tells the divergence of both. 0; 1 if a signal was caught; -1. */
 int quantize_budget(const struct budget_request *r, struct llm_model *m, const struct llm_quant_plan *plan, struct llm_budget *b,
                     const struct llm_quant_type **type, struct llm_err *e) LLM_MUST_CHECK;
 

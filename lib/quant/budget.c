@@ -2,15 +2,18 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "base/buf.h"
 #include "base/progress.h"
+#include "infer/kvtypes.h"
 #include "quant/curvature.h"
 #include "quant/knapsack.h"
 
 const enum llm_dtype llm_budget_types[] = {LLM_Q2_K, LLM_Q3_K, LLM_IQ4_XS, LLM_Q4_K, LLM_Q5_K, LLM_Q6_K, LLM_Q4_0, LLM_IQ4_NL, LLM_Q5_0, LLM_Q5_1,
                                            LLM_Q8_0, LLM_IQ3_S, LLM_IQ3_XXS, LLM_IQ2_S, LLM_IQ2_XS, LLM_N_DTYPES};
+const enum llm_dtype llm_budget_cache_types[] = {LLM_BF16, LLM_Q8_0, LLM_Q4_0, LLM_N_DTYPES};
 
 uint64_t llm_budget_bytes(const struct llm_model *m, const struct llm_quant_plan *plan)
 {
@@ -26,6 +29,8 @@ void llm_budget_release(struct llm_budget *b)
 {
     free(b->v);
     free(b->types);
+    free(b->cache);
+    free(b->cache_types);
     memset(b, 0, sizeof *b);
 }
 
@@ -37,12 +42,23 @@ struct candidate {
     double error[LLM_KNAPSACK_CHOICES]; /* predicted harm by the curvature, else the weighted squared error */
     double scale, measured;        /* harm = scale · error; the last measurement */
 };
+/* The keys (`part` 0) or the values of a layer, whose type is chosen. */
+struct cached {
+    int64_t layer, width;          /* elements of a token */
+    int part;
+    enum llm_dtype types[LLM_KNAPSACK_CHOICES];
+    double harm[LLM_KNAPSACK_CHOICES];
+    int n, chosen;
+};
 struct search {
     struct llm_model *m;
     const struct llm_quant_plan *plan;
     struct llm_kl_base *probe;
     struct candidate *v;
     size_t n;
+    int64_t tokens;                /* of the cache; 0: it is no part of the budget */
+    struct cached *cached;
+    size_t n_cached;
 };
 
 /* ---- the error that a type leaves ---- */
@@ -144,6 +160,92 @@ static int measure_all(struct search *s, struct llm_err *e)
     return status;
 }
 
+/* ---- keys and values ---- */
+
+static bool has_own(const struct llm_state_shape *s, int64_t layer) { return s->n_kv_heads > 0 && s->source == layer; }
+
+uint64_t llm_budget_cache_bytes(const struct llm_model *m, enum llm_dtype type, int64_t tokens)
+{
+    uint64_t bytes = 0;
+    for (int64_t l = 0; l < m->config.num_hidden_layers; l++) {
+        const struct llm_state_shape s = llm_model_state(&m->config, l);
+        const int64_t block = llm_dtypes[type].block_size;
+        if (!has_own(&s, l)) continue;
+        if (s.d_k % block || s.d_v % block) return UINT64_MAX;
+        bytes += llm_dtype_bytes(type, (uint64_t)(tokens * s.n_kv_heads * (s.d_k + s.d_v)));
+    }
+    return bytes;
+}
+
+static int find_cached(struct search *s, struct llm_err *e)
+{
+    const int64_t layers = s->m->config.num_hidden_layers;
+    s->cached = llm_calloc((size_t)(2 * layers) + 1, sizeof *s->cached, "budget", e);
+    if (!s->cached) return -1;
+    for (int64_t i = 0; i < 2 * layers && s->tokens > 0; i++) {
+        const struct llm_state_shape shape = llm_model_state(&s->m->config, i / 2);
+        const int64_t d = i % 2 ? shape.d_v : shape.d_k;
+        struct cached c = {.layer = i / 2, .part = (int)(i % 2), .width = shape.n_kv_heads * d};
+        if (!has_own(&shape, i / 2) || d == 0) continue;
+        for (const enum llm_dtype *t = llm_budget_cache_types; *t != LLM_N_DTYPES; t++) {
+            if (d % llm_dtypes[*t].block_size == 0) c.types[c.n++] = *t;
+        }
+        s->cached[s->n_cached++] = c;
+    }
+    return 0;
+}
+
+/* KL of the model with these keys or values alone in type i. */
+static int measure_cached(const struct search *s, struct cached *c, int i, struct llm_err *e)
+{
+    const char *type = llm_dtypes[c->types[i]].name, *rest = llm_dtypes[LLM_F32].name;
+    char types[100];
+    struct llm_kl kl;
+    snprintf(types, sizeof types, "%s/%" PRId64 ":%s,%s", rest, c->layer, c->part ? rest : type, c->part ? type : rest);
+    int status = llm_kl_measure_cache(s->probe, s->m, types, &kl, NULL, e);
+    if (status == 0) c->harm[i] = kl.mean > 0 ? kl.mean : 0;
+    return status;
+}
+
+static int measure_cache(struct search *s, struct llm_err *e)
+{
+    struct llm_progress progress;
+    int status = 0;
+    llm_progress_start(&progress, "keys and values", "layers", (int64_t)s->n_cached);
+    for (size_t i = 0; i < s->n_cached && status == 0; i++) {
+        llm_progress_set(&progress, (int64_t)i, NULL);
+        for (int t = 0; t < s->cached[i].n && status == 0; t++) status = measure_cached(s, &s->cached[i], t, e);
+    }
+    llm_progress_end(&progress);
+    return status;
+}
+
+/* What was chosen, to out->cache and out->cache_types. */
+static int report_cache(const struct search *s, struct llm_budget *out, struct llm_err *e)
+{
+    const int64_t layers = s->m->config.num_hidden_layers;
+    struct llm_kv_pair *types = llm_calloc((size_t)layers + 1, sizeof *types, "budget", e);
+    out->cache = types ? llm_calloc((size_t)layers + 1, sizeof *out->cache, "budget", e) : NULL;
+    out->tokens = s->tokens;
+    for (int64_t l = 0; out->cache && l < layers; l++) {
+        types[l] = (struct llm_kv_pair){LLM_BF16, LLM_BF16};
+        for (int part = 0; part < 2; part++) out->cache[l][part] = (struct llm_budget_cache){.type = LLM_NO_DTYPE, .measured = NAN};
+    }
+    for (size_t i = 0; out->cache && i < s->n_cached; i++) {
+        const struct cached *c = &s->cached[i];
+        const enum llm_dtype type = c->types[c->chosen];
+        const uint64_t bytes = llm_dtype_bytes(type, (uint64_t)(s->tokens * c->width));
+        out->cache[c->layer][c->part] = (struct llm_budget_cache){type, c->harm[c->chosen], bytes, c->width};
+        if (c->part) types[c->layer].v = type;
+        else types[c->layer] = (struct llm_kv_pair){type, type};
+        out->predicted += c->harm[c->chosen];
+        out->bytes += bytes;
+    }
+    if (out->cache) out->cache_types = llm_kv_types_text(types, layers, e);
+    free(types);
+    return out->cache_types ? 0 : -1;
+}
+
 /* ---- the choice ---- */
 
 /* Fills s->v. `fixed`: bytes of the other parameters. */
@@ -171,11 +273,14 @@ static int find_candidates(struct search *s, uint64_t *fixed, struct llm_err *e)
     return 0;
 }
 
+/* The best types that fit in `room` bytes: of matrices to choice[n], of keys and values to s->cached. 1: nothing fits. */
 static int choose(const struct search *s, uint64_t room, int *choice, struct llm_err *e)
 {
-    struct llm_knapsack_item *items = llm_calloc(s->n + 1, sizeof *items, "budget", e);
-    if (!items) return -1;
-    for (size_t i = 0; i < s->n; i++) {
+    const size_t n = s->n + s->n_cached;
+    struct llm_knapsack_item *items = llm_calloc(n + 1, sizeof *items, "budget", e);
+    int *all = items ? llm_calloc(n + 1, sizeof *all, "budget", e) : NULL;
+    int status = all ? 0 : -1;
+    for (size_t i = 0; i < s->n && status == 0; i++) {
         const struct candidate *c = &s->v[i];
         items[i].n = c->n;
         for (int t = 0; t < c->n; t++) {
@@ -183,16 +288,28 @@ static int choose(const struct search *s, uint64_t room, int *choice, struct llm
             items[i].harm[t] = c->scale * c->error[t];
         }
     }
-    int status = llm_knapsack(items, s->n, room, choice, e);
+    for (size_t i = 0; i < s->n_cached && status == 0; i++) {
+        const struct cached *c = &s->cached[i];
+        items[s->n + i].n = c->n;
+        for (int t = 0; t < c->n; t++) {
+            items[s->n + i].size[t] = llm_dtype_bytes(c->types[t], (uint64_t)(s->tokens * c->width));
+            items[s->n + i].harm[t] = c->harm[t];
+        }
+    }
+    if (status == 0) status = llm_knapsack(items, n, room, all, e);
+    for (size_t i = 0; i < s->n && status == 0; i++) choice[i] = all[i];
+    for (size_t i = 0; i < s->n_cached && status == 0; i++) s->cached[i].chosen = all[s->n + i];
     free(items);
+    free(all);
     return status;
 }
 
 static int search(struct search *s, uint64_t bytes, int *choice, struct llm_err *e)
 {
     uint64_t fixed;
-    int status = find_candidates(s, &fixed, e);
+    int status = find_candidates(s, &fixed, e) < 0 || find_cached(s, e) < 0 ? -1 : 0;
     for (size_t i = 0; i < s->n && status == 0; i++) status = find_errors(s, &s->v[i], e);
+    if (status == 0) status = measure_cache(s, e);
     for (int round = 0; round < 2 && status == 0; round++) {
         status = measure_all(s, e);
         if (status != 0) return status;
@@ -204,14 +321,14 @@ static int search(struct search *s, uint64_t bytes, int *choice, struct llm_err 
     return status;
 }
 
-int llm_budget_choose(struct llm_model *m, const struct llm_quant_plan *plan, uint64_t bytes, struct llm_kl_base *probe, struct llm_budget *out,
-                      struct llm_err *e)
+int llm_budget_choose(struct llm_model *m, const struct llm_quant_plan *plan, const struct llm_budget_room *room, struct llm_kl_base *probe,
+                      struct llm_budget *out, struct llm_err *e)
 {
-    struct search s = {.m = m, .plan = plan, .probe = probe};
+    struct search s = {.m = m, .plan = plan, .probe = probe, .tokens = room->tokens};
     out->v = llm_calloc(m->n_params + 1, sizeof *out->v, "budget", e);
     out->types = out->v ? llm_calloc(m->n_params + 1, sizeof *out->types, "budget", e) : NULL;
     int *choice = out->types ? llm_calloc(m->n_params + 1, sizeof *choice, "budget", e) : NULL;
-    int status = choice ? search(&s, bytes, choice, e) : -1;
+    int status = choice ? search(&s, room->bytes, choice, e) : -1;
     for (size_t i = 0; status == 0 && i < m->n_params; i++) {
         out->types[i] = LLM_N_DTYPES;
         out->v[i] = (struct llm_budget_tensor){LLM_N_DTYPES, NAN, NAN, NAN};
@@ -226,9 +343,12 @@ int llm_budget_choose(struct llm_model *m, const struct llm_quant_plan *plan, ui
     }
     free(s.v);
     free(choice);
-    if (status != 0) return status;
-    struct llm_quant_plan with = *plan;
-    with.chosen = out->types;
-    out->bytes = llm_budget_bytes(m, &with);
-    return 0;
+    if (status == 0) {
+        struct llm_quant_plan with = *plan;
+        with.chosen = out->types;
+        out->bytes = llm_budget_bytes(m, &with);
+        if (s.tokens > 0) status = report_cache(&s, out, e);
+    }
+    free(s.cached);
+    return status;
 }

@@ -27,9 +27,9 @@ static int run_window(struct llm_engine *g, const struct llm_kl_base *b, int64_t
     return status;
 }
 
-static int start(struct llm_engine *g, struct llm_model *m, int64_t context, struct llm_err *e)
+static int start(struct llm_engine *g, struct llm_model *m, int64_t context, const char *types, struct llm_err *e)
 {
-    const struct llm_engine_options o = {.compute = LLM_COMPUTE_F32, .context = context, .batch = context};
+    const struct llm_engine_options o = {.compute = LLM_COMPUTE_F32, .cache = types, .context = context, .batch = context};
     return llm_engine_init(g, m, &o, e);
 }
 
@@ -57,7 +57,7 @@ int llm_kl_base_init(struct llm_kl_base *b, struct llm_model *base, const int32_
     if (!b->ids) return -1;
     memcpy(b->ids, ids, (size_t)n * sizeof *ids);
     b->hidden = llm_alloc((size_t)n, (size_t)base->config.hidden_size * sizeof *b->hidden, "hidden states", e);
-    int status = b->hidden ? start(&b->engine, base, b->context, e) : -1;
+    int status = b->hidden ? start(&b->engine, base, b->context, NULL, e) : -1;
     for (int64_t w = 0; status == 0 && w < llm_kl_windows(b); w++) {
         status = run_window(&b->engine, b, w, false, keep_hidden, &(struct keeping){b, w * b->context}, e);
     }
@@ -141,6 +141,11 @@ struct llm_kl_mean llm_kl_mean_of(const double *v, int64_t n)
 
 int llm_kl_measure(struct llm_kl_base *b, struct llm_model *m, struct llm_kl *out, double *windows, struct llm_err *e)
 {
+    return llm_kl_measure_cache(b, m, NULL, out, windows, e);
+}
+
+int llm_kl_measure_cache(struct llm_kl_base *b, struct llm_model *m, const char *types, struct llm_kl *out, double *windows, struct llm_err *e)
+{
     struct llm_engine engine = {0};
     struct comparison c = {.b = b, .vocab = b->engine.model->config.vocab_size};
     const int64_t n = llm_kl_windows(b);
@@ -149,7 +154,7 @@ int llm_kl_measure(struct llm_kl_base *b, struct llm_model *m, struct llm_kl *ou
         free(means);
         return llm_fail(e, EX_DATAERR, "expected a vocabulary of %lld tokens, found %lld", (long long)c.vocab, (long long)m->config.vocab_size);
     }
-    int status = means ? start(&engine, m, b->context, e) : -1;
+    int status = means ? start(&engine, m, b->context, types, e) : -1;
     for (int64_t w = 0; status == 0 && w < n; w++) {
         c.first = w * b->context;
         c.sum = 0;

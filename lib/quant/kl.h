@@ -27,6 +27,9 @@ struct llm_kl {
 /* Measures `m`, which has the base's vocabulary. windows[llm_kl_windows]: the mean of each window, for paired differences; NULL: not wanted.
  * 0; 1 if a signal was caught; -1. */
 int llm_kl_measure(struct llm_kl_base *b, struct llm_model *m, struct llm_kl *out, double *windows, struct llm_err *e) LLM_MUST_CHECK;
+/* As llm_kl_measure, with a cache of these types (infer/kvtypes.h; NULL: FP32) for `m`. */
+int llm_kl_measure_cache(struct llm_kl_base *b, struct llm_model *m, const char *types, struct llm_kl *out, double *windows, struct llm_err *e)
+    LLM_MUST_CHECK;
 
 /* Two distributions of the next token, p and q, by their logits [n]. */
 struct llm_kl_row {

@@ -46,6 +46,33 @@ kl() { # the divergence in a message of --measure or --budget
     [[ $(awk -F'\t' '/lm_head/ {print $4, $16}' r.tsv) == 'q8_0 -' ]]
 }
 
+@test "--cache-budget: keys and values take their part of the bytes, less of it the longer the context; the types run and are measured" {
+    local n types width
+    declare -A bits
+    for n in 64 1024; do
+        llm-quantize -j $((n == 64 ? 1 : 3)) -t q4_k_m --budget 700KiB --cache-budget --context $n --budget-tokens 64 "${CALIBRATE[@]}" --report r.tsv \
+            "$M" $n.gguf 2> err
+        awk -F'\t' 'NR > 1 {bytes += $7} END {exit !(bytes <= 700 * 1024)}' r.tsv
+        # each layer has keys and values, 4 heads of 32 (bits, harm, measured harm)
+        [[ $(awk -F'\t' -v n=$n '$1 ~ /^cache.layers.[01].[kv]$/ && $2 == n ",128" && $7 * 8 == $12 * n * 128 && $17 == $18 && $17 > 0' r.tsv | wc -l) == 4 ]]
+        bits[$n]=$(awk -F'\t' '/^cache/ {s += $12} END {print s / 4}' r.tsv)
+        types=$(sed -n 's/.*is counted as --cache-type //p' err)
+        grep -q "the cache of $n tokens is counted" err
+        llm-infer -m $n.gguf --cache-type "$types" -n 0 --kv-out c.kv --ids "1 2 3"
+        [[ $(llm-kvinspect c.kv | awk '$1 == "type" {print $2}') == "$types" ]]
+        [[ $(grep -c 'with a cache of' err) -ge 1 ]]
+    done
+    awk -v short="${bits[64]}" -v long="${bits[1024]}" 'BEGIN {exit !(short == 16 && long < 16 && long >= 4.5)}'
+    # threads change nothing
+    llm-quantize -q -j 1 -t q4_k_m --budget 700KiB --cache-budget --context 1024 --budget-tokens 64 "${CALIBRATE[@]}" "$M" one.gguf
+    cmp one.gguf 1024.gguf
+    refused 2 'less than the smallest types need' llm-quantize -q -t q4_k_m --budget 700KiB --cache-budget --context 99999 --budget-tokens 64 \
+        "${CALIBRATE[@]}" "$M" x.llm
+    refused 2 '--cache-budget: expected --budget too' llm-quantize -t q4_0 --cache-budget "${CALIBRATE[@]}" "$M" x.llm
+    refused 2 '--context: expected --cache-budget too' llm-quantize -t q4_0 --budget 4bpw --context 9 "${CALIBRATE[@]}" "$M" x.llm
+    [[ ! -e x.llm ]]
+}
+
 @test "budgets that cannot be: one line, nothing written" {
     refused 2 "found '12 apples'" llm-quantize -t q4_0 --budget '12 apples' "${CALIBRATE[@]}" "$M" x.llm
     refused 2 'less than the smallest types need' llm-quantize -q -t q4_0 --budget 1.5bpw --budget-tokens 64 "${CALIBRATE[@]}" "$M" x.llm
