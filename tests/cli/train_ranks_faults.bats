@@ -1,0 +1,99 @@
+# Ranks that are signalled, killed or stopped: the job ends, nothing is lost but the steps since the last save, and any number of ranks goes on with
+# the same bits.
+load ../helper
+load ../mpi
+
+setup_file() { sentences_tokens; }
+
+setup() {
+    need_mpi
+    write_rank1
+    gpt=(llm-train -q -j 1 -c nano --set n_layer=2 --set n_embd=32 --set n_head=2 --optimizer sgd --schedule constant --warmup 0 -l 24
+        -b 6 --grad-shards 6 -T "$F/tok.json" "$F/data.tok")
+}
+
+# begin N OPTION...: starts a long run of N ranks and waits for its first steps; sets $job and $pids, the ranks' processes in the order of ranks.
+begin() {
+    local i pid
+    rm -f run.llm log
+    ranks "$1" "${gpt[@]}" -n 1000000 -o run.llm --log log "${@:2}" 2> job.err &
+    job=$!
+    for ((i = 0; i < 600; i++)); do
+        [[ -s log && $(wc -l < log) -ge 3 ]] && break
+        sleep .05
+    done
+    pids=()
+    for pid in $(pgrep -f "^llm-train .*-o run.llm"); do
+        [[ $(readlink "/proc/$pid/cwd") == "$PWD" ]] || continue
+        pids[$(tr '\0' '\n' < "/proc/$pid/environ" | sed -n 's/^OMPI_COMM_WORLD_RANK=\|^PMI_RANK=//p' | head -n 1)]=$pid
+    done
+    assert_equal "${#pids[@]}" "$1"
+}
+
+# ends STATUS SECONDS: the job ends so, within so many seconds.
+ends() {
+    local status=0 began=$SECONDS
+    wait "$job" || status=$?
+    assert_equal "$status" "$1"
+    ((SECONDS - began <= $2)) || fail "the job took $((SECONDS - began)) s to end"
+    for pid in "${pids[@]}"; do [[ ! -e /proc/$pid || $(awk '{ print $3 }' "/proc/$pid/stat") == Z ]]; done
+}
+
+# The run that was saved goes on with R ranks to `steps` steps, and is the run that was never interrupted.
+goes_on() {
+    ranks "$1" llm-train -q -j 1 --resume run.llm -n "$steps"
+    "${gpt[@]}" -n "$steps" -o straight.llm
+    cmp straight.llm run.llm
+}
+
+@test "SIGUSR1, SIGTERM and SIGINT at any rank: all save after the step and die by it; other numbers of ranks go on" {
+    local rank=2 signal steps
+    for signal in USR1 TERM INT; do
+        begin 3 --shard "zero=$((rank % 2))"
+        kill "-$signal" "${pids[rank]}"
+        ends $((128 + $(kill -l "$signal"))) 30
+        steps=$(($(tail -n 1 log | jq .step) + 2))
+        goes_on $((rank + 1))
+        rank=$((rank - 1))
+    done
+}
+
+@test "kill -9 of any rank ends the job within seconds; what was saved goes on" {
+    local rank steps
+    for rank in 0 1; do
+        begin 2 --save-every 2 --shard zero=1
+        kill -9 "${pids[rank]}"
+        ends 137 20
+        steps=$(($(tail -n 1 log | jq .step) + 2))
+        rm log
+        goes_on $((2 - rank))
+    done
+}
+
+@test "a rank that hangs is named with its machine and the step after --rank-timeout" {
+    begin 3 --rank-timeout 1
+    kill -STOP "${pids[1]}"
+    ends 1 30
+    [[ $(< job.err) =~ ^"llm-train: rank 1 ("[^\)]*") does not answer: rank 0 ("[^\)]*") has waited 1 s for it (step "[0-9]+")"$ ]]
+    begin 2 --rank-timeout 1
+    kill -STOP "${pids[0]}"
+    ends 1 30
+    [[ $(< job.err) =~ ^"llm-train: rank 0 ("[^\)]*") does not answer: rank 1 ("[^\)]*") has waited "[0-9]+" s for it (step "[0-9]+")"$ ]]
+}
+
+@test "one rank's data shrinks: all stop at the step before, the run is saved, the rank is named" {
+    cp "$F/data.tok" mine.tok
+    gpt=("${gpt[@]/"$F/data.tok"/data.tok}")
+    cp "$F/data.tok" data.tok
+    RANK1='s|^data.tok|mine.tok|' ranks 2 ./rank1 "${gpt[@]}" -n 1000000 -o run.llm --log log 2> job.err &
+    job=$! pids=()
+    for ((i = 0; i < 600; i++)); do
+        [[ -s log && $(wc -l < log) -ge 3 ]] && break
+        sleep .05
+    done
+    truncate -s 4096 mine.tok
+    ends 65 30
+    [[ $(< job.err) =~ ^"llm-train: rank 1 ("[^\)]*"): mine.tok: " ]]
+    steps=$(($(tail -n 1 log | jq .step) + 2))
+    goes_on 3
+}

@@ -1,0 +1,36 @@
+# A run whose ranks are killed 200 times (KILLS), at random moments, and that goes on each time with another number of ranks and another ZeRO, ends
+# with the bytes of the run that nothing interrupted.
+load ../helper
+load ../mpi
+
+setup_file() { sentences_tokens; }
+
+@test "kill -9 of random ranks, 200 times: cmp equal at the end, at most --save-every steps lost each time" {
+    need_mpi
+    local kills=${KILLS:-200} every=5 done=0 n victim started job steps pid pids saved
+    local of=(-q -j 1 -c nano --set n_layer=2 --set n_embd=32 --set n_head=2 --schedule constant --warmup 0 -l 24 -b 6 --grad-shards 6 -T "$F/tok.json")
+    RANDOM=20261123
+    llm-train "${of[@]}" -n 0 -o run.llm "$F/data.tok"
+    while ((done < kills)); do
+        n=$((RANDOM % 4 + 1))
+        ranks "$n" llm-train -q -j 1 --resume run.llm -n 1000000 --save-every "$every" --log log --shard "zero=$((RANDOM % 2))" "$F/data.tok" &
+        job=$!
+        sleep "$((RANDOM % 2)).$((RANDOM % 900 + 100))"
+        mapfile -t pids < <(pgrep -f "^llm-train .*--resume run.llm")
+        victim=$((RANDOM % n))
+        ((${#pids[@]} == n)) || victim=0
+        [[ -z ${pids[victim]-} ]] || kill -9 "${pids[victim]}" 2> /dev/null
+        started=$SECONDS
+        wait "$job" || saved=${saved:-0}
+        ((SECONDS - started < 30)) || fail "the job took too long to end"
+        for pid in "${pids[@]}"; do [[ ! -e /proc/$pid ]] || sleep .2; done
+        done=$((done + 1))
+        [[ -s log ]] || continue
+        saved=$(zstd -dcq run.llm | head -c 30000 | grep -ao 'step\\":[0-9]*' | head -n 1 | tr -dc 0-9)
+        (($(tail -n 1 log | jq .step) - saved <= every)) || fail "more than $every steps are lost"
+    done
+    steps=$((saved + 3))
+    llm-train -q -j 1 --resume run.llm -n "$steps" "$F/data.tok"
+    llm-train "${of[@]}" -n "$steps" -o straight.llm "$F/data.tok"
+    cmp straight.llm run.llm
+}
