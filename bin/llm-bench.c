@@ -5,10 +5,10 @@
 
 static const struct llm_cli *const commands[] = {&bench_speed_cli, &bench_train_cli, &bench_kernels_cli, &bench_cost_cli, &bench_quality_cli,
                                                 &bench_eval_cli,  &bench_steer_cli, &bench_dictionary_cli, &bench_plot_cli, &bench_scaling_cli,
-                                                &bench_zoo_cli, NULL};
+                                                &bench_zoo_cli, &bench_comm_cli, NULL};
 static int (*const runs[])(int, char **, struct llm_err *) = {bench_speed, bench_train, bench_kernels, bench_cost, bench_quality,
                                                                    bench_eval,  bench_steer, bench_dictionary, bench_plot, bench_scaling,
-                                                                   bench_zoo};
+                                                                   bench_zoo,   bench_comm};
 
 static const struct llm_cli cli = {
     .name = "llm-bench",

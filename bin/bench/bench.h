@@ -8,7 +8,7 @@
 #include "model/model.h"
 
 extern const struct llm_cli bench_speed_cli, bench_train_cli, bench_kernels_cli, bench_cost_cli, bench_quality_cli, bench_zoo_cli, bench_eval_cli,
-    bench_steer_cli, bench_plot_cli, bench_scaling_cli, bench_dictionary_cli;
+    bench_steer_cli, bench_plot_cli, bench_scaling_cli, bench_dictionary_cli, bench_comm_cli;
 /* This program, as it was called. */
 extern const char *bench_program;
 /* Tables of the command lines: words.c. */
@@ -26,6 +26,7 @@ int bench_eval(int argc, char **argv, struct llm_err *e) LLM_MUST_CHECK;
 int bench_steer(int argc, char **argv, struct llm_err *e) LLM_MUST_CHECK;
 int bench_scaling(int argc, char **argv, struct llm_err *e) LLM_MUST_CHECK;
 int bench_dictionary(int argc, char **argv, struct llm_err *e) LLM_MUST_CHECK;
+int bench_comm(int argc, char **argv, struct llm_err *e) LLM_MUST_CHECK;
 int bench_plot(int argc, char **argv, struct llm_err *e) LLM_MUST_CHECK;
 
 /* The configuration that `what` names: a preset, a config.json, a folder that holds one, or a model. `sets` apply to the first three. */

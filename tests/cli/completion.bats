@@ -17,7 +17,7 @@ completes() {
 
 @test "commands of a program, also half typed" {
     completes llm-bench ''
-    assert_equal "$output" $'cost\ndictionary\neval\nkernels\nplot\nquality\nscaling\nspeed\nsteer\ntrain\nzoo'
+    assert_equal "$output" $'comm\ncost\ndictionary\neval\nkernels\nplot\nquality\nscaling\nspeed\nsteer\ntrain\nzoo'
     completes llm-tokenize en
     assert_equal "$output" encode
 }

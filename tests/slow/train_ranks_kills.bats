@@ -15,11 +15,15 @@ setup_file() { sentences_tokens; }
         n=$((RANDOM % 4 + 1))
         ranks "$n" llm-train -q -j 1 --resume run.llm -n 1000000 --save-every "$every" --log log --shard "zero=$((RANDOM % 2))" "$F/data.tok" &
         job=$!
+        pids=()
+        while ((${#pids[@]} < n)); do
+            kill -0 "$job" # the run has not ended by itself
+            sleep .02
+            mapfile -t pids < <(pgrep -f "^llm-train .*--resume run.llm")
+        done
         sleep "$((RANDOM % 2)).$((RANDOM % 900 + 100))"
-        mapfile -t pids < <(pgrep -f "^llm-train .*--resume run.llm")
         victim=$((RANDOM % n))
-        ((${#pids[@]} == n)) || victim=0
-        [[ -z ${pids[victim]-} ]] || kill -9 "${pids[victim]}" 2> /dev/null
+        kill -9 "${pids[victim]}"
         started=$SECONDS
         wait "$job" || saved=${saved:-0}
         ((SECONDS - started < 30)) || fail "the job took too long to end"
