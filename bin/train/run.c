@@ -316,7 +316,7 @@ int llm_run_go(struct llm_run *r, const struct args *a, struct llm_err *e)
     struct llm_trainer *t = &r->trainer;
     if (a->plan) {
         struct llm_plan plan;
-        return llm_plan_make(&plan, &r->config, r->model, &a->o, e) < 0 ? -1 : llm_plan_print(&plan, llm_table_form(&a->common), e);
+        return llm_plan_make(&plan, &r->config, r->model, &a->o, &t->layout, e) < 0 ? -1 : llm_plan_print(&plan, llm_table_form(&a->common), e);
     }
     if (a->gradcheck) return llm_gradcheck_print(t, llm_table_form(&a->common), e);
     if (a->show > 0) return llm_run_show(t, a, e);

@@ -131,8 +131,10 @@ static int try_layers(const struct llm_config *c, const struct llm_model *of, co
     return got;
 }
 
-int llm_plan_make(struct llm_plan *p, const struct llm_config *c, const struct llm_model *m, const struct llm_train_options *given, struct llm_err *e)
+int llm_plan_make(struct llm_plan *p, const struct llm_config *c, const struct llm_model *m, const struct llm_train_options *given,
+                  const struct llm_layout *l, struct llm_err *e)
 {
+    const int64_t ranks = l->dp > 0 ? l->dp : 1;
     const double program = 16e6;
     struct llm_train_options placed = *given;
     const struct llm_train_options *const o = &placed;
@@ -142,9 +144,11 @@ int llm_plan_make(struct llm_plan *p, const struct llm_config *c, const struct l
     double tokens = (double)(o->batch * o->accumulate) * (double)(o->context ? o->context : llm_config_default_context(c));
     double of_shard = tokens / (double)(o->batch * o->accumulate) * (double)llm_shard_rows(o->grad_shards, o->batch * o->accumulate);
     double looked_up = 4 * (double)c->hidden_size * (of_shard < (double)c->vocab_size ? of_shard : (double)c->vocab_size);
-    double copies = 1 + (double)llm_shard_buffers(llm_shard_run(0, 1, o->grad_shards)); /* of the gradient */
+    if (llm_share_check(ranks, o->grad_shards, e) < 0) return -1;
+    struct llm_share_cost shared = llm_share_cost(ranks, o->grad_shards, 0);
+    double copies = 1 + (double)shared.buffers; /* of the gradient */
     int64_t context = o->context ? o->context : llm_config_default_context(c), every = o->checkpoint_every > 0 ? o->checkpoint_every : 1;
-    double n = llm_model_params(c), attention = 0;
+    double n = llm_model_params(c), attention = 0, collected = 0;
     struct trained trained;
     int64_t few = every, more = 2 * every;
     if (c->num_hidden_layers <= more) few = c->num_hidden_layers; /* no need to go on from smaller models */
@@ -165,10 +169,23 @@ int llm_plan_make(struct llm_plan *p, const struct llm_config *c, const struct l
                            .averages = o->ema > 0 ? 4 * trained.params : 0,
                            .tokens_per_step = tokens,
                            .peak = llm_measured_peak((enum llm_compute)o->precision)};
+    if (ranks > 1) {
+        const double own = (double)llm_shard_rows(ranks, o->grad_shards) / (double)o->grad_shards; /* of a step's shards, at most */
+        shared = llm_share_cost(ranks, o->grad_shards, trained.params);
+        p->ranks = (double)ranks;
+        p->nodes = (double)shared.nodes;
+        p->sent = shared.sent;
+        if (l->zero > 0) collected = p->moments; /* a save has all of them at one rank */
+        if (l->zero > 0) p->moments /= (double)ranks;
+        p->other += shared.staging;
+        one.seconds *= own;
+        two.seconds *= own;
+    }
     p->activations = one.bytes + steps * (two.bytes - one.bytes);
-    p->other = one.forms + steps * (two.forms - one.forms) + program + two.scratch + 20.0 * (double)(o->batch * o->accumulate * context);
+    p->other += one.forms + steps * (two.forms - one.forms) + program + two.scratch + 20.0 * (double)(o->batch * o->accumulate * context);
     /* A save takes the memory of the activations, and more if they have less. */
-    const double stored = p->weights + p->moments + p->averages, saving = llm_frames_memory(stored, trained.frames * stored / p->weights);
+    const double stored = p->weights + (collected > 0 ? collected : p->moments) + p->averages;
+    const double saving = collected + llm_frames_memory(stored, trained.frames * stored / p->weights);
     p->other += saving > p->activations ? saving - p->activations : 0;
     p->total = p->weights + p->gradients + p->moments + p->averages + p->activations + p->other;
     p->flops_per_step = p->tokens_per_step * (4 * llm_model_active_params(c) + 2 * trained.active + 3 * attention);
@@ -180,22 +197,25 @@ int llm_plan_make(struct llm_plan *p, const struct llm_config *c, const struct l
 
 int llm_plan_print(const struct llm_plan *p, enum llm_table_form form, struct llm_err *e)
 {
-    enum { COUNT, TIME };
+    enum { COUNT, TIME, RANKS }; /* RANKS: counts that one process has no need of */
     const struct { const char *key; double v; int kind; } rows[] = {
         {"parameters", p->params, COUNT}, {"trained_parameters", p->trained, COUNT}, {"weight_bytes", p->weights, COUNT},
         {"gradient_bytes", p->gradients, COUNT},
         {"moment_bytes", p->moments, COUNT}, {"average_bytes", p->averages, COUNT},
         {"activation_bytes", p->activations, COUNT}, {"other_bytes", p->other, COUNT}, {"total_bytes", p->total, COUNT},
+        {"ranks", p->ranks, RANKS}, {"rank_nodes", p->nodes, RANKS}, {"rank_sent_bytes", p->sent, RANKS},
         {"tokens_per_step", p->tokens_per_step, COUNT}, {"flops_per_step", p->flops_per_step, COUNT}, {"step_seconds", p->step_seconds, TIME},
         {"seconds", p->seconds, TIME}, {"peak_flops_per_second", p->peak, COUNT},
     };
     const char *columns[sizeof rows / sizeof *rows + 1] = {NULL};
     struct llm_table t, *tables[] = {&t};
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) columns[i] = rows[i].key;
+    for (size_t i = 0, n = 0; i < sizeof rows / sizeof *rows; i++) {
+        if (rows[i].kind != RANKS || p->ranks > 0) columns[n++] = rows[i].key;
+    }
     llm_table_init(&t, columns);
     t.record = t.no_heading = t.as_shown = t.spaced = true;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        llm_table_printed(&t, rows[i].v, LLM_NUMBER_FIXED, rows[i].kind == TIME && rows[i].v < 1e6 ? 6 : 0);
+        if (rows[i].kind != RANKS || p->ranks > 0) llm_table_printed(&t, rows[i].v, LLM_NUMBER_FIXED, rows[i].kind == TIME && rows[i].v < 1e6 ? 6 : 0);
     }
     return llm_tables_print(NULL, form, tables, 1, e);
 }

@@ -5,18 +5,19 @@
 
 #include "io/table.h"
 #include "model/model.h"
-#include "train/options.h"
+#include "train/share.h"
 
 struct llm_plan {
     double params, trained;                   /* numbers: all, and those that are trained */
     double weights, gradients, moments, averages, activations, other, total; /* bytes; `other`: scratch, losses, batch, the program */
     double tokens_per_step, flops_per_step;   /* 4 for each number and 2 for each that is trained, and attention's scores */
     double step_seconds, seconds;             /* a step, and all of them; 0 when not measured */
+    double ranks, nodes, sent;                /* of several ranks; of one of these, sums of shards that it sends, and all bytes, in a step; ranks 0: one */
     double peak;                              /* FLOP/s of products, measured */
 };
-/* `m`: the model that the run begins from, whose frozen parameters stay in their types; NULL: a new one. */
-int llm_plan_make(struct llm_plan *p, const struct llm_config *c, const struct llm_model *m, const struct llm_train_options *o, struct llm_err *e)
-    LLM_MUST_CHECK;
+/* What one rank of the layout takes, the one that takes most; its time is without messages. `m`: the model that the run begins from, whose frozen parameters stay in their types; NULL: a new one. */
+int llm_plan_make(struct llm_plan *p, const struct llm_config *c, const struct llm_model *m, const struct llm_train_options *o,
+                  const struct llm_layout *l, struct llm_err *e) LLM_MUST_CHECK;
 /* To standard output: a line "name, value" for each number, or one JSON object. */
 int llm_plan_print(const struct llm_plan *p, enum llm_table_form form, struct llm_err *e) LLM_MUST_CHECK;
 

@@ -119,14 +119,39 @@ static int make_staging(struct llm_share *s, struct llm_err *e)
     return s->send && s->receive && s->parts && s->out && s->bytes && s->out_bytes ? 0 : -1;
 }
 
+int llm_share_check(int64_t n_ranks, int64_t n_shards, struct llm_err *e)
+{
+    if (n_ranks <= n_shards) return 0;
+    return llm_fail(e, LLM_EX_USAGE, "--grad-shards: expected at least one shard for each of %lld ranks, found %lld", (long long)n_ranks,
+                    (long long)n_shards);
+}
+
+struct llm_share_cost llm_share_cost(int64_t n_ranks, int64_t n_shards, double n_params)
+{
+    struct llm_share_cost c = {0};
+    double all_nodes = 0, part = n_params / (double)n_ranks, bucket;
+    for (int q = 0; q < n_ranks; q++) {
+        const struct llm_shard_run run = llm_shard_run(q, (int)n_ranks, n_shards);
+        const int64_t nodes = llm_shard_nodes(run, NULL), buffers = llm_shard_buffers(run);
+        all_nodes += (double)nodes;
+        c.nodes = nodes > c.nodes ? nodes : c.nodes;
+        c.buffers = buffers > c.buffers ? buffers : c.buffers;
+    }
+    if (n_ranks == 1) return c;
+    bucket = (double)LLM_COMM_BUCKET / 4 / all_nodes;
+    if (bucket < LLM_OPTIM_BLOCK) bucket = LLM_OPTIM_BLOCK;
+    if (bucket > part) bucket = part;
+    c.staging = 4 * bucket * ((double)c.nodes * (double)n_ranks + all_nodes);
+    c.sent = 4 * part * (double)(n_ranks - 1) * (double)(c.nodes + 1);
+    return c;
+}
+
 int llm_share_init(struct llm_share *s, struct llm_comm *comm, const struct llm_layout *l, struct llm_trainable *t, size_t n_params, int64_t n_shards,
                    struct llm_err *e)
 {
     *s = (struct llm_share){.comm = comm, .rank = llm_comm_rank(comm), .n = llm_comm_size(comm), .zero = comm ? (int)l->zero : 0};
     s->run = llm_shard_run(s->rank, s->n, n_shards);
-    if (s->n > n_shards) {
-        return llm_fail(e, LLM_EX_USAGE, "--grad-shards: expected at least one shard for each of %d ranks, found %lld", s->n, (long long)n_shards);
-    }
+    if (llm_share_check(s->n, n_shards, e) < 0) return -1;
     if (make_cells(s, t, n_params, e) < 0) return -1;
     place_own(s, t, n_params);
     return !comm ? 0 : make_nodes(s, e) < 0 || make_staging(s, e) < 0 ? -1 : 0;

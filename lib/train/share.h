@@ -21,6 +21,12 @@ int llm_layout_read(struct llm_layout *l, const char *text, struct llm_err *e) L
 /* Whether the layout fits n_ranks ranks. 0 or -1 (LLM_EX_USAGE). */
 int llm_layout_check(const struct llm_layout *l, int n_ranks, struct llm_err *e) LLM_MUST_CHECK;
 
+/* Whether there are enough shards for n_ranks ranks. 0 or -1 (LLM_EX_USAGE). */
+int llm_share_check(int64_t n_ranks, int64_t n_shards, struct llm_err *e) LLM_MUST_CHECK;
+/* What a rank sends in a step, and takes for messages, at most, with n_params trained elements, by formula. */
+struct llm_share_cost { int64_t nodes, buffers; double sent, staging; };
+struct llm_share_cost llm_share_cost(int64_t n_ranks, int64_t n_shards, double n_params);
+
 struct llm_share {
     struct llm_comm *comm;          /* borrowed; NULL: one rank */
     int rank, n, zero;

@@ -86,6 +86,27 @@ same_for() {
     [[ ! -e x.llm ]]
 }
 
+@test "--plan: what a rank sends is what the log says; moments are divided; more ranks than shards are refused" {
+    local gpt=(llm-train -q -j 1 -c nano --set vocab_size=300 --set n_layer=2 -b 12 -l 24) r s sent logged
+    for r in 2 3; do
+        for s in 6 12; do
+            sent=$("${gpt[@]}" --grad-shards $s --shard "dp=$r,zero=1" --plan | awk '$1 == "rank_sent_bytes" { print $2 }')
+            ranks $r "${gpt[@]}" -n 2 --grad-shards $s --shard zero=1 -o x.llm --log log "$F/data.tok"
+            logged=$(tail -n 1 log | jq .comm_bytes)
+            awk -v planned="$sent" -v logged="$logged" 'BEGIN { print planned, logged; off = planned - logged; exit !(off * off < (.05 * logged + 65536) ^ 2) }'
+        done
+    done
+    assert_equal "$("${gpt[@]}" --grad-shards 4 --shard dp=4,zero=1 --plan | awk '$1 == "rank_nodes" { print $2 }')" 1
+    local whole part
+    whole=$("${gpt[@]}" --plan | awk '$1 == "moment_bytes" { print $2 }')
+    part=$("${gpt[@]}" --grad-shards 4 --shard dp=4,zero=1 --plan | awk '$1 == "moment_bytes" { print $2 }')
+    assert_equal "$((part * 4))" "$whole"
+    run -2 --separate-stderr "${gpt[@]}" --grad-shards 4 --shard dp=5 --plan
+    assert_equal "$stderr" "llm-train: --grad-shards: expected at least one shard for each of 5 ranks, found 4"
+    run -2 --separate-stderr "${gpt[@]}" --grad-shards 4 --shard zero=1 --plan
+    assert_equal "${stderr_lines[0]}" "llm-train: --plan --shard: expected dp=RANKS beside zero=1"
+}
+
 @test "what one process does alone is refused under a launcher: --plan, --show, standard input" {
     run -2 --separate-stderr ranks 2 llm-train -c nano -b 2 -l 16 --grad-shards 2 --plan
     [[ ${stderr_lines[0]} == "llm-train: --plan: expected one process, found a launcher of 2" ]]
