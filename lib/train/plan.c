@@ -215,7 +215,8 @@ int llm_plan_print(const struct llm_plan *p, enum llm_table_form form, struct ll
     llm_table_init(&t, columns);
     t.record = t.no_heading = t.as_shown = t.spaced = true;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        if (rows[i].kind != RANKS || p->ranks > 0) llm_table_printed(&t, rows[i].v, LLM_NUMBER_FIXED, rows[i].kind == TIME && rows[i].v < 1e6 ? 6 : 0);
+        if (rows[i].kind == RANKS && p->ranks == 0) continue;
+        llm_table_printed(&t, rows[i].v, LLM_NUMBER_FIXED, rows[i].kind == TIME && rows[i].v < 1e6 ? 6 : 0);
     }
     return llm_tables_print(NULL, form, tables, 1, e);
 }

@@ -12,10 +12,11 @@ struct llm_plan {
     double weights, gradients, moments, averages, activations, other, total; /* bytes; `other`: scratch, losses, batch, the program */
     double tokens_per_step, flops_per_step;   /* 4 for each number and 2 for each that is trained, and attention's scores */
     double step_seconds, seconds;             /* a step, and all of them; 0 when not measured */
-    double ranks, nodes, sent;                /* of several ranks; of one of these, sums of shards that it sends, and all bytes, in a step; ranks 0: one */
+    double ranks, nodes, sent;                /* ranks 0: one; sums of shards that a rank sends in a step, and all bytes that it sends */
     double peak;                              /* FLOP/s of products, measured */
 };
-/* What one rank of the layout takes, the one that takes most; its time is without messages. `m`: the model that the run begins from, whose frozen parameters stay in their types; NULL: a new one. */
+/* What one rank of the layout takes, the one that takes most; its time is without messages.
+ * `m`: the model that the run begins from, whose frozen parameters stay in their types; NULL: a new one. */
 int llm_plan_make(struct llm_plan *p, const struct llm_config *c, const struct llm_model *m, const struct llm_train_options *o,
                   const struct llm_layout *l, struct llm_err *e) LLM_MUST_CHECK;
 /* To standard output: a line "name, value" for each number, or one JSON object. */

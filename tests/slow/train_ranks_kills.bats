@@ -27,7 +27,7 @@ setup_file() { sentences_tokens; }
         started=$SECONDS
         wait "$job" || saved=${saved:-0}
         ((SECONDS - started < 30)) || fail "the job took too long to end"
-        for pid in "${pids[@]}"; do [[ ! -e /proc/$pid ]] || sleep .2; done
+        for pid in "${pids[@]}"; do while [[ -e /proc/$pid ]]; do sleep .05; done; done
         done=$((done + 1))
         [[ -s log ]] || continue
         saved=$(zstd -dcq run.llm | head -c 30000 | grep -ao 'step\\":[0-9]*' | head -n 1 | tr -dc 0-9)
