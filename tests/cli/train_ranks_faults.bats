@@ -36,7 +36,12 @@ ends() {
     wait "$job" || status=$?
     assert_equal "$status" "$1"
     ((SECONDS - began <= $2)) || fail "the job took $((SECONDS - began)) s to end"
-    for pid in "${pids[@]}"; do [[ ! -e /proc/$pid || $(awk '{ print $3 }' "/proc/$pid/stat") == Z ]]; done
+    for pid in "${pids[@]}"; do # none is left: the launcher may end a moment before the last of them
+        while [[ -e /proc/$pid && $(sed 's/.*) //' "/proc/$pid/stat" 2> /dev/null) == [!Z]* ]]; do
+            ((SECONDS - began <= $2)) || fail "rank $pid is still there"
+            sleep .05
+        done
+    done
 }
 
 # The run that was saved goes on with R ranks to `steps` steps, and is the run that was never interrupted.
