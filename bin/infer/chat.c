@@ -41,7 +41,8 @@ static int check_parts(const json_t *messages, struct llm_err *e)
     return 0;
 }
 
-int chat_encode(const struct session *s, const json_t *messages, const json_t *tools, int32_t **ids, size_t *n_ids, struct llm_err *e)
+int chat_encode(const struct session *s, const json_t *messages, const json_t *tools, const char *begun, int32_t **ids, size_t *n_ids,
+                struct llm_err *e)
 {
     const struct chat *c = &s->chat;
     json_t *variables = s->a->no_think ? json_pack("{s:b}", "enable_thinking", 0) : NULL;
@@ -52,6 +53,7 @@ int chat_encode(const struct session *s, const json_t *messages, const json_t *t
     *n_ids = 0;
     int status = s->a->no_think && !variables ? llm_no_memory(e, "a conversation") : check_parts(messages, e);
     if (status == 0) status = llm_chat_render(c->found.template, messages, tools, &o, &text, NULL, e);
+    if (status == 0) status = llm_buf_put(&text, begun, strlen(begun), e);
     if (status == 0) status = llm_encode(s->model->tokenizer, text.p, text.n, LLM_ENCODE_SPECIAL, ids, n_ids, e);
     llm_buf_release(&text);
     json_decref(variables);

@@ -91,6 +91,12 @@ static struct llm_constraint *find(struct session *s, enum llm_constraint_kind k
     return all->v[i].c;
 }
 
+int constraints_find_tools(struct session *s, const char *text, size_t n, struct llm_constraint **c, struct llm_err *e)
+{
+    *c = find(s, LLM_CONSTRAIN_TOOLS, text, n, e);
+    return *c ? 0 : -1;
+}
+
 void constraints_drop(struct session *s, struct llm_constraint *c)
 {
     for (size_t i = 0; c && i < s->constraints->n; i++)

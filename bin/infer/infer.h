@@ -148,14 +148,18 @@ int constraints_open(struct session *s, struct llm_err *e) LLM_MUST_CHECK;
  * null: none. The members leave the object. *c: NULL if the line is not constrained; it lives at least until constraints_drop, which a line with a
  * constraint needs. A line that cannot be used: EX_DATAERR. 0 or -1. */
 int constraints_take(struct session *s, json_t *object, struct llm_constraint **c, struct llm_err *e) LLM_MUST_CHECK;
+/* The constraint of calls of tools (LLM_CONSTRAIN_TOOLS); as of constraints_take. */
+int constraints_find_tools(struct session *s, const char *text, size_t n, struct llm_constraint **c, struct llm_err *e) LLM_MUST_CHECK;
 void constraints_drop(struct session *s, struct llm_constraint *c);
 void constraints_release(struct session *s);
 
 /* Finds the template and what ends a turn, unless that is done. */
 int chat_open(struct session *s, struct llm_err *e) LLM_MUST_CHECK;
 void chat_release(struct session *s);
-/* Tokens of a conversation up to where the assistant speaks next. messages: an array; tools: an array or NULL. *ids is malloced. */
-int chat_encode(const struct session *s, const json_t *messages, const json_t *tools, int32_t **ids, size_t *n_ids, struct llm_err *e) LLM_MUST_CHECK;
+/* Tokens of a conversation up to where the assistant speaks next, and of `begun`, with which it begins. messages: an array; tools: an array or NULL.
+ * *ids is malloced. */
+int chat_encode(const struct session *s, const json_t *messages, const json_t *tools, const char *begun, int32_t **ids, size_t *n_ids,
+                struct llm_err *e) LLM_MUST_CHECK;
 
 /* A plain prompt got an empty text from a model that may be made for conversations: says so, once, where it has a chat template. */
 void chat_hint(struct session *s);

@@ -8,6 +8,7 @@
 #include "bin/infer/openai.h"
 #include "bin/infer/prefix_cache.h"
 #include "bin/infer/resume.h"
+#include "bin/infer/tools.h"
 #include "infer/rollout.h"
 #include "infer/sample/draw.h"
 
@@ -29,6 +30,7 @@ struct line {
     int64_t group;           /* prompts before it in the input */
     int64_t generated;       /* tokens of its samples so far */
     bool chat;               /* it asks for a message */
+    struct tools tools;      /* of such a line */
     struct openai openai;    /* of a line of OpenAI's batches */
     struct llm_err failed;   /* of such a line: why a completion failed */
     char key[17];            /* with --resume */
@@ -53,6 +55,7 @@ static void line_destroy(struct line *l)
     json_decref(l->object);
     json_decref(l->stop_list);
     openai_release(&l->openai);
+    tools_release(&l->tools);
     free(l->ids);
     free(l->stops);
     free(l->biases);
@@ -172,18 +175,20 @@ static int take_stops(struct line *l, struct llm_prompt *p, struct llm_err *e)
 
 static int take_messages(struct run *r, struct line *l, size_t *n, struct llm_err *e)
 {
-    json_t *messages = json_object_get(l->object, "messages"), *tools = json_object_get(l->object, "tools");
+    json_t *messages = json_object_get(l->object, "messages");
     const char *system = r->s->a->system;
     if (!json_is_array(messages)) return llm_fail(e, EX_DATAERR, "expected an object with \"messages\", an array");
-    if (tools && !json_is_array(tools) && !json_is_null(tools)) return llm_fail(e, EX_DATAERR, "\"tools\": expected an array");
+    if (tools_take(&l->tools, r->s, l->object, e) < 0) {
+        if (e->status == EX_UNAVAILABLE) e->status = EX_DATAERR; /* other lines may not need it */
+        return -1;
+    }
     const char *first = json_string_value(json_object_get(json_array_get(messages, 0), "role"));
     if (system && (!first || strcmp(first, "system") != 0)
         && json_array_insert_new(messages, 0, json_pack("{s:s,s:s}", "role", "system", "content", system)) < 0) {
         return llm_no_memory(e, "messages");
     }
-    if (chat_encode(r->s, messages, json_is_array(tools) ? tools : NULL, &l->ids, n, e) < 0) return -1;
+    if (chat_encode(r->s, messages, l->tools.list, l->tools.mark, &l->ids, n, e) < 0) return -1;
     json_object_del(l->object, "messages");
-    json_object_del(l->object, "tools");
     return 0;
 }
 
@@ -235,6 +240,8 @@ static int take_line(struct run *r, const char *text, struct line *l, struct llm
     p->strengths = l->strengths;
     if (constraints_take(r->s, l->object, &l->constraint, e) < 0) return -1;
     p->constraint = l->constraint;
+    if (tools_constrain(&l->tools, r->s, p, e) < 0) return -1;
+    l->constraint = p->constraint;
     json_object_del(l->object, "prompt");
     json_object_del(l->object, "ids");
     p->ids = l->ids;
@@ -394,6 +401,7 @@ static json_t *result(const struct run *r, const struct llm_completion *c, struc
     const struct args *a = r->s->a;
     const struct line *l = c->prompt.user;
     json_t *o = json_object(), *ids = json_array();
+    bool called = false;
     int bad = !o || !ids ? -1 : 0;
     bad |= json_object_set(o, "id", json_object_get(l->object, "id"));
     bad |= json_object_update(o, l->object);
@@ -409,12 +417,12 @@ static json_t *result(const struct run *r, const struct llm_completion *c, struc
     if (a->ids) {
         bad |= json_object_set(o, "ids", ids);
     } else {
-        json_t *said = llm_json_text(c->text.bytes.p ? c->text.bytes.p : "", c->text.bytes.n);
-        if (l->chat) said = json_pack("{s:s,s:o}", "role", "assistant", "content", said);
+        const struct llm_buf *text = &c->text.bytes;
+        json_t *said = l->chat ? tools_message(&l->tools, r->s, c, &called, e) : llm_json_text(text->p ? text->p : "", text->n);
         bad |= json_object_set_new(o, l->chat ? "message" : "text", said);
     }
     if (c->prompt.log_probs) bad |= json_object_set_new(o, "logprobs", log_probs(r, c));
-    bad |= json_object_set_new(o, "finish_reason", json_string(llm_finish_names[c->finish]));
+    bad |= json_object_set_new(o, "finish_reason", json_string(called ? TOOLS_FINISH : llm_finish_names[c->finish]));
     if (r->s->model->rope_context > 0) bad |= json_object_set_new(o, "rope_context", json_integer(r->s->model->rope_context));
     bad |= json_object_set_new(o, "prompt_tokens", json_integer(c->prompt_tokens));
     bad |= json_object_set_new(o, "completion_tokens", json_integer(c->n));
@@ -455,7 +463,7 @@ static int done_openai(struct run *r, struct llm_completion *c, struct llm_err *
     struct line *l = c->prompt.user;
     const json_t *id = json_object_get(l->object, "id");
     if (c->err.status) l->failed = c->err;
-    else if (openai_choice(&l->openai, c, c->prompt.log_probs ? log_probs(r, c) : NULL, e) < 0) return -1;
+    else if (openai_choice(&l->openai, r->s, &l->tools, c, c->prompt.log_probs ? log_probs(r, c) : NULL, e) < 0) return -1;
     if (c->sample + 1 < c->prompt.samples) return 0;
     if (l->failed.status && r->n_failed++ == 0) r->failed = l->failed;
     json_t *o = l->failed.status ? openai_error(id, l->failed.text, e)

@@ -16,13 +16,14 @@ void openai_release(struct openai *r)
 
 /* Members of a request that change nothing here. */
 static const char *const ignored[] = {"model", "user", "metadata", "store", "stream", "stream_options", "service_tier", "safety_identifier",
-                                      "prompt_cache_key", "parallel_tool_calls"};
+                                      "prompt_cache_key"};
 
 /* Members with another name than the option of a line. */
 static const char *const renamed[][2] = {{"max_completion_tokens", "max_tokens"}, {"n", "samples"}};
 
 /* Members that a line of ours has too, beside the options of a number. */
-static const char *const same[] = {"messages", "tools", "stop", "logit_bias", "ids", "adapter", "steer", "ignore_eos",
+static const char *const same[] = {"messages", "tools", "tool_choice", "parallel_tool_calls", "stop",
+                                   "logit_bias", "ids", "adapter", "steer", "ignore_eos",
                                    "response_format", "grammar", "regex", "choices", "json_schema"};
 
 static bool is_one_of(const char *name, const char *const *names, size_t n)
@@ -66,10 +67,6 @@ static int take_member(struct openai *r, json_t *line, const char *name, json_t 
     }
     if (is_one_of(name, ignored, sizeof ignored / sizeof *ignored) || strcmp(name, "logprobs") == 0 || strcmp(name, "top_logprobs") == 0) return 0;
     if (strcmp(name, "prompt") == 0) return take_prompt(line, v, e);
-    if (strcmp(name, "tool_choice") == 0) {
-        if (choice && strcmp(choice, "auto") == 0) return 0;
-        return llm_fail(e, EX_DATAERR, "\"tool_choice\": expected \"auto\"");
-    }
     const struct llm_opt *o = llm_cli_option(&infer_cli, to);
     if (!is_one_of(to, same, sizeof same / sizeof *same) && !(o && llm_cli_listed(LINE_OPTIONS, o->name))) {
         return llm_fail(e, EX_DATAERR, "\"body\": \"%s\" is not understood", name);
@@ -101,12 +98,13 @@ int openai_take(struct openai *r, json_t **object, struct llm_err *e)
     return 0;
 }
 
-int openai_choice(struct openai *r, const struct llm_completion *c, json_t *log_probs, struct llm_err *e)
+int openai_choice(struct openai *r, const struct session *s, const struct tools *t, const struct llm_completion *c, json_t *log_probs,
+                  struct llm_err *e)
 {
-    const char *finish = c->finish == LLM_FINISH_STOP ? "stop" : "length";
-    json_t *said = llm_json_text(c->text.bytes.p ? c->text.bytes.p : "", c->text.bytes.n);
+    bool called = false;
+    json_t *said = r->chat ? tools_message(t, s, c, &called, e) : llm_json_text(c->text.bytes.p ? c->text.bytes.p : "", c->text.bytes.n);
     json_t *choice = json_pack("{s:I}", "index", (json_int_t)c->sample);
-    if (r->chat) said = json_pack("{s:s,s:o}", "role", "assistant", "content", said);
+    const char *finish = called ? TOOLS_FINISH : c->finish == LLM_FINISH_STOP ? "stop" : "length";
     int bad = json_object_set_new(choice, r->chat ? "message" : "text", said);
     bad |= json_object_set_new(choice, "logprobs", log_probs ? log_probs : json_null());
     bad |= json_object_set_new(choice, "finish_reason", json_string(finish));

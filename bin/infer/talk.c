@@ -125,11 +125,11 @@ static int encode(struct talk *t, struct llm_err *e)
     const int64_t context = t->s->engine.context, quarter = context / 4;
     const int64_t room = t->max_tokens >= 0 && t->max_tokens < quarter ? t->max_tokens : quarter;
     int64_t forgotten = 0;
-    int status = chat_encode(t->s, t->messages, NULL, &t->ids, &t->n_ids, e);
+    int status = chat_encode(t->s, t->messages, NULL, "", &t->ids, &t->n_ids, e);
     while (status == 0 && t->s->a->shift && (int64_t)t->n_ids > context - room && forget_turn(t)) {
         forgotten++;
         free(t->ids);
-        status = chat_encode(t->s, t->messages, NULL, &t->ids, &t->n_ids, e);
+        status = chat_encode(t->s, t->messages, NULL, "", &t->ids, &t->n_ids, e);
     }
     if (forgotten > 0) llm_note("the context is full: %" PRId64 " of the oldest turns %s forgotten", forgotten, forgotten == 1 ? "is" : "are");
     return status;

@@ -19,6 +19,14 @@ json_t *llm_json_parse(const char *text, size_t n, struct llm_err *e)
     return v;
 }
 
+json_t *llm_json_parse_front(const char *text, size_t n, size_t *used)
+{
+    json_error_t err;
+    json_t *v = json_loadb(text, n, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL | JSON_DISABLE_EOF_CHECK, &err);
+    *used = v ? (size_t)err.position : 0;
+    return v;
+}
+
 /* Replaces Python's Infinity outside of strings by a number with the same count of characters. */
 static void replace_infinities(char *text, size_t n)
 {

@@ -9,6 +9,8 @@
 
 /* Parses `n` bytes as one JSON value (nothing may follow but white space). NULL: `e` has line and column. Own: json_decref. */
 json_t *llm_json_parse(const char *text, size_t n, struct llm_err *e) LLM_MUST_CHECK;
+/* The JSON value that a text begins with; *used: its bytes. NULL: it begins with none. Own: json_decref. */
+json_t *llm_json_parse_front(const char *text, size_t n, size_t *used) LLM_MUST_CHECK;
 /* Reads a whole file ("-": stdin) as JSON; `max` bounds its size. Python's Infinity, which is no JSON, reads as LLM_JSON_INFINITY. */
 #define LLM_JSON_INFINITY 1e308
 json_t *llm_json_load(const char *path, size_t max, struct llm_err *e) LLM_MUST_CHECK;

@@ -124,18 +124,47 @@ static void begin_constraint(const struct state *s, struct llm_completion *c)
 {
     const struct llm_prompt *p = &c->prompt;
     if (!p->constraint) return;
-    llm_matcher_begin(&c->matcher, p->constraint);
+    if (!p->trigger.text) llm_matcher_begin(&c->matcher, p->constraint);
     c->matcher.ends[0] = (struct llm_end_ids){s->ends, s->n_ends};
     c->matcher.ends[1] = (struct llm_end_ids){p->ends, p->n_ends};
     c->matcher.ignore_ends = p->ignore_eos;
     c->limit = (struct llm_limit){constraint_allows, constraint_apply, &c->matcher};
 }
 
+/* The text's end may have the trigger of the constraint, which then holds; `from`: bytes before the last token. Where what follows the trigger within
+ * that token is not allowed, the text stays free. 0 or -1. */
+static int look_for_trigger(struct llm_completion *c, int32_t id, size_t from)
+{
+    const struct llm_prompt *p = &c->prompt;
+    const struct llm_trigger *x = &p->trigger;
+    const struct llm_buf *text = &c->text.bytes;
+    const char *end = NULL;
+    if (!p->constraint || !x->text || c->matcher.constraint || c->untriggered) return 0;
+    size_t n = strlen(x->text), at = x->first || from < n ? 0 : from - n;
+    while (x->first && at < text->n && strchr(" \t\r\n", text->p[at]) && text->p[at]) at++;
+    if (x->first) {
+        size_t have = text->n - at < n ? text->n - at : n;
+        if (have > 0) c->untriggered = memcmp(text->p + at, x->text, have) != 0;
+        if (c->untriggered || have < n) return 0;
+        end = text->p + at;
+    } else if (id == x->id) {
+        end = text->p ? text->p + text->n : NULL;
+    } else if (text->n > at && (end = memmem(text->p + at, text->n - at, x->text, n)) != NULL) {
+        end += n;
+    }
+    if (!end && id != x->id) return 0;
+    llm_matcher_begin(&c->matcher, p->constraint);
+    int status = end ? llm_matcher_take_text(&c->matcher, end, (size_t)(text->p + text->n - end), &c->err) : 0;
+    c->untriggered = status > 0;
+    if (c->untriggered) c->matcher.constraint = NULL;
+    return status < 0 ? -1 : 0;
+}
+
 /* Whether the constraint leaves nothing to choose, which ends the completion. Rollouts choose the end token, as its log-probability is wanted. */
 static bool constraint_ends(const struct llm_completion *c)
 {
     const struct llm_prompt *p = &c->prompt;
-    return p->constraint && (!p->rollout || p->ignore_eos) && llm_matcher_must_end(&c->matcher);
+    return c->matcher.constraint && (!p->rollout || p->ignore_eos) && llm_matcher_must_end(&c->matcher);
 }
 
 /* Notes the log-probabilities of the token at place `at` and of the most likely ones. 0 or -1. */
@@ -163,7 +192,7 @@ static int choose_id(struct state *s, struct llm_completion *c, float *logits, i
     if (keeps && !plain) return llm_no_memory(&c->err, "logits");
     if (plain) memcpy(plain, logits, n * sizeof *plain);
     for (size_t i = 0; p->ignore_eos && i < s->n_ends; i++) logits[s->ends[i]] = -INFINITY;
-    c->sampler.limit = p->constraint ? &c->limit : NULL;
+    c->sampler.limit = c->matcher.constraint ? &c->limit : NULL;
     if (llm_sampler_choose(&c->sampler, &p->sampling, &h, logits, n, (uint32_t)c->sample, (uint32_t)n_before, id, &c->err) < 0) return -1;
     if (p->log_probs && note_log_probs(c, plain, (int64_t)n, at, *id) < 0) return -1;
     if (!p->rollout) return 0;
@@ -194,12 +223,14 @@ static void choose(struct state *s, struct llm_completion *c, float *logits, int
     if (llm_grow((void **)&c->ids, &c->ids_room, (size_t)c->n + 1, sizeof *c->ids, &c->err) < 0) return;
     c->ids[c->n++] = id;
     if (ends) return;
-    if (p->constraint && llm_matcher_take(&c->matcher, id, &c->err) < 0) return;
+    if (c->matcher.constraint && llm_matcher_take(&c->matcher, id, &c->err) < 0) return;
+    size_t before = c->text.bytes.n;
     if (m->tokenizer && id < llm_tokenizer_vocab_size(m->tokenizer) && !llm_tokenizer_is_special(m->tokenizer, id)) {
         size_t n = 0;
         const char *piece = llm_tokenizer_piece(m->tokenizer, id, &n);
         if (piece && llm_text_put(&c->text, piece, n, &c->err) < 0) return;
     }
+    if (look_for_trigger(c, id, before) < 0) return;
     if (c->text.stopped || constraint_ends(c)) return;
     c->finish = LLM_FINISH_LENGTH;
     if (p->max_tokens >= 0 && c->n >= p->max_tokens) return;

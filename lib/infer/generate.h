@@ -20,6 +20,14 @@
 #include "infer/sample/sampler.h"
 #include "infer/text.h"
 
+/* Where a constraint begins to hold that does not hold from the beginning. */
+struct llm_trigger {
+    const char *text;            /* it holds after this text was generated */
+    int32_t id;                  /* or after this token; -1: none */
+    bool first;                  /* only if the completion begins with the text, which is then part of what is constrained. White space before it is
+                                  * not */
+};
+
 /* What to continue. Its pointers must stay valid until the last of its completions was delivered. */
 struct llm_prompt {
     const int32_t *ids;          /* tokens that follow what `begin` holds, checked to be below the vocabulary; encoder-decoders: the source text */
@@ -35,6 +43,7 @@ struct llm_prompt {
     const int32_t *ends;         /* tokens that end a completion besides the model's own */
     size_t n_ends;
     struct llm_constraint *constraint; /* what the text must be; NULL: anything */
+    struct llm_trigger trigger;  /* text NULL: the constraint holds from the beginning */
     bool ignore_eos;             /* the model's end tokens are never chosen */
     bool keep_cache;             /* keep the cache until `done` was called; else it is released when the completion ends */
     int64_t trace_queries;       /* tokens whose queries are kept; 0: none */
@@ -82,6 +91,7 @@ struct llm_completion {
     struct llm_sampler sampler;
     struct llm_matcher matcher;
     struct llm_limit limit;      /* the matcher's, for the sampler */
+    bool untriggered;            /* what followed the trigger was not as the constraint wants it, or there is nothing to wait for */
     struct llm_draft draft;
     int32_t *drafts;             /* [the maximum of drafts]: tokens drafted after the last one */
     int64_t n_drafts;

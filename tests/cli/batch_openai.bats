@@ -58,7 +58,7 @@ request() {
     run -65 --separate-stderr "${O[@]}" in.jsonl
     assert_equal "$(jq -c '[.custom_id, .error.message]' <<< "$output" | grep -v '"[cef]"')" '["a","\"body\": \"functions\" is not understood"]
 ["b","\"prompt\": expected a string or a list of token ids"]
-["d","\"tool_choice\": expected \"auto\""]
+["d","\"tool_choice\": expected \"tools\" beside it"]
 ["g","\"body\": expected an object"]'
     jq -se '(.[2].error.message | contains("json_schema")) and .[4].error == null and .[4].response.body.usage.completion_tokens <= 2 and .[5].response == null and .[5].error.code == "invalid_request"' <<< "$output"
 }

@@ -7,6 +7,7 @@
 #include "infer/constrain/gbnf.h"
 #include "infer/constrain/regex.h"
 #include "infer/constrain/schema.h"
+#include "infer/constrain/tools.h"
 
 enum { MAX_TERMS = 1 << 20, MAX_CACHED = 64 << 20 /* bytes of remembered masks */, HASH_BITS = 12, MAX_NULLABLE = 256, FEW = 2 /* ids a word */,
        MAX_ENDS = 64, MAX_GONE = 4096, MOST = 64 /* of the 93 printable characters of ASCII that are plain */ };
@@ -37,6 +38,7 @@ struct llm_constraint {
     const struct llm_tokens *v;
     struct llm_gbnf *gbnf;
     struct llm_schema *schema;
+    struct llm_tool_schemas *tools;
     llm_term root;
     struct head *heads;      /* [n_heads] the cache of masks; all are dropped when they take more than MAX_CACHED bytes */
     size_t n_heads, heads_room, bytes;
@@ -86,6 +88,9 @@ static llm_term read_root(struct llm_constraint *c, enum llm_constraint_kind kin
     case LLM_CONSTRAIN_SCHEMA:
         c->schema = llm_schema_create(c->t, text, n, &root, e);
         break;
+    case LLM_CONSTRAIN_TOOLS:
+        c->tools = llm_tool_schemas_create(c->t, text, n, &root, e);
+        break;
     }
     return root;
 }
@@ -133,6 +138,7 @@ void llm_constraint_destroy(struct llm_constraint *c)
     free(c->levels);
     llm_gbnf_destroy(c->gbnf);
     llm_schema_destroy(c->schema);
+    llm_tool_schemas_destroy(c->tools);
     llm_terms_destroy(c->t);
     pthread_mutex_destroy(&c->lock);
     free(c);
@@ -481,6 +487,21 @@ int llm_matcher_take(struct llm_matcher *m, int32_t id, struct llm_err *e)
     pthread_mutex_unlock(&c->lock);
     if (status < 0) return -1;
     if (state == LLM_TERM_NOTHING) return llm_fail(e, LLM_EX_FAILURE, "token %d is not allowed here", id);
+    m->state = state;
+    return 0;
+}
+
+int llm_matcher_take_text(struct llm_matcher *m, const char *text, size_t n, struct llm_err *e)
+{
+    struct llm_constraint *c = m->constraint;
+    llm_term state = m->state;
+    pthread_mutex_lock(&c->lock);
+    llm_terms_trim(c->t);
+    for (size_t i = 0; i < n && state != LLM_TERM_NOTHING; i++) state = llm_term_after(c->t, state, (unsigned char)text[i]);
+    int status = llm_terms_failed(c->t, e);
+    pthread_mutex_unlock(&c->lock);
+    if (status < 0) return -1;
+    if (state == LLM_TERM_NOTHING) return 1;
     m->state = state;
     return 0;
 }

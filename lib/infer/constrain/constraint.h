@@ -14,6 +14,7 @@ enum llm_constraint_kind {
     LLM_CONSTRAIN_CHOICES, /* the text is one of these, each followed by a zero byte (the last may lack it) */
     LLM_CONSTRAIN_GRAMMAR, /* GBNF */
     LLM_CONSTRAIN_SCHEMA,  /* JSON that a JSON Schema allows (infer/constrain/schema.h) */
+    LLM_CONSTRAIN_TOOLS,   /* calls of tools (infer/constrain/tools.h) */
 };
 
 /* A language over the tokens of a vocabulary; any number of threads may use one. `v` is borrowed. NULL: `e` says why, with EX_DATAERR if `text`
@@ -41,6 +42,8 @@ bool llm_matcher_allows(const struct llm_matcher *m, int32_t id);
 int llm_matcher_apply(struct llm_matcher *m, float *logits, size_t n, struct llm_err *e) LLM_MUST_CHECK;
 /* Takes a token. -1: it is not allowed. An end token changes nothing. */
 int llm_matcher_take(struct llm_matcher *m, int32_t id, struct llm_err *e) LLM_MUST_CHECK;
+/* Takes bytes, which need be no tokens. 1: they are not allowed, and nothing was taken; 0; -1. */
+int llm_matcher_take_text(struct llm_matcher *m, const char *text, size_t n, struct llm_err *e) LLM_MUST_CHECK;
 /* Whether the text so far is complete; and whether nothing can follow it. */
 bool llm_matcher_may_end(const struct llm_matcher *m);
 bool llm_matcher_must_end(const struct llm_matcher *m);
