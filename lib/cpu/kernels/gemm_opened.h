@@ -1,17 +1,21 @@
 /* Opened weights, for products of many rows: the groups of a panel of 16 rows of w are decoded to bytes and scales once for all rows of activations.
- * The including source defines OPENED_GROUPS, the number of groups that are open at a time, and OPENED_BYTES(kind, w), the bytes to multiply: w
- * itself, which is unsigned, or the signed bytes w minus the kind's zero. */
+ * The including source defines OPENED_GROUPS, the number of groups that are open at a time. The bytes are w itself, which is unsigned. With
+ * OPENED_PLANES 2 they are signed, w minus the kind's zero, and where a group has two parts their integer scales are multiplied in: see planes_of. */
 #ifndef LLM_CPU_KERNELS_GEMM_OPENED_H
 #define LLM_CPU_KERNELS_GEMM_OPENED_H
 
 #include "cpu/kernels/gemm_bytes.h"
 
+#ifndef OPENED_PLANES
+#define OPENED_PLANES (1 + SUMS_OF_16)
+#endif
+#define OPENED_PLANE (OPENED_GROUPS * GROUP / 4 * PANEL) /* words */
 #define OPENED_ROWS 256 /* whose sums are under way */
 
 /* Groups of a panel: words of bytes, and for each 16 scales, those of the parts (integers; if SUMS_OF_16, in both halves of a word), least values of
  * the parts. */
 struct opened {
-    _Alignas(64) int32_t w[1 + SUMS_OF_16][OPENED_GROUPS * GROUP / 4 * PANEL];
+    _Alignas(64) int32_t w[OPENED_PLANES][OPENED_PLANE];
     _Alignas(64) float scale[OPENED_GROUPS][PANEL], least[OPENED_GROUPS][2][PANEL];
 #if SUMS_OF_16
     _Alignas(64) int32_t part[OPENED_GROUPS][2][PANEL];
@@ -20,23 +24,63 @@ struct opened {
 #endif
 };
 
-/* Stores a group of VN rows from element `at` of out->w on. If words_in_16 is 1, w[0] gets the lower halves of the bytes and w[1] the upper. */
+/* Stores a group of VN rows from element `at` of out->w on; part[]: the integer scales of its parts. If words_in_16 is 1, w[0] gets the lower halves
+ * of the bytes and w[1] the upper. */
 #if SUMS_OF_16
-INLINE void put_words(const struct kind *k, const VI *w, int64_t at, struct opened *out)
+INLINE void put_words(const struct kind *k, const VI *w, const V *part, int64_t at, struct opened *out)
 {
     const VI four = vi_set1(0x0f0f0f0f);
+    (void)part;
     LLM_UNROLL
     for (int i = 0; i < 8; i++, at += PANEL) {
         vi_store(out->w[0] + at, words_in_16(k) == 1 ? vi_and(w[i], four) : w[i]);
         if (words_in_16(k) == 1) vi_store(out->w[1] + at, vi_and(vi_shr(w[i], 4), four));
     }
 }
-#else
-INLINE void put_words(const struct kind *k, const VI *w, int64_t at, struct opened *out)
+#elif OPENED_PLANES == 2
+/* The bytes times the parts' scales are bytes themselves, or need a plane for 128s and one for what is left, from -64 to 63. */
+INLINE int planes_of(const struct kind *k) { return k->parts == 2 && k->zero ? 2 : 1; }
+
+/* Bytes of the even and of the odd 16-bit numbers that stand for bytes 0, 2 and 1, 3 of each word. */
+INLINE VI bytes_of(VI even, VI odd) { return vi_or(vi_and(even, vi_set1(0x00ff00ff)), _mm512_slli_epi16(odd, 8)); }
+
+INLINE VI below_128(VI p)
 {
-    (void)k;
+    const VI half = _mm512_set1_epi16(64);
+    return _mm512_sub_epi16(vi_and(_mm512_add_epi16(p, half), _mm512_set1_epi16(127)), half);
+}
+
+INLINE void put_words(const struct kind *k, const VI *w, const V *part, int64_t at, struct opened *out)
+{
     LLM_UNROLL
-    for (int i = 0; i < 8; i++, at += PANEL) vi_store(out->w[0] + at, OPENED_BYTES(k, w[i]));
+    for (int i = 0; i < 8; i++, at += PANEL) {
+        VI x = _mm512_sub_epi8(w[i], _mm512_set1_epi8((char)k->zero)), even, odd, low_even, low_odd;
+        if (k->parts == 1) {
+            vi_store(out->w[0] + at, x);
+            continue;
+        }
+        VI scale = v_to_i32(part[i / 4]);
+        scale = vi_or(vi_and(scale, vi_set1(0xffff)), vi_shl(scale, 16));
+        even = _mm512_mullo_epi16(_mm512_srai_epi16(_mm512_slli_epi16(x, 8), 8), scale);
+        odd = _mm512_mullo_epi16(_mm512_srai_epi16(x, 8), scale);
+        if (planes_of(k) == 1) {
+            vi_store(out->w[0] + at, bytes_of(even, odd));
+            continue;
+        }
+        low_even = below_128(even);
+        low_odd = below_128(odd);
+        vi_store(out->w[0] + at, bytes_of(low_even, low_odd));
+        even = _mm512_srai_epi16(_mm512_sub_epi16(even, low_even), 7);
+        odd = _mm512_srai_epi16(_mm512_sub_epi16(odd, low_odd), 7);
+        vi_store(out->w[1] + at, bytes_of(even, odd));
+    }
+}
+#else
+INLINE void put_words(const struct kind *k, const VI *w, const V *part, int64_t at, struct opened *out)
+{
+    (void)k, (void)part;
+    LLM_UNROLL
+    for (int i = 0; i < 8; i++, at += PANEL) vi_store(out->w[0] + at, w[i]);
 }
 #endif
 
@@ -58,7 +102,7 @@ INLINE void open_panel(const struct kind *k, const unsigned char *b, int64_t blo
                 VI w[8];
                 if (v == 0) prefetch_share(k, next, g);
                 open_group(k, b, g, v, w);
-                put_words(k, w, (at + g) * GROUP / 4 * PANEL + v * VN, out);
+                put_words(k, w, h.part + (k->parts == 2 ? g * 2 : 0), (at + g) * GROUP / 4 * PANEL + v * VN, out);
                 v_store(out->scale[at + g] + v * VN, h.scale[k->parts == 2 ? 0 : g]);
                 for (int part = 0; part < k->parts; part++) {
                     if (k->parts == 2) put_part(h.part[g * 2 + part], out->part[at + g][part] + v * VN);

@@ -5,7 +5,6 @@
 
 #if VN >= 8
 #define OPENED_GROUPS 16 /* opened panels stay in the first cache */
-#define OPENED_BYTES(k, w) (w)
 #include "cpu/kernels/gemm_opened.h"
 
 #define ROWS 4

@@ -1,15 +1,21 @@
 /* Quantised products for many rows by AMX: a tile product is the exact dots of one group of 32 for 16 rows by 16 columns. What follows is that of
  * kernels/gemm_quantised.c, in the same order, so the bits are those of its products. It takes longer than the tiles, since each 32 k want a sum of
- * their own: what is too small for tiles, and types with two dots a group, are left to kernels/gemm_quantised_rows.c.
+ * their own: what is too small for tiles is left to kernels/gemm_quantised_rows.c.
  *
  * For some hundred ticks after any instruction of tiles one port alone multiplies and converts vectors, while additions keep two. So dots become
- * floats by an addition: their sums begin with the bits of BIG, from which numbers below 2^22 count in ones. */
-#define OPENED_GROUPS 32 /* 16 KiB */
-#define OPENED_BYTES(k, w) _mm512_sub_epi8(w, _mm512_set1_epi8((char)(k)->zero))
+ * floats by an addition: their sums begin with the bits of BIG, from which numbers below 2^22 count in ones.
+ *
+ * Of types with two dots a group the integer scales are multiplied into the weights. Products that exceed a byte, p = 128 h + l, are two planes of
+ * bytes, and the sums of the upper ones begin with the bits of BIG_HIGH, from which they count in 128s. Both dots together are below 2^24, as those
+ * of the halves, times their scales, are in the other kernels: exact in any order. */
+#define OPENED_GROUPS 16 /* 8 KiB a plane */
+#define OPENED_PLANES 2
 #include "cpu/kernels/gemm_opened.h"
 
-#define BATCH 4          /* tiles of dots under way */
-#define BIG 12582912.0f /* 1.5 * 2^23 */
+#define BATCH 4                /* tiles of dots under way */
+#define BIG 12582912.0f        /* 1.5 * 2^23 */
+#define BIG_HIGH 1610612736.0f /* 1.5 * 2^30 */
+#define FEW 64                 /* rows for which multiplying scales into the weights takes longer than tiles gain */
 
 static void (*without_tiles[N_KINDS])(const struct llm_gemm_q_job *);
 
@@ -32,37 +38,76 @@ static void configure(void)
 }
 
 /* Where the numbers of some groups stand: of opened weights, and of 16 rows of activations. */
-struct scales { const float *w, *w_least, *x, *x_sum; };
+struct scales { const float *w, *w_least, *x, *x_sum[2]; };
 
-/* sum[r] goes on with the dots of 16 rows of the i-th of these groups. */
+/* sum[r] goes on with the dots of 16 rows of the i-th of these groups; of two planes the upper ones follow. */
 INLINE void add_dots(const struct kind *k, const float *dots, const struct scales *s, int i, V *sum)
 {
     V scale = v_load(s->w + i * PANEL);
     LLM_UNROLL
     for (int r = 0; r < PANEL; r++) {
-        sum[r] = v_fma(v_sub(v_load(dots + r * PANEL), v_set1(BIG)), v_mul(scale, v_set1(s->x[i * PANEL + r])), sum[r]);
-        if (k->least) sum[r] = v_fma(v_load(s->w_least + i * 2 * PANEL), v_set1(s->x_sum[i * PANEL + r]), sum[r]);
+        V dot = v_load(dots + r * PANEL);
+        if (planes_of(k) == 2) dot = v_add(v_sub(v_load(dots + (PANEL + r) * PANEL), v_set1(BIG_HIGH + BIG)), dot);
+        else dot = v_sub(dot, v_set1(BIG));
+        sum[r] = v_fma(dot, v_mul(scale, v_set1(s->x[i * PANEL + r])), sum[r]);
+        if (k->least) sum[r] = v_fma(v_load(s->w_least + i * 2 * PANEL), v_set1(s->x_sum[0][i * PANEL + r]), sum[r]);
+        if (k->least && k->parts == 2) sum[r] = v_fma(v_load(s->w_least + (i * 2 + 1) * PANEL), v_set1(s->x_sum[1][i * PANEL + r]), sum[r]);
     }
 }
 
 /* Groups of 16 rows whose dots are made together. */
 struct batch { const int8_t *q; const int32_t *w; int64_t n; };
 
-/* Begins tile i of a batch. */
+/* Begins the tile of group i of a batch. */
 #define START(i, tile_x, tile_w)                                   \
     do {                                                           \
-        _tile_loadd(i, big, 64);                                   \
+        _tile_loadd(i, big[0], 64);                                \
         _tile_loadd(tile_x, next.q + (i) * GROUP * PANEL, GROUP);  \
         _tile_loadd(tile_w, next.w + (i) * GROUP / 4 * PANEL, 64); \
         _tile_dpbssd(i, tile_x, tile_w);                           \
     } while (0)
 
-/* Tile i in its turn: what it has of this batch is stored, it begins anew, and what was stored is added. */
-#define TURN(i, tile_x, tile_w)                              \
-    do {                                                     \
-        if ((i) < here) _tile_stored(i, dots[i], 64);        \
-        if ((i) < next.n) START(i, tile_x, tile_w);          \
-        if ((i) < here) add_dots(k, dots[i], &s, i, sum);    \
+/* The same of two planes. */
+#define START_TWO(i, low, high, tile_x)                                      \
+    do {                                                                     \
+        _tile_loadd(low, big[0], 64);                                        \
+        _tile_loadd(tile_x, next.q + (i) * GROUP * PANEL, GROUP);            \
+        _tile_loadd(6, next.w + (i) * GROUP / 4 * PANEL, 64);                \
+        _tile_dpbssd(low, tile_x, 6);                                        \
+        _tile_loadd(high, big[PANEL], 64);                                   \
+        _tile_loadd(7, next.w + OPENED_PLANE + (i) * GROUP / 4 * PANEL, 64); \
+        _tile_dpbssd(high, tile_x, 7);                                       \
+    } while (0)
+
+/* A tile in its turn: what it has of group i of this batch is stored, it begins anew, and what was stored is added. `full`: both batches are. */
+#define TURN(full, i, tile_x, tile_w)                             \
+    do {                                                          \
+        if (full || (i) < here) _tile_stored(i, dots[i], 64);     \
+        if (full || (i) < next.n) START(i, tile_x, tile_w);       \
+        if (full || (i) < here) add_dots(k, dots[i], &s, i, sum); \
+    } while (0)
+
+#define TURN_TWO(full, i, low, high, tile_x)                        \
+    do {                                                            \
+        if (full || (i) < here) {                                   \
+            _tile_stored(low, dots[low], 64);                       \
+            _tile_stored(high, dots[high], 64);                     \
+        }                                                           \
+        if (full || (i) < next.n) START_TWO(i, low, high, tile_x);  \
+        if (full || (i) < here) add_dots(k, dots[low], &s, i, sum); \
+    } while (0)
+
+#define TURNS(full)                     \
+    do {                                \
+        if (planes_of(k) == 2) {        \
+            TURN_TWO(full, 0, 0, 1, 4); \
+            TURN_TWO(full, 1, 2, 3, 5); \
+        } else {                        \
+            TURN(full, 0, 4, 6);        \
+            TURN(full, 1, 5, 7);        \
+            TURN(full, 2, 4, 6);        \
+            TURN(full, 3, 5, 7);        \
+        }                               \
     } while (0)
 
 /* What becomes of 16 rows' sums over the opened groups: they are kept, or with the last of them a product. */
@@ -77,8 +122,8 @@ INLINE void put_sums(const struct llm_gemm_q_job *g, int64_t row, int64_t column
 INLINE void opened_product(const struct llm_gemm_q_job *g, int64_t column, const struct kind *k, const struct opened *o, int64_t from, int64_t groups,
                            float *sums)
 {
-    _Alignas(64) float big[PANEL][PANEL], dots[BATCH][PANEL * PANEL];
-    const int64_t of_row = g->k / GROUP * PANEL, whole = groups < BATCH ? groups : BATCH;
+    _Alignas(64) float big[2 * PANEL][PANEL], dots[BATCH][PANEL * PANEL];
+    const int64_t of_row = g->k / GROUP * PANEL, batch = BATCH / planes_of(k), whole = groups < batch ? groups : batch;
     const int8_t *q = g->x.q + from * PANEL * GROUP;
     struct batch next = {q, o->w[0], whole};
     struct scales s = {0};
@@ -87,32 +132,30 @@ INLINE void opened_product(const struct llm_gemm_q_job *g, int64_t column, const
     LLM_UNROLL
     for (int r = 0; r < PANEL; r++) {
         v_store(big[r], v_set1(BIG));
+        v_store(big[PANEL + r], v_set1(BIG_HIGH));
         sum[r] = v_zero();
     }
     __asm__ volatile("" : : "r"(big) : "memory"); /* tile loads are not known to read it, nor what was opened */
-    TURN(0, 4, 6);
-    TURN(1, 5, 7);
-    TURN(2, 4, 6);
-    TURN(3, 5, 7);
+    TURNS(false);
     for (int64_t row = 0; row < g->m; row += PANEL) {
         int64_t x_at = row / PANEL * of_row + from * PANEL;
-        s = (struct scales){o->scale[0], o->least[0][0], g->x.scale + x_at, k->least ? g->x.sum[0] + x_at : NULL};
+        s = (struct scales){o->scale[0], o->least[0][0], g->x.scale + x_at, {0}};
+        for (int part = 0; k->least && part < k->parts; part++) s.x_sum[part] = g->x.sum[part] + x_at;
         q += of_row * GROUP;
         LLM_UNROLL
         for (int r = 0; r < PANEL; r++) sum[r] = from ? v_load(sums + (row + r) * PANEL) : v_zero();
         for (int64_t left = groups; left > 0;) {
             here = next.n;
             left -= here;
-            if (left > 0) next = (struct batch){next.q + BATCH * PANEL * GROUP, next.w + BATCH * GROUP / 4 * PANEL, left < BATCH ? left : BATCH};
+            if (left > 0) next = (struct batch){next.q + batch * PANEL * GROUP, next.w + batch * GROUP / 4 * PANEL, left < batch ? left : batch};
             else next = (struct batch){q, o->w[0], row + PANEL < g->m ? whole : 0};
-            TURN(0, 4, 6);
-            TURN(1, 5, 7);
-            TURN(2, 4, 6);
-            TURN(3, 5, 7);
-            s.w += BATCH * PANEL;
-            s.w_least += BATCH * 2 * PANEL;
-            s.x += BATCH * PANEL;
-            if (k->least) s.x_sum += BATCH * PANEL;
+            /* GCC makes code of two cases that is slower where a row has least to do */
+            if ((k->least || k->parts == 2) && here == batch && next.n == batch) TURNS(true);
+            else TURNS(false);
+            s.w += batch * PANEL;
+            s.w_least += batch * 2 * PANEL;
+            s.x += batch * PANEL;
+            for (int part = 0; k->least && part < k->parts; part++) s.x_sum[part] += batch * PANEL;
         }
         put_sums(g, row, column, from + groups == g->k / GROUP, sum, sums + row * PANEL);
     }
@@ -136,7 +179,7 @@ INLINE void panel_product(const struct llm_gemm_q_job *g, int64_t column, const 
 
 INLINE void multiply(const struct llm_gemm_q_job *g, int i)
 {
-    if (g->x.step != PANEL || g->m > OPENED_ROWS || g->k == 0) {
+    if (g->x.step != PANEL || g->m > OPENED_ROWS || g->k == 0 || (kinds[i].parts == 2 && g->m < FEW)) {
         without_tiles[i](g);
         return;
     }
@@ -173,11 +216,9 @@ static double peak_int8(int64_t iterations)
     return (double)iterations * 4 * PANEL * PANEL * 64 * 2;
 }
 
-#define FILL(ID, name, ...)                                                \
-    if (kinds[KIND_##name].parts == 1) {                                   \
-        without_tiles[KIND_##name] = k->gemm.quantised[LLM_##ID].multiply; \
-        k->gemm.quantised[LLM_##ID].multiply = multiply_##name;            \
-    }
+#define FILL(ID, name, ...)                                            \
+    without_tiles[KIND_##name] = k->gemm.quantised[LLM_##ID].multiply; \
+    k->gemm.quantised[LLM_##ID].multiply = multiply_##name;
 
 void llm_fill_gemm_int8_amx(struct llm_kernels *k)
 {
