@@ -64,4 +64,4 @@ _llmutils() {
     # names of files: slash after folders, quoting
     [[ ${kind-} == *'|'* || $word == -* ]] || compopt -o filenames 2> /dev/null || true
 }
-complete -F _llmutils llm-tokenize llm-train llm-infer llm-quantize llm-bench llm-kvinspect
+complete -F _llmutils llm-tokenize llm-train llm-infer llm-quantize llm-bench llm-kvinspect llm-index

@@ -64,7 +64,7 @@ uint64_t llm_stream_offset(const struct llm_stream *s)
 
 bool llm_kind_is_checkpoint(const char *kind)
 {
-    static const char *const kinds[] = {"checkpoint", "adapter", "lens", "dictionary"};
+    static const char *const kinds[] = {"checkpoint", "adapter", "lens", "dictionary", "index"};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         if (strcmp(kind, kinds[i]) == 0) return true;
     }

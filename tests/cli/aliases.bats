@@ -24,6 +24,12 @@ llm-kvinspect size: operand: --output
 llm-kvinspect export: operand: --output
 llm-kvinspect attention: operand --tokenizer: --output --png --svg --html
 llm-kvinspect diff: operand --tokenizer: --output --png --svg
+llm-index build: operand: --output
+llm-index add: operand: --output
+llm-index delete: --ids: --output
+llm-index search: --index operand: --output
+llm-index stat: operand: --output
+llm-index check: operand: --output
 llm-bench speed: --model --against-program: --output
 llm-bench train: : --output
 llm-bench kernels: : --output
@@ -109,6 +115,7 @@ all_pairs() {
 @test "llm-infer: no two of its paths are one file" { all_pairs llm-infer; }
 @test "llm-quantize: no two of its paths are one file" { all_pairs llm-quantize; }
 @test "llm-tokenize: no two of its paths are one file" { all_pairs llm-tokenize; }
+@test "llm-index: no two of its paths are one file" { all_pairs llm-index; }
 @test "llm-kvinspect: no two of its paths are one file" { all_pairs llm-kvinspect; }
 @test "llm-bench: no two of its paths are one file" { all_pairs llm-bench; }
 

@@ -25,6 +25,8 @@ llm-bench train|-c nano -o out|
 llm-bench kernels|-o out|
 llm-bench cost|-o out|nano
 llm-bench quality|-m M -o out|t.txt
+llm-index build|-o out|rows.jsonl
+llm-index search|-o out -x x.idx|rows.jsonl
 llm-kvinspect heads|-o out|c.kv
 llm-kvinspect spectrum|-o out|c.kv
 llm-kvinspect quant|-o out|c.kv
@@ -39,6 +41,8 @@ setup() {
     echo 'the cat sat on the mat' > t.txt
     llm-tokenize encode -T M/tokenizer.json -o c.tok t.txt
     llm-infer -m M -n 0 --kv-out c.kv once
+    echo '{"id": 1, "embedding": [1, 2]}' > rows.jsonl
+    llm-index build -o x.idx rows.jsonl
 }
 
 # refuse_each VALUE: every numeric option refuses VALUE: status 2, its name in the one line, no output.

@@ -4,7 +4,7 @@
 set -u
 cd "${1:-${0%/*}/../..}" || exit 1
 rooms='config spec weights forward'
-layers='base cpu io dist token tensor model data infer quant measure train bin'
+layers='base cpu io dist token tensor model data search infer quant measure train bin'
 
 find lib bin -name '*.[ch]' | LC_ALL=C sort | xargs awk -v layers="$layers" -v rooms="$rooms" '
     BEGIN { n = split(layers, name, " "); for (i = 1; i <= n; i++) rank[name[i]] = i; r = split(rooms, name, " "); for (i = 1; i <= r; i++) room[name[i]] = i }

@@ -1,7 +1,7 @@
 # Building: the same bytes in any folder, from the tarball too, with both compilers; what install puts, uninstall takes.
 load ../helper
 
-PROGRAMS="llm-tokenize llm-train llm-infer llm-quantize llm-bench llm-kvinspect"
+PROGRAMS="llm-tokenize llm-train llm-infer llm-quantize llm-bench llm-kvinspect llm-index"
 
 setup_file() {
     need_tool git

@@ -1,0 +1,79 @@
+/* llm-index stat and check. */
+#include <string.h>
+#include "bin/index/index.h"
+#include "cpu/pool.h"
+#include "io/table.h"
+#include "search/check.h"
+
+struct args { struct llm_common common; };
+static const struct llm_opt options[] = {{0}};
+
+const struct llm_cli index_stat_cli = {
+    .name = "llm-index stat", .summary = "Print what an index holds.", .usage = "[OPTION]... INDEX", .options = options,
+    .operands = LLM_OPERANDS_INPUT, .examples = "llm-index stat notes.idx",
+    .common = LLM_COMMON_OUTPUT | LLM_COMMON_JSON | LLM_COMMON_TABLE, .foreign = index_foreign};
+const struct llm_cli index_check_cli = {
+    .name = "llm-index check", .summary = "Check everything in an index, and measure what it promises.", .usage = "[OPTION]... INDEX",
+    .options = options, .operands = LLM_OPERANDS_INPUT, .examples = "llm-index check notes.idx",
+    .common = LLM_COMMON_OUTPUT | LLM_COMMON_THREADS | LLM_COMMON_JSON | LLM_COMMON_TABLE, .foreign = index_foreign};
+
+static const char *one(const struct llm_cli *cli, int rest, int argc, char **argv)
+{
+    if (argc - rest != 1) llm_usage(cli, "expected one index");
+    return argv[rest];
+}
+
+static int print(struct llm_table *t, const struct llm_common *common, struct llm_err *e)
+{
+    t->record = true;
+    return llm_tables_print(common->output, llm_table_form(common), &t, 1, e);
+}
+
+int index_stat(int argc, char **argv, struct llm_err *e)
+{
+    static const char *const columns[] = {"rows", "deleted", "dims", "metric", "vectors", "plain", "texts_bytes", "words", "postings", "seed",
+                                          "fingerprint", NULL};
+    struct args a = {0};
+    struct llm_index x = {0};
+    struct llm_table t;
+    const char *path = one(&index_stat_cli, llm_cli_parse(&index_stat_cli, &a, argc, argv), argc, argv);
+    int status = llm_pool_start(1, e) < 0 ? -1 : llm_index_open(&x, path, false, e);
+    if (status == 0) {
+        llm_table_init(&t, columns);
+        llm_table_count(&t, (double)x.n);
+        llm_table_count(&t, (double)x.n_deleted);
+        llm_table_count(&t, (double)x.dims);
+        llm_table_text(&t, llm_metrics[x.metric]);
+        llm_table_text(&t, llm_coarses[x.coarse]);
+        llm_table_text(&t, x.plain ? "yes" : "no");
+        llm_table_count(&t, (double)x.texts.at[x.n]);
+        llm_table_count(&t, (double)x.n_words);
+        llm_table_count(&t, (double)x.postings_at[x.n_words]);
+        llm_table_count(&t, (double)x.seed);
+        llm_table_text(&t, x.fingerprint[0] ? x.fingerprint : NULL);
+        status = print(&t, &a.common, e);
+    }
+    llm_index_release(&x);
+    return status;
+}
+
+int index_check(int argc, char **argv, struct llm_err *e)
+{
+    static const char *const columns[] = {"rows", "found_by_own_vector", "recall_at_10", NULL};
+    struct args a = {0};
+    struct llm_index x = {0};
+    struct llm_check c;
+    struct llm_table t;
+    const char *path = one(&index_check_cli, llm_cli_parse(&index_check_cli, &a, argc, argv), argc, argv);
+    int status = llm_pool_start(a.common.threads, e) < 0 ? -1 : llm_index_open(&x, path, false, e);
+    if (status == 0 && (status = llm_index_check(&x, &c, e)) < 0) llm_in(e, "%s", x.name);
+    if (status == 0) {
+        llm_table_init(&t, columns);
+        llm_table_count(&t, (double)x.n);
+        llm_table_printed(&t, c.found, LLM_NUMBER_FIXED, 4);
+        llm_table_printed(&t, c.recall, LLM_NUMBER_FIXED, 4);
+        status = print(&t, &a.common, e);
+    }
+    llm_index_release(&x);
+    return status;
+}

@@ -1,0 +1,182 @@
+/* Rows of an index from JSON Lines or tensor messages. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/json.h"
+#include "io/sniff.h"
+#include "search/index.h"
+
+enum { STEP = 1 << 16, MAX_LINE = 1 << 28 };
+
+void llm_index_rows_release(struct llm_index_rows *r)
+{
+    llm_buf_release(&r->ids);
+    llm_buf_release(&r->texts);
+    llm_buf_release(&r->metadata);
+    free(r->ids_at);
+    free(r->texts_at);
+    free(r->metadata_at);
+    free(r->vectors);
+    *r = (struct llm_index_rows){0};
+}
+
+/* Room for one more row, whose vector has `dims` elements. */
+static int reserve(struct llm_index_rows *r, int64_t dims, struct llm_err *e)
+{
+    if (dims < 1 || dims > LLM_MAX_DIMS_OF_VECTOR) {
+        return llm_fail(e, EX_DATAERR, "expected a vector of 1 to %d elements, found %" PRId64, LLM_MAX_DIMS_OF_VECTOR, dims);
+    }
+    if (r->dims > 0 && dims != r->dims) return llm_fail(e, EX_DATAERR, "expected a vector of %" PRId64 " elements, found %" PRId64, r->dims, dims);
+    r->dims = dims;
+    if (r->room < (size_t)r->n + 2) {
+        size_t rooms[3] = {r->room, r->room, r->room};
+        if (llm_grow((void **)&r->ids_at, &rooms[0], (size_t)r->n + 2, sizeof *r->ids_at, e) < 0
+            || llm_grow((void **)&r->texts_at, &rooms[1], (size_t)r->n + 2, sizeof *r->texts_at, e) < 0
+            || llm_grow((void **)&r->metadata_at, &rooms[2], (size_t)r->n + 2, sizeof *r->metadata_at, e) < 0) return -1;
+        if (r->room == 0) r->ids_at[0] = r->texts_at[0] = r->metadata_at[0] = 0;
+        r->room = rooms[0];
+    }
+    return llm_grow((void **)&r->vectors, &r->vectors_room, (size_t)(r->n + 1) * (size_t)dims, sizeof *r->vectors, e);
+}
+
+static int finish(struct llm_index_rows *r, struct llm_err *e)
+{
+    const float *v = r->vectors + r->n * r->dims;
+    for (int64_t k = 0; k < r->dims; k++) {
+        if (!isfinite(v[k])) return llm_fail(e, EX_DATAERR, "element %" PRId64 " of the vector: expected a finite number", k);
+    }
+    r->n++;
+    r->ids_at[r->n] = r->ids.n;
+    r->texts_at[r->n] = r->texts.n;
+    r->metadata_at[r->n] = r->metadata.n;
+    return 0;
+}
+
+static int take_id(struct llm_index_rows *r, const json_t *id, enum llm_rows_as as, int64_t line, struct llm_err *e)
+{
+    size_t before = r->ids.n;
+    int status = 0;
+    if (json_is_string(id)) status = llm_buf_put(&r->ids, json_string_value(id), json_string_length(id), e);
+    else if (json_is_integer(id)) status = llm_buf_printf(&r->ids, e, "%" JSON_INTEGER_FORMAT, json_integer_value(id));
+    else if (!id && as != LLM_ROWS_STORED) status = llm_buf_printf(&r->ids, e, "%" PRId64, line);
+    else return llm_fail(e, EX_DATAERR, "expected \"id\" (a string or an integer)");
+    size_t n = r->ids.n - before;
+    if (status < 0) return -1;
+    bool nul = n > 0 && memchr(r->ids.p + before, 0, n);
+    if (n > 0 && n <= LLM_MAX_ID_BYTES && !nul) return 0;
+    return llm_fail(e, EX_DATAERR, "\"id\": expected 1 to %d bytes without NUL", LLM_MAX_ID_BYTES);
+}
+
+static int take_fingerprint(struct llm_index_rows *r, const char *found, struct llm_err *e)
+{
+    if (!found || !found[0]) return 0;
+    if (r->fingerprint[0] && strcmp(r->fingerprint, found) != 0) {
+        return llm_fail(e, EX_DATAERR, "expected vectors of one model (%.16s), found another's (%.16s)", r->fingerprint, found);
+    }
+    snprintf(r->fingerprint, sizeof r->fingerprint, "%s", found);
+    return 0;
+}
+
+static int take_object(struct llm_index_rows *r, json_t *o, enum llm_rows_as as, int64_t line, struct llm_err *e)
+{
+    const json_t *v = json_object_get(o, "embedding"), *text = json_object_get(o, "text");
+    bool wanted = as != LLM_ROWS_TEXTS;
+    if (wanted && !json_is_array(v)) return llm_fail(e, EX_DATAERR, "expected \"embedding\" (a list of numbers)");
+    if (as != LLM_ROWS_STORED && !text) text = json_object_get(o, "prompt");
+    if (text && !json_is_string(text)) return llm_fail(e, EX_DATAERR, "\"text\": expected a string");
+    if (reserve(r, wanted ? (int64_t)json_array_size(v) : 1, e) < 0 || take_id(r, json_object_get(o, "id"), as, line, e) < 0) return -1;
+    if (take_fingerprint(r, json_string_value(json_object_get(o, "fingerprint")), e) < 0) return -1;
+    if (!wanted) r->vectors[r->n] = 0;
+    for (int64_t k = 0; wanted && k < r->dims; k++) {
+        const json_t *x = json_array_get(v, (size_t)k);
+        if (!json_is_number(x)) return llm_fail(e, EX_DATAERR, "\"embedding\": element %" PRId64 ": expected a number", k);
+        r->vectors[r->n * r->dims + k] = (float)json_number_value(x);
+    }
+    if (text && llm_buf_put(&r->texts, json_string_value(text), json_string_length(text), e) < 0) return -1;
+    static const char *const known[] = {"id", "embedding", "text", "prompt_tokens", "fingerprint"};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) json_object_del(o, known[i]);
+    if (as == LLM_ROWS_STORED && json_object_size(o) > 0 && llm_json_dump(o, &r->metadata, e) < 0) return -1;
+    return finish(r, e);
+}
+
+static int take_line(struct llm_index_rows *r, const char *text, size_t n, enum llm_rows_as as, int64_t line, const char *name, struct llm_err *e)
+{
+    size_t blank = 0;
+    while (blank < n && strchr(" \t\r", text[blank]) && text[blank]) blank++;
+    if (blank == n) return 0;
+    json_t *o = llm_json_parse(text, n, e);
+    int status = !o ? -1 : json_is_object(o) ? take_object(r, o, as, line, e) : llm_fail(e, EX_DATAERR, "expected an object");
+    json_decref(o);
+    return status < 0 ? llm_in(e, "%s: line %" PRId64, name, line) : 0;
+}
+
+static int read_lines(struct llm_index_rows *r, struct llm_file *f, enum llm_rows_as as, struct llm_err *e)
+{
+    struct llm_buf b = {0};
+    int64_t got = 1, line = 0;
+    int status = 0;
+    while (status == 0 && got > 0) {
+        size_t seen = b.n, at = 0;
+        if (b.n > MAX_LINE) status = llm_file_bad(f, e, "line %" PRId64 ": expected at most %d bytes", line + 1, MAX_LINE);
+        if (status == 0) status = llm_buf_reserve(&b, b.n + STEP, e);
+        got = status == 0 ? llm_file_read_some(f, b.p + b.n, STEP, e) : -1;
+        if (got < 0) status = -1;
+        else b.n += (size_t)got;
+        for (const char *end; status == 0 && b.n > seen && (end = memchr(b.p + seen, '\n', b.n - seen));) {
+            status = take_line(r, b.p + at, (size_t)(end - b.p) - at, as, ++line, llm_file_name(f), e);
+            at = seen = (size_t)(end - b.p) + 1;
+        }
+        if (status == 0 && got == 0 && b.n > at) status = take_line(r, b.p + at, b.n - at, as, ++line, llm_file_name(f), e);
+        if (b.n > at && at > 0) memmove(b.p, b.p + at, b.n - at);
+        b.n -= at;
+    }
+    llm_buf_release(&b);
+    return status;
+}
+
+/* The rows of one message; whatever else it has is skipped. */
+static int take_message(struct llm_index_rows *r, struct llm_stream *s, const struct llm_header *h, struct llm_err *e)
+{
+    const struct llm_entry *t = llm_header_find(h, "embeddings");
+    char skipped[4096];
+    if (!t || t->dtype != LLM_F32 || t->n_dims != 2) {
+        return llm_fail(e, EX_DATAERR, "expected a tensor 'embeddings' of F32 [rows, dims], found %s", t ? "another type or shape" : "none");
+    }
+    if (take_fingerprint(r, llm_header_meta(h, "llm.fingerprint"), e) < 0) return -1;
+    for (uint64_t left = t->offset, n; left > 0; left -= n) {
+        n = left < sizeof skipped ? left : sizeof skipped;
+        if (llm_stream_read(s, skipped, n, e) < 0) return -1;
+    }
+    for (int64_t i = 0; i < t->shape[0]; i++) {
+        if (reserve(r, t->shape[1], e) < 0 || llm_buf_printf(&r->ids, e, "%" PRId64, r->n) < 0) return -1;
+        if (llm_stream_read(s, r->vectors + r->n * r->dims, (size_t)r->dims * sizeof(float), e) < 0) return -1;
+        if (finish(r, e) < 0) return llm_in(e, "row %" PRId64, i);
+    }
+    return 0;
+}
+
+static int read_messages(struct llm_index_rows *r, struct llm_file *f, struct llm_err *e)
+{
+    const struct llm_header *h;
+    struct llm_stream *s = llm_stream_from_file(f, e);
+    int got = s ? 1 : -1;
+    while (got > 0 && (got = llm_stream_next(s, &h, e)) > 0) {
+        if (take_message(r, s, h, e) < 0) got = llm_in(e, "%s", llm_stream_name(s));
+    }
+    llm_stream_destroy(s);
+    return got;
+}
+
+int llm_index_rows_read(struct llm_index_rows *r, const char *path, enum llm_rows_as as, struct llm_err *e)
+{
+    enum llm_content content;
+    struct llm_file *f = llm_file_open(path, e);
+    if (!f) return -1;
+    int end = llm_file_at_end(f, e), status = end < 0 ? -1 : 0;
+    if (end == 0) status = llm_sniff(f, &content, e);
+    if (status == 0 && end == 0 && content == LLM_CONTENT_MESSAGE) return read_messages(r, f, e);
+    if (status == 0 && end == 0) status = read_lines(r, f, as, e);
+    llm_file_close(f);
+    return status;
+}

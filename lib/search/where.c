@@ -1,0 +1,100 @@
+/* Conditions on the metadata of rows. */
+#include <stdlib.h>
+#include <string.h>
+#include "base/cli.h"
+#include "base/json.h"
+#include "cpu/pool.h"
+#include "search/search.h"
+
+enum relation { IS, IS_NOT, LESS, AT_MOST, MORE, AT_LEAST };
+struct condition {
+    char key[256];
+    enum relation relation;
+    const char *value;
+    double number;
+    bool is_number;
+};
+
+/* The longer signs first. */
+static const struct { const char *sign; enum relation relation; } signs[] = {
+    {"!=", IS_NOT}, {"<=", AT_MOST}, {">=", AT_LEAST}, {"=", IS}, {"<", LESS}, {">", MORE}};
+
+static int parse(const char *text, struct condition *c, struct llm_err *e)
+{
+    size_t n = strcspn(text, "!=<>");
+    for (size_t i = 0; i < sizeof signs / sizeof *signs && n > 0 && n < sizeof c->key; i++) {
+        if (strncmp(text + n, signs[i].sign, strlen(signs[i].sign)) != 0) continue;
+        memcpy(c->key, text, n);
+        c->key[n] = 0;
+        c->relation = signs[i].relation;
+        c->value = text + n + strlen(signs[i].sign);
+        c->is_number = llm_parse_real(c->value, &c->number) == 0;
+        if (c->is_number || c->relation == IS || c->relation == IS_NOT) return 0;
+        return llm_fail(e, LLM_EX_USAGE, "--where: expected a number after '%s', found '%s'", signs[i].sign, c->value);
+    }
+    return llm_fail(e, LLM_EX_USAGE, "--where: expected KEY=VALUE (or != < <= > >=), found '%s'", text);
+}
+
+static bool holds(const struct condition *c, const json_t *v)
+{
+    const char *text = json_is_true(v) ? "true" : json_is_false(v) ? "false" : json_string_value(v);
+    if (json_is_number(v)) {
+        double x = json_number_value(v);
+        if (!c->is_number) return c->relation == IS_NOT;
+        switch (c->relation) {
+        case IS: return x == c->number;
+        case IS_NOT: return x != c->number;
+        case LESS: return x < c->number;
+        case AT_MOST: return x <= c->number;
+        case MORE: return x > c->number;
+        default: return x >= c->number;
+        }
+    }
+    if (!text || (c->relation != IS && c->relation != IS_NOT)) return false;
+    return (strcmp(text, c->value) == 0) == (c->relation == IS);
+}
+
+static bool member_holds(const struct condition *c, const json_t *v)
+{
+    size_t i;
+    const json_t *element;
+    if (!json_is_array(v)) return v && holds(c, v);
+    json_array_foreach(v, i, element) {
+        if (holds(c, element)) return true;
+    }
+    return false;
+}
+
+struct filter {
+    const struct llm_index *x;
+    const struct condition *conditions;
+    size_t n;
+    uint8_t *allowed;
+};
+enum { ROWS = 512 };
+
+static void look(void *arg, size_t piece, int thread)
+{
+    const struct filter *f = arg;
+    const struct llm_texts *t = &f->x->metadata;
+    (void)thread;
+    for (int64_t i = (int64_t)piece * ROWS; i < (int64_t)(piece + 1) * ROWS && i < f->x->n; i++) {
+        json_t *o = json_loadb(t->bytes + t->at[i], t->at[i + 1] - t->at[i], 0, NULL);
+        bool good = json_is_object(o);
+        for (size_t c = 0; c < f->n && good; c++) good = member_holds(&f->conditions[c], json_object_get(o, f->conditions[c].key));
+        f->allowed[i] = good;
+        json_decref(o);
+    }
+}
+
+int llm_search_where(const struct llm_index *x, const char *const *conditions, size_t n, uint8_t *allowed, struct llm_err *e)
+{
+    struct condition *c = llm_alloc(n, sizeof *c, "conditions", e);
+    int status = c ? 0 : -1;
+    for (size_t i = 0; i < n && status == 0; i++) status = parse(conditions[i], &c[i], e);
+    struct filter f = {x, c, n, allowed};
+    json_object_seed(0); /* jansson's table of hashes is made by one thread */
+    if (status == 0) llm_parallel(((size_t)x->n + ROWS - 1) / ROWS, look, &f);
+    free(c);
+    return status;
+}

@@ -1,0 +1,173 @@
+# Indexes: searches by vectors and words, rows that come and go, and what is refused.
+load ../helper
+
+setup() {
+    G=$ROOT/tests/golden/index
+    M=$ROOT/tests/golden/tiny-bert
+}
+
+# rows N: N lines with vectors of 6 elements, in an order of no kind
+rows() {
+    awk -v n="$1" 'BEGIN { srand(5); for (i = 0; i < n; i++) { id = i * 7919 % n
+        printf "{\"id\": %d, \"text\": \"word%d word%d\", \"group\": %d, \"embedding\": [", id, id % 7, id % 11, id % 3
+        for (k = 0; k < 6; k++) printf "%s%.4f", k ? ", " : "", rand() - .5; print "]}" } }'
+}
+
+@test "the golden index has the bytes of its rows; stat says what it holds" {
+    llm-index build --plain -o rows.idx "$G/rows.jsonl"
+    cmp rows.idx "$G/rows.idx"
+    tac "$G/rows.jsonl" | llm-index build --plain -j 1 | cmp - "$G/rows.idx"
+    run -0 llm-index stat "$G/rows.idx"
+    assert_line $'rows\t3'
+    assert_line $'metric\tcosine'
+    assert_line $'words\t7'
+    assert_line $'plain\tyes'
+    run -0 llm-index stat --json "$G/rows.idx"
+    [[ $output == '{"rows":3,'* ]]
+}
+
+@test "vectors, words and both find rows; a hit as JSON has text and metadata; a context has ids and texts" {
+    need_tool jq
+    local q='{"id": "q", "text": "TEA", "embedding": [2.9, 0.1, 4]}'
+    run -0 llm-index search -x "$G/rows.idx" -k 2 <<< "$q"
+    assert_line -n 0 $'query\trank\tid\tscore'
+    [[ ${lines[1]} == $'q\t1\tb\t0.999'* && ${lines[2]} == $'q\t2\t10\t0.7'* ]]
+    run -0 llm-index search -x "$G/rows.idx" -k 3 --by words --format csv <<< "$q"
+    assert_equal "$(tr -d '\r' <<< "$output" | cut -d, -f 3 | tr '\n' ' ')" "id b 10 "
+    run -0 llm-index search -x "$G/rows.idx" -k 3 --by words --query 'bread, salt'
+    [[ ${lines[1]} == $'1\t1\ta\t'* ]]
+    run -0 llm-index search -x "$G/rows.idx" -k 3 --by both --json <<< "$q"
+    assert_equal "$(jq -s -c 'map(.id)' <<< "$output")" '["b","10","a"]'
+    assert_equal "$(jq -s -c '.[0] | del(.score)' <<< "$output")" '{"query":"q","rank":1,"id":"b","text":"Tea with milk","metadata":{"page":2}}'
+    assert_equal "$(jq -s '.[0].score - 2 / 61 | fabs < 1e-15' <<< "$output")" true
+    run -0 llm-index search -x "$G/rows.idx" -k 1 --format context <<< "$q"
+    assert_output '{"id":"b","text":"Tea with milk"}'
+}
+
+@test "conditions on metadata: numbers, texts, lists" {
+    local q='{"embedding": [1, 1, 1]}' found
+    for row in 'page>2:10' 'page<=2:b' 'page!=2:10' 'tags=old:a' 'page>=2 page<9:b 10'; do
+        local where=() word
+        for word in ${row%%:*}; do where+=(--where "$word"); done
+        found=$(llm-index search -x "$G/rows.idx" -k 3 "${where[@]}" <<< "$q" | tail -n +2 | cut -f 3 | sort -r | tr '\n' ' ')
+        assert_equal "${found% }" "${row#*:}"
+    done
+    run -2 --separate-stderr llm-index search -x "$G/rows.idx" -k 1 --where 'page' <<< "$q"
+    assert_equal "$stderr" "llm-index search: --where: expected KEY=VALUE (or != < <= > >=), found 'page'"
+    run -2 --separate-stderr llm-index search -x "$G/rows.idx" -k 1 --where 'page<x' <<< "$q"
+}
+
+@test "the same bytes with any threads, any order and any split of adds" {
+    rows 500 > all.jsonl
+    for vectors in f32 f16 i8; do
+        llm-index build --vectors $vectors -j 1 -o one.idx all.jsonl
+        llm-index build --vectors $vectors -j 4 -o four.idx <(sort -r all.jsonl)
+        cmp one.idx four.idx
+        for step in 1 100 250 499; do
+            llm-index build --vectors $vectors -o parts.idx <(head -n $step all.jsonl)
+            tail -n +$((step + 1)) all.jsonl | head -n 70 | llm-index add -x parts.idx
+            tail -n +$((step + 71)) all.jsonl > rest
+            [[ ! -s rest ]] || llm-index add -x parts.idx rest
+            cmp parts.idx one.idx
+        done
+    done
+    llm-index check one.idx
+}
+
+@test "rows are deleted, come again, and are dropped beyond a quarter" {
+    rows 40 > all.jsonl
+    llm-index build --plain -o x.idx all.jsonl
+    cp x.idx whole.idx
+    llm-index search -x x.idx -k 1 <<< "$(head -n 1 all.jsonl)" | tail -n 1 | cut -f 3 > first
+    llm-index delete -x x.idx "$(< first)"
+    assert_equal "$(llm-index stat x.idx | sed -n 's/^deleted\t//p')" 1
+    run -1 grep -qx "$(< first)" <(llm-index search -x x.idx -k 39 <<< "$(head -n 1 all.jsonl)" | cut -f 3)
+    run -65 --separate-stderr llm-index delete -x x.idx "$(< first)"
+    assert_equal "$stderr" "llm-index delete: x.idx: id '$(< first)': expected in the index, found none"
+    head -n 1 all.jsonl | llm-index add -x x.idx
+    cmp x.idx whole.idx
+    seq 0 10 > ids
+    llm-index delete -x x.idx --ids ids -o less.idx
+    cmp x.idx whole.idx
+    assert_equal "$(llm-index stat less.idx | head -n 3 | tr '\n\t' ' =')" "key=value rows=29 deleted=0 "
+    grep -v -E '"id": ([0-9]|10),' all.jsonl | llm-index build --plain | cmp - less.idx
+}
+
+@test "vectors of a model go through the pipe; a text finds itself; messages carry the model's fingerprint" {
+    need_tool jq
+    jq -c '.[] | {text: .prompt}' "$ROOT/tests/golden/tiny-bert/expected.json" > texts.jsonl
+    llm-infer -q -m "$M" --embed --jsonl texts.jsonl | llm-index build -o t.idx
+    llm-infer -q -m "$M" --embed --jsonl texts.jsonl | llm-index search -x t.idx -k 1 | tail -n +2 | awk '$1 != $3 && $4 < .99999' > missed
+    assert_equal "$(cat missed)" ""
+    llm-infer -q -m "$M" --embed "red cats" > one.llmt
+    llm-index build -o m.idx one.llmt
+    [[ $(llm-index stat m.idx | sed -n 's/^fingerprint\t//p') =~ ^[0-9a-f]{16}$ ]]
+    llm-index search -x m.idx -k 1 one.llmt
+    jq -n -c '{id: 1, embedding: [range(24)], fingerprint: "zzzz"}' > other.jsonl
+    run -65 --separate-stderr llm-index search -x m.idx -k 1 other.jsonl
+    one_line "$stderr"
+    [[ $stderr == *"expected queries of model "*" (that of m.idx), found those of zzzz" ]]
+    run -65 --separate-stderr llm-index add -x m.idx other.jsonl
+    one_line "$stderr"
+}
+
+@test "what is refused is one line with its status, and the index stays as it was" {
+    llm-index build -o x.idx "$G/rows.jsonl"
+    cp x.idx before
+    while IFS='|' read -r status line says; do
+        run "-$status" --separate-stderr llm-index add -x x.idx <<< "$line"
+        one_line "$stderr"
+        [[ $stderr == "llm-index add: "*"$says"* ]] || fail "$line: $stderr"
+        cmp x.idx before
+    done << 'END'
+65|{"id": "z", "embedding": [1, 2]}|expected vectors of 3 elements, found 2
+65|{"id": "z", "embedding": [1, 2, "x"]}|element 2: expected a number
+65|{"id": "z", "embedding": []}|expected a vector of 1 to
+65|{"id": "z", "embedding": [1e39, 0, 0]}|expected a finite number
+65|{"id": "z", "embedding": [NaN, 0, 0]}|line 1
+65|{"id": "a", "embedding": [1, 2, 3]}|id 'a': expected once, found in the index already
+65|{"id": "", "embedding": [1, 2, 3]}|"id": expected 1 to 4096 bytes without NUL
+65|{"embedding": [1, 2, 3]}|expected "id"
+65|{"id": "z"}|expected "embedding"
+65|[1]|expected an object
+65|{"id": "z", "embedding": [1, 2, 3], "text": 5}|"text": expected a string
+END
+    run -65 --separate-stderr llm-index build -o y.idx <(printf '{"id": 1, "embedding": [1]}\n{"id": "1", "embedding": [2]}\n')
+    assert_equal "$stderr" "llm-index build: id '1': expected once, found twice"
+    run -65 --separate-stderr llm-index build -o y.idx /dev/null
+    assert_equal "$stderr" "llm-index build: expected rows, found none"
+    run -2 --separate-stderr llm-index search -x x.idx -k 4 <<< '{"embedding": [1, 2, 3]}'
+    assert_equal "$stderr" "llm-index search: -k: expected at most 3 (the rows of x.idx), found 4"
+    run -65 --separate-stderr llm-index search -x x.idx -k 1 <<< '{"embedding": [1, 2]}'
+    assert_equal "$stderr" "llm-index search: expected queries of 3 elements (the vectors of x.idx), found 2"
+    run -65 --separate-stderr llm-index search -x "$ROOT/tests/golden/formats/checkpoint.llm" <<< '{}'
+    [[ $stderr == *"expected an index (llm-index build), found checkpoint" ]]
+    [[ ! -e y.idx ]]
+    nothing_left
+}
+
+@test "an index that is cut or changed anywhere is refused" {
+    local size at
+    for form in --plain ''; do
+        llm-index build $form --vectors i8 -o x.idx "$G/rows.jsonl"
+        size=$(wc -c < x.idx)
+        for ((at = 0; at < size; at += 37)); do
+            head -c "$at" x.idx > cut.idx
+            run --separate-stderr llm-index stat cut.idx
+            [[ $status == 65 ]] || fail "cut to $at of $size bytes: status $status"
+            one_line "$stderr"
+            { head -c "$at" x.idx; tail -c +$((at + 1)) x.idx | head -c 1 | tr '\000-\377' '\001-\377\000'; tail -c +$((at + 2)) x.idx; } > changed.idx
+            run --separate-stderr llm-index check changed.idx
+            [[ $status == 65 ]] || { [[ $status == 0 ]] && cmp -s <(llm-index search -x changed.idx -k 3 --json <<< '{"embedding": [1, 2, 3]}') \
+                <(llm-index search -x x.idx -k 3 --json <<< '{"embedding": [1, 2, 3]}'); } || fail "$form: byte $at changed: status $status"
+        done
+    done
+}
+
+@test "the manual's examples run" {
+    cp -r "$M" model
+    printf '{"id": %d, "text": "%s"}\n' 1 "the red cat" 2 "a dog saw the old house" > passages.jsonl
+    echo '{"id": 3, "text": "the garden"}' > new.jsonl
+    echo '{"text": "red cats"}' > questions.jsonl
+    manual_examples llm-index 4
+}
