@@ -28,7 +28,7 @@ static const struct llm_opt options[] = {
     {0, "where", "KEY=VALUE", "find only rows whose metadata fulfil this (= != < <= > >=); may be given several times", LLM_LIST,
      AT(where), 0, 0, NULL},
     {0, "candidates", "N", "rows that rounded vectors propose to the exact ones [4k + 32]", LLM_INT, AT(candidates), 1, 1 << 20, NULL},
-    {0, "format", "FORM", "form of the output: auto (aligned on a terminal, else tsv), tsv, aligned, json, csv, md, context (lines of id and text) [auto]",
+    {0, "format", "FORM", "form of the output: auto (aligned on a terminal, else tsv), tsv, aligned, json, csv, md, context (ids and texts) [auto]",
      LLM_CHOICE, AT(format), 0, 0, LLM_TABLE_FORMS "|context"},
     {0, "trust", NULL, "do not verify the checksum of the index, which reads all of it", LLM_FLAG, AT(trusted), 0, 0, NULL},
     {0}};
