@@ -8,14 +8,15 @@
  * Of types with two dots a group the integer scales are multiplied into the weights. Products that exceed a byte, p = 128 h + l, are two planes of
  * bytes, and the sums of the upper ones begin with the bits of BIG_HIGH, from which they count in 128s. Both dots together are below 2^24, as those
  * of the halves, times their scales, are in the other kernels: exact in any order. */
-#define OPENED_GROUPS 16 /* 8 KiB a plane */
+#define OPENED_GROUPS 24 /* of a row that has no more */
+#define STEP 16          /* so many at a time of longer rows: 8 KiB a plane */
 #define OPENED_PLANES 2
 #include "cpu/kernels/gemm_opened.h"
 
 #define BATCH 4                /* tiles of dots under way */
 #define BIG 12582912.0f        /* 1.5 * 2^23 */
 #define BIG_HIGH 1610612736.0f /* 1.5 * 2^30 */
-#define FEW 64                 /* rows for which multiplying scales into the weights takes longer than tiles gain */
+#define FEW 48                 /* rows for which making two planes takes longer than tiles gain */
 
 static void (*without_tiles[N_KINDS])(const struct llm_gemm_q_job *);
 
@@ -118,11 +119,12 @@ INLINE void put_sums(const struct llm_gemm_q_job *g, int64_t row, int64_t column
     for (int64_t r = 0; last && r < PANEL && row + r < g->m; r++) put_row(g, row + r, column, v_load(sums + r * PANEL));
 }
 
-/* All rows by the opened groups of one panel of columns; `from`: the first of them. While a batch of dots is added the next one is made. */
-INLINE void opened_product(const struct llm_gemm_q_job *g, int64_t column, const struct kind *k, const struct opened *o, int64_t from, int64_t groups,
-                           float *sums)
+/* All rows by the opened groups of one panel of columns; `from`: the first of them; big: what tiles begin with. While a batch of dots is added the
+ * next one is made. */
+INLINE void opened_product(const struct llm_gemm_q_job *g, int64_t column, const struct kind *k, const struct opened *o, const float (*big)[PANEL],
+                           int64_t from, int64_t groups, float *sums)
 {
-    _Alignas(64) float big[2 * PANEL][PANEL], dots[BATCH][PANEL * PANEL];
+    _Alignas(64) float dots[BATCH][PANEL * PANEL];
     const int64_t of_row = g->k / GROUP * PANEL, batch = BATCH / planes_of(k), whole = groups < batch ? groups : batch;
     const int8_t *q = g->x.q + from * PANEL * GROUP;
     struct batch next = {q, o->w[0], whole};
@@ -130,11 +132,7 @@ INLINE void opened_product(const struct llm_gemm_q_job *g, int64_t column, const
     int64_t here = 0;
     V sum[PANEL];
     LLM_UNROLL
-    for (int r = 0; r < PANEL; r++) {
-        v_store(big[r], v_set1(BIG));
-        v_store(big[PANEL + r], v_set1(BIG_HIGH));
-        sum[r] = v_zero();
-    }
+    for (int r = 0; r < PANEL; r++) sum[r] = v_zero();
     __asm__ volatile("" : : "r"(big) : "memory"); /* tile loads are not known to read it, nor what was opened */
     TURNS(false);
     for (int64_t row = 0; row < g->m; row += PANEL) {
@@ -162,29 +160,34 @@ INLINE void opened_product(const struct llm_gemm_q_job *g, int64_t column, const
 }
 
 /* All rows by one panel of columns. */
-INLINE void panel_product(const struct llm_gemm_q_job *g, int64_t column, const struct kind *k)
+INLINE void panel_product(const struct llm_gemm_q_job *g, int64_t column, const struct kind *k, const float (*big)[PANEL])
 {
     struct opened o;
     _Alignas(64) float sums[OPENED_ROWS * PANEL];
     const size_t block_bytes = (size_t)k->bytes * PANEL;
-    const int64_t groups = g->k / GROUP, blocks = groups / k->groups, most = OPENED_GROUPS / k->groups, steps = (blocks + most - 1) / most;
-    const int64_t step = (blocks + steps - 1) / steps; /* blocks that are open at a time */
+    const int64_t groups = g->k / GROUP, blocks = groups / k->groups;
+    const int64_t step = groups > OPENED_GROUPS ? STEP / k->groups : blocks; /* blocks that are open at a time */
     const unsigned char *b = (const unsigned char *)g->b + (size_t)(column / PANEL * blocks) * block_bytes;
     for (int64_t from = 0; from < blocks; from += step, b += (size_t)step * block_bytes) {
         int64_t here = blocks - from < step ? blocks - from : step;
         open_panel(k, b, here, b + (size_t)here * block_bytes, &o);
-        opened_product(g, column, k, &o, from * k->groups, here * k->groups, sums);
+        opened_product(g, column, k, &o, big, from * k->groups, here * k->groups, sums);
     }
 }
 
 INLINE void multiply(const struct llm_gemm_q_job *g, int i)
 {
-    if (g->x.step != PANEL || g->m > OPENED_ROWS || g->k == 0 || (kinds[i].parts == 2 && g->m < FEW)) {
+    if (g->x.step != PANEL || g->m > OPENED_ROWS || g->k == 0 || (planes_of(&kinds[i]) == 2 && g->m < FEW)) {
         without_tiles[i](g);
         return;
     }
+    _Alignas(64) float big[2 * PANEL][PANEL];
+    for (int r = 0; r < PANEL; r++) {
+        v_store(big[r], v_set1(BIG));
+        v_store(big[PANEL + r], v_set1(BIG_HIGH));
+    }
     configure();
-    for (int64_t column = 0; column < g->n; column += PANEL) panel_product(g, column, &kinds[i]);
+    for (int64_t column = 0; column < g->n; column += PANEL) panel_product(g, column, &kinds[i], big);
     _tile_release();
 }
 
