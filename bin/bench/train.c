@@ -22,7 +22,8 @@ struct args {
     const char *config;
     struct llm_strs set;
     int64_t batch, context, accumulate, checkpoint_every, runs;
-    int precision, activations, profile;
+    const char *activations;
+    int precision, profile;
 };
 #define AT(field) offsetof(struct args, field)
 enum { MAX_RUNS = 1000 };
@@ -36,7 +37,8 @@ static const struct llm_opt options[] = {
     {0, "checkpoint-every", "N", "keep only the input of every N-th block and recompute the rest; 0: keep all [0]",
      LLM_INT, AT(checkpoint_every), 0, 1024, NULL},
     {0, "activations", "TYPE",
-     "type in which activations are kept for the backward pass: %w [f32]", LLM_CHOICE, AT(activations), 0, 0, NULL},
+     "how activations are kept for the backward pass: f32, bf16, int8, top=SHARE (the largest of each row) or rank=R [f32]", LLM_STR,
+     AT(activations), 0, 0, NULL},
     {'r', "runs", "N", "steps that are measured, after one warm-up step [5]", LLM_INT, AT(runs), 1, MAX_RUNS, NULL},
     {0, "precision", "TYPE", "arithmetic of matrix products: %w [bf16]", LLM_CHOICE, AT(precision), 0, 0, NULL},
     {0, "profile", NULL, "print on standard error where the time of the measured steps was spent", LLM_FLAG, AT(profile), 0, 0, NULL},
@@ -158,8 +160,9 @@ int bench_train(int argc, char **argv, struct llm_err *e)
     if (bench_config(&c, a.config, &a.set, e) < 0) return -1;
     if (a.context > c.max_position_embeddings) c.max_position_embeddings = a.context;
     llm_train_options_default(&o);
+    if (a.activations && llm_train_options_stored(&o, a.activations, e) < 0) return -1;
     o.steps = a.runs + 1;
-    o.batch = a.batch, o.context = a.context, o.accumulate = a.accumulate, o.checkpoint_every = a.checkpoint_every, o.activations = a.activations;
+    o.batch = a.batch, o.context = a.context, o.accumulate = a.accumulate, o.checkpoint_every = a.checkpoint_every;
     o.precision = a.precision == 1 ? LLM_COMPUTE_BF16 : LLM_COMPUTE_F32;
     if (bench_begin(&a.common, e) < 0) return -1;
     llm_signals_catch();

@@ -15,7 +15,7 @@ const struct llm_words bench_quality_words[] = {{"convention", llm_convention_wo
                                                 {"precision", llm_compute_word}, {0}};
 const struct llm_words bench_eval_words[] = {{"cache-type", llm_kv_word}, {"precision", llm_compute_word}, {"task", llm_eval_task_word},
                                              {"chat-template", llm_chat_builtin_word}, {0}};
-const struct llm_words bench_train_words[] = {{"config", llm_preset_word}, {"activations", llm_stored_word}, {"precision", llm_compute_word}, {0}};
+const struct llm_words bench_train_words[] = {{"config", llm_preset_word}, {"precision", llm_compute_word}, {0}};
 const struct llm_words bench_zoo_words[] = {{"precision", llm_compute_word}, {0}};
 const struct llm_words bench_dictionary_words[] = {{"precision", llm_compute_word}, {0}};
 const struct llm_words bench_cost_words[] = {{NULL, llm_preset_word}, {0}};

@@ -21,8 +21,10 @@ bool llm_run_is_ngram(const struct args *a)
 void llm_run_order(const struct llm_cli *cli, struct args *a)
 {
     struct llm_suggest near;
+    struct llm_err e = {0};
     int64_t n;
     a->ngram_order = 0;
+    if (a->activations && llm_train_options_stored(&a->o, a->activations, &e) < 0) llm_usage(cli, "%s", e.text);
     llm_suggest_begin(&near, a->order ? a->order : "");
     for (int i = 0; a->order && llm_order_word(i); i++) {
         llm_suggest_add(&near, llm_order_word(i), llm_order_word(i));

@@ -23,6 +23,7 @@ struct args {
     int64_t base_head_dim, save_every, show;
     int mup;
     int plan, gradcheck, profile;
+    const char *activations;    /* --activations, read by llm_run_order */
     const char *order, *prune;  /* --order: of the data, or of n-grams */
     int64_t memory;             /* of counting n-grams; 0: half of the machine's */
     int ngram_order, ngram_bar; /* ngram_order 0: not given */
@@ -70,7 +71,7 @@ void llm_run_patterns(const struct llm_cli *cli, struct args *a);
 void llm_run_unpack(const struct llm_cli *cli, struct llm_train_options *o);
 /* Whether a run that goes on has the --batch-tokens that it was saved with, if rows are documents: 0 or -1. */
 int llm_run_keeps_tokens(const struct llm_train_options *o, const struct llm_train_options *stored, struct llm_err *e) LLM_MUST_CHECK;
-/* --order as a word or a number, --objective ngram and what goes with it; misuse exits. */
+/* --order as a word or a number, --objective ngram and what goes with it, and --activations; misuse exits. */
 void llm_run_order(const struct llm_cli *cli, struct args *a);
 bool llm_run_is_ngram(const struct args *a);
 /* Counts n-grams and writes the model, or the plan. */

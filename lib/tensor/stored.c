@@ -1,37 +1,53 @@
-/* Activations of a block between its forward and its backward pass, kept in BF16 or 8 bits.
+/* Activations of a block between its forward and its backward pass, kept in BF16, in 8 bits or coarsely (approximate.h).
  *
  * When a block has run, everything on `acts` above its beginning is copied to `store`: outputs of ops are rounded, the rest (nodes, data that ops
  * saved) is copied exactly. Then that part of `acts` is freed for the next block. In the backward pass the copy returns to its old address, so that
  * every pointer in it is valid. */
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include "cpu/pool.h"
+#include "tensor/approximate.h"
 #include "tensor/tape_internal.h"
 
 enum { CHUNK = 16 << 10 }; /* elements of a piece of work; whole blocks of 32 */
 
-struct output { float *data; size_t n; char *stored; };
+struct output {
+    float *data;
+    size_t n;
+    int64_t rows, cols;       /* n in all */
+    char *stored;
+    enum llm_stored kind;
+    int64_t part, kept;       /* TOP: rows of a piece of work, elements of a row; RANK: rows of a part, the rank */
+};
 struct stored_args {
     struct output *outputs;   /* in the order of their addresses */
     size_t n_outputs, from, to, mark; /* the block's range [from, to) of `acts`; its beginning in `store` */
-    enum llm_stored kind;
+    enum llm_stored kind;     /* of outputs that take it */
     struct llm_node *last;    /* the block's last node */
     struct llm_tensor *y;
 };
 
-static size_t stored_bytes(enum llm_stored kind, size_t n)
+static size_t rounded_bytes(enum llm_stored kind, size_t n)
 {
     return kind == LLM_STORED_BF16 ? 2 * n : llm_dtype_bytes(LLM_Q8_0, n / 32 * 32) + n % 32 * sizeof(float);
 }
 
-struct conversion { const struct output *o; enum llm_stored kind; bool back; };
+static size_t stored_bytes(const struct output *o)
+{
+    if (o->kind == LLM_STORED_TOP) return llm_top_bytes(o->rows, o->kept);
+    if (o->kind == LLM_STORED_RANK) return llm_rank_bytes(o->rows, o->part, o->cols, o->kept);
+    return rounded_bytes(o->kind, o->n);
+}
+
+struct conversion { const struct output *o; enum llm_stored kind; bool back; atomic_bool no_memory; };
 
 static void convert_chunk(void *arg, size_t i, int thread)
 {
     const struct conversion *v = arg;
     size_t at = i * CHUNK, n = v->o->n - at < CHUNK ? v->o->n - at : CHUNK, whole = v->kind == LLM_STORED_BF16 ? n : n / 32 * 32;
     const struct llm_dtype_row *row = &llm_dtypes[v->kind == LLM_STORED_BF16 ? LLM_BF16 : LLM_Q8_0];
-    char *stored = v->o->stored + stored_bytes(v->kind, at), *rest = stored + stored_bytes(v->kind, whole);
+    char *stored = v->o->stored + rounded_bytes(v->kind, at), *rest = stored + rounded_bytes(v->kind, whole);
     float *data = v->o->data + at;
     (void)thread;
     if (v->back) {
@@ -43,10 +59,29 @@ static void convert_chunk(void *arg, size_t i, int thread)
     }
 }
 
-static void convert(const struct output *o, enum llm_stored kind, bool back)
+static void convert_rows(void *arg, size_t i, int thread)
 {
-    struct conversion v = {o, kind, back};
-    llm_parallel((o->n + CHUNK - 1) / CHUNK, convert_chunk, &v);
+    struct conversion *v = arg;
+    const struct output *o = v->o;
+    const int64_t first = (int64_t)i * o->part, rows = o->rows - first < o->part ? o->rows - first : o->part;
+    float *x = o->data + first * o->cols;
+    char *stored = o->stored + llm_top_bytes(first, o->kept);
+    if (v->back) llm_top_decode(stored, rows, o->cols, o->kept, x);
+    else if (!llm_top_encode(x, rows, o->cols, o->kept, stored, thread)) atomic_store(&v->no_memory, true);
+}
+
+/* False: see c->err. */
+static bool convert(struct llm_ctx *c, const struct output *o, bool back)
+{
+    struct conversion v = {.o = o, .kind = o->kind, .back = back};
+    if (o->kind == LLM_STORED_RANK) {
+        return (back ? llm_rank_decode(o->stored, o->rows, o->part, o->cols, o->kept, o->data, &c->err)
+                     : llm_rank_encode(o->data, o->rows, o->part, o->cols, o->kept, o->stored, &c->err)) == 0;
+    }
+    if (o->kind == LLM_STORED_TOP) llm_parallel((size_t)((o->rows + o->part - 1) / o->part), convert_rows, &v);
+    else llm_parallel((o->n + CHUNK - 1) / CHUNK, convert_chunk, &v);
+    if (atomic_load(&v.no_memory)) llm_op_fail(c, EX_UNAVAILABLE, "out of memory in stored activations");
+    return !llm_ctx_failed(c);
 }
 
 /* Copies what lies between the outputs to `copy` in `store`, or with `back` from there to `acts`. */
@@ -77,6 +112,36 @@ static int by_place(const void *a, const void *b)
     return (p->data > q->data) - (p->data < q->data);
 }
 
+/* Whether a node after `before` that is not tolerant reads this output, or made it. */
+static bool is_exact(const struct stored_args *a, const struct llm_node *before, const struct output *o)
+{
+    for (const struct llm_node *k = a->last; k != before; k = k->before) {
+        const struct llm_tensor *ends[] = {k->out, k->in[0], k->in[1], k->in[2], k->in[3]};
+        for (size_t i = 0; i < sizeof ends / sizeof *ends && !k->tolerant; i++) {
+            if (ends[i] && ends[i]->data >= o->data && ends[i]->data < o->data + o->n) return true;
+        }
+    }
+    return false;
+}
+
+/* How the output is kept. The order of a batch's rows changes nothing: low rank takes each by itself. */
+static void choose_kind(const struct llm_ctx *c, const struct stored_args *a, const struct llm_node *before, struct output *o)
+{
+    o->kind = a->kind;
+    if (a->kind != LLM_STORED_TOP && a->kind != LLM_STORED_RANK) return;
+    o->kind = LLM_STORED_BF16;
+    if (is_exact(a, before, o)) return;
+    if (a->kind == LLM_STORED_TOP && llm_top_fits(o->cols)) {
+        o->kind = LLM_STORED_TOP;
+        o->kept = llm_top_kept(c->stored_share, o->cols);
+        o->part = (CHUNK + o->cols - 1) / o->cols;
+    } else if (a->kind == LLM_STORED_RANK && o->rows == c->n_rows * c->row_len && c->stored_rank <= c->row_len && c->stored_rank <= o->cols) {
+        o->kind = LLM_STORED_RANK;
+        o->kept = c->stored_rank;
+        o->part = c->row_len;
+    }
+}
+
 /* Lists the outputs of the nodes after `before`, each once. 0, or -1 after a failure. */
 static int list_outputs(struct llm_ctx *c, struct stored_args *a, const struct llm_node *before)
 {
@@ -88,7 +153,7 @@ static int list_outputs(struct llm_ctx *c, struct stored_args *a, const struct l
     for (const struct llm_node *k = a->last; k != before; k = k->before) {
         if (!is_own(c, a, k->out)) continue;
         struct output *o = &a->outputs[--at];
-        *o = (struct output){.data = k->out->data, .n = (size_t)(k->out->rows * k->out->cols)};
+        *o = (struct output){.data = k->out->data, .n = (size_t)(k->out->rows * k->out->cols), .rows = k->out->rows, .cols = k->out->cols};
     }
     qsort(a->outputs, n, sizeof *a->outputs, by_place);
     a->n_outputs = 0;
@@ -97,7 +162,8 @@ static int list_outputs(struct llm_ctx *c, struct stored_args *a, const struct l
         if (last && a->outputs[i].data < last->data + last->n) continue;
         a->outputs[a->n_outputs] = a->outputs[i];
         last = &a->outputs[a->n_outputs++];
-        last->stored = llm_arena_alloc(&c->store, stored_bytes(a->kind, last->n));
+        choose_kind(c, a, before, last);
+        last->stored = llm_arena_alloc(&c->store, stored_bytes(last));
         if (!last->stored) return -1;
     }
     return 0;
@@ -118,7 +184,7 @@ static void stored_backward(struct llm_ctx *c, struct llm_node *n)
     const struct llm_node *until = c->tape->last;
     c->acts.used = k->a.to;
     copy_rest(c, &k->a, k->rest, true);
-    for (size_t i = 0; i < k->a.n_outputs; i++) convert(&k->a.outputs[i], k->a.kind, true);
+    for (size_t i = 0; i < k->a.n_outputs; i++) if (!convert(c, &k->a.outputs[i], true)) return;
     llm_arena_pop(&c->store, k->a.mark);
     llm_recompute_reset(c); /* activations are recomputed from the rounded values */
     c->tape->last = k->a.last;
@@ -147,7 +213,9 @@ struct llm_tensor *llm_run_stored(struct llm_ctx *c, struct llm_tensor *(*block)
     if (!k->rest) return llm_op_fail(c, EX_UNAVAILABLE, "stored activations: expected at most %zu MiB, found more", c->store.limit >> 20);
     for (int64_t r = 0; r < y->rows; r++) memcpy(out->data + r * out->stride, y->data + r * y->stride, (size_t)y->cols * sizeof(float));
     copy_rest(c, &k->a, k->rest, false);
-    for (size_t i = 0; i < k->a.n_outputs; i++) convert(&k->a.outputs[i], k->a.kind, false);
+    for (size_t i = 0; i < k->a.n_outputs; i++) {
+        if (!convert(c, &k->a.outputs[i], false)) return &c->nothing;
+    }
     llm_arena_pop(&c->acts, from);
     *node = (struct llm_node){.backward = stored_backward, .mark = mark, .in = {x}, .out = out, .args = k, .before = before};
     c->tape->last = node;

@@ -161,7 +161,12 @@ struct llm_router_loads {
 struct llm_choices { int32_t *ids; size_t n, room, at; bool replay; };
 
 /* The type in which a block's activations are kept for the backward pass. */
-enum llm_stored { LLM_STORED_F32, LLM_STORED_BF16, LLM_STORED_INT8 /* blocks of 32 values with one scale */ };
+enum llm_stored {
+    LLM_STORED_F32, LLM_STORED_BF16,
+    LLM_STORED_INT8,          /* blocks of 32 values with one scale */
+    LLM_STORED_TOP,           /* of what only products and activation functions read, the largest elements of each row; the rest BF16 */
+    LLM_STORED_RANK           /* of the same outputs factors of a low rank, each row of the batch by itself; the rest BF16 */
+};
 
 /* Activation recomputation. Cheap activations (norm outputs, activation functions) are not kept for the backward pass but recomputed. All of one kind
  * share one buffer, so a block may ask for the buffer only if every reader of its previous contents has run; llm_record fails for a reader that comes
@@ -176,6 +181,8 @@ struct llm_ctx {
     uint64_t n_owners;        /* recomputed activations so far: the last owner_id given */
     enum llm_recompute recompute; /* the kind of the next outputs of llm_rmsnorm, llm_layernorm, llm_activation and llm_gated */
     enum llm_stored stored;   /* not F32: gradients are those of rounded activations; the loss is not changed */
+    double stored_share;      /* of LLM_STORED_TOP: the share of the elements that stay */
+    int64_t stored_rank;      /* of LLM_STORED_RANK */
     struct llm_tape *tape;    /* NULL: not recording */
     enum llm_compute compute;
     bool training;            /* dropout is applied */

@@ -25,9 +25,31 @@ const char *llm_decay_word(int i)
 }
 const char *llm_stored_word(int i)
 {
-    static const char *const names[] = {[LLM_STORED_F32] = "f32", [LLM_STORED_BF16] = "bf16", [LLM_STORED_INT8] = "int8", NULL};
+    static const char *const names[] = {[LLM_STORED_F32] = "f32", [LLM_STORED_BF16] = "bf16", [LLM_STORED_INT8] = "int8",
+                                        [LLM_STORED_TOP] = "top", [LLM_STORED_RANK] = "rank", NULL};
     return names[i];
 }
+
+int llm_train_options_stored(struct llm_train_options *o, const char *text, struct llm_err *e)
+{
+    const char *value = strchr(text, '=');
+    const size_t n = value ? (size_t)(value - text) : strlen(text);
+    int kind = 0;
+    char *end = NULL;
+    while (llm_stored_word(kind) && (strlen(llm_stored_word(kind)) != n || strncmp(llm_stored_word(kind), text, n) != 0)) kind++;
+    const bool takes = kind == LLM_STORED_TOP || kind == LLM_STORED_RANK;
+    if (!llm_stored_word(kind) || takes != (value != NULL)) {
+        return llm_fail(e, LLM_EX_USAGE, "--activations: expected f32, bf16, int8, top=SHARE or rank=R, found '%s'", text);
+    }
+    o->activations = kind;
+    o->activations_share = 0;
+    o->activations_rank = 0;
+    if (kind == LLM_STORED_TOP) o->activations_share = strtod(value + 1, &end);
+    if (kind == LLM_STORED_RANK) o->activations_rank = strtoll(value + 1, &end, 10);
+    if (!takes || (end > value + 1 && !*end)) return 0;
+    return llm_fail(e, LLM_EX_USAGE, "--activations: expected a number after '=', found '%s'", text);
+}
+
 const char *llm_muon_word(int i)
 {
     static const char *const names[] = {[LLM_MUON_ORIGINAL] = "original", [LLM_MUON_MATCH_RMS] = "match-rms-adamw", NULL};
@@ -173,6 +195,8 @@ json_t *llm_train_options_to_json(const struct llm_train_options *o, struct llm_
     int failed = !j || json_object_set_new(j, by_tokens ? "batch_tokens" : "rows", json_integer(size));
     if (!failed && o->grad_shards != 1) failed = json_object_set_new(j, "grad_shards", json_integer(o->grad_shards));
     if (!failed && o->keep_zeros) failed = json_object_set_new(j, "keep_zeros", json_true());
+    if (!failed && o->activations_share > 0) failed = json_object_set_new(j, "activations_share", json_real(o->activations_share));
+    if (!failed && o->activations_rank > 0) failed = json_object_set_new(j, "activations_rank", json_integer(o->activations_rank));
     if (!failed && o->train.n > 0) failed = json_object_set_new(j, "train", write_patterns(&o->train));
     if (!failed && o->freeze.n > 0) failed = json_object_set_new(j, "freeze", write_patterns(&o->freeze));
     if (!failed) failed = write_own(o, j);
@@ -275,6 +299,8 @@ int llm_train_options_from_json(struct llm_train_options *o, const json_t *j, st
     }
     if (read_own(o, j, e) < 0) return -1;
     if (llm_json_int(j, "grad_shards", 1, INT64_MAX / 2, &o->grad_shards, e) < 0) return -1;
+    if (llm_json_real(j, "activations_share", &o->activations_share, e) < 0
+        || llm_json_int(j, "activations_rank", 1, INT64_MAX / 2, &o->activations_rank, e) < 0) return -1;
     bool zeros = o->keep_zeros;
     if (llm_json_bool(j, "keep_zeros", &zeros, e) < 0) return -1;
     o->keep_zeros = zeros;
@@ -304,9 +330,11 @@ int llm_train_options_check(const struct llm_train_options *o, struct llm_err *e
     if (!(o->decay_fraction >= 0 && o->decay_fraction <= 1)) return bad(e, "decay_fraction", "within [0, 1]", o->decay_fraction);
     if (o->mup_base_width < 0) return bad(e, "mup_base_width", "not below 0", (double)o->mup_base_width);
     if (!(o->z_loss >= 0 && isfinite(o->z_loss))) return bad(e, "z_loss", "a number not below 0", o->z_loss);
-    if (o->activations != LLM_STORED_F32 && o->checkpoint_every > 0) {
-        return llm_fail(e, LLM_EX_USAGE, "--activations: expected f32 with --checkpoint-every, which keeps none, found %s",
-                        llm_stored_word(o->activations));
+    if (o->activations == LLM_STORED_TOP && !(o->activations_share > 0 && o->activations_share <= 1)) {
+        return bad(e, "activations: top", "a share above 0, at most 1", o->activations_share);
+    }
+    if (o->activations == LLM_STORED_RANK && !(o->activations_rank >= 1 && o->activations_rank <= 4096)) {
+        return bad(e, "activations: rank", "a rank within [1, 4096]", (double)o->activations_rank);
     }
     if (o->carry_state && (o->stream || o->overfit_one)) {
         return llm_fail(e, LLM_EX_USAGE, "--carry-state: expected rows that go on through the data, not with --%s",

@@ -34,6 +34,8 @@ struct llm_train_options {
     int carry_state;                           /* rows go on where those of the step before ended; `order` has no say */
     int keep_zeros;                            /* elements of matrices within layers that are 0 stay 0; stored only if set */
     int activations;                           /* enum llm_stored */
+    double activations_share;                  /* of LLM_STORED_TOP, within (0, 1]; else 0 */
+    int64_t activations_rank;                  /* of LLM_STORED_RANK, at least 1; else 0 */
     int64_t checkpoint_every;                  /* activation checkpointing; does not change the result */
     int64_t eval_every, eval_rows;             /* 0: only at the end; all rows */
     int64_t seed;
@@ -48,6 +50,8 @@ const char *llm_decay_word(int i);
 const char *llm_order_word(int i);
 const char *llm_muon_word(int i);
 const char *llm_stored_word(int i);
+/* Reads "f32", "bf16", "int8", "top=SHARE" or "rank=R" into the three fields. 0, or -1 (LLM_EX_USAGE). */
+int llm_train_options_stored(struct llm_train_options *o, const char *text, struct llm_err *e) LLM_MUST_CHECK;
 void llm_train_options_default(struct llm_train_options *o);
 /* New reference; NULL and `e` on failure. */
 json_t *llm_train_options_to_json(const struct llm_train_options *o, struct llm_err *e) LLM_MUST_CHECK;

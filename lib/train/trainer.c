@@ -129,6 +129,8 @@ int llm_trainer_init(struct llm_trainer *t, const struct llm_train_options *o, s
     t->ctx.seed = t->eval_ctx.seed = (uint64_t)t->o.seed;
     t->ctx.training = true;
     t->ctx.stored = (enum llm_stored)t->o.activations;
+    t->ctx.stored_share = t->o.activations_share;
+    t->ctx.stored_rank = t->o.activations_rank;
     return 0;
 }
 

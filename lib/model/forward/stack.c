@@ -17,6 +17,7 @@ struct run {
     const int32_t *latents;    /* ids of learned latents, which pass through the layers instead of tokens; NULL: the model has none */
     struct llm_site site, memory_site;
     int64_t first, n;
+    bool alone;                /* within stored_layers */
 };
 
 static struct run run_of(struct llm_ctx *c, const struct llm_model *model, int stack, const struct llm_batch *b)
@@ -106,10 +107,28 @@ static struct llm_pass pass_of(const struct run *r, struct llm_shared_kv *shared
                              .site = {r->site.stack, layer, r->site.who}, .memory_site = {r->site.stack, layer, r->memory_site.who}};
 }
 
+static struct llm_tensor *layers(struct llm_ctx *c, void *arg, struct llm_tensor *x);
+
+/* Layers that run again for their backward pass: the activations of each are kept as c->stored says, as they are without checkpointing. */
+static struct llm_tensor *stored_layers(struct llm_ctx *c, const struct run *r, struct llm_tensor *x)
+{
+    const int64_t together = r->config->kv_sharing; /* layers that share keys and values are in one block */
+    struct run *some = llm_op_alloc(c, r->n, sizeof *some);
+    for (int64_t i = 0; some && i < r->n; i += together) {
+        some[i] = *r;
+        some[i].first = r->first + i;
+        some[i].n = r->n - i < together ? r->n - i : together;
+        some[i].alone = true;
+        x = llm_run_block(c, layers, &some[i], x, true);
+    }
+    return x;
+}
+
 static struct llm_tensor *layers(struct llm_ctx *c, void *arg, struct llm_tensor *x)
 {
     const struct run *r = arg;
     struct llm_shared_kv shared = {NULL, NULL};
+    if (c->tape && c->recomputing && c->stored != LLM_STORED_F32 && !r->alone) return stored_layers(c, r, x);
     for (int64_t l = r->first; l < r->first + r->n; l++) {
         const struct llm_pass p = pass_of(r, &shared, l);
         c->layer = (uint32_t)(r->stack->first + l);

@@ -92,7 +92,8 @@ struct llm_tensor *llm_activation(struct llm_ctx *c, struct llm_tensor *x, enum 
 {
     LLM_PROFILE("activation", 2 * llm_tensor_bytes(x));
     if (llm_ctx_failed(c)) return &c->nothing;
-    struct llm_node n = {.backward = activation_backward, .recompute = activation_recompute, .mark = llm_arena_mark(&c->acts), .in = {x}};
+    struct llm_node n = {.backward = activation_backward, .recompute = activation_recompute, .mark = llm_arena_mark(&c->acts), .in = {x},
+                         .tolerant = true};
     n.out = llm_op_output(c, &n, x->rows, x->cols);
     if (llm_ctx_failed(c)) return &c->nothing;
     struct work w = {.act = act, .x = x, .y = n.out};
@@ -108,7 +109,8 @@ struct llm_tensor *llm_gated(struct llm_ctx *c, struct llm_tensor *gate, struct 
         return llm_op_fail(c, LLM_EX_FAILURE, "gated: expected [%lld, %lld], found [%lld, %lld]", (long long)gate->rows, (long long)gate->cols,
                            (long long)up->rows, (long long)up->cols);
     }
-    struct llm_node n = {.backward = gated_backward, .recompute = activation_recompute, .mark = llm_arena_mark(&c->acts), .in = {gate, up}};
+    struct llm_node n = {.backward = gated_backward, .recompute = activation_recompute, .mark = llm_arena_mark(&c->acts), .in = {gate, up},
+                         .tolerant = true};
     n.out = llm_op_output(c, &n, gate->rows, gate->cols);
     if (llm_ctx_failed(c)) return &c->nothing;
     struct work w = {.act = act, .x = gate, .up = up, .y = n.out};

@@ -63,7 +63,8 @@ struct llm_tensor *llm_linear(struct llm_ctx *c, struct llm_tensor *x, struct ll
 {
     LLM_PROFILE("linear", 0);
     if (llm_ctx_failed(c) || !fits(c, x, w)) return &c->nothing;
-    struct llm_node n = {.backward = linear_backward, .mark = llm_arena_mark(&c->acts), .in = {x}, .param = {w, b, llm_adapter_trained(w)}};
+    struct llm_node n = {.backward = linear_backward, .mark = llm_arena_mark(&c->acts), .in = {x}, .param = {w, b, llm_adapter_trained(w)},
+                         .tolerant = true};
     n.out = llm_tensor_create(c, x->rows, w->weight.n);
     size_t scratch = llm_arena_mark(&c->acts);
     const float *bias = b ? llm_op_vector(c, b, w->weight.n) : NULL;
