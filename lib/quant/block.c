@@ -41,8 +41,10 @@ static int listed(const struct llm_block_kind *kind, float x)
 static struct left choose_integers(const struct llm_block_kind *kind, const float *x, const float *w, const struct llm_group_fit *fit, int g,
                                    struct llm_block *b)
 {
-    struct llm_fit_tries t = {0};
-    int scales[LLM_FIT_TRIES], lows[LLM_FIT_TRIES] = {0}, n = 0, best = 0;
+    struct llm_fit_tries t;
+    int scales[LLM_FIT_TRIES], lows[LLM_FIT_TRIES], n = 0, best = 0;
+    memset(t.scale, 0, sizeof t.scale); /* what the kernel reads; it writes the rest */
+    memset(t.low, 0, sizeof t.low);
     if (kind->scales) {
         const int middle = listed(kind, fit->scale / b->d), from = middle > 3 ? middle - 3 : 0;
         for (int i = from; i <= middle + 3 && i < kind->n_scales; i++) {

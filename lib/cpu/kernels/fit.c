@@ -72,19 +72,26 @@ INLINE float sum_of(const float *x, int n)
 /* Candidates: level = round(x · inverse + shift). */
 struct candidates { V inverse, shift, l, xl, ll; };
 
-/* The sums over the group. wx[n] = w · x. */
-INLINE void add_up(const struct shape *s, enum form form, const float *x, const float *w, const float *wx, int n, struct candidates *c)
+/* The sums over the group of `count` vectors of candidates, which share what is read of the group. wx[n] = w · x. */
+INLINE void add_up(const struct shape *s, enum form form, const float *x, const float *w, const float *wx, int n, struct candidates *c,
+                   const int count)
 {
-    V l = v_zero(), xl = v_zero(), ll = v_zero();
+    V l[2] = {v_zero(), v_zero()}, xl[2] = {v_zero(), v_zero()}, ll[2] = {v_zero(), v_zero()};
     for (int j = 0; j < n; j++) {
-        V level = level_of(s, form, v_add(v_mul(v_set1(x[j]), c->inverse), c->shift)), weighted = v_mul(v_set1(w[j]), level);
-        l = v_add(l, weighted);
-        xl = v_add(xl, v_mul(v_set1(wx[j]), level));
-        ll = v_add(ll, v_mul(weighted, level));
+        const V xj = v_set1(x[j]), wj = v_set1(w[j]), wxj = v_set1(wx[j]);
+        LLM_UNROLL
+        for (int i = 0; i < count; i++) {
+            V level = level_of(s, form, v_add(v_mul(xj, c[i].inverse), c[i].shift)), weighted = v_mul(wj, level);
+            l[i] = v_add(l[i], weighted);
+            xl[i] = v_add(xl[i], v_mul(wxj, level));
+            ll[i] = v_add(ll[i], v_mul(weighted, level));
+        }
     }
-    c->l = l;
-    c->xl = xl;
-    c->ll = ll;
+    for (int i = 0; i < count; i++) {
+        c[i].l = l[i];
+        c[i].xl = xl[i];
+        c[i].ll = ll[i];
+    }
 }
 
 /* The best of each lane so far: what of Σ w x² its scale explains. */
@@ -143,7 +150,7 @@ INLINE struct llm_group_fit fit_scale(const struct llm_block_kind *kind, enum fo
             struct candidates c = {.inverse = v_load(aims + i * VN), .shift = v_zero()};
             struct best b = {v_set1(-1), v_zero(), v_zero()};
             for (int round = 0; round < ROUNDS; round++) {
-                add_up(&s, form, x, w, wx, n, &c);
+                add_up(&s, form, x, w, wx, n, &c, 1);
                 V scale = v_div(c.xl, c.ll);
                 keep_better(&b, v_mul(c.xl, scale), scale, v_zero());
                 c.inverse = v_div(c.ll, c.xl);
@@ -181,26 +188,34 @@ INLINE struct llm_group_fit fit_offset(const struct llm_block_kind *kind, const 
     fit = (struct llm_group_fit){(top - low) / most, low - mean};
     make_shape(kind, LINEAR, &s);
     const V all = v_set1(weight), middle = v_set1(mean), lost = v_set1(weight * mean * mean);
-    for (int i = 0; i < 2 * N; i++) {
-        struct candidates c = {.inverse = v_load(inverses + i * VN)};
-        struct best b = {v_set1(-INFINITY), v_zero(), v_zero()};
-        c.shift = v_mul(v_set1(mean - low), c.inverse);
-        for (int round = 0; round < ROUNDS; round++) {
-            add_up(&s, LINEAR, xc, w, wx, n, &c);
-            V level = v_div(c.l, all), scale = v_div(c.xl, v_sub(c.ll, v_mul(c.l, level))), offset = v_sub(v_zero(), v_mul(scale, level));
-            V explains = v_mul(c.xl, scale);
-            if (positive) { /* where the offset were above 0, it is 0 */
-                M above = v_lt(v_zero(), v_add(offset, middle));
-                V whole = v_add(c.xl, v_mul(middle, c.l)), alone = v_div(whole, c.ll);
-                scale = v_select(above, alone, scale);
-                offset = v_select(above, v_sub(v_zero(), middle), offset);
-                explains = v_select(above, v_sub(v_mul(whole, alone), lost), explains);
-            }
-            keep_better(&b, explains, scale, offset);
-            c.inverse = v_div(v_set1(1), scale);
-            c.shift = v_sub(v_zero(), v_mul(offset, c.inverse));
+    for (int i = 0; i < 2 * N; i += 2) {
+        struct candidates c[2];
+        struct best b[2];
+        LLM_UNROLL
+        for (int k = 0; k < 2; k++) {
+            c[k].inverse = v_load(inverses + (i + k) * VN);
+            c[k].shift = v_mul(v_set1(mean - low), c[k].inverse);
+            b[k] = (struct best){v_set1(-INFINITY), v_zero(), v_zero()};
         }
-        keep_lanes(&b, &gain, &fit);
+        for (int round = 0; round < ROUNDS; round++) {
+            add_up(&s, LINEAR, xc, w, wx, n, c, 2);
+            LLM_UNROLL
+            for (int k = 0; k < 2; k++) {
+                V level = v_div(c[k].l, all), scale = v_div(c[k].xl, v_sub(c[k].ll, v_mul(c[k].l, level)));
+                V offset = v_sub(v_zero(), v_mul(scale, level)), explains = v_mul(c[k].xl, scale);
+                if (positive) { /* where the offset were above 0, it is 0 */
+                    M above = v_lt(v_zero(), v_add(offset, middle));
+                    V whole = v_add(c[k].xl, v_mul(middle, c[k].l)), alone = v_div(whole, c[k].ll);
+                    scale = v_select(above, alone, scale);
+                    offset = v_select(above, v_sub(v_zero(), middle), offset);
+                    explains = v_select(above, v_sub(v_mul(whole, alone), lost), explains);
+                }
+                keep_better(&b[k], explains, scale, offset);
+                c[k].inverse = v_div(v_set1(1), scale);
+                c[k].shift = v_sub(v_zero(), v_mul(offset, c[k].inverse));
+            }
+        }
+        for (int k = 0; k < 2; k++) keep_lanes(&b[k], &gain, &fit);
     }
     return (struct llm_group_fit){fit.scale, -(fit.low + mean)};
 }
