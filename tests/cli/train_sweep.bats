@@ -34,6 +34,7 @@ declare -gA also=([mup]='--base-width 8' [base-head-dim]='--mup --base-width 8' 
         [[ $arg == *'|'* && $arg != FILE* && $arg != NAME* && $arg != ORDER* ]] && pairs=("${arg%%|*} ${arg##*|}")
         [[ $arg == FILE* || $arg == MODEL ]] && pairs=("one two")
         [[ $name == set ]] && pairs=("n_layer=1 n_layer=2")
+        [[ $name == activations ]] && pairs=("int8 top=.1")
         [[ $name == order ]] && pairs=("random sequential")
         [[ -n $arg && ${pairs[0]} != *' '* ]] && pairs=("2 3" ".25 .5" "300000 400000" "0 1" "a b")
         [[ -n $arg ]] || pairs=("")
