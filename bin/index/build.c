@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "bin/index/index.h"
 #include "cpu/pool.h"
+#include "search/graph.h"
 
 static bool is_dash(const char *s)
 {
@@ -31,13 +32,17 @@ int read_rows(const struct llm_cli *cli, struct llm_index_rows *r, const char *i
 
 struct build_args {
     struct llm_common common;
-    int metric, vectors, plain;
+    int metric, vectors, plain, kind;
+    int64_t neighbours, ef_build;
 };
 #define AT(field) offsetof(struct build_args, field)
 static const struct llm_opt build_options[] = {
     {0, "metric", "M", "how vectors are compared: cosine, dot or l2 [cosine]", LLM_CHOICE, AT(metric), 0, 0, "cosine|dot|l2"},
     {0, "vectors", "TYPE", "what a search reads first: f32, f16 or i8; the best are then ranked by the vectors in f32 [f32]", LLM_CHOICE, AT(vectors),
      0, 0, "f32|f16|i8"},
+    {0, "kind", "KIND", "flat: searches look at every row; hnsw: they walk a graph of near rows [flat]", LLM_CHOICE, AT(kind), 0, 0, "flat|hnsw"},
+    {0, "neighbours", "N", "with --kind hnsw: links of a new row [16]", LLM_INT, AT(neighbours), LLM_MIN_NEIGHBOURS, LLM_MAX_NEIGHBOURS, NULL},
+    {0, "ef-build", "N", "with --kind hnsw: candidates for these links [200]", LLM_INT, AT(ef_build), 8, 1 << 14, NULL},
     {0, "plain", NULL, "store without compression: searches map the file", LLM_FLAG, AT(plain), 0, 0, NULL},
     {0}};
 #undef AT
@@ -55,7 +60,7 @@ const struct llm_cli index_build_cli = {
 
 int index_build(int argc, char **argv, struct llm_err *e)
 {
-    struct build_args a = {0};
+    struct build_args a = {.neighbours = 16, .ef_build = 200};
     struct llm_index_rows rows = {0};
     struct llm_index x = {0};
     int rest = llm_cli_parse(&index_build_cli, &a, argc, argv);
@@ -65,6 +70,8 @@ int index_build(int argc, char **argv, struct llm_err *e)
     x.coarse = (enum llm_coarse)a.vectors;
     x.seed = (uint64_t)a.common.seed;
     x.dims = rows.dims;
+    x.graph.m = a.kind ? a.neighbours : 0;
+    x.graph.ef_build = a.ef_build > a.neighbours ? a.ef_build : a.neighbours;
     memcpy(x.fingerprint, rows.fingerprint, sizeof x.fingerprint);
     if (status == 0) status = llm_index_merge(&x, NULL, &rows, false, e);
     if (status == 0) status = write_index(&x, a.common.output, a.plain, e);
@@ -110,6 +117,8 @@ static void inherit(struct llm_index *to, const struct llm_index *from)
     to->coarse = from->coarse;
     to->seed = from->seed;
     to->dims = from->dims;
+    to->graph.m = from->graph.m;
+    to->graph.ef_build = from->graph.ef_build;
     memcpy(to->fingerprint, from->fingerprint, sizeof to->fingerprint);
 }
 

@@ -14,8 +14,8 @@ enum { FORMAT_CONTEXT = 6, DEPTH = 100 }; /* DEPTH: hits of each of two searches
 struct args {
     struct llm_common common;
     const char *index, *query;
-    int64_t k, candidates;
-    int by, format, trusted;
+    int64_t k, candidates, ef;
+    int by, format, trusted, flat;
     struct llm_strs where;
 };
 #define AT(field) offsetof(struct args, field)
@@ -28,6 +28,8 @@ static const struct llm_opt options[] = {
     {0, "where", "KEY=VALUE", "find only rows whose metadata fulfil this (= != < <= > >=); may be given several times", LLM_LIST,
      AT(where), 0, 0, NULL},
     {0, "candidates", "N", "rows that rounded vectors propose to the exact ones [4k + 32]", LLM_INT, AT(candidates), 1, 1 << 20, NULL},
+    {0, "ef", "N", "rows that a walk through the graph keeps: more find more, and take longer [2k, at least 64]", LLM_INT, AT(ef), 1, 1 << 20, NULL},
+    {0, "flat", NULL, "look at every row, though there is a graph", LLM_FLAG, AT(flat), 0, 0, NULL},
     {0, "format", "FORM", "form of the output: auto (aligned on a terminal, else tsv), tsv, aligned, json, csv, md, context (ids and texts) [auto]",
      LLM_CHOICE, AT(format), 0, 0, LLM_TABLE_FORMS "|context"},
     {0, "trust", NULL, "do not verify the checksum of the index, which reads all of it", LLM_FLAG, AT(trusted), 0, 0, NULL},
@@ -74,11 +76,11 @@ static int find(struct run *r, struct llm_err *e)
     const struct args *a = r->a;
     const struct llm_index *x = &r->x;
     r->depth = a->by == BY_BOTH && a->k < DEPTH ? DEPTH : a->k;
-    const struct llm_search s = {.k = r->depth, .candidates = a->candidates, .allowed = r->allowed};
+    const struct llm_search s = {.k = r->depth, .candidates = a->candidates, .ef = a->ef, .allowed = r->allowed};
     r->hits = llm_alloc((size_t)r->q.n * (size_t)r->depth + 1, sizeof *r->hits, "hits", e);
     r->n_hits = r->hits ? llm_alloc((size_t)r->q.n + 1, sizeof *r->n_hits, "hits", e) : NULL;
     if (!r->n_hits) return -1;
-    if (a->by != BY_WORDS && llm_search_flat(x, r->q.vectors, r->q.n, &s, r->hits, r->n_hits, e) < 0) return -1;
+    if (a->by != BY_WORDS && (a->flat ? llm_search_flat : llm_search)(x, r->q.vectors, r->q.n, &s, r->hits, r->n_hits, e) < 0) return -1;
     if (a->by == BY_VECTORS) return 0;
     struct llm_hit *found = llm_alloc((size_t)r->depth, 2 * sizeof *found, "hits", e);
     int status = found ? 0 : -1;

@@ -6,6 +6,7 @@
 #include <string.h>
 #include "base/hash.h"
 #include "base/json.h"
+#include "search/graph.h"
 
 const char *const llm_metrics[] = {"cosine", "dot", "l2", NULL};
 const char *const llm_coarses[] = {"f32", "f16", "i8", NULL};
@@ -45,7 +46,7 @@ void llm_index_release(struct llm_index *x)
 }
 
 /* The arrays of a file: what stands under which name. */
-enum { MAX_ARRAYS = 32 };
+enum { MAX_ARRAYS = 48 };
 struct array {
     const char *name;
     enum llm_dtype dtype;
@@ -76,6 +77,16 @@ static size_t list(struct llm_index *x, struct array out[MAX_ARRAYS])
     if (x->coarse != LLM_COARSE_F32) {
         out[n++] = (struct array){"rounded", bytes ? LLM_U8 : LLM_F16, 2, {x->n, bytes ? x->padded / 32 * 34 : x->padded}, &x->rounded};
     }
+    for (int l = 0; l < LLM_GRAPH_LEVELS && x->graph.m > 0; l++) {
+        static const char *const names[LLM_GRAPH_LEVELS][3] = {
+            {"graph.0.links", "graph.parents", ""}, {"graph.1.links", "graph.1.rows", "graph.1.down"},
+            {"graph.2.links", "graph.2.rows", "graph.2.down"}, {"graph.3.links", "graph.3.rows", "graph.3.down"},
+            {"graph.4.links", "graph.4.rows", "graph.4.down"}, {"graph.5.links", "graph.5.rows", "graph.5.down"}};
+        struct llm_graph_level *v = &x->graph.level[l];
+        out[n++] = (struct array){names[l][0], LLM_U32, 2, {v->n, v->width}, (void **)&v->links};
+        out[n++] = (struct array){names[l][1], LLM_U32, 1, {v->n, 0}, (void **)(l ? &v->rows : &x->graph.parents)};
+        if (l > 0) out[n++] = (struct array){names[l][2], LLM_U32, 1, {v->n, 0}, (void **)&v->down};
+    }
     return n;
 }
 
@@ -95,10 +106,20 @@ static uint64_t checksum(struct array *all, size_t n)
 static int describe(const struct llm_index *x, uint64_t sum, json_t **meta, struct llm_err *e)
 {
     char hex[17];
+    json_t *graph = NULL;
     snprintf(hex, sizeof hex, "%016" PRIx64, sum);
     json_t *o = json_pack("{s:i, s:s, s:s, s:I, s:I, s:I, s:I, s:s}", "version", VERSION, "metric", llm_metrics[x->metric], "vectors",
                           llm_coarses[x->coarse], "dims", (json_int_t)x->dims, "rows", (json_int_t)x->n,
                           "words", (json_int_t)x->n_words, "seed", (json_int_t)x->seed, "checksum", hex);
+    if (o && x->graph.m > 0) {
+        json_t *levels = json_array();
+        for (int l = 0; l < LLM_GRAPH_LEVELS; l++) json_array_append_new(levels, json_integer(x->graph.level[l].n));
+        graph = json_pack("{s:I, s:I, s:o}", "neighbours", (json_int_t)x->graph.m, "candidates", (json_int_t)x->graph.ef_build, "levels", levels);
+        if (!graph || json_object_set_new(o, "graph", graph) < 0) {
+            json_decref(o);
+            return llm_no_memory(e, "an index's metadata");
+        }
+    }
     struct llm_buf text = {0};
     int status = o && llm_json_dump(o, &text, e) == 0 ? 0 : -1;
     *meta = status == 0 ? json_pack("{s:s}", "llm.index", text.p) : NULL;
@@ -139,6 +160,26 @@ static int word(const json_t *o, const char *key, const char *const *words, int 
     return llm_fail(e, EX_DATAERR, "'%s': expected %s, …, found '%.40s'", key, words[0], s ? s : "");
 }
 
+/* "graph": {"neighbours": m, "candidates": ef, "levels": [n, ...]}. */
+static int read_graph(struct llm_index *x, const json_t *o, struct llm_err *e)
+{
+    struct llm_graph *g = &x->graph;
+    const json_t *levels = json_object_get(o, "levels");
+    if (!o) return 0;
+    if (!json_is_object(o) || json_array_size(levels) != LLM_GRAPH_LEVELS) {
+        return llm_fail(e, EX_DATAERR, "graph: expected an object with %d levels", LLM_GRAPH_LEVELS);
+    }
+    if (llm_json_int(o, "neighbours", 4, 128, &g->m, e) < 0 || llm_json_int(o, "candidates", 1, 1 << 20, &g->ef_build, e) < 0) return -1;
+    if (g->m == 0) return llm_fail(e, EX_DATAERR, "graph: expected 'neighbours'");
+    for (int l = 0; l < LLM_GRAPH_LEVELS; l++) {
+        int64_t n = json_integer_value(json_array_get(levels, (size_t)l)), most = l ? g->level[l - 1].n : x->n;
+        if (n < 0 || n > most) return llm_fail(e, EX_DATAERR, "graph: level %d: expected 0 to %" PRId64 " rows, found %" PRId64, l, most, n);
+        g->level[l] = (struct llm_graph_level){.n = n, .width = l ? g->m : 2 * g->m};
+    }
+    g->n = g->level[0].n;
+    return 0;
+}
+
 static int read_settings(struct llm_index *x, uint64_t *sum, struct llm_err *e)
 {
     const struct llm_header *h = llm_checkpoint_header(x->file);
@@ -159,6 +200,7 @@ static int read_settings(struct llm_index *x, uint64_t *sum, struct llm_err *e)
     if (status == 0) status = llm_json_int(o, "rows", 0, INT32_MAX, &x->n, e);
     if (status == 0) status = llm_json_int(o, "words", 0, UINT32_MAX, &x->n_words, e);
     if (status == 0) status = llm_json_int(o, "seed", 0, INT64_MAX, &seed, e);
+    if (status == 0) status = read_graph(x, json_object_get(o, "graph"), e);
     if (status == 0) status = llm_json_str(o, "checksum", &hex, e);
     if (status == 0 && (x->dims < 0 || x->n < 0 || !hex)) status = llm_fail(e, EX_DATAERR, "expected 'dims', 'rows' and 'checksum'");
     x->metric = (enum llm_metric)metric;
@@ -263,5 +305,6 @@ int llm_index_open(struct llm_index *x, const char *path, bool trusted, struct l
         status = llm_fail(e, EX_DATAERR, "the checksum of the tensors is wrong: the file is damaged");
     }
     if (status == 0) status = check_rows(x, e);
+    if (status == 0 && x->graph.m > 0) status = llm_graph_check(x, e);
     return status < 0 ? llm_in(e, "%s", x->name) : 0;
 }

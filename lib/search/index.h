@@ -23,6 +23,20 @@ struct llm_texts {
     char *bytes;
 };
 
+/* The graph of an index (search/graph.h). Slots of a level are numbered in the order of the rows; on level 0 the slot is the row. */
+enum { LLM_GRAPH_LEVELS = 6 };
+struct llm_graph_level {
+    int64_t n, width;      /* slots; links of a slot at most: 2m on level 0, else m */
+    uint32_t *links;       /* [n, width]: slots of this level; unused places, the last of a slot, are UINT32_MAX */
+    uint32_t *rows, *down; /* [n]: row of each slot, and its slot on the level below; NULL on level 0 */
+};
+struct llm_graph {
+    int64_t m, ef_build;   /* links of a new row at most, and candidates for them; m 0: there is no graph */
+    int64_t n;             /* rows [0, n) are in the graph */
+    uint32_t *parents;     /* [n] */
+    struct llm_graph_level level[LLM_GRAPH_LEVELS];
+};
+
 struct llm_index {
     enum llm_metric metric;
     enum llm_coarse coarse;
@@ -43,7 +57,8 @@ struct llm_index {
     uint64_t *postings_at;      /* [n_words + 1]: postings [postings_at[w], postings_at[w + 1]) are those of word w */
     uint32_t *posting_rows, *posting_counts; /* the rows, rising; how often the word occurs in each */
     uint32_t *lengths_in_words; /* [n]: words of each text */
-    void *owned[32];       /* arrays to free */
+    struct llm_graph graph;
+    void *owned[64];       /* arrays to free */
     int n_owned;
     bool plain;            /* the file is stored without zstd */
     const char *name;      /* of the file; borrowed from `file` */
@@ -78,9 +93,9 @@ enum llm_rows_as { LLM_ROWS_STORED, LLM_ROWS_QUERIES, LLM_ROWS_TEXTS };
 int llm_index_rows_read(struct llm_index_rows *r, const char *path, enum llm_rows_as as, struct llm_err *e) LLM_MUST_CHECK;
 void llm_index_rows_release(struct llm_index_rows *r);
 
-/* Makes an index of the rows of `x`, those that are deleted left out if `purge`, and of `r` (NULL: none). out: its metric, coarse, seed and dims are
- * set; the rest is zero. An id that is in both, or twice in `r`, is EX_DATAERR; a row of the same id that is deleted is replaced, which purges. 0 or
- * -1. */
+/* Makes an index of the rows of `x`, those that are deleted left out if `purge`, and of `r` (NULL: none). out: its metric, coarse, seed, dims,
+ * graph.m and graph.ef_build are set; the rest is zero. An id that is in both, or twice in `r`, is EX_DATAERR; a row of the same id that is deleted
+ * is replaced, which purges. 0 or -1. */
 int llm_index_merge(struct llm_index *out, const struct llm_index *x, const struct llm_index_rows *r, bool purge, struct llm_err *e) LLM_MUST_CHECK;
 /* Allocates an array that the index owns. NULL: see `e`. */
 void *llm_index_alloc(struct llm_index *x, size_t count, size_t size, struct llm_err *e) LLM_MUST_CHECK;

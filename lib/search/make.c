@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "cpu/pool.h"
+#include "search/graph.h"
 #include "search/words.h"
 
 struct source { const char *id; size_t n_id; int64_t row; bool added; };
@@ -126,6 +127,12 @@ int llm_index_merge(struct llm_index *out, const struct llm_index *x, const stru
         if (isfinite(out->lengths[i])) continue;
         status = llm_fail(e, EX_DATAERR, "id '%.*s': expected a vector of finite length", (int)(from[i].n_id < 100 ? from[i].n_id : 100), from[i].id);
     }
+    if (status == 0 && x && x->graph.m > 0 && x->graph.m == out->graph.m) {
+        bool stays = true; /* rows that are in the graph keep their places in front: it is continued */
+        for (int64_t i = 0; i < x->graph.n && stays; i++) stays = i < out->n && !from[i].added && from[i].row == i;
+        if (stays) out->graph = x->graph;
+    }
     free(from);
+    if (status == 0 && out->graph.m > 0) status = llm_graph_extend(out, e);
     return status == 0 ? llm_words_make(out, e) : -1;
 }

@@ -10,6 +10,7 @@ struct llm_hit { double score; int64_t row; };
 struct llm_search {
     int64_t k;              /* hits of a query at most */
     int64_t candidates;     /* rows that rounded vectors propose to the exact ones; 0: 4k + 32 */
+    int64_t ef;             /* of a graph: rows that a walk keeps; 0: max(64, 2k) */
     const uint8_t *allowed; /* [n]: 1 for rows that may be found; NULL: all. Deleted rows are never found */
 };
 
@@ -24,6 +25,10 @@ void llm_best_offer(struct llm_best *b, double score, int64_t row);
  * is not finite. */
 int llm_search_flat(const struct llm_index *x, const float *queries, int64_t m, const struct llm_search *s, struct llm_hit *hits, int64_t *n_hits,
                     struct llm_err *e) LLM_MUST_CHECK;
+
+/* By the graph, if x has one and s->allowed is NULL; else llm_search_flat. */
+int llm_search(const struct llm_index *x, const float *queries, int64_t m, const struct llm_search *s, struct llm_hit *hits, int64_t *n_hits,
+               struct llm_err *e) LLM_MUST_CHECK;
 
 /* Joins the lists of two searches by reciprocal rank: a row's score is the sum of 1 / (60 + rank) over the lists that have it, ranks from 1 on. out
  * [k]. Returns how many. */

@@ -148,7 +148,8 @@ END
 
 @test "an index that is cut or changed anywhere is refused" {
     local size at
-    for form in --plain ''; do
+    for form in --plain '' '--kind hnsw --plain'; do
+        # shellcheck disable=SC2086  # words
         llm-index build $form --vectors i8 -o x.idx "$G/rows.jsonl"
         size=$(wc -c < x.idx)
         for ((at = 0; at < size; at += 37)); do
@@ -162,6 +163,44 @@ END
                 <(llm-index search -x x.idx -k 3 --json <<< '{"embedding": [1, 2, 3]}'); } || fail "$form: byte $at changed: status $status"
         done
     done
+}
+
+@test "a graph has the same bytes with any threads and any split of adds, is whole, and finds what a flat search finds" {
+    rows 1500 > all.jsonl
+    llm-index build --kind hnsw -j 1 -o one.idx all.jsonl
+    llm-index build --kind hnsw -j 3 all.jsonl | cmp - one.idx
+    sed 's/.*"id": \([0-9]*\),.*/\1\t&/' all.jsonl | sort -n | cut -f 2 > sorted.jsonl
+    for step in 1 33 700 1024 1499; do
+        llm-index build --kind hnsw -o parts.idx <(head -n $step sorted.jsonl)
+        tail -n +$((step + 1)) sorted.jsonl | head -n 300 | llm-index add -x parts.idx -j 2
+        tail -n +$((step + 301)) sorted.jsonl > rest
+        [[ ! -s rest ]] || llm-index add -x parts.idx rest
+        cmp parts.idx one.idx
+    done
+    tail -n +700 sorted.jsonl | llm-index build --kind hnsw -o late.idx # earlier ids come later: the graph is made anew
+    head -n 699 sorted.jsonl | llm-index add -x late.idx
+    cmp late.idx one.idx
+    run -0 llm-index check one.idx
+    awk -F'\t' '$1 == "recall_at_10" { recall = $2 } $1 == "found_by_own_vector" { own = $2 } END { exit !(recall > .98 && own > .99) }' <<< "$output"
+    llm-index search -x one.idx --ef 400 all.jsonl | cut -f 1-3 > walked
+    llm-index search -x one.idx --flat all.jsonl | cut -f 1-3 > flat
+    assert_equal "$(($(comm -12 <(sort walked) <(sort flat) | wc -l) > 14900))" 1
+    for metric in dot l2; do
+        llm-index build --kind hnsw --metric $metric -o m.idx all.jsonl
+        llm-index check m.idx | awk -F'\t' '$1 == "recall_at_10" { exit !($2 > .95) }'
+    done
+}
+
+@test "of a graph whose nearest rows are deleted all hits that were asked for come" {
+    rows 200 > all.jsonl
+    llm-index build --kind hnsw -o x.idx all.jsonl
+    head -n 1 all.jsonl > query
+    llm-index search -x x.idx -k 45 query | tail -n +2 | cut -f 3 | llm-index delete -x x.idx --ids -
+    assert_equal "$(llm-index stat x.idx | sed -n 's/^deleted\t//p')" 45
+    run -0 llm-index search -x x.idx -k 20 --ef 20 query
+    assert_equal "${#lines[@]}" 21
+    diff <(llm-index search -x x.idx -k 155 query | cut -f 3 | sort) <(llm-index search -x x.idx -k 155 --flat query | cut -f 3 | sort)
+    diff <(llm-index search -x x.idx -k 5 --where group=1 query) <(llm-index search -x x.idx -k 5 --flat --where group=1 query)
 }
 
 @test "the manual's examples run" {
