@@ -15,8 +15,8 @@ enum { LLM_MIN_NEIGHBOURS = 4, LLM_MAX_NEIGHBOURS = 128 };
 
 /* Continues x->graph, whose first graph.n rows are linked, with all full batches of x's rows. x->graph.m and ef_build are set. 0 or -1. */
 int llm_graph_extend(struct llm_index *x, struct llm_err *e) LLM_MUST_CHECK;
-/* As llm_search_flat, by the graph, reading `ef` rows at least closely (0: max(64, 2k)). Deleted rows are left out of what it finds; a query that then
- * has fewer than k hits is searched flat. s->allowed must be NULL. */
+/* As llm_search_flat, by the graph: a walk keeps s->ef rows (0: max(64, 2k)). Deleted rows are left out of what it finds; a query that then has
+ * fewer than k hits is searched flat. s->allowed must be NULL. */
 int llm_graph_search(const struct llm_index *x, const float *queries, int64_t m, const struct llm_search *s, struct llm_hit *hits, int64_t *n_hits,
                      struct llm_err *e) LLM_MUST_CHECK;
 /* Checks links, levels and parents: all in range, every row reachable along links from row 0. 0, or -1 (EX_DATAERR). */
