@@ -143,7 +143,7 @@ static const struct llm_opt options[] = {
     {'b', "batch", "N", "maximum number of tokens in one forward pass [512]", LLM_INT, AT(batch), 1, 1 << 20, NULL},
     {0, "draft", "MODEL", "a smaller model of the same tokens drafts; does not change the output", LLM_INPUT, AT(draft_model), 0, 0, NULL},
     {0, "draft-ngram", NULL, "draft what repeats the prompt or the text; does not change the output", LLM_FLAG, AT(draft_ngram), 0, 0, NULL},
-    {0, "draft-max", "N", "tokens drafted at a time; without the two options before, by the model's next-token layers [0; 4, 12]",
+    {0, "draft-max", "N", "tokens drafted at a time; without the two options before, by the model's next-token layers [none; 4, 12]",
      LLM_INT, AT(draft), 0, 64, NULL},
     {0, "parallel", "N", "maximum number of completions generated at the same time [16]", LLM_INT, AT(parallel), 1, 4096, NULL},
     {0, "profile", NULL, "print at the end, on standard error, where the time was spent", LLM_FLAG, AT(profile), 0, 0, NULL},
@@ -169,7 +169,7 @@ const struct llm_cli infer_cli = {
     .foreign = infer_foreign,
 };
 
-const struct args infer_defaults = {.n = UNSET, .batch = 512, .parallel = 16, .samples = 1, .precision = 1, .pooling = -1,
+const struct args infer_defaults = {.n = UNSET, .draft = -1, .batch = 512, .parallel = 16, .samples = 1, .precision = 1, .pooling = -1,
                                     .embd_normalize = UNSET, .embed_as = -1, .neurons_top = 5, .logprobs = -1, .prefix_cache_size = (int64_t)1 << 30};
 
 static bool is_dash(const char *s)
@@ -386,7 +386,7 @@ static int load(struct session *s, struct llm_err *e)
     const struct args *a = s->a;
     LLM_PROFILE("load", 0);
     struct llm_engine_options o = {.compute = a->precision == 0 ? LLM_COMPUTE_F32 : LLM_COMPUTE_BF16, .context = a->context, .batch = a->batch,
-                                   .cache = a->cache_type, .draft = a->draft_ngram || a->draft_model ? 0 : a->draft};
+                                   .cache = a->cache_type, .draft = a->draft_ngram || a->draft_model || a->draft < 0 ? 0 : a->draft};
     s->model = llm_model_load(a->model, e);
     if (!s->model) return -1;
     if (adapters_load(s, e) < 0) return -1;

@@ -47,4 +47,5 @@ void drafts_set(struct session *s, struct llm_generate *g)
     if (s->draft_model) g->drafts = a->draft > 0 ? a->draft : MODELLED;
     g->repeats = a->draft_ngram;
     g->drafter = s->draft_model ? &s->drafter : NULL;
+    g->forced = a->draft != 0 && s->engine.draft == 0 && s->engine.pool.state_floats == 0;
 }

@@ -355,7 +355,7 @@ static json_t *timings(const struct args *a, const struct llm_completion *c)
     json_t *o = json_pack("{s:I,s:f,s:f,s:f}", "shared_tokens", (json_int_t)c->shared_tokens, "prompt_ms", c->prompt_seconds * 1e3, "decode_ms",
                      c->decode_seconds * 1e3, "tokens_per_second",
                      c->decode_seconds > 0 ? (double)c->n / c->decode_seconds : 0.);
-    if (a->draft == 0 && !a->draft_ngram && !a->draft_model) return o;
+    if (a->draft <= 0 && !a->draft_ngram && !a->draft_model && c->drafted == 0) return o;
     json_t *drafts = json_pack("{s:I,s:I}", "draft_n", (json_int_t)c->drafted, "draft_n_accepted", (json_int_t)c->accepted);
     json_object_update(o, drafts);
     json_decref(drafts);

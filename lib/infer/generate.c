@@ -441,7 +441,7 @@ static void choose_piece(void *arg, size_t i, int thread)
     for (int64_t k = 0;; k++) {
         choose(s, c, logits + k * llm_generate_vocab(s), before + k, thread);
         if (c->err.status || c->ended || k == c->n_drafts || c->ids[c->n - 1] != c->drafts[k]) {
-            if (s->g->repeats) llm_generate_adapt_depth(s, c, c->n_drafts, k);
+            if (s->g->repeats || c->is_forced) llm_generate_adapt_depth(s, c, c->n_drafts, k);
             c->n_drafts = k; /* the number of right drafts */
             c->accepted += k;
             return;

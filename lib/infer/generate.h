@@ -95,6 +95,8 @@ struct llm_completion {
     struct llm_draft draft;
     int32_t *drafts;             /* [the maximum of drafts]: tokens drafted after the last one */
     int64_t n_drafts;
+    bool is_forced;              /* the drafts are what a constraint forces */
+    int64_t forced_depth, forced_pause, forced_wrong; /* of these: as `depth`, `pause` and `wrong` */
     int64_t depth, pause, wrong; /* drafts of repetitions: how many tokens now, how many passes without, how many drafts in turn were wrong */
     struct llm_kv draft_kv;      /* the drafting model's cache */
     struct llm_sampler draft_sampler;
@@ -121,6 +123,8 @@ struct llm_generate {
     void *arg;
     int64_t drafts;              /* tokens drafted at a time by `drafter` or of repetitions; engines that draft have their own number */
     bool repeats;                /* drafts are what the text repeats */
+    bool forced;                 /* where a constraint leaves no choice, its text is drafted, before other drafts; the engine's caches can be cut, and
+                                  * it does not draft itself */
     struct llm_engine *drafter;  /* a smaller model of the same tokens, whose caches can be cut; NULL: none */
     bool unordered;              /* completions of a prompt are delivered when they have ended, in their order; `text` is NULL */
     struct llm_prefix *share;    /* an index of the engine's pool; NULL: each prompt is computed alone */

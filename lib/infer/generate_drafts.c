@@ -1,4 +1,4 @@
-/* Drafts for the generator: by the model's own layers, by a smaller model, of what the text repeats. */
+/* Drafts for the generator: by the model's own layers, by a smaller model, of what the text repeats, of what a constraint forces. */
 #include <math.h>
 #include <string.h>
 #include "base/buf.h"
@@ -6,14 +6,23 @@
 #include "infer/repeat.h"
 
 #define FIRST_DEPTH 4 /* tokens of the first draft of a repetition */
+#define MAX_FORCED 12 /* tokens of a draft of what is forced: a pass of so many rows costs hardly more than one of a single row */
+
+/* How many drafts a completion needs room for. */
+static int64_t room_for_drafts(const struct state *s, const struct llm_completion *c)
+{
+    int64_t n = s->g->drafts > 0 ? s->g->drafts : 0;
+    return s->g->forced && c->prompt.constraint && n < MAX_FORCED ? MAX_FORCED : n;
+}
 
 int llm_generate_begin_drafts(const struct state *s, const struct job *j, struct llm_completion *c)
 {
     const struct llm_engine *g = s->g->engine;
-    if (s->g->drafts > 0) {
-        c->depth = FIRST_DEPTH;
+    int64_t room = room_for_drafts(s, c);
+    if (room > 0) {
+        c->depth = c->forced_depth = FIRST_DEPTH;
         if (s->g->drafter) llm_kv_init(&c->draft_kv, &s->g->drafter->pool);
-        c->drafts = llm_alloc((size_t)s->g->drafts, sizeof *c->drafts, "drafts", s->e);
+        c->drafts = llm_alloc((size_t)room, sizeof *c->drafts, "drafts", s->e);
         return c->drafts ? 0 : -1;
     }
     if (j->draft.n == 0) return 0;
@@ -35,14 +44,35 @@ static int32_t next_of_prompt(void *arg, int64_t position)
     return position + 1 < j->kv.n ? j->kv.ids[position + 1] : j->prompt.ids[j->fed];
 }
 
-/* How many tokens may be drafted after the completion's last one: as many as the engine drafts, but at least one fewer than may still be generated,
- * because the pass itself generates one. */
-static int64_t may_draft(const struct state *s, const struct llm_completion *c)
+/* How many of n tokens may be drafted after the completion's last one: at least one fewer than may still be generated, because the pass itself
+ * generates one. */
+static int64_t at_most(const struct state *s, const struct llm_completion *c, int64_t n)
 {
-    int64_t n = s->g->drafts > 0 ? s->g->drafts : s->g->engine->draft;
     int64_t room = s->g->engine->context - c->kv.n - 1, wanted = c->prompt.max_tokens - c->n - 1;
     if (c->prompt.max_tokens >= 0 && wanted < n) n = wanted;
     return room < n ? (room > 0 ? room : 0) : n;
+}
+
+static int64_t may_draft(const struct state *s, const struct llm_completion *c)
+{
+    return at_most(s, c, s->g->drafts > 0 ? s->g->drafts : s->g->engine->draft);
+}
+
+/* Drafts what the constraint forces, if it does. Where the model chooses other tokens for the same bytes again and again, there is a pause. */
+static bool draft_forced(const struct state *s, struct llm_completion *c)
+{
+    c->n_drafts = 0;
+    c->is_forced = false;
+    if (!s->g->forced || !c->matcher.constraint || c->kv.kept || c->prompt.trace_queries > 0) return false;
+    int64_t wanted = at_most(s, c, c->forced_depth < MAX_FORCED ? c->forced_depth : MAX_FORCED);
+    if (wanted <= 0) return false;
+    int64_t n = llm_matcher_guess(&c->matcher, c->drafts, wanted);
+    if (n > 0 && c->forced_pause > 0) {
+        c->forced_pause--;
+        return false;
+    }
+    c->n_drafts = n;
+    return c->is_forced = n > 0;
 }
 
 /* Drafts what the text repeats, as deep as that was right of late. Where it was wrong there is a pause, so that texts without repetitions cost
@@ -58,6 +88,13 @@ static void draft_repeats(const struct state *s, struct llm_completion *c)
 void llm_generate_adapt_depth(const struct state *s, struct llm_completion *c, int64_t n, int64_t right)
 {
     if (n == 0) return;
+    if (c->is_forced) {
+        c->forced_depth = right == n ? 2 * c->forced_depth : right > 1 ? right : 2;
+        if (c->forced_depth > MAX_FORCED) c->forced_depth = MAX_FORCED;
+        c->forced_wrong = right > 0 ? 0 : c->forced_wrong + 1;
+        c->forced_pause = c->forced_wrong > 1 ? (int64_t)1 << (c->forced_wrong < 6 ? c->forced_wrong : 6) : 0;
+        return;
+    }
     c->depth = right == n ? 2 * c->depth : right > 1 ? right : 1;
     if (c->depth > s->g->drafts) c->depth = s->g->drafts;
     c->wrong = right > 0 ? 0 : c->wrong + 1;
@@ -113,7 +150,7 @@ static int draft_by_model(struct state *s)
     for (struct job *j = s->first; j; j = j->next) {
         for (int64_t i = 0; i < j->begun; i++) {
             struct llm_completion *c = &j->completions[i];
-            if (!c->running) continue;
+            if (!c->running || draft_forced(s, c)) continue;
             c->n_drafts = may_draft(s, c);
             int status = c->n_drafts > 0 ? catch_up(s, c) : 0;
             if (status != 0) return status;
@@ -138,13 +175,13 @@ int llm_generate_draft(struct state *s)
 {
     int64_t n = 0;
     if (s->g->drafter) return draft_by_model(s);
-    if (s->g->engine->draft == 0 && !s->g->repeats) return 0;
+    if (s->g->engine->draft == 0 && !s->g->repeats && !s->g->forced) return 0;
     for (struct job *j = s->first; j; j = j->next) {
         int64_t known = j->read ? j->draft.n - 1 : j->draft.n; /* the token after the prompt is not known: each completion chooses its own */
         if (known > 0) s->drafts[n++] = (struct llm_draft_feed){&j->draft, &j->kv, next_of_prompt, j, known, 0, NULL};
         for (int64_t i = 0; i < j->begun; i++) {
             struct llm_completion *c = &j->completions[i];
-            if (c->running && s->g->repeats) draft_repeats(s, c);
+            if (c->running && !draft_forced(s, c) && s->g->repeats) draft_repeats(s, c);
             if (!c->running || c->draft.n == 0) continue;
             c->n_drafts = may_draft(s, c);
             s->drafts[n++] = (struct llm_draft_feed){&c->draft, &c->kv, next_of_completion, c, c->draft.n, c->n_drafts, c->drafts};

@@ -59,7 +59,7 @@ static inline int64_t llm_generate_vocab(const struct state *s)
 int llm_generate_begin_drafts(const struct state *s, const struct job *j, struct llm_completion *c) LLM_MUST_CHECK;
 /* Drafts tokens for the running completions, before a pass is assembled. 0, 1 when a signal was caught, -1. */
 int llm_generate_draft(struct state *s) LLM_MUST_CHECK;
-/* Of drafts of repetitions: learns from a pass in which `right` of `n` drafted tokens were right. */
+/* Of drafts of repetitions and of forced texts: learns from a pass in which `right` of `n` drafted tokens were right. */
 void llm_generate_adapt_depth(const struct state *s, struct llm_completion *c, int64_t n, int64_t right);
 /* Removes wrong drafts from the cache, and notes the hidden states that the drafting layer, if there is one, is to read. `row`: the completion's
  * first in the pass, in which it had `fed` tokens. 0 or -1. */

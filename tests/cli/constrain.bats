@@ -103,3 +103,20 @@ setup() {
     [[ ${lines[1]} == '{"id":2,"error":"expected one of \"regex\" and \"choices\""}' ]]
     [[ ${lines[2]} == '{"id":3,"text":'* ]]
 }
+
+@test "what leaves no choice is drafted: the same bytes as without drafts, in any company" {
+    need_tool jq
+    echo '{"type": "object", "properties": {"the small cats": {"enum": ["once upon a time", "never"]}, "number of dogs": {"type": "integer"}},
+           "required": ["the small cats", "number of dogs"], "additionalProperties": false}' > schema.json
+    for i in {1..6}; do printf '{"prompt": "The cat %d", "samples": %d}\n' $i $((i % 3 + 1)); done > in.jsonl
+    for how in '--temp 0' '--temp 1.2 --top-k 0' '--temp 1 --repeat-penalty 1.4 --mirostat 2' '--temp 0.7 -n 13'; do
+        # shellcheck disable=SC2086  # options are words
+        for more in '' '--parallel 1' '-b 5 --parallel 3 -j 2' '--draft-ngram'; do
+            llm-infer -m "$M" -q --jsonl --no-timings --json-schema schema.json $how in.jsonl --draft-max 0 > want
+            llm-infer -m "$M" -q --jsonl --no-timings --json-schema schema.json $how in.jsonl $more | cmp - want
+        done
+    done
+    llm-infer -m "$M" -q --jsonl --json-schema schema.json --temp 1 in.jsonl > got
+    jq -se 'map(.timings.draft_n_accepted // 0) | add > 0' got
+    llm-infer -m "$M" -q --jsonl --json-schema schema.json --temp 1 --draft-max 0 in.jsonl | jq -se 'all(.timings | has("draft_n") | not)'
+}

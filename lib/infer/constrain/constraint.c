@@ -506,6 +506,50 @@ int llm_matcher_take_text(struct llm_matcher *m, const char *text, size_t n, str
     return 0;
 }
 
+/* The bytes that must follow, as the automaton has no other: at most `max`. */
+static size_t forced_bytes(struct llm_constraint *c, llm_term state, unsigned char *bytes, size_t max)
+{
+    size_t n = 0;
+    while (n < max && !llm_term_nullable(c->t, state)) {
+        const llm_term *row = llm_term_row(c->t, state);
+        int only = -1;
+        for (int b = 0; b < 256; b++) {
+            if (row[b] == LLM_TERM_NOTHING) continue;
+            if (only >= 0) return n;
+            only = b;
+        }
+        if (only < 0) return n;
+        bytes[n++] = (unsigned char)only;
+        state = row[only];
+    }
+    return n;
+}
+
+int64_t llm_matcher_guess(const struct llm_matcher *m, int32_t *ids, int64_t max)
+{
+    enum { MAX_BYTES = 128 };
+    struct llm_constraint *c = m->constraint;
+    struct llm_err ignored; /* the next step of the matcher reports it */
+    unsigned char bytes[MAX_BYTES];
+    pthread_mutex_lock(&c->lock);
+    llm_terms_trim(c->t);
+    size_t n = forced_bytes(c, m->state, bytes, MAX_BYTES);
+    if (llm_terms_failed(c->t, &ignored) < 0) n = 0;
+    pthread_mutex_unlock(&c->lock);
+    int32_t *all = NULL;
+    size_t n_ids = 0, same = 0, at = 0;
+    if (n == 0 || llm_encode(c->v->tokenizer, (const char *)bytes, n, 0, &all, &n_ids, &ignored) < 0) n_ids = 0;
+    for (; same < n_ids && same < (size_t)max; same++) { /* a tokenizer may put a space before a text */
+        size_t length = 0;
+        const char *piece = llm_tokenizer_piece(c->v->tokenizer, all[same], &length);
+        if (!piece || length > n - at || memcmp(piece, bytes + at, length) != 0) break;
+        ids[same] = all[same];
+        at += length;
+    }
+    free(all);
+    return (int64_t)same;
+}
+
 /* Clears those of up to 64 logits whose bits are not set. */
 static void clear_word(uint64_t bits, float *logits, size_t n)
 {

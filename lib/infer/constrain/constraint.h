@@ -44,6 +44,9 @@ int llm_matcher_apply(struct llm_matcher *m, float *logits, size_t n, struct llm
 int llm_matcher_take(struct llm_matcher *m, int32_t id, struct llm_err *e) LLM_MUST_CHECK;
 /* Takes bytes, which need be no tokens. 1: they are not allowed, and nothing was taken; 0; -1. */
 int llm_matcher_take_text(struct llm_matcher *m, const char *text, size_t n, struct llm_err *e) LLM_MUST_CHECK;
+/* Tokens of the bytes that must follow, up to the first place where there is a choice: at most `max`. The vocabulary may have other tokens for the
+ * same bytes, among which the model chooses, so that these are guesses: those that the tokenizer makes of the bytes. Returns how many. */
+int64_t llm_matcher_guess(const struct llm_matcher *m, int32_t *ids, int64_t max);
 /* Whether the text so far is complete; and whether nothing can follow it. */
 bool llm_matcher_may_end(const struct llm_matcher *m);
 bool llm_matcher_must_end(const struct llm_matcher *m);

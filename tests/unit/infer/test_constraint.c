@@ -126,6 +126,36 @@ static void test_refusals(void **state)
     }
 }
 
+/* What must follow is guessed up to the first choice, by tokens that may follow one another. */
+static void test_guesses(void **state)
+{
+    static const struct { const char *pattern, *before, *forced; } v[] = {
+        {"the cat(s|es)?", "", "the cat"}, {"the cat(s|es)?", "the", " cat"}, {"(a|b)the dog", "a", "the dog"}, {"[ab]c", "", ""}, {"abc?", "ab", ""},
+        {"é日", "\xc3", "\xa9\xe6\x97\xa5"}};
+    const struct fixture *f = *state;
+    for (size_t i = 0; i < sizeof v / sizeof *v; i++) {
+        struct llm_err e = {0};
+        int32_t ids[32];
+        char text[64] = "";
+        struct llm_constraint *c = llm_constraint_create(LLM_CONSTRAIN_REGEX, v[i].pattern, strlen(v[i].pattern), f->tokens, &e);
+        struct llm_matcher m = {0};
+        assert_non_null(c);
+        llm_matcher_begin(&m, c);
+        assert_int_equal(llm_matcher_take_text(&m, v[i].before, strlen(v[i].before), &e), 0);
+        assert_int_equal(llm_matcher_take_text(&m, "\1", 1, &e), 1);
+        int64_t n = llm_matcher_guess(&m, ids, 32);
+        assert_true(llm_matcher_guess(&m, ids, 1) == (n > 0));
+        for (int64_t k = 0; k < n; k++) {
+            size_t length = 0;
+            const char *piece = llm_tokenizer_piece(f->tokens->tokenizer, ids[k], &length);
+            strncat(text, piece, length);
+            assert_int_equal(llm_matcher_take(&m, ids[k], &e), 0);
+        }
+        assert_string_equal(text, v[i].forced);
+        llm_constraint_destroy(c);
+    }
+}
+
 /* Neither depth nor length of a text changes what is allowed, and both cost what they must. */
 static void test_long_texts(void **state)
 {
@@ -152,7 +182,7 @@ int main(void)
         cmocka_unit_test(test_texts),
         cmocka_unit_test(test_choices),
         cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_long_texts),
+        cmocka_unit_test(test_guesses), cmocka_unit_test(test_long_texts),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
