@@ -24,6 +24,7 @@
 #include "quant/kl.h"
 #include "quant/quant.h"
 #include "quant/rotate.h"
+#include "quant/spool.h"
 
 struct args {
     struct llm_common common;
@@ -333,9 +334,11 @@ static int restore_types(struct llm_model *m, const enum llm_dtype *was, const s
             return -1;
         }
         llm_weight_release(&p->weight);
-        free((void *)(uintptr_t)p->weight.data);
+        if (p->owned) free((void *)(uintptr_t)p->weight.data);
         p->weight.data = out;
         p->weight.dtype = was[i];
+        p->weight.map = p->weight.map_end = NULL;
+        p->owned = true;
     }
     return 0;
 }
@@ -427,8 +430,12 @@ static int rotate(struct llm_model **m, struct llm_err *e)
     return 0;
 }
 
-static int run(const struct args *a, const struct llm_quant_plan *plan, const char *in, const char *out, struct llm_err *e)
+static int run(const struct args *a, const struct llm_quant_plan *given, const char *in, const char *out, struct llm_err *e)
 {
+    struct llm_quant_spool spool = {0};
+    struct llm_quant_plan with = *given;
+    const struct llm_quant_plan *plan = &with;
+    with.spool = &spool;
     bool parts = a->max_bytes || a->max_tensors; /* files of other names */
     if (llm_pool_start(a->common.threads, e) < 0 || (!parts && !is_folder(out) && llm_output_try(out, a->to != LLM_FORMAT_ARPA, e) < 0)) return -1;
     int is_adapter = a->to == LLM_FORMAT_ARPA ? 0 : llm_lora_is_file(in, e);
@@ -447,6 +454,7 @@ static int run(const struct args *a, const struct llm_quant_plan *plan, const ch
         status = quantize_merged(m, a, plan, in, e);
         if (status == 0) status = save(m, a, out, e);
         llm_model_destroy(m);
+        llm_quant_spool_release(&spool);
         llm_pool_stop();
         return status;
     }
@@ -470,6 +478,7 @@ static int run(const struct args *a, const struct llm_quant_plan *plan, const ch
     if (status == 0) status = save(m, a, out, e);
     if (status == 0 && plan->lowrank) status = factors_write(m, out, a->to == LLM_FORMAT_GGUF, a->factors, e);
     llm_model_destroy(m);
+    llm_quant_spool_release(&spool);
     llm_pool_stop();
     return status;
 }

@@ -6,6 +6,7 @@
 #include <strings.h>
 #include "base/log.h"
 #include "data/input.h"
+#include "quant/spool.h"
 
 uint64_t quantize_budget_bytes(const char *text, const struct llm_model *m)
 {
@@ -46,9 +47,13 @@ static int measure_plan(const char *in, const struct llm_quant_plan *plan, const
                         double *windows, struct llm_err *e)
 {
     struct llm_model *m = llm_model_load(in, e);
-    int status = m ? llm_quantize_model(m, plan, no_row, NULL, e) : -1;
+    struct llm_quant_spool spool = {0};
+    struct llm_quant_plan with = *plan;
+    with.spool = &spool;
+    int status = m ? llm_quantize_model(m, &with, no_row, NULL, e) : -1;
     if (status == 0) status = llm_kl_measure_cache(held, m, cache, kl, windows, e);
     llm_model_destroy(m);
+    llm_quant_spool_release(&spool);
     return status;
 }
 

@@ -479,6 +479,7 @@ static int write_plain(struct llm_output *o, const struct llm_buf *head, const s
     for (size_t i = 0; i < n; i++) {
         int got = entries[i].source ? llm_output_write(o, entries[i].source, entries[i].bytes, e) : write_given(o, &entries[i], opt, e);
         if (got < 0) return -1;
+        if (opt->written) opt->written(opt->written_arg, entries[i].name);
     }
     return 0;
 }
@@ -498,6 +499,8 @@ static size_t cut(struct llm_frame_job *jobs, const struct llm_frame_job *whole,
     return n;
 }
 
+enum { TELL_AFTER = 32 << 20 }; /* bytes of tensors that are compressed together if their end is to be told */
+
 static int write_zstd(struct llm_output *o, const struct llm_buf *head, const struct llm_entry *entries, size_t n,
                       const struct llm_checkpoint_options *opt, struct llm_err *e)
 {
@@ -507,13 +510,22 @@ static int write_zstd(struct llm_output *o, const struct llm_buf *head, const st
     struct llm_frame_writer *w = jobs ? llm_frame_writer_create(o, opt->level, e) : NULL;
     int got = -1;
     if (w) {
+        size_t done = 0, told = 0;
+        uint64_t bytes = 0;
         at = cut(jobs, &(struct llm_frame_job){.raw = (const unsigned char *)head->p}, head->n);
-        for (size_t i = 0; i < n; i++) {
+        got = 0;
+        for (size_t i = 0; i < n && got == 0; i++) {
             const struct llm_frame_job whole = {.raw = entries[i].source, .give = opt->give, .give_arg = opt->give_arg, .name = entries[i].name,
                                                 .plane_width = plane_width(&entries[i])};
             at += cut(jobs + at, &whole, entries[i].bytes);
+            bytes += entries[i].bytes;
+            if (!opt->written || bytes < TELL_AFTER) continue;
+            got = llm_frames_write(w, jobs + done, at - done, e);
+            for (; got == 0 && told <= i; told++) opt->written(opt->written_arg, entries[told].name);
+            done = at;
+            bytes = 0;
         }
-        got = llm_frames_write(w, jobs, total, e);
+        if (got == 0 && at > done) got = llm_frames_write(w, jobs + done, at - done, e);
         if (got == 0) got = llm_frames_finish(w, e);
     }
     llm_frame_writer_destroy(w);

@@ -45,6 +45,9 @@ struct llm_checkpoint_options {
      * threads. */
     void (*give)(void *arg, const char *name, uint64_t from, size_t n, void *out);
     void *give_arg;
+    /* Called after the bytes of the tensor `name` were written; NULL: nobody asks. */
+    void (*written)(void *arg, const char *name);
+    void *written_arg;
 };
 /* Writes the whole message; compresses with all threads; the bytes do not depend on their number. `o` is not committed. */
 int llm_checkpoint_write(struct llm_output *o, const json_t *meta, const struct llm_tensor_out *t, size_t n,

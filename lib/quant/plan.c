@@ -10,6 +10,7 @@
 #include "model/spec/block.h"
 #include "quant/moments.h"
 #include "quant/quant.h"
+#include "quant/spool.h"
 
 static bool matches(const struct llm_strs *patterns, const char *name)
 {
@@ -155,10 +156,13 @@ static int change(struct llm_model *m, struct llm_param *p, const struct llm_qua
     llm_weight_release_pages(&p->weight, 0, r->bytes_from); /* nothing reads this tensor in the file again */
     llm_weight_release(&p->weight);
     if (p->owned) free((void *)p->weight.data);
-    p->weight.data = out;
+    void *spooled = plan->spool ? llm_quant_spool_put(plan->spool, out, r->bytes_to) : NULL;
+    if (spooled) free(out);
+    p->weight.data = spooled ? spooled : out;
     p->weight.dtype = r->to;
-    p->weight.map = p->weight.map_end = NULL; /* the new data is in no file: its pages must not be released */
-    p->owned = true;
+    p->weight.map = spooled; /* memory is in no file: its pages must not be released */
+    p->weight.map_end = spooled ? (const char *)spooled + r->bytes_to : NULL;
+    p->owned = !spooled;
     m->fingerprint[0] = 0;
     return 0;
 }

@@ -64,6 +64,7 @@ struct llm_quant_plan {
     enum llm_prune_method prune_method;
     const struct llm_quant_sink *sink; /* NULL: nobody wants blocks */
     struct llm_lowrank *lowrank; /* takes the factors of all matrices that llm_lowrank_wants and that change; NULL: there are none */
+    struct llm_quant_spool *spool; /* takes the data of matrices that changed (quant/spool.h); NULL: they stay in memory */
     const struct llm_moments *moments; /* of the inputs of matrices (quant/moments.h); NULL: not known */
 };
 /* The type that the plan gives to `p`, which may be the one it has; *kept (struct llm_quant_report) is set if it stays. What is pruned does not

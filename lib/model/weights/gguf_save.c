@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/log.h"
+#include "cpu/pages.h"
 #include "model/config/gguf.h"
 #include "model/weights/gguf_latent.h"
 
@@ -298,10 +299,15 @@ static int put_numbers(struct save *s, const struct llm_param_spec *spec, const 
 static int put_matrix(struct save *s, const struct llm_param_spec *spec, const struct llm_param *p, struct llm_output *o, struct llm_err *e)
 {
     size_t bytes = llm_dtype_bytes(p->weight.dtype, (uint64_t)llm_param_count(p));
-    if (!pairs_rows(s, spec)) return llm_output_write(o, p->weight.data, bytes, e);
+    if (!pairs_rows(s, spec)) {
+        int status = llm_output_write(o, p->weight.data, bytes, e);
+        llm_weight_release_pages(&p->weight, 0, bytes);
+        return status;
+    }
     char *made = llm_alloc(bytes, 1, spec->name, e);
     if (!made) return -1;
     pair_rows(&s->config, s->config.rope_pairing == LLM_ROPE_INTERLEAVED, p->shape[0], bytes / (size_t)p->shape[0], p->weight.data, made);
+    llm_weight_release_pages(&p->weight, 0, bytes);
     int r = llm_output_write(o, made, bytes, e);
     free(made);
     return r;

@@ -5,6 +5,7 @@
 #include "base/hash.h"
 #include "cpu/half.h"
 #include "cpu/kernels.h"
+#include "cpu/pages.h"
 #include "model/weights/lora.h"
 #include "model/weights/model.h"
 #include "model/weights/names.h"
@@ -104,6 +105,13 @@ static int config_text(const struct llm_model *m, struct llm_buf *b, struct llm_
     return r;
 }
 
+/* Nothing reads the tensor in its file for a while. */
+static void release_pages(void *model, const char *name)
+{
+    const struct llm_param *p = llm_model_find(model, name);
+    if (p) llm_weight_release_pages(&p->weight, 0, llm_dtype_bytes(p->weight.dtype, (uint64_t)llm_param_count(p)));
+}
+
 /* Adds to the hash a tensor that is described without data, part by part (llm_model_give). */
 static int hash_given(struct llm_model *m, struct llm_xxh *h, const char *name, uint64_t bytes, struct llm_err *e)
 {
@@ -131,6 +139,7 @@ static int hash_model(struct llm_model *m, const struct llm_buf *config, const s
         uint64_t bytes = llm_dtype_bytes(t[i].dtype, count);
         if (t[i].data || bytes == 0) llm_xxh_update(h, t[i].data, bytes);
         else r = hash_given(m, h, t[i].name, bytes, e);
+        release_pages(m, t[i].name);
     }
     snprintf(m->fingerprint, sizeof m->fingerprint, "%016llx", (unsigned long long)llm_xxh_digest(h));
     llm_xxh_destroy(h);
@@ -203,9 +212,12 @@ int llm_model_fingerprint(struct llm_model *m, struct llm_err *e)
 int llm_model_save(struct llm_model *m, struct llm_output *o, const struct llm_checkpoint_options *opt, struct llm_err *e)
 {
     struct llm_tensor_list l = {0};
+    struct llm_checkpoint_options how = *opt;
     json_t *meta = json_object();
+    how.written = release_pages;
+    how.written_arg = m;
     int r = meta ? llm_model_describe(m, meta, &l, e) : llm_no_memory(e, "metadata");
-    if (r == 0) r = llm_checkpoint_write(o, meta, l.v, l.n, opt, e);
+    if (r == 0) r = llm_checkpoint_write(o, meta, l.v, l.n, &how, e);
     json_decref(meta);
     free(l.v);
     return r;
