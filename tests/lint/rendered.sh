@@ -5,7 +5,7 @@
 # Usage: tests/lint/rendered.sh FOLDER-OF-PROGRAMS PAGE...
 set -u -o pipefail
 export LC_ALL=C.UTF-8
-ALLOWED='-dc -k -s -n'
+ALLOWED='-dc -k -s -n -e --array --hostfile --job-name --map-by --mpi --nodes --ntasks-per-node --open-mode --oversubscribe --requeue --signal'
 folder=$1
 shift
 

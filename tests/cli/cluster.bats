@@ -1,0 +1,64 @@
+# The commands of llmutils-cluster(7), in order. Slurm's own programs are stand-ins here: srun starts two ranks, scontrol writes down what it is told.
+load ../helper
+load ../mpi
+
+# Each block of the page is left in blocks[i].
+setup() {
+    mapfile -t -d '' blocks < <(awk '/^\.Bd/ { code = 1; next } /^\.Ed/ { code = 0; printf "%c", 0 } code' "$ROOT/man/llmutils-cluster.7" |
+        sed 's/\\e/\\/g; s/^\\&//')
+    sentences 400 > corpus.txt
+    llm-tokenize train --vocab-size 280 -o tok.json corpus.txt
+    llm-tokenize encode -q -T tok.json -o corpus.tok corpus.txt
+}
+
+# block N: runs block number N, from 0.
+block() { run -0 bash -e -o pipefail -c "${blocks[$1]}"; }
+
+@test "the page has the commands that are run here; the plan of a rank" {
+    assert_equal "${#blocks[@]}" 8
+    block 0
+    assert_line --regexp '^ranks	4$'
+}
+
+@test "mpirun by hand: a run of two ranks goes on with four; messages are timed; a script for Slurm ends, goes back to the queue and goes on" {
+    need_mpi
+    export MPIEXEC_ALLOW_ROOT=1 OMPI_MCA_rmaps_base_oversubscribe=1
+    block 1
+    assert_equal "$(jq -s 'map(.ranks) == [2, 2, 2]' log.jsonl)" true
+    block 2
+    block 3
+    mkdir stand-ins
+    printf '#!/bin/bash\n[[ $1 == --mpi=pmix ]] || exit 9\nshift\nexec mpirun --oversubscribe -n 2 "$@"\n' > stand-ins/srun
+    printf '#!/bin/bash\necho "$*" > told\n' > stand-ins/scontrol
+    chmod +x stand-ins/*
+    PATH="$PWD/stand-ins:$PATH" SLURM_JOB_ID=7 bash train.sbatch 2> err &
+    local job=$! i status=0 pid
+    for ((i = 0; i < 400; i++)); do
+        [[ -s run.jsonl ]] && break
+        sleep .05
+    done
+    for pid in $(pgrep -f '^llm-train .*-o run.llm'); do
+        [[ $(readlink "/proc/$pid/cwd") != "$PWD" ]] || kill -USR1 "$pid"
+    done
+    wait "$job" || status=$?
+    assert_equal "$status" 138
+    assert_equal "$(< told)" "requeue 7"
+    i=$(tail -n 1 run.jsonl | jq .step)
+    sed -i "s/(--resume run.llm)/(--resume run.llm -n $((i + 2)))/" train.sbatch
+    PATH="$PWD/stand-ins:$PATH" SLURM_JOB_ID=7 bash train.sbatch 2> err
+    assert_equal "$(tail -n 1 run.jsonl | jq .step)" $((i + 2))
+}
+
+@test "arrays; batch inference in parts is one run's answers; texts in parts are one text's tokens" {
+    need_tool parallel
+    block 4
+    llm-train -q -c nano -T tok.json -n 2 -l 32 -o model.llm corpus.tok
+    block 5
+    llm-infer -m model.llm -n 4 --no-timings --jsonl prompts.jsonl > whole
+    diff <(jq -c '[.id, .text]' whole) <(jq -c '[.id, .text]' answers.jsonl)
+    cp answers-2.jsonl before
+    block 6
+    cmp before answers-2.jsonl
+    block 7
+    [[ $(llm-tokenize decode -T tok.json all.tok | sha256sum) == "$(llm-tokenize decode -T tok.json corpus.tok | sha256sum)" ]]
+}
