@@ -5,6 +5,14 @@ load ../mpi
 
 setup_file() { sentences_tokens; }
 
+# The ranks that work in this test's folder: no other process may be killed.
+of_this_test() {
+    local pid
+    for pid in $(pgrep -f "^llm-train .*--resume run.llm"); do
+        [[ $(readlink "/proc/$pid/cwd") != "$PWD" ]] || echo "$pid"
+    done
+}
+
 @test "kill -9 of random ranks, 200 times: cmp equal at the end, at most --save-every steps lost each time" {
     need_mpi
     local kills=${KILLS:-200} every=5 done=0 n victim started job steps pid pids saved
@@ -19,7 +27,7 @@ setup_file() { sentences_tokens; }
         while ((${#pids[@]} < n)); do
             kill -0 "$job" # the run has not ended by itself
             sleep .02
-            mapfile -t pids < <(pgrep -f "^llm-train .*--resume run.llm")
+            mapfile -t pids < <(of_this_test)
         done
         sleep "$((RANDOM % 2)).$((RANDOM % 900 + 100))"
         victim=$((RANDOM % n))
