@@ -33,6 +33,7 @@ llm-index check: operand: --output
 llm-bench speed: --model --against-program: --output
 llm-bench train: : --output
 llm-bench kernels: : --output
+llm-bench comm: : --output
 llm-bench cost: : --output
 llm-bench quality: --model --base --base-logits --tokenizer operand: --output
 llm-bench eval: --model --tokenizer --labels --shots-from operand: --output --items
