@@ -35,6 +35,7 @@ llm-bench train: : --output
 llm-bench kernels: : --output
 llm-bench comm: : --output
 llm-bench cost: : --output
+llm-bench comm: : --output
 llm-bench quality: --model --base --base-logits --tokenizer operand: --output
 llm-bench eval: --model --tokenizer --labels --shots-from operand: --output --items
 llm-bench steer: operand: --output
