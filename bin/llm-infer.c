@@ -30,6 +30,8 @@ static const struct llm_opt options[] = {
     {'T', "tokenizer", "FILE", "the tokenizer: a file, a folder or a model [the model's own]", LLM_INPUT, AT(tokenizer), 0, 0, NULL},
     {'p', "prompt", "TEXT", "the prompt, in place of the operand", LLM_STR, AT(prompt), 0, 0, NULL},
     {'f', "file", "FILE", "read the prompt from FILE [standard input]", LLM_INPUT, AT(file), 0, 0, NULL},
+    {0, "image", "FILE", "with --embed or --classify of a vision transformer: a picture (PNG, JPEG), or pictures of llm-tokenize image", LLM_INPUT,
+     AT(image), 0, 0, NULL},
     {0, "jsonl", NULL, "read one JSON object per line, {\"id\": ..., \"prompt\": ...}; write one per completion", LLM_FLAG, AT(jsonl), 0, 0, NULL},
     {0, "chat", NULL, "answer a message, or hold a conversation on a terminal; with --jsonl {\"messages\": [...]}", LLM_FLAG, AT(chat), 0, 0, NULL},
     {0, "lines", NULL, "each line of the input is a message of --chat, or a text of --neurons", LLM_FLAG, AT(lines), 0, 0, NULL},
@@ -248,9 +250,9 @@ static void check_usage(struct args *a, const char *operand)
                  + a->ref_logprobs + (a->export.n > 0) + (a->lens != NULL)
                  + (a->attribute.n > 0) + (a->neurons != NULL);
     int from_stdin = is_dash(a->model) + is_dash(a->kv_in) + is_dash(a->tokenizer) + is_dash(a->fim_prefix) + is_dash(a->fim_suffix)
-                     + is_dash(a->grammar) + is_dash(a->choices) + is_dash(a->json_schema);
+                     + is_dash(a->image) + is_dash(a->grammar) + is_dash(a->choices) + is_dash(a->json_schema);
     bool fills_in = a->fim_prefix || a->fim_suffix;
-    bool reads_prompt = !operand && !fills_in && (a->jsonl || a->file || !a->kv_in) && !a->plan;
+    bool reads_prompt = !operand && !fills_in && !a->image && (a->jsonl || a->file || !a->kv_in) && !a->plan;
     if (operand && a->file) llm_usage(&infer_cli, "expected one prompt, found an operand and -f");
     if (a->jsonl ? is_dash(operand) || is_dash(a->file) || (!operand && !a->file) : reads_prompt && (!a->file || is_dash(a->file))) from_stdin++;
     if (from_stdin > 1) llm_usage(&infer_cli, "standard input cannot be two inputs at once");
@@ -315,6 +317,9 @@ static void check_usage(struct args *a, const char *operand)
     if (!a->neurons && a->neurons_top != 5) llm_usage(&infer_cli, "--neurons-top goes with --neurons");
     if (a->chat && (owners > 0 || a->kv_out || a->kv_in || a->ids || a->echo)) {
         llm_usage(&infer_cli, "--chat does not go with --ids, --echo, a cache or other output");
+    }
+    if (a->image && (operand || a->file || a->jsonl || fills_in || a->kv_in || a->kv_out || a->n > 0 || !(a->embed || a->classify))) {
+        llm_usage(&infer_cli, "--image is the prompt of --embed or --classify: expected no other, no cache and no -n");
     }
     if (fills_in && (operand || a->file || a->jsonl || a->chat || a->ids || a->kv_in || owners > 0)) {
         llm_usage(&infer_cli, "--fim-prefix and --fim-suffix are the prompt, and the text is the output: expected no other");
@@ -392,6 +397,11 @@ static int load(struct session *s, struct llm_err *e)
     if (adapters_load(s, e) < 0) return -1;
     if (a->classify && llm_classify_check(s->model, e) < 0) return llm_in(e, "%s", a->model);
     if ((a->score_reward || a->rerank) && llm_score_reward_check(s->model, e) < 0) return llm_in(e, "%s", a->model);
+    const char *type = s->model->config.model_type;
+    bool sees = s->model->config.patch_size > 0;
+    if (a->image && !sees) return llm_fail(e, EX_UNAVAILABLE, "%s: expected a model that reads pictures (vit), found %s", a->model, type);
+    if (sees && !a->image) return llm_fail(e, EX_UNAVAILABLE, "%s: %s reads pictures: expected --image", a->model, type);
+    if (sees && a->plan) return llm_fail(e, EX_UNAVAILABLE, "%s: --plan is of models that read text, found %s", a->model, type);
     bool generates = !a->plan && !a->embed && !a->classify && !a->score_reward && !a->rerank && !a->logits && !a->ref_logprobs
                      && a->export.n == 0;
     if (generates && llm_model_must_generate(s->model, e) < 0) return llm_in(e, "%s", a->model);
@@ -491,7 +501,7 @@ static int run(struct session *s, const char *operand, struct llm_err *e)
     int (*lines)(struct session *, const char *, struct llm_err *) = a->score ? run_score_lines : a->score_reward ? run_reward_lines
                                                                      : a->ref_logprobs ? run_references : a->top > 0 ? run_top_lines : run_jsonl;
     int (*texts)(struct session *, const char *, struct llm_err *) = a->chat ? run_chat : a->neurons ? run_neurons : run_prompt;
-    int status = (!a->jsonl ? texts : a->embed || a->classify || a->rerank ? run_embed_lines : lines)(s, operand, e);
+    int status = a->image ? run_pictures(s, e) : (!a->jsonl ? texts : a->embed || a->classify || a->rerank ? run_embed_lines : lines)(s, operand, e);
     struct llm_output *o = s->out;
     s->out = NULL;
     if (!o) return status;

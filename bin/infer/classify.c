@@ -13,26 +13,35 @@ static int by_probability(const void *a, const void *b)
     return x->p != y->p ? (x->p < y->p) - (x->p > y->p) : (x->i > y->i) - (x->i < y->i);
 }
 
-static int print(struct session *s, const double *p, struct llm_err *e)
+/* Adds a row for each class, the most likely first; picture 0: there is no column of pictures. */
+static int add_classes(struct session *s, struct llm_table *t, int64_t picture, const double *p, struct llm_err *e)
 {
-    static const char *const columns[] = {"label", "probability", NULL};
-    enum llm_table_form form = llm_table_form_for(llm_table_form(&s->a->common), s->a->common.output);
     int64_t n = s->model->config.num_labels;
-    struct llm_table t;
     struct ranked *all = llm_alloc((size_t)n, sizeof *all, "classes", e);
-    int status = all ? 0 : -1;
-    for (int64_t i = 0; i < n && all; i++) all[i] = (struct ranked){p[i], i};
-    if (all) qsort(all, (size_t)n, sizeof *all, by_probability);
-    llm_table_init(&t, columns);
-    t.no_heading = form == LLM_TABLE_TSV;
-    for (int64_t i = 0; i < n && all; i++) {
-        llm_table_text(&t, llm_labels_name(&s->model->labels, all[i].i));
-        llm_table_printed(&t, all[i].p, LLM_NUMBER_FIXED, 6);
+    if (!all) return -1;
+    for (int64_t i = 0; i < n; i++) all[i] = (struct ranked){p[i], i};
+    qsort(all, (size_t)n, sizeof *all, by_probability);
+    for (int64_t i = 0; i < n; i++) {
+        if (picture > 0) llm_table_count(t, (double)picture);
+        llm_table_text(t, llm_labels_name(&s->model->labels, all[i].i));
+        llm_table_printed(t, all[i].p, LLM_NUMBER_FIXED, 6);
     }
-    if (status == 0) status = llm_table_write(&t, form, s->out, e);
-    llm_table_release(&t);
     free(all);
-    return status;
+    return 0;
+}
+
+enum llm_table_form classes_begin(const struct session *s, struct llm_table *t, bool pictures)
+{
+    static const char *const columns[] = {"picture", "label", "probability", NULL};
+    enum llm_table_form form = llm_table_form_for(llm_table_form(&s->a->common), s->a->common.output);
+    llm_table_init(t, columns + (pictures ? 0 : 1));
+    t->no_heading = form == LLM_TABLE_TSV;
+    return form;
+}
+
+int classes_add(struct session *s, struct llm_table *t, int64_t picture, const float *v, double *p, struct llm_err *e)
+{
+    return llm_classify(&s->engine, v, p, e) < 0 ? -1 : add_classes(s, t, picture, p, e);
 }
 
 int run_classify(struct session *s, const int32_t *ids, size_t n, struct llm_err *e)
@@ -43,8 +52,11 @@ int run_classify(struct session *s, const int32_t *ids, size_t n, struct llm_err
     double *p = v ? llm_alloc((size_t)s->model->config.num_labels, sizeof *p, "classes", e) : NULL;
     llm_kv_init(&kv, &s->engine.pool);
     int status = p ? llm_embed(&s->engine, &kv, ids, (int64_t)n, s->pool, v, e) : -1;
-    if (status == 0) status = llm_classify(&s->engine, v, p, e);
-    if (status == 0) status = print(s, p, e);
+    struct llm_table t;
+    enum llm_table_form form = classes_begin(s, &t, false);
+    if (status == 0) status = classes_add(s, &t, 0, v, p, e);
+    if (status == 0) status = llm_table_write(&t, form, s->out, e);
+    llm_table_release(&t);
     llm_kv_release(&kv);
     free(v);
     free(p);

@@ -8,6 +8,7 @@
 #include "infer/generate.h"
 #include "infer/kvfile.h"
 #include "infer/sample/options.h"
+#include "io/table.h"
 #include "model/weights/fim.h"
 #include "token/chat/find.h"
 
@@ -42,6 +43,7 @@ struct args {
     struct llm_strs stop, logit_bias, dry_breakers, adapters, export, attribute, steer, patch, ablate, splice;
     const char *which_tokens, *neurons, *png;
     int64_t neurons_top;
+    const char *image;             /* --image: pictures in place of a prompt */
     const char *grammar, *regex, *choices, *json_schema; /* at most one of these and json_object is given */
     int json_object;
     const char *lens;              /* --lens: "logit" or "tuned:FILE"; NULL: the option was not given */
@@ -168,6 +170,12 @@ void chat_hint(struct session *s);
 int run_text(struct session *s, const int32_t *ids, size_t n, struct llm_err *e) LLM_MUST_CHECK;
 int run_jsonl(struct session *s, const char *operand, struct llm_err *e) LLM_MUST_CHECK;
 /* --classify: the classes of a prompt. */
+/* Tables of --classify (classify.c). `pictures`: with a column of their numbers. The form that the table is written in. */
+enum llm_table_form classes_begin(const struct session *s, struct llm_table *t, bool pictures);
+/* Adds a row for each class of the vector v [hidden_size], the most likely first. p: room for [num_labels]. */
+int classes_add(struct session *s, struct llm_table *t, int64_t picture, const float *v, double *p, struct llm_err *e) LLM_MUST_CHECK;
+/* --image: --embed or --classify of pictures. */
+int run_pictures(struct session *s, struct llm_err *e) LLM_MUST_CHECK;
 int run_classify(struct session *s, const int32_t *ids, size_t n, struct llm_err *e) LLM_MUST_CHECK;
 /* --score-reward: the score of a prompt by a reward model. */
 int run_reward(struct session *s, const int32_t *ids, size_t n, struct llm_err *e) LLM_MUST_CHECK;

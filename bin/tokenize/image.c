@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include "base/log.h"
 #include "base/progress.h"
 #include "io/idx.h"
@@ -14,7 +13,6 @@
 
 #define IDX_PICTURES 64            /* of an IDX file in a message */
 #define MAX_LINE ((size_t)1 << 24)
-#define MAX_CONFIG ((size_t)1 << 20)
 
 struct args {
     struct llm_common common;
@@ -195,20 +193,6 @@ static int one_file(struct job *j, const char *path, struct llm_err *e)
     return bad;
 }
 
-static int load_processor(const char *model, struct llm_image_processor *p, struct llm_err *e)
-{
-    struct llm_buf path = {0};
-    struct stat s;
-    int folder = stat(model, &s) == 0 && S_ISDIR(s.st_mode);
-    int bad = llm_buf_printf(&path, e, "%s%s", model, folder ? "/preprocessor_config.json" : "");
-    json_t *o = bad < 0 ? NULL : llm_json_load(path.p, MAX_CONFIG, e);
-    bad = o ? llm_image_processor_parse(o, p, e) : -1;
-    if (o && bad < 0) bad = llm_in(e, "%s", path.p);
-    json_decref(o);
-    llm_buf_release(&path);
-    return bad;
-}
-
 int tokenize_image(int argc, char **argv)
 {
     struct args a = {0};
@@ -221,7 +205,7 @@ int tokenize_image(int argc, char **argv)
         llm_usage(&tokenize_image_cli, "--labels: only with one IDX file of pictures");
     check_inputs(&tokenize_image_cli, a.labels, argv + rest, n_files);
     llm_image_processor_plain(&j.processor);
-    int bad = a.model ? load_processor(a.model, &j.processor, &e) : 0;
+    int bad = a.model ? llm_image_processor_load(a.model, &j.processor, &e) : 0;
     j.processor.columns_first = a.pillow == 1;
     if (bad == 0 && a.labels) {
         j.labels = llm_file_open(a.labels, &e);

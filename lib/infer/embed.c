@@ -118,6 +118,28 @@ int llm_embed_texts(struct llm_engine *g, const int32_t *ids, const int32_t *kin
     return status;
 }
 
+int llm_embed_pictures(struct llm_engine *g, const float *pixels, int64_t n, enum llm_pool_kind pool, float *out, struct llm_err *e)
+{
+    const struct llm_config *f = &g->model->config;
+    int64_t length = llm_config_patches(f) + 1, size = f->num_channels * f->image_size * f->image_size;
+    int64_t together = g->batch / length > 1 ? g->batch / length : 1;
+    struct sum s = {.width = f->hidden_size, .pool = pool};
+    s.v = llm_calloc((size_t)s.width, sizeof *s.v, "an embedding", e);
+    int status = s.v ? 0 : -1;
+    for (int64_t at = 0; at < n && status == 0; at += together) {
+        int64_t some = n - at < together ? n - at : together;
+        if (llm_signal_caught()) status = 1;
+        const struct llm_tensor *hidden = status == 0 ? llm_engine_see(g, pixels + at * size, some, e) : NULL;
+        if (status == 0 && !hidden) status = -1;
+        for (int64_t i = 0; hidden && i < some; i++) {
+            for (int64_t t = 0; t < length; t++) add(&s, hidden->data + (i * length + t) * hidden->stride);
+            finish(&s, out + (at + i) * s.width);
+        }
+    }
+    free(s.v);
+    return status;
+}
+
 int llm_embed_pooling(const struct llm_config *c, enum llm_pool_kind *pool, struct llm_err *e)
 {
     *pool = c->pooling == LLM_POOL_UNSET ? LLM_POOL_MEAN : c->pooling;

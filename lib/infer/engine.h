@@ -63,6 +63,9 @@ int llm_engine_remember(struct llm_engine *g, struct llm_kv *kv, const int32_t *
  * than the context. Texts do not see each other. Final hidden states, as of llm_engine_run. */
 struct llm_tensor *llm_engine_encode(struct llm_engine *g, const int32_t *ids, const int32_t *kinds, const int64_t *lengths, int64_t n_texts,
                                      struct llm_err *e) LLM_MUST_CHECK;
+/* Runs a vision transformer over pictures [n, num_channels, image_size, image_size], which do not see each other. Final hidden states of each
+ * picture's class token and patches, as of llm_engine_run. */
+struct llm_tensor *llm_engine_see(struct llm_engine *g, const float *pixels, int64_t n, struct llm_err *e) LLM_MUST_CHECK;
 /* Cuts `kv` back to its first n tokens. If that is impossible (llm_kv_can_truncate), the n tokens are run again from the beginning.
  * 0, 1 if a signal was caught, -1. */
 int llm_engine_rewind(struct llm_engine *g, struct llm_kv *kv, int64_t n, struct llm_err *e) LLM_MUST_CHECK;

@@ -13,7 +13,7 @@ void llm_config_classify(struct llm_config *c, int64_t n)
     c->num_labels = n;
     if (!llm_config_like_bert(c)) return;
     c->head_transform = false;
-    c->pooler = llm_config_pooling(c) == LLM_POOL_CLS;
+    c->pooler = c->patch_size == 0 && llm_config_pooling(c) == LLM_POOL_CLS;
 }
 
 enum llm_pool_kind llm_config_pooling(const struct llm_config *c)
@@ -31,14 +31,15 @@ void llm_config_compare(struct llm_config *c)
 
 bool llm_config_has_head(const struct llm_config *c)
 {
-    return c->num_labels == 0 && !c->contrastive && !llm_config_learns_latents(c);
+    return c->num_labels == 0 && c->patch_size == 0 && !c->contrastive && !llm_config_learns_latents(c);
 }
 
 /* transformers marks a classifier in "architectures" and names its classes in "id2label". Without "id2label" there are two. */
 int llm_config_read_labels(struct llm_config *c, const json_t *o, struct llm_err *e)
 {
     const char *architecture = json_string_value(json_array_get(json_object_get(o, "architectures"), 0));
-    bool classifies = architecture && strstr(architecture, "ForSequenceClassification"), said = json_object_get(o, "num_labels") != NULL;
+    bool classifies = architecture && (strstr(architecture, "ForSequenceClassification") || strstr(architecture, "ForImageClassification"));
+    bool said = json_object_get(o, "num_labels") != NULL;
     size_t named = json_object_size(json_object_get(o, "id2label"));
     if (architecture && !classifies) c->num_labels = 0;
     if (classifies && !said) c->num_labels = named > 0 ? (int64_t)named : 2;

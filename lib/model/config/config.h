@@ -148,6 +148,8 @@ struct llm_config {
     double logit_scale;            /* multiplies logits; 1/sqrt(hidden_size) if the file says "1/sqrt(hidden)" */
     double embedding_scale;        /* multiplies embeddings */
     double embd_pdrop, attn_pdrop, resid_pdrop;
+    int64_t image_size, patch_size, num_channels; /* vision transformers: a side of the picture and of a patch, in pixels; colours. patch_size 0: the
+                                    * model reads text */
     double initializer_range;
     int64_t mup_base_width;        /* for the initialisation of new models (llm_config_mup); not kept in files */
     int64_t bos_token_id, eos_token_id, mask_token_id; /* -1: none. mask: the tokenizer's */
@@ -180,6 +182,9 @@ int llm_config_add_eos_from(struct llm_config *c, const json_t *o, const char *k
 bool llm_layer_in(const llm_layer_set s, int64_t layer);
 /* The width of embeddings. */
 int64_t llm_config_embedding(const struct llm_config *c);
+/* Vision transformers: patches of a picture, and numbers of a patch. */
+static inline int64_t llm_config_patches(const struct llm_config *c) { return (c->image_size / c->patch_size) * (c->image_size / c->patch_size); }
+static inline int64_t llm_config_patch_width(const struct llm_config *c) { return c->num_channels * c->patch_size * c->patch_size; }
 /* The sliding window of a layer's attention, in tokens; 0: none. */
 int64_t llm_config_window(const struct llm_config *c, int64_t layer);
 /* Block-local attention: the tokens of a block, if the layer's tokens see only their own block; 0: they see all. */

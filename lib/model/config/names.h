@@ -19,7 +19,8 @@ enum llm_stem {
     LLM_STEM_INPUTS, LLM_STEM_STATE, LLM_STEM_INPUTS_BIAS, LLM_STEM_STATE_BIAS, /* RNN and LSTM: what multiplies the inputs, and the state before.
                                      * The layer's number follows these names */
     LLM_N_STEMS,
-    LLM_STEM_EMBED = LLM_N_STEMS, LLM_STEM_POSITIONS, LLM_STEM_TOKEN_TYPES, LLM_STEM_LATENTS, LLM_STEM_EMBED_NORM, LLM_STEM_DISTANCES,
+    LLM_STEM_EMBED = LLM_N_STEMS, LLM_STEM_PATCHES, LLM_STEM_POSITIONS, LLM_STEM_TOKEN_TYPES, LLM_STEM_LATENTS, LLM_STEM_EMBED_NORM,
+    LLM_STEM_DISTANCES,
     LLM_STEM_FINAL_NORM, LLM_STEM_POOLER, LLM_STEM_HEAD_DENSE, LLM_STEM_HEAD_NORM, LLM_STEM_HEAD_BIAS, LLM_STEM_HEAD, LLM_STEM_CLASSES,
     LLM_STEM_LOGIT_SCALE
 };
@@ -27,6 +28,7 @@ enum llm_stem {
 struct llm_names {
     const char *prefix;             /* "model."; tensors are also found without it */
     const char *embed, *positions, *layer, *final_norm, *head; /* after the prefix; `layer` before the number; head without the prefix */
+    const char *patches;                                       /* after the prefix: the projection of patches; NULL: none */
     const char *latents;                                       /* after the prefix; NULL if the family has none */
     const char *token_types, *embed_norm, *pooler;             /* after the prefix; NULL where the family has none */
     const char *head_dense, *head_norm, *head_bias;            /* a head's transform and bias, without the prefix; NULL */

@@ -5,6 +5,8 @@
 static int check_batch(const struct llm_model *m, const struct llm_batch *b, struct llm_err *e)
 {
     int64_t room = m->config.max_position_embeddings;
+    if (m->config.patch_size > 0 && !b->patches)
+        return llm_fail(e, EX_UNAVAILABLE, "expected pictures for a vision transformer (%s), found text", m->config.model_type);
     if (!b->ids && !b->given) return llm_fail(e, LLM_EX_FAILURE, "a batch: expected ids or embeddings, found neither");
     for (int64_t t = 0; t < b->n_tokens && !b->ids; t++) {
         if (b->given_row[t] < 0) return llm_fail(e, LLM_EX_FAILURE, "a batch without ids: expected an embedding for each token, found none");

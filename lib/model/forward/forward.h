@@ -12,6 +12,8 @@ struct llm_batch {
     struct llm_tensor *given;       /* [*, width] embeddings for some tokens, computed before the pass, which replace the scaled embedding of the
                                      * token's id. The backward pass adds to their gradient if they have one. NULL: none */
     const int32_t *given_row;       /* [n_tokens]: the row of `given` that stands for the token; -1: none does */
+    struct llm_tensor *patches;     /* vision transformers: [*, channels * side * side] pixels of patches (channel, row, column), whose projections
+                                     * stand for tokens as `given` does, by given_row. NULL otherwise */
     const int32_t *doc_start;       /* as in struct llm_attn, or NULL */
     const int32_t *prefixes;        /* as in struct llm_attn, or NULL */
     const int32_t *kinds;           /* [n_tokens]: each token's token type, checked by the caller; NULL: all are type 0 */

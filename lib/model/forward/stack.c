@@ -164,6 +164,10 @@ static struct llm_tensor *look_up(struct llm_ctx *c, const struct run *r)
     const struct llm_batch *b = &r->batch;
     const struct llm_decoder *m = r->model->layout;
     struct llm_param *table = r->stack->embed ? r->stack->embed : m->stacks[LLM_STACK_MAIN].embed;
+    if (b->patches) {
+        struct llm_tensor *x = llm_embedding(c, b->ids, b->n_tokens, table, 1);
+        return llm_replace(c, x, llm_linear(c, b->patches, r->stack->patches.w, r->stack->patches.b), b->given_row);
+    }
     if (!b->ids) return llm_gather(c, b->given, b->given_row, b->n_tokens);
     c->use = r->site.stack; /* each stack that looks up has an accumulator of its own */
     struct llm_tensor *x = llm_embedding(c, b->ids, b->n_tokens, table, (float)r->config->embedding_scale);

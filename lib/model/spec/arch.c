@@ -20,6 +20,7 @@
     X(deepseek_v3) \
     X(bert) \
     X(t5) \
+    X(vit) \
     X(ngram) \
     X(rnn) \
     X(lstm) \

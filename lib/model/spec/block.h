@@ -99,7 +99,7 @@ struct llm_stack {
     struct llm_config *own;         /* its configuration; NULL: the model's. Owned */
     int first;                      /* number of its first layer, where the layers of all stacks are counted (random numbers, parameters) */
     struct llm_param *embed, *positions, *token_types, *latents; /* NULL: none; embed NULL: the first stack's */
-    struct llm_linear_params embed_norm, final_norm; /* w NULL: none */
+    struct llm_linear_params patches, embed_norm, final_norm; /* w NULL: none */
     struct llm_layer *layers;       /* [n_layers], of the first stack with those that predict further after them */
     int64_t n_layers;
     struct llm_param *rel_bias;     /* biases of attention scores by distance, which all its layers share; NULL: none */

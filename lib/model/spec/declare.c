@@ -39,7 +39,8 @@ static void outer_name(const struct llm_declare *d, enum llm_stem stem, char *ou
     const struct llm_names *names = d->names;
     bool like_bert = d->config->bidirectional && !d->config->use_bidirectional_attention;
     const struct { const char *name; bool prefixed; } table[] = {
-        [LLM_STEM_EMBED - LLM_N_STEMS] = {names->embed, true}, [LLM_STEM_POSITIONS - LLM_N_STEMS] = {names->positions, true},
+        [LLM_STEM_EMBED - LLM_N_STEMS] = {names->embed, true}, [LLM_STEM_PATCHES - LLM_N_STEMS] = {names->patches, true},
+        [LLM_STEM_POSITIONS - LLM_N_STEMS] = {names->positions, true},
         [LLM_STEM_TOKEN_TYPES - LLM_N_STEMS] = {names->token_types, true}, [LLM_STEM_LATENTS - LLM_N_STEMS] = {names->latents, true},
         [LLM_STEM_EMBED_NORM - LLM_N_STEMS] = {names->embed_norm, true}, [LLM_STEM_DISTANCES - LLM_N_STEMS] = {names->rel_bias, true},
         [LLM_STEM_FINAL_NORM - LLM_N_STEMS] = {names->final_norm, true}, [LLM_STEM_POOLER - LLM_N_STEMS] = {names->pooler, true},
@@ -135,7 +136,7 @@ void llm_declare_expert(struct llm_declare *d, struct llm_param **slot, int64_t 
     matrix(s, out, in);
     if (!d->names->stem[LLM_STEM_EXPERTS] && !d->failed) {
         s->file_dims = 3;
-        memcpy(s->file_shape, (int64_t[]){c->num_experts, out, in}, sizeof s->file_shape);
+        memcpy(s->file_shape, (int64_t[]){c->num_experts, out, in}, 3 * sizeof *s->file_shape);
         s->part = expert;
         s->n_parts = c->num_experts;
     }
@@ -236,4 +237,24 @@ void llm_declare_table(struct llm_declare *d, struct llm_param **slot, enum llm_
     matrix(s, rows, cols);
     s->lookup = lookup;
     s->role = lookup ? LLM_ROLE_TABLE : LLM_ROLE_HEAD;
+}
+
+void llm_declare_rows(struct llm_declare *d, struct llm_param **slot, enum llm_stem stem, int64_t rows, int64_t cols, const char *dims)
+{
+    struct llm_param_spec *s = add(d, slot, stem, LLM_PIECE_WHOLE, -1, dims);
+    matrix(s, rows, cols);
+    s->lookup = true;
+    s->role = LLM_ROLE_TABLE;
+    s->file_dims = 3;
+    memcpy(s->file_shape, (int64_t[]){1, rows, cols}, 3 * sizeof *s->file_shape);
+}
+
+void llm_declare_patches(struct llm_declare *d, struct llm_linear_params *p)
+{
+    const struct llm_config *c = d->config;
+    struct llm_param_spec *s = add(d, &p->w, LLM_STEM_PATCHES, LLM_PIECE_WEIGHT, -1, "hidden_size, num_channels * patch_size * patch_size");
+    matrix(s, c->hidden_size, llm_config_patch_width(c));
+    s->file_dims = 4;
+    memcpy(s->file_shape, (int64_t[]){c->hidden_size, c->num_channels, c->patch_size, c->patch_size}, 4 * sizeof *s->file_shape);
+    vector(add(d, &p->b, LLM_STEM_PATCHES, LLM_PIECE_BIAS, -1, "hidden_size"), c->hidden_size, LLM_INIT_ZERO);
 }

@@ -44,7 +44,7 @@ struct llm_param_spec {
     bool exact;                     /* it is no matrix of a product: without weight decay, and left alone by mixes of quantised types */
     bool middle;                    /* in files: [rows, 1, columns] */
     int file_dims;                  /* files have it in another shape, with the same elements in order; 0: as in memory */
-    int64_t file_shape[3];
+    int64_t file_shape[4];
     int64_t part, n_parts;          /* which of the equal parts of the file's tensor it is; n_parts 0: the whole */
     bool minus_exp;                 /* files have -exp of it */
     bool balances;                  /* a router's bias: struct llm_param, balances */
@@ -101,6 +101,10 @@ void llm_declare_plain(struct llm_declare *d, struct llm_param **slot, enum llm_
                        enum llm_init init);
 /* A table of rows, [rows, cols]. lookup: rows are looked up; else the table is multiplied, as a head. */
 void llm_declare_table(struct llm_declare *d, struct llm_param **slot, enum llm_stem stem, int64_t rows, int64_t cols, const char *dims, bool lookup);
+/* Vision transformers: a table of rows [rows, cols], whose name has no suffix and which files have as [1, rows, cols]. */
+void llm_declare_rows(struct llm_declare *d, struct llm_param **slot, enum llm_stem stem, int64_t rows, int64_t cols, const char *dims);
+/* Vision transformers: the projection of patches, with a bias; files have it as [hidden_size, num_channels, patch_size, patch_size]. */
+void llm_declare_patches(struct llm_declare *d, struct llm_linear_params *p);
 /* The matrix declared last is a fusion of three matrices with a, b and c rows (c 0: of two). */
 void llm_declare_parts(struct llm_declare *d, int64_t a, int64_t b, int64_t c);
 /* The parameter declared last is no matrix of a product (llm_param_spec.exact); `middle`: files have it as [rows, 1, columns]. */

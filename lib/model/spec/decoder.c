@@ -27,12 +27,24 @@ static int check_names(const struct llm_declare *d)
     const struct llm_names *n = d->names;
     const struct { bool wanted; const char *name, *what; } parts[] = {
         {c->type_vocab_size > 0, n->token_types, "kinds of segments"}, {c->embedding_norm, n->embed_norm, "a norm of embeddings"},
-        {c->pooler, n->pooler, "a pooler"}, {c->position == LLM_POSITION_BUCKETS, n->rel_bias, "a bias of distances"},
+        {c->pooler, n->pooler, "a pooler"}, {c->patch_size > 0, n->patches, "patches"},
+        {c->position == LLM_POSITION_BUCKETS, n->rel_bias, "a bias of distances"},
         {c->num_encoder_layers > 0, n->encoder ? n->encoder->layer : NULL, "an encoder"}, {c->head_transform, n->head_dense, "a masked-token head"}};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         if (parts[i].wanted && !parts[i].name) return llm_fail(d->err, EX_UNAVAILABLE, "%s of %s has no name here", parts[i].what, c->model_type);
     }
     return 0;
+}
+
+/* Vision transformers: the class token, the projection of patches, and positions of both. */
+static void declare_patches(struct llm_declare *d, struct llm_stack *m)
+{
+    const struct llm_config *c = d->config;
+    d->layer = -1;
+    d->unit = LLM_UNIT_EMBEDDINGS;
+    llm_declare_rows(d, &m->embed, LLM_STEM_EMBED, 1, c->hidden_size, "1, hidden_size");
+    llm_declare_patches(d, &m->patches);
+    llm_declare_rows(d, &m->positions, LLM_STEM_POSITIONS, c->max_position_embeddings, c->hidden_size, "patches + 1, hidden_size");
 }
 
 static void declare_embeddings(struct llm_declare *d, struct llm_stack *m)
@@ -163,7 +175,8 @@ int llm_decoder_declare(struct llm_declare *d, struct llm_decoder *m)
     struct llm_stack *s = &m->stacks[LLM_STACK_MAIN];
     m->n_next = c->num_nextn_predict_layers;
     if (make_layers(d, s, c->num_hidden_layers, m->n_next) < 0 || check_names(d) < 0) return -1;
-    declare_embeddings(d, s);
+    if (c->patch_size > 0) declare_patches(d, s);
+    else declare_embeddings(d, s);
     if (declare_encoder(d, &m->stacks[LLM_STACK_ENCODER], (int)s->n_layers) < 0 || declare_buckets(d, s) < 0) return -1;
     for (int64_t l = 0; l < s->n_layers; l++) llm_decoder_declare_layer(d, &s->layers[l], l);
     declare_head(d, m);

@@ -1,8 +1,11 @@
 /* preprocessor_config.json: keys, and the defaults of each processor. */
 #include <inttypes.h>
 #include <string.h>
+#include <sys/stat.h>
 #include "base/buf.h"
 #include "token/image/processor.h"
+
+#define MAX_CONFIG ((size_t)1 << 20)
 
 #define STANDARD {.5, .5, .5}
 #define CLIP_MEAN {.48145466, .4578275, .40821073}
@@ -153,4 +156,18 @@ int llm_image_processor_parse(const json_t *o, struct llm_image_processor *p, st
     if (p->cut == LLM_IMAGE_TILES ? tiles(o, p, e) < 0 : p->resize && !p->shortest && !(p->height && p->width))
         return p->cut == LLM_IMAGE_TILES ? -1 : llm_fail(e, EX_DATAERR, "size: expected height and width, or shortest_edge");
     return 0;
+}
+
+int llm_image_processor_load(const char *path, struct llm_image_processor *p, struct llm_err *e)
+{
+    struct llm_buf file = {0};
+    struct stat s;
+    int folder = stat(path, &s) == 0 && S_ISDIR(s.st_mode);
+    int bad = llm_buf_printf(&file, e, "%s%s", path, folder ? "/preprocessor_config.json" : "");
+    json_t *o = bad < 0 ? NULL : llm_json_load(file.p, MAX_CONFIG, e);
+    bad = o ? llm_image_processor_parse(o, p, e) : -1;
+    if (o && bad < 0) llm_in(e, "%s", file.p);
+    json_decref(o);
+    llm_buf_release(&file);
+    return bad;
 }
