@@ -89,8 +89,8 @@ idx() {
 
 @test "a PNG of a few bytes that claims 60,000 x 60,000 pixels is refused before there is memory for it" {
     need_plain_memory
-    { head -c 16 "$G/rgb.png"; printf '\0\0\xea\x60\0\0\xea\x60\x08\x02\0\0\0\xf9\x5e\x9f\xd8'; tail -c +34 "$G/rgb.png"; } > bomb.png
-    (ulimit -v 500000; refused 65 "bomb.png: PNG: " llm-tokenize image bomb.png -o x)
+    { head -c 16 "$G/rgb.png"; printf '\0\0\xea\x60\0\0\xea\x60\x08\x02\0\0\0\x0f\xb0\xe2\x15'; tail -c +34 "$G/rgb.png"; } > bomb.png
+    (ulimit -v 500000; refused 65 "bomb.png: PNG: 60000 x 60000 pixels cannot be in a file" llm-tokenize image bomb.png -o x)
 }
 
 @test "bad pictures and configurations end with one line" {
