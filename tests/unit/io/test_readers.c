@@ -15,7 +15,7 @@ static int read_kv(const char *path, uint64_t *sum, struct llm_err *e)
 {
     struct llm_kv_file f = {0};
     int got = llm_kv_file_read(&f, path, e);
-    if (got == 0) *sum = llm_xxh64(f.ids, (size_t)f.n * sizeof *f.ids, (uint64_t)f.dtype);
+    if (got == 0) *sum = llm_xxh64(f.ids, (size_t)f.n * sizeof *f.ids, (uint64_t)f.layers[0].types.k);
     llm_kv_file_release(&f);
     return got;
 }
