@@ -50,7 +50,13 @@ int bench_comm(int argc, char **argv, struct llm_err *e)
         llm_table_release(&fits);
     }
     got = llm_comm_agree(c, got, NULL, e);
+    if (got < 0) { /* the first rank says it, before the launcher sees a rank end and ends the others */
+        int status = rank == 0 ? llm_report(e) : e->status;
+        struct llm_err ignored;
+        if (llm_comm_barrier(c, &ignored) < 0) llm_comm_abort(c, status);
+        llm_comm_end(c);
+        exit(status);
+    }
     llm_comm_end(c);
-    if (got < 0 && rank > 0) exit(e->status); /* the first rank says it */
-    return got;
+    return 0;
 }

@@ -31,6 +31,13 @@ make_tok() {
 
 @test "the commands of the manual's EXAMPLES run" {
     printf '{"text": "the cat"}\n{"text": "the mat"}\n' > data.jsonl
+    # what the examples of pictures read
+    mkdir clip-vit-base-patch32
+    cp "$ROOT/tests/golden/image/clip.json" clip-vit-base-patch32/preprocessor_config.json
+    cp "$ROOT/tests/golden/image/rgb.png" a.png
+    cp "$ROOT/tests/golden/image/rgb.jpg" b.jpg
+    printf '\0\0\x08\x03\0\0\0\x01\0\0\0\x01\0\0\0\x02..' > pictures.idx
+    printf '\0\0\x08\x01\0\0\0\x01.' > classes.idx
     mapfile -t lines < <(awk '/^\.Sh EXAMPLES/ { on = 1 } /^\.Sh SEE/ { on = 0 } on && /^\.Bd/ { code = 1; next } /^\.Ed/ { code = 0 } on && code' \
         "$ROOT/man/llm-tokenize.1" | sed 's/\\e/\\/g')
     ((${#lines[@]} >= 7))
