@@ -50,8 +50,8 @@ tensors() {
     paste -d ' ' <(jq .loss log.jsonl) <(jq '.losses[]' "$golden/dora-losses.json") > pairs
     [[ $(wc -l < pairs) == 20 ]]
     apart 0 2e-6 < pairs
-    # Adam divides small gradients by their size, and with these the rounding to F32 on which they depend: hence 2e-4 after 20 steps. PEFT's own
-    # F32 is then 6e-5 from its FP64 (1e-5 without magnitudes), and its losses 3e-7
+    # After 20 steps PEFT's own F32 is 7e-5 from its FP64 (1e-5 without magnitudes), and ours 8e-5, on the machine where both were measured; its losses
+    # are 3e-7 apart. Larger steps of Adam's divisor (eps 1e-3) do not lessen it
     for pair in "before 2e-5 $golden/dora" "after 2e-4 g.llm"; do
         read -r when tolerance adapter <<< "$pair"
         echo -n "Once upon a time there was a red cat. She liked the garden." \
