@@ -12,8 +12,8 @@ static const struct llm_cli cli = {
     .name = "llm-index",
     .summary = "Make indexes of texts and their vectors, and find the nearest to a query.",
     .usage = "build|add|delete|search|stat|check [OPTION]... [FILE]...",
-    .examples = "llm-tokenize chunk -T model.llm *.md | llm-infer -m model.llm --embed --jsonl | llm-index build -o notes.idx\n"
-                "echo '{\"text\": \"how is tea made?\"}' | llm-infer -m model.llm --embed --jsonl | llm-index search -x notes.idx\n"
+    .examples = "llm-tokenize chunk -T model.llm *.md | llm-infer -m model.llm --embed --jsonl | llm-index build notes.idx\n"
+                "echo '{\"text\": \"how is tea made?\"}' | llm-infer -m model.llm --embed --jsonl | llm-index search notes.idx\n"
                 "llm-index check notes.idx",
     .commands = commands,
 };

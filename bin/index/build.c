@@ -1,5 +1,6 @@
 /* llm-index build, add and delete. */
 #include <string.h>
+#include <sys/stat.h>
 #include "base/log.h"
 #include "bin/index/index.h"
 #include "cpu/pool.h"
@@ -8,6 +9,23 @@
 static bool is_dash(const char *s)
 {
     return s && strcmp(s, "-") == 0;
+}
+
+const char *take_index(const char *option, int argc, char **argv, int *rest)
+{
+    return option ? option : *rest < argc ? argv[(*rest)++] : NULL;
+}
+
+/* Before a file that was named without -o is replaced: it must be an index, or empty, or not there. */
+static int check_replaced(const char *path, struct llm_err *e)
+{
+    struct stat st;
+    if (is_dash(path) || stat(path, &st) != 0 || !S_ISREG(st.st_mode) || st.st_size == 0) return 0;
+    struct llm_err ignored = {0};
+    struct llm_checkpoint *f = llm_checkpoint_open(path, &ignored);
+    bool index = f && llm_checkpoint_header(f)->kind && strcmp(llm_checkpoint_header(f)->kind, "index") == 0;
+    llm_checkpoint_close(f);
+    return index ? 0 : llm_fail(e, EX_DATAERR, "%s: expected an index or no file, as -o INDEX alone replaces any; found another file", path);
 }
 
 int write_index(const struct llm_index *x, const char *path, bool plain, struct llm_err *e)
@@ -50,10 +68,10 @@ static const struct llm_opt build_options[] = {
 const struct llm_cli index_build_cli = {
     .name = "llm-index build",
     .summary = "Make an index of texts and their vectors.",
-    .usage = "-o INDEX [OPTION]... [FILE]...",
-    .examples = "llm-infer -m model --embed --jsonl passages.jsonl | llm-index build -o notes.idx\n"
-                "llm-index build --metric dot --vectors i8 --plain -o big.idx a.jsonl b.jsonl",
-    .options = build_options, .operands = LLM_OPERANDS_INPUT,
+    .usage = "[OPTION]... INDEX [FILE]...",
+    .examples = "llm-infer -m model --embed --jsonl passages.jsonl | llm-index build notes.idx\n"
+                "llm-index build --metric dot --vectors i8 --plain big.idx a.jsonl b.jsonl",
+    .options = build_options, .operands = LLM_OPERANDS_FIRST_INPUT,
     .common = LLM_COMMON_OUTPUT | LLM_COMMON_THREADS | LLM_COMMON_SEED,
     .aliases = index_build_aliases, .foreign = index_foreign,
 };
@@ -64,7 +82,9 @@ int index_build(int argc, char **argv, struct llm_err *e)
     struct llm_index_rows rows = {0};
     struct llm_index x = {0};
     int rest = llm_cli_parse(&index_build_cli, &a, argc, argv);
-    int status = llm_pool_start(a.common.threads, e) < 0 || llm_output_try(a.common.output, true, e) < 0 ? -1 : 0;
+    const char *to = take_index(a.common.output, argc, argv, &rest);
+    int status = llm_pool_start(a.common.threads, e) < 0 || llm_output_try(to, true, e) < 0 ? -1 : 0;
+    if (status == 0 && !a.common.output && to) status = check_replaced(to, e);
     if (status == 0) status = read_rows(&index_build_cli, &rows, NULL, argv + rest, argc - rest, e);
     x.metric = (enum llm_metric)a.metric;
     x.coarse = (enum llm_coarse)a.vectors;
@@ -74,7 +94,7 @@ int index_build(int argc, char **argv, struct llm_err *e)
     x.graph.ef_build = a.ef_build > a.neighbours ? a.ef_build : a.neighbours;
     memcpy(x.fingerprint, rows.fingerprint, sizeof x.fingerprint);
     if (status == 0) status = llm_index_merge(&x, NULL, &rows, false, e);
-    if (status == 0) status = write_index(&x, a.common.output, a.plain, e);
+    if (status == 0) status = write_index(&x, to, a.plain, e);
     llm_index_release(&x);
     llm_index_rows_release(&rows);
     return status;
@@ -86,27 +106,27 @@ struct change_args {
 };
 #define AT(field) offsetof(struct change_args, field)
 static const struct llm_opt add_options[] = {
-    {'x', "index", "INDEX", "the index; it is replaced unless -o names another file", LLM_INPUT, AT(index), 0, 0, NULL},
+    {'x', "index", "INDEX", "the index, in place of the first operand; replaced unless -o names another file", LLM_INPUT, AT(index), 0, 0, NULL},
     {0}};
 static const struct llm_opt delete_options[] = {
-    {'x', "index", "INDEX", "the index; it is replaced unless -o names another file", LLM_INPUT, AT(index), 0, 0, NULL},
+    {'x', "index", "INDEX", "the index, in place of the first operand; replaced unless -o names another file", LLM_INPUT, AT(index), 0, 0, NULL},
     {0, "ids", "FILE", "also delete the ids in FILE, one a line", LLM_INPUT, AT(ids), 0, 0, NULL},
     {0}};
 
 const struct llm_cli index_add_cli = {
     .name = "llm-index add",
     .summary = "Add rows to an index.",
-    .usage = "-x INDEX [-o INDEX] [FILE]...",
-    .examples = "llm-infer -m model --embed --jsonl new.jsonl | llm-index add -x notes.idx",
-    .options = add_options, .operands = LLM_OPERANDS_INPUT, .replaces = "index",
+    .usage = "[OPTION]... INDEX [FILE]...",
+    .examples = "llm-infer -m model --embed --jsonl new.jsonl | llm-index add notes.idx",
+    .options = add_options, .operands = LLM_OPERANDS_FIRST_INPUT, .replaces = "index",
     .common = LLM_COMMON_OUTPUT | LLM_COMMON_THREADS, .foreign = index_foreign,
 };
 const struct llm_cli index_delete_cli = {
     .name = "llm-index delete",
     .summary = "Delete rows of an index by their ids.",
-    .usage = "-x INDEX [-o INDEX] [--ids FILE] [ID]...",
-    .examples = "llm-index delete -x notes.idx 'manual.txt#3' 'manual.txt#4'",
-    .options = delete_options, .replaces = "index",
+    .usage = "[OPTION]... INDEX [ID]...",
+    .examples = "llm-index delete notes.idx 'manual.txt#3' 'manual.txt#4'",
+    .options = delete_options, .operands = LLM_OPERANDS_FIRST_TEXT, .replaces = "index",
     .common = LLM_COMMON_OUTPUT | LLM_COMMON_THREADS, .foreign = index_foreign,
 };
 
@@ -139,7 +159,8 @@ int index_add(int argc, char **argv, struct llm_err *e)
     struct llm_index_rows rows = {0};
     struct llm_index x = {0}, out = {0};
     int rest = llm_cli_parse(&index_add_cli, &a, argc, argv);
-    if (!a.index) llm_usage(&index_add_cli, "expected an index (-x INDEX)");
+    a.index = take_index(a.index, argc, argv, &rest);
+    if (!a.index) llm_usage(&index_add_cli, "expected an index");
     const char *to = a.common.output ? a.common.output : a.index;
     int status = llm_pool_start(a.common.threads, e) < 0 || llm_output_try(to, true, e) < 0 ? -1 : 0;
     if (status == 0) status = read_rows(&index_add_cli, &rows, a.index, argv + rest, argc - rest, e);
@@ -191,7 +212,8 @@ int index_delete(int argc, char **argv, struct llm_err *e)
     struct change_args a = {0};
     struct llm_index x = {0}, out = {0};
     int rest = llm_cli_parse(&index_delete_cli, &a, argc, argv);
-    if (!a.index) llm_usage(&index_delete_cli, "expected an index (-x INDEX)");
+    a.index = take_index(a.index, argc, argv, &rest);
+    if (!a.index) llm_usage(&index_delete_cli, "expected an index");
     if (rest == argc && !a.ids) llm_usage(&index_delete_cli, "expected ids");
     if (is_dash(a.index) && is_dash(a.ids)) llm_usage(&index_delete_cli, "standard input cannot be two inputs at once");
     const char *to = a.common.output ? a.common.output : a.index;

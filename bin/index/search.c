@@ -21,7 +21,7 @@ struct args {
 #define AT(field) offsetof(struct args, field)
 
 static const struct llm_opt options[] = {
-    {'x', "index", "INDEX", "the index", LLM_INPUT, AT(index), 0, 0, NULL},
+    {'x', "index", "INDEX", "the index, in place of the first operand", LLM_INPUT, AT(index), 0, 0, NULL},
     {'k', "k", "N", "hits of a query [10]", LLM_INT, AT(k), 1, 1 << 20, NULL},
     {0, "by", "WHAT", "compare vectors, words (BM25), or both and fuse the ranks [vectors]", LLM_CHOICE, AT(by), 0, 0, "vectors|words|both"},
     {0, "query", "TEXT", "search for the words of TEXT, with --by words, in place of lines", LLM_STR, AT(query), 0, 0, NULL},
@@ -38,9 +38,9 @@ static const struct llm_opt options[] = {
 const struct llm_cli index_search_cli = {
     .name = "llm-index search",
     .summary = "Find the rows of an index that are nearest to queries.",
-    .usage = "-x INDEX [OPTION]... [FILE]",
-    .examples = "llm-infer -m model --embed --jsonl questions.jsonl | llm-index search -x notes.idx -k 5\n"
-                "llm-index search -x notes.idx --by words --query 'tea with milk'",
+    .usage = "[OPTION]... INDEX [FILE]",
+    .examples = "llm-infer -m model --embed --jsonl questions.jsonl | llm-index search -k 5 notes.idx\n"
+                "llm-index search notes.idx --by words --query 'tea with milk'",
     .options = options, .operands = LLM_OPERANDS_INPUT,
     .common = LLM_COMMON_OUTPUT | LLM_COMMON_THREADS | LLM_COMMON_JSON,
     .aliases = index_search_aliases, .foreign = index_foreign,
@@ -185,8 +185,9 @@ int index_search(int argc, char **argv, struct llm_err *e)
     struct args a = {.k = 10};
     struct run r = {.a = &a};
     int rest = llm_cli_parse(&index_search_cli, &a, argc, argv);
+    a.index = take_index(a.index, argc, argv, &rest);
+    if (!a.index) llm_usage(&index_search_cli, "expected an index");
     const char *path = rest < argc ? argv[rest] : "-";
-    if (!a.index) llm_usage(&index_search_cli, "expected an index (-x INDEX)");
     if (argc - rest > (a.query ? 0 : 1)) llm_usage(&index_search_cli, "expected one input of queries");
     if (a.query && a.by != BY_WORDS) llm_usage(&index_search_cli, "--query goes with --by words: vectors come as lines of llm-infer --embed --jsonl");
     if (!a.query && strcmp(a.index, "-") == 0 && strcmp(path, "-") == 0) llm_usage(&index_search_cli, "standard input cannot be two inputs at once");

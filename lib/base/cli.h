@@ -64,7 +64,10 @@ struct llm_foreign { const char *word, *answer; };
 enum llm_operands {
     LLM_OPERANDS_TEXT,  /* no files, or files only if certain options are given */
     LLM_OPERANDS_INPUT, /* files that are read */
-    LLM_OPERANDS_IN_OUT /* two: a file that is read, and one that is written and may replace the first */
+    LLM_OPERANDS_IN_OUT, /* two: a file that is read, and one that is written and may replace the first */
+    /* The first stands for the option that `replaces` names, or for -o where `replaces` is NULL, unless that option is given. */
+    LLM_OPERANDS_FIRST_INPUT, /* the others are files that are read */
+    LLM_OPERANDS_FIRST_TEXT   /* the others are no files */
 };
 
 struct llm_cli {

@@ -29,13 +29,19 @@ void llm_cli_check_paths(const struct llm_cli *cli, const void *args, char *cons
         if (rows[i]->type == LLM_INPUT) llm_paths_add(is_replaced ? LLM_PATH_REPLACED : LLM_PATH_INPUT, label, path);
         else llm_paths_add(cli->replaces && rows[i]->letter == 'o' ? LLM_PATH_REPLACING : LLM_PATH_OUTPUT, label, path);
     }
-    if ((cli->common & LLM_COMMON_OUTPUT) && !c->output) {
+    bool first = (cli->operands == LLM_OPERANDS_FIRST_INPUT || cli->operands == LLM_OPERANDS_FIRST_TEXT) && n_operands > 0
+                 && !(cli->replaces ? replaced : c->output);
+    if (first) llm_paths_add(LLM_PATH_REPLACED, "operand", operands[0]);
+    if (first && cli->replaces) replaced = operands[0];
+    else if (first) llm_paths_add(LLM_PATH_REPLACING, "operand", operands[0]);
+    if ((cli->common & LLM_COMMON_OUTPUT) && !c->output && (!first || cli->replaces)) {
         if (replaced) llm_paths_add(LLM_PATH_REPLACING, "-o", replaced);
         else llm_paths_add(LLM_PATH_STDOUT, "standard output", "-");
     }
-    for (int i = 0; i < n_operands && cli->operands != LLM_OPERANDS_TEXT; i++)
+    for (int i = 0; i < n_operands && cli->operands != LLM_OPERANDS_TEXT && (first ? i == 0 : cli->operands != LLM_OPERANDS_FIRST_TEXT); i++)
         if (!*operands[i]) llm_usage(cli, "operand %d: expected the name of a file, found ''", i + 1);
-    for (int i = 0; i < n_operands && cli->operands == LLM_OPERANDS_INPUT; i++) llm_paths_add(LLM_PATH_INPUT, "operand", operands[i]);
+    bool inputs = cli->operands == LLM_OPERANDS_INPUT || cli->operands == LLM_OPERANDS_FIRST_INPUT;
+    for (int i = first; i < n_operands && inputs; i++) llm_paths_add(LLM_PATH_INPUT, "operand", operands[i]);
     if (cli->operands == LLM_OPERANDS_IN_OUT && n_operands == 2) {
         llm_paths_add(LLM_PATH_REPLACED, "IN", operands[0]);
         llm_paths_add(LLM_PATH_REPLACING, "OUT", operands[1]);

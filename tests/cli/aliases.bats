@@ -68,7 +68,7 @@ alias_refused() {
 
 # exempt COMMAND A B: the pair may be one file.
 exempt() {
-    [[ "$1 $2 $3" == "llm-train --output --resume" || "$1 $2 $3" == "llm-quantize OUT IN" ]]
+    [[ "$1 $2 $3" == "llm-train --output --resume" || "$1 $2 $3" == "llm-quantize OUT IN" || "$1 $2 $3" == "llm-index add --output operand" ]]
 }
 
 # pair COMMAND A B: an output and another path, in every spelling of one file.

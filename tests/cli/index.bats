@@ -76,7 +76,7 @@ rows() {
 
 @test "rows are deleted, come again, and are dropped beyond a quarter" {
     rows 40 > all.jsonl
-    llm-index build --plain -o x.idx all.jsonl
+    llm-index build --plain x.idx all.jsonl
     cp x.idx whole.idx
     llm-index search -x x.idx -k 1 <<< "$(head -n 1 all.jsonl)" | tail -n 1 | cut -f 3 > first
     llm-index delete -x x.idx "$(< first)"
@@ -84,10 +84,10 @@ rows() {
     run -1 grep -qx "$(< first)" <(llm-index search -x x.idx -k 39 <<< "$(head -n 1 all.jsonl)" | cut -f 3)
     run -65 --separate-stderr llm-index delete -x x.idx "$(< first)"
     assert_equal "$stderr" "llm-index delete: x.idx: id '$(< first)': expected in the index, found none"
-    head -n 1 all.jsonl | llm-index add -x x.idx
+    head -n 1 all.jsonl | llm-index add x.idx
     cmp x.idx whole.idx
     seq 0 10 > ids
-    llm-index delete -x x.idx --ids ids -o less.idx
+    llm-index delete x.idx --ids ids -o less.idx
     cmp x.idx whole.idx
     assert_equal "$(llm-index stat less.idx | head -n 3 | tr '\n\t' ' =')" "key=value rows=29 deleted=0 "
     grep -v -E '"id": ([0-9]|10),' all.jsonl | llm-index build --plain | cmp - less.idx
@@ -102,7 +102,7 @@ rows() {
     llm-infer -q -m "$M" --embed "red cats" > one.llmt
     llm-index build -o m.idx one.llmt
     [[ $(llm-index stat m.idx | sed -n 's/^fingerprint\t//p') =~ ^[0-9a-f]{16}$ ]]
-    llm-index search -x m.idx -k 1 one.llmt
+    llm-index search m.idx -k 1 one.llmt
     jq -n -c '{id: 1, embedding: [range(24)], fingerprint: "zzzz"}' > other.jsonl
     run -65 --separate-stderr llm-index search -x m.idx -k 1 other.jsonl
     one_line "$stderr"
@@ -168,7 +168,7 @@ END
 @test "a graph has the same bytes with any threads and any split of adds, is whole, and finds what a flat search finds" {
     rows 1500 > all.jsonl
     llm-index build --kind hnsw -j 1 -o one.idx all.jsonl
-    llm-index build --kind hnsw -j 3 all.jsonl | cmp - one.idx
+    llm-index build --kind hnsw -j 3 -o - all.jsonl | cmp - one.idx
     sed 's/.*"id": \([0-9]*\),.*/\1\t&/' all.jsonl | sort -n | cut -f 2 > sorted.jsonl
     for step in 1 33 700 1024 1499; do
         llm-index build --kind hnsw -o parts.idx <(head -n $step sorted.jsonl)
@@ -209,4 +209,31 @@ END
     echo '{"id": 3, "text": "the garden"}' > new.jsonl
     echo '{"text": "red cats"}' > questions.jsonl
     manual_examples llm-index 4
+}
+
+@test "the index is the first operand; only -o replaces a file that is none" {
+    llm-index build x.idx "$G/rows.jsonl"
+    cp x.idx y.idx
+    llm-index build x.idx "$G/rows.jsonl"
+    llm-index build -o z.idx "$G/rows.jsonl"
+    cmp x.idx y.idx
+    cmp x.idx z.idx
+    cp "$G/rows.jsonl" rows
+    refused 65 "rows: expected an index or no file" llm-index build rows "$G/rows.jsonl"
+    refused 65 "rows: expected an index or no file" llm-index build rows
+    cmp rows "$G/rows.jsonl"
+    run -2 llm-index build rows rows
+    run -2 llm-index build x.idx x.idx
+    run -2 llm-index add x.idx x.idx
+    run -2 llm-index add
+    run -2 llm-index search --by words --query bread
+    cmp x.idx y.idx
+    llm-index build -o rows "$G/rows.jsonl"
+    cmp rows y.idx
+    llm-index search x.idx -k 1 --by words --query bread > first
+    llm-index search -x x.idx -k 1 --by words --query bread | cmp - first
+    id=$(tail -n 1 first | cut -f 3)
+    llm-index delete x.idx "$id"
+    llm-index delete -x y.idx "$id"
+    cmp x.idx y.idx
 }
