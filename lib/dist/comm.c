@@ -362,6 +362,7 @@ int llm_comm_agree(struct llm_comm *c, int got, int *signal, struct llm_err *e)
 {
     if (!c) return got;
     struct llm_err problem = {0};
+    if (c->job->broken) llm_fail(&problem, LLM_EX_FAILURE, "the connection to the other ranks is lost");
     struct word *all = c->job->broken ? NULL : llm_calloc((size_t)c->n, sizeof *all, "agreement", &problem);
     if (!all) {
         if (got >= 0 && e) *e = problem;
