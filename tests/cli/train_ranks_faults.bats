@@ -23,8 +23,10 @@ begin() {
         sleep .05
     done
     pids=()
-    for pid in $(pgrep -f "^llm-train .*-o run.llm"); do
-        [[ $(readlink "/proc/$pid/cwd") == "$PWD" ]] || continue
+    for pid in /proc/[0-9]*; do # without pgrep, which a bare system lacks
+        pid=${pid#/proc/}
+        [[ $(readlink "/proc/$pid/cwd" 2> /dev/null) == "$PWD" ]] || continue
+        [[ $({ tr '\0' ' ' < "/proc/$pid/cmdline"; } 2> /dev/null) == "llm-train "*"-o run.llm "* ]] || continue
         pids[$(tr '\0' '\n' < "/proc/$pid/environ" | sed -n 's/^OMPI_COMM_WORLD_RANK=\|^PMI_RANK=//p' | head -n 1)]=$pid
     done
     assert_equal "${#pids[@]}" "$1"
