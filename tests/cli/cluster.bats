@@ -37,8 +37,11 @@ block() { run -0 bash -e -o pipefail -c "${blocks[$1]}"; }
         [[ -s run.jsonl ]] && break
         sleep .05
     done
-    for pid in $(pgrep -f '^llm-train .*-o run.llm'); do
-        [[ $(readlink "/proc/$pid/cwd") != "$PWD" ]] || kill -USR1 "$pid"
+    for pid in /proc/[0-9]*; do # without pgrep, which a bare system lacks
+        pid=${pid#/proc/}
+        [[ $(readlink "/proc/$pid/cwd" 2> /dev/null) == "$PWD" ]] || continue
+        [[ $({ tr '\0' ' ' < "/proc/$pid/cmdline"; } 2> /dev/null) == "llm-train "*"-o run.llm"* ]] || continue
+        kill -USR1 "$pid"
     done
     wait "$job" || status=$?
     assert_equal "$status" 138
