@@ -215,6 +215,17 @@ static void share_signal(const struct llm_trainer *t)
     if (!llm_signal_caught()) raise(t->signal);
 }
 
+static int survey(void *t, struct llm_err *e)
+{
+    return llm_trainer_survey(t, e);
+}
+
+/* Every rank looks at all documents. */
+static int survey_shared(struct llm_trainer *t, struct llm_err *e)
+{
+    return t->comm ? llm_trainer_agree(t, llm_fault_guard(survey, t, e), e) : llm_trainer_survey(t, e);
+}
+
 int llm_trainer_step(struct llm_trainer *t, struct llm_step_report *r, struct llm_err *e)
 {
     double started = llm_now();
@@ -223,7 +234,7 @@ int llm_trainer_step(struct llm_trainer *t, struct llm_step_report *r, struct ll
                                                .decay_fraction = o->decay_fraction, .decay_style = (enum llm_decay_style)o->decay_style};
     *r = (struct llm_step_report){.step = t->step + 1, .lr = llm_schedule_lr(t->schedule, t->step, &rates)};
     bool first = t->data_per_run && t->data.records && (uint64_t)t->step == t->task.first_step;
-    int dropped = first ? llm_trainer_survey(t, e) : 0;
+    int dropped = first ? survey_shared(t, e) : 0;
     if (dropped == 0) dropped = llm_trainer_gradient(t, r, e);
     if (dropped) {
         llm_trainer_forget(t);
