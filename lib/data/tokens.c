@@ -1,15 +1,14 @@
 #include "data/tokens.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/cli.h"
 #include "base/hash.h"
 #include "io/sniff.h"
+#include "io/temporary.h"
 
 #define LABELS "llm.labels"
 
@@ -215,42 +214,6 @@ bool llm_tokens_begins(const struct llm_tokens *t, uint64_t at)
     return at == 0 || (low < n && ends[low] == at);
 }
 
-/* Copies a pipe to an unlinked temporary file, whose descriptor is returned. */
-static int spool(struct llm_file *f, uint64_t *size, struct llm_err *e)
-{
-    const char *dir = getenv("TMPDIR");
-    char path[4096];
-    unsigned char *buffer = llm_alloc(1 << 20, 1, "spool", e);
-    if (!buffer) return -1;
-    int fd = -1, written = snprintf(path, sizeof path, "%s/llm-tokens.XXXXXX", dir && *dir ? dir : "/tmp");
-    if (written > 0 && (size_t)written < sizeof path) fd = mkstemp(path);
-    if (fd < 0) {
-        llm_fail_errno(e, EX_CANTCREAT, "%s: cannot spool standard input", path);
-    } else {
-        unlink(path);
-        *size = 0;
-        for (int64_t got; (got = llm_file_read_some(f, buffer, 1 << 20, e)) != 0;) {
-            ssize_t put = 0;
-            for (int64_t at = 0; got > 0 && at < got; at += put) {
-                put = write(fd, buffer + at, (size_t)(got - at));
-                if (put < 0 && errno == EINTR) put = 0;
-                else if (put < 0) {
-                    llm_fail_errno(e, EX_IOERR, "%s: cannot spool standard input", path);
-                    break;
-                }
-            }
-            if (got < 0 || put < 0) {
-                close(fd);
-                fd = -1;
-                break;
-            }
-            *size += (uint64_t)got;
-        }
-    }
-    free(buffer);
-    return fd;
-}
-
 static int check_ids(const struct piece *p, int32_t vocab_size, const char *name, struct llm_err *e)
 {
     for (uint64_t i = 0; i < p->n; i++) {
@@ -388,15 +351,8 @@ struct llm_file *llm_tokens_file(const char *path, struct llm_err *e)
 
 static int add_file(struct llm_tokens *t, struct llm_file *f, int32_t vocab_size, struct llm_err *e)
 {
-    uint64_t size = 0;
-    if (check_content(f, e) < 0) return -1;
-    int fd = llm_file_regular(f, &size), spooled = -1, got = -1;
-    if (fd < 0) fd = spooled = spool(f, &size, e);
-    const char *name = llm_file_name(f);
-    if (fd >= 0) got = llm_map_fd(&t->maps[t->n_maps], fd, size, name, e);
-    if (got == 0) got = add_map(t, &t->maps[t->n_maps++], vocab_size, name, e);
-    if (spooled >= 0) close(spooled);
-    return got;
+    if (check_content(f, e) < 0 || llm_temporary_map(&t->maps[t->n_maps], f, e) < 0) return -1;
+    return add_map(t, &t->maps[t->n_maps++], vocab_size, llm_file_name(f), e);
 }
 
 static int add_input(struct llm_tokens *t, const char *path, int32_t vocab_size, struct llm_err *e)

@@ -1,37 +1,21 @@
 #include "quant/spool.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 #include "base/buf.h"
 #include "base/log.h"
-
-static const char *folder(void)
-{
-    const char *dir = getenv("TMPDIR");
-    return dir && *dir ? dir : "/tmp";
-}
+#include "io/temporary.h"
 
 static void *give_up(struct llm_quant_spool *s)
 {
-    llm_verbose("%s: no temporary file: %s; results stay in memory", folder(), strerror(errno));
+    llm_verbose("%s: no temporary file: %s; results stay in memory", llm_temporary_folder(), strerror(errno));
     if (s->fd >= 0 && s->n == 0) close(s->fd);
     if (s->n == 0) s->fd = -1;
     s->size = UINT64_MAX;
     return NULL;
-}
-
-static int make_file(void)
-{
-    char path[4096];
-    const int n = snprintf(path, sizeof path, "%s/llm-quantize.XXXXXX", folder());
-    const int fd = n > 0 && (size_t)n < sizeof path ? mkostemp(path, O_CLOEXEC) : -1;
-    if (fd >= 0) unlink(path);
-    return fd;
 }
 
 /* Blocks are written before they are mapped: a full disk is seen here, and no signal comes later. */
@@ -51,7 +35,7 @@ void *llm_quant_spool_put(struct llm_quant_spool *s, const void *data, size_t by
     const size_t page = (size_t)sysconf(_SC_PAGESIZE), whole = (bytes + page - 1) / page * page;
     struct llm_err e = {0};
     if (bytes < LLM_SPOOL_LEAST || s->size == UINT64_MAX) return NULL;
-    if (!s->open) s->fd = make_file();
+    if (!s->open) s->fd = llm_temporary_open(&e);
     s->open = true;
     if (s->fd < 0 || llm_grow((void **)&s->v, &s->room, s->n + 1, sizeof *s->v, &e) < 0) return give_up(s);
     if (!put(s->fd, data, bytes, s->size) || ftruncate(s->fd, (off_t)(s->size + whole)) < 0) return give_up(s);

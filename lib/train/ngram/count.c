@@ -9,6 +9,7 @@
 #include "base/buf.h"
 #include "base/signals.h"
 #include "cpu/pool.h"
+#include "io/temporary.h"
 #include "train/ngram/ngram_internal.h"
 
 enum { BLOCK = 1 << 16, PIECES = 256 };
@@ -190,7 +191,7 @@ static int count_parts(struct llm_estimate *w, uint64_t part, struct llm_ngram_r
     size_t n_runs = (size_t)((w->source->n + part - 1) / part);
     struct llm_run *runs = llm_calloc(n_runs, sizeof *runs, "n-grams", e);
     struct llm_store buffer = {.data = NULL};
-    int fd = runs ? llm_store_file(e) : -1, got = fd < 0 ? -1 : 0;
+    int fd = runs ? llm_temporary_open(e) : -1, got = fd < 0 ? -1 : 0;
     if (got == 0) got = llm_store_init(&buffer, &w->budget, part * sizeof(struct llm_ngram_record), e);
     for (size_t i = 0; got == 0 && i < n_runs; i++) {
         uint64_t at = i * part, n = w->source->n - at < part ? w->source->n - at : part;

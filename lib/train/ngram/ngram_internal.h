@@ -11,8 +11,6 @@ struct llm_budget { uint64_t limit, used, in_files, most_in_files; };
 /* Room for `bytes` (0: data is NULL), zeroed. A full disk is EX_IOERR. */
 int llm_store_init(struct llm_store *s, struct llm_budget *b, uint64_t bytes, struct llm_err *e) LLM_MUST_CHECK;
 void llm_store_release(struct llm_store *s, struct llm_budget *b);
-/* An unlinked file in $TMPDIR. Its descriptor, or -1. */
-int llm_store_file(struct llm_err *e) LLM_MUST_CHECK;
 
 /* ---- pieces of work: cut between first tokens of keys ---- */
 struct llm_cuts { uint32_t *rank; size_t n; }; /* [n + 1]: piece i has keys whose first token is in [rank[i], rank[i + 1]) */

@@ -1,7 +1,6 @@
 /* Memory for records, in files where there is not enough; sorting and merging in it. */
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -9,34 +8,19 @@
 #include "base/buf.h"
 #include "base/signals.h"
 #include "cpu/pool.h"
+#include "io/temporary.h"
 #include "train/ngram/ngram_internal.h"
-
-static const char *folder(void)
-{
-    const char *dir = getenv("TMPDIR");
-    return dir && *dir ? dir : "/tmp";
-}
-
-int llm_store_file(struct llm_err *e)
-{
-    char path[4096];
-    int n = snprintf(path, sizeof path, "%s/llm-ngrams.XXXXXX", folder()), fd = -1;
-    if (n > 0 && (size_t)n < sizeof path) fd = mkostemp(path, O_CLOEXEC);
-    if (fd < 0) return llm_fail_errno(e, EX_CANTCREAT, "%s: cannot create a temporary file", folder());
-    unlink(path);
-    return fd;
-}
 
 /* The blocks are there before they are mapped: a full disk is an error here, not a signal later. */
 static void *map_file(uint64_t bytes, struct llm_err *e)
 {
-    int fd = llm_store_file(e);
+    int fd = llm_temporary_open(e);
     if (fd < 0) return NULL;
     int problem = posix_fallocate(fd, 0, (off_t)bytes);
     void *p = problem ? MAP_FAILED : mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (problem) errno = problem;
     if (p == MAP_FAILED) {
-        llm_fail_errno(e, EX_IOERR, "%s: a temporary file of %.0f MiB", folder(), (double)bytes / 1048576);
+        llm_fail_errno(e, EX_IOERR, "%s: a temporary file of %.0f MiB", llm_temporary_folder(), (double)bytes / 1048576);
         p = NULL;
     }
     close(fd);
