@@ -13,6 +13,7 @@
 #include "cpu/profile.h"
 #include "bin/infer/infer.h"
 #include "bin/infer/resume.h"
+#include "bin/infer/sources.h"
 #include "infer/classify.h"
 #include "infer/embed.h"
 #include "infer/sample/draw.h"
@@ -43,6 +44,8 @@ static const struct llm_opt options[] = {
      0, NULL},
     {0, "chat-log", "FILE", "with --chat: append the conversation to FILE as a line of JSON, {\"messages\": [...]}", LLM_OUTPUT, AT(chat_log), 0, 0,
      NULL},
+    {0, "context-from", "FILE", "with --chat: answer from the sources in FILE, lines of llm-index search --format context, and cite them",
+     LLM_INPUT, AT(context_from), 0, 0, NULL},
     {0, "fim-prefix", "FILE", "fill in the middle: FILE has the text before it", LLM_INPUT, AT(fim_prefix), 0, 0, NULL},
     {0, "fim-suffix", "FILE", "fill in the middle: FILE has the text after it", LLM_INPUT, AT(fim_suffix), 0, 0, NULL},
     {0, "fim-spm", NULL, "fill in the middle: give the model the suffix before the prefix", LLM_FLAG, AT(fim_spm), 0, 0, NULL},
@@ -250,7 +253,7 @@ static void check_usage(struct args *a, const char *operand)
                  + a->ref_logprobs + (a->export.n > 0) + (a->lens != NULL)
                  + (a->attribute.n > 0) + (a->neurons != NULL);
     int from_stdin = is_dash(a->model) + is_dash(a->kv_in) + is_dash(a->tokenizer) + is_dash(a->fim_prefix) + is_dash(a->fim_suffix)
-                     + is_dash(a->image) + is_dash(a->grammar) + is_dash(a->choices) + is_dash(a->json_schema);
+                     + is_dash(a->context_from) + is_dash(a->image) + is_dash(a->grammar) + is_dash(a->choices) + is_dash(a->json_schema);
     bool fills_in = a->fim_prefix || a->fim_suffix;
     bool reads_prompt = !operand && !fills_in && !a->image && (a->jsonl || a->file || !a->kv_in) && !a->plan;
     if (operand && a->file) llm_usage(&infer_cli, "expected one prompt, found an operand and -f");
@@ -308,6 +311,7 @@ static void check_usage(struct args *a, const char *operand)
         llm_usage(&infer_cli, "--chat-template and --system go with --chat");
     if (!a->chat && a->no_think) llm_usage(&infer_cli, "--no-think goes with --chat");
     if ((a->shift || a->chat_log) && (!a->chat || a->jsonl)) llm_usage(&infer_cli, "--shift and --chat-log go with --chat, and not with --jsonl");
+    if (a->context_from && (!a->chat || a->rollout)) llm_usage(&infer_cli, "--context-from goes with --chat, and not with --rollout");
     if (is_dash(a->chat_log)) llm_usage(&infer_cli, "--chat-log: expected a file, found '-'");
     if (a->chat && !a->jsonl && a->samples > 1) llm_usage(&infer_cli, "--chat answers once: expected no --samples");
     if (a->lines && (!(a->chat || a->neurons) || a->jsonl || operand)) {
@@ -427,7 +431,7 @@ static int load(struct session *s, struct llm_err *e)
     llm_kv_init(&s->begin, &s->engine.pool);
     if (!a->plan && drafts_open(s, e) < 0) return -1;
     if (inside_attach(s, e) < 0) return -1;
-    if (a->chat && chat_open(s, e) < 0) return -1;
+    if (a->chat && (chat_open(s, e) < 0 || sources_open(s, e) < 0)) return -1;
     if (constraints_open(s, e) < 0) return -1;
     return a->kv_in ? load_cache(s, e) : 0;
 }
@@ -511,8 +515,8 @@ static int run(struct session *s, const char *operand, struct llm_err *e)
             *e = late;
             return -1;
         }
-        if (status == 0 && s->refused.status) {
-            *e = s->refused;
+        if (status == 0 && (s->refused.status || s->sources.unknown.status)) {
+            *e = s->refused.status ? s->refused : s->sources.unknown;
             return -1;
         }
         return status;
@@ -555,6 +559,7 @@ int main(int argc, char **argv)
     if (s.begin.pool) llm_kv_release(&s.begin);
     resume_destroy(s.resume);
     chat_release(&s);
+    sources_release(&s);
     constraints_release(&s);
     inside_release(&s);
     llm_buf_release(&s.around[0]);

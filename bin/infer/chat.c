@@ -1,7 +1,7 @@
 /* What the model's chat template makes of conversations. */
 #include <string.h>
 #include "base/log.h"
-#include "bin/infer/infer.h"
+#include "bin/infer/sources.h"
 #include "model/weights/lora.h"
 
 int chat_open(struct session *s, struct llm_err *e)
@@ -52,10 +52,12 @@ int chat_encode(const struct session *s, const json_t *messages, const json_t *t
     *ids = NULL;
     *n_ids = 0;
     int status = s->a->no_think && !variables ? llm_no_memory(e, "a conversation") : check_parts(messages, e);
-    if (status == 0) status = llm_chat_render(c->found.template, messages, tools, &o, &text, NULL, e);
+    json_t *all = status == 0 ? sources_put(s, messages, e) : NULL;
+    if (status == 0) status = all ? llm_chat_render(c->found.template, all, tools, &o, &text, NULL, e) : -1;
     if (status == 0) status = llm_buf_put(&text, begun, strlen(begun), e);
     if (status == 0) status = llm_encode(s->model->tokenizer, text.p, text.n, LLM_ENCODE_SPECIAL, ids, n_ids, e);
     llm_buf_release(&text);
+    json_decref(all);
     json_decref(variables);
     if (status == 0 && *n_ids == 0) status = llm_fail(e, EX_DATAERR, "the template makes an empty prompt of the conversation");
     return status == 0 ? prompt_check_vocab(s, *ids, *n_ids, e) : status;

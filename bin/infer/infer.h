@@ -18,7 +18,7 @@ struct args {
     const char *fim_prefix, *fim_suffix;
     int fim_spm;
     int chat, lines, shift, no_think;
-    const char *chat_log;
+    const char *chat_log, *context_from;
     const char *model, *tokenizer, *prompt, *file, *kv_in, *kv_out;
     int jsonl, score, per_token, entropy, add_eos;
     int logits, embed, classify, score_reward, ref_logprobs, ids, special, echo, ignore_eos, no_timings, plan;
@@ -67,6 +67,13 @@ struct chat {
     size_t n_ends;
 };
 
+/* Sources of --context-from (bin/infer/sources.h). */
+struct sources {
+    json_t *ids;                   /* an object whose keys are their ids; NULL: there are none */
+    struct llm_buf text;           /* what is put before the first message of the user */
+    struct llm_err unknown;        /* status set: an answer cited what is no source */
+};
+
 struct resume;
 struct session {
     const struct args *a;
@@ -82,6 +89,7 @@ struct session {
     int64_t normalize;
     struct llm_buf prefix;         /* text before each text of --embed */
     struct chat chat;              /* with --chat */
+    struct sources sources;
     bool hinted;                   /* chat_hint was called */
     struct llm_fim fim;            /* the markers of fill-in-the-middle, if fim_known */
     bool fim_known;

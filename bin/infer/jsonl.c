@@ -8,6 +8,7 @@
 #include "bin/infer/openai.h"
 #include "bin/infer/prefix_cache.h"
 #include "bin/infer/resume.h"
+#include "bin/infer/sources.h"
 #include "bin/infer/tools.h"
 #include "infer/rollout.h"
 #include "infer/sample/draw.h"
@@ -395,8 +396,20 @@ static json_t *log_probs(const struct run *r, const struct llm_completion *c)
     return all;
 }
 
+/* Adds which sources the answer cites, and which ids that are none. 0 or -1. */
+static int put_citations(struct run *r, const struct llm_completion *c, json_t *o, struct llm_err *e)
+{
+    const struct llm_buf *text = &c->text.bytes;
+    struct cited found;
+    if (sources_check(r->s, text->p ? text->p : "", text->n, &found, e) < 0) return -1;
+    int bad = json_object_set(o, "citations", found.known);
+    if (json_array_size(found.unknown) > 0) bad |= json_object_set(o, "unknown_citations", found.unknown);
+    cited_release(&found);
+    return bad;
+}
+
 /* "id" first, then what the line carried, then the results. NULL: no memory. */
-static json_t *result(const struct run *r, const struct llm_completion *c, struct llm_err *e)
+static json_t *result(struct run *r, const struct llm_completion *c, struct llm_err *e)
 {
     const struct args *a = r->s->a;
     const struct line *l = c->prompt.user;
@@ -421,6 +434,7 @@ static json_t *result(const struct run *r, const struct llm_completion *c, struc
         json_t *said = l->chat ? tools_message(&l->tools, r->s, c, &called, e) : llm_json_text(text->p ? text->p : "", text->n);
         bad |= json_object_set_new(o, l->chat ? "message" : "text", said);
     }
+    if (r->s->sources.ids && l->chat && !a->ids) bad |= put_citations(r, c, o, e);
     if (c->prompt.log_probs) bad |= json_object_set_new(o, "logprobs", log_probs(r, c));
     bad |= json_object_set_new(o, "finish_reason", json_string(called ? TOOLS_FINISH : llm_finish_names[c->finish]));
     if (r->s->model->rope_context > 0) bad |= json_object_set_new(o, "rope_context", json_integer(r->s->model->rope_context));

@@ -1,4 +1,5 @@
 #include "bin/infer/talk.h"
+#include "bin/infer/sources.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -135,6 +136,20 @@ static int encode(struct talk *t, struct llm_err *e)
     return status;
 }
 
+/* Tells which sources the answer cites. */
+static int check_citations(struct talk *t, struct llm_err *e)
+{
+    struct cited c;
+    if (!t->s->sources.ids) return 0;
+    if (sources_check(t->s, t->reply.p ? t->reply.p : "", t->reply.n, &c, e) < 0) return -1;
+    for (size_t i = 0; i < json_array_size(c.known); i++) llm_verbose("cites %s", json_string_value(json_array_get(c.known, i)));
+    for (size_t i = 0; i < json_array_size(c.unknown); i++) {
+        llm_warn("the answer cites '%s', which is none of the sources", json_string_value(json_array_get(c.unknown, i)));
+    }
+    cited_release(&c);
+    return 0;
+}
+
 int talk_answer(struct talk *t, struct llm_err *e)
 {
     struct llm_generate g = {.engine = &t->s->engine, .parallel = 1, .next = next, .text = text, .done = done, .arg = t};
@@ -151,6 +166,7 @@ int talk_answer(struct talk *t, struct llm_err *e)
     t->ids = NULL;
     struct llm_err ignored;
     if (set_dimmed(t, false, &ignored) == 0 && llm_output_flush(t->s->out, &ignored) < 0 && status == 0) status = -1;
+    if (status == 0) status = check_citations(t, e);
     return status == 0 ? talk_add_reply(t, e) : status;
 }
 

@@ -252,5 +252,5 @@ setup() {
 @test "the commands of the manual's EXAMPLES run" {
     llm-quantize -q -t bf16 "$M" model.llm
     printf 'Once upon a time there was a cat.' | tee held-out.txt > prompt.txt
-    manual_examples llm-infer 11
+    manual_examples llm-infer 12
 }
