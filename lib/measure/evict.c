@@ -48,7 +48,7 @@ struct group {
     int64_t source, kv_head;    /* the layer that makes the keys */
     float *keys, *values, *p;   /* [rows, d_k], [rows, width], [LLM_LOOK, rows] */
     int64_t width, value_step;  /* channels of a value, and from one value to the next */
-    double *all, *last;         /* [rows]: attention from all queries, and from the last ones, that may be looked at */
+    double *last;               /* [rows]: SnapKV: attention from the last queries that may be looked at */
     struct candidate *sorted;   /* [rows] */
     double *output, *kept_output; /* [width] */
 };
@@ -57,7 +57,7 @@ static size_t group_bytes(const struct llm_kv_file *f, int64_t layer)
 {
     const struct llm_state_shape *s = &f->layers[layer].shape;
     int64_t width = s->d_k > s->d_v ? s->d_k : s->d_v;
-    return (size_t)f->rows * (2 * sizeof(double) + sizeof(struct candidate)) + (size_t)width * 2 * sizeof(double)
+    return (size_t)f->rows * (sizeof(double) + sizeof(struct candidate)) + (size_t)width * 2 * sizeof(double)
            + (size_t)(f->rows * (s->d_k + width + LLM_LOOK)) * sizeof(float);
 }
 
@@ -67,8 +67,7 @@ static void group_init(struct group *g, const struct llm_kv_file *f, int64_t sou
     *g = (struct group){.f = f, .source = source, .kv_head = kv_head, .width = s->d_v > 0 ? s->d_v : f->config.kv_lora_rank,
                         .value_step = s->d_v > 0 ? s->d_v : s->d_k};
     g->sorted = memory;
-    g->all = (double *)(g->sorted + f->rows);
-    g->last = g->all + f->rows;
+    g->last = (double *)(g->sorted + f->rows);
     g->output = g->last + f->rows;
     g->kept_output = g->output + g->width;
     g->keys = (float *)(g->kept_output + g->width);
@@ -78,29 +77,108 @@ static void group_init(struct group *g, const struct llm_kv_file *f, int64_t sou
     llm_look_decode(f, 'v', source, kv_head, g->values);
 }
 
-/* What each token before `end` gets from the traced queries before `end`. 0, or -1 when memory is short. */
-static int score(struct group *g, int64_t end)
+/* How many heads of queries, of all layers, read the group's head of keys. */
+static int64_t group_heads(const struct group *g)
 {
     const struct llm_kv_file *f = g->f;
-    int64_t traced = f->n_queries - (f->n - end), n_rep = f->config.num_attention_heads / f->layers[g->source].shape.n_kv_heads;
-    for (int64_t j = 0; j < f->rows; j++) g->all[j] = g->last[j] = 0;
+    int64_t n = 0, n_rep = f->config.num_attention_heads / f->layers[g->source].shape.n_kv_heads;
+    for (int64_t l = g->source; l < f->n_layers; l++) {
+        n += f->layers[l].shape.n_kv_heads > 0 && f->layers[l].shape.source == g->source ? n_rep : 0;
+    }
+    return n;
+}
+
+/* Attention of n ≤ LLM_LOOK traced queries of all these heads, from query `first` on: p [heads, n, rows]. 0, or -1 when memory is short. */
+static int look(const struct group *g, int64_t first, int64_t n, float *p)
+{
+    const struct llm_kv_file *f = g->f;
+    int64_t n_rep = f->config.num_attention_heads / f->layers[g->source].shape.n_kv_heads;
     for (int64_t l = g->source; l < f->n_layers; l++) {
         if (f->layers[l].shape.n_kv_heads == 0 || f->layers[l].shape.source != g->source) continue;
-        for (int64_t h = g->kv_head * n_rep; h < (g->kv_head + 1) * n_rep; h++) {
-            for (int64_t first = 0; first < traced; first += LLM_LOOK) {
-                int64_t n = smaller(traced - first, LLM_LOOK);
-                if (llm_look(f, l, h, g->keys, first, n, g->p) < 0) return -1;
-                for (int64_t i = 0; i < n; i++) {
-                    bool late = first + i >= traced - LLM_EVICT_OBSERVED;
-                    for (int64_t j = 0; j < end; j++) {
-                        g->all[j] += (double)g->p[i * f->rows + j];
-                        if (late) g->last[j] += (double)g->p[i * f->rows + j];
-                    }
-                }
-            }
+        for (int64_t h = g->kv_head * n_rep; h < (g->kv_head + 1) * n_rep; h++, p += n * f->rows) {
+            if (llm_look(f, l, h, g->keys, first, n, p) < 0) return -1;
         }
     }
     return 0;
+}
+
+/* SnapKV: what each token before `end` gets from the last traced queries before `end`. 0, or -1 when memory is short. */
+static int score(struct group *g, int64_t end)
+{
+    const struct llm_kv_file *f = g->f;
+    int64_t traced = f->n_queries - (f->n - end), n = smaller(traced, LLM_EVICT_OBSERVED), heads = group_heads(g);
+    float *p = calloc((size_t)(heads * n * f->rows), sizeof *p);
+    int status = p ? look(g, traced - n, n, p) : -1;
+    for (int64_t j = 0; j < f->rows; j++) g->last[j] = 0;
+    for (int64_t i = 0; i < heads * n && status == 0; i++) {
+        for (int64_t j = 0; j < end; j++) g->last[j] += (double)p[i * f->rows + j];
+    }
+    free(p);
+    return status;
+}
+
+/* H2O with one budget, between two queries. */
+struct heavy {
+    int64_t keep, recent;
+    int32_t *set;               /* [n] of [rows]: the tokens that are left, ascending */
+    double *got;                /* [rows]: the attention that each got since the first traced query, when others had gone already */
+    int64_t n;
+};
+
+/* Adds token t and the attention of its queries p [heads, rows], `step` floats apart, over what is left; then the least attended tokens before the
+ * last `recent` go. */
+static void heavy_step(struct heavy *s, int64_t t, const float *p, int64_t heads, int64_t step)
+{
+    s->set[s->n++] = (int32_t)t;
+    for (int64_t h = 0; h < heads; h++, p += step) {
+        double sum = 0;
+        for (int64_t i = 0; i < s->n; i++) sum += (double)p[s->set[i]];
+        for (int64_t i = 0; i < s->n && sum > 0; i++) s->got[s->set[i]] += (double)p[s->set[i]] / sum;
+    }
+    while (s->n > s->keep) {
+        int64_t least = 0;
+        for (int64_t i = 1; i < s->n && s->set[i] <= t - s->recent; i++) {
+            if (s->got[s->set[i]] < s->got[s->set[least]]) least = i;
+        }
+        memmove(s->set + least, s->set + least + 1, (size_t)(s->n - least - 1) * sizeof *s->set);
+        s->n--;
+    }
+}
+
+/* The tokens before `end` that H2O keeps with each of n budgets, as decoding would have kept them: kept[i] [m[i].keep], n_kept[i] of them. Those of
+ * other methods are left alone. 0, or -1 when memory is short. */
+static int heavy_hitters(const struct group *g, const struct llm_evict *m, int64_t n, int64_t end, int32_t *const *kept, int64_t *n_kept)
+{
+    const struct llm_kv_file *f = g->f;
+    int64_t traced = f->n_queries - (f->n - end), heads = group_heads(g), rows = f->rows, first_token = end - traced;
+    size_t state = (size_t)(rows + rows % 2) * (sizeof(double) + sizeof(int32_t)); /* a multiple of a double */
+    struct heavy *s = calloc((size_t)n, sizeof *s);
+    char *memory = calloc((size_t)n, state);
+    float *p = calloc((size_t)(heads * LLM_LOOK * rows), sizeof *p);
+    int status = s && memory && p ? 0 : -1;
+    for (int64_t i = 0; i < n && status == 0; i++) {
+        double *got = (double *)(memory + (size_t)i * state);
+        s[i] = (struct heavy){m[i].keep, smaller(m[i].recent, m[i].keep), (int32_t *)(got + rows), got, first_token};
+        for (int64_t j = 0; j < first_token; j++) s[i].set[j] = (int32_t)j;
+    }
+    for (int64_t first = 0; first < traced && status == 0; first += LLM_LOOK) {
+        int64_t k = smaller(traced - first, LLM_LOOK);
+        status = look(g, first, k, p);
+        for (int64_t q = 0; q < k && status == 0; q++) {
+            for (int64_t i = 0; i < n; i++) {
+                if (m[i].method == LLM_EVICT_H2O) heavy_step(&s[i], first_token + first + q, p + q * rows, heads, k * rows);
+            }
+        }
+    }
+    for (int64_t i = 0; i < n && status == 0; i++) {
+        if (m[i].method != LLM_EVICT_H2O) continue;
+        memcpy(kept[i], s[i].set, (size_t)s[i].n * sizeof *kept[i]);
+        n_kept[i] = s[i].n;
+    }
+    free(s);
+    free(memory);
+    free(p);
+    return status;
 }
 
 static bool scores(const struct llm_evict *m)
@@ -118,24 +196,37 @@ static double pooled(const double *x, int64_t j, int64_t end)
     return best;
 }
 
-/* The tokens before `end` that the method keeps, ascending: kept [keep]. Returns how many. */
+/* The tokens before `end` that a method other than H2O keeps, ascending: kept [keep]. Returns how many. SnapKV: after score(). */
 static int64_t choose(struct group *g, const struct llm_evict *m, int64_t end, int32_t *kept)
 {
     int64_t keep = smaller(m->keep, end), recent = keep, n = 0;
-    bool scored = scores(m);
+    bool scored = m->method == LLM_EVICT_SNAPKV;
     if (m->method == LLM_EVICT_SINKS) recent = keep - smaller(m->sinks, keep - 1);
     if (scored) recent = smaller(m->recent, keep);
     int64_t older = end - recent;
     if (scored) {
-        for (int64_t j = 0; j < older; j++) {
-            g->sorted[j] = (struct candidate){m->method == LLM_EVICT_H2O ? g->all[j] : pooled(g->last, j, older), j};
-        }
+        for (int64_t j = 0; j < older; j++) g->sorted[j] = (struct candidate){pooled(g->last, j, older), j};
         qsort(g->sorted, (size_t)older, sizeof *g->sorted, best_first);
     }
     for (; n < keep - recent; n++) kept[n] = (int32_t)(scored ? g->sorted[n].token : n);
     qsort(kept, (size_t)n, sizeof *kept, ascending);
     for (int64_t j = older; j < end; j++) kept[n++] = (int32_t)j;
     return n;
+}
+
+/* The tokens before `end` that each of n methods keeps, ascending: kept[i] [m[i].keep], n_kept[i] of them. 0, or -1 when memory is short. */
+static int choose_all(struct group *g, const struct llm_evict *m, int64_t n, int64_t end, int32_t *const *kept, int64_t *n_kept)
+{
+    bool heavy = false, snap = false;
+    for (int64_t i = 0; i < n; i++) {
+        heavy |= m[i].method == LLM_EVICT_H2O;
+        snap |= m[i].method == LLM_EVICT_SNAPKV;
+    }
+    if ((heavy && heavy_hitters(g, m, n, end, kept, n_kept) < 0) || (snap && score(g, end) < 0)) return -1;
+    for (int64_t i = 0; i < n; i++) {
+        if (m[i].method != LLM_EVICT_H2O) n_kept[i] = choose(g, &m[i], end, kept[i]);
+    }
+    return 0;
 }
 
 /* ---- what is lost ---- */
@@ -205,12 +296,12 @@ static void lose(struct job *job, struct group *g)
     int64_t n_rep = f->config.num_attention_heads / f->layers[g->source].shape.n_kv_heads;
     int32_t **kept = calloc((size_t)job->n, sizeof *kept);
     int64_t *n_kept = calloc((size_t)job->n, sizeof *n_kept);
-    bool bad = !kept || !n_kept || score(g, job->end) < 0;
+    bool bad = !kept || !n_kept;
     for (int64_t m = 0; m < job->n && !bad; m++) {
         kept[m] = malloc((size_t)job->m[m].keep * sizeof **kept);
         bad = !kept[m];
-        if (!bad) n_kept[m] = choose(g, &job->m[m], job->end, kept[m]);
     }
+    bad = bad || choose_all(g, job->m, job->n, job->end, kept, n_kept) < 0;
     for (int64_t l = g->source; l < f->n_layers && !bad; l++) {
         if (f->layers[l].shape.n_kv_heads == 0 || f->layers[l].shape.source != g->source) continue;
         for (int64_t h = g->kv_head * n_rep; h < (g->kv_head + 1) * n_rep && !bad; h++) bad = measure(g, job, l, h, kept, n_kept) < 0;
@@ -231,12 +322,12 @@ static void move(struct job *job, struct group *g)
     int64_t heads = from->shape.n_kv_heads;
     size_t k_bytes = llm_dtype_bytes(from->types.k, (uint64_t)from->shape.d_k), v_bytes = llm_dtype_bytes(from->types.v, (uint64_t)from->shape.d_v);
     int32_t *kept = malloc((size_t)job->m->keep * sizeof *kept);
-    if (!kept || (scores(job->m) && score(g, job->end) < 0)) {
+    int64_t n;
+    if (!kept || choose_all(g, job->m, 1, job->end, &kept, &n) < 0) {
         job->no_memory = true;
         free(kept);
         return;
     }
-    int64_t n = choose(g, job->m, job->end, kept);
     for (int64_t r = 0; r < n; r++) {
         size_t a = (size_t)(kept[r] * heads + g->kv_head), b = (size_t)(r * heads + g->kv_head);
         to->kept[b] = kept[r];

@@ -7,7 +7,9 @@
 enum llm_evict_method {
     LLM_EVICT_WINDOW, /* the last tokens */
     LLM_EVICT_SINKS,  /* the first tokens and the last ones (Xiao et al., 2023, "StreamingLLM") */
-    LLM_EVICT_H2O,    /* the last tokens, and those that got most attention from all queries (Zhang et al., 2023, "H2O") */
+    /* The last tokens, and heavy hitters: at each traced query the token goes that got the least attention so far, of what was left then (Zhang et
+     * al., 2023, "H2O", algorithm 1). Tokens before the first traced query begin with none. */
+    LLM_EVICT_H2O,
     LLM_EVICT_SNAPKV, /* the last tokens, and those that got most attention from the last queries, neighbours with them (Li et al., 2024, "SnapKV") */
     LLM_N_EVICT
 };

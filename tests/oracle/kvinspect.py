@@ -66,11 +66,19 @@ def kept(method, keep, p, end):
     if method == "sinks":
         first = min(4, keep - 1)
         return list(range(first)) + list(range(end - keep + first, end))
-    recent = half if method == "h2o" else min(half, 32)
+    if method == "h2o":  # one query after another, over what the ones before have left
+        got, left = np.zeros(end), list(range(end - p.shape[1]))
+        for t in range(end - p.shape[1], end):
+            left.append(t)
+            now = p[:, t - end, left]
+            got[left] += (now / now.sum(1, keepdims=True)).sum(0)
+            while len(left) > keep:
+                left.remove(min((i for i in left if i <= t - half), key=lambda i: (got[i], i)))
+        return left
+    recent = min(half, 32)
     old = end - recent
-    score = p[:, :, :end].sum((0, 1)) if method == "h2o" else p[:, -32:, :end].sum((0, 1))
-    if method == "snapkv":  # the largest of seven neighbours
-        score = np.array([score[max(0, i - 3):min(old, i + 4)].max() for i in range(old)])
+    score = p[:, -32:, :end].sum((0, 1))
+    score = np.array([score[max(0, i - 3):min(old, i + 4)].max() for i in range(old)])  # the largest of seven neighbours
     best = sorted(range(old), key=lambda i: (-score[i], i))[:keep - recent]
     return sorted(best) + list(range(old, end))
 
