@@ -136,9 +136,20 @@ double llm_pairs_kept(double sum)
     return isfinite(sum) ? (double)(float)sum + (double)(float)(sum - (double)(float)sum) : sum;
 }
 
+/* Whether a reply, a text or messages, says nothing: its only token would be the end of the turn. */
+static bool says_nothing(const json_t *reply)
+{
+    const json_t *last = json_is_array(reply) ? json_array_get(reply, json_array_size(reply) - 1) : reply;
+    const json_t *text = json_is_object(last) ? json_object_get(last, "content") : last;
+    return json_is_string(text) && json_string_length(text) == 0 && !json_object_get(last, "tool_calls");
+}
+
 int llm_pairs_add(struct llm_lines *l, const json_t *prompt, const json_t *const reply[2], const json_t *line, struct llm_err *e)
 {
     struct two t = {.second = 0};
+    if (says_nothing(reply[0]) || says_nothing(reply[1])) {
+        return llm_lines_skip(l, LLM_SKIP_MASKED, e, "expected text in both replies, found an empty one");
+    }
     int got = encode(l, &t, prompt, reply, e);
     if (got == 1) got = add(l, &t, line, e);
     llm_conversation_release(&t.c);

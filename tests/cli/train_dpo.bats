@@ -145,6 +145,11 @@ setup() {
     [[ $stderr == *": line 1: expected 'prompt', found none" ]]
     one 65 "${new[@]}" --strict -o x.llm <(jq -nc '{prompt: "a", chosen: ("b" * 99), rejected: "c"}')
     [[ $stderr == *": line 1: expected at most 64 tokens (--context), found 101" ]]
+    one 65 "${new[@]}" --strict -o x.llm <(echo '{"prompt": "a", "chosen": "", "rejected": "c"}')
+    [[ $stderr == *": line 1: expected text in both replies, found an empty one" ]]
+    one 65 "${new[@]}" --strict -o x.llm <(echo '{"prompt": "a", "chosen": "b", "rejected": [{"role": "assistant", "content": ""}]}')
+    [[ $stderr == *": line 1: expected text in both replies, found an empty one" ]]
+    one 65 "${new[@]}" -o x.llm <(echo '{"prompt": "a", "chosen": "", "rejected": "c"}')
     one 65 "${new[@]}" -o x.llm <(echo '{"prompt": "a", "chosen": "b", "rejected": "c", "ref_chosen_logps": "x"}')
     [[ $stderr == *": 'ref_chosen_logps': expected a number" ]]
     run -2 --separate-stderr llm-train -q -c tiny -T "$F/tok.json" -l 64 --objective dpo -n 1 -o x.llm "$F/pairs.jsonl"
