@@ -151,6 +151,10 @@ static const struct llm_opt options[] = {
     {0, "draft-max", "N", "tokens drafted at a time; without the two options before, by the model's next-token layers [none; 4, 12]",
      LLM_INT, AT(draft), 0, 64, NULL},
     {0, "parallel", "N", "maximum number of completions generated at the same time [16]", LLM_INT, AT(parallel), 1, 4096, NULL},
+    {0, "memory", "SIZE", "bytes (4G) that weights, activations and caches may take together; prompts wait, caches are computed again [no bound]",
+     LLM_SIZE, AT(memory), 1, 9007199254740992, NULL},
+    {0, "latency-target", "MS", "read prompts in parts so small that running completions have a token every MS milliseconds [0: off]", LLM_REAL,
+     AT(latency_target), 0, 1e6, NULL},
     {0, "profile", NULL, "print at the end, on standard error, where the time was spent", LLM_FLAG, AT(profile), 0, 0, NULL},
     {0, "plan", NULL, "print the memory and compute that the run needs, and exit", LLM_FLAG, AT(plan), 0, 0, NULL},
     {0}};
@@ -167,7 +171,7 @@ const struct llm_cli infer_cli = {
              "min-p|temp|precision|plan",
     .options = options,
     .neutral = "file|jsonl|batch|parallel|draft|draft-ngram|draft-max|profile|plan|resume|retries|limit|part|unordered|"
-               "no-sharing|prefix-cache|prefix-cache-size|no-timings",
+               "no-sharing|prefix-cache|prefix-cache-size|no-timings|memory|latency-target",
     .common = LLM_COMMON_THREADS | LLM_COMMON_OUTPUT | LLM_COMMON_SEED | LLM_COMMON_CONFIG | LLM_COMMON_TABLE,
     .words = infer_words,
     .aliases = infer_aliases,
@@ -240,6 +244,9 @@ static void check_batch(struct args *a, bool to_stdout, int owners)
         llm_usage(&infer_cli, "--prefix-cache goes with --jsonl, and not with --no-sharing, --kv-in, --rollout, adapters or changes inside");
     }
     if (a->draft_ngram && a->draft_model) llm_usage(&infer_cli, "drafts have one source: expected --draft or --draft-ngram");
+    if ((a->memory > 0 || a->latency_target > 0) && (owners > 0 || (a->chat && !a->jsonl))) {
+        llm_usage(&infer_cli, "--memory and --latency-target are of generated text: not with --score, --embed or other output, or a conversation");
+    }
     if (a->retries > 0 && !a->resume) llm_usage(&infer_cli, "--retries goes with --resume");
     if ((a->part || a->limit > 0) && a->rollout) llm_usage(&infer_cli, "--rollout numbers all prompts: it does not go with --part or --limit");
 }
@@ -433,7 +440,8 @@ static int load(struct session *s, struct llm_err *e)
     if (inside_attach(s, e) < 0) return -1;
     if (a->chat && (chat_open(s, e) < 0 || sources_open(s, e) < 0)) return -1;
     if (constraints_open(s, e) < 0) return -1;
-    return a->kv_in ? load_cache(s, e) : 0;
+    if (a->kv_in && load_cache(s, e) < 0) return -1;
+    return a->plan ? 0 : memory_open(s, e);
 }
 
 /* How --embed makes a vector: as told, else as the model asks. */

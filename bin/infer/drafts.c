@@ -47,5 +47,7 @@ void drafts_set(struct session *s, struct llm_generate *g)
     if (s->draft_model) g->drafts = a->draft > 0 ? a->draft : MODELLED;
     g->repeats = a->draft_ngram;
     g->drafter = s->draft_model ? &s->drafter : NULL;
+    g->memory = s->cache_memory;
+    g->latency = a->latency_target / 1e3;
     g->forced = a->draft != 0 && s->engine.draft == 0 && s->engine.pool.state_floats == 0;
 }

@@ -37,6 +37,8 @@ struct args {
     const char *draft_model;
     int64_t logprobs;              /* --logprobs; -1: the option was not given */
     int64_t limit, retries;
+    int64_t memory;                /* bytes; 0: not bounded */
+    double latency_target;         /* milliseconds; 0: none */
     const char *part;              /* "I/N" */
     int64_t part_number, parts;    /* what it says: from 0; 1 part if it was not given */
     struct llm_sampling sampling;  /* bias and seed are not in it: session.sampling has them */
@@ -84,6 +86,7 @@ struct session {
     struct llm_sampling sampling;  /* from the options */
     struct llm_logit_bias *bias;
     uint8_t *dry_breakers;         /* of sampling */
+    int64_t cache_memory;          /* bytes that --memory leaves to caches; 0: not bounded */
     struct llm_kv begin;           /* from --kv-in; empty without */
     enum llm_pool_kind pool;       /* of --embed and --classify */
     int64_t normalize;
@@ -140,6 +143,19 @@ int drafts_open(struct session *s, struct llm_err *e) LLM_MUST_CHECK;
 void drafts_release(struct session *s);
 /* How completions are drafted, as the options say. */
 void drafts_set(struct session *s, struct llm_generate *g);
+
+struct llm_infer_plan;
+/* How --memory is divided. */
+struct memory_split {
+    double fixed;                  /* bytes of weights, activations, logits, the program */
+    int64_t cache;                 /* bytes left to caches */
+};
+/* -1 (69): --memory is too little for a page of cache. `p`: llm_infer_plan's. */
+int memory_split(struct session *s, const struct llm_infer_plan *p, struct memory_split *m, struct llm_err *e) LLM_MUST_CHECK;
+/* Sets s->cache_memory as --memory says. 0 or -1. */
+int memory_open(struct session *s, struct llm_err *e) LLM_MUST_CHECK;
+/* Refuses (69) a prompt that --memory has no room for, even if nothing else runs. 0 or -1. */
+int memory_check(const struct session *s, const struct llm_prompt *p, struct llm_err *e) LLM_MUST_CHECK;
 
 /* Gives the model the adapters of --adapter. */
 int adapters_load(struct session *s, struct llm_err *e) LLM_MUST_CHECK;

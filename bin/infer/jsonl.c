@@ -252,6 +252,10 @@ static int take_line(struct run *r, const char *text, struct line *l, struct llm
         e->status = EX_DATAERR;
         return -1;
     }
+    if (memory_check(r->s, p, e) < 0) {
+        e->status = EX_DATAERR; /* other lines may fit */
+        return -1;
+    }
     p->rollout = a->rollout;
     p->sampling.policy_step = (uint64_t)r->rollout.step;
     l->group = r->in.used - 1;
@@ -356,6 +360,8 @@ static json_t *timings(const struct args *a, const struct llm_completion *c)
     json_t *o = json_pack("{s:I,s:f,s:f,s:f}", "shared_tokens", (json_int_t)c->shared_tokens, "prompt_ms", c->prompt_seconds * 1e3, "decode_ms",
                      c->decode_seconds * 1e3, "tokens_per_second",
                      c->decode_seconds > 0 ? (double)c->n / c->decode_seconds : 0.);
+    if (a->memory > 0) json_object_set_new(o, "recomputed_tokens", json_integer(c->recomputed_tokens));
+    if (a->latency_target > 0) json_object_set_new(o, "slowest_ms", json_real(c->slowest_seconds * 1e3));
     if (a->draft <= 0 && !a->draft_ngram && !a->draft_model && c->drafted == 0) return o;
     json_t *drafts = json_pack("{s:I,s:I}", "draft_n", (json_int_t)c->drafted, "draft_n_accepted", (json_int_t)c->accepted);
     json_object_update(o, drafts);
@@ -517,7 +523,8 @@ static int open_sharing(struct session *s, struct llm_prefix *x, struct llm_err 
 {
     struct llm_kv_pool *pool = &s->engine.pool;
     if (s->a->no_sharing || !llm_prefix_possible(pool)) return 0;
-    return llm_prefix_init(x, pool, (int64_t)(SHARED_BYTES / pool->page_bytes) * LLM_KV_TILE, e);
+    size_t bytes = s->cache_memory > 0 && (size_t)s->cache_memory < SHARED_BYTES ? (size_t)s->cache_memory : SHARED_BYTES;
+    return llm_prefix_init(x, pool, (int64_t)(bytes / pool->page_bytes) * LLM_KV_TILE, e);
 }
 
 int run_jsonl(struct session *s, const char *operand, struct llm_err *e)

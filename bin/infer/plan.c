@@ -1,4 +1,5 @@
 /* --plan */
+#include <math.h>
 #include "bin/infer/infer.h"
 #include "infer/plan.h"
 #include "io/table.h"
@@ -9,14 +10,28 @@ int run_plan(struct session *s, struct llm_err *e)
     struct llm_infer_plan p;
     int64_t sequences = a->jsonl || a->samples > a->parallel ? a->parallel : a->samples;
     if (llm_infer_plan(&s->engine, sequences, &p, e) < 0) return -1;
-    static const char *const columns[] = {"parameters", "weight_bytes", "cache_bytes_per_token", "state_bytes", "cache_bytes", "working_bytes",
-                                          "other_bytes", "memory_bytes", "flops_per_token", "read_bytes_per_token", NULL};
-    const double values[] = {p.parameters, p.weight_bytes, p.cache_bytes_per_token, p.state_bytes, p.cache_bytes, p.working_bytes,
-                             p.other_bytes, p.weight_bytes + p.cache_bytes + p.working_bytes + p.other_bytes, p.flops_per_token,
-                             p.read_bytes_per_token};
+    static const char *columns[] = {"parameters", "weight_bytes", "cache_bytes_per_token", "state_bytes", "cache_bytes", "working_bytes",
+                                    "other_bytes", "memory_bytes", "flops_per_token", "read_bytes_per_token",
+                                    "memory_limit_bytes", "cache_limit_bytes", "cache_limit_tokens", "cache_limit_contexts", NULL};
+    double values[] = {p.parameters, p.weight_bytes, p.cache_bytes_per_token, p.state_bytes, p.cache_bytes, p.working_bytes,
+                       p.other_bytes, p.weight_bytes + p.cache_bytes + p.working_bytes + p.other_bytes, p.flops_per_token,
+                       p.read_bytes_per_token, 0, 0, 0, 0};
+    enum { COLUMNS = sizeof values / sizeof *values, LIMITS = 4 };
+    if (a->memory > 0) {
+        const struct llm_kv_pool *pool = &s->engine.pool;
+        struct memory_split m;
+        if (drafts_open(s, e) < 0 || memory_split(s, &p, &m, e) < 0) return -1;
+        double tile = (double)llm_kv_sequence_bytes(pool, LLM_KV_TILE), whole = (double)llm_kv_sequence_bytes(pool, s->engine.context);
+        values[COLUMNS - 4] = (double)a->memory;
+        values[COLUMNS - 3] = (double)m.cache;
+        values[COLUMNS - 2] = pool->page_bytes > 0 ? floor((double)m.cache / tile) * LLM_KV_TILE : 0;
+        values[COLUMNS - 1] = floor((double)m.cache / whole);
+    } else {
+        columns[COLUMNS - LIMITS] = NULL;
+    }
     struct llm_table t, *tables[] = {&t};
     llm_table_init(&t, columns);
     t.record = t.no_heading = true;
-    for (size_t i = 0; i < sizeof values / sizeof *values; i++) llm_table_count(&t, values[i]);
+    for (size_t i = 0; i < COLUMNS && columns[i]; i++) llm_table_count(&t, values[i]);
     return llm_tables_print(a->common.output, llm_table_form(&a->common), tables, 1, e);
 }

@@ -18,7 +18,6 @@ static int next(void *arg, struct llm_prompt *p, struct llm_err *e)
 {
     struct run *r = arg;
     const struct args *a = r->s->a;
-    (void)e;
     if (r->taken) return 0;
     r->taken = true;
     *p = (struct llm_prompt){
@@ -26,7 +25,7 @@ static int next(void *arg, struct llm_prompt *p, struct llm_err *e)
         .sampling = r->s->sampling, .stops = a->stop.v, .n_stops = a->stop.n, .constraint = r->s->constraint,
         .ends = r->s->fim_ends, .n_ends = r->s->fim_known ? LLM_FIM_MARKS : 0, .ignore_eos = a->ignore_eos,
         .keep_cache = a->kv_out != NULL, .trace_queries = a->kv_out ? a->trace_queries : 0};
-    return 1;
+    return memory_check(r->s, p, e) < 0 ? -1 : 1;
 }
 
 static int put(struct run *r, const char *bytes, size_t n, struct llm_err *e)

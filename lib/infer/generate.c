@@ -11,7 +11,7 @@
 #include "infer/most.h"
 
 #define LOOK_AHEAD 4 /* with shared beginnings, up to LOOK_AHEAD · parallel completions wait beside those under way */
-#define LEAST_SHARED 16 /* tokens: of shorter common beginnings nothing is gained */
+#define FIRST_CHUNK 64 /* tokens of prompts that a pass may have before the time of one is known, for llm_generate.latency */
 #define HELD 16 /* up to HELD · parallel ended completions wait for an earlier one, as results are delivered in order */
 
 const char *const llm_finish_names[] = {"stop", "length", "context", "stuck"};
@@ -31,16 +31,15 @@ static void completion_release(struct llm_completion *c)
 {
     if (c->kv.pool) llm_kv_release(&c->kv);
     llm_text_release(&c->text);
-    llm_sampler_release(&c->sampler);
     llm_draft_release(&c->draft);
     free(c->drafts);
     if (c->draft_kv.pool) llm_kv_release(&c->draft_kv);
-    llm_sampler_release(&c->draft_sampler);
+    free(c->again);
     free(c->ids);
     free(c->log_probs);
     free(c->drawn_log_probs);
     free(c->top);
-    c->drafts = c->ids = NULL;
+    c->drafts = c->ids = c->again = NULL;
     c->log_probs = c->drawn_log_probs = NULL;
     c->top = NULL;
 }
@@ -55,14 +54,6 @@ static void job_destroy(struct job *j)
     free(j);
 }
 
-/* The width n_heads · d_k of the queries of the widest layer. */
-static int64_t query_width(const struct llm_engine *g)
-{
-    int64_t d = 0;
-    for (int64_t l = 0; l < g->pool.n_layers; l++) d = g->pool.layers[l].shape.d_k > d ? g->pool.layers[l].shape.d_k : d;
-    return g->model->config.num_attention_heads * d;
-}
-
 static int job_begin(struct state *s, const struct llm_prompt *p)
 {
     struct llm_engine *g = s->g->engine;
@@ -71,26 +62,22 @@ static int job_begin(struct state *s, const struct llm_prompt *p)
     j->prompt = *p;
     j->started = llm_now();
     llm_kv_init(&j->kv, &g->pool);
-    j->kv.adapters = p->adapters;
-    j->kv.strengths = p->strengths;
     *s->last = j;
     s->last = &j->next;
     s->waiting += p->samples;
     j->completions = llm_calloc((size_t)p->samples, sizeof *j->completions, "completions", s->e);
     if (!j->completions) return -1;
-    if (p->trace_queries > 0 && llm_kv_trace(&j->kv, p->trace_queries, query_width(g), s->e) < 0) return -1;
     if (g->model->config.num_encoder_layers > 0) { /* the encoder reads the prompt; the decoder begins with `start` */
         j->start = llm_config_answer_start(&g->model->config);
+        j->source = p->ids;
+        j->n_source = p->n;
         j->prompt.ids = &j->start;
         j->prompt.n = 1;
-        return llm_engine_remember(g, &j->kv, p->ids, p->n, s->e);
+    } else if (p->n == 0) { /* the cache to begin with is the whole prompt: its last token is run again, because its logits are needed */
+        j->prompt.ids = p->begin->ids + p->begin->n - 1;
+        j->prompt.n = 1;
     }
-    if (p->begin && llm_kv_fork(&j->kv, p->begin, s->e) < 0) return -1;
-    if (p->n > 0) return 0;
-    /* The cache to begin with is the whole prompt: its last token is run again, because its logits are needed. */
-    j->prompt.ids = p->begin->ids + p->begin->n - 1;
-    j->prompt.n = 1;
-    return llm_engine_rewind(g, &j->kv, p->begin->n - 1, s->e);
+    return 0;
 }
 
 static int admit(struct state *s)
@@ -192,14 +179,17 @@ static int choose_id(struct state *s, struct llm_completion *c, float *logits, i
     if (keeps && !plain) return llm_no_memory(&c->err, "logits");
     if (plain) memcpy(plain, logits, n * sizeof *plain);
     for (size_t i = 0; p->ignore_eos && i < s->n_ends; i++) logits[s->ends[i]] = -INFINITY;
-    c->sampler.limit = c->matcher.constraint ? &c->limit : NULL;
-    if (llm_sampler_choose(&c->sampler, &p->sampling, &h, logits, n, (uint32_t)c->sample, (uint32_t)n_before, id, &c->err) < 0) return -1;
+    struct llm_sampler *sampler = &s->samplers[thread];
+    sampler->limit = c->matcher.constraint ? &c->limit : NULL;
+    sampler->state = c->sample_state;
+    if (llm_sampler_choose(sampler, &p->sampling, &h, logits, n, (uint32_t)c->sample, (uint32_t)n_before, id, &c->err) < 0) return -1;
+    c->sample_state = sampler->state;
     if (p->log_probs && note_log_probs(c, plain, (int64_t)n, at, *id) < 0) return -1;
     if (!p->rollout) return 0;
     if (llm_grow((void **)&c->log_probs, &c->log_probs_room, at + 1, sizeof *c->log_probs, &c->err) < 0
         || llm_grow((void **)&c->drawn_log_probs, &c->drawn_room, at + 1, sizeof *c->drawn_log_probs, &c->err) < 0) return -1;
     c->log_probs[at] = llm_token_log_prob(plain, 1, (int64_t)n, *id);
-    c->drawn_log_probs[at] = llm_sampler_log_prob(&c->sampler, &p->sampling, logits, n, *id);
+    c->drawn_log_probs[at] = llm_sampler_log_prob(sampler, &p->sampling, logits, n, *id);
     return 0;
 }
 
@@ -216,6 +206,9 @@ static void choose(struct state *s, struct llm_completion *c, float *logits, int
         c->finish = LLM_FINISH_STUCK;
         return;
     }
+    double now = llm_now();
+    if (c->n > 0 && now - c->last > c->slowest_seconds) c->slowest_seconds = now - c->last;
+    c->last = now;
     c->ended = true;
     c->finish = LLM_FINISH_STOP;
     bool ends = is_end(s, p, id) && !p->ignore_eos;
@@ -278,7 +271,7 @@ static int begin_completion(struct state *s, struct job *j)
     c->prompt = j->prompt;
     c->sample = j->begun++;
     c->prompt_seconds = j->seconds;
-    c->prompt_tokens = j->kv.memory ? j->kv.memory->n : j->kv.n;
+    c->prompt_tokens = j->source ? j->n_source : j->kv.n;
     c->started = llm_now();
     c->text.stops = j->prompt.stops;
     c->text.n_stops = j->prompt.n_stops;
@@ -308,10 +301,19 @@ static int begin_completion(struct state *s, struct job *j)
     return finish_ended(s, c);
 }
 
+/* Whether memory has room for the next token of one more completion. Where no other one goes on, it begins anyway. */
+static bool may_begin(const struct state *s, const struct job *j)
+{
+    bool forks = j->begun + 1 < j->prompt.samples;
+    int64_t more = llm_kv_growth(&j->kv, 1) + (forks ? llm_kv_sequence_bytes(j->kv.pool, 1) : 0);
+    return s->g->memory == 0 || s->running == s->n_paused || more <= llm_generate_free(s);
+}
+
 static int begin_completions(struct state *s)
 {
     for (struct job *j = s->first; j; j = j->next) {
         while (j->logits && j->begun < j->prompt.samples && s->running < s->g->parallel) {
+            if (!may_begin(s, j)) return 0;
             if (begin_completion(s, j) < 0) return -1;
         }
     }
@@ -319,14 +321,6 @@ static int begin_completions(struct state *s)
 }
 
 /* ---- which prompt is read next ---- */
-
-/* Whether the prompt's cache may be shared with other prompts. */
-static bool is_sharing(const struct state *s, const struct job *j)
-{
-    const struct llm_prompt *p = &j->prompt;
-    return s->g->share && !p->begin && !p->adapters && !p->strengths && p->trace_queries == 0 && s->g->engine->draft == 0
-           && s->g->engine->model->config.num_encoder_layers == 0 && !s->g->engine->model->config.prefix_lm;
-}
 
 static bool in_this_pass(const struct state *s, const struct job *j)
 {
@@ -338,9 +332,9 @@ static bool in_this_pass(const struct state *s, const struct job *j)
 /* A prompt joins this pass: those that wait learn how much they have in common with it. */
 static void note_in_pass(struct state *s, const struct job *joins)
 {
-    if (!is_sharing(s, joins)) return;
+    if (!llm_generate_is_sharing(s, joins)) return;
     for (struct job *j = s->first; j; j = j->next) {
-        if (j->starts || !is_sharing(s, j)) continue;
+        if (j->starts || !llm_generate_is_sharing(s, j)) continue;
         int64_t n = llm_prefix_common(j->prompt.ids, joins->prompt.ids, j->prompt.n < joins->prompt.n ? j->prompt.n : joins->prompt.n);
         j->in_pass = n > j->in_pass ? n : j->in_pass;
     }
@@ -349,12 +343,12 @@ static void note_in_pass(struct state *s, const struct job *joins)
 /* Tokens of the prompt that need not be computed. The last one always is, because its logits are needed. */
 static int64_t shared_length(const struct state *s, struct job *j)
 {
-    if (!is_sharing(s, j)) return 0;
+    if (!llm_generate_is_sharing(s, j)) return 0;
     if (j->matched_at != s->g->share->version + 1) {
-        j->matched = llm_prefix_match(s->g->share, j->prompt.ids, j->prompt.n - 1);
+        j->matched = llm_generate_shared(s, j, j->prompt.ids, j->prompt.n - 1);
         j->matched_at = s->g->share->version + 1;
     }
-    return j->matched >= LEAST_SHARED ? j->matched : 0;
+    return j->matched;
 }
 
 /* The prompt that this pass reads next: one that has started; else the one that shares most with what is in memory, and the oldest if none does, or
@@ -365,11 +359,11 @@ static struct job *next_to_read(struct state *s)
     int64_t most = -1;
     for (struct job *j = s->first; j; j = j->next)
         if (j->starts && !j->read && !in_this_pass(s, j)) return j;
-    if (s->running + s->starting >= s->g->parallel) return NULL;
+    if (s->running + s->starting >= s->g->parallel || s->n_paused > 0) return NULL;
     for (struct job *j = s->first; j; j = j->next) {
         if (j->starts) continue;
         int64_t shared = shared_length(s, j);
-        if (j->in_pass >= shared + LEAST_SHARED) continue;
+        if (j->in_pass >= shared + LLM_LEAST_SHARED) continue;
         if (!oldest) oldest = j;
         if (shared > most) {
             most = shared;
@@ -386,7 +380,8 @@ static int start(struct state *s, struct job *j)
 {
     if (j->starts) return 0;
     j->starts = true;
-    s->starting += j->prompt.samples;
+    s->starting += j->prompt.samples - j->begun;
+    if (llm_generate_open_cache(s, j, &j->kv) < 0) return -1;
     j->shared = j->fed = shared_length(s, j);
     return j->shared > 0 ? llm_prefix_take(s->g->share, &j->kv, j->prompt.ids, j->shared, s->e) : 0;
 }
@@ -399,7 +394,7 @@ static int assemble(struct state *s)
     for (struct job *j = s->first; j; j = j->next) {
         for (int64_t i = 0; i < j->begun && left > 0; i++) {
             struct llm_completion *c = &j->completions[i];
-            if (!c->running) continue;
+            if (!c->running || c->paused) continue;
             int64_t n = 1 + (c->n_drafts < left ? c->n_drafts : left - 1);
             int32_t *ids = s->ids + at;
             ids[0] = c->ids[c->n - 1];
@@ -413,11 +408,17 @@ static int assemble(struct state *s)
     }
     s->n_feeds = s->n_active;
     s->n_chosen = wanted;
+    s->free = llm_generate_free(s);
+    if (s->n_active > 0 && s->g->latency > 0 && s->chunk < left) left = s->chunk;
+    if (llm_generate_feed_paused(s, &left, &at) < 0) return -1;
     for (struct job *j; left > 0 && (j = next_to_read(s)) != NULL;) {
+        if (!j->starts && !llm_generate_may_start(s, j, shared_length(s, j))) break;
         if (start(s, j) < 0) return -1;
         bool together = s->g->engine->model->config.prefix_lm && j->kv.n == 0; /* a prefix LM reads a prompt in one pass */
         int64_t n = j->prompt.n - j->fed < left ? j->prompt.n - j->fed : left;
         if (together && n < j->prompt.n) break; /* it waits for a pass with enough room */
+        n = llm_generate_fit(s, &j->kv, n);
+        if (n == 0 || (together && n < j->prompt.n)) break;
         s->feeds[s->n_feeds] = (struct llm_feed){&j->kv, j->prompt.ids + j->fed, n, together};
         left -= n;
         at += n;
@@ -461,9 +462,9 @@ static int keep_logits(struct state *s)
     const float *logits = s->logits + s->n_chosen * llm_generate_vocab(s);
     for (int64_t i = 0; i < s->n_feeds - s->n_active; i++) {
         struct job *j = s->prefilled[i];
-        if (j->fed < j->prompt.n) continue;
+        if (!j || j->fed < j->prompt.n) continue;
         j->read = true;
-        if (is_sharing(s, j) && llm_prefix_put(s->g->share, &j->kv, s->e) < 0) return -1;
+        if (llm_generate_is_sharing(s, j) && llm_prefix_put(s->g->share, &j->kv, s->e) < 0) return -1;
         j->seconds = llm_now() - j->started;
         j->logits = llm_alloc((size_t)llm_generate_vocab(s), sizeof *j->logits, "logits", s->e);
         if (!j->logits) return -1;
@@ -473,16 +474,30 @@ static int keep_logits(struct state *s)
     return 0;
 }
 
+/* The chunk of prompts follows the time of a pass: a pass that took too long lowers it in proportion, one that leaves time raises it. */
+static void adapt_chunk(struct state *s, double seconds)
+{
+    enum { LEAST = 8 };
+    if (s->n_active == 0 || s->n_feeds == s->n_active || s->g->latency <= 0) return;
+    if (seconds > s->g->latency) s->chunk = (int64_t)(.9 * (double)s->chunk * s->g->latency / seconds);
+    else if (seconds < .8 * s->g->latency) s->chunk += s->chunk / 4 + 1;
+    if (s->chunk < LEAST) s->chunk = LEAST;
+    if (s->chunk > s->g->engine->batch) s->chunk = s->g->engine->batch;
+}
+
 static int pass(struct state *s)
 {
     struct llm_engine *g = s->g->engine;
     int64_t row = 0;
     struct llm_reading r;
+    double began = llm_now();
     if (llm_engine_advance(g, s->feeds, s->n_feeds, &r, s->e) < 0 || llm_generate_note_prompts(s, r.hidden) < 0) return -1;
+    llm_generate_resume(s);
     if (s->n_wanted == 0) return 0;
     s->logits = llm_engine_predict(g, &r, s->rows, s->n_wanted, s->e);
     if (!s->logits || keep_logits(s) < 0) return -1;
     choose_all(s);
+    adapt_chunk(s, llm_now() - began);
     for (int64_t i = 0; i < s->n_active; row += s->feeds[i++].n) {
         struct llm_completion *c = s->active[i];
         if (llm_generate_keep_right(c, g->draft > 0, r.hidden, row, s->feeds[i].n, s->e) < 0 || finish_ended(s, c) < 0) return -1;
@@ -543,6 +558,7 @@ static int run(struct state *s)
             status = 1;
             break;
         }
+        llm_generate_make_room(s);
         int drafted = llm_generate_draft(s);
         if (drafted > 0) {
             status = 1;
@@ -558,13 +574,14 @@ static int run(struct state *s)
         }
         if (s->n_feeds > 0) status = pass(s);
         else if (s->no_more && !s->first) break;
+        else llm_generate_release_all(s);
     }
     return status;
 }
 
 int llm_generate(const struct llm_generate *g, struct llm_err *e)
 {
-    struct state s = {.g = g, .e = e, .last = &s.first};
+    struct state s = {.g = g, .e = e, .last = &s.first, .chunk = g->engine->batch < FIRST_CHUNK ? g->engine->batch : FIRST_CHUNK};
     size_t room = (size_t)(g->parallel + g->engine->batch) + 1;
     s.n_ends = llm_model_ends(g->engine->model, s.ends);
     s.feeds = llm_alloc(room, sizeof *s.feeds, "a pass", e);
@@ -573,12 +590,15 @@ int llm_generate(const struct llm_generate *g, struct llm_err *e)
     s.ids = llm_alloc(room, sizeof *s.ids, "a pass", e);
     s.active = llm_alloc(room, sizeof *s.active, "a pass", e);
     s.prefilled = llm_alloc(room, sizeof *s.prefilled, "a pass", e);
-    int status = s.feeds && s.rows && s.drafts && s.ids && s.active && s.prefilled ? run(&s) : -1;
+    s.samplers = llm_calloc((size_t)llm_pool_threads(), sizeof *s.samplers, "sampling", e);
+    int status = s.samplers && s.feeds && s.rows && s.drafts && s.ids && s.active && s.prefilled ? run(&s) : -1;
     while (s.first) {
         struct job *j = s.first;
         s.first = j->next;
         job_destroy(j);
     }
+    for (int i = 0; s.samplers && i < llm_pool_threads(); i++) llm_sampler_release(&s.samplers[i]);
+    free(s.samplers);
     free(s.spare);
     free(s.feeds);
     free(s.rows);

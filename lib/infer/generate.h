@@ -10,6 +10,10 @@
  * Prompts that begin alike share the cache of their beginning (infer/prefix.h), if llm_generate.share is set: prompts are read ahead, and those that
  * continue a beginning that is in memory start before others.
  *
+ * With a bound of memory (llm_generate.memory) a prompt starts when there is room for it. Where running completions outgrow the bound, the caches of
+ * those that came last are released, and computed again when there is room: their tokens stay the same, because the bits of a token do not depend on
+ * how a text is cut into passes.
+ *
  * Results are delivered in the order of the prompts and their samples, whatever order they end in, unless `unordered` is set. */
 #ifndef LLM_INFER_GENERATE_H
 #define LLM_INFER_GENERATE_H
@@ -87,8 +91,10 @@ struct llm_completion {
     double prompt_seconds, decode_seconds; /* from the first pass of its kind to the last */
     int64_t prompt_tokens;       /* begin->n + n */
     int64_t shared_tokens;       /* of these, tokens whose cache an earlier prompt had computed */
+    int64_t recomputed_tokens;   /* tokens computed again, because their cache had been released for others */
+    double slowest_seconds;      /* the longest time from one token to the next */
     /* The fields from here on belong to the generator: */
-    struct llm_sampler sampler;
+    struct llm_sample_state sample_state;
     struct llm_matcher matcher;
     struct llm_limit limit;      /* the matcher's, for the sampler */
     bool untriggered;            /* what followed the trigger was not as the constraint wants it, or there is nothing to wait for */
@@ -99,10 +105,13 @@ struct llm_completion {
     int64_t forced_depth, forced_pause, forced_wrong; /* of these: as `depth`, `pause` and `wrong` */
     int64_t depth, pause, wrong; /* drafts of repetitions: how many tokens now, how many passes without, how many drafts in turn were wrong */
     struct llm_kv draft_kv;      /* the drafting model's cache */
-    struct llm_sampler draft_sampler;
+    struct llm_sample_state draft_state; /* of the sampling of its drafts */
     int64_t first_logits;        /* index of its first row among the logits of the current pass */
-    double started;
+    double started, last;        /* when it began; when its last token was chosen */
     bool running, ended;
+    bool paused;                 /* running, but its cache is not whole: it was released for others */
+    int32_t *again;              /* of one that is paused and computed again: all of its tokens but the last */
+    int64_t n_again;
     struct llm_err err;          /* status not 0: the completion has failed (fail_alone) */
 };
 
@@ -127,6 +136,9 @@ struct llm_generate {
                                   * it does not draft itself */
     struct llm_engine *drafter;  /* a smaller model of the same tokens, whose caches can be cut; NULL: none */
     bool unordered;              /* completions of a prompt are delivered when they have ended, in their order; `text` is NULL */
+    int64_t memory;              /* bytes that caches, shared beginnings and those of `drafter` may take together, at least those of one whole
+                                  * sequence; 0: not bounded */
+    double latency;              /* seconds from one token to the next that prompts, read beside running completions, are to leave; 0: any */
     struct llm_prefix *share;    /* an index of the engine's pool; NULL: each prompt is computed alone */
     bool fail_alone;             /* a completion whose logits are not finite ends with `err` set, and is delivered; else llm_generate fails */
 };

@@ -134,10 +134,13 @@ static int draft_token(struct state *s, struct llm_completion **v, int64_t n, in
         struct llm_history h = {c->draft_kv.ids, c->draft_kv.n};
         float *x = logits + k * size;
         for (size_t end = 0; c->prompt.ignore_eos && end < s->n_ends; end++) x[s->ends[end]] = -INFINITY;
-        if (i == 0) c->draft_sampler.state = c->sampler.state;
+        struct llm_sampler *sampler = &s->samplers[0];
+        sampler->limit = NULL;
+        sampler->state = i == 0 ? c->sample_state : c->draft_state;
         const struct llm_sampling *p = &c->prompt.sampling;
         uint32_t sample = (uint32_t)c->sample, position = (uint32_t)h.n;
-        if (llm_sampler_choose(&c->draft_sampler, p, &h, x, (size_t)size, sample, position, &c->drafts[i], s->e) < 0) return -1;
+        if (llm_sampler_choose(sampler, p, &h, x, (size_t)size, sample, position, &c->drafts[i], s->e) < 0) return -1;
+        c->draft_state = sampler->state;
     }
     return 0;
 }
@@ -150,7 +153,7 @@ static int draft_by_model(struct state *s)
     for (struct job *j = s->first; j; j = j->next) {
         for (int64_t i = 0; i < j->begun; i++) {
             struct llm_completion *c = &j->completions[i];
-            if (!c->running || draft_forced(s, c)) continue;
+            if (!c->running || c->paused || draft_forced(s, c)) continue;
             c->n_drafts = may_draft(s, c);
             int status = c->n_drafts > 0 ? catch_up(s, c) : 0;
             if (status != 0) return status;
@@ -181,8 +184,9 @@ int llm_generate_draft(struct state *s)
         if (known > 0) s->drafts[n++] = (struct llm_draft_feed){&j->draft, &j->kv, next_of_prompt, j, known, 0, NULL};
         for (int64_t i = 0; i < j->begun; i++) {
             struct llm_completion *c = &j->completions[i];
-            if (c->running && !draft_forced(s, c) && s->g->repeats) draft_repeats(s, c);
-            if (!c->running || c->draft.n == 0) continue;
+            if (!c->running || c->paused) continue;
+            if (!draft_forced(s, c) && s->g->repeats) draft_repeats(s, c);
+            if (c->draft.n == 0) continue;
             c->n_drafts = may_draft(s, c);
             s->drafts[n++] = (struct llm_draft_feed){&c->draft, &c->kv, next_of_completion, c, c->draft.n, c->n_drafts, c->drafts};
         }

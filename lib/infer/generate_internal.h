@@ -9,6 +9,8 @@ struct job {
     struct job *next;
     struct llm_prompt prompt;
     struct llm_kv kv;            /* the cache of the prompt, until all completions have begun */
+    const int32_t *source;       /* [n_source] encoder-decoders: the text that the encoder reads */
+    int64_t n_source;
     int32_t start;               /* encoder-decoders: the first token of the decoder, which is then the whole prompt.ids */
     int64_t fed;                 /* tokens of the prompt that have been in a pass */
     bool starts;                 /* its first token has been in a pass, or its beginning was taken from the index */
@@ -41,9 +43,13 @@ struct state {
     int32_t *ids;                /* the tokens that feeds of completions point to */
     int64_t *rows;               /* [n_wanted] rows of the pass whose logits are needed: n_chosen of completions, then those of prompts */
     struct llm_completion **active; /* [n_active] the completions of the first feeds */
-    struct job **prefilled;      /* [n_feeds - n_active] the jobs of the other feeds */
+    struct job **prefilled;      /* [n_feeds - n_active] the jobs of the other feeds; NULL: the feed is of a paused completion */
     int64_t n_active, n_feeds, n_chosen, n_wanted;
     float *logits;
+    struct llm_sampler *samplers; /* one a thread */
+    int64_t free;                /* of llm_generate.memory: bytes that this pass's feeds leave; INT64_MAX: not bounded */
+    int64_t n_paused;
+    int64_t chunk;               /* tokens of prompts that a pass beside running completions may have, for llm_generate.latency */
     float *spare;                /* a copy of a prompt's logits; NULL until one is needed */
     int32_t ends[LLM_MAX_ENDS];  /* [n_ends] the model's end tokens */
     size_t n_ends;
@@ -53,6 +59,30 @@ static inline int64_t llm_generate_vocab(const struct state *s)
 {
     return s->g->engine->model->config.vocab_size;
 }
+
+enum { LLM_LEAST_SHARED = 16 }; /* tokens: of shorter common beginnings nothing is gained */
+/* generate_begin.c. Lets the cache of a job or completion begin: empty, or with what the prompt begins with. 0 or -1. */
+int llm_generate_open_cache(struct state *s, const struct job *j, struct llm_kv *kv) LLM_MUST_CHECK;
+/* Whether the prompt's cache may be shared with other prompts. */
+bool llm_generate_is_sharing(const struct state *s, const struct job *j);
+/* Tokens at the beginning of `ids` [n] that need not be computed for a prompt like the job's. */
+int64_t llm_generate_shared(const struct state *s, const struct job *j, const int32_t *ids, int64_t n);
+
+/* generate_memory.c. Before a pass: releases caches, those of the last completions first, until every running completion may have its next tokens and
+ * drafts. */
+void llm_generate_make_room(struct state *s);
+/* Bytes that are free after the next token of every running completion; INT64_MAX if memory is not bounded. */
+int64_t llm_generate_free(const struct state *s);
+/* Whether a prompt may start: there is room for it, `shared` tokens of it having their cache, and for what has started already. */
+bool llm_generate_may_start(struct state *s, const struct job *j, int64_t shared);
+/* At most how many of n tokens fit into what is free; they are taken from it. */
+int64_t llm_generate_fit(struct state *s, const struct llm_kv *kv, int64_t n);
+/* Adds feeds of paused completions, whose caches are computed again, to the pass; `left`: tokens that it may still have. 0 or -1. */
+int llm_generate_feed_paused(struct state *s, int64_t *left, int64_t *at) LLM_MUST_CHECK;
+/* Nothing could be fed: releases every cache but the oldest. */
+void llm_generate_release_all(struct state *s);
+/* After a pass: completions whose caches are whole go on. */
+void llm_generate_resume(struct state *s);
 
 /* generate_drafts.c. A completion begins: it gets room for drafts and, if the engine drafts, a copy of the prompt's hidden states that the drafting
  * layer has not read yet. 0 or -1. */

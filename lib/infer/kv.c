@@ -143,6 +143,7 @@ static struct llm_kv_page *page_create(struct llm_kv_pool *p, struct llm_err *e)
         p->n_pages++;
     }
     memset(page->data, 0, p->page_bytes);
+    p->n_used++;
     page->users = 1;
     page->next = NULL;
     return page;
@@ -151,6 +152,7 @@ static struct llm_kv_page *page_create(struct llm_kv_pool *p, struct llm_err *e)
 static void page_drop(struct llm_kv_pool *p, struct llm_kv_page *page)
 {
     if (--page->users > 0) return;
+    p->n_used--;
     page->next = p->unused;
     p->unused = page;
 }
@@ -166,6 +168,7 @@ void llm_kv_release(struct llm_kv *kv)
     free(kv->ids);
     free(kv->pages);
     free(kv->tiles);
+    if (kv->state) kv->pool->n_states--;
     free(kv->state);
     free(kv->queries);
     llm_kv_kept_release(kv->kept);
@@ -265,7 +268,35 @@ static int make_state(struct llm_kv *kv, struct llm_err *e)
 {
     if (kv->state || kv->pool->state_floats == 0) return 0;
     kv->state = llm_calloc((size_t)kv->pool->state_floats, sizeof *kv->state, "a sequence's state", e);
-    return kv->state ? 0 : -1;
+    if (!kv->state) return -1;
+    kv->pool->n_states++;
+    return 0;
+}
+
+int64_t llm_kv_used_bytes(const struct llm_kv_pool *p)
+{
+    return p->n_used * (int64_t)p->page_bytes + p->n_states * p->state_floats * (int64_t)sizeof(float);
+}
+
+int64_t llm_kv_sequence_bytes(const struct llm_kv_pool *p, int64_t n)
+{
+    return pages_for(p, n) * (int64_t)p->page_bytes + p->state_floats * (int64_t)sizeof(float);
+}
+
+bool llm_kv_owns_pages(const struct llm_kv *kv)
+{
+    for (int64_t i = kv->n_pages; i-- > 0;)
+        if (kv->pages[i]->users == 1) return true;
+    return false;
+}
+
+int64_t llm_kv_growth(const struct llm_kv *kv, int64_t n)
+{
+    const struct llm_kv_pool *p = kv->pool;
+    int64_t rows = llm_kv_rows(kv), pages = pages_for(p, rows + n) - kv->n_pages;
+    if (pages < 0) pages = 0;
+    for (int64_t i = rows / LLM_KV_TILE; i < kv->n_pages; i++) pages += kv->pages[i]->users > 1;
+    return pages * (int64_t)p->page_bytes + (kv->state ? 0 : p->state_floats * (int64_t)sizeof(float));
 }
 
 int llm_kv_reserve(struct llm_kv *kv, int64_t n, struct llm_err *e)

@@ -29,6 +29,7 @@ struct llm_kv_pool {
     size_t page_bytes;
     int64_t state_floats;      /* of a sequence; 0: none */
     int64_t n_pages;           /* pages allocated so far, in use or free */
+    int64_t n_used, n_states;  /* pages in use; sequences that have a recurrent state */
     struct llm_kv_page *unused;
     struct llm_kv_chunk *chunks; /* pages come from the first */
 };
@@ -39,6 +40,10 @@ int llm_kv_pool_init(struct llm_kv_pool *p, const struct llm_config *c, const ch
  * sequence begins. */
 int llm_kv_pool_add_draft(struct llm_kv_pool *p, const struct llm_config *c, struct llm_err *e) LLM_MUST_CHECK;
 void llm_kv_pool_release(struct llm_kv_pool *p); /* after the sequences */
+/* Bytes of the pages and states in use. */
+int64_t llm_kv_used_bytes(const struct llm_kv_pool *p);
+/* Bytes of a sequence of n tokens that shares nothing. */
+int64_t llm_kv_sequence_bytes(const struct llm_kv_pool *p, int64_t n);
 
 /* Of an evicted cache, which has lost keys: which tokens the rows that it began with belong to. Sequences that share it count themselves. */
 struct llm_kv_kept {
@@ -82,6 +87,10 @@ void llm_kv_keep(struct llm_kv *kv, struct llm_kv_kept *kept);
 void llm_kv_kept_release(struct llm_kv_kept *k); /* one user fewer; NULL is fine */
 /* Room for `n` tokens in all; pages from the present end on become this sequence's own. */
 int llm_kv_reserve(struct llm_kv *kv, int64_t n, struct llm_err *e) LLM_MUST_CHECK;
+/* Whether some page is this sequence's alone, so that its release frees memory. */
+bool llm_kv_owns_pages(const struct llm_kv *kv);
+/* Bytes by which the pool's use grows if `n` more tokens are stored. */
+int64_t llm_kv_growth(const struct llm_kv *kv, int64_t n);
 /* Room for `n` tokens in all; pages from the position `from` on become this sequence's own. */
 int llm_kv_own(struct llm_kv *kv, int64_t from, int64_t n, struct llm_err *e) LLM_MUST_CHECK;
 /* The cache holds `n` more tokens (their keys and values have been stored). Room must have been reserved. */

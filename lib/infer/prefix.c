@@ -209,20 +209,34 @@ int llm_prefix_put(struct llm_prefix *x, const struct llm_kv *kv, struct llm_err
     return 0;
 }
 
-static void find_oldest(struct llm_prefix_node *node, struct llm_prefix_node **oldest)
+/* `alone`: of leaves that alone have a page. */
+static void find_oldest(struct llm_prefix_node *node, bool alone, struct llm_prefix_node **oldest)
 {
-    if (node->n_children == 0 && (!*oldest || node->used < (*oldest)->used)) *oldest = node;
-    for (size_t i = 0; i < node->n_children; i++) find_oldest(node->children[i].node, oldest);
+    if (node->n_children == 0 && (!*oldest || node->used < (*oldest)->used) && (!alone || llm_kv_owns_pages(&node->kv))) *oldest = node;
+    for (size_t i = 0; i < node->n_children; i++) find_oldest(node->children[i].node, alone, oldest);
+}
+
+static void remove_leaf(struct llm_prefix *x, struct llm_prefix_node *leaf)
+{
+    unlink_node(leaf);
+    node_destroy(x, leaf);
+    x->version++;
+}
+
+bool llm_prefix_free(struct llm_prefix *x)
+{
+    struct llm_prefix_node *oldest = NULL;
+    for (size_t i = 0; i < x->root->n_children; i++) find_oldest(x->root->children[i].node, true, &oldest);
+    if (oldest) remove_leaf(x, oldest);
+    return oldest != NULL;
 }
 
 void llm_prefix_shrink(struct llm_prefix *x, int64_t max_tokens)
 {
     while ((x->tokens > max_tokens || x->nodes > MAX_NODES) && x->root->n_children > 0) {
         struct llm_prefix_node *oldest = NULL;
-        find_oldest(x->root, &oldest);
-        unlink_node(oldest);
-        node_destroy(x, oldest);
-        x->version++;
+        find_oldest(x->root, false, &oldest);
+        remove_leaf(x, oldest);
     }
 }
 

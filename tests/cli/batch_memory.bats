@@ -1,0 +1,124 @@
+# llm-infer --memory, --latency-target: what runs at once changes, the output does not.
+load ../helper
+
+setup_file() {
+    memory_meter
+    # 32 prompts of ids below 280, of 20 to 220 tokens, some with samples
+    awk 'BEGIN {
+        srand(5)
+        for (k = 0; k < 32; k++) {
+            ids = ""
+            for (i = 0; i < 20 + k * 37 % 200; i++) ids = ids (i ? "," : "") int(1 + rand() * 270)
+            printf "{\"id\":%d,\"ids\":[%s]%s}\n", k, ids, k % 6 == 5 ? ",\"samples\":3" : ""
+        }
+    }' > prompts.jsonl
+    sentences_tokens
+    sed -n 's/\([a-z]* [a-z]*\) \(.*\)/{"q": "\1", "a": "\2"}/p' text | head -n 100 > pairs.jsonl
+    llm-tokenize encode -T tok.json --pair q,a -o pairs.tok pairs.jsonl
+    # a page of the cache has half a megabyte: much more than what the plan of everything else is wrong by
+    llm-train -q -T tok.json -n 0 -l 24 -c tiny --set num_hidden_layers=8 --set hidden_size=128 --set num_attention_heads=4 \
+        --set num_key_value_heads=4 --set intermediate_size=64 -o wide.llm data.tok
+}
+
+setup() { cp "$BATS_FILE_TMPDIR/prompts.jsonl" in.jsonl; }
+
+# least COMMAND...: the fewest bytes that --memory of COMMAND takes, by its own message.
+least() {
+    local said
+    said=$("$@" --memory 1 in.jsonl 2>&1 > /dev/null) && fail "expected a refusal"
+    [[ $said =~ "expected at least "([0-9]+)" bytes" ]] || fail "$said"
+    echo "${BASH_REMATCH[1]}"
+}
+
+# bounded KB COMMAND...: with KB more than the least, COMMAND prints what is in `want`, and has computed caches again.
+bounded() {
+    local bytes
+    bytes=$(($(least "${@:2}") + $1 * 1024))
+    "${@:2}" --memory $bytes in.jsonl > got || fail "--memory $bytes: ${*:2}"
+    jq -c 'del(.timings)' got | cmp - want || fail "--memory $bytes: ${*:2}"
+    jq -se 'map(.timings.recomputed_tokens) | add > 100' got > sum || fail "--memory $bytes: nothing was computed again: ${*:2}"
+}
+
+@test "caches computed again or not: the same bytes, with drafts, samples, shared beginnings, any pass, any threads" {
+    local b=(llm-infer -m "$F/wide.llm" --cache-type f32 -q -c 400 --jsonl --ids -n 60 --temp 1 --ignore-eos)
+    "${b[@]}" --no-timings --parallel 1 --no-sharing in.jsonl | jq -c . > want
+    bounded 6000 "${b[@]}" --parallel 64 -j 1
+    bounded 9000 "${b[@]}" --parallel 64 -j 2 -b 40
+    bounded 6000 "${b[@]}" --parallel 64 --no-sharing
+    bounded 6000 "${b[@]}" --parallel 30 --draft-ngram
+    bounded 12000 "${b[@]}" --parallel 30 --draft "$F/wide.llm"
+}
+
+@test "caches computed again: penalties and Mirostat remember what was written; a grammar goes on" {
+    local b=(llm-infer -m "$F/wide.llm" --cache-type f32 -q -c 400 --jsonl -n 60 --temp 1 --parallel 64)
+    local how
+    jq -c '{id, prompt: "the old dog \(.id) \(.ids | join(" "))"[:300]}' in.jsonl > text.jsonl
+    mv text.jsonl in.jsonl
+    for how in "--mirostat 2 --repeat-penalty 1.3 --dry-multiplier 1" "--regex ([a-z]+\ ){40}" "--logprobs 2"; do
+        IFS=' ' read -ra with <<< "${how/\\ /@}"
+        "${b[@]}" "${with[@]/@/ }" --no-timings --parallel 1 in.jsonl | jq -c . > want
+        bounded 6000 "${b[@]}" "${with[@]/@/ }"
+    done
+}
+
+@test "caches computed again: windows, latent attention, states, next-token layers, a prompt read together, an encoder, a cache to begin with" {
+    local m train=(llm-train -q -T "$F/tok.json" -n 0 -l 24)
+    local b=(llm-infer --cache-type f32 -q -c 400 --jsonl --ids -n 60 --temp 1 --ignore-eos --parallel 40)
+    local wide=(--set num_hidden_layers=8 --set hidden_size=128 --set num_attention_heads=4 --set num_key_value_heads=4)
+    "${train[@]}" -c tiny "${wide[@]}" --set use_sliding_window=true --set sliding_window=8 -o window.llm "$F/data.tok"
+    "${train[@]}" -c mla --set num_hidden_layers=8 --set kv_lora_rank=128 --set qk_nope_head_dim=8 --set qk_rope_head_dim=8 --set v_head_dim=8 \
+        -o mla.llm "$F/data.tok"
+    "${train[@]}" -c mamba --set hidden_size=128 --set num_hidden_layers=8 --set state_size=32 -o mamba.llm "$F/data.tok"
+    "${train[@]}" -c tiny "${wide[@]}" --set prefix_lm=true -o prefix.llm "$F/data.tok"
+    "${train[@]}" -c tiny "${wide[@]}" --set num_nextn_predict_layers=1 -o next.llm "$F/data.tok"
+    for m in window mla prefix; do
+        "${b[@]}" -m $m.llm --no-timings --parallel 1 in.jsonl | jq -c . > want
+        bounded 6000 "${b[@]}" -m $m.llm
+    done
+    # the state of a recurrent model does not grow: fewer begin
+    "${b[@]}" -m mamba.llm --no-timings --parallel 1 in.jsonl > want
+    "${b[@]}" -m mamba.llm --no-timings --memory $(($(least "${b[@]}" -m mamba.llm) + 600000)) in.jsonl | cmp - want
+    "${b[@]}" -m next.llm --no-timings --parallel 1 in.jsonl | jq -c . > want
+    bounded 6000 "${b[@]}" -m next.llm --draft-max 2
+    llm-infer -m next.llm -q --cache-type f32 --ids -n 0 --kv-out begin.kv '5 6 7 8 9 10'
+    "${b[@]}" -m next.llm --kv-in begin.kv --no-timings --parallel 1 in.jsonl | jq -c . > want
+    bounded 6000 "${b[@]}" -m next.llm --kv-in begin.kv
+    # an encoder's keys are bounded, too
+    jq -c '.ids |= .[:30] | del(.samples)' in.jsonl > short.jsonl
+    mv short.jsonl in.jsonl
+    "${train[@]}" -c t5-mini --objective seq2seq --set num_layers=4 --set d_model=128 --set d_kv=32 --set d_ff=48 --set num_heads=4 -o t5.llm "$F/pairs.tok"
+    "${b[@]}" -m t5.llm -n 90 --no-timings --parallel 1 in.jsonl | jq -c . > want
+    bounded 2000 "${b[@]}" -m t5.llm -n 90
+}
+
+@test "memory: what is resident stays below the bound, by a twentieth and 5 MB; without it the run takes more" {
+    need_plain_memory
+    local b=(llm-infer -m "$F/wide.llm" --cache-type f32 -q -c 400 --jsonl --ids -n 150 --temp 1 --ignore-eos --parallel 64)
+    "$BATS_FILE_TMPDIR/peak" free.kib "${b[@]}" in.jsonl > /dev/null
+    (($(< free.kib) > 60000)) || fail "$(< free.kib) KB"
+    within 36 "${b[@]}" --memory 30M in.jsonl > got
+    jq -se 'length == 42 and all(.finish_reason == "length")' got
+}
+
+@test "memory: --plan says what fits; what does not fit at all is refused, with status 69, or as its line's error" {
+    local b=(llm-infer -m "$F/wide.llm" --cache-type f32 -c 400)
+    run -0 "${b[@]}" --plan --memory 30M
+    [[ $output == *$'
+memory_limit_bytes\t31457280\n'* || $output == *$'memory_limit_bytes	31457280'* ]]
+    [[ $(awk '$1 == "cache_limit_contexts" { print $2 }' <<< "$output") -ge 2 ]]
+    (($(awk '$1 == "cache_limit_tokens" { print $2 }' <<< "$output") * 8192 <= $(awk '$1 == "cache_limit_bytes" { print $2 }' <<< "$output")))
+    refused 69 "--memory: expected at least " "${b[@]}" --memory 1M hello
+    local bytes=$(($(least "${b[@]}" --jsonl) + 600000))
+    refused 69 "--memory: expected a prompt and completion of at most " "${b[@]}" -n 300 --memory $bytes hello
+    jq -c 'select(.id < 3) | .tokens = (if .id == 1 then 300 else 4 end) | .ids |= .[:20]' in.jsonl > three.jsonl
+    run -65 --separate-stderr "${b[@]}" --jsonl --ids --memory $bytes three.jsonl
+    assert_equal "$(jq -c '[.id, has("error")]' <<< "$output" | tr '\n' ' ')" "[0,false] [1,true] [2,false] "
+    refused 2 "--memory and --latency-target are of generated text" "${b[@]}" --score --memory 1G hello
+}
+
+@test "--latency-target: prompts are read in smaller parts; the output is the same" {
+    local b=(llm-infer -m "$F/wide.llm" -q -c 400 --jsonl --ids -n 40 --temp 1 --ignore-eos --parallel 8)
+    "${b[@]}" --no-timings in.jsonl > want
+    "${b[@]}" --no-timings --latency-target .5 in.jsonl | cmp - want
+    "${b[@]}" --latency-target 5 in.jsonl | jq -se 'all(.timings.slowest_ms > 0)'
+}
