@@ -37,7 +37,7 @@ struct args {
     double energy;
     int factors_only, rotate, cache_budget;
     bool awq;                   /* --method awq; `method` is then auto */
-    int64_t drop_layers, refine, max_bytes, max_tensors, calibrate_tokens, calibrate_context, measure_tokens, budget_tokens, context;
+    int64_t drop_layers, refine, max_bytes, max_tensors, calibrate_tokens, calibrate_context, measure_tokens, budget_tokens, context, memory;
 };
 #define AT(field) offsetof(struct args, field)
 enum { UNSET = -1 };
@@ -74,6 +74,8 @@ static const struct llm_opt options[] = {
     {0, "calibrate-tokens", "N", "read only the first N tokens of --calibrate [all]", LLM_INT, AT(calibrate_tokens), 1, 1e15, NULL},
     {0, "calibrate-context", "N", "tokens in a window of --calibrate [512, or the model's maximum if that is less]", LLM_INT, AT(calibrate_context),
      2, 1 << 20, NULL},
+    {0, "memory", "SIZE", "gather sums of products of inputs, as gptq needs, in parts of SIZE bytes: --calibrate is read once for each part [all]",
+     LLM_SIZE, AT(memory), 1, 1e18, NULL},
     {0, "imatrix", "FILE", "weight errors by the importances in llama.cpp's file FILE (GGUF or .dat)", LLM_INPUT, AT(imatrix), 0, 0, NULL},
     {0, "imatrix-out", "FILE", "write the importances of --calibrate for llama.cpp, as GGUF or, if FILE ends in .dat, in the older form", LLM_OUTPUT,
      AT(imatrix_out), 0, 0, NULL},
@@ -383,13 +385,16 @@ static int refine(struct llm_model *m, const struct args *a, const struct llm_qu
 
 static int calibrate_and_quantize(struct llm_model *m, const struct args *a, const struct llm_quant_plan *plan, const char *in, struct llm_err *e)
 {
-    struct calibration c = {a->calibrate, a->imatrix, a->imatrix_out, a->calibrate_tokens, a->calibrate_context,
+    struct calibration c = {a->calibrate, a->imatrix, a->imatrix_out, a->calibrate_tokens, a->calibrate_context, (uint64_t)a->memory,
                                   plan->lowrank || plan->method >= LLM_QUANT_GPTQ || (plan->prune && plan->prune_method == LLM_PRUNE_SPARSEGPT),
                                   plan->method == LLM_QUANT_KL || a->budget};
     struct llm_moments moments = {0};
     struct llm_quant_plan with = *plan;
     struct llm_budget budget = {0};
     int status = 0;
+    if (a->memory && !c.products && !c.curvature) {
+        return llm_fail(e, LLM_EX_USAGE, "--memory: expected what gathers sums of products: --method gptq, kl or sparsegpt, --budget or --rank");
+    }
     if (a->budget && quantize_budget_bytes(a->budget, m) == 0) {
         return llm_fail(e, LLM_EX_USAGE, "--budget: expected a size (120MiB) or bits a weight (3.9bpw), found '%s'", a->budget);
     }

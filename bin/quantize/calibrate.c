@@ -46,7 +46,8 @@ int quantize_calibrate(const struct calibration *c, struct llm_model *model, str
     size_t unknown = 0;
     int status = c->out ? llm_output_try(c->out, true, e) : 0;
     if (status == 0) status = llm_moments_init(m, model, e);
-    if (status == 0 && c->products) status = llm_moments_want_products(m, e);
+    if (c->products && status == 0) llm_moments_want_products(m);
+    m->memory = c->memory;
     if (status == 0) status = c->text ? gather(c, model, m, e) : llm_imatrix_read(m, model, c->importances, &unknown, e);
     if (status != 0) return status;
     if (unknown > 0) llm_note("%s: %zu entries are of no matrix of this model", c->importances, unknown);

@@ -10,6 +10,7 @@ struct calibration {
     const char *out;              /* where importances are written; NULL */
     int64_t tokens;               /* the text's first tokens that are read; 0: all */
     int64_t context;              /* tokens of a window; 0: 512 */
+    uint64_t memory;              /* bytes of sums that are gathered at a time; 0: all */
     bool products;                /* collect sums of products of pairs of inputs, for GPTQ */
     bool curvature;               /* collect the factors of the curvature, for KL */
 };

@@ -9,6 +9,7 @@
  *   again (llm_model_load, llm_engine_run).
  * - The rest of an arena after a prompt, and of a chunk of packed weights when it is full: single tokens need less (llm_arena_trim,
  *   llm_form_memory_trim).
+ * - Pages of the sums of a calibration that wait in a temporary file, once their matrix is quantised (llm_moments_unload).
  * Released pages of files are read again where they are used; released pages of anonymous memory are zero. So releasing never changes a result. */
 #ifndef LLM_BASE_PAGES_H
 #define LLM_BASE_PAGES_H

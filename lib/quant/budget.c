@@ -123,6 +123,7 @@ static int find_errors(const struct search *s, struct candidate *c, struct llm_e
         free(blocks);
     }
     free(delta);
+    llm_moments_unload(s->plan->moments, (size_t)(c->p - s->m->params));
     return status;
 }
 

@@ -105,21 +105,58 @@ static int begin(struct pass *p, struct llm_err *e)
 }
 
 /* The matrices that get factors: those whose inputs have products. */
-static int want(struct llm_moments *m, struct llm_model *model, struct llm_err *e)
+static bool wanted(const struct llm_moments *m, const struct llm_model *model, const struct llm_param *p)
 {
-    m->kronecker = llm_calloc(model->n_params + 1, sizeof *m->kronecker, "curvature", e);
-    if (!m->kronecker) return -1;
-    for (size_t i = 0; i < model->n_params; i++) {
-        struct llm_param *p = &model->params[i];
+    const int64_t of = m->of[p - model->params];
+    if (of < 0 || p->n_dims != 2 || m->v[of].expert >= 0 || p == llm_model_head(model)) return false;
+    return p->weight.n <= LLM_CURVATURE_ROWS && p->weight.k <= LLM_CURVATURE_ROWS;
+}
+
+/* Memory for the factors of the parameters in [first, *end), as many as m->memory allows. 0 or -1. */
+static int begin_part(struct llm_moments *m, struct llm_model *model, size_t first, size_t *end, struct llm_err *e)
+{
+    uint64_t bytes = 0;
+    for (*end = first; *end < model->n_params; (*end)++) {
+        struct llm_param *p = &model->params[*end];
+        struct llm_kronecker *f = &m->kronecker[*end];
         const int64_t n = p->weight.n, k = p->weight.k;
-        if (m->of[i] < 0 || p->n_dims != 2 || m->v[m->of[i]].expert >= 0 || n > LLM_CURVATURE_ROWS || k > LLM_CURVATURE_ROWS) continue;
-        if (p == llm_model_head(model)) continue;
-        m->kronecker[i].in = llm_calloc((size_t)(k * k), sizeof(float), "curvature", e);
-        m->kronecker[i].out = m->kronecker[i].in ? llm_calloc((size_t)(n * n), sizeof(float), "curvature", e) : NULL;
-        if (!m->kronecker[i].out) return -1;
-        p->kronecker = &m->kronecker[i];
+        if (!wanted(m, model, p)) continue;
+        const uint64_t more = (uint64_t)(n * n + k * k) * sizeof(float);
+        if (m->memory > 0 && bytes > 0 && bytes + more > m->memory) break;
+        bytes += more;
+        f->in = llm_calloc((size_t)(k * k), sizeof(float), "curvature", e);
+        f->out = f->in ? llm_calloc((size_t)(n * n), sizeof(float), "curvature", e) : NULL;
+        if (!f->out) return -1;
+        p->kronecker = f;
     }
     return 0;
+}
+
+static int end_part(struct llm_moments *m, struct llm_model *model, size_t first, size_t end, struct llm_err *e)
+{
+    int status = 0;
+    for (size_t i = first; i < end; i++) {
+        struct llm_param *p = &model->params[i];
+        struct llm_kronecker *f = &m->kronecker[i];
+        p->kronecker = NULL;
+        if (!f->out || status < 0) continue;
+        status = llm_moments_spool(m, &f->in, (size_t)(p->weight.k * p->weight.k), e);
+        if (status == 0) status = llm_moments_spool(m, &f->out, (size_t)(p->weight.n * p->weight.n), e);
+    }
+    return status;
+}
+
+/* Reads the text once for each part of the factors, with the same targets each time. */
+static int run_parts(struct pass *p, struct llm_moments *m, struct llm_model *model, const int32_t *ids, size_t n, struct llm_err *e)
+{
+    int status = 0;
+    for (size_t first = 0, end = 0; first < model->n_params && status == 0; first = end) {
+        status = begin_part(m, model, first, &end, e);
+        p->drawing.window = 0;
+        if (status == 0) status = run_text(p, model, ids, n, e);
+        if (status == 0) status = end_part(m, model, first, end, e);
+    }
+    return status;
 }
 
 int llm_curvature_gather(struct llm_moments *m, struct llm_model *model, const int32_t *ids, size_t n, int64_t context, struct llm_err *e)
@@ -128,9 +165,9 @@ int llm_curvature_gather(struct llm_moments *m, struct llm_model *model, const i
     struct pass p = {.context = context > 0 ? context : longest < 512 ? longest : 512};
     if (llm_model_must_continue(model, e) < 0) return -1;
     if (n == 0) return llm_fail(e, EX_DATAERR, "calibration: expected a text with tokens, found none");
-    int status = want(m, model, e);
-    if (status == 0) status = begin(&p, e);
-    if (status == 0) status = run_text(&p, model, ids, n, e);
+    m->kronecker = llm_calloc(model->n_params + 1, sizeof *m->kronecker, "curvature", e);
+    int status = m->kronecker ? begin(&p, e) : -1;
+    if (status == 0) status = run_parts(&p, m, model, ids, n, e);
     for (size_t i = 0; i < model->n_params; i++) model->params[i].kronecker = NULL;
     llm_ctx_release(&p.ctx);
     free(p.positions);

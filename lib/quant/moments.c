@@ -2,8 +2,10 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include "base/pages.h"
 #include "base/progress.h"
 #include "base/signals.h"
+#include "io/temporary.h"
 #include "model/forward/watch.h"
 #include "model/spec/block.h"
 
@@ -76,30 +78,40 @@ int llm_moments_init(struct llm_moments *m, const struct llm_model *model, struc
     return 0;
 }
 
+static void discard(struct llm_moments *m, float *p)
+{
+    if (llm_quant_spool_bytes(&m->spool, p) == 0) free(p);
+}
+
 void llm_moments_release(struct llm_moments *m)
 {
     for (size_t i = 0; i < m->n; i++) {
         free(m->v[i].squares);
-        free(m->v[i].products);
+        discard(m, m->v[i].products);
     }
     for (size_t i = 0; m->kronecker && i < m->n_params; i++) {
-        free(m->kronecker[i].in);
-        free(m->kronecker[i].out);
+        discard(m, m->kronecker[i].in);
+        discard(m, m->kronecker[i].out);
     }
+    llm_quant_spool_release(&m->spool);
     free(m->kronecker);
     free(m->v);
     free(m->of);
     memset(m, 0, sizeof *m);
 }
 
-int llm_moments_want_products(struct llm_moments *m, struct llm_err *e)
+void llm_moments_want_products(struct llm_moments *m)
 {
-    for (size_t i = 0; i < m->n; i++) {
-        struct llm_moment *r = &m->v[i];
-        if (r->expert >= 0) continue;
-        r->products = llm_calloc((size_t)(r->k * r->k), sizeof *r->products, "products of inputs", e);
-        if (!r->products) return -1;
-    }
+    for (size_t i = 0; i < m->n; i++) m->v[i].wanted = m->v[i].expert < 0;
+}
+
+int llm_moments_spool(struct llm_moments *m, float **p, size_t n, struct llm_err *e)
+{
+    if (m->memory == 0 || n * sizeof(float) < LLM_SPOOL_LEAST) return 0;
+    float *mapped = llm_quant_spool_put(&m->spool, *p, n * sizeof(float));
+    if (!mapped) return llm_fail(e, EX_IOERR, "%s: calibration: expected room for %zu bytes of sums", llm_temporary_folder(), n * sizeof(float));
+    free(*p);
+    *p = mapped;
     return 0;
 }
 
@@ -115,6 +127,8 @@ struct gather {
     float *input;                  /* [input_rows, width] what the experts of the layer at hand read */
     size_t input_room;
     int64_t input_rows, input_cols;
+    bool first_pass;               /* squares and tokens are counted */
+    size_t part, part_end;         /* records whose products are gathered in this pass over the text */
 };
 
 static void add_row(struct llm_moment *r, const float *x)
@@ -169,10 +183,12 @@ static int observe(void *arg, const struct llm_sight *s, struct llm_err *e)
     struct gather *g = arg;
     struct llm_moment *r = find(g->m, s->place, -1), *first = find(g->m, s->place, 0);
     if (r && r->k == s->cols) {
-        for (int64_t t = 0; t < s->rows; t++) add_row(r, s->x + t * s->stride);
-        if (r->products
+        const size_t i = (size_t)(r - g->m->v);
+        for (int64_t t = 0; t < s->rows && g->first_pass; t++) add_row(r, s->x + t * s->stride);
+        if (r->products && i >= g->part && i < g->part_end
             && llm_matmul_dw(r->products, s->x, s->stride, s->x, s->stride, s->rows, s->rows, r->k, r->k, LLM_COMPUTE_F32, e) < 0) return -1;
     }
+    if (!g->first_pass) return 0;
     if (first && s->place.kind == LLM_PLACE_MLP_INPUT) return keep_input(g, s, e);
     if (first && s->place.kind == LLM_PLACE_MLP_HIDDEN) return add_experts(g, s, e);
     return 0;
@@ -213,10 +229,42 @@ static int run_text(struct llm_engine *engine, struct gather *g, const int32_t *
         if (step < 2 && at > 0) break;
         llm_progress_set(&progress, (int64_t)at, NULL);
         status = run_window(engine, g, ids + at, (int64_t)step, e);
-        g->m->tokens += (double)step;
-        g->m->chunks++;
+        g->m->tokens += g->first_pass ? (double)step : 0;
+        g->m->chunks += g->first_pass;
     }
     llm_progress_end(&progress);
+    return status;
+}
+
+/* Memory for the products of the next records, as many as m->memory allows. 0 or -1. */
+static int begin_part(struct gather *g, struct llm_err *e)
+{
+    struct llm_moments *m = g->m;
+    uint64_t bytes = 0;
+    for (g->part_end = g->part; g->part_end < m->n; g->part_end++) {
+        struct llm_moment *r = &m->v[g->part_end];
+        const uint64_t more = r->wanted ? (uint64_t)(r->k * r->k) * sizeof *r->products : 0;
+        if (m->memory > 0 && bytes > 0 && bytes + more > m->memory) break;
+        bytes += more;
+        if (r->wanted && !(r->products = llm_calloc((size_t)(r->k * r->k), sizeof *r->products, "products of inputs", e))) return -1;
+    }
+    return 0;
+}
+
+/* Reads the text once for each part of the products. */
+static int run_parts(struct llm_engine *engine, struct gather *g, const int32_t *ids, size_t n, struct llm_err *e)
+{
+    int status = 0;
+    g->first_pass = true;
+    do {
+        status = begin_part(g, e);
+        if (status == 0) status = run_text(engine, g, ids, n, e);
+        for (; status == 0 && g->part < g->part_end; g->part++) {
+            struct llm_moment *r = &g->m->v[g->part];
+            if (r->products) status = llm_moments_spool(g->m, &r->products, (size_t)(r->k * r->k), e);
+        }
+        g->first_pass = false;
+    } while (status == 0 && g->part < g->m->n);
     return status;
 }
 
@@ -238,7 +286,7 @@ int llm_moments_gather(struct llm_moments *m, struct llm_model *model, const int
     struct llm_watch watch = {.v = g.watchers, .n = g.n_watchers};
     engine.ctx.watch = &watch;
     if (model->config.num_experts > 0) engine.ctx.choices = &g.choices;
-    if (status == 0) status = run_text(&engine, &g, ids, n, e);
+    if (status == 0) status = run_parts(&engine, &g, ids, n, e);
     engine.ctx.watch = NULL;
     engine.ctx.choices = NULL;
     llm_engine_release(&engine);
@@ -271,6 +319,20 @@ const float *llm_moments_products(const struct llm_moments *m, size_t i)
 const struct llm_kronecker *llm_moments_kronecker(const struct llm_moments *m, size_t i)
 {
     return m->kronecker && i < m->n_params && m->kronecker[i].out ? &m->kronecker[i] : NULL;
+}
+
+static void unload(const struct llm_moments *m, float *p)
+{
+    const size_t bytes = llm_quant_spool_bytes(&m->spool, p);
+    if (bytes > 0) llm_pages_release(p, bytes);
+}
+
+void llm_moments_unload(const struct llm_moments *m, size_t i)
+{
+    const struct llm_kronecker *f = llm_moments_kronecker(m, i);
+    if (i < m->n_params && m->of[i] >= 0) unload(m, m->v[m->of[i]].products);
+    if (f) unload(m, f->in);
+    if (f) unload(m, f->out);
 }
 
 struct llm_coverage llm_moments_coverage(const struct llm_moments *m)

@@ -164,6 +164,7 @@ static int change(struct llm_model *m, struct llm_param *p, const struct llm_qua
     p->weight.map_end = spooled ? (const char *)spooled + r->bytes_to : NULL;
     p->owned = !spooled;
     m->fingerprint[0] = 0;
+    if (plan->moments) llm_moments_unload(plan->moments, (size_t)(p - m->params));
     return 0;
 }
 

@@ -46,6 +46,14 @@ void *llm_quant_spool_put(struct llm_quant_spool *s, const void *data, size_t by
     return p;
 }
 
+size_t llm_quant_spool_bytes(const struct llm_quant_spool *s, const void *p)
+{
+    for (size_t i = 0; i < s->n; i++) {
+        if (s->v[i].p == p) return s->v[i].bytes;
+    }
+    return 0;
+}
+
 void llm_quant_spool_release(struct llm_quant_spool *s)
 {
     for (size_t i = 0; i < s->n; i++) munmap(s->v[i].p, s->v[i].bytes);

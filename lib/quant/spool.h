@@ -1,4 +1,5 @@
-/* Results of quantisation in an unlinked temporary file (in TMPDIR, else /tmp), so that they take no memory until they are written. */
+/* Results of quantisation, or sums of a calibration, in an unlinked temporary file (in TMPDIR, else /tmp), so that they take no memory until they are
+ * read. */
 #ifndef LLM_QUANT_SPOOL_H
 #define LLM_QUANT_SPOOL_H
 
@@ -18,6 +19,8 @@ struct llm_quant_spool {
 /* Copies `bytes` bytes, at least LLM_SPOOL_LEAST, to the file and returns a mapping of them, [p, p + bytes rounded up to pages), that may be written
  * to. NULL: they are too few, or the file cannot be made or is full; they then stay where they are. */
 void *llm_quant_spool_put(struct llm_quant_spool *s, const void *data, size_t bytes);
+/* The bytes of the mapping p, if llm_quant_spool_put returned it; else 0. */
+size_t llm_quant_spool_bytes(const struct llm_quant_spool *s, const void *p);
 void llm_quant_spool_release(struct llm_quant_spool *s);
 #define LLM_SPOOL_LEAST ((size_t)1 << 18)
 

@@ -107,6 +107,22 @@ types_of() { # REPORT: "type count" lines of tensors that changed
     [[ ! -e x.llm && ! -e i.gguf ]]
 }
 
+@test "--memory: sums that wait on disk give the same bytes; no room there is one line" {
+    seq 500 900 > calibration
+    llm-tokenize encode -q -T "$M" -o calibration.tok calibration
+    llm-train -q -c tiny --set num_hidden_layers=2 --set vocab_size=300 -T "$M" -l 64 -n 0 -o wide.llm calibration.tok
+    for method in gptq kl; do
+        of=(-q -t q4_0 --method $method --calibrate calibration --calibrate-tokens 300 --calibrate-context 64)
+        llm-quantize "${of[@]}" wide.llm all.gguf
+        llm-quantize "${of[@]}" --memory 1 wide.llm each.gguf
+        cmp all.gguf each.gguf
+        llm-quantize "${of[@]}" --memory 1M -j 3 wide.llm some.gguf
+        cmp all.gguf some.gguf
+        TMPDIR=/nowhere refused 74 'expected room for' llm-quantize "${of[@]}" --memory 1 wide.llm x.gguf
+    done
+    refused 2 '--memory: expected what gathers' llm-quantize -t q4_0 --memory 1M --method search --calibrate calibration wide.llm x.gguf
+}
+
 @test "--method gptq: needs a text, the same bytes for any threads, other than those of search" {
     seq 500 900 > calibration
     for threads in 1 3; do
