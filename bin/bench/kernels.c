@@ -73,15 +73,18 @@ static int products(struct llm_table *t, const struct llm_peaks *p, int64_t m, i
     static const struct { const char *name; struct llm_gemm_job job; } rows[] = {
         {"f32", {.weight = LLM_F32, .compute = LLM_COMPUTE_F32}},
         {"bf16", {.weight = LLM_BF16, .compute = LLM_COMPUTE_BF16}},
+        {"bf16 packed", {.weight = LLM_BF16, .compute = LLM_COMPUTE_BF16, .panels = true}},
         {"bf16 dx", {.weight = LLM_BF16, .compute = LLM_COMPUTE_BF16, .pass = LLM_GEMM_DX}},
         {"bf16 dw", {.weight = LLM_BF16, .compute = LLM_COMPUTE_BF16, .pass = LLM_GEMM_DW}},
+        {"bf16 dw packed", {.weight = LLM_BF16, .compute = LLM_COMPUTE_BF16, .pass = LLM_GEMM_DW, .panels = true}},
         {"q8_0", {.weight = LLM_Q8_0, .compute = LLM_COMPUTE_BF16}},
         {"q4_0", {.weight = LLM_Q4_0, .compute = LLM_COMPUTE_BF16}},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct llm_gemm_job job = rows[i].job;
         double median, best;
-        if (k % llm_dtypes[job.weight].block_size || (m == 1 && job.pass != LLM_GEMM_FORWARD)) continue;
+        if (k % llm_dtypes[job.weight].block_size || (m == 1 && (job.pass != LLM_GEMM_FORWARD || job.panels))) continue;
+        if (job.panels && llm_panels_bytes(m, k) == 0) continue;
         job.m = m, job.n = n, job.k = k;
         if (llm_gemm_speed(&job, seconds, &median, &best, e) < 0) return -1;
         const char *kind = llm_matmul_kind(job.weight, job.compute);

@@ -28,7 +28,8 @@ struct product {
     int64_t m, k;
     const float *x;     /* a before packing */
     int64_t ldx;
-    char *a;            /* packed panels; NULL: x is used as it is */
+    const char *a;      /* packed panels; NULL: x is used as it is */
+    char *packing;      /* of `a`, while x is packed */
     bool backward;
     struct part parts[LLM_MATMUL_MAX];
     int n_parts;
@@ -40,7 +41,7 @@ static void pack_rows(void *arg, size_t i, int thread)
     struct product *p = arg;
     int64_t first = (int64_t)i * LLM_GEMM_PANEL, rows = p->m - first < LLM_GEMM_PANEL ? p->m - first : LLM_GEMM_PANEL;
     (void)thread;
-    p->g->pack_a(p->x + first * p->ldx, p->ldx, rows, p->k, p->a + i * panel_bytes(p->g, p->k));
+    p->g->pack_a(p->x + first * p->ldx, p->ldx, rows, p->k, p->packing + i * panel_bytes(p->g, p->k));
 }
 
 static void multiply_block(const struct product *p, const struct part *t, const char *b, int64_t row, int64_t column, int64_t columns)
@@ -89,15 +90,33 @@ static void count_product(const struct llm_matmul *a, const struct llm_weight *w
     count_work(kind, a->m, n, k, rows * (double)k + (a->accumulate ? 2 : 1) * rows * (double)n + weight);
 }
 
+size_t llm_panels_bytes(int64_t m, int64_t k)
+{
+    return !llm_k.gemm.bf16.pack_b_from_a ? 0 : (size_t)panels_of(m) * panel_bytes(&llm_k.gemm.bf16, k);
+}
+
+void llm_panels_put(const float *x, int64_t row, int64_t k, void *panels)
+{
+    const struct llm_gemm *g = &llm_k.gemm.bf16;
+    char *panel = (char *)panels + (size_t)(row / LLM_GEMM_PANEL) * panel_bytes(g, k);
+    g->pack_a(x, k, 1, k, panel + row % LLM_GEMM_PANEL * g->k_unit * g->element);
+}
+
+bool llm_weight_takes_panels(const struct llm_weight *w, enum llm_compute compute)
+{
+    return compute == LLM_COMPUTE_BF16 && llm_k.gemm.bf16.pack_b_from_a && !gemm_q_of(w->dtype) && w->dtype != LLM_ZERO;
+}
+
 static int run(struct product *p, struct llm_err *e)
 {
     int64_t pieces = 0;
     if (p->m == 0) return 0;
-    if (!p->g->direct) {
+    if (!p->g->direct && !p->a) {
         LLM_PROFILE_PART("packing of activations");
-        p->a = llm_scratch_slot(llm_pool_current(), LLM_SCRATCH_CALL, (size_t)panels_of(p->m) * panel_bytes(p->g, p->k));
-        if (!p->a) return llm_no_memory(e, "activations of a matrix product");
+        p->packing = llm_scratch_slot(llm_pool_current(), LLM_SCRATCH_CALL, (size_t)panels_of(p->m) * panel_bytes(p->g, p->k));
+        if (!p->packing) return llm_no_memory(e, "activations of a matrix product");
         llm_parallel((size_t)panels_of(p->m), pack_rows, p);
+        p->a = p->packing;
     }
     for (int i = 0; i < p->n_parts; i++) {
         struct part *t = &p->parts[i];
@@ -145,7 +164,7 @@ static bool same_kernels(const struct llm_matmul *a, struct llm_weight *const *w
 
 static int multiply_several(const struct llm_matmul *a, struct llm_weight *const *w, int n, struct llm_err *e)
 {
-    struct product p = {.g = gemm_of(a->compute), .m = a->m, .k = w[0]->k, .x = a->x, .ldx = a->ldx, .n_parts = n};
+    struct product p = {.g = gemm_of(a->compute), .m = a->m, .k = w[0]->k, .x = a->x, .ldx = a->ldx, .a = a->panels, .n_parts = n};
     LLM_PROFILE_PART("products");
     if (!same_kernels(a, w, n)) {
         int status = 0;
@@ -195,6 +214,7 @@ struct gradient {
     const struct llm_gemm *g;
     float *dw;
     const float *dy, *x;
+    const void *panels;     /* x packed as a product's a; NULL: floats */
     int64_t ldy, ldx, n, k;
     const int64_t *starts;  /* [blocks + 1] or NULL: rows of row_len tokens, each in blocks of TOKEN_BLOCK */
     int64_t row_len, blocks_of_row;
@@ -227,12 +247,13 @@ static void pack_tokens(void *arg, size_t i, int thread)
     char *a = p->a + (size_t)(block * n_panels) * p->panel, *b = p->b + (size_t)(block * k_panels) * p->panel;
     (void)thread;
     for (int64_t from = 0; from < tokens; from += step, a += unit, b += unit) {
-        const float *dy = p->dy + (start + from) * p->ldy, *x = p->x + (start + from) * p->ldx;
+        const float *dy = p->dy + (start + from) * p->ldy, *x = p->panels ? NULL : p->x + (start + from) * p->ldx;
         int64_t here = tokens - from < step ? tokens - from : step;
         for (int64_t j = 0; j < all; j++) {
             int64_t first = (j < n_panels ? j : j - n_panels) * LLM_GEMM_PANEL, of = j < n_panels ? p->n : p->k;
             int64_t lines = of - first < LLM_GEMM_PANEL ? of - first : LLM_GEMM_PANEL;
             if (j < n_panels) p->g->pack_a_transposed(dy + first, p->ldy, lines, here, a + (size_t)j * panel);
+            else if (p->panels) p->g->pack_b_from_a(p->panels, p->k, start + from, here, first, b + (size_t)(j - n_panels) * panel);
             else p->g->pack_b_transposed(x + first, p->ldx, lines, here, b + (size_t)(j - n_panels) * panel);
         }
     }
@@ -289,16 +310,29 @@ static int gradient_run(struct gradient *p, int64_t blocks, int64_t longest, str
     return 0;
 }
 
+/* Over m tokens, in rows of p->row_len. */
+static int gradient_of_rows(struct gradient *p, int64_t m, struct llm_err *e)
+{
+    if (p->row_len < 1 || m % p->row_len)
+        return llm_fail(e, LLM_EX_FAILURE, "gradient of a weight: expected a multiple of %lld tokens, found %lld", (long long)p->row_len,
+                        (long long)m);
+    if (m == 0 || p->n == 0 || p->k == 0) return 0;
+    p->blocks_of_row = (p->row_len + TOKEN_BLOCK - 1) / TOKEN_BLOCK;
+    return gradient_run(p, m / p->row_len * p->blocks_of_row, p->row_len < TOKEN_BLOCK ? p->row_len : TOKEN_BLOCK, e);
+}
+
 int llm_matmul_dw(float *dw, const float *dy, int64_t ldy, const float *x, int64_t ldx, int64_t m, int64_t row_len, int64_t n, int64_t k,
                   enum llm_compute compute, struct llm_err *e)
 {
-    if (row_len < 1 || m % row_len)
-        return llm_fail(e, LLM_EX_FAILURE, "gradient of a weight: expected a multiple of %lld tokens, found %lld", (long long)row_len,
-                        (long long)m);
-    if (m == 0 || n == 0 || k == 0) return 0;
-    struct gradient p = {.g = gemm_of(compute), .dw = dw, .dy = dy, .x = x, .ldy = ldy, .ldx = ldx, .n = n, .k = k, .row_len = row_len,
-                         .blocks_of_row = (row_len + TOKEN_BLOCK - 1) / TOKEN_BLOCK};
-    return gradient_run(&p, m / row_len * p.blocks_of_row, row_len < TOKEN_BLOCK ? row_len : TOKEN_BLOCK, e);
+    return gradient_of_rows(&(struct gradient){.g = gemm_of(compute), .dw = dw, .dy = dy, .x = x, .ldy = ldy, .ldx = ldx, .n = n, .k = k,
+                                               .row_len = row_len}, m, e);
+}
+
+int llm_matmul_dw_panels(float *dw, const float *dy, int64_t ldy, const void *panels, int64_t m, int64_t row_len, int64_t n, int64_t k,
+                         struct llm_err *e)
+{
+    return gradient_of_rows(&(struct gradient){.g = gemm_of(LLM_COMPUTE_BF16), .dw = dw, .dy = dy, .panels = panels, .ldy = ldy, .n = n, .k = k,
+                                               .row_len = row_len}, m, e);
 }
 
 int llm_matmul_dw_blocks(float *dw, const float *dy, int64_t ldy, const float *x, int64_t ldx, const int64_t *starts, int64_t n_blocks, int64_t n,

@@ -44,9 +44,20 @@ static inline bool llm_weight_is_f32(const struct llm_weight *w) { return w->dty
 void llm_weight_changed(struct llm_weight *w);
 void llm_weight_release(struct llm_weight *w); /* packed forms; not data */
 
+/* ---- activations that stand packed ----
+ * Products in BF16 round x to BF16 and order it in panels before they multiply. The op that makes x can do so itself, row by row, instead of storing
+ * floats: the products of x and the gradients of their weights then read the panels, with the same bits. */
+/* Bytes of the panels of x [m, k], 64-byte aligned. 0: the instruction set has none, because its products read floats. */
+size_t llm_panels_bytes(int64_t m, int64_t k);
+/* Rounds and stores row number `row` of x, k floats. */
+void llm_panels_put(const float *x, int64_t row, int64_t k, void *panels);
+/* Whether products with w in this arithmetic read panels. */
+bool llm_weight_takes_panels(const struct llm_weight *w, enum llm_compute compute);
+
 struct llm_matmul {
     int64_t m;                  /* rows (tokens) */
     const float *x; int64_t ldx; /* activations, row stride in elements */
+    const void *panels;         /* x [m, k] packed, where llm_weight_takes_panels; x is then not read. NULL: x is. Forward only */
     float *y; int64_t ldy;
     const float *bias;          /* [n] or NULL, forward only */
     bool accumulate;            /* y += instead of y = */
@@ -70,6 +81,9 @@ int llm_matmul_dx(const struct llm_matmul *a, struct llm_weight *w, struct llm_e
  * to dw in order, rows in order. So 1 × 32 rows = 32 × 1 row, bit for bit. ldx for x, ldy for dy. */
 int llm_matmul_dw(float *dw, const float *dy, int64_t ldy, const float *x, int64_t ldx, int64_t m, int64_t row_len, int64_t n, int64_t k,
                   enum llm_compute compute, struct llm_err *e) LLM_MUST_CHECK;
+/* As llm_matmul_dw in BF16, of an x that stands packed (llm_panels_put). */
+int llm_matmul_dw_panels(float *dw, const float *dy, int64_t ldy, const void *panels, int64_t m, int64_t row_len, int64_t n, int64_t k,
+                         struct llm_err *e) LLM_MUST_CHECK;
 /* As llm_matmul_dw, with given blocks of tokens: block i is tokens [starts[i], starts[i + 1]), at least one. */
 int llm_matmul_dw_blocks(float *dw, const float *dy, int64_t ldy, const float *x, int64_t ldx, const int64_t *starts, int64_t n_blocks, int64_t n,
                          int64_t k, enum llm_compute compute, struct llm_err *e) LLM_MUST_CHECK;

@@ -5,13 +5,14 @@
 #include "base/buf.h"
 #include "base/log.h"
 #include "base/rng.h"
+#include "cpu/form_memory.h"
 #include "measure/stats.h"
 
 enum { MAX_RUNS = 1000, MIN_RUNS = 3, FEW_TOKENS = 16, MAX_COPIES = 4096 };
 #define COLD_BYTES ((size_t)256 << 20) /* beyond what caches keep until a copy's turn comes again */
 
 /* The weight once, or, where reading it takes the time, in so many copies that each is read from memory, as decoding does. */
-struct operands { float *x, *y, *wide; char *w; struct llm_weight *weights; size_t n_weights; };
+struct operands { float *x, *y, *wide; void *panels; char *w; struct llm_weight *weights; size_t n_weights; };
 
 static void fill(float *p, int64_t n, uint32_t row)
 {
@@ -36,6 +37,11 @@ static int make(const struct llm_gemm_job *j, struct operands *o, struct llm_err
     fill(o->x, j->m * j->k, 0);
     fill(o->wide, j->n * j->k, 1);
     if (j->pass != LLM_GEMM_FORWARD) fill(o->y, j->m * j->n, 2);
+    if (j->panels) {
+        o->panels = llm_form_memory_create(llm_panels_bytes(j->m, j->k));
+        if (!o->panels) return llm_no_memory(e, "packed activations");
+        for (int64_t r = 0; r < j->m; r++) llm_panels_put(o->x + r * j->k, r, j->k, o->panels);
+    }
     llm_dtypes[j->weight].encode(o->wide, o->w, (size_t)(j->n * j->k));
     for (size_t i = 0; i < copies; i++) {
         struct llm_weight *w = &o->weights[o->n_weights++];
@@ -51,6 +57,7 @@ static void release(struct operands *o)
     for (size_t i = 0; i < o->n_weights; i++) llm_weight_release(&o->weights[i]);
     free(o->weights);
     free(o->x);
+    llm_form_memory_destroy(o->panels);
     free(o->y);
     free(o->wide);
     free(o->w);
@@ -68,11 +75,13 @@ double llm_gemm_bytes(const struct llm_gemm_job *j)
 
 static int once(const struct llm_gemm_job *j, const struct operands *o, struct llm_weight *w, struct llm_err *e)
 {
+    if (j->pass == LLM_GEMM_DW && o->panels) return llm_matmul_dw_panels(o->wide, o->y, j->n, o->panels, j->m, j->m, j->n, j->k, e);
     if (j->pass == LLM_GEMM_DW) return llm_matmul_dw(o->wide, o->y, j->n, o->x, j->k, j->m, j->m, j->n, j->k, j->compute, e);
     if (j->pass == LLM_GEMM_DX) {
         return llm_matmul_dx(&(struct llm_matmul){.m = j->m, .x = o->y, .ldx = j->n, .y = o->x, .ldy = j->k, .compute = j->compute}, w, e);
     }
-    return llm_matmul(&(struct llm_matmul){.m = j->m, .x = o->x, .ldx = j->k, .y = o->y, .ldy = j->n, .compute = j->compute}, w, e);
+    return llm_matmul(&(struct llm_matmul){.m = j->m, .x = o->x, .ldx = j->k, .panels = o->panels, .y = o->y, .ldy = j->n, .compute = j->compute}, w,
+                      e);
 }
 
 int llm_gemm_speed(const struct llm_gemm_job *j, double seconds, double *median, double *best, struct llm_err *e)

@@ -10,6 +10,7 @@ struct llm_gemm_job {
     enum llm_dtype weight;        /* DX and DW: F32 or BF16 */
     enum llm_compute compute;
     enum llm_gemm_pass pass;
+    bool panels;                  /* forward, DW: the inputs stand packed (llm_panels_put), where the instruction set has panels */
 };
 /* Whether the weight is read from memory each time: products of a few tokens, as in decoding. The other passes and larger ones find it in caches. */
 bool llm_gemm_is_cold(const struct llm_gemm_job *job);

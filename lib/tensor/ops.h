@@ -21,6 +21,9 @@ struct llm_tensor *llm_linear(struct llm_ctx *c, struct llm_tensor *x, struct ll
 /* y[i] = llm_linear(c, x, w[i], b[i]) for i < n ≤ LLM_MATMUL_MAX, with the same bits. Without a tape all products run in one call of the threads,
  * and x is converted once. */
 void llm_linears(struct llm_ctx *c, struct llm_tensor *x, int n, struct llm_param *const *w, struct llm_param *const *b, struct llm_tensor **y);
+/* Lets the next norm or activation write panels (llm_ctx.to_panels) if its output is read by the n products llm_linear with w alone, all of them take
+ * panels, and nobody watches the pass. The bits are the same. The caller resets c->to_panels after the op. */
+void llm_panels_for(struct llm_ctx *c, int n, struct llm_param *const *w);
 /* y = (x - mean) / sqrt(var + eps) ⊙ gain + bias, mean and var over the channels of a token. gain, bias: [width]; bias may be NULL. */
 struct llm_tensor *llm_layernorm(struct llm_ctx *c, struct llm_tensor *x, struct llm_param *gain, struct llm_param *bias, float eps);
 /* GroupNorm: LayerNorm of each of `groups` equal runs of channels, with mean and var of that run. gain, bias: [width] (op/groupnorm.c). */

@@ -1,5 +1,7 @@
 /* The tape: a list of nodes on `acts`, walked from its end (tensor/tape.h). */
+#include <stdatomic.h>
 #include <string.h>
+#include "cpu/pool.h"
 #include "tensor/tape_internal.h"
 
 bool llm_tape_wants(const struct llm_ctx *c, const struct llm_node *n)
@@ -54,13 +56,47 @@ struct llm_tensor *llm_op_output(struct llm_ctx *c, const struct llm_node *n, in
     bool kept = c->recompute == LLM_KEPT || !llm_tape_wants(c, n);
     int64_t count;
     for (size_t i = 0; i < sizeof n->in / sizeof *n->in; i++) kept |= n->in[i] && whole_of(n->in[i])->shared;
-    if (kept || __builtin_mul_overflow(rows, cols, &count)) return llm_tensor_create(c, rows, cols);
+    bool panels = c->to_panels && (!kept || !c->tape);
+    if ((kept && !panels) || __builtin_mul_overflow(rows, cols, &count)) return llm_tensor_create(c, rows, cols);
+    if (panels) count = (int64_t)(llm_panels_bytes(rows, cols) / sizeof(float));
     struct llm_tensor *t = llm_op_alloc(c, 1, sizeof *t);
-    struct llm_shared_buffer *p = t ? shared_buffer_for(c, (size_t)count) : NULL;
-    if (!p) return &c->nothing;
-    p->owner = ++c->n_owners;
-    *t = (struct llm_tensor){.rows = rows, .cols = cols, .stride = cols, .data = p->data, .shared = p, .owner_id = p->owner};
+    struct llm_shared_buffer *p = t && !kept ? shared_buffer_for(c, (size_t)count) : NULL;
+    float *data = p ? p->data : t && kept ? llm_op_alloc(c, count, sizeof *data) : NULL;
+    if (!data) return &c->nothing;
+    *t = (struct llm_tensor){.rows = rows, .cols = cols, .stride = cols, .data = data, .panels = panels, .shared = p};
+    if (p) t->owner_id = p->owner = ++c->n_owners;
     return t;
+}
+
+struct fill {
+    struct llm_tensor *y;
+    void (*piece)(const void *arg, int64_t from, int64_t to, float *rows, int64_t ld);
+    const void *arg;
+    atomic_bool no_memory;
+};
+
+/* Panels take one row after another, which the first cache holds. */
+static void fill_run(void *arg, int64_t from, int64_t to, int thread)
+{
+    struct fill *f = arg;
+    if (!f->y->panels) {
+        f->piece(f->arg, from, to, f->y->data + from * f->y->stride, f->y->stride);
+        return;
+    }
+    float *row = llm_scratch(thread, (size_t)f->y->cols * sizeof *row);
+    for (int64_t r = from; r < to && row; r++) {
+        f->piece(f->arg, r, r + 1, row, f->y->cols);
+        llm_panels_put(row, r, f->y->cols, f->y->data);
+    }
+    if (!row) atomic_store(&f->no_memory, true);
+}
+
+void llm_fill_rows(struct llm_ctx *c, struct llm_tensor *y, void (*piece)(const void *arg, int64_t from, int64_t to, float *rows, int64_t ld),
+                   const void *arg)
+{
+    struct fill f = {.y = y, .piece = piece, .arg = arg};
+    llm_for_rows(y->rows, y->cols, fill_run, &f);
+    if (atomic_load(&f.no_memory)) llm_op_fail(c, EX_UNAVAILABLE, "out of memory in packed activations");
 }
 
 /* Recomputes the inputs of n whose shared buffer another activation owns. Their own inputs are kept (llm_op_output), so this does not recur. */
@@ -96,6 +132,9 @@ struct llm_tensor *llm_record(struct llm_ctx *c, const struct llm_node *n, const
     for (size_t i = 0; i < sizeof n->in / sizeof *n->in; i++) {
         if (n->in[i] && is_gone(whole_of(n->in[i]))) {
             return llm_op_fail(c, LLM_EX_FAILURE, "tape: expected the values of a recomputed activation, found those of a later one");
+        }
+        if (n->in[i] && n->in[i]->panels && (i > 0 || !n->reads_panels)) {
+            return llm_op_fail(c, LLM_EX_FAILURE, "tape: expected an input of floats, found one that is packed for matrix products");
         }
     }
     return llm_tape_wants(c, n) ? llm_tape_push(c, n, args, n_args) : n->out;

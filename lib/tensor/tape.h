@@ -34,14 +34,20 @@ struct llm_node {
     struct llm_tensor *out;       /* allocated by the op after the mark */
     struct llm_param *param[3];   /* unused ones are NULL */
     void *args;                   /* the op's own, copied by llm_record */
+    bool reads_panels;            /* its first input may be panels */
     bool tolerant;                /* its backward pass takes inputs that are kept coarsely, and does not read its output */
     struct llm_node *before;      /* the node recorded before this one: the tape is a list from its end */
 };
 
 /* Whether the op will be recorded: there is a tape, and an input or a parameter takes a gradient. */
 bool llm_tape_wants(const struct llm_ctx *c, const struct llm_node *n);
-/* The output of an op that has `recompute`: on `acts` as llm_tensor_create makes it, or in a shared buffer if c->recompute names one. */
+/* The output of an op that has `recompute`: on `acts` as llm_tensor_create makes it, or in a shared buffer if c->recompute names one. The op writes
+ * it through llm_fill_rows, because it may be panels (c->to_panels). */
 struct llm_tensor *llm_op_output(struct llm_ctx *c, const struct llm_node *n, int64_t rows, int64_t cols);
+/* Computes all rows of y, which llm_op_output made, on all threads: `piece` writes rows [from, to) to `rows`, ld floats apart. If y is panels, the
+ * rows are packed from there. */
+void llm_fill_rows(struct llm_ctx *c, struct llm_tensor *y, void (*piece)(const void *arg, int64_t from, int64_t to, float *rows, int64_t ld),
+                   const void *arg);
 /* Records the op if llm_tape_wants it, and then sets out->needs_grad. `args` (n_args bytes, may be 0) are copied. Returns n->out, or &c->nothing on
  * failure. */
 struct llm_tensor *llm_record(struct llm_ctx *c, const struct llm_node *n, const void *args, size_t n_args);

@@ -46,7 +46,7 @@ struct llm_tensor *llm_tensor_create(struct llm_ctx *c, int64_t rows, int64_t co
 struct llm_tensor *llm_columns(struct llm_ctx *c, struct llm_tensor *x, int64_t from, int64_t n)
 {
     if (llm_ctx_failed(c)) return &c->nothing;
-    if (from < 0 || n < 0 || from > x->cols - n) {
+    if (from < 0 || n < 0 || from > x->cols - n || x->panels) {
         return llm_op_fail(c, LLM_EX_FAILURE, "columns: expected within [0, %lld), found [%lld, %lld)", (long long)x->cols,
                            (long long)from, (long long)(from + n));
     }

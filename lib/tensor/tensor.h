@@ -126,6 +126,8 @@ struct llm_tensor {
     struct llm_tensor *base;  /* a view: the tensor whose columns it shows, and in whose gradient its own lies; NULL: no view */
     int64_t column;           /* a view: its first column in `base` */
     bool needs_grad;
+    bool panels;              /* `data` are not floats but panels of BF16 (llm_panels_put), which only llm_linear reads. No view, and never kept: a
+                               * recomputed activation, or one of a pass without a tape */
     bool spare;               /* the backward pass of the op that made it does not read its values, so they may be overwritten */
     struct llm_shared_buffer *shared; /* a recomputed activation: the buffer that `data` points into; NULL: the values are kept */
     uint64_t owner_id;        /* its values are in `shared` if shared->owner equals this */
@@ -180,6 +182,8 @@ struct llm_ctx {
     struct llm_shared_buffer *shared[LLM_RECOMPUTE_KINDS]; /* the buffer of each kind; NULL: none yet */
     uint64_t n_owners;        /* recomputed activations so far: the last owner_id given */
     enum llm_recompute recompute; /* the kind of the next outputs of llm_rmsnorm, llm_layernorm, llm_activation and llm_gated */
+    bool to_panels;           /* the next outputs of llm_rmsnorm, llm_layernorm, llm_activation and llm_gated are panels (llm_tensor.panels). Set by
+                               * llm_panels_for, reset by the caller */
     enum llm_stored stored;   /* not F32: gradients are those of rounded activations; the loss is not changed */
     double stored_share;      /* of LLM_STORED_TOP: the share of the elements that stay */
     int64_t stored_rank;      /* of LLM_STORED_RANK */

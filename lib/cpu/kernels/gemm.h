@@ -43,6 +43,9 @@ struct llm_gemm {
     /* As pack_b, from the transposed matrix: element (i, column) is w[i · ldw + column]. */
     void (*pack_b_transposed)(const float *w, int64_t ldw, int64_t n, int64_t k, void *panel);
     void (*pack_b_bf16_transposed)(const uint16_t *w, int64_t ldw, int64_t n, int64_t k, void *panel);
+    /* As pack_b_transposed of columns [column, column + 16) of rows [row, row + k) of a matrix [*, width] that stands packed in panels of a; `column`
+     * is a multiple of 16. NULL where panels hold floats. */
+    void (*pack_b_from_a)(const void *panels, int64_t width, int64_t row, int64_t k, int64_t column, void *panel);
     void (*multiply)(const struct llm_gemm_job *job);
 };
 

@@ -115,6 +115,24 @@ static void pack_b_bf16_transposed(const uint16_t *w, int64_t ldw, int64_t n, in
     }
 }
 
+/* 16 elements of row `row` of a matrix in panels of a, each panel `size` bytes; `at`: of the elements in a panel's first row. */
+static inline __m256i load_of_panels(const char *at, int64_t size, int64_t row)
+{
+    return _mm256_load_si256((const __m256i *)(const void *)(at + row / PANEL * size + row % PANEL * 64));
+}
+
+static void pack_b_from_a(const void *panels, int64_t width, int64_t row, int64_t k, int64_t column, void *panel)
+{
+    const int64_t size = padded(width) * PANEL * 2;
+    const char *at = (const char *)panels + column / UNIT * PANEL * 64 + column % UNIT * 2;
+    char *out = panel;
+    for (int64_t i = 0; i < padded(k); i += 2, out += 64) {
+        __m256i low = i < k ? load_of_panels(at, size, row + i) : _mm256_setzero_si256();
+        __m256i high = i + 1 < k ? load_of_panels(at, size, row + i + 1) : _mm256_setzero_si256();
+        _mm512_store_si512(out, interleave_bf16(low, high));
+    }
+}
+
 static inline __attribute__((always_inline)) void tile(const struct llm_gemm_job *g, int64_t row, int64_t column, const int rows,
                                                        const int panels)
 {
@@ -205,6 +223,6 @@ void llm_fill_gemm_pairs_avx512bf16(struct llm_kernels *k)
 {
     k->gemm.bf16 = (struct llm_gemm){.k_unit = UNIT, .element = 2, .pack_a = pack_a, .pack_a_transposed = pack_a_transposed, .pack_b = pack_b,
                                      .pack_b_bf16 = pack_b_bf16, .pack_b_transposed = pack_b_transposed,
-                                     .pack_b_bf16_transposed = pack_b_bf16_transposed, .multiply = multiply};
+                                     .pack_b_bf16_transposed = pack_b_bf16_transposed, .pack_b_from_a = pack_b_from_a, .multiply = multiply};
     k->gemm.peak_bf16 = peak_bf16;
 }

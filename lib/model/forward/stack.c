@@ -35,11 +35,16 @@ static struct llm_tensor *norm(struct llm_ctx *c, const struct llm_module *m, co
     return m->kind ? llm_module_run(c, m, p, x) : x;
 }
 
+static const struct llm_module *module_of(const struct llm_layer *layer, int i)
+{
+    return i == LLM_SUB_MIXER ? &layer->mixer : i == LLM_SUB_FFN ? &layer->ffn : &layer->cross;
+}
+
 /* The output of sub-layer i for its normed input x. */
 static struct llm_tensor *branch_of(struct llm_ctx *c, const struct llm_layer *layer, int i, const struct llm_pass *p, struct llm_tensor *normed)
 {
     static const enum llm_rng_site sites[] = {LLM_RNG_DROPOUT_RESID, LLM_RNG_DROPOUT_FFN, LLM_RNG_DROPOUT_CROSS};
-    const struct llm_module *m = i == LLM_SUB_MIXER ? &layer->mixer : i == LLM_SUB_FFN ? &layer->ffn : &layer->cross;
+    const struct llm_module *m = module_of(layer, i);
     struct llm_tensor *y = llm_module_run(c, m, p, llm_visit(c, &p->site, m->kind->input, normed));
     if (p->config->norm_place != LLM_NORM_POST) y = norm(c, &layer->after[i], p, y);
     bool last_bare = p->config->norm_place == LLM_NORM_BARE && p->layer == p->config->num_hidden_layers - 1; /* dropout is between layers */
@@ -47,12 +52,28 @@ static struct llm_tensor *branch_of(struct llm_ctx *c, const struct llm_layer *l
     return llm_visit(c, &p->site, m->kind->output, y);
 }
 
+/* The matrices that multiply the module's input; 0 if something else may read it too. */
+static int readers_of(const struct llm_module *m, struct llm_param *w[LLM_MATMUL_MAX])
+{
+    static const int of_attention[] = {LLM_ATTENTION_QKV, LLM_ATTENTION_Q, LLM_ATTENTION_K, LLM_ATTENTION_V, -1};
+    static const int of_mlp[] = {LLM_MLP_GATE_UP, LLM_MLP_GATE, LLM_MLP_UP, -1};
+    const int *i = m->kind == &llm_module_attention ? of_attention : m->kind == &llm_module_mlp ? of_mlp : NULL;
+    int n = 0;
+    for (; i && *i >= 0; i++)
+        if (m->p[*i].w) w[n++] = m->p[*i].w;
+    return n;
+}
+
 /* What sub-layer i adds to x. */
 static struct llm_tensor *branch(struct llm_ctx *c, const struct llm_layer *layer, int i, const struct llm_pass *p, struct llm_tensor *x)
 {
+    const struct llm_module *m = module_of(layer, i);
+    struct llm_param *readers[LLM_MATMUL_MAX];
     c->recompute = LLM_RECOMPUTE_NORM; /* only the module reads the norm's output, so the backward pass can recompute it */
+    llm_panels_for(c, readers_of(m, readers), readers);
     struct llm_tensor *y = norm(c, &layer->before[i], p, x);
     c->recompute = LLM_KEPT;
+    c->to_panels = false;
     return branch_of(c, layer, i, p, y);
 }
 

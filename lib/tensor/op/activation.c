@@ -23,20 +23,18 @@ int llm_act_find(const char *hf_name)
 struct act_args { enum llm_act act; };
 struct work {
     enum llm_act act;
-    const struct llm_tensor *x, *up, *y; /* up: NULL for the plain activation */
+    const struct llm_tensor *x, *up;     /* up: NULL for the plain activation */
     const float *dy;
     int64_t dy_stride;
     struct llm_grad gx, gup;             /* of x and of up; p NULL: it takes none */
 };
 
-static void forward_rows(void *arg, int64_t from, int64_t to, int thread)
+static void forward_rows(const void *arg, int64_t from, int64_t to, float *y, int64_t ld)
 {
     const struct work *w = arg;
     size_t cols = (size_t)w->x->cols;
-    (void)thread;
-    for (int64_t r = from; r < to; r++) {
+    for (int64_t r = from; r < to; r++, y += ld) {
         const float *x = w->x->data + r * w->x->stride;
-        float *y = w->y->data + r * w->y->stride;
         if (w->up) llm_k.elementwise.gated[w->act](y, x, w->up->data + r * w->up->stride, cols);
         else llm_k.elementwise.act[w->act](y, x, cols);
     }
@@ -58,9 +56,7 @@ static void backward_rows(void *arg, int64_t from, int64_t to, int thread)
 static void activation_recompute(struct llm_ctx *c, struct llm_node *n)
 {
     LLM_PROFILE("activation again", 2 * llm_tensor_bytes(n->out));
-    struct work w = {.act = ((const struct act_args *)n->args)->act, .x = n->in[0], .up = n->in[1], .y = n->out};
-    (void)c;
-    llm_for_rows(w.x->rows, w.x->cols, forward_rows, &w);
+    llm_fill_rows(c, n->out, forward_rows, &(struct work){.act = ((const struct act_args *)n->args)->act, .x = n->in[0], .up = n->in[1]});
 }
 
 static void activation_backward(struct llm_ctx *c, struct llm_node *n)
@@ -96,8 +92,7 @@ struct llm_tensor *llm_activation(struct llm_ctx *c, struct llm_tensor *x, enum 
                          .tolerant = true};
     n.out = llm_op_output(c, &n, x->rows, x->cols);
     if (llm_ctx_failed(c)) return &c->nothing;
-    struct work w = {.act = act, .x = x, .y = n.out};
-    llm_for_rows(x->rows, x->cols, forward_rows, &w);
+    llm_fill_rows(c, n.out, forward_rows, &(struct work){.act = act, .x = x});
     return llm_record(c, &n, &(struct act_args){act}, sizeof(struct act_args));
 }
 
@@ -113,8 +108,7 @@ struct llm_tensor *llm_gated(struct llm_ctx *c, struct llm_tensor *gate, struct 
                          .tolerant = true};
     n.out = llm_op_output(c, &n, gate->rows, gate->cols);
     if (llm_ctx_failed(c)) return &c->nothing;
-    struct work w = {.act = act, .x = gate, .up = up, .y = n.out};
-    llm_for_rows(gate->rows, gate->cols, forward_rows, &w);
+    llm_fill_rows(c, n.out, forward_rows, &(struct work){.act = act, .x = gate, .up = up});
     return llm_record(c, &n, &(struct act_args){act}, sizeof(struct act_args));
 }
 

@@ -8,7 +8,7 @@
 
 struct layernorm_args { const float *gain, *bias; float *mean, *rstd, eps; };
 struct work {
-    const struct llm_tensor *x, *y;
+    const struct llm_tensor *x;
     const float *gain, *bias;
     float eps, *mean, *rstd;
     const float *dy;
@@ -16,14 +16,12 @@ struct work {
     struct llm_grad g;
 };
 
-static void forward_rows(void *arg, int64_t from, int64_t to, int thread)
+static void forward_rows(const void *arg, int64_t from, int64_t to, float *y, int64_t ld)
 {
     const struct work *w = arg;
-    (void)thread;
-    for (int64_t r = from; r < to; r++) {
+    for (int64_t r = from; r < to; r++, y += ld) {
         float mean, rstd;
-        llm_k.rows.layernorm(w->y->data + r * w->y->stride, w->x->data + r * w->x->stride, w->gain, w->bias, w->eps, (size_t)w->x->cols, &mean,
-                             &rstd);
+        llm_k.rows.layernorm(y, w->x->data + r * w->x->stride, w->gain, w->bias, w->eps, (size_t)w->x->cols, &mean, &rstd);
         if (!w->mean) continue;
         w->mean[r] = mean;
         w->rstd[r] = rstd;
@@ -44,9 +42,7 @@ static void layernorm_recompute(struct llm_ctx *c, struct llm_node *n)
 {
     LLM_PROFILE("layernorm again", 2 * llm_tensor_bytes(n->out));
     const struct layernorm_args *a = n->args;
-    struct work w = {.x = n->in[0], .y = n->out, .gain = a->gain, .bias = a->bias, .eps = a->eps};
-    (void)c;
-    llm_for_rows(w.x->rows, w.x->cols, forward_rows, &w);
+    llm_fill_rows(c, n->out, forward_rows, &(struct work){.x = n->in[0], .gain = a->gain, .bias = a->bias, .eps = a->eps});
 }
 
 static void layernorm_backward(struct llm_ctx *c, struct llm_node *n)
@@ -67,7 +63,6 @@ struct llm_tensor *llm_layernorm(struct llm_ctx *c, struct llm_tensor *x, struct
                          .param = {gain, bias}};
     struct work w = {.x = x, .eps = eps};
     n.out = llm_op_output(c, &n, x->rows, x->cols);
-    w.y = n.out;
     w.gain = llm_op_vector(c, gain, x->cols);
     w.bias = bias ? llm_op_vector(c, bias, x->cols) : NULL;
     if (llm_tape_wants(c, &n)) {
@@ -75,7 +70,7 @@ struct llm_tensor *llm_layernorm(struct llm_ctx *c, struct llm_tensor *x, struct
         w.rstd = llm_op_alloc(c, x->rows, sizeof *w.rstd);
     }
     if (llm_ctx_failed(c)) return &c->nothing;
-    llm_for_rows(x->rows, x->cols, forward_rows, &w);
+    llm_fill_rows(c, n.out, forward_rows, &w);
     n.out->spare = true;
     struct layernorm_args args = {w.gain, w.bias, w.mean, w.rstd, eps};
     return llm_record(c, &n, &args, sizeof args);

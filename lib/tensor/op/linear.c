@@ -37,7 +37,8 @@ static void linear_backward(struct llm_ctx *c, struct llm_node *n)
     if (!dy) return;
     {
         LLM_PROFILE("linear dw", 0);
-        if (w->grad && llm_matmul_dw(w->grad, dy, ldy, x->data, x->stride, x->rows, row_len, y->cols, x->cols, compute, &c->err) < 0)
+        if (w->grad && (x->panels ? llm_matmul_dw_panels(w->grad, dy, ldy, x->data, x->rows, row_len, y->cols, x->cols, &c->err)
+                                  : llm_matmul_dw(w->grad, dy, ldy, x->data, x->stride, x->rows, row_len, y->cols, x->cols, compute, &c->err)) < 0)
             return;
         if (w->kronecker && !add_kronecker(c, w->kronecker, x, y)) return;
     }
@@ -51,9 +52,21 @@ static void linear_backward(struct llm_ctx *c, struct llm_node *n)
     else llm_adapter_dx(c, w, dy, ldy, g.p, g.stride, x->rows);
 }
 
+/* Adapters and Kronecker factors read floats. */
+static bool takes_panels(const struct llm_ctx *c, const struct llm_param *w)
+{
+    return llm_weight_takes_panels(&w->weight, c->compute) && !w->adapter && !w->kronecker;
+}
+
+void llm_panels_for(struct llm_ctx *c, int n, struct llm_param *const *w)
+{
+    c->to_panels = !c->watch && n > 0;
+    for (int i = 0; i < n && c->to_panels; i++) c->to_panels = takes_panels(c, w[i]);
+}
+
 static bool fits(struct llm_ctx *c, const struct llm_tensor *x, const struct llm_param *w)
 {
-    if (x->cols == w->weight.k) return true;
+    if (x->cols == w->weight.k && (!x->panels || takes_panels(c, w))) return true;
     llm_op_fail(c, LLM_EX_FAILURE, "'%s': expected inputs [*, %lld], found [%lld, %lld]", w->name, (long long)w->weight.k, (long long)x->rows,
                 (long long)x->cols);
     return false;
@@ -64,13 +77,13 @@ struct llm_tensor *llm_linear(struct llm_ctx *c, struct llm_tensor *x, struct ll
     LLM_PROFILE("linear", 0);
     if (llm_ctx_failed(c) || !fits(c, x, w)) return &c->nothing;
     struct llm_node n = {.backward = linear_backward, .mark = llm_arena_mark(&c->acts), .in = {x}, .param = {w, b, llm_adapter_trained(w)},
-                         .tolerant = true};
+                         .reads_panels = true, .tolerant = true};
     n.out = llm_tensor_create(c, x->rows, w->weight.n);
     size_t scratch = llm_arena_mark(&c->acts);
     const float *bias = b ? llm_op_vector(c, b, w->weight.n) : NULL;
     if (llm_ctx_failed(c)) return &c->nothing;
-    struct llm_matmul a = {.m = x->rows, .x = x->data, .ldx = x->stride, .y = n.out->data, .ldy = n.out->stride, .bias = bias, .compute = c->compute,
-                           .inference = !c->tape, .release = c->tape != NULL};
+    struct llm_matmul a = {.m = x->rows, .x = x->data, .ldx = x->stride, .panels = x->panels ? x->data : NULL, .y = n.out->data, .ldy = n.out->stride,
+                           .bias = bias, .compute = c->compute, .inference = !c->tape, .release = c->tape != NULL};
     if (llm_matmul(&a, &w->weight, &c->err) < 0) {
         llm_in(&c->err, "'%s'", w->name);
         return &c->nothing;
@@ -95,8 +108,9 @@ void llm_linears(struct llm_ctx *c, struct llm_tensor *x, int n, struct llm_para
     size_t scratch = llm_arena_mark(&c->acts);
     for (int i = 0; i < n && !llm_ctx_failed(c); i++) {
         weights[i] = &w[i]->weight;
-        a[i] = (struct llm_matmul){.m = x->rows, .x = x->data, .ldx = x->stride, .y = y[i]->data, .ldy = y[i]->stride,
-                                   .bias = b[i] ? llm_op_vector(c, b[i], w[i]->weight.n) : NULL, .compute = c->compute, .inference = true};
+        a[i] = (struct llm_matmul){.m = x->rows, .x = x->data, .ldx = x->stride, .panels = x->panels ? x->data : NULL, .y = y[i]->data,
+                                   .ldy = y[i]->stride, .bias = b[i] ? llm_op_vector(c, b[i], w[i]->weight.n) : NULL, .compute = c->compute,
+                                   .inference = true};
     }
     if (!llm_ctx_failed(c) && llm_matmul_several(a, weights, n, &c->err) < 0) llm_in(&c->err, "'%s'", w[0]->name);
     for (int i = 0; i < n && !llm_ctx_failed(c); i++) llm_adapter_add(c, w[i], a[i].bias, x->data, x->stride, y[i]->data, y[i]->stride, x->rows);

@@ -8,7 +8,7 @@
 
 struct rmsnorm_args { const float *gain; float *rstd, offset, eps; int64_t group, gain_step; };
 struct work {
-    const struct llm_tensor *x, *y;
+    const struct llm_tensor *x;
     const float *gain;
     float offset, eps, *rstd; /* rstd: [rows][cols / group] */
     int64_t group, gain_step; /* gain_step: 0 where groups share the gain, else group */
@@ -17,15 +17,14 @@ struct work {
     struct llm_grad g;
 };
 
-static void forward_rows(void *arg, int64_t from, int64_t to, int thread)
+static void forward_rows(const void *arg, int64_t from, int64_t to, float *y, int64_t ld)
 {
     const struct work *w = arg;
     int64_t groups = w->x->cols / w->group;
-    (void)thread;
-    for (int64_t r = from; r < to; r++) {
+    for (int64_t r = from; r < to; r++, y += ld) {
         for (int64_t j = 0; j < groups; j++) {
             float rstd;
-            llm_k.rows.rmsnorm(w->y->data + r * w->y->stride + j * w->group, w->x->data + r * w->x->stride + j * w->group,
+            llm_k.rows.rmsnorm(y + j * w->group, w->x->data + r * w->x->stride + j * w->group,
                                w->gain + j * w->gain_step, w->offset, w->eps,
                                (size_t)w->group, &rstd);
             if (w->rstd) w->rstd[r * groups + j] = rstd;
@@ -70,9 +69,8 @@ static void rmsnorm_recompute(struct llm_ctx *c, struct llm_node *n)
 {
     LLM_PROFILE("rmsnorm again", 2 * llm_tensor_bytes(n->out));
     const struct rmsnorm_args *a = n->args;
-    struct work w = {.x = n->in[0], .y = n->out, .gain = a->gain, .offset = a->offset, .eps = a->eps, .group = a->group, .gain_step = a->gain_step};
-    (void)c;
-    llm_for_rows(w.x->rows, w.x->cols, forward_rows, &w);
+    const struct work w = {.x = n->in[0], .gain = a->gain, .offset = a->offset, .eps = a->eps, .group = a->group, .gain_step = a->gain_step};
+    llm_fill_rows(c, n->out, forward_rows, &w);
 }
 
 static void rmsnorm_backward(struct llm_ctx *c, struct llm_node *n)
@@ -99,13 +97,12 @@ struct llm_tensor *llm_rmsnorm(struct llm_ctx *c, struct llm_tensor *x, struct l
     struct llm_node n = {.backward = rmsnorm_backward, .recompute = rmsnorm_recompute, .mark = llm_arena_mark(&c->acts), .in = {x}, .param = {gain}};
     struct work w = {.x = x, .offset = gain_offset, .eps = eps, .group = group};
     n.out = llm_op_output(c, &n, x->rows, x->cols);
-    w.y = n.out;
     bool shared = llm_param_count(gain) == group;
     w.gain_step = shared ? 0 : group;
     w.gain = llm_op_vector(c, gain, shared ? group : x->cols);
     if (llm_tape_wants(c, &n)) w.rstd = llm_op_alloc(c, x->rows * (x->cols / group), sizeof *w.rstd);
     if (llm_ctx_failed(c)) return &c->nothing;
-    llm_for_rows(x->rows, x->cols, forward_rows, &w);
+    llm_fill_rows(c, n.out, forward_rows, &w);
     n.out->spare = true;
     struct rmsnorm_args args = {w.gain, w.rstd, gain_offset, eps, group, w.gain_step};
     return llm_record(c, &n, &args, sizeof args);

@@ -117,6 +117,40 @@ static void test_dw(void **state)
             }
 }
 
+/* x that stands packed: the bits of x as floats, forward and for the weight's gradient. */
+static void test_panels(void **state)
+{
+    static const int64_t cases[][4] = {{1, 1, 1, 1}, {6, 3, 5, 7}, {40, 40, 33, 17}, {600, 300, 31, 50}, {130, 65, 64, 100}, {514, 257, 40, 48}};
+    (void)state;
+    FOR_EACH_ISA(isa)
+        for (int s = 0; s < 6; s++) {
+            int64_t m = cases[s][0], row_len = cases[s][1], n = cases[s][2], k = cases[s][3];
+            size_t bytes = llm_panels_bytes(m, k), y_bytes = (size_t)(m * n) * sizeof(float), w_bytes = (size_t)(n * k) * sizeof(float);
+            struct llm_weight weight = {.data = noisy((size_t)(n * k), 2), .dtype = LLM_F32, .n = n, .k = k};
+            struct llm_err e = {0};
+            assert_int_equal(llm_weight_takes_panels(&weight, LLM_COMPUTE_BF16), bytes > 0);
+            assert_false(llm_weight_takes_panels(&weight, LLM_COMPUTE_F32));
+            if (bytes == 0) continue;
+            float *x = noisy((size_t)(m * k), 1), *y = guarded(y_bytes), *want = guarded(y_bytes), *dy = noisy((size_t)(m * n), 3);
+            float *dw = noisy((size_t)(n * k), 4), *dw_want = guarded(w_bytes);
+            void *panels = aligned_alloc(64, bytes);
+            memset(panels, 0xff, bytes); /* rows that are not there hold NaN */
+            for (int64_t r = 0; r < m; r++) llm_panels_put(x + r * k, r, k, panels);
+            struct llm_matmul a = {.m = m, .x = x, .ldx = k, .y = want, .ldy = n, .compute = LLM_COMPUTE_BF16}, b = a;
+            b.x = NULL;
+            b.panels = panels;
+            b.y = y;
+            assert_int_equal(llm_matmul(&a, &weight, &e) | llm_matmul(&b, &weight, &e), 0);
+            assert_memory_equal(y, want, y_bytes);
+            memcpy(dw_want, dw, w_bytes);
+            assert_int_equal(llm_matmul_dw(dw_want, dy, n, x, k, m, row_len, n, k, LLM_COMPUTE_BF16, &e), 0);
+            assert_int_equal(llm_matmul_dw_panels(dw, dy, n, panels, m, row_len, n, k, &e), 0);
+            assert_memory_equal(dw, dw_want, w_bytes);
+            llm_weight_release(&weight);
+            free(panels);
+        }
+}
+
 /* A row of the product has the same bits alone and among 7, 64 and 300 rows; packed and not; at any number of threads. */
 static void same_bits(enum llm_dtype dtype, enum llm_compute compute, int64_t n, int64_t k)
 {
@@ -310,6 +344,7 @@ int main(void)
     struct llm_err e = {0};
     if (llm_pool_start(2, &e) < 0) return llm_report(&e);
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_forward), cmocka_unit_test(test_dx), cmocka_unit_test(test_dw),
+                                       cmocka_unit_test(test_panels),
                                        cmocka_unit_test(test_same_bits), cmocka_unit_test(test_same_bits_dx),
                                        cmocka_unit_test(test_rounded), cmocka_unit_test(test_threads),
                                        cmocka_unit_test(test_quantised), cmocka_unit_test(test_changed)};

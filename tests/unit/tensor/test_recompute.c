@@ -18,7 +18,7 @@ struct net {
     struct llm_param up[BLOCKS], gate[BLOCKS], down[BLOCKS], gain[BLOCKS], bias[BLOCKS];
     float w[BLOCKS][3][MATRIX], g[BLOCKS][3][MATRIX], v[BLOCKS][2][WIDTH], v_g[BLOCKS][2][WIDTH];
 };
-struct place { struct net *net; int block; bool passes; };
+struct place { struct net *net; int block; bool passes, panels; };
 
 /* A norm, a (gated) inner layer and the sum with what came in; LayerNorm and GELU, or RMSNorm and SwiGLU. */
 static struct llm_tensor *block(struct llm_ctx *c, void *arg, struct llm_tensor *x)
@@ -27,12 +27,17 @@ static struct llm_tensor *block(struct llm_ctx *c, void *arg, struct llm_tensor 
     struct net *n = p->net;
     int b = p->block;
     if (p->passes) c->recompute = LLM_RECOMPUTE_NORM;
+    if (p->panels) llm_panels_for(c, 2, (struct llm_param *[]){&n->up[b], &n->gate[b]});
     struct llm_tensor *y = b % 2 ? llm_rmsnorm(c, x, &n->gain[b], 1e-6f, 0, WIDTH) : llm_layernorm(c, x, &n->gain[b], &n->bias[b], 1e-6f);
     c->recompute = LLM_KEPT;
-    struct llm_tensor *up = llm_linear(c, llm_columns(c, y, 0, WIDTH), &n->up[b], NULL), *gate = b % 2 ? llm_linear(c, y, &n->gate[b], NULL) : NULL;
+    c->to_panels = false;
+    struct llm_tensor *view = p->panels ? y : llm_columns(c, y, 0, WIDTH);
+    struct llm_tensor *up = llm_linear(c, view, &n->up[b], NULL), *gate = b % 2 ? llm_linear(c, y, &n->gate[b], NULL) : NULL;
     if (p->passes) c->recompute = LLM_RECOMPUTE_INNER;
+    if (p->panels) llm_panels_for(c, 1, (struct llm_param *[]){&n->down[b]});
     y = gate ? llm_gated(c, gate, up, LLM_ACT_SILU) : llm_activation(c, up, LLM_ACT_GELU);
     c->recompute = LLM_KEPT;
+    c->to_panels = false;
     y = llm_linear(c, y, &n->down[b], NULL);
     return p->passes ? llm_add_over(c, x, y) : llm_add(c, x, y);
 }
@@ -72,16 +77,17 @@ static struct llm_tensor *input(struct llm_ctx *c)
 }
 
 /* Two passes, as of one step. keep false: activation checkpointing. Returns the bytes that the second pass kept. */
-static double run(struct net *n, bool passes, bool keep, float *y, float *dx)
+static double run(struct net *n, bool passes, bool panels, bool keep, enum llm_compute compute, float *y, float *dx)
 {
     struct llm_ctx c;
     struct place places[BLOCKS];
     double kept = 0;
     begin(&c);
+    c.compute = compute;
     for (int pass = 0; pass < 2; pass++) {
         struct llm_tensor *in = input(&c), *x = in;
         for (int b = 0; b < BLOCKS; b++) {
-            places[b] = (struct place){n, b, passes};
+            places[b] = (struct place){n, b, passes, panels};
             x = llm_run_block(&c, block, &places[b], x, keep);
         }
         memcpy(y, x->data, TOKENS * WIDTH * sizeof *y);
@@ -109,7 +115,8 @@ static void test_same_bits(void **state)
     (void)state;
     for (int keep = 0; keep < 2; keep++) {
         struct net *stays = make(), *passes = make();
-        double all = run(stays, false, keep, y[0], dx[0]), few = run(passes, true, keep, y[1], dx[1]);
+        double all = run(stays, false, false, keep, LLM_COMPUTE_F32, y[0], dx[0]);
+        double few = run(passes, true, false, keep, LLM_COMPUTE_F32, y[1], dx[1]);
         assert_memory_equal(y[0], y[1], sizeof y[0]);
         assert_memory_equal(dx[0], dx[1], sizeof dx[0]);
         assert_memory_equal(stays->g, passes->g, sizeof stays->g);
@@ -119,6 +126,64 @@ static void test_same_bits(void **state)
         free(stays);
         free(passes);
     }
+}
+
+/* Norms and activations that are packed for products: the bits and gradients of those that are floats. In instruction sets without panels both are
+ * floats. */
+static void test_panels(void **state)
+{
+    static float y[2][TOKENS * WIDTH], dx[2][TOKENS * WIDTH];
+    const bool there = llm_panels_bytes(TOKENS, WIDTH) > 0;
+    (void)state;
+    for (int keep = 0; keep < 2; keep++) {
+        struct net *floats = make(), *packed = make();
+        double all = run(floats, true, false, keep, LLM_COMPUTE_BF16, y[0], dx[0]);
+        double few = run(packed, true, true, keep, LLM_COMPUTE_BF16, y[1], dx[1]);
+        assert_memory_equal(y[0], y[1], sizeof y[0]);
+        assert_memory_equal(dx[0], dx[1], sizeof dx[0]);
+        assert_memory_equal(floats->g, packed->g, sizeof floats->g);
+        assert_memory_equal(floats->v_g, packed->v_g, sizeof floats->v_g);
+        if (there && keep) assert_true(few < all);
+        free(floats);
+        free(packed);
+    }
+}
+
+/* Whoever watches the pass, or reads floats, gets floats; an op that reads panels as floats fails. */
+static void test_panels_refused(void **state)
+{
+    struct llm_ctx c;
+    struct net *n = make();
+    struct llm_adapter adapter = {.a = &n->up[1], .b = &n->down[1]};
+    (void)state;
+    begin(&c);
+    c.compute = LLM_COMPUTE_BF16;
+    llm_panels_for(&c, 1, (struct llm_param *[]){&n->up[0]});
+    assert_int_equal(c.to_panels, llm_panels_bytes(1, 1) > 0);
+    n->up[0].adapter = &adapter;
+    llm_panels_for(&c, 1, (struct llm_param *[]){&n->up[0]});
+    assert_false(c.to_panels);
+    n->up[0].adapter = NULL;
+    c.watch = (void *)&c; /* nobody looks into it here */
+    llm_panels_for(&c, 1, (struct llm_param *[]){&n->up[0]});
+    assert_false(c.to_panels);
+    c.watch = NULL;
+    c.compute = LLM_COMPUTE_F32;
+    llm_panels_for(&c, 1, (struct llm_param *[]){&n->up[0]});
+    assert_false(c.to_panels);
+    if (llm_panels_bytes(1, 1) > 0) {
+        struct llm_tensor *x = input(&c);
+        c.recompute = LLM_RECOMPUTE_NORM;
+        c.to_panels = true;
+        struct llm_tensor *y = llm_rmsnorm(&c, x, &n->gain[0], 1e-6f, 0, WIDTH);
+        c.to_panels = false;
+        assert_true(y->panels);
+        llm_add(&c, x, y);
+        assert_true(llm_ctx_failed(&c));
+        assert_non_null(strstr(c.err.text, "packed for matrix products"));
+    }
+    llm_ctx_release(&c);
+    free(n);
 }
 
 /* The norm's output is read after another norm has taken its place. */
@@ -169,7 +234,8 @@ static void test_keeps(void **state)
 int main(void)
 {
     struct llm_err e;
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_same_bits), cmocka_unit_test(test_too_late), cmocka_unit_test(test_keeps)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_same_bits), cmocka_unit_test(test_panels), cmocka_unit_test(test_panels_refused),
+                                       cmocka_unit_test(test_too_late), cmocka_unit_test(test_keeps)};
     if (llm_pool_start(0, &e) < 0) return llm_report(&e);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

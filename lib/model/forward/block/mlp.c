@@ -19,8 +19,10 @@ struct llm_tensor *llm_forward_mlp(struct llm_ctx *c, const struct llm_module *m
     if (gate) gate = llm_visit(c, &p->site, LLM_PLACE_MLP_GATE, gate);
     up = llm_visit(c, &p->site, LLM_PLACE_MLP_UP, up);
     c->recompute = LLM_RECOMPUTE_INNER;
+    llm_panels_for(c, 1, &m->p[LLM_MLP_DOWN].w);
     struct llm_tensor *inner = gate ? llm_gated(c, gate, up, f->act) : llm_activation(c, up, f->act);
     c->recompute = LLM_KEPT;
+    c->to_panels = false;
     inner = llm_visit(c, &p->site, LLM_PLACE_MLP_HIDDEN, inner);
     return llm_linear(c, inner, m->p[LLM_MLP_DOWN].w, m->p[LLM_MLP_DOWN].b);
 }
