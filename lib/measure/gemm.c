@@ -20,15 +20,23 @@ static void fill(float *p, int64_t n, uint32_t row)
     for (int64_t i = 0; i < n; i++) p[i] = llm_rng_uniform(&r, (uint32_t)i) - 0.5f;
 }
 
+/* As activations lie in arenas: aligned to lines of the cache, on huge pages. */
+static float *matrix(int64_t rows, int64_t cols, struct llm_err *e)
+{
+    float *p = llm_form_memory_create((size_t)(rows * cols) * sizeof *p);
+    if (!p) llm_no_memory(e, "a matrix");
+    return p;
+}
+
 static int make(const struct llm_gemm_job *j, struct operands *o, struct llm_err *e)
 {
     size_t bytes = llm_dtype_bytes(j->weight, (uint64_t)(j->n * j->k));
     if (bytes == 0 || j->k % llm_dtypes[j->weight].block_size) {
         return llm_fail(e, LLM_EX_USAGE, "%s: expected rows of a multiple of %d", llm_dtypes[j->weight].name, llm_dtypes[j->weight].block_size);
     }
-    o->x = llm_alloc((size_t)(j->m * j->k), sizeof(float), "a matrix", e);
-    o->y = llm_calloc((size_t)(j->m * j->n), sizeof(float), "a matrix", e);
-    o->wide = llm_alloc((size_t)(j->n * j->k), sizeof(float), "a matrix", e);
+    o->x = matrix(j->m, j->k, e);
+    o->y = matrix(j->m, j->n, e);
+    o->wide = matrix(j->n, j->k, e);
     size_t copies = llm_gemm_is_cold(j) ? COLD_BYTES / bytes + 1 : 1;
     if (copies > MAX_COPIES) copies = MAX_COPIES;
     o->w = llm_alloc(copies, bytes, "a matrix", e);
@@ -36,7 +44,7 @@ static int make(const struct llm_gemm_job *j, struct operands *o, struct llm_err
     if (!o->x || !o->y || !o->wide || !o->w || !o->weights) return -1;
     fill(o->x, j->m * j->k, 0);
     fill(o->wide, j->n * j->k, 1);
-    if (j->pass != LLM_GEMM_FORWARD) fill(o->y, j->m * j->n, 2);
+    fill(o->y, j->m * j->n, 2);
     if (j->panels) {
         o->panels = llm_form_memory_create(llm_panels_bytes(j->m, j->k));
         if (!o->panels) return llm_no_memory(e, "packed activations");
@@ -56,10 +64,10 @@ static void release(struct operands *o)
 {
     for (size_t i = 0; i < o->n_weights; i++) llm_weight_release(&o->weights[i]);
     free(o->weights);
-    free(o->x);
+    llm_form_memory_destroy(o->x);
     llm_form_memory_destroy(o->panels);
-    free(o->y);
-    free(o->wide);
+    llm_form_memory_destroy(o->y);
+    llm_form_memory_destroy(o->wide);
     free(o->w);
 }
 

@@ -20,6 +20,7 @@ PYTHON = os.environ.get("PYTHON", sys.executable)
 POLICIES = {"default": {},
             "spinning": {"OMP_WAIT_POLICY": "active", "GOMP_SPINCOUNT": "infinite", "KMP_BLOCKTIME": "infinite"},
             "sleeping": {"OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "0", "KMP_BLOCKTIME": "0"}}
+TRIED = os.environ.get("POLICIES", " ".join(POLICIES)).split()
 ISAS = {"avx2": {"ONEDNN_MAX_CPU_ISA": "AVX2", "ATEN_CPU_CAPABILITY": "avx2", "MKL_ENABLE_INSTRUCTIONS": "AVX2", "OPENBLAS_CORETYPE": "Haswell"},
         "avxvnni": {"ONEDNN_MAX_CPU_ISA": "AVX2_VNNI", "ATEN_CPU_CAPABILITY": "avx2", "MKL_ENABLE_INSTRUCTIONS": "AVX2", "OPENBLAS_CORETYPE": "Haswell"},
         "avx512": {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_VNNI", "ATEN_CPU_CAPABILITY": "avx512", "MKL_ENABLE_INSTRUCTIONS": "AVX512",
@@ -97,7 +98,7 @@ class Table:
         """mine(): {row: (rate, limit, name of the limit)}; peers: {name: ask(policy)}; bars: {(row, peer name): least ratio}; share: our least share of the
         limit. Rows with `only` in their name. On one thread there is nobody to wait for: peers run under their default policy."""
         turns, theirs, told = [], {}, {}
-        policies = {name: list(POLICIES) if threads != "1" else ["default"] for name in peers}
+        policies = {name: list(TRIED) if threads != "1" else ["default"] for name in peers}
         for turn in range(ROUNDS):
             try:
                 turns.append(mine())
