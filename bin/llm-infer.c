@@ -134,6 +134,20 @@ static const struct llm_opt options[] = {
     {0, "logit-bias", "ID+X", "add X to the logit of token ID (ID-X, ID-inf: never); may be given several times", LLM_LIST, AT(logit_bias), 0, 0,
      NULL},
     LLM_SAMPLING_OPTIONS(struct args, sampling)
+    {0, "cfg-scale", "X", "classifier-free guidance: move log-probabilities by X from those after --negative-prompt [1: off]", LLM_REAL,
+     AT(cfg_scale), .01, 1000, NULL},
+    {0, "negative-prompt", "TEXT", "prompt of what --cfg-scale leads away from [the last token of the prompt]", LLM_STR, AT(negative_prompt), 0, 0,
+     NULL},
+    {.type = LLM_HEADING, .help = "Searching for a text, in place of drawing tokens"},
+    {0, "beams", "N", "beam search: keep the N most likely texts, write the best, or the best --samples [1: off]", LLM_INT, AT(beams), 1, 512, NULL},
+    {0, "beam-groups", "G", "diverse beams: G groups, of which the later avoid the tokens of the earlier [1]", LLM_INT, AT(beam_groups), 1, 512, NULL},
+    {0, "diversity-penalty", "X", "subtract X from a token for each beam of an earlier group that took it [0]", LLM_REAL, AT(diversity_penalty), 0, 1e6,
+     NULL},
+    {0, "length-penalty", "X", "compare texts by the sum of log-probabilities over length^X [1]", LLM_REAL, AT(length_penalty), -100, 100, NULL},
+    {0, "early-stopping", "WHEN", "beam search ends when N texts have ended (yes), can hardly be better (no), cannot be better (never) [no]",
+     LLM_CHOICE, AT(early_stopping), 0, 0, "no|yes|never"},
+    {0, "penalty-alpha", "A", "contrastive search among --top-k tokens: (1 - A) probability - A largest cosine of hidden states [0: off]", LLM_REAL,
+     AT(penalty_alpha), 0, 1, NULL},
     {.type = LLM_HEADING, .help = "Changing what happens inside"},
     {0, "steer", "FILE:STRENGTH[@LAYERS]", "add STRENGTH times a direction to the residual after each layer: a control vector (GGUF) or activations",
      LLM_LIST, AT(steer), 0, 0, NULL},
@@ -179,7 +193,8 @@ const struct llm_cli infer_cli = {
 };
 
 const struct args infer_defaults = {.n = UNSET, .draft = -1, .batch = 512, .parallel = 16, .samples = 1, .precision = 1, .pooling = -1,
-                                    .embd_normalize = UNSET, .embed_as = -1, .neurons_top = 5, .logprobs = -1, .prefix_cache_size = (int64_t)1 << 30};
+                                    .embd_normalize = UNSET, .embed_as = -1, .neurons_top = 5, .logprobs = -1, .cfg_scale = 1, .beams = 1, .beam_groups = 1, .length_penalty = 1,
+                                    .prefix_cache_size = (int64_t)1 << 30};
 
 static bool is_dash(const char *s)
 {
@@ -223,6 +238,33 @@ static void parse_part(struct args *a)
     if (i < 1 || i > n) llm_usage(&infer_cli, "--part: expected I/N with 1 <= I <= N, found '%s'", a->part);
     a->part_number = i - 1;
     a->parts = n;
+}
+
+/* Options of beams and contrastive search. */
+static void check_search(const struct args *a, int owners)
+{
+    bool guided = a->cfg_scale != 1;
+    if (a->negative_prompt && !guided && !a->jsonl) llm_usage(&infer_cli, "--negative-prompt goes with --cfg-scale");
+    if (guided && (owners > 0 || a->rollout || (a->chat && !a->jsonl))) {
+        llm_usage(&infer_cli, "--cfg-scale is of generated text: not with a conversation, --rollout or other output");
+    }
+    bool contrasts = a->penalty_alpha > 0, searches = a->beams > 1 || contrasts;
+    if (a->beams > 1 && contrasts) llm_usage(&infer_cli, "expected one search: --beams or --penalty-alpha");
+    if (a->beams == 1 && (a->beam_groups > 1 || a->length_penalty != 1 || a->early_stopping)) {
+        llm_usage(&infer_cli, "--beam-groups, --length-penalty and --early-stopping go with --beams");
+    }
+    if (a->beam_groups == 1 && a->diversity_penalty > 0) llm_usage(&infer_cli, "--diversity-penalty goes with --beam-groups");
+    if (a->beams % a->beam_groups != 0) llm_usage(&infer_cli, "--beam-groups: expected a divisor of the beams");
+    if (!searches) return;
+    if (a->samples > a->beams) llm_usage(&infer_cli, "--samples: expected at most as many as --beams, and one of contrastive search");
+    if (a->beams > a->batch) llm_usage(&infer_cli, "--beams: expected at most as many as -b, the tokens of a pass");
+    if (a->draft > 0 || a->draft_ngram || a->draft_model) llm_usage(&infer_cli, "a search has no drafts: expected no --draft, --draft-ngram, --draft-max");
+    if (guided) llm_usage(&infer_cli, "a search is not guided: expected no --cfg-scale");
+    if (a->memory > 0 || a->latency_target > 0) llm_usage(&infer_cli, "a search runs prompt after prompt: expected no --memory, --latency-target");
+    if (a->grammar || a->regex || a->choices || a->json_schema || a->json_object) llm_usage(&infer_cli, "a search cannot follow a grammar yet");
+    if (owners > 0 || a->rollout || a->logprobs >= 0 || a->kv_out || (a->chat && !a->jsonl)) {
+        llm_usage(&infer_cli, "a search generates text: it does not go with a conversation, --rollout, --logprobs, --kv-out or other output");
+    }
 }
 
 /* Options of batches of lines. */
@@ -343,6 +385,7 @@ static void check_usage(struct args *a, const char *operand)
         if (!a->stop.v[i][0]) llm_usage(&infer_cli, "--stop: expected a text that is not empty");
     }
     check_batch(a, to_stdout, owners);
+    check_search(a, owners);
     if ((a->grammar != NULL) + (a->regex != NULL) + (a->choices != NULL) + (a->json_schema != NULL) + a->json_object > 1) {
         llm_usage(&infer_cli, "expected one of --grammar, --json-schema, --json-object, --regex, --choices");
     }
@@ -441,6 +484,8 @@ static int load(struct session *s, struct llm_err *e)
     if (a->chat && (chat_open(s, e) < 0 || sources_open(s, e) < 0)) return -1;
     if (constraints_open(s, e) < 0) return -1;
     if (a->kv_in && load_cache(s, e) < 0) return -1;
+    const char *negative = a->negative_prompt;
+    if (negative && prompt_encode(s, negative, strlen(negative), &s->negative, &s->n_negative, e) < 0) return llm_in(e, "--negative-prompt");
     return a->plan ? 0 : memory_open(s, e);
 }
 
@@ -578,6 +623,7 @@ int main(int argc, char **argv)
     llm_model_destroy(s.model);
     free(s.bias);
     free(s.dry_breakers);
+    free(s.negative);
     llm_pool_stop();
     llm_signal_die();
     return status < 0 ? llm_report(&e) : 0;

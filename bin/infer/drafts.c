@@ -51,3 +51,23 @@ void drafts_set(struct session *s, struct llm_generate *g)
     g->latency = a->latency_target / 1e3;
     g->forced = a->draft != 0 && s->engine.draft == 0 && s->engine.pool.state_floats == 0;
 }
+
+int generate(struct session *s, const struct llm_generate *g, struct llm_err *e)
+{
+    const struct args *a = s->a;
+    struct llm_search o = {.beams = a->beams, .groups = a->beam_groups, .diversity_penalty = a->diversity_penalty, .alpha = a->penalty_alpha,
+                           .length_penalty = a->length_penalty, .early = (enum llm_early)a->early_stopping};
+    return a->beams > 1 || a->penalty_alpha > 0 ? llm_search(g, &o, e) : llm_generate(g, e);
+}
+
+int negative_check(const struct session *s, const struct llm_prompt *p, struct llm_err *e)
+{
+    const struct llm_config *c = &s->model->config;
+    if (p->cfg_scale == 0 || p->cfg_scale == 1) return 0;
+    if (c->num_encoder_layers > 0 || c->prefix_lm) return llm_fail(e, EX_UNAVAILABLE, "--cfg-scale: expected a decoder that reads from left to right");
+    if (s->engine.batch < 2) return llm_fail(e, LLM_EX_USAGE, "--cfg-scale: expected a -b of 2 or more");
+    if (p->n == 0 && p->n_negative == 0) return llm_fail(e, EX_DATAERR, "--cfg-scale: expected --negative-prompt, as there is no prompt");
+    int64_t after = p->max_tokens < 0 || p->max_tokens > s->engine.context ? s->engine.context : p->max_tokens, begun = p->begin ? p->begin->n : 0;
+    if (after > s->engine.context - begun - p->n) after = s->engine.context - begun - p->n;
+    return p->n_negative + after > s->engine.context ? llm_engine_too_long(&s->engine, p->n_negative + after, e) : 0;
+}

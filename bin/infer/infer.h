@@ -7,6 +7,7 @@
 #include "infer/constrain/constraint.h"
 #include "infer/generate.h"
 #include "infer/kvfile.h"
+#include "infer/search.h"
 #include "infer/sample/options.h"
 #include "io/table.h"
 #include "model/weights/fim.h"
@@ -38,6 +39,11 @@ struct args {
     int64_t logprobs;              /* --logprobs; -1: the option was not given */
     int64_t limit, retries;
     int64_t memory;                /* bytes; 0: not bounded */
+    double cfg_scale;
+    const char *negative_prompt;
+    int64_t beams, beam_groups;
+    double diversity_penalty, length_penalty, penalty_alpha; /* penalty_alpha 0: no contrastive search */
+    int early_stopping;            /* enum llm_early */
     double latency_target;         /* milliseconds; 0: none */
     const char *part;              /* "I/N" */
     int64_t part_number, parts;    /* what it says: from 0; 1 part if it was not given */
@@ -57,7 +63,7 @@ extern const struct args infer_defaults; /* what the options are if they are not
 extern const struct llm_words infer_words[];
 extern const struct llm_alias infer_aliases[];
 /* Options that a line of --jsonl may give for itself. */
-#define LINE_OPTIONS "tokens|samples|seed|ignore-eos|logprobs|" LLM_SAMPLING_NAMES
+#define LINE_OPTIONS "cfg-scale|tokens|samples|seed|ignore-eos|logprobs|" LLM_SAMPLING_NAMES
 extern const struct llm_foreign infer_foreign[];
 
 /* What --chat knows of the model. */
@@ -87,6 +93,8 @@ struct session {
     struct llm_logit_bias *bias;
     uint8_t *dry_breakers;         /* of sampling */
     int64_t cache_memory;          /* bytes that --memory leaves to caches; 0: not bounded */
+    int32_t *negative;             /* [n_negative] tokens of --negative-prompt */
+    size_t n_negative;
     struct llm_kv begin;           /* from --kv-in; empty without */
     enum llm_pool_kind pool;       /* of --embed and --classify */
     int64_t normalize;
@@ -143,6 +151,10 @@ int drafts_open(struct session *s, struct llm_err *e) LLM_MUST_CHECK;
 void drafts_release(struct session *s);
 /* How completions are drafted, as the options say. */
 void drafts_set(struct session *s, struct llm_generate *g);
+/* Refuses guidance that the model, or the context with the negative prompt, has no room for. 0 or -1. */
+int negative_check(const struct session *s, const struct llm_prompt *p, struct llm_err *e) LLM_MUST_CHECK;
+/* llm_generate, or llm_search if the options ask for beams or contrastive search. */
+int generate(struct session *s, const struct llm_generate *g, struct llm_err *e) LLM_MUST_CHECK;
 
 struct llm_infer_plan;
 /* How --memory is divided. */

@@ -24,6 +24,7 @@ struct line {
     int32_t *ids;
     const char **stops;
     struct llm_logit_bias *biases;
+    int32_t *negative;       /* tokens of its "negative_prompt" */
     float *adapters;         /* factors of the model's adapters; NULL: all act */
     float *strengths;        /* of --steer's directions; NULL: as it says */
     json_t *stop_list;       /* keeps the stops alive */
@@ -60,6 +61,7 @@ static void line_destroy(struct line *l)
     free(l->ids);
     free(l->stops);
     free(l->biases);
+    free(l->negative);
     free(l->adapters);
     free(l->strengths);
     free(l);
@@ -101,6 +103,7 @@ static int take_options(const struct args *a, json_t *o, struct llm_prompt *p, s
     p->max_tokens = line.n;
     p->samples = line.samples;
     p->ignore_eos = line.ignore_eos;
+    p->cfg_scale = line.cfg_scale;
     p->log_probs = line.logprobs >= 0;
     p->top = line.logprobs > 0 ? line.logprobs : 0;
     return 0;
@@ -135,6 +138,23 @@ static int take_biases(struct line *l, struct llm_prompt *p, struct llm_err *e)
     p->sampling.n_bias = n;
     json_object_del(l->object, key);
     return 0;
+}
+
+/* "negative_prompt": a text, in place of the command line's. 0 or -1. */
+static int take_negative(const struct run *r, struct line *l, struct llm_prompt *p, struct llm_err *e)
+{
+    json_t *given = json_object_get(l->object, "negative_prompt");
+    size_t n = 0;
+    p->negative = r->s->negative;
+    p->n_negative = (int64_t)r->s->n_negative;
+    if (given && !json_is_null(given)) {
+        if (!json_is_string(given)) return llm_fail(e, EX_DATAERR, "\"negative_prompt\": expected a text");
+        if (prompt_encode(r->s, json_string_value(given), json_string_length(given), &l->negative, &n, e) < 0) return -1;
+        p->negative = l->negative;
+        p->n_negative = (int64_t)n;
+    }
+    json_object_del(l->object, "negative_prompt");
+    return negative_check(r->s, p, e);
 }
 
 /* The id, which is the line's number if it has none, is part of the key of the prompt's random numbers. */
@@ -247,10 +267,16 @@ static int take_line(struct run *r, const char *text, struct line *l, struct llm
     json_object_del(l->object, "ids");
     p->ids = l->ids;
     p->n = (int64_t)n_ids;
-    if (take_options(a, l->object, p, e) < 0 || take_biases(l, p, e) < 0 || take_stops(l, p, e) < 0 || prompt_check(r->s, n_ids, e) < 0) return -1;
+    if (take_options(a, l->object, p, e) < 0 || take_biases(l, p, e) < 0 || take_negative(r, l, p, e) < 0
+        || take_stops(l, p, e) < 0 || prompt_check(r->s, n_ids, e) < 0) return -1;
     if (llm_sampling_check(&p->sampling, r->s->model->config.vocab_size, e) < 0) {
         e->status = EX_DATAERR;
         return -1;
+    }
+    if (a->beams > 1 || a->penalty_alpha > 0) {
+        if (p->samples > a->beams) return llm_fail(e, EX_DATAERR, "\"samples\": expected at most %" PRId64 " (--beams)", a->beams);
+        if (p->cfg_scale != 1) return llm_fail(e, EX_DATAERR, "a search with beams or --penalty-alpha is not guided: expected no \"cfg-scale\"");
+        if (p->constraint || p->log_probs) return llm_fail(e, EX_DATAERR, "a search with beams or --penalty-alpha has no grammar and no \"logprobs\"");
     }
     if (memory_check(r->s, p, e) < 0) {
         e->status = EX_DATAERR; /* other lines may fit */
@@ -441,6 +467,7 @@ static json_t *result(struct run *r, const struct llm_completion *c, struct llm_
         bad |= json_object_set_new(o, l->chat ? "message" : "text", said);
     }
     if (r->s->sources.ids && l->chat && !a->ids) bad |= put_citations(r, c, o, e);
+    if (a->beams > 1) bad |= json_object_set_new(o, "score", json_real(c->score));
     if (c->prompt.log_probs) bad |= json_object_set_new(o, "logprobs", log_probs(r, c));
     bad |= json_object_set_new(o, "finish_reason", json_string(called ? TOOLS_FINISH : llm_finish_names[c->finish]));
     if (r->s->model->rope_context > 0) bad |= json_object_set_new(o, "rope_context", json_integer(r->s->model->rope_context));
@@ -547,7 +574,7 @@ int run_jsonl(struct session *s, const char *operand, struct llm_err *e)
         r.beginnings = prefix_cache_open(s, &prefix, e);
         if (!r.beginnings) status = -1;
     }
-    if (status == 0) status = llm_generate(&g, e);
+    if (status == 0) status = generate(s, &g, e);
     if (status == 0 && r.beginnings) status = prefix_cache_save(r.beginnings, e);
     prefix_cache_close(r.beginnings);
     llm_prefix_release(&prefix);

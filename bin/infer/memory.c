@@ -53,6 +53,8 @@ int memory_check(const struct session *s, const struct llm_prompt *p, struct llm
     if (s->cache_memory == 0) return 0;
     int64_t bytes = llm_kv_sequence_bytes(pool, all) + (encodes ? llm_kv_sequence_bytes(pool, p->n) : 0);
     if (p->samples > 1 || begun > 0) bytes += llm_kv_sequence_bytes(pool, 1); /* a page that is shared is copied before it is written */
+    bool guided = p->cfg_scale != 0 && p->cfg_scale != 1;
+    if (guided) bytes += llm_kv_sequence_bytes(pool, all - before + (p->n_negative > 0 ? p->n_negative : 1));
     if (s->draft_model) bytes += llm_kv_sequence_bytes(&s->drafter.pool, all);
     if (bytes <= s->cache_memory) return 0;
     return llm_fail(e, EX_UNAVAILABLE, "--memory: expected a prompt and completion of at most %" PRId64 " bytes of cache, found %" PRId64 " tokens, %"

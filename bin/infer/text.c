@@ -24,8 +24,9 @@ static int next(void *arg, struct llm_prompt *p, struct llm_err *e)
         .ids = r->ids, .n = (int64_t)r->n, .begin = r->s->begin.n > 0 ? &r->s->begin : NULL, .max_tokens = a->n, .samples = a->samples,
         .sampling = r->s->sampling, .stops = a->stop.v, .n_stops = a->stop.n, .constraint = r->s->constraint,
         .ends = r->s->fim_ends, .n_ends = r->s->fim_known ? LLM_FIM_MARKS : 0, .ignore_eos = a->ignore_eos,
+        .cfg_scale = a->cfg_scale, .negative = r->s->negative, .n_negative = (int64_t)r->s->n_negative,
         .keep_cache = a->kv_out != NULL, .trace_queries = a->kv_out ? a->trace_queries : 0};
-    return memory_check(r->s, p, e) < 0 ? -1 : 1;
+    return negative_check(r->s, p, e) < 0 || memory_check(r->s, p, e) < 0 ? -1 : 1;
 }
 
 static int put(struct run *r, const char *bytes, size_t n, struct llm_err *e)
@@ -110,7 +111,7 @@ int run_text(struct session *s, const int32_t *ids, size_t n, struct llm_err *e)
     struct llm_generate g = {.engine = &s->engine, .parallel = s->a->parallel, .next = next, .text = text, .done = done, .arg = &r};
     drafts_set(s, &g);
     if (s->a->echo && echo(&r, e) < 0) return -1;
-    return llm_generate(&g, e);
+    return generate(s, &g, e);
 }
 
 static int keep(void *arg, struct llm_completion *c, struct llm_err *e)

@@ -34,6 +34,7 @@ static void completion_release(struct llm_completion *c)
     llm_draft_release(&c->draft);
     free(c->drafts);
     if (c->draft_kv.pool) llm_kv_release(&c->draft_kv);
+    if (c->guide_kv.pool) llm_kv_release(&c->guide_kv);
     free(c->again);
     free(c->ids);
     free(c->log_probs);
@@ -168,8 +169,9 @@ static int note_log_probs(struct llm_completion *c, const float *logits, int64_t
     return 0;
 }
 
-/* Chooses the token and, if they are asked for, notes its log-probabilities. `logits` are changed. */
-static int choose_id(struct state *s, struct llm_completion *c, float *logits, int64_t n_before, int thread, int32_t *id)
+/* Chooses the token and, if they are asked for, notes its log-probabilities. `logits` are changed; `guide`: the
+ * guide's, NULL: it is not guided. */
+static int choose_id(struct state *s, struct llm_completion *c, float *logits, const float *guide, int64_t n_before, int thread, int32_t *id)
 {
     const struct llm_prompt *p = &c->prompt;
     struct llm_history h = {c->kv.ids, n_before};
@@ -178,6 +180,7 @@ static int choose_id(struct state *s, struct llm_completion *c, float *logits, i
     float *plain = keeps ? llm_scratch(thread, n * sizeof *plain) : NULL;
     if (keeps && !plain) return llm_no_memory(&c->err, "logits");
     if (plain) memcpy(plain, logits, n * sizeof *plain);
+    if (guide) llm_generate_guide(p->cfg_scale, logits, guide, (int64_t)n);
     for (size_t i = 0; p->ignore_eos && i < s->n_ends; i++) logits[s->ends[i]] = -INFINITY;
     struct llm_sampler *sampler = &s->samplers[thread];
     sampler->limit = c->matcher.constraint ? &c->limit : NULL;
@@ -194,12 +197,11 @@ static int choose_id(struct state *s, struct llm_completion *c, float *logits, i
 }
 
 /* Chooses the token after the first n_before of the cache from `logits` (changed), and decides whether the completion ends. Runs on any thread. */
-static void choose(struct state *s, struct llm_completion *c, float *logits, int64_t n_before, int thread)
+static void choose(struct state *s, struct llm_completion *c, float *logits, const float *guide, int64_t n_before, int thread)
 {
-    const struct llm_model *m = s->g->engine->model;
     const struct llm_prompt *p = &c->prompt;
     int32_t id;
-    if (choose_id(s, c, logits, n_before, thread, &id) < 0) {
+    if (choose_id(s, c, logits, guide, n_before, thread, &id) < 0) {
         if (!c->matcher.stuck) return;
         c->err = (struct llm_err){0};
         c->ended = true;
@@ -218,11 +220,7 @@ static void choose(struct state *s, struct llm_completion *c, float *logits, int
     if (ends) return;
     if (c->matcher.constraint && llm_matcher_take(&c->matcher, id, &c->err) < 0) return;
     size_t before = c->text.bytes.n;
-    if (m->tokenizer && id < llm_tokenizer_vocab_size(m->tokenizer) && !llm_tokenizer_is_special(m->tokenizer, id)) {
-        size_t n = 0;
-        const char *piece = llm_tokenizer_piece(m->tokenizer, id, &n);
-        if (piece && llm_text_put(&c->text, piece, n, &c->err) < 0) return;
-    }
+    if (llm_text_put_token(&c->text, s->g->engine->model, id, &c->err) < 0) return;
     if (look_for_trigger(c, id, before) < 0) return;
     if (c->text.stopped || constraint_ends(c)) return;
     c->finish = LLM_FINISH_LENGTH;
@@ -249,11 +247,11 @@ static int finish_ended(struct state *s, struct llm_completion *c)
     return 0;
 }
 
-/* Chooses a completion's first token from the prompt's logits. Choosing changes logits, so all completions but the last work on a copy. 0 or -1. */
-static int choose_first(struct state *s, struct job *j, struct llm_completion *c)
+/* Chooses a completion's first token from the prompt's logits, and the guide's if it has one. Choosing changes logits, so all completions but the last work on a copy. 0 or -1. */
+static int choose_first(struct state *s, struct job *j, struct llm_completion *c, const float *guide)
 {
     if (j->begun == j->prompt.samples) {
-        choose(s, c, j->logits, c->kv.n, 0);
+        choose(s, c, j->logits, guide, c->kv.n, 0);
         free(j->logits);
         j->logits = NULL;
         return 0;
@@ -261,10 +259,11 @@ static int choose_first(struct state *s, struct job *j, struct llm_completion *c
     if (!s->spare) s->spare = llm_alloc((size_t)llm_generate_vocab(s), sizeof *s->spare, "logits", s->e);
     if (!s->spare) return -1;
     memcpy(s->spare, j->logits, (size_t)llm_generate_vocab(s) * sizeof *s->spare);
-    choose(s, c, s->spare, c->kv.n, 0);
+    choose(s, c, s->spare, guide, c->kv.n, 0);
     return 0;
 }
 
+/* 0, 1 when a signal was caught, -1. */
 static int begin_completion(struct state *s, struct job *j)
 {
     struct llm_completion *c = &j->completions[j->begun];
@@ -295,8 +294,11 @@ static int begin_completion(struct state *s, struct job *j)
     } else if (c->kv.n >= s->g->engine->context) {
         c->ended = true;
         c->finish = LLM_FINISH_CONTEXT;
-    } else if (choose_first(s, j, c) < 0) {
-        return -1;
+    } else {
+        float *guide = NULL;
+        int status = llm_generate_begin_guide(s, c, &guide);
+        if (status == 0) status = choose_first(s, j, c, guide);
+        if (status != 0) return status;
     }
     return finish_ended(s, c);
 }
@@ -314,7 +316,8 @@ static int begin_completions(struct state *s)
     for (struct job *j = s->first; j; j = j->next) {
         while (j->logits && j->begun < j->prompt.samples && s->running < s->g->parallel) {
             if (!may_begin(s, j)) return 0;
-            if (begin_completion(s, j) < 0) return -1;
+            int status = begin_completion(s, j);
+            if (status != 0) return status;
         }
     }
     return 0;
@@ -395,7 +398,9 @@ static int assemble(struct state *s)
         for (int64_t i = 0; i < j->begun && left > 0; i++) {
             struct llm_completion *c = &j->completions[i];
             if (!c->running || c->paused) continue;
-            int64_t n = 1 + (c->n_drafts < left ? c->n_drafts : left - 1);
+            int64_t feeds = llm_generate_is_guided(&c->prompt) ? 2 : 1; /* the guide reads the same tokens */
+            if (left < feeds) continue;
+            int64_t n = 1 + (c->n_drafts < left / feeds ? c->n_drafts : left / feeds - 1);
             int32_t *ids = s->ids + at;
             ids[0] = c->ids[c->n - 1];
             for (int64_t k = 1; k < n; k++) ids[k] = c->drafts[k - 1];
@@ -403,10 +408,19 @@ static int assemble(struct state *s)
             c->first_logits = wanted;
             s->active[s->n_active] = c;
             s->feeds[s->n_active++] = (struct llm_feed){&c->kv, ids, n, false};
-            for (; n > 0; n--, left--) s->rows[wanted++] = at++;
+            left -= feeds * n;
+            for (; n > 0; n--) s->rows[wanted++] = at++;
         }
     }
     s->n_feeds = s->n_active;
+    for (int64_t i = 0; i < s->n_active; i++) {
+        struct llm_completion *c = s->active[i];
+        if (!llm_generate_is_guided(&c->prompt)) continue;
+        c->guide_logits = wanted;
+        s->prefilled[s->n_feeds - s->n_active] = NULL;
+        s->feeds[s->n_feeds] = (struct llm_feed){&c->guide_kv, s->feeds[i].ids, s->feeds[i].n, false};
+        for (int64_t k = s->feeds[s->n_feeds++].n; k > 0; k--) s->rows[wanted++] = at++;
+    }
     s->n_chosen = wanted;
     s->free = llm_generate_free(s);
     if (s->n_active > 0 && s->g->latency > 0 && s->chunk < left) left = s->chunk;
@@ -438,9 +452,10 @@ static void choose_piece(void *arg, size_t i, int thread)
     struct llm_completion *c = s->active[i];
     int64_t before = c->kv.n - c->n_drafts;
     float *logits = s->logits + c->first_logits * llm_generate_vocab(s);
+    const float *guide = llm_generate_is_guided(&c->prompt) ? s->logits + c->guide_logits * llm_generate_vocab(s) : NULL;
     c->drafted += c->n_drafts;
     for (int64_t k = 0;; k++) {
-        choose(s, c, logits + k * llm_generate_vocab(s), before + k, thread);
+        choose(s, c, logits + k * llm_generate_vocab(s), guide ? guide + k * llm_generate_vocab(s) : NULL, before + k, thread);
         if (c->err.status || c->ended || k == c->n_drafts || c->ids[c->n - 1] != c->drafts[k]) {
             if (s->g->repeats || c->is_forced) llm_generate_adapt_depth(s, c, c->n_drafts, k);
             c->n_drafts = k; /* the number of right drafts */
@@ -559,15 +574,12 @@ static int run(struct state *s)
             break;
         }
         llm_generate_make_room(s);
-        int drafted = llm_generate_draft(s);
-        if (drafted > 0) {
-            status = 1;
-            break;
-        }
-        if (drafted < 0 || admit(s) < 0 || begin_completions(s) < 0 || deliver(s) < 0) {
-            status = -1;
-            break;
-        }
+        status = llm_generate_draft(s);
+        if (status == 0) status = admit(s);
+        if (status == 0) status = begin_completions(s);
+        if (status == 0) status = deliver(s);
+        if (status == 0) status = llm_generate_catch_up_guides(s);
+        if (status != 0) break;
         if (assemble(s) < 0) {
             status = -1;
             break;

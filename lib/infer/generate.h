@@ -42,6 +42,10 @@ struct llm_prompt {
     struct llm_sampling sampling;
     const char *const *stops;
     size_t n_stops;
+    double cfg_scale;            /* classifier-free guidance (Sanchez et al. 2023): log-probabilities are moved from those after `negative` by this
+                                  * factor; 0 or 1: off. Takes two tokens of a pass at least */
+    const int32_t *negative;     /* [n_negative] with guidance: the other prompt; none: the last token of `ids` */
+    int64_t n_negative;
     const float *adapters;       /* as in struct llm_kv; NULL: all adapters of the model act. It must be NULL if there is a cache to begin with */
     const float *strengths;      /* likewise, of steering directions */
     const int32_t *ends;         /* tokens that end a completion besides the model's own */
@@ -92,6 +96,7 @@ struct llm_completion {
     int64_t prompt_tokens;       /* begin->n + n */
     int64_t shared_tokens;       /* of these, tokens whose cache an earlier prompt had computed */
     int64_t recomputed_tokens;   /* tokens computed again, because their cache had been released for others */
+    double score;                /* of a search (infer/search.h): the sum of log-probabilities, divided by the length's power */
     double slowest_seconds;      /* the longest time from one token to the next */
     /* The fields from here on belong to the generator: */
     struct llm_sample_state sample_state;
@@ -106,6 +111,8 @@ struct llm_completion {
     int64_t depth, pause, wrong; /* drafts of repetitions: how many tokens now, how many passes without, how many drafts in turn were wrong */
     struct llm_kv draft_kv;      /* the drafting model's cache */
     struct llm_sample_state draft_state; /* of the sampling of its drafts */
+    struct llm_kv guide_kv;      /* with guidance: of the negative prompt and what was generated */
+    int64_t guide_logits;        /* as first_logits, of the guide */
     int64_t first_logits;        /* index of its first row among the logits of the current pass */
     double started, last;        /* when it began; when its last token was chosen */
     bool running, ended;

@@ -200,6 +200,7 @@ int llm_generate_keep_right(struct llm_completion *c, bool layer, const struct l
 {
     int64_t before = c->kv.n - fed, right = c->n_drafts;
     llm_kv_truncate(&c->kv, before + 1 + right);
+    if (c->guide_kv.pool) llm_kv_truncate(&c->guide_kv, c->guide_kv.n - fed + 1 + right);
     c->n_drafts = 0;
     if (!c->drafts || c->ended || !layer) return 0;
     return llm_draft_note(&c->draft, hidden, row, before, 1 + right, e);

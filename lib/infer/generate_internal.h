@@ -68,6 +68,16 @@ bool llm_generate_is_sharing(const struct state *s, const struct job *j);
 /* Tokens at the beginning of `ids` [n] that need not be computed for a prompt like the job's. */
 int64_t llm_generate_shared(const struct state *s, const struct job *j, const int32_t *ids, int64_t n);
 
+/* generate_guide.c. Whether the completion is guided by what follows a negative prompt. */
+bool llm_generate_is_guided(const struct llm_prompt *p);
+/* A completion begins: reads its negative prompt. *logits: those after it, on the engine's arena; NULL if it is not guided. 0, 1 when a signal was
+ * caught, -1. */
+int llm_generate_begin_guide(struct state *s, struct llm_completion *c, float **logits) LLM_MUST_CHECK;
+/* Before a pass: reads what guides have lost. 0, 1 when a signal was caught, -1. */
+int llm_generate_catch_up_guides(struct state *s) LLM_MUST_CHECK;
+/* Moves log-probabilities: scale · (log p - log q) + log q, p of `logits`, q of `guide`. */
+void llm_generate_guide(double scale, float *logits, const float *guide, int64_t n);
+
 /* generate_memory.c. Before a pass: releases caches, those of the last completions first, until every running completion may have its next tokens and
  * drafts. */
 void llm_generate_make_room(struct state *s);

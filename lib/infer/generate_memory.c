@@ -16,6 +16,8 @@ static int64_t next_bytes(const struct state *s, const struct llm_completion *c)
     int64_t drafts = s->g->drafts > s->g->engine->draft ? s->g->drafts : s->g->engine->draft;
     if (c->n_drafts > drafts) drafts = c->n_drafts;
     int64_t n = llm_kv_growth(&c->kv, 1 + drafts);
+    int64_t negative = c->prompt.n_negative > 0 ? c->prompt.n_negative : 1;
+    if (c->guide_kv.pool) n += llm_kv_growth(&c->guide_kv, negative + c->n + drafts - c->guide_kv.n);
     if (s->g->drafter && c->draft_kv.pool) n += llm_kv_growth(&c->draft_kv, c->kv.n - c->draft_kv.n + 1 + drafts);
     return n;
 }
@@ -49,6 +51,7 @@ static void pause_completion(struct state *s, struct llm_completion *c)
 {
     llm_kv_release(&c->kv);
     if (c->draft_kv.pool) llm_kv_release(&c->draft_kv);
+    if (c->guide_kv.pool) llm_kv_release(&c->guide_kv);
     if (s->g->engine->draft > 0) {
         llm_draft_release(&c->draft);
         free(c->drafts);

@@ -42,3 +42,11 @@ void llm_text_release(struct llm_text *t)
     llm_buf_release(&t->bytes);
     t->bytes = (struct llm_buf){0};
 }
+
+int llm_text_put_token(struct llm_text *t, const struct llm_model *m, int32_t id, struct llm_err *e)
+{
+    size_t n = 0;
+    if (!m->tokenizer || id >= llm_tokenizer_vocab_size(m->tokenizer) || llm_tokenizer_is_special(m->tokenizer, id)) return 0;
+    const char *piece = llm_tokenizer_piece(m->tokenizer, id, &n);
+    return piece ? llm_text_put(t, piece, n, e) : 0;
+}

@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 #include "base/buf.h"
+#include "model/model.h"
 
 struct llm_text {
     struct llm_buf bytes;      /* everything so far; ends before the stop string once one has come */
@@ -14,6 +15,8 @@ struct llm_text {
 };
 /* Adds a token's bytes. */
 int llm_text_put(struct llm_text *t, const char *bytes, size_t n, struct llm_err *e) LLM_MUST_CHECK;
+/* Adds the text of a token; special tokens have none, nor has any token of a model without a tokenizer. */
+int llm_text_put_token(struct llm_text *t, const struct llm_model *m, int32_t id, struct llm_err *e) LLM_MUST_CHECK;
 /* The number of bytes from t->bytes.p + t->shown that may be shown now; the caller adds what it shows to t->shown. `last`: the completion has ended,
  * so nothing is held back. */
 size_t llm_text_ready(const struct llm_text *t, bool last);

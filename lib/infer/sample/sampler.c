@@ -57,8 +57,8 @@ static int reserve(struct llm_sampler *s, size_t n, struct llm_err *e)
     return 0;
 }
 
-static int edit(struct llm_sampler *s, const struct llm_sampling *p, const struct llm_history *h, float *logits, size_t n,
-                struct llm_err *e)
+int llm_sampler_edit(struct llm_sampler *s, const struct llm_sampling *p, const struct llm_history *h, float *logits, size_t n,
+                     struct llm_err *e)
 {
     if (llm_grow((void **)&s->seen, &s->seen_room, (size_t)(h->n > 0 ? 3 * h->n : 1), sizeof *s->seen, e) < 0) return -1;
     for (const struct llm_sample_step *const *step = llm_sample_steps; *step; step++) {
@@ -155,7 +155,7 @@ int llm_sampler_filter(struct llm_sampler *s, const struct llm_sampling *p, cons
                        struct llm_err *e)
 {
     struct llm_logits x;
-    if (edit(s, p, h, logits, n, e) < 0 || take_maxima(s, logits, n, &x, e) < 0) return -1;
+    if (llm_sampler_edit(s, p, h, logits, n, e) < 0 || take_maxima(s, logits, n, &x, e) < 0) return -1;
     return filter(s, p, &x, 0, 0, e);
 }
 
@@ -205,7 +205,7 @@ int llm_sampler_choose(struct llm_sampler *s, const struct llm_sampling *p, cons
                        uint32_t sample, uint32_t position, int32_t *id, struct llm_err *e)
 {
     struct llm_logits x;
-    if (edit(s, p, h, logits, n, e) < 0 || take_maxima(s, logits, n, &x, e) < 0) return -1;
+    if (llm_sampler_edit(s, p, h, logits, n, e) < 0 || take_maxima(s, logits, n, &x, e) < 0) return -1;
     if (!may_choose_best(s, p, &x)
         && (s->limit->apply(s->limit->arg, logits, n, e) < 0 || take_maxima(s, logits, n, &x, e) < 0)) return -1;
     if (p->temperature == 0) {

@@ -122,6 +122,9 @@ struct llm_sampler {
  * +infinity, or all -infinity) fail with status 1. Zero-initialise the sampler. */
 int llm_sampler_choose(struct llm_sampler *s, const struct llm_sampling *p, const struct llm_history *h, float *logits, size_t n,
                        uint32_t sample, uint32_t position, int32_t *id, struct llm_err *e) LLM_MUST_CHECK;
+/* The edits alone. */
+int llm_sampler_edit(struct llm_sampler *s, const struct llm_sampling *p, const struct llm_history *h, float *logits, size_t n,
+                     struct llm_err *e) LLM_MUST_CHECK;
 /* The edits and filters alone: s->c holds what is left, temperature applied. For tests and tools. */
 int llm_sampler_filter(struct llm_sampler *s, const struct llm_sampling *p, const struct llm_history *h, float *logits, size_t n,
                        struct llm_err *e) LLM_MUST_CHECK;

@@ -1,0 +1,60 @@
+# llm-infer --beams, --penalty-alpha, --cfg-scale: beside transformers and definitions (tests/oracle/search.py).
+load ../helper
+
+setup() { m=$ROOT/tests/golden/tiny; }
+
+@test "beams, diverse beams, contrastive search, guidance: the texts and scores of the goldens" {
+    local golden=$ROOT/tests/golden/search.jsonl options n=0
+    while read -r options; do
+        jq -c --arg o "$options" 'select(.options == $o)' "$golden" > cases
+        # shellcheck disable=SC2086
+        IFS=$'\t' read -r first negative <<< "${options/ --negative-prompt /$'\t'}"
+        # shellcheck disable=SC2086
+        jq -c '{ids, tokens}' cases | llm-infer -m "$m" -q --precision f32 --jsonl --ids --no-timings $first ${negative:+--negative-prompt "$negative"} - > got
+        jq -c '.texts[]' cases | cmp - <(jq -c .ids got) || fail "$options: other texts"
+        if [[ $options == --beams* ]]; then
+            paste <(jq '.scores[]' cases) <(jq .score got) | awk '{ d = $1 - $2; if (d * d > 1e-9) exit 1 }' || fail "$options: other scores"
+        fi
+        n=$((n + $(wc -l < cases)))
+    done < <(jq -r .options "$golden" | sort -u)
+    assert_equal $n "$(wc -l < "$golden")"
+}
+
+@test "a search alone is a text; its stop strings cut; one prompt is as a line" {
+    llm-infer -m "$m" -q --precision f32 --beams 3 -n 8 --ids '5 9 200' > alone
+    jq -nc '{ids: [5, 9, 200]}' | llm-infer -m "$m" -q --precision f32 --beams 3 -n 8 --ids --jsonl - | jq -r '.ids | join(" ")' | cmp - alone
+    llm-infer -m "$m" -q --beams 2 --samples 2 -n 5 hello > two
+    llm-infer -m "$m" -q --penalty-alpha .6 --top-k 4 -n 5 --stop zzz hello > one
+}
+
+@test "guidance: drafts, batches, bounded memory and resumed lines change nothing; a scale of 1 is none" {
+    for i in 1 2 3 4 5 6 7 8 9; do
+        jq -nc --argjson i $i '{id: $i, ids: [range(3 + $i * 7) | . * $i % 250 + 3], negative_prompt: (if $i % 3 == 0 then "7 8 \($i)" else null end)}
+            | if $i == 5 then . + {"cfg-scale": 1} else . end'
+    done > in.jsonl
+    local b=(llm-infer -m "$m" -q --jsonl --ids --no-timings --ignore-eos -n 100 -c 250 --temp 1 --cfg-scale 2) how
+    "${b[@]}" --parallel 1 in.jsonl > want
+    for how in '--parallel 9' '--parallel 4 -b 5' '--draft-ngram' "--draft $m --parallel 3" '--memory 40M' '--parallel 9 -j 3 --no-sharing'; do
+        # shellcheck disable=SC2086
+        "${b[@]}" $how in.jsonl | cmp - want || fail "$how"
+    done
+    jq -c 'del(.negative_prompt)' in.jsonl | "${b[@]}" --cfg-scale 1 > plain
+    cmp <(sed -n 5p want) <(sed -n 5p plain)
+    run ! cmp -s want plain
+}
+
+@test "refusals" {
+    refused 2 "expected one search" llm-infer -m "$m" --beams 2 --penalty-alpha .5 hello
+    refused 2 "a search has no drafts" llm-infer -m "$m" --beams 2 --draft-ngram hello
+    refused 2 "--beam-groups: expected a divisor" llm-infer -m "$m" --beams 5 --beam-groups 2 hello
+    refused 2 "--beam-groups, --length-penalty" llm-infer -m "$m" --length-penalty 2 hello
+    refused 2 "--diversity-penalty goes with" llm-infer -m "$m" --beams 2 --diversity-penalty 1 hello
+    refused 2 "--samples: expected at most" llm-infer -m "$m" --beams 2 --samples 3 hello
+    refused 2 "a search cannot follow a grammar" llm-infer -m "$m" --beams 2 --regex a hello
+    refused 2 "a search is not guided" llm-infer -m "$m" --beams 2 --cfg-scale 2 hello
+    refused 2 "--negative-prompt goes with" llm-infer -m "$m" --negative-prompt no hello
+    refused 2 "--cfg-scale: expected a -b of 2" llm-infer -m "$m" --cfg-scale 2 -b 1 hello
+    refused 69 "--cfg-scale: expected a decoder" llm-infer -m "$ROOT/tests/golden/tiny-t5" --cfg-scale 2 --ids '5 6'
+    run -65 --separate-stderr llm-infer -m "$m" --beams 2 --jsonl --ids -n 2 - <<< '{"ids": [4], "samples": 3}'
+    [[ $output == *'"samples\": expected at most 2'* ]]
+}
