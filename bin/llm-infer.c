@@ -124,6 +124,10 @@ static const struct llm_opt options[] = {
     {0, "dry-sequence-breaker", "TEXT", "tokens with TEXT end a repetition of DRY; none: none do; several times [new line, :, \", *]", LLM_LIST,
      AT(dry_breakers), 0, 0, NULL},
     {0, "ignore-eos", NULL, "never choose the end token", LLM_FLAG, AT(ignore_eos), 0, 0, NULL},
+    {0, "cfg-scale", "X", "classifier-free guidance: move log-probabilities by X from those after --negative-prompt [1: off]", LLM_REAL,
+     AT(cfg_scale), .01, 1000, NULL},
+    {0, "negative-prompt", "TEXT", "prompt of what --cfg-scale leads away from [the last token of the prompt]", LLM_STR, AT(negative_prompt), 0, 0,
+     NULL},
     {.type = LLM_HEADING, .help = "What the text must be"},
     {0, "grammar", "FILE", "write a text that the grammar in FILE (GBNF) describes", LLM_INPUT, AT(grammar), 0, 0, NULL},
     {0, "json-schema", "FILE", "write JSON that the JSON Schema in FILE allows", LLM_INPUT, AT(json_schema), 0, 0, NULL},
@@ -134,15 +138,12 @@ static const struct llm_opt options[] = {
     {0, "logit-bias", "ID+X", "add X to the logit of token ID (ID-X, ID-inf: never); may be given several times", LLM_LIST, AT(logit_bias), 0, 0,
      NULL},
     LLM_SAMPLING_OPTIONS(struct args, sampling)
-    {0, "cfg-scale", "X", "classifier-free guidance: move log-probabilities by X from those after --negative-prompt [1: off]", LLM_REAL,
-     AT(cfg_scale), .01, 1000, NULL},
-    {0, "negative-prompt", "TEXT", "prompt of what --cfg-scale leads away from [the last token of the prompt]", LLM_STR, AT(negative_prompt), 0, 0,
-     NULL},
     {.type = LLM_HEADING, .help = "Searching for a text, in place of drawing tokens"},
     {0, "beams", "N", "beam search: keep the N most likely texts, write the best, or the best --samples [1: off]", LLM_INT, AT(beams), 1, 512, NULL},
-    {0, "beam-groups", "G", "diverse beams: G groups, of which the later avoid the tokens of the earlier [1]", LLM_INT, AT(beam_groups), 1, 512, NULL},
-    {0, "diversity-penalty", "X", "subtract X from a token for each beam of an earlier group that took it [0]", LLM_REAL, AT(diversity_penalty), 0, 1e6,
+    {0, "beam-groups", "G", "diverse beams: G groups, of which the later avoid the tokens of the earlier [1]", LLM_INT, AT(beam_groups), 1, 512,
      NULL},
+    {0, "diversity-penalty", "X", "subtract X from a token for each beam of an earlier group that took it [0]", LLM_REAL, AT(diversity_penalty), 0,
+     1e6, NULL},
     {0, "length-penalty", "X", "compare texts by the sum of log-probabilities over length^X [1]", LLM_REAL, AT(length_penalty), -100, 100, NULL},
     {0, "early-stopping", "WHEN", "beam search ends when N texts have ended (yes), can hardly be better (no), cannot be better (never) [no]",
      LLM_CHOICE, AT(early_stopping), 0, 0, "no|yes|never"},
@@ -193,8 +194,8 @@ const struct llm_cli infer_cli = {
 };
 
 const struct args infer_defaults = {.n = UNSET, .draft = -1, .batch = 512, .parallel = 16, .samples = 1, .precision = 1, .pooling = -1,
-                                    .embd_normalize = UNSET, .embed_as = -1, .neurons_top = 5, .logprobs = -1, .cfg_scale = 1, .beams = 1, .beam_groups = 1, .length_penalty = 1,
-                                    .prefix_cache_size = (int64_t)1 << 30};
+                                    .embd_normalize = UNSET, .embed_as = -1, .neurons_top = 5, .logprobs = -1,
+                                    .cfg_scale = 1, .beams = 1, .beam_groups = 1, .length_penalty = 1, .prefix_cache_size = (int64_t)1 << 30};
 
 static bool is_dash(const char *s)
 {
@@ -258,7 +259,7 @@ static void check_search(const struct args *a, int owners)
     if (!searches) return;
     if (a->samples > a->beams) llm_usage(&infer_cli, "--samples: expected at most as many as --beams, and one of contrastive search");
     if (a->beams > a->batch) llm_usage(&infer_cli, "--beams: expected at most as many as -b, the tokens of a pass");
-    if (a->draft > 0 || a->draft_ngram || a->draft_model) llm_usage(&infer_cli, "a search has no drafts: expected no --draft, --draft-ngram, --draft-max");
+    if (a->draft > 0 || a->draft_ngram || a->draft_model) llm_usage(&infer_cli, "a search has no drafts: expected no --draft, --draft-ngram or -max");
     if (guided) llm_usage(&infer_cli, "a search is not guided: expected no --cfg-scale");
     if (a->memory > 0 || a->latency_target > 0) llm_usage(&infer_cli, "a search runs prompt after prompt: expected no --memory, --latency-target");
     if (a->grammar || a->regex || a->choices || a->json_schema || a->json_object) llm_usage(&infer_cli, "a search cannot follow a grammar yet");

@@ -64,7 +64,9 @@ int negative_check(const struct session *s, const struct llm_prompt *p, struct l
 {
     const struct llm_config *c = &s->model->config;
     if (p->cfg_scale == 0 || p->cfg_scale == 1) return 0;
-    if (c->num_encoder_layers > 0 || c->prefix_lm) return llm_fail(e, EX_UNAVAILABLE, "--cfg-scale: expected a decoder that reads from left to right");
+    if (c->num_encoder_layers > 0 || c->prefix_lm) {
+        return llm_fail(e, EX_UNAVAILABLE, "--cfg-scale: expected a decoder that reads from left to right");
+    }
     if (s->engine.batch < 2) return llm_fail(e, LLM_EX_USAGE, "--cfg-scale: expected a -b of 2 or more");
     if (p->n == 0 && p->n_negative == 0) return llm_fail(e, EX_DATAERR, "--cfg-scale: expected --negative-prompt, as there is no prompt");
     int64_t after = p->max_tokens < 0 || p->max_tokens > s->engine.context ? s->engine.context : p->max_tokens, begun = p->begin ? p->begin->n : 0;

@@ -247,7 +247,8 @@ static int finish_ended(struct state *s, struct llm_completion *c)
     return 0;
 }
 
-/* Chooses a completion's first token from the prompt's logits, and the guide's if it has one. Choosing changes logits, so all completions but the last work on a copy. 0 or -1. */
+/* Chooses a completion's first token from the prompt's logits, and the guide's if it has one. Choosing changes logits, so all completions but the
+ * last work on a copy. 0 or -1. */
 static int choose_first(struct state *s, struct job *j, struct llm_completion *c, const float *guide)
 {
     if (j->begun == j->prompt.samples) {

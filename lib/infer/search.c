@@ -326,8 +326,8 @@ static double nearest(const struct states *h, int64_t before, const float *row)
     return max;
 }
 
-/* Tries `k` tokens after a cache: a pass of forks of it, one for each. *best: the index of the one that is taken, whose cache becomes *kv, and *logits
- * those after it. 0 or -1. */
+/* Tries `k` tokens after a cache: a pass of forks of it, one for each. *best: the index of the one that is taken, whose cache becomes *kv, and
+ * *logits those after it. 0 or -1. */
 static int try_tokens(struct search *x, struct llm_kv *kv, struct states *h, const int32_t *ids, const double *p, int64_t k, int64_t *best,
                       float **logits)
 {
