@@ -25,6 +25,10 @@ FLAGS_avx512vnni := $(FLAGS_avx512) -mavx512vnni
 FLAGS_avx512bf16 := $(FLAGS_avx512vnni) -mavx512bf16
 FLAGS_amx := $(FLAGS_avx512bf16) -mamx-tile -mamx-bf16 -mamx-int8
 FLAGS_neon := -march=armv8.2-a+dotprod+bf16+fp16
+FLAGS_i8mm := $(FLAGS_neon)+i8mm
+# Instruction sets of matrix products, whose kernels for the rest are those of a weaker one.
+MATRIX_x86_64 := amx
+MATRIX_aarch64 := i8mm
 
 # A missing library is one clear line, said when something is about to be compiled.
 MISSING := $(if $(PKGS),$(shell for p in $(PKGS); do pkg-config --exists $$p || echo $$p; done 2>&1))
@@ -63,7 +67,7 @@ KERNELS_avxvnni := $(QUANTISED)
 KERNELS_avx512vnni := $(QUANTISED)
 KERNELS_avx512bf16 := $(filter-out $(QUANTISED),$(KERNELS))
 KERNEL_OBJ := $(foreach i,$(ISAS),$(patsubst %.c,$(BUILD)/%.$i.o,$(or $(KERNELS_$i),$(KERNELS))))
-MICRO := $(foreach i,$(ISAS) $(if $(filter x86_64,$(ARCH)),amx),$(wildcard lib/cpu/micro/*_$i.c))
+MICRO := $(foreach i,$(ISAS) $(MATRIX_$(ARCH)),$(wildcard lib/cpu/micro/*_$i.c))
 SOURCES ?= $(filter-out $(KERNELS) lib/cpu/micro/%,$(shell find lib -name '*.c' | LC_ALL=C sort))
 OBJ := $(SOURCES:%.c=$(BUILD)/%.o) $(KERNEL_OBJ) $(MICRO:%.c=$(BUILD)/%.o)
 LIBRARY := $(BUILD)/libllm.a
@@ -115,7 +119,7 @@ $(BUILD)/lib/cpu/micro/%_$1.o: lib/cpu/micro/%_$1.c $(BUILD)/flags
 	@mkdir -p $$(@D)
 	$$(call quiet,cc)$$(CC) $$(KERNEL_FLAGS) $$(KERNEL_OPT) $$(FLAGS_$1) -DLLM_ISA_$1 -DLLM_ISA=$1 -c -o $$@ $$<
 endef
-$(foreach i,$(ISAS) amx,$(eval $(call isa_rule,$i)))
+$(foreach i,$(ISAS) $(MATRIX_$(ARCH)),$(eval $(call isa_rule,$i)))
 
 $(LIBRARY): $(OBJ)
 	@rm -f $@

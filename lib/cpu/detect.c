@@ -92,11 +92,17 @@ static int amx(void)
 
 #elif defined __aarch64__
 FILL_PROTOTYPE(neon)
+FILL_PROTOTYPE(i8mm)
 
 static int neon(void)
 {
     unsigned long need = HWCAP_ASIMD | HWCAP_ASIMDDP | HWCAP_ASIMDHP | HWCAP_FPHP;
     return (getauxval(AT_HWCAP) & need) == need && (getauxval(AT_HWCAP2) & HWCAP2_BF16);
+}
+
+static int i8mm(void)
+{
+    return neon() && (getauxval(AT_HWCAP2) & HWCAP2_I8MM);
 }
 #endif
 
@@ -111,6 +117,7 @@ const struct llm_isa llm_isas[] = {
     {"amx", amx, llm_fill_amx},
 #elif defined __aarch64__
     {"neon", neon, llm_fill_neon},
+    {"i8mm", i8mm, llm_fill_i8mm},
 #endif
     {0}};
 

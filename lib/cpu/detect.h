@@ -1,4 +1,5 @@
-/* Which instruction set to use: what CPU and operating system allow, lowered by LLM_ISA=scalar|avx2|avxvnni|avx512|avx512vnni|avx512bf16|amx|neon. */
+/* Which instruction set to use: what CPU and operating system allow, lowered by LLM_ISA=scalar|avx2|avxvnni|avx512|avx512vnni|avx512bf16|amx or, on
+ * AArch64, LLM_ISA=scalar|neon|i8mm. */
 #ifndef LLM_CPU_DETECT_H
 #define LLM_CPU_DETECT_H
 

@@ -60,4 +60,13 @@ void llm_fill_amx(struct llm_kernels *k)
 #define DECLARE_neon(family) DECLARE(family, neon)
 #define CALL_neon(family) CALL(family, neon)
 ISA_FILL(neon, llm_fill_scalar(k);)
+
+/* Matrix products of 2 × 2 blocks, for products and nothing else. */
+void llm_fill_i8mm(struct llm_kernels *k);
+DECLARE(gemm, i8mm)
+void llm_fill_i8mm(struct llm_kernels *k)
+{
+    llm_fill_neon(k);
+    CALL(gemm, i8mm)
+}
 #endif

@@ -33,7 +33,7 @@
 #include "cpu/simd/avx512.h"
 #elif defined LLM_ISA_avx2
 #include "cpu/simd/avx2.h"
-#elif defined LLM_ISA_neon
+#elif defined LLM_ISA_neon || defined LLM_ISA_i8mm
 #include "cpu/simd/neon.h"
 #else
 #include "cpu/simd/scalar.h"

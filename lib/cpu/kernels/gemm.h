@@ -6,6 +6,8 @@
  *        a [16 rows][k] f32, b [k][16 columns] f32; k in blocks of 768, each summed from zero in order by FMA and added in order
  *   BF16 with a dot product (avx512bf16, amx):
  *        a [k/32][16 rows][32] bf16, b [k/2][16 columns][2] bf16; pairs of k in order into one FP32 sum
+ *   BF16 with a matrix product (i8mm)
+ *        a [k/4][16 rows][4] bf16, b [k/4][16 columns][4] bf16; four k in order into one FP32 sum
  * The order of summation of an element depends on k alone, and not on where in which panel it is. */
 #ifndef LLM_CPU_KERNELS_GEMM_H
 #define LLM_CPU_KERNELS_GEMM_H

@@ -37,7 +37,7 @@ INLINE VI add_16(VI a, VI b) { return _mm256_add_epi16(a, b); }
 INLINE VI pairs_scaled(VI a, VI scale) { return _mm256_madd_epi16(a, scale); }
 INLINE VI products_signed(VI w, VI x) { return _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(x, w)); }
 #define SUMS_OF_16 1
-#elif defined LLM_ISA_neon
+#elif defined LLM_ISA_neon || defined LLM_ISA_i8mm
 INLINE VI dot4(VI sum, VI w, VI x) { return vdotq_s32(sum, vreinterpretq_s8_s32(w), vreinterpretq_s8_s32(x)); } /* w up to 127 */
 #define SUMS_OF_16 0
 #else

@@ -18,5 +18,7 @@ void llm_fill_gemm_pairs_avx512bf16(struct llm_kernels *k);
 void KERNEL(llm_fill_gemm_quantised_rows)(struct llm_kernels *k);
 /* Quantised products for many rows by AMX (micro/gemm_int8_amx.c). */
 void llm_fill_gemm_int8_amx(struct llm_kernels *k);
+/* The same by SMMLA (micro/gemm_int8_i8mm.c). */
+void llm_fill_gemm_int8_i8mm(struct llm_kernels *k);
 
 #endif

@@ -75,6 +75,19 @@ INLINE void put_words(const struct kind *k, const VI *w, const V *part, int64_t 
         vi_store(out->w[1] + at, bytes_of(even, odd));
     }
 }
+#elif defined LLM_ISA_i8mm
+/* Signed bytes; words 2·i and 2·i + 1 of VN rows become two vectors of two rows with the eight k of both words. */
+INLINE void put_words(const struct kind *k, const VI *w, const V *part, int64_t at, struct opened *out)
+{
+    const VI flip = vi_set1(k->top > 127 ? (int32_t)0x80808080u : 0);
+    (void)part;
+    LLM_UNROLL
+    for (int i = 0; i < 8; i += 2, at += 2 * PANEL) {
+        VI even = vi_xor(w[i], flip), odd = vi_xor(w[i + 1], flip);
+        vi_store(out->w[0] + at, vzip1q_s32(even, odd));
+        vi_store(out->w[0] + at + PANEL, vzip2q_s32(even, odd));
+    }
+}
 #else
 INLINE void put_words(const struct kind *k, const VI *w, const V *part, int64_t at, struct opened *out)
 {

@@ -55,12 +55,18 @@ static struct llm_tensor *branch_of(struct llm_ctx *c, const struct llm_layer *l
 /* The matrices that multiply the module's input; 0 if something else may read it too. */
 static int readers_of(const struct llm_module *m, struct llm_param *w[LLM_MATMUL_MAX])
 {
-    static const int of_attention[] = {LLM_ATTENTION_QKV, LLM_ATTENTION_Q, LLM_ATTENTION_K, LLM_ATTENTION_V, -1};
-    static const int of_mlp[] = {LLM_MLP_GATE_UP, LLM_MLP_GATE, LLM_MLP_UP, -1};
-    const int *i = m->kind == &llm_module_attention ? of_attention : m->kind == &llm_module_mlp ? of_mlp : NULL;
+    static const struct { const struct llm_module_kind *kind; int readers[LLM_MATMUL_MAX + 1]; } rows[] = {
+        {&llm_module_attention, {LLM_ATTENTION_QKV, LLM_ATTENTION_Q, LLM_ATTENTION_K, LLM_ATTENTION_V, -1}},
+        {&llm_module_mla, {LLM_MLA_Q, LLM_MLA_Q_A, LLM_MLA_KV_A, -1}},
+        {&llm_module_cross, {LLM_CROSS_Q, -1}},
+        {&llm_module_mamba, {LLM_MAMBA_IN, -1}},
+        {&llm_module_mamba2, {LLM_MAMBA_IN, -1}},
+        {&llm_module_mlp, {LLM_MLP_GATE_UP, LLM_MLP_GATE, LLM_MLP_UP, -1}}};
     int n = 0;
-    for (; i && *i >= 0; i++)
-        if (m->p[*i].w) w[n++] = m->p[*i].w;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        for (const int *r = rows[i].readers; m->kind == rows[i].kind && *r >= 0; r++)
+            if (m->p[*r].w) w[n++] = m->p[*r].w;
+    }
     return n;
 }
 

@@ -28,8 +28,10 @@ struct llm_tensor *llm_forward_mamba(struct llm_ctx *c, const struct llm_module 
     struct llm_tensor *to = llm_columns(c, seen, f->time_step_rank + f->state_size, f->state_size);
     struct llm_tensor *y = llm_selective_scan(c, u, dt, b, to, m->p[LLM_MAMBA_SCAN].w, m->p[LLM_MAMBA_SCAN].b, m->p[LLM_MAMBA_DT].b, &o);
     c->recompute = LLM_RECOMPUTE_INNER;
+    llm_panels_for(c, 1, &m->p[LLM_MAMBA_OUT].w);
     y = llm_gated(c, llm_columns(c, both, inner, inner), y, LLM_ACT_SILU); /* whatever hidden_act says */
     c->recompute = LLM_KEPT;
+    c->to_panels = false;
     y = llm_visit(c, &p->site, LLM_PLACE_MIXER_HIDDEN, y);
     return llm_linear(c, y, m->p[LLM_MAMBA_OUT].w, m->p[LLM_MAMBA_OUT].b);
 }
@@ -53,8 +55,10 @@ struct llm_tensor *llm_forward_mamba2(struct llm_ctx *c, const struct llm_module
                                               m->p[LLM_MAMBA_DT].b, &o);
     y = llm_gated(c, llm_columns(c, all, 0, inner), y, LLM_ACT_SILU); /* whatever hidden_act says */
     c->recompute = LLM_RECOMPUTE_INNER;
+    llm_panels_for(c, 1, &m->p[LLM_MAMBA_OUT].w);
     y = llm_rmsnorm(c, y, m->p[LLM_MAMBA_NORM].w, (float)f->norm_eps, 0, inner / f->ssm_groups);
     c->recompute = LLM_KEPT;
+    c->to_panels = false;
     y = llm_visit(c, &p->site, LLM_PLACE_MIXER_HIDDEN, y);
     return llm_linear(c, y, m->p[LLM_MAMBA_OUT].w, m->p[LLM_MAMBA_OUT].b);
 }

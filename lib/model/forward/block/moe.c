@@ -32,8 +32,10 @@ struct llm_tensor *llm_forward_moe(struct llm_ctx *c, const struct llm_module *m
     struct llm_tensor *both[2];
     llm_linears(c, x, 2, (struct llm_param *[]){m->p[LLM_MOE_SHARED_GATE].w, m->p[LLM_MOE_SHARED_UP].w}, (struct llm_param *[]){NULL, NULL}, both);
     c->recompute = LLM_RECOMPUTE_INNER;
+    llm_panels_for(c, 1, &m->p[LLM_MOE_SHARED_DOWN].w);
     struct llm_tensor *inner = llm_gated(c, both[0], both[1], f->act);
     c->recompute = LLM_KEPT;
+    c->to_panels = false;
     inner = llm_visit(c, &p->site, LLM_PLACE_MLP_SHARED, inner);
     return llm_add_over(c, y, llm_linear(c, inner, m->p[LLM_MOE_SHARED_DOWN].w, NULL));
 }
