@@ -7,6 +7,10 @@
 #define UNIT 32
 #define TILE 1024    /* bytes */
 #define K_BLOCK 400 /* at most so much: two panels of b of this depth stay in the first cache beside what passes of a */
+/* Rows of c that are a multiple of 2 KiB apart meet in a few lines of the first cache: to let sums rest there between blocks costs more than panels
+ * of b that do not stay. */
+#define K_BLOCK_COLLIDING 800
+#define COLLIDING 512 /* floats */
 
 /* What LDTILECFG reads. */
 struct tile_config {
@@ -123,7 +127,8 @@ static void strip(const struct llm_gemm_job *g, int64_t row, int rows, int64_t c
 static void squares(const struct llm_gemm_job *g, int64_t first, int64_t end, int rows)
 {
     int64_t whole = g->add ? 0 : g->n / (2 * PANEL) * (2 * PANEL); /* columns where the sums may rest in c */
-    int64_t blocks = (g->k + K_BLOCK - 1) / K_BLOCK, block = blocks > 1 ? (g->k / blocks + UNIT - 1) / UNIT * UNIT : K_BLOCK;
+    int64_t most = g->ldc % COLLIDING ? K_BLOCK : K_BLOCK_COLLIDING;
+    int64_t blocks = (g->k + most - 1) / most, block = blocks > 1 ? (g->k / blocks + UNIT - 1) / UNIT * UNIT : most;
     configure(rows);
     for (int64_t from = 0; from < g->k || from == 0; from += block) {
         int64_t to = from + block < g->k ? from + block : g->k;
