@@ -74,8 +74,8 @@ static void pack_b_from_a(const void *panels, int64_t width, int64_t row, int64_
             uint16x4_t r[UNIT];
             for (int64_t j = 0; j < UNIT; j++) {
                 const int64_t from = row + i + j;
-                const bool there = i + j < k && column + l < width;
-                r[j] = there ? vld1_u16(in + from / PANEL * padded(width) * PANEL + (column + l) / UNIT * BLOCK + from % PANEL * UNIT) : vdup_n_u16(0);
+                const uint16_t *at = in + from / PANEL * padded(width) * PANEL + (column + l) / UNIT * BLOCK + from % PANEL * UNIT;
+                r[j] = i + j < k && column + l < width ? vld1_u16(at) : vdup_n_u16(0);
             }
             transpose(r);
             for (int j = 0; j < UNIT; j++) vst1_u16(out + (l + j) * UNIT, r[j]);
