@@ -326,7 +326,7 @@ int llm_run_go(struct llm_run *r, const struct args *a, struct llm_err *e)
     if (counted != 0) return counted < 0 ? -1 : 0;
     if (llm_trainer_agree(t, llm_metrics_open(&metrics, a->log, a->resume != NULL, t, e), e) < 0) return -1;
     struct llm_loop loop = {.t = t, .metrics = &metrics, .output = a->common.output, .best = a->best,
-                            .ema_output = a->ema_output, .save_every = a->save_every,
+                            .ema_output = a->ema_output, .save_every = a->save_every, .logs = a->log != NULL,
                             .output_as = llm_run_format(a->common.output, a->to) == LLM_FORMAT_SAFETENSORS ? LLM_SAVE_SAFETENSORS : LLM_SAVE_RUN,
                             .best_as = alone(a->best), .ema_as = alone(a->ema_output)};
     struct llm_err closing;

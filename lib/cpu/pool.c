@@ -146,8 +146,25 @@ static void publish(size_t n, piece_fn *piece, void *arg)
     atomic_store(&pool.number, number);
 }
 
+static struct { void (*call)(void *arg); void *arg; bool busy; } poll_of;
+
+void llm_pool_set_poll(void (*poll)(void *arg), void *arg)
+{
+    poll_of.call = poll;
+    poll_of.arg = arg;
+}
+
+static void poll_once(void)
+{
+    if (poll_of.busy || llm_pool_inside()) return;
+    poll_of.busy = true;
+    poll_of.call(poll_of.arg);
+    poll_of.busy = false;
+}
+
 void llm_parallel(size_t n, piece_fn *piece, void *arg)
 {
+    if (poll_of.call) poll_once();
     if (llm_pool_inside() || pool.threads <= 1 || n <= 1) {
         bool before = llm_pool_set_inside(true);
         llm_fault_suspend();

@@ -20,6 +20,10 @@ int llm_pool_threads(void); /* 1 before llm_pool_start */
  * Which thread runs which piece is not determined: use `thread` for scratch only. Calls from inside a piece run inline. */
 void llm_parallel(size_t n, void (*piece)(void *arg, size_t i, int thread), void *arg);
 
+/* The thread that calls llm_parallel calls poll(arg) before each job: what goes on beside the work (messages) makes progress. `poll` may itself call
+ * llm_parallel. NULL: nothing is polled. */
+void llm_pool_set_poll(void (*poll)(void *arg), void *arg);
+
 /* Per-thread scratch that grows and is kept: at least `bytes`, 64-byte aligned, content undefined. NULL when memory is short. */
 void *llm_scratch(int thread, size_t bytes);
 /* Bytes of scratch requested so far, over all threads. */

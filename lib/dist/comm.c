@@ -314,6 +314,22 @@ int llm_comm_barrier(struct llm_comm *c, struct llm_err *e)
     return 0;
 }
 
+struct llm_comm *llm_comm_twin(struct llm_comm *c, struct llm_err *e)
+{
+    if (++c->job->groups >= MAX_GROUPS) {
+        llm_fail(e, LLM_EX_FAILURE, "expected fewer than %d communicators", MAX_GROUPS);
+        return NULL;
+    }
+    struct llm_comm *twin = create(c->n, e);
+    if (!twin) return NULL;
+    twin->job = c->job;
+    twin->group = c->job->groups;
+    twin->rank = c->rank;
+    memcpy(twin->world, c->world, (size_t)c->n * sizeof *c->world);
+    memcpy(twin->hosts, c->hosts, (size_t)c->n * sizeof *c->hosts);
+    return twin;
+}
+
 struct llm_comm *llm_comm_split(struct llm_comm *c, uint64_t color, struct llm_err *e)
 {
     int n = llm_comm_size(c), members = 0;

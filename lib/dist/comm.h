@@ -42,6 +42,9 @@ int llm_comm_size(const struct llm_comm *c);
 const char *llm_comm_host(const struct llm_comm *c, int rank);
 /* A communicator of the ranks of `c` that give the same color, in their order: collective. The caller destroys it before `c` ends. NULL: see `e`. */
 struct llm_comm *llm_comm_split(struct llm_comm *c, uint64_t color, struct llm_err *e) LLM_MUST_CHECK;
+/* A communicator of all ranks of `c`, whose messages are kept apart from those of `c`. Every rank makes the same twins in the same order; no message
+ * is sent. The caller destroys it before `c` ends. NULL: see `e`. */
+struct llm_comm *llm_comm_twin(struct llm_comm *c, struct llm_err *e) LLM_MUST_CHECK;
 void llm_comm_destroy(struct llm_comm *c);
 
 /* A message under way: at most LLM_COMM_BUCKET bytes. Zero-initialise. The bytes are borrowed until it has arrived. */

@@ -119,6 +119,8 @@ struct llm_tensor *llm_tape_push(struct llm_ctx *c, const struct llm_node *n, co
     *copy = *n;
     if (n_args) memcpy(args_copy, args, n_args);
     copy->args = args_copy;
+    copy->boundary = c->boundary;
+    c->boundary = 0;
     copy->before = c->tape->last;
     c->tape->last = copy;
     copy->out->needs_grad = true;
@@ -145,6 +147,7 @@ void llm_tape_walk(struct llm_ctx *c, const struct llm_node *until)
     struct llm_node *n;
     while ((n = c->tape->last) != until) {
         size_t mark = n->mark;
+        const int64_t boundary = n->boundary;
         c->tape->last = n->before;
         if (n->out->grad && !llm_ctx_failed(c)) {
             llm_grad_finish(n->out);
@@ -153,6 +156,7 @@ void llm_tape_walk(struct llm_ctx *c, const struct llm_node *until)
         }
         llm_grad_drop(c, n->out);
         llm_arena_pop(&c->acts, mark);
+        if (boundary > 0 && c->between) c->between->left(c->between, c, boundary - 1);
     }
 }
 

@@ -35,6 +35,7 @@ struct llm_node {
     struct llm_param *param[3];   /* unused ones are NULL */
     void *args;                   /* the op's own, copied by llm_record */
     bool reads_panels;            /* its first input may be panels */
+    int64_t boundary;             /* llm_ctx.boundary when it was recorded; set by the tape */
     bool tolerant;                /* its backward pass takes inputs that are kept coarsely, and does not read its output */
     struct llm_node *before;      /* the node recorded before this one: the tape is a list from its end */
 };

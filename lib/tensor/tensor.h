@@ -170,6 +170,16 @@ enum llm_stored {
     LLM_STORED_RANK           /* of the same outputs factors of a low rank, each row of the batch by itself; the rest BF16 */
 };
 
+/* What a trainer does between the layers of a model's main stack: it sends gradients that are complete while the backward pass goes on, and brings
+ * parameters that other ranks keep. A context borrows it. */
+struct llm_between {
+    const void *model;        /* the struct llm_model whose layers count; those of other models are passed over */
+    int64_t recorded;         /* forward passes that were recorded; counted by the walk */
+    void (*enter)(struct llm_between *b, struct llm_ctx *c, int64_t layer); /* before a layer's forward function, when recomputed, too */
+    /* The backward pass has left layer `layer`, and with it all later ones; the number of layers: it has left what follows the stack. */
+    void (*left)(struct llm_between *b, struct llm_ctx *c, int64_t layer);
+};
+
 /* Activation recomputation. Cheap activations (norm outputs, activation functions) are not kept for the backward pass but recomputed. All of one kind
  * share one buffer, so a block may ask for the buffer only if every reader of its previous contents has run; llm_record fails for a reader that comes
  * too late. Without a tape all activations are kept. */
@@ -203,6 +213,8 @@ struct llm_ctx {
     struct llm_err err;       /* the first failure; status 0: none */
     struct llm_adapter_rows adapters;
     struct llm_watch *watch;  /* observers and editors of the model that runs here (model/forward/watch.h); borrowed; NULL: none */
+    struct llm_between *between; /* borrowed; NULL: nothing happens between layers */
+    int64_t boundary;         /* the next node that is recorded is the first of layer boundary - 1; 0: of no layer */
     bool recomputing;         /* a block runs again for its backward pass: observers have seen its values */
     struct llm_rope_tables *rope_tables; /* op/rope.c's, NULL until needed */
     struct llm_tensor nothing; /* what ops return after a failure: [0, 0] */

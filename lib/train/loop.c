@@ -92,6 +92,7 @@ int llm_loop_step(struct llm_loop *l, struct llm_step_report *r, struct llm_err 
     *r = now;
     if (eval_due(t) && (got = evaluate(l, r, &val, &bits, e)) < 0) return got;
     struct llm_err problem;
+    if (l->logs && llm_trainer_update_hash(t, e) < 0) return -1;
     if (llm_trainer_agree(t, llm_metrics_step(l->metrics, t, r, val, bits, &problem), &problem) < 0) {
         bool lost = llm_comm_broken(t->comm); /* what the ranks have in parts cannot be saved then */
         if (lost || llm_loop_save(l, e) == 0) *e = problem;

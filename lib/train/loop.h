@@ -12,6 +12,7 @@ struct llm_loop {
     const char *ema_output; /* path of the model with averaged weights; NULL */
     enum llm_save_as output_as, best_as, ema_as;
     int64_t save_every;     /* 0: at the end only */
+    bool logs;              /* a log is written, if by another rank */
 };
 /* Until t->o.steps are done, or a signal is caught: then the unfinished step is dropped, the state saved, and 0 returned (llm_signal_caught tells).
  * If the data shrinks (base/fault.h), the state is saved in the same way, and the failure returned.

@@ -130,7 +130,7 @@ int llm_metrics_step(struct llm_metrics *m, const struct llm_trainer *t, const s
         {"flops", (double)t->tokens * m->flops_per_token}, {"tokens_per_second", rate},
         {"peak_share", m->peak > 0 ? rate * m->flops_per_token / m->peak : NAN}, {"seconds", r->seconds > 0 ? r->seconds : NAN},
         {"activation_bytes", r->activation_bytes}, {"ranks", t->comm ? (double)t->share.n : NAN}, {"comm_seconds", r->comm_seconds},
-        {"comm_bytes", r->comm_bytes},
+        {"comm_bytes", r->comm_bytes}, {"comm_hidden", r->comm_hidden},
     };
     bool completes = m->late && isnan(r->loss) && !isnan(val_loss);
     const json_t *late = completes ? m->late : NULL;

@@ -9,6 +9,7 @@ const char *llm_trainer_first_bad(const struct llm_trainer *t, bool gradients)
     for (size_t i = 0; i < t->n_params; i++) {
         const struct llm_param *p = t->params[i].p;
         const float *x = gradients ? p->grad : p->master;
+        if (llm_share_pools_weights(&t->share, i)) continue; /* no rank has all of it */
         for (int64_t k = 0, n = llm_param_count(p); k < n; k++) {
             if (!isfinite(x[k])) return p->name;
         }

@@ -80,19 +80,21 @@ void llm_grad_join(struct llm_param *p)
 
 static void clear_block(void *arg, size_t i, int thread)
 {
-    const struct llm_param *p = arg;
-    const size_t at = i * LLM_OPTIM_BLOCK, left = (size_t)llm_param_count(p) - at, n = left < LLM_OPTIM_BLOCK ? left : LLM_OPTIM_BLOCK;
+    const struct llm_trainable *t = arg;
+    const size_t at = i * LLM_OPTIM_BLOCK, left = llm_trainable_own(t) - at, n = left < LLM_OPTIM_BLOCK ? left : LLM_OPTIM_BLOCK;
+    float *grad = llm_trainable_grad(t);
+    const float *master = llm_trainable_master(t);
     (void)thread;
-    for (size_t j = at; j < at + n; j++) p->grad[j] = p->master[j] == 0 ? 0 : p->grad[j];
+    for (size_t j = at; j < at + n; j++) grad[j] = master[j] == 0 ? 0 : grad[j];
 }
 
 void llm_grad_keep_zeros(struct llm_trainable *t, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        struct llm_param *p = t[i].p;
+        const struct llm_param *p = t[i].p;
         if (p->n_dims < 2 || p->role != LLM_ROLE_HIDDEN || p->balances || p->running) continue;
-        LLM_PROFILE("gradient norm", 8 * (double)llm_param_count(p));
-        llm_parallel(((size_t)llm_param_count(p) + LLM_OPTIM_BLOCK - 1) / LLM_OPTIM_BLOCK, clear_block, p);
+        LLM_PROFILE("gradient norm", 8 * (double)llm_trainable_own(&t[i]));
+        llm_parallel((llm_trainable_own(&t[i]) + LLM_OPTIM_BLOCK - 1) / LLM_OPTIM_BLOCK, clear_block, &t[i]);
     }
 }
 
@@ -140,12 +142,21 @@ size_t llm_trainable_own(const struct llm_trainable *t)
     return t->partly ? t->own_n : (size_t)llm_param_count(t->p);
 }
 
+float *llm_trainable_grad(const struct llm_trainable *t)
+{
+    return t->own_grad ? t->own_grad : t->p->grad + (t->partly ? t->own_from : 0);
+}
+
+float *llm_trainable_master(const struct llm_trainable *t)
+{
+    return t->own_master ? t->own_master : t->p->master + (t->partly ? t->own_from : 0);
+}
+
 static int update(struct llm_trainable *t, const struct llm_update *u, struct llm_err *e)
 {
     struct llm_param *p = t->p;
     struct llm_update mine = *u;
-    const size_t from = t->partly ? t->own_from : 0;
-    struct llm_optim_span s = {.master = p->master + from, .grad = p->grad + from, .m = t->m, .v = t->v, .n = llm_trainable_own(t)};
+    struct llm_optim_span s = {.master = llm_trainable_master(t), .grad = llm_trainable_grad(t), .m = t->m, .v = t->v, .n = llm_trainable_own(t)};
     LLM_PROFILE("optimizer", 4 * (double)s.n * (4 + 2 * (t->m != NULL) + 2 * (t->v != NULL)));
     mine.step.clear = true;
     if (!p->decay) mine.step.weight_decay = 0;
@@ -160,19 +171,33 @@ static int update(struct llm_trainable *t, const struct llm_update *u, struct ll
     return 0;
 }
 
+/* A parameter of which this rank updates all elements: what looks at all of it finds them in the parameter's memory. */
+static int update_whole(struct llm_trainable *t, const struct llm_update *u, struct llm_err *e)
+{
+    struct llm_param *p = t->p;
+    float *const grad = p->grad, *const master = p->master;
+    int got = 0;
+    if (t->own_grad) p->grad = t->own_grad;
+    if (t->own_master) p->master = t->own_master;
+    if (p->balances) balance(p);
+    else if (p->running) follow(p, u->passes > 0 ? u->passes : 1);
+    else got = update(t, u, e);
+    p->grad = grad;
+    p->master = master;
+    return got;
+}
+
 int llm_params_update(struct llm_trainable *t, size_t n, const struct llm_update *u, struct llm_err *e)
 {
     for (size_t i = 0; i < n; i++) {
         const size_t own = llm_trainable_own(&t[i]), count = (size_t)llm_param_count(t[i].p);
-        if (own == 0) memset(t[i].p->grad, 0, count * sizeof(float));
-        else if (t[i].p->balances) balance(t[i].p);
-        else if (t[i].p->running) follow(t[i].p, u->passes > 0 ? u->passes : 1);
-        else if (update(&t[i], u, e) < 0) return -1;
-        if (own > 0 && own < count) {
-            memset(t[i].p->grad, 0, t[i].own_from * sizeof(float));
-            memset(t[i].p->grad + t[i].own_from + own, 0, (count - t[i].own_from - own) * sizeof(float));
+        if (own == count && update_whole(&t[i], u, e) < 0) return -1;
+        if (own > 0 && own < count && update(&t[i], u, e) < 0) return -1;
+        if (own < count && !t[i].pooled) { /* the gradient of what other ranks update */
+            memset(t[i].p->grad, 0, (own > 0 ? t[i].own_from : count) * sizeof(float));
+            if (own > 0) memset(t[i].p->grad + t[i].own_from + own, 0, (count - t[i].own_from - own) * sizeof(float));
         }
-        if (t[i].ema && !t[i].partly) llm_combine(t[i].ema, t[i].p->master, u->ema, 1 - u->ema, (size_t)llm_param_count(t[i].p));
+        if (t[i].ema && !t[i].partly) llm_combine(t[i].ema, t[i].p->master, u->ema, 1 - u->ema, count);
     }
     return 0;
 }

@@ -14,6 +14,8 @@ struct llm_trainable {
     float *ema;                 /* exponential moving average of the master; NULL: none is kept */
     bool partly;                /* this rank updates elements [own_from, own_from + own_n) alone, and m and v hold these; else all (train/share.h) */
     size_t own_from, own_n;
+    float *own_grad, *own_master; /* [own_n] gradient and master of these elements where p's memory is shared by layers (zero 2, 3); NULL: in p's */
+    bool pooled;                /* p->grad is such memory, cleared by train/share.h */
     float *shards;              /* sums of shards that wait for others (train/shards.h); NULL: there are none */
 };
 
@@ -66,8 +68,10 @@ void llm_grad_keep_zeros(struct llm_trainable *t, size_t n);
 /* √Σ g² over all parameters: sums of blocks of 64 Ki elements added in order. Accumulators of further uses must have joined. If a gradient is
  * not finite, *bad is the first such parameter and the result is not finite either. */
 double llm_grad_norm(struct llm_trainable *t, size_t n, const struct llm_param **bad);
-/* The elements that this rank updates. */
+/* The elements that this rank updates; the first of their gradients; of their masters. */
 size_t llm_trainable_own(const struct llm_trainable *t);
+float *llm_trainable_grad(const struct llm_trainable *t);
+float *llm_trainable_master(const struct llm_trainable *t);
 /* Updates all parameters (those that are updated partly in part), clears gradients and moves the averages of what is updated whole. Fails only if
  * memory is short. */
 int llm_params_update(struct llm_trainable *t, size_t n, const struct llm_update *u, struct llm_err *e) LLM_MUST_CHECK;

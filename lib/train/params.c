@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/buf.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "model/spec/block.h"
 #include "model/weights/lora.h"
@@ -123,19 +124,22 @@ static void note_types(const struct llm_trainable *params, size_t n, int precisi
 }
 
 /* Master, gradient, moments and what else a parameter under training needs. */
-static int prepare(struct llm_trainer *t, struct llm_trainable *q, struct llm_err *e)
+static int prepare(struct llm_trainer *t, size_t number, struct llm_err *e)
 {
+    struct llm_trainable *q = &t->params[number];
     const struct llm_model *m = t->model;
     struct llm_param *p = q->p;
     size_t n = (size_t)llm_param_count(p);
     if (make_master(p, e) < 0) return -1;
     p->weight.rounded = t->o.precision == LLM_COMPUTE_BF16 && p->n_dims > 1; /* vectors stay as they are */
-    if (!(p->grad = zeroed(n, sizeof(float), e)) || make_forms(t, p, e) < 0) return -1;
+    if (t->hashes) t->hashes[number] = llm_xxh64(p->master, n * sizeof(float), 0);
+    if (llm_share_place(&t->share, number, e) < 0 || (!p->grad && !(p->grad = zeroed(n, sizeof(float), e)))) return -1;
+    if (!llm_share_pools_weights(&t->share, number) && make_forms(t, p, e) < 0) return -1;
     bool looked_up_too = m->config.tie_word_embeddings && p == llm_model_head(m);
     int64_t tokens = llm_shard_rows(t->o.grad_shards, t->o.batch * t->o.accumulate) * t->o.context;
     if (t->o.batch_tokens > 0) tokens = t->o.batch_tokens / t->o.grad_shards + t->o.context;
     if (looked_up_too && make_lookup(p, n, tokens, e) < 0) return -1;
-    if (make_uses(m, p, e) < 0 || llm_shard_prepare(q, t->share.run, e) < 0) return -1;
+    if (make_uses(m, p, e) < 0 || (t->share.zero < 2 && llm_shard_prepare(q, t->share.run, e) < 0)) return -1;
     double ratio = t->o.mup_base_width > 0 ? (double)m->config.hidden_size / (double)t->o.mup_base_width : 1;
     const struct llm_optim *o = q->optim;
     const size_t own = llm_trainable_own(q);
@@ -181,9 +185,10 @@ int llm_trainer_prepare(struct llm_trainer *t, struct llm_err *e)
     list_trained(t);
     note_types(t->params, t->n_params, t->o.precision);
     for (size_t i = 0; i < t->n_params; i++) t->params[i].optim = llm_optim_of(t->optim, t->params[i].p);
-    if (llm_share_init(&t->share, t->comm, &t->layout, t->params, t->n_params, t->o.grad_shards, e) < 0) return -1;
+    if (llm_share_init(&t->share, t->comm, &t->layout, m, t->params, t->n_params, &t->o, e) < 0) return -1;
+    if (t->share.zero == 3 && !(t->hashes = llm_calloc(t->n_params, sizeof *t->hashes, "training", e))) return -1;
     for (size_t i = 0; i < t->n_params; i++) {
-        if (prepare(t, &t->params[i], e) < 0) return -1;
+        if (prepare(t, i, e) < 0) return -1;
     }
     llm_lora_renorm(m); /* rounding to BF16 changes pairs */
     for (size_t i = 0; i < m->n_params; i++) {

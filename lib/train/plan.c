@@ -28,7 +28,7 @@ static void add_state(const struct llm_trainer *t, struct sample *s)
 enum { PASSES = 2 };
 
 /* What the options train, of the whole model. */
-struct trained { double params, active, frozen_bytes, moments, frames; bool all, embedding; };
+struct trained { double params, active, frozen_bytes, moments, frames, in_layers, largest; bool all, embedding; };
 
 /* With an adapter: its pairs, and what it stores whole. */
 static void count_adapter(struct trained *n, const struct llm_model *m, const struct llm_train_options *o)
@@ -61,13 +61,19 @@ static int count_trained(struct trained *n, const struct llm_config *c, const st
     }
     if (llm_model_declare(c, &d, &layout, e) < 0) return -1;
     int got = llm_trains_check(o, d.specs, d.n, e);
+    double group = 0;
     for (size_t i = 0; got == 0 && i < d.n; i++) {
         const struct llm_param_spec *s = &d.specs[i];
         const struct llm_param p = {.role = s->role};
         const struct llm_optim *optim = llm_optim_of(llm_optims[o->optimizer], &p);
         double elements = (double)s->shape[0] * (double)s->shape[1];
         n->frames += ceil(4 * elements / (double)LLM_FRAME_BYTES);
+        const bool in_layer = !s->encoder && s->layer >= 0 && s->layer < c->num_hidden_layers && s->sharers == 0;
+        if (i > 0 && s->layer != d.specs[i - 1].layer && s->layer % llm_share_group_layers(c, o) == 0) group = 0;
         if (llm_trains(o, s->name)) {
+            n->in_layers += in_layer ? elements : 0;
+            group += in_layer ? elements : 0;
+            n->largest = group > n->largest ? group : n->largest;
             n->params += elements;
             n->active += elements * (s->active > 0 ? s->active : 1);
             n->moments += s->running ? 0 : 4 * elements * ((optim->m != NULL) + (optim->v != NULL));
@@ -144,9 +150,7 @@ int llm_plan_make(struct llm_plan *p, const struct llm_config *c, const struct l
     double tokens = (double)(o->batch * o->accumulate) * (double)(o->context ? o->context : llm_config_default_context(c));
     double of_shard = tokens / (double)(o->batch * o->accumulate) * (double)llm_shard_rows(o->grad_shards, o->batch * o->accumulate);
     double looked_up = 4 * (double)c->hidden_size * (of_shard < (double)c->vocab_size ? of_shard : (double)c->vocab_size);
-    if (llm_share_check(ranks, o->grad_shards, e) < 0) return -1;
-    struct llm_share_cost shared = llm_share_cost(ranks, o->grad_shards, 0);
-    double copies = 1 + (double)shared.buffers; /* of the gradient */
+    if (llm_share_check(ranks, l, o, e) < 0) return -1;
     int64_t context = o->context ? o->context : llm_config_default_context(c), every = o->checkpoint_every > 0 ? o->checkpoint_every : 1;
     double n = llm_model_params(c), attention = 0, collected = 0;
     struct trained trained;
@@ -161,21 +165,23 @@ int llm_plan_make(struct llm_plan *p, const struct llm_config *c, const struct l
         if (rows[i].unit == LLM_UNIT_ATTENTION) attention = rows[i].flops_forward - 2 * rows[i].params;
     }
     double steps = few == c->num_hidden_layers ? 0 : (double)(c->num_hidden_layers - few) / (double)(more - few);
+    const struct llm_share_size size = {trained.params, trained.in_layers, trained.largest};
+    const struct llm_share_cost shared = llm_share_cost(ranks, l, o, &size);
     *p = (struct llm_plan){.params = n,
                            .trained = trained.params,
-                           .weights = 4 * trained.params + trained.frozen_bytes,
-                           .gradients = 4 * trained.params * copies + (c->tie_word_embeddings && trained.embedding ? looked_up : 0) + two.uses,
+                           .weights = shared.weights + trained.frozen_bytes,
+                           .gradients = shared.gradients + (c->tie_word_embeddings && trained.embedding ? looked_up : 0) + two.uses,
                            .moments = trained.all ? one.moments + steps * (two.moments - one.moments) : trained.moments,
                            .averages = o->ema > 0 ? 4 * trained.params : 0,
                            .tokens_per_step = tokens,
                            .peak = llm_measured_peak((enum llm_compute)o->precision)};
     if (ranks > 1) {
         const double own = (double)llm_shard_rows(ranks, o->grad_shards) / (double)o->grad_shards; /* of a step's shards, at most */
-        shared = llm_share_cost(ranks, o->grad_shards, trained.params);
         p->ranks = (double)ranks;
         p->nodes = (double)shared.nodes;
         p->sent = shared.sent;
         if (l->zero > 0) collected = p->moments; /* a save has all of them at one rank */
+        if (l->zero == 3) collected += 4 * trained.in_layers;
         if (l->zero > 0) p->moments /= (double)ranks;
         p->other += shared.staging;
         one.seconds *= own;

@@ -3,14 +3,23 @@
  * them in the tree's order. So the parameters have the same bits at every step for any number of ranks.
  *
  * The elements are divided into cells: 64 Ki elements of a parameter (the blocks of gradient norms), or a whole parameter where its update looks
- * at all of it. Each rank owns a run of cells of about the same number of elements.
+ * at all of it. Cells that travel together are a unit: those of a layer, or a few Mi elements of them; the units of a layer form its group, those of
+ * all other parameters the last group. Every rank owns about the same number of elements of each
+ * group; those of one parameter follow one another.
  *
- * zero 0: every rank gets the whole gradient and updates all parameters. zero 1 (ZeRO-1): a rank keeps moments of its own cells alone and
- * updates these; then every rank gets the updated parameters. */
+ * What each rank keeps whole depends on `zero`:
+ * 0: everything. Every rank gets the whole gradient and updates all parameters.
+ * 1: weights and gradients. A rank has moments of its own cells alone and updates these; then every rank gets the updated parameters.
+ * 2: weights. Gradients of layers have memory for two groups; a rank keeps the gradient of its own cells.
+ * 3: what is in no layer. Weights of layers have memory for two groups, too, and come from their owners, one group ahead.
+ *
+ * The gradients of a layer travel while the backward pass goes on (share_exchange.c): with zero 0 and 1 in the last pass of the rank's rows, with
+ * zero 2 and 3 after each shard, which therefore must be one pass. Messages make progress between jobs of the thread pool. */
 #ifndef LLM_TRAIN_SHARE_H
 #define LLM_TRAIN_SHARE_H
 
 #include "dist/comm.h"
+#include "model/model.h"
 #include "train/optim.h"
 #include "train/shards.h"
 
@@ -21,43 +30,95 @@ int llm_layout_read(struct llm_layout *l, const char *text, struct llm_err *e) L
 /* Whether the layout fits n_ranks ranks. 0 or -1 (LLM_EX_USAGE). */
 int llm_layout_check(const struct llm_layout *l, int n_ranks, struct llm_err *e) LLM_MUST_CHECK;
 
-/* Whether there are enough shards for n_ranks ranks. 0 or -1 (LLM_EX_USAGE). */
-int llm_share_check(int64_t n_ranks, int64_t n_shards, struct llm_err *e) LLM_MUST_CHECK;
-/* What a rank sends in a step, and takes for messages, at most, with n_params trained elements, by formula. */
-struct llm_share_cost { int64_t nodes, buffers; double sent, staging; };
-struct llm_share_cost llm_share_cost(int64_t n_ranks, int64_t n_shards, double n_params);
+/* Whether there are enough shards for n_ranks ranks, and what the layout asks of the options. 0 or -1 (LLM_EX_USAGE). */
+int llm_share_check(int64_t n_ranks, const struct llm_layout *l, const struct llm_train_options *o, struct llm_err *e) LLM_MUST_CHECK;
+/* What a rank sends in a step, and takes for messages and in memory, at most, by formula. `params` elements are trained: `in_layers` of them in
+ * layers, `largest` in the largest group. */
+struct llm_share_size { double params, in_layers, largest; };
+struct llm_share_cost { int64_t nodes, buffers; double sent, staging, gradients, weights; };
+struct llm_share_cost llm_share_cost(int64_t n_ranks, const struct llm_layout *l, const struct llm_train_options *o,
+                                     const struct llm_share_size *size);
+/* Layers of a group: one, or those that the backward pass recomputes together. */
+int64_t llm_share_group_layers(const struct llm_config *c, const struct llm_train_options *o);
+
+/* Units whose gradients travel at the same time, with zero 0 and 1; with zero 2 and 3, whose layers have memory for two groups anyway. */
+enum { LLM_SHARE_SLOTS = 4, LLM_SHARE_FEW_SLOTS = 2 };
 
 struct llm_share {
-    struct llm_comm *comm;          /* borrowed; NULL: one rank */
+    struct llm_comm *comm;          /* borrowed; NULL: one rank. Agreements, norms and what travels between steps */
+    struct llm_comm *exchange, *bring; /* of the same ranks: gradients; weights of layers. NULL: one rank */
     int rank, n, zero;
     struct llm_shard_run run;       /* of this rank */
-    struct llm_share_cell { size_t param, from, n; } *cells; /* owned, as all below */
-    size_t n_cells, *first_cell;    /* [n + 1] first cell of each rank's */
+    int64_t rounds;                 /* exchanges of a unit in a step: zero 2 and 3 have one for each shard of the rank with most */
+    struct llm_trainable *t;        /* [n_params] borrowed */
+    size_t n_params;
+    int64_t n_layers, group_layers, n_groups; /* groups of layers; group n_groups: all other parameters */
+    struct llm_share_param { int64_t group; size_t first, end; } *params; /* [n_params] group and cells; owned, as all below */
+    struct llm_share_cell { size_t param, from, n; int owner; } *cells; /* by group, then by parameter */
+    size_t n_cells, *listed;        /* listed [n_cells]: cells by unit */
+    struct llm_share_unit {
+        size_t first, end;          /* its cells: listed[first] and on */
+        int64_t group;
+        size_t own;                 /* elements of this rank's cells */
+        float *kept;                /* [shards, own] with several rounds; else NULL */
+        struct llm_transfer *transfers;
+        size_t n_transfers, room;
+        float *staging;             /* what arrives, node by node in the order of ranks */
+        bool begun, arrived;
+    } *units;
+    size_t n_units;
     struct llm_shard_node *nodes;   /* of all ranks, in order */
     size_t n_nodes, *first_node;    /* [n + 1] */
-    size_t bucket;                  /* elements of an owner that travel at a time; a larger cell travels alone */
-    float *send, *receive;          /* staging: what leaves, and what arrives */
+    struct llm_share_slot { float *p; struct llm_share_unit *user; } slots[LLM_SHARE_SLOTS];
+    size_t n_slots, next_slot;
     double *squares;                /* [n_cells] */
-    void **parts;                   /* [n] arguments of collective calls, as the next */
-    const void **out;
-    size_t *bytes, *out_bytes;
+    /* zero 2 and 3 */
+    float *gradients[2], *weights[2]; /* memory of two groups; NULL: parameters have their own */
+    size_t *offset;                 /* [n_params] of a parameter in its group's memory */
+    struct llm_share_brought { int64_t group; bool arrived; struct llm_transfer *transfers; size_t n, room; } brought[2]; /* group -1: none */
+    /* the pass at hand */
+    struct llm_between between, eval_between; /* of the contexts of training and of evaluation */
+    bool overlap;                   /* gradients travel as layers are left */
+    bool sends;                     /* this rank has a shard in the round at hand */
+    int64_t round, position;        /* share_layers.c */
+    struct llm_err err;             /* of messages that failed within a pass */
+    size_t under_way;               /* exchanges that have begun and not arrived */
+    double since, busy, blocked;    /* seconds: since when some are under way; that some were; that the rank waited for them */
 };
 
-/* Divides the parameters, whose optimizers are set, and says in each which elements this rank updates. More ranks than shards: -1 (LLM_EX_USAGE).
- * Zero-initialise; release either way. */
-int llm_share_init(struct llm_share *s, struct llm_comm *comm, const struct llm_layout *l, struct llm_trainable *t, size_t n_params, int64_t n_shards,
-                   struct llm_err *e) LLM_MUST_CHECK;
+/* Divides the parameters, whose optimizers are set, and says in each which elements this rank updates. Zero-initialise; release either way. */
+int llm_share_init(struct llm_share *s, struct llm_comm *comm, const struct llm_layout *l, const struct llm_model *m, struct llm_trainable *t,
+                   size_t n_params, const struct llm_train_options *o, struct llm_err *e) LLM_MUST_CHECK;
 void llm_share_release(struct llm_share *s);
 
-/* After the last shard of the run: the step's gradient. With zero 0 all of llm_param.grad, else that of the rank's own cells. */
-int llm_share_reduce(struct llm_share *s, struct llm_trainable *t, struct llm_err *e) LLM_MUST_CHECK;
-/* Every rank gets the owners' elements of all gradients, or of all masters. */
+/* ---- memory of layers (share_layers.c) ---- */
+/* Whether parameter number i has its gradient, or its weights, in memory that groups of layers share. */
+bool llm_share_pools_gradient(const struct llm_share *s, size_t i);
+bool llm_share_pools_weights(const struct llm_share *s, size_t i);
+/* Gives parameter number i that memory; what its master had is kept by its owners. 0 or -1. */
+int llm_share_place(struct llm_share *s, size_t i, struct llm_err *e) LLM_MUST_CHECK;
+/* Before parameters are freed: those that have shared memory forget it. */
+void llm_share_forget_places(struct llm_share *s);
+/* Owners' weights have changed: groups are brought anew. */
+void llm_share_changed(struct llm_share *s);
+
+/* ---- a step: each rank calls these in this order, also if its rows have failed ---- */
+/* Before the passes of shard `shard` of the rank's. `last`: gradients of its coming pass are complete. */
+void llm_share_begin(struct llm_share *s, int64_t shard, bool last);
+/* After the passes of the shard: its gradient goes to its place in the tree, and to its owners where the layout says so. */
+int llm_share_end(struct llm_share *s, int64_t shard, struct llm_err *e) LLM_MUST_CHECK;
+/* After the rank's rows: does what is left of the exchanges, and waits for them. Then the owners have the gradient of the step
+ * (llm_trainable_grad), with zero 0 all ranks llm_param.grad. */
+int llm_share_finish(struct llm_share *s, struct llm_err *e) LLM_MUST_CHECK;
+/* The share of the time of exchanges in which this rank did not wait, since the last call; NaN: there were none. */
+double llm_share_hidden(struct llm_share *s);
+
+/* Every rank gets the owners' elements of all gradients, or of all masters that it keeps whole. */
 enum llm_share_what { LLM_SHARE_GRADIENTS, LLM_SHARE_MASTERS };
-int llm_share_gather(struct llm_share *s, struct llm_trainable *t, enum llm_share_what what, struct llm_err *e) LLM_MUST_CHECK;
+int llm_share_gather(struct llm_share *s, enum llm_share_what what, struct llm_err *e) LLM_MUST_CHECK;
 /* llm_grad_norm of gradients that the owners have: the same bits. */
-int llm_share_norm(struct llm_share *s, struct llm_trainable *t, size_t n_params, double *norm, const struct llm_param **bad, struct llm_err *e)
-    LLM_MUST_CHECK;
-/* A moment of parameter number `param`, of which `mine` has this rank's elements: rank 0 gets all of them in `all`. */
+int llm_share_norm(struct llm_share *s, double *norm, const struct llm_param **bad, struct llm_err *e) LLM_MUST_CHECK;
+/* Numbers of parameter number `param`, of which `mine` has this rank's elements: rank 0 gets all of them in `all`. */
 int llm_share_collect(struct llm_share *s, size_t param, const float *mine, float *all, struct llm_err *e) LLM_MUST_CHECK;
 /* x [rows, width]: every rank gets the rows that others ran. */
 int llm_share_rows(struct llm_share *s, float *x, int64_t rows, int64_t width, struct llm_err *e) LLM_MUST_CHECK;

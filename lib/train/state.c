@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/buf.h"
+#include "base/hash.h"
 #include "model/weights/beside.h"
 #include "model/weights/lora.h"
 #include "model/weights/names.h"
@@ -159,41 +160,57 @@ static int save(struct llm_trainer *t, const char *path, enum llm_save_as as, st
     return r;
 }
 
-/* Moments that the ranks keep in parts: rank 0 has them whole while it writes them. Its own parts stay in `part`. */
-struct moments { float **part, **whole; };
+/* What the ranks keep in parts: rank 0 has it whole while it writes it. Its own parts stay in `part`. */
+enum { PART_M, PART_V, PART_MASTER, N_PARTS };
+struct parts { float **part, **whole; };
 
-static int collect(struct llm_trainer *t, struct moments *k, struct llm_err *e)
+/* Where parameter number i / N_PARTS has its part; NULL: it has none that is to be saved. */
+static float **part_of(struct llm_trainer *t, size_t i, bool moments)
 {
-    const size_t n = 2 * t->n_params;
-    k->part = llm_calloc(n, sizeof *k->part, "moments", e);
-    k->whole = llm_calloc(n, sizeof *k->whole, "moments", e);
+    struct llm_trainable *q = &t->params[i / N_PARTS];
+    const int what = (int)(i % N_PARTS);
+    if (what == PART_MASTER) return llm_share_pools_weights(&t->share, i / N_PARTS) ? &q->own_master : NULL;
+    if (!moments || t->share.zero == 0 || q->p->running) return NULL;
+    return what == PART_M ? (q->optim->m ? &q->m : NULL) : q->optim->v ? &q->v : NULL;
+}
+
+/* Puts whole numbers, or the parts again, where the file is written from. */
+static void put_part(struct llm_trainer *t, size_t i, float *x)
+{
+    struct llm_trainable *q = &t->params[i / N_PARTS];
+    if (i % N_PARTS == PART_M) q->m = x;
+    else if (i % N_PARTS == PART_V) q->v = x;
+    else q->p->weight.data = q->p->master = x;
+}
+
+static int collect(struct llm_trainer *t, struct parts *k, bool moments, struct llm_err *e)
+{
+    const size_t n = N_PARTS * t->n_params;
+    k->part = llm_calloc(n, sizeof *k->part, "what the ranks keep", e);
+    k->whole = llm_calloc(n, sizeof *k->whole, "what the ranks keep", e);
     int got = k->part && k->whole ? 0 : -1;
     for (size_t i = 0; i < n && got == 0; i++) {
-        const struct llm_trainable *q = &t->params[i / 2];
-        const bool kept = (i % 2 ? q->optim->v : q->optim->m) && !q->p->running;
-        if (!kept || t->share.rank > 0) continue;
-        if (!(k->whole[i] = llm_alloc_huge((size_t)llm_param_count(q->p), sizeof **k->whole, "moments", e))) got = -1;
+        if (!part_of(t, i, moments) || t->share.rank > 0) continue;
+        if (!(k->whole[i] = llm_alloc_huge((size_t)llm_param_count(t->params[i / N_PARTS].p), sizeof **k->whole, "what the ranks keep", e))) got = -1;
     }
     got = llm_trainer_agree(t, got, e);
     for (size_t i = 0; i < n && got == 0; i++) {
-        struct llm_trainable *q = &t->params[i / 2];
-        const bool kept = (i % 2 ? q->optim->v : q->optim->m) && !q->p->running;
-        float **field = i % 2 ? &q->v : &q->m;
-        if (!kept) continue;
-        got = llm_share_collect(&t->share, i / 2, *field, k->whole[i], e);
-        k->part[i] = *field;
-        if (t->share.rank == 0) *field = k->whole[i];
+        float **part = part_of(t, i, moments);
+        if (!part) continue;
+        got = llm_share_collect(&t->share, i / N_PARTS, *part, k->whole[i], e);
+        k->part[i] = i % N_PARTS == PART_MASTER ? t->params[i / N_PARTS].p->master : *part;
+        if (t->share.rank == 0) put_part(t, i, k->whole[i]);
     }
     return got;
 }
 
 /* After collect, also when it failed. */
-static void discard(struct llm_trainer *t, struct moments *k)
+static void discard(struct llm_trainer *t, struct parts *k)
 {
-    for (size_t i = 0; k->whole && i < 2 * t->n_params; i++) {
-        if (!k->whole[i]) continue;
-        float **field = i % 2 ? &t->params[i / 2].v : &t->params[i / 2].m;
-        if (*field == k->whole[i]) *field = k->part[i];
+    for (size_t i = 0; k->whole && i < N_PARTS * t->n_params; i++) {
+        const struct llm_trainable *q = &t->params[i / N_PARTS];
+        const float *now = i % N_PARTS == PART_M ? q->m : i % N_PARTS == PART_V ? q->v : q->p->master;
+        if (k->whole[i] && now == k->whole[i]) put_part(t, i, k->part[i]);
         free(k->whole[i]);
     }
     free(k->part);
@@ -202,9 +219,9 @@ static void discard(struct llm_trainer *t, struct moments *k)
 
 int llm_trainer_save(struct llm_trainer *t, const char *path, enum llm_save_as as, struct llm_err *e)
 {
-    struct moments k = {0};
+    struct parts k = {0};
     llm_comm_set_place(t->comm, "saving");
-    int got = t->share.zero > 0 && as == LLM_SAVE_RUN ? collect(t, &k, e) : 0;
+    int got = t->share.zero == 3 || (t->share.zero > 0 && as == LLM_SAVE_RUN) ? collect(t, &k, as == LLM_SAVE_RUN, e) : 0;
     if (got == 0) got = llm_trainer_agree(t, t->share.rank == 0 ? save(t, path, as, e) : 0, e);
     discard(t, &k);
     return got;
@@ -266,6 +283,20 @@ static int read_moment(struct llm_trainer *t, const char *what, const struct llm
     int got = whole ? read_tensor(t, what, q->p, whole, e) : -1;
     if (got == 0) memcpy(out, whole + q->own_from, own * sizeof *out);
     free(whole);
+    return got;
+}
+
+/* The master of parameter number i: all of it, or the elements that this rank keeps. */
+static int read_master(struct llm_trainer *t, const char *what, size_t i, struct llm_err *e)
+{
+    const struct llm_trainable *q = &t->params[i];
+    const size_t n = (size_t)llm_param_count(q->p);
+    const bool parts = llm_share_pools_weights(&t->share, i);
+    float *whole = parts ? llm_alloc_huge(n, sizeof *whole, "weights", e) : q->p->master;
+    int got = whole ? read_tensor(t, what, q->p, whole, e) : -1;
+    if (got == 0 && t->hashes) t->hashes[i] = llm_xxh64(whole, n * sizeof *whole, 0);
+    if (got == 0 && parts && q->own_n > 0) memcpy(q->own_master, whole + q->own_from, q->own_n * sizeof *whole);
+    if (parts) free(whole);
     return got;
 }
 
@@ -351,7 +382,7 @@ int llm_state_restore(struct llm_trainer *t, struct llm_err *e)
         bool beside = is_beside(t, p->p);
         const char *what = t->objective->beside ? NULL : "master";
         if (beside && what && !has_tensor(t, what, p->p)) continue; /* the run had another objective so far */
-        if ((p->p->weight.rounded || beside) && read_tensor(t, what, p->p, p->p->master, e) < 0) return -1;
+        if ((p->p->weight.rounded || beside) && read_master(t, what, i, e) < 0) return -1;
         if (beside) llm_weight_changed(&p->p->weight);
         if (p->m && read_moment(t, p->optim->m, p, p->m, e) < 0) return -1;
         if (p->v && read_moment(t, p->optim->v, p, p->v, e) < 0) return -1;

@@ -26,7 +26,7 @@ struct llm_step_report llm_step_report_none(int64_t step)
 {
     struct llm_step_report r = {.step = step, .loss = NAN, .bits_per_byte = NAN, .lr = NAN, .grad_norm = NAN, .router_balance = NAN,
                                 .router_peak = NAN, .router_z = NAN, .router_dropped = NAN, .comm_seconds = NAN,
-                                .comm_bytes = NAN};
+                                .comm_bytes = NAN, .comm_hidden = NAN};
     for (int i = 0; i < LLM_MAX_MEANS; i++) r.means[i] = NAN;
     return r;
 }
@@ -78,7 +78,7 @@ static int run_rows(struct llm_trainer *t, int64_t from, int64_t n, double weigh
     return llm_signal_caught() ? 1 : 0;
 }
 
-/* The gradient of the rank's rows: each pass as far as it lies in one shard. */
+/* The gradient of the rank's rows: each pass as far as it lies in one shard. With zero 2 and 3 a shard is one pass (llm_share_check). */
 static int run_step(struct llm_trainer *t, double weight, struct llm_err *e)
 {
     const struct llm_shard_run run = t->share.run;
@@ -87,11 +87,12 @@ static int run_step(struct llm_trainer *t, double weight, struct llm_err *e)
         int64_t shard_end = llm_shard_first(shard + 1, run.n, t->rows.n_rows);
         for (int64_t end; row < shard_end; row = end) {
             end = (row / batch + 1) * batch;
-            if (end > shard_end) end = shard_end;
+            if (end > shard_end || t->share.zero >= 2) end = shard_end;
+            llm_share_begin(&t->share, shard, end == shard_end);
             int got = run_rows(t, row, end - row, weight, e);
             if (got) return got;
         }
-        llm_shard_end(t->params, t->n_params, shard, run);
+        if (llm_share_end(&t->share, shard, e) < 0) return -1;
     }
     return 0;
 }
@@ -147,7 +148,9 @@ static int run_shared(struct llm_trainer *t, struct llm_err *e)
     char place[64];
     snprintf(place, sizeof place, "step %lld", (long long)t->step + 1);
     llm_comm_set_place(t->comm, place);
+    struct llm_err problem;
     int got = llm_fault_guard(run_own, t, e);
+    if (llm_share_finish(&t->share, got < 0 ? &problem : e) < 0) got = -1;
     llm_signals_hold(false);
     t->signal = llm_signal_caught();
     llm_signals_hold(true);
@@ -166,12 +169,12 @@ int llm_trainer_gradient(struct llm_trainer *t, struct llm_step_report *r, struc
     llm_trainer_fold(t, &t->rows, &loss, &bytes);
     loss /= t->rows.weight;
     if (!isfinite(loss)) return llm_trainer_not_finite(t, &t->rows, loss, e);
-    if (llm_share_reduce(&t->share, t->params, e) < 0) return -1;
+    if (t->share.zero == 0 && llm_share_gather(&t->share, LLM_SHARE_GRADIENTS, e) < 0) return -1;
     if (t->o.keep_zeros) llm_grad_keep_zeros(t->params, t->n_params);
-    if (llm_share_norm(&t->share, t->params, t->n_params, &r->grad_norm, &bad, e) < 0) return -1;
+    if (llm_share_norm(&t->share, &r->grad_norm, &bad, e) < 0) return -1;
     if (!isfinite(r->grad_norm)) {
-        if (t->share.zero > 0 && llm_share_gather(&t->share, t->params, LLM_SHARE_GRADIENTS, e) < 0) return -1;
-        const char *name = llm_trainer_first_bad(t, true);
+        if (t->share.zero == 1 && llm_share_gather(&t->share, LLM_SHARE_GRADIENTS, e) < 0) return -1;
+        const char *name = t->share.zero < 2 ? llm_trainer_first_bad(t, true) : NULL;
         return llm_fail(e, LLM_EX_FAILURE, "step %lld: the norm of the gradient is %s: first bad tensor: gradient of '%s'", (long long)t->step + 1,
                         isnan(r->grad_norm) ? "not a number" : "infinite", name ? name : bad->name);
     }
@@ -201,7 +204,8 @@ static int update(struct llm_trainer *t, const struct llm_update *u, struct llm_
 {
     int got = llm_params_update(t->params, t->n_params, u, e);
     if (t->share.zero == 0) return got;
-    if ((got = llm_trainer_agree(t, got, e)) < 0 || llm_share_gather(&t->share, t->params, LLM_SHARE_MASTERS, e) < 0) return -1;
+    if ((got = llm_trainer_agree(t, got, e)) < 0 || llm_share_gather(&t->share, LLM_SHARE_MASTERS, e) < 0) return -1;
+    llm_share_changed(&t->share);
     for (size_t i = 0; i < t->n_params; i++) llm_weight_changed(&t->params[i].p->weight);
     llm_params_average(t->params, t->n_params, u->ema);
     return 0;
@@ -255,6 +259,7 @@ int llm_trainer_step(struct llm_trainer *t, struct llm_step_report *r, struct ll
     const struct llm_comm_report moved = llm_comm_take_report(t->comm);
     r->comm_seconds = t->comm ? moved.seconds : NAN;
     r->comm_bytes = t->comm ? moved.bytes : NAN;
+    r->comm_hidden = llm_share_hidden(&t->share);
     r->seconds = llm_now() - started;
     r->activation_bytes = llm_ctx_peak_bytes(&t->ctx);
     return 0;

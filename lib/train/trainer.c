@@ -3,8 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include "base/buf.h"
 #include "base/hash.h"
 #include "cpu/pool.h"
+#include "cpu/profile.h"
 #include "model/weights/lora.h"
 #include "train/shards.h"
 #include "train/trainer_internal.h"
@@ -131,19 +133,27 @@ int llm_trainer_init(struct llm_trainer *t, const struct llm_train_options *o, s
     t->ctx.stored = (enum llm_stored)t->o.activations;
     t->ctx.stored_share = t->o.activations_share;
     t->ctx.stored_rank = t->o.activations_rank;
+    if (t->comm) {
+        t->ctx.between = &t->share.between;
+        t->eval_ctx.between = &t->share.eval_between;
+    }
     return 0;
 }
 
 void llm_trainer_release(struct llm_trainer *t)
 {
+    llm_share_forget_places(&t->share);
     for (size_t i = 0; i < t->n_params; i++) {
         free(t->params[i].m);
         free(t->params[i].v);
         free(t->params[i].ema);
         free(t->params[i].shards);
+        free(t->params[i].own_grad);
+        free(t->params[i].own_master);
     }
-    free(t->params);
     llm_share_release(&t->share);
+    free(t->params);
+    free(t->hashes);
     free(t->work);
     free(t->carried[0]);
     free(t->carried[1]);
@@ -206,8 +216,27 @@ static void hash_piece(void *arg, size_t i, int thread)
     w->hashes[i] = llm_xxh64(p->master, (size_t)llm_param_count(p) * sizeof(float), 0);
 }
 
+int llm_trainer_update_hash(struct llm_trainer *t, struct llm_err *e)
+{
+    if (!t->hashes) return 0;
+    LLM_PROFILE("ranks: hash", 0);
+    for (size_t i = 0; i < t->n_params; i++) {
+        const struct llm_param *p = t->params[i].p;
+        const size_t bytes = (size_t)llm_param_count(p) * sizeof(float);
+        const bool parts = llm_share_pools_weights(&t->share, i);
+        float *whole = parts && t->share.rank == 0 ? llm_alloc_huge(bytes, 1, "weights", e) : NULL;
+        int got = parts && t->share.rank == 0 && !whole ? -1 : 0;
+        if (parts && (got = llm_comm_agree(t->comm, got, NULL, e)) == 0) got = llm_share_collect(&t->share, i, t->params[i].own_master, whole, e);
+        if (got == 0 && (whole || !parts)) t->hashes[i] = llm_xxh64(whole ? whole : p->master, bytes, 0);
+        free(whole);
+        if (got < 0) return -1;
+    }
+    return 0;
+}
+
 uint64_t llm_trainer_hash(const struct llm_trainer *t)
 {
+    if (t->hashes) return llm_xxh64(t->hashes, t->n_params * sizeof *t->hashes, 0);
     struct hash_work w = {t, calloc(t->n_params, sizeof *w.hashes)};
     if (!w.hashes) return 0;
     llm_parallel(t->n_params, hash_piece, &w);

@@ -50,6 +50,7 @@ struct llm_trainer {
     struct llm_comm *comm;             /* borrowed; set before llm_trainer_init. NULL: one rank */
     struct llm_layout layout;          /* as comm */
     struct llm_share share;            /* what this rank does */
+    uint64_t *hashes;                  /* [n_params] of masters, as they were when they were last whole; NULL: they always are */
     int signal;                        /* that some rank caught; the step that found out is done by all */
     const struct llm_optim *optim;
     const struct llm_schedule *schedule;
@@ -92,6 +93,7 @@ struct llm_step_report {
     double activation_bytes;           /* of activations, their gradients and what is kept of them in fewer bits: each at its most so far */
     double seconds;
     double comm_seconds, comm_bytes;   /* this rank's waits for others, and what it sent; NaN: there are no others */
+    double comm_hidden;                /* llm_share_hidden */
 };
 
 /* A report of nothing but the number of a step. */
@@ -126,8 +128,11 @@ int llm_trainer_renew(struct llm_trainer *t, struct llm_records *records, struct
 bool llm_trainer_has_val(const struct llm_trainer *t);
 /* Mean loss over the held-out windows, in order; bits_per_byte as in the report. 1: a signal was caught, nothing came out. */
 int llm_trainer_eval(struct llm_trainer *t, double *loss, double *bits_per_byte, struct llm_err *e) LLM_MUST_CHECK;
-/* XXH64 of all weights (masters), so that two runs can be compared as they go. */
+/* XXH64 of all weights (masters), so that two runs can be compared as they go. Of several ranks that keep them in parts: as of the last
+ * llm_trainer_update_hash. */
 uint64_t llm_trainer_hash(const struct llm_trainer *t);
+/* Rank 0 gets the hash of weights that the ranks keep in parts: collective. 0 or -1. */
+int llm_trainer_update_hash(struct llm_trainer *t, struct llm_err *e) LLM_MUST_CHECK;
 
 /* ---- state.c ---- */
 enum llm_save_as {

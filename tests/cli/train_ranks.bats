@@ -24,36 +24,55 @@ same_for() {
     done
 }
 
-@test "GPT-2: 2, 3, 4 and 6 ranks, ZeRO 0 and 1, dropout, validation, averages: the bits of one process" {
-    same_for "2 3 4 6" "0 1" "${gpt[@]}" --dropout .1 -n 3 -b 4 --accumulate 3 --grad-shards 12 --val .2 --eval-every 2 --ema .9
-    jq -es 'all(.ranks == 6 and .comm_seconds >= 0 and .comm_bytes > 0)' ranks.log
+@test "GPT-2: 2, 3, 4 and 6 ranks, ZeRO 0 to 3, dropout, validation, averages: the bits of one process" {
+    same_for "2 3 4 6" "0 1 2" "${gpt[@]}" --dropout .1 -n 3 -b 4 --accumulate 3 --grad-shards 12 --val .2 --eval-every 2 --ema .9
+    jq -es 'all(.ranks == 6 and .comm_seconds >= 0 and .comm_bytes > 0 and .comm_hidden >= 0 and .comm_hidden <= 1)' ranks.log
     # without --shard: all ranks, zero=0
     ranks 2 "${gpt[@]}" --dropout .1 -n 3 -b 4 --accumulate 3 --grad-shards 12 --val .2 --eval-every 2 --ema .9 -o ranks.llm
     cmp alone.llm ranks.llm
 }
 
 @test "shards that no number of ranks divides; FP32; rows that do not divide" {
-    same_for "2 3 4 6" "0 1" "${gpt[@]}" --precision f32 -n 2 -b 7 --grad-shards 7
+    same_for "2 3 4 6" "0 1 2 3" "${gpt[@]}" --precision f32 -n 2 -b 7 --grad-shards 7
     same_for "3" "1" "${gpt[@]}" -n 2 -b 1 --accumulate 7 --grad-shards 6
 }
 
 @test "Llama with layers that predict further, a mixture, MLA, Mamba" {
-    same_for "2 3" "0 1" llm-train -c tiny --set num_hidden_layers=1 --set hidden_size=32 --set intermediate_size=48 --set num_nextn_predict_layers=2 \
+    same_for "2 3" "0 1 2 3" llm-train -c tiny --set num_hidden_layers=1 --set hidden_size=32 --set intermediate_size=48 --set num_nextn_predict_layers=2 \
         "${of[@]}" -n 2 -b 6 --grad-shards 6
-    same_for "3" "0 1" llm-train -c moe --set num_hidden_layers=2 --set hidden_size=32 --set intermediate_size=24 --set num_local_experts=5 \
+    same_for "3" "0 1 2 3" llm-train -c moe --set num_hidden_layers=2 --set hidden_size=32 --set intermediate_size=24 --set num_local_experts=5 \
         --set router_bias=true "${of[@]}" -n 2 -b 6 --grad-shards 6
-    same_for "2" "0 1" llm-train -c mla --set num_hidden_layers=1 --set hidden_size=32 --set intermediate_size=48 --precision f32 "${of[@]}" -n 2 -b 6 \
+    same_for "2" "0 1 2 3" llm-train -c mla --set num_hidden_layers=1 --set hidden_size=32 --set intermediate_size=48 --precision f32 "${of[@]}" -n 2 -b 6 \
         --grad-shards 4
-    same_for "3" "0 1" llm-train -c mamba --set num_hidden_layers=2 --set hidden_size=32 "${of[@]}" -n 2 -b 6 --grad-shards 6
+    same_for "3" "0 1 2 3" llm-train -c mamba --set num_hidden_layers=2 --set hidden_size=32 "${of[@]}" -n 2 -b 6 --grad-shards 6
 }
 
 @test "states that are carried, BatchNorm by pass, matrices that Muon moves whole, an adapter, masked words" {
-    same_for "2" "1" llm-train -c lstm --set hidden_size=32 "${of[@]}" --carry-state --optimizer muon -n 3 -b 6 --grad-shards 4
-    same_for "2" "0" "${gpt[@]}" --set norm=batch -n 2 -b 2 --accumulate 4 --grad-shards 4
+    same_for "2" "1 2 3" llm-train -c lstm --set hidden_size=32 "${of[@]}" --carry-state --optimizer muon -n 3 -b 6 --grad-shards 4
+    same_for "2" "0 3" "${gpt[@]}" --set norm=batch -n 2 -b 2 --accumulate 4 --grad-shards 4
     "${gpt[@]}" -n 1 -b 4 -o base.llm
-    same_for "3" "1" llm-train --init base.llm --adapter lora -q -j 1 -l 24 "$F/data.tok" -n 2 -b 6 --grad-shards 6
-    same_for "2" "1" llm-train -c bert-mini --objective mlm --set hidden_size=32 --set intermediate_size=48 --set num_hidden_layers=1 "${of[@]}" -n 2 -b 6 \
+    same_for "3" "1 3" llm-train --init base.llm --adapter lora -q -j 1 -l 24 "$F/data.tok" -n 2 -b 6 --grad-shards 6
+    same_for "2" "1 3" llm-train -c bert-mini --objective mlm --set hidden_size=32 --set intermediate_size=48 --set num_hidden_layers=1 "${of[@]}" -n 2 -b 6 \
         --grad-shards 2
+}
+
+@test "ZeRO 2 and 3: recomputed layers, stored activations, frozen and matrix-wise layers, validation" {
+    local deep=(llm-train -c nano --set n_layer=5 --set n_embd=32 --set n_head=2 "${of[@]}" -n 2 -b 4 --grad-shards 4)
+    same_for "2 4" "1 2 3" "${deep[@]}" --checkpoint-every 2 --val .2 --eval-every 1
+    same_for "2" "2 3" "${deep[@]}" --checkpoint-every 1 --activations bf16 --optimizer muon
+    same_for "4" "1 3" "${deep[@]}" --freeze 'transformer.h.[0-2].*' --optimizer sgd
+    same_for "2" "3" "${deep[@]}" --keep-best best.llm --val .2 --eval-every 1 --keep-zeros
+    llm-infer -q -m best.llm -n 1 a
+}
+
+@test "ZeRO 2 and 3: shards of several passes, averages and objectives that run the model twice are refused by name" {
+    run -2 --separate-stderr ranks 2 "${gpt[@]}" -n 1 -b 2 --accumulate 3 --grad-shards 2 --shard zero=2 -o x.llm
+    assert_equal "$stderr" "llm-train: --shard: zero=2: expected shards of one pass, of at most 2 rows (--batch), found 3 (--grad-shards)"
+    run -2 --separate-stderr ranks 2 "${gpt[@]}" -n 1 -b 2 --grad-shards 2 --ema .9 --shard zero=3 -o x.llm
+    assert_equal "$stderr" "llm-train: --shard: zero=3: expected no average of the weights (--ema)"
+    run -2 --separate-stderr "${gpt[@]}" -n 1 --shard zero=4 -o x.llm
+    assert_equal "$stderr" "llm-train: --shard: expected zero=0, 1, 2 or 3, found zero=4"
+    [[ ! -e x.llm ]]
 }
 
 @test "a run goes on with another number of ranks" {
@@ -62,7 +81,7 @@ same_for() {
     ranks 3 "${gpt[@]}" "${of[@]}" -n 2 --shard zero=1 -o part.llm
     ranks 2 llm-train -q -j 1 --resume part.llm -n 4
     ranks 4 llm-train -q -j 1 --resume part.llm -n 5 --shard dp=4,zero=1
-    llm-train -q -j 1 --resume part.llm -n 6
+    ranks 3 llm-train -q -j 1 --resume part.llm -n 6 --shard zero=3 --save-every 1
     cmp straight.llm part.llm
 }
 
@@ -101,6 +120,14 @@ same_for() {
     whole=$("${gpt[@]}" --plan | awk '$1 == "moment_bytes" { print $2 }')
     part=$("${gpt[@]}" --grad-shards 4 --shard dp=4,zero=1 --plan | awk '$1 == "moment_bytes" { print $2 }')
     assert_equal "$((part * 4))" "$whole"
+    local gradients weights most=() row z
+    for z in 0 1 2 3; do
+        row=$("${gpt[@]}" --set n_layer=12 --grad-shards 4 --shard "dp=4,zero=$z" --plan)
+        gradients=$(awk '$1 == "gradient_bytes" { print $2 }' <<< "$row")
+        weights=$(awk '$1 == "weight_bytes" { print $2 }' <<< "$row")
+        most+=($((gradients + weights)))
+    done
+    ((most[0] == most[1] && most[2] < most[1] && most[3] < most[2])) || fail "found: ${most[*]}"
     run -2 --separate-stderr "${gpt[@]}" --grad-shards 4 --shard dp=5 --plan
     assert_equal "$stderr" "llm-train: --grad-shards: expected at least one shard for each of 5 ranks, found 4"
     run -2 --separate-stderr "${gpt[@]}" --grad-shards 4 --shard zero=1 --plan

@@ -56,7 +56,7 @@ goes_on() {
 @test "SIGUSR1, SIGTERM and SIGINT at any rank: all save after the step and die by it; other numbers of ranks go on" {
     local rank=2 signal steps
     for signal in USR1 TERM INT; do
-        begin 3 --shard "zero=$((rank % 2))"
+        begin 3 --shard "zero=$((rank + 1))"
         kill "-$signal" "${pids[rank]}"
         ends $((128 + $(kill -l "$signal"))) 30
         steps=$(($(tail -n 1 log | jq .step) + 2))

@@ -23,7 +23,7 @@ of_this_test() {
     llm-train "${of[@]}" -n 0 -o run.llm "$F/data.tok"
     while ((done < kills)); do
         n=$((RANDOM % 4 + 1))
-        ranks "$n" llm-train -q -j 1 --resume run.llm -n 1000000 --save-every "$every" --log log --shard "zero=$((RANDOM % 2))" "$F/data.tok" &
+        ranks "$n" llm-train -q -j 1 --resume run.llm -n 1000000 --save-every "$every" --log log --shard "zero=$((RANDOM % 4))" "$F/data.tok" &
         job=$!
         pids=()
         while ((${#pids[@]} < n)); do

@@ -28,6 +28,12 @@ static struct run run_of(struct llm_ctx *c, const struct llm_model *model, int s
                         .site = {stack, -1, llm_watch_rows(c, b)}, .memory_site = {stack, -1, NULL}};
 }
 
+/* Whether something happens between the layers of the run. */
+static bool is_watched_between(const struct llm_ctx *c, const struct run *r)
+{
+    return c->between && c->between->model == r->model && r->site.stack == LLM_STACK_MAIN;
+}
+
 /* ---- a layer ---- */
 
 static struct llm_tensor *norm(struct llm_ctx *c, const struct llm_module *m, const struct llm_pass *p, struct llm_tensor *x)
@@ -159,6 +165,7 @@ static struct llm_tensor *layers(struct llm_ctx *c, void *arg, struct llm_tensor
     for (int64_t l = r->first; l < r->first + r->n; l++) {
         const struct llm_pass p = pass_of(r, &shared, l);
         c->layer = (uint32_t)(r->stack->first + l);
+        if (is_watched_between(c, r) && l < r->stack->n_layers) c->between->enter(c->between, c, l);
         x = layer_forward(c, &r->stack->layers[l], &p, x);
     }
     return x;
@@ -237,15 +244,18 @@ static struct llm_tensor *run_stack(struct llm_ctx *c, const struct run *whole)
     struct run *runs = llm_op_alloc(c, s->n_layers, sizeof *runs); /* below the memory that blocks release */
     if (!runs) return &c->nothing;
     size_t mark = llm_arena_mark(&c->acts);
+    if (c->tape && is_watched_between(c, whole)) c->between->recorded++;
     struct llm_tensor *x = input(c, whole);
     for (int64_t l = 0, n; l < s->n_layers; l += n) {
         n = s->n_layers - l < every ? s->n_layers - l : every;
         runs[l] = *whole;
         runs[l].first = l;
         runs[l].n = n;
+        c->boundary = c->tape && is_watched_between(c, whole) ? l + 1 : 0;
         if (c->tape) x = llm_run_block(c, layers, &runs[l], x, keep);
         else x = llm_keep_only(c, mark, layers(c, &runs[l], x)); /* one hidden state at a time */
     }
+    c->boundary = c->tape && is_watched_between(c, whole) ? s->n_layers + 1 : 0;
     if (s->final_norm.w) x = llm_visit(c, &whole->site, LLM_PLACE_FINAL_NORM, llm_norm_apply(c, f, &s->final_norm, x));
     return x;
 }

@@ -1,0 +1,214 @@
+/* Who owns what, and what that costs (train/share.h). */
+#include <stdlib.h>
+#include <string.h>
+#include "base/buf.h"
+#include "cpu/optim.h"
+#include "model/spec/declare.h"
+#include "train/share_internal.h"
+
+enum { UNIT_ELEMENTS = 4 << 20 }; /* of a unit that has more than one cell */
+
+/* Whether parts of the parameter can be updated by different ranks. */
+static bool is_cut(const struct llm_trainable *t)
+{
+    return !t->p->balances && !t->p->running && !t->optim->update_matrix;
+}
+
+static size_t cells_of(const struct llm_trainable *t)
+{
+    return is_cut(t) ? ((size_t)llm_param_count(t->p) + LLM_OPTIM_BLOCK - 1) / LLM_OPTIM_BLOCK : 1;
+}
+
+int64_t llm_share_group_layers(const struct llm_config *c, const struct llm_train_options *o)
+{
+    const int64_t every = o->checkpoint_every > 0 ? o->checkpoint_every : 1;
+    return (every + c->kv_sharing - 1) / c->kv_sharing * c->kv_sharing;
+}
+
+/* The group of a parameter. What several layers or uses share is complete after all of them. */
+static int64_t group_of(const struct llm_share *s, const struct llm_param *p)
+{
+    const struct llm_param_spec *d = p->spec;
+    if (!d || d->encoder || d->layer < 0 || d->layer >= s->n_layers || p->sharers > 0) return s->n_groups;
+    return d->layer / s->group_layers;
+}
+
+static void put_cells(struct llm_share *s, size_t param)
+{
+    const size_t count = (size_t)llm_param_count(s->t[param].p), step = is_cut(&s->t[param]) ? LLM_OPTIM_BLOCK : count;
+    s->params[param].first = s->n_cells;
+    for (size_t at = 0; at < count; at += step) {
+        s->cells[s->n_cells++] = (struct llm_share_cell){.param = param, .from = at, .n = count - at < step ? count - at : step};
+    }
+    s->params[param].end = s->n_cells;
+}
+
+/* Of a group's cells [first, end): each goes to the rank in whose part of the elements its middle lies. Slices of the ranks' parts make a unit.
+ * Returns the number of units; unit[c] becomes that of cell c, counted from n_units. */
+static size_t divide_group(struct llm_share *s, size_t first, size_t end, size_t *unit)
+{
+    size_t total = 0, done = 0, own = 0, most = 0;
+    int rank = -1;
+    for (size_t c = first; c < end; c++) total += s->cells[c].n;
+    for (size_t c = first; c < end; c++) {
+        const int owner = (int)((double)s->n * ((double)done + (double)s->cells[c].n / 2) / (double)total);
+        if (owner != rank) own = 0;
+        rank = owner;
+        s->cells[c].owner = owner;
+        unit[c] = s->n_units + own / (UNIT_ELEMENTS / (size_t)s->n);
+        if (unit[c] + 1 - s->n_units > most) most = unit[c] + 1 - s->n_units;
+        own += s->cells[c].n;
+        done += s->cells[c].n;
+    }
+    return most;
+}
+
+static int make_units(struct llm_share *s, struct llm_err *e)
+{
+    size_t *unit = llm_calloc(s->n_cells, sizeof *unit, "the ranks' shares", e), listed = 0;
+    if (!unit) return -1;
+    for (size_t c = 0, end; c < s->n_cells; c = end) {
+        const int64_t group = s->params[s->cells[c].param].group;
+        for (end = c; end < s->n_cells && s->params[s->cells[end].param].group == group;) end++;
+        const size_t n = divide_group(s, c, end, unit);
+        for (size_t u = s->n_units; u < s->n_units + n; u++) {
+            s->units[u] = (struct llm_share_unit){.first = listed, .group = group};
+            for (size_t k = c; k < end; k++) {
+                if (unit[k] != u) continue;
+                s->listed[listed++] = k;
+                if (s->cells[k].owner == s->rank) s->units[u].own += s->cells[k].n;
+            }
+            s->units[u].end = listed;
+        }
+        s->n_units += n;
+    }
+    free(unit);
+    return 0;
+}
+
+static int make_cells(struct llm_share *s, struct llm_err *e)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < s->n_params; i++) n += cells_of(&s->t[i]);
+    s->cells = llm_calloc(n, sizeof *s->cells, "the ranks' shares", e);
+    s->listed = llm_calloc(n, sizeof *s->listed, "the ranks' shares", e);
+    s->units = llm_calloc(n, sizeof *s->units, "the ranks' shares", e);
+    s->squares = llm_calloc(n, sizeof *s->squares, "the ranks' shares", e);
+    s->params = llm_calloc(s->n_params, sizeof *s->params, "the ranks' shares", e);
+    if (!s->cells || !s->listed || !s->units || !s->squares || !s->params) return -1;
+    for (size_t i = 0; i < s->n_params; i++) s->params[i].group = group_of(s, s->t[i].p);
+    for (int64_t g = 0; g <= s->n_groups; g++) {
+        for (size_t i = 0; i < s->n_params; i++) {
+            if (s->params[i].group == g) put_cells(s, i);
+        }
+    }
+    return make_units(s, e);
+}
+
+static void place_own(struct llm_share *s)
+{
+    for (size_t i = 0; i < s->n_params; i++) {
+        struct llm_trainable *q = &s->t[i];
+        q->partly = s->zero > 0;
+        q->own_from = q->own_n = 0;
+        for (size_t c = s->params[i].first; s->zero > 0 && c < s->params[i].end; c++) {
+            if (s->cells[c].owner != s->rank) continue;
+            if (q->own_n == 0) q->own_from = s->cells[c].from;
+            q->own_n += s->cells[c].n;
+        }
+    }
+}
+
+/* With zero 2 and 3 every shard is a node of its own. */
+static int make_nodes(struct llm_share *s, struct llm_err *e)
+{
+    s->first_node = llm_calloc((size_t)s->n + 1, sizeof *s->first_node, "the ranks' shares", e);
+    if (!s->first_node) return -1;
+    s->rounds = 1;
+    for (int q = 0; q < s->n; q++) {
+        const struct llm_shard_run run = llm_shard_run(q, s->n, s->run.n);
+        s->first_node[q + 1] = s->zero >= 2 ? (size_t)run.end : s->first_node[q] + (size_t)llm_shard_nodes(run, NULL);
+        if (s->zero >= 2 && run.end - run.first > s->rounds) s->rounds = run.end - run.first;
+    }
+    s->n_nodes = s->first_node[s->n];
+    s->nodes = llm_calloc(s->n_nodes, sizeof *s->nodes, "the ranks' shares", e);
+    for (int q = 0; s->nodes && q < s->n && s->zero < 2; q++) llm_shard_nodes(llm_shard_run(q, s->n, s->run.n), s->nodes + s->first_node[q]);
+    for (size_t k = 0; s->nodes && k < s->n_nodes && s->zero >= 2; k++) s->nodes[k] = (struct llm_shard_node){(int64_t)k, (int64_t)k + 1};
+    return s->nodes ? 0 : -1;
+}
+
+bool llm_share_next_run(const struct llm_share *s, const struct llm_share_unit *u, int owner, size_t *at, struct llm_share_run *run)
+{
+    size_t i = *at;
+    while (i < u->end && s->cells[s->listed[i]].owner != owner) i++;
+    if (i == u->end) return false;
+    const struct llm_share_cell *c = &s->cells[s->listed[i]];
+    *run = (struct llm_share_run){c->param, c->from, 0};
+    for (; i < u->end; i++) {
+        c = &s->cells[s->listed[i]];
+        if (c->owner != owner || c->param != run->param || c->from != run->from + run->n) break;
+        run->n += c->n;
+    }
+    *at = i;
+    return true;
+}
+
+int llm_share_check(int64_t n_ranks, const struct llm_layout *l, const struct llm_train_options *o, struct llm_err *e)
+{
+    const int64_t rows = llm_shard_rows(o->grad_shards, o->batch * o->accumulate);
+    if (n_ranks > o->grad_shards) {
+        return llm_fail(e, LLM_EX_USAGE, "--grad-shards: expected at least one shard for each of %lld ranks, found %lld", (long long)n_ranks,
+                        (long long)o->grad_shards);
+    }
+    if (n_ranks < 2 || l->zero < 2) return 0;
+    if (o->batch_tokens > 0) {
+        return llm_fail(e, LLM_EX_USAGE, "--shard: zero=%d: expected steps of --batch rows, whose shards are one pass, found --batch-tokens",
+                        (int)l->zero);
+    }
+    if (rows > o->batch) {
+        return llm_fail(e, LLM_EX_USAGE, "--shard: zero=%d: expected shards of one pass, of at most %lld rows (--batch), found %lld (--grad-shards)",
+                        (int)l->zero, (long long)o->batch, (long long)rows);
+    }
+    return l->zero == 3 && o->ema > 0 ? llm_fail(e, LLM_EX_USAGE, "--shard: zero=3: expected no average of the weights (--ema)") : 0;
+}
+
+struct llm_share_cost llm_share_cost(int64_t n_ranks, const struct llm_layout *l, const struct llm_train_options *o,
+                                     const struct llm_share_size *size)
+{
+    struct llm_share_cost c = {.gradients = 4 * size->params, .weights = 4 * size->params};
+    const double ranks = (double)n_ranks, others = ranks - 1, part = 4 * size->params / ranks;
+    double all_nodes = 0, most = 0, unit = size->largest > UNIT_ELEMENTS ? UNIT_ELEMENTS : size->largest;
+    for (int q = 0; q < n_ranks; q++) {
+        const struct llm_shard_run run = llm_shard_run(q, (int)n_ranks, o->grad_shards);
+        const int64_t nodes = llm_shard_nodes(run, NULL), buffers = llm_shard_buffers(run);
+        all_nodes += (double)nodes;
+        c.nodes = nodes > c.nodes ? nodes : c.nodes;
+        c.buffers = buffers > c.buffers ? buffers : c.buffers;
+        if ((double)(run.end - run.first) > most) most = (double)(run.end - run.first);
+    }
+    c.gradients *= 1 + (double)c.buffers;
+    if (n_ranks == 1) return c;
+    if (size->params - size->in_layers > unit) unit = size->params - size->in_layers > UNIT_ELEMENTS ? UNIT_ELEMENTS : size->params - size->in_layers;
+    const double slots = l->zero < 2 ? LLM_SHARE_SLOTS : LLM_SHARE_FEW_SLOTS, travelling = size->params < slots * unit ? size->params : slots * unit;
+    c.staging = 4 * travelling / ranks * all_nodes;
+    c.sent = part * others * (double)(c.nodes + 1);
+    if (l->zero < 2) return c;
+    const double two = 2 * size->largest < size->in_layers ? 2 * size->largest : size->in_layers, rest = size->params - size->in_layers;
+    c.nodes = (int64_t)most;
+    c.buffers = 0;
+    c.staging = 4 * travelling / ranks * others;
+    c.gradients = 4 * (two + size->in_layers / ranks + rest) + (most > 1 ? (double)o->grad_shards * part : 0);
+    c.sent = part * others * (most + 1);
+    if (l->zero < 3) return c;
+    c.weights = 4 * (two + size->in_layers / ranks + rest);
+    /* Each pass brings the layers twice, but for the two groups that lie there already. */
+    c.sent = others / ranks * 4 * (size->params * most + rest + most * 2 * (size->in_layers - size->largest));
+    return c;
+}
+
+int llm_share_cells_init(struct llm_share *s, struct llm_err *e)
+{
+    if (make_cells(s, e) < 0) return -1;
+    place_own(s);
+    return s->comm ? make_nodes(s, e) : 0;
+}

@@ -1,0 +1,235 @@
+/* Gradients on their way to their owners, and their sums (train/share.h). A rank sends its nodes of the tree from where they lie; what arrives waits
+ * in one of a few slots until all of it is there, and is then added in the order of the tree. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/buf.h"
+#include "base/log.h"
+#include "cpu/kernels.h"
+#include "cpu/pool.h"
+#include "cpu/profile.h"
+#include "train/share_internal.h"
+
+/* The nodes that rank q sends in a round: in the first all of them, or number `round` of its shards. */
+static size_t sends(const struct llm_share *s, int q, int64_t round)
+{
+    const size_t n = s->first_node[q + 1] - s->first_node[q];
+    return s->zero < 2 ? n : (size_t)round < n;
+}
+
+static size_t own_nodes(const struct llm_share *s)
+{
+    return s->first_node[s->rank + 1] - s->first_node[s->rank];
+}
+
+/* The gradient of parameter `param` in the rank's own node number i: the last lies in grad, those before it in buffers. */
+static float *node_at(const struct llm_share *s, size_t param, size_t i)
+{
+    const struct llm_trainable *q = &s->t[param];
+    return s->zero >= 2 || i + 1 == own_nodes(s) ? q->p->grad : q->shards + i * llm_shard_stride(q->p);
+}
+
+int llm_share_exchange_init(struct llm_share *s, struct llm_err *e)
+{
+    size_t most = 0;
+    for (size_t u = 0; u < s->n_units; u++) {
+        struct llm_share_unit *x = &s->units[u];
+        most = x->own > most ? x->own : most;
+        if (s->rounds == 1 || x->own == 0) continue;
+        if (!(x->kept = llm_alloc_huge((size_t)s->run.n * x->own, sizeof *x->kept, "gradients of shards", e))) return -1;
+    }
+    const size_t nodes = s->zero < 2 ? s->n_nodes - own_nodes(s) : (size_t)s->n - 1, n = nodes * most;
+    s->n_slots = s->zero < 2 ? LLM_SHARE_SLOTS : LLM_SHARE_FEW_SLOTS;
+    for (size_t i = 0; i < s->n_slots; i++) {
+        if (n > 0 && !(s->slots[i].p = llm_alloc_huge(n, sizeof *s->slots[i].p, "messages", e))) return -1;
+    }
+    return 0;
+}
+
+/* ---- messages ---- */
+
+int llm_share_post(struct llm_comm *c, const struct llm_transfers *l, int peer, float *p, size_t n, bool receives, struct llm_err *e)
+{
+    const size_t piece = LLM_COMM_BUCKET / sizeof *p;
+    for (size_t at = 0; at < n; at += piece) {
+        const size_t bytes = (n - at < piece ? n - at : piece) * sizeof *p;
+        if (llm_grow((void **)l->v, l->room, *l->n + 1, sizeof **l->v, e) < 0) return -1;
+        struct llm_transfer *t = &(*l->v)[*l->n];
+        if ((receives ? llm_comm_receive(c, peer, p + at, bytes, t, e) : llm_comm_send(c, peer, p + at, bytes, t, e)) < 0) return -1;
+        ++*l->n;
+    }
+    return 0;
+}
+
+void llm_share_count(struct llm_share *s, int change)
+{
+    const double now = llm_now();
+    if (s->under_way == 0) s->since = now;
+    s->under_way += (size_t)change;
+    if (s->under_way == 0) s->busy += now - s->since;
+}
+
+int llm_share_wait(struct llm_share *s, struct llm_comm *c, struct llm_transfer *t, size_t n, struct llm_err *e)
+{
+    const double began = llm_now();
+    const int got = llm_comm_wait(c, t, n, e);
+    s->blocked += llm_now() - began;
+    return got;
+}
+
+double llm_share_hidden(struct llm_share *s)
+{
+    const double hidden = s->busy > 0 ? 1 - s->blocked / s->busy : NAN;
+    s->busy = s->blocked = 0;
+    return hidden < 0 ? 0 : hidden;
+}
+
+/* ---- a unit ---- */
+
+static int post_receives(struct llm_share *s, struct llm_share_unit *u, struct llm_err *e)
+{
+    const struct llm_transfers list = {&u->transfers, &u->n_transfers, &u->room};
+    float *to = u->staging;
+    for (int q = 0; q < s->n; q++) {
+        for (size_t k = 0; q != s->rank && k < sends(s, q, s->round); k++) {
+            struct llm_share_run r;
+            for (size_t at = u->first; llm_share_next_run(s, u, s->rank, &at, &r); to += r.n) {
+                if (llm_share_post(s->exchange, &list, q, to, r.n, true, e) < 0) return -1;
+            }
+        }
+    }
+    return 0;
+}
+
+static int post_sends(struct llm_share *s, struct llm_share_unit *u, struct llm_err *e)
+{
+    const struct llm_transfers list = {&u->transfers, &u->n_transfers, &u->room};
+    for (int d = 1; d < s->n; d++) { /* each rank begins with its neighbour, so that no rank is met by all at once */
+        const int q = (s->rank + d) % s->n;
+        for (size_t k = 0; k < sends(s, s->rank, s->round); k++) {
+            struct llm_share_run r;
+            for (size_t at = u->first; llm_share_next_run(s, u, q, &at, &r);) {
+                if (llm_share_post(s->exchange, &list, q, node_at(s, r.param, k) + r.from, r.n, false, e) < 0) return -1;
+            }
+        }
+    }
+    return 0;
+}
+
+/* One of the rank's cells of a unit: `at` is its place among them, `stride` the elements of a node. */
+struct sum { const struct llm_share *s; const struct llm_share_unit *u; };
+
+static const struct llm_share_cell *own_cell(const struct sum *w, size_t i, size_t *at)
+{
+    const struct llm_share *s = w->s;
+    *at = 0;
+    for (size_t k = w->u->first;; k++) {
+        const struct llm_share_cell *c = &s->cells[s->listed[k]];
+        if (c->owner != s->rank) continue;
+        if (i-- == 0) return c;
+        *at += c->n;
+    }
+}
+
+static size_t own_cells(const struct sum *w)
+{
+    size_t n = 0;
+    for (size_t k = w->u->first; k < w->u->end; k++) n += w->s->cells[w->s->listed[k]].owner == w->s->rank;
+    return n;
+}
+
+/* Node k of all, of a cell: the rank's own, one that has arrived, or one that is kept. */
+static float *source(const struct sum *w, const struct llm_share_cell *c, size_t at, size_t k)
+{
+    const struct llm_share *s = w->s;
+    const size_t first = s->first_node[s->rank], end = s->first_node[s->rank + 1];
+    if (w->u->kept) return w->u->kept + k * w->u->own + at;
+    if (k >= first && k < end) return node_at(s, c->param, k - first) + c->from;
+    return w->u->staging + (k < first ? k : k - (end - first)) * w->u->own + at;
+}
+
+/* Adds the nodes of all ranks, one cell, in the order of the tree. */
+static void add_cell(void *arg, size_t i, int thread)
+{
+    const struct sum *w = arg;
+    const struct llm_share *s = w->s;
+    size_t at, depth = 0;
+    const struct llm_share_cell *c = own_cell(w, i, &at);
+    struct { struct llm_shard_node node; float *x; } stack[80]; /* each at most half of the one before it, but for roots, which join at once */
+    (void)thread;
+    for (size_t k = 0; k < s->n_nodes; k++) {
+        stack[depth].x = source(w, c, at, k);
+        stack[depth++].node = s->nodes[k];
+        while (depth > 1 && llm_shard_joins(stack[depth - 2].node, stack[depth - 1].node, s->run.n)) {
+            llm_k.elementwise.add(stack[depth - 2].x, stack[depth - 2].x, stack[depth - 1].x, c->n);
+            stack[depth - 2].node.end = stack[depth - 1].node.end;
+            depth--;
+        }
+    }
+    const struct llm_trainable *q = &s->t[c->param];
+    float *grad = s->zero > 0 ? llm_trainable_grad(q) + (c->from - q->own_from) : q->p->grad + c->from;
+    if (stack[0].x != grad) memcpy(grad, stack[0].x, c->n * sizeof *grad);
+}
+
+/* Keeps what has arrived in a round, and the rank's own shard of it. */
+static void keep_round(struct llm_share *s, struct llm_share_unit *u)
+{
+    const float *x = u->staging;
+    for (int q = 0; q < s->n; q++) {
+        if (sends(s, q, s->round) == 0) continue;
+        float *to = u->kept + (s->first_node[q] + (size_t)s->round) * u->own;
+        if (q != s->rank) {
+            memcpy(to, x, u->own * sizeof *to);
+            x += u->own;
+            continue;
+        }
+        struct llm_share_run r;
+        for (size_t at = u->first; llm_share_next_run(s, u, q, &at, &r); to += r.n) memcpy(to, s->t[r.param].p->grad + r.from, r.n * sizeof *to);
+    }
+}
+
+static int finish_unit(struct llm_share *s, struct llm_share_unit *u, struct llm_err *e)
+{
+    if (!u->begun) return 0;
+    if (!u->arrived) {
+        if (llm_share_wait(s, s->exchange, u->transfers, u->n_transfers, e) < 0) return -1;
+        llm_share_count(s, -1);
+    }
+    u->begun = u->arrived = false;
+    for (size_t i = 0; i < s->n_slots; i++) {
+        if (s->slots[i].user == u) s->slots[i].user = NULL;
+    }
+    if (u->kept) keep_round(s, u);
+    struct sum w = {s, u};
+    if (!u->kept || s->round == s->rounds - 1) llm_parallel(own_cells(&w), add_cell, &w);
+    return 0;
+}
+
+static int begin_unit(struct llm_share *s, struct llm_share_unit *u, struct llm_err *e)
+{
+    struct llm_share_slot *slot = &s->slots[s->next_slot++ % s->n_slots];
+    if (slot->user && finish_unit(s, slot->user, e) < 0) return -1;
+    slot->user = u;
+    u->staging = slot->p;
+    u->n_transfers = 0;
+    u->begun = true;
+    u->arrived = false;
+    llm_share_count(s, 1);
+    return post_receives(s, u, e) < 0 || post_sends(s, u, e) < 0 ? -1 : 0;
+}
+
+int llm_share_send_group(struct llm_share *s, int64_t group, struct llm_err *e)
+{
+    for (size_t u = 0; u < s->n_units; u++) {
+        if (s->units[u].group == group && begin_unit(s, &s->units[u], e) < 0) return -1;
+    }
+    return 0;
+}
+
+int llm_share_finish_group(struct llm_share *s, int64_t group, struct llm_err *e)
+{
+    for (size_t u = 0; u < s->n_units; u++) {
+        if (s->units[u].group == group && finish_unit(s, &s->units[u], e) < 0) return -1;
+    }
+    return 0;
+}

@@ -1,0 +1,38 @@
+/* What the files of train/share.h share. Each calls those before it only: share_cells.c (who owns what), share_exchange.c (gradients),
+ * share_layers.c (memory of layers), share.c. */
+#ifndef LLM_TRAIN_SHARE_INTERNAL_H
+#define LLM_TRAIN_SHARE_INTERNAL_H
+
+#include "train/share.h"
+
+/* ---- share_cells.c ---- */
+/* Divides the parameters, which are set. */
+int llm_share_cells_init(struct llm_share *s, struct llm_err *e) LLM_MUST_CHECK;
+/* A run of elements of one parameter that a rank owns within a unit. */
+struct llm_share_run { size_t param, from, n; };
+/* The next run of `owner` in the unit, from entry *at of llm_share.listed on, which moves past it. False: there is none. */
+bool llm_share_next_run(const struct llm_share *s, const struct llm_share_unit *u, int owner, size_t *at, struct llm_share_run *run);
+
+/* ---- share_exchange.c ---- */
+int llm_share_exchange_init(struct llm_share *s, struct llm_err *e) LLM_MUST_CHECK;
+/* Messages of n floats at p, in pieces, to or from `peer`: appended to the list. */
+struct llm_transfers { struct llm_transfer **v; size_t *n, *room; };
+int llm_share_post(struct llm_comm *c, const struct llm_transfers *l, int peer, float *p, size_t n, bool receives, struct llm_err *e) LLM_MUST_CHECK;
+/* One more, or one less, exchange is under way. */
+void llm_share_count(struct llm_share *s, int change);
+/* Waits for a list; the time counts as blocked. */
+int llm_share_wait(struct llm_share *s, struct llm_comm *c, struct llm_transfer *t, size_t n, struct llm_err *e) LLM_MUST_CHECK;
+/* Begins the exchange of the gradients of a group, which are complete. */
+int llm_share_send_group(struct llm_share *s, int64_t group, struct llm_err *e) LLM_MUST_CHECK;
+/* Waits until the exchanges of a group that have begun are done and added. */
+int llm_share_finish_group(struct llm_share *s, int64_t group, struct llm_err *e) LLM_MUST_CHECK;
+
+/* ---- share_layers.c ---- */
+int llm_share_layers_init(struct llm_share *s, const struct llm_model *m, struct llm_err *e) LLM_MUST_CHECK;
+void llm_share_layers_release(struct llm_share *s);
+/* Does what the pass at hand has not come to: brings and sends the groups that are left, as the other ranks do. */
+int llm_share_end_pass(struct llm_share *s, struct llm_err *e) LLM_MUST_CHECK;
+/* Tests messages under way. */
+void llm_share_poll(void *share);
+
+#endif

@@ -1,0 +1,301 @@
+/* What happens between the layers of a rank's passes (train/share.h). A pass is a sequence of positions, the same on all ranks: groups of layers are
+ * entered from the first to the last, then left from the last to the first. At each position the same messages begin and end, so that the ranks'
+ * messages fit together. A rank whose pass fails, or that has no shard left, goes through the remaining positions without computing. */
+#include <stdlib.h>
+#include <string.h>
+#include "base/buf.h"
+#include "cpu/pool.h"
+#include "train/share_internal.h"
+
+bool llm_share_pools_gradient(const struct llm_share *s, size_t i)
+{
+    return s->zero >= 2 && s->params[i].group < s->n_groups;
+}
+
+bool llm_share_pools_weights(const struct llm_share *s, size_t i)
+{
+    return s->zero >= 3 && s->params[i].group < s->n_groups;
+}
+
+/* ---- memory ---- */
+
+/* Places the parameters of each group in its memory; returns the floats of the largest. */
+static size_t place_groups(struct llm_share *s)
+{
+    size_t largest = 0;
+    for (int64_t g = 0; g < s->n_groups; g++) {
+        size_t at = 0;
+        for (size_t i = 0; i < s->n_params; i++) {
+            if (s->params[i].group != g) continue;
+            s->offset[i] = at;
+            at += llm_shard_stride(s->t[i].p);
+        }
+        if (at > largest) largest = at;
+    }
+    return largest;
+}
+
+int llm_share_place(struct llm_share *s, size_t i, struct llm_err *e)
+{
+    struct llm_trainable *q = &s->t[i];
+    struct llm_param *p = q->p;
+    const int64_t slot = s->params[i].group % 2;
+    if (!llm_share_pools_gradient(s, i)) return 0;
+    p->grad = s->gradients[slot] + s->offset[i];
+    q->pooled = true;
+    if (q->own_n > 0 && !(q->own_grad = llm_alloc_huge(q->own_n, sizeof *q->own_grad, "gradients", e))) return -1;
+    for (size_t k = 0; k < q->own_n; k++) q->own_grad[k] = 0; /* touched now */
+    if (!llm_share_pools_weights(s, i)) return 0;
+    if (q->own_n > 0 && !(q->own_master = llm_alloc_huge(q->own_n, sizeof *q->own_master, "weights", e))) return -1;
+    if (q->own_n > 0) memcpy(q->own_master, p->master + q->own_from, q->own_n * sizeof *q->own_master);
+    free((void *)p->weight.data);
+    p->owned = false;
+    p->master = s->weights[slot] + s->offset[i];
+    p->weight.data = p->master;
+    return 0;
+}
+
+void llm_share_forget_places(struct llm_share *s)
+{
+    for (size_t i = 0; i < s->n_params; i++) {
+        struct llm_param *p = s->t[i].p;
+        if (!s->t[i].pooled) continue;
+        p->grad = NULL;
+        if (s->zero == 3) p->weight.data = p->master = NULL;
+    }
+}
+
+void llm_share_changed(struct llm_share *s)
+{
+    for (int i = 0; i < 2; i++) s->brought[i].group = -1;
+}
+
+/* ---- weights that other ranks keep ---- */
+
+/* Every rank sends what it owns of a group to all others. */
+static int bring(struct llm_share *s, int64_t group, struct llm_err *e)
+{
+    struct llm_share_brought *b = &s->brought[group % 2];
+    const struct llm_transfers list = {&b->transfers, &b->n, &b->room};
+    *b = (struct llm_share_brought){.group = group, .transfers = b->transfers, .room = b->room};
+    llm_share_count(s, 1);
+    for (size_t u = 0; u < s->n_units; u++) {
+        const struct llm_share_unit *x = &s->units[u];
+        for (int d = 0; d < s->n && x->group == group; d++) {
+            const int q = (s->rank + d) % s->n;
+            struct llm_share_run r;
+            for (size_t at = x->first; llm_share_next_run(s, x, q, &at, &r);) {
+                const struct llm_trainable *t = &s->t[r.param];
+                float *to = t->p->master + r.from, *from = q == s->rank ? t->own_master + (r.from - t->own_from) : NULL;
+                if (from) memcpy(to, from, r.n * sizeof *to);
+                else if (llm_share_post(s->bring, &list, q, to, r.n, true, e) < 0) return -1;
+                for (int peer = 1; from && peer < s->n; peer++) {
+                    if (llm_share_post(s->bring, &list, (q + peer) % s->n, from, r.n, false, e) < 0) return -1;
+                }
+            }
+        }
+    }
+    return 0;
+}
+
+static int arrive(struct llm_share *s, struct llm_share_brought *b, struct llm_err *e)
+{
+    if (b->group < 0 || b->arrived) return 0;
+    if (llm_share_wait(s, s->bring, b->transfers, b->n, e) < 0) return -1;
+    b->arrived = true;
+    llm_share_count(s, -1);
+    return 0;
+}
+
+/* The weights of the group are on their way: its memory, which another group leaves, must no longer be read. */
+static int prefetch(struct llm_share *s, int64_t group, struct llm_err *e)
+{
+    struct llm_share_brought *b = &s->brought[group % 2];
+    if (s->zero < 3 || group < 0 || group >= s->n_groups || b->group == group) return 0;
+    return arrive(s, b, e) < 0 ? -1 : bring(s, group, e);
+}
+
+static int need(struct llm_share *s, int64_t group, struct llm_err *e)
+{
+    if (s->zero < 3) return 0;
+    if (prefetch(s, group, e) < 0) return -1;
+    return arrive(s, &s->brought[group % 2], e);
+}
+
+/* ---- positions of a pass ---- */
+
+/* The gradients of a group are complete. */
+static int leave(struct llm_share *s, int64_t group, struct llm_err *e)
+{
+    for (size_t i = 0; s->zero < 2 && i < s->n_params; i++) {
+        if (s->params[i].group == group) llm_shard_end(&s->t[i], 1, s->run.end - 1, s->run);
+    }
+    for (size_t i = 0; s->zero >= 2 && group == s->n_groups && i < s->n_params; i++) {
+        if (s->params[i].group == group) llm_grad_join(s->t[i].p);
+    }
+    return llm_share_send_group(s, group, e);
+}
+
+/* Gradients of a group begin at zero, in memory that the group after the next one has left. */
+static int clear(struct llm_share *s, int64_t group, struct llm_err *e)
+{
+    if (s->zero < 2) return 0;
+    if (group + 2 < s->n_groups && llm_share_finish_group(s, group + 2, e) < 0) return -1;
+    for (size_t i = 0; i < s->n_params; i++) {
+        if (s->params[i].group == group) memset(s->t[i].p->grad, 0, (size_t)llm_param_count(s->t[i].p) * sizeof(float));
+    }
+    return 0;
+}
+
+/* Positions 0 to n_groups - 1 enter a group in the forward pass. Position n_groups + b of the backward pass leaves group n_groups - b, if b > 0, and
+ * enters the one before it, if there is one. */
+static int at_position(struct llm_share *s, int64_t position, struct llm_err *e)
+{
+    const int64_t n = s->n_groups, b = position - n, entered = b < 0 ? position : n - 1 - b;
+    if (b > 0 && leave(s, n - b, e) < 0) return -1;
+    if (entered < 0) return 0;
+    if (b > 0 && clear(s, entered, e) < 0) return -1; /* the last group's are clear since the pass began: nothing may follow the layers on the tape */
+    return need(s, entered, e) < 0 ? -1 : prefetch(s, b < 0 ? entered + 1 : entered - 1, e);
+}
+
+static int advance(struct llm_share *s, int64_t end, struct llm_err *e)
+{
+    while (s->position < end) {
+        if (at_position(s, s->position++, e) < 0) return -1;
+    }
+    return 0;
+}
+
+/* The first failure of a message is kept until the ranks agree upon the step. */
+static void advance_within(struct llm_share *s, int64_t end, struct llm_ctx *c)
+{
+    if (s->err.status == 0 && advance(s, end, &s->err) == 0) return;
+    if (!llm_ctx_failed(c)) c->err = s->err;
+}
+
+static void enter(struct llm_between *b, struct llm_ctx *c, int64_t layer)
+{
+    struct llm_share *s = (struct llm_share *)((char *)b - offsetof(struct llm_share, between));
+    if (s->zero < 3 || c->recomputing || b->recorded > 1) return;
+    advance_within(s, layer / s->group_layers + 1, c);
+}
+
+static void left(struct llm_between *b, struct llm_ctx *c, int64_t layer)
+{
+    struct llm_share *s = (struct llm_share *)((char *)b - offsetof(struct llm_share, between));
+    if (!s->overlap) return;
+    if (b->recorded == 1) {
+        advance_within(s, s->n_groups + 1 + (layer == s->n_layers ? 0 : s->n_groups - layer / s->group_layers), c);
+    } else if (s->zero >= 2 && !llm_ctx_failed(c)) {
+        llm_fail(&c->err, EX_UNAVAILABLE, "--shard: zero=%d: expected an objective that runs the model once a pass; zero=1 takes this one", s->zero);
+    }
+}
+
+/* Evaluation: one group after the other. */
+static void enter_alone(struct llm_between *b, struct llm_ctx *c, int64_t layer)
+{
+    struct llm_share *s = (struct llm_share *)((char *)b - offsetof(struct llm_share, eval_between));
+    const int64_t group = layer / s->group_layers;
+    if (s->zero < 3 || s->err.status != 0) return;
+    if (need(s, group, &s->err) == 0 && prefetch(s, group + 1, &s->err) == 0) return;
+    if (!llm_ctx_failed(c)) c->err = s->err;
+}
+
+static void left_alone(struct llm_between *b, struct llm_ctx *c, int64_t layer)
+{
+    (void)b, (void)c, (void)layer;
+}
+
+/* ---- a step ---- */
+
+void llm_share_begin(struct llm_share *s, int64_t shard, bool last)
+{
+    s->overlap = s->comm && last && (s->zero >= 2 || shard == s->run.end - 1);
+    s->position = 0;
+    s->between.recorded = 0;
+    if (s->zero >= 2 && s->err.status == 0 && s->n_groups > 0 && clear(s, s->n_groups - 1, &s->err) < 0) return; /* reported by llm_share_end_pass */
+}
+
+/* What was left of the pass's positions, and the gradients of what is in no layer. */
+int llm_share_end_pass(struct llm_share *s, struct llm_err *e)
+{
+    if (s->err.status != 0) {
+        *e = s->err;
+        return -1;
+    }
+    s->overlap = false;
+    if (advance(s, 2 * s->n_groups + 1, e) < 0 || leave(s, s->n_groups, e) < 0) return -1;
+    for (int64_t g = 0; g <= s->n_groups; g++) {
+        if (llm_share_finish_group(s, g, e) < 0) return -1;
+    }
+    for (int i = 0; i < 2; i++) {
+        if (arrive(s, &s->brought[i], e) < 0) return -1;
+    }
+    for (size_t i = 0; s->zero >= 2 && s->round + 1 < s->rounds && i < s->n_params; i++) {
+        if (!llm_share_pools_gradient(s, i)) memset(s->t[i].p->grad, 0, (size_t)llm_param_count(s->t[i].p) * sizeof(float));
+    }
+    s->round++;
+    s->position = 0;
+    return 0;
+}
+
+int llm_share_end(struct llm_share *s, int64_t shard, struct llm_err *e)
+{
+    if (s->comm && s->zero >= 2) return llm_share_end_pass(s, e);
+    if (!s->comm || shard < s->run.end - 1) llm_shard_end(s->t, s->n_params, shard, s->run);
+    return 0;
+}
+
+int llm_share_finish(struct llm_share *s, struct llm_err *e)
+{
+    if (!s->comm) return 0;
+    while (s->round < s->rounds) {
+        if (llm_share_end_pass(s, e) < 0) return -1;
+    }
+    s->round = 0;
+    return 0;
+}
+
+void llm_share_poll(void *share)
+{
+    struct llm_share *s = share;
+    for (size_t u = 0; u < s->n_units && s->under_way > 0 && s->err.status == 0; u++) {
+        struct llm_share_unit *x = &s->units[u];
+        if (!x->begun || x->arrived || llm_comm_test(s->exchange, x->transfers, x->n_transfers, &s->err) != 1) continue;
+        x->arrived = true;
+        llm_share_count(s, -1);
+    }
+    for (int i = 0; i < 2 && s->under_way > 0 && s->err.status == 0; i++) {
+        struct llm_share_brought *b = &s->brought[i];
+        if (b->group < 0 || b->arrived || llm_comm_test(s->bring, b->transfers, b->n, &s->err) != 1) continue;
+        b->arrived = true;
+        llm_share_count(s, -1);
+    }
+}
+
+int llm_share_layers_init(struct llm_share *s, const struct llm_model *m, struct llm_err *e)
+{
+    s->between = (struct llm_between){.model = m, .enter = enter, .left = left};
+    s->eval_between = (struct llm_between){.model = m, .enter = enter_alone, .left = left_alone};
+    llm_share_changed(s);
+    llm_pool_set_poll(llm_share_poll, s);
+    if (!(s->offset = llm_calloc(s->n_params, sizeof *s->offset, "the ranks' shares", e))) return -1;
+    const size_t largest = place_groups(s);
+    for (int i = 0; i < 2 && largest > 0; i++) {
+        if (s->zero >= 2 && !(s->gradients[i] = llm_alloc_huge(largest, sizeof(float), "gradients of layers", e))) return -1;
+        if (s->zero >= 2) memset(s->gradients[i], 0, largest * sizeof(float));
+        if (s->zero >= 3 && !(s->weights[i] = llm_alloc_huge(largest, sizeof(float), "weights of layers", e))) return -1;
+    }
+    return 0;
+}
+
+void llm_share_layers_release(struct llm_share *s)
+{
+    if (s->comm) llm_pool_set_poll(NULL, NULL);
+    for (int i = 0; i < 2; i++) {
+        free(s->gradients[i]);
+        free(s->weights[i]);
+        free(s->brought[i].transfers);
+    }
+    free(s->offset);
+}
