@@ -134,6 +134,8 @@ static const struct llm_opt options[] = {
     {0, "json-object", NULL, "write a JSON object", LLM_FLAG, AT(json_object), 0, 0, NULL},
     {0, "regex", "PATTERN", "write a text that matches PATTERN from begin to end", LLM_STR, AT(regex), 0, 0, NULL},
     {0, "choices", "FILE", "write one of the lines of FILE", LLM_INPUT, AT(choices), 0, 0, NULL},
+    {.type = LLM_HEADING, .help = "Nearest neighbours"},
+    LLM_KNN_OPTIONS(struct args, knn)
     {.type = LLM_HEADING, .help = "Choosing tokens, in the order in which they are applied"},
     {0, "logit-bias", "ID+X", "add X to the logit of token ID (ID-X, ID-inf: never); may be given several times", LLM_LIST, AT(logit_bias), 0, 0,
      NULL},
@@ -303,7 +305,8 @@ static void check_usage(struct args *a, const char *operand)
                  + a->ref_logprobs + (a->export.n > 0) + (a->lens != NULL)
                  + (a->attribute.n > 0) + (a->neurons != NULL);
     int from_stdin = is_dash(a->model) + is_dash(a->kv_in) + is_dash(a->tokenizer) + is_dash(a->fim_prefix) + is_dash(a->fim_suffix)
-                     + is_dash(a->context_from) + is_dash(a->image) + is_dash(a->grammar) + is_dash(a->choices) + is_dash(a->json_schema);
+                     + is_dash(a->context_from)
+                     + is_dash(a->knn.index) + is_dash(a->image) + is_dash(a->grammar) + is_dash(a->choices) + is_dash(a->json_schema);
     bool fills_in = a->fim_prefix || a->fim_suffix;
     bool reads_prompt = !operand && !fills_in && !a->image && (a->jsonl || a->file || !a->kv_in) && !a->plan;
     if (operand && a->file) llm_usage(&infer_cli, "expected one prompt, found an operand and -f");
@@ -361,6 +364,9 @@ static void check_usage(struct args *a, const char *operand)
         llm_usage(&infer_cli, "--chat-template and --system go with --chat");
     if (!a->chat && a->no_think) llm_usage(&infer_cli, "--no-think goes with --chat");
     if ((a->shift || a->chat_log) && (!a->chat || a->jsonl)) llm_usage(&infer_cli, "--shift and --chat-log go with --chat, and not with --jsonl");
+    if (a->knn.index && (a->rollout || looks || a->embed || a->classify || a->score_reward || a->rerank || a->ref_logprobs || a->plan)) {
+        llm_usage(&infer_cli, "--knn changes predictions: it goes with text, --score and --logits");
+    }
     if (a->context_from && (!a->chat || a->rollout)) llm_usage(&infer_cli, "--context-from goes with --chat, and not with --rollout");
     if (is_dash(a->chat_log)) llm_usage(&infer_cli, "--chat-log: expected a file, found '-'");
     if (a->chat && !a->jsonl && a->samples > 1) llm_usage(&infer_cli, "--chat answers once: expected no --samples");
@@ -478,7 +484,12 @@ static int load(struct session *s, struct llm_err *e)
     s->sampling.seed = (uint64_t)a->common.seed;
     s->sampling.prompt = llm_draw_prompt("1", 1); /* of a first line without an id */
     if (find_breakers(s, e) < 0) return -1;
+    if (a->knn.index && (!predictor->has_states || llm_model_must_generate(s->model, e) < 0)) {
+        return llm_fail(e, EX_UNAVAILABLE, "%s: --knn: expected a decoder", a->model);
+    }
+    if (a->knn.index && llm_knn_open(&s->knn, &a->knn, s->model, e) < 0) return -1;
     if (llm_sampling_check(&s->sampling, s->model->config.vocab_size, e) < 0 || llm_engine_init(&s->engine, s->model, &o, e) < 0) return -1;
+    s->engine.knn = a->knn.index ? &s->knn : NULL;
     llm_kv_init(&s->begin, &s->engine.pool);
     if (!a->plan && drafts_open(s, e) < 0) return -1;
     if (inside_attach(s, e) < 0) return -1;
@@ -516,7 +527,10 @@ static int run_prompt(struct session *s, const char *operand, struct llm_err *e)
     int32_t *ids = NULL, *all = NULL;
     size_t n = 0, n_all = 0;
     int status = a->fim_prefix || a->fim_suffix ? fim_read(s, &ids, &n, e) : prompt_read(s, operand, &ids, &n, e);
-    if (status == 0) status = a->score || a->top > 0 ? prompt_end(s, &ids, &n, e) : prompt_check(s, n, e);
+    bool windows = a->export.n > 0 && s->begin.n == 0 && s->model->rope_context <= 0 && !s->model->config.bidirectional
+                   && !s->model->config.prefix_lm;
+    if (status == 0 && (a->score || a->top > 0)) status = prompt_end(s, &ids, &n, e);
+    else if (status == 0 && !windows) status = prompt_check(s, n, e);
     if (status == 0 && (a->export.n > 0 || a->lens || a->attribute.n > 0)) {
         status = (a->lens ? run_lens : a->attribute.n > 0 ? run_attribute : run_export)(s, ids, n, e);
     } else if (status == 0 && !a->score && !a->logits && !a->embed && !a->classify && !a->score_reward) {
@@ -583,10 +597,12 @@ static int run(struct session *s, const char *operand, struct llm_err *e)
 static int parse(struct args *a, int argc, char **argv)
 {
     *a = infer_defaults;
+    a->knn = llm_knn_defaults;
     a->sampling = llm_sampling_defaults;
     int rest = llm_cli_parse(&infer_cli, a, argc, argv);
     if (!a->rollout) return rest;
     *a = infer_defaults;
+    a->knn = llm_knn_defaults;
     a->sampling = llm_sampling_defaults;
     llm_sampling_open(&a->sampling);
     return llm_cli_parse(&infer_cli, a, argc, argv);
@@ -621,6 +637,7 @@ int main(int argc, char **argv)
     llm_buf_release(&s.prefix);
     drafts_release(&s);
     llm_engine_release(&s.engine);
+    llm_knn_release(&s.knn);
     llm_model_destroy(s.model);
     free(s.bias);
     free(s.dry_breakers);

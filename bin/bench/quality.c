@@ -16,6 +16,7 @@ struct args {
     int64_t context, stride, batch, max;
     const char *cache;
     int convention, precision, cross_document, entropy, logits;
+    struct llm_knn_options knn;
 };
 #define AT(field) offsetof(struct args, field)
 
@@ -32,6 +33,7 @@ static const struct llm_opt options[] = {
     {'n', "tokens", "N", "score only the first N tokens of each file [all]", LLM_INT, AT(max), 2, 1e15, NULL},
     {0, "cross-document", NULL, "score a token stream as one document instead of document by document", LLM_FLAG, AT(cross_document), 0, 0, NULL},
     {0, "entropy", NULL, "also measure the mean entropy of the predictions, in nats", LLM_FLAG, AT(entropy), 0, 0, NULL},
+    LLM_KNN_OPTIONS(struct args, knn)
     {'b', "batch", "N", "maximum number of tokens in one forward pass [512]", LLM_INT, AT(batch), 1, 65536, NULL},
     {0, "cache-type", "TYPES", "types in which the cache stores keys and values: K[,V] of %w, also by layers: q8_0,q4_0/0-1:bf16 [as --precision]",
      LLM_STR, AT(cache), 0, 0, NULL},
@@ -66,6 +68,7 @@ static const char *const compare_columns[] = {"file", "metric", "value", "low_95
 struct side {
     struct llm_model *model;
     struct llm_engine engine;
+    struct llm_knn knn;      /* of --knn, of the model that is measured */
 };
 struct run {
     const struct args *a;
@@ -228,6 +231,11 @@ static int start(struct run *r, struct llm_err *e)
     if (a->logits && (!(r->out = llm_output_open(a->common.output, true, e)) || !(r->writer = llm_writer_create(r->out, e)))) return -1;
     llm_signals_catch();
     if (load(&r->model, a->model, a, context, e) < 0) return -1;
+    if (a->knn.index) {
+        if (!r->model.engine.predictor->has_states) return llm_fail(e, EX_UNAVAILABLE, "%s: --knn: expected a decoder", a->model);
+        if (llm_knn_open(&r->model.knn, &a->knn, r->model.model, e) < 0) return -1;
+        r->model.engine.knn = &r->model.knn;
+    }
     if (a->base && load(&r->base, a->base, a, r->model.engine.context, e) < 0) return -1;
     if (a->base_logits && !(r->base_logits = llm_logits_open(a->base_logits, r->model.model->config.vocab_size, e))) return -1;
     context = r->model.engine.context;
@@ -260,7 +268,7 @@ static void check_base(const struct args *a)
 
 int bench_quality(int argc, char **argv, struct llm_err *e)
 {
-    struct args a = {.batch = 512, .precision = 1};
+    struct args a = {.batch = 512, .precision = 1, .knn = llm_knn_defaults};
     int rest = llm_cli_parse(&bench_quality_cli, &a, argc, argv);
     llm_config_force(a.common.force_config);
     struct run r = {.a = &a};
@@ -271,7 +279,7 @@ int bench_quality(int argc, char **argv, struct llm_err *e)
     check_base(&a);
     bench_check_cache(&bench_quality_cli, a.cache);
     for (int i = rest; i < argc; i++) from_stdin += strcmp(argv[i], "-") == 0;
-    from_stdin += (rest == argc) + (strcmp(a.model, "-") == 0) + (a.base && strcmp(a.base, "-") == 0)
+    from_stdin += (rest == argc) + (strcmp(a.model, "-") == 0) + (a.base && strcmp(a.base, "-") == 0) + (a.knn.index && strcmp(a.knn.index, "-") == 0)
                   + (a.base_logits && strcmp(a.base_logits, "-") == 0);
     if (from_stdin > 1) llm_usage(&bench_quality_cli, "only one input can be standard input");
     int status = start(&r, e);
@@ -283,6 +291,7 @@ int bench_quality(int argc, char **argv, struct llm_err *e)
     if (status == 0) status = finish(&r, e);
     for (struct side *s = &r.model; s; s = s == &r.model ? &r.base : NULL) {
         llm_engine_release(&s->engine);
+        llm_knn_release(&s->knn);
         llm_model_destroy(s->model);
     }
     llm_logits_destroy(r.base_logits);

@@ -93,6 +93,7 @@ int index_build(int argc, char **argv, struct llm_err *e)
     x.graph.m = a.kind ? a.neighbours : 0;
     x.graph.ef_build = a.ef_build > a.neighbours ? a.ef_build : a.neighbours;
     memcpy(x.fingerprint, rows.fingerprint, sizeof x.fingerprint);
+    memcpy(x.place, rows.place, sizeof x.place);
     if (status == 0) status = llm_index_merge(&x, NULL, &rows, false, e);
     if (status == 0) status = write_index(&x, to, a.plain, e);
     llm_index_release(&x);
@@ -140,12 +141,17 @@ static void inherit(struct llm_index *to, const struct llm_index *from)
     to->graph.m = from->graph.m;
     to->graph.ef_build = from->graph.ef_build;
     memcpy(to->fingerprint, from->fingerprint, sizeof to->fingerprint);
+    memcpy(to->place, from->place, sizeof to->place);
 }
 
 static int check_fit(const struct llm_index *x, const struct llm_index_rows *r, struct llm_err *e)
 {
     if (r->dims != x->dims) {
         return llm_fail(e, EX_DATAERR, "%s: expected vectors of %lld elements, found %lld", x->name, (long long)x->dims, (long long)r->dims);
+    }
+    if (r->n > 0 && x->n > 0 && strcmp(x->place, r->place) != 0) {
+        return llm_fail(e, EX_DATAERR, "%s: expected vectors of %s, found those of %s", x->name, x->place[0] ? x->place : "texts",
+                        r->place[0] ? r->place : "texts");
     }
     if (x->fingerprint[0] && r->fingerprint[0] && strcmp(x->fingerprint, r->fingerprint) != 0) {
         return llm_fail(e, EX_DATAERR, "%s: expected vectors of model %s, found those of %s", x->name, x->fingerprint, r->fingerprint);
@@ -167,6 +173,7 @@ int index_add(int argc, char **argv, struct llm_err *e)
     if (status == 0) status = llm_index_open(&x, a.index, false, e);
     if (status == 0) status = check_fit(&x, &rows, e);
     if (status == 0) inherit(&out, &x);
+    if (status == 0 && !out.place[0]) memcpy(out.place, rows.place, sizeof out.place);
     if (status == 0 && !out.fingerprint[0]) memcpy(out.fingerprint, rows.fingerprint, sizeof out.fingerprint);
     if (status == 0) status = llm_index_merge(&out, &x, &rows, false, e);
     if (status == 0) status = write_index(&out, to, x.plain, e);

@@ -32,7 +32,7 @@ static int print(struct llm_table *t, const struct llm_common *common, struct ll
 int index_stat(int argc, char **argv, struct llm_err *e)
 {
     static const char *const columns[] = {"rows", "deleted", "dims", "metric", "vectors", "plain", "texts_bytes", "words", "postings", "seed",
-                                          "fingerprint", NULL};
+                                          "fingerprint", "place", NULL};
     struct args a = {0};
     struct llm_index x = {0};
     struct llm_table t;
@@ -51,6 +51,7 @@ int index_stat(int argc, char **argv, struct llm_err *e)
         llm_table_count(&t, (double)x.postings_at[x.n_words]);
         llm_table_count(&t, (double)x.seed);
         llm_table_text(&t, x.fingerprint[0] ? x.fingerprint : NULL);
+        llm_table_text(&t, x.place[0] ? x.place : NULL);
         status = print(&t, &a.common, e);
     }
     llm_index_release(&x);

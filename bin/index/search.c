@@ -76,11 +76,11 @@ static int find(struct run *r, struct llm_err *e)
     const struct args *a = r->a;
     const struct llm_index *x = &r->x;
     r->depth = a->by == BY_BOTH && a->k < DEPTH ? DEPTH : a->k;
-    const struct llm_search s = {.k = r->depth, .candidates = a->candidates, .ef = a->ef, .allowed = r->allowed};
+    const struct llm_lookup s = {.k = r->depth, .candidates = a->candidates, .ef = a->ef, .allowed = r->allowed};
     r->hits = llm_alloc((size_t)r->q.n * (size_t)r->depth + 1, sizeof *r->hits, "hits", e);
     r->n_hits = r->hits ? llm_alloc((size_t)r->q.n + 1, sizeof *r->n_hits, "hits", e) : NULL;
     if (!r->n_hits) return -1;
-    if (a->by != BY_WORDS && (a->flat ? llm_search_flat : llm_search)(x, r->q.vectors, r->q.n, &s, r->hits, r->n_hits, e) < 0) return -1;
+    if (a->by != BY_WORDS && (a->flat ? llm_search_flat : llm_index_search)(x, r->q.vectors, r->q.n, &s, r->hits, r->n_hits, e) < 0) return -1;
     if (a->by == BY_VECTORS) return 0;
     struct llm_hit *found = llm_alloc((size_t)r->depth, 2 * sizeof *found, "hits", e);
     int status = found ? 0 : -1;
@@ -104,13 +104,12 @@ static int put_member(struct llm_buf *b, const char *key, const char *s, size_t 
 }
 
 /* A hit as an object: {"query", "rank", "id", "score", "text", "metadata"}; of a context "id" and "text" alone. */
-static int write_object(const struct run *r, int64_t query, int64_t i, bool context, struct llm_output *o, struct llm_buf *b, struct llm_err *e)
+static int put_object(const struct run *r, int64_t query, int64_t i, bool context, struct llm_buf *b, struct llm_err *e)
 {
     const struct llm_index *x = &r->x;
     const struct llm_hit *h = &r->hits[query * r->depth + i];
     const uint64_t *ids = x->ids.at + h->row, *texts = x->texts.at + h->row, *metadata = x->metadata.at + h->row;
     const uint64_t *q = r->q.ids_at + query;
-    b->n = 0;
     if (llm_buf_put(b, "{", 1, e) < 0) return -1;
     if (!context && put_member(b, "query", r->q.ids.p + q[0], q[1] - q[0], e) < 0) return -1;
     if (!context && llm_buf_printf(b, e, ",\"rank\":%" PRId64, i + 1) < 0) return -1;
@@ -121,21 +120,7 @@ static int write_object(const struct run *r, int64_t query, int64_t i, bool cont
         if (llm_buf_printf(b, e, ",\"metadata\":") < 0) return -1;
         if (llm_buf_put(b, x->metadata.bytes + metadata[0], metadata[1] - metadata[0], e) < 0) return -1;
     }
-    return llm_buf_put(b, "}\n", 2, e) < 0 ? -1 : llm_output_write(o, b->p, b->n, e);
-}
-
-static int write_lines(const struct run *r, bool context, struct llm_err *e)
-{
-    struct llm_buf b = {0};
-    struct llm_output *o = llm_output_open(r->a->common.output, false, e);
-    int status = o ? 0 : -1;
-    for (int64_t q = 0; q < r->q.n && status == 0; q++) {
-        for (int64_t i = 0; i < r->n_hits[q] && status == 0; i++) status = write_object(r, q, i, context, o, &b, e);
-    }
-    llm_buf_release(&b);
-    if (status == 0) return llm_output_commit(o, e);
-    llm_output_abandon(o);
-    return -1;
+    return llm_buf_put(b, "}\n", 2, e);
 }
 
 /* A text as a cell: without NUL, which ids cannot have. */
@@ -146,25 +131,91 @@ static void put_cell(struct llm_table *t, struct llm_buf *b, const char *s, size
     llm_table_text(t, llm_buf_put(b, s, n, &e) == 0 ? b->p : NULL);
 }
 
-static int write_table(const struct run *r, struct llm_err *e)
+static void put_rows(const struct run *r, int64_t from, int64_t to, struct llm_table *t)
 {
-    static const char *const columns[] = {"query", "rank", "id", "score", NULL};
-    struct llm_common common = r->a->common;
-    struct llm_table t, *all = &t;
     struct llm_buf b = {0};
-    llm_table_init(&t, columns);
-    for (int64_t q = 0; q < r->q.n; q++) {
+    for (int64_t q = from; q < to; q++) {
         for (int64_t i = 0; i < r->n_hits[q]; i++) {
             const struct llm_hit *h = &r->hits[q * r->depth + i];
-            put_cell(&t, &b, r->q.ids.p + r->q.ids_at[q], r->q.ids_at[q + 1] - r->q.ids_at[q]);
-            llm_table_count(&t, (double)(i + 1));
-            put_cell(&t, &b, r->x.ids.bytes + r->x.ids.at[h->row], r->x.ids.at[h->row + 1] - r->x.ids.at[h->row]);
-            llm_table_printed(&t, h->score, LLM_NUMBER_GENERAL, 9);
+            put_cell(t, &b, r->q.ids.p + r->q.ids_at[q], r->q.ids_at[q + 1] - r->q.ids_at[q]);
+            llm_table_count(t, (double)(i + 1));
+            put_cell(t, &b, r->x.ids.bytes + r->x.ids.at[h->row], r->x.ids.at[h->row + 1] - r->x.ids.at[h->row]);
+            llm_table_printed(t, h->score, LLM_NUMBER_GENERAL, 9);
         }
     }
     llm_buf_release(&b);
-    common.format = r->a->format;
-    return llm_tables_print(common.output, llm_table_form(&common), &all, 1, e);
+}
+
+static const char *const columns[] = {"query", "rank", "id", "score", NULL};
+
+/* Lines of a form whose rows do not depend on one another are made by all threads, the hits of SOME queries at a time, and written in order. */
+enum { SOME = 64, PARTS = 64 };
+struct lines {
+    const struct run *r;
+    bool objects, context;
+    enum llm_table_form form;       /* unless objects */
+    int64_t from, to;               /* queries of these parts */
+    struct llm_buf text[PARTS];
+    struct llm_err err[PARTS];
+};
+
+static void make_lines(void *arg, size_t part, int thread)
+{
+    struct lines *l = arg;
+    struct llm_err *e = &l->err[part];
+    int64_t from = l->from + (int64_t)part * SOME, to = from + SOME < l->to ? from + SOME : l->to;
+    (void)thread;
+    *e = (struct llm_err){0};
+    l->text[part].n = 0;
+    if (!l->objects) {
+        struct llm_table t;
+        llm_table_init(&t, columns);
+        t.no_heading = from > 0;
+        put_rows(l->r, from, to, &t);
+        (void)!llm_table_show(&t, l->form, &l->text[part], e);
+        llm_table_release(&t);
+    }
+    for (int64_t q = from; l->objects && q < to && !e->status; q++) {
+        for (int64_t i = 0; i < l->r->n_hits[q] && !e->status; i++) (void)!put_object(l->r, q, i, l->context, &l->text[part], e);
+    }
+}
+
+static int write_lines(const struct run *r, enum llm_table_form form, bool objects, bool context, struct llm_err *e)
+{
+    struct lines *l = llm_calloc(1, sizeof *l, "lines", e);
+    struct llm_output *o = l ? llm_output_open(r->a->common.output, false, e) : NULL;
+    int status = o ? 0 : -1;
+    for (int64_t at = 0; at < r->q.n && status == 0; at = l->to) {
+        const int64_t end = at + SOME * PARTS;
+        *l = (struct lines){.r = r, .objects = objects, .context = context, .form = form, .from = at, .to = end < r->q.n ? end : r->q.n};
+        size_t parts = (size_t)((l->to - at + SOME - 1) / SOME);
+        llm_parallel(parts, make_lines, l);
+        for (size_t i = 0; i < parts; i++) {
+            if (status == 0 && l->err[i].status) {
+                *e = l->err[i];
+                status = -1;
+            }
+            if (status == 0) status = llm_output_write(o, l->text[i].p, l->text[i].n, e);
+            llm_buf_release(&l->text[i]);
+        }
+    }
+    free(l);
+    if (status == 0) return llm_output_commit(o, e);
+    llm_output_abandon(o);
+    return -1;
+}
+
+static int write_hits(const struct run *r, struct llm_err *e)
+{
+    struct llm_common common = r->a->common;
+    struct llm_table t, *all = &t;
+    bool json = common.json || r->a->format == LLM_TABLE_JSON, context = r->a->format == FORMAT_CONTEXT;
+    common.format = context ? LLM_TABLE_AUTO : r->a->format;
+    enum llm_table_form form = llm_table_form_for(llm_table_form(&common), common.output);
+    if (json || context || form == LLM_TABLE_TSV || form == LLM_TABLE_CSV) return write_lines(r, form, json || context, context, e);
+    llm_table_init(&t, columns);
+    put_rows(r, 0, r->q.n, &t);
+    return llm_tables_print(common.output, form, &all, 1, e);
 }
 
 static int read_queries(struct run *r, const char *path, struct llm_err *e)
@@ -200,8 +251,7 @@ int index_search(int argc, char **argv, struct llm_err *e)
         status = r.allowed ? llm_search_where(&r.x, a.where.v, a.where.n, r.allowed, e) : -1;
     }
     if (status == 0) status = find(&r, e);
-    bool json = a.common.json || a.format == LLM_TABLE_JSON, context = a.format == FORMAT_CONTEXT;
-    if (status == 0) status = json || context ? write_lines(&r, context, e) : write_table(&r, e);
+    if (status == 0) status = write_hits(&r, e);
     free(r.allowed);
     free(r.hits);
     free(r.n_hits);

@@ -20,6 +20,7 @@ struct args {
     int fim_spm;
     int chat, lines, shift, no_think;
     const char *chat_log, *context_from;
+    struct llm_knn_options knn;    /* --knn */
     const char *model, *tokenizer, *prompt, *file, *kv_in, *kv_out;
     int jsonl, score, per_token, entropy, add_eos;
     int logits, embed, classify, score_reward, ref_logprobs, ids, special, echo, ignore_eos, no_timings, plan;
@@ -101,6 +102,7 @@ struct session {
     struct llm_buf prefix;         /* text before each text of --embed */
     struct chat chat;              /* with --chat */
     struct sources sources;
+    struct llm_knn knn;            /* of --knn; zero without */
     bool hinted;                   /* chat_hint was called */
     struct llm_fim fim;            /* the markers of fill-in-the-middle, if fim_known */
     bool fim_known;

@@ -10,6 +10,7 @@
 #include "bin/infer/inside.h"
 #include "cpu/pool.h"
 #include "infer/lens.h"
+#include "infer/score.h"
 #include "measure/heatmap.h"
 #include "model/forward/forward.h"
 #include "token/label.h"
@@ -114,28 +115,43 @@ static int pass_by(void *arg, const struct llm_span *s, struct llm_err *e)
     return 0;
 }
 
-/* Reads the prompt block by block; `use` sees each block's values. 0, 1 when a signal was caught, -1. */
+/* Reads the tokens of a window block by block; `use` sees the values of those from p->skip on. 0, 1 when a signal was caught, -1. */
+static int read_window(struct look *l, const struct llm_score_part *p, bool head, bool *found,
+                       int (*use)(struct look *l, int64_t from, void *arg, struct llm_err *e), void *arg, struct llm_err *e)
+{
+    struct session *s = l->s;
+    struct llm_kv kv;
+    llm_kv_init(&kv, &s->engine.pool);
+    int status = llm_kv_fork(&kv, &s->begin, e);
+    l->window = p->at;
+    for (int64_t at = 0, step; at < p->n && status == 0; at += step) {
+        step = p->n - at < l->taking.room ? p->n - at : l->taking.room;
+        llm_taking_at(&l->taking, l->base + at, step);
+        status = llm_engine_prefill(&s->engine, &kv, l->ids + p->at + at, step, s->model->config.prefix_lm && kv.n == 0, head,
+                                    head ? pass_by : NULL, NULL, e);
+        l->n_picked = 0;
+        for (int64_t i = 0; i < step; i++) {
+            if (at + i >= p->skip && selected(l, p->at + at + i)) l->picked[l->n_picked++] = i;
+        }
+        *found |= l->n_picked > 0;
+        if (status == 0 && l->n_picked > 0) status = use(l, p->at + at, arg, e);
+    }
+    llm_kv_release(&kv);
+    return status;
+}
+
+/* Reads the prompt block by block, in windows if it is longer than the context; `use` sees each block's values. 0, 1 when a signal was caught, -1. */
 int look_read(struct look *l, int (*use)(struct look *l, int64_t from, void *arg, struct llm_err *e), void *arg, struct llm_err *e)
 {
     struct session *s = l->s;
     bool head = llm_taking_wants(&l->taking, LLM_PLACE_LOGITS) || llm_taking_wants(&l->taking, LLM_PLACE_HEAD_INPUT);
     bool found = false;
-    struct llm_kv kv;
-    llm_kv_init(&kv, &s->engine.pool);
-    int status = llm_kv_fork(&kv, &s->begin, e);
-    for (int64_t at = 0, step; at < l->n && status == 0; at += step) {
-        step = l->n - at < l->taking.room ? l->n - at : l->taking.room;
-        llm_taking_at(&l->taking, l->base + at, step);
-        status = llm_engine_prefill(&s->engine, &kv, l->ids + at, step, s->model->config.prefix_lm && kv.n == 0, head,
-                                    head ? pass_by : NULL, NULL, e);
-        l->n_picked = 0;
-        for (int64_t i = 0; i < step; i++) {
-            if (selected(l, at + i)) l->picked[l->n_picked++] = i;
-        }
-        found |= l->n_picked > 0;
-        if (status == 0 && l->n_picked > 0) status = use(l, at, arg, e);
+    struct llm_score_part p = {0};
+    int status = 0;
+    while (status == 0 && llm_score_next(l->base > 0 ? l->n : s->engine.context, l->n, &p)) {
+        if (p.at == 0) p.skip = 0;
+        status = read_window(l, &p, head, &found, use, arg, e);
     }
-    llm_kv_release(&kv);
     if (status == 0 && !found) {
         return llm_fail(e, EX_DATAERR, "--which-tokens: expected tokens like '%s' in the prompt, found none", s->a->which_tokens);
     }
@@ -154,7 +170,7 @@ static int write_block(struct look *l, int64_t from, void *arg, struct llm_err *
     struct export *x = arg;
     for (int64_t at = 0; at < l->n_picked; at += LLM_SPAN_MAX) {
         int64_t n = l->n_picked - at < LLM_SPAN_MAX ? l->n_picked - at : LLM_SPAN_MAX;
-        if (llm_taking_write(&l->taking, x->w, x->meta, l->ids + from, l->picked + at, n, e) < 0) return -1;
+        if (llm_taking_write(&l->taking, x->w, x->meta, l->ids + from, l->window, l->picked + at, n, e) < 0) return -1;
     }
     return 0;
 }

@@ -10,6 +10,7 @@ struct look {
     struct session *s;
     const int32_t *ids;
     int64_t n, base;          /* tokens; those of the cache before them */
+    int64_t window;           /* the token with which the current window begins: 0 unless the prompt is longer than the context */
     struct llm_taking taking; /* values of the current block, a row for each of its tokens */
     struct llm_watcher *watchers; /* editors, then observers: these see edited values */
     int64_t *picked;          /* [n_picked] indices in the current block of the tokens that --which-tokens selects */

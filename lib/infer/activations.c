@@ -91,15 +91,15 @@ struct llm_watcher llm_taking_watcher(struct llm_taking *t, size_t i)
     return (struct llm_watcher){.at = t->ranges[i], .observe = take, .arg = t};
 }
 
-int llm_taking_write(const struct llm_taking *t, struct llm_writer *w, const json_t *meta, const int32_t *ids, const int64_t *picked, int64_t n,
-                     struct llm_err *e)
+int llm_taking_write(const struct llm_taking *t, struct llm_writer *w, const json_t *meta, const int32_t *ids, int64_t moved, const int64_t *picked,
+                     int64_t n, struct llm_err *e)
 {
     struct llm_tensor_out *out = llm_calloc(t->n + 2, sizeof *out, "activations", e);
     int32_t *who = llm_alloc(2 * (size_t)n, sizeof *who, "activations", e);
     int status = out && who ? 0 : -1;
     for (int64_t i = 0; i < n && status == 0; i++) {
         who[i] = ids[picked[i]];
-        who[n + i] = (int32_t)(t->first + picked[i]);
+        who[n + i] = (int32_t)(moved + t->first + picked[i]);
     }
     for (size_t k = 0; k < t->n && status == 0; k++) {
         const struct llm_taken *one = &t->v[k];

@@ -36,10 +36,10 @@ void llm_taking_at(struct llm_taking *t, int64_t first, int64_t rows);
 struct llm_watcher llm_taking_watcher(struct llm_taking *t, size_t i);
 /* Whether a place is among those taken. */
 bool llm_taking_wants(const struct llm_taking *t, enum llm_place_kind kind);
-/* Writes a message of kind "activations" with rows picked[0..n) (counted from `first`) of every place, their ids and positions. EX_UNAVAILABLE if a
- * place has no row for one of the tokens. */
-int llm_taking_write(const struct llm_taking *t, struct llm_writer *w, const json_t *meta, const int32_t *ids, const int64_t *picked, int64_t n,
-                     struct llm_err *e) LLM_MUST_CHECK;
+/* Writes a message of kind "activations" with rows picked[0..n) (counted from `first`) of every place, their ids and positions, which
+ * are greater by `moved` than those of the pass: where the text is read in windows. EX_UNAVAILABLE if a place has no row for one of the tokens. */
+int llm_taking_write(const struct llm_taking *t, struct llm_writer *w, const json_t *meta, const int32_t *ids, int64_t moved, const int64_t *picked,
+                     int64_t n, struct llm_err *e) LLM_MUST_CHECK;
 
 /* ---- reading ---- */
 

@@ -275,11 +275,25 @@ struct llm_tensor *llm_engine_encode(struct llm_engine *g, const int32_t *ids, c
     return encode(g, ids, kinds, lengths, n_texts, NULL, e);
 }
 
+/* Mixes what followed similar states into the logits of some rows. */
+static int mix_neighbours(struct llm_engine *g, const struct llm_reading *r, const int64_t *rows, int64_t n_rows, float *logits, struct llm_err *e)
+{
+    size_t mark = llm_arena_mark(&g->ctx.acts);
+    const int64_t width = g->model->config.hidden_size;
+    float *states = llm_arena_alloc(&g->ctx.acts, (size_t)(n_rows * width) * sizeof *states);
+    if (!states) return llm_no_memory(e, "hidden states");
+    for (int64_t i = 0; i < n_rows; i++) memcpy(states + i * width, r->hidden->data + rows[i] * r->hidden->stride, (size_t)width * sizeof *states);
+    int status = llm_knn_mix(g->knn, states, logits, n_rows, g->model->config.vocab_size, e);
+    llm_arena_pop(&g->ctx.acts, mark);
+    return status;
+}
+
 float *llm_engine_predict(struct llm_engine *g, const struct llm_reading *r, const int64_t *rows, int64_t n_rows, struct llm_err *e)
 {
     if (n_rows * 8 <= r->n && g->warm_at == 0) release_after_prompt(g); /* later prompts need again what they would release */
     if (pick_adapters(g, rows, n_rows, e) < 0) return NULL;
-    return g->predictor->logits(g, r, rows, n_rows, e);
+    float *logits = g->predictor->logits(g, r, rows, n_rows, e);
+    return logits && g->knn && mix_neighbours(g, r, rows, n_rows, logits, e) < 0 ? NULL : logits;
 }
 
 float *llm_engine_logits(struct llm_engine *g, struct llm_tensor *hidden, const int64_t *rows, int64_t n_rows, struct llm_err *e)

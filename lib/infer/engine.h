@@ -3,12 +3,14 @@
 #ifndef LLM_INFER_ENGINE_H
 #define LLM_INFER_ENGINE_H
 
+#include "infer/knn.h"
 #include "infer/kv.h"
 #include "infer/predictor.h"
 
 struct llm_engine {
     struct llm_model *model;   /* borrowed */
     const struct llm_predictor *predictor; /* the model's */
+    const struct llm_knn *knn; /* mixes into all predictions; borrowed; NULL: none */
     struct llm_ctx ctx;
     struct llm_kv_pool pool;
     int64_t context;           /* maximum number of tokens of a sequence */

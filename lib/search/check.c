@@ -73,7 +73,7 @@ static int measure(const struct llm_index *x, struct llm_check *c, struct llm_er
     struct llm_index exact = *x;
     int64_t n = x->n < SAMPLE ? x->n : SAMPLE, sizes[2][SAMPLE], live = x->n - x->n_deleted, k = live < NEAREST ? live : NEAREST;
     int64_t found = 0, own = 0, all = 0;
-    const struct llm_search s = {.k = k};
+    const struct llm_lookup s = {.k = k};
     c->recall = c->found = NAN;
     if (k == 0) return 0;
     float *queries = llm_alloc((size_t)(n * x->dims), sizeof *queries, "queries", e);
@@ -86,7 +86,7 @@ static int measure(const struct llm_index *x, struct llm_check *c, struct llm_er
     }
     exact.coarse = LLM_COARSE_F32;
     exact.graph.m = 0;
-    if (status == 0) status = llm_search(x, queries, n, &s, hits, sizes[0], e);
+    if (status == 0) status = llm_index_search(x, queries, n, &s, hits, sizes[0], e);
     if (status == 0) status = llm_search_flat(&exact, queries, n, &s, hits + n * k, sizes[1], e);
     for (int64_t i = 0; i < n && status == 0; i++) {
         const struct llm_hit *a = hits + i * k, *b = hits + (n + i) * k;

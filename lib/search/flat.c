@@ -45,7 +45,7 @@ int64_t llm_search_fuse(const struct llm_hit *a, int64_t n_a, const struct llm_h
 
 struct run {
     const struct llm_index *x;
-    const struct llm_search *s;
+    const struct llm_lookup *s;
     float *queries;        /* [QUERIES, padded], prepared for the metric */
     double square[QUERIES]; /* squared lengths */
     float *scores;         /* [m, rows of the part] */
@@ -138,7 +138,7 @@ static int search_some(struct run *r, const float *queries, int64_t m, struct ll
     return 0;
 }
 
-int llm_search_flat(const struct llm_index *x, const float *queries, int64_t m, const struct llm_search *s, struct llm_hit *hits, int64_t *n_hits,
+int llm_search_flat(const struct llm_index *x, const float *queries, int64_t m, const struct llm_lookup *s, struct llm_hit *hits, int64_t *n_hits,
                     struct llm_err *e)
 {
     struct run *r = llm_calloc(1, sizeof *r, "a search", e);

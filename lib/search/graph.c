@@ -11,7 +11,7 @@
 
 #define NONE UINT32_MAX
 #define SEEN UINT32_C(0x80000000) /* of a candidate: its links were followed */
-enum { FEWEST = 64 };
+enum { FEWEST = 64, BATCH = 256 /* a batch is one of as many parts of the rows before it */ };
 
 struct candidate { float score; uint32_t slot; };
 
@@ -41,7 +41,7 @@ static int64_t row_of(const struct llm_graph_level *l, uint32_t slot)
 int64_t llm_graph_full(int64_t n)
 {
     int64_t s = 0;
-    for (int64_t next = 1; next <= n; next = s + (s / 32 > 1 ? s / 32 : 1)) s = next;
+    for (int64_t next = 1; next <= n; next = s + (s / BATCH > 1 ? s / BATCH : 1)) s = next;
     return s;
 }
 
@@ -357,7 +357,7 @@ static struct met *make_met(int64_t n, struct llm_err *e)
 int llm_graph_extend(struct llm_index *x, struct llm_err *e)
 {
     struct llm_graph *g = &x->graph;
-    int64_t full = llm_graph_full(x->n), largest = full / 32 + 2;
+    int64_t full = llm_graph_full(x->n), largest = full / BATCH + 2;
     struct batch b = {.x = x, .room = g->ef_build};
     uint8_t *levels = llm_alloc((size_t)full + 1, 1, "levels", e);
     for (int64_t row = 0; levels && row < full; row++) levels[row] = (uint8_t)level_of(x, row);
@@ -375,7 +375,7 @@ int llm_graph_extend(struct llm_index *x, struct llm_err *e)
     }
     for (int64_t row = 1; row < g->n && status == 0; row++) b.children[g->parents[row]]++;
     while (status == 0 && g->n < full) {
-        int64_t from = g->n, to = from + (from / 32 > 1 ? from / 32 : 1);
+        int64_t from = g->n, to = from + (from / BATCH > 1 ? from / BATCH : 1);
         for (int depth = 0; depth < LLM_GRAPH_LEVELS; depth++) insert(&b, from, to, levels, depth);
         append(x, from, to, levels);
     }
@@ -394,7 +394,7 @@ int llm_graph_extend(struct llm_index *x, struct llm_err *e)
 
 struct run {
     const struct llm_index *x;
-    const struct llm_search *s;
+    const struct llm_lookup *s;
     const float *queries;       /* [m, dims] */
     struct llm_hit *hits;
     int64_t *n_hits, ef;
@@ -436,7 +436,7 @@ static int prepare(struct run *r, int64_t m, struct llm_err *e)
     return 0;
 }
 
-int llm_graph_search(const struct llm_index *x, const float *queries, int64_t m, const struct llm_search *s, struct llm_hit *hits, int64_t *n_hits,
+int llm_graph_search(const struct llm_index *x, const float *queries, int64_t m, const struct llm_lookup *s, struct llm_hit *hits, int64_t *n_hits,
                      struct llm_err *e)
 {
     struct run r = {.x = x, .s = s, .queries = queries, .hits = hits, .n_hits = n_hits};

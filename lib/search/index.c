@@ -124,6 +124,7 @@ static int describe(const struct llm_index *x, uint64_t sum, json_t **meta, stru
     int status = o && llm_json_dump(o, &text, e) == 0 ? 0 : -1;
     *meta = status == 0 ? json_pack("{s:s}", "llm.index", text.p) : NULL;
     if (*meta && x->fingerprint[0] && json_object_set_new(*meta, "llm.fingerprint", json_string(x->fingerprint)) < 0) status = -1;
+    if (*meta && x->place[0] && json_object_set_new(*meta, "llm.place", json_string(x->place)) < 0) status = -1;
     json_decref(o);
     llm_buf_release(&text);
     return status == 0 && *meta ? 0 : e->status ? -1 : llm_no_memory(e, "an index's metadata");
@@ -184,7 +185,7 @@ static int read_settings(struct llm_index *x, uint64_t *sum, struct llm_err *e)
 {
     const struct llm_header *h = llm_checkpoint_header(x->file);
     const char *text = h->kind && strcmp(h->kind, "index") == 0 ? llm_header_meta(h, "llm.index") : NULL, *hex = NULL;
-    const char *fingerprint = llm_header_meta(h, "llm.fingerprint");
+    const char *fingerprint = llm_header_meta(h, "llm.fingerprint"), *place = llm_header_meta(h, "llm.place");
     int64_t version = 0, seed = 0;
     int metric = 0, coarse = 0;
     if (!text) return llm_fail(e, EX_DATAERR, "expected an index (llm-index build), found %s", h->kind ? h->kind : "other tensors");
@@ -213,6 +214,7 @@ static int read_settings(struct llm_index *x, uint64_t *sum, struct llm_err *e)
         if (strlen(hex) != 16 || *end) status = llm_fail(e, EX_DATAERR, "checksum: expected 16 hexadecimal digits, found '%.40s'", hex);
     }
     if (status == 0 && fingerprint) snprintf(x->fingerprint, sizeof x->fingerprint, "%s", fingerprint);
+    if (status == 0 && place) snprintf(x->place, sizeof x->place, "%s", place);
     json_decref(o);
     return status < 0 ? llm_in(e, "llm.index") : 0;
 }

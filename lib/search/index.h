@@ -15,7 +15,7 @@ extern const char *const llm_metrics[]; /* "cosine", "dot", "l2"; ended by NULL 
 enum llm_coarse { LLM_COARSE_F32, LLM_COARSE_F16, LLM_COARSE_I8 };
 extern const char *const llm_coarses[]; /* "f32", "f16", "i8" */
 
-enum { LLM_MAX_DIMS_OF_VECTOR = 1 << 20, LLM_MAX_ID_BYTES = 4096 };
+enum { LLM_MAX_DIMS_OF_VECTOR = 1 << 20, LLM_MAX_ID_BYTES = 4096, LLM_INDEX_PLACE = 64 };
 
 /* Texts one after another: text i is bytes [at[i], at[i + 1]). */
 struct llm_texts {
@@ -44,6 +44,7 @@ struct llm_index {
     int64_t padded;        /* elements of a row of `rounded`: a multiple of 32 */
     uint64_t seed;
     char fingerprint[65];  /* of the model that made the vectors; empty: not known */
+    char place[LLM_INDEX_PLACE]; /* of the pass, if the vectors are activations; else empty */
     struct llm_texts ids, texts, metadata; /* metadata: JSON objects; an empty text: none */
     float *vectors;        /* [n, dims]; of the cosine metric they have length 1 */
     void *rounded;         /* [n, padded] in F16, or in Q8_0; NULL with LLM_COARSE_F32 */
@@ -84,9 +85,13 @@ struct llm_index_rows {
     float *vectors;        /* [n, dims], as given */
     size_t room, vectors_room;
     char fingerprint[65];  /* of the model, if the input says it */
+    char place[LLM_INDEX_PLACE];  /* of the pass that the vectors are from; empty: not of a pass */
+    bool waiting;          /* the vector of row n is there: an activation whose token's follower has not come yet */
+    int32_t position;      /* of that token */
 };
 /* Reads rows from `path` ("-": standard input): JSON Lines with "id", "embedding" and maybe "text", whose other members are metadata; or tensor
- * messages with a tensor `embeddings` [rows, dims], whose rows are numbered from 0 on. A line without "id" is refused unless the rows are queries,
+ * messages with a tensor `embeddings` [rows, dims], whose rows are numbered from 0 on; or activations (formats/activations.md) of one place, of which
+ * each token that has a follower becomes a row, with the metadata {"next": its id}. A line without "id" is refused unless the rows are queries,
  * which are numbered from 1 on; then "prompt" is the text. LLM_ROWS_TEXTS: queries whose vectors are not wanted; "embedding" may be absent. 0 or -1
  * (EX_DATAERR names file and line). */
 enum llm_rows_as { LLM_ROWS_STORED, LLM_ROWS_QUERIES, LLM_ROWS_TEXTS };

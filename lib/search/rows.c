@@ -78,6 +78,16 @@ static int take_fingerprint(struct llm_index_rows *r, const char *found, struct 
     return 0;
 }
 
+static int take_place(struct llm_index_rows *r, const char *place, struct llm_err *e)
+{
+    if (r->n > 0 && strcmp(r->place, place) != 0) {
+        return llm_fail(e, EX_DATAERR, "expected vectors of %s, found some of %s", r->place[0] ? r->place : "texts", place[0] ? place : "texts");
+    }
+    if (strlen(place) >= sizeof r->place) return llm_fail(e, EX_DATAERR, "expected the name of a place, found '%.40s'", place);
+    snprintf(r->place, sizeof r->place, "%s", place);
+    return 0;
+}
+
 static int take_object(struct llm_index_rows *r, json_t *o, enum llm_rows_as as, int64_t line, struct llm_err *e)
 {
     const json_t *v = json_object_get(o, "embedding"), *text = json_object_get(o, "text");
@@ -86,7 +96,7 @@ static int take_object(struct llm_index_rows *r, json_t *o, enum llm_rows_as as,
     if (as != LLM_ROWS_STORED && !text) text = json_object_get(o, "prompt");
     if (text && !json_is_string(text)) return llm_fail(e, EX_DATAERR, "\"text\": expected a string");
     if (reserve(r, wanted ? (int64_t)json_array_size(v) : 1, e) < 0 || take_id(r, json_object_get(o, "id"), as, line, e) < 0) return -1;
-    if (take_fingerprint(r, json_string_value(json_object_get(o, "fingerprint")), e) < 0) return -1;
+    if (take_place(r, "", e) < 0 || take_fingerprint(r, json_string_value(json_object_get(o, "fingerprint")), e) < 0) return -1;
     if (!wanted) r->vectors[r->n] = 0;
     for (int64_t k = 0; wanted && k < r->dims; k++) {
         const json_t *x = json_array_get(v, (size_t)k);
@@ -135,15 +145,58 @@ static int read_lines(struct llm_index_rows *r, struct llm_file *f, enum llm_row
     return status;
 }
 
+/* Rows [n] of activations: x [n, dims]. A row is finished when the token after its own has come. */
+static int take_activations(struct llm_index_rows *r, const float *x, int64_t dims, const int32_t *ids, const int32_t *positions, int64_t n,
+                            struct llm_err *e)
+{
+    for (int64_t i = 0; i < n; i++) {
+        if (r->waiting && (int64_t)positions[i] == (int64_t)r->position + 1) {
+            if (llm_buf_printf(&r->ids, e, "%" PRId64, r->n) < 0 || llm_buf_printf(&r->metadata, e, "{\"next\":%" PRId32 "}", ids[i]) < 0) return -1;
+            if (finish(r, e) < 0) return llm_in(e, "token %" PRId64, r->n);
+        }
+        if (reserve(r, dims, e) < 0) return -1;
+        memcpy(r->vectors + r->n * dims, x + i * dims, (size_t)dims * sizeof *x);
+        r->position = positions[i];
+        r->waiting = true;
+    }
+    return 0;
+}
+
+/* A message of activations, read whole: it has few rows. */
+static int take_pass(struct llm_index_rows *r, struct llm_stream *s, const struct llm_header *h, struct llm_err *e)
+{
+    const struct llm_entry *ids = llm_header_find(h, "ids"), *positions = llm_header_find(h, "positions"), *x = NULL;
+    for (size_t i = 0; i < h->n_entries; i++) {
+        const struct llm_entry *t = &h->entries[i];
+        if (t == ids || t == positions) continue;
+        if (x) return llm_fail(e, EX_DATAERR, "expected activations of one place, found %s and %s", x->name, t->name);
+        x = t;
+    }
+    bool good = ids && positions && x && x->dtype == LLM_F32 && x->n_dims == 2 && ids->dtype == LLM_I32 && positions->dtype == LLM_I32
+                && ids->n_dims == 1 && positions->n_dims == 1 && ids->shape[0] == x->shape[0] && positions->shape[0] == x->shape[0];
+    if (!good) return llm_fail(e, EX_DATAERR, "expected activations of one place with 'ids' and 'positions', found other tensors");
+    if (take_place(r, x->name, e) < 0 || take_fingerprint(r, llm_header_meta(h, "llm.fingerprint"), e) < 0) return -1;
+    void *data = NULL;
+    int status = llm_stream_append(s, &data, 0, h->data_bytes, "activations", e);
+    const char *at = data;
+    if (status == 0 && x->shape[0] > 0) {
+        status = take_activations(r, (const float *)(const void *)(at + x->offset), x->shape[1], (const int32_t *)(const void *)(at + ids->offset),
+                                  (const int32_t *)(const void *)(at + positions->offset), x->shape[0], e);
+    }
+    free(data);
+    return status;
+}
+
 /* The rows of one message; whatever else it has is skipped. */
 static int take_message(struct llm_index_rows *r, struct llm_stream *s, const struct llm_header *h, struct llm_err *e)
 {
     const struct llm_entry *t = llm_header_find(h, "embeddings");
     char skipped[4096];
+    if (h->kind && strcmp(h->kind, "activations") == 0) return take_pass(r, s, h, e);
     if (!t || t->dtype != LLM_F32 || t->n_dims != 2) {
         return llm_fail(e, EX_DATAERR, "expected a tensor 'embeddings' of F32 [rows, dims], found %s", t ? "another type or shape" : "none");
     }
-    if (take_fingerprint(r, llm_header_meta(h, "llm.fingerprint"), e) < 0) return -1;
+    if (take_place(r, "", e) < 0 || take_fingerprint(r, llm_header_meta(h, "llm.fingerprint"), e) < 0) return -1;
     for (uint64_t left = t->offset, n; left > 0; left -= n) {
         n = left < sizeof skipped ? left : sizeof skipped;
         if (llm_stream_read(s, skipped, n, e) < 0) return -1;
@@ -161,6 +214,7 @@ static int read_messages(struct llm_index_rows *r, struct llm_file *f, struct ll
     const struct llm_header *h;
     struct llm_stream *s = llm_stream_from_file(f, e);
     int got = s ? 1 : -1;
+    r->waiting = false;
     while (got > 0 && (got = llm_stream_next(s, &h, e)) > 0) {
         if (take_message(r, s, h, e) < 0) got = llm_in(e, "%s", llm_stream_name(s));
     }

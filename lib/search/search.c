@@ -1,6 +1,6 @@
 #include "search/graph.h"
 
-int llm_search(const struct llm_index *x, const float *queries, int64_t m, const struct llm_search *s, struct llm_hit *hits, int64_t *n_hits,
+int llm_index_search(const struct llm_index *x, const float *queries, int64_t m, const struct llm_lookup *s, struct llm_hit *hits, int64_t *n_hits,
                struct llm_err *e)
 {
     bool walks = x->graph.m > 0 && x->graph.n > 0 && !s->allowed;

@@ -7,7 +7,7 @@
 /* A row that was found. Scores: the cosine, the dot product, or minus the squared distance; BM25's sum; the fused score. */
 struct llm_hit { double score; int64_t row; };
 
-struct llm_search {
+struct llm_lookup {
     int64_t k;              /* hits of a query at most */
     int64_t candidates;     /* rows that rounded vectors propose to the exact ones; 0: 4k + 32 */
     int64_t ef;             /* of a graph: rows that a walk keeps; 0: max(64, 2k) */
@@ -23,11 +23,11 @@ void llm_best_offer(struct llm_best *b, double score, int64_t row);
 
 /* Compares m queries [m, dims] with all rows. hits [m, s->k], n_hits [m]. A query has the bits that it has alone. 0, or -1: no memory, a query that
  * is not finite. */
-int llm_search_flat(const struct llm_index *x, const float *queries, int64_t m, const struct llm_search *s, struct llm_hit *hits, int64_t *n_hits,
+int llm_search_flat(const struct llm_index *x, const float *queries, int64_t m, const struct llm_lookup *s, struct llm_hit *hits, int64_t *n_hits,
                     struct llm_err *e) LLM_MUST_CHECK;
 
 /* By the graph, if x has one and s->allowed is NULL; else llm_search_flat. */
-int llm_search(const struct llm_index *x, const float *queries, int64_t m, const struct llm_search *s, struct llm_hit *hits, int64_t *n_hits,
+int llm_index_search(const struct llm_index *x, const float *queries, int64_t m, const struct llm_lookup *s, struct llm_hit *hits, int64_t *n_hits,
                struct llm_err *e) LLM_MUST_CHECK;
 
 /* Joins the lists of two searches by reciprocal rank: a row's score is the sum of 1 / (60 + rank) over the lists that have it, ranks from 1 on. out

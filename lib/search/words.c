@@ -199,7 +199,7 @@ static int64_t find(const struct llm_index *x, const char *word, size_t n)
     return -1;
 }
 
-int64_t llm_words_search(const struct llm_index *x, const char *text, size_t n, const struct llm_search *s, struct llm_hit *hits, struct llm_err *e)
+int64_t llm_words_search(const struct llm_index *x, const char *text, size_t n, const struct llm_lookup *s, struct llm_hit *hits, struct llm_err *e)
 {
     const double k1 = 1.2, b = .75;
     struct walk w = {.text = text, .n = n};

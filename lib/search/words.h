@@ -9,7 +9,7 @@
 int llm_words_make(struct llm_index *x, struct llm_err *e) LLM_MUST_CHECK;
 /* The k best rows for the words of a text, among those that `s` allows: BM25 with k1 = 1.2, b = .75 and idf = ln(1 + (N − df + .5) / (df + .5)); a
  * word that stands twice in the query counts twice. hits [k]; rows with none of the words are no hits. Returns their number, or -1. */
-int64_t llm_words_search(const struct llm_index *x, const char *text, size_t n, const struct llm_search *s, struct llm_hit *hits, struct llm_err *e)
+int64_t llm_words_search(const struct llm_index *x, const char *text, size_t n, const struct llm_lookup *s, struct llm_hit *hits, struct llm_err *e)
     LLM_MUST_CHECK;
 
 #endif

@@ -5,7 +5,7 @@ load ../helper
 commands() {
     cat << 'END'
 llm-train: --init --resume --tokenizer --adapter-init --val --reference --teacher --prompts --base operand: --output --keep-best --ema-output --log --coordcheck-png --rollout-log
-llm-infer: --model --tokenizer --draft --file --image --context-from --fim-prefix --fim-suffix --kv-in --grammar --choices --json-schema: --output --kv-out --png --chat-log
+llm-infer: --model --tokenizer --draft --file --image --context-from --fim-prefix --fim-suffix --kv-in --knn --grammar --choices --json-schema: --output --kv-out --png --chat-log
 llm-quantize: IN --calibrate --imatrix --measure --base: OUT --report --imatrix-out --factors
 llm-tokenize train: operand: --output
 llm-tokenize encode: --tokenizer operand: --output
@@ -36,7 +36,7 @@ llm-bench kernels: : --output
 llm-bench comm: : --output
 llm-bench cost: : --output
 llm-bench comm: : --output
-llm-bench quality: --model --base --base-logits --tokenizer operand: --output
+llm-bench quality: --model --base --base-logits --knn --tokenizer operand: --output
 llm-bench eval: --model --tokenizer --labels --shots-from operand: --output --items
 llm-bench steer: operand: --output
 llm-bench dictionary: --model operand: --output

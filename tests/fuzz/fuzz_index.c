@@ -11,7 +11,7 @@ static void use(const struct llm_index *x)
     struct llm_hit hits[3];
     int64_t n = 0;
     struct llm_check c;
-    const struct llm_search s = {.k = 3};
+    const struct llm_lookup s = {.k = 3};
     if (x->dims > 4096 || x->n > 4096) return; /* what a file claims may be large */
     float *query = calloc((size_t)x->dims, sizeof *query);
     uint8_t *allowed = calloc((size_t)x->n + 1, 1);

@@ -66,7 +66,7 @@ static void finds_the_nearest(void **state)
             struct llm_index x;
             make(&x, (enum llm_metric)metric, (enum llm_coarse)coarse);
             x.deleted[17] = 1;
-            const struct llm_search s = {.k = K};
+            const struct llm_lookup s = {.k = K};
             assert_int_equal(llm_search_flat(&x, q, M, &s, hits, n, &e), 0);
             for (int i = 0; i < M; i++) {
                 int better[K] = {0};
@@ -96,7 +96,7 @@ static void only_allowed_rows(void **state)
     (void)state;
     make(&x, LLM_METRIC_COSINE, LLM_COARSE_I8);
     allowed[5] = allowed[600] = 1;
-    const struct llm_search s = {.k = K, .allowed = allowed};
+    const struct llm_lookup s = {.k = K, .allowed = allowed};
     assert_int_equal(llm_search_flat(&x, x.vectors + 600 * DIMS, 1, &s, hits, &n, &e), 0);
     assert_int_equal(n, 2);
     assert_int_equal(hits[0].row, 600);
@@ -144,7 +144,7 @@ static void words_by_hand(void **state)
     struct llm_index x = {.n = 3, .texts = {at, texts}, .deleted = deleted};
     struct llm_err e = {0};
     struct llm_hit hits[3];
-    const struct llm_search s = {.k = 3};
+    const struct llm_lookup s = {.k = 3};
     const double mean = 5. / 3, idf = log(1 + (3 - 2 + .5) / (2 + .5));
     (void)state;
     assert_int_equal(llm_words_make(&x, &e), 0);
