@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "bin/index/index.h"
 #include "cpu/pool.h"
+#include "search/check.h"
 #include "search/graph.h"
 
 static bool is_dash(const char *s)
@@ -28,8 +29,21 @@ static int check_replaced(const char *path, struct llm_err *e)
     return index ? 0 : llm_fail(e, EX_DATAERR, "%s: expected an index or no file, as -o INDEX alone replaces any; found another file", path);
 }
 
-int write_index(const struct llm_index *x, const char *path, bool plain, struct llm_err *e)
+/* How much a search finds is stored where it may miss something. */
+static int measure(struct llm_index *x, struct llm_err *e)
 {
+    struct llm_check c;
+    x->has_recall = false;
+    if (x->n == x->n_deleted || (x->graph.m == 0 && x->coarse == LLM_COARSE_F32)) return 0;
+    if (llm_index_recall(x, &c, e) < 0) return -1;
+    x->recall = c.recall;
+    x->has_recall = true;
+    return 0;
+}
+
+int write_index(struct llm_index *x, const char *path, bool plain, struct llm_err *e)
+{
+    if (measure(x, e) < 0) return -1;
     struct llm_output *o = llm_output_open(path, true, e);
     if (!o) return -1;
     if (llm_index_write(x, o, plain, e) == 0) return llm_output_commit(o, e);

@@ -60,7 +60,7 @@ int index_stat(int argc, char **argv, struct llm_err *e)
 
 int index_check(int argc, char **argv, struct llm_err *e)
 {
-    static const char *const columns[] = {"rows", "found_by_own_vector", "recall_at_10", NULL};
+    static const char *const columns[] = {"rows", "found_by_own_vector", "recall_at_10", "stored_recall_at_10", NULL};
     struct args a = {0};
     struct llm_index x = {0};
     struct llm_check c;
@@ -73,6 +73,8 @@ int index_check(int argc, char **argv, struct llm_err *e)
         llm_table_count(&t, (double)x.n);
         llm_table_printed(&t, c.found, LLM_NUMBER_FIXED, 4);
         llm_table_printed(&t, c.recall, LLM_NUMBER_FIXED, 4);
+        if (x.has_recall) llm_table_printed(&t, x.recall, LLM_NUMBER_FIXED, 4);
+        else llm_table_text(&t, NULL);
         status = print(&t, &a.common, e);
     }
     llm_index_release(&x);

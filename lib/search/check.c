@@ -68,7 +68,7 @@ static int check_words(const struct llm_index *x, struct llm_err *e)
 }
 
 /* Rows drawn by the hash of their ids, as queries: what a search finds beside what the exact vectors say. */
-static int measure(const struct llm_index *x, struct llm_check *c, struct llm_err *e)
+int llm_index_recall(const struct llm_index *x, struct llm_check *c, struct llm_err *e)
 {
     struct llm_index exact = *x;
     int64_t n = x->n < SAMPLE ? x->n : SAMPLE, sizes[2][SAMPLE], live = x->n - x->n_deleted, k = live < NEAREST ? live : NEAREST;
@@ -107,5 +107,5 @@ int llm_index_check(const struct llm_index *x, struct llm_check *c, struct llm_e
 {
     if (check_numbers(x, e) < 0 || check_rounded(x, e) < 0 || check_words(x, e) < 0) return -1;
     if (x->graph.m > 0 && llm_graph_check(x, e) < 0) return -1;
-    return measure(x, c, e);
+    return llm_index_recall(x, c, e);
 }

@@ -11,5 +11,7 @@ struct llm_check {
 /* Checks that numbers are finite, that rounded vectors and words are those that the exact vectors and the texts give, and measures `c`. 0, or -1
  * (EX_DATAERR says what is wrong where). */
 int llm_index_check(const struct llm_index *x, struct llm_check *c, struct llm_err *e) LLM_MUST_CHECK;
+/* Measures `c` alone. 0 or -1. */
+int llm_index_recall(const struct llm_index *x, struct llm_check *c, struct llm_err *e) LLM_MUST_CHECK;
 
 #endif

@@ -120,6 +120,10 @@ static int describe(const struct llm_index *x, uint64_t sum, json_t **meta, stru
             return llm_no_memory(e, "an index's metadata");
         }
     }
+    if (o && x->has_recall && json_object_set_new(o, "recall", json_real(x->recall)) < 0) {
+        json_decref(o);
+        return llm_no_memory(e, "an index's metadata");
+    }
     struct llm_buf text = {0};
     int status = o && llm_json_dump(o, &text, e) == 0 ? 0 : -1;
     *meta = status == 0 ? json_pack("{s:s}", "llm.index", text.p) : NULL;
@@ -188,6 +192,7 @@ static int read_settings(struct llm_index *x, uint64_t *sum, struct llm_err *e)
     const char *fingerprint = llm_header_meta(h, "llm.fingerprint"), *place = llm_header_meta(h, "llm.place");
     int64_t version = 0, seed = 0;
     int metric = 0, coarse = 0;
+    double recall = -1;
     if (!text) return llm_fail(e, EX_DATAERR, "expected an index (llm-index build), found %s", h->kind ? h->kind : "other tensors");
     json_t *o = llm_json_parse(text, strlen(text), e);
     if (!o) return llm_in(e, "llm.index");
@@ -202,11 +207,15 @@ static int read_settings(struct llm_index *x, uint64_t *sum, struct llm_err *e)
     if (status == 0) status = llm_json_int(o, "words", 0, UINT32_MAX, &x->n_words, e);
     if (status == 0) status = llm_json_int(o, "seed", 0, INT64_MAX, &seed, e);
     if (status == 0) status = read_graph(x, json_object_get(o, "graph"), e);
+    if (status == 0) status = llm_json_real(o, "recall", &recall, e);
+    if (status == 0 && recall > 1) status = llm_fail(e, EX_DATAERR, "recall: expected 0 to 1, found %g", recall);
     if (status == 0) status = llm_json_str(o, "checksum", &hex, e);
     if (status == 0 && (x->dims < 0 || x->n < 0 || !hex)) status = llm_fail(e, EX_DATAERR, "expected 'dims', 'rows' and 'checksum'");
     x->metric = (enum llm_metric)metric;
     x->coarse = (enum llm_coarse)coarse;
     x->seed = (uint64_t)seed;
+    x->recall = recall;
+    x->has_recall = recall >= 0;
     x->padded = (x->dims + 31) / 32 * 32;
     if (status == 0) {
         char *end;

@@ -61,6 +61,8 @@ struct llm_index {
     struct llm_graph graph;
     void *owned[64];       /* arrays to free */
     int n_owned;
+    double recall;         /* struct llm_check's, when the file was written, if has_recall */
+    bool has_recall;
     bool plain;            /* the file is stored without zstd */
     const char *name;      /* of the file; borrowed from `file` */
 };

@@ -181,7 +181,8 @@ END
     head -n 699 sorted.jsonl | llm-index add -x late.idx
     cmp late.idx one.idx
     run -0 llm-index check one.idx
-    awk -F'\t' '$1 == "recall_at_10" { recall = $2 } $1 == "found_by_own_vector" { own = $2 } END { exit !(recall > .98 && own > .99) }' <<< "$output"
+    awk -F'\t' '$1 == "recall_at_10" { recall = $2 } $1 == "found_by_own_vector" { own = $2 } $1 == "stored_recall_at_10" { stored = $2 }
+        END { exit !(recall > .98 && own > .99 && stored == recall) }' <<< "$output"
     llm-index search -x one.idx --ef 400 all.jsonl | cut -f 1-3 > walked
     llm-index search -x one.idx --flat all.jsonl | cut -f 1-3 > flat
     assert_equal "$(($(comm -12 <(sort walked) <(sort flat) | wc -l) > 14900))" 1
@@ -189,6 +190,15 @@ END
         llm-index build --kind hnsw --metric $metric -o m.idx all.jsonl
         llm-index check m.idx | awk -F'\t' '$1 == "recall_at_10" { exit !($2 > .95) }'
     done
+    llm-index build -o flat.idx all.jsonl # misses nothing: nothing is stored
+    [[ $(llm-index check flat.idx | awk -F'\t' '$1 == "stored_recall_at_10" { print $2 }') == - ]]
+    llm-index build --vectors i8 -o i8.idx all.jsonl
+    llm-index check i8.idx | awk -F'\t' '$1 == "stored_recall_at_10" { exit !($2 > .95 && $2 <= 1) }'
+    head -n 700 all.jsonl | sed 's/.*"id": \([0-9]*\),.*/\1/' > gone
+    before=$(llm-index check one.idx)
+    llm-index delete one.idx --ids gone # measured anew
+    llm-index check one.idx | awk -F'\t' '$1 == "recall_at_10" { recall = $2 } $1 == "stored_recall_at_10" { exit !($2 == recall) }'
+    [[ $(llm-index check one.idx) != "$before" ]]
 }
 
 @test "of a graph whose nearest rows are deleted all hits that were asked for come" {
