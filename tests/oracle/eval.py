@@ -19,6 +19,8 @@ TASKS = {  # yaml of lm_eval/tasks
     "openbookqa": "openbookqa/openbookqa.yaml", "lambada": "lambada/lambada_openai.yaml", "mmlu": "mmlu/default/_default_template_yaml",
     "truthfulqa-mc1": "truthfulqa/truthfulqa_mc1.yaml", "truthfulqa-mc2": "truthfulqa/truthfulqa_mc2.yaml", "gsm8k": "gsm8k/gsm8k.yaml"}
 
+FEW_SHOT = "hellaswag", "piqa", "arc", "mmlu"  # also with the first three other items as examples
+
 
 def task_of(name, data, shots=0):
     import lm_eval.tasks
@@ -34,6 +36,8 @@ def task_of(name, data, shots=0):
     config.pop("include", None)
     config.update(task=name, dataset_path="json", dataset_name=None, dataset_kwargs={"data_files": {"test": str(data)}}, test_split="test",
                   training_split=None, validation_split=None, fewshot_split="test" if shots else None, num_fewshot=shots)
+    if shots:
+        config["fewshot_config"] = {"sampler": "first_n", "split": "test"}  # its other sampler draws by Python's generator
     config.pop("tag", None)
     if name == "mmlu":
         config["description"] = "The following are multiple choice questions (with answers) about {{subject|replace('_', ' ')}}.\n\n"
@@ -139,6 +143,9 @@ def goldens():
         path.write_text("".join(json.dumps(make(name, i)) + "\n" for i in range(n)))
         rows = list(evaluate(name, path.absolute(), "tests/golden/tiny"))
         (out / f"{name}.expected.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        if name in FEW_SHOT:
+            rows = list(evaluate(name, path.absolute(), "tests/golden/tiny", shots=3))
+            (out / f"{name}.shots3.expected.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
         print(name, len(rows), file=sys.stderr)
 
 

@@ -57,8 +57,9 @@ if [[ ! -e $work/start.llm ]]; then
     llm-train -q -j "$threads" -c tiny --set vocab_size=8192 --set num_hidden_layers=4 -T "$tok" -l 96 -n 0 -o "$work/new.llm" "$folder/train.tok"
     "${sft[@]}" --init "$work/new.llm" --lr "$rate" -n "$start" --log "$work/start.log" -o "$work/start.llm" "$work/first"
 fi
-s=$(llm-bench cost --table totals "$work/start.llm" | awk '$1 == "parameters" { print $2 }')
-t=$(llm-bench cost --table totals "$teacher" | awk '$1 == "parameters" { print $2 }')
+flops() { llm-bench cost --table totals "$1" | awk -F'\t' '/rule 6N/ { print $2 / 6 }'; }
+s=$(flops "$work/start.llm")
+t=$(flops "$teacher")
 tail -n +$((rows * start + 1)) "$work/talks" > "$work/more"
 tail -n +$((rows * start + 1)) "$work/prompts" > "$work/own"
 
