@@ -167,6 +167,8 @@ static const struct llm_opt options[] = {
     {0, "draft-ngram", NULL, "draft what repeats the prompt or the text; does not change the output", LLM_FLAG, AT(draft_ngram), 0, 0, NULL},
     {0, "draft-max", "N", "tokens drafted at a time; without the two options before, by the model's next-token layers [none; 4, 12]",
      LLM_INT, AT(draft), 0, 64, NULL},
+    {0, "accept", "HOW", "drafts of --draft: exact leaves every token as it is without, maximal accepts more and keeps the distribution [exact]",
+     LLM_CHOICE, AT(accept), 0, 0, "exact|maximal"},
     {0, "parallel", "N", "maximum number of completions generated at the same time [16]", LLM_INT, AT(parallel), 1, 4096, NULL},
     {0, "memory", "SIZE", "bytes (4G) that weights, activations and caches may take together; prompts wait, caches are computed again [no bound]",
      LLM_SIZE, AT(memory), 1, 9007199254740992, NULL},
@@ -288,6 +290,7 @@ static void check_batch(struct args *a, bool to_stdout, int owners)
     if (a->prefix_cache && (!a->jsonl || owners > 0 || a->no_sharing || a->kv_in || a->rollout || changes)) {
         llm_usage(&infer_cli, "--prefix-cache goes with --jsonl, and not with --no-sharing, --kv-in, --rollout, adapters or changes inside");
     }
+    if (a->accept && !a->draft_model) llm_usage(&infer_cli, "--accept is of drafts of a model: expected --draft");
     if (a->draft_ngram && a->draft_model) llm_usage(&infer_cli, "drafts have one source: expected --draft or --draft-ngram");
     if ((a->memory > 0 || a->latency_target > 0) && (owners > 0 || (a->chat && !a->jsonl))) {
         llm_usage(&infer_cli, "--memory and --latency-target are of generated text: not with --score, --embed or other output, or a conversation");

@@ -46,6 +46,7 @@ void drafts_set(struct session *s, struct llm_generate *g)
     if (a->draft_ngram) g->drafts = a->draft > 0 ? a->draft : REPEATED;
     if (s->draft_model) g->drafts = a->draft > 0 ? a->draft : MODELLED;
     g->repeats = a->draft_ngram;
+    g->maximal = a->accept == 1;
     g->drafter = s->draft_model ? &s->drafter : NULL;
     g->memory = s->cache_memory;
     g->latency = a->latency_target / 1e3;

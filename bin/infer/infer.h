@@ -37,6 +37,7 @@ struct args {
     const char *prefix_cache;
     int64_t prefix_cache_size;
     const char *draft_model;
+    int accept;                    /* index into "exact|maximal" */
     int64_t logprobs;              /* --logprobs; -1: the option was not given */
     int64_t limit, retries;
     int64_t memory;                /* bytes; 0: not bounded */

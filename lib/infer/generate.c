@@ -27,11 +27,14 @@ static bool is_end(const struct state *s, const struct llm_prompt *p, int32_t id
 
 /* ---- jobs ---- */
 
-static void completion_release(struct llm_completion *c)
+/* `drafts`: llm_generate.drafts. */
+static void completion_release(struct llm_completion *c, int64_t drafts)
 {
     if (c->kv.pool) llm_kv_release(&c->kv);
     llm_text_release(&c->text);
     llm_draft_release(&c->draft);
+    for (int64_t i = 0; c->drafted_from && i < drafts; i++) llm_drafted_release(&c->drafted_from[i]);
+    free(c->drafted_from);
     free(c->drafts);
     if (c->draft_kv.pool) llm_kv_release(&c->draft_kv);
     if (c->guide_kv.pool) llm_kv_release(&c->guide_kv);
@@ -43,11 +46,12 @@ static void completion_release(struct llm_completion *c)
     c->drafts = c->ids = c->again = NULL;
     c->log_probs = c->drawn_log_probs = NULL;
     c->top = NULL;
+    c->drafted_from = NULL;
 }
 
-static void job_destroy(struct job *j)
+static void job_destroy(struct job *j, int64_t drafts)
 {
-    for (int64_t i = 0; j->completions && i < j->prompt.samples; i++) completion_release(&j->completions[i]);
+    for (int64_t i = 0; j->completions && i < j->prompt.samples; i++) completion_release(&j->completions[i], drafts);
     free(j->completions);
     llm_kv_release(&j->kv);
     llm_draft_release(&j->draft);
@@ -185,7 +189,13 @@ static int choose_id(struct state *s, struct llm_completion *c, float *logits, c
     struct llm_sampler *sampler = &s->samplers[thread];
     sampler->limit = c->matcher.constraint ? &c->limit : NULL;
     sampler->state = c->sample_state;
-    if (llm_sampler_choose(sampler, &p->sampling, &h, logits, n, (uint32_t)c->sample, (uint32_t)n_before, id, &c->err) < 0) return -1;
+    uint32_t sample = (uint32_t)c->sample, position = (uint32_t)n_before;
+    int64_t draft = n_before - (c->kv.n - c->n_drafts); /* the index of the draft of this token */
+    bool maximal = c->drafted_from && !c->is_forced && draft >= 0 && draft < c->n_drafts && llm_accept_possible(&p->sampling);
+    int status = maximal ? llm_accept_choose(sampler, &p->sampling, &h, logits, n, sample, position, &c->drafted_from[draft], c->drafts[draft], id,
+                                             &c->err)
+                         : llm_sampler_choose(sampler, &p->sampling, &h, logits, n, sample, position, id, &c->err);
+    if (status < 0) return -1;
     c->sample_state = sampler->state;
     if (p->log_probs && note_log_probs(c, plain, (int64_t)n, at, *id) < 0) return -1;
     if (!p->rollout) return 0;
@@ -541,7 +551,7 @@ static int deliver_job(struct state *s, struct job *j)
         if (show(s, c) < 0) return -1;
         if (!c->ended) return 0;
         if (s->g->done(s->g->arg, c, s->e) < 0) return -1;
-        completion_release(c);
+        completion_release(c, s->g->drafts);
         c->kv.pool = NULL;
         s->held--;
     }
@@ -561,7 +571,7 @@ static int deliver(struct state *s)
         }
         *at = j->next;
         if (!*at) s->last = at;
-        job_destroy(j);
+        job_destroy(j, s->g->drafts);
     }
     return 0;
 }
@@ -608,7 +618,7 @@ int llm_generate(const struct llm_generate *g, struct llm_err *e)
     while (s.first) {
         struct job *j = s.first;
         s.first = j->next;
-        job_destroy(j);
+        job_destroy(j, g->drafts);
     }
     for (int i = 0; s.samplers && i < llm_pool_threads(); i++) llm_sampler_release(&s.samplers[i]);
     free(s.samplers);

@@ -5,7 +5,7 @@
  * If there are drafts (by the engine, infer/draft.h; by a smaller model; of repetitions, infer/repeat.h), a completion's token is followed in the
  * pass by its drafted tokens. Each next token is then chosen from the logits of the token before it, as without drafts, by the same random numbers;
  * the first one that differs from its draft ends the completion's part of the pass. Drafts therefore change no token, and a drafted token is
- * accepted as often as by rejection sampling.
+ * accepted at most as often as by rejection sampling, which llm_generate.maximal asks for.
  *
  * Prompts that begin alike share the cache of their beginning (infer/prefix.h), if llm_generate.share is set: prompts are read ahead, and those that
  * continue a beginning that is in memory start before others.
@@ -21,6 +21,7 @@
 #include "infer/constrain/constraint.h"
 #include "infer/draft.h"
 #include "infer/prefix.h"
+#include "infer/sample/accept.h"
 #include "infer/sample/sampler.h"
 #include "infer/text.h"
 
@@ -105,6 +106,7 @@ struct llm_completion {
     bool untriggered;            /* what followed the trigger was not as the constraint wants it, or there is nothing to wait for */
     struct llm_draft draft;
     int32_t *drafts;             /* [the maximum of drafts]: tokens drafted after the last one */
+    struct llm_drafted *drafted_from; /* [llm_generate.drafts] with `maximal`: what each draft was drawn from */
     int64_t n_drafts;
     bool is_forced;              /* the drafts are what a constraint forces */
     int64_t forced_depth, forced_pause, forced_wrong; /* of these: as `depth`, `pause` and `wrong` */
@@ -141,6 +143,7 @@ struct llm_generate {
     bool repeats;                /* drafts are what the text repeats */
     bool forced;                 /* where a constraint leaves no choice, its text is drafted, before other drafts; the engine's caches can be cut, and
                                   * it does not draft itself */
+    bool maximal;                /* drafts of `drafter` are accepted as sample/accept.h has it: the distribution stays the same, the tokens do not */
     struct llm_engine *drafter;  /* a smaller model of the same tokens, whose caches can be cut; NULL: none */
     bool unordered;              /* completions of a prompt are delivered when they have ended, in their order; `text` is NULL */
     int64_t memory;              /* bytes that caches, shared beginnings and those of `drafter` may take together, at least those of one whole

@@ -23,7 +23,9 @@ int llm_generate_begin_drafts(const struct state *s, const struct job *j, struct
         c->depth = c->forced_depth = FIRST_DEPTH;
         if (s->g->drafter) llm_kv_init(&c->draft_kv, &s->g->drafter->pool);
         c->drafts = llm_alloc((size_t)room, sizeof *c->drafts, "drafts", s->e);
-        return c->drafts ? 0 : -1;
+        if (!c->drafts || !s->g->maximal) return c->drafts ? 0 : -1;
+        c->drafted_from = llm_calloc((size_t)s->g->drafts, sizeof *c->drafted_from, "drafts", s->e);
+        return c->drafted_from ? 0 : -1;
     }
     if (j->draft.n == 0) return 0;
     int64_t width = g->model->config.hidden_size;
@@ -139,7 +141,10 @@ static int draft_token(struct state *s, struct llm_completion **v, int64_t n, in
         sampler->state = i == 0 ? c->sample_state : c->draft_state;
         const struct llm_sampling *p = &c->prompt.sampling;
         uint32_t sample = (uint32_t)c->sample, position = (uint32_t)h.n;
-        if (llm_sampler_choose(sampler, p, &h, x, (size_t)size, sample, position, &c->drafts[i], s->e) < 0) return -1;
+        int status = c->drafted_from && llm_accept_possible(p)
+                         ? llm_accept_draft(sampler, p, &h, x, (size_t)size, sample, position, &c->drafted_from[i], &c->drafts[i], s->e)
+                         : llm_sampler_choose(sampler, p, &h, x, (size_t)size, sample, position, &c->drafts[i], s->e);
+        if (status < 0) return -1;
         c->draft_state = sampler->state;
     }
     return 0;

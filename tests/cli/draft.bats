@@ -65,6 +65,28 @@ setup_file() {
     [ "$(sort -u got | wc -l)" -gt 20 ]
 }
 
+@test "--accept maximal: the distribution stays, tokens of a temperature of 0 and of Mirostat too; a model accepts all of its own drafts" {
+    local b=(llm-infer -m "$F/plain.llm" -q --ignore-eos --draft "$F/draft.llm" --draft-max 2) how
+    for how in "--temp 0" "--mirostat 2 --temp 1"; do
+        # shellcheck disable=SC2086
+        "${b[@]}" -n 40 $how "the old dog" > want
+        # shellcheck disable=SC2086
+        "${b[@]}" -n 40 $how --accept maximal "the old dog" | cmp - want || fail "$how"
+    done
+    llm-infer -m "$F/plain.llm" -q --jsonl --temp 1 --top-k 0 --ignore-eos -n 60 --draft "$F/plain.llm" --accept maximal <<< '{"prompt": "the"}' |
+        jq -e '.timings.draft_n > 30 and .timings.draft_n_accepted == .timings.draft_n'
+    # the second of three tokens of 3,000 completions, drafted by an untrained model, beside as many without drafts: chi-square of two samples
+    b=(llm-infer -m "$F/plain.llm" -q --jsonl --no-timings --ids --ignore-eos -n 3 --temp 1.2 --samples 3000 --parallel 256)
+    jq -nc '{ids: [70, 80]}' > one.jsonl
+    "${b[@]}" --seed 1 one.jsonl | jq '.ids[1]' > plain
+    "${b[@]}" --seed 2 --draft "$F/draft.llm" --accept maximal one.jsonl | jq '.ids[1]' > drafted
+    run ! cmp -s plain drafted
+    awk 'NR == FNR { a[$1]++; t[$1]++; next } { b[$1]++; t[$1]++ }
+        END { for (k in t) if (t[k] >= 10) { d = a[k] - b[k]; chi += d * d / t[k]; n++ }
+              print chi, n; exit !(n > 3 && chi < n + 5 * sqrt(2 * n)) }' plain drafted
+    refused 2 "--accept is of drafts of a model" llm-infer -m "$F/plain.llm" --accept maximal the
+}
+
 @test "a model without such layers is refused" {
     llm-train -q -c tiny --set num_hidden_layers=1 --set hidden_size=32 --set intermediate_size=48 -l 24 -n 0 -T "$F/tok.json" -o m.llm "$F/data.tok"
     run -69 --separate-stderr llm-infer -m m.llm --draft-max 1 "the"

@@ -224,6 +224,15 @@ int llm_sampler_choose(struct llm_sampler *s, const struct llm_sampling *p, cons
     return 0;
 }
 
+int llm_sampler_candidates(struct llm_sampler *s, const struct llm_sampling *p, const struct llm_history *h, float *logits, size_t n,
+                           uint32_t sample, uint32_t position, struct llm_err *e)
+{
+    struct llm_logits x;
+    if (llm_sampler_edit(s, p, h, logits, n, e) < 0 || take_maxima(s, logits, n, &x, e) < 0) return -1;
+    if (s->limit && (s->limit->apply(s->limit->arg, logits, n, e) < 0 || take_maxima(s, logits, n, &x, e) < 0)) return -1;
+    return filter(s, p, &x, sample, position, e);
+}
+
 float llm_sampler_log_prob(const struct llm_sampler *s, const struct llm_sampling *p, float *logits, size_t n, int32_t id)
 {
     if (p->temperature == 0) return 0;

@@ -128,6 +128,10 @@ int llm_sampler_edit(struct llm_sampler *s, const struct llm_sampling *p, const 
 /* The edits and filters alone: s->c holds what is left, temperature applied. For tests and tools. */
 int llm_sampler_filter(struct llm_sampler *s, const struct llm_sampling *p, const struct llm_history *h, float *logits, size_t n,
                        struct llm_err *e) LLM_MUST_CHECK;
+/* The edits, the limit and the filters, for a token of this sample and position: s->c holds what is left, temperature applied. The temperature is not
+ * 0. Returns 0 or -1. */
+int llm_sampler_candidates(struct llm_sampler *s, const struct llm_sampling *p, const struct llm_history *h, float *logits, size_t n,
+                           uint32_t sample, uint32_t position, struct llm_err *e) LLM_MUST_CHECK;
 /* The log-probability with which llm_sampler_choose chose `id` just now, with the same p, and logits as it left them (overwritten). 0 at temperature
  * 0. */
 float llm_sampler_log_prob(const struct llm_sampler *s, const struct llm_sampling *p, float *logits, size_t n, int32_t id);
