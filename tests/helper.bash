@@ -162,6 +162,12 @@ near() {
     echo "$1 $2" | apart 0 "$3" || fail "expected $2 within $3 of its size, found $1"
 }
 
+# idx FILE DIMENSION... : the header of an IDX file of bytes; its data come from standard input.
+idx() {
+    local n
+    { printf "\\0\\0\\x08\\x0$(($# - 1))"; for n in "${@:2}"; do printf '%b' "$(printf '\\x%02x' 0 0 $((n / 256)) $((n % 256)))"; done; cat; } > "$1"
+}
+
 # near_lines FILE FILE BOUND: two files of as many numbers, one a line and at least one, whose lines differ by at most BOUND.
 near_lines() {
     paste "$1" "$2" > "$BATS_TEST_TMPDIR/pairs"

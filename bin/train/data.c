@@ -23,11 +23,24 @@ static int find_places(struct places *p, const struct llm_run *r, const struct a
     return llm_fail(e, EX_NOINPUT, "%s: expected data on the command line: the run has had none", a->resume);
 }
 
+/* Whether the data are pictures: those of a vision transformer are, of which *c is the configuration. 1, 0 or -1. */
+static int takes_pictures(const struct llm_run *r, const struct args *a, struct llm_config *c, struct llm_err *e)
+{
+    if (!llm_objectives[a->o.objective]->pictures) return 0;
+    if (r->model) *c = r->model->config;
+    else if (llm_config_load(c, a->config, a->sets.v, a->sets.n, e) < 0) return -1;
+    if (c->patch_size > 0 && a->o.stream) return llm_fail(e, LLM_EX_USAGE, "--stream: expected data of tokens, found a model of pictures");
+    return c->patch_size > 0;
+}
+
 static int open_streams(const struct llm_run *r, const struct args *a, const struct llm_tokenizer *tok, const struct places *p,
                         struct llm_train_data *d, struct llm_err *e)
 {
     const struct llm_tokenizer *known = tok ? tok : r->model ? r->model->tokenizer : NULL;
     int64_t vocab = known ? llm_tokenizer_vocab_size(known) : r->model ? r->model->config.vocab_size : 0;
+    struct llm_config c;
+    const int pictures = takes_pictures(r, a, &c, e);
+    if (pictures) return pictures < 0 ? -1 : p->n > 0 ? llm_train_data_pictures(d, p->paths, p->n, p->val, &c, e) : 0;
     if (llm_objectives[a->o.objective]->activations) return p->n > 0 ? llm_train_data_activations(d, p->paths, p->n, p->val, e) : 0;
     int lines = p->n > 0 ? llm_lines_are(&a->o, p->paths[0], e) : 0;
     const struct llm_objective *objective = llm_objectives[a->o.objective];

@@ -160,6 +160,7 @@ static bool is_set(const struct args *a, const char *key)
 static int fit_config(struct llm_config *c, const struct args *a, const struct llm_tokenizer *tok, int64_t data_vocab, struct llm_err *e)
 {
     bool preset = llm_preset_find(a->config) != NULL;
+    if (c->patch_size > 0) return tok ? llm_fail(e, LLM_EX_USAGE, "%s: expected no tokenizer (-T) for a model of pictures", a->config) : 0;
     int64_t vocab = tok ? llm_tokenizer_vocab_size(tok) : data_vocab;
     if (vocab > 0 && (preset || c->vocab_size == 0) && !is_set(a, "vocab_size")) c->vocab_size = vocab;
     if (c->vocab_size < 1) return llm_fail(e, LLM_EX_USAGE, "%s: vocab_size: expected one, or a tokenizer (-T) that says it", a->config);
@@ -183,7 +184,7 @@ static int configure(struct llm_config *c, const struct args *a, const struct ll
 {
     const struct llm_objective *o = llm_objectives[a->o.objective];
     if (!o->configure || a->resume) return 0;
-    return o->configure(c, &a->o, data->train, e) < 0 ? llm_in(e, "--objective %s", o->name) : 0;
+    return o->configure(c, &a->o, data, e) < 0 ? llm_in(e, "--objective %s", o->name) : 0;
 }
 
 /* Names of the classes that the data has, for a model without names. */

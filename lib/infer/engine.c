@@ -199,44 +199,16 @@ static struct llm_tensor *encode_batch(struct llm_engine *g, const struct llm_ba
     return hidden;
 }
 
-/* Patches of a picture [channels, side, side], each as (channel, row, column), from the upper left one on, row by row. */
-static void cut_patches(const struct llm_config *f, const float *picture, struct llm_tensor *patches, int64_t first)
-{
-    int64_t side = f->image_size, p = f->patch_size, across = side / p;
-    for (int64_t i = 0; i < across * across; i++) {
-        float *to = patches->data + (first + i) * patches->stride;
-        for (int64_t c = 0; c < f->num_channels; c++) {
-            for (int64_t y = 0; y < p; y++, to += p) {
-                memcpy(to, picture + (c * side + i / across * p + y) * side + i % across * p, (size_t)p * sizeof *to);
-            }
-        }
-    }
-}
-
 struct llm_tensor *llm_engine_see(struct llm_engine *g, const float *pixels, int64_t n, struct llm_err *e)
 {
     const struct llm_config *f = &g->model->config;
-    int64_t patches = llm_config_patches(f), length = patches + 1, total = n * length;
     llm_ctx_reset(&g->ctx);
-    int32_t *ids = llm_arena_alloc(&g->ctx.acts, 4 * (size_t)total * sizeof *ids);
-    struct llm_batch b = {.n_tokens = total, .patches = ids ? llm_tensor_create(&g->ctx, n * patches, llm_config_patch_width(f)) : NULL};
-    if (!ids || llm_ctx_failed(&g->ctx)) {
+    const struct llm_batch b = llm_model_pictures(&g->ctx, f, n);
+    if (llm_ctx_failed(&g->ctx)) {
         llm_no_memory(e, "a pass's patches");
         return NULL;
     }
-    int32_t *positions = ids + total, *starts = positions + total, *rows = starts + total;
-    for (int64_t i = 0; i < total; i++) {
-        int64_t picture = i / length, place = i % length;
-        ids[i] = 0;
-        positions[i] = (int32_t)place;
-        starts[i] = (int32_t)(picture * length);
-        rows[i] = place == 0 ? -1 : (int32_t)(picture * patches + place - 1);
-    }
-    for (int64_t i = 0; i < n; i++) cut_patches(f, pixels + i * f->num_channels * f->image_size * f->image_size, b.patches, i * patches);
-    b.ids = ids;
-    b.positions = positions;
-    b.doc_start = starts;
-    b.given_row = rows;
+    for (int64_t i = 0; i < n; i++) llm_model_put_picture(f, &b, i, pixels + i * f->num_channels * f->image_size * f->image_size);
     return encode_batch(g, &b, e);
 }
 

@@ -7,7 +7,7 @@
 #include "base/hash.h"
 #include "infer/activations.h"
 #include "train/lines.h"
-#include "train/trainer.h"
+#include "train/data.h"
 
 static int open_val(struct llm_train_data *d, const char *val, const char *tokenizer_id, int64_t vocab_size, struct llm_err *e)
 {
@@ -113,6 +113,31 @@ int llm_train_data_activations(struct llm_train_data *d, const char *const *path
     return (d->records = numbered(0, n, e)) ? 0 : -1;
 }
 
+int llm_train_data_pictures(struct llm_train_data *d, const char *const *paths, size_t n_paths, const char *val, const struct llm_config *c,
+                            struct llm_err *e)
+{
+    double share;
+    const bool file = val && llm_parse_real(val, &share) < 0;
+    if (keep_paths(d, paths, n_paths, e) < 0 || !(d->pictures = llm_pictures_open(paths, n_paths, e))) return -1;
+    const int64_t n = llm_pictures_count(d->pictures), *shape = llm_pictures_shape(d->pictures);
+    if (n == 0) return llm_fail(e, EX_DATAERR, "training data: expected pictures, found none");
+    if (shape[0] != c->num_channels || shape[1] != c->image_size || shape[2] != c->image_size) {
+        return llm_fail(e, EX_DATAERR, "training data: expected pictures of %lld channels, %lld x %lld pixels (the model's), found %lld, %lld x %lld",
+                        (long long)c->num_channels, (long long)c->image_size, (long long)c->image_size, (long long)shape[0], (long long)shape[2],
+                        (long long)shape[1]);
+    }
+    snprintf(d->fingerprint, sizeof d->fingerprint, "%016llx", (unsigned long long)llm_pictures_hash(d->pictures, 0, n));
+    if (val && !file && open_val(d, val, NULL, 0, e) < 0) return -1;
+    if (file) {
+        if (!(d->val_path = strdup(val))) return llm_no_memory(e, "a path");
+        if (llm_pictures_add(d->pictures, val, e) < 0) return llm_in(e, "--val");
+        const int64_t n_val = llm_pictures_count(d->pictures) - n;
+        snprintf(d->val_fingerprint, sizeof d->val_fingerprint, "%016llx", (unsigned long long)llm_pictures_hash(d->pictures, n, n_val));
+        if (!(d->val_records = numbered(n, n_val, e))) return -1;
+    }
+    return (d->records = numbered(0, n, e)) ? 0 : -1;
+}
+
 int llm_train_data_later(struct llm_train_data *d, struct llm_err *e)
 {
     const char *const path = "-";
@@ -146,5 +171,6 @@ void llm_train_data_release(struct llm_train_data *d)
     llm_records_destroy(d->val_records);
     if (d->activations) llm_activations_release(d->activations);
     free(d->activations);
+    llm_pictures_close(d->pictures);
     *d = (struct llm_train_data){0};
 }

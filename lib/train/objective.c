@@ -55,10 +55,13 @@ bool llm_objective_per_run(const struct llm_objective *o, const struct llm_train
 }
 
 int llm_task_init(struct llm_task *t, const struct llm_objective *o, struct llm_model *m, const struct llm_train_options *options,
-                  const struct llm_activations *activations, struct llm_err *e)
+                  const struct llm_train_data *data, struct llm_err *e)
 {
-    *t = (struct llm_task){.objective = o, .model = m, .o = *options, .activations = activations};
+    *t = (struct llm_task){.objective = o, .model = m, .o = *options, .activations = data->activations, .pictures = data->pictures};
     for (int i = 0; i < LLM_MAX_TASK_STATE; i++) t->state[i] = t->next_state[i] = NAN;
+    if (m->config.patch_size > 0 && !o->pictures) {
+        return llm_fail(e, EX_UNAVAILABLE, "--objective %s: expected a model of texts, found one of pictures (%s)", o->name, m->config.model_type);
+    }
     if (o->check(m, e) < 0) return llm_in(e, "--objective %s", o->name);
     return o->create && o->create(t, e) < 0 ? llm_in(e, "--objective %s", o->name) : 0;
 }

@@ -7,6 +7,7 @@
 #include "data/batch.h"
 #include "model/model.h"
 #include "tensor/ops.h"
+#include "train/data.h"
 #include "train/options.h"
 
 /* The identity of rows, for random numbers: the same for the same data wherever a run was interrupted. */
@@ -27,7 +28,6 @@ struct llm_document {
     const float *const *column; /* the objective's columns: n numbers per token, 1 per row, NULL if an optional column is absent; NULL: no columns */
 };
 
-struct llm_activations;
 struct llm_objective;
 struct llm_lines;
 enum { LLM_MAX_MEANS = 20, LLM_MAX_TASK_MODELS = 4, LLM_MAX_TASK_STATE = 2 };
@@ -39,6 +39,8 @@ struct llm_task {
     struct llm_model *model;                /* the model that is trained (the policy); borrowed */
     struct llm_train_options o;             /* a copy */
     const struct llm_activations *activations; /* the data, of training and then of validation; borrowed. NULL: the data are tokens */
+    const struct llm_pictures *pictures;    /* likewise */
+    int64_t n_pictures;                     /* those of training, which come first and may be mixed into others */
     void *own;                              /* buffers that `create` made; NULL: none */
     struct llm_task_model {                 /* further models: reference, teacher, value. Owned; a file that is named twice is loaded once */
         struct llm_model *model;
@@ -70,7 +72,7 @@ struct llm_objective {
     /* Whether the objective can train the model: 0 or -1. */
     int (*check)(const struct llm_model *m, struct llm_err *e);
     /* Changes a configuration before there is a model of it. NULL: it stays as it is. */
-    int (*configure)(struct llm_config *c, const struct llm_train_options *o, const struct llm_tokens *data, struct llm_err *e);
+    int (*configure)(struct llm_config *c, const struct llm_train_options *o, const struct llm_train_data *data, struct llm_err *e);
     /* Makes t->own and loads further models (llm_task_load), once a run; destroy frees t->own. NULL: it needs nothing. */
     int (*create)(struct llm_task *t, struct llm_err *e);
     void (*destroy)(struct llm_task *t);
@@ -102,6 +104,8 @@ struct llm_objective {
     const char *state[LLM_MAX_TASK_STATE]; /* names of llm_task.state; NULL: fewer */
     bool two_texts;             /* a document consists of two texts, each of which has a row's room */
     bool labelled;              /* documents have classes */
+    bool pictures;              /* data of vision transformers are pictures (data/pictures.h): llm_task.pictures. A document is one of them, its one
+                                 * token the picture's number; a row has a picture's tokens */
     bool by_tokens;             /* documents may be grouped into steps by their tokens (llm_train_options.batch_tokens): `document` makes rows of any
                                  * length that holds the document */
     bool by_pass;               /* a row's loss depends on the other rows of its pass, so that the division of a step changes the result */
@@ -126,9 +130,9 @@ struct llm_objective {
      * evaluation. NULL after the last. */
     const char *means[LLM_MAX_MEANS];
 };
-/* Checks that the objective can train the model, and makes what it owns. Zero-initialise; release either way. */
+/* Checks that the objective can train the model, and makes what it owns; borrows `data`. Zero-initialise; release either way. */
 int llm_task_init(struct llm_task *t, const struct llm_objective *o, struct llm_model *m, const struct llm_train_options *options,
-                  const struct llm_activations *activations, struct llm_err *e) LLM_MUST_CHECK;
+                  const struct llm_train_data *data, struct llm_err *e) LLM_MUST_CHECK;
 void llm_task_release(struct llm_task *t);
 /* Clears the means and statistics: between steps, and before and after an evaluation. */
 void llm_task_reset(struct llm_task *t);

@@ -84,6 +84,7 @@ static int place_documents(struct llm_trainer *t, struct llm_err *e)
     if (has && held < 1) return llm_fail(e, EX_DATAERR, "training data: expected documents, found none");
     if ((has_val && n_val < 1) || (d->val_share > 0 && n == held)) return llm_fail(e, EX_DATAERR, "validation data: expected documents, found none");
     t->held = held;
+    t->task.n_pictures = (int64_t)held;
     if (t->o.batch_tokens == 0 || !has) return 0;
     if (llm_objective_by_pass(t->objective, &t->model->config)) {
         return llm_fail(e, LLM_EX_USAGE, "--batch-tokens: expected a model whose rows do not depend on one another, found norm=batch");

@@ -20,7 +20,12 @@ static size_t memory_bytes(void)
 static int resolve(struct llm_trainer *t, struct llm_err *e)
 {
     struct llm_train_options *o = &t->o;
+    const struct llm_config *c = &t->model->config;
     if (llm_objectives[o->objective]->activations) o->context = 1;
+    if (c->patch_size > 0 && o->context > 0 && o->context != llm_config_patches(c) + 1) {
+        return llm_fail(e, LLM_EX_USAGE, "--context: expected %lld, the tokens of a picture, found %lld", (long long)llm_config_patches(c) + 1,
+                        (long long)o->context);
+    }
     if (o->context == 0) o->context = llm_config_default_context(&t->model->config);
     if (o->min_lr < 0) o->min_lr = o->lr / 10;
     t->optim = llm_optims[o->optimizer];
@@ -100,7 +105,7 @@ int llm_trainer_init(struct llm_trainer *t, const struct llm_train_options *o, s
     t->model = m;
     t->data = *d;
     *d = (struct llm_train_data){0};
-    if (resolve(t, e) < 0 || llm_task_init(&t->task, t->objective, m, &t->o, t->data.activations, e) < 0) return -1;
+    if (resolve(t, e) < 0 || llm_task_init(&t->task, t->objective, m, &t->o, &t->data, e) < 0) return -1;
     if (llm_train_options_check(&t->o, e) < 0) return -1;
     if (llm_shard_check(&t->o, llm_objective_by_pass(t->objective, &m->config), e) < 0) return -1;
     if (m->config.position == LLM_POSITION_LEARNED && t->o.context > m->config.max_position_embeddings) {

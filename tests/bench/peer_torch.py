@@ -3,6 +3,7 @@
 
     {"do": "products", "library": "onednn", "shapes": [[m, n, k], ...], "dtypes": ["f32"], "seconds": S}  rates in GFLOP/s; library: onednn, mkl, openblas
     {"do": "attention", "tokens": [N, ...], "heads": H, "width": D, "dtypes": ["f32"]}                    rates in GFLOP/s of the half that is not masked
+    {"do": "pictures", "batch": N, "precision": "f32", "seconds": S, "compile": false, "name": ROW}       rates in pictures a second: ViT-B/16, 224 x 224
     {"do": "train", "shape": {...}, "precision": "f32", "steps": N, "compile": false, "name": ROW}        rates in tokens a second
 
 Training: fused AdamW with clipping, BF16 by autocast over FP32 masters, scaled_dot_product_attention, random tokens."""
@@ -142,6 +143,16 @@ def train(request):
     return {request["name"]: s["batch"] * s["context"] / statistics.median(seconds[1:]), request["name"] + ", memory": memory}
 
 
+def pictures(request):
+    """ViT-B/16 of transformers: weights in the precision itself, its fastest attention."""
+    from transformers import ViTConfig, ViTModel
+    dtype, n = DTYPES[request["precision"]], request["batch"]
+    model = ViTModel(ViTConfig(), add_pooling_layer=False).to(dtype).eval()
+    run, pixels = torch.compile(model) if request["compile"] else model, torch.randn(n, 3, 224, 224, dtype=dtype)
+    with torch.inference_mode():
+        return {request["name"]: rate(lambda: run(pixels), n, request["seconds"])}
+
+
 def version(library):
     if library == "openblas":
         return "OpenBLAS " + numpy.show_config(mode="dicts")["Build Dependencies"]["blas"]["version"]
@@ -155,7 +166,7 @@ request = json.loads(sys.argv[1])
 threads = int(os.environ["OMP_NUM_THREADS"])
 torch.set_num_threads(threads)
 torch.manual_seed(1)
-rates = {"products": products, "attention": attention, "train": train}[request["do"]](request)
+rates = {"products": products, "attention": attention, "train": train, "pictures": pictures}[request["do"]](request)
 flags = {"compiled": True} if request.get("compile") else {}
 flags.update({name: value for name, value in os.environ.items() if name in ("ONEDNN_MAX_CPU_ISA", "ATEN_CPU_CAPABILITY", "MKL_ENABLE_INSTRUCTIONS",
                                                                           "OPENBLAS_CORETYPE", "OMP_WAIT_POLICY")})

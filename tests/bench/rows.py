@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The comparisons with peers: rows.py GROUP..., of products, attention, training, inference, tokenising. tests/bench/all runs it and says what the environment sets.
+"""The comparisons with peers: rows.py GROUP..., of products, attention, training, inference, pictures, tokenising. tests/bench/all runs it and says what the environment sets.
 
 A line of TSV a row and peer: medians of ROUNDS alternating turns, ours / peer, limits that the same turns measured. Status 1 when a bar is missed or
 something could not be measured."""
@@ -8,6 +8,7 @@ import os
 import pathlib
 import sys
 import tempfile
+import time
 
 import fair
 
@@ -194,6 +195,52 @@ def together(table, row, path, sequences):
     table.compare("tokens/s", mine, peers, {}, share=.8)
 
 
+# ---- vectors of pictures: ViT-B/16, 224 x 224 ----
+
+VIT = {"model_type": "vit", "architectures": ["ViTForImageClassification"], "num_labels": 2}
+PLAIN = {"image_processor_type": "ViTImageProcessor", "do_resize": False, "do_normalize": True, "image_mean": [.5] * 3, "image_std": [.5] * 3,
+         "do_rescale": True, "rescale_factor": 1 / 255}
+SEEN = {1: (8, 40), 32: (32, 160)}  # pictures of the two streams by batch: the difference of their times is that of as many
+
+
+def pictures(table):
+    wanted = [(batch, precision) for batch in SEEN for precision in dtypes(table) if ONLY in f"ViT-B/16 batch {batch} {precision}"]
+    if not wanted:
+        return
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        (folder / "config.json").write_text(json.dumps(VIT))
+        fair.run(["llm-train", "-q", "--objective", "classify", "-c", str(folder / "config.json"), "-n", "0", "-o", str(folder / "vit.llm")])
+        for n in {n for counts in SEEN.values() for n in counts}:
+            header = bytes([0, 0, 8, 3]) + b"".join(k.to_bytes(4, "big") for k in (n, 224, 224))
+            (folder / "idx").write_bytes(header + os.urandom(n * 224 * 224))
+            (folder / "plain.json").write_text(json.dumps(PLAIN))
+            fair.run(["llm-tokenize", "image", "--for", str(folder / "plain.json"), "-o", str(folder / f"{n}.images"), str(folder / "idx")])
+        for batch, precision in wanted:
+            seen(table, folder, batch, precision)
+
+
+def seen(table, folder, batch, precision):
+    row = f"ViT-B/16 batch {batch} {precision}"
+    few, many = SEEN[batch]
+
+    def seconds(n):
+        start = time.perf_counter()
+        fair.run(["llm-infer", "-q", "-m", str(folder / "vit.llm"), "--embed", "--image", str(folder / f"{n}.images"), "-b", str(batch * 197),
+                  "-j", fair.THREADS, "--precision", precision, "-o", str(folder / "out")])
+        return time.perf_counter() - start
+
+    def mine():
+        return {row: ((many - few) / (seconds(many) - seconds(few)), None, None)}
+
+    def ask(compiled):
+        request = {"do": "pictures", "batch": batch, "precision": precision, "seconds": 5, "compile": compiled, "name": row}
+        return lambda policy: fair.peer("peer_torch.py", request, policy)
+
+    peers = {"PyTorch": ask(False), "PyTorch, torch.compile": ask(True)}
+    table.compare("pictures/s", mine, peers, {(row, name): 1.5 for name in peers})
+
+
 # ---- tokenising English text on one core, processor time ----
 
 TOKENIZERS = {"gpt2": "tiktoken/r50k_base.tiktoken", "llama3": "llama3/tokenizer.json"}
@@ -241,7 +288,8 @@ def tokenised(table, row, name, folder, vocabulary, text):
 def main():
     table = fair.Table(sys.stdout)
     for group in sys.argv[1:]:
-        {"products": products, "attention": attention, "training": training, "inference": inference, "tokenising": tokenising}[group](table)
+        {"products": products, "attention": attention, "training": training, "inference": inference, "pictures": pictures,
+         "tokenising": tokenising}[group](table)
     return table.missed > 0
 
 

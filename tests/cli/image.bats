@@ -58,12 +58,6 @@ numbers() {
     cmp <(numbers out) <(numbers other)
 }
 
-# idx FILE DIMENSION... : the header of an IDX file of bytes; its data come from standard input.
-idx() {
-    local n
-    { printf "\\0\\0\\x08\\x0$(($# - 1))"; for n in "${@:2}"; do printf '%b' "$(printf '\\x%02x' 0 0 $((n / 256)) $((n % 256)))"; done; cat; } > "$1"
-}
-
 @test "IDX files: grey pictures and their classes" {
     head -c $((70 * 6)) "$G/make.py" | idx pictures 70 2 3
     head -c 70 "$G/make.py" | idx classes 70

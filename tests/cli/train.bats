@@ -535,6 +535,8 @@ END
 
 @test "the commands of the manual's EXAMPLES run" {
     cp "$F/text" corpus.txt
-    manual_examples llm-train 8
+    head -c $((80 * 28 * 28)) /dev/zero | idx train-images.idx 80 28 28
+    for _ in {1..40}; do printf '\0\x01'; done | idx train-labels.idx 80
+    manual_examples llm-train 9
     assert_equal "$(jq -s length log.jsonl)" 20
 }

@@ -41,6 +41,19 @@ vector() {
     assert_output $'"shape":[1,8]\n"shape":[1,8]\n"shape":[1,8]'
 }
 
+@test "a checkpoint keeps how its model wants pictures" {
+    llm-infer -m "$V" --classify --image "$I/rgb.png" > table
+    llm-quantize -q -t f32 "$V" model.llm
+    llm-quantize -q -t f32 --to safetensors model.llm again.safetensors
+    for model in model.llm again.safetensors; do
+        llm-infer -m $model --classify --image "$I/rgb.png" | cmp - table
+        llm-tokenize image --for $model "$I/turned6.jpg" | cmp - <(llm-tokenize image --for "$V" "$I/turned6.jpg")
+    done
+    llm-train -q --objective classify -c vit-nano --set num_labels=2 -n 0 -o new.llm
+    refused 65 "new.llm: expected llm.preprocessor, which says how its model wants pictures; found none" llm-infer -m new.llm --classify \
+        --image "$I/rgb.png"
+}
+
 @test "grey pictures in one message are embedded one by one" {
     printf '\0\0\x08\x03\0\0\0\x05\0\0\0\x16\0\0\0\x16' > five
     head -c $((5 * 22 * 22)) "$I/make.py" >> five
@@ -62,12 +75,10 @@ vector() {
     refused 65 cut.images llm-infer -m "$V" --embed --image cut.images
     refused 65 "expected messages of kind images" llm-infer -m "$V" --embed --image "$V/model.safetensors"
     refused 66 absent.png llm-infer -m "$V" --embed --image absent.png
-    llm-quantize -q -t f32 "$V" model.llm
-    refused 65 "--image of a picture that llm-tokenize image did not prepare" llm-infer -m model.llm --embed --image "$I/rgb.png"
     run -2 llm-infer -m "$V" --image "$I/rgb.png"
     run -2 llm-infer -m "$V" --embed --image "$I/rgb.png" hello
     jq '.patch_size = 30' "$V/config.json" > config.json
     cp "$V/model.safetensors" .
     refused 65 "patch_size: expected at most 22 (image_size), found 30" llm-infer -m . --embed --image "$I/rgb.png"
-    refused 65 "" llm-train -q -c "$V/config.json" -n 1 -o x.llm "$ROOT/tests/golden/formats/tokens.tok"
+    refused 69 "expected a model of texts, found one of pictures (vit)" llm-train -q -c "$V/config.json" -n 1 -o x.llm "$ROOT/tests/golden/formats/tokens.tok"
 }

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """A small vision transformer with large weights, and what transformers computes of two pictures of tests/golden/image with it in double: the classes'
-probabilities and the final hidden states of the class token.
+probabilities and the final hidden states of the class token; and the losses of six steps of AdamW on ten grey pictures, which are the first bytes of
+tests/golden/image/make.py.
 
     python3 tests/oracle/vit.py tests/golden/vit
 
@@ -33,5 +34,19 @@ for name in PICTURES:
     pixels = processor(picture, return_tensors="pt")["pixel_values"].double()
     with torch.no_grad():
         expected[name] = {"probabilities": model(pixels).logits.softmax(-1)[0].tolist(), "vector": model.vit(pixels).last_hidden_state[0, 0].tolist()}
+with open(os.path.join(folder, "..", "image", "make.py"), "rb") as f:
+    grey = torch.frombuffer(bytearray(f.read(10 * 22 * 22)), dtype=torch.uint8).reshape(10, 22, 22)
+pixels = torch.stack([processor(Image.fromarray(g.numpy()).convert("RGB"), return_tensors="pt")["pixel_values"][0] for g in grey]).double()
+labels = torch.arange(10) * 3 % 7
+steps = torch.optim.AdamW(model.parameters(), lr=1e-3, betas=(.9, .95), eps=1e-8, weight_decay=0)
+expected["losses"] = []
+model.train()
+for step in range(6):
+    rows = slice(5 * (step % 2), 5 * (step % 2) + 5)
+    loss = model(pixel_values=pixels[rows], labels=labels[rows]).loss
+    steps.zero_grad()
+    loss.backward()
+    steps.step()
+    expected["losses"].append(loss.item())
 with open(os.path.join(folder, "expected.json"), "w") as f:
     json.dump(expected, f)

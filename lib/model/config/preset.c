@@ -54,6 +54,10 @@ static const struct {
     {"perceiver", "{\"model_type\": \"perceiver\", \"vocab_size\": 4096, \"hidden_size\": 256, \"intermediate_size\": 768,"
                   " \"num_hidden_layers\": 5, \"num_attention_heads\": 4, \"num_key_value_heads\": 2, \"num_latents\": 128,"
                   " \"max_position_embeddings\": 512, \"rms_norm_eps\": 1e-5, \"tie_word_embeddings\": true}"},
+    /* 0.8M: 49 patches of a grey picture of 28 x 28 pixels */
+    {"vit-nano", "{\"model_type\": \"vit\", \"image_size\": 28, \"patch_size\": 4, \"num_channels\": 1, \"hidden_size\": 128,"
+                 " \"intermediate_size\": 512, \"num_hidden_layers\": 4, \"num_attention_heads\": 4, \"hidden_dropout_prob\": 0,"
+                 " \"attention_probs_dropout_prob\": 0, \"layer_norm_eps\": 1e-6}"},
     {"gpt2", "{\"model_type\": \"gpt2\", \"embd_pdrop\": 0, \"attn_pdrop\": 0, \"resid_pdrop\": 0}"},
     {"smollm", "{\"model_type\": \"llama\", \"vocab_size\": 49152, \"hidden_size\": 576, \"intermediate_size\": 1536, \"num_hidden_layers\": 30,"
                " \"num_attention_heads\": 9, \"num_key_value_heads\": 3, \"max_position_embeddings\": 2048, \"rms_norm_eps\": 1e-5,"

@@ -30,6 +30,12 @@ struct llm_batch {
     int64_t checkpoint_every;       /* activation checkpointing: keep every d-th block's input only; 0: none */
 };
 
+/* A batch of n pictures for a vision transformer: a class token and the patches of each, in memory of `c`, with doc_start as if they were one row.
+ * The patches are not initialised. Without patches: `c` has failed. */
+struct llm_batch llm_model_pictures(struct llm_ctx *c, const struct llm_config *f, int64_t n);
+/* Makes picture i of that batch the pixels [num_channels, image_size, image_size]. */
+void llm_model_put_picture(const struct llm_config *f, const struct llm_batch *b, int64_t i, const float *pixels);
+
 /* Final hidden states [n_tokens, hidden] after the last norm. */
 struct llm_tensor *llm_model_forward(struct llm_ctx *c, struct llm_model *m, const struct llm_batch *b);
 /* Final hidden states [n_tokens, hidden] of an encoder, or of the encoder of an encoder-decoder. */

@@ -136,6 +136,7 @@ void llm_declare_expert(struct llm_declare *d, struct llm_param **slot, int64_t 
     matrix(s, out, in);
     if (!d->names->stem[LLM_STEM_EXPERTS] && !d->failed) {
         s->file_dims = 3;
+    s->file_writes = true;
         memcpy(s->file_shape, (int64_t[]){c->num_experts, out, in}, 3 * sizeof *s->file_shape);
         s->part = expert;
         s->n_parts = c->num_experts;
@@ -246,6 +247,7 @@ void llm_declare_rows(struct llm_declare *d, struct llm_param **slot, enum llm_s
     s->lookup = true;
     s->role = LLM_ROLE_TABLE;
     s->file_dims = 3;
+    s->file_writes = true;
     memcpy(s->file_shape, (int64_t[]){1, rows, cols}, 3 * sizeof *s->file_shape);
 }
 
@@ -255,6 +257,7 @@ void llm_declare_patches(struct llm_declare *d, struct llm_linear_params *p)
     struct llm_param_spec *s = add(d, &p->w, LLM_STEM_PATCHES, LLM_PIECE_WEIGHT, -1, "hidden_size, num_channels * patch_size * patch_size");
     matrix(s, c->hidden_size, llm_config_patch_width(c));
     s->file_dims = 4;
+    s->file_writes = true;
     memcpy(s->file_shape, (int64_t[]){c->hidden_size, c->num_channels, c->patch_size, c->patch_size}, 4 * sizeof *s->file_shape);
     vector(add(d, &p->b, LLM_STEM_PATCHES, LLM_PIECE_BIAS, -1, "hidden_size"), c->hidden_size, LLM_INIT_ZERO);
 }

@@ -45,6 +45,7 @@ struct llm_param_spec {
     bool middle;                    /* in files: [rows, 1, columns] */
     int file_dims;                  /* files have it in another shape, with the same elements in order; 0: as in memory */
     int64_t file_shape[4];
+    bool file_writes;               /* it is written in that shape too, unless it is quantised, whose blocks are of rows in memory */
     int64_t part, n_parts;          /* which of the equal parts of the file's tensor it is; n_parts 0: the whole */
     bool minus_exp;                 /* files have -exp of it */
     bool balances;                  /* a router's bias: struct llm_param, balances */

@@ -115,7 +115,8 @@ struct llm_model *llm_model_graft(struct llm_model *from, const struct llm_confi
     from->n_files = 0;
     m->tokenizer = from->tokenizer;
     m->chat_template = from->chat_template;
+    m->preprocessor = from->preprocessor;
     from->tokenizer = NULL;
-    from->chat_template = NULL;
+    from->chat_template = from->preprocessor = NULL;
     return m;
 }

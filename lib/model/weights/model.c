@@ -70,6 +70,7 @@ void llm_model_destroy(struct llm_model *m)
     llm_tokenizer_destroy(m->tokenizer);
     json_decref(m->training);
     free(m->chat_template);
+    free(m->preprocessor);
     llm_labels_release(&m->labels);
     for (size_t i = 0; i < m->n_files; i++) llm_checkpoint_close(m->files[i]);
     free(m->files);

@@ -17,6 +17,7 @@ struct llm_model {
     char fingerprint[17];          /* XXH64 of weights and configuration in hexadecimal, stored in files; "": not known (llm_model_fingerprint) */
     struct llm_labels labels;      /* names of the config.num_labels classes; empty: classes have numbers only */
     char *chat_template;           /* Jinja, or NULL; owned */
+    char *preprocessor;            /* models of pictures: preprocessor_config.json (token/image/processor.h), or NULL; owned */
     json_t *training;              /* state stored by llm-train, or NULL; owned */
     struct llm_checkpoint **files; /* [n_files] kept open while weights are borrowed from their mappings; owned */
     size_t n_files;

@@ -10,6 +10,7 @@
 #define LLM_META_CONFIG "llm.config"
 #define LLM_META_TRAINING "llm.training"
 #define LLM_META_CHAT_TEMPLATE "llm.chat_template"
+#define LLM_META_PREPROCESSOR "llm.preprocessor"
 #define LLM_META_FINGERPRINT "llm.fingerprint"
 #define LLM_NAME_TOKENIZER "tokenizer."          /* the tokenizer's tensors begin with this */
 #define LLM_NAME_TOKENIZER_JSON "tokenizer.json"

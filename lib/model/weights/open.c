@@ -33,9 +33,11 @@ static int load_state(struct llm_model *m, struct llm_checkpoint *f, struct llm_
     const char *training = llm_header_meta(llm_checkpoint_header(f), LLM_META_TRAINING);
     const char *fingerprint = llm_header_meta(llm_checkpoint_header(f), LLM_META_FINGERPRINT);
     const char *chat_template = llm_header_meta(llm_checkpoint_header(f), LLM_META_CHAT_TEMPLATE);
+    const char *preprocessor = llm_header_meta(llm_checkpoint_header(f), LLM_META_PREPROCESSOR);
     if (load_tokenizer(m, f, e) < 0) return -1;
     if (llm_checkpoint_gguf(f)) return load_gguf_template(m, llm_checkpoint_gguf(f), e);
     if (chat_template && !m->chat_template && !(m->chat_template = strdup(chat_template))) return llm_no_memory(e, "chat template");
+    if (preprocessor && !m->preprocessor && !(m->preprocessor = strdup(preprocessor))) return llm_no_memory(e, "a preprocessor");
     if (training && !(m->training = llm_json_parse(training, strlen(training), e))) return llm_in(e, LLM_META_TRAINING);
     if (fingerprint && strlen(fingerprint) < sizeof m->fingerprint) memcpy(m->fingerprint, fingerprint, strlen(fingerprint) + 1);
     return 0;

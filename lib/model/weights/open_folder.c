@@ -47,6 +47,21 @@ static void take_chat_template(struct llm_model *m, const char *folder, size_t n
     llm_chat_release(&c);
 }
 
+/* Takes the folder's preprocessor_config.json if it has one that is JSON; what it says is checked where pictures are read. */
+static void take_preprocessor(struct llm_model *m, const char *folder, size_t n)
+{
+    char path[4096];
+    struct stat st;
+    struct llm_err e;
+    struct llm_buf text = {0};
+    if (m->config.patch_size == 0 || m->preprocessor) return;
+    if (llm_path_join(path, folder, n, "preprocessor_config.json", &e) < 0 || stat(path, &st) != 0) return;
+    json_t *o = llm_json_load(path, 1 << 20, &e);
+    if (o && llm_json_dump(o, &text, &e) == 0) m->preprocessor = strndup(text.p, text.n);
+    llm_buf_release(&text);
+    json_decref(o);
+}
+
 struct llm_model *llm_open_in_folder(const char *folder, size_t n, struct llm_model_files *files, const char *name, struct llm_err *e)
 {
     char path[4096];
@@ -60,6 +75,7 @@ struct llm_model *llm_open_in_folder(const char *folder, size_t n, struct llm_mo
     struct llm_model *m = llm_open_with_json(files, name, config, e);
     json_decref(config);
     if (m) take_chat_template(m, folder, n);
+    if (m) take_preprocessor(m, folder, n);
     if (m && llm_sentence_read(&m->config, folder, n, e) < 0) {
         llm_model_destroy(m);
         return NULL;

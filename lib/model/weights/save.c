@@ -70,6 +70,10 @@ static int describe_param(struct llm_model *m, size_t i, struct llm_tensor_out *
     bool transposed = is_transposed(p), by_head = p->spec->by_head;
     *out = (struct llm_tensor_out){.name = p->name, .dtype = p->weight.dtype, .n_dims = p->n_dims, .shape = {p->shape[0], p->shape[1], p->shape[2]},
                                    .data = p->weight.data};
+    if (p->spec->file_writes && !row->is_quantised) {
+        out->n_dims = p->spec->file_dims;
+        memcpy(out->shape, p->spec->file_shape, sizeof p->spec->file_shape);
+    }
     if (p->weight.rounded) {
         out->dtype = LLM_BF16;
         out->data = NULL;
@@ -185,6 +189,7 @@ int llm_model_describe(struct llm_model *m, json_t *meta, struct llm_tensor_list
     if (r == 0) r = set_text(meta, LLM_META_FINGERPRINT, m->fingerprint, strlen(m->fingerprint), e);
     if (r == 0 && m->tokenizer) r = set_text(meta, "llm.tokenizer", llm_tokenizer_id(m->tokenizer), strlen(llm_tokenizer_id(m->tokenizer)), e);
     if (r == 0 && m->chat_template) r = set_text(meta, LLM_META_CHAT_TEMPLATE, m->chat_template, strlen(m->chat_template), e);
+    if (r == 0 && m->preprocessor) r = set_text(meta, LLM_META_PREPROCESSOR, m->preprocessor, strlen(m->preprocessor), e);
     if (r == 0) r = describe_tokenizer(m, tensors, e);
     llm_buf_release(&config);
     return r;

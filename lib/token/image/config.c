@@ -3,6 +3,8 @@
 #include <string.h>
 #include <sys/stat.h>
 #include "base/buf.h"
+#include "io/checkpoint.h"
+#include "io/sniff.h"
 #include "token/image/processor.h"
 
 #define MAX_CONFIG ((size_t)1 << 20)
@@ -158,13 +160,35 @@ int llm_image_processor_parse(const json_t *o, struct llm_image_processor *p, st
     return 0;
 }
 
+/* What a checkpoint of ours keeps of its model's preprocessor_config.json. */
+static json_t *of_checkpoint(const char *path, struct llm_err *e)
+{
+    struct llm_checkpoint *k = llm_checkpoint_open(path, e);
+    const char *text = k ? llm_header_meta(llm_checkpoint_header(k), "llm.preprocessor") : NULL;
+    json_t *o = text ? llm_json_parse(text, strlen(text), e) : NULL;
+    if (k && !text) llm_fail(e, EX_DATAERR, "%s: expected llm.preprocessor, which says how its model wants pictures; found none", path);
+    llm_checkpoint_close(k);
+    return o;
+}
+
+/* Whether a file is a checkpoint rather than JSON. 1, 0 or -1. */
+static int is_checkpoint(const char *path, struct llm_err *e)
+{
+    enum llm_content content = LLM_CONTENT_EMPTY;
+    struct llm_file *f = llm_file_open(path, e);
+    int bad = f ? llm_sniff(f, &content, e) : -1;
+    llm_file_close(f);
+    return bad < 0 ? -1 : content == LLM_CONTENT_CHECKPOINT || content == LLM_CONTENT_MESSAGE;
+}
+
 int llm_image_processor_load(const char *path, struct llm_image_processor *p, struct llm_err *e)
 {
     struct llm_buf file = {0};
     struct stat s;
     int folder = stat(path, &s) == 0 && S_ISDIR(s.st_mode);
     int bad = llm_buf_printf(&file, e, "%s%s", path, folder ? "/preprocessor_config.json" : "");
-    json_t *o = bad < 0 ? NULL : llm_json_load(file.p, MAX_CONFIG, e);
+    int checkpoint = bad < 0 || folder ? bad : is_checkpoint(path, e);
+    json_t *o = checkpoint < 0 ? NULL : checkpoint ? of_checkpoint(path, e) : llm_json_load(file.p, MAX_CONFIG, e);
     bad = o ? llm_image_processor_parse(o, p, e) : -1;
     if (o && bad < 0) llm_in(e, "%s", file.p);
     json_decref(o);

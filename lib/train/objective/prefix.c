@@ -13,7 +13,8 @@ static int check(const struct llm_model *m, struct llm_err *e)
     return llm_fail(e, EX_UNAVAILABLE, "expected attention to all tokens, found %s (%s)", found, c->model_type);
 }
 
-static int configure(struct llm_config *c, const struct llm_train_options *o, const struct llm_tokens *data, struct llm_err *e)
+static int configure(struct llm_config *c, const struct llm_train_options *o, const struct llm_train_data *data,
+                     struct llm_err *e)
 {
     (void)o;
     (void)data;
