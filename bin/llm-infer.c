@@ -291,6 +291,7 @@ static void check_batch(struct args *a, bool to_stdout, int owners)
         llm_usage(&infer_cli, "--prefix-cache goes with --jsonl, and not with --no-sharing, --kv-in, --rollout, adapters or changes inside");
     }
     if (a->accept && !a->draft_model) llm_usage(&infer_cli, "--accept is of drafts of a model: expected --draft");
+    if (a->accept == 1 && a->resume) llm_usage(&infer_cli, "--resume: expected --accept exact: with maximal, tokens depend on what runs beside them");
     if (a->draft_ngram && a->draft_model) llm_usage(&infer_cli, "drafts have one source: expected --draft or --draft-ngram");
     if ((a->memory > 0 || a->latency_target > 0) && (owners > 0 || (a->chat && !a->jsonl))) {
         llm_usage(&infer_cli, "--memory and --latency-target are of generated text: not with --score, --embed or other output, or a conversation");

@@ -85,6 +85,7 @@ setup_file() {
         END { for (k in t) if (t[k] >= 10) { d = a[k] - b[k]; chi += d * d / t[k]; n++ }
               print chi, n; exit !(n > 3 && chi < n + 5 * sqrt(2 * n)) }' plain drafted
     refused 2 "--accept is of drafts of a model" llm-infer -m "$F/plain.llm" --accept maximal the
+    refused 2 "--resume: expected --accept exact" llm-infer -m "$F/plain.llm" --accept maximal --draft "$F/draft.llm" --jsonl -o out --resume
 }
 
 @test "a model without such layers is refused" {
