@@ -14,6 +14,7 @@ struct llm_objective_option {
     double min, max;                /* range of LLM_INT and LLM_REAL; ignored if both are 0 */
     const char *choices;            /* of LLM_CHOICE: "a|b|c" */
     double fallback;                /* the value if the option was not given; a text is then NULL */
+    bool if_given;                  /* it is stored in the training state only if it was given: an option of few models, which others' files lack */
     bool begins;                    /* the option shapes a new model (llm_objective.configure) and is not stored in the training state */
 };
 

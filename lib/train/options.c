@@ -145,6 +145,7 @@ static int write_own(const struct llm_train_options *o, json_t *j)
         llm_option_key(list[i].name, key);
         bool text = list[i].type == LLM_STR || list[i].type == LLM_INPUT;
         if (list[i].begins || json_object_get(j, key) || (text && !llm_option_text(o, list[i].name))) continue;
+        if (list[i].if_given && !llm_option_given(o, list[i].name)) continue;
         if (json_object_set_new(j, key, llm_option_to_json(o, list[i].name)) < 0) return -1;
     }
     return 0;

@@ -6,12 +6,14 @@ setup_file() { sentences_tokens; }
 
 # each PRESET OPTION...: llm-train with the preset's objective
 each() {
-    local objective=lm
+    local of=(--objective lm)
     case $1 in
-    bert-mini) objective=mlm ;;
-    t5-mini) objective=seq2seq ;;
+    bert-mini) of=(--objective mlm) ;;
+    t5-mini) of=(--objective seq2seq) ;;
+    vit-nano) of=(--objective classify --set num_labels=10) ;;
     esac
-    llm-train -q -c "$1" --objective $objective -T "$F/tok.json" "${@:2}"
+    [[ $1 == vit-nano ]] || of+=(-l 16 -T "$F/tok.json")
+    llm-train -q -c "$1" "${of[@]}" "${@:2}"
 }
 
 @test "a run of every preset can be planned" {
@@ -20,7 +22,7 @@ each() {
     [[ $(wc -w <<< "$presets") -ge 15 ]]
     for preset in $presets; do
         [[ $preset != gpt2 && $preset != smollm ]] || continue # the same families as others here, and large
-        each "$preset" -l 16 -b 1 --plan --json > plan.json || fail "$preset"
+        each "$preset" -b 1 --plan --json > plan.json || fail "$preset"
         jq -e '.parameters > 0 and .activation_bytes > 0 and .flops_per_step > 0' plan.json > /dev/null || fail "$preset: $(< plan.json)"
     done
 }

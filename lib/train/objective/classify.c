@@ -206,9 +206,11 @@ static int create(struct llm_task *t, struct llm_err *e)
 }
 
 static const struct llm_objective_option options[] = {
-    {.name = "crop", .arg = "N", .type = LLM_INT, .max = 1 << 14, .help = "move pictures by up to N pixels each way, at random [0]"},
-    {.name = "flip", .arg = "P", .type = LLM_REAL, .max = 1, .help = "mirror pictures with probability P [0]"},
-    {.name = "mixup", .arg = "ALPHA", .type = LLM_REAL, .max = 4, .help = "mix pictures in pairs, by shares of Beta(ALPHA, ALPHA); 0: no [0]"},
+    {.name = "crop", .arg = "N", .type = LLM_INT, .max = 1 << 14, .if_given = true,
+     .help = "move pictures by up to N pixels each way, at random [0]"},
+    {.name = "flip", .arg = "P", .type = LLM_REAL, .max = 1, .if_given = true, .help = "mirror pictures with probability P [0]"},
+    {.name = "mixup", .arg = "ALPHA", .type = LLM_REAL, .max = 4, .if_given = true,
+     .help = "mix pictures in pairs, by shares of Beta(ALPHA, ALPHA); 0: no [0]"},
     {.name = NULL}};
 
 extern const struct llm_objective llm_objective_classify;
