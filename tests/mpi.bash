@@ -30,3 +30,16 @@ exec "$@"
 END
     chmod +x rank1
 }
+
+# same_for "RANKS..." "ZEROS..." COMMAND...: hashes and losses of each step, and the checkpoint, are those of one process.
+same_for() {
+    local r z
+    "${@:3}" -o alone.llm --log alone.log
+    for r in $1; do
+        for z in $2; do
+            ranks "$r" "${@:3}" -o ranks.llm --log ranks.log --shard "dp=$r,zero=$z"
+            cmp alone.llm ranks.llm
+            diff <(jq -c '[.step, .loss, .val_loss, .grad_norm, .hash]' alone.log) <(jq -c '[.step, .loss, .val_loss, .grad_norm, .hash]' ranks.log)
+        done
+    done
+}

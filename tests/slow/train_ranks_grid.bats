@@ -1,0 +1,29 @@
+# llm-train under mpirun: 2, 3, 4 and 6 ranks with each ZeRO give the bits of one process, for each family of tests/cli/train_ranks.bats.
+load ../helper
+load ../mpi
+
+setup_file() { sentences_tokens; }
+
+setup() {
+    need_mpi
+    of=(-q -j 1 -l 24 -T "$F/tok.json" "$F/data.tok" -n 2)
+    gpt=(llm-train -c nano --set n_layer=2 --set n_embd=32 --set n_head=2 "${of[@]}")
+}
+
+@test "GPT-2: BF16 with dropout, validation and averages; FP32 with shards that no number of ranks divides" {
+    same_for "2 3 4 6" "0 1 2" "${gpt[@]}" --dropout .1 -n 3 -b 4 --accumulate 3 --grad-shards 12 --val .2 --eval-every 2 --ema .9
+    same_for "2 3 4 6" "0 1 2 3" "${gpt[@]}" --precision f32 -b 7 --grad-shards 7
+}
+
+@test "Llama with layers that predict further, a mixture, MLA, Mamba: BF16 and FP32" {
+    local precision
+    for precision in bf16 f32; do
+        same_for "2 3 4 6" "0 1 2 3" llm-train -c tiny --set num_hidden_layers=2 --set hidden_size=32 --set intermediate_size=48 \
+            --set num_nextn_predict_layers=2 --precision $precision "${of[@]}" -b 6 --grad-shards 6
+        same_for "2 3 4 6" "0 1 2 3" llm-train -c moe --set num_hidden_layers=2 --set hidden_size=32 --set intermediate_size=24 --set num_local_experts=5 \
+            --set router_bias=true --precision $precision "${of[@]}" -b 6 --grad-shards 6
+        same_for "2 3 4 6" "0 1 2 3" llm-train -c mla --set num_hidden_layers=2 --set hidden_size=32 --set intermediate_size=48 --precision $precision "${of[@]}" \
+            -b 6 --grad-shards 6
+        same_for "2 3 4 6" "0 1 2 3" llm-train -c mamba --set num_hidden_layers=2 --set hidden_size=32 --precision $precision "${of[@]}" -b 6 --grad-shards 6
+    done
+}
