@@ -110,9 +110,8 @@ static int arrive(struct llm_share *s, struct llm_share_brought *b, struct llm_e
 /* The weights of the group are on their way: its memory, which another group leaves, must no longer be read. */
 static int prefetch(struct llm_share *s, int64_t group, struct llm_err *e)
 {
-    struct llm_share_brought *b = &s->brought[group % 2];
-    if (s->zero < 3 || group < 0 || group >= s->n_groups || b->group == group) return 0;
-    return arrive(s, b, e) < 0 ? -1 : bring(s, group, e);
+    if (s->zero < 3 || group < 0 || group >= s->n_groups || s->brought[group % 2].group == group) return 0;
+    return arrive(s, &s->brought[group % 2], e) < 0 ? -1 : bring(s, group, e);
 }
 
 static int need(struct llm_share *s, int64_t group, struct llm_err *e)
