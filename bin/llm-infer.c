@@ -300,6 +300,35 @@ static void check_batch(struct args *a, bool to_stdout, int owners)
     if ((a->part || a->limit > 0) && a->rollout) llm_usage(&infer_cli, "--rollout numbers all prompts: it does not go with --part or --limit");
 }
 
+static void check_vectors(const struct args *a)
+{
+    if (!a->embed && (a->pooling >= 0 || a->embd_normalize != UNSET)) llm_usage(&infer_cli, "--pooling and --embd-normalize go with --embed");
+    if (!a->embed && (a->normalize || a->dims > 0 || a->embed_prefix || a->embed_as >= 0)) {
+        llm_usage(&infer_cli, "--normalize, --dims, --embed-prefix and --embed-as go with --embed");
+    }
+    if (a->normalize && a->embd_normalize != UNSET && a->embd_normalize != 2) {
+        llm_usage(&infer_cli, "--normalize is --embd-normalize 2: expected one");
+    }
+    if (a->embed_prefix && a->embed_as >= 0) llm_usage(&infer_cli, "expected one prefix, found --embed-prefix and --embed-as");
+    if ((a->embed_prefix || a->embed_as >= 0) && a->ids) llm_usage(&infer_cli, "a prefix is of texts: expected no --ids");
+    if (a->rerank && !a->jsonl) llm_usage(&infer_cli, "--rerank goes with --jsonl");
+    if (a->rerank && a->n > 0) llm_usage(&infer_cli, "--rerank scores texts: expected no -n");
+}
+
+static void check_conversation(const struct args *a, int owners)
+{
+    if (!a->chat && ((a->chat_template && !a->score_reward && !a->ref_logprobs) || a->system))
+        llm_usage(&infer_cli, "--chat-template and --system go with --chat");
+    if (!a->chat && a->no_think) llm_usage(&infer_cli, "--no-think goes with --chat");
+    if ((a->shift || a->chat_log) && (!a->chat || a->jsonl)) llm_usage(&infer_cli, "--shift and --chat-log go with --chat, and not with --jsonl");
+    if (a->context_from && (!a->chat || a->rollout)) llm_usage(&infer_cli, "--context-from goes with --chat, and not with --rollout");
+    if (is_dash(a->chat_log)) llm_usage(&infer_cli, "--chat-log: expected a file, found '-'");
+    if (a->chat && !a->jsonl && a->samples > 1) llm_usage(&infer_cli, "--chat answers once: expected no --samples");
+    if (a->chat && (owners > 0 || a->kv_out || a->kv_in || a->ids || a->echo)) {
+        llm_usage(&infer_cli, "--chat does not go with --ids, --echo, a cache or other output");
+    }
+}
+
 /* What cannot go together: status 2. */
 static void check_usage(struct args *a, const char *operand)
 {
@@ -350,38 +379,19 @@ static void check_usage(struct args *a, const char *operand)
     if ((a->classify || a->score_reward) && (a->kv_in || a->kv_out || a->n > 0)) {
         llm_usage(&infer_cli, "--%s takes a text alone: not with a cache or -n", a->classify ? "classify" : "score-reward");
     }
-    if (!a->embed && (a->pooling >= 0 || a->embd_normalize != UNSET)) llm_usage(&infer_cli, "--pooling and --embd-normalize go with --embed");
-    if (!a->embed && (a->normalize || a->dims > 0 || a->embed_prefix || a->embed_as >= 0)) {
-        llm_usage(&infer_cli, "--normalize, --dims, --embed-prefix and --embed-as go with --embed");
-    }
-    if (a->normalize && a->embd_normalize != UNSET && a->embd_normalize != 2) {
-        llm_usage(&infer_cli, "--normalize is --embd-normalize 2: expected one");
-    }
-    if (a->embed_prefix && a->embed_as >= 0) llm_usage(&infer_cli, "expected one prefix, found --embed-prefix and --embed-as");
-    if ((a->embed_prefix || a->embed_as >= 0) && a->ids) llm_usage(&infer_cli, "a prefix is of texts: expected no --ids");
-    if (a->rerank && !a->jsonl) llm_usage(&infer_cli, "--rerank goes with --jsonl");
-    if (a->rerank && a->n > 0) llm_usage(&infer_cli, "--rerank scores texts: expected no -n");
+    check_vectors(a);
     if (a->ref_logprobs && (a->kv_in || a->kv_out || a->n > 0 || a->chat)) {
         llm_usage(&infer_cli, "--ref-logprobs reads lines of pairs: not with --chat, a cache or -n");
     }
-    if (!a->chat && ((a->chat_template && !a->score_reward && !a->ref_logprobs) || a->system))
-        llm_usage(&infer_cli, "--chat-template and --system go with --chat");
-    if (!a->chat && a->no_think) llm_usage(&infer_cli, "--no-think goes with --chat");
-    if ((a->shift || a->chat_log) && (!a->chat || a->jsonl)) llm_usage(&infer_cli, "--shift and --chat-log go with --chat, and not with --jsonl");
     if (a->knn.index && (a->rollout || looks || a->embed || a->classify || a->score_reward || a->rerank || a->ref_logprobs || a->plan)) {
         llm_usage(&infer_cli, "--knn changes predictions: it goes with text, --score and --logits");
     }
-    if (a->context_from && (!a->chat || a->rollout)) llm_usage(&infer_cli, "--context-from goes with --chat, and not with --rollout");
-    if (is_dash(a->chat_log)) llm_usage(&infer_cli, "--chat-log: expected a file, found '-'");
-    if (a->chat && !a->jsonl && a->samples > 1) llm_usage(&infer_cli, "--chat answers once: expected no --samples");
+    check_conversation(a, owners);
     if (a->lines && (!(a->chat || a->neurons) || a->jsonl || operand)) {
         llm_usage(&infer_cli, "--lines goes with --chat or --neurons, and -f or standard input");
     }
     if (a->neurons && a->kv_in) llm_usage(&infer_cli, "--neurons reads whole texts: expected no --kv-in");
     if (!a->neurons && a->neurons_top != 5) llm_usage(&infer_cli, "--neurons-top goes with --neurons");
-    if (a->chat && (owners > 0 || a->kv_out || a->kv_in || a->ids || a->echo)) {
-        llm_usage(&infer_cli, "--chat does not go with --ids, --echo, a cache or other output");
-    }
     if (a->image && (operand || a->file || a->jsonl || fills_in || a->kv_in || a->kv_out || a->n > 0 || !(a->embed || a->classify))) {
         llm_usage(&infer_cli, "--image is the prompt of --embed or --classify: expected no other, no cache and no -n");
     }

@@ -3,6 +3,7 @@
 #include <string.h>
 #include "base/buf.h"
 #include "infer/generate_internal.h"
+#include "tensor/divergence.h"
 
 bool llm_generate_is_guided(const struct llm_prompt *p)
 {
@@ -56,19 +57,9 @@ int llm_generate_catch_up_guides(struct state *s)
     return status;
 }
 
-/* log Σ e^v. */
-static double log_sum(const float *v, int64_t n)
-{
-    float max = -INFINITY;
-    double sum = 0;
-    for (int64_t i = 0; i < n; i++) max = v[i] > max ? v[i] : max;
-    for (int64_t i = 0; i < n; i++) sum += exp((double)v[i] - max);
-    return max + log(sum);
-}
-
 void llm_generate_guide(double scale, float *logits, const float *guide, int64_t n)
 {
-    const double all = log_sum(logits, n), other = log_sum(guide, n);
+    const double all = llm_log_sum(logits, n, 1), other = llm_log_sum(guide, n, 1);
     for (int64_t i = 0; i < n; i++) {
         double p = logits[i] - all, q = guide[i] - other;
         if (logits[i] != -INFINITY && guide[i] != -INFINITY) logits[i] = (float)(scale * (p - q) + q);

@@ -8,6 +8,7 @@
 #include "cpu/pool.h"
 #include "cpu/profile.h"
 #include "model/spec/place.h"
+#include "tensor/divergence.h"
 
 const struct llm_knn_options llm_knn_defaults = {.lambda = .25, .temperature = .1, .k = 64};
 
@@ -97,15 +98,13 @@ static void mix_row(void *arg, size_t row, int thread)
     const struct mixing *x = arg;
     const struct llm_knn *k = x->k;
     const int64_t n = x->n_hits[row];
-    float *logits = x->logits + (int64_t)row * x->vocab, max = -INFINITY;
+    float *logits = x->logits + (int64_t)row * x->vocab;
     const struct llm_hit *hits = x->hits + (int64_t)row * k->o.k;
-    double *weights = x->weights + (int64_t)row * k->o.k, sum = 0;
+    double *weights = x->weights + (int64_t)row * k->o.k;
     (void)thread;
     if (n == 0) return;
     weigh(k, hits, n, weights);
-    for (int64_t i = 0; i < x->vocab; i++) max = logits[i] > max ? logits[i] : max;
-    for (int64_t i = 0; i < x->vocab; i++) sum += exp((double)logits[i] - (double)max);
-    const double own = log(1 - k->o.lambda) - (double)max - log(sum); /* λ = 1: minus infinity */
+    const double own = log(1 - k->o.lambda) - llm_log_sum(logits, x->vocab, 1); /* λ = 1: minus infinity */
     for (int64_t i = 0; i < x->vocab; i++) logits[i] = (float)((double)logits[i] + own);
     for (int64_t i = 0; i < n; i++) { /* each token once, where it comes first: with the weights of all its hits */
         const int32_t id = k->next[hits[i].row];

@@ -33,7 +33,7 @@ int llm_prefix_take(struct llm_prefix *x, struct llm_kv *kv, const int32_t *ids,
 int llm_prefix_put(struct llm_prefix *x, const struct llm_kv *kv, struct llm_err *e) LLM_MUST_CHECK;
 /* Removes leaves until at most `max_tokens` tokens are stored. */
 void llm_prefix_shrink(struct llm_prefix *x, int64_t max_tokens);
-/* Removes the least recently used leaf of those that alone have a page. false: there is none, so that removing leaves would free no memory. */
+/* Removes the least recently used leaf whose pages nobody else uses, which frees them. false: there is none. */
 bool llm_prefix_free(struct llm_prefix *x);
 /* Calls `visit` for every beginning that at least two stored ones continue, of `min` tokens or more. Returns the first result that is not 0, or 0. */
 int llm_prefix_shared(const struct llm_prefix *x, int64_t min, int (*visit)(void *arg, const struct llm_kv *kv), void *arg);

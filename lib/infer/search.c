@@ -9,6 +9,7 @@
 #include "base/signals.h"
 #include "infer/generate_internal.h"
 #include "infer/most.h"
+#include "tensor/divergence.h"
 
 /* A text that a search goes on with. */
 struct beam {
@@ -144,12 +145,9 @@ static int prepare(struct search *x, float *logits, const struct llm_kv *kv)
     int64_t n = vocab_of(x);
     struct llm_history h = {kv->ids, kv->n};
     for (size_t i = 0; x->p.ignore_eos && i < x->s.n_ends; i++) logits[x->s.ends[i]] = -INFINITY;
-    float max = -INFINITY;
-    double sum = 0;
-    for (int64_t i = 0; i < n; i++) max = logits[i] > max ? logits[i] : max;
-    if (!isfinite(max)) return llm_fail(x->e, LLM_EX_FAILURE, "logits are not finite: no token can be chosen");
-    for (int64_t i = 0; i < n; i++) sum += exp((double)logits[i] - max);
-    for (int64_t i = 0; i < n; i++) logits[i] = (float)((double)logits[i] - max - log(sum));
+    const double all = llm_log_sum(logits, n, 1);
+    if (!isfinite(all)) return llm_fail(x->e, LLM_EX_FAILURE, "logits are not finite: no token can be chosen");
+    for (int64_t i = 0; i < n; i++) logits[i] = (float)((double)logits[i] - all);
     return llm_sampler_edit(&x->sampler, &x->p.sampling, &h, logits, (size_t)n, x->e);
 }
 

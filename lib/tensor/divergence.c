@@ -4,8 +4,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* log Σ exp(x / T). */
-static double log_sum(const float *x, int64_t n, double temperature)
+double llm_log_sum(const float *x, int64_t n, double temperature)
 {
     double max = -INFINITY, sum = 0;
     for (int64_t i = 0; i < n; i++) max = fmax(max, (double)x[i]);
@@ -45,7 +44,7 @@ static double slope_of(double beta, double ls, double lt, double mean, double ta
 
 double llm_divergence(const struct llm_divergence *o, const float *s, const float *t, int64_t n, double factor, float *grad)
 {
-    double T = o->temperature, beta = o->beta, zs = log_sum(s, n, T), zt = log_sum(t, n, T), loss = 0, mean = 0;
+    double T = o->temperature, beta = o->beta, zs = llm_log_sum(s, n, T), zt = llm_log_sum(t, n, T), loss = 0, mean = 0;
     for (int64_t i = 0; i < n; i++) loss += part_of(beta, (double)s[i] / T - zs, (double)t[i] / T - zt, &mean);
     for (int64_t i = 0; grad && i < n; i++) {
         grad[i] = (float)(factor * slope_of(beta, (double)s[i] / T - zs, (double)t[i] / T - zt, mean, 1) / T);
@@ -55,7 +54,7 @@ double llm_divergence(const struct llm_divergence *o, const float *s, const floa
 
 double llm_divergence_top(const struct llm_divergence *o, const float *s, const struct llm_top *t, int64_t n, double factor, float *grad)
 {
-    double z = log_sum(s, n, 1), beta = o->beta, loss = 0, mean = 0, taught = 0, rest = 0;
+    double z = llm_log_sum(s, n, 1), beta = o->beta, loss = 0, mean = 0, taught = 0, rest = 0;
     bool tail = !isnan(t->tail);
     for (int64_t i = 0, k = 0; i < n; i++) { /* not 1 less the known ones: almost all of it may be theirs */
         bool known = k < t->n && t->ids[k] == (float)i;

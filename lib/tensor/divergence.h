@@ -9,6 +9,8 @@ struct llm_divergence {
                              * divergences: 0 is KL(t‖s), forward, 1 is KL(s‖t), reverse */
     double temperature;     /* both logits are divided by it */
 };
+/* log Σ exp(x / temperature) over x [n], in double, in the order of elements. */
+double llm_log_sum(const float *x, int64_t n, double temperature);
 /* The divergence, in nats, of the distributions of logits s (student) and t (teacher) [n]. If grad is not NULL it takes factor times the gradient
  * by s [n]; it may be s or t. Sums are in double, in the order of elements. */
 double llm_divergence(const struct llm_divergence *o, const float *s, const float *t, int64_t n, double factor, float *grad);

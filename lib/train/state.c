@@ -174,7 +174,7 @@ static float **part_of(struct llm_trainer *t, size_t i, bool moments)
     return what == PART_M ? (q->optim->m ? &q->m : NULL) : q->optim->v ? &q->v : NULL;
 }
 
-/* Puts whole numbers, or the parts again, where the file is written from. */
+/* Makes x, a gathered tensor or again the part of this rank, what a checkpoint is written from. */
 static void put_part(struct llm_trainer *t, size_t i, float *x)
 {
     struct llm_trainable *q = &t->params[i / N_PARTS];

@@ -18,7 +18,7 @@ setup_file() {
 }
 
 setup() {
-    [[ -z ${SANITIZER-} ]] || skip "minutes under $SANITIZER, which the unit tests of this code run under"
+    [[ -z ${SANITIZER-} ]] || skip "minutes under $SANITIZER, under which train_ranks.bats runs the exchange"
     need_mpi
     need_tool jq
     F=$BATS_FILE_TMPDIR

@@ -37,8 +37,7 @@ void llm_image_processor_plain(struct llm_image_processor *p);
 /* Of a parsed preprocessor_config.json: defaults are those of the processor that it names. EX_DATAERR names the key. */
 int llm_image_processor_parse(const json_t *config, struct llm_image_processor *p, struct llm_err *e) LLM_MUST_CHECK;
 
-/* The same of a model's folder, which has the file, of the file, or of a .llm or .safetensors, whose metadata has its text (llm.preprocessor). Errors
- * name it. */
+/* Loads it from `path`: a model's folder, a preprocessor_config.json, or a checkpoint with the metadata llm.preprocessor. Errors name the file. */
 int llm_image_processor_load(const char *path, struct llm_image_processor *p, struct llm_err *e) LLM_MUST_CHECK;
 
 /* What a picture became. Zero-initialise it; a second call reuses the memory. */

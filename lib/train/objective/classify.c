@@ -172,9 +172,10 @@ static int run(struct llm_ctx *c, struct llm_task *t, const struct llm_rows *row
     struct llm_param *bias, *classes = llm_model_classes(m, &bias);
     c->n_rows = n;
     c->row_len = len;
-    struct llm_augmented *mixed = llm_op_alloc(c, n, sizeof *mixed);
-    struct llm_batch b = m->config.patch_size > 0 && mixed ? see(c, t, rows, mixed) : llm_rows_batch(t, rows);
-    b.lengths = m->config.bidirectional && m->config.patch_size == 0 ? rows->lengths : NULL;
+    const bool sees = m->config.patch_size > 0;
+    struct llm_augmented *mixed = sees ? llm_op_alloc(c, n, sizeof *mixed) : NULL;
+    struct llm_batch b = sees ? see(c, t, rows, mixed) : llm_rows_batch(t, rows);
+    b.lengths = m->config.bidirectional && !sees ? rows->lengths : NULL;
     b.kinds = rows->kinded ? rows->kinds : NULL;
     int32_t *targets = llm_op_alloc(c, n, sizeof *targets);
     float *losses = llm_op_alloc(c, n, sizeof *losses);
@@ -182,7 +183,7 @@ static int run(struct llm_ctx *c, struct llm_task *t, const struct llm_rows *row
     struct llm_tensor *pooled = llm_model_pool(c, m, llm_model_forward(c, m, &b), rows->lengths, n);
     struct llm_tensor *x = llm_model_before_classes(c, m, pooled);
     struct llm_cross_entropy loss = {.targets = targets, .bias = bias, .logit_scale = 1, .grad_scale = grad_scale, .token_nll = losses};
-    if (m->config.patch_size > 0 && c->training && llm_option_real(&t->o, "mixup") > 0) mixed_loss(c, t, x, classes, &loss, mixed, losses);
+    if (sees && c->training && llm_option_real(&t->o, "mixup") > 0) mixed_loss(c, t, x, classes, &loss, mixed, losses);
     else llm_cross_entropy(c, x, classes, &loss);
     if (!llm_ctx_failed(c) && !c->training) judge(c, &t->means[0], x, classes, bias, targets);
     if (llm_ctx_failed(c)) {
