@@ -11,7 +11,8 @@ FUZZ_SECONDS ?= 10
 FUZZ_SLOW_SECONDS ?= 600
 VERSION := $(shell sed -n 's/^\#define LLM_VERSION "\(.*\)"/\1/p' lib/base/cli.h)
 PKGS := libzstd jansson libxxhash nettle libpcre2-8 libutf8proc libpng libjpeg
-WARN := -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion -Wstrict-prototypes -Wmissing-prototypes -Wvla
+WARN := -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion -Wstrict-prototypes -Wmissing-prototypes -Wvla \
+    -Wno-missing-field-initializers
 
 ARCH := $(shell $(CC) -dumpmachine | cut -d- -f1)
 ISAS_x86_64 := scalar avx2 avxvnni avx512 avx512vnni avx512bf16

@@ -13,6 +13,7 @@
 #include "cpu/profile.h"
 #include "bin/infer/infer.h"
 #include "bin/infer/resume.h"
+#include "bin/infer/sight.h"
 #include "bin/infer/sources.h"
 #include "infer/classify.h"
 #include "infer/embed.h"
@@ -21,18 +22,19 @@
 #include "tensor/divergence.h"
 
 #define AT(field) offsetof(struct args, field)
-enum { UNSET = -2 };
 
 static const struct llm_opt options[] = {
     {.type = LLM_HEADING, .help = "Input"},
     {'m', "model", "FILE", "the model: .llm, .gguf, .safetensors or a Hugging Face folder; - is standard input", LLM_INPUT, AT(model), 0, 0, NULL},
     {0, "adapter", "FILE[:SCALE]", "add an adapter, its effect times SCALE [1]: .llm, GGUF or a folder of PEFT's; may be given several times",
      LLM_LIST, AT(adapters), 0, 0, NULL},
+    {0, "mmproj", "FILE", "the vision tower and projector of a GGUF model that reads pictures in texts, as llama.cpp has them", LLM_INPUT,
+     AT(mmproj), 0, 0, NULL},
     {'T', "tokenizer", "FILE", "the tokenizer: a file, a folder or a model [the model's own]", LLM_INPUT, AT(tokenizer), 0, 0, NULL},
     {'p', "prompt", "TEXT", "the prompt, in place of the operand", LLM_STR, AT(prompt), 0, 0, NULL},
     {'f', "file", "FILE", "read the prompt from FILE [standard input]", LLM_INPUT, AT(file), 0, 0, NULL},
-    {0, "image", "FILE", "with --embed or --classify of a vision transformer: a picture (PNG, JPEG), or pictures of llm-tokenize image", LLM_INPUT,
-     AT(image), 0, 0, NULL},
+    {0, "image", "FILE", "a picture (PNG, JPEG) of the prompt, or pictures of llm-tokenize image; of --embed or --classify; several times",
+     LLM_INPUTS, AT(images), 0, 0, NULL},
     {0, "jsonl", NULL, "read one JSON object per line, {\"id\": ..., \"prompt\": ...}; write one per completion", LLM_FLAG, AT(jsonl), 0, 0, NULL},
     {0, "chat", NULL, "answer a message, or hold a conversation on a terminal; with --jsonl {\"messages\": [...]}", LLM_FLAG, AT(chat), 0, 0, NULL},
     {0, "lines", NULL, "each line of the input is a message of --chat, or a text of --neurons", LLM_FLAG, AT(lines), 0, 0, NULL},
@@ -82,6 +84,8 @@ static const struct llm_opt options[] = {
     {0, "which-tokens", "WHICH", "tokens of --export, --lens and --attribute: all, last, or a pattern of their texts (\" cat*\") [all]", LLM_STR,
      AT(which_tokens), 0, 0, NULL},
     {0, "classify", NULL, "the prompt's classes with their probabilities; with --jsonl one object per text", LLM_FLAG, AT(classify), 0, 0, NULL},
+    {0, "labels", "TEMPLATE", "with --classify --image: classes are texts, TEMPLATE with a line of FILE for {}; several templates: their mean",
+     LLM_LIST, AT(labels), 0, 0, NULL},
     {0, "pooling", "KIND", "how --embed reduces the final hidden states to a vector: mean, cls or last [the model's setting, else mean]",
      LLM_CHOICE, AT(pooling),
      0, 0, "mean|cls|last"},
@@ -129,7 +133,7 @@ static const struct llm_opt options[] = {
     {0, "negative-prompt", "TEXT", "prompt of what --cfg-scale leads away from [the last token of the prompt]", LLM_STR, AT(negative_prompt), 0, 0,
      NULL},
     {.type = LLM_HEADING, .help = "What the text must be"},
-    {0, "grammar", "FILE", "write a text that the grammar in FILE (GBNF) describes", LLM_INPUT, AT(grammar), 0, 0, NULL},
+    {0, "grammar", "FILE", "write a text that the grammar in FILE (GBNF or Lark) describes", LLM_INPUT, AT(grammar), 0, 0, NULL},
     {0, "json-schema", "FILE", "write JSON that the JSON Schema in FILE allows", LLM_INPUT, AT(json_schema), 0, 0, NULL},
     {0, "json-object", NULL, "write a JSON object", LLM_FLAG, AT(json_object), 0, 0, NULL},
     {0, "regex", "PATTERN", "write a text that matches PATTERN from begin to end", LLM_STR, AT(regex), 0, 0, NULL},
@@ -165,7 +169,7 @@ static const struct llm_opt options[] = {
     {'b', "batch", "N", "maximum number of tokens in one forward pass [512]", LLM_INT, AT(batch), 1, 1 << 20, NULL},
     {0, "draft", "MODEL", "a smaller model of the same tokens drafts; does not change the output", LLM_INPUT, AT(draft_model), 0, 0, NULL},
     {0, "draft-ngram", NULL, "draft what repeats the prompt or the text; does not change the output", LLM_FLAG, AT(draft_ngram), 0, 0, NULL},
-    {0, "draft-max", "N", "tokens drafted at a time; without the two options before, by the model's next-token layers [none; 4, 12]",
+    {0, "draft-max", "N", "tokens drafted at a time; without the two options before, by the model's next-token layers [none; 8, 12]",
      LLM_INT, AT(draft), 0, 64, NULL},
     {0, "accept", "HOW", "drafts of --draft: exact leaves every token as it is without, maximal accepts more and keeps the distribution [exact]",
      LLM_CHOICE, AT(accept), 0, 0, "exact|maximal"},
@@ -197,221 +201,9 @@ const struct llm_cli infer_cli = {
     .foreign = infer_foreign,
 };
 
-const struct args infer_defaults = {.n = UNSET, .draft = -1, .batch = 512, .parallel = 16, .samples = 1, .precision = 1, .pooling = -1,
-                                    .embd_normalize = UNSET, .embed_as = -1, .neurons_top = 5, .logprobs = -1,
+const struct args infer_defaults = {.n = INFER_UNSET, .draft = -1, .batch = 512, .parallel = 16, .samples = 1, .precision = 1, .pooling = -1,
+                                    .embd_normalize = INFER_UNSET, .embed_as = -1, .neurons_top = 5, .logprobs = -1,
                                     .cfg_scale = 1, .beams = 1, .beam_groups = 1, .length_penalty = 1, .prefix_cache_size = (int64_t)1 << 30};
-
-static bool is_dash(const char *s)
-{
-    return s && strcmp(s, "-") == 0;
-}
-
-/* Whether an operand is meant as a model: a folder, or the name of a file of weights. */
-static bool names_model(const char *s)
-{
-    static const char *const ends[] = {".llm", ".gguf", ".safetensors", ".arpa"};
-    struct stat st;
-    for (size_t i = 0, n = strlen(s); i < sizeof ends / sizeof *ends; i++)
-        if (n > strlen(ends[i]) && strcmp(s + n - strlen(ends[i]), ends[i]) == 0) return true;
-    return stat(s, &st) == 0 && S_ISDIR(st.st_mode);
-}
-
-static void check_operands(const struct args *a, int n, char **operands)
-{
-    for (int i = 0; !a->model && i < n; i++)
-        if (names_model(operands[i])) llm_usage(&infer_cli, "expected -m before the model: llm-infer -m %s", operands[i]);
-    struct llm_err e = {0};
-    if (llm_kv_types_check(a->cache_type, &e) < 0) llm_usage(&infer_cli, "--cache-type: %s", e.text);
-    if (!a->model) llm_usage(&infer_cli, "expected a model (-m MODEL)");
-    if (a->prompt && n > 0) llm_usage(&infer_cli, "expected one prompt, found -p and an operand '%s'", operands[0]);
-    if (a->prompt && a->jsonl) llm_usage(&infer_cli, "--jsonl reads prompts from a file: expected no -p");
-    if (n > 1) llm_usage(&infer_cli, "expected one prompt, found another operand '%s' (quote a prompt of several words)", operands[1]);
-}
-
-/* "I/N": the Ith of N parts. */
-static void parse_part(struct args *a)
-{
-    char first[24];
-    int64_t i = 0, n = 0;
-    const char *slash = a->part ? strchr(a->part, '/') : NULL;
-    a->parts = 1;
-    if (!a->part) return;
-    if (slash && slash - a->part < (int)sizeof first) {
-        snprintf(first, sizeof first, "%.*s", (int)(slash - a->part), a->part);
-        if (llm_parse_int(first, &i) < 0 || llm_parse_int(slash + 1, &n) < 0) i = 0;
-    }
-    if (i < 1 || i > n) llm_usage(&infer_cli, "--part: expected I/N with 1 <= I <= N, found '%s'", a->part);
-    a->part_number = i - 1;
-    a->parts = n;
-}
-
-/* Options of beams and contrastive search. */
-static void check_search(const struct args *a, int owners)
-{
-    bool guided = a->cfg_scale != 1;
-    if (a->negative_prompt && !guided && !a->jsonl) llm_usage(&infer_cli, "--negative-prompt goes with --cfg-scale");
-    if (guided && (owners > 0 || a->rollout || (a->chat && !a->jsonl))) {
-        llm_usage(&infer_cli, "--cfg-scale is of generated text: not with a conversation, --rollout or other output");
-    }
-    bool contrasts = a->penalty_alpha > 0, searches = a->beams > 1 || contrasts;
-    if (a->beams > 1 && contrasts) llm_usage(&infer_cli, "expected one search: --beams or --penalty-alpha");
-    if (a->beams == 1 && (a->beam_groups > 1 || a->length_penalty != 1 || a->early_stopping)) {
-        llm_usage(&infer_cli, "--beam-groups, --length-penalty and --early-stopping go with --beams");
-    }
-    if (a->beam_groups == 1 && a->diversity_penalty > 0) llm_usage(&infer_cli, "--diversity-penalty goes with --beam-groups");
-    if (a->beams % a->beam_groups != 0) llm_usage(&infer_cli, "--beam-groups: expected a divisor of the beams");
-    if (!searches) return;
-    if (a->samples > a->beams) llm_usage(&infer_cli, "--samples: expected at most as many as --beams, and one of contrastive search");
-    if (a->beams > a->batch) llm_usage(&infer_cli, "--beams: expected at most as many as -b, the tokens of a pass");
-    if (a->draft > 0 || a->draft_ngram || a->draft_model) llm_usage(&infer_cli, "a search has no drafts: expected no --draft, --draft-ngram or -max");
-    if (guided) llm_usage(&infer_cli, "a search is not guided: expected no --cfg-scale");
-    if (a->memory > 0 || a->latency_target > 0) llm_usage(&infer_cli, "a search runs prompt after prompt: expected no --memory, --latency-target");
-    if (a->grammar || a->regex || a->choices || a->json_schema || a->json_object) llm_usage(&infer_cli, "a search cannot follow a grammar yet");
-    if (owners > 0 || a->rollout || a->logprobs >= 0 || a->kv_out || (a->chat && !a->jsonl)) {
-        llm_usage(&infer_cli, "a search generates text: it does not go with a conversation, --rollout, --logprobs, --kv-out or other output");
-    }
-}
-
-/* Options of batches of lines. */
-static void check_batch(struct args *a, bool to_stdout, int owners)
-{
-    parse_part(a);
-    if ((a->resume || a->part || a->limit > 0) && !a->jsonl) llm_usage(&infer_cli, "--resume, --part and --limit go with --jsonl");
-    if (a->resume && (to_stdout || owners > 0 || a->rollout)) {
-        llm_usage(&infer_cli, "--resume goes with -o FILE, and not with --rollout, --score, --embed or other output");
-    }
-    if ((a->unordered || a->no_sharing) && (!a->jsonl || owners > 0)) {
-        llm_usage(&infer_cli, "--unordered and --no-sharing go with --jsonl, and not with --score, --embed or other output");
-    }
-    if (a->logprobs >= 0 && (!a->jsonl || owners > 0 || a->rollout)) {
-        llm_usage(&infer_cli, "--logprobs goes with --jsonl, and not with --rollout (which has them), --score or other output");
-    }
-    bool changes = a->steer.n + a->patch.n + a->splice.n + a->ablate.n + a->adapters.n > 0;
-    if (a->prefix_cache && (!a->jsonl || owners > 0 || a->no_sharing || a->kv_in || a->rollout || changes)) {
-        llm_usage(&infer_cli, "--prefix-cache goes with --jsonl, and not with --no-sharing, --kv-in, --rollout, adapters or changes inside");
-    }
-    if (a->accept && !a->draft_model) llm_usage(&infer_cli, "--accept is of drafts of a model: expected --draft");
-    if (a->accept == 1 && a->resume) llm_usage(&infer_cli, "--resume: expected --accept exact: with maximal, tokens depend on what runs beside them");
-    if (a->draft_ngram && a->draft_model) llm_usage(&infer_cli, "drafts have one source: expected --draft or --draft-ngram");
-    if ((a->memory > 0 || a->latency_target > 0) && (owners > 0 || (a->chat && !a->jsonl))) {
-        llm_usage(&infer_cli, "--memory and --latency-target are of generated text: not with --score, --embed or other output, or a conversation");
-    }
-    if (a->retries > 0 && !a->resume) llm_usage(&infer_cli, "--retries goes with --resume");
-    if ((a->part || a->limit > 0) && a->rollout) llm_usage(&infer_cli, "--rollout numbers all prompts: it does not go with --part or --limit");
-}
-
-static void check_vectors(const struct args *a)
-{
-    if (!a->embed && (a->pooling >= 0 || a->embd_normalize != UNSET)) llm_usage(&infer_cli, "--pooling and --embd-normalize go with --embed");
-    if (!a->embed && (a->normalize || a->dims > 0 || a->embed_prefix || a->embed_as >= 0)) {
-        llm_usage(&infer_cli, "--normalize, --dims, --embed-prefix and --embed-as go with --embed");
-    }
-    if (a->normalize && a->embd_normalize != UNSET && a->embd_normalize != 2) {
-        llm_usage(&infer_cli, "--normalize is --embd-normalize 2: expected one");
-    }
-    if (a->embed_prefix && a->embed_as >= 0) llm_usage(&infer_cli, "expected one prefix, found --embed-prefix and --embed-as");
-    if ((a->embed_prefix || a->embed_as >= 0) && a->ids) llm_usage(&infer_cli, "a prefix is of texts: expected no --ids");
-    if (a->rerank && !a->jsonl) llm_usage(&infer_cli, "--rerank goes with --jsonl");
-    if (a->rerank && a->n > 0) llm_usage(&infer_cli, "--rerank scores texts: expected no -n");
-}
-
-static void check_conversation(const struct args *a, int owners)
-{
-    if (!a->chat && ((a->chat_template && !a->score_reward && !a->ref_logprobs) || a->system))
-        llm_usage(&infer_cli, "--chat-template and --system go with --chat");
-    if (!a->chat && a->no_think) llm_usage(&infer_cli, "--no-think goes with --chat");
-    if ((a->shift || a->chat_log) && (!a->chat || a->jsonl)) llm_usage(&infer_cli, "--shift and --chat-log go with --chat, and not with --jsonl");
-    if (a->context_from && (!a->chat || a->rollout)) llm_usage(&infer_cli, "--context-from goes with --chat, and not with --rollout");
-    if (is_dash(a->chat_log)) llm_usage(&infer_cli, "--chat-log: expected a file, found '-'");
-    if (a->chat && !a->jsonl && a->samples > 1) llm_usage(&infer_cli, "--chat answers once: expected no --samples");
-    if (a->chat && (owners > 0 || a->kv_out || a->kv_in || a->ids || a->echo)) {
-        llm_usage(&infer_cli, "--chat does not go with --ids, --echo, a cache or other output");
-    }
-}
-
-/* What cannot go together: status 2. */
-static void check_usage(struct args *a, const char *operand)
-{
-    bool to_stdout = !a->common.output || is_dash(a->common.output);
-    bool looks = a->export.n > 0 || a->lens || a->attribute.n > 0 || a->neurons;
-    int owners = a->score + a->logits + a->embed + a->classify + a->score_reward + (a->rerank != NULL)
-                 + a->ref_logprobs + (a->export.n > 0) + (a->lens != NULL)
-                 + (a->attribute.n > 0) + (a->neurons != NULL);
-    int from_stdin = is_dash(a->model) + is_dash(a->kv_in) + is_dash(a->tokenizer) + is_dash(a->fim_prefix) + is_dash(a->fim_suffix)
-                     + is_dash(a->context_from)
-                     + is_dash(a->knn.index) + is_dash(a->image) + is_dash(a->grammar) + is_dash(a->choices) + is_dash(a->json_schema);
-    bool fills_in = a->fim_prefix || a->fim_suffix;
-    bool reads_prompt = !operand && !fills_in && !a->image && (a->jsonl || a->file || !a->kv_in) && !a->plan;
-    if (operand && a->file) llm_usage(&infer_cli, "expected one prompt, found an operand and -f");
-    if (a->jsonl ? is_dash(operand) || is_dash(a->file) || (!operand && !a->file) : reads_prompt && (!a->file || is_dash(a->file))) from_stdin++;
-    if (from_stdin > 1) llm_usage(&infer_cli, "standard input cannot be two inputs at once");
-    if (owners > 1 || (is_dash(a->kv_out) && to_stdout && owners > 0)) {
-        llm_usage(&infer_cli, "standard output has one owner: expected one of --score, --logits, --embed, --export, --lens, --attribute, --neurons, "
-                               "--classify, --score-reward, --rerank, --ref-logprobs, --kv-out -");
-    }
-    if (a->top > 0 && (!a->logits || a->kv_in || a->kv_out || a->n > 0)) {
-        llm_usage(&infer_cli, "--top goes with --logits, and not with a cache or -n");
-    }
-    if (a->jsonl && ((a->logits && a->top == 0) || a->kv_out || a->echo))
-        llm_usage(&infer_cli, "--jsonl does not go with --logits without --top, --kv-out or --echo");
-    if (a->jsonl && (a->embed || a->classify || a->score || a->score_reward || a->rerank || a->logits) && (a->chat || a->kv_in)) {
-        llm_usage(&infer_cli, "--embed, --classify, --score, --score-reward, --rerank and --logits of lines do not go with --chat or --kv-in");
-    }
-    if (looks && (a->jsonl || a->chat || a->kv_out || a->n > 0)) {
-        llm_usage(&infer_cli, "--export, --lens, --attribute and --neurons take a prompt alone");
-    }
-    if (a->png && (!a->lens || (is_dash(a->png) && to_stdout))) {
-        llm_usage(&infer_cli, "--png goes with --lens, and the table or the picture to a file");
-    }
-    if (a->which_tokens && (!looks || a->neurons)) llm_usage(&infer_cli, "--which-tokens goes with --export, --lens and --attribute");
-    if (a->rollout && (!a->jsonl || owners > 0)) llm_usage(&infer_cli, "--rollout goes with --jsonl, and not with --score, --embed or --classify");
-    if (a->rollout && (a->kv_in || a->ids)) llm_usage(&infer_cli, "--rollout writes all tokens of a prompt: it does not go with --kv-in or --ids");
-    if (a->jsonl && a->score && a->n != UNSET && a->n != 0) llm_usage(&infer_cli, "--score of lines scores what they hold: expected no -n");
-    if (a->common.format && (a->jsonl || !(a->score || a->classify || a->plan || a->attribute.n > 0 || a->neurons))) {
-        llm_usage(&infer_cli, "--format is of tables: it goes with --score, --classify, --attribute, --neurons or --plan, and not with --jsonl");
-    }
-    if ((a->add_eos && !a->score && a->top == 0) || (a->per_token && !a->score)) {
-        llm_usage(&infer_cli, "--per-token goes with --score, --add-eos with --score and --top");
-    }
-    if (a->entropy && !a->score) llm_usage(&infer_cli, "--entropy goes with --score");
-    if (a->per_token && !a->jsonl) llm_usage(&infer_cli, "--per-token goes with --jsonl: --score alone always lists the tokens");
-    if (a->add_eos && a->n > 0) llm_usage(&infer_cli, "--add-eos ends the text: expected no -n");
-    if ((a->classify || a->score_reward) && (a->kv_in || a->kv_out || a->n > 0)) {
-        llm_usage(&infer_cli, "--%s takes a text alone: not with a cache or -n", a->classify ? "classify" : "score-reward");
-    }
-    check_vectors(a);
-    if (a->ref_logprobs && (a->kv_in || a->kv_out || a->n > 0 || a->chat)) {
-        llm_usage(&infer_cli, "--ref-logprobs reads lines of pairs: not with --chat, a cache or -n");
-    }
-    if (a->knn.index && (a->rollout || looks || a->embed || a->classify || a->score_reward || a->rerank || a->ref_logprobs || a->plan)) {
-        llm_usage(&infer_cli, "--knn changes predictions: it goes with text, --score and --logits");
-    }
-    check_conversation(a, owners);
-    if (a->lines && (!(a->chat || a->neurons) || a->jsonl || operand)) {
-        llm_usage(&infer_cli, "--lines goes with --chat or --neurons, and -f or standard input");
-    }
-    if (a->neurons && a->kv_in) llm_usage(&infer_cli, "--neurons reads whole texts: expected no --kv-in");
-    if (!a->neurons && a->neurons_top != 5) llm_usage(&infer_cli, "--neurons-top goes with --neurons");
-    if (a->image && (operand || a->file || a->jsonl || fills_in || a->kv_in || a->kv_out || a->n > 0 || !(a->embed || a->classify))) {
-        llm_usage(&infer_cli, "--image is the prompt of --embed or --classify: expected no other, no cache and no -n");
-    }
-    if (fills_in && (operand || a->file || a->jsonl || a->chat || a->ids || a->kv_in || owners > 0)) {
-        llm_usage(&infer_cli, "--fim-prefix and --fim-suffix are the prompt, and the text is the output: expected no other");
-    }
-    if (a->fim_spm && !fills_in && !a->jsonl) llm_usage(&infer_cli, "--fim-spm goes with --fim-prefix, --fim-suffix or --jsonl");
-    if (a->samples > 1 && (owners > 0 || a->kv_out)) llm_usage(&infer_cli, "--samples goes with text and --jsonl only");
-    if (a->trace_queries > 0 && !a->kv_out) llm_usage(&infer_cli, "--trace-queries goes with --kv-out");
-    if (a->kv_keep > 0 && !a->kv_in) llm_usage(&infer_cli, "--kv-keep goes with --kv-in");
-    for (size_t i = 0; i < a->stop.n; i++) {
-        if (!a->stop.v[i][0]) llm_usage(&infer_cli, "--stop: expected a text that is not empty");
-    }
-    check_batch(a, to_stdout, owners);
-    check_search(a, owners);
-    if ((a->grammar != NULL) + (a->regex != NULL) + (a->choices != NULL) + (a->json_schema != NULL) + a->json_object > 1) {
-        llm_usage(&infer_cli, "expected one of --grammar, --json-schema, --json-object, --regex, --choices");
-    }
-    if (a->n == UNSET) a->n = owners > 0 || (is_dash(a->kv_out) && to_stdout) ? 0 : 256;
-}
 
 /* "ID+X", "ID-X", "ID-inf" */
 static struct llm_logit_bias *parse_biases(const struct llm_strs *list)
@@ -435,7 +227,7 @@ static int load_cache(struct session *s, struct llm_err *e)
         keep = a->kv_keep ? a->kv_keep : f.n;
         if (keep > f.n) status = llm_fail(e, EX_DATAERR, "--kv-keep: expected at most %" PRId64 " (the tokens in it), found %" PRId64, f.n, keep);
         else status = llm_kv_file_restore(&f, keep, s->model, &s->begin, e);
-        if (status < 0) llm_in(e, "%s", is_dash(a->kv_in) ? "standard input" : a->kv_in);
+        if (status < 0) llm_in(e, "%s", infer_is_dash(a->kv_in) ? "standard input" : a->kv_in);
     }
     llm_kv_file_release(&f);
     return status;
@@ -465,17 +257,23 @@ static int load(struct session *s, struct llm_err *e)
 {
     const struct args *a = s->a;
     LLM_PROFILE("load", 0);
-    struct llm_engine_options o = {.compute = a->precision == 0 ? LLM_COMPUTE_F32 : LLM_COMPUTE_BF16, .context = a->context, .batch = a->batch,
+    struct llm_engine_options o = {.compute = (enum llm_compute)a->precision, .context = a->context, .batch = a->batch,
                                    .cache = a->cache_type, .draft = a->draft_ngram || a->draft_model || a->draft < 0 ? 0 : a->draft};
-    s->model = llm_model_load(a->model, e);
+    s->model = llm_model_load_seeing(a->model, a->mmproj, e);
     if (!s->model) return -1;
     if (adapters_load(s, e) < 0) return -1;
-    if (a->classify && llm_classify_check(s->model, e) < 0) return llm_in(e, "%s", a->model);
+    if (a->classify && (a->labels.n > 0 ? llm_zero_shot_check : llm_classify_check)(s->model, e) < 0) return llm_in(e, "%s", a->model);
     if ((a->score_reward || a->rerank) && llm_score_reward_check(s->model, e) < 0) return llm_in(e, "%s", a->model);
     const char *type = s->model->config.model_type;
-    bool sees = s->model->config.patch_size > 0;
-    if (a->image && !sees) return llm_fail(e, EX_UNAVAILABLE, "%s: expected a model that reads pictures (vit), found %s", a->model, type);
-    if (sees && !a->image) return llm_fail(e, EX_UNAVAILABLE, "%s: %s reads pictures: expected --image", a->model, type);
+    struct llm_config eyes;
+    const bool sees = s->model->config.patch_size > 0;
+    if (a->images.n > 0 && !llm_config_sees(&s->model->config, &eyes)) {
+        return llm_fail(e, EX_UNAVAILABLE, "%s: expected a model that reads pictures (vit, clip, siglip, llava, idefics3), found %s", a->model, type);
+    }
+    if (a->images.n > 0 && a->classify && sight_is(s)) {
+        return llm_fail(e, EX_UNAVAILABLE, "%s: expected a model that tells classes of pictures apart (vit, clip, siglip), found %s", a->model, type);
+    }
+    if (sees && a->images.n == 0) return llm_fail(e, EX_UNAVAILABLE, "%s: %s reads pictures: expected --image", a->model, type);
     if (sees && a->plan) return llm_fail(e, EX_UNAVAILABLE, "%s: --plan is of models that read text, found %s", a->model, type);
     bool generates = !a->plan && !a->embed && !a->classify && !a->score_reward && !a->rerank && !a->logits && !a->ref_logprobs
                      && a->export.n == 0;
@@ -492,6 +290,7 @@ static int load(struct session *s, struct llm_err *e)
         s->model->tokenizer = llm_tokenizer_load(a->tokenizer, NULL, e);
         if (!s->model->tokenizer) return -1;
     }
+    if (sight_open(s, e) < 0) return -1;
     s->sampling = a->sampling;
     s->sampling.bias = s->bias;
     s->sampling.n_bias = a->logit_bias.n;
@@ -527,10 +326,10 @@ static int choose_pooling(struct session *s, struct llm_err *e)
         && s->model->config.pooling == LLM_POOL_UNSET) {
         llm_warn("%s: a decoder that does not say how it embeds texts: its vectors compare texts worse than an embedding model's", a->model);
     }
-    s->normalize = a->normalize ? 2 : a->embd_normalize != UNSET ? a->embd_normalize : s->model->config.normalize_embeddings ? 2 : -1;
-    if (a->dims > s->model->config.hidden_size) {
+    s->normalize = a->normalize ? 2 : a->embd_normalize != INFER_UNSET ? a->embd_normalize : s->model->config.normalize_embeddings ? 2 : -1;
+    if (a->dims > llm_config_vector(&s->model->config)) {
         return llm_fail(e, LLM_EX_USAGE, "--dims: expected at most %" PRId64 " (the width of the model's vectors), found %" PRId64,
-                        s->model->config.hidden_size, a->dims);
+                        llm_config_vector(&s->model->config), a->dims);
     }
     return embed_prefix_open(s, e);
 }
@@ -540,7 +339,9 @@ static int run_prompt(struct session *s, const char *operand, struct llm_err *e)
     const struct args *a = s->a;
     int32_t *ids = NULL, *all = NULL;
     size_t n = 0, n_all = 0;
+    struct sight held = {0};
     int status = a->fim_prefix || a->fim_suffix ? fim_read(s, &ids, &n, e) : prompt_read(s, operand, &ids, &n, e);
+    if (status == 0) status = sight_put(s, &a->images, &held, &ids, &n, e);
     bool windows = a->export.n > 0 && s->begin.n == 0 && s->model->rope_context <= 0 && !s->model->config.bidirectional
                    && !s->model->config.prefix_lm;
     if (status == 0 && (a->score || a->top > 0)) status = prompt_end(s, &ids, &n, e);
@@ -560,6 +361,7 @@ static int run_prompt(struct session *s, const char *operand, struct llm_err *e)
         if (extended) status = extend(s, ids, n, &all, &n_all, e);
         if (status == 0) status = (a->score ? run_score : run_tensors)(s, extended ? all : ids, extended ? n_all : n, e);
     }
+    sight_release(&held);
     free(ids);
     free(all);
     return status;
@@ -575,23 +377,28 @@ static int run(struct session *s, const char *operand, struct llm_err *e)
 {
     const struct args *a = s->a;
     bool binary = (a->logits && a->top == 0) || a->export.n > 0 || (a->embed && !a->jsonl);
-    bool to_stdout = !a->common.output || is_dash(a->common.output);
+    bool to_stdout = !a->common.output || infer_is_dash(a->common.output);
     if (!a->plan && llm_output_try(a->kv_out, true, e) < 0) return -1;
     if (load(s, e) < 0) return -1;
     if (a->plan) return run_plan(s, e);
-    if ((a->embed || a->classify || a->score_reward || a->rerank) && choose_pooling(s, e) < 0) return -1;
-    if (!(is_dash(a->kv_out) && to_stdout)) {
+    const bool of_texts = a->images.n > 0 && sight_is(s); /* pictures whose embeddings are not pooled */
+    if ((a->embed || a->classify || a->score_reward || a->rerank) && !of_texts && choose_pooling(s, e) < 0) return -1;
+    const int opened = a->labels.n > 0 ? zero_shot_open(s, operand ? operand : a->file, e) : 0;
+    if (opened != 0) return opened;
+    if (!(infer_is_dash(a->kv_out) && to_stdout)) {
         s->out = a->resume ? resume_open(s, &s->resume, e) : llm_output_open(a->common.output, binary, e);
         if (!s->out) return -1;
     }
     int (*lines)(struct session *, const char *, struct llm_err *) = a->score ? run_score_lines : a->score_reward ? run_reward_lines
                                                                      : a->ref_logprobs ? run_references : a->top > 0 ? run_top_lines : run_jsonl;
     int (*texts)(struct session *, const char *, struct llm_err *) = a->chat ? run_chat : a->neurons ? run_neurons : run_prompt;
-    int status = a->image ? run_pictures(s, e) : (!a->jsonl ? texts : a->embed || a->classify || a->rerank ? run_embed_lines : lines)(s, operand, e);
+    if (a->jsonl) texts = a->embed || a->classify || a->rerank ? run_embed_lines : lines;
+    const bool of_pictures = a->images.n > 0 && (a->embed || !sight_is(s));
+    int status = !of_pictures ? texts(s, operand, e) : sight_is(s) ? sight_write(s, e) : run_pictures(s, e);
     struct llm_output *o = s->out;
     s->out = NULL;
     if (!o) return status;
-    if (status == 0 || !a->common.output || is_dash(a->common.output) || keeps_lines(a, o)) {
+    if (status == 0 || !a->common.output || infer_is_dash(a->common.output) || keeps_lines(a, o)) {
         struct llm_err late = {0};
         if (llm_output_commit(o, &late) < 0 && status == 0) {
             *e = late;
@@ -630,10 +437,10 @@ int main(int argc, char **argv)
     llm_free_at_once();
     int rest = parse(&a, argc, argv);
     llm_config_force(a.common.force_config);
-    check_operands(&a, argc - rest, argv + rest);
+    infer_check_operands(&a, argc - rest, argv + rest);
     const char *operand = a.prompt ? a.prompt : rest < argc ? argv[rest] : NULL;
     if (a.ref_logprobs) a.jsonl = 1;
-    check_usage(&a, operand);
+    infer_check_options(&a, operand);
     struct session s = {.a = &a, .bias = parse_biases(&a.logit_bias)};
     int status = llm_pool_start(a.common.threads, &e);
     llm_signals_catch();
@@ -649,7 +456,9 @@ int main(int argc, char **argv)
     llm_buf_release(&s.around[0]);
     llm_buf_release(&s.around[1]);
     llm_buf_release(&s.prefix);
+    llm_buf_release(&s.placeholder);
     drafts_release(&s);
+    llm_zero_shot_release(&s.zero_shot);
     llm_engine_release(&s.engine);
     llm_knn_release(&s.knn);
     llm_model_destroy(s.model);

@@ -111,7 +111,7 @@ static const struct llm_cli cli = {
                 "llm-quantize -t q3_k_m --method gptq --calibrate corpus.txt model.llm model.gguf\n"
                 "llm-quantize -t q4_k_m --tensor-type '*v_proj*=q8_0' model.llm model.gguf\n"
                 "llm-quantize -t q4_0 --except '*embed*' --report report.tsv model.llm small.safetensors\n"
-                "llm-quantize -t bf16 --prune 2:4 --calibrate corpus.txt model.llm sparse.llm\n"
+                "llm-quantize -t bf16_2of4 --prune 2:4 --calibrate corpus.txt model.llm sparse.llm\n"
                 "llm-quantize -t keep model.llm model.gguf\n"
                 "llm-quantize -t q8_0 model.llm - | llm-infer -m - --score -f held-out.txt",
     .usual = "type|tensor-type|method|budget|refine|rotate|drop-layers|prune|rank|factors|calibrate|calibrate-tokens|imatrix|measure|to|only|except|"

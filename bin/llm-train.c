@@ -23,6 +23,8 @@ static const struct llm_opt options[] = {
     {0, "resume", "FILE", "continue the run saved in FILE, with its options and data unless they are given again",
      LLM_INPUT, offsetof(struct args, resume),
      0, 0, NULL},
+    {0, "tower", "MODEL", "a new model of pictures in texts (llava, idefics3): take the weights of its vision tower from MODEL (clip, siglip)",
+     LLM_INPUT, offsetof(struct args, tower), 0, 0, NULL},
     {'T', "tokenizer", "FILE", "the tokenizer that encoded the data; it is stored in the model",
      LLM_INPUT, offsetof(struct args, tokenizer), 0, 0, NULL},
     {0, "mup", NULL, "scale initialisation and learning rates by width (muP), so that rates tuned at --base-width fit any width",
@@ -80,6 +82,8 @@ static const struct llm_opt options[] = {
      LLM_SIZE, offsetof(struct args, o.batch_tokens), 1, 1 << 30, NULL},
     {0, "grad-shards", "S", "sum the gradient in a fixed tree over S shards of a step's rows; changes results [1]", LLM_INT,
      offsetof(struct args, o.grad_shards), 1, 1 << 20, NULL},
+    {0, "gradients", "TYPE", "in what the gradients of shards are added: f32, or int8 with the largest scale of all shards; changes results [f32]",
+     LLM_CHOICE, offsetof(struct args, o.gradients), 0, 0, NULL},
     {0, "lr", "RATE", "learning rate [1e-3]", LLM_REAL, offsetof(struct args, o.lr), 0, 1e6, NULL},
     {0, "min-lr", "RATE", "learning rate at the end of the schedule [lr/10]", LLM_REAL, offsetof(struct args, o.min_lr), 0, 1e6, NULL},
     {0, "warmup", "N", "steps of linear learning-rate warm-up [a tenth of the steps, at most 100]",
@@ -104,11 +108,19 @@ static const struct llm_opt options[] = {
     {0, "nesterov", "WHEN", "use Nesterov momentum: no, yes [muon yes, sgd no]", LLM_CHOICE, offsetof(struct args, o.nesterov), 0, 0, LLM_NO_YES},
     {0, "weight-decay", "X", "weight decay of matrices [0.1]", LLM_REAL, offsetof(struct args, o.weight_decay), 0, 1e6, NULL},
     {0, "clip", "NORM", "clip the gradient to this norm; 0: no clipping [1]", LLM_REAL, offsetof(struct args, o.clip), 0, 1e12, NULL},
+    {0, "outer", "NAME", "optimizer that makes one model of replicas that are trained apart: %w [none]", LLM_CHOICE,
+     offsetof(struct args, o.outer), 0, 0, NULL},
+    {0, "replicas", "M", "replicas of --outer, which divide the rows of a step; changes results [4]", LLM_INT,
+     offsetof(struct args, o.replicas), 1, 1 << 16, NULL},
+    {0, "inner-steps", "H", "steps that replicas take before --outer makes one model of them [50]", LLM_INT,
+     offsetof(struct args, o.inner_steps), 1, 1e12, NULL},
+    {0, "outer-lr", "RATE", "learning rate of --outer [0.7]", LLM_REAL, offsetof(struct args, o.outer_lr), 0, 1e6, NULL},
+    {0, "outer-momentum", "X", "Nesterov momentum of --outer [0.9]", LLM_REAL, offsetof(struct args, o.outer_momentum), 0, .999999999, NULL},
     {0, "ema", "DECAY", "decay of an exponential moving average of the weights; 0: no average [0]", LLM_REAL, offsetof(struct args, o.ema), 0,
      .999999999, NULL},
     {0, "z-loss", "X", "add X·logsumexp(logits)² to each token's loss (PaLM's z-loss) [0]", LLM_REAL,
      offsetof(struct args, o.z_loss), 0, 1e6, NULL},
-    {0, "precision", "TYPE", "arithmetic of matrix products: f32, or bf16 with f32 master weights [bf16]",
+    {0, "precision", "TYPE", "arithmetic of matrix products: %w; bf16 has f32 master weights [bf16]",
      LLM_CHOICE, offsetof(struct args, o.precision), 0, 0, NULL},
     {0, "activations", "TYPE", "how activations are kept for the backward pass: f32, bf16, int8, top=SHARE (the largest of each row) or rank=R [f32]",
      LLM_STR, offsetof(struct args, activations), 0, 0, NULL},
@@ -167,6 +179,9 @@ static const struct llm_opt options[] = {
     {0, "shard", "LAYOUT",
      "divide the run among the ranks of mpirun or srun: dp=RANKS,zero=Z; zero=1 divides the moments, 2 gradients, 3 weights, too [all ranks, zero=0]",
      LLM_STR, offsetof(struct args, shard), 0, 0, NULL},
+    {0, "snapshot", "FOLDER", "keep the newest step in FOLDER of each machine, such as /dev/shm, for --resume after the loss of one",
+     LLM_STR, offsetof(struct args, snapshot), 0, 0, NULL},
+    {0, "snapshot-every", "N", "steps from one --snapshot to the next [10]", LLM_INT, offsetof(struct args, snapshot_every), 1, 1e12, NULL},
     {0, "rank-timeout", "S", "end the job if a rank does not answer for S seconds, naming it; 0: wait for ever [1800]", LLM_REAL,
      offsetof(struct args, rank_timeout), 0, 1e9, NULL},
     {0, NULL, NULL, "Instead of training:", LLM_HEADING, 0, 0, 0, NULL},
@@ -202,7 +217,8 @@ static struct llm_cli cli = {
         "llm-train --objective ngram --order 5 -T tok.json --val .1 -o ngrams.llm corpus.tok\n",
     .usual = "config|set|init|resume|tokenizer|val|stream|objective|steps|batch|context|lr|warmup|schedule|optimizer|precision|save-every|eval-every|"
              "log|plan",
-    .neutral = "checkpoint-every|parallel|reward-jobs|memory|ngram-bar|save-every|shard|rank-timeout|profile|sweep|sweep-format|key",
+    .neutral = "checkpoint-every|parallel|reward-jobs|memory|ngram-bar|save-every|shard|snapshot|snapshot-every|rank-timeout|"
+               "profile|sweep|sweep-format|key",
     .operands = LLM_OPERANDS_INPUT, .replaces = "resume",
     .common = LLM_COMMON_ALL | LLM_COMMON_TABLE | LLM_COMMON_CONFIG,
     .words = train_words,
@@ -219,6 +235,7 @@ static void defaults(struct args *a)
     llm_train_options_default(&a->o);
     a->common.seed = a->o.seed;
     a->rank_timeout = 1800;
+    a->snapshot_every = 10;
 }
 
 static int run_ngram(struct args *a, const char *const *data, size_t n_data)
@@ -269,6 +286,7 @@ int main(int argc, char **argv)
     llm_run_patterns(&cli, &a);
     if (llm_run_check(&cli, &a, rest < argc, &e) < 0 || llm_ranks_pool(&run, a.common.threads, &e) < 0) return llm_ranks_end(&run, true, &e);
     if (a.resume) {
+        if (a.snapshot && llm_snapshots_recover(run.trainer.comm, a.snapshot, a.resume, &e) < 0) return llm_ranks_end(&run, true, &e);
         /* The run's own options first, then what the command line says anew. */
         struct llm_train_options stored;
         if (llm_run_load(&run, a.resume, llm_option_text(&a.o, "base"), &stored, &e) < 0) return llm_ranks_end(&run, true, &e);

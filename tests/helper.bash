@@ -174,6 +174,23 @@ near_lines() {
     apart "$3" 0 < "$BATS_TEST_TMPDIR/pairs" || fail "expected the second of two numbers within $3, found $(head -n 40 "$BATS_TEST_TMPDIR/pairs")"
 }
 
+# near_range FILE FILE SHARE: two files of as many numbers, one a line, whose lines differ by at most SHARE of the range of the second's.
+near_range() {
+    local range
+    range=$(awk 'NR == 1 { low = high = $1 } { if ($1 < low) low = $1; if ($1 > high) high = $1 } END { print high - low }' "$2")
+    near_lines "$1" "$2" "$(awk -v r="$range" -v s="$3" 'BEGIN { print r * s }')"
+}
+
+# elements FILE TENSOR: the F32 numbers of the tensor in all messages of FILE, one a line.
+elements() {
+    local n at=1 from to end
+    while n=$(tail -c +$at "$1" | od -An -tu8 -N8) && read -r end from to < <(tail -c +$((at + 8)) "$1" | head -c "$n" | jq -r --arg t "$2" \
+        'select(.[$t]) | [[.[].data_offsets // [] | .[]] | max] + .[$t].data_offsets | @tsv'); do
+        tail -c +$((at + 8 + n + from)) "$1" | head -c $((to - from)) | od -An -v -tf4 -w4
+        at=$((at + 8 + n + end))
+    done
+}
+
 # apart ABSOLUTE RELATIVE: stdin has pairs of numbers, at least one, the second of each expected; fails if any two differ by more.
 apart() {
     awk -v absolute="$1" -v relative="$2" '

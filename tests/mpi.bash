@@ -1,27 +1,33 @@
-# For tests of several ranks: need_mpi skips the test where there is no launcher or the programs were built without MPI; ranks N COMMAND... runs
+# For tests of several ranks: need_mpi skips the test where the launcher is missing or the programs were built without MPI; ranks N COMMAND... runs
 # COMMAND under mpirun, more ranks than CPUs if need be, and hides what the launcher itself says (lines that are not the programs').
 
 need_mpi() {
-    need_tool mpirun
-    [[ $(ldd "$BIN/llm-train" 2> /dev/null) == *libmpi* ]] || skip "the programs were built without MPI"
+    case $(ldd "$BIN/llm-train" 2> /dev/null) in
+    *libmpich*) export LAUNCHER=mpiexec.hydra ;; # MPICH, which some systems have beside Open MPI
+    *libmpi*) export LAUNCHER="mpirun --oversubscribe" ;;
+    *) skip "the programs were built without MPI" ;;
+    esac
+    need_tool "${LAUNCHER%% *}"
     export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_btl_vader_single_copy_mechanism=none
     [[ -z ${SANITIZER-} ]] || export ASAN_OPTIONS=$ASAN_OPTIONS:detect_leaks=0 # MPI keeps memory to the end
 }
 
 ranks() {
-    local n=$1 status=0
+    local n=$1 status=0 launcher
     shift
-    timeout 100 mpirun --oversubscribe -n "$n" "$@" 2> ranks.err || status=$?
+    read -ra launcher <<< "$LAUNCHER"
+    timeout 100 "${launcher[@]}" -n "$n" "$@" 2> ranks.err || status=$?
     sed -n '/^llm-/p' ranks.err >&2
     return "$status"
 }
 
-# rank1 COMMAND...: under ranks, runs COMMAND with the value of $RANK1 (a sed expression over each argument, or NAME=VALUE) for rank 1 alone.
+# rank1 COMMAND...: under ranks, runs COMMAND with the value of $RANK1 for rank 1 alone: a sed expression over each argument, or NAME=VALUE of a variable
+# whose name begins with LLM_ or LD_.
 write_rank1() {
     cat > rank1 << 'END'
 #!/bin/bash
 if [[ ${OMPI_COMM_WORLD_RANK:-$PMI_RANK} == 1 ]]; then
-    if [[ $RANK1 == LLM_* ]]; then export "${RANK1?}"; else
+    if [[ $RANK1 == L[LD]*_* ]]; then export "${RANK1?}"; else
         n=$#
         for ((i = 0; i < n; i++)); do set -- "${@:2}" "$(sed "$RANK1" <<< "$1")"; done
     fi

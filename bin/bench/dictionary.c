@@ -89,7 +89,7 @@ int bench_dictionary(int argc, char **argv, struct llm_err *e)
     llm_config_force(a.common.force_config);
     if (!a.model) llm_usage(&bench_dictionary_cli, "expected a model: -m MODEL");
     if (argc - rest < 2) llm_usage(&bench_dictionary_cli, "expected a dictionary and texts, found %d operands", argc - rest);
-    const struct llm_engine_options o = {.compute = a.precision == 0 ? LLM_COMPUTE_F32 : LLM_COMPUTE_BF16, .context = a.context, .batch = a.batch};
+    const struct llm_engine_options o = {.compute = (enum llm_compute)a.precision, .context = a.context, .batch = a.batch};
     int status = bench_begin(&a.common, e);
     llm_signals_catch();
     if (status == 0 && !(m = llm_model_load(a.model, e))) status = -1;

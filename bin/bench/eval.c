@@ -193,7 +193,7 @@ struct run {
 static int load_model(struct run *r, struct llm_err *e)
 {
     const struct args *a = r->a;
-    struct llm_engine_options o = {.compute = a->precision == 0 ? LLM_COMPUTE_F32 : LLM_COMPUTE_BF16, .context = a->context, .batch = a->batch};
+    struct llm_engine_options o = {.compute = (enum llm_compute)a->precision, .context = a->context, .batch = a->batch};
     o.cache = a->cache;
     if (bench_begin(&a->common, e) < 0 || llm_output_try(a->items, false, e) < 0) return -1;
     llm_signals_catch();
@@ -236,7 +236,7 @@ static json_t *describe(struct run *r, struct llm_err *e)
                           r->model->fingerprint, "shots", (json_int_t)r->eval.shots, "shots_hash",
                           r->eval.shots_data == &r->shots_data ? r->shots_data.hash : "", "seed", (json_int_t)a->common.seed, "context",
                           (json_int_t)r->engine.context, "begins_with", llm_eval_beginning(&r->eval), "precision",
-                          a->precision == 0 ? "f32" : "bf16", "samples", (json_int_t)r->eval.samples, "temperature", r->eval.temperature);
+                          llm_compute_word(a->precision), "samples", (json_int_t)r->eval.samples, "temperature", r->eval.temperature);
     if (o) json_object_set_new(o, "cache_type", json_string(r->engine.pool.types));
     if (!o) llm_no_memory(e, "a description");
     return o;

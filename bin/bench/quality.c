@@ -215,7 +215,7 @@ static int measure_file(struct run *r, const char *path, struct llm_err *e)
 
 static int load(struct side *s, const char *path, const struct args *a, int64_t context, struct llm_err *e)
 {
-    struct llm_engine_options o = {.compute = a->precision == 0 ? LLM_COMPUTE_F32 : LLM_COMPUTE_BF16, .context = context, .batch = a->batch};
+    struct llm_engine_options o = {.compute = (enum llm_compute)a->precision, .context = context, .batch = a->batch};
     o.cache = a->cache;
     s->model = llm_model_load(path, e);
     if (!s->model) return -1;

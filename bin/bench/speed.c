@@ -121,7 +121,7 @@ static void put(struct llm_table *t, const struct args *a, const struct llm_mode
 static int run_test(struct llm_table *t, const struct args *a, struct llm_model *m, const struct test *test, struct llm_err *e)
 {
     struct llm_engine g = {0};
-    struct llm_engine_options o = {.compute = a->precision == 0 ? LLM_COMPUTE_F32 : LLM_COMPUTE_BF16, .batch = a->batch,
+    struct llm_engine_options o = {.compute = (enum llm_compute)a->precision, .batch = a->batch,
                                    .context = test->depth + test->prompt + test->generate};
     struct llm_speed s;
     o.cache = a->cache;
@@ -144,7 +144,7 @@ static int run_parts(struct llm_table *t, const struct args *a, struct llm_model
 {
     static const char *const names[] = {"load", "prompt", "decoding", "rest", "all"};
     struct llm_engine g = {0};
-    struct llm_engine_options o = {.compute = a->precision == 0 ? LLM_COMPUTE_F32 : LLM_COMPUTE_BF16, .batch = a->batch,
+    struct llm_engine_options o = {.compute = (enum llm_compute)a->precision, .batch = a->batch,
                                    .context = test->prompt + test->generate};
     double v[5] = {loaded};
     o.cache = a->cache;

@@ -101,7 +101,7 @@ static double page_faults(void)
 static int steps(struct llm_trainer *t, const struct args *a, double *rates, double *per_peak, double *faults, struct llm_err *e)
 {
     struct llm_step_report r;
-    const char *kind = a->precision == 1 ? "bf16" : "f32";
+    const char *kind = llm_matmul_kind(LLM_F32, (enum llm_compute)a->precision);
     int status = llm_trainer_step(t, &r, e);
     double before = llm_peaks_compute_once(kind);
     *faults = 0;
@@ -132,7 +132,7 @@ static int put(struct llm_table *t, const struct args *a, const struct llm_confi
     llm_table_count(t, cost.params + cost.next_params);
     llm_table_count(t, (double)(a->batch * a->accumulate));
     llm_table_count(t, (double)a->context);
-    llm_table_text(t, a->precision == 1 ? "bf16" : "f32");
+    llm_table_text(t, llm_compute_word(a->precision));
     llm_table_count(t, llm_pool_threads());
     llm_table_text(t, llm_isa_name());
     llm_table_number(t, rate, 5);
@@ -163,7 +163,7 @@ int bench_train(int argc, char **argv, struct llm_err *e)
     if (a.activations && llm_train_options_stored(&o, a.activations, e) < 0) return -1;
     o.steps = a.runs + 1;
     o.batch = a.batch, o.context = a.context, o.accumulate = a.accumulate, o.checkpoint_every = a.checkpoint_every;
-    o.precision = a.precision == 1 ? LLM_COMPUTE_BF16 : LLM_COMPUTE_F32;
+    o.precision = a.precision;
     if (bench_begin(&a.common, e) < 0) return -1;
     llm_signals_catch();
     struct llm_model *m = llm_model_create(&c, 1, e);

@@ -64,6 +64,17 @@ static const struct row { const char *name, *config; double lr; } rows[] = {
     {"mamba", "{\"model_type\": \"mamba\", \"hidden_size\": 128, \"num_hidden_layers\": 7, \"state_size\": 16, \"tie_word_embeddings\": true}", 3e-3},
     {"mamba2", "{\"model_type\": \"mamba2\", \"hidden_size\": 128, \"num_hidden_layers\": 7, \"state_size\": 32, \"expand\": 2, \"num_heads\": 4,"
                " \"head_dim\": 64, \"n_groups\": 1, \"tie_word_embeddings\": true}", 3e-3},
+    {"rwkv", "{\"model_type\": \"rwkv\", \"hidden_size\": 128, \"num_hidden_layers\": 4, \"intermediate_size\": 448, \"tie_word_embeddings\": true}",
+     3e-3},
+    {"rwkv5", "{\"model_type\": \"rwkv5\", \"hidden_size\": 128, \"num_hidden_layers\": 4, \"head_size\": 32, \"intermediate_size\": 384,"
+              " \"tie_word_embeddings\": true}", 3e-3},
+    {"rwkv6", "{\"model_type\": \"rwkv6\", \"hidden_size\": 128, \"num_hidden_layers\": 4, \"head_size\": 32, \"intermediate_size\": 288,"
+              " \"time_mix_extra_dim\": 16, \"time_decay_extra_dim\": 16, \"tie_word_embeddings\": true}", 3e-3},
+    {"rwkv7", "{\"model_type\": \"rwkv7\", \"hidden_size\": 128, \"num_hidden_layers\": 4, \"head_dim\": 32, \"intermediate_size\": 448,"
+              " \"decay_low_rank_dim\": 16, \"a_low_rank_dim\": 16, \"v_low_rank_dim\": 16, \"gate_low_rank_dim\": 16,"
+              " \"tie_word_embeddings\": true}", 3e-3},
+    {"hyena", "{\"model_type\": \"hyenadna\", \"d_model\": 128, \"n_layer\": 4, \"emb_dim\": 5, \"filter_order\": 32,"
+              " \"activation_freq\": 10, \"embed_dropout\": 0, \"pad_vocab_size_multiple\": 1, \"tie_word_embeddings\": true}", 3e-3},
     {"gpt2", "{\"model_type\": \"gpt2\", \"n_embd\": 128, \"n_layer\": 4, \"n_head\": 4, \"bias\": false, \"embd_pdrop\": 0, \"attn_pdrop\": 0,"
              " \"resid_pdrop\": 0}", 2e-3},
     {"llama", "{\"model_type\": \"llama\", " LLAMA ", \"intermediate_size\": 344}", 3e-3},
@@ -228,7 +239,7 @@ static int train_row(struct zoo *z, const struct row *row, struct llm_err *e)
     o.lr = z->a->lr > 0 ? z->a->lr : row->lr;
     o.seed = z->a->seed;
     o.steps = (int64_t)fmax(1, z->a->flops / (flops * tokens));
-    o.precision = z->a->precision == 1 ? LLM_COMPUTE_BF16 : LLM_COMPUTE_F32;
+    o.precision = z->a->precision;
     const double bytes[2] = {llm_model_kv_bytes_per_token(&m->config, LLM_BF16), llm_model_state_bytes(&m->config)};
     int r = llm_trainer_init(&t, &o, m, &d, e);
     double started = llm_now();

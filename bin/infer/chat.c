@@ -1,6 +1,7 @@
 /* What the model's chat template makes of conversations. */
 #include <string.h>
 #include "base/log.h"
+#include "bin/infer/sight.h"
 #include "bin/infer/sources.h"
 #include "model/weights/lora.h"
 
@@ -25,8 +26,8 @@ void chat_release(struct session *s)
     llm_chat_release(&s->chat.found);
 }
 
-/* Images and sounds are parts that no model here reads, whatever its template makes of them. */
-static int check_parts(const json_t *messages, struct llm_err *e)
+/* Parts that the model does not read are refused, whatever its template makes of them. */
+static int check_parts(const struct session *s, const json_t *messages, struct llm_err *e)
 {
     for (size_t i = 0; i < json_array_size(messages); i++) {
         const json_t *content = json_object_get(json_array_get(messages, i), "content");
@@ -34,6 +35,7 @@ static int check_parts(const json_t *messages, struct llm_err *e)
             const json_t *part = json_array_get(content, k);
             const char *type = json_string_value(json_object_get(part, "type"));
             if (type && strcmp(type, "text") == 0 && json_is_string(json_object_get(part, "text"))) continue;
+            if (type && strcmp(type, "image") == 0 && sight_is(s)) continue;
             return llm_fail(e, EX_DATAERR, "\"messages\": element %zu: \"content\": element %zu: "
                             "expected a part {\"type\": \"text\", \"text\": ...}", i, k);
         }
@@ -46,12 +48,12 @@ int chat_encode(const struct session *s, const json_t *messages, const json_t *t
 {
     const struct chat *c = &s->chat;
     json_t *variables = s->a->no_think ? json_pack("{s:b}", "enable_thinking", 0) : NULL;
-    const struct llm_chat_options o = {.add_generation_prompt = true, .bos = c->found.bos, .eos = c->found.eos, .now = &c->now,
-                                       .variables = variables};
+    const struct llm_chat_options o = {.add_generation_prompt = true, .functions = true, .image = s->placeholder.p, .bos = c->found.bos,
+                                       .eos = c->found.eos, .now = &c->now, .variables = variables};
     struct llm_buf text = {0};
     *ids = NULL;
     *n_ids = 0;
-    int status = s->a->no_think && !variables ? llm_no_memory(e, "a conversation") : check_parts(messages, e);
+    int status = s->a->no_think && !variables ? llm_no_memory(e, "a conversation") : check_parts(s, messages, e);
     json_t *all = status == 0 ? sources_put(s, messages, e) : NULL;
     if (status == 0) status = all ? llm_chat_render(c->found.template, all, tools, &o, &text, NULL, e) : -1;
     if (status == 0) status = llm_buf_put(&text, begun, strlen(begun), e);

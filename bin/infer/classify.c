@@ -16,14 +16,15 @@ static int by_probability(const void *a, const void *b)
 /* Adds a row for each class, the most likely first; picture 0: there is no column of pictures. */
 static int add_classes(struct session *s, struct llm_table *t, int64_t picture, const double *p, struct llm_err *e)
 {
-    int64_t n = s->model->config.num_labels;
+    const struct llm_labels *names = classes_names(s);
+    int64_t n = llm_labels_count(names);
     struct ranked *all = llm_alloc((size_t)n, sizeof *all, "classes", e);
     if (!all) return -1;
     for (int64_t i = 0; i < n; i++) all[i] = (struct ranked){p[i], i};
     qsort(all, (size_t)n, sizeof *all, by_probability);
     for (int64_t i = 0; i < n; i++) {
         if (picture > 0) llm_table_count(t, (double)picture);
-        llm_table_text(t, llm_labels_name(&s->model->labels, all[i].i));
+        llm_table_text(t, llm_labels_name(names, all[i].i));
         llm_table_printed(t, all[i].p, LLM_NUMBER_FIXED, 6);
     }
     free(all);
@@ -39,8 +40,14 @@ enum llm_table_form classes_begin(const struct session *s, struct llm_table *t, 
     return form;
 }
 
-int classes_add(struct session *s, struct llm_table *t, int64_t picture, const float *v, double *p, struct llm_err *e)
+const struct llm_labels *classes_names(const struct session *s) { return s->a->labels.n > 0 ? &s->zero_shot.labels : &s->model->labels; }
+
+int classes_add(struct session *s, struct llm_table *t, int64_t picture, float *v, double *p, struct llm_err *e)
 {
+    if (s->a->labels.n > 0) {
+        llm_zero_shot_classify(&s->zero_shot, s->model, v, p);
+        return add_classes(s, t, picture, p, e);
+    }
     return llm_classify(&s->engine, v, p, e) < 0 ? -1 : add_classes(s, t, picture, p, e);
 }
 

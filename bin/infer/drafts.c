@@ -2,11 +2,11 @@
 #include <string.h>
 #include "bin/infer/infer.h"
 
-/* Rejected drafts are cut out of the caches. */
+/* Rejected drafts are cut out of the drafting model's cache. */
 static int check_cut(const char *path, const struct llm_kv_pool *pool, struct llm_err *e)
 {
     if (pool->state_floats == 0) return 0;
-    return llm_fail(e, EX_UNAVAILABLE, "%s: drafts need caches that can be cut back: expected a model without a recurrent state", path);
+    return llm_fail(e, EX_UNAVAILABLE, "%s: expected a drafting model without a recurrent state", path);
 }
 
 static int check_tokens(const struct session *s, struct llm_err *e)
@@ -25,7 +25,6 @@ int drafts_open(struct session *s, struct llm_err *e)
 {
     const struct args *a = s->a;
     struct llm_engine_options o = {.compute = s->engine.ctx.compute, .context = s->engine.context, .batch = s->engine.batch};
-    if ((a->draft_ngram || a->draft_model) && check_cut(a->model, &s->engine.pool, e) < 0) return -1;
     if (!a->draft_model) return 0;
     s->draft_model = llm_model_load(a->draft_model, e);
     if (!s->draft_model || llm_model_must_continue(s->draft_model, e) < 0) return -1;
@@ -41,12 +40,11 @@ void drafts_release(struct session *s)
 
 void drafts_set(struct session *s, struct llm_generate *g)
 {
-    enum { REPEATED = 12, MODELLED = 4 };
+    enum { REPEATED = 12, MODELLED = 8, MAXIMAL = 4 }; /* the depth of the last does not adapt */
     const struct args *a = s->a;
-    if (a->draft_ngram) g->drafts = a->draft > 0 ? a->draft : REPEATED;
-    if (s->draft_model) g->drafts = a->draft > 0 ? a->draft : MODELLED;
-    g->repeats = a->draft_ngram;
     g->maximal = a->accept == 1;
+    if (a->draft_ngram || s->draft_model) g->drafts = a->draft > 0 ? a->draft : g->maximal ? MAXIMAL : a->draft_ngram ? REPEATED : MODELLED;
+    g->repeats = a->draft_ngram;
     g->drafter = s->draft_model ? &s->drafter : NULL;
     g->memory = s->cache_memory;
     g->latency = a->latency_target / 1e3;
@@ -56,9 +54,9 @@ void drafts_set(struct session *s, struct llm_generate *g)
 int generate(struct session *s, const struct llm_generate *g, struct llm_err *e)
 {
     const struct args *a = s->a;
-    struct llm_search o = {.beams = a->beams, .groups = a->beam_groups, .diversity_penalty = a->diversity_penalty, .alpha = a->penalty_alpha,
+    struct llm_beams o = {.beams = a->beams, .groups = a->beam_groups, .diversity_penalty = a->diversity_penalty, .alpha = a->penalty_alpha,
                            .length_penalty = a->length_penalty, .early = (enum llm_early)a->early_stopping};
-    return a->beams > 1 || a->penalty_alpha > 0 ? llm_search(g, &o, e) : llm_generate(g, e);
+    return a->beams > 1 || a->penalty_alpha > 0 ? llm_beams_search(g, &o, e) : llm_generate(g, e);
 }
 
 int negative_check(const struct session *s, const struct llm_prompt *p, struct llm_err *e)

@@ -31,12 +31,12 @@ struct edit {
 #endif
 };
 
-/* Reads more bytes after those in the buffer. 1; 0 at the end of the input; -1 with errno. */
+/* Reads more bytes after those in the buffer. 1; 0 at the end of the input; -1 with errno, EINTR for a signal that was caught. */
 static int read_more(struct edit *ed)
 {
     if (ed->at > 0) memmove(ed->bytes, ed->bytes + ed->at, ed->n -= ed->at);
     ed->at = 0;
-    ssize_t got = read(STDIN_FILENO, ed->bytes + ed->n, sizeof ed->bytes - ed->n);
+    ssize_t got = llm_signal_wait_input(STDIN_FILENO) < 0 ? -1 : read(STDIN_FILENO, ed->bytes + ed->n, sizeof ed->bytes - ed->n);
     if (got > 0) ed->n += (size_t)got;
     return got > 0 ? 1 : (int)got;
 }
@@ -69,7 +69,7 @@ static int next_char(EditLine *line, wchar_t *c)
     for (;;) {
         while (ed->at == ed->n) {
             int got = read_more(ed);
-            if (got == 0 || (got < 0 && (errno != EINTR || llm_signal_caught()))) return got;
+            if (got <= 0) return got;
         }
         if (ed->bytes[ed->at] != '\033' || !begins(ed, ed->pasting ? PASTE_END : PASTE_BEGIN)) break;
         ed->pasting = !ed->pasting;
@@ -190,7 +190,7 @@ static enum edit_result plain_line(struct edit *ed, const char *prompt, struct l
         ed->at += n + (end != NULL);
         if (end) return EDIT_LINE;
         int got = read_more(ed);
-        if (got > 0 || (got < 0 && errno == EINTR && !llm_signal_caught())) continue;
+        if (got > 0) continue;
         say(ed, "\n");
         if (llm_signal_caught()) return line->n > 0 ? EDIT_DISCARDED : EDIT_INTERRUPTED;
         if (got < 0) {

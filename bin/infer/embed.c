@@ -32,7 +32,7 @@ struct run {
     size_t n_ids, room;
     int32_t *kinds;          /* the token type of each token: 1 in the second of two texts */
     size_t kinds_room;
-    float *vectors;          /* [AHEAD, hidden_size] */
+    float *vectors;          /* [AHEAD, llm_config_vector] */
     double *classes;         /* [num_labels] */
     struct llm_buf out;
     struct ranked *ranked;   /* of --rerank */
@@ -172,7 +172,7 @@ static int write_ranked(struct run *r, struct llm_err *e)
 /* "id" first, then what the line carried, then the results. */
 static int write_line(struct run *r, int64_t i, struct llm_err *e)
 {
-    int64_t width = r->s->model->config.hidden_size, text = r->vector_of[i];
+    int64_t width = llm_config_vector(&r->s->model->config), text = r->vector_of[i];
     float *v = r->vectors + text * width;
     int64_t kept = embed_dims(r->s);
     if (r->s->a->embed) llm_embed_normalize(v, kept, r->s->normalize);
@@ -274,13 +274,13 @@ int embed_prefix_open(struct session *s, struct llm_err *e)
 
 int64_t embed_dims(const struct session *s)
 {
-    return s->a->dims > 0 ? s->a->dims : s->model->config.hidden_size;
+    return s->a->dims > 0 ? s->a->dims : llm_config_vector(&s->model->config);
 }
 
 int run_embed_lines(struct session *s, const char *operand, struct llm_err *e)
 {
     struct run r = {.s = s};
-    r.vectors = llm_alloc((size_t)s->model->config.hidden_size, AHEAD * sizeof *r.vectors, "embeddings", e);
+    r.vectors = llm_alloc((size_t)llm_config_vector(&s->model->config), AHEAD * sizeof *r.vectors, "embeddings", e);
     r.classes = llm_alloc((size_t)s->model->config.num_labels + 1, sizeof *r.classes, "classes", e);
     const char *path = s->a->file ? s->a->file : operand ? operand : "-";
     bool begun = r.vectors && r.classes && lines_open(&r.in, path, prompt_max_bytes(s), e) == 0;

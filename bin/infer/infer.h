@@ -4,10 +4,11 @@
 
 #include "base/cli.h"
 #include "infer/activations.h"
+#include "infer/beams.h"
 #include "infer/constrain/constraint.h"
 #include "infer/generate.h"
+#include "infer/zero_shot.h"
 #include "infer/kvfile.h"
-#include "infer/search.h"
 #include "infer/sample/options.h"
 #include "io/table.h"
 #include "model/weights/fim.h"
@@ -21,7 +22,7 @@ struct args {
     int chat, lines, shift, no_think;
     const char *chat_log, *context_from;
     struct llm_knn_options knn;    /* --knn */
-    const char *model, *tokenizer, *prompt, *file, *kv_in, *kv_out;
+    const char *model, *mmproj, *tokenizer, *prompt, *file, *kv_in, *kv_out;
     int jsonl, score, per_token, entropy, add_eos;
     int logits, embed, classify, score_reward, ref_logprobs, ids, special, echo, ignore_eos, no_timings, plan;
     int profile, rollout;
@@ -50,14 +51,21 @@ struct args {
     const char *part;              /* "I/N" */
     int64_t part_number, parts;    /* what it says: from 0; 1 part if it was not given */
     struct llm_sampling sampling;  /* bias and seed are not in it: session.sampling has them */
-    struct llm_strs stop, logit_bias, dry_breakers, adapters, export, attribute, steer, patch, ablate, splice;
+    struct llm_strs stop, logit_bias, dry_breakers, adapters, labels, export, attribute, steer, patch, ablate, splice;
     const char *which_tokens, *neurons, *png;
     int64_t neurons_top;
-    const char *image;             /* --image: pictures in place of a prompt */
+    struct llm_strs images;        /* --image: pictures in place of a prompt, or of it */
     const char *grammar, *regex, *choices, *json_schema; /* at most one of these and json_object is given */
     int json_object;
     const char *lens;              /* --lens: "logit" or "tuned:FILE"; NULL: the option was not given */
 };
+
+enum { INFER_UNSET = -2 }; /* an option that was not given, whose default follows from others */
+
+/* usage.c: status 2 and one line for operands and options that do not go together. */
+void infer_check_operands(const struct args *a, int n, char **operands);
+void infer_check_options(struct args *a, const char *operand);
+bool infer_is_dash(const char *s); /* standard input or output */
 
 /* Tables of the command line: words.c. */
 extern const struct llm_cli infer_cli;
@@ -92,6 +100,7 @@ struct session {
     struct llm_model *draft_model; /* of --draft; NULL without */
     struct llm_engine drafter;     /* runs it */
     struct llm_sampling sampling;  /* from the options */
+    struct llm_zero_shot zero_shot; /* the classes of --labels; empty without */
     struct llm_logit_bias *bias;
     uint8_t *dry_breakers;         /* of sampling */
     int64_t cache_memory;          /* bytes that --memory leaves to caches; 0: not bounded */
@@ -101,6 +110,7 @@ struct session {
     enum llm_pool_kind pool;       /* of --embed and --classify */
     int64_t normalize;
     struct llm_buf prefix;         /* text before each text of --embed */
+    struct llm_buf placeholder;    /* the text, with NUL, of the token that stands for a picture; empty: the model reads none in texts */
     struct chat chat;              /* with --chat */
     struct sources sources;
     struct llm_knn knn;            /* of --knn; zero without */
@@ -120,12 +130,15 @@ struct session {
 
 /* Encodes a text as the options say (--ids, --special); the ids are checked to be below the vocabulary. *ids is malloced. */
 int prompt_encode(const struct session *s, const char *text, size_t n, int32_t **ids, size_t *n_ids, struct llm_err *e) LLM_MUST_CHECK;
+/* As prompt_encode, of a text with pictures: if it has no placeholders, they come before it, each on a line. */
+int prompt_encode_seeing(const struct session *s, const char *text, size_t n, size_t n_pictures, int32_t **ids, size_t *n_ids,
+                         struct llm_err *e) LLM_MUST_CHECK;
 /* Token ids from a JSON list, checked to be below the vocabulary. *ids is malloced. */
 int prompt_take_ids(const struct session *s, const json_t *list, int32_t **ids, size_t *n_ids, struct llm_err *e) LLM_MUST_CHECK;
 /* The tokens of a line of --jsonl, {"prompt": …} or {"ids": […]}. *ids is malloced. */
 int prompt_of_line(const struct session *s, const json_t *o, int32_t **ids, size_t *n_ids, struct llm_err *e) LLM_MUST_CHECK;
-/* Takes the prompt of a line whose whole output is numbers: its tokens, as prompt_of_line and prompt_begin make them. "prompt" and "ids" leave the
- * object; if it has no "id", the line's number becomes its "id". *ids is malloced. */
+/* Takes the prompt of a line whose whole output is numbers, without pictures: its tokens, as prompt_of_line and prompt_begin make them.
+ * "prompt" and "ids" leave the object; if it has no "id", the line's number becomes its "id". *ids is malloced. */
 int prompt_take(const struct session *s, json_t *o, int64_t line, int32_t **ids, size_t *n_ids, struct llm_err *e) LLM_MUST_CHECK;
 /* The prompt that operand, -f or standard input give; tokens that begin a text where it is empty. */
 int prompt_read(const struct session *s, const char *operand, int32_t **ids, size_t *n_ids, struct llm_err *e) LLM_MUST_CHECK;
@@ -156,7 +169,7 @@ void drafts_release(struct session *s);
 void drafts_set(struct session *s, struct llm_generate *g);
 /* Refuses guidance that the model, or the context with the negative prompt, has no room for. 0 or -1. */
 int negative_check(const struct session *s, const struct llm_prompt *p, struct llm_err *e) LLM_MUST_CHECK;
-/* llm_generate, or llm_search if the options ask for beams or contrastive search. */
+/* llm_generate, or llm_beams_search if the options ask for beams or contrastive search. */
 int generate(struct session *s, const struct llm_generate *g, struct llm_err *e) LLM_MUST_CHECK;
 
 struct llm_infer_plan;
@@ -211,8 +224,12 @@ int run_jsonl(struct session *s, const char *operand, struct llm_err *e) LLM_MUS
 /* --classify: the classes of a prompt. */
 /* Tables of --classify (classify.c). `pictures`: with a column of their numbers. The form that the table is written in. */
 enum llm_table_form classes_begin(const struct session *s, struct llm_table *t, bool pictures);
-/* Adds a row for each class of the vector v [hidden_size], the most likely first. p: room for [num_labels]. */
-int classes_add(struct session *s, struct llm_table *t, int64_t picture, const float *v, double *p, struct llm_err *e) LLM_MUST_CHECK;
+/* The names of the classes: those of the model's classifier, or of --labels. */
+const struct llm_labels *classes_names(const struct session *s);
+/* --labels: makes the classes whose names are in the file. 0; 1 if a signal was caught; -1. */
+int zero_shot_open(struct session *s, const char *path, struct llm_err *e) LLM_MUST_CHECK;
+/* Adds a row for each class of the vector v, the most likely first; --labels divides v by its length. p: room for a number of each class. */
+int classes_add(struct session *s, struct llm_table *t, int64_t picture, float *v, double *p, struct llm_err *e) LLM_MUST_CHECK;
 /* --image: --embed or --classify of pictures. */
 int run_pictures(struct session *s, struct llm_err *e) LLM_MUST_CHECK;
 int run_classify(struct session *s, const int32_t *ids, size_t n, struct llm_err *e) LLM_MUST_CHECK;

@@ -8,6 +8,7 @@
 #include "bin/infer/openai.h"
 #include "bin/infer/prefix_cache.h"
 #include "bin/infer/resume.h"
+#include "bin/infer/sight.h"
 #include "bin/infer/sources.h"
 #include "bin/infer/tools.h"
 #include "infer/rollout.h"
@@ -26,6 +27,7 @@ struct line {
     struct llm_logit_bias *biases;
     int32_t *negative;       /* tokens of its "negative_prompt" */
     float *adapters;         /* factors of the model's adapters; NULL: all act */
+    struct sight pictures;   /* of its text */
     float *strengths;        /* of --steer's directions; NULL: as it says */
     json_t *stop_list;       /* keeps the stops alive */
     struct llm_constraint *constraint; /* of the line, or the command line's; NULL: none */
@@ -58,6 +60,7 @@ static void line_destroy(struct line *l)
     json_decref(l->stop_list);
     openai_release(&l->openai);
     tools_release(&l->tools);
+    sight_release(&l->pictures);
     free(l->ids);
     free(l->stops);
     free(l->biases);
@@ -194,6 +197,23 @@ static int take_stops(struct line *l, struct llm_prompt *p, struct llm_err *e)
     return 0;
 }
 
+/* Puts the pictures that the line names, or the messages if there are any, into the places of its text that stand for them. 0 or -1. */
+static int take_pictures(struct run *r, struct line *l, const json_t *messages, size_t *n, struct llm_err *e)
+{
+    struct llm_picture_paths line = {0}, all = {0};
+    if (!sight_is(r->s)) return 0;
+    int status = llm_picture_paths_line(l->object, &line, e);
+    if (status == 0 && messages) status = llm_picture_paths_messages(messages, &line, &all, e);
+    const struct llm_picture_paths *p = messages ? &all : &line;
+    if (status == 0) status = sight_put(r->s, &(struct llm_strs){p->v, p->n}, &l->pictures, &l->ids, n, e);
+    if (status < 0 && e->status == EX_NOINPUT) e->status = EX_DATAERR; /* of this line */
+    free(line.v);
+    free(all.v);
+    json_object_del(l->object, "image");
+    json_object_del(l->object, "images");
+    return status;
+}
+
 static int take_messages(struct run *r, struct line *l, size_t *n, struct llm_err *e)
 {
     json_t *messages = json_object_get(l->object, "messages");
@@ -208,7 +228,7 @@ static int take_messages(struct run *r, struct line *l, size_t *n, struct llm_er
         && json_array_insert_new(messages, 0, json_pack("{s:s,s:s}", "role", "system", "content", system)) < 0) {
         return llm_no_memory(e, "messages");
     }
-    if (chat_encode(r->s, messages, l->tools.list, l->tools.mark, &l->ids, n, e) < 0) return -1;
+    if (chat_encode(r->s, messages, l->tools.list, l->tools.mark, &l->ids, n, e) < 0 || take_pictures(r, l, messages, n, e) < 0) return -1;
     json_object_del(l->object, "messages");
     return 0;
 }
@@ -252,7 +272,7 @@ static int take_line(struct run *r, const char *text, struct line *l, struct llm
         if (take_messages(r, l, &n_ids, e) < 0) return -1;
     } else if (!whole && (json_object_get(l->object, "input_prefix") || json_object_get(l->object, "input_suffix"))) {
         if (take_parts(r, l, p, &n_ids, e) < 0) return -1;
-    } else if (prompt_of_line(r->s, l->object, &l->ids, &n_ids, e) < 0) {
+    } else if (prompt_of_line(r->s, l->object, &l->ids, &n_ids, e) < 0 || take_pictures(r, l, NULL, &n_ids, e) < 0) {
         return -1;
     }
     if (prompt_begin(r->s, &l->ids, &n_ids, e) < 0 || adapters_take(r->s, l->object, &l->adapters, e) < 0) return -1;

@@ -4,7 +4,7 @@
 #include "base/buf.h"
 #include "base/log.h"
 #include "base/suggest.h"
-#include "bin/infer/infer.h"
+#include "bin/infer/sight.h"
 #include "cpu/profile.h"
 
 /* Token ids separated by white space. */
@@ -41,11 +41,28 @@ int prompt_check_vocab(const struct session *s, const int32_t *ids, size_t n, st
     return 0;
 }
 
+/* What comes before a text: that of --embed's prefix, and placeholders of n pictures if the text has none. 0 or -1. */
+static int put_before(const struct session *s, const char *placeholder, size_t n, struct llm_buf *whole, struct llm_err *e)
+{
+    if (llm_buf_put(whole, s->prefix.p, s->prefix.n, e) < 0) return -1;
+    for (size_t i = 0; i < n; i++)
+        if (llm_buf_printf(whole, e, "%s\n", placeholder) < 0) return -1;
+    return 0;
+}
+
 int prompt_encode(const struct session *s, const char *text, size_t n, int32_t **ids, size_t *n_ids, struct llm_err *e)
+{
+    return prompt_encode_seeing(s, text, n, 0, ids, n_ids, e);
+}
+
+int prompt_encode_seeing(const struct session *s, const char *text, size_t n, size_t n_pictures, int32_t **ids, size_t *n_ids, struct llm_err *e)
 {
     const struct llm_model *m = s->model;
     struct llm_buf whole = {0};
-    int flags = (s->begin.n > 0 ? 0 : LLM_ENCODE_ADD_SPECIAL) | (s->a->special ? LLM_ENCODE_SPECIAL : 0);
+    const char *mark = s->placeholder.p;
+    const bool marked = mark && memmem(text, n, mark, strlen(mark));
+    if (marked || !mark) n_pictures = 0;
+    int flags = (s->begin.n > 0 ? 0 : LLM_ENCODE_ADD_SPECIAL) | (s->a->special || marked || n_pictures > 0 ? LLM_ENCODE_SPECIAL : 0);
     LLM_PROFILE("tokenize", n);
     *ids = NULL;
     *n_ids = 0;
@@ -54,13 +71,13 @@ int prompt_encode(const struct session *s, const char *text, size_t n, int32_t *
     } else if (!m->tokenizer) {
         return llm_fail(e, EX_DATAERR, "%s: the model carries no tokenizer: name one with -T, or give token ids with --ids", s->a->model);
     } else {
-        bool before = s->prefix.n > 0;
-        int status = before && (llm_buf_put(&whole, s->prefix.p, s->prefix.n, e) < 0 || llm_buf_put(&whole, text, n, e) < 0) ? -1 : 0;
+        bool before = s->prefix.n > 0 || n_pictures > 0;
+        int status = before && (put_before(s, mark, n_pictures, &whole, e) < 0 || llm_buf_put(&whole, text, n, e) < 0) ? -1 : 0;
         if (status == 0) status = llm_encode(m->tokenizer, before ? whole.p : text, before ? whole.n : n, flags, ids, n_ids, e);
         llm_buf_release(&whole);
-        if (status < 0) return -1;
+        if (status < 0 || llm_model_end_text(m, ids, n_ids, e) < 0) return -1;
     }
-    return prompt_check_vocab(s, *ids, *n_ids, e);
+    return llm_model_pad_text(m, ids, n_ids, e) < 0 ? -1 : prompt_check_vocab(s, *ids, *n_ids, e);
 }
 
 int prompt_take_ids(const struct session *s, const json_t *list, int32_t **ids, size_t *n_ids, struct llm_err *e)
@@ -76,7 +93,7 @@ int prompt_take_ids(const struct session *s, const json_t *list, int32_t **ids, 
         }
         (*ids)[i] = (int32_t)json_integer_value(id);
     }
-    return 0;
+    return llm_model_pad_text(s->model, ids, n_ids, e);
 }
 
 /* A line without a prompt: perhaps its name is misspelt. */
@@ -101,7 +118,8 @@ int prompt_of_line(const struct session *s, const json_t *o, int32_t **ids, size
     if (!prompt && !list && s->a->embed) prompt = json_object_get(o, "text");
     if (json_is_array(list) && !prompt) return prompt_take_ids(s, list, ids, n_ids, e);
     if (!json_is_string(prompt) || list) return no_prompt(o, e);
-    return prompt_encode(s, json_string_value(prompt), json_string_length(prompt), ids, n_ids, e) < 0 ? llm_in(e, "\"prompt\"") : 0;
+    return prompt_encode_seeing(s, json_string_value(prompt), json_string_length(prompt), llm_picture_paths_count(o), ids, n_ids, e) < 0
+               ? llm_in(e, "\"prompt\"") : 0;
 }
 
 /* A token stands for at most MAX_TOKEN_BYTES bytes, unless a normaliser drops text; MARGIN allows for that. */
@@ -154,7 +172,7 @@ int prompt_read(const struct session *s, const char *operand, int32_t **ids, siz
     const char *path = s->a->file ? s->a->file : "-";
     int status;
     if (operand) {
-        status = prompt_encode(s, operand, strlen(operand), ids, n_ids, e);
+        status = prompt_encode_seeing(s, operand, strlen(operand), s->a->images.n, ids, n_ids, e);
         if (status < 0) llm_in(e, "prompt");
     } else if (s->begin.n > 0 && !s->a->file) { /* a cache is prompt enough */
         *ids = NULL;
@@ -162,7 +180,7 @@ int prompt_read(const struct session *s, const char *operand, int32_t **ids, siz
         return 0;
     } else {
         status = prompt_read_all(s, path, &text, e);
-        if (status == 0 && (status = prompt_encode(s, text.p ? text.p : "", text.n, ids, n_ids, e)) < 0) {
+        if (status == 0 && (status = prompt_encode_seeing(s, text.p ? text.p : "", text.n, s->a->images.n, ids, n_ids, e)) < 0) {
             llm_in(e, "%s", strcmp(path, "-") == 0 ? "standard input" : path);
         }
     }
@@ -184,7 +202,7 @@ int prompt_begin(const struct session *s, int32_t **ids, size_t *n_ids, struct l
 
 int prompt_take(const struct session *s, json_t *o, int64_t line, int32_t **ids, size_t *n_ids, struct llm_err *e)
 {
-    if (prompt_of_line(s, o, ids, n_ids, e) < 0 || prompt_begin(s, ids, n_ids, e) < 0) return -1;
+    if (prompt_of_line(s, o, ids, n_ids, e) < 0 || sight_refuse(s, o, *ids, *n_ids, e) < 0 || prompt_begin(s, ids, n_ids, e) < 0) return -1;
     json_object_del(o, "prompt");
     json_object_del(o, "ids");
     return json_object_get(o, "id") || json_object_set_new(o, "id", json_integer(line)) == 0 ? 0 : llm_no_memory(e, "an id");

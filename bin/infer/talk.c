@@ -90,10 +90,30 @@ static void keep_common(struct talk *t)
     llm_kv_truncate(&t->kv, llm_kv_can_truncate(&t->kv, n) ? n : 0);
 }
 
+/* The content of the user's first message: the pictures of --image, then its text, whose reference is taken. NULL: out of memory. */
+static json_t *with_pictures(const struct talk *t, json_t *text)
+{
+    const struct llm_strs *images = &t->s->a->images;
+    json_t *parts = json_array();
+    int bad = !parts;
+    for (size_t i = 0; i < images->n; i++) bad |= json_array_append_new(parts, json_pack("{s:s,s:s}", "type", "image", "path", images->v[i]));
+    bad |= json_array_append_new(parts, json_pack("{s:s,s:o}", "type", "text", "text", text));
+    if (!bad) return parts;
+    json_decref(parts);
+    return NULL;
+}
+
+/* Whether no one but the system has spoken. */
+static bool begins(const struct talk *t)
+{
+    return json_array_size(t->messages) == 0 || strcmp(talk_last_role(t), "system") == 0;
+}
+
 int talk_add(struct talk *t, const char *role, const char *content, size_t n, struct llm_err *e)
 {
     json_t *text_of = json_stringn(content ? content : "", n);
     if (!text_of) return llm_fail(e, EX_DATAERR, "expected UTF-8");
+    if (t->s->a->images.n > 0 && strcmp(role, "user") == 0 && begins(t)) text_of = with_pictures(t, text_of);
     if (json_array_append_new(t->messages, json_pack("{s:s,s:o}", "role", role, "content", text_of)) < 0) return llm_no_memory(e, "messages");
     return 0;
 }
@@ -120,17 +140,31 @@ static bool forget_turn(struct talk *t)
     return true;
 }
 
+/* The tokens of the messages, with those of pictures. 0 or -1. */
+static int encode_all(struct talk *t, struct llm_err *e)
+{
+    struct llm_picture_paths p = {0};
+    struct sight before = t->pictures; /* released after the same pictures are held again */
+    t->pictures = (struct sight){0};
+    int status = chat_encode(t->s, t->messages, NULL, "", &t->ids, &t->n_ids, e);
+    if (status == 0 && sight_is(t->s)) status = llm_picture_paths_messages(t->messages, &(struct llm_picture_paths){0}, &p, e);
+    if (status == 0) status = sight_put(t->s, &(struct llm_strs){p.v, p.n}, &t->pictures, &t->ids, &t->n_ids, e);
+    sight_release(&before);
+    free(p.v);
+    return status;
+}
+
 /* The conversation's tokens. With --shift its oldest turns are forgotten until a quarter of the context, or what the answer may need, is left. */
 static int encode(struct talk *t, struct llm_err *e)
 {
     const int64_t context = t->s->engine.context, quarter = context / 4;
     const int64_t room = t->max_tokens >= 0 && t->max_tokens < quarter ? t->max_tokens : quarter;
     int64_t forgotten = 0;
-    int status = chat_encode(t->s, t->messages, NULL, "", &t->ids, &t->n_ids, e);
+    int status = encode_all(t, e);
     while (status == 0 && t->s->a->shift && (int64_t)t->n_ids > context - room && forget_turn(t)) {
         forgotten++;
         free(t->ids);
-        status = chat_encode(t->s, t->messages, NULL, "", &t->ids, &t->n_ids, e);
+        status = encode_all(t, e);
     }
     if (forgotten > 0) llm_note("the context is full: %" PRId64 " of the oldest turns %s forgotten", forgotten, forgotten == 1 ? "is" : "are");
     return status;
@@ -224,6 +258,7 @@ int talk_init(struct talk *t, struct session *s, struct llm_err *e)
 void talk_release(struct talk *t)
 {
     if (t->kv.pool) llm_kv_release(&t->kv);
+    sight_release(&t->pictures);
     llm_buf_release(&t->reply);
     json_decref(t->messages);
 }

@@ -2,7 +2,7 @@
 #ifndef LLM_BIN_INFER_TALK_H
 #define LLM_BIN_INFER_TALK_H
 
-#include "bin/infer/infer.h"
+#include "bin/infer/sight.h"
 
 struct talk {
     struct session *s;
@@ -11,6 +11,7 @@ struct talk {
     struct llm_kv kv;          /* of the turns so far, but for the last token said */
     int32_t *ids;              /* the turn at hand: all of the conversation's tokens, as the template has it now */
     size_t n_ids;
+    struct sight pictures;     /* of the conversation */
     bool taken;                /* the generator has the turn at hand */
     struct llm_buf reply;      /* the assistant's words of the last turn */
     bool dims;                 /* thoughts are shown dimmed: on a terminal, unless NO_COLOR is set */
@@ -23,7 +24,7 @@ struct talk {
 /* With the message of --system. Zero-initialise; release either way. */
 int talk_init(struct talk *t, struct session *s, struct llm_err *e) LLM_MUST_CHECK;
 void talk_release(struct talk *t);
-/* Adds a message. content: UTF-8, else EX_DATAERR. */
+/* Adds a message, the user's first with the pictures of --image. content: UTF-8, else EX_DATAERR. */
 int talk_add(struct talk *t, const char *role, const char *content, size_t n, struct llm_err *e) LLM_MUST_CHECK;
 /* Writes the assistant's answer to the messages so far, and adds it to them. 0; 1 when a signal was caught, t->reply then holds what was said until
  * then and no message was added; -1. */

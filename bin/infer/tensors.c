@@ -52,7 +52,7 @@ static int write_logits(struct run *r, struct llm_kv *kv, int64_t n, struct llm_
 
 static int write_embedding(struct run *r, struct llm_kv *kv, int64_t n, struct llm_err *e)
 {
-    int64_t width = r->s->model->config.hidden_size;
+    int64_t width = llm_config_vector(&r->s->model->config);
     r->rows = llm_alloc((size_t)width, sizeof *r->rows, "an embedding", e);
     if (!r->rows) return -1;
     int status = llm_embed(&r->s->engine, kv, r->ids, n, r->s->pool, r->rows, e);

@@ -85,7 +85,6 @@ const struct llm_foreign infer_foreign[] = {
     {"--rope-freq-base", MODEL_SAYS_ROPE},
     {"--rope-freq-scale", MODEL_SAYS_ROPE},
     {"--yarn-orig-ctx", MODEL_SAYS_ROPE},
-    {"--mmproj", "language models read text only"},
     {"--samplers", "the order is fixed: the one of 'Choosing tokens' in --help=all"},
     {"--tfs", NO_SAMPLER},
     {"--top-a", NO_SAMPLER},

@@ -56,7 +56,7 @@ struct job {
 
 /* One message: `pictures` of the same shape, one after another at `v`; `label` NULL: none. `text` may be NULL. */
 static int message(struct job *j, const char *source, const char *text, const float *v, const int64_t shape[5], const int64_t *label,
-                   const int64_t grid[2], struct llm_err *e)
+                   const struct llm_crops *crops, struct llm_err *e)
 {
     struct llm_tensor_out t[2] = {{.name = "pixel_values", .dtype = LLM_F32, .n_dims = 5, .data = v},
                                   {.name = "labels", .dtype = LLM_I64, .n_dims = 1, .shape = {shape[0]}, .data = label}};
@@ -64,7 +64,10 @@ static int message(struct job *j, const char *source, const char *text, const fl
     json_t *meta = json_object();
     int bad = !meta || json_object_set_new(meta, "llm.image.source", llm_json_text(source, strlen(source))) < 0;
     if (text) bad |= json_object_set_new(meta, "llm.text", llm_json_text(text, strlen(text))) < 0;
-    if (grid[0]) bad |= json_object_set_new(meta, "llm.image.grid", json_sprintf("%" PRId64 " %" PRId64, grid[0], grid[1])) < 0;
+    if (crops->rows) {
+        bad |= json_object_set_new(meta, "llm.image.grid", json_sprintf("%" PRId64 " %" PRId64, crops->rows, crops->columns)) < 0;
+        bad |= json_object_set_new(meta, "llm.image.size", json_sprintf("%" PRId64 " %" PRId64, crops->height, crops->width)) < 0;
+    }
     bad = bad ? llm_no_memory(e, "a message") : llm_writer_message(j->w, "images", meta, t, label ? 2 : 1, e);
     json_decref(meta);
     j->pictures += (uint64_t)shape[0];
@@ -79,8 +82,8 @@ static int picture(struct job *j, struct llm_file *f, const char *text, const in
     llm_image_release(&im);
     const struct llm_pixels *px = &j->pixels;
     if (bad < 0) return llm_in(e, "%s", llm_file_name(f));
-    return message(j, llm_file_name(f), text, px->v, (const int64_t[]){1, px->crops, 3, px->height, px->width}, label,
-                   (const int64_t[]){px->grid_rows, px->grid_columns}, e);
+    return message(j, llm_file_name(f), text, px->v, (const int64_t[]){1, px->crops.n, 3, px->height, px->width}, label,
+                   &px->crops, e);
 }
 
 /* Grey pictures of bytes become [pictures, 1, 1, height, width], or three channels where a model is named. */
@@ -92,7 +95,7 @@ static int idx_batch(struct job *j, const struct llm_idx *x, const unsigned char
     if (!j->a->model) {
         if (llm_grow((void **)&all.v, &all.room, (size_t)(n * area), sizeof *all.v, e) < 0) return -1;
         for (int64_t i = 0; i < n * area; i++) all.v[i] = (float)(bytes[i] * j->processor.factor);
-        bad = message(j, llm_file_name(x->f), NULL, all.v, (const int64_t[]){n, 1, 1, height, width}, labels, (const int64_t[]){0, 0}, e);
+        bad = message(j, llm_file_name(x->f), NULL, all.v, (const int64_t[]){n, 1, 1, height, width}, labels, &(struct llm_crops){.n = 1}, e);
     }
     for (int64_t i = 0; i < n && bad == 0 && j->a->model; i++) {
         struct llm_image im;
@@ -101,14 +104,14 @@ static int idx_batch(struct job *j, const struct llm_idx *x, const unsigned char
         for (int64_t k = 0; k < area; k++) memset(im.rgb + k * 3, bytes[i * area + k], 3);
         bad = llm_image_process(&j->processor, &im, px, e);
         llm_image_release(&im);
-        int64_t size = bad < 0 ? 0 : px->crops * 3 * px->height * px->width;
+        int64_t size = bad < 0 ? 0 : px->crops.n * 3 * px->height * px->width;
         if (bad == 0) bad = llm_grow((void **)&all.v, &all.room, (size_t)((i + 1) * size), sizeof *all.v, e);
         if (bad == 0) memcpy(all.v + i * size, px->v, (size_t)size * sizeof *all.v);
-        crops = px->crops;
+        crops = px->crops.n;
     }
     if (bad == 0 && j->a->model) {
-        bad = message(j, llm_file_name(x->f), NULL, all.v, (const int64_t[]){n, crops, 3, px->height, px->width}, labels,
-                      (const int64_t[]){px->grid_rows, px->grid_columns}, e);
+        bad = message(j, llm_file_name(x->f), NULL, all.v, (const int64_t[]){n, crops, 3, px->height, px->width}, labels, &px->crops,
+                      e);
     }
     llm_pixels_release(&all);
     return bad;

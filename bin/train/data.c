@@ -23,14 +23,16 @@ static int find_places(struct places *p, const struct llm_run *r, const struct a
     return llm_fail(e, EX_NOINPUT, "%s: expected data on the command line: the run has had none", a->resume);
 }
 
-/* Whether the data are pictures: those of a vision transformer are, of which *c is the configuration. 1, 0 or -1. */
+/* Whether the data are pictures: those of a vision transformer or of two towers are. *c: the configuration of what sees. 1, 0 or -1. */
 static int takes_pictures(const struct llm_run *r, const struct args *a, struct llm_config *c, struct llm_err *e)
 {
-    if (!llm_objectives[a->o.objective]->pictures) return 0;
-    if (r->model) *c = r->model->config;
-    else if (llm_config_load(c, a->config, a->sets.v, a->sets.n, e) < 0) return -1;
-    if (c->patch_size > 0 && a->o.stream) return llm_fail(e, LLM_EX_USAGE, "--stream: expected data of tokens, found a model of pictures");
-    return c->patch_size > 0;
+    const struct llm_objective *o = llm_objectives[a->o.objective];
+    struct llm_config whole;
+    if (!o->pictures && !o->captions) return 0;
+    if (r->model) whole = r->model->config;
+    else if (llm_config_load(&whole, a->config, a->sets.v, a->sets.n, e) < 0) return -1;
+    if (!llm_config_sees(&whole, c) || (llm_config_two_towers(&whole) ? !o->captions : !o->pictures)) return 0;
+    return a->o.stream ? llm_fail(e, LLM_EX_USAGE, "--stream: expected data of tokens, found a model of pictures") : 1;
 }
 
 static int open_streams(const struct llm_run *r, const struct args *a, const struct llm_tokenizer *tok, const struct places *p,
@@ -40,7 +42,9 @@ static int open_streams(const struct llm_run *r, const struct args *a, const str
     int64_t vocab = known ? llm_tokenizer_vocab_size(known) : r->model ? r->model->config.vocab_size : 0;
     struct llm_config c;
     const int pictures = takes_pictures(r, a, &c, e);
-    if (pictures) return pictures < 0 ? -1 : p->n > 0 ? llm_train_data_pictures(d, p->paths, p->n, p->val, &c, e) : 0;
+    const bool captions = llm_objectives[a->o.objective]->captions;
+    if (pictures > 0 && captions && !known) return llm_fail(e, LLM_EX_USAGE, "expected a tokenizer (-T) for the pictures' texts");
+    if (pictures) return pictures < 0 ? -1 : p->n > 0 ? llm_train_data_pictures(d, p->paths, p->n, p->val, &c, captions ? known : NULL, e) : 0;
     if (llm_objectives[a->o.objective]->activations) return p->n > 0 ? llm_train_data_activations(d, p->paths, p->n, p->val, e) : 0;
     int lines = p->n > 0 ? llm_lines_are(&a->o, p->paths[0], e) : 0;
     const struct llm_objective *objective = llm_objectives[a->o.objective];
@@ -71,6 +75,16 @@ static int keep_template(struct llm_model *m, const struct llm_lines *l, const s
     return m->chat_template ? 0 : llm_no_memory(e, "a chat template");
 }
 
+/* Makes what takes the pictures of conversations. 0 or -1. */
+static int show_pictures(struct llm_train_data *d, struct llm_lines *l, struct llm_model *m, struct llm_err *e)
+{
+    d->shown = llm_calloc(1, sizeof *d->shown, "pictures", e);
+    if (!d->shown || llm_shown_init(d->shown, m, e) < 0) return -1;
+    l->shown = d->shown;
+    l->chat.image = d->shown->placeholder;
+    return 0;
+}
+
 int llm_run_open_lines(struct llm_run *r, const struct args *a, const char *const *paths, size_t n, struct llm_train_data *d, struct llm_err *e)
 {
     const char *from = a->resume ? a->resume : a->tokenizer ? a->tokenizer : a->init;
@@ -83,6 +97,7 @@ int llm_run_open_lines(struct llm_run *r, const struct args *a, const char *cons
         int64_t context = a->o.context > 0 ? a->o.context : llm_config_default_context(&m->config);
         got = llm_lines_init(&lines, &a->o, m->tokenizer, from, context, e);
         lines.model = m;
+        if (got == 0 && lines.objective->shows && llm_config_projects(&m->config)) got = show_pictures(d, &lines, m, e);
         bool own = llm_objective_per_run(lines.objective, &a->o);
         if (got == 0 && own) got = llm_model_fingerprint(m, e);
         if (got == 0) got = llm_train_data_lines(d, &lines, p.paths, p.n, own ? a->val : p.val, e);

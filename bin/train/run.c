@@ -72,9 +72,20 @@ static void take_patterns(const struct llm_cli *cli, const char *option, const s
 void llm_run_patterns(const struct llm_cli *cli, struct args *a)
 {
     llm_run_check_adapter(cli, a);
+    if (a->resume && a->tower) llm_usage(cli, "--tower: a run that is resumed has its tower");
     if (a->resume && (a->train.n > 0 || a->freeze.n > 0)) llm_usage(cli, "--train, --freeze: a run that is resumed trains what it began with");
     take_patterns(cli, "train", &a->train, &a->o.train);
     take_patterns(cli, "freeze", &a->freeze, &a->o.freeze);
+}
+
+/* A snapshot completes the file of the run. */
+static void check_snapshot(const struct llm_cli *cli, const struct args *a)
+{
+    const char *o = a->common.output ? a->common.output : a->resume;
+    if (!a->snapshot) return;
+    if (!o || strcmp(o, "-") == 0 || llm_run_format(o, a->to) != LLM_FORMAT_LLM) llm_usage(cli, "--snapshot: expected -o FILE.llm");
+    if (a->resume && strcmp(o, a->resume) != 0) llm_usage(cli, "--snapshot: expected the file of --resume as -o, found %s", o);
+    if (a->teach.prompts) llm_usage(cli, "--snapshot: expected training on data, found --prompts");
 }
 
 /* Objectives whose parameters are learned beside a model. */
@@ -108,6 +119,7 @@ int llm_run_check(const struct llm_cli *cli, const struct args *a, int has_data,
     if (a->plan && a->o.epochs > 0) llm_usage(cli, "--plan does not read the data: expected --steps, found --epochs");
     if (a->plan || a->gradcheck || a->coordcheck || a->show > 0) return 0;
     check_outputs(cli, a);
+    check_snapshot(cli, a);
     bool needs_data = !a->resume && a->o.steps > 0 && !a->teach.prompts;
     if (!has_data && needs_data) llm_usage(cli, "expected data: token streams that llm-tokenize encode made, or - for stdin");
     if (!a->resume && !a->common.output && !a->o.overfit_one) llm_usage(cli, "expected -o OUT.llm (- writes to stdout)");
@@ -170,10 +182,12 @@ static int fit_config(struct llm_config *c, const struct args *a, const struct l
     }
     if (c->bidirectional && preset && c->mask_token_id < 0 && !(tok && llm_tokenizer_special(tok, "[MASK]") >= 0)
         && !(tok && llm_tokenizer_special(tok, "<mask>") >= 0)) c->mask_token_id = c->vocab_size++; /* a new token after those of the tokenizer */
+    const int32_t image = tok && llm_config_projects(c) ? llm_tokenizer_special(tok, "<image>") : -1;
+    if (image >= 0 && preset) c->projector.image_token = image;
     if (tok && (preset || c->bos_token_id < 0)) c->bos_token_id = llm_tokenizer_bos(tok);
     if (tok && (preset || c->eos_token_id < 0)) c->eos_token_id = llm_tokenizer_eos(tok);
-    bool learned = c->position == LLM_POSITION_LEARNED;
-    if (a->o.context > 0 && ((learned && preset && !is_set(a, "n_positions")) || (!learned && a->o.context > c->max_position_embeddings))) {
+    bool limited = llm_config_is_limited(c), free_limit = preset && !is_set(a, "n_positions") && !is_set(a, "max_seq_len");
+    if (a->o.context > 0 && ((limited && free_limit) || (!limited && a->o.context > c->max_position_embeddings))) {
         c->max_position_embeddings = a->o.context;
     }
     return 0;
@@ -218,7 +232,8 @@ static int refit_model(struct llm_run *r, const struct args *a, const struct llm
     struct llm_config c = r->model->config;
     if (configure(&c, a, data, e) < 0) return -1;
     if (a->resume) return 0;
-    if (c.num_labels == r->model->config.num_labels && c.contrastive == r->model->config.contrastive) {
+    if (c.num_labels == r->model->config.num_labels && c.contrastive == r->model->config.contrastive
+        && c.sigmoid_loss == r->model->config.sigmoid_loss) {
         r->model->config = c;
         return 0;
     }
@@ -238,6 +253,14 @@ static void fit_context(struct llm_train_options *o, const struct llm_model *m, 
     o->context = (int64_t)held - 1;
     llm_note("--context %lld: the training data has %llu tokens, the model's context is %lld", (long long)o->context, (unsigned long long)held,
              (long long)context);
+}
+
+static int take_tower(struct llm_model *m, const char *path, struct llm_err *e)
+{
+    struct llm_model *from = llm_model_load(path, e);
+    const int status = from ? llm_model_take_tower(m, from, e) : -1;
+    llm_model_destroy(from);
+    return status < 0 && from ? llm_in(e, "--tower %s", path) : status;
 }
 
 static int make(struct llm_run *r, const struct args *a, struct llm_tokenizer **tok, const char *const *data, size_t n_data, struct llm_err *e)
@@ -260,6 +283,7 @@ static int make(struct llm_run *r, const struct args *a, struct llm_tokenizer **
     int got = llm_run_open_data(r, a, *tok, data, n_data, &d, e);
     if (got == 0 && a->config) got = new_model(r, a, *tok, &d, e);
     else if (got == 0) got = refit_model(r, a, &d, e);
+    if (got == 0 && a->tower && r->model) got = take_tower(r->model, a->tower, e);
     if (got == 0 && a->adapter >= 0) got = llm_run_adapt(r, a, loaded, e);
     if (got < 0) {
         llm_train_data_release(&d);
@@ -325,9 +349,11 @@ int llm_run_go(struct llm_run *r, const struct args *a, struct llm_err *e)
     if (a->show > 0) return llm_run_show(t, a, e);
     int counted = a->ngram_bar ? llm_run_ngram_bar(t, a, e) : 0;
     if (counted != 0) return counted < 0 ? -1 : 0;
+    if (a->snapshot && llm_snapshots_begin(&r->snapshots, t, a->snapshot, a->snapshot_every, a->common.output, e) < 0) return -1;
     if (llm_trainer_agree(t, llm_metrics_open(&metrics, a->log, a->resume != NULL, t, e), e) < 0) return -1;
     struct llm_loop loop = {.t = t, .metrics = &metrics, .output = a->common.output, .best = a->best,
                             .ema_output = a->ema_output, .save_every = a->save_every, .logs = a->log != NULL,
+                            .snapshots = a->snapshot ? &r->snapshots : NULL,
                             .output_as = llm_run_format(a->common.output, a->to) == LLM_FORMAT_SAFETENSORS ? LLM_SAVE_SAFETENSORS : LLM_SAVE_RUN,
                             .best_as = alone(a->best), .ema_as = alone(a->ema_output)};
     struct llm_err closing;
@@ -342,6 +368,7 @@ int llm_run_go(struct llm_run *r, const struct args *a, struct llm_err *e)
 
 void llm_run_release(struct llm_run *r)
 {
+    llm_snapshots_release(&r->snapshots);
     llm_model_destroy(r->model);
     llm_trainer_release(&r->trainer);
 }

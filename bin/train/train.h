@@ -8,7 +8,7 @@
 
 struct args {
     struct llm_common common;
-    const char *config, *init, *resume, *tokenizer, *val, *best, *ema_output, *log;
+    const char *config, *init, *tower, *resume, *tokenizer, *val, *best, *ema_output, *log;
     struct llm_strs sets, train, freeze;
     struct llm_strs targets, also_train; /* of the adapter */
     const char *adapter_init;
@@ -33,6 +33,8 @@ struct args {
     int key;
     const char *shard;          /* --shard; NULL */
     double rank_timeout;        /* seconds; 0: never */
+    const char *snapshot;       /* --snapshot; NULL */
+    int64_t snapshot_every;
     int to;                     /* enum llm_model_format: what -o is written as; -1: by its name */
 };
 /* Tables of the command line: words.c. */
@@ -46,6 +48,7 @@ struct llm_run {
     struct llm_model *model;    /* until the trainer takes it */
     struct llm_config config;   /* --plan: of the model that is not made */
     struct llm_trainer trainer;
+    struct llm_snapshots snapshots; /* --snapshot */
 };
 /* Options that exclude or need each other; misuse exits. */
 int llm_run_check(const struct llm_cli *cli, const struct args *a, int has_data, struct llm_err *e) LLM_MUST_CHECK;

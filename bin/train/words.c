@@ -9,6 +9,7 @@ const struct llm_words train_words[] = {
     {"config", llm_preset_word},       {"objective", llm_objective_word}, {"optimizer", llm_optim_word},
     {"schedule", llm_schedule_word},   {"decay-style", llm_decay_word},   {"muon-scale", llm_muon_word},
     {"precision", llm_compute_word},   {"order", llm_order_word},         {"to", llm_trained_format_word},
+    {"outer", llm_outer_word},         {"gradients", llm_gradients_word},
     {0}};
 
 const struct llm_alias train_aliases[] = {

@@ -84,6 +84,13 @@ static int reserve_growing(struct llm_arena *a, size_t limit)
     return -1;
 }
 
+/* ThreadSanitizer ends a program that asks for an address outside its ranges. */
+#ifdef __SANITIZE_THREAD__
+enum { CHOOSES_ADDRESSES = 0 };
+#else
+enum { CHOOSES_ADDRESSES = 1 };
+#endif
+
 static size_t allowed_bytes(void)
 {
     struct rlimit space, data;
@@ -102,7 +109,7 @@ int llm_arena_init(struct llm_arena *a, size_t limit, struct llm_err *e)
     if (limit <= SMALL || allowed == SIZE_MAX) a->base = reserve_whole(limit);
     a->limit = limit;
     if (a->base) return 0;
-    if (limit > SMALL && reserve_growing(a, limit < allowed ? limit : round_up(allowed, HUGE_PAGE)) == 0) return 0;
+    if (CHOOSES_ADDRESSES && limit > SMALL && reserve_growing(a, limit < allowed ? limit : round_up(allowed, HUGE_PAGE)) == 0) return 0;
     *a = (struct llm_arena){0};
     /* Some systems refuse both, with other errors than a lack of memory (valgrind: EINVAL, ENOENT): a range that is as large as they permit. */
     for (size_t less = limit / 2; less > SMALL && !a->base; less /= 2) {

@@ -134,9 +134,11 @@ static void set(const struct llm_cli *cli, const struct llm_opt *o, void *args, 
     case LLM_SIZE:
     case LLM_REAL: set_number(cli, o, field, value); break;
     case LLM_INPUT:
+    case LLM_INPUTS:
     case LLM_OUTPUT:
         if (!*value) llm_usage(cli, "--%s: expected the name of a file, found ''", o->name);
-        *(const char **)field = value;
+        if (o->type == LLM_INPUTS) append(cli, o, field, value);
+        else *(const char **)field = value;
         break;
     case LLM_STR: *(const char **)field = value; break;
     case LLM_LIST: append(cli, o, field, value); break;

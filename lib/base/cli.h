@@ -15,6 +15,7 @@ enum llm_opt_type {
     LLM_REAL,   /* double, within [min, max] when min < max; finite */
     LLM_STR,    /* const char * */
     LLM_INPUT,  /* const char *: the path of a file that is read (base/paths.h) */
+    LLM_INPUTS, /* struct llm_strs: paths of files that are read; may be given several times */
     LLM_OUTPUT, /* const char *: the path of a file that is written */
     LLM_LIST,   /* struct llm_strs: may be given several times */
     LLM_CHOICE, /* int: index into the words of `choices` ("bpe|byte|char") or of a table (struct llm_words) */

@@ -22,6 +22,10 @@ void llm_cli_check_paths(const struct llm_cli *cli, const void *args, char *cons
     struct llm_err e;
     llm_paths_clear();
     for (size_t i = 0; i < n; i++) {
+        if (rows[i]->type == LLM_INPUTS) {
+            const struct llm_strs *list = (const void *)((const char *)args + rows[i]->offset);
+            for (size_t k = 0; k < list->n; k++) llm_paths_add(LLM_PATH_INPUT, label_of(rows[i], labels[i]), list->v[k]);
+        }
         if (rows[i]->type != LLM_INPUT && rows[i]->type != LLM_OUTPUT) continue;
         const char *path = *(const char *const *)((const char *)args + rows[i]->offset), *label = label_of(rows[i], labels[i]);
         bool is_replaced = cli->replaces && strcmp(rows[i]->name, cli->replaces) == 0;

@@ -2,6 +2,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -72,6 +74,23 @@ void llm_signals_catch(void)
 int llm_signal_caught(void)
 {
     return held ? 0 : caught;
+}
+
+int llm_signal_wait_input(int fd)
+{
+    struct pollfd input = {fd, POLLIN, 0};
+    sigset_t fatals, before;
+    int got = 0;
+    sigemptyset(&fatals);
+    for (int i = 0; i < N_FATAL; i++) sigaddset(&fatals, fatal[i]);
+    pthread_sigmask(SIG_BLOCK, &fatals, &before);
+    while (got == 0 && !llm_signal_caught()) {
+        got = ppoll(&input, 1, NULL, &before); /* the signals pass only while it waits */
+        if (got < 0 && errno == EINTR) got = 0;
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (got == 0) errno = EINTR;
+    return got > 0 ? 0 : -1;
 }
 
 void llm_signals_hold(bool hold)

@@ -14,6 +14,9 @@ void llm_free_at_once(void);
 void llm_signals_catch(void);
 /* The signal caught so far, or 0. Cheap: look at it between steps or tokens. */
 int llm_signal_caught(void);
+/* Waits until `fd` can be read (or is at its end). 0; -1 with errno EINTR once a signal is caught, also one that comes just before the wait:
+ * a read() would sleep through it. */
+int llm_signal_wait_input(int fd);
 /* While they are held, llm_signal_caught returns 0: work that must not be left half done is finished first. A second signal still kills. */
 void llm_signals_hold(bool hold);
 /* If `signal_number` is the signal caught, resets the flag, so that the program continues. Returns whether it was. */

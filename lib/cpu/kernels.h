@@ -13,11 +13,14 @@
 #include "cpu/kernels/attention.h"   /* 64-key tiles of online softmax, forward and backward */
 #include "cpu/kernels/recurrent.h"   /* steps of recurrent cells */
 #include "cpu/kernels/scan.h"        /* selective scans, short convolutions */
+#include "cpu/kernels/wkv.h"         /* RWKV's recurrences */
+#include "cpu/kernels/longconv.h"    /* long convolutions by FFT, implicit filters */
 #include "cpu/kernels/optim.h"       /* AdamW and friends, sums of squares */
 #include "cpu/kernels/bytes.h"       /* classes of characters */
 #include "cpu/kernels/fit.h"         /* scales of quantised blocks */
 
-#define LLM_KERNEL_FAMILIES(X) X(gemm) X(elementwise) X(rows) X(attention) X(recurrent) X(scan) X(optim) X(bytes) X(fit)
+#define LLM_KERNEL_FAMILIES(X) X(gemm) X(gemm_fours) X(gemm_narrow) X(elementwise) X(rows) X(attention) X(recurrent) X(scan) X(wkv) X(longconv) \
+    X(optim) X(bytes) X(fit)
 
 struct llm_kernels {
     const char *isa;
@@ -27,6 +30,8 @@ struct llm_kernels {
     struct llm_attention_kernels attention;
     struct llm_recurrent_kernels recurrent;
     struct llm_scan_kernels scan;
+    struct llm_wkv_kernels wkv;
+    struct llm_longconv_kernels longconv;
     struct llm_optim_kernels optim;
     struct llm_bytes_kernels bytes;
     struct llm_fit_kernels fit;

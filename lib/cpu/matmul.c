@@ -9,11 +9,14 @@
 
 #define ROW_BLOCK 256   /* rows of a piece */
 #define TOKEN_BLOCK 256 /* of a weight's gradient: the canonical order's */
+enum { NARROW = 2 * LLM_GEMM_PANEL }; /* columns of a product for which x is not packed apart */
 
 /* What is multiplied with x, and where to. */
 struct part {
     int64_t n;
     const char *b;      /* packed panels; NULL: each piece packs its own */
+    size_t panel;       /* bytes of one */
+    void (*multiply)(const struct llm_gemm_job *job);
     const struct llm_weight *w;
     float *c;
     int64_t ldc;
@@ -50,8 +53,9 @@ static void multiply_block(const struct product *p, const struct part *t, const 
         .a = p->a ? (const void *)(p->a + (size_t)(row / LLM_GEMM_PANEL) * panel_bytes(p->g, p->k)) : p->x + row * p->ldx,
         .lda = p->a ? p->k : p->ldx, .b = b,
         .m = p->m - row < ROW_BLOCK ? p->m - row : ROW_BLOCK, .n = columns, .k = p->k,
-        .c = t->c + row * t->ldc + column, .ldc = t->ldc, .bias = t->bias ? t->bias + column : NULL, .add = t->add};
-    p->g->multiply(&job);
+        .c = t->c + row * t->ldc + column, .ldc = t->ldc, .bias = t->bias ? t->bias + column : NULL, .add = t->add,
+        .round = !p->a && !p->g->direct};
+    t->multiply(&job);
 }
 
 /* Packed b: one block of rows by one of columns. Else: all rows by one block of columns, which is packed once. */
@@ -61,14 +65,13 @@ static void product_piece(void *arg, size_t piece, int thread)
     const struct part *t = p->parts;
     int64_t i = (int64_t)piece;
     for (; i >= t->pieces; t++) i -= t->pieces;
-    size_t panel = panel_bytes(p->g, p->k);
     int64_t column = (t->b ? i / t->row_blocks : i) * t->columns;
     int64_t columns = t->n - column < t->columns ? t->n - column : t->columns;
     if (t->b) {
-        multiply_block(p, t, t->b + (size_t)(column / LLM_GEMM_PANEL) * panel, i % t->row_blocks * ROW_BLOCK, column, columns);
+        multiply_block(p, t, t->b + (size_t)(column / LLM_GEMM_PANEL) * t->panel, i % t->row_blocks * ROW_BLOCK, column, columns);
         return;
     }
-    char *b = llm_scratch_slot(thread, LLM_SCRATCH_PANEL, (size_t)panels_of(columns) * panel);
+    char *b = llm_scratch_slot(thread, LLM_SCRATCH_PANEL, (size_t)panels_of(columns) * t->panel);
     bool packed = b && llm_weight_pack_panels(t->w, p->g, p->backward, column / LLM_GEMM_PANEL, panels_of(columns), thread, b);
     for (int64_t row = 0; packed && row < p->m; row += ROW_BLOCK) multiply_block(p, t, b, row, column, columns);
     if (!packed) atomic_store(&p->failed, true);
@@ -95,11 +98,16 @@ size_t llm_panels_bytes(int64_t m, int64_t k)
     return !llm_k.gemm.bf16.pack_b_from_a ? 0 : (size_t)panels_of(m) * panel_bytes(&llm_k.gemm.bf16, k);
 }
 
-void llm_panels_put(const float *x, int64_t row, int64_t k, void *panels)
+int64_t llm_panels_unit(void)
+{
+    return llm_k.gemm.bf16.k_unit;
+}
+
+void llm_panels_put(const float *x, int64_t row, int64_t from, int64_t n, int64_t k, void *panels)
 {
     const struct llm_gemm *g = &llm_k.gemm.bf16;
-    char *panel = (char *)panels + (size_t)(row / LLM_GEMM_PANEL) * panel_bytes(g, k);
-    g->pack_a(x, k, 1, k, panel + row % LLM_GEMM_PANEL * g->k_unit * g->element);
+    char *panel = (char *)panels + (size_t)(row / LLM_GEMM_PANEL) * panel_bytes(g, k) + from * LLM_GEMM_PANEL * g->element;
+    g->pack_a(x, n, 1, n, panel + row % LLM_GEMM_PANEL * g->k_unit * g->element);
 }
 
 bool llm_weight_takes_panels(const struct llm_weight *w, enum llm_compute compute)
@@ -107,17 +115,37 @@ bool llm_weight_takes_panels(const struct llm_weight *w, enum llm_compute comput
     return compute == LLM_COMPUTE_BF16 && llm_k.gemm.bf16.pack_b_from_a && !gemm_q_of(w->dtype) && w->dtype != LLM_ZERO;
 }
 
+/* Packs x, unless the kernel reads it as it is. */
+static int pack_activations(struct product *p, struct llm_err *e)
+{
+    bool narrow = p->g->rounds;
+    for (int i = 0; i < p->n_parts; i++) narrow &= p->parts[i].n <= NARROW && p->parts[i].multiply == p->g->multiply;
+    if (p->g->direct || p->a || narrow) return 0;
+    LLM_PROFILE_PART("packing of activations");
+    p->packing = llm_scratch_slot(llm_pool_current(), LLM_SCRATCH_CALL, (size_t)panels_of(p->m) * panel_bytes(p->g, p->k));
+    if (!p->packing) return llm_no_memory(e, "activations of a matrix product");
+    llm_parallel((size_t)panels_of(p->m), pack_rows, p);
+    p->a = p->packing;
+    return 0;
+}
+
+/* A product of many rows with a narrow weight has blocks of rows alone to share out, for which the weight is packed first. */
+static int pack_narrow(struct product *p, struct llm_err *e)
+{
+    struct part *t = p->parts;
+    const int thread = llm_pool_current();
+    if (p->n_parts > 1 || t->b || t->n > NARROW || p->m <= ROW_BLOCK) return 0;
+    char *b = llm_scratch_slot(thread, LLM_SCRATCH_PANEL, (size_t)panels_of(t->n) * t->panel);
+    if (!b || !llm_weight_pack_panels(t->w, p->g, p->backward, 0, panels_of(t->n), thread, b)) return llm_no_memory(e, "packing a weight");
+    t->b = b;
+    return 0;
+}
+
 static int run(struct product *p, struct llm_err *e)
 {
     int64_t pieces = 0;
     if (p->m == 0) return 0;
-    if (!p->g->direct && !p->a) {
-        LLM_PROFILE_PART("packing of activations");
-        p->packing = llm_scratch_slot(llm_pool_current(), LLM_SCRATCH_CALL, (size_t)panels_of(p->m) * panel_bytes(p->g, p->k));
-        if (!p->packing) return llm_no_memory(e, "activations of a matrix product");
-        llm_parallel((size_t)panels_of(p->m), pack_rows, p);
-        p->a = p->packing;
-    }
+    if (pack_activations(p, e) < 0 || pack_narrow(p, e) < 0) return -1;
     for (int i = 0; i < p->n_parts; i++) {
         struct part *t = &p->parts[i];
         t->row_blocks = t->b ? (p->m + ROW_BLOCK - 1) / ROW_BLOCK : 1;
@@ -156,7 +184,7 @@ static bool same_kernels(const struct llm_matmul *a, struct llm_weight *const *w
 {
     int quantised = 0, zero = 0;
     for (int i = 0; i < n; i++) {
-        quantised += gemm_q_of(w[i]->dtype) && a->compute != LLM_COMPUTE_F32;
+        quantised += gemm_q_of(w[i]->dtype) && a->compute == LLM_COMPUTE_BF16;
         zero += w[i]->dtype == LLM_ZERO;
     }
     return (quantised == 0 || quantised == n) && (zero == 0 || n == 1);
@@ -176,11 +204,14 @@ static int multiply_several(const struct llm_matmul *a, struct llm_weight *const
         return 0;
     }
     for (int i = 0; i < n && llm_profiling; i++) count_product(&a[i], w[i], llm_matmul_kind(w[i]->dtype, a->compute), w[i]->n, w[i]->k);
-    if (gemm_q_of(w[0]->dtype) && a->compute != LLM_COMPUTE_F32) return llm_matmul_quantised(a, w, n, e);
+    if (gemm_q_of(w[0]->dtype) && a->compute == LLM_COMPUTE_BF16) return llm_matmul_quantised(a, w, n, e);
     for (int i = 0; i < n; i++) {
         const void *form;
         if (llm_weight_form(w[i], a->compute, false, a->inference, a->m, &form, e) < 0) return -1;
-        p.parts[i] = (struct part){.n = w[i]->n, .b = form, .w = w[i], .c = a[i].y, .ldc = a[i].ldy, .bias = a[i].bias, .add = a[i].accumulate};
+        const bool fours = form && by_fours(w[i], a->compute, a->m);
+        p.parts[i] = (struct part){.n = w[i]->n, .b = form, .panel = fours ? panel_bytes_fours(w[i]) : panel_bytes(p.g, p.k), .w = w[i],
+                                   .multiply = fours ? llm_k.gemm.multiply_fours : p.g->multiply, .c = a[i].y, .ldc = a[i].ldy,
+                                   .bias = a[i].bias, .add = a[i].accumulate};
     }
     return run(&p, e);
 }
@@ -203,7 +234,8 @@ int llm_matmul_dx(const struct llm_matmul *a, struct llm_weight *w, struct llm_e
     if (llm_profiling) count_product(a, w, llm_matmul_kind(LLM_F32, a->compute), w->k, w->n);
     if (llm_weight_form(w, a->compute, true, false, a->m, &form, e) < 0) return -1;
     struct product p = {.g = gemm_of(a->compute), .m = a->m, .k = w->n, .x = a->x, .ldx = a->ldx, .backward = true, .n_parts = 1};
-    p.parts[0] = (struct part){.n = w->k, .b = form, .w = w, .c = a->y, .ldc = a->ldy, .add = a->accumulate};
+    p.parts[0] = (struct part){.n = w->k, .b = form, .panel = panel_bytes(p.g, p.k), .multiply = p.g->multiply, .w = w, .c = a->y, .ldc = a->ldy,
+                               .add = a->accumulate};
     int status = run(&p, e);
     release_pages(a, w);
     return status;
@@ -293,11 +325,41 @@ static void count_gradient(const struct gradient *p, int64_t blocks)
     count_work(p->g == &llm_k.gemm.bf16 ? "bf16" : "f32", m, p->n, p->k, 4 * ((double)m * (double)(p->n + p->k) + 2 * (double)p->n * (double)p->k));
 }
 
+static void narrow_piece(void *arg, size_t i, int thread)
+{
+    const struct gradient_call *call = arg;
+    const struct gradient *p = call->p;
+    const bool by_n = p->n <= p->k; /* n is the narrow side */
+    const int64_t column = (int64_t)i * LLM_GEMM_NARROW_COLUMNS, left = (by_n ? p->k : p->n) - column;
+    (void)thread;
+    for (int64_t block = 0; block < call->blocks; block++) {
+        const int64_t start = block_start(p, block);
+        const float *dy = p->dy + start * p->ldy, *x = p->x + start * p->ldx;
+        struct llm_gemm_narrow_job job = {
+            .narrow = by_n ? dy : x, .ld_narrow = by_n ? p->ldy : p->ldx, .lines = by_n ? p->n : p->k,
+            .wide = (by_n ? x : dy) + column, .ld_wide = by_n ? p->ldx : p->ldy,
+            .columns = left < LLM_GEMM_NARROW_COLUMNS ? left : LLM_GEMM_NARROW_COLUMNS,
+            .tokens = block_length(p, block), .c = p->dw + column * (by_n ? 1 : p->k), .of_line = by_n ? p->k : 1, .of_column = by_n ? 1 : p->k};
+        p->g->multiply_narrow(&job);
+    }
+}
+
+/* Whether one side is so narrow that tokens are not packed. */
+static bool is_narrow(const struct gradient *p, int64_t longest)
+{
+    return p->g->multiply_narrow && !p->panels && longest <= TOKEN_BLOCK && (p->n <= LLM_GEMM_NARROW || p->k <= LLM_GEMM_NARROW);
+}
+
 static int gradient_run(struct gradient *p, int64_t blocks, int64_t longest, struct llm_err *e)
 {
     struct gradient_call call = {p, blocks};
     LLM_PROFILE_PART("products of weights' gradients");
     if (llm_profiling) count_gradient(p, blocks);
+    if (is_narrow(p, longest)) {
+        const int64_t wide = p->n <= p->k ? p->k : p->n;
+        llm_parallel((size_t)((wide + LLM_GEMM_NARROW_COLUMNS - 1) / LLM_GEMM_NARROW_COLUMNS), narrow_piece, &call);
+        return 0;
+    }
     p->rows = ROW_BLOCK;
     p->panel = panel_bytes(p->g, longest);
     p->columns = columns_of_piece((p->n + p->rows - 1) / p->rows, p->k, TOKEN_BLOCK);
@@ -349,12 +411,12 @@ int llm_matmul_dw_blocks(float *dw, const float *dy, int64_t ldy, const float *x
 
 const char *llm_matmul_kind(enum llm_dtype w, enum llm_compute compute)
 {
-    if (compute == LLM_COMPUTE_F32) return "f32";
+    if (compute != LLM_COMPUTE_BF16) return gemm_of(compute) == &llm_k.gemm.f32 ? "f32" : "bf16";
     return gemm_q_of(w) ? "int8" : "bf16";
 }
 
 const char *llm_compute_word(int i)
 {
-    static const char *const words[] = {[LLM_COMPUTE_F32] = "f32", [LLM_COMPUTE_BF16] = "bf16", NULL};
+    static const char *const words[] = {[LLM_COMPUTE_F32] = "f32", [LLM_COMPUTE_BF16] = "bf16", [LLM_COMPUTE_BF16X3] = "bf16x3", NULL};
     return words[i];
 }

@@ -2,8 +2,11 @@
  * depends on K, the dtypes and the instruction set alone, never on M, N, threads or batch. So a token's row has the same bits alone (decoding), in a
  * prompt (prefill) and in a batch.
  *
- * Compute types: F32 (all operands F32, FMA), BF16 (operands rounded to BF16 to nearest even, FP32 accumulation), and int8 for
- * block-quantised weights (activations quantised per block of 32, integer dots, FP32 across blocks). */
+ * Compute types: F32 (all operands F32, FMA), BF16 (operands rounded to BF16 to nearest even, FP32 accumulation), BF16X3 (each F32 operand is the sum
+ * of two BF16 numbers, high + low; high·low, high·high and low·high are added in FP32: XLA's BF16_BF16_F32_X3, about 2⁻¹⁶ of a term from F32), and
+ * int8 for block-quantised weights (activations quantised per block of 32, integer dots, FP32 across blocks). BF16X3 is for AMX, whose tiles multiply
+ * BF16 more than three times as fast as vectors multiply F32; on other instruction sets it computes as F32. Operands of BF16X3 that are infinite give
+ * NaN. */
 #ifndef LLM_CPU_MATMUL_H
 #define LLM_CPU_MATMUL_H
 
@@ -12,8 +15,8 @@
 #include "base/err.h"
 #include "cpu/dtype.h"
 
-enum llm_compute { LLM_COMPUTE_F32, LLM_COMPUTE_BF16 };
-/* "f32", "bf16": words of --precision by index, NULL after the last. */
+enum llm_compute { LLM_COMPUTE_F32, LLM_COMPUTE_BF16, LLM_COMPUTE_BF16X3 };
+/* "f32", "bf16", "bf16x3": words of --precision by index, NULL after the last. */
 const char *llm_compute_word(int i);
 
 /* A weight matrix [n, k] as y = x·wᵀ uses it (k contiguous: the Hugging Face / PyTorch layout), with packed forms for the kernels, which are made
@@ -25,7 +28,7 @@ struct llm_weight {
     int64_t n, k;
     /* The read-only mapping of a file that contains data; its pages are released once a packed form replaces them. NULL: data is not mapped. */
     const char *map, *map_end;
-    void *packed[4];        /* forward and backward forms, owned; NULL until made; the slots are matmul.c's (cpu/matmul_internal.h) */
+    void *packed[7];        /* forward and backward forms, owned; NULL until made; the slots are matmul.c's (cpu/matmul_internal.h) */
     size_t packed_bytes;
     int few_rows;           /* products of a few rows without a packed form: the second makes it, see llm_matmul */
     int many_rows;          /* products of more rows without a packed form, counted up to 3 */
@@ -49,8 +52,11 @@ void llm_weight_release(struct llm_weight *w); /* packed forms; not data */
  * floats: the products of x and the gradients of their weights then read the panels, with the same bits. */
 /* Bytes of the panels of x [m, k], 64-byte aligned. 0: the instruction set has none, because its products read floats. */
 size_t llm_panels_bytes(int64_t m, int64_t k);
-/* Rounds and stores row number `row` of x, k floats. */
-void llm_panels_put(const float *x, int64_t row, int64_t k, void *panels);
+/* Elements of a row that stand together in a panel. */
+int64_t llm_panels_unit(void);
+/* Rounds and stores x[n] as columns [from, from + n) of row number `row` of k columns. `from` is a multiple of llm_panels_unit; n is one too, or the
+ * row ends there. */
+void llm_panels_put(const float *x, int64_t row, int64_t from, int64_t n, int64_t k, void *panels);
 /* Whether products with w in this arithmetic read panels. */
 bool llm_weight_takes_panels(const struct llm_weight *w, enum llm_compute compute);
 
@@ -65,10 +71,10 @@ struct llm_matmul {
     bool inference;             /* no backward pass reads the weight's data: products of more than a few rows may pack it */
     bool release;               /* releases the pages of a mapped weight afterwards: a training step reads it next after all others. m >= 64 alone */
 };
-/* y[m, n] = x[m, k] · wᵀ + bias. Every dtype of w. Quantised w: int8 path unless compute is F32, which dequantises exactly.
- * A weight is packed by the second product of a few rows (decoding), or by the third of more rows but fewer than 256 (`inference`: decoding of many
- * sequences), if the packed form takes less than half of the available memory: the bits are the same, and later products read it at full speed. The
- * packed form of a block-quantised weight is as large as the data. The first product of many rows releases the pages of a mapped weight that it has
+/* y[m, n] = x[m, k] · wᵀ + bias. Every dtype of w. Quantised w: int8 path if compute is BF16, else dequantised exactly.
+ * A weight is packed by the second product of a few rows (decoding), or by the third of more rows (`inference`; of a quantised weight: fewer than
+ * 256), if the packed form takes less than half of the available memory: the bits are the same, and later products read it at full speed. The packed
+ * form of a block-quantised weight is as large as the data. The first product of many rows releases the pages of a mapped weight that it has
  * read; later ones leave them mapped, since a prompt of several passes would read them again. */
 int llm_matmul(const struct llm_matmul *a, struct llm_weight *w, struct llm_err *e) LLM_MUST_CHECK;
 /* n of them, at most LLM_MATMUL_MAX, of one x: a[i] with w[i]; m, x, ldx and compute are those of a[0]. The bits are the same; x is converted once,

@@ -7,7 +7,8 @@
 #include "cpu/pages.h"
 
 /* What llm_weight.packed[] holds. The first of a block-quantised weight is the int8 kernels' form. */
-enum { PACKED_BF16, PACKED_BF16_DX, PACKED_F32, PACKED_F32_DX };
+enum { PACKED_BF16, PACKED_BF16_DX, PACKED_F32, PACKED_F32_DX, PACKED_X3, PACKED_X3_DX, PACKED_FOURS, N_PACKED };
+_Static_assert(sizeof(((struct llm_weight *)0)->packed) / sizeof(void *) == N_PACKED, "a place for each form");
 
 static inline int64_t panels_of(int64_t n) { return (n + LLM_GEMM_PANEL - 1) / LLM_GEMM_PANEL; }
 
@@ -19,7 +20,8 @@ static inline size_t panel_bytes(const struct llm_gemm *g, int64_t k)
 
 static inline const struct llm_gemm *gemm_of(enum llm_compute compute)
 {
-    return compute == LLM_COMPUTE_BF16 ? &llm_k.gemm.bf16 : &llm_k.gemm.f32;
+    if (compute == LLM_COMPUTE_BF16) return &llm_k.gemm.bf16;
+    return compute == LLM_COMPUTE_BF16X3 && llm_k.gemm.bf16x3.multiply ? &llm_k.gemm.bf16x3 : &llm_k.gemm.f32;
 }
 
 /* NULL: not block-quantised. */
@@ -28,10 +30,21 @@ static inline const struct llm_gemm_q *gemm_q_of(enum llm_dtype t)
     return llm_k.gemm.quantised[t].multiply ? &llm_k.gemm.quantised[t] : NULL;
 }
 
+/* Whether a product of m rows multiplies panels of fours, once they are made. */
+static inline bool by_fours(const struct llm_weight *w, enum llm_compute compute, int64_t m)
+{
+    return w->dtype == LLM_BF16_2OF4 && compute == LLM_COMPUTE_BF16 && m <= LLM_GEMM_FOURS_ROWS && llm_k.gemm.pack_fours;
+}
+
 /* As panel_bytes, for a block-quantised type. */
 static inline size_t panel_bytes_q(const struct llm_gemm_q *g, const struct llm_weight *w)
 {
     return g->block_bytes * (size_t)(w->k / llm_dtypes[w->dtype].block_size);
+}
+
+static inline size_t panel_bytes_fours(const struct llm_weight *w)
+{
+    return llm_dtype_bytes(w->dtype, (uint64_t)w->k) * LLM_GEMM_PANEL;
 }
 
 /* Columns of a work item, by shape alone: few enough columns for many threads to have items, enough columns to reuse what is packed (each item reads

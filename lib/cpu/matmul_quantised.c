@@ -28,7 +28,7 @@ struct part {
 struct product {
     struct part parts[LLM_MATMUL_MAX];
     int n;
-    int64_t m, groups, step_row;
+    int64_t m, groups, step;
     atomic_bool failed;
 };
 
@@ -36,7 +36,7 @@ struct product {
 static struct llm_gemm_q_x rows_from(const struct product *p, const struct part *t, int64_t row)
 {
     struct llm_gemm_q_x x = t->x;
-    int64_t at = row / LLM_GEMM_PANEL * LLM_GEMM_PANEL * p->groups + row % LLM_GEMM_PANEL * p->step_row;
+    int64_t at = llm_gemm_q_at(p->groups, p->step, row, 0);
     x.q += at * Q_BLOCK;
     x.scale += at;
     for (int part = 0; part < t->g->parts; part++) {
@@ -61,7 +61,7 @@ static void multiply_block(const struct product *p, const struct part *t, const 
 {
     int64_t left = p->m - row;
     const struct llm_gemm_q_job job = {
-        .x = rows_from(p, t, row), .step_row = p->step_row, .b = b, .m = left < ROW_BLOCK ? left : ROW_BLOCK, .n = columns, .k = t->w->k,
+        .x = rows_from(p, t, row), .b = b, .m = left < ROW_BLOCK ? left : ROW_BLOCK, .n = columns, .k = t->w->k,
         .c = t->a->y + row * t->a->ldy + column, .ldc = t->a->ldy, .bias = t->a->bias ? t->a->bias + column : NULL, .add = t->a->accumulate};
     t->g->multiply(&job);
 }
@@ -99,25 +99,22 @@ static bool same_x(const struct llm_gemm_q *a, const struct llm_gemm_q *b)
     return a->zero == b->zero && a->parts == b->parts && a->least == b->least;
 }
 
-/* Groups of activations that memory is made for: abreast, those of rows that are not there too. */
-static size_t groups_of(const struct product *p, bool abreast)
-{
-    return (size_t)((abreast ? panels_of(p->m) * LLM_GEMM_PANEL : p->m) * p->groups);
-}
+/* Groups of activations that memory is made for: those of rows that are not there too. */
+static size_t groups_of(const struct product *p) { return (size_t)((p->m + p->step - 1) / p->step * p->step * p->groups); }
 
 static size_t arrays_of(const struct llm_gemm_q *g) { return (size_t)(1 + g->parts + (g->least ? g->parts : 0)); }
 
 /* Lays a part's activations out in `room`; returns where they end. */
-static char *lay_out(const struct product *p, struct part *t, bool abreast, char *room)
+static char *lay_out(const struct product *p, struct part *t, char *room)
 {
-    size_t m = (size_t)p->m, n = groups_of(p, abreast), parts = (size_t)t->g->parts, arrays = arrays_of(t->g);
+    size_t n = groups_of(p), parts = (size_t)t->g->parts, arrays = arrays_of(t->g);
     int8_t *q = (int8_t *)room + arrays * n * sizeof(float);
-    if (abreast && m % LLM_GEMM_PANEL) {
-        size_t last = m / LLM_GEMM_PANEL * LLM_GEMM_PANEL * (size_t)p->groups;
+    if (p->m % p->step) {
+        size_t last = (size_t)(p->m / p->step * p->step * p->groups);
         for (size_t i = 0; i < arrays; i++) memset(room + (i * n + last) * sizeof(float), 0, (n - last) * sizeof(float));
         memset(q + last * Q_BLOCK, 0, (n - last) * Q_BLOCK);
     }
-    t->x = (struct llm_gemm_q_x){.q = q, .scale = (float *)(void *)room, .step = abreast ? LLM_GEMM_PANEL : 1};
+    t->x = (struct llm_gemm_q_x){.q = q, .scale = (float *)(void *)room, .step = p->step};
     for (size_t part = 0; part < parts; part++) {
         t->x.start[part] = (int32_t *)(void *)(room + (1 + part) * n * sizeof(float));
         if (t->g->least) t->x.sum[part] = (float *)(void *)(room + (1 + parts + part) * n * sizeof(float));
@@ -128,7 +125,6 @@ static char *lay_out(const struct product *p, struct part *t, bool abreast, char
 /* Memory for the quantised activations; types that need the same preparation share it. */
 static int make_room(struct product *p, struct llm_err *e)
 {
-    const bool abreast = p->m >= LLM_GEMM_Q_ABREAST;
     const struct part *first[LLM_MATMUL_MAX];
     size_t bytes = 0;
     for (int i = 0; i < p->n; i++) {
@@ -137,13 +133,12 @@ static int make_room(struct product *p, struct llm_err *e)
         for (int j = i - 1; j >= 0; j--)
             if (same_x(p->parts[j].g, t->g)) first[i] = first[j];
         t->has_x = first[i] == t;
-        if (t->has_x) bytes += groups_of(p, abreast) * (arrays_of(t->g) * sizeof(float) + Q_BLOCK);
+        if (t->has_x) bytes += groups_of(p) * (arrays_of(t->g) * sizeof(float) + Q_BLOCK);
     }
     char *room = llm_scratch_slot(llm_pool_current(), LLM_SCRATCH_CALL, bytes);
     if (!room) return llm_no_memory(e, "activations of a matrix product");
-    p->step_row = abreast ? 1 : p->groups;
     for (int i = 0; i < p->n; i++) {
-        if (p->parts[i].has_x) room = lay_out(p, &p->parts[i], abreast, room);
+        if (p->parts[i].has_x) room = lay_out(p, &p->parts[i], room);
         else p->parts[i].x = first[i]->x;
     }
     return 0;
@@ -151,7 +146,7 @@ static int make_room(struct product *p, struct llm_err *e)
 
 int llm_matmul_quantised(const struct llm_matmul *a, struct llm_weight *const *w, int n, struct llm_err *e)
 {
-    struct product p = {.n = n, .m = a->m, .groups = w[0]->k / Q_BLOCK};
+    struct product p = {.n = n, .m = a->m, .groups = w[0]->k / Q_BLOCK, .step = llm_gemm_q_step(a->m)};
     int64_t pieces = 0;
     if (a->m == 0) return 0;
     for (int i = 0; i < n; i++) {

@@ -30,7 +30,7 @@ void llm_weight_decode(const struct llm_weight *w, int64_t from, int64_t n, floa
     }
 }
 
-/* For products in FP32: what those in BF16 do while they pack. */
+/* For products in FP32 and BF16X3: what those in BF16 do while they pack. */
 static bool pack_rounded(const struct llm_weight *w, const struct llm_gemm *g, bool backward, int64_t first, int64_t columns, int thread, void *out)
 {
     float *rows = llm_scratch_slot(thread, LLM_SCRATCH_DECODED, (size_t)(columns * (backward ? w->n : w->k)) * sizeof *rows);
@@ -74,7 +74,7 @@ static bool pack_panel(const struct llm_weight *w, const struct llm_gemm *g, boo
     if (w->dtype == LLM_BF16) {
         const uint16_t *in = (const uint16_t *)w->data + skip;
         (backward ? g->pack_b_bf16_transposed : g->pack_b_bf16)(in, w->k, columns, depth, out);
-    } else if (w->rounded && g == &llm_k.gemm.f32) {
+    } else if (w->rounded && g != &llm_k.gemm.bf16) {
         return pack_rounded(w, g, backward, first, columns, thread, out);
     } else if (w->dtype == LLM_F32) {
         const float *in = (const float *)w->data + skip;
@@ -106,7 +106,7 @@ bool llm_weight_pack_panels(const struct llm_weight *w, const struct llm_gemm *g
 struct packing {
     const struct llm_weight *w;
     const struct llm_gemm *g;
-    const struct llm_gemm_q *q;
+    void (*pack)(const void *w, size_t ldw, int64_t n, int64_t k, void *panel); /* from the data as they are; NULL: as `g` does */
     bool backward;
     size_t panel, panels, together; /* bytes; how many there are, and in a piece */
     char *out;
@@ -119,11 +119,11 @@ static void pack_piece(void *arg, size_t i, int thread)
     const struct llm_weight *w = p->w;
     const size_t row_bytes = llm_dtype_bytes(w->dtype, (uint64_t)w->k), first = i * p->together;
     const size_t end = p->panels - first < p->together ? p->panels : first + p->together;
-    for (size_t panel = first; p->q && panel < end; panel++) {
+    for (size_t panel = first; p->pack && panel < end; panel++) {
         int64_t row = (int64_t)panel * LLM_GEMM_PANEL, rows = w->n - row < LLM_GEMM_PANEL ? w->n - row : LLM_GEMM_PANEL;
-        p->q->pack((const char *)w->data + (size_t)row * row_bytes, row_bytes, rows, w->k, p->out + panel * p->panel);
+        p->pack((const char *)w->data + (size_t)row * row_bytes, row_bytes, rows, w->k, p->out + panel * p->panel);
     }
-    if (!p->q && !llm_weight_pack_panels(w, p->g, p->backward, (int64_t)first, (int64_t)(end - first), thread, p->out + first * p->panel)) {
+    if (!p->pack && !llm_weight_pack_panels(w, p->g, p->backward, (int64_t)first, (int64_t)(end - first), thread, p->out + first * p->panel)) {
         atomic_store(&p->failed, true);
     }
     /* With the pieces before it, whose last pages it shares and has brought along. */
@@ -133,11 +133,13 @@ static void pack_piece(void *arg, size_t i, int thread)
 
 static int make(struct llm_weight *w, enum llm_compute compute, bool backward, int slot, struct llm_err *e)
 {
-    struct packing p = {.w = w, .g = gemm_of(compute), .q = slot == PACKED_BF16 ? gemm_q_of(w->dtype) : NULL, .backward = backward};
+    const struct llm_gemm_q *q = slot == PACKED_BF16 ? gemm_q_of(w->dtype) : NULL;
+    struct packing p = {.w = w, .g = gemm_of(compute), .backward = backward,
+                        .pack = q ? q->pack : slot == PACKED_FOURS ? llm_k.gemm.pack_fours : NULL};
     size_t bytes;
     LLM_PROFILE_PART("packing of weights");
     p.panels = (size_t)panels_of(backward ? w->k : w->n);
-    p.panel = p.q ? panel_bytes_q(p.q, w) : panel_bytes(p.g, backward ? w->n : w->k);
+    p.panel = q ? panel_bytes_q(q, w) : p.pack ? panel_bytes_fours(w) : panel_bytes(p.g, backward ? w->n : w->k);
     if (__builtin_mul_overflow(p.panels, p.panel, &bytes) || bytes > SIZE_MAX / 2) return llm_no_memory(e, "a packed weight");
     struct form *form = w->packed[slot];
     if (!form) {
@@ -160,8 +162,10 @@ static int make(struct llm_weight *w, enum llm_compute compute, bool backward, i
 
 static int slot_of(enum llm_compute compute, bool backward)
 {
-    if (compute == LLM_COMPUTE_F32) return backward ? PACKED_F32_DX : PACKED_F32;
-    return backward ? PACKED_BF16_DX : PACKED_BF16;
+    const struct llm_gemm *g = gemm_of(compute);
+    if (g == &llm_k.gemm.bf16) return backward ? PACKED_BF16_DX : PACKED_BF16;
+    if (g == &llm_k.gemm.f32) return backward ? PACKED_F32_DX : PACKED_F32;
+    return backward ? PACKED_X3_DX : PACKED_X3;
 }
 
 /* Counts a product up to `enough`; returns whether it is number `enough`. */
@@ -170,21 +174,25 @@ static bool is_number(int *products, int enough)
     return *products < enough && ++*products == enough;
 }
 
-/* A weight that products of fewer than MANY_ROWS rows keep coming to is worth packing, which costs about three products of one row, when memory is
- * plenty. Asked once for few rows and once for more of them: a no stays one. A prompt's passes have more rows, to which packing costs little. */
+/* A weight that products keep coming to is worth packing, which costs about three products of one row, when memory is plenty. Asked by the second
+ * product of few rows, and by the third of more rows: a no stays one. Quantised weights are not packed for a prompt's passes, to which packing costs
+ * little. */
 static bool worth_packing(struct llm_weight *w, enum llm_compute compute, bool inference, int64_t m)
 {
-    const bool few = m <= FEW_ROWS, many = m >= MANY_ROWS || !inference;
-    if (llm_pool_inside() || !(few ? is_number(&w->few_rows, 2) : is_number(&w->many_rows, many ? 2 : 3)) || many) return false;
+    const bool quantised = compute == LLM_COMPUTE_BF16 && gemm_q_of(w->dtype), few = m <= FEW_ROWS;
+    const bool never = !inference || (quantised && m >= MANY_ROWS);
+    if (llm_pool_inside() || !(few ? is_number(&w->few_rows, 2) : is_number(&w->many_rows, never ? 2 : 3)) || never) return false;
     double elements = (double)w->n * (double)w->k, bytes = gemm_of(compute)->element * elements;
-    if (compute != LLM_COMPUTE_F32 && gemm_q_of(w->dtype)) bytes = elements / llm_dtypes[w->dtype].block_size * llm_dtypes[w->dtype].block_bytes;
+    if (quantised || by_fours(w, compute, m)) { /* as many as the data */
+        bytes = elements / llm_dtypes[w->dtype].block_size * llm_dtypes[w->dtype].block_bytes;
+    }
     return bytes < llm_memory_available() / 2;
 }
 
 int llm_weight_form(struct llm_weight *w, enum llm_compute compute, bool backward, bool inference, int64_t m, const void **out,
                     struct llm_err *e)
 {
-    int slot = slot_of(compute, backward);
+    int slot = !backward && by_fours(w, compute, m) ? PACKED_FOURS : slot_of(compute, backward);
     *out = NULL;
     if (!w->packed[slot]) {
         if (backward || !worth_packing(w, compute, inference, m)) return 0;
@@ -215,13 +223,13 @@ int llm_weight_pack(struct llm_weight *w, enum llm_compute compute, bool backwar
 
 void llm_weight_changed(struct llm_weight *w)
 {
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < N_PACKED; i++)
         if (w->packed[i]) ((struct form *)w->packed[i])->valid = false;
 }
 
 void llm_weight_release(struct llm_weight *w)
 {
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < N_PACKED; i++) {
         llm_form_memory_destroy(w->packed[i]);
         w->packed[i] = NULL;
     }

@@ -16,7 +16,13 @@
  *   v_bits, v_from_bits   the same bits as integers; vi_shr is logical, vi_sar arithmetic (constant counts)
  *   vi_sum; vi_store_i8   the sum of the lanes; VN bytes, each lane from -128 to 127
  *   vi_shrv               logical, by the counts in another vector (0 to 31)
+ *   vi_mul_even(a, b)     of the lanes 0, 2, 4, … as unsigned numbers: the product's low half there, its high half in the lane after
+ *   vi_odd_to_even(a)     lane i is lane i + 1 for even i, zero for odd ones
+ *   vi_store_evens(p, a, b, c, d)   2 VN numbers: lane 0 of each, lane 2 of each, … (these three where LLM_SIMD_HAS_EVEN is defined)
  *   vi_lookup(t, i)       for each byte of i, which is 0 to 15, that byte of t
+ *   vi_table(t, i)        t[i mod 8] for each lane of i, of eight words t
+ *   vi_bytes(x, i)        for each byte of i, 0 to 3: that byte of x's lane; 128: 0
+ *   vi_chosen(p, i)       for each byte of i, which is 0 to 7, p[that byte]
  *   v_set1_f16(p)         one half-precision number in all lanes
  *   v_load_bf16, v_load_f16, v_load_i8, v_store_bf16, v_store_f16 and _n: conversion to nearest even, NaN stays NaN, subnormals kept
  *

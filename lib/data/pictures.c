@@ -14,6 +14,7 @@
 struct piece {                   /* one message's tensors, in a mapping */
     int64_t first, n;            /* pictures before it; pictures in it */
     const unsigned char *pixels, *labels; /* F32 and I64, unaligned; labels NULL: none */
+    char *text;                  /* of a message of one picture; NULL: none; owned */
 };
 
 struct llm_pictures {
@@ -28,6 +29,7 @@ void llm_pictures_close(struct llm_pictures *p)
 {
     if (!p) return;
     for (size_t i = 0; i < p->n_maps; i++) llm_map_close(&p->maps[i]);
+    for (size_t i = 0; i < p->n_pieces; i++) free(p->pieces[i].text);
     free(p->maps);
     free(p->pieces);
     free(p);
@@ -81,21 +83,28 @@ static int check_shape(struct llm_pictures *p, const int64_t *shape, struct llm_
                     ", %" PRId64 " x %" PRId64, p->shape[0], p->shape[2], p->shape[1], shape[2], shape[4], shape[3]);
 }
 
+const struct llm_entry *llm_pictures_find(const struct llm_header *h, struct llm_err *e)
+{
+    const struct llm_entry *t = llm_header_find(h, "pixel_values");
+    if (h->kind && strcmp(h->kind, "images") == 0 && t && t->dtype == LLM_F32 && t->n_dims == 5) return t;
+    llm_fail(e, EX_DATAERR, "expected messages of kind images with pixel_values (llm-tokenize image), found %s", h->kind ? h->kind : "tensors");
+    return NULL;
+}
+
 static int add_message(struct llm_pictures *p, const struct llm_header *h, const unsigned char *data, struct llm_err *e)
 {
-    const struct llm_entry *t = llm_header_find(h, "pixel_values"), *labels = llm_header_find(h, "labels");
-    if (!h->kind || strcmp(h->kind, "images") != 0 || !t || t->dtype != LLM_F32 || t->n_dims != 5) {
-        return llm_fail(e, EX_DATAERR, "expected messages of kind images with pixel_values (llm-tokenize image), found %s",
-                        h->kind ? h->kind : "tensors");
-    }
+    const struct llm_entry *t = llm_pictures_find(h, e), *labels = llm_header_find(h, "labels");
+    if (!t) return -1;
     if (labels && (labels->dtype != LLM_I64 || labels->n_dims != 1 || labels->shape[0] != t->shape[0])) {
         return llm_fail(e, EX_DATAERR, "tensor 'labels': expected I64, as many as pictures");
     }
     if (t->shape[0] == 0) return 0;
-    const struct piece m = {p->count, t->shape[0], data + t->offset, labels ? data + labels->offset : NULL};
+    struct piece m = {p->count, t->shape[0], data + t->offset, labels ? data + labels->offset : NULL, NULL};
+    const char *text = m.n == 1 ? llm_header_meta(h, "llm.text") : NULL;
     if (check_shape(p, t->shape, e) < 0 || check_labels(p, &m, e) < 0 || check_finite(p, &m, e) < 0) return -1;
     if (m.n > INT32_MAX - p->count) return llm_fail(e, EX_UNAVAILABLE, "expected at most %d pictures", INT32_MAX);
     if (llm_grow((void **)&p->pieces, &p->room_pieces, p->n_pieces + 1, sizeof *p->pieces, e) < 0) return -1;
+    if (text && !(m.text = strdup(text))) return llm_no_memory(e, "a picture's text");
     p->pieces[p->n_pieces++] = m;
     p->count += m.n;
     return 0;
@@ -154,6 +163,8 @@ int32_t llm_pictures_label(const struct llm_pictures *p, int64_t i)
     const struct piece *m = piece_of(p, i);
     return m->labels ? (int32_t)label_at(m, i - m->first) : -1;
 }
+
+const char *llm_pictures_text(const struct llm_pictures *p, int64_t i) { return piece_of(p, i)->text; }
 
 void llm_pictures_get(const struct llm_pictures *p, int64_t i, float *to)
 {

@@ -5,9 +5,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include "base/rng.h"
-#include "io/file.h"
+#include "io/message.h"
 
 struct llm_pictures; /* opaque */
+
+/* The pixels of a message of kind images: F32 [pictures, crops, channels, height, width]. NULL: it is none (EX_DATAERR). */
+const struct llm_entry *llm_pictures_find(const struct llm_header *h, struct llm_err *e) LLM_MUST_CHECK;
 
 /* Several inputs ("-": standard input) as one run of pictures. NULL: see `e`: EX_DATAERR if a message has no labels although the others have them, or
  * pictures of another shape, of several crops, or numbers that are not finite. */
@@ -20,6 +23,8 @@ int64_t llm_pictures_count(const struct llm_pictures *p);
 const int64_t *llm_pictures_shape(const struct llm_pictures *p);
 /* The class of picture i, from 0; -1: pictures have none. */
 int32_t llm_pictures_label(const struct llm_pictures *p, int64_t i);
+/* The text of picture i; NULL: it has none. */
+const char *llm_pictures_text(const struct llm_pictures *p, int64_t i);
 /* One more than the largest class; 0: pictures have none. */
 int64_t llm_pictures_classes(const struct llm_pictures *p);
 /* Copies picture i: [channels, height, width] floats. */

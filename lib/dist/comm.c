@@ -363,53 +363,59 @@ end:
 
 /* ---- agreement ---- */
 
-struct word { int32_t got, status, signal; char text[sizeof((struct llm_err *)0)->text]; };
+struct word { int32_t got, status, signal; };
+struct text { char of[sizeof((struct llm_err *)0)->text]; };
 
-/* Of the ranks' words, which come from outside: -1, 0 or 1, and a text that ends. */
+/* Of the ranks' words, which come from outside: -1, 0 or 1. */
 static void clean(struct word *w)
 {
     w->got = w->got < 0 ? -1 : w->got > 0;
     w->status = w->status > 0 && w->status < 128 ? w->status : LLM_EX_FAILURE;
     w->signal = w->signal > 0 && w->signal < 65 ? w->signal : 0;
-    w->text[sizeof w->text - 1] = 0;
+}
+
+/* The failure of rank `bad`, in the words of that rank, becomes `e` on all of them; `mine`: what this rank has failed of, or NULL. */
+static int report_failure(struct llm_comm *c, const struct word *all, int bad, const struct llm_err *mine, struct llm_err *e)
+{
+    bool same = true;
+    struct text *texts = llm_calloc((size_t)c->n, sizeof *texts, "agreement", e);
+    if (!texts) return -1;
+    if (mine) memcpy(texts[c->rank].of, mine->text, sizeof mine->text);
+    if (llm_comm_gather_even(c, texts, sizeof *texts, e) == 0) {
+        for (int q = 0; q < c->n; q++) {
+            texts[q].of[sizeof texts[q].of - 1] = 0;
+            same = same && all[q].got < 0 && strcmp(texts[q].of, texts[bad].of) == 0;
+        }
+        llm_fail(e, all[bad].status, "%s", texts[bad].of);
+        if (!same) llm_in(e, "rank %d (%s)", bad, c->hosts[bad]);
+        c->job->failed = true;
+    }
+    free(texts);
+    return -1;
 }
 
 int llm_comm_agree(struct llm_comm *c, int got, int *signal, struct llm_err *e)
 {
     if (!c) return got;
     struct llm_err problem = {0};
+    const struct llm_err mine = got < 0 && e ? *e : problem;
     if (c->job->broken) llm_fail(&problem, LLM_EX_FAILURE, "the connection to the other ranks is lost");
     struct word *all = c->job->broken ? NULL : llm_calloc((size_t)c->n, sizeof *all, "agreement", &problem);
     if (!all) {
         if (got >= 0 && e) *e = problem;
         return -1;
     }
-    struct word *mine = &all[c->rank];
-    mine->got = got;
-    mine->signal = signal ? *signal : 0;
-    if (got < 0 && e) {
-        mine->status = e->status;
-        memcpy(mine->text, e->text, sizeof mine->text);
-    }
-    if (llm_comm_gather_even(c, all, sizeof *all, &problem) < 0) {
-        free(all);
-        if (e) *e = problem;
-        return -1;
-    }
-    int bad = -1, most = 0;
-    bool same = true;
-    for (int q = 0; q < c->n; q++) {
+    all[c->rank] = (struct word){got, mine.status, signal ? *signal : 0};
+    c->job->failed = false;
+    int agreed = llm_comm_gather_even(c, all, sizeof *all, &problem), bad = -1;
+    for (int q = 0; agreed >= 0 && q < c->n; q++) {
         clean(&all[q]);
         if (all[q].got < 0 && bad < 0) bad = q;
-        if (all[q].got > most) most = all[q].got;
+        if (all[q].got > agreed) agreed = all[q].got;
         if (signal && all[q].signal > *signal) *signal = all[q].signal;
     }
-    for (int q = 0; q < c->n && bad >= 0; q++) same = same && all[q].got < 0 && strcmp(all[q].text, all[bad].text) == 0;
-    if (bad >= 0) {
-        llm_fail(e, all[bad].status, "%s", all[bad].text);
-        if (!same) llm_in(e, "rank %d (%s)", bad, c->hosts[bad]);
-    }
+    if (bad >= 0) agreed = report_failure(c, all, bad, got < 0 ? &mine : NULL, &problem);
     free(all);
-    c->job->failed = bad >= 0;
-    return bad >= 0 ? -1 : most;
+    if (agreed < 0 && e) *e = problem;
+    return agreed;
 }

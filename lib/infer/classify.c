@@ -38,14 +38,20 @@ int llm_score_reward(struct llm_engine *g, const float *v, double *out, struct l
     return logits ? 0 : -1;
 }
 
+void llm_classify_softmax(double *x, int64_t n)
+{
+    double max = -INFINITY, sum = 0;
+    for (int64_t i = 0; i < n; i++) max = fmax(max, x[i]);
+    for (int64_t i = 0; i < n; i++) sum += x[i] = exp(x[i] - max);
+    for (int64_t i = 0; i < n; i++) x[i] /= sum;
+}
+
 int llm_classify(struct llm_engine *g, const float *v, double *out, struct llm_err *e)
 {
     const struct llm_config *f = &g->model->config;
     const float *logits = logits_of(g, v, e);
-    double max = -INFINITY, sum = 0;
     if (!logits) return -1;
-    for (int64_t i = 0; i < f->num_labels; i++) max = fmax(max, (double)logits[i]);
-    for (int64_t i = 0; i < f->num_labels; i++) sum += out[i] = exp((double)logits[i] - max);
-    for (int64_t i = 0; i < f->num_labels; i++) out[i] /= sum;
+    for (int64_t i = 0; i < f->num_labels; i++) out[i] = (double)logits[i];
+    llm_classify_softmax(out, f->num_labels);
     return 0;
 }

@@ -21,8 +21,8 @@ int llm_engine_init(struct llm_engine *g, struct llm_model *m, const struct llm_
     int64_t limit = m->config.max_position_embeddings;
     *g = (struct llm_engine){.model = m, .predictor = llm_predictor_of(m), .batch = o->batch,
                               .context = o->context ? o->context : llm_config_default_context(&m->config)};
-    if (g->context > limit && m->config.position == LLM_POSITION_LEARNED) {
-        return llm_fail(e, LLM_EX_USAGE, "context %" PRId64 ": the model has learned %" PRId64 " positions", g->context, limit);
+    if (g->context > limit && llm_config_is_limited(&m->config)) {
+        return llm_fail(e, LLM_EX_USAGE, "context %" PRId64 ": expected at most %" PRId64 ", the model's positions", g->context, limit);
     }
     if (g->context > limit) llm_warn("context %" PRId64 ": the model was made for %" PRId64 " positions", g->context, limit);
     if (m->config.prefix_lm && g->batch < g->context) g->batch = g->context;
@@ -32,7 +32,7 @@ int llm_engine_init(struct llm_engine *g, struct llm_model *m, const struct llm_
     g->ids = llm_alloc((size_t)g->batch, sizeof *g->ids, "a pass's tokens", e);
     g->positions = llm_alloc((size_t)g->batch, sizeof *g->positions, "a pass's tokens", e);
     if (!g->ids || !g->positions) return -1;
-    if (llm_kv_pool_init(&g->pool, &m->config, o->cache ? o->cache : llm_compute_word((int)o->compute), e) < 0) return -1;
+    if (llm_kv_pool_init(&g->pool, &m->config, o->cache ? o->cache : o->compute == LLM_COMPUTE_BF16 ? "bf16" : "f32", e) < 0) return -1;
     if (o->draft > 0 && m->config.num_nextn_predict_layers < 1) {
         return llm_fail(e, EX_UNAVAILABLE, "drafts: expected a model with layers that predict further (num_nextn_predict_layers), found %s without",
                         m->config.model_type);
@@ -52,6 +52,7 @@ void llm_engine_release(struct llm_engine *g)
     free(g->memories);
     free(g->factors);
     free(g->strengths);
+    llm_album_release(&g->album);
     *g = (struct llm_engine){0};
 }
 
@@ -201,14 +202,18 @@ static struct llm_tensor *encode_batch(struct llm_engine *g, const struct llm_ba
 
 struct llm_tensor *llm_engine_see(struct llm_engine *g, const float *pixels, int64_t n, struct llm_err *e)
 {
-    const struct llm_config *f = &g->model->config;
+    struct llm_config f;
     llm_ctx_reset(&g->ctx);
-    const struct llm_batch b = llm_model_pictures(&g->ctx, f, n);
+    if (!llm_config_sees(&g->model->config, &f)) {
+        llm_fail(e, EX_UNAVAILABLE, "expected a model that reads pictures, found %s", g->model->config.model_type);
+        return NULL;
+    }
+    const struct llm_batch b = llm_model_pictures(&g->ctx, &f, n);
     if (llm_ctx_failed(&g->ctx)) {
         llm_no_memory(e, "a pass's patches");
         return NULL;
     }
-    for (int64_t i = 0; i < n; i++) llm_model_put_picture(f, &b, i, pixels + i * f->num_channels * f->image_size * f->image_size);
+    for (int64_t i = 0; i < n; i++) llm_model_put_picture(&f, &b, i, pixels + i * f.num_channels * f.image_size * f.image_size);
     return encode_batch(g, &b, e);
 }
 

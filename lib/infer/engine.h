@@ -6,6 +6,7 @@
 #include "infer/knn.h"
 #include "infer/kv.h"
 #include "infer/predictor.h"
+#include "infer/album.h"
 
 struct llm_engine {
     struct llm_model *model;   /* borrowed */
@@ -26,6 +27,7 @@ struct llm_engine {
     int64_t n_factors;         /* 0: all adapters act on all tokens of the pass */
     const float **strengths;   /* of the last pass's sequences (struct llm_watch) */
     size_t strengths_room;
+    struct llm_album album;    /* the pictures of texts; empty unless the model reads them */
     int64_t passes, tokens;    /* done so far */
     int64_t room;              /* tokens of the largest pass whose activations still have memory */
     int64_t warm_at;           /* the pass before which the memory of warm-up is released; 0: no prompt was read yet */
@@ -47,7 +49,7 @@ int llm_engine_too_long(const struct llm_engine *g, int64_t n, struct llm_err *e
 /* A sequence's part of a pass: n ≥ 1 tokens that follow what `kv` holds. */
 struct llm_feed {
     struct llm_kv *kv;
-    const int32_t *ids;
+    const int32_t *ids;        /* of the vocabulary, or of pictures (llm_engine_show) */
     int64_t n;
     bool together;             /* these tokens attend to each other in both directions, as the prompt of a model with prefix_lm does */
 };
@@ -65,8 +67,8 @@ int llm_engine_remember(struct llm_engine *g, struct llm_kv *kv, const int32_t *
  * than the context. Texts do not see each other. Final hidden states, as of llm_engine_run. */
 struct llm_tensor *llm_engine_encode(struct llm_engine *g, const int32_t *ids, const int32_t *kinds, const int64_t *lengths, int64_t n_texts,
                                      struct llm_err *e) LLM_MUST_CHECK;
-/* Runs a vision transformer over pictures [n, num_channels, image_size, image_size], which do not see each other. Final hidden states of each
- * picture's class token and patches, as of llm_engine_run. */
+/* Runs a vision transformer or tower over pictures [n, num_channels, image_size, image_size], which do not see each other. Final hidden states of
+ * each picture's class token and patches, as of llm_engine_run. */
 struct llm_tensor *llm_engine_see(struct llm_engine *g, const float *pixels, int64_t n, struct llm_err *e) LLM_MUST_CHECK;
 /* Cuts `kv` back to its first n tokens. If that is impossible (llm_kv_can_truncate), the n tokens are run again from the beginning.
  * 0, 1 if a signal was caught, -1. */

@@ -36,6 +36,7 @@ static void completion_release(struct llm_completion *c, int64_t drafts)
     for (int64_t i = 0; c->drafted_from && i < drafts; i++) llm_drafted_release(&c->drafted_from[i]);
     free(c->drafted_from);
     free(c->drafts);
+    free(c->state);
     if (c->draft_kv.pool) llm_kv_release(&c->draft_kv);
     if (c->guide_kv.pool) llm_kv_release(&c->guide_kv);
     free(c->again);
@@ -44,7 +45,7 @@ static void completion_release(struct llm_completion *c, int64_t drafts)
     free(c->drawn_log_probs);
     free(c->top);
     c->drafts = c->ids = c->again = NULL;
-    c->log_probs = c->drawn_log_probs = NULL;
+    c->log_probs = c->drawn_log_probs = c->state = NULL;
     c->top = NULL;
     c->drafted_from = NULL;
 }
@@ -191,7 +192,7 @@ static int choose_id(struct state *s, struct llm_completion *c, float *logits, c
     sampler->state = c->sample_state;
     uint32_t sample = (uint32_t)c->sample, position = (uint32_t)n_before;
     int64_t draft = n_before - (c->kv.n - c->n_drafts); /* the index of the draft of this token */
-    bool maximal = c->drafted_from && !c->is_forced && draft >= 0 && draft < c->n_drafts && llm_accept_possible(&p->sampling);
+    bool maximal = c->drafted_from && c->source == LLM_DRAFT_MODEL && draft >= 0 && draft < c->n_drafts && llm_accept_possible(&p->sampling);
     int status = maximal ? llm_accept_choose(sampler, &p->sampling, &h, logits, n, sample, position, &c->drafted_from[draft], c->drafts[draft], id,
                                              &c->err)
                          : llm_sampler_choose(sampler, &p->sampling, &h, logits, n, sample, position, id, &c->err);
@@ -468,7 +469,7 @@ static void choose_piece(void *arg, size_t i, int thread)
     for (int64_t k = 0;; k++) {
         choose(s, c, logits + k * llm_generate_vocab(s), guide ? guide + k * llm_generate_vocab(s) : NULL, before + k, thread);
         if (c->err.status || c->ended || k == c->n_drafts || c->ids[c->n - 1] != c->drafts[k]) {
-            if (s->g->repeats || c->is_forced) llm_generate_adapt_depth(s, c, c->n_drafts, k);
+            llm_generate_adapt_depth(s, c, c->n_drafts, k);
             c->n_drafts = k; /* the number of right drafts */
             c->accepted += k;
             return;
@@ -514,21 +515,36 @@ static void adapt_chunk(struct state *s, double seconds)
 static int pass(struct state *s)
 {
     struct llm_engine *g = s->g->engine;
-    int64_t row = 0;
+    int64_t row = 0, n_again = 0;
     struct llm_reading r;
     double began = llm_now();
-    if (llm_engine_advance(g, s->feeds, s->n_feeds, &r, s->e) < 0 || llm_generate_note_prompts(s, r.hidden) < 0) return -1;
+    if (llm_generate_keep_states(s) < 0 || llm_engine_advance(g, s->feeds, s->n_feeds, &r, s->e) < 0) return -1;
+    if (llm_generate_note_prompts(s, r.hidden) < 0) return -1;
     llm_generate_resume(s);
+    for (int64_t i = 0; i < s->n_feeds - s->n_active; i++) {
+        struct job *j = s->prefilled[i];
+        if (j && !j->prompt.keep_cache && !llm_generate_is_sharing(s, j)) llm_kv_release_passed(&j->kv);
+    }
     if (s->n_wanted == 0) return 0;
     s->logits = llm_engine_predict(g, &r, s->rows, s->n_wanted, s->e);
     if (!s->logits || keep_logits(s) < 0) return -1;
     choose_all(s);
-    adapt_chunk(s, llm_now() - began);
-    for (int64_t i = 0; i < s->n_active; row += s->feeds[i++].n) {
+    double seconds = llm_now() - began;
+    adapt_chunk(s, seconds);
+    if (s->n_feeds == s->n_active) llm_generate_note_cost(&s->pass_cost, seconds);
+    for (int64_t i = 0, fed; i < s->n_active; i++, row += fed) {
         struct llm_completion *c = s->active[i];
+        const int64_t right = 1 + c->n_drafts;
+        fed = s->feeds[i].n;
         if (llm_generate_keep_right(c, g->draft > 0, r.hidden, row, s->feeds[i].n, s->e) < 0 || finish_ended(s, c) < 0) return -1;
+        if (g->pool.state_floats > 0 && right < fed && c->kv.state) { /* no state: it has ended */
+            llm_generate_restore_state(c, right);
+            s->feeds[n_again++] = (struct llm_feed){&c->kv, s->feeds[i].ids, right, false};
+        } else if (!c->ended && !c->prompt.keep_cache) {
+            llm_kv_release_passed(&c->kv);
+        }
     }
-    return 0;
+    return n_again > 0 ? llm_engine_advance(g, s->feeds, n_again, &r, s->e) : 0;
 }
 
 /* ---- delivery, in the order of prompts ---- */

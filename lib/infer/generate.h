@@ -3,9 +3,11 @@
  * cache. The results do not depend on any of this: each completion is what it would be alone.
  *
  * If there are drafts (by the engine, infer/draft.h; by a smaller model; of repetitions, infer/repeat.h), a completion's token is followed in the
- * pass by its drafted tokens. Each next token is then chosen from the logits of the token before it, as without drafts, by the same random numbers;
- * the first one that differs from its draft ends the completion's part of the pass. Drafts therefore change no token, and a drafted token is
- * accepted at most as often as by rejection sampling, which llm_generate.maximal asks for.
+ * pass by its drafted tokens. What a constraint forces comes before what the text repeats, and that before what a smaller model says, which drafts
+ * as deep as measured costs and acceptance make worth it. Each next token is then chosen from the logits of the token before it, as without drafts,
+ * by the same random numbers; the first one that differs from its draft ends the completion's part of the pass. Drafts therefore change no token, and
+ * a drafted token is accepted at most as often as by rejection sampling, which llm_generate.maximal asks for. Recurrent models keep the state before
+ * the pass: where a draft was wrong, the tokens before it are computed again from there, in one more pass for all completions.
  *
  * Prompts that begin alike share the cache of their beginning (infer/prefix.h), if llm_generate.share is set: prompts are read ahead, and those that
  * continue a beginning that is in memory start before others.
@@ -97,7 +99,7 @@ struct llm_completion {
     int64_t prompt_tokens;       /* begin->n + n */
     int64_t shared_tokens;       /* of these, tokens whose cache an earlier prompt had computed */
     int64_t recomputed_tokens;   /* tokens computed again, because their cache had been released for others */
-    double score;                /* of a search (infer/search.h): the sum of log-probabilities, divided by the length's power */
+    double score;                /* of a search (infer/beams.h): the sum of log-probabilities, divided by the length's power */
     double slowest_seconds;      /* the longest time from one token to the next */
     /* The fields from here on belong to the generator: */
     struct llm_sample_state sample_state;
@@ -108,9 +110,12 @@ struct llm_completion {
     int32_t *drafts;             /* [the maximum of drafts]: tokens drafted after the last one */
     struct llm_drafted *drafted_from; /* [llm_generate.drafts] with `maximal`: what each draft was drawn from */
     int64_t n_drafts;
-    bool is_forced;              /* the drafts are what a constraint forces */
+    enum llm_draft_source { LLM_DRAFT_LAYER, LLM_DRAFT_MODEL, LLM_DRAFT_REPEATED, LLM_DRAFT_FORCED } source; /* of these drafts */
     int64_t forced_depth, forced_pause, forced_wrong; /* of these: as `depth`, `pause` and `wrong` */
     int64_t depth, pause, wrong; /* drafts of repetitions: how many tokens now, how many passes without, how many drafts in turn were wrong */
+    double right;                /* the acceptance rate of `drafter`'s recent drafts; those after a wrong one do not count */
+    int64_t undrafted;           /* passes in turn in which `drafter` would have cost more than it gives */
+    float *state;                /* of recurrent models: what kv.state was before the current pass, if that has drafts */
     struct llm_kv draft_kv;      /* the drafting model's cache */
     struct llm_sample_state draft_state; /* of the sampling of its drafts */
     struct llm_kv guide_kv;      /* with guidance: of the negative prompt and what was generated */
@@ -139,10 +144,10 @@ struct llm_generate {
     /* A completion has ended and all of its text was shown. It may be changed, and is freed afterwards. */
     int (*done)(void *arg, struct llm_completion *c, struct llm_err *e);
     void *arg;
-    int64_t drafts;              /* tokens drafted at a time by `drafter` or of repetitions; engines that draft have their own number */
-    bool repeats;                /* drafts are what the text repeats */
-    bool forced;                 /* where a constraint leaves no choice, its text is drafted, before other drafts; the engine's caches can be cut, and
-                                  * it does not draft itself */
+    int64_t drafts;              /* maximum of tokens drafted at a time by `drafter` or of repetitions; engines that draft have their own number */
+    bool repeats;                /* what the text repeats is drafted */
+    bool forced;                 /* where a constraint leaves no choice, its text is drafted, before other drafts; the engine has no recurrent state,
+                                  * and does not draft itself */
     bool maximal;                /* drafts of `drafter` are accepted as sample/accept.h has it: the distribution stays the same, the tokens do not */
     struct llm_engine *drafter;  /* a smaller model of the same tokens, whose caches can be cut; NULL: none */
     bool unordered;              /* completions of a prompt are delivered when they have ended, in their order; `text` is NULL */

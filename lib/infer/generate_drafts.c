@@ -2,10 +2,13 @@
 #include <math.h>
 #include <string.h>
 #include "base/buf.h"
+#include "base/log.h"
 #include "infer/generate_internal.h"
 #include "infer/repeat.h"
 
 #define FIRST_DEPTH 4 /* tokens of the first draft of a repetition */
+#define WARM 6 /* passes whose mean time is known before depths follow it */
+#define FORGETTING .05 /* weight of the newest value in a moving average */
 #define MAX_FORCED 12 /* tokens of a draft of what is forced: a pass of so many rows costs hardly more than one of a single row */
 
 /* How many drafts a completion needs room for. */
@@ -21,6 +24,7 @@ int llm_generate_begin_drafts(const struct state *s, const struct job *j, struct
     int64_t room = room_for_drafts(s, c);
     if (room > 0) {
         c->depth = c->forced_depth = FIRST_DEPTH;
+        c->right = .75;
         if (s->g->drafter) llm_kv_init(&c->draft_kv, &s->g->drafter->pool);
         c->drafts = llm_alloc((size_t)room, sizeof *c->drafts, "drafts", s->e);
         if (!c->drafts || !s->g->maximal) return c->drafts ? 0 : -1;
@@ -50,6 +54,7 @@ static int32_t next_of_prompt(void *arg, int64_t position)
  * generates one. */
 static int64_t at_most(const struct state *s, const struct llm_completion *c, int64_t n)
 {
+    if (s->g->engine->pool.state_floats > 0 && llm_generate_is_guided(&c->prompt)) return 0; /* the guide's state is not kept */
     int64_t room = s->g->engine->context - c->kv.n - 1, wanted = c->prompt.max_tokens - c->n - 1;
     if (c->prompt.max_tokens >= 0 && wanted < n) n = wanted;
     return room < n ? (room > 0 ? room : 0) : n;
@@ -64,7 +69,6 @@ static int64_t may_draft(const struct state *s, const struct llm_completion *c)
 static bool draft_forced(const struct state *s, struct llm_completion *c)
 {
     c->n_drafts = 0;
-    c->is_forced = false;
     if (!s->g->forced || !c->matcher.constraint || c->kv.kept || c->prompt.trace_queries > 0) return false;
     int64_t wanted = at_most(s, c, c->forced_depth < MAX_FORCED ? c->forced_depth : MAX_FORCED);
     if (wanted <= 0) return false;
@@ -74,7 +78,8 @@ static bool draft_forced(const struct state *s, struct llm_completion *c)
         return false;
     }
     c->n_drafts = n;
-    return c->is_forced = n > 0;
+    c->source = LLM_DRAFT_FORCED;
+    return n > 0;
 }
 
 /* Drafts what the text repeats, as deep as that was right of late. Where it was wrong there is a pause, so that texts without repetitions cost
@@ -83,14 +88,19 @@ static void draft_repeats(const struct state *s, struct llm_completion *c)
 {
     int64_t wanted = may_draft(s, c);
     c->n_drafts = 0;
+    c->source = LLM_DRAFT_REPEATED;
     if (c->pause > 0) c->pause--;
     else if (wanted > 0) c->n_drafts = llm_repeat_draft(c->kv.ids, c->kv.n, c->ids[c->n - 1], wanted < c->depth ? wanted : c->depth, c->drafts);
 }
 
 void llm_generate_adapt_depth(const struct state *s, struct llm_completion *c, int64_t n, int64_t right)
 {
-    if (n == 0) return;
-    if (c->is_forced) {
+    if (n == 0 || c->source == LLM_DRAFT_LAYER) return;
+    if (c->source == LLM_DRAFT_MODEL) {
+        for (int64_t i = 0; i < n && i <= right; i++) c->right += FORGETTING * ((i < right) - c->right);
+        return;
+    }
+    if (c->source == LLM_DRAFT_FORCED) {
         c->forced_depth = right == n ? 2 * c->forced_depth : right > 1 ? right : 2;
         if (c->forced_depth > MAX_FORCED) c->forced_depth = MAX_FORCED;
         c->forced_wrong = right > 0 ? 0 : c->forced_wrong + 1;
@@ -101,6 +111,34 @@ void llm_generate_adapt_depth(const struct state *s, struct llm_completion *c, i
     if (c->depth > s->g->drafts) c->depth = s->g->drafts;
     c->wrong = right > 0 ? 0 : c->wrong + 1;
     c->pause = c->wrong > 0 ? (int64_t)1 << (c->wrong < 6 ? c->wrong : 6) : 0;
+}
+
+void llm_generate_note_cost(struct llm_cost *c, double seconds)
+{
+    if (c->n > 0 && seconds > 2 * c->seconds) seconds = 2 * c->seconds; /* other work on the machine */
+    c->seconds += (seconds - c->seconds) * (c->n < WARM ? 1. / (double)(c->n + 1) : FORGETTING);
+    c->n++;
+}
+
+/* How many tokens, at most n, the drafting model should draft, so that most tokens come in a second: d drafts give 1 + p + ... + p^d tokens, if each
+ * is right with probability p, and take d passes of the drafting model and one of the model. Where none is worth its time, one is drafted now and
+ * then, to see whether that has changed. With `maximal` the tokens depend on what was drafted, so the depth does not depend on time. */
+static int64_t worth_drafting(const struct state *s, struct llm_completion *c, int64_t n)
+{
+    enum { ANEW = 32 };
+    const struct llm_cost *pass = &s->pass_cost, *draft = &s->draft_cost;
+    if (n == 0 || s->g->maximal || pass->n < WARM || draft->n < WARM) return n;
+    double tokens = 1, power = 1, best = 1 / pass->seconds;
+    int64_t depth = 0;
+    for (int64_t d = 1; d <= n; d++) {
+        tokens += power *= c->right;
+        double rate = tokens / (pass->seconds + (double)d * draft->seconds);
+        if (rate <= best) continue;
+        best = rate;
+        depth = d;
+    }
+    c->undrafted = depth > 0 ? 0 : c->undrafted + 1;
+    return depth == 0 && c->undrafted % ANEW == 0 ? 1 : depth;
 }
 
 /* Brings the drafting model's cache to the completion's text but for at most MAX_CATCH_UP tokens. 0, 1 when a signal was caught, -1. */
@@ -159,12 +197,20 @@ static int draft_by_model(struct state *s)
         for (int64_t i = 0; i < j->begun; i++) {
             struct llm_completion *c = &j->completions[i];
             if (!c->running || c->paused || draft_forced(s, c)) continue;
-            c->n_drafts = may_draft(s, c);
-            int status = c->n_drafts > 0 ? catch_up(s, c) : 0;
+            if (s->g->repeats) draft_repeats(s, c);
+            if (c->n_drafts > 0) continue;
+            c->source = LLM_DRAFT_MODEL;
+            c->n_drafts = worth_drafting(s, c, may_draft(s, c));
+            if (c->n_drafts == 0) continue;
+            int status = catch_up(s, c);
             if (status != 0) return status;
-            rows += c->kv.n - c->draft_kv.n + 1;
-            if (rows > s->g->drafter->batch) c->n_drafts = 0; /* more would not fit a pass */
-            if (c->n_drafts > 0) s->active[n++] = c;
+            const int64_t reads = c->kv.n - c->draft_kv.n + 1;
+            if (rows + reads > s->g->drafter->batch) { /* more would not fit a pass */
+                c->n_drafts = 0;
+                continue;
+            }
+            rows += reads;
+            s->active[n++] = c;
             deepest = c->n_drafts > deepest ? c->n_drafts : deepest;
         }
     }
@@ -173,7 +219,9 @@ static int draft_by_model(struct state *s)
         for (int64_t k = 0; k < n; k++)
             if (s->active[k]->n_drafts > i) s->active[left++] = s->active[k];
         n = left;
+        double began = llm_now();
         if (draft_token(s, s->active, n, i) < 0) return -1;
+        llm_generate_note_cost(&s->draft_cost, llm_now() - began);
     }
     return 0;
 }
@@ -193,6 +241,7 @@ int llm_generate_draft(struct state *s)
             if (!draft_forced(s, c) && s->g->repeats) draft_repeats(s, c);
             if (c->draft.n == 0) continue;
             c->n_drafts = may_draft(s, c);
+            c->source = LLM_DRAFT_LAYER;
             s->drafts[n++] = (struct llm_draft_feed){&c->draft, &c->kv, next_of_completion, c, c->draft.n, c->n_drafts, c->drafts};
         }
     }
@@ -200,6 +249,25 @@ int llm_generate_draft(struct state *s)
 }
 
 /* ---- a pass ---- */
+
+int llm_generate_keep_states(struct state *s)
+{
+    const size_t n = (size_t)s->g->engine->pool.state_floats;
+    for (int64_t i = 0; i < s->n_active && n > 0; i++) {
+        struct llm_completion *c = s->active[i];
+        if (c->n_drafts == 0) continue;
+        if (!c->state) c->state = llm_alloc(n, sizeof *c->state, "a sequence's state", s->e);
+        if (!c->state) return -1;
+        memcpy(c->state, c->kv.state, n * sizeof *c->state);
+    }
+    return 0;
+}
+
+void llm_generate_restore_state(struct llm_completion *c, int64_t n)
+{
+    llm_kv_truncate(&c->kv, c->kv.n - n);
+    memcpy(c->kv.state, c->state, (size_t)c->kv.pool->state_floats * sizeof *c->state);
+}
 
 int llm_generate_keep_right(struct llm_completion *c, bool layer, const struct llm_tensor *hidden, int64_t row, int64_t fed, struct llm_err *e)
 {

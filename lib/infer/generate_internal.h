@@ -49,6 +49,7 @@ struct state {
     struct llm_sampler *samplers; /* one a thread */
     int64_t free;                /* of llm_generate.memory: bytes that this pass's feeds leave; INT64_MAX: not bounded */
     int64_t n_paused;
+    struct llm_cost { double seconds; int64_t n; } pass_cost, draft_cost; /* recent time of a pass without prompts, and of one of `drafter` */
     int64_t chunk;               /* tokens of prompts that a pass beside running completions may have, for llm_generate.latency */
     float *spare;                /* a copy of a prompt's logits; NULL until one is needed */
     int32_t ends[LLM_MAX_ENDS];  /* [n_ends] the model's end tokens */
@@ -99,8 +100,14 @@ void llm_generate_resume(struct state *s);
 int llm_generate_begin_drafts(const struct state *s, const struct job *j, struct llm_completion *c) LLM_MUST_CHECK;
 /* Drafts tokens for the running completions, before a pass is assembled. 0, 1 when a signal was caught, -1. */
 int llm_generate_draft(struct state *s) LLM_MUST_CHECK;
-/* Of drafts of repetitions and of forced texts: learns from a pass in which `right` of `n` drafted tokens were right. */
+/* Learns from a pass in which `right` of `n` drafted tokens were right. The model's own layers always draft as many as they are told. */
 void llm_generate_adapt_depth(const struct state *s, struct llm_completion *c, int64_t n, int64_t right);
+/* Adds a measured time to a moving average. */
+void llm_generate_note_cost(struct llm_cost *c, double seconds);
+/* Recurrent models: keeps the states of completions with drafts, before a pass. 0 or -1. */
+int llm_generate_keep_states(struct state *s) LLM_MUST_CHECK;
+/* The state becomes that before the pass, whose first n tokens are to be computed again. */
+void llm_generate_restore_state(struct llm_completion *c, int64_t n);
 /* Removes wrong drafts from the cache, and notes the hidden states that the drafting layer, if there is one, is to read. `row`: the completion's
  * first in the pass, in which it had `fed` tokens. 0 or -1. */
 int llm_generate_keep_right(struct llm_completion *c, bool layer, const struct llm_tensor *hidden, int64_t row, int64_t fed, struct llm_err *e)

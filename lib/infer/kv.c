@@ -19,8 +19,11 @@ struct llm_kv_chunk {
 struct llm_kv_page {
     struct llm_kv_page *next;
     int64_t users;
-    unsigned char *data; /* [n_layers][k tile, v tile], 64-byte aligned */
+    unsigned char *data;  /* [layers that are not local][k tile, v tile], 64-byte aligned */
+    unsigned char *local; /* the same for layers with a sliding window; NULL: the model has none, or the page is outside the window */
 };
+
+struct llm_kv_part { struct llm_kv_part *next; }; /* at the beginning of an unused local part */
 
 static size_t tile_bytes(const struct llm_kv_layer *l, size_t row)
 {
@@ -47,10 +50,25 @@ static int place(struct llm_kv_pool *p, int64_t layer, struct llm_err *e)
         l->v_at = p->layers[s->source].v_at;
         return 0;
     }
-    l->k_at = p->page_bytes;
+    const size_t bytes = tile_bytes(l, l->k_row + l->v_row);
+    l->k_at = l->local ? p->local_bytes : p->page_bytes - p->local_bytes;
     l->v_at = l->k_at + tile_bytes(l, l->k_row);
-    if (__builtin_add_overflow(p->page_bytes, tile_bytes(l, l->k_row + l->v_row), &p->page_bytes)) return llm_no_memory(e, "a page of the cache");
+    if (__builtin_add_overflow(p->page_bytes, bytes, &p->page_bytes)) return llm_no_memory(e, "a page of the cache");
+    if (l->local) p->local_bytes += bytes;
     return 0;
+}
+
+/* Finds the layers whose keys only layers with sliding windows read. Shapes are known. */
+static void find_local(struct llm_kv_pool *p, const struct llm_config *c)
+{
+    for (int64_t l = 0; l < p->n_layers; l++) p->layers[l].local = p->layers[l].shape.n_kv_heads > 0;
+    for (int64_t l = 0; l < p->n_layers; l++)
+        if (llm_config_window(c, l) == 0) p->layers[p->layers[l].shape.source].local = false;
+    for (int64_t l = 0; l < p->n_layers; l++) {
+        const int64_t window = llm_config_window(c, l);
+        p->layers[l].local = p->layers[p->layers[l].shape.source].local;
+        if (p->layers[l].local && window > p->window) p->window = window;
+    }
 }
 
 int llm_kv_pool_init(struct llm_kv_pool *p, const struct llm_config *c, const char *types, struct llm_err *e)
@@ -60,13 +78,15 @@ int llm_kv_pool_init(struct llm_kv_pool *p, const struct llm_config *c, const ch
     p->layers = llm_calloc((size_t)p->n_layers + 1, sizeof *p->layers, "a cache", e);
     if (!p->layers) return -1;
     if (llm_kv_types_read(types, of, p->n_layers, e) < 0) return llm_in(e, "cache types");
+    for (int64_t l = 0; l < p->n_layers; l++) p->layers[l].shape = llm_model_state(c, l);
+    find_local(p, c);
     for (int64_t l = 0; l < p->n_layers; l++) {
-        p->layers[l].shape = llm_model_state(c, l);
         p->layers[l].types = of[l];
         if (place(p, l, e) < 0) return -1;
         of[l] = p->layers[l].types;
     }
     p->token_bytes = p->page_bytes / LLM_KV_TILE;
+    if (p->local_bytes > 0 && !(p->zeros = llm_calloc(p->local_bytes / 64 + 1, 64, "a page of the cache", e))) return -1;
     p->types = llm_kv_types_text(of, p->n_layers, e);
     return p->types ? 0 : -1;
 }
@@ -94,16 +114,19 @@ void llm_kv_pool_release(struct llm_kv_pool *p)
         free(c);
     }
     free(p->layers);
+    free(p->zeros);
+    p->zeros = NULL;
+    p->unused_parts = NULL;
     free(p->types);
     p->layers = NULL;
     p->types = NULL;
     p->n_pages = 0;
 }
 
-/* Memory for one more page, owned by the pool. */
-static unsigned char *page_memory(struct llm_kv_pool *p, struct llm_err *e)
+/* Memory for one more page, or for the local part of one, owned by the pool. */
+static unsigned char *page_memory(struct llm_kv_pool *p, size_t page, struct llm_err *e)
 {
-    const size_t each = p->page_bytes / 64 * 64 + 64; /* models without a cache have pages of no bytes */
+    const size_t each = page / 64 * 64 + 64; /* models without a cache have pages of no bytes */
     struct llm_kv_chunk *c = p->chunks;
     if (!c || c->bytes - c->used < each) {
         size_t pages = p->n_pages < FEW_PAGES || each > CHUNK_BYTES ? 1 : CHUNK_BYTES / each, bytes = pages * each;
@@ -126,6 +149,15 @@ static unsigned char *page_memory(struct llm_kv_pool *p, struct llm_err *e)
     return c->data + c->used - each;
 }
 
+static int add_local(struct llm_kv_pool *p, struct llm_kv_page *page, struct llm_err *e)
+{
+    if (p->local_bytes == 0 || page->local) return 0;
+    page->local = (unsigned char *)p->unused_parts;
+    if (p->unused_parts) p->unused_parts = p->unused_parts->next;
+    else page->local = page_memory(p, p->local_bytes, e);
+    return page->local ? 0 : -1;
+}
+
 /* Pages begin as zeros: rows after the last token of a tile are multiplied by a probability of 0 and must therefore be finite. */
 static struct llm_kv_page *page_create(struct llm_kv_pool *p, struct llm_err *e)
 {
@@ -135,14 +167,20 @@ static struct llm_kv_page *page_create(struct llm_kv_pool *p, struct llm_err *e)
     } else {
         page = llm_calloc(1, sizeof *page, "a page of the cache", e);
         if (!page) return NULL;
-        page->data = page_memory(p, e);
+        page->data = page_memory(p, p->page_bytes - p->local_bytes, e);
         if (!page->data) {
             free(page);
             return NULL;
         }
         p->n_pages++;
     }
-    memset(page->data, 0, p->page_bytes);
+    if (add_local(p, page, e) < 0) {
+        page->next = p->unused;
+        p->unused = page;
+        return NULL;
+    }
+    memset(page->data, 0, p->page_bytes - p->local_bytes);
+    if (page->local) memset(page->local, 0, p->local_bytes);
     p->n_used++;
     page->users = 1;
     page->next = NULL;
@@ -153,6 +191,7 @@ static void page_drop(struct llm_kv_pool *p, struct llm_kv_page *page)
 {
     if (--page->users > 0) return;
     p->n_used--;
+    p->n_passed -= p->local_bytes > 0 && !page->local;
     page->next = p->unused;
     p->unused = page;
 }
@@ -230,10 +269,12 @@ static void **tiles_of(const struct llm_kv *kv, int64_t layer, int value)
 
 static void set_page(struct llm_kv *kv, int64_t at, struct llm_kv_page *page)
 {
+    unsigned char *local = page->local ? page->local : kv->pool->zeros;
     kv->pages[at] = page;
     for (int64_t layer = 0; layer < kv->pool->n_all; layer++) {
-        tiles_of(kv, layer, 0)[at] = page->data + kv->pool->layers[layer].k_at;
-        tiles_of(kv, layer, 1)[at] = page->data + kv->pool->layers[layer].v_at;
+        const struct llm_kv_layer *l = &kv->pool->layers[layer];
+        tiles_of(kv, layer, 0)[at] = (l->local ? local : page->data) + l->k_at;
+        tiles_of(kv, layer, 1)[at] = (l->local ? local : page->data) + l->v_at;
     }
 }
 
@@ -275,7 +316,7 @@ static int make_state(struct llm_kv *kv, struct llm_err *e)
 
 int64_t llm_kv_used_bytes(const struct llm_kv_pool *p)
 {
-    return p->n_used * (int64_t)p->page_bytes + p->n_states * p->state_floats * (int64_t)sizeof(float);
+    return p->n_used * (int64_t)p->page_bytes - p->n_passed * (int64_t)p->local_bytes + p->n_states * p->state_floats * (int64_t)sizeof(float);
 }
 
 int64_t llm_kv_sequence_bytes(const struct llm_kv_pool *p, int64_t n)
@@ -314,7 +355,8 @@ int llm_kv_own(struct llm_kv *kv, int64_t from, int64_t n, struct llm_err *e)
         if (kv->pages[i]->users == 1) continue;
         struct llm_kv_page *own = page_create(kv->pool, e);
         if (!own) return -1;
-        memcpy(own->data, kv->pages[i]->data, kv->pool->page_bytes);
+        memcpy(own->data, kv->pages[i]->data, kv->pool->page_bytes - kv->pool->local_bytes);
+        if (kv->pages[i]->local) memcpy(own->local, kv->pages[i]->local, kv->pool->local_bytes);
         page_drop(kv->pool, kv->pages[i]);
         set_page(kv, i, own);
     }
@@ -333,8 +375,28 @@ void llm_kv_append(struct llm_kv *kv, const int32_t *ids, int64_t n)
     kv->traced += n;
 }
 
+void llm_kv_release_passed(struct llm_kv *kv)
+{
+    struct llm_kv_pool *p = kv->pool;
+    int64_t pages = p->local_bytes > 0 && !kv->kept && !kv->queries ? (kv->n - p->window + 1) / LLM_KV_TILE : 0;
+    if (pages <= 0 || kv->looked == pages) return;
+    kv->looked = pages;
+    for (int64_t i = 0; i < pages; i++) {
+        struct llm_kv_page *page = kv->pages[i];
+        if (page->users > 1 || !page->local) continue;
+        struct llm_kv_part *part = (void *)page->local;
+        part->next = p->unused_parts;
+        p->unused_parts = part;
+        p->n_passed++;
+        page->local = NULL;
+        set_page(kv, i, page);
+        if (kv->passed < (i + 1) * LLM_KV_TILE) kv->passed = (i + 1) * LLM_KV_TILE;
+    }
+}
+
 bool llm_kv_can_truncate(const struct llm_kv *kv, int64_t n)
 {
+    if (n > 0 && n < kv->n && n - kv->pool->window + 1 < kv->passed) return false;
     if (kv->kept && n > 0 && n < kv->kept->n - kv->kept->recent) return false;
     return kv->pool->state_floats == 0 || n == 0 || n >= kv->n;
 }
@@ -347,6 +409,7 @@ void llm_kv_truncate(struct llm_kv *kv, int64_t n)
         if (kv->state) memset(kv->state, 0, (size_t)kv->pool->state_floats * sizeof *kv->state);
     }
     if (kv->n == 0) {
+        kv->passed = 0;
         llm_kv_kept_release(kv->kept);
         kv->kept = NULL;
     }
@@ -367,6 +430,7 @@ int llm_kv_fork(struct llm_kv *to, const struct llm_kv *from, struct llm_err *e)
         set_page(to, i, from->pages[i]);
     }
     to->n_pages = from->n_pages;
+    to->passed = from->passed;
     llm_kv_append(to, from->ids, from->n);
     to->traced = 0; /* queries are not copied */
     if (!from->memory) return 0;

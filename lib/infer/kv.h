@@ -1,5 +1,6 @@
 /* Caches: what a model keeps of a sequence from one pass to the next. Keys and values are stored in pages of 64 positions; a page holds those of all
- * layers. Sequences therefore grow and end without copying, and sequences with the same beginning share pages. The state of recurrent layers does
+ * layers. Sequences therefore grow and end without copying, and sequences with the same beginning share pages. The part of a page that layers with
+ * sliding windows use can be released alone, when the windows of its only sequence have passed it. The state of recurrent layers does
  * not grow with the sequence; each sequence has its own. Positions count from 0. */
 #ifndef LLM_INFER_KV_H
 #define LLM_INFER_KV_H
@@ -8,6 +9,7 @@
 #include "model/model.h"
 
 struct llm_kv_chunk; /* memory of pages */
+struct llm_kv_part;
 struct llm_kv_page; /* one tile of k and one of v a layer; counted by the sequences that hold it */
 
 /* A layer, and the offsets of its data in a page and in a sequence's recurrent state. */
@@ -15,7 +17,8 @@ struct llm_kv_layer {
     struct llm_state_shape shape;
     struct llm_kv_pair types;  /* those of its source where the layer shares */
     size_t k_row, v_row;       /* bytes of one head's key and value at one position */
-    size_t k_at, v_at;         /* bytes from a page's beginning; those of its source where the layer shares */
+    size_t k_at, v_at;         /* bytes from the beginning of the page's part; those of its source where the layer shares */
+    bool local;                /* all that read it have sliding windows: it lies in the part that can be released alone */
     int64_t state_at;          /* floats from the beginning of the sequence's state */
 };
 
@@ -26,11 +29,16 @@ struct llm_kv_pool {
     int64_t n_all;             /* n_layers, and one more if a layer after them drafts */
     char *types;               /* of all layers but the drafting one (llm_kv_types_text) */
     size_t token_bytes;        /* of the keys and values of a token */
-    size_t page_bytes;
+    size_t page_bytes;         /* of both parts */
+    size_t local_bytes;        /* of the part of local layers */
+    int64_t window;            /* the largest of local layers; 0: there are none */
     int64_t state_floats;      /* of a sequence; 0: none */
     int64_t n_pages;           /* pages allocated so far, in use or free */
     int64_t n_used, n_states;  /* pages in use; sequences that have a recurrent state */
+    int64_t n_passed;            /* of the pages in use, those without their local part */
     struct llm_kv_page *unused;
+    struct llm_kv_part *unused_parts; /* local parts */
+    unsigned char *zeros;      /* [local_bytes] what views read in place of a local part that was released: attention masks it */
     struct llm_kv_chunk *chunks; /* pages come from the first */
 };
 /* `types`: infer/kvtypes.h. Fails (69) if they do not fit the model: block types need a head size that is a multiple of 32. Release
@@ -62,6 +70,8 @@ struct llm_kv {
     size_t ids_room;
     struct llm_kv_page **pages;
     int64_t n_pages, pages_room;
+    int64_t passed;            /* rows at the beginning whose local parts may be missing */
+    int64_t looked;            /* pages at the last llm_kv_release_passed */
     void **tiles;              /* [n_all][2][pages_room]: what views point to */
     float *state;              /* [pool->state_floats] from the first reserve on */
     float *queries;            /* NULL, or [n_layers][n_queries][query_width]: rings of the queries of the last tokens (struct llm_kv_seq) */
@@ -95,8 +105,12 @@ int64_t llm_kv_growth(const struct llm_kv *kv, int64_t n);
 int llm_kv_own(struct llm_kv *kv, int64_t from, int64_t n, struct llm_err *e) LLM_MUST_CHECK;
 /* The cache holds `n` more tokens (their keys and values have been stored). Room must have been reserved. */
 void llm_kv_append(struct llm_kv *kv, const int32_t *ids, int64_t n);
-/* Whether tokens from `n` on can be removed. Keys and values can; a recurrent state can only return to its beginning, an evicted cache to tokens that
- * all heads have. A caller that will need to go back forks the sequence first, or uses llm_engine_rewind, which runs tokens again if it must. */
+/* Releases the local parts of pages that no window of the next token reaches, if no other sequence has the page. What is removed or read of the
+ * sequence later must be within its windows: not of caches that are saved, shared or traced. */
+void llm_kv_release_passed(struct llm_kv *kv);
+/* Whether tokens from `n` on can be removed. Keys and values can, unless parts that a window would reach were released; a recurrent state can only
+ * return to its beginning, an evicted cache to tokens that all heads have. A caller that will need to go back forks the sequence first, or uses
+ * llm_engine_rewind, which runs tokens again if it must. */
 bool llm_kv_can_truncate(const struct llm_kv *kv, int64_t n);
 /* Removes tokens from `n` on. llm_kv_can_truncate must be true. */
 void llm_kv_truncate(struct llm_kv *kv, int64_t n);

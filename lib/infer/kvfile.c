@@ -543,6 +543,7 @@ const char *llm_kv_file_unevictable(const struct llm_config *c)
 {
     if (c->num_encoder_layers > 0) return "it is an encoder-decoder";
     if (c->num_latents > 0) return "it is a Perceiver";
+    if (c->mixer == LLM_MIXER_HYENA) return "its convolutions are sums over all tokens";
     if (c->dual_chunk_size > 0) return "dual chunk attention rotates by chunks of positions";
     if (c->position == LLM_POSITION_BUCKETS) return "its attention adds a bias for distances";
     for (int64_t l = 0; l < c->num_hidden_layers; l++) {

@@ -134,6 +134,7 @@ static void turn_row(const struct turn *t, const struct llm_kv_file *f, int64_t 
 /* Why keys of this model cannot get other positions; NULL: they can. */
 static const char *fixed(const struct llm_config *c)
 {
+    if (c->mixer == LLM_MIXER_HYENA) return "what it keeps of a text depends on where the text begins";
     if (c->position == LLM_POSITION_LEARNED || c->position == LLM_POSITION_SINUSOIDAL) return "its positions are added to embeddings";
     if (c->dual_chunk_size > 0) return "dual chunk attention rotates by chunks of positions";
     return NULL;

@@ -12,15 +12,16 @@
 #include "io/zstd_frames.h"
 
 /* Where a checkpoint's bytes come from: five ways, one interface.
- *   zstd in a file (mapped, frames at random) · zstd in a pipe (in order) · plain in a file (mapped) · plain in a pipe (in order) · GGUF (mapped,
- *   or all of a pipe in memory: its tensors are in no order that a reader could wait for) */
+ *   zstd in a file (mapped, frames at random) · zstd in a pipe (in order) · plain in a file (mapped) · plain in a pipe (in order) · GGUF and
+ *   rwkv.cpp (mapped, or all of a pipe in memory: tensors are in no order that a reader could wait for) */
 struct llm_checkpoint {
     struct llm_file *file;
     struct llm_map map;              /* files */
-    struct llm_buf whole;            /* GGUF from a pipe */
+    struct llm_buf whole;            /* GGUF or rwkv.cpp from a pipe */
     const unsigned char *bytes;      /* the whole file, in `map` or `whole` */
     struct llm_gguf gguf;
-    bool is_gguf;
+    struct llm_rwkv_cpp rwkv_cpp;
+    enum llm_content content;
     struct llm_frame *frames;        /* zstd in a file: those with tensor data, in order */
     size_t n_frames, *first_frame;   /* first_frame[i]: of entry i */
     struct llm_unzstd *unzstd;       /* zstd in a pipe */
@@ -39,7 +40,18 @@ const struct llm_header *llm_checkpoint_header(const struct llm_checkpoint *c)
 
 const struct llm_gguf *llm_checkpoint_gguf(const struct llm_checkpoint *c)
 {
-    return c->is_gguf ? &c->gguf : NULL;
+    return c->content == LLM_CONTENT_GGUF ? &c->gguf : NULL;
+}
+
+const struct llm_rwkv_cpp *llm_checkpoint_rwkv_cpp(const struct llm_checkpoint *c)
+{
+    return c->content == LLM_CONTENT_RWKV_CPP ? &c->rwkv_cpp : NULL;
+}
+
+/* Whether the whole file is in memory or mapped, its tensors in any order. */
+static bool is_whole(const struct llm_checkpoint *c)
+{
+    return c->content == LLM_CONTENT_GGUF || c->content == LLM_CONTENT_RWKV_CPP;
 }
 
 const char *llm_checkpoint_name(const struct llm_checkpoint *c)
@@ -241,10 +253,9 @@ static int open_plain_pipe(struct llm_checkpoint *c, struct llm_err *e)
     return got;
 }
 
-static int open_gguf(struct llm_checkpoint *c, bool regular, struct llm_err *e)
+static int open_whole(struct llm_checkpoint *c, bool regular, struct llm_err *e)
 {
     int64_t got = 1;
-    c->is_gguf = true;
     if (regular && map_file(c, e) < 0) return -1;
     while (!regular && got > 0) { /* memory follows bytes that came */
         if (llm_buf_reserve(&c->whole, c->whole.n + (1 << 20), e) < 0) return -1;
@@ -253,18 +264,19 @@ static int open_gguf(struct llm_checkpoint *c, bool regular, struct llm_err *e)
         c->whole.n += (size_t)got;
         c->bytes = (const unsigned char *)c->whole.p;
     }
-    return llm_gguf_parse(&c->gguf, &c->header, c->bytes, regular ? c->map.n : c->whole.n, llm_checkpoint_name(c), e);
+    const uint64_t n = regular ? c->map.n : c->whole.n;
+    if (c->content == LLM_CONTENT_RWKV_CPP) return llm_rwkv_cpp_parse(&c->rwkv_cpp, &c->header, c->bytes, n, llm_checkpoint_name(c), e);
+    return llm_gguf_parse(&c->gguf, &c->header, c->bytes, n, llm_checkpoint_name(c), e);
 }
 
-/* Opens the source in one of the five ways, by its content. A file that clearly has another format is refused before it is parsed. */
+/* Opens the source in one of these ways, by its content. A file that clearly has another format is refused before it is parsed. */
 static int open_any(struct llm_checkpoint *c, bool regular, struct llm_err *e)
 {
-    enum llm_content content;
     char kind[32];
-    if (llm_sniff(c->file, &content, e) < 0 || llm_sniff_kind(c->file, kind, e) < 0) return -1;
-    if (content == LLM_CONTENT_CHECKPOINT) return regular ? open_zstd_file(c, e) : open_zstd_pipe(c, e);
-    if (content == LLM_CONTENT_GGUF) return open_gguf(c, regular, e);
-    if (content != LLM_CONTENT_MESSAGE || (kind[0] && !llm_kind_is_checkpoint(kind)))
+    if (llm_sniff(c->file, &c->content, e) < 0 || llm_sniff_kind(c->file, kind, e) < 0) return -1;
+    if (c->content == LLM_CONTENT_CHECKPOINT) return regular ? open_zstd_file(c, e) : open_zstd_pipe(c, e);
+    if (is_whole(c)) return open_whole(c, regular, e);
+    if (c->content != LLM_CONTENT_MESSAGE || (kind[0] && !llm_kind_is_checkpoint(kind)))
         return llm_sniff_refuse(c->file, "a checkpoint (.llm), safetensors or GGUF", e);
     return regular ? open_plain_file(c, e) : open_plain_pipe(c, e);
 }
@@ -282,7 +294,7 @@ struct llm_checkpoint *llm_checkpoint_from_file(struct llm_file *f, struct llm_e
     int got = open_any(c, regular, e);
     if (got == 0 && c->header.kind && !llm_kind_is_checkpoint(c->header.kind))
         got = llm_fail(e, EX_DATAERR, "%s: expected a checkpoint, found a message of kind '%s'", llm_file_name(f), c->header.kind);
-    if (got == 0 && !regular && !c->is_gguf) {
+    if (got == 0 && !regular && !is_whole(c)) {
         c->kept = llm_calloc(c->header.n_entries, sizeof *c->kept, "header", e);
         if (!c->kept || (c->header.n_entries == 0 && finish_content(c, e) < 0)) got = -1;
     }
@@ -424,7 +436,7 @@ int llm_checkpoint_read(struct llm_checkpoint *c, const struct llm_entry *t, voi
 int llm_checkpoint_read_part(struct llm_checkpoint *c, const struct llm_entry *t, uint64_t from, uint64_t n, void *out, struct llm_err *e)
 {
     if (from == 0 && n == t->bytes) return llm_checkpoint_read(c, t, out, e);
-    if (!c->is_gguf || from > t->bytes || n > t->bytes - from) {
+    if (!is_whole(c) || from > t->bytes || n > t->bytes - from) {
         return llm_fail(e, LLM_EX_FAILURE, "%s: tensor '%s': cannot be read in parts", llm_checkpoint_name(c), t->name);
     }
     memcpy(out, c->bytes + c->header.header_bytes + t->offset + from, n);
@@ -499,27 +511,25 @@ static size_t cut(struct llm_frame_job *jobs, const struct llm_frame_job *whole,
     return n;
 }
 
-enum { TELL_AFTER = 32 << 20 }; /* bytes of tensors that are compressed together if their end is to be told */
-
 static int write_zstd(struct llm_output *o, const struct llm_buf *head, const struct llm_entry *entries, size_t n,
                       const struct llm_checkpoint_options *opt, struct llm_err *e)
 {
     size_t total = cut(NULL, NULL, head->n), at;
     for (size_t i = 0; i < n; i++) total += cut(NULL, NULL, entries[i].bytes);
     struct llm_frame_job *jobs = llm_alloc(total, sizeof *jobs, "checkpoint", e);
-    struct llm_frame_writer *w = jobs ? llm_frame_writer_create(o, opt->level, e) : NULL;
-    int got = -1;
-    if (w) {
+    struct llm_frame_writer *w = jobs ? llm_frame_writer_create(o, opt->level, opt->team, e) : NULL;
+    int got = w ? 0 : -1;
+    if (opt->team) got = opt->team->begin(opt->team->arg, got, NULL, NULL, 0, e);
+    if (got == 0) {
         size_t done = 0, told = 0;
         uint64_t bytes = 0;
         at = cut(jobs, &(struct llm_frame_job){.raw = (const unsigned char *)head->p}, head->n);
-        got = 0;
         for (size_t i = 0; i < n && got == 0; i++) {
             const struct llm_frame_job whole = {.raw = entries[i].source, .give = opt->give, .give_arg = opt->give_arg, .name = entries[i].name,
                                                 .plane_width = plane_width(&entries[i])};
             at += cut(jobs + at, &whole, entries[i].bytes);
             bytes += entries[i].bytes;
-            if (!opt->written || bytes < TELL_AFTER) continue;
+            if (!opt->written || bytes < LLM_CHECKPOINT_TELL_AFTER) continue;
             got = llm_frames_write(w, jobs + done, at - done, e);
             for (; got == 0 && told <= i; told++) opt->written(opt->written_arg, entries[told].name);
             done = at;
@@ -533,19 +543,38 @@ static int write_zstd(struct llm_output *o, const struct llm_buf *head, const st
     return got;
 }
 
+/* The message's header, with its length before it. */
+static int build_head(struct llm_buf *head, const json_t *meta, const struct llm_entry *entries, size_t n, const char *kind, struct llm_err *e)
+{
+    struct llm_buf json = {0};
+    int got = llm_buf_put(head, "\0\0\0\0\0\0\0", 8, e);
+    if (got == 0) got = llm_header_build(kind ? kind : "checkpoint", meta, entries, n, &json, e);
+    if (got == 0) got = llm_buf_put(head, json.p, json.n, e);
+    for (int i = 0; got == 0 && i < 8; i++) head->p[i] = (char)((uint64_t)json.n >> (8 * i));
+    llm_buf_release(&json);
+    return got;
+}
+
+/* All processes get the length of the header that process 0 has, or fail as one of them has. */
+static int tell_head(const struct llm_frame_team *t, int got, struct llm_buf *head, struct llm_err *e)
+{
+    struct llm_err lost;
+    uint64_t n = head->n;
+    if (t->tell(t->arg, &n, sizeof n, got < 0 ? &lost : e) < 0) got = -1;
+    got = t->begin(t->arg, got, NULL, NULL, 0, e);
+    head->n = n;
+    return got;
+}
+
 int llm_checkpoint_write(struct llm_output *o, const json_t *meta, const struct llm_tensor_out *t, size_t n,
                          const struct llm_checkpoint_options *opt, struct llm_err *e)
 {
+    const struct llm_frame_team *team = opt->team;
     struct llm_buf head = {0};
     struct llm_entry *entries = llm_calloc(n, sizeof *entries, "checkpoint", e);
-    int got = -1;
-    if (entries && llm_layout(t, n, opt->planes && !opt->plain, entries, e) == 0 && llm_buf_put(&head, "\0\0\0\0\0\0\0", 8, e) == 0) {
-        struct llm_buf json = {0};
-        got = llm_header_build(opt->kind ? opt->kind : "checkpoint", meta, entries, n, &json, e);
-        if (got == 0) got = llm_buf_put(&head, json.p, json.n, e);
-        for (int i = 0; got == 0 && i < 8; i++) head.p[i] = (char)((uint64_t)json.n >> (8 * i));
-        llm_buf_release(&json);
-    }
+    int got = entries ? llm_layout(t, n, opt->planes && !opt->plain, entries, e) : -1;
+    if (got == 0 && (!team || team->rank == 0)) got = build_head(&head, meta, entries, n, opt->kind, e);
+    if (team) got = tell_head(team, got, &head, e);
     if (got == 0) got = opt->plain ? write_plain(o, &head, entries, n, opt, e) : write_zstd(o, &head, entries, n, opt, e);
     llm_buf_release(&head);
     free(entries);

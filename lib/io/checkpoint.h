@@ -5,20 +5,25 @@
 
 #include "io/gguf.h"
 #include "io/message.h"
+#include "io/rwkv_cpp.h"
+#include "io/zstd_frames.h"
 
 /* ---- reading: from a file in parallel, one tensor alone, or from a pipe in order; plain safetensors and
- * GGUF too (mapped; GGUF from a pipe is kept in memory) ---- */
+ * GGUF and rwkv.cpp too (mapped; from a pipe these two are kept in memory) ---- */
 struct llm_checkpoint; /* opaque; of a file, tensors may be read from several threads; of a pipe, from one */
 struct llm_checkpoint *llm_checkpoint_open(const char *path, struct llm_err *e) LLM_MUST_CHECK; /* "-": stdin */
 struct llm_checkpoint *llm_checkpoint_from_file(struct llm_file *f, struct llm_err *e) LLM_MUST_CHECK; /* takes f over */
 const struct llm_header *llm_checkpoint_header(const struct llm_checkpoint *c);
 /* The metadata of a GGUF file, alive as long as `c`; NULL for others. */
 const struct llm_gguf *llm_checkpoint_gguf(const struct llm_checkpoint *c);
+/* What the header of a model of rwkv.cpp says, alive as long as `c`; NULL for others. */
+const struct llm_rwkv_cpp *llm_checkpoint_rwkv_cpp(const struct llm_checkpoint *c);
 const char *llm_checkpoint_name(const struct llm_checkpoint *c);
 /* Decodes tensor `t` (an entry of the header) into `out` (its true bytes: llm_dtype_bytes). Uses all threads of the pool. From a pipe
  * tensors that come before it are kept in memory, and each can be read once; with the last one the end of the input is checked. */
 int llm_checkpoint_read(struct llm_checkpoint *c, const struct llm_entry *t, void *out, struct llm_err *e) LLM_MUST_CHECK;
-/* Decodes bytes [from, from + n) of tensor `t`. A part of a tensor is possible in GGUF files only; the whole tensor: as llm_checkpoint_read. */
+/* Decodes bytes [from, from + n) of tensor `t`. A part of a tensor is possible in files of GGUF and rwkv.cpp only; the whole: as
+ * llm_checkpoint_read. */
 int llm_checkpoint_read_part(struct llm_checkpoint *c, const struct llm_entry *t, uint64_t from, uint64_t n, void *out, struct llm_err *e)
     LLM_MUST_CHECK;
 /* Decodes several tensors at once, which is faster than one by one if they are small. */
@@ -45,11 +50,15 @@ struct llm_checkpoint_options {
      * threads. */
     void (*give)(void *arg, const char *name, uint64_t from, size_t n, void *out);
     void *give_arg;
-    /* Called after the bytes of the tensor `name` were written; NULL: nobody asks. */
+    /* Called after the bytes of the tensor `name` were written, in the order of tensors,
+     * from the calling thread; NULL: nobody asks. Not of a team's. */
     void (*written)(void *arg, const char *name);
     void *written_arg;
+    /* Of several processes that write the message together, in zstd (io/zstd_frames.h); NULL: one process. Process 0 alone needs `meta`. */
+    const struct llm_frame_team *team;
 };
-/* Writes the whole message; compresses with all threads; the bytes do not depend on their number. `o` is not committed. */
+enum { LLM_CHECKPOINT_TELL_AFTER = 32 << 20 }; /* bytes of tensors that are compressed together if their end is to be told */
+/* Writes the whole message; compresses with all threads; the bytes depend neither on their number nor on that of processes. `o` is not committed. */
 int llm_checkpoint_write(struct llm_output *o, const json_t *meta, const struct llm_tensor_out *t, size_t n,
                          const struct llm_checkpoint_options *opt, struct llm_err *e) LLM_MUST_CHECK;
 

@@ -142,6 +142,7 @@ static int option(struct llm_key *k, const struct llm_cli *cli, const struct llm
         if (memcmp(value, fallback, sizeof(double)) == 0) return 0; /* NaN: not given */
         snprintf(number, sizeof number, "%.17g", *(const double *)value);
         break;
+    case LLM_INPUTS:
     case LLM_LIST: return list(k, o->name, value);
     case LLM_STR:
     case LLM_INPUT:

@@ -23,6 +23,7 @@ struct llm_output {
     int fd;
     bool owns_fd, finished, is_terminal;
     bool appends;            /* the file is written in place, and synced */
+    bool joins;              /* another process's temporary file */
     char *name;              /* for messages */
     char *target, *temporary; /* both set when the file is renamed at the end */
     int slot;                /* in base/signals.h */
@@ -222,6 +223,44 @@ uint64_t llm_output_offset(const struct llm_output *o)
     return o->written;
 }
 
+const char *llm_output_temporary(const struct llm_output *o)
+{
+    const char *slash = o->temporary ? strrchr(o->temporary, '/') : NULL;
+    return slash ? slash + 1 : o->temporary;
+}
+
+int llm_output_join(struct llm_output **out, const char *path, const char *temporary, struct llm_err *e)
+{
+    struct stat st;
+    *out = NULL;
+    struct llm_output *o = llm_calloc(1, sizeof *o, path, e);
+    if (!o) return -1;
+    o->fd = o->slot = o->guard = -1;
+    o->owns_fd = o->joins = true;
+    o->name = strdup(path);
+    o->target = resolve(path, e);
+    const char *slash = o->target ? strrchr(o->target, '/') : NULL;
+    char file[PATH_MAX];
+    const int n = snprintf(file, sizeof file, "%.*s%s", slash ? (int)(slash + 1 - o->target) : 0, slash ? o->target : "", temporary);
+    if (!o->name || !o->target) {
+        llm_output_abandon(o);
+        return o->name ? -1 : llm_no_memory(e, path);
+    }
+    if (n < (int)sizeof file) o->fd = open(file, O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (o->fd >= 0 && fstat(o->fd, &st) == 0 && S_ISREG(st.st_mode)) *out = o;
+    else llm_output_abandon(o);
+    return 0;
+}
+
+int llm_output_seek(struct llm_output *o, uint64_t at, struct llm_err *e)
+{
+    if (at == o->written) return 0;
+    if (llm_output_flush(o, e) < 0) return -1;
+    if (lseek(o->fd, (off_t)at, SEEK_SET) < 0) return llm_fail_errno(e, EX_IOERR, "%s: cannot write at byte %llu", o->name, (unsigned long long)at);
+    o->written = at;
+    return 0;
+}
+
 int llm_output_flush(struct llm_output *o, struct llm_err *e)
 {
     size_t n = o->used;
@@ -336,7 +375,7 @@ int llm_output_finish(struct llm_output *o, struct llm_err *e)
 {
     if (o->finished) return 0;
     int got = llm_fault_check_sizes(e) < 0 || put_held(o, e) < 0 ? -1 : llm_output_flush(o, e);
-    if (got == 0 && (o->temporary || o->appends) && fsync(o->fd) < 0) got = llm_fail_errno(e, EX_IOERR, "%s: cannot sync", o->name);
+    if (got == 0 && (o->temporary || o->appends || o->joins) && fsync(o->fd) < 0) got = llm_fail_errno(e, EX_IOERR, "%s: cannot sync", o->name);
     if (o->owns_fd || o->fd == STDOUT_FILENO) {
         int fd = o->fd;
         o->fd = -1;

@@ -25,6 +25,14 @@ int llm_output_sync(struct llm_output *o, struct llm_err *e) LLM_MUST_CHECK;
 /* Checks, before the work is done, that llm_output_open would succeed. NULL: nothing to check. A FIFO or a device is not opened. 0 or -1. */
 int llm_output_try(const char *path, bool binary, struct llm_err *e) LLM_MUST_CHECK;
 const char *llm_output_name(const struct llm_output *o);
+/* Several processes may write parts of one file: one opens it and commits it, after the others have joined it and finished. */
+/* The name, without a folder, of the temporary file that is renamed in the end; NULL: the output is written straight through. */
+const char *llm_output_temporary(const struct llm_output *o);
+/* Opens the temporary file of that name, which another process has made for the same target. NULL in *o: it is not there, so the target's folder is
+ * another one here. 0 or -1. Only llm_output_finish and llm_output_abandon end such an output, which neither renames nor removes the file. */
+int llm_output_join(struct llm_output **o, const char *path, const char *temporary, struct llm_err *e) LLM_MUST_CHECK;
+/* Goes to byte `at` of a file, from which on the next bytes are written. Nothing is done if it is there already. 0 or -1. */
+int llm_output_seek(struct llm_output *o, uint64_t at, struct llm_err *e) LLM_MUST_CHECK;
 int llm_output_write(struct llm_output *o, const void *p, size_t n, struct llm_err *e) LLM_MUST_CHECK;
 /* Text for people, in parts that may end within a character. On a terminal each byte that is not UTF-8 becomes U+FFFD; elsewhere bytes stay as they
  * are. */

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "io/rwkv_cpp.h"
 #include "io/zstd_frames.h"
 
 enum { LOOK = 4096 };
@@ -51,6 +52,7 @@ static const struct { bool (*is)(const unsigned char *p, size_t n); enum llm_con
     {llm_is_checkpoint, LLM_CONTENT_CHECKPOINT, "a checkpoint (.llm)"},
     {is_zstd, LLM_CONTENT_ZSTD, "zstd data"},
     {is_gguf, LLM_CONTENT_GGUF, "a GGUF file"},
+    {llm_is_rwkv_cpp, LLM_CONTENT_RWKV_CPP, "a model of rwkv.cpp"},
     {is_message, LLM_CONTENT_MESSAGE, "a tensor message"},
     {is_arpa, LLM_CONTENT_ARPA, "an ARPA file"},
     {is_json, LLM_CONTENT_JSON, "JSON"},

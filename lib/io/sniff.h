@@ -9,6 +9,7 @@ enum llm_content {
     LLM_CONTENT_CHECKPOINT, /* `.llm`: the naming frame */
     LLM_CONTENT_MESSAGE,    /* a tensor message or stream, safetensors */
     LLM_CONTENT_GGUF,
+    LLM_CONTENT_RWKV_CPP,   /* a model of rwkv.cpp */
     LLM_CONTENT_ARPA,       /* n-grams as text: \data\ */
     LLM_CONTENT_ZSTD,       /* zstd that is no `.llm` */
     LLM_CONTENT_JSON,       /* an object or array */

@@ -9,7 +9,8 @@
 #include "cpu/pool.h"
 #include "io/planes.h"
 
-enum { SKIPPABLE_HEADER = 8, SEEK_ENTRY = 8, SEEK_FOOTER = 9, BATCH_LIMIT = 64, PIECE = 1 << 17, CHECKSUM_FLAG = 4, WINDOW_LOG = 22 };
+enum { SKIPPABLE_HEADER = 8, SEEK_ENTRY = 8, SEEK_FOOTER = 9, PIECE = 1 << 17, CHECKSUM_FLAG = 4, WINDOW_LOG = 22 };
+enum { BATCH_LIMIT = LLM_FRAMES_LIMIT / 2 };
 enum { NAMING_FRAME = SKIPPABLE_HEADER + sizeof LLM_CHECKPOINT_NAME - 1 };
 
 static void put32(unsigned char *p, uint32_t v)
@@ -31,11 +32,14 @@ struct llm_frame_writer {
     int level;
     struct llm_frame *table;
     size_t n, room;
+    const struct llm_frame_team *team;
+    uint64_t at;                /* of the next frame in the file */
     /* While one batch is compressed, the previous one is written. */
     struct packed batch[2][BATCH_LIMIT];
     int turn;
     size_t n_before;
     const struct llm_frame_job *jobs;
+    const size_t *mine;         /* of a team: the jobs of a batch that this process does */
     struct llm_err *e;
     bool failed;
 };
@@ -49,19 +53,30 @@ static int note_frame(struct llm_frame_writer *w, size_t packed, size_t bytes, s
     return 0;
 }
 
-struct llm_frame_writer *llm_frame_writer_create(struct llm_output *o, int level, struct llm_err *e)
+/* The next n bytes of the file, which process `maker` of a team has made: they are written by whom the team says. */
+static int put(struct llm_frame_writer *w, int maker, void *p, size_t n, struct llm_err *e)
 {
-    static const char name[] = LLM_CHECKPOINT_NAME;
-    unsigned char head[SKIPPABLE_HEADER];
+    const struct llm_frame_team *t = w->team;
+    const int writer = t ? t->writer[maker] : 0, rank = t ? t->rank : 0;
+    const uint64_t at = w->at;
+    w->at += n;
+    if (maker != writer && (rank == maker || rank == writer) && t->pass(t->arg, maker, p, n, e) < 0) return -1;
+    if (rank != writer) return 0;
+    if (t && (t->place ? t->place(t->arg, at, n, e) : llm_output_seek(w->out, at, e)) < 0) return -1;
+    return llm_output_write(w->out, p, n, e);
+}
+
+struct llm_frame_writer *llm_frame_writer_create(struct llm_output *o, int level, const struct llm_frame_team *team, struct llm_err *e)
+{
+    unsigned char name[] = "        " LLM_CHECKPOINT_NAME; /* after the frame's header */
     struct llm_frame_writer *w = llm_calloc(1, sizeof *w, "checkpoint", e);
     if (!w) return NULL;
     w->out = o;
     w->level = level;
-    put32(head, LLM_SKIPPABLE_NAME);
-    put32(head + 4, sizeof name - 1);
-    if (llm_output_write(o, head, sizeof head, e) == 0 && llm_output_write(o, name, sizeof name - 1, e) == 0
-        && note_frame(w, sizeof head + sizeof name - 1, 0, e) == 0)
-        return w;
+    w->team = team;
+    put32(name, LLM_SKIPPABLE_NAME);
+    put32(name + 4, NAMING_FRAME - SKIPPABLE_HEADER);
+    if (put(w, 0, name, NAMING_FRAME, e) == 0 && note_frame(w, NAMING_FRAME, 0, e) == 0) return w;
     llm_frame_writer_destroy(w);
     return NULL;
 }
@@ -130,7 +145,7 @@ static int write_batch(struct llm_frame_writer *w, struct packed *batch, size_t 
 {
     for (size_t i = 0; i < n; i++) {
         if (!batch[i].bytes) return llm_no_memory(e, "compressing a frame");
-        if (llm_output_write(w->out, batch[i].p, batch[i].bytes, e) < 0 || note_frame(w, batch[i].bytes, batch[i].raw_bytes, e) < 0) return -1;
+        if (put(w, 0, batch[i].p, batch[i].bytes, e) < 0 || note_frame(w, batch[i].bytes, batch[i].raw_bytes, e) < 0) return -1;
     }
     return 0;
 }
@@ -150,15 +165,109 @@ static size_t batch_limit(void)
     return limit < BATCH_LIMIT ? limit : BATCH_LIMIT;
 }
 
+size_t llm_frames_in_memory(void)
+{
+    return 2 * batch_limit(); /* one batch is written while the next is made */
+}
+
 double llm_frames_memory(double bytes, double n)
 {
-    const double most = 2 * (double)batch_limit(); /* one batch is written while the next is made */
+    const double most = (double)llm_frames_in_memory();
     return n > 0 ? bytes / n * ((n < most ? n : most) + 2 * llm_pool_threads()) : 0;
+}
+
+/* ---- writing by several processes ---- */
+
+/* The frames of a batch: who makes each and how long they have become, [limit of the team * its processes]; which of them this process makes; how
+ * many each process makes; room for one that another process has made and this one writes. */
+struct team_batch { int *makers; uint32_t *sizes; size_t n, *mine, *made; unsigned char *passed; };
+
+static struct packed *slot(struct llm_frame_writer *w, size_t i)
+{
+    return &w->batch[i / BATCH_LIMIT][i % BATCH_LIMIT];
+}
+
+static void make_piece(void *arg, size_t i, int thread)
+{
+    struct llm_frame_writer *w = arg;
+    compress_job(w, slot(w, i), &w->jobs[w->mine[i]], thread);
+}
+
+/* Decides who makes the next jobs, until one process has as many as it can. Those that all can make go to the process that has the fewest. */
+static void divide(const struct llm_frame_team *t, const struct llm_frame_job *jobs, size_t n, struct team_batch *b)
+{
+    memset(b->made, 0, (size_t)t->n * sizeof *b->made);
+    for (b->n = 0; b->n < n; b->n++) {
+        int maker = jobs[b->n].name ? t->maker(t->arg, &jobs[b->n]) : 0;
+        if (maker < 0) {
+            maker = 0;
+            for (int q = 1; q < t->n; q++) maker = b->made[q] < b->made[maker] ? q : maker;
+        }
+        if (b->made[maker] == t->limit) return;
+        if (maker == t->rank) b->mine[b->made[maker]] = b->n;
+        b->made[maker]++;
+        b->makers[b->n] = maker;
+    }
+}
+
+/* Makes the frames of a batch that are this process's, and tells the others how long they are. */
+static int make_batch(struct llm_frame_writer *w, const struct llm_frame_job *jobs, const struct team_batch *b, struct llm_err *e)
+{
+    const struct llm_frame_team *t = w->team;
+    const size_t n = b->made[t->rank];
+    w->jobs = jobs;
+    w->mine = b->mine;
+    llm_parallel(n, make_piece, w);
+    for (size_t i = 0; i < n; i++) b->sizes[b->mine[i]] = (uint32_t)slot(w, i)->bytes;
+    if (t->tell_sizes(t->arg, b->makers, b->sizes, b->n, e) < 0) return -1;
+    for (size_t i = 0; i < b->n; i++) {
+        if (b->sizes[i] == 0 || b->sizes[i] > ZSTD_compressBound(LLM_FRAME_BYTES)) return llm_no_memory(e, "compressing a frame");
+    }
+    return 0;
+}
+
+/* Writes the frames of a batch. A process that cannot write still passes on, and receives, what others wait for. */
+static int put_batch(struct llm_frame_writer *w, const struct llm_frame_job *jobs, const struct team_batch *b, struct llm_err *e)
+{
+    struct llm_err later;
+    int got = 0;
+    for (size_t i = 0, mine = 0; i < b->n; i++) {
+        struct llm_err *err = got < 0 ? &later : e;
+        unsigned char *p = b->makers[i] == w->team->rank ? slot(w, mine++)->p : b->passed;
+        if (put(w, b->makers[i], p, b->sizes[i], err) < 0 || note_frame(w, b->sizes[i], jobs[i].bytes, err) < 0) got = -1;
+    }
+    return got;
+}
+
+/* llm_frames_write of a team. */
+static int write_together(struct llm_frame_writer *w, const struct llm_frame_job *jobs, size_t n, struct llm_err *e)
+{
+    const struct llm_frame_team *t = w->team;
+    const size_t limit = t->limit * (size_t)t->n;
+    struct team_batch b = {.makers = llm_alloc(limit, sizeof *b.makers, "checkpoint", e), .sizes = llm_alloc(limit, sizeof *b.sizes, "checkpoint", e),
+                           .mine = llm_alloc(t->limit, sizeof *b.mine, "checkpoint", e),
+                           .made = llm_calloc((size_t)t->n, sizeof *b.made, "checkpoint", e),
+                           .passed = llm_alloc(ZSTD_compressBound(LLM_FRAME_BYTES), 1, "checkpoint", e)};
+    int got = b.makers && b.sizes && b.mine && b.made && b.passed ? 0 : -1; /* this process's */
+    int all = t->begin(t->arg, got, NULL, NULL, 0, e);
+    for (size_t at = 0; all == 0 && at < n; at += b.n) {
+        divide(t, jobs + at, n - at, &b);
+        all = t->begin(t->arg, got, jobs + at, b.makers, b.n, e);
+        if (all == 0) all = make_batch(w, jobs + at, &b, e);
+        if (all == 0) got = put_batch(w, jobs + at, &b, e);
+    }
+    free(b.makers);
+    free(b.sizes);
+    free(b.mine);
+    free(b.made);
+    free(b.passed);
+    return all < 0 ? -1 : got;
 }
 
 int llm_frames_write(struct llm_frame_writer *w, const struct llm_frame_job *jobs, size_t n, struct llm_err *e)
 {
     const size_t limit = batch_limit();
+    if (w->team) return write_together(w, jobs, n, e);
     w->n_before = 0;
     w->e = e;
     for (size_t at = 0; at < n; at += w->n_before) {
@@ -179,15 +288,15 @@ int llm_frames_finish(struct llm_frame_writer *w, struct llm_err *e)
     if (size > UINT32_MAX) return llm_fail(e, LLM_EX_FAILURE, "too many frames for a seekable table: %zu", w->n);
     put32(head, LLM_SKIPPABLE_SEEK);
     put32(head + 4, (uint32_t)size);
-    if (llm_output_write(w->out, head, sizeof head, e) < 0) return -1;
+    if (put(w, 0, head, sizeof head, e) < 0) return -1;
     for (size_t i = 0; i < w->n; i++) {
         put32(entry, w->table[i].packed);
         put32(entry + 4, w->table[i].bytes);
-        if (llm_output_write(w->out, entry, sizeof entry, e) < 0) return -1;
+        if (put(w, 0, entry, sizeof entry, e) < 0) return -1;
     }
     put32(footer, (uint32_t)w->n); /* then the descriptor, 0: no checksums here, the frames carry theirs */
     put32(footer + 5, LLM_SEEK_MAGIC);
-    return llm_output_write(w->out, footer, sizeof footer, e);
+    return put(w, 0, footer, sizeof footer, e);
 }
 
 /* ---- reading: shared by files and pipes ---- */

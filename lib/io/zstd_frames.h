@@ -26,10 +26,37 @@ struct llm_frame_job {   /* one frame to make */
     size_t bytes;        /* 1 … LLM_FRAME_BYTES */
     int plane_width;     /* bytes per element (2, 4, 8) if the content is split into byte planes first; 0: it is not */
 };
-struct llm_frame_writer *llm_frame_writer_create(struct llm_output *o, int level, struct llm_err *e) LLM_MUST_CHECK; /* writes the naming frame */
-/* Compresses the jobs with all threads and writes them in order. */
+/* Several processes that write one file together. Each makes some of the frames. As soon as all know how long those of a batch have become, each
+ * writes its own where they belong, or sends them to process 0 if it cannot write to the file. All processes have the same jobs, in the same order,
+ * but only those that can make a frame need its content. Without a failure of messages all processes end at the same batch. */
+struct llm_frame_team {
+    int rank, n;                /* this process of n */
+    size_t limit;               /* frames that a process makes in a batch, at most; the same on all, 1 … LLM_FRAMES_LIMIT */
+    const int *writer;          /* [n] who writes the frames that a process makes: itself, or process 0. Process 0 writes its own */
+    void *arg;
+    /* Which process makes a frame of a tensor; -1: all can. The same on all processes. Frames without a tensor's name are process 0's. */
+    int (*maker)(void *arg, const struct llm_frame_job *job);
+    /* Before a batch of n jobs is made, whose makers are known: fails on all processes if `got` is -1 on one. Else `give` can make each. */
+    int (*begin)(void *arg, int got, const struct llm_frame_job *jobs, const int *makers, size_t n, struct llm_err *e);
+    /* sizes [n]: each process has set those of the frames that it has made, and gets the others. */
+    int (*tell_sizes)(void *arg, const int *makers, uint32_t *sizes, size_t n, struct llm_err *e);
+    /* n bytes of process `from` go to process 0. Only these two call it. */
+    int (*pass)(void *arg, int from, void *p, size_t n, struct llm_err *e);
+    /* Before this process writes n bytes that belong at byte `at` of the file; NULL: the output is the file (llm_output_seek). */
+    int (*place)(void *arg, uint64_t at, uint64_t n, struct llm_err *e);
+    /* n bytes of process 0 go to all. */
+    int (*tell)(void *arg, void *p, size_t n, struct llm_err *e);
+};
+enum { LLM_FRAMES_LIMIT = 128 };
+
+/* Writes the naming frame. `o` of a team: NULL if the process does not write. `team` is borrowed; NULL: one process. */
+struct llm_frame_writer *llm_frame_writer_create(struct llm_output *o, int level, const struct llm_frame_team *team, struct llm_err *e)
+    LLM_MUST_CHECK;
+/* Frames that llm_frames_write has in memory at once, compressed. */
+size_t llm_frames_in_memory(void);
 /* Memory that llm_frames_write of n frames of `bytes` bytes in all takes at most: frames that wait to be written, and those that are compressed. */
 double llm_frames_memory(double bytes, double n);
+/* Compresses the jobs with all threads and writes them in order. */
 int llm_frames_write(struct llm_frame_writer *w, const struct llm_frame_job *jobs, size_t n, struct llm_err *e) LLM_MUST_CHECK;
 int llm_frames_finish(struct llm_frame_writer *w, struct llm_err *e) LLM_MUST_CHECK; /* writes the table */
 void llm_frame_writer_destroy(struct llm_frame_writer *w);

@@ -22,7 +22,7 @@ struct block { double params, attention_params, mlp_params, flops, attention_flo
 /* Of a layer that predicts further. An encoder's layers are numbered from n_layers too. */
 static bool is_next(const struct llm_param_spec *s, const struct llm_decoder *layout)
 {
-    return s->layer >= layout->stacks[LLM_STACK_MAIN].n_layers && !s->encoder;
+    return s->layer >= layout->stacks[LLM_STACK_MAIN].n_layers && s->stack == LLM_STACK_MAIN;
 }
 
 /* With `context` tokens in sight. */
@@ -73,7 +73,7 @@ int llm_cost_of(struct llm_cost *out, const struct llm_config *c, int64_t contex
             out->next_flops += llm_param_spec_flops(&d.specs[i]);
             continue;
         }
-        if (d.specs[i].lookup && !d.specs[i].encoder) out->embedding_params += elements;
+        if (d.specs[i].lookup && d.specs[i].stack == LLM_STACK_MAIN) out->embedding_params += elements;
         if (d.specs[i].n_dims < 2) out->vector_params += elements;
     }
     for (int64_t l = 0; l < layout->stacks[LLM_STACK_MAIN].n_layers; l++) {

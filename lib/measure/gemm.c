@@ -48,7 +48,7 @@ static int make(const struct llm_gemm_job *j, struct operands *o, struct llm_err
     if (j->panels) {
         o->panels = llm_form_memory_create(llm_panels_bytes(j->m, j->k));
         if (!o->panels) return llm_no_memory(e, "packed activations");
-        for (int64_t r = 0; r < j->m; r++) llm_panels_put(o->x + r * j->k, r, j->k, o->panels);
+        for (int64_t r = 0; r < j->m; r++) llm_panels_put(o->x + r * j->k, r, 0, j->k, j->k, o->panels);
     }
     llm_dtypes[j->weight].encode(o->wide, o->w, (size_t)(j->n * j->k));
     for (size_t i = 0; i < copies; i++) {

@@ -11,6 +11,11 @@ static int nearest_within(float x, int least, int max)
     return x >= (float)max ? max : x > (float)least ? (int)lrintf(x) : least; /* `least` for NaN */
 }
 
+static int between(int x, int least, int most)
+{
+    return x < least ? least : x > most ? most : x;
+}
+
 /* Weights, of which not all are 0 in any group, and what follows from them. */
 struct weights {
     float w[LLM_BLOCK_MAX];
@@ -37,49 +42,52 @@ static int listed(const struct llm_block_kind *kind, float x)
     return i;
 }
 
-/* The integer scale and offset of group g that leave the least error, near those that the fit asks for. */
-static struct left choose_integers(const struct llm_block_kind *kind, const float *x, const float *w, const struct llm_group_fit *fit, int g,
-                                   struct llm_block *b)
+/* The integer scales and offsets of the groups from `first` on that leave the least error, near those that the fits ask for. A candidate beyond the
+ * limits is replaced by its neighbour, which then stands twice. */
+static void choose_integers(const struct llm_block_kind *kind, const struct llm_fit_values *v, const struct llm_group_fit *fits, int first,
+                            struct llm_block *b, struct left *left)
 {
+    const int lows_each = kind->low_max ? 3 : 1, n = kind->scales ? 7 : 3 * lows_each, groups = v->groups;
+    int scale[LLM_FIT_LANES], low[LLM_FIT_LANES], best[LLM_FIT_LANES] = {0}, scales[LLM_FIT_PAIRS], lows[LLM_FIT_PAIRS];
     struct llm_fit_tries t;
-    int scales[LLM_FIT_TRIES], lows[LLM_FIT_TRIES], n = 0, best = 0;
-    memset(t.scale, 0, sizeof t.scale); /* what the kernel reads; it writes the rest */
-    memset(t.low, 0, sizeof t.low);
-    if (kind->scales) {
-        const int middle = listed(kind, fit->scale / b->d), from = middle > 3 ? middle - 3 : 0;
-        for (int i = from; i <= middle + 3 && i < kind->n_scales; i++) {
-            scales[n] = kind->scales[i];
-            t.scale[n++] = b->d * (float)kind->scales[i];
-        }
-        llm_k.fit.tries(kind, x, w, kind->group, n, &t);
-        for (int i = 1; i < n; i++) best = t.error[i] < t.error[best] ? i : best;
-        b->scale[g] = scales[best];
-        return (struct left){(double)t.error[best], (double)t.l[best], (double)t.xl[best], (double)t.ll[best]};
+    for (int g = 0; g < groups; g++) {
+        const float of_scale = fits[g].scale / b->d;
+        scale[g] = kind->scales ? listed(kind, of_scale) : nearest_within(b->d != 0 ? of_scale : 0, kind->scale_min, kind->scale_max);
+        low[g] = nearest_within(b->least != 0 ? fits[g].low / b->least : 0, 0, kind->low_max);
     }
-    const int scale = nearest_within(b->d != 0 ? fit->scale / b->d : 0, kind->scale_min, kind->scale_max);
-    const int low = nearest_within(b->least != 0 ? fit->low / b->least : 0, 0, kind->low_max);
-    for (int s = scale - 1; s <= scale + 1; s++) {
-        for (int m = low - 1; m <= low + 1; m++) {
-            if (s < kind->scale_min || s > kind->scale_max || m < 0 || m > kind->low_max) continue;
-            scales[n] = s;
-            lows[n] = m;
-            t.scale[n] = b->d * (float)s;
-            t.low[n++] = b->least * (float)m;
+    for (int i = 0; i < n; i++) {
+        int *to_scale = scales + i * groups, *to_low = lows + i * groups;
+        const int off_low = kind->low_max ? i % lows_each - 1 : 0, off_scale = i / lows_each - 1;
+        for (int g = 0; g < groups; g++) {
+            to_scale[g] = kind->scales ? kind->scales[between(scale[g] + i - 3, 0, kind->n_scales - 1)]
+                                       : between(scale[g] + off_scale, kind->scale_min, kind->scale_max);
+            to_low[g] = between(low[g] + off_low, 0, kind->low_max);
         }
     }
-    llm_k.fit.tries(kind, x, w, kind->group, n, &t);
-    for (int i = 1; i < n; i++) best = t.error[i] < t.error[best] ? i : best;
-    b->scale[g] = scales[best];
-    b->low[g] = (uint8_t)lows[best];
-    return (struct left){(double)t.error[best], (double)t.l[best], (double)t.xl[best], (double)t.ll[best]};
+    for (int at = 0; at < n * groups; at++) {
+        t.scale[at] = b->d * (float)scales[at];
+        t.low[at] = b->least * (float)lows[at];
+    }
+    llm_k.fit.tries(kind, v, n, &t);
+    for (int i = 1; i < n; i++) {
+        for (int g = 0; g < groups; g++) best[g] = t.error[i * groups + g] < t.error[best[g] * groups + g] ? i : best[g];
+    }
+    for (int g = 0; g < groups; g++) {
+        const int at = best[g] * groups + g;
+        b->scale[first + g] = scales[at];
+        b->low[first + g] = (uint8_t)lows[at];
+        left[g] = (struct left){(double)t.error[at], (double)t.l[at], (double)t.xl[at], (double)t.ll[at]};
+    }
 }
 
-/* Group g with the scales that `b` has. */
-static struct left as_it_is(const struct llm_block_kind *kind, const float *x, const float *w, int g, const struct llm_block *b)
+/* A block of one group with the scales that `b` has. */
+static struct left as_it_is(const struct llm_block_kind *kind, const struct llm_fit_values *v, const struct llm_block *b)
 {
-    const struct llm_group_fit fit = scales_of(b, g);
-    struct llm_fit_tries t = {.scale = {fit.scale}, .low = {fit.low}};
-    llm_k.fit.tries(kind, x, w, kind->group, 1, &t);
+    const struct llm_group_fit fit = scales_of(b, 0);
+    struct llm_fit_tries t;
+    t.scale[0] = fit.scale;
+    t.low[0] = fit.low;
+    llm_k.fit.tries(kind, v, 1, &t);
     return (struct left){(double)t.error[0], (double)t.l[0], (double)t.xl[0], (double)t.ll[0]};
 }
 
@@ -134,28 +142,49 @@ static void first_scales(const struct llm_block_kind *kind, const struct llm_gro
 static void choose_power(const struct llm_block_kind *kind, const float *x, const struct weights *w, struct llm_block *b)
 {
     const float factors[] = {1, 2, 0.5f};
-    struct llm_fit_tries t = {0};
+    struct llm_fit_tries t;
     int best = 0;
-    for (int i = 0; i < 3; i++) t.scale[i] = kind->round(b->d * factors[i]);
-    llm_k.fit.tries(kind, x, w->w, kind->size, 3, &t);
+    for (int i = 0; i < 3; i++) {
+        t.scale[i] = kind->round(b->d * factors[i]);
+        t.low[i] = 0;
+    }
+    llm_k.fit.tries(kind, &(struct llm_fit_values){x, w->w, kind->size, 1}, 3, &t);
     for (int i = 1; i < 3; i++) best = t.error[i] < t.error[best] ? i : best;
     b->d = t.scale[best];
+}
+
+enum { GROUP_MAX = 32 }; /* elements of a group of a block that has several */
+
+/* Rows of all groups' elements, as struct llm_fit_values has them. groups: 4, 8 or 16. */
+static void interleave(const float *x, int n, int groups, float *rows)
+{
+    for (int j = 0; j < n; j++) {
+        float *row = rows + j * LLM_FIT_LANES;
+        for (int g = 0; g < groups; g++) row[g] = x[g * n + j];
+        for (int l = groups; l < LLM_FIT_LANES; l += 4) memcpy(row + l, row + l - groups, 4 * sizeof *row);
+    }
 }
 
 /* Integers of all groups for the block's scales, then these for the codes, in turn. */
 static void improve(const struct llm_block_kind *kind, const float *x, const struct weights *w, const struct llm_group_fit *fits, struct llm_block *b)
 {
     const int groups = kind->size / kind->group;
+    float rows_x[LLM_FIT_LANES * GROUP_MAX], rows_w[LLM_FIT_LANES * GROUP_MAX];
+    struct llm_fit_values v = {x, w->w, kind->group, groups};
     double best = INFINITY;
     struct llm_block try = *b;
+    if (groups > 1) {
+        interleave(v.x, v.n, groups, rows_x);
+        interleave(v.w, v.n, groups, rows_w);
+        v.x = rows_x;
+        v.w = rows_w;
+    }
     for (int round = 0; round < 6; round++) {
         struct left left[LLM_BLOCK_GROUPS];
         double error = 0;
-        for (int g = 0; g < groups; g++) {
-            const int at = g * kind->group;
-            left[g] = groups > 1 ? choose_integers(kind, x + at, w->w + at, &fits[g], g, &try) : as_it_is(kind, x, w->w, 0, &try);
-            error += left[g].error;
-        }
+        if (groups > 1) choose_integers(kind, &v, fits, 0, &try, left);
+        else left[0] = as_it_is(kind, &v, &try);
+        for (int g = 0; g < groups; g++) error += left[g].error;
         if (!(error < best)) break;
         const bool little = error > best * 0.999;
         best = error;
@@ -192,6 +221,26 @@ void llm_block_choose(const struct llm_block_kind *kind, const float *x, const f
     for (int g = 0; g < groups; g++) put_codes(kind, x + g * kind->group, g, b);
 }
 
+float llm_block_shortness(const float *x, const float *y, const float *w, int n)
+{
+    double xx = 0, xy = 0;
+    for (int j = 0; j < n; j++) {
+        xx += (double)w[j] * (double)x[j] * (double)x[j];
+        xy += (double)w[j] * (double)x[j] * (double)y[j];
+    }
+    return !(xx > xy && xy > 0) ? 1 : xx < 1.25 * xy ? (float)(xx / xy) : 1.25f;
+}
+
+void llm_block_stretch(const struct llm_block_kind *kind, const float *x, const float *w, struct llm_block *b)
+{
+    float y[LLM_BLOCK_MAX];
+    if (kind->scales) return;
+    for (int j = 0; j < kind->size; j++) y[j] = llm_block_value(kind, b, j / kind->group, b->q[j]);
+    const float factor = llm_block_shortness(x, y, w, kind->size);
+    b->d = kind->round(b->d * factor);
+    b->least = kind->low_max ? kind->round(b->least * factor) : 0;
+}
+
 void llm_block_regroup(const struct llm_block_kind *kind, const float *x, const float *w, int g, struct llm_block *b)
 {
     float sum = 0, ones[LLM_BLOCK_MAX];
@@ -199,6 +248,7 @@ void llm_block_regroup(const struct llm_block_kind *kind, const float *x, const 
     for (int j = 0; j < kind->group && !(sum > 0); j++) ones[j] = 1;
     if (!(sum > 0)) w = ones;
     const struct llm_group_fit fit = llm_group_fit(kind, x, w, kind->group, LLM_BLOCK_SEARCH);
-    choose_integers(kind, x, w, &fit, g, b);
+    struct left left;
+    choose_integers(kind, &(struct llm_fit_values){x, w, kind->group, 1}, &fit, g, b, &left);
     put_codes(kind, x, g, b);
 }

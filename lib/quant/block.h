@@ -22,6 +22,11 @@ static inline float llm_block_value(const struct llm_block_kind *kind, const str
 
 /* Chooses scales and codes for x[size] with weights w[size] ≥ 0. A group whose weights are all 0 counts as if they were 1. */
 void llm_block_choose(const struct llm_block_kind *kind, const float *x, const float *w, enum llm_block_effort effort, struct llm_block *b);
+/* Values y with the least error are shorter than x: Σ w x y is Σ w x² less the error, so that each matrix would answer with too little. Makes the
+ * scales of `b` larger, until both sums are equal, by a quarter at most; types whose scales are a list stay. */
+void llm_block_stretch(const struct llm_block_kind *kind, const float *x, const float *w, struct llm_block *b);
+/* What makes values y of n elements as long as x: Σ w x² / Σ w x y, in [1, 1.25]. */
+float llm_block_shortness(const float *x, const float *y, const float *w, int n);
 /* Chooses the integer scale, the integer offset and the codes of group g for x[group] with weights w[group]; the block's own scales stay. */
 void llm_block_regroup(const struct llm_block_kind *kind, const float *x, const float *w, int g, struct llm_block *b);
 

@@ -116,7 +116,7 @@ static int find_errors(const struct search *s, struct candidate *c, struct llm_e
     for (int i = 0; i < c->n && status == 0; i++) {
         void *blocks = try_type(s, c, c->types[i], delta, e);
         if (blocks) {
-            c->error[i] = f ? llm_curvature_harm(f, s->plan->moments->tokens, c->p->weight.n, c->p->weight.k, delta, e)
+            c->error[i] = f && f->out ? llm_curvature_harm(f, s->plan->moments->tokens, c->p->weight.n, c->p->weight.k, delta, e)
                             : weighted_error(s, c, delta, e);
         }
         status = blocks && !isnan(c->error[i]) ? 0 : -1;

@@ -16,6 +16,7 @@
 struct drawing {
     struct llm_inner inner;
     int32_t *targets;              /* [window] */
+    float *spread;                 /* [window] the expected square of the length of the gradient of a token's logits: 1 - Σ p² */
     uint64_t window;
 };
 struct draw_rows { const struct drawing *d; const float *x; int64_t first, cols, stride; };
@@ -28,11 +29,16 @@ static void draw_row(void *arg, size_t row, int thread)
     const int64_t token = w->first + (int64_t)row;
     const struct llm_rng r = llm_rng_at(0, w->d->window, LLM_RNG_SAMPLE, 0, 0, (uint32_t)token);
     float top = x[0];
-    double sum = 0;
+    double sum = 0, squares = 0;
     int32_t id = 0;
     (void)thread;
     for (int64_t i = 1; i < w->cols; i++) top = x[i] > top ? x[i] : top;
-    for (int64_t i = 0; i < w->cols; i++) sum += (double)expf(x[i] - top);
+    for (int64_t i = 0; i < w->cols; i++) {
+        const double p = (double)expf(x[i] - top);
+        sum += p;
+        squares += p * p;
+    }
+    w->d->spread[token] = (float)(1 - squares / (sum * sum));
     const double at = llm_rng_uniform64(&r, 0) * sum;
     sum = 0;
     for (int64_t i = 0; i < w->cols && sum <= at; i++) {
@@ -55,6 +61,21 @@ static void draw_targets(const struct llm_inner *inner, struct llm_ctx *c, int64
 
 struct pass { struct llm_ctx ctx; struct drawing drawing; int32_t *positions; int64_t context; };
 
+/* Adds to the head's factor Σ |d|²·h·hᵀ over the rows h of `hidden`, d being the gradient of a row's logits, as if they were not capped. */
+static int add_head(struct pass *p, const struct llm_model *m, const struct llm_tensor *hidden, struct llm_err *e)
+{
+    const struct llm_kronecker *f = llm_model_head(m)->kronecker;
+    const int64_t k = hidden->cols;
+    if (!f) return 0;
+    float *scaled = llm_arena_alloc(&p->ctx.acts, (size_t)(hidden->rows * k) * sizeof *scaled);
+    if (!scaled) return llm_no_memory(e, "curvature");
+    for (int64_t t = 0; t < hidden->rows; t++) {
+        const float scale = (float)m->config.logit_scale * sqrtf(p->drawing.spread[t]);
+        for (int64_t j = 0; j < k; j++) scaled[t * k + j] = scale * hidden->data[t * hidden->stride + j];
+    }
+    return llm_matmul_dw(f->in, scaled, k, scaled, k, hidden->rows, hidden->rows, k, k, LLM_COMPUTE_F32, e);
+}
+
 /* Forward and backward over one window. */
 static int run_window(struct pass *p, struct llm_model *m, const int32_t *ids, int64_t n, struct llm_err *e)
 {
@@ -67,6 +88,7 @@ static int run_window(struct pass *p, struct llm_model *m, const int32_t *ids, i
     c->row_len = n;
     struct llm_tensor *hidden = llm_model_before_head(c, m, llm_model_forward(c, m, &b));
     llm_cross_entropy(c, hidden, llm_model_head(m), &loss);
+    if (!llm_ctx_failed(c) && add_head(p, m, hidden, e) < 0) return -1;
     llm_backward(c);
     if (llm_ctx_failed(c)) {
         *e = c->err;
@@ -97,18 +119,26 @@ static int begin(struct pass *p, struct llm_err *e)
     const size_t limit = (size_t)1 << 36; /* of address space, of which ThreadSanitizer leaves little; pages are committed when they are touched */
     p->positions = llm_alloc((size_t)p->context, sizeof *p->positions, "curvature", e);
     p->drawing.targets = p->positions ? llm_alloc((size_t)p->context, sizeof *p->drawing.targets, "curvature", e) : NULL;
-    if (!p->drawing.targets || llm_ctx_init(&p->ctx, limit, limit, true, e) < 0) return -1;
+    p->drawing.spread = p->drawing.targets ? llm_alloc((size_t)p->context, sizeof *p->drawing.spread, "curvature", e) : NULL;
+    if (!p->drawing.spread || llm_ctx_init(&p->ctx, limit, limit, true, e) < 0) return -1;
     for (int64_t i = 0; i < p->context; i++) p->positions[i] = (int32_t)i;
     p->drawing.inner = (struct llm_inner){draw_targets, &p->drawing};
     p->ctx.compute = LLM_COMPUTE_F32;
     return 0;
 }
 
+/* Of embeddings and the head, whose rows are too many, only the columns have a factor. A matrix that is both adds up what it gets as either. */
+static bool rows_apart(const struct llm_model *model, const struct llm_param *p)
+{
+    return p == llm_model_head(model) || p->role == LLM_ROLE_TABLE;
+}
+
 /* The matrices that get factors: those whose inputs have products. */
 static bool wanted(const struct llm_moments *m, const struct llm_model *model, const struct llm_param *p)
 {
     const int64_t of = m->of[p - model->params];
-    if (of < 0 || p->n_dims != 2 || m->v[of].expert >= 0 || p == llm_model_head(model)) return false;
+    if (rows_apart(model, p)) return p->weight.k <= LLM_CURVATURE_ROWS;
+    if (of < 0 || p->n_dims != 2 || m->v[of].expert >= 0) return false;
     return p->weight.n <= LLM_CURVATURE_ROWS && p->weight.k <= LLM_CURVATURE_ROWS;
 }
 
@@ -121,15 +151,24 @@ static int begin_part(struct llm_moments *m, struct llm_model *model, size_t fir
         struct llm_kronecker *f = &m->kronecker[*end];
         const int64_t n = p->weight.n, k = p->weight.k;
         if (!wanted(m, model, p)) continue;
-        const uint64_t more = (uint64_t)(n * n + k * k) * sizeof(float);
+        const bool apart = rows_apart(model, p);
+        const uint64_t more = (uint64_t)((apart ? 0 : n * n) + k * k) * sizeof(float);
         if (m->memory > 0 && bytes > 0 && bytes + more > m->memory) break;
         bytes += more;
         f->in = llm_calloc((size_t)(k * k), sizeof(float), "curvature", e);
-        f->out = f->in ? llm_calloc((size_t)(n * n), sizeof(float), "curvature", e) : NULL;
-        if (!f->out) return -1;
+        if (f->in && !apart) f->out = llm_calloc((size_t)(n * n), sizeof(float), "curvature", e);
+        if (!f->in || (!apart && !f->out)) return -1;
         p->kronecker = f;
     }
     return 0;
+}
+
+/* Whether the diagonal has anything but zeros. */
+static bool any(const float *x, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (x[i * (n + 1)] != 0) return true;
+    return false;
 }
 
 static int end_part(struct llm_moments *m, struct llm_model *model, size_t first, size_t end, struct llm_err *e)
@@ -139,9 +178,14 @@ static int end_part(struct llm_moments *m, struct llm_model *model, size_t first
         struct llm_param *p = &model->params[i];
         struct llm_kronecker *f = &m->kronecker[i];
         p->kronecker = NULL;
-        if (!f->out || status < 0) continue;
+        if (!f->in || status < 0) continue;
+        if (!f->out && !any(f->in, p->weight.k)) { /* a table that no llm_embedding read */
+            free(f->in);
+            f->in = NULL;
+            continue;
+        }
         status = llm_moments_spool(m, &f->in, (size_t)(p->weight.k * p->weight.k), e);
-        if (status == 0) status = llm_moments_spool(m, &f->out, (size_t)(p->weight.n * p->weight.n), e);
+        if (status == 0 && f->out) status = llm_moments_spool(m, &f->out, (size_t)(p->weight.n * p->weight.n), e);
     }
     return status;
 }
@@ -172,6 +216,7 @@ int llm_curvature_gather(struct llm_moments *m, struct llm_model *model, const i
     llm_ctx_release(&p.ctx);
     free(p.positions);
     free(p.drawing.targets);
+    free(p.drawing.spread);
     return status;
 }
 

@@ -7,6 +7,7 @@
 #include "cpu/pool.h"
 #include "quant/block.h"
 #include "quant/factor.h"
+#include "quant/grid.h"
 
 /* ---- rounding ---- */
 
@@ -18,7 +19,9 @@ enum {
 
 struct rounding {
     const struct llm_quant_job *job;
-    const struct llm_block_kind *kind;
+    const struct llm_block_kind *kind; /* NULL: `grid` is the type's */
+    const struct llm_grid_kind *grid;
+    int64_t size;                  /* columns of a block */
     int64_t n, k, chunk;           /* rows; columns; columns of a chunk */
     const float *u;                /* [k, k] upper triangular, of the columns in `order` */
     const int64_t *order;          /* [k] */
@@ -30,37 +33,70 @@ struct rounding {
     bool *failed;                  /* [items] no memory */
 };
 
-/* Scales are searched for with the weights of the loss that GPTQ makes small, Σ (error / diagonal of U)².
- * Rounds the block whose columns are order[at..at + size), y[0] being the first of them; later columns of the chunk, up to y[width), make up for the
- * errors. error[size]: divided by U's diagonal. y becomes the rounded values. */
-static void round_block(const struct rounding *w, float *y, int64_t at, int64_t width, float *error, struct llm_block *b)
+/* A block whose columns are order[at..at + size), y[0] being the first of them; later columns of the chunk, up to y[width), make up for
+ * its errors. */
+struct block_columns {
+    float *y;                      /* becomes the rounded values */
+    int64_t at, width;
+    float *error;                  /* [size] errors, divided by U's diagonal */
+};
+
+static int column_in_block(const struct rounding *w, const struct block_columns *t, int j)
+{
+    return (int)(w->order[t->at + j] % w->size);
+}
+
+/* The block's values as they are now, in the matrix's order, and the weights of the loss that GPTQ makes small, Σ (error / diagonal of U)². */
+static void gather(const struct rounding *w, const struct block_columns *t, float *x, float *weights)
+{
+    for (int j = 0; j < w->size; j++) {
+        const float diagonal = w->u[(t->at + j) * (w->k + 1)];
+        x[column_in_block(w, t, j)] = t->y[j];
+        weights[column_in_block(w, t, j)] = 1 / (diagonal * diagonal);
+    }
+}
+
+/* Column j becomes `rounded`. */
+static void round_column(const struct rounding *w, const struct block_columns *t, int j, float rounded)
+{
+    const float *u = w->u + (t->at + j) * w->k, scaled = (t->y[j] - rounded) / u[t->at + j];
+    t->error[j] = scaled;
+    t->y[j] = rounded;
+    for (int64_t m = j + 1; m < t->width; m++) t->y[m] -= scaled * u[t->at + m];
+}
+
+static void round_block(const struct rounding *w, const struct block_columns *t, struct llm_block *b)
 {
     const struct llm_block_kind *kind = w->kind;
-    const int64_t begin = w->order[at] / kind->size * kind->size;
     float x[LLM_BLOCK_MAX], weights[LLM_BLOCK_MAX];
-    for (int j = 0; j < kind->size; j++) {
-        const float diagonal = w->u[(at + j) * (w->k + 1)];
-        x[w->order[at + j] - begin] = y[j];
-        weights[w->order[at + j] - begin] = 1 / (diagonal * diagonal);
-    }
+    gather(w, t, x, weights);
     llm_block_choose(kind, x, weights, LLM_BLOCK_SEARCH, b);
     for (int i = 0; i < kind->size; i += kind->group) {
-        const int g = (int)(w->order[at + i] - begin) / kind->group;
+        const int g = column_in_block(w, t, i) / kind->group;
         if (i > 0) {
-            for (int j = i; j < i + kind->group; j++) x[w->order[at + j] - begin] = y[j];
+            for (int j = i; j < i + kind->group; j++) x[column_in_block(w, t, j)] = t->y[j];
             llm_block_regroup(kind, x + g * kind->group, weights + g * kind->group, g, b);
         }
         for (int j = i; j < i + kind->group; j++) {
-            const int64_t c = at + j;
-            const int place = (int)(w->order[c] - begin);
-            const float *u = w->u + c * w->k, d = b->d * (float)b->scale[g], low = b->least * (float)b->low[g];
-            const int q = llm_block_code(kind, d != 0 ? (y[j] + low) / d : 0);
-            const float rounded = llm_block_value(kind, b, g, q), scaled = (y[j] - rounded) / u[c];
-            b->q[place] = (uint8_t)q;
-            error[j] = scaled;
-            y[j] = rounded;
-            for (int64_t m = j + 1; m < width; m++) y[m] -= scaled * u[at + m];
+            const float d = b->d * (float)b->scale[g], low = b->least * (float)b->low[g];
+            const int q = llm_block_code(kind, d != 0 ? (t->y[j] + low) / d : 0);
+            b->q[column_in_block(w, t, j)] = (uint8_t)q;
+            round_column(w, t, j, llm_block_value(kind, b, g, q));
         }
+    }
+}
+
+/* Points are chosen for eight columns together, when their turn comes. */
+static void round_grid_block(const struct rounding *w, const struct block_columns *t, struct llm_grid_block *b)
+{
+    float x[LLM_GRID_BLOCK], weights[LLM_GRID_BLOCK];
+    gather(w, t, x, weights);
+    llm_grid_choose(w->grid, x, weights, LLM_BLOCK_SEARCH, b);
+    for (int i = 0; i < LLM_GRID_BLOCK; i += 8) {
+        const int k = column_in_block(w, t, i) / 8;
+        for (int j = i; j < i + 8; j++) x[column_in_block(w, t, j)] = t->y[j];
+        llm_grid_choose_eight(w->grid, x + k * 8, weights + k * 8, k, b);
+        for (int j = i; j < i + 8; j++) round_column(w, t, j, llm_grid_value(w->grid, b, column_in_block(w, t, j)));
     }
 }
 
@@ -71,11 +107,18 @@ static void round_chunk(const struct rounding *w, int64_t row, int64_t first, in
     const struct llm_dtype_row *to = &llm_dtypes[w->job->to];
     char *out = (char *)w->job->out + llm_dtype_bytes(w->job->to, (uint64_t)(row * w->k));
     struct llm_block b;
-    for (int64_t i = 0; i < width; i += w->kind->size) {
-        round_block(w, y + i, first + i, width - i, error + i, &b);
-        const int64_t block = w->order[first + i] / w->kind->size;
+    struct llm_grid_block points;
+    for (int64_t i = 0; i < width; i += w->size) {
+        const struct block_columns t = {y + i, first + i, width - i, error + i};
+        const int64_t block = w->order[first + i] / w->size;
+        if (w->grid) {
+            round_grid_block(w, &t, &points);
+            w->grid->pack(&points, out + block * to->block_bytes);
+            continue;
+        }
+        round_block(w, &t, &b);
         w->kind->pack(&b, out + block * to->block_bytes);
-        if (w->job->sink) w->job->sink->take(w->job->sink->arg, w->job->param, (uint64_t)(row * (w->k / w->kind->size) + block), &b);
+        if (w->job->sink) w->job->sink->take(w->job->sink->arg, w->job->param, (uint64_t)(row * (w->k / w->size) + block), &b);
     }
 }
 
@@ -232,7 +275,7 @@ static int round_all(struct rounding *w, float *diagonal, double *damping, struc
     if (job->gradients && (row_order = order_of(job->gradients, w->n, 1, 1, diagonal, e))) {
         v = llm_inverse_factor(&(struct llm_products){job->gradients, row_order, w->n}, &of_rows, e);
     }
-    if (!job->gradients || v) order = order_of(job->products, w->k, w->kind->size, w->kind->group, diagonal, e);
+    if (!job->gradients || v) order = order_of(job->products, w->k, (int)w->size, w->kind ? w->kind->group : 8, diagonal, e);
     if (order) u = llm_inverse_factor(&(struct llm_products){job->products, order, w->k}, damping, e);
     w->u = u;
     w->v = v;
@@ -255,9 +298,9 @@ static int round_all(struct rounding *w, float *diagonal, double *damping, struc
 
 int llm_gptq(const struct llm_quant_job *job, double *damping, struct llm_err *e)
 {
-    const struct llm_block_kind *kind = llm_block_kind_of(job->to);
-    struct rounding w = {.job = job, .kind = kind, .k = job->row, .n = (int64_t)(job->n / (uint64_t)job->row),
-                         .chunk = CHUNK / kind->size * kind->size};
+    const int size = llm_dtypes[job->to].block_size;
+    struct rounding w = {.job = job, .kind = llm_block_kind_of(job->to), .grid = llm_grid_kind_of(job->to), .size = size, .k = job->row,
+                         .n = (int64_t)(job->n / (uint64_t)job->row), .chunk = CHUNK / size * size};
     float *diagonal = llm_alloc((size_t)(w.n > w.k ? w.n : w.k), sizeof *diagonal, "GPTQ", e);
     int status = diagonal ? round_all(&w, diagonal, damping, e) : -1;
     free(diagonal);

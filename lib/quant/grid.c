@@ -182,3 +182,38 @@ void llm_grid_choose(const struct llm_grid_kind *kind, const float *x, const flo
         *b = try;
     }
 }
+
+void llm_grid_choose_eight(const struct llm_grid_kind *kind, const float *x, const float *w, int k, struct llm_grid_block *b)
+{
+    const struct llm_grid *grid = kind->grid;
+    const int dims = grid->dims;
+    struct llm_fit_points p = {.grid = grid, .sizes = sizes_of(grid), .n = 1};
+    float wx[8], best = -INFINITY;
+    unsigned negative = 0;
+    p.scale[0] = b->d * kind->unit * (float)(2 * b->scale[k * 8 / kind->group] + 1);
+    for (int i = 0; i < 8; i++) negative |= (unsigned)(x[i] < 0) << i;
+    const bool one_is_wrong = kind->even && __builtin_parity(negative);
+    for (int wrong = one_is_wrong ? 0 : 8; wrong < (one_is_wrong ? 8 : 9); wrong++) {
+        int found[2] = {0};
+        float gain = 0;
+        for (int i = 0; i < 8; i++) wx[i] = w[i] * (i == wrong ? -fabsf(x[i]) : fabsf(x[i]));
+        for (int at = 0; at < 8; at += dims) {
+            p.wx = wx + at;
+            p.w = w + at;
+            llm_k.fit.points(&p);
+            gain += p.gain[0];
+            found[at / dims] = p.point[0];
+        }
+        if (!(gain > best)) continue;
+        best = gain;
+        for (int at = 0; at < 8; at += dims) b->point[(k * 8 + at) / dims] = (uint16_t)found[at / dims];
+        b->negative[k] = (uint8_t)(negative ^ (wrong < 8 ? 1u << wrong : 0));
+    }
+}
+
+void llm_grid_stretch(const struct llm_grid_kind *kind, const float *x, const float *w, struct llm_grid_block *b)
+{
+    float y[BLOCK];
+    llm_grid_values(kind, b, y);
+    b->d = llm_block_round_f16(b->d * llm_block_shortness(x, y, w, BLOCK));
+}

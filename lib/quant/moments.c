@@ -14,7 +14,7 @@ static enum llm_place_kind input_of(const struct llm_model *model, const struct 
 {
     const struct llm_param_spec *s = p->spec;
     const bool attends = s->layer >= 0 && llm_place_exists(&model->config, (struct llm_place){LLM_PLACE_ATTENTION_HEADS, LLM_STACK_MAIN, s->layer});
-    if (s->piece == LLM_PIECE_BIAS || p->n_dims < 2 || s->encoder) return LLM_PLACE_NONE;
+    if (s->piece == LLM_PIECE_BIAS || p->n_dims < 2 || s->stack != LLM_STACK_MAIN) return LLM_PLACE_NONE;
     if (p == llm_model_head(model)) return model->config.head_transform ? LLM_PLACE_NONE : LLM_PLACE_FINAL_NORM;
     switch (s->stem) {
     case LLM_STEM_Q:
@@ -318,7 +318,7 @@ const float *llm_moments_products(const struct llm_moments *m, size_t i)
 
 const struct llm_kronecker *llm_moments_kronecker(const struct llm_moments *m, size_t i)
 {
-    return m->kronecker && i < m->n_params && m->kronecker[i].out ? &m->kronecker[i] : NULL;
+    return m->kronecker && i < m->n_params && m->kronecker[i].in ? &m->kronecker[i] : NULL;
 }
 
 static void unload(const struct llm_moments *m, float *p)
@@ -332,7 +332,7 @@ void llm_moments_unload(const struct llm_moments *m, size_t i)
     const struct llm_kronecker *f = llm_moments_kronecker(m, i);
     if (i < m->n_params && m->of[i] >= 0) unload(m, m->v[m->of[i]].products);
     if (f) unload(m, f->in);
-    if (f) unload(m, f->out);
+    if (f && f->out) unload(m, f->out);
 }
 
 struct llm_coverage llm_moments_coverage(const struct llm_moments *m)

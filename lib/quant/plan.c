@@ -43,15 +43,16 @@ static enum llm_dtype rounded_type(const struct llm_model *m, const struct llm_p
     const struct llm_quant_type *type = plan->type;
     const enum llm_dtype *exception = exception_of(m, p, plan), from = p->weight.dtype;
     enum llm_dtype to = exception ? *exception : type->dtype;
-    const bool mix = type->mix != LLM_MIX_NONE && !exception;
+    const bool mix = type->mix != LLM_MIX_NONE && !exception, leaves = mix || (p->spec->stem == LLM_STEM_FILTER && !exception);
     if (to == LLM_NO_DTYPE) *kept = "keep";
     else if (p->n_dims < 2) *kept = "1-D";
     else if ((plan->only->n > 0 && !matches(plan->only, p->name)) || matches(plan->except, p->name)) *kept = "pattern";
-    else if (mix && llm_mix_leaves(p)) *kept = "exact";
+    else if (leaves && llm_mix_leaves(p)) *kept = "exact";
     else *kept = NULL;
     if (*kept) return from;
     if (mix) to = llm_quant_fallback(plan->pure ? to : llm_mix_type(type, plan->moments != NULL, m, p), p->weight.k);
     else if (llm_dtypes[to].block_size == 256) to = llm_quant_fallback(to, p->weight.k);
+    if (!llm_quant_is_inner(p)) to = llm_quant_dense(to);
     *kept = from == to ? "same" : p->weight.k % llm_dtypes[to].block_size ? "rows" : NULL;
     return *kept ? from : to;
 }

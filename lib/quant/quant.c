@@ -2,6 +2,7 @@
 #include "quant/quant.h"
 
 #include <math.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include "base/buf.h"
@@ -24,6 +25,7 @@ struct work {
     enum llm_quant_method method;
     struct llm_fit_errors *sums; /* [pieces] */
     size_t *zeros;               /* [pieces] elements that are 0 */
+    atomic_bool crowded;         /* a type for two of each four met more */
 };
 
 static size_t bytes_of(const struct llm_dtype_row *t, uint64_t n)
@@ -34,8 +36,7 @@ static size_t bytes_of(const struct llm_dtype_row *t, uint64_t n)
 enum llm_quant_method llm_quant_method_of(const struct llm_quant_job *j)
 {
     const struct llm_dtype_row *to = &llm_dtypes[j->to];
-    if (llm_grid_kind_of(j->to)) return j->method == LLM_QUANT_RTN ? LLM_QUANT_RTN : LLM_QUANT_SEARCH;
-    if (!llm_block_kind_of(j->to)) return LLM_QUANT_AUTO;
+    if (!llm_block_kind_of(j->to) && !llm_grid_kind_of(j->to)) return LLM_QUANT_AUTO;
     if (j->method == LLM_QUANT_RTN || j->method == LLM_QUANT_SEARCH) return j->method;
     if (j->method >= LLM_QUANT_GPTQ && j->products) return j->method == LLM_QUANT_KL && j->gradients ? LLM_QUANT_KL : LLM_QUANT_GPTQ;
     return to->encode && !j->importance ? LLM_QUANT_RTN : LLM_QUANT_SEARCH;
@@ -58,9 +59,11 @@ static void encode_blocks(const struct work *w, uint64_t first, const float *x, 
         char *to = (char *)out + i / size * (size_t)w->to->block_bytes;
         if (grid) {
             llm_grid_choose(grid, x + i, weights, effort, &points);
+            if (effort == LLM_BLOCK_SEARCH) llm_grid_stretch(grid, x + i, weights, &points);
             grid->pack(&points, to);
         } else {
             llm_block_choose(kind, x + i, weights, effort, &b);
+            if (effort == LLM_BLOCK_SEARCH) llm_block_stretch(kind, x + i, weights, &b);
             kind->pack(&b, to);
             if (j->sink) j->sink->take(j->sink->arg, j->param, (first + i) / size, &b);
         }
@@ -79,6 +82,14 @@ static size_t count_zeros(const float *x, size_t n)
     return all;
 }
 
+/* Whether three of four neighbours are not 0. */
+static bool is_crowded(const float *x, size_t n)
+{
+    bool crowded = false;
+    for (size_t i = 0; i < n; i += 4) crowded |= (x[i] != 0) + (x[i + 1] != 0) + (x[i + 2] != 0) + (x[i + 3] != 0) > 2;
+    return crowded;
+}
+
 static void quantize_piece(void *arg, size_t i, int thread)
 {
     struct work *w = arg;
@@ -92,6 +103,7 @@ static void quantize_piece(void *arg, size_t i, int thread)
     else w->from->decode(in, x, n);
     const bool plain = (!llm_block_kind_of(w->job->to) && !llm_grid_kind_of(w->job->to)) || (w->method == LLM_QUANT_RTN && w->to->encode);
     const float *values = w->job->values ? w->job->values + first : x;
+    if (llm_quant_dense(w->job->to) != w->job->to && is_crowded(values, n)) atomic_store(&w->crowded, true);
     if (plain) w->to->encode(values, out, n);
     else if (w->method < LLM_QUANT_GPTQ) encode_blocks(w, first, values, n, out); /* theirs are written */
     if (plain && w->job->sink) { /* the same parts but for ties, which ggml's encoder rounds in its own way */
@@ -125,6 +137,8 @@ int llm_quantize_tensor(const struct llm_quant_job *j, struct llm_quant_report *
     }
     free(w.sums);
     free(w.zeros);
+    if (atomic_load(&w.crowded))
+        return llm_fail(e, EX_DATAERR, "expected two zeros in each four values, as --prune 2:4 makes them, for %s; found one or none", w.to->name);
     if (!isfinite(all.xx)) return llm_fail(e, EX_DATAERR, "expected finite values, found NaN or infinity");
     r->zeros = j->n > 0 ? zeros / (double)j->n : 0;
     if (!isfinite(all.yy)) return llm_fail(e, EX_DATAERR, "expected values that %s can represent, found larger ones", w.to->name);

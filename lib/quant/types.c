@@ -206,6 +206,11 @@ enum llm_dtype llm_quant_fallback(enum llm_dtype type, int64_t k)
     return k % llm_dtypes[type].block_size == 0 ? type : LLM_F16;
 }
 
+enum llm_dtype llm_quant_dense(enum llm_dtype type)
+{
+    return type == LLM_Q8_0_2OF4 ? LLM_Q8_0 : type == LLM_BF16_2OF4 ? LLM_BF16 : type;
+}
+
 bool llm_quant_is_inner(const struct llm_param *p)
 {
     return p->n_dims > 1 && p->spec->layer >= 0 && p->role == LLM_ROLE_HIDDEN && !llm_mix_leaves(p);

@@ -26,6 +26,8 @@ int llm_quant_dtype(const char *name, enum llm_dtype *out);
 enum llm_dtype llm_mix_type(const struct llm_quant_type *type, bool importances, const struct llm_model *m, const struct llm_param *p);
 /* `type` if rows of k elements are whole blocks of it, else the type of smaller blocks that llama.cpp stores such a matrix in, or F16. */
 enum llm_dtype llm_quant_fallback(enum llm_dtype type, int64_t k);
+/* The type with the same values for matrices that are not pruned, if `type` stores two of each four; else `type`. */
+enum llm_dtype llm_quant_dense(enum llm_dtype type);
 /* Whether pruning and refinement are for the parameter: matrices of products within layers are, but for routers and short convolutions. */
 bool llm_quant_is_inner(const struct llm_param *p);
 /* Whether mixes leave the parameter as it is: routers, positions and what is no matrix of a product. */

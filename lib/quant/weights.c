@@ -24,7 +24,7 @@ void llm_block_weights(enum llm_dtype t, const float *x, size_t n, size_t at, co
     for (size_t j = 0; j < size; j++) {
         float v = values[j];
         if (!kind) w[j] = (importance ? importance[j] : 1) * sqrtf(twice + v * v);
-        else if (importance) w[j] = t == LLM_Q6_K ? importance[j] : importance[j] * sqrtf(twice + v * v);
+        else if (importance) w[j] = t == LLM_Q6_K || t == LLM_Q4_K || t == LLM_IQ4_XS ? importance[j] : importance[j] * sqrtf(twice + v * v);
         else if (t == LLM_Q2_K) w[j] = fabsf(v);
         else if (kind && kind->low_max > 0) w[j] = sqrtf(square) + fabsf(v);
         else w[j] = v * v;

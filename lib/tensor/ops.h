@@ -6,6 +6,7 @@
 
 #include "base/rng.h"
 #include "cpu/kernels/elementwise.h"
+#include "cpu/kernels/wkv.h"
 #include "tensor/divergence.h"
 #include "tensor/tensor.h"
 
@@ -21,8 +22,8 @@ struct llm_tensor *llm_linear(struct llm_ctx *c, struct llm_tensor *x, struct ll
 /* y[i] = llm_linear(c, x, w[i], b[i]) for i < n ≤ LLM_MATMUL_MAX, with the same bits. Without a tape all products run in one call of the threads,
  * and x is converted once. */
 void llm_linears(struct llm_ctx *c, struct llm_tensor *x, int n, struct llm_param *const *w, struct llm_param *const *b, struct llm_tensor **y);
-/* Lets the next norm or activation write panels (llm_ctx.to_panels) if its output is read by the n products llm_linear with w alone, all of them take
- * panels, and nobody watches the pass. The bits are the same. The caller resets c->to_panels after the op. */
+/* Lets the next norm, activation or attention write panels (llm_ctx.to_panels) if its output is read by the n products llm_linear with w alone, all
+ * of them take panels, and nobody watches the pass. The bits are the same. The caller resets c->to_panels after the op. */
 void llm_panels_for(struct llm_ctx *c, int n, struct llm_param *const *w);
 /* y = (x - mean) / sqrt(var + eps) ⊙ gain + bias, mean and var over the channels of a token. gain, bias: [width]; bias may be NULL. */
 struct llm_tensor *llm_layernorm(struct llm_ctx *c, struct llm_tensor *x, struct llm_param *gain, struct llm_param *bias, float eps);
@@ -74,6 +75,8 @@ struct llm_tensor *llm_scale(struct llm_ctx *c, struct llm_tensor *x, float fact
 struct llm_tensor *llm_edit(struct llm_ctx *c, struct llm_tensor *x, const struct llm_inner *e);
 /* y[i] = x[rows[i]] for i < n; a row may occur any number of times, and -1 gives a row of zeros. `rows` must live until the backward pass. */
 struct llm_tensor *llm_gather(struct llm_ctx *c, struct llm_tensor *x, const int32_t *rows, int64_t n);
+/* The same with `abreast` rows of x side by side in each of the n: y[i] = x[rows[i * abreast]], x[rows[i * abreast + 1]] ... */
+struct llm_tensor *llm_gather_abreast(struct llm_ctx *c, struct llm_tensor *x, const int32_t *rows, int64_t n, int64_t abreast);
 /* Mean pooling: x is n runs of x->rows / n rows; y[r] is the mean of the first lengths[r] ≥ 1 rows of run r. `lengths` must live until the backward
  * pass. */
 struct llm_tensor *llm_row_mean(struct llm_ctx *c, struct llm_tensor *x, const int32_t *lengths, int64_t n);
@@ -230,6 +233,67 @@ struct llm_scan {
 };
 struct llm_tensor *llm_selective_scan(struct llm_ctx *c, struct llm_tensor *x, struct llm_tensor *dt, struct llm_tensor *b, struct llm_tensor *cc,
                                       struct llm_param *a_log, struct llm_param *d, struct llm_param *dt_bias, const struct llm_scan *o);
+/* op/token_shift.c. d[t] = x[t - 1] - x[t]. The state of a segment is its last input. Segments are copied. */
+struct llm_tensor *llm_token_shift(struct llm_ctx *c, struct llm_tensor *x, const struct llm_segment *segments, int64_t n_segments);
+/* y = x + d ⊙ share, with d from llm_token_shift: the share of the token before in each channel; share [cols]. `keeps`: the parameter is the share of
+ * the token itself, 1 - share. */
+struct llm_tensor *llm_token_mix(struct llm_ctx *c, struct llm_tensor *x, struct llm_tensor *d, struct llm_param *share, bool keeps);
+/* op/token_mix_rank.c. The mixtures of RWKV 6: y[t] = x[t] + d[t] ⊙ (share + h[t]·w'), where w' is the rows of w from `first` on, one for each column
+ * of h [tokens, rank]; w [.., cols]. */
+struct llm_tensor *llm_token_mix_rank(struct llm_ctx *c, struct llm_tensor *x, struct llm_tensor *d, struct llm_tensor *h, struct llm_param *share,
+                                      struct llm_param *w, int64_t first);
+/* op/wkv4.c. The recurrence of RWKV 4 (Peng et al. 2023): y[t] is the mean of v[i], i ≤ t, with weights e^(k[i] - (t - 1 - i)·e^decay) for i < t,
+ * e^(k[t] + first) for i = t. k, v [tokens, cols]; decay, first [cols]. The state of a segment is [3, cols]: numerator and denominator, both divided
+ * by e^maximum, and the maximum. Segments are copied. */
+struct llm_tensor *llm_wkv4(struct llm_ctx *c, struct llm_tensor *k, struct llm_tensor *v, struct llm_param *decay, struct llm_param *first,
+                            const struct llm_segment *segments, int64_t n_segments);
+/* op/wkv.c. The recurrences of RWKV 5 to 7, whose formulas cpu/kernels/wkv.h has; all of r, k, v, w, a, b are [tokens, heads·size]. Version 5:
+ * `first` and `decay` [heads·size] are parameters, w, a and b are NULL. Version 6: w instead of decay. Version 7: w, a and b, no parameters. The
+ * state of a segment is [heads, size, size], keys by values. Segments are copied. */
+struct llm_wkv {
+    struct llm_tensor *r, *k, *v, *w, *a, *b;
+    struct llm_param *decay, *first;
+    int64_t heads;
+    const struct llm_segment *segments;
+    int64_t n_segments;
+};
+struct llm_tensor *llm_wkv(struct llm_ctx *c, const struct llm_wkv *o);
+/* What multiplies states, from x (enum llm_wkv_decay). */
+struct llm_tensor *llm_wkv_decay(struct llm_ctx *c, struct llm_tensor *x, enum llm_wkv_decay kind);
+
+/* op/rwkv7.c, which has the formulas. What RWKV 7 computes around its recurrence: k, rate, x, r, v and gate [tokens, cols], scale, mix and bonus
+ * [cols], by `heads` heads. */
+struct llm_tensor *llm_rwkv7_direction(struct llm_ctx *c, struct llm_tensor *k, struct llm_param *scale, int64_t heads);
+struct llm_tensor *llm_rwkv7_key(struct llm_ctx *c, struct llm_tensor *k, struct llm_tensor *rate, struct llm_param *mix);
+struct llm_tensor *llm_rwkv7_output(struct llm_ctx *c, struct llm_tensor *x, struct llm_tensor *r, struct llm_tensor *k, struct llm_tensor *v,
+                                    struct llm_tensor *gate, struct llm_param *bonus, int64_t heads);
+
+/* ---- Hyena (Poli et al. 2023) ---- */
+/* op/long_conv.c. A causal convolution as long as the sequence, of gated inputs: y[t] = Σ over s ≤ t of filter[t - s] ⊙ u[s], plus skip ⊙ u[t], where
+ * u = x ⊙ gate; x, gate [tokens, cols]. `filter` [copies·length, cols] has the filter once, or once for each row of the batch: copies with the same
+ * values, each of which takes the gradient of its row, so that sums do not depend on how rows are grouped into passes. A segment reads the filter
+ * from its beginning, and has at most `length` tokens. If the context computes in BF16, u is rounded to it, as caches keep it. Elements
+ * [at, at + cols) of the parameter `skip` are this convolution's. Segments cover all rows and are copied; their states are not used. */
+struct llm_long_conv {
+    int64_t length;             /* of one copy of the filter */
+    int64_t at;
+    const struct llm_segment *segments;
+    int64_t n_segments;
+};
+struct llm_tensor *llm_long_conv(struct llm_ctx *c, struct llm_tensor *x, struct llm_tensor *gate, struct llm_tensor *filter, struct llm_param *skip,
+                                 const struct llm_long_conv *o);
+/* The same for new tokens of sequences, whose earlier u are in their caches: head `head` of the keys. filter [as many as the longest sequence has
+ * tokens, cols], rows ld apart. Few new tokens take direct sums, tokens · cols products each; more take transforms. u is what the cache's type keeps
+ * of it, for all tokens, so that results do not depend on how a text is divided. Has no backward pass. */
+struct llm_tensor *llm_long_conv_cached(struct llm_ctx *c, struct llm_tensor *x, struct llm_tensor *gate, const float *filter, int64_t ld,
+                                        struct llm_param *skip, int64_t at, int64_t head, const struct llm_kv_seq *seqs, int64_t n_seqs);
+/* op/hyena_filter.c. y = sin(freq ⊙ x), freq [cols]. `use`: freq is used several times, and its gradient has an accumulator for each
+ * (llm_param.grad_use). */
+struct llm_tensor *llm_sine(struct llm_ctx *c, struct llm_tensor *x, struct llm_param *freq, int64_t use);
+/* y[t] = x[t] ⊙ (e^(-time[positions[t]]·|decay|) + shift); decay [cols]. `positions` must live until the backward pass. time and decay take no
+ * gradient. */
+struct llm_tensor *llm_decay_window(struct llm_ctx *c, struct llm_tensor *x, const int32_t *positions, const struct llm_param *time,
+                                    const struct llm_param *decay, float shift);
 
 /* ---- the loss (op/cross_entropy.c) ---- */
 struct llm_loss {
@@ -271,11 +335,13 @@ struct llm_loss llm_cross_entropy(struct llm_ctx *c, struct llm_tensor *x, struc
 struct llm_contrastive {
     double grad_scale;          /* the gradient is that of grad_scale · (Σ of `loss`) */
     bool fixed;                 /* logit_scale takes no gradient */
-    float *loss;                /* out: [n], the loss of each pair, the mean of both directions */
+    struct llm_param *bias;     /* one F32 value: the sigmoid loss with this bias of the logits; NULL: InfoNCE */
+    float *loss;                /* out: [n], the loss of each pair: the mean of both directions, or the sum over all second vectors */
     int64_t *found;             /* out: how many of the 2n vectors have their partner as the nearest one; NULL: not computed */
 };
-/* Symmetric InfoNCE (CLIP). x [2n, width]: n vectors, then their n partners, all of length 1. The logits are the dot products times e^logit_scale, a
- * factor of at most 100; logit_scale is one F32 value. With a tape the gradients are set at once, as llm_cross_entropy does. */
+/* Symmetric InfoNCE (CLIP), or the sigmoid loss (SigLIP, Zhai et al. 2023): -log sigmoid(±logit) of each two vectors, + for partners. x [2n, width]:
+ * n vectors, then their n partners, all of length 1. The logits are the dot products times e^logit_scale, of InfoNCE a factor of at most 100;
+ * logit_scale is one F32 value. With a tape the gradients are set at once, as llm_cross_entropy does. */
 void llm_contrastive(struct llm_ctx *c, struct llm_tensor *x, struct llm_param *logit_scale, const struct llm_contrastive *o);
 
 /* ---- vectors that are given (op/match.c) ---- */

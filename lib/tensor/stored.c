@@ -116,7 +116,8 @@ static int by_place(const void *a, const void *b)
 static bool is_exact(const struct stored_args *a, const struct llm_node *before, const struct output *o)
 {
     for (const struct llm_node *k = a->last; k != before; k = k->before) {
-        const struct llm_tensor *ends[] = {k->out, k->in[0], k->in[1], k->in[2], k->in[3]};
+        const struct llm_tensor *ends[1 + LLM_NODE_INPUTS] = {k->out};
+        memcpy(ends + 1, k->in, sizeof k->in);
         for (size_t i = 0; i < sizeof ends / sizeof *ends && !k->tolerant; i++) {
             if (ends[i] && ends[i]->data >= o->data && ends[i]->data < o->data + o->n) return true;
         }

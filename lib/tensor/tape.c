@@ -86,7 +86,7 @@ static void fill_run(void *arg, int64_t from, int64_t to, int thread)
     float *row = llm_scratch(thread, (size_t)f->y->cols * sizeof *row);
     for (int64_t r = from; r < to && row; r++) {
         f->piece(f->arg, r, r + 1, row, f->y->cols);
-        llm_panels_put(row, r, f->y->cols, f->y->data);
+        llm_panels_put(row, r, 0, f->y->cols, f->y->cols, f->y->data);
     }
     if (!row) atomic_store(&f->no_memory, true);
 }

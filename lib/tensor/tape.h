@@ -26,11 +26,12 @@
 
 #include "tensor/tensor.h"
 
+enum { LLM_NODE_INPUTS = 6 };
 struct llm_node {
     void (*backward)(struct llm_ctx *c, struct llm_node *n);
     void (*recompute)(struct llm_ctx *c, struct llm_node *n); /* recomputes `out` from inputs that are kept; NULL: `out` is kept too */
     size_t mark;                  /* of `acts`, before the op allocated anything */
-    struct llm_tensor *in[4];     /* unused ones are NULL */
+    struct llm_tensor *in[LLM_NODE_INPUTS]; /* unused ones are NULL */
     struct llm_tensor *out;       /* allocated by the op after the mark */
     struct llm_param *param[3];   /* unused ones are NULL */
     void *args;                   /* the op's own, copied by llm_record */
@@ -104,14 +105,16 @@ bool llm_adapter_add(struct llm_ctx *c, struct llm_param *w, const float *bias, 
 /* The blocks of tokens over which a gradient is summed: given ones, or the blocks of LLM_FOLD tokens of rows of row_len tokens. */
 struct llm_folds { int64_t row_len; const int64_t *starts; int64_t n_blocks; }; /* starts NULL: row_len holds */
 /* Adds to the gradients of the adapter's a, b and magnitude, unless frozen, from the outputs' gradient dy [m, n] and the inputs x [m, k]. False
- * after a failure. */
+ * after a failure. `low` (zero-initialised; or NULL): keeps what llm_adapter_dx would compute again from the same dy, on `acts`. */
+struct llm_adapter_low { const struct llm_adapter *of; const float *d_low; }; /* d_low: [m, rank] */
 bool llm_adapter_dw(struct llm_ctx *c, struct llm_param *w, const float *x, int64_t ldx, const float *dy, int64_t ldy, int64_t m,
-                    const struct llm_folds *folds);
+                    const struct llm_folds *folds, struct llm_adapter_low *low);
 /* The outputs' gradient dy [m, n] as the gradient by the inputs reads it: multiplied by the gains of w's adapter, in a copy on `acts`, or dy itself
  * if there are none. *ldy: its stride. NULL after a failure. */
 const float *llm_adapter_dy(struct llm_ctx *c, const struct llm_param *w, const float *dy, int64_t *ldy, int64_t m);
-/* dx [m, k] += scale·(dy·b)·a, where dy is what llm_adapter_dy returned. False after a failure. */
-bool llm_adapter_dx(struct llm_ctx *c, struct llm_param *w, const float *dy, int64_t ldy, float *dx, int64_t ld_dx, int64_t m);
+/* dx [m, k] += scale·(dy·b)·a, where dy is what llm_adapter_dy returned; `low`: what llm_adapter_dw left, or NULL. False after a failure. */
+bool llm_adapter_dx(struct llm_ctx *c, struct llm_param *w, const float *dy, int64_t ldy, float *dx, int64_t ld_dx, int64_t m,
+                    const struct llm_adapter_low *low);
 
 /* b->grad [cols] += the sums of dy [rows, cols] over tokens, in the canonical order. Does nothing if b is NULL or frozen. */
 void llm_bias_grad(struct llm_param *b, const float *dy, int64_t dy_stride, int64_t rows, const struct llm_folds *folds, int64_t cols);

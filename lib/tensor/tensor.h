@@ -44,7 +44,8 @@ struct llm_adapter {
 
 /* Two factors whose Kronecker product stands for the curvature of the loss by a matrix w [n, k]. The backward pass adds, for every token with the
  * input x of w and the gradient g of its output: |g|²·x·xᵀ to `in` [k, k] and |x|²·g·gᵀ to `out` [n, n]. That is one step of the power iteration for
- * the best pair of factors, from unit matrices (YAQA, Tseng et al. 2025). */
+ * the best pair of factors, from unit matrices (YAQA, Tseng et al. 2025). Of an embedding, a product with unit vectors, the gradient g of a looked-up
+ * row adds g·gᵀ to `in`, the factor of the columns, and `out` is NULL. */
 struct llm_kronecker { float *in, *out; };
 
 struct llm_param_spec;
@@ -63,7 +64,7 @@ struct llm_param {
     int32_t *lookup_place;    /* [shape[0]]: the row of grad_lookup that holds the gradient of row i; -1: none, the gradient is zero. NULL:
                                * grad_lookup has all rows, in order. A step looks up few rows, so only those are stored and added */
     int32_t lookup_rows;      /* rows of grad_lookup in use */
-    const struct llm_kronecker *kronecker; /* of matrices of llm_linear: what the backward pass sums up; borrowed; NULL: nothing */
+    const struct llm_kronecker *kronecker; /* of matrices of llm_linear and llm_embedding: what the backward pass sums up; borrowed; NULL: nothing */
     enum llm_role role;
     int64_t parts[LLM_MAX_PARTS]; /* rows of each matrix of which this one is the concatenation (q, k, v); 0 ends the list */
     float **grad_use;         /* [n_grad_uses] extra gradient accumulators of a parameter that a model uses more than once; owned. Embedding or head:
@@ -128,6 +129,8 @@ struct llm_tensor {
     bool needs_grad;
     bool panels;              /* `data` are not floats but panels of BF16 (llm_panels_put), which only llm_linear reads. No view, and never kept: a
                                * recomputed activation, or one of a pass without a tape */
+    void *packed;             /* the values as panels too, beside the floats, which only llm_linear reads; whoever writes over the floats resets it.
+                               * NULL: there are none */
     bool spare;               /* the backward pass of the op that made it does not read its values, so they may be overwritten */
     struct llm_shared_buffer *shared; /* a recomputed activation: the buffer that `data` points into; NULL: the values are kept */
     uint64_t owner_id;        /* its values are in `shared` if shared->owner equals this */
@@ -192,8 +195,8 @@ struct llm_ctx {
     struct llm_shared_buffer *shared[LLM_RECOMPUTE_KINDS]; /* the buffer of each kind; NULL: none yet */
     uint64_t n_owners;        /* recomputed activations so far: the last owner_id given */
     enum llm_recompute recompute; /* the kind of the next outputs of llm_rmsnorm, llm_layernorm, llm_activation and llm_gated */
-    bool to_panels;           /* the next outputs of llm_rmsnorm, llm_layernorm, llm_activation and llm_gated are panels (llm_tensor.panels). Set by
-                               * llm_panels_for, reset by the caller */
+    bool to_panels;           /* the next outputs of llm_rmsnorm, llm_layernorm, llm_activation and llm_gated are panels (llm_tensor.panels), those of
+                               * attention have panels beside their floats (llm_tensor.packed). Set by llm_panels_for, reset by the caller */
     enum llm_stored stored;   /* not F32: gradients are those of rounded activations; the loss is not changed */
     double stored_share;      /* of LLM_STORED_TOP: the share of the elements that stay */
     int64_t stored_rank;      /* of LLM_STORED_RANK */

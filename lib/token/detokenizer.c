@@ -241,6 +241,45 @@ static int end_strip(struct llm_detokenizer *d, int i, struct llm_err *e)
     return b->n ? give(d, i + 1, -1, b->p, b->n, e) : 0;
 }
 
+/* ---- BPEDecoder: a blank for the suffix that ends words, nothing at the text's end ---- */
+
+static int read_bpe(struct llm_decode_step *s, const json_t *o, struct llm_err *e)
+{
+    return read_text(s, o, "suffix", "</w>", e);
+}
+
+/* Gives on what is held of a token, from its first suffix on; `done`: what is shown stands in the middle of a text. */
+static int give_suffixed(struct llm_detokenizer *d, int i, bool last, struct llm_err *e)
+{
+    static const struct llm_buf space = {" ", 1, 0}, nothing = {"", 0, 0};
+    struct llm_buf *b = &d->states[i].held, out = {0};
+    if (b->n == 0)
+        return 0;
+    int bad = replace_all(b->p, b->n, &d->t->decoders[i].text, last && !d->states[i].done ? &nothing : &space, &out, e);
+    b->n = 0;
+    bad = bad < 0 ? -1 : give(d, i + 1, -1, out.p ? out.p : "", out.n, e);
+    llm_buf_release(&out);
+    return bad;
+}
+
+static int put_bpe(struct llm_detokenizer *d, int i, int32_t id, const char *p, size_t n, struct llm_err *e)
+{
+    const struct llm_decode_step *s = &d->t->decoders[i];
+    (void)id;
+    if (is_fused(d, i)) /* one token, whose suffixes are all at the text's end */
+        return llm_buf_put(&d->states[i].held, p, n, e);
+    if (give_suffixed(d, i, false, e) < 0)
+        return -1;
+    const char *found = n ? memmem(p, n, s->text.p, s->text.n) : NULL;
+    size_t before = found ? (size_t)(found - p) : n;
+    return llm_buf_put(&d->states[i].held, p + before, n - before, e) < 0 ? -1 : give(d, i + 1, -1, p, before, e);
+}
+
+static int end_bpe(struct llm_detokenizer *d, int i, struct llm_err *e)
+{
+    return give_suffixed(d, i, true, e);
+}
+
 /* ---- SentencePiece: as its own processor decodes ---- */
 
 static int read_sentencepiece(struct llm_decode_step *s, const json_t *o, struct llm_err *e)
@@ -313,6 +352,7 @@ static const struct llm_decode_row rows[] = {
     {"WordPiece", read_wordpiece, put_wordpiece, NULL},
     {"ByteFallback", NULL, put_byte_fallback, end_bytes},
     {"Strip", read_strip, put_strip, end_strip},
+    {"BPEDecoder", read_bpe, put_bpe, end_bpe},
     {"SentencePiece", read_sentencepiece, put_sentencepiece, end_sentencepiece},
 };
 
@@ -343,6 +383,18 @@ void llm_decode_step_release(struct llm_decode_step *s)
     llm_buf_release(&s->text);
     llm_buf_release(&s->content);
     *s = (struct llm_decode_step){0};
+}
+
+int llm_tokenizer_hide_suffix(struct llm_tokenizer *t, struct llm_err *e)
+{
+    json_t *step = json_pack("{s:s, s:s}", "type", "BPEDecoder", "suffix", t->suffix);
+    struct llm_decode_step *list = step ? llm_calloc(1, sizeof *list, "decoders", e) : NULL;
+    int bad = list ? llm_decode_step_init(list, step, e) : step ? -1 : llm_no_memory(e, "decoders");
+    free(t->decoders);
+    t->decoders = list;
+    t->n_decoders = bad == 0;
+    json_decref(step);
+    return bad;
 }
 
 bool llm_decode_step_is(const struct llm_decode_step *s, const char *name)

@@ -217,6 +217,7 @@ static int put_kind(const struct llm_tokenizer *t, int64_t n, struct llm_gguf_ou
     const char *name = bytes ? "gpt2" : unigram ? "t5" : t->model == &llm_model_wordpiece ? "bert" : "llama";
     if (t->model == &llm_model_char) return llm_fail(e, EX_UNAVAILABLE, "the tokenizer: GGUF has none of single characters");
     if (t->model == &llm_model_greedy) return llm_fail(e, EX_UNAVAILABLE, "the tokenizer: writing one of type 'greedy' as GGUF is not supported");
+    if (t->suffix) return llm_fail(e, EX_UNAVAILABLE, "the tokenizer: GGUF cannot say that tokens end words (end_of_word_suffix '%s')", t->suffix);
     llm_gguf_put_str(o, "tokenizer.ggml.model", name, strlen(name));
     if (bytes) {
         if (put_pre(t, o, e) < 0 || put_tokens(t, n, o, e) < 0) return -1;

@@ -1,5 +1,6 @@
 /* Identity: SHA-256 of a canonical form, the same whichever file the tokenizer came from.
  *   "llm-tokenizer 1\n", type, "\n", normaliser ("-": none), "\n", for each split: its row's name or "/" and its pattern, "\n"; "\n";
+ *   where the tokens that end a word have a suffix: "e", the suffix, "\n", before the empty line;
  *   "P" when a space is put in front; "W" when whole pieces win over merges and that changes something; "\n";
  *   for each id: length (32 bits, little-endian; all ones: no such id), bytes;
  *   for each token of the model that merges make, in the order of rank: left, right, id (32 bits each).
@@ -26,11 +27,13 @@ struct llm_bpe_merge *llm_tokenizer_derivations(const struct llm_tokenizer *t, b
         if (n == 0 || !(t->flags[id] & LLM_TOKEN_MODEL))
             continue;
         struct llm_err why = {0};
+        bool ends;
+        n = llm_without_suffix(t, t->pieces + t->offsets[id], n, &ends);
         int derived = llm_grow((void **)&ids, &room, n, sizeof *ids, &why);
         if (derived == 0 && t->model == &llm_model_bpe_chars)
-            derived = llm_bpe_chars_derive(t, &work, t->pieces + t->offsets[id], n, ids, &n_ids, &made[id], &why);
+            derived = llm_bpe_chars_derive(t, &work, t->pieces + t->offsets[id], n, ends, ids, &n_ids, &made[id], &why);
         else if (derived == 0)
-            derived = llm_bpe_derive(&t->bpe, &work, t->pieces + t->offsets[id], n, ids, &n_ids, &made[id], &why);
+            derived = llm_bpe_derive(&t->bpe, &work, t->pieces + t->offsets[id], n, ends, ids, &n_ids, &made[id], &why);
         if (derived < 0 && why.status != EX_DATAERR) { /* a token with a byte that has none is one that is never made */
             free(made);
             made = NULL;
@@ -150,6 +153,10 @@ static int compute(const struct llm_tokenizer *t, char hex[65], struct llm_err *
     for (int i = 0; i < t->n_splits; i++) {
         put_text(h, t->splits[i].row ? "\n" : "\n/");
         put_text(h, t->splits[i].row ? t->splits[i].row->name : t->splits[i].pattern);
+    }
+    if (t->suffix) {
+        put_text(h, "\ne");
+        put_text(h, t->suffix);
     }
     put_text(h, "\n\n");
     put_text(h, t->add_prefix_space ? "P" : "");

@@ -49,6 +49,11 @@ static size_t find_whole(const struct llm_tokenizer *t, const unsigned char *p, 
     }
 }
 
+void llm_tokenizer_expect_whole(const struct llm_tokenizer *t, const unsigned char *p, size_t n)
+{
+    __builtin_prefetch(&t->whole[llm_piece_hash(p, n) & (((size_t)1 << t->whole_bits) - 1)]);
+}
+
 int32_t llm_tokenizer_whole(const struct llm_tokenizer *t, const unsigned char *p, size_t n)
 {
     uint32_t slot = t->whole[find_whole(t, p, n, llm_piece_hash(p, n))];

@@ -56,8 +56,7 @@ struct llm_tokenizer {
     uint32_t *offsets;       /* [vocab_size + 1] into pieces */
     unsigned char *flags;    /* [vocab_size] LLM_TOKEN_… */
     struct llm_bpe bpe;
-    struct llm_char_id *chars; /* ascending; model "char" */
-    size_t n_chars;
+    struct llm_char_ids { struct llm_char_id *v; size_t n; } chars, end_chars; /* ascending; models of characters; end_chars: with `suffix` */
     uint32_t *whole;         /* bytes → id and, above it, bits of the hash; 2^whole_bits, all ones: empty; with ignore_merges or bpe.joined */
     int whole_bits, whole_id_bits;
     const struct llm_normaliser_row *normaliser; /* NULL: none */
@@ -84,6 +83,7 @@ struct llm_tokenizer {
     struct llm_trie kept;    /* user-defined symbols */
     bool words;              /* no token of the model crosses the beginning of a word ("\u2581" after its first character) */
     char *prefix;            /* WordPiece: before what goes on within a word */
+    char *suffix;            /* BPE: ends the tokens that end a word (CLIP's "</w>"); NULL: none does */
     int64_t max_word;        /* WordPiece: longer words are unknown, characters */
     bool ignore_merges;      /* a piece that is a token is not merged up */
     bool add_prefix_space;
@@ -120,8 +120,12 @@ int llm_tokenizer_finish(struct llm_tokenizer *t, struct llm_bpe_merge *merges, 
 uint32_t llm_piece_hash(const unsigned char *p, size_t n);
 /* Looks `text` up among present ids of the vocabulary; -1. Needs `whole`. */
 int32_t llm_tokenizer_whole(const struct llm_tokenizer *t, const unsigned char *p, size_t n);
+/* Prefetches what looking `p` up reads first. */
+void llm_tokenizer_expect_whole(const struct llm_tokenizer *t, const unsigned char *p, size_t n);
 /* Refuses a vocabulary with two tokens of one text. */
 int llm_tokenizer_index_whole(struct llm_tokenizer *t, struct llm_err *e) LLM_MUST_CHECK;
+/* Of a BPE model, after byte_level and byte_fallback are set: the suffix of tokens that end a word. */
+int llm_tokenizer_set_suffix(struct llm_tokenizer *t, const char *suffix, struct llm_err *e) LLM_MUST_CHECK;
 int llm_tokenizer_add_split(struct llm_tokenizer *t, const char *pattern, struct llm_err *e) LLM_MUST_CHECK;
 /* The text of an id as the model has it: llm_tokenizer_piece is what it puts into a text. */
 static inline const unsigned char *llm_model_piece(const struct llm_tokenizer *t, int32_t id, size_t *n)
@@ -136,11 +140,18 @@ int llm_tokenizer_set_parts(struct llm_tokenizer *t, const json_t *normalizer, c
 /* Where t->generic was left false and the model is one of bytes or single characters: the streaming form. */
 int llm_tokenizer_stream_parts(struct llm_tokenizer *t, struct llm_err *e) LLM_MUST_CHECK;
 
+/* ---- detokenizer.c ---- */
+/* A byte-level model whose tokens have t->suffix: texts that are decoded get a blank instead. Hugging Face's ByteLevel decoder leaves the suffix
+ * to the classes of transformers, which do that. */
+int llm_tokenizer_hide_suffix(struct llm_tokenizer *t, struct llm_err *e) LLM_MUST_CHECK;
+
 /* ---- models.c: tables of models over characters, after vocabulary and settings ---- */
 int llm_model_prepare(struct llm_tokenizer *t, struct llm_err *e) LLM_MUST_CHECK;
-/* The tokens of one character; then the one of `cp`, the lowest id where there are several, or -1. */
+/* The tokens of one character; then the one of `cp`, the lowest id where there are several, or -1; `ends`: where it ends a word. */
 int llm_index_chars(struct llm_tokenizer *t, struct llm_err *e) LLM_MUST_CHECK;
-int32_t llm_char_token(const struct llm_tokenizer *t, uint32_t cp);
+int32_t llm_char_token(const struct llm_tokenizer *t, uint32_t cp, bool ends);
+/* The bytes of a token without the suffix of words' ends; *ends: it had one. */
+size_t llm_without_suffix(const struct llm_tokenizer *t, const unsigned char *p, size_t n, bool *ends);
 /* Each way to cut a token into two tokens is a merge; `rank` of a token is that of its merges. *merges grows. */
 int llm_all_merges(const struct llm_tokenizer *t, const uint32_t *rank, struct llm_bpe_merge **merges, size_t *n, struct llm_err *e) LLM_MUST_CHECK;
 /* Makes t->bpe of a vocabulary whose scores say the order of its merges (indexed by text: llm_tokenizer_index_whole). */
@@ -182,7 +193,8 @@ int llm_config_set_ends(struct llm_tokenizer *t, const json_t *config, struct ll
 bool llm_is_spm(const unsigned char *p, size_t n); /* does a file that begins so look like a SentencePiece model? */
 struct llm_tokenizer *llm_tokenizer_from_rwkv(const unsigned char *text, size_t n, struct llm_err *e) LLM_MUST_CHECK;
 bool llm_is_rwkv(const unsigned char *p, size_t n); /* … like a vocabulary of RWKV? */
-struct llm_tokenizer *llm_tokenizer_from_gpt2(const char *encoder_json, const char *vocab_bpe, struct llm_err *e) LLM_MUST_CHECK;
+/* gpt2_files.c: `class` is that of transformers ("GPT2Tokenizer", "CLIPTokenizer"); another is EX_UNAVAILABLE. */
+struct llm_tokenizer *llm_tokenizer_from_gpt2(const char *vocab_json, const char *merges_text, const char *class, struct llm_err *e) LLM_MUST_CHECK;
 
 struct llm_gguf;
 struct llm_tokenizer *llm_tokenizer_from_gguf(const struct llm_gguf *g, struct llm_err *e) LLM_MUST_CHECK;
@@ -200,8 +212,8 @@ const struct llm_gguf_pre *llm_gguf_pre_row(size_t i); /* NULL after the last */
 struct llm_bpe_merge *llm_tokenizer_derivations(const struct llm_tokenizer *t, bool *all_made, struct llm_err *e) LLM_MUST_CHECK;
 
 /* As llm_bpe_derive, for merges over characters. */
-int llm_bpe_chars_derive(const struct llm_tokenizer *t, struct llm_bpe_work *w, const unsigned char *p, size_t n, int32_t *ids, size_t *n_ids,
-                         struct llm_bpe_merge *last, struct llm_err *e) LLM_MUST_CHECK;
+int llm_bpe_chars_derive(const struct llm_tokenizer *t, struct llm_bpe_work *w, const unsigned char *p, size_t n, bool ends, int32_t *ids,
+                         size_t *n_ids, struct llm_bpe_merge *last, struct llm_err *e) LLM_MUST_CHECK;
 
 /* ---- GPT-2's alphabet: a printable character for each byte ---- */
 uint32_t llm_byte_char(unsigned char byte);

@@ -401,29 +401,38 @@ static bool is_alphabet(const struct reader *r)
     return true;
 }
 
+static int read_suffix(struct llm_tokenizer *t, const json_t *o, struct llm_err *e)
+{
+    const char *suffix = NULL;
+    if (llm_json_str(o, "end_of_word_suffix", &suffix, e) < 0)
+        return -1;
+    return suffix && *suffix ? llm_tokenizer_set_suffix(t, suffix, e) : 0;
+}
+
 static int model_bpe(struct reader *r, const json_t *o, struct llm_err *e)
 {
     struct llm_tokenizer *t = r->t;
     const json_t *list = get(o, "merges");
     if (!json_is_object(json_object_get(o, "vocab")) || !json_is_array(list))
         return llm_fail(e, EX_DATAERR, "expected 'vocab' and 'merges'");
-    if (must_be_off(o, "dropout", e) < 0 || must_be_off(o, "continuing_subword_prefix", e) < 0 || must_be_off(o, "end_of_word_suffix", e) < 0
+    if (must_be_off(o, "dropout", e) < 0 || must_be_off(o, "continuing_subword_prefix", e) < 0
         || llm_json_bool(o, "byte_fallback", &t->byte_fallback, e) < 0 || llm_json_bool(o, "fuse_unk", &t->fuse_unknown, e) < 0
         || llm_json_bool(o, "ignore_merges", &t->ignore_merges, e) < 0)
         return -1;
     if (t->byte_level && (t->byte_fallback || t->fuse_unknown)) { /* every byte has a token there; neither can happen */
         t->byte_fallback = t->fuse_unknown = false;
     }
-    if (read_texts(r, o, e) < 0 || note_never(r, o, e) < 0 || read_vocab(r, e) < 0 || read_unknown(r, o, e) < 0 || read_model_ids(r, o, e) < 0
-        || read_user_defined(r, o, e) < 0)
+    if (read_suffix(t, o, e) < 0 || read_texts(r, o, e) < 0 || note_never(r, o, e) < 0 || read_vocab(r, e) < 0 || read_unknown(r, o, e) < 0
+        || read_model_ids(r, o, e) < 0 || read_user_defined(r, o, e) < 0)
         return -1;
     size_t n = json_array_size(list);
     bool any = n || (r->cut && r->cut->merges); /* at least the brackets of some */
-    bool chars = !t->byte_level && (t->generic || any || t->byte_fallback || t->fuse_unknown || !is_alphabet(r));
+    const struct llm_model_row *bytes = any || t->n_splits || t->generic || t->suffix ? &llm_model_bpe : &llm_model_byte;
+    bool chars = !t->byte_level && (t->generic || any || t->suffix || t->byte_fallback || t->fuse_unknown || !is_alphabet(r));
     t->generic = t->generic || chars;
     if (!t->generic && llm_tokenizer_stream_parts(t, e) < 0)
         return -1;
-    t->model = t->byte_level ? any || t->n_splits || t->generic ? &llm_model_bpe : &llm_model_byte : chars ? &llm_model_bpe_chars : &llm_model_char;
+    t->model = t->byte_level ? bytes : chars ? &llm_model_bpe_chars : &llm_model_char;
     struct llm_bpe_merge *merges = NULL;
     if (llm_tokenizer_set_vocab(t, &r->vocab, e) < 0 || read_merges(r, o, &merges, &n, e) < 0) {
         free(merges);

@@ -247,9 +247,9 @@ static int write_never(const struct llm_tokenizer *t, struct llm_buf *out, struc
 static int write_bpe(const struct llm_tokenizer *t, struct llm_buf *out, struct llm_err *e)
 {
     if (llm_buf_printf(out, e, "{\n    \"type\": \"BPE\", \"dropout\": null, \"unk_token\": ") < 0 || write_unknown(t, out, e) < 0
-        || llm_buf_printf(out, e,
-                          ", \"continuing_subword_prefix\": null, \"end_of_word_suffix\": null, \"fuse_unk\": %s, \"byte_fallback\": %s, "
-                          "\"ignore_merges\": %s",
+        || llm_buf_printf(out, e, ", \"continuing_subword_prefix\": null, \"end_of_word_suffix\": ") < 0
+        || (t->suffix ? llm_json_quote(out, t->suffix, strlen(t->suffix), e) : llm_buf_printf(out, e, "null")) < 0
+        || llm_buf_printf(out, e, ", \"fuse_unk\": %s, \"byte_fallback\": %s, \"ignore_merges\": %s",
                           truth(t->fuse_unknown), truth(t->byte_fallback), truth(t->ignore_merges)) < 0
         || write_never(t, out, e) < 0 || write_ids(t, "user_defined", LLM_TOKEN_USER, true, out, e) < 0
         || llm_buf_printf(out, e, ",\n    \"vocab\": {") < 0 || write_vocab(t, out, e) < 0

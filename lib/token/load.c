@@ -41,7 +41,7 @@ static struct llm_tokenizer *load_encoder(const char *path, struct llm_err *e)
     const char *slash = strrchr(path, '/');
     int n = slash ? (int)(slash - path) + 1 : 0;
     if (llm_buf_printf(&merges, e, "%.*svocab.bpe", n, path) == 0 && exists(merges.p))
-        t = llm_tokenizer_from_gpt2(path, merges.p, e);
+        t = llm_tokenizer_from_gpt2(path, merges.p, "GPT2Tokenizer", e);
     else
         llm_fail(e, EX_DATAERR, "%s: expected a tokenizer.json (an object with a 'model'), or GPT-2's encoder.json with vocab.bpe beside it", path);
     llm_buf_release(&merges);
@@ -105,14 +105,38 @@ static struct llm_tokenizer *load_rwkv(struct llm_file *f, struct llm_err *e)
     return t;
 }
 
-/* tokenizer.model: SentencePiece's, with what tokenizer_config.json, where there is one, says of it; or ranks. */
-static struct llm_tokenizer *load_model(const char *folder, const char *path, const char *pattern, struct llm_err *e)
+/* The folder's tokenizer_config.json, or NULL where there is none; *bad: it cannot be read. */
+static json_t *load_config(const char *folder, bool *bad, struct llm_err *e)
 {
     struct llm_buf name = {0};
     json_t *config = NULL;
-    bool bad = llm_buf_printf(&name, e, "%s/tokenizer_config.json", folder) < 0;
-    if (!bad && exists(name.p))
-        bad = !(config = llm_json_load(name.p, MAX_FILE, e));
+    *bad = llm_buf_printf(&name, e, "%s/tokenizer_config.json", folder) < 0;
+    if (!*bad && exists(name.p))
+        *bad = !(config = llm_json_load(name.p, MAX_FILE, e));
+    llm_buf_release(&name);
+    return config;
+}
+
+/* vocab.json and merges.txt, of which tokenizer_config.json says whose they are. */
+static struct llm_tokenizer *load_two_files(const char *folder, const char *vocab, const char *merges, struct llm_err *e)
+{
+    bool bad;
+    const char *class = "";
+    json_t *config = load_config(folder, &bad, e);
+    struct llm_tokenizer *t = NULL;
+    if (!bad && (!config || llm_json_str(config, "tokenizer_class", &class, e) == 0))
+        t = llm_tokenizer_from_gpt2(vocab, merges, class, e);
+    json_decref(config);
+    if (!t)
+        llm_in(e, "%s", folder);
+    return t;
+}
+
+/* tokenizer.model: SentencePiece's, with what tokenizer_config.json, where there is one, says of it; or ranks. */
+static struct llm_tokenizer *load_model(const char *folder, const char *path, const char *pattern, struct llm_err *e)
+{
+    bool bad;
+    json_t *config = load_config(folder, &bad, e);
     struct llm_file *f = bad ? NULL : llm_file_open(path, e);
     size_t n;
     const unsigned char *p = f ? llm_file_peek(f, 1024, &n, e) : NULL;
@@ -121,33 +145,43 @@ static struct llm_tokenizer *load_model(const char *folder, const char *path, co
         t = llm_is_spm(p, n) ? load_spm(f, config, e) : llm_tokenizer_load(path, pattern, e);
     llm_file_close(f);
     json_decref(config);
-    llm_buf_release(&name);
     return t;
 }
 
-/* A folder: tokenizer.json, tokenizer.model, or GPT-2's two files. */
+/* A folder: tokenizer.json, tokenizer.model, the two files of GPT-2 or CLIP, or RWKV's vocabulary. */
 static struct llm_tokenizer *load_folder(const char *path, const char *pattern, struct llm_err *e)
 {
-    struct llm_buf json = {0}, model = {0}, encoder = {0}, merges = {0};
+    struct llm_buf json = {0}, model = {0}, encoder = {0}, merges = {0}, vocab = {0}, lines = {0}, rwkv = {0};
     struct llm_tokenizer *t = NULL;
     int n = (int)strlen(path);
     while (n > 1 && path[n - 1] == '/') n--;
     if (llm_buf_printf(&json, e, "%.*s/tokenizer.json", n, path) < 0 || llm_buf_printf(&model, e, "%.*s/tokenizer.model", n, path) < 0
-        || llm_buf_printf(&encoder, e, "%.*s/encoder.json", n, path) < 0 || llm_buf_printf(&merges, e, "%.*s/vocab.bpe", n, path) < 0)
+        || llm_buf_printf(&encoder, e, "%.*s/encoder.json", n, path) < 0 || llm_buf_printf(&merges, e, "%.*s/vocab.bpe", n, path) < 0
+        || llm_buf_printf(&vocab, e, "%.*s/vocab.json", n, path) < 0 || llm_buf_printf(&lines, e, "%.*s/merges.txt", n, path) < 0
+        || llm_buf_printf(&rwkv, e, "%.*s/" LLM_NAME_RWKV_VOCABULARY, n, path) < 0)
         goto done;
     if (exists(json.p))
         t = llm_tokenizer_load(json.p, pattern, e);
     else if (exists(model.p))
         t = load_model(path, model.p, pattern, e);
     else if (exists(encoder.p) && exists(merges.p))
-        t = llm_tokenizer_from_gpt2(encoder.p, merges.p, e);
+        t = llm_tokenizer_from_gpt2(encoder.p, merges.p, "GPT2Tokenizer", e);
+    else if (exists(vocab.p) && exists(lines.p))
+        t = load_two_files(path, vocab.p, lines.p, e);
+    else if (exists(rwkv.p))
+        t = llm_tokenizer_load(rwkv.p, pattern, e);
     else
-        llm_fail(e, EX_NOINPUT, "%s: expected a tokenizer.json, a tokenizer.model, or encoder.json and vocab.bpe, in this folder", path);
+        llm_fail(e, EX_NOINPUT,
+                 "%s: expected a tokenizer.json, a tokenizer.model, encoder.json and vocab.bpe, vocab.json and merges.txt, "
+                 "or " LLM_NAME_RWKV_VOCABULARY ", in this folder", path);
 done:
     llm_buf_release(&json);
     llm_buf_release(&model);
     llm_buf_release(&encoder);
     llm_buf_release(&merges);
+    llm_buf_release(&vocab);
+    llm_buf_release(&lines);
+    llm_buf_release(&rwkv);
     return t;
 }
 

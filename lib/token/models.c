@@ -113,36 +113,52 @@ static int by_character(const void *a, const void *b)
     return x->cp != y->cp ? (x->cp > y->cp) - (x->cp < y->cp) : (x->id > y->id) - (x->id < y->id);
 }
 
-int llm_index_chars(struct llm_tokenizer *t, struct llm_err *e)
+size_t llm_without_suffix(const struct llm_tokenizer *t, const unsigned char *p, size_t n, bool *ends)
 {
-    t->chars = llm_alloc((size_t)t->vocab_size, sizeof *t->chars, "a vocabulary", e);
-    if (!t->chars)
+    size_t n_suffix = t->suffix ? strlen(t->suffix) : 0;
+    *ends = n_suffix && n > n_suffix && memcmp(p + n - n_suffix, t->suffix, n_suffix) == 0;
+    return *ends ? n - n_suffix : n;
+}
+
+/* Of all tokens of one character those that end a word, or those that do not. */
+static int index_chars(const struct llm_tokenizer *t, bool end, struct llm_char_ids *c, struct llm_err *e)
+{
+    c->v = llm_alloc((size_t)t->vocab_size, sizeof *c->v, "a vocabulary", e);
+    if (!c->v)
         return -1;
     for (int32_t id = 0; id < t->vocab_size; id++) {
         size_t n;
+        bool ends;
         const unsigned char *p = llm_model_piece(t, id, &n);
         uint32_t cp;
-        if (n && t->flags[id] & LLM_TOKEN_MODEL && llm_utf8_next(p, n, &cp) == (int)n)
-            t->chars[t->n_chars++] = (struct llm_char_id){cp, id};
+        n = llm_without_suffix(t, p, n, &ends);
+        if (n && ends == end && t->flags[id] & LLM_TOKEN_MODEL && llm_utf8_next(p, n, &cp) == (int)n)
+            c->v[c->n++] = (struct llm_char_id){cp, id};
     }
-    if (t->n_chars)
-        qsort(t->chars, t->n_chars, sizeof *t->chars, by_character);
-    struct llm_char_id *fewer = realloc(t->chars, (t->n_chars + 1) * sizeof *t->chars);
-    t->chars = fewer ? fewer : t->chars;
+    if (c->n)
+        qsort(c->v, c->n, sizeof *c->v, by_character);
+    struct llm_char_id *fewer = realloc(c->v, (c->n + 1) * sizeof *c->v);
+    c->v = fewer ? fewer : c->v;
     return 0;
 }
 
-int32_t llm_char_token(const struct llm_tokenizer *t, uint32_t cp)
+int llm_index_chars(struct llm_tokenizer *t, struct llm_err *e)
 {
-    size_t low = 0, high = t->n_chars;
+    return index_chars(t, false, &t->chars, e) < 0 || (t->suffix && index_chars(t, true, &t->end_chars, e) < 0) ? -1 : 0;
+}
+
+int32_t llm_char_token(const struct llm_tokenizer *t, uint32_t cp, bool ends)
+{
+    const struct llm_char_ids *c = ends && t->suffix ? &t->end_chars : &t->chars;
+    size_t low = 0, high = c->n;
     while (low < high) {
         size_t mid = (low + high) / 2;
-        if (t->chars[mid].cp < cp)
+        if (c->v[mid].cp < cp)
             low = mid + 1;
         else
             high = mid;
     }
-    return low < t->n_chars && t->chars[low].cp == cp ? t->chars[low].id : -1;
+    return low < c->n && c->v[low].cp == cp ? c->v[low].id : -1;
 }
 
 static int index_user(struct llm_tokenizer *t, struct llm_err *e)
@@ -205,7 +221,7 @@ int llm_model_prepare(struct llm_tokenizer *t, struct llm_err *e)
         return index_unigram(t, e);
     if (t->model == &llm_model_wordpiece)
         return t->unknown < 0 ? llm_fail(e, EX_DATAERR, "a WordPiece model needs an unknown token") : index_wordpiece(t, e);
-    t->words = !crosses_words(t);
+    t->words = !t->suffix && !crosses_words(t); /* a piece that is cut is still one word */
     return llm_index_chars(t, e);
 }
 

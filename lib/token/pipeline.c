@@ -30,6 +30,15 @@ int llm_pipeline_normalise(struct llm_encoder *en, const unsigned char *p, size_
     const struct llm_tokenizer *t = en->t;
     if (t->n_norms == 0)
         return llm_buf_put(out, p, n, e);
+    bool bytes = true, changed = false;
+    for (int i = 0; i < t->n_norms; i++)
+        bytes = bytes && llm_norm_takes_bytes(&t->norms[i]);
+    if (t->byte_level && !bytes && make_valid(p, n, &en->raw_valid, &changed, e) < 0)
+        return -1;
+    if (changed) {
+        p = (const unsigned char *)en->raw_valid.p;
+        n = en->raw_valid.n;
+    }
     size_t limit = llm_norm_limit(n);
     for (int i = 0; i < t->n_norms; i++) {
         struct llm_norm_place at = {first, last, t->kept.n ? &t->kept : NULL, &en->norm_regex[i], limit};

@@ -36,6 +36,10 @@ static int make_settings(struct llm_tokenizer *t, struct llm_err *e)
         json_decref(o);
         o = NULL;
     }
+    if (o && t->suffix && json_object_set_new(o, "suffix", json_string(t->suffix)) < 0) {
+        json_decref(o);
+        o = NULL;
+    }
     int bad = o ? llm_json_dump(o, &t->settings, e) : llm_no_memory(e, "a tokenizer's settings");
     json_decref(o);
     return bad;
@@ -127,7 +131,7 @@ static int read_parts(struct llm_tokenizer *t, const json_t *o, struct llm_err *
 
 static int read_settings(struct llm_tokenizer *t, const json_t *o, struct llm_err *e)
 {
-    const char *type = "", *normalizer = NULL, *id = "";
+    const char *type = "", *normalizer = NULL, *id = "", *suffix = NULL;
     int64_t unknown = -1, bos = -1, eos = -1, max = t->vocab_size - 1;
     const json_t *splits = json_object_get(o, "splits");
     if (llm_json_str(o, "type", &type, e) < 0 || llm_json_str(o, "normalizer", &normalizer, e) < 0 || llm_json_str(o, "id", &id, e) < 0
@@ -141,7 +145,11 @@ static int read_settings(struct llm_tokenizer *t, const json_t *o, struct llm_er
             t->model = models[i];
     if (!t->model)
         return llm_fail(e, EX_UNAVAILABLE, "model '%s' is not supported", type);
-    if (read_parts(t, o, e) < 0)
+    if (read_parts(t, o, e) < 0 || llm_json_str(o, "suffix", &suffix, e) < 0)
+        return -1;
+    if (suffix && (!*suffix || (t->model != &llm_model_bpe && t->model != &llm_model_bpe_chars)))
+        return llm_fail(e, EX_DATAERR, "suffix: expected one only of type 'bpe'");
+    if (suffix && llm_tokenizer_set_suffix(t, suffix, e) < 0)
         return -1;
     t->normaliser = normalizer ? llm_normaliser_find(normalizer) : NULL;
     if (normalizer && !t->normaliser)

@@ -24,7 +24,8 @@ void llm_tokenizer_destroy(struct llm_tokenizer *t)
     free(t->pieces);
     free(t->offsets);
     free(t->flags);
-    free(t->chars);
+    free(t->chars.v);
+    free(t->end_chars.v);
     free(t->whole);
     llm_bpe_release(&t->bpe);
     for (int i = 0; i < t->n_splits; i++)
@@ -45,6 +46,7 @@ void llm_tokenizer_destroy(struct llm_tokenizer *t)
     llm_detokenizer_destroy(t->shower);
     free(t->scores);
     free(t->prefix);
+    free(t->suffix);
     json_decref(t->parts);
     llm_trie_release(&t->trie);
     llm_trie_release(&t->kept);
@@ -115,6 +117,17 @@ int llm_tokenizer_set_vocab(struct llm_tokenizer *t, const struct llm_vocab *v, 
 
 /* ---- the model's own tables ---- */
 
+int llm_tokenizer_set_suffix(struct llm_tokenizer *t, const char *suffix, struct llm_err *e)
+{
+    for (const char *p = suffix; t->byte_level && *p; p++)
+        if (*p <= ' ' || *p > '~')
+            return llm_fail(e, EX_UNAVAILABLE, "end_of_word_suffix '%s': with ByteLevel only printable ASCII is supported", suffix);
+    if (t->byte_fallback)
+        return llm_fail(e, EX_UNAVAILABLE, "'byte_fallback' with an end_of_word_suffix is not supported");
+    t->suffix = strdup(suffix);
+    return t->suffix ? 0 : llm_no_memory(e, "a tokenizer");
+}
+
 static int32_t special_of(const struct llm_tokenizer *t, const char *const *names)
 {
     for (; *names; names++) {
@@ -169,12 +182,22 @@ static int check_ids(const struct llm_tokenizer *t, struct llm_err *e)
 
 static int finish_bytes(struct llm_tokenizer *t, struct llm_bpe_merge *merges, size_t n_merges, struct llm_err *e)
 {
-    for (int32_t id = 0; id < t->vocab_size; id++)
-        if (t->offsets[id + 1] - t->offsets[id] == 1 && t->flags[id] & LLM_TOKEN_MODEL) {
-            uint32_t *slot = &t->bpe.byte_id[t->pieces[t->offsets[id]]];
-            if (*slot == LLM_BPE_NONE)
-                *slot = (uint32_t)id;
-        }
+    if (t->suffix && (!(t->bpe.end_id = llm_alloc(256, sizeof *t->bpe.end_id, "a vocabulary", e)) || llm_tokenizer_hide_suffix(t, e) < 0)) {
+        free(merges);
+        return -1;
+    }
+    for (int i = 0; t->bpe.end_id && i < 256; i++)
+        t->bpe.end_id[i] = LLM_BPE_NONE;
+    for (int32_t id = 0; id < t->vocab_size; id++) {
+        bool ends;
+        size_t n;
+        const unsigned char *p = llm_model_piece(t, id, &n);
+        if (llm_without_suffix(t, p, n, &ends) != 1 || !(t->flags[id] & LLM_TOKEN_MODEL))
+            continue;
+        uint32_t *slot = ends ? &t->bpe.end_id[*p] : &t->bpe.byte_id[*p];
+        if (*slot == LLM_BPE_NONE)
+            *slot = (uint32_t)id;
+    }
     if (llm_bpe_init(&t->bpe, merges, n_merges, e) < 0)
         return -1;
     if (t->model == &llm_model_byte && (t->n_splits || t->generic))
@@ -208,7 +231,7 @@ int llm_tokenizer_finish(struct llm_tokenizer *t, struct llm_bpe_merge *merges, 
         free(t->whole);
         t->whole = NULL;
     }
-    if (t->generic && !t->byte_level && !(t->shown_at = llm_calloc((size_t)t->vocab_size, sizeof *t->shown_at, "a vocabulary", e)))
+    if (((t->generic && !t->byte_level) || t->suffix) && !(t->shown_at = llm_calloc((size_t)t->vocab_size, sizeof *t->shown_at, "a vocabulary", e)))
         return -1;
     llm_pipeline_plan(t);
     find_ends(t);

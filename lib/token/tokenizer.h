@@ -21,6 +21,8 @@ struct llm_tokenizer *llm_tokenizer_from_json(const char *json, size_t n, const 
 /* The one that a checkpoint carries: its tables, else its tokenizer.json. */
 struct llm_tokenizer *llm_tokenizer_from_checkpoint(struct llm_checkpoint *c, struct llm_err *e) LLM_MUST_CHECK;
 void llm_tokenizer_destroy(struct llm_tokenizer *t);
+/* RWKV's vocabulary in its folders for transformers. */
+#define LLM_NAME_RWKV_VOCABULARY "rwkv_vocab_v20230424.txt"
 /* tokenizer.json as text (what a checkpoint carries as the U8 tensor "tokenizer.json"). */
 int llm_tokenizer_to_json(const struct llm_tokenizer *t, struct llm_buf *out, struct llm_err *e) LLM_MUST_CHECK;
 /* The compiled table as plain tensors "tokenizer.pieces", "tokenizer.offsets", "tokenizer.merges", …, put after `*n` entries of `out`

@@ -7,8 +7,10 @@
 #include "data/records.h"
 #include "data/tokens.h"
 #include "model/config/config.h"
+#include "token/tokenizer.h"
 
 struct llm_activations;
+struct llm_shown;
 
 /* What is learned from. Paths are kept in checkpoints, so that a run can go on by itself. */
 struct llm_train_data {
@@ -17,6 +19,7 @@ struct llm_train_data {
     struct llm_records *records, *val_records; /* owned; in place of train and val: documents with columns. val_records NULL: as val */
     struct llm_activations *activations; /* owned; what the documents of `records` and then of `val_records` number; NULL: tokens */
     struct llm_pictures *pictures;     /* likewise */
+    struct llm_shown *shown;           /* owned; the pictures of the texts of records (train/shown.h); NULL: they have none */
     char **paths;                      /* owned; of train */
     size_t n_paths;
     char *val_path;                    /* owned; NULL */
@@ -35,9 +38,10 @@ int llm_train_data_lines(struct llm_train_data *d, struct llm_lines *lines, cons
                          struct llm_err *e) LLM_MUST_CHECK;
 /* Streams of activations. Those of one run have the same places. */
 int llm_train_data_activations(struct llm_train_data *d, const char *const *paths, size_t n_paths, const char *val, struct llm_err *e) LLM_MUST_CHECK;
-/* Pictures, for a vision transformer of configuration `c`. */
+/* Pictures, for a vision transformer or tower of configuration `c`. A document is the number of one of them and then, unless `texts` is NULL, the
+ * tokens of its text. EX_DATAERR if one has no text. */
 int llm_train_data_pictures(struct llm_train_data *d, const char *const *paths, size_t n_paths, const char *val, const struct llm_config *c,
-                            struct llm_err *e) LLM_MUST_CHECK;
+                            const struct llm_tokenizer *texts, struct llm_err *e) LLM_MUST_CHECK;
 /* Data that come during the run (llm_trainer_renew), for checkpoints the same as standard input. */
 int llm_train_data_later(struct llm_train_data *d, struct llm_err *e) LLM_MUST_CHECK;
 /* That the data declares; 0: none. */

@@ -8,6 +8,31 @@ bool llm_trainer_has_val(const struct llm_trainer *t)
     return t->data.val || t->data.val_records || t->data.val_share > 0;
 }
 
+/* Makes eval_rows those of windows [w, w + n). 0 or -1. */
+static int cut_windows(struct llm_trainer *t, bool file, uint64_t first, uint64_t w, uint64_t n, struct llm_err *e)
+{
+    const struct llm_tokens *tokens = file ? t->data.val : t->data.train;
+    const uint64_t end = tokens ? llm_tokens_count(tokens) : 0, context = (uint64_t)t->o.context;
+    for (uint64_t i = 0; i < n; i++) {
+        if (t->documents) {
+            if (llm_trainer_put_document(t, &t->eval_rows, (int64_t)i, file, first + w + i, e) < 0) return -1;
+            continue;
+        }
+        const uint64_t at = first + (w + i) * context, left = end - at;
+        llm_rows_cut(&t->eval_rows, (int64_t)i, tokens, at, (int64_t)(left < context + 1 ? left : context + 1), t->o.cross_document);
+    }
+    return 0;
+}
+
+/* Before a pass in which ranks exchange weights: none takes it alone. */
+static int agree_on_pass(struct llm_trainer *t, int got, struct llm_err *e)
+{
+    if (t->share.zero < 3) return got;
+    got = llm_trainer_agree(t, got, e);
+    t->eval_agreed = got != 0;
+    return got;
+}
+
 int llm_trainer_eval(struct llm_trainer *t, double *loss, double *bits_per_byte, struct llm_err *e)
 {
     bool file = t->data.val || t->data.val_records;
@@ -20,27 +45,23 @@ int llm_trainer_eval(struct llm_trainer *t, double *loss, double *bits_per_byte,
     }
     double sum = 0, bytes = 0;
     double weight = 0;
+    t->eval_agreed = false;
     llm_task_reset(&t->task);
     if (t->o.eval_rows > 0 && windows > (uint64_t)t->o.eval_rows) windows = (uint64_t)t->o.eval_rows;
     for (uint64_t w = 0, n; w < windows; w += n) {
         n = windows - w < (uint64_t)t->eval_rows.n_rows ? windows - w : (uint64_t)t->eval_rows.n_rows;
-        for (uint64_t i = 0; i < n; i++) {
-            if (t->documents) {
-                if (llm_trainer_put_document(t, &t->eval_rows, (int64_t)i, file, first + w + i, e) < 0) return -1;
-                continue;
-            }
-            uint64_t at = first + (w + i) * context, left = end - at;
-            llm_rows_cut(&t->eval_rows, (int64_t)i, tokens, at, (int64_t)(left < context + 1 ? left : context + 1), t->o.cross_document);
-        }
+        int got = cut_windows(t, file, first, w, n, e);
         struct llm_rows part = llm_rows_part(&t->eval_rows, 0, (int64_t)n);
         const struct llm_rows_key key = {(uint64_t)t->o.seed, LLM_EVAL_STEP, (int64_t)w};
-        if (t->objective->transform && t->objective->transform(&t->task, &key, &part, e) < 0) return -1;
+        if (got == 0 && t->objective->transform && t->objective->transform(&t->task, &key, &part, e) < 0) got = -1;
+        if (got == 0 && llm_signal_caught()) got = 1;
+        if ((got = agree_on_pass(t, got, e)) != 0) return got;
         part = llm_rows_part(&part, 0, (int64_t)n);
-        if (llm_signal_caught()) return 1;
         if (part.counted == 0) continue;
+        llm_share_begin_eval(&t->share);
         if (t->objective->run(&t->eval_ctx, &t->task, &part, 1, t->token_loss, e) < 0) return -1;
         llm_ctx_reset(&t->eval_ctx);
-        llm_trainer_fold(t, &part, &sum, &bytes);
+        llm_trainer_fold(t, &part, t->token_loss, &sum, &bytes);
         weight += part.weight;
         if (!isfinite(sum)) return llm_trainer_not_finite(t, &part, sum, e);
     }

@@ -10,6 +10,7 @@ struct probe {
     struct llm_param *p;
     size_t n;
     float *saved, *direction;
+    double loss;             /* the size of the last loss */
 };
 
 /* The mean loss of the step's rows after the parameter has been moved by h along the direction. */
@@ -45,6 +46,7 @@ static int slope(struct probe *q, double h, double *out, struct llm_err *e)
 {
     double up, down;
     if (loss_at(q, h, &up, e) < 0 || loss_at(q, -h, &down, e) < 0) return -1;
+    q->loss = fabs(up);
     *out = (up - down) / (2 * h);
     return 0;
 }
@@ -73,7 +75,7 @@ static int check_param(struct probe *q, size_t number, struct llm_table *table, 
 {
     double h, near = 0, far = 0, analytic = aim(q, number, &h);
     if (slope(q, h, &near, e) < 0 || slope(q, 2 * h, &far, e) < 0) return -1;
-    double numeric = (4 * near - far) / 3, noise = 4e-7 / h; /* the rounding of a loss, which differences magnify */
+    double numeric = (4 * near - far) / 3, noise = 4e-7 * fmax(q->loss, 1) / h; /* the rounding of a loss, which differences magnify */
     double gap = fabs(analytic - numeric), difference = gap == 0 ? 0 : gap / fmax(fabs(analytic), fabs(numeric));
     memcpy(q->p->master, q->saved, q->n * sizeof(float));
     llm_weight_changed(&q->p->weight);

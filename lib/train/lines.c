@@ -104,14 +104,19 @@ static int take_line(void *arg, json_t *line, int64_t number, struct llm_err *e)
     return l->objective->record(l, line, e);
 }
 
-/* Says how many lines are not learned, and why. */
-static void report(const struct llm_lines *l)
+/* Says how many lines are not learned, and why. -1: all. */
+static int report(const struct llm_lines *l, const char *name, struct llm_err *e)
 {
-    int64_t n = l->skipped[LLM_SKIP_MASKED] + l->skipped[LLM_SKIP_LONG] + l->skipped[LLM_SKIP_ROLE];
-    if (n == 0) return;
-    llm_note("%" PRId64 " of %" PRId64 " lines are not learned: %" PRId64 " without a token that counts, %" PRId64 " longer than --context %" PRId64
-             ", %" PRId64 " with an unknown role", n, l->n_lines, l->skipped[LLM_SKIP_MASKED], l->skipped[LLM_SKIP_LONG], l->context,
-             l->skipped[LLM_SKIP_ROLE]);
+    const int64_t n = l->skipped[LLM_SKIP_MASKED] + l->skipped[LLM_SKIP_LONG] + l->skipped[LLM_SKIP_ROLE];
+    char why[200];
+    snprintf(why, sizeof why, "%" PRId64 " without a token that counts, %" PRId64 " longer than --context %" PRId64 ", %" PRId64
+             " with an unknown role", l->skipped[LLM_SKIP_MASKED], l->skipped[LLM_SKIP_LONG], l->context, l->skipped[LLM_SKIP_ROLE]);
+    if (llm_records_count(l->records) > 0) {
+        if (n > 0) llm_note("%" PRId64 " of %" PRId64 " lines are not learned: %s", n, l->n_lines, why);
+        return 0;
+    }
+    if (n == 0) return llm_fail(e, EX_DATAERR, "%s: expected lines to learn from, found none", name);
+    return llm_fail(e, EX_DATAERR, "%s: expected lines to learn from, found none among %" PRId64 ": %s", name, l->n_lines, why);
 }
 
 struct llm_records *llm_lines_read(struct llm_lines *l, const char *const *paths, size_t n_paths, struct llm_err *e)
@@ -122,10 +127,7 @@ struct llm_records *llm_lines_read(struct llm_lines *l, const char *const *paths
     memset(l->skipped, 0, sizeof l->skipped);
     for (size_t i = 0; i < n_paths && status == 0; i++) status = llm_lines_each(paths[i], take_line, l, e);
     if (l->objective->recorded && l->objective->recorded(l, e, status < 0) < 0) status = -1;
-    if (status == 0) report(l);
-    if (status == 0 && llm_records_count(r) == 0) {
-        status = llm_fail(e, EX_DATAERR, "%s: expected lines to learn from, found none among %" PRId64, n_paths > 0 ? paths[0] : "data", l->n_lines);
-    }
+    if (status == 0) status = report(l, n_paths > 0 ? paths[0] : "data", e);
     l->records = NULL;
     if (status == 0) return r;
     llm_records_destroy(r);

@@ -5,6 +5,7 @@
 #include "data/records.h"
 #include "token/chat/conversation.h"
 #include "train/options.h"
+#include "train/shown.h"
 
 /* Why a line is not learned. Lines are counted by reason and reported at the end; with --strict the first one is an error. */
 enum llm_skip {
@@ -21,6 +22,7 @@ struct llm_lines {
     const struct llm_objective *objective;
     const struct llm_tokenizer *tokenizer;
     const struct llm_model *model; /* that is trained; of objectives with data_per_run its fingerprint is known */
+    struct llm_shown *shown;    /* takes the pictures of conversations, for models that read them; NULL: others. Borrowed */
     int64_t context;            /* tokens of a row */
     struct llm_chat chat;       /* the chat template; template NULL: none was found */
     struct llm_err no_chat;     /* then why */

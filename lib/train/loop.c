@@ -23,8 +23,21 @@ int llm_loop_save(struct llm_loop *l, struct llm_err *e)
     double started = llm_now();
     LLM_PROFILE("save", 0);
     if (llm_trainer_save(l->t, l->output, l->output_as, e) < 0 || save_average(l, e) < 0) return -1;
+    if (l->snapshots) llm_snapshots_remove(l->snapshots);
     llm_verbose("step %lld: saved in %.2f s", (long long)l->t->step, llm_now() - started);
     return 0;
+}
+
+/* After a step: what is due of a checkpoint, or else of a snapshot. If a snapshot fails, the run is saved before that is reported. */
+static int keep(struct llm_loop *l, struct llm_err *e)
+{
+    const struct llm_trainer *t = l->t;
+    struct llm_err problem;
+    if (t->step >= t->o.steps) return 0; /* the end saves */
+    if (l->save_every > 0 && t->step % l->save_every == 0) return llm_loop_save(l, e);
+    if (!l->snapshots || t->step % l->snapshots->every != 0 || llm_snapshots_take(l->snapshots, l->t, &problem) == 0) return 0;
+    if (llm_comm_broken(t->comm) || llm_loop_save(l, e) == 0) *e = problem;
+    return -1;
 }
 
 struct step { struct llm_trainer *t; struct llm_step_report *r; };
@@ -46,7 +59,8 @@ static int take_eval(void *arg, struct llm_err *e)
 static int guarded_step(struct llm_trainer *t, struct llm_step_report *r, struct llm_err *e)
 {
     int64_t before = t->step;
-    int got = t->comm ? llm_trainer_step(t, r, e) : llm_fault_guard(take_step, &(struct step){t, r}, e); /* of several ranks it guards itself */
+    const bool guards = t->comm || t->outer.replicas; /* then the step itself guards what it can drop */
+    int got = guards ? llm_trainer_step(t, r, e) : llm_fault_guard(take_step, &(struct step){t, r}, e);
     if (got > 0 && t->step == before) llm_trainer_forget(t);
     return got;
 }
@@ -59,7 +73,10 @@ static int evaluate(struct llm_loop *l, const struct llm_step_report *r, double 
     int got = llm_fault_guard(take_eval, &(struct evaluation){t, loss, bits}, e);
     if (t->o.eval_ema) llm_trainer_swap_ema(t);
     if (got == 0 && llm_fault_check_sizes(NULL) < 0) got = 1;
-    if ((got = llm_trainer_agree(t, got, e)) != 0) return got;
+    struct llm_err problem;
+    if (!t->eval_agreed && llm_share_end_eval(&t->share, got < 0 ? &problem : e) < 0) got = -1;
+    if (!t->eval_agreed) got = llm_trainer_agree(t, got, e);
+    if (got) return got;
     char text[48] = "", trained[48] = "";
     if (!isnan(r->loss)) snprintf(trained, sizeof trained, "loss %.4f, ", r->loss);
     if (!isnan(*bits)) snprintf(text, sizeof text, " (%.4f bits per byte)", *bits);
@@ -98,8 +115,7 @@ int llm_loop_step(struct llm_loop *l, struct llm_step_report *r, struct llm_err 
         if (lost || llm_loop_save(l, e) == 0) *e = problem;
         return -1;
     }
-    if (got) return got;
-    return l->save_every > 0 && t->step % l->save_every == 0 && t->step < t->o.steps ? llm_loop_save(l, e) : 0;
+    return got ? got : keep(l, e);
 }
 
 /* An evaluation that no step brings with it; a line of its own in the log. 1: a signal was caught. */
@@ -119,6 +135,7 @@ int llm_loop_run(struct llm_loop *l, struct llm_err *e)
     double started = llm_now();
     int64_t first = t->step, tokens = 0;
     int got = eval_due(t) ? late_eval(l, &r, e) : 0; /* a signal came between a step and its evaluation */
+    if (got == 0 && l->snapshots && t->step == 0) got = llm_loop_save(l, e); /* what snapshots complete */
     llm_progress_start(&bar, "train", "tokens", (t->o.steps - first) * t->rows.room_tokens);
     while (got == 0 && t->step < t->o.steps && !llm_signal_caught()) {
         char note[64];

@@ -3,6 +3,7 @@
 #define LLM_TRAIN_LOOP_H
 
 #include "train/metrics.h"
+#include "train/snapshot.h"
 
 struct llm_loop {
     struct llm_trainer *t;
@@ -12,6 +13,7 @@ struct llm_loop {
     const char *ema_output; /* path of the model with averaged weights; NULL */
     enum llm_save_as output_as, best_as, ema_as;
     int64_t save_every;     /* 0: at the end only */
+    struct llm_snapshots *snapshots; /* borrowed; NULL: none are taken */
     bool logs;              /* a log is written, if by another rank */
 };
 /* Until t->o.steps are done, or a signal is caught: then the unfinished step is dropped, the state saved, and 0 returned (llm_signal_caught tells).

@@ -25,15 +25,23 @@ static bool bad_activation(struct llm_trainer *t, const struct llm_rows *rows, c
     while (at < rows->n_rows * rows->row_len - 1 && isfinite(t->token_loss[at])) at++;
     struct llm_rows part = llm_rows_part(rows, at / rows->row_len, 1);
     const struct llm_batch source = llm_rows_source(&part);
-    const struct llm_batch b = {.ids = part.ids, .positions = part.positions, .n_tokens = part.row_len,
-                                .doc_start = part.documents ? part.doc_start : NULL,
-                                .prefixes = part.prefixed ? part.prefixes : NULL, .kinds = part.kinded ? part.kinds : NULL,
-                                .source = t->model->config.num_encoder_layers > 0 ? &source : NULL};
+    struct llm_batch b = {.ids = part.ids, .positions = part.positions, .n_tokens = part.row_len,
+                          .doc_start = part.documents ? part.doc_start : NULL,
+                          .prefixes = part.prefixed ? part.prefixes : NULL, .kinds = part.kinded ? part.kinds : NULL,
+                          .source = t->model->config.num_encoder_layers > 0 ? &source : NULL};
     c->n_rows = 1;
     c->row_len = part.row_len;
+    llm_task_show(c, &t->task, t->model, &part, &b);
     bool bad = llm_model_first_bad(c, t->model, &b, name, n);
     llm_ctx_reset(c);
     return bad;
+}
+
+int llm_trainer_norm_not_finite(const struct llm_trainer *t, double norm, const struct llm_param *bad, struct llm_err *e)
+{
+    const char *name = t->share.zero < 2 ? llm_trainer_first_bad(t, true) : NULL;
+    return llm_fail(e, LLM_EX_FAILURE, "step %lld: the norm of the gradient is %s: first bad tensor: gradient of '%s'", (long long)t->step + 1,
+                    isnan(norm) ? "not a number" : "infinite", name ? name : bad->name);
 }
 
 int llm_trainer_not_finite(struct llm_trainer *t, const struct llm_rows *rows, double loss, struct llm_err *e)

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 #include <sys/stat.h>
+#include "tensor/tape.h"
 
 #define OBJECTIVES(X) \
     X(lm) \
@@ -57,10 +58,15 @@ bool llm_objective_per_run(const struct llm_objective *o, const struct llm_train
 int llm_task_init(struct llm_task *t, const struct llm_objective *o, struct llm_model *m, const struct llm_train_options *options,
                   const struct llm_train_data *data, struct llm_err *e)
 {
-    *t = (struct llm_task){.objective = o, .model = m, .o = *options, .activations = data->activations, .pictures = data->pictures};
+    *t = (struct llm_task){.objective = o, .model = m, .o = *options, .activations = data->activations, .pictures = data->pictures,
+                           .shown = data->shown, .drawn = !data->train && !data->records && !data->feed};
     for (int i = 0; i < LLM_MAX_TASK_STATE; i++) t->state[i] = t->next_state[i] = NAN;
     if (m->config.patch_size > 0 && !o->pictures) {
         return llm_fail(e, EX_UNAVAILABLE, "--objective %s: expected a model of texts, found one of pictures (%s)", o->name, m->config.model_type);
+    }
+    if (llm_config_two_towers(&m->config) && !o->captions) {
+        return llm_fail(e, EX_UNAVAILABLE, "--objective %s: expected a model of texts, found one of pictures and texts (%s)", o->name,
+                        m->config.model_type);
     }
     if (o->check(m, e) < 0) return llm_in(e, "--objective %s", o->name);
     return o->create && o->create(t, e) < 0 ? llm_in(e, "--objective %s", o->name) : 0;
@@ -141,6 +147,7 @@ struct llm_tensor *llm_task_hidden(struct llm_ctx *c, struct llm_task *t, struct
     b->state = rows->state;
     b->state_after = rows->state_after;
     b->state_floats = rows->state_floats;
+    llm_task_show(c, t, m, rows, b);
     return llm_model_forward(c, m, b);
 }
 
@@ -148,6 +155,25 @@ struct llm_batch llm_rows_batch(struct llm_task *t, const struct llm_rows *rows)
 {
     return (struct llm_batch){.ids = rows->ids, .positions = rows->positions, .n_tokens = rows->n_rows * rows->row_len,
                               .checkpoint_every = t->o.checkpoint_every, .routers = &t->routers};
+}
+
+struct llm_batch llm_task_see(struct llm_ctx *c, struct llm_task *t, const struct llm_config *f, const int32_t *number, int64_t step, int64_t n,
+                              const struct llm_augmented *mixed)
+{
+    const int64_t size = f->num_channels * f->image_size * f->image_size;
+    float *pixels = llm_op_alloc(c, 2 * size, sizeof *pixels);
+    struct llm_batch b = llm_model_pictures(c, f, n);
+    for (int64_t r = 0; r < n && !llm_ctx_failed(c); r++) {
+        const struct llm_rng rng = llm_rng_at(c->seed, 0, LLM_RNG_TEST, 0, (uint32_t)(c->first_row + r), 1);
+        if (t->pictures && mixed) llm_pictures_augmented(t->pictures, number[r * step], &mixed[r], pixels + size, pixels);
+        else if (t->pictures) llm_pictures_get(t->pictures, number[r * step], pixels);
+        for (int64_t i = 0; i < size && !t->pictures; i++) pixels[i] = llm_rng_normal(&rng, (uint32_t)i);
+        llm_model_put_picture(f, &b, r, pixels);
+    }
+    b.doc_start = NULL; /* each picture is a row */
+    b.checkpoint_every = t->o.checkpoint_every;
+    b.routers = &t->routers;
+    return b;
 }
 
 struct llm_batch llm_rows_source(const struct llm_rows *rows)

@@ -40,6 +40,8 @@ struct llm_task {
     struct llm_train_options o;             /* a copy */
     const struct llm_activations *activations; /* the data, of training and then of validation; borrowed. NULL: the data are tokens */
     const struct llm_pictures *pictures;    /* likewise */
+    const struct llm_shown *shown;          /* the pictures of texts; borrowed. NULL: they have none */
+    bool drawn;                             /* there are no data: rows are drawn at random (plans, gradient checks) */
     int64_t n_pictures;                     /* those of training, which come first and may be mixed into others */
     void *own;                              /* buffers that `create` made; NULL: none */
     struct llm_task_model {                 /* further models: reference, teacher, value. Owned; a file that is named twice is loaded once */
@@ -106,6 +108,8 @@ struct llm_objective {
     bool labelled;              /* documents have classes */
     bool pictures;              /* data of vision transformers are pictures (data/pictures.h): llm_task.pictures. A document is one of them, its one
                                  * token the picture's number; a row has a picture's tokens */
+    bool captions;              /* data of models of two towers are pictures with texts: a document is the picture's number, then the text's tokens */
+    bool shows;                 /* conversations may have pictures, if the model reads them in texts: llm_task.shown */
     bool by_tokens;             /* documents may be grouped into steps by their tokens (llm_train_options.batch_tokens): `document` makes rows of any
                                  * length that holds the document */
     bool by_pass;               /* a row's loss depends on the other rows of its pass, so that the division of a step changes the result */
@@ -146,6 +150,13 @@ struct llm_model *llm_task_load(struct llm_task *t, const char *what, const char
 
 /* The rows as a model takes them, with the options that concern memory, and the routers' report. */
 struct llm_batch llm_rows_batch(struct llm_task *t, const struct llm_rows *rows);
+/* A batch of n pictures, the rows of the pass, for the tower or transformer `f`: number[r * step] of the task's pictures, augmented as mixed[r] says
+ * (NULL: not at all). Without data (plans, gradient checks) pixels are drawn. */
+struct llm_batch llm_task_see(struct llm_ctx *c, struct llm_task *t, const struct llm_config *f, const int32_t *number, int64_t step, int64_t n,
+                              const struct llm_augmented *mixed);
+/* Puts the embeddings of pictures into a batch of rows whose ids have them (train/shown.h). Nothing is done if the task's texts have none, or if `m`
+ * reads none. */
+void llm_task_show(struct llm_ctx *c, struct llm_task *t, struct llm_model *m, const struct llm_rows *rows, struct llm_batch *b);
 /* The sources of rows that have them, as an encoder takes them. */
 struct llm_batch llm_rows_source(const struct llm_rows *rows);
 /* The cross-entropy of the policy's head at the rows' targets, with their weights. */

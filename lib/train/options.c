@@ -23,6 +23,19 @@ const char *llm_decay_word(int i)
     static const char *const names[] = {[LLM_DECAY_LINEAR] = "linear", [LLM_DECAY_COSINE] = "cosine", [LLM_DECAY_MINUS_SQRT] = "minus-sqrt", NULL};
     return names[i];
 }
+
+const char *llm_outer_word(int i)
+{
+    static const char *const names[] = {[LLM_OUTER_NONE] = "none", [LLM_OUTER_DILOCO] = "diloco", NULL};
+    return names[i];
+}
+
+const char *llm_gradients_word(int i)
+{
+    static const char *const names[] = {[LLM_GRADIENTS_F32] = "f32", [LLM_GRADIENTS_INT8] = "int8", NULL};
+    return names[i];
+}
+
 const char *llm_stored_word(int i)
 {
     static const char *const names[] = {[LLM_STORED_F32] = "f32", [LLM_STORED_BF16] = "bf16", [LLM_STORED_INT8] = "int8",
@@ -68,7 +81,7 @@ void llm_train_options_default(struct llm_train_options *o)
 {
     *o = (struct llm_train_options){.objective = index_of(llm_objective_word, "lm"), .optimizer = index_of(llm_optim_word, "adamw"),
                                     .schedule = index_of(llm_schedule_word, "cosine"), .steps = 1000, .batch = 8, .context = 0,
-                                    .accumulate = 1, .grad_shards = 1, .lr = 1e-3, .min_lr = -1, .warmup = -1,
+                                    .accumulate = 1, .grad_shards = 1, .outer_lr = -1, .outer_momentum = -1, .lr = 1e-3, .min_lr = -1, .warmup = -1,
                                     .decay_fraction = .1,
                                     .beta1 = .9, .beta2 = -1, .eps = 1e-8, .momentum = -1, .nesterov = -1, .muon_lr = -1,
                                     .weight_decay = .1, .clip = 1, .precision = LLM_COMPUTE_BF16,
@@ -122,6 +135,18 @@ static const struct key {
     {"seed", INT, AT(seed), NULL},
 };
 enum { N_KEYS = sizeof keys / sizeof *keys };
+
+static const struct key gradients_key = {"gradients", NAME, AT(gradients), llm_gradients_word};
+
+/* Of an outer optimizer, stored if there is one. */
+static const struct key outer_keys[] = {
+    {"outer", NAME, AT(outer), llm_outer_word},
+    {"replicas", INT, AT(replicas), NULL},
+    {"inner_steps", INT, AT(inner_steps), NULL},
+    {"outer_lr", REAL, AT(outer_lr), NULL},
+    {"outer_momentum", REAL, AT(outer_momentum), NULL},
+};
+enum { N_OUTER_KEYS = sizeof outer_keys / sizeof *outer_keys };
 
 static json_t *write_key(const struct llm_train_options *o, const struct key *k)
 {
@@ -195,6 +220,10 @@ json_t *llm_train_options_to_json(const struct llm_train_options *o, struct llm_
     int64_t size = by_tokens ? o->batch_tokens : o->batch * o->accumulate;
     int failed = !j || json_object_set_new(j, by_tokens ? "batch_tokens" : "rows", json_integer(size));
     if (!failed && o->grad_shards != 1) failed = json_object_set_new(j, "grad_shards", json_integer(o->grad_shards));
+    if (!failed && o->gradients != LLM_GRADIENTS_F32) failed = json_object_set_new(j, gradients_key.name, write_key(o, &gradients_key));
+    for (size_t i = 0; o->outer != LLM_OUTER_NONE && !failed && i < N_OUTER_KEYS; i++) {
+        failed = json_object_set_new(j, outer_keys[i].name, write_key(o, &outer_keys[i]));
+    }
     if (!failed && o->keep_zeros) failed = json_object_set_new(j, "keep_zeros", json_true());
     if (!failed && o->activations_share > 0) failed = json_object_set_new(j, "activations_share", json_real(o->activations_share));
     if (!failed && o->activations_rank > 0) failed = json_object_set_new(j, "activations_rank", json_integer(o->activations_rank));
@@ -298,6 +327,10 @@ int llm_train_options_from_json(struct llm_train_options *o, const json_t *j, st
         int got = keys[i].type == OWN ? llm_option_from_json(o, keys[i].name, j, e) : read_key(j, &keys[i], (char *)o + keys[i].at, e);
         if (got < 0) return -1;
     }
+    if (read_key(j, &gradients_key, &o->gradients, e) < 0) return -1;
+    for (size_t i = 0; i < N_OUTER_KEYS; i++) {
+        if (read_key(j, &outer_keys[i], (char *)o + outer_keys[i].at, e) < 0) return -1;
+    }
     if (read_own(o, j, e) < 0) return -1;
     if (llm_json_int(j, "grad_shards", 1, INT64_MAX / 2, &o->grad_shards, e) < 0) return -1;
     if (llm_json_real(j, "activations_share", &o->activations_share, e) < 0
@@ -312,6 +345,42 @@ int llm_train_options_from_json(struct llm_train_options *o, const json_t *j, st
 static int bad(struct llm_err *e, const char *name, const char *expected, double found)
 {
     return llm_fail(e, LLM_EX_USAGE, "%s: expected %s, found %g", name, expected, found);
+}
+
+void llm_train_options_outer(struct llm_train_options *o)
+{
+    if (o->outer == LLM_OUTER_NONE) return;
+    if (o->replicas == 0) o->replicas = 4;
+    if (o->inner_steps == 0) o->inner_steps = 50;
+    if (o->outer_lr < 0) o->outer_lr = .7;
+    if (o->outer_momentum < 0) o->outer_momentum = .9;
+}
+
+int64_t llm_train_options_parts(const struct llm_train_options *o)
+{
+    return o->outer != LLM_OUTER_NONE ? o->replicas : o->grad_shards;
+}
+
+/* What --outer asks of the other options. */
+static int check_outer(const struct llm_train_options *o, struct llm_err *e)
+{
+    const struct llm_objective *objective = llm_objectives[o->objective];
+    if (o->outer == LLM_OUTER_NONE) {
+        const bool given = o->replicas > 0 || o->inner_steps > 0 || o->outer_lr >= 0 || o->outer_momentum >= 0;
+        return given ? llm_fail(e, LLM_EX_USAGE, "--replicas, --inner-steps, --outer-lr and --outer-momentum go with --outer diloco") : 0;
+    }
+    if (o->replicas < 1) return bad(e, "replicas", "at least 1", (double)o->replicas);
+    if (o->inner_steps < 1) return bad(e, "inner_steps", "at least 1", (double)o->inner_steps);
+    if (!(o->outer_lr >= 0 && isfinite(o->outer_lr))) return bad(e, "outer_lr", "a number not below 0", o->outer_lr);
+    if (!(o->outer_momentum >= 0 && o->outer_momentum < 1)) return bad(e, "outer_momentum", "within [0, 1)", o->outer_momentum);
+    const char *refused = o->batch_tokens > 0 ? "--batch-tokens" : o->carry_state ? "--carry-state" : o->ema > 0 ? "--ema" : NULL;
+    if (refused) return llm_fail(e, LLM_EX_USAGE, "--outer diloco: expected no %s", refused);
+    if (llm_objective_per_run(objective, o) || objective->beside || objective->state[0] || objective->updated) {
+        return llm_fail(e, LLM_EX_USAGE, "--outer diloco: expected an objective that keeps nothing from step to step, found %s", objective->name);
+    }
+    if (o->batch * o->accumulate % o->replicas == 0) return 0;
+    return llm_fail(e, LLM_EX_USAGE, "--replicas: expected a divisor of the %lld rows of a step, found %lld", (long long)(o->batch * o->accumulate),
+                    (long long)o->replicas);
 }
 
 int llm_train_options_check(const struct llm_train_options *o, struct llm_err *e)
@@ -351,6 +420,7 @@ int llm_train_options_check(const struct llm_train_options *o, struct llm_err *e
     if (!(o->eps >= 0)) return bad(e, "eps", "not below 0", o->eps);
     if (!(o->clip >= 0)) return bad(e, "clip", "not below 0", o->clip);
     if (!(o->weight_decay >= 0)) return bad(e, "weight_decay", "not below 0", o->weight_decay);
+    if (check_outer(o, e) < 0) return -1;
     const struct llm_objective *objective = llm_objectives[o->objective];
     if (o->batch_tokens > 0 && llm_objective_documents(objective, o) && !objective->by_tokens) {
         return llm_fail(e, LLM_EX_USAGE, "--batch-tokens: expected rows that are windows of a token stream, or conversations (sft), found "

@@ -7,12 +7,24 @@
 #include "base/pattern.h"
 #include "train/objective_options.h"
 
+/* In what the gradients of shards, or the distances of replicas, are added. */
+enum llm_gradients {
+    LLM_GRADIENTS_F32,          /* in the tree of train/shards.h */
+    LLM_GRADIENTS_INT8          /* train/share.h */
+};
+/* What makes one model of replicas that are trained apart (train/outer.h). */
+enum llm_outer_kind { LLM_OUTER_NONE, LLM_OUTER_DILOCO };
+
 struct llm_train_options {
     int64_t steps, batch, context, accumulate; /* a step is batch × accumulate rows of `context` tokens: `accumulate` passes of `batch` rows. Stored
                                                 * is their product alone, "rows" */
     int64_t batch_tokens;                      /* > 0: maximum tokens of a step. Of windows the trainer makes `batch` and `accumulate` of it; of
                                                 * documents (llm_objective.by_tokens) it is stored, and "rows" is not */
     int64_t grad_shards;                       /* shards of a step's rows in whose tree the gradient is summed (train/shards.h); stored unless 1 */
+    int gradients;                             /* enum llm_gradients; stored unless LLM_GRADIENTS_F32 */
+    int outer;                                 /* enum llm_outer_kind; it, and the four below, are stored unless there is none */
+    int64_t replicas, inner_steps;             /* of the outer optimizer (train/outer.h); 0: its own */
+    double outer_lr, outer_momentum;           /* -1: its own */
     double epochs;                             /* > 0: the trainer sets steps to so many passes over the data; not stored */
     double lr, min_lr;
     int64_t warmup;
@@ -50,6 +62,8 @@ const char *llm_decay_word(int i);
 const char *llm_order_word(int i);
 const char *llm_muon_word(int i);
 const char *llm_stored_word(int i);
+const char *llm_outer_word(int i);
+const char *llm_gradients_word(int i);
 /* Reads "f32", "bf16", "int8", "top=SHARE" or "rank=R" into the three fields. 0, or -1 (LLM_EX_USAGE). */
 int llm_train_options_stored(struct llm_train_options *o, const char *text, struct llm_err *e) LLM_MUST_CHECK;
 void llm_train_options_default(struct llm_train_options *o);
@@ -63,6 +77,10 @@ int llm_train_options_divide(struct llm_train_options *o, const struct llm_train
 /* With batch_tokens: sets batch and accumulate to as many rows of `context` tokens as it has room for, in passes of at most o->batch rows.
  * `documents`: rows are documents; else batch_tokens, which the rows stand for, becomes 0. 0 or -1 (LLM_EX_USAGE). */
 int llm_train_options_place_tokens(struct llm_train_options *o, int64_t context, bool documents, struct llm_err *e) LLM_MUST_CHECK;
+/* Settings of the outer optimizer that were not given become its own. */
+void llm_train_options_outer(struct llm_train_options *o);
+/* The parts of a step's rows that ranks divide among themselves: replicas, or shards of the gradient. */
+int64_t llm_train_options_parts(const struct llm_train_options *o);
 /* What no range of a single option says. */
 int llm_train_options_check(const struct llm_train_options *o, struct llm_err *e) LLM_MUST_CHECK;
 

@@ -83,9 +83,10 @@ static int make_forms(const struct llm_trainer *t, struct llm_param *p, struct l
     return p == llm_model_head(t->model) ? llm_weight_pack_dx(&p->weight, compute, e) : 0;
 }
 
-bool llm_trains(const struct llm_train_options *o, const char *name)
+bool llm_trains(const struct llm_train_options *o, const struct llm_param_spec *s)
 {
-    return (o->train.n == 0 || llm_pattern_any(o->train.v, o->train.n, name)) && !llm_pattern_any(o->freeze.v, o->freeze.n, name);
+    bool chosen = o->train.n == 0 || llm_pattern_any(o->train.v, o->train.n, s->name);
+    return chosen && !s->constant && !llm_pattern_any(o->freeze.v, o->freeze.n, s->name);
 }
 
 static bool matches_some(const char *pattern, const struct llm_param_spec *specs, size_t n)
@@ -107,7 +108,7 @@ int llm_trains_check(const struct llm_train_options *o, const struct llm_param_s
                             n > 0 ? specs[n - 1].name : "none", lists[k].list->v[i]);
         }
     }
-    for (size_t i = 0; i < n; i++) trains |= llm_trains(o, specs[i].name);
+    for (size_t i = 0; i < n; i++) trains |= llm_trains(o, &specs[i]);
     return trains ? 0 : llm_fail(e, LLM_EX_USAGE, "--train, --freeze: expected parameters to train, found that none are left");
 }
 
@@ -123,6 +124,15 @@ static void note_types(const struct llm_trainable *params, size_t n, int precisi
     }
 }
 
+/* Buffers for the rank's shards of a step; with replicas, which are shards of the outer step, as many as these or a step of one of them takes. */
+static int64_t shard_buffers(const struct llm_trainer *t)
+{
+    const struct llm_shard_run run = t->share.run, within = {0, t->o.grad_shards, t->o.grad_shards};
+    const int64_t n = t->share.int8 ? run.end - run.first - 1 : llm_shard_buffers(run);
+    const int64_t of_replica = t->o.outer != LLM_OUTER_NONE ? llm_shard_buffers(within) : 0;
+    return of_replica > n ? of_replica : n;
+}
+
 /* Master, gradient, moments and what else a parameter under training needs. */
 static int prepare(struct llm_trainer *t, size_t number, struct llm_err *e)
 {
@@ -132,14 +142,14 @@ static int prepare(struct llm_trainer *t, size_t number, struct llm_err *e)
     size_t n = (size_t)llm_param_count(p);
     if (make_master(p, e) < 0) return -1;
     p->weight.rounded = t->o.precision == LLM_COMPUTE_BF16 && p->n_dims > 1; /* vectors stay as they are */
-    if (t->hashes) t->hashes[number] = llm_xxh64(p->master, n * sizeof(float), 0);
+    if (t->share.zero == 3) t->hashes[number] = llm_xxh64(p->master, n * sizeof(float), 0);
     if (llm_share_place(&t->share, number, e) < 0 || (!p->grad && !(p->grad = zeroed(n, sizeof(float), e)))) return -1;
     if (!llm_share_pools_weights(&t->share, number) && make_forms(t, p, e) < 0) return -1;
     bool looked_up_too = m->config.tie_word_embeddings && p == llm_model_head(m);
     int64_t tokens = llm_shard_rows(t->o.grad_shards, t->o.batch * t->o.accumulate) * t->o.context;
     if (t->o.batch_tokens > 0) tokens = t->o.batch_tokens / t->o.grad_shards + t->o.context;
     if (looked_up_too && make_lookup(p, n, tokens, e) < 0) return -1;
-    if (make_uses(m, p, e) < 0 || (t->share.zero < 2 && llm_shard_prepare(q, t->share.run, e) < 0)) return -1;
+    if (make_uses(m, p, e) < 0 || (t->share.zero < 2 && llm_shard_prepare(q, shard_buffers(t), e) < 0)) return -1;
     double ratio = t->o.mup_base_width > 0 ? (double)m->config.hidden_size / (double)t->o.mup_base_width : 1;
     const struct llm_optim *o = q->optim;
     const size_t own = llm_trainable_own(q);
@@ -161,7 +171,7 @@ static void list_trained(struct llm_trainer *t)
     struct llm_model *m = t->model;
     for (size_t i = 0; i < m->n_params && !t->objective->beside; i++) {
         struct llm_param *p = &m->params[i];
-        if (m->lora ? llm_lora_is_whole(m->lora, p) : llm_trains(&t->o, p->name)) t->params[t->n_params++].p = p;
+        if (m->lora ? llm_lora_is_whole(m->lora, p) : llm_trains(&t->o, p->spec)) t->params[t->n_params++].p = p;
         struct llm_lora_pair *pair = m->lora ? llm_lora_pair_of(m->lora, p) : NULL;
         if (!pair) continue;
         t->params[t->n_params++].p = &pair->a;
@@ -186,16 +196,17 @@ int llm_trainer_prepare(struct llm_trainer *t, struct llm_err *e)
     note_types(t->params, t->n_params, t->o.precision);
     for (size_t i = 0; i < t->n_params; i++) t->params[i].optim = llm_optim_of(t->optim, t->params[i].p);
     if (llm_share_init(&t->share, t->comm, &t->layout, m, t->params, t->n_params, &t->o, e) < 0) return -1;
-    if (t->share.zero == 3 && !(t->hashes = llm_calloc(t->n_params, sizeof *t->hashes, "training", e))) return -1;
+    t->n_hashes = t->o.outer != LLM_OUTER_NONE ? 1 + (size_t)t->o.replicas : t->share.zero == 3 ? t->n_params : 0;
+    if (t->n_hashes > 0 && !(t->hashes = llm_calloc(t->n_hashes, sizeof *t->hashes, "training", e))) return -1;
     for (size_t i = 0; i < t->n_params; i++) {
         if (prepare(t, i, e) < 0) return -1;
     }
-    llm_lora_renorm(m); /* rounding to BF16 changes pairs */
+    llm_model_changed(m); /* rounding to BF16 changes pairs */
     for (size_t i = 0; i < m->n_params; i++) {
         if (!m->params[i].grad && make_forms(t, &m->params[i], e) < 0) return -1;
     }
     if (t->work_floats > 0 && !(t->work = zeroed(t->work_floats, sizeof(float), e))) return -1;
-    return 0;
+    return t->o.outer != LLM_OUTER_NONE ? llm_outer_init(&t->outer, &t->share, m, &t->o, e) : 0;
 }
 
 double llm_trainer_flops_per_token(const struct llm_trainer *t)

@@ -68,9 +68,9 @@ static int count_trained(struct trained *n, const struct llm_config *c, const st
         const struct llm_optim *optim = llm_optim_of(llm_optims[o->optimizer], &p);
         double elements = (double)s->shape[0] * (double)s->shape[1];
         n->frames += ceil(4 * elements / (double)LLM_FRAME_BYTES);
-        const bool in_layer = !s->encoder && s->layer >= 0 && s->layer < c->num_hidden_layers && s->sharers == 0;
+        const bool in_layer = s->stack == LLM_STACK_MAIN && s->layer >= 0 && s->layer < c->num_hidden_layers && s->sharers == 0;
         if (i > 0 && s->layer != d.specs[i - 1].layer && s->layer % llm_share_group_layers(c, o) == 0) group = 0;
-        if (llm_trains(o, s->name)) {
+        if (llm_trains(o, s)) {
             n->in_layers += in_layer ? elements : 0;
             group += in_layer ? elements : 0;
             n->largest = group > n->largest ? group : n->largest;
@@ -101,7 +101,7 @@ static void fit_patterns(struct llm_train_options *o, const struct llm_model *m)
         }
         lists[k]->n = kept;
     }
-    for (size_t j = 0; j < m->n_params; j++) trains |= llm_trains(o, m->params[j].name);
+    for (size_t j = 0; j < m->n_params; j++) trains |= llm_trains(o, m->params[j].spec);
     if (!trains) o->train.n = o->freeze.n = 0;
 }
 
@@ -110,6 +110,9 @@ static int try_layers(const struct llm_config *c, const struct llm_model *of, co
 {
     struct llm_config small = *c;
     struct llm_train_options options = *o;
+    options.outer = LLM_OUTER_NONE; /* replicas take steps as the run without them does */
+    options.replicas = options.inner_steps = 0;
+    options.outer_lr = options.outer_momentum = -1;
     struct llm_train_data none = {0};
     struct llm_trainer t = {.step = 0};
     struct llm_step_report r;
@@ -144,6 +147,7 @@ int llm_plan_make(struct llm_plan *p, const struct llm_config *c, const struct l
     const double program = 16e6;
     struct llm_train_options placed = *given;
     const struct llm_train_options *const o = &placed;
+    llm_train_options_outer(&placed);
     if (llm_train_options_place_tokens(&placed, placed.context ? placed.context : llm_config_default_context(c), false, e) < 0) return -1;
     struct sample one, two;
     struct llm_cost_row rows[32];
@@ -152,7 +156,7 @@ int llm_plan_make(struct llm_plan *p, const struct llm_config *c, const struct l
     double looked_up = 4 * (double)c->hidden_size * (of_shard < (double)c->vocab_size ? of_shard : (double)c->vocab_size);
     if (llm_share_check(ranks, l, o, e) < 0) return -1;
     int64_t context = o->context ? o->context : llm_config_default_context(c), every = o->checkpoint_every > 0 ? o->checkpoint_every : 1;
-    double n = llm_model_params(c), attention = 0, collected = 0;
+    double n = llm_model_params(c), attention = 0, collected = 0, stored_moments = 0;
     struct trained trained;
     int64_t few = every, more = 2 * every;
     if (c->num_hidden_layers <= more) few = c->num_hidden_layers; /* no need to go on from smaller models */
@@ -176,21 +180,27 @@ int llm_plan_make(struct llm_plan *p, const struct llm_config *c, const struct l
                            .tokens_per_step = tokens,
                            .peak = llm_measured_peak((enum llm_compute)o->precision)};
     if (ranks > 1) {
-        const double own = (double)llm_shard_rows(ranks, o->grad_shards) / (double)o->grad_shards; /* of a step's shards, at most */
+        const int64_t parts = llm_train_options_parts(o);
+        const double own = (double)llm_shard_rows(ranks, parts) / (double)parts; /* of a step's shards, at most */
         p->ranks = (double)ranks;
         p->nodes = (double)shared.nodes;
         p->sent = shared.sent;
-        if (l->zero > 0) collected = p->moments; /* a save has all of them at one rank */
-        if (l->zero == 3) collected += 4 * trained.in_layers;
+        stored_moments = p->moments;
+        if (l->zero == 3) collected = 4 * trained.in_layers; /* by the first rank, while it saves */
         if (l->zero > 0) p->moments /= (double)ranks;
         p->other += shared.staging;
         one.seconds *= own;
         two.seconds *= own;
     }
+    if (o->outer != LLM_OUTER_NONE) {
+        const double own = (double)llm_shard_rows(ranks, o->replicas); /* replicas of a rank, at most */
+        p->moments = own * (p->moments + 4 * trained.params) + 4 * trained.params; /* with weights of their own, and the outer momentum */
+        p->sent /= (double)o->inner_steps;
+    }
     p->activations = one.bytes + steps * (two.bytes - one.bytes);
     p->other += one.forms + steps * (two.forms - one.forms) + program + two.scratch + 20.0 * (double)(o->batch * o->accumulate * context);
     /* A save takes the memory of the activations, and more if they have less. */
-    const double stored = p->weights + (collected > 0 ? collected : p->moments) + p->averages;
+    const double stored = p->weights + (stored_moments > 0 ? stored_moments : p->moments) + p->averages;
     const double saving = collected + llm_frames_memory(stored, trained.frames * stored / p->weights);
     p->other += saving > p->activations ? saving - p->activations : 0;
     p->total = p->weights + p->gradients + p->moments + p->averages + p->activations + p->other;

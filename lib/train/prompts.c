@@ -59,18 +59,15 @@ static int encode(struct llm_asked *a, const struct llm_model *m, const char *te
     return llm_model_check_ids(m, a->ids, a->n, e);
 }
 
-static int take_messages(const struct llm_prompts *p, struct llm_asked *a, const struct llm_model *m, struct llm_err *e)
+static int take_messages(const struct llm_prompts *p, struct llm_asked *a, const struct llm_model *m, const struct tm *now, struct llm_err *e)
 {
     const json_t *messages = json_object_get(a->object, "messages"), *tools = json_object_get(a->object, "tools");
-    time_t seconds = time(NULL);
-    struct tm now;
     struct llm_buf text = {0};
     if (!p->chat.template) {
         *e = p->no_chat;
         return -1;
     }
-    localtime_r(&seconds, &now);
-    const struct llm_chat_options o = {.add_generation_prompt = true, .bos = p->chat.bos, .eos = p->chat.eos, .now = &now};
+    const struct llm_chat_options o = {.add_generation_prompt = true, .functions = true, .bos = p->chat.bos, .eos = p->chat.eos, .now = now};
     int status = llm_chat_render(p->chat.template, messages, json_is_array(tools) ? tools : NULL, &o, &text, NULL, e);
     if (status == 0) status = encode(a, m, text.p, text.n, LLM_ENCODE_SPECIAL, e);
     llm_buf_release(&text);
@@ -78,10 +75,10 @@ static int take_messages(const struct llm_prompts *p, struct llm_asked *a, const
     return status;
 }
 
-static int take_tokens(const struct llm_prompts *p, struct llm_asked *a, const struct llm_model *m, struct llm_err *e)
+static int take_tokens(const struct llm_prompts *p, struct llm_asked *a, const struct llm_model *m, const struct tm *now, struct llm_err *e)
 {
     const json_t *o = a->object, *text = json_object_get(o, "prompt"), *ids = json_object_get(o, "ids");
-    if (json_is_array(json_object_get(o, "messages")) && !text && !ids) return take_messages(p, a, m, e);
+    if (json_is_array(json_object_get(o, "messages")) && !text && !ids) return take_messages(p, a, m, now, e);
     if (json_is_array(ids) && !text) return take_ids(a, ids, m->config.vocab_size, e);
     if (!json_is_string(text) || ids) return llm_fail(e, EX_DATAERR, "expected \"prompt\" (a string), \"ids\" (a list) or \"messages\" (a list)");
     return encode(a, m, json_string_value(text), json_string_length(text), LLM_ENCODE_ADD_SPECIAL, e) < 0 ? llm_in(e, "\"prompt\"") : 0;
@@ -108,6 +105,7 @@ struct reading {
     struct llm_prompts *p;
     const struct llm_model *m;
     int64_t context;
+    struct tm now; /* what templates take for the date: the same for all lines */
 };
 
 static int take_line(void *arg, json_t *line, int64_t number, struct llm_err *e)
@@ -118,7 +116,7 @@ static int take_line(void *arg, json_t *line, int64_t number, struct llm_err *e)
     struct llm_asked *a = &p->v[p->n++];
     *a = (struct llm_asked){.object = json_incref(line)};
     if (!json_is_object(line)) return llm_fail(e, EX_DATAERR, "expected an object with \"prompt\"");
-    if (refuse_options(line, e) < 0 || take_tokens(p, a, r->m, e) < 0) return -1;
+    if (refuse_options(line, e) < 0 || take_tokens(p, a, r->m, &r->now, e) < 0) return -1;
     if (a->n < 1) return llm_fail(e, EX_DATAERR, "expected tokens, found an empty prompt");
     if (a->n >= r->context) {
         return llm_fail(e, EX_DATAERR, "expected a prompt of fewer tokens than --context %" PRId64 ", found %" PRId64, r->context, a->n);
@@ -128,7 +126,9 @@ static int take_line(void *arg, json_t *line, int64_t number, struct llm_err *e)
 
 int llm_prompts_read(struct llm_prompts *p, const char *path, const struct llm_model *m, const char *from, int64_t context, struct llm_err *e)
 {
-    struct reading r = {p, m, context};
+    struct reading r = {.p = p, .m = m, .context = context};
+    time_t seconds = time(NULL);
+    localtime_r(&seconds, &r.now);
     if (m->tokenizer && llm_chat_find(&p->chat, NULL, from, m->tokenizer, &p->no_chat) == 0) {
         p->n_ends = llm_chat_turn_ends(&p->chat, m->tokenizer, p->ends);
     }

@@ -47,6 +47,7 @@ static int facts_of(const struct llm_trainer *t, char facts[N_FACTS][ROOM], stru
 
 int llm_trainer_same(struct llm_trainer *t, struct llm_err *e)
 {
+    if (t->outer.replicas && llm_trainer_update_hash(t, e) < 0) return -1; /* with the replicas of other ranks */
     if (!t->comm) return 0;
     char (*all)[N_FACTS][ROOM] = llm_calloc((size_t)t->share.n, sizeof *all, "the ranks' facts", e);
     int got = all ? facts_of(t, all[t->share.rank], e) : -1;

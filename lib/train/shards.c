@@ -67,10 +67,15 @@ int64_t llm_shard_buffers(struct llm_shard_run run)
 
 int llm_shard_check(const struct llm_train_options *o, bool by_pass, struct llm_err *e)
 {
-    int64_t rows = o->batch * o->accumulate;
+    const bool replicas = o->outer != LLM_OUTER_NONE;
+    const int64_t rows = o->batch * o->accumulate / (replicas ? o->replicas : 1);
     if (o->grad_shards > rows) {
-        return llm_fail(e, LLM_EX_USAGE, "--grad-shards: expected at most %lld (rows of a step), found %lld", (long long)rows,
-                        (long long)o->grad_shards);
+        return llm_fail(e, LLM_EX_USAGE, "--grad-shards: expected at most %lld (rows of a %s), found %lld", (long long)rows,
+                        replicas ? "replica" : "step", (long long)o->grad_shards);
+    }
+    if (by_pass && rows % o->batch != 0) {
+        return llm_fail(e, LLM_EX_USAGE, "--replicas: expected replicas of whole passes, since the rows of a pass are a batch of their own here, "
+                        "found %lld rows of passes of %lld", (long long)rows, (long long)o->batch);
     }
     for (int64_t s = 1; by_pass && s < o->grad_shards; s++) {
         if (llm_shard_first(s, o->grad_shards, rows) % o->batch == 0) continue;
@@ -85,9 +90,9 @@ size_t llm_shard_stride(const struct llm_param *p)
     return ((size_t)llm_param_count(p) + 15) / 16 * 16;
 }
 
-int llm_shard_prepare(struct llm_trainable *t, struct llm_shard_run run, struct llm_err *e)
+int llm_shard_prepare(struct llm_trainable *t, int64_t n_buffers, struct llm_err *e)
 {
-    size_t n = (size_t)llm_shard_buffers(run) * llm_shard_stride(t->p);
+    size_t n = (size_t)n_buffers * llm_shard_stride(t->p);
     if (n == 0 || !t->p->grad) return 0;
     t->shards = llm_alloc_huge(n, sizeof *t->shards, "gradients of shards", e);
     return t->shards ? 0 : -1;
@@ -110,16 +115,26 @@ static void end_block(void *arg, size_t i, int thread)
     memset(grad, 0, n * sizeof *grad);
 }
 
-void llm_shard_end(struct llm_trainable *t, size_t n, int64_t shard, struct llm_shard_run run)
+/* Joins the `waiting` nodes but `left` of them, which are buffers. */
+static void end_shard(struct llm_trainable *t, size_t n, int64_t waiting, int64_t left, bool last)
 {
-    int64_t waiting = nodes_before(run, shard), left = nodes_before(run, shard + 1) - 1;
     for (size_t i = 0; i < n; i++) {
         size_t count = (size_t)llm_param_count(t[i].p);
         if (!t[i].p->grad) continue;
         llm_grad_join(t[i].p);
         if (!t[i].shards) continue;
         LLM_PROFILE("gradient shards", 4 * (double)count);
-        struct end w = {&t[i], waiting, left, shard == run.end - 1};
+        struct end w = {&t[i], waiting, left, last};
         llm_parallel((count + LLM_OPTIM_BLOCK - 1) / LLM_OPTIM_BLOCK, end_block, &w);
     }
+}
+
+void llm_shard_end(struct llm_trainable *t, size_t n, int64_t shard, struct llm_shard_run run)
+{
+    end_shard(t, n, nodes_before(run, shard), nodes_before(run, shard + 1) - 1, shard == run.end - 1);
+}
+
+void llm_shard_keep(struct llm_trainable *t, size_t n, int64_t shard, struct llm_shard_run run)
+{
+    end_shard(t, n, shard - run.first, shard - run.first, shard == run.end - 1);
 }

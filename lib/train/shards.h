@@ -35,10 +35,12 @@ size_t llm_shard_stride(const struct llm_param *p);
 /* That the options' rows of a step suffice for their shards. `by_pass`: the rows of a pass are a batch of their own, which no shard may divide.
  * 0 or -1 (LLM_EX_USAGE). */
 int llm_shard_check(const struct llm_train_options *o, bool by_pass, struct llm_err *e) LLM_MUST_CHECK;
-/* Allocates those of one parameter (llm_trainable.shards, which the owner of `t` frees). Nothing if there are none or the parameter is frozen. */
-int llm_shard_prepare(struct llm_trainable *t, struct llm_shard_run run, struct llm_err *e) LLM_MUST_CHECK;
+/* Allocates so many for one parameter (llm_trainable.shards, which the owner of `t` frees). Nothing if there are none or the parameter is frozen. */
+int llm_shard_prepare(struct llm_trainable *t, int64_t n_buffers, struct llm_err *e) LLM_MUST_CHECK;
 /* Shard `shard` of the run has ended: its gradient, of all uses, goes to its place in the tree. Shards come in order. Afterwards grad is zero, or, if
  * this was the run's last shard, the last of the run's nodes, and buffer i is node i. Of a run of all shards that is the gradient of the step. */
 void llm_shard_end(struct llm_trainable *t, size_t n, int64_t shard, struct llm_shard_run run);
+/* The same, but nothing is added: afterwards buffer i is shard i of the run, and grad its last. */
+void llm_shard_keep(struct llm_trainable *t, size_t n, int64_t shard, struct llm_shard_run run);
 
 #endif

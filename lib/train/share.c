@@ -11,10 +11,15 @@ int llm_share_init(struct llm_share *s, struct llm_comm *comm, const struct llm_
 {
     *s = (struct llm_share){.comm = comm, .rank = llm_comm_rank(comm), .n = llm_comm_size(comm), .zero = comm ? (int)l->zero : 0, .t = t,
                             .n_params = n_params};
-    s->run = llm_shard_run(s->rank, s->n, o->grad_shards);
+    s->int8 = o->gradients == LLM_GRADIENTS_INT8;
+    s->run = llm_shard_run(s->rank, s->n, llm_train_options_parts(o));
     s->n_layers = m->lora ? 0 : m->config.num_hidden_layers;
     s->group_layers = llm_share_group_layers(&m->config, o);
     s->n_groups = (s->n_layers + s->group_layers - 1) / s->group_layers;
+    for (size_t i = 0; s->int8 && i < n_params; i++) {
+        if (!t[i].p->balances && !t[i].p->running) continue;
+        return llm_fail(e, LLM_EX_USAGE, "--gradients int8: expected a model whose gradients are no counts and statistics, found '%s'", t[i].p->name);
+    }
     if (llm_share_check(s->n, l, o, e) < 0 || llm_share_cells_init(s, e) < 0) return -1;
     if (!comm) return 0;
     if (!(s->exchange = llm_comm_twin(comm, e)) || !(s->bring = llm_comm_twin(comm, e))) return -1;
@@ -65,7 +70,7 @@ static int gather_unit(struct llm_share *s, struct llm_share_unit *u, enum llm_s
 
 int llm_share_gather(struct llm_share *s, enum llm_share_what what, struct llm_err *e)
 {
-    if (!s->comm) return 0;
+    if (!s->comm || (what == LLM_SHARE_GRADIENTS && s->int8)) return 0;
     LLM_PROFILE("ranks: gathering", 0);
     for (size_t i = 0; i < s->n_units; i++) {
         const bool parts = s->units[i].group < s->n_groups && s->zero >= (what == LLM_SHARE_MASTERS ? 3 : 2); /* no rank has room for all */
@@ -153,7 +158,7 @@ int llm_share_collect(struct llm_share *s, size_t param, const float *mine, floa
     return got;
 }
 
-int llm_share_rows(struct llm_share *s, float *x, int64_t rows, int64_t width, struct llm_err *e)
+int llm_share_rows(struct llm_share *s, void *x, int64_t rows, size_t width, struct llm_err *e)
 {
     if (!s->comm) return 0;
     void **parts = llm_calloc((size_t)s->n, sizeof *parts, "messages", e);
@@ -162,8 +167,8 @@ int llm_share_rows(struct llm_share *s, float *x, int64_t rows, int64_t width, s
     for (int q = 0; q < s->n && got == 0; q++) {
         const struct llm_shard_run run = llm_shard_run(q, s->n, s->run.n);
         int64_t first = llm_shard_first(run.first, run.n, rows), end = llm_shard_first(run.end, run.n, rows);
-        parts[q] = x + first * width;
-        bytes[q] = (size_t)((end - first) * width) * sizeof *x;
+        parts[q] = (char *)x + (size_t)first * width;
+        bytes[q] = (size_t)(end - first) * width;
     }
     if (got == 0) got = llm_comm_gather(s->comm, parts, bytes, e);
     free(parts);

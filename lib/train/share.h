@@ -14,7 +14,11 @@
  * 3: what is in no layer. Weights of layers have memory for two groups, too, and come from their owners, one group ahead.
  *
  * The gradients of a layer travel while the backward pass goes on (share_exchange.c): with zero 0 and 1 in the last pass of the rank's rows, with
- * zero 2 and 3 after each shard, which therefore must be one pass. Messages make progress between jobs of the thread pool. */
+ * zero 2 and 3 after each shard, which therefore must be one pass. Messages make progress between jobs of the thread pool.
+ *
+ * With --gradients int8 shards are not added in the tree (share_int8.c). Of each 256 elements of a parameter the largest magnitude in any shard is
+ * agreed upon, each shard is rounded to 127ths of it, and the integers are added, which has the same result in any order. They travel when the
+ * backward pass is over. What a rank has added is never rounded. */
 #ifndef LLM_TRAIN_SHARE_H
 #define LLM_TRAIN_SHARE_H
 
@@ -48,6 +52,7 @@ struct llm_share {
     struct llm_comm *comm;          /* borrowed; NULL: one rank. Agreements, norms and what travels between steps */
     struct llm_comm *exchange, *bring; /* of the same ranks: gradients; weights of layers. NULL: one rank */
     int rank, n, zero;
+    bool int8;                      /* --gradients int8 */
     struct llm_shard_run run;       /* of this rank */
     int64_t rounds;                 /* exchanges of a unit in a step: zero 2 and 3 have one for each shard of the rank with most */
     struct llm_trainable *t;        /* [n_params] borrowed */
@@ -80,7 +85,7 @@ struct llm_share {
     struct llm_between between, eval_between; /* of the contexts of training and of evaluation */
     bool overlap;                   /* gradients travel as layers are left */
     bool sends;                     /* this rank has a shard in the round at hand */
-    int64_t round, position;        /* share_layers.c */
+    int64_t round, position, eval_position; /* share_layers.c */
     struct llm_err err;             /* of messages that failed within a pass */
     size_t under_way;               /* exchanges that have begun and not arrived */
     double since, busy, blocked;    /* seconds: since when some are under way; that some were; that the rank waited for them */
@@ -108,8 +113,11 @@ void llm_share_begin(struct llm_share *s, int64_t shard, bool last);
 /* After the passes of the shard: its gradient goes to its place in the tree, and to its owners where the layout says so. */
 int llm_share_end(struct llm_share *s, int64_t shard, struct llm_err *e) LLM_MUST_CHECK;
 /* After the rank's rows: does what is left of the exchanges, and waits for them. Then the owners have the gradient of the step
- * (llm_trainable_grad), with zero 0 all ranks llm_param.grad. */
+ * (llm_trainable_grad), with zero 0 and int8 all ranks llm_param.grad. */
 int llm_share_finish(struct llm_share *s, struct llm_err *e) LLM_MUST_CHECK;
+/* Around a pass of evaluation, with zero 3: a rank whose pass has failed goes through the rest of it, as the others do. */
+void llm_share_begin_eval(struct llm_share *s);
+int llm_share_end_eval(struct llm_share *s, struct llm_err *e) LLM_MUST_CHECK;
 /* The share of the time of exchanges in which this rank did not wait, since the last call; NaN: there were none. */
 double llm_share_hidden(struct llm_share *s);
 
@@ -120,7 +128,7 @@ int llm_share_gather(struct llm_share *s, enum llm_share_what what, struct llm_e
 int llm_share_norm(struct llm_share *s, double *norm, const struct llm_param **bad, struct llm_err *e) LLM_MUST_CHECK;
 /* Numbers of parameter number `param`, of which `mine` has this rank's elements: rank 0 gets all of them in `all`. */
 int llm_share_collect(struct llm_share *s, size_t param, const float *mine, float *all, struct llm_err *e) LLM_MUST_CHECK;
-/* x [rows, width]: every rank gets the rows that others ran. */
-int llm_share_rows(struct llm_share *s, float *x, int64_t rows, int64_t width, struct llm_err *e) LLM_MUST_CHECK;
+/* x [rows], of `width` bytes each: every rank gets those of the others' shards. */
+int llm_share_rows(struct llm_share *s, void *x, int64_t rows, size_t width, struct llm_err *e) LLM_MUST_CHECK;
 
 #endif

@@ -21,15 +21,15 @@ static size_t cells_of(const struct llm_trainable *t)
 
 int64_t llm_share_group_layers(const struct llm_config *c, const struct llm_train_options *o)
 {
-    const int64_t every = o->checkpoint_every > 0 ? o->checkpoint_every : 1;
-    return (every + c->kv_sharing - 1) / c->kv_sharing * c->kv_sharing;
+    const int64_t every = o->checkpoint_every > 0 ? o->checkpoint_every : 1, together = llm_config_together(c);
+    return (every + together - 1) / together * together;
 }
 
 /* The group of a parameter. What several layers or uses share is complete after all of them. */
 static int64_t group_of(const struct llm_share *s, const struct llm_param *p)
 {
     const struct llm_param_spec *d = p->spec;
-    if (!d || d->encoder || d->layer < 0 || d->layer >= s->n_layers || p->sharers > 0) return s->n_groups;
+    if (!d || d->stack != LLM_STACK_MAIN || d->layer < 0 || d->layer >= s->n_layers || p->sharers > 0) return s->n_groups;
     return d->layer / s->group_layers;
 }
 
@@ -156,9 +156,14 @@ bool llm_share_next_run(const struct llm_share *s, const struct llm_share_unit *
 int llm_share_check(int64_t n_ranks, const struct llm_layout *l, const struct llm_train_options *o, struct llm_err *e)
 {
     const int64_t rows = llm_shard_rows(o->grad_shards, o->batch * o->accumulate);
-    if (n_ranks > o->grad_shards) {
-        return llm_fail(e, LLM_EX_USAGE, "--grad-shards: expected at least one shard for each of %lld ranks, found %lld", (long long)n_ranks,
-                        (long long)o->grad_shards);
+    const bool replicas = o->outer != LLM_OUTER_NONE;
+    if (n_ranks > llm_train_options_parts(o)) {
+        return llm_fail(e, LLM_EX_USAGE, "--%s: expected at least one %s for each of %lld ranks, found %lld", replicas ? "replicas" : "grad-shards",
+                        replicas ? "replica" : "shard", (long long)n_ranks, (long long)llm_train_options_parts(o));
+    }
+    if (replicas && l->zero > 0) return llm_fail(e, LLM_EX_USAGE, "--shard: expected zero=0 with --outer diloco, found zero=%d", (int)l->zero);
+    if (o->gradients == LLM_GRADIENTS_INT8 && l->zero >= 2) {
+        return llm_fail(e, LLM_EX_USAGE, "--shard: expected zero=0 or 1 with --gradients int8, found zero=%d", (int)l->zero);
     }
     if (n_ranks < 2 || l->zero < 2) return 0;
     if (o->batch_tokens > 0) {
@@ -177,10 +182,11 @@ struct llm_share_cost llm_share_cost(int64_t n_ranks, const struct llm_layout *l
 {
     struct llm_share_cost c = {.gradients = 4 * size->params, .weights = 4 * size->params};
     const double ranks = (double)n_ranks, others = ranks - 1, part = 4 * size->params / ranks;
+    const bool int8 = o->gradients == LLM_GRADIENTS_INT8;
     double all_nodes = 0, most = 0, unit = size->largest > UNIT_ELEMENTS ? UNIT_ELEMENTS : size->largest;
     for (int q = 0; q < n_ranks; q++) {
-        const struct llm_shard_run run = llm_shard_run(q, (int)n_ranks, o->grad_shards);
-        const int64_t nodes = llm_shard_nodes(run, NULL), buffers = llm_shard_buffers(run);
+        const struct llm_shard_run run = llm_shard_run(q, (int)n_ranks, llm_train_options_parts(o));
+        const int64_t nodes = llm_shard_nodes(run, NULL), buffers = int8 ? run.end - run.first - 1 : llm_shard_buffers(run);
         all_nodes += (double)nodes;
         c.nodes = nodes > c.nodes ? nodes : c.nodes;
         c.buffers = buffers > c.buffers ? buffers : c.buffers;
@@ -192,6 +198,7 @@ struct llm_share_cost llm_share_cost(int64_t n_ranks, const struct llm_layout *l
     const double slots = l->zero < 2 ? LLM_SHARE_SLOTS : LLM_SHARE_FEW_SLOTS, travelling = size->params < slots * unit ? size->params : slots * unit;
     c.staging = 4 * travelling / ranks * all_nodes;
     c.sent = part * others * (double)(c.nodes + 1);
+    if (int8) c.sent = llm_share_int8_sent(n_ranks, l, o, size->params);
     if (l->zero < 2) return c;
     const double two = 2 * size->largest < size->in_layers ? 2 * size->largest : size->in_layers, rest = size->params - size->in_layers;
     c.nodes = (int64_t)most;

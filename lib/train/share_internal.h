@@ -1,4 +1,4 @@
-/* What the files of train/share.h share. Each calls those before it only: share_cells.c (who owns what), share_exchange.c (gradients),
+/* What the files of train/share.h share. Each calls those before it only: share_cells.c (who owns what), share_exchange.c (gradients), share_int8.c,
  * share_layers.c (memory of layers), share.c. */
 #ifndef LLM_TRAIN_SHARE_INTERNAL_H
 #define LLM_TRAIN_SHARE_INTERNAL_H
@@ -26,6 +26,12 @@ int llm_share_wait(struct llm_share *s, struct llm_comm *c, struct llm_transfer 
 int llm_share_send_group(struct llm_share *s, int64_t group, struct llm_err *e) LLM_MUST_CHECK;
 /* Waits until the exchanges of a group that have begun are done and added. */
 int llm_share_finish_group(struct llm_share *s, int64_t group, struct llm_err *e) LLM_MUST_CHECK;
+
+/* ---- share_int8.c ---- */
+/* Bytes that a rank sends in a step, with an update of `params` parameters, at most. */
+double llm_share_int8_sent(int64_t n_ranks, const struct llm_layout *l, const struct llm_train_options *o, double params);
+/* Adds the shards that llm_shard_keep has kept: the owners, or with zero 0 all ranks, have the gradient in llm_param.grad. Collective. */
+int llm_share_add_int8(struct llm_share *s, struct llm_err *e) LLM_MUST_CHECK;
 
 /* ---- share_layers.c ---- */
 int llm_share_layers_init(struct llm_share *s, const struct llm_model *m, struct llm_err *e) LLM_MUST_CHECK;

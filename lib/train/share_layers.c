@@ -190,13 +190,22 @@ static void left(struct llm_between *b, struct llm_ctx *c, int64_t layer)
     }
 }
 
-/* Evaluation: one group after the other. */
+/* Evaluation: one group after the other, up to group `end`. */
+static int advance_alone(struct llm_share *s, int64_t end, struct llm_err *e)
+{
+    for (; s->eval_position < end; s->eval_position++) {
+        if (need(s, s->eval_position, e) < 0 || prefetch(s, s->eval_position + 1, e) < 0) return -1;
+    }
+    return 0;
+}
+
 static void enter_alone(struct llm_between *b, struct llm_ctx *c, int64_t layer)
 {
     struct llm_share *s = (struct llm_share *)((char *)b - offsetof(struct llm_share, eval_between));
     const int64_t group = layer / s->group_layers;
     if (s->zero < 3 || s->err.status != 0) return;
-    if (need(s, group, &s->err) == 0 && prefetch(s, group + 1, &s->err) == 0) return;
+    if (group + 1 < s->eval_position) s->eval_position = group; /* the model is run once more */
+    if (advance_alone(s, group + 1, &s->err) == 0) return;
     if (!llm_ctx_failed(c)) c->err = s->err;
 }
 
@@ -205,11 +214,21 @@ static void left_alone(struct llm_between *b, struct llm_ctx *c, int64_t layer)
     (void)b, (void)c, (void)layer;
 }
 
+void llm_share_begin_eval(struct llm_share *s)
+{
+    s->eval_position = 0;
+}
+
+int llm_share_end_eval(struct llm_share *s, struct llm_err *e)
+{
+    return s->zero < 3 ? 0 : advance_alone(s, s->n_groups, e);
+}
+
 /* ---- a step ---- */
 
 void llm_share_begin(struct llm_share *s, int64_t shard, bool last)
 {
-    s->overlap = s->comm && last && (s->zero >= 2 || shard == s->run.end - 1);
+    s->overlap = s->comm && !s->int8 && last && (s->zero >= 2 || shard == s->run.end - 1);
     s->position = 0;
     s->between.recorded = 0;
     if (s->zero >= 2 && s->err.status == 0 && s->n_groups > 0 && clear(s, s->n_groups - 1, &s->err) < 0) return; /* reported by llm_share_end_pass */
@@ -240,6 +259,10 @@ int llm_share_end_pass(struct llm_share *s, struct llm_err *e)
 
 int llm_share_end(struct llm_share *s, int64_t shard, struct llm_err *e)
 {
+    if (s->int8) {
+        llm_shard_keep(s->t, s->n_params, shard, s->run);
+        return 0;
+    }
     if (s->comm && s->zero >= 2) return llm_share_end_pass(s, e);
     if (!s->comm || shard < s->run.end - 1) llm_shard_end(s->t, s->n_params, shard, s->run);
     return 0;
@@ -247,6 +270,7 @@ int llm_share_end(struct llm_share *s, int64_t shard, struct llm_err *e)
 
 int llm_share_finish(struct llm_share *s, struct llm_err *e)
 {
+    if (s->int8) return llm_share_add_int8(s, e);
     if (!s->comm) return 0;
     while (s->round < s->rounds) {
         if (llm_share_end_pass(s, e) < 0) return -1;
@@ -275,6 +299,7 @@ void llm_share_poll(void *share)
 int llm_share_layers_init(struct llm_share *s, const struct llm_model *m, struct llm_err *e)
 {
     s->between = (struct llm_between){.model = m, .enter = enter, .left = left};
+    s->eval_position = s->n_groups;
     s->eval_between = (struct llm_between){.model = m, .enter = enter_alone, .left = left_alone};
     llm_share_changed(s);
     llm_pool_set_poll(llm_share_poll, s);

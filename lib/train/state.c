@@ -8,6 +8,7 @@
 #include "model/weights/beside.h"
 #include "model/weights/lora.h"
 #include "model/weights/names.h"
+#include "train/together.h"
 #include "train/trainer.h"
 
 static json_t *data_json(const struct llm_train_data *d)
@@ -97,6 +98,17 @@ static int append(struct llm_tensor_list *l, const char *what, const struct llm_
     return 0;
 }
 
+/* What is written of a run besides its model. */
+struct state { struct llm_tensor_list l; struct llm_together together; };
+
+/* A tensor of which this rank has `own`, and others the rest, or of which the rank has it that has the shard. */
+static int append_collected(const struct llm_trainer *t, struct state *s, const char *what, size_t param, int64_t shard, float *own,
+                            struct llm_err *e)
+{
+    if (append(&s->l, what, t->params[param].p, NULL, e) < 0) return -1;
+    return llm_together_add(&s->together, s->l.v[s->l.n - 1].name, param, shard, own, e);
+}
+
 /* Whether the parameter is the objective's, which no model stores. The file of an objective with `beside` has it as a tensor of its own name, any
  * other as the master of a state. */
 static bool is_beside(const struct llm_trainer *t, const struct llm_param *p)
@@ -104,17 +116,77 @@ static bool is_beside(const struct llm_trainer *t, const struct llm_param *p)
     return t->task.n_params > 0 && p >= t->task.params && p < t->task.params + t->task.n_params;
 }
 
-static int append_state(const struct llm_trainer *t, struct llm_tensor_list *l, struct llm_err *e)
+/* A tensor of a replica: `what` of parameter `param`. */
+struct of_replica { int64_t replica; enum { REPLICA_MASTER, REPLICA_M, REPLICA_V, N_OF_REPLICA } what; size_t param; };
+
+/* The next tensor of a replica that a state has, in the order of the file; begins with {0}. Masters differ from the shared weights only between outer
+ * steps. False: there is none. */
+static bool next_of_replica(const struct llm_trainer *t, struct of_replica *at, bool begins)
 {
+    if (!begins) at->param++;
+    for (; at->replica < t->outer.n; at->replica++, at->what = REPLICA_MASTER) {
+        for (; at->what < N_OF_REPLICA; at->what++, at->param = 0) {
+            const bool stored = at->what != REPLICA_MASTER || t->step % t->o.inner_steps != 0;
+            for (; stored && at->param < t->n_params; at->param++) {
+                const struct llm_trainable *q = &t->params[at->param];
+                const char *moment = q->p->running ? NULL : at->what == REPLICA_M ? q->optim->m : q->optim->v;
+                if (at->what == REPLICA_MASTER || moment) return true;
+            }
+        }
+    }
+    return false;
+}
+
+/* What this rank has of it; NULL: another rank has the replica. */
+static float *own_of_replica(const struct llm_trainer *t, const struct of_replica *at)
+{
+    const struct llm_replica *r = llm_outer_replica(&t->outer, at->replica);
+    return !r ? NULL : (at->what == REPLICA_MASTER ? r->master : at->what == REPLICA_M ? r->m : r->v)[at->param];
+}
+
+/* "replicas.3.m" */
+static void name_of_replica(const struct llm_trainer *t, const struct of_replica *at, char name[64])
+{
+    const struct llm_optim *o = t->params[at->param].optim;
+    snprintf(name, 64, "replicas.%lld.%s", (long long)at->replica, at->what == REPLICA_MASTER ? "master" : at->what == REPLICA_M ? o->m : o->v);
+}
+
+/* The outer optimizer's momenta, and the replicas. */
+static int append_outer(const struct llm_trainer *t, struct state *s, struct llm_err *e)
+{
+    struct of_replica at = {0};
+    char name[64];
+    for (size_t i = 0; i < t->n_params; i++) {
+        if (t->outer.momenta[i] && append(&s->l, "outer.m", t->params[i].p, t->outer.momenta[i], e) < 0) return -1;
+    }
+    for (bool more = next_of_replica(t, &at, true); more; more = next_of_replica(t, &at, false)) {
+        float *x = own_of_replica(t, &at);
+        const struct llm_param *p = t->params[at.param].p;
+        name_of_replica(t, &at, name);
+        if ((t->comm ? append_collected(t, s, name, at.param, at.replica, x, e) : append(&s->l, name, p, x, e)) < 0) return -1;
+    }
+    return 0;
+}
+
+static int append_moment(const struct llm_trainer *t, struct state *s, const char *what, size_t param, float *x, struct llm_err *e)
+{
+    if (!what || t->params[param].p->running || t->outer.replicas) return 0;
+    return t->share.zero > 0 ? append_collected(t, s, what, param, -1, x, e) : append(&s->l, what, t->params[param].p, x, e);
+}
+
+static int append_state(const struct llm_trainer *t, struct state *s, struct llm_err *e)
+{
+    struct llm_tensor_list *l = &s->l;
     for (size_t i = 0; i < t->n_params; i++) {
         const struct llm_trainable *p = &t->params[i];
         bool beside = is_beside(t, p->p);
         bool master = beside ? !t->objective->beside : p->p->weight.rounded;
-        if (master && append(l, "master", p->p, p->p->master, e) < 0) return -1;
-        if (p->m && append(l, p->optim->m, p->p, p->m, e) < 0) return -1;
-        if (p->v && append(l, p->optim->v, p->p, p->v, e) < 0) return -1;
+        const bool parts = llm_share_pools_weights(&t->share, i);
+        if (master && (parts ? append_collected(t, s, "master", i, -1, p->own_master, e) : append(l, "master", p->p, p->p->master, e)) < 0) return -1;
+        if (append_moment(t, s, p->optim->m, i, p->m, e) < 0 || append_moment(t, s, p->optim->v, i, p->v, e) < 0) return -1;
         if (p->ema && append(l, "ema", p->p, p->ema, e) < 0) return -1;
     }
+    if (t->outer.replicas) return append_outer(t, s, e);
     if (!t->o.carry_state) return 0;
     char *name = state_name("carried", "state", e);
     if (!name || llm_grow((void **)&l->v, &l->room, l->n + 1, sizeof *l->v, e) < 0) {
@@ -133,97 +205,137 @@ static int describe_beside(struct llm_trainer *t, json_t *meta, struct llm_tenso
     return llm_beside_describe(t->model, llm_option_text(&t->o, "base"), task->params, (size_t)task->n_params, meta, l, e);
 }
 
-static int save(struct llm_trainer *t, const char *path, enum llm_save_as as, struct llm_err *e)
+/* What the model, or what is trained beside it, stores. A rank other than the first needs its tensors alone, and with zero 3 only their shapes. */
+static int describe(struct llm_trainer *t, json_t *meta, struct llm_tensor_list *l, struct llm_err *e)
 {
-    struct llm_lora *adapter = t->model->lora; /* then it alone is written */
-    const char *beside = t->objective->beside;
-    const struct llm_checkpoint_options opt = {.kind = adapter ? "adapter" : beside, .planes = true, .plain = as == LLM_SAVE_SAFETENSORS,
-                                               .give = llm_model_give, .give_arg = t->model};
+    struct llm_model *m = t->model;
+    if (!meta) return llm_no_memory(e, "metadata");
+    if (m->lora) return llm_lora_describe(m->lora, m, meta, l, e); /* then it alone is written */
+    if (t->objective->beside) return describe_beside(t, meta, l, e);
+    return t->share.rank == 0 ? llm_model_describe(m, meta, l, e) : llm_model_describe_tensors(m, t->share.zero < 3, l, e);
+}
+
+/* Where a save goes: to a file of all ranks, or in parts, to an output of each. */
+struct target { const char *path; enum llm_save_as as; struct llm_output *part; struct llm_extents *extents; };
+
+/* `s`: of LLM_SAVE_RUN. */
+static int write_all(struct llm_trainer *t, const struct target *to, struct llm_output *o, struct state *s, struct llm_err *e)
+{
+    struct llm_together *w = &s->together;
+    const enum llm_save_as as = to->as;
+    struct llm_checkpoint_options opt = {.kind = t->model->lora ? "adapter" : t->objective->beside, .planes = true,
+                                         .plain = as == LLM_SAVE_SAFETENSORS, .give = llm_together_give, .give_arg = w};
     struct llm_tensor_list l = {0};
     /* Frames are compressed in the memory that activations had, so that a save is not the peak of a run. */
     llm_arena_trim(&t->ctx.acts);
     llm_arena_trim(&t->ctx.grads);
     llm_arena_trim(&t->ctx.store);
-    struct llm_output *o = llm_output_open(path, true, e);
     json_t *meta = json_object();
-    int r = !o ? -1 : !meta ? llm_no_memory(e, "metadata") : adapter ? llm_lora_describe(adapter, t->model, meta, &l, e)
-            : beside ? describe_beside(t, meta, &l, e) : llm_model_describe(t->model, meta, &l, e);
-    size_t first = l.n;
-    if (r == 0 && as == LLM_SAVE_RUN) r = set_training(t, meta, e);
-    if (r == 0 && as == LLM_SAVE_RUN) r = append_state(t, &l, e);
-    if (r == 0) r = llm_checkpoint_write(o, meta, l.v, l.n, &opt, e);
-    if (r == 0) r = llm_output_commit(o, e);
-    else llm_output_abandon(o);
-    for (size_t i = first; i < l.n; i++) free((void *)l.v[i].name);
+    int r = describe(t, meta, &l, e);
+    if (r == 0 && as == LLM_SAVE_RUN && t->share.rank == 0) r = set_training(t, meta, e);
+    if (r == 0) r = llm_grow((void **)&l.v, &l.room, l.n + s->l.n, sizeof *l.v, e);
+    if (r == 0 && s->l.n > 0) memcpy(l.v + l.n, s->l.v, s->l.n * sizeof *l.v);
+    if ((t->comm || to->part) && !opt.plain) opt.team = &w->team;
+    r = llm_trainer_agree(t, r, e);
+    if (r == 0 && (opt.team || t->share.rank == 0)) r = llm_checkpoint_write(o, meta, l.v, l.n + s->l.n, &opt, e);
     free(l.v);
     json_decref(meta);
     return r;
 }
 
-/* What the ranks keep in parts: rank 0 has it whole while it writes it. Its own parts stay in `part`. */
-enum { PART_M, PART_V, PART_MASTER, N_PARTS };
-struct parts { float **part, **whole; };
-
-/* Where parameter number i / N_PARTS has its part; NULL: it has none that is to be saved. */
-static float **part_of(struct llm_trainer *t, size_t i, bool moments)
+static int save(struct llm_trainer *t, const struct target *to, struct state *s, struct llm_err *e)
 {
-    struct llm_trainable *q = &t->params[i / N_PARTS];
-    const int what = (int)(i % N_PARTS);
-    if (what == PART_MASTER) return llm_share_pools_weights(&t->share, i / N_PARTS) ? &q->own_master : NULL;
-    if (!moments || t->share.zero == 0 || q->p->running) return NULL;
-    return what == PART_M ? (q->optim->m ? &q->m : NULL) : q->optim->v ? &q->v : NULL;
+    struct llm_output *o;
+    if (to->part) return llm_together_apart(&s->together, to->extents, e) < 0 ? -1 : write_all(t, to, to->part, s, e);
+    if (llm_together_open(&s->together, to->path, &o, e) < 0) return -1;
+    return llm_together_commit(&s->together, o, write_all(t, to, o, s, e), e);
 }
 
-/* Makes x, a gathered tensor or again the part of this rank, what a checkpoint is written from. */
-static void put_part(struct llm_trainer *t, size_t i, float *x)
-{
-    struct llm_trainable *q = &t->params[i / N_PARTS];
-    if (i % N_PARTS == PART_M) q->m = x;
-    else if (i % N_PARTS == PART_V) q->v = x;
-    else q->p->weight.data = q->p->master = x;
-}
+/* With zero 3: weights of layers, of which rank 0 has all while it writes. Its own place for them stays in `place`. */
+struct masters { float **place, **whole; }; /* [n_params] */
 
-static int collect(struct llm_trainer *t, struct parts *k, bool moments, struct llm_err *e)
+static int collect_masters(struct llm_trainer *t, struct masters *k, struct llm_err *e)
 {
-    const size_t n = N_PARTS * t->n_params;
-    k->part = llm_calloc(n, sizeof *k->part, "what the ranks keep", e);
-    k->whole = llm_calloc(n, sizeof *k->whole, "what the ranks keep", e);
-    int got = k->part && k->whole ? 0 : -1;
-    for (size_t i = 0; i < n && got == 0; i++) {
-        if (!part_of(t, i, moments) || t->share.rank > 0) continue;
-        if (!(k->whole[i] = llm_alloc_huge((size_t)llm_param_count(t->params[i / N_PARTS].p), sizeof **k->whole, "what the ranks keep", e))) got = -1;
+    k->place = llm_calloc(t->n_params, sizeof *k->place, "what the ranks keep", e);
+    k->whole = llm_calloc(t->n_params, sizeof *k->whole, "what the ranks keep", e);
+    int got = k->place && k->whole ? 0 : -1;
+    for (size_t i = 0; i < t->n_params && t->share.rank == 0 && got == 0; i++) {
+        if (!llm_share_pools_weights(&t->share, i)) continue;
+        if (!(k->whole[i] = llm_alloc_huge((size_t)llm_param_count(t->params[i].p), sizeof **k->whole, "what the ranks keep", e))) got = -1;
     }
     got = llm_trainer_agree(t, got, e);
-    for (size_t i = 0; i < n && got == 0; i++) {
-        float **part = part_of(t, i, moments);
-        if (!part) continue;
-        got = llm_share_collect(&t->share, i / N_PARTS, *part, k->whole[i], e);
-        k->part[i] = i % N_PARTS == PART_MASTER ? t->params[i / N_PARTS].p->master : *part;
-        if (t->share.rank == 0) put_part(t, i, k->whole[i]);
+    for (size_t i = 0; i < t->n_params && got == 0; i++) {
+        struct llm_param *p = t->params[i].p;
+        if (!llm_share_pools_weights(&t->share, i)) continue;
+        got = llm_share_collect(&t->share, i, t->params[i].own_master, k->whole[i], e);
+        k->place[i] = p->master;
+        if (t->share.rank == 0) p->weight.data = p->master = k->whole[i];
     }
     return got;
 }
 
-/* After collect, also when it failed. */
-static void discard(struct llm_trainer *t, struct parts *k)
+/* After collect_masters, also when it failed. */
+static void discard_masters(struct llm_trainer *t, struct masters *k)
 {
-    for (size_t i = 0; k->whole && i < N_PARTS * t->n_params; i++) {
-        const struct llm_trainable *q = &t->params[i / N_PARTS];
-        const float *now = i % N_PARTS == PART_M ? q->m : i % N_PARTS == PART_V ? q->v : q->p->master;
-        if (k->whole[i] && now == k->whole[i]) put_part(t, i, k->part[i]);
+    for (size_t i = 0; k->place && k->whole && i < t->n_params; i++) {
+        struct llm_param *p = t->params[i].p;
+        if (k->place[i]) p->weight.data = p->master = k->place[i];
         free(k->whole[i]);
     }
-    free(k->part);
+    free(k->place);
     free(k->whole);
+}
+
+static void release_state(struct state *s)
+{
+    llm_together_release(&s->together);
+    for (size_t i = 0; i < s->l.n; i++) free((void *)s->l.v[i].name);
+    free(s->l.v);
+}
+
+static int save_to(struct llm_trainer *t, const struct target *to, struct llm_err *e)
+{
+    struct masters k = {0};
+    struct state s = {.together = {.share = &t->share, .model = t->model}};
+    llm_comm_set_place(t->comm, "saving");
+    int got = t->share.zero == 3 ? collect_masters(t, &k, e) : 0;
+    if (got == 0) got = llm_trainer_agree(t, to->as == LLM_SAVE_RUN ? append_state(t, &s, e) : 0, e);
+    if (got == 0) got = llm_trainer_agree(t, save(t, to, &s, e), e);
+    discard_masters(t, &k);
+    release_state(&s);
+    return got;
 }
 
 int llm_trainer_save(struct llm_trainer *t, const char *path, enum llm_save_as as, struct llm_err *e)
 {
-    struct parts k = {0};
-    llm_comm_set_place(t->comm, "saving");
-    int got = t->share.zero == 3 || (t->share.zero > 0 && as == LLM_SAVE_RUN) ? collect(t, &k, as == LLM_SAVE_RUN, e) : 0;
-    if (got == 0) got = llm_trainer_agree(t, t->share.rank == 0 ? save(t, path, as, e) : 0, e);
-    discard(t, &k);
+    return save_to(t, &(struct target){.path = path, .as = as}, e);
+}
+
+int llm_trainer_save_part(struct llm_trainer *t, struct llm_output *o, struct llm_extents *extents, struct llm_err *e)
+{
+    return save_to(t, &(struct target){.as = LLM_SAVE_RUN, .part = o, .extents = extents}, e);
+}
+
+int llm_trainer_saved_bytes(struct llm_trainer *t, double *bytes, struct llm_err *e)
+{
+    struct state s = {.together = {.share = &t->share, .model = t->model}};
+    struct llm_tensor_list l = {0}, *const lists[] = {&l, &s.l};
+    json_t *meta = json_object();
+    int got = !meta ? llm_no_memory(e, "metadata") : t->model->lora ? llm_lora_describe(t->model->lora, t->model, meta, &l, e)
+            : llm_model_describe_tensors(t->model, false, &l, e);
+    if (got == 0) got = append_state(t, &s, e);
+    *bytes = 0;
+    for (size_t k = 0; k < 2 && got == 0; k++) {
+        for (size_t i = 0; i < lists[k]->n; i++) {
+            const struct llm_tensor_out *x = &lists[k]->v[i];
+            double n = 1;
+            for (int d = 0; d < x->n_dims; d++) n *= (double)x->shape[d];
+            *bytes += (double)llm_dtype_bytes(x->dtype, (uint64_t)n);
+        }
+    }
+    free(l.v);
+    json_decref(meta);
+    release_state(&s);
     return got;
 }
 
@@ -294,7 +406,7 @@ static int read_master(struct llm_trainer *t, const char *what, size_t i, struct
     const bool parts = llm_share_pools_weights(&t->share, i);
     float *whole = parts ? llm_alloc_huge(n, sizeof *whole, "weights", e) : q->p->master;
     int got = whole ? read_tensor(t, what, q->p, whole, e) : -1;
-    if (got == 0 && t->hashes) t->hashes[i] = llm_xxh64(whole, n * sizeof *whole, 0);
+    if (got == 0 && t->share.zero == 3) t->hashes[i] = llm_xxh64(whole, n * sizeof *whole, 0);
     if (got == 0 && parts && q->own_n > 0) memcpy(q->own_master, whole + q->own_from, q->own_n * sizeof *whole);
     if (parts) free(whole);
     return got;
@@ -355,6 +467,34 @@ static int check_data(const struct llm_trainer *t, struct llm_err *e)
     return 0;
 }
 
+/* The outer optimizer's momenta, and this rank's replicas. */
+static int restore_outer(struct llm_trainer *t, struct llm_err *e)
+{
+    struct of_replica at = {0};
+    char name[64];
+    llm_outer_spread(&t->outer);
+    for (size_t i = 0; i < t->n_params; i++) {
+        if (t->outer.momenta[i] && read_tensor(t, "outer.m", t->params[i].p, t->outer.momenta[i], e) < 0) return -1;
+    }
+    for (bool more = next_of_replica(t, &at, true); more; more = next_of_replica(t, &at, false)) {
+        float *x = own_of_replica(t, &at);
+        name_of_replica(t, &at, name);
+        if (x && read_tensor(t, name, t->params[at.param].p, x, e) < 0) return -1;
+    }
+    return 0;
+}
+
+/* A run keeps its replicas, and how many steps they take apart: what it has stored of them follows from that. */
+static int check_outer(const struct llm_trainer *t, struct llm_err *e)
+{
+    struct llm_train_options stored;
+    llm_train_options_default(&stored);
+    if (llm_state_options(t->model, &stored, e) < 0) return -1;
+    if (stored.outer == t->o.outer && stored.replicas == t->o.replicas && stored.inner_steps == t->o.inner_steps) return 0;
+    return llm_fail(e, LLM_EX_USAGE, "--outer, --replicas, --inner-steps: expected those of the run that goes on (%s, %lld, %lld)",
+                    llm_outer_word(stored.outer), (long long)stored.replicas, (long long)stored.inner_steps);
+}
+
 int llm_state_restore(struct llm_trainer *t, struct llm_err *e)
 {
     const json_t *s = t->model->training;
@@ -374,7 +514,7 @@ int llm_state_restore(struct llm_trainer *t, struct llm_err *e)
         t->sample = 0;
         t->o.steps += t->step;
     }
-    if (check_data(t, e) < 0 || read_states(t, e) < 0 || read_objective(&t->task, s, e) < 0) return -1;
+    if (check_outer(t, e) < 0 || check_data(t, e) < 0 || read_states(t, e) < 0 || read_objective(&t->task, s, e) < 0) return -1;
     double averaged = 0; /* whether the run had averages so far */
     if (llm_json_real(json_object_get(s, "options"), "ema", &averaged, e) < 0) return llm_in(e, "training state");
     for (size_t i = 0; i < t->n_params; i++) {
@@ -389,6 +529,6 @@ int llm_state_restore(struct llm_trainer *t, struct llm_err *e)
         if (p->ema && averaged > 0 && read_tensor(t, "ema", p->p, p->ema, e) < 0) return -1;
         if (p->ema && !(averaged > 0)) memcpy(p->ema, p->p->master, (size_t)llm_param_count(p->p) * sizeof(float)); /* they begin here */
     }
-    llm_lora_renorm(t->model);
-    return 0;
+    llm_model_changed(t->model);
+    return t->outer.replicas ? restore_outer(t, e) : 0;
 }

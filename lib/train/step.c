@@ -8,16 +8,16 @@
 #include "base/fault.h"
 #include "base/log.h"
 #include "base/signals.h"
-#include "model/weights/lora.h"
+#include "model/weights/model.h"
 #include "train/shards.h"
 #include "train/trainer_internal.h"
 
-void llm_trainer_fold(const struct llm_trainer *t, const struct llm_rows *rows, double *sum, double *bytes)
+void llm_trainer_fold(const struct llm_trainer *t, const struct llm_rows *rows, const float *loss, double *sum, double *bytes)
 {
     for (int64_t i = 0; i < rows->n_rows * rows->row_len; i++) {
         if (rows->targets[i] < 0) continue;
         double weight = rows->weighted ? (double)rows->weights[i] : 1;
-        *sum += weight * (double)t->token_loss[i];
+        *sum += weight * (double)loss[i];
         if (t->piece_bytes && !t->objective->other_targets) *bytes += weight * t->piece_bytes[rows->targets[i]];
     }
 }
@@ -58,15 +58,28 @@ static void report_task(struct llm_trainer *t, struct llm_step_report *r)
     llm_task_reset(&t->task);
 }
 
+/* The rest of the report of a step whose loss is known, over texts of `bytes` bytes. */
+static void report_step(struct llm_trainer *t, double loss, double bytes, struct llm_step_report *r)
+{
+    report_task(t, r);
+    r->loss = loss;
+    r->bits_per_byte = bytes > 0 ? loss * t->rows.weight / log(2) / bytes : NAN;
+    r->tokens = t->rows.n_rows * t->rows.row_len;
+    t->tokens += (uint64_t)t->rows.counted;
+}
+
+/* The rows that one gradient is of: the step's, or a replica's. */
+struct whole { int64_t first, n; double weight; };
+
 /* Adds the gradient of rows [from, from + n) of the step. 0, 1 (a signal was caught) or -1. */
-static int run_rows(struct llm_trainer *t, int64_t from, int64_t n, double weight, struct llm_err *e)
+static int run_rows(struct llm_trainer *t, const struct whole *whole, int64_t from, int64_t n, struct llm_err *e)
 {
     struct llm_rows part = llm_rows_part(&t->rows, from, n);
     t->ctx.step = (uint64_t)t->step;
     t->ctx.first_row = from;
     t->ctx.z_loss = t->main_loss_alone ? 0 : t->o.z_loss;
-    t->ctx.token_weight = t->main_loss_alone ? 0 : 1.0 / (double)(t->rows.n_rows * t->rows.row_len);
-    if (t->objective->run(&t->ctx, &t->task, &part, 1.0 / weight, t->token_loss + from * t->rows.row_len, e) < 0) {
+    t->ctx.token_weight = t->main_loss_alone ? 0 : 1.0 / (double)(whole->n * t->rows.row_len);
+    if (t->objective->run(&t->ctx, &t->task, &part, 1.0 / whole->weight, t->token_loss + from * t->rows.row_len, e) < 0) {
         return -1;
     }
     llm_backward(&t->ctx);
@@ -78,21 +91,23 @@ static int run_rows(struct llm_trainer *t, int64_t from, int64_t n, double weigh
     return llm_signal_caught() ? 1 : 0;
 }
 
-/* The gradient of the rank's rows: each pass as far as it lies in one shard. With zero 2 and 3 a shard is one pass (llm_share_check). */
-static int run_step(struct llm_trainer *t, double weight, struct llm_err *e)
+/* The gradient of those rows that lie in the run of shards: each pass as far as it lies in one shard. With zero 2 and 3 a shard is one pass
+ * (llm_share_check). Gradients of replicas stay where they are. */
+static int run_shards(struct llm_trainer *t, const struct whole *whole, struct llm_shard_run run, struct llm_err *e)
 {
-    const struct llm_shard_run run = t->share.run;
-    int64_t batch = llm_trainer_pass_rows(t), row = llm_shard_first(run.first, run.n, t->rows.n_rows);
+    const bool apart = t->outer.replicas;
+    int64_t batch = llm_trainer_pass_rows(t), row = llm_shard_first(run.first, run.n, whole->n);
     for (int64_t shard = run.first; shard < run.end; shard++) {
-        int64_t shard_end = llm_shard_first(shard + 1, run.n, t->rows.n_rows);
+        int64_t shard_end = llm_shard_first(shard + 1, run.n, whole->n);
         for (int64_t end; row < shard_end; row = end) {
             end = (row / batch + 1) * batch;
             if (end > shard_end || t->share.zero >= 2) end = shard_end;
-            llm_share_begin(&t->share, shard, end == shard_end);
-            int got = run_rows(t, row, end - row, weight, e);
+            if (!apart) llm_share_begin(&t->share, shard, end == shard_end);
+            int got = run_rows(t, whole, whole->first + row, end - row, e);
             if (got) return got;
         }
-        if (llm_share_end(&t->share, shard, e) < 0) return -1;
+        if (apart) llm_shard_end(t->params, t->n_params, shard, run);
+        else if (llm_share_end(&t->share, shard, e) < 0) return -1;
     }
     return 0;
 }
@@ -107,56 +122,68 @@ static int run_own(void *arg, struct llm_err *e)
 {
     struct llm_trainer *t = arg;
     int got = llm_trainer_rows(t, e);
-    if (got == 0) got = run_step(t, t->rows.weight, e);
+    const struct whole step = {0, t->rows.n_rows, t->rows.weight};
+    if (got == 0) got = run_shards(t, &step, t->share.run, e);
     if (got == 0 && llm_fault_check_sizes(NULL) < 0) got = 1;
     return got;
 }
 
-/* Statistics of all ranks' passes, added in the order of ranks. */
+/* Statistics of all ranks' passes, added in the order of ranks: the means that the objective names, and those of routers. */
 static int join_reports(struct llm_trainer *t, struct llm_err *e)
 {
-    struct report { struct llm_mean means[LLM_MAX_MEANS]; struct llm_router_report routers; } *all;
     struct llm_task *k = &t->task;
-    all = llm_calloc((size_t)t->share.n, sizeof *all, "reports", e);
+    const size_t routers = t->model->config.num_experts > 0 ? sizeof k->routers : 0;
+    size_t means = 0;
+    while (means < LLM_MAX_MEANS && t->objective->means[means]) means++;
+    const size_t each = means * sizeof *k->means + routers;
+    char *all = llm_calloc((size_t)t->share.n, each + 1, "reports", e);
     if (!all) return -1;
-    memcpy(all[t->share.rank].means, k->means, sizeof k->means);
-    all[t->share.rank].routers = k->routers;
-    if (llm_comm_gather_even(t->comm, all, sizeof *all, e) < 0) {
+    char *mine = all + (size_t)t->share.rank * each;
+    memcpy(mine, k->means, means * sizeof *k->means);
+    memcpy(mine + means * sizeof *k->means, &k->routers, routers);
+    if (llm_comm_gather_even(t->comm, all, each, e) < 0) {
         free(all);
         return -1;
     }
     llm_task_reset(k);
     for (int q = 0; q < t->share.n; q++) {
-        const struct llm_router_report *r = &all[q].routers;
-        for (int i = 0; i < LLM_MAX_MEANS; i++) {
-            k->means[i].sum += all[q].means[i].sum;
-            k->means[i].n += all[q].means[i].n;
+        struct llm_mean m[LLM_MAX_MEANS];
+        struct llm_router_report r = {0};
+        memcpy(m, all + (size_t)q * each, means * sizeof *m);
+        memcpy(&r, all + (size_t)q * each + means * sizeof *m, routers);
+        for (size_t i = 0; i < means; i++) {
+            k->means[i].sum += m[i].sum;
+            k->means[i].n += m[i].n;
         }
-        k->routers.balance += r->balance;
-        k->routers.peak += r->peak;
-        k->routers.z += r->z;
-        k->routers.dropped += r->dropped;
-        k->routers.tokens += r->tokens;
+        k->routers.balance += r.balance;
+        k->routers.peak += r.peak;
+        k->routers.z += r.z;
+        k->routers.dropped += r.dropped;
+        k->routers.tokens += r.tokens;
     }
     free(all);
     return 0;
 }
 
-/* The rank's rows, and what of the others' the report and the next step need. 0, 1 or -1: then on all ranks. */
-static int run_shared(struct llm_trainer *t, struct llm_err *e)
+/* Makes the ranks' results of a step one, and what signal any of them has caught. */
+static int agree_on_step(struct llm_trainer *t, int got, struct llm_err *e)
 {
-    char place[64];
-    snprintf(place, sizeof place, "step %lld", (long long)t->step + 1);
-    llm_comm_set_place(t->comm, place);
-    struct llm_err problem;
-    int got = llm_fault_guard(run_own, t, e);
-    if (llm_share_finish(&t->share, got < 0 ? &problem : e) < 0) got = -1;
     llm_signals_hold(false);
     t->signal = llm_signal_caught();
     llm_signals_hold(true);
-    if ((got = llm_comm_agree(t->comm, got, &t->signal, e)) != 0) return got;
-    if (llm_share_rows(&t->share, t->token_loss, t->rows.n_rows, t->rows.row_len, e) < 0) return -1;
-    if (t->carried[1] && llm_share_rows(&t->share, t->carried[1], t->rows.n_rows, t->rows.state_floats, e) < 0) return -1;
+    return llm_comm_agree(t->comm, got, &t->signal, e);
+}
+
+/* The rank's rows, and what of the others' the report and the next step need. 0, 1 or -1: then on all ranks. */
+static int run_shared(struct llm_trainer *t, struct llm_err *e)
+{
+    struct llm_err problem;
+    int got = llm_fault_guard(run_own, t, e);
+    if (llm_share_finish(&t->share, got < 0 ? &problem : e) < 0) got = -1;
+    if ((got = agree_on_step(t, got, e)) != 0) return got;
+    const size_t row = (size_t)t->rows.row_len * sizeof *t->token_loss, state = (size_t)t->rows.state_floats * sizeof **t->carried;
+    if (llm_share_rows(&t->share, t->token_loss, t->rows.n_rows, row, e) < 0) return -1;
+    if (t->carried[1] && llm_share_rows(&t->share, t->carried[1], t->rows.n_rows, state, e) < 0) return -1;
     return join_reports(t, e);
 }
 
@@ -165,8 +192,9 @@ int llm_trainer_gradient(struct llm_trainer *t, struct llm_step_report *r, struc
     const struct llm_param *bad;
     double bytes = 0, loss = 0;
     int got = t->comm ? run_shared(t, e) : run_own(t, e);
+    if (got == 0 && !t->comm) got = llm_share_finish(&t->share, e);
     if (got) return got;
-    llm_trainer_fold(t, &t->rows, &loss, &bytes);
+    llm_trainer_fold(t, &t->rows, t->token_loss, &loss, &bytes);
     loss /= t->rows.weight;
     if (!isfinite(loss)) return llm_trainer_not_finite(t, &t->rows, loss, e);
     if (t->share.zero == 0 && llm_share_gather(&t->share, LLM_SHARE_GRADIENTS, e) < 0) return -1;
@@ -174,40 +202,101 @@ int llm_trainer_gradient(struct llm_trainer *t, struct llm_step_report *r, struc
     if (llm_share_norm(&t->share, &r->grad_norm, &bad, e) < 0) return -1;
     if (!isfinite(r->grad_norm)) {
         if (t->share.zero == 1 && llm_share_gather(&t->share, LLM_SHARE_GRADIENTS, e) < 0) return -1;
-        const char *name = t->share.zero < 2 ? llm_trainer_first_bad(t, true) : NULL;
-        return llm_fail(e, LLM_EX_FAILURE, "step %lld: the norm of the gradient is %s: first bad tensor: gradient of '%s'", (long long)t->step + 1,
-                        isnan(r->grad_norm) ? "not a number" : "infinite", name ? name : bad->name);
+        return llm_trainer_norm_not_finite(t, r->grad_norm, bad, e);
     }
-    report_task(t, r);
-    r->loss = loss;
-    r->bits_per_byte = bytes > 0 ? loss * t->rows.weight / log(2) / bytes : NAN;
-    r->tokens = t->rows.n_rows * t->rows.row_len;
-    t->tokens += (uint64_t)t->rows.counted;
+    report_step(t, loss, bytes, r);
     return 0;
 }
 
-/* What the step does to the weights. */
-static struct llm_update update_of(const struct llm_trainer *t, const struct llm_step_report *r)
+/* What the step does to weights whose gradient has this norm and was made in so many passes. */
+static struct llm_update update_of(const struct llm_trainer *t, double lr, double norm, int64_t passes)
 {
     const struct llm_train_options *o = &t->o;
-    double n = (double)(t->step + 1), clip = o->clip > 0 && r->grad_norm > o->clip ? o->clip / r->grad_norm : 1;
+    double n = (double)(t->step + 1), clip = o->clip > 0 && norm > o->clip ? o->clip / norm : 1;
     return (struct llm_update){
-        .step = {.lr = r->lr, .clip = clip, .weight_decay = o->weight_decay, .beta1 = o->beta1, .beta2 = o->beta2, .eps = o->eps,
+        .step = {.lr = lr, .clip = clip, .weight_decay = o->weight_decay, .beta1 = o->beta1, .beta2 = o->beta2, .eps = o->eps,
                  .correction1 = 1 - pow(o->beta1, n), .correction2 = 1 - pow(o->beta2, n), .momentum = o->momentum, .nesterov = o->nesterov > 0},
-        .matrix_lr = o->lr > 0 ? o->muon_lr * (r->lr / o->lr) : 0,
+        .matrix_lr = o->lr > 0 ? o->muon_lr * (lr / o->lr) : 0,
         .muon_scale = (enum llm_muon_scale)o->muon_scale, .compute = (enum llm_compute)o->precision, .work = t->work, .ema = o->ema,
-        .passes = o->accumulate};
+        .passes = passes};
 }
 
 /* Each rank what it owns, and then all have all. */
-static int update(struct llm_trainer *t, const struct llm_update *u, struct llm_err *e)
+static int update(struct llm_trainer *t, const struct llm_step_report *r, struct llm_err *e)
 {
-    int got = llm_params_update(t->params, t->n_params, u, e);
+    const struct llm_update u = update_of(t, r->lr, r->grad_norm, t->o.accumulate);
+    int got = llm_params_update(t->params, t->n_params, &u, e);
     if (t->share.zero == 0) return got;
     if ((got = llm_trainer_agree(t, got, e)) < 0 || llm_share_gather(&t->share, LLM_SHARE_MASTERS, e) < 0) return -1;
     llm_share_changed(&t->share);
     for (size_t i = 0; i < t->n_params; i++) llm_weight_changed(&t->params[i].p->weight);
-    llm_params_average(t->params, t->n_params, u->ema);
+    llm_params_average(t->params, t->n_params, u.ema);
+    return 0;
+}
+
+/* ---- replicas (train/outer.h) ---- */
+
+struct replica_report { double loss, bytes, norm; };
+
+/* A step of one replica on its rows. */
+static int step_replica(struct llm_trainer *t, int64_t replica, double lr, struct replica_report *r, struct llm_err *e)
+{
+    const struct llm_shard_run all = {0, t->o.grad_shards, t->o.grad_shards};
+    const int64_t n = t->rows.n_rows / t->outer.n, first = replica * n;
+    const struct llm_rows rows = llm_rows_part(&t->rows, first, n);
+    const struct whole whole = {first, n, rows.weight > 0 ? rows.weight : 1};
+    const struct llm_param *bad;
+    llm_outer_enter(&t->outer, replica);
+    if (run_shards(t, &whole, all, e) != 0) return -1;
+    llm_trainer_fold(t, &rows, t->token_loss + first * t->rows.row_len, &r->loss, &r->bytes);
+    if (!isfinite(r->loss)) return llm_trainer_not_finite(t, &t->rows, r->loss, e);
+    if (t->o.keep_zeros) llm_grad_keep_zeros(t->params, t->n_params);
+    r->norm = llm_grad_norm(t->params, t->n_params, &bad);
+    if (!isfinite(r->norm)) return llm_trainer_norm_not_finite(t, r->norm, bad, e);
+    const struct llm_update u = update_of(t, lr, r->norm, n / t->o.batch);
+    return llm_params_update(t->params, t->n_params, &u, e);
+}
+
+/* The step of the rank's replicas: what of a step a rank does without others. `reports` [replicas]. */
+struct apart { struct llm_trainer *t; double lr; struct replica_report *reports; };
+
+static int step_own(void *arg, struct llm_err *e)
+{
+    const struct apart *w = arg;
+    struct llm_trainer *t = w->t;
+    int got = llm_trainer_rows(t, e);
+    if (got == 0 && llm_fault_check_sizes(NULL) < 0) got = 1;
+    if (got) return got;
+    t->outer.under_way = true; /* from here on a step that is not done is not dropped: the run fails */
+    llm_signals_hold(true);
+    for (int64_t k = t->share.run.first; k < t->share.run.end && got == 0; k++) got = step_replica(t, k, w->lr, &w->reports[k], e);
+    return got;
+}
+
+/* The step of all replicas, and the outer step if it is due. Signals wait for its end. */
+static int step_apart(struct llm_trainer *t, struct llm_step_report *r, struct llm_err *e)
+{
+    struct replica_report *reports = llm_calloc((size_t)t->outer.n, sizeof *reports, "reports", e);
+    int got = reports ? 0 : -1;
+    if (got == 0) got = llm_fault_guard(step_own, &(struct apart){t, r->lr, reports}, e);
+    if (t->outer.under_way) llm_outer_leave(&t->outer);
+    if (got > 0 && !t->ended && (t->comm || t->outer.under_way)) got = llm_fault_check(e); /* other replicas may have taken the step */
+    llm_signals_hold(t->comm != NULL);
+    if (t->comm) got = agree_on_step(t, got, e);
+    if (got == 0) got = llm_share_rows(&t->share, reports, t->outer.n, sizeof *reports, e);
+    if (got == 0 && t->comm) got = join_reports(t, e);
+    if (got == 0 && (t->step + 1) % t->o.inner_steps == 0) got = llm_outer_step(&t->outer, e);
+    double loss = 0, bytes = 0;
+    r->grad_norm = 0;
+    for (int64_t k = 0; got == 0 && k < t->outer.n; k++) {
+        loss += reports[k].loss;
+        bytes += reports[k].bytes;
+        r->grad_norm += reports[k].norm / (double)t->outer.n;
+    }
+    free(reports);
+    if (got) return got;
+    report_step(t, loss / t->rows.weight, bytes, r);
+    t->outer.under_way = false;
     return 0;
 }
 
@@ -237,17 +326,19 @@ int llm_trainer_step(struct llm_trainer *t, struct llm_step_report *r, struct ll
     const struct llm_schedule_options rates = {.steps = o->steps, .warmup = o->warmup, .lr = o->lr, .min_lr = o->min_lr,
                                                .decay_fraction = o->decay_fraction, .decay_style = (enum llm_decay_style)o->decay_style};
     *r = (struct llm_step_report){.step = t->step + 1, .lr = llm_schedule_lr(t->schedule, t->step, &rates)};
+    char place[64];
+    snprintf(place, sizeof place, "step %lld", (long long)t->step + 1);
+    llm_comm_set_place(t->comm, place);
     bool first = t->data_per_run && t->data.records && (uint64_t)t->step == t->task.first_step;
     int dropped = first ? survey_shared(t, e) : 0;
-    if (dropped == 0) dropped = llm_trainer_gradient(t, r, e);
+    if (dropped == 0) dropped = t->outer.replicas ? step_apart(t, r, e) : llm_trainer_gradient(t, r, e);
     if (dropped) {
         llm_trainer_forget(t);
         return dropped;
     }
-    const struct llm_update u = update_of(t, r);
-    if (update(t, &u, e) < 0) return -1;
+    if (!t->outer.replicas && update(t, r, e) < 0) return -1;
     if (t->objective->updated) t->objective->updated(&t->task);
-    llm_lora_renorm(t->model);
+    llm_model_changed(t->model);
     if (first) memcpy(t->task.state, t->task.next_state, sizeof t->task.state);
     t->step++;
     t->sample += llm_trainer_samples(t);

@@ -7,7 +7,7 @@
 #include "base/hash.h"
 #include "cpu/pool.h"
 #include "cpu/profile.h"
-#include "model/weights/lora.h"
+#include "model/weights/model.h"
 #include "train/shards.h"
 #include "train/trainer_internal.h"
 
@@ -28,6 +28,7 @@ static int resolve(struct llm_trainer *t, struct llm_err *e)
     }
     if (o->context == 0) o->context = llm_config_default_context(&t->model->config);
     if (o->min_lr < 0) o->min_lr = o->lr / 10;
+    llm_train_options_outer(o);
     t->optim = llm_optims[o->optimizer];
     if (o->beta2 < 0) o->beta2 = t->optim->beta2;
     if (o->momentum < 0) o->momentum = t->optim->momentum;
@@ -95,6 +96,11 @@ static int place_steps(struct llm_trainer *t, struct llm_err *e)
         uint64_t windows = streams ? llm_order_stream_windows(&t->order) : llm_order_windows(&t->order);
         o->steps = (int64_t)ceil(o->epochs * (double)windows / (double)(streams ? 1 : llm_trainer_samples(t)));
     }
+    if (o->outer != LLM_OUTER_NONE && o->epochs > 0) o->steps = (o->steps + o->inner_steps - 1) / o->inner_steps * o->inner_steps;
+    if (o->outer != LLM_OUTER_NONE && o->steps % o->inner_steps != 0) {
+        return llm_fail(e, LLM_EX_USAGE, "--steps: expected a multiple of %lld (--inner-steps), found %lld", (long long)o->inner_steps,
+                        (long long)o->steps);
+    }
     if (o->warmup < 0) o->warmup = o->steps / 10 < 100 ? o->steps / 10 : 100;
     return 0;
 }
@@ -108,7 +114,7 @@ int llm_trainer_init(struct llm_trainer *t, const struct llm_train_options *o, s
     if (resolve(t, e) < 0 || llm_task_init(&t->task, t->objective, m, &t->o, &t->data, e) < 0) return -1;
     if (llm_train_options_check(&t->o, e) < 0) return -1;
     if (llm_shard_check(&t->o, llm_objective_by_pass(t->objective, &m->config), e) < 0) return -1;
-    if (m->config.position == LLM_POSITION_LEARNED && t->o.context > m->config.max_position_embeddings) {
+    if (llm_config_is_limited(&m->config) && t->o.context > m->config.max_position_embeddings) {
         return llm_fail(e, LLM_EX_USAGE, "--context: expected at most %lld (the model's positions), found %lld",
                         (long long)m->config.max_position_embeddings, (long long)t->o.context);
     }
@@ -148,6 +154,7 @@ int llm_trainer_init(struct llm_trainer *t, const struct llm_train_options *o, s
 void llm_trainer_release(struct llm_trainer *t)
 {
     llm_share_forget_places(&t->share);
+    llm_outer_release(&t->outer);
     for (size_t i = 0; i < t->n_params; i++) {
         free(t->params[i].m);
         free(t->params[i].v);
@@ -192,7 +199,7 @@ void llm_trainer_swap_ema(struct llm_trainer *t)
         }
         llm_weight_changed(&p->weight);
     }
-    llm_lora_renorm(t->model);
+    llm_model_changed(t->model);
     t->ema_in_place = !t->ema_in_place;
 }
 
@@ -224,6 +231,7 @@ static void hash_piece(void *arg, size_t i, int thread)
 int llm_trainer_update_hash(struct llm_trainer *t, struct llm_err *e)
 {
     if (!t->hashes) return 0;
+    if (t->outer.replicas) return llm_outer_hash(&t->outer, t->hashes, e);
     LLM_PROFILE("ranks: hash", 0);
     for (size_t i = 0; i < t->n_params; i++) {
         const struct llm_param *p = t->params[i].p;
@@ -241,7 +249,7 @@ int llm_trainer_update_hash(struct llm_trainer *t, struct llm_err *e)
 
 uint64_t llm_trainer_hash(const struct llm_trainer *t)
 {
-    if (t->hashes) return llm_xxh64(t->hashes, t->n_params * sizeof *t->hashes, 0);
+    if (t->hashes) return llm_xxh64(t->hashes, t->n_hashes * sizeof *t->hashes, 0);
     struct hash_work w = {t, calloc(t->n_params, sizeof *w.hashes)};
     if (!w.hashes) return 0;
     llm_parallel(t->n_params, hash_piece, &w);

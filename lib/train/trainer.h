@@ -6,6 +6,7 @@
 #include "train/objective.h"
 #include "train/optim.h"
 #include "train/options.h"
+#include "train/outer.h"
 #include "train/schedule.h"
 #include "train/share.h"
 
@@ -16,7 +17,9 @@ struct llm_trainer {
     struct llm_comm *comm;             /* borrowed; set before llm_trainer_init. NULL: one rank */
     struct llm_layout layout;          /* as comm */
     struct llm_share share;            /* what this rank does */
-    uint64_t *hashes;                  /* [n_params] of masters, as they were when they were last whole; NULL: they always are */
+    struct llm_outer outer;            /* replicas that are trained apart */
+    uint64_t *hashes;                  /* [n_hashes] of masters, as they were when they were last whole, or of replicas; NULL: masters always are */
+    size_t n_hashes;
     int signal;                        /* that some rank caught; the step that found out is done by all */
     const struct llm_optim *optim;
     const struct llm_schedule *schedule;
@@ -41,6 +44,7 @@ struct llm_trainer {
     bool ema_in_place;                 /* the averages stand where the weights do, and these where the averages: during an evaluation of them */
     int64_t best_step, eval_step;      /* eval_step: of the last evaluation */
     int32_t *classes[2];               /* labelled objectives: of the data's labels, and the validation data's; the model's number of each */
+    bool eval_agreed;                  /* llm_trainer_eval */
     double val_means[LLM_MAX_MEANS];   /* of the last evaluation, named by objective->means; NaN: there was nothing */
     bool main_loss_alone;              /* routers' own losses have no gradient */
     bool ended;                        /* a feed has no whole step left */
@@ -92,7 +96,8 @@ void llm_trainer_forget(struct llm_trainer *t);
  * after o->epochs passes. 0 or -1. */
 int llm_trainer_renew(struct llm_trainer *t, struct llm_records *records, struct llm_err *e) LLM_MUST_CHECK;
 bool llm_trainer_has_val(const struct llm_trainer *t);
-/* Mean loss over the held-out windows, in order; bits_per_byte as in the report. 1: a signal was caught, nothing came out. */
+/* Mean loss over the held-out windows, in order; bits_per_byte as in the report. 1: a signal was caught, nothing came out. With zero 3 the ranks
+ * agree before each pass, and t->eval_agreed says that they have agreed on a result other than 0. */
 int llm_trainer_eval(struct llm_trainer *t, double *loss, double *bits_per_byte, struct llm_err *e) LLM_MUST_CHECK;
 /* XXH64 of all weights (masters), so that two runs can be compared as they go. Of several ranks that keep them in parts: as of the last
  * llm_trainer_update_hash. */
@@ -107,6 +112,11 @@ enum llm_save_as {
     LLM_SAVE_SAFETENSORS       /* the model alone, unpacked */
 };
 int llm_trainer_save(struct llm_trainer *t, const char *path, enum llm_save_as as, struct llm_err *e) LLM_MUST_CHECK;
+/* What this rank writes of the file of LLM_SAVE_RUN goes to `o`, and *extents says where in the file it belongs (train/together.h). All ranks. */
+struct llm_extents;
+int llm_trainer_save_part(struct llm_trainer *t, struct llm_output *o, struct llm_extents *extents, struct llm_err *e) LLM_MUST_CHECK;
+/* Bytes of the tensors of that file before they are compressed. */
+int llm_trainer_saved_bytes(struct llm_trainer *t, double *bytes, struct llm_err *e) LLM_MUST_CHECK;
 /* From a model that llm_trainer_save wrote: options, and where its data was. `m->training` must not be NULL. */
 int llm_state_options(const struct llm_model *m, struct llm_train_options *o, struct llm_err *e) LLM_MUST_CHECK;
 /* Borrowed from m->training: paths of the data and the validation's (NULL: none). The list is the caller's to free. */
@@ -117,8 +127,8 @@ int llm_state_restore(struct llm_trainer *t, struct llm_err *e) LLM_MUST_CHECK;
 /* ---- params.c ---- */
 /* Masters, working copies, gradients and moments of the parameters that are trained. Others stay as they are stored. */
 int llm_trainer_prepare(struct llm_trainer *t, struct llm_err *e) LLM_MUST_CHECK;
-/* Whether the options train the parameter of this name. */
-bool llm_trains(const struct llm_train_options *o, const char *name);
+/* Whether the options train the parameter. */
+bool llm_trains(const struct llm_train_options *o, const struct llm_param_spec *s);
 /* That each pattern of the options matches one of n parameters, and that some are trained. 0 or -1. */
 struct llm_param_spec;
 int llm_trains_check(const struct llm_train_options *o, const struct llm_param_spec *specs, size_t n, struct llm_err *e) LLM_MUST_CHECK;

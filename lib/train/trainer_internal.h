@@ -18,13 +18,15 @@ int llm_trainer_put_document(struct llm_trainer *t, struct llm_rows *rows, int64
 int llm_trainer_survey(struct llm_trainer *t, struct llm_err *e) LLM_MUST_CHECK;
 
 /* ---- step.c ---- */
-/* Adds the losses of targets, times their weights, to *sum one by one in the order of tokens, so that the sum does not depend on how rows are divided
- * into passes. *bytes: the bytes of the targets' texts, times the same weights. */
-void llm_trainer_fold(const struct llm_trainer *t, const struct llm_rows *rows, double *sum, double *bytes);
+/* Adds the losses of targets [n_rows, row_len], times their weights, to *sum one by one in the order of tokens, so that the sum does not depend on
+ * how rows are divided into passes. *bytes: the bytes of the targets' texts, times the same weights. */
+void llm_trainer_fold(const struct llm_trainer *t, const struct llm_rows *rows, const float *loss, double *sum, double *bytes);
 
 /* ---- not_finite.c ---- */
 /* The name of the first parameter, in the order of the model, whose master (or gradient) is not finite; NULL: all are. */
 const char *llm_trainer_first_bad(const struct llm_trainer *t, bool gradients);
+/* Fails with a message that names the first bad tensor of gradients whose norm is not finite; `bad` if no rank has all of them. -1. */
+int llm_trainer_norm_not_finite(const struct llm_trainer *t, double norm, const struct llm_param *bad, struct llm_err *e);
 /* Fails with a message that names the first bad tensor of rows whose loss is not finite. -1. */
 int llm_trainer_not_finite(struct llm_trainer *t, const struct llm_rows *rows, double loss, struct llm_err *e);
 

@@ -61,10 +61,10 @@ def run(command, env=None, stdin=None):
     return done.stdout.decode()
 
 
-def processor(command):
+def processor(command, stdin=None):
     """Standard output of a process that has ended, and the processor's seconds that it took."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    out = run(command)
+    out = run(command, stdin=stdin)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return out, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 

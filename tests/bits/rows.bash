@@ -77,7 +77,7 @@ bits_families() {
         done
         case $name in
         bert* | gemma3-bidirectional) ;;
-        gpt2-unscaled | gpt2-inverse-layer | mamba-act | mamba2-act | qwen3_moe-dense | qwen3_moe-window | deepseek_v3 | gemma* | llama-dynamic | lstm | mamba2 | mamba-bias | qwen2-window | qwen3_moe-plain | rnn | smollm3 | t5*)
+        gpt2-unscaled | gpt2-inverse-layer | mamba-act | mamba2-act | qwen3_moe-dense | qwen3_moe-window | deepseek_v3 | gemma* | hyena* | llama-dynamic | lstm | mamba2 | mamba-bias | qwen2-window | qwen3_moe-plain | rnn | rwkv* | smollm3 | t5*)
             bits_generates "$name" ;; # GGUF cannot say what these configurations ask for
         *) bits_generates "$name" && bits_gguf "$name" ;;
         esac
@@ -91,7 +91,7 @@ bits_options() {
     for optimizer in adam sgd adagrad lion muon; do
         bits_row "train/optimizer/$optimizer" bits_train o "${tiny[@]}" --optimizer $optimizer data.tok
     done
-    for preset in nano mla mlp bengio perceiver mamba mamba2 moe; do
+    for preset in nano mla mlp bengio perceiver mamba mamba2 rwkv rwkv5 rwkv6 rwkv7 moe; do
         case $preset in
         nano) set -- --set n_layer=2 --set n_embd=32 --set n_head=2 --dropout .1 ;;
         mla) set -- "${shape[@]}" --set intermediate_size=48 --set num_attention_heads=2 ;;
@@ -99,7 +99,9 @@ bits_options() {
         perceiver) set -- "${shape[@]}" --set intermediate_size=48 --set num_attention_heads=2 --set num_latents=8 ;;
         moe) set -- "${shape[@]}" --set intermediate_size=32 --set num_local_experts=5 --set n_shared_experts=1 --set first_k_dense_replace=1 \
             --set scoring_func=sigmoid --set router_bias=true --set router_z_loss_coef=0.001 ;;
-        mamba) set -- "${shape[@]}" ;;
+        mamba | rwkv) set -- "${shape[@]}" ;;
+        rwkv7) set -- "${shape[@]}" --set head_dim=16 ;;
+        rwkv?) set -- "${shape[@]}" --set head_size=16 ;;
         mamba2) set -- "${shape[@]}" --set num_heads=2 --set head_dim=32 ;;
         esac
         bits_row "train/preset/$preset" bits_train "preset-$preset" -c $preset "$@" data.tok

@@ -4,8 +4,8 @@ load ../helper
 # COMMAND: inputs: outputs. "operand" is what stands without an option; IN and OUT are those of llm-quantize.
 commands() {
     cat << 'END'
-llm-train: --init --resume --tokenizer --adapter-init --val --reference --teacher --prompts --base operand: --output --keep-best --ema-output --log --coordcheck-png --rollout-log
-llm-infer: --model --tokenizer --draft --file --image --context-from --fim-prefix --fim-suffix --kv-in --knn --grammar --choices --json-schema: --output --kv-out --png --chat-log
+llm-train: --init --tower --resume --tokenizer --adapter-init --val --reference --teacher --prompts --base operand: --output --keep-best --ema-output --log --coordcheck-png --rollout-log
+llm-infer: --model --mmproj --tokenizer --draft --file --image --context-from --fim-prefix --fim-suffix --kv-in --knn --grammar --choices --json-schema: --output --kv-out --png --chat-log
 llm-quantize: IN --calibrate --imatrix --measure --base: OUT --report --imatrix-out --factors
 llm-tokenize train: operand: --output
 llm-tokenize encode: --tokenizer operand: --output

@@ -61,8 +61,24 @@ bounded() {
     done
 }
 
+@test "caches computed again: a schema, a grammar and a guide go on where they were, with drafts of what is forced, too" {
+    local b=(llm-infer -m "$F/wide.llm" --cache-type f32 -q -c 400 --jsonl -n 60 --temp 1 --top-k 0 --top-p 1 --min-p 0 --parallel 64)
+    jq -c '{id, prompt: "the old dog \(.id) \(.ids | join(" "))"[:300]}' in.jsonl > text.jsonl
+    mv text.jsonl in.jsonl
+    echo '{"type": "array", "minItems": 40, "items": {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}}' > long.json
+    printf '%s\n' 'start: pair~30..99' 'pair: "(" (pair | WORD)* ")"' '%import common.WORD' '%ignore " "' > nested.lark
+    "${b[@]}" --json-schema long.json --no-timings --parallel 1 --draft-max 0 in.jsonl | jq -c . > want
+    bounded 6000 "${b[@]}" --json-schema long.json
+    bounded 6000 "${b[@]}" --json-schema long.json --draft-max 0
+    "${b[@]}" --grammar nested.lark --no-timings --parallel 1 in.jsonl | jq -c . > want
+    bounded 6000 "${b[@]}" --grammar nested.lark --draft-ngram
+    "${b[@]}" --cfg-scale 1.5 --negative-prompt "the small cat sees" --no-timings --parallel 1 in.jsonl | jq -c . > want
+    bounded 9000 "${b[@]}" --cfg-scale 1.5 --negative-prompt "the small cat sees"
+    bounded 9000 "${b[@]}" --cfg-scale 1.5 --negative-prompt "the small cat sees" --draft-ngram
+}
+
 @test "caches computed again: windows, latent attention, states, next-token layers, a prompt read together, an encoder, a cache to begin with" {
-    local m train=(llm-train -q -T "$F/tok.json" -n 0 -l 24)
+    local m kb train=(llm-train -q -T "$F/tok.json" -n 0 -l 24)
     local b=(llm-infer --cache-type f32 -q -c 400 --jsonl --ids -n 60 --temp 1 --ignore-eos --parallel 40)
     local wide=(--set num_hidden_layers=8 --set hidden_size=128 --set num_attention_heads=4 --set num_key_value_heads=4)
     "${train[@]}" -c tiny "${wide[@]}" --set use_sliding_window=true --set sliding_window=8 -o window.llm "$F/data.tok"
@@ -73,11 +89,12 @@ bounded() {
     "${train[@]}" -c tiny "${wide[@]}" --set num_nextn_predict_layers=1 -o next.llm "$F/data.tok"
     for m in window mla prefix; do
         "${b[@]}" -m $m.llm --no-timings --parallel 1 in.jsonl | jq -c . > want
-        bounded 6000 "${b[@]}" -m $m.llm
+        [[ $m == window ]] && kb=3500 || kb=6000 # pages of windows are released early
+        bounded $kb "${b[@]}" -m $m.llm
     done
-    # the state of a recurrent model does not grow: fewer begin
+    # the state of a recurrent model does not grow: fewer begin. Some 250 kB of what the program takes beside it differ from run to run
     "${b[@]}" -m mamba.llm --no-timings --parallel 1 in.jsonl > want
-    "${b[@]}" -m mamba.llm --no-timings --memory $(($(least "${b[@]}" -m mamba.llm) + 600000)) in.jsonl | cmp - want
+    "${b[@]}" -m mamba.llm --no-timings --memory $(($(least "${b[@]}" -m mamba.llm) + 1200000)) in.jsonl | cmp - want
     "${b[@]}" -m next.llm --no-timings --parallel 1 in.jsonl | jq -c . > want
     bounded 6000 "${b[@]}" -m next.llm --draft-max 2
     llm-infer -m next.llm -q --cache-type f32 --ids -n 0 --kv-out begin.kv '5 6 7 8 9 10'
@@ -98,6 +115,23 @@ bounded() {
     (($(< free.kib) > 60000)) || fail "$(< free.kib) KB"
     within 36 "${b[@]}" --memory 30M in.jsonl > got
     jq -se 'length == 42 and all(.finish_reason == "length")' got
+}
+
+@test "memory: what sliding windows have passed is released, unless the cache is saved: the same text" {
+    need_plain_memory
+    llm-train -q -T "$F/tok.json" -n 0 -l 24 -c tiny --set num_hidden_layers=8 --set hidden_size=128 --set num_attention_heads=4 \
+        --set num_key_value_heads=4 --set intermediate_size=64 --set use_sliding_window=true --set sliding_window=70 --set max_window_layers=2 \
+        -o window.llm "$F/data.tok"
+    local b=(llm-infer -m window.llm --cache-type f32 -q -c 2100 --temp 1 --ignore-eos -n 1700) long
+    long=$(yes 'the old dog sees the red cat.' | head -n 40)
+    "$BATS_FILE_TMPDIR/peak" all.kib "${b[@]}" --kv-out all.kv "$long" > want
+    "$BATS_FILE_TMPDIR/peak" less.kib "${b[@]}" "$long" > got
+    cmp got want
+    # 8 KB a token, of which 6 KB are of layers with windows
+    (($(< less.kib) + 9000 < $(< all.kib))) || fail "$(< less.kib) KB beside $(< all.kib)"
+    "${b[@]}" --draft-ngram -j 2 -b 70 "$long" | cmp - want
+    "${b[@]}" --jsonl --samples 2 --seed 3 <<< '{"prompt": "the old dog"}' | jq -r .text > got
+    "${b[@]}" --jsonl --samples 2 --seed 3 --no-sharing --parallel 1 -b 9 --draft-ngram <<< '{"prompt": "the old dog"}' | jq -r .text | cmp - got
 }
 
 @test "memory: --plan says what fits; what does not fit at all is refused, with status 69, or as its line's error" {

@@ -15,7 +15,7 @@ setup() {
 block() { run -0 bash -e -o pipefail -c "${blocks[$1]}"; }
 
 @test "the page has the commands that are run here; the plan of a rank" {
-    assert_equal "${#blocks[@]}" 8
+    assert_equal "${#blocks[@]}" 10
     block 0
     assert_line --regexp '^ranks	4$'
 }
@@ -27,6 +27,8 @@ block() { run -0 bash -e -o pipefail -c "${blocks[$1]}"; }
     assert_equal "$(jq -s 'map(.ranks) == [2, 2, 2]' log.jsonl)" true
     block 2
     block 3
+    llm-infer -q -m apart.llm -n 1 a
+    block 4
     mkdir stand-ins
     printf '#!/bin/bash\n[[ $1 == --mpi=pmix ]] || exit 9\nshift\nexec mpirun --oversubscribe -n 2 "$@"\n' > stand-ins/srun
     printf '#!/bin/bash\necho "$*" > told\n' > stand-ins/scontrol
@@ -50,18 +52,31 @@ block() { run -0 bash -e -o pipefail -c "${blocks[$1]}"; }
     sed -i "s/(--resume run.llm)/(--resume run.llm -n $((i + 2)))/" train.sbatch
     PATH="$PWD/stand-ins:$PATH" SLURM_JOB_ID=7 bash train.sbatch 2> err
     assert_equal "$(tail -n 1 run.jsonl | jq .step)" $((i + 2))
+    block 5
+    mkdir memory # in the place of /dev/shm, which not every system has
+    sed -i "s|/dev/shm|$PWD/memory|" train.sh
+    llm-train -q --resume kept.llm -n 1000000 --snapshot memory --snapshot-every 5 --log kept.jsonl &
+    while [[ ! -s kept.jsonl || $(tail -n 1 kept.jsonl | jq .step) -lt 46 ]]; do kill -0 $!; sleep .05; done
+    kill -9 $!
+    local status=0
+    wait $! || status=$?
+    assert_equal "$status" 137
+    rm kept.jsonl
+    sed -i 's/(--resume kept.llm)/(--resume kept.llm --log kept.jsonl -n 50)/' train.sh
+    bash train.sh 3
+    (($(head -n 1 kept.jsonl | jq .step) > 41))
 }
 
 @test "arrays; batch inference in parts is one run's answers; texts in parts are one text's tokens" {
     need_tool parallel
-    block 4
+    block 6
     llm-train -q -c nano -T tok.json -n 2 -l 32 -o model.llm corpus.tok
-    block 5
+    block 7
     llm-infer -m model.llm -n 4 --no-timings --jsonl prompts.jsonl > whole
     diff <(jq -c '[.id, .text]' whole) <(jq -c '[.id, .text]' answers.jsonl)
     cp answers-2.jsonl before
-    block 6
+    block 8
     cmp before answers-2.jsonl
-    block 7
+    block 9
     [[ $(llm-tokenize decode -T tok.json all.tok | sha256sum) == "$(llm-tokenize decode -T tok.json corpus.tok | sha256sum)" ]]
 }

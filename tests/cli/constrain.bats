@@ -34,6 +34,23 @@ setup() {
     done < texts
 }
 
+@test "--grammar in Lark's form: ignored spaces, common terminals, the same bytes by an option and a line; what is not supported is named" {
+    need_tool jq
+    printf '%s\n' '%import common (INT, WS_INLINE)' '%ignore WS_INLINE' '?start: start "+" part -> add' '    | part' 'part: INT | "(" start ")"' > sum.lark
+    llm-infer -m "$M" --grammar sum.lark --jsonl --no-timings -n 12 --samples 24 --temp 2 --top-k 0 --top-p 1 --min-p 0 <<< '{"prompt": "The cat"}' > got
+    jq -r 'select(.finish_reason == "stop") | .text' got > texts
+    [[ $(grep -c . texts) -gt 3 ]]
+    while IFS= read -r text; do
+        [[ $text =~ ^[0-9()+\ $'\t']+$ ]] || fail "$text"
+        (( text + 1 )) || fail "$text"
+    done < <(sed 's/\<0\+\([0-9]\)/\1/g' texts)
+    jq -cn --rawfile g sum.lark '{prompt: "The cat", grammar: $g}' |
+        llm-infer -m "$M" --jsonl --no-timings -n 12 --samples 24 --temp 2 --top-k 0 --top-p 1 --min-p 0 | cmp - got
+    echo 'start: "a" <|end|>' > token.lark
+    run -65 --separate-stderr llm-infer -m "$M" --grammar token.lark x
+    [[ $stderr == "llm-infer: token.lark: line 1: a special token (<…>) is not supported" && -z $output ]]
+}
+
 @test "lines bring their own, alone or instead of the option; the result is the same in any company and with any threads" {
     need_tool jq
     for i in {1..12}; do

@@ -73,7 +73,7 @@ setup() {
     refused 2 "found 'lor' (did you mean lora?)" llm-train --init m.llm --adapter lor -o a.llm data.tok
     refused 2 "found 'q_porj' (did you mean q_proj?)" llm-train --init m.llm --adapter lora --targets q_porj -o a.llm data.tok
     refused 2 "found 'embed_tokns' (did you mean embed_tokens?)" llm-train --init m.llm --adapter lora --also-train embed_tokns -o a.llm data.tok
-    refused 2 "hidden_act: expected one of gelu, gelu_new, relu, silu, sigmoid, tanh, relu2; found 'sliu' (did you mean silu?)" \
+    refused 2 "hidden_act: expected one of gelu, gelu_new, relu, silu, sigmoid, tanh, relu2, quick_gelu, linear; found 'sliu' (did you mean silu?)" \
         llm-train -c tiny --set hidden_act=sliu --plan
     refused 2 "position_embedding: expected one of rope, learned, sinusoidal, none, buckets; found 'ropo' (did you mean rope?)" \
         llm-train -c tiny --set position_embedding=ropo --plan

@@ -57,6 +57,33 @@ END
     llm-infer -m k.gguf -n 3 "1 2 3" > /dev/null
 }
 
+@test "--prune 2:4 with -t q8_0_2of4 and bf16_2of4: the model of the dense type in fewer bytes; the same tokens; what is not pruned so is refused" {
+    need_tool python3
+    local type
+    for type in q8_0 bf16; do
+        llm-quantize -q -t $type --prune 2:4 --method magnitude "$M" dense.llm
+        llm-quantize -q -t ${type}_2of4 --prune 2:4 --method magnitude --report r.tsv "$M" sparse.llm
+        awk -F'\t' -v t=$type '$1 ~ /layers.*proj/ && $4 != t "_2of4" || $1 ~ /embed/ && $4 != t {exit 1}' r.tsv
+        llm-quantize -q -t f32 dense.llm a.safetensors
+        llm-quantize -q -t f32 sparse.llm b.safetensors
+        cmp a.safetensors b.safetensors
+        zeros b.safetensors 2 4
+        llm-infer -m dense.llm --temp 1 --seed 4 -n 30 "1 2 3" > a
+        llm-infer -m sparse.llm --temp 1 --seed 4 -n 30 "1 2 3" > b
+        cmp a b
+        # a model that is pruned already, and back
+        llm-quantize -q -t ${type}_2of4 dense.llm again.llm
+        llm-quantize -q -t f32 again.llm b.safetensors
+        cmp a.safetensors b.safetensors
+        head -c $(($(wc -c < sparse.llm) / 2)) sparse.llm > cut.llm
+        refused 65 'cut.llm' llm-infer -m cut.llm -n 1 "1"
+    done
+    refused 65 "q_proj.weight': expected two zeros in each four values" llm-quantize -t q8_0_2of4 "$M" x.llm
+    refused 65 'expected two zeros' llm-quantize -t q8_0_2of4 --prune .5 --method magnitude "$M" x.llm
+    refused 69 'GGUF has no type for bf16_2of4' llm-quantize -q -t bf16_2of4 --prune 2:4 --method magnitude "$M" x.gguf
+    [[ ! -e x.llm && ! -e x.gguf ]]
+}
+
 @test "what --method sparsegpt leaves is nearer to the model than what magnitude leaves" {
     local method
     for method in magnitude sparsegpt; do

@@ -136,3 +136,13 @@ types_of() { # REPORT: "type count" lines of tensors that changed
     llm-infer -m 1.gguf -n 4 "1 2 3" > /dev/null
     refused 2 'expected --calibrate' llm-quantize -t q4_0 --method gptq "$M" x.llm
 }
+
+@test "the network that makes Hyena's filters stays as it is under every type" {
+    llm-train -q -c hyena --set d_model=64 --set n_layer=2 --set filter_order=64 -T "$BATS_FILE_TMPDIR/tok.json" -l 8 -b 2 --steps 1 -o hyena.llm \
+        "$BATS_FILE_TMPDIR/data.tok"
+    for type in q8_0 q4_k_m; do
+        llm-quantize -q -t $type --report r.tsv hyena.llm m.llm
+        [[ $(awk -F'\t' '$1 ~ /implicit_filter.*weight/ {print $3, $4, $5}' r.tsv | sort -u) == 'bf16 bf16 exact' ]]
+        awk -F'\t' '$5 == "-" {n++} END {exit !(n > 0)}' r.tsv
+    done
+}

@@ -41,8 +41,8 @@ refused() {
     refused 69 "a pattern other than 'String' is not supported"
     model='{"type": "WordLevel", "vocab": {}}' tok > tok.json
     refused 69 "model 'WordLevel' is not supported"
-    model='{"type": "BPE", "vocab": {"a": 0}, "merges": [], "end_of_word_suffix": "</w>"}' tok > tok.json
-    refused 69 "'end_of_word_suffix' is not supported"
+    model='{"type": "BPE", "vocab": {"a": 0}, "merges": [], "continuing_subword_prefix": "##"}' tok > tok.json
+    refused 69 "'continuing_subword_prefix' is not supported"
     model='{"type": "Unigram", "vocab": [["a", 0]]}' tok > tok.json
     refused 69 "'ByteLevel' is not supported"
     pre='{"type": "Split", "pattern": {"Regex": "x"}, "behavior": "Frobbed", "invert": false}' tok > tok.json

@@ -2,7 +2,7 @@
 load ../helper
 export LLM_THREADS=1
 
-# A model whose last token is a mark of calls, and templates that show how calls are written.
+# A model whose last token is a mark of calls, and templates that show how calls are written. None prints the time: two runs see different seconds.
 setup() {
     cp -r "$ROOT/tests/golden/tiny" m
     printf '%s' "{% for m in messages %}<|im_start|>{{ m.role }}{% for c in m.tool_calls %}<tool_call>
@@ -10,6 +10,9 @@ setup() {
     printf '%s' "{% for m in messages %}[INST]{{ m.content }}{% endfor %}{# [TOOL_CALLS] #}" > mistral.jinja
     printf '%s' '{% for m in messages %}<|start_header_id|>{{ m.content }}{% endfor %}{# {"name": , "parameters": } #}' > llama3.jinja
     printf '%s' '{% for m in messages %}<function={{ m.content }}</function>{% endfor %}' > functionary.jinja
+    printf '%s' '{% for m in messages %}{{ m.content }}{% endfor %}{# <|START_ACTION|> "tool_name" #}' > command-r7b.jinja
+    printf '%s' '{% for m in messages %}{{ m.content }}{% endfor %}{# Action:\n```json "tool_name" #}' > command-r.jinja
+    printf '%s' '{% for m in messages %}{{ m.content }}{% endfor %}{{ functions[:9] }} functools[ {{ datetime[:0] }}' > firefunction.jinja
     printf '%s' '{% for m in messages %}{{ m.content }}{% endfor %}' > none.jinja
     TOOLS='[{"type": "function", "function": {"name": "get_weather", "parameters": {"type": "object", "properties": {"city": {"enum": ["Paris", "Rome"]},
         "days": {"$ref": "#/$defs/n"}}, "required": ["city"], "additionalProperties": false, "$defs": {"n": {"type": "integer", "minimum": 2, "maximum": 9}}}}},
@@ -39,7 +42,7 @@ is_call='.finish_reason == "tool_calls" and .message.content == null and (.messa
 
 @test "tool_choice required: every answer is a call that the schema allows, in every form" {
     need_tool jq
-    for form in hermes mistral llama3 functionary; do
+    for form in hermes mistral llama3 functionary command-r command-r7b firefunction; do
         line '{"tool_choice": "required", "samples": 8, "temp": 1.5, "parallel_tool_calls": false}' | ask $form.jinja > got
         jq -e "$is_call" got
         line '{"tool_choice": {"type": "function", "function": {"name": "get_weather"}}, "samples": 6, "temp": 1.5, "parallel_tool_calls": false}' |
@@ -104,4 +107,17 @@ is_call='.finish_reason == "tool_calls" and .message.content == null and (.messa
     line '{"tool_choice": "required"}' > one.jsonl
     run -65 --separate-stderr ask none.jinja one.jsonl
     [[ $output == *'"error":"\"tool_choice\": the chat template shows no form of calls that is known'* ]]
+}
+
+@test "firefunction-v2's template gets the tools as a text and the date, from whoever renders it" {
+    need_tool jq
+    llm-tokenize train -q --model byte -o tok.json < /dev/null
+    printf '%s' "{{ messages[0].content + functions + ' functools[ ' + datetime }}" > firefunction.jinja
+    line '{}' > talk.jsonl
+    rendered() { llm-tokenize encode --chat --chat-template firefunction.jinja --date 2024-07-26 -T tok.json "$1" | llm-tokenize decode -T tok.json; }
+    [[ $(rendered talk.jsonl) == "Weather?$(jq --indent 2 .tools talk.jsonl) functools[ Jul 26 2024 "??:??:??" GMT" ]]
+    jq -c 'del(.tools)' talk.jsonl > bare.jsonl
+    [[ $(rendered bare.jsonl) == 'Weather? functools[ Jul 26 2024 '??:??:??' GMT' ]]
+    run -65 --separate-stderr llm-tokenize encode --chat --chat-template firefunction.jinja -T tok.json talk.jsonl
+    [[ $stderr == *"'datetime' is undefined"* ]]
 }

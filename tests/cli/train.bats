@@ -351,6 +351,8 @@ activation_function=silu
 activation_function=sigmoid
 activation_function=tanh
 activation_function=relu2
+activation_function=quick_gelu
+activation_function=linear
 norm=group norm_groups=2
 norm=batch
 norm=rms
@@ -380,7 +382,7 @@ position_embedding=learned
 position_embedding=sinusoidal
 rms_norm_eps=0.1
 END
-    assert_equal "$(sort -u hashes | wc -l)" 39
+    assert_equal "$(sort -u hashes | wc -l)" 41
 }
 
 @test "BatchNorm: running statistics travel in the model, follow the passes of training, and serve what is not training" {

@@ -18,7 +18,9 @@ carried() {
     shift
     case $preset in
     rnn | lstm) small=(--set hidden_size=24 --set dropout=0.2 --set num_layers=2) ;;
-    mamba) small=(--set hidden_size=24 --set num_hidden_layers=2) ;;
+    mamba | rwkv) small=(--set hidden_size=24 --set num_hidden_layers=2) ;;
+    rwkv7) small=(--set hidden_size=24 --set num_hidden_layers=2 --set head_dim=8 --set decay_low_rank_dim=8) ;;
+    rwkv?) small=(--set hidden_size=24 --set num_hidden_layers=2 --set head_size=8) ;;
     mamba2) small=(--set hidden_size=24 --set num_hidden_layers=2 --set num_heads=6 --set head_dim=8 --set n_groups=2) ;;
     esac
     llm-train -q -c "$preset" "${small[@]}" -l 16 -b 4 -T "$F/bytes.json" --carry-state --schedule constant --warmup 0 "$@"
@@ -69,7 +71,7 @@ apart() {
 }
 
 @test "threads, accumulation, activation checkpointing and a pause change no bit" {
-    for preset in rnn lstm mamba mamba2; do
+    for preset in rnn lstm mamba mamba2 rwkv rwkv5 rwkv6 rwkv7; do
         carried $preset -n 7 -o whole.llm "$F/documents.tok"
         LLM_THREADS=2 carried $preset -n 7 --checkpoint-every 1 -o threads.llm "$F/documents.tok"
         cmp whole.llm threads.llm || fail "$preset: threads"
@@ -84,7 +86,7 @@ apart() {
 
 @test "a document begins with nothing, unless documents see each other" {
     # two parts of 1,500 and more tokens: the second row begins with the second document, or goes on
-    for preset in lstm mamba; do
+    for preset in lstm mamba rwkv rwkv6; do
         carried $preset -b 1 -n 1 --lr 0 -l 1500 --log one.jsonl -o m.llm "$F/documents.tok"
         carried $preset -b 1 -n 2 --lr 0 -l 1500 --log apart.jsonl -o m.llm "$F/documents.tok"
         carried $preset -b 1 -n 2 --lr 0 -l 1500 --cross-document --log across.jsonl -o m.llm "$F/documents.tok"

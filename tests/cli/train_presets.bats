@@ -2,7 +2,10 @@
 load ../helper
 export LLM_THREADS=1
 
-setup_file() { sentences_tokens; }
+setup_file() {
+    sentences_tokens
+    llm-tokenize train --vocab-size 280 --special '<|endoftext|>' -o ended.json text
+}
 
 # each PRESET OPTION...: llm-train with the preset's objective
 each() {
@@ -10,9 +13,11 @@ each() {
     case $1 in
     bert-mini) of=(--objective mlm) ;;
     t5-mini) of=(--objective seq2seq) ;;
+    clip-nano) of=(--objective contrastive -T "$F/ended.json") ;;
+    llava-nano) of=(--objective sft) ;;
     vit-nano) of=(--objective classify --set num_labels=10) ;;
     esac
-    [[ $1 == vit-nano ]] || of+=(-l 16 -T "$F/tok.json")
+    [[ $1 == vit-nano || $1 == clip-nano ]] || of+=(-l 16 -T "$F/tok.json")
     llm-train -q -c "$1" "${of[@]}" "${@:2}"
 }
 
@@ -22,7 +27,7 @@ each() {
     [[ $(wc -w <<< "$presets") -ge 15 ]]
     for preset in $presets; do
         [[ $preset != gpt2 && $preset != smollm ]] || continue # the same families as others here, and large
-        each "$preset" -b 1 --plan --json > plan.json || fail "$preset"
+        each "$preset" -b 2 --plan --json > plan.json || fail "$preset"
         jq -e '.parameters > 0 and .activation_bytes > 0 and .flops_per_step > 0' plan.json > /dev/null || fail "$preset: $(< plan.json)"
     done
 }
@@ -33,7 +38,7 @@ each() {
 }
 
 @test "models from before attention and beside it learn one batch by heart" {
-    for preset in rnn mamba mamba2 mlp bengio; do
+    for preset in rnn mamba mamba2 rwkv rwkv5 rwkv6 rwkv7 hyena mlp bengio; do
         each $preset -l 12 -b 2 -n 120 --lr 1e-2 --overfit-one "$F/data.tok" > log 2>&1 || fail "$preset: $(tail -n 1 log)"
     done
     each lstm --set hidden_size=64 --set num_layers=1 -l 12 -b 2 -n 150 --lr 1e-2 --overfit-one "$F/data.tok" > log 2>&1 || fail "lstm: $(tail -n 1 log)"

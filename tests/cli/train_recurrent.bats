@@ -15,7 +15,10 @@ train() {
     shift
     case $preset in
     rnn | lstm) small=(--set hidden_size=24 --set dropout=0.1) ;;
-    mamba) small=(--set hidden_size=24 --set num_hidden_layers=2) ;;
+    hyena) small=(--set d_model=24 --set n_layer=2 --set filter_order=16 --set hyena_order=3) ;;
+    mamba | rwkv) small=(--set hidden_size=24 --set num_hidden_layers=2) ;;
+    rwkv7) small=(--set hidden_size=24 --set num_hidden_layers=2 --set head_dim=8 --set decay_low_rank_dim=8) ;;
+    rwkv?) small=(--set hidden_size=24 --set num_hidden_layers=2 --set head_size=8) ;;
     mamba2) small=(--set hidden_size=24 --set num_hidden_layers=2 --set num_heads=6 --set head_dim=8 --set n_groups=2) ;;
     mlp) small=(--set intermediate_size=24 --set embedding_size=8) ;;
     bengio) small=(--set intermediate_size=24 --set embedding_size=8) ;;
@@ -24,7 +27,7 @@ train() {
 }
 
 @test "gradients pass the check" {
-    for preset in mamba mlp bengio; do
+    for preset in mamba rwkv rwkv5 rwkv6 rwkv7 hyena mlp bengio; do
         train $preset -n 1 --precision f32 --gradcheck > checked || fail "$preset"
     done
     train mamba2 -n 1 --precision f32 --gradcheck --set hidden_size=32 --set num_heads=4 --set head_dim=16 -l 40 -b 3 > checked
@@ -34,7 +37,7 @@ train() {
 }
 
 @test "threads, activation checkpointing and a pause change no bit" {
-    for preset in rnn lstm mamba mamba2 mlp bengio; do
+    for preset in rnn lstm mamba mamba2 rwkv rwkv5 rwkv6 rwkv7 hyena mlp bengio; do
         train $preset -n 6 --schedule constant --warmup 0 -o whole.llm
         LLM_THREADS=2 train $preset -n 6 --schedule constant --warmup 0 --checkpoint-every 1 -o threads.llm
         cmp whole.llm threads.llm || fail "$preset: threads"
@@ -45,7 +48,7 @@ train() {
 }
 
 @test "the same text by any cut of the prompt, and from a saved state" {
-    for preset in rnn lstm mamba mamba2 mlp bengio; do
+    for preset in rnn lstm mamba mamba2 rwkv rwkv5 rwkv6 rwkv7 hyena mlp bengio; do
         train $preset -n 30 --lr 1e-2 -o model.llm
         llm-infer -m model.llm -n 12 --temp 0 --kv-out state.kv "the red cat sees" > a
         llm-infer -m model.llm -n 12 --temp 0 -b 1 "the red cat sees" > b

@@ -96,7 +96,8 @@ d<|im_end|>
     done
     [[ $stderr =~ "line 1: expected at most 121 tokens (--context), found "[0-9]+$ ]]
     run -65 --separate-stderr "${new[@]}" -o x.llm <(sed -n 2p c.jsonl)
-    [[ $stderr =~ "expected lines to learn from, found none among 1"$ ]]
+    [[ $stderr =~ "found none among 1: 1 without a token that counts, 0 longer than --context "[0-9]+", 0 with an unknown role"$ ]]
+    assert_equal "$(wc -l <<< "$stderr")" 1
     run -65 --separate-stderr "${new[@]}" -o x.llm <(echo '{"messages": 3}')
     [[ $stderr =~ "line 1: expected an object with 'messages', an array (--map names other fields)"$ ]]
     run -65 --separate-stderr "${new[@]}" -o x.llm <(echo '{"messages": [')

@@ -15,7 +15,7 @@ zoo() { llm-bench zoo -q -T "$F/tok.json" --context 32 -b 4 "$@" "$F/data.tok"; 
     zoo --flops 1e9 -o zoo.tsv
     assert_equal "$(awk -F'\t' '{ print NF }' zoo.tsv | sort -u)" 10
     assert_equal "$(head -n 1 zoo.tsv | cut -f 1,9,10)" $'model\tval_nats\tval_bits_per_byte'
-    for name in ngram-1 ngram-5 bengio mlp rnn lstm mamba mamba2 gpt2 llama llama-mqa llama-window llama-shared-kv perceiver mla moe mla-moe; do
+    for name in ngram-1 ngram-5 bengio mlp rnn lstm mamba mamba2 rwkv rwkv5 rwkv6 rwkv7 hyena gpt2 llama llama-mqa llama-window llama-shared-kv perceiver mla moe mla-moe; do
         assert_equal "$(cut -f 1 zoo.tsv | grep -cx -- $name)" 1
     done
     # the manual names them

@@ -18,7 +18,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     struct llm_pixels px = {0};
     int64_t sum = im.rgb[0] + im.rgb[im.width * im.height * 3 - 1];
     if (im.width <= 64 && im.height <= 64 && llm_image_process(&p, &im, &px, &e) == 0) {
-        for (int64_t i = 0; i < px.crops * 3 * px.height * px.width; i++) MUST(px.v[i] >= 0 && px.v[i] <= 1);
+        for (int64_t i = 0; i < px.crops.n * 3 * px.height * px.width; i++) MUST(px.v[i] >= 0 && px.v[i] <= 1);
     }
     MUST(sum >= 0);
     llm_pixels_release(&px);

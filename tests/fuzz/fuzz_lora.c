@@ -26,7 +26,8 @@ static struct llm_model *model(bool anew)
     return m;
 }
 
-static char folder[] = "/tmp/fuzz-lora-XXXXXX";
+static char folder[] = "/tmp/fuzz-lora-XXXXXX"; /* made at first use; its name may end with an X too */
+static bool folder_made;
 
 static void remove_folder(void)
 {
@@ -47,7 +48,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     if (data[0] % 2) {
         const uint8_t *end = memchr(data + 1, 0, n - 1);
         size_t config = end ? (size_t)(end - data) - 1 : n - 1, rest = end ? n - config - 2 : 0;
-        if (folder[sizeof folder - 2] == 'X') MUST(mkdtemp(folder) && atexit(remove_folder) == 0);
+        if (!folder_made) {
+            MUST(mkdtemp(folder) && atexit(remove_folder) == 0);
+            folder_made = true;
+        }
         snprintf(path, sizeof path, "%s/adapter_config.json", folder);
         put(path, data + 1, config);
         snprintf(path, sizeof path, "%s/adapter_model.safetensors", folder);

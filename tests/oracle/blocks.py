@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""tests/golden/blocks.tsv: random blocks of each block type, decoded by the gguf package.
+"""tests/golden/blocks.tsv: random blocks of each block type, decoded by the gguf package, or here where it has no such type.
 
     tests/oracle/blocks.py > tests/golden/blocks.tsv
 
@@ -39,3 +39,21 @@ for name, halves in HALVES.items():
         values = values.astype("<f4")
         assert np.isfinite(values).all() and len(values) == size, name
         print(name.lower(), block.tobytes().hex(), hashlib.sha256(values.tobytes()).hexdigest(), sep="\t")
+
+# ours: codes of four bits, then sixteen values of Q8_0 (behind a scale) or BF16
+PLACES = [(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3), (0, 1), (0, 1)]
+for name, values_at in {"q8_0_2of4": 6, "bf16_2of4": 4}.items():
+    for i in range(12):
+        block = rng.integers(0, 256, 22 if name == "q8_0_2of4" else 36, dtype=np.uint8)
+        if name == "q8_0_2of4":
+            block[:2] = np.frombuffer(np.float16(rng.standard_normal() * 10.0 ** -int(i % 5)).tobytes(), np.uint8)
+            kept = block[:2].view("<f2").astype("<f4") * block[6:].view(np.int8).astype("<f4")
+        else:
+            block[4:] = np.frombuffer((rng.standard_normal(16).astype("<f4").view("<u4") >> 16).astype("<u2").tobytes(), np.uint8)
+            kept = (block[4:].view("<u2").astype("<u4") << 16).view("<f4")
+        codes = [int(byte) >> shift & 7 for byte in block[values_at - 4 : values_at] for shift in (0, 4)]
+        values = np.zeros(32, "<f4")
+        for four, code in enumerate(codes):
+            for j, place in enumerate(PLACES[code]):
+                values[four * 4 + place] = kept[four * 2 + j]
+        print(name, block.tobytes().hex(), hashlib.sha256(values.tobytes()).hexdigest(), sep="\t")

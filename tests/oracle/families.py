@@ -26,6 +26,8 @@ from safetensors.torch import load_file, save_file as save_torch
 
 sys.path.insert(0, os.path.dirname(__file__))
 import philox
+import hyena
+import rwkv
 
 SEED, LENGTH, EVERY, VOCAB = 23, 40, 5, 61
 BASE = dict(vocab_size=VOCAB, hidden_size=48, intermediate_size=80, num_hidden_layers=3, num_attention_heads=6, num_key_value_heads=2,
@@ -88,6 +90,16 @@ CASES = {
     "stablelm-heads": ("StableLmConfig", dict(qk_layernorm=True, use_qkv_bias=True)),
     "rnn": ("torch", dict(model_type="rnn", vocab_size=VOCAB, hidden_size=48, num_layers=2, bias=True, head_bias=True)),
     "lstm": ("torch", dict(model_type="lstm", vocab_size=VOCAB, input_size=24, hidden_size=48, num_layers=3, bias=True, head_bias=False)),
+    "rwkv": ("RwkvConfig", dict(vocab_size=VOCAB, hidden_size=48, intermediate_size=80, num_hidden_layers=3)),
+    "rwkv5": ("torch", dict(model_type="rwkv5", vocab_size=VOCAB, hidden_size=48, attention_hidden_size=40, head_size=10, intermediate_size=80,
+                            num_hidden_layers=3)),
+    "rwkv6": ("torch", dict(model_type="rwkv6", vocab_size=VOCAB, hidden_size=48, attention_hidden_size=40, head_size=10, intermediate_size=80,
+                            num_hidden_layers=3)),
+    "rwkv7": ("torch", dict(model_type="rwkv7", vocab_size=VOCAB, hidden_size=48, head_dim=12, intermediate_size=80, num_hidden_layers=3,
+                            decay_low_rank_dim=7, a_low_rank_dim=5, v_low_rank_dim=6, gate_low_rank_dim=9)),
+    "hyena": ("torch", dict(model_type="hyenadna", vocab_size=57, d_model=48, d_inner=80, n_layer=3, max_seq_len=64, emb_dim=7, filter_order=20)),
+    "hyena-order4": ("torch", dict(model_type="hyenadna", vocab_size=VOCAB, pad_vocab_size_multiple=1, d_model=24, n_layer=2, max_seq_len=40,
+                                   hyena_order=4, filter_order=9, num_inner_mlps=1)),
     "mamba": ("MambaConfig", dict(vocab_size=VOCAB, hidden_size=48, state_size=5, num_hidden_layers=3, expand=2, conv_kernel=4, time_step_rank=7)),
     "mamba-bias": ("MambaConfig", dict(vocab_size=VOCAB, hidden_size=40, state_size=16, num_hidden_layers=2, intermediate_size=64, use_bias=True,
                                        use_conv_bias=False, tie_word_embeddings=False, layer_norm_epsilon=.3)),
@@ -137,7 +149,7 @@ def harden(model):
             x = x[:, 0] * np.float32(.3) + np.float32(gain * offset + ("q_norm" in name or "k_norm" in name))
         elif any(s in name for s in ("embed", "wte", "wpe", "lm_head")):
             x = x * np.float32(.5)
-        else:
+        elif not any(s in name for s in ("pos_emb", "deltas", ".freq")):  # of Hyena's filters
             fan_in = p.shape[0] if model.config.model_type == "gpt2" else math.prod(p.shape[1:])
             strong = any(s in name for s in ("q_proj", "k_proj", "v_proj", "qkv", "c_attn", "query_key_value", "self.query", "self.key", "self.value"))
             x = x * np.float32((1.7 if strong else 1) / math.sqrt(fan_in))
@@ -181,7 +193,8 @@ def write(name, config, model, named, out):
 
 
 def run_torch(name, config, out):
-    model = Recurrent(config).eval()
+    kind = {"rwkv5": rwkv.Rwkv, "rwkv6": rwkv.Rwkv, "rwkv7": rwkv.Rwkv7, "hyena": hyena.Hyena, "hyena-order4": hyena.Hyena}.get(name, Recurrent)
+    model = kind(config).eval()
     with torch.no_grad():
         named, model = harden(model)
     write(name, config, model, named, out)

@@ -31,12 +31,7 @@ static uint8_t eight_signs(uint32_t seven)
 
 void llm_grid_values(const struct llm_grid_kind *kind, const struct llm_grid_block *b, float *out)
 {
-    const struct llm_grid *g = kind->grid;
-    for (int j = 0; j < BLOCK; j++) {
-        const float scale = b->d * kind->unit * (float)(2 * b->scale[j / kind->group] + 1);
-        const float size = scale * (float)llm_grid_size(g, b->point[j / g->dims], j % g->dims);
-        out[j] = b->negative[j / 8] >> j % 8 & 1 ? -size : size;
-    }
+    for (int j = 0; j < BLOCK; j++) out[j] = llm_grid_value(kind, b, j);
 }
 
 static void decode(const struct llm_grid_kind *kind, size_t bytes, const void *in, float *out, size_t n)

@@ -38,7 +38,14 @@ struct llm_grid_kind {
 };
 /* NULL for other types. */
 const struct llm_grid_kind *llm_grid_kind_of(enum llm_dtype t);
-/* The block's values, to the bit as the type's decode function computes them. */
+/* Value j, to the bit as the type's decode function computes it. */
+static inline float llm_grid_value(const struct llm_grid_kind *kind, const struct llm_grid_block *b, int j)
+{
+    const float scale = b->d * kind->unit * (float)(2 * b->scale[j / kind->group] + 1);
+    const float size = scale * (float)llm_grid_size(kind->grid, b->point[j / kind->grid->dims], j % kind->grid->dims);
+    return b->negative[j / 8] >> j % 8 & 1 ? -size : size;
+}
+/* All values of the block. */
 void llm_grid_values(const struct llm_grid_kind *kind, const struct llm_grid_block *b, float *out);
 
 #endif

@@ -38,7 +38,9 @@
     X(IQ1_S, iq1_s, 256, 50, 19, 24, NO, NO, NO)           \
     X(IQ1_M, iq1_m, 256, 56, 29, 31, NO, NO, NO)           \
     X(TQ1_0, tq1_0, 256, 54, 34, 36, NO, NO, NO)           \
-    X(TQ2_0, tq2_0, 256, 66, 35, 37, NO, NO, NO)
+    X(TQ2_0, tq2_0, 256, 66, 35, 37, NO, NO, NO)           \
+    X(Q8_0_2OF4, q8_0_2of4, 32, 22, -1, -1, YES, NO, YES)  \
+    X(BF16_2OF4, bf16_2of4, 32, 36, -1, -1, YES, NO, YES)
 
 /* For users of the columns that say YES or NO: what follows, or nothing; an expression, or NULL. */
 #define LLM_ONLY_YES(...) __VA_ARGS__

@@ -86,6 +86,8 @@ INLINE void product(float *c, int64_t ldc, const float *a, int64_t lda, const fl
     for (; j + WIDE * VN <= n; j += WIDE * VN)
         for (int64_t i = 0; i < rows; i += ROWS)
             product_block(c + i * ldc + j, ldc, a + i * lda, lda, b + j, ldb, units, accumulate, ROWS, WIDE, f);
+    for (; WIDE > 2 && j + 2 * VN <= n; j += 2 * VN)
+        for (int64_t i = 0; i < rows; i += ROWS) product_block(c + i * ldc + j, ldc, a + i * lda, lda, b + j, ldb, units, accumulate, ROWS, 2, f);
     for (; j < n; j += VN)
         for (int64_t i = 0; i < rows; i += ROWS) product_block(c + i * ldc + j, ldc, a + i * lda, lda, b + j, ldb, units, accumulate, ROWS, 1, f);
     product_rest(c + rows * ldc, ldc, a + rows * lda, lda, b, ldb, m - rows, n, units, accumulate, f);
@@ -245,8 +247,9 @@ INLINE void softmax(struct llm_attn_softmax *t, enum form f)
 {
     const bool only_scaled = t->softcap == 0 && !t->bias && t->scale > 0 && !t->keep;
     struct llm_attn_softmax local = *t; /* nothing that is stored can change it */
-    if (t->keys < TILE && only_scaled) softmax_tile(&local, t->keys, MASKED, f);
-    else if (t->keys < TILE) softmax_tile(&local, t->keys, ANY, f);
+    const int keys = (t->keys + 2 * VN - 1) / (2 * VN) * 2 * VN;
+    if (t->keys < TILE && only_scaled) softmax_tile(&local, keys, MASKED, f);
+    else if (t->keys < TILE) softmax_tile(&local, keys, ANY, f);
     else if (only_scaled && t->full) softmax_tile(&local, TILE, PLAIN, f);
     else if (only_scaled) softmax_tile(&local, TILE, MASKED, f);
     else softmax_tile(&local, TILE, ANY, f);
@@ -317,17 +320,20 @@ static void merge(float *m, float *l, float *o, const float *m2, const float *l2
     *m = top;
 }
 
-static void add(float *y, int64_t ldy, const float *x, int64_t ldx, int64_t rows, int64_t cols)
+/* The first n elements of y, or zeros if they are new. */
+INLINE V before(const float *y, size_t n, bool new) { return new ? v_zero() : v_load_n(y, n); }
+
+static void add(float *y, int64_t ldy, const float *x, int64_t ldx, int64_t rows, int64_t cols, bool new)
 {
     for (int64_t r = 0; r < rows; r++)
         for (int64_t c = 0; c < cols; c += VN) {
             size_t n = (size_t)(cols - c);
             float *to = y + r * ldy + c;
-            v_store_n(to, v_add(v_load_n(to, n), v_load_n(x + r * ldx + c, n)), n);
+            v_store_n(to, v_add(before(to, n, new), v_load_n(x + r * ldx + c, n)), n);
         }
 }
 
-static void add_transposed(float *y, int64_t ldy, const float *x, int64_t rows, int64_t cols)
+static void add_transposed(float *y, int64_t ldy, const float *x, int64_t rows, int64_t cols, bool new)
 {
     for (int64_t r = 0; r < rows; r += VN)
         for (int64_t c = 0; c < cols; c += VN) {
@@ -337,9 +343,15 @@ static void add_transposed(float *y, int64_t ldy, const float *x, int64_t rows, 
             v_transpose(block);
             for (int i = 0; i < VN && r + i < rows; i++) {
                 float *to = y + (r + i) * ldy + c;
-                v_store_n(to, v_add(v_load_n(to, n), block[i]), n);
+                v_store_n(to, v_add(before(to, n, new), block[i]), n);
             }
         }
+}
+
+static void divide(float *y, const float *o, float inv_l, int64_t n)
+{
+    for (int64_t c = 0; c < n; c += VN)
+        v_store_n(y + c, v_add(v_mul(v_load_n(o + c, (size_t)(n - c)), v_set1(inv_l)), v_zero()), (size_t)(n - c));
 }
 
 static void nothing(void) {}
@@ -403,9 +415,8 @@ FEW_TYPES(FEW, bf16, ROUNDED)
     static float dot_##name(const float *x, const float *y, int64_t n) { return dot(x, y, n, f); }
 FORM(f32, FLOATS)
 FORM(bf16, NATIVE)
-#define EDGE (2 * VN < LLM_ATTN_LANES ? LLM_ATTN_LANES : 2 * VN)
 #define MATH(name, numbers, multiple) \
-    {FEW_OF_##name .per_unit = (numbers), .align = (multiple), .edge = (numbers) > 1 ? TILE : EDGE, .begin = nothing, .end = nothing, \
+    {FEW_OF_##name .per_unit = (numbers), .align = (multiple), .edge = (numbers) > 1 ? TILE : LLM_ATTN_LANES, .begin = nothing, .end = nothing, \
      .pack_a = pack_a_##name, .pack_at = pack_at_##name, .pack_b = pack_b_##name, .pack_bt = pack_bt_##name, .product = product_##name, \
      .softmax = softmax_##name, .back = back_##name, .dot = dot_##name, .pack_b_of = {CACHED_TYPES(B_OF, name, )}, \
      .pack_bt_of = {CACHED_TYPES(BT_OF, name, )}}
@@ -414,7 +425,7 @@ void KERNEL(llm_fill_attention)(struct llm_kernels *k)
 {
     k->attention = (struct llm_attention_kernels){
         .math = {MATH(f32, 1, 1), MATH(bf16, NATIVE == PAIRS ? 2 : 1, NATIVE == PAIRS ? 16 : 1)},
-        .merge = merge, .sink = sink, .keep = keep, .decode = decode, .add = add, .add_transposed = add_transposed};
+        .merge = merge, .sink = sink, .divide = divide, .keep = keep, .decode = decode, .add = add, .add_transposed = add_transposed};
 #ifdef LLM_ISA_avx512bf16
     k->attention.math[1].pack_b_of[LLM_BF16] = pack_b_pairs;
     k->attention.math[1].pack_bt_of[LLM_BF16] = pack_bt_pairs;

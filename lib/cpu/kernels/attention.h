@@ -29,7 +29,8 @@ struct llm_attn_softmax {
     float scale, softcap;  /* score = softcap·tanh(s·scale/softcap) + bias; softcap 0: s·scale + bias */
     const float *bias;     /* [rows][64] or NULL */
     const float *keep;     /* [rows][64] dropout: 0 or 1/(1-p); NULL: all 1 */
-    int keys;              /* columns of s and p that are used: a multiple of `edge`; no row sees a key beyond */
+    int keys;              /* columns of s and p that are used: a multiple of `edge`; no row sees a key beyond. If below 64, s of a key that its
+                            * row does not see may be anything */
     bool full;             /* all keys are seen, else row r sees keys < prefix and those in [first[r], last[r]) */
     uint8_t first[LLM_ATTN_TILE], last[LLM_ATTN_TILE];
     int prefix;
@@ -49,7 +50,7 @@ struct llm_attn_back {
     uint8_t first[LLM_ATTN_TILE], last[LLM_ATTN_TILE];
 };
 
-/* One per enum llm_compute. `have` ≤ the number of source rows the form has room for: the rest become zeros. */
+/* Of F32 products or of BF16 ones. `have` ≤ the number of source rows the form has room for: the rest become zeros. */
 struct llm_attention_math {
     int per_unit, align; /* elements in a unit; units that a depth is padded to */
     int edge;            /* keys at a tile's end, and the corner of the backward pass, are left out by so many; LLM_ATTN_TILE: never */
@@ -79,7 +80,7 @@ struct llm_attention_math {
     float (*dot)(const float *x, const float *y, int64_t n);
 };
 struct llm_attention_kernels {
-    struct llm_attention_math math[2];
+    struct llm_attention_math math[2]; /* LLM_COMPUTE_F32, LLM_COMPUTE_BF16 */
     /* Merges the state (m, l, o[n]) of a later chunk of keys of one query row into that of the earlier ones. */
     void (*merge)(float *m, float *l, float *o, const float *m2, const float *l2, const float *o2, int64_t n);
     /* Adds an attention sink: a logit that takes part in the softmax and has no value. */
@@ -88,9 +89,11 @@ struct llm_attention_kernels {
     void (*keep)(float *keep, const uint32_t key[2], const uint32_t counter[3], uint32_t channel, uint32_t drop, float kept, int64_t n);
     /* n elements of a cache to floats; n a multiple of the type's block */
     void (*decode)(enum llm_dtype type, const void *in, float *out, int64_t n);
-    /* add: y[rows][cols] += x[rows][cols]. add_transposed: y[rows][cols] += the transpose of x[cols][64]. */
-    void (*add)(float *y, int64_t ldy, const float *x, int64_t ldx, int64_t rows, int64_t cols);
-    void (*add_transposed)(float *y, int64_t ldy, const float *x, int64_t rows, int64_t cols);
+    /* y[n] = o[n]·inv_l, never -0 */
+    void (*divide)(float *y, const float *o, float inv_l, int64_t n);
+    /* add: y[rows][cols] += x[rows][cols]. add_transposed: y[rows][cols] += the transpose of x[cols][64]. new: y is taken as zeros and not read. */
+    void (*add)(float *y, int64_t ldy, const float *x, int64_t ldx, int64_t rows, int64_t cols, bool new);
+    void (*add_transposed)(float *y, int64_t ldy, const float *x, int64_t rows, int64_t cols, bool new);
 };
 
 static inline int64_t llm_attn_units(const struct llm_attention_math *math, int64_t depth)

@@ -75,6 +75,12 @@ static inline struct both both_silu(V x)
     return (struct both){v_mul(x, s), v_mul(s, v_fma(x, v_sub(one, s), one))};
 }
 
+static inline struct both both_quick_gelu(V x)
+{
+    V one = v_set1(1), u = v_mul(x, v_set1(1.702f)), s = v_sigmoid(u);
+    return (struct both){v_mul(x, s), v_mul(s, v_fma(u, v_sub(one, s), one))};
+}
+
 static inline struct both both_sigmoid(V x)
 {
     V s = v_sigmoid(x);
@@ -86,6 +92,8 @@ static inline struct both both_tanh(V x)
     V t = v_tanh(x);
     return (struct both){t, v_fnma(t, t, v_set1(1))};
 }
+
+static inline struct both both_linear(V x) { return (struct both){x, v_set1(1)}; }
 
 #define ACTIVATION(name)                                                                                                   \
     static void act_##name(float *y, const float *x, size_t n)                                                             \
@@ -123,6 +131,8 @@ ACTIVATION(silu)
 ACTIVATION(sigmoid)
 ACTIVATION(tanh)
 ACTIVATION(relu2)
+ACTIVATION(quick_gelu)
+ACTIVATION(linear)
 
 static void dropout(float *y, const float *x, const uint32_t key[2], const uint32_t counter[3], uint32_t drop, float factor, bool add_y, size_t n)
 {
@@ -168,7 +178,7 @@ static void rope_interleaved(float *y, const float *x, const float *cos, const f
 #define BY_ACT(prefix)                                                                                                     \
     {[LLM_ACT_GELU] = prefix##gelu, [LLM_ACT_GELU_TANH] = prefix##gelu_tanh, [LLM_ACT_RELU] = prefix##relu,                \
      [LLM_ACT_SILU] = prefix##silu, [LLM_ACT_SIGMOID] = prefix##sigmoid, [LLM_ACT_TANH] = prefix##tanh,                    \
-     [LLM_ACT_RELU2] = prefix##relu2}
+     [LLM_ACT_RELU2] = prefix##relu2, [LLM_ACT_QUICK_GELU] = prefix##quick_gelu, [LLM_ACT_LINEAR] = prefix##linear}
 
 void KERNEL(llm_fill_elementwise)(struct llm_kernels *k);
 void KERNEL(llm_fill_elementwise)(struct llm_kernels *k)

@@ -8,6 +8,8 @@
 #include <stdint.h>
 
 enum llm_act { LLM_ACT_GELU /* erf */, LLM_ACT_GELU_TANH, LLM_ACT_RELU, LLM_ACT_SILU, LLM_ACT_SIGMOID, LLM_ACT_TANH, LLM_ACT_RELU2 /* relu² */,
+               LLM_ACT_QUICK_GELU /* x·sigmoid(1.702·x) */,
+               LLM_ACT_LINEAR /* x itself: gated, a product */,
                LLM_N_ACTS };
 
 struct llm_elementwise_kernels {

@@ -168,14 +168,17 @@ INLINE struct llm_group_fit fit_offset(const struct llm_block_kind *kind, const 
 {
     const bool positive = kind->low_max > 1; /* the offset is not above 0, x's mean included */
     const float most = (float)(kind->n_codes - 1);
-    float low = x[0], top = x[0], xc[LLM_BLOCK_MAX], wx[LLM_BLOCK_MAX], inverses[2 * TRIES], gain = -INFINITY;
+    float xc[LLM_BLOCK_MAX], wx[LLM_BLOCK_MAX], inverses[2 * TRIES], gain = -INFINITY;
     struct llm_group_fit fit;
     struct shape s;
-    for (int j = 0; j < n; j++) {
-        low = x[j] < low ? x[j] : low;
-        top = x[j] > top ? x[j] : top;
-        wx[j] = w[j] * x[j];
+    V tops = v_set1(x[0]), bottoms = v_set1(-x[0]);
+    for (int j = 0; j < n; j += VN) {
+        const V xj = v_load(x + j);
+        tops = v_max(xj, tops);
+        bottoms = v_max(v_neg(xj), bottoms);
+        v_store(wx + j, v_mul(v_load(w + j), xj));
     }
+    float top = v_hmax(tops), low = -v_hmax(bottoms);
     if (positive && low > 0) low = 0;
     if (positive && top < 0) top = 0;
     if (!(top - low > 1e-30f)) return (struct llm_group_fit){0, -low};
@@ -232,16 +235,20 @@ static struct llm_group_fit group(const struct llm_block_kind *kind, const float
 
 /* ---- given scales ---- */
 
-INLINE void tries_of(const struct llm_block_kind *kind, enum form form, const float *x, const float *w, int n, int count, struct llm_fit_tries *t)
+INLINE void tries_of(const struct llm_block_kind *kind, enum form form, const struct llm_fit_values *v, int count, bool alone,
+                     struct llm_fit_tries *t)
 {
+    const int pairs = count * v->groups;
     struct shape s;
     make_shape(kind, form, &s);
-    for (int i = 0; i < count; i += VN) {
-        const V scale = v_load(t->scale + i), low = v_load(t->low + i);
+    for (int i = 0; i < pairs; i += VN) {
+        const size_t lanes = pairs - i < VN ? (size_t)(pairs - i) : VN;
+        const V scale = v_load_n(t->scale + i, lanes), low = v_load_n(t->low + i, lanes);
         const V inverse = v_select(v_eq(scale, v_zero()), v_zero(), v_div(v_set1(1), scale));
+        const float *x = alone ? v->x : v->x + i % LLM_FIT_LANES, *w = alone ? v->w : v->w + i % LLM_FIT_LANES;
         V error = v_zero(), l = v_zero(), xl = v_zero(), ll = v_zero();
-        for (int j = 0; j < n; j++) {
-            const V xj = v_set1(x[j]), wj = v_set1(w[j]);
+        for (int j = 0; j < v->n; j++) {
+            const V xj = alone ? v_set1(x[j]) : v_load(x + j * LLM_FIT_LANES), wj = alone ? v_set1(w[j]) : v_load(w + j * LLM_FIT_LANES);
             V level = level_of(&s, form, v_mul(v_add(xj, low), inverse)), weighted = v_mul(wj, level);
             V less = v_sub(xj, v_sub(v_mul(scale, level), low));
             error = v_add(error, v_mul(wj, v_mul(less, less)));
@@ -249,19 +256,25 @@ INLINE void tries_of(const struct llm_block_kind *kind, enum form form, const fl
             xl = v_add(xl, v_mul(weighted, xj));
             ll = v_add(ll, v_mul(weighted, level));
         }
-        v_store(t->error + i, error);
-        v_store(t->l + i, l);
-        v_store(t->xl + i, xl);
-        v_store(t->ll + i, ll);
+        v_store_n(t->error + i, error, lanes);
+        v_store_n(t->l + i, l, lanes);
+        v_store_n(t->xl + i, xl, lanes);
+        v_store_n(t->ll + i, ll, lanes);
     }
 }
 
-static void tries(const struct llm_block_kind *kind, const float *x, const float *w, int n, int count, struct llm_fit_tries *t)
+INLINE void tries_by(const struct llm_block_kind *kind, enum form form, const struct llm_fit_values *v, int count, struct llm_fit_tries *t)
+{
+    if (v->groups == 1) tries_of(kind, form, v, count, true, t);
+    else tries_of(kind, form, v, count, false, t);
+}
+
+static void tries(const struct llm_block_kind *kind, const struct llm_fit_values *v, int count, struct llm_fit_tries *t)
 {
     switch (form_of(kind)) {
-    case LINEAR: tries_of(kind, LINEAR, x, w, n, count, t); break;
-    case TABLE: tries_of(kind, TABLE, x, w, n, count, t); break;
-    default: tries_of(kind, MIRROR, x, w, n, count, t); break;
+    case LINEAR: tries_by(kind, LINEAR, v, count, t); break;
+    case TABLE: tries_by(kind, TABLE, v, count, t); break;
+    default: tries_by(kind, MIRROR, v, count, t); break;
     }
 }
 

@@ -11,12 +11,20 @@
 /* value = scale · level - low */
 struct llm_group_fit { float scale, low; };
 
-enum { LLM_FIT_TRIES = 16 };
-/* Pairs of a scale and an offset, and what each leaves when every element takes the level that is nearest. */
+enum { LLM_FIT_TRIES = 16, LLM_FIT_LANES = 16 };
+/* The values and weights of groups that are searched together. More than one group: n rows of LLM_FIT_LANES, of which lane l is the row's element
+ * of group l % groups. */
+struct llm_fit_values {
+    const float *x, *w;
+    int n, groups;               /* values a group; groups, a divisor of LLM_FIT_LANES */
+};
+/* Candidates, each a scale and an offset for every group, at candidate · groups + group; and what they leave when every element takes the level
+ * that is nearest. */
+enum { LLM_FIT_PAIRS = LLM_FIT_TRIES * LLM_FIT_LANES };
 struct llm_fit_tries {
-    float scale[LLM_FIT_TRIES], low[LLM_FIT_TRIES];
-    float error[LLM_FIT_TRIES];                                    /* Σ w (x - value)² */
-    float l[LLM_FIT_TRIES], xl[LLM_FIT_TRIES], ll[LLM_FIT_TRIES]; /* Σ w level, Σ w x level, Σ w level² */
+    float scale[LLM_FIT_PAIRS], low[LLM_FIT_PAIRS];
+    float error[LLM_FIT_PAIRS];                                    /* Σ w (x - value)² */
+    float l[LLM_FIT_PAIRS], xl[LLM_FIT_PAIRS], ll[LLM_FIT_PAIRS]; /* Σ w level, Σ w x level, Σ w level² */
 };
 
 /* Values [dims] of a point's place: weighted sizes w·x (negative where a value's sign is forced), and weights. For each of n scales c the point with
@@ -36,8 +44,8 @@ struct llm_fit_errors { double xx, yy, xy, dd, max; };
 struct llm_fit_kernels {
     /* The scale and offset with the least weighted squared error among many, each refined by least squares. */
     struct llm_group_fit (*group)(const struct llm_block_kind *kind, const float *x, const float *w, int n);
-    /* Fills error, l, xl and ll of the first `count` pairs; of others their content is not defined. */
-    void (*tries)(const struct llm_block_kind *kind, const float *x, const float *w, int n, int count, struct llm_fit_tries *t);
+    /* Fills error, l, xl and ll of the first `count` candidates; of others their content is not defined. */
+    void (*tries)(const struct llm_block_kind *kind, const struct llm_fit_values *v, int count, struct llm_fit_tries *t);
     /* The codes of the nearest levels. */
     void (*codes)(const struct llm_block_kind *kind, const float *x, int n, struct llm_group_fit fit, uint8_t *q);
     void (*points)(struct llm_fit_points *p);

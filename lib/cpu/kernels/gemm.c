@@ -32,6 +32,74 @@ struct block {
     const float *ask;  /* two of the next rows of a, of which a tile asks for a line now and then: they are copied soon; NULL: none */
 };
 
+static inline V same(V x) { return x; }
+
+/* The first `left` of VN numbers, zeros where there are none. */
+static inline V some(const float *p, int64_t left) { return left >= VN ? v_load(p) : left > 0 ? v_load_n(p, (size_t)left) : v_zero(); }
+static inline V some_bf16(const uint16_t *p, int64_t left)
+{
+    return left >= VN ? v_load_bf16(p) : left > 0 ? v_load_bf16_n(p, (size_t)left) : v_zero();
+}
+
+/* Transposes lines of `depth` elements, `line` elements apart, into columns: out[i · to + l] is element i of line l. Lines from `lines` on are zero.
+ * When a matrix is read across its rows, each line is on another page: the line of the next panel, beside this one's, is prefetched. */
+#define PACKERS(suffix, type, load, value)                                                                              \
+    static void columns##suffix(const type *x, int64_t line, int64_t lines, int64_t depth, float *out, int64_t to)      \
+    {                                                                                                                   \
+        for (int64_t i = 0; i < depth; i += VN) {                                                                       \
+            V r[VN];                                                                                                    \
+            LLM_UNROLL                                                                                                  \
+            for (int l = 0; l < VN; l++) r[l] = l < lines ? value(load(x + l * line + i, depth - i)) : v_zero();        \
+            v_transpose(r);                                                                                             \
+            for (int64_t j = 0; j < VN && i + j < depth; j++) v_store(out + (i + j) * to, r[j]);                        \
+        }                                                                                                               \
+    }                                                                                                                   \
+    static void pack_b##suffix(const type *w, int64_t ldw, int64_t n, int64_t k, void *panel)                           \
+    {                                                                                                                   \
+        for (int64_t j = 0; j < PANEL; j += VN) columns##suffix(w + j * ldw, ldw, n - j, k, (float *)panel + j, PANEL); \
+    }                                                                                                                   \
+    static void pack_b_transposed##suffix(const type *w, int64_t ldw, int64_t n, int64_t k, void *panel)                \
+    {                                                                                                                   \
+        float *out = panel;                                                                                             \
+        for (int64_t i = 0; i < k; i++, w += ldw, out += PANEL) {                                                       \
+            __builtin_prefetch(w + PANEL);                                                                              \
+            LLM_UNROLL                                                                                                  \
+            for (int v = 0; v < VECTORS; v++) v_store(out + v * VN, value(load(w + v * VN, n - v * VN)));               \
+        }                                                                                                               \
+    }
+
+PACKERS(_same, float, some, same)
+PACKERS(_rounded, float, some, v_round_bf16)
+PACKERS(_bf16, uint16_t, some_bf16, same)
+
+#define PACKERS_OF_A(suffix, value)                                                                                     \
+    static void pack_a##suffix(const float *x, int64_t ldx, int64_t rows, int64_t k, void *panel)                       \
+    {                                                                                                                   \
+        float *out = panel;                                                                                             \
+        for (int64_t r = 0; r < rows; r++, x += ldx, out += k)                                                          \
+            for (int64_t i = 0; i < k; i += VN) v_store_n(out + i, value(some(x + i, k - i)), (size_t)(k - i));         \
+    }                                                                                                                   \
+    static void pack_a_transposed##suffix(const float *x, int64_t ldx, int64_t rows, int64_t k, void *panel)            \
+    {                                                                                                                   \
+        for (int64_t i = 0; i < k; i += VN) {                                                                           \
+            for (int64_t first = 0; first < rows; first += VN) {                                                        \
+                V r[VN];                                                                                                \
+                LLM_UNROLL                                                                                              \
+                for (int l = 0; l < VN; l++) {                                                                          \
+                    const float *line = x + (i + l) * ldx + first;                                                      \
+                    if (first == 0 && i + l < k) __builtin_prefetch(line + PANEL);                                           \
+                    r[l] = i + l < k ? value(some(line, rows - first)) : v_zero();                                      \
+                }                                                                                                       \
+                v_transpose(r);                                                                                         \
+                for (int64_t j = 0; j < VN && first + j < rows; j++)                                                    \
+                    v_store_n((float *)panel + (first + j) * k + i, r[j], (size_t)(k - i));                             \
+            }                                                                                                           \
+        }                                                                                                               \
+    }
+
+PACKERS_OF_A(_same, same)
+PACKERS_OF_A(_rounded, v_round_bf16)
+
 #define INLINE static inline __attribute__((always_inline))
 
 INLINE void step(const float *a, int64_t stride, const float *b, int64_t panel, const int rows, const int panels,
@@ -109,15 +177,18 @@ static int64_t multiply_tile(const struct llm_gemm_job *g, const struct block *t
     return PANEL;
 }
 
-/* Sets t->a to `rows` rows of a from `row` on: the rows themselves, or if they are far apart a copy, since rows of many pages would fight for the
- * lines of the first cache. */
+/* Sets t->a to `rows` rows of a from `row` on: the rows themselves, or a copy if they are to be rounded or far apart, since rows of many pages would
+ * fight for the lines of the first cache. */
 static void take_rows(const struct llm_gemm_job *g, struct block *t, int64_t row, int rows, float *copy)
 {
     const float *a = (const float *)g->a + row * g->lda + t->from;
-    const bool apart = g->lda > FAR;
-    t->a = apart ? copy : a;
-    t->stride = apart ? K_BLOCK : g->lda;
-    for (int r = 0; apart && r < rows; r++) memcpy(copy + r * K_BLOCK, a + r * g->lda, (size_t)t->length * sizeof(float));
+    const bool copied = g->round || g->lda > FAR;
+    t->a = copied ? copy : a;
+    t->stride = copied ? K_BLOCK : g->lda;
+    for (int r = 0; copied && r < rows; r++) {
+        if (g->round) pack_a_rounded(a + r * g->lda, g->lda, 1, t->length, copy + r * K_BLOCK);
+        else memcpy(copy + r * K_BLOCK, a + r * g->lda, (size_t)t->length * sizeof(float));
+    }
 }
 
 static void multiply(const struct llm_gemm_job *g)
@@ -140,74 +211,6 @@ static void multiply(const struct llm_gemm_job *g)
         }
     }
 }
-
-static inline V same(V x) { return x; }
-
-/* The first `left` of VN numbers, zeros where there are none. */
-static inline V some(const float *p, int64_t left) { return left >= VN ? v_load(p) : left > 0 ? v_load_n(p, (size_t)left) : v_zero(); }
-static inline V some_bf16(const uint16_t *p, int64_t left)
-{
-    return left >= VN ? v_load_bf16(p) : left > 0 ? v_load_bf16_n(p, (size_t)left) : v_zero();
-}
-
-/* Transposes lines of `depth` elements, `line` elements apart, into columns: out[i · to + l] is element i of line l. Lines from `lines` on are zero.
- * When a matrix is read across its rows, each line is on another page: the line of the next panel, beside this one's, is prefetched. */
-#define PACKERS(suffix, type, load, value)                                                                              \
-    static void columns##suffix(const type *x, int64_t line, int64_t lines, int64_t depth, float *out, int64_t to)      \
-    {                                                                                                                   \
-        for (int64_t i = 0; i < depth; i += VN) {                                                                       \
-            V r[VN];                                                                                                    \
-            LLM_UNROLL                                                                                                  \
-            for (int l = 0; l < VN; l++) r[l] = l < lines ? value(load(x + l * line + i, depth - i)) : v_zero();        \
-            v_transpose(r);                                                                                             \
-            for (int64_t j = 0; j < VN && i + j < depth; j++) v_store(out + (i + j) * to, r[j]);                        \
-        }                                                                                                               \
-    }                                                                                                                   \
-    static void pack_b##suffix(const type *w, int64_t ldw, int64_t n, int64_t k, void *panel)                           \
-    {                                                                                                                   \
-        for (int64_t j = 0; j < PANEL; j += VN) columns##suffix(w + j * ldw, ldw, n - j, k, (float *)panel + j, PANEL); \
-    }                                                                                                                   \
-    static void pack_b_transposed##suffix(const type *w, int64_t ldw, int64_t n, int64_t k, void *panel)                \
-    {                                                                                                                   \
-        float *out = panel;                                                                                             \
-        for (int64_t i = 0; i < k; i++, w += ldw, out += PANEL) {                                                       \
-            __builtin_prefetch(w + PANEL);                                                                              \
-            LLM_UNROLL                                                                                                  \
-            for (int v = 0; v < VECTORS; v++) v_store(out + v * VN, value(load(w + v * VN, n - v * VN)));               \
-        }                                                                                                               \
-    }
-
-PACKERS(_same, float, some, same)
-PACKERS(_rounded, float, some, v_round_bf16)
-PACKERS(_bf16, uint16_t, some_bf16, same)
-
-#define PACKERS_OF_A(suffix, value)                                                                                     \
-    static void pack_a##suffix(const float *x, int64_t ldx, int64_t rows, int64_t k, void *panel)                       \
-    {                                                                                                                   \
-        float *out = panel;                                                                                             \
-        for (int64_t r = 0; r < rows; r++, x += ldx, out += k)                                                          \
-            for (int64_t i = 0; i < k; i += VN) v_store_n(out + i, value(some(x + i, k - i)), (size_t)(k - i));         \
-    }                                                                                                                   \
-    static void pack_a_transposed##suffix(const float *x, int64_t ldx, int64_t rows, int64_t k, void *panel)            \
-    {                                                                                                                   \
-        for (int64_t i = 0; i < k; i += VN) {                                                                           \
-            for (int64_t first = 0; first < rows; first += VN) {                                                        \
-                V r[VN];                                                                                                \
-                LLM_UNROLL                                                                                              \
-                for (int l = 0; l < VN; l++) {                                                                          \
-                    const float *line = x + (i + l) * ldx + first;                                                      \
-                    if (first == 0 && i + l < k) __builtin_prefetch(line + PANEL);                                           \
-                    r[l] = i + l < k ? value(some(line, rows - first)) : v_zero();                                      \
-                }                                                                                                       \
-                v_transpose(r);                                                                                         \
-                for (int64_t j = 0; j < VN && first + j < rows; j++)                                                    \
-                    v_store_n((float *)panel + (first + j) * k + i, r[j], (size_t)(k - i));                             \
-            }                                                                                                           \
-        }                                                                                                               \
-    }
-
-PACKERS_OF_A(_same, same)
-PACKERS_OF_A(_rounded, v_round_bf16)
 
 /* Twelve chains of independent FMA hide the latency of two units. */
 static double peak_f32(int64_t iterations)
@@ -277,6 +280,7 @@ void KERNEL(llm_fill_gemm)(struct llm_kernels *k)
                                     .multiply = multiply};
     k->gemm.bf16 = k->gemm.f32;
     k->gemm.bf16.direct = false;
+    k->gemm.bf16.rounds = true;
     k->gemm.bf16.pack_a = pack_a_rounded;
     k->gemm.bf16.pack_a_transposed = pack_a_transposed_rounded;
     k->gemm.bf16.pack_b = pack_b_rounded;

@@ -6,6 +6,9 @@
  *        a [16 rows][k] f32, b [k][16 columns] f32; k in blocks of 768, each summed from zero in order by FMA and added in order
  *   BF16 with a dot product (avx512bf16, amx):
  *        a [k/32][16 rows][32] bf16, b [k/2][16 columns][2] bf16; pairs of k in order into one FP32 sum
+ *   BF16X3 (amx alone), in those layouts:
+ *        a [k/32][high, low][16 rows][32] bf16, b [k/32][high, low][16][16 columns][2] bf16; of each 32 k the pairs of high·low, high·high
+ *        and low·high in this order into one FP32 sum
  *   BF16 with a matrix product (i8mm)
  *        a [k/4][16 rows][4] bf16, b [k/4][16 columns][4] bf16; four k in order into one FP32 sum
  * The order of summation of an element depends on k alone, and not on where in which panel it is. */
@@ -29,12 +32,25 @@ struct llm_gemm_job {
     int64_t ldc;
     const float *bias; /* [n] or NULL: added last */
     bool add;          /* c += the sum from zero; else c = the sum */
+    bool round;        /* `a` is plain rows, which are rounded to BF16 first (llm_gemm.rounds) */
 };
+
+/* A gradient, one of whose sides has few lines: c[line · of_line + column · of_column] += Σ narrow[t][line] · wide[t][column] over the tokens of one
+ * block, from zero, in order. */
+struct llm_gemm_narrow_job {
+    const float *narrow, *wide; /* [tokens, lines], [tokens, columns]; rounded to BF16 by products of BF16 */
+    int64_t ld_narrow, ld_wide, lines, columns, tokens; /* at most LLM_GEMM_NARROW_COLUMNS columns, 256 tokens */
+    float *c;
+    int64_t of_line, of_column;
+};
+#define LLM_GEMM_NARROW 16 /* more lines than these are worth packing */
+#define LLM_GEMM_NARROW_COLUMNS 64
 
 struct llm_gemm {
     int k_unit;
     int element;       /* bytes of an element in a panel */
     bool direct;       /* a may be plain rows of floats */
+    bool rounds;       /* a may be plain rows of floats that the product rounds, which is worth it for few columns */
     /* One panel of a: rows (at most 16) of k floats, ldx elements from one to the next. Panel rows from `rows` on are not written. */
     void (*pack_a)(const float *x, int64_t ldx, int64_t rows, int64_t k, void *panel);
     /* As pack_a, from the transposed matrix: element (row, i) is x[i · ldx + row]. */
@@ -49,6 +65,7 @@ struct llm_gemm {
      * is a multiple of 16. NULL where panels hold floats. */
     void (*pack_b_from_a)(const void *panels, int64_t width, int64_t row, int64_t k, int64_t column, void *panel);
     void (*multiply)(const struct llm_gemm_job *job);
+    void (*multiply_narrow)(const struct llm_gemm_narrow_job *job); /* the bits of packed operands; NULL: there is none */
 };
 
 /* Block-quantised weights, every type that lib/cpu/dtype decodes. Activations are int8 in groups of 32 with an FP32 scale xs; weights are as they
@@ -62,7 +79,8 @@ struct llm_gemm {
  * ws is the group's scale: d, or d·s where a super-block has an integer scale s for each group; of the types with scales of halves: d. `least` is
  * the offset added to each value: m for Q4_1 and Q5_1, else -(dmin·m). A group with a NaN or an infinity has xs = NaN. */
 
-/* A row's activations, quantised: those of group i stand at [i · step], of q at [i · step · 32]. */
+/* Activations, quantised. The numbers of `step` rows are interleaved: those of group i of row r stand at llm_gemm_q_at(k / 32, step, r, i), 32 times
+ * that in q. Rows that are missing up to a multiple of `step` are zero. */
 struct llm_gemm_q_x {
     int8_t *q;
     float *scale;       /* xs */
@@ -71,14 +89,16 @@ struct llm_gemm_q_x {
     int64_t step;
 };
 
-/* With at least this many rows, step_row is 1 and x.step is 16: a group's values of 16 rows are interleaved, and missing rows are zero.
- * With fewer rows, step_row is k / 32 and x.step is 1. */
-#define LLM_GEMM_Q_ABREAST 9
+/* `step` of m rows: tiles of kernels may read so many. At most LLM_GEMM_PANEL. */
+static inline int64_t llm_gemm_q_step(int64_t m) { return m == 1 ? 1 : m <= 4 ? 4 : m <= 8 ? 8 : LLM_GEMM_PANEL; }
+static inline int64_t llm_gemm_q_at(int64_t groups, int64_t step, int64_t row, int64_t group)
+{
+    return (row / step * groups + group) * step + row % step;
+}
 
-/* c = q · wᵀ. Row r of the activations begins at r / 16 · 16 · k / 32 + r mod 16 · step_row (32 times that in x.q). */
+/* c = q · wᵀ, of rows whose first is a multiple of x.step. */
 struct llm_gemm_q_job {
     struct llm_gemm_q_x x;
-    int64_t step_row;
     const void *b;        /* panels of 16 rows of w */
     int64_t m, n, k;
     float *c;
@@ -99,9 +119,15 @@ struct llm_gemm_q {
     void (*multiply)(const struct llm_gemm_q_job *job);
 };
 
+#define LLM_GEMM_FOURS_ROWS 8
+
 struct llm_gemm_kernels {
-    struct llm_gemm f32, bf16;
+    struct llm_gemm f32, bf16, bf16x3; /* bf16x3.multiply is NULL where F32 is faster */
     struct llm_gemm_q quantised[LLM_N_DTYPES]; /* multiply is NULL for the other types */
+    /* BF16 products with BF16_2OF4 weights of which at most LLM_GEMM_FOURS_ROWS rows of a are multiplied; a as bf16's, b panels of
+     * LLM_GEMM_PANEL rows of w, each as many bytes as in the file. NULL: there are none, and such weights are decoded. */
+    void (*pack_fours)(const void *w, size_t ldw, int64_t n, int64_t k, void *panel);
+    void (*multiply_fours)(const struct llm_gemm_job *job);
     /* k floats, a multiple of 32, to int8: scale = max |x| / 127, q to nearest even; for products of `g`. */
     void (*quantise)(const float *x, int64_t k, const struct llm_gemm_q *g, const struct llm_gemm_q_x *out);
     /* Loops of independent instructions of the product's kind for `iterations`; the operations done. NULL: there is no such unit. */

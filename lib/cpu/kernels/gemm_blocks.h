@@ -17,7 +17,7 @@
 #define LINE (PANEL * 4) /* bytes of a line of words */
 #define INLINE static inline __attribute__((always_inline))
 
-enum recode { AS_IS, SIGNED, BITS }; /* SIGNED bytes are made unsigned; BITS: see spread_bits */
+enum recode { AS_IS, SIGNED, BITS, PLACES }; /* SIGNED bytes are made unsigned; BITS and PLACES: see spread_bits, spread_places */
 
 struct field {
     int from; /* byte in the file's block */
@@ -53,7 +53,8 @@ struct kind {
     X(Q8_K, q8_k, 260, 8, 255, 128, 1, false, WORDS(0, 1), {4, 4, 64, SIGNED})                        \
     X(IQ4_NL, iq4_nl, 18, 1, 255, 128, 1, false, HALF(0), WORDS(2, 4))                                \
     X(IQ4_XS, iq4_xs, 136, 8, 255, 128, 1, false, HALF(0), HALF(2), WORDS(4, 1), WORDS(8, 32))        \
-    X(MXFP4, mxfp4, 17, 1, 24, 12, 1, false, {0, 1, 1, AS_IS}, WORDS(1, 4))
+    X(MXFP4, mxfp4, 17, 1, 24, 12, 1, false, {0, 1, 1, AS_IS}, WORDS(1, 4))                           \
+    X(Q8_0_2OF4, q8_0_2of4, 22, 1, 255, 128, 1, false, HALF(0), {2, 4, 1, PLACES}, {6, 4, 4, SIGNED})
 #define KIND_NUMBER(ID, name, ...) KIND_##name,
 enum { LLM_QUANTISED_KINDS(KIND_NUMBER) N_KINDS };
 #undef KIND_NUMBER
@@ -130,15 +131,11 @@ INLINE V open_scale_mxfp4(const unsigned char *b, int v)
     return v_from_bits(vi_select(vi_lt(e, vi_set1(2)), small, vi_shl(vi_sub(e, vi_set1(1)), 23)));
 }
 
-/* Prefetches what group g has of the bytes of a panel's block at b: the lines that begin in its part of them. */
-INLINE void prefetch_share(const struct kind *k, const unsigned char *b, int g)
+/* Prefetches share i of `shares` of the bytes of a panel's block at b: the lines that begin in it. */
+INLINE void prefetch_share(const struct kind *k, const unsigned char *b, int i, int shares)
 {
-    const size_t bytes = (size_t)k->bytes * PANEL, groups = (size_t)k->groups;
-    const size_t from = (size_t)g * bytes / groups, to = (size_t)(g + 1) * bytes / groups;
-#if !defined __clang__ /* which cannot unroll this loop, and says so each time */
-    LLM_UNROLL
-#endif
-    for (size_t i = (from + 63) / 64 * 64; i < to; i += 64) __builtin_prefetch(b + i, 0, 3);
+    const size_t bytes = (size_t)k->bytes * PANEL, from = (size_t)i * bytes / (size_t)shares, to = (size_t)(i + 1) * bytes / (size_t)shares;
+    for (size_t at = (from + 63) / 64 * 64; at < to; at += 64) __builtin_prefetch(b + at, 0, 2);
 }
 
 /* Rows [v · VN, v · VN + VN) of the panel's block at b. */
@@ -184,6 +181,34 @@ INLINE void open_fifth_bit(VI bits, VI *w)
     LLM_UNROLL
     for (int i = 0; i < 8; i++)
         w[i] = vi_or(w[i], vi_and(i < 4 ? vi_shl(bits, 4 - i) : vi_shr(bits, i - 4), vi_set1(0x10101010)));
+}
+
+/* Two of each four: the bytes of w[i], i < 4, are the values of two fours, and those of w[i + 4] say which of the eight k they stand for. */
+INLINE void open_places(const unsigned char *b, int v, VI *w)
+{
+    const VI places = line(b + LINE / 2, 0, v);
+    LLM_UNROLL
+    for (int i = 0; i < 4; i++) {
+        w[i] = line(b + LINE / 2, 1 + i, v);
+        w[i + 4] = vi_or(vi_and(i ? vi_shrv(places, vi_set1(i * 2)) : places, vi_set1(0x03030303)), vi_set1(0x04040000));
+    }
+}
+
+/* By 2 · place + place of a four's two values, of which the word of two fours has the first's in its low half: which byte of the word each of the
+ * four is. 128: none, it is 0. */
+static const uint32_t first_four[8] = {0, 0x80800100u, 0x80018000u, 0x01808000u, 0x80010080u, 0x01800080u, 0, 0x01008080u};
+static const uint32_t second_four[8] = {0, 0x80800302u, 0x80038002u, 0x03808002u, 0x80030280u, 0x03800280u, 0, 0x03028080u};
+
+/* As open_group, from what open_places makes. */
+INLINE void put_zeros_between(const VI *fours, VI *w)
+{
+    const VI flip = vi_set1((int32_t)0x80808080u);
+    LLM_UNROLL
+    for (int i = 0; i < 4; i++) {
+        const VI values = vi_xor(fours[i], flip), at = vi_and(fours[i + 4], vi_set1(0x03030303));
+        w[2 * i] = vi_xor(vi_bytes(values, vi_table(first_four, vi_add(vi_shl(at, 1), vi_shr(at, 8)))), flip);
+        w[2 * i + 1] = vi_xor(vi_bytes(values, vi_table(second_four, vi_add(vi_shr(at, 15), vi_shr(at, 24)))), flip);
+    }
 }
 
 /* The bits of eight lines from `shift` on that `mask` keeps. */
@@ -237,6 +262,12 @@ INLINE void open_group(const struct kind *k, const unsigned char *b, int g, int 
         open_nibbles(b + LINE * 2, v, w);
         open_fifth_bit(line(b + LINE, 0, v), w);
         break;
+    case LLM_Q8_0_2OF4: {
+        VI fours[8];
+        open_places(b, v, fours);
+        put_zeros_between(fours, w);
+        break;
+    }
     case LLM_Q4_K: open_bits(b + LINE * (4 + g / 2 * 8), v, g % 2 * 4, 0x0f0f0f0f, w); break;
     case LLM_Q5_K:
         open_bits(b + LINE * (12 + g / 2 * 8), v, g % 2 * 4, 0x0f0f0f0f, w);

@@ -113,7 +113,7 @@ INLINE void open_panel(const struct kind *k, const unsigned char *b, int64_t blo
             open_head(k, b, v, &h);
             for (int g = 0; g < k->groups; g++) {
                 VI w[8];
-                if (v == 0) prefetch_share(k, next, g);
+                if (v == 0) prefetch_share(k, next, g, k->groups);
                 open_group(k, b, g, v, w);
                 put_words(k, w, h.part + (k->parts == 2 ? g * 2 : 0), (at + g) * GROUP / 4 * PANEL + v * VN, out);
                 v_store(out->scale[at + g] + v * VN, h.scale[k->parts == 2 ? 0 : g]);

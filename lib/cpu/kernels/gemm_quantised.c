@@ -66,6 +66,16 @@ static inline VI spread_bits(VI x)
     return all;
 }
 
+/* The codes of eight fours (dtype/two_of_four.c) as places of two bits: byte j of the word has in bits 2·i and 2·i + 1 the place of value j of the
+ * fours 2·i and 2·i + 1. */
+static inline uint32_t spread_places(uint32_t codes)
+{
+    static const uint16_t places[8] = {0x0100, 0x0200, 0x0300, 0x0201, 0x0301, 0x0302, 0x0100, 0x0100};
+    uint32_t all = 0;
+    for (int i = 0; i < 4; i++, codes >>= 8) all |= (places[codes & 7] | (uint32_t)places[codes >> 4 & 7] << 16) << 2 * i;
+    return all;
+}
+
 /* Transposes four 4-byte words of 16 rows, at byte `from` of each row, into four lines of 16 words. */
 #if VN >= 8
 static inline void transpose_words(const unsigned char *const *rows, size_t from, uint32_t flip, unsigned char *out)
@@ -109,6 +119,13 @@ INLINE unsigned char *pack_field(const unsigned char *const *rows, const struct 
         for (size_t r = 0; r < PANEL; r++) memcpy(out + r * unit, rows[r] + from, unit);
         if (f->recode == BITS)
             for (int v = 0; v < VECTORS; v++) vi_store((int32_t *)(void *)out + v * VN, spread_bits(line(out, 0, v)));
+        if (f->recode == PLACES)
+            for (int r = 0; r < PANEL; r++) {
+                uint32_t word;
+                memcpy(&word, out + r * 4, 4);
+                word = spread_places(word);
+                memcpy(out + r * 4, &word, 4);
+            }
     }
     return out;
 }
@@ -172,10 +189,32 @@ INLINE VI dot(const struct kind *k, const VI *w, const int words, const int8_t *
 }
 #endif
 
-#if VN == 16
-enum { ROWS = 16, FEWER = 8 };
+/* Most rows of a tile. */
+/* The same from what open_places makes: the activations that there are weights for are brought to them. No byte stands for a weight that is not
+ * there, so what the zero adds is not known before. */
+INLINE VI dot_places(const VI *w, const int8_t *q)
+{
+    const VI zero = vi_set1((int32_t)0x80808080u);
+    VI sum = vi_set1(0), of_zero = vi_set1(0);
+    LLM_UNROLL
+    for (int i = 0; i < 4; i++) {
+        const VI x = vi_chosen(q + i * 8, w[i + 4]);
+#if SUMS_OF_16
+        sum = vi_add(sum, pairs_of(products_signed(vi_xor(w[i], zero), x), 1));
+#elif defined LLM_ISA_neon
+        sum = dot4(sum, vi_xor(w[i], zero), x);
 #else
-enum { ROWS = 2, FEWER = 1 };
+        sum = dot4(sum, w[i], x);
+        of_zero = dot4(of_zero, zero, x);
+#endif
+    }
+    return vi_sub(sum, of_zero);
+}
+
+#if VN == 16
+enum { ROWS = 16 };
+#else
+enum { ROWS = 2 };
 #endif
 
 /* One group of one row of x on to `sum`; x's numbers of it stand at `at`. */
@@ -183,7 +222,8 @@ INLINE V add_group(const struct llm_gemm_q_x *x, int64_t at, const struct kind *
 {
     const int words = k->parts == 2 ? 4 : 8;
     const int8_t *q = x->q + at * GROUP;
-    V dots = v_from_i32(dot(k, w, words, q, x->start[0][at])), scale = h->scale[k->parts == 2 ? 0 : g];
+    const VI first = k->type == LLM_Q8_0_2OF4 ? dot_places(w, q) : dot(k, w, words, q, x->start[0][at]);
+    V dots = v_from_i32(first), scale = h->scale[k->parts == 2 ? 0 : g];
     if (k->parts == 2) { /* integers below 2^24: exact in FP32 */
         V second = v_from_i32(dot(k, w + 4, 4, q + GROUP / 2, x->start[1][at]));
         dots = v_fma(dots, h->part[2 * g], v_mul(second, h->part[2 * g + 1]));
@@ -194,21 +234,26 @@ INLINE V add_group(const struct llm_gemm_q_x *x, int64_t at, const struct kind *
     return sum;
 }
 
-/* Group i of the block at b on to the sums of `rows` rows, the first of whose numbers of it stand at `at`. */
+/* Group i of the block at b on to the sums of `rows` rows, the first of whose numbers of it stand at `at`. Each row prefetches its share of a block
+ * that is needed later: all at once would wait for memory. */
 INLINE void add_rows(const struct llm_gemm_q_job *g, int64_t at, const int rows, const struct kind *k, const unsigned char *b, const struct head *h,
                      int i, int v, V sum[ROWS][VECTORS])
 {
     VI w[8];
-    open_group(k, b, i, v, w);
+    if (k->type == LLM_Q8_0_2OF4) open_places(b, v, w);
+    else open_group(k, b, i, v, w);
     LLM_UNROLL
-    for (int r = 0; r < rows; r++) sum[r][v] = add_group(&g->x, at + r * g->step_row, k, w, h, i, sum[r][v]);
+    for (int r = 0; r < rows; r++) {
+        if (v == 0) prefetch_share(k, b + AHEAD, i * rows + r, k->groups * rows);
+        sum[r][v] = add_group(&g->x, at + r, k, w, h, i, sum[r][v]);
+    }
 }
 
-/* `rows` rows of one panel of columns. */
+/* `rows` rows of one panel of columns, of which those that are there are stored. */
 INLINE void tile(const struct llm_gemm_q_job *g, int64_t row, int64_t column, const int rows, const struct kind *k)
 {
     const size_t block_bytes = (size_t)k->bytes * PANEL;
-    int64_t blocks = g->k / (GROUP * k->groups), first = row / PANEL * PANEL * (g->k / GROUP) + row % PANEL * g->step_row;
+    int64_t blocks = g->k / (GROUP * k->groups), first = llm_gemm_q_at(g->k / GROUP, g->x.step, row, 0);
     const unsigned char *b = (const unsigned char *)g->b + (size_t)(column / PANEL) * (size_t)blocks * block_bytes;
     V sum[ROWS][VECTORS];
     for (int r = 0; r < rows; r++)
@@ -223,18 +268,14 @@ INLINE void tile(const struct llm_gemm_q_job *g, int64_t row, int64_t column, co
                 for (int i = 0; i < k->groups; i++) {
                     const unsigned char *here = b;
                     if (k->top > 15) __asm__("" : "+r"(here)); /* load lines of high bits again: GCC would keep them in spill slots */
-                    if (v == 0) prefetch_share(k, b + AHEAD, i);
                     add_rows(g, group + i * g->x.step, 1, k, here, &h, i, v, sum);
                 }
             } else {
-                for (int i = 0; i < k->groups; i++) {
-                    if (v == 0) prefetch_share(k, b + AHEAD, i);
-                    add_rows(g, group + i * g->x.step, rows, k, b, &h, i, v, sum);
-                }
+                for (int i = 0; i < k->groups; i++) add_rows(g, group + i * g->x.step, rows, k, b, &h, i, v, sum);
             }
         }
     }
-    for (int r = 0; r < rows; r++)
+    for (int r = 0; r < rows && row + r < g->m; r++)
         for (int v = 0; v < VECTORS && column + v * VN < g->n; v++) {
             float *c = g->c + (row + r) * g->ldc + column + v * VN;
             size_t left = (size_t)(g->n - column - v * VN);
@@ -244,13 +285,20 @@ INLINE void tile(const struct llm_gemm_q_job *g, int64_t row, int64_t column, co
         }
 }
 
+/* X(rows, the next smaller tile's) of every tile. */
+#if VN == 16
+#define TILES(X) X(16, 12) X(12, 8) X(8, 6) X(6, 4) X(4, 2) X(2, 1) X(1, 0)
+#else
+#define TILES(X) X(2, 1) X(1, 0)
+#endif
+#define TILE(rows, smaller) \
+    for (; g->m - row > (smaller); row += (rows)) tile(g, row, column, rows, k);
+
 INLINE void multiply(const struct llm_gemm_q_job *g, const struct kind *k)
 {
     for (int64_t column = 0; column < g->n; column += PANEL) {
         int64_t row = 0;
-        for (; row + ROWS <= g->m; row += ROWS) tile(g, row, column, ROWS, k);
-        for (; FEWER > 1 && row + FEWER <= g->m; row += FEWER) tile(g, row, column, FEWER, k);
-        for (; row < g->m; row++) tile(g, row, column, 1, k);
+        TILES(TILE)
     }
 }
 

@@ -8,6 +8,7 @@
 #include "cpu/kernels/gemm_opened.h"
 
 #define ROWS 4
+#define FEW (VN == 16 ? PANEL : 2) /* rows of one tile of the other kernels, whose registers hold the opened weights */
 #define MAX_VECTORS (VN == 16 ? 3 : VECTORS)
 #define MAX_PANELS ((MAX_VECTORS * VN + PANEL - 1) / PANEL)
 
@@ -134,13 +135,13 @@ INLINE void add_group(const struct step *s, int64_t at, int64_t x_at, const stru
 INLINE void four_rows(const struct step *s, const struct form *f)
 {
     const struct llm_gemm_q_job *g = s->g;
-    int64_t all = g->k / GROUP, x_at = s->row / PANEL * PANEL * all + s->row % PANEL + s->from * PANEL;
+    int64_t all = g->k / GROUP, x_at = llm_gemm_q_at(all, g->x.step, s->row, s->from);
     V sum[ROWS][MAX_VECTORS];
     LLM_UNROLL
     for (int r = 0; r < ROWS; r++)
         LLM_UNROLL
         for (int v = 0; v < f->vectors; v++) sum[r][v] = s->from ? v_load(s->sums + (r * f->vectors + v) * VN) : v_zero();
-    for (int64_t at = 0; at < s->groups; at++, x_at += PANEL) add_group(s, at, x_at, f, sum);
+    for (int64_t at = 0; at < s->groups; at++, x_at += g->x.step) add_group(s, at, x_at, f, sum);
     if (s->from + s->groups < all) {
         LLM_UNROLL
         for (int r = 0; r < ROWS; r++)
@@ -196,8 +197,7 @@ INLINE void multiply(const struct llm_gemm_q_job *g, const int i)
     const int64_t groups = g->k / GROUP, blocks = groups / k->groups, block_bytes = k->bytes * PANEL;
     struct opened o[MAX_PANELS];
     _Alignas(64) float sums[OPENED_ROWS * MAX_VECTORS * VN];
-    const bool at_once = VN == 16 && g->m == PANEL; /* the other kernels' tile: registers hold the opened weights, no memory */
-    if (g->x.step != PANEL || g->m > OPENED_ROWS || g->k == 0 || at_once) {
+    if (g->m <= FEW || g->m > OPENED_ROWS || g->k == 0) {
         few_rows[i](g);
         return;
     }

@@ -62,9 +62,12 @@ static void block_max(float *max, const float *x, size_t n)
 
 _Static_assert(LLM_MAX_BLOCK == LLM_PHILOX_DRAWS, "a block of logits has one block of draws");
 
-static void random_block(uint32_t bits[LLM_MAX_BLOCK], uint32_t first, const uint32_t key[2], const uint32_t counter[3])
+static uint32_t random_block(uint32_t bits[LLM_MAX_BLOCK], uint32_t first, const uint32_t key[2], const uint32_t counter[3])
 {
+    uint32_t largest = 0;
     llm_philox_bits(bits, first / 4, key, counter);
+    for (int i = 0; i < LLM_MAX_BLOCK; i++) largest = bits[i] > largest ? bits[i] : largest;
+    return largest;
 }
 
 static double exp_sum(const float *x, float max, size_t n)

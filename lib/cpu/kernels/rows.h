@@ -29,8 +29,8 @@ struct llm_rows_kernels {
     /* Σ e^(x - max), each block of LLM_MAX_BLOCK summed in FP32, the blocks in double: within 1e-5 of the sum if max is the largest x. */
     double (*exp_sum)(const float *x, float max, size_t n);
     /* The random numbers that llm_rng_u32 (base/rng.h) makes with this key and counter, of channels [first, first + LLM_MAX_BLOCK). `first` is a
-     * multiple of LLM_MAX_BLOCK. */
-    void (*random_block)(uint32_t bits[LLM_MAX_BLOCK], uint32_t first, const uint32_t key[2], const uint32_t counter[3]);
+     * multiple of LLM_MAX_BLOCK. Returns the largest. */
+    uint32_t (*random_block)(uint32_t bits[LLM_MAX_BLOCK], uint32_t first, const uint32_t key[2], const uint32_t counter[3]);
     /* dx = y·(dy - Σ dy·y), or += */
     void (*softmax_back)(float *dx, const float *y, const float *dy, bool add, size_t n);
 

@@ -1,7 +1,7 @@
 /* BF16 products by AMX tiles, on the panels of gemm_pairs_avx512bf16.c: a block of 32 k of a panel is one tile. Pairs of k in order into one FP32
- * sum, which may rest in c between blocks of k, so blocking does not change the bits. */
-#include "cpu/kernels/gemm_internal.h"
-#include "cpu/simd.h"
+ * sum, which may rest in c between blocks of k, so blocking does not change the bits. BF16X3 on the panels of gemm_x3_amx.c: of each block high·low,
+ * then high·high, then low·high. */
+#include "cpu/kernels/gemm_fours.h"
 
 #define PANEL LLM_GEMM_PANEL
 #define UNIT 32
@@ -19,12 +19,13 @@ struct tile_config {
     uint8_t rows[16];
 };
 
-/* Tiles 0-3 are sums, 4 and 5 of a, 6 and 7 of b. With `rows` over 16: sums 0 1 over 2 3. Up to 16: four sums abreast, tile 4 is a. */
-static void configure(int rows)
+/* Tiles 0-3 are sums, 4 and 5 of a, 6 and 7 of b. With `rows` over 16: sums 0 1 over 2 3. Up to 16: four sums abreast, tile 4 is a,
+ * and of BF16X3 (`split`) tile 5 too. */
+static void configure(int rows, bool split)
 {
     struct tile_config c = {.palette = 1};
     int upper = rows < 16 ? rows : 16, lower = rows > 16 ? rows - 16 : upper;
-    const int lines[8] = {upper, upper, lower, lower, upper, rows > 16 ? lower : 16, 16, 16};
+    const int lines[8] = {upper, upper, lower, lower, upper, rows > 16 ? lower : split ? upper : 16, 16, 16};
     for (int i = 0; i < 8; i++) {
         c.row_bytes[i] = 64;
         c.rows[i] = (uint8_t)lines[i];
@@ -65,27 +66,52 @@ static void finish(const struct llm_gemm_job *g, const float *buffer, struct pla
         }                                                                                                           \
     } while (0)
 
+/* Bytes of a block of 32 k of a panel: in BF16X3 (`split`) the tile of the high parts and that of the low parts. */
+#define BLOCK (split ? 2 * TILE : TILE)
+#define INLINE static inline __attribute__((always_inline))
+
 /* 17 to 32 rows by two panels of columns, k in [from, to). */
-static void square(const struct llm_gemm_job *g, int64_t row, int rows, int64_t column, int64_t from, int64_t to, bool last)
+INLINE void square(const struct llm_gemm_job *g, const bool split, int64_t row, int rows, int64_t column, int64_t from, int64_t to, bool last)
 {
     _Alignas(64) float buffer[PANEL * PANEL];
-    int64_t panel = (g->k + UNIT - 1) / UNIT * TILE;
-    const char *a0 = (const char *)g->a + row / PANEL * panel + from / UNIT * TILE, *a1 = a0 + panel;
-    const char *b0 = (const char *)g->b + column / PANEL * panel + from / UNIT * TILE;
+    int64_t panel = (g->k + UNIT - 1) / UNIT * BLOCK;
+    const char *a0 = (const char *)g->a + row / PANEL * panel + from / UNIT * BLOCK, *a1 = a0 + panel;
+    const char *b0 = (const char *)g->b + column / PANEL * panel + from / UNIT * BLOCK;
     const char *b1 = column + PANEL < g->n ? b0 + panel : b0;
     BEGIN(0, row, column);
     BEGIN(1, row, column + PANEL);
     BEGIN(2, row + PANEL, column);
     BEGIN(3, row + PANEL, column + PANEL);
-    for (int64_t i = from; i < to; i += UNIT, a0 += TILE, a1 += TILE, b0 += TILE, b1 += TILE) {
-        _tile_loadd(6, b0, 64);
-        _tile_loadd(4, a0, 64);
-        _tile_loadd(7, b1, 64);
+    for (int64_t i = from; i < to; i += UNIT, a0 += BLOCK, a1 += BLOCK, b0 += BLOCK, b1 += BLOCK) {
+        if (split) { /* high·low before high·high: only one of the operands changes between the three products */
+            _tile_loadd(6, b0 + TILE, 64);
+            _tile_loadd(4, a0, 64);
+            _tile_loadd(7, b1 + TILE, 64);
+            _tile_dpbf16ps(0, 4, 6);
+            _tile_loadd(5, a1, 64);
+            _tile_dpbf16ps(1, 4, 7);
+            _tile_dpbf16ps(2, 5, 6);
+            _tile_dpbf16ps(3, 5, 7);
+            _tile_loadd(6, b0, 64);
+            _tile_loadd(7, b1, 64);
+        } else {
+            _tile_loadd(6, b0, 64);
+            _tile_loadd(4, a0, 64);
+            _tile_loadd(7, b1, 64);
+        }
         _tile_dpbf16ps(0, 4, 6);
-        _tile_loadd(5, a1, 64);
+        if (!split) _tile_loadd(5, a1, 64);
         _tile_dpbf16ps(1, 4, 7);
         _tile_dpbf16ps(2, 5, 6);
         _tile_dpbf16ps(3, 5, 7);
+        if (split) {
+            _tile_loadd(4, a0 + TILE, 64);
+            _tile_loadd(5, a1 + TILE, 64);
+            _tile_dpbf16ps(0, 4, 6);
+            _tile_dpbf16ps(1, 4, 7);
+            _tile_dpbf16ps(2, 5, 6);
+            _tile_dpbf16ps(3, 5, 7);
+        }
     }
     END(0, row, column, PANEL);
     END(1, row, column + PANEL, PANEL);
@@ -94,10 +120,10 @@ static void square(const struct llm_gemm_job *g, int64_t row, int rows, int64_t 
 }
 
 /* Up to 16 rows by four panels of columns, all of k. */
-static void strip(const struct llm_gemm_job *g, int64_t row, int rows, int64_t column)
+INLINE void strip(const struct llm_gemm_job *g, const bool split, int64_t row, int rows, int64_t column)
 {
     _Alignas(64) float buffer[PANEL * PANEL];
-    const int64_t panel = (g->k + UNIT - 1) / UNIT * TILE, from = 0;
+    const int64_t panel = (g->k + UNIT - 1) / UNIT * BLOCK, from = 0;
     const bool last = true;
     const char *a = (const char *)g->a + row / PANEL * panel;
     const char *b = (const char *)g->b + column / PANEL * panel;
@@ -107,8 +133,32 @@ static void strip(const struct llm_gemm_job *g, int64_t row, int rows, int64_t c
     BEGIN(1, row, column);
     BEGIN(2, row, column);
     BEGIN(3, row, column);
-    for (int64_t i = 0; i < g->k; i += UNIT, a += TILE, b += TILE) {
+    for (int64_t i = 0; i < g->k; i += UNIT, a += BLOCK, b += BLOCK) {
         _tile_loadd(4, a, 64);
+        if (split) {
+            _tile_loadd(6, b + TILE, 64);
+            _tile_dpbf16ps(0, 4, 6);
+            _tile_loadd(7, b + b1 + TILE, 64);
+            _tile_dpbf16ps(1, 4, 7);
+            _tile_loadd(6, b + b2 + TILE, 64);
+            _tile_dpbf16ps(2, 4, 6);
+            _tile_loadd(7, b + b3 + TILE, 64);
+            _tile_dpbf16ps(3, 4, 7);
+            _tile_loadd(5, a + TILE, 64);
+            _tile_loadd(6, b, 64);
+            _tile_dpbf16ps(0, 4, 6);
+            _tile_loadd(7, b + b1, 64);
+            _tile_dpbf16ps(1, 4, 7);
+            _tile_dpbf16ps(0, 5, 6);
+            _tile_dpbf16ps(1, 5, 7);
+            _tile_loadd(6, b + b2, 64);
+            _tile_dpbf16ps(2, 4, 6);
+            _tile_loadd(7, b + b3, 64);
+            _tile_dpbf16ps(3, 4, 7);
+            _tile_dpbf16ps(2, 5, 6);
+            _tile_dpbf16ps(3, 5, 7);
+            continue;
+        }
         _tile_loadd(5, b, 64);
         _tile_dpbf16ps(0, 4, 5);
         _tile_loadd(6, b + b1, 64);
@@ -124,38 +174,87 @@ static void strip(const struct llm_gemm_job *g, int64_t row, int rows, int64_t c
     END(3, row, column + 3 * PANEL, rows);
 }
 
-static void squares(const struct llm_gemm_job *g, int64_t first, int64_t end, int rows)
+INLINE void squares(const struct llm_gemm_job *g, const bool split, int64_t first, int64_t end, int rows)
 {
     int64_t whole = g->add ? 0 : g->n / (2 * PANEL) * (2 * PANEL); /* columns where the sums may rest in c */
-    int64_t most = g->ldc % COLLIDING ? K_BLOCK : K_BLOCK_COLLIDING;
+    int64_t most = (g->ldc % COLLIDING ? K_BLOCK : K_BLOCK_COLLIDING) / (BLOCK / TILE);
     int64_t blocks = (g->k + most - 1) / most, block = blocks > 1 ? (g->k / blocks + UNIT - 1) / UNIT * UNIT : most;
-    configure(rows);
+    configure(rows, split);
     for (int64_t from = 0; from < g->k || from == 0; from += block) {
         int64_t to = from + block < g->k ? from + block : g->k;
         for (int64_t column = 0; column < whole; column += 2 * PANEL)
-            for (int64_t row = first; row < end; row += 2 * PANEL) square(g, row, rows, column, from, to, to == g->k);
+            for (int64_t row = first; row < end; row += 2 * PANEL) square(g, split, row, rows, column, from, to, to == g->k);
     }
     for (int64_t column = whole; column < g->n; column += 2 * PANEL)
-        for (int64_t row = first; row < end; row += 2 * PANEL) square(g, row, rows, column, 0, g->k, true);
+        for (int64_t row = first; row < end; row += 2 * PANEL) square(g, split, row, rows, column, 0, g->k, true);
 }
 
-static void multiply(const struct llm_gemm_job *g)
+INLINE void multiply_panels(const struct llm_gemm_job *g, const bool split)
 {
     int64_t whole = g->m / (2 * PANEL) * (2 * PANEL);
     int rest = (int)(g->m - whole);
-    if (whole) squares(g, 0, whole, 2 * PANEL);
+    if (whole) squares(g, split, 0, whole, 2 * PANEL);
     if (rest > PANEL) {
-        squares(g, whole, g->m, rest);
+        squares(g, split, whole, g->m, rest);
     } else if (rest) {
-        configure(rest);
-        for (int64_t column = 0; column < g->n; column += 4 * PANEL) strip(g, whole, rest, column);
+        configure(rest, split);
+        for (int64_t column = 0; column < g->n; column += 4 * PANEL) strip(g, split, whole, rest, column);
+    }
+    _tile_release();
+}
+
+static void multiply(const struct llm_gemm_job *g) { multiply_panels(g, false); }
+static void multiply_x3(const struct llm_gemm_job *g) { multiply_panels(g, true); }
+
+/* A tile of b from a group of 32 k of a panel of fours (kernels/gemm_fours.h). */
+static inline void open_tile(const char *b, char *out)
+{
+    const VI codes = fours_line(b, 0, 0);
+    fours_prefetch(b);
+    LLM_UNROLL
+    for (int i = 0; i < FOURS; i++) {
+        VI low, high;
+        fours_pairs(b, codes, i, &low, &high);
+        _mm512_store_si512(out + i * 128, low);
+        _mm512_store_si512(out + i * 128 + 64, high);
+    }
+}
+
+/* Up to 8 rows by two panels of fours. A tile is opened a step before it is read, which would have to wait for the stores. */
+static void multiply_fours(const struct llm_gemm_job *g)
+{
+    _Alignas(64) float buffer[PANEL * PANEL];
+    _Alignas(64) char opened[2][2][TILE];
+    const int64_t panel = g->k / UNIT * FOURS_BYTES, steps = g->k / UNIT, from = 0;
+    const int rows = (int)g->m;
+    const bool last = true;
+    configure(rows, false);
+    for (int64_t column = 0; column < g->n; column += 2 * PANEL) {
+        const char *a = g->a, *b0 = (const char *)g->b + column / PANEL * panel, *b1 = column + PANEL < g->n ? b0 + panel : b0;
+        BEGIN(0, 0, column);
+        BEGIN(1, 0, column);
+        for (int64_t i = 0; i <= steps; i++, b0 += FOURS_BYTES, b1 += FOURS_BYTES) {
+            if (i < steps) {
+                open_tile(b0, opened[i % 2][0]);
+                open_tile(b1, opened[i % 2][1]);
+            }
+            if (i == 0) continue;
+            _tile_loadd(4, a, 64);
+            _tile_loadd(6, opened[(i - 1) % 2][0], 64);
+            _tile_dpbf16ps(0, 4, 6);
+            _tile_loadd(7, opened[(i - 1) % 2][1], 64);
+            _tile_dpbf16ps(1, 4, 7);
+            a += TILE;
+        }
+        END(0, 0, column, rows);
+        END(1, 0, column + PANEL, rows);
     }
     _tile_release();
 }
 
 static double peak_bf16(int64_t iterations)
 {
-    configure(2 * PANEL);
+    configure(2 * PANEL, false);
     _tile_zero(0);
     _tile_zero(1);
     _tile_zero(2);
@@ -175,6 +274,9 @@ static double peak_bf16(int64_t iterations)
 void llm_fill_gemm_amx(struct llm_kernels *k)
 {
     k->gemm.bf16.multiply = multiply;
+    k->gemm.multiply_fours = multiply_fours;
     k->gemm.peak_bf16 = peak_bf16;
+    llm_fill_gemm_x3_amx(k);
+    k->gemm.bf16x3.multiply = multiply_x3;
     llm_fill_gemm_int8_amx(k);
 }

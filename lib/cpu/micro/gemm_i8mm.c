@@ -163,6 +163,8 @@ void llm_fill_gemm_i8mm(struct llm_kernels *k)
     k->gemm.bf16 = (struct llm_gemm){.k_unit = UNIT, .element = 2, .pack_a = pack_a, .pack_a_transposed = pack_a_transposed, .pack_b = pack_b,
                                      .pack_b_bf16 = pack_b_bf16, .pack_b_transposed = pack_b_transposed,
                                      .pack_b_bf16_transposed = pack_b_bf16_transposed, .pack_b_from_a = pack_b_from_a, .multiply = multiply};
+    k->gemm.pack_fours = NULL; /* whose sums have another order */
+    k->gemm.multiply_fours = NULL;
     k->gemm.peak_bf16 = peak_bf16;
     llm_fill_gemm_int8_i8mm(k);
 }

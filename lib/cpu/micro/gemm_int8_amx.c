@@ -10,12 +10,15 @@
  * of the halves, times their scales, are in the other kernels: exact in any order. */
 #define OPENED_GROUPS 24 /* of a row that has no more */
 #define STEP 16          /* so many at a time of longer rows: 8 KiB a plane */
+#define FEW_STEP 8       /* the same where a panel has one tile of rows */
+#define AHEAD 16384      /* bytes by which the weights of such a panel are prefetched */
 #define OPENED_PLANES 2
 #include "cpu/kernels/gemm_opened.h"
 
 #define BATCH 4                /* tiles of dots under way */
 #define BIG 12582912.0f        /* 1.5 * 2^23 */
 #define BIG_HIGH 1610612736.0f /* 1.5 * 2^30 */
+#define LEAST 9          /* rows: fewer, and up to 16 of types without least values, are sooner done in registers alone */
 #define FEW 48                 /* rows for which making two planes takes longer than tiles gain */
 
 static void (*without_tiles[N_KINDS])(const struct llm_gemm_q_job *);
@@ -26,13 +29,13 @@ struct tile_config {
     uint8_t rows[16];
 };
 
-/* Tiles 0 to 3: dots; 4 and 5: activations, [16 rows][32]; 6 and 7: weights, [32 / 4][16 columns][4]. */
-static void configure(void)
+/* Tiles 0 to 3: dots; 4 and 5: activations, [rows][32]; 6 and 7: weights, [32 / 4][16 columns][4]. */
+static void configure(int rows)
 {
     struct tile_config c = {.palette = 1};
     for (int i = 0; i < 8; i++) {
         c.row_bytes[i] = i == 4 || i == 5 ? GROUP : 64;
-        c.rows[i] = (uint8_t)(i < 6 ? PANEL : GROUP / 4);
+        c.rows[i] = (uint8_t)(i < 6 ? rows : GROUP / 4);
     }
     __asm__ volatile("" : : "r"(&c) : "memory"); /* the intrinsic tells the compiler of the first bytes alone */
     _tile_loadconfig(&c);
@@ -41,12 +44,12 @@ static void configure(void)
 /* Where the numbers of some groups stand: of opened weights, and of 16 rows of activations. */
 struct scales { const float *w, *w_least, *x, *x_sum[2]; };
 
-/* sum[r] goes on with the dots of 16 rows of the i-th of these groups; of two planes the upper ones follow. */
-INLINE void add_dots(const struct kind *k, const float *dots, const struct scales *s, int i, V *sum)
+/* sum[r] goes on with the dots of `rows` rows of the i-th of these groups; of two planes the upper ones follow. */
+INLINE void add_dots(const struct kind *k, const int rows, const float *dots, const struct scales *s, int i, V *sum)
 {
     V scale = v_load(s->w + i * PANEL);
     LLM_UNROLL
-    for (int r = 0; r < PANEL; r++) {
+    for (int r = 0; r < rows; r++) {
         V dot = v_load(dots + r * PANEL);
         if (planes_of(k) == 2) dot = v_add(v_sub(v_load(dots + (PANEL + r) * PANEL), v_set1(BIG_HIGH + BIG)), dot);
         else dot = v_sub(dot, v_set1(BIG));
@@ -85,7 +88,7 @@ struct batch { const int8_t *q; const int32_t *w; int64_t n; };
     do {                                                          \
         if (full || (i) < here) _tile_stored(i, dots[i], 64);     \
         if (full || (i) < next.n) START(i, tile_x, tile_w);       \
-        if (full || (i) < here) add_dots(k, dots[i], &s, i, sum); \
+        if (full || (i) < here) add_dots(k, rows, dots[i], &s, i, sum); \
     } while (0)
 
 #define TURN_TWO(full, i, low, high, tile_x)                        \
@@ -95,7 +98,7 @@ struct batch { const int8_t *q; const int32_t *w; int64_t n; };
             _tile_stored(high, dots[high], 64);                     \
         }                                                           \
         if (full || (i) < next.n) START_TWO(i, low, high, tile_x);  \
-        if (full || (i) < here) add_dots(k, dots[low], &s, i, sum); \
+        if (full || (i) < here) add_dots(k, rows, dots[low], &s, i, sum); \
     } while (0)
 
 #define TURNS(full)                     \
@@ -125,6 +128,7 @@ INLINE void opened_product(const struct llm_gemm_q_job *g, int64_t column, const
                            int64_t from, int64_t groups, float *sums)
 {
     _Alignas(64) float dots[BATCH][PANEL * PANEL];
+    const int rows = PANEL;
     const int64_t of_row = g->k / GROUP * PANEL, batch = BATCH / planes_of(k), whole = groups < batch ? groups : batch;
     const int8_t *q = g->x.q + from * PANEL * GROUP;
     struct batch next = {q, o->w[0], whole};
@@ -159,6 +163,42 @@ INLINE void opened_product(const struct llm_gemm_q_job *g, int64_t column, const
     }
 }
 
+/* At most `rows` rows by one panel of columns. While dots are added the next groups are opened and multiplied, and weights of the groups after them
+ * are on their way. */
+INLINE void few_product(const struct llm_gemm_q_job *g, int64_t column, const struct kind *k, const int rows, const float (*big)[PANEL])
+{
+    struct opened o[2];
+    _Alignas(64) float dots[BATCH][PANEL * PANEL], sums[PANEL * PANEL];
+    const int64_t groups = g->k / GROUP, batch = BATCH / planes_of(k), group_bytes = k->bytes * PANEL / k->groups;
+    const unsigned char *b = (const unsigned char *)g->b + column / PANEL * groups * group_bytes;
+    struct batch next = {g->x.q, o[0].w[0], groups < batch ? groups : batch};
+    struct scales s = {0};
+    int64_t here = 0;
+    V sum[PANEL];
+    LLM_UNROLL
+    for (int r = 0; r < PANEL; r++) sum[r] = v_zero();
+    open_panel(k, b, (groups < FEW_STEP ? groups : FEW_STEP) / k->groups, b, &o[0]);
+    __asm__ volatile("" : : "r"(big), "r"(o) : "memory"); /* tile loads are not known to read them */
+    TURNS(false);
+    for (int64_t done = 0; done < groups; done += batch) {
+        const struct opened *now = &o[done / FEW_STEP % 2];
+        const int64_t at = done % FEW_STEP, then = done + batch, left = groups - then;
+        s = (struct scales){now->scale[at], now->least[at][0], g->x.scale + done * PANEL, {0}};
+        for (int part = 0; k->least && part < k->parts; part++) s.x_sum[part] = g->x.sum[part] + done * PANEL;
+        here = next.n;
+        for (int64_t i = 0; i < batch * group_bytes; i += 64) __builtin_prefetch(b + done * group_bytes + AHEAD + i, 0, 2);
+        if (then % FEW_STEP == 0 && left > 0) {
+            open_panel(k, b + then * group_bytes, (left < FEW_STEP ? left : FEW_STEP) / k->groups, b + then * group_bytes, &o[then / FEW_STEP % 2]);
+            __asm__ volatile("" : : "r"(o) : "memory");
+        }
+        next = (struct batch){g->x.q + then * PANEL * GROUP, o[then / FEW_STEP % 2].w[0] + then % FEW_STEP * GROUP / 4 * PANEL,
+                              left < 0 ? 0 : left < batch ? left : batch};
+        if (here == batch && next.n == batch) TURNS(true);
+        else TURNS(false);
+    }
+    put_sums(g, 0, column, true, sum, sums);
+}
+
 /* All rows by one panel of columns. */
 INLINE void panel_product(const struct llm_gemm_q_job *g, int64_t column, const struct kind *k, const float (*big)[PANEL])
 {
@@ -177,7 +217,8 @@ INLINE void panel_product(const struct llm_gemm_q_job *g, int64_t column, const 
 
 INLINE void multiply(const struct llm_gemm_q_job *g, int i)
 {
-    if (g->x.step != PANEL || g->m > OPENED_ROWS || g->k == 0 || (planes_of(&kinds[i]) == 2 && g->m < FEW)) {
+    const bool one_tile = g->m <= PANEL;
+    if (g->m < LEAST || (one_tile && !kinds[i].least) || g->m > OPENED_ROWS || g->k == 0 || (planes_of(&kinds[i]) == 2 && g->m < FEW)) {
         without_tiles[i](g);
         return;
     }
@@ -186,8 +227,12 @@ INLINE void multiply(const struct llm_gemm_q_job *g, int i)
         v_store(big[r], v_set1(BIG));
         v_store(big[PANEL + r], v_set1(BIG_HIGH));
     }
-    configure();
-    for (int64_t column = 0; column < g->n; column += PANEL) panel_product(g, column, &kinds[i], big);
+    configure(g->m <= 12 ? 12 : PANEL);
+    for (int64_t column = 0; column < g->n; column += PANEL) {
+        if (g->m <= 12) few_product(g, column, &kinds[i], 12, big);
+        else if (one_tile) few_product(g, column, &kinds[i], PANEL, big);
+        else panel_product(g, column, &kinds[i], big);
+    }
     _tile_release();
 }
 

@@ -87,6 +87,16 @@ static inline VI vi_xor(VI a, VI b) { return _mm256_xor_si256(a, b); }
 #define vi_shl(a, bits) _mm256_slli_epi32(a, bits)
 #define vi_shr(a, bits) _mm256_srli_epi32(a, bits)
 #define vi_sar(a, bits) _mm256_srai_epi32(a, bits)
+#define LLM_SIMD_HAS_EVEN
+static inline VI vi_mul_even(VI a, VI b) { return _mm256_mul_epu32(a, b); }
+static inline VI vi_odd_to_even(VI a) { return _mm256_srli_epi64(a, 32); }
+static inline void vi_store_evens(uint32_t *p, VI a, VI b, VI c, VI d)
+{
+    VI ab = _mm256_blend_epi32(a, _mm256_slli_epi64(b, 32), 0xaa), cd = _mm256_blend_epi32(c, _mm256_slli_epi64(d, 32), 0xaa);
+    VI x = _mm256_unpacklo_epi64(ab, cd), y = _mm256_unpackhi_epi64(ab, cd);
+    _mm256_storeu_si256((VI *)(void *)p, _mm256_permute2x128_si256(x, y, 0x20));
+    _mm256_storeu_si256((VI *)(void *)(p + 8), _mm256_permute2x128_si256(x, y, 0x31));
+}
 static inline int32_t vi_sum(VI a)
 {
     __m128i c = _mm_add_epi32(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1));
@@ -102,6 +112,18 @@ static inline VI vi_shrv(VI a, VI bits) { return _mm256_srlv_epi32(a, bits); }
 static inline VI vi_lookup(const uint8_t *table, VI index)
 {
     return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)table)), index);
+}
+static inline VI vi_table(const uint32_t *table, VI i) { return _mm256_permutevar8x32_epi32(_mm256_loadu_si256((const VI *)(const void *)table), i); }
+static inline VI vi_bytes(VI x, VI i)
+{
+    const VI lane = _mm256_setr_epi32(0, 0x04040404, 0x08080808, 0x0c0c0c0c, 0, 0x04040404, 0x08080808, 0x0c0c0c0c);
+    return _mm256_shuffle_epi8(x, _mm256_or_si256(i, lane));
+}
+static inline VI vi_chosen(const int8_t *p, VI i)
+{
+    int64_t eight;
+    memcpy(&eight, p, 8);
+    return _mm256_shuffle_epi8(_mm256_set1_epi64x(eight), i);
 }
 static inline M vi_lt(VI a, VI b) { return _mm256_castsi256_ps(_mm256_cmpgt_epi32(b, a)); }
 static inline M vi_eq(VI a, VI b) { return _mm256_castsi256_ps(_mm256_cmpeq_epi32(a, b)); }

@@ -97,12 +97,36 @@ static inline VI vi_xor(VI a, VI b) { return _mm512_xor_si512(a, b); }
 #define vi_shl(a, bits) _mm512_slli_epi32(a, bits)
 #define vi_shr(a, bits) _mm512_srli_epi32(a, bits)
 #define vi_sar(a, bits) _mm512_srai_epi32(a, bits)
+#define LLM_SIMD_HAS_EVEN
+static inline VI vi_mul_even(VI a, VI b) { return _mm512_mul_epu32(a, b); }
+static inline VI vi_odd_to_even(VI a) { return _mm512_srli_epi64(a, 32); }
+static inline void vi_store_evens(uint32_t *p, VI a, VI b, VI c, VI d)
+{
+    VI ab = _mm512_mask_blend_epi32(0xaaaa, a, _mm512_slli_epi64(b, 32)), cd = _mm512_mask_blend_epi32(0xaaaa, c, _mm512_slli_epi64(d, 32));
+    VI x = _mm512_unpacklo_epi64(ab, cd), y = _mm512_unpackhi_epi64(ab, cd);
+    _mm512_storeu_si512(p, _mm512_permutex2var_epi64(x, _mm512_setr_epi64(0, 1, 8, 9, 2, 3, 10, 11), y));
+    _mm512_storeu_si512(p + 16, _mm512_permutex2var_epi64(x, _mm512_setr_epi64(4, 5, 12, 13, 6, 7, 14, 15), y));
+}
 static inline int32_t vi_sum(VI a) { return _mm512_reduce_add_epi32(a); }
 static inline void vi_store_i8(int8_t *p, VI x) { _mm_storeu_si128((__m128i *)p, _mm512_cvtepi32_epi8(x)); }
 static inline VI vi_shrv(VI a, VI bits) { return _mm512_srlv_epi32(a, bits); }
 static inline VI vi_lookup(const uint8_t *table, VI index)
 {
     return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)table)), index);
+}
+static inline VI vi_table(const uint32_t *table, VI i)
+{
+    return _mm512_permutexvar_epi32(i, _mm512_broadcast_i64x4(_mm256_loadu_si256((const __m256i *)(const void *)table)));
+}
+static inline VI vi_bytes(VI x, VI i)
+{
+    return _mm512_shuffle_epi8(x, _mm512_or_si512(i, _mm512_broadcast_i32x4(_mm_setr_epi32(0, 0x04040404, 0x08080808, 0x0c0c0c0c))));
+}
+static inline VI vi_chosen(const int8_t *p, VI i)
+{
+    int64_t eight;
+    memcpy(&eight, p, 8);
+    return _mm512_shuffle_epi8(_mm512_set1_epi64(eight), i);
 }
 static inline M vi_lt(VI a, VI b) { return _mm512_cmplt_epi32_mask(a, b); }
 static inline M vi_eq(VI a, VI b) { return _mm512_cmpeq_epi32_mask(a, b); }

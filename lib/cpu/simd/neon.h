@@ -108,6 +108,21 @@ static inline VI vi_lookup(const uint8_t *table, VI index)
 {
     return vreinterpretq_s32_u8(vqtbl1q_u8(vld1q_u8(table), vreinterpretq_u8_s32(index)));
 }
+static inline VI vi_table(const uint32_t *table, VI i)
+{
+    const uint8_t *t = (const uint8_t *)(const void *)table;
+    uint32x4_t bytes = vmulq_n_u32(vandq_u32(vreinterpretq_u32_s32(i), vdupq_n_u32(7)), 0x04040404);
+    return vreinterpretq_s32_u8(vqtbl2q_u8(vld1q_u8_x2(t), vreinterpretq_u8_u32(vaddq_u32(bytes, vdupq_n_u32(0x03020100)))));
+}
+static inline VI vi_bytes(VI x, VI i)
+{
+    static const uint32_t lane[4] = {0, 0x04040404, 0x08080808, 0x0c0c0c0c};
+    return vreinterpretq_s32_u8(vqtbl1q_u8(vreinterpretq_u8_s32(x), vreinterpretq_u8_u32(vorrq_u32(vreinterpretq_u32_s32(i), vld1q_u32(lane)))));
+}
+static inline VI vi_chosen(const int8_t *p, VI i)
+{
+    return vreinterpretq_s32_s8(vqtbl1q_s8(vcombine_s8(vld1_s8(p), vld1_s8(p)), vreinterpretq_u8_s32(i)));
+}
 static inline M vi_lt(VI a, VI b) { return vcltq_s32(a, b); }
 static inline M vi_eq(VI a, VI b) { return vceqq_s32(a, b); }
 static inline VI vi_select(M m, VI a, VI b) { return vbslq_s32(m, a, b); }

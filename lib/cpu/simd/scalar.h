@@ -69,6 +69,22 @@ static inline VI vi_lookup(const uint8_t *table, VI index)
     uint32_t i = (uint32_t)index;
     return (VI)(table[i & 15] | (uint32_t)table[i >> 8 & 15] << 8 | (uint32_t)table[i >> 16 & 15] << 16 | (uint32_t)table[i >> 24 & 15] << 24);
 }
+static inline VI vi_table(const uint32_t *table, VI i) { return (VI)table[i & 7]; }
+static inline VI vi_bytes(VI x, VI i)
+{
+    uint32_t out = 0;
+    for (int j = 0; j < 32; j += 8) {
+        const uint32_t from = (uint32_t)i >> j & 255;
+        if (from < 128) out |= ((uint32_t)x >> from * 8 & 255) << j;
+    }
+    return (VI)out;
+}
+static inline VI vi_chosen(const int8_t *p, VI i)
+{
+    uint32_t out = 0;
+    for (int j = 0; j < 32; j += 8) out |= (uint32_t)(uint8_t)p[(uint32_t)i >> j & 7] << j;
+    return (VI)out;
+}
 static inline M vi_lt(VI a, VI b) { return a < b; }
 static inline M vi_eq(VI a, VI b) { return a == b; }
 static inline VI vi_select(M m, VI a, VI b) { return m ? a : b; }

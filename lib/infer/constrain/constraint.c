@@ -4,7 +4,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include "infer/constrain/gbnf.h"
+#include "infer/constrain/grammar.h"
 #include "infer/constrain/regex.h"
 #include "infer/constrain/schema.h"
 #include "infer/constrain/tools.h"
@@ -36,7 +36,7 @@ struct llm_constraint {
     pthread_mutex_t lock;
     struct llm_terms *t;
     const struct llm_tokens *v;
-    struct llm_gbnf *gbnf;
+    struct llm_grammar *grammar;
     struct llm_schema *schema;
     struct llm_tool_schemas *tools;
     llm_term root;
@@ -83,7 +83,7 @@ static llm_term read_root(struct llm_constraint *c, enum llm_constraint_kind kin
         root = read_choices(c, text, n, e);
         break;
     case LLM_CONSTRAIN_GRAMMAR:
-        c->gbnf = llm_gbnf_create(c->t, text, n, &root, e);
+        c->grammar = llm_grammar_create(c->t, text, n, &root, e);
         break;
     case LLM_CONSTRAIN_SCHEMA:
         c->schema = llm_schema_create(c->t, text, n, &root, e);
@@ -136,7 +136,7 @@ void llm_constraint_destroy(struct llm_constraint *c)
     free(c->ids);
     free(c->out);
     free(c->levels);
-    llm_gbnf_destroy(c->gbnf);
+    llm_grammar_destroy(c->grammar);
     llm_schema_destroy(c->schema);
     llm_tool_schemas_destroy(c->tools);
     llm_terms_destroy(c->t);

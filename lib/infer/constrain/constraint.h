@@ -12,7 +12,7 @@
 enum llm_constraint_kind {
     LLM_CONSTRAIN_REGEX,   /* the whole text matches a regular expression */
     LLM_CONSTRAIN_CHOICES, /* the text is one of these, each followed by a zero byte (the last may lack it) */
-    LLM_CONSTRAIN_GRAMMAR, /* GBNF */
+    LLM_CONSTRAIN_GRAMMAR, /* in GBNF or Lark's form (infer/constrain/grammar.h) */
     LLM_CONSTRAIN_SCHEMA,  /* JSON that a JSON Schema allows (infer/constrain/schema.h) */
     LLM_CONSTRAIN_TOOLS,   /* calls of tools (infer/constrain/tools.h) */
 };

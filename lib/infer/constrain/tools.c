@@ -46,15 +46,29 @@ static int tool_of(const json_t *tool, const char **name, json_t **schema, struc
     return !*schema || json_object_set_new(*schema, "type", json_string("object")) < 0 ? llm_no_memory(e, "a tool") : 0;
 }
 
-/* {"name": …, "arguments": …} of one tool, with the members in this order. 0 or -1. */
+/* "key": before a member that follows `first`. */
+static llm_term member(struct llm_tool_schemas *s, const char *first, const char *key)
+{
+    llm_term parts = llm_term_join(s->t, text_term(s, "\":"), llm_term_repeat(s->t, text_term(s, " "), 0, 1));
+    return llm_term_join(s->t, text_term(s, first), llm_term_join(s->t, text_term(s, key), parts));
+}
+
+/* {"name": …, "arguments": …} of one tool, with the members in this order, an id before them if the form has one. 0 or -1. */
 static int object_call(struct llm_tool_schemas *s, const char *name, const json_t *schema, llm_term *out, struct llm_err *e)
 {
     struct llm_buf quoted = {0};
     llm_term arguments = LLM_TERM_NOTHING, blank = llm_term_repeat(s->t, text_term(s, " "), 0, 1);
     int status = add_schema(s, schema, &arguments, e) < 0 ? -1 : llm_json_quote(&quoted, name, strlen(name), e);
     if (status == 0) {
-        const llm_term parts[] = {text_term(s, "{\"name\":"), blank, text_term(s, quoted.p), text_term(s, ","), blank, text_term(s, "\""),
-                                  text_term(s, s->form->arguments), text_term(s, "\":"), blank, arguments, s->space, text_term(s, "}")};
+        const struct llm_tool_form *f = s->form;
+        llm_term begin = text_term(s, "{"), comma = llm_term_join(s->t, text_term(s, ","), blank);
+        if (f->id) {
+            llm_term quote = text_term(s, "\""), number = llm_term_repeat(s->t, llm_term_range(s->t, '0', '9'), 1, 3);
+            number = llm_term_join(s->t, quote, llm_term_join(s->t, number, llm_term_join(s->t, quote, comma)));
+            begin = llm_term_join(s->t, member(s, "{\"", f->id), number);
+        }
+        const llm_term parts[] = {begin, member(s, "\"", f->key ? f->key : "name"), text_term(s, quoted.p), comma, member(s, "\"", f->arguments),
+                                  arguments, s->space, text_term(s, "}")};
         *out = LLM_TERM_EMPTY_TEXT;
         for (size_t i = sizeof parts / sizeof *parts; i-- > 0;) *out = llm_term_join(s->t, parts[i], *out);
     }

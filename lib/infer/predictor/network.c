@@ -48,8 +48,9 @@ static int prepare_memories(struct llm_engine *g, const struct llm_feed *feeds, 
 static int advance(struct llm_engine *g, const struct llm_feed *feeds, int64_t n, int64_t total, struct llm_reading *r, struct llm_err *e)
 {
     if (prepare(g, feeds, n, e) < 0 || prepare_memories(g, feeds, n, e) < 0) return -1;
-    const struct llm_batch b = {.ids = g->ids, .positions = g->positions, .n_tokens = total, .seqs = g->seqs, .n_seqs = n,
-                                .memories = g->model->config.num_encoder_layers > 0 ? g->memories : NULL};
+    struct llm_batch b = {.ids = g->ids, .positions = g->positions, .n_tokens = total, .seqs = g->seqs, .n_seqs = n,
+                          .memories = g->model->config.num_encoder_layers > 0 ? g->memories : NULL};
+    if (g->album.n > 0 && llm_album_place(g, &b, e) < 0) return -1;
     r->hidden = llm_model_forward(&g->ctx, g->model, &b);
     r->n = r->hidden->rows;
     return llm_ctx_failed(&g->ctx) ? llm_fail(e, g->ctx.err.status, "%s", g->ctx.err.text) : 0;

@@ -45,6 +45,7 @@ void llm_draw_enter_block(struct llm_draw *d, int32_t first, const float *logits
 {
     uint32_t bits[LLM_MAX_BLOCK];
     if (max + MAX_NOISE < d->best || max == -INFINITY) return;
-    llm_k.rows.random_block(bits, (uint32_t)first, d->rng.key, d->rng.counter);
+    uint32_t largest = llm_k.rows.random_block(bits, (uint32_t)first, d->rng.key, d->rng.counter);
+    if (max + noise_bound(largest) < d->best) return;
     for (size_t i = 0; i < n; i++) enter(d, first + (int32_t)i, (double)logits[i], bits[i]);
 }

@@ -11,9 +11,10 @@ static bool active(const struct llm_sampling *p)
     return p->dry_multiplier != 0 && p->dry_base >= 1 && p->dry_penalty_last_n != 0;
 }
 
-static bool is_breaker(const struct llm_sampling *p, int32_t id)
+/* Ids from n on, the vocabulary's size, are those of pictures. */
+static bool is_breaker(const struct llm_sampling *p, int32_t id, size_t n)
 {
-    return p->dry_breakers && p->dry_breakers[id];
+    return (size_t)id >= n || (p->dry_breakers && p->dry_breakers[id]);
 }
 
 /* By id, of one id the longest first. */
@@ -45,13 +46,13 @@ static void edit(const struct llm_sampling *p, const struct llm_history *h, int3
     int32_t *z = scratch;
     struct match *matches = (struct match *)(scratch + h->n);
     const double max_exponent = p->dry_base > 1.000001 ? 88.7 / log(p->dry_base) : INFINITY; /* the penalty stays finite in single precision */
-    while (limit < count && !is_breaker(p, ids[count - 1 - limit])) limit++;
+    while (limit < count && !is_breaker(p, ids[count - 1 - limit], n)) limit++;
     if (limit < p->dry_allowed_length || count <= p->dry_allowed_length) return;
     repetitions(ids, count, z);
     for (int64_t i = 1; i < count; i++) {
         int64_t length = z[i] < limit ? z[i] : limit;
         int32_t next = ids[count - i];
-        if (length < p->dry_allowed_length || length == 0 || is_breaker(p, next)) continue;
+        if (length < p->dry_allowed_length || length == 0 || is_breaker(p, next, n)) continue;
         matches[found++] = (struct match){next, (int32_t)length};
     }
     qsort(matches, (size_t)found, sizeof *matches, compare);

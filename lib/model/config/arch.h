@@ -54,6 +54,9 @@ struct llm_gguf_key {
     double absent;                 /* the value if the file has no such key */
 };
 
+/* Another beginning of tensors' names in files. */
+struct llm_rename { const char *ours, *theirs; };
+
 struct llm_declare;
 struct llm_decoder;
 struct llm_arch {
@@ -73,6 +76,8 @@ struct llm_arch {
     /* Names of `keys` that transformers' class of the family ignores. They are dropped from files that transformers wrote. Ends with NULL. NULL:
      * none. */
     const char *const *ignored;
+    /* Objects of config.json whose members are keys as well, named "text_config.hidden_size". Ends with NULL. NULL: none. */
+    const char *const *sections;
     void (*defaults)(struct llm_config *c);
     /* Reads the keys of `o` that need more than a row of `keys`, then computes what follows from other keys (head_dim, n_inner). 0 or -1. NULL:
      * nothing. */
@@ -85,6 +90,8 @@ struct llm_arch {
     void (*in_gguf)(struct llm_config *c);
     struct llm_names names;
     const struct llm_names *gguf_names; /* NULL: llm_gguf_names */
+    const struct llm_names *rwkv_cpp_names; /* in files of rwkv.cpp; NULL: it has no such family */
+    const struct llm_rename *renamed; /* other beginnings of names in files, instead of names without the prefix; ends with NULL. NULL: none */
     const char *const *unused;     /* prefixes of names of tensors that files may have and that are ignored; ends with NULL. NULL: none */
     bool transposed;               /* matrices within layers lie [in, out] in files (Conv1D) */
     bool out_bias_apart;           /* attention_bias does not apply to the output projection */
@@ -102,6 +109,8 @@ void llm_llama_defaults(struct llm_config *c);
 /* llm_arch.in_gguf of Llama: in GGUF files rows of q and k are ordered so that adjacent channels rotate together. */
 void llm_llama_in_gguf(struct llm_config *c);
 extern const struct llm_names llm_gguf_names;
+/* Of a vision tower and its projector in mmproj files. */
+const struct llm_names *llm_gguf_vision_names(const struct llm_config *c);
 
 /* What a key of config.json means to a family (keys.c). */
 enum llm_key_use {

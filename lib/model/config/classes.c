@@ -29,6 +29,19 @@ void llm_config_compare(struct llm_config *c)
     if (c->pooling == LLM_POOL_UNSET) c->pooling = c->bidirectional ? LLM_POOL_MEAN : LLM_POOL_LAST;
 }
 
+int64_t llm_config_pooled_token(const struct llm_config *c, enum llm_pool_kind pool, const int32_t *ids, int64_t n)
+{
+    int64_t largest = 0;
+    if (pool != LLM_POOL_EOS) return pool == LLM_POOL_LAST ? n - 1 : 0;
+    for (int64_t i = 0; i < n; i++) {
+        if (ids[i] == c->eos_token_id && c->eos_token_id != 2) return i;
+        if (ids[i] > ids[largest]) largest = i;
+    }
+    return c->eos_token_id == 2 ? largest : -1; /* older files name 2 and mean the largest id */
+}
+
+int64_t llm_config_vector(const struct llm_config *c) { return c->projection_dim > 0 ? c->projection_dim : c->hidden_size; }
+
 bool llm_config_has_head(const struct llm_config *c)
 {
     return c->num_labels == 0 && c->patch_size == 0 && !c->contrastive && !llm_config_learns_latents(c);

@@ -10,7 +10,7 @@
 #include "model/config/arch.h"
 #include "model/config/preset.h"
 
-static const char *const act_names[LLM_N_ACTS] = {"gelu", "gelu_new", "relu", "silu", "sigmoid", "tanh", "relu2"};
+static const char *const act_names[LLM_N_ACTS] = {"gelu", "gelu_new", "relu", "silu", "sigmoid", "tanh", "relu2", "quick_gelu", "linear"};
 static const char sqrt_scale[] = "1/sqrt(hidden)";
 
 /* `word` (NULL: none) is not one of the n known ones. */
@@ -247,6 +247,40 @@ static int read_rows(struct llm_config *c, const json_t *o, const struct llm_arc
     return llm_config_finish(c, o, e);
 }
 
+/* Adds the members of a section, or of "<section>_dict", which earlier versions of transformers wrote beside it and which decides. 0 or -1. */
+static int flatten_section(json_t *flat, const char *section, const char *end, struct llm_err *e)
+{
+    char name[160];
+    const char *key;
+    json_t *value;
+    snprintf(name, sizeof name, "%s%s", section, end);
+    const json_t *o = json_object_get(flat, name);
+    if (o && !json_is_object(o) && !json_is_null(o)) return llm_fail(e, EX_DATAERR, "%s: expected an object", name);
+    json_object_foreach((json_t *)(uintptr_t)o, key, value) {
+        if (snprintf(name, sizeof name, "%s.%s", section, key) >= (int)sizeof name) return llm_fail(e, EX_DATAERR, "%s: key too long", section);
+        if (json_object_set(flat, name, value) < 0) return llm_no_memory(e, "configuration");
+    }
+    snprintf(name, sizeof name, "%s%s", section, end);
+    json_object_del(flat, name);
+    return 0;
+}
+
+/* A copy of `o` in which keys of sections are named "section.key". Keys that are named so already decide: they were set by the user. */
+static json_t *flatten(const json_t *o, const struct llm_arch *arch, struct llm_err *e)
+{
+    json_t *flat = json_copy((json_t *)(uintptr_t)o), *given = json_copy((json_t *)(uintptr_t)o);
+    int failed = flat && given ? 0 : llm_no_memory(e, "configuration");
+    for (const char *const *s = arch->sections; s && *s && !failed; s++) {
+        failed = flatten_section(flat, *s, "", e) < 0 || flatten_section(flat, *s, "_dict", e) < 0;
+        json_object_del(given, *s);
+    }
+    if (!failed && arch->sections && json_object_update_existing(flat, given) < 0) failed = llm_no_memory(e, "configuration");
+    json_decref(given);
+    if (!failed) return flat;
+    json_decref(flat);
+    return NULL;
+}
+
 static int from_json(struct llm_config *c, const json_t *o, struct llm_err *e)
 {
     const char *type = NULL;
@@ -260,11 +294,11 @@ static int from_json(struct llm_config *c, const json_t *o, struct llm_err *e)
         return no_such_word("model_type", type, known, n, e);
     }
     *c = llm_config_blank(arch);
-    if (llm_config_check_keys(arch, o, e) < 0) return -1;
-    json_t *ours = json_copy((json_t *)(uintptr_t)o);
-    if (!ours) return llm_no_memory(e, "configuration");
+    json_t *ours = flatten(o, arch, e);
+    if (!ours) return -1;
+    int r = llm_config_check_keys(arch, ours, e);
     if (llm_config_is_foreign(ours)) remove_ignored(ours, arch, false);
-    int r = read_rows(c, ours, arch, e);
+    if (r == 0) r = read_rows(c, ours, arch, e);
     json_decref(ours);
     return r;
 }
@@ -296,12 +330,24 @@ static json_t *write_key(const struct llm_config *c, const struct llm_config_key
     return NULL;
 }
 
+/* Sets a key, or "section.key" in the object of that name. 0 or -1. */
+static int set_key(json_t *o, const char *name, json_t *v)
+{
+    char section[64];
+    const char *dot = strchr(name, '.');
+    if (!dot) return json_object_set(o, name, v);
+    snprintf(section, sizeof section, "%.*s", (int)(dot - name), name);
+    json_t *within = json_object_get(o, section);
+    if (!within && json_object_set_new(o, section, within = json_object()) < 0) return -1;
+    return json_object_set(within, dot + 1, v);
+}
+
 /* Writes one key to `o`. A key that transformers does not know is written only if its value differs from the family's default. 0 or -1. */
 static int put_key(json_t *o, const struct llm_config *c, const struct llm_config *plain, const struct llm_config_key *k)
 {
     json_t *v = write_key(c, k), *usual = write_key(plain, k);
     int failed = v ? 0 : -1;
-    if (v && k->origin != LLM_KEY_ALIAS && (k->origin == LLM_KEY_HF || !json_equal(v, usual))) failed = json_object_set(o, k->name, v);
+    if (v && k->origin != LLM_KEY_ALIAS && (k->origin == LLM_KEY_HF || !json_equal(v, usual))) failed = set_key(o, k->name, v);
     json_decref(v);
     json_decref(usual);
     return failed;

@@ -23,7 +23,8 @@ enum llm_norm_place {
     LLM_NORM_BARE      /* f(x): networks from before residual connections */
 };
 /* What mixes the tokens in a layer. */
-enum llm_mixer { LLM_MIXER_ATTENTION, LLM_MIXER_RNN, LLM_MIXER_LSTM, LLM_MIXER_MAMBA, LLM_MIXER_MAMBA2, LLM_MIXER_WINDOW };
+enum llm_mixer { LLM_MIXER_ATTENTION, LLM_MIXER_RNN, LLM_MIXER_LSTM, LLM_MIXER_MAMBA, LLM_MIXER_MAMBA2, LLM_MIXER_WINDOW,
+                 LLM_MIXER_RWKV4, LLM_MIXER_RWKV5, LLM_MIXER_RWKV6, LLM_MIXER_RWKV7, LLM_MIXER_HYENA };
 /* Norms of queries and keys: none, RMSNorm of each head with one gain for all heads, or RMSNorm of all heads as one vector. */
 enum llm_qk_norm {
     LLM_QK_NORM_NONE, LLM_QK_NORM_HEAD, LLM_QK_NORM_ALL,
@@ -35,6 +36,7 @@ enum llm_pool_kind {
     LLM_POOL_MEAN,                 /* the mean over all tokens */
     LLM_POOL_CLS,                  /* the first token */
     LLM_POOL_LAST,                 /* the last token */
+    LLM_POOL_EOS,                  /* the first end token, or what CLIP takes for it (llm_config_pooled_token) */
     LLM_POOL_OTHER                 /* a way that is not supported */
 };
 enum llm_position_kind { LLM_POSITION_ROPE, LLM_POSITION_LEARNED, LLM_POSITION_SINUSOIDAL, LLM_POSITION_NONE,
@@ -58,6 +60,32 @@ enum llm_latents { LLM_LATENTS_LAST, LLM_LATENTS_LEARNED };
 #define LLM_NGRAM_MAX_ORDER 16
 typedef uint64_t llm_layer_set[LLM_MAX_LAYERS / 64]; /* one bit per layer; see llm_layer_in */
 
+/* The vision tower of a model of two towers (CLIP): what differs from the text tower. */
+struct llm_vision {
+    int64_t hidden_size, intermediate_size, num_hidden_layers, num_attention_heads;
+    int64_t image_size, patch_size, num_channels; /* as in struct llm_config; patch_size 0: the model has no such tower */
+    enum llm_act act;
+    double norm_eps, attn_pdrop;
+    bool patches_only, attention_pooling; /* as in struct llm_config */
+    bool no_final_norm;            /* mmproj files of LLaVA, whose last state is projected as it is, may lack the norm */
+    bool fc_swapped;               /* mmproj files of an older converter name the two matrices of a feed-forward part the other way round */
+};
+
+#define LLM_MAX_GRIDS 64
+/* Numbers of a picture that it reads. */
+static inline int64_t llm_vision_floats(const struct llm_vision *v) { return v->num_channels * v->image_size * v->image_size; }
+
+/* LLaVA and Idefics 3: how states of the vision tower become embeddings of the language model (model/config/picture.h). */
+struct llm_projector {
+    int64_t image_token;           /* the token that stands for a picture in texts */
+    int64_t feature_layer;         /* of the tower; llm_config_feature_layers says how it counts */
+    enum { LLM_SELECT_PATCHES, LLM_SELECT_ALL } select; /* ALL: the first state too, which is the class token's if there is one */
+    enum llm_act act;
+    bool bias;
+    int64_t shuffle;               /* Idefics 3: a square of shuffle x shuffle patches is one embedding, after one matrix; 0: each patch is one */
+    int64_t n_grids, grids[LLM_MAX_GRIDS][2]; /* LLaVA-NeXT: height and width of what a picture's tiles may cover; 0: a picture is one crop */
+};
+
 struct llm_config {
     char model_type[32];           /* "gpt2", "llama", … */
     int64_t vocab_size, hidden_size, intermediate_size, num_hidden_layers, num_attention_heads, num_key_value_heads, head_dim;
@@ -67,7 +95,7 @@ struct llm_config {
     int64_t norm_groups;
     double norm_eps, norm_gain_offset; /* gain_offset: 1 if files store gain - 1, else 0 */
     enum llm_qk_norm qk_norm;
-    enum llm_mixer mixer;          /* only layers with attention also have a feed-forward part */
+    enum llm_mixer mixer;          /* layers of RNN, LSTM, Mamba and windows have no feed-forward part */
     int64_t embedding_size;        /* width of embeddings if it differs from hidden_size; 0: it does not */
     int64_t context_window;        /* feed-forward language models: the number of tokens that predict the next one */
     bool direct_connections;       /* feed-forward language models: the head also reads the embeddings of these tokens */
@@ -76,6 +104,12 @@ struct llm_config {
     int64_t ssm_heads, ssm_head_dim, ssm_groups;     /* Mamba 2 */
     double ssm_expand;             /* intermediate_size / hidden_size */
     bool conv_bias;
+    int64_t rwkv_mix_rank;         /* RWKV 6: the rank of what tokens add to shares */
+    int64_t rwkv_decay_rank;       /* RWKV 6 and 7: the rank of what tokens add to decays */
+    int64_t rwkv_rate_rank, rwkv_value_rank, rwkv_gate_rank; /* RWKV 7: ranks of rates, of shares of the first layer's values, of gates */
+    int64_t hyena_order;           /* Hyena: gates and long convolutions, which are one less than that */
+    int64_t filter_width, filter_inner, filter_features; /* Hyena: the networks that make filters: width, inner layers, features of a position */
+    double filter_freq;            /* Hyena: the initial frequency of their sines */
     double time_step_min, time_step_max, time_step_floor; /* Mamba: initialisation of new models */
     double time_step_min_limit, time_step_max_limit; /* Mamba 2: time steps are clamped to these */
     bool head_bias;                /* the head has a bias */
@@ -90,6 +124,7 @@ struct llm_config {
     enum llm_latents latents;
     bool contrastive;              /* compares texts by their vectors, with a learned scale; it does not predict tokens */
     bool fixed_logit_scale;        /* the scale of a contrastive model is not trained */
+    bool sigmoid_loss;             /* a contrastive model has a bias of its logits, for the sigmoid loss (SigLIP) */
     double logit_scale_init;       /* the initial logarithm of the scale of a contrastive model (CLIP's key) */
     bool prefix_lm;                /* a prefix LM: the tokens of a prompt see each other in both directions, so they are processed in one pass */
     int64_t type_vocab_size;       /* token types (BERT), whose embeddings are added to those of tokens; 0: none */
@@ -148,8 +183,15 @@ struct llm_config {
     double logit_scale;            /* multiplies logits; 1/sqrt(hidden_size) if the file says "1/sqrt(hidden)" */
     double embedding_scale;        /* multiplies embeddings */
     double embd_pdrop, attn_pdrop, resid_pdrop;
+    int64_t text_padding;          /* texts that are embedded are filled with this token up to max_position_embeddings (SigLIP); -1: they are not */
+    bool projection_bias;          /* the projection of texts' pooled states has a bias */
+    bool patches_only;             /* a vision tower without class token and norm of embeddings, with a bias of patches (SigLIP) */
+    bool attention_pooling;        /* of such a tower: a learned query attends to all patches */
     int64_t image_size, patch_size, num_channels; /* vision transformers: a side of the picture and of a patch, in pixels; colours. patch_size 0: the
                                     * model reads text */
+    struct llm_vision vision;
+    struct llm_projector projector; /* of models with llm_config_projects */
+    int64_t projection_dim;        /* width of the vectors that both towers are projected to; 0: vectors are pooled hidden states */
     double initializer_range;
     int64_t mup_base_width;        /* for the initialisation of new models (llm_config_mup); not kept in files */
     int64_t bos_token_id, eos_token_id, mask_token_id; /* -1: none. mask: the tokenizer's */
@@ -180,10 +222,14 @@ void llm_config_add_eos(struct llm_config *c, int64_t id);
 int llm_config_add_eos_from(struct llm_config *c, const json_t *o, const char *key, struct llm_err *e) LLM_MUST_CHECK;
 /* Whether the set has the layer. */
 bool llm_layer_in(const llm_layer_set s, int64_t layer);
+/* The number of consecutive layers that the backward pass must recompute together, because the later ones read what an earlier one computed. */
+int64_t llm_config_together(const struct llm_config *c);
 /* The width of embeddings. */
 int64_t llm_config_embedding(const struct llm_config *c);
 /* Vision transformers: patches of a picture, and numbers of a patch. */
 static inline int64_t llm_config_patches(const struct llm_config *c) { return (c->image_size / c->patch_size) * (c->image_size / c->patch_size); }
+/* Tokens of a picture: the class token, if there is one, and the patches. */
+static inline int64_t llm_config_picture_tokens(const struct llm_config *c) { return llm_config_patches(c) + !c->patches_only; }
 static inline int64_t llm_config_patch_width(const struct llm_config *c) { return c->num_channels * c->patch_size * c->patch_size; }
 /* The sliding window of a layer's attention, in tokens; 0: none. */
 int64_t llm_config_window(const struct llm_config *c, int64_t layer);
@@ -201,6 +247,22 @@ void llm_config_compare(struct llm_config *c);
 bool llm_config_like_bert(const struct llm_config *c);
 /* How hidden states are pooled into one vector: as the configuration says, else as its classifier needs it. LLM_POOL_UNSET: neither determines it. */
 enum llm_pool_kind llm_config_pooling(const struct llm_config *c);
+/* The token of ids[0..n), n ≥ 1, whose hidden state is the text's vector if pooling takes one token. LLM_POOL_EOS: the first
+ * eos_token_id, or, if that is 2, the first token with the largest id, as in transformers' CLIP. -1: the text has no end token. */
+int64_t llm_config_pooled_token(const struct llm_config *c, enum llm_pool_kind pool, const int32_t *ids, int64_t n);
+/* The width of the model's vectors of texts and pictures. */
+int64_t llm_config_vector(const struct llm_config *c);
+/* The configuration of what reads pictures: the model, or its vision tower. false: it reads none. */
+bool llm_config_sees(const struct llm_config *c, struct llm_config *out);
+/* Whether the model compares texts and pictures: it has a tower for each (CLIP). */
+static inline bool llm_config_two_towers(const struct llm_config *c) { return c->vision.patch_size > 0 && c->contrastive; }
+/* Whether the model reads pictures as tokens of its texts (LLaVA). */
+static inline bool llm_config_projects(const struct llm_config *c) { return c->vision.patch_size > 0 && !c->contrastive; }
+/* Such a model: the layers of the tower that run. Layer 0 is the embeddings; numbers below 0 count back from the last layer, which is -1. */
+static inline int64_t llm_config_feature_layers(const struct llm_config *c)
+{
+    return c->projector.feature_layer < 0 ? c->vision.num_hidden_layers + 1 + c->projector.feature_layer : c->projector.feature_layer;
+}
 /* Whether there is a head over the vocabulary. */
 bool llm_config_has_head(const struct llm_config *c);
 /* The factor by which the products query · key of a layer are multiplied. */
@@ -214,6 +276,8 @@ void llm_config_mup(struct llm_config *c, int64_t base_width, int64_t base_head_
 int llm_config_widen(struct llm_config *c, int64_t width, struct llm_err *e) LLM_MUST_CHECK;
 /* The context, in tokens, if the user gives none: max_position_embeddings, or the original context of its rotary scaling (longrope). */
 int64_t llm_config_default_context(const struct llm_config *c);
+/* Whether max_position_embeddings is a limit: later positions have no embeddings or no filter. */
+static inline bool llm_config_is_limited(const struct llm_config *c) { return c->position == LLM_POSITION_LEARNED || c->mixer == LLM_MIXER_HYENA; }
 /* The token that an encoder-decoder's answer begins with. */
 int32_t llm_config_answer_start(const struct llm_config *c);
 /* NULL-terminated list of preset names. */

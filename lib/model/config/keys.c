@@ -115,8 +115,9 @@ enum llm_key_use llm_config_key_use(const struct llm_arch *arch, const char *nam
     if (foreign && llm_config_ignores(arch, name)) return LLM_KEY_HARMLESS;
     if (llm_config_has_row(arch, name)) return LLM_KEY_KNOWN;
     const struct llm_other_key *k = find(arch->other_keys, name);
-    if (!k && llm_config_blank(arch).mixer == LLM_MIXER_ATTENTION) k = find(decoders, name);
-    if (!k) k = find(all_families, name);
+    const char *dot = arch->sections ? strchr(name, '.') : NULL, *own = dot ? dot + 1 : name;
+    if (!k && llm_config_blank(arch).mixer == LLM_MIXER_ATTENTION) k = find(decoders, own);
+    if (!k) k = find(all_families, own);
     if (json_is_null(value)) return k && strcmp(k->values, "read") == 0 ? LLM_KEY_KNOWN : LLM_KEY_HARMLESS;
     return k ? use_of(k, value) : LLM_KEY_UNKNOWN;
 }
@@ -158,7 +159,8 @@ int llm_config_check_keys(const struct llm_arch *arch, const json_t *o, struct l
     json_object_foreach((json_t *)(uintptr_t)o, name, value) {
         enum llm_key_use use = llm_config_key_use(arch, name, value, foreign);
         if (use == LLM_KEY_UNKNOWN && refuse(arch, NULL, name, value, e) < 0) return -1;
-        bool rope = strcmp(name, "rope_scaling") == 0 || strcmp(name, "rope_parameters") == 0;
+        const char *dot = arch->sections ? strchr(name, '.') : NULL, *own = dot ? dot + 1 : name;
+        bool rope = strcmp(own, "rope_scaling") == 0 || strcmp(own, "rope_parameters") == 0;
         if (use == LLM_KEY_KNOWN && rope && check_rope(arch, name, value, e) < 0) return -1;
     }
     return 0;

@@ -38,3 +38,8 @@ double llm_config_attention_scale(const struct llm_config *c, int64_t layer)
     double scale = c->scale_attn_weights ? 1 / sqrt(c->query_pre_attn_scalar > 0 ? c->query_pre_attn_scalar : (double)c->head_dim) : 1;
     return c->scale_attn_by_inverse_layer_idx ? scale / (double)(layer + 1) : scale;
 }
+
+int64_t llm_config_together(const struct llm_config *c)
+{
+    return c->mixer == LLM_MIXER_RWKV7 ? c->num_hidden_layers : c->kv_sharing; /* RWKV 7: the first layer's values */
+}

@@ -45,6 +45,21 @@ static const struct {
     {"mamba2", "{\"model_type\": \"mamba2\", \"vocab_size\": 4096, \"hidden_size\": 256, \"num_hidden_layers\": 9, \"state_size\": 32,"
                " \"num_heads\": 8, \"head_dim\": 64, \"n_groups\": 1, \"tie_word_embeddings\": true, \"initializer_range\": 0.02,"
                " \"max_position_embeddings\": 512, \"bos_token_id\": null, \"eos_token_id\": null}"},
+    /* 4.7M with a vocabulary of 4,096 */
+    {"rwkv", "{\"model_type\": \"rwkv\", \"vocab_size\": 4096, \"hidden_size\": 256, \"intermediate_size\": 768, \"num_hidden_layers\": 5,"
+             " \"context_length\": 512, \"tie_word_embeddings\": true, \"bos_token_id\": null, \"eos_token_id\": null}"},
+    /* 5.0M with a vocabulary of 4,096 */
+    {"rwkv5", "{\"model_type\": \"rwkv5\", \"vocab_size\": 4096, \"hidden_size\": 256, \"intermediate_size\": 768, \"num_hidden_layers\": 5,"
+              " \"max_position_embeddings\": 512, \"tie_word_embeddings\": true, \"bos_token_id\": null, \"eos_token_id\": null}"},
+    {"rwkv6", "{\"model_type\": \"rwkv6\", \"vocab_size\": 4096, \"hidden_size\": 256, \"intermediate_size\": 608, \"num_hidden_layers\": 5,"
+              " \"max_position_embeddings\": 512, \"time_decay_extra_dim\": 32, \"tie_word_embeddings\": true, \"bos_token_id\": null,"
+              " \"eos_token_id\": null}"},
+    {"rwkv7", "{\"model_type\": \"rwkv7\", \"vocab_size\": 4096, \"hidden_size\": 256, \"intermediate_size\": 832, \"num_hidden_layers\": 5,"
+              " \"decay_low_rank_dim\": 32, \"a_low_rank_dim\": 32, \"v_low_rank_dim\": 32, \"gate_low_rank_dim\": 64,"
+              " \"max_position_embeddings\": 512, \"tie_word_embeddings\": true, \"bos_token_id\": null, \"eos_token_id\": null}"},
+    {"hyena", "{\"model_type\": \"hyenadna\", \"vocab_size\": 4096, \"d_model\": 256, \"n_layer\": 5, \"max_seq_len\": 512, \"emb_dim\": 5,"
+              " \"activation_freq\": 10, \"embed_dropout\": 0, \"pad_vocab_size_multiple\": 1, \"tie_word_embeddings\": true,"
+              " \"bos_token_id\": null, \"eos_token_id\": null}"},
     /* windows of tokens: Bengio et al. (2003), and deeper without direct connections */
     {"bengio", "{\"model_type\": \"mlp\", \"vocab_size\": 4096, \"context_window\": 5, \"embedding_size\": 60, \"intermediate_size\": 100,"
                " \"direct_connections\": true}"},
@@ -58,6 +73,18 @@ static const struct {
     {"vit-nano", "{\"model_type\": \"vit\", \"image_size\": 28, \"patch_size\": 4, \"num_channels\": 1, \"hidden_size\": 128,"
                  " \"intermediate_size\": 512, \"num_hidden_layers\": 4, \"num_attention_heads\": 4, \"hidden_dropout_prob\": 0,"
                  " \"attention_probs_dropout_prob\": 0, \"layer_norm_eps\": 1e-6}"},
+    /* 2.0M with a vocabulary of 512: 64 patches of a picture of 32 x 32 pixels */
+    {"clip-nano", "{\"model_type\": \"clip\", \"projection_dim\": 64, \"text_config\": {\"vocab_size\": 512, \"hidden_size\": 128,"
+                  " \"intermediate_size\": 512, \"num_hidden_layers\": 4, \"num_attention_heads\": 4, \"max_position_embeddings\": 32,"
+                  " \"initializer_range\": 0.08, \"bos_token_id\": null, \"eos_token_id\": null},"
+                  " \"vision_config\": {\"hidden_size\": 160, \"intermediate_size\": 640, \"num_hidden_layers\": 4, \"num_attention_heads\": 4,"
+                  " \"image_size\": 32, \"patch_size\": 4}}"},
+    /* 1.8M with a vocabulary of 256, of which 1.3M are the tower of clip-nano */
+    {"llava-nano", "{\"model_type\": \"llava\", \"image_token_index\": 511, \"text_config\": {\"vocab_size\": 512, \"hidden_size\": 96,"
+                   " \"intermediate_size\": 256, \"num_hidden_layers\": 4, \"num_attention_heads\": 4, \"max_position_embeddings\": 256,"
+                   " \"tie_word_embeddings\": true, \"bos_token_id\": null, \"eos_token_id\": null},"
+                   " \"vision_config\": {\"hidden_size\": 160, \"intermediate_size\": 640, \"num_hidden_layers\": 4, \"num_attention_heads\": 4,"
+                   " \"image_size\": 32, \"patch_size\": 4}}"},
     {"gpt2", "{\"model_type\": \"gpt2\", \"embd_pdrop\": 0, \"attn_pdrop\": 0, \"resid_pdrop\": 0}"},
     {"smollm", "{\"model_type\": \"llama\", \"vocab_size\": 49152, \"hidden_size\": 576, \"intermediate_size\": 1536, \"num_hidden_layers\": 30,"
                " \"num_attention_heads\": 9, \"num_key_value_heads\": 3, \"max_position_embeddings\": 2048, \"rms_norm_eps\": 1e-5,"

@@ -8,6 +8,9 @@
 
 /* Keys and values of a layer that the following layers of its group (kv_sharing) use as well. */
 struct llm_shared_kv { struct llm_tensor *k, *v; };
+/* RWKV 7: the values of the first layer, which the others use as well. `outlives`: v is memory that outlives the first layer's activations, and the
+ * layer fills it; else the layer sets v to its own tensor. */
+struct llm_first_values { struct llm_tensor *v; bool outlives; };
 /* What a module sees of the pass. */
 struct llm_pass {
     const struct llm_config *config;
@@ -19,6 +22,7 @@ struct llm_pass {
     struct llm_tensor *memory;      /* what the encoder made of the source, [n_rows · source_len, hidden]; NULL: none, or in batch->memories */
     const int32_t *memory_len;      /* [n_rows]; NULL: all */
     struct llm_shared_kv *shared;
+    struct llm_first_values *first_values;
     int64_t layer;                  /* number of the layer in its stack */
     struct llm_site site;           /* where the module stands, for llm_visit */
     struct llm_site memory_site;    /* of the rows of `memory` */

@@ -4,7 +4,8 @@
 /* Checks that ids and positions, which are looked up, lie within their tables. 0 or -1. */
 static int check_batch(const struct llm_model *m, const struct llm_batch *b, struct llm_err *e)
 {
-    int64_t room = m->config.max_position_embeddings;
+    struct llm_config sees;
+    int64_t room = b->patches && llm_config_sees(&m->config, &sees) ? sees.max_position_embeddings : m->config.max_position_embeddings;
     if (m->config.patch_size > 0 && !b->patches)
         return llm_fail(e, EX_UNAVAILABLE, "expected pictures for a vision transformer (%s), found text", m->config.model_type);
     if (!b->ids && !b->given) return llm_fail(e, LLM_EX_FAILURE, "a batch: expected ids or embeddings, found neither");
@@ -12,7 +13,7 @@ static int check_batch(const struct llm_model *m, const struct llm_batch *b, str
         if (b->given_row[t] < 0) return llm_fail(e, LLM_EX_FAILURE, "a batch without ids: expected an embedding for each token, found none");
     }
     if (b->ids && llm_model_check_ids(m, b->ids, b->n_tokens, e) < 0) return -1;
-    if (m->config.position != LLM_POSITION_LEARNED) return 0;
+    if (!llm_config_is_limited(&m->config) && !b->patches) return 0;
     for (int64_t t = 0; t < b->n_tokens; t++) {
         if (b->positions[t] < 0 || b->positions[t] >= room) {
             return llm_fail(e, EX_DATAERR, "position: expected below %lld (the model's context), found %d", (long long)room, b->positions[t]);

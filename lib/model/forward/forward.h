@@ -12,8 +12,8 @@ struct llm_batch {
     struct llm_tensor *given;       /* [*, width] embeddings for some tokens, computed before the pass, which replace the scaled embedding of the
                                      * token's id. The backward pass adds to their gradient if they have one. NULL: none */
     const int32_t *given_row;       /* [n_tokens]: the row of `given` that stands for the token; -1: none does */
-    struct llm_tensor *patches;     /* vision transformers: [*, channels * side * side] pixels of patches (channel, row, column), whose projections
-                                     * stand for tokens as `given` does, by given_row. NULL otherwise */
+    struct llm_tensor *patches;     /* vision transformers and towers: [*, channels * side * side] pixels of patches (channel, row, column), whose
+                                     * projections stand for tokens as `given` does, by given_row. NULL otherwise */
     const int32_t *doc_start;       /* as in struct llm_attn, or NULL */
     const int32_t *prefixes;        /* as in struct llm_attn, or NULL */
     const int32_t *kinds;           /* [n_tokens]: each token's token type, checked by the caller; NULL: all are type 0 */
@@ -30,11 +30,15 @@ struct llm_batch {
     int64_t checkpoint_every;       /* activation checkpointing: keep every d-th block's input only; 0: none */
 };
 
-/* A batch of n pictures for a vision transformer: a class token and the patches of each, in memory of `c`, with doc_start as if they were one row.
- * The patches are not initialised. Without patches: `c` has failed. */
+/* A batch of n pictures for a vision transformer or tower, whose configuration is `f` (llm_config_sees): a class token and the patches of each, in
+ * memory of `c`, with doc_start as if they were one row. The patches are not initialised. Without patches: `c` has failed. */
 struct llm_batch llm_model_pictures(struct llm_ctx *c, const struct llm_config *f, int64_t n);
 /* Makes picture i of that batch the pixels [num_channels, image_size, image_size]. */
 void llm_model_put_picture(const struct llm_config *f, const struct llm_batch *b, int64_t i, const float *pixels);
+
+/* Models with llm_config_projects: the rows [n * llm_config_crop_rows, hidden_size] of n crops, which stand for pictures in texts (llm_picture_rows),
+ * from a batch of them. tower: the tower has a backward pass too, not only the projector. */
+struct llm_tensor *llm_model_crop_embeddings(struct llm_ctx *c, struct llm_model *m, const struct llm_batch *pictures, int64_t n, bool tower);
 
 /* Final hidden states [n_tokens, hidden] after the last norm. */
 struct llm_tensor *llm_model_forward(struct llm_ctx *c, struct llm_model *m, const struct llm_batch *b);
@@ -63,9 +67,14 @@ struct llm_tensor *llm_model_lens(struct llm_ctx *c, struct llm_model *m, struct
 struct llm_tensor *llm_model_lens_norm(struct llm_ctx *c, struct llm_model *m, struct llm_tensor *residual);
 /* The watcher of the logits [n, vocab] of a cross-entropy (struct llm_cross_entropy.watched); NULL: nobody watches them. */
 const struct llm_inner *llm_model_watched_logits(struct llm_ctx *c, int64_t n);
-/* Pools the hidden states of each row into one vector [n_rows, hidden], as llm_config_pooling says. Row r has lengths[r] tokens, then padding.
- * `lengths` must live until the backward pass. */
-struct llm_tensor *llm_model_pool(struct llm_ctx *c, const struct llm_model *m, struct llm_tensor *hidden, const int32_t *lengths, int64_t n_rows);
+/* Pools the hidden states of each row of texts into one vector [n_rows, hidden], as llm_config_pooling says. Row r has lengths[r] tokens of ids
+ * [n_rows, row length], then padding. `lengths` must live until the backward pass. */
+struct llm_tensor *llm_model_pool(struct llm_ctx *c, const struct llm_model *m, struct llm_tensor *hidden, const int32_t *ids,
+                                  const int32_t *lengths, int64_t n_rows);
+/* Pools the hidden states of n pictures into one vector each [n, the vision tower's hidden_size]: the class token's, or by attention pooling. */
+struct llm_tensor *llm_model_pool_pictures(struct llm_ctx *c, const struct llm_model *m, struct llm_tensor *hidden, int64_t n);
+/* The vectors [rows, llm_config_vector] of pooled hidden states of texts, or of pictures: their projection, or themselves. */
+struct llm_tensor *llm_model_project(struct llm_ctx *c, const struct llm_model *m, struct llm_tensor *pooled, bool pictures);
 /* The input of the matrix of classes, from pooled states: these, or the output of BERT's pooler. */
 struct llm_tensor *llm_model_before_classes(struct llm_ctx *c, const struct llm_model *m, struct llm_tensor *pooled);
 

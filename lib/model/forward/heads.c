@@ -1,4 +1,5 @@
 /* What follows the stacks: the head over the vocabulary, pooled vectors of texts, classifiers. */
+#include <string.h>
 #include "model/forward/block.h"
 #include "tensor/tape.h"
 
@@ -56,7 +57,8 @@ static struct llm_tensor *all_latents(struct llm_ctx *c, struct llm_tensor *hidd
     return llm_row_mean(c, hidden, lengths, n_rows);
 }
 
-struct llm_tensor *llm_model_pool(struct llm_ctx *c, const struct llm_model *m, struct llm_tensor *hidden, const int32_t *lengths, int64_t n_rows)
+struct llm_tensor *llm_model_pool(struct llm_ctx *c, const struct llm_model *m, struct llm_tensor *hidden, const int32_t *ids,
+                                  const int32_t *lengths, int64_t n_rows)
 {
     enum llm_pool_kind kind = llm_config_pooling(&m->config);
     int64_t row_len = n_rows > 0 ? hidden->rows / n_rows : 0;
@@ -64,8 +66,50 @@ struct llm_tensor *llm_model_pool(struct llm_ctx *c, const struct llm_model *m, 
     if (kind == LLM_POOL_MEAN || kind == LLM_POOL_UNSET) return llm_row_mean(c, hidden, lengths, n_rows);
     int32_t *rows = llm_op_alloc(c, n_rows, sizeof *rows);
     if (llm_ctx_failed(c)) return &c->nothing;
-    for (int64_t r = 0; r < n_rows; r++) rows[r] = (int32_t)(r * row_len + (kind == LLM_POOL_LAST ? lengths[r] - 1 : 0));
+    for (int64_t r = 0; r < n_rows; r++) {
+        const int64_t token = llm_config_pooled_token(&m->config, kind, ids + r * row_len, lengths[r]);
+        if (token < 0) return llm_op_fail(c, EX_DATAERR, "text: expected an end token (%lld), found none", (long long)m->config.eos_token_id);
+        rows[r] = (int32_t)(r * row_len + token);
+    }
     return llm_gather(c, hidden, rows, n_rows);
+}
+
+static struct llm_tensor *attention_pool(struct llm_ctx *c, const struct llm_stack *s, struct llm_tensor *hidden, int64_t n)
+{
+    const struct llm_attention_pool *p = &s->pool;
+    const int64_t width = s->own->hidden_size, rows_before = c->n_rows;
+    int32_t *numbers = llm_op_alloc(c, n, sizeof *numbers); /* of the one query, for each picture */
+    if (llm_ctx_failed(c)) return &c->nothing;
+    memset(numbers, 0, (size_t)n * sizeof *numbers);
+    struct llm_attn a = llm_cross_attn(s->own);
+    a.kv_row_len = hidden->rows / n;
+    c->n_rows = n;
+    struct llm_tensor *q = llm_linear(c, llm_embedding(c, numbers, n, p->probe, 1), p->qkv.w, p->qkv.b);
+    struct llm_tensor *kv = llm_linear(c, hidden, p->qkv.w, p->qkv.b);
+    struct llm_tensor *x = llm_attention(c, llm_columns(c, q, 0, width), llm_columns(c, kv, width, width), llm_columns(c, kv, 2 * width, width), &a,
+                                         NULL);
+    x = llm_linear(c, x, p->out.w, p->out.b);
+    struct llm_tensor *y = llm_linear(c, llm_norm_apply(c, s->own, &p->norm, x), p->up.w, p->up.b);
+    x = llm_add(c, x, llm_linear(c, llm_activation(c, y, s->own->act), p->down.w, p->down.b));
+    c->n_rows = rows_before;
+    return x;
+}
+
+struct llm_tensor *llm_model_pool_pictures(struct llm_ctx *c, const struct llm_model *m, struct llm_tensor *hidden, int64_t n)
+{
+    const struct llm_stack *s = &((const struct llm_decoder *)m->layout)->stacks[LLM_STACK_VISION];
+    if (s->pool.probe) return attention_pool(c, s, hidden, n);
+    int32_t *first = llm_op_alloc(c, n, sizeof *first);
+    if (llm_ctx_failed(c)) return &c->nothing;
+    for (int64_t i = 0; i < n; i++) first[i] = (int32_t)(i * (hidden->rows / n));
+    return llm_gather(c, hidden, first, n);
+}
+
+struct llm_tensor *llm_model_project(struct llm_ctx *c, const struct llm_model *m, struct llm_tensor *pooled, bool pictures)
+{
+    const struct llm_decoder *d = m->layout;
+    const struct llm_linear_params *p = &d->stacks[pictures && llm_config_two_towers(&m->config) ? LLM_STACK_VISION : LLM_STACK_MAIN].projection;
+    return p->w ? llm_linear(c, pooled, p->w, p->b) : pooled;
 }
 
 struct llm_tensor *llm_model_before_classes(struct llm_ctx *c, const struct llm_model *m, struct llm_tensor *pooled)

@@ -16,6 +16,7 @@ struct run {
     const int32_t *memory_len;
     const int32_t *latents;    /* ids of learned latents, which pass through the layers instead of tokens; NULL: the model has none */
     struct llm_site site, memory_site;
+    struct llm_first_values *first_values; /* NULL: the model is not RWKV 7 */
     int64_t first, n;
     bool alone;                /* within stored_layers */
 };
@@ -67,6 +68,7 @@ static int readers_of(const struct llm_module *m, struct llm_param *w[LLM_MATMUL
         {&llm_module_cross, {LLM_CROSS_Q, -1}},
         {&llm_module_mamba, {LLM_MAMBA_IN, -1}},
         {&llm_module_mamba2, {LLM_MAMBA_IN, -1}},
+        {&llm_module_hyena, {LLM_HYENA_IN, -1}},
         {&llm_module_mlp, {LLM_MLP_GATE_UP, LLM_MLP_GATE, LLM_MLP_UP, -1}}};
     int n = 0;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -136,7 +138,7 @@ static struct llm_pass pass_of(const struct run *r, struct llm_shared_kv *shared
 {
     return (struct llm_pass){.config = r->config, .batch = &r->batch, .rope = rope_of(r, layer), .bidirectional = r->config->bidirectional,
                              .rel_bias = r->stack->rel_bias, .rel_map = r->stack->rel_map, .memory = r->memory,
-                             .memory_len = r->memory_len, .shared = shared, .layer = layer,
+                             .memory_len = r->memory_len, .shared = shared, .first_values = r->first_values, .layer = layer,
                              .site = {r->site.stack, layer, r->site.who}, .memory_site = {r->site.stack, layer, r->memory_site.who}};
 }
 
@@ -145,7 +147,7 @@ static struct llm_tensor *layers(struct llm_ctx *c, void *arg, struct llm_tensor
 /* Layers that run again for their backward pass: the activations of each are kept as c->stored says, as they are without checkpointing. */
 static struct llm_tensor *stored_layers(struct llm_ctx *c, const struct run *r, struct llm_tensor *x)
 {
-    const int64_t together = r->config->kv_sharing; /* layers that share keys and values are in one block */
+    const int64_t together = llm_config_together(r->config);
     struct run *some = llm_op_alloc(c, r->n, sizeof *some);
     for (int64_t i = 0; some && i < r->n; i += together) {
         some[i] = *r;
@@ -198,6 +200,7 @@ static struct llm_tensor *look_up(struct llm_ctx *c, const struct run *r)
     const struct llm_batch *b = &r->batch;
     const struct llm_decoder *m = r->model->layout;
     struct llm_param *table = r->stack->embed ? r->stack->embed : m->stacks[LLM_STACK_MAIN].embed;
+    if (b->patches && !r->stack->embed) return llm_linear(c, b->patches, r->stack->patches.w, r->stack->patches.b);
     if (b->patches) {
         struct llm_tensor *x = llm_embedding(c, b->ids, b->n_tokens, table, 1);
         return llm_replace(c, x, llm_linear(c, b->patches, r->stack->patches.w, r->stack->patches.b), b->given_row);
@@ -232,6 +235,17 @@ static struct llm_tensor *input(struct llm_ctx *c, const struct run *r)
 
 /* ---- stacks ---- */
 
+/* Without a tape the values of RWKV 7's first layer are kept in memory which blocks do not release. NULL for other models, and after a failure. */
+static struct llm_first_values *first_values(struct llm_ctx *c, const struct run *r)
+{
+    if (r->config->mixer != LLM_MIXER_RWKV7) return NULL;
+    struct llm_first_values *first = llm_op_alloc(c, 1, sizeof *first);
+    if (!first) return NULL;
+    *first = (struct llm_first_values){.outlives = !c->tape};
+    if (first->outlives) first->v = llm_tensor_create(c, r->batch.n_tokens, llm_rwkv_width(r->config));
+    return first;
+}
+
 /* All layers of one stack, and the norm after them. */
 static struct llm_tensor *run_stack(struct llm_ctx *c, const struct run *whole)
 {
@@ -239,16 +253,20 @@ static struct llm_tensor *run_stack(struct llm_ctx *c, const struct run *whole)
     const struct llm_batch *b = &whole->batch;
     const struct llm_stack *s = whole->stack;
     bool keep = c->tape && b->checkpoint_every <= 0;
-    int64_t every = c->tape && b->checkpoint_every > 0 ? b->checkpoint_every : 1;
-    every = (every + f->kv_sharing - 1) / f->kv_sharing * f->kv_sharing; /* layers that share keys and values must be in one block */
-    struct run *runs = llm_op_alloc(c, s->n_layers, sizeof *runs); /* below the memory that blocks release */
-    if (!runs) return &c->nothing;
+    bool recompute = c->tape && !keep;
+    const bool whole_tensors = keep && c->stored == LLM_STORED_F32; /* what a layer made can be read by later blocks */
+    int64_t every = recompute ? b->checkpoint_every : 1, together = c->tape && !whole_tensors ? llm_config_together(f) : f->kv_sharing;
+    every = (every + together - 1) / together * together;
+    struct run *runs = llm_op_alloc(c, s->n_run + 1, sizeof *runs); /* below the memory that blocks release */
+    struct llm_first_values *first = first_values(c, whole);
+    if (llm_ctx_failed(c)) return &c->nothing;
     size_t mark = llm_arena_mark(&c->acts);
     if (c->tape && is_watched_between(c, whole)) c->between->recorded++;
     struct llm_tensor *x = input(c, whole);
-    for (int64_t l = 0, n; l < s->n_layers; l += n) {
-        n = s->n_layers - l < every ? s->n_layers - l : every;
+    for (int64_t l = 0, n; l < s->n_run; l += n) {
+        n = s->n_run - l < every ? s->n_run - l : every;
         runs[l] = *whole;
+        runs[l].first_values = first;
         runs[l].first = l;
         runs[l].n = n;
         c->boundary = c->tape && is_watched_between(c, whole) ? l + 1 : 0;
@@ -256,7 +274,8 @@ static struct llm_tensor *run_stack(struct llm_ctx *c, const struct run *whole)
         else x = llm_keep_only(c, mark, layers(c, &runs[l], x)); /* one hidden state at a time */
     }
     c->boundary = c->tape && is_watched_between(c, whole) ? s->n_layers + 1 : 0;
-    if (s->final_norm.w) x = llm_visit(c, &whole->site, LLM_PLACE_FINAL_NORM, llm_norm_apply(c, f, &s->final_norm, x));
+    const bool normed = !s->projector[0].w || whole->model->config.projector.shuffle > 0; /* LLaVA projects states before the norm */
+    if (s->final_norm.w && normed) x = llm_visit(c, &whole->site, LLM_PLACE_FINAL_NORM, llm_norm_apply(c, f, &s->final_norm, x));
     return x;
 }
 
@@ -299,7 +318,7 @@ static struct run look_at(struct llm_ctx *c, const struct llm_model *model, cons
 static struct run begin(struct llm_ctx *c, const struct llm_model *model, const struct llm_batch *b)
 {
     if (llm_config_learns_latents(&model->config)) return look_at(c, model, b);
-    struct run r = run_of(c, model, LLM_STACK_MAIN, b);
+    struct run r = run_of(c, model, b->patches && model->config.vision.patch_size > 0 ? LLM_STACK_VISION : LLM_STACK_MAIN, b);
     if (!b->source) return r;
     struct llm_batch source = *b->source;
     source.checkpoint_every = b->checkpoint_every;

@@ -21,11 +21,22 @@
     X(bert) \
     X(t5) \
     X(vit) \
+    X(clip) \
+    X(siglip) \
+    X(llava) \
+    X(llava_next) \
+    X(idefics3) \
+    X(smolvlm) \
     X(ngram) \
     X(rnn) \
     X(lstm) \
     X(mamba) \
     X(mamba2) \
+    X(rwkv) \
+    X(rwkv5) \
+    X(rwkv6) \
+    X(rwkv7) \
+    X(hyenadna) \
     X(mlp) \
     X(perceiver)
 

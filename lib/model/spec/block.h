@@ -26,7 +26,8 @@ int64_t llm_state_floats(const struct llm_state_shape *s);
 bool llm_model_can_carry(const struct llm_config *c);
 
 /* All modules, by name. Each has a row llm_module_<name> here and a forward function llm_forward_<name> (model/forward/block.h). */
-#define LLM_MODULES(X) X(attention) X(mla) X(cross) X(mlp) X(moe) X(norm) X(rnn) X(lstm) X(mamba) X(mamba2) X(window)
+#define LLM_MODULES(X) X(attention) X(mla) X(cross) X(mlp) X(moe) X(norm) X(rnn) X(lstm) X(mamba) X(mamba2) X(window) \
+    X(rwkv4) X(rwkv5) X(rwkv6) X(rwkv7) X(rwkv_channels) X(hyena)
 #define LLM_MODULE_NUMBER(name) LLM_MODULE_##name,
 enum llm_module_number { LLM_MODULE_none, LLM_MODULES(LLM_MODULE_NUMBER) LLM_N_MODULES };
 
@@ -48,8 +49,9 @@ struct llm_module_kind {
 struct llm_module {
     const struct llm_module_kind *kind;
     enum llm_stem stem;             /* norms: which norm of the layer it is */
-    struct llm_linear_params p[8];  /* numbered by the module: LLM_ATTENTION_Q, LLM_MLP_UP, … below */
+    struct llm_linear_params p[18]; /* numbered by the module: LLM_ATTENTION_Q, LLM_MLP_UP, … below */
     struct llm_absorbed *absorbed;  /* MLA: its decoding form; owned */
+    struct llm_hyena_filter *filter;      /* Hyena: its filters for decoding; owned */
     struct llm_param **experts;     /* mixtures: [3][num_experts]: gates, ups, downs; owned */
     struct llm_param **head_gains;  /* LLM_QK_NORM_EACH: gains of the norms of all query heads, then of all key heads; owned */
 };
@@ -65,12 +67,25 @@ enum { LLM_MLP_GATE, LLM_MLP_UP, LLM_MLP_DOWN, LLM_MLP_GATE_UP };
 enum { LLM_MOE_ROUTER, LLM_MOE_BIAS, LLM_MOE_SHARED_GATE, LLM_MOE_SHARED_UP, LLM_MOE_SHARED_DOWN };
 enum { LLM_RECURRENT_INPUT, LLM_RECURRENT_STATE };
 enum { LLM_MAMBA_IN, LLM_MAMBA_CONV, LLM_MAMBA_X_PROJ, LLM_MAMBA_DT, LLM_MAMBA_OUT, LLM_MAMBA_SCAN /* w: A_log, b: D */, LLM_MAMBA_NORM };
+enum { LLM_RWKV_K, LLM_RWKV_V, LLM_RWKV_R, LLM_RWKV_OUT, LLM_RWKV_DECAY, LLM_RWKV_FIRST, LLM_RWKV_GATE, LLM_RWKV_NORM,
+       LLM_RWKV_MIX_IN, LLM_RWKV_MIX_OUT, LLM_RWKV_DECAY_IN, LLM_RWKV_RATE, LLM_RWKV_RATE_IN, LLM_RWKV_VALUE, LLM_RWKV_VALUE_IN, LLM_RWKV_GATE_IN,
+       LLM_RWKV_KEY_SCALE, LLM_RWKV_KEY_MIX };
+
+enum { LLM_HYENA_MAX_INNER = 8 };
+enum { LLM_HYENA_IN, LLM_HYENA_CONV, LLM_HYENA_OUT, LLM_HYENA_SKIP, LLM_HYENA_FREQ, LLM_HYENA_POSITIONS, LLM_HYENA_TIME, LLM_HYENA_DECAY,
+       LLM_HYENA_FILTER /* layer i of the network is at LLM_HYENA_FILTER + i */ };
 
 /* What the declaration and the forward function of a module both need to know. */
 /* Cross-layer attention (Brandon et al. 2024): whether the layer computes keys and values. Of kv_sharing consecutive layers only the first does. */
 static inline bool llm_attention_makes_keys(const struct llm_config *c, int64_t layer) { return layer % c->kv_sharing == 0; }
 /* Mamba 2: channels of the convolution. */
 static inline int64_t llm_mamba2_conv_width(const struct llm_config *c) { return c->intermediate_size + 2 * c->ssm_groups * c->state_size; }
+/* RWKV: channels of time mixing. */
+static inline int64_t llm_rwkv_width(const struct llm_config *c) { return c->num_attention_heads * c->head_dim; }
+/* RWKV: whether channel mixing has a gate. Version 7 has none. */
+static inline bool llm_rwkv_gates_channels(const struct llm_config *c) { return c->mixer != LLM_MIXER_RWKV7; }
+/* RWKV 6: the mixtures whose shares depend on tokens, in the order of their factors: decay, key, value, receptance, gate. */
+enum { LLM_RWKV_MIX_DECAY, LLM_RWKV_MIX_K, LLM_RWKV_MIX_V, LLM_RWKV_MIX_R, LLM_RWKV_MIX_GATE, LLM_RWKV_MIXES };
 /* Perceivers: tiles of LLM_KV_TILE tokens that hold a block's keys and values. */
 static inline int64_t llm_latents_tiles(int64_t block) { return (block + LLM_KV_TILE - 1) / LLM_KV_TILE; }
 
@@ -85,6 +100,12 @@ struct llm_absorbed {
 };
 void llm_absorbed_destroy(struct llm_absorbed *a); /* NULL is fine */
 
+/* Hyena: values of a layer's filters for the first positions, which decoding passes compute as they need them. */
+struct llm_hyena_filter { float *values; int64_t n; }; /* [n, (hyena_order - 1)·hidden_size], owned */
+void llm_hyena_filter_destroy(struct llm_hyena_filter *f); /* NULL is fine */
+/* Channels of all filters of a layer. */
+static inline int64_t llm_hyena_filters(const struct llm_config *c) { return (c->hyena_order - 1) * c->hidden_size; }
+
 /* Norms before and after a sub-layer: mixer, feed-forward, cross-attention (which runs between them); kind NULL: none. */
 enum { LLM_SUB_MIXER, LLM_SUB_FFN, LLM_SUB_CROSS, LLM_N_SUBS };
 struct llm_layer { struct llm_module before[LLM_N_SUBS], after[LLM_N_SUBS], mixer, ffn, cross; };
@@ -93,6 +114,12 @@ static inline struct llm_module *llm_layer_part(struct llm_layer *layer, int i)
 {
     return i == LLM_SUB_MIXER ? &layer->mixer : i == LLM_SUB_FFN ? &layer->ffn : &layer->cross;
 }
+/* Attention pooling (Zhai et al. 2023; Lee et al. 2019, Set Transformer): a learned query attends to all tokens of a picture, and a feed-forward part
+ * follows. */
+struct llm_attention_pool {
+    struct llm_param *probe;        /* [1, hidden_size]; NULL: the stack has no such pooling */
+    struct llm_linear_params qkv, out, norm, up, down;
+};
 /* A stack of layers with its input and its final norm. A model has one or several, each with a configuration: a decoder or an encoder has one, T5 has
  * two. To add one: its number in model/spec/place.h, its configuration in llm_stack_config (spec/decoder.c), its declaration. */
 struct llm_stack {
@@ -101,7 +128,12 @@ struct llm_stack {
     struct llm_param *embed, *positions, *token_types, *latents; /* NULL: none; embed NULL: the first stack's */
     struct llm_linear_params patches, embed_norm, final_norm; /* w NULL: none */
     struct llm_layer *layers;       /* [n_layers], of the first stack with those that predict further after them */
-    int64_t n_layers;
+    int64_t n_layers, n_run;        /* layers; those that a pass runs: fewer in a tower whose earlier states are wanted, without a norm after
+                                     * them */
+    struct llm_linear_params projector[2]; /* of these states, in models with llm_config_projects */
+    struct llm_param *newline;      /* [1, the language model's hidden_size] ends rows of patches (LLaVA-NeXT); NULL: none does */
+    struct llm_linear_params projection; /* of pooled hidden states [projection_dim, hidden_size]; w NULL: none */
+    struct llm_attention_pool pool;
     struct llm_param *rel_bias;     /* biases of attention scores by distance, which all its layers share; NULL: none */
     int32_t *rel_map;               /* [2·rel_max_distance + 1]: the bucket of each distance */
     float *inv_freq[2];             /* rotary frequencies of global and of local layers; the second NULL: local layers use the first */
@@ -114,7 +146,7 @@ struct llm_next { struct llm_linear_params token_norm, hidden_norm, join, norm; 
 struct llm_decoder {
     struct llm_stack stacks[LLM_MAX_STACKS];
     struct llm_param *head;         /* NULL: tied */
-    struct llm_param *head_bias, *logit_scale; /* NULL: none */
+    struct llm_param *head_bias, *logit_scale, *logit_bias; /* NULL: none */
     struct llm_linear_params pooler, head_dense, head_norm, classes; /* w NULL: none */
     struct llm_next *next;          /* [n_next]; the layer of the k-th is stacks[0].layers[n_layers + k] */
     int64_t n_next;
@@ -124,6 +156,8 @@ struct llm_decoder {
 /* Declares all parameters of a decoder, an encoder or both, and points the fields of `m` (zeroed by the caller) at them. 0 or -1. */
 int llm_decoder_declare(struct llm_declare *d, struct llm_decoder *m);
 void llm_decoder_destroy(struct llm_decoder *m, size_t n_params);
+/* Parameters have changed: Hyena's filters are computed again when they are needed. */
+void llm_decoder_changed(struct llm_decoder *m);
 /* Parts of llm_decoder_declare: the parameters of layer `number`; those of multi-token prediction. */
 void llm_decoder_declare_layer(struct llm_declare *d, struct llm_layer *layer, int64_t number);
 int llm_next_declare(struct llm_declare *d, struct llm_decoder *m);
@@ -139,5 +173,7 @@ int llm_stack_set_rope(struct llm_stack *s, const struct llm_config *c, int64_t 
 int llm_model_declare(const struct llm_config *c, struct llm_declare *d, struct llm_decoder **layout, struct llm_err *e) LLM_MUST_CHECK;
 /* As llm_model_declare, with the names and layouts of GGUF files. */
 int llm_model_declare_gguf(const struct llm_config *c, struct llm_declare *d, struct llm_err *e) LLM_MUST_CHECK;
+/* As llm_model_declare, with the names and values of files of rwkv.cpp, which the family must have (llm_arch.rwkv_cpp_names). */
+int llm_model_declare_rwkv_cpp(const struct llm_config *c, struct llm_declare *d, struct llm_err *e) LLM_MUST_CHECK;
 
 #endif

@@ -26,9 +26,10 @@ size_t llm_model_cost(const struct llm_config *c, int64_t context, struct llm_co
     if (llm_model_declare(c, &d, &layout, &e) < 0) return 0;
     for (size_t i = 0; i < d.n; i++) {
         const struct llm_param_spec *s = &d.specs[i];
-        add(rows, &n, room, s->encoder ? LLM_UNIT_ENCODER : s->unit, (double)s->shape[0] * (double)s->shape[1], llm_param_spec_flops(s));
+        const enum llm_unit unit = s->stack != LLM_STACK_MAIN ? LLM_UNIT_ENCODER : s->unit;
+        add(rows, &n, room, unit, (double)s->shape[0] * (double)s->shape[1], llm_param_spec_flops(s));
     }
-    const struct llm_stack *main = &layout->stacks[LLM_STACK_MAIN], *encoder = &layout->stacks[LLM_STACK_ENCODER];
+    const struct llm_stack *main = &layout->stacks[LLM_STACK_MAIN];
     for (int64_t l = 0; l < main->n_layers; l++) {
         const struct llm_module *modules[] = {&main->layers[l].mixer, &main->layers[l].ffn, &main->layers[l].cross};
         for (int i = 0; i < 3; i++) {
@@ -36,8 +37,12 @@ size_t llm_model_cost(const struct llm_config *c, int64_t context, struct llm_co
             add(rows, &n, room, modules[i]->kind->unit, 0, modules[i]->kind->extra_flops(c, l, context));
         }
     }
-    for (int64_t l = 0; l < encoder->n_layers; l++) {
-        add(rows, &n, room, LLM_UNIT_ENCODER, 0, encoder->layers[l].mixer.kind->extra_flops(encoder->own, l, context));
+    for (int i = 0; i < LLM_MAX_STACKS; i++) {
+        const struct llm_stack *s = &layout->stacks[i];
+        for (int64_t l = 0; i != LLM_STACK_MAIN && l < s->n_layers; l++) {
+            const int64_t seen = i == LLM_STACK_VISION ? s->own->max_position_embeddings : context;
+            add(rows, &n, room, LLM_UNIT_ENCODER, 0, s->layers[l].mixer.kind->extra_flops(s->own, l, seen));
+        }
     }
     bool encodes = c->bidirectional && !c->head_transform; /* an encoder's hidden states are its result */
     bool tied = c->tie_word_embeddings && llm_config_has_head(c) && !encodes;

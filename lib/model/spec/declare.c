@@ -14,17 +14,18 @@ void llm_declare_release(struct llm_declare *d)
 const char *const llm_unit_names[LLM_N_UNITS] = {
     [LLM_UNIT_EMBEDDINGS] = "embeddings", [LLM_UNIT_NORMS] = "norms", [LLM_UNIT_ATTENTION] = "attention", [LLM_UNIT_CROSS_ATTENTION] =
     "cross-attention", [LLM_UNIT_MLP] = "mlp", [LLM_UNIT_EXPERTS] = "experts", [LLM_UNIT_RNN] = "rnn", [LLM_UNIT_LSTM] = "lstm", [LLM_UNIT_MAMBA]
-    = "mamba", [LLM_UNIT_MAMBA2] = "mamba2", [LLM_UNIT_HEAD] = "head", [LLM_UNIT_CLASSES] = "classes", [LLM_UNIT_NEXT_TOKENS] = "next tokens",
+    = "mamba", [LLM_UNIT_MAMBA2] = "mamba2", [LLM_UNIT_RWKV] = "rwkv", [LLM_UNIT_HYENA] = "hyena",
+    [LLM_UNIT_HEAD] = "head", [LLM_UNIT_CLASSES] = "classes", [LLM_UNIT_NEXT_TOKENS] = "next tokens",
     [LLM_UNIT_ENCODER] = "encoder"};
 
 bool llm_param_spec_same(const struct llm_param_spec *a, const struct llm_param_spec *b)
 {
-    return a->stem == b->stem && a->piece == b->piece && a->encoder == b->encoder && a->layer == b->layer && a->expert == b->expert;
+    return a->stem == b->stem && a->piece == b->piece && a->stack == b->stack && a->layer == b->layer && a->expert == b->expert;
 }
 
 bool llm_param_spec_stacked(const struct llm_param_spec *a, const struct llm_param_spec *b)
 {
-    return a->n_parts > 0 && b->n_parts > 0 && a->stem == b->stem && a->encoder == b->encoder && a->layer == b->layer;
+    return a->n_parts > 0 && b->n_parts > 0 && a->stem == b->stem && a->stack == b->stack && a->layer == b->layer;
 }
 
 /* Queries, keys and latent vectors have RMSNorm, whatever the norm of hidden states is. */
@@ -47,8 +48,19 @@ static void outer_name(const struct llm_declare *d, enum llm_stem stem, char *ou
         [LLM_STEM_HEAD_DENSE - LLM_N_STEMS] = {names->head_dense, false}, [LLM_STEM_HEAD_NORM - LLM_N_STEMS] = {names->head_norm, false},
         [LLM_STEM_HEAD_BIAS - LLM_N_STEMS] = {names->head_bias, false}, [LLM_STEM_HEAD - LLM_N_STEMS] = {names->head, false},
         [LLM_STEM_CLASSES - LLM_N_STEMS] = {like_bert ? "classifier" : "score", false}, /* as transformers has them */
-        [LLM_STEM_LOGIT_SCALE - LLM_N_STEMS] = {"logit_scale", false}};
+        [LLM_STEM_LOGIT_SCALE - LLM_N_STEMS] = {"logit_scale", false}, [LLM_STEM_LOGIT_BIAS - LLM_N_STEMS] = {"logit_bias", false},
+        [LLM_STEM_PROJECTION - LLM_N_STEMS] = {names->projection, false},
+        [LLM_STEM_PROJECTOR_1 - LLM_N_STEMS] = {names->projector[0], false}, [LLM_STEM_PROJECTOR_2 - LLM_N_STEMS] = {names->projector[1], false},
+        [LLM_STEM_NEWLINE - LLM_N_STEMS] = {names->newline, false}};
+    if (stem >= LLM_STEM_PROBE) snprintf(out, n, "%s%s", names->prefix, names->probe[stem - LLM_STEM_PROBE]);
+    if (stem >= LLM_STEM_PROBE) return;
     snprintf(out, n, "%s%s", table[stem - LLM_N_STEMS].prefixed ? names->prefix : "", table[stem - LLM_N_STEMS].name);
+}
+
+/* Whether a number follows the name: a head's, or that of a layer of a filter's network. */
+static bool is_numbered(enum llm_stem stem, bool gguf)
+{
+    return stem == LLM_STEM_FILTER || stem == LLM_STEM_FILTER_FREQ || (is_inner_norm(stem) && !gguf);
 }
 
 /* Writes the name of a parameter, without the suffix of its piece (".weight"), to out[n]. */
@@ -64,7 +76,7 @@ static void name_of(const struct llm_declare *d, enum llm_stem stem, int64_t exp
                  names->stem[stem]);
     } else {
         snprintf(out, n, "%s%s%d.%s", names->prefix, names->layer, d->layer, names->stem[stem]);
-        if (expert >= 0 && is_inner_norm(stem) && !d->gguf) snprintf(out + strlen(out), n - strlen(out), ".%lld", (long long)expert); /* a head's */
+        if (expert >= 0 && is_numbered(stem, d->gguf)) snprintf(out + strlen(out), n - strlen(out), ".%lld", (long long)expert);
     }
 }
 
@@ -73,7 +85,7 @@ static struct llm_param_spec *add(struct llm_declare *d, struct llm_param **slot
 {
     static const char *const suffixes[] = {
         [LLM_PIECE_WEIGHT] = ".weight", [LLM_PIECE_BIAS] = ".bias", [LLM_PIECE_MEAN] = ".running_mean", [LLM_PIECE_VAR] = ".running_var",
-        [LLM_PIECE_WHOLE] = ""};
+        [LLM_PIECE_FREQ] = ".freq", [LLM_PIECE_WHOLE] = ""};
     static struct llm_param_spec none;
     char name[100];
     if (d->failed || llm_grow((void **)&d->specs, &d->room, d->n + 1, sizeof *d->specs, d->err) < 0) {
@@ -82,7 +94,7 @@ static struct llm_param_spec *add(struct llm_declare *d, struct llm_param **slot
     }
     struct llm_param_spec *s = &d->specs[d->n++];
     int before = d->layer >= 0 ? d->layers_before : 0;
-    *s = (struct llm_param_spec){.dims = dims, .unit = d->unit, .stem = stem, .piece = piece, .encoder = d->encoder, .layer = d->layer + before,
+    *s = (struct llm_param_spec){.dims = dims, .unit = d->unit, .stem = stem, .piece = piece, .stack = d->stack, .layer = d->layer + before,
                                  .expert = expert, .slot = slot};
     name_of(d, stem, expert, name, sizeof name);
     snprintf(s->name, sizeof s->name, "%s%s", name, suffixes[piece]);
@@ -211,6 +223,31 @@ void llm_declare_init(struct llm_declare *d, enum llm_init init)
     if (!d->failed) d->specs[d->n - 1].init = init;
 }
 
+void llm_declare_filter(struct llm_declare *d, struct llm_linear_params *p, int64_t number, int64_t out, int64_t in, const char *dims, bool bias)
+{
+    struct llm_param_spec *s = add(d, &p->w, LLM_STEM_FILTER, LLM_PIECE_WEIGHT, number, dims);
+    matrix(s, out, in);
+    llm_declare_exact(d, false);
+    if (bias) vector(add(d, &p->b, LLM_STEM_FILTER, LLM_PIECE_BIAS, number, dims), out, LLM_INIT_ZERO);
+}
+
+void llm_declare_freq(struct llm_declare *d, struct llm_param **slot, int64_t n, int uses)
+{
+    struct llm_param_spec *s = add(d, slot, LLM_STEM_FILTER_FREQ, LLM_PIECE_FREQ, 1, "filter_order");
+    vector(s, n, LLM_INIT_HYENA);
+    s->sharers = uses;
+    if (!d->failed) llm_declare_shape(d, 1, n, 0);
+}
+
+void llm_declare_constant(struct llm_declare *d)
+{
+    if (d->failed) return;
+    struct llm_param_spec *s = &d->specs[d->n - 1];
+    s->constant = s->lookup = true;
+    if (s->n_dims > 1) llm_declare_shape(d, 1, s->shape[0], s->shape[1]);
+    else llm_declare_shape(d, 1, s->stem == LLM_STEM_FILTER_TIME ? s->shape[0] : 1, s->stem == LLM_STEM_FILTER_TIME ? 1 : s->shape[0]);
+}
+
 /* The spec declared last if names are those of GGUF files; else NULL, because the layout concerns GGUF alone. */
 static struct llm_param_spec *last_of_gguf(struct llm_declare *d)
 {
@@ -226,10 +263,52 @@ void llm_declare_file_shape(struct llm_declare *d, int64_t rows, int64_t cols)
     s->file_shape[1] = cols;
 }
 
+void llm_declare_vector_shape(struct llm_declare *d)
+{
+    if (d->failed || d->gguf || d->rwkv_cpp) return;
+    llm_declare_shape(d, 1, 1, d->specs[d->n - 1].shape[0]);
+}
+
+void llm_declare_shape(struct llm_declare *d, int64_t a, int64_t b, int64_t c)
+{
+    if (d->failed) return;
+    struct llm_param_spec *s = &d->specs[d->n - 1];
+    s->file_dims = c > 0 ? 3 : 2;
+    s->file_writes = true;
+    memcpy(s->file_shape, (int64_t[]){a, b, c}, 3 * sizeof *s->file_shape);
+}
+
+void llm_declare_transposed(struct llm_declare *d)
+{
+    if (!d->failed && !d->gguf && !d->rwkv_cpp) d->specs[d->n - 1].transposed = true;
+}
+
+void llm_declare_row(struct llm_declare *d, int64_t i, int64_t n)
+{
+    if (d->failed || !d->rwkv_cpp) return;
+    struct llm_param_spec *s = &d->specs[d->n - 1];
+    llm_declare_shape(d, n, s->shape[0], 0);
+    s->part = i;
+    s->n_parts = n;
+}
+
+void llm_declare_blocks(struct llm_declare *d, int64_t n)
+{
+    if (d->failed || !d->rwkv_cpp) return;
+    struct llm_param_spec *s = &d->specs[d->n - 1];
+    llm_declare_shape(d, n, s->shape[1], s->shape[0] / n);
+    s->transposed = true;
+    s->blocks = n;
+}
+
+void llm_declare_exp_minus_exp(struct llm_declare *d)
+{
+    if (!d->failed && d->rwkv_cpp) d->specs[d->n - 1].exp_minus_exp = true;
+}
+
 void llm_declare_minus_exp(struct llm_declare *d)
 {
-    struct llm_param_spec *s = last_of_gguf(d);
-    if (s) s->minus_exp = true;
+    if (!d->failed && (d->gguf || d->rwkv_cpp)) d->specs[d->n - 1].minus_exp = true;
 }
 
 void llm_declare_table(struct llm_declare *d, struct llm_param **slot, enum llm_stem stem, int64_t rows, int64_t cols, const char *dims, bool lookup)
@@ -240,18 +319,24 @@ void llm_declare_table(struct llm_declare *d, struct llm_param **slot, enum llm_
     s->role = lookup ? LLM_ROLE_TABLE : LLM_ROLE_HEAD;
 }
 
-void llm_declare_rows(struct llm_declare *d, struct llm_param **slot, enum llm_stem stem, int64_t rows, int64_t cols, const char *dims)
+void llm_declare_rows(struct llm_declare *d, struct llm_param **slot, enum llm_stem stem, int64_t rows, int64_t cols, const char *dims,
+                      int file_dims)
 {
     struct llm_param_spec *s = add(d, slot, stem, LLM_PIECE_WHOLE, -1, dims);
     matrix(s, rows, cols);
     s->lookup = true;
     s->role = LLM_ROLE_TABLE;
-    s->file_dims = 3;
+    s->file_dims = file_dims;
     s->file_writes = true;
-    memcpy(s->file_shape, (int64_t[]){1, rows, cols}, 3 * sizeof *s->file_shape);
+    memcpy(s->file_shape, (int64_t[]){file_dims == 1 ? cols : 1, rows, cols}, 3 * sizeof *s->file_shape);
 }
 
-void llm_declare_patches(struct llm_declare *d, struct llm_linear_params *p)
+void llm_declare_scalar(struct llm_declare *d)
+{
+    if (!d->failed) d->specs[d->n - 1].scalar = true;
+}
+
+void llm_declare_patches(struct llm_declare *d, struct llm_linear_params *p, bool bias)
 {
     const struct llm_config *c = d->config;
     struct llm_param_spec *s = add(d, &p->w, LLM_STEM_PATCHES, LLM_PIECE_WEIGHT, -1, "hidden_size, num_channels * patch_size * patch_size");
@@ -259,5 +344,5 @@ void llm_declare_patches(struct llm_declare *d, struct llm_linear_params *p)
     s->file_dims = 4;
     s->file_writes = true;
     memcpy(s->file_shape, (int64_t[]){c->hidden_size, c->num_channels, c->patch_size, c->patch_size}, 4 * sizeof *s->file_shape);
-    vector(add(d, &p->b, LLM_STEM_PATCHES, LLM_PIECE_BIAS, -1, "hidden_size"), c->hidden_size, LLM_INIT_ZERO);
+    if (bias) vector(add(d, &p->b, LLM_STEM_PATCHES, LLM_PIECE_BIAS, -1, "hidden_size"), c->hidden_size, LLM_INIT_ZERO);
 }

@@ -6,7 +6,9 @@ const struct llm_module_kind *llm_decoder_mixer(const struct llm_config *c, int6
 {
     static const struct llm_module_kind *const others[] = {[LLM_MIXER_RNN] = &llm_module_rnn, [LLM_MIXER_LSTM] = &llm_module_lstm,
                                                          [LLM_MIXER_MAMBA] = &llm_module_mamba, [LLM_MIXER_MAMBA2] = &llm_module_mamba2,
-                                                         [LLM_MIXER_WINDOW] = &llm_module_window};
+                                                         [LLM_MIXER_WINDOW] = &llm_module_window, [LLM_MIXER_RWKV4] = &llm_module_rwkv4,
+                                                         [LLM_MIXER_RWKV5] = &llm_module_rwkv5, [LLM_MIXER_RWKV6] = &llm_module_rwkv6,
+                                                         [LLM_MIXER_RWKV7] = &llm_module_rwkv7, [LLM_MIXER_HYENA] = &llm_module_hyena};
     if (layer == 0 && llm_config_learns_latents(c)) return &llm_module_cross; /* the first layer's latents attend to the text */
     if (c->mixer != LLM_MIXER_ATTENTION) return others[c->mixer];
     return c->kv_lora_rank > 0 ? &llm_module_mla : &llm_module_attention;
@@ -14,6 +16,8 @@ const struct llm_module_kind *llm_decoder_mixer(const struct llm_config *c, int6
 
 const struct llm_module_kind *llm_decoder_ffn(const struct llm_config *c, int64_t layer)
 {
+    if (c->mixer == LLM_MIXER_HYENA) return &llm_module_mlp;
+    if (c->mixer >= LLM_MIXER_RWKV4) return &llm_module_rwkv_channels;
     if (c->mixer != LLM_MIXER_ATTENTION) return NULL;
     return llm_config_is_mixture(c, layer) ? &llm_module_moe : &llm_module_mlp;
 }

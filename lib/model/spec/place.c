@@ -9,7 +9,8 @@
 #include "model/spec/block.h"
 
 #define LAYERS "layers."
-static const char *const stack_prefixes[LLM_MAX_STACKS] = {[LLM_STACK_MAIN] = "", [LLM_STACK_ENCODER] = "encoder."};
+static const char *const stack_prefixes[LLM_MAX_STACKS] = {[LLM_STACK_MAIN] = "", [LLM_STACK_ENCODER] = "encoder.",
+                                                           [LLM_STACK_VISION] = "vision."};
 
 const struct llm_place_row llm_places[LLM_N_PLACES] = {
     [LLM_PLACE_EMBEDDING] = {"embedding", false, "embeddings of the tokens, with positions, token types and norm where the model has them"},

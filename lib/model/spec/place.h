@@ -30,7 +30,7 @@ enum llm_place_kind {
 _Static_assert(LLM_N_PLACES <= 64, "a set of places is one word");
 
 /* Stacks of layers that a model can have. */
-enum { LLM_STACK_MAIN, LLM_STACK_ENCODER, LLM_MAX_STACKS };
+enum { LLM_STACK_MAIN, LLM_STACK_ENCODER, LLM_STACK_VISION, LLM_MAX_STACKS };
 
 struct llm_place {
     enum llm_place_kind kind;

@@ -31,7 +31,7 @@ int llm_model_write_labels(const struct llm_model *m, json_t *config)
         failed = json_object_set(names, text, json_array_get(m->labels.names, (size_t)i))
             || json_object_set_new(numbers, llm_labels_name(&m->labels, i), json_integer(i));
     }
-    if (m->config.contrastive && !failed) {
+    if (m->config.contrastive && causal && !failed) {
         snprintf(text, sizeof text, "%.*sModel", (int)(causal ? causal - m->arch->architecture : 0), m->arch->architecture);
         failed = json_object_set_new(config, "architectures", json_pack("[s]", text));
     }

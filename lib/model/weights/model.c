@@ -1,6 +1,8 @@
 /* Models in memory (model/model.h). */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/buf.h"
 #include "model/weights/lora.h"
 #include "model/weights/model.h"
 #include "model/weights/ngram.h"
@@ -78,6 +80,12 @@ void llm_model_destroy(struct llm_model *m)
     free(m);
 }
 
+void llm_model_changed(struct llm_model *m)
+{
+    llm_lora_renorm(m);
+    llm_decoder_changed(m->layout);
+}
+
 struct llm_param *llm_model_find(const struct llm_model *m, const char *name)
 {
     for (size_t i = 0; i < m->n_params; i++) {
@@ -121,6 +129,28 @@ int llm_model_check_ids(const struct llm_model *m, const int32_t *ids, int64_t n
     return 0;
 }
 
+int llm_model_end_text(const struct llm_model *m, int32_t **ids, size_t *n, struct llm_err *e)
+{
+    const struct llm_config *c = &m->config;
+    size_t room = *n;
+    if (c->pooling != LLM_POOL_EOS || c->eos_token_id < 0 || c->eos_token_id >= c->vocab_size) return 0;
+    if (*n > 0 && llm_config_pooled_token(c, c->pooling, *ids, (int64_t)*n) >= 0) return 0;
+    if (llm_grow((void **)ids, &room, *n + 1, sizeof **ids, e) < 0) return -1;
+    (*ids)[(*n)++] = (int32_t)c->eos_token_id;
+    return 0;
+}
+
+int llm_model_pad_text(const struct llm_model *m, int32_t **ids, size_t *n, struct llm_err *e)
+{
+    const struct llm_config *c = &m->config;
+    const size_t full = (size_t)c->max_position_embeddings;
+    size_t room = *n;
+    if (c->text_padding < 0 || *n >= full) return 0;
+    if (llm_grow((void **)ids, &room, full, sizeof **ids, e) < 0) return -1;
+    while (*n < full) (*ids)[(*n)++] = (int32_t)c->text_padding;
+    return 0;
+}
+
 int llm_model_must_be_causal(const struct llm_model *m, struct llm_err *e)
 {
     if (!m->config.bidirectional) return 0;
@@ -146,6 +176,25 @@ int llm_model_must_continue(const struct llm_model *m, struct llm_err *e)
     if (m->config.num_encoder_layers == 0) return llm_model_must_generate(m, e);
     return llm_fail(e, EX_UNAVAILABLE, "expected a model that continues texts, found an encoder-decoder (%s), which answers them",
                     m->config.model_type);
+}
+
+static double number(const struct llm_param *p)
+{
+    float x = 0;
+    llm_dtypes[p->weight.dtype].decode(p->weight.data, &x, 1);
+    return (double)x;
+}
+
+double llm_model_logit_scale(const struct llm_model *m)
+{
+    const double x = number(((const struct llm_decoder *)m->layout)->logit_scale);
+    return exp(m->config.sigmoid_loss ? x : fmin(x, log(100.0)));
+}
+
+double llm_model_logit_bias(const struct llm_model *m)
+{
+    const struct llm_param *p = ((const struct llm_decoder *)m->layout)->logit_bias;
+    return p ? number(p) : 0;
 }
 
 void llm_model_set_dropout(struct llm_model *m, double p)

@@ -37,11 +37,21 @@ struct llm_model *llm_model_create(const struct llm_config *c, uint64_t seed, st
  * Weights keep the file's dtype, mapped where the layout serves. Names, shapes and dtypes are checked against the configuration: missing, extra,
  * wrong shape are each one clear error. */
 struct llm_model *llm_model_load(const char *path, struct llm_err *e) LLM_MUST_CHECK;
+/* As llm_model_load, of a language model in a GGUF file whose vision tower and projector are in llama.cpp's `mmproj` file (NULL: llm_model_load). The
+ * placeholder of a picture is the token <image>, or the unknown token if there is none. */
+struct llm_model *llm_model_load_seeing(const char *path, const char *mmproj, struct llm_err *e) LLM_MUST_CHECK;
+/* Gives a model that has none a preprocessor, whose reference is taken over (NULL: out of memory). 0 or -1. */
+int llm_model_give_preprocessor(struct llm_model *m, json_t *o, struct llm_err *e) LLM_MUST_CHECK;
 void llm_model_destroy(struct llm_model *m);
+/* Weights or adapters have changed: what was computed of them alone (norms of adapters' magnitudes, Hyena's filters) is computed again. */
+void llm_model_changed(struct llm_model *m);
 struct llm_param *llm_model_find(const struct llm_model *m, const char *name);
 /* A new model of `c` that takes the weights of the same names, the tokenizer and the chat template from `from`, which can then only be destroyed.
  * Weights keep their types; parameters that `from` lacks are initialised, in F32. */
 struct llm_model *llm_model_graft(struct llm_model *from, const struct llm_config *c, uint64_t seed, struct llm_err *e) LLM_MUST_CHECK;
+/* Copies the weights of the vision tower of `from` (CLIP) to a model that reads pictures in texts, whose tower must have the same configuration, and
+ * its preprocessor if `m` has none. 0 or -1. */
+int llm_model_take_tower(struct llm_model *m, const struct llm_model *from, struct llm_err *e) LLM_MUST_CHECK;
 
 /* ---- parts ---- */
 /* The table [vocab, embedding] in which tokens are looked up. */
@@ -52,6 +62,10 @@ struct llm_param *llm_model_head(const struct llm_model *m);
 struct llm_param *llm_model_head_bias(const struct llm_model *m);
 /* The matrix of classes [num_labels, hidden], which multiplies llm_model_before_classes, and its bias or NULL. */
 struct llm_param *llm_model_classes(const struct llm_model *m, struct llm_param **bias);
+/* Models that compare vectors: the factor of their products, of InfoNCE at most 100. */
+double llm_model_logit_scale(const struct llm_model *m);
+/* What is added to a logit of the sigmoid loss; 0 without that loss. */
+double llm_model_logit_bias(const struct llm_model *m);
 /* The probability of every dropout of the model, in all its stacks. */
 void llm_model_set_dropout(struct llm_model *m, double p);
 /* Chooses rotary frequencies for texts of up to `context` tokens, on which some scalings (dynamic, longrope) depend. To be called before the first
@@ -69,6 +83,10 @@ size_t llm_model_ends(const struct llm_model *m, int32_t ids[LLM_MAX_ENDS]);
 /* Reads the names of classes from a configuration's "id2label"; writes them, with the keys that depend on them, to a configuration. 0 or -1. */
 int llm_model_read_labels(struct llm_model *m, const json_t *config, struct llm_err *e) LLM_MUST_CHECK;
 int llm_model_write_labels(const struct llm_model *m, json_t *config) LLM_MUST_CHECK;
+/* If the model takes a text's vector from its end token (LLM_POOL_EOS) and the text has none, appends it to the malloced ids[0..*n). 0 or -1. */
+int llm_model_end_text(const struct llm_model *m, int32_t **ids, size_t *n, struct llm_err *e) LLM_MUST_CHECK;
+/* Fills the malloced ids[0..*n) up to the model's context if the configuration has text_padding. 0 or -1. */
+int llm_model_pad_text(const struct llm_model *m, int32_t **ids, size_t *n, struct llm_err *e) LLM_MUST_CHECK;
 /* Refuses encoders, whose tokens also see later tokens: -1 (EX_UNAVAILABLE). Else 0. */
 int llm_model_must_be_causal(const struct llm_model *m, struct llm_err *e) LLM_MUST_CHECK;
 /* As llm_model_must_be_causal; refuses classifiers and models that compare texts too: they predict no next token. */
@@ -81,6 +99,8 @@ int llm_model_must_continue(const struct llm_model *m, struct llm_err *e) LLM_MU
  * and its tables). Appends to growable arrays; tensor data is borrowed from the model. */
 struct llm_tensor_list { struct llm_tensor_out *v; size_t n, room; };
 int llm_model_describe(struct llm_model *m, json_t *meta, struct llm_tensor_list *tensors, struct llm_err *e) LLM_MUST_CHECK;
+/* The same tensors alone, for a process that helps another to write the checkpoint. `data`: false if names and shapes suffice. */
+int llm_model_describe_tensors(struct llm_model *m, bool data, struct llm_tensor_list *tensors, struct llm_err *e) LLM_MUST_CHECK;
 /* llm_checkpoint_options.give; arg: the model. Writes bytes [from, from + n) of a tensor that was described with data NULL: a matrix whose F32 data
  * represent BF16 values, which is rounded as it is written. */
 void llm_model_give(void *arg, const char *name, uint64_t from, size_t n, void *out);

@@ -70,8 +70,8 @@ struct llm_model *llm_open_with_config(struct llm_model_files *files, const char
     if (m->arch->tables) {
         m->ngram = llm_ngram_load(m->files[0], &m->config, e);
         r = m->ngram ? 0 : -1;
-    } else if (llm_checkpoint_gguf(m->files[0])) { /* GGUF has other names for the parameters */
-        r = llm_model_declare_gguf(&fitted, &d, e);
+    } else if (llm_checkpoint_gguf(m->files[0]) || llm_checkpoint_rwkv_cpp(m->files[0])) { /* which have other names for the parameters */
+        r = llm_checkpoint_gguf(m->files[0]) ? llm_model_declare_gguf(&fitted, &d, e) : llm_model_declare_rwkv_cpp(&fitted, &d, e);
         if (r == 0) r = llm_params_read(m, &d, e);
         llm_declare_release(&d);
     } else {

@@ -6,8 +6,12 @@
 #include "model/weights/model.h"
 
 /* ---- openers: on failure they return NULL and have closed `files` ---- */
-/* A GGUF file at `path`, of which `files` holds the first part; its further parts are opened too. */
-struct llm_model *llm_open_gguf(struct llm_model_files *files, const char *path, struct llm_err *e) LLM_MUST_CHECK;
+/* A GGUF file at `path`, of which `files` holds the first part; its further parts are opened too, and the mmproj file (NULL: none). */
+struct llm_model *llm_open_gguf(struct llm_model_files *files, const char *path, const char *mmproj, struct llm_err *e) LLM_MUST_CHECK;
+/* As llm_open_gguf, of a file that is not open. */
+struct llm_model *llm_open_gguf_seeing(const char *path, const char *mmproj, struct llm_err *e) LLM_MUST_CHECK;
+/* A model of rwkv.cpp. */
+struct llm_model *llm_open_rwkv_cpp(struct llm_model_files *files, struct llm_err *e) LLM_MUST_CHECK;
 /* A Hugging Face folder: config.json, weights in one file or several, tokenizer. */
 struct llm_model *llm_open_folder(const char *folder, struct llm_err *e) LLM_MUST_CHECK;
 /* Weights `files`, called `name` in messages, whose configuration and tokenizer are in the folder: the first n bytes of `folder`. */

@@ -54,7 +54,8 @@ static void take_preprocessor(struct llm_model *m, const char *folder, size_t n)
     struct stat st;
     struct llm_err e;
     struct llm_buf text = {0};
-    if (m->config.patch_size == 0 || m->preprocessor) return;
+    struct llm_config sees;
+    if (!llm_config_sees(&m->config, &sees) || m->preprocessor) return;
     if (llm_path_join(path, folder, n, "preprocessor_config.json", &e) < 0 || stat(path, &st) != 0) return;
     json_t *o = llm_json_load(path, 1 << 20, &e);
     if (o && llm_json_dump(o, &text, &e) == 0) m->preprocessor = strndup(text.p, text.n);
@@ -80,7 +81,7 @@ struct llm_model *llm_open_in_folder(const char *folder, size_t n, struct llm_mo
         llm_model_destroy(m);
         return NULL;
     }
-    static const char *const names[] = {"tokenizer.json", "tokenizer.model"};
+    static const char *const names[] = {"tokenizer.json", "tokenizer.model", LLM_NAME_RWKV_VOCABULARY};
     for (size_t i = 0; m && !m->tokenizer && i < sizeof names / sizeof *names; i++) {
         int joined = llm_path_join(path, folder, n, names[i], e);
         if (joined == 0 && stat(path, &st) != 0) continue;
@@ -89,7 +90,8 @@ struct llm_model *llm_open_in_folder(const char *folder, size_t n, struct llm_mo
         llm_model_destroy(m);
         return NULL;
     }
-    if (!m || read_ends(m, folder, n, e) == 0) return m;
+    /* A model that generates no text ends none: its end token is where its vectors are taken from, which the configuration alone says. */
+    if (!m || m->config.pooling == LLM_POOL_EOS || read_ends(m, folder, n, e) == 0) return m;
     llm_model_destroy(m);
     return NULL;
 }

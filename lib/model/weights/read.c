@@ -23,15 +23,37 @@ static int check_shape(const struct llm_param_spec *s, const struct llm_entry *t
     if (!row->is_float && !row->is_quantised) {
         return llm_fail(e, EX_DATAERR, "tensor '%s': expected floating point or quantised values, found %s", t->name, row->name);
     }
-    if (row->is_quantised && s->n_dims < 2) return llm_fail(e, EX_DATAERR, "tensor '%s': expected floating point, found %s", t->name, row->name);
+    if (row->is_quantised && (s->n_dims < 2 || s->blocks)) {
+        return llm_fail(e, EX_DATAERR, "tensor '%s': expected floating point, found %s", t->name, row->name);
+    }
     *transposed = s->transposed && !row->is_quantised;
     if (s->file_dims && t->n_dims == s->file_dims && memcmp(t->shape, s->file_shape, (size_t)s->file_dims * sizeof *s->file_shape) == 0) return 0;
+    if (s->scalar && t->n_dims == 0) return 0;
     int64_t shape[2] = {s->shape[*transposed ? 1 : 0], s->shape[*transposed ? 0 : 1]};
     if (s->middle && t->n_dims == 3 && t->shape[0] == s->shape[0] && t->shape[1] == 1 && t->shape[2] == s->shape[1]) return 0;
     if (!s->middle && !s->n_parts && t->n_dims == s->n_dims && t->shape[0] == shape[0] && (s->n_dims == 1 || t->shape[1] == shape[1])) return 0;
     shape_text(s->file_dims ? s->file_shape : shape, s->file_dims ? s->file_dims : s->n_dims, want, sizeof want);
     shape_text(t->shape, t->n_dims, found, sizeof found);
     return llm_fail(e, EX_DATAERR, "tensor '%s': expected %s (%s), found %s", t->name, want, s->dims, found);
+}
+
+/* A malloced copy of a parameter's data, each of its blocks transposed. NULL: out of memory. */
+static void *transposed_blocks(const struct llm_param_spec *s, const char *data, size_t bytes, size_t element, struct llm_err *e)
+{
+    if (s->blocks == 0) return llm_transposed(data, element, s->shape[1], s->shape[0], e);
+    char *out = llm_alloc(bytes, 1, s->name, e), *block;
+    const size_t size = bytes / (size_t)s->blocks;
+    for (size_t at = 0; out && at < bytes; at += size) {
+        block = llm_transposed(data + at, element, s->shape[1], s->shape[0] / s->blocks, e);
+        if (block) {
+            memcpy(out + at, block, size);
+        } else {
+            free(out);
+            out = NULL;
+        }
+        free(block);
+    }
+    return out;
 }
 
 /* A malloced copy of a parameter's data in the model's layout, from the layout of the file. NULL: out of memory. */
@@ -42,7 +64,7 @@ static void *rearrange(const struct llm_config *c, const struct llm_param_spec *
         out = llm_alloc_huge(bytes, 1, s->name, e);
         if (out) llm_rows_by_head(c, data, bytes / (size_t)s->shape[0], false, out);
     } else {
-        out = llm_transposed(data, element, s->shape[1], s->shape[0], e);
+        out = transposed_blocks(s, data, bytes, element, e);
     }
     free(data);
     return out;
@@ -55,6 +77,18 @@ static int undo_minus_exp(const struct llm_entry *t, float *x, size_t n, struct 
     for (size_t i = 0; i < n; i++) {
         if (!(x[i] < 0)) return llm_fail(e, EX_DATAERR, "tensor '%s': expected numbers below 0", t->name);
         x[i] = (float)log(-(double)x[i]);
+    }
+    return 0;
+}
+
+/* Replaces e^(-e^x), as files of rwkv.cpp have decays of RWKV 5, by x, after moving 0 and 1, to which extreme x are rounded, to the numbers next to
+ * them. 0, or -1 if an element is not within 0 and 1. */
+static int undo_exp_minus_exp(const struct llm_entry *t, float *x, size_t n, struct llm_err *e)
+{
+    if (t->dtype != LLM_F32) return llm_fail(e, EX_DATAERR, "tensor '%s': expected f32, found %s", t->name, llm_dtypes[t->dtype].name);
+    for (size_t i = 0; i < n; i++) {
+        if (!(x[i] >= 0 && x[i] <= 1)) return llm_fail(e, EX_DATAERR, "tensor '%s': expected numbers from 0 to 1", t->name);
+        x[i] = (float)log(-log(fmin(fmax((double)x[i], 0x1p-149), 1 - 0x1p-25)));
     }
     return 0;
 }
@@ -78,7 +112,8 @@ static int place_param(struct loading *l, const struct llm_param_spec *s, struct
     p->weight.dtype = t->dtype;
     const char *mapped = llm_checkpoint_borrow(w.file, t);
     if (mapped && s->n_parts) mapped += (size_t)s->part * bytes;
-    if (mapped && (bytes > FEW_BYTES || s->n_parts) && !w.transposed && !s->by_head && !s->minus_exp) {
+    if (mapped && (bytes > FEW_BYTES || s->n_parts) && !w.transposed && !s->by_head && !s->minus_exp
+        && !s->exp_minus_exp) {
         p->weight.data = mapped;
         llm_checkpoint_mapping(w.file, &p->weight.map, &p->weight.map_end);
         return 0;
@@ -110,6 +145,7 @@ static int fit_param(struct llm_model *m, const struct llm_declare *d, const str
     const struct llm_param_spec *s = &d->specs[w->param];
     struct llm_param *p = &m->params[w->param];
     if (s->minus_exp && undo_minus_exp(w->entry, (float *)p->weight.data, (size_t)llm_param_count(p), e) < 0) return -1;
+    if (s->exp_minus_exp && undo_exp_minus_exp(w->entry, (float *)p->weight.data, (size_t)llm_param_count(p), e) < 0) return -1;
     if (!w->transposed && !s->by_head) return 0;
     size_t bytes = llm_dtype_bytes(w->entry->dtype, (uint64_t)llm_param_count(p));
     p->weight.data = rearrange(&m->config, s, (void *)p->weight.data, bytes, (size_t)llm_dtypes[w->entry->dtype].block_bytes, e);
@@ -117,13 +153,26 @@ static int fit_param(struct llm_model *m, const struct llm_declare *d, const str
     return p->owned ? 0 : -1;
 }
 
+/* Alternative k (from 1) of a name of a family that lists other beginnings. NULL: there are fewer. */
+static const char *renamed(const struct llm_arch *arch, const char *name, int k, char text[128])
+{
+    for (const struct llm_rename *r = arch->renamed; r->ours; r++) {
+        const size_t n = strlen(r->ours);
+        if (strncmp(name, r->ours, n) != 0 || --k > 0) continue;
+        snprintf(text, 128, "%s%s", r->theirs, name + n);
+        return text;
+    }
+    return NULL;
+}
+
 /* Alternative k (from 0) of a parameter's name in files: with or without the family's prefix, with "gamma" and "beta" in norms as old files have
- * them. NULL: there are only k. */
+ * them; or with other beginnings. NULL: there are only k. */
 static const char *alias(const struct llm_model *m, const char *name, int k, char text[128])
 {
     static const char *const suffixes[][2] = {{"LayerNorm.weight", "LayerNorm.gamma"}, {"LayerNorm.bias", "LayerNorm.beta"}};
     size_t prefix = strlen(m->arch->names.prefix), n = strlen(name);
     bool prefixed = strncmp(name, m->arch->names.prefix, prefix) == 0;
+    if (m->arch->renamed && k > 0) return renamed(m->arch, name, k, text);
     if (k > 3) return NULL;
     if (k < 2) return k == 0 || !prefixed ? name : name + prefix;
     for (size_t i = 0; i < 2; i++) {

@@ -61,8 +61,9 @@ void llm_model_give(void *arg, const char *name, uint64_t from, size_t n, void *
     else llm_k.elementwise.to_bf16(out, p->master + first, count);
 }
 
-/* Describes parameter i as files have it. If that needs a transposed copy, the copy lives until the next description or the model's end. 0 or -1. */
-static int describe_param(struct llm_model *m, size_t i, struct llm_tensor_out *out, struct llm_err *e)
+/* Describes parameter i as files have it; with `data` false, its name and shape alone. If that needs a transposed copy, the copy lives until the next
+ * description or the model's end. 0 or -1. */
+static int describe_param(struct llm_model *m, size_t i, bool data, struct llm_tensor_out *out, struct llm_err *e)
 {
     struct llm_decoder *layout = m->layout;
     const struct llm_param *p = &m->params[i];
@@ -74,8 +75,9 @@ static int describe_param(struct llm_model *m, size_t i, struct llm_tensor_out *
         out->n_dims = p->spec->file_dims;
         memcpy(out->shape, p->spec->file_shape, sizeof p->spec->file_shape);
     }
-    if (p->weight.rounded) {
-        out->dtype = LLM_BF16;
+    if (p->spec->scalar) out->n_dims = 0;
+    if (p->weight.rounded) out->dtype = LLM_BF16;
+    if (p->weight.rounded || !data) {
         out->data = NULL;
         if (transposed) memcpy(out->shape, (int64_t[]){p->shape[1], p->shape[0]}, 2 * sizeof *out->shape);
         return 0;
@@ -167,14 +169,12 @@ static int describe_tokenizer(struct llm_model *m, struct llm_tensor_list *l, st
     return 0;
 }
 
-int llm_model_describe(struct llm_model *m, json_t *meta, struct llm_tensor_list *tensors, struct llm_err *e)
+static int describe_weights(struct llm_model *m, bool data, struct llm_tensor_list *tensors, struct llm_err *e)
 {
-    struct llm_buf config = {0};
-    size_t first = tensors->n;
-    int r = config_text(m, &config, e);
+    int r = 0;
     for (size_t i = 0; r == 0 && i < m->n_params; i++) {
         struct llm_tensor_out t;
-        r = describe_param(m, i, &t, e);
+        r = describe_param(m, i, data, &t, e);
         if (r == 0) r = append(tensors, &t, e);
     }
     for (size_t i = 0; r == 0 && m->ngram; i++) {
@@ -183,6 +183,20 @@ int llm_model_describe(struct llm_model *m, json_t *meta, struct llm_tensor_list
         const struct llm_tensor_out t = {.name = m->ngram->names[i], .dtype = a->dtype, .n_dims = 1, .shape = {(int64_t)a->n}, .data = a->data};
         r = append(tensors, &t, e);
     }
+    return r;
+}
+
+int llm_model_describe_tensors(struct llm_model *m, bool data, struct llm_tensor_list *tensors, struct llm_err *e)
+{
+    return describe_weights(m, data, tensors, e) < 0 ? -1 : describe_tokenizer(m, tensors, e);
+}
+
+int llm_model_describe(struct llm_model *m, json_t *meta, struct llm_tensor_list *tensors, struct llm_err *e)
+{
+    struct llm_buf config = {0};
+    size_t first = tensors->n;
+    int r = config_text(m, &config, e);
+    if (r == 0) r = describe_weights(m, true, tensors, e);
     if (r == 0) r = hash_model(m, &config, tensors->v + first, tensors->n - first, e);
     if (r == 0) r = set_text(meta, "format", "pt", 2, e); /* transformers asks for it */
     if (r == 0) r = set_text(meta, LLM_META_CONFIG, config.p, config.n, e);

@@ -13,7 +13,7 @@ int llm_act_find(const char *hf_name)
         {"gelu", LLM_ACT_GELU}, {"gelu_new", LLM_ACT_GELU_TANH}, {"gelu_pytorch_tanh", LLM_ACT_GELU_TANH}, {"gelu_fast", LLM_ACT_GELU_TANH},
         {"relu", LLM_ACT_RELU},
         {"silu", LLM_ACT_SILU}, {"swish", LLM_ACT_SILU}, {"sigmoid", LLM_ACT_SIGMOID}, {"tanh", LLM_ACT_TANH},
-        {"relu2", LLM_ACT_RELU2}};
+        {"relu2", LLM_ACT_RELU2}, {"quick_gelu", LLM_ACT_QUICK_GELU}, {"linear", LLM_ACT_LINEAR}};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         if (strcmp(names[i].name, hf_name) == 0) return (int)names[i].act;
     }
@@ -123,6 +123,8 @@ static double value(enum llm_act act, double x)
     case LLM_ACT_RELU2: return x > 0 ? x * x : 0;
     case LLM_ACT_SILU: return x / (1 + exp(-x));
     case LLM_ACT_SIGMOID: return 1 / (1 + exp(-x));
+    case LLM_ACT_QUICK_GELU: return x / (1 + exp(-1.702 * x));
+    case LLM_ACT_LINEAR: return x;
     default: return tanh(x);
     }
 }
@@ -145,6 +147,8 @@ CHECK(silu, LLM_ACT_SILU)
 CHECK(sigmoid, LLM_ACT_SIGMOID)
 CHECK(tanh, LLM_ACT_TANH)
 CHECK(relu2, LLM_ACT_RELU2)
+CHECK(quick_gelu, LLM_ACT_QUICK_GELU)
+CHECK(linear, LLM_ACT_LINEAR)
 
 static struct llm_tensor *check_shared(struct llm_ctx *c, struct llm_tensor *const *in, struct llm_param *const *p)
 {
@@ -164,5 +168,6 @@ static void formula_shared(const struct llm_gradcheck *g, const double *const *i
 #define GATED_ROW(a) \
     {.name = "gated " #a, .in = {{5, 23}, {5, 23}}, .out = {5, 23}, .spread = 1.5, .run = check_##a, .formula = formula_##a}
 const struct llm_gradcheck llm_gradcheck_activation[] = {
-    ROW(gelu), ROW(gelu_tanh), ROW(relu), ROW(silu), ROW(sigmoid), ROW(tanh), ROW(relu2), GATED_ROW(silu), GATED_ROW(gelu), GATED_ROW(gelu_tanh),
+    ROW(gelu), ROW(gelu_tanh), ROW(relu), ROW(silu), ROW(sigmoid), ROW(tanh), ROW(relu2), ROW(quick_gelu), ROW(linear),
+    GATED_ROW(silu), GATED_ROW(gelu), GATED_ROW(gelu_tanh),
     {.name = "gated views", .in = {{4, 26}}, .out = {4, 19}, .run = check_shared, .formula = formula_shared}, {0}};

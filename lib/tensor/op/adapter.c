@@ -369,10 +369,12 @@ static bool magnitude_gradient(struct llm_ctx *c, struct llm_param *w, const str
 }
 
 bool llm_adapter_dw(struct llm_ctx *c, struct llm_param *w, const float *x, int64_t ldx, const float *dy, int64_t ldy, int64_t m,
-                    const struct llm_folds *folds)
+                    const struct llm_folds *folds, struct llm_adapter_low *kept)
 {
     for (const struct llm_adapter *o = w->adapter; o && !llm_ctx_failed(c); o = o->next) {
         LLM_PROFILE("adapter dw", 0);
+        const bool keeps = kept && !kept->of && !o->magnitude && o->a->grad;
+        if (keeps) *kept = (struct llm_adapter_low){o, reduced_back(c, o, dy, ldy, m)};
         size_t mark = llm_arena_mark(&c->acts);
         int64_t ld = ldx;
         const float *in = o->a->grad || o->b->grad || w->grad ? dropped(c, o, x, ldx, m, &ld) : NULL;
@@ -385,14 +387,15 @@ bool llm_adapter_dw(struct llm_ctx *c, struct llm_param *w, const float *x, int6
         if (o->magnitude && !(dy = times_gains(c, o, 0, dy, &ldy, m))) return false;
         const float *low = in && o->b->grad ? reduced(c, o, o->scale, in, ld, m) : NULL;
         if (llm_ctx_failed(c) || (low && !gradient(c, o->b, dy, ldy, low, o->b->weight.k, m, folds))) return false;
-        const float *d_low = in && o->a->grad ? reduced_back(c, o, dy, ldy, m) : NULL;
+        const float *d_low = keeps ? kept->d_low : in && o->a->grad ? reduced_back(c, o, dy, ldy, m) : NULL;
         if (llm_ctx_failed(c) || (d_low && !gradient(c, o->a, d_low, o->a->weight.n, in, ld, m, folds))) return false;
         llm_arena_pop(&c->acts, mark);
     }
     return !llm_ctx_failed(c);
 }
 
-bool llm_adapter_dx(struct llm_ctx *c, struct llm_param *w, const float *dy, int64_t ldy, float *dx, int64_t ld_dx, int64_t m)
+bool llm_adapter_dx(struct llm_ctx *c, struct llm_param *w, const float *dy, int64_t ldy, float *dx, int64_t ld_dx, int64_t m,
+                    const struct llm_adapter_low *kept)
 {
     for (const struct llm_adapter *o = w->adapter; o && !llm_ctx_failed(c); o = o->next) {
         LLM_PROFILE("adapter dx", 0);
@@ -400,7 +403,7 @@ bool llm_adapter_dx(struct llm_ctx *c, struct llm_param *w, const float *dy, int
         int64_t k = o->a->weight.k, ld_own = ldy, ld_low = ldy;
         bool masked = drops(c, o), own = masked && o->magnitude; /* own: dx has dy·w alone, without what the gains add */
         const float *dy_own = own ? times_gains(c, o, -1, dy, &ld_own, m) : NULL, *dy_low = own ? times_gains(c, o, 0, dy, &ld_low, m) : dy;
-        const float *d_low = dy_low ? reduced_back(c, o, dy_low, ld_low, m) : NULL;
+        const float *d_low = kept && kept->of == o ? kept->d_low : dy_low ? reduced_back(c, o, dy_low, ld_low, m) : NULL;
         float *whole = d_low && masked ? llm_op_alloc(c, m * k, sizeof *whole) : NULL; /* before the mask */
         if (llm_ctx_failed(c)) return false;
         struct llm_matmul up = {.m = m, .x = d_low, .ldx = o->a->weight.n, .y = whole ? whole : dx, .ldy = whole ? k : ld_dx, .accumulate = !whole,

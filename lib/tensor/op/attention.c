@@ -115,8 +115,8 @@ struct llm_tensor *llm_attention(struct llm_ctx *c, struct llm_tensor *q, struct
     if (lse) *lse = &c->nothing;
     if (llm_ctx_failed(c) || !attn_check(c, q, k, v, a)) return &c->nothing;
     struct llm_node n = {.backward = attn_backward, .mark = llm_arena_mark(&c->acts), .in = {q, k, v}, .param = {a->sinks, a->rel_bias}};
-    struct attn_op op = {.a = *a, .math = &llm_k.attention.math[c->compute], .q = q, .k = k, .v = v, .dropout = dropout_of(c, a)};
-    n.out = op.out = llm_tensor_create(c, q->rows, a->n_heads * a->d_v);
+    struct attn_op op = {.a = *a, .math = &llm_k.attention.math[c->compute == LLM_COMPUTE_BF16], .q = q, .k = k, .v = v, .dropout = dropout_of(c, a)};
+    n.out = op.out = attn_output(c, &op);
     if (lse) *lse = llm_tensor_create(c, q->rows, a->n_heads);
     op.lse = lse ? (*lse)->data : NULL;
     op.stats = llm_tape_wants(c, &n) ? llm_op_alloc(c, 2 * q->rows * a->n_heads, sizeof(float)) : NULL;

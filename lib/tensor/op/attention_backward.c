@@ -237,13 +237,15 @@ static void back_tile(const struct backward *b, const struct attn_job *j, const 
     }
 }
 
-static void add_dk_dv(const struct backward *b, const struct attn_job *j, const struct attn_document *doc, int64_t tile, const struct space *w)
+/* Adds a tile's dK and dV to the gradients. The first head of a group writes those that have no value yet. */
+static void add_dk_dv(const struct backward *b, const struct attn_job *j, const struct attn_document *doc, int64_t g, int64_t tile,
+                      const struct space *w)
 {
     const struct llm_attn *a = &b->op->a;
     struct sizes z = sizes_of(b->op);
     int64_t at = tile * ATTN_TILE, n = attn_min(ATTN_TILE, j->keys.n - at), kv_head = j->head / j->n_rep, row = doc->key + at;
-    if (b->k.p) llm_k.attention.add(b->k.p + row * b->k.stride + kv_head * a->d_k, b->k.stride, w->dk, z.dk, n, a->d_k);
-    if (b->v.p) llm_k.attention.add(b->v.p + row * b->v.stride + kv_head * a->d_v, b->v.stride, w->dv, z.dv, n, a->d_v);
+    if (b->k.p) llm_k.attention.add(b->k.p + row * b->k.stride + kv_head * a->d_k, b->k.stride, w->dk, z.dk, n, a->d_k, g == 0 && !b->k.add);
+    if (b->v.p) llm_k.attention.add(b->v.p + row * b->v.stride + kv_head * a->d_v, b->v.stride, w->dv, z.dv, n, a->d_v, g == 0 && !b->v.add);
 }
 
 static void add_dq(const struct backward *b, const struct attn_job *j, const struct attn_document *doc, int64_t g, const struct extent *e,
@@ -253,7 +255,7 @@ static void add_dq(const struct backward *b, const struct attn_job *j, const str
     for (int64_t block = e->first_block; block < e->end_block; block++) {
         int64_t at = block * ATTN_TILE, n = attn_min(ATTN_TILE, doc->n_queries - at);
         float *to = b->q.p + (doc->query + at) * b->q.stride + (j->head + g) * d_k;
-        llm_k.attention.add_transposed(to, b->q.stride, w->dq_t + (block - e->first_block) * dk * ATTN_TILE, n, d_k);
+        llm_k.attention.add_transposed(to, b->q.stride, w->dq_t + (block - e->first_block) * dk * ATTN_TILE, n, d_k, !b->q.add);
     }
 }
 
@@ -289,8 +291,15 @@ static void back_group(const struct backward *b, const struct attn_job *j, const
             back_tile(b, j, doc, g, tile, block, e, &tiles[i]);
         }
     }
-    for (int64_t tile = first; tile < end && e->keys; tile++)
-        if (packed[tile - first]) add_dk_dv(b, j, doc, tile, &tiles[tile - first]);
+    for (int64_t tile = first; tile < end && e->keys; tile++) {
+        int64_t i = tile - first;
+        if (!packed[i] && g > 0) continue;
+        if (!packed[i]) { /* no query sees these keys: their gradients are zeros */
+            tiles[i] = tile_space(b->op, w, i);
+            pack_keys(b->op, j, tile, &tiles[i]);
+        }
+        add_dk_dv(b, j, doc, g, tile, &tiles[i]);
+    }
 }
 
 static void back_head(const struct backward *b, const struct attn_job *j, const struct attn_document *doc, int64_t g, const struct extent *e,
@@ -434,6 +443,19 @@ static void fold_bias_gradient(const struct llm_attn *a, const float *blocks, in
     }
 }
 
+/* Opens the gradients of q, k and v. They are written where they have no value yet. Keys beyond kv_len are in no document, and tensors that overlap
+ * have both gradients added in no order, so those begin as zeros. */
+static void open_gradients(struct llm_ctx *c, struct backward *b)
+{
+    const struct attn_op *op = b->op;
+    bool apart = op->q->data != op->k->data && op->q->data != op->v->data && op->k->data != op->v->data;
+    bool (*open)(struct llm_ctx *, struct llm_tensor *, struct llm_grad *) = apart ? llm_grad_open : llm_grad_open_zeroed;
+    bool (*open_keys)(struct llm_ctx *, struct llm_tensor *, struct llm_grad *) = op->a.kv_len ? llm_grad_open_zeroed : open;
+    if (!open(c, op->q, &b->q)) b->q.p = NULL;
+    if (!open_keys(c, op->k, &b->k)) b->k.p = NULL;
+    if (!open_keys(c, op->v, &b->v)) b->v.p = NULL;
+}
+
 void attn_backward(struct llm_ctx *c, struct llm_node *n)
 {
     LLM_PROFILE("attention backward", 3 * llm_tensor_bytes(n->in[0]) + 2 * (llm_tensor_bytes(n->in[1]) + llm_tensor_bytes(n->in[2]))
@@ -444,9 +466,7 @@ void attn_backward(struct llm_ctx *c, struct llm_node *n)
     float *sinks = a->sinks ? a->sinks->grad : NULL, *bias = a->rel_bias ? llm_param_use(a->rel_bias, a->rel_use) : NULL;
     if (a->rel_bias && !bias) bias = a->rel_bias->grad;
     int64_t width = a->n_heads * (2 * a->rel_max - 1), blocks = 0;
-    if (!llm_grad_open_zeroed(c, op->q, &b.q)) b.q.p = NULL;
-    if (!llm_grad_open_zeroed(c, op->k, &b.k)) b.k.p = NULL;
-    if (!llm_grad_open_zeroed(c, op->v, &b.v)) b.v.p = NULL;
+    open_gradients(c, &b);
     if (op->n_documents) blocks = op->documents[op->n_documents - 1].grad_block + attn_blocks(op->documents[op->n_documents - 1].n_queries, LLM_FOLD);
     b.d = llm_op_alloc(c, op->q->rows * a->n_heads, sizeof *b.d);
     b.d_bias = bias ? llm_op_alloc(c, blocks * width, sizeof *b.d_bias) : NULL;

@@ -196,9 +196,10 @@ struct llm_tensor *llm_attention_cached_lse(struct llm_ctx *c, struct llm_tensor
     LLM_PROFILE("attention over a cache", 0);
     if (lse) *lse = &c->nothing;
     if (llm_ctx_failed(c) || !attn_check(c, q, k, v, a)) return &c->nothing;
-    struct attn_op op = {.a = *a, .math = &llm_k.attention.math[c->compute], .q = q, .k = k ? k : q, .v = k ? v : q}; /* jobs read the cache */
+    struct attn_op op = {.a = *a, .math = &llm_k.attention.math[c->compute == LLM_COMPUTE_BF16], .q = q,
+                         .k = k ? k : q, .v = k ? v : q}; /* jobs read the cache */
     if (!check_sequences(c, &op, k != NULL, seqs, n_seqs)) return &c->nothing;
-    op.out = llm_tensor_create(c, q->rows, a->n_heads * a->d_v);
+    op.out = attn_output(c, &op);
     if (lse) op.lse = (*lse = llm_tensor_create(c, q->rows, a->n_heads))->data;
     size_t mark = llm_arena_mark(&c->acts);
     op.sinks = attn_values(c, a->sinks, a->n_heads, "sinks");

@@ -12,6 +12,7 @@
 #define ATTN_ROWS 1024     /* the maximum of query rows that share a packed tile: their sums stay in the L2 cache */
 #define ATTN_PIECES 32     /* fewer rows share a tile if there would be fewer work items than this */
 #define ATTN_SUB_ROWS 48   /* rows processed at a time, so that scores and probabilities stay in the L1 cache */
+#define ATTN_SLICE 12      /* rows of a product at the causal diagonal */
 
 static inline int64_t attn_min(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t attn_max(int64_t a, int64_t b) { return a > b ? a : b; }
@@ -89,6 +90,7 @@ struct attn_job {
     int64_t prefix;          /* all queries see the first `prefix` keys */
     const float *q; int64_t ldq;
     float *out; int64_t ldo;
+    void *packed; int64_t token; /* llm_tensor.packed of the whole output, or NULL; the row of the first query in it */
     float *stats;            /* [n_queries, n_heads, 2]: maximum m and 1/l, l = Σ exp(score - m), of each query and head, for the backward pass; or
                               * NULL */
     float *lse;              /* [n_queries, n_heads] or NULL */
@@ -149,6 +151,8 @@ struct attn_op {
     const struct attn_document *documents;
     int64_t n_documents;
 };
+/* The op's output for as many tokens as q has, with panels beside it if c->to_panels and heads are whole units of panels. */
+struct llm_tensor *attn_output(struct llm_ctx *c, const struct attn_op *op);
 /* The pairs of a query and a key that it sees, over all documents of the op. */
 double attn_op_pairs(const struct attn_op *op);
 /* Queries per work item, for an op with `queries` queries. */

@@ -71,6 +71,16 @@ double attn_op_pairs(const struct attn_op *op)
     return pairs;
 }
 
+struct llm_tensor *attn_output(struct llm_ctx *c, const struct attn_op *op)
+{
+    int64_t rows = op->q->rows, cols = op->a.n_heads * op->a.d_v;
+    struct llm_tensor *y = llm_tensor_create(c, rows, cols);
+    bool stays = !c->tape || c->stored == LLM_STORED_F32; /* else the backward pass reads rounded floats */
+    if (c->to_panels && stays && op->a.d_v % llm_panels_unit() == 0 && !llm_ctx_failed(c))
+        y->packed = llm_op_alloc(c, 1, llm_panels_bytes(rows, cols));
+    return y;
+}
+
 int64_t attn_piece_queries(const struct llm_attn *a, int64_t queries)
 {
     int64_t rows = ATTN_ROWS;
@@ -91,6 +101,8 @@ struct attn_job attn_job_of(const struct attn_op *op, const struct attn_document
     j.ldq = op->q->stride;
     j.out = op->out->data + token * op->out->stride + head * a->d_v;
     j.ldo = op->out->stride;
+    j.packed = op->out->packed;
+    j.token = token;
     j.stats = op->stats ? op->stats + 2 * token * a->n_heads : NULL;
     j.lse = op->lse ? op->lse + token * a->n_heads : NULL;
     j.dropout.row += (uint32_t)d->row;

@@ -175,10 +175,33 @@ static int64_t keys_seen(const struct attn_job *j, int64_t at, struct rows run)
     return attn_min(ATTN_TILE, attn_max(1, attn_blocks(seen, edge)) * edge);
 }
 
+/* The first rows of a run that one product takes: all of them if they see the same part of the tile. At the causal diagonal they are a few, so that
+ * little is computed of keys that none of them sees. */
+static struct rows slice_of(const struct attn_job *j, int64_t at, struct rows run)
+{
+    bool same = keys_seen(j, at, (struct rows){run.at, 1}) == keys_seen(j, at, run);
+    return (struct rows){run.at, same ? run.n : attn_min(ATTN_SLICE, run.n)};
+}
+
+/* s[run.n][64] = the products of a run's queries with the tile that begins at key `at`, for the keys that they see. */
 static void scores(const struct attn_job *j, const struct attn_space *w, int64_t at, struct rows run, float *s)
 {
     int64_t units = llm_attn_units(j->math, j->a->d_k);
-    if (run.n) j->math->product(s, ATTN_TILE, w->q + run.at * units, units, w->k, ATTN_TILE, run.n, keys_seen(j, at, run), units, false);
+    for (struct rows part; run.n; run.at += part.n, run.n -= part.n, s += part.n * ATTN_TILE) {
+        part = slice_of(j, at, run);
+        j->math->product(s, ATTN_TILE, w->q + run.at * units, units, w->k, ATTN_TILE, part.n, keys_seen(j, at, part), units, false);
+    }
+}
+
+/* o[run.n][dv] += the probabilities of a run's queries times the tile's values. */
+static void add_values(const struct attn_job *j, const struct attn_space *w, int64_t at, struct rows run, float *o)
+{
+    int64_t dv = attn_padded(j->a->d_v), units = llm_attn_units(j->math, ATTN_TILE);
+    const float *p = w->p;
+    for (struct rows part; run.n; run.at += part.n, run.n -= part.n, o += part.n * dv, p += part.n * units) {
+        part = slice_of(j, at, run);
+        j->math->product(o, dv, p, units, w->v, dv, part.n, dv, keys_seen(j, at, part) / j->math->per_unit, true);
+    }
 }
 
 /* Processes tile t with all rows that see any of its keys, a few rows at a time. The scores of the next rows are computed before the probabilities of
@@ -186,7 +209,7 @@ static void scores(const struct attn_job *j, const struct attn_space *w, int64_t
 static void attend_tile(const struct attn_job *j, const struct attn_space *w, int64_t t, struct attn_state state)
 {
     const struct llm_attn *a = j->a;
-    int64_t at = t * ATTN_TILE, dv = attn_padded(a->d_v), tile_units = llm_attn_units(j->math, ATTN_TILE);
+    int64_t at = t * ATTN_TILE, dv = attn_padded(a->d_v);
     float *s = w->s, *other = w->s + ATTN_SUB_ROWS * ATTN_TILE;
     struct rows run = next_rows(j, at, 0), next;
     scores(j, w, at, run, s);
@@ -197,7 +220,7 @@ static void attend_tile(const struct attn_job *j, const struct attn_space *w, in
         j->math->softmax(&x);
         next = next_rows(j, at, run.at + ATTN_SUB_ROWS);
         scores(j, w, at, next, other);
-        j->math->product(x.o, dv, w->p, tile_units, w->v, dv, run.n, dv, x.keys / j->math->per_unit, true);
+        add_values(j, w, at, run, x.o);
         other = s;
         s = s == w->s ? w->s + ATTN_SUB_ROWS * ATTN_TILE : w->s;
     }
@@ -274,7 +297,8 @@ void attn_finish(const struct attn_job *j, struct attn_state all)
             if (j->sinks) llm_k.attention.sink(&all.m[r], &all.l[r], o, j->sinks[head], dv);
             bool seen = all.l[r] > 0 || all.l[r] != all.l[r]; /* a NaN reaches the output */
             float inv = seen ? 1 / all.l[r] : 0;
-            for (int64_t c = 0; c < a->d_v; c++) out[c] = o[c] * inv + 0.0f; /* + 0: -0 that underflow left becomes 0 */
+            llm_k.attention.divide(out, o, inv, a->d_v);
+            if (j->packed) llm_panels_put(out, j->token + i, head * a->d_v, a->d_v, a->n_heads * a->d_v, j->packed);
             if (j->stats) {
                 float *stats = j->stats + 2 * (i * a->n_heads + head);
                 stats[0] = seen ? all.m[r] : 0;

@@ -11,6 +11,8 @@
 struct work {
     const struct llm_cross_entropy *a;
     int64_t first, vocab;  /* the chunk's first token */
+    int64_t *tokens;       /* [chunk] the tokens of the rows of `logits`: those that count; NULL: all of the chunk, in order */
+    float *rows, *back;    /* [chunk, hidden] with `tokens`: these tokens' rows of x, and their gradients */
     const float *bias;     /* [vocab] or NULL */
     float *logits;         /* [chunk, vocab] */
     float *shown;          /* of the same shape: logits as they were shown, of a capped model; NULL: nobody looks, or there is no cap */
@@ -23,6 +25,11 @@ struct work {
 static bool counted(const struct llm_cross_entropy *a, int64_t token)
 {
     return a->targets[token] >= 0 && (!a->mask || a->mask[token]);
+}
+
+static int64_t token_of(const struct work *w, int64_t row)
+{
+    return w->tokens ? w->tokens[row] : w->first + row;
 }
 
 static double weight_of(const struct llm_cross_entropy *a, int64_t token)
@@ -110,7 +117,7 @@ static void loss_rows(void *arg, int64_t from, int64_t to, int thread)
     const struct llm_cross_entropy *a = w->a;
     (void)thread;
     for (int64_t r = from; r < to; r++) {
-        int64_t token = w->first + r;
+        int64_t token = token_of(w, r);
         float *x = w->logits + r * w->vocab;
         w->nll[token] = 0;
         if (!counted(a, token)) {
@@ -161,16 +168,46 @@ static bool teach(struct llm_ctx *c, const struct work *work, int64_t at, int64_
         && llm_adapter_add(c, t->head, bias, rows, t->hidden->stride, work->taught, work->vocab, m);
 }
 
+/* Whether tokens that do not count can be left out: nothing is learned of the head or shown of its logits, so they give zeros alone. */
+static bool leaves_out(const struct llm_ctx *c, const struct llm_param *w, const struct llm_cross_entropy *a)
+{
+    const bool learned = w->grad || llm_param_use(w, 2 * c->use - 1) || (a->bias && a->bias->grad);
+    return !learned && !w->adapter && !a->teacher && !a->logits;
+}
+
+/* Gathers the tokens of [at, end) that count, and their rows. Returns their number. */
+static int64_t gather(struct work *w, const struct llm_tensor *x, int64_t at, int64_t end)
+{
+    int64_t n = 0;
+    for (int64_t t = at; t < end; t++) {
+        w->nll[t] = 0;
+        if (!counted(w->a, t)) continue;
+        memcpy(w->rows + n * x->cols, x->data + t * x->stride, (size_t)x->cols * sizeof(float));
+        w->tokens[n++] = t;
+    }
+    return n;
+}
+
+/* The gradients of the m gathered rows go to their tokens; those of the other tokens in [at, end) get zeros. */
+static void scatter(const struct work *w, const struct llm_grad *dx, int64_t cols, int64_t m, int64_t at, int64_t end)
+{
+    for (int64_t t = at, r = 0; t < end; t++) {
+        float *to = dx->p + t * dx->stride;
+        if (r < m && w->tokens[r] == t) memcpy(to, w->back + r++ * cols, (size_t)cols * sizeof *to);
+        else if (!dx->add) memset(to, 0, (size_t)cols * sizeof *to);
+    }
+}
+
 /* Processes the chunk of tokens [at, end). False after a failure. */
 static bool chunk(struct llm_ctx *c, struct llm_tensor *x, struct llm_param *w, struct work *work, const struct llm_grad *dx, int64_t at, int64_t end)
 {
-    int64_t m = end - at, row_len = llm_row_len(c, x->rows);
-    const float *rows = x->data + at * x->stride;
-    struct llm_matmul project = {.m = m, .x = rows, .ldx = x->stride, .y = work->logits, .ldy = work->vocab, .bias = work->bias,
+    int64_t m = work->tokens ? gather(work, x, at, end) : end - at, row_len = llm_row_len(c, x->rows), stride = work->tokens ? x->cols : x->stride;
+    const float *rows = work->tokens ? work->rows : x->data + at * x->stride;
+    struct llm_matmul project = {.m = m, .x = rows, .ldx = stride, .y = work->logits, .ldy = work->vocab, .bias = work->bias,
                                  .compute = c->compute, .release = c->tape != NULL};
     c->adapters.first = at;
     c->adapters.row_len = row_len;
-    if (project_chunk(c, &project, w) < 0 || !llm_adapter_add(c, w, work->bias, rows, x->stride, work->logits, work->vocab, m)) return false;
+    if (m > 0 && (project_chunk(c, &project, w) < 0 || !llm_adapter_add(c, w, work->bias, rows, stride, work->logits, work->vocab, m))) return false;
     work->first = at;
     if (work->taught && work->a->teacher->hidden && !teach(c, work, at, m)) return false;
     if (work->a->logits) {
@@ -184,10 +221,10 @@ static bool chunk(struct llm_ctx *c, struct llm_tensor *x, struct llm_param *w, 
     float *own = llm_param_use(w, 2 * c->use - 1), *grad = own ? own : w->grad;
     if (grad && work->gradient) {
         LLM_PROFILE("head dw", 0);
-        if (llm_matmul_dw(grad, work->logits, work->vocab, rows, x->stride, m, folds.row_len, work->vocab, x->cols, c->compute,
+        if (llm_matmul_dw(grad, work->logits, work->vocab, rows, stride, m, folds.row_len, work->vocab, x->cols, c->compute,
                           &c->err) < 0) return false;
     }
-    if (work->gradient && !llm_adapter_dw(c, w, rows, x->stride, work->logits, work->vocab, m, &folds)) return false;
+    if (work->gradient && !llm_adapter_dw(c, w, rows, stride, work->logits, work->vocab, m, &folds, NULL)) return false;
     if (!dx->p) return true;
     LLM_PROFILE("head dx", 0);
     size_t mark = llm_arena_mark(&c->acts);
@@ -195,7 +232,15 @@ static bool chunk(struct llm_ctx *c, struct llm_tensor *x, struct llm_param *w, 
     const float *dy = llm_adapter_dy(c, w, work->logits, &ldy, m);
     struct llm_matmul back = {.m = m, .x = dy, .ldx = ldy, .y = dx->p + at * dx->stride, .ldy = dx->stride, .accumulate = dx->add,
                               .compute = c->compute, .release = true};
-    if (!dy || llm_matmul_dx(&back, &w->weight, &c->err) < 0 || !llm_adapter_dx(c, w, dy, ldy, back.y, back.ldy, m)) return false;
+    if (work->tokens) {
+        back.y = work->back;
+        back.ldy = x->cols;
+        for (int64_t r = 0; r < m && dx->add; r++) {
+            memcpy(work->back + r * x->cols, dx->p + work->tokens[r] * dx->stride, (size_t)x->cols * sizeof(float));
+        }
+    }
+    if (!dy || (m > 0 && (llm_matmul_dx(&back, &w->weight, &c->err) < 0 || !llm_adapter_dx(c, w, dy, ldy, back.y, back.ldy, m, NULL)))) return false;
+    if (work->tokens) scatter(work, dx, x->cols, m, at, end);
     llm_arena_pop(&c->acts, mark);
     return true;
 }
@@ -257,6 +302,11 @@ struct llm_loss llm_cross_entropy(struct llm_ctx *c, struct llm_tensor *x, struc
     work.bias = a->bias ? llm_op_vector(c, a->bias, vocab) : NULL;
     work.nll = llm_op_alloc(c, tokens, sizeof *work.nll);
     if (work.gradient && !llm_grad_open(c, x, &dx)) dx.p = NULL;
+    if (leaves_out(c, w, a)) {
+        work.tokens = llm_op_alloc(c, longest, sizeof *work.tokens);
+        work.rows = llm_op_alloc(c, longest * x->cols, sizeof *work.rows);
+        work.back = dx.p ? llm_op_alloc(c, longest * x->cols, sizeof *work.back) : NULL;
+    }
     /* With a tape the logits use the memory of the gradients of the backward pass, which begins after the logits are freed. */
     struct llm_arena *arena = c->tape ? &c->grads : &c->acts;
     size_t logits = llm_arena_mark(arena);

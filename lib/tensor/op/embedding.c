@@ -72,12 +72,23 @@ static float *accumulator(const struct llm_param *table, int use)
     return table->grad_lookup ? table->grad_lookup : table->grad;
 }
 
+/* in += scale²·Σ g·gᵀ over the gradients g of the rows of y. */
+static bool add_kronecker(struct llm_ctx *c, const struct llm_kronecker *f, const struct llm_tensor *y, float scale)
+{
+    const int64_t n = y->cols;
+    float *g = llm_op_alloc(c, y->rows * n, sizeof *g);
+    for (int64_t t = 0; g && t < y->rows; t++) llm_k.elementwise.scale(g + t * n, scale, y->grad + t * y->grad_stride, (size_t)n);
+    return g && llm_matmul_dw(f->in, g, n, g, n, y->rows, llm_row_len(c, y->rows), n, n, LLM_COMPUTE_F32, &c->err) == 0;
+}
+
 static void embedding_backward(struct llm_ctx *c, struct llm_node *node)
 {
     LLM_PROFILE("embedding backward", 3 * llm_tensor_bytes(node->out));
     const struct embedding_args *a = node->args;
     struct llm_param *table = node->param[0];
     struct llm_tensor *y = node->out;
+    if (table->kronecker && !add_kronecker(c, table->kronecker, y, a->scale)) return;
+    if (!accumulator(table, a->use)) return;
     int32_t *order = llm_op_alloc(c, y->rows, sizeof *order), *spare = llm_op_alloc(c, y->rows, sizeof *spare);
     if (llm_ctx_failed(c)) return;
     float *grad = accumulator(table, a->use);

@@ -8,6 +8,12 @@
 
 struct linear_args { enum llm_compute compute; };
 
+/* x as panels; NULL: it has floats alone. */
+static const void *panels_of(const struct llm_tensor *x)
+{
+    return x->panels ? x->data : x->packed;
+}
+
 /* to += Σ |b|²·a·aᵀ over the rows a of x and b of y. */
 static bool add_weighted(struct llm_ctx *c, float *to, const float *a, int64_t lda, int64_t cols, const float *b, int64_t ldb, int64_t others,
                          int64_t rows)
@@ -33,23 +39,25 @@ static void linear_backward(struct llm_ctx *c, struct llm_node *n)
     int64_t row_len = llm_row_len(c, x->rows), ldy = y->grad_stride;
     const struct llm_folds folds = {.row_len = row_len};
     struct llm_grad g;
+    const void *panels = panels_of(x);
     const float *dy = llm_adapter_dy(c, w, y->grad, &ldy, x->rows);
     if (!dy) return;
     {
         LLM_PROFILE("linear dw", 0);
-        if (w->grad && (x->panels ? llm_matmul_dw_panels(w->grad, dy, ldy, x->data, x->rows, row_len, y->cols, x->cols, &c->err)
-                                  : llm_matmul_dw(w->grad, dy, ldy, x->data, x->stride, x->rows, row_len, y->cols, x->cols, compute, &c->err)) < 0)
+        if (w->grad && (panels ? llm_matmul_dw_panels(w->grad, dy, ldy, panels, x->rows, row_len, y->cols, x->cols, &c->err)
+                               : llm_matmul_dw(w->grad, dy, ldy, x->data, x->stride, x->rows, row_len, y->cols, x->cols, compute, &c->err)) < 0)
             return;
         if (w->kronecker && !add_kronecker(c, w->kronecker, x, y)) return;
     }
     llm_bias_grad(n->param[1], y->grad, y->grad_stride, x->rows, &folds, y->cols);
     LLM_PROFILE("linear dx", 0);
-    if (!llm_adapter_dw(c, w, x->data, x->stride, y->grad, y->grad_stride, x->rows, &folds)) return;
+    struct llm_adapter_low low = {.of = NULL};
+    if (!llm_adapter_dw(c, w, x->data, x->stride, y->grad, y->grad_stride, x->rows, &folds, &low)) return;
     if (!llm_grad_open(c, x, &g)) return;
     struct llm_matmul dx = {.m = x->rows, .x = dy, .ldx = ldy, .y = g.p, .ldy = g.stride, .accumulate = g.add, .compute = compute,
                             .release = true};
     if (llm_matmul_dx(&dx, &w->weight, &c->err) < 0) llm_in(&c->err, "'%s'", w->name);
-    else llm_adapter_dx(c, w, dy, ldy, g.p, g.stride, x->rows);
+    else llm_adapter_dx(c, w, dy, ldy, g.p, g.stride, x->rows, &low);
 }
 
 /* Adapters and Kronecker factors read floats. */
@@ -82,7 +90,8 @@ struct llm_tensor *llm_linear(struct llm_ctx *c, struct llm_tensor *x, struct ll
     size_t scratch = llm_arena_mark(&c->acts);
     const float *bias = b ? llm_op_vector(c, b, w->weight.n) : NULL;
     if (llm_ctx_failed(c)) return &c->nothing;
-    struct llm_matmul a = {.m = x->rows, .x = x->data, .ldx = x->stride, .panels = x->panels ? x->data : NULL, .y = n.out->data, .ldy = n.out->stride,
+    struct llm_matmul a = {.m = x->rows, .x = x->data, .ldx = x->stride, .panels = takes_panels(c, w) ? panels_of(x) : NULL,
+                           .y = n.out->data, .ldy = n.out->stride,
                            .bias = bias, .compute = c->compute, .inference = !c->tape, .release = c->tape != NULL};
     if (llm_matmul(&a, &w->weight, &c->err) < 0) {
         llm_in(&c->err, "'%s'", w->name);
@@ -108,9 +117,9 @@ void llm_linears(struct llm_ctx *c, struct llm_tensor *x, int n, struct llm_para
     size_t scratch = llm_arena_mark(&c->acts);
     for (int i = 0; i < n && !llm_ctx_failed(c); i++) {
         weights[i] = &w[i]->weight;
-        a[i] = (struct llm_matmul){.m = x->rows, .x = x->data, .ldx = x->stride, .panels = x->panels ? x->data : NULL, .y = y[i]->data,
-                                   .ldy = y[i]->stride, .bias = b[i] ? llm_op_vector(c, b[i], w[i]->weight.n) : NULL, .compute = c->compute,
-                                   .inference = true};
+        a[i] = (struct llm_matmul){.m = x->rows, .x = x->data, .ldx = x->stride, .panels = takes_panels(c, w[i]) ? panels_of(x) : NULL,
+                                   .y = y[i]->data, .ldy = y[i]->stride, .compute = c->compute, .inference = true,
+                                   .bias = b[i] ? llm_op_vector(c, b[i], w[i]->weight.n) : NULL};
     }
     if (!llm_ctx_failed(c) && llm_matmul_several(a, weights, n, &c->err) < 0) llm_in(&c->err, "'%s'", w[0]->name);
     for (int i = 0; i < n && !llm_ctx_failed(c); i++) llm_adapter_add(c, w[i], a[i].bias, x->data, x->stride, y[i]->data, y[i]->stride, x->rows);

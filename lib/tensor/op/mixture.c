@@ -104,7 +104,7 @@ static bool product(struct llm_ctx *c, struct llm_param *p, bool back, const flo
         llm_in(&c->err, "'%s'", p->name);
         return false;
     }
-    if (!(back ? llm_adapter_dx(c, p, x, in, y, out, m) : llm_adapter_add(c, p, NULL, x, in, y, out, m))) return false;
+    if (!(back ? llm_adapter_dx(c, p, x, in, y, out, m, NULL) : llm_adapter_add(c, p, NULL, x, in, y, out, m))) return false;
     llm_arena_pop(&c->acts, mark);
     return true;
 }
@@ -215,7 +215,7 @@ static bool gradient(struct llm_ctx *c, struct llm_param *p, const float *dy, co
     int64_t n = p->weight.n, k = p->weight.k;
     const struct llm_folds folds = {.starts = starts, .n_blocks = blocks};
     if (p->grad && llm_matmul_dw_blocks(p->grad, dy, n, x, k, starts, blocks, n, k, c->compute, &c->err) < 0) return false;
-    return llm_adapter_dw(c, p, x, k, dy, n, starts[blocks], &folds);
+    return llm_adapter_dw(c, p, x, k, dy, n, starts[blocks], &folds, NULL);
 }
 
 static void mixture_backward(struct llm_ctx *c, struct llm_node *node)

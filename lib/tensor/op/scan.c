@@ -7,23 +7,20 @@
 #include "cpu/pool.h"
 #include "cpu/profile.h"
 #include "tensor/gradcheck.h"
+#include "tensor/op/chunks.h"
 #include "tensor/ops.h"
 #include "tensor/tape.h"
 
 enum { BLOCK = 64 }; /* channels per work item, rounded down to whole heads, at least one */
 
-/* At most LLM_SCAN_CHUNK tokens of a segment; the state before them is kept. */
-struct chunk { int64_t first, n, part; };
 struct block { int64_t from, n, group; }; /* channels [from, from + n): whole heads of one group */
 
 /* Shared by forward and backward pass; on `acts`. */
 struct scan {
     struct llm_scan o;
     int64_t tokens, cols, states, each, wide; /* each: channels that share a time step; wide: channels of the widest block */
-    int64_t n_chunks, n_parts, n_blocks;
-    struct llm_segment *segments;
-    struct chunk *chunks;        /* ordered by segment; a part is a run of chunks within one block of the canonical order */
-    int64_t *first_chunk;        /* [n_segments + 1] */
+    int64_t n_blocks;
+    struct llm_chunks cut;
     struct block *blocks;        /* blocks of channels */
     float *a, *skip, *bias;      /* [states or 1, cols]; [cols]; [cols] */
     float *kept;                 /* the state before each chunk, for each block [states, channels]; NULL when not recording */
@@ -43,7 +40,7 @@ struct work {
 };
 
 /* Computes the time steps of a chunk for a block of channels, dt [n][wide], and prefetches those `ahead` tokens further. */
-static void time_steps(const struct work *w, const struct block *k, const struct chunk *q, int64_t ahead, float *dt)
+static void time_steps(const struct work *w, const struct block *k, const struct llm_chunk *q, int64_t ahead, float *dt)
 {
     const struct scan *s = w->s;
     int64_t first = k->from / s->each, n = k->n / s->each;
@@ -58,7 +55,7 @@ static void time_steps(const struct work *w, const struct block *k, const struct
     }
 }
 
-static struct llm_scan_run run_of(const struct work *w, const struct block *k, const struct chunk *q, const float *dt, float *h)
+static struct llm_scan_run run_of(const struct work *w, const struct block *k, const struct llm_chunk *q, const float *dt, float *h)
 {
     const struct scan *s = w->s;
     return (struct llm_scan_run){
@@ -75,7 +72,7 @@ static void forward_piece(void *arg, size_t i, int thread)
     struct work *w = arg;
     const struct scan *s = w->s;
     int64_t number = (int64_t)i / s->n_blocks;
-    const struct llm_segment *g = &s->segments[number];
+    const struct llm_segment *g = &s->cut.segments[number];
     const struct block *k = &s->blocks[(int64_t)i % s->n_blocks];
     float *dt = llm_scratch(thread, (size_t)((LLM_SCAN_CHUNK + s->states) * s->wide) * sizeof *dt), *h = dt + LLM_SCAN_CHUNK * s->wide;
     if (!dt) {
@@ -86,36 +83,13 @@ static void forward_piece(void *arg, size_t i, int thread)
         if (g->from) memcpy(h + n * k->n, g->from + n * s->cols + k->from, (size_t)k->n * sizeof *h);
         else memset(h + n * k->n, 0, (size_t)k->n * sizeof *h);
     }
-    for (int64_t c = s->first_chunk[number]; c < s->first_chunk[number + 1]; c++) {
+    for (int64_t c = s->cut.first[number]; c < s->cut.first[number + 1]; c++) {
         if (s->kept) memcpy(s->kept + (c * s->cols + k->from) * s->states, h, (size_t)(s->states * k->n) * sizeof *h);
-        time_steps(w, k, &s->chunks[c], LLM_SCAN_CHUNK, dt);
-        struct llm_scan_run r = run_of(w, k, &s->chunks[c], dt, h);
+        time_steps(w, k, &s->cut.chunks[c], LLM_SCAN_CHUNK, dt);
+        struct llm_scan_run r = run_of(w, k, &s->cut.chunks[c], dt, h);
         llm_k.scan.forward(&r);
     }
     for (int64_t n = 0; n < s->states && g->to; n++) memcpy(g->to + n * s->cols + k->from, h + n * k->n, (size_t)k->n * sizeof *h);
-}
-
-/* Writes the chunks of all segments to `out`, and the first chunk of each segment to `firsts`; NULL: counts them only. Returns the number of chunks
- * and sets *parts to the number of parts. */
-static int64_t cut(const struct scan *s, int64_t row_len, struct chunk *out, int64_t *firsts, int64_t *parts)
-{
-    int64_t n = 0;
-    *parts = 0;
-    for (int64_t i = 0; i < s->o.n_segments; i++) {
-        const struct llm_segment *g = &s->o.segments[i];
-        if (firsts) firsts[i] = n;
-        for (int64_t at = g->first, end, part_end; at < g->first + g->n; at = part_end) {
-            part_end = llm_fold_end(g->first + g->n, row_len, at / row_len * row_len + at % row_len / LLM_FOLD * LLM_FOLD);
-            for (; at < part_end; at = end) {
-                end = at + LLM_SCAN_CHUNK < part_end ? at + LLM_SCAN_CHUNK : part_end;
-                if (out) out[n] = (struct chunk){at, end - at, *parts};
-                n++;
-            }
-            ++*parts;
-        }
-    }
-    if (firsts) firsts[s->o.n_segments] = n;
-    return n;
 }
 
 static int64_t cut_channels(const struct scan *s, struct block *out)
@@ -129,28 +103,22 @@ static int64_t cut_channels(const struct scan *s, struct block *out)
     return n;
 }
 
-/* Copies the segments, and expands a, skip and the time step's bias to one value per channel. */
+/* Cuts the segments into chunks, and expands a, skip and the time step's bias to one value per channel. */
 static bool begin(struct llm_ctx *c, struct scan *s, struct llm_param *const *p, bool recording)
 {
     int64_t rows = s->o.by_head ? 1 : s->states, params = s->o.by_head ? s->o.heads : s->cols, each = s->each;
-    s->segments = llm_op_alloc(c, s->o.n_segments, sizeof *s->segments);
     s->a = llm_op_alloc(c, rows * s->cols, sizeof(float));
     s->skip = llm_op_alloc(c, s->cols, sizeof(float));
     s->bias = llm_op_alloc(c, params, sizeof(float));
-    s->n_chunks = cut(s, llm_row_len(c, s->tokens), NULL, NULL, &s->n_parts);
-    s->chunks = llm_op_alloc(c, s->n_chunks, sizeof *s->chunks);
-    s->first_chunk = llm_op_alloc(c, s->o.n_segments + 1, sizeof *s->first_chunk);
-    if (llm_ctx_failed(c)) return false;
-    memcpy(s->segments, s->o.segments, (size_t)s->o.n_segments * sizeof *s->segments);
+    if (!llm_chunks_cut(c, &s->cut, s->o.segments, s->o.n_segments, s->tokens, LLM_SCAN_CHUNK)) return false;
     s->n_blocks = cut_channels(s, NULL);
     s->blocks = llm_op_alloc(c, s->n_blocks, sizeof *s->blocks);
-    if (recording) s->kept = llm_op_alloc(c, s->n_chunks * s->states * s->cols, sizeof *s->kept);
+    if (recording) s->kept = llm_op_alloc(c, s->cut.n_chunks * s->states * s->cols, sizeof *s->kept);
     size_t mark = llm_arena_mark(&c->acts);
     float *a = llm_op_alloc(c, params * rows, sizeof *a);
     const float *a_log = llm_op_vector(c, p[0], params * rows), *skip = llm_op_vector(c, p[1], params), *bias = llm_op_vector(c, p[2], params);
     if (llm_ctx_failed(c)) return false;
     cut_channels(s, s->blocks);
-    cut(s, llm_row_len(c, s->tokens), s->chunks, s->first_chunk, &s->n_parts);
     llm_k.scan.decay(a, a_log, (size_t)(params * rows));
     for (int64_t i = 0; i < s->cols; i++) {
         for (int64_t n = 0; n < rows; n++) s->a[n * s->cols + i] = a[i / each * rows + n];
@@ -200,7 +168,7 @@ struct llm_tensor *llm_selective_scan(struct llm_ctx *c, struct llm_tensor *x, s
 
 /* Gradients of a chunk's time steps before their softplus (d_raw), from the gradients after it, ddt [n][wide]. ddt is overwritten with its sums over
  * the channels of each head. */
-static void time_steps_back(const struct work *w, const struct block *k, const struct chunk *q, float *ddt)
+static void time_steps_back(const struct work *w, const struct block *k, const struct llm_chunk *q, float *ddt)
 {
     const struct scan *s = w->s;
     int64_t first = k->from / s->each, n = k->n / s->each;
@@ -225,8 +193,8 @@ static void backward_piece(void *arg, size_t i, int thread)
         return;
     }
     memset(g, 0, (2 * state + wide) * sizeof *g);
-    for (int64_t c = s->first_chunk[segment + 1] - 1; c >= s->first_chunk[segment]; c--) {
-        const struct chunk *q = &s->chunks[c];
+    for (int64_t c = s->cut.first[segment + 1] - 1; c >= s->cut.first[segment]; c--) {
+        const struct llm_chunk *q = &s->cut.chunks[c];
         time_steps(w, k, q, -LLM_SCAN_CHUNK, dt);
         struct llm_scan_back b = {.run = run_of(w, k, q, dt, s->kept + (c * s->cols + k->from) * s->states),
                                   .dy = w->y->grad + q->first * w->y->grad_stride + k->from, .ld_dy = (size_t)w->y->grad_stride, .g = g,
@@ -234,7 +202,7 @@ static void backward_piece(void *arg, size_t i, int thread)
                                   .d_bc = w->d_bc + (number * s->tokens + q->first) * 2 * s->states, .da = da, .d_skip = d_skip, .scratch = all};
         llm_k.scan.backward(&b);
         time_steps_back(w, k, q, ddt);
-        if (c > s->first_chunk[segment] && s->chunks[c - 1].part == q->part) continue;
+        if (c > s->cut.first[segment] && s->cut.chunks[c - 1].part == q->part) continue;
         float *out = w->partial + q->part * (w->a_rows + 1) * s->cols + k->from;
         for (int64_t n = 0; n < w->a_rows; n++) memcpy(out + n * s->cols, da + n * k->n, (size_t)k->n * sizeof *out);
         memcpy(out + w->a_rows * s->cols, d_skip, (size_t)k->n * sizeof *out);
@@ -274,7 +242,7 @@ static void add_params(void *arg, int64_t from, int64_t to, int thread)
     int64_t params = s->o.by_head ? s->o.heads : s->cols, each = s->cols / params;
     float *a_log = w->a_log, *skip = w->skip;
     (void)thread;
-    for (int64_t part = 0; part < s->n_parts; part++) {
+    for (int64_t part = 0; part < s->cut.n_parts; part++) {
         const float *p = w->partial + part * (w->a_rows + 1) * s->cols;
         for (int64_t j = from; j < to; j++) {
             for (int64_t n = 0; a_log && n < w->a_rows; n++) {
@@ -312,7 +280,7 @@ static void scan_backward(struct llm_ctx *c, struct llm_node *n)
     if (!llm_grad_open(c, n->in[3], &w.gc)) w.gc.p = NULL;
     LLM_PROFILE_WORK(LLM_PROFILE_F32, 2 * FLOPS_A_STATE * (double)(n->out->rows * s->cols * s->states), 0);
     w.d_bc = llm_op_alloc(c, s->n_blocks * s->tokens * 2 * s->states, sizeof(float));
-    w.partial = llm_op_alloc(c, s->n_parts * (w.a_rows + 1) * s->cols, sizeof(float));
+    w.partial = llm_op_alloc(c, s->cut.n_parts * (w.a_rows + 1) * s->cols, sizeof(float));
     if (llm_ctx_failed(c)) return;
     llm_parallel((size_t)(s->o.n_segments * s->n_blocks), backward_piece, &w);
     if (atomic_load(&w.no_memory)) {

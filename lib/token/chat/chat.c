@@ -1,6 +1,7 @@
 /* Templates made and rendered. */
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include "token/chat/render.h"
 #include "token/unicode.h"
 
@@ -100,6 +101,22 @@ static int define_text(struct work *w, struct scope *s, const char *name, const 
     return text ? define(w, s, name, llm_jinja_borrow(w, text, strlen(text))) : 0;
 }
 
+/* The template of firefunction-v2 has no `tools`: llama.cpp gives it their JSON as a text, and the date. */
+static int define_functions(struct work *w, struct scope *s, const struct llm_chat_request *r)
+{
+    char date[64];
+    if (!r->options->functions || !llm_jinja_known_name(w->template, "functions", 9) || !llm_jinja_known_name(w->template, "datetime", 8)) return 0;
+    struct value functions = llm_jinja_borrow(w, "", 0);
+    if (r->tools) {
+        const struct value options[5] = {llm_jinja_from_json(w, r->tools), {.type = V_ABSENT}, v_int(2), {.type = V_ABSENT}, {.type = V_ABSENT}};
+        functions = is_error(options[0]) ? options[0] : llm_jinja_to_json(w, options);
+    }
+    if (define(w, s, "functions", functions) < 0) return -1;
+    if (!r->options->now) return 0;
+    size_t n = strftime(date, sizeof date, "%b %d %Y %H:%M:%S GMT", r->options->now);
+    return define(w, s, "datetime", llm_jinja_text(w, date, n));
+}
+
 static int define_all(struct work *w, struct scope *s, const struct llm_chat_request *r)
 {
     const json_t *v;
@@ -112,6 +129,7 @@ static int define_all(struct work *w, struct scope *s, const struct llm_chat_req
     if (define(w, s, "tools", r->tools ? llm_jinja_from_json(w, r->tools) : v_none()) < 0 || define(w, s, "documents", v_none()) < 0) return -1;
     if (define(w, s, "add_generation_prompt", v_bool(r->add_generation_prompt)) < 0) return -1;
     if (define_text(w, s, "bos_token", r->options->bos) < 0 || define_text(w, s, "eos_token", r->options->eos) < 0) return -1;
+    if (define_functions(w, s, r) < 0) return -1;
     json_object_foreach((json_t *)(uintptr_t)r->options->variables, key, v) {
         if (define(w, s, key, llm_jinja_from_json(w, v)) < 0) return -1;
     }

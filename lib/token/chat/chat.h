@@ -27,9 +27,13 @@ const char *llm_chat_builtin_word(int i);
 
 struct llm_chat_options {
     bool add_generation_prompt; /* end with what begins the assistant's turn */
+    const char *image;          /* the text of a part of type "image" in templates that take texts, which stands for a picture; NULL: such parts are
+                                 * refused */
     const char *bos, *eos;      /* bos_token and eos_token; NULL: not defined */
     const json_t *variables;    /* an object of more variables; NULL: none. Borrowed. */
     const struct llm_json_long *strings; /* that `messages` and `tools` were parsed by; NULL: by llm_json_parse. Borrowed. */
+    bool functions;             /* firefunction-v2's template gets the tools' JSON as the text `functions`, and the date `datetime`, as llama.cpp
+                                 * gives them; transformers defines neither */
     const struct tm *now;       /* what strftime_now speaks of; NULL: the function is not defined */
     struct llm_chat_limits limits;
 };

@@ -28,8 +28,8 @@ static bool takes_parts(const struct llm_chat_template *t, const struct llm_chat
     return takes;
 }
 
-/* The texts of message `i` as one string, newlines between them. NULL: `e`. */
-static json_t *joined(const json_t *content, size_t i, const struct llm_json_long *strings, struct llm_err *e)
+/* The parts of message `i` as one string, newlines between them. NULL: `e`. */
+static json_t *joined(const json_t *content, size_t i, const struct llm_chat_options *o, struct llm_err *e)
 {
     struct llm_buf b = {0};
     json_t *text = NULL;
@@ -37,13 +37,15 @@ static json_t *joined(const json_t *content, size_t i, const struct llm_json_lon
     for (size_t k = 0; k < json_array_size(content); k++) {
         const json_t *part = json_array_get(content, k), *said = json_object_get(part, "text");
         const char *type = json_string_value(json_object_get(part, "type"));
-        if (!type || strcmp(type, "text") != 0 || !json_is_string(said)) {
+        const bool picture = o->image && type && strcmp(type, "image") == 0;
+        if (!picture && (!type || strcmp(type, "text") != 0 || !json_is_string(said))) {
             llm_fail(e, EX_DATAERR, "messages: element %zu: content: element %zu: expected a part of type \"text\", found \"%s\"", i, k,
                      type ? type : "none");
             goto end;
         }
-        if (json_array_size(content) == 1) return json_incref((json_t *)(uintptr_t)said);
-        const char *words = llm_json_long_string(strings, said, &n);
+        if (json_array_size(content) == 1 && !picture) return json_incref((json_t *)(uintptr_t)said);
+        const char *words = picture ? o->image : llm_json_long_string(o->strings, said, &n);
+        if (picture) n = strlen(words);
         if ((k > 0 && llm_buf_put(&b, "\n", 1, e) < 0) || llm_buf_put(&b, words, n, e) < 0) goto end;
     }
     text = json_stringn(b.p ? b.p : "", b.n);
@@ -60,8 +62,10 @@ json_t *llm_chat_join_parts(const struct llm_chat_template *t, const json_t *mes
     for (size_t i = 0; copy && i < json_array_size(copy); i++) {
         json_t *m = json_array_get(copy, i), *content = json_object_get(m, "content");
         const char *role = json_string_value(json_object_get(m, "role"));
-        if (!json_is_array(content) || (role && takes_parts(t, o, role))) continue;
-        json_t *text = joined(content, i, o->strings, e), *changed = text ? json_copy(m) : NULL;
+        const bool list = json_is_array(content), takes = role && (list || o->image) && takes_parts(t, o, role);
+        if (list ? takes : !takes || !json_is_string(content)) continue;
+        json_t *text = list ? joined(content, i, o, e) : json_pack("[{s:s,s:O}]", "type", "text", "text", content);
+        json_t *changed = text ? json_copy(m) : NULL;
         int bad = changed ? json_object_set(changed, "content", text) : -1;
         if (bad == 0) bad = json_array_set(copy, i, changed);
         if (bad && text) llm_no_memory(e, "messages");

@@ -153,7 +153,8 @@ struct rendered { struct llm_buf text; struct llm_chat_spans spans; };
 static int render(struct rendered *r, const struct llm_chat *chat, const json_t *messages, const json_t *tools, bool prompt, const struct tm *day,
                   const struct llm_json_long *strings, struct llm_err *e)
 {
-    const struct llm_chat_options o = {.add_generation_prompt = prompt, .bos = chat->bos, .eos = chat->eos, .now = day, .strings = strings};
+    const struct llm_chat_options o = {.add_generation_prompt = prompt, .functions = true, .image = chat->image, .bos = chat->bos,
+                                       .eos = chat->eos, .now = day, .strings = strings};
     return llm_chat_render(chat->template, messages, json_is_array(tools) ? tools : NULL, &o, &r->text, &r->spans, e);
 }
 

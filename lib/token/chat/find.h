@@ -9,6 +9,7 @@ struct llm_chat {
     struct llm_chat_template *template;
     char *text;      /* what it was made from */
     char *bos, *eos; /* bos_token, eos_token; NULL where there is none */
+    const char *image; /* set by the caller: as of llm_chat_options. Borrowed */
 };
 /* spec: the name of a built-in template, or a file that holds one (Jinja, or JSON with "chat_template"). NULL: the one that belongs to `path`, a
  * folder or a file: its metadata key llm.chat_template, else chat_template.jinja or tokenizer_config.json in the folder. bos and eos: of that

@@ -13,7 +13,7 @@ int llm_chat_render(const struct llm_chat_template *t, const json_t *messages, c
 {
     if (!json_is_array(messages)) return llm_fail(e, EX_DATAERR, "messages: expected an array of objects");
     if (tools && !json_is_array(tools)) return llm_fail(e, EX_DATAERR, "tools: expected an array");
-    json_t *joined = has_parts(messages) ? llm_chat_join_parts(t, messages, o, e) : json_incref((json_t *)(uintptr_t)messages);
+    json_t *joined = has_parts(messages) || o->image ? llm_chat_join_parts(t, messages, o, e) : json_incref((json_t *)(uintptr_t)messages);
     if (!joined) return -1;
     struct llm_chat_request r = {joined, json_array_size(joined), tools, o, o->add_generation_prompt};
     int status = !spans || llm_chat_marks_spans(t) ? llm_chat_render_once(t, &r, out, spans, e) : llm_chat_render_spans(t, &r, out, spans, e);

@@ -24,8 +24,9 @@ int llm_chat_render_against(const struct llm_chat_template *t, const struct llm_
 /* As llm_chat_render, for a template without {% generation %}. */
 int llm_chat_render_spans(const struct llm_chat_template *t, const struct llm_chat_request *r, struct llm_buf *out, struct llm_chat_spans *spans,
                           struct llm_err *e);
-/* A copy of `messages` in which content that is a list of text parts is one string, newlines between the parts, where the template does not take
- * lists in messages of that role. NULL: `e`; a part that is no text is EX_DATAERR. The caller releases it. */
+/* A copy of `messages` in which content that is a list of parts is one string, newlines between the parts, where the template does not take
+ * lists in messages of that role. If options->image is set and the template takes lists, content that is a string becomes a list instead.
+ * NULL: `e`; a part that is no text is EX_DATAERR. The caller releases it. */
 json_t *llm_chat_join_parts(const struct llm_chat_template *t, const json_t *messages, const struct llm_chat_options *o, struct llm_err *e)
     LLM_MUST_CHECK;
 

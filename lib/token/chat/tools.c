@@ -5,17 +5,20 @@
 #define DEEPSEEK_SEPARATOR "<｜tool▁sep｜>"
 const struct llm_tool_form llm_tool_forms[] = {
     {"deepseek-r1", {DEEPSEEK_SEPARATOR, "```json"}, "<｜tool▁calls▁begin｜>", "<｜tool▁call▁begin｜>function" DEEPSEEK_SEPARATOR, "\n```json\n",
-     "\n```<｜tool▁call▁end｜>", "<｜tool▁calls▁end｜>", "", false, false},
+     "\n```<｜tool▁call▁end｜>", "<｜tool▁calls▁end｜>", "", false, false, NULL, NULL},
     {"deepseek-v3.1", {DEEPSEEK_SEPARATOR}, "<｜tool▁calls▁begin｜>", "<｜tool▁call▁begin｜>", DEEPSEEK_SEPARATOR, "<｜tool▁call▁end｜>",
-     "<｜tool▁calls▁end｜>", "", false, false},
-    {"mistral-v11", {"[TOOL_CALLS]", "[ARGS]"}, "", "[TOOL_CALLS]", "[ARGS]", "", "", "", false, false},
-    {"mistral", {"[TOOL_CALLS]"}, "", "[TOOL_CALLS]", "", "", "", "arguments", true, false},
-    {"phi4", {"<|tool_call|>", "<|/tool_call|>"}, "", "<|tool_call|>", "", "<|/tool_call|>", "", "arguments", true, false},
-    {"granite", {"<|tool_call|>"}, "", "<|tool_call|>", "", "", "", "arguments", true, false},
-    {"hermes", {"<tool_call>", "</tool_call>"}, "", "<tool_call>", "", "</tool_call>", "", "arguments", false, false},
-    {"functools", {"functools["}, "", "functools", "", "", "", "arguments", true, false},
-    {"functionary-v3.1", {"<function=", "</function>"}, "", "<function=", ">", "</function>", "", "", false, false},
-    {"llama3", {"<|start_header_id|>", "\"parameters\""}, "", "", "", "", "", "parameters", false, true},
+     "<｜tool▁calls▁end｜>", "", false, false, NULL, NULL},
+    {"mistral-v11", {"[TOOL_CALLS]", "[ARGS]"}, "", "[TOOL_CALLS]", "[ARGS]", "", "", "", false, false, NULL, NULL},
+    {"mistral", {"[TOOL_CALLS]"}, "", "[TOOL_CALLS]", "", "", "", "arguments", true, false, NULL, NULL},
+    {"phi4", {"<|tool_call|>", "<|/tool_call|>"}, "", "<|tool_call|>", "", "<|/tool_call|>", "", "arguments", true, false, NULL, NULL},
+    {"command-r7b", {"<|START_ACTION|>", "\"tool_name\""}, "", "<|START_ACTION|>", "", "<|END_ACTION|>", "", "parameters", true, false, "tool_name",
+     "tool_call_id"},
+    {"command-r", {"Action:", "```json", "\"tool_name\""}, "Action:", "\n```json\n", "", "```", "", "parameters", true, false, "tool_name", NULL},
+    {"granite", {"<|tool_call|>"}, "", "<|tool_call|>", "", "", "", "arguments", true, false, NULL, NULL},
+    {"hermes", {"<tool_call>", "</tool_call>"}, "", "<tool_call>", "", "</tool_call>", "", "arguments", false, false, NULL, NULL},
+    {"functools", {"functools["}, "", "functools", "", "", "", "arguments", true, false, NULL, NULL},
+    {"functionary-v3.1", {"<function=", "</function>"}, "", "<function=", ">", "</function>", "", "", false, false, NULL, NULL},
+    {"llama3", {"<|start_header_id|>", "\"parameters\""}, "", "", "", "", "", "parameters", false, true, NULL, NULL},
     {0}};
 
 /* Templates whose calls are no JSON, though they have another family's markers. */
@@ -89,7 +92,9 @@ static int add_object(json_t *calls, const json_t *v, struct llm_err *e)
     if (json_is_object(inner)) v = inner;
     json_t *arguments = json_object_get(v, "arguments");
     if (!arguments) arguments = json_object_get(v, "parameters");
-    return add_call(calls, json_incref(json_object_get(v, "name")), json_incref(arguments), e);
+    json_t *name = json_object_get(v, "name");
+    if (!name) name = json_object_get(v, "tool_name");
+    return add_call(calls, json_incref(name), json_incref(arguments), e);
 }
 
 static int take_objects(struct rest *r, bool list, json_t *calls, struct llm_err *e)

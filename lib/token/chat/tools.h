@@ -15,6 +15,8 @@ struct llm_tool_form {
     const char *arguments;     /* the key of the arguments */
     bool list;                 /* a JSON array of calls follows `begin` */
     bool bare;                 /* a text that begins with a call's '{' is one: `begin` is "" */
+    const char *key;           /* of the name; NULL: "name" */
+    const char *id;            /* of a number, as a text, with which a call begins; NULL: none */
 };
 /* Ends with a NULL name. A further family is a row, before any whose hints its templates have, too. */
 extern const struct llm_tool_form llm_tool_forms[];

@@ -114,7 +114,7 @@ static int append(const struct llm_image_processor *p, const struct llm_image *i
 {
     float table[3][256];
     int64_t n = im->height * im->width;
-    if (out->crops && (im->height != out->height || im->width != out->width))
+    if (out->crops.n && (im->height != out->height || im->width != out->width))
         return llm_fail(e, EX_DATAERR, "crops of %" PRId64 " x %" PRId64 " and %" PRId64 " x %" PRId64 " pixels", out->width, out->height, im->width,
                         im->height);
     for (int c = 0; c < 3; c++) {
@@ -123,14 +123,14 @@ static int append(const struct llm_image_processor *p, const struct llm_image *i
             table[c][i] = p->normalise ? (v - (float)p->mean[c]) / (float)p->deviation[c] : v;
         }
     }
-    if (llm_grow((void **)&out->v, &out->room, (size_t)((out->crops + 1) * 3 * n), sizeof *out->v, e) < 0) return -1;
-    float *to = out->v + out->crops * 3 * n;
+    if (llm_grow((void **)&out->v, &out->room, (size_t)((out->crops.n + 1) * 3 * n), sizeof *out->v, e) < 0) return -1;
+    float *to = out->v + out->crops.n * 3 * n;
     for (int c = 0; c < 3; c++) {
         for (int64_t i = 0; i < n; i++) to[c * n + i] = table[c][im->rgb[i * 3 + c]];
     }
     out->height = im->height;
     out->width = im->width;
-    out->crops++;
+    out->crops.n++;
     return 0;
 }
 
@@ -190,11 +190,11 @@ static int any_resolution(const struct llm_image_processor *p, const struct llm_
     if (bad == 0) bad = llm_image_resize(im, width, height, p->filter, p->columns_first, &part, e);
     if (bad == 0) bad = cut(&part, -((grid[1] - width) / 2), -((grid[0] - height) / 2), grid[1], grid[0], black, e);
     for (int64_t y = 0; y < grid[0] && bad == 0; y += tile) {
-        out->grid_rows++;
-        out->grid_columns = 0;
+        out->crops.rows++;
+        out->crops.columns = 0;
         for (int64_t x = 0; x < grid[1] && bad == 0; x += tile) {
             bad = finish_window(p, &part, x, y, grid[1] - x < tile ? grid[1] - x : tile, grid[0] - y < tile ? grid[0] - y : tile, out, e);
-            out->grid_columns++;
+            out->crops.columns++;
         }
     }
     llm_image_release(&part);
@@ -259,11 +259,11 @@ static int tiled(const struct llm_image_processor *p, struct llm_image *im, stru
         }
         if (resize(p, im, height, width, e) < 0) return -1;
         if (height > tile || width > tile) {
-            out->grid_rows = height / tile;
-            out->grid_columns = width / tile;
+            out->crops.rows = height / tile;
+            out->crops.columns = width / tile;
         }
-        for (int64_t i = 0; i < out->grid_rows * out->grid_columns; i++) {
-            if (finish_window(p, im, i % out->grid_columns * tile, i / out->grid_columns * tile, tile, tile, out, e) < 0) return -1;
+        for (int64_t i = 0; i < out->crops.rows * out->crops.columns; i++) {
+            if (finish_window(p, im, i % out->crops.columns * tile, i / out->crops.columns * tile, tile, tile, out, e) < 0) return -1;
         }
     }
     if (resize(p, im, tile, tile, e) < 0) return -1;
@@ -273,7 +273,7 @@ static int tiled(const struct llm_image_processor *p, struct llm_image *im, stru
 int llm_image_process(const struct llm_image_processor *p, const struct llm_image *im, struct llm_pixels *out, struct llm_err *e)
 {
     struct llm_image own;
-    out->crops = out->grid_rows = out->grid_columns = 0;
+    out->crops = (struct llm_crops){.height = im->height, .width = im->width};
     if (p->cut == LLM_IMAGE_ANY_RESOLUTION) return any_resolution(p, im, out, e);
     if (window(im, 0, 0, im->width, im->height, black, &own, e) < 0) return -1;
     int bad = p->pad_square ? pad_square(p, &own, e) : 0;

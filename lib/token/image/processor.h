@@ -40,12 +40,18 @@ int llm_image_processor_parse(const json_t *config, struct llm_image_processor *
 /* Loads it from `path`: a model's folder, a preprocessor_config.json, or a checkpoint with the metadata llm.preprocessor. Errors name the file. */
 int llm_image_processor_load(const char *path, struct llm_image_processor *p, struct llm_err *e) LLM_MUST_CHECK;
 
+/* How crops make a picture: the whole alone, or the whole and tiles of it. */
+struct llm_crops {
+    int64_t n;                     /* crops */
+    int64_t rows, columns;         /* of the tiles; 0: none */
+    int64_t height, width;         /* of the picture before anything was done to it */
+};
 /* What a picture became. Zero-initialise it; a second call reuses the memory. */
 struct llm_pixels {
-    float *v;                      /* [crops, 3, height, width] */
+    float *v;                      /* [crops.n, 3, height, width] */
     size_t room;                   /* of floats */
-    int64_t crops, height, width;
-    int64_t grid_rows, grid_columns; /* of the tiles among the crops; 0: none */
+    int64_t height, width;
+    struct llm_crops crops;
 };
 int llm_image_process(const struct llm_image_processor *p, const struct llm_image *im, struct llm_pixels *out, struct llm_err *e) LLM_MUST_CHECK;
 void llm_pixels_release(struct llm_pixels *px);

@@ -267,6 +267,7 @@ void llm_bpe_release(struct llm_bpe *b)
     free(b->slots);
     free(b->filter);
     free(b->bytes);
+    free(b->end_id);
     *b = (struct llm_bpe){0};
 }
 
@@ -333,58 +334,126 @@ static inline void expect_merge(const struct llm_bpe *b, const struct llm_bpe_wo
 static const uint8_t places[LLM_BPE_SHORT + 2] = {UINT8_MAX, PLACES(0), PLACES(8), PLACES(16), PLACES(24), PLACES(32), PLACES(40), PLACES(48),
                                                   PLACES(56), LLM_BPE_SHORT};
 
-/* Merges `n` symbols; `pairs` has each with the next, the last none. Merged symbols leave holes: what is left is written to `out`. */
-static inline size_t merge_short(const struct llm_bpe *b, struct llm_bpe_work *w, uint32_t *id, uint64_t *pairs, size_t n, int32_t *out,
-                                 struct llm_bpe_merge *last)
-{
+/* A piece of n ≤ LLM_BPE_SHORT symbols that is being merged; merged symbols leave holes. */
+struct merging {
+    uint32_t id[LLM_BPE_SHORT];
+    uint64_t pairs[LLM_BPE_SHORT]; /* of each symbol with the next */
     uint8_t before[LLM_BPE_SHORT], after[LLM_BPE_SHORT];
-    memcpy(before, places, LLM_BPE_SHORT);
-    memcpy(after, places + 2, LLM_BPE_SHORT);
+    size_t n, made; /* made: the symbol that the last merge made, whose pairs have yet to be looked up; n: none */
+};
+
+/* id and pairs are set, pairs[n - 1] is none. alone: no other piece is merged meanwhile, so memory is asked early for what may be looked up. */
+static inline void begin_merging(const struct llm_bpe *b, struct llm_bpe_work *w, struct merging *m, size_t n, const bool alone)
+{
+    memcpy(m->before, places, LLM_BPE_SHORT);
+    memcpy(m->after, places + 2, LLM_BPE_SHORT);
+    m->n = m->made = n;
     for (size_t i = n; i & 7; i++)
-        pairs[i] = NO_PAIR;
-    for (size_t i = 0; i + 1 < n; i++)
-        expect_merge(b, w, id, before, after, n, i, pairs[i] == NO_PAIR ? LLM_BPE_NONE : (uint32_t)(pairs[i] & MADE_MASK));
-    for (uint64_t best; (best = least_of(pairs, n)) != NO_PAIR;) {
-        uint32_t made = (uint32_t)(best & MADE_MASK);
-        size_t at = best >> LLM_BPE_MADE_BITS & ((1 << PLACE_BITS) - 1), gone = after[at], next = after[gone];
-        if (last)
-            *last = (struct llm_bpe_merge){id[at], id[gone], made_rank(b, made), made_id(b, made)};
-        id[at] = made_id(b, made);
-        after[at] = (uint8_t)next;
-        pairs[gone] = pairs[at] = NO_PAIR;
-        if (next < n)
-            expect(b, w, id[at], id[next]);
-        if (at > 0)
-            expect(b, w, id[before[at]], id[at]);
-        if (next < n) {
-            before[next] = (uint8_t)at;
-            made = find(b, w, id[at], id[next]);
-            pairs[at] = pair_at(b, at, made);
-            expect_merge(b, w, id, before, after, n, at, made);
-        }
-        if (at > 0) {
-            made = find(b, w, id[before[at]], id[at]);
-            pairs[before[at]] = pair_at(b, before[at], made);
-            expect_merge(b, w, id, before, after, n, before[at], made);
-        }
+        m->pairs[i] = NO_PAIR;
+    for (size_t i = 0; alone && i + 1 < n; i++)
+        expect_merge(b, w, m->id, m->before, m->after, n, i, m->pairs[i] == NO_PAIR ? LLM_BPE_NONE : (uint32_t)(m->pairs[i] & MADE_MASK));
+}
+
+static inline void look_up(const struct llm_bpe *b, struct llm_bpe_work *w, struct merging *m, size_t at, size_t next, const bool alone)
+{
+    uint32_t made = find(b, w, m->id[at], m->id[next]);
+    m->pairs[at] = pair_at(b, at, made);
+    if (alone)
+        expect_merge(b, w, m->id, m->before, m->after, m->n, at, made);
+}
+
+/* Merges one pair, if there is one. Its neighbours are looked up by the next call: memory has until then to answer. */
+static inline bool merge_next(const struct llm_bpe *b, struct llm_bpe_work *w, struct merging *m, struct llm_bpe_merge *last, const bool alone)
+{
+    uint32_t *id = m->id;
+    if (m->made < m->n && m->after[m->made] < m->n)
+        look_up(b, w, m, m->made, m->after[m->made], alone);
+    if (m->made < m->n && m->made > 0)
+        look_up(b, w, m, m->before[m->made], m->made, alone);
+    uint64_t best = least_of(m->pairs, m->n);
+    if (best == NO_PAIR)
+        return false;
+    uint32_t made = (uint32_t)(best & MADE_MASK);
+    size_t at = best >> LLM_BPE_MADE_BITS & ((1 << PLACE_BITS) - 1), gone = m->after[at], next = m->after[gone];
+    if (last)
+        *last = (struct llm_bpe_merge){id[at], id[gone], made_rank(b, made), made_id(b, made)};
+    id[at] = made_id(b, made);
+    m->after[at] = (uint8_t)next;
+    m->pairs[gone] = m->pairs[at] = NO_PAIR;
+    m->made = at;
+    if (next < m->n) {
+        m->before[next] = (uint8_t)at;
+        expect(b, w, id[at], id[next]);
     }
+    if (at > 0)
+        expect(b, w, id[m->before[at]], id[at]);
+    return true;
+}
+
+static inline size_t merged_ids(const struct merging *m, int32_t *out)
+{
     size_t n_out = 0;
-    for (size_t i = 0; i < n; i = after[i])
-        out[n_out++] = (int32_t)id[i];
+    for (size_t i = 0; i < m->n; i = m->after[i])
+        out[n_out++] = (int32_t)m->id[i];
     return n_out;
 }
 
-static void encode_short(const struct llm_bpe *b, const unsigned char *p, size_t n, int32_t *out, size_t *n_out,
+static inline size_t merge_short(const struct llm_bpe *b, struct llm_bpe_work *w, struct merging *m, size_t n, int32_t *out,
+                                 struct llm_bpe_merge *last)
+{
+    begin_merging(b, w, m, n, true);
+    while (merge_next(b, w, m, last, true)) {
+    }
+    return merged_ids(m, out);
+}
+
+static inline void take_bytes(const struct llm_bpe *b, const unsigned char *p, size_t n, bool ends, struct merging *m)
+{
+    for (size_t i = 0; i < n; i++)
+        m->id[i] = b->byte_id[p[i]];
+    for (size_t i = 0; i + 1 < n; i++)
+        m->pairs[i] = pair_at(b, i, b->bytes[p[i] << 8 | p[i + 1]]);
+    m->pairs[n - 1] = NO_PAIR;
+    if (!b->end_id || !ends)
+        return;
+    m->id[n - 1] = b->end_id[p[n - 1]];
+    if (n > 1)
+        m->pairs[n - 2] = pair_at(b, n - 2, find(b, NULL, m->id[n - 2], m->id[n - 1]));
+}
+
+static void encode_short(const struct llm_bpe *b, const unsigned char *p, size_t n, bool ends, int32_t *out, size_t *n_out,
                          struct llm_bpe_merge *last)
 {
-    uint32_t id[LLM_BPE_SHORT];
-    uint64_t pairs[LLM_BPE_SHORT];
-    for (size_t i = 0; i < n; i++)
-        id[i] = b->byte_id[p[i]];
-    for (size_t i = 0; i + 1 < n; i++)
-        pairs[i] = pair_at(b, i, b->bytes[p[i] << 8 | p[i + 1]]);
-    pairs[n - 1] = NO_PAIR;
-    *n_out = merge_short(b, NULL, id, pairs, n, out, last);
+    struct merging m;
+    take_bytes(b, p, n, ends, &m);
+    *n_out = merge_short(b, NULL, &m, n, out, last);
+}
+
+void llm_bpe_encode_words(const struct llm_bpe *b, struct llm_bpe_word *words, size_t n)
+{
+    enum { BESIDE = 8 };
+    struct merging m[BESIDE];
+    struct { struct merging *m; struct llm_bpe_word *word; } run[BESIDE];
+    size_t active = 0, next = 0;
+    for (size_t i = 0; i < BESIDE; i++)
+        run[i].m = &m[i];
+    while (active || next < n) {
+        for (; active < BESIDE && next < n; active++, next++) {
+            run[active].word = &words[next];
+            take_bytes(b, words[next].p, words[next].n, true, run[active].m);
+            begin_merging(b, NULL, run[active].m, words[next].n, false);
+        }
+        for (size_t i = 0; i < active;) {
+            if (merge_next(b, NULL, run[i].m, NULL, false)) {
+                i++;
+                continue;
+            }
+            struct merging *done = run[i].m;
+            run[i].word->n_ids = merged_ids(done, run[i].word->ids);
+            run[i] = run[--active];
+            run[active].m = done;
+        }
+    }
 }
 
 /* One symbol of a long piece; `rank` is that of its pair with the next. */
@@ -483,15 +552,23 @@ static size_t merge_long(const struct llm_bpe *b, struct llm_bpe_work *w, struct
     return k;
 }
 
-static int encode_long(const struct llm_bpe *b, struct llm_bpe_work *w, const unsigned char *p, size_t n, int32_t *out, size_t *n_out,
+static inline uint32_t byte_token(const struct llm_bpe *b, unsigned char byte, bool ends)
+{
+    return ends && b->end_id ? b->end_id[byte] : b->byte_id[byte];
+}
+
+static int encode_long(const struct llm_bpe *b, struct llm_bpe_work *w, const unsigned char *p, size_t n, bool ends, int32_t *out, size_t *n_out,
                        struct llm_bpe_merge *last, struct llm_err *e)
 {
     struct heap h;
     struct node *v = make_room(w, &h, n, e);
     if (!v)
         return -1;
-    for (size_t i = 0; i < n; i++)
-        put_node(v, &h, i, n, b->byte_id[p[i]], i + 1 < n ? rank_of(b, w, b->byte_id[p[i]], b->byte_id[p[i + 1]]) : LLM_BPE_NONE);
+    uint32_t id = b->byte_id[p[0]], next;
+    for (size_t i = 0; i < n; i++, id = next) {
+        next = i + 1 < n ? byte_token(b, p[i + 1], ends && i + 2 == n) : LLM_BPE_NONE;
+        put_node(v, &h, i, n, id, i + 1 < n ? rank_of(b, w, id, next) : LLM_BPE_NONE);
+    }
     *n_out = merge_long(b, w, v, &h, n, out, NULL, last);
     return 0;
 }
@@ -515,14 +592,13 @@ static int merge_many(const struct llm_bpe *b, struct llm_bpe_work *w, int32_t *
 int llm_bpe_merge_ids(const struct llm_bpe *b, struct llm_bpe_work *w, int32_t *ids, size_t *n, struct llm_bpe_merge *last, struct llm_err *e)
 {
     if (*n <= LLM_BPE_SHORT) {
-        uint32_t id[LLM_BPE_SHORT];
-        uint64_t pairs[LLM_BPE_SHORT];
+        struct merging m;
         for (size_t i = 0; i < *n; i++)
-            id[i] = (uint32_t)ids[i];
+            m.id[i] = (uint32_t)ids[i];
         for (size_t i = 0; i + 1 < *n; i++)
-            pairs[i] = pair_at(b, i, find(b, w, id[i], id[i + 1]));
-        pairs[*n - 1] = NO_PAIR;
-        *n = merge_short(b, w, id, pairs, *n, ids, last);
+            m.pairs[i] = pair_at(b, i, find(b, w, m.id[i], m.id[i + 1]));
+        m.pairs[*n - 1] = NO_PAIR;
+        *n = merge_short(b, w, &m, *n, ids, last);
         return 0;
     }
     return merge_many(b, w, ids, n, NULL, last, e);
@@ -533,20 +609,28 @@ int llm_bpe_merge_parts(const struct llm_bpe *b, struct llm_bpe_work *w, int32_t
     return merge_many(b, w, ids, n, starts, NULL, e);
 }
 
-int llm_bpe_derive(const struct llm_bpe *b, struct llm_bpe_work *w, const unsigned char *p, size_t n, int32_t *out, size_t *n_out,
+size_t llm_bpe_no_token(const struct llm_bpe *b, const unsigned char *p, size_t n, bool ends)
+{
+    size_t i = 0;
+    while (i < n && byte_token(b, p[i], ends && i + 1 == n) != LLM_BPE_NONE)
+        i++;
+    return i;
+}
+
+int llm_bpe_derive(const struct llm_bpe *b, struct llm_bpe_work *w, const unsigned char *p, size_t n, bool ends, int32_t *out, size_t *n_out,
                    struct llm_bpe_merge *last, struct llm_err *e)
 {
-    for (size_t i = 0; i < n; i++)
-        if (b->byte_id[p[i]] == LLM_BPE_NONE)
-            return no_token(p[i], e);
+    size_t bad = llm_bpe_no_token(b, p, n, ends);
+    if (bad < n)
+        return no_token(p[bad], e);
     if (n > LLM_BPE_SHORT)
-        return encode_long(b, w, p, n, out, n_out, last, e);
-    encode_short(b, p, n, out, n_out, last);
+        return encode_long(b, w, p, n, ends, out, n_out, last, e);
+    encode_short(b, p, n, ends, out, n_out, last);
     return 0;
 }
 
 int llm_bpe_encode(const struct llm_bpe *b, struct llm_bpe_work *w, const unsigned char *p, size_t n, int32_t *out, size_t *n_out,
                    struct llm_err *e)
 {
-    return llm_bpe_derive(b, w, p, n, out, n_out, NULL, e);
+    return llm_bpe_derive(b, w, p, n, true, out, n_out, NULL, e);
 }

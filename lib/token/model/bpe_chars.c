@@ -16,7 +16,7 @@ static int put_symbols(struct llm_encoder *en, const unsigned char *p, size_t n,
         size_t len = llm_trie_longest(&t->kept, 0, p + *at, n - *at, &id);
         if (!len) {
             len = (size_t)llm_utf8_next(p + *at, n - *at, &cp);
-            id = llm_char_token(t, cp);
+            id = llm_char_token(t, cp, *at + len == n);
         }
         if (id >= 0) {
             en->ids[en->n_ids++] = id;
@@ -153,14 +153,14 @@ static int encode_new(struct llm_encoder *en, const unsigned char *p, size_t n, 
     return 0;
 }
 
-int llm_bpe_chars_derive(const struct llm_tokenizer *t, struct llm_bpe_work *w, const unsigned char *p, size_t n, int32_t *ids, size_t *n_ids,
-                         struct llm_bpe_merge *last, struct llm_err *e)
+int llm_bpe_chars_derive(const struct llm_tokenizer *t, struct llm_bpe_work *w, const unsigned char *p, size_t n, bool ends, int32_t *ids,
+                         size_t *n_ids, struct llm_bpe_merge *last, struct llm_err *e)
 {
     *n_ids = 0;
     for (size_t at = 0; at < n;) {
         uint32_t cp;
         int len = llm_utf8_next(p + at, n - at, &cp);
-        int32_t id = len > 0 ? llm_char_token(t, cp) : -1;
+        int32_t id = len > 0 ? llm_char_token(t, cp, ends && at + (size_t)len == n) : -1;
         if (id < 0)
             return llm_fail(e, EX_DATAERR, "a character has no token");
         ids[(*n_ids)++] = id;

@@ -2,7 +2,8 @@
  *
  * A sequence of tokens is the encoding of its text exactly if any two neighbours are the encoding of their own text. For up to the first merge across
  * a boundary the merges within both tokens are those of the two alone, in the same order, so that this merge would be made there, too. So each window
- * begins at a token of the one before, some tokens before that window's end, and the two tokens at the seam are encoded together. */
+ * begins at a token of the one before, some tokens before that window's end, and the two tokens at the seam are encoded together. If words end in
+ * tokens of their own there are no windows, whose ends would be taken for ends of words. */
 #include <stdlib.h>
 #include "base/buf.h"
 #include "token/internal.h"
@@ -74,7 +75,7 @@ int llm_bpe_encode_long(const struct llm_tokenizer *t, struct llm_bpe_work *w, c
                         size_t *n_out, llm_bpe_flush *flush, void *arg, struct llm_err *e)
 {
     const struct piece v = {t, w, p, n, flush, arg};
-    for (; window < n / 2; window *= 4) {
+    for (; !t->suffix && window < n / 2; window *= 4) {
         int got = by_windows(&v, flush ? CHECK : KEEP, window, out, n_out, e);
         if (got == 1 && flush) got = by_windows(&v, FLUSH, window, out, n_out, e);
         if (got != 0) return got < 0 ? -1 : 0;

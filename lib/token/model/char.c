@@ -9,7 +9,7 @@ static int encode(struct llm_encoder *en, const unsigned char *p, size_t n, stru
         int len = llm_utf8_next(p + at, n - at, &cp);
         if (len <= 0)
             return llm_fail(e, EX_DATAERR, "byte 0x%02X is not UTF-8, and a character vocabulary knows only characters", p[at]);
-        int32_t id = llm_char_token(en->t, cp);
+        int32_t id = llm_char_token(en->t, cp, false);
         if (id < 0)
             id = en->t->unknown;
         if (id < 0)

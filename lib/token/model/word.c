@@ -41,6 +41,7 @@ struct llm_word_cache {
 };
 #define WORDS_BYTES (sizeof(struct word) << WORD_BITS)
 #define OTHERS_BYTES ((sizeof(struct syllables) << SYLLABLES_BITS) + (sizeof(struct phrase) << PHRASE_BITS))
+_Static_assert(sizeof(struct word) == 32 && LLM_PIECES <= UINT16_MAX, "ids and their number are copied together");
 _Static_assert(OTHERS_BYTES % 64 == 0 && OTHERS_BYTES <= PAGE && WORDS_BYTES % PAGE == 0, "words begin on a huge page");
 
 struct llm_word_cache *llm_word_cache_create(struct llm_err *e)
@@ -156,12 +157,31 @@ static inline uint64_t differs(const uint64_t key[2], struct key k)
     return (key[0] ^ k.low) | (key[1] ^ k.high);
 }
 
+static inline struct syllables *syllables_of(const struct llm_word_cache *c, uint64_t hash)
+{
+    return &c->syllables[hash >> 20 & (((uint64_t)1 << SYLLABLES_BITS) - 1)];
+}
+
+static void remember(struct llm_word_cache *c, struct key k, const int32_t *ids, size_t n)
+{
+    uint64_t hash = hash_of(k);
+    struct word *w = pair_of(c, hash);
+    struct syllables *s = syllables_of(c, hash);
+    if (n <= WORD_IDS && differs(w->key, k)) {
+        w[1] = w[0];
+        *w = (struct word){{k.low, k.high}, {0}, (int32_t)n};
+        memcpy(w->ids, ids, n * sizeof *w->ids);
+    } else if (n > WORD_IDS && n <= sizeof s->ids / sizeof *s->ids) {
+        *s = (struct syllables){{k.low, k.high}, {0}, (int32_t)n};
+        memcpy(s->ids, ids, n * sizeof *s->ids);
+    }
+}
+
 /* A word that is in neither place of its pair. */
 static __attribute__((noinline)) int encode_word(struct llm_encoder *en, const unsigned char *p, size_t n, struct key k, struct llm_err *e)
 {
     struct llm_word_cache *c = en->cache;
-    uint64_t hash = hash_of(k);
-    struct syllables *s = &c->syllables[hash >> 20 & (((uint64_t)1 << SYLLABLES_BITS) - 1)];
+    const struct syllables *s = syllables_of(c, hash_of(k));
     if (!differs(s->key, k)) {
         memcpy(en->ids + en->n_ids, s->ids, sizeof s->ids);
         en->n_ids += (size_t)s->n_ids;
@@ -171,15 +191,7 @@ static __attribute__((noinline)) int encode_word(struct llm_encoder *en, const u
     if (en->t->model->encode_new(en, p, n, e) < 0)
         return -1;
     size_t n_out = en->n_ids - start;
-    if (n_out <= WORD_IDS) {
-        struct word *w = pair_of(c, hash);
-        w[1] = w[0];
-        *w = (struct word){{k.low, k.high}, {0}, (int32_t)n_out};
-        memcpy(w->ids, en->ids + start, n_out * sizeof *w->ids);
-    } else if (n_out <= sizeof s->ids / sizeof *s->ids) {
-        *s = (struct syllables){{k.low, k.high}, {0}, (int32_t)n_out};
-        memcpy(s->ids, en->ids + start, n_out * sizeof *s->ids);
-    }
+    remember(c, k, en->ids + start, n_out);
     return 0;
 }
 
@@ -196,35 +208,82 @@ int llm_word_encode(struct llm_encoder *en, const unsigned char *p, size_t n, st
     return 0;
 }
 
-/* In two passes, so that the slots of all words are loading before the first is read. The slot of the pair is chosen without a branch: the branch
- * would be unpredictable, and a misprediction would discard the loads already in flight. */
+static inline size_t begin_of(const size_t *ends, size_t i)
+{
+    return i ? ends[i - 1] : 0;
+}
+
+/* Encodes and remembers the pieces `missing` [n] of a run, which are in no pair: words that are merged side by side wait for memory together. Pieces
+ * that are longer than a word or have a byte without a token, and words whose place another one takes, are left to llm_word_encode. */
+static void encode_new_words(struct llm_encoder *en, const unsigned char *p, const size_t *ends, const uint16_t *missing, size_t n)
+{
+    const struct llm_tokenizer *t = en->t;
+    struct llm_bpe_word words[LLM_PIECES];
+    size_t n_words = 0, n_merged = 0;
+    for (size_t i = 0; i < n; i++) {
+        struct llm_bpe_word *w = &words[n_words];
+        w->p = p + begin_of(ends, missing[i]);
+        w->n = ends[missing[i]] - begin_of(ends, missing[i]);
+        if (w->n > WORD_BYTES)
+            continue;
+        struct key k = key_of(w->p, w->n);
+        if (!differs(syllables_of(en->cache, hash_of(k))->key, k) || llm_bpe_no_token(&t->bpe, w->p, w->n, true) < w->n)
+            continue;
+        if (t->ignore_merges)
+            llm_tokenizer_expect_whole(t, w->p, w->n);
+        n_words++;
+    }
+    for (size_t i = 0; i < n_words; i++) {
+        int32_t id = t->ignore_merges ? llm_tokenizer_whole(t, words[i].p, words[i].n) : -1;
+        if (id >= 0) {
+            remember(en->cache, key_of(words[i].p, words[i].n), &id, 1);
+            continue;
+        }
+        words[n_merged].p = words[i].p;
+        words[n_merged++].n = words[i].n;
+    }
+    llm_bpe_encode_words(&t->bpe, words, n_merged);
+    for (size_t i = 0; i < n_merged; i++)
+        remember(en->cache, key_of(words[i].p, words[i].n), words[i].ids, words[i].n_ids);
+}
+
+/* In passes, so that the slots of all words are loading before the first is read. The slot of the pair is chosen, and missing words are listed,
+ * without a branch: it would be unpredictable, and a misprediction would discard the loads already in flight. */
 int llm_words_encode(struct llm_encoder *en, const unsigned char *p, const size_t *ends, size_t n, struct llm_err *e)
 {
     const struct llm_word_cache *c = en->cache;
-    struct { struct key key; const struct word *pair; } found[LLM_PIECES];
+    struct { struct key key; const struct word *pair; } places[LLM_PIECES];
+    struct { int32_t ids[WORD_IDS], n; } found[LLM_PIECES];
+    uint16_t missing[LLM_PIECES + 1];
+    size_t n_missing = 0;
     for (size_t i = 0, from = 0; i < n; from = ends[i++]) {
         size_t len = ends[i] - from;
-        found[i].key = key_of(p + from, len <= WORD_BYTES ? len : 0);
-        found[i].pair = pair_of(c, hash_of(found[i].key));
-        __builtin_prefetch(found[i].pair);
+        places[i].key = key_of(p + from, len <= WORD_BYTES ? len : 0);
+        places[i].pair = pair_of(c, hash_of(places[i].key));
+        __builtin_prefetch(places[i].pair);
     }
-    int32_t *ids = en->ids;
-    size_t n_ids = en->n_ids;
     for (size_t i = 0, from = 0; i < n; from = ends[i++]) {
-        const struct word *w = found[i].pair;
-        uint64_t first = differs(w[0].key, found[i].key), second = differs(w[1].key, found[i].key);
-        if (((first != 0) & (second != 0)) | (ends[i] - from > WORD_BYTES)) {
-            en->n_ids = n_ids;
-            if (llm_word_encode(en, p + from, ends[i] - from, e) < 0)
-                return -1;
-            n_ids = en->n_ids;
-            continue;
-        }
-        w += first != 0;
-        memcpy(ids + n_ids, w->ids, sizeof w->ids);
-        n_ids += (size_t)w->n_ids;
+        const struct word *w = places[i].pair;
+        uint64_t first = differs(w[0].key, places[i].key), second = differs(w[1].key, places[i].key);
+        memcpy(&found[i], w[first != 0].ids, sizeof found[i]);
+        missing[n_missing] = (uint16_t)i;
+        n_missing += ((first != 0) & (second != 0)) | (ends[i] - from > WORD_BYTES);
     }
-    en->n_ids = n_ids;
+    if (n_missing && !en->t->bpe.joined)
+        encode_new_words(en, p, ends, missing, n_missing);
+    missing[n_missing] = (uint16_t)n;
+    for (size_t i = 0, m = 0; i < n; i++) {
+        int32_t *ids = en->ids;
+        size_t n_ids = en->n_ids;
+        for (; i < missing[m]; i++) {
+            memcpy(ids + n_ids, found[i].ids, sizeof found[i].ids);
+            n_ids += (size_t)found[i].n;
+        }
+        en->n_ids = n_ids;
+        if (i < n && llm_word_encode(en, p + begin_of(ends, i), ends[i] - begin_of(ends, i), e) < 0)
+            return -1;
+        m++;
+    }
     return 0;
 }
 

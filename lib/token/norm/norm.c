@@ -57,6 +57,11 @@ bool llm_norm_cuts(const struct llm_norm *s)
     return true;
 }
 
+bool llm_norm_takes_bytes(const struct llm_norm *s)
+{
+    return s->row == &llm_norm_nfc || s->row == &llm_norm_prepend || s->row == &llm_norm_sentencepiece || (s->row == &llm_norm_replace && !s->regex);
+}
+
 bool llm_norm_no_spaces(const struct llm_norm *s)
 {
     if (s->row == &llm_norm_sentencepiece)

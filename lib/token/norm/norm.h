@@ -59,6 +59,8 @@ void llm_norm_release(struct llm_norm *s);
 int llm_norm_check(const struct llm_norm *s, const struct llm_norm_place *at, const struct llm_buf *out, struct llm_err *e) LLM_MUST_CHECK;
 /* Whether the text may be cut at a space after a letter or ASCII: normalising both parts then equals normalising the whole. */
 bool llm_norm_cuts(const struct llm_norm *s);
+/* Whether it takes bytes that are no UTF-8 too, and keeps them. */
+bool llm_norm_takes_bytes(const struct llm_norm *s);
 /* Does no space come out of it? */
 bool llm_norm_no_spaces(const struct llm_norm *s);
 

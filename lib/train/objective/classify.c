@@ -110,35 +110,16 @@ static struct llm_augment augment_of(const struct llm_task *t)
                                 .mixup = llm_option_real(&t->o, "mixup")};
 }
 
-/* The pixels of a row; without data (plans, gradient checks) they are drawn. */
-static void pixels_of(struct llm_ctx *c, const struct llm_task *t, int64_t row, int32_t number, const struct llm_augmented *a, float *room, float *to,
-                      int64_t size)
-{
-    const struct llm_rng r = llm_rng_at(c->seed, 0, LLM_RNG_TEST, 0, (uint32_t)(c->first_row + row), 1);
-    if (t->pictures && a) llm_pictures_augmented(t->pictures, number, a, room, to);
-    else if (t->pictures) llm_pictures_get(t->pictures, number, to);
-    for (int64_t i = 0; i < size && !t->pictures; i++) to[i] = llm_rng_normal(&r, (uint32_t)i);
-}
-
 /* The batch of the rows' pictures. In training they are changed; mixed[r] says what was mixed into row r, if anything. */
 static struct llm_batch see(struct llm_ctx *c, struct llm_task *t, const struct llm_rows *rows, struct llm_augmented *mixed)
 {
-    const struct llm_config *f = &t->model->config;
     const struct llm_augment augment = augment_of(t);
     const bool changed = c->training && t->pictures && (augment.crop > 0 || augment.flip > 0 || augment.mixup > 0);
-    const int64_t size = f->num_channels * f->image_size * f->image_size;
-    float *pixels = llm_op_alloc(c, 2 * size, sizeof *pixels);
-    struct llm_batch b = llm_model_pictures(c, f, rows->n_rows);
     for (int64_t r = 0; r < rows->n_rows && !llm_ctx_failed(c); r++) {
         mixed[r] = (struct llm_augmented){.other = -1, .keep = 1};
         if (changed) mixed[r] = llm_augment_draw(&augment, c->seed, c->step, (uint32_t)(c->first_row + r), t->n_pictures);
-        pixels_of(c, t, r, rows->ids[r * rows->row_len], changed ? &mixed[r] : NULL, pixels + size, pixels, size);
-        llm_model_put_picture(f, &b, r, pixels);
     }
-    b.doc_start = NULL; /* each picture is a row */
-    b.checkpoint_every = t->o.checkpoint_every;
-    b.routers = &t->routers;
-    return b;
+    return llm_task_see(c, t, &t->model->config, rows->ids, rows->row_len, rows->n_rows, changed ? mixed : NULL);
 }
 
 /* ---- a pass ---- */
@@ -180,7 +161,7 @@ static int run(struct llm_ctx *c, struct llm_task *t, const struct llm_rows *row
     int32_t *targets = llm_op_alloc(c, n, sizeof *targets);
     float *losses = llm_op_alloc(c, n, sizeof *losses);
     for (int64_t r = 0; r < n && losses; r++) targets[r] = rows->targets[r * len];
-    struct llm_tensor *pooled = llm_model_pool(c, m, llm_model_forward(c, m, &b), rows->lengths, n);
+    struct llm_tensor *pooled = llm_model_pool(c, m, llm_model_forward(c, m, &b), rows->ids, rows->lengths, n);
     struct llm_tensor *x = llm_model_before_classes(c, m, pooled);
     struct llm_cross_entropy loss = {.targets = targets, .bias = bias, .logit_scale = 1, .grad_scale = grad_scale, .token_nll = losses};
     if (sees && c->training && llm_option_real(&t->o, "mixup") > 0) mixed_loss(c, t, x, classes, &loss, mixed, losses);

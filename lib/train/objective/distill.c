@@ -217,7 +217,7 @@ static struct llm_tensor *vectors(struct llm_ctx *c, struct llm_task *t, struct 
     b.lengths = m->config.bidirectional ? rows->lengths : NULL;
     if (m != t->model) b.routers = NULL;
     struct llm_tensor *x = llm_model_forward(c, m, &b);
-    return matched(&t->o) == MATCH_HIDDEN ? x : llm_model_pool(c, m, x, rows->lengths, rows->n_rows);
+    return matched(&t->o) == MATCH_HIDDEN ? x : llm_model_pool(c, m, x, rows->ids, rows->lengths, rows->n_rows);
 }
 
 static int run_match(struct llm_ctx *c, struct llm_task *t, const struct llm_rows *rows, double grad_scale, float *token_loss, struct llm_err *e)

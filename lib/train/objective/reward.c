@@ -87,7 +87,7 @@ static int run(struct llm_ctx *c, struct llm_task *t, const struct llm_rows *pai
     c->first_row *= 2;
     struct llm_batch b = llm_rows_batch(t, &rows);
     b.lengths = m->config.bidirectional ? lengths : NULL;
-    struct llm_tensor *pooled = llm_model_pool(c, m, llm_model_forward(c, m, &b), lengths, n);
+    struct llm_tensor *pooled = llm_model_pool(c, m, llm_model_forward(c, m, &b), b.ids, lengths, n);
     struct llm_tensor *scores = llm_linear(c, llm_model_before_classes(c, m, pooled), head, bias);
     if (!llm_ctx_failed(c)) judge(c, t, pairs, scores, grad_scale, token_loss);
     if (!llm_ctx_failed(c)) return 0;

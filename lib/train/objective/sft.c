@@ -121,6 +121,7 @@ static int record(struct llm_lines *l, const json_t *line, struct llm_err *e)
     if (got == 0) {
         const json_t *tools = json_is_object(line) ? json_object_get(line, "tools") : NULL;
         got = llm_conversation_encode(&l->scratch, &l->chat, l->tokenizer, messages, tools, false, NULL, e);
+        if (got == 0 && l->shown) got = llm_shown_put(l->shown, line, messages, &l->scratch, e);
     }
     json_decref(messages);
     return got < 0 ? -1 : add_conversation(l, weight, e);
@@ -179,6 +180,6 @@ static const struct llm_objective_option options[] = {
 extern const struct llm_objective llm_objective_sft;
 const struct llm_objective llm_objective_sft = {.name = "sft", .summary = "learn the assistant's turns of conversations", .options = options,
                                                 .check_options = check_options, .check = llm_objective_check_next, .columns = columns,
-                                                .record = record, .recorded = recorded, .document = document, .by_tokens = true,
+                                                .record = record, .recorded = recorded, .document = document, .shows = true, .by_tokens = true,
                                                 .run = llm_objective_run_next,
                                                 .means = {LLM_MEAN_FURTHER}};

@@ -48,7 +48,7 @@ static void instruction_sets_agree(void **state)
                     tries.scale[i] = f.scale * (0.8f + 0.025f * (float)i);
                     tries.low[i] = kind->low_max ? f.low * (1.2f - 0.025f * (float)i) : 0;
                 }
-                llm_k.fit.tries(kind, x, w, kind->group, LLM_FIT_TRIES, &tries);
+                llm_k.fit.tries(kind, &(struct llm_fit_values){x, w, kind->group, 1}, LLM_FIT_TRIES, &tries);
                 llm_k.fit.codes(kind, x, kind->group, f, q);
                 if (sets++ == 0) {
                     first = f;
@@ -60,6 +60,40 @@ static void instruction_sets_agree(void **state)
                 assert_memory_equal(q, codes, (size_t)kind->group);
             }
             assert_true(sets > 0);
+        }
+    }
+}
+
+/* Groups that are searched together have the sums that each has alone. */
+static void groups_together(void **state)
+{
+    (void)state;
+    EACH_KIND(t, kind) {
+        const int groups = kind->size / kind->group, n = kind->group, count = 9;
+        uint64_t seed = (uint64_t)t + 31;
+        if (groups == 1) continue;
+        FOR_EACH_ISA(isa) {
+            float x[LLM_BLOCK_GROUPS][SIZE], w[LLM_BLOCK_GROUPS][SIZE], rows[2][SIZE * LLM_FIT_LANES];
+            struct llm_fit_tries together = {0}, alone = {0};
+            for (int g = 0; g < groups; g++) draw(&seed, n, x[g], w[g]);
+            for (int at = 0; at < n * LLM_FIT_LANES; at++) {
+                const int j = at / LLM_FIT_LANES, g = at % LLM_FIT_LANES % groups;
+                rows[0][at] = x[g][j];
+                rows[1][at] = w[g][j];
+            }
+            for (int at = 0; at < count * groups; at++) {
+                together.scale[at] = 0.01f * (float)(at + 1);
+                together.low[at] = kind->low_max ? 0.003f * (float)at : 0;
+            }
+            llm_k.fit.tries(kind, &(struct llm_fit_values){rows[0], rows[1], n, groups}, count, &together);
+            for (int at = 0; at < count * groups; at++) {
+                const int g = at % groups;
+                alone.scale[0] = together.scale[at];
+                alone.low[0] = together.low[at];
+                llm_k.fit.tries(kind, &(struct llm_fit_values){x[g], w[g], n, 1}, 1, &alone);
+                assert_true(together.error[at] == alone.error[0] && together.l[at] == alone.l[0]);
+                assert_true(together.xl[at] == alone.xl[0] && together.ll[at] == alone.ll[0]);
+            }
         }
     }
 }
@@ -81,7 +115,7 @@ static void sums_and_codes_are_as_defined(void **state)
                 tries.scale[i] = f.scale * (1 + 0.002f * (float)(i - 8));
                 tries.low[i] = f.low;
             }
-            llm_k.fit.tries(kind, x, w, kind->group, LLM_FIT_TRIES, &tries);
+            llm_k.fit.tries(kind, &(struct llm_fit_values){x, w, kind->group, 1}, LLM_FIT_TRIES, &tries);
             llm_k.fit.codes(kind, x, kind->group, f, q);
             for (int j = 0; j < kind->group; j++) {
                 const double here = fabs((double)(x[j] - value(kind, f, q[j]))), weight = (double)w[j], at = (double)level(kind, q[j]);
@@ -144,7 +178,7 @@ int main(void)
 {
     struct llm_err e;
     const struct CMUnitTest tests[] = {cmocka_unit_test(instruction_sets_agree), cmocka_unit_test(errors_add_up),
-                                       cmocka_unit_test(sums_and_codes_are_as_defined)};
+                                       cmocka_unit_test(groups_together), cmocka_unit_test(sums_and_codes_are_as_defined)};
     if (llm_pool_start(1, &e) < 0) return 1;
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,12 +10,17 @@ enum { N_SHAPES = sizeof shapes / sizeof *shapes };
 
 static float operand(float x, enum llm_compute c) { return c == LLM_COMPUTE_BF16 ? llm_bf16_decode(llm_bf16_encode(x)) : x; }
 
-/* Within what `terms` roundings can do to a sum whose terms have `size` in all. */
-static void within_roundings(float got, double want, double size, int64_t terms, const char *what)
+/* Within what `terms` roundings, three times as many in BF16X3, can do to a sum whose terms have `size` in all. */
+static void within(float got, double want, double size, int64_t terms, enum llm_compute compute, const char *what)
 {
     char where[120];
-    snprintf(where, sizeof where, "%s: %s", llm_k.isa, what);
-    near_what(where, (double)got, want, 0, size * (double)(terms + 4) * 0x1p-24 + 1e-30);
+    const bool split = compute == LLM_COMPUTE_BF16X3;
+    snprintf(where, sizeof where, "%s: %s%s", llm_k.isa, what, split ? " bf16x3" : "");
+    near_what(where, (double)got, want, 0, size * ((double)((split ? 3 : 1) * terms + 4) * 0x1p-24 + (split ? 0x1p-15 : 0)) + 1e-30);
+}
+static void within_roundings(float got, double want, double size, int64_t terms, const char *what)
+{
+    within(got, want, size, terms, LLM_COMPUTE_F32, what);
 }
 
 static void forward(int64_t m, int64_t n, int64_t k, enum llm_compute compute, enum llm_dtype dtype, bool packed, bool accumulate, bool bias)
@@ -40,7 +45,7 @@ static void forward(int64_t m, int64_t n, int64_t k, enum llm_compute compute, e
                 size += fabs(term);
             }
             sum += (bias ? b[j] : 0) + (accumulate ? before[i * n + j] : 0);
-            within_roundings(y[i * n + j], sum, size, k, "forward");
+            within(y[i * n + j], sum, size, k, compute, "forward");
         }
     llm_weight_release(&weight);
     free(before);
@@ -51,7 +56,7 @@ static void test_forward(void **state)
     (void)state;
     FOR_EACH_ISA(isa)
         for (int s = 0; s < N_SHAPES; s++)
-            for (int c = 0; c < 2; c++) {
+            for (int c = 0; c < 3; c++) {
                 int64_t m = shapes[s][0], n = shapes[s][1], k = shapes[s][2];
                 forward(m, n, k, c, LLM_F32, s % 2, false, s % 3 == 0);
                 forward(m, n, k, c, LLM_BF16, !(s % 2), s % 4 == 1, s % 3 == 1);
@@ -64,13 +69,13 @@ static void test_dx(void **state)
     (void)state;
     FOR_EACH_ISA(isa)
         for (int s = 0; s < N_SHAPES; s++)
-            for (int c = 0; c < 4; c++) {
+            for (int c = 0; c < 6; c++) {
                 int64_t m = shapes[s][0], n = shapes[s][2], k = shapes[s][1];
-                enum llm_compute compute = c & 1;
+                enum llm_compute compute = c % 3;
                 float *dy = noisy((size_t)(m * n), 1), *w = noisy((size_t)(n * k), 2), *dx = noisy((size_t)(m * k), 3);
                 struct llm_weight weight = {.data = w, .dtype = LLM_F32, .n = n, .k = k};
                 struct llm_err e = {0};
-                if (c & 2) assert_int_equal(llm_weight_pack(&weight, compute, true, &e), 0);
+                if (c >= 3) assert_int_equal(llm_weight_pack(&weight, compute, true, &e), 0);
                 struct llm_matmul a = {.m = m, .x = dy, .ldx = n, .y = dx, .ldy = k, .compute = compute};
                 assert_int_equal(llm_matmul_dx(&a, &weight, &e), 0);
                 for (int64_t i = 0; i < m; i++)
@@ -81,7 +86,7 @@ static void test_dx(void **state)
                             sum += term;
                             size += fabs(term);
                         }
-                        within_roundings(dx[i * k + j], sum, size, n, "dx");
+                        within(dx[i * k + j], sum, size, n, compute, "dx");
                     }
                 llm_weight_release(&weight);
             }
@@ -93,7 +98,7 @@ static void test_dw(void **state)
     (void)state;
     FOR_EACH_ISA(isa)
         for (int s = 0; s < 6; s++)
-            for (int c = 0; c < 2; c++) {
+            for (int c = 0; c < 3; c++) {
                 int64_t m = cases[s][0], row_len = cases[s][1], n = cases[s][2], k = cases[s][3];
                 float *dy = noisy((size_t)(m * n), 1), *x = noisy((size_t)(m * k), 2), *dw = noisy((size_t)(n * k), 3);
                 float *split = guarded((size_t)(n * k) * sizeof *split), *before = guarded((size_t)(n * k) * sizeof *split);
@@ -109,12 +114,54 @@ static void test_dw(void **state)
                             sum += term;
                             size += fabs(term);
                         }
-                        within_roundings(dw[i * k + j], sum, size, m, "dw");
+                        within(dw[i * k + j], sum, size, m, c, "dw");
                     }
                 for (int64_t row = 0; row < m; row += row_len) /* one row at a time: the same bits */
                     assert_int_equal(llm_matmul_dw(split, dy + row * n, n, x + row * k, k, row_len, row_len, n, k, c, &e), 0);
                 assert_memory_equal(split, dw, (size_t)(n * k) * sizeof *dw);
             }
+}
+
+/* Narrow matrices, which have kernels of their own: the bits of the same lines of a wide one, forward, backward and in gradients of either side. */
+static void test_narrow(void **state)
+{
+    enum { M = 530, ROW = 265, WIDE = 50, OTHER = 133 };
+    static const int64_t widths[] = {1, 3, 8, 11, 16, 17, 32};
+    const int64_t row_len = ROW;
+    (void)state;
+    FOR_EACH_ISA(isa)
+        for (int compute = 0; compute < 2; compute++) {
+            const float *x = noisy(M * OTHER, 1), *low = noisy(M * WIDE, 2), *w = noisy(WIDE * OTHER, 3), *w_back = noisy(OTHER * WIDE, 4);
+            float *y = guarded(M * WIDE * sizeof *y), *dx = guarded(M * WIDE * sizeof *dx);
+            float *dw = noisy(WIDE * OTHER, 5), *dw_back = noisy(OTHER * WIDE, 6);
+            struct llm_weight forward_wide = {.data = w, .dtype = LLM_F32, .n = WIDE, .k = OTHER};
+            struct llm_weight back_wide = {.data = w_back, .dtype = LLM_F32, .n = OTHER, .k = WIDE};
+            struct llm_matmul a = {.m = M, .x = x, .ldx = OTHER, .y = y, .ldy = WIDE, .compute = compute}, b = a;
+            struct llm_err e = {0};
+            b.y = dx;
+            assert_int_equal(llm_matmul(&a, &forward_wide, &e) | llm_matmul_dx(&b, &back_wide, &e), 0);
+            assert_int_equal(llm_matmul_dw(dw, low, WIDE, x, OTHER, M, row_len, WIDE, OTHER, compute, &e), 0);
+            assert_int_equal(llm_matmul_dw(dw_back, x, OTHER, low, WIDE, M, row_len, OTHER, WIDE, compute, &e), 0);
+            for (size_t i = 0; i < sizeof widths / sizeof *widths; i++) {
+                const int64_t n = widths[i];
+                float *part = guarded((size_t)(M * n) * sizeof *part), *wide = noisy(WIDE * OTHER, 5), *wide_back = noisy(OTHER * WIDE, 6);
+                float *grad = guarded((size_t)(OTHER * n) * sizeof *grad), *columns = guarded((size_t)(OTHER * n) * sizeof *columns);
+                struct llm_weight narrow = {.data = w, .dtype = LLM_F32, .n = n, .k = OTHER};
+                a.y = part;
+                a.ldy = n;
+                assert_int_equal(llm_matmul(&a, &narrow, &e), 0);
+                for (int64_t r = 0; r < M; r++) assert_memory_equal(part + r * n, y + r * WIDE, (size_t)n * sizeof *part);
+                for (int64_t r = 0; r < OTHER; r++) memcpy(columns + r * n, w_back + r * WIDE, (size_t)n * sizeof *columns);
+                narrow = (struct llm_weight){.data = columns, .dtype = LLM_F32, .n = OTHER, .k = n};
+                assert_int_equal(llm_matmul_dx(&a, &narrow, &e), 0);
+                for (int64_t r = 0; r < M; r++) assert_memory_equal(part + r * n, dx + r * WIDE, (size_t)n * sizeof *part);
+                assert_int_equal(llm_matmul_dw(wide, low, WIDE, x, OTHER, M, row_len, n, OTHER, compute, &e), 0);
+                assert_memory_equal(wide, dw, (size_t)(n * OTHER) * sizeof *wide);
+                for (int64_t r = 0; r < OTHER; r++) memcpy(grad + r * n, wide_back + r * WIDE, (size_t)n * sizeof *grad);
+                assert_int_equal(llm_matmul_dw(grad, x, OTHER, low, WIDE, M, row_len, OTHER, n, compute, &e), 0);
+                for (int64_t r = 0; r < OTHER; r++) assert_memory_equal(grad + r * n, dw_back + r * WIDE, (size_t)n * sizeof *grad);
+            }
+        }
 }
 
 /* x that stands packed: the bits of x as floats, forward and for the weight's gradient. */
@@ -135,7 +182,7 @@ static void test_panels(void **state)
             float *dw = noisy((size_t)(n * k), 4), *dw_want = guarded(w_bytes);
             void *panels = aligned_alloc(64, bytes);
             memset(panels, 0xff, bytes); /* rows that are not there hold NaN */
-            for (int64_t r = 0; r < m; r++) llm_panels_put(x + r * k, r, k, panels);
+            for (int64_t r = 0; r < m; r++) llm_panels_put(x + r * k, r, 0, k, k, panels);
             struct llm_matmul a = {.m = m, .x = x, .ldx = k, .y = want, .ldy = n, .compute = LLM_COMPUTE_BF16}, b = a;
             b.x = NULL;
             b.panels = panels;
@@ -186,14 +233,14 @@ static void test_same_bits(void **state)
     FOR_EACH_ISA(isa) {
         static const enum llm_dtype types[] = {LLM_F32, LLM_F16, LLM_BF16, LLM_Q8_0, LLM_Q4_0};
         for (int t = 0; t < 5; t++)
-            for (int c = 0; c < 2; c++) {
+            for (int c = 0; c < 3; c++) {
                 same_bits(types[t], c, 77, 160);
                 same_bits(types[t], c, 16, 2080);
             }
     }
 }
 
-/* F32 data that stand for their roundings give what a copy of these in BF16 gives: forward and for dX, packed and not, in both arithmetics. */
+/* F32 data that stand for their roundings give what a copy of these in BF16 gives: forward and for dX, packed and not, in all arithmetics. */
 static void test_rounded(void **state)
 {
     enum { M = 40, N = 83, K = 101 };
@@ -204,7 +251,7 @@ static void test_rounded(void **state)
     (void)state;
     llm_dtypes[LLM_BF16].encode(w, copy, N * K);
     FOR_EACH_ISA(isa) {
-        for (int c = 0; c < 2; c++) {
+        for (int c = 0; c < 3; c++) {
             struct llm_weight rounded = {.data = w, .dtype = LLM_F32, .rounded = true, .n = N, .k = K};
             struct llm_weight plain = {.data = copy, .dtype = LLM_BF16, .n = N, .k = K};
             for (int packed = 0; packed < 2; packed++) {
@@ -322,6 +369,28 @@ static void test_quantised(void **state)
             }
 }
 
+/* BF16X3 is F32 where the instruction set has no products of its own for it: the same bits, and the same form of the weight. */
+static void test_split_elsewhere(void **state)
+{
+    enum { M = 19, N = 35, K = 70 };
+    float *x = noisy(M * K, 1), *w = noisy(N * K, 2), *y = guarded(M * N * sizeof *y), *want = guarded(M * N * sizeof *y);
+    (void)state;
+    FOR_EACH_ISA(isa) {
+        struct llm_weight weight = {.data = w, .dtype = LLM_F32, .n = N, .k = K};
+        struct llm_matmul a = {.m = M, .x = x, .ldx = K, .y = want, .ldy = N, .compute = LLM_COMPUTE_F32}, b = a;
+        struct llm_err e = {0};
+        b.compute = LLM_COMPUTE_BF16X3;
+        b.y = y;
+        assert_int_equal(llm_weight_pack(&weight, LLM_COMPUTE_F32, false, &e) | llm_matmul(&a, &weight, &e), 0);
+        size_t bytes = weight.packed_bytes;
+        assert_int_equal(llm_weight_pack(&weight, LLM_COMPUTE_BF16X3, false, &e) | llm_matmul(&b, &weight, &e), 0);
+        bool own = llm_k.gemm.bf16x3.multiply != NULL;
+        assert_int_equal(weight.packed_bytes > bytes, own);
+        assert_int_equal(memcmp(y, want, M * N * sizeof *y) != 0, own);
+        llm_weight_release(&weight);
+    }
+}
+
 /* A weight that changed is packed again. */
 static void test_changed(void **state)
 {
@@ -344,9 +413,8 @@ int main(void)
     struct llm_err e = {0};
     if (llm_pool_start(2, &e) < 0) return llm_report(&e);
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_forward), cmocka_unit_test(test_dx), cmocka_unit_test(test_dw),
-                                       cmocka_unit_test(test_panels),
-                                       cmocka_unit_test(test_same_bits), cmocka_unit_test(test_same_bits_dx),
-                                       cmocka_unit_test(test_rounded), cmocka_unit_test(test_threads),
-                                       cmocka_unit_test(test_quantised), cmocka_unit_test(test_changed)};
+                                       cmocka_unit_test(test_narrow), cmocka_unit_test(test_panels), cmocka_unit_test(test_same_bits),
+                                       cmocka_unit_test(test_same_bits_dx), cmocka_unit_test(test_rounded), cmocka_unit_test(test_threads),
+                                       cmocka_unit_test(test_quantised), cmocka_unit_test(test_split_elsewhere), cmocka_unit_test(test_changed)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -244,7 +244,7 @@ static void test_decoded(void **state)
 
 static void same_bits(enum llm_dtype t, int64_t n, int64_t k)
 {
-    static const int64_t rows[] = {300, 64, 1, 7, 9, 17}; /* the second of few rows finds the weight packed */
+    static const int64_t rows[] = {300, 64, 1, 2, 3, 5, 7, 9, 13, 17}; /* the second of few rows finds the weight packed */
     float *x = noisy((size_t)(300 * k), 1), *y = guarded((size_t)(300 * n) * sizeof *y), *other = guarded((size_t)(300 * n) * sizeof *y);
     unsigned char *data = weights(t, n * k);
     struct llm_weight weight = {.data = data, .dtype = t, .n = n, .k = k};
@@ -256,7 +256,7 @@ static void same_bits(enum llm_dtype t, int64_t n, int64_t k)
     for (int packed = 0; packed < 4; packed++) {
         assert_int_equal(llm_pool_start(packed + 1, &e), 0);
         if (packed == 2) assert_int_equal(llm_weight_pack(&weight, LLM_COMPUTE_BF16, false, &e), 0);
-        for (int r = 0; r < 6; r++)
+        for (size_t r = 0; r < sizeof rows / sizeof *rows; r++)
             for (int64_t first = 0; first + rows[r] <= 300; first += 97) {
                 a.m = rows[r];
                 a.x = x + first * k;

@@ -60,6 +60,16 @@ static const struct { enum llm_constraint_kind kind; const char *language, *yes[
      "str ::= \"\\\"\" [^\"\\\\]* \"\\\"\"",
      {"[]", "[[1,22],[]]", "[\"a the\",[\"é\"]]"}, {"[", "[1,]", "[]]", "[\"\\\"]"}},
     {LLM_CONSTRAIN_GRAMMAR, "root ::= .{2} [\\x41-\\x43] \"\\u00e9\\n\"?", {"日本A", "  Cé\n"}, {"日A", "日本D", "  Cé"}},
+    {LLM_CONSTRAIN_GRAMMAR, "start: sum\n// left recursion\n?sum: product\n  | sum \"+\" product -> add\n  | sum \"-\" product\n"
+     "product.2: atom\n | product \"*\" atom\n"
+     "atom: INT | \"(\" sum \")\"\n%import common.INT\n%ignore \" \"\n", {"1", "12+3*(4-5)", " 1 + ( 2*3 ) "}, {"1 2", "1+", "+1", "(1", ")"}},
+    {LLM_CONSTRAIN_GRAMMAR, "start: (A | \"the\"i)~2..3 _b? # ends\nA.2: \"a\"..\"c\"\n_b: \"-\" [X]\nX: /[x-z]{2}/ | A \"!\"\n",
+     {"aa", "tHeTHEc-", "ca-yz", "abb-c!"}, {"a", "aaaa", "ab-x", "d"}},
+    {LLM_CONSTRAIN_GRAMMAR, "%import common (ESCAPED_STRING, SIGNED_NUMBER, WS)\nstart: v\n"
+     "?v: ESCAPED_STRING | SIGNED_NUMBER | \"[\" [v (\",\" v)*] \"]\"\n%ignore WS",
+     {"[1, -2.5e3,\n\"a\\\"\", []]", "7", "[ ]", ".5"}, {"[1,]", "\"a", "1e", "\"\n\""}},
+    {LLM_CONSTRAIN_GRAMMAR, "%llguidance {}\n!start: NAME{2} \"/\"\n%import common.CNAME -> NAME\n%import common.C_COMMENT\n%ignore C_COMMENT\n",
+     {"ab/", "a/* * */b/", "x_1/"}, {"a/", "a/*/b/", "1a/"}},
     {LLM_CONSTRAIN_GRAMMAR, "root ::= ws \"x\" ws ws \"y\"\nws ::= [ ]{0,2}", {"xy", "  x    y"}, {"   xy", "x     y"}},
 };
 
@@ -117,6 +127,22 @@ static void test_refusals(void **state)
         {LLM_CONSTRAIN_GRAMMAR, "root ::= \"x\"\n\nroot ::= \"y\"", "line 3: rule 'root' is defined twice"},
         {LLM_CONSTRAIN_GRAMMAR, "root ::= \"x", "line 1: expected \" at the end"},
         {LLM_CONSTRAIN_GRAMMAR, "root ::= <think>", "tokens within a grammar"},
+        {LLM_CONSTRAIN_GRAMMAR, "a: \"x\"", "expected a rule 'start'"},
+        {LLM_CONSTRAIN_GRAMMAR, "start: a\na: b \"x\" | \"y\"\nb: a", "left recursion"},
+        {LLM_CONSTRAIN_GRAMMAR, "start: A\nA: \"x\" A | \"y\"", "line 2: terminal 'A' contains itself"},
+        {LLM_CONSTRAIN_GRAMMAR, "start: A\nA: b\nb: \"y\"", "line 2: a terminal consists of"},
+        {LLM_CONSTRAIN_GRAMMAR, "start: /a/i", "line 1: flag i of a regular expression is not supported"},
+        {LLM_CONSTRAIN_GRAMMAR, "start: /a(?<=b)/", "line 1: /a(?<=b)/: "},
+        {LLM_CONSTRAIN_GRAMMAR, "start: /a", "line 1: expected / at the end"},
+        {LLM_CONSTRAIN_GRAMMAR, "start: \"a\"\n%declare X", "line 2: %declare is not supported"},
+        {LLM_CONSTRAIN_GRAMMAR, "%import python.NAME\nstart: NAME", "line 1: %import python.NAME is not supported"},
+        {LLM_CONSTRAIN_GRAMMAR, "%import common.INDENT\nstart: INDENT", "line 1: INDENT is not supported"},
+        {LLM_CONSTRAIN_GRAMMAR, "start: %json {}", "line 1: %json is not supported"},
+        {LLM_CONSTRAIN_GRAMMAR, "start: <|eot|>", "line 1: a special token (<…>) is not supported"},
+        {LLM_CONSTRAIN_GRAMMAR, "start: a{b}\na{x}: x", "line 1: a template (name{…}) is not supported"},
+        {LLM_CONSTRAIN_GRAMMAR, "start[lazy]: /a*/", "line 1: an attribute of a rule (name[…]) is not supported"},
+        {LLM_CONSTRAIN_GRAMMAR, "start: \"a\"~3..2", "expected repetitions from N to M"},
+        {LLM_CONSTRAIN_GRAMMAR, "start: \"ab\"..\"c\"", "expected a range"},
     };
     const struct fixture *f = *state;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {

@@ -253,6 +253,50 @@ static void memories_and_queries(void **state)
     llm_kv_pool_release(&pool);
 }
 
+static const char local[] = "{\"model_type\":\"gemma3_text\",\"vocab_size\":300,\"hidden_size\":64,\"intermediate_size\":64,\"num_hidden_layers\":3,"
+    "\"num_attention_heads\":2,\"num_key_value_heads\":2,\"head_dim\":32,\"sliding_window\":70,"
+    "\"layer_types\":[\"sliding_attention\",\"full_attention\",\"sliding_attention\"]}";
+
+static void windows_leave_pages(void **state)
+{
+    struct llm_err e;
+    struct llm_kv_pool pool;
+    struct llm_kv kv, copy;
+    (void)state;
+    open_pool(&pool, local, LLM_F32);
+    assert_int_equal(pool.window, 70);
+    assert_int_equal(pool.local_bytes, pool.page_bytes / 3 * 2);
+    llm_kv_init(&kv, &pool);
+    llm_kv_init(&copy, &pool);
+    fill(&kv, 133, 1);
+    mark(&kv, 0, 133, 0, true);
+    llm_kv_release_passed(&kv); /* the next query is at 133 and sees keys from 64 on */
+    const int64_t page = (int64_t)pool.page_bytes, part = (int64_t)pool.local_bytes;
+    assert_int_equal(llm_kv_used_bytes(&pool), 3 * page - part);
+    assert_true(*(const unsigned char *)llm_kv_key(&kv, 0, 0, 3) == 0);
+    assert_true(*(const unsigned char *)llm_kv_key(&kv, 1, 0, 3) != 0);
+    mark(&kv, 64, 133, 0, false);
+    assert_true(llm_kv_can_truncate(&kv, 133));
+    assert_false(llm_kv_can_truncate(&kv, 132)); /* its window would begin at 63 */
+    assert_true(llm_kv_can_truncate(&kv, 0));
+    assert_int_equal(llm_kv_fork(&copy, &kv, &e), 0);
+    fill(&kv, 64, 1); /* 197: it goes on in a page of its own */
+    llm_kv_release_passed(&kv);
+    assert_int_equal(llm_kv_used_bytes(&pool), 5 * page - part); /* the second page is the copy's, too */
+    llm_kv_release(&copy);
+    fill(&kv, 64, 1);
+    llm_kv_release_passed(&kv);
+    assert_int_equal(llm_kv_used_bytes(&pool), 5 * page - 3 * part);
+    assert_int_equal(pool.n_pages, 5);
+    llm_kv_truncate(&kv, 0); /* all of it is usable again */
+    assert_int_equal(llm_kv_used_bytes(&pool), 0);
+    fill(&kv, LENGTH, 1);
+    mark(&kv, 0, LENGTH, 0, true);
+    mark(&kv, 0, LENGTH, 0, false);
+    llm_kv_release(&kv);
+    llm_kv_pool_release(&pool);
+}
+
 static void a_layer_that_drafts_has_its_own(void **state)
 {
     struct llm_err e;
@@ -281,6 +325,6 @@ int main(void)
         cmocka_unit_test(all_places_are_different),         cmocka_unit_test(layers_may_read_those_of_others),
         cmocka_unit_test(copies_share_until_one_writes),    cmocka_unit_test(what_is_forgotten_is_used_again),
         cmocka_unit_test(states_go_back_to_their_beginning), cmocka_unit_test(memories_and_queries),
-        cmocka_unit_test(a_layer_that_drafts_has_its_own)};
+        cmocka_unit_test(windows_leave_pages), cmocka_unit_test(a_layer_that_drafts_has_its_own)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

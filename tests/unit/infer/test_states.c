@@ -28,6 +28,17 @@ static const char *const configs[] = {
     "\"initializer_range\":0.3}",
     "{\"model_type\":\"mamba2\",\"vocab_size\":61,\"hidden_size\":24,\"num_hidden_layers\":2,\"state_size\":7,\"num_heads\":6,\"head_dim\":8,"
     "\"n_groups\":2,\"initializer_range\":0.3}",
+    "{\"model_type\":\"rwkv\",\"vocab_size\":61,\"hidden_size\":24,\"num_hidden_layers\":2,\"attention_hidden_size\":40,\"initializer_range\":0.3}",
+    "{\"model_type\":\"rwkv5\",\"vocab_size\":61,\"hidden_size\":24,\"num_hidden_layers\":2,\"attention_hidden_size\":40,\"head_size\":10,"
+    "\"intermediate_size\":48,\"initializer_range\":0.3}",
+    "{\"model_type\":\"rwkv6\",\"vocab_size\":61,\"hidden_size\":24,\"num_hidden_layers\":2,\"attention_hidden_size\":40,\"head_size\":10,"
+    "\"intermediate_size\":48,\"time_mix_extra_dim\":5,\"time_decay_extra_dim\":3,\"initializer_range\":0.3}",
+    "{\"model_type\":\"rwkv7\",\"vocab_size\":61,\"hidden_size\":24,\"num_hidden_layers\":3,\"head_dim\":8,\"intermediate_size\":48,"
+    "\"decay_low_rank_dim\":5,\"a_low_rank_dim\":3,\"v_low_rank_dim\":4,\"gate_low_rank_dim\":6,\"initializer_range\":0.3}",
+    "{\"model_type\":\"hyenadna\",\"vocab_size\":61,\"pad_vocab_size_multiple\":1,\"d_model\":24,\"n_layer\":2,\"max_seq_len\":400,"
+    "\"activation_freq\":10,\"initializer_range\":0.2}",
+    "{\"model_type\":\"hyenadna\",\"vocab_size\":61,\"pad_vocab_size_multiple\":1,\"d_model\":40,\"n_layer\":2,\"max_seq_len\":400,"
+    "\"hyena_order\":4,\"filter_order\":12,\"num_inner_mlps\":0,\"activation_freq\":10,\"initializer_range\":0.2}",
     "{\"model_type\":\"llama\",\"vocab_size\":61,\"hidden_size\":32,\"intermediate_size\":48,\"num_hidden_layers\":2,\"num_attention_heads\":2,"
     "\"initializer_range\":0.2}",
     "{\"model_type\":\"perceiver\",\"vocab_size\":61,\"hidden_size\":32,\"intermediate_size\":48,\"num_hidden_layers\":3,\"num_attention_heads\":2,"

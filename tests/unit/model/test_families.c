@@ -71,6 +71,10 @@ static void hardness(const struct golden *g, const char *name, bool vector, int6
         *plus = (float)(gain && !has(g->model_type, "gemma")) + (float)(has(name, "q_norm") || has(name, "k_norm"));
         return;
     }
+    if (has(name, "pos_emb") || has(name, "deltas") || has(name, ".freq")) {
+        *factor = 1; /* of Hyena's filters */
+        return;
+    }
     double scale = 1 / sqrt((double)(strcmp(g->model_type, "gpt2") == 0 ? rows : cols));
     for (size_t i = 0; i < sizeof strong / sizeof *strong; i++) {
         if (has(name, strong[i])) {
@@ -167,11 +171,12 @@ static void check_logits(const struct golden *g, struct llm_model *m, const char
 static bool same_name(const struct llm_model *m, const char *ours, const char *theirs)
 {
     char name[128];
-    size_t prefix = strlen(m->arch->names.prefix), n = strlen(ours);
+    const size_t prefix = strlen(m->arch->names.prefix);
     if (strcmp(ours, theirs) == 0) return true;
-    if (strncmp(ours, m->arch->names.prefix, prefix) == 0 && strcmp(ours + prefix, theirs) == 0) return true;
-    snprintf(name, sizeof name, "%s", ours + prefix);
-    n -= prefix;
+    if (strncmp(ours, m->arch->names.prefix, prefix) == 0) ours += prefix;
+    snprintf(name, sizeof name, "%s", ours);
+    const size_t n = strlen(name);
+    if (strcmp(name, theirs) == 0) return true;
     if (n > 16 && strcmp(name + n - 16, "LayerNorm.weight") == 0) strcpy(name + n - 6, "gamma");
     else if (n > 14 && strcmp(name + n - 14, "LayerNorm.bias") == 0) strcpy(name + n - 4, "beta");
     return strcmp(name, theirs) == 0;
@@ -224,7 +229,8 @@ static void check_gguf(struct golden *g, struct llm_model *m, const char *name)
         {"gpt2-unscaled", "the scale of attention scores"}, {"qwen3_moe-window", "sliding_window"}, {"qwen3_moe-dense", "decoder_sparse_step"},
         {"t5", "relative_attention_max_distance"}, {"mamba-bias", "use_bias"}, {"mamba2", "use_bias"},
         {"mamba-act", "hidden_act"}, {"mamba2-act", "hidden_act"},
-        {"rnn", "a model of type 'rnn'"}, {"lstm", "a model of type 'lstm'"}};
+        {"rwkv", "a model of type 'rwkv"}, {"rnn", "a model of type 'rnn'"}, {"lstm", "a model of type 'lstm'"},
+        {"hyena", "a model of type 'hyenadna'"}};
     const char *key = NULL;
     char path[128];
     struct llm_err e;

@@ -58,11 +58,16 @@ static bool is_known(const char *word)
 {
     for (size_t i = 0; llm_archs[i]; i++) {
         if (llm_config_has_row(llm_archs[i], word)) return true;
-        for (const struct llm_config_key *k = llm_archs[i]->keys; k->name; k++)
+        for (const struct llm_config_key *k = llm_archs[i]->keys; k->name; k++) {
+            const char *dot = strchr(k->name, '.'); /* "text_config.pad_token_id": both parts are words here */
+            if (dot && strcmp(dot + 1, word) == 0) return true;
             for (const char *const *w = k->words; w && *w; w++)
                 if (strcmp(*w, word) == 0) return true;
+        }
         for (const struct llm_other_key *k = llm_archs[i]->other_keys; k && k->name; k++)
             if (strcmp(k->name, word) == 0) return true;
+        for (const char *const *s = llm_archs[i]->sections; s && *s; s++)
+            if (strcmp(*s, word) == 0) return true;
     }
     return llm_arch_find(word) != NULL;
 }
@@ -87,9 +92,10 @@ static void test_keys(void **state)
 /* Words of the section that look like keys: those with an underscore. */
 static void test_no_other_keys(void **state)
 {
-    /* rope_scaling, which code reads, and its members; tensors; a function of transformers */
+    /* rope_scaling, which code reads, and its members; tensors; a function of transformers; types of vision towers */
     static const char *const others[] = {"rope_type", "short_factor", "long_factor", "original_max_position_embeddings", "running_mean",
-                                         "running_var", "load_balancing_loss_func", "model_type", "rope_scaling", "rope_parameters", NULL};
+                                         "running_var", "quick_gelu", "load_balancing_loss_func", "model_type", "rope_scaling",
+                                         "rope_parameters", "clip_vision_model", "siglip_vision_model", NULL};
     struct llm_buf b = section("man/llm-train.1", ".Ss Configuration", ".Ss Log");
     int wrong = 0;
     (void)state;

@@ -20,6 +20,19 @@ static const char *const configs[] = {
     " \"n_groups\": 1, \"vocab_size\": 40}",
     "{\"model_type\": \"bert\", " SHAPE "}",
     "{\"model_type\": \"t5\", \"d_model\": 32, \"d_kv\": 16, \"d_ff\": 48, \"num_layers\": 2, \"num_heads\": 2, \"vocab_size\": 40}",
+    "{\"model_type\": \"clip\", \"text_config\": {\"vocab_size\": 40, \"num_hidden_layers\": 2}, "
+    "\"vision_config\": {\"num_hidden_layers\": 3}}",
+    "{\"model_type\": \"siglip\", \"text_config\": {\"vocab_size\": 40, \"num_hidden_layers\": 2}, "
+    "\"vision_config\": {\"num_hidden_layers\": 3}}",
+    "{\"model_type\": \"llava\", \"image_token_index\": 3, \"text_config\": {\"vocab_size\": 40, \"hidden_size\": 32, \"num_hidden_layers\": 2,"
+    " \"num_attention_heads\": 2, \"intermediate_size\": 48}, \"vision_config\": {\"hidden_size\": 24, \"num_attention_heads\": 2,"
+    " \"intermediate_size\": 32, \"num_hidden_layers\": 3}}",
+    "{\"model_type\": \"llava_next\", \"image_token_index\": 3, \"text_config\": {\"vocab_size\": 40, \"hidden_size\": 32,"
+    " \"num_hidden_layers\": 2, \"num_attention_heads\": 2, \"intermediate_size\": 48}, \"vision_config\": {\"hidden_size\": 24,"
+    " \"num_attention_heads\": 2, \"intermediate_size\": 32, \"num_hidden_layers\": 3}}",
+    "{\"model_type\": \"idefics3\", \"image_token_id\": 3, \"scale_factor\": 7, \"text_config\": {\"vocab_size\": 40, \"hidden_size\": 32,"
+    " \"num_hidden_layers\": 2, \"num_attention_heads\": 2, \"intermediate_size\": 48}, \"vision_config\": {\"hidden_size\": 24,"
+    " \"num_attention_heads\": 2, \"intermediate_size\": 32, \"num_hidden_layers\": 3}}",
     "{\"model_type\": \"deepseek_v3\", " SHAPE ", \"kv_lora_rank\": 16, \"q_lora_rank\": 16, \"qk_nope_head_dim\": 8, \"qk_rope_head_dim\": 8,"
     " \"v_head_dim\": 16, \"n_routed_experts\": 4, \"num_experts_per_tok\": 2, \"n_group\": 1, \"topk_group\": 1, \"moe_intermediate_size\": 16,"
     " \"first_k_dense_replace\": 1}"};
@@ -37,7 +50,7 @@ static int layer_in(const struct llm_param *p, const struct llm_config *c)
     static const char *const words[] = {"layers.", "block.", "layer.", "h.", "h_l"};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
         int n = number_after(p->name, words[i]);
-        if (n >= 0) return n + (strstr(p->name, "encoder.block.") ? (int)c->num_hidden_layers : 0);
+        if (n >= 0) return n + (strstr(p->name, "encoder.block.") || strstr(p->name, "vision_model.") ? (int)c->num_hidden_layers : 0);
     }
     return -1;
 }
@@ -58,7 +71,11 @@ static void test_facts(void **state)
             if (s->expert != number_after(p->name, ".experts.")) fail_msg("%s: found expert %lld", p->name, (long long)s->expert);
             assert_int_equal(s->role, p->role);
             assert_true(s->unit < LLM_UNIT_ENCODER && llm_unit_names[s->unit]);
-            assert_int_equal(s->encoder, c.num_encoder_layers > 0 && strstr(p->name, "encoder.") == p->name);
+            const bool encoder = c.num_encoder_layers > 0 && strstr(p->name, "encoder.") == p->name;
+            const bool vision = c.vision.patch_size > 0
+                && (strstr(p->name, "vision_model.") || strstr(p->name, "visual_projection") || strstr(p->name, "projector")
+                    || strstr(p->name, "newline") || strstr(p->name, "connector"));
+            assert_int_equal(s->stack, encoder ? LLM_STACK_ENCODER : vision ? LLM_STACK_VISION : LLM_STACK_MAIN);
             if (s->layer >= 0) assert_true(s->stem < LLM_N_STEMS);
             else assert_true(s->stem >= LLM_N_STEMS);
             for (size_t j = 0; j < i; j++) assert_false(llm_param_spec_same(s, m->params[j].spec));

@@ -91,6 +91,31 @@ static void searched_scales_leave_less_error(void **state)
     }
 }
 
+/* Of the values x and of these alone: as long as x within what half precision leaves of scales, and little more error. */
+static void stretched_values_are_as_long_as_the_given_ones(void **state)
+{
+    float x[LLM_BLOCK_MAX], w[LLM_BLOCK_MAX];
+    struct llm_block b;
+    (void)state;
+    EACH_KIND(t, kind) {
+        for (uint32_t turn = 0; turn < 60; turn++) {
+            double xx = 0, xy = 0;
+            values_of(turn, x, w);
+            llm_block_choose(kind, x, w, LLM_BLOCK_SEARCH, &b);
+            const struct llm_block before = b;
+            const double error = error_of(kind, &b, x, w);
+            llm_block_stretch(kind, x, w, &b);
+            for (int j = 0; j < kind->size; j++) {
+                xx += (double)w[j] * (double)x[j] * (double)x[j];
+                xy += (double)w[j] * (double)x[j] * (double)llm_block_value(kind, &b, j / kind->group, b.q[j]);
+            }
+            if (kind->scales || kind->round(3) != 3) assert_memory_equal(&b, &before, sizeof b); /* lists and powers of two */
+            else if (error < 0.15 * xx && xy < xx * 0.998) fail_msg("%s: turn %u: %g for %g", llm_dtypes[t].name, turn, xy, xx);
+            if (error < 0.15 * xx && error_of(kind, &b, x, w) > error * 1.3 + xx * 1e-5) fail_msg("%s: turn %u: error", llm_dtypes[t].name, turn);
+        }
+    }
+}
+
 static void odd_blocks(void **state)
 {
     float x[LLM_BLOCK_MAX] = {0}, w[LLM_BLOCK_MAX] = {0}, y[LLM_BLOCK_MAX];
@@ -172,7 +197,8 @@ int main(void)
 {
     struct llm_err e;
     const struct CMUnitTest tests[] = {cmocka_unit_test(what_is_packed_decodes_to_its_parts), cmocka_unit_test(searched_scales_leave_less_error),
-                                       cmocka_unit_test(odd_blocks), cmocka_unit_test(bytes_are_a_function_of_the_block)};
+                                       cmocka_unit_test(stretched_values_are_as_long_as_the_given_ones), cmocka_unit_test(odd_blocks),
+                                       cmocka_unit_test(bytes_are_a_function_of_the_block)};
     if (llm_pool_start(2, &e) < 0) return llm_report(&e);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

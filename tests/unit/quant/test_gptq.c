@@ -11,6 +11,7 @@
 #include "cpu/pool.h"
 #include "quant/block.h"
 #include "quant/gptq.h"
+#include "quant/grid.h"
 
 enum { K = 256, ROWS = 20, N = K * ROWS, TOKENS = 600, RANK = 40 };
 static float w[N], x[TOKENS * K], products[K * K], importance[K];
@@ -57,7 +58,13 @@ static struct llm_quant_job job_of(enum llm_dtype t, enum llm_quant_method metho
                                   .method = method};
 }
 
-#define EACH_KIND(t) for (int t = 0; t < LLM_N_DTYPES; t++) if (llm_block_kind_of((enum llm_dtype)t))
+static bool is_written(int t)
+{
+    const struct llm_grid_kind *grid = llm_grid_kind_of((enum llm_dtype)t);
+    return llm_block_kind_of((enum llm_dtype)t) || (grid && grid->pack);
+}
+
+#define EACH_KIND(t) for (int t = 0; t < LLM_N_DTYPES; t++) if (is_written(t))
 
 static void correlated_inputs_lose_less(void **state)
 {

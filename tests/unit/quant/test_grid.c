@@ -107,6 +107,27 @@ static void searched_scales_leave_less_error(void **state)
     }
 }
 
+static void stretched_values_are_as_long_as_the_given_ones(void **state)
+{
+    (void)state;
+    EACH_WRITTEN(t, kind) {
+        for (uint32_t turn = 0; turn < 20; turn++) {
+            float x[N], w[N], y[N], zero[N] = {0};
+            double xy = 0;
+            struct llm_grid_block b;
+            draw(turn, x, w);
+            llm_grid_choose(kind, x, w, LLM_BLOCK_SEARCH, &b);
+            llm_grid_values(kind, &b, y);
+            const double xx = error_of(x, zero, w, N), error = error_of(x, y, w, N);
+            llm_grid_stretch(kind, x, w, &b);
+            llm_grid_values(kind, &b, y);
+            for (int j = 0; j < N; j++) xy += (double)w[j] * (double)x[j] * (double)y[j];
+            if (error < 0.15 * xx && fabs(xy - xx) > 0.002 * xx) fail_msg("%s: turn %u: %g for %g", llm_dtypes[t].name, turn, xy, xx);
+            if (error_of(x, y, w, N) > error * 1.3) fail_msg("%s: turn %u: error", llm_dtypes[t].name, turn);
+        }
+    }
+}
+
 /* All 0, constants, one value, tiny and huge ones, weights that are 0: values stay within the type's reach of them. */
 static void odd_blocks(void **state)
 {
@@ -153,7 +174,7 @@ static void bytes_are_a_function_of_the_block(void **state)
         llm_pool_stop();
         assert_int_equal(llm_pool_start(1, &e), 0);
         assert_int_equal(llm_quantize_tensor(&j, &report, &e), 0);
-        assert_string_equal(report.method, "search"); /* points have no form of GPTQ */
+        assert_string_equal(report.method, "search"); /* without products of inputs */
         assert_true(report.weighted);
         llm_pool_stop();
         assert_int_equal(llm_pool_start(2, &e), 0);
@@ -175,7 +196,8 @@ int main(void)
 {
     struct llm_err e;
     const struct CMUnitTest tests[] = {cmocka_unit_test(what_is_packed_opens_to_its_parts), cmocka_unit_test(points_are_the_best),
-                                       cmocka_unit_test(searched_scales_leave_less_error), cmocka_unit_test(odd_blocks),
+                                       cmocka_unit_test(searched_scales_leave_less_error),
+                                       cmocka_unit_test(stretched_values_are_as_long_as_the_given_ones), cmocka_unit_test(odd_blocks),
                                        cmocka_unit_test(bytes_are_a_function_of_the_block)};
     if (llm_pool_start(2, &e) < 0) return llm_report(&e);
     return cmocka_run_group_tests(tests, NULL, NULL);

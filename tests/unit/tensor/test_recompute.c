@@ -186,6 +186,61 @@ static void test_panels_refused(void **state)
     free(n);
 }
 
+/* Attention with two heads for one key head, and the product that reads it, with panels beside the output or without. all: output, gradients of q, k,
+ * v and of the weight. Returns whether there were panels. */
+enum { HEAD = 32, OUT = 24 };
+struct attended { float y[TOKENS * OUT], dq[TOKENS * 2 * HEAD], dk[TOKENS * HEAD], dv[TOKENS * HEAD], dw[OUT * 2 * HEAD]; };
+static bool attend(bool panels, bool tape, int64_t width, struct attended *all)
+{
+    struct llm_ctx c;
+    static float values[OUT * 2 * HEAD];
+    struct llm_tensor *x[3];
+    struct llm_rng r = llm_rng_at(7, 0, LLM_RNG_TEST, 0, 0, 0);
+    struct llm_param w = param_of(values, all->dw, OUT, 2 * width);
+    const struct llm_attn a = {.n_heads = 2, .n_kv_heads = 1, .d_k = width, .d_v = width, .scale = .2F, .causal = true};
+    begin(&c);
+    struct llm_tape *recording = c.tape;
+    if (!tape) c.tape = NULL;
+    c.compute = LLM_COMPUTE_BF16;
+    for (uint32_t i = 0; i < OUT * 2 * HEAD; i++) values[i] = llm_rng_normal(&r, i);
+    for (int i = 0; i < 3; i++) {
+        x[i] = llm_tensor_create(&c, TOKENS, i ? width : 2 * width);
+        x[i]->needs_grad = tape;
+        for (int64_t j = 0; j < x[i]->rows * x[i]->cols; j++) x[i]->data[j] = llm_rng_normal(&r, 4096 * (uint32_t)(i + 1) + (uint32_t)j);
+    }
+    if (panels) llm_panels_for(&c, 1, (struct llm_param *[]){&w});
+    struct llm_tensor *heads = llm_attention(&c, x[0], x[1], x[2], &a, NULL);
+    c.to_panels = false;
+    bool packed = heads->packed != NULL;
+    struct llm_tensor *y = llm_linear(&c, heads, &w, NULL);
+    memcpy(all->y, y->data, sizeof all->y);
+    if (tape) {
+        memcpy(llm_tensor_grad(&c, y), y->data, sizeof all->y);
+        llm_backward(&c);
+        float *to[] = {all->dq, all->dk, all->dv};
+        for (int i = 0; i < 3; i++) memcpy(to[i], x[i]->grad, (size_t)(x[i]->rows * x[i]->cols) * sizeof(float));
+    }
+    assert_false(llm_ctx_failed(&c));
+    c.tape = recording;
+    llm_ctx_release(&c);
+    return packed;
+}
+
+/* Panels that attention writes beside its output: the bits of the output alone. Heads that are not whole units of panels have none. */
+static void test_panels_beside(void **state)
+{
+    static struct attended floats, packed, zero;
+    (void)state;
+    for (int tape = 0; tape < 2; tape++)
+        for (int64_t width = HEAD - 1; width <= HEAD; width++) {
+            floats = packed = zero;
+            assert_false(attend(false, tape, width, &floats));
+            assert_int_equal(attend(true, tape, width, &packed), width == HEAD && llm_panels_bytes(1, 1) > 0);
+            assert_memory_equal(&floats, &packed, sizeof floats);
+            assert_memory_not_equal(floats.y, zero.y, sizeof zero.y);
+        }
+}
+
 /* The norm's output is read after another norm has taken its place. */
 static void test_too_late(void **state)
 {
@@ -235,6 +290,7 @@ int main(void)
 {
     struct llm_err e;
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_same_bits), cmocka_unit_test(test_panels), cmocka_unit_test(test_panels_refused),
+                                       cmocka_unit_test(test_panels_beside),
                                        cmocka_unit_test(test_too_late), cmocka_unit_test(test_keeps)};
     if (llm_pool_start(0, &e) < 0) return llm_report(&e);
     return cmocka_run_group_tests(tests, NULL, NULL);

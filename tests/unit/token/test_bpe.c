@@ -104,6 +104,25 @@ static void short_and_long_are_the_definition(void **state)
     llm_bpe_work_release(&w);
 }
 
+static void words_side_by_side_are_the_definition(void **state)
+{
+    static unsigned char text[50][16];
+    static struct llm_bpe_word words[50];
+    (void)state;
+    for (size_t n = 0; n <= 50; n++) {
+        for (size_t i = 0; i < n; i++) {
+            words[i] = (struct llm_bpe_word){.p = text[i], .n = 1 + draw(16)};
+            few_letters(text[i], words[i].n, 1 + draw(5));
+        }
+        llm_bpe_encode_words(&tokenizer->bpe, words, n);
+        for (size_t i = 0; i < n; i++) {
+            int32_t want[16];
+            assert_int_equal(words[i].n_ids, merge_plainly(&tokenizer->bpe, words[i].p, words[i].n, want));
+            assert_memory_equal(words[i].ids, want, words[i].n_ids * sizeof *want);
+        }
+    }
+}
+
 struct flushed { int32_t ids[8000]; size_t n; };
 
 static int take(void *arg, const int32_t *ids, size_t n, struct llm_err *e)
@@ -473,7 +492,7 @@ static void characters(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(short_and_long_are_the_definition),
+        cmocka_unit_test(short_and_long_are_the_definition), cmocka_unit_test(words_side_by_side_are_the_definition),
         cmocka_unit_test(windows_give_the_ids_of_the_whole), cmocka_unit_test(any_bytes_come_back),
         cmocka_unit_test(every_split_keeps_every_byte), cmocka_unit_test(many_pieces_at_once_are_the_definition),
         cmocka_unit_test(special_tokens_count_only_when_asked), cmocka_unit_test(streams_are_one_encoder),

@@ -31,6 +31,11 @@ static const struct { const char *form, *text, *calls, *content; bool begun; } c
     {"llama3", "Say {\"name\": \"f\", \"parameters\": {}}", NULL, NULL, false},
     {"llama3", "{\"colour\": \"red\"}", NULL, NULL, false},
     {"phi4", "<|tool_call|>[{\"type\": \"function\", \"function\": {\"name\": \"f\", \"arguments\": {\"x\": 1}}}]<|/tool_call|>", CALL, "", false},
+    {"command-r7b", "<|START_ACTION|>[\n {\"tool_call_id\": \"0\", \"tool_name\": \"f\", \"parameters\": {\"x\": 1}},\n {\"tool_call_id\": \"1\", "
+     "\"tool_name\": \"g\", \"parameters\": {}}\n]<|END_ACTION|>", TWO, "", false},
+    {"command-r", "Let me see.\nAction:\n```json\n[\n {\n \"tool_name\": \"f\",\n \"parameters\": {\"x\": 1}\n }\n]```", CALL, "Let me see.", false},
+    {"command-r", "Action: ```json\n[{\"tool_name\": \"f\", \"parameters\": {\"x\": 1}}]\n```", CALL, "", false},
+    {"command-r", "```json\n[{\"colour\": \"red\"}]\n```", NULL, NULL, false},
     {"granite", "<|tool_call|>[{\"arguments\": {\"x\": 1}, \"name\": \"f\"}]", CALL, "", false},
     {"functools", " functools[{\"name\": \"f\", \"arguments\": {\"x\": 1}}]", CALL, "", false},
     {"functionary-v3.1", "<function=f>{\"x\": 1}</function><function=g>{}</function>", TWO, "", false},
@@ -83,7 +88,8 @@ static void forms_of_templates(void **state)
         {"<tool_call>{{ x }}</tool_call>", "hermes"}, {"<tool_call><function={{ f }}><parameter=x></tool_call>", NULL},
         {"[TOOL_CALLS]{{ f }}[ARGS]", "mistral-v11"}, {"[TOOL_CALLS] [", "mistral"}, {"<|im_start|>", NULL},
         {"<|start_header_id|>{\"name\": \"f\", \"parameters\": }", "llama3"}, {"<｜tool▁sep｜>\n```json\n", "deepseek-r1"},
-        {"<｜tool▁sep｜>", "deepseek-v3.1"}, {"<|tool_call|><|/tool_call|>", "phi4"}, {"<|tool_call|>", "granite"}};
+        {"<｜tool▁sep｜>", "deepseek-v3.1"}, {"<|tool_call|><|/tool_call|>", "phi4"}, {"<|tool_call|>", "granite"},
+        {"<|START_ACTION|>[{\"tool_name\": x}] Action: write", "command-r7b"}, {"\nAction:\n```json\n[ \"tool_name\": ", "command-r"}};
     (void)state;
     for (size_t i = 0; i < sizeof v / sizeof *v; i++) {
         const struct llm_tool_form *f = llm_tool_form_find(v[i].template_text);

@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include "cpu/pool.h"
@@ -84,7 +85,7 @@ static void test_runs(void **state)
     }
 }
 
-static struct llm_trainer make(const char *config, int64_t batch, int64_t shards)
+static struct llm_trainer make(const char *config, int64_t batch, int64_t shards, enum llm_gradients gradients)
 {
     struct llm_err e = {0};
     struct llm_train_options o;
@@ -95,6 +96,7 @@ static struct llm_trainer make(const char *config, int64_t batch, int64_t shards
     o.accumulate = ROWS / batch;
     o.context = LENGTH;
     o.grad_shards = shards;
+    o.gradients = gradients;
     if (llm_trainer_init(&t, &o, model_of(config), &none, &e) < 0) fail_msg("%s", e.text);
     return t;
 }
@@ -156,7 +158,7 @@ static void check_model(const char *config)
 {
     struct llm_err e = {0};
     struct llm_step_report r;
-    struct llm_trainer whole = make(config, ROWS, 1);
+    struct llm_trainer whole = make(config, ROWS, 1, LLM_GRADIENTS_F32);
     size_t size = size_of(&whole), differ = 0;
     float *want = malloc(ROWS * size * sizeof *want), *got = malloc(size * sizeof *got), *first = malloc(size * sizeof *first);
     if (llm_trainer_gradient(&whole, &r, &e) != 0) fail_msg("%s", e.text);
@@ -169,7 +171,7 @@ static void check_model(const char *config)
         sum_by_hand(want, n, size);
         differ += memcmp(want, first, size * sizeof *want) != 0;
         for (int64_t batch = 1; batch <= ROWS; batch += batch == 1 ? 3 : 8) { /* 1, 4 and 12 rows a pass */
-            struct llm_trainer t = make(config, batch, n);
+            struct llm_trainer t = make(config, batch, n, LLM_GRADIENTS_F32);
             if (llm_trainer_gradient(&t, &r, &e) != 0) fail_msg("%s", e.text);
             copy_gradient(&t, got);
             assert_memory_equal(got, want, size * sizeof *want);
@@ -183,12 +185,57 @@ static void check_model(const char *config)
     llm_trainer_release(&whole);
 }
 
+/* The sum of shards[n] of one parameter as integers, in blocks of 256 elements: 127 is the largest magnitude in any shard. */
+static void sum_integers_by_hand(const float *shards, int64_t n, size_t stride, size_t count, float *out)
+{
+    for (size_t i = 0; i < count; i++) {
+        float most = 0;
+        int sum = 0;
+        for (int64_t k = 0; k < n; k++) {
+            for (size_t j = i / 256 * 256; j < count && j < (i / 256 + 1) * 256; j++) most = fmaxf(most, fabsf(shards[(size_t)k * stride + j]));
+        }
+        const float unit = most / 127;
+        for (int64_t k = 0; k < n && most > 0; k++) sum += (int)rint((double)(shards[(size_t)k * stride + i] / unit));
+        out[i] = (float)sum * unit;
+    }
+}
+
+static void check_integers(const char *config, int64_t n)
+{
+    struct llm_err e = {0};
+    struct llm_step_report r;
+    struct llm_trainer whole = make(config, ROWS, 1, LLM_GRADIENTS_F32), t = make(config, 4, n, LLM_GRADIENTS_INT8);
+    const size_t size = size_of(&whole);
+    float *shards = malloc((size_t)n * size * sizeof *shards), *want = malloc(size * sizeof *want), *got = malloc(size * sizeof *got);
+    if (llm_trainer_rows(&whole, &e) != 0) fail_msg("%s", e.text);
+    for (int64_t i = 0; i < n; i++) gradient_of(&whole, llm_shard_first(i, n, ROWS), llm_shard_first(i + 1, n, ROWS), shards + (size_t)i * size);
+    for (size_t i = 0, at = 0; i < whole.n_params; at += (size_t)llm_param_count(whole.params[i++].p)) {
+        sum_integers_by_hand(shards + at, n, size, (size_t)llm_param_count(whole.params[i].p), want + at);
+    }
+    if (llm_trainer_gradient(&t, &r, &e) != 0) fail_msg("%s", e.text);
+    copy_gradient(&t, got);
+    assert_memory_equal(got, want, size * sizeof *want);
+    free(shards);
+    free(want);
+    free(got);
+    llm_trainer_release(&whole);
+    llm_trainer_release(&t);
+}
+
 #define SMALL "{\"model_type\": \"gpt2\", \"vocab_size\": 97, \"n_positions\": 16, \"n_embd\": 32, \"n_layer\": 2, \"n_head\": 2}"
 
 static void test_tied(void **state)
 {
     (void)state;
     check_model(SMALL);
+}
+
+static void test_integers(void **state)
+{
+    (void)state;
+    check_integers(SMALL, 1);
+    check_integers(SMALL, 3);
+    check_integers(SMALL, 12);
 }
 
 static void test_mixture(void **state)
@@ -230,7 +277,7 @@ int main(void)
     struct llm_err e = {0};
     if (llm_pool_start(2, &e) < 0) return 1;
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_rows), cmocka_unit_test(test_buffers), cmocka_unit_test(test_runs),
-                                       cmocka_unit_test(test_tied),
+                                       cmocka_unit_test(test_tied), cmocka_unit_test(test_integers),
                                        cmocka_unit_test(test_mixture), cmocka_unit_test(test_further), cmocka_unit_test(test_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -118,11 +118,13 @@ struct llm_tensor *llm_forward_attention(struct llm_ctx *c, const struct llm_mod
                                .dropout = c->training ? (float)f->attn_pdrop : 0};
     const struct llm_attn blocks = within_blocks(c, p, &a);
     struct llm_tensor *y;
+    if (!chunks) llm_panels_for(c, 1, &m->p[LLM_ATTENTION_OUT].w);
     if (llm_config_block(f, p->layer) > 0 && b->seqs) y = llm_latents_attend(c, p, q, k, v, &a);
     else if (llm_config_block(f, p->layer) > 0) y = llm_attention(c, q, k, v, &blocks, NULL);
     else if (chunks) y = chunked(c, p, &a, q, k, v);
     else if (b->seqs) y = llm_attention_cached(c, q, k, v, &a, b->seqs + p->layer * b->n_seqs, b->n_seqs);
     else y = llm_attention(c, q, k, v, &a, NULL);
+    c->to_panels = false;
     y = llm_visit(c, &p->site, LLM_PLACE_ATTENTION_HEADS, y);
     return llm_linear(c, y, m->p[LLM_ATTENTION_OUT].w, m->p[LLM_ATTENTION_OUT].b);
 }

@@ -19,6 +19,7 @@ struct llm_tensor *llm_forward_cross(struct llm_ctx *c, const struct llm_module 
     const struct llm_batch *b = p->batch;
     struct llm_attn a = llm_cross_attn(p->config);
     struct llm_tensor *q = llm_visit(c, &p->site, LLM_PLACE_CROSS_Q, llm_linear(c, x, m->p[LLM_CROSS_Q].w, m->p[LLM_CROSS_Q].b)), *k, *v, *y;
+    llm_panels_for(c, 1, &m->p[LLM_CROSS_OUT].w);
     if (b->memories) {
         y = llm_attention_cached(c, q, NULL, NULL, &a, b->memories + p->layer * b->n_seqs, b->n_seqs);
     } else {
@@ -28,6 +29,7 @@ struct llm_tensor *llm_forward_cross(struct llm_ctx *c, const struct llm_module 
         a.dropout = c->training ? (float)p->config->attn_pdrop : 0;
         y = llm_attention(c, q, k, v, &a, NULL);
     }
+    c->to_panels = false;
     y = llm_visit(c, &p->site, LLM_PLACE_CROSS_HEADS, y);
     return llm_linear(c, y, m->p[LLM_CROSS_OUT].w, m->p[LLM_CROSS_OUT].b);
 }

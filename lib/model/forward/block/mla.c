@@ -81,7 +81,11 @@ static struct llm_tensor *expanded(struct llm_ctx *c, const struct llm_module *m
     struct llm_tensor *k = llm_heads_join(c, llm_heads_part(c, kv, n, 0, f->qk_nope_head_dim), rotated, n, true);
     struct llm_tensor *v = llm_heads_part(c, kv, n, f->qk_nope_head_dim, f->v_head_dim);
     k = llm_visit(c, &p->site, LLM_PLACE_ATTENTION_K_HEADS, k);
-    return llm_attention(c, q, k, llm_visit(c, &p->site, LLM_PLACE_ATTENTION_V_HEADS, v), &a, NULL);
+    v = llm_visit(c, &p->site, LLM_PLACE_ATTENTION_V_HEADS, v);
+    llm_panels_for(c, 1, &m->p[LLM_MLA_OUT].w);
+    struct llm_tensor *y = llm_attention(c, q, k, v, &a, NULL);
+    c->to_panels = false;
+    return y;
 }
 
 /* Attention with absorbed matrices, for decoding: all heads share one key of kv_lora_rank + qk_rope_head_dim channels, whose first kv_lora_rank are

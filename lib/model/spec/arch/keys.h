@@ -19,28 +19,31 @@ static const char *const llm_pairing_words[] = {"halves", "interleaved", NULL};
 #define LLM_IGNORED_PARTIAL "partial_rotary_factor", "rope_parameters.partial_rotary_factor"
 #define LLM_IGNORED_LLAMA LLM_IGNORED_PARTIAL, LLM_IGNORED_VARIANTS, LLM_IGNORED_WINDOW
 
-/* Sizes, special tokens and rotary base, under the names of LlamaConfig. */
-#define LLM_KEYS_SIZES \
-    {"vocab_size", LLM_KEY_INT, LLM_AT(vocab_size), 0, 1 << 24, NULL, LLM_KEY_HF}, \
-    {"hidden_size", LLM_KEY_INT, LLM_AT(hidden_size), 1, 1 << 20, NULL, LLM_KEY_HF}, \
-    {"intermediate_size", LLM_KEY_INT, LLM_AT(intermediate_size), 1, 1 << 22, NULL, LLM_KEY_HF}, \
-    {"num_hidden_layers", LLM_KEY_INT, LLM_AT(num_hidden_layers), 1, LLM_MAX_LAYERS, NULL, LLM_KEY_HF}, \
-    {"num_attention_heads", LLM_KEY_INT, LLM_AT(num_attention_heads), 1, 1 << 14, NULL, LLM_KEY_HF}, \
-    {"num_key_value_heads", LLM_KEY_INT, LLM_AT(num_key_value_heads), 1, 1 << 14, NULL, LLM_KEY_HF}, \
-    {"head_dim", LLM_KEY_INT, LLM_AT(head_dim), 1, 1 << 14, NULL, LLM_KEY_HF}, \
-    {"max_position_embeddings", LLM_KEY_INT, LLM_AT(max_position_embeddings), 1, 1 << 24, NULL, LLM_KEY_HF}, \
-    {"attention_dropout", LLM_KEY_REAL, LLM_AT(attn_pdrop), 0, .999, NULL, LLM_KEY_HF}, \
-    {"initializer_range", LLM_KEY_REAL, LLM_AT(initializer_range), 0, 100, NULL, LLM_KEY_HF}, \
-    {"tie_word_embeddings", LLM_KEY_BOOL, LLM_AT(tie_word_embeddings), 0, 0, NULL, LLM_KEY_HF}, \
-    {"bos_token_id", LLM_KEY_TOKEN, LLM_AT(bos_token_id), 0, 0, NULL, LLM_KEY_HF}, \
-    {"eos_token_id", LLM_KEY_TOKEN, LLM_AT(eos_token_id), 0, 0, NULL, LLM_KEY_HF}, \
-    {"rope_theta", LLM_KEY_REAL, LLM_AT(rope_theta), 1, 1e12, NULL, LLM_KEY_HF}
+/* Sizes, special tokens and rotary base, under the names of LlamaConfig; in: the section that they stand in, as "text_config.". */
+#define LLM_KEYS_SIZES_IN(in) \
+    {in "vocab_size", LLM_KEY_INT, LLM_AT(vocab_size), 0, 1 << 24, NULL, LLM_KEY_HF}, \
+    {in "hidden_size", LLM_KEY_INT, LLM_AT(hidden_size), 1, 1 << 20, NULL, LLM_KEY_HF}, \
+    {in "intermediate_size", LLM_KEY_INT, LLM_AT(intermediate_size), 1, 1 << 22, NULL, LLM_KEY_HF}, \
+    {in "num_hidden_layers", LLM_KEY_INT, LLM_AT(num_hidden_layers), 1, LLM_MAX_LAYERS, NULL, LLM_KEY_HF}, \
+    {in "num_attention_heads", LLM_KEY_INT, LLM_AT(num_attention_heads), 1, 1 << 14, NULL, LLM_KEY_HF}, \
+    {in "num_key_value_heads", LLM_KEY_INT, LLM_AT(num_key_value_heads), 1, 1 << 14, NULL, LLM_KEY_HF}, \
+    {in "head_dim", LLM_KEY_INT, LLM_AT(head_dim), 1, 1 << 14, NULL, LLM_KEY_HF}, \
+    {in "max_position_embeddings", LLM_KEY_INT, LLM_AT(max_position_embeddings), 1, 1 << 24, NULL, LLM_KEY_HF}, \
+    {in "attention_dropout", LLM_KEY_REAL, LLM_AT(attn_pdrop), 0, .999, NULL, LLM_KEY_HF}, \
+    {in "initializer_range", LLM_KEY_REAL, LLM_AT(initializer_range), 0, 100, NULL, LLM_KEY_HF}, \
+    {in "tie_word_embeddings", LLM_KEY_BOOL, LLM_AT(tie_word_embeddings), 0, 0, NULL, LLM_KEY_HF}, \
+    {in "bos_token_id", LLM_KEY_TOKEN, LLM_AT(bos_token_id), 0, 0, NULL, LLM_KEY_HF}, \
+    {in "eos_token_id", LLM_KEY_TOKEN, LLM_AT(eos_token_id), 0, 0, NULL, LLM_KEY_HF}, \
+    {in "rope_theta", LLM_KEY_REAL, LLM_AT(rope_theta), 1, 1e12, NULL, LLM_KEY_HF}
 
-/* LLM_KEYS_SIZES, and the activation and norm of LlamaConfig. */
-#define LLM_KEYS_LLAMA \
-    LLM_KEYS_SIZES, \
-    {"hidden_act", LLM_KEY_ACT, LLM_AT(act), 0, 0, NULL, LLM_KEY_HF}, \
-    {"rms_norm_eps", LLM_KEY_REAL, LLM_AT(norm_eps), 0, 1, NULL, LLM_KEY_HF}
+#define LLM_KEYS_SIZES LLM_KEYS_SIZES_IN("")
+
+/* Sizes, and the activation and norm of LlamaConfig. */
+#define LLM_KEYS_LLAMA_IN(in) \
+    LLM_KEYS_SIZES_IN(in), \
+    {in "hidden_act", LLM_KEY_ACT, LLM_AT(act), 0, 0, NULL, LLM_KEY_HF}, \
+    {in "rms_norm_eps", LLM_KEY_REAL, LLM_AT(norm_eps), 0, 1, NULL, LLM_KEY_HF}
+#define LLM_KEYS_LLAMA LLM_KEYS_LLAMA_IN("")
 
 /* Sliding-window attention. */
 #define LLM_KEYS_WINDOW \
@@ -101,14 +104,56 @@ static const char *const llm_pairing_words[] = {"halves", "interleaved", NULL};
     [LLM_STEM_SHARED_GATE] = block ".shared_experts.gate_proj", [LLM_STEM_SHARED_UP] = block ".shared_experts.up_proj", \
     [LLM_STEM_SHARED_DOWN] = block ".shared_experts.down_proj"
 
-/* The names of Llama's tensors in files of transformers. */
+/* A tower of CLIP; in: its section, of: the part of struct llm_config that describes it, with a dot, or nothing. */
+#define LLM_KEYS_TOWER_SIZES(in, of) \
+    {in "hidden_size", LLM_KEY_INT, LLM_AT(of hidden_size), 1, 1 << 20, NULL, LLM_KEY_HF}, \
+    {in "intermediate_size", LLM_KEY_INT, LLM_AT(of intermediate_size), 1, 1 << 22, NULL, LLM_KEY_HF}, \
+    {in "num_hidden_layers", LLM_KEY_INT, LLM_AT(of num_hidden_layers), 1, LLM_MAX_LAYERS, NULL, LLM_KEY_HF}, \
+    {in "num_attention_heads", LLM_KEY_INT, LLM_AT(of num_attention_heads), 1, 1 << 14, NULL, LLM_KEY_HF}
+#define LLM_KEYS_TOWER_LAYERS(in, of) \
+    {in "hidden_act", LLM_KEY_ACT, LLM_AT(of act), 0, 0, NULL, LLM_KEY_HF}, \
+    {in "layer_norm_eps", LLM_KEY_REAL, LLM_AT(of norm_eps), 0, 1, NULL, LLM_KEY_HF}, \
+    {in "attention_dropout", LLM_KEY_REAL, LLM_AT(of attn_pdrop), 0, .999, NULL, LLM_KEY_HF}
+#define LLM_KEYS_VISION \
+    LLM_KEYS_TOWER_SIZES("vision_config.", vision.), \
+    {"vision_config.image_size", LLM_KEY_INT, LLM_AT(vision.image_size), 1, 1 << 14, NULL, LLM_KEY_HF}, \
+    {"vision_config.patch_size", LLM_KEY_INT, LLM_AT(vision.patch_size), 1, 1 << 10, NULL, LLM_KEY_HF}, \
+    {"vision_config.num_channels", LLM_KEY_INT, LLM_AT(vision.num_channels), 1, 64, NULL, LLM_KEY_HF}, \
+    LLM_KEYS_TOWER_LAYERS("vision_config.", vision.)
+#define LLM_KEYS_TEXT_TOWER \
+    {"text_config.vocab_size", LLM_KEY_INT, LLM_AT(vocab_size), 0, 1 << 24, NULL, LLM_KEY_HF}, \
+    LLM_KEYS_TOWER_SIZES("text_config.", ), \
+    {"text_config.max_position_embeddings", LLM_KEY_INT, LLM_AT(max_position_embeddings), 1, 1 << 24, NULL, LLM_KEY_HF}, \
+    LLM_KEYS_TOWER_LAYERS("text_config.", )
+
+/* transformers' default vision tower of CLIP. */
+#define LLM_VISION_CLIP \
+    {.hidden_size = 768, .intermediate_size = 3072, .num_hidden_layers = 12, .num_attention_heads = 12, .image_size = 224, .patch_size = 32, \
+     .num_channels = 3, .act = LLM_ACT_QUICK_GELU, .norm_eps = 1e-5}
+
+/* The names of the tensors of a layer of CLIP's towers in files of transformers. */
+#define LLM_STEMS_CLIP \
+    {[LLM_STEM_Q] = "self_attn.q_proj", [LLM_STEM_K] = "self_attn.k_proj", [LLM_STEM_V] = "self_attn.v_proj", \
+     [LLM_STEM_OUT] = "self_attn.out_proj", [LLM_STEM_NORM_1] = "layer_norm1", [LLM_STEM_UP] = "mlp.fc1", [LLM_STEM_DOWN] = "mlp.fc2", \
+     [LLM_STEM_NORM_2] = "layer_norm2"}
+/* Checks what later code relies on: whole patches, equal heads. 0 or -1. */
+int llm_vision_check(const struct llm_vision *v, struct llm_err *e) LLM_MUST_CHECK;
+/* Models that read pictures in texts: checks that a section, if it names its family under `key`, names `type` (EX_UNAVAILABLE). 0 or -1. */
+int llm_section_check(const json_t *o, const char *key, const char *type, struct llm_err *e) LLM_MUST_CHECK;
+/* The finish of these models: their tower, their placeholder, and the language model of text_config. 0 or -1. */
+int llm_projecting_finish(struct llm_config *c, const json_t *o, struct llm_err *e) LLM_MUST_CHECK;
+
+/* The names of the tensors of Llama's layers in files of transformers, and more. */
+#define LLM_STEMS_LLAMA_AND(...) \
+    {[LLM_STEM_Q] = "self_attn.q_proj", [LLM_STEM_K] = "self_attn.k_proj", [LLM_STEM_V] = "self_attn.v_proj", \
+     [LLM_STEM_OUT] = "self_attn.o_proj", [LLM_STEM_SINKS] = "self_attn.sinks", [LLM_STEM_GATE] = "mlp.gate_proj", \
+     [LLM_STEM_UP] = "mlp.up_proj", \
+     [LLM_STEM_DOWN] = "mlp.down_proj", [LLM_STEM_NORM_1] = "input_layernorm", [LLM_STEM_NORM_2] = "post_attention_layernorm", \
+     [LLM_STEM_NEXT_TOKEN_NORM] = "enorm", [LLM_STEM_NEXT_HIDDEN_NORM] = "hnorm", [LLM_STEM_NEXT_JOIN] = "eh_proj", \
+     [LLM_STEM_NEXT_NORM] = "shared_head.norm", __VA_ARGS__}
+#define LLM_STEMS_LLAMA LLM_STEMS_LLAMA_AND()
 #define LLM_NAMES_LLAMA(...) \
     {.prefix = "model.", .embed = "embed_tokens", .positions = "embed_positions", .layer = "layers.", .final_norm = "norm", .head = "lm_head", \
-     .stem = {[LLM_STEM_Q] = "self_attn.q_proj", [LLM_STEM_K] = "self_attn.k_proj", [LLM_STEM_V] = "self_attn.v_proj", \
-              [LLM_STEM_OUT] = "self_attn.o_proj", [LLM_STEM_SINKS] = "self_attn.sinks", [LLM_STEM_GATE] = "mlp.gate_proj", \
-              [LLM_STEM_UP] = "mlp.up_proj", \
-              [LLM_STEM_DOWN] = "mlp.down_proj", [LLM_STEM_NORM_1] = "input_layernorm", [LLM_STEM_NORM_2] = "post_attention_layernorm", \
-              [LLM_STEM_NEXT_TOKEN_NORM] = "enorm", [LLM_STEM_NEXT_HIDDEN_NORM] = "hnorm", [LLM_STEM_NEXT_JOIN] = "eh_proj", \
-              [LLM_STEM_NEXT_NORM] = "shared_head.norm", __VA_ARGS__}}
+     .stem = LLM_STEMS_LLAMA_AND(__VA_ARGS__)}
 
 #endif

@@ -6,13 +6,13 @@
  *
  * Contrastive search (Su et al. 2022) takes, of the top_k most likely tokens, the one with the largest
  * (1 - alpha) · probability - alpha · (largest cosine of its final hidden state with those of all tokens before it). */
-#ifndef LLM_INFER_SEARCH_H
-#define LLM_INFER_SEARCH_H
+#ifndef LLM_INFER_BEAMS_H
+#define LLM_INFER_BEAMS_H
 
 #include "infer/generate.h"
 
 enum llm_early { LLM_EARLY_NO, LLM_EARLY_YES, LLM_EARLY_NEVER }; /* transformers' early_stopping: False, True, "never" */
-struct llm_search {
+struct llm_beams {
     int64_t beams;               /* ≥ 2: beam search; else contrastive search */
     int64_t groups;              /* divides `beams` */
     double diversity_penalty, length_penalty;
@@ -23,6 +23,6 @@ struct llm_search {
 /* As llm_generate, prompt after prompt: `next`, `text`, `done` and `fail_alone` of g are used, its drafts, sharing and bounds are not. Of the
  * sampling options the edits of logits act, on log-probabilities. prompt.samples ≤ beams completions are delivered, the best first, each with its
  * score; stop strings cut the texts of beams when the search has ended. 0, 1 when a signal was caught, -1. */
-int llm_search(const struct llm_generate *g, const struct llm_search *o, struct llm_err *e) LLM_MUST_CHECK;
+int llm_beams_search(const struct llm_generate *g, const struct llm_beams *o, struct llm_err *e) LLM_MUST_CHECK;
 
 #endif

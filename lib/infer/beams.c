@@ -1,4 +1,4 @@
-#include "infer/search.h"
+#include "infer/beams.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -7,6 +7,8 @@
 #include "base/buf.h"
 #include "base/log.h"
 #include "base/signals.h"
+#include "cpu/kernels.h"
+#include "cpu/pool.h"
 #include "infer/generate_internal.h"
 #include "infer/most.h"
 #include "tensor/divergence.h"
@@ -42,7 +44,7 @@ struct group {
 
 struct search {
     struct state s;              /* what functions of the generator read of it */
-    const struct llm_search *o;
+    const struct llm_beams *o;
     struct llm_prompt p;
     struct llm_sampler sampler;
     struct group *groups;        /* [o->groups] */
@@ -312,16 +314,44 @@ static int search_beams(struct search *x)
 
 /* ---- contrastive search ---- */
 
-/* The largest cosine of a state with those before it. */
-static double nearest(const struct states *h, int64_t before, const float *row)
+enum { COMPARED = 64 };          /* earlier states of a work item: they stay in a cache for all candidates */
+
+struct comparison {
+    const struct states *h;
+    int64_t before, k;           /* states of the text; candidates, whose states follow */
+    float *max;                  /* [work items, k] the largest cosine */
+};
+
+static void compare_piece(void *arg, size_t piece, int thread)
 {
-    double max = -1;
-    for (int64_t t = 0; t < before; t++) {
-        double dot = 0;
-        for (int64_t i = 0; i < h->width; i++) dot += (double)row[i] * h->rows[t * h->width + i];
-        max = dot > max ? dot : max;
+    const struct comparison *x = arg;
+    const struct states *h = x->h;
+    int64_t first = (int64_t)piece * COMPARED, end = first + COMPARED < x->before ? first + COMPARED : x->before;
+    (void)thread;
+    for (int64_t i = 0; i < x->k; i++) {
+        float max = -1, *to = &x->max[(int64_t)piece * x->k + i];
+        for (int64_t t = first; t < end; t++) {
+            float dot = llm_k.attention.math[LLM_COMPUTE_F32].dot(h->rows + (x->before + i) * h->width, h->rows + t * h->width, h->width);
+            max = dot > max ? dot : max;
+        }
+        *to = max;
     }
-    return max;
+}
+
+/* nearest[k]: the largest cosine of each of the last k states with those before them. 0 or -1. */
+static int find_nearest(const struct states *h, int64_t k, float *nearest, struct llm_err *e)
+{
+    struct comparison x = {.h = h, .before = h->n - k, .k = k};
+    int64_t pieces = (x.before + COMPARED - 1) / COMPARED;
+    x.max = llm_alloc((size_t)(pieces * k) + 1, sizeof *x.max, "candidates", e);
+    if (!x.max) return -1;
+    llm_parallel((size_t)pieces, compare_piece, &x);
+    for (int64_t i = 0; i < k; i++) {
+        nearest[i] = -1;
+        for (int64_t piece = 0; piece < pieces; piece++) nearest[i] = fmaxf(nearest[i], x.max[piece * k + i]);
+    }
+    free(x.max);
+    return 0;
 }
 
 /* Tries `k` tokens after a cache: a pass of forks of it, one for each. *best: the index of the one that is taken, whose cache becomes *kv, and
@@ -332,8 +362,9 @@ static int try_tokens(struct search *x, struct llm_kv *kv, struct states *h, con
     struct llm_engine *engine = x->s.g->engine;
     struct llm_kv *kvs = llm_calloc((size_t)k, sizeof *kvs, "candidates", x->e);
     struct llm_feed *feeds = llm_alloc((size_t)k, sizeof *feeds, "candidates", x->e);
+    float *nearest = llm_alloc((size_t)k, sizeof *nearest, "candidates", x->e);
     struct llm_reading r;
-    int status = kvs && feeds ? 0 : -1;
+    int status = kvs && feeds && nearest ? 0 : -1;
     for (int64_t i = 0; i < k && status == 0; i++) {
         llm_kv_init(&kvs[i], kv->pool);
         status = llm_kv_fork(&kvs[i], kv, x->e);
@@ -342,10 +373,10 @@ static int try_tokens(struct search *x, struct llm_kv *kv, struct states *h, con
     if (status == 0) status = llm_engine_advance(engine, feeds, k, &r, x->e);
     int64_t before = h->n;
     double most = -INFINITY;
+    for (int64_t i = 0; i < k && status == 0; i++) status = add_state(h, r.hidden->data + i * r.hidden->stride, x->e);
+    if (status == 0) status = find_nearest(h, k, nearest, x->e);
     for (int64_t i = 0; i < k && status == 0; i++) {
-        status = add_state(h, r.hidden->data + i * r.hidden->stride, x->e);
-        if (status < 0) break;
-        double score = (1 - x->o->alpha) * p[i] - x->o->alpha * nearest(h, before, h->rows + (before + i) * h->width);
+        double score = (1 - x->o->alpha) * p[i] - x->o->alpha * (double)nearest[i];
         if (score <= most) continue;
         most = score;
         *best = i;
@@ -363,6 +394,7 @@ static int try_tokens(struct search *x, struct llm_kv *kv, struct states *h, con
         if (kvs[i].pool) llm_kv_release(&kvs[i]);
     free(kvs);
     free(feeds);
+    free(nearest);
     return status;
 }
 
@@ -523,7 +555,7 @@ static int deliver_failed(struct search *x)
     return 0;
 }
 
-int llm_search(const struct llm_generate *g, const struct llm_search *o, struct llm_err *e)
+int llm_beams_search(const struct llm_generate *g, const struct llm_beams *o, struct llm_err *e)
 {
     int64_t beams = o->beams > 1 ? o->beams : 1;
     struct search x = {.s = {.g = g, .e = e}, .o = o, .size = beams / o->groups, .e = e};
